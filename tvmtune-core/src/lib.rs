@@ -1,0 +1,16 @@
+//! The pure part of tvmtune: from an annotated function to machine code.
+//!
+//! Nothing in this crate touches a file, a clock, a thread, a process or an environment variable.
+//! The modules are declared in the order in which a program walks through them; each one's first
+//! line says which of the twelve steps from attribute to launch it is.
+
+#![forbid(unsafe_code)]
+
+// Shared vocabulary.
+pub mod poly;
+
+// The walk.
+pub mod dag; // 2 what is computed
+pub mod kernel;
+pub mod nest; // 4 loops and indices, written out
+pub mod schedule; // 3 how it runs // 5 placed on a device

@@ -1,0 +1,65 @@
+//! Step 3 of 12: *how* computes run, and the record of how it got there.
+//!
+//! ```text
+//! dsl -> dag -> [schedule] -> nest -> kernel -> codegen -> compile -> measure -> ...
+//! ```
+//!
+//! In: a [`Dag`], what to compute. Out: a [`Schedule`], a [`Stage`] with loops in order for each
+//! compute, plus the trace of primitives that made it. Next: [`crate::nest::lower`].
+//!
+//! Read `axis.rs` for the data, `primitive/split.rs` for the shape of every primitive, and
+//! `trace.rs` for replay.
+//!
+//! # Invariants
+//!
+//! - **Same meaning.** No primitive changes what is computed, or makes iterations race.
+//! - **Exact replay.** Ids are handed out in order, and their number does not depend on factors,
+//!   so a trace replayed on a fresh schedule gives the same ids, hence the same nest and text; and
+//!   a trace with other factors is another point of the same sketch.
+//! - **All or nothing.** A primitive that returns an error has changed nothing.
+//! - **No device in here.** Whether a legal schedule fits a device is for
+//!   [`crate::target`] to say, never for a primitive.
+//!
+//! # Source
+//!
+//! Stages with an ordered list of axes: Ansor's `State` (Zheng et al., OSDI 2020). Traces: TVM's
+//! `MetaSchedule`. Guarded tails: Halide's `TailStrategy`.
+
+pub mod axis;
+pub mod trace;
+
+use crate::dag::{Dag, TensorId};
+
+pub use axis::{
+    Attach, Axis, AxisId, AxisRole, Layout, LoopKind, Relation, ScheduledTensor, Stage, StageId,
+};
+pub use trace::{Instruction, Threads};
+
+/// How a [`Dag`] runs. See the [module documentation](self).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Schedule {
+    /// What is computed, as the program says it.
+    pub dag: Dag,
+    /// The tensors of the dag, by the same ids, then those that primitives added.
+    pub tensors: Vec<ScheduledTensor>,
+    /// Every stage, also inlined ones.
+    pub stages: Vec<Stage>,
+    /// The stages in topological order: each before those that read it.
+    pub order: Vec<StageId>,
+    /// How many threads run it.
+    pub threads: Threads,
+    /// The primitives that made it, in order.
+    pub trace: Vec<Instruction>,
+}
+
+impl Schedule {
+    /// The stage of that id.
+    pub fn stage(&self, stage: StageId) -> &Stage {
+        &self.stages[stage.0 as usize]
+    }
+
+    /// The tensor of that id.
+    pub fn tensor(&self, tensor: TensorId) -> &ScheduledTensor {
+        &self.tensors[tensor.0 as usize]
+    }
+}
