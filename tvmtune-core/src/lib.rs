@@ -14,3 +14,4 @@ pub mod dag; // 2 what is computed
 pub mod kernel;
 pub mod nest; // 4 loops and indices, written out
 pub mod schedule; // 3 how it runs // 5 placed on a device
+pub mod target; // limits of a device, and its identity

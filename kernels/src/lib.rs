@@ -1,0 +1,1 @@
+//! A library of annotated programs with its shipped database.

@@ -1,0 +1,1 @@
+//! Step 10 of 12: plans a build.

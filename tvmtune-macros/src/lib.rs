@@ -1,0 +1,1 @@
+//! Step 11 of 12: expands `#[autotune]`.

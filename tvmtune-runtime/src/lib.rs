@@ -1,0 +1,1 @@
+//! Step 12 of 12: launches kernels.

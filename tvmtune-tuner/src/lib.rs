@@ -1,0 +1,1 @@
+//! Steps 7 to 9: compiles, measures, searches and remembers.
