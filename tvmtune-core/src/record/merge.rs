@@ -1,0 +1,109 @@
+//! What two records of the same workload and device say together.
+//!
+//! Merging is how concurrent tuners lose nothing, and how databases are united. An order that
+//! stands is only changed where the difference exceeds the noise, so that files do not churn.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BTreeMap;
+
+use super::{Bucket, Entry, Record, Source};
+
+/// How many schedules of one instruction set a bucket keeps, besides the default one: seeds for
+/// transfer and refinement on other devices.
+pub const KEPT_PER_ISA: usize = 4;
+
+/// Two records that do not speak of the same thing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("records of different {0} cannot be merged")]
+pub struct Conflict(pub &'static str);
+
+impl Record {
+    /// Takes over what another record of the same workload and device knows better.
+    ///
+    /// A record of a newer code generator replaces an older one: its timings are of other code.
+    ///
+    /// # Errors
+    ///
+    /// [`Conflict`] if the records are of different workloads (by hash and by text) or devices.
+    pub fn merge(&mut self, other: Record) -> Result<(), Conflict> {
+        let differs = [
+            (self.workload != other.workload, "workloads"),
+            (self.dag != other.dag, "workloads with the same hash"),
+            (self.device != other.device, "devices"),
+        ];
+        if let Some((_, what)) = differs.into_iter().find(|(differs, _)| *differs) {
+            return Err(Conflict(what));
+        }
+        match self.generator.cmp(&other.generator) {
+            Ordering::Less => *self = other,
+            Ordering::Greater => {}
+            Ordering::Equal => {
+                for bucket in other.buckets {
+                    self.bucket_mut(&bucket.dims).merge(bucket);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Bucket {
+    /// Takes over the schedules of another bucket of the same ranges, and the larger effort: the
+    /// other may be an earlier state of this one, so efforts do not add up.
+    pub fn merge(&mut self, other: Bucket) {
+        self.trials = self.trials.max(other.trials);
+        self.seconds = self.seconds.max(other.seconds);
+        for entry in other.schedules {
+            self.add(entry);
+        }
+    }
+
+    /// Takes over the result of a session that measured its schedules side by side: they come
+    /// first, in the order given. What was known before and not measured again is kept at its
+    /// place.
+    pub fn supersede(&mut self, session: Vec<Entry>) {
+        let before = std::mem::replace(&mut self.schedules, session);
+        self.schedules.sort_by_key(|it| Reverse(it.isa.lanes()));
+        for entry in before {
+            if !self.schedules.iter().any(|it| it.is_same_code(&entry)) {
+                self.add(entry);
+            }
+        }
+        self.trim();
+    }
+
+    /// Adds a schedule at its place: before those that it clearly beats, after all others of its
+    /// instruction set. The same code measured twice stays once, by its clearly faster timing.
+    pub fn add(&mut self, entry: Entry) {
+        if let Some(known) = self.schedules.iter().position(|it| it.is_same_code(&entry)) {
+            if !entry.measured.clearly_beats(&self.schedules[known].measured) {
+                return;
+            }
+            self.schedules.remove(known);
+        }
+        let beaten = |it: &Entry| it.isa == entry.isa && entry.measured.clearly_beats(&it.measured);
+        let end = self.schedules.iter().rposition(|it| it.isa == entry.isa).map(|it| it + 1);
+        let place = self.schedules.iter().position(beaten).or(end);
+        self.schedules.insert(place.unwrap_or(self.schedules.len()), entry);
+        self.schedules.sort_by_key(|it| Reverse(it.isa.lanes()));
+        self.trim();
+    }
+
+    /// Drops what is beyond the best few of each instruction set, but never the default schedule.
+    fn trim(&mut self) {
+        let mut n_kept = BTreeMap::new();
+        self.schedules.retain(|it| {
+            let n = n_kept.entry(it.isa).or_insert(0);
+            let keep = it.source == Source::Default || *n < KEPT_PER_ISA;
+            *n += usize::from(it.source != Source::Default);
+            keep
+        });
+    }
+}
+
+impl Entry {
+    /// Whether both are the same machine code.
+    fn is_same_code(&self, other: &Entry) -> bool {
+        self.isa == other.isa && self.artifact == other.artifact
+    }
+}

@@ -1,0 +1,290 @@
+//! Step 9 of 12: what is remembered of a workload on a device.
+//!
+//! ```text
+//! ... -> codegen -> compile -> measure -> [record] -> plan -> expand -> launch
+//! ```
+//!
+//! In: the traces that measured best, with their samples. Out: a [`Record`], kept as one TOML file
+//! by the tuner's database. Next: the build plan replays its best trace.
+//!
+//! Read `text.rs` for the file, and `merge.rs` for what happens when two people measured the same
+//! workload.
+//!
+//! # Invariants
+//!
+//! - Equal records are equal text, byte for byte; a record survives the way to text and back.
+//! - Only *choices* are compared between records. What the clock said lives in `measured` tables.
+//! - Within a bucket, the schedules of one instruction set are in order of preference.
+//!
+//! # Versions
+//!
+//! [`SCHEMA`] grows when the meaning of a field changes or a field is added. A reader refuses a
+//! newer schema ([`RecordError::Newer`]) and fields it does not know: a record that was mangled
+//! would otherwise be trusted. Callers treat either as a miss.
+
+mod merge;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::kernel::Isa;
+use crate::poly::Interval;
+use crate::target::DeviceKey;
+
+pub use merge::{Conflict, KEPT_PER_ISA};
+pub use text::RecordError;
+
+/// The version of the file format that this build writes, and the newest it reads.
+pub const SCHEMA: u32 = 1;
+
+/// What is known of one workload on one device. See the [module documentation](self).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    /// The version of the format.
+    pub schema: u32,
+    /// The workload's identity: 64 hexadecimal digits.
+    pub workload: String,
+    /// The program's name, for people and for the folder the file lies in.
+    pub name: String,
+    /// Where the timings were taken.
+    pub device: DeviceKey,
+    /// The version of the code generator: another one may make other bytes of the same trace.
+    pub generator: u32,
+    /// The canonical text whose hash is `workload`: for people, and against collisions.
+    pub dag: String,
+    /// Where the record comes from.
+    pub provenance: Provenance,
+    /// What was found for each range of the dynamic dimensions, sorted by range.
+    #[serde(default, rename = "bucket", skip_serializing_if = "Vec::is_empty")]
+    pub buckets: Vec<Bucket>,
+    /// The last line of the file.
+    pub end: End,
+}
+
+/// Shows that a file is whole: one that was cut between two tables would still be TOML.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct End {}
+
+/// Where a record comes from: shown and warned about, never part of an identity.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Provenance {
+    /// The tool and its version.
+    pub tool: String,
+    /// The machine, as its operating system describes it.
+    pub host: String,
+}
+
+/// What was found for one range of each dynamic dimension.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bucket {
+    /// The range of each dynamic dimension, in order; empty if there are none.
+    #[serde(default, with = "ranges")]
+    pub dims: Vec<Interval>,
+    /// Candidates measured so far.
+    pub trials: u64,
+    /// Wall time spent on them.
+    pub seconds: f64,
+    /// The best schedules of each instruction set, best first.
+    #[serde(default, rename = "schedule", skip_serializing_if = "Vec::is_empty")]
+    pub schedules: Vec<Entry>,
+}
+
+/// A schedule that was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    /// The instruction set its code was generated for.
+    #[serde(with = "isa")]
+    pub isa: Isa,
+    /// The hash of the code that was measured, in hexadecimal. A replay must reproduce it, or the
+    /// entry is stale.
+    pub artifact: String,
+    /// Who proposed it.
+    pub source: Source,
+    /// The primitives that make it, one a line.
+    pub trace: Vec<String>,
+    /// What the clock said.
+    pub measured: Measured,
+    /// The schedules it was derived from, oldest first; empty for one that stands on its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lineage: Vec<Ancestor>,
+}
+
+/// Who proposed a schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// The schedule that needs no measurement.
+    Default,
+    /// A random point of the space.
+    Random,
+    /// A descendant of better points.
+    Evolved,
+    /// The trace of another workload of the same class.
+    Transfer,
+    /// A neighbor of the incumbent.
+    Droplet,
+}
+
+/// A schedule that another one was derived from.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ancestor {
+    /// Who proposed it.
+    pub source: Source,
+    /// Its latency, taken in the same session as its descendant's.
+    pub median_ns: f64,
+}
+
+/// The latency of one launch, over repeats.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Measured {
+    /// The dynamic dimensions at which it was timed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dims: Vec<i64>,
+    /// Threads that ran it.
+    pub threads: u32,
+    /// Half of the samples are faster.
+    pub median_ns: f64,
+    /// The fastest sample.
+    pub min_ns: f64,
+    /// A tenth of the samples are faster.
+    pub p10_ns: f64,
+    /// A tenth of the samples are slower.
+    pub p90_ns: f64,
+    /// How many samples there are.
+    pub samples: u32,
+}
+
+impl Record {
+    /// The bucket of those ranges.
+    pub fn bucket(&self, dims: &[Interval]) -> Option<&Bucket> {
+        self.buckets.iter().find(|it| it.dims == dims)
+    }
+
+    /// The bucket of those ranges, made if it is missing; buckets stay sorted by their ranges.
+    pub fn bucket_mut(&mut self, dims: &[Interval]) -> &mut Bucket {
+        let key =
+            |it: &[Interval]| -> Vec<(i64, i64)> { it.iter().map(|x| (x.lo, x.hi)).collect() };
+        let place = self.buckets.binary_search_by_key(&key(dims), |it| key(&it.dims));
+        let position = place.unwrap_or_else(|position| {
+            let empty =
+                Bucket { dims: dims.to_vec(), trials: 0, seconds: 0.0, schedules: Vec::new() };
+            self.buckets.insert(position, empty);
+            position
+        });
+        &mut self.buckets[position]
+    }
+}
+
+impl Bucket {
+    /// The best schedule of an instruction set.
+    pub fn best(&self, isa: Isa) -> Option<&Entry> {
+        self.schedules.iter().find(|it| it.isa == isa)
+    }
+}
+
+impl Measured {
+    /// The relative spread of the samples: half of the distance from `p10` to `p90`, and never
+    /// below half a percent, which is what clocks drift by anyway.
+    pub fn noise(&self) -> f64 {
+        ((self.p90_ns - self.p10_ns) / (2.0 * self.median_ns)).max(0.005)
+    }
+
+    /// Whether this is faster than the other by more than the noise of both.
+    pub fn clearly_beats(&self, other: &Measured) -> bool {
+        self.median_ns < other.median_ns * (1.0 - self.noise().max(other.noise()))
+    }
+}
+
+impl Source {
+    /// The spelling in records and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Source::Default => "default",
+            Source::Random => "random",
+            Source::Evolved => "evolved",
+            Source::Transfer => "transfer",
+            Source::Droplet => "droplet",
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Instruction sets by name.
+mod isa {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::Isa;
+
+    pub(super) fn serialize<S: Serializer>(isa: &Isa, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(isa.name())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Isa, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        [Isa::Avx512, Isa::Avx2]
+            .into_iter()
+            .find(|it| it.name() == name)
+            .ok_or_else(|| D::Error::custom(format!("`{name}` is not an instruction set")))
+    }
+}
+
+/// A range as a program spells it: `1..=16`.
+struct Range(Interval);
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}..={}", self.0.lo, self.0.hi)
+    }
+}
+
+impl FromStr for Range {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let bad = || format!("`{text}` is not a range; expected one such as `1..=16`");
+        let (lo, hi) = text.split_once("..=").ok_or_else(bad)?;
+        let (lo, hi) = (lo.parse().map_err(|_| bad())?, hi.parse().map_err(|_| bad())?);
+        if 1 <= lo && lo <= hi { Ok(Self(Interval { lo, hi })) } else { Err(bad()) }
+    }
+}
+
+/// Ranges as text.
+mod ranges {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::{Interval, Range};
+
+    pub(super) fn serialize<S: Serializer>(
+        ranges: &[Interval],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(ranges.iter().map(|it| Range(*it).to_string()))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<Interval>, D::Error> {
+        let ranges = Vec::<String>::deserialize(deserializer)?;
+        let parse = |it: &String| it.parse::<Range>().map(|it| it.0).map_err(D::Error::custom);
+        ranges.iter().map(parse).collect()
+    }
+}

@@ -1,0 +1,236 @@
+use super::*;
+
+fn measured(median_ns: f64) -> Measured {
+    Measured {
+        dims: vec![16],
+        threads: 2,
+        median_ns,
+        min_ns: median_ns * 0.98,
+        p10_ns: median_ns * 0.99,
+        p90_ns: median_ns * 1.01,
+        samples: 12,
+    }
+}
+
+fn entry(artifact: &str, source: Source, median_ns: f64) -> Entry {
+    Entry {
+        isa: Isa::Avx512,
+        artifact: artifact.to_owned(),
+        source,
+        trace: vec!["split s0 a0 [4, 16]".to_owned(), "annotate s0 a3 vectorized".to_owned()],
+        measured: measured(median_ns),
+        lineage: Vec::new(),
+    }
+}
+
+fn record(buckets: Vec<Bucket>) -> Record {
+    Record {
+        schema: SCHEMA,
+        workload: "ab".repeat(32),
+        name: "linear".to_owned(),
+        device: DeviceKey("cpu-avx512-l1:48-l2:2048-t2".to_owned()),
+        generator: 1,
+        dag: "dims d0 1..=16\ninput t0 f32 [d0, 8]\n".to_owned(),
+        provenance: Provenance { tool: "tvmtune 0.1.0".to_owned(), host: "linux".to_owned() },
+        buckets,
+        end: End {},
+    }
+}
+
+fn bucket(lo: i64, hi: i64, schedules: Vec<Entry>) -> Bucket {
+    Bucket { dims: vec![Interval { lo, hi }], trials: 64, seconds: 1.5, schedules }
+}
+
+fn sample() -> Record {
+    let mut evolved = entry("c0ffee", Source::Evolved, 1234.5);
+    evolved.lineage = vec![Ancestor { source: Source::Default, median_ns: 1500.0 }];
+    record(vec![bucket(1, 16, vec![evolved, entry("0ddba11", Source::Default, 1500.0)])])
+}
+
+#[test]
+fn a_record_is_readable_text() {
+    insta::assert_snapshot!(sample().to_toml(), @r#"
+schema = 1
+workload = "abababababababababababababababababababababababababababababababab"
+name = "linear"
+device = "cpu-avx512-l1:48-l2:2048-t2"
+generator = 1
+dag = """
+dims d0 1..=16
+input t0 f32 [d0, 8]
+"""
+
+[provenance]
+tool = "tvmtune 0.1.0"
+host = "linux"
+
+[[bucket]]
+dims = ["1..=16"]
+trials = 64
+seconds = 1.5
+
+[[bucket.schedule]]
+isa = "avx512"
+artifact = "c0ffee"
+source = "evolved"
+trace = [
+    "split s0 a0 [4, 16]",
+    "annotate s0 a3 vectorized",
+]
+
+[bucket.schedule.measured]
+dims = [16]
+threads = 2
+median_ns = 1234.5
+min_ns = 1209.81
+p10_ns = 1222.155
+p90_ns = 1246.845
+samples = 12
+
+[[bucket.schedule.lineage]]
+source = "default"
+median_ns = 1500.0
+
+[[bucket.schedule]]
+isa = "avx512"
+artifact = "0ddba11"
+source = "default"
+trace = [
+    "split s0 a0 [4, 16]",
+    "annotate s0 a3 vectorized",
+]
+
+[bucket.schedule.measured]
+dims = [16]
+threads = 2
+median_ns = 1500.0
+min_ns = 1470.0
+p10_ns = 1485.0
+p90_ns = 1515.0
+samples = 12
+
+[end]
+"#);
+}
+
+#[test]
+fn text_and_back_is_the_same_record_and_the_same_text() {
+    let text = sample().to_toml();
+    let back = Record::from_toml(&text).unwrap();
+    assert_eq!(back, sample());
+    assert_eq!(back.to_toml(), text);
+}
+
+#[test]
+fn no_proper_part_of_a_file_is_a_record() {
+    let text = sample().to_toml();
+    let whole = text.trim_end().len();
+    for n in (0..whole).filter(|n| text.is_char_boundary(*n)) {
+        assert!(Record::from_toml(&text[..n]).is_err(), "the first {n} bytes were accepted");
+    }
+    assert!(Record::from_toml(&text[..whole]).is_ok());
+}
+
+/// The error of the sample's text with `from` replaced by `to`.
+#[track_caller]
+fn error(from: &str, to: &str) -> String {
+    let text = sample().to_toml();
+    assert!(text.contains(from), "`{from}` does not occur");
+    Record::from_toml(&text.replacen(from, to, 1)).unwrap_err().to_string()
+}
+
+#[test]
+fn mangled_files_are_errors_that_say_where() {
+    insta::assert_snapshot!(error("trials = 64", "trials = many"), @"line 17: string values must be quoted, expected literal string; delete the file, or restore it, and tune again");
+    insta::assert_snapshot!(error("trials = 64", "trails = 64"), @"line 17: unknown field `trails`, expected one of `dims`, `trials`, `seconds`, `schedule`; delete the file, or restore it, and tune again");
+    insta::assert_snapshot!(error("\"1..=16\"", "\"16..=1\""), @"line 16: `16..=1` is not a range; expected one such as `1..=16`; delete the file, or restore it, and tune again");
+    insta::assert_snapshot!(error("\"avx512\"", "\"avx1024\""), @"line 21: `avx1024` is not an instruction set; delete the file, or restore it, and tune again");
+    insta::assert_snapshot!(error("p90_ns = 1246.845", "p90_ns = 1.0"), @"timings are not in order, 0 < min <= p10 <= median <= p90; delete the file, or restore it, and tune again");
+    insta::assert_snapshot!(error("abababab", "../../../"), @"`workload` is not 64 hexadecimal digits; delete the file, or restore it, and tune again");
+    insta::assert_snapshot!(error("name = \"linear\"", "name = \"../linear\""), @"`name` is not the name of a function; delete the file, or restore it, and tune again");
+    insta::assert_snapshot!(error("artifact = \"c0ffee\"", "artifact = \"coffee!\""), @"`artifact` is not a hexadecimal number; delete the file, or restore it, and tune again");
+}
+
+#[test]
+fn a_newer_schema_is_refused_before_its_fields_are_looked_at() {
+    let text = "schema = 99\nsomething = \"else\"\n";
+    assert_eq!(Record::from_toml(text), Err(RecordError::Newer { found: 99 }));
+}
+
+/// The artifacts that a bucket holds after adding schedules one by one, with their medians.
+fn added(schedules: &[Entry]) -> Vec<String> {
+    let mut bucket = bucket(1, 16, Vec::new());
+    for it in schedules {
+        bucket.add(it.clone());
+    }
+    bucket.schedules.iter().map(|it| format!("{} {}", it.artifact, it.measured.median_ns)).collect()
+}
+
+#[test]
+fn order_changes_only_beyond_the_noise() {
+    let [a, b, c] = [("a", 100.0), ("b", 99.5), ("c", 90.0)]
+        .map(|(name, median_ns)| entry(name, Source::Random, median_ns));
+    assert_eq!(added(&[a.clone(), b.clone(), c.clone()]), ["c 90", "a 100", "b 99.5"]);
+    assert_eq!(added(&[c, b, a]), ["c 90", "b 99.5", "a 100"]);
+}
+
+#[test]
+fn the_same_code_is_kept_once_by_its_clearly_faster_timing() {
+    let times = [100.0, 99.9, 80.0, 120.0].map(|it| entry("a", Source::Random, it));
+    assert_eq!(added(&times), ["a 80"]);
+}
+
+#[test]
+fn only_the_best_few_and_the_default_are_kept() {
+    let mut all = vec![entry("d", Source::Default, 500.0)];
+    all.extend((0..9_u32).map(|n| entry(&n.to_string(), Source::Evolved, f64::from(400 - 20 * n))));
+    assert_eq!(added(&all), ["8 240", "7 260", "6 280", "5 300", "d 500"]);
+}
+
+#[test]
+fn merging_loses_nothing_and_depends_on_no_order() {
+    let mut left = record(vec![bucket(1, 16, vec![entry("a", Source::Evolved, 100.0)])]);
+    let mut right = record(vec![
+        bucket(1, 16, vec![entry("b", Source::Evolved, 50.0)]),
+        bucket(17, 64, vec![entry("c", Source::Evolved, 70.0)]),
+    ]);
+    let (a, b) = (left.clone(), right.clone());
+    left.merge(b).unwrap();
+    right.merge(a).unwrap();
+    assert_eq!(left, right);
+    assert_eq!(left.buckets.len(), 2);
+    assert_eq!(left.buckets[0].best(Isa::Avx512).unwrap().artifact, "b");
+    assert_eq!(left.buckets[0].trials, 64, "the other may be an earlier state of the same effort");
+}
+
+#[test]
+fn records_of_different_things_do_not_merge() {
+    let mut left = sample();
+    let collision = Record { dag: "something else".to_owned(), ..sample() };
+    assert_eq!(left.merge(collision), Err(Conflict("workloads with the same hash")));
+    let elsewhere = Record { device: DeviceKey("cpu-avx2-l1:32-l2:1024-t8".into()), ..sample() };
+    assert_eq!(left.merge(elsewhere), Err(Conflict("devices")));
+    assert_eq!(left, sample());
+}
+
+#[test]
+fn a_newer_generator_replaces_an_older_one() {
+    let newer = Record { generator: 2, buckets: Vec::new(), ..sample() };
+    let mut older = sample();
+    older.merge(newer.clone()).unwrap();
+    assert_eq!(older, newer);
+    older.merge(sample()).unwrap();
+    assert_eq!(older, newer);
+}
+
+#[test]
+fn a_session_reorders_what_it_measured_and_keeps_the_rest() {
+    let mut known = bucket(1, 16, Vec::new());
+    for (name, median_ns) in [("old", 100.0), ("other", 104.0), ("slow", 300.0)] {
+        known.add(entry(name, Source::Evolved, median_ns));
+    }
+    let session = [("new", 101.0), ("old", 103.0)];
+    known.supersede(session.map(|(name, ns)| entry(name, Source::Evolved, ns)).into());
+    let names: Vec<_> = known.schedules.iter().map(|it| it.artifact.as_str()).collect();
+    assert_eq!(names, ["new", "old", "other", "slow"]);
+}
