@@ -16,3 +16,7 @@ pub mod nest; // 4 loops and indices, written out
 pub mod record;
 pub mod schedule; // 3 how it runs // 5 placed on a device
 pub mod target; // limits of a device, and its identity // 9 what is remembered
+pub mod target; // limits of a device, and its identity
+
+// The judge.
+pub mod interp;

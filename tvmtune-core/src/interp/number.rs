@@ -1,0 +1,267 @@
+//! One value, and what each operation of [`Expr`](crate::dag::Expr) does to it.
+//!
+//! This is where the meaning of arithmetic is written down: Rust's, in the operation's type.
+//! Floats are held as `f64`: an operation on `f32` operands done in `f64` and rounded once is
+//! exactly the `f32` operation, since `f64` has more than twice the digits.
+
+use std::cmp::Ordering;
+
+use half::{bf16, f16};
+
+use crate::dag::{BinaryOp, CompareOp, DType, Literal, UnaryOp, integer_range};
+
+/// A value of any element type.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Number {
+    /// Of a floating-point type.
+    Float(f64),
+    /// Of an integer type.
+    Int(i64),
+    /// Of type `bool`.
+    Bool(bool),
+}
+
+/// The value of type `dtype` nearest to `value`, ties to even.
+pub fn round(value: f64, dtype: DType) -> f64 {
+    match dtype {
+        DType::F32 => f64::from(value as f32),
+        DType::F16 => f16::from_f64(value).to_f64(),
+        DType::Bf16 => bf16::from_f64(value).to_f64(),
+        _ => value,
+    }
+}
+
+/// The value of type `dtype` that is congruent to `value`: what wrapping arithmetic leaves.
+pub fn wrap(value: i64, dtype: DType) -> i64 {
+    match dtype {
+        DType::I8 => i64::from(value as i8),
+        DType::U8 => i64::from(value as u8),
+        DType::I32 => i64::from(value as i32),
+        _ => value,
+    }
+}
+
+/// `op(x)` on floats, before rounding to the type.
+pub fn float_unary(op: UnaryOp, x: f64, dtype: DType) -> f64 {
+    match op {
+        UnaryOp::Neg => -x,
+        UnaryOp::Not => unreachable!("`!` applies to bool only"),
+        UnaryOp::Abs => x.abs(),
+        UnaryOp::Sqrt => x.sqrt(),
+        UnaryOp::Rsqrt => 1.0 / round(x.sqrt(), dtype),
+        UnaryOp::Exp => libm::exp(x),
+        UnaryOp::Ln => libm::log(x),
+        UnaryOp::Tanh => libm::tanh(x),
+        UnaryOp::Erf => libm::erf(x),
+        UnaryOp::Sin => libm::sin(x),
+        UnaryOp::Cos => libm::cos(x),
+        UnaryOp::Floor => x.floor(),
+        UnaryOp::Ceil => x.ceil(),
+        UnaryOp::Round => x.round_ties_even(),
+    }
+}
+
+/// `op(a, b)` on floats, before rounding to the type.
+pub fn float_binary(op: BinaryOp, a: f64, b: f64) -> f64 {
+    match op {
+        BinaryOp::Add => a + b,
+        BinaryOp::Sub => a - b,
+        BinaryOp::Mul => a * b,
+        BinaryOp::Div => a / b,
+        BinaryOp::Rem => a % b,
+        BinaryOp::Min => a.min(b),
+        BinaryOp::Max => a.max(b),
+        BinaryOp::Pow => libm::pow(a, b),
+        BinaryOp::And | BinaryOp::Or => unreachable!("`&&` and `||` apply to bool only"),
+    }
+}
+
+/// `op(x)` on integers, before wrapping to the type.
+pub fn int_unary(op: UnaryOp, x: i64) -> i64 {
+    match op {
+        UnaryOp::Neg => x.wrapping_neg(),
+        UnaryOp::Abs => x.wrapping_abs(),
+        UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round => x,
+        _ => unreachable!("{op:?} does not apply to integers"),
+    }
+}
+
+/// `op(a, b)` on integers, before wrapping to the type.
+pub fn int_binary(op: BinaryOp, a: i64, b: i64) -> i64 {
+    match op {
+        BinaryOp::Add => a.wrapping_add(b),
+        BinaryOp::Sub => a.wrapping_sub(b),
+        BinaryOp::Mul => a.wrapping_mul(b),
+        BinaryOp::Div if b == 0 => 0,
+        BinaryOp::Div => a.wrapping_div(b),
+        BinaryOp::Rem if b == 0 => 0,
+        BinaryOp::Rem => a.wrapping_rem(b),
+        BinaryOp::Min => a.min(b),
+        BinaryOp::Max => a.max(b),
+        BinaryOp::Pow | BinaryOp::And | BinaryOp::Or => {
+            unreachable!("{op:?} does not apply to integers")
+        }
+    }
+}
+
+/// `op(a, b)` on truth values; `Min` and `Max` take false as the smaller.
+pub fn bool_binary(op: BinaryOp, a: bool, b: bool) -> bool {
+    match op {
+        BinaryOp::And | BinaryOp::Min => a && b,
+        BinaryOp::Or | BinaryOp::Max => a || b,
+        _ => unreachable!("{op:?} does not apply to bool"),
+    }
+}
+
+/// What the comparison says of two values so ordered; `None` if one of them is a NaN.
+pub fn holds(op: CompareOp, ordering: Option<Ordering>) -> bool {
+    match op {
+        CompareOp::Lt => ordering == Some(Ordering::Less),
+        CompareOp::Le => matches!(ordering, Some(Ordering::Less | Ordering::Equal)),
+        CompareOp::Eq => ordering == Some(Ordering::Equal),
+        CompareOp::Ne => ordering != Some(Ordering::Equal),
+        CompareOp::Ge => matches!(ordering, Some(Ordering::Greater | Ordering::Equal)),
+        CompareOp::Gt => ordering == Some(Ordering::Greater),
+    }
+}
+
+impl Number {
+    /// The literal `value` as a value of type `dtype`.
+    pub fn literal(value: Literal, dtype: DType) -> Self {
+        match value {
+            Literal::Float(it) => Number::Float(it).cast(dtype),
+            Literal::Int(it) => Number::Int(it).cast(dtype),
+            Literal::Bool(it) => Number::Bool(it).cast(dtype),
+        }
+    }
+
+    /// `op(self)`, of type `dtype`.
+    pub fn unary(self, op: UnaryOp, dtype: DType) -> Self {
+        match self {
+            Number::Float(x) => Number::Float(round(float_unary(op, x, dtype), dtype)),
+            Number::Int(x) => Number::Int(wrap(int_unary(op, x), dtype)),
+            Number::Bool(x) => Number::Bool(!x),
+        }
+    }
+
+    /// `op(self, other)`, both of type `dtype`.
+    pub fn binary(self, op: BinaryOp, other: Number, dtype: DType) -> Self {
+        match (self, other) {
+            (Number::Float(a), Number::Float(b)) => {
+                Number::Float(round(float_binary(op, a, b), dtype))
+            }
+            (Number::Int(a), Number::Int(b)) => Number::Int(wrap(int_binary(op, a, b), dtype)),
+            (Number::Bool(a), Number::Bool(b)) => Number::Bool(bool_binary(op, a, b)),
+            _ => unreachable!("{op:?} of values of two types"),
+        }
+    }
+
+    /// Whether `self op other` holds; both of one type.
+    pub fn compare(self, op: CompareOp, other: Number) -> bool {
+        let ordering = match (self, other) {
+            (Number::Float(a), Number::Float(b)) => a.partial_cmp(&b),
+            (Number::Int(a), Number::Int(b)) => Some(a.cmp(&b)),
+            (Number::Bool(a), Number::Bool(b)) => Some(a.cmp(&b)),
+            _ => unreachable!("{op:?} of values of two types"),
+        };
+        holds(op, ordering)
+    }
+
+    /// The value as Rust's `as` converts it; truth values become 0 and 1.
+    pub fn cast(self, to: DType) -> Self {
+        match self {
+            Number::Float(x) if to.is_float() => Number::Float(round(x, to)),
+            Number::Float(x) if to.is_integer() => {
+                let range = integer_range(to);
+                Number::Int((x as i64).clamp(range.lo, range.hi))
+            }
+            Number::Float(x) => Number::Bool(x != 0.0),
+            // Straight to `f32`, since a stop at `f64` would round twice.
+            Number::Int(x) if to == DType::F32 => Number::Float(f64::from(x as f32)),
+            Number::Int(x) if to.is_float() => Number::Float(round(x as f64, to)),
+            Number::Int(x) if to.is_integer() => Number::Int(wrap(x, to)),
+            Number::Int(x) => Number::Bool(x != 0),
+            Number::Bool(x) if to == DType::Bool => Number::Bool(x),
+            Number::Bool(x) if to.is_float() => Number::Float(f64::from(u8::from(x))),
+            Number::Bool(x) => Number::Int(i64::from(x)),
+        }
+    }
+
+    /// The value as a float, whatever its type.
+    pub fn to_f64(self) -> f64 {
+        match self {
+            Number::Float(x) => x,
+            Number::Int(x) => x as f64,
+            Number::Bool(x) => f64::from(u8::from(x)),
+        }
+    }
+
+    /// The value as an integer, whatever its type; floats saturate.
+    pub fn to_i64(self) -> i64 {
+        match self {
+            Number::Float(x) => x as i64,
+            Number::Int(x) => x,
+            Number::Bool(x) => i64::from(x),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_wrap_and_dividing_by_zero_gives_zero() {
+        let i = Number::Int;
+        assert_eq!(i(127).binary(BinaryOp::Add, i(1), DType::I8), i(-128));
+        assert_eq!(i(255).binary(BinaryOp::Mul, i(2), DType::U8), i(254));
+        assert_eq!(i(-7).binary(BinaryOp::Div, i(2), DType::I32), i(-3));
+        assert_eq!(i(-7).binary(BinaryOp::Rem, i(2), DType::I32), i(-1));
+        assert_eq!(i(5).binary(BinaryOp::Div, i(0), DType::I32), i(0));
+        let least = i(i32::MIN.into());
+        assert_eq!(least.binary(BinaryOp::Div, i(-1), DType::I32), least);
+        assert_eq!(i(i64::MIN).unary(UnaryOp::Abs, DType::I64), i(i64::MIN));
+    }
+
+    #[test]
+    fn casts_saturate_as_rust_does() {
+        for x in [f64::NAN, f64::INFINITY, -1e30, 300.7, -3.9, 0.5] {
+            let x32 = x as f32;
+            assert_eq!(Number::Float(x).cast(DType::I8), Number::Int((x32 as i8).into()));
+            assert_eq!(Number::Float(x).cast(DType::U8), Number::Int((x32 as u8).into()));
+            assert_eq!(Number::Float(x).cast(DType::I32), Number::Int((x32 as i32).into()));
+            assert_eq!(Number::Float(x).cast(DType::I64), Number::Int(x32 as i64));
+        }
+        let big = (1 << 60) + 1;
+        assert_eq!(Number::Int(big).cast(DType::F32), Number::Float(f64::from(big as f32)));
+        assert_eq!(Number::Int(257).cast(DType::U8), Number::Int(1));
+    }
+
+    #[test]
+    fn arithmetic_in_f32_is_that_of_the_machine() {
+        let values = [0.1f32, -3.7, 1e-38, 1e38, 7.0, 1.0 / 3.0];
+        for (a, b) in values.iter().flat_map(|a| values.iter().map(move |b| (*a, *b))) {
+            let (x, y) = (Number::Float(a.into()), Number::Float(b.into()));
+            for (op, want) in [
+                (BinaryOp::Add, a + b),
+                (BinaryOp::Mul, a * b),
+                (BinaryOp::Div, a / b),
+                (BinaryOp::Rem, a % b),
+            ] {
+                assert_eq!(
+                    x.binary(op, y, DType::F32),
+                    Number::Float(want.into()),
+                    "{a} {op:?} {b}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_smaller_of_a_number_and_a_nan_is_the_number() {
+        let (one, nan) = (Number::Float(1.0), Number::Float(f64::NAN));
+        assert_eq!(nan.binary(BinaryOp::Min, one, DType::F32), one);
+        assert_eq!(one.binary(BinaryOp::Max, nan, DType::F32), one);
+        assert!(nan.compare(CompareOp::Ne, nan) && !nan.compare(CompareOp::Le, one));
+    }
+}
