@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 // Shared vocabulary.
+pub mod mode; // whether a build may measure
 pub mod poly;
 
 // The walk.

@@ -1,0 +1,152 @@
+//! Evaluates `cfg` predicates from the variables cargo hands to build scripts.
+
+use std::collections::BTreeMap;
+
+use syn::punctuated::Punctuated;
+use syn::{Expr, ExprLit, Lit, Meta, Token};
+
+/// What is known of the configuration that a package is compiled in.
+#[derive(Clone, Debug, Default)]
+pub struct Cfg {
+    /// Values by option, `target_os` to `["linux"]`; of an option without a value, none.
+    known: BTreeMap<String, Vec<String>>,
+    /// Whether the features that are on are known.
+    features: bool,
+}
+
+impl Cfg {
+    /// From `CARGO_CFG_*` and `CARGO_FEATURE_*`, as a build script sees them.
+    pub fn from_variables<'a>(variables: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
+        let mut cfg = Cfg { features: true, ..Cfg::default() };
+        for (name, value) in variables {
+            if let Some(option) = name.strip_prefix("CARGO_CFG_") {
+                let values = value.split(',').filter(|it| !it.is_empty()).map(str::to_owned);
+                cfg.known.entry(option.to_ascii_lowercase()).or_default().extend(values);
+            } else if let Some(feature) = name.strip_prefix("CARGO_FEATURE_") {
+                cfg.known.entry("feature".to_owned()).or_default().push(spelling(feature));
+            }
+        }
+        cfg
+    }
+
+    /// Of this machine, with features unknown: for a tool that no build script runs.
+    pub fn of_host() -> Self {
+        use std::env::consts::{ARCH, FAMILY, OS};
+        let options = [("target_arch", ARCH), ("target_os", OS), ("target_family", FAMILY)];
+        let mut cfg = Cfg::default();
+        for (option, value) in options {
+            cfg.known.insert(option.to_owned(), vec![value.to_owned()]);
+        }
+        cfg.known.insert(FAMILY.to_owned(), Vec::new());
+        cfg
+    }
+
+    /// Whether a predicate holds; `None` if that can't be told.
+    pub fn holds(&self, predicate: &Meta) -> Option<bool> {
+        match predicate {
+            Meta::Path(path) => self.option(&path.get_ident()?.to_string()),
+            Meta::NameValue(pair) => {
+                let Expr::Lit(ExprLit { lit: Lit::Str(value), .. }) = &pair.value else {
+                    return None;
+                };
+                self.value(&pair.path.get_ident()?.to_string(), &value.value())
+            }
+            Meta::List(list) => {
+                let parse = Punctuated::<Meta, Token![,]>::parse_terminated;
+                let parts = list.parse_args_with(parse).ok()?;
+                let parts: Vec<Option<bool>> = parts.iter().map(|it| self.holds(it)).collect();
+                if list.path.is_ident("not") {
+                    parts.first()?.map(|it| !it)
+                } else if list.path.is_ident("all") {
+                    junction(&parts, false)
+                } else if list.path.is_ident("any") {
+                    junction(&parts, true)
+                } else {
+                    None
+                }
+            }
+        }
+    }
+
+    fn option(&self, option: &str) -> Option<bool> {
+        match option {
+            "unix" | "windows" => Some(self.known.contains_key(option)),
+            _ if self.known.contains_key(option) => Some(true),
+            _ => None,
+        }
+    }
+
+    fn value(&self, option: &str, value: &str) -> Option<bool> {
+        let values = self.known.get(option);
+        if option == "feature" {
+            let same = |it: &String| spelling(it) == spelling(value);
+            return self.features.then(|| values.is_some_and(|them| them.iter().any(same)));
+        }
+        values.map(|them| them.iter().any(|it| it == value))
+    }
+}
+
+/// Cargo upper-cases the names of features in variables, and turns `-` into `_`.
+fn spelling(feature: &str) -> String {
+    feature.to_ascii_lowercase().replace('-', "_")
+}
+
+/// `any` if one part that is `absorbing` decides; `all` likewise.
+fn junction(parts: &[Option<bool>], absorbing: bool) -> Option<bool> {
+    if parts.contains(&Some(absorbing)) {
+        Some(absorbing)
+    } else if parts.contains(&None) {
+        None
+    } else {
+        Some(!absorbing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(predicate: &str, expected: Option<bool>) {
+        let variables = [
+            ("CARGO_CFG_TARGET_OS", "linux"),
+            ("CARGO_CFG_TARGET_FEATURE", "fxsr,sse,sse2"),
+            ("CARGO_CFG_UNIX", ""),
+            ("CARGO_FEATURE_FAST_MATH", "1"),
+            ("PATH", "/bin"),
+        ];
+        let cfg = Cfg::from_variables(variables.into_iter());
+        let predicate = syn::parse_str(predicate).expect("a predicate");
+        assert_eq!(cfg.holds(&predicate), expected);
+    }
+
+    #[test]
+    fn options_and_values_come_from_the_variables() {
+        check("unix", Some(true));
+        check("windows", Some(false));
+        check(r#"target_os = "linux""#, Some(true));
+        check(r#"target_os = "macos""#, Some(false));
+        check(r#"target_feature = "sse2""#, Some(true));
+        check(r#"feature = "fast-math""#, Some(true));
+        check(r#"feature = "slow""#, Some(false));
+    }
+
+    #[test]
+    fn what_no_variable_says_is_unknown() {
+        check("test", None);
+        check("my_own", None);
+        check(r#"my_own = "1""#, None);
+        check("not(test)", None);
+    }
+
+    #[test]
+    fn combinations_decide_as_soon_as_they_can() {
+        check("all(test, windows)", Some(false));
+        check("all(test, unix)", None);
+        check("any(test, unix)", Some(true));
+        check("any(test, windows)", None);
+        check("all()", Some(true));
+        check("any()", Some(false));
+        check("not(any(windows, feature = \"slow\"))", Some(true));
+    }
+}

@@ -1,0 +1,212 @@
+//! Finds the `#[autotune]` functions of a package, without compiling it.
+//!
+//! In: the folder of a package and the [`Cfg`] of the build. Out: a [`Scan`]: the functions, as
+//! syntax, and the files that were read. Next: [`crate::op`] gives them a meaning.
+//!
+//! The scan is a hint: the macro works out each function's identity again when it expands, and
+//! looks for a plan of that identity. So a function that the scan doesn't see (one that another
+//! macro makes) runs by its default schedule, and one that it sees in vain costs time only.
+//!
+//! # Invariants
+//!
+//! - Files that can't be read or parsed contribute nothing; the compiler reports them.
+//! - A file is read once, whatever the number of targets that include it.
+//!
+//! # Source
+//!
+//! The rules of `mod` are those of the Rust reference, "Module source filenames". Evaluating `cfg`
+//! from cargo's variables is cxx-build's.
+
+mod cfg;
+mod targets;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use proc_macro2::TokenStream;
+use syn::punctuated::Punctuated;
+use syn::{Attribute, Expr, ExprLit, Item, ItemFn, ItemMod, Lit, Meta, Stmt, Token};
+
+pub use cfg::Cfg;
+pub use targets::{Root, RootKind, roots};
+
+/// What a package says.
+#[derive(Default)]
+pub struct Scan {
+    /// The annotated functions, in order of appearance.
+    pub functions: Vec<Function>,
+    /// Files whose change changes the result: those of libraries and binaries, and of other
+    /// targets those that mention the attribute, so that editing a test rebuilds no library.
+    pub watched: BTreeSet<PathBuf>,
+    /// Files that a `mod` names and that don't exist yet.
+    pub missing: BTreeSet<PathBuf>,
+}
+
+/// One annotated function.
+pub struct Function {
+    /// The file it stands in.
+    pub file: PathBuf,
+    /// What the attribute says: the tokens between its parentheses.
+    pub options: TokenStream,
+    /// The function, without the attribute.
+    pub item: ItemFn,
+}
+
+/// Reads every target of the package in `manifest_dir`.
+pub fn scan(manifest_dir: &Path, cfg: &Cfg) -> Scan {
+    let mut scanner = Scanner { cfg, scan: Scan::default(), seen: BTreeSet::new() };
+    for root in roots(manifest_dir) {
+        let directory = parent(&root.path);
+        scanner.file(&root.path, &directory, root.kind);
+    }
+    scanner.scan
+}
+
+struct Scanner<'a> {
+    cfg: &'a Cfg,
+    scan: Scan,
+    seen: BTreeSet<PathBuf>,
+}
+
+/// Where an item stands.
+struct Place<'a> {
+    file: &'a Path,
+    kind: RootKind,
+    /// Where `mod name;` finds `name.rs`.
+    children: PathBuf,
+    /// Where `#[path]` starts from.
+    path_attribute: PathBuf,
+}
+
+impl Scanner<'_> {
+    fn file(&mut self, file: &Path, children: &Path, kind: RootKind) {
+        if !self.seen.insert(file.to_owned()) {
+            return;
+        }
+        let Ok(text) = std::fs::read_to_string(file) else { return };
+        let mentioned = text.contains("autotune");
+        if mentioned || kind == RootKind::Main {
+            self.scan.watched.insert(file.to_owned());
+        }
+        // Parsing is most of the cost, and most files hold neither.
+        if !mentioned && !text.contains("mod ") {
+            return;
+        }
+        let Ok(parsed) = syn::parse_file(&text) else { return };
+        let place =
+            Place { file, kind, children: children.to_owned(), path_attribute: parent(file) };
+        self.items(parsed.items, &place);
+    }
+
+    fn items(&mut self, items: impl IntoIterator<Item = Item>, place: &Place<'_>) {
+        for item in items {
+            match item {
+                Item::Fn(function) => self.function(function, place),
+                Item::Mod(module) => self.module(module, place),
+                _ => {}
+            }
+        }
+    }
+
+    fn function(&mut self, mut function: ItemFn, place: &Place<'_>) {
+        let Some(attributes) = self.active(&function.attrs) else { return };
+        let is_ours =
+            |it: &&Meta| it.path().segments.last().is_some_and(|it| it.ident == "autotune");
+        if let Some(ours) = attributes.iter().find(is_ours) {
+            let options = match ours {
+                Meta::List(list) => list.tokens.clone(),
+                Meta::Path(_) | Meta::NameValue(_) => TokenStream::new(),
+            };
+            function.attrs.clear();
+            let file = place.file.to_owned();
+            self.scan.functions.push(Function { file, options, item: function });
+            return;
+        }
+        let nested = function.block.stmts.into_iter().filter_map(|it| match it {
+            Stmt::Item(item) => Some(item),
+            _ => None,
+        });
+        self.items(nested, place);
+    }
+
+    fn module(&mut self, module: ItemMod, place: &Place<'_>) {
+        let Some(attributes) = self.active(&module.attrs) else { return };
+        let path = attributes.iter().find_map(path_attribute);
+        let name = module.ident.to_string();
+        let name = name.strip_prefix("r#").unwrap_or(&name);
+        if let Some((_, items)) = module.content {
+            let children = place.children.join(path.as_deref().unwrap_or(name));
+            let path_attribute = children.clone();
+            self.items(items, &Place { children, path_attribute, ..*place });
+            return;
+        }
+        if let Some(path) = path {
+            let file = place.path_attribute.join(path);
+            let children = parent(&file);
+            return self.child(&file, &children, &attributes, place);
+        }
+        let beside = place.children.join(format!("{name}.rs"));
+        let below = place.children.join(name);
+        let inside = below.join("mod.rs");
+        let file = if !beside.is_file() && inside.is_file() { inside } else { beside };
+        self.child(&file, &below, &attributes, place);
+    }
+
+    /// Reads the file of a module, or notes that it's missing where it must exist.
+    fn child(&mut self, file: &Path, children: &Path, attributes: &[Meta], place: &Place<'_>) {
+        let conditional = attributes.iter().any(|it| it.path().is_ident("cfg"));
+        if file.is_file() {
+            self.file(file, children, place.kind);
+        } else if !conditional {
+            self.scan.missing.insert(file.to_owned());
+        }
+    }
+
+    /// The attributes, `cfg_attr` resolved; `None` if a `cfg` among them is false.
+    ///
+    /// What can't be decided counts as true: one script run serves the library and its tests.
+    fn active(&self, attributes: &[Attribute]) -> Option<Vec<Meta>> {
+        let mut active = Vec::new();
+        let mut open: Vec<Meta> = attributes.iter().rev().map(|it| it.meta.clone()).collect();
+        while let Some(meta) = open.pop() {
+            let Meta::List(list) = &meta else {
+                active.push(meta);
+                continue;
+            };
+            let parse = Punctuated::<Meta, Token![,]>::parse_terminated;
+            if list.path.is_ident("cfg") {
+                let predicate = list.parse_args::<Meta>().ok()?;
+                if self.cfg.holds(&predicate) == Some(false) {
+                    return None;
+                }
+                active.push(meta);
+            } else if list.path.is_ident("cfg_attr") {
+                let mut parts = list.parse_args_with(parse).ok()?.into_iter();
+                if self.cfg.holds(&parts.next()?) != Some(false) {
+                    open.extend(parts.rev());
+                }
+            } else {
+                active.push(meta);
+            }
+        }
+        Some(active)
+    }
+}
+
+/// The text of `path = "text"`.
+fn path_attribute(meta: &Meta) -> Option<String> {
+    let Meta::NameValue(pair) = meta else { return None };
+    match &pair.value {
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) if pair.path.is_ident("path") => {
+            Some(text.value())
+        }
+        _ => None,
+    }
+}
+
+fn parent(file: &Path) -> PathBuf {
+    file.parent().unwrap_or(Path::new("")).to_owned()
+}
+
+#[cfg(test)]
+mod tests;
