@@ -12,12 +12,11 @@ pub mod poly;
 
 // The walk.
 pub mod dag; // 2 what is computed
-pub mod kernel;
-pub mod nest; // 4 loops and indices, written out
-pub mod record;
-pub mod schedule; // 3 how it runs // 5 placed on a device
-pub mod target; // limits of a device, and its identity // 9 what is remembered
 pub mod target; // limits of a device, and its identity
+pub mod schedule; // 3 how it runs
+pub mod nest; // 4 loops and indices, written out
+pub mod kernel; // 5 placed on a device
+pub mod record; // 9 what is remembered
 
 // The judge.
 pub mod interp;
