@@ -11,6 +11,7 @@
 
 pub mod array;
 pub mod dag;
+pub mod kernel;
 pub mod number;
 
 pub use array::{Array, Mismatch};

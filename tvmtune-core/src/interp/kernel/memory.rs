@@ -1,0 +1,169 @@
+//! The memory a kernel sees: one buffer for each entry of its table, and scratch.
+//!
+//! Every access is checked against the bounds of its buffer. With [`Races::Watch`], each byte also
+//! remembers which task of the present phase wrote or read it.
+
+use crate::kernel::{Base, Storage};
+
+use super::FaultKind;
+
+/// Whether tasks of one phase are watched for conflicting accesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Races {
+    /// A byte that one task writes and another reads or writes is a fault.
+    Watch,
+    /// Tasks run in order and nothing is watched: about twice as fast.
+    Ignore,
+}
+
+/// What the caller passed in one entry of the table.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    /// The memory that a `Pointer` or `Shared` entry points to.
+    Bytes(Vec<u8>),
+    /// The value of a `Param` entry.
+    Integer(i64),
+    /// The low 32 bits of a `Scalar` entry.
+    Bits(u32),
+}
+
+/// What memory holds before it is written: a NaN in every float type, and no `bool`.
+pub const POISON: u8 = 0xff;
+
+/// No task, and more than one task, in a byte's history.
+const NOBODY: u32 = u32::MAX;
+const SEVERAL: u32 = u32::MAX - 1;
+
+/// Which task first wrote, and which read, each byte of one buffer.
+#[derive(Default)]
+struct History {
+    writer: Vec<u32>,
+    reader: Vec<u32>,
+}
+
+/// Table, scratch and history.
+pub(super) struct Memory<'a> {
+    table: &'a mut [Cell],
+    scratch: Vec<u8>,
+    histories: Vec<History>,
+    task: u32,
+}
+
+impl<'a> Memory<'a> {
+    pub(super) fn new(table: &'a mut [Cell], scratch_bytes: usize, races: Races) -> Self {
+        let watched = if races == Races::Watch { table.len() } else { 0 };
+        let histories = (0..watched).map(|_| History::default()).collect();
+        Self { table, scratch: vec![POISON; scratch_bytes], histories, task: 0 }
+    }
+
+    /// Forgets who touched what: a barrier.
+    pub(super) fn start_phase(&mut self) {
+        for (history, cell) in self.histories.iter_mut().zip(self.table.iter()) {
+            let len = if let Cell::Bytes(bytes) = cell { bytes.len() } else { 0 };
+            *history = History { writer: vec![NOBODY; len], reader: vec![NOBODY; len] };
+        }
+    }
+
+    /// Makes later accesses those of that task; scratch does not outlive a task.
+    pub(super) fn start_task(&mut self, task: u32) {
+        self.task = task;
+        self.scratch.fill(POISON);
+    }
+
+    pub(super) fn cell(&self, slot: u32) -> Option<&Cell> {
+        self.table.get(slot as usize)
+    }
+
+    /// Where an access starts, if all of it is inside.
+    fn check(&self, base: Base, offset: i64, bytes: usize) -> Result<usize, FaultKind> {
+        let size = match base {
+            Base::Scratch => self.scratch.len(),
+            Base::Table(slot) => match self.cell(slot.0) {
+                Some(Cell::Bytes(it)) => it.len(),
+                _ => return Err(FaultKind::WrongEntry { slot }),
+            },
+        };
+        let start = usize::try_from(offset).ok();
+        start
+            .filter(|it| it.checked_add(bytes).is_some_and(|end| end <= size))
+            .ok_or(FaultKind::OutOfBounds { base, offset, bytes, size })
+    }
+
+    fn buffer(&mut self, base: Base) -> &mut [u8] {
+        match base {
+            Base::Scratch => &mut self.scratch,
+            Base::Table(slot) => match &mut self.table[slot.0 as usize] {
+                Cell::Bytes(it) => it,
+                _ => unreachable!("`check` came first"),
+            },
+        }
+    }
+
+    /// Remembers the access, and refuses it if it conflicts with that of another task.
+    fn watch(
+        &mut self,
+        base: Base,
+        at: usize,
+        bytes: usize,
+        writes: bool,
+    ) -> Result<(), FaultKind> {
+        let Base::Table(slot) = base else { return Ok(()) };
+        let me = self.task;
+        let Some(history) = self.histories.get_mut(slot.0 as usize) else { return Ok(()) };
+        for byte in at..at + bytes {
+            let (writer, reader) = (history.writer[byte], history.reader[byte]);
+            let foreign = |it: u32| it != NOBODY && it != me;
+            if foreign(writer) || (writes && foreign(reader)) {
+                let other = if foreign(writer) { writer } else { reader };
+                let other = (other != SEVERAL).then_some(other);
+                return Err(FaultKind::Race { slot, offset: byte, other });
+            }
+            if writes {
+                history.writer[byte] = me;
+            } else if reader != me {
+                history.reader[byte] = if reader == NOBODY { me } else { SEVERAL };
+            }
+        }
+        Ok(())
+    }
+
+    /// The element at that byte, as the 32 bits a register holds.
+    pub(super) fn load(&mut self, base: Base, at: i64, storage: Storage) -> Result<u32, FaultKind> {
+        let size = storage.bytes() as usize;
+        let start = self.check(base, at, size)?;
+        self.watch(base, start, size, false)?;
+        let bytes = &self.buffer(base)[start..start + size];
+        Ok(match (storage, bytes) {
+            (Storage::Word, &[a, b, c, d]) => u32::from_le_bytes([a, b, c, d]),
+            (Storage::F16, &[a, b]) => half::f16::from_le_bytes([a, b]).to_f32().to_bits(),
+            (Storage::Bf16, &[a, b]) => u32::from(u16::from_le_bytes([a, b])) << 16,
+            (Storage::I8, &[a]) => i32::from(a.cast_signed()).cast_unsigned(),
+            (Storage::U8, &[a]) => u32::from(a),
+            (Storage::Bool, &[a]) => super::ops::truth(a != 0),
+            _ => unreachable!("a slice of the storage's size"),
+        })
+    }
+
+    /// Writes what a register holds to the element at that byte.
+    pub(super) fn store(
+        &mut self,
+        base: Base,
+        at: i64,
+        storage: Storage,
+        value: u32,
+    ) -> Result<(), FaultKind> {
+        let size = storage.bytes() as usize;
+        let start = self.check(base, at, size)?;
+        self.watch(base, start, size, true)?;
+        let target = &mut self.buffer(base)[start..start + size];
+        let float = f32::from_bits(value);
+        match storage {
+            Storage::Word => target.copy_from_slice(&value.to_le_bytes()),
+            Storage::F16 => target.copy_from_slice(&half::f16::from_f32(float).to_le_bytes()),
+            Storage::Bf16 => target.copy_from_slice(&half::bf16::from_f32(float).to_le_bytes()),
+            Storage::I8 | Storage::U8 => target[0] = value.to_le_bytes()[0],
+            Storage::Bool => target[0] = u8::from(super::ops::is_true(value)?),
+        }
+        Ok(())
+    }
+}

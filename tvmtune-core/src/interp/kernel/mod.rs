@@ -1,0 +1,94 @@
+//! Runs a [`Kernel`] lane by lane, and watches it.
+//!
+//! In: a kernel and the memory behind each entry of its table. Out: the results, or the [`Fault`] that stopped it.
+//!
+//! # Invariants
+//!
+//! - What comes out is, bit for bit, what the generated code computes, but for the payloads of
+//!   NaNs: `f32` operations round once, integers wrap, minima and maxima are those of x86.
+//! - An access outside its buffer, a register or variable without a value, and a conflict between
+//!   two tasks of a phase are faults, never values.
+//! - Memory that nothing wrote is [`POISON`]: a NaN, whatever the type of float.
+
+mod memory;
+mod ops;
+mod task;
+mod value;
+
+use crate::kernel::{Base, Kernel, Reg, Slot, Storage};
+use crate::poly::VarId;
+
+pub use memory::{Cell, POISON, Races};
+
+/// What a kernel did that it must not.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("phase {phase}, task {task}: {kind}")]
+pub struct Fault {
+    /// Which phase, from 0.
+    pub phase: usize,
+    /// Which of its tasks, from 0.
+    pub task: i64,
+    /// What it did.
+    pub kind: FaultKind,
+}
+
+/// The kinds of [`Fault`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FaultKind {
+    /// An access reaches outside its buffer.
+    #[error("{bytes} bytes at offset {offset} of {base:?}, which has {size} bytes")]
+    OutOfBounds { base: Base, offset: i64, bytes: usize, size: usize },
+    /// A register is read, or assigned under a mask, before it has a value.
+    #[error("register {reg:?} has no value")]
+    Unassigned { reg: Reg },
+    /// A variable is used outside its loop, or before its `Let`.
+    #[error("variable {var:?} has no value")]
+    NoValue { var: VarId },
+    /// The entry of the table is of another kind than its use.
+    #[error("entry {slot:?} of the table is of another kind")]
+    WrongEntry { slot: Slot },
+    /// A condition is neither all bits nor none.
+    #[error("{bits:#010x} is not a truth value")]
+    NotATruthValue { bits: u32 },
+    /// A mask takes fewer than no lanes, or more than there are.
+    #[error("a mask of the first {lanes} lanes")]
+    MaskTooLong { lanes: i64 },
+    /// The lanes of a strided access do not fit 31 bits.
+    #[error("lanes {step} bytes apart reach too far")]
+    TooFar { step: i64 },
+    /// A negative value divided, or a divisor below 1.
+    #[error("the quotient of {value} by {by}")]
+    BadQuotient { value: i64, by: i64 },
+    /// Gathers are of words only.
+    #[error("a gather of {storage:?}")]
+    NoSuchGather { storage: Storage },
+    /// Two tasks of one phase touch the same byte, and one of them writes it.
+    #[error("byte {offset} of entry {slot:?} is also touched by task {other:?}")]
+    Race { slot: Slot, offset: usize, other: Option<u32> },
+}
+
+/// Runs a kernel on the memory behind each entry of its table.
+///
+/// # Errors
+///
+/// The first fault; memory is then as the fault left it.
+pub fn execute(
+    kernel: &Kernel,
+    table: &mut [Cell],
+    scratch_bytes: usize,
+    races: Races,
+) -> Result<(), Fault> {
+    let mut memory = memory::Memory::new(table, scratch_bytes, races);
+    for (phase_idx, phase) in kernel.phases.iter().enumerate() {
+        memory.start_phase();
+        let at = |task: i64| move |kind| Fault { phase: phase_idx, task, kind };
+        let tasks = task::Task::new(kernel, &mut memory).number(phase).map_err(at(0))?;
+        for number in 0..tasks {
+            memory.start_task(number as u32);
+            let mut task = task::Task::new(kernel, &mut memory);
+            task.place(phase, number).map_err(at(number))?;
+            task.block(&phase.body).map_err(at(number))?;
+        }
+    }
+    Ok(())
+}

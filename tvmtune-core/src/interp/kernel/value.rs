@@ -1,0 +1,176 @@
+//! Evaluates the vector expressions of one task.
+
+use crate::kernel::{Address, Count, Lanes, Linear, Mask, Reg, Slot, Storage, Value, VectorBinary};
+
+use super::memory::Cell;
+use super::task::Task;
+use super::{FaultKind, ops};
+
+/// One word for each lane; lanes beyond the width of the instruction set are unused.
+pub(super) type Vector = [u32; 16];
+
+impl Task<'_, '_> {
+    /// An entry of the table that is an integer.
+    pub(super) fn param(&self, slot: Slot) -> Result<i64, FaultKind> {
+        match self.memory.cell(slot.0) {
+            Some(Cell::Integer(value)) => Ok(*value),
+            _ => Err(FaultKind::WrongEntry { slot }),
+        }
+    }
+
+    pub(super) fn count(&self, count: Count) -> Result<i64, FaultKind> {
+        match count {
+            Count::Const(value) => Ok(value),
+            Count::Param(slot) => self.param(slot),
+        }
+    }
+
+    pub(super) fn linear(&self, linear: &Linear) -> Result<i64, FaultKind> {
+        let mut sum = linear.constant;
+        if let Some(slot) = linear.param {
+            sum += self.param(slot)?;
+        }
+        for (var, stride) in &linear.strides {
+            let value = self.var(*var).ok_or(FaultKind::NoValue { var: *var })?;
+            sum += value * self.count(*stride)?;
+        }
+        Ok(sum)
+    }
+
+    fn read(&self, reg: Reg) -> Result<Vector, FaultKind> {
+        self.regs.get(reg.0 as usize).copied().flatten().ok_or(FaultKind::Unassigned { reg })
+    }
+
+    /// Which lanes take part: one bit each.
+    pub(super) fn mask(&mut self, mask: Option<&Mask>) -> Result<u32, FaultKind> {
+        let all = (1 << self.lanes) - 1;
+        match mask {
+            None => Ok(all),
+            Some(Mask::First(count)) => {
+                let n = self.count(*count)?;
+                if !(0..=self.lanes as i64).contains(&n) {
+                    return Err(FaultKind::MaskTooLong { lanes: n });
+                }
+                Ok((1 << n) - 1)
+            }
+            Some(Mask::Where(value)) => {
+                let value = self.value(value)?;
+                let mut bits = 0;
+                for (lane, word) in value.iter().enumerate().take(self.lanes) {
+                    bits |= u32::from(ops::is_true(*word)?) << lane;
+                }
+                Ok(bits)
+            }
+        }
+    }
+
+    /// The byte, relative to the base, at which each lane's element starts.
+    pub(super) fn places(
+        &self,
+        address: &Address,
+        lanes: Lanes,
+        storage: Storage,
+    ) -> Result<[i64; 16], FaultKind> {
+        let step = match lanes {
+            Lanes::Uniform => 0,
+            Lanes::Contiguous => storage.bytes(),
+            Lanes::Strided(count) => self.count(count)?,
+        };
+        let reach = step.checked_mul(self.lanes as i64).and_then(|it| i32::try_from(it).ok());
+        if reach.is_none() {
+            return Err(FaultKind::TooFar { step });
+        }
+        let start = self.linear(&address.offset)?;
+        Ok(std::array::from_fn(|lane| start + lane as i64 * step))
+    }
+
+    pub(super) fn load(
+        &mut self,
+        address: &Address,
+        places: &[i64; 16],
+        storage: Storage,
+        active: u32,
+    ) -> Result<Vector, FaultKind> {
+        let mut result = [0; 16];
+        for lane in (0..self.lanes).filter(|it| active >> it & 1 == 1) {
+            result[lane] = self.memory.load(address.base, places[lane], storage)?;
+        }
+        Ok(result)
+    }
+
+    fn gather(
+        &mut self,
+        address: &Address,
+        index: &Value,
+        mask: Option<&Mask>,
+    ) -> Result<Vector, FaultKind> {
+        let index = self.value(index)?;
+        let active = self.mask(mask)?;
+        let start = self.linear(&address.offset)?;
+        let place = |lane| start + i64::from(u32::cast_signed(index[lane])) * 4;
+        self.load(address, &std::array::from_fn(place), Storage::Word, active)
+    }
+
+    /// Combines lane `n` with lane `n ^ step` for steps of half the width down to 1, as the
+    /// generated code does: floats round in this order.
+    fn reduce(&self, op: VectorBinary, mut value: Vector) -> Vector {
+        let mut step = self.lanes / 2;
+        while step > 0 {
+            let old = value;
+            for lane in 0..self.lanes {
+                value[lane] = ops::binary(op, old[lane], old[lane ^ step]);
+            }
+            step /= 2;
+        }
+        value
+    }
+
+    pub(super) fn value(&mut self, value: &Value) -> Result<Vector, FaultKind> {
+        Ok(match value {
+            Value::Splat(bits) => [*bits; 16],
+            Value::Scalar(slot) => match self.memory.cell(slot.0) {
+                Some(Cell::Bits(bits)) => [*bits; 16],
+                _ => return Err(FaultKind::WrongEntry { slot: *slot }),
+            },
+            Value::Reg(reg) => self.read(*reg)?,
+            Value::Load { address, lanes, storage, mask } => {
+                let active = self.mask(mask.as_ref())?;
+                let places = self.places(address, *lanes, *storage)?;
+                self.load(address, &places, *storage, active)?
+            }
+            Value::Gather { address, index, storage: Storage::Word, mask } => {
+                self.gather(address, index, mask.as_ref())?
+            }
+            Value::Gather { storage, .. } => {
+                return Err(FaultKind::NoSuchGather { storage: *storage });
+            }
+            Value::Index { base, step } => {
+                let base = self.linear(base)?;
+                std::array::from_fn(|lane| (base + lane as i64 * i64::from(*step)) as u32)
+            }
+            Value::Unary(op, x) => self.value(x)?.map(|it| ops::unary(*op, it)),
+            Value::Binary(op, x, y) => {
+                let (x, y) = (self.value(x)?, self.value(y)?);
+                std::array::from_fn(|lane| ops::binary(*op, x[lane], y[lane]))
+            }
+            Value::Fma(a, b, c) => {
+                let (a, b, c) = (self.value(a)?, self.value(b)?, self.value(c)?);
+                std::array::from_fn(|lane| ops::fma(a[lane], b[lane], c[lane]))
+            }
+            Value::Compare(op, x, y) => {
+                let (x, y) = (self.value(x)?, self.value(y)?);
+                std::array::from_fn(|lane| ops::compare(*op, x[lane], y[lane]))
+            }
+            Value::Select { condition, then, otherwise } => {
+                let active = self.mask(Some(&Mask::Where(condition.clone())))?;
+                let (then, otherwise) = (self.value(then)?, self.value(otherwise)?);
+                let pick = |lane: usize| active >> lane & 1 == 1;
+                std::array::from_fn(|it| if pick(it) { then[it] } else { otherwise[it] })
+            }
+            Value::Reduce(op, x) => {
+                let x = self.value(x)?;
+                self.reduce(*op, x)
+            }
+        })
+    }
+}
