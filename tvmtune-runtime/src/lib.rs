@@ -1,1 +1,80 @@
 //! Step 12 of 12: launches kernels.
+//!
+//! A crate that uses tvmtune depends on this one, annotates functions with `#[autotune]`, and
+//! calls what that makes of them:
+//!
+//! ```text
+//! use tvmtune_runtime::{Cpu, Weight, autotune};
+//!
+//! #[autotune(dims(M = 1..=512, N = 1536, K = 384))]
+//! pub fn linear_gelu(
+//!     x: Tensor<f32, M, K>, w: Weight<f32, N, K>, b: Weight<f32, N>,
+//! ) -> Tensor<f32, M, N> {
+//!     let h = compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[j, k]]) + b[[j]]);
+//!     compute(|i, j| gelu(h[[i, j]]))
+//! }
+//!
+//! let cpu = Cpu::new();
+//! let (w, b) = (Weight::new(w), Weight::new(b)); // packed once, at the first launch
+//! linear_gelu(&cpu, &x, &w, &b, &mut y)?;        // M follows from the length of `x`
+//! ```
+//!
+//! # What `#[autotune]` generates
+//!
+//! Under the function's name, a function and a module:
+//!
+//! - `linear_gelu(&cpu, &x, &w, &b, &mut y)` infers the dynamic dimensions, checks everything and
+//!   launches.
+//! - `linear_gelu::load(&cpu)` gives a `linear_gelu::Kernel`: `Copy + Send + Sync`, with
+//!   `launch(&cpu, dims, ..)`, `prepare(..)` that packs weights ahead of the first launch, and
+//!   `launch_raw(..)` for memory that is known by its address.
+//! - `linear_gelu::Dims { m }`, the dynamic dimensions, lower-case. Programs without any have no
+//!   `Dims`, and nothing that takes one.
+//! - `linear_gelu::reference(dims, ..)`, the same program as portable, safe Rust.
+//! - `linear_gelu::SPEC` and `linear_gelu::plan(dims)`: what it is, and what will run.
+//!
+//! # Arguments
+//!
+//! A tensor is any [`Input`]: a slice, an array, a `Vec`, a [`Weight`], row-major, of exactly the
+//! declared element type and number of elements. Results are written to an [`Output`], in the
+//! order in which the program returns them, after the parameters. Run-time scalars are passed by
+//! value. No alignment is asked of slices.
+//!
+//! # Which dimensions are inferred
+//!
+//! A dynamic dimension follows from an argument's length if it is the only one in that argument's
+//! shape that is not yet known. If all of them follow, in any order, the function takes no
+//! dimensions. If one does not (in `Tensor<f32, B, S>` alone, `B * S` says neither), the function
+//! takes `Dims` as its second argument.
+//!
+//! # Costs
+//!
+//! A launch of machine code allocates nothing once the memory for temporaries has grown to what
+//! the kernel needs; each thread keeps its own. It takes no lock but, for kernels that use several
+//! threads, that of the thread pool, and that only if it is free: see [`set_threads`].
+
+// Code that `#[autotune]` generates names this crate; so do the tests in here.
+extern crate self as tvmtune_runtime;
+
+mod arg;
+mod error;
+mod isa;
+mod plan;
+mod weight;
+
+#[cfg(feature = "cpu")]
+pub mod cpu;
+
+pub mod math;
+
+#[doc(hidden)]
+pub mod raw;
+
+pub use arg::{Constant, Element, Input, Output};
+#[cfg(feature = "cpu")]
+pub use cpu::{Cpu, set_threads, threads};
+pub use error::Error;
+pub use half;
+pub use isa::Isa;
+pub use plan::{PlanInfo, Spec, TensorSpec, Tier};
+pub use weight::Weight;

@@ -1,0 +1,229 @@
+//! All `unsafe` of this crate: lending a closure to other threads, and calling machine code.
+#![expect(unsafe_code, reason = "machine code is called here, and nowhere else")]
+
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::arena;
+use super::{Cpu, pool};
+use crate::Error;
+use crate::raw::{Arg, TableEntry, Threads, Variant};
+
+/// A closure that one thread lends to others, for as long as it likes.
+///
+/// `state` counts borrowers, and has a bit that is set while something is lent. A borrower counts
+/// itself and learns in the same instruction whether anything is lent; the lender withdraws and
+/// then waits until everyone counted has left. So nobody holds the closure after `lend` returned.
+pub(crate) struct Loan {
+    state: AtomicUsize,
+    closure: UnsafeCell<Option<Lent>>,
+}
+
+type Lent = &'static (dyn Fn() + Sync);
+
+/// Something is lent.
+const LENT: usize = 1;
+/// There is a lender: it prepares, lends, or waits for borrowers.
+const LENDER: usize = 2;
+/// One borrower; more are multiples.
+const BORROWER: usize = 4;
+
+// SAFETY: `closure` is written in `lend` only, by the one who set `LENDER`, before it sets `LENT`
+// and after the last borrower that saw `LENT` left; it is read in `borrow` only, by those who are
+// counted and saw `LENT`. What is shared is a `&(dyn Fn + Sync)`, which is `Send`.
+unsafe impl Sync for Loan {}
+
+impl Loan {
+    pub(crate) const fn new() -> Self {
+        Self { state: AtomicUsize::new(0), closure: UnsafeCell::new(None) }
+    }
+
+    /// Lets others borrow `closure` while `meanwhile` runs; returns when all gave it back.
+    ///
+    /// There is one lender at a time: a second one, also on the same thread, aborts the process.
+    pub(crate) fn lend(&self, closure: &(dyn Fn() + Sync), meanwhile: impl FnOnce()) {
+        /// Withdraws also if `meanwhile` panics.
+        struct Withdraw<'a>(&'a AtomicUsize);
+        impl Drop for Withdraw<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_and(!LENT, Ordering::Relaxed);
+                let mut turns = 0_u32;
+                while self.0.load(Ordering::Acquire) >= BORROWER {
+                    turns += 1;
+                    if turns < 4000 { std::hint::spin_loop() } else { std::thread::yield_now() }
+                }
+                self.0.fetch_and(!LENDER, Ordering::Release);
+            }
+        }
+        if self.state.fetch_or(LENDER, Ordering::Acquire) & LENDER != 0 {
+            std::process::abort();
+        }
+        // SAFETY: this thread is the only lender, and the last one waited until everyone who had
+        // borrowed was gone, so nobody else uses the cell. The reference is used by borrowers
+        // only, and `Withdraw` waits for the last of them before `closure` can go away.
+        unsafe {
+            *self.closure.get() = Some(std::mem::transmute::<&(dyn Fn() + Sync), Lent>(closure));
+        }
+        self.state.fetch_or(LENT, Ordering::Release);
+        let _withdraw = Withdraw(&self.state);
+        meanwhile();
+    }
+
+    /// Calls the closure if one is lent.
+    pub(crate) fn borrow(&self) {
+        /// Leaves also if the closure panics.
+        struct Leave<'a>(&'a AtomicUsize);
+        impl Drop for Leave<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(BORROWER, Ordering::Release);
+            }
+        }
+        let before = self.state.fetch_add(BORROWER, Ordering::Acquire);
+        let _leave = Leave(&self.state);
+        if before & LENT != 0 {
+            // SAFETY: `LENT` was set when this thread was counted, so the cell was written before,
+            // and the lender keeps cell and closure until this thread has left.
+            let closure = unsafe { *self.closure.get() };
+            if let Some(closure) = closure {
+                closure();
+            }
+        }
+    }
+}
+
+/// A phase of a kernel: runs tasks `first..end` of those it has.
+///
+/// It reads its arguments from a table of 8-byte entries, and may use scratch memory of its own.
+#[cfg(target_arch = "x86_64")]
+pub type Entry =
+    unsafe extern "sysv64" fn(table: *const u64, scratch: *mut u8, first: u64, end: u64);
+
+/// Never called: there is machine code for x86-64 only.
+#[cfg(not(target_arch = "x86_64"))]
+pub type Entry = unsafe extern "C" fn(table: *const u64, scratch: *mut u8, first: u64, end: u64);
+
+/// One launch of machine code.
+#[derive(Clone, Copy, Debug)]
+pub struct Launch<'a> {
+    /// The phases, with a barrier between.
+    pub entries: &'a [Entry],
+    /// How many tasks each has.
+    pub n_tasks: &'a [u64],
+    /// What the phases are passed.
+    pub table: &'a [u64],
+    /// Bytes of scratch memory each thread needs; it is 64-byte aligned.
+    pub scratch_bytes: usize,
+    /// How many threads may take tasks.
+    pub threads: Threads,
+}
+
+/// Runs all phases, one after the other.
+///
+/// # Safety
+///
+/// The entries must be machine code that this CPU can execute and that, given this table, so much
+/// scratch memory and so many tasks, accesses no memory but what the table, by its contract with
+/// the code, says is there for it during this call; with [`Threads::All`], whichever threads run
+/// which tasks. It must follow the calling convention, and return.
+pub unsafe fn launch(launch: &Launch<'_>) {
+    let Launch { entries, n_tasks, table, scratch_bytes, threads } = *launch;
+    let parallel = threads == Threads::All && n_tasks.iter().any(|it| *it > 1);
+    let team = if parallel { pool::pool().team() } else { None };
+    for (entry, n_tasks) in entries.iter().zip(n_tasks) {
+        let call = |first: u64, end: u64| {
+            arena::with_scratch(|arena| {
+                let Ok(scratch) = arena.reserve(scratch_bytes) else {
+                    std::alloc::handle_alloc_error(std::alloc::Layout::new::<u64>());
+                };
+                // SAFETY: by the contract of this function; `scratch` has `scratch_bytes` bytes
+                // that belong to this thread.
+                unsafe { entry(table.as_ptr(), scratch, first, end) }
+            });
+        };
+        match &team {
+            Some(team) if *n_tasks > 1 => team.run(*n_tasks, &call),
+            _ if *n_tasks > 0 => call(0, *n_tasks),
+            _ => {}
+        }
+    }
+}
+
+/// Runs a variant of a kernel that `#[autotune]` embedded.
+///
+/// # Errors
+///
+/// [`Error::OutOfMemory`] if there is none for its temporaries.
+///
+/// # Safety
+///
+/// The variant must be one that was generated for this program and for dimensions like these, and
+/// the CPU must have its instruction set. The arguments must be those of the program, with as many
+/// elements as the dimensions say, and stay valid (results: unaliased) until this returns.
+pub unsafe fn run(
+    cpu: &Cpu,
+    kernel: &'static str,
+    variant: &Variant,
+    dims: &[i64],
+    args: &[Arg<'_>],
+    scalars: &[u64],
+) -> Result<(), Error> {
+    let n_phases = variant.entries.len();
+    let n_entries = variant.table.len();
+    with_words(n_entries + n_phases + 1, |numbers| {
+        (variant.numbers)(dims, numbers);
+        let (table, geometry) = numbers.split_at_mut(n_entries);
+        let (n_tasks, scratch_bytes) = geometry.split_at(n_phases);
+        arena::with_shared(|arena| {
+            let lines = |bytes: u64| bytes.next_multiple_of(64);
+            let shared = variant.table.iter().zip(&*table);
+            let shared = shared.filter(|(it, _)| matches!(it, TableEntry::Shared));
+            let bytes = shared.map(|(_, bytes)| lines(*bytes)).sum::<u64>() as usize;
+            let base = arena.reserve(bytes).map_err(|_| Error::OutOfMemory { kernel, bytes })?;
+            let mut free = base.expose_provenance() as u64;
+            for (entry, word) in variant.table.iter().zip(&mut *table) {
+                match entry {
+                    TableEntry::Param => {}
+                    TableEntry::Shared => free += lines(std::mem::replace(word, free)),
+                    TableEntry::Pointer(arg, layout) => *word = args[*arg].address(*layout),
+                    TableEntry::Scalar(scalar) => *word = scalars[*scalar],
+                }
+            }
+            let threads = if cpu.is_alone() { Threads::One } else { variant.threads };
+            let scratch_bytes = scratch_bytes[0] as usize;
+            let entries = variant.entries;
+            // SAFETY: by the contract of this function, the code fits the CPU and the dimensions;
+            // `numbers` was generated with the code, and what it asked for is in the table.
+            unsafe { launch(&Launch { entries, n_tasks, table, scratch_bytes, threads }) };
+            Ok(())
+        })
+    })
+}
+
+/// Calls `fill` with so many zeros: on the stack, unless there are very many.
+fn with_words<R>(n_words: usize, fill: impl FnOnce(&mut [u64]) -> R) -> R {
+    let mut few = [0; 64];
+    match few.get_mut(..n_words) {
+        Some(words) => fill(words),
+        None => fill(&mut vec![0; n_words]),
+    }
+}
+
+/// The elements at an address.
+///
+/// # Safety
+///
+/// As [`std::slice::from_raw_parts`].
+pub unsafe fn slice<'a, T>(address: *const T, len: usize) -> &'a [T] {
+    // SAFETY: by the contract of this function.
+    unsafe { std::slice::from_raw_parts(address, len) }
+}
+
+/// The elements at an address, to be written.
+///
+/// # Safety
+///
+/// As [`std::slice::from_raw_parts_mut`].
+pub unsafe fn slice_mut<'a, T>(address: *mut T, len: usize) -> &'a mut [T] {
+    // SAFETY: by the contract of this function.
+    unsafe { std::slice::from_raw_parts_mut(address, len) }
+}

@@ -1,0 +1,326 @@
+//! Threads that run the tasks of a kernel.
+//!
+//! One pool for the process, made at the first launch that asks for several threads. The calling
+//! thread takes part. Tasks are handed out in chunks by one atomic counter; whoever comes late,
+//! or not at all because the machine is busy, just takes fewer. The caller waits only for threads
+//! that are inside a chunk.
+//!
+//! A worker that waits spins for a while and then sleeps: waking one takes 20 to 75 us, more than
+//! many a kernel, but spinning for ever ruins the machine for others.
+//!
+//! Only one launch at a time uses the pool. Others, from other threads or from within a task, run
+//! on the thread that launched them: the cores are taken anyway.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::call::Loan;
+
+/// How long a worker spins after the last work it saw.
+const SPIN: Duration = Duration::from_micros(300);
+
+/// More chunks than threads, so that a thread that is held up holds up little.
+const CHUNKS_PER_THREAD: u64 = 8;
+
+/// Sets how many threads kernels may use, the calling one included; 0 for the default: the
+/// environment variable `TVMTUNE_THREADS` or, without it, one for each core there is for this
+/// process.
+///
+/// Takes effect at the next launch, in the whole process.
+pub fn set_threads(threads: usize) {
+    pool().limit.store(threads, Ordering::Relaxed);
+}
+
+/// How many threads kernels may use, the calling one included.
+pub fn threads() -> usize {
+    pool().threads()
+}
+
+pub(crate) fn pool() -> &'static Pool {
+    static POOL: Pool = Pool::new();
+    &POOL
+}
+
+pub(crate) struct Pool {
+    /// What workers are to run, while there is something.
+    loan: Loan,
+    /// Changes whenever something new was lent.
+    epoch: AtomicUsize,
+    /// How many workers are asleep, or about to be.
+    n_asleep: AtomicUsize,
+    gate: Mutex<()>,
+    bell: Condvar,
+    /// How many workers there are; locked by the launch that uses them.
+    n_workers: Mutex<usize>,
+    /// As set by the user; 0 for the default.
+    limit: AtomicUsize,
+}
+
+/// The right to use a pool. Everyone else runs alone meanwhile.
+pub(crate) struct Team {
+    pool: &'static Pool,
+    n_threads: usize,
+    _workers: MutexGuard<'static, usize>,
+}
+
+impl Pool {
+    pub(crate) const fn new() -> Self {
+        Self {
+            loan: Loan::new(),
+            epoch: AtomicUsize::new(0),
+            n_asleep: AtomicUsize::new(0),
+            gate: Mutex::new(()),
+            bell: Condvar::new(),
+            n_workers: Mutex::new(0),
+            limit: AtomicUsize::new(0),
+        }
+    }
+
+    fn threads(&self) -> usize {
+        match self.limit.load(Ordering::Relaxed) {
+            0 => default_threads(),
+            limit => limit,
+        }
+    }
+
+    /// The right to use the threads, started if they are not; `None` if another launch has it or
+    /// there is but one thread.
+    pub(crate) fn team(&'static self) -> Option<Team> {
+        let wanted = self.threads();
+        if wanted < 2 {
+            return None;
+        }
+        let mut workers = match self.n_workers.try_lock() {
+            Ok(workers) => workers,
+            Err(TryLockError::Poisoned(workers)) => workers.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        while *workers + 1 < wanted {
+            let index = *workers;
+            let name = format!("tvmtune-{}", index + 1);
+            // Fewer threads than wanted is slower, not wrong.
+            if thread::Builder::new().name(name).spawn(move || self.work(index)).is_err() {
+                break;
+            }
+            *workers += 1;
+        }
+        let n_threads = wanted.min(*workers + 1);
+        Some(Team { pool: self, n_threads, _workers: workers })
+    }
+
+    /// The life of a worker.
+    fn work(&'static self, index: usize) {
+        let mut seen = usize::MAX;
+        loop {
+            seen = self.wait_for_news(seen);
+            if index + 1 < self.threads() {
+                // A task that panics is reported by the team; the worker lives on.
+                let _ = catch_unwind(AssertUnwindSafe(|| self.loan.borrow()));
+            }
+        }
+    }
+
+    /// Waits until the epoch is another than `seen`.
+    fn wait_for_news(&self, seen: usize) -> usize {
+        let since = Instant::now();
+        while since.elapsed() < SPIN {
+            for _ in 0..64 {
+                let epoch = self.epoch.load(Ordering::Acquire);
+                if epoch != seen {
+                    return epoch;
+                }
+                std::hint::spin_loop();
+            }
+        }
+        // Either the lender sees that someone sleeps, or the sleeper sees the new epoch: both
+        // write before they read, in one total order.
+        self.n_asleep.fetch_add(1, Ordering::SeqCst);
+        let mut gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
+        let epoch = loop {
+            let epoch = self.epoch.load(Ordering::SeqCst);
+            if epoch != seen {
+                break epoch;
+            }
+            gate = self.bell.wait(gate).unwrap_or_else(PoisonError::into_inner);
+        };
+        self.n_asleep.fetch_sub(1, Ordering::SeqCst);
+        epoch
+    }
+
+    fn announce(&self) {
+        self.epoch.fetch_add(1, Ordering::SeqCst);
+        if self.n_asleep.load(Ordering::SeqCst) > 0 {
+            drop(self.gate.lock());
+            self.bell.notify_all();
+        }
+    }
+}
+
+impl Team {
+    /// Calls `work(first, end)` for ranges that together make `0..n_tasks`, on several threads,
+    /// and returns when all have returned.
+    ///
+    /// # Panics
+    ///
+    /// If `work` panics, in any thread: after all others have returned.
+    pub(crate) fn run(&self, n_tasks: u64, work: &(dyn Fn(u64, u64) + Sync)) {
+        let chunk = (n_tasks / (self.n_threads as u64 * CHUNKS_PER_THREAD)).max(1);
+        let (next, panicked) = (AtomicU64::new(0), AtomicBool::new(false));
+        let share = || {
+            let mut guard = OnPanic(&panicked, true);
+            loop {
+                let first = next.fetch_add(chunk, Ordering::Relaxed);
+                if first >= n_tasks {
+                    break;
+                }
+                work(first, (first + chunk).min(n_tasks));
+            }
+            guard.1 = false;
+        };
+        self.pool.loan.lend(&share, || {
+            self.pool.announce();
+            share();
+        });
+        assert!(!panicked.into_inner(), "a task panicked");
+    }
+}
+
+/// Remembers that the scope was left by a panic.
+struct OnPanic<'a>(&'a AtomicBool, bool);
+
+impl Drop for OnPanic<'_> {
+    fn drop(&mut self) {
+        if self.1 {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+fn default_threads() -> usize {
+    static DEFAULT: OnceLock<usize> = OnceLock::new();
+    *DEFAULT.get_or_init(|| {
+        let named = std::env::var("TVMTUNE_THREADS").ok().and_then(|it| it.parse().ok());
+        let available = || thread::available_parallelism().map_or(1, usize::from);
+        named.filter(|it| *it > 0).unwrap_or_else(available)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+
+    use super::*;
+
+    /// A pool of its own, as tests run at once; its threads live as long as the process.
+    fn pool_of(threads: usize) -> &'static Pool {
+        let pool = Box::leak(Box::new(Pool::new()));
+        pool.limit.store(threads, Ordering::Relaxed);
+        pool
+    }
+
+    /// Runs so many tasks and checks that each ran once.
+    #[track_caller]
+    fn check(pool: &'static Pool, n_tasks: u64) {
+        let runs: Vec<AtomicU32> = (0..n_tasks).map(|_| AtomicU32::new(0)).collect();
+        let work = |first: u64, end: u64| {
+            for run in &runs[first as usize..end as usize] {
+                run.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        match pool.team() {
+            Some(team) => team.run(n_tasks, &work),
+            None => work(0, n_tasks),
+        }
+        assert!(runs.into_iter().all(|it| it.into_inner() == 1));
+    }
+
+    #[test]
+    fn each_task_runs_once_whatever_the_number_of_threads() {
+        for threads in [1, 2, 3, 16] {
+            let pool = pool_of(threads);
+            for n_tasks in (0..100).chain([1000, 12345]) {
+                check(pool, n_tasks);
+            }
+        }
+    }
+
+    #[test]
+    fn other_threads_take_part() {
+        let pool = pool_of(2);
+        let team = pool.team().unwrap();
+        let arrived = AtomicU32::new(0);
+        // Each task waits for the other: one thread alone would never finish.
+        team.run(2, &|_, _| {
+            arrived.fetch_add(1, Ordering::SeqCst);
+            while arrived.load(Ordering::SeqCst) < 2 {
+                thread::yield_now();
+            }
+        });
+    }
+
+    #[test]
+    fn sleeping_workers_wake_up() {
+        let pool = pool_of(2);
+        for _ in 0..5 {
+            check(pool, 4);
+            while pool.n_asleep.load(Ordering::SeqCst) == 0 {
+                thread::yield_now();
+            }
+            let arrived = AtomicU32::new(0);
+            pool.team().unwrap().run(2, &|_, _| {
+                arrived.fetch_add(1, Ordering::SeqCst);
+                while arrived.load(Ordering::SeqCst) < 2 {
+                    thread::yield_now();
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn a_launch_within_a_task_runs_alone() {
+        let pool = pool_of(3);
+        let inner_teams = AtomicU32::new(0);
+        pool.team().unwrap().run(64, &|_, _| {
+            inner_teams.fetch_add(u32::from(pool.team().is_some()), Ordering::Relaxed);
+            check(pool, 10);
+        });
+        assert_eq!(inner_teams.into_inner(), 0);
+    }
+
+    #[test]
+    fn many_threads_share_a_pool() {
+        let pool = pool_of(4);
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| (0..2000).for_each(|n| check(pool, n % 40)));
+            }
+        });
+    }
+
+    #[test]
+    fn a_panic_reaches_the_caller_and_the_pool_lives_on() {
+        let pool = pool_of(3);
+        for panicking in 0..20 {
+            let failed = catch_unwind(AssertUnwindSafe(|| {
+                pool.team().unwrap().run(20, &|first, end| {
+                    assert!(!(first..end).contains(&panicking), "as planned");
+                });
+            }));
+            assert!(failed.is_err());
+            check(pool, 20);
+        }
+    }
+
+    #[test]
+    fn the_number_of_threads_can_change_between_launches() {
+        let pool = pool_of(1);
+        for threads in [1, 4, 2, 1, 8, 3] {
+            pool.limit.store(threads, Ordering::Relaxed);
+            assert_eq!(pool.team().map_or(1, |it| it.n_threads), threads);
+            check(pool, 100);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What a kernel is, and what of it will run.
+
+use crate::Isa;
+
+/// How the code of a kernel was found, the best way first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Tier {
+    /// Tuned on a device like the one the build was planned for.
+    Exact,
+    /// Tuned on another device of the same instruction set.
+    Family,
+    /// A schedule of a related program, adapted.
+    Transferred,
+    /// Chosen by a model, never measured.
+    Predicted,
+    /// The default schedule: nothing was measured.
+    Default,
+}
+
+impl Tier {
+    /// The spelling in reports and records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Tier::Exact => "exact",
+            Tier::Family => "family",
+            Tier::Transferred => "transferred",
+            Tier::Predicted => "predicted",
+            Tier::Default => "default",
+        }
+    }
+}
+
+impl std::fmt::Display for Tier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What a launch with some dimensions runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PlanInfo {
+    /// How the code was found.
+    pub tier: Tier,
+    /// The range of each dynamic dimension (both ends included) for which this code is used.
+    pub bucket: &'static [(usize, usize)],
+    /// The instruction set it is for.
+    pub isa: Isa,
+    /// The time of one launch when it was measured, in ns; `None` if it was not.
+    pub median_ns: Option<f64>,
+    /// SHA-256 of the code, in hex; empty for the portable code.
+    pub artifact: &'static str,
+}
+
+/// What a kernel computes, as far as a caller needs to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spec {
+    /// The program's name.
+    pub name: &'static str,
+    /// SHA-256 of the program's canonical text, in hex: the name of its records.
+    pub workload: &'static str,
+    /// The dynamic dimensions with their ranges, both ends included.
+    pub dims: &'static [(&'static str, usize, usize)],
+    /// The parameters that are tensors, in order.
+    pub params: &'static [TensorSpec],
+    /// The results, in order.
+    pub outputs: &'static [TensorSpec],
+}
+
+/// One tensor of a [`Spec`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TensorSpec {
+    /// The argument's name.
+    pub name: &'static str,
+    /// The type of the elements: `f32`, `bf16`.
+    pub dtype: &'static str,
+    /// The shape, as the program spells it: `[M, 384]`.
+    pub shape: &'static str,
+    /// Whether it was declared `Weight`.
+    pub weight: bool,
+}

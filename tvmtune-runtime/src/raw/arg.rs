@@ -1,0 +1,110 @@
+//! Arguments, as machine code reads them.
+
+use std::cell::OnceCell;
+
+use half::{bf16, f16};
+
+use super::{Layout, Variant};
+use crate::{Constant, Element, Weight};
+
+/// A tensor as machine code sees it.
+#[derive(Clone, Copy)]
+pub struct Arg<'a> {
+    address: u64,
+    weight: Option<&'a dyn Pack>,
+}
+
+/// What can be packed.
+trait Pack {
+    fn packed(&self, layout: &'static Layout) -> u64;
+}
+
+impl<'a> Arg<'a> {
+    /// A parameter that is read where it is.
+    pub fn input<T>(elements: &'a [T]) -> Self {
+        Self { address: elements.as_ptr().expose_provenance() as u64, weight: None }
+    }
+
+    /// A result.
+    pub fn output<T>(elements: &'a mut [T]) -> Self {
+        Self { address: elements.as_mut_ptr().expose_provenance() as u64, weight: None }
+    }
+
+    /// A parameter that may be read in another layout.
+    pub fn weight<T: Element>(weight: &'a WeightArg<'a, T>) -> Self {
+        Self { weight: Some(weight), ..Self::input(weight.elements) }
+    }
+
+    /// Where the elements are, in that layout.
+    pub(crate) fn address(&self, layout: Option<&'static Layout>) -> u64 {
+        match (layout, self.weight) {
+            (Some(layout), Some(weight)) => weight.packed(layout),
+            _ => self.address,
+        }
+    }
+}
+
+/// A weight on its way into a launch, of a shape that was checked.
+pub struct WeightArg<'a, T> {
+    elements: &'a [T],
+    shape: &'a [usize],
+    weight: Option<&'a Weight<T>>,
+    /// Stands in for a plain slice that has to be packed.
+    temporary: OnceCell<Weight<T>>,
+}
+
+impl<'a, T: Element> WeightArg<'a, T> {
+    /// `shape` multiplies to the number of elements.
+    pub fn new(weight: &'a (impl Constant<T> + ?Sized), shape: &'a [usize]) -> Self {
+        let (elements, weight) = (weight.elements(), weight.weight());
+        Self { elements, shape, weight, temporary: OnceCell::new() }
+    }
+
+    /// Packs the weight for what a kernel's variants want of argument number `arg`.
+    pub fn prepare(&self, arg: usize, chosen: &[Option<&'static Variant>]) {
+        for entry in chosen.iter().flatten().flat_map(|it| it.table) {
+            if let super::TableEntry::Pointer(of, Some(layout)) = entry
+                && *of == arg
+            {
+                self.packed(layout);
+            }
+        }
+    }
+}
+
+impl<T: Element> Pack for WeightArg<'_, T> {
+    fn packed(&self, layout: &'static Layout) -> u64 {
+        let temporary = || self.temporary.get_or_init(|| Weight::new(self.elements));
+        let weight = self.weight.unwrap_or_else(temporary);
+        weight.packed(layout, self.shape).as_ptr().expose_provenance() as u64
+    }
+}
+
+/// A run-time scalar as machine code reads it: floats widened to `f32`, integers to `i32`.
+pub trait Scalar {
+    /// Its bits, in the low bytes.
+    fn bits(self) -> u64;
+}
+
+macro_rules! scalars {
+    ($($scalar:ty: $it:ident => $bits:expr;)*) => {
+        $(impl Scalar for $scalar {
+            fn bits(self) -> u64 {
+                let $it = self;
+                $bits
+            }
+        })*
+    };
+}
+
+scalars! {
+    f32: it => it.to_bits().into();
+    f16: it => it.to_f32().to_bits().into();
+    bf16: it => it.to_f32().to_bits().into();
+    f64: it => it.to_bits();
+    i8: it => i32::from(it).cast_unsigned().into();
+    u8: it => it.into();
+    i32: it => it.cast_unsigned().into();
+    i64: it => it.cast_unsigned();
+    bool: it => it.into();
+}

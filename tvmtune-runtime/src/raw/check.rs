@@ -1,0 +1,90 @@
+//! The checks before a launch, one function a kind of mistake.
+
+use crate::Error;
+
+/// Checks that a dimension is in its range.
+///
+/// # Errors
+///
+/// [`Error::OutOfRange`]
+#[inline]
+pub fn range(
+    kernel: &'static str,
+    dim: &'static str,
+    got: usize,
+    (lo, hi): (usize, usize),
+) -> Result<i64, Error> {
+    if (lo..=hi).contains(&got) {
+        Ok(got as i64)
+    } else {
+        Err(Error::OutOfRange { kernel, dim, got, lo, hi })
+    }
+}
+
+/// Checks the length of an argument.
+///
+/// # Errors
+///
+/// [`Error::Length`]
+#[inline]
+pub fn len(
+    kernel: &'static str,
+    (arg, shape): (&'static str, &'static str),
+    got: usize,
+    want: i64,
+) -> Result<(), Error> {
+    let want = usize::try_from(want).unwrap_or(0);
+    if got == want { Ok(()) } else { Err(Error::Length { kernel, arg, shape, want, got }) }
+}
+
+/// The dimension for which `factor * dim + rest` is the length of an argument.
+///
+/// # Errors
+///
+/// [`Error::Indivisible`] if there is none.
+#[inline]
+pub fn infer(
+    kernel: &'static str,
+    (arg, shape): (&'static str, &'static str),
+    dim: &'static str,
+    got: usize,
+    (factor, rest): (i64, i64),
+) -> Result<usize, Error> {
+    let exact = (factor > 0).then(|| (got as i64).checked_sub(rest)).flatten();
+    let exact = exact.filter(|it| it % factor == 0).map(|it| it / factor);
+    exact.and_then(|it| usize::try_from(it).ok()).ok_or(Error::Indivisible {
+        kernel,
+        arg,
+        shape,
+        dim,
+        got,
+    })
+}
+
+/// Checks that an address can be that of elements of a type.
+///
+/// # Errors
+///
+/// [`Error::Misaligned`]
+pub fn pointer<T>(kernel: &'static str, arg: &'static str, pointer: *const T) -> Result<(), Error> {
+    if pointer.is_null() || !pointer.is_aligned() {
+        return Err(Error::Misaligned { kernel, arg, align: align_of::<T>() });
+    }
+    Ok(())
+}
+
+/// Checks that a result, given by name, address and bytes, shares no memory with an argument.
+///
+/// # Errors
+///
+/// [`Error::Overlap`]
+pub fn disjoint(
+    kernel: &'static str,
+    (a, a_address, a_bytes): (&'static str, usize, usize),
+    (b, b_address, b_bytes): (&'static str, usize, usize),
+) -> Result<(), Error> {
+    let a_end = a_address.saturating_add(a_bytes);
+    let b_end = b_address.saturating_add(b_bytes);
+    let apart = a_end <= b_address || b_end <= a_address;
+    if apart { Ok(()) } else { Err(Error::Overlap { kernel, a, b }) }
+}

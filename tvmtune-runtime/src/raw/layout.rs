@@ -1,0 +1,186 @@
+//! How weights lie in memory.
+
+/// An order of elements that is not row-major.
+///
+/// Each entry of `splits`, in order, replaces dimension `dim` of the shape so far by two:
+/// `ceil(extent / factor)` and `factor`. Then `order[n]` says which of the dimensions so far is
+/// the `n`-th stored one, outermost first. Elements that padding adds are 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// `(dim, factor)`; `dim` counts in the shape as earlier splits left it.
+    pub splits: &'static [(usize, u64)],
+    /// A permutation of the dimensions after all splits.
+    pub order: &'static [usize],
+}
+
+/// A dimension's index along one row of stored elements: `at + n * step` for element `n`.
+#[derive(Clone, Copy)]
+struct Along {
+    at: usize,
+    step: usize,
+}
+
+impl Layout {
+    /// The extents as stored, outermost first.
+    pub fn stored_shape(&self, shape: &[usize]) -> Vec<usize> {
+        let split = self.split_shapes(shape).pop().unwrap_or_default();
+        self.order.iter().map(|dim| split[*dim]).collect()
+    }
+
+    /// The shape before any split, after the first, and so on.
+    fn split_shapes(&self, shape: &[usize]) -> Vec<Vec<usize>> {
+        let mut shapes = vec![shape.to_vec()];
+        for (dim, factor) in self.splits {
+            let factor = *factor as usize;
+            let mut split = shapes.last().cloned().unwrap_or_default();
+            split.splice(dim..=dim, [split[*dim].div_ceil(factor), factor]);
+            shapes.push(split);
+        }
+        shapes
+    }
+
+    /// Writes the elements of a row-major tensor in this order.
+    ///
+    /// # Panics
+    ///
+    /// If the slices are not as long as the shapes say.
+    pub fn pack<T: Copy + Default>(&self, row_major: &[T], shape: &[usize], packed: &mut [T]) {
+        let shapes = self.split_shapes(shape);
+        let stored = self.stored_shape(shape);
+        let Some((&width, outer)) = stored.split_last() else {
+            return packed.copy_from_slice(row_major);
+        };
+        if packed.is_empty() {
+            return;
+        }
+        let mut index = vec![0; outer.len()];
+        for row in packed.chunks_exact_mut(width) {
+            let (from, n_valid) = self.source(&shapes, &index, width);
+            let (valid, padding) = row.split_at_mut(n_valid);
+            if from.step == 1 && n_valid > 0 {
+                valid.copy_from_slice(&row_major[from.at..from.at + n_valid]);
+            } else {
+                for (n, element) in valid.iter_mut().enumerate() {
+                    *element = row_major[from.at + n * from.step];
+                }
+            }
+            padding.fill(T::default());
+            advance(&mut index, outer);
+        }
+    }
+
+    /// Where the elements of a stored row come from, in the row-major tensor, and how many of them
+    /// are not padding: always the first ones, as no index decreases along a row.
+    fn source(&self, shapes: &[Vec<usize>], outer: &[usize], width: usize) -> (Along, usize) {
+        let mut dims = vec![Along { at: 0, step: 0 }; self.order.len()];
+        for (stored, dim) in self.order.iter().enumerate() {
+            dims[*dim] = match outer.get(stored) {
+                Some(&at) => Along { at, step: 0 },
+                None => Along { at: 0, step: 1 },
+            };
+        }
+        let mut n_valid = width;
+        for ((dim, factor), before) in self.splits.iter().zip(shapes).rev() {
+            let factor = *factor as usize;
+            let (high, low) = (dims[*dim], dims[dim + 1]);
+            let whole =
+                Along { at: high.at * factor + low.at, step: high.step * factor + low.step };
+            dims.splice(dim..=&(dim + 1), [whole]);
+            let room = before[*dim].saturating_sub(whole.at);
+            n_valid = match (room, whole.step) {
+                (0, _) => 0,
+                (_, 0) => n_valid,
+                (room, step) => n_valid.min(room.div_ceil(step)),
+            };
+        }
+        let mut flat = Along { at: 0, step: 0 };
+        for (dim, extent) in dims.iter().zip(&shapes[0]) {
+            flat = Along { at: flat.at * extent + dim.at, step: flat.step * extent + dim.step };
+        }
+        (flat, n_valid)
+    }
+}
+
+/// The next index in row-major order.
+fn advance(index: &mut [usize], shape: &[usize]) {
+    for (at, extent) in index.iter_mut().zip(shape).rev() {
+        *at += 1;
+        if at < &mut extent.clone() {
+            return;
+        }
+        *at = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Element by element, by the definition.
+    fn by_definition(layout: &Layout, row_major: &[u32], shape: &[usize]) -> Vec<u32> {
+        let shapes = layout.split_shapes(shape);
+        let stored = layout.stored_shape(shape);
+        let mut index = vec![0; stored.len()];
+        let n_elements: usize = stored.iter().product();
+        let element = |index: &[usize]| {
+            let mut dims = vec![0; index.len()];
+            for (stored, dim) in layout.order.iter().enumerate() {
+                dims[*dim] = index[stored];
+            }
+            for ((dim, factor), before) in layout.splits.iter().zip(&shapes).rev() {
+                let whole = dims[*dim] * *factor as usize + dims[dim + 1];
+                if whole >= before[*dim] {
+                    return 0;
+                }
+                dims.splice(dim..=&(dim + 1), [whole]);
+            }
+            row_major[dims.iter().zip(shape).fold(0, |flat, (at, extent)| flat * extent + at)]
+        };
+        let mut packed = Vec::new();
+        for _ in 0..n_elements {
+            packed.push(element(&index));
+            advance(&mut index, &stored);
+        }
+        packed
+    }
+
+    #[track_caller]
+    fn check(layout: &Layout, shape: &[usize]) {
+        let n_elements: usize = shape.iter().product();
+        let row_major: Vec<u32> = (1..=n_elements as u32).collect();
+        let mut packed = vec![99; layout.stored_shape(shape).iter().product()];
+        layout.pack(&row_major, shape, &mut packed);
+        assert_eq!(packed, by_definition(layout, &row_major, shape), "{layout:?} of {shape:?}");
+    }
+
+    #[test]
+    fn packing_is_what_the_definition_says() {
+        check(&Layout { splits: &[], order: &[1, 0] }, &[3, 5]);
+        check(&Layout { splits: &[(0, 4)], order: &[0, 2, 1] }, &[10, 3]);
+        check(&Layout { splits: &[(0, 4)], order: &[1, 2, 0] }, &[10, 3]);
+        check(&Layout { splits: &[(1, 2)], order: &[0, 1, 2] }, &[3, 5]);
+        check(&Layout { splits: &[(1, 3), (0, 2)], order: &[0, 2, 3, 1] }, &[5, 7]);
+        check(&Layout { splits: &[(1, 3), (0, 2)], order: &[2, 0, 1, 3] }, &[5, 7]);
+        check(&Layout { splits: &[], order: &[0] }, &[7]);
+    }
+
+    #[test]
+    fn a_tail_within_a_tail_is_padding() {
+        // 16 splits into 4 of 5, and 40 into 3 of 16: two kinds of padding at once.
+        check(&Layout { splits: &[(0, 16), (1, 5)], order: &[0, 1, 2] }, &[40]);
+        check(&Layout { splits: &[(0, 16), (1, 5)], order: &[2, 1, 0] }, &[40]);
+        check(&Layout { splits: &[(0, 16), (0, 2)], order: &[2, 1, 0] }, &[40]);
+    }
+
+    #[test]
+    fn every_order_of_a_split_tensor_packs() {
+        const ORDERS: [&[usize]; 6] =
+            [&[0, 1, 2], &[0, 2, 1], &[1, 0, 2], &[1, 2, 0], &[2, 0, 1], &[2, 1, 0]];
+        for order in ORDERS {
+            for factor in 2..7 {
+                let splits: &'static [(usize, u64)] = Box::leak(Box::new([(1, factor)]));
+                check(&Layout { splits, order }, &[4, 9]);
+            }
+        }
+    }
+}
