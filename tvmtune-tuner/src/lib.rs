@@ -1,1 +1,17 @@
-//! Steps 7 to 9: compiles, measures, searches and remembers.
+//! Steps 7 to 9 of 12: searches, measures and remembers.
+//!
+//! ```text
+//! ... -> codegen -> [compile -> measure -> record] -> plan -> expand -> launch
+//! ```
+//!
+//! In: workloads. Out: records in a database. The modules are declared in the order in which a
+//! tuning session walks through them.
+//!
+//! Without the feature `engine`, what is left is what reads databases: that is all a build needs
+//! that measures nothing.
+
+#![forbid(unsafe_code)]
+
+// What every build needs.
+pub mod database; // 9 records in files
+pub mod device; // which machine this is

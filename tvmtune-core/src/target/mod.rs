@@ -34,6 +34,18 @@ impl Target {
         DeviceKey(format!("cpu-{}-l1:{l1}-l2:{l2}-t{}", self.isa.name(), self.threads))
     }
 
+    /// The device of a key; `None` if the text is no key.
+    pub fn from_key(key: &DeviceKey) -> Option<Self> {
+        let rest = key.0.strip_prefix("cpu-")?;
+        let isa = [Isa::Avx512, Isa::Avx2].into_iter();
+        let (isa, rest) = isa.filter_map(|it| Some((it, rest.strip_prefix(it.name())?))).next()?;
+        let (l1, rest) = rest.strip_prefix("-l1:")?.split_once("-l2:")?;
+        let (l2, threads) = rest.split_once("-t")?;
+        let bytes = |kib: &str| kib.parse::<u64>().ok()?.checked_mul(1024);
+        let threads = threads.parse().ok().filter(|it| *it > 0)?;
+        Some(Self { isa, threads, l1_bytes: bytes(l1)?, l2_bytes: bytes(l2)? })
+    }
+
     /// A machine nobody has seen: what schedules are made for where nothing was measured.
     pub fn generic(isa: Isa) -> Self {
         Self { isa, threads: 4, l1_bytes: 32 * 1024, l2_bytes: 1024 * 1024 }
@@ -43,5 +55,21 @@ impl Target {
 impl fmt::Display for DeviceKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_tells_its_device() {
+        let target = Target { threads: 3, l1_bytes: 48 * 1024, ..Target::generic(Isa::Avx512) };
+        assert_eq!(target.key().0, "cpu-avx512-l1:48-l2:1024-t3");
+        assert_eq!(Target::from_key(&target.key()), Some(target));
+        for bad in ["", "cpu-avx512", "gpu-sm_90", "cpu-avx2-l1:x-l2:1-t1", "cpu-avx2-l1:1-l2:1-t"]
+        {
+            assert_eq!(Target::from_key(&DeviceKey(bad.to_owned())), None, "{bad}");
+        }
     }
 }

@@ -1,0 +1,111 @@
+//! Which of the known schedules to use, and how close to the wanted one it comes.
+
+use std::fmt;
+use std::path::Path;
+
+use tvmtune_core::kernel::Isa;
+use tvmtune_core::poly::Interval;
+use tvmtune_core::record::{Entry, Record};
+use tvmtune_core::target::{DeviceKey, Target};
+
+use super::{DatabaseError, Found};
+
+/// How a schedule was come by, the better ones first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Tier {
+    /// Measured on this device, for these ranges of the dimensions.
+    Exact,
+    /// Measured on another device with the same instruction set, for these ranges.
+    SameIsa,
+    /// Measured for other ranges of the dimensions. It may not apply: replay it and see.
+    Transferred,
+    /// Never measured.
+    Default,
+}
+
+/// Everything known of one workload.
+#[derive(Debug, Default)]
+pub struct Lookup {
+    /// The records, those that count more first.
+    pub records: Vec<Found>,
+    /// Files that should have been records.
+    pub warnings: Vec<DatabaseError>,
+}
+
+/// A schedule to use.
+#[derive(Clone, Copy, Debug)]
+pub struct Choice<'a> {
+    /// How close it comes to what was asked for; never [`Tier::Default`].
+    pub tier: Tier,
+    /// The schedule.
+    pub entry: &'a Entry,
+    /// The record it is from.
+    pub record: &'a Record,
+    /// The file it is from.
+    pub path: &'a Path,
+}
+
+impl Lookup {
+    /// The best schedule for a device, for ranges of the dimensions, and for an instruction set;
+    /// `None` leaves the default schedule.
+    pub fn best(&self, device: &DeviceKey, dims: &[Interval], isa: Isa) -> Option<Choice<'_>> {
+        self.choices(device, dims, isa).into_iter().next()
+    }
+
+    /// Every schedule that may be used, best first: the next one is for when replaying one fails.
+    pub fn choices(&self, device: &DeviceKey, dims: &[Interval], isa: Isa) -> Vec<Choice<'_>> {
+        let mut ranked = Vec::new();
+        for (layer, Found { record, path, .. }) in self.records.iter().enumerate() {
+            for bucket in record.buckets.iter().filter(|it| it.dims.len() == dims.len()) {
+                let tier = match (bucket.dims == dims, record.device == *device) {
+                    (true, true) => Tier::Exact,
+                    (true, false) => Tier::SameIsa,
+                    (false, _) => Tier::Transferred,
+                };
+                let far = (ranges_apart(&bucket.dims, dims), devices_apart(&record.device, device));
+                for entry in bucket.schedules.iter().filter(|it| it.isa == isa) {
+                    ranked
+                        .push(((tier, far.0, far.1, layer), Choice { tier, entry, record, path }));
+                }
+            }
+        }
+        // Stable: within a bucket, the order of the record stands.
+        ranked.sort_by(|(a, _), (b, _)| {
+            let distances = a.1.total_cmp(&b.1).then(a.2.total_cmp(&b.2));
+            a.0.cmp(&b.0).then(distances).then(a.3.cmp(&b.3))
+        });
+        ranked.into_iter().map(|(_, choice)| choice).collect()
+    }
+}
+
+/// How far apart the representatives of two buckets are, in octaves.
+fn ranges_apart(a: &[Interval], b: &[Interval]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| (a.hi as f64 / b.hi as f64).log2().abs()).sum()
+}
+
+/// How different two devices are, in octaves of cache sizes and threads.
+fn devices_apart(a: &DeviceKey, b: &DeviceKey) -> f64 {
+    let (Some(a), Some(b)) = (Target::from_key(a), Target::from_key(b)) else {
+        return f64::INFINITY;
+    };
+    let sizes = |it: Target| [it.l1_bytes as f64, it.l2_bytes as f64, f64::from(it.threads)];
+    sizes(a).into_iter().zip(sizes(b)).map(|(a, b)| (a / b).log2().abs()).sum()
+}
+
+impl Tier {
+    /// The spelling in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Tier::Exact => "exact",
+            Tier::SameIsa => "same isa",
+            Tier::Transferred => "transferred",
+            Tier::Default => "default",
+        }
+    }
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
