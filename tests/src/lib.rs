@@ -1,1 +1,40 @@
+//! The integration tests of tvmtune, and what they share.
 
+use tvmtune_core::kernel::Isa;
+use tvmtune_core::poly::Interval;
+use tvmtune_core::record::{Bucket, End, Entry, Measured, Provenance, Record, SCHEMA, Source};
+use tvmtune_core::target::Target;
+
+/// A record of one workload with a bucket of its own for each `n`, so that none may be lost when
+/// records of several are merged.
+pub fn sample_record(n: u32) -> Record {
+    let measured = Measured {
+        dims: vec![i64::from(n) + 1],
+        threads: 1,
+        median_ns: 100.0,
+        min_ns: 99.0,
+        p10_ns: 99.5,
+        p90_ns: 100.5,
+        samples: 10,
+    };
+    let entry = Entry {
+        isa: Isa::Avx2,
+        artifact: format!("{n:08x}"),
+        source: Source::Evolved,
+        trace: vec!["inline s0".to_owned()],
+        measured,
+        lineage: Vec::new(),
+    };
+    let dims = vec![Interval::point(i64::from(n) + 1)];
+    Record {
+        schema: SCHEMA,
+        workload: "0123456789abcdef".repeat(4),
+        name: "sample".to_owned(),
+        device: Target::generic(Isa::Avx2).key(),
+        generator: 1,
+        dag: "canonical text\n".to_owned(),
+        provenance: Provenance { tool: "tests".to_owned(), host: "tests".to_owned() },
+        buckets: vec![Bucket { dims, trials: 1, seconds: 0.1, schedules: vec![entry] }],
+        end: End {},
+    }
+}

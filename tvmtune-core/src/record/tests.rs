@@ -1,3 +1,5 @@
+//! Records to text and back, mangled text, and merging.
+
 use super::*;
 
 fn measured(median_ns: f64) -> Measured {

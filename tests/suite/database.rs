@@ -1,0 +1,182 @@
+//! Records in files: found in the right layer, never lost, never trusted when mangled.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use tempfile::TempDir;
+use tvmtune_core::kernel::Isa;
+use tvmtune_core::poly::Interval;
+use tvmtune_core::record::Record;
+use tvmtune_core::target::{DeviceKey, Target};
+use tvmtune_tests::sample_record;
+use tvmtune_tuner::database::{Cache, Database, DatabaseError, Layer, LayerKind, Lookup, Tier};
+
+/// A cache and a crate's folder, both empty.
+struct Folders {
+    _root: TempDir,
+    cache: Cache,
+    shipped: Layer,
+}
+
+impl Folders {
+    fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let cache = Cache::new(&root.path().join("cache"));
+        let shipped = Layer { kind: LayerKind::Crate, dir: root.path().join("crate/tvmtune") };
+        Self { _root: root, cache, shipped }
+    }
+
+    fn database(&self) -> Database {
+        let cache = Layer { kind: LayerKind::Cache, dir: self.cache.records() };
+        Database::new(vec![cache, self.shipped.clone()], Some(self.cache.clone()))
+    }
+
+    fn get(&self) -> Lookup {
+        let record = sample_record(0);
+        self.database().get(&record.workload, &record.name, &record.dag)
+    }
+}
+
+fn range(n: u32) -> Vec<Interval> {
+    vec![Interval::point(i64::from(n) + 1)]
+}
+
+/// The tier of the best schedule for bucket `n` on a device, and its artifact.
+fn best(lookup: &Lookup, device: &DeviceKey, n: u32) -> Option<(Tier, String)> {
+    let choice = lookup.best(device, &range(n), Isa::Avx2)?;
+    Some((choice.tier, choice.entry.artifact.clone()))
+}
+
+/// A record with its artifacts renamed and its latencies scaled.
+fn variant(n: u32, artifact: &str, scale: f64) -> Record {
+    let mut record = sample_record(n);
+    for entry in &mut record.buckets[0].schedules {
+        entry.artifact = artifact.to_owned();
+        let it = &mut entry.measured;
+        for time in [&mut it.median_ns, &mut it.min_ns, &mut it.p10_ns, &mut it.p90_ns] {
+            *time *= scale;
+        }
+    }
+    record
+}
+
+#[test]
+fn what_was_measured_here_counts_more_than_what_was_shipped() {
+    let folders = Folders::new();
+    let device = sample_record(0).device;
+    assert_eq!(best(&folders.get(), &device, 0), None);
+
+    Database::accept(&folders.shipped.dir, &variant(0, "5417", 0.5)).unwrap();
+    assert_eq!(best(&folders.get(), &device, 0), Some((Tier::Exact, "5417".into())));
+
+    folders.database().put(&variant(0, "caced", 1.0)).unwrap();
+    assert_eq!(best(&folders.get(), &device, 0), Some((Tier::Exact, "caced".into())));
+    assert!(folders.get().warnings.is_empty());
+}
+
+#[test]
+fn a_schedule_of_another_device_or_range_is_used_and_its_tier_told() {
+    let folders = Folders::new();
+    let here = Target { threads: 2, ..Target::generic(Isa::Avx2) };
+    let near = Target { threads: 4, ..here };
+    let far = Target { threads: 64, ..here };
+    for (n, target, artifact) in [(0, far, "fa4"), (0, near, "4ea4"), (9, here, "e4e")] {
+        let record = Record { device: target.key(), ..variant(n, artifact, 1.0) };
+        folders.database().put(&record).unwrap();
+    }
+    let lookup = folders.get();
+    assert_eq!(best(&lookup, &here.key(), 0), Some((Tier::SameIsa, "4ea4".into())));
+    assert_eq!(best(&lookup, &far.key(), 0), Some((Tier::Exact, "fa4".into())));
+    assert_eq!(best(&lookup, &here.key(), 7), Some((Tier::Transferred, "e4e".into())));
+    assert!(lookup.best(&here.key(), &range(0), Isa::Avx512).is_none(), "other instructions");
+    let tiers: Vec<_> =
+        lookup.choices(&here.key(), &range(0), Isa::Avx2).iter().map(|it| it.tier).collect();
+    assert_eq!(tiers, [Tier::SameIsa, Tier::SameIsa, Tier::Transferred]);
+}
+
+#[test]
+fn a_renamed_program_finds_its_record() {
+    let folders = Folders::new();
+    let record = sample_record(0);
+    folders.database().put(&record).unwrap();
+    let lookup = folders.database().get(&record.workload, "another_name", &record.dag);
+    assert_eq!(lookup.records.len(), 1);
+}
+
+/// The warnings about one file in the cache after `change` was applied to its text, and whether
+/// the database still finds nothing but misses.
+#[track_caller]
+fn warning(change: impl FnOnce(&str) -> String) -> DatabaseError {
+    let folders = Folders::new();
+    let path = folders.database().put(&sample_record(0)).unwrap();
+    fs::write(&path, change(&fs::read_to_string(&path).unwrap())).unwrap();
+    let mut lookup = folders.get();
+    assert!(lookup.records.is_empty(), "a bad file was used");
+    assert_eq!(lookup.warnings.len(), 1);
+    let warning = lookup.warnings.remove(0);
+    assert!(warning.to_string().contains(path.to_str().unwrap()), "{warning}");
+    // A bad file does not stop what is measured next from being remembered.
+    folders.database().put(&sample_record(0)).unwrap();
+    assert_eq!(folders.get().records.len(), 1);
+    warning
+}
+
+#[test]
+fn a_bad_file_is_a_miss_and_one_warning_that_names_it() {
+    let truncated = warning(|it| it[..it.len() / 2].to_owned());
+    assert!(matches!(truncated, DatabaseError::Record { .. }));
+    let newer = warning(|it| it.replace("schema = 1", "schema = 2"));
+    assert!(newer.to_string().contains("update tvmtune"), "{newer}");
+    let collision = warning(|it| it.replace("canonical text", "some other text"));
+    assert!(matches!(collision, DatabaseError::Foreign { .. }));
+    warning(|_| "\u{0}\u{1}\u{2}".to_owned());
+    warning(|_| String::new());
+}
+
+#[test]
+fn accept_does_not_overwrite_what_it_cannot_read() {
+    let folders = Folders::new();
+    let path = Database::accept(&folders.shipped.dir, &sample_record(0)).unwrap();
+    fs::write(&path, "schema = 99\n").unwrap();
+    assert!(Database::accept(&folders.shipped.dir, &sample_record(0)).is_err());
+    assert_eq!(fs::read_to_string(&path).unwrap(), "schema = 99\n");
+}
+
+#[test]
+fn the_same_record_again_leaves_the_file_alone() {
+    let folders = Folders::new();
+    let path = folders.database().put(&sample_record(0)).unwrap();
+    let before = fs::metadata(&path).unwrap().modified().unwrap();
+    folders.database().put(&sample_record(0)).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().modified().unwrap(), before);
+    assert_eq!(leftovers(&folders.cache.records()), 0);
+}
+
+/// Files in a database that are no records.
+fn leftovers(dir: &Path) -> usize {
+    let folders = fs::read_dir(dir).unwrap().map(|it| fs::read_dir(it.unwrap().path()).unwrap());
+    let name = |it: std::io::Result<fs::DirEntry>| it.unwrap().file_name().into_string().unwrap();
+    folders.flatten().map(name).filter(|it| !it.ends_with(".toml")).count()
+}
+
+#[test]
+fn processes_that_write_at_once_lose_nothing() {
+    let root = tempfile::tempdir().unwrap();
+    let writer = |first: u32| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_helper"));
+        command.arg("put").arg(root.path()).arg(first.to_string()).arg("12");
+        command.spawn().unwrap()
+    };
+    let writers: Vec<_> = [0, 12, 24, 36].into_iter().map(writer).collect();
+    for mut it in writers {
+        assert!(it.wait().unwrap().success());
+    }
+    let cache = Cache::new(root.path());
+    let layer = Layer { kind: LayerKind::Cache, dir: cache.records() };
+    let listed = Database::new(vec![layer], None).list();
+    let [(_, _, Ok(record))] = listed.as_slice() else { panic!("one good file: {listed:?}") };
+    let ranges: Vec<_> = record.buckets.iter().map(|it| it.dims[0].lo).collect();
+    assert_eq!(ranges, (1..=48).collect::<Vec<_>>());
+    assert_eq!(leftovers(&cache.records()), 0);
+}
