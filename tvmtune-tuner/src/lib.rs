@@ -15,3 +15,7 @@
 // What every build needs.
 pub mod database; // 9 records in files
 pub mod device; // which machine this is
+
+// What may be measured.
+pub mod random; // seeded
+pub mod space; // which schedules there are

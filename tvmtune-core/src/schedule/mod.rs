@@ -26,6 +26,7 @@
 //! `MetaSchedule`. Guarded tails: Halide's `TailStrategy`.
 
 pub mod axis;
+pub mod sketch;
 pub mod trace;
 
 use crate::dag::{Dag, TensorId};

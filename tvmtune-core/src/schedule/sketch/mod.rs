@@ -1,0 +1,159 @@
+//! Which schedules exist: traces with open arguments.
+//!
+//! In: a [`Dag`](crate::dag::Dag) and a [`Target`](crate::target::Target). Out: [`Sketch`]es. A
+//! sketch fixes which primitives are applied, in which order; the numbers in them (factors, layouts,
+//! orders of loops, how many threads) are [`Decision`]s. An option for each decision gives a trace.
+//! Next: search picks options; [`super::default`] takes the ones computed here with no measurement.
+//!
+//! # Invariants
+//!
+//! - Every instruction list of a sketch hands out the same ids, whatever the options.
+//! - Options are sorted where neighbors resemble each other ([`DecisionKind::is_ordered`]).
+//! - `default` holds one option for each decision.
+//!
+//! # Source
+//!
+//! Sketches: Ansor (Zheng et al., OSDI 2020). Decisions as data: TVM's `MetaSchedule`. Instead of
+//! one tiling structure for all of a machine's programs, each rule here comes with the analytic
+//! choice that makes its sketch a good default.
+
+use super::{AxisId, Instruction, StageId};
+use crate::dag::Dag;
+use crate::target::Target;
+
+/// A trace whose open arguments are decisions. See the [module documentation](self).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sketch {
+    /// The rules that made it, for people; unique among the sketches of a dag.
+    pub name: String,
+    /// What is open.
+    pub decisions: Vec<Decision>,
+    /// The option of each decision that is best as far as analysis can tell.
+    pub default: Vec<u16>,
+    /// The trace.
+    steps: Vec<Step>,
+}
+
+/// One open argument of a sketch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// What it sets, for people: `mm.i tile`.
+    pub name: String,
+    /// What kind of argument it is.
+    pub kind: DecisionKind,
+    /// The values to choose from, at least one: factors, or numbers of alternatives.
+    pub options: Vec<u64>,
+    /// Decisions of one group tile one axis: what one factor loses another may gain.
+    pub group: u32,
+}
+
+/// What a decision sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DecisionKind {
+    /// The extent of a tile whose elements live in registers, or of a loop that is unrolled.
+    Inner,
+    /// The extent of a tile that groups smaller ones: for a cache, or a task.
+    Outer,
+    /// Which loop is inside which.
+    Order,
+    /// How loops run, where something is computed, how many threads there are.
+    Choice,
+}
+
+impl DecisionKind {
+    /// Whether neighboring options are alike.
+    pub fn is_ordered(self) -> bool {
+        matches!(self, DecisionKind::Inner | DecisionKind::Outer)
+    }
+}
+
+/// A decision, by position in [`Sketch::decisions`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DecisionId(pub u16);
+
+/// A factor of a split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Factor {
+    /// The same at every point.
+    Fixed(u64),
+    /// The value of a decision.
+    Open(DecisionId),
+    /// That many times the value of a decision.
+    Times(u64, DecisionId),
+}
+
+/// One or more instructions with open arguments.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Nothing open.
+    Fixed(Instruction),
+    /// A split whose factors may be open.
+    Split {
+        /// The stage.
+        stage: StageId,
+        /// The axis that is split.
+        axis: AxisId,
+        /// Outermost first.
+        factors: Vec<Factor>,
+    },
+    /// One of several lists of instructions that hand out no ids: a list for each option.
+    OneOf {
+        /// Which decision says which.
+        decision: DecisionId,
+        /// The lists, in order of the options.
+        lists: Vec<Vec<Instruction>>,
+    },
+}
+
+/// The sketches of a dag on a target; the first holds the default schedule.
+pub fn sketches(_dag: &Dag, _target: &Target) -> Vec<Sketch> {
+    vec![Sketch::new("untiled", Vec::new(), Vec::new(), Vec::new())]
+}
+
+impl Sketch {
+    /// A sketch of those parts.
+    pub fn new(
+        name: impl Into<String>,
+        decisions: Vec<Decision>,
+        default: Vec<u16>,
+        steps: Vec<Step>,
+    ) -> Self {
+        Self { name: name.into(), decisions, default, steps }
+    }
+
+    /// The trace in which each decision takes the option of that number.
+    ///
+    /// # Panics
+    ///
+    /// If `choices` has not one valid option number for each decision.
+    pub fn instructions(&self, choices: &[u16]) -> Vec<Instruction> {
+        assert_eq!(choices.len(), self.decisions.len(), "one option for each decision");
+        let value =
+            |id: DecisionId| self.decisions[id.0 as usize].options[choices[id.0 as usize] as usize];
+        let mut trace = Vec::with_capacity(self.steps.len());
+        for step in &self.steps {
+            match step {
+                Step::Fixed(instruction) => trace.push(instruction.clone()),
+                Step::Split { stage, axis, factors } => {
+                    let factor = |it: &Factor| match *it {
+                        Factor::Fixed(factor) => factor,
+                        Factor::Open(decision) => value(decision),
+                        Factor::Times(times, decision) => times * value(decision),
+                    };
+                    let factors = factors.iter().map(factor).collect();
+                    trace.push(Instruction::Split { stage: *stage, axis: *axis, factors });
+                }
+                Step::OneOf { decision, lists } => {
+                    let option = choices[decision.0 as usize] as usize;
+                    trace.extend(lists[option].iter().cloned());
+                }
+            }
+        }
+        trace
+    }
+
+    /// How many points there are; saturates.
+    pub fn n_points(&self) -> u64 {
+        self.decisions.iter().fold(1, |n, it| n.saturating_mul(it.options.len() as u64))
+    }
+}

@@ -1,0 +1,72 @@
+//! Which schedules there are to choose from.
+//!
+//! In: a [`Dag`] and a [`Target`]. Out: a [`Space`]: the sketches of the dag, and what search does
+//! with their points. Next: [`Space::instructions`] turns a point into a trace, which
+//! `Schedule::replay` applies.
+//!
+//! # Invariants
+//!
+//! - A point has one option number for each decision of its sketch.
+//! - Nothing here depends on anything but its arguments: the same random numbers give the same
+//!   points.
+
+mod mutate;
+mod sample;
+
+use tvmtune_core::dag::Dag;
+use tvmtune_core::schedule::Instruction;
+use tvmtune_core::schedule::sketch::{self, Decision, Sketch};
+use tvmtune_core::target::Target;
+
+/// All sketches of a dag on a target.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Space {
+    /// At least one; the first holds the default schedule.
+    pub sketches: Vec<Sketch>,
+}
+
+/// An option for each decision of one sketch.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Point {
+    /// The sketch, by position in [`Space::sketches`].
+    pub sketch: u16,
+    /// Option numbers, one for each decision.
+    pub choices: Vec<u16>,
+}
+
+impl Space {
+    /// The space of a dag on a target.
+    pub fn new(dag: &Dag, target: &Target) -> Self {
+        Self { sketches: sketch::sketches(dag, target) }
+    }
+
+    /// The sketch of a point.
+    pub fn sketch(&self, point: &Point) -> &Sketch {
+        &self.sketches[point.sketch as usize]
+    }
+
+    /// The decisions of a point.
+    pub fn decisions(&self, point: &Point) -> &[Decision] {
+        &self.sketch(point).decisions
+    }
+
+    /// The trace of a point.
+    pub fn instructions(&self, point: &Point) -> Vec<Instruction> {
+        self.sketch(point).instructions(&point.choices)
+    }
+
+    /// The best points as far as analysis can tell: one of each sketch, the default first.
+    pub fn defaults(&self) -> Vec<Point> {
+        let point =
+            |(n, it): (usize, &Sketch)| Point { sketch: n as u16, choices: it.default.clone() };
+        self.sketches.iter().enumerate().map(point).collect()
+    }
+
+    /// How many points there are; saturates.
+    pub fn n_points(&self) -> u64 {
+        self.sketches.iter().fold(0, |n, it| n.saturating_add(it.n_points()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

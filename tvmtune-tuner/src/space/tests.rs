@@ -1,0 +1,79 @@
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::random::Random;
+use tvmtune_core::schedule::sketch::DecisionKind;
+
+/// Two levels of one axis, and an order.
+fn space() -> Space {
+    let decision = |name: &str, kind, options: &[u64], group| Decision {
+        name: name.into(),
+        kind,
+        options: options.to_vec(),
+        group,
+    };
+    let decisions = vec![
+        decision("i inner", DecisionKind::Inner, &[1, 2, 4, 8], 0),
+        decision("i outer", DecisionKind::Outer, &[1, 4, 16], 0),
+        decision("order", DecisionKind::Order, &[0, 1, 2], 1),
+    ];
+    Space { sketches: vec![Sketch::new("test", decisions, vec![2, 1, 0], Vec::new())] }
+}
+
+#[test]
+fn sampling_is_deterministic_and_reaches_every_option() {
+    let draw = |seed| {
+        let mut random = Random::new(seed);
+        (0..200).map(|_| space().random(&mut random)).collect::<Vec<_>>()
+    };
+    assert_eq!(draw(3), draw(3));
+    let seen: BTreeSet<Point> = draw(3).into_iter().collect();
+    assert_eq!(seen.len() as u64, space().n_points());
+}
+
+#[test]
+fn neighbors_are_one_option_away_or_one_factor_moved() {
+    let near = space().neighbors(&space().defaults()[0]);
+    let choices: Vec<&[u16]> = near.iter().map(|it| it.choices.as_slice()).collect();
+    let expected: [&[u16]; 8] = [
+        &[1, 1, 0],
+        &[3, 1, 0],
+        &[2, 0, 0],
+        &[2, 2, 0],
+        &[2, 1, 1],
+        &[2, 1, 2],
+        &[1, 2, 0],
+        &[3, 0, 0],
+    ];
+    assert_eq!(choices, expected);
+}
+
+#[test]
+fn mutation_changes_something_and_stays_in_the_space() {
+    let (space, mut random) = (space(), Random::new(5));
+    let mut point = space.defaults()[0].clone();
+    for _ in 0..500 {
+        let next = space.mutate(&point, &mut random);
+        assert_ne!(next, point);
+        let options = space.decisions(&next).iter().map(|it| it.options.len());
+        assert!(next.choices.iter().zip(options).all(|(it, n)| (*it as usize) < n));
+        point = next;
+    }
+}
+
+#[test]
+fn crossover_keeps_the_levels_of_an_axis_together() {
+    let (space, mut random) = (space(), Random::new(9));
+    let (one, other) =
+        (Point { sketch: 0, choices: vec![0, 0, 0] }, Point { sketch: 0, choices: vec![3, 2, 2] });
+    let children: BTreeSet<Vec<u16>> =
+        (0..100).map(|_| space.crossover(&one, &other, &mut random).choices).collect();
+    let expected = [[0, 0, 0], [0, 0, 2], [3, 2, 0], [3, 2, 2]].map(|it| it.to_vec());
+    assert_eq!(children, BTreeSet::from(expected));
+}
+
+#[test]
+fn options_of_another_workload_map_to_the_nearest() {
+    let point = space().nearest(0, &|name, _| (name == "i inner").then_some(6));
+    assert_eq!(point.choices, [3, 1, 0]);
+}
