@@ -34,7 +34,7 @@ impl Space {
         if one.sketch != other.sketch {
             return self.mutate(one, random);
         }
-        let salt = random.next();
+        let salt = random.bits();
         let mut child = one.clone();
         for (n, decision) in self.decisions(one).iter().enumerate() {
             let mut coin = Random::new(salt).fork(u64::from(decision.group));

@@ -24,7 +24,7 @@ fn space() -> Space {
 fn sampling_is_deterministic_and_reaches_every_option() {
     let draw = |seed| {
         let mut random = Random::new(seed);
-        (0..200).map(|_| space().random(&mut random)).collect::<Vec<_>>()
+        (0..600).map(|_| space().random(&mut random)).collect::<Vec<_>>()
     };
     assert_eq!(draw(3), draw(3));
     let seen: BTreeSet<Point> = draw(3).into_iter().collect();
