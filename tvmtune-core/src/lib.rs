@@ -9,6 +9,7 @@
 // Shared vocabulary.
 pub mod mode; // whether a build may measure
 pub mod poly;
+pub mod span;
 
 // The walk.
 pub mod dag; // 2 what is computed

@@ -203,7 +203,11 @@ impl Poly {
     }
 
     /// Quotient and remainder: multiples of the divisor come out, the rest is divided by range.
-    fn div_mod(&self, divisor: &Poly, facts: &Facts) -> (Poly, Poly) {
+    ///
+    /// # Panics
+    ///
+    /// If `divisor` is a constant below 1.
+    pub fn div_mod(&self, divisor: &Poly, facts: &Facts) -> (Poly, Poly) {
         if let Some(d) = divisor.as_constant() {
             assert!(d > 0, "a divisor must be positive");
             if d == 1 {

@@ -16,9 +16,18 @@
 //!   elements; what they share, they only read. [`crate::interp::nest`] watches both.
 //! - Variables are unique in the nest.
 
+pub mod bounds;
+pub mod index;
+mod lower;
+mod print;
+#[cfg(test)]
+mod tests;
+
 use crate::dag::{DType, Dim, Expr, Reducer, Scalar, ScalarId, TensorId, Types};
 use crate::poly::{Poly, VarId};
 use crate::schedule::{Layout, LoopKind, Threads};
+
+pub use lower::lower;
 
 /// Loops, guards and stores. See the [module documentation](self).
 #[derive(Clone, Debug, PartialEq)]

@@ -27,13 +27,19 @@
 
 pub mod axis;
 pub mod sketch;
+pub mod condition;
+pub mod error;
+mod legal;
+pub mod primitive;
+pub mod relation;
 pub mod trace;
 
-use crate::dag::{Dag, TensorId};
+use crate::dag::{DType, Dag, ScalarId, Tensor, TensorId, TensorKind, Types};
 
 pub use axis::{
     Attach, Axis, AxisId, AxisRole, Layout, LoopKind, Relation, ScheduledTensor, Stage, StageId,
 };
+pub use error::{ErrorKind, ScheduleError, Subject};
 pub use trace::{Instruction, Threads};
 
 /// How a [`Dag`] runs. See the [module documentation](self).
@@ -54,6 +60,39 @@ pub struct Schedule {
 }
 
 impl Schedule {
+    /// The schedule nobody has touched: every stage on its own, every loop serial.
+    pub fn new(dag: &Dag) -> Self {
+        let tensor = |it: &Tensor| ScheduledTensor {
+            stage: match it.kind {
+                TensorKind::Computed(compute) => Some(StageId(compute.0)),
+                TensorKind::Input | TensorKind::Weight => None,
+            },
+            layout: None,
+            tensor: it.clone(),
+        };
+        Self {
+            dag: dag.clone(),
+            tensors: dag.tensors.iter().map(tensor).collect(),
+            stages: dag.computes.iter().cloned().map(Stage::new).collect(),
+            order: (0..dag.computes.len() as u32).map(StageId).collect(),
+            threads: Threads::default(),
+            trace: Vec::new(),
+        }
+    }
+
+    /// The schedule that a trace makes of a dag.
+    ///
+    /// # Errors
+    ///
+    /// That of the first primitive which refuses.
+    pub fn replay(dag: &Dag, trace: &[Instruction]) -> Result<Self, ScheduleError> {
+        let mut schedule = Self::new(dag);
+        for instruction in trace {
+            schedule.apply(instruction)?;
+        }
+        Ok(schedule)
+    }
+
     /// The stage of that id.
     pub fn stage(&self, stage: StageId) -> &Stage {
         &self.stages[stage.0 as usize]
@@ -62,5 +101,15 @@ impl Schedule {
     /// The tensor of that id.
     pub fn tensor(&self, tensor: TensorId) -> &ScheduledTensor {
         &self.tensors[tensor.0 as usize]
+    }
+}
+
+impl Types for Schedule {
+    fn tensor(&self, tensor: TensorId) -> DType {
+        self.tensors[tensor.0 as usize].tensor.dtype
+    }
+
+    fn scalar(&self, scalar: ScalarId) -> DType {
+        self.dag.scalars[scalar.0 as usize].dtype
     }
 }

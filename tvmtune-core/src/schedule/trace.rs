@@ -1,6 +1,6 @@
 //! Primitives as data: what a record stores, what search mutates, what replay applies.
 
-use super::{AxisId, Layout, LoopKind, StageId};
+use super::{AxisId, Layout, LoopKind, Schedule, ScheduleError, StageId};
 use crate::dag::TensorId;
 
 /// One primitive with its arguments. Its text is one line: see [`std::fmt::Display`].
@@ -40,4 +40,41 @@ pub enum Threads {
     /// All of the pool.
     #[default]
     All,
+}
+
+impl Schedule {
+    /// Applies one instruction; whatever id it hands out is the next one.
+    ///
+    /// # Errors
+    ///
+    /// That of the primitive; the schedule is then as it was.
+    pub fn apply(&mut self, instruction: &Instruction) -> Result<(), ScheduleError> {
+        match instruction {
+            Instruction::Split { stage, axis, factors } => {
+                self.split(*stage, *axis, factors).map(drop)
+            }
+            Instruction::Fuse { stage, outer, inner } => {
+                self.fuse(*stage, *outer, *inner).map(drop)
+            }
+            Instruction::Reorder { stage, order } => self.reorder(*stage, order),
+            Instruction::Annotate { stage, axis, kind } => self.annotate(*stage, *axis, *kind),
+            Instruction::ComputeAt { stage, consumer, axis } => {
+                self.compute_at(*stage, *consumer, *axis)
+            }
+            Instruction::Inline { stage } => self.inline(*stage),
+            Instruction::CacheRead { tensor, reader } => {
+                self.cache_read(*tensor, *reader).map(drop)
+            }
+            Instruction::CachePadded { tensor, reader } => {
+                self.cache_padded(*tensor, *reader).map(drop)
+            }
+            Instruction::CacheWrite { stage } => self.cache_write(*stage).map(drop),
+            Instruction::Rfactor { stage, axis } => self.rfactor(*stage, *axis).map(drop),
+            Instruction::Pack { tensor, layout } => self.pack(*tensor, layout.clone()),
+            Instruction::Threads { threads } => {
+                self.set_threads(*threads);
+                Ok(())
+            }
+        }
+    }
 }

@@ -1,0 +1,149 @@
+//! What primitives ask before they change anything, and what they check afterwards.
+
+use super::error::{ErrorKind, ScheduleError};
+use super::{Attach, AxisId, AxisRole, LoopKind, Schedule, Stage, StageId};
+use crate::dag::TensorId;
+
+impl Schedule {
+    /// The stage, if that id exists and the stage still has loops.
+    pub(crate) fn live_stage(&self, stage: StageId) -> Result<&Stage, ScheduleError> {
+        let found = self.stages.get(stage.0 as usize).ok_or(ErrorKind::Unknown.of_stage(stage))?;
+        match found.attach {
+            Attach::Inline => Err(ErrorKind::Inlined.of_stage(stage)),
+            Attach::Root | Attach::At(..) => Ok(found),
+        }
+    }
+
+    /// Where the loop stands in its stage's order.
+    pub(crate) fn loop_position(
+        &self,
+        stage: StageId,
+        axis: AxisId,
+    ) -> Result<usize, ScheduleError> {
+        let found = self.live_stage(stage)?;
+        if axis.0 as usize >= found.axes.len() {
+            return Err(ErrorKind::Unknown.of_axis(stage, axis));
+        }
+        let position = found.order.iter().position(|it| *it == axis);
+        position.ok_or(ErrorKind::NotLive.of_axis(stage, axis))
+    }
+
+    /// Where the loop stands, if it is serial and nothing runs at it.
+    pub(crate) fn free_position(
+        &self,
+        stage: StageId,
+        axis: AxisId,
+    ) -> Result<usize, ScheduleError> {
+        let position = self.loop_position(stage, axis)?;
+        let kind = self.stage(stage).axis(axis).kind;
+        if kind != LoopKind::Serial {
+            return Err(ErrorKind::NotSerial(kind).of_axis(stage, axis));
+        }
+        if self.has_attached_at(stage, axis) {
+            return Err(ErrorKind::HasAttached.of_axis(stage, axis));
+        }
+        Ok(position)
+    }
+
+    /// Refuses ids that do not exist.
+    pub(crate) fn known_tensor(&self, tensor: TensorId) -> Result<(), ScheduleError> {
+        let known = (tensor.0 as usize) < self.tensors.len();
+        if known { Ok(()) } else { Err(ErrorKind::Unknown.of_tensor(tensor)) }
+    }
+
+    /// The stages that read a tensor, inlined ones left out, in topological order.
+    pub fn readers(&self, tensor: TensorId) -> impl Iterator<Item = StageId> {
+        self.order.iter().copied().filter(move |it| {
+            let stage = self.stage(*it);
+            stage.attach != Attach::Inline && stage.compute.reads(tensor)
+        })
+    }
+
+    /// Whether the program returns the tensor.
+    pub fn is_output(&self, tensor: TensorId) -> bool {
+        self.dag.outputs.contains(&tensor)
+    }
+
+    /// Whether a stage runs in each iteration of that loop.
+    pub fn has_attached_at(&self, stage: StageId, axis: AxisId) -> bool {
+        self.stages.iter().any(|it| it.attach == Attach::At(stage, axis))
+    }
+
+    /// Whether a stage runs inside a loop of that stage.
+    pub fn has_attached(&self, stage: StageId) -> bool {
+        self.stages.iter().any(|it| matches!(it.attach, Attach::At(host, _) if host == stage))
+    }
+
+    /// Whether everything `stage` does happens below loop number `position` of `host`: it is the
+    /// host itself, or runs at that loop, a loop further in, or in a stage that does.
+    pub(crate) fn runs_inside(&self, stage: StageId, host: StageId, position: usize) -> bool {
+        let mut current = stage;
+        loop {
+            if current == host {
+                return true;
+            }
+            let Attach::At(next, axis) = self.stage(current).attach else { return false };
+            if next == host {
+                let order = &self.stage(host).order;
+                return order.iter().position(|it| *it == axis).is_some_and(|it| it >= position);
+            }
+            current = next;
+        }
+    }
+
+    /// Refuses unless every attached stage has a reader, and all of them inside its loop.
+    pub(crate) fn check_attachments(&self) -> Result<(), ScheduleError> {
+        for (n, stage) in self.stages.iter().enumerate() {
+            let Attach::At(host, axis) = stage.attach else { continue };
+            let id = StageId(n as u32);
+            let position = self.loop_position(host, axis)?;
+            let mut readers = self.readers(stage.tensor()).peekable();
+            let inside = |it| self.runs_inside(it, host, position);
+            if readers.peek().is_none() || !readers.all(inside) {
+                return Err(ErrorKind::ReadersOutside.of_stage(id));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses unless the kinds of a stage's loops suit their places.
+    pub(crate) fn check_kinds(&self, id: StageId) -> Result<(), ScheduleError> {
+        let stage = self.stage(id);
+        let last = stage.order.len().saturating_sub(1);
+        let mut only_tasks_above = stage.attach == Attach::Root;
+        for (n, axis) in stage.order.iter().enumerate() {
+            let refuse = |kind: ErrorKind| Err(kind.of_axis(id, *axis));
+            let Some(declared) = stage.axes.get(axis.0 as usize) else { continue };
+            match declared.kind {
+                LoopKind::Parallel if !only_tasks_above => return refuse(ErrorKind::NotOutermost),
+                LoopKind::Parallel if declared.role == AxisRole::Reduce => {
+                    return refuse(ErrorKind::WrongRole(AxisRole::Reduce));
+                }
+                LoopKind::Vectorized if n != last => return refuse(ErrorKind::NotInnermost),
+                LoopKind::Vectorized if self.has_attached_at(id, *axis) => {
+                    return refuse(ErrorKind::HasAttached);
+                }
+                LoopKind::Serial
+                | LoopKind::Unrolled
+                | LoopKind::Vectorized
+                | LoopKind::Parallel => {}
+            }
+            only_tasks_above &= declared.kind == LoopKind::Parallel;
+        }
+        Ok(())
+    }
+
+    /// Refuses unless no primitive has touched the stage's loops.
+    pub(crate) fn check_untouched(&self, id: StageId) -> Result<(), ScheduleError> {
+        let stage = self.stage(id);
+        let in_order = stage.order.iter().enumerate().all(|(n, it)| it.0 as usize == n);
+        let serial = stage.axes.iter().all(|it| it.kind == LoopKind::Serial);
+        if !in_order || !serial || !stage.relations.is_empty() {
+            return Err(ErrorKind::AlreadyScheduled.of_stage(id));
+        }
+        if self.has_attached(id) {
+            return Err(ErrorKind::HasAttached.of_stage(id));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,62 @@
+//! Computing a tensor where it is needed, as much of it as is needed.
+
+use crate::schedule::error::{ErrorKind, ScheduleError};
+use crate::schedule::{Attach, AxisId, Instruction, LoopKind, Schedule, StageId};
+
+impl Schedule {
+    /// Computes a stage in each iteration of a loop of `consumer`, for the region which that
+    /// iteration reads.
+    ///
+    /// The consumer need not read it itself: all readers must run inside the loop. What one
+    /// iteration reads is derived when loops are written out; where it cannot be (data-dependent
+    /// subscripts, reads that may start outside) the whole dimension is computed.
+    ///
+    /// # Rewrite
+    ///
+    /// ```text
+    /// for i in 0..e                =>   for i in 0..e
+    ///   p[i] = ..                         local p[1]
+    /// for i in 0..e                       p[0] = ..
+    ///   c[i] = f(p[i])                    c[i] = f(p[0])
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - [`ErrorKind::IsOutput`] if the program returns the tensor.
+    /// - [`ErrorKind::NotLive`] if the axis is no loop of the consumer; [`ErrorKind::NotInnermost`]
+    ///   if it is vectorized.
+    /// - [`ErrorKind::NotOutermost`] if one of the stage's own loops is parallel.
+    /// - [`ErrorKind::ReadersOutside`] if a reader does not run inside the loop, or if a stage that
+    ///   runs elsewhere needs this one where it is.
+    ///
+    /// # Source
+    ///
+    /// Halide's `compute_at`.
+    pub fn compute_at(
+        &mut self,
+        stage: StageId,
+        consumer: StageId,
+        axis: AxisId,
+    ) -> Result<(), ScheduleError> {
+        let found = self.live_stage(stage)?;
+        if self.is_output(found.tensor()) {
+            return Err(ErrorKind::IsOutput.of_stage(stage));
+        }
+        self.loop_position(consumer, axis)?;
+        if self.stage(consumer).axis(axis).kind == LoopKind::Vectorized {
+            return Err(ErrorKind::NotInnermost.of_axis(consumer, axis));
+        }
+        if self.runs_inside(consumer, stage, 0) {
+            return Err(ErrorKind::ReadersOutside.of_stage(stage));
+        }
+        let attach = Attach::At(consumer, axis);
+        let before = std::mem::replace(&mut self.stage_mut(stage).attach, attach);
+        let checked = self.check_kinds(stage).and_then(|()| self.check_attachments());
+        if checked.is_err() {
+            self.stage_mut(stage).attach = before;
+            return checked;
+        }
+        self.trace.push(Instruction::ComputeAt { stage, consumer, axis });
+        Ok(())
+    }
+}
