@@ -78,15 +78,14 @@ impl Printer<'_> {
             Expr::Scalar(scalar) => Text::atom(self.names.scalar(*scalar)),
             Expr::Read { tensor, index } => Text::atom(self.read(*tensor, index)),
             Expr::Unary(op, a) => unary(*op, &self.expr(a), a.dtype(self.nest)),
-            Expr::Binary(op, a, b) => {
-                binary(*op, &self.expr(a), &self.expr(b), a.dtype(self.nest))
-            }
+            Expr::Binary(op, a, b) => binary(*op, &self.expr(a), &self.expr(b), a.dtype(self.nest)),
             Expr::Compare(op, a, b) => {
                 let (a, b) = (self.expr(a).operand(), self.expr(b).operand());
                 Text::compound(format!("{a} {} {b}", comparison(*op)))
             }
             Expr::Select { condition, then, otherwise } => {
-                let [condition, then, otherwise] = [condition, then, otherwise].map(|it| self.expr(it).text);
+                let [condition, then, otherwise] =
+                    [condition, then, otherwise].map(|it| self.expr(it).text);
                 // In parentheses: a statement must not end at its closing brace.
                 Text::atom(format!("(if {condition} {{ {then} }} else {{ {otherwise} }})"))
             }
@@ -144,9 +143,13 @@ fn literal(value: Literal, dtype: DType) -> Text {
             format!("rt::half::bf16::from_bits({:#x})", bf16::from_f64(it).to_bits())
         }
         (Literal::Float(it), _) if it.is_nan() => format!("{dtype}::NAN"),
-        (Literal::Float(it), DType::F32) => float(f64::from(it as f32), format!("{:?}", it as f32), dtype),
+        (Literal::Float(it), DType::F32) => {
+            float(f64::from(it as f32), format!("{:?}", it as f32), dtype)
+        }
         (Literal::Float(it), _) => float(it, format!("{it:?}"), dtype),
-        (Literal::Int(it), DType::F32 | DType::F64) => return literal(Literal::Float(it as f64), dtype),
+        (Literal::Int(it), DType::F32 | DType::F64) => {
+            return literal(Literal::Float(it as f64), dtype);
+        }
         (Literal::Int(it), _) => format!("{it}_{dtype}"),
         (Literal::Bool(it), _) => it.to_string(),
     };

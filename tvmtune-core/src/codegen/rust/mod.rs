@@ -190,3 +190,6 @@ fn method(op: BinaryOp) -> Option<&'static str> {
         BinaryOp::Div | BinaryOp::Rem | BinaryOp::And | BinaryOp::Or => return None,
     })
 }
+
+#[cfg(test)]
+mod tests;
