@@ -1,0 +1,149 @@
+//! Everything that is concluded from samples of latency.
+//!
+//! Noise is multiplicative, so tests work on logarithms. While screening, the minimum of few
+//! samples ranks candidates best; when deciding, medians of many interleaved samples do.
+//!
+//! # Source
+//!
+//! B. L. Welch, "The generalization of Student's problem when several different population
+//! variances are involved" (Biometrika, 1947). The incomplete beta function: Lentz's continued
+//! fraction, as in "Numerical Recipes", 6.4.
+
+/// The value below which that share of the samples lies, interpolated; NaN if there are none.
+pub fn quantile(samples: &[f64], share: f64) -> f64 {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let Some(last) = sorted.len().checked_sub(1) else { return f64::NAN };
+    let at = share.clamp(0.0, 1.0) * last as f64;
+    let (low, high) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
+    low + (high - low) * at.fract()
+}
+
+/// The middle sample; NaN if there are none.
+pub fn median(samples: &[f64]) -> f64 {
+    quantile(samples, 0.5)
+}
+
+/// The least sample; infinite if there are none.
+pub fn min(samples: &[f64]) -> f64 {
+    samples.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+/// How likely samples like these are if `faster` were no faster than `slower`: one-sided, Welch's
+/// t-test on logarithms. 1 where there are fewer than two of either.
+pub fn p_not_faster(faster: &[f64], slower: &[f64]) -> f64 {
+    if faster.len() < 2 || slower.len() < 2 {
+        return 1.0;
+    }
+    let moments = |samples: &[f64]| {
+        let n = samples.len() as f64;
+        let logs = samples.iter().map(|it| it.ln());
+        let mean = logs.clone().sum::<f64>() / n;
+        let variance = logs.map(|it| (it - mean).powi(2)).sum::<f64>() / (n - 1.0);
+        (mean, variance / n, n - 1.0)
+    };
+    let ((m1, v1, d1), (m2, v2, d2)) = (moments(faster), moments(slower));
+    let variance = v1 + v2;
+    if variance == 0.0 {
+        return if m1 < m2 { 0.0 } else { 1.0 };
+    }
+    let t = (m2 - m1) / variance.sqrt();
+    let freedom = variance.powi(2) / (v1.powi(2) / d1 + v2.powi(2) / d2);
+    let tail = 0.5 * incomplete_beta(freedom / 2.0, 0.5, freedom / (freedom + t * t));
+    if t > 0.0 { tail } else { 1.0 - tail }
+}
+
+/// The regularised incomplete beta function.
+fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
+    if x <= 0.0 || x >= 1.0 {
+        return x.clamp(0.0, 1.0);
+    }
+    let front = a * x.ln() + b * (1.0 - x).ln() + ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b);
+    // The fraction converges quickly on this side only.
+    if x < (a + 1.0) / (a + b + 2.0) {
+        front.exp() * beta_fraction(a, b, x) / a
+    } else {
+        1.0 - front.exp() * beta_fraction(b, a, 1.0 - x) / b
+    }
+}
+
+fn beta_fraction(a: f64, b: f64, x: f64) -> f64 {
+    const TINY: f64 = 1e-300;
+    let away_from_zero = |it: f64| if it.abs() < TINY { TINY } else { it };
+    let mut c = 1.0;
+    let mut d = 1.0 / away_from_zero(1.0 - (a + b) * x / (a + 1.0));
+    let mut fraction = d;
+    for m in 1..300 {
+        let m = f64::from(m);
+        let even = m * (b - m) * x / ((a + 2.0 * m - 1.0) * (a + 2.0 * m));
+        let odd = -(a + m) * (a + b + m) * x / ((a + 2.0 * m) * (a + 2.0 * m + 1.0));
+        for numerator in [even, odd] {
+            d = 1.0 / away_from_zero(1.0 + numerator * d);
+            c = away_from_zero(1.0 + numerator / c);
+            fraction *= c * d;
+        }
+        if (c * d - 1.0).abs() < 1e-14 {
+            break;
+        }
+    }
+    fraction
+}
+
+/// The logarithm of the gamma function, for positive arguments: Stirling's series after shifting
+/// the argument up.
+fn ln_gamma(x: f64) -> f64 {
+    let (mut x, mut shift) = (x, 0.0);
+    while x < 10.0 {
+        shift += x.ln();
+        x += 1.0;
+    }
+    let half_ln_two_pi = 0.5 * std::f64::consts::TAU.ln();
+    let series = 1.0 / (12.0 * x) - 1.0 / (360.0 * x.powi(3)) + 1.0 / (1260.0 * x.powi(5));
+    (x - 0.5) * x.ln() - x + half_ln_two_pi + series - shift
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_interpolate() {
+        let samples = [4.0, 1.0, 3.0, 2.0];
+        assert_eq!(median(&samples), 2.5);
+        assert_eq!((quantile(&samples, 0.0), quantile(&samples, 1.0)), (1.0, 4.0));
+        assert_eq!(min(&samples), 1.0);
+        assert_eq!(median(&[7.0]), 7.0);
+        assert!(median(&[]).is_nan());
+    }
+
+    /// Half of the tail of Student's distribution, from tables.
+    #[test]
+    fn tails_agree_with_tables() {
+        let tail = |t: f64, freedom: f64| {
+            0.5 * incomplete_beta(freedom / 2.0, 0.5, freedom / (freedom + t * t))
+        };
+        for (t, freedom, p) in
+            [(6.3138, 1.0, 0.05), (2.0150, 5.0, 0.05), (2.7638, 10.0, 0.01), (1.6449, 1e6, 0.05)]
+        {
+            assert!((tail(t, freedom) - p).abs() < 1e-5, "{t} {freedom}: {}", tail(t, freedom));
+        }
+    }
+
+    #[test]
+    fn a_clear_difference_is_significant_and_none_is_not() {
+        let slow = [100.0, 101.0, 99.0, 100.5, 99.5];
+        let fast = [90.0, 91.0, 89.5, 90.5, 89.0];
+        assert!(p_not_faster(&fast, &slow) < 1e-4);
+        assert!(p_not_faster(&slow, &fast) > 0.999);
+        assert!((p_not_faster(&slow, &slow) - 0.5).abs() < 1e-9);
+        assert_eq!(p_not_faster(&[1.0], &slow), 1.0);
+        assert_eq!(p_not_faster(&[1.0, 1.0], &[2.0, 2.0]), 0.0);
+    }
+
+    #[test]
+    fn gamma_of_whole_numbers_is_a_factorial() {
+        let factorial = (1..=9).product::<u32>();
+        assert!((ln_gamma(10.0) - f64::from(factorial).ln()).abs() < 1e-10);
+        assert!((ln_gamma(0.5) - std::f64::consts::PI.sqrt().ln()).abs() < 1e-10);
+    }
+}
