@@ -17,5 +17,15 @@ pub mod database; // 9 records in files
 pub mod device; // which machine this is
 
 // What may be measured.
+#[cfg(feature = "engine")]
 pub mod random; // seeded
+#[cfg(feature = "engine")]
 pub mod space; // which schedules there are
+
+// What to measure.
+#[cfg(feature = "engine")]
+pub mod outcome; // what became of a candidate
+#[cfg(feature = "engine")]
+pub mod search; // strategies
+#[cfg(feature = "engine")]
+pub mod statistics; // what samples say

@@ -54,7 +54,8 @@ impl Timing {
 
     /// The timing as a record keeps it, to a tenth of a ns.
     pub fn to_measured(&self, dims: &[i64], threads: u32) -> Measured {
-        let quantile = |share| (statistics::quantile(&self.samples_ns, share) * 10.0).round() / 10.0;
+        let quantile =
+            |share| (statistics::quantile(&self.samples_ns, share) * 10.0).round() / 10.0;
         Measured {
             dims: dims.to_vec(),
             threads,

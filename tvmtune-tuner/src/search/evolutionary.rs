@@ -21,7 +21,7 @@ use crate::space::{Point, Space};
 /// Points that are measured before any evolve, in a space that is large enough.
 const INITIAL: usize = 32;
 /// Measured points that may become parents.
-const POPULATION: usize = 64;
+const POPULATION: usize = 32;
 /// Parents are the best of so many drawn.
 const TOURNAMENT: usize = 3;
 /// How many children are made for each that is measured, if there is a score to pick by.
