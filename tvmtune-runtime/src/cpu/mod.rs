@@ -1,10 +1,14 @@
 //! Launching on the CPU.
 //!
-//! [`call`] is the only file with `unsafe` in it (beside the tuner's `jit`); what surrounds it
-//! decides who runs what: [`Cpu`] the instruction set, the pool the threads.
+//! [`call`] is the only file with `unsafe` in it (beside the tuner's `jit` and `guarded`); what
+//! surrounds it decides who runs what: [`Cpu`] the instruction set, the pool the threads.
 
 pub(crate) mod arena;
 pub(crate) mod call;
+#[cfg(feature = "jit")]
+pub(crate) mod guarded;
+#[cfg(feature = "jit")]
+pub(crate) mod jit;
 pub(crate) mod pool;
 
 use crate::Isa;

@@ -15,6 +15,8 @@ pub use layout::Layout;
 
 #[cfg(feature = "cpu")]
 pub use crate::cpu::call::{Entry, Launch, launch, run, slice, slice_mut};
+#[cfg(feature = "jit")]
+pub use crate::cpu::{guarded::Guarded, jit::Code};
 #[cfg(feature = "cpu")]
 pub use arg::{Arg, Scalar, WeightArg};
 #[cfg(feature = "cpu")]
