@@ -5,26 +5,23 @@ use crate::Isa;
 /// How the code of a kernel was found, the best way first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Tier {
-    /// Tuned on a device like the one the build was planned for.
+    /// Measured on a device like the one the build was planned for.
     Exact,
-    /// Tuned on another device of the same instruction set.
-    Family,
-    /// A schedule of a related program, adapted.
+    /// Measured on another device of the same instruction set.
+    SameIsa,
+    /// A schedule that was measured for other ranges of the dimensions.
     Transferred,
-    /// Chosen by a model, never measured.
-    Predicted,
     /// The default schedule: nothing was measured.
     Default,
 }
 
 impl Tier {
-    /// The spelling in reports and records.
+    /// The spelling in reports.
     pub fn name(self) -> &'static str {
         match self {
             Tier::Exact => "exact",
-            Tier::Family => "family",
+            Tier::SameIsa => "same isa",
             Tier::Transferred => "transferred",
-            Tier::Predicted => "predicted",
             Tier::Default => "default",
         }
     }

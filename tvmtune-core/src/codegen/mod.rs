@@ -4,4 +4,5 @@
 //! dsl -> dag -> schedule -> nest -> kernel -> [codegen] -> compile -> measure -> ...
 //! ```
 
+pub mod embed;
 pub mod rust;

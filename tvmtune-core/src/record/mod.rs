@@ -26,6 +26,7 @@ mod merge;
 #[cfg(test)]
 mod tests;
 mod text;
+mod tier;
 
 use std::fmt;
 use std::str::FromStr;
@@ -38,6 +39,7 @@ use crate::target::DeviceKey;
 
 pub use merge::{Conflict, KEPT_PER_ISA};
 pub use text::RecordError;
+pub use tier::Tier;
 
 /// The version of the file format that this build writes, and the newest it reads.
 pub const SCHEMA: u32 = 1;

@@ -30,7 +30,8 @@ use tvmtune_core::record::{Conflict, Record, RecordError};
 use tvmtune_core::target::DeviceKey;
 
 pub use layer::{Cache, Layer, LayerKind, Places};
-pub use tier::{Choice, Lookup, Tier};
+pub use tier::{Choice, Lookup};
+pub use tvmtune_core::record::Tier;
 
 /// Folders of records, in order of precedence. See the [module documentation](self).
 #[derive(Clone, Debug)]

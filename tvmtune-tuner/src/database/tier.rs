@@ -1,27 +1,13 @@
 //! Which of the known schedules to use, and how close to the wanted one it comes.
 
-use std::fmt;
 use std::path::Path;
 
 use tvmtune_core::kernel::Isa;
 use tvmtune_core::poly::Interval;
-use tvmtune_core::record::{Entry, Record};
+use tvmtune_core::record::{Entry, Record, Tier};
 use tvmtune_core::target::{DeviceKey, Target};
 
 use super::{DatabaseError, Found};
-
-/// How a schedule was come by, the better ones first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Tier {
-    /// Measured on this device, for these ranges of the dimensions.
-    Exact,
-    /// Measured on another device with the same instruction set, for these ranges.
-    SameIsa,
-    /// Measured for other ranges of the dimensions. It may not apply: replay it and see.
-    Transferred,
-    /// Never measured.
-    Default,
-}
 
 /// Everything known of one workload.
 #[derive(Debug, Default)]
@@ -90,22 +76,4 @@ fn devices_apart(a: &DeviceKey, b: &DeviceKey) -> f64 {
     };
     let sizes = |it: Target| [it.l1_bytes as f64, it.l2_bytes as f64, f64::from(it.threads)];
     sizes(a).into_iter().zip(sizes(b)).map(|(a, b)| (a / b).log2().abs()).sum()
-}
-
-impl Tier {
-    /// The spelling in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Tier::Exact => "exact",
-            Tier::SameIsa => "same isa",
-            Tier::Transferred => "transferred",
-            Tier::Default => "default",
-        }
-    }
-}
-
-impl fmt::Display for Tier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
 }

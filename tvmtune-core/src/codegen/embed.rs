@@ -1,0 +1,244 @@
+//! Step 10 and 11 of 12: what a crate embeds of one program, as Rust text.
+//!
+//! In: a [`Dag`], and machine code for buckets of its dimensions and for instruction sets. Out:
+//! the items of a module, which a build script writes to a file and `#[autotune]` expands to.
+//! Next: `tvmtune_runtime::raw` launches it.
+//!
+//! The items are `BUCKETS`, a `static [rt::raw::Bucket; _]`, and `portable`, the function that
+//! [`super::rust`] prints. The machine code stands in naked functions, byte for byte what was
+//! measured, behind a `cfg`: elsewhere the list of variants is empty.
+//!
+//! # Invariants
+//!
+//! - The text depends on the meaning of the program and on the variants, but for names in
+//!   `portable`, which are for readers: programs with one workload id may share it.
+//! - It needs one name from outside: `rt`, the crate `tvmtune-runtime`.
+
+use std::fmt::Write;
+
+use super::rust::{self, Text};
+use crate::dag::{Dag, TensorId};
+use crate::kernel::{Count, Kernel, TableEntry};
+use crate::nest::{self, Nest};
+use crate::poly::{Atom, Interval, Poly};
+use crate::record::Tier;
+use crate::schedule::{Layout, Schedule, Threads};
+
+/// The first line of every text. One with another first line is of another version of tvmtune:
+/// ignore it.
+pub const HEADER: &str = concat!("// tvmtune plan, ", env!("CARGO_PKG_VERSION"));
+
+/// Where machine code can run.
+const CFG: &str = "all(target_arch = \"x86_64\", not(miri))";
+
+/// Machine code for one bucket and instruction set.
+#[derive(Clone, Copy, Debug)]
+pub struct Variant<'a> {
+    /// The range of each dynamic dimension.
+    pub bucket: &'a [Interval],
+    /// How the schedule was found.
+    pub tier: Tier,
+    /// The time of one launch where this code was measured, in ns.
+    pub median_ns: Option<f64>,
+    /// What was generated.
+    pub kernel: &'a Kernel,
+    /// Its code, a blob a phase, with the entry point at offset 0.
+    pub phases: &'a [Vec<u8>],
+    /// The digest of the code, in hex.
+    pub artifact: &'a str,
+}
+
+/// The text for a program whose dimensions are divided into `buckets`; of the variants of one
+/// bucket the first that a machine can execute runs.
+pub fn plan(dag: &Dag, buckets: &[Vec<Interval>], variants: &[Variant<'_>]) -> String {
+    let mut text = format!("{HEADER}\n\n");
+    let mut list = String::new();
+    for (n, ranges) in buckets.iter().enumerate() {
+        let pairs: Vec<String> =
+            ranges.iter().map(|it| format!("({}, {})", it.lo, it.hi)).collect();
+        let pairs = pairs.join(", ");
+        push(
+            &mut list,
+            format_args!("    rt::raw::Bucket {{ ranges: &[{pairs}], variants: &BUCKET_{n} }},\n"),
+        );
+    }
+    let n_buckets = buckets.len();
+    push(
+        &mut text,
+        format_args!("pub static BUCKETS: [rt::raw::Bucket; {n_buckets}] = [\n{list}];\n"),
+    );
+    for (n, ranges) in buckets.iter().enumerate() {
+        let variants: Vec<_> = variants.iter().filter(|it| it.bucket == *ranges).collect();
+        bucket(&mut text, dag, n, &variants);
+    }
+    text.push('\n');
+    text.push_str(&rust::print(&portable(dag)));
+    text
+}
+
+/// A nest for portable code: one that leaves every weight as it is.
+pub fn portable(dag: &Dag) -> Nest {
+    let plain = Schedule::new(dag);
+    nest::lower(&plain)
+}
+
+/// The variants of bucket number `n`, and their code.
+fn bucket(text: &mut String, dag: &Dag, n: usize, variants: &[&Variant<'_>]) {
+    let n_variants = variants.len();
+    let empty = format!("static BUCKET_{n}: [rt::raw::Variant; 0] = [];\n");
+    if variants.is_empty() {
+        text.push_str(&empty);
+        return;
+    }
+    push(text, format_args!("#[cfg(not({CFG}))]\n{empty}"));
+    push(
+        text,
+        format_args!("#[cfg({CFG})]\nstatic BUCKET_{n}: [rt::raw::Variant; {n_variants}] = [\n"),
+    );
+    for it in variants {
+        variant(text, dag, n, it);
+    }
+    text.push_str("];\n");
+    for it in variants {
+        numbers(text, n, it);
+        for (phase, bytes) in it.phases.iter().enumerate() {
+            code(text, &entry(n, it.kernel, phase), bytes);
+        }
+    }
+}
+
+fn variant(text: &mut String, dag: &Dag, bucket: usize, variant: &Variant<'_>) {
+    let Variant { tier, median_ns, kernel, phases, artifact, .. } = variant;
+    let isa = match kernel.isa {
+        crate::kernel::Isa::Avx512 => "Avx512",
+        crate::kernel::Isa::Avx2 => "Avx2",
+    };
+    let threads = match kernel.threads {
+        Threads::One => "One",
+        Threads::All => "All",
+    };
+    let entries: Vec<String> = (0..phases.len()).map(|it| entry(bucket, kernel, it)).collect();
+    let table: Vec<String> = kernel.table.iter().map(|it| table_entry(dag, it)).collect();
+    push(
+        text,
+        format_args!(
+            "    rt::raw::Variant {{\n        \
+                     isa: rt::Isa::{isa},\n        \
+                     threads: rt::raw::Threads::{threads},\n        \
+                     entries: &[{}],\n        \
+                     table: &[{}],\n        \
+                     numbers: {},\n        \
+                     tier: rt::Tier::{tier:?},\n        \
+                     median_ns: {median_ns:?},\n        \
+                     artifact: {artifact:?},\n    \
+             }},\n",
+            entries.join(", "),
+            table.join(", "),
+            numbers_name(bucket, kernel),
+        ),
+    );
+}
+
+fn table_entry(dag: &Dag, entry: &TableEntry) -> String {
+    let variant = match entry {
+        TableEntry::Pointer { tensor, layout } => {
+            let layout = layout.as_ref().map_or("None".to_owned(), layout_literal);
+            format!("Pointer({}, {layout})", argument(dag, *tensor))
+        }
+        TableEntry::Shared { .. } => "Shared".to_owned(),
+        TableEntry::Param(_) => "Param".to_owned(),
+        TableEntry::Scalar(scalar) => format!("Scalar({})", scalar.0),
+    };
+    format!("rt::raw::TableEntry::{variant}")
+}
+
+fn layout_literal(layout: &Layout) -> String {
+    let Layout { splits, order } = layout;
+    format!("Some(&rt::raw::Layout {{ splits: &{splits:?}, order: &{order:?} }})")
+}
+
+/// The position of a tensor among the arguments: parameters, then results.
+fn argument(dag: &Dag, tensor: TensorId) -> usize {
+    let mut arguments = dag.params().chain(dag.outputs.iter().copied());
+    arguments.position(|it| it == tensor).expect("a kernel takes the program's arguments")
+}
+
+fn entry(bucket: usize, kernel: &Kernel, phase: usize) -> String {
+    format!("bucket_{bucket}_{}_phase_{phase}", kernel.isa.name())
+}
+
+fn numbers_name(bucket: usize, kernel: &Kernel) -> String {
+    format!("bucket_{bucket}_{}_numbers", kernel.isa.name())
+}
+
+/// The function that computes what a launch needs to know from the dimensions.
+fn numbers(text: &mut String, bucket: usize, variant: &Variant<'_>) {
+    let kernel = variant.kernel;
+    let name = numbers_name(bucket, kernel);
+    push(text, format_args!("#[cfg({CFG})]\nfn {name}(dims: &[i64], numbers: &mut [u64]) {{\n"));
+    let mut line = |n: usize, value: String| {
+        push(text, format_args!("    numbers[{n}] = {value} as u64;\n"));
+    };
+    for (n, entry) in kernel.table.iter().enumerate() {
+        match entry {
+            TableEntry::Param(value) | TableEntry::Shared { bytes: value } => {
+                line(n, dims_poly(value).operand());
+            }
+            TableEntry::Pointer { .. } | TableEntry::Scalar(_) => {}
+        }
+    }
+    let n_entries = kernel.table.len();
+    for (n, phase) in kernel.phases.iter().enumerate() {
+        let counts = phase.tasks.iter().map(|(_, count)| match count {
+            Count::Const(count) => count.max(&0).to_string(),
+            Count::Param(slot) => format!("i64::max(0, {})", dims_poly(param(kernel, slot.0)).text),
+        });
+        let product: Vec<String> = counts.collect();
+        let product = if product.is_empty() { "1".to_owned() } else { product.join(" * ") };
+        line(n_entries + n, format!("({product})"));
+    }
+    line(n_entries + kernel.phases.len(), dims_poly(&kernel.scratch_bytes).operand());
+    text.push_str("}\n");
+}
+
+fn param(kernel: &Kernel, slot: u32) -> &Poly {
+    match &kernel.table[slot as usize] {
+        TableEntry::Param(value) => value,
+        other => unreachable!("{other:?} is not a number"),
+    }
+}
+
+fn dims_poly(value: &Poly) -> Text {
+    rust::poly(value, &|leaf| match leaf {
+        Atom::Dim(dim) => format!("dims[{}]", dim.0),
+        other => unreachable!("{other:?} is not known at launch"),
+    })
+}
+
+/// A naked function that is nothing but the bytes, aligned as they were when they were measured.
+fn code(text: &mut String, name: &str, bytes: &[u8]) {
+    push(
+        text,
+        format_args!(
+            "#[cfg({CFG})]\n#[unsafe(naked)]\n\
+             unsafe extern \"sysv64\" fn {name}(_: *const u64, _: *mut u8, _: u64, _: u64) {{\n    \
+             ::core::arch::naked_asm!(\n        \".balign 64\",\n"
+        ),
+    );
+    for line in bytes.chunks(64) {
+        let (words, rest) = line.as_chunks::<8>();
+        let words: Vec<String> =
+            words.iter().map(|it| format!("{:#x}", u64::from_le_bytes(*it))).collect();
+        let rest: Vec<String> = rest.iter().map(|it| format!("{it:#x}")).collect();
+        for (directive, values) in [(".quad", words), (".byte", rest)] {
+            if !values.is_empty() {
+                push(text, format_args!("        \"{directive} {}\",\n", values.join(",")));
+            }
+        }
+    }
+    text.push_str("    )\n}\n");
+}
+
+fn push(text: &mut String, line: std::fmt::Arguments<'_>) {
+    text.write_fmt(line).expect("writing to a string does not fail");
+}
