@@ -17,6 +17,7 @@
 //! - Types are explicit: both sides of an operation have one type, conversions are `Cast`s, and
 //!   arithmetic on `f16` and `bf16` has been widened to `f32`.
 
+pub mod access;
 pub mod dtype;
 pub mod expr;
 
