@@ -26,13 +26,16 @@
 //! `MetaSchedule`. Guarded tails: Halide's `TailStrategy`.
 
 pub mod axis;
-pub mod sketch;
 pub mod condition;
 pub mod error;
 mod legal;
 pub mod primitive;
 pub mod relation;
 pub mod trace;
+
+// Which schedules there are.
+pub mod default;
+pub mod sketch;
 
 use crate::dag::{DType, Dag, ScalarId, Tensor, TensorId, TensorKind, Types};
 

@@ -8,9 +8,10 @@
 //!   softmax), computed at the loop over its rows.
 
 use super::builder::Builder;
+use super::rows::contiguous_reduction;
+use super::tile::variants;
 use crate::dag::TensorId;
 use crate::dag::access::{leading_axes, work};
-use crate::schedule::error::ScheduleError;
 use crate::schedule::{Attach, StageId};
 
 /// Stages that run together.
@@ -40,23 +41,21 @@ const CHEAP: u64 = 3;
 
 impl Builder {
     /// Inlines what is cheaper to compute again than to store.
-    pub(super) fn inline_stages(&mut self) -> Result<(), ScheduleError> {
+    pub(super) fn inline_stages(&mut self) {
         for stage in self.schedule.order.clone() {
             if self.should_inline(stage) {
-                self.apply(|it| it.inline(stage)).or_else(|error| {
-                    // What cannot be inlined is computed and stored.
-                    let refused = self.schedule.stage(stage).attach == Attach::Root;
-                    if refused { Ok(()) } else { Err(error) }
-                })?;
+                // What cannot be inlined is computed and stored.
+                let _ = self.apply(|it| it.inline(stage));
             }
         }
-        Ok(())
     }
 
     fn should_inline(&self, stage: StageId) -> bool {
         let compute = &self.schedule.stage(stage).compute;
         let readers: Vec<StageId> = self.schedule.readers(compute.tensor).collect();
-        if compute.reducer.is_some() || self.schedule.is_output(compute.tensor) || readers.is_empty()
+        if compute.reducer.is_some()
+            || self.schedule.is_output(compute.tensor)
+            || readers.is_empty()
         {
             return false;
         }
@@ -64,7 +63,7 @@ impl Builder {
         if work == 0 {
             return true;
         }
-        if readers.iter().any(|it| self.is_anchor(*it)) {
+        if readers.iter().any(|it| self.tiles(*it)) {
             return false;
         }
         let elements: u64 = self.extents(stage).iter().product();
@@ -105,7 +104,7 @@ impl Builder {
                 continue;
             }
             (member[at], depths[at]) = (Some(groups.len()), found.compute.n_spatial);
-            groups.push(if self.is_anchor(stage) {
+            groups.push(if self.tiles(stage) {
                 Group::Tiled { root: stage, anchor: stage }
             } else {
                 let depth = found.compute.n_spatial;
@@ -131,7 +130,7 @@ impl Builder {
         }
         let readers: Vec<StageId> = self.schedule.readers(tensor).collect();
         let group = member[readers.first()?.0 as usize]?;
-        if self.is_anchor(stage) {
+        if self.tiles(stage) {
             let Group::Rows { root, inside, .. } = &groups[group] else { return None };
             let follows = readers.as_slice() == [*root]
                 && inside.is_empty()
@@ -146,6 +145,16 @@ impl Builder {
         };
         let depth = readers.iter().map(shared).min().flatten()?;
         (depth > 0 && self.rows_are_worth_it(*root, depth)).then_some((group, depth))
+    }
+
+    /// Whether a reduction runs in tiles: its operands are used more than once, or only its
+    /// spatial axes make vectors.
+    fn tiles(&self, stage: StageId) -> bool {
+        if self.schedule.stage(stage).compute.reducer.is_none() {
+            return false;
+        }
+        let in_rows = contiguous_reduction(self, stage).is_some();
+        (self.is_anchor(stage) || !in_rows) && !variants(self, stage).is_empty()
     }
 
     /// Whether a stage computes each element from the same element of `tensor`, and no reduction.

@@ -17,6 +17,17 @@
 //! one tiling structure for all of a machine's programs, each rule here comes with the analytic
 //! choice that makes its sketch a good default.
 
+mod builder;
+mod elementwise;
+mod group;
+mod register_tile;
+mod rows;
+mod tile;
+
+use self::builder::Builder;
+use self::group::Group;
+use self::tile::TileVariant;
+use super::error::ScheduleError;
 use super::{AxisId, Instruction, StageId};
 use crate::dag::Dag;
 use crate::target::Target;
@@ -105,9 +116,94 @@ pub enum Step {
     },
 }
 
-/// The sketches of a dag on a target; the first holds the default schedule.
-pub fn sketches(_dag: &Dag, _target: &Target) -> Vec<Sketch> {
-    vec![Sketch::new("untiled", Vec::new(), Vec::new(), Vec::new())]
+/// No dag has more sketches than this: what each group may choose is combined up to here, after
+/// that one group at a time leaves its best way.
+const MOST_SKETCHES: usize = 24;
+
+/// The sketches of a dag on a target, at least one; the first holds the default schedule.
+pub fn sketches(dag: &Dag, target: &Target) -> Vec<Sketch> {
+    let mut start = Builder::new(dag, target);
+    start.inline_stages();
+    let groups = start.groups();
+    let ways: Vec<Vec<Way>> = groups.iter().map(|it| start.ways(it)).collect();
+    let mut sketches: Vec<Sketch> = Vec::new();
+    for choice in combinations(&ways.iter().map(Vec::len).collect::<Vec<_>>()) {
+        let mut b = start.clone();
+        let chosen = groups.iter().zip(choice.iter().zip(&ways).map(|(n, it)| &it[*n]));
+        if chosen.map(|(group, way)| b.apply_way(group, way)).all(|it| it.is_ok()) {
+            sketches.push(b.finish());
+        }
+    }
+    if sketches.is_empty() {
+        // Every rule was refused: run the loops as the program wrote them.
+        sketches.push(start.finish());
+    }
+    sketches
+}
+
+/// Which way each group goes: all combinations if they are few, else one group at a time leaves
+/// way 0.
+fn combinations(n_ways: &[usize]) -> Vec<Vec<usize>> {
+    let start = vec![0; n_ways.len()];
+    let n_all = n_ways.iter().try_fold(1_usize, |n, it| n.checked_mul(*it));
+    if n_all.is_none_or(|it| it > MOST_SKETCHES) {
+        let mut some = vec![start.clone()];
+        for (group, n) in n_ways.iter().enumerate() {
+            some.extend((1..*n).map(|way| {
+                let mut choice = start.clone();
+                choice[group] = way;
+                choice
+            }));
+        }
+        some.truncate(MOST_SKETCHES);
+        return some;
+    }
+    let mut all = vec![start];
+    for (group, n) in n_ways.iter().enumerate() {
+        let with = |way: usize| {
+            all.iter().map(move |it: &Vec<usize>| {
+                let mut choice = it.clone();
+                choice[group] = way;
+                choice
+            })
+        };
+        all = (0..*n).flat_map(with).collect();
+    }
+    all
+}
+
+/// One way to schedule a group.
+enum Way {
+    Tile(TileVariant),
+    Rows,
+    Elementwise,
+}
+
+impl Builder {
+    /// The ways to schedule a group, the most promising first.
+    fn ways(&self, group: &Group) -> Vec<Way> {
+        match group {
+            Group::Tiled { anchor, .. } => {
+                tile::variants(self, *anchor).into_iter().map(Way::Tile).collect()
+            }
+            Group::Rows { root, inside, .. } => {
+                let reduces = self.schedule.stage(*root).compute.reducer.is_some();
+                let alone = inside.is_empty() && !reduces;
+                vec![if alone { Way::Elementwise } else { Way::Rows }]
+            }
+        }
+    }
+
+    fn apply_way(&mut self, group: &Group, way: &Way) -> Result<(), ScheduleError> {
+        match (group, way) {
+            (Group::Tiled { root, anchor }, Way::Tile(variant)) => {
+                tile::tile(self, *root, *anchor, variant)
+            }
+            (Group::Rows { root, .. }, Way::Elementwise) => elementwise::elementwise(self, *root),
+            (Group::Rows { root, inside, depth }, _) => rows::rows(self, *root, inside, *depth),
+            (Group::Tiled { root, .. }, _) => rows::rows(self, *root, &[], 0),
+        }
+    }
 }
 
 impl Sketch {

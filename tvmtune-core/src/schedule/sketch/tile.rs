@@ -96,8 +96,7 @@ fn variants_along(b: &Builder, anchor: StageId, vector: usize) -> Vec<TileVarian
         return Vec::new();
     }
     let row = row_axis(&accesses, &extents[..compute.n_spatial], vector);
-    let operands: Vec<Operand> =
-        accesses.iter().map(|it| Operand::of(it, vector, row)).collect();
+    let operands: Vec<Operand> = accesses.iter().map(|it| Operand::of(it, vector, row)).collect();
     let tile = choose(b.target.isa, &operands, row.map_or(1, |it| extents[it]), extents[vector]);
     let variant = TileVariant { vector, row, packed, copied: None, padded, tile, cost: 0.0 };
     let in_place = (accesses.iter().find(|it| is_read_in_rows(b, it, &variant, &extents)))
@@ -107,9 +106,9 @@ fn variants_along(b: &Builder, anchor: StageId, vector: usize) -> Vec<TileVarian
         TileVariant { copied, cost, ..variant.clone() }
     };
     match (scattered.first(), in_place) {
-        (Some((tensor, dim)), _) => [Copy::Panel, Copy::Whole]
-            .map(|it| with_copy(Some((*tensor, *dim, it))))
-            .to_vec(),
+        (Some((tensor, dim)), _) => {
+            [Copy::Panel, Copy::Whole].map(|it| with_copy(Some((*tensor, *dim, it)))).to_vec()
+        }
         (None, Some((tensor, dim))) => vec![
             with_copy(None),
             with_copy(Some((tensor, dim, Copy::Panel))),
@@ -373,8 +372,10 @@ fn order_root(
         let last = order.last().expect("the vectorized axis has a loop here").1;
         let mut list = vec![Instruction::Reorder { stage: root, order: all }];
         list.push(Instruction::ComputeAt { stage: anchor, consumer: root, axis: last });
-        list.extend(panel.map(|stage| {
-            Instruction::ComputeAt { stage, consumer: root, axis: order[0].1 }
+        list.extend(panel.map(|stage| Instruction::ComputeAt {
+            stage,
+            consumer: root,
+            axis: order[0].1,
         }));
         list
     };
@@ -417,8 +418,7 @@ fn reduce_in_registers(
 ) -> Result<(), ScheduleError> {
     let n_spatial = b.schedule.stage(anchor).compute.n_spatial;
     let extents = b.extents(anchor);
-    let mut reduce: Vec<AxisId> =
-        (n_spatial..extents.len()).map(|it| AxisId(it as u32)).collect();
+    let mut reduce: Vec<AxisId> = (n_spatial..extents.len()).map(|it| AxisId(it as u32)).collect();
     let tile = |it: &usize| *it == variant.vector || Some(*it) == variant.row;
     let mut order: Vec<AxisId> =
         (0..n_spatial).filter(|it| !tile(it)).map(|it| AxisId(it as u32)).collect();
@@ -483,11 +483,11 @@ fn place_padded(
         return Ok(());
     };
     let group = b.new_group();
-    let decision =
-        b.decide(format!("{name} padded copy"), DecisionKind::Choice, &[0, 1], 0, group);
+    let decision = b.decide(format!("{name} padded copy"), DecisionKind::Choice, &[0, 1], 0, group);
     let task = *loops.grid.last().expect("the vectorized axis has a loop in the grid");
     let parallel = order.iter().copied().filter(|it| *it != last).take(2);
-    let parallel = parallel.map(|axis| Instruction::Annotate { stage, axis, kind: LoopKind::Parallel });
+    let parallel =
+        parallel.map(|axis| Instruction::Annotate { stage, axis, kind: LoopKind::Parallel });
     let inside = vec![Instruction::ComputeAt { stage, consumer: root, axis: task }];
     b.one_of(decision, vec![parallel.collect(), inside])?;
     if first != last || order.len() == 1 {
@@ -508,8 +508,7 @@ fn place_copy(
     let tensor = b.schedule.stage(stage).tensor();
     let n_dims = b.schedule.tensor(tensor).tensor.shape.len();
     let along = AxisId(dim as u32);
-    let others: Vec<AxisId> =
-        (0..n_dims as u32).map(AxisId).filter(|it| *it != along).collect();
+    let others: Vec<AxisId> = (0..n_dims as u32).map(AxisId).filter(|it| *it != along).collect();
     match place {
         Copy::Panel => {
             if dim + 1 != n_dims {
