@@ -22,3 +22,7 @@ pub mod record; // 9 what is remembered
 
 // The judge.
 pub mod interp;
+
+// Random programs and schedules, for tests.
+#[cfg(feature = "arbitrary")]
+pub mod arbitrary;

@@ -12,7 +12,10 @@
 pub mod array;
 pub mod dag;
 pub mod kernel;
+pub mod nest;
 pub mod number;
+mod pack;
 
 pub use array::{Array, Mismatch};
 pub use number::Number;
+pub use pack::pack;

@@ -31,6 +31,7 @@ pub mod error;
 mod legal;
 pub mod primitive;
 pub mod relation;
+pub mod text;
 pub mod trace;
 
 // Which schedules there are.
@@ -43,6 +44,7 @@ pub use axis::{
     Attach, Axis, AxisId, AxisRole, Layout, LoopKind, Relation, ScheduledTensor, Stage, StageId,
 };
 pub use error::{ErrorKind, ScheduleError, Subject};
+pub use text::ParseInstructionError;
 pub use trace::{Instruction, Threads};
 
 /// How a [`Dag`] runs. See the [module documentation](self).
