@@ -1,4 +1,6 @@
 //! The one test binary.
 
 mod database;
+mod replay;
 mod search;
+mod semantics;

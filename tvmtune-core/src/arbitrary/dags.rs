@@ -195,8 +195,8 @@ impl<'a> Builder<'a> {
         self.compute(name, spatial, reduce, Reducer::Sum, body)
     }
 
-    fn outputs(&mut self, outputs: &[TensorId]) {
-        self.dag.outputs = outputs.to_vec();
+    fn outputs(&mut self, outputs: Vec<TensorId>) {
+        self.dag.outputs = outputs;
     }
 
     fn matmul(&mut self) {
@@ -208,7 +208,7 @@ impl<'a> Builder<'a> {
         let body = relu(add(read(c, &[0, 1]), read(b, &[1])));
         let d = self.elementwise("d", &[&m, &n], body);
         let both = self.below(4) == 0;
-        self.outputs(if both { &[d, c] } else { &[d] });
+        self.outputs(if both { vec![d, c] } else { vec![d] });
     }
 
     fn batched_matmul(&mut self) {
@@ -220,7 +220,7 @@ impl<'a> Builder<'a> {
         let c = self.sum("c", &[&b, &n, &m], &[&k], product);
         let scaled = mul(read(c, &[0, 2, 1]), Expr::Scalar(ScalarId(0)));
         let d = self.elementwise("d", &[&b, &m, &n], scaled);
-        self.outputs(&[d]);
+        self.outputs(vec![d]);
     }
 
     fn mlp(&mut self) {
@@ -231,7 +231,7 @@ impl<'a> Builder<'a> {
         let h = self.sum("h", &[&m, &n], &[&k], mul(read(x, &[0, 2]), read(w, &[2, 1])));
         let g = self.elementwise("g", &[&m, &n], relu(read(h, &[0, 1])));
         let c = self.sum("c", &[&m, &o], &[&n], mul(read(g, &[0, 2]), read(v, &[2, 1])));
-        self.outputs(&[c]);
+        self.outputs(vec![c]);
     }
 
     fn conv(&mut self) {
@@ -258,7 +258,7 @@ impl<'a> Builder<'a> {
         let conv = self.sum("conv", &[&o, &h, &w], &[&c, &taps, &taps], body);
         let body = relu(add(read(conv, &[0, 1, 2]), read(b, &[0])));
         let out = self.elementwise("out", &[&o, &h, &w], body);
-        self.outputs(&[out]);
+        self.outputs(vec![out]);
     }
 
     fn pool(&mut self) {
@@ -272,7 +272,7 @@ impl<'a> Builder<'a> {
         let body = Expr::read(p, [var(0), at]);
         let pooled = self.compute("pooled", &[&c, &h], &[&taps], Reducer::Max, body);
         let out = self.elementwise("out", &[&h, &c], add(read(pooled, &[1, 0]), read(y, &[1])));
-        self.outputs(&[out]);
+        self.outputs(vec![out]);
     }
 
     fn softmax(&mut self) {
@@ -283,7 +283,7 @@ impl<'a> Builder<'a> {
         let s = self.sum("s", &[&r], &[&d], read(e, &[0, 1]));
         let body = add(mul(read(e, &[0, 1]), Expr::f32(2.0)), read(s, &[0]));
         let out = self.elementwise("out", &[&r, &d], body);
-        self.outputs(&[out]);
+        self.outputs(vec![out]);
     }
 
     fn layernorm(&mut self) {
@@ -297,7 +297,7 @@ impl<'a> Builder<'a> {
         let v = self.sum("v", &[&b, &r], &[&d], squares);
         let scaled = mul(read(c, &[0, 1, 2]), read(g, &[2]));
         let out = self.elementwise("out", &[&b, &r, &d], add(scaled, read(v, &[0, 1])));
-        self.outputs(&[out]);
+        self.outputs(vec![out]);
     }
 
     fn chain(&mut self) {
@@ -316,7 +316,7 @@ impl<'a> Builder<'a> {
         let f = self.elementwise("f", &[&flat], Expr::read(u, [row, column]));
         let z = self.elementwise("z", &[&flat], add(read(f, &[0]), Expr::f32(1.0)));
         let both = self.below(2) == 0;
-        self.outputs(if both { &[z, u] } else { &[z] });
+        self.outputs(if both { vec![z, u] } else { vec![z] });
     }
 
     fn gather(&mut self) {
@@ -337,7 +337,7 @@ impl<'a> Builder<'a> {
         let g = self.elementwise("g", &[&m, &n], body);
         let s = self.sum("s", &[&m], &[&n], read(g, &[0, 1]));
         let out = self.elementwise("out", &[&m, &n], add(read(g, &[0, 1]), read(s, &[0])));
-        self.outputs(&[out]);
+        self.outputs(vec![out]);
     }
 
     fn argmax(&mut self) {
@@ -349,6 +349,6 @@ impl<'a> Builder<'a> {
         let equal = read(x, &[0, 1]).compare(CompareOp::Eq, read(m, &[0]));
         let body = select(equal, index, none);
         let a = self.compute("a", &[&r], &[&d], Reducer::Min, body);
-        self.outputs(&[a]);
+        self.outputs(vec![a]);
     }
 }

@@ -62,7 +62,7 @@ pub fn instruction(schedule: &Schedule, it: &Move) -> Instruction {
         }
         30 => pack(schedule, it),
         _ => Instruction::Threads {
-            threads: if it.picks[0] % 2 == 0 { Threads::One } else { Threads::All },
+            threads: if it.picks[0].is_multiple_of(2) { Threads::One } else { Threads::All },
         },
     }
 }
@@ -100,18 +100,13 @@ fn compute_at(schedule: &Schedule, stage: StageId, it: &Move) -> Instruction {
     let consumer = consumer.unwrap_or(stage);
     let order = &schedule.stage(consumer).order;
     let place = it.picks[3] as usize % order.len().max(1);
-    Instruction::ComputeAt {
-        stage,
-        consumer,
-        axis: order.get(place).copied().unwrap_or(AxisId(0)),
-    }
+    Instruction::ComputeAt { stage, consumer, axis: order.get(place).copied().unwrap_or(AxisId(0)) }
 }
 
 /// A tensor that the stage reads, or else any.
 fn pick_read(schedule: &Schedule, stage: StageId, it: &Move) -> TensorId {
     let ids = (0..schedule.tensors.len() as u32).map(TensorId);
-    let read: Vec<TensorId> =
-        ids.filter(|id| schedule.stage(stage).compute.reads(*id)).collect();
+    let read: Vec<TensorId> = ids.filter(|id| schedule.stage(stage).compute.reads(*id)).collect();
     read.get(it.picks[1] as usize % read.len().max(1)).copied().unwrap_or(TensorId(0))
 }
 
@@ -128,7 +123,8 @@ fn padded(schedule: &Schedule, it: &Move) -> Instruction {
         });
     }
     let stage = pick_stage(schedule, it.picks[0]);
-    let otherwise = Instruction::CacheRead { tensor: pick_read(schedule, stage, it), reader: stage };
+    let otherwise =
+        Instruction::CacheRead { tensor: pick_read(schedule, stage, it), reader: stage };
     if found.is_empty() { otherwise } else { found.swap_remove(it.picks[0] as usize % found.len()) }
 }
 
@@ -154,7 +150,7 @@ fn pack(schedule: &Schedule, it: &Move) -> Instruction {
     let splits: Vec<(usize, u64)> = (0..n_splits).map(split).collect();
     let mut order: Vec<usize> = (0..n_dims + n_splits).collect();
     order.rotate_left(it.picks[4] as usize % (n_dims + n_splits).max(1));
-    if it.picks[4] / 11 % 2 == 0 && order.len() > 1 {
+    if (it.picks[4] / 11).is_multiple_of(2) && order.len() > 1 {
         order.swap(0, 1);
     }
     Instruction::Pack { tensor, layout: Layout { splits, order } }

@@ -119,6 +119,9 @@ impl Schedule {
                 LoopKind::Parallel if declared.role == AxisRole::Reduce => {
                     return refuse(ErrorKind::WrongRole(AxisRole::Reduce));
                 }
+                LoopKind::Parallel if n > 0 && self.has_attached_at(id, stage.order[n - 1]) => {
+                    return refuse(ErrorKind::HasAttached);
+                }
                 LoopKind::Vectorized if n != last => return refuse(ErrorKind::NotInnermost),
                 LoopKind::Vectorized if self.has_attached_at(id, *axis) => {
                     return refuse(ErrorKind::HasAttached);
@@ -129,6 +132,18 @@ impl Schedule {
                 | LoopKind::Parallel => {}
             }
             only_tasks_above &= declared.kind == LoopKind::Parallel;
+        }
+        Ok(())
+    }
+
+    /// Refuses if the stage reads what is computed inside another stage: a new stage that takes
+    /// over its reads could not see it.
+    pub(crate) fn check_reads_roots(&self, id: StageId) -> Result<(), ScheduleError> {
+        let compute = &self.stage(id).compute;
+        for stage in &self.stages {
+            if matches!(stage.attach, Attach::At(..)) && compute.reads(stage.tensor()) {
+                return Err(ErrorKind::NotRoot.of_tensor(stage.tensor()));
+            }
         }
         Ok(())
     }

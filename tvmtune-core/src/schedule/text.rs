@@ -236,10 +236,10 @@ mod tests {
     #[test]
     fn what_is_no_instruction_is_refused_with_what_was_expected() {
         let refused = |line: &str| line.parse::<Instruction>().unwrap_err().to_string();
-        insta::assert_snapshot!(refused("splat s0"), @"");
-        insta::assert_snapshot!(refused("split s0 a1 8"), @"");
-        insta::assert_snapshot!(refused("split s0 a1 [8] a2"), @"");
-        insta::assert_snapshot!(refused("fuse s0 a1"), @"");
-        insta::assert_snapshot!(refused("annotate s0 a1 fast"), @"");
+        insta::assert_snapshot!(refused("splat s0"), @"`splat s0` is not an instruction: expected the name of a primitive");
+        insta::assert_snapshot!(refused("split s0 a1 8"), @"`split s0 a1 8` is not an instruction: expected a list of factors");
+        insta::assert_snapshot!(refused("split s0 a1 [8] a2"), @"`split s0 a1 [8] a2` is not an instruction: expected the end of the line");
+        insta::assert_snapshot!(refused("fuse s0 a1"), @"`fuse s0 a1` is not an instruction: expected an axis, as in `a0`");
+        insta::assert_snapshot!(refused("annotate s0 a1 fast"), @"`annotate s0 a1 fast` is not an instruction: expected `serial`, `unrolled`, `vectorized` or `parallel`");
     }
 }

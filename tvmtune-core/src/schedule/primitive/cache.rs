@@ -62,7 +62,7 @@ impl Schedule {
     ///
     /// - [`ErrorKind::NotReduction`] if the stage does not reduce.
     /// - [`ErrorKind::AlreadyScheduled`] if its loops were changed, [`ErrorKind::HasAttached`] if a
-    ///   stage runs in it.
+    ///   stage runs in it, [`ErrorKind::NotRoot`] if it reads what runs in another stage.
     ///
     /// # Source
     ///
@@ -73,6 +73,7 @@ impl Schedule {
             return Err(ErrorKind::NotReduction.of_stage(stage));
         }
         self.check_untouched(stage)?;
+        self.check_reads_roots(stage)?;
 
         let (reduction, partial) = self.next_ids();
         let Stage { compute, attach, .. } = found.clone();

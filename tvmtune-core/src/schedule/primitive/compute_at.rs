@@ -26,6 +26,8 @@ impl Schedule {
     /// - [`ErrorKind::NotLive`] if the axis is no loop of the consumer; [`ErrorKind::NotInnermost`]
     ///   if it is vectorized.
     /// - [`ErrorKind::NotOutermost`] if one of the stage's own loops is parallel.
+    /// - [`ErrorKind::HasAttached`] if the loop is parallel and the next one too: tasks share no
+    ///   memory of their own.
     /// - [`ErrorKind::ReadersOutside`] if a reader does not run inside the loop, or if a stage that
     ///   runs elsewhere needs this one where it is.
     ///
@@ -51,7 +53,10 @@ impl Schedule {
         }
         let attach = Attach::At(consumer, axis);
         let before = std::mem::replace(&mut self.stage_mut(stage).attach, attach);
-        let checked = self.check_kinds(stage).and_then(|()| self.check_attachments());
+        let checked = self
+            .check_kinds(stage)
+            .and_then(|()| self.check_kinds(consumer))
+            .and_then(|()| self.check_attachments());
         if checked.is_err() {
             self.stage_mut(stage).attach = before;
             return checked;

@@ -27,7 +27,7 @@ impl Schedule {
     /// - [`ErrorKind::NotReduction`], [`ErrorKind::WrongRole`] if the axis does not reduce.
     /// - [`ErrorKind::AlreadyScheduled`] if a spatial loop was split or fused, or a loop annotated.
     /// - [`ErrorKind::HasAttached`] if a stage runs in this one.
-    /// - [`ErrorKind::NotRoot`] if the stage runs in another one.
+    /// - [`ErrorKind::NotRoot`] if it reads what runs in another stage.
     ///
     /// # Source
     ///
@@ -67,6 +67,7 @@ impl Schedule {
         if self.has_attached(stage) {
             return Err(ErrorKind::HasAttached.of_stage(stage));
         }
+        self.check_reads_roots(stage)?;
         let spatial_live = (0..found.compute.n_spatial as u32).all(|it| found.is_live(AxisId(it)));
         let serial = found.axes.iter().all(|it| it.kind == LoopKind::Serial);
         if !spatial_live || !serial {

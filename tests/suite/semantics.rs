@@ -1,0 +1,77 @@
+//! Any schedule computes what the program says, without races, at any extents.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{Config, TestRunner};
+use tvmtune_core::arbitrary::{Case, Move, any_case, any_move, instruction};
+use tvmtune_core::schedule::{Instruction, Schedule};
+use tvmtune_core::{interp, nest};
+
+/// The schedule that the moves which apply make, and how many of them did.
+///
+/// A move that is refused must leave the schedule as it was.
+fn scheduled(case: &Case, moves: &[Move]) -> Result<(Schedule, Vec<bool>), TestCaseError> {
+    let mut schedule = Schedule::new(&case.dag);
+    let mut applied = Vec::new();
+    for it in moves {
+        let before = schedule.clone();
+        let instruction = instruction(&schedule, it);
+        applied.push(schedule.apply(&instruction).is_ok());
+        if applied.last() == Some(&false) {
+            prop_assert_eq!(&schedule, &before, "refused `{}` changed the schedule", instruction);
+        }
+    }
+    Ok((schedule, applied))
+}
+
+fn text(trace: &[Instruction]) -> String {
+    trace.iter().map(|it| format!("{it}\n")).collect()
+}
+
+fn check(case: &Case, moves: &[Move]) -> Result<(), TestCaseError> {
+    let (schedule, _) = scheduled(case, moves)?;
+    let nest = nest::lower(&schedule);
+    let (params, scalars) = (case.params(), case.scalars());
+    let expected = interp::dag::run(&case.dag, &case.dims, &params, &scalars);
+    let shown = || format!("{:?} {:?}\n{}\n{nest}", case.family, case.dims, text(&schedule.trace));
+    match interp::nest::run(&nest, &case.dims, &params, &scalars) {
+        Ok(results) => prop_assert!(results == expected, "wrong result:\n{}", shown()),
+        Err(fault) => prop_assert!(false, "{fault}:\n{}", shown()),
+    }
+    Ok(())
+}
+
+#[test]
+fn no_schedule_changes_the_result() {
+    let mut runner =
+        TestRunner::new(Config { cases: 3000, failure_persistence: None, ..Config::default() });
+    let moves = proptest::collection::vec(any_move(), 0..16);
+    runner.run(&(any_case(), moves), |(case, moves)| check(&case, &moves)).unwrap();
+}
+
+#[test]
+fn most_random_moves_apply() {
+    let mut counts: BTreeMap<String, (u32, u32)> = BTreeMap::new();
+    let mut runner = TestRunner::deterministic();
+    let moves = proptest::collection::vec(any_move(), 12);
+    for _ in 0..500 {
+        let case = any_case().new_tree(&mut runner).unwrap().current();
+        let moves = moves.new_tree(&mut runner).unwrap().current();
+        let mut schedule = Schedule::new(&case.dag);
+        for it in &moves {
+            let instruction = instruction(&schedule, it);
+            let name = instruction.to_string().split(' ').next().unwrap_or("").to_owned();
+            let (applied, tried) = counts.entry(name).or_default();
+            *tried += 1;
+            *applied += u32::from(schedule.apply(&instruction).is_ok());
+        }
+    }
+    let share = |(applied, tried): &(u32, u32)| f64::from(*applied) / f64::from(*tried);
+    let all = counts.values().fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
+    assert!(share(&all) > 0.6, "{counts:?}");
+    for (name, count) in &counts {
+        assert!(share(count) > 0.1, "{name}: {counts:?}");
+    }
+}
