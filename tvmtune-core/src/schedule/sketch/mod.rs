@@ -253,3 +253,6 @@ impl Sketch {
         self.decisions.iter().fold(1, |n, it| n.saturating_mul(it.options.len() as u64))
     }
 }
+
+#[cfg(test)]
+mod tests;
