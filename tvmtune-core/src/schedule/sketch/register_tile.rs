@@ -104,14 +104,14 @@ mod tests {
 
     #[test]
     fn tiles_fill_the_registers() {
-        check(Isa::Avx512, 1024, 1024, (14, 2));
-        check(Isa::Avx2, 1024, 1024, (6, 2));
+        check(Isa::Avx512, 14 * 64, 1024, (14, 2));
+        check(Isa::Avx2, 600, 1024, (6, 2));
     }
 
     #[test]
     fn tiles_follow_short_extents() {
         check(Isa::Avx512, 1, 768, (1, 12));
-        check(Isa::Avx512, 7, 512, (7, 4));
+        check(Isa::Avx512, 7, 512, (7, 2));
         check(Isa::Avx512, 100, 16, (25, 1));
     }
 }

@@ -65,12 +65,17 @@ struct Loops {
     vector_tile: DecisionId,
 }
 
+/// Ways that analysis finds this many times as slow as the best are not tried.
+const HOPELESS: f64 = 2.5;
+
 /// The ways to tile a reduction, the most promising first.
 pub(super) fn variants(b: &Builder, anchor: StageId) -> Vec<TileVariant> {
     let n_spatial = b.schedule.stage(anchor).compute.n_spatial;
     let mut found: Vec<TileVariant> =
         (0..n_spatial).flat_map(|axis| variants_along(b, anchor, axis)).collect();
     found.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+    let best = found.first().map_or(0.0, |it| it.cost);
+    found.retain(|it| it.cost <= best * HOPELESS);
     found
 }
 
@@ -246,16 +251,15 @@ fn split_root(
     let (mut grid, mut middle) = (Vec::new(), Vec::new());
 
     let walked = (0..extents.len())
-        .filter(|it| *it != variant.vector && Some(*it) != variant.row && extents[*it] > 1)
-        .next_back();
-    for axis in 0..extents.len() {
+        .rfind(|it| *it != variant.vector && Some(*it) != variant.row && extents[*it] > 1);
+    for (axis, extent) in extents.iter().copied().enumerate() {
         let id = AxisId(axis as u32);
         if axis == variant.vector || Some(axis) == variant.row {
             continue;
         }
         if Some(axis) == walked {
             let group = b.new_group();
-            let options = sizes(extents[axis]);
+            let options = sizes(extent);
             let kind = DecisionKind::Outer;
             let inner = b.decide(format!("{name} walk"), kind, &options, blocks.walk, group);
             let parts = b.split(root, id, &[Factor::Open(inner)])?;
