@@ -38,10 +38,10 @@ pub(super) fn rows(
 
     let mut attached = Vec::new();
     for stage in inside {
-        attached.extend(lay_out(b, *stage)?);
+        attached.extend(lay_out(b, *stage, depth)?);
         attached.push(*stage);
     }
-    attached.extend(lay_out(b, root)?);
+    attached.extend(lay_out(b, root, depth)?);
 
     let Some(last) = depth.checked_sub(1) else { return attach_at_root(b, root, &attached) };
     let extents = b.extents(root);
@@ -116,13 +116,13 @@ fn mentions_as_value(b: &Builder, stage: StageId, axis: usize) -> bool {
 }
 
 /// Orders the loops of one stage inside its rows; returns the stages that it was factored into.
-fn lay_out(b: &mut Builder, stage: StageId) -> Result<Vec<StageId>, ScheduleError> {
+fn lay_out(b: &mut Builder, stage: StageId, depth: usize) -> Result<Vec<StageId>, ScheduleError> {
     let name = b.stage_name(stage).to_owned();
     let compute = b.schedule.stage(stage).compute.clone();
     if let Some((first, along)) = contiguous_reduction(b, stage) {
         return factor_lanes(b, stage, first, along);
     }
-    if compute.reducer.is_some() || compute.n_spatial == 0 {
+    if compute.reducer.is_some() || compute.n_spatial <= depth {
         return Ok(Vec::new());
     }
     let last = compute.n_spatial - 1;
