@@ -29,3 +29,7 @@ pub mod outcome; // what became of a candidate
 pub mod search; // strategies
 #[cfg(feature = "engine")]
 pub mod statistics; // what samples say
+
+// How to measure it.
+#[cfg(feature = "engine")]
+pub mod measure; // 8 in a worker

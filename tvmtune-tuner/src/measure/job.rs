@@ -1,0 +1,160 @@
+//! What a worker is told of a problem and of a candidate, put together from what the core made.
+
+use std::sync::Arc;
+
+use tvmtune_core::dag::{DType, Dag, TensorId};
+use tvmtune_core::interp::{Array, Number};
+use tvmtune_core::kernel::{Count, Kernel, TableEntry};
+use tvmtune_core::schedule::Threads;
+
+use super::protocol::{Case, CodeSpec, LaunchSpec, LayoutSpec, OutputSpec, ParamSpec, Problem, Word};
+
+/// Arguments for one launch of a program.
+#[derive(Clone, Debug)]
+pub struct CaseSpec {
+    dag: Arc<Dag>,
+    dims: Vec<i64>,
+    case: Case,
+}
+
+/// A candidate, ready to be launched on each case of a problem.
+#[derive(Clone, Debug)]
+pub struct Job {
+    pub(super) code: CodeSpec,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl CaseSpec {
+    /// Arguments drawn from a seed, for the given extents of the dynamic dimensions; how far each
+    /// result may be from the expected one, relatively and absolutely, is for `tolerance` to say.
+    pub fn new(
+        dag: &Arc<Dag>,
+        dims: &[i64],
+        seed: u64,
+        tolerance: &dyn Fn(TensorId) -> (f64, f64),
+    ) -> Self {
+        let shape = |id: TensorId| {
+            let extents = dag.tensor(id).shape.iter();
+            extents.map(|it| it.eval_dims(dims).max(0) as u64).collect()
+        };
+        let param = |(n, id): (usize, TensorId)| ParamSpec {
+            dtype: dag.tensor(id).dtype,
+            shape: shape(id),
+            seed: seed.wrapping_mul(1000).wrapping_add(n as u64),
+        };
+        let output = |id: &TensorId| {
+            let (rel, abs) = tolerance(*id);
+            OutputSpec { dtype: dag.tensor(*id).dtype, shape: shape(*id), rel, abs }
+        };
+        let case = Case {
+            params: dag.params().enumerate().map(param).collect(),
+            outputs: dag.outputs.iter().map(output).collect(),
+        };
+        Self { dag: dag.clone(), dims: dims.to_vec(), case }
+    }
+
+    /// The extents of the dynamic dimensions.
+    pub fn dims(&self) -> &[i64] {
+        &self.dims
+    }
+
+    /// The parameters, as the worker fills them.
+    pub fn params(&self) -> Vec<Array> {
+        self.case.params.iter().map(ParamSpec::array).collect()
+    }
+
+    /// The run-time scalars: neither zero nor one, and of moderate size.
+    pub fn scalars(&self) -> Vec<Number> {
+        let scalar = |(n, dtype): (usize, DType)| match dtype {
+            DType::Bool => Number::Bool(true),
+            it if it.is_float() => Number::Float(0.375 + n as f64 / 8.0),
+            _ => Number::Int(3 + n as i64),
+        };
+        self.dag.scalars.iter().map(|it| it.dtype).enumerate().map(scalar).collect()
+    }
+
+    /// The results in bytes that a worker gave, one after the other; `None` if they are of another
+    /// size.
+    pub fn results(&self, mut bytes: &[u8]) -> Option<Vec<Array>> {
+        let outputs = self.case.outputs.iter();
+        let arrays = outputs.map(|it| {
+            let (result, rest) = bytes.split_at_checked(it.bytes() as usize)?;
+            bytes = rest;
+            Some(Array::from_bytes(it.dtype, &it.shape, result))
+        });
+        arrays.collect()
+    }
+
+    /// How far a result may be from the expected one, relatively and absolutely.
+    pub fn tolerance(&self, output: usize) -> (f64, f64) {
+        (self.case.outputs[output].rel, self.case.outputs[output].abs)
+    }
+
+    /// What the worker is told of several cases.
+    pub(super) fn problem(cases: &[CaseSpec], has_expected: bool) -> Problem {
+        Problem { cases: cases.iter().map(|it| it.case.clone()).collect(), has_expected }
+    }
+}
+
+impl Job {
+    /// A candidate of a kernel and its code, a blob a phase, for each of the cases.
+    pub fn new(kernel: &Kernel, phases: &[Vec<u8>], cases: &[CaseSpec]) -> Self {
+        let code = CodeSpec {
+            phases: phases.iter().map(Vec::len).collect(),
+            parallel: kernel.threads == Threads::All,
+            launches: cases.iter().map(|it| launch(kernel, it)).collect(),
+        };
+        Self { code, bytes: phases.concat() }
+    }
+}
+
+fn launch(kernel: &Kernel, case: &CaseSpec) -> LaunchSpec {
+    let CaseSpec { dag, dims, .. } = case;
+    let scalars = case.scalars();
+    let word = |entry: &TableEntry| match entry {
+        TableEntry::Pointer { tensor, layout } => {
+            let param = dag.params().position(|it| it == *tensor);
+            let output = || dag.outputs.iter().position(|it| it == tensor);
+            match (param, layout) {
+                (Some(n), None) => Word::Param(n),
+                (Some(n), Some(it)) => {
+                    let layout = LayoutSpec { splits: it.splits.clone(), order: it.order.clone() };
+                    Word::Packed(n, layout)
+                }
+                (None, _) => Word::Output(output().unwrap_or(usize::MAX)),
+            }
+        }
+        TableEntry::Shared { bytes } => Word::Shared(unsigned(bytes.eval_dims(dims))),
+        TableEntry::Param(value) => Word::Value(value.eval_dims(dims).cast_unsigned()),
+        TableEntry::Scalar(id) => Word::Value(bits(scalars[id.0 as usize])),
+    };
+    let count = |it: &Count| match it {
+        Count::Const(value) => *value,
+        Count::Param(slot) => match &kernel.table[slot.0 as usize] {
+            TableEntry::Param(value) => value.eval_dims(dims),
+            _ => 0,
+        },
+    };
+    LaunchSpec {
+        table: kernel.table.iter().map(word).collect(),
+        n_tasks: kernel
+            .phases
+            .iter()
+            .map(|it| it.tasks.iter().map(|(_, n)| unsigned(count(n))).product())
+            .collect(),
+        scratch_bytes: unsigned(kernel.scratch_bytes.eval_dims(dims)),
+    }
+}
+
+/// A scalar as machine code reads it: floats widened to `f32`, the rest to `i32`.
+fn bits(value: Number) -> u64 {
+    match value {
+        Number::Float(it) => u64::from((it as f32).to_bits()),
+        Number::Int(it) => u64::from((it as i32).cast_unsigned()),
+        Number::Bool(it) => u64::from(it),
+    }
+}
+
+fn unsigned(value: i64) -> u64 {
+    u64::try_from(value).unwrap_or(0)
+}
