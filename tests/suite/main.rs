@@ -4,3 +4,4 @@ mod database;
 mod replay;
 mod search;
 mod semantics;
+mod workers;

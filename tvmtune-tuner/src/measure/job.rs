@@ -7,7 +7,9 @@ use tvmtune_core::interp::{Array, Number};
 use tvmtune_core::kernel::{Count, Kernel, TableEntry};
 use tvmtune_core::schedule::Threads;
 
-use super::protocol::{Case, CodeSpec, LaunchSpec, LayoutSpec, OutputSpec, ParamSpec, Problem, Word};
+use super::protocol::{
+    Case, CodeSpec, LaunchSpec, LayoutSpec, OutputSpec, ParamSpec, Problem, Word,
+};
 
 /// Arguments for one launch of a program.
 #[derive(Clone, Debug)]

@@ -83,7 +83,11 @@ impl Measurer {
     /// # Errors
     ///
     /// [`MeasureError`] if no worker can be started, or none can hold the arguments.
-    pub fn set_up(&mut self, cases: &[CaseSpec], expected: Option<&[u8]>) -> Result<(), MeasureError> {
+    pub fn set_up(
+        &mut self,
+        cases: &[CaseSpec],
+        expected: Option<&[u8]>,
+    ) -> Result<(), MeasureError> {
         let problem = CaseSpec::problem(cases, expected.is_some());
         let blob = expected.unwrap_or_default().to_vec();
         self.set_up = Some(Arc::new(Frame { message: Request::SetUp(problem), blob }));
@@ -123,11 +127,16 @@ impl Measurer {
         let request = Request::Measure { code: job.code.clone(), policy: *policy };
         let frame = Frame { message: request, blob: job.bytes.clone() };
         let answer = self.ask(&frame, patience.min(PATIENCE))?;
-        Ok(answer.map_or_else(|failure| failure, |it| match it.message {
-            Response::Outcome(Outcome::Timed(timing)) => Timing::new(timing.samples_ns().to_vec())
-                .map_or_else(|| refusal(Response::Ready), Outcome::Timed),
-            other => refusal(other),
-        }))
+        Ok(answer.map_or_else(
+            |failure| failure,
+            |it| match it.message {
+                Response::Outcome(Outcome::Timed(timing)) => {
+                    Timing::new(timing.samples_ns().to_vec())
+                        .map_or_else(|| refusal(Response::Ready), Outcome::Timed)
+                }
+                other => refusal(other),
+            },
+        ))
     }
 
     /// Times candidates that were verified, side by side; a timing for each.

@@ -190,10 +190,18 @@ fn pack(bytes: &[u8], spec: &ParamSpec, layout: &LayoutSpec) -> io::Result<Vec<u
     };
     let shape: Vec<usize> = spec.shape.iter().map(|it| *it as usize).collect();
     Ok(match spec.dtype {
-        DType::I8 | DType::U8 | DType::Bool => pack_as(bytes, layout, &shape, u8::from_le_bytes, u8::to_le_bytes),
-        DType::F16 | DType::Bf16 => pack_as(bytes, layout, &shape, u16::from_le_bytes, u16::to_le_bytes),
-        DType::F32 | DType::I32 => pack_as(bytes, layout, &shape, u32::from_le_bytes, u32::to_le_bytes),
-        DType::F64 | DType::I64 => pack_as(bytes, layout, &shape, u64::from_le_bytes, u64::to_le_bytes),
+        DType::I8 | DType::U8 | DType::Bool => {
+            pack_as(bytes, layout, &shape, u8::from_le_bytes, u8::to_le_bytes)
+        }
+        DType::F16 | DType::Bf16 => {
+            pack_as(bytes, layout, &shape, u16::from_le_bytes, u16::to_le_bytes)
+        }
+        DType::F32 | DType::I32 => {
+            pack_as(bytes, layout, &shape, u32::from_le_bytes, u32::to_le_bytes)
+        }
+        DType::F64 | DType::I64 => {
+            pack_as(bytes, layout, &shape, u64::from_le_bytes, u64::to_le_bytes)
+        }
     })
 }
 

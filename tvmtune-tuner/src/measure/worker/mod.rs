@@ -18,7 +18,9 @@ use tvmtune_core::interp::Array;
 use tvmtune_runtime::raw::{Code, Threads};
 
 use self::memory::{Arguments, Placement};
-use super::protocol::{CodeSpec, Frame, LaunchSpec, OutputSpec, Policy, Problem, Request, Response};
+use super::protocol::{
+    CodeSpec, Frame, LaunchSpec, OutputSpec, Policy, Problem, Request, Response,
+};
 use super::timer;
 use crate::outcome::{Outcome, Timing};
 
@@ -77,7 +79,8 @@ struct Fuse {
 impl Fuse {
     fn start(limit: Duration) -> Self {
         static SINCE: Mutex<Option<Instant>> = Mutex::new(None);
-        let is_hung = || SINCE.lock().is_ok_and(|it| it.is_some_and(|it| it.elapsed() > limit));
+        let is_hung =
+            move || SINCE.lock().is_ok_and(|it| it.is_some_and(|it| it.elapsed() > limit));
         // A fuse that cannot be had is missed only where the tuner itself is killed.
         let _ = thread::Builder::new().name("fuse".to_owned()).spawn(move || {
             loop {
@@ -173,12 +176,7 @@ impl Bench {
     }
 
     /// How the results on a case differ from the expected ones; `None` if they do not.
-    fn verify(
-        &mut self,
-        code: &Code,
-        spec: &CodeSpec,
-        case: usize,
-    ) -> io::Result<Option<String>> {
+    fn verify(&mut self, code: &Code, spec: &CodeSpec, case: usize) -> io::Result<Option<String>> {
         let results = self.evaluate(code, spec, case)?;
         let outputs = &self.problem.cases[case].outputs;
         let expected = self.expected.get(case).ok_or_else(|| invalid("nothing is expected"))?;
@@ -250,7 +248,8 @@ fn load(specs: &[&CodeSpec], blob: &[u8]) -> io::Result<Vec<Code>> {
         rest = others;
         bytes
     };
-    let load = |spec: &&CodeSpec| Code::load(&spec.phases.iter().map(&mut next).collect::<Vec<_>>());
+    let load =
+        |spec: &&CodeSpec| Code::load(&spec.phases.iter().map(&mut next).collect::<Vec<_>>());
     specs.iter().map(load).collect()
 }
 
