@@ -1,0 +1,189 @@
+//! Truth values and masks: registers of bits on AVX-512, vectors on AVX2.
+
+use super::super::inst::{Class, Inst, IntOperand, Operand, Place, VectorInst, Virt};
+use super::super::opcode::{self, Opcode};
+use super::{Hoisted, Select};
+use crate::kernel::{Count, Mask, Storage, Value, VectorBinary, VectorCompare};
+
+/// What a comparison is when its operands change places, as an immediate of `vcmpps`.
+fn float_predicate(op: VectorCompare, swapped: bool) -> u8 {
+    match (op, swapped) {
+        (VectorCompare::LtF, false) => 0x11,
+        (VectorCompare::LtF, true) => 0x1e,
+        (VectorCompare::LeF, false) => 0x12,
+        (VectorCompare::LeF, true) => 0x1d,
+        (VectorCompare::EqF, _) => 0x00,
+        (VectorCompare::NeF, _) => 0x04,
+        (VectorCompare::LtI | VectorCompare::EqI, _) => unreachable!("of integers"),
+    }
+}
+
+/// The same as an immediate of `vpcmpd`.
+fn int_predicate(op: VectorCompare, swapped: bool) -> u8 {
+    match (op, swapped) {
+        (VectorCompare::EqI, _) => 0,
+        (_, false) => 1,
+        (_, true) => 6,
+    }
+}
+
+fn is_integer(op: VectorCompare) -> bool {
+    matches!(op, VectorCompare::LtI | VectorCompare::EqI)
+}
+
+fn logic(op: VectorBinary) -> Option<Opcode> {
+    match op {
+        VectorBinary::And => Some(opcode::KANDW),
+        VectorBinary::Or => Some(opcode::KORW),
+        VectorBinary::Xor => Some(opcode::KXORW),
+        _ => None,
+    }
+}
+
+impl Select<'_> {
+    fn mask_virt(&mut self) -> Virt {
+        self.code.virt(Class::Mask)
+    }
+
+    /// Whether a value is a truth value that AVX-512 computes in a mask register.
+    pub(super) fn is_condition(&self, value: &Value) -> bool {
+        match value {
+            Value::Compare(..) | Value::Load { storage: Storage::Bool, .. } => true,
+            Value::Binary(op, x, y) => {
+                logic(*op).is_some() && self.is_condition(x) && self.is_condition(y)
+            }
+            _ => false,
+        }
+    }
+
+    /// A truth value in a mask register; AVX-512 only.
+    pub(super) fn condition(&mut self, value: &Value) -> Virt {
+        let dst = self.mask_virt();
+        match value {
+            Value::Compare(op, x, y) => {
+                let swap = self.folds(x) && !self.folds(y);
+                let (x, y) = if swap { (y, x) } else { (x, y) };
+                let (a, b) = self.sources(x, y);
+                let (opcode, imm) = if is_integer(*op) {
+                    (opcode::PCMPD, int_predicate(*op, swap))
+                } else {
+                    (opcode::CMPPS, float_predicate(*op, swap))
+                };
+                let inst = self.inst(opcode, dst, b);
+                self.push(Inst::Vector(VectorInst { a: Some(a), imm: Some(imm), ..inst }));
+            }
+            Value::Load { address, lanes, storage: Storage::Bool, mask } => {
+                let bytes = self.vector_virt();
+                self.load(address, *lanes, Storage::U8, mask.as_ref(), bytes);
+                self.binary(opcode::PTESTMD, dst, bytes, Operand::Reg(bytes));
+            }
+            Value::Binary(op, x, y) if self.is_condition(x) || self.is_condition(y) => {
+                match logic(*op) {
+                    Some(logic) => {
+                        let (x, y) = (self.condition(x), self.condition(y));
+                        self.binary(logic, dst, x, Operand::Reg(y));
+                    }
+                    None => self.condition_of_vector(value, dst),
+                }
+            }
+            _ => self.condition_of_vector(value, dst),
+        }
+        dst
+    }
+
+    fn condition_of_vector(&mut self, value: &Value, dst: Virt) {
+        let vector = self.vector(value);
+        self.unary(opcode::PMOVD2M, dst, Operand::Reg(vector));
+    }
+
+    /// A comparison as a vector; AVX2 only.
+    pub(super) fn compare_vectors(&mut self, op: VectorCompare, x: &Value, y: &Value, dst: Virt) {
+        let swap = self.folds(x) && !self.folds(y);
+        match op {
+            VectorCompare::LtI => {
+                // Only "greater than" exists.
+                let (a, b) = self.sources(y, x);
+                self.binary(opcode::PCMPGTD, dst, a, b);
+            }
+            VectorCompare::EqI => {
+                let (a, b) = if swap { self.sources(y, x) } else { self.sources(x, y) };
+                self.binary(opcode::PCMPEQD, dst, a, b);
+            }
+            _ => {
+                let (a, b) = if swap { self.sources(y, x) } else { self.sources(x, y) };
+                let inst = self.inst(opcode::CMPPS, dst, b);
+                let imm = Some(float_predicate(op, swap));
+                self.push(Inst::Vector(VectorInst { a: Some(a), imm, ..inst }));
+            }
+        }
+    }
+
+    /// Which lanes take part, in a register; `None` if all do.
+    pub(super) fn lane_mask(&mut self, mask: Option<&Mask>) -> Option<Virt> {
+        let all = i64::from(self.isa.lanes());
+        Some(match mask? {
+            Mask::First(Count::Const(n)) if *n >= all => return None,
+            Mask::First(count) => self.hoist(Hoisted::First(*count)),
+            Mask::Where(value) if self.is_avx512() => self.condition(value),
+            Mask::Where(value) => self.vector(value),
+        })
+    }
+
+    /// A copy of a mask that an instruction may destroy; all lanes if there is none.
+    pub(super) fn spent_mask(&mut self, mask: Option<Virt>) -> Virt {
+        let dst = if self.is_avx512() { self.mask_virt() } else { self.vector_virt() };
+        match (mask, self.is_avx512()) {
+            (Some(mask), true) => self.unary(opcode::KMOVW, dst, Operand::Reg(mask)),
+            (Some(mask), false) => self.unary(opcode::MOVAPS, dst, Operand::Reg(mask)),
+            (None, true) => self.push(Inst::MaskBits { dst, bits: u16::MAX }),
+            (None, false) => {
+                let all = Place::pool(self.constant_lanes(|_| u32::MAX));
+                self.unary(opcode::MOVUPS, dst, Operand::Place(all));
+            }
+        }
+        dst
+    }
+
+    /// Builds the mask of the first lanes.
+    pub(super) fn first_lanes(&mut self, count: Count, dst: Virt) {
+        match count {
+            Count::Const(n) if self.is_avx512() => {
+                self.push(Inst::MaskBits { dst, bits: ((1_u32 << n) - 1) as u16 });
+            }
+            Count::Const(n) => {
+                let first = |lane: u32| if i64::from(lane) < n { u32::MAX } else { 0 };
+                let place = Place::pool(self.constant_lanes(first));
+                self.unary(opcode::MOVUPS, dst, Operand::Place(place));
+            }
+            Count::Param(slot) => {
+                let src = self.hoist(Hoisted::Param(slot));
+                let n = self.vector_virt();
+                self.push(Inst::Splat { dst: n, src });
+                let lanes = Operand::Place(Place::pool(self.constant_lanes(|lane| lane)));
+                if self.is_avx512() {
+                    let inst = self.inst(opcode::PCMPD, dst, lanes);
+                    // Not less or equal: `n > lane`.
+                    self.push(Inst::Vector(VectorInst { a: Some(n), imm: Some(6), ..inst }));
+                } else {
+                    self.binary(opcode::PCMPGTD, dst, n, lanes);
+                }
+            }
+        }
+    }
+
+    /// Builds the multiples of a stride: where the lanes of a strided access are.
+    pub(super) fn multiples(&mut self, count: Count, dst: Virt) {
+        match self.count(count) {
+            IntOperand::Const(step) => {
+                let lanes = self.constant_lanes(|lane| (i64::from(lane) * step) as u32);
+                self.unary(opcode::MOVUPS, dst, Operand::Place(Place::pool(lanes)));
+            }
+            IntOperand::Reg(src) => {
+                let step = self.vector_virt();
+                self.push(Inst::Splat { dst: step, src });
+                let lanes = Operand::Place(Place::pool(self.constant_lanes(|lane| lane)));
+                self.binary(opcode::PMULLD, dst, step, lanes);
+            }
+        }
+    }
+}
