@@ -6,3 +6,4 @@
 
 pub mod embed;
 pub mod rust;
+pub mod x86;

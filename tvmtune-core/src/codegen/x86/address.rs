@@ -171,9 +171,7 @@ impl Plan {
 
 impl Key {
     fn of(base: Option<Base>, linear: &Linear, active: &Active) -> Self {
-        let moves = |it: &&(VarId, Count)| {
-            it.1 != Count::Const(0) && active.scope(it.0).is_some()
-        };
+        let moves = |it: &&(VarId, Count)| it.1 != Count::Const(0) && active.scope(it.0).is_some();
         let strides = linear.strides.iter().filter(moves).copied().collect();
         Self { base, param: linear.param, strides }
     }

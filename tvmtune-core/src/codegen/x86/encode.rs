@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use super::opcode::{Form, Opcode, Tuple};
+use super::opcode::{Opcode, Tuple};
 
 /// A general register, by its number in encodings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,10 +42,6 @@ pub(super) struct Mem {
 impl Mem {
     pub(super) fn at(base: Gpr, disp: i32) -> Self {
         Self { anchor: Anchor::Gpr(base), index: None, disp }
-    }
-
-    pub(super) fn pool(offset: u32) -> Self {
-        Self { anchor: Anchor::Pool(offset), index: None, disp: 0 }
     }
 }
 
@@ -106,7 +102,6 @@ pub(super) enum Alu {
     Add = 0,
     And = 4,
     Sub = 5,
-    Xor = 6,
     Cmp = 7,
 }
 
@@ -156,10 +151,6 @@ struct Trailer<'a> {
 }
 
 impl Assembler {
-    pub(super) fn len(&self) -> usize {
-        self.bytes.len()
-    }
-
     /// The code, then its constants.
     pub(super) fn finish(mut self) -> Vec<u8> {
         let pool = if self.constants.bytes.is_empty() {
@@ -210,7 +201,11 @@ impl Assembler {
         let broadcast = matches!(fields.rm, Rm::Broadcast(_));
         self.bytes.extend([
             0x62,
-            bit(fields.reg, 3) << 7 | (1 - x) << 6 | (1 - b) << 5 | bit(fields.reg, 4) << 4 | op.map,
+            bit(fields.reg, 3) << 7
+                | (1 - x) << 6
+                | (1 - b) << 5
+                | bit(fields.reg, 4) << 4
+                | op.map,
             u8::from(op.wide) << 7 | (!fields.vvvv & 15) << 3 | 4 | op.prefix,
             u8::from(fields.zeroing) << 7
                 | (width as u8) << 5

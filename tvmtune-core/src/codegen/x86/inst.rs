@@ -136,35 +136,84 @@ pub(super) struct LaneCopy {
 pub(super) enum Inst {
     Vector(VectorInst),
     /// `dst = a * b + c`; at most one source is in memory.
-    Fma { dst: Virt, a: Operand, b: Operand, c: Operand },
+    Fma {
+        dst: Virt,
+        a: Operand,
+        b: Operand,
+        c: Operand,
+    },
     /// A vector of zeros.
-    Zero { dst: Virt },
+    Zero {
+        dst: Virt,
+    },
     /// The low 32 bits of an integer in every lane.
-    Splat { dst: Virt, src: Virt },
+    Splat {
+        dst: Virt,
+        src: Virt,
+    },
     /// A mask known when the code is generated.
-    MaskBits { dst: Virt, bits: u16 },
+    MaskBits {
+        dst: Virt,
+        bits: u16,
+    },
     LaneCopy(LaneCopy),
 
     /// Entry of the argument table, all 8 bytes.
-    LoadEntry { dst: Virt, entry: u32 },
+    LoadEntry {
+        dst: Virt,
+        entry: u32,
+    },
     /// Entry of the argument table, its low 4 bytes in every lane.
-    SplatEntry { dst: Virt, entry: u32 },
-    LoadArgument { dst: Virt, argument: Argument },
-    Copy { dst: Virt, src: IntOperand },
+    SplatEntry {
+        dst: Virt,
+        entry: u32,
+    },
+    LoadArgument {
+        dst: Virt,
+        argument: Argument,
+    },
+    Copy {
+        dst: Virt,
+        src: IntOperand,
+    },
     /// `dst = dst + src`
-    Add { dst: Virt, src: IntOperand },
+    Add {
+        dst: Virt,
+        src: IntOperand,
+    },
     /// `dst = dst - src`
-    Sub { dst: Virt, src: IntOperand },
+    Sub {
+        dst: Virt,
+        src: IntOperand,
+    },
     /// `dst = dst + src * by`
-    MulAdd { dst: Virt, src: Virt, by: IntOperand },
+    MulAdd {
+        dst: Virt,
+        src: Virt,
+        by: IntOperand,
+    },
     /// `dst = value / by`, or the remainder; both are positive.
-    Quotient { dst: Virt, value: Virt, by: IntOperand, remainder: bool },
+    Quotient {
+        dst: Virt,
+        value: Virt,
+        by: IntOperand,
+        remainder: bool,
+    },
 
     /// Runs what follows `counter` times, which counts down. Unless `runs`, that may be never.
-    LoopBegin { counter: Virt, runs: bool },
-    LoopEnd { counter: Virt },
+    LoopBegin {
+        counter: Virt,
+        runs: bool,
+    },
+    LoopEnd {
+        counter: Virt,
+    },
     /// Runs what follows if `value + plus < bound`.
-    IfBegin { value: IntOperand, plus: i64, bound: IntOperand },
+    IfBegin {
+        value: IntOperand,
+        plus: i64,
+        bound: IntOperand,
+    },
     Else,
     IfEnd,
 }

@@ -277,7 +277,9 @@ impl Scan {
                 }
                 Inst::IfBegin { .. } => {
                     self.leave();
-                    for virt in self.regions.0.remove(&starts[&at]).into_iter().flat_map(|it| it.fresh) {
+                    for virt in
+                        self.regions.0.remove(&starts[&at]).into_iter().flat_map(|it| it.fresh)
+                    {
                         self.close(virt, now);
                     }
                 }

@@ -53,7 +53,11 @@ pub(super) struct RegisterFile {
 
 impl RegisterFile {
     pub(super) fn of(isa: Isa) -> Self {
-        Self { vectors: isa.registers() as usize, masks: MASKS.len(), ints: super::emit::INTS.len() }
+        Self {
+            vectors: isa.registers() as usize,
+            masks: MASKS.len(),
+            ints: super::emit::INTS.len(),
+        }
     }
 }
 
@@ -73,7 +77,9 @@ pub(super) fn allocate(code: &mut Code, file: RegisterFile, vector_bytes: u32) -
             scan.place(&intervals, at, interval);
         }
         let spilled: Vec<Interval> = (intervals.iter().zip(&scan.places))
-            .filter(|(it, place)| place.is_none() && code.classes[it.virt.0 as usize] == Class::Vector)
+            .filter(|(it, place)| {
+                place.is_none() && code.classes[it.virt.0 as usize] == Class::Vector
+            })
             .map(|(it, _)| *it)
             .collect();
         if spilled.is_empty() {

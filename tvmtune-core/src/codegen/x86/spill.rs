@@ -4,9 +4,7 @@
 //! loaded just before; a target is stored just after.
 
 use super::encode::Width;
-use super::inst::{
-    Class, Code, FrameSlot, Inst, LaneMask, Operand, Place, VectorInst, Virt,
-};
+use super::inst::{Class, Code, FrameSlot, Inst, LaneMask, Operand, Place, VectorInst, Virt};
 use super::liveness::Interval;
 use super::opcode::{self, Form, Tuple};
 use super::regalloc::Slots;
@@ -80,7 +78,11 @@ impl Rewrite<'_> {
         if let Some(slot) = self.slot(*virt, now) {
             let dst = self.temporary();
             let b = Some(Operand::Place(Place::frame(slot)));
-            self.out.push(Inst::Vector(VectorInst { dst: Some(dst), b, ..self.moved(opcode::MOVUPS) }));
+            self.out.push(Inst::Vector(VectorInst {
+                dst: Some(dst),
+                b,
+                ..self.moved(opcode::MOVUPS)
+            }));
             *virt = dst;
         }
     }

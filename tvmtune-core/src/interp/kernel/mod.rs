@@ -1,6 +1,7 @@
 //! Runs a [`Kernel`] lane by lane, and watches it.
 //!
-//! In: a kernel and the memory behind each entry of its table. Out: the results, or the [`Fault`] that stopped it.
+//! In: a kernel and the arrays of its program ([`run`]), or the memory behind each entry of its
+//! table ([`execute`]). Out: the results, or the [`Fault`] that stopped it.
 //!
 //! # Invariants
 //!
@@ -15,7 +16,8 @@ mod ops;
 mod task;
 mod value;
 
-use crate::kernel::{Base, Kernel, Reg, Slot, Storage};
+use crate::interp::{Array, Number, pack};
+use crate::kernel::{Base, Kernel, Reg, Slot, Storage, TableEntry};
 use crate::poly::VarId;
 
 pub use memory::{Cell, POISON, Races};
@@ -91,4 +93,68 @@ pub fn execute(
         }
     }
     Ok(())
+}
+
+/// Runs a kernel on the arrays of its program: parameters as the user declares them (weights are
+/// packed here), and arrays of the results' types and shapes, whose contents are ignored.
+///
+/// Tasks are watched for races.
+///
+/// # Errors
+///
+/// The first fault.
+///
+/// # Panics
+///
+/// If there are fewer arrays than the table has pointers, or fewer scalars.
+pub fn run(
+    kernel: &Kernel,
+    dims: &[i64],
+    params: &[Array],
+    scalars: &[Number],
+    results: &[Array],
+) -> Result<Vec<Array>, Fault> {
+    let mut arrays = params.iter();
+    let mut outputs = results.iter();
+    let mut table: Vec<Cell> = Vec::with_capacity(kernel.table.len());
+    for entry in &kernel.table {
+        table.push(match entry {
+            TableEntry::Pointer { layout, .. } => match arrays.next() {
+                Some(array) => Cell::Bytes(
+                    layout
+                        .as_ref()
+                        .map_or_else(|| array.bytes(), |layout| pack(array, layout).bytes()),
+                ),
+                None => {
+                    let output = outputs.next().expect("an array for each result");
+                    Cell::Bytes(vec![POISON; output.bytes().len()])
+                }
+            },
+            TableEntry::Shared { bytes } => {
+                Cell::Bytes(vec![POISON; bytes.eval_dims(dims).max(0) as usize])
+            }
+            TableEntry::Param(value) => Cell::Integer(value.eval_dims(dims)),
+            TableEntry::Scalar(id) => Cell::Bits(scalar_bits(scalars[id.0 as usize])),
+        });
+    }
+    let scratch_bytes = kernel.scratch_bytes.eval_dims(dims).max(0) as usize;
+    execute(kernel, &mut table, scratch_bytes, Races::Watch)?;
+    let written = table.iter().skip(params.len());
+    Ok(results
+        .iter()
+        .zip(written)
+        .map(|(like, cell)| match cell {
+            Cell::Bytes(bytes) => Array::from_bytes(like.dtype, &like.shape, bytes),
+            _ => unreachable!("results follow the parameters in the table"),
+        })
+        .collect())
+}
+
+/// A scalar as the table holds it: floats as `f32`, integers and `bool` as `i32`.
+fn scalar_bits(value: Number) -> u32 {
+    match value {
+        Number::Float(it) => (it as f32).to_bits(),
+        Number::Int(it) => it as u32,
+        Number::Bool(it) => u32::from(it),
+    }
 }

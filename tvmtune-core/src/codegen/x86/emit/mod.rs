@@ -19,21 +19,8 @@ use super::regalloc::{Assignment, Location};
 use crate::kernel::Isa;
 
 /// General registers to be had; those that belong to the caller come last.
-pub(super) const INTS: [Gpr; 13] = [
-    RCX,
-    RSI,
-    RDI,
-    Gpr(8),
-    Gpr(9),
-    Gpr(10),
-    Gpr(11),
-    RBX,
-    RBP,
-    Gpr(12),
-    Gpr(13),
-    Gpr(14),
-    Gpr(15),
-];
+pub(super) const INTS: [Gpr; 13] =
+    [RCX, RSI, RDI, Gpr(8), Gpr(9), Gpr(10), Gpr(11), RBX, RBP, Gpr(12), Gpr(13), Gpr(14), Gpr(15)];
 
 /// How many of [`INTS`] a function may change.
 const VOLATILE: usize = 7;
@@ -253,11 +240,9 @@ impl Emit<'_> {
             Origin::Frame(slot) => (Anchor::Gpr(RSP), self.slot(slot)),
             Origin::Pool(offset) => (Anchor::Pool(offset), 0),
         };
-        let index = place.index.map(|(virt, scale)| {
-            match self.code.classes[virt.0 as usize] {
-                Class::Int => (self.int_in(virt, RDX).0, scale),
-                _ => (self.register(virt), scale),
-            }
+        let index = place.index.map(|(virt, scale)| match self.code.classes[virt.0 as usize] {
+            Class::Int => (self.int_in(virt, RDX).0, scale),
+            _ => (self.register(virt), scale),
         });
         Mem { anchor, index, disp: place.disp + extra }
     }

@@ -184,9 +184,8 @@ impl Select<'_> {
 
     /// The upper halves of floats, rounded to nearest even, in the lower halves of words.
     fn round_to_bf16(&mut self, value: Virt) -> Virt {
-        let splat = |select: &mut Self, bits: u32| {
-            select.operand(&crate::kernel::Value::Splat(bits))
-        };
+        let splat =
+            |select: &mut Self, bits: u32| select.operand(&crate::kernel::Value::Splat(bits));
         let [upper, odd, bias, rounded, quiet, chosen, result] =
             std::array::from_fn(|_| self.vector_virt());
         // Adding just under one half, or one half if the result would else be odd.
@@ -203,7 +202,10 @@ impl Select<'_> {
         let nan = self.code.virt(class);
         let unordered = self.inst(opcode::CMPPS, nan, Operand::Reg(value));
         self.push(Inst::Vector(VectorInst { a: Some(value), imm: Some(3), ..unordered }));
-        let blend = VectorInst { a: Some(rounded), ..self.inst(opcode::BLENDVPS, chosen, Operand::Reg(quiet)) };
+        let blend = VectorInst {
+            a: Some(rounded),
+            ..self.inst(opcode::BLENDVPS, chosen, Operand::Reg(quiet))
+        };
         self.push(Inst::Vector(if self.is_avx512() {
             VectorInst { op: opcode::BLENDMPS, mask: Some(nan), ..blend }
         } else {

@@ -4,9 +4,7 @@
 //! of less than a word, masked ones on AVX2, scatters on AVX2. Those are rare, and never touch
 //! memory of lanes that are masked off.
 
-use super::super::inst::{
-    FrameSlot, Inst, LaneCopy, LaneMask, Operand, Place, VectorInst, Virt,
-};
+use super::super::inst::{FrameSlot, Inst, LaneCopy, LaneMask, Operand, Place, VectorInst, Virt};
 use super::super::opcode;
 use super::{Hoisted, Select};
 use crate::kernel::{Address, Count, Lanes, Mask, Storage, Value};
