@@ -1,5 +1,7 @@
 //! What a schedule may count on: the limits of a kind of device, and the identity of one.
 
+pub mod fits;
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
