@@ -53,8 +53,13 @@ impl Schedule {
     /// The compute defines the next free tensor, which is named after `origin`.
     fn add_stage_before(&mut self, reader: StageId, compute: Compute, origin: &Tensor, role: &str) {
         let (stage, _) = self.next_ids();
-        let n_same = self.tensors.iter().filter(|it| it.tensor.name.starts_with(&origin.name));
-        let name = format!("{}_{role}{}", origin.name, n_same.count());
+        let taken = |name: &String| self.tensors.iter().any(|it| it.tensor.name == *name);
+        let mut name = format!("{}_{role}", origin.name);
+        let mut n = 1;
+        while taken(&name) {
+            n += 1;
+            name = format!("{}_{role}{n}", origin.name);
+        }
         let shape = compute.axes[..compute.n_spatial].iter().map(|it| it.extent.clone()).collect();
         let kind = TensorKind::Computed(ComputeId(stage.0));
         let tensor = Tensor { name, dtype: origin.dtype, shape, kind };

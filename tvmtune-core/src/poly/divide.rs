@@ -1,0 +1,139 @@
+//! Division, minimum and maximum, simplified where the facts allow.
+
+use std::collections::BTreeMap;
+
+use super::{Atom, Facts, Poly, without};
+
+impl Poly {
+    /// `floor(self / divisor)`; simplified where the facts allow.
+    ///
+    /// # Panics
+    ///
+    /// If `divisor` is a constant below 1.
+    pub fn div(&self, divisor: &Poly, facts: &Facts) -> Poly {
+        self.div_mod(divisor, facts).0
+    }
+
+    /// `self` modulo `divisor`; simplified where the facts allow.
+    ///
+    /// # Panics
+    ///
+    /// If `divisor` is a constant below 1.
+    pub fn modulo(&self, divisor: &Poly, facts: &Facts) -> Poly {
+        self.div_mod(divisor, facts).1
+    }
+
+    /// Quotient and remainder: multiples of the divisor come out, the rest is divided by range.
+    ///
+    /// # Panics
+    ///
+    /// If `divisor` is a constant below 1.
+    pub fn div_mod(&self, divisor: &Poly, facts: &Facts) -> (Poly, Poly) {
+        if let Some(d) = divisor.as_constant() {
+            assert!(d > 0, "a divisor must be positive");
+            if d == 1 {
+                return (self.clone(), Poly::default());
+            }
+            if let Some(value) = self.as_constant() {
+                return (Poly::constant(value.div_euclid(d)), Poly::constant(value.rem_euclid(d)));
+            }
+        }
+        let (quotient, rest) = self.extract_multiples(divisor);
+        let inside =
+            rest.is_nonnegative(facts) && (divisor.clone() - rest.clone()).is_positive(facts);
+        if inside {
+            return (quotient, rest);
+        }
+        if let Some((tile, inner)) = rest.div_mod_by_parts(divisor, facts) {
+            return (quotient + tile, inner);
+        }
+        let (rest_box, divisor_box) = (Box::new(rest), Box::new(divisor.clone()));
+        let floor = Poly::atom(Atom::Div(rest_box.clone(), divisor_box.clone()));
+        (quotient + floor, Poly::atom(Atom::Mod(rest_box, divisor_box)))
+    }
+
+    /// Quotient and remainder where the terms are multiples of a part of the divisor but for a rest
+    /// that is smaller than that part: `(16*a + b) / 48 = a / 3` if `0 <= b < 16`.
+    fn div_mod_by_parts(&self, divisor: &Poly, facts: &Facts) -> Option<(Poly, Poly)> {
+        let divisor = divisor.as_constant()?;
+        let parts = self.terms.iter().map(|(_, value)| gcd(value.unsigned_abs(), divisor as u64));
+        let mut parts: Vec<i64> =
+            parts.map(|it| it as i64).filter(|it| (2..divisor).contains(it)).collect();
+        parts.sort_unstable();
+        parts.dedup();
+        for part in parts.into_iter().rev() {
+            let (mut multiples, mut rest) = (Poly::default(), Poly::default());
+            for (atoms, value) in &self.terms {
+                let (whole, left) = if atoms.is_empty() || value % part == 0 {
+                    (value.div_euclid(part), value.rem_euclid(part))
+                } else {
+                    (0, *value)
+                };
+                let term = |it| Poly { terms: vec![(atoms.clone(), it)] };
+                multiples += if whole == 0 { Poly::default() } else { term(whole) };
+                rest += if left == 0 { Poly::default() } else { term(left) };
+            }
+            let below = Poly::constant(part) - rest.clone();
+            if rest.is_nonnegative(facts) && below.is_positive(facts) {
+                let (tile, inner) = multiples.div_mod(&Poly::constant(divisor / part), facts);
+                return Some((tile, inner * part + rest));
+            }
+        }
+        None
+    }
+
+    /// Writes `self` as `quotient * divisor + rest`, with every term that is a multiple taken out.
+    fn extract_multiples(&self, divisor: &Poly) -> (Poly, Poly) {
+        let [(divisor_atoms, divisor_value)] = divisor.terms.as_slice() else {
+            return (Poly::default(), self.clone());
+        };
+        let (mut quotient, mut rest) = (BTreeMap::new(), BTreeMap::new());
+        for (atoms, value) in &self.terms {
+            let multiple = value.div_euclid(*divisor_value);
+            match without(atoms, divisor_atoms) {
+                Some(remaining) if multiple != 0 => {
+                    *quotient.entry(remaining).or_insert(0) += multiple;
+                    let left = value.rem_euclid(*divisor_value);
+                    *rest.entry(atoms.clone()).or_insert(0) += left;
+                }
+                _ => *rest.entry(atoms.clone()).or_insert(0) += value,
+            }
+        }
+        (Poly::from_map(quotient), Poly::from_map(rest))
+    }
+
+    /// The smaller of two; decided where the facts allow.
+    pub fn lesser(&self, other: &Poly, facts: &Facts) -> Poly {
+        if (other.clone() - self.clone()).is_nonnegative(facts) {
+            return self.clone();
+        }
+        if (self.clone() - other.clone()).is_nonnegative(facts) {
+            return other.clone();
+        }
+        Poly::atom(Atom::Min(Box::new(self.clone()), Box::new(other.clone())))
+    }
+
+    /// The larger of two; decided where the facts allow.
+    pub fn greater(&self, other: &Poly, facts: &Facts) -> Poly {
+        if (other.clone() - self.clone()).is_nonnegative(facts) {
+            return other.clone();
+        }
+        if (self.clone() - other.clone()).is_nonnegative(facts) {
+            return self.clone();
+        }
+        Poly::atom(Atom::Max(Box::new(self.clone()), Box::new(other.clone())))
+    }
+
+    /// `ceil(self / divisor)`.
+    ///
+    /// # Panics
+    ///
+    /// If `divisor` is below 1.
+    pub fn ceil_div(&self, divisor: i64, facts: &Facts) -> Poly {
+        (self.clone() + Poly::constant(divisor - 1)).div(&Poly::constant(divisor), facts)
+    }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}

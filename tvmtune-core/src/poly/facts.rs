@@ -1,0 +1,205 @@
+//! What is known about dimensions and variables, and what follows from it.
+
+use std::collections::BTreeMap;
+
+use super::{Atom, DimId, Poly, VarId};
+
+/// The values an integer may take, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interval {
+    /// The least value.
+    pub lo: i64,
+    /// The greatest value.
+    pub hi: i64,
+}
+
+impl Interval {
+    /// The interval that holds one value.
+    pub fn point(value: i64) -> Self {
+        Self { lo: value, hi: value }
+    }
+
+    fn hull(values: impl IntoIterator<Item = i128>) -> Self {
+        let (mut lo, mut hi) = (i128::MAX, i128::MIN);
+        for it in values {
+            (lo, hi) = (lo.min(it), hi.max(it));
+        }
+        Self { lo: saturate(lo), hi: saturate(hi) }
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self { lo: self.lo.saturating_add(other.lo), hi: self.hi.saturating_add(other.hi) }
+    }
+
+    fn times(self, other: Self) -> Self {
+        let product = |a: i64, b: i64| i128::from(a) * i128::from(b);
+        Self::hull([
+            product(self.lo, other.lo),
+            product(self.lo, other.hi),
+            product(self.hi, other.lo),
+            product(self.hi, other.hi),
+        ])
+    }
+}
+
+fn saturate(value: i128) -> i64 {
+    i64::try_from(value).unwrap_or(if value < 0 { i64::MIN } else { i64::MAX })
+}
+
+/// What is known about dimensions and loop variables while something is proven about a [`Poly`].
+///
+/// A variable's bound may mention dimensions and other variables; looking it up must terminate,
+/// so a bound mentions only variables of loops further out.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    dims: BTreeMap<DimId, Interval>,
+    vars: BTreeMap<VarId, Poly>,
+}
+
+impl Facts {
+    /// States that `dim` lies in `range` at every launch.
+    pub fn bound_dim(&mut self, dim: DimId, range: Interval) {
+        self.dims.insert(dim, range);
+    }
+
+    /// States that `0 <= var < extent` in every iteration.
+    pub fn bound_var(&mut self, var: VarId, extent: Poly) {
+        self.vars.insert(var, extent);
+    }
+
+    /// The extent that bounds `var`, if one was stated.
+    pub fn extent(&self, var: VarId) -> Option<&Poly> {
+        self.vars.get(&var)
+    }
+
+    /// The range of `dim`, if one was stated.
+    pub fn range(&self, dim: DimId) -> Option<Interval> {
+        self.dims.get(&dim).copied()
+    }
+}
+
+impl Poly {
+    /// Every value this may take under the facts; unknown atoms make it unbounded.
+    pub fn interval(&self, facts: &Facts) -> Interval {
+        let mut sum = Interval::point(0);
+        for (atoms, coefficient) in &self.terms {
+            let mut product = Interval::point(*coefficient);
+            for atom in atoms {
+                product = product.times(atom.interval(facts));
+            }
+            sum = sum.plus(product);
+        }
+        sum
+    }
+
+    /// Whether `self >= 0` can be proven.
+    pub fn is_nonnegative(&self, facts: &Facts) -> bool {
+        if self.interval(facts).lo >= 0 {
+            return true;
+        }
+        let least = self.least(facts);
+        least.interval(facts).lo >= 0 || least.shifted_is_nonnegative(facts)
+    }
+
+    /// Whether `self >= 1` can be proven.
+    pub fn is_positive(&self, facts: &Facts) -> bool {
+        (self.clone() - Poly::constant(1)).is_nonnegative(facts)
+    }
+
+    /// A lower bound in which each variable, innermost first, took its worst value.
+    fn least(&self, facts: &Facts) -> Poly {
+        let mut bound = self.without_divisions(facts);
+        let mut below = VarId(u32::MAX);
+        while let Some(var) = bound.last_var_before(below) {
+            below = var;
+            let Some(extent) = facts.vars.get(&var) else { continue };
+            let Some((coefficient, rest)) = bound.split_linear(var) else { continue };
+            let range = coefficient.interval(facts);
+            if range.lo >= 0 {
+                bound = rest;
+            } else if range.hi <= 0 {
+                bound = coefficient * (extent.clone() - Poly::constant(1)) + rest;
+            }
+        }
+        bound
+    }
+
+    /// A lower bound in which quotients by constants took their worst value.
+    fn without_divisions(&self, facts: &Facts) -> Poly {
+        let mut bound = Poly::default();
+        for (atoms, value) in &self.terms {
+            let term = Poly { terms: vec![(atoms.clone(), *value)] };
+            bound += match atoms.as_slice() {
+                [Atom::Div(inner, divisor)] if divisor.as_constant().is_some() => {
+                    let worst = if *value >= 0 {
+                        inner.least(facts)
+                    } else {
+                        -Poly::least(&-(**inner).clone(), facts)
+                    };
+                    // A division of what still runs would come back here for ever.
+                    if worst.has_vars() { term } else { worst.div(divisor, facts) * *value }
+                }
+                _ => term,
+            };
+        }
+        bound
+    }
+
+    /// The innermost variable below `limit` that is a factor of a term.
+    fn last_var_before(&self, limit: VarId) -> Option<VarId> {
+        let vars = self.terms.iter().flat_map(|(atoms, _)| atoms).filter_map(|it| match it {
+            Atom::Var(var) if *var < limit => Some(*var),
+            _ => None,
+        });
+        vars.max()
+    }
+
+    /// Whether every coefficient is nonnegative once dimensions count from their lower bound.
+    fn shifted_is_nonnegative(&self, facts: &Facts) -> bool {
+        let shift = |atom: &Atom| match atom {
+            Atom::Dim(dim) => facts.dims.get(dim).map(|it| Poly::dim(*dim) + Poly::constant(it.lo)),
+            _ => None,
+        };
+        let shifted = self.substitute(&shift, &Facts::default());
+        let nonnegative = |atom: &Atom| match atom {
+            Atom::Dim(dim) => facts.dims.contains_key(dim),
+            other => other.interval(facts).lo >= 0,
+        };
+        shifted.terms.iter().all(|(atoms, value)| *value >= 0 && atoms.iter().all(nonnegative))
+    }
+}
+
+impl Atom {
+    fn interval(&self, facts: &Facts) -> Interval {
+        const ANY: Interval = Interval { lo: i64::MIN, hi: i64::MAX };
+        match self {
+            Atom::Dim(dim) => facts.dims.get(dim).copied().unwrap_or(ANY),
+            Atom::Var(var) => facts.vars.get(var).map_or(ANY, |extent| Interval {
+                lo: 0,
+                hi: extent.interval(facts).hi.saturating_sub(1).max(0),
+            }),
+            Atom::Div(a, b) => {
+                let (a, b) = (a.interval(facts), b.interval(facts));
+                let (b_lo, b_hi) = (b.lo.max(1), b.hi.max(1));
+                let quotient = |x: i64, y: i64| i128::from(x.div_euclid(y));
+                Interval::hull([
+                    quotient(a.lo, b_lo),
+                    quotient(a.lo, b_hi),
+                    quotient(a.hi, b_lo),
+                    quotient(a.hi, b_hi),
+                ])
+            }
+            Atom::Mod(_, b) => {
+                Interval { lo: 0, hi: b.interval(facts).hi.saturating_sub(1).max(0) }
+            }
+            Atom::Min(a, b) => {
+                let (a, b) = (a.interval(facts), b.interval(facts));
+                Interval { lo: a.lo.min(b.lo), hi: a.hi.min(b.hi) }
+            }
+            Atom::Max(a, b) => {
+                let (a, b) = (a.interval(facts), b.interval(facts));
+                Interval { lo: a.lo.max(b.lo), hi: a.hi.max(b.hi) }
+            }
+        }
+    }
+}

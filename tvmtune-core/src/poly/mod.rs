@@ -1,0 +1,248 @@
+//! Symbolic integers: extents, strides and indices, in a normal form.
+//!
+//! A [`Poly`] is a sum of products of [`Atom`]s with integer coefficients, such as
+//! `8*v0 + v1` or `384*d0`. Atoms are the dynamic dimensions of a program, loop variables, and
+//! floor divisions or minima that could not be simplified away. Two polynomials that are equal
+//! term by term are the same value, so equality here is equality of text, and hashes are stable.
+//!
+//! Every step of the walk uses this type: extents in `dag`, indices in `nest`, launch parameters
+//! in `kernel`.
+//!
+//! # Invariants
+//!
+//! - Terms are sorted, no coefficient is 0, and the constant is the term with no atoms.
+//! - Divisors are positive, and division rounds down, so `a = b * (a / b) + a % b`, `0 <= a % b`.
+
+mod divide;
+mod facts;
+mod ops;
+mod print;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+pub use facts::{Facts, Interval};
+pub use print::WriteLeaf;
+
+/// A dynamic dimension of a program, by position in [`crate::dag::Dag::dims`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DimId(pub u32);
+
+/// A loop variable: unique within a compute (in `dag`), or within a nest (from step 4 on).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VarId(pub u32);
+
+/// What a term multiplies.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Atom {
+    /// A dynamic dimension, known at launch.
+    Dim(DimId),
+    /// A loop variable, known in each iteration.
+    Var(VarId),
+    /// `floor(.0 / .1)`.
+    Div(Box<Poly>, Box<Poly>),
+    /// `.0 - .1 * floor(.0 / .1)`.
+    Mod(Box<Poly>, Box<Poly>),
+    /// The smaller of two.
+    Min(Box<Poly>, Box<Poly>),
+    /// The larger of two.
+    Max(Box<Poly>, Box<Poly>),
+}
+
+/// A symbolic integer in normal form. See the [module documentation](self).
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Poly {
+    /// Products of atoms (sorted) with their coefficients, sorted by product.
+    terms: Vec<(Vec<Atom>, i64)>,
+}
+
+impl Poly {
+    /// The polynomial `value`.
+    pub fn constant(value: i64) -> Self {
+        if value == 0 { Self::default() } else { Self { terms: vec![(Vec::new(), value)] } }
+    }
+
+    /// The polynomial that is one atom.
+    pub fn atom(atom: Atom) -> Self {
+        Self { terms: vec![(vec![atom], 1)] }
+    }
+
+    /// The polynomial that is one dimension.
+    pub fn dim(dim: DimId) -> Self {
+        Self::atom(Atom::Dim(dim))
+    }
+
+    /// The polynomial that is one loop variable.
+    pub fn var(var: VarId) -> Self {
+        Self::atom(Atom::Var(var))
+    }
+
+    /// The products of atoms with their coefficients; the constant is the one with no atoms.
+    pub fn terms(&self) -> impl Iterator<Item = (&[Atom], i64)> {
+        self.terms.iter().map(|(atoms, coefficient)| (atoms.as_slice(), *coefficient))
+    }
+
+    /// The value, if it does not depend on anything.
+    pub fn as_constant(&self) -> Option<i64> {
+        match self.terms.as_slice() {
+            [] => Some(0),
+            [(atoms, value)] if atoms.is_empty() => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// The variable, if that is all there is.
+    pub fn as_var(&self) -> Option<VarId> {
+        match self.terms.as_slice() {
+            [(atoms, 1)] => match atoms.as_slice() {
+                [Atom::Var(var)] => Some(*var),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Whether the value is 0 for certain.
+    pub fn is_zero(&self) -> bool {
+        self.terms.is_empty()
+    }
+
+    /// The constant term.
+    pub fn constant_term(&self) -> i64 {
+        self.terms.first().filter(|(atoms, _)| atoms.is_empty()).map_or(0, |(_, value)| *value)
+    }
+
+    fn from_map(map: BTreeMap<Vec<Atom>, i64>) -> Self {
+        Self { terms: map.into_iter().filter(|(_, coefficient)| *coefficient != 0).collect() }
+    }
+
+    /// The value under an assignment of dimensions and variables.
+    ///
+    /// # Panics
+    ///
+    /// If a divisor evaluates to something below 1.
+    pub fn eval(&self, dim: &dyn Fn(DimId) -> i64, var: &dyn Fn(VarId) -> i64) -> i64 {
+        let product = |atoms: &[Atom]| atoms.iter().map(|it| it.eval(dim, var)).product::<i64>();
+        self.terms.iter().map(|(atoms, coefficient)| coefficient * product(atoms)).sum()
+    }
+
+    /// The value under an assignment of dimensions, by position; for what depends on no variable.
+    ///
+    /// # Panics
+    ///
+    /// If a variable occurs.
+    pub fn eval_dims(&self, dims: &[i64]) -> i64 {
+        self.eval(&|it| dims[it.0 as usize], &|it| unreachable!("variable {it:?} has no value"))
+    }
+
+    /// Replaces variables and dimensions, everywhere, also below divisions, and simplifies.
+    pub fn substitute(&self, replace: &dyn Fn(&Atom) -> Option<Poly>, facts: &Facts) -> Poly {
+        let mut sum = Poly::default();
+        for (atoms, coefficient) in &self.terms {
+            let mut product = Poly::constant(*coefficient);
+            for atom in atoms {
+                product = product * atom.substitute(replace, facts);
+            }
+            sum += product;
+        }
+        sum
+    }
+
+    /// Replaces variables by what `of` gives for them.
+    pub fn substitute_vars(&self, of: &dyn Fn(VarId) -> Option<Poly>, facts: &Facts) -> Poly {
+        let replace = |atom: &Atom| match atom {
+            Atom::Var(var) => of(*var),
+            _ => None,
+        };
+        self.substitute(&replace, facts)
+    }
+
+    /// Calls `visit` for each variable and dimension, also below divisions, repeats included.
+    pub fn for_each_leaf(&self, visit: &mut dyn FnMut(&Atom)) {
+        for atom in self.terms.iter().flat_map(|(atoms, _)| atoms) {
+            match atom {
+                Atom::Dim(_) | Atom::Var(_) => visit(atom),
+                Atom::Div(a, b) | Atom::Mod(a, b) | Atom::Min(a, b) | Atom::Max(a, b) => {
+                    a.for_each_leaf(visit);
+                    b.for_each_leaf(visit);
+                }
+            }
+        }
+    }
+
+    /// Whether `var` occurs, also below a division.
+    pub fn mentions(&self, var: VarId) -> bool {
+        let mut found = false;
+        self.for_each_leaf(&mut |atom| found |= *atom == Atom::Var(var));
+        found
+    }
+
+    /// Whether any loop variable occurs.
+    pub fn has_vars(&self) -> bool {
+        let mut found = false;
+        self.for_each_leaf(&mut |atom| found |= matches!(atom, Atom::Var(_)));
+        found
+    }
+
+    /// `(coefficient, rest)` with `self = coefficient * var + rest`, neither mentioning `var`;
+    /// `None` if `self` is not linear in `var`.
+    pub fn split_linear(&self, var: VarId) -> Option<(Poly, Poly)> {
+        let target = Atom::Var(var);
+        let (mut coefficient, mut rest) = (BTreeMap::new(), BTreeMap::new());
+        for (atoms, value) in &self.terms {
+            match without(atoms, std::slice::from_ref(&target)) {
+                Some(others) => coefficient.insert(others, *value),
+                None => rest.insert(atoms.clone(), *value),
+            };
+        }
+        let (coefficient, rest) = (Self::from_map(coefficient), Self::from_map(rest));
+        let linear = !coefficient.mentions(var) && !rest.mentions(var);
+        linear.then_some((coefficient, rest))
+    }
+}
+
+impl Atom {
+    fn eval(&self, dim: &dyn Fn(DimId) -> i64, var: &dyn Fn(VarId) -> i64) -> i64 {
+        match self {
+            Atom::Dim(it) => dim(*it),
+            Atom::Var(it) => var(*it),
+            Atom::Div(a, b) => a.eval(dim, var).div_euclid(positive(b.eval(dim, var))),
+            Atom::Mod(a, b) => a.eval(dim, var).rem_euclid(positive(b.eval(dim, var))),
+            Atom::Min(a, b) => a.eval(dim, var).min(b.eval(dim, var)),
+            Atom::Max(a, b) => a.eval(dim, var).max(b.eval(dim, var)),
+        }
+    }
+
+    fn substitute(&self, replace: &dyn Fn(&Atom) -> Option<Poly>, facts: &Facts) -> Poly {
+        let inner = |it: &Poly| it.substitute(replace, facts);
+        match self {
+            Atom::Dim(_) | Atom::Var(_) => {
+                replace(self).unwrap_or_else(|| Poly::atom(self.clone()))
+            }
+            Atom::Div(a, b) => inner(a).div(&inner(b), facts),
+            Atom::Mod(a, b) => inner(a).modulo(&inner(b), facts),
+            Atom::Min(a, b) => inner(a).lesser(&inner(b), facts),
+            Atom::Max(a, b) => inner(a).greater(&inner(b), facts),
+        }
+    }
+}
+
+fn positive(divisor: i64) -> i64 {
+    assert!(divisor > 0, "a divisor must be positive");
+    divisor
+}
+
+/// The sorted product `atoms` with the sorted product `part` taken out, if it is contained.
+fn without(atoms: &[Atom], part: &[Atom]) -> Option<Vec<Atom>> {
+    let mut left = Vec::with_capacity(atoms.len());
+    let mut wanted = part.iter().peekable();
+    for atom in atoms {
+        if wanted.peek() == Some(&atom) {
+            wanted.next();
+        } else {
+            left.push(atom.clone());
+        }
+    }
+    wanted.peek().is_none().then_some(left)
+}

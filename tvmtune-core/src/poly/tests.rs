@@ -1,0 +1,121 @@
+//! Normal form, division and proofs: single cases, then all of them against evaluation.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn v(n: u32) -> Poly {
+    Poly::var(VarId(n))
+}
+
+fn facts() -> Facts {
+    let mut facts = Facts::default();
+    facts.bound_dim(DimId(0), Interval { lo: 1, hi: 512 });
+    facts.bound_var(VarId(0), Poly::dim(DimId(0)));
+    facts.bound_var(VarId(1), Poly::constant(16));
+    facts
+}
+
+#[test]
+fn sums_and_products_are_in_normal_form() {
+    let p = (v(1) + 3.into()) * (v(0) + 2.into());
+    assert_eq!(p.to_string(), "3*v0 + v0*v1 + 2*v1 + 6");
+    assert!((p.clone() - p).is_zero());
+}
+
+#[test]
+fn a_tile_index_divides_back_into_tile_and_lane() {
+    let index = v(0) * 16 + v(1);
+    assert_eq!(index.div(&16.into(), &facts()), v(0));
+    assert_eq!(index.modulo(&16.into(), &facts()), v(1));
+    assert_eq!(
+        (index.clone() + 1.into()).div(&16.into(), &facts()).to_string(),
+        "v0 + ((v1 + 1)/(16))"
+    );
+}
+
+#[test]
+fn a_symbolic_row_index_divides_by_its_symbolic_width() {
+    let width = Poly::dim(DimId(0));
+    let index = v(2) * width.clone() + v(0);
+    assert_eq!(index.div(&width, &facts()), v(2));
+    assert_eq!(index.modulo(&width, &facts()), v(0));
+}
+
+#[test]
+fn reads_are_in_bounds_for_every_extent_in_the_range() {
+    let room = Poly::dim(DimId(0)) - v(0);
+    assert!(room.is_positive(&facts()), "v0 < d0");
+    assert!(!(room - 1.into()).is_positive(&facts()));
+}
+
+#[test]
+fn a_fused_index_divides_by_a_part_of_the_tile() {
+    let index = v(0) * 16 + v(1);
+    let (tile, inside) = index.div_mod(&48.into(), &facts());
+    assert_eq!(tile.to_string(), "((v0)/(3))");
+    assert_eq!(inside.to_string(), "v1 + 16*((v0)%(3))");
+    let (tile, inside) = (index + 5.into()).div_mod(&48.into(), &facts());
+    assert_eq!(tile.to_string(), "((16*v0 + v1 + 5)/(48))", "v1 + 5 may be 16 or more");
+    assert_eq!(inside.to_string(), "((16*v0 + v1 + 5)%(48))");
+}
+
+#[test]
+fn a_quotient_of_a_fused_loop_is_below_the_outer_extent() {
+    let mut facts = facts();
+    let batch = Poly::dim(DimId(0));
+    facts.bound_var(VarId(3), batch.clone() * 14);
+    let row = v(3).div(&14.into(), &facts);
+    assert!((batch.clone() - row.clone()).is_positive(&facts));
+    assert!(!(batch - row - 1.into()).is_positive(&facts));
+}
+
+#[test]
+fn division_rounds_down_below_zero() {
+    let value = (v(0) - 1.into()).div(&2.into(), &Facts::default());
+    assert_eq!(value.eval(&|_| 0, &|_| 0), -1);
+}
+
+/// Sums of multiples of `v0`, `v1`, `d0`, products of them, and quotients and remainders of those.
+fn any_poly() -> impl Strategy<Value = Poly> {
+    let leaf = prop_oneof![
+        (-20_i64..20).prop_map(Poly::from),
+        (0_u32..2).prop_map(v),
+        Just(Poly::dim(DimId(0))),
+    ];
+    leaf.prop_recursive(4, 24, 3, |inner| {
+        let by = prop::sample::select(&[2_i64, 3, 4, 6, 16][..]);
+        prop_oneof![
+            (inner.clone(), inner.clone()).prop_map(|(a, b)| a + b),
+            (inner.clone(), -20_i64..20).prop_map(|(a, by)| a * by),
+            (inner.clone(), inner.clone()).prop_map(|(a, b)| a * b),
+            (inner.clone(), by.clone()).prop_map(|(a, by)| a.div(&by.into(), &facts())),
+            (inner.clone(), by).prop_map(|(a, by)| a.modulo(&by.into(), &facts())),
+            (inner.clone(), inner).prop_map(|(a, b)| a.lesser(&b, &facts())),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn what_is_proven_and_simplified_is_so(
+        a in any_poly(),
+        b in any_poly(),
+        by in prop::sample::select(&[1_i64, 2, 3, 8, 12, 16, 48][..]),
+        d0 in prop::sample::select(&[1_i64, 2, 7, 16, 511, 512][..]),
+        (first, second) in (0.0..1.0, 0_i64..16),
+    ) {
+        let first = (d0 as f64 * first) as i64;
+        let eval = |p: &Poly| p.eval(&|_| d0, &|var| if var.0 == 0 { first } else { second });
+        let (quotient, rest) = a.div_mod(&by.into(), &facts());
+        prop_assert_eq!(eval(&quotient), eval(&a).div_euclid(by));
+        prop_assert_eq!(eval(&rest), eval(&a).rem_euclid(by));
+        prop_assert_eq!(eval(&a.lesser(&b, &facts())), eval(&a).min(eval(&b)));
+        prop_assert_eq!(eval(&(a.clone() * b.clone())), eval(&a) * eval(&b));
+        prop_assert!(!a.is_nonnegative(&facts()) || eval(&a) >= 0, "{a} = {}", eval(&a));
+        let range = a.interval(&facts());
+        prop_assert!((range.lo..=range.hi).contains(&eval(&a)), "{a} = {}: {range:?}", eval(&a));
+    }
+}
