@@ -1,6 +1,7 @@
 //! The one test binary.
 
 mod database;
+mod elements;
 mod replay;
 mod search;
 mod semantics;

@@ -11,11 +11,13 @@
 
 pub mod array;
 pub mod dag;
+pub mod element;
 pub mod kernel;
 pub mod nest;
 pub mod number;
 mod pack;
 
 pub use array::{Array, Mismatch};
+pub use element::Elements;
 pub use number::Number;
 pub use pack::pack;

@@ -18,6 +18,7 @@
 //!   than it can be checked: a timing is positive, or it is none.
 //! - Timings are taken by the function that launches kernels in the user's program.
 
+mod exclusive;
 mod job;
 mod pool;
 mod protocol;
@@ -33,6 +34,7 @@ use crate::outcome::{Outcome, Timing};
 use pool::{Answer, Pool};
 use protocol::{Frame, Request, Response};
 
+pub use exclusive::{Exclusive, ExclusiveError};
 pub use job::{CaseSpec, Job};
 pub use pool::WorkerCommand;
 pub use protocol::Policy;
