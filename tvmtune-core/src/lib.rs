@@ -12,7 +12,9 @@ pub mod poly;
 pub mod span;
 
 // The walk.
+pub mod dsl; // 1 the program's text
 pub mod dag; // 2 what is computed
+pub mod workload; // its identity
 pub mod target; // limits of a device, and its identity
 pub mod schedule; // 3 how it runs
 pub mod nest; // 4 loops and indices, written out

@@ -18,13 +18,21 @@
 //!   arithmetic on `f16` and `bf16` has been widened to `f32`.
 
 pub mod access;
+pub mod bounds;
+mod build;
 pub mod dtype;
 pub mod expr;
+mod fold;
+pub mod print;
+mod simplify;
+mod verify;
 
 use crate::poly::{DimId, Facts, Interval, Poly, VarId};
 
+pub use build::build;
 pub use dtype::DType;
 pub use expr::{BinaryOp, CompareOp, Expr, Literal, ScalarId, Subscript, Types, UnaryOp};
+pub use verify::{Finding, verify};
 
 /// A tensor of a [`Dag`], by position in [`Dag::tensors`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,0 +1,217 @@
+//! What may be taken for granted where an expression is evaluated, and what follows from it.
+//!
+//! Used twice, with one meaning: by [`dsl`](crate::dsl) to accept a read, and by
+//! [`verify`](super::verify) to accept the dag that came of it.
+
+use super::{BinaryOp, CompareOp, Expr, Literal, Subscript, Types, UnaryOp, integer_range};
+use crate::poly::{Facts, Interval, Poly};
+
+/// Facts about dimensions and variables, and conditions of the branches taken.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    /// Ranges of dimensions and extents of variables.
+    pub facts: Facts,
+    /// Polynomials that are not negative here.
+    nonnegative: Vec<Poly>,
+    /// Comparisons of data that hold here.
+    compared: Vec<(CompareOp, Expr, Expr)>,
+}
+
+impl Known {
+    /// What follows from facts alone.
+    pub fn new(facts: Facts) -> Self {
+        Self { facts, ..Self::default() }
+    }
+
+    /// The same facts with no branch taken.
+    pub fn without_conditions(&self) -> Self {
+        Self::new(self.facts.clone())
+    }
+
+    /// Goes back to the conditions of `earlier`; facts learned since then stay.
+    pub fn restore_conditions(&mut self, earlier: Known) {
+        (self.nonnegative, self.compared) = (earlier.nonnegative, earlier.compared);
+    }
+
+    /// Notes that `condition` evaluates to `holds` here.
+    pub fn assume(&mut self, condition: &Expr, holds: bool) {
+        match condition {
+            Expr::Unary(UnaryOp::Not, a) => self.assume(a, !holds),
+            Expr::Binary(BinaryOp::And, a, b) if holds => {
+                self.assume(a, true);
+                self.assume(b, true);
+            }
+            Expr::Binary(BinaryOp::Or, a, b) if !holds => {
+                self.assume(a, false);
+                self.assume(b, false);
+            }
+            Expr::Compare(op, a, b) => {
+                let op = if holds { *op } else { negated(*op) };
+                match (&**a, &**b) {
+                    (Expr::Index(a), Expr::Index(b)) => self.assume_indices(op, a, b),
+                    _ => self.compared.push((op, (**a).clone(), (**b).clone())),
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn assume_indices(&mut self, op: CompareOp, a: &Poly, b: &Poly) {
+        let at_most = |a: &Poly, b: &Poly, gap: i64| b.clone() - a.clone() - Poly::constant(gap);
+        match op {
+            CompareOp::Lt => self.nonnegative.push(at_most(a, b, 1)),
+            CompareOp::Le => self.nonnegative.push(at_most(a, b, 0)),
+            CompareOp::Gt => self.nonnegative.push(at_most(b, a, 1)),
+            CompareOp::Ge => self.nonnegative.push(at_most(b, a, 0)),
+            CompareOp::Eq => self.nonnegative.extend([at_most(a, b, 0), at_most(b, a, 0)]),
+            CompareOp::Ne => {}
+        }
+    }
+
+    /// Whether `poly >= 0` can be proven.
+    pub fn is_nonnegative(&self, poly: &Poly) -> bool {
+        poly.is_nonnegative(&self.facts)
+            || self
+                .nonnegative
+                .iter()
+                .any(|it| (poly.clone() - it.clone()).is_nonnegative(&self.facts))
+    }
+
+    /// Whether `a op b` is the same wherever this is evaluated, and if so, which.
+    pub fn decides(&self, op: CompareOp, a: &Poly, b: &Poly) -> Option<bool> {
+        let at_least = |a: &Poly, b: &Poly, gap: i64| {
+            self.is_nonnegative(&(a.clone() - b.clone() - Poly::constant(gap)))
+        };
+        let decide = |yes: bool, no: bool| match (yes, no) {
+            (true, _) => Some(true),
+            (_, true) => Some(false),
+            _ => None,
+        };
+        match op {
+            CompareOp::Ge => decide(at_least(a, b, 0), at_least(b, a, 1)),
+            CompareOp::Gt => decide(at_least(a, b, 1), at_least(b, a, 0)),
+            CompareOp::Le => decide(at_least(b, a, 0), at_least(a, b, 1)),
+            CompareOp::Lt => decide(at_least(b, a, 1), at_least(a, b, 0)),
+            CompareOp::Eq => decide(a == b, at_least(a, b, 1) || at_least(b, a, 1)),
+            CompareOp::Ne => self.decides(CompareOp::Eq, a, b).map(|it| !it),
+        }
+    }
+
+    /// Whether `subscript >= 0` can be proven.
+    pub fn is_above(&self, subscript: &Subscript, types: &dyn Types) -> bool {
+        match subscript {
+            Subscript::Affine(poly) => self.is_nonnegative(poly),
+            Subscript::Value(value) => {
+                self.interval(value, types).lo >= 0
+                    || self.compared.iter().any(|(op, a, b)| match op {
+                        CompareOp::Ge => a == &**value && self.interval(b, types).lo >= 0,
+                        CompareOp::Gt => a == &**value && self.interval(b, types).lo >= -1,
+                        CompareOp::Le => b == &**value && self.interval(a, types).lo >= 0,
+                        CompareOp::Lt => b == &**value && self.interval(a, types).lo >= -1,
+                        CompareOp::Eq | CompareOp::Ne => false,
+                    })
+            }
+        }
+    }
+
+    /// Whether `subscript < extent` can be proven.
+    pub fn is_below(&self, subscript: &Subscript, extent: &Poly, types: &dyn Types) -> bool {
+        let gap = |top: Poly| extent.clone() - top;
+        match subscript {
+            Subscript::Affine(poly) => self.is_nonnegative(&(gap(poly.clone()) - 1.into())),
+            Subscript::Value(value) => {
+                let bounded = |top: &Expr, strictly: bool| {
+                    self.upper_bounds(top, types)
+                        .into_iter()
+                        .any(|top| self.is_nonnegative(&(gap(top) - i64::from(!strictly).into())))
+                };
+                bounded(value, false)
+                    || self.compared.iter().any(|(op, a, b)| match op {
+                        CompareOp::Lt | CompareOp::Le => {
+                            a == &**value && bounded(b, *op == CompareOp::Lt)
+                        }
+                        CompareOp::Gt | CompareOp::Ge => {
+                            b == &**value && bounded(a, *op == CompareOp::Gt)
+                        }
+                        CompareOp::Eq | CompareOp::Ne => false,
+                    })
+            }
+        }
+    }
+
+    /// Polynomials that the integer `value` never exceeds.
+    fn upper_bounds(&self, value: &Expr, types: &dyn Types) -> Vec<Poly> {
+        let mut found = vec![Poly::constant(self.interval(value, types).hi)];
+        found.extend(self.exact(value, types));
+        if let Expr::Binary(BinaryOp::Min, a, b) = value {
+            found.extend(self.upper_bounds(a, types));
+            found.extend(self.upper_bounds(b, types));
+        }
+        found
+    }
+
+    /// The integer `value` as a polynomial, if it is one and no step of it wraps.
+    fn exact(&self, value: &Expr, types: &dyn Types) -> Option<Poly> {
+        let poly = match value {
+            Expr::Index(poly) => return Some(poly.clone()),
+            Expr::Const(Literal::Int(it), _) => Poly::constant(*it),
+            Expr::Cast(_, a) => self.exact(a, types)?,
+            Expr::Binary(BinaryOp::Add, a, b) => self.exact(a, types)? + self.exact(b, types)?,
+            Expr::Binary(BinaryOp::Sub, a, b) => self.exact(a, types)? - self.exact(b, types)?,
+            _ => return None,
+        };
+        let whole = integer_range(value.dtype(types));
+        contains(whole, poly.interval(&self.facts)).then_some(poly)
+    }
+
+    /// Every value that an integer expression may take, as far as its form tells.
+    pub fn interval(&self, value: &Expr, types: &dyn Types) -> Interval {
+        let dtype = value.dtype(types);
+        let whole = integer_range(dtype);
+        if let Some(poly) = self.exact(value, types) {
+            return poly.interval(&self.facts);
+        }
+        let of = |it: &Expr| self.interval(it, types);
+        let found = match value {
+            Expr::Cast(_, a) if !a.dtype(types).is_float() => of(a),
+            Expr::Binary(BinaryOp::Min, a, b) => {
+                let (a, b) = (of(a), of(b));
+                Interval { lo: a.lo.min(b.lo), hi: a.hi.min(b.hi) }
+            }
+            Expr::Binary(BinaryOp::Max, a, b) => {
+                let (a, b) = (of(a), of(b));
+                Interval { lo: a.lo.max(b.lo), hi: a.hi.max(b.hi) }
+            }
+            Expr::Binary(BinaryOp::Rem, a, b) => {
+                let top = of(b).hi.saturating_sub(1);
+                if of(b).lo < 1 {
+                    whole
+                } else {
+                    Interval { lo: if of(a).lo < 0 { -top } else { 0 }, hi: top }
+                }
+            }
+            Expr::Select { then, otherwise, .. } => {
+                let (a, b) = (of(then), of(otherwise));
+                Interval { lo: a.lo.min(b.lo), hi: a.hi.max(b.hi) }
+            }
+            _ => whole,
+        };
+        // What does not fit wraps, to anything.
+        if contains(whole, found) { found } else { whole }
+    }
+}
+
+fn contains(outer: Interval, inner: Interval) -> bool {
+    outer.lo <= inner.lo && inner.hi <= outer.hi
+}
+
+fn negated(op: CompareOp) -> CompareOp {
+    match op {
+        CompareOp::Lt => CompareOp::Ge,
+        CompareOp::Le => CompareOp::Gt,
+        CompareOp::Eq => CompareOp::Ne,
+        CompareOp::Ne => CompareOp::Eq,
+        CompareOp::Ge => CompareOp::Lt,
+        CompareOp::Gt => CompareOp::Le,
+    }
+}

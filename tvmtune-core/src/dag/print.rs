@@ -1,0 +1,199 @@
+//! Canonical text: two programs mean the same if, and for our purposes only if, it is the same.
+//!
+//! Names, formatting and comments leave no trace in it; dimensions, tensors, scalars and axes are
+//! known by position. It is hashed as the identity of a workload, and kept in records to be read.
+//! Its first line is its version: a change of the text below is a new version, and makes every
+//! record stale.
+
+use std::fmt::{self, Write};
+
+use super::{Compute, DType, Dag, Expr, Literal, Reducer, Subscript, TensorKind};
+use crate::poly::{Atom, Poly};
+
+/// Integers from here on are taken for extents where a class leaves extents out.
+const LARGE: i64 = 8;
+
+/// The canonical text of a dag.
+pub fn canonical(dag: &Dag) -> String {
+    Printer { dag, class: false }.text().expect("writing to a string does not fail")
+}
+
+/// The canonical text with extents, and all that follows from them, left out: programs that
+/// differ in nothing else are one class, in which schedules carry over.
+pub fn class(dag: &Dag) -> String {
+    Printer { dag, class: true }.text().expect("writing to a string does not fail")
+}
+
+struct Printer<'a> {
+    dag: &'a Dag,
+    class: bool,
+}
+
+type Result<T = ()> = std::result::Result<T, fmt::Error>;
+
+impl Printer<'_> {
+    fn text(&self) -> Result<String> {
+        let (dag, mut f) = (self.dag, String::new());
+        writeln!(f, "tvmtune {} v1", if self.class { "class" } else { "dag" })?;
+        if !self.class {
+            for (n, dim) in dag.dims.iter().enumerate() {
+                writeln!(f, "dim d{n} in {}..={}", dim.range.lo, dim.range.hi)?;
+            }
+        }
+        for (n, scalar) in dag.scalars.iter().enumerate() {
+            writeln!(f, "scalar s{n}: {}", scalar.dtype)?;
+        }
+        for id in dag.params() {
+            let tensor = dag.tensor(id);
+            let kind = if tensor.kind == TensorKind::Weight { "weight" } else { "input" };
+            write!(f, "{kind} t{}: {}", id.0, tensor.dtype)?;
+            self.extents(&mut f, &tensor.shape)?;
+            writeln!(f)?;
+        }
+        for compute in &dag.computes {
+            self.compute(&mut f, compute)?;
+        }
+        let outputs: Vec<String> = dag.outputs.iter().map(|it| format!("t{}", it.0)).collect();
+        writeln!(f, "return {}", outputs.join(", "))?;
+        Ok(f)
+    }
+
+    fn extents(&self, f: &mut String, extents: &[Poly]) -> Result {
+        f.push('[');
+        for (n, extent) in extents.iter().enumerate() {
+            f.push_str(if n > 0 { ", " } else { "" });
+            self.extent(f, extent)?;
+        }
+        f.push(']');
+        Ok(())
+    }
+
+    fn extent(&self, f: &mut String, extent: &Poly) -> Result {
+        if self.class { f.write_char('_') } else { write!(f, "{extent}") }
+    }
+
+    /// `t3: f32[d0, 64] = sum(v2 < 384) mul(t0[v0, v2], t1[v1, v2])`
+    fn compute(&self, f: &mut String, compute: &Compute) -> Result {
+        let tensor = self.dag.tensor(compute.tensor);
+        write!(f, "t{}: {}", compute.tensor.0, tensor.dtype)?;
+        self.extents(f, &tensor.shape)?;
+        f.write_str(" = ")?;
+        if let Some(reducer) = compute.reducer {
+            write!(f, "{}(", reducer_name(reducer))?;
+            for (n, var) in compute.reduce_vars().enumerate() {
+                write!(f, "{}v{} < ", if n > 0 { ", " } else { "" }, var.0)?;
+                self.extent(f, &compute.axes[var.0 as usize].extent)?;
+            }
+            f.write_str(") ")?;
+        }
+        self.expr(f, &compute.body)?;
+        writeln!(f)
+    }
+
+    fn expr(&self, f: &mut String, expr: &Expr) -> Result {
+        match expr {
+            Expr::Const(literal, dtype) => self.literal(f, *literal, *dtype),
+            Expr::Index(poly) if self.class && !poly.has_vars() => f.write_char('_'),
+            Expr::Index(poly) => {
+                f.write_str("index(")?;
+                self.poly(f, poly)?;
+                f.write_char(')')
+            }
+            Expr::Scalar(id) => write!(f, "s{}", id.0),
+            Expr::Read { tensor, index } => {
+                write!(f, "t{}[", tensor.0)?;
+                for (n, subscript) in index.iter().enumerate() {
+                    f.write_str(if n > 0 { ", " } else { "" })?;
+                    match subscript {
+                        Subscript::Affine(poly) => self.poly(f, poly)?,
+                        Subscript::Value(value) => self.expr(f, value)?,
+                    }
+                }
+                f.write_char(']')
+            }
+            Expr::Unary(op, a) => self.operation(f, &format!("{op:?}"), &[a]),
+            Expr::Binary(op, a, b) => self.operation(f, &format!("{op:?}"), &[a, b]),
+            Expr::Compare(op, a, b) => self.operation(f, &format!("{op:?}"), &[a, b]),
+            Expr::Select { condition, then, otherwise } => {
+                self.operation(f, "select", &[condition, then, otherwise])
+            }
+            Expr::Cast(to, a) => self.operation(f, to.name(), &[a]),
+        }
+    }
+
+    fn operation(&self, f: &mut String, name: &str, operands: &[&Expr]) -> Result {
+        f.push_str(&name.to_lowercase());
+        f.push('(');
+        for (n, operand) in operands.iter().enumerate() {
+            f.push_str(if n > 0 { ", " } else { "" });
+            self.expr(f, operand)?;
+        }
+        f.push(')');
+        Ok(())
+    }
+
+    /// The shortest text that reads back as the value, then the type: `0.1_f32`.
+    fn literal(&self, f: &mut String, literal: Literal, dtype: DType) -> Result {
+        match literal {
+            Literal::Float(_) if self.class => f.write_char('_')?,
+            Literal::Float(it) if dtype == DType::F64 => write!(f, "{it:?}")?,
+            // Halves are exact in `f32`, and none of their text is stored.
+            Literal::Float(it) => write!(f, "{:?}", it as f32)?,
+            Literal::Int(it) => write!(f, "{it}")?,
+            Literal::Bool(it) => write!(f, "{it}")?,
+        }
+        write!(f, "_{dtype}")
+    }
+
+    fn poly(&self, f: &mut String, poly: &Poly) -> Result {
+        if !self.class {
+            return write!(f, "{poly}");
+        }
+        // A sum without its large coefficients and dimensions, which are extents or made of them.
+        let mut terms: Vec<String> = Vec::new();
+        for (atoms, coefficient) in poly.terms() {
+            let mut factors = Vec::new();
+            if coefficient.abs() >= LARGE {
+                factors.push("_".to_owned());
+            } else if coefficient != 1 || atoms.is_empty() {
+                factors.push(coefficient.to_string());
+            }
+            for atom in atoms {
+                factors.push(self.class_atom(atom)?);
+            }
+            terms.push(factors.join("*"));
+        }
+        f.write_str(if terms.is_empty() { "0" } else { "" })?;
+        f.write_str(&terms.join(" + "))
+    }
+
+    fn class_atom(&self, atom: &Atom) -> Result<String> {
+        let inner = |name: &str, a: &Poly, b: &Poly| {
+            let mut text = format!("{name}(");
+            self.poly(&mut text, a)?;
+            text.push_str(", ");
+            self.poly(&mut text, b)?;
+            text.push(')');
+            Ok(text)
+        };
+        match atom {
+            Atom::Dim(_) => Ok("_".to_owned()),
+            Atom::Var(var) => Ok(format!("v{}", var.0)),
+            Atom::Div(a, b) => inner("div", a, b),
+            Atom::Mod(a, b) => inner("mod", a, b),
+            Atom::Min(a, b) => inner("min", a, b),
+            Atom::Max(a, b) => inner("max", a, b),
+        }
+    }
+}
+
+fn reducer_name(reducer: Reducer) -> &'static str {
+    match reducer {
+        Reducer::Sum => "sum",
+        Reducer::Prod => "prod",
+        Reducer::Max => "max",
+        Reducer::Min => "min",
+        Reducer::Any => "any",
+        Reducer::All => "all",
+    }
+}

@@ -1,0 +1,287 @@
+//! Functions and methods: what numbers can do. `x.exp()` and `exp(x)` are the same.
+
+use proc_macro2::Span;
+use syn::Expr as Syntax;
+
+use super::elaborate::Elaborator;
+use super::reduce;
+use super::value::{Kind, Value};
+use crate::dag::{BinaryOp, CompareOp, DType, Expr, Literal, UnaryOp};
+
+/// A function of numbers.
+#[derive(Clone, Copy)]
+enum Function {
+    /// One operation on a float.
+    Unary(UnaryOp),
+    Abs,
+    /// Ties away from zero, as Rust's.
+    Round,
+    /// One operation on two numbers.
+    Binary(BinaryOp),
+    Pow,
+    Powi,
+    Clamp,
+    MulAdd,
+    Relu,
+    Gelu,
+    GeluTanh,
+    Sigmoid,
+    Silu,
+}
+
+/// Every function, with its number of arguments.
+const FUNCTIONS: [(&str, usize, Function); 25] = [
+    ("exp", 1, Function::Unary(UnaryOp::Exp)),
+    ("ln", 1, Function::Unary(UnaryOp::Ln)),
+    ("sqrt", 1, Function::Unary(UnaryOp::Sqrt)),
+    ("rsqrt", 1, Function::Unary(UnaryOp::Rsqrt)),
+    ("tanh", 1, Function::Unary(UnaryOp::Tanh)),
+    ("erf", 1, Function::Unary(UnaryOp::Erf)),
+    ("sin", 1, Function::Unary(UnaryOp::Sin)),
+    ("cos", 1, Function::Unary(UnaryOp::Cos)),
+    ("abs", 1, Function::Abs),
+    ("floor", 1, Function::Unary(UnaryOp::Floor)),
+    ("ceil", 1, Function::Unary(UnaryOp::Ceil)),
+    ("round", 1, Function::Round),
+    ("round_ties_even", 1, Function::Unary(UnaryOp::Round)),
+    ("pow", 2, Function::Pow),
+    ("powf", 2, Function::Pow),
+    ("powi", 2, Function::Powi),
+    ("min", 2, Function::Binary(BinaryOp::Min)),
+    ("max", 2, Function::Binary(BinaryOp::Max)),
+    ("clamp", 3, Function::Clamp),
+    ("mul_add", 3, Function::MulAdd),
+    ("relu", 1, Function::Relu),
+    ("gelu", 1, Function::Gelu),
+    ("gelu_tanh", 1, Function::GeluTanh),
+    ("sigmoid", 1, Function::Sigmoid),
+    ("silu", 1, Function::Silu),
+];
+
+/// Powers beyond this are better written with `pow`.
+const MAX_POWER: i64 = 64;
+
+impl Elaborator {
+    /// `f(a, b)`
+    pub(super) fn call(&mut self, call: &syn::ExprCall, span: Span) -> Option<Value> {
+        let ident = match &*call.func {
+            Syntax::Path(path) if path.qself.is_none() => path.path.get_ident(),
+            _ => None,
+        };
+        let Some(ident) = ident else {
+            return self.errors.at(&call.func, "expected the name of an intrinsic");
+        };
+        let name = ident.to_string();
+        let both = matches!(name.as_str(), "max" | "min");
+        if reduce::NAMES.contains(&name.as_str())
+            && (!both || reduce::is_reduction_call(&call.args))
+        {
+            return self.reduction(&name, &call.args, span);
+        }
+        if name == "compute" {
+            let message = "a tensor is defined in a statement of its own: `let t = compute(..);`";
+            return self.errors.at(ident, message);
+        }
+        let args: Vec<Option<Value>> = call.args.iter().map(|it| self.expr(it)).collect();
+        self.function(ident, args, span)
+    }
+
+    /// `a.f(b)`
+    pub(super) fn method_call(&mut self, call: &syn::ExprMethodCall, span: Span) -> Option<Value> {
+        if let Some(it) = &call.turbofish {
+            return self.errors.at(it, "there are no generics here");
+        }
+        match (call.method.to_string().as_str(), &*call.receiver) {
+            ("unwrap_or", Syntax::MethodCall(get)) if get.method == "get" => {
+                return match call.args.first() {
+                    Some(otherwise) if call.args.len() == 1 => self.get_or(get, otherwise, span),
+                    _ => self.errors.at(call, "`unwrap_or` takes one value"),
+                };
+            }
+            ("get", _) => {
+                let message = "a `.get([..])` is followed by `.unwrap_or(value)`";
+                return self.errors.at(call, message);
+            }
+            ("unwrap_or" | "unwrap" | "expect" | "unwrap_or_default", _) => {
+                let message = "expected `x.get([..]).unwrap_or(value)`";
+                return self.errors.at(call, message);
+            }
+            _ => {}
+        }
+        let args = std::iter::once(&*call.receiver).chain(&call.args);
+        let args: Vec<Option<Value>> = args.map(|it| self.expr(it)).collect();
+        self.function(&call.method, args, span)
+    }
+
+    fn function(
+        &mut self,
+        ident: &syn::Ident,
+        args: Vec<Option<Value>>,
+        span: Span,
+    ) -> Option<Value> {
+        let name = ident.to_string();
+        let Some((_, arity, function)) = FUNCTIONS.iter().find(|(it, ..)| *it == name) else {
+            let functions = FUNCTIONS.iter().map(|(it, ..)| *it);
+            let mut all: Vec<&str> = reduce::NAMES.into_iter().chain(functions).collect();
+            all.sort_unstable();
+            all.dedup();
+            let all = all.join(", ");
+            let message = format!("`{name}` is not a tvmtune intrinsic (available: {all})");
+            return self.errors.at(ident, message);
+        };
+        if args.len() != *arity {
+            let given = args.len();
+            let message = format!("`{name}` takes {arity} values, but {given} were given");
+            return self.errors.at_span(span, message);
+        }
+        let args: Vec<Value> = args.into_iter().collect::<Option<_>>()?;
+        self.apply(*function, &name, &args, span)
+    }
+
+    fn apply(
+        &mut self,
+        function: Function,
+        name: &str,
+        args: &[Value],
+        span: Span,
+    ) -> Option<Value> {
+        let x = &args[0];
+        match function {
+            Function::Binary(op) => self.arithmetic(op, x, &args[1], span),
+            Function::Clamp => {
+                let raised = self.arithmetic(BinaryOp::Max, x, &args[1], span)?;
+                self.arithmetic(BinaryOp::Min, &raised, &args[2], span)
+            }
+            Function::MulAdd => {
+                let product = self.arithmetic(BinaryOp::Mul, x, &args[1], span)?;
+                self.arithmetic(BinaryOp::Add, &product, &args[2], span)
+            }
+            Function::Pow => {
+                self.float(x, name)?;
+                self.float(&args[1], name)?;
+                self.arithmetic(BinaryOp::Pow, x, &args[1], span)
+            }
+            Function::Powi => self.integer_power(x, &args[1], span),
+            Function::Abs => {
+                let (expr, dtype) = x.widened(&mut self.errors)?;
+                if dtype == DType::Bool {
+                    return self.errors.at_span(x.span, "`abs` applies to numbers");
+                }
+                self.made(expr.unary(UnaryOp::Abs), dtype, span, &[x])
+            }
+            Function::Relu => {
+                let (expr, dtype) = x.widened(&mut self.errors)?;
+                let zero = match dtype {
+                    DType::Bool => {
+                        return self.errors.at_span(x.span, "`relu` applies to numbers");
+                    }
+                    it if it.is_integer() => Expr::Const(Literal::Int(0), it),
+                    it => constant(0.0, it),
+                };
+                self.made(expr.binary(BinaryOp::Max, zero), dtype, span, &[x])
+            }
+            _ => {
+                let (expr, dtype) = self.float(x, name)?;
+                let (expr, n_uses) = of_float(function, expr, dtype);
+                self.made(expr, dtype, span, &vec![x; n_uses])
+            }
+        }
+    }
+
+    /// The argument of a function that only floats have.
+    fn float(&mut self, x: &Value, name: &str) -> Option<(Expr, DType)> {
+        match x.default_type() {
+            it if it.is_float() => x.widened(&mut self.errors),
+            _ => {
+                let found = x.type_name();
+                let message = format!(
+                    "`{name}` applies to floats, and this is {found}: convert it with `as f32`"
+                );
+                self.errors.at_span(x.span, message)
+            }
+        }
+    }
+
+    /// `x` to a literal power, as a chain of products.
+    fn integer_power(&mut self, x: &Value, power: &Value, span: Span) -> Option<Value> {
+        let (expr, dtype) = self.float(x, "powi")?;
+        let power = match power.kind {
+            Kind::Integer(it) if it.abs() <= MAX_POWER => it,
+            _ => {
+                let message = format!("`powi` takes a literal of at most {MAX_POWER}; use `powf`");
+                return self.errors.at_span(power.span, message);
+            }
+        };
+        let n_uses = power.unsigned_abs().max(1) as usize;
+        Value::measure(span, &vec![x; n_uses], &mut self.errors)?;
+        let mut factors = Vec::new();
+        let mut square = expr;
+        let mut rest = power.unsigned_abs();
+        while rest > 0 {
+            if rest % 2 == 1 {
+                factors.push(square.clone());
+            }
+            rest /= 2;
+            square = square.clone().binary(BinaryOp::Mul, square);
+        }
+        let product = factors.into_iter().reduce(|a, b| a.binary(BinaryOp::Mul, b));
+        let product = product.unwrap_or_else(|| constant(1.0, dtype));
+        let value =
+            if power < 0 { constant(1.0, dtype).binary(BinaryOp::Div, product) } else { product };
+        self.made(value, dtype, span, &vec![x; n_uses])
+    }
+}
+
+fn constant(value: f64, dtype: DType) -> Expr {
+    Expr::Const(Literal::Float(value), dtype)
+}
+
+/// A function of a float in terms of operations, and how often its argument occurs.
+fn of_float(function: Function, x: Expr, dtype: DType) -> (Expr, usize) {
+    let c = |value: f64| constant(value, dtype);
+    let add = |a: Expr, b: Expr| a.binary(BinaryOp::Add, b);
+    let mul = |a: Expr, b: Expr| a.binary(BinaryOp::Mul, b);
+    let one_plus_exp_minus = |x: Expr| add(c(1.0), x.unary(UnaryOp::Neg).unary(UnaryOp::Exp));
+    match function {
+        Function::Unary(op) => (x.unary(op), 1),
+        Function::Sigmoid => (c(1.0).binary(BinaryOp::Div, one_plus_exp_minus(x)), 1),
+        Function::Silu => (x.clone().binary(BinaryOp::Div, one_plus_exp_minus(x)), 2),
+        // x/2 * (1 + erf(x / sqrt 2))
+        Function::Gelu => {
+            let erf = mul(x.clone(), c(std::f64::consts::FRAC_1_SQRT_2)).unary(UnaryOp::Erf);
+            (mul(mul(c(0.5), x), add(c(1.0), erf)), 2)
+        }
+        // x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))
+        Function::GeluTanh => {
+            let cube = mul(mul(x.clone(), x.clone()), x.clone());
+            let inner = add(x.clone(), mul(c(0.044_715), cube));
+            let root = (2.0 / std::f64::consts::PI).sqrt();
+            let tanh = mul(c(root), inner).unary(UnaryOp::Tanh);
+            (mul(mul(c(0.5), x), add(c(1.0), tanh)), 5)
+        }
+        // The fraction of the magnitude is exact, so it decides, and the sign comes last.
+        Function::Round => {
+            let magnitude = x.clone().unary(UnaryOp::Abs);
+            let whole = magnitude.clone().unary(UnaryOp::Floor);
+            let fraction = magnitude.binary(BinaryOp::Sub, whole.clone());
+            let up = Expr::Select {
+                condition: Box::new(fraction.compare(CompareOp::Ge, c(0.5))),
+                then: Box::new(add(whole.clone(), c(1.0))),
+                otherwise: Box::new(whole),
+            };
+            let rounded = Expr::Select {
+                condition: Box::new(x.compare(CompareOp::Lt, c(0.0))),
+                then: Box::new(up.clone().unary(UnaryOp::Neg)),
+                otherwise: Box::new(up),
+            };
+            (rounded, 9)
+        }
+        Function::Abs
+        | Function::Binary(_)
+        | Function::Pow
+        | Function::Powi
+        | Function::Clamp
+        | Function::MulAdd
+        | Function::Relu => unreachable!("these are not of floats alone"),
+    }
+}

@@ -1,0 +1,255 @@
+//! From syntax to a [`Program`]: the state that the walk over a function carries along.
+
+use std::collections::BTreeMap;
+
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+use quote::ToTokens;
+
+use super::errors::Errors;
+use super::options::{Options, undeclared};
+use super::value::{Kind, Value};
+use super::{DynamicDim, Output, Param, Program};
+use crate::dag::bounds::Known;
+use crate::dag::{Compute, DType, Expr, Scalar, ScalarId, Tensor, TensorId, Types};
+use crate::poly::{DimId, Facts, Interval, Poly, VarId};
+
+/// The state of the walk.
+pub(super) struct Elaborator {
+    pub(super) errors: Errors,
+    pub(super) options: Options,
+    pub(super) symbols: Symbols,
+    pub(super) computes: Vec<Compute>,
+    /// The names in scope, innermost last.
+    pub(super) scope: Vec<(String, Binding)>,
+    /// The axes of the compute being read and of its reductions, by `VarId`.
+    pub(super) vars: Vec<Var>,
+    /// Those of the loops around the expression being read, outermost first.
+    pub(super) around: Vec<VarId>,
+    /// What the ranges of dimensions say.
+    pub(super) dim_facts: Facts,
+    /// What holds where the expression being read is evaluated.
+    pub(super) known: Known,
+    /// The reductions of this compute that were given tensors of their own.
+    pub(super) reductions: BTreeMap<TensorId, Reduction>,
+    /// The name of the compute being read.
+    pub(super) current: String,
+    /// How deep the expression being read is nested.
+    pub(super) depth: usize,
+}
+
+/// The types of what expressions refer to.
+#[derive(Default)]
+pub(super) struct Symbols {
+    pub(super) tensors: Vec<Tensor>,
+    pub(super) scalars: Vec<Scalar>,
+}
+
+/// What a name stands for.
+#[derive(Clone)]
+pub(super) enum Binding {
+    Tensor(TensorId),
+    Scalar(ScalarId),
+    Value(Value),
+    /// Something was wrong with its declaration, which has been reported.
+    Poisoned,
+}
+
+/// A loop of the compute being read.
+pub(super) struct Var {
+    pub(super) name: String,
+    pub(super) extent: Poly,
+}
+
+/// A reduction as read, before its variables were renumbered.
+pub(super) struct Reduction {
+    pub(super) axes: Vec<VarId>,
+    pub(super) body: Expr,
+}
+
+impl Types for Symbols {
+    fn tensor(&self, tensor: TensorId) -> DType {
+        self.tensors[tensor.0 as usize].dtype
+    }
+
+    fn scalar(&self, scalar: ScalarId) -> DType {
+        self.scalars[scalar.0 as usize].dtype
+    }
+}
+
+/// Reads a whole function.
+pub(super) fn program(
+    options: Options,
+    function: &syn::ItemFn,
+    errors: Errors,
+) -> syn::Result<Program> {
+    let mut options = options;
+    order_dims(&mut options, &function.sig);
+    let mut walk = Elaborator::new(options, errors);
+    walk.check_function(function);
+    let params = walk.params(&function.sig);
+    let dims = walk.dynamic_dims(&params);
+    let declared = walk.results(&function.sig);
+    let tensors = walk.body(&function.block, declared.as_deref());
+    let outputs = declared.zip(tensors).map(|(declared, tensors)| {
+        let pairs = declared.into_iter().zip(tensors);
+        pairs.map(|((ty, dtype, shape), tensor)| Output { ty, dtype, shape, tensor }).collect()
+    });
+    let attributes = function.attrs.iter().filter(|it| !super::is_autotune(it)).cloned().collect();
+    let Elaborator { errors, options, symbols, computes, .. } = walk;
+    let program = outputs.map(|outputs| Program {
+        ident: function.sig.ident.clone(),
+        visibility: function.vis.clone(),
+        attributes,
+        options,
+        dims,
+        params: params.into_iter().flatten().collect(),
+        outputs,
+        tensors: symbols.tensors,
+        scalars: symbols.scalars,
+        computes,
+    });
+    errors.finish(program)
+}
+
+/// Sorts dimensions by where the parameters mention them first, so that the order in which the
+/// attribute lists them means nothing.
+fn order_dims(options: &mut Options, sig: &syn::Signature) {
+    let mut names = Vec::new();
+    collect_idents(sig.inputs.to_token_stream(), &mut names);
+    let first = |ident: &Ident| names.iter().position(|it| it == ident).unwrap_or(names.len());
+    options.dims.sort_by_key(|it| first(&it.ident));
+}
+
+fn collect_idents(tokens: TokenStream, names: &mut Vec<Ident>) {
+    for token in tokens {
+        match token {
+            TokenTree::Ident(it) => names.push(it),
+            TokenTree::Group(it) => collect_idents(it.stream(), names),
+            TokenTree::Punct(_) | TokenTree::Literal(_) => {}
+        }
+    }
+}
+
+impl Elaborator {
+    fn new(options: Options, errors: Errors) -> Self {
+        let (mut facts, mut scope, mut n_dynamic) = (Facts::default(), Vec::new(), 0);
+        for dim in &options.dims {
+            let extent = if dim.dynamic {
+                let id = DimId(n_dynamic);
+                n_dynamic += 1;
+                facts.bound_dim(id, dim.range);
+                Poly::dim(id)
+            } else {
+                Poly::constant(dim.range.lo)
+            };
+            let value = Value::new(Kind::Index(extent), dim.ident.span());
+            scope.push((dim.ident.to_string(), Binding::Value(value)));
+        }
+        Self {
+            errors,
+            options,
+            symbols: Symbols::default(),
+            computes: Vec::new(),
+            scope,
+            vars: Vec::new(),
+            around: Vec::new(),
+            known: Known::new(facts.clone()),
+            dim_facts: facts,
+            reductions: BTreeMap::new(),
+            current: String::new(),
+            depth: 0,
+        }
+    }
+
+    /// The dynamic dimensions, each with the first place in a parameter's shape where it stands
+    /// alone; without one it could not be known at launch.
+    fn dynamic_dims(&mut self, params: &[Option<Param>]) -> Vec<DynamicDim> {
+        let mut found = Vec::new();
+        for (n, dim) in self.options.dims.iter().filter(|it| it.dynamic).enumerate() {
+            let alone = Poly::dim(DimId(n as u32));
+            let source = params.iter().enumerate().find_map(|(n, param)| {
+                let tensor = param.as_ref()?.tensor()?;
+                let shape = &self.symbols.tensors[tensor.0 as usize].shape;
+                shape.iter().position(|it| *it == alone).map(|axis| (n, axis))
+            });
+            let Some(source) = source else {
+                if params.iter().all(Option::is_some) {
+                    let message = format!(
+                        "no parameter has a dimension of extent `{}`, so a launch cannot know it",
+                        dim.ident
+                    );
+                    self.errors.at::<()>(&dim.ident, message);
+                }
+                continue;
+            };
+            let edges = self.options.buckets.iter().find(|(name, _)| *name == dim.ident);
+            let edges = edges.map_or(&[][..], |(_, edges)| edges);
+            let buckets = buckets(dim.range, edges);
+            found.push(DynamicDim { ident: dim.ident.clone(), range: dim.range, source, buckets });
+        }
+        found
+    }
+
+    /// What a name stands for, if it stands for anything.
+    pub(super) fn lookup(&self, name: &str) -> Option<&Binding> {
+        self.scope.iter().rev().find(|(it, _)| it == name).map(|(_, binding)| binding)
+    }
+
+    /// Makes a name known from here to the end of the scope.
+    pub(super) fn bind(&mut self, name: impl Into<String>, binding: Binding) {
+        self.scope.push((name.into(), binding));
+    }
+
+    /// Runs `f` and forgets the names it bound.
+    pub(super) fn scoped<T>(&mut self, f: impl FnOnce(&mut Self) -> T) -> T {
+        let mark = self.scope.len();
+        let result = f(self);
+        self.scope.truncate(mark);
+        result
+    }
+
+    /// A new loop around what is read next, and its name bound to `lo` plus its variable.
+    pub(super) fn enter_axis(&mut self, ident: Option<&Ident>, lo: Poly, extent: Poly) -> VarId {
+        let var = VarId(self.vars.len() as u32);
+        let name = ident.map_or_else(|| format!("axis{}", var.0), ToString::to_string);
+        self.known.facts.bound_var(var, extent.clone());
+        self.around.push(var);
+        if let Some(ident) = ident {
+            let value = Value::new(Kind::Index(lo + Poly::var(var)), ident.span());
+            self.bind(&name, Binding::Value(value));
+        }
+        self.vars.push(Var { name, extent });
+        var
+    }
+
+    /// Reports a name in a shape that no option declares.
+    pub(super) fn undeclared_dim(&mut self, span: Span, name: &str) {
+        if !self.options.incomplete {
+            let declared = self.options.dims.iter().map(|it| it.ident.to_string());
+            undeclared(span, name, declared, &mut self.errors);
+        }
+    }
+}
+
+impl Param {
+    /// The tensor it is, unless it is a scalar.
+    pub fn tensor(&self) -> Option<TensorId> {
+        match self.kind {
+            super::ParamKind::Input(tensor) | super::ParamKind::Weight(tensor) => Some(tensor),
+            super::ParamKind::Scalar(_) => None,
+        }
+    }
+}
+
+/// The intervals that end at `edges`, and the rest of the range.
+fn buckets(range: Interval, edges: &[i64]) -> Vec<Interval> {
+    let mut lo = range.lo;
+    let mut buckets = Vec::new();
+    for hi in edges.iter().copied().chain([range.hi]).filter(|it| *it <= range.hi) {
+        if lo <= hi {
+            buckets.push(Interval { lo, hi });
+            lo = hi + 1;
+        }
+    }
+    buckets
+}

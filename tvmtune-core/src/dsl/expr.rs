@@ -1,0 +1,531 @@
+//! Expressions inside a `compute`: operators, literals, names, choices, conversions.
+
+use proc_macro2::Span;
+use syn::spanned::Spanned;
+use syn::{BinOp, Block, Expr as Syntax, Lit, Stmt, UnOp};
+
+use super::elaborate::{Binding, Elaborator};
+use super::signature::plain_ident;
+use super::value::{Kind, Value, cast, unify};
+use crate::dag::{BinaryOp, CompareOp, DType, Expr, Literal, UnaryOp, integer_range};
+use crate::poly::Poly;
+
+/// Nesting beyond this could exhaust a stack.
+const MAX_NESTING: usize = 200;
+
+impl Elaborator {
+    /// What an expression stands for; `None` if that is unknown and has been reported.
+    pub(super) fn expr(&mut self, syntax: &Syntax) -> Option<Value> {
+        if self.depth > MAX_NESTING {
+            return self
+                .errors
+                .at(syntax, "this is nested too deeply; bind parts of it with `let`");
+        }
+        self.depth += 1;
+        let value = self.expr_inner(syntax).map(|it| it.at(syntax.span()));
+        self.depth -= 1;
+        value
+    }
+
+    fn expr_inner(&mut self, syntax: &Syntax) -> Option<Value> {
+        let span = syntax.span();
+        match syntax {
+            Syntax::Lit(it) => self.literal(&it.lit),
+            Syntax::Path(it) => self.path(it),
+            Syntax::Paren(it) => self.expr(&it.expr),
+            Syntax::Group(it) => self.expr(&it.expr),
+            Syntax::Unary(it) => self.unary_operator(it, span),
+            Syntax::Binary(it) => self.binary_operator(it, span),
+            Syntax::Cast(it) => self.cast_operator(it, span),
+            Syntax::If(it) => self.choice(it, span),
+            Syntax::Block(it) if it.label.is_none() => self.block(&it.block),
+            Syntax::Index(it) => self.index_operator(it, span),
+            Syntax::Call(it) => self.call(it, span),
+            Syntax::MethodCall(it) => self.method_call(it, span),
+            other => self.errors.at(other, unsupported(other)),
+        }
+    }
+
+    fn literal(&mut self, lit: &Lit) -> Option<Value> {
+        let kind = match lit {
+            Lit::Bool(it) => {
+                Kind::Typed(Expr::Const(Literal::Bool(it.value), DType::Bool), DType::Bool)
+            }
+            Lit::Int(it) => {
+                let Ok(value) = it.base10_parse::<i64>() else {
+                    return self.errors.at(lit, "this integer is out of range");
+                };
+                match it.suffix() {
+                    "" => Kind::Integer(value),
+                    "usize" => Kind::Index(Poly::constant(value)),
+                    suffix => return self.suffixed(lit, suffix, Kind::Integer(value)),
+                }
+            }
+            Lit::Float(it) => {
+                let value = match it.base10_parse::<f64>() {
+                    Ok(value) if value.is_finite() => value,
+                    _ => return self.errors.at(lit, "this float is out of range"),
+                };
+                let kind = Kind::Float(Expr::Const(Literal::Float(value), DType::F64));
+                match it.suffix() {
+                    "" => kind,
+                    suffix => return self.suffixed(lit, suffix, kind),
+                }
+            }
+            _ => return self.errors.at(lit, "expected a number or a truth value"),
+        };
+        Some(Value::new(kind, lit.span()))
+    }
+
+    fn suffixed(&mut self, lit: &Lit, suffix: &str, kind: Kind) -> Option<Value> {
+        match suffix.parse::<DType>() {
+            Ok(dtype) if dtype != DType::Bool => {
+                let expr = Value::new(kind, lit.span()).stored(dtype, &mut self.errors)?;
+                Some(Value::new(Kind::Typed(expr, dtype), lit.span()))
+            }
+            _ => self.errors.at(lit, format!("`{suffix}` is not an element type")),
+        }
+    }
+
+    fn path(&mut self, path: &syn::ExprPath) -> Option<Value> {
+        let Some(ident) = path.path.get_ident().filter(|_| path.qself.is_none()) else {
+            return self.named_constant(path);
+        };
+        let name = ident.to_string();
+        match self.lookup(&name) {
+            Some(Binding::Value(value)) => Some(value.clone()),
+            Some(Binding::Scalar(id)) => {
+                let (expr, dtype) = (Expr::Scalar(*id), self.symbols.scalars[id.0 as usize].dtype);
+                Some(Value::new(Kind::Typed(expr, dtype), ident.span()))
+            }
+            Some(Binding::Tensor(id)) => {
+                let rank = self.symbols.tensors[id.0 as usize].shape.len();
+                let index: Vec<&str> =
+                    ["i", "j", "k", "l", "m"].into_iter().cycle().take(rank).collect();
+                let message = format!(
+                    "`{name}` is a tensor: read an element, as in `{name}[[{}]]`",
+                    index.join(", ")
+                );
+                self.errors.at(ident, message)
+            }
+            Some(Binding::Poisoned) => None,
+            None if name.chars().all(|it| !it.is_lowercase()) && name != "_" => {
+                self.undeclared_dim(ident.span(), &name);
+                None
+            }
+            None => self.errors.at(ident, format!("cannot find `{name}` in this program")),
+        }
+    }
+
+    /// `f32::INFINITY`, `i32::MAX`, `std::f32::consts::PI` and the like.
+    fn named_constant(&mut self, path: &syn::ExprPath) -> Option<Value> {
+        let names: Vec<String> = path.path.segments.iter().map(|it| it.ident.to_string()).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let names = match names.as_slice() {
+            ["std" | "core", rest @ ..] => rest,
+            all => all,
+        };
+        let found = match names {
+            [dtype, "consts", name] => dtype.parse().ok().zip(math_constant(name)),
+            [dtype, name] => dtype.parse().ok().and_then(|it| Some((it, limit(it, name)?))),
+            _ => None,
+        };
+        let Some((dtype, literal)) = found.filter(|_| path.qself.is_none()) else {
+            let message = "this path is not part of the language; constants are written as \
+                           `f32::INFINITY`, `i32::MAX` or `f32::consts::PI`";
+            return self.errors.at(path, message);
+        };
+        let expr = Expr::Const(literal, dtype);
+        Some(Value::new(Kind::Typed(expr, dtype), path.span()))
+    }
+
+    fn unary_operator(&mut self, unary: &syn::ExprUnary, span: Span) -> Option<Value> {
+        if let (UnOp::Neg(_), Syntax::Lit(it)) = (unary.op, &*unary.expr)
+            && let Lit::Int(lit) = &it.lit
+            && let Ok(value) = lit.base10_parse::<i64>()
+            && !matches!(lit.suffix(), "" | "usize")
+        {
+            // At once, so that the least integers can be written.
+            return self.suffixed(&it.lit, lit.suffix(), Kind::Integer(-value));
+        }
+        let value = self.expr(&unary.expr)?;
+        match unary.op {
+            UnOp::Neg(_) => self.negate(&value, span),
+            UnOp::Not(_) => {
+                let condition = value.operand(DType::Bool, &mut self.errors)?;
+                self.made(condition.unary(UnaryOp::Not), DType::Bool, span, &[&value])
+            }
+            _ => self.errors.at(unary.op, "there are no references to follow here: remove the `*`"),
+        }
+    }
+
+    fn negate(&mut self, value: &Value, span: Span) -> Option<Value> {
+        let kind = match &value.kind {
+            Kind::Integer(it) => Kind::Integer(it.wrapping_neg()),
+            Kind::Index(poly) => Kind::Index(-poly.clone()),
+            Kind::Float(expr) => Kind::Float(expr.clone().unary(UnaryOp::Neg)),
+            Kind::Typed(_, DType::Bool) => {
+                return self
+                    .errors
+                    .at_span(span, "`-` applies to numbers; `!` negates a condition");
+            }
+            Kind::Typed(..) => {
+                let (expr, dtype) = value.widened(&mut self.errors)?;
+                Kind::Typed(expr.unary(UnaryOp::Neg), dtype)
+            }
+        };
+        Value::of_parts(kind, span, &[value], &mut self.errors)
+    }
+
+    fn binary_operator(&mut self, binary: &syn::ExprBinary, span: Span) -> Option<Value> {
+        let (a, b) = (self.expr(&binary.left), self.expr(&binary.right));
+        let (a, b) = (a?, b?);
+        match binary.op {
+            BinOp::Add(_) => self.arithmetic(BinaryOp::Add, &a, &b, span),
+            BinOp::Sub(_) => self.arithmetic(BinaryOp::Sub, &a, &b, span),
+            BinOp::Mul(_) => self.arithmetic(BinaryOp::Mul, &a, &b, span),
+            BinOp::Div(_) => self.arithmetic(BinaryOp::Div, &a, &b, span),
+            BinOp::Rem(_) => self.arithmetic(BinaryOp::Rem, &a, &b, span),
+            BinOp::And(_) => self.logic(BinaryOp::And, &a, &b, span),
+            BinOp::Or(_) => self.logic(BinaryOp::Or, &a, &b, span),
+            BinOp::Eq(_) => self.comparison(CompareOp::Eq, &a, &b, span),
+            BinOp::Ne(_) => self.comparison(CompareOp::Ne, &a, &b, span),
+            BinOp::Lt(_) => self.comparison(CompareOp::Lt, &a, &b, span),
+            BinOp::Le(_) => self.comparison(CompareOp::Le, &a, &b, span),
+            BinOp::Gt(_) => self.comparison(CompareOp::Gt, &a, &b, span),
+            BinOp::Ge(_) => self.comparison(CompareOp::Ge, &a, &b, span),
+            BinOp::BitAnd(_) => self.errors.at(binary.op, "for conditions, write `&&`"),
+            BinOp::BitOr(_) => self.errors.at(binary.op, "for conditions, write `||`"),
+            BinOp::BitXor(_) | BinOp::Shl(_) | BinOp::Shr(_) => {
+                self.errors.at(binary.op, "bits cannot be manipulated here")
+            }
+            _ => self.errors.at(binary.op, "nothing can be assigned: bind a new name with `let`"),
+        }
+    }
+
+    /// `a op b` on numbers.
+    pub(super) fn arithmetic(
+        &mut self,
+        op: BinaryOp,
+        a: &Value,
+        b: &Value,
+        span: Span,
+    ) -> Option<Value> {
+        let kind = match (&a.kind, &b.kind) {
+            (Kind::Integer(_), Kind::Integer(_)) => {
+                let (a, b) = (a.as_index()?, b.as_index()?);
+                let value = self.index_binary(op, &a, &b, span)?.as_constant()?;
+                Kind::Integer(value)
+            }
+            (Kind::Integer(_) | Kind::Index(_), Kind::Integer(_) | Kind::Index(_)) => {
+                let (a, b) = (a.as_index()?, b.as_index()?);
+                Kind::Index(self.index_binary(op, &a, &b, span)?)
+            }
+            (Kind::Float(a), Kind::Float(b)) => Kind::Float(a.clone().binary(op, b.clone())),
+            _ => {
+                let (a, b, dtype) = unify(a, b, &mut self.errors)?;
+                if dtype == DType::Bool {
+                    return self.errors.at_span(span, "expected numbers, found truth values");
+                }
+                Kind::Typed(a.binary(op, b), dtype)
+            }
+        };
+        Value::of_parts(kind, span, &[a, b], &mut self.errors)
+    }
+
+    fn logic(&mut self, op: BinaryOp, a: &Value, b: &Value, span: Span) -> Option<Value> {
+        let left = a.operand(DType::Bool, &mut self.errors);
+        let right = b.operand(DType::Bool, &mut self.errors);
+        self.made(left?.binary(op, right?), DType::Bool, span, &[a, b])
+    }
+
+    fn comparison(&mut self, op: CompareOp, a: &Value, b: &Value, span: Span) -> Option<Value> {
+        let known = |it: &Value| matches!(it.kind, Kind::Integer(_) | Kind::Index(_));
+        let expr = match (a.as_index(), b.as_index()) {
+            // Indices are compared as such, so that conditions on them can be proven.
+            (Some(x), Some(y)) if known(a) && known(b) => {
+                Expr::Index(x).compare(op, Expr::Index(y))
+            }
+            _ => {
+                let (a, b, _) = unify(a, b, &mut self.errors)?;
+                a.compare(op, b)
+            }
+        };
+        self.made(expr, DType::Bool, span, &[a, b])
+    }
+
+    fn cast_operator(&mut self, syntax: &syn::ExprCast, span: Span) -> Option<Value> {
+        let value = self.expr(&syntax.expr);
+        let name = match &*syntax.ty {
+            syn::Type::Path(path) => path.path.get_ident().map(ToString::to_string),
+            _ => None,
+        };
+        let to = match name.as_deref() {
+            Some("usize" | "isize") => {
+                let value = value?;
+                return match value.as_index() {
+                    Some(poly) => Some(Value::new(Kind::Index(poly), span)),
+                    None => self.convert(&value, DType::I64, span),
+                };
+            }
+            Some(name) => name.parse::<DType>().ok(),
+            None => None,
+        };
+        let Some(to) = to else {
+            return self.errors.at(&syntax.ty, "expected an element type, as in `as f32`");
+        };
+        self.convert(&value?, to, span)
+    }
+
+    /// The value as another type, as Rust's `as`.
+    fn convert(&mut self, value: &Value, to: DType, span: Span) -> Option<Value> {
+        // A literal takes the type at once if it can: `300.0 as f64` is not rounded to `f32`.
+        let literal = match value.kind {
+            Kind::Float(_) => to.is_float(),
+            Kind::Integer(it) if to.is_integer() => {
+                let range = integer_range(to);
+                (range.lo..=range.hi).contains(&it)
+            }
+            _ => false,
+        };
+        let (expr, from) = if literal {
+            (value.stored(to, &mut self.errors)?, to)
+        } else if let Kind::Index(poly) | Kind::Typed(Expr::Index(poly), _) = &value.kind {
+            (Expr::Index(poly.clone()), DType::I64)
+        } else if let Kind::Integer(it) = value.kind {
+            (Expr::Const(Literal::Int(it), DType::I64), DType::I64)
+        } else {
+            value.typed(&mut self.errors)?
+        };
+        if to == DType::Bool && from != DType::Bool {
+            return self
+                .errors
+                .at_span(span, "a number is no truth value: compare it, as in `x != 0`");
+        }
+        if from == DType::Bool && to.is_float() {
+            let message = "a truth value becomes a float by choice: `if c { 1.0 } else { 0.0 }`";
+            return self.errors.at_span(span, message);
+        }
+        self.made(cast(to, from, expr), to, span, &[value])
+    }
+
+    fn choice(&mut self, syntax: &syn::ExprIf, span: Span) -> Option<Value> {
+        if let Syntax::Let(it) = &*syntax.cond {
+            return self.errors.at(it, "patterns are not part of the language: compare instead");
+        }
+        let condition = self.expr(&syntax.cond);
+        let test = condition.as_ref().and_then(|it| it.operand(DType::Bool, &mut self.errors));
+        let Some((_, otherwise)) = &syntax.else_branch else {
+            let message = "an `if` needs an `else`: every element has a value";
+            return self.errors.at(syntax.if_token, message);
+        };
+        let then = self.under(test.as_ref(), true, |walk| walk.block(&syntax.then_branch));
+        let otherwise = self.under(test.as_ref(), false, |walk| walk.expr(otherwise));
+        let (condition, then, otherwise) = (condition?, then?, otherwise?);
+        let kind = match (&then.kind, &otherwise.kind) {
+            (Kind::Typed(a, x), Kind::Typed(b, y)) if x == y => {
+                select(test?, a.clone(), b.clone(), *x)
+            }
+            _ => {
+                let (a, b, dtype) = unify(&then, &otherwise, &mut self.errors)?;
+                select(test?, a, b, dtype)
+            }
+        };
+        Value::of_parts(kind, span, &[&condition, &then, &otherwise], &mut self.errors)
+    }
+
+    /// Runs `f` where `condition` is known to be `holds`.
+    fn under<T>(
+        &mut self,
+        condition: Option<&Expr>,
+        holds: bool,
+        f: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        let known = self.known.clone();
+        if let Some(condition) = condition {
+            self.known.assume(condition, holds);
+        }
+        let result = f(self);
+        self.known.restore_conditions(known);
+        result
+    }
+
+    /// `{ let a = ..; let b = ..; value }`
+    pub(super) fn block(&mut self, block: &Block) -> Option<Value> {
+        self.scoped(|walk| {
+            let Some((last, lets)) = block.stmts.split_last() else {
+                return walk.errors.at_span(block.span(), "expected a value in this block");
+            };
+            for it in lets {
+                walk.scalar_let(it);
+            }
+            match last {
+                Stmt::Expr(value, None) => walk.expr(value),
+                other => {
+                    walk.scalar_let(other);
+                    walk.errors.at(other, "a block ends in a value with no `;` after it")
+                }
+            }
+        })
+    }
+
+    fn scalar_let(&mut self, statement: &Stmt) {
+        let Stmt::Local(local) = statement else {
+            match statement {
+                Stmt::Expr(_, Some(_)) | Stmt::Macro(_) | Stmt::Item(_) => {
+                    self.errors.at::<()>(statement, "only `let` statements stand before the value");
+                }
+                Stmt::Expr(..) | Stmt::Local(_) => {
+                    self.errors.at::<()>(statement, "this value is not used");
+                }
+            }
+            return;
+        };
+        let Some((ident, ty, init)) = self.let_parts(local) else { return };
+        let value = self.expr(init);
+        let value = match ty {
+            None => value,
+            Some(ty) => value.and_then(|it| self.annotated(&it, ty)),
+        };
+        self.bind(ident.to_string(), value.map_or(Binding::Poisoned, Binding::Value));
+    }
+
+    /// Name, type and value of a `let`; names it binds become known as poisoned otherwise.
+    pub(super) fn let_parts<'a>(
+        &mut self,
+        local: &'a syn::Local,
+    ) -> Option<(&'a syn::Ident, Option<&'a syn::Type>, &'a Syntax)> {
+        let (pat, ty) = match &local.pat {
+            syn::Pat::Type(it) => (&*it.pat, Some(&*it.ty)),
+            other => (other, None),
+        };
+        let Some(ident) = plain_ident(pat) else {
+            if let syn::Pat::Ident(it) = pat {
+                self.bind(it.ident.to_string(), Binding::Poisoned);
+            }
+            return self.errors.at(pat, "`let` binds one name, for good: no `mut`, no patterns");
+        };
+        match &local.init {
+            Some(init) if init.diverge.is_none() => Some((ident, ty, &init.expr)),
+            Some(_) => {
+                self.bind(ident.to_string(), Binding::Poisoned);
+                self.errors.at(local, "`let .. else` is not part of the language")
+            }
+            None => {
+                self.bind(ident.to_string(), Binding::Poisoned);
+                self.errors.at(local, "a `let` needs a value")
+            }
+        }
+    }
+
+    /// A value under the type that its `let` states.
+    pub(super) fn annotated(&mut self, value: &Value, ty: &syn::Type) -> Option<Value> {
+        let name = match ty {
+            syn::Type::Path(path) => path.path.get_ident().map(ToString::to_string),
+            _ => None,
+        };
+        if let (Some("usize"), Some(poly)) = (name.as_deref(), value.as_index()) {
+            return Some(Value::new(Kind::Index(poly), value.span));
+        }
+        let Some(dtype) = name.and_then(|it| it.parse::<DType>().ok()) else {
+            return self.errors.at(ty, "expected an element type, or no type at all");
+        };
+        let expr = value.stored(dtype, &mut self.errors)?;
+        self.made(expr, dtype, value.span, &[value])
+    }
+
+    /// A typed value made of `parts`.
+    pub(super) fn made(
+        &mut self,
+        expr: Expr,
+        dtype: DType,
+        span: Span,
+        parts: &[&Value],
+    ) -> Option<Value> {
+        Value::of_parts(Kind::Typed(expr, dtype), span, parts, &mut self.errors)
+    }
+}
+
+fn select(condition: Expr, then: Expr, otherwise: Expr, dtype: DType) -> Kind {
+    let (then, otherwise) = (Box::new(then), Box::new(otherwise));
+    Kind::Typed(Expr::Select { condition: Box::new(condition), then, otherwise }, dtype)
+}
+
+fn math_constant(name: &str) -> Option<Literal> {
+    use std::f64::consts as c;
+    let value = match name {
+        "PI" => c::PI,
+        "TAU" => c::TAU,
+        "E" => c::E,
+        "SQRT_2" => c::SQRT_2,
+        "FRAC_1_SQRT_2" => c::FRAC_1_SQRT_2,
+        "FRAC_2_SQRT_PI" => c::FRAC_2_SQRT_PI,
+        "FRAC_PI_2" => c::FRAC_PI_2,
+        "FRAC_2_PI" => c::FRAC_2_PI,
+        "LN_2" => c::LN_2,
+        "LOG2_E" => c::LOG2_E,
+        _ => return None,
+    };
+    Some(Literal::Float(value))
+}
+
+fn limit(dtype: DType, name: &str) -> Option<Literal> {
+    if dtype.is_integer() {
+        let range = integer_range(dtype);
+        return match name {
+            "MAX" => Some(Literal::Int(range.hi)),
+            "MIN" => Some(Literal::Int(range.lo)),
+            _ => None,
+        };
+    }
+    let (max, epsilon, least) = match dtype {
+        DType::F32 => (f64::from(f32::MAX), f64::from(f32::EPSILON), f64::from(f32::MIN_POSITIVE)),
+        DType::F64 => (f64::MAX, f64::EPSILON, f64::MIN_POSITIVE),
+        DType::F16 => {
+            (half::f16::MAX.into(), half::f16::EPSILON.into(), half::f16::MIN_POSITIVE.into())
+        }
+        DType::Bf16 => {
+            (half::bf16::MAX.into(), half::bf16::EPSILON.into(), half::bf16::MIN_POSITIVE.into())
+        }
+        _ => return None,
+    };
+    let value = match name {
+        "MAX" => max,
+        "MIN" => -max,
+        "EPSILON" => epsilon,
+        "MIN_POSITIVE" => least,
+        "INFINITY" => f64::INFINITY,
+        "NEG_INFINITY" => f64::NEG_INFINITY,
+        "NAN" => f64::NAN,
+        _ => return None,
+    };
+    Some(Literal::Float(value))
+}
+
+/// Why a kind of Rust expression has no place in a program.
+fn unsupported(syntax: &Syntax) -> String {
+    let message = match syntax {
+        Syntax::ForLoop(_) | Syntax::While(_) | Syntax::Loop(_) => {
+            "there are no loops: `compute` covers every element, `sum` and its like every term"
+        }
+        Syntax::Match(_) => "there is no `match`: write `if .. else if .. else ..`",
+        Syntax::Macro(_) => "macros are not part of the language",
+        Syntax::Reference(_) | Syntax::RawAddr(_) => "there are no references: remove the `&`",
+        Syntax::Return(_) => "there is no `return`: the last expression is the value",
+        Syntax::Closure(_) => "a closure stands only in `compute(..)` or a reduction",
+        Syntax::Assign(_) => "nothing can be assigned: bind a new name with `let`",
+        Syntax::Tuple(_) | Syntax::Array(_) | Syntax::Repeat(_) | Syntax::Struct(_) => {
+            "an element is one number, not several"
+        }
+        Syntax::Range(_) => "a range stands only as the first argument of a reduction",
+        Syntax::Field(_) => "there are no fields here",
+        Syntax::Unsafe(_) => "there is no `unsafe` here",
+        Syntax::Async(_) | Syntax::Await(_) => "there is no `async` here",
+        Syntax::Try(_) | Syntax::TryBlock(_) => "nothing here can fail: remove the `?`",
+        Syntax::Break(_) | Syntax::Continue(_) => "there are no loops to leave",
+        Syntax::Let(_) => "patterns are not part of the language: compare instead",
+        Syntax::Block(_) => "blocks have no labels here",
+        _ => "this is not part of the language",
+    };
+    message.to_owned()
+}

@@ -1,0 +1,107 @@
+//! Exact integer arithmetic on axes and dimensions.
+
+use proc_macro2::Span;
+
+use super::elaborate::Elaborator;
+use super::value::magnitude;
+use crate::dag::BinaryOp;
+use crate::poly::Poly;
+
+/// Indices of larger magnitude are refused, so that no arithmetic on them can overflow.
+const MAX_MAGNITUDE: f64 = (1u64 << 53) as f64;
+/// As are those with more terms than anyone writes.
+const MAX_TERMS: usize = 256;
+
+impl Elaborator {
+    /// `a op b`, with Rust's meaning; where that is not certain, an error.
+    pub(super) fn index_binary(
+        &mut self,
+        op: BinaryOp,
+        a: &Poly,
+        b: &Poly,
+        span: Span,
+    ) -> Option<Poly> {
+        let facts = &self.known.facts;
+        let (size_a, size_b) = (magnitude(a, facts), magnitude(b, facts));
+        let (terms_a, terms_b) = (a.terms().count(), b.terms().count());
+        let (size, terms) = match op {
+            BinaryOp::Mul => (size_a * size_b, terms_a * terms_b),
+            _ => (size_a + size_b, terms_a + terms_b),
+        };
+        if size > MAX_MAGNITUDE || terms > MAX_TERMS {
+            return self.errors.at_span(span, "this index could exceed 2^53");
+        }
+        match op {
+            BinaryOp::Add => Some(a.clone() + b.clone()),
+            BinaryOp::Sub => Some(a.clone() - b.clone()),
+            BinaryOp::Mul => Some(a.clone() * b.clone()),
+            BinaryOp::Min => Some(a.lesser(b, facts)),
+            BinaryOp::Max => Some(a.greater(b, facts)),
+            BinaryOp::Div | BinaryOp::Rem => self.index_divide(op, a, b, span),
+            BinaryOp::Pow | BinaryOp::And | BinaryOp::Or => {
+                self.errors.at_span(span, "indices know `+ - * / %`, `min`, `max` and comparisons")
+            }
+        }
+    }
+
+    fn index_divide(&mut self, op: BinaryOp, a: &Poly, b: &Poly, span: Span) -> Option<Poly> {
+        let facts = &self.known.facts;
+        if !b.is_positive(facts) {
+            let b = self.name_poly(b);
+            return self.errors.at_span(span, format!("the divisor `{b}` may be 0 or less"));
+        }
+        if let (Some(a), Some(b)) = (a.as_constant(), b.as_constant()) {
+            return Some(Poly::constant(if op == BinaryOp::Div { a / b } else { a % b }));
+        }
+        if !self.known.is_nonnegative(a) {
+            let a = self.name_poly(a);
+            let message = format!(
+                "`{a}` may be negative, and an index is divided only where it cannot be; \
+                 add a multiple of the divisor first"
+            );
+            return self.errors.at_span(span, message);
+        }
+        Some(if op == BinaryOp::Div { a.div(b, facts) } else { a.modulo(b, facts) })
+    }
+
+    /// The text of a polynomial with the program's names in it.
+    pub(super) fn name_poly(&self, poly: &Poly) -> String {
+        let dims: Vec<String> = self
+            .options
+            .dims
+            .iter()
+            .filter(|it| it.dynamic)
+            .map(|it| it.ident.to_string())
+            .collect();
+        let mut text = String::new();
+        let write = poly.write_named(&mut text, &|atom, f| match atom {
+            crate::poly::Atom::Dim(it) => f.write_str(&dims[it.0 as usize]),
+            crate::poly::Atom::Var(it) => f.write_str(&self.vars[it.0 as usize].name),
+            _ => Ok(()),
+        });
+        write.expect("writing to a string does not fail");
+        text
+    }
+
+    /// The least and the greatest value of an index, as text: `1..=K`.
+    pub(super) fn name_range(&self, poly: &Poly) -> String {
+        let (mut lo, mut hi) = (poly.clone(), poly.clone());
+        for var in self.around.iter().rev() {
+            let last = self.vars[var.0 as usize].extent.clone() - Poly::constant(1);
+            for (bound, upper) in [(&mut lo, false), (&mut hi, true)] {
+                let Some((coefficient, rest)) = bound.split_linear(*var) else { continue };
+                let range = coefficient.interval(&self.known.facts);
+                if range.lo >= 0 {
+                    *bound = if upper { coefficient * last.clone() + rest } else { rest };
+                } else if range.hi <= 0 {
+                    *bound = if upper { rest } else { coefficient * last.clone() + rest };
+                }
+            }
+        }
+        if lo.has_vars() || hi.has_vars() {
+            let range = poly.interval(&self.known.facts);
+            return format!("{}..={}", range.lo, range.hi);
+        }
+        format!("{}..={}", self.name_poly(&lo), self.name_poly(&hi))
+    }
+}

@@ -1,0 +1,131 @@
+//! Extents of axes that nothing declares: an axis that indexes a dimension covers it.
+
+use syn::{Block, Expr as Syntax, Stmt};
+
+use super::signature::plain_ident;
+
+/// Nesting beyond this is refused later, when the expression is read.
+const MAX_NESTING: usize = 250;
+
+/// An axis that is, alone, a subscript.
+pub(super) struct Use {
+    /// Its position among the axes asked for.
+    pub(super) axis: usize,
+    /// The name of the tensor.
+    pub(super) tensor: String,
+    /// The position of the subscript, and how many there are.
+    pub(super) position: usize,
+    pub(super) rank: usize,
+    /// Whether it stands in `x[[..]]`, which must be in bounds, not in `x.get([..])`.
+    pub(super) in_bounds: bool,
+}
+
+/// Every such use in an expression; axes hidden by an inner name are not theirs.
+pub(super) fn uses(syntax: &Syntax, axes: &[String]) -> Vec<Use> {
+    let mut search = Search { axes: axes.to_vec(), found: Vec::new(), depth: 0 };
+    search.expr(syntax);
+    search.found
+}
+
+struct Search {
+    /// Names of the axes; emptied while hidden.
+    axes: Vec<String>,
+    found: Vec<Use>,
+    depth: usize,
+}
+
+impl Search {
+    fn expr(&mut self, syntax: &Syntax) {
+        if self.depth > MAX_NESTING {
+            return;
+        }
+        self.depth += 1;
+        self.visit(syntax);
+        self.depth -= 1;
+    }
+
+    fn visit(&mut self, syntax: &Syntax) {
+        match syntax {
+            Syntax::Index(it) => self.subscripts(&it.expr, &it.index, true),
+            Syntax::MethodCall(it) => {
+                match it.args.first() {
+                    Some(array) if it.method == "get" => {
+                        self.subscripts(&it.receiver, array, false);
+                    }
+                    _ => {
+                        self.expr(&it.receiver);
+                        it.args.iter().for_each(|it| self.expr(it));
+                    }
+                };
+            }
+            Syntax::Call(it) => it.args.iter().for_each(|it| self.expr(it)),
+            Syntax::Binary(it) => {
+                self.expr(&it.left);
+                self.expr(&it.right);
+            }
+            Syntax::Unary(it) => self.expr(&it.expr),
+            Syntax::Paren(it) => self.expr(&it.expr),
+            Syntax::Group(it) => self.expr(&it.expr),
+            Syntax::Cast(it) => self.expr(&it.expr),
+            Syntax::If(it) => {
+                self.expr(&it.cond);
+                self.block(&it.then_branch);
+                if let Some((_, otherwise)) = &it.else_branch {
+                    self.expr(otherwise);
+                }
+            }
+            Syntax::Block(it) => self.block(&it.block),
+            Syntax::Closure(it) => {
+                let outer = self.axes.clone();
+                for name in it.inputs.iter().filter_map(plain_ident) {
+                    self.hide(&name.to_string());
+                }
+                self.expr(&it.body);
+                self.axes = outer;
+            }
+            _ => {}
+        }
+    }
+
+    fn block(&mut self, block: &Block) {
+        let outer = self.axes.clone();
+        for statement in &block.stmts {
+            match statement {
+                Stmt::Local(local) => {
+                    if let Some(init) = &local.init {
+                        self.expr(&init.expr);
+                    }
+                    if let Some(name) = plain_ident(&local.pat) {
+                        self.hide(&name.to_string());
+                    }
+                }
+                Stmt::Expr(value, _) => self.expr(value),
+                Stmt::Item(_) | Stmt::Macro(_) => {}
+            }
+        }
+        self.axes = outer;
+    }
+
+    fn hide(&mut self, name: &str) {
+        for axis in self.axes.iter_mut().filter(|it| *it == name) {
+            axis.clear();
+        }
+    }
+
+    fn subscripts(&mut self, tensor: &Syntax, index: &Syntax, in_bounds: bool) {
+        let (Syntax::Path(path), Syntax::Array(array)) = (tensor, index) else { return };
+        let Some(tensor) = path.path.get_ident() else { return };
+        for (position, subscript) in array.elems.iter().enumerate() {
+            let alone = match subscript {
+                Syntax::Path(path) => path.path.get_ident(),
+                _ => None,
+            };
+            let axis = alone.and_then(|it| self.axes.iter().position(|axis| it == axis));
+            let (tensor, rank) = (tensor.to_string(), array.elems.len());
+            match axis {
+                Some(axis) => self.found.push(Use { axis, tensor, position, rank, in_bounds }),
+                None => self.expr(subscript),
+            }
+        }
+    }
+}

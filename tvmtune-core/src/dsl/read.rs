@@ -1,0 +1,178 @@
+//! Reads of tensors: `x[[i, j]]`, proven in bounds, and `x.get([i, j]).unwrap_or(v)`, which asks.
+
+use proc_macro2::Span;
+use syn::Expr as Syntax;
+use syn::spanned::Spanned;
+
+use super::elaborate::{Binding, Elaborator};
+use super::value::{Kind, Value, cast, unify};
+use crate::dag::{BinaryOp, CompareOp, DType, Expr, Literal, Subscript, TensorId};
+use crate::poly::Poly;
+
+impl Elaborator {
+    /// `x[[i, j]]`
+    pub(super) fn index_operator(&mut self, syntax: &syn::ExprIndex, span: Span) -> Option<Value> {
+        if let Syntax::Index(_) = &*syntax.expr {
+            return self
+                .errors
+                .at(syntax, "indices stand in one pair of double brackets: `x[[i, j]]`");
+        }
+        let tensor = self.tensor_named(&syntax.expr);
+        let Syntax::Array(array) = &*syntax.index else {
+            let message = "indices stand in double brackets, as in `x[[i, j]]`";
+            return self.errors.at(&syntax.index, message);
+        };
+        let (expr, dtype, parts) = self.read(tensor, array, true)?;
+        self.made(expr, dtype, span, &parts.iter().collect::<Vec<_>>())
+    }
+
+    /// `x.get([i, j]).unwrap_or(value)`
+    pub(super) fn get_or(
+        &mut self,
+        get: &syn::ExprMethodCall,
+        otherwise: &Syntax,
+        span: Span,
+    ) -> Option<Value> {
+        let tensor = self.tensor_named(&get.receiver);
+        let array = match get.args.first() {
+            Some(Syntax::Array(array)) if get.args.len() == 1 => array,
+            _ => return self.errors.at(get, "indices stand in brackets, as in `x.get([i, j])`"),
+        };
+        let read = self.read(tensor, array, false);
+        let otherwise = self.expr(otherwise);
+        let ((read, dtype, mut parts), otherwise) = (read?, otherwise?);
+        let Expr::Read { tensor, index } = &read else { return None };
+        let condition = self.is_inside(*tensor, index);
+        let read = Value::new(Kind::Typed(read.clone(), dtype), span);
+        let (then, otherwise_expr, dtype) = unify(&read, &otherwise, &mut self.errors)?;
+        parts.push(otherwise);
+        let parts: Vec<&Value> = parts.iter().collect();
+        let Some(condition) = condition else {
+            return self.made(then, dtype, span, &parts);
+        };
+        let (then, otherwise) = (Box::new(then), Box::new(otherwise_expr));
+        let expr = Expr::Select { condition: Box::new(condition), then, otherwise };
+        self.made(expr, dtype, span, &parts)
+    }
+
+    /// The tensor that an expression names.
+    fn tensor_named(&mut self, syntax: &Syntax) -> Option<TensorId> {
+        let ident = match syntax {
+            Syntax::Path(path) => path.path.get_ident(),
+            _ => None,
+        };
+        let Some(ident) = ident else {
+            return self.errors.at(syntax, "only tensors are indexed, by name: `x[[i, j]]`");
+        };
+        match self.lookup(&ident.to_string()) {
+            Some(Binding::Tensor(id)) => Some(*id),
+            Some(Binding::Poisoned) => None,
+            Some(Binding::Scalar(_) | Binding::Value(_)) => {
+                self.errors.at(ident, format!("`{ident}` is one number, not a tensor"))
+            }
+            None => self.errors.at(ident, format!("cannot find tensor `{ident}`")),
+        }
+    }
+
+    /// A read with its type, and the values in its subscripts.
+    fn read(
+        &mut self,
+        tensor: Option<TensorId>,
+        array: &syn::ExprArray,
+        prove: bool,
+    ) -> Option<(Expr, DType, Vec<Value>)> {
+        let values: Vec<Option<Value>> = array.elems.iter().map(|it| self.expr(it)).collect();
+        let id = tensor?;
+        let tensor = &self.symbols.tensors[id.0 as usize];
+        let (name, dtype, shape) = (tensor.name.clone(), tensor.dtype, tensor.shape.clone());
+        if shape.len() != values.len() {
+            let n = values.len();
+            let given = if n == 1 { "1 index was".to_owned() } else { format!("{n} indices were") };
+            let message = format!("`{name}` has rank {}, but {given} given", shape.len());
+            return self.errors.at(array, message);
+        }
+        let values: Vec<Value> = values.into_iter().collect::<Option<_>>()?;
+        let mut index = Vec::new();
+        for ((value, extent), syntax) in values.iter().zip(&shape).zip(&array.elems) {
+            let subscript = self.subscript(value, extent);
+            if let (Some(it), true) = (&subscript, prove) {
+                self.prove_inside(it, extent, &name, syntax);
+            }
+            index.push(subscript);
+        }
+        let index = index.into_iter().collect::<Option<Vec<_>>>()?;
+        Some((Expr::Read { tensor: id, index }, dtype, values))
+    }
+
+    fn subscript(&mut self, value: &Value, extent: &Poly) -> Option<Subscript> {
+        if let Some(poly) = value.as_index() {
+            return Some(Subscript::Affine(poly));
+        }
+        let Kind::Typed(expr, dtype) = &value.kind else {
+            return self.errors.at_span(value.span, "an index is an integer, not a float");
+        };
+        if !dtype.is_integer() {
+            return self.errors.at_span(value.span, format!("an index is an integer, not {dtype}"));
+        }
+        // Wide enough to be compared with the extent.
+        let wide = extent.interval(&self.known.facts).hi > i64::from(i32::MAX);
+        let to = if wide || *dtype == DType::I64 { DType::I64 } else { DType::I32 };
+        Some(Subscript::Value(Box::new(cast(to, *dtype, expr.clone()))))
+    }
+
+    fn prove_inside(&mut self, subscript: &Subscript, extent: &Poly, name: &str, syntax: &Syntax) {
+        let above = self.known.is_above(subscript, &self.symbols);
+        let below = self.known.is_below(subscript, extent, &self.symbols);
+        if above && below {
+            return;
+        }
+        let extent = self.name_poly(extent);
+        let hint = "use `.get(..).unwrap_or(..)`";
+        let message = match subscript {
+            Subscript::Affine(poly) => {
+                let (index, range) = (self.name_poly(poly), self.name_range(poly));
+                format!(
+                    "index `{index}` ranges over {range}, but `{name}` has extent {extent} there: {hint}"
+                )
+            }
+            Subscript::Value(_) => format!(
+                "this index is data, which may lie outside of `{name}`, of extent {extent} there: \
+                 {hint}, or clamp it"
+            ),
+        };
+        self.errors.at_span::<()>(syntax.span(), message);
+    }
+
+    /// The condition under which all subscripts are in bounds, as far as it can fail.
+    fn is_inside(&self, tensor: TensorId, index: &[Subscript]) -> Option<Expr> {
+        let shape = &self.symbols.tensors[tensor.0 as usize].shape;
+        let mut conditions = Vec::new();
+        for (subscript, extent) in index.iter().zip(shape) {
+            let (zero, end) = self.bounds(subscript, extent);
+            let value = match subscript {
+                Subscript::Affine(poly) => Expr::Index(poly.clone()),
+                Subscript::Value(value) => (**value).clone(),
+            };
+            if !self.known.is_above(subscript, &self.symbols) {
+                conditions.push(value.clone().compare(CompareOp::Ge, zero));
+            }
+            if !self.known.is_below(subscript, extent, &self.symbols) {
+                conditions.push(value.compare(CompareOp::Lt, end));
+            }
+        }
+        conditions.into_iter().reduce(|all, it| all.binary(BinaryOp::And, it))
+    }
+
+    /// 0 and the extent, of the subscript's type.
+    fn bounds(&self, subscript: &Subscript, extent: &Poly) -> (Expr, Expr) {
+        let Subscript::Value(value) = subscript else {
+            return (Expr::Index(Poly::default()), Expr::Index(extent.clone()));
+        };
+        let dtype = Expr::dtype(value, &self.symbols);
+        let end = match extent.as_constant() {
+            Some(it) => Expr::Const(Literal::Int(it), dtype),
+            None => cast(dtype, DType::I64, Expr::Index(extent.clone())),
+        };
+        (Expr::Const(Literal::Int(0), dtype), end)
+    }
+}

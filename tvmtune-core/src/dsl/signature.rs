@@ -1,0 +1,250 @@
+//! The function's signature: parameters, results, and what a function may not be.
+
+use proc_macro2::Ident;
+use syn::{FnArg, GenericArgument, Pat, PathArguments, ReturnType, Safety, Signature, Type};
+
+use super::elaborate::{Binding, Elaborator};
+use super::{Param, ParamKind};
+use crate::dag::{DType, Scalar, ScalarId, Tensor, TensorId, TensorKind};
+use crate::poly::Poly;
+
+/// Element types, for messages.
+const DTYPES: &str = "f32, f16, bf16, f64, i8, u8, i32, i64, bool";
+/// More elements than any memory holds; addresses stay exact below.
+const MAX_ELEMENTS: f64 = (1u64 << 40) as f64;
+
+/// A result as declared: its type as written, of its elements, and its extents.
+pub(super) type Declared = (Type, DType, Vec<Poly>);
+
+impl Elaborator {
+    /// Reports what a program's function cannot be.
+    pub(super) fn check_function(&mut self, function: &syn::ItemFn) {
+        let sig = &function.sig;
+        let errors = &mut self.errors;
+        if let Some(it) = &sig.asyncness {
+            errors.at::<()>(
+                it,
+                "an autotuned function cannot be `async`: launches are queued anyway",
+            );
+        }
+        if let Safety::Unsafe(it) = &sig.safety {
+            errors.at::<()>(it, "an autotuned function is safe: remove `unsafe`");
+        }
+        if let Some(it) = &sig.constness {
+            errors.at::<()>(it, "an autotuned function cannot be `const`");
+        }
+        if let Some(it) = &sig.abi {
+            errors.at::<()>(it, "an autotuned function cannot be `extern`");
+        }
+        if !sig.generics.params.is_empty() {
+            let message = "an autotuned function cannot be generic: element types are named, \
+                           dimensions go into `dims(..)`";
+            errors.at::<()>(&sig.generics.params, message);
+        }
+        if let Some(it) = &sig.generics.where_clause {
+            errors.at::<()>(it, "an autotuned function has no `where` clause");
+        }
+        if let Some(it) = &sig.variadic {
+            errors.at::<()>(it, "an autotuned function cannot be variadic");
+        }
+    }
+
+    /// Declares the parameters; `None` for one that could not be read.
+    pub(super) fn params(&mut self, sig: &Signature) -> Vec<Option<Param>> {
+        // Tensors of the parameters come before all others, so scalars do not get in between.
+        sig.inputs.iter().map(|it| self.param(it)).collect()
+    }
+
+    fn param(&mut self, arg: &FnArg) -> Option<Param> {
+        let arg = match arg {
+            FnArg::Receiver(it) => {
+                return self.errors.at(it, "an autotuned function has no `self`");
+            }
+            FnArg::Typed(it) => it,
+        };
+        let Some(ident) = plain_ident(&arg.pat) else {
+            return self.errors.at(&arg.pat, "expected a plain name for this parameter");
+        };
+        let name = ident.to_string();
+        let twice = self.scope.iter().any(|(it, _)| *it == name);
+        if twice {
+            let message = format!("the name `{name}` is already taken by a dimension or parameter");
+            self.errors.at::<()>(ident, message);
+        }
+        let Some((dtype, kind)) = self.param_type(&name, &arg.ty) else {
+            self.bind(name, Binding::Poisoned);
+            return None;
+        };
+        self.bind(
+            name,
+            match kind {
+                ParamKind::Input(it) | ParamKind::Weight(it) => Binding::Tensor(it),
+                ParamKind::Scalar(it) => Binding::Scalar(it),
+            },
+        );
+        Some(Param { ident: ident.clone(), ty: (*arg.ty).clone(), dtype, kind })
+    }
+
+    fn param_type(&mut self, name: &str, ty: &Type) -> Option<(DType, ParamKind)> {
+        if let Type::Reference(it) = ty {
+            return self.errors.at(it.and_token, "no `&`: a tensor is named by its type alone");
+        }
+        let Some(head) = head(ty) else {
+            return self.errors.at(ty, expected_param());
+        };
+        let weight = match head.ident.to_string().as_str() {
+            "Tensor" => false,
+            "Weight" => true,
+            other => {
+                return match (other.parse(), other) {
+                    (Ok(dtype @ (DType::F16 | DType::Bf16)), _) => {
+                        self.errors.at(ty, format!("a scalar cannot be {dtype}: pass it as `f32`"))
+                    }
+                    (Ok(dtype), _) => {
+                        let id = ScalarId(self.symbols.scalars.len() as u32);
+                        self.symbols.scalars.push(Scalar { name: name.to_owned(), dtype });
+                        Some((dtype, ParamKind::Scalar(id)))
+                    }
+                    (Err(_), "usize" | "isize") => self.errors.at(
+                        ty,
+                        format!(
+                            "a scalar cannot be `{other}`: use `i64`, or a dimension of a tensor"
+                        ),
+                    ),
+                    _ => self.errors.at(ty, expected_param()),
+                };
+            }
+        };
+        let (dtype, shape) = self.tensor_type(ty)?;
+        let id = TensorId(self.symbols.tensors.len() as u32);
+        let kind = if weight { TensorKind::Weight } else { TensorKind::Input };
+        self.symbols.tensors.push(Tensor { name: name.to_owned(), dtype, shape, kind });
+        Some((dtype, if weight { ParamKind::Weight(id) } else { ParamKind::Input(id) }))
+    }
+
+    /// The declared results; `None` if one could not be read.
+    pub(super) fn results(&mut self, sig: &Signature) -> Option<Vec<Declared>> {
+        let ReturnType::Type(_, ty) = &sig.output else {
+            let message = "an autotuned function declares its result, as in `-> Tensor<f32, M, N>`";
+            return self.errors.at(&sig.ident, message);
+        };
+        let types: Vec<&Type> = match &**ty {
+            Type::Tuple(tuple) => tuple.elems.iter().collect(),
+            Type::Paren(inner) => vec![&inner.elem],
+            other => vec![other],
+        };
+        if types.is_empty() {
+            return self.errors.at(ty, "an autotuned function has at least one result");
+        }
+        let results: Vec<Option<Declared>> = types
+            .into_iter()
+            .map(|ty| self.result_type(ty).map(|(dtype, shape)| (ty.clone(), dtype, shape)))
+            .collect();
+        results.into_iter().collect()
+    }
+
+    /// Reads `Tensor<..>` where something is computed.
+    pub(super) fn result_type(&mut self, ty: &Type) -> Option<(DType, Vec<Poly>)> {
+        match head(ty) {
+            Some(it) if it.ident == "Tensor" => self.tensor_type(ty),
+            Some(it) if it.ident == "Weight" => {
+                self.errors.at(ty, "only a parameter can be a `Weight`: write `Tensor`")
+            }
+            _ => self.errors.at(ty, "expected `Tensor<element, extents..>`"),
+        }
+    }
+
+    /// Reads the arguments of `Tensor<f32, M, N>`.
+    fn tensor_type(&mut self, ty: &Type) -> Option<(DType, Vec<Poly>)> {
+        let head = head(ty)?;
+        let PathArguments::AngleBracketed(arguments) = &head.arguments else {
+            let name = &head.ident;
+            return self.errors.at(ty, format!("expected `{name}<element, extents..>`"));
+        };
+        let mut arguments = arguments.args.iter();
+        let dtype = match arguments.next() {
+            Some(first) => self.element_type(first),
+            None => self.errors.at(ty, format!("the element type is missing (one of {DTYPES})")),
+        };
+        let extents: Vec<Option<Poly>> = arguments.map(|it| self.extent(it)).collect();
+        let shape: Option<Vec<Poly>> = extents.into_iter().collect();
+        let (dtype, shape) = (dtype?, shape?);
+        let facts = &self.known.facts;
+        let elements: f64 = shape.iter().map(|it| it.interval(facts).hi as f64).product();
+        if elements > MAX_ELEMENTS {
+            return self.errors.at(ty, "this tensor could have more than 2^40 elements");
+        }
+        Some((dtype, shape))
+    }
+
+    fn element_type(&mut self, argument: &GenericArgument) -> Option<DType> {
+        let name = match argument {
+            GenericArgument::Type(ty) => head(ty).map(|it| it.ident.to_string()),
+            _ => None,
+        };
+        match name.as_deref().map(str::parse) {
+            Some(Ok(dtype)) => Some(dtype),
+            _ => self.errors.at(argument, format!("expected an element type (one of {DTYPES})")),
+        }
+    }
+
+    /// One extent: a dimension, an integer, or `{ an expression of those }`; at least 1.
+    fn extent(&mut self, argument: &GenericArgument) -> Option<Poly> {
+        let value = match argument {
+            GenericArgument::Type(Type::Path(path)) if path.qself.is_none() => {
+                let Some(ident) = path.path.get_ident() else {
+                    return self.errors.at(argument, "expected the name of a dimension");
+                };
+                let name = ident.to_string();
+                match self.lookup(&name) {
+                    Some(Binding::Value(value)) => value.clone(),
+                    Some(_) => {
+                        let message = format!("`{name}` is a parameter, not a dimension");
+                        return self.errors.at(argument, message);
+                    }
+                    None => {
+                        self.undeclared_dim(ident.span(), &name);
+                        return None;
+                    }
+                }
+            }
+            GenericArgument::Type(Type::Tuple(tuple)) => {
+                let message = "extents are listed one by one: `Tensor<f32, M, N>`";
+                return self.errors.at(tuple, message);
+            }
+            GenericArgument::Const(expr) => self.expr(expr)?,
+            _ => return self.errors.at(argument, "expected an extent: `M`, `64` or `{ M * 2 }`"),
+        };
+        let Some(poly) = value.as_index() else {
+            return self.errors.at(argument, "an extent is made of integers and dimensions");
+        };
+        if !(poly.clone() - Poly::constant(1)).is_nonnegative(&self.known.facts) {
+            return self.errors.at(argument, "an extent is at least 1, and this may be less");
+        }
+        Some(poly)
+    }
+}
+
+fn expected_param() -> String {
+    format!("expected `Tensor<element, extents..>`, `Weight<..>` or a scalar type ({DTYPES})")
+}
+
+/// The last segment of a path type: `Tensor<..>` in `tvmtune_runtime::Tensor<..>`.
+fn head(ty: &Type) -> Option<&syn::PathSegment> {
+    match ty {
+        Type::Path(path) if path.qself.is_none() => path.path.segments.last(),
+        Type::Paren(inner) => head(&inner.elem),
+        Type::Group(inner) => head(&inner.elem),
+        _ => None,
+    }
+}
+
+/// The name that a pattern binds, if that is all it does.
+pub(super) fn plain_ident(pat: &Pat) -> Option<&Ident> {
+    match pat {
+        Pat::Ident(it) if it.by_ref.is_none() && it.mutability.is_none() && it.subpat.is_none() => {
+            Some(&it.ident)
+        }
+        _ => None,
+    }
+}

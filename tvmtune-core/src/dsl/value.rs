@@ -1,0 +1,230 @@
+//! What a piece of program text stands for, before and after its type is known.
+//!
+//! Literals have no type until they meet something that has one, as in Rust. Integers that are
+//! known from axes and dimensions alone are *indices*: exact, unbounded, and the only values that
+//! bounds can be proven of.
+
+use proc_macro2::Span;
+
+use super::errors::Errors;
+use crate::dag::{DType, Expr, Literal, integer_range};
+use crate::poly::{Facts, Poly};
+
+/// Above this many operations in one element's definition, something has gone wrong.
+const MAX_SIZE: usize = 10_000;
+/// Above this depth, recursion over the expression could exhaust a stack.
+const MAX_DEPTH: usize = 200;
+
+/// The meaning of an expression of the program.
+#[derive(Clone, Debug)]
+pub(super) struct Value {
+    pub(super) kind: Kind,
+    pub(super) span: Span,
+    /// Operations in it, and the longest chain of them.
+    size: usize,
+    depth: usize,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Kind {
+    /// An integer literal, with no type yet.
+    Integer(i64),
+    /// Arithmetic on float literals, with no type yet: constants are of type `F64`.
+    Float(Expr),
+    /// An integer known from axes and dimensions.
+    Index(Poly),
+    /// A value of a type; of `F16` and `Bf16` only as read or cast, never as computed.
+    Typed(Expr, DType),
+}
+
+impl Value {
+    pub(super) fn new(kind: Kind, span: Span) -> Self {
+        Self { kind, span, size: 1, depth: 1 }
+    }
+
+    /// A value made of `parts`; nothing, with an error reported, if it is too large.
+    pub(super) fn of_parts(
+        kind: Kind,
+        span: Span,
+        parts: &[&Value],
+        errors: &mut Errors,
+    ) -> Option<Self> {
+        let (size, depth) = Self::measure(span, parts, errors)?;
+        Some(Self { kind, span, size, depth })
+    }
+
+    /// Size and depth of what is made of `parts`; nothing, with an error reported, if too large.
+    pub(super) fn measure(
+        span: Span,
+        parts: &[&Value],
+        errors: &mut Errors,
+    ) -> Option<(usize, usize)> {
+        let size = parts.iter().map(|it| it.size).fold(1, usize::saturating_add);
+        let depth = 1 + parts.iter().map(|it| it.depth).max().unwrap_or(0);
+        if size > MAX_SIZE || depth > MAX_DEPTH {
+            let message = "this expression is too large; bind parts of it to tensors of their own \
+                           with `let t = compute(..)`";
+            return errors.at_span(span, message);
+        }
+        Some((size, depth))
+    }
+
+    /// The same value at another place in the text.
+    pub(super) fn at(mut self, span: Span) -> Self {
+        self.span = span;
+        self
+    }
+
+    /// The value as an index, if it is one or could be.
+    pub(super) fn as_index(&self) -> Option<Poly> {
+        match &self.kind {
+            Kind::Index(poly) | Kind::Typed(Expr::Index(poly), _) => Some(poly.clone()),
+            Kind::Integer(value) => Some(Poly::constant(*value)),
+            Kind::Float(_) | Kind::Typed(..) => None,
+        }
+    }
+
+    /// The type arithmetic on this value is done in; `None` while it is a literal or an index.
+    pub(super) fn compute_type(&self) -> Option<DType> {
+        match &self.kind {
+            Kind::Typed(_, dtype) => Some(dtype.compute()),
+            _ => None,
+        }
+    }
+
+    /// What a message calls the type of this.
+    pub(super) fn type_name(&self) -> &'static str {
+        match &self.kind {
+            Kind::Integer(_) => "an integer",
+            Kind::Float(_) => "a float",
+            Kind::Index(_) => "an index",
+            Kind::Typed(_, dtype) => dtype.name(),
+        }
+    }
+
+    /// The type this has if nothing else decides: `f32`, `i32`, and `i64` for indices.
+    pub(super) fn default_type(&self) -> DType {
+        match &self.kind {
+            Kind::Integer(_) => DType::I32,
+            Kind::Float(_) => DType::F32,
+            Kind::Index(_) => DType::I64,
+            Kind::Typed(_, dtype) => *dtype,
+        }
+    }
+
+    /// The value as an operand of arithmetic in `dtype`, which is not a half type: literals take
+    /// that type, halves are widened, anything else is an error.
+    pub(super) fn operand(&self, dtype: DType, errors: &mut Errors) -> Option<Expr> {
+        match &self.kind {
+            Kind::Typed(expr, own) if own.compute() == dtype => Some(widen(expr.clone(), *own)),
+            Kind::Float(expr) if dtype.is_float() => Some(retype(expr, dtype)),
+            Kind::Integer(value) if dtype.is_integer() => {
+                let range = integer_range(dtype);
+                if !(range.lo..=range.hi).contains(value) {
+                    return errors.at_span(self.span, format!("{value} does not fit into {dtype}"));
+                }
+                Some(Expr::Const(Literal::Int(*value), dtype))
+            }
+            Kind::Index(poly) if dtype == DType::I64 => Some(Expr::Index(poly.clone())),
+            Kind::Integer(value) if dtype.is_float() => errors.at_span(
+                self.span,
+                format!("expected {dtype}, found an integer: write `{value}.0`"),
+            ),
+            Kind::Index(_) if dtype != DType::Bool => errors.at_span(
+                self.span,
+                format!("expected {dtype}, found an index: convert it with `as {dtype}`"),
+            ),
+            Kind::Typed(_, own) if *own != DType::Bool && dtype != DType::Bool => errors.at_span(
+                self.span,
+                format!("expected {dtype}, found {own}: convert it with `as {dtype}`"),
+            ),
+            _ => errors.at_span(self.span, format!("expected {dtype}, found {}", self.type_name())),
+        }
+    }
+
+    /// The value as it is stored in a tensor of `dtype`: half types round here, and only here.
+    pub(super) fn stored(&self, dtype: DType, errors: &mut Errors) -> Option<Expr> {
+        match &self.kind {
+            Kind::Typed(expr, own) if *own == dtype => Some(expr.clone()),
+            _ => self.operand(dtype.compute(), errors).map(|it| cast(dtype, dtype.compute(), it)),
+        }
+    }
+
+    /// The value in its own type, or in the one it has if nothing else decides.
+    pub(super) fn typed(&self, errors: &mut Errors) -> Option<(Expr, DType)> {
+        let dtype = self.default_type();
+        self.stored(dtype, errors).map(|it| (it, dtype))
+    }
+
+    /// The value ready for arithmetic, with the type that is done in.
+    pub(super) fn widened(&self, errors: &mut Errors) -> Option<(Expr, DType)> {
+        let dtype = self.default_type().compute();
+        self.operand(dtype, errors).map(|it| (it, dtype))
+    }
+}
+
+/// Both values in the type that their combination is done in.
+pub(super) fn unify(a: &Value, b: &Value, errors: &mut Errors) -> Option<(Expr, Expr, DType)> {
+    let dtype = match (a.compute_type(), b.compute_type()) {
+        (Some(x), Some(y)) if x != y => {
+            let message = format!(
+                "the sides have different types, {} and {}: convert one with `as`",
+                a.type_name(),
+                b.type_name()
+            );
+            return errors.at_span(join(a.span, b.span), message);
+        }
+        (Some(dtype), _) | (_, Some(dtype)) => dtype,
+        // An index takes an integer along; a float literal takes nothing.
+        (None, None) if matches!(a.kind, Kind::Integer(_)) => b.default_type(),
+        (None, None) => a.default_type(),
+    };
+    let (a, b) = (a.operand(dtype, errors), b.operand(dtype, errors));
+    Some((a?, b?, dtype))
+}
+
+/// From the start of `a` to the end of `b`, where the compiler can tell.
+pub(super) fn join(a: Span, b: Span) -> Span {
+    a.join(b).unwrap_or(a)
+}
+
+/// The conversion of `expr` from one type to another, by way of `F32` where a half is rounded
+/// from anything wider, so that there is one answer on every device.
+pub(super) fn cast(to: DType, from: DType, expr: Expr) -> Expr {
+    if to == from {
+        return expr;
+    }
+    let half = |it: DType| it != it.compute();
+    let needs_stop = |half_side: DType, other: DType| half(half_side) && other != DType::F32;
+    if needs_stop(to, from) || needs_stop(from, to) {
+        return cast(to, DType::F32, cast(DType::F32, from, expr));
+    }
+    Expr::Cast(to, Box::new(expr))
+}
+
+fn widen(expr: Expr, dtype: DType) -> Expr {
+    cast(dtype.compute(), dtype, expr)
+}
+
+/// Arithmetic on untyped float literals, in a type.
+fn retype(expr: &Expr, dtype: DType) -> Expr {
+    match expr {
+        Expr::Const(value, _) => Expr::Const(*value, dtype),
+        other => other.map_children(&mut |it| retype(it, dtype)),
+    }
+}
+
+/// The largest magnitude any partial sum of `poly` can have, roughly.
+///
+/// Symbolic integers are exact below 2^53 by this measure; what is above is refused.
+pub(super) fn magnitude(poly: &Poly, facts: &Facts) -> f64 {
+    let atom = |it: &crate::poly::Atom| {
+        let range = Poly::atom(it.clone()).interval(facts);
+        (range.lo as f64).abs().max((range.hi as f64).abs())
+    };
+    poly.terms()
+        .map(|(atoms, coefficient)| {
+            (coefficient as f64).abs() * atoms.iter().map(atom).product::<f64>()
+        })
+        .sum()
+}
