@@ -36,6 +36,8 @@ fn check(case: &Case, moves: &[Move]) -> Result<(), TestCaseError> {
     let (params, scalars) = (case.params(), case.scalars());
     let expected = interp::dag::run(&case.dag, &case.dims, &params, &scalars);
     let shown = || format!("{:?} {:?}\n{}\n{nest}", case.family, case.dims, text(&schedule.trace));
+    let findings = nest::verify(&nest);
+    prop_assert!(findings.is_empty(), "{findings:?}:\n{}", shown());
     match interp::nest::run(&nest, &case.dims, &params, &scalars) {
         Ok(results) => prop_assert!(results == expected, "wrong result:\n{}", shown()),
         Err(fault) => prop_assert!(false, "{fault}:\n{}", shown()),

@@ -20,6 +20,7 @@ pub mod bounds;
 pub mod index;
 mod lower;
 mod print;
+pub mod verify;
 #[cfg(test)]
 mod tests;
 
@@ -28,6 +29,7 @@ use crate::poly::{Poly, VarId};
 use crate::schedule::{Layout, LoopKind, Threads};
 
 pub use lower::lower;
+pub use verify::verify;
 
 /// Loops, guards and stores. See the [module documentation](self).
 #[derive(Clone, Debug, PartialEq)]

@@ -44,6 +44,10 @@ impl Poly {
         if inside {
             return (quotient, rest);
         }
+        let above = rest.clone() + divisor.clone();
+        if (-rest.clone()).is_positive(facts) && above.is_nonnegative(facts) {
+            return (quotient - Poly::constant(1), above);
+        }
         if let Some((tile, inner)) = rest.div_mod_by_parts(divisor, facts) {
             return (quotient + tile, inner);
         }

@@ -97,8 +97,35 @@ impl Poly {
         if self.interval(facts).lo >= 0 {
             return true;
         }
-        let least = self.least(facts);
-        least.interval(facts).lo >= 0 || least.shifted_is_nonnegative(facts)
+        let proves =
+            |least: Poly| least.interval(facts).lo >= 0 || least.shifted_is_nonnegative(facts);
+        proves(self.least(facts))
+            || self.with_multiples_of_quotients().is_some_and(|it| proves(it.least(facts)))
+    }
+
+    /// A lower bound in which multiples of a divisor times its quotient became what was divided, up
+    /// to the rest: `8 * ((p + 7) / 8) >= p`. `None` if there are none.
+    fn with_multiples_of_quotients(&self) -> Option<Poly> {
+        let mut bound = Poly::default();
+        let mut found = false;
+        for (atoms, value) in &self.terms {
+            let multiple = match atoms.as_slice() {
+                [Atom::Div(inner, divisor)] => {
+                    let divisor = divisor.as_constant().filter(|it| value % it == 0);
+                    divisor.map(|it| (inner, value / it, it - 1))
+                }
+                _ => None,
+            };
+            found |= multiple.is_some();
+            bound += match multiple {
+                Some((inner, times, rest)) if times > 0 => {
+                    ((**inner).clone() - Poly::constant(rest)) * times
+                }
+                Some((inner, times, _)) => (**inner).clone() * times,
+                None => Poly { terms: vec![(atoms.clone(), *value)] },
+            };
+        }
+        found.then_some(bound)
     }
 
     /// Whether `self >= 1` can be proven.
@@ -124,23 +151,23 @@ impl Poly {
         bound
     }
 
-    /// A lower bound in which quotients by constants took their worst value.
+    /// A lower bound in which quotients and remainders took their worst value.
     fn without_divisions(&self, facts: &Facts) -> Poly {
         let mut bound = Poly::default();
         for (atoms, value) in &self.terms {
-            let term = Poly { terms: vec![(atoms.clone(), *value)] };
-            bound += match atoms.as_slice() {
-                [Atom::Div(inner, divisor)] if divisor.as_constant().is_some() => {
-                    let worst = if *value >= 0 {
-                        inner.least(facts)
-                    } else {
-                        -Poly::least(&-(**inner).clone(), facts)
-                    };
-                    // A division of what still runs would come back here for ever.
-                    if worst.has_vars() { term } else { worst.div(divisor, facts) * *value }
+            let place = atoms.iter().position(|it| matches!(it, Atom::Div(..) | Atom::Mod(..)));
+            let worst = place.and_then(|place| {
+                let mut factor = Poly::constant(*value);
+                for (n, atom) in atoms.iter().enumerate() {
+                    if n != place {
+                        factor = factor * Poly::atom(atom.clone());
+                    }
                 }
-                _ => term,
-            };
+                let range = factor.interval(facts);
+                let worst = atoms[place].worst(range.lo >= 0, facts)?;
+                (range.lo >= 0 || range.hi <= 0).then(|| factor * worst)
+            });
+            bound += worst.unwrap_or_else(|| Poly { terms: vec![(atoms.clone(), *value)] });
         }
         bound
     }
@@ -170,6 +197,24 @@ impl Poly {
 }
 
 impl Atom {
+    /// A lower bound (or else an upper bound) of a quotient or remainder in which nothing runs.
+    fn worst(&self, least: bool, facts: &Facts) -> Option<Poly> {
+        let (Atom::Div(value, divisor) | Atom::Mod(value, divisor)) = self else { return None };
+        if divisor.has_vars() || divisor.interval(facts).lo < 1 {
+            return None;
+        }
+        let bound = match self {
+            Atom::Div(..) if least => value.least(facts).div(divisor, facts),
+            Atom::Div(..) => {
+                let most = -Poly::least(&-(**value).clone(), facts);
+                most.div(divisor, facts)
+            }
+            _ if least => Poly::default(),
+            _ => (**divisor).clone() - Poly::constant(1),
+        };
+        (!bound.has_vars()).then_some(bound)
+    }
+
     fn interval(&self, facts: &Facts) -> Interval {
         const ANY: Interval = Interval { lo: i64::MIN, hi: i64::MAX };
         match self {

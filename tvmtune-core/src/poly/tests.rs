@@ -71,6 +71,24 @@ fn a_quotient_of_a_fused_loop_is_below_the_outer_extent() {
 }
 
 #[test]
+fn rows_and_columns_of_a_flat_index_stay_inside_a_symbolic_width() {
+    let (mut facts, width) = (facts(), Poly::dim(DimId(0)));
+    facts.bound_var(VarId(3), width.clone() * 7);
+    let (row, column) = v(3).div_mod(&width, &facts);
+    assert!((Poly::from(7) - row).is_positive(&facts));
+    assert!((width.clone() - column.clone()).is_positive(&facts));
+    assert!(!(width - column - 1.into()).is_positive(&facts));
+}
+
+#[test]
+fn tiles_cover_what_they_tile() {
+    let extent = Poly::dim(DimId(0));
+    let covered = extent.ceil_div(8, &facts()) * 8;
+    assert!((covered.clone() - extent.clone()).is_nonnegative(&facts()));
+    assert!((extent - covered + 7.into()).is_nonnegative(&facts()));
+}
+
+#[test]
 fn division_rounds_down_below_zero() {
     let value = (v(0) - 1.into()).div(&2.into(), &Facts::default());
     assert_eq!(value.eval(&|_| 0, &|_| 0), -1);
