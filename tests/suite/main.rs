@@ -2,6 +2,7 @@
 
 mod database;
 mod elements;
+mod kernels;
 mod replay;
 mod search;
 mod semantics;

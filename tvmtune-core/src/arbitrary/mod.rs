@@ -55,6 +55,7 @@ impl Case {
 
     /// A value for each run-time scalar.
     pub fn scalars(&self) -> Vec<Number> {
-        self.dag.scalars.iter().map(|_| Number::Int((self.seed % 5) as i64)).collect()
+        let value = Number::Int((self.seed % 5) as i64);
+        self.dag.scalars.iter().map(|it| value.cast(it.dtype)).collect()
     }
 }

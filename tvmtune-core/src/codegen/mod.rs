@@ -3,7 +3,67 @@
 //! ```text
 //! dsl -> dag -> schedule -> nest -> kernel -> [codegen] -> compile -> measure -> ...
 //! ```
+//!
+//! In: a [`Schedule`], what to run and how. Out: [`Generated`], everything from its loops to its
+//! machine code, under one [`ArtifactId`]. Next: a worker measures the bytes.
 
 pub mod embed;
 pub mod rust;
 pub mod x86;
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::kernel::{self, Isa, Kernel, Unsupported};
+use crate::nest::{self, Nest};
+use crate::schedule::Schedule;
+use x86::MachineCode;
+
+/// The identity of generated code: the SHA-256 of the kernel's text and bytes, in hexadecimal.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ArtifactId(pub String);
+
+/// A schedule, generated for one instruction set.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Generated {
+    /// Its loops.
+    pub nest: Nest,
+    /// Its vector code.
+    pub kernel: Kernel,
+    /// Its bytes.
+    pub code: MachineCode,
+    /// Its identity.
+    pub artifact: ArtifactId,
+}
+
+/// Walks from a schedule to machine code.
+///
+/// # Errors
+///
+/// If the program, or this schedule of it, is left to portable code.
+pub fn generate(schedule: &Schedule, isa: Isa) -> Result<Generated, Unsupported> {
+    let nest = nest::lower(schedule);
+    let kernel = kernel::lower(&nest, isa)?;
+    let code = x86::assemble(&kernel);
+    let artifact = artifact(&kernel, &code);
+    Ok(Generated { nest, kernel, code, artifact })
+}
+
+fn artifact(kernel: &Kernel, code: &MachineCode) -> ArtifactId {
+    let mut hash = Sha256::new();
+    hash.update(kernel.to_string());
+    for phase in &code.phases {
+        hash.update((phase.len() as u64).to_le_bytes());
+        hash.update(phase);
+    }
+    ArtifactId(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+impl fmt::Display for ArtifactId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}

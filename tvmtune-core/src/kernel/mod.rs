@@ -18,9 +18,53 @@
 //! - An address stays inside its buffer whenever it is accessed in a lane that is not masked off.
 //! - All optimisation that changes the instruction mix was done here; codegen prints.
 
-use crate::dag::{DType, ScalarId, TensorId};
+mod affine;
+mod arith;
+mod build;
+mod cse;
+mod expr;
+mod fix;
+mod graph;
+mod intrinsic;
+mod lower;
+mod partition;
+mod place;
+mod print;
+mod promote;
+mod scope;
+mod table;
+mod tree;
+pub mod verify;
+mod write;
+
+use crate::dag::{BinaryOp, DType, ScalarId, TensorId};
 use crate::poly::{Poly, VarId};
 use crate::schedule::{Layout, Threads};
+
+pub use lower::lower;
+
+/// Why a nest is left to portable code, or a schedule dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unsupported {
+    /// Elements or values of that type.
+    #[error("values of type `{0}` are left to portable code")]
+    Type(DType),
+    /// That operation, on the type it is used with.
+    #[error("the operation {0:?} is left to portable code")]
+    Operation(BinaryOp),
+    /// An index that no loop of the kernel can count.
+    #[error("an index is no linear function of loop variables")]
+    Index,
+    /// A 64-bit integer that cannot be proven to fit 32 bits.
+    #[error("an integer may not fit 32 bits")]
+    Range,
+    /// More code than any schedule worth running has.
+    #[error("the kernel has more than {statements} statements")]
+    TooLarge {
+        /// The limit.
+        statements: usize,
+    },
+}
 
 /// An instruction set that kernels are generated for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

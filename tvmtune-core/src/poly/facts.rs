@@ -19,7 +19,7 @@ impl Interval {
         Self { lo: value, hi: value }
     }
 
-    fn hull(values: impl IntoIterator<Item = i128>) -> Self {
+    pub(crate) fn hull(values: impl IntoIterator<Item = i128>) -> Self {
         let (mut lo, mut hi) = (i128::MAX, i128::MIN);
         for it in values {
             (lo, hi) = (lo.min(it), hi.max(it));
@@ -27,11 +27,11 @@ impl Interval {
         Self { lo: saturate(lo), hi: saturate(hi) }
     }
 
-    fn plus(self, other: Self) -> Self {
+    pub(crate) fn plus(self, other: Self) -> Self {
         Self { lo: self.lo.saturating_add(other.lo), hi: self.hi.saturating_add(other.hi) }
     }
 
-    fn times(self, other: Self) -> Self {
+    pub(crate) fn times(self, other: Self) -> Self {
         let product = |a: i64, b: i64| i128::from(a) * i128::from(b);
         Self::hull([
             product(self.lo, other.lo),

@@ -1,0 +1,80 @@
+//! Any schedule, lowered to vector code, computes what the program says: lane by lane, watched for
+//! accesses out of bounds, registers without a value and races.
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use tvmtune_core::arbitrary::{Case, Move, any_case, any_move, instruction};
+use tvmtune_core::interp::{self, Array};
+use tvmtune_core::kernel::{self, Isa, Unsupported};
+use tvmtune_core::nest;
+use tvmtune_core::schedule::{Schedule, default};
+use tvmtune_core::target::Target;
+
+const ISAS: [Isa; 2] = [Isa::Avx512, Isa::Avx2];
+
+/// Whether there was a kernel, and it was right.
+fn check(case: &Case, schedule: &Schedule, isa: Isa) -> Result<bool, TestCaseError> {
+    let nest = nest::lower(schedule);
+    let kernel = match kernel::lower(&nest, isa) {
+        Ok(kernel) => kernel,
+        Err(Unsupported::Index) | Err(Unsupported::TooLarge { .. }) => return Ok(false),
+        Err(other) => {
+            prop_assert!(false, "{other}\n{nest}");
+            return Ok(false);
+        }
+    };
+    let (params, scalars) = (case.params(), case.scalars());
+    let expected = interp::dag::run(&case.dag, &case.dims, &params, &scalars);
+    let like = |it: &Array| Array::zeros(it.dtype, &it.shape);
+    let results: Vec<Array> = expected.iter().map(like).collect();
+    let shown = || format!("{:?} {:?} {isa:?}\n{nest}\n{kernel}", case.family, case.dims);
+    prop_assert!(kernel::verify::verify(&kernel).is_empty(), "unset registers\n{}", shown());
+    match interp::kernel::run(&kernel, &case.dims, &params, &scalars, &results) {
+        Ok(results) => prop_assert!(results == expected, "wrong result\n{}", shown()),
+        Err(fault) => prop_assert!(false, "{fault}\n{}", shown()),
+    }
+    Ok(true)
+}
+
+fn check_moves(case: &Case, moves: &[Move]) -> Result<usize, TestCaseError> {
+    let mut schedule = Schedule::new(&case.dag);
+    for it in moves {
+        let instruction = instruction(&schedule, it);
+        // What does not apply changes nothing.
+        let _ = schedule.apply(&instruction);
+    }
+    let mut n_lowered = 0;
+    for isa in ISAS {
+        n_lowered += usize::from(check(case, &schedule, isa)?);
+    }
+    Ok(n_lowered)
+}
+
+fn runner(cases: u32) -> TestRunner {
+    TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() })
+}
+
+#[test]
+fn kernels_of_random_schedules_are_right() {
+    let (cases, lowered) = (1500, std::cell::Cell::new(0));
+    let moves = proptest::collection::vec(any_move(), 0..16);
+    let run = |(case, moves): (Case, Vec<Move>)| {
+        lowered.set(lowered.get() + check_moves(&case, &moves)?);
+        Ok(())
+    };
+    runner(cases).run(&(any_case(), moves), run).unwrap();
+    let share = lowered.get() as f64 / f64::from(2 * cases);
+    assert!(share > 0.95, "only {share} of the schedules have kernels");
+}
+
+#[test]
+fn kernels_of_default_schedules_are_right() {
+    let run = |case: Case| {
+        for isa in ISAS {
+            let schedule = default::schedule(&case.dag, &Target::generic(isa));
+            prop_assert!(check(&case, &schedule, isa)?, "no kernel");
+        }
+        Ok(())
+    };
+    runner(500).run(&any_case(), run).unwrap();
+}

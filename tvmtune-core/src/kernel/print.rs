@@ -1,0 +1,190 @@
+//! The text of a kernel: part of an artifact's identity, and what people read.
+//!
+//! ```text
+//! phase tasks v9 in 0..p3
+//!   r0 = 0
+//!   loop v12 in 0..24
+//!     r0 = fma(load x.1[p4 + 96*v9 + 4*v12], load w[64*v12 .. 16], r0)
+//! ```
+//!
+//! A load names its entry of the table, its byte offset, and how lanes follow: `.1` is one element
+//! for all of them, `.n` elements in a row, `.+s` bytes apart. `p3` is parameter 3 of the table.
+
+use std::fmt::{self, Write};
+
+use super::{
+    Address, Base, Count, Kernel, Lanes, Linear, Mask, Quotient, Stmt, Storage, TableEntry, Value,
+};
+
+impl fmt::Display for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "kernel {} for {}", self.name, self.isa.name())?;
+        for (n, entry) in self.table.iter().enumerate() {
+            match entry {
+                TableEntry::Pointer { tensor, layout: None } => {
+                    writeln!(f, "t{n}: tensor {}", tensor.0)?
+                }
+                TableEntry::Pointer { tensor, layout: Some(it) } => {
+                    writeln!(
+                        f,
+                        "t{n}: tensor {} split {:?} order {:?}",
+                        tensor.0, it.splits, it.order
+                    )?;
+                }
+                TableEntry::Shared { bytes } => writeln!(f, "t{n}: shared {bytes} bytes")?,
+                TableEntry::Param(poly) => writeln!(f, "p{n}: {poly}")?,
+                TableEntry::Scalar(scalar) => writeln!(f, "s{n}: scalar {}", scalar.0)?,
+            }
+        }
+        if !self.scratch_bytes.is_zero() {
+            writeln!(f, "scratch: {} bytes", self.scratch_bytes)?;
+        }
+        for phase in &self.phases {
+            f.write_str("phase")?;
+            for (var, count) in &phase.tasks {
+                write!(f, " v{} in 0..{count}", var.0)?;
+            }
+            f.write_char('\n')?;
+            block(f, &phase.body, 1)?;
+        }
+        Ok(())
+    }
+}
+
+/// The text of statements.
+fn block(f: &mut fmt::Formatter<'_>, stmts: &[Stmt], depth: usize) -> fmt::Result {
+    for stmt in stmts {
+        write!(f, "{:1$}", "", 2 * depth)?;
+        match stmt {
+            Stmt::Loop { var, count, body } => {
+                writeln!(f, "loop v{} in 0..{count}", var.0)?;
+                block(f, body, depth + 1)?;
+            }
+            Stmt::If { value, bound, then, otherwise } => {
+                writeln!(f, "if {value} < {bound}")?;
+                block(f, then, depth + 1)?;
+                if !otherwise.is_empty() {
+                    writeln!(f, "{:1$}else", "", 2 * depth)?;
+                    block(f, otherwise, depth + 1)?;
+                }
+            }
+            Stmt::Let { var, op, value, by } => {
+                let op = if *op == Quotient::Div { "/" } else { "%" };
+                writeln!(f, "v{} = ({value}) {op} {by}", var.0)?;
+            }
+            Stmt::Set { reg, value, mask } => {
+                write!(f, "r{}", reg.0)?;
+                masked(f, mask)?;
+                writeln!(f, " = {value}")?;
+            }
+            Stmt::Store { address, lanes, storage, value, mask } => {
+                element(f, address, *lanes, *storage)?;
+                masked(f, mask)?;
+                writeln!(f, " = {value}")?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn masked(f: &mut fmt::Formatter<'_>, mask: &Option<Mask>) -> fmt::Result {
+    match mask {
+        None => Ok(()),
+        Some(Mask::First(count)) => write!(f, "{{{count}}}"),
+        Some(Mask::Where(value)) => write!(f, "{{{value}}}"),
+    }
+}
+
+fn element(
+    f: &mut fmt::Formatter<'_>,
+    address: &Address,
+    lanes: Lanes,
+    storage: Storage,
+) -> fmt::Result {
+    write!(f, "{address}")?;
+    match lanes {
+        Lanes::Uniform => f.write_str(".1")?,
+        Lanes::Contiguous => f.write_str(".n")?,
+        Lanes::Strided(bytes) => write!(f, ".+{bytes}")?,
+    }
+    if storage == Storage::Word { Ok(()) } else { write!(f, ":{storage:?}") }
+}
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Count::Const(value) => write!(f, "{value}"),
+            Count::Param(slot) => write!(f, "p{}", slot.0),
+        }
+    }
+}
+
+impl fmt::Display for Linear {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut between = "";
+        if let Some(slot) = self.param {
+            write!(f, "p{}", slot.0)?;
+            between = " + ";
+        }
+        for (var, stride) in &self.strides {
+            f.write_str(between)?;
+            match stride {
+                Count::Const(1) => {}
+                stride => write!(f, "{stride}*")?,
+            }
+            write!(f, "v{}", var.0)?;
+            between = " + ";
+        }
+        if self.constant != 0 || between.is_empty() {
+            write!(f, "{between}{}", self.constant)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.base {
+            Base::Table(slot) => write!(f, "t{}[{}]", slot.0, self.offset),
+            Base::Scratch => write!(f, "scratch[{}]", self.offset),
+        }
+    }
+}
+
+/// Numbers that look like floats are written as such, with their bits where those say more.
+fn number(f: &mut fmt::Formatter<'_>, bits: u32) -> fmt::Result {
+    let value = f32::from_bits(bits);
+    match bits {
+        0 => f.write_str("0"),
+        _ if value.is_infinite() || (1e-9..1e9).contains(&value.abs()) => write!(f, "{value:?}"),
+        _ if bits < 1 << 16 => write!(f, "{bits}"),
+        _ => write!(f, "{bits:#x}"),
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Splat(bits) => number(f, *bits),
+            Value::Scalar(slot) => write!(f, "s{}", slot.0),
+            Value::Reg(reg) => write!(f, "r{}", reg.0),
+            Value::Load { address, lanes, storage, mask } => {
+                element(f, address, *lanes, *storage)?;
+                masked(f, mask)
+            }
+            Value::Gather { address, index, mask, .. } => {
+                write!(f, "{address}[{index}]")?;
+                masked(f, mask)
+            }
+            Value::Index { base, step } => write!(f, "index({base}, {step})"),
+            Value::Unary(op, a) => write!(f, "{op:?}({a})"),
+            Value::Binary(op, a, b) => write!(f, "{op:?}({a}, {b})"),
+            Value::Fma(a, b, c) => write!(f, "fma({a}, {b}, {c})"),
+            Value::Compare(op, a, b) => write!(f, "{op:?}({a}, {b})"),
+            Value::Select { condition, then, otherwise } => {
+                write!(f, "select({condition}, {then}, {otherwise})")
+            }
+            Value::Reduce(op, a) => write!(f, "reduce {op:?}({a})"),
+        }
+    }
+}
