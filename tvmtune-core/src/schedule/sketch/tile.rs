@@ -212,6 +212,7 @@ pub(super) fn tile(
         }
         None => None,
     };
+    pack_accumulators(b, anchor, variant)?;
     let loops = split_root(b, root, anchor, variant, &name)?;
     order_root(b, root, anchor, &loops, copied, &name)?;
     reduce_in_registers(b, anchor, variant, &name)?;
@@ -226,6 +227,22 @@ pub(super) fn tile(
     }
     b.name.push(variant_name(b, root, variant));
     Ok(())
+}
+
+/// Lets the lanes of an accumulator lie side by side, as in a register.
+fn pack_accumulators(
+    b: &mut Builder,
+    anchor: StageId,
+    variant: &TileVariant,
+) -> Result<(), ScheduleError> {
+    let n_spatial = b.schedule.stage(anchor).compute.n_spatial;
+    if variant.vector + 1 == n_spatial {
+        return Ok(());
+    }
+    let others = (0..n_spatial).filter(|it| *it != variant.vector);
+    let layout = Layout { splits: Vec::new(), order: others.chain([variant.vector]).collect() };
+    let tensor = b.schedule.stage(anchor).tensor();
+    b.apply(|it| it.pack(tensor, layout))
 }
 
 fn variant_name(b: &Builder, root: StageId, variant: &TileVariant) -> String {
