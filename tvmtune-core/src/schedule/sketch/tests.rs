@@ -329,7 +329,7 @@ fn the_default_of_a_convolution() {
     let schedule = default::schedule(&dag, &Target::generic(Isa::Avx512));
     insta::assert_snapshot!(nest::lower(&schedule), @r"
     packed w[2, 64, 3, 3, 32]: f32
-    local y_sum1[1, 32, 1, 14]: f32
+    local y_sum1[1, 1, 14, 32]: f32
     shared x_padded1[1, 64, 58, 58]: f32
     parallel x0 in 0..1
       parallel x1 in 0..64
@@ -344,15 +344,15 @@ fn the_default_of_a_convolution() {
               for l_1 in 0..4
                 unrolled l in 0..14
                   vectorized j in 0..32
-                    y_sum1[0, j, 0, l] = 0
+                    y_sum1[0, 0, l, j] = 0
                 for p in 0..64
                   for q in 0..3
                     unrolled r_1 in 0..3
                       unrolled l in 0..14
                         vectorized j in 0..32
-                          y_sum1[0, j, 0, l] += x_padded1[0, p, 2*k_0 + k_1 + q, 14*l_1 + r_1 + l] * w[j_0, p, q, r_1, j]
+                          y_sum1[0, 0, l, j] += x_padded1[0, p, 2*k_0 + k_1 + q, 14*l_1 + r_1 + l] * w[j_0, p, q, r_1, j]
                 unrolled l_2 in 0..14
                   vectorized j_2 in 0..32
-                    y[0, 32*j_0 + j_2, 2*k_0 + k_1, 14*l_1 + l_2] = y_sum1[0, j_2, 0, l_2]
+                    y[0, 32*j_0 + j_2, 2*k_0 + k_1, 14*l_1 + l_2] = y_sum1[0, 0, l_2, j_2]
     ");
 }
