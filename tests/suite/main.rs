@@ -7,3 +7,5 @@ mod replay;
 mod search;
 mod semantics;
 mod workers;
+#[cfg(target_arch = "x86_64")]
+mod x86;

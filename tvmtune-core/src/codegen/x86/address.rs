@@ -16,7 +16,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::kernel::{Address, Base, Count, Linear, Mask, Slot, Stmt, Value};
+use crate::kernel::{Address, Base, Count, Isa, Lanes, Linear, Mask, Slot, Stmt, Storage, Value};
 use crate::poly::VarId;
 
 /// `base + param + sum of var * stride`: a [`Linear`] or [`Address`] but for its constant.
@@ -39,6 +39,36 @@ pub(super) struct Carried {
     pub start: KeyId,
     /// What it changes by where the variable changes by 1.
     pub stride: Count,
+}
+
+/// Whether a mask leaves lanes out.
+pub(super) fn masks(mask: Option<&Mask>, isa: Isa) -> bool {
+    let all = i64::from(isa.lanes());
+    mask.is_some_and(|it| !matches!(it, Mask::First(Count::Const(n)) if *n >= all))
+}
+
+/// Strided accesses whose elements touch are contiguous.
+pub(super) fn straighten(lanes: Lanes, storage: Storage) -> Lanes {
+    match lanes {
+        Lanes::Strided(Count::Const(step)) if step == storage.bytes() => Lanes::Contiguous,
+        lanes => lanes,
+    }
+}
+
+/// Whether a load is a gather, whose index register is a vector of places.
+pub(super) fn load_gathers(isa: Isa, lanes: Lanes, storage: Storage, masked: bool) -> bool {
+    storage == Storage::Word
+        && match straighten(lanes, storage) {
+            Lanes::Uniform => masked && isa == Isa::Avx2,
+            Lanes::Contiguous => false,
+            Lanes::Strided(_) => true,
+        }
+}
+
+/// Whether a store is a scatter.
+pub(super) fn store_scatters(isa: Isa, lanes: Lanes, storage: Storage) -> bool {
+    let strided = matches!(straighten(lanes, storage), Lanes::Strided(_));
+    storage == Storage::Word && isa == Isa::Avx512 && strided
 }
 
 /// How often a loop runs, as far as code is concerned.
@@ -110,12 +140,12 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Plans a phase. `lets` stand before `body`, inside the scope of `task`, number 0.
-    pub(super) fn new(task: VarId, lets: &[Stmt], body: &[Stmt]) -> Self {
+    pub(super) fn new(isa: Isa, task: VarId, lets: &[Stmt], body: &[Stmt]) -> Self {
         let mut plan = Plan::default();
-        let mut walk = Walk { plan: &mut plan, active: Active::default(), learning: true };
+        let mut walk = Walk { isa, plan: &mut plan, active: Active::default(), learning: true };
         walk.phase(task, lets, body);
         plan.scopes.clear();
-        let mut walk = Walk { plan: &mut plan, active: Active::default(), learning: false };
+        let mut walk = Walk { isa, plan: &mut plan, active: Active::default(), learning: false };
         walk.phase(task, lets, body);
         plan
     }
@@ -184,6 +214,7 @@ impl Key {
 
 /// One walk over a phase: first to learn which parameters occur, then to plan.
 struct Walk<'a> {
+    isa: Isa,
     plan: &'a mut Plan,
     active: Active,
     learning: bool,
@@ -234,10 +265,10 @@ impl Walk<'_> {
                     self.value(value);
                     self.mask(mask.as_ref());
                 }
-                Stmt::Store { address, value, mask, .. } => {
+                Stmt::Store { address, lanes, storage, value, mask } => {
                     self.value(value);
                     self.mask(mask.as_ref());
-                    self.address(address, true);
+                    self.address(address, !store_scatters(self.isa, *lanes, *storage));
                 }
             }
         }
@@ -252,9 +283,10 @@ impl Walk<'_> {
     fn value(&mut self, value: &Value) {
         match value {
             Value::Splat(_) | Value::Scalar(_) | Value::Reg(_) => {}
-            Value::Load { address, mask, .. } => {
+            Value::Load { address, lanes, storage, mask } => {
+                let masked = masks(mask.as_ref(), self.isa);
                 self.mask(mask.as_ref());
-                self.address(address, true);
+                self.address(address, !load_gathers(self.isa, *lanes, *storage, masked));
             }
             Value::Gather { address, index, mask, .. } => {
                 self.value(index);

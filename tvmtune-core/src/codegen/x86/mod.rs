@@ -35,8 +35,13 @@ mod regalloc;
 mod select;
 mod spill;
 
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod tests_int;
+
 use crate::kernel::Kernel;
-use regalloc::RegisterFile;
+pub use regalloc::RegisterFile;
 
 /// The code of a kernel. See the [module documentation](self).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +58,8 @@ pub fn assemble(kernel: &Kernel) -> MachineCode {
     assemble_in(kernel, RegisterFile::of(kernel.isa))
 }
 
-fn assemble_in(kernel: &Kernel, file: RegisterFile) -> MachineCode {
+/// Assembles a kernel with fewer registers than there are: for tests of what happens then.
+pub fn assemble_in(kernel: &Kernel, file: RegisterFile) -> MachineCode {
     let mut result = MachineCode { phases: Vec::new(), spills: 0 };
     for phase in &kernel.phases {
         let mut asm = encode::Assembler::default();

@@ -45,14 +45,18 @@ pub(super) struct Assignment {
 
 /// How many registers of each class there are to be had.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RegisterFile {
+pub struct RegisterFile {
+    /// Vector registers; at least 4.
     pub vectors: usize,
+    /// Mask registers, for AVX-512.
     pub masks: usize,
+    /// General registers for addresses and counters.
     pub ints: usize,
 }
 
 impl RegisterFile {
-    pub(super) fn of(isa: Isa) -> Self {
+    /// All that the instruction set has, but for those that code generation needs itself.
+    pub fn of(isa: Isa) -> Self {
         Self {
             vectors: isa.registers() as usize,
             masks: MASKS.len(),

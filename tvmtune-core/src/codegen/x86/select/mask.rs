@@ -1,5 +1,6 @@
 //! Truth values and masks: registers of bits on AVX-512, vectors on AVX2.
 
+use super::super::address::masks;
 use super::super::inst::{Class, Inst, IntOperand, Operand, Place, VectorInst, Virt};
 use super::super::opcode::{self, Opcode};
 use super::{Hoisted, Select};
@@ -120,9 +121,7 @@ impl Select<'_> {
 
     /// Which lanes take part, in a register; `None` if all do.
     pub(super) fn lane_mask(&mut self, mask: Option<&Mask>) -> Option<Virt> {
-        let all = i64::from(self.isa.lanes());
-        Some(match mask? {
-            Mask::First(Count::Const(n)) if *n >= all => return None,
+        Some(match mask.filter(|it| masks(Some(it), self.isa))? {
             Mask::First(count) => self.hoist(Hoisted::First(*count)),
             Mask::Where(value) if self.is_avx512() => self.condition(value),
             Mask::Where(value) => self.vector(value),

@@ -4,6 +4,7 @@
 //! of less than a word, masked ones on AVX2, scatters on AVX2. Those are rare, and never touch
 //! memory of lanes that are masked off.
 
+use super::super::address::{load_gathers, store_scatters, straighten};
 use super::super::inst::{FrameSlot, Inst, LaneCopy, LaneMask, Operand, Place, VectorInst, Virt};
 use super::super::opcode;
 use super::{Hoisted, Select};
@@ -40,7 +41,7 @@ impl Select<'_> {
                 let b = Operand::Place(self.place(address));
                 self.binary(opcode::MASKMOVPS, dst, mask, b);
             }
-            (lanes, mask) if storage == Storage::Word => {
+            (lanes, mask) if load_gathers(self.isa, lanes, storage, mask.is_some()) => {
                 let step = step_of(lanes, storage);
                 let index = self.hoist(Hoisted::Strided(step));
                 let place = self.indexed_place(address, (index, 1));
@@ -90,7 +91,7 @@ impl Select<'_> {
                 let place = self.place(address);
                 self.store_masked(opcode::MOVSS_STORE, place, mask, value, self.narrower(true));
             }
-            (Lanes::Strided(step), mask) if storage == Storage::Word && self.is_avx512() => {
+            (Lanes::Strided(step), mask) if store_scatters(self.isa, lanes, storage) => {
                 let index = self.hoist(Hoisted::Strided(step));
                 let spent = self.spent_mask(mask);
                 let place = self.indexed_place(address, (index, 1));
@@ -137,14 +138,6 @@ impl Select<'_> {
         };
         self.push(Inst::LaneCopy(copy));
         packed
-    }
-}
-
-/// Strided accesses whose elements touch are contiguous.
-fn straighten(lanes: Lanes, storage: Storage) -> Lanes {
-    match lanes {
-        Lanes::Strided(Count::Const(step)) if step == storage.bytes() => Lanes::Contiguous,
-        lanes => lanes,
     }
 }
 

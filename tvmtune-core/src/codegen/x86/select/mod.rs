@@ -63,7 +63,7 @@ struct Select<'a> {
 /// Selects instructions for one phase.
 pub(super) fn select(kernel: &Kernel, phase: &Phase, constants: &mut Constants) -> Code {
     let grid = Grid::of(phase);
-    let plan = Plan::new(grid.task, &grid.lets, &phase.body);
+    let plan = Plan::new(kernel.isa, grid.task, &grid.lets, &phase.body);
     let classes = vec![Class::Vector; kernel.n_regs as usize];
     let mut select = Select {
         isa: kernel.isa,
@@ -271,13 +271,11 @@ impl Select<'_> {
             return;
         };
         let b = self.operand(value);
-        let merge = if self.is_avx512() {
-            let op = opcode::MOVUPS;
-            VectorInst { mask: Some(mask), updates: true, ..self.inst(op, dst, b) }
+        if self.is_avx512() {
+            self.masked_move(dst, b, mask, true);
         } else {
             let inst = self.inst(opcode::BLENDVPS, dst, b);
-            VectorInst { a: Some(dst), c: Some(mask), ..inst }
-        };
-        self.push(Inst::Vector(merge));
+            self.push(Inst::Vector(VectorInst { a: Some(dst), c: Some(mask), ..inst }));
+        }
     }
 }

@@ -208,7 +208,7 @@ impl Select<'_> {
             if self.is_condition(condition) {
                 let mask = self.condition(condition);
                 let b = self.operand(value);
-                self.masked(opcode::MOVUPS, dst, b, mask);
+                self.masked_move(dst, b, mask, false);
                 return;
             }
         }
@@ -219,6 +219,18 @@ impl Select<'_> {
     /// `dst = op(b)`, 0 in lanes masked off.
     pub(super) fn masked(&mut self, op: Opcode, dst: Virt, b: Operand, mask: Virt) {
         let inst = VectorInst { mask: Some(mask), zeroing: true, ..self.inst(op, dst, b) };
+        self.push(Inst::Vector(inst));
+    }
+
+    /// `dst = b` in the lanes of the mask; the others keep what they had, or become 0.
+    pub(super) fn masked_move(&mut self, dst: Virt, b: Operand, mask: Virt, merge: bool) {
+        // Moves broadcast by another name.
+        let (op, b) = match b {
+            Operand::Broadcast(place) => (opcode::BROADCASTSS, Operand::Place(place)),
+            b => (opcode::MOVUPS, b),
+        };
+        let inst = self.inst(op, dst, b);
+        let inst = VectorInst { mask: Some(mask), updates: merge, zeroing: !merge, ..inst };
         self.push(Inst::Vector(inst));
     }
 
@@ -252,7 +264,7 @@ impl Select<'_> {
         let mask = self.condition(condition);
         if *otherwise == Value::Splat(0) {
             let b = self.operand(then);
-            self.masked(opcode::MOVUPS, dst, b, mask);
+            self.masked_move(dst, b, mask, false);
             return;
         }
         let (a, b) = self.sources(otherwise, then);

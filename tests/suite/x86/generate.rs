@@ -1,0 +1,485 @@
+//! Random kernels over every construct, each access at an address that is not negative.
+//!
+//! Choices come from a tape of numbers, so that proptest shrinks a kernel by shortening it and by
+//! making numbers smaller; 0 is always the simplest choice.
+//!
+//! Values have a kind. The bits of floats never become integers unless a minimum has removed NaNs
+//! first: which of two NaNs an operation passes on is not specified.
+
+use tvmtune_core::dag::{ScalarId, TensorId};
+use tvmtune_core::kernel::{
+    Address, Base, Count, Isa, Kernel, Lanes, Linear, Mask, Phase, Quotient, Reg, Slot, Stmt,
+    Storage, TableEntry, Value, VectorBinary, VectorCompare, VectorUnary,
+};
+use tvmtune_core::poly::{Poly, VarId};
+use tvmtune_core::schedule::Threads;
+
+/// What a kernel is tested with.
+#[derive(Clone, Debug)]
+pub(super) struct Program {
+    pub kernel: Kernel,
+    /// For each scalar, its bits.
+    pub scalars: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Float,
+    Int,
+    Truth,
+}
+
+/// The buffers, in the order of the table; elements of one kind in each.
+pub(super) const BUFFERS: [(Storage, bool); 8] = [
+    (Storage::Word, true),
+    (Storage::Word, false),
+    (Storage::F16, true),
+    (Storage::Bf16, true),
+    (Storage::I8, false),
+    (Storage::U8, false),
+    (Storage::Bool, false),
+    (Storage::Word, true), // shared by tasks
+];
+
+/// Bytes of scratch memory, floats; a task writes all of it first.
+const SCRATCH: i64 = 512;
+
+/// What parameters are for, and the range of their values. Offsets and steps are times 4: floats
+/// are aligned, lest half a NaN be overwritten.
+const COUNTS: [i64; 2] = [0, 4];
+const OFFSETS: [i64; 2] = [0, 22];
+const STEPS: [i64; 2] = [1, 10];
+const DIVISORS: [i64; 2] = [1, 9];
+const N_PARAMS: u32 = 3;
+
+struct Tape<'a>(std::slice::Iter<'a, u32>);
+
+impl Tape<'_> {
+    fn below(&mut self, n: u32) -> u32 {
+        self.0.next().copied().unwrap_or(0) % n
+    }
+
+    fn between(&mut self, [lo, hi]: [i64; 2]) -> i64 {
+        lo + i64::from(self.below((hi - lo + 1) as u32))
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len() as u32) as usize]
+    }
+
+    fn one_in(&mut self, n: u32) -> bool {
+        self.below(n) == n - 1
+    }
+}
+
+struct Generator<'a> {
+    tape: Tape<'a>,
+    isa: Isa,
+    /// Registers with a value, and what it is.
+    regs: Vec<(Reg, Kind)>,
+    n_regs: u32,
+    max_regs: u32,
+    vars: Vec<VarId>,
+    n_vars: u32,
+}
+
+/// Makes a kernel of a tape, with up to so many registers.
+pub(super) fn program(tape: &[u32], isa: Isa, max_regs: u32) -> Program {
+    let mut generator = Generator {
+        tape: Tape(tape.iter()),
+        isa,
+        regs: Vec::new(),
+        n_regs: 0,
+        max_regs,
+        vars: Vec::new(),
+        n_vars: 0,
+    };
+    let table = generator.table();
+    let n_phases = 1 + generator.tape.below(2);
+    let phases = (0..n_phases).map(|_| generator.phase()).collect();
+    let scalars = vec![generator.float_bits(), generator.tape.below(100)];
+    let kernel = Kernel {
+        name: "random".into(),
+        isa,
+        table,
+        scratch_bytes: Poly::constant(SCRATCH),
+        n_regs: generator.n_regs,
+        threads: Threads::One,
+        phases,
+    };
+    Program { kernel, scalars }
+}
+
+impl Generator<'_> {
+    fn table(&mut self) -> Vec<TableEntry> {
+        let pointer = |n| TableEntry::Pointer { tensor: TensorId(n), layout: None };
+        let mut table: Vec<TableEntry> = (0..7).map(pointer).collect();
+        table.push(TableEntry::Shared { bytes: Poly::constant(0) });
+        let lanes = i64::from(self.isa.lanes());
+        let sorts = [(COUNTS, 1), (OFFSETS, 4), (STEPS, 4), (DIVISORS, 1), ([0, lanes], 1)];
+        for (range, scale) in sorts {
+            for _ in 0..N_PARAMS {
+                let value = self.tape.between(range) * scale;
+                table.push(TableEntry::Param(Poly::constant(value)));
+            }
+        }
+        table.push(TableEntry::Scalar(ScalarId(0)));
+        table.push(TableEntry::Scalar(ScalarId(1)));
+        table
+    }
+
+    /// A parameter of the sort: counts, offsets, steps, divisors, lanes.
+    fn param(&mut self, sort: u32) -> Slot {
+        Slot(8 + sort * N_PARAMS + self.tape.below(N_PARAMS))
+    }
+
+    fn count(&mut self, sort: u32, range: [i64; 2]) -> Count {
+        self.scaled(sort, range, 1)
+    }
+
+    fn scaled(&mut self, sort: u32, range: [i64; 2], scale: i64) -> Count {
+        if self.tape.one_in(3) {
+            Count::Param(self.param(sort))
+        } else {
+            Count::Const(self.tape.between(range) * scale)
+        }
+    }
+
+    fn var(&mut self) -> VarId {
+        self.n_vars += 1;
+        VarId(self.n_vars - 1)
+    }
+
+    fn float_bits(&mut self) -> u32 {
+        let nice = [0.0, 1.0, -1.5, 0.1, 3e38, -7.25, 1e-40, 65520.0, f32::INFINITY, f32::NAN];
+        self.tape.pick(&nice).to_bits()
+    }
+
+    fn phase(&mut self) -> Phase {
+        self.regs.clear();
+        self.vars.clear();
+        let n_tasks = self.tape.below(4);
+        let mut tasks = Vec::new();
+        for _ in 0..n_tasks {
+            let var = self.var();
+            tasks.push((var, self.count(0, [1, 4])));
+            self.vars.push(var);
+        }
+        let mut body = self.clear_scratch();
+        body.extend(self.block(3));
+        Phase { tasks, body }
+    }
+
+    /// Writes all of scratch: what is there when a task starts is not defined.
+    fn clear_scratch(&mut self) -> Vec<Stmt> {
+        let bytes = i64::from(self.isa.lanes()) * 4;
+        let store = |at: i64| Stmt::Store {
+            address: Address { base: Base::Scratch, offset: Linear::constant(at * bytes) },
+            lanes: Lanes::Contiguous,
+            storage: Storage::Word,
+            value: Value::Splat(1.0_f32.to_bits()),
+            mask: None,
+        };
+        (0..SCRATCH / bytes).map(store).collect()
+    }
+
+    fn block(&mut self, depth: u32) -> Vec<Stmt> {
+        let vars = self.vars.len();
+        let n = 1 + self.tape.below(6);
+        let body = (0..n).map(|_| self.stmt(depth)).collect();
+        self.vars.truncate(vars);
+        body
+    }
+
+    /// A block after which only what had a value before has one for certain.
+    fn uncertain(&mut self, depth: u32) -> Vec<Stmt> {
+        let regs = self.regs.clone();
+        let body = self.block(depth);
+        self.regs = regs;
+        body
+    }
+
+    fn stmt(&mut self, depth: u32) -> Stmt {
+        match self.tape.below(if depth > 0 { 9 } else { 6 }) {
+            0..3 => self.set(),
+            3 | 4 => self.store(),
+            5 => {
+                let op = self.tape.pick(&[Quotient::Div, Quotient::Mod]);
+                let value = self.linear(60);
+                let by = self.count(3, DIVISORS);
+                let var = self.var();
+                self.vars.push(var);
+                Stmt::Let { var, op, value, by }
+            }
+            6 | 7 => {
+                let count = self.count(0, COUNTS);
+                let var = self.var();
+                self.vars.push(var);
+                let body = if matches!(count, Count::Const(1..)) {
+                    self.block(depth - 1)
+                } else {
+                    self.uncertain(depth - 1)
+                };
+                self.vars.pop();
+                Stmt::Loop { var, count, body }
+            }
+            _ => {
+                let (value, bound) = (self.linear(8), self.linear(12));
+                let regs = self.regs.clone();
+                let then = self.block(depth - 1);
+                let after_then = std::mem::replace(&mut self.regs, regs);
+                let otherwise =
+                    if self.tape.one_in(2) { self.block(depth - 1) } else { Vec::new() };
+                self.regs.retain(|it| after_then.contains(it));
+                Stmt::If { value, bound, then, otherwise }
+            }
+        }
+    }
+
+    fn kind(&mut self) -> Kind {
+        self.tape.pick(&[Kind::Float, Kind::Float, Kind::Int, Kind::Truth])
+    }
+
+    fn set(&mut self) -> Stmt {
+        if !self.regs.is_empty() && self.tape.one_in(3) {
+            let (reg, kind) = {
+                let n = self.regs.len() as u32;
+                self.regs[self.tape.below(n) as usize]
+            };
+            let value = self.value(kind, 3);
+            return Stmt::Set { reg, value, mask: self.mask(2) };
+        }
+        let kind = self.kind();
+        let value = self.value(kind, 3);
+        let reg = if self.n_regs < self.max_regs {
+            self.n_regs += 1;
+            Reg(self.n_regs - 1)
+        } else {
+            Reg(self.tape.below(self.max_regs))
+        };
+        self.regs.retain(|it| it.0 != reg);
+        self.regs.push((reg, kind));
+        Stmt::Set { reg, value, mask: None }
+    }
+
+    fn store(&mut self) -> Stmt {
+        let (address, storage, kind) = self.place(None);
+        let value = self.value(kind, 3);
+        let lanes = self.lanes(address.base, storage);
+        Stmt::Store { address, lanes, storage, value, mask: self.mask(2) }
+    }
+
+    fn lanes(&mut self, base: Base, storage: Storage) -> Lanes {
+        if base == Base::Scratch {
+            return Lanes::Contiguous;
+        }
+        match self.tape.below(5) {
+            0 | 1 => Lanes::Contiguous,
+            2 => Lanes::Uniform,
+            3 if storage.bytes() > 1 => Lanes::Strided(self.scaled(2, STEPS, 4)),
+            3 => Lanes::Strided(self.count(2, STEPS)),
+            _ => Lanes::Strided(Count::Const(storage.bytes())),
+        }
+    }
+
+    fn mask(&mut self, depth: u32) -> Option<Mask> {
+        match self.tape.below(6) {
+            0..3 => None,
+            3 => {
+                let lanes = i64::from(self.isa.lanes());
+                Some(Mask::First(Count::Const(self.tape.between([0, lanes]))))
+            }
+            4 => Some(Mask::First(Count::Param(self.param(4)))),
+            _ => Some(Mask::Where(Box::new(self.value(Kind::Truth, depth)))),
+        }
+    }
+
+    fn linear(&mut self, constant: u32) -> Linear {
+        self.scaled_linear(constant, 1)
+    }
+
+    fn scaled_linear(&mut self, constant: u32, scale: i64) -> Linear {
+        let constant = i64::from(self.tape.below(constant)) * scale;
+        let param = if self.tape.one_in(3) { Some(self.param(1)) } else { None };
+        let mut strides = Vec::new();
+        for var in self.vars.clone() {
+            if self.tape.one_in(2) {
+                strides.push((var, self.scaled(2, [0, 25], scale)));
+            }
+        }
+        strides.sort();
+        Linear { constant, param, strides }
+    }
+
+    /// Somewhere in memory, of that kind if there is one; and how elements are stored there.
+    fn place(&mut self, kind: Option<Kind>) -> (Address, Storage, Kind) {
+        let kind = match kind {
+            Some(kind) => kind,
+            None => self.kind(),
+        };
+        let (at, storage) = match kind {
+            Kind::Float => {
+                let at = self.tape.pick(&[0, 0, 2, 3, 7, 8]);
+                (at, BUFFERS.get(at as usize).map_or(Storage::Word, |it| it.0))
+            }
+            Kind::Int => self.tape.pick(&[(1, Storage::Word), (4, Storage::I8), (5, Storage::U8)]),
+            Kind::Truth => (6, Storage::Bool),
+        };
+        if at == 8 {
+            // Scratch has a fixed size: whole vectors at constant places.
+            let bytes = i64::from(self.isa.lanes()) * 4;
+            let offset = Linear::constant(self.tape.between([0, SCRATCH / bytes - 1]) * bytes);
+            return (Address { base: Base::Scratch, offset }, storage, kind);
+        }
+        let offset = if storage.bytes() > 1 { self.scaled_linear(50, 4) } else { self.linear(200) };
+        (Address { base: Base::Table(Slot(at)), offset }, storage, kind)
+    }
+
+    fn boxed(&mut self, kind: Kind, depth: u32) -> Box<Value> {
+        Box::new(self.value(kind, depth))
+    }
+
+    fn value(&mut self, kind: Kind, depth: u32) -> Value {
+        if depth == 0 || self.tape.one_in(4) {
+            return self.leaf(kind);
+        }
+        let depth = depth - 1;
+        match (self.tape.below(8), kind) {
+            (0, _) => self.leaf(kind),
+            (1, _) => Value::Select {
+                condition: self.boxed(Kind::Truth, depth),
+                then: self.boxed(kind, depth),
+                otherwise: self.boxed(kind, depth),
+            },
+            (_, Kind::Float) => self.float(depth),
+            (_, Kind::Int) => self.int(depth),
+            (_, Kind::Truth) => self.truth(depth),
+        }
+    }
+
+    fn leaf(&mut self, kind: Kind) -> Value {
+        let known: Vec<Reg> = self.regs.iter().filter(|it| it.1 == kind).map(|it| it.0).collect();
+        match self.tape.below(6) {
+            0 => match kind {
+                Kind::Float => Value::Splat(self.float_bits()),
+                Kind::Int => Value::Splat(self.tape.pick(&[0, 1, 7, 0x8000_0000, u32::MAX, 1234])),
+                Kind::Truth => Value::Splat(self.tape.pick(&[0, u32::MAX])),
+            },
+            1 if kind == Kind::Float => Value::Scalar(Slot(8 + 5 * N_PARAMS)),
+            1 if kind == Kind::Int => Value::Scalar(Slot(9 + 5 * N_PARAMS)),
+            2 if kind == Kind::Int => {
+                let step = self.tape.pick(&[1, 0, -3, 4]);
+                Value::Index { base: self.linear(100), step }
+            }
+            1..5 if !known.is_empty() => Value::Reg(self.tape.pick(&known)),
+            _ => {
+                let (address, storage, _) = self.place(Some(kind));
+                let lanes = self.lanes(address.base, storage);
+                Value::Load { address, lanes, storage, mask: self.mask(1) }
+            }
+        }
+    }
+
+    fn float(&mut self, depth: u32) -> Value {
+        const UNARY: [VectorUnary; 4] =
+            [VectorUnary::SqrtF, VectorUnary::RoundF, VectorUnary::FloorF, VectorUnary::CeilF];
+        const BINARY: [VectorBinary; 6] = [
+            VectorBinary::AddF,
+            VectorBinary::MulF,
+            VectorBinary::MinF,
+            VectorBinary::MaxF,
+            VectorBinary::SubF,
+            VectorBinary::DivF,
+        ];
+        match self.tape.below(8) {
+            0..3 => {
+                let op = self.tape.pick(&BINARY);
+                Value::Binary(op, self.boxed(Kind::Float, depth), self.boxed(Kind::Float, depth))
+            }
+            3 | 4 => Value::Fma(
+                self.boxed(Kind::Float, depth),
+                self.boxed(Kind::Float, depth),
+                self.boxed(Kind::Float, depth),
+            ),
+            5 => match self.tape.below(4) {
+                0 => Value::Unary(VectorUnary::IntToFloat, self.boxed(Kind::Int, depth)),
+                1 => {
+                    let op = VectorBinary::And;
+                    let (x, y) = (self.boxed(Kind::Truth, depth), self.boxed(Kind::Float, depth));
+                    Value::Binary(op, x, y)
+                }
+                _ => {
+                    let op = self.tape.pick(&UNARY);
+                    Value::Unary(op, self.boxed(Kind::Float, depth))
+                }
+            },
+            6 => Value::Reduce(self.tape.pick(&BINARY[..4]), self.boxed(Kind::Float, depth)),
+            _ => {
+                let index = Value::Binary(
+                    VectorBinary::And,
+                    self.boxed(Kind::Int, depth),
+                    Box::new(Value::Splat(31)),
+                );
+                let address =
+                    Address { base: Base::Table(Slot(0)), offset: self.scaled_linear(25, 4) };
+                let mask = self.mask(depth);
+                Value::Gather { address, index: Box::new(index), storage: Storage::Word, mask }
+            }
+        }
+    }
+
+    fn int(&mut self, depth: u32) -> Value {
+        const BINARY: [VectorBinary; 8] = [
+            VectorBinary::AddI,
+            VectorBinary::MulI,
+            VectorBinary::MinI,
+            VectorBinary::MaxI,
+            VectorBinary::And,
+            VectorBinary::Or,
+            VectorBinary::Xor,
+            VectorBinary::SubI,
+        ];
+        match self.tape.below(7) {
+            0..3 => {
+                let op = self.tape.pick(&BINARY);
+                Value::Binary(op, self.boxed(Kind::Int, depth), self.boxed(Kind::Int, depth))
+            }
+            3 => {
+                let by = self.tape.below(36) as u8;
+                let op = self.tape.pick(&[
+                    VectorUnary::ShiftLeft(by),
+                    VectorUnary::ShiftRight(by),
+                    VectorUnary::ShiftRightSigned(by),
+                ]);
+                Value::Unary(op, self.boxed(Kind::Int, depth))
+            }
+            4 => Value::Unary(VectorUnary::FloatToInt, self.boxed(Kind::Float, depth)),
+            5 => Value::Reduce(self.tape.pick(&BINARY[..7]), self.boxed(Kind::Int, depth)),
+            _ => Value::Binary(
+                VectorBinary::MinF,
+                self.boxed(Kind::Float, depth),
+                Box::new(Value::Splat(2.5_f32.to_bits())),
+            ),
+        }
+    }
+
+    fn truth(&mut self, depth: u32) -> Value {
+        const FLOATS: [VectorCompare; 4] =
+            [VectorCompare::LtF, VectorCompare::LeF, VectorCompare::EqF, VectorCompare::NeF];
+        match self.tape.below(4) {
+            0 => {
+                let op = self.tape.pick(&FLOATS);
+                Value::Compare(op, self.boxed(Kind::Float, depth), self.boxed(Kind::Float, depth))
+            }
+            1 => {
+                let op = self.tape.pick(&[VectorCompare::LtI, VectorCompare::EqI]);
+                Value::Compare(op, self.boxed(Kind::Int, depth), self.boxed(Kind::Int, depth))
+            }
+            _ => {
+                let ops = [VectorBinary::And, VectorBinary::Or, VectorBinary::Xor];
+                let op = self.tape.pick(&ops);
+                Value::Binary(op, self.boxed(Kind::Truth, depth), self.boxed(Kind::Truth, depth))
+            }
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Machine code computes what the interpreter computes, bit for bit, and touches nothing else.
+
+mod generate;
+mod run;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use tvmtune_core::codegen::x86::RegisterFile;
+use tvmtune_core::kernel::Isa;
+
+/// Checks random kernels of up to so many registers, assembled for a register file.
+fn check(isa: Isa, cases: u32, max_regs: u32, file: RegisterFile) -> u64 {
+    if !run::executes(isa) {
+        eprintln!("this machine does not execute {}: not tested", isa.name());
+        return 0;
+    }
+    let spills = std::cell::Cell::new(0);
+    let mut runner =
+        TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
+    let tape = proptest::collection::vec(any::<u32>(), 0..300);
+    let result = runner.run(&tape, |tape| {
+        let program = generate::program(&tape, isa, max_regs);
+        match run::check(&program, file) {
+            Ok(n) => spills.set(spills.get() + u64::from(n)),
+            Err(error) => prop_assert!(false, "{error}\n{:#?}", program),
+        }
+        Ok(())
+    });
+    result.unwrap();
+    spills.get()
+}
+
+#[test]
+fn random_kernels_for_avx512_compute_what_the_interpreter_does() {
+    check(Isa::Avx512, 3000, 8, RegisterFile::of(Isa::Avx512));
+}
+
+#[test]
+fn random_kernels_for_avx2_compute_what_the_interpreter_does() {
+    check(Isa::Avx2, 3000, 8, RegisterFile::of(Isa::Avx2));
+}

@@ -1,0 +1,133 @@
+//! Runs a kernel twice, interpreted and assembled, on memory that ends where a page that may not
+//! be touched begins.
+
+use tvmtune_core::codegen::x86::{RegisterFile, assemble_in};
+use tvmtune_core::interp::kernel::{Cell, FaultKind, Races, execute};
+use tvmtune_core::kernel::{Base, Isa, Kernel, Storage, TableEntry};
+use tvmtune_runtime::raw::{Code, Guarded, Threads};
+
+use super::generate::{BUFFERS, Program};
+
+/// Whether this machine executes code for the instruction set.
+pub(super) fn executes(isa: Isa) -> bool {
+    match isa {
+        Isa::Avx2 => {
+            is_x86_feature_detected!("avx2")
+                && is_x86_feature_detected!("fma")
+                && is_x86_feature_detected!("f16c")
+        }
+        Isa::Avx512 => {
+            is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512dq")
+                && is_x86_feature_detected!("avx512vl")
+        }
+    }
+}
+
+/// Bytes that look like numbers of all sizes, the same for the same place.
+fn content(slot: usize, at: usize) -> u8 {
+    let mixed = (slot as u32 * 977 + at as u32 / 4 + 1).wrapping_mul(0x9e37_79b9);
+    match at % 4 {
+        3 => [0x3f, 0xbf, 0x40, 0xc2, 0x00, 0x4b][mixed as usize % 6],
+        part => mixed.to_le_bytes()[part],
+    }
+}
+
+fn cells(program: &Program, sizes: &[usize]) -> Vec<Cell> {
+    let cell = |(slot, entry): (usize, &TableEntry)| match entry {
+        TableEntry::Pointer { .. } | TableEntry::Shared { .. } => {
+            Cell::Bytes((0..sizes[slot]).map(|at| content(slot, at)).collect())
+        }
+        TableEntry::Param(value) => Cell::Integer(value.eval_dims(&[])),
+        TableEntry::Scalar(id) => Cell::Bits(program.scalars[id.0 as usize]),
+    };
+    program.kernel.table.iter().enumerate().map(cell).collect()
+}
+
+/// Interprets a program, with buffers just as large as it needs.
+fn interpret(program: &Program) -> Result<(Vec<usize>, Vec<Cell>), String> {
+    let kernel = &program.kernel;
+    let scratch = kernel.scratch_bytes.eval_dims(&[]) as usize;
+    let mut sizes = vec![0; kernel.table.len()];
+    loop {
+        let mut table = cells(program, &sizes);
+        match execute(kernel, &mut table, scratch, Races::Ignore) {
+            Ok(()) => return Ok((sizes, table)),
+            Err(fault) => match fault.kind {
+                FaultKind::OutOfBounds { base: Base::Table(slot), offset, bytes, .. }
+                    if offset >= 0 =>
+                {
+                    sizes[slot.0 as usize] = offset as usize + bytes;
+                }
+                _ => return Err(fault.to_string()),
+            },
+        }
+    }
+}
+
+fn n_tasks(kernel: &Kernel) -> Vec<u64> {
+    let count = |count| match count {
+        tvmtune_core::kernel::Count::Const(value) => value,
+        tvmtune_core::kernel::Count::Param(slot) => match &kernel.table[slot.0 as usize] {
+            TableEntry::Param(value) => value.eval_dims(&[]),
+            _ => unreachable!("a parameter"),
+        },
+    };
+    let of = |phase: &tvmtune_core::kernel::Phase| {
+        phase.tasks.iter().map(|it| count(it.1).max(0) as u64).product()
+    };
+    kernel.phases.iter().map(of).collect()
+}
+
+/// Assembles and runs a program. Returns the memory behind each pointer, and the spills.
+fn launch(program: &Program, sizes: &[usize], file: RegisterFile) -> (Vec<Vec<u8>>, u32) {
+    let kernel = &program.kernel;
+    let machine = assemble_in(kernel, file);
+    let code = Code::load(&machine.phases).unwrap();
+    let mut memory: Vec<Guarded> = Vec::new();
+    let mut table = Vec::new();
+    for (slot, cell) in cells(program, sizes).iter().enumerate() {
+        table.push(match cell {
+            Cell::Bytes(bytes) => {
+                let mut guarded = Guarded::new(sizes[slot], 1).unwrap();
+                guarded.bytes_mut().copy_from_slice(bytes);
+                let address = guarded.address();
+                memory.push(guarded);
+                address
+            }
+            Cell::Integer(value) => value.cast_unsigned(),
+            // Only the low bytes count.
+            Cell::Bits(bits) => u64::from(*bits) | 0xdead_beef_0000_0000,
+        });
+    }
+    let scratch = kernel.scratch_bytes.eval_dims(&[]) as usize;
+    code.try_out(&n_tasks(kernel), &table, scratch, Threads::One);
+    (memory.iter().map(|it| it.bytes().to_vec()).collect(), machine.spills)
+}
+
+/// Whether two elements are the same, where all NaNs are.
+fn same(storage: Storage, float: bool, a: &[u8], b: &[u8]) -> bool {
+    let is_nan = |it: &[u8]| match (storage, it) {
+        (Storage::Word, &[a, b, c, d]) => f32::from_le_bytes([a, b, c, d]).is_nan(),
+        (Storage::F16, &[a, b]) => u16::from_le_bytes([a, b]) & 0x7fff > 0x7c00,
+        (Storage::Bf16, &[a, b]) => u16::from_le_bytes([a, b]) & 0x7fff > 0x7f80,
+        _ => false,
+    };
+    a == b || float && is_nan(a) && is_nan(b)
+}
+
+/// Runs a program both ways. Returns the spills, or what differs.
+pub(super) fn check(program: &Program, file: RegisterFile) -> Result<u32, String> {
+    let (sizes, expected) = interpret(program)?;
+    let (found, spills) = launch(program, &sizes, file);
+    for (slot, (found, (storage, float))) in found.iter().zip(BUFFERS).enumerate() {
+        let Cell::Bytes(expected) = &expected[slot] else { unreachable!("pointers come first") };
+        let size = storage.bytes() as usize;
+        let elements = expected.chunks(size).zip(found.chunks(size));
+        if let Some(at) = elements.into_iter().position(|it| !same(storage, float, it.0, it.1)) {
+            return Err(format!("buffer {slot}, element {at} of {}", expected.len() / size));
+        }
+    }
+    Ok(spills)
+}
