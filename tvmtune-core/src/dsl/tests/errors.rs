@@ -490,6 +490,10 @@ fn rust_that_is_not_part_of_the_language() {
     16 | return 1.0 + (i ^ 1) as f32 + (i & 1) as f32 + (i << 1) as f32
       = there is no `return`: the last expression is the value
     "#);
+}
+
+#[test]
+fn rust_expressions_that_are_not_part_of_the_language() {
     insta::assert_snapshot!(body("Tensor<f32, M>",
         "compute(|i| {
              let y = 1.0;

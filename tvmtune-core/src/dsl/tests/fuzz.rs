@@ -121,7 +121,8 @@ fn edit(
             1 => edited.extend([token.clone(), token]),
             2 => edited.push(word(pick)),
             3 => {
-                edited.push(TokenTree::Punct(Punct::new(MARKS[pick % MARKS.len()], Spacing::Alone)))
+                let mark = Punct::new(MARKS[pick % MARKS.len()], Spacing::Alone);
+                edited.push(TokenTree::Punct(mark));
             }
             5 => edited.extend([token, word(pick)]),
             6 => edited.push(pool[pick % pool.len()].clone()),
