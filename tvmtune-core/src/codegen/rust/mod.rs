@@ -23,7 +23,7 @@ mod names;
 
 use crate::dag::{BinaryOp, DType, Reducer, TensorId};
 use crate::nest::{Buffer, Guard, Nest, Scope, Stmt};
-use crate::poly::{Poly, VarId};
+use crate::poly::{Atom, Poly, VarId};
 
 pub(super) use expr::{Text, poly};
 pub(super) use names::Names;
@@ -37,6 +37,11 @@ pub fn print(nest: &Nest) -> String {
     let mut printer = Printer { nest, names, text: String::new(), depth: 0 };
     printer.function();
     printer.text
+}
+
+/// An integer expression as Rust of type `i64`, with what `leaf` gives for dimensions and variables.
+pub fn index(value: &Poly, leaf: &dyn Fn(&Atom) -> String) -> String {
+    poly(value, leaf).text
 }
 
 /// The Rust type of elements.
