@@ -20,17 +20,8 @@ impl Emitter<'_> {
         let tensors: Vec<&Operand> = self.operands.iter().filter(|it| it.is_tensor()).collect();
         let aligned = tensors.iter().map(|it| {
             let (ident, arg) = (&it.ident, it.name());
-            quote!(rt::raw::pointer(NAME, #arg, #ident.cast_const())?;)
+            quote!(rt::raw::pointer(NAME, #arg, #ident)?;)
         });
-        let aligned: Vec<TokenStream> = tensors
-            .iter()
-            .zip(aligned)
-            .map(|(it, mutable)| {
-                let (ident, arg) = (&it.ident, it.name());
-                let constant = quote!(rt::raw::pointer(NAME, #arg, #ident)?;);
-                if it.kind == Kind::Output { mutable } else { constant }
-            })
-            .collect();
         let disjoint = pairs(&tensors).into_iter().map(|(result, other)| {
             let (result, other) = (region(result), region(other));
             quote!(rt::raw::disjoint(NAME, #result, #other)?;)
