@@ -1,5 +1,6 @@
 //! The one test binary.
 
+mod backends;
 mod database;
 mod elements;
 mod kernels;
