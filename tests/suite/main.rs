@@ -4,6 +4,7 @@ mod backends;
 mod database;
 mod elements;
 mod kernels;
+mod macros;
 mod replay;
 mod search;
 mod semantics;

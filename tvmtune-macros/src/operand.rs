@@ -1,6 +1,6 @@
 //! The arguments of the generated functions, in order: what they are called and made of.
 
-use proc_macro2::{Ident, TokenStream};
+use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote};
 use tvmtune_core::dag::DType;
 use tvmtune_core::dsl::{ParamKind, Program};
@@ -121,11 +121,35 @@ impl Operand {
     }
 }
 
+/// The field of `Dims` for a dimension.
+pub(crate) fn field(dim: &Ident) -> Ident {
+    let name = dim.to_string().to_lowercase();
+    syn::parse_str(&name).unwrap_or_else(|_| Ident::new_raw(&name, dim.span()))
+}
+
+/// A variable of the generated code, which no name of the program's can be mistaken for.
+pub(crate) fn local(name: &str) -> Ident {
+    Ident::new(name, Span::mixed_site())
+}
+
 /// A polynomial of the dimensions as Rust, with `dims[n]` for dimension `n`.
 pub(crate) fn in_dims(value: &Poly) -> TokenStream {
     let text = tvmtune_core::codegen::rust::index(value, &|leaf| match leaf {
         Atom::Dim(dim) => format!("dims[{}]", dim.0),
         _ => unreachable!("an extent depends on dimensions only"),
     });
-    text.parse().expect("what is printed is Rust")
+    let tokens: TokenStream = text.parse().expect("what is printed is Rust");
+    with_locals(tokens)
+}
+
+/// The same tokens, with `dims` the local variable.
+fn with_locals(tokens: TokenStream) -> TokenStream {
+    let local = |token| match token {
+        TokenTree::Ident(ident) if ident == "dims" => TokenTree::Ident(local("dims")),
+        TokenTree::Group(group) => {
+            TokenTree::Group(Group::new(group.delimiter(), with_locals(group.stream())))
+        }
+        other => other,
+    };
+    tokens.into_iter().map(local).collect()
 }

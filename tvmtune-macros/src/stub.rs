@@ -6,6 +6,8 @@ use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
 use syn::{Expr, ItemFn, Path, ReturnType, Token, Type, token};
 
+use crate::operand::field;
+
 /// The stub of a function. Its own errors are reported elsewhere; calls to it get none.
 pub(crate) fn stub(options: &TokenStream, function: &ItemFn) -> TokenStream {
     let (name, visibility) = (&function.sig.ident, &function.vis);
@@ -111,8 +113,11 @@ fn read_dims(input: ParseStream<'_>, dims: &mut Vec<Ident>) -> syn::Result<()> {
     while !input.is_empty() {
         let name: Ident = input.parse()?;
         input.parse::<Token![=]>()?;
-        if let Expr::Range(_) = input.parse()? {
-            dims.push(Ident::new(&name.to_string().to_lowercase(), name.span()));
+        let field = field(&name);
+        if let Expr::Range(_) = input.parse()?
+            && !dims.contains(&field)
+        {
+            dims.push(field);
         }
         if !input.is_empty() {
             input.parse::<Token![,]>()?;

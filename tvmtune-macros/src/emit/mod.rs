@@ -11,12 +11,12 @@ mod raw;
 mod spec;
 
 use proc_macro2::{Ident, TokenStream};
-use quote::{ToTokens, format_ident, quote};
+use quote::{ToTokens, quote};
 use tvmtune_core::dag::Dag;
 use tvmtune_core::dsl::Program;
 
 use crate::infer::{self, Step};
-use crate::operand::{self, Kind, Operand, in_dims};
+use crate::operand::{self, Kind, Operand, field, in_dims, local};
 use crate::plan::Plan;
 
 /// What the parts of the expansion are made from.
@@ -27,6 +27,9 @@ struct Emitter<'a> {
     steps: Option<Vec<Step>>,
     /// The fields of `Dims`.
     fields: Vec<Ident>,
+    /// Parameters of the generated functions.
+    cpu: Ident,
+    dims: Ident,
     id: &'a str,
     plan: &'a Plan,
 }
@@ -35,9 +38,9 @@ struct Emitter<'a> {
 pub(crate) fn kernel(program: &Program, dag: &Dag, id: &str, plan: &Plan) -> TokenStream {
     let operands = operand::operands(program);
     let steps = infer::steps(dag, &operands);
-    let lower = |ident: &Ident| format_ident!("{}", ident.to_string().to_lowercase());
-    let fields = program.dims.iter().map(|it| lower(&it.ident)).collect();
-    let emitter = Emitter { program, operands, steps, fields, id, plan };
+    let fields = program.dims.iter().map(|it| field(&it.ident)).collect();
+    let (cpu, dims) = (local("cpu"), local("dims"));
+    let emitter = Emitter { program, operands, steps, fields, cpu, dims, id, plan };
     let (function, module) = (emitter.function(), emitter.module());
     quote! { #function #module }
 }
@@ -53,21 +56,23 @@ impl Emitter<'_> {
 
     /// `dims: Dims,` where there are any.
     fn dims_param(&self) -> Option<TokenStream> {
-        (!self.fields.is_empty()).then(|| quote!(dims: Dims,))
+        let dims = &self.dims;
+        (!self.fields.is_empty()).then(|| quote!(#dims: Dims,))
     }
 
     /// `dims,` where there are any.
     fn dims_argument(&self) -> Option<TokenStream> {
-        (!self.fields.is_empty()).then(|| quote!(dims,))
+        let dims = &self.dims;
+        (!self.fields.is_empty()).then(|| quote!(#dims,))
     }
 
     /// Turns `dims: Dims` into an array, checked.
     fn checked_dims(&self) -> TokenStream {
-        let n_dims = self.fields.len();
+        let (n_dims, dims) = (self.fields.len(), &self.dims);
         if n_dims == 0 {
-            return quote!(let dims: [::core::primitive::i64; 0] = [];);
+            return quote!(let #dims: [::core::primitive::i64; 0] = [];);
         }
-        quote!(let dims: [::core::primitive::i64; #n_dims] = dims.checked()?;)
+        quote!(let #dims: [::core::primitive::i64; #n_dims] = #dims.checked()?;)
     }
 
     fn names(&self) -> Vec<&Ident> {
@@ -89,22 +94,23 @@ impl Emitter<'_> {
         let (rt, names) = (self.runtime(), self.names());
         let params = self.params(&rt);
         let docs = self.docs();
-        let (dims_param, dims) = match &self.steps {
+        let (cpu, dims) = (&self.cpu, &self.dims);
+        let (dims_param, inferred) = match &self.steps {
             _ if self.fields.is_empty() => (None, None),
-            None => (Some(quote!(dims: #ident::Dims,)), None),
+            None => (Some(quote!(#dims: #ident::Dims,)), None),
             Some(steps) => {
                 let steps = steps.iter().map(|it| self.inferred(it, &rt));
                 let fields = &self.fields;
                 let n_dims = fields.len();
                 let positions = 0..n_dims;
-                let dims = quote! {
-                    let mut dims = [0_i64; #n_dims];
+                let inferred = quote! {
+                    let mut #dims = [0_i64; #n_dims];
                     #(#steps)*
-                    let dims = #ident::Dims {
-                        #(#fields: dims[#positions] as ::core::primitive::usize),*
+                    let #dims = #ident::Dims {
+                        #(#fields: #dims[#positions] as ::core::primitive::usize),*
                     };
                 };
-                (None, Some(dims))
+                (None, Some(inferred))
             }
         };
         let dims_argument = self.dims_argument();
@@ -112,11 +118,11 @@ impl Emitter<'_> {
             #(#attributes)*
             #(#[doc = #docs])*
             #[allow(clippy::too_many_arguments)]
-            #visibility fn #ident(cpu: &#rt::Cpu, #dims_param #(#params),*)
+            #visibility fn #ident(#cpu: &#rt::Cpu, #dims_param #(#params),*)
                 -> ::core::result::Result<(), #rt::Error>
             {
-                #dims
-                #ident::load(cpu)?.launch(cpu, #dims_argument #(#names),*)
+                #inferred
+                #ident::load(#cpu)?.launch(#cpu, #dims_argument #(#names),*)
             }
         }
     }
@@ -135,12 +141,12 @@ impl Emitter<'_> {
             Kind::Output => quote!(#rt::Output::elements_mut(#ident)),
             Kind::Scalar => unreachable!("a scalar has no length"),
         };
-        let range = self.range(position);
+        let (range, dims, found) = (self.range(position), &self.dims, local("found"));
         quote! {
-            let found = #rt::raw::infer(
+            let #found = #rt::raw::infer(
                 #kernel, (#arg, #shape), #dim, #elements.len(), (#factor, #rest),
             )?;
-            dims[#position] = #rt::raw::range(#kernel, #dim, found, #range)?;
+            #dims[#position] = #rt::raw::range(#kernel, #dim, #found, #range)?;
         }
     }
 
@@ -180,6 +186,7 @@ impl Emitter<'_> {
         let (dims, spec, kernel) = (self.dims(), self.spec(), self.kernel());
         let (dims_param, dims_argument) = (self.dims_param(), self.dims_argument());
         let (names, params) = (self.names(), self.params(&quote!(rt)));
+        let cpu = &self.cpu;
         quote! {
             #[doc = #doc]
             #visibility mod #ident {
@@ -229,8 +236,8 @@ impl Emitter<'_> {
                 pub fn reference(#dims_param #(#params),*)
                     -> ::core::result::Result<(), rt::Error>
                 {
-                    let cpu = rt::Cpu::new().at_most(rt::Isa::Portable);
-                    load(&cpu)?.launch(&cpu, #dims_argument #(#names),*)
+                    let #cpu = rt::Cpu::new().at_most(rt::Isa::Portable);
+                    load(&#cpu)?.launch(&#cpu, #dims_argument #(#names),*)
                 }
             }
         }
@@ -268,7 +275,7 @@ impl Emitter<'_> {
     /// The type `Kernel`.
     fn kernel(&self) -> TokenStream {
         let n_buckets = self.plan.n_buckets;
-        let (dims_param, checked) = (self.dims_param(), self.checked_dims());
+        let (dims_param, checked, dims) = (self.dims_param(), self.checked_dims(), &self.dims);
         let (launch, prepare, launch_raw) = (self.launch(), self.prepare(), self.launch_raw());
         quote! {
             /// The program, with the code for one machine chosen.
@@ -291,14 +298,14 @@ impl Emitter<'_> {
                     -> ::core::result::Result<rt::PlanInfo, rt::Error>
                 {
                     #checked
-                    ::core::result::Result::Ok(self.kernel.plan(&dims))
+                    ::core::result::Result::Ok(self.kernel.plan(&#dims))
                 }
             }
         }
     }
 
     fn launch(&self) -> TokenStream {
-        let (dims_param, dims) = (self.dims_param(), self.checked_dims());
+        let (dims_param, checked_dims) = (self.dims_param(), self.checked_dims());
         let params = self.params(&quote!(rt));
         let checked = self.operands.iter().map(checked);
         let argument = |it: &Operand| {
@@ -314,7 +321,9 @@ impl Emitter<'_> {
         let scalars: Vec<&Ident> = self.of_kind(Kind::Scalar).map(|it| &it.ident).collect();
         let n_scalars = scalars.len();
         let n_dims = self.fields.len();
-        let dim_values = (0..n_dims).map(|it| quote!(dims[#it]));
+        let (cpu, dims) = (&self.cpu, &self.dims);
+        let [args_name, scalars_name, variant] = ["args", "scalars", "variant"].map(local);
+        let dim_values = (0..n_dims).map(|it| quote!(#dims[#it]));
         let passed = |it: &Operand| {
             let ident = &it.ident;
             if it.kind == Kind::Weight { quote!(#ident.elements()) } else { quote!(#ident) }
@@ -327,19 +336,23 @@ impl Emitter<'_> {
             ///
             /// If a length does not fit, or a dimension is out of range.
             #[allow(clippy::too_many_arguments)]
-            pub fn launch(&self, cpu: &rt::Cpu, #dims_param #(#params),*)
+            pub fn launch(&self, #cpu: &rt::Cpu, #dims_param #(#params),*)
                 -> ::core::result::Result<(), rt::Error>
             {
-                #dims
+                #checked_dims
                 #(#checked)*
-                match self.kernel.variant(cpu, &dims) {
-                    ::core::option::Option::Some(variant) => {
-                        let args = [#(#args),*];
-                        let scalars: [::core::primitive::u64; #n_scalars] =
+                match self.kernel.variant(#cpu, &#dims) {
+                    ::core::option::Option::Some(#variant) => {
+                        let #args_name = [#(#args),*];
+                        let #scalars_name: [::core::primitive::u64; #n_scalars] =
                             [#(rt::raw::Scalar::bits(#scalars)),*];
                         // The variant is of this program and chosen for this CPU and these
                         // dimensions, and the lengths of all arguments were checked.
-                        unsafe { rt::raw::run(cpu, NAME, variant, &dims, &args, &scalars) }
+                        unsafe {
+                            rt::raw::run(
+                                #cpu, NAME, #variant, &#dims, &#args_name, &#scalars_name,
+                            )
+                        }
                     }
                     ::core::option::Option::None => rt::raw::portable(NAME, || {
                         code::portable(#(#dim_values,)* #(#scalars,)* #(#tensors),*);
@@ -403,7 +416,7 @@ fn checked(operand: &Operand) -> TokenStream {
         Kind::Weight => {
             let extents = operand.shape.iter().map(in_dims);
             let n_extents = operand.shape.len();
-            let extents_name = format_ident!("{}_shape", operand.name());
+            let extents_name = local(&format!("{}_shape", operand.name()));
             let element = operand.element();
             quote! {
                 let #extents_name: [::core::primitive::usize; #n_extents] =

@@ -4,7 +4,7 @@ use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 
 use super::Emitter;
-use crate::operand::{Kind, Operand, in_dims};
+use crate::operand::{Kind, Operand, in_dims, local};
 
 impl Emitter<'_> {
     pub(super) fn launch_raw(&self) -> TokenStream {
@@ -30,8 +30,10 @@ impl Emitter<'_> {
         let names: Vec<&Ident> = self.names();
         let (dims_param, dims_argument) = (self.dims_param(), self.dims_argument());
         let checked = self.checked_dims();
-        let original = (!self.fields.is_empty()).then(|| quote!(let original = dims;));
-        let restored = (!self.fields.is_empty()).then(|| quote!(let dims = original;));
+        let (cpu, dims, original) = (&self.cpu, &self.dims, local("original"));
+        let has_dims = !self.fields.is_empty();
+        let kept = has_dims.then(|| quote!(let #original = #dims;));
+        let restored = has_dims.then(|| quote!(let #dims = #original;));
         quote! {
             /// As `launch`, for memory that is known by its address. Weights are packed in each
             /// launch that needs it.
@@ -46,16 +48,16 @@ impl Emitter<'_> {
             /// Each address must be that of as many elements as the dimensions say, initialized,
             /// that nobody else writes, nor for results reads, until this returns.
             #[allow(clippy::too_many_arguments)]
-            pub unsafe fn launch_raw(&self, cpu: &rt::Cpu, #dims_param #(#params),*)
+            pub unsafe fn launch_raw(&self, #cpu: &rt::Cpu, #dims_param #(#params),*)
                 -> ::core::result::Result<(), rt::Error>
             {
-                #original
+                #kept
                 #checked
                 #(#aligned)*
                 #(#disjoint)*
                 #(#slices)*
                 #restored
-                self.launch(cpu, #dims_argument #(#names),*)
+                self.launch(#cpu, #dims_argument #(#names),*)
             }
         }
     }
