@@ -129,7 +129,7 @@ pub(in crate::codegen) fn poly(value: &Poly, leaf: &dyn Fn(&Atom) -> String) -> 
     match terms.as_slice() {
         [] => Text::atom("0"),
         [(atoms, 1)] if atoms.len() == 1 => Text::atom(text),
-        [(atoms, 0..)] if atoms.is_empty() => Text::atom(text),
+        [([], 0..)] => Text::atom(text),
         _ => Text::compound(text),
     }
 }
