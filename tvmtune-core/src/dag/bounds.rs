@@ -205,8 +205,7 @@ fn contains(outer: Interval, inner: Interval) -> bool {
     outer.lo <= inner.lo && inner.hi <= outer.hi
 }
 
-/// The comparison that holds where `op` does not, of values that are no NaNs.
-pub(super) fn negated(op: CompareOp) -> CompareOp {
+fn negated(op: CompareOp) -> CompareOp {
     match op {
         CompareOp::Lt => CompareOp::Ge,
         CompareOp::Le => CompareOp::Gt,

@@ -5,8 +5,6 @@ use syn::spanned::Spanned;
 use syn::{Block, Expr as Syntax, Stmt};
 
 use super::elaborate::{Binding, Elaborator};
-use super::errors::count;
-use super::expr::no_statement;
 use super::infer;
 use super::signature::Declared;
 use crate::dag::bounds::Known;
@@ -38,8 +36,7 @@ impl Elaborator {
             && results.len() != declared.len()
         {
             let (n, given) = (declared.len(), results.len());
-            let declares = count(n, "result", "results");
-            let message = format!("the function declares {declares}, but returns {given}");
+            let message = format!("the function declares {n} results, but returns {given}");
             self.errors.at_span::<()>(join_all(results), message);
         }
         for it in lets {
@@ -68,7 +65,8 @@ impl Elaborator {
 
     fn statement(&mut self, statement: &Stmt, results: &[&Syntax], declared: Option<&[Declared]>) {
         let Stmt::Local(local) = statement else {
-            self.errors.at::<()>(statement, no_statement(statement));
+            let message = "only `let` statements stand before the results";
+            self.errors.at::<()>(statement, message);
             return;
         };
         let Some((ident, ty, init)) = self.let_parts(local) else { return };
@@ -163,8 +161,8 @@ impl Elaborator {
             && shape.len() != n_axes
         {
             let rank = shape.len();
-            let given = count(n_axes, "axis", "axes");
-            let message = format!("this closure takes {given}, but the tensor has rank {rank}");
+            let message =
+                format!("this closure takes {n_axes} axes, but the tensor has rank {rank}");
             return self.errors.at_span(closure_span(closure), message);
         }
         let extents = match &expected {

@@ -4,8 +4,7 @@ use proc_macro2::Span;
 use syn::punctuated::Punctuated;
 use syn::{Expr as Syntax, RangeLimits, Token};
 
-use super::elaborate::{Binding, Elaborator, Reduction, Var};
-use super::errors::count;
+use super::elaborate::{Elaborator, Reduction, Var};
 use super::signature::plain_ident;
 use super::value::{Kind, Value, cast};
 use crate::dag::{
@@ -53,12 +52,10 @@ impl Elaborator {
             other => vec![self.range(other)],
         };
         if closure.inputs.len() != ranges.len() {
-            let given = count(closure.inputs.len(), "axis", "axes");
-            let message = match ranges.len() {
-                1 => format!("this closure takes {given}, but there is 1 range"),
-                n => format!("this closure takes {given}, but there are {n} ranges"),
-            };
-            return self.errors.at(&closure.inputs, message);
+            let (given, n) = (closure.inputs.len(), ranges.len());
+            let message = format!("this closure takes {given} axes, but there are {n} ranges");
+            self.errors.at::<()>(&closure.inputs, message);
+            return None;
         }
         if matches!(wanted, Wanted::Place(_)) && ranges.len() != 1 {
             return self.errors.at(args, format!("`{name}` goes over one range"));
@@ -159,7 +156,7 @@ impl Elaborator {
         match (range, ident) {
             (Some((lo, extent)), _) => Some(self.enter_axis(ident, lo.clone(), extent.clone())),
             (None, Some(ident)) => {
-                self.bind(ident.to_string(), Binding::Poisoned);
+                self.bind(ident.to_string(), super::elaborate::Binding::Poisoned);
                 None
             }
             (None, None) => None,
