@@ -1,17 +1,21 @@
 //! Reads of tensors: `x[[i, j]]`, proven in bounds, and `x.get([i, j]).unwrap_or(v)`, which asks.
 
-use proc_macro2::Span;
+use quote::ToTokens;
 use syn::Expr as Syntax;
-use syn::spanned::Spanned;
 
 use super::elaborate::{Binding, Elaborator};
+use super::errors::Place;
 use super::value::{Kind, Value, cast, unify};
 use crate::dag::{BinaryOp, CompareOp, DType, Expr, Literal, Subscript, TensorId};
 use crate::poly::Poly;
 
 impl Elaborator {
     /// `x[[i, j]]`
-    pub(super) fn index_operator(&mut self, syntax: &syn::ExprIndex, span: Span) -> Option<Value> {
+    pub(super) fn index_operator(
+        &mut self,
+        syntax: &syn::ExprIndex,
+        place: Place,
+    ) -> Option<Value> {
         if let Syntax::Index(_) = &*syntax.expr {
             return self
                 .errors
@@ -23,7 +27,7 @@ impl Elaborator {
             return self.errors.at(&syntax.index, message);
         };
         let (expr, dtype, parts) = self.read(tensor, array, true)?;
-        self.made(expr, dtype, span, &parts.iter().collect::<Vec<_>>())
+        self.made(expr, dtype, place, &parts.iter().collect::<Vec<_>>())
     }
 
     /// `x.get([i, j]).unwrap_or(value)`
@@ -31,7 +35,7 @@ impl Elaborator {
         &mut self,
         get: &syn::ExprMethodCall,
         otherwise: &Syntax,
-        span: Span,
+        place: Place,
     ) -> Option<Value> {
         let tensor = self.tensor_named(&get.receiver);
         let array = match get.args.first() {
@@ -43,16 +47,16 @@ impl Elaborator {
         let ((read, dtype, mut parts), otherwise) = (read?, otherwise?);
         let Expr::Read { tensor, index } = &read else { return None };
         let condition = self.is_inside(*tensor, index);
-        let read = Value::new(Kind::Typed(read.clone(), dtype), span);
+        let read = Value::new(Kind::Typed(read.clone(), dtype), place);
         let (then, otherwise_expr, dtype) = unify(&read, &otherwise, &mut self.errors)?;
         parts.push(otherwise);
         let parts: Vec<&Value> = parts.iter().collect();
         let Some(condition) = condition else {
-            return self.made(then, dtype, span, &parts);
+            return self.made(then, dtype, place, &parts);
         };
         let (then, otherwise) = (Box::new(then), Box::new(otherwise_expr));
         let expr = Expr::Select { condition: Box::new(condition), then, otherwise };
-        self.made(expr, dtype, span, &parts)
+        self.made(expr, dtype, place, &parts)
     }
 
     /// The tensor that an expression names.
@@ -109,15 +113,23 @@ impl Elaborator {
             return Some(Subscript::Affine(poly));
         }
         let Kind::Typed(expr, dtype) = &value.kind else {
-            return self.errors.at_span(value.span, "an index is an integer, not a float");
+            return self.errors.at_place(value.place, "an index is an integer, not a float");
         };
         if !dtype.is_integer() {
-            return self.errors.at_span(value.span, format!("an index is an integer, not {dtype}"));
+            return self
+                .errors
+                .at_place(value.place, format!("an index is an integer, not {dtype}"));
         }
-        // Wide enough to be compared with the extent.
+        // 32 bits if the value has no more, whatever it was cast to, and the extent fits.
+        let (expr, dtype) = match expr {
+            Expr::Cast(DType::I64, inner) if is_narrow(inner.dtype(&self.symbols)) => {
+                (&**inner, inner.dtype(&self.symbols))
+            }
+            _ => (expr, *dtype),
+        };
         let wide = extent.interval(&self.known.facts).hi > i64::from(i32::MAX);
-        let to = if wide || *dtype == DType::I64 { DType::I64 } else { DType::I32 };
-        Some(Subscript::Value(Box::new(cast(to, *dtype, expr.clone()))))
+        let to = if wide || !is_narrow(dtype) { DType::I64 } else { DType::I32 };
+        Some(Subscript::Value(Box::new(cast(to, dtype, expr.clone()))))
     }
 
     fn prove_inside(&mut self, subscript: &Subscript, extent: &Poly, name: &str, syntax: &Syntax) {
@@ -130,7 +142,8 @@ impl Elaborator {
         let hint = "use `.get(..).unwrap_or(..)`";
         let message = match subscript {
             Subscript::Affine(poly) => {
-                let (index, range) = (self.name_poly(poly), self.name_range(poly));
+                let index = syntax.to_token_stream();
+                let range = self.name_range(poly);
                 format!(
                     "index `{index}` ranges over {range}, but `{name}` has extent {extent} there: {hint}"
                 )
@@ -140,7 +153,7 @@ impl Elaborator {
                  {hint}, or clamp it"
             ),
         };
-        self.errors.at_span::<()>(syntax.span(), message);
+        self.errors.at_place::<()>(Place::of(syntax), message);
     }
 
     /// The condition under which all subscripts are in bounds, as far as it can fail.
@@ -175,4 +188,9 @@ impl Elaborator {
         };
         (Expr::Const(Literal::Int(0), dtype), end)
     }
+}
+
+/// Whether every value of the type is one of `I32`.
+fn is_narrow(dtype: DType) -> bool {
+    dtype.is_integer() && dtype != DType::I64
 }
