@@ -1,9 +1,12 @@
 //! The integration tests of tvmtune, and what they share.
 
+use tvmtune_core::dag;
+use tvmtune_core::dsl::{self, Program};
 use tvmtune_core::kernel::Isa;
 use tvmtune_core::poly::Interval;
 use tvmtune_core::record::{Bucket, End, Entry, Measured, Provenance, Record, SCHEMA, Source};
 use tvmtune_core::target::Target;
+use tvmtune_tuner::tune::{Tolerance, Workload};
 
 /// A record of one workload with a bucket of its own for each `n`, so that none may be lost when
 /// records of several are merged.
@@ -37,4 +40,34 @@ pub fn sample_record(n: u32) -> Record {
         buckets: vec![Bucket { dims, trials: 1, seconds: 0.1, schedules: vec![entry] }],
         end: End {},
     }
+}
+
+/// The program of an annotated function.
+///
+/// # Panics
+///
+/// If the text is no such function: tests know what they write.
+pub fn program(source: &str) -> Program {
+    let mut function: syn::ItemFn = syn::parse_str(source).expect("a function");
+    let attribute = function.attrs.pop().expect("an attribute");
+    let options = attribute.meta.require_list().expect("options").tokens.clone();
+    dsl::parse(options, &function).expect("a program")
+}
+
+/// A program ready to be tuned.
+///
+/// # Panics
+///
+/// If the text is no annotated function: tests know what they write.
+pub fn workload(source: &str) -> Workload {
+    let program = program(source);
+    let dag = dag::build(&program).expect("a meaning");
+    let buckets = program.buckets();
+    assert!(buckets.len() <= 1, "tests divide one dimension at most");
+    let buckets = buckets
+        .into_iter()
+        .next()
+        .map_or_else(|| vec![Vec::new()], |ranges| ranges.into_iter().map(|it| vec![it]).collect());
+    let tolerance = program.tolerance();
+    Workload::new(dag, buckets, Tolerance { rel: tolerance.rel, abs: tolerance.abs })
 }

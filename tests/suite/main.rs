@@ -1,13 +1,13 @@
 //! The one test binary.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "what tests call is part of a test")]
 
-mod backends;
 mod database;
 mod elements;
 mod kernels;
-mod macros;
 mod replay;
 mod search;
 mod semantics;
+mod tuning;
 mod workers;
 #[cfg(target_arch = "x86_64")]
 mod x86;

@@ -33,3 +33,7 @@ pub mod statistics; // what samples say
 // How to measure it.
 #[cfg(feature = "engine")]
 pub mod measure; // 8 in a worker
+
+// All of it, for many candidates.
+#[cfg(feature = "engine")]
+pub mod tune; // within a budget

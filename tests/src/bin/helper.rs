@@ -1,16 +1,21 @@
-//! A second process for tests: a worker of the tuner's, an impostor, or a writer of records.
+//! A second process for tests: a worker of the tuner's, an impostor, a writer of records, or a
+//! tuner that runs until it is killed.
 //!
 //! `helper garbage` and `helper mute` behave as no worker should. `helper put <cache> <first> <count>` puts records of that many schedules into a cache, one by
-//! one, with artifacts from `<first>` on.
+//! one, with artifacts from `<first>` on. `helper tune <cache>` tunes.
 
 use std::env;
 use std::io::{self, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use tvmtune_tests::sample_record;
+use tvmtune_core::record::Provenance;
+use tvmtune_tests::{sample_record, workload};
 use tvmtune_tuner::database::{Cache, Database};
-use tvmtune_tuner::measure::worker;
+use tvmtune_tuner::device;
+use tvmtune_tuner::measure::{Exclusive, WorkerCommand, worker};
+use tvmtune_tuner::tune::{self, Budget, Options};
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
@@ -25,6 +30,7 @@ fn main() -> ExitCode {
             let _ = io::stdin().read_to_end(&mut Vec::new());
             return ExitCode::SUCCESS;
         }
+        Some("tune") => return tune(args.get(1)),
         Some(_) => {}
     }
     let [command, cache, first, count] = args.as_slice() else { return ExitCode::FAILURE };
@@ -42,3 +48,36 @@ fn main() -> ExitCode {
     }
     ExitCode::SUCCESS
 }
+
+/// Tunes something that takes long, into a cache.
+fn tune(cache: Option<&String>) -> ExitCode {
+    let (Some(cache), Some(target)) = (cache, device::detect()) else { return ExitCode::FAILURE };
+    let Ok(worker) = WorkerCommand::this_executable() else { return ExitCode::FAILURE };
+    let cache = Cache::new(Path::new(cache));
+    let Ok(exclusive) = Exclusive::acquire(&cache, &target.key(), Duration::from_secs(60)) else {
+        return ExitCode::FAILURE;
+    };
+    let options = Options {
+        target,
+        isas: vec![target.isa],
+        budget: Budget { trials: 100_000, per_task: DAY, total: DAY },
+        seed: 1,
+        worker,
+        afresh: false,
+        provenance: Provenance::default(),
+    };
+    let database = Database::new(Vec::new(), Some(cache));
+    let workloads = [workload(LONG)];
+    match tune::run(&workloads, &options, &database, &exclusive, &mut |_| {}) {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// What `helper tune` tunes.
+const LONG: &str = "#[autotune(dims(M = 64, N = 96, K = 128))]
+    fn long(x: Tensor<f32, M, K>, w: Weight<f32, N, K>) -> Tensor<f32, M, N> {
+        compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[j, k]]))
+    }";

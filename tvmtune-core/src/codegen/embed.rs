@@ -76,21 +76,6 @@ pub fn plan(dag: &Dag, buckets: &[Vec<Interval>], variants: &[Variant<'_>]) -> S
     text
 }
 
-/// Every combination of a bucket of each dynamic dimension, the first one varying slowest.
-pub fn buckets(by_dim: &[Vec<Interval>]) -> Vec<Vec<Interval>> {
-    by_dim.iter().fold(vec![Vec::new()], |combinations, buckets| {
-        let extended = |it: Vec<Interval>| {
-            buckets.iter().map(move |bucket| [it.as_slice(), &[*bucket]].concat())
-        };
-        combinations.into_iter().flat_map(extended).collect()
-    })
-}
-
-/// The text for a program of which nothing is known: default schedules for both instruction sets.
-pub fn default_plan(dag: &Dag, buckets: &[Vec<Interval>]) -> String {
-    plan(dag, buckets, &[])
-}
-
 /// A nest for portable code: one that leaves every weight as it is.
 pub fn portable(dag: &Dag) -> Nest {
     let plain = Schedule::new(dag);

@@ -1,11 +1,9 @@
 //! The function's body: `let`s of tensors and scalars, and the results.
 
-use proc_macro2::Span;
-use syn::spanned::Spanned;
 use syn::{Block, Expr as Syntax, Stmt};
 
 use super::elaborate::{Binding, Elaborator};
-use super::errors::count;
+use super::errors::{Place, count};
 use super::expr::no_statement;
 use super::infer;
 use super::signature::Declared;
@@ -40,7 +38,7 @@ impl Elaborator {
             let (n, given) = (declared.len(), results.len());
             let declares = count(n, "result", "results");
             let message = format!("the function declares {declares}, but returns {given}");
-            self.errors.at_span::<()>(join_all(results), message);
+            self.errors.at_place::<()>(all_of(results), message);
         }
         for it in lets {
             self.statement(it, results.as_deref().unwrap_or_default(), declared);
@@ -48,7 +46,7 @@ impl Elaborator {
         let Some(results) = results else {
             let message = "the function ends in its results, with no `;`: `compute(..)`, the name \
                            of a computed tensor, or a tuple of those";
-            return self.errors.at_span(block.brace_token.span.close(), message);
+            return self.errors.at_place(block.brace_token.span.close(), message);
         };
         let mut found = Vec::new();
         for (n, result) in results.iter().enumerate() {
@@ -165,7 +163,7 @@ impl Elaborator {
             let rank = shape.len();
             let given = count(n_axes, "axis", "axes");
             let message = format!("this closure takes {given}, but the tensor has rank {rank}");
-            return self.errors.at_span(closure_span(closure), message);
+            return self.errors.at_place(axes_place(closure), message);
         }
         let extents = match &expected {
             Expected::Declared(_, shape) => shape.iter().cloned().map(Some).collect(),
@@ -274,14 +272,14 @@ fn is_name(syntax: &Syntax, name: &str) -> bool {
 }
 
 /// `|i, j|`
-fn closure_span(closure: &syn::ExprClosure) -> Span {
-    let (begin, end) = (closure.inputs_begin.span, closure.inputs_end.span);
-    begin.join(end).unwrap_or(begin)
+fn axes_place(closure: &syn::ExprClosure) -> Place {
+    Place::of(&closure.inputs_begin).to(Place::of(&closure.inputs_end))
 }
 
-fn join_all(results: &[&Syntax]) -> Span {
-    match (results.first(), results.last()) {
-        (Some(first), Some(last)) => first.span().join(last.span()).unwrap_or_else(|| first.span()),
-        _ => Span::call_site(),
+fn all_of(results: &[&Syntax]) -> Place {
+    match results {
+        [first, .., last] => Place::of(first).to(Place::of(last)),
+        [one] => Place::of(one),
+        [] => Place::from(proc_macro2::Span::call_site()),
     }
 }

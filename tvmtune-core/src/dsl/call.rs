@@ -1,10 +1,9 @@
 //! Functions and methods: what numbers can do. `x.exp()` and `exp(x)` are the same.
 
-use proc_macro2::Span;
 use syn::Expr as Syntax;
 
 use super::elaborate::Elaborator;
-use super::errors::count;
+use super::errors::{Place, count};
 use super::reduce;
 use super::value::{Kind, Value};
 use crate::dag::{BinaryOp, CompareOp, DType, Expr, Literal, UnaryOp};
@@ -62,9 +61,14 @@ const FUNCTIONS: [(&str, usize, Function); 25] = [
 /// Powers beyond this are better written with `pow`.
 const MAX_POWER: i64 = 64;
 
+/// The names of functions.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    FUNCTIONS.iter().map(|(name, ..)| *name)
+}
+
 impl Elaborator {
     /// `f(a, b)`
-    pub(super) fn call(&mut self, call: &syn::ExprCall, span: Span) -> Option<Value> {
+    pub(super) fn call(&mut self, call: &syn::ExprCall, place: Place) -> Option<Value> {
         let ident = match &*call.func {
             Syntax::Path(path) if path.qself.is_none() => path.path.get_ident(),
             _ => None,
@@ -77,25 +81,29 @@ impl Elaborator {
         if reduce::NAMES.contains(&name.as_str())
             && (!both || reduce::is_reduction_call(&call.args))
         {
-            return self.reduction(&name, &call.args, span);
+            return self.reduction(&name, &call.args, place);
         }
         if name == "compute" {
             let message = "a tensor is defined in a statement of its own: `let t = compute(..);`";
             return self.errors.at(ident, message);
         }
         let args: Vec<Option<Value>> = call.args.iter().map(|it| self.expr(it)).collect();
-        self.function(ident, args, span)
+        self.function(ident, args, place)
     }
 
     /// `a.f(b)`
-    pub(super) fn method_call(&mut self, call: &syn::ExprMethodCall, span: Span) -> Option<Value> {
+    pub(super) fn method_call(
+        &mut self,
+        call: &syn::ExprMethodCall,
+        place: Place,
+    ) -> Option<Value> {
         if let Some(it) = &call.turbofish {
             return self.errors.at(it, "there are no generics here");
         }
         match (call.method.to_string().as_str(), &*call.receiver) {
             ("unwrap_or", Syntax::MethodCall(get)) if get.method == "get" => {
                 return match call.args.first() {
-                    Some(otherwise) if call.args.len() == 1 => self.get_or(get, otherwise, span),
+                    Some(otherwise) if call.args.len() == 1 => self.get_or(get, otherwise, place),
                     _ => self.errors.at(call, "`unwrap_or` takes one value"),
                 };
             }
@@ -111,19 +119,18 @@ impl Elaborator {
         }
         let args = std::iter::once(&*call.receiver).chain(&call.args);
         let args: Vec<Option<Value>> = args.map(|it| self.expr(it)).collect();
-        self.function(&call.method, args, span)
+        self.function(&call.method, args, place)
     }
 
     fn function(
         &mut self,
         ident: &syn::Ident,
         args: Vec<Option<Value>>,
-        span: Span,
+        place: Place,
     ) -> Option<Value> {
         let name = ident.to_string();
         let Some((_, arity, function)) = FUNCTIONS.iter().find(|(it, ..)| *it == name) else {
-            let functions = FUNCTIONS.iter().map(|(it, ..)| *it);
-            let mut all: Vec<&str> = reduce::NAMES.into_iter().chain(functions).collect();
+            let mut all: Vec<&str> = reduce::NAMES.into_iter().chain(names()).collect();
             all.sort_unstable();
             all.dedup();
             let all = all.join(", ");
@@ -133,10 +140,10 @@ impl Elaborator {
         if args.len() != *arity {
             let takes = count(*arity, "value", "values");
             let message = format!("`{name}` takes {takes}, not {}", args.len());
-            return self.errors.at_span(span, message);
+            return self.errors.at_place(place, message);
         }
         let args: Vec<Value> = args.into_iter().collect::<Option<_>>()?;
-        self.apply(*function, &name, &args, span)
+        self.apply(*function, &name, &args, place)
     }
 
     fn apply(
@@ -144,47 +151,47 @@ impl Elaborator {
         function: Function,
         name: &str,
         args: &[Value],
-        span: Span,
+        place: Place,
     ) -> Option<Value> {
         let x = &args[0];
         match function {
-            Function::Binary(op) => self.arithmetic(op, x, &args[1], span),
+            Function::Binary(op) => self.arithmetic(op, x, &args[1], place),
             Function::Clamp => {
-                let raised = self.arithmetic(BinaryOp::Max, x, &args[1], span)?;
-                self.arithmetic(BinaryOp::Min, &raised, &args[2], span)
+                let raised = self.arithmetic(BinaryOp::Max, x, &args[1], place)?;
+                self.arithmetic(BinaryOp::Min, &raised, &args[2], place)
             }
             Function::MulAdd => {
-                let product = self.arithmetic(BinaryOp::Mul, x, &args[1], span)?;
-                self.arithmetic(BinaryOp::Add, &product, &args[2], span)
+                let product = self.arithmetic(BinaryOp::Mul, x, &args[1], place)?;
+                self.arithmetic(BinaryOp::Add, &product, &args[2], place)
             }
             Function::Pow => {
                 self.float(x, name)?;
                 self.float(&args[1], name)?;
-                self.arithmetic(BinaryOp::Pow, x, &args[1], span)
+                self.arithmetic(BinaryOp::Pow, x, &args[1], place)
             }
-            Function::Powi => self.integer_power(x, &args[1], span),
+            Function::Powi => self.integer_power(x, &args[1], place),
             Function::Abs => {
                 let (expr, dtype) = x.widened(&mut self.errors)?;
                 if dtype == DType::Bool {
-                    return self.errors.at_span(x.span, "`abs` applies to numbers");
+                    return self.errors.at_place(x.place, "`abs` applies to numbers");
                 }
-                self.made(expr.unary(UnaryOp::Abs), dtype, span, &[x])
+                self.made(expr.unary(UnaryOp::Abs), dtype, place, &[x])
             }
             Function::Relu => {
                 let (expr, dtype) = x.widened(&mut self.errors)?;
                 let zero = match dtype {
                     DType::Bool => {
-                        return self.errors.at_span(x.span, "`relu` applies to numbers");
+                        return self.errors.at_place(x.place, "`relu` applies to numbers");
                     }
                     it if it.is_integer() => Expr::Const(Literal::Int(0), it),
                     it => constant(0.0, it),
                 };
-                self.made(expr.binary(BinaryOp::Max, zero), dtype, span, &[x])
+                self.made(expr.binary(BinaryOp::Max, zero), dtype, place, &[x])
             }
             _ => {
                 let (expr, dtype) = self.float(x, name)?;
                 let (expr, n_uses) = of_float(function, expr, dtype);
-                self.made(expr, dtype, span, &vec![x; n_uses])
+                self.made(expr, dtype, place, &vec![x; n_uses])
             }
         }
     }
@@ -198,23 +205,23 @@ impl Elaborator {
                 let message = format!(
                     "`{name}` applies to floats, and this is {found}: convert it with `as f32`"
                 );
-                self.errors.at_span(x.span, message)
+                self.errors.at_place(x.place, message)
             }
         }
     }
 
     /// `x` to a literal power, as a chain of products.
-    fn integer_power(&mut self, x: &Value, power: &Value, span: Span) -> Option<Value> {
+    fn integer_power(&mut self, x: &Value, power: &Value, place: Place) -> Option<Value> {
         let (expr, dtype) = self.float(x, "powi")?;
         let power = match power.kind {
             Kind::Integer(it) if it.abs() <= MAX_POWER => it,
             _ => {
                 let message = format!("`powi` takes a literal of at most {MAX_POWER}; use `powf`");
-                return self.errors.at_span(power.span, message);
+                return self.errors.at_place(power.place, message);
             }
         };
         let n_uses = power.unsigned_abs().max(1) as usize;
-        Value::measure(span, &vec![x; n_uses], &mut self.errors)?;
+        Value::measure(place, &vec![x; n_uses], &mut self.errors)?;
         let mut factors = Vec::new();
         let mut square = expr;
         let mut rest = power.unsigned_abs();
@@ -229,7 +236,7 @@ impl Elaborator {
         let product = product.unwrap_or_else(|| constant(1.0, dtype));
         let value =
             if power < 0 { constant(1.0, dtype).binary(BinaryOp::Div, product) } else { product };
-        self.made(value, dtype, span, &vec![x; n_uses])
+        self.made(value, dtype, place, &vec![x; n_uses])
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::ToTokens;
 
-use super::errors::Errors;
+use super::errors::{Errors, Place};
 use super::options::{Options, undeclared};
 use super::value::{Kind, Value};
 use super::{DynamicDim, Output, Param, Program};
@@ -142,7 +142,7 @@ impl Elaborator {
             } else {
                 Poly::constant(dim.range.lo)
             };
-            let value = Value::new(Kind::Index(extent), dim.ident.span());
+            let value = Value::new(Kind::Index(extent), Place::of(&dim.ident));
             scope.push((dim.ident.to_string(), Binding::Value(value)));
         }
         Self {
@@ -215,7 +215,7 @@ impl Elaborator {
         self.known.facts.bound_var(var, extent.clone());
         self.around.push(var);
         if let Some(ident) = ident {
-            let value = Value::new(Kind::Index(lo + Poly::var(var)), ident.span());
+            let value = Value::new(Kind::Index(lo + Poly::var(var)), Place::of(&ident));
             self.bind(&name, Binding::Value(value));
         }
         self.vars.push(Var { name, extent });
@@ -223,10 +223,10 @@ impl Elaborator {
     }
 
     /// Reports a name in a shape that no option declares.
-    pub(super) fn undeclared_dim(&mut self, span: Span, name: &str) {
+    pub(super) fn undeclared_dim(&mut self, ident: &Ident) {
         if !self.options.incomplete {
             let declared = self.options.dims.iter().map(|it| it.ident.to_string());
-            undeclared(span, name, declared, &mut self.errors);
+            undeclared(ident, declared, &mut self.errors);
         }
     }
 }

@@ -1,7 +1,39 @@
 //! All that is wrong with a program, found in one go.
 
-use proc_macro2::Span;
+use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::ToTokens;
+
+/// Where a piece of the program's text is.
+///
+/// Both ends are kept, since spans cannot be joined in a procedural macro; the compiler joins
+/// them when it shows an error that begins with the one and ends with the other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    start: Span,
+    end: Span,
+}
+
+impl Place {
+    /// From the first to the last token of `syntax`.
+    pub(super) fn of(syntax: &impl ToTokens) -> Self {
+        let mut tokens = syntax.to_token_stream().into_iter();
+        let first = tokens.next();
+        let start = first.as_ref().map_or_else(Span::call_site, TokenTree::span);
+        let end = tokens.last().or(first).map_or(start, |it| it.span());
+        Self { start, end }
+    }
+
+    /// From the start of `self` to the end of `other`.
+    pub(super) fn to(self, other: Place) -> Self {
+        Self { start: self.start, end: other.end }
+    }
+}
+
+impl From<Span> for Place {
+    fn from(span: Span) -> Self {
+        Self { start: span, end: span }
+    }
+}
 
 /// The errors so far. Whoever reports one goes on with the rest of the program.
 #[derive(Default)]
@@ -19,9 +51,16 @@ impl Errors {
         self.add(syn::Error::new_spanned(tokens, message))
     }
 
-    /// Reports an error at `span`, and gives nothing to go on with.
-    pub(super) fn at_span<T>(&mut self, span: Span, message: impl std::fmt::Display) -> Option<T> {
-        self.add(syn::Error::new(span, message))
+    /// Reports an error at `place`, and gives nothing to go on with.
+    pub(super) fn at_place<T>(
+        &mut self,
+        place: impl Into<Place>,
+        message: impl std::fmt::Display,
+    ) -> Option<T> {
+        let Place { start, end } = place.into();
+        // Tokens that stand for the ends; their text does not show.
+        let ends = [start, end].map(|span| TokenTree::from(proc_macro2::Ident::new("_", span)));
+        self.at(TokenStream::from_iter(ends), message)
     }
 
     /// Reports an error as it is, and gives nothing to go on with.

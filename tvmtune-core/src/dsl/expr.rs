@@ -1,10 +1,9 @@
 //! Expressions inside a `compute`: operators, literals, names, choices, conversions.
 
-use proc_macro2::Span;
-use syn::spanned::Spanned;
 use syn::{BinOp, Block, Expr as Syntax, Lit, Stmt, UnOp};
 
 use super::elaborate::{Binding, Elaborator};
+use super::errors::Place;
 use super::signature::plain_ident;
 use super::value::{Kind, Value, cast, unify};
 use crate::dag::{BinaryOp, CompareOp, DType, Expr, Literal, UnaryOp, integer_range};
@@ -22,26 +21,26 @@ impl Elaborator {
                 .at(syntax, "this is nested too deeply; bind parts of it with `let`");
         }
         self.depth += 1;
-        let value = self.expr_inner(syntax).map(|it| it.at(syntax.span()));
+        let value = self.expr_inner(syntax).map(|it| it.at(Place::of(&syntax)));
         self.depth -= 1;
         value
     }
 
     fn expr_inner(&mut self, syntax: &Syntax) -> Option<Value> {
-        let span = syntax.span();
+        let place = Place::of(&syntax);
         match syntax {
             Syntax::Lit(it) => self.literal(&it.lit),
             Syntax::Path(it) => self.path(it),
             Syntax::Paren(it) => self.expr(&it.expr),
             Syntax::Group(it) => self.expr(&it.expr),
-            Syntax::Unary(it) => self.unary_operator(it, span),
-            Syntax::Binary(it) => self.binary_operator(it, span),
-            Syntax::Cast(it) => self.cast_operator(it, span),
-            Syntax::If(it) => self.choice(it, span),
+            Syntax::Unary(it) => self.unary_operator(it, place),
+            Syntax::Binary(it) => self.binary_operator(it, place),
+            Syntax::Cast(it) => self.cast_operator(it, place),
+            Syntax::If(it) => self.choice(it, place),
             Syntax::Block(it) if it.label.is_none() => self.block(&it.block),
-            Syntax::Index(it) => self.index_operator(it, span),
-            Syntax::Call(it) => self.call(it, span),
-            Syntax::MethodCall(it) => self.method_call(it, span),
+            Syntax::Index(it) => self.index_operator(it, place),
+            Syntax::Call(it) => self.call(it, place),
+            Syntax::MethodCall(it) => self.method_call(it, place),
             other => self.errors.at(other, unsupported(other)),
         }
     }
@@ -74,14 +73,14 @@ impl Elaborator {
             }
             _ => return self.errors.at(lit, "expected a number or a truth value"),
         };
-        Some(Value::new(kind, lit.span()))
+        Some(Value::new(kind, Place::of(&lit)))
     }
 
     fn suffixed(&mut self, lit: &Lit, suffix: &str, kind: Kind) -> Option<Value> {
         match suffix.parse::<DType>() {
             Ok(dtype) if dtype != DType::Bool => {
-                let expr = Value::new(kind, lit.span()).stored(dtype, &mut self.errors)?;
-                Some(Value::new(Kind::Typed(expr, dtype), lit.span()))
+                let expr = Value::new(kind, Place::of(&lit)).stored(dtype, &mut self.errors)?;
+                Some(Value::new(Kind::Typed(expr, dtype), Place::of(&lit)))
             }
             _ => self.errors.at(lit, format!("`{suffix}` is not an element type")),
         }
@@ -96,7 +95,7 @@ impl Elaborator {
             Some(Binding::Value(value)) => Some(value.clone()),
             Some(Binding::Scalar(id)) => {
                 let (expr, dtype) = (Expr::Scalar(*id), self.symbols.scalars[id.0 as usize].dtype);
-                Some(Value::new(Kind::Typed(expr, dtype), ident.span()))
+                Some(Value::new(Kind::Typed(expr, dtype), Place::of(&ident)))
             }
             Some(Binding::Tensor(id)) => {
                 let rank = self.symbols.tensors[id.0 as usize].shape.len();
@@ -110,7 +109,7 @@ impl Elaborator {
             }
             Some(Binding::Poisoned) => None,
             None if name.chars().all(|it| !it.is_lowercase()) && name != "_" => {
-                self.undeclared_dim(ident.span(), &name);
+                self.undeclared_dim(ident);
                 None
             }
             None => self.errors.at(ident, format!("cannot find `{name}` in this program")),
@@ -136,10 +135,10 @@ impl Elaborator {
             return self.errors.at(path, message);
         };
         let expr = Expr::Const(literal, dtype);
-        Some(Value::new(Kind::Typed(expr, dtype), path.span()))
+        Some(Value::new(Kind::Typed(expr, dtype), Place::of(&path)))
     }
 
-    fn unary_operator(&mut self, unary: &syn::ExprUnary, span: Span) -> Option<Value> {
+    fn unary_operator(&mut self, unary: &syn::ExprUnary, place: Place) -> Option<Value> {
         if let (UnOp::Neg(_), Syntax::Lit(it)) = (unary.op, &*unary.expr)
             && let Lit::Int(lit) = &it.lit
             && let Ok(value) = lit.base10_parse::<i64>()
@@ -150,16 +149,16 @@ impl Elaborator {
         }
         let value = self.expr(&unary.expr)?;
         match unary.op {
-            UnOp::Neg(_) => self.negate(&value, span),
+            UnOp::Neg(_) => self.negate(&value, place),
             UnOp::Not(_) => {
                 let condition = value.operand(DType::Bool, &mut self.errors)?;
-                self.made(condition.unary(UnaryOp::Not), DType::Bool, span, &[&value])
+                self.made(condition.unary(UnaryOp::Not), DType::Bool, place, &[&value])
             }
             _ => self.errors.at(unary.op, "there are no references to follow here: remove the `*`"),
         }
     }
 
-    fn negate(&mut self, value: &Value, span: Span) -> Option<Value> {
+    fn negate(&mut self, value: &Value, place: Place) -> Option<Value> {
         let kind = match &value.kind {
             Kind::Integer(it) => Kind::Integer(it.wrapping_neg()),
             Kind::Index(poly) => Kind::Index(-poly.clone()),
@@ -167,33 +166,33 @@ impl Elaborator {
             Kind::Typed(_, DType::Bool) => {
                 return self
                     .errors
-                    .at_span(span, "`-` applies to numbers; `!` negates a condition");
+                    .at_place(place, "`-` applies to numbers; `!` negates a condition");
             }
             Kind::Typed(..) => {
                 let (expr, dtype) = value.widened(&mut self.errors)?;
                 Kind::Typed(expr.unary(UnaryOp::Neg), dtype)
             }
         };
-        Value::of_parts(kind, span, &[value], &mut self.errors)
+        Value::of_parts(kind, place, &[value], &mut self.errors)
     }
 
-    fn binary_operator(&mut self, binary: &syn::ExprBinary, span: Span) -> Option<Value> {
+    fn binary_operator(&mut self, binary: &syn::ExprBinary, place: Place) -> Option<Value> {
         let (a, b) = (self.expr(&binary.left), self.expr(&binary.right));
         let (a, b) = (a?, b?);
         match binary.op {
-            BinOp::Add(_) => self.arithmetic(BinaryOp::Add, &a, &b, span),
-            BinOp::Sub(_) => self.arithmetic(BinaryOp::Sub, &a, &b, span),
-            BinOp::Mul(_) => self.arithmetic(BinaryOp::Mul, &a, &b, span),
-            BinOp::Div(_) => self.arithmetic(BinaryOp::Div, &a, &b, span),
-            BinOp::Rem(_) => self.arithmetic(BinaryOp::Rem, &a, &b, span),
-            BinOp::And(_) => self.logic(BinaryOp::And, &a, &b, span),
-            BinOp::Or(_) => self.logic(BinaryOp::Or, &a, &b, span),
-            BinOp::Eq(_) => self.comparison(CompareOp::Eq, &a, &b, span),
-            BinOp::Ne(_) => self.comparison(CompareOp::Ne, &a, &b, span),
-            BinOp::Lt(_) => self.comparison(CompareOp::Lt, &a, &b, span),
-            BinOp::Le(_) => self.comparison(CompareOp::Le, &a, &b, span),
-            BinOp::Gt(_) => self.comparison(CompareOp::Gt, &a, &b, span),
-            BinOp::Ge(_) => self.comparison(CompareOp::Ge, &a, &b, span),
+            BinOp::Add(_) => self.arithmetic(BinaryOp::Add, &a, &b, place),
+            BinOp::Sub(_) => self.arithmetic(BinaryOp::Sub, &a, &b, place),
+            BinOp::Mul(_) => self.arithmetic(BinaryOp::Mul, &a, &b, place),
+            BinOp::Div(_) => self.arithmetic(BinaryOp::Div, &a, &b, place),
+            BinOp::Rem(_) => self.arithmetic(BinaryOp::Rem, &a, &b, place),
+            BinOp::And(_) => self.logic(BinaryOp::And, &a, &b, place),
+            BinOp::Or(_) => self.logic(BinaryOp::Or, &a, &b, place),
+            BinOp::Eq(_) => self.comparison(CompareOp::Eq, &a, &b, place),
+            BinOp::Ne(_) => self.comparison(CompareOp::Ne, &a, &b, place),
+            BinOp::Lt(_) => self.comparison(CompareOp::Lt, &a, &b, place),
+            BinOp::Le(_) => self.comparison(CompareOp::Le, &a, &b, place),
+            BinOp::Gt(_) => self.comparison(CompareOp::Gt, &a, &b, place),
+            BinOp::Ge(_) => self.comparison(CompareOp::Ge, &a, &b, place),
             BinOp::BitAnd(_) => self.errors.at(binary.op, "for conditions, write `&&`"),
             BinOp::BitOr(_) => self.errors.at(binary.op, "for conditions, write `||`"),
             BinOp::BitXor(_) | BinOp::Shl(_) | BinOp::Shr(_) => {
@@ -209,37 +208,37 @@ impl Elaborator {
         op: BinaryOp,
         a: &Value,
         b: &Value,
-        span: Span,
+        place: Place,
     ) -> Option<Value> {
         let kind = match (&a.kind, &b.kind) {
             (Kind::Integer(_), Kind::Integer(_)) => {
                 let (a, b) = (a.as_index()?, b.as_index()?);
-                let value = self.index_binary(op, &a, &b, span)?.as_constant()?;
+                let value = self.index_binary(op, &a, &b, place)?.as_constant()?;
                 Kind::Integer(value)
             }
             (Kind::Integer(_) | Kind::Index(_), Kind::Integer(_) | Kind::Index(_)) => {
                 let (a, b) = (a.as_index()?, b.as_index()?);
-                Kind::Index(self.index_binary(op, &a, &b, span)?)
+                Kind::Index(self.index_binary(op, &a, &b, place)?)
             }
             (Kind::Float(a), Kind::Float(b)) => Kind::Float(a.clone().binary(op, b.clone())),
             _ => {
                 let (a, b, dtype) = unify(a, b, &mut self.errors)?;
                 if dtype == DType::Bool {
-                    return self.errors.at_span(span, "expected numbers, found truth values");
+                    return self.errors.at_place(place, "expected numbers, found truth values");
                 }
                 Kind::Typed(a.binary(op, b), dtype)
             }
         };
-        Value::of_parts(kind, span, &[a, b], &mut self.errors)
+        Value::of_parts(kind, place, &[a, b], &mut self.errors)
     }
 
-    fn logic(&mut self, op: BinaryOp, a: &Value, b: &Value, span: Span) -> Option<Value> {
+    fn logic(&mut self, op: BinaryOp, a: &Value, b: &Value, place: Place) -> Option<Value> {
         let left = a.operand(DType::Bool, &mut self.errors);
         let right = b.operand(DType::Bool, &mut self.errors);
-        self.made(left?.binary(op, right?), DType::Bool, span, &[a, b])
+        self.made(left?.binary(op, right?), DType::Bool, place, &[a, b])
     }
 
-    fn comparison(&mut self, op: CompareOp, a: &Value, b: &Value, span: Span) -> Option<Value> {
+    fn comparison(&mut self, op: CompareOp, a: &Value, b: &Value, place: Place) -> Option<Value> {
         let known = |it: &Value| matches!(it.kind, Kind::Integer(_) | Kind::Index(_));
         let expr = match (a.as_index(), b.as_index()) {
             // Indices are compared as such, so that conditions on them can be proven.
@@ -251,10 +250,10 @@ impl Elaborator {
                 a.compare(op, b)
             }
         };
-        self.made(expr, DType::Bool, span, &[a, b])
+        self.made(expr, DType::Bool, place, &[a, b])
     }
 
-    fn cast_operator(&mut self, syntax: &syn::ExprCast, span: Span) -> Option<Value> {
+    fn cast_operator(&mut self, syntax: &syn::ExprCast, place: Place) -> Option<Value> {
         let value = self.expr(&syntax.expr);
         let name = match &*syntax.ty {
             syn::Type::Path(path) => path.path.get_ident().map(ToString::to_string),
@@ -264,8 +263,8 @@ impl Elaborator {
             Some("usize" | "isize") => {
                 let value = value?;
                 return match value.as_index() {
-                    Some(poly) => Some(Value::new(Kind::Index(poly), span)),
-                    None => self.convert(&value, DType::I64, span),
+                    Some(poly) => Some(Value::new(Kind::Index(poly), place)),
+                    None => self.convert(&value, DType::I64, place),
                 };
             }
             Some(name) => name.parse::<DType>().ok(),
@@ -274,11 +273,11 @@ impl Elaborator {
         let Some(to) = to else {
             return self.errors.at(&syntax.ty, "expected an element type, as in `as f32`");
         };
-        self.convert(&value?, to, span)
+        self.convert(&value?, to, place)
     }
 
     /// The value as another type, as Rust's `as`.
-    fn convert(&mut self, value: &Value, to: DType, span: Span) -> Option<Value> {
+    fn convert(&mut self, value: &Value, to: DType, place: Place) -> Option<Value> {
         // A literal takes the type at once if it can: `300.0 as f64` is not rounded to `f32`.
         let literal = match value.kind {
             Kind::Float(_) => to.is_float(),
@@ -300,16 +299,16 @@ impl Elaborator {
         if to == DType::Bool && from != DType::Bool {
             return self
                 .errors
-                .at_span(span, "a number is no truth value: compare it, as in `x != 0`");
+                .at_place(place, "a number is no truth value: compare it, as in `x != 0`");
         }
         if from == DType::Bool && to.is_float() {
             let message = "a truth value becomes a float by choice: `if c { 1.0 } else { 0.0 }`";
-            return self.errors.at_span(span, message);
+            return self.errors.at_place(place, message);
         }
-        self.made(cast(to, from, expr), to, span, &[value])
+        self.made(cast(to, from, expr), to, place, &[value])
     }
 
-    fn choice(&mut self, syntax: &syn::ExprIf, span: Span) -> Option<Value> {
+    fn choice(&mut self, syntax: &syn::ExprIf, place: Place) -> Option<Value> {
         if let Syntax::Let(it) = &*syntax.cond {
             return self.errors.at(it, "patterns are not part of the language: compare instead");
         }
@@ -322,16 +321,9 @@ impl Elaborator {
         let then = self.under(test.as_ref(), true, |walk| walk.block(&syntax.then_branch));
         let otherwise = self.under(test.as_ref(), false, |walk| walk.expr(otherwise));
         let (condition, then, otherwise) = (condition?, then?, otherwise?);
-        let kind = match (&then.kind, &otherwise.kind) {
-            (Kind::Typed(a, x), Kind::Typed(b, y)) if x == y => {
-                select(test?, a.clone(), b.clone(), *x)
-            }
-            _ => {
-                let (a, b, dtype) = unify(&then, &otherwise, &mut self.errors)?;
-                select(test?, a, b, dtype)
-            }
-        };
-        Value::of_parts(kind, span, &[&condition, &then, &otherwise], &mut self.errors)
+        let (a, b, dtype) = unify(&then, &otherwise, &mut self.errors)?;
+        let kind = select(test?, a, b, dtype);
+        Value::of_parts(kind, place, &[&condition, &then, &otherwise], &mut self.errors)
     }
 
     /// Runs `f` where `condition` is known to be `holds`.
@@ -354,7 +346,7 @@ impl Elaborator {
     pub(super) fn block(&mut self, block: &Block) -> Option<Value> {
         self.scoped(|walk| {
             let Some((last, lets)) = block.stmts.split_last() else {
-                return walk.errors.at_span(block.span(), "expected a value in this block");
+                return walk.errors.at_place(Place::of(&block), "expected a value in this block");
             };
             for it in lets {
                 walk.scalar_let(it);
@@ -422,13 +414,13 @@ impl Elaborator {
             _ => None,
         };
         if let (Some("usize"), Some(poly)) = (name.as_deref(), value.as_index()) {
-            return Some(Value::new(Kind::Index(poly), value.span));
+            return Some(Value::new(Kind::Index(poly), value.place));
         }
         let Some(dtype) = name.and_then(|it| it.parse::<DType>().ok()) else {
             return self.errors.at(ty, "expected an element type, or no type at all");
         };
         let expr = value.stored(dtype, &mut self.errors)?;
-        self.made(expr, dtype, value.span, &[value])
+        self.made(expr, dtype, value.place, &[value])
     }
 
     /// A typed value made of `parts`.
@@ -436,10 +428,10 @@ impl Elaborator {
         &mut self,
         expr: Expr,
         dtype: DType,
-        span: Span,
+        place: Place,
         parts: &[&Value],
     ) -> Option<Value> {
-        Value::of_parts(Kind::Typed(expr, dtype), span, parts, &mut self.errors)
+        Value::of_parts(Kind::Typed(expr, dtype), place, parts, &mut self.errors)
     }
 }
 

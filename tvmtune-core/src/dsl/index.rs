@@ -1,8 +1,7 @@
 //! Exact integer arithmetic on axes and dimensions.
 
-use proc_macro2::Span;
-
 use super::elaborate::Elaborator;
+use super::errors::Place;
 use super::value::magnitude;
 use crate::dag::BinaryOp;
 use crate::poly::Poly;
@@ -19,7 +18,7 @@ impl Elaborator {
         op: BinaryOp,
         a: &Poly,
         b: &Poly,
-        span: Span,
+        place: Place,
     ) -> Option<Poly> {
         let facts = &self.known.facts;
         let (size_a, size_b) = (magnitude(a, facts), magnitude(b, facts));
@@ -29,7 +28,7 @@ impl Elaborator {
             _ => (size_a + size_b, terms_a + terms_b),
         };
         if size > MAX_MAGNITUDE || terms > MAX_TERMS {
-            return self.errors.at_span(span, "this index could exceed 2^53");
+            return self.errors.at_place(place, "this index could exceed 2^53");
         }
         match op {
             BinaryOp::Add => Some(a.clone() + b.clone()),
@@ -37,18 +36,18 @@ impl Elaborator {
             BinaryOp::Mul => Some(a.clone() * b.clone()),
             BinaryOp::Min => Some(a.lesser(b, facts)),
             BinaryOp::Max => Some(a.greater(b, facts)),
-            BinaryOp::Div | BinaryOp::Rem => self.index_divide(op, a, b, span),
-            BinaryOp::Pow | BinaryOp::And | BinaryOp::Or => {
-                self.errors.at_span(span, "indices know `+ - * / %`, `min`, `max` and comparisons")
-            }
+            BinaryOp::Div | BinaryOp::Rem => self.index_divide(op, a, b, place),
+            BinaryOp::Pow | BinaryOp::And | BinaryOp::Or => self
+                .errors
+                .at_place(place, "indices know `+ - * / %`, `min`, `max` and comparisons"),
         }
     }
 
-    fn index_divide(&mut self, op: BinaryOp, a: &Poly, b: &Poly, span: Span) -> Option<Poly> {
+    fn index_divide(&mut self, op: BinaryOp, a: &Poly, b: &Poly, place: Place) -> Option<Poly> {
         let facts = &self.known.facts;
         if !b.is_positive(facts) {
             let b = self.name_poly(b);
-            return self.errors.at_span(span, format!("the divisor `{b}` may be 0 or less"));
+            return self.errors.at_place(place, format!("the divisor `{b}` may be 0 or less"));
         }
         if let (Some(a), Some(b)) = (a.as_constant(), b.as_constant()) {
             return Some(Poly::constant(if op == BinaryOp::Div { a / b } else { a % b }));
@@ -59,7 +58,7 @@ impl Elaborator {
                 "`{a}` may be negative, and an index is divided only where it cannot be; \
                  add a multiple of the divisor first"
             );
-            return self.errors.at_span(span, message);
+            return self.errors.at_place(place, message);
         }
         Some(if op == BinaryOp::Div { a.div(b, facts) } else { a.modulo(b, facts) })
     }

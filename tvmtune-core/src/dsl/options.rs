@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use proc_macro2::{Ident, Span, TokenStream};
+use proc_macro2::{Ident, TokenStream};
 use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
 use syn::punctuated::Punctuated;
@@ -270,7 +270,7 @@ fn check_buckets(options: &Options, errors: &mut Errors) {
         let Some(dim) = options.dims.iter().find(|it| it.ident == *name) else {
             if !options.incomplete {
                 let declared = options.dims.iter().map(|it| it.ident.to_string());
-                undeclared(name.span(), &name.to_string(), declared, errors);
+                undeclared(name, declared, errors);
             }
             continue;
         };
@@ -287,8 +287,7 @@ fn check_buckets(options: &Options, errors: &mut Errors) {
 
 /// Reports a dimension that no option declares.
 pub(super) fn undeclared(
-    span: Span,
-    name: &str,
+    name: &Ident,
     declared: impl Iterator<Item = String>,
     errors: &mut Errors,
 ) {
@@ -296,5 +295,5 @@ pub(super) fn undeclared(
     let declared = quoted(declared.iter().map(String::as_str));
     let message =
         format!("dimension `{name}` is not declared; add it to `dims(..)` (declared: {declared})");
-    errors.at_span::<()>(span, message);
+    errors.at::<()>(name, message);
 }

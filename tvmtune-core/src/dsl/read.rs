@@ -1,17 +1,21 @@
 //! Reads of tensors: `x[[i, j]]`, proven in bounds, and `x.get([i, j]).unwrap_or(v)`, which asks.
 
-use proc_macro2::Span;
+use quote::ToTokens;
 use syn::Expr as Syntax;
-use syn::spanned::Spanned;
 
 use super::elaborate::{Binding, Elaborator};
+use super::errors::Place;
 use super::value::{Kind, Value, cast, unify};
 use crate::dag::{BinaryOp, CompareOp, DType, Expr, Literal, Subscript, TensorId};
 use crate::poly::Poly;
 
 impl Elaborator {
     /// `x[[i, j]]`
-    pub(super) fn index_operator(&mut self, syntax: &syn::ExprIndex, span: Span) -> Option<Value> {
+    pub(super) fn index_operator(
+        &mut self,
+        syntax: &syn::ExprIndex,
+        place: Place,
+    ) -> Option<Value> {
         if let Syntax::Index(_) = &*syntax.expr {
             return self
                 .errors
@@ -23,7 +27,7 @@ impl Elaborator {
             return self.errors.at(&syntax.index, message);
         };
         let (expr, dtype, parts) = self.read(tensor, array, true)?;
-        self.made(expr, dtype, span, &parts.iter().collect::<Vec<_>>())
+        self.made(expr, dtype, place, &parts.iter().collect::<Vec<_>>())
     }
 
     /// `x.get([i, j]).unwrap_or(value)`
@@ -31,7 +35,7 @@ impl Elaborator {
         &mut self,
         get: &syn::ExprMethodCall,
         otherwise: &Syntax,
-        span: Span,
+        place: Place,
     ) -> Option<Value> {
         let tensor = self.tensor_named(&get.receiver);
         let array = match get.args.first() {
@@ -43,16 +47,16 @@ impl Elaborator {
         let ((read, dtype, mut parts), otherwise) = (read?, otherwise?);
         let Expr::Read { tensor, index } = &read else { return None };
         let condition = self.is_inside(*tensor, index);
-        let read = Value::new(Kind::Typed(read.clone(), dtype), span);
+        let read = Value::new(Kind::Typed(read.clone(), dtype), place);
         let (then, otherwise_expr, dtype) = unify(&read, &otherwise, &mut self.errors)?;
         parts.push(otherwise);
         let parts: Vec<&Value> = parts.iter().collect();
         let Some(condition) = condition else {
-            return self.made(then, dtype, span, &parts);
+            return self.made(then, dtype, place, &parts);
         };
         let (then, otherwise) = (Box::new(then), Box::new(otherwise_expr));
         let expr = Expr::Select { condition: Box::new(condition), then, otherwise };
-        self.made(expr, dtype, span, &parts)
+        self.made(expr, dtype, place, &parts)
     }
 
     /// The tensor that an expression names.
@@ -109,10 +113,12 @@ impl Elaborator {
             return Some(Subscript::Affine(poly));
         }
         let Kind::Typed(expr, dtype) = &value.kind else {
-            return self.errors.at_span(value.span, "an index is an integer, not a float");
+            return self.errors.at_place(value.place, "an index is an integer, not a float");
         };
         if !dtype.is_integer() {
-            return self.errors.at_span(value.span, format!("an index is an integer, not {dtype}"));
+            return self
+                .errors
+                .at_place(value.place, format!("an index is an integer, not {dtype}"));
         }
         // 32 bits if the value has no more, whatever it was cast to, and the extent fits.
         let (expr, dtype) = match expr {
@@ -136,8 +142,7 @@ impl Elaborator {
         let hint = "use `.get(..).unwrap_or(..)`";
         let message = match subscript {
             Subscript::Affine(poly) => {
-                let text = syntax.span().source_text().filter(|it| !it.contains('\n'));
-                let index = text.unwrap_or_else(|| self.name_poly(poly));
+                let index = syntax.to_token_stream();
                 let range = self.name_range(poly);
                 format!(
                     "index `{index}` ranges over {range}, but `{name}` has extent {extent} there: {hint}"
@@ -148,7 +153,7 @@ impl Elaborator {
                  {hint}, or clamp it"
             ),
         };
-        self.errors.at_span::<()>(syntax.span(), message);
+        self.errors.at_place::<()>(Place::of(syntax), message);
     }
 
     /// The condition under which all subscripts are in bounds, as far as it can fail.

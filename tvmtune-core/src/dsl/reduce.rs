@@ -1,11 +1,10 @@
 //! Reductions: each becomes a compute of its own, which the expression around it reads.
 
-use proc_macro2::Span;
 use syn::punctuated::Punctuated;
 use syn::{Expr as Syntax, RangeLimits, Token};
 
 use super::elaborate::{Binding, Elaborator, Reduction, Var};
-use super::errors::count;
+use super::errors::{Place, count};
 use super::signature::plain_ident;
 use super::value::{Kind, Value, cast};
 use crate::dag::{
@@ -39,14 +38,14 @@ impl Elaborator {
         &mut self,
         name: &str,
         args: &Punctuated<Syntax, Token![,]>,
-        span: Span,
+        place: Place,
     ) -> Option<Value> {
         let wanted = wanted(name);
         let (Some(ranges), Some(Syntax::Closure(closure)), 2) =
             (args.first(), args.last(), args.len())
         else {
             let message = format!("`{name}` takes a range and a closure: `{name}(0..K, |k| ..)`");
-            return self.errors.at_span(span, message);
+            return self.errors.at_place(place, message);
         };
         let ranges = match ranges {
             Syntax::Tuple(tuple) => tuple.elems.iter().map(|it| self.range(it)).collect(),
@@ -74,16 +73,16 @@ impl Elaborator {
         };
         if dtype == DType::Bool && !matches!(wanted, Wanted::Value(Reducer::Any | Reducer::All)) {
             let message = format!("`{name}` applies to numbers; `any` and `all` to conditions");
-            return self.errors.at_span(body.span, message);
+            return self.errors.at_place(body.place, message);
         }
         let (expr, dtype) = match wanted {
             Wanted::Value(reducer) => (self.accumulate(reducer, axes, body_expr, dtype), dtype),
-            Wanted::Mean => (self.mean(&ranges, axes, body_expr, dtype, body.span)?, dtype),
+            Wanted::Mean => (self.mean(&ranges, axes, body_expr, dtype, body.place)?, dtype),
             Wanted::Place(reducer) => {
                 (self.place(reducer, &ranges[0], axes[0], body_expr, dtype), DType::I64)
             }
         };
-        Some(Value::new(Kind::Typed(expr, dtype), span))
+        Some(Value::new(Kind::Typed(expr, dtype), place))
     }
 
     fn range(&mut self, syntax: &Syntax) -> Option<Range> {
@@ -199,15 +198,15 @@ impl Elaborator {
         axes: Vec<VarId>,
         body: Expr,
         dtype: DType,
-        span: Span,
+        place: Place,
     ) -> Option<Expr> {
         if !dtype.is_float() {
             let message = format!("`mean` applies to floats, not {dtype}: convert with `as f32`");
-            return self.errors.at_span(span, message);
+            return self.errors.at_place(place, message);
         }
         let mut count = Poly::constant(1);
         for it in ranges {
-            count = self.index_binary(BinaryOp::Mul, &count, &it.extent, span)?;
+            count = self.index_binary(BinaryOp::Mul, &count, &it.extent, place)?;
         }
         let count = match count.as_constant() {
             Some(it) => Expr::Const(Literal::Float(it as f64), dtype),

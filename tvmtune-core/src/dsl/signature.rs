@@ -203,7 +203,7 @@ impl Elaborator {
                         return self.errors.at(argument, message);
                     }
                     None => {
-                        self.undeclared_dim(ident.span(), &name);
+                        self.undeclared_dim(ident);
                         return None;
                     }
                 }

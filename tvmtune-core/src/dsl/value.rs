@@ -4,9 +4,7 @@
 //! known from axes and dimensions alone are *indices*: exact, unbounded, and the only values that
 //! bounds can be proven of.
 
-use proc_macro2::Span;
-
-use super::errors::Errors;
+use super::errors::{Errors, Place};
 use crate::dag::{DType, Expr, Literal, integer_range};
 use crate::poly::{Facts, Poly};
 
@@ -19,7 +17,7 @@ const MAX_DEPTH: usize = 200;
 #[derive(Clone, Debug)]
 pub(super) struct Value {
     pub(super) kind: Kind,
-    pub(super) span: Span,
+    pub(super) place: Place,
     /// Operations in it, and the longest chain of them.
     size: usize,
     depth: usize,
@@ -38,24 +36,24 @@ pub(super) enum Kind {
 }
 
 impl Value {
-    pub(super) fn new(kind: Kind, span: Span) -> Self {
-        Self { kind, span, size: 1, depth: 1 }
+    pub(super) fn new(kind: Kind, place: Place) -> Self {
+        Self { kind, place, size: 1, depth: 1 }
     }
 
     /// A value made of `parts`; nothing, with an error reported, if it is too large.
     pub(super) fn of_parts(
         kind: Kind,
-        span: Span,
+        place: Place,
         parts: &[&Value],
         errors: &mut Errors,
     ) -> Option<Self> {
-        let (size, depth) = Self::measure(span, parts, errors)?;
-        Some(Self { kind, span, size, depth })
+        let (size, depth) = Self::measure(place, parts, errors)?;
+        Some(Self { kind, place, size, depth })
     }
 
     /// Size and depth of what is made of `parts`; nothing, with an error reported, if too large.
     pub(super) fn measure(
-        span: Span,
+        place: Place,
         parts: &[&Value],
         errors: &mut Errors,
     ) -> Option<(usize, usize)> {
@@ -64,14 +62,14 @@ impl Value {
         if size > MAX_SIZE || depth > MAX_DEPTH {
             let message = "this expression is too large; bind parts of it to tensors of their own \
                            with `let t = compute(..)`";
-            return errors.at_span(span, message);
+            return errors.at_place(place, message);
         }
         Some((size, depth))
     }
 
     /// The same value at another place in the text.
-    pub(super) fn at(mut self, span: Span) -> Self {
-        self.span = span;
+    pub(super) fn at(mut self, place: Place) -> Self {
+        self.place = place;
         self
     }
 
@@ -121,32 +119,35 @@ impl Value {
             Kind::Integer(value) if dtype.is_integer() => {
                 let range = integer_range(dtype);
                 if !(range.lo..=range.hi).contains(value) {
-                    return errors.at_span(self.span, format!("{value} does not fit into {dtype}"));
+                    return errors
+                        .at_place(self.place, format!("{value} does not fit into {dtype}"));
                 }
                 Some(Expr::Const(Literal::Int(*value), dtype))
             }
             Kind::Index(poly) if dtype == DType::I64 => Some(Expr::Index(poly.clone())),
-            Kind::Integer(value) if dtype.is_float() => errors.at_span(
-                self.span,
+            Kind::Integer(value) if dtype.is_float() => errors.at_place(
+                self.place,
                 format!("expected {dtype}, found an integer: write `{value}.0`"),
             ),
-            Kind::Index(_) if dtype != DType::Bool => errors.at_span(
-                self.span,
+            Kind::Index(_) if dtype != DType::Bool => errors.at_place(
+                self.place,
                 format!("expected {dtype}, found an index: convert it with `as {dtype}`"),
             ),
-            Kind::Typed(_, own) if *own != DType::Bool && dtype != DType::Bool => errors.at_span(
-                self.span,
+            Kind::Typed(_, own) if *own != DType::Bool && dtype != DType::Bool => errors.at_place(
+                self.place,
                 format!("expected {dtype}, found {own}: convert it with `as {dtype}`"),
             ),
-            Kind::Float(_) if dtype.is_integer() => errors.at_span(
-                self.span,
+            Kind::Float(_) if dtype.is_integer() => errors.at_place(
+                self.place,
                 format!("expected {dtype}, found a float: convert the other side with `as f32`"),
             ),
-            _ if dtype == DType::Bool => errors.at_span(
-                self.span,
+            _ if dtype == DType::Bool => errors.at_place(
+                self.place,
                 format!("expected a condition, found {}: compare it", self.type_name()),
             ),
-            _ => errors.at_span(self.span, format!("expected {dtype}, found {}", self.type_name())),
+            _ => {
+                errors.at_place(self.place, format!("expected {dtype}, found {}", self.type_name()))
+            }
         }
     }
 
@@ -180,7 +181,7 @@ pub(super) fn unify(a: &Value, b: &Value, errors: &mut Errors) -> Option<(Expr, 
                 a.type_name(),
                 b.type_name()
             );
-            return errors.at_span(join(a.span, b.span), message);
+            return errors.at_place(a.place.to(b.place), message);
         }
         (Some(dtype), _) | (_, Some(dtype)) => dtype,
         // An index takes an integer along; a float literal stays a float.
@@ -190,11 +191,6 @@ pub(super) fn unify(a: &Value, b: &Value, errors: &mut Errors) -> Option<(Expr, 
     };
     let (a, b) = (a.operand(dtype, errors), b.operand(dtype, errors));
     Some((a?, b?, dtype))
-}
-
-/// From the start of `a` to the end of `b`, where the compiler can tell.
-pub(super) fn join(a: Span, b: Span) -> Span {
-    a.join(b).unwrap_or(a)
 }
 
 /// The conversion of `expr` from one type to another, by way of `F32` where a half is rounded

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::{Array, Number, number};
-use crate::dag::{Dag, Expr, Reducer, Subscript, TensorId};
+use crate::dag::{Compute, Dag, Expr, Reducer, Subscript, TensorId};
 use crate::poly::{Poly, VarId};
 
 /// Elements of the tensors of a program, evaluated when asked for.
@@ -57,9 +57,7 @@ impl<'a> Elements<'a> {
         point.resize(extents.len(), 0);
         let value = match compute.reducer {
             None => self.eval(&compute.body, &point),
-            Some(reducer) => {
-                self.reduce(reducer, tensor, &compute.body, &extents, compute.n_spatial, point)
-            }
+            Some(reducer) => self.reduce(reducer, compute, &extents, point),
         };
         self.known.insert((tensor, flat), value);
         value
@@ -70,24 +68,23 @@ impl<'a> Elements<'a> {
         self.n_evaluated
     }
 
-    /// The reduction of the body over all axes from `first` on.
+    /// The reduction of the body over all reduce axes.
     fn reduce(
         &mut self,
         reducer: Reducer,
-        tensor: TensorId,
-        body: &Expr,
+        compute: &Compute,
         extents: &[i64],
-        first: usize,
         mut point: Vec<i64>,
     ) -> Number {
-        let dtype = self.dag.tensor(tensor).dtype;
+        let dtype = self.dag.tensor(compute.tensor).dtype;
+        let first = compute.n_spatial;
         // Sums and products of floats round once, at the end.
         let wide = dtype.is_float() && matches!(reducer, Reducer::Sum | Reducer::Prod);
         let mut exact = if reducer == Reducer::Sum { 0.0 } else { 1.0 };
         let mut result = Number::literal(reducer.identity(dtype), dtype);
         if extents[first..].iter().all(|it| *it > 0) {
             loop {
-                let value = self.eval(body, &point);
+                let value = self.eval(&compute.body, &point);
                 match value {
                     Number::Float(it) if wide && reducer == Reducer::Sum => exact += it,
                     Number::Float(it) if wide => exact *= it,

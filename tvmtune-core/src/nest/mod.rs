@@ -22,7 +22,7 @@ mod lower;
 mod print;
 pub mod verify;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use crate::dag::{DType, Dim, Expr, Reducer, Scalar, ScalarId, TensorId, Types};
 use crate::poly::{Poly, VarId};

@@ -1,121 +1,316 @@
-//! The text of nests: one primitive or rule each.
+//! The text of nests: a program, a trace, and what they make.
 
-use super::lower;
-use crate::dag::{
-    BinaryOp, Compute, ComputeAxis, ComputeId, DType, Dag, Dim, Expr, Reducer, Tensor, TensorId,
-    TensorKind,
-};
-use crate::poly::{DimId, Interval, Poly, VarId};
-use crate::schedule::{AxisId, LoopKind, Schedule, StageId};
+use super::{lower, verify};
+use crate::schedule::{Instruction, Schedule};
 
-const C: StageId = StageId(0);
-const A: [AxisId; 12] = {
-    let mut ids = [AxisId(0); 12];
-    let mut n = 0;
-    while n < 12 {
-        ids[n] = AxisId(n as u32);
-        n += 1;
-    }
-    ids
-};
+const MATMUL: &str = "
+    #[autotune(dims(M = 1..=100, N = 32, K = 24))]
+    fn matmul(a: Tensor<f32, M, K>, b: Weight<f32, N, K>, c: Tensor<f32, N>) -> Tensor<f32, M, N> {
+        let h = compute(|i, j| sum(0..K, |k| a[[i, k]] * b[[j, k]]));
+        compute(|i, j| h[[i, j]] + c[[j]])
+    }";
 
-fn var(n: u32) -> Poly {
-    Poly::var(VarId(n))
-}
-
-fn tensor(name: &str, shape: &[Poly], kind: TensorKind) -> Tensor {
-    Tensor { name: name.into(), dtype: DType::F32, shape: shape.to_vec(), kind }
-}
-
-fn axis(name: &str, extent: &Poly) -> ComputeAxis {
-    ComputeAxis { name: name.into(), extent: extent.clone() }
-}
-
-/// `c = a b`, then `d = c + a[.., 0]` if `epilogue`.
-fn matmul(m: Poly, n: i64, k: i64, epilogue: bool) -> Schedule {
-    let (n, k) = (Poly::from(n), Poly::from(k));
-    let product = Expr::read(TensorId(0), [var(0), var(2)])
-        .binary(BinaryOp::Mul, Expr::read(TensorId(1), [var(2), var(1)]));
-    let mut dag = Dag {
-        name: "matmul".into(),
-        dims: vec![Dim { name: "m".into(), range: Interval { lo: 1, hi: 100 } }],
-        scalars: vec![],
-        tensors: vec![
-            tensor("a", &[m.clone(), k.clone()], TensorKind::Input),
-            tensor("b", &[k.clone(), n.clone()], TensorKind::Weight),
-            tensor("c", &[m.clone(), n.clone()], TensorKind::Computed(ComputeId(0))),
-        ],
-        computes: vec![Compute {
-            tensor: TensorId(2),
-            axes: vec![axis("i", &m), axis("j", &n), axis("k", &k)],
-            n_spatial: 2,
-            reducer: Some(Reducer::Sum),
-            body: product,
-        }],
-        outputs: vec![TensorId(2)],
-    };
-    if epilogue {
-        dag.tensors.push(tensor("d", &[m.clone(), n.clone()], TensorKind::Computed(ComputeId(1))));
-        dag.computes.push(Compute {
-            tensor: TensorId(3),
-            axes: vec![axis("i", &m), axis("j", &n)],
-            n_spatial: 2,
-            reducer: None,
-            body: Expr::read(TensorId(2), [var(0), var(1)])
-                .binary(BinaryOp::Add, Expr::read(TensorId(0), [var(0), Poly::default()])),
+const CONV: &str = "
+    #[autotune(dims(C = 3, H = 14, O = 8, T = 3))]
+    fn conv(x: Tensor<f32, C, H, H>, w: Weight<f32, O, C, T, T>) -> Tensor<f32, O, { H / 2 }, { H / 2 }> {
+        let h: Tensor<f32, O, { H / 2 }, { H / 2 }> = compute(|o, y, z| {
+            sum((0..C, 0..T, 0..T), |c, r, s| {
+                x.get([c, y * 2 + r - 1, z * 2 + s - 1]).unwrap_or(0.0) * w[[o, c, r, s]]
+            })
         });
-        dag.outputs = vec![TensorId(3)];
+        compute(|o, y, z| h[[o, y, z]].max(0.0))
+    }";
+
+const SOFTMAX: &str = "
+    #[autotune(dims(R = 1..=8192, D = 384))]
+    fn softmax(x: Tensor<f32, R, D>) -> Tensor<f32, R, D> {
+        let m = compute(|r| max(0..D, |d| x[[r, d]]));
+        let e = compute(|r, d| exp(x[[r, d]] - m[[r]]));
+        let s = compute(|r| sum(0..D, |d| e[[r, d]]));
+        compute(|r, d| e[[r, d]] / s[[r]])
+    }";
+
+const GATHER: &str = "
+    #[autotune(dims(B = 8, V = 64, H = 16))]
+    fn gather(ids: Tensor<i32, B>, t: Weight<f32, V, H>) -> Tensor<f32, B, H> {
+        let u = compute(|v, h| t[[v, h]] * 2.0 + v as f32);
+        compute(|b, h| u.get([ids[[b]], h]).unwrap_or(0.0))
+    }";
+
+/// The nest that a trace makes of a program, as text.
+#[track_caller]
+fn nest_of(program: &str, trace: &str) -> String {
+    let nest = lower(&scheduled(program, trace));
+    assert_eq!(verify(&nest), []);
+    nest.to_string()
+}
+
+/// The schedule that a trace, a line an instruction, makes of a program.
+#[track_caller]
+pub(crate) fn scheduled(program: &str, trace: &str) -> Schedule {
+    let mut function: syn::ItemFn = syn::parse_str(program).unwrap();
+    let options = function.attrs.remove(0).meta.require_list().unwrap().tokens.clone();
+    let program = crate::dsl::parse(options, &function).unwrap();
+    let dag = crate::dag::build(&program).unwrap();
+    let mut schedule = Schedule::new(&dag);
+    for line in trace.lines().map(str::trim).filter(|it| !it.is_empty()) {
+        let instruction: Instruction = line.parse().unwrap();
+        schedule
+            .apply(&instruction)
+            .unwrap_or_else(|it| panic!("{line}: {}\n{}", it.explain(&schedule), lower(&schedule)));
     }
-    Schedule::new(&dag)
+    schedule
 }
 
 #[test]
-fn split_guards_a_tail_and_only_a_tail() {
-    let mut schedule = matmul(6.into(), 8, 4, false);
-    schedule.split(C, A[1], &[4]).unwrap();
-    schedule.split(C, A[0], &[4]).unwrap();
-    insta::assert_snapshot!(lower(&schedule), @r"
-    for i_0 in 0..2
-      for i_1 in 0..4
-        for j_0 in 0..2
-          for j_1 in 0..4
-            if 4*i_0 + i_1 < 6
-              c[4*i_0 + i_1, 4*j_0 + j_1] = 0
-            for k in 0..4
-              if 4*i_0 + i_1 < 6
-                c[4*i_0 + i_1, 4*j_0 + j_1] += a[4*i_0 + i_1, k] * b[k, 4*j_0 + j_1]
+fn a_program_nobody_scheduled_runs_stage_by_stage() {
+    insta::assert_snapshot!(nest_of(MATMUL, ""), @r"
+    shared h_sum[M, 32]: f32
+    for i in 0..M
+      for j in 0..32
+        h_sum[i, j] = 0
+        for k in 0..24
+          h_sum[i, j] += a[i, k] * b[j, k]
+    for i in 0..M
+      for j in 0..32
+        out[i, j] = h_sum[i, j] + c[j]
     ");
 }
 
 #[test]
-fn accumulators_are_computed_in_the_tile_that_writes_them() {
-    let mut schedule = matmul(Poly::dim(DimId(0)), 32, 24, true);
-    let d = StageId(1);
-    let i = schedule.split(d, A[0], &[4]).unwrap();
-    let j = schedule.split(d, A[1], &[2, 8]).unwrap();
-    schedule.reorder(d, &[i[0], j[0], j[1], i[1], j[2]]).unwrap();
-    schedule.annotate(d, i[0], LoopKind::Parallel).unwrap();
-    schedule.annotate(d, j[2], LoopKind::Vectorized).unwrap();
-    schedule.compute_at(C, d, j[1]).unwrap();
-    schedule.reorder(C, &[A[2], A[0], A[1]]).unwrap();
-    schedule.annotate(C, A[1], LoopKind::Vectorized).unwrap();
-    insta::assert_snapshot!(lower(&schedule), @r"
-    local c[4, 8]: f32
-    parallel i_0 in 0..(((m + 3)/(4)))
-      for j_0 in 0..2
-        for j_1 in 0..2
-          for i in 0..4
-            vectorized j in 0..8
-              if 4*i_0 + i < m
-                c[i, j] = 0
-          for k in 0..24
-            for i in 0..4
-              vectorized j in 0..8
-                if 4*i_0 + i < m
-                  c[i, j] += a[4*i_0 + i, k] * b[k, 16*j_0 + 8*j_1 + j]
-          for i_1 in 0..4
-            vectorized j_2 in 0..8
-              if 4*i_0 + i_1 < m
-                d[4*i_0 + i_1, 16*j_0 + 8*j_1 + j_2] = c[i_1, j_2] + a[4*i_0 + i_1, 0]
+fn split_guards_a_tail_and_only_a_tail() {
+    insta::assert_snapshot!(nest_of(MATMUL, "
+        split s1 a0 [4]
+        split s1 a1 [2, 8]
+    "), @r"
+    shared h_sum[M, 32]: f32
+    for i in 0..M
+      for j in 0..32
+        h_sum[i, j] = 0
+        for k in 0..24
+          h_sum[i, j] += a[i, k] * b[j, k]
+    for i_0 in 0..(((M + 3)/(4)))
+      for i_1 in 0..4
+        for j_0 in 0..2
+          for j_1 in 0..2
+            for j_2 in 0..8
+              if 4*i_0 + i_1 < M
+                out[4*i_0 + i_1, 16*j_0 + 8*j_1 + j_2] = h_sum[4*i_0 + i_1, 16*j_0 + 8*j_1 + j_2] + c[16*j_0 + 8*j_1 + j_2]
+    ");
+}
+
+#[test]
+fn a_factor_longer_than_its_axis_is_one_tile_of_the_whole() {
+    insta::assert_snapshot!(nest_of(MATMUL, "split s1 a1 [4, 64]"), @r"
+    shared h_sum[M, 32]: f32
+    for i in 0..M
+      for j in 0..32
+        h_sum[i, j] = 0
+        for k in 0..24
+          h_sum[i, j] += a[i, k] * b[j, k]
+    for i in 0..M
+      for j_2 in 0..32
+        out[i, j_2] = h_sum[i, j_2] + c[j_2]
+    ");
+}
+
+#[test]
+fn fused_loops_divide_back_and_their_quotients_need_no_guard() {
+    insta::assert_snapshot!(nest_of(MATMUL, "
+        fuse s1 a0 a1
+        split s1 a2 [16]
+    "), @r"
+    shared h_sum[M, 32]: f32
+    for i in 0..M
+      for j in 0..32
+        h_sum[i, j] = 0
+        for k in 0..24
+          h_sum[i, j] += a[i, k] * b[j, k]
+    for i_j_0 in 0..2*M
+      for i_j_1 in 0..16
+        out[((i_j_0)/(2)), i_j_1 + 16*((i_j_0)%(2))] = h_sum[((i_j_0)/(2)), i_j_1 + 16*((i_j_0)%(2))] + c[i_j_1 + 16*((i_j_0)%(2))]
+    ");
+}
+
+#[test]
+fn accumulators_are_computed_in_the_tile_that_writes_them_from_packed_panels() {
+    insta::assert_snapshot!(nest_of(MATMUL, "
+        pack t1 [0:16] [0, 2, 1]
+        split s1 a0 [4]
+        split s1 a1 [16]
+        reorder s1 [a4, a2, a3, a5]
+        annotate s1 a4 parallel
+        annotate s1 a5 vectorized
+        compute_at s0 s1 a2
+        reorder s0 [a2, a0, a1]
+        annotate s0 a0 unrolled
+        annotate s0 a1 vectorized
+    "), @r"
+    packed b[2, 24, 16]: f32
+    local h_sum[4, 16]: f32
+    parallel j_0 in 0..2
+      for i_0 in 0..(((M + 3)/(4)))
+        unrolled i in 0..4
+          vectorized j in 0..16
+            if 4*i_0 + i < M
+              h_sum[i, j] = 0
+        for k in 0..24
+          unrolled i in 0..4
+            vectorized j in 0..16
+              if 4*i_0 + i < M
+                h_sum[i, j] += a[4*i_0 + i, k] * b[j_0, k, j]
+        for i_1 in 0..4
+          vectorized j_1 in 0..16
+            if 4*i_0 + i_1 < M
+              out[4*i_0 + i_1, 16*j_0 + j_1] = h_sum[i_1, j_1] + c[16*j_0 + j_1]
+    ");
+}
+
+#[test]
+fn padding_is_made_in_each_tile_and_the_inner_loops_ask_nothing() {
+    insta::assert_snapshot!(nest_of(CONV, "
+        cache_padded t0 s0
+        fuse s1 a0 a1
+        reorder s1 [a3, a2]
+        annotate s1 a3 parallel
+        compute_at s0 s1 a3
+        compute_at s2 s1 a3
+    "), @r"
+    local h_sum[1, 1, 7]: f32
+    local x_padded[3, 3, 15]: f32
+    parallel o_y in 0..56
+      for x0 in 0..3
+        for x1 in 0..3
+          for x2 in 0..15
+            x_padded[x0, x1, x2] = select((x1 + 2*((o_y)%(7)) - 1) >= 0, select((x2 - 1) >= 0, x[x0, x1 + 2*((o_y)%(7)) - 1, x2 - 1], 0), 0)
+      for z in 0..7
+        h_sum[0, 0, z] = 0
+        for c in 0..3
+          for r in 0..3
+            for s in 0..3
+              h_sum[0, 0, z] += x_padded[c, r, 2*z + s] * w[((o_y)/(7)), c, r, s]
+      for z in 0..7
+        out[((o_y)/(7)), ((o_y)%(7)), z] = max(h_sum[0, 0, z], 0)
+    ");
+}
+
+#[test]
+fn without_padding_what_one_iteration_reads_starts_outside_and_everything_is_computed() {
+    insta::assert_snapshot!(nest_of(CONV, "
+        cache_read t0 s0
+        compute_at s2 s0 a1
+    "), @r"
+    shared h_sum[8, 7, 7]: f32
+    local x_copy[3, 14, 14]: f32
+    for o in 0..8
+      for y in 0..7
+        for x0 in 0..3
+          for x1 in 0..14
+            for x2 in 0..14
+              x_copy[x0, x1, x2] = x[x0, x1, x2]
+        for z in 0..7
+          h_sum[o, y, z] = 0
+          for c in 0..3
+            for r in 0..3
+              for s in 0..3
+                h_sum[o, y, z] += select((2*y + r - 1) >= 0 && (2*z + s - 1) >= 0, x_copy[c, 2*y + r - 1, 2*z + s - 1], 0) * w[o, c, r, s]
+    for o in 0..8
+      for y in 0..7
+        for z in 0..7
+          out[o, y, z] = max(h_sum[o, y, z], 0)
+    ");
+}
+
+#[test]
+fn stages_that_run_in_one_row_keep_what_later_ones_read() {
+    insta::assert_snapshot!(nest_of(SOFTMAX, "
+        annotate s3 a0 parallel
+        compute_at s2 s3 a0
+        compute_at s1 s3 a0
+        compute_at s0 s3 a0
+        split s2 a1 [32]
+        annotate s2 a3 vectorized
+        annotate s1 a1 vectorized
+    "), @r"
+    local m_max[1]: f32
+    local e[1, 384]: f32
+    local s_sum[1]: f32
+    parallel r in 0..R
+      m_max[0] = -inf
+      for d in 0..384
+        m_max[0] max= x[r, d]
+      vectorized d in 0..384
+        e[0, d] = exp(x[r, d] - m_max[0])
+      s_sum[0] = 0
+      for d_0 in 0..12
+        vectorized d_1 in 0..32
+          s_sum[0] += e[0, 32*d_0 + d_1]
+      for d in 0..384
+        out[r, d] = e[0, d] / s_sum[0]
+    ");
+}
+
+#[test]
+fn partial_sums_get_an_axis_of_their_own_and_start_at_zero_in_the_tail() {
+    insta::assert_snapshot!(nest_of(MATMUL, "
+        split s0 a2 [16]
+        rfactor s0 a4
+        compute_at s2 s0 a1
+        reorder s2 [a3, a2]
+        annotate s2 a2 vectorized
+    "), @r"
+    shared h_sum[M, 32]: f32
+    local h_sum_part[1, 1, 16]: f32
+    for i in 0..M
+      for j in 0..32
+        vectorized k_1 in 0..16
+          h_sum_part[0, 0, k_1] = 0
+        for k_0 in 0..2
+          vectorized k_1 in 0..16
+            h_sum_part[0, 0, k_1] += select((16*k_0 + k_1) < 24, a[i, 16*k_0 + k_1] * b[j, 16*k_0 + k_1], 0)
+        h_sum[i, j] = 0
+        for k_1 in 0..16
+          h_sum[i, j] += h_sum_part[0, 0, k_1]
+    for i in 0..M
+      for j in 0..32
+        out[i, j] = h_sum[i, j] + c[j]
+    ");
+}
+
+#[test]
+fn a_reduction_is_split_from_the_writing_of_its_result() {
+    insta::assert_snapshot!(nest_of(SOFTMAX, "
+        inline s1
+        cache_write s2
+        compute_at s4 s2 a0
+    "), @r"
+    shared m_max[R]: f32
+    shared s_sum[R]: f32
+    local s_sum_acc[1]: f32
+    for r in 0..R
+      m_max[r] = -inf
+      for d in 0..384
+        m_max[r] max= x[r, d]
+    for r in 0..R
+      s_sum_acc[0] = 0
+      for d in 0..384
+        s_sum_acc[0] += exp(x[r, d] - m_max[r])
+      s_sum[r] = s_sum_acc[0]
+    for r in 0..R
+      for d in 0..384
+        out[r, d] = exp(x[r, d] - m_max[r]) / s_sum[r]
+    ");
+}
+
+#[test]
+fn a_stage_is_put_into_data_dependent_subscripts() {
+    insta::assert_snapshot!(nest_of(GATHER, "
+        inline s0
+        pack t1 [0:8] [0, 2, 1]
+    "), @r"
+    packed t[8, 16, 8]: f32
+    for b in 0..8
+      for h in 0..16
+        out[b, h] = select(ids[b] >= 0 && ids[b] < 64, t[i64(ids[b]) / 8, h, i64(ids[b]) % 8] * 2 + f32(i64(ids[b])), 0)
     ");
 }

@@ -7,6 +7,7 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 
 use super::{Bucket, Entry, Record, Source};
+use crate::kernel::Isa;
 
 /// How many schedules of one instruction set a bucket keeps, besides the default one: seeds for
 /// transfer and refinement on other devices.
@@ -58,18 +59,22 @@ impl Bucket {
         }
     }
 
-    /// Takes over the result of a session that measured its schedules side by side: they come
-    /// first, in the order given. What was known before and not measured again is kept at its
-    /// place.
-    pub fn supersede(&mut self, session: Vec<Entry>) {
+    /// Takes over the result of a session that timed schedules of one instruction set side by
+    /// side: they come first, in the order given. Of what was known before, only what the session
+    /// did not measure is kept, at its place.
+    pub fn supersede(
+        &mut self,
+        isa: Isa,
+        session: Vec<Entry>,
+        was_measured: &dyn Fn(&str) -> bool,
+    ) {
         let before = std::mem::replace(&mut self.schedules, session);
-        self.schedules.sort_by_key(|it| Reverse(it.isa.lanes()));
         for entry in before {
-            if !self.schedules.iter().any(|it| it.is_same_code(&entry)) {
+            if entry.isa != isa || !was_measured(&entry.artifact) {
                 self.add(entry);
             }
         }
-        self.trim();
+        self.tidy();
     }
 
     /// Adds a schedule at its place: before those that it clearly beats, after all others of its
@@ -85,12 +90,13 @@ impl Bucket {
         let end = self.schedules.iter().rposition(|it| it.isa == entry.isa).map(|it| it + 1);
         let place = self.schedules.iter().position(beaten).or(end);
         self.schedules.insert(place.unwrap_or(self.schedules.len()), entry);
-        self.schedules.sort_by_key(|it| Reverse(it.isa.lanes()));
-        self.trim();
+        self.tidy();
     }
 
-    /// Drops what is beyond the best few of each instruction set, but never the default schedule.
-    fn trim(&mut self) {
+    /// Puts the widest instruction set first, and drops what is beyond the best few of each, but
+    /// never the default schedule.
+    fn tidy(&mut self) {
+        self.schedules.sort_by_key(|it| Reverse(it.isa.lanes()));
         let mut n_kept = BTreeMap::new();
         self.schedules.retain(|it| {
             let n = n_kept.entry(it.isa).or_insert(0);

@@ -44,6 +44,9 @@ pub use tier::Tier;
 /// The version of the file format that this build writes, and the newest it reads.
 pub const SCHEMA: u32 = 1;
 
+/// The version of the code generator. It grows when the same trace makes other machine code.
+pub const GENERATOR: u32 = 1;
+
 /// What is known of one workload on one device. See the [module documentation](self).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -228,11 +228,16 @@ fn a_newer_generator_replaces_an_older_one() {
 #[test]
 fn a_session_reorders_what_it_measured_and_keeps_the_rest() {
     let mut known = bucket(1, 16, Vec::new());
-    for (name, median_ns) in [("old", 100.0), ("other", 104.0), ("slow", 300.0)] {
+    for (name, median_ns) in [("old", 100.0), ("lost", 60.0), ("other", 104.0), ("slow", 300.0)] {
         known.add(entry(name, Source::Evolved, median_ns));
     }
-    let session = [("new", 101.0), ("old", 103.0)];
-    known.supersede(session.map(|(name, ns)| entry(name, Source::Evolved, ns)).into());
-    let names: Vec<_> = known.schedules.iter().map(|it| it.artifact.as_str()).collect();
-    assert_eq!(names, ["new", "old", "other", "slow"]);
+    known.add(Entry { isa: Isa::Avx2, ..entry("lost", Source::Evolved, 60.0) });
+    let session =
+        [("new", 101.0), ("old", 103.0)].map(|(name, ns)| entry(name, Source::Evolved, ns));
+    let was_measured = |artifact: &str| ["new", "old", "lost"].contains(&artifact);
+    known.supersede(Isa::Avx512, session.into(), &was_measured);
+    let names: Vec<_> = known.schedules.iter().map(|it| (it.isa, it.artifact.as_str())).collect();
+    let expected = ["new", "old", "other", "slow"].map(|it| (Isa::Avx512, it));
+    assert_eq!(names[..4], expected);
+    assert_eq!(names[4..], [(Isa::Avx2, "lost")], "another instruction set");
 }

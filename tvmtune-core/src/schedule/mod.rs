@@ -31,6 +31,7 @@ pub mod error;
 mod legal;
 pub mod primitive;
 pub mod relation;
+pub mod repair;
 pub mod text;
 pub mod trace;
 
@@ -44,6 +45,7 @@ pub use axis::{
     Attach, Axis, AxisId, AxisRole, Layout, LoopKind, Relation, ScheduledTensor, Stage, StageId,
 };
 pub use error::{ErrorKind, ScheduleError, Subject};
+pub use repair::{Repaired, repair};
 pub use text::ParseInstructionError;
 pub use trace::{Instruction, Threads};
 

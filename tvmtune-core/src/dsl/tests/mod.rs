@@ -3,6 +3,7 @@
 mod errors;
 mod fuzz;
 mod identity;
+mod language;
 mod values;
 
 use super::program;

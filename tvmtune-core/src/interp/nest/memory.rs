@@ -87,6 +87,11 @@ impl Memory {
         index
     }
 
+    /// The first element that no one wrote; parameters count as written.
+    pub(super) fn unwritten(&self) -> Option<usize> {
+        self.cells.iter().position(|it| it.writer == 0)
+    }
+
     /// Makes every element unwritten: a new iteration of the loop that all accesses lie in.
     pub(super) fn forget(&mut self) {
         self.epoch += 1;

@@ -46,6 +46,8 @@ pub enum FaultKind {
     Race,
     /// A guard's value is negative.
     NegativeGuard,
+    /// An element of a result was never written.
+    NeverWritten,
 }
 
 impl fmt::Display for Fault {
@@ -55,9 +57,12 @@ impl fmt::Display for Fault {
             FaultKind::Uninitialized => "read before it was written",
             FaultKind::Race => "touched by two tasks or lanes in no order",
             FaultKind::NegativeGuard => "guarded by a negative value",
+            FaultKind::NeverWritten => "never written",
         };
-        write!(f, "`{}` at {:?} is {what}, in iteration", self.buffer, self.index)?;
-        self.iteration.iter().try_for_each(|(name, value)| write!(f, " {name}={value}"))
+        write!(f, "`{}` at {:?} is {what}", self.buffer, self.index)?;
+        let iteration = self.iteration.iter().map(|(name, value)| format!(" {name}={value}"));
+        let iteration: String = iteration.collect();
+        if iteration.is_empty() { Ok(()) } else { write!(f, ", in iteration{iteration}") }
     }
 }
 
@@ -95,6 +100,12 @@ pub fn run(
         run.phase = run.task;
         if let Err(fault) = run.op(op) {
             return Err(run.located(*fault));
+        }
+    }
+    for output in &nest.outputs {
+        let buffer = output.0 as usize;
+        if let Some(at) = run.memory[buffer].unwritten() {
+            return Err(run.located(*run.broken(FaultKind::NeverWritten, buffer, at)));
         }
     }
     let result = |it: &TensorId| run.memory[it.0 as usize].array.clone();

@@ -54,8 +54,8 @@ impl Schedule {
     /// # Rewrite
     ///
     /// ```text
-    /// c[i] = sum(k, a[i, k])       =>   c_sum[i] = sum(k, a[i, k])
-    ///                                   c[i] = c_sum[i]
+    /// c[i] = sum(k, a[i, k])       =>   c_acc[i] = sum(k, a[i, k])
+    ///                                   c[i] = c_acc[i]
     /// ```
     ///
     /// # Errors
@@ -85,7 +85,7 @@ impl Schedule {
             ..compute
         };
         let reduce = Compute { tensor: partial, ..compute };
-        self.add_stage_before(stage, reduce, &origin, "sum");
+        self.add_stage_before(stage, reduce, &origin, "acc");
         *self.stage_mut(stage) = Stage { attach, ..Stage::new(copy) };
         self.trace.push(Instruction::CacheWrite { stage });
         Ok(reduction)

@@ -264,7 +264,7 @@ fn the_default_of_a_product_of_matrices() {
     insta::assert_snapshot!(nest::lower(&schedule), @r"
     packed w[16, 384, 48]: f32
     local h[8, 48]: f32
-    parallel i_0 in 0..(((((m + 7)/(8)) + 31)/(32)))
+    parallel i_0 in 0..(((m + 255)/(256)))
       parallel j_0 in 0..16
         for i_1 in 0..32
           unrolled i in 0..8
@@ -292,30 +292,30 @@ fn the_default_of_a_softmax() {
     local m[1]: f32
     local e[1, 1000]: f32
     local s[1]: f32
-    local m_part1[1, 64]: f32
-    local s_part1[1, 64]: f32
+    local m_part[1, 64]: f32
+    local s_part[1, 64]: f32
     parallel i_0 in 0..512
       for i_1 in 0..8
         vectorized j_1 in 0..64
-          m_part1[0, j_1] = -inf
+          m_part[0, j_1] = -inf
         for j_0 in 0..16
           vectorized j_1 in 0..64
-            m_part1[0, j_1] max= select((64*j_0 + j_1) < 1000, x[8*i_0 + i_1, 64*j_0 + j_1], -inf)
+            m_part[0, j_1] max= select((64*j_0 + j_1) < 1000, x[8*i_0 + i_1, 64*j_0 + j_1], -inf)
         m[0] = -inf
         vectorized j_1 in 0..64
-          m[0] max= m_part1[0, j_1]
+          m[0] max= m_part[0, j_1]
         for j_0 in 0..16
           vectorized j_1 in 0..64
             if 64*j_0 + j_1 < 1000
               e[0, 64*j_0 + j_1] = exp(x[8*i_0 + i_1, 64*j_0 + j_1] - m[0])
         vectorized j_1 in 0..64
-          s_part1[0, j_1] = 0
+          s_part[0, j_1] = 0
         for j_0 in 0..16
           vectorized j_1 in 0..64
-            s_part1[0, j_1] += select((64*j_0 + j_1) < 1000, e[0, 64*j_0 + j_1], 0)
+            s_part[0, j_1] += select((64*j_0 + j_1) < 1000, e[0, 64*j_0 + j_1], 0)
         s[0] = 0
         vectorized j_1 in 0..64
-          s[0] += s_part1[0, j_1]
+          s[0] += s_part[0, j_1]
         for j_0 in 0..16
           vectorized j_1 in 0..64
             if 64*j_0 + j_1 < 1000
@@ -329,13 +329,13 @@ fn the_default_of_a_convolution() {
     let schedule = default::schedule(&dag, &Target::generic(Isa::Avx512));
     insta::assert_snapshot!(nest::lower(&schedule), @r"
     packed w[2, 64, 3, 3, 32]: f32
-    local y_sum1[1, 1, 14, 32]: f32
-    shared x_padded1[1, 64, 58, 58]: f32
+    local y_acc[1, 1, 14, 32]: f32
+    shared x_padded[1, 64, 58, 58]: f32
     parallel x0 in 0..1
       parallel x1 in 0..64
         for x2 in 0..58
           vectorized x3_1 in 0..58
-            x_padded1[0, x1, x2, x3_1] = select((x2 - 1) >= 0, select((x2 - 1) < 56, select((x3_1 - 1) >= 0, select((x3_1 - 1) < 56, x[0, x1, x2 - 1, x3_1 - 1], 0), 0), 0), 0)
+            x_padded[0, x1, x2, x3_1] = select((x2 - 1) >= 0, select((x2 - 1) < 56, select((x3_1 - 1) >= 0, select((x3_1 - 1) < 56, x[0, x1, x2 - 1, x3_1 - 1], 0), 0), 0), 0)
     parallel i in 0..1
       parallel k_0 in 0..28
         parallel l_0 in 0..1
@@ -344,15 +344,15 @@ fn the_default_of_a_convolution() {
               for l_1 in 0..4
                 unrolled l in 0..14
                   vectorized j in 0..32
-                    y_sum1[0, 0, l, j] = 0
+                    y_acc[0, 0, l, j] = 0
                 for p in 0..64
                   for q in 0..3
                     unrolled r_1 in 0..3
                       unrolled l in 0..14
                         vectorized j in 0..32
-                          y_sum1[0, 0, l, j] += x_padded1[0, p, 2*k_0 + k_1 + q, 14*l_1 + r_1 + l] * w[j_0, p, q, r_1, j]
+                          y_acc[0, 0, l, j] += x_padded[0, p, 2*k_0 + k_1 + q, 14*l_1 + r_1 + l] * w[j_0, p, q, r_1, j]
                 unrolled l_2 in 0..14
                   vectorized j_2 in 0..32
-                    y[0, 32*j_0 + j_2, 2*k_0 + k_1, 14*l_1 + l_2] = y_sum1[0, 0, l_2, j_2]
+                    y[0, 32*j_0 + j_2, 2*k_0 + k_1, 14*l_1 + l_2] = y_acc[0, 0, l_2, j_2]
     ");
 }

@@ -170,17 +170,7 @@ fn filled(bytes: &[u8], align: usize) -> io::Result<Guarded> {
 
 /// The bytes of a parameter in another order, by the function that packs weights for users.
 fn pack(bytes: &[u8], spec: &ParamSpec, layout: &LayoutSpec) -> io::Result<Vec<u8>> {
-    let n_splits = layout.splits.len();
-    let mut rank = spec.shape.len();
-    for (dim, factor) in &layout.splits {
-        if *dim >= rank || *factor == 0 {
-            return Err(invalid("the layout does not fit the parameter"));
-        }
-        rank += 1;
-    }
-    let mut sorted = layout.order.clone();
-    sorted.sort_unstable();
-    if sorted != (0..spec.shape.len() + n_splits).collect::<Vec<_>>() {
+    if !fits(layout, spec.shape.len()) {
         return Err(invalid("the layout does not fit the parameter"));
     }
     // There are few layouts in a worker's life, and the type is made for constants.
@@ -203,6 +193,15 @@ fn pack(bytes: &[u8], spec: &ParamSpec, layout: &LayoutSpec) -> io::Result<Vec<u
             pack_as(bytes, layout, &shape, u64::from_le_bytes, u64::to_le_bytes)
         }
     })
+}
+
+/// Whether a layout is one of tensors with so many dimensions.
+fn fits(layout: &LayoutSpec, rank: usize) -> bool {
+    let mut splits = layout.splits.iter().zip(rank..);
+    let splits_fit = splits.all(|((dim, factor), rank)| *dim < rank && *factor > 0);
+    let mut sorted = layout.order.clone();
+    sorted.sort_unstable();
+    splits_fit && sorted == (0..rank + layout.splits.len()).collect::<Vec<_>>()
 }
 
 fn pack_as<const N: usize, T: Copy + Default>(

@@ -1,0 +1,261 @@
+//! The whole loop on this machine: tuned, remembered, interrupted, resumed.
+//!
+//! Speeds are never asserted here but for what the loop promises by construction.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use tvmtune_core::codegen;
+use tvmtune_core::kernel::Isa;
+use tvmtune_core::record::{Provenance, Record, Source, Tier};
+use tvmtune_core::schedule::{Instruction, Schedule, default};
+use tvmtune_core::target::Target;
+use tvmtune_tests::workload;
+use tvmtune_tuner::database::{Cache, Database, Layer, LayerKind, Lookup};
+use tvmtune_tuner::device;
+use tvmtune_tuner::measure::{Exclusive, WorkerCommand};
+use tvmtune_tuner::outcome::Outcome;
+use tvmtune_tuner::tune::{
+    self, Budget, Contestant, Event, Options, Summary, Tolerance, Workload, trials,
+};
+
+const MATMUL: &str = "#[autotune(dims(M = 1..=48, N = 40, K = 56), buckets(M = [1, 48]))]
+    fn matmul(x: Tensor<f32, M, K>, w: Weight<f32, N, K>) -> Tensor<f32, M, N> {
+        compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[j, k]]))
+    }";
+
+const SOFTMAX: &str = "#[autotune(dims(R = 37, D = 75))]
+    fn softmax(x: Tensor<f32, R, D>) -> Tensor<f32, R, D> {
+        let m = compute(|r| max(0..D, |d| x[[r, d]]));
+        let e = compute(|r, d| exp(x[[r, d]] - m[[r]]));
+        let s = compute(|r| sum(0..D, |d| e[[r, d]]));
+        compute(|r, d| e[[r, d]] / s[[r]])
+    }";
+
+/// More operations than are evaluated by definition in full.
+const LARGE: &str = "#[autotune(dims(M = 250, N = 270, K = 300))]
+    fn large(x: Tensor<f32, M, K>, w: Weight<f32, N, K>) -> Tensor<f32, M, N> {
+        compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[j, k]]))
+    }";
+
+/// A machine with a cache of its own; `None` where no code can be generated, and nothing tuned.
+struct Machine {
+    root: TempDir,
+    target: Target,
+}
+
+impl Machine {
+    fn new() -> Option<Self> {
+        Some(Self { root: tempfile::tempdir().unwrap(), target: device::detect()? })
+    }
+
+    fn cache(&self) -> Cache {
+        Cache::new(self.root.path())
+    }
+
+    fn database(&self) -> Database {
+        let layer = Layer { kind: LayerKind::Cache, dir: self.cache().records() };
+        Database::new(vec![layer], Some(self.cache()))
+    }
+
+    fn options(&self, trials: u64) -> Options {
+        let minute = Duration::from_secs(60);
+        Options {
+            target: self.target,
+            isas: vec![self.target.isa],
+            budget: Budget { trials, per_task: minute, total: minute },
+            seed: 1,
+            worker: WorkerCommand::new(helper()),
+            afresh: false,
+            provenance: Provenance { tool: "tests".to_owned(), host: "tests".to_owned() },
+        }
+    }
+
+    fn tune(&self, workload: &Workload, options: &Options) -> (Summary, Vec<String>) {
+        let mut events = Vec::new();
+        let mut on_event = |it: Event<'_>| match it {
+            Event::Started { n_tasks } => events.push(format!("started {n_tasks}")),
+            Event::Default { task, .. } => events.push(format!("default {task}")),
+            Event::Finished { task, .. } => events.push(format!("finished {task}")),
+            Event::Skipped { task, why } => events.push(format!("skipped {task}: {why}")),
+            _ => {}
+        };
+        let workloads = std::slice::from_ref(workload);
+        let exclusive = self.exclusive();
+        let database = self.database();
+        let summary = tune::run(workloads, options, &database, &exclusive, &mut on_event);
+        (summary.unwrap(), events)
+    }
+
+    fn exclusive(&self) -> Exclusive {
+        Exclusive::acquire(&self.cache(), &self.target.key(), Duration::from_secs(60)).unwrap()
+    }
+
+    fn get(&self, workload: &Workload) -> Lookup {
+        self.database().get(&workload.id, &workload.dag.name, &workload.text)
+    }
+
+    /// The log of the only workload.
+    fn log(&self) -> PathBuf {
+        only_file(&only_file(&self.cache().trials()))
+    }
+}
+
+fn only_file(dir: &Path) -> PathBuf {
+    let mut entries = fs::read_dir(dir).unwrap();
+    let only = entries.next().unwrap().unwrap().path();
+    assert!(entries.next().is_none());
+    only
+}
+
+fn helper() -> PathBuf {
+    PathBuf::from(env!("CARGO_BIN_EXE_helper"))
+}
+
+/// Checks that what is recorded for each bucket can be had again, byte for byte.
+#[track_caller]
+fn check_record(machine: &Machine, workload: &Workload, isa: Isa) {
+    let lookup = machine.get(workload);
+    assert!(lookup.warnings.is_empty());
+    for bucket in &workload.buckets {
+        let choice = lookup.best(&machine.target.key(), bucket, isa).expect("it was tuned");
+        assert_eq!(choice.tier, Tier::Exact);
+        let entries = &choice.record.bucket(bucket).unwrap().schedules;
+        let default = entries.iter().find(|it| it.isa == isa && it.source == Source::Default);
+        let default = default.expect("the default is among them");
+        assert!(choice.entry.measured.median_ns <= default.measured.median_ns);
+        for entry in entries.iter().filter(|it| it.isa == isa) {
+            let trace: Vec<Instruction> =
+                entry.trace.iter().map(|it| it.parse().unwrap()).collect();
+            let schedule = Schedule::replay(&workload.dag.narrow(bucket), &trace).unwrap();
+            let generated = codegen::generate(&schedule, isa).unwrap();
+            assert_eq!(generated.artifact.0, entry.artifact);
+        }
+    }
+}
+
+#[test]
+fn a_program_is_tuned_and_remembered() {
+    let Some(machine) = Machine::new() else { return };
+    for source in [MATMUL, SOFTMAX] {
+        let workload = workload(source);
+        let (summary, events) = machine.tune(&workload, &machine.options(40));
+        let n_tasks = workload.buckets.len();
+        assert_eq!(summary.results.len(), n_tasks, "{events:?}");
+        assert_eq!(events.len(), 1 + 2 * n_tasks, "{events:?}");
+        assert_eq!(events[0], format!("started {n_tasks}"));
+        assert!(events[1].starts_with("default "), "the default schedule comes first: {events:?}");
+        for it in &summary.results {
+            assert!(it.best_ns <= it.default_ns, "{it:?}");
+            assert!(it.trials > 1 && it.trials <= 40, "{it:?}");
+        }
+        check_record(&machine, &workload, machine.target.isa);
+    }
+}
+
+#[test]
+fn a_large_program_is_judged_by_a_kernel_that_was_judged() {
+    let Some(machine) = Machine::new() else { return };
+    let workload = workload(LARGE);
+    let (summary, events) = machine.tune(&workload, &machine.options(6));
+    assert_eq!(summary.results.len(), 1, "{events:?}");
+    check_record(&machine, &workload, machine.target.isa);
+}
+
+#[test]
+fn other_instruction_sets_of_the_machine_are_tuned_a_little() {
+    let Some(machine) = Machine::new() else { return };
+    let workload = workload(SOFTMAX);
+    let options = Options { isas: device::isas(), ..machine.options(20) };
+    let (summary, _) = machine.tune(&workload, &options);
+    assert_eq!(summary.results.len(), device::isas().len());
+    for isa in device::isas() {
+        check_record(&machine, &workload, isa);
+    }
+    assert!(summary.results.iter().all(|it| it.task.isa == machine.target.isa || it.trials <= 4));
+}
+
+#[test]
+fn nothing_is_remembered_of_a_program_whose_default_schedule_is_wrong() {
+    let Some(machine) = Machine::new() else { return };
+    // Not even rounding is allowed, so the judge finds every kernel wrong.
+    let strict = Workload { tolerance: Tolerance { rel: 0.0, abs: 0.0 }, ..workload(SOFTMAX) };
+    let (summary, events) = machine.tune(&strict, &machine.options(10));
+    assert!(summary.results.is_empty());
+    assert!(summary.skipped[0].1.contains("wrong"), "{events:?}");
+    assert!(machine.get(&strict).records.is_empty());
+}
+
+#[test]
+fn a_session_goes_on_where_the_last_one_ended() {
+    let Some(machine) = Machine::new() else { return };
+    let workload = workload(MATMUL);
+    let workload = Workload { buckets: workload.buckets[1..].to_vec(), ..workload };
+    machine.tune(&workload, &machine.options(20));
+    let first = trials(&machine.log());
+    let (summary, _) = machine.tune(&workload, &machine.options(40));
+    let all = trials(&machine.log());
+    assert_eq!(all[..first.len()], first, "the log only grows");
+    assert_eq!(summary.results[0].trials, all.len() as u64);
+    assert!(all.len() > first.len() && all.len() <= 48, "{}", all.len());
+    // What was proposed before is not proposed again.
+    let proposed =
+        |it: &tune::Trial| (!it.sketch.is_empty()).then(|| (it.sketch.clone(), it.choices.clone()));
+    let mut points: Vec<_> = all.iter().filter_map(proposed).collect();
+    let n_points = points.len();
+    points.sort();
+    points.dedup();
+    assert_eq!(points.len(), n_points);
+    check_record(&machine, &workload, machine.target.isa);
+}
+
+#[test]
+fn a_kill_loses_the_trial_in_flight_and_no_more() {
+    let Some(machine) = Machine::new() else { return };
+    let mut tuner = Command::new(helper()).arg("tune").arg(machine.root.path()).spawn().unwrap();
+    let start = Instant::now();
+    let records = machine.cache().records().join("long");
+    let logs = machine.cache().trials().join("long");
+    let n_lines = || {
+        let log = fs::read_dir(&logs).ok()?.next()?.ok()?.path();
+        Some(fs::read_to_string(log).ok()?.lines().count())
+    };
+    while n_lines().unwrap_or(0) < 50 {
+        assert!(start.elapsed() < Duration::from_secs(60), "it does not get going");
+        thread::yield_now();
+    }
+    tuner.kill().unwrap();
+    tuner.wait().unwrap();
+    let n_lines = n_lines().unwrap();
+    assert!(trials(&only_file(&logs)).len() + 1 >= n_lines);
+    let text = fs::read_to_string(only_file(&records)).unwrap();
+    let record = Record::from_toml(&text).expect("a whole record");
+    assert!(record.buckets[0].best(machine.target.isa).is_some());
+    // The lock went with the process.
+    machine.exclusive();
+}
+
+#[test]
+fn schedules_are_timed_side_by_side() {
+    let Some(machine) = Machine::new() else { return };
+    let workload = workload(MATMUL);
+    let bucket = &workload.buckets[1];
+    let narrow = workload.dag.narrow(bucket);
+    let default = default::schedule(&narrow, &machine.target).trace;
+    let contestants = [
+        Contestant { label: "default".to_owned(), trace: default },
+        Contestant { label: "plain".to_owned(), trace: Schedule::new(&narrow).trace },
+        Contestant { label: "nonsense".to_owned(), trace: vec!["inline s9".parse().unwrap()] },
+    ];
+    let (worker, exclusive) = (WorkerCommand::new(helper()), machine.exclusive());
+    let subject = (&workload, bucket.as_slice(), Some([31].as_slice()));
+    let outcomes = tune::bench(subject, machine.target, &contestants, 12, worker, &exclusive);
+    let outcomes = outcomes.unwrap().unwrap();
+    let n_samples = |it: &Outcome| it.timing().map(|it| it.samples_ns().len());
+    assert_eq!(outcomes.iter().map(n_samples).collect::<Vec<_>>(), [Some(12), Some(12), None]);
+    assert!(matches!(outcomes[2], Outcome::Invalid(_)));
+}

@@ -1,0 +1,365 @@
+//! The tuning loop: steps 3 to 9 for many candidates, of many tasks, within a budget.
+//!
+//! In: [`Workload`]s. Out: records in the user's cache, and a [`Summary`]. Next: the build plan
+//! finds them there.
+//!
+//! Read `session.rs` for one task, `judge.rs` for what its candidates must compute, `finals.rs`
+//! for how the best of them is found, and here for who gets the next round.
+//!
+//! # Invariants
+//!
+//! - The default schedule is measured first, and is among the candidates to the end: what is
+//!   remembered is never slower than it, as far as can be measured.
+//! - Nothing is remembered that was not verified at every extent that is awkward, and on two sets
+//!   of numbers.
+//! - What was found is on disk after every round: a kill loses the trial in flight.
+
+mod bench;
+mod budget;
+mod event;
+mod finals;
+mod judge;
+mod log;
+mod session;
+mod task;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tvmtune_core::kernel::Isa;
+use tvmtune_core::record::{
+    Ancestor, End, Entry, GENERATOR, KEPT_PER_ISA, Provenance, Record, SCHEMA, Source,
+};
+use tvmtune_core::target::Target;
+
+use crate::database::{Database, DatabaseError};
+use crate::measure::{Exclusive, MeasureError, Measurer, WorkerCommand};
+use budget::Stopwatch;
+use log::Log;
+use session::{Candidate, Context, Session, lines};
+use task::Task;
+
+pub use bench::{Contestant, bench};
+pub use budget::Budget;
+pub use event::{Event, TaskName, TaskResult};
+pub use log::{Trial, trials};
+pub use task::{Tolerance, Workload};
+
+/// How to tune.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// This machine.
+    pub target: Target,
+    /// The instruction sets to tune for, all of which this machine has. The first gets the whole
+    /// budget of a task; others, for machines that have less, a fifth: what differs between
+    /// instruction sets is mostly how many registers there are, which the default schedule knows.
+    pub isas: Vec<Isa>,
+    /// What may be spent.
+    pub budget: Budget,
+    /// From which all random choices follow.
+    pub seed: u64,
+    /// How to start a worker.
+    pub worker: WorkerCommand,
+    /// Whether what earlier sessions found is ignored, and what they spent.
+    pub afresh: bool,
+    /// What to write into records.
+    pub provenance: Provenance,
+}
+
+/// How tuning went.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// Tasks that were tuned, in the order they were finished.
+    pub results: Vec<TaskResult>,
+    /// Tasks that could not be tuned, and why.
+    pub skipped: Vec<(TaskName, String)>,
+    /// Tasks that the budget did not reach.
+    pub unreached: Vec<TaskName>,
+    /// Wall time.
+    pub seconds: f64,
+}
+
+/// Why tuning stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum TuneError {
+    /// Nothing can be measured.
+    #[error(transparent)]
+    Measure(#[from] MeasureError),
+    /// Results cannot be written.
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
+}
+
+/// The share of a task's budget for instruction sets after the first.
+const SECONDARY_SHARE: f64 = 0.2;
+
+/// Tunes workloads, and writes what it finds to the database's cache as it goes.
+///
+/// # Errors
+///
+/// If nothing can be measured, or nothing can be written. What goes wrong with a single task is in
+/// the summary.
+pub fn run(
+    workloads: &[Workload],
+    options: &Options,
+    database: &Database,
+    _exclusive: &Exclusive,
+    on_event: &mut dyn FnMut(Event<'_>),
+) -> Result<Summary, TuneError> {
+    let mut tuner = Tuner {
+        workloads,
+        options,
+        database,
+        measurer: Measurer::new(options.worker.clone()),
+        on_event,
+        summary: Summary::default(),
+        watch: Stopwatch::start(),
+    };
+    let tasks = tuner.tasks();
+    (tuner.on_event)(Event::Started { n_tasks: tasks.len() });
+    let mut sessions = tuner.open(tasks)?;
+    while let Some(next) = tuner.next(&sessions) {
+        tuner.round(&mut sessions[next])?;
+        if sessions[next].is_done() {
+            let session = sessions.remove(next);
+            tuner.finish(session)?;
+        }
+    }
+    for session in sessions {
+        tuner.finish(session)?;
+    }
+    tuner.summary.seconds = tuner.watch.elapsed().as_secs_f64();
+    Ok(tuner.summary)
+}
+
+struct Tuner<'a> {
+    workloads: &'a [Workload],
+    options: &'a Options,
+    database: &'a Database,
+    measurer: Measurer,
+    on_event: &'a mut dyn FnMut(Event<'_>),
+    summary: Summary,
+    watch: Stopwatch,
+}
+
+impl Tuner<'_> {
+    /// The tasks: those of the first instruction set before any other.
+    fn tasks(&self) -> Vec<Task> {
+        let mut tasks = Vec::new();
+        for (n, isa) in self.options.isas.iter().enumerate() {
+            let share = if n == 0 { 1.0 } else { SECONDARY_SHARE };
+            let target = Target { isa: *isa, ..self.options.target };
+            for workload in self.workloads.iter().enumerate() {
+                let task = |bucket: &Vec<_>| Task::new(workload, bucket, target, share);
+                tasks.extend(workload.1.buckets.iter().map(task));
+            }
+        }
+        tasks
+    }
+
+    /// Measures the default schedule of each task, as far as the budget goes.
+    fn open(&mut self, tasks: Vec<Task>) -> Result<Vec<Session>, TuneError> {
+        let mut sessions = Vec::new();
+        for task in tasks {
+            if self.left().is_zero() {
+                self.summary.unreached.push(task.name);
+                continue;
+            }
+            let name = task.name.clone();
+            match self.open_one(task)? {
+                Ok(session) => {
+                    self.save(&session, None)?;
+                    sessions.push(session);
+                }
+                Err(why) => {
+                    (self.on_event)(Event::Skipped { task: &name, why: why.clone() });
+                    self.summary.skipped.push((name, why));
+                }
+            }
+        }
+        Ok(sessions)
+    }
+
+    fn open_one(&mut self, task: Task) -> Result<Result<Session, String>, TuneError> {
+        let (workload, seed) = (task.workload, self.options.seed);
+        let budget = self.options.budget.scaled(task.share);
+        let (known, past) = if self.options.afresh {
+            (Vec::new(), Vec::new())
+        } else {
+            (self.known(&task), trials(&self.log_path(workload)))
+        };
+        let opened = self.with_context(workload, |ctx| {
+            let mut session = match Session::open(task, budget, seed, ctx)? {
+                Ok(session) => session,
+                Err(why) => return Ok(Err(why)),
+            };
+            session.resume(&past);
+            session.invite(&known, ctx)?;
+            Ok(Ok(session))
+        })?;
+        Ok(opened)
+    }
+
+    /// The schedules that the database has for a task, of whichever device.
+    fn known(&self, task: &Task) -> Vec<Entry> {
+        let workload = &self.workloads[task.workload];
+        let lookup = self.database.get(&workload.id, &workload.dag.name, &workload.text);
+        let choices = lookup.choices(&self.options.target.key(), &task.bucket, task.isa());
+        let others = choices.iter().filter(|it| it.entry.source != Source::Default);
+        others.take(KEPT_PER_ISA).map(|it| it.entry.clone()).collect()
+    }
+
+    /// The session that gets the next round; `None` when all is done or spent.
+    fn next(&self, sessions: &[Session]) -> Option<usize> {
+        if self.left().is_zero() {
+            return None;
+        }
+        let gain = |it: &(usize, &Session)| it.1.expected_gain();
+        let gains = sessions.iter().enumerate().map(|it| (gain(&it), it.0));
+        // Of equals the first, so that every task gets its first round in order.
+        let best = gains.fold(None, |best: Option<(f64, usize)>, it| match best {
+            Some(best) if best.0 >= it.0 => Some(best),
+            _ => Some(it),
+        });
+        best.map(|(_, n)| n)
+    }
+
+    fn round(&mut self, session: &mut Session) -> Result<(), TuneError> {
+        if session.is_done() {
+            return Ok(());
+        }
+        let improved = self.with_context(session.task.workload, |ctx| {
+            session.set_up(ctx)?;
+            session.round(ctx)
+        })?;
+        if improved {
+            self.save(session, None)?;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, mut session: Session) -> Result<(), TuneError> {
+        let watch = Stopwatch::start();
+        let seed = self.options.seed;
+        let ranked = self.with_context(session.task.workload, |ctx| session.finals(seed, ctx))?;
+        session.spent += watch.elapsed();
+        let default = ranked.iter().find(|it| it.source == Source::Default);
+        let (Some(best), Some(default)) = (ranked.first(), default) else {
+            let why = "nothing that was fast was right every time".to_owned();
+            (self.on_event)(Event::Skipped { task: &session.task.name, why: why.clone() });
+            self.summary.skipped.push((session.task.name, why));
+            return Ok(());
+        };
+        let result = TaskResult {
+            task: session.task.name.clone(),
+            default_ns: default.timing.median_ns(),
+            best_ns: best.timing.median_ns(),
+            source: best.source,
+            trials: session.trials,
+            seconds: session.spent.as_secs_f64(),
+            failures: session.failures,
+        };
+        self.save(&session, Some(&ranked))?;
+        (self.on_event)(Event::Finished { task: &session.task.name, result: &result });
+        self.summary.results.push(result);
+        Ok(())
+    }
+
+    /// Writes what a session found so far, or its final ranking.
+    fn save(&mut self, session: &Session, ranked: Option<&[Candidate]>) -> Result<(), TuneError> {
+        let workload = &self.workloads[session.task.workload];
+        let fresh = Record {
+            schema: SCHEMA,
+            workload: workload.id.clone(),
+            name: workload.dag.name.clone(),
+            device: self.options.target.key(),
+            generator: GENERATOR,
+            dag: workload.text.clone(),
+            provenance: self.options.provenance.clone(),
+            buckets: Vec::new(),
+            end: End {},
+        };
+        let candidates = ranked.unwrap_or(&session.good);
+        let entries = entries(session, candidates);
+        let path = self.database.update(&fresh, |record| {
+            let bucket = record.bucket_mut(&session.task.bucket);
+            bucket.trials = bucket.trials.max(session.trials);
+            bucket.seconds =
+                bucket.seconds.max((session.spent.as_secs_f64() * 10.0).round() / 10.0);
+            if ranked.is_some() {
+                let afresh = self.options.afresh;
+                let was_measured = |it: &str| afresh || session.was_measured(it);
+                bucket.supersede(session.task.isa(), entries, &was_measured);
+            } else {
+                entries.into_iter().for_each(|it| bucket.add(it));
+            }
+        })?;
+        (self.on_event)(Event::Saved { path });
+        Ok(())
+    }
+
+    /// Calls `f` with what a session of that workload needs.
+    fn with_context<R>(
+        &mut self,
+        workload: usize,
+        f: impl FnOnce(&mut Context<'_>) -> Result<R, MeasureError>,
+    ) -> Result<R, MeasureError> {
+        let mut log = Log::new(self.log_path(workload));
+        let mut trouble = None;
+        let mut append = |trial: &Trial| {
+            if let Err(error) = log.append(trial) {
+                trouble = Some(error);
+            }
+        };
+        let result = f(&mut Context {
+            workload: &self.workloads[workload],
+            measurer: &mut self.measurer,
+            log: &mut append,
+            on_event: self.on_event,
+        });
+        if let Some(error) = trouble {
+            let what = format!("cannot write `{}`: {error}", self.log_path(workload).display());
+            (self.on_event)(Event::Warning { what });
+        }
+        result
+    }
+
+    /// Where the trials of a workload go.
+    fn log_path(&self, workload: usize) -> PathBuf {
+        let Workload { id, dag, .. } = &self.workloads[workload];
+        let trials = self.database.cache().map(crate::database::Cache::trials).unwrap_or_default();
+        let device = self.options.target.key().0.replace(':', "_");
+        trials.join(&dag.name).join(format!("{}.{device}.jsonl", &id[..12.min(id.len())]))
+    }
+
+    /// What is left of the budget.
+    fn left(&self) -> Duration {
+        self.options.budget.total.saturating_sub(self.watch.elapsed())
+    }
+}
+
+/// Candidates as a record keeps them: the best few, and the default schedule.
+fn entries(session: &Session, candidates: &[Candidate]) -> Vec<Entry> {
+    let default = candidates.iter().find(|it| it.source == Source::Default);
+    let ancestor = |it: &Candidate| Ancestor {
+        source: it.source,
+        median_ns: (it.timing.median_ns() * 10.0).round() / 10.0,
+    };
+    let dims: Vec<i64> = session.task.bucket.iter().map(|it| it.hi).collect();
+    let entry = |it: &Candidate| Entry {
+        isa: session.task.isa(),
+        artifact: it.artifact.clone(),
+        source: it.source,
+        trace: lines(&it.trace),
+        measured: it.timing.to_measured(&dims, it.threads),
+        lineage: if it.source == Source::Default {
+            Vec::new()
+        } else {
+            default.map(ancestor).into_iter().collect()
+        },
+    };
+    let best = candidates.iter().filter(|it| it.source != Source::Default).take(KEPT_PER_ISA);
+    let mut kept: Vec<&Candidate> = best.chain(default).collect();
+    kept.sort_by_key(|it| candidates.iter().position(|other| std::ptr::eq(other, *it)));
+    kept.into_iter().map(entry).collect()
+}
