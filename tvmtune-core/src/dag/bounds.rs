@@ -205,7 +205,8 @@ fn contains(outer: Interval, inner: Interval) -> bool {
     outer.lo <= inner.lo && inner.hi <= outer.hi
 }
 
-fn negated(op: CompareOp) -> CompareOp {
+/// The comparison that holds where `op` does not, of values that are no NaNs.
+pub(super) fn negated(op: CompareOp) -> CompareOp {
     match op {
         CompareOp::Lt => CompareOp::Ge,
         CompareOp::Le => CompareOp::Gt,

@@ -1,6 +1,6 @@
 //! Evaluates what is known before launch in an expression, exactly.
 
-use super::bounds::Known;
+use super::bounds::{Known, negated};
 use super::{BinaryOp, DType, Expr, Literal, Types, UnaryOp, integer_range};
 use crate::interp::Number;
 
@@ -32,7 +32,7 @@ pub(super) fn fold(expr: &Expr, known: &Known, types: &dyn Types) -> Expr {
             (Expr::Index(a), Expr::Index(b)) => known.decides(*op, a, b).map(truth),
             _ => constant(a).zip(constant(b)).map(|((a, _), (b, _))| truth(a.compare(*op, b))),
         },
-        Expr::Unary(op, a) => fold_unary(*op, a),
+        Expr::Unary(op, a) => fold_unary(*op, a, types),
         Expr::Binary(op, a, b) => fold_binary(*op, a, b),
         Expr::Cast(to, a) => fold_cast(*to, a, types),
         _ => None,
@@ -40,13 +40,17 @@ pub(super) fn fold(expr: &Expr, known: &Known, types: &dyn Types) -> Expr {
     .unwrap_or(expr)
 }
 
-fn fold_unary(op: UnaryOp, a: &Expr) -> Option<Expr> {
+fn fold_unary(op: UnaryOp, a: &Expr, types: &dyn Types) -> Option<Expr> {
     if let Some((value, dtype)) = constant(a) {
         return Some(literal(value.unary(op, dtype), dtype));
     }
     match a {
         Expr::Unary(inner, x) if *inner == op && matches!(op, UnaryOp::Neg | UnaryOp::Not) => {
             Some((**x).clone())
+        }
+        // Of floats, not below is not at least: one may be a NaN.
+        Expr::Compare(compare, x, y) if op == UnaryOp::Not && !x.dtype(types).is_float() => {
+            Some(Expr::Compare(negated(*compare), x.clone(), y.clone()))
         }
         _ => None,
     }
@@ -91,6 +95,11 @@ fn fold_binary(op: BinaryOp, a: &Expr, b: &Expr) -> Option<Expr> {
 fn fold_cast(to: DType, a: &Expr, types: &dyn Types) -> Option<Expr> {
     if let Some((value, _)) = constant(a) {
         return Some(literal(value.cast(to), to));
+    }
+    if let Expr::Index(poly) = a
+        && let Some(value) = poly.as_constant()
+    {
+        return Some(literal(Number::Int(value).cast(to), to));
     }
     if a.dtype(types) == to {
         return Some(a.clone());

@@ -16,6 +16,7 @@
 //! - Reads are in bounds wherever they are evaluated ([`verify`] proves it again).
 //! - Types are explicit: both sides of an operation have one type, conversions are `Cast`s, and
 //!   arithmetic on `f16` and `bf16` has been widened to `f32`.
+//! - A condition on indices compares two [`Expr::Index`]; one that always or never holds is gone.
 
 pub mod access;
 pub mod bounds;

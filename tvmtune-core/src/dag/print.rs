@@ -15,13 +15,13 @@ const LARGE: i64 = 8;
 
 /// The canonical text of a dag.
 pub fn canonical(dag: &Dag) -> String {
-    Printer { dag, class: false }.text().expect("writing to a string does not fail")
+    Printer { dag, class: false }.to_string()
 }
 
 /// The canonical text with extents, and all that follows from them, left out: programs that
 /// differ in nothing else are one class, in which schedules carry over.
 pub fn class(dag: &Dag) -> String {
-    Printer { dag, class: true }.text().expect("writing to a string does not fail")
+    Printer { dag, class: true }.to_string()
 }
 
 struct Printer<'a> {
@@ -29,11 +29,9 @@ struct Printer<'a> {
     class: bool,
 }
 
-type Result<T = ()> = std::result::Result<T, fmt::Error>;
-
-impl Printer<'_> {
-    fn text(&self) -> Result<String> {
-        let (dag, mut f) = (self.dag, String::new());
+impl fmt::Display for Printer<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let dag = self.dag;
         writeln!(f, "tvmtune {} v1", if self.class { "class" } else { "dag" })?;
         if !self.class {
             for (n, dim) in dag.dims.iter().enumerate() {
@@ -47,33 +45,33 @@ impl Printer<'_> {
             let tensor = dag.tensor(id);
             let kind = if tensor.kind == TensorKind::Weight { "weight" } else { "input" };
             write!(f, "{kind} t{}: {}", id.0, tensor.dtype)?;
-            self.extents(&mut f, &tensor.shape)?;
+            self.extents(f, &tensor.shape)?;
             writeln!(f)?;
         }
         for compute in &dag.computes {
-            self.compute(&mut f, compute)?;
+            self.compute(f, compute)?;
         }
         let outputs: Vec<String> = dag.outputs.iter().map(|it| format!("t{}", it.0)).collect();
-        writeln!(f, "return {}", outputs.join(", "))?;
-        Ok(f)
+        writeln!(f, "return {}", outputs.join(", "))
     }
+}
 
-    fn extents(&self, f: &mut String, extents: &[Poly]) -> Result {
-        f.push('[');
+impl Printer<'_> {
+    fn extents(&self, f: &mut dyn Write, extents: &[Poly]) -> fmt::Result {
+        f.write_char('[')?;
         for (n, extent) in extents.iter().enumerate() {
-            f.push_str(if n > 0 { ", " } else { "" });
+            f.write_str(if n > 0 { ", " } else { "" })?;
             self.extent(f, extent)?;
         }
-        f.push(']');
-        Ok(())
+        f.write_char(']')
     }
 
-    fn extent(&self, f: &mut String, extent: &Poly) -> Result {
+    fn extent(&self, f: &mut dyn Write, extent: &Poly) -> fmt::Result {
         if self.class { f.write_char('_') } else { write!(f, "{extent}") }
     }
 
     /// `t3: f32[d0, 64] = sum(v2 < 384) mul(t0[v0, v2], t1[v1, v2])`
-    fn compute(&self, f: &mut String, compute: &Compute) -> Result {
+    fn compute(&self, f: &mut dyn Write, compute: &Compute) -> fmt::Result {
         let tensor = self.dag.tensor(compute.tensor);
         write!(f, "t{}: {}", compute.tensor.0, tensor.dtype)?;
         self.extents(f, &tensor.shape)?;
@@ -90,7 +88,7 @@ impl Printer<'_> {
         writeln!(f)
     }
 
-    fn expr(&self, f: &mut String, expr: &Expr) -> Result {
+    fn expr(&self, f: &mut dyn Write, expr: &Expr) -> fmt::Result {
         match expr {
             Expr::Const(literal, dtype) => self.literal(f, *literal, *dtype),
             Expr::Index(poly) if self.class && !poly.has_vars() => f.write_char('_'),
@@ -121,19 +119,18 @@ impl Printer<'_> {
         }
     }
 
-    fn operation(&self, f: &mut String, name: &str, operands: &[&Expr]) -> Result {
-        f.push_str(&name.to_lowercase());
-        f.push('(');
+    fn operation(&self, f: &mut dyn Write, name: &str, operands: &[&Expr]) -> fmt::Result {
+        f.write_str(&name.to_lowercase())?;
+        f.write_char('(')?;
         for (n, operand) in operands.iter().enumerate() {
-            f.push_str(if n > 0 { ", " } else { "" });
+            f.write_str(if n > 0 { ", " } else { "" })?;
             self.expr(f, operand)?;
         }
-        f.push(')');
-        Ok(())
+        f.write_char(')')
     }
 
     /// The shortest text that reads back as the value, then the type: `0.1_f32`.
-    fn literal(&self, f: &mut String, literal: Literal, dtype: DType) -> Result {
+    fn literal(&self, f: &mut dyn Write, literal: Literal, dtype: DType) -> fmt::Result {
         match literal {
             Literal::Float(_) if self.class => f.write_char('_')?,
             Literal::Float(it) if dtype == DType::F64 => write!(f, "{it:?}")?,
@@ -145,29 +142,31 @@ impl Printer<'_> {
         write!(f, "_{dtype}")
     }
 
-    fn poly(&self, f: &mut String, poly: &Poly) -> Result {
+    fn poly(&self, f: &mut dyn Write, poly: &Poly) -> fmt::Result {
         if !self.class {
             return write!(f, "{poly}");
         }
         // A sum without its large coefficients and dimensions, which are extents or made of them.
         let mut terms: Vec<String> = Vec::new();
         for (atoms, coefficient) in poly.terms() {
+            let is_dim = |it: &&Atom| matches!(it, Atom::Dim(_));
             let mut factors = Vec::new();
-            if coefficient.abs() >= LARGE {
+            if coefficient.abs() >= LARGE || atoms.iter().any(|it| is_dim(&it)) {
                 factors.push("_".to_owned());
             } else if coefficient != 1 || atoms.is_empty() {
                 factors.push(coefficient.to_string());
             }
-            for atom in atoms {
+            for atom in atoms.iter().filter(|it| !is_dim(it)) {
                 factors.push(self.class_atom(atom)?);
             }
             terms.push(factors.join("*"));
         }
+        terms.sort_unstable();
         f.write_str(if terms.is_empty() { "0" } else { "" })?;
         f.write_str(&terms.join(" + "))
     }
 
-    fn class_atom(&self, atom: &Atom) -> Result<String> {
+    fn class_atom(&self, atom: &Atom) -> Result<String, fmt::Error> {
         let inner = |name: &str, a: &Poly, b: &Poly| {
             let mut text = format!("{name}(");
             self.poly(&mut text, a)?;

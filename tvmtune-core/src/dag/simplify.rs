@@ -13,6 +13,8 @@ use crate::poly::{Facts, Interval, Poly, VarId};
 pub(crate) fn simplify(dag: &mut Dag) {
     fold_bodies(dag);
     forward_copies(dag);
+    // What was forwarded is dead, and must not be found equal to what it became.
+    prune(dag);
     share(dag);
     prune(dag);
     name_apart(dag);

@@ -124,14 +124,7 @@ impl Check<'_> {
     fn expr(&mut self, expr: &Expr, known: &Known) -> Option<DType> {
         match expr {
             Expr::Const(literal, dtype) => {
-                let fits = match literal {
-                    Literal::Float(_) => dtype.is_float(),
-                    Literal::Int(it) => {
-                        let range = integer_range(*dtype);
-                        dtype.is_integer() && (range.lo..=range.hi).contains(it)
-                    }
-                    Literal::Bool(_) => *dtype == DType::Bool,
-                };
+                let fits = is_of(*literal, *dtype);
                 self.require(fits, || format!("{literal:?} is not of type {dtype}"));
                 Some(*dtype)
             }
@@ -243,6 +236,17 @@ impl Check<'_> {
             };
             self.require(known, || format!("{atom:?} is unknown"));
         });
+    }
+}
+
+fn is_of(literal: Literal, dtype: DType) -> bool {
+    match literal {
+        Literal::Float(_) => dtype.is_float(),
+        Literal::Int(it) => {
+            let range = integer_range(dtype);
+            dtype.is_integer() && (range.lo..=range.hi).contains(&it)
+        }
+        Literal::Bool(_) => dtype == DType::Bool,
     }
 }
 

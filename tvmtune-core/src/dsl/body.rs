@@ -5,6 +5,8 @@ use syn::spanned::Spanned;
 use syn::{Block, Expr as Syntax, Stmt};
 
 use super::elaborate::{Binding, Elaborator};
+use super::errors::count;
+use super::expr::no_statement;
 use super::infer;
 use super::signature::Declared;
 use crate::dag::bounds::Known;
@@ -36,7 +38,8 @@ impl Elaborator {
             && results.len() != declared.len()
         {
             let (n, given) = (declared.len(), results.len());
-            let message = format!("the function declares {n} results, but returns {given}");
+            let declares = count(n, "result", "results");
+            let message = format!("the function declares {declares}, but returns {given}");
             self.errors.at_span::<()>(join_all(results), message);
         }
         for it in lets {
@@ -65,8 +68,7 @@ impl Elaborator {
 
     fn statement(&mut self, statement: &Stmt, results: &[&Syntax], declared: Option<&[Declared]>) {
         let Stmt::Local(local) = statement else {
-            let message = "only `let` statements stand before the results";
-            self.errors.at::<()>(statement, message);
+            self.errors.at::<()>(statement, no_statement(statement));
             return;
         };
         let Some((ident, ty, init)) = self.let_parts(local) else { return };
@@ -161,8 +163,8 @@ impl Elaborator {
             && shape.len() != n_axes
         {
             let rank = shape.len();
-            let message =
-                format!("this closure takes {n_axes} axes, but the tensor has rank {rank}");
+            let given = count(n_axes, "axis", "axes");
+            let message = format!("this closure takes {given}, but the tensor has rank {rank}");
             return self.errors.at_span(closure_span(closure), message);
         }
         let extents = match &expected {

@@ -4,6 +4,7 @@ use proc_macro2::Span;
 use syn::Expr as Syntax;
 
 use super::elaborate::Elaborator;
+use super::errors::count;
 use super::reduce;
 use super::value::{Kind, Value};
 use crate::dag::{BinaryOp, CompareOp, DType, Expr, Literal, UnaryOp};
@@ -130,8 +131,8 @@ impl Elaborator {
             return self.errors.at(ident, message);
         };
         if args.len() != *arity {
-            let given = args.len();
-            let message = format!("`{name}` takes {arity} values, but {given} were given");
+            let takes = count(*arity, "value", "values");
+            let message = format!("`{name}` takes {takes}, not {}", args.len());
             return self.errors.at_span(span, message);
         }
         let args: Vec<Value> = args.into_iter().collect::<Option<_>>()?;

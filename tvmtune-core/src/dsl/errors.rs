@@ -46,6 +46,11 @@ impl Errors {
     }
 }
 
+/// `1 axis`, `2 axes`
+pub(super) fn count(n: usize, one: &str, many: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { many })
+}
+
 /// `` `a`, `b`, `c` ``
 pub(super) fn quoted<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let names: Vec<String> = names.into_iter().map(|it| format!("`{it}`")).collect();

@@ -199,7 +199,7 @@ impl Elaborator {
             BinOp::BitXor(_) | BinOp::Shl(_) | BinOp::Shr(_) => {
                 self.errors.at(binary.op, "bits cannot be manipulated here")
             }
-            _ => self.errors.at(binary.op, "nothing can be assigned: bind a new name with `let`"),
+            _ => self.errors.at(binary.op, NO_ASSIGNMENT),
         }
     }
 
@@ -361,24 +361,21 @@ impl Elaborator {
             }
             match last {
                 Stmt::Expr(value, None) => walk.expr(value),
-                other => {
-                    walk.scalar_let(other);
-                    walk.errors.at(other, "a block ends in a value with no `;` after it")
+                Stmt::Local(_) => {
+                    walk.scalar_let(last);
+                    walk.errors.at(last, "a block ends in a value, not in a `let`")
                 }
+                Stmt::Expr(_, Some(semicolon)) => {
+                    walk.errors.at(semicolon, "a block ends in a value, with no `;` after it")
+                }
+                other => walk.errors.at(other, no_statement(other)),
             }
         })
     }
 
     fn scalar_let(&mut self, statement: &Stmt) {
         let Stmt::Local(local) = statement else {
-            match statement {
-                Stmt::Expr(_, Some(_)) | Stmt::Macro(_) | Stmt::Item(_) => {
-                    self.errors.at::<()>(statement, "only `let` statements stand before the value");
-                }
-                Stmt::Expr(..) | Stmt::Local(_) => {
-                    self.errors.at::<()>(statement, "this value is not used");
-                }
-            }
+            self.errors.at::<()>(statement, no_statement(statement));
             return;
         };
         let Some((ident, ty, init)) = self.let_parts(local) else { return };
@@ -502,6 +499,29 @@ fn limit(dtype: DType, name: &str) -> Option<Literal> {
     Some(Literal::Float(value))
 }
 
+/// Why a statement that is no `let` has no place in a program.
+pub(super) fn no_statement(statement: &Stmt) -> String {
+    match statement {
+        Stmt::Expr(it, _) => match it {
+            Syntax::Binary(binary) if is_assignment(&binary.op) => NO_ASSIGNMENT.to_owned(),
+            Syntax::If(_) | Syntax::Block(_) | Syntax::Binary(_) | Syntax::Path(_) => {
+                "this value is not used: bind it with `let`, or remove it".to_owned()
+            }
+            other => unsupported(other),
+        },
+        Stmt::Macro(_) => "macros are not part of the language".to_owned(),
+        Stmt::Item(_) | Stmt::Local(_) => "only `let` statements stand before a value".to_owned(),
+    }
+}
+
+const NO_ASSIGNMENT: &str = "nothing can be assigned: bind a new name with `let`";
+
+fn is_assignment(op: &BinOp) -> bool {
+    use quote::ToTokens;
+    let text = op.to_token_stream().to_string();
+    text.len() > 1 && text.ends_with('=') && !["==", "<=", ">=", "!="].contains(&text.as_str())
+}
+
 /// Why a kind of Rust expression has no place in a program.
 fn unsupported(syntax: &Syntax) -> String {
     let message = match syntax {
@@ -513,7 +533,7 @@ fn unsupported(syntax: &Syntax) -> String {
         Syntax::Reference(_) | Syntax::RawAddr(_) => "there are no references: remove the `&`",
         Syntax::Return(_) => "there is no `return`: the last expression is the value",
         Syntax::Closure(_) => "a closure stands only in `compute(..)` or a reduction",
-        Syntax::Assign(_) => "nothing can be assigned: bind a new name with `let`",
+        Syntax::Assign(_) => NO_ASSIGNMENT,
         Syntax::Tuple(_) | Syntax::Array(_) | Syntax::Repeat(_) | Syntax::Struct(_) => {
             "an element is one number, not several"
         }

@@ -114,10 +114,16 @@ impl Elaborator {
         if !dtype.is_integer() {
             return self.errors.at_span(value.span, format!("an index is an integer, not {dtype}"));
         }
-        // Wide enough to be compared with the extent.
+        // 32 bits if the value has no more, whatever it was cast to, and the extent fits.
+        let (expr, dtype) = match expr {
+            Expr::Cast(DType::I64, inner) if is_narrow(inner.dtype(&self.symbols)) => {
+                (&**inner, inner.dtype(&self.symbols))
+            }
+            _ => (expr, *dtype),
+        };
         let wide = extent.interval(&self.known.facts).hi > i64::from(i32::MAX);
-        let to = if wide || *dtype == DType::I64 { DType::I64 } else { DType::I32 };
-        Some(Subscript::Value(Box::new(cast(to, *dtype, expr.clone()))))
+        let to = if wide || !is_narrow(dtype) { DType::I64 } else { DType::I32 };
+        Some(Subscript::Value(Box::new(cast(to, dtype, expr.clone()))))
     }
 
     fn prove_inside(&mut self, subscript: &Subscript, extent: &Poly, name: &str, syntax: &Syntax) {
@@ -130,7 +136,9 @@ impl Elaborator {
         let hint = "use `.get(..).unwrap_or(..)`";
         let message = match subscript {
             Subscript::Affine(poly) => {
-                let (index, range) = (self.name_poly(poly), self.name_range(poly));
+                let text = syntax.span().source_text().filter(|it| !it.contains('\n'));
+                let index = text.unwrap_or_else(|| self.name_poly(poly));
+                let range = self.name_range(poly);
                 format!(
                     "index `{index}` ranges over {range}, but `{name}` has extent {extent} there: {hint}"
                 )
@@ -175,4 +183,9 @@ impl Elaborator {
         };
         (Expr::Const(Literal::Int(0), dtype), end)
     }
+}
+
+/// Whether every value of the type is one of `I32`.
+fn is_narrow(dtype: DType) -> bool {
+    dtype.is_integer() && dtype != DType::I64
 }

@@ -4,7 +4,8 @@ use proc_macro2::Span;
 use syn::punctuated::Punctuated;
 use syn::{Expr as Syntax, RangeLimits, Token};
 
-use super::elaborate::{Elaborator, Reduction, Var};
+use super::elaborate::{Binding, Elaborator, Reduction, Var};
+use super::errors::count;
 use super::signature::plain_ident;
 use super::value::{Kind, Value, cast};
 use crate::dag::{
@@ -52,10 +53,12 @@ impl Elaborator {
             other => vec![self.range(other)],
         };
         if closure.inputs.len() != ranges.len() {
-            let (given, n) = (closure.inputs.len(), ranges.len());
-            let message = format!("this closure takes {given} axes, but there are {n} ranges");
-            self.errors.at::<()>(&closure.inputs, message);
-            return None;
+            let given = count(closure.inputs.len(), "axis", "axes");
+            let message = match ranges.len() {
+                1 => format!("this closure takes {given}, but there is 1 range"),
+                n => format!("this closure takes {given}, but there are {n} ranges"),
+            };
+            return self.errors.at(&closure.inputs, message);
         }
         if matches!(wanted, Wanted::Place(_)) && ranges.len() != 1 {
             return self.errors.at(args, format!("`{name}` goes over one range"));
@@ -156,7 +159,7 @@ impl Elaborator {
         match (range, ident) {
             (Some((lo, extent)), _) => Some(self.enter_axis(ident, lo.clone(), extent.clone())),
             (None, Some(ident)) => {
-                self.bind(ident.to_string(), super::elaborate::Binding::Poisoned);
+                self.bind(ident.to_string(), Binding::Poisoned);
                 None
             }
             (None, None) => None,

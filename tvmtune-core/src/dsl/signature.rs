@@ -69,7 +69,7 @@ impl Elaborator {
         let twice = self.scope.iter().any(|(it, _)| *it == name);
         if twice {
             let message = format!("the name `{name}` is already taken by a dimension or parameter");
-            self.errors.at::<()>(ident, message);
+            return self.errors.at(ident, message);
         }
         let Some((dtype, kind)) = self.param_type(&name, &arg.ty) else {
             self.bind(name, Binding::Poisoned);

@@ -138,6 +138,14 @@ impl Value {
                 self.span,
                 format!("expected {dtype}, found {own}: convert it with `as {dtype}`"),
             ),
+            Kind::Float(_) if dtype.is_integer() => errors.at_span(
+                self.span,
+                format!("expected {dtype}, found a float: convert the other side with `as f32`"),
+            ),
+            _ if dtype == DType::Bool => errors.at_span(
+                self.span,
+                format!("expected a condition, found {}: compare it", self.type_name()),
+            ),
             _ => errors.at_span(self.span, format!("expected {dtype}, found {}", self.type_name())),
         }
     }
@@ -175,7 +183,8 @@ pub(super) fn unify(a: &Value, b: &Value, errors: &mut Errors) -> Option<(Expr, 
             return errors.at_span(join(a.span, b.span), message);
         }
         (Some(dtype), _) | (_, Some(dtype)) => dtype,
-        // An index takes an integer along; a float literal takes nothing.
+        // An index takes an integer along; a float literal stays a float.
+        (None, None) if matches!(b.kind, Kind::Float(_)) => DType::F32,
         (None, None) if matches!(a.kind, Kind::Integer(_)) => b.default_type(),
         (None, None) => a.default_type(),
     };

@@ -51,6 +51,12 @@ impl Poly {
         if let Some((tile, inner)) = rest.div_mod_by_parts(divisor, facts) {
             return (quotient + tile, inner);
         }
+        if let Some(tile) = rest.div_of_quotient(divisor, facts) {
+            return (
+                quotient + tile,
+                Poly::atom(Atom::Mod(Box::new(rest), Box::new(divisor.clone()))),
+            );
+        }
         let (rest_box, divisor_box) = (Box::new(rest), Box::new(divisor.clone()));
         let floor = Poly::atom(Atom::Div(rest_box.clone(), divisor_box.clone()));
         (quotient + floor, Poly::atom(Atom::Mod(rest_box, divisor_box)))
@@ -84,6 +90,21 @@ impl Poly {
             }
         }
         None
+    }
+
+    /// The quotient where one term is a quotient itself: `(a + b / 4) / 2 = (4*a + b) / 8`.
+    fn div_of_quotient(&self, divisor: &Poly, facts: &Facts) -> Option<Poly> {
+        let divisor = divisor.as_constant()?;
+        let (place, inner, by) =
+            self.terms.iter().enumerate().find_map(|(n, (atoms, value))| {
+                match atoms.as_slice() {
+                    [Atom::Div(inner, by)] if *value == 1 => Some((n, inner, by.as_constant()?)),
+                    _ => None,
+                }
+            })?;
+        let mut others = self.clone();
+        others.terms.remove(place);
+        Some((others * by + (**inner).clone()).div(&Poly::constant(by * divisor), facts))
     }
 
     /// Writes `self` as `quotient * divisor + rest`, with every term that is a multiple taken out.

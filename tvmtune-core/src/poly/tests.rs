@@ -89,6 +89,12 @@ fn tiles_cover_what_they_tile() {
 }
 
 #[test]
+fn a_quotient_of_a_quotient_is_one_quotient() {
+    let tiles = (v(0) + 3.into()).div(&4.into(), &Facts::default()) + 1.into();
+    assert_eq!(tiles.div(&2.into(), &Facts::default()).to_string(), "((v0 + 7)/(8))");
+}
+
+#[test]
 fn division_rounds_down_below_zero() {
     let value = (v(0) - 1.into()).div(&2.into(), &Facts::default());
     assert_eq!(value.eval(&|_| 0, &|_| 0), -1);
