@@ -11,6 +11,7 @@ mod macros;
 mod replay;
 mod search;
 mod semantics;
+mod tidy;
 mod tuning;
 mod workers;
 #[cfg(target_arch = "x86_64")]

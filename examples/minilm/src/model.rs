@@ -120,7 +120,7 @@ impl Model {
             }
         }
         let lengths: Vec<i32> = batch.iter().map(|it| it.len() as i32).collect();
-        let (b, s, t) = (batch.len() as u32, longest as u32, tokens as u32);
+        let (b, s, t) = (batch.len(), longest, tokens);
 
         let mut x = vec![0.0; tokens * WIDTH];
         self.kernels.embed.launch(
@@ -148,7 +148,7 @@ impl Model {
     fn run_layer(
         &self,
         layer: &Layer,
-        (b, s, t): (u32, u32, u32),
+        (b, s, t): (usize, usize, usize),
         lengths: &[i32],
         x: &mut Vec<f32>,
         scratch: &mut Scratch,

@@ -20,7 +20,7 @@ pub fn embed(
     gamma: Tensor<f32, D>,
     beta: Tensor<f32, D>,
 ) -> Tensor<f32, B, S, D> {
-    let x = compute(|b, s, d| {
+    let x: Tensor<f32, B, S, D> = compute(|b, s, d| {
         words.get([ids[[b, s]], d]).unwrap_or(0.0) + positions[[s, d]] + segments[[0, d]]
     });
     let center = compute(|b, s| mean(0..D, |d| x[[b, s, d]]));
@@ -51,7 +51,7 @@ pub fn project_qkv(
     buckets(B = [1, 32], S = [16, 64, 256])
 )]
 pub fn attention(qkv: Tensor<f32, B, S, Q>, lengths: Tensor<i32, B>) -> Tensor<f32, B, S, H, E> {
-    let scores = compute(|b, h, i, j| {
+    let scores: Tensor<f32, B, H, S, S> = compute(|b, h, i, j| {
         let dot = sum(0..E, |e| qkv[[b, i, h * 32 + e]] * qkv[[b, j, h * 32 + e + 384]]);
         if (j as i32) < lengths[[b]] { dot * 0.17677669529663687 } else { -1e30 }
     });
