@@ -25,7 +25,7 @@ struct Contestant<'a> {
 ///
 /// If a model can't be loaded or fails.
 #[expect(clippy::print_stdout, reason = "the program's output")]
-pub fn run(folder: &Path, as_json: bool) -> Result<()> {
+pub(crate) fn run(folder: &Path, as_json: bool) -> Result<()> {
     let ours = Model::load(folder)?;
     let mut contestants =
         vec![Contestant { name: "tvmtune", run: Box::new(|it| ours.embed(it)) }];
