@@ -81,6 +81,7 @@ struct Generator<'a> {
     max_regs: u32,
     vars: Vec<VarId>,
     n_vars: u32,
+    uses_scratch: bool,
 }
 
 /// Makes a kernel of a tape, with up to so many registers.
@@ -93,6 +94,7 @@ pub(super) fn program(tape: &[u32], isa: Isa, max_regs: u32) -> Program {
         max_regs,
         vars: Vec::new(),
         n_vars: 0,
+        uses_scratch: false,
     };
     let table = generator.table();
     let n_phases = 1 + generator.tape.below(2);
@@ -165,13 +167,16 @@ impl Generator<'_> {
             tasks.push((var, self.count(0, [1, 4])));
             self.vars.push(var);
         }
-        let mut body = self.clear_scratch();
-        body.extend(self.block(3));
+        self.uses_scratch = false;
+        let mut body = self.block(3);
+        if self.uses_scratch {
+            body.splice(0..0, self.clear_scratch());
+        }
         Phase { tasks, body }
     }
 
     /// Writes all of scratch: what is there when a task starts is not defined.
-    fn clear_scratch(&mut self) -> Vec<Stmt> {
+    fn clear_scratch(&self) -> Vec<Stmt> {
         let bytes = i64::from(self.isa.lanes()) * 4;
         let store = |at: i64| Stmt::Store {
             address: Address { base: Base::Scratch, offset: Linear::constant(at * bytes) },
@@ -326,6 +331,7 @@ impl Generator<'_> {
             Kind::Truth => (6, Storage::Bool),
         };
         if at == 8 {
+            self.uses_scratch = true;
             // Scratch has a fixed size: whole vectors at constant places.
             let bytes = i64::from(self.isa.lanes()) * 4;
             let offset = Linear::constant(self.tape.between([0, SCRATCH / bytes - 1]) * bytes);

@@ -179,7 +179,11 @@ impl<'a> Scan<'a> {
 
     /// Frees the register of the interval that is used least, if that is not the new one.
     fn evict(&mut self, intervals: &[Interval], class: usize, new: &Interval) -> Option<u8> {
-        let can_spill = |it: &Interval| it.virt.0 < self.spillable && it.end > it.start + 1;
+        // Vectors come back through registers, so those made for that must have one. Integers and
+        // masks come back through the emitter's own.
+        let is_vector = class == Class::Vector as usize;
+        let is_short = |it: &Interval| it.virt.0 >= self.spillable || it.end <= it.start + 1;
+        let can_spill = |it: &Interval| !is_vector || !is_short(it);
         let cost = |it: &Interval| (it.weight, std::cmp::Reverse(it.end));
         let held = self.files[class].iter().enumerate();
         let cheapest = held

@@ -58,6 +58,8 @@ struct Emit<'a> {
     now: Vec<Option<Location>>,
     /// How many of the assignment's places are in effect.
     placed: usize,
+    /// When the present instruction writes its target.
+    writes_at: u32,
     open: Vec<Open>,
 }
 
@@ -78,6 +80,7 @@ pub(super) fn emit(asm: &mut Assembler, code: &Code, assignment: &Assignment, is
         slots,
         now: vec![None; code.classes.len()],
         placed: 0,
+        writes_at: 0,
         open: Vec::new(),
     };
     let saved = emit.saved();
@@ -129,9 +132,11 @@ impl Emit<'_> {
     fn body(&mut self) {
         let code = self.code;
         for (at, inst) in code.insts.iter().enumerate() {
-            self.take_effect(2 * at as u32);
+            let now = 2 * at as u32;
+            self.take_effect(now);
+            self.writes_at = now + 1;
             self.inst(at, inst);
-            self.take_effect(2 * at as u32 + 1);
+            self.take_effect(now + 1);
         }
     }
 
@@ -152,7 +157,7 @@ impl Emit<'_> {
     /// Where a target goes: its new place if it gets one.
     fn target(&self, virt: Virt) -> Location {
         match self.assignment.placed.get(self.placed) {
-            Some(it) if it.virt == virt => it.location,
+            Some(it) if it.virt == virt && it.start == self.writes_at => it.location,
             _ => self.source(virt),
         }
     }
