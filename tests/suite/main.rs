@@ -1,9 +1,11 @@
 //! The one test binary.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "what tests call is part of a test")]
 
+mod backends;
 mod database;
 mod elements;
 mod kernels;
+mod macros;
 mod replay;
 mod search;
 mod semantics;

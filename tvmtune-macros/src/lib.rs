@@ -1,1 +1,37 @@
 //! Step 11 of 12: expands `#[autotune]`.
+//!
+//! Users get the attribute through `tvmtune_runtime::autotune`, whose crate documents what it
+//! generates.
+
+#![forbid(unsafe_code)]
+
+mod collect;
+mod emit;
+mod expand;
+mod infer;
+mod operand;
+mod plan;
+mod stub;
+
+use proc_macro::TokenStream;
+
+/// Turns a tensor program into a tuned kernel: a function and a module of the same name.
+///
+/// ```text
+/// #[autotune(dims(M = 1..=512, N = 1536, K = 384), buckets(M = [1, 16, 64, 256, 512]))]
+/// pub fn linear(x: Tensor<f32, M, K>, w: Weight<f32, N, K>) -> Tensor<f32, M, N> {
+///     compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[j, k]]))
+/// }
+/// ```
+///
+/// | argument | meaning |
+/// |---|---|
+/// | `dims(M = 1..=512, N = 64)` | extents: a range is known at launch only, an integer is baked in |
+/// | `buckets(M = [16, 512])` | upper ends of the ranges in which schedules may differ |
+/// | `accum = f32` | the type that sums of small floats accumulate in |
+/// | `tol(rel = 1e-3, abs = 1e-5)` | how far tuned results may be from the reference |
+/// | `crate = ::path` | where the crate `tvmtune_runtime` is, if it goes by another name |
+#[proc_macro_attribute]
+pub fn autotune(options: TokenStream, item: TokenStream) -> TokenStream {
+    expand::autotune(options.into(), item.into()).into()
+}

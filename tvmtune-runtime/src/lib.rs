@@ -77,4 +77,7 @@ pub use error::Error;
 pub use half;
 pub use isa::Isa;
 pub use plan::{PlanInfo, Spec, TensorSpec, Tier};
+/// Turns a tensor program into a tuned kernel. See the [crate documentation](crate).
+#[cfg(feature = "macros")]
+pub use tvmtune_macros::autotune;
 pub use weight::Weight;

@@ -17,12 +17,14 @@
 use std::fmt::Write;
 
 use super::rust::{self, Text};
-use crate::dag::{Dag, TensorId};
-use crate::kernel::{Count, Kernel, TableEntry};
+use super::{Generated, generate};
+use crate::dag::{Dag, Dim, TensorId};
+use crate::kernel::{Count, Isa, Kernel, TableEntry};
 use crate::nest::{self, Nest};
 use crate::poly::{Atom, Interval, Poly};
 use crate::record::Tier;
-use crate::schedule::{Layout, Schedule, Threads};
+use crate::schedule::{Instruction, Layout, Schedule, Threads, default};
+use crate::target::Target;
 
 /// The first line of every text. One with another first line is of another version of tvmtune:
 /// ignore it.
@@ -41,17 +43,14 @@ pub struct Variant<'a> {
     /// The time of one launch where this code was measured, in ns.
     pub median_ns: Option<f64>,
     /// What was generated.
-    pub kernel: &'a Kernel,
-    /// Its code, a blob a phase, with the entry point at offset 0.
-    pub phases: &'a [Vec<u8>],
-    /// The digest of the code, in hex.
-    pub artifact: &'a str,
+    pub generated: &'a Generated,
 }
 
 /// The text for a program whose dimensions are divided into `buckets`; of the variants of one
 /// bucket the first that a machine can execute runs.
 pub fn plan(dag: &Dag, buckets: &[Vec<Interval>], variants: &[Variant<'_>]) -> String {
-    let mut text = format!("{HEADER}\n\n");
+    let mut text = format!("{HEADER}\n");
+    summary(&mut text, dag, buckets, variants);
     let mut list = String::new();
     for (n, ranges) in buckets.iter().enumerate() {
         let pairs: Vec<String> =
@@ -76,10 +75,65 @@ pub fn plan(dag: &Dag, buckets: &[Vec<Interval>], variants: &[Variant<'_>]) -> S
     text
 }
 
-/// A nest for portable code: one that leaves every weight as it is.
+/// A comment line for each bucket: what runs there.
+fn summary(text: &mut String, dag: &Dag, buckets: &[Vec<Interval>], variants: &[Variant<'_>]) {
+    for ranges in buckets {
+        let range = |(dim, range): (&Dim, &Interval)| {
+            let (name, Interval { lo, hi }) = (&dim.name, range);
+            if lo == hi { format!("{name} = {lo}") } else { format!("{name} in {lo}..={hi}") }
+        };
+        let ranges_text: Vec<String> = dag.dims.iter().zip(ranges).map(range).collect();
+        let what = |it: &Variant<'_>| {
+            let (isa, tier) = (it.generated.kernel.isa.name(), it.tier);
+            match it.median_ns {
+                Some(ns) => format!("{isa} {tier}, {:.1} us", ns / 1000.0),
+                None => format!("{isa} {tier}"),
+            }
+        };
+        let mut runs: Vec<String> =
+            variants.iter().filter(|it| it.bucket == *ranges).map(what).collect();
+        runs.push("portable".to_owned());
+        let place = if ranges_text.is_empty() { "always" } else { &ranges_text.join(", ") };
+        push(text, format_args!("// {place}: {}\n", runs.join("; ")));
+    }
+    text.push('\n');
+}
+
+/// Every combination of a bucket of each dynamic dimension, the first one varying slowest.
+pub fn buckets(by_dim: &[Vec<Interval>]) -> Vec<Vec<Interval>> {
+    by_dim.iter().fold(vec![Vec::new()], |combinations, buckets| {
+        let extended = |it: Vec<Interval>| {
+            buckets.iter().map(move |bucket| [it.as_slice(), &[*bucket]].concat())
+        };
+        combinations.into_iter().flat_map(extended).collect()
+    })
+}
+
+/// The text for a program of which nothing is known: default schedules for both instruction sets.
+pub fn default_plan(dag: &Dag, buckets: &[Vec<Interval>]) -> String {
+    let mut generated = Vec::new();
+    for ranges in buckets {
+        let narrow = dag.narrow(ranges);
+        for isa in [Isa::Avx512, Isa::Avx2] {
+            let schedule = default::schedule(&narrow, &Target::generic(isa));
+            // What machine code is not generated for runs as portable Rust.
+            generated.extend(generate(&schedule, isa).ok().map(|it| (ranges, it)));
+        }
+    }
+    let mut variants = Vec::new();
+    for (bucket, generated) in &generated {
+        variants.push(Variant { bucket, tier: Tier::Default, median_ns: None, generated });
+    }
+    plan(dag, buckets, &variants)
+}
+
+/// A nest for portable code: the default schedule, but that it leaves every weight as it is.
 pub fn portable(dag: &Dag) -> Nest {
-    let plain = Schedule::new(dag);
-    nest::lower(&plain)
+    let schedule = default::schedule(dag, &Target::generic(Isa::Avx2));
+    let keeps_layout = |it: &&Instruction| !matches!(it, Instruction::Pack { .. });
+    let trace: Vec<Instruction> = schedule.trace.iter().filter(keeps_layout).cloned().collect();
+    let schedule = Schedule::replay(dag, &trace).unwrap_or_else(|_| Schedule::new(dag));
+    nest::lower(&schedule)
 }
 
 /// The variants of bucket number `n`, and their code.
@@ -101,23 +155,24 @@ fn bucket(text: &mut String, dag: &Dag, n: usize, variants: &[&Variant<'_>]) {
     text.push_str("];\n");
     for it in variants {
         numbers(text, n, it);
-        for (phase, bytes) in it.phases.iter().enumerate() {
-            code(text, &entry(n, it.kernel, phase), bytes);
+        for (phase, bytes) in it.generated.code.phases.iter().enumerate() {
+            code(text, &entry(n, &it.generated.kernel, phase), bytes);
         }
     }
 }
 
 fn variant(text: &mut String, dag: &Dag, bucket: usize, variant: &Variant<'_>) {
-    let Variant { tier, median_ns, kernel, phases, artifact, .. } = variant;
+    let Variant { tier, median_ns, generated, .. } = variant;
+    let Generated { kernel, code, artifact, .. } = generated;
     let isa = match kernel.isa {
-        crate::kernel::Isa::Avx512 => "Avx512",
-        crate::kernel::Isa::Avx2 => "Avx2",
+        Isa::Avx512 => "Avx512",
+        Isa::Avx2 => "Avx2",
     };
     let threads = match kernel.threads {
         Threads::One => "One",
         Threads::All => "All",
     };
-    let entries: Vec<String> = (0..phases.len()).map(|it| entry(bucket, kernel, it)).collect();
+    let entries: Vec<String> = (0..code.phases.len()).map(|it| entry(bucket, kernel, it)).collect();
     let table: Vec<String> = kernel.table.iter().map(|it| table_entry(dag, it)).collect();
     push(
         text,
@@ -130,7 +185,7 @@ fn variant(text: &mut String, dag: &Dag, bucket: usize, variant: &Variant<'_>) {
                      numbers: {},\n        \
                      tier: rt::Tier::{tier:?},\n        \
                      median_ns: {median_ns:?},\n        \
-                     artifact: {artifact:?},\n    \
+                     artifact: \"{artifact}\",\n    \
              }},\n",
             entries.join(", "),
             table.join(", "),
@@ -173,7 +228,7 @@ fn numbers_name(bucket: usize, kernel: &Kernel) -> String {
 
 /// The function that computes what a launch needs to know from the dimensions.
 fn numbers(text: &mut String, bucket: usize, variant: &Variant<'_>) {
-    let kernel = variant.kernel;
+    let kernel = &variant.generated.kernel;
     let name = numbers_name(bucket, kernel);
     push(text, format_args!("#[cfg({CFG})]\nfn {name}(dims: &[i64], numbers: &mut [u64]) {{\n"));
     let mut line = |n: usize, value: String| {

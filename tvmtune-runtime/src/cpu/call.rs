@@ -227,3 +227,7 @@ pub unsafe fn slice_mut<'a, T>(address: *mut T, len: usize) -> &'a mut [T] {
     // SAFETY: by the contract of this function.
     unsafe { std::slice::from_raw_parts_mut(address, len) }
 }
+
+#[cfg(all(test, target_arch = "x86_64"))]
+#[path = "call_tests.rs"]
+mod tests;

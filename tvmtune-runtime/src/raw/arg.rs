@@ -54,10 +54,18 @@ pub struct WeightArg<'a, T> {
 }
 
 impl<'a, T: Element> WeightArg<'a, T> {
-    /// `shape` multiplies to the number of elements.
+    /// `shape` is to multiply to the number of elements: check that.
     pub fn new(weight: &'a (impl Constant<T> + ?Sized), shape: &'a [usize]) -> Self {
-        let (elements, weight) = (weight.elements(), weight.weight());
+        let (elements, weight) = match weight.weight() {
+            Some(weight) => (&**weight, Some(weight)),
+            None => (weight.elements(), None),
+        };
         Self { elements, shape, weight, temporary: OnceCell::new() }
+    }
+
+    /// The elements, row-major.
+    pub fn elements(&self) -> &'a [T] {
+        self.elements
     }
 
     /// Packs the weight for what a kernel's variants want of argument number `arg`.

@@ -2,6 +2,7 @@
 
 use half::{bf16, f16};
 
+use super::inner::affine;
 use super::{Printer, element_type, method};
 use crate::dag::{BinaryOp, CompareOp, DType, Expr, Literal, Subscript, TensorId, UnaryOp};
 use crate::poly::{Atom, Poly};
@@ -36,8 +37,11 @@ impl Printer<'_> {
         self.read(tensor, &index)
     }
 
-    /// `buffer[row-major offset]`.
+    /// `buffer[row-major offset]`, or an element of a slice that stands for it.
     fn read(&self, tensor: TensorId, index: &[Subscript]) -> String {
+        if let Some(place) = self.slice(tensor, index) {
+            return place;
+        }
         let shape = &self.nest.buffer(tensor).shape;
         let (mut affine, mut values) = (Poly::default(), Vec::new());
         let mut stride = Poly::constant(1);
@@ -66,6 +70,14 @@ impl Printer<'_> {
             Some(constant) if offset.is_atom => format!("{buffer}[{constant}]"),
             _ => format!("{buffer}[{} as usize]", offset.operand()),
         }
+    }
+
+    fn slice(&self, tensor: TensorId, index: &[Subscript]) -> Option<String> {
+        if self.slices.is_empty() {
+            return None;
+        }
+        let offset = self.offset(tensor, &affine(index)?);
+        self.slices.get(&(tensor, offset)).cloned()
     }
 
     pub(super) fn expr(&self, expr: &Expr) -> Text {
@@ -117,7 +129,7 @@ pub(in crate::codegen) fn poly(value: &Poly, leaf: &dyn Fn(&Atom) -> String) -> 
     match terms.as_slice() {
         [] => Text::atom("0"),
         [(atoms, 1)] if atoms.len() == 1 => Text::atom(text),
-        [(atoms, 0..)] if atoms.is_empty() => Text::atom(text),
+        [([], 0..)] => Text::atom(text),
         _ => Text::compound(text),
     }
 }

@@ -19,11 +19,16 @@
 //! - An operand that is not a single token, call or index stands in parentheses.
 
 mod expr;
+mod inner;
 mod names;
+
+use std::collections::BTreeMap;
 
 use crate::dag::{BinaryOp, DType, Reducer, TensorId};
 use crate::nest::{Buffer, Guard, Nest, Scope, Stmt};
-use crate::poly::{Poly, VarId};
+use crate::poly::{Atom, Poly, VarId};
+
+use inner::{Clamped, Cut};
 
 pub(super) use expr::{Text, poly};
 pub(super) use names::Names;
@@ -34,9 +39,15 @@ const STACK_ELEMENTS: i64 = 1024;
 /// The nest as the text of a Rust function. See the [module documentation](self).
 pub fn print(nest: &Nest) -> String {
     let names = Names::new(nest);
-    let mut printer = Printer { nest, names, text: String::new(), depth: 0 };
+    let mut printer =
+        Printer { nest, names, slices: BTreeMap::new(), text: String::new(), depth: 0 };
     printer.function();
     printer.text
+}
+
+/// An integer expression as Rust of type `i64`, with what `leaf` gives for dimensions and variables.
+pub fn index(value: &Poly, leaf: &dyn Fn(&Atom) -> String) -> String {
+    poly(value, leaf).text
 }
 
 /// The Rust type of elements.
@@ -51,6 +62,8 @@ pub fn element_type(dtype: DType) -> &'static str {
 struct Printer<'a> {
     nest: &'a Nest,
     names: Names,
+    /// Elements of slices that stand for elements of buffers, in the innermost loop.
+    slices: BTreeMap<(TensorId, Poly), String>,
     text: String,
     depth: usize,
 }
@@ -85,8 +98,7 @@ impl Printer<'_> {
             }
         }
         self.block(&nest.body);
-        self.depth -= 1;
-        self.line("}");
+        self.close();
     }
 
     fn temporary(&mut self, tensor: TensorId, buffer: &Buffer) {
@@ -114,12 +126,9 @@ impl Printer<'_> {
         match stmt {
             Stmt::For { var, name, extent, body, .. } => self.for_loop(*var, name, extent, body),
             Stmt::If { guards, body } => {
-                let guards: Vec<String> = guards.iter().map(|it| self.guard(it)).collect();
-                self.line(&format!("if {} {{", guards.join(" && ")));
-                self.depth += 1;
+                self.open_if(guards);
                 self.block(body);
-                self.depth -= 1;
-                self.line("}");
+                self.close();
             }
             Stmt::Store { tensor, index, value } => {
                 let place = self.element(*tensor, index);
@@ -146,14 +155,81 @@ impl Printer<'_> {
     }
 
     fn for_loop(&mut self, var: VarId, name: &str, extent: &Poly, body: &[Stmt]) {
-        let extent = self.poly(extent).operand();
-        let name = self.names.enter(var, name);
-        self.line(&format!("for {name} in 0..{extent} {{"));
+        let Some(clamped) = inner::clamp(var, extent, body) else {
+            return self.counted_loop(var, name, extent, body);
+        };
+        let Clamped { outer, extent, body } = clamped;
+        if outer.is_empty() {
+            return self.counted_loop(var, name, &extent, body);
+        }
+        self.open_if(&outer);
+        self.counted_loop(var, name, &extent, body);
+        self.close();
+    }
+
+    fn counted_loop(&mut self, var: VarId, name: &str, extent: &Poly, body: &[Stmt]) {
+        let cuts = self.cuts(var, extent, body);
+        let mut count = self.poly(extent).operand();
+        // Where there is no iteration, there may be nothing to cut.
+        let may_be_empty = !cuts.is_empty() && extent.as_constant().is_none();
+        let count_name = self.names.enter_text(&format!("n_{name}"));
+        if may_be_empty {
+            self.line(&format!("let {count_name} = {};", self.poly(extent).text));
+            self.line(&format!("if {count_name} > 0 {{"));
+            self.depth += 1;
+            count.clone_from(&count_name);
+        }
+        let mut slices = Vec::new();
+        for cut in &cuts {
+            slices.push(self.cut(cut, &count));
+        }
+        let variable = self.names.enter(var, name);
+        for (cut, slice) in cuts.iter().zip(&slices) {
+            let place = format!("{slice}[{variable} as usize]");
+            self.slices.insert((cut.tensor, cut.offset.clone()), place);
+        }
+        self.line(&format!("for {variable} in 0..{count} {{"));
         self.depth += 1;
         self.block(body);
+        self.close();
+        self.names.leave(var);
+        for (cut, slice) in cuts.into_iter().zip(&slices) {
+            self.slices.remove(&(cut.tensor, cut.offset));
+            self.names.leave_text(slice);
+        }
+        self.names.leave_text(&count_name);
+        if may_be_empty {
+            self.close();
+        }
+    }
+
+    /// Cuts a buffer to what a loop of `count` iterations accesses; returns the slice's name.
+    fn cut(&mut self, cut: &Cut, count: &str) -> String {
+        let buffer = self.names.buffer(cut.tensor).to_owned();
+        let slice = self.names.enter_text(&format!("{buffer}_row"));
+        let (reference, first) = (if cut.written { "&mut " } else { "&" }, self.poly(&cut.first));
+        let from = match cut.first.as_constant() {
+            Some(0) => String::new(),
+            Some(first) => format!("[{first}..]"),
+            None => format!("[{} as usize..]", first.operand()),
+        };
+        let n_elements = match count.parse::<i64>() {
+            Ok(count) => count.to_string(),
+            Err(_) => format!("{count} as usize"),
+        };
+        self.line(&format!("let {slice} = {reference}{buffer}{from}[..{n_elements}];"));
+        slice
+    }
+
+    fn open_if(&mut self, guards: &[Guard]) {
+        let guards: Vec<String> = guards.iter().map(|it| self.guard(it)).collect();
+        self.line(&format!("if {} {{", guards.join(" && ")));
+        self.depth += 1;
+    }
+
+    fn close(&mut self) {
         self.depth -= 1;
         self.line("}");
-        self.names.leave(var);
     }
 
     fn guard(&self, guard: &Guard) -> String {

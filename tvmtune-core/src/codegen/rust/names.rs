@@ -72,6 +72,15 @@ impl Names {
         }
     }
 
+    /// Names something else, for as long as it is in scope.
+    pub(super) fn enter_text(&mut self, wish: &str) -> String {
+        self.fresh(wish)
+    }
+
+    pub(super) fn leave_text(&mut self, name: &str) {
+        self.in_scope.remove(name);
+    }
+
     /// `wish`, made an identifier, or with the least number behind it that makes it unique.
     fn fresh(&mut self, wish: &str) -> String {
         let letter = |it: char| if it.is_ascii_alphanumeric() { it } else { '_' };

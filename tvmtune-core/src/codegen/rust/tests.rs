@@ -92,16 +92,19 @@ fn a_nest_is_a_function_of_slices() {
         let mut h = vec![rt::half::f16::ZERO; (4 * m) as usize];
         for i in 0..m {
             for k in 0..2 {
-                for k_2 in 0..3 {
-                    if 3 * k + k_2 < 4 {
-                        out[i as usize] += x[(4 * i + k_2) as usize] * eps;
+                let n_k_2 = i64::min(3, -3 * k + 4);
+                if n_k_2 > 0 {
+                    let x_row = &x[(4 * i) as usize..][..n_k_2 as usize];
+                    for k_2 in 0..n_k_2 {
+                        out[i as usize] += x_row[k_2 as usize] * eps;
                     }
                 }
             }
         }
         for i in 0..m {
+            let h_row = &mut h[(4 * i) as usize..][..4];
             for j in 0..4 {
-                h[(4 * i + j) as usize] = rt::half::f16::from_f32(x[(j + (move_2[i as usize] as i64) * 4) as usize]);
+                h_row[j as usize] = rt::half::f16::from_f32(x[(j + (move_2[i as usize] as i64) * 4) as usize]);
             }
         }
     }

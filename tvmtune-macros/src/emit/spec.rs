@@ -1,0 +1,41 @@
+//! The constant `SPEC`.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use super::Emitter;
+use crate::operand::{Kind, Operand};
+
+impl Emitter<'_> {
+    pub(super) fn spec(&self) -> TokenStream {
+        let (name, id) = (self.program.ident.to_string(), self.id);
+        let dims = self.program.dims.iter().map(|it| {
+            let (name, lo, hi) = (it.ident.to_string(), it.range.lo as usize, it.range.hi as usize);
+            quote!((#name, #lo, #hi))
+        });
+        let (outputs, params): (Vec<&Operand>, Vec<&Operand>) = self
+            .operands
+            .iter()
+            .filter(|it| it.is_tensor())
+            .partition(|it| it.kind == Kind::Output);
+        let (params, outputs) = (params.into_iter().map(tensor), outputs.into_iter().map(tensor));
+        quote! {
+            /// What this kernel computes.
+            pub const SPEC: rt::Spec = rt::Spec {
+                name: #name,
+                workload: #id,
+                dims: &[#(#dims),*],
+                params: &[#(#params),*],
+                outputs: &[#(#outputs),*],
+            };
+        }
+    }
+}
+
+fn tensor(operand: &Operand) -> TokenStream {
+    let (name, dtype, shape) = (operand.name(), operand.dtype.name(), &operand.spelled);
+    let weight = operand.kind == Kind::Weight;
+    quote! {
+        rt::TensorSpec { name: #name, dtype: #dtype, shape: #shape, weight: #weight }
+    }
+}

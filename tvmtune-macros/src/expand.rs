@@ -1,0 +1,74 @@
+//! From the tokens of an annotated function to the tokens that take its place.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::ItemFn;
+use tvmtune_core::dag::{self, Dag};
+use tvmtune_core::dsl::{self, Program};
+use tvmtune_core::workload;
+
+use crate::{collect, emit, plan, stub};
+
+/// Expands `#[autotune(options)] item`. Errors become `compile_error!`.
+///
+/// Next to them goes a stub with the right name and arity, so that one mistake in a kernel does
+/// not also break every call to it.
+pub(crate) fn autotune(options: TokenStream, item: TokenStream) -> TokenStream {
+    let function: ItemFn = match syn::parse2(item) {
+        Ok(function) => function,
+        Err(error) => return error.into_compile_error(),
+    };
+    expansion(&options, &function).unwrap_or_else(|error| {
+        let errors = error.into_compile_error();
+        let stub = stub::stub(&options, &function);
+        quote! { #errors #stub }
+    })
+}
+
+fn expansion(options: &TokenStream, function: &ItemFn) -> syn::Result<TokenStream> {
+    let program = dsl::parse(options.clone(), function)?;
+    let dag = dag::build(&program)?;
+    check_size(&program, &dag)?;
+    check_dim_names(&program)?;
+    let id = workload::id(&dag).to_string();
+    collect::collect(&id, options, function);
+    let plan = plan::look_up(&id, &program, &dag);
+    Ok(emit::kernel(&program, &dag, &id, &plan))
+}
+
+/// Checks that no tensor can have more bytes than a machine can address, so that nothing that is
+/// computed from the dimensions overflows.
+fn check_size(program: &Program, dag: &Dag) -> syn::Result<()> {
+    const MOST_BYTES: i64 = 1 << 46;
+    let facts = dag.facts();
+    for tensor in &dag.tensors {
+        let bytes = tensor.shape.iter().fold(tensor.dtype.bytes() as i64, |bytes, extent| {
+            bytes.saturating_mul(extent.interval(&facts).hi.max(1))
+        });
+        if bytes > MOST_BYTES {
+            let message = format!(
+                "tensor `{}` may have more than 2^46 bytes; narrow the ranges in `dims(..)`",
+                tensor.name
+            );
+            return Err(syn::Error::new(program.ident.span(), message));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that dimensions differ when they are written as the fields of `Dims`.
+fn check_dim_names(program: &Program) -> syn::Result<()> {
+    for (n, dim) in program.dims.iter().enumerate() {
+        let field = dim.ident.to_string().to_lowercase();
+        let same = |other: &&dsl::DynamicDim| other.ident.to_string().to_lowercase() == field;
+        if let Some(other) = program.dims[..n].iter().find(same) {
+            let message = format!(
+                "dimensions `{}` and `{}` would both be the field `{field}` of `Dims`; \
+                 rename one of them",
+                other.ident, dim.ident
+            );
+            return Err(syn::Error::new(dim.ident.span(), message));
+        }
+    }
+    Ok(())
+}

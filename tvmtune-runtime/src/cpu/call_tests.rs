@@ -1,0 +1,164 @@
+//! Rust functions stand in for machine code: they follow the same convention.
+
+use super::{Cpu, run};
+use crate::raw::{Arg, Layout, Scalar, TableEntry, Threads, Variant, WeightArg};
+use crate::{Isa, Tier, Weight};
+
+const X: TableEntry = TableEntry::Pointer(0, None);
+const OUT: TableEntry = TableEntry::Pointer(1, None);
+
+static SWAPPED: Layout = Layout { splits: &[], order: &[1, 0] };
+
+/// A kernel of `n = dims[0]` tasks, with `8 * n` bytes for each temporary and 64 of scratch.
+fn variant(
+    entries: &'static [super::Entry],
+    table: &'static [TableEntry],
+    numbers: fn(&[i64], &mut [u64]),
+) -> Variant {
+    Variant {
+        isa: Isa::Portable,
+        threads: Threads::All,
+        entries,
+        table,
+        numbers,
+        tier: Tier::Default,
+        median_ns: None,
+        artifact: "",
+    }
+}
+
+/// Runs the variant for `n` elements; returns what it wrote.
+#[track_caller]
+fn launch(cpu: &Cpu, variant: &Variant, weight: &Weight<f32>, n: usize) -> Vec<f32> {
+    let shape = [n, weight.len() / n];
+    let weight = WeightArg::<f32>::new(weight, &shape);
+    let mut out = vec![f32::NAN; n];
+    let args = [Arg::weight(&weight), Arg::output(&mut out)];
+    let scalars = [Scalar::bits(0.5_f32)];
+    // SAFETY: the entries of these tests write elements `0..n` of the result and read as many of
+    // the weight.
+    unsafe { run(cpu, "test", variant, &[n as i64], &args, &scalars) }.expect("it runs");
+    out
+}
+
+/// Phase 1: `temporary[task] = 2 * x[task]`, by way of scratch memory.
+unsafe extern "sysv64" fn double(table: *const u64, scratch: *mut u8, first: u64, end: u64) {
+    assert_eq!(scratch.addr() % 64, 0);
+    for task in first as usize..end as usize {
+        // SAFETY: the table is that of the test below.
+        unsafe {
+            let (x, temporary) = (*table.add(0) as *const f32, *table.add(2) as *mut f32);
+            assert_eq!(temporary.addr() % 64, 0);
+            let scratch = scratch.cast::<f32>().add(15);
+            *scratch = *x.add(task);
+            *temporary.add(task) = *scratch * 2.0;
+        }
+    }
+}
+
+/// Phase 2: `out[task] = temporary[n - 1 - task] + scalar`.
+unsafe extern "sysv64" fn reverse(table: *const u64, _: *mut u8, first: u64, end: u64) {
+    for task in first as usize..end as usize {
+        // SAFETY: the table is that of the test below.
+        unsafe {
+            let (out, temporary) = (*table.add(1) as *mut f32, *table.add(2) as *const f32);
+            let (n, scalar) = (*table.add(3) as usize, f32::from_bits(*table.add(4) as u32));
+            *out.add(task) = *temporary.add(n - 1 - task) + scalar;
+        }
+    }
+}
+
+#[test]
+fn phases_see_arguments_temporaries_numbers_and_scalars() {
+    let two_phases = variant(
+        &[double, reverse],
+        &[X, OUT, TableEntry::Shared, TableEntry::Param, TableEntry::Scalar(0), TableEntry::Shared],
+        |dims, numbers| {
+            let n = dims[0] as u64;
+            numbers[2] = 4 * n;
+            numbers[3] = n;
+            numbers[5] = 8 * n;
+            numbers[6..].copy_from_slice(&[n, n, 64]);
+        },
+    );
+    for n in [1, 2, 7, 64, 1000, 5000] {
+        let x: Weight<f32> = (0..n).map(|it| it as f32).collect();
+        let want: Vec<f32> = (0..n).rev().map(|it| it as f32 * 2.0 + 0.5).collect();
+        assert_eq!(launch(&Cpu::new(), &two_phases, &x, n), want);
+        assert_eq!(launch(&Cpu::new().alone(), &two_phases, &x, n), want);
+    }
+}
+
+#[test]
+fn launches_from_many_threads_do_not_disturb_each_other() {
+    let two_phases = variant(
+        &[double, reverse],
+        &[X, OUT, TableEntry::Shared, TableEntry::Param, TableEntry::Scalar(0)],
+        |dims, numbers| {
+            let n = dims[0] as u64;
+            numbers[2] = 4 * n;
+            numbers[3] = n;
+            numbers[5..].copy_from_slice(&[n, n, 64]);
+        },
+    );
+    std::thread::scope(|scope| {
+        for thread in 1..8 {
+            let two_phases = &two_phases;
+            scope.spawn(move || {
+                for n in 1..200 {
+                    let x: Weight<f32> = (0..n).map(|it| (it * thread) as f32).collect();
+                    let out = launch(&Cpu::new(), two_phases, &x, n);
+                    let want = |task: usize| ((n - 1 - task) * thread) as f32 * 2.0 + 0.5;
+                    assert!((0..n).all(|task| out[task] == want(task)));
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_phase_without_tasks_is_skipped() {
+    unsafe extern "sysv64" fn never(_: *const u64, _: *mut u8, _: u64, _: u64) {
+        unreachable!("there are no tasks");
+    }
+    let empty = variant(&[never], &[X, OUT], |_, numbers| numbers[2..].copy_from_slice(&[0, 0]));
+    assert!(launch(&Cpu::new(), &empty, &Weight::new([1.0]), 1)[0].is_nan());
+}
+
+#[test]
+fn a_weight_comes_in_the_layout_that_the_kernel_wants() {
+    /// `out[task] = w[task]`
+    unsafe extern "sysv64" fn copy(table: *const u64, _: *mut u8, first: u64, end: u64) {
+        for task in first as usize..end as usize {
+            // SAFETY: the table is that of this test.
+            unsafe { *(*table.add(1) as *mut f32).add(task) = *(*table as *const f32).add(task) };
+        }
+    }
+    static TABLE: [TableEntry; 2] = [TableEntry::Pointer(0, Some(&SWAPPED)), OUT];
+    let packed = variant(&[copy], &TABLE, |dims, numbers| {
+        numbers[2..].copy_from_slice(&[dims[0] as u64, 0]);
+    });
+    let weight = Weight::new([0.0, 1.0, 10.0, 11.0, 20.0, 21.0]);
+    assert_eq!(launch(&Cpu::new(), &packed, &weight, 3), [0.0, 10.0, 20.0]);
+    assert_eq!(weight.n_packed(), 1);
+}
+
+#[test]
+fn many_entries_fit_too() {
+    /// `out[0] =` the last number of the table.
+    unsafe extern "sysv64" fn last(table: *const u64, _: *mut u8, _: u64, _: u64) {
+        // SAFETY: the table is that of this test.
+        unsafe { *(*table.add(1) as *mut f32) = *table.add(99) as f32 };
+    }
+    static TABLE: [TableEntry; 100] = {
+        let mut table = [TableEntry::Param; 100];
+        table[0] = X;
+        table[1] = OUT;
+        table
+    };
+    let large = variant(&[last], &TABLE, |_, numbers| {
+        numbers[99] = 42;
+        numbers[100..].copy_from_slice(&[1, 0]);
+    });
+    assert_eq!(launch(&Cpu::new(), &large, &Weight::new([0.0]), 1), [42.0]);
+}
