@@ -1,5 +1,7 @@
 //! The integration tests of tvmtune, and what they share.
 
+pub mod sandbox;
+
 use tvmtune_core::dag;
 use tvmtune_core::dsl::{self, Program};
 use tvmtune_core::kernel::Isa;

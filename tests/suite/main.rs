@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "what tests call is part of a test")]
 
 mod backends;
+mod build;
+mod cli;
 mod database;
 mod elements;
 mod kernels;

@@ -1,5 +1,68 @@
 //! Step 10 of 12: plans a build.
+//!
+//! ```text
+//! ... -> measure -> record -> [plan] -> expand -> launch
+//! ```
+//!
+//! A crate with kernels calls [`run`] from its build script:
+//!
+//! ```no_run
+//! fn main() {
+//!     tvmtune_build::run();
+//! }
+//! ```
+//!
+//! In: the crate's sources, its `tvmtune.toml`, and databases. Out: a plan for each kernel in
+//! `OUT_DIR`, and one line for the user where something is to be done. Next: `#[autotune]` expands
+//! to what the plan holds.
+//!
+//! Whether kernels without a record are tuned on the way is decided by [`tvmtune_core::mode`]: by
+//! `TVMTUNE`, and where that isn't set by what cargo is doing, and where.
+//!
+//! With the feature `tune` (default), the script brings the tuner along, for machines where the
+//! command-line tool isn't installed. Without it, the script only reads.
+//!
+//! The modules are declared in the order in which a build walks through them. They are public for
+//! `cargo tvmtune`, and no promise.
 
 #![forbid(unsafe_code)]
 
-pub mod scan;
+pub mod script; // what cargo says, and what it is told
+pub mod config; // tvmtune.toml
+pub mod scan; // which functions are annotated
+pub mod op; // what they mean
+pub mod package; // both, of one package
+pub mod plan; // which schedules they run by
+pub mod tune; // what is measured first
+mod emit; // plans in OUT_DIR
+pub mod report; // one line for the user
+mod run; // all of it
+
+mod error;
+
+pub use error::{Error, ErrorKind};
+
+use script::{Directive, Script};
+
+/// Plans the kernels of the package whose build script calls this; tunes some first where that is
+/// allowed. To be called once, from `main`.
+///
+/// What goes wrong is reported to cargo, and ends the process with code 1.
+pub fn run() {
+    #[cfg(feature = "tune")]
+    if tune::session::serve_if_asked() {
+        return;
+    }
+    let outcome = match Script::from_environment() {
+        Some(script) => run::run(&script).map_err(|it| it.to_string()),
+        None => Err("`tvmtune_build::run` belongs into a build script; run `cargo build`".into()),
+    };
+    let directives =
+        outcome.unwrap_or_else(|error| vec![Directive::Error(format!("tvmtune: {error}"))]);
+    for directive in &directives {
+        println!("{directive}");
+    }
+    if directives.iter().any(|it| matches!(it, Directive::Error(_))) {
+        std::process::exit(1);
+    }
+}

@@ -1,0 +1,150 @@
+//! The command line: what can be asked, and how it is spelled.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use tvmtune_build::config::Span;
+use tvmtune_core::kernel::Isa;
+
+/// Tunes the kernels of a crate, and looks after what was found.
+#[derive(Debug, Parser)]
+#[command(name = "cargo tvmtune", bin_name = "cargo tvmtune", version)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Measure schedules on this machine until each kernel has a good one
+    Tune(Tune),
+    /// Say for each kernel how its code was found
+    Status(Status),
+    /// Time the code that a build would embed
+    Bench(Bench),
+    /// Move what was found from your cache into the crate, to be committed and shipped
+    Accept(Selection),
+    /// Fail if a kernel lacks a record for an instruction set the crate promises; needs no device
+    Check(Check),
+    /// Show what a kernel computes, how it runs, and how that was found
+    Show(Show),
+    /// Add the records of other databases to yours
+    Merge(Merge),
+    /// List records of kernels that no longer exist
+    Gc(Gc),
+    /// Say what this machine can do, and what may be in the way
+    Doctor,
+    /// Tune what a build script asks for on standard input
+    #[command(hide = true)]
+    Job,
+}
+
+/// Which kernels are meant.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Selection {
+    /// Packages; without any, all members of the workspace that have kernels
+    #[arg(short, long, value_name = "NAME")]
+    pub(crate) package: Vec<String>,
+    /// Kernels whose name contains this text
+    #[arg(short, long, value_name = "NAME")]
+    pub(crate) kernel: Option<String>,
+    /// The manifest of the workspace or package
+    #[arg(long, value_name = "PATH")]
+    pub(crate) manifest_path: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Tune {
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+    /// Candidates to measure for each kernel
+    #[arg(long, value_name = "N")]
+    pub(crate) trials: Option<u64>,
+    /// Time for all kernels together, such as `90s` or `10m`
+    #[arg(long, value_name = "TIME")]
+    pub(crate) budget: Option<Span>,
+    /// Tune also what was tuned on this machine before
+    #[arg(long)]
+    pub(crate) again: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Status {
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Bench {
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+    /// Time the schedules used when nothing was measured, instead
+    #[arg(long)]
+    pub(crate) default: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+    /// Instruction sets to insist on, instead of those in `tvmtune.toml`
+    #[arg(long, value_name = "ISA", value_delimiter = ',', value_parser = isa)]
+    pub(crate) require: Vec<Isa>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Show {
+    /// The kernel's name, or a part of it
+    pub(crate) name: String,
+    /// Packages; without any, all members of the workspace that have kernels
+    #[arg(short, long, value_name = "NAME")]
+    pub(crate) package: Vec<String>,
+    /// The manifest of the workspace or package
+    #[arg(long, value_name = "PATH")]
+    pub(crate) manifest_path: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Merge {
+    /// Folders of records
+    #[arg(required = true, value_name = "FOLDER")]
+    pub(crate) from: Vec<PathBuf>,
+    /// The folder to add them to, instead of your cache
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) into: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Gc {
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+    /// Remove them
+    #[arg(long)]
+    pub(crate) apply: bool,
+}
+
+fn isa(name: &str) -> Result<Isa, String> {
+    let known = [Isa::Avx512, Isa::Avx2].into_iter().find(|it| it.name() == name);
+    known.ok_or_else(|| "expected one of avx512 avx2".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_contradicts_itself_nowhere() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,62 @@
+//! `cargo tvmtune accept`: from the user's cache into the crate.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::Path;
+use std::time::SystemTime;
+
+use anyhow::{Context, Result};
+use tvmtune_build::package::Package;
+use tvmtune_tuner::database::{Database, LayerKind};
+
+use crate::Exit;
+use crate::cli::Selection;
+use crate::known::Known;
+use crate::render::count;
+use crate::workspace;
+
+pub(crate) fn run(selection: &Selection) -> Result<Exit> {
+    let mut n_accepted = 0;
+    for package in &workspace::packages(selection)? {
+        n_accepted += accept(package)?;
+    }
+    match n_accepted {
+        0 => println!("nothing new in your cache; run `cargo tvmtune tune` to measure"),
+        n => println!("{} changed; review with `git diff`, and commit", count(n, "record")),
+    }
+    Ok(Exit::Done)
+}
+
+/// Copies what the cache knows of a package's kernels; returns how many files changed.
+fn accept(package: &Package) -> Result<usize> {
+    let known = Known::new(package, &Database::discover(&package.places(false)));
+    let mut sources = BTreeSet::new();
+    let mut n_changed = 0;
+    for (op, lookup) in known.ops() {
+        for found in lookup.records.iter().filter(|it| it.layer == LayerKind::Cache) {
+            let shipped = lookup
+                .records
+                .iter()
+                .find(|it| it.layer == LayerKind::Crate && it.record.device == found.record.device);
+            let before = shipped.map(|it| it.record.to_toml());
+            let path = Database::accept(&package.shipped(), &found.record)?;
+            let after = std::fs::read_to_string(&path)?;
+            if before.as_ref() != Some(&after) {
+                println!("{}", path.display());
+                n_changed += 1;
+                sources.insert(op.file.clone());
+            }
+        }
+    }
+    for source in sources {
+        touch(&source)?;
+    }
+    Ok(n_changed)
+}
+
+/// Makes cargo look again: a folder that did not exist when the crate was built isn't watched.
+fn touch(source: &Path) -> Result<()> {
+    let file = File::options().append(true).open(source);
+    let touched = file.and_then(|it| it.set_modified(SystemTime::now()));
+    touched.with_context(|| format!("cannot touch `{}`", source.display()))
+}

@@ -1,0 +1,55 @@
+//! `cargo tvmtune gc`: shipped records whose kernel no longer exists.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use tvmtune_build::package::Package;
+use tvmtune_tuner::database::{Database, Layer, LayerKind};
+
+use crate::Exit;
+use crate::cli::Gc;
+use crate::render::count;
+use crate::workspace;
+
+pub(crate) fn run(arguments: &Gc) -> Result<Exit> {
+    let packages = workspace::packages(&arguments.selection)?;
+    let orphans: Vec<PathBuf> = packages.iter().flat_map(orphans).collect();
+    for path in &orphans {
+        println!("{}", path.display());
+        if arguments.apply {
+            remove(path)?;
+        }
+    }
+    let records = count(orphans.len(), "record");
+    match (orphans.len(), arguments.apply) {
+        (0, _) => println!("every record belongs to a kernel"),
+        (_, true) => println!("{records} removed"),
+        (_, false) => println!("{records} of no kernel; `cargo tvmtune gc --apply` removes them"),
+    }
+    Ok(Exit::Done)
+}
+
+/// Files that are of no kernel, or of no use.
+fn orphans(package: &Package) -> Vec<PathBuf> {
+    let layer = Layer { kind: LayerKind::Crate, dir: package.shipped() };
+    let is_known = |workload: &str| package.ops.iter().any(|it| it.id.to_string() == workload);
+    let files = Database::new(vec![layer], None).list().into_iter();
+    let orphan =
+        |(_, path, record): (LayerKind, PathBuf, Result<tvmtune_core::record::Record, _>)| {
+            match record {
+                Ok(record) if is_known(&record.workload) => None,
+                Ok(_) | Err(_) => Some(path),
+            }
+        };
+    files.filter_map(orphan).collect()
+}
+
+/// Removes a file, and its folder if that was the last one in it.
+fn remove(path: &PathBuf) -> Result<()> {
+    std::fs::remove_file(path).with_context(|| format!("cannot remove `{}`", path.display()))?;
+    if let Some(folder) = path.parent() {
+        // Fails where others are left, which is as it should be.
+        let _ = std::fs::remove_dir(folder);
+    }
+    Ok(())
+}

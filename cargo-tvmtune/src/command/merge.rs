@@ -1,0 +1,37 @@
+//! `cargo tvmtune merge`: the union of databases.
+
+use std::path::Path;
+
+use anyhow::{Result, bail};
+use tvmtune_tuner::database::{Cache, Database, Layer, LayerKind};
+
+use crate::Exit;
+use crate::cli::Merge;
+use crate::render::count;
+
+pub(crate) fn run(arguments: &Merge) -> Result<Exit> {
+    let own = Database::new(Vec::new(), Cache::discover());
+    let (mut n_merged, mut n_refused) = (0, 0);
+    for folder in &arguments.from {
+        if !folder.is_dir() {
+            bail!("`{}` is no folder of records", folder.display());
+        }
+        let layer = Layer { kind: LayerKind::Overlay, dir: folder.clone() };
+        for (_, _, record) in Database::new(vec![layer], None).list() {
+            let merged = record.and_then(|it| match &arguments.into {
+                Some(into) => Database::accept(into, &it),
+                None => own.put(&it),
+            });
+            match merged {
+                Ok(_) => n_merged += 1,
+                Err(error) => {
+                    eprintln!("warning: {error}");
+                    n_refused += 1;
+                }
+            }
+        }
+    }
+    let into = arguments.into.as_deref().unwrap_or(Path::new("your cache"));
+    println!("{} merged into {}", count(n_merged, "record"), into.display());
+    Ok(if n_refused == 0 { Exit::Done } else { Exit::Refused })
+}

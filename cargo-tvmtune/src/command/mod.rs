@@ -1,0 +1,12 @@
+//! The commands, a file each: what it needs, what it prints, how it ends.
+
+pub(crate) mod accept;
+pub(crate) mod bench;
+pub(crate) mod check;
+pub(crate) mod doctor;
+pub(crate) mod gc;
+pub(crate) mod job;
+pub(crate) mod merge;
+pub(crate) mod show;
+pub(crate) mod status;
+pub(crate) mod tune;

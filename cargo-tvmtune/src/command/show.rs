@@ -1,0 +1,72 @@
+//! `cargo tvmtune show NAME`: everything there is to know about a kernel.
+
+use anyhow::Result;
+use tvmtune_build::op::Op;
+use tvmtune_build::plan::{self, Aim, Slot};
+use tvmtune_tuner::database::Database;
+use tvmtune_tuner::device;
+
+use crate::Exit;
+use crate::cli::{Selection, Show};
+use crate::known::{self, Known};
+use crate::render::{Table, count, latency, took};
+use crate::workspace;
+
+pub(crate) fn run(arguments: &Show) -> Result<Exit> {
+    let selection = Selection {
+        package: arguments.package.clone(),
+        kernel: Some(arguments.name.clone()),
+        manifest_path: arguments.manifest_path.clone(),
+    };
+    let aim = Aim { device: device::detect() };
+    for package in &workspace::packages(&selection)? {
+        let known = Known::new(package, &Database::discover(&package.places(false)));
+        for (op, lookup) in known.ops() {
+            println!("{} in {}\nworkload {}\n", op.name(), op.file.display(), op.id);
+            println!("{}", op.text.trim_end());
+            let slots = plan::slots(op, lookup, &aim);
+            for slot in slots.iter().filter(|it| it.isa == aim.isa()) {
+                show(op, slot, &aim);
+            }
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn show(op: &Op, slot: &Slot<'_>, aim: &Aim) {
+    let (standing, variant) = known::realize(op, slot, aim);
+    let isa = slot.isa.name();
+    println!("\n== {} on {isa}: {standing}", known::extents(op, slot.bucket));
+    let Some(variant) = variant else {
+        println!("no machine code can be generated; it runs as portable Rust");
+        return;
+    };
+    if let Some(choice) = slot.choices.first() {
+        let bucket = choice.record.bucket(slot.bucket);
+        let (trials, seconds) = bucket.map_or((0, 0.0), |it| (it.trials, it.seconds));
+        let spent = took(std::time::Duration::from_secs_f64(seconds.max(0.0)));
+        println!("{} in {spent}, on {}", count(trials as usize, "trial"), choice.record.device);
+        println!("{}", choice.path.display());
+    }
+    print!("{}", known_schedules(slot));
+    println!("\ntrace");
+    for instruction in &variant.schedule.trace {
+        println!("  {instruction}");
+    }
+    println!("\n{}", variant.generated.nest.to_string().trim_end());
+}
+
+fn known_schedules(slot: &Slot<'_>) -> Table {
+    let mut table = Table::new(["", "tier", "latency", "p10 to p90", "found by"]);
+    for (n, choice) in slot.choices.iter().enumerate() {
+        let measured = &choice.entry.measured;
+        table.row([
+            format!("{}", n + 1),
+            choice.tier.to_string(),
+            latency(measured.median_ns),
+            format!("{} to {}", latency(measured.p10_ns), latency(measured.p90_ns)),
+            choice.entry.source.to_string(),
+        ]);
+    }
+    table
+}

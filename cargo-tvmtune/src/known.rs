@@ -1,0 +1,63 @@
+//! What is known of the kernels of a package: the view that commands share.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use tvmtune_build::op::Op;
+use tvmtune_build::package::Package;
+use tvmtune_build::plan::{self, Aim, Slot, Variant};
+use tvmtune_build::report::Standing;
+use tvmtune_core::poly::Interval;
+use tvmtune_tuner::database::{Database, Lookup};
+
+/// The records of each kernel of a package, in its order.
+pub(crate) struct Known<'a> {
+    pub(crate) package: &'a Package,
+    lookups: Vec<Lookup>,
+}
+
+impl<'a> Known<'a> {
+    /// Looks up every kernel; says on standard error which files are no records.
+    pub(crate) fn new(package: &'a Package, database: &Database) -> Self {
+        let get = |op: &Op| database.get(&op.id.to_string(), op.name(), &op.text);
+        let lookups: Vec<Lookup> = package.ops.iter().map(get).collect();
+        for warning in lookups.iter().flat_map(|it| &it.warnings) {
+            eprintln!("warning: {warning}");
+        }
+        Self { package, lookups }
+    }
+
+    /// Each kernel with its records.
+    pub(crate) fn ops(&self) -> impl Iterator<Item = (&'a Op, &Lookup)> {
+        self.package.ops.iter().zip(&self.lookups)
+    }
+}
+
+/// The code a build would embed for a slot, and how far from measured it is.
+pub(crate) fn realize<'a>(op: &Op, slot: &Slot<'a>, aim: &Aim) -> (Standing, Option<Variant<'a>>) {
+    match plan::realize(op, slot, aim) {
+        Ok(variant) => (Standing::new(variant.tier, variant.stale), Some(variant)),
+        Err(_) => (Standing::Portable, None),
+    }
+}
+
+/// The ranges of a bucket: `M 17..=64`; a dash if nothing is dynamic.
+pub(crate) fn extents(op: &Op, bucket: &[Interval]) -> String {
+    ranges(op.dag.dims.iter().map(|it| it.name.as_str()).zip(bucket.iter().copied()))
+}
+
+/// The ranges of some dimensions, by name.
+pub(crate) fn ranges<'a>(dims: impl Iterator<Item = (&'a str, Interval)>) -> String {
+    let range = |(name, Interval { lo, hi }): (&str, Interval)| match lo == hi {
+        true => format!("{name} {lo}"),
+        false => format!("{name} {lo}..={hi}"),
+    };
+    let ranges: Vec<String> = dims.map(range).collect();
+    if ranges.is_empty() { "-".to_owned() } else { ranges.join(", ") }
+}
+
+/// How long ago a record changed.
+pub(crate) fn age(path: &Path) -> Option<Duration> {
+    let modified = std::fs::metadata(path).and_then(|it| it.modified()).ok()?;
+    SystemTime::now().duration_since(modified).ok()
+}

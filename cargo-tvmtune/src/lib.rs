@@ -1,0 +1,93 @@
+//! The command line of tvmtune, as a cargo subcommand: `cargo tvmtune tune`.
+//!
+//! In: arguments. Out: text for people on standard output, or JSON, and an [`Exit`]. Everything it
+//! knows about packages comes from `tvmtune-build`, so that a command and a build never disagree;
+//! everything it measures goes through `tvmtune-tuner`.
+
+#![forbid(unsafe_code)]
+
+mod cli;
+mod command;
+mod known;
+mod progress;
+mod render;
+mod work;
+mod workspace;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Parser;
+use tvmtune_tuner::measure::worker;
+
+use cli::{Cli, Command};
+
+/// How a command went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Exit {
+    /// As asked.
+    Done,
+    /// What was to be checked does not hold.
+    Refused,
+    /// Nothing here runs generated kernels.
+    NoDevice,
+}
+
+/// What a shell sees of a command that could not even begin.
+const USAGE: u8 = 2;
+
+/// Runs the command of this process's arguments; or candidates, if the process was started for
+/// that.
+pub fn main() -> ExitCode {
+    worker::maybe_run();
+    let cli = Cli::parse_from(arguments(std::env::args_os()));
+    match run(cli.command) {
+        Ok(Exit::Done) => ExitCode::SUCCESS,
+        Ok(Exit::Refused) => ExitCode::FAILURE,
+        Ok(Exit::NoDevice) => ExitCode::from(3),
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(USAGE)
+        }
+    }
+}
+
+/// The arguments without the name that cargo passes to its subcommands.
+fn arguments(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = given.collect();
+    if arguments.get(1).is_some_and(|it| it == "tvmtune") {
+        arguments.remove(1);
+    }
+    arguments
+}
+
+fn run(command: Command) -> Result<Exit> {
+    match command {
+        Command::Tune(it) => command::tune::run(&it),
+        Command::Status(it) => command::status::run(&it),
+        Command::Bench(it) => command::bench::run(&it),
+        Command::Accept(it) => command::accept::run(&it),
+        Command::Check(it) => command::check::run(&it),
+        Command::Show(it) => command::show::run(&it),
+        Command::Merge(it) => command::merge::run(&it),
+        Command::Gc(it) => command::gc::run(&it),
+        Command::Doctor => command::doctor::run(),
+        Command::Job => command::job::run(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cargo_may_pass_the_name_of_the_subcommand() {
+        let check = |given: &[&str], expected: &[&str]| {
+            assert_eq!(arguments(given.iter().map(OsString::from)), expected);
+        };
+        check(&["cargo-tvmtune", "tvmtune", "status"], &["cargo-tvmtune", "status"]);
+        check(&["cargo-tvmtune", "status"], &["cargo-tvmtune", "status"]);
+        check(&["cargo-tvmtune", "show", "tvmtune"], &["cargo-tvmtune", "show", "tvmtune"]);
+    }
+}

@@ -1,0 +1,136 @@
+//! A crate that uses tvmtune, on disk, with a cache of its own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+/// A package in a temporary folder, and what is cached for it.
+pub struct Sandbox {
+    folder: TempDir,
+}
+
+/// What a process said.
+#[derive(Debug)]
+pub struct Said {
+    /// Its exit status.
+    pub code: Option<i32>,
+    /// Its standard output.
+    pub out: String,
+    /// Its standard error.
+    pub err: String,
+}
+
+/// A program that is small in every way: to read, to compile, to tune.
+pub const SOURCE: &str = "
+use tvmtune_runtime::autotune;
+
+#[autotune(dims(M = 1..=64, K = 32), buckets(M = [8, 64]))]
+pub fn scaled_sum(x: Tensor<f32, M, K>) -> Tensor<f32, M> {
+    compute(|i| sum(0..K, |k| x[[i, k]] * 0.5))
+}
+";
+
+impl Sandbox {
+    /// A library package of that name with this source.
+    pub fn new(name: &str, source: &str) -> Self {
+        let sandbox = Self { folder: tempfile::tempdir().expect("a temporary folder") };
+        let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests has a parent");
+        let crates = |it: &str| checkout.join(it).display().to_string();
+        let (runtime, build) = (crates("tvmtune-runtime"), crates("tvmtune-build"));
+        sandbox.write(
+            "Cargo.toml",
+            &format!(
+                "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\
+                 [dependencies]\ntvmtune-runtime = {{ path = {runtime:?} }}\n\
+                 [build-dependencies]\ntvmtune-build = {{ path = {build:?} }}\n\
+                 [workspace]\n"
+            ),
+        );
+        sandbox.write("build.rs", "fn main() { tvmtune_build::run() }\n");
+        sandbox.write("src/lib.rs", source);
+        sandbox
+    }
+
+    /// The folder of the package.
+    pub fn package(&self) -> PathBuf {
+        self.folder.path().join("package")
+    }
+
+    /// The folder of the cached records.
+    pub fn cache(&self) -> PathBuf {
+        self.folder.path().join("cache")
+    }
+
+    /// Writes a file of the package.
+    pub fn write(&self, name: &str, text: &str) {
+        let path = self.package().join(name);
+        fs::create_dir_all(path.parent().expect("a file has a folder")).expect("writable");
+        fs::write(path, text).expect("writable");
+    }
+
+    /// The records in the cache.
+    pub fn records(&self) -> Vec<PathBuf> {
+        files(&self.cache()).into_iter().filter(|it| it.extension().is_some_and(|it| it == "toml")).collect()
+    }
+
+    /// The plans that a script wrote into `OUT_DIR` `out`, with their text.
+    pub fn plans(&self, out: &str) -> Vec<(PathBuf, String)> {
+        let plans = files(&self.folder.path().join(out)).into_iter();
+        let plans = plans.filter(|it| it.extension().is_some_and(|it| it == "rs"));
+        plans.map(|it| (it.clone(), fs::read_to_string(it).expect("readable"))).collect()
+    }
+
+    /// Runs the build script of the package as `cargo build` would, with these variables on top.
+    pub fn script(&self, program: &str, out: &str, variables: &[(&str, &str)]) -> Said {
+        let out = self.folder.path().join(out);
+        fs::create_dir_all(&out).expect("writable");
+        let mut command = self.command(program);
+        command.env("OUT_DIR", out).env("CARGO_MANIFEST_DIR", self.package());
+        command.env("CARGO_PKG_NAME", "sandbox").env("CARGO_CFG_TARGET_OS", std::env::consts::OS);
+        command.env("HOST", "here").env("TARGET", "here");
+        said(command.envs(variables.iter().copied()))
+    }
+
+    /// A command in the package's folder that sees nothing of the tests' own environment that
+    /// decides anything.
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(self.package()).env("TVMTUNE_CACHE", self.cache());
+        command.env("TVMTUNE_BUDGET", "4");
+        for name in ["CI", "TVMTUNE", "TVMTUNE_DB", "TVMTUNE_PACKAGES", "DOCS_RS", "RUSTFLAGS"] {
+            command.env_remove(name);
+        }
+        command
+    }
+}
+
+/// Runs a command to its end.
+pub fn said(command: &mut Command) -> Said {
+    let Output { status, stdout, stderr } = command.output().expect("it starts");
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Said { code: status.code(), out: text(stdout), err: text(stderr) }
+}
+
+impl Said {
+    /// The values of one directive, `warning` or `rerun-if-changed`.
+    pub fn directives(&self, name: &str) -> Vec<&str> {
+        let prefix = format!("cargo::{name}=");
+        self.out.lines().filter_map(|it| it.strip_prefix(prefix.as_str())).collect()
+    }
+}
+
+/// Every file below a folder, sorted.
+pub fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        match path.is_dir() {
+            true => found.extend(files(&path)),
+            false => found.push(path),
+        }
+    }
+    found.sort();
+    found
+}

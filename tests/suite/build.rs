@@ -1,0 +1,206 @@
+//! What a build does about kernels, from a crate on disk to plans, records and one line of text.
+//!
+//! Most tests run the build script by itself; the last one drives cargo.
+
+use std::fs;
+use std::path::Path;
+
+use tvmtune_tests::sandbox::{SOURCE, Said, Sandbox, files, said};
+
+const SCRIPT: &str = env!("CARGO_BIN_EXE_script");
+const TUNE: (&str, &str) = ("TVMTUNE", "tune");
+const USE: (&str, &str) = ("TVMTUNE", "use");
+
+/// Runs the script of a package and expects it to succeed.
+#[track_caller]
+fn build(sandbox: &Sandbox, out: &str, variables: &[(&str, &str)]) -> Said {
+    let said = sandbox.script(SCRIPT, out, variables);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_eq!(said.directives("error"), [""; 0]);
+    said
+}
+
+#[test]
+fn a_miss_is_tuned_once_and_remembered() {
+    let sandbox = Sandbox::new("sandbox", SOURCE);
+    let first = build(&sandbox, "out", &[TUNE]);
+    assert_eq!(first.directives("warning"), [""; 0]);
+    let records = sandbox.records();
+    assert_eq!(records.len(), 1, "{records:?}");
+    let text = fs::read_to_string(&records[0]).expect("readable");
+    let plans = sandbox.plans("out");
+    assert_eq!(plans.len(), 1);
+
+    let second = build(&sandbox, "out", &[TUNE]);
+    assert_eq!(second.directives("warning"), [""; 0]);
+    assert_eq!(fs::read_to_string(&records[0]).expect("readable"), text);
+    assert_eq!(sandbox.plans("out"), plans);
+}
+
+#[test]
+fn without_permission_nothing_is_measured_and_one_line_says_so() {
+    let sandbox = Sandbox::new("sandbox", SOURCE);
+    let said = build(&sandbox, "out", &[USE]);
+    let warnings = said.directives("warning");
+    assert_eq!(
+        warnings,
+        ["tvmtune: 1 kernel: 1 default (TVMTUNE asks for it); run `cargo tvmtune status`"]
+    );
+    assert_eq!(files(&sandbox.cache()), [Path::new(""); 0]);
+    assert_eq!(sandbox.plans("out").len(), 1);
+}
+
+#[test]
+fn only_existing_inputs_and_no_personal_variables_are_declared() {
+    let sandbox = Sandbox::new("sandbox", SOURCE);
+    let said = build(&sandbox, "out", &[USE]);
+    let watched = said.directives("rerun-if-changed");
+    assert!(watched.iter().all(|it| Path::new(it).exists()), "{watched:?}");
+    let lib = sandbox.package().join("src").join("lib.rs");
+    assert!(watched.iter().any(|it| Path::new(it) == lib), "{watched:?}");
+    let variables = said.directives("rerun-if-env-changed");
+    for personal in ["PATH", "HOME", "CI", "RUSTC_WRAPPER"] {
+        assert!(!variables.contains(&personal));
+    }
+}
+
+#[test]
+fn a_deleted_cache_costs_time_only() {
+    let sandbox = Sandbox::new("sandbox", SOURCE);
+    build(&sandbox, "out", &[TUNE]);
+    fs::remove_dir_all(sandbox.cache()).expect("it is there");
+    let said = build(&sandbox, "out", &[TUNE]);
+    assert_eq!(said.directives("warning"), [""; 0]);
+    assert_eq!(sandbox.records().len(), 1);
+}
+
+#[test]
+fn a_mangled_record_is_a_miss_and_one_warning_that_names_it() {
+    let sandbox = Sandbox::new("sandbox", SOURCE);
+    build(&sandbox, "out", &[TUNE]);
+    let record = sandbox.records().remove(0);
+    let text = fs::read_to_string(&record).expect("readable");
+    let half = &text[..text.len() / 2];
+    let newer = text.replacen("schema = 1", "schema = 999", 1);
+    for bad in ["", "not a record", half, &newer] {
+        fs::write(&record, bad).expect("writable");
+        let said = build(&sandbox, "out", &[USE]);
+        let warnings = said.directives("warning");
+        let naming = warnings.iter().filter(|it| it.contains(&record.display().to_string()));
+        assert_eq!(naming.count(), 1, "{warnings:?}");
+        assert!(warnings.iter().any(|it| it.contains("1 default")), "{warnings:?}");
+    }
+}
+
+#[test]
+fn a_package_from_elsewhere_uses_what_it_ships_and_never_tunes() {
+    let sandbox = Sandbox::new("sandbox", SOURCE);
+    build(&sandbox, "out", &[TUNE]);
+    for record in sandbox.records() {
+        let folder = sandbox.package().join("tvmtune").join("scaled_sum");
+        fs::create_dir_all(&folder).expect("writable");
+        fs::copy(&record, folder.join(record.file_name().expect("a file"))).expect("writable");
+    }
+    fs::remove_dir_all(sandbox.cache()).expect("it is there");
+    sandbox.write("Cargo.toml.orig", "");
+    let said = build(&sandbox, "other", &[TUNE]);
+    assert_eq!(said.directives("warning"), [""; 0]);
+    assert_eq!(files(&sandbox.cache()), [Path::new(""); 0]);
+    assert_eq!(texts(&sandbox, "other"), texts(&sandbox, "out"));
+}
+
+#[test]
+fn nothing_but_out_dir_and_the_cache_is_written() {
+    let sandbox = Sandbox::new("sandbox", SOURCE);
+    let state = || -> Vec<_> {
+        let time = |it: &Path| fs::metadata(it).and_then(|it| it.modified()).expect("readable");
+        files(&sandbox.package()).into_iter().map(|it| (time(&it), it)).collect()
+    };
+    let before = state();
+    build(&sandbox, "out", &[TUNE]);
+    assert_eq!(state(), before);
+}
+
+#[test]
+fn two_builds_at_once_agree() {
+    let sandbox = Sandbox::new("sandbox", SOURCE);
+    std::thread::scope(|scope| {
+        for out in ["a", "b"] {
+            scope.spawn(|| build(&sandbox, out, &[TUNE]));
+        }
+    });
+    assert_eq!(sandbox.records().len(), 1);
+    build(&sandbox, "a", &[USE]);
+    build(&sandbox, "b", &[USE]);
+    assert_eq!(texts(&sandbox, "a"), texts(&sandbox, "b"));
+}
+
+#[test]
+fn what_is_required_and_missing_is_an_error_with_the_next_command() {
+    let sandbox = Sandbox::new("sandbox", SOURCE);
+    let said = sandbox.script(SCRIPT, "out", &[("TVMTUNE", "require")]);
+    assert_eq!(said.code, Some(1));
+    let errors = said.directives("error");
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    assert!(errors[0].contains("`scaled_sum` (default)"), "{errors:?}");
+    assert!(errors[0].contains("cargo tvmtune tune"), "{errors:?}");
+}
+
+#[test]
+fn a_configuration_that_means_nothing_is_an_error_that_names_it() {
+    let sandbox = Sandbox::new("sandbox", SOURCE);
+    sandbox.write("tvmtune.toml", "[budget]\ntrails = 3\n");
+    let said = sandbox.script(SCRIPT, "out", &[USE]);
+    assert_eq!(said.code, Some(1));
+    let errors = said.directives("error");
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    assert!(errors[0].contains("tvmtune.toml") && errors[0].contains("`trails`"), "{errors:?}");
+}
+
+/// The texts of the plans, without where they lie.
+fn texts(sandbox: &Sandbox, out: &str) -> Vec<String> {
+    sandbox.plans(out).into_iter().map(|(_, text)| text).collect()
+}
+
+/// Cargo with its own target folder, shared by all runs: what a crate depends on compiles once.
+#[track_caller]
+fn cargo(sandbox: &Sandbox, arguments: &[&str]) -> Said {
+    let mut command = sandbox.command(env!("CARGO"));
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sandbox");
+    command.args(arguments).arg("--offline").env("CARGO_TARGET_DIR", target);
+    let said = said(&mut command);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    said
+}
+
+/// Whether cargo compiled the package, and whether its script found something missing.
+fn seen(said: &Said) -> (bool, bool) {
+    (said.err.contains("Compiling sandbox") || said.err.contains("Checking sandbox"),
+     said.err.contains("tvmtune: 1 kernel: 1 default"))
+}
+
+#[test]
+fn cargo_check_never_measures_and_cargo_build_tunes_once() {
+    let sandbox = Sandbox::new("sandbox", SOURCE);
+    let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join("Cargo.lock");
+    fs::copy(lock, sandbox.package().join("Cargo.lock")).expect("the lock file is there");
+
+    let check = cargo(&sandbox, &["check"]);
+    assert_eq!(seen(&check), (true, true), "{check:?}");
+    assert_eq!(sandbox.records().len(), 0);
+
+    let first = cargo(&sandbox, &["build"]);
+    assert_eq!(seen(&first), (true, false), "{first:?}");
+    assert_eq!(sandbox.records().len(), 1);
+
+    let second = cargo(&sandbox, &["build"]);
+    assert_eq!(seen(&second), (false, false), "{second:?}");
+    let check = cargo(&sandbox, &["check"]);
+    assert_eq!(seen(&check).1, false, "{check:?}");
+
+    sandbox.write("src/lib.rs", &SOURCE.replace("0.5", "0.25"));
+    let changed = cargo(&sandbox, &["build"]);
+    assert_eq!(seen(&changed), (true, false), "{changed:?}");
+    assert!(!changed.err.contains("Compiling tvmtune"), "{changed:?}");
+    assert_eq!(sandbox.records().len(), 2);
+}

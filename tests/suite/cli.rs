@@ -1,0 +1,122 @@
+//! The command line, run as users run it: what it prints, what it leaves, how it ends.
+
+use std::fs;
+
+use tvmtune_tests::sandbox::{SOURCE, Said, Sandbox, files, said};
+
+const TVMTUNE: &str = env!("CARGO_BIN_EXE_tvmtune");
+
+/// Runs a command in the sandbox.
+fn tvmtune(sandbox: &Sandbox, arguments: &[&str]) -> Said {
+    said(sandbox.command(TVMTUNE).args(arguments))
+}
+
+/// Runs a command that must end in this way.
+#[track_caller]
+fn check(sandbox: &Sandbox, arguments: &[&str], code: i32) -> Said {
+    let said = tvmtune(sandbox, arguments);
+    assert_eq!(said.code, Some(code), "{said:?}");
+    said
+}
+
+#[test]
+fn a_kernel_is_tuned_accepted_checked_and_shown() {
+    let sandbox = Sandbox::new("sandbox", SOURCE);
+    let before = check(&sandbox, &["status"], 0);
+    assert!(before.out.contains("1 kernel: 1 default"), "{before:?}");
+    let missing = check(&sandbox, &["check"], 1);
+    assert!(missing.out.contains("scaled_sum [M 1..=8]: any: default"), "{missing:?}");
+
+    let tuned = check(&sandbox, &["tune", "--trials", "4"], 0);
+    assert!(tuned.out.contains("scaled_sum"), "{tuned:?}");
+    assert_eq!(sandbox.records().len(), 1);
+    let again = check(&sandbox, &["tune"], 0);
+    assert!(again.out.contains("nothing to do"), "{again:?}");
+
+    check(&sandbox, &["accept"], 0);
+    let shipped = files(&sandbox.package().join("tvmtune"));
+    assert_eq!(shipped.len(), 1);
+    let same = fs::read_to_string(&shipped[0]).expect("readable");
+    assert_eq!(same, fs::read_to_string(&sandbox.records()[0]).expect("readable"));
+    check(&sandbox, &["check"], 0);
+    let nothing_new = check(&sandbox, &["accept"], 0);
+    assert!(nothing_new.out.contains("nothing new"), "{nothing_new:?}");
+
+    let after = check(&sandbox, &["status"], 0);
+    assert!(after.out.contains("1 kernel: 1 exact"), "{after:?}");
+    let shown = check(&sandbox, &["show", "scaled"], 0);
+    for part in ["workload ", "trace", "for ", "4 trials"] {
+        assert!(shown.out.contains(part), "{part}: {shown:?}");
+    }
+}
+
+#[test]
+fn what_is_asked_for_as_json_is_json() {
+    let sandbox = Sandbox::new("sandbox", SOURCE);
+    let json = |arguments: &[&str]| -> serde_json::Value {
+        serde_json::from_str(&check(&sandbox, arguments, 0).out).expect("JSON")
+    };
+    let status = json(&["status", "--json"]);
+    assert_eq!(status[0]["name"], "scaled_sum");
+    assert_eq!(status[0]["tier"], "default");
+    let tuned = json(&["tune", "--trials", "4", "--json"]);
+    assert_eq!(tuned["kernels"][0]["name"], "scaled_sum");
+    for bench in [json(&["bench", "--json"]), json(&["bench", "--default", "--json"])] {
+        assert_eq!(bench[0]["name"], "scaled_sum");
+        assert!(bench[0]["latency_us"].as_f64().is_some_and(|it| it > 0.0), "{bench}");
+        assert!(bench[0]["gbps"].is_f64(), "{bench}");
+    }
+}
+
+#[test]
+fn records_of_kernels_that_are_gone_are_found_and_removed_on_demand() {
+    let sandbox = Sandbox::new("sandbox", SOURCE);
+    check(&sandbox, &["tune", "--trials", "4"], 0);
+    check(&sandbox, &["accept"], 0);
+    assert!(check(&sandbox, &["gc"], 0).out.contains("every record belongs"));
+    sandbox.write("src/lib.rs", &SOURCE.replace("0.5", "0.25"));
+    assert!(check(&sandbox, &["gc"], 0).out.contains("1 record of no kernel"));
+    let shipped = || files(&sandbox.package().join("tvmtune")).len();
+    assert_eq!(shipped(), 1);
+    check(&sandbox, &["gc", "--apply"], 0);
+    assert_eq!(shipped(), 0);
+}
+
+#[test]
+fn databases_are_united() {
+    let sandbox = Sandbox::new("sandbox", SOURCE);
+    check(&sandbox, &["tune", "--trials", "4"], 0);
+    let from = sandbox.cache().join("v1").join("records");
+    let into = sandbox.package().join("elsewhere");
+    let folders = [from.display().to_string(), into.display().to_string()];
+    let merged = check(&sandbox, &["merge", &folders[0], "--into", &folders[1]], 0);
+    assert!(merged.out.contains("1 record merged"), "{merged:?}");
+    assert_eq!(files(&into).len(), 1);
+}
+
+#[test]
+fn what_cannot_be_done_is_said_with_what_can() {
+    let sandbox = Sandbox::new("sandbox", SOURCE);
+    let refused = |arguments: &[&str], parts: [&str; 2]| {
+        let said = check(&sandbox, arguments, 2);
+        for part in parts {
+            assert!(said.err.contains(part), "{part}: {said:?}");
+        }
+    };
+    refused(&["status", "-p", "nobody"], ["`nobody`", "cargo metadata"]);
+    refused(&["show", "nothing"], ["`nothing`", "cargo tvmtune status"]);
+    refused(&["tune", "--budget", "soon"], ["`soon`", "90s"]);
+    refused(&["merge", "nowhere"], ["`nowhere`", "no folder"]);
+    refused(&["dance"], ["dance", "--help"]);
+    sandbox.write("src/lib.rs", "");
+    refused(&["status"], ["#[autotune]", "annotated"]);
+}
+
+#[test]
+fn the_doctor_names_device_and_cache() {
+    let sandbox = Sandbox::new("sandbox", SOURCE);
+    let said = check(&sandbox, &["doctor"], 0);
+    assert!(said.out.contains("cpu-avx"), "{said:?}");
+    assert!(said.out.contains(&sandbox.cache().display().to_string()), "{said:?}");
+    assert!(said.out.contains("(writable)"), "{said:?}");
+}

@@ -1,0 +1,266 @@
+//! `tvmtune.toml`: what the author of a crate decides once, and commits.
+//!
+//! ```toml
+//! schema = 1
+//!
+//! [policy]
+//! require = ["avx512", "avx2"]   # what `cargo tvmtune check` insists on
+//!
+//! [budget]
+//! trials = 200                   # for each kernel
+//! per_kernel = "20s"
+//! total = "10m"                  # for all of the crate
+//! ```
+
+use std::path::Path;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer};
+use tvmtune_core::kernel::Isa;
+
+use crate::error::{Error, ErrorKind};
+
+/// The file's name, beside `Cargo.toml`.
+pub const FILE_NAME: &str = "tvmtune.toml";
+
+/// The version of the file that this build reads.
+const SCHEMA: u32 = 1;
+
+/// The content of `tvmtune.toml`; without a file, the defaults.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The version of the format.
+    schema: Option<u32>,
+    /// What must hold before a release.
+    pub policy: Policy,
+    /// What tuning may spend.
+    pub budget: Limits,
+}
+
+/// What must hold before a release.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Policy {
+    /// Instruction sets for which every kernel must have a record; without any, each kernel must
+    /// have one of some instruction set.
+    #[serde(deserialize_with = "isas")]
+    pub require: Vec<Isa>,
+}
+
+/// What the author lets tuning spend; what isn't set depends on the occasion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    trials: Option<u64>,
+    #[serde(deserialize_with = "span")]
+    per_kernel: Option<Duration>,
+    #[serde(deserialize_with = "span")]
+    total: Option<Duration>,
+}
+
+/// What tuning may spend.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Budget {
+    /// Candidates measured for each kernel: a program's bucket on an instruction set.
+    pub trials: u64,
+    /// Wall time for each kernel.
+    pub per_kernel: Duration,
+    /// Wall time for all kernels of the package.
+    pub total: Duration,
+}
+
+impl Config {
+    /// Reads the file in `manifest_dir`.
+    ///
+    /// # Errors
+    ///
+    /// If the file can't be read, isn't TOML, has fields that mean nothing or a newer schema.
+    pub fn read(manifest_dir: &Path) -> Result<Self, Error> {
+        let path = manifest_dir.join(FILE_NAME);
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(Self::default());
+            }
+            Err(source) => return Err(ErrorKind::Io(source).of(path)),
+        };
+        Self::parse(&text).map_err(|source| ErrorKind::Config(source).of(path))
+    }
+
+    fn parse(text: &str) -> Result<Self, ConfigError> {
+        let config: Config = toml::from_str(text).map_err(|it| ConfigError::Toml(Box::new(it)))?;
+        match config.schema {
+            Some(schema) if schema > SCHEMA => Err(ConfigError::Newer(schema)),
+            _ => Ok(config),
+        }
+    }
+}
+
+impl Budget {
+    /// In a build, where somebody waits for something else.
+    pub const BUILD: Self = Self {
+        trials: 1000,
+        per_kernel: Duration::from_secs(20),
+        total: Duration::from_secs(60),
+    };
+
+    /// On the command line, where somebody asked for it.
+    pub const COMMAND: Self = Self { total: Duration::from_secs(600), ..Self::BUILD };
+
+    /// The budget with the author's limits in place of its own.
+    pub fn limited(self, limits: &Limits) -> Self {
+        Self {
+            trials: limits.trials.unwrap_or(self.trials),
+            per_kernel: limits.per_kernel.unwrap_or(self.per_kernel),
+            total: limits.total.unwrap_or(self.total),
+        }
+    }
+
+    /// The budget with what `text` says in place of what it contradicts: a count (`16`) is of the
+    /// trials of each kernel, a time (`30s`) is for all of them.
+    ///
+    /// # Errors
+    ///
+    /// If the text is neither.
+    pub fn overridden(self, text: &str) -> Result<Self, UnknownSpan> {
+        match text.trim().parse() {
+            Ok(trials) => Ok(Self { trials, ..self }),
+            Err(_) => Ok(Self { total: text.trim().parse::<Span>()?.0, ..self }),
+        }
+    }
+}
+
+/// Why `tvmtune.toml` can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// It isn't TOML, or a field means nothing.
+    #[error("{}", .0.to_string().trim_end())]
+    Toml(Box<toml::de::Error>),
+    /// A newer version wrote it.
+    #[error("schema {0} is newer than {SCHEMA}, which this version reads; run `cargo update`")]
+    Newer(u32),
+}
+
+/// A length of time as people write it: `90s`, `10m`, `500ms`, `1h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span(pub Duration);
+
+/// The text is no length of time.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no length of time; expected a number with a unit, such as `90s`, `10m`, `1h`")]
+pub struct UnknownSpan(String);
+
+impl FromStr for Span {
+    type Err = UnknownSpan;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let unknown = || UnknownSpan(text.to_owned());
+        let end = text.find(|it: char| it.is_alphabetic()).ok_or_else(unknown)?;
+        let (number, unit) = text.split_at(end);
+        let number: f64 = number.trim().parse().map_err(|_| unknown())?;
+        let unit_seconds = match unit {
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" | "min" => 60.0,
+            "h" => 3600.0,
+            _ => return Err(unknown()),
+        };
+        let span = Duration::try_from_secs_f64(number * unit_seconds).map_err(|_| unknown())?;
+        Ok(Self(span))
+    }
+}
+
+fn span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    Ok(Some(text.parse::<Span>().map_err(serde::de::Error::custom)?.0))
+}
+
+fn isas<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Isa>, D::Error> {
+    let names = Vec::<String>::deserialize(deserializer)?;
+    let isa = |name: &String| {
+        let known = [Isa::Avx512, Isa::Avx2].into_iter().find(|it| it.name() == name);
+        let unknown = || format!("`{name}` is no instruction set; expected one of avx512 avx2");
+        known.ok_or_else(|| serde::de::Error::custom(unknown()))
+    };
+    names.iter().map(isa).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_file_the_defaults_hold() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        assert_eq!(Config::read(folder.path()).expect("no file is fine"), Config::default());
+    }
+
+    #[test]
+    fn every_field_can_be_set() {
+        let text = "
+            schema = 1
+            [policy]
+            require = [\"avx2\"]
+            [budget]
+            trials = 8
+            per_kernel = \"1.5s\"
+            total = \"10m\"
+        ";
+        let expected = Config {
+            schema: Some(1),
+            policy: Policy { require: vec![Isa::Avx2] },
+            budget: Limits {
+                trials: Some(8),
+                per_kernel: Some(Duration::from_millis(1500)),
+                total: Some(Duration::from_secs(600)),
+            },
+        };
+        assert_eq!(Config::parse(text).expect("valid"), expected);
+    }
+
+    #[test]
+    fn what_means_nothing_is_refused() {
+        let check = |text: &str, expected: &str| {
+            let message = Config::parse(text).expect_err("not valid").to_string();
+            assert!(message.contains(expected), "{message}");
+        };
+        check("[budget]\ntrails = 8", "unknown field `trails`");
+        check("[budget]\ntotal = \"soon\"", "`soon` is no length of time");
+        check("[policy]\nrequire = [\"sse\"]", "`sse` is no instruction set");
+        check("schema = 2", "schema 2 is newer than 1");
+        check("schema", "key");
+    }
+
+    #[test]
+    fn spans_are_read_as_people_write_them() {
+        let check = |text: &str, millis: Option<u64>| {
+            let span = text.parse::<Span>().ok().map(|it| it.0);
+            assert_eq!(span, millis.map(Duration::from_millis), "{text}");
+        };
+        check("500ms", Some(500));
+        check("90s", Some(90_000));
+        check("1.5m", Some(90_000));
+        check("2h", Some(7_200_000));
+        check("90", None);
+        check("-1s", None);
+        check("s", None);
+        check("1 day", None);
+    }
+
+    #[test]
+    fn limits_take_the_place_of_what_they_name() {
+        let limits = Limits { trials: Some(8), ..Limits::default() };
+        assert_eq!(Budget::BUILD.limited(&limits), Budget { trials: 8, ..Budget::BUILD });
+    }
+
+    #[test]
+    fn a_budget_is_overridden_by_a_count_or_a_time() {
+        let budget = Budget::BUILD;
+        assert_eq!(budget.overridden("16"), Ok(Budget { trials: 16, ..budget }));
+        let total = Duration::from_secs(30);
+        assert_eq!(budget.overridden("30s"), Ok(Budget { total, ..budget }));
+        assert!(budget.overridden("much").is_err());
+    }
+}

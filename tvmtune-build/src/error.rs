@@ -1,0 +1,34 @@
+//! What can go wrong in a build: the machine's fault, or the author's.
+
+use std::path::PathBuf;
+
+use crate::config::ConfigError;
+
+/// A build can't go on; the text ends with what to do.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {kind}", path.display())]
+pub struct Error {
+    /// The file or folder it is about.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    #[source]
+    pub kind: ErrorKind,
+}
+
+/// The ways in which a build can't go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ErrorKind {
+    /// A file can't be read or written.
+    #[error(transparent)]
+    Io(std::io::Error),
+    /// The configuration means nothing.
+    #[error(transparent)]
+    Config(ConfigError),
+}
+
+impl ErrorKind {
+    /// The error about that path.
+    pub fn of(self, path: PathBuf) -> Error {
+        Error { path, kind: self }
+    }
+}

@@ -1,0 +1,80 @@
+//! A tensor program of the package, with its identity and the ranges it is scheduled for.
+//!
+//! In: a [`Function`] that the scan found. Out: an [`Op`]. Next: [`crate::plan`].
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use proc_macro2::TokenStream;
+use quote::ToTokens;
+use serde::{Deserialize, Serialize};
+use tvmtune_core::dag::{self, Dag, print};
+use tvmtune_core::dsl::{self, Program, Tolerance};
+use tvmtune_core::poly::Interval;
+use tvmtune_core::workload::{self, WorkloadId};
+
+use crate::scan::Function;
+
+/// One annotated function that means something.
+pub struct Op {
+    /// The file it stands in.
+    pub file: PathBuf,
+    /// What it computes, for all extents it allows.
+    pub dag: Dag,
+    /// Its identity.
+    pub id: WorkloadId,
+    /// The canonical text behind the identity.
+    pub text: String,
+    /// How far its results may be from the reference.
+    pub tolerance: Tolerance,
+    /// For each bucket, the range of each dynamic dimension; one, empty, if there are none.
+    pub buckets: Vec<Vec<Interval>>,
+    /// The function as tokens: how it travels to another process.
+    pub source: OpSource,
+}
+
+/// The text of an annotated function.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpSource {
+    /// What the attribute says.
+    pub options: String,
+    /// The function below it.
+    pub item: String,
+}
+
+impl Op {
+    /// Gives a function its meaning; `None` if it has none, which the macro explains.
+    pub fn new(function: Function) -> Option<Self> {
+        let Function { file, options, item } = function;
+        let source =
+            OpSource { options: options.to_string(), item: item.to_token_stream().to_string() };
+        let program = dsl::parse(options, &item).ok()?;
+        let dag = dag::build(&program).ok()?;
+        let buckets = combinations(&program);
+        let (id, text) = (workload::id(&dag), print::canonical(&dag));
+        Some(Self { file, dag, id, text, tolerance: program.tolerance(), buckets, source })
+    }
+
+    /// Gives a function that travelled as text its meaning.
+    pub fn from_source(source: &OpSource, file: &Path) -> Option<Self> {
+        let options = TokenStream::from_str(&source.options).ok()?;
+        let item = syn::parse_str(&source.item).ok()?;
+        Self::new(Function { file: file.to_owned(), options, item })
+    }
+
+    /// The function's name.
+    pub fn name(&self) -> &str {
+        &self.dag.name
+    }
+}
+
+/// Every combination of a bucket of each dynamic dimension, the first one varying slowest.
+fn combinations(program: &Program) -> Vec<Vec<Interval>> {
+    program.buckets().iter().fold(vec![Vec::new()], |combinations, buckets| {
+        let extended = |it: &Vec<Interval>| {
+            let it = it.clone();
+            buckets.iter().map(move |bucket| [it.as_slice(), &[*bucket]].concat())
+        };
+        combinations.iter().flat_map(extended).collect()
+    })
+}

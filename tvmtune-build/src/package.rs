@@ -1,0 +1,82 @@
+//! A package with kernels: what it says, and where its records are.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use tvmtune_tuner::database::Places;
+
+use crate::config::Config;
+use crate::error::Error;
+use crate::op::Op;
+use crate::scan::{self, Cfg};
+
+/// A package with kernels.
+pub struct Package {
+    /// The package's name.
+    pub name: String,
+    /// The folder of its manifest.
+    pub manifest_dir: PathBuf,
+    /// The folder of the manifest of its workspace.
+    pub workspace_dir: Option<PathBuf>,
+    /// What its author decided.
+    pub config: Config,
+    /// Its kernels, in order of appearance, each workload once.
+    pub ops: Vec<Op>,
+    /// Source files whose change may change the kernels.
+    pub watched: BTreeSet<PathBuf>,
+    /// Source files that don't exist yet.
+    pub missing: BTreeSet<PathBuf>,
+}
+
+impl Package {
+    /// Reads a package's configuration and sources.
+    ///
+    /// # Errors
+    ///
+    /// If its `tvmtune.toml` means nothing. Sources that mean nothing are for the compiler.
+    pub fn load(
+        name: &str,
+        manifest_dir: &Path,
+        workspace_dir: Option<&Path>,
+        cfg: &Cfg,
+    ) -> Result<Self, Error> {
+        let config = Config::read(manifest_dir)?;
+        let scan = scan::scan(manifest_dir, cfg);
+        let mut seen = BTreeSet::new();
+        let ops = scan.functions.into_iter().filter_map(Op::new);
+        let ops = ops.filter(|it| seen.insert(it.id.clone())).collect();
+        Ok(Self {
+            name: name.to_owned(),
+            manifest_dir: manifest_dir.to_owned(),
+            workspace_dir: workspace_dir.map(Path::to_owned),
+            config,
+            ops,
+            watched: scan.watched,
+            missing: scan.missing,
+        })
+    }
+
+    /// Where records of this package are looked for.
+    pub fn places(&self, without_cache: bool) -> Places {
+        Places {
+            package: Some(self.manifest_dir.clone()),
+            workspace: self.workspace_dir.clone(),
+            without_cache,
+        }
+    }
+
+    /// The folder of the records that the package ships.
+    pub fn shipped(&self) -> PathBuf {
+        self.manifest_dir.join("tvmtune")
+    }
+}
+
+/// The folder of the workspace that a package is a member of, as far as a build script can tell:
+/// the nearest one above whose manifest declares a workspace.
+pub fn workspace_of(manifest_dir: &Path) -> Option<PathBuf> {
+    let declares = |it: &&Path| {
+        let manifest = std::fs::read_to_string(it.join("Cargo.toml")).unwrap_or_default();
+        manifest.lines().any(|it| it.trim_start().starts_with("[workspace"))
+    };
+    manifest_dir.ancestors().find(declares).map(Path::to_owned)
+}

@@ -1,0 +1,164 @@
+//! Decides for each kernel of a build which schedule it runs by, and generates its code.
+//!
+//! In: an [`Op`], what the database knows of it, and the [`Aim`]. Out: [`Slot`]s, one for each
+//! bucket and instruction set, and of each a [`Variant`] with its code. Next: [`crate::emit`].
+//!
+//! # Invariants
+//!
+//! - Code is generated here from a trace, never taken from a record: a database is data.
+//! - A trace that doesn't apply is passed over for the next one; the default schedule is the last.
+
+use sha2::{Digest, Sha256};
+use tvmtune_core::codegen::{self, Generated, embed};
+use tvmtune_core::dag::Dag;
+use tvmtune_core::kernel::{Isa, Unsupported};
+use tvmtune_core::poly::Interval;
+use tvmtune_core::record::Tier;
+use tvmtune_core::schedule::{Schedule, default};
+use tvmtune_core::target::{DeviceKey, Target};
+use tvmtune_tuner::database::{Choice, Lookup};
+
+use crate::op::Op;
+
+/// The instruction sets a binary is prepared for, best first: it may travel.
+pub const ISAS: [Isa; 2] = [Isa::Avx512, Isa::Avx2];
+
+/// The machine a build plans for.
+#[derive(Clone, Copy, Debug)]
+pub struct Aim {
+    /// This machine; `None` if the result must not depend on it.
+    pub device: Option<Target>,
+}
+
+/// One bucket of an op on one instruction set, and the schedules that are known for it.
+pub struct Slot<'a> {
+    /// The range of each dynamic dimension.
+    pub bucket: &'a [Interval],
+    /// The instruction set.
+    pub isa: Isa,
+    /// What the database has, best first; the default schedule is not among them.
+    pub choices: Vec<Choice<'a>>,
+}
+
+/// The code of one slot.
+pub struct Variant<'a> {
+    /// The range of each dynamic dimension.
+    pub bucket: &'a [Interval],
+    /// The instruction set.
+    pub isa: Isa,
+    /// How the schedule was found.
+    pub tier: Tier,
+    /// Whether the code is not the one that was measured, since another generator made that.
+    pub stale: bool,
+    /// The time of one launch where it was measured, in ns.
+    pub median_ns: Option<f64>,
+    /// How it runs.
+    pub schedule: Schedule,
+    /// The code.
+    pub generated: Generated,
+}
+
+impl Aim {
+    /// The machine that kernels of that instruction set are planned for.
+    pub fn target(&self, isa: Isa) -> Target {
+        self.device.map_or(Target::generic(isa), |it| Target { isa, ..it })
+    }
+
+    /// The device whose records fit best.
+    fn key(&self) -> DeviceKey {
+        self.device.unwrap_or(Target::generic(ISAS[0])).key()
+    }
+
+    /// The instruction set whose plan tells how a build went.
+    pub fn isa(&self) -> Isa {
+        self.device.map_or(ISAS[0], |it| it.isa)
+    }
+}
+
+/// What is known for each bucket and instruction set of an op, bucket by bucket.
+pub fn slots<'a>(op: &'a Op, lookup: &'a Lookup, aim: &Aim) -> Vec<Slot<'a>> {
+    let slot = |bucket: &'a Vec<Interval>, isa: Isa| {
+        let choices = lookup.choices(&aim.key(), bucket, isa);
+        Slot { bucket, isa, choices }
+    };
+    op.buckets.iter().flat_map(|bucket| ISAS.map(|isa| slot(bucket, isa))).collect()
+}
+
+impl Slot<'_> {
+    /// How the first schedule was found.
+    pub fn tier(&self) -> Tier {
+        self.choices.first().map_or(Tier::Default, |it| it.tier)
+    }
+
+    /// Whether there is a schedule that was measured for this bucket, here or on a similar device.
+    pub fn is_hit(&self) -> bool {
+        matches!(self.tier(), Tier::Exact | Tier::SameIsa)
+    }
+}
+
+/// A digest of everything the code of an op follows from, but for the generator.
+pub fn digest(op: &Op, slots: &[Slot<'_>], aim: &Aim) -> String {
+    let mut hasher = Sha256::new();
+    let mut add = |text: &str| {
+        hasher.update(text.as_bytes());
+        hasher.update([0]);
+    };
+    add(op.name());
+    add(&op.text);
+    for slot in slots {
+        add(&format!("{:?} {}", slot.bucket, aim.target(slot.isa).key()));
+        for choice in &slot.choices {
+            add(choice.tier.name());
+            add(&choice.entry.artifact);
+            add(&choice.entry.measured.median_ns.to_string());
+            for line in &choice.entry.trace {
+                add(line);
+            }
+        }
+    }
+    hasher.finalize().iter().map(|it| format!("{it:02x}")).collect()
+}
+
+/// Generates the code of a slot.
+///
+/// # Errors
+///
+/// If no machine code can be generated for the op: it runs as portable Rust then.
+pub fn realize<'a>(op: &Op, slot: &Slot<'a>, aim: &Aim) -> Result<Variant<'a>, Unsupported> {
+    let dag = op.dag.narrow(slot.bucket);
+    let Slot { bucket, isa, .. } = *slot;
+    for choice in &slot.choices {
+        let Some(schedule) = replay(&dag, &choice.entry.trace) else { continue };
+        let Ok(generated) = codegen::generate(&schedule, isa) else { continue };
+        let measured = matches!(choice.tier, Tier::Exact | Tier::SameIsa);
+        let stale = measured && generated.artifact.to_string() != choice.entry.artifact;
+        let median_ns = (measured && !stale).then_some(choice.entry.measured.median_ns);
+        let tier = choice.tier;
+        return Ok(Variant { bucket, isa, tier, stale, median_ns, schedule, generated });
+    }
+    let schedule = default::schedule(&dag, &aim.target(isa));
+    let generated = codegen::generate(&schedule, isa)?;
+    let (tier, stale, median_ns) = (Tier::Default, false, None);
+    Ok(Variant { bucket, isa, tier, stale, median_ns, schedule, generated })
+}
+
+/// The schedule of a trace, if it applies.
+fn replay(dag: &Dag, trace: &[String]) -> Option<Schedule> {
+    let trace: Result<Vec<_>, _> = trace.iter().map(|it| it.parse()).collect();
+    Schedule::replay(dag, &trace.ok()?).ok()
+}
+
+/// The text of an op's plan: what the macro expands to.
+pub fn text(op: &Op, variants: &[Variant<'_>]) -> String {
+    let artifacts: Vec<String> =
+        variants.iter().map(|it| it.generated.artifact.to_string()).collect();
+    let embedded = variants.iter().zip(&artifacts).map(|(it, artifact)| embed::Variant {
+        bucket: it.bucket,
+        tier: it.tier,
+        median_ns: it.median_ns,
+        kernel: &it.generated.kernel,
+        phases: &it.generated.code.phases,
+        artifact,
+    });
+    embed::plan(&op.dag, &op.buckets, &embedded.collect::<Vec<_>>())
+}

@@ -1,0 +1,162 @@
+//! What a build says of its kernels: one line, and only if there is something to do about it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use tvmtune_core::mode::{Mode, Resolution};
+use tvmtune_core::record::Tier;
+
+/// How the code of one op was found: on the aimed-at instruction set, for its worst bucket.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpReport {
+    /// The function's name.
+    pub name: String,
+    /// How far from measured it is.
+    pub standing: Standing,
+}
+
+/// How far from measured a kernel is, the best first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Standing {
+    /// Measured on this device.
+    Exact,
+    /// Measured on another device of the same instruction set.
+    Similar,
+    /// Measured, but the code generator has changed since.
+    Stale,
+    /// By a schedule that was measured for other extents.
+    Transferred,
+    /// By the schedule that needs no measurement.
+    #[default]
+    Default,
+    /// As portable Rust: machine code can't be generated for it.
+    Portable,
+}
+
+impl Standing {
+    /// The standing of a schedule of that tier.
+    pub fn new(tier: Tier, stale: bool) -> Self {
+        match tier {
+            Tier::Exact | Tier::SameIsa if stale => Standing::Stale,
+            Tier::Exact => Standing::Exact,
+            Tier::SameIsa => Standing::Similar,
+            Tier::Transferred => Standing::Transferred,
+            Tier::Default => Standing::Default,
+        }
+    }
+
+    /// Whether tuning could do something about it.
+    pub fn is_miss(self) -> bool {
+        matches!(self, Standing::Stale | Standing::Transferred | Standing::Default)
+    }
+
+    /// The spelling in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Standing::Exact => "exact",
+            Standing::Similar => "similar device",
+            Standing::Stale => "stale",
+            Standing::Transferred => "transferred",
+            Standing::Default => "default",
+            Standing::Portable => "portable",
+        }
+    }
+
+    const ALL: [Standing; 6] = [
+        Standing::Exact,
+        Standing::Similar,
+        Standing::Stale,
+        Standing::Transferred,
+        Standing::Default,
+        Standing::Portable,
+    ];
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// `7 kernels: 5 exact, 1 transferred, 1 default`.
+pub fn summary(reports: &[OpReport]) -> String {
+    let counts = Standing::ALL.into_iter().filter_map(|standing| {
+        let n = reports.iter().filter(|it| it.standing == standing).count();
+        (n > 0).then(|| format!("{n} {standing}"))
+    });
+    let kernels = if reports.len() == 1 { "kernel" } else { "kernels" };
+    format!("{} {kernels}: {}", reports.len(), counts.collect::<Vec<_>>().join(", "))
+}
+
+/// The line for the user; `None` if every kernel is as good as it gets.
+pub fn warning(reports: &[OpReport], resolution: &Resolution) -> Option<String> {
+    if resolution.mode == Mode::Off || !reports.iter().any(|it| it.standing.is_miss()) {
+        return None;
+    }
+    let summary = summary(reports);
+    let reason = match resolution.mode {
+        Mode::Tune => "the budget was spent".to_owned(),
+        _ => resolution.reason.to_string(),
+    };
+    Some(format!("tvmtune: {summary} ({reason}); run `cargo tvmtune status`"))
+}
+
+/// The error of mode `require`; `None` if nothing is missing.
+pub fn refusal(reports: &[OpReport]) -> Option<String> {
+    let missing = reports.iter().filter(|it| it.standing.is_miss());
+    let named: Vec<_> = missing.map(|it| format!("`{}` ({})", it.name, it.standing)).collect();
+    (!named.is_empty()).then(|| {
+        let named = named.join(", ");
+        format!(
+            "tvmtune: TVMTUNE=require, but there is no valid record for {named}; \
+             run `cargo tvmtune tune` and `cargo tvmtune accept`, and commit `tvmtune/`"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use tvmtune_core::mode::Reason;
+
+    use super::*;
+
+    fn reports(standings: &[Standing]) -> Vec<OpReport> {
+        let report = |standing: &Standing| OpReport { name: "op".to_owned(), standing: *standing };
+        standings.iter().map(report).collect()
+    }
+
+    #[test]
+    fn kernels_are_counted_best_first() {
+        use Standing::{Default, Exact, Portable, Transferred};
+        let check = |standings: &[Standing], text: &str| {
+            assert_eq!(summary(&reports(standings)), text);
+        };
+        check(&[Exact], "1 kernel: 1 exact");
+        check(
+            &[Default, Exact, Transferred, Exact, Portable],
+            "5 kernels: 2 exact, 1 transferred, 1 default, 1 portable",
+        );
+    }
+
+    #[test]
+    fn a_build_warns_only_of_what_tuning_can_change() {
+        let in_check = Resolution { mode: Mode::Use, reason: Reason::Command("check".to_owned()) };
+        let check = |standings: &[Standing], text: Option<&str>| {
+            assert_eq!(warning(&reports(standings), &in_check).as_deref(), text);
+        };
+        check(&[], None);
+        check(&[Standing::Exact, Standing::Similar, Standing::Portable], None);
+        let text = "tvmtune: 2 kernels: 1 exact, 1 default (`cargo check` never measures); \
+                    run `cargo tvmtune status`";
+        check(&[Standing::Exact, Standing::Default], Some(text));
+    }
+
+    #[test]
+    fn a_refusal_names_what_is_missing_and_what_to_do() {
+        assert_eq!(refusal(&reports(&[Standing::Exact])), None);
+        let text = refusal(&reports(&[Standing::Exact, Standing::Stale])).expect("refused");
+        assert!(text.contains("`op` (stale)"), "{text}");
+        assert!(text.contains("cargo tvmtune tune"), "{text}");
+    }
+}

@@ -1,0 +1,157 @@
+//! One run of a build script, from cargo's variables to cargo's directives.
+//!
+//! In: a [`Script`]. Out: plans in `OUT_DIR`, and [`Directive`]s. Next: the macro expands.
+//!
+//! # Invariants
+//!
+//! - The same inputs give the same files and the same lines.
+//! - A record that can't be used costs its kernel the record, and the user one line.
+//! - While a kernel is left untuned that a later build may tune, the script runs at every build.
+
+use std::path::PathBuf;
+
+use tvmtune_core::mode::{self, Mode, Resolution};
+use tvmtune_tuner::database::{Database, DatabaseError, Lookup};
+use tvmtune_tuner::device;
+
+use crate::emit::{self, Emitter};
+use crate::error::Error;
+use crate::op::Op;
+use crate::package::{Package, workspace_of};
+use crate::plan::{self, Aim, Slot};
+use crate::report::{self, OpReport, Standing};
+use crate::scan::Cfg;
+use crate::script::{DECLARED, Directive, Script};
+use crate::tune::{self, Tuning};
+
+/// Plans the package of a build script; returns what to tell cargo, in order.
+///
+/// # Errors
+///
+/// If the configuration means nothing or `OUT_DIR` can't be written.
+pub(crate) fn run(script: &Script) -> Result<Vec<Directive>, Error> {
+    let cfg = Cfg::from_variables(script.variables());
+    let manifest_dir = &script.manifest_dir;
+    let workspace = workspace_of(manifest_dir);
+    let name = script.variable("CARGO_PKG_NAME").unwrap_or_default();
+    let package = Package::load(name, manifest_dir, workspace.as_deref(), &cfg)?;
+
+    let mut circumstances = script.circumstances();
+    let here = device::detect().filter(|_| circumstances.host == circumstances.target);
+    circumstances.device = here.is_some();
+    let resolution = mode::resolve(&circumstances);
+
+    let reproducible = resolution.mode == Mode::Require;
+    let aim = Aim { device: here.filter(|_| !reproducible) };
+    let database = Database::discover(&package.places(reproducible));
+    let mut lookups = look_up(&package.ops, &database, &resolution);
+    let mut tuning = Tuning::default();
+    if resolution.mode == Mode::Tune {
+        tuning = tune::misses(script, &package, &lookups, &aim);
+        lookups = look_up(&package.ops, &database, &resolution);
+    }
+    let reports = plan_ops(script, &package, &lookups, &aim)?;
+
+    let plans = emit::folder(&script.out_dir);
+    let mut directives = inputs(&package, &lookups);
+    let waits = |it: &&OpReport| it.standing.is_miss() && !tuning.failed(&it.name);
+    if resolution.may_tune_later() && reports.iter().any(|it| waits(&it)) {
+        directives.push(Directive::RunAgain(plans.join("untuned")));
+    }
+    directives.push(Directive::Env("TVMTUNE_PLAN_DIR", plans));
+    directives.extend(bad_records(&lookups).map(Directive::Warning));
+    directives.extend(tuning.warning().map(Directive::Warning));
+    match reproducible {
+        true => directives.extend(report::refusal(&reports).map(Directive::Error)),
+        false => directives.extend(report::warning(&reports, &resolution).map(Directive::Warning)),
+    }
+    Ok(directives)
+}
+
+/// What the database knows of each op.
+fn look_up(ops: &[Op], database: &Database, resolution: &Resolution) -> Vec<Lookup> {
+    let get = |op: &Op| match resolution.mode {
+        Mode::Off => Lookup::default(),
+        Mode::Use | Mode::Tune | Mode::Require => {
+            database.get(&op.id.to_string(), op.name(), &op.text)
+        }
+    };
+    ops.iter().map(get).collect()
+}
+
+/// Writes the plan of each op, unless the last run wrote the same.
+fn plan_ops(
+    script: &Script,
+    package: &Package,
+    lookups: &[Lookup],
+    aim: &Aim,
+) -> Result<Vec<OpReport>, Error> {
+    let mut emitter = Emitter::open(&script.out_dir)?;
+    let mut reports = Vec::new();
+    for (op, lookup) in package.ops.iter().zip(lookups) {
+        let slots = plan::slots(op, lookup, aim);
+        let (workload, digest) = (op.id.to_string(), plan::digest(op, &slots, aim));
+        let report = match emitter.keep(&workload, &digest) {
+            Some(report) => report,
+            None => {
+                let (text, report) = plan_op(op, &slots, aim);
+                emitter.put(&workload, digest, &text, &report)?;
+                report
+            }
+        };
+        reports.push(report);
+    }
+    emitter.finish()?;
+    Ok(reports)
+}
+
+/// The text of an op's plan, and what there is to say of it.
+fn plan_op(op: &Op, slots: &[Slot<'_>], aim: &Aim) -> (String, OpReport) {
+    let (mut variants, mut worst) = (Vec::new(), Standing::Exact);
+    for slot in slots {
+        let variant = plan::realize(op, slot, aim).ok();
+        let standing = variant.as_ref().map(|it| Standing::new(it.tier, it.stale));
+        if slot.isa == aim.isa() {
+            worst = worst.max(standing.unwrap_or(Standing::Portable));
+        }
+        variants.extend(variant);
+    }
+    let report = OpReport { name: op.name().to_owned(), standing: worst };
+    (plan::text(op, &variants), report)
+}
+
+/// The files and variables that the plan follows from.
+fn inputs(package: &Package, lookups: &[Lookup]) -> Vec<Directive> {
+    let mut files: Vec<PathBuf> = package.watched.iter().cloned().collect();
+    let fixed = ["Cargo.toml", crate::config::FILE_NAME, "build.rs"];
+    files.extend(fixed.map(|it| package.manifest_dir.join(it)));
+    files.push(package.shipped());
+    files.extend(lookups.iter().flat_map(|it| &it.records).map(|it| it.path.clone()));
+    files.extend(lookups.iter().flat_map(|it| &it.warnings).filter_map(path_of));
+    files.retain(|it| it.exists());
+    files.sort();
+    files.dedup();
+    let variables = DECLARED.map(Directive::RerunIfEnvChanged).into_iter();
+    let files = files.into_iter().map(Directive::RerunIfChanged);
+    variables.chain(files).chain(package.missing.iter().cloned().map(Directive::RunAgain)).collect()
+}
+
+fn path_of(error: &DatabaseError) -> Option<PathBuf> {
+    match error {
+        DatabaseError::Io { path, .. }
+        | DatabaseError::Record { path, .. }
+        | DatabaseError::Foreign { path, .. } => Some(path.clone()),
+        DatabaseError::NoCache => None,
+    }
+}
+
+/// One line for all files that should have been records.
+fn bad_records(lookups: &[Lookup]) -> Option<String> {
+    let mut warnings = lookups.iter().flat_map(|it| &it.warnings);
+    let first = warnings.next()?;
+    let more = match warnings.count() {
+        0 => String::new(),
+        n => format!(" (and {n} more)"),
+    };
+    Some(format!("tvmtune: {first}{more}"))
+}

@@ -1,0 +1,140 @@
+//! The build script's side of the conversation with cargo: what it is told, and what it says.
+//!
+//! Every variable is read here and every directive is printed here, so that both lists can be
+//! checked against cargo's rules at a glance:
+//!
+//! - a path that doesn't exist makes the script run at every build, so only existing ones are
+//!   named, but for [`Directive::RunAgain`], which wants just that;
+//! - `PATH`, `HOME` and `CI` differ between a terminal and an editor on one machine: declaring them
+//!   would rebuild the crate at every change of hands.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use tvmtune_core::mode::Circumstances;
+
+/// Variables whose change runs the script again.
+pub const DECLARED: [&str; 5] =
+    ["TVMTUNE", "TVMTUNE_CACHE", "TVMTUNE_DB", "TVMTUNE_PACKAGES", "DOCS_RS"];
+
+/// What cargo told the build script.
+#[derive(Clone, Debug)]
+pub struct Script {
+    /// The folder of `Cargo.toml`.
+    pub manifest_dir: PathBuf,
+    /// The folder that belongs to the script.
+    pub out_dir: PathBuf,
+    /// Every variable that is text.
+    variables: BTreeMap<String, String>,
+}
+
+/// One line to cargo.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Directive {
+    /// Run the script again if that variable changes.
+    RerunIfEnvChanged(&'static str),
+    /// Run the script again if that file or folder changes.
+    RerunIfChanged(PathBuf),
+    /// Run the script again at the next build, whatever changes: names a file that never exists.
+    RunAgain(PathBuf),
+    /// What `env!` and the macro see.
+    Env(&'static str, PathBuf),
+    /// A line that a user sees of a package in the workspace.
+    Warning(String),
+    /// A line that every user sees; the build fails.
+    Error(String),
+}
+
+impl Script {
+    /// Reads the environment; `None` if no cargo started this.
+    pub fn from_environment() -> Option<Self> {
+        let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
+        Some(Self {
+            manifest_dir: std::env::var_os("CARGO_MANIFEST_DIR")?.into(),
+            out_dir: std::env::var_os("OUT_DIR")?.into(),
+            variables: std::env::vars_os().filter_map(text).collect(),
+        })
+    }
+
+    /// The value of a variable; `None` if it isn't set.
+    pub fn variable(&self, name: &str) -> Option<&str> {
+        self.variables.get(name).map(String::as_str)
+    }
+
+    /// All variables.
+    pub fn variables(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// What decides whether this build may measure.
+    pub fn circumstances(&self) -> Circumstances {
+        let owned = |name| self.variable(name).map(str::to_owned);
+        Circumstances {
+            requested: owned("TVMTUNE"),
+            packages: owned("TVMTUNE_PACKAGES"),
+            package: owned("CARGO_PKG_NAME").unwrap_or_default(),
+            docs_rs: self.variable("DOCS_RS").is_some(),
+            ci: self.variable("CI").is_some_and(|it| !matches!(it, "" | "0" | "false")),
+            host: owned("HOST").unwrap_or_default(),
+            target: owned("TARGET").unwrap_or_default(),
+            foreign_source: is_foreign(&self.manifest_dir),
+            device: false,
+            ancestors: ancestors(),
+        }
+    }
+}
+
+/// Whether cargo put the source there: `.cargo-ok` marks registry sources and git checkouts,
+/// `.cargo-checksum.json` vendored ones, and the other two the content of package files.
+fn is_foreign(manifest_dir: &Path) -> bool {
+    let markers = ["Cargo.toml.orig", ".cargo_vcs_info.json", ".cargo-checksum.json"];
+    markers.iter().any(|it| manifest_dir.join(it).exists())
+        || manifest_dir.ancestors().any(|it| it.join(".cargo-ok").exists())
+}
+
+/// The command lines of the processes above this one, nearest first.
+fn ancestors() -> Vec<Vec<String>> {
+    // Deeper than any build nests, in case process ids form a loop while we read.
+    const DEPTH: usize = 64;
+    let mut lines = Vec::new();
+    let mut process = "self".to_owned();
+    while lines.len() < DEPTH
+        && let Some(parent) = parent_of(&process)
+        && let Ok(line) = std::fs::read(format!("/proc/{parent}/cmdline"))
+    {
+        let arguments = line.split(|it| *it == 0).map(|it| String::from_utf8_lossy(it).into());
+        lines.push(arguments.collect());
+        process = parent;
+    }
+    lines
+}
+
+fn parent_of(process: &str) -> Option<String> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let parent = status.lines().find_map(|it| it.strip_prefix("PPid:"))?.trim();
+    (parent != "0").then(|| parent.to_owned())
+}
+
+impl fmt::Display for Directive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Directive::RerunIfEnvChanged(name) => write!(f, "cargo::rerun-if-env-changed={name}"),
+            Directive::RerunIfChanged(path) | Directive::RunAgain(path) => {
+                write!(f, "cargo::rerun-if-changed={}", path.display())
+            }
+            Directive::Env(name, value) => {
+                write!(f, "cargo::rustc-env={name}={}", value.display())
+            }
+            Directive::Warning(text) => write!(f, "cargo::warning={}", one_line(text)),
+            Directive::Error(text) => write!(f, "cargo::error={}", one_line(text)),
+        }
+    }
+}
+
+/// A directive ends with its line.
+fn one_line(text: &str) -> String {
+    text.lines().map(str::trim_end).filter(|it| !it.is_empty()).collect::<Vec<_>>().join("; ")
+}

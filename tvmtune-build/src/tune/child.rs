@@ -1,0 +1,99 @@
+//! The process that tunes for a build script.
+//!
+//! Build scripts are compiled unoptimised, and a search is arithmetic, so the command-line tool
+//! does it where one of the same version is installed; else the build script starts itself once
+//! more.
+
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::job::{Answer, Job};
+
+/// Set in the environment of a build script that was started once more, to tune.
+pub(super) const ROLE: &str = "TVMTUNE_ROLE";
+
+/// The value of [`ROLE`] in a process that tunes.
+pub(super) const ROLE_TUNE: &str = "tune";
+
+/// On top of its budget, for the last candidate and for starting and ending.
+const GRACE: Duration = Duration::from_secs(60);
+
+/// Why no answer came.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ChildError {
+    #[error("cannot run `{}`: {source}", program.display())]
+    Run { program: PathBuf, source: std::io::Error },
+    #[error("`{}` did not answer in time", .0.display())]
+    TimedOut(PathBuf),
+    #[error("`{}` ended without an answer ({status})", program.display())]
+    Silent { program: PathBuf, status: String },
+}
+
+/// Lets another process do a job.
+pub(super) fn run(job: &Job) -> Result<Answer, ChildError> {
+    let (program, mut command) = match installed_engine() {
+        Some(program) => {
+            let mut command = Command::new(&program);
+            command.arg("job");
+            (program, command)
+        }
+        None => {
+            let program = std::env::current_exe().unwrap_or_default();
+            let mut command = Command::new(&program);
+            command.env(ROLE, ROLE_TUNE);
+            (program, command)
+        }
+    };
+    let failed = |source| ChildError::Run { program: program.clone(), source };
+    let text = toml::to_string(job).expect("strings and numbers are TOML");
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(failed)?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A child that doesn't read it doesn't answer either, which is noticed below.
+        let _ = stdin.write_all(text.as_bytes());
+    }
+    let deadline = Instant::now().checked_add(job.budget().total.saturating_add(GRACE));
+    let (status, answer) = wait(&mut child, deadline).map_err(failed)?;
+    let Some(status) = status else { return Err(ChildError::TimedOut(program)) };
+    let silent = || ChildError::Silent { program, status: status.to_string() };
+    toml::from_str(&answer).ok().filter(|_| status.success()).ok_or_else(silent)
+}
+
+/// Waits for a child's end and what it said, or kills it at the deadline.
+fn wait(
+    child: &mut Child,
+    deadline: Option<Instant>,
+) -> std::io::Result<(Option<std::process::ExitStatus>, String)> {
+    let mut stdout = child.stdout.take();
+    let reader = std::thread::spawn(move || {
+        let mut text = String::new();
+        // What can't be read is no answer.
+        let _ = stdout.as_mut().map(|it| it.read_to_string(&mut text));
+        text
+    });
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok((Some(status), reader.join().unwrap_or_default()));
+        }
+        if deadline.is_some_and(|it| Instant::now() >= it) {
+            child.kill()?;
+            child.wait()?;
+            return Ok((None, String::new()));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The command-line tool, if one of this version is installed.
+pub fn installed_engine() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let cargo_home = std::env::var_os("CARGO_HOME").map(|it| Path::new(&it).join("bin"));
+    let name: OsString = format!("cargo-tvmtune{}", std::env::consts::EXE_SUFFIX).into();
+    let folders = cargo_home.into_iter().chain(std::env::split_paths(&path));
+    let program = folders.map(|it| it.join(&name)).find(|it| it.is_file())?;
+    let output = Command::new(&program).arg("--version").output().ok()?;
+    let version = String::from_utf8_lossy(&output.stdout);
+    version.trim().ends_with(concat!(" ", env!("CARGO_PKG_VERSION"))).then_some(program)
+}

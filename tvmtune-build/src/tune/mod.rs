@@ -1,0 +1,105 @@
+//! Tunes what a build lacks, in another process.
+//!
+//! In: the [`Slot`]s without a record that fits. Out: records in the user's cache, and a
+//! [`Tuning`] that says what became of it. Next: the build looks the records up like any other.
+//!
+//! `child.rs` starts that process, `job.rs` is what the two say to each other, and `session.rs`
+//! is what happens there; `cargo tvmtune tune` goes through the same session.
+
+mod child;
+mod job;
+#[cfg(feature = "tune")]
+mod quiet;
+#[cfg(feature = "tune")]
+pub mod session;
+
+use tvmtune_tuner::database::Lookup;
+
+use crate::config::Budget;
+use crate::package::Package;
+use crate::plan::{self, Aim};
+use crate::script::Script;
+
+pub use child::installed_engine;
+use job::{Answer, Job, Wanted};
+
+/// What tuning did for a build.
+#[derive(Debug, Default)]
+pub(crate) struct Tuning {
+    answer: Answer,
+    trouble: Option<String>,
+}
+
+impl Tuning {
+    /// Whether that op can't be tuned, whatever the budget.
+    pub(crate) fn failed(&self, name: &str) -> bool {
+        self.trouble.is_some() || self.answer.failures.iter().any(|it| it.name == name)
+    }
+
+    /// The line for the user; `None` if all went well.
+    pub(crate) fn warning(&self) -> Option<String> {
+        if let Some(trouble) = &self.trouble {
+            return Some(format!("tvmtune: nothing was tuned: {trouble}"));
+        }
+        let first = self.answer.failures.first()?;
+        let more = match self.answer.failures.len() - 1 {
+            0 => String::new(),
+            n => format!(" (and {n} more)"),
+        };
+        Some(format!("tvmtune: `{}` was not tuned: {}{more}", first.name, first.why))
+    }
+}
+
+/// Tunes the kernels of a package that have no record which fits `aim`.
+pub(crate) fn misses(script: &Script, package: &Package, lookups: &[Lookup], aim: &Aim) -> Tuning {
+    let mut wanted = Vec::new();
+    for (op, lookup) in package.ops.iter().zip(lookups) {
+        let slots = plan::slots(op, lookup, aim);
+        let here = slots.iter().filter(|it| it.isa == aim.isa());
+        let missing = here.enumerate().filter(|(_, it)| !it.is_hit());
+        let buckets: Vec<usize> = missing.map(|(bucket, _)| bucket).collect();
+        if !buckets.is_empty() {
+            wanted.push(Wanted::new(op, buckets));
+        }
+    }
+    if wanted.is_empty() {
+        return Tuning::default();
+    }
+    let mut budget = Budget::BUILD.limited(&package.config.budget);
+    if let Some(text) = script.variable("TVMTUNE_BUDGET") {
+        match budget.overridden(text) {
+            Ok(other) => budget = other,
+            Err(error) => {
+                let trouble = Some(format!("TVMTUNE_BUDGET: {error}"));
+                return Tuning { trouble, ..Tuning::default() };
+            }
+        }
+    }
+    let workspace = package.workspace_dir.as_deref();
+    let job = Job::new(&package.manifest_dir, workspace, budget, wanted);
+    match child::run(&job) {
+        Ok(answer) => Tuning { answer, trouble: None },
+        Err(error) => Tuning { trouble: Some(error.to_string()), ..Tuning::default() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::job::Failure;
+    use super::*;
+
+    #[test]
+    fn what_went_wrong_is_one_line() {
+        let failure = |name: &str| Failure { name: name.to_owned(), why: "too large".to_owned() };
+        let check = |names: &[&str], trouble: Option<&str>, expected: Option<&str>| {
+            let failures = names.iter().map(|it| failure(it)).collect();
+            let answer = Answer { failures, ..Answer::default() };
+            let tuning = Tuning { answer, trouble: trouble.map(str::to_owned) };
+            assert_eq!(tuning.warning().as_deref(), expected);
+        };
+        check(&[], None, None);
+        check(&["a"], None, Some("tvmtune: `a` was not tuned: too large"));
+        check(&["a", "b"], None, Some("tvmtune: `a` was not tuned: too large (and 1 more)"));
+        check(&[], Some("no engine"), Some("tvmtune: nothing was tuned: no engine"));
+    }
+}
