@@ -26,7 +26,14 @@ impl Progress {
         let style = ProgressStyle::with_template("{spinner} {wide_msg} {elapsed}");
         let style = style.expect("the template is well-formed");
         let bar = ProgressBar::new_spinner().with_style(style);
-        Self { bar, last: Instant::now(), n_tasks: 0, n_finished: 0, n_trials: 0, latest: String::new() }
+        Self {
+            bar,
+            last: Instant::now(),
+            n_tasks: 0,
+            n_finished: 0,
+            n_trials: 0,
+            latest: String::new(),
+        }
     }
 
     /// Shows what happened.

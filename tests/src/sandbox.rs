@@ -72,7 +72,10 @@ impl Sandbox {
 
     /// The records in the cache.
     pub fn records(&self) -> Vec<PathBuf> {
-        files(&self.cache()).into_iter().filter(|it| it.extension().is_some_and(|it| it == "toml")).collect()
+        files(&self.cache())
+            .into_iter()
+            .filter(|it| it.extension().is_some_and(|it| it == "toml"))
+            .collect()
     }
 
     /// The plans that a script wrote into `OUT_DIR` `out`, with their text.

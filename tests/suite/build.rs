@@ -175,8 +175,10 @@ fn cargo(sandbox: &Sandbox, arguments: &[&str]) -> Said {
 
 /// Whether cargo compiled the package, and whether its script found something missing.
 fn seen(said: &Said) -> (bool, bool) {
-    (said.err.contains("Compiling sandbox") || said.err.contains("Checking sandbox"),
-     said.err.contains("tvmtune: 1 kernel: 1 default"))
+    (
+        said.err.contains("Compiling sandbox") || said.err.contains("Checking sandbox"),
+        said.err.contains("tvmtune: 1 kernel: 1 default"),
+    )
 }
 
 #[test]

@@ -100,11 +100,8 @@ impl Config {
 
 impl Budget {
     /// In a build, where somebody waits for something else.
-    pub const BUILD: Self = Self {
-        trials: 1000,
-        per_kernel: Duration::from_secs(20),
-        total: Duration::from_secs(60),
-    };
+    pub const BUILD: Self =
+        Self { trials: 1000, per_kernel: Duration::from_secs(20), total: Duration::from_secs(60) };
 
     /// On the command line, where somebody asked for it.
     pub const COMMAND: Self = Self { total: Duration::from_secs(600), ..Self::BUILD };

@@ -8,8 +8,9 @@ use std::str::FromStr;
 use proc_macro2::TokenStream;
 use quote::ToTokens;
 use serde::{Deserialize, Serialize};
+use tvmtune_core::codegen::embed;
 use tvmtune_core::dag::{self, Dag, print};
-use tvmtune_core::dsl::{self, Program, Tolerance};
+use tvmtune_core::dsl::{self, Tolerance};
 use tvmtune_core::poly::Interval;
 use tvmtune_core::workload::{self, WorkloadId};
 
@@ -50,7 +51,7 @@ impl Op {
             OpSource { options: options.to_string(), item: item.to_token_stream().to_string() };
         let program = dsl::parse(options, &item).ok()?;
         let dag = dag::build(&program).ok()?;
-        let buckets = combinations(&program);
+        let buckets = embed::buckets(&program.buckets());
         let (id, text) = (workload::id(&dag), print::canonical(&dag));
         Some(Self { file, dag, id, text, tolerance: program.tolerance(), buckets, source })
     }
@@ -66,15 +67,4 @@ impl Op {
     pub fn name(&self) -> &str {
         &self.dag.name
     }
-}
-
-/// Every combination of a bucket of each dynamic dimension, the first one varying slowest.
-fn combinations(program: &Program) -> Vec<Vec<Interval>> {
-    program.buckets().iter().fold(vec![Vec::new()], |combinations, buckets| {
-        let extended = |it: &Vec<Interval>| {
-            let it = it.clone();
-            buckets.iter().map(move |bucket| [it.as_slice(), &[*bucket]].concat())
-        };
-        combinations.iter().flat_map(extended).collect()
-    })
 }

@@ -150,15 +150,11 @@ fn replay(dag: &Dag, trace: &[String]) -> Option<Schedule> {
 
 /// The text of an op's plan: what the macro expands to.
 pub fn text(op: &Op, variants: &[Variant<'_>]) -> String {
-    let artifacts: Vec<String> =
-        variants.iter().map(|it| it.generated.artifact.to_string()).collect();
-    let embedded = variants.iter().zip(&artifacts).map(|(it, artifact)| embed::Variant {
+    let embedded = variants.iter().map(|it| embed::Variant {
         bucket: it.bucket,
         tier: it.tier,
         median_ns: it.median_ns,
-        kernel: &it.generated.kernel,
-        phases: &it.generated.code.phases,
-        artifact,
+        generated: &it.generated,
     });
     embed::plan(&op.dag, &op.buckets, &embedded.collect::<Vec<_>>())
 }

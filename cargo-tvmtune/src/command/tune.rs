@@ -168,8 +168,9 @@ impl Report {
                     `cargo tvmtune tune --again` starts over\n"
                 .to_owned();
         }
-        let header =
-            ["kernel", "extents", "isa", "default", "tuned", "speedup", "found by", "trials", "time"];
+        let header = [
+            "kernel", "extents", "isa", "default", "tuned", "speedup", "found by", "trials", "time",
+        ];
         let mut table = Table::new(header);
         for it in &self.kernels {
             table.row([

@@ -24,6 +24,11 @@ const GRACE: Duration = Duration::from_secs(60);
 /// Why no answer came.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ChildError {
+    #[error(
+        "this build script came without the feature `tune` of `tvmtune-build`; \
+         run `cargo install cargo-tvmtune`"
+    )]
+    NoTuner,
     #[error("cannot run `{}`: {source}", program.display())]
     Run { program: PathBuf, source: std::io::Error },
     #[error("`{}` did not answer in time", .0.display())]
@@ -40,6 +45,8 @@ pub(super) fn run(job: &Job) -> Result<Answer, ChildError> {
             command.arg("job");
             (program, command)
         }
+        // Would start itself for ever: it knows no other role.
+        None if !cfg!(feature = "tune") => return Err(ChildError::NoTuner),
         None => {
             let program = std::env::current_exe().unwrap_or_default();
             let mut command = Command::new(&program);

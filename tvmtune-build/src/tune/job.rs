@@ -88,6 +88,7 @@ impl Wanted {
     }
 
     /// The op; `None` if this process reads the function otherwise than the one that asked.
+    #[cfg(feature = "tune")]
     pub(super) fn op(&self) -> Option<Op> {
         Op::from_source(&self.source, &self.file)
     }

@@ -156,8 +156,7 @@ fn tune_job(job: &Job) -> Result<Answer, Box<dyn std::error::Error>> {
         patience: job.budget().total,
     };
     let mut heartbeat = Heartbeat::new();
-    let summary =
-        run(&request, &Database::discover(&places), &mut |event| heartbeat.see(&event))?;
+    let summary = run(&request, &Database::discover(&places), &mut |event| heartbeat.see(&event))?;
     let failure = |(task, why): &(tune::TaskName, String)| Failure {
         name: task.program.clone(),
         why: why.clone(),
