@@ -228,8 +228,8 @@ mod tests {
         let last = right[0].len() - 1;
         for place in [0, last] {
             let mut wrong = right.clone();
-            let value = wrong[0].get(place).to_f64();
-            wrong[0].set(place, Number::Float(value + 1.0).cast(wrong[0].dtype));
+            let value = Number::Float(wrong[0].get(place).to_f64() + 1.0).cast(wrong[0].dtype);
+            wrong[0].set(place, value);
             let found = sampled(&task, &case, &wrong);
             assert!(found.is_some_and(|it| it.starts_with(&format!("element {place} "))));
         }
