@@ -297,3 +297,90 @@ fn code(text: &mut String, name: &str, bytes: &[u8]) {
 fn push(text: &mut String, line: std::fmt::Arguments<'_>) {
     text.write_fmt(line).expect("writing to a string does not fail");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dsl;
+
+    const LINEAR: &str = "#[autotune(dims(M = 1..=40, N = 24, K = 10), buckets(M = [1, 40]))]
+        fn linear(x: Tensor<f32, M, K>, w: Weight<f32, N, K>, s: f32) -> Tensor<f32, M, N> {
+            compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[j, k]]) * s)
+        }";
+
+    fn ranges() -> Vec<Vec<Interval>> {
+        buckets(&[vec![Interval::point(1), Interval { lo: 2, hi: 40 }]])
+    }
+
+    /// The bytes that the data directives of a naked function stand for.
+    fn bytes_of(text: &str, function: &str) -> Vec<u8> {
+        let lines = text.lines().skip_while(|it| !it.contains(&format!("fn {function}(")));
+        let number = |it: &str| u64::from_str_radix(it.trim_start_matches("0x"), 16).unwrap();
+        let mut bytes = Vec::new();
+        for line in lines.take_while(|it| *it != "}") {
+            let line = line.trim().trim_start_matches('"').trim_end_matches("\",");
+            if let Some(words) = line.strip_prefix(".quad ") {
+                bytes.extend(words.split(',').flat_map(|it| number(it).to_le_bytes()));
+            } else if let Some(rest) = line.strip_prefix(".byte ") {
+                bytes.extend(rest.split(',').map(|it| number(it) as u8));
+            }
+        }
+        bytes
+    }
+
+    #[test]
+    fn the_bytes_that_were_generated_are_embedded() {
+        let dag = dsl::program(LINEAR).unwrap();
+        let bucket = &ranges()[1];
+        let narrow = dag.narrow(bucket);
+        for isa in [Isa::Avx512, Isa::Avx2] {
+            let schedule = default::schedule(&narrow, &Target::generic(isa));
+            let generated = generate(&schedule, isa).unwrap();
+            let tier = Tier::Exact;
+            let variant = Variant { bucket, tier, median_ns: Some(1500.0), generated: &generated };
+            let text = plan(&dag, &ranges(), &[variant]);
+            for (phase, code) in generated.code.phases.iter().enumerate() {
+                let name = format!("bucket_1_{}_phase_{phase}", isa.name());
+                assert_eq!(bytes_of(&text, &name), *code);
+            }
+            let summary: Vec<&str> = text.lines().skip(1).take(2).collect();
+            let runs = format!("// M in 2..=40: {} exact, 1.5 us; portable", isa.name());
+            assert_eq!(summary, ["// M = 1: portable", &runs]);
+        }
+    }
+
+    #[test]
+    fn a_plan_is_rust_and_the_same_each_time() {
+        let dag = dsl::program(LINEAR).unwrap();
+        let text = default_plan(&dag, &ranges());
+        assert_eq!(text, default_plan(&dag, &ranges()));
+        let items = syn::parse_file(&text).unwrap().items;
+        let has = |name: &str| {
+            items.iter().any(|it| match it {
+                syn::Item::Static(it) => it.ident == name,
+                syn::Item::Fn(it) => it.sig.ident == name,
+                _ => false,
+            })
+        };
+        for name in ["BUCKETS", "BUCKET_0", "BUCKET_1", "bucket_0_avx2_phase_0", "portable"] {
+            assert!(has(name), "{name} is missing");
+        }
+    }
+
+    #[test]
+    fn programs_without_machine_code_are_portable() {
+        let source = "#[autotune(dims(N = 3))] fn f(x: Tensor<f64, N>) -> Tensor<f64, N> {
+            compute(|n| x[[n]] + 1.0)
+        }";
+        let text = default_plan(&dsl::program(source).unwrap(), &[Vec::new()]);
+        assert_eq!(text.lines().nth(1), Some("// always: portable"));
+        assert!(text.contains("static BUCKET_0: [rt::raw::Variant; 0] = [];"), "{text}");
+    }
+
+    #[test]
+    fn buckets_combine() {
+        let [a, b, c] = [1, 2, 3].map(Interval::point);
+        assert_eq!(buckets(&[vec![a, b], vec![c]]), [[a, c], [b, c]]);
+        assert_eq!(buckets(&[]), [Vec::new()]);
+    }
+}

@@ -88,7 +88,7 @@ pub enum Event<'a> {
 pub struct TaskResult {
     /// Which.
     pub task: TaskName,
-    /// The latency of the default schedule.
+    /// The latency of the default schedule: the middle of the faster half of its samples.
     pub default_ns: f64,
     /// The latency of the best schedule, timed beside it.
     pub best_ns: f64,

@@ -4,6 +4,8 @@
 //! While they were screened, minutes lay between them, and clocks drift by more than they differ.
 //! The default schedule wins unless another one is faster for certain.
 
+use std::time::Duration;
+
 use tvmtune_core::record::Source;
 
 use super::judge;
@@ -12,14 +14,55 @@ use crate::measure::{MeasureError, Policy};
 use crate::outcome::Timing;
 use crate::statistics;
 
-/// Rounds of timing side by side.
+/// Rounds of timing side by side, if there is time for them.
 const ROUNDS: usize = 15;
+/// Rounds without which nothing can be decided.
+const FEWEST_ROUNDS: usize = 8;
+/// Finalists that compete however slow they are: the default schedule, and others.
+const FEWEST: usize = 3;
+/// The share of a task's time that its finals may take.
+const SHARE: f64 = 0.25;
 /// How unlikely a difference must be to be believed.
 const P: f64 = 0.05;
 /// A gain below this is not worth another schedule than the default one.
 const WORTH: f64 = 0.005;
 
+/// How many finalists there are, and how often each is timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Plan {
+    n_finalists: usize,
+    rounds: usize,
+}
+
 impl Session {
+    /// How long the finals are going to take.
+    pub(super) fn finals_time(&self) -> Duration {
+        self.finals_plan().1
+    }
+
+    /// As many finalists and rounds as there is time for.
+    fn finals_plan(&self) -> (Plan, Duration) {
+        let policy = Policy::default();
+        let launch = self.good.last().map_or(0.0, |it| it.timing.min_ns());
+        // Each round warms up and takes a sample; verifying takes some launches at cold memory.
+        let timed = 2.0 * launch.max(policy.min_sample_ns);
+        let verified = 20.0 * launch + 5e6;
+        let time = |it: Plan| {
+            let n = it.n_finalists as f64;
+            Duration::from_nanos((n * (verified + it.rounds as f64 * timed)) as u64)
+        };
+        let allowed = self.budget().per_task.mul_f64(SHARE);
+        let mut plan = Plan { n_finalists: self.good.len(), rounds: ROUNDS };
+        while time(plan) > allowed && plan.rounds > FEWEST_ROUNDS {
+            plan.rounds -= 1;
+        }
+        while time(plan) > allowed && plan.n_finalists > FEWEST {
+            plan.n_finalists -= 1;
+        }
+        // What it takes to find out what other numbers lead to, about as much as at the start.
+        (plan, time(plan) + self.preparation)
+    }
+
     /// The candidates in order of preference, with their timings side by side; empty if none is
     /// left.
     pub(super) fn finals(
@@ -28,23 +71,31 @@ impl Session {
         ctx: &mut Context<'_>,
     ) -> Result<Vec<Candidate>, MeasureError> {
         self.set_up(ctx)?;
-        let mut finalists = self.verified(ctx)?;
+        let (plan, _) = self.finals_plan();
+        let mut finalists = self.verified(plan.n_finalists, ctx)?;
         let jobs: Vec<_> = finalists.iter().map(|it| &it.job).collect();
-        let Ok(timings) = ctx.measurer.compare(&jobs, ROUNDS, &Policy::default())? else {
+        let Ok(timings) = ctx.measurer.compare(&jobs, plan.rounds, &Policy::default())? else {
             return Ok(Vec::new());
         };
         for (it, timing) in finalists.iter_mut().zip(timings) {
             it.timing = timing;
         }
-        finalists.sort_by(|a, b| a.timing.median_ns().total_cmp(&b.timing.median_ns()));
+        finalists.sort_by(|a, b| a.timing.typical_ns().total_cmp(&b.timing.typical_ns()));
         prefer_default(&mut finalists);
         self.confirm(finalists, seed, ctx)
     }
 
-    /// The candidates that are right at all extents.
-    fn verified(&mut self, ctx: &mut Context<'_>) -> Result<Vec<Candidate>, MeasureError> {
+    /// The first candidates, and the default schedule, as far as they are right at all extents.
+    fn verified(
+        &mut self,
+        n: usize,
+        ctx: &mut Context<'_>,
+    ) -> Result<Vec<Candidate>, MeasureError> {
         let mut verified = Vec::new();
-        for it in std::mem::take(&mut self.good) {
+        for (place, it) in std::mem::take(&mut self.good).into_iter().enumerate() {
+            if place >= n && it.source != Source::Default {
+                continue;
+            }
             // With nothing to beat, every extent is verified.
             if ctx.measurer.measure(&it.job, &Policy::default())?.timing().is_some() {
                 verified.push(it);
@@ -62,15 +113,11 @@ impl Session {
         seed: u64,
         ctx: &mut Context<'_>,
     ) -> Result<Vec<Candidate>, MeasureError> {
-        let dims = &self.task.dims()[..1];
-        let Ok(second) = judge::reference(&self.task, dims, seed ^ 0x5eed, ctx.measurer)? else {
-            return Ok(Vec::new());
-        };
-        ctx.measurer.set_up(&second.cases, Some(&second.expected))?;
         while let Some(first) = finalists.first() {
-            if ctx.measurer.measure(&first.job, &Policy::default())?.timing().is_some() {
+            if judge::is_right(&self.task, &first.job, seed ^ 0x5eed, ctx.measurer)? {
                 break;
             }
+            self.failures += 1;
             finalists.remove(0);
         }
         Ok(finalists)
@@ -88,6 +135,25 @@ fn prefer_default(ranked: &mut Vec<Candidate>) {
 
 /// Whether one timing is faster than another by enough, and not by chance.
 fn is_worth_it(faster: &Timing, slower: &Timing) -> bool {
-    let p = statistics::p_not_faster(faster.samples_ns(), slower.samples_ns());
-    faster.median_ns() < slower.median_ns() * (1.0 - WORTH) && p < P
+    let [a, b] = [faster, slower].map(|it| statistics::faster_half(it.samples_ns()));
+    let enough = faster.typical_ns() < slower.typical_ns() * (1.0 - WORTH);
+    enough && statistics::p_not_faster(&a, &b) < P
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schedule_is_worth_it_if_it_is_faster_by_enough_and_not_by_chance() {
+        let timing = |ns: f64, noise: f64| {
+            let sample = |n: i32| ns * (1.0 + noise * f64::from(n * 7 % 15) / 15.0);
+            Timing::new((0..15).map(sample).collect()).unwrap()
+        };
+        let slower = timing(100.0, 0.01);
+        assert!(is_worth_it(&timing(95.0, 0.01), &slower));
+        assert!(!is_worth_it(&timing(99.9, 0.0001), &timing(100.0, 0.0001)), "too little");
+        assert!(!is_worth_it(&timing(98.0, 0.5), &timing(100.0, 0.5)), "by chance");
+        assert!(!is_worth_it(&slower, &timing(95.0, 0.01)));
+    }
 }

@@ -24,7 +24,7 @@ const SMALL: f64 = 2e7;
 /// Operations up to which plain loops are the reference.
 const MEDIUM: f64 = 5e9;
 /// Bodies evaluated to sample the results of one case.
-const SAMPLED: u64 = 1_000_000;
+const SAMPLED: u64 = 300_000;
 /// Places in each result that are sampled if they are cheap.
 const PLACES: usize = 512;
 
@@ -70,6 +70,29 @@ pub(super) fn reference(
     let cases = cases.collect();
     let expected = expected.iter().flatten().flat_map(Array::bytes).collect();
     Ok(Ok(Reference { cases, expected }))
+}
+
+/// Whether a candidate computes what it should from arguments drawn from another seed, at the
+/// extents where it is timed: in full if that is quick to know, else in a sample of elements.
+pub(super) fn is_right(
+    task: &Task,
+    job: &Job,
+    seed: u64,
+    measurer: &mut Measurer,
+) -> Result<bool, MeasureError> {
+    let case = CaseSpec::new(&task.dag, &task.dims()[0], seed, &|_| (0.0, 0.0));
+    measurer.set_up(std::slice::from_ref(&case), None)?;
+    let results = measurer.evaluate(job, 0)?.ok().and_then(|it| case.results(&it));
+    let Some(results) = results else { return Ok(false) };
+    if n_operations(&task.dag, case.dims()) > SMALL {
+        return Ok(sampled(task, &case, &results).is_none());
+    }
+    let expected = interp::dag::run(&task.dag, case.dims(), &case.params(), &case.scalars());
+    let differs = |(got, want): (&Array, &Array)| {
+        let (rel, abs) = allowed(task.tolerance, want);
+        got.max_error(want, rel, abs).is_some()
+    };
+    Ok(!results.iter().zip(&expected).any(differs))
 }
 
 /// How far a result may be from a reference, relatively and absolutely.
@@ -175,4 +198,62 @@ fn n_operations(dag: &Dag, dims: &[i64]) -> f64 {
         n_nodes * points.product::<f64>()
     };
     dag.computes.iter().map(of).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::task::Workload;
+    use super::*;
+    use tvmtune_core::arbitrary::{Family, dag};
+    use tvmtune_core::kernel::Isa;
+    use tvmtune_core::poly::Interval;
+    use tvmtune_core::target::Target;
+
+    /// A task of some program, and a case of it.
+    fn task() -> (Task, CaseSpec) {
+        let (dag, _) = dag(Family::ALL[0], &[5; 24]);
+        let bucket: Vec<Interval> = dag.dims.iter().map(|it| it.range).collect();
+        let tolerance = Tolerance { rel: 1e-4, abs: 1e-4 };
+        let workload = Workload::new(dag, vec![bucket.clone()], tolerance);
+        let task = Task::new((0, &workload), &bucket, Target::generic(Isa::Avx2), 1.0);
+        let case = CaseSpec::new(&task.dag, &task.dims()[0], 1, &|_| (0.0, 0.0));
+        (task, case)
+    }
+
+    #[test]
+    fn a_sample_of_elements_tells_right_results_from_wrong_ones() {
+        let (task, case) = task();
+        let right = interp::dag::run(&task.dag, case.dims(), &case.params(), &case.scalars());
+        assert_eq!(sampled(&task, &case, &right), None);
+        let last = right[0].len() - 1;
+        for place in [0, last] {
+            let mut wrong = right.clone();
+            let value = Number::Float(wrong[0].get(place).to_f64() + 1.0).cast(wrong[0].dtype);
+            wrong[0].set(place, value);
+            let found = sampled(&task, &case, &wrong);
+            assert!(found.is_some_and(|it| it.starts_with(&format!("element {place} "))));
+        }
+    }
+
+    #[test]
+    fn ends_of_rows_are_looked_at() {
+        let places = places(&Array::zeros(tvmtune_core::dag::DType::F32, &[40, 33]));
+        assert_eq!(places[..2], [0, 40 * 33 - 1]);
+        for column in [0, 32] {
+            let n = places.iter().filter(|it| *it % 33 == column).count();
+            assert!(n >= PLACES / 4, "{n} of column {column}");
+        }
+        assert!(places.iter().all(|it| *it < 40 * 33));
+        assert!(self::places(&Array::zeros(tvmtune_core::dag::DType::F32, &[0])).is_empty());
+    }
+
+    #[test]
+    fn where_terms_cancel_the_size_of_the_others_counts() {
+        let reference = Array::from_f32(&[4], vec![100.0, -100.0, 100.0, 0.0]);
+        let (rel, abs) = allowed(Tolerance { rel: 1e-4, abs: 0.0 }, &reference);
+        assert!(agrees(Number::Float(5e-3), Number::Float(0.0), rel, abs));
+        assert!(!agrees(Number::Float(2e-2), Number::Float(0.0), rel, abs));
+        assert!(agrees(Number::Float(f64::NAN), Number::Float(f64::NAN), rel, abs));
+        assert!(!agrees(Number::Float(f64::NAN), Number::Float(0.0), rel, abs));
+    }
 }

@@ -209,9 +209,10 @@ impl Tuner<'_> {
         others.take(KEPT_PER_ISA).map(|it| it.entry.clone()).collect()
     }
 
-    /// The session that gets the next round; `None` when all is done or spent.
+    /// The session that gets the next round; `None` when all is done or spent but for the finals.
     fn next(&self, sessions: &[Session]) -> Option<usize> {
-        if self.left().is_zero() {
+        let finals: Duration = sessions.iter().map(Session::finals_time).sum();
+        if self.left() <= finals {
             return None;
         }
         let gain = |it: &(usize, &Session)| it.1.expected_gain();
@@ -252,8 +253,8 @@ impl Tuner<'_> {
         };
         let result = TaskResult {
             task: session.task.name.clone(),
-            default_ns: default.timing.median_ns(),
-            best_ns: best.timing.median_ns(),
+            default_ns: default.timing.typical_ns(),
+            best_ns: best.timing.typical_ns(),
             source: best.source,
             trials: session.trials,
             seconds: session.spent.as_secs_f64(),

@@ -56,6 +56,8 @@ pub(super) struct Session {
     pub(super) failures: u64,
     trials_at_best: u64,
     pub(super) spent: Duration,
+    /// The time it took to find out what to compute.
+    pub(super) preparation: Duration,
     exhausted: bool,
 }
 
@@ -102,6 +104,7 @@ impl Session {
             failures: 0,
             trials_at_best: 0,
             spent: Duration::ZERO,
+            preparation: watch.elapsed(),
             exhausted: false,
         };
         session.set_up(ctx)?;
@@ -168,11 +171,16 @@ impl Session {
         self.seen.contains_key(artifact)
     }
 
-    /// Whether there is nothing left to try, or to spend.
+    /// What it may spend.
+    pub(super) fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// Whether there is nothing left to try, or to spend but for the finals.
     pub(super) fn is_done(&self) -> bool {
         self.exhausted
             || self.trials >= self.budget.trials
-            || self.spent >= self.budget.per_task
+            || self.spent + self.finals_time() >= self.budget.per_task
             || self.trials >= self.trials_at_best + STALE
     }
 
@@ -209,7 +217,8 @@ impl Session {
                 None => self.try_out(Some((&point, clock)), source, trace, generated, ctx)?,
             };
             self.strategy.observe(&point, &outcome);
-            if watch.elapsed() > ROUND_TIME || self.spent + watch.elapsed() > self.budget.per_task {
+            let spent = self.spent + watch.elapsed();
+            if watch.elapsed() > ROUND_TIME || spent + self.finals_time() > self.budget.per_task {
                 break;
             }
         }

@@ -240,6 +240,26 @@ fn reads_out_of_bounds() {
 }
 
 #[test]
+fn conditions_that_are_not_enough() {
+    for (condition, index) in [
+        ("j < K - 1", "j + 2"),
+        ("j <= K - 1", "j + 1"),
+        ("j > 0", "j - 2"),
+        ("j >= 0", "j - 1"),
+        ("j != 0", "j - 1"),
+        ("!(j < 1)", "j - 2"),
+        ("j == 1 || j == 2", "j - 1"),
+        ("n[[i]] >= 0 && n[[i]] <= 8", "n[[i]]"),
+        ("n[[i]] >= -1 && n[[i]] < 8", "n[[i]]"),
+        ("n[[i]] > 0 && n[[i]] < M as i32", "n[[i]]"),
+        ("n[[i]] < 8", "n[[i]]"),
+    ] {
+        let read = format!("compute(|i, j| if {condition} {{ x[[i, {index}]] }} else {{ 0.0 }})");
+        assert_ne!(body("Tensor<f32, M, K>", &read), "nothing is wrong", "{read}");
+    }
+}
+
+#[test]
 fn names_and_ranks() {
     insta::assert_snapshot!(body("Tensor<f32, M, K>",
         "let s = 2.0;

@@ -181,6 +181,16 @@ fn halves_are_widened_when_read_and_rounded_when_stored() {
 }
 
 #[test]
+fn halves_are_converted_by_way_of_f32_alone() {
+    insta::assert_snapshot!(body("(Tensor<f16, M>, Tensor<f64, M>)",
+        "(compute(|i| (n[[i]] as f64 / 3.0) as f16), compute(|i| h[[i, 0]] as f64))"), @r#"
+    t3: f16[d0] = f16(f32(div(f64(t2[v0]), 3.0_f64)))
+    t4: f64[d0] = f64(f32(t1[v0, 0]))
+    return t3, t4
+    "#);
+}
+
+#[test]
 fn accumulation_in_f64_casts_on_the_way_in_and_out() {
     insta::assert_snapshot!(computes("
         #[autotune(dims(M = 1..=64, K = 8), accum = f64)]
