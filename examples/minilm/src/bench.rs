@@ -27,8 +27,7 @@ struct Contestant<'a> {
 #[expect(clippy::print_stdout, reason = "the program's output")]
 pub(crate) fn run(folder: &Path, as_json: bool) -> Result<()> {
     let ours = Model::load(folder)?;
-    let mut contestants =
-        vec![Contestant { name: "tvmtune", run: Box::new(|it| ours.embed(it)) }];
+    let mut contestants = vec![Contestant { name: "tvmtune", run: Box::new(|it| ours.embed(it)) }];
     #[cfg(feature = "candle")]
     contestants.push(candle::contestant(folder)?);
 
@@ -132,8 +131,7 @@ mod candle {
 
     pub(super) fn contestant(folder: &Path) -> Result<Contestant<'static>> {
         let bytes = std::fs::read(folder.join("model.safetensors"))?;
-        let variables =
-            VarBuilder::from_buffered_safetensors(bytes, DType::F32, &Device::Cpu)?;
+        let variables = VarBuilder::from_buffered_safetensors(bytes, DType::F32, &Device::Cpu)?;
         let config: Config = serde_json::from_str(CONFIG)?;
         let model = BertModel::load(variables, &config)?;
         Ok(Contestant { name: "candle", run: Box::new(move |it| embed(&model, it)) })

@@ -170,7 +170,14 @@ impl Model {
             hidden,
         )?;
         let dims = ops::expand_gelu::Dims { t };
-        kernels.expand_gelu.launch(queue, dims, hidden, &layer.expand, &layer.expand_bias, inner)?;
+        kernels.expand_gelu.launch(
+            queue,
+            dims,
+            hidden,
+            &layer.expand,
+            &layer.expand_bias,
+            inner,
+        )?;
         kernels.contract_residual_norm.launch(
             queue,
             ops::contract_residual_norm::Dims { t },

@@ -124,9 +124,8 @@ pub fn contract_residual_norm(
 /// The mean over the tokens that are no padding, scaled to length 1.
 #[autotune(dims(B = 1..=32, S = 1..=256, D = 384), buckets(B = [1, 32], S = [32, 256]))]
 pub fn pool_normalize(x: Tensor<f32, B, S, D>, lengths: Tensor<i32, B>) -> Tensor<f32, B, D> {
-    let total = compute(|b, d| {
-        sum(0..S, |s| if (s as i32) < lengths[[b]] { x[[b, s, d]] } else { 0.0 })
-    });
+    let total =
+        compute(|b, d| sum(0..S, |s| if (s as i32) < lengths[[b]] { x[[b, s, d]] } else { 0.0 }));
     let center = compute(|b, d| total[[b, d]] / (lengths[[b]] as f32));
     let square = compute(|b| sum(0..D, |d| center[[b, d]] * center[[b, d]]));
     compute(|b, d| center[[b, d]] / max(sqrt(square[[b]]), 1e-12))
