@@ -205,34 +205,68 @@ fn product(atoms: &[Atom]) -> Poly {
     atoms.iter().fold(Poly::constant(1), |sum, it| sum * Poly::atom(it.clone()))
 }
 
-/// The same value with `c * floor(a / c)` written as `a - a % c`: ranges of what is left after
-/// whole tiles can be told from remainders only.
+/// The same value in a form whose range can be told: `c * floor(a / c)` is `a - a % c`, so that
+/// what is left after whole tiles is a remainder, and a quotient of a quotient is one quotient.
 pub(super) fn tidy(poly: Poly, facts: &Facts) -> Poly {
-    fn rounds(atoms: &[Atom], value: i64) -> Option<(&Poly, i64)> {
-        match atoms {
-            [Atom::Div(a, c)] => c.as_constant().filter(|c| value % c == 0).map(|c| (&**a, c)),
-            _ => None,
-        }
-    }
-    if !poly.terms().any(|(atoms, value)| rounds(atoms, value).is_some()) {
+    let is_composite = |atom: &Atom| !matches!(atom, Atom::Dim(_) | Atom::Var(_));
+    if !poly.terms().any(|(atoms, _)| atoms.iter().any(is_composite)) {
         return poly;
     }
     let mut out = Poly::default();
     for (atoms, value) in poly.terms() {
-        out += match rounds(atoms, value) {
-            Some((a, c)) => {
-                let a = tidy(a.clone(), facts);
-                (a.clone() - remainder(&a, c, facts)) * (value / c)
-            }
-            None => product(atoms) * value,
+        let product =
+            atoms.iter().fold(Poly::constant(1), |product, atom| product * tidy_atom(atom, facts));
+        out += match rounded(&product, value) {
+            Some((a, c)) => (a.clone() - remainder(&a, c, facts)) * (value / c),
+            None => product * value,
         };
     }
     out
 }
 
+/// `a` and `c`, of a multiple of `c` times `floor(a / c)`.
+fn rounded(product: &Poly, value: i64) -> Option<(Poly, i64)> {
+    let mut terms = product.terms();
+    match (terms.next(), terms.next()) {
+        (Some(([Atom::Div(a, c)], 1)), None) => {
+            c.as_constant().filter(|c| value % c == 0).map(|c| ((**a).clone(), c))
+        }
+        _ => None,
+    }
+}
+
+fn tidy_atom(atom: &Atom, facts: &Facts) -> Poly {
+    let inner = |it: &Poly| tidy(it.clone(), facts);
+    match atom {
+        Atom::Dim(_) | Atom::Var(_) => Poly::atom(atom.clone()),
+        Atom::Div(a, b) => {
+            let (a, b) = (inner(a), inner(b));
+            match quotient_of_quotient(&a).zip(b.as_constant()) {
+                Some(((whole, c, more), b)) => {
+                    (whole + Poly::constant(more * c)).div(&Poly::constant(b * c), facts)
+                }
+                None => a.div(&b, facts),
+            }
+        }
+        Atom::Mod(a, b) => match b.as_constant() {
+            Some(c) if c > 0 => remainder(&inner(a), c, facts),
+            _ => inner(a).modulo(&inner(b), facts),
+        },
+        Atom::Min(a, b) => inner(a).lesser(&inner(b), facts),
+        Atom::Max(a, b) => inner(a).greater(&inner(b), facts),
+    }
+}
+
+/// `a`, `c` and `k`, of `floor(a / c) + k`.
+fn quotient_of_quotient(poly: &Poly) -> Option<(Poly, i64, i64)> {
+    let rest = poly.clone() - Poly::constant(poly.constant_term());
+    let (whole, c) = rounded(&rest, 0)?;
+    Some((whole, c, poly.constant_term()))
+}
+
 /// `a % c`; of a remainder of a multiple of `c`, that of the whole.
 fn remainder(a: &Poly, c: i64, facts: &Facts) -> Poly {
-    let inner = |atom: &Atom| match atom {
+    let whole = |atom: &Atom| match atom {
         Atom::Mod(whole, by) => {
             by.as_constant().filter(|by| by % c == 0).map(|_| (**whole).clone())
         }
@@ -240,10 +274,19 @@ fn remainder(a: &Poly, c: i64, facts: &Facts) -> Poly {
     };
     let mut out = Poly::default();
     for (atoms, value) in a.terms() {
-        out += match atoms {
-            [atom] => inner(atom).unwrap_or_else(|| product(atoms)) * value,
-            _ => product(atoms) * value,
-        };
+        let found = if let [atom] = atoms { whole(atom) } else { None };
+        out += found.unwrap_or_else(|| product(atoms)) * value;
     }
     out.modulo(&Poly::constant(c), facts)
+}
+
+/// How much there is to a polynomial: its atoms, also those within others.
+pub(super) fn weight(poly: &Poly) -> usize {
+    let of_atom = |atom: &Atom| match atom {
+        Atom::Dim(_) | Atom::Var(_) => 1,
+        Atom::Div(a, b) | Atom::Mod(a, b) | Atom::Min(a, b) | Atom::Max(a, b) => {
+            1 + weight(a) + weight(b)
+        }
+    };
+    poly.terms().map(|(atoms, _)| atoms.iter().map(of_atom).sum::<usize>()).sum()
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::affine::{Affine, Coef, gcd};
+use super::affine::{Affine, Coef, gcd, tidy};
 use super::tree::{
     Access, Buffer, Derived, DerivedOp, GuardId, Item, Kind, Loop, Term, TermKind, Tree, Var,
     Write, add_stride, int_bits,
@@ -130,6 +130,7 @@ impl Build<'_> {
     ) -> Result<Item, Unsupported> {
         self.proofs.bound_var(var, extent.clone());
         let (bound, limits) = self.extent(extent)?;
+        let bound = tidy(bound, &self.tree.facts);
         let hi = bound.interval(&self.tree.facts).hi.saturating_sub(1).max(0);
         self.tree.vars[var.0 as usize] =
             Var { extent: bound.clone(), range: Interval { lo: 0, hi }, derived: None };

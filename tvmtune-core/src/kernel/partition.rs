@@ -13,10 +13,14 @@
 //! Loop partitioning as in Halide and TVM; the pieces are what BLIS calls edge kernels.
 
 use super::Unsupported;
-use super::affine::{Affine, Coef, tidy};
+use super::affine::{Affine, Coef, tidy, weight};
 use super::scope::Lower;
 use super::tree::{GuardId, Item, Kind, Loop, Write};
 use crate::poly::{Atom, Poly, VarId};
+
+/// Atoms in a place to cut, beyond which the guard is asked instead: each level of loops builds on
+/// the one around it.
+const MAX_WEIGHT: usize = 24;
 
 /// Iterations `start..start + count` of a loop.
 #[derive(Debug)]
@@ -111,6 +115,9 @@ impl Lower<'_> {
         let at = count.greater(&Poly::constant(0), facts);
         let inside = gap(extent, &at).is_some_and(|(gap, _)| gap >= 0);
         let at = if inside { at } else { at.lesser(extent, facts) };
+        if weight(&at) > MAX_WEIGHT {
+            return Ok(None);
+        }
         Ok(Some(Cut { id, step, most, least, row, base, at }))
     }
 
