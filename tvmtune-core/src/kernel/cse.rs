@@ -1,15 +1,17 @@
 //! Statements from the nodes of a block: what is used again is kept in a register.
 //!
 //! A node used once becomes part of the statement that uses it. A computed node used again is
-//! kept. A *load* used again is kept only while registers last, else repeated: an instruction can
-//! read memory on its own, while a value that does not fit is spilled, and costs more than it
-//! saved. This is where a matmul's operands come to stay in registers, and a convolution's
-//! overlapping windows are read once.
+//! kept. A *load* used again is kept from one use to the next only while registers last, else
+//! repeated: an instruction can read memory on its own, while a value that does not fit is
+//! spilled, and costs more than it saved. Where registers are short, the uses that are closest to
+//! each other share one load. This is where a matmul's operands come to stay in registers, and
+//! where a convolution's overlapping windows are read once, if there is room.
 //!
 //! # Source
 //!
 //! Load elimination under a register budget: measured in this project's study of compilers, which
-//! do it without the budget and lose half their speed on convolutions.
+//! do it without the budget and lose half their speed on convolutions. Choosing the shortest gaps
+//! first is Belady's rule seen from the other side.
 
 use super::graph::{Graph, Id, Interned, MaskOp, Op, Place};
 use super::{Lanes, Mask, Reg, Stmt, Storage, Value};
@@ -40,9 +42,10 @@ pub(super) fn emit(
     out: &mut Vec<Stmt>,
 ) {
     let uses = Uses::of(graph, pending);
-    let keep = uses.choose(graph, pending.len(), budget);
+    let kept = uses.choose(graph, pending.len(), budget);
     let held = vec![None; graph.ops.len()];
-    let mut emit = Emit { graph, interned, keep, held, new_reg, out };
+    let used = vec![0; graph.ops.len()];
+    let mut emit = Emit { graph, interned, kept, held, used, new_reg, out };
     for stmt in pending {
         match *stmt {
             Pending::Set { reg, value, mask } => {
@@ -58,20 +61,24 @@ pub(super) fn emit(
     }
 }
 
-/// For each node: how often it is used, and between which statements.
+/// For each node: the statements that use it, in order.
 struct Uses {
-    count: Vec<u32>,
-    first: Vec<u32>,
-    last: Vec<u32>,
+    at: Vec<Vec<u32>>,
     /// Nodes in the order in which they are first needed.
     order: Vec<Id>,
 }
 
+/// What is kept in registers.
+struct Kept {
+    /// From the first use to the last.
+    always: Vec<bool>,
+    /// From each use to the next.
+    gaps: Vec<Vec<bool>>,
+}
+
 impl Uses {
     fn of(graph: &Graph, pending: &[Pending]) -> Self {
-        let n = graph.ops.len();
-        let mut uses =
-            Uses { count: vec![0; n], first: vec![0; n], last: vec![0; n], order: Vec::new() };
+        let mut uses = Uses { at: vec![Vec::new(); graph.ops.len()], order: Vec::new() };
         for (at, stmt) in pending.iter().enumerate() {
             let (Pending::Set { value, mask, .. } | Pending::Store { value, mask, .. }) = stmt;
             uses.visit(graph, *value, at as u32);
@@ -83,80 +90,99 @@ impl Uses {
     }
 
     fn visit(&mut self, graph: &Graph, id: Id, at: u32) {
-        let n = id.0 as usize;
-        self.count[n] += 1;
-        self.last[n] = at;
-        if self.count[n] == 1 {
-            self.first[n] = at;
+        let op = graph.op(id);
+        let uses = &mut self.at[id.0 as usize];
+        uses.push(at);
+        let is_first = uses.len() == 1;
+        if is_first {
             self.order.push(id);
-            for child in graph.op(id).children() {
+        }
+        // A load may be repeated, and its mask with it.
+        if is_first || is_cheap(op) {
+            for child in op.children() {
                 self.visit(graph, child, at);
             }
         }
     }
 
-    /// Which nodes get a register.
-    fn choose(&self, graph: &Graph, n_stmts: usize, budget: Budget) -> Vec<bool> {
-        let mut keep = vec![false; graph.ops.len()];
+    fn choose(&self, graph: &Graph, n_stmts: usize, budget: Budget) -> Kept {
+        let mut kept =
+            Kept { always: vec![false; graph.ops.len()], gaps: vec![Vec::new(); graph.ops.len()] };
         let mut pressure = vec![budget.live; n_stmts];
-        let mut optional = Vec::new();
-        let mut needed = vec![0; graph.ops.len()];
-        for id in self.order.iter().rev() {
-            needed[id.0 as usize] = temporaries(graph.op(*id), &needed);
-        }
+        // The gaps between uses of one load: (statements, node, which).
+        let mut gaps = Vec::new();
         for id in &self.order {
             let n = id.0 as usize;
-            if self.count[n] < 2 {
-                continue;
-            }
+            let [first, .., last] = self.at[n].as_slice() else { continue };
             match graph.op(*id) {
                 Op::Splat(_) | Op::Scalar(_) | Op::Reg(..) => {}
-                Op::Load(..) | Op::Index { .. } => optional.push(n),
+                op if is_cheap(op) => {
+                    kept.gaps[n] = vec![false; self.at[n].len()];
+                    let pairs = self.at[n].windows(2).enumerate();
+                    gaps.extend(pairs.map(|(which, pair)| (pair[1] - pair[0], n, which)));
+                }
                 _ => {
-                    keep[n] = true;
-                    self.range(n, &mut pressure).iter_mut().for_each(|it| *it += 1);
+                    kept.always[n] = true;
+                    let range = &mut pressure[*first as usize..=*last as usize];
+                    range.iter_mut().for_each(|it| *it += 1);
                 }
             }
         }
-        // The most registers that the expression of a statement takes while it is evaluated.
-        let mut room = vec![0; n_stmts];
-        for id in &self.order {
-            let at = &mut room[self.first[id.0 as usize] as usize];
-            *at = needed[id.0 as usize].max(*at);
-        }
-        for (pressure, room) in pressure.iter_mut().zip(&room) {
-            *pressure += room;
-        }
-        for n in optional {
-            let range = self.range(n, &mut pressure);
+        self.add_temporaries(graph, &kept.always, &mut pressure);
+        gaps.sort_unstable();
+        for (_, n, which) in gaps {
+            let (from, to) = (self.at[n][which], self.at[n][which + 1]);
+            // Where a neighboring gap is kept, the register is counted already.
+            let from = from + u32::from(which > 0 && kept.gaps[n][which - 1]);
+            let to = to + 1 - u32::from(kept.gaps[n][which + 1]);
+            let range = &mut pressure[from.min(to) as usize..to as usize];
             if range.iter().all(|it| *it < budget.registers) {
                 range.iter_mut().for_each(|it| *it += 1);
-                keep[n] = true;
+                kept.gaps[n][which] = true;
             }
         }
-        keep
+        kept
     }
 
-    fn range<'a>(&self, n: usize, pressure: &'a mut [u32]) -> &'a mut [u32] {
-        &mut pressure[self.first[n] as usize..=self.last[n] as usize]
+    /// Adds, for each statement, the most registers its expressions take while they are evaluated.
+    fn add_temporaries(&self, graph: &Graph, always: &[bool], pressure: &mut [u32]) {
+        // For each node: what it takes, its result included; 0 if it is an operand as it is.
+        let mut needed = vec![0; graph.ops.len()];
+        let mut most = vec![0; pressure.len()];
+        for id in self.order.iter().rev() {
+            let n = id.0 as usize;
+            let op = graph.op(*id);
+            let child = |it: Id| if always[it.0 as usize] { 0 } else { needed[it.0 as usize] };
+            let mut parts: Vec<u32> = op.children().map(child).filter(|it| *it > 0).collect();
+            parts.sort_unstable_by(|a, b| b.cmp(a));
+            let held = (0..).zip(&parts).map(|(before, it)| before + it).max().unwrap_or(0);
+            // One operand may come from memory; another one that does takes a register.
+            let once = |it: &Id| is_cheap(graph.op(*it)) && self.at[it.0 as usize].len() == 1;
+            let loads = op.children().filter(once).count().saturating_sub(1) as u32;
+            let at = &mut most[self.at[n][0] as usize];
+            *at = (held + loads).max(*at);
+            let is_leaf = op.children().next().is_none();
+            needed[n] = if is_leaf || is_cheap(op) { 0 } else { held.max(1) };
+        }
+        for (pressure, most) in pressure.iter_mut().zip(most) {
+            *pressure += most;
+        }
     }
 }
 
-/// Registers in use at once while a tree is evaluated, its result not counted.
-fn temporaries(op: Op, needed: &[u32]) -> u32 {
-    // A leaf is an operand of the instruction itself.
-    let leaf = op.children().next().is_none();
-    let mut parts: Vec<u32> = op.children().map(|it| needed[it.0 as usize]).collect();
-    parts.sort_unstable_by(|a, b| b.cmp(a));
-    let held = parts.iter().enumerate().map(|(n, it)| it + n as u32).max().unwrap_or(0);
-    if leaf { 0 } else { held.min(4) }
+/// Whether a value is had again for an instruction or less.
+fn is_cheap(op: Op) -> bool {
+    matches!(op, Op::Load(..) | Op::Index { .. })
 }
 
 struct Emit<'a> {
     graph: &'a Graph,
     interned: &'a Interned,
-    keep: Vec<bool>,
+    kept: Kept,
+    /// The register that holds a node now.
     held: Vec<Option<Reg>>,
+    /// Uses so far.
+    used: Vec<usize>,
     new_reg: &'a mut dyn FnMut() -> Reg,
     out: &'a mut Vec<Stmt>,
 }
@@ -164,13 +190,16 @@ struct Emit<'a> {
 impl Emit<'_> {
     fn value(&mut self, id: Id) -> Value {
         let n = id.0 as usize;
-        if !self.keep[n] {
-            return self.tree(id);
-        }
-        if let Some(reg) = self.held[n] {
+        let keep = self.kept.always[n] || self.kept.gaps[n].get(self.used[n]).is_some_and(|it| *it);
+        self.used[n] += 1;
+        let held = if keep { self.held[n] } else { self.held[n].take() };
+        if let Some(reg) = held {
             return Value::Reg(reg);
         }
         let value = self.tree(id);
+        if !keep {
+            return value;
+        }
         let reg = (self.new_reg)();
         self.out.push(Stmt::Set { reg, value, mask: None });
         self.held[n] = Some(reg);

@@ -16,6 +16,8 @@ pub(super) struct Table {
     pointers: BTreeMap<TensorId, Slot>,
     scalars: BTreeMap<ScalarId, Slot>,
     params: BTreeMap<Poly, Slot>,
+    /// What was asked before, as it was asked.
+    counts: BTreeMap<Poly, Count>,
 }
 
 impl Table {
@@ -27,6 +29,7 @@ impl Table {
             pointers: BTreeMap::new(),
             scalars: BTreeMap::new(),
             params: BTreeMap::new(),
+            counts: BTreeMap::new(),
         };
         for tensor in nest.params.iter().chain(&nest.outputs) {
             let layout = nest.buffer(*tensor).layout.clone();
@@ -78,9 +81,20 @@ impl Table {
 
     /// A polynomial in the dimensions; a constant where its range is one value.
     pub(super) fn count(&mut self, poly: &Poly) -> Count {
-        let poly = tidy(poly.clone(), &self.facts);
-        let range = poly.interval(&self.facts);
-        if range.lo == range.hi { Count::Const(range.lo) } else { Count::Param(self.param(poly)) }
+        if let Some(value) = poly.as_constant() {
+            return Count::Const(value);
+        }
+        if let Some(count) = self.counts.get(poly) {
+            return *count;
+        }
+        let tidied = tidy(poly.clone(), &self.facts);
+        let range = tidied.interval(&self.facts);
+        let count = match range.lo == range.hi {
+            true => Count::Const(range.lo),
+            false => Count::Param(self.param(tidied)),
+        };
+        self.counts.insert(poly.clone(), count);
+        count
     }
 
     /// The greatest value of a parameter.
