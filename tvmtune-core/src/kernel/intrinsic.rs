@@ -28,6 +28,24 @@ const LN_2_LOW: f32 = -2.121_944_4e-4;
 const ONE: i32 = 0x3f80_0000;
 const EXPONENT: u8 = 23;
 
+/// `tanh x = x P(x^2) / Q(x^2)`, highest power first. Both are scaled so that they are 1 at 0:
+/// otherwise denormal arguments would lose their last bits.
+const TANH_P: [f64; 7] = [
+    -2.760_768_477_423_55e-16,
+    2.000_187_904_824_77e-13,
+    -8.604_671_522_137_35e-11,
+    5.122_297_090_371_14e-8,
+    1.485_722_357_179_79e-5,
+    6.372_619_288_754_36e-4,
+    4.893_524_558_917_86e-3,
+];
+const TANH_Q: [f64; 4] = [
+    1.198_258_394_667_02e-6,
+    1.185_347_056_866_54e-4,
+    2.268_434_632_439e-3,
+    4.893_525_185_543_85e-3,
+];
+
 impl Graph {
     pub(super) fn add(&mut self, a: Id, b: Id) -> Id {
         self.binary(VectorBinary::AddF, a, b)
@@ -171,43 +189,32 @@ impl Graph {
         // Beyond, the result rounds to 1.
         let x = self.clamp(x, -7.905_311, 7.905_311);
         let square = self.mul(x, x);
-        let p = self.polynomial(
-            square,
-            &[
-                -2.760_768_5e-16,
-                2.000_187_9e-13,
-                -8.604_672e-11,
-                5.122_297e-8,
-                1.485_722_4e-5,
-                6.372_619e-4,
-                4.893_524_6e-3,
-            ],
-        );
+        let p = self.polynomial(square, &TANH_P.map(|it| (it / TANH_Q[3]) as f32));
         let p = self.mul(x, p);
-        let q = self
-            .polynomial(square, &[1.198_258_4e-6, 1.185_347_1e-4, 2.268_434_6e-3, 4.893_525_2e-3]);
+        let q = self.polynomial(square, &TANH_Q.map(|it| (it / TANH_Q[3]) as f32));
         self.div(p, q)
     }
 
     pub(super) fn erf(&mut self, x: Id) -> Id {
-        let x = self.clamp(x, -4.0, 4.0);
+        // Beyond, the result rounds to 1.
+        let x = self.clamp(x, -3.743_921, 3.743_921);
         let square = self.mul(x, x);
         let p = self.polynomial(
             square,
-            &[
-                -2.726_142_3e-10,
-                2.770_681_4e-8,
-                -2.101_024e-6,
-                -5.692_506_4e-5,
-                -7.349_906_3e-4,
-                -2.954_599_8e-3,
-                -1.609_603_3e-2,
-            ],
+            &[2.290_506_5e-4, 3.408_291e-3, 5.095_57e-2, 1.852_083_2e-1, 1.128_379_1],
         );
         let p = self.mul(x, p);
         let q = self.polynomial(
             square,
-            &[-1.456_607_2e-5, -2.133_740_6e-4, -1.682_827e-3, -7.373_329e-3, -1.426_473_9e-2],
+            &[
+                -1.179_160_3e-7,
+                2.354_796_6e-5,
+                1.017_962_6e-3,
+                1.407_047e-2,
+                1.109_850_5e-1,
+                4.974_692_5e-1,
+                1.0,
+            ],
         );
         self.div(p, q)
     }

@@ -415,3 +415,6 @@ impl Linear {
         Self { constant, ..Self::default() }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -144,8 +144,9 @@ impl Lower<'_> {
         if reach <= 0 || within(0) {
             return vec![main];
         }
-        let single = reach <= 1 || within(1) || ends_within_one(extent, &at);
-        if single && reach > 1 {
+        let ends = reach <= 1 || ends_within_one(extent, &at);
+        let single = ends || within(1);
+        if single && !ends {
             count = count.lesser(&Poly::constant(1), facts);
         }
         let parts = match single && covered {

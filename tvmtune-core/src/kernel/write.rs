@@ -154,6 +154,8 @@ impl<'t> Lower<'t> {
         let identity = self.graph().splat(identity);
         let mut value = match mask {
             MaskOp::All => value,
+            // Lanes that are not loaded are 0 already.
+            mask if reducer == Reducer::Sum && self.is_load(value, mask) => value,
             mask => {
                 let condition = self.truth(mask)?;
                 self.graph().select(condition, value, identity)
@@ -176,6 +178,10 @@ impl<'t> Lower<'t> {
             None => self.sums.push(Sum { write, target, chains: vec![reg], n_vectors: 1 }),
         }
         Ok(())
+    }
+
+    fn is_load(&mut self, value: Id, mask: MaskOp) -> bool {
+        matches!(self.graph().op(value), Op::Load(place, _) if place.mask == mask)
     }
 
     pub(super) fn begin_sums(&mut self) {

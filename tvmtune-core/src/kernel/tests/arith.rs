@@ -1,0 +1,107 @@
+//! Exact arithmetic: every result has one right answer.
+
+use half::{bf16, f16};
+
+use super::{Function, evaluate};
+use crate::kernel::VectorBinary;
+
+/// Every pair of the values.
+fn pairs<T: Copy>(values: &[T]) -> Vec<(T, T)> {
+    values.iter().flat_map(|a| values.iter().map(move |b| (*a, *b))).collect()
+}
+
+fn ints() -> Vec<i32> {
+    let mut values = vec![0, 1, 2, 3, 5, 7, 10, 1000, 65_535, 65_536, 16_777_215, 16_777_217];
+    values.extend([
+        46_341,
+        1 << 30,
+        (1 << 30) + 1,
+        i32::MAX,
+        i32::MAX - 1,
+        123_456_789,
+        715_827_883,
+    ]);
+    let negative: Vec<i32> = values.iter().map(|it| -it).collect();
+    [values, negative, vec![i32::MIN, i32::MIN + 1]].concat()
+}
+
+fn floats() -> Vec<f32> {
+    let limits =
+        [2_147_483_648.0, 2_147_483_500.0, 127.0, 127.5, 128.0, 255.0, 255.9, 256.0, 65_504.0];
+    let small =
+        [0.0, 0.49, 0.5, 1.0, 1.5, 2.5, 1e-8, 6e-8, 3e-5, 6.1e-5, 1e-40, 65_519.9, 65_520.0];
+    let positive = [limits.to_vec(), small.to_vec(), vec![1e30, f32::MAX, f32::INFINITY]].concat();
+    let negative = positive.iter().map(|it| -it).collect();
+    [positive, negative, vec![f32::NAN]].concat()
+}
+
+fn check(function: Function<'_>, points: &[(u32, u32)], right: &dyn Fn(u32, u32) -> u32) {
+    let (a, b): (Vec<u32>, Vec<u32>) = points.iter().copied().unzip();
+    for (at, got) in points.iter().zip(evaluate(function, &a, &b)) {
+        let want = right(at.0, at.1);
+        let both_nan = f32::from_bits(got).is_nan() && f32::from_bits(want).is_nan();
+        assert!(got == want || both_nan, "{at:x?}: {got:#x}, not {want:#x}");
+    }
+}
+
+fn check_float(function: Function<'_>, right: &dyn Fn(f32) -> u32) {
+    // Between the chosen values, everything that a bit pattern can be.
+    let more = (0..40_000_u32).map(|n| f32::from_bits(n.wrapping_mul(0x9e37_79b9)));
+    let values: Vec<f32> = floats().into_iter().chain(more).collect();
+    let points: Vec<(u32, u32)> = values.iter().map(|it| (it.to_bits(), 0)).collect();
+    check(function, &points, &|x, _| right(f32::from_bits(x)));
+}
+
+#[test]
+fn division_rounds_towards_zero_and_wraps() {
+    let words: Vec<u32> = ints().iter().map(|it| *it as u32).collect();
+    let more = (0..4000_u32)
+        .map(|n| (n.wrapping_mul(0x9e37_79b9), n.wrapping_mul(0x85eb_ca6b) >> (n % 32)));
+    let points: Vec<(u32, u32)> = pairs(&words).into_iter().chain(more).collect();
+    let quotient = |a: u32, b: u32| {
+        (a as i32).checked_div(b as i32).unwrap_or(if b == 0 { 0 } else { i32::MIN })
+    };
+    check(&|graph, a, b| graph.divide(a, b, false).0, &points, &|a, b| quotient(a, b) as u32);
+    let rest = |a: u32, b: u32| if b == 0 { 0 } else { (a as i32).wrapping_rem(b as i32) };
+    check(&|graph, a, b| graph.divide(a, b, false).1, &points, &|a, b| rest(a, b) as u32);
+}
+
+#[test]
+fn small_numbers_divide_in_one_step() {
+    let limit = (1 << 24) - 1;
+    let mut values: Vec<i32> = ints().into_iter().filter(|it| it.unsigned_abs() <= 0xff_ffff).collect();
+    values.extend([limit, -limit, limit - 1, 4095, 4096, 4097, 8_388_607]);
+    let words: Vec<u32> = values.iter().map(|it| *it as u32).collect();
+    let quotient = |a: u32, b: u32| (a as i32).checked_div(b as i32).unwrap_or(0);
+    check(&|graph, a, b| graph.divide(a, b, true).0, &pairs(&words), &|a, b| quotient(a, b) as u32);
+    let rest = |a: u32, b: u32| (a as i32).checked_rem(b as i32).unwrap_or(0);
+    check(&|graph, a, b| graph.divide(a, b, true).1, &pairs(&words), &|a, b| rest(a, b) as u32);
+}
+
+#[test]
+fn of_a_number_and_a_nan_the_number_is_smaller_and_larger() {
+    let words: Vec<u32> = floats().iter().map(|it| it.to_bits()).collect();
+    let float = f32::from_bits;
+    // Which zero is larger is left open.
+    let no_zeros = |(a, b): &(u32, u32)| (a | b) << 1 != 0;
+    let points: Vec<(u32, u32)> = pairs(&words).into_iter().filter(no_zeros).collect();
+    let right = |a, b| float(a).min(float(b)).to_bits();
+    check(&|graph, a, b| graph.number(VectorBinary::MinF, a, b), &points, &right);
+    let right = |a, b| float(a).max(float(b)).to_bits();
+    check(&|graph, a, b| graph.number(VectorBinary::MaxF, a, b), &points, &right);
+}
+
+#[test]
+fn floats_become_integers_as_rust_converts_them() {
+    check_float(&|graph, x, _| graph.float_to_int(x), &|x| x as i32 as u32);
+    check_float(&|graph, x, _| graph.float_to_byte(x, -128.0, 127.0), &|x| {
+        i32::from(x as i8) as u32
+    });
+    check_float(&|graph, x, _| graph.float_to_byte(x, 0.0, 255.0), &|x| u32::from(x as u8));
+}
+
+#[test]
+fn half_precision_rounds_to_nearest_even() {
+    check_float(&|graph, x, _| graph.round_to_f16(x), &|x| f16::from_f32(x).to_f32().to_bits());
+    check_float(&|graph, x, _| graph.round_to_bf16(x), &|x| bf16::from_f32(x).to_f32().to_bits());
+}
