@@ -1,7 +1,9 @@
 //! Machine code computes what the interpreter computes, bit for bit, and touches nothing else.
 
+mod abi;
 mod generate;
 mod run;
+mod tile;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};

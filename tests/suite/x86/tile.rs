@@ -1,0 +1,147 @@
+//! The inner tile of a matrix product: what all registers are for.
+
+use std::time::Instant;
+
+use tvmtune_core::codegen::x86::{RegisterFile, assemble};
+use tvmtune_core::dag::TensorId;
+use tvmtune_core::kernel::{
+    Address, Base, Count, Isa, Kernel, Lanes, Linear, Phase, Reg, Slot, Stmt, Storage, TableEntry,
+    Value,
+};
+use tvmtune_core::poly::{Poly, VarId};
+use tvmtune_core::schedule::Threads;
+use tvmtune_runtime::raw::{self, Code};
+
+use super::generate::Program;
+use super::run;
+
+/// Rows and vectors of the tile: with what they multiply, all registers but a few.
+fn tile(isa: Isa) -> (u32, u32) {
+    match isa {
+        Isa::Avx512 => (8, 3),
+        Isa::Avx2 => (6, 2),
+    }
+}
+
+const DEPTH: i64 = 128;
+
+fn load(slot: u32, constant: i64, strides: &[(u32, i64)], lanes: Lanes) -> Value {
+    let strides = strides.iter().map(|it| (VarId(it.0), Count::Const(it.1))).collect();
+    let offset = Linear { constant, param: None, strides };
+    let address = Address { base: Base::Table(Slot(slot)), offset };
+    Value::Load { address, lanes, storage: Storage::Word, mask: None }
+}
+
+fn set(reg: u32, value: Value) -> Stmt {
+    Stmt::Set { reg: Reg(reg), value, mask: None }
+}
+
+/// A kernel of one task.
+pub(super) fn kernel(isa: Isa, n_regs: u32, n_pointers: u32, body: Vec<Stmt>) -> Kernel {
+    let pointer = |n| TableEntry::Pointer { tensor: TensorId(n), layout: None };
+    Kernel {
+        name: "tile".into(),
+        isa,
+        table: (0..n_pointers).map(pointer).collect(),
+        scratch_bytes: Poly::default(),
+        n_regs,
+        threads: Threads::One,
+        phases: vec![Phase { tasks: vec![(VarId(0), Count::Const(1))], body }],
+    }
+}
+
+/// `c = a * b`, with `a: [rows, DEPTH]`, `b: [DEPTH, vectors]`, `c: [rows, vectors]`, `times`
+/// times; two iterations of the sum at once.
+fn product(isa: Isa, times: i64) -> Kernel {
+    let (rows, vectors) = tile(isa);
+    let n_acc = rows * vectors;
+    let acc = |row: u32, vector: u32| row * vectors + vector;
+    let bytes = i64::from(isa.lanes()) * 4;
+    let width = i64::from(vectors) * bytes;
+    let mut sum = Vec::new();
+    for step in 0..2 {
+        for vector in 0..vectors {
+            let at = step * width + i64::from(vector) * bytes;
+            sum.push(set(n_acc + vector, load(1, at, &[(2, 2 * width)], Lanes::Contiguous)));
+        }
+        for row in 0..rows {
+            let at = (i64::from(row) * DEPTH + step) * 4;
+            let factor = n_acc + vectors;
+            sum.push(set(factor, load(0, at, &[(2, 8)], Lanes::Uniform)));
+            for vector in 0..vectors {
+                let [a, b, c] = [factor, n_acc + vector, acc(row, vector)].map(Reg).map(Value::Reg);
+                sum.push(set(acc(row, vector), Value::Fma(a.into(), b.into(), c.into())));
+            }
+        }
+    }
+    let mut body: Vec<Stmt> = (0..n_acc).map(|it| set(it, Value::Splat(0))).collect();
+    body.push(Stmt::Loop { var: VarId(2), count: Count::Const(DEPTH / 2), body: sum });
+    for at in 0..n_acc {
+        body.push(Stmt::Store {
+            address: Address {
+                base: Base::Table(Slot(2)),
+                offset: Linear::constant(i64::from(at) * bytes),
+            },
+            lanes: Lanes::Contiguous,
+            storage: Storage::Word,
+            value: Value::Reg(Reg(at)),
+            mask: None,
+        });
+    }
+    let body = vec![Stmt::Loop { var: VarId(1), count: Count::Const(times), body }];
+    kernel(isa, n_acc + vectors + 1, 3, body)
+}
+
+/// As many multiplications and additions, of registers only.
+fn peak(isa: Isa, times: i64) -> Kernel {
+    let (rows, vectors) = tile(isa);
+    let n_acc = rows * vectors;
+    let fma = |at: u32| {
+        let [a, b, c] = [n_acc, n_acc, at].map(Reg).map(Value::Reg);
+        set(at, Value::Fma(a.into(), b.into(), c.into()))
+    };
+    let mut body: Vec<Stmt> = (0..=n_acc).map(|it| set(it, Value::Splat(0))).collect();
+    let sum = (0..n_acc).map(fma).collect();
+    body.push(Stmt::Loop { var: VarId(1), count: Count::Const(times * DEPTH), body: sum });
+    kernel(isa, n_acc + 1, 3, body)
+}
+
+/// The shortest of many runs, in seconds.
+fn time(kernel: &Kernel) -> f64 {
+    let machine = assemble(kernel);
+    assert_eq!(machine.spills, 0, "a tile fits");
+    let code = Code::load(&machine.phases).unwrap();
+    let memory = vec![0.0_f32; 3 << 14];
+    let at = |n: usize| memory[n << 14..].as_ptr().expose_provenance() as u64;
+    let mut best = f64::MAX;
+    for _ in 0..20 {
+        let start = Instant::now();
+        code.try_out(&[1], &[at(0), at(1), at(2)], 0, raw::Threads::One);
+        best = best.min(start.elapsed().as_secs_f64());
+    }
+    best
+}
+
+fn check(isa: Isa) {
+    if !run::executes(isa) {
+        return eprintln!("this machine does not execute {}: not tested", isa.name());
+    }
+    let program = Program { kernel: product(isa, 1), scalars: Vec::new() };
+    assert_eq!(run::check(&program, RegisterFile::of(isa)), Ok(0));
+    let times = 100;
+    let (product, peak) = (time(&product(isa, times)), time(&peak(isa, times)));
+    let (rows, vectors) = tile(isa);
+    let flops = f64::from(2 * rows * vectors * isa.lanes()) * (DEPTH * times) as f64;
+    let [product_gflops, peak_gflops] = [product, peak].map(|it| flops / it / 1e9);
+    eprintln!(
+        "{}: {product_gflops:.0} of {peak_gflops:.0} GFLOP/s, {:.0} %",
+        isa.name(),
+        100.0 * peak / product
+    );
+}
+
+#[test]
+fn a_tile_of_a_product_stays_in_registers() {
+    check(Isa::Avx512);
+    check(Isa::Avx2);
+}
