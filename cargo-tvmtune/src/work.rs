@@ -17,7 +17,7 @@ const BALANCE: f64 = 8.0;
 impl Work {
     /// The work of a program with those extents of its dynamic dimensions.
     pub(crate) fn of(dag: &Dag, dims: &[i64]) -> Self {
-        let per_compute = dag.computes.iter().map(|it| flops(it) * points(it, dims));
+        let per_compute = dag.computes.iter().map(|it| flops(dag, it) * points(it, dims));
         let params = dag.params().map(|it| bytes_read(dag, it, dims));
         let outputs = dag.outputs.iter().map(|it| size(dag, *it, dims));
         Self { flops: per_compute.sum(), bytes: params.chain(outputs).sum() }
@@ -34,11 +34,14 @@ fn points(compute: &Compute, dims: &[i64]) -> f64 {
     compute.axes.iter().map(|it| it.extent.eval_dims(dims) as f64).product()
 }
 
-/// Operations of one iteration.
-fn flops(compute: &Compute) -> f64 {
+/// Arithmetic of one iteration on values of the tensor's own kind: what computes indices and
+/// decides bounds is not the program's work.
+fn flops(dag: &Dag, compute: &Compute) -> f64 {
+    let is_float = Types::tensor(dag, compute.tensor).is_float();
     let mut n = usize::from(compute.reducer.is_some());
     compute.body.walk(&mut |it| {
-        n += usize::from(matches!(it, Expr::Unary(..) | Expr::Binary(..) | Expr::Compare(..)));
+        let arithmetic = matches!(it, Expr::Unary(..) | Expr::Binary(..));
+        n += usize::from(arithmetic && it.dtype(dag).is_float() == is_float);
     });
     n as f64
 }

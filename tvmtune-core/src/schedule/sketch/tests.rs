@@ -6,10 +6,11 @@ use crate::dag::{
     TensorId, TensorKind, UnaryOp,
 };
 use crate::interp::{self, Array};
-use crate::kernel::Isa;
+use crate::kernel::{self, Isa};
 use crate::nest;
 use crate::poly::{DimId, Interval, Poly, VarId};
 use crate::schedule::{Schedule, default};
+use crate::target::fits::fits;
 
 /// A dag in the making, for tests that come before there is a language to write programs in.
 struct Program(Dag);
@@ -199,6 +200,7 @@ fn programs() -> Vec<(Dag, Vec<i64>)> {
         (matmul(20, 50, 18, true), vec![]),
         (conv(3, 9, 20, 3), vec![]),
         (conv(5, 6, 7, 1), vec![]),
+        (conv(4, 10, 32, 5), vec![]),
         (softmax(c(5), 75, &[]), vec![]),
         (softmax(m(), 33, &[(1, 9)]), vec![4]),
         (add([3, 7, 7]), vec![]),
@@ -208,29 +210,60 @@ fn programs() -> Vec<(Dag, Vec<i64>)> {
     ]
 }
 
-/// A schedule computes what the program says, in any order of parallel iterations.
-fn check(dag: &Dag, dims: &[i64], schedule: &Schedule) {
-    let extent = |it: &Poly| it.eval_dims(dims) as u64;
-    let array = |it: TensorId| {
-        let shape: Vec<u64> = dag.tensor(it).shape.iter().map(extent).collect();
-        Array::whole_numbers(DType::F32, &shape, u64::from(it.0))
-    };
-    let params: Vec<Array> = dag.params().map(array).collect();
-    let expected = interp::dag::run(dag, dims, &params, &[]);
-    let nest = nest::lower(schedule);
-    let shown = || format!("{nest}\n{:?}", schedule.trace);
-    let results = interp::nest::run(&nest, dims, &params, &[])
-        .unwrap_or_else(|fault| panic!("{fault}\n{}", shown()));
-    for (result, expected) in results.iter().zip(&expected) {
-        assert_eq!(result.max_error(expected, 1e-5, 1e-6), None, "{}", shown());
+/// What a program computes on some arguments.
+struct Judge {
+    dag: Dag,
+    dims: Vec<i64>,
+    params: Vec<Array>,
+    expected: Vec<Array>,
+}
+
+impl Judge {
+    fn new(dag: Dag, dims: Vec<i64>) -> Self {
+        let extent = |it: &Poly| it.eval_dims(&dims) as u64;
+        let array = |it: TensorId| {
+            let shape: Vec<u64> = dag.tensor(it).shape.iter().map(extent).collect();
+            Array::whole_numbers(DType::F32, &shape, u64::from(it.0))
+        };
+        let params: Vec<Array> = dag.params().map(array).collect();
+        let expected = interp::dag::run(&dag, &dims, &params, &[]);
+        Self { dag, dims, params, expected }
+    }
+
+    /// The schedule computes the same, as loops and as vector code, or does not fit.
+    fn check(&self, schedule: &Schedule, isa: Isa) -> bool {
+        let nest = nest::lower(schedule);
+        let trace = || schedule.trace.iter().map(|it| format!("{it}\n")).collect::<String>();
+        let shown = || format!("{:?} {:?}\n{}{nest}", self.dag.name, self.dims, trace());
+        let results = interp::nest::run(&nest, &self.dims, &self.params, &[])
+            .unwrap_or_else(|fault| panic!("{fault}\n{}", shown()));
+        self.compare(&results, &shown);
+        if fits(&nest, &Target::generic(isa)).is_err() {
+            return false;
+        }
+        let kernel = kernel::lower(&nest, isa).unwrap_or_else(|it| panic!("{it}\n{}", shown()));
+        let shown = || format!("{}\n{kernel}", shown());
+        let like = |it: &Array| Array::zeros(it.dtype, &it.shape);
+        let zeros: Vec<Array> = self.expected.iter().map(like).collect();
+        let results = interp::kernel::run(&kernel, &self.dims, &self.params, &[], &zeros)
+            .unwrap_or_else(|fault| panic!("{fault}\n{}", shown()));
+        self.compare(&results, &shown);
+        true
+    }
+
+    fn compare(&self, results: &[Array], shown: &dyn Fn() -> String) {
+        for (result, expected) in results.iter().zip(&self.expected) {
+            assert_eq!(result.max_error(expected, 1e-5, 1e-6), None, "{}", shown());
+        }
     }
 }
 
 #[test]
-fn defaults_compute_what_the_program_says() {
+fn defaults_compute_what_the_program_says_and_fit() {
     for isa in [Isa::Avx512, Isa::Avx2] {
         for (dag, dims) in programs() {
-            check(&dag, &dims, &default::schedule(&dag, &Target::generic(isa)));
+            let schedule = default::schedule(&dag, &Target::generic(isa));
+            assert!(Judge::new(dag, dims).check(&schedule, isa));
         }
     }
 }
@@ -243,18 +276,24 @@ fn every_point_computes_what_the_program_says() {
             state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize % n
     };
+    let (mut n_points, mut n_fit) = (0, 0);
     for (dag, dims) in programs() {
-        for sketch in sketches(&dag, &Target::generic(Isa::Avx2)) {
-            for _ in 0..12 {
-                let options = sketch.decisions.iter().map(|it| it.options.len());
-                let choices: Vec<u16> = options.map(|it| random(it) as u16).collect();
-                let trace = sketch.instructions(&choices);
-                let schedule = Schedule::replay(&dag, &trace)
-                    .unwrap_or_else(|error| panic!("{}: {error:?}", sketch.name));
-                check(&dag, &dims, &schedule);
+        let judge = Judge::new(dag, dims);
+        for isa in [Isa::Avx512, Isa::Avx2] {
+            for sketch in sketches(&judge.dag, &Target::generic(isa)) {
+                for _ in 0..10 {
+                    let options = sketch.decisions.iter().map(|it| it.options.len());
+                    let choices: Vec<u16> = options.map(|it| random(it) as u16).collect();
+                    let trace = sketch.instructions(&choices);
+                    let schedule = Schedule::replay(&judge.dag, &trace)
+                        .unwrap_or_else(|error| panic!("{}: {error:?}", sketch.name));
+                    n_points += 1;
+                    n_fit += usize::from(judge.check(&schedule, isa));
+                }
             }
         }
     }
+    assert!(n_fit * 2 > n_points, "only {n_fit} of {n_points} points fit");
 }
 
 #[test]
