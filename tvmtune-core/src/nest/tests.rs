@@ -65,15 +65,15 @@ pub(crate) fn scheduled(program: &str, trace: &str) -> Schedule {
 #[test]
 fn a_program_nobody_scheduled_runs_stage_by_stage() {
     insta::assert_snapshot!(nest_of(MATMUL, ""), @r"
-    shared h_sum[M, 32]: f32
+    shared h[M, 32]: f32
     for i in 0..M
       for j in 0..32
-        h_sum[i, j] = 0
+        h[i, j] = 0
         for k in 0..24
-          h_sum[i, j] += a[i, k] * b[j, k]
+          h[i, j] += a[i, k] * b[j, k]
     for i in 0..M
       for j in 0..32
-        out[i, j] = h_sum[i, j] + c[j]
+        out[i, j] = h[i, j] + c[j]
     ");
 }
 
@@ -83,34 +83,34 @@ fn split_guards_a_tail_and_only_a_tail() {
         split s1 a0 [4]
         split s1 a1 [2, 8]
     "), @r"
-    shared h_sum[M, 32]: f32
+    shared h[M, 32]: f32
     for i in 0..M
       for j in 0..32
-        h_sum[i, j] = 0
+        h[i, j] = 0
         for k in 0..24
-          h_sum[i, j] += a[i, k] * b[j, k]
+          h[i, j] += a[i, k] * b[j, k]
     for i_0 in 0..(((M + 3)/(4)))
       for i_1 in 0..4
         for j_0 in 0..2
           for j_1 in 0..2
             for j_2 in 0..8
               if 4*i_0 + i_1 < M
-                out[4*i_0 + i_1, 16*j_0 + 8*j_1 + j_2] = h_sum[4*i_0 + i_1, 16*j_0 + 8*j_1 + j_2] + c[16*j_0 + 8*j_1 + j_2]
+                out[4*i_0 + i_1, 16*j_0 + 8*j_1 + j_2] = h[4*i_0 + i_1, 16*j_0 + 8*j_1 + j_2] + c[16*j_0 + 8*j_1 + j_2]
     ");
 }
 
 #[test]
 fn a_factor_longer_than_its_axis_is_one_tile_of_the_whole() {
     insta::assert_snapshot!(nest_of(MATMUL, "split s1 a1 [4, 64]"), @r"
-    shared h_sum[M, 32]: f32
+    shared h[M, 32]: f32
     for i in 0..M
       for j in 0..32
-        h_sum[i, j] = 0
+        h[i, j] = 0
         for k in 0..24
-          h_sum[i, j] += a[i, k] * b[j, k]
+          h[i, j] += a[i, k] * b[j, k]
     for i in 0..M
       for j_2 in 0..32
-        out[i, j_2] = h_sum[i, j_2] + c[j_2]
+        out[i, j_2] = h[i, j_2] + c[j_2]
     ");
 }
 
@@ -120,15 +120,15 @@ fn fused_loops_divide_back_and_their_quotients_need_no_guard() {
         fuse s1 a0 a1
         split s1 a2 [16]
     "), @r"
-    shared h_sum[M, 32]: f32
+    shared h[M, 32]: f32
     for i in 0..M
       for j in 0..32
-        h_sum[i, j] = 0
+        h[i, j] = 0
         for k in 0..24
-          h_sum[i, j] += a[i, k] * b[j, k]
+          h[i, j] += a[i, k] * b[j, k]
     for i_j_0 in 0..2*M
       for i_j_1 in 0..16
-        out[((i_j_0)/(2)), i_j_1 + 16*((i_j_0)%(2))] = h_sum[((i_j_0)/(2)), i_j_1 + 16*((i_j_0)%(2))] + c[i_j_1 + 16*((i_j_0)%(2))]
+        out[((i_j_0)/(2)), i_j_1 + 16*((i_j_0)%(2))] = h[((i_j_0)/(2)), i_j_1 + 16*((i_j_0)%(2))] + c[i_j_1 + 16*((i_j_0)%(2))]
     ");
 }
 
@@ -147,22 +147,22 @@ fn accumulators_are_computed_in_the_tile_that_writes_them_from_packed_panels() {
         annotate s0 a1 vectorized
     "), @r"
     packed b[2, 24, 16]: f32
-    local h_sum[4, 16]: f32
+    local h[4, 16]: f32
     parallel j_0 in 0..2
       for i_0 in 0..(((M + 3)/(4)))
         unrolled i in 0..4
           vectorized j in 0..16
             if 4*i_0 + i < M
-              h_sum[i, j] = 0
+              h[i, j] = 0
         for k in 0..24
           unrolled i in 0..4
             vectorized j in 0..16
               if 4*i_0 + i < M
-                h_sum[i, j] += a[4*i_0 + i, k] * b[j_0, k, j]
+                h[i, j] += a[4*i_0 + i, k] * b[j_0, k, j]
         for i_1 in 0..4
           vectorized j_1 in 0..16
             if 4*i_0 + i_1 < M
-              out[4*i_0 + i_1, 16*j_0 + j_1] = h_sum[i_1, j_1] + c[16*j_0 + j_1]
+              out[4*i_0 + i_1, 16*j_0 + j_1] = h[i_1, j_1] + c[16*j_0 + j_1]
     ");
 }
 
@@ -176,7 +176,7 @@ fn padding_is_made_in_each_tile_and_the_inner_loops_ask_nothing() {
         compute_at s0 s1 a3
         compute_at s2 s1 a3
     "), @r"
-    local h_sum[1, 1, 7]: f32
+    local h[1, 1, 7]: f32
     local x_padded[3, 3, 15]: f32
     parallel o_y in 0..56
       for x0 in 0..3
@@ -184,13 +184,13 @@ fn padding_is_made_in_each_tile_and_the_inner_loops_ask_nothing() {
           for x2 in 0..15
             x_padded[x0, x1, x2] = select((x1 + 2*((o_y)%(7)) - 1) >= 0, select((x2 - 1) >= 0, x[x0, x1 + 2*((o_y)%(7)) - 1, x2 - 1], 0), 0)
       for z in 0..7
-        h_sum[0, 0, z] = 0
+        h[0, 0, z] = 0
         for c in 0..3
           for r in 0..3
             for s in 0..3
-              h_sum[0, 0, z] += x_padded[c, r, 2*z + s] * w[((o_y)/(7)), c, r, s]
+              h[0, 0, z] += x_padded[c, r, 2*z + s] * w[((o_y)/(7)), c, r, s]
       for z in 0..7
-        out[((o_y)/(7)), ((o_y)%(7)), z] = max(h_sum[0, 0, z], 0)
+        out[((o_y)/(7)), ((o_y)%(7)), z] = max(h[0, 0, z], 0)
     ");
 }
 
@@ -200,7 +200,7 @@ fn without_padding_what_one_iteration_reads_starts_outside_and_everything_is_com
         cache_read t0 s0
         compute_at s2 s0 a1
     "), @r"
-    shared h_sum[8, 7, 7]: f32
+    shared h[8, 7, 7]: f32
     local x_copy[3, 14, 14]: f32
     for o in 0..8
       for y in 0..7
@@ -209,15 +209,15 @@ fn without_padding_what_one_iteration_reads_starts_outside_and_everything_is_com
             for x2 in 0..14
               x_copy[x0, x1, x2] = x[x0, x1, x2]
         for z in 0..7
-          h_sum[o, y, z] = 0
+          h[o, y, z] = 0
           for c in 0..3
             for r in 0..3
               for s in 0..3
-                h_sum[o, y, z] += select((2*y + r - 1) >= 0 && (2*z + s - 1) >= 0, x_copy[c, 2*y + r - 1, 2*z + s - 1], 0) * w[o, c, r, s]
+                h[o, y, z] += select((2*y + r - 1) >= 0 && (2*z + s - 1) >= 0, x_copy[c, 2*y + r - 1, 2*z + s - 1], 0) * w[o, c, r, s]
     for o in 0..8
       for y in 0..7
         for z in 0..7
-          out[o, y, z] = max(h_sum[o, y, z], 0)
+          out[o, y, z] = max(h[o, y, z], 0)
     ");
 }
 
@@ -232,21 +232,21 @@ fn stages_that_run_in_one_row_keep_what_later_ones_read() {
         annotate s2 a3 vectorized
         annotate s1 a1 vectorized
     "), @r"
-    local m_max[1]: f32
+    local m[1]: f32
     local e[1, 384]: f32
-    local s_sum[1]: f32
+    local s[1]: f32
     parallel r in 0..R
-      m_max[0] = -inf
+      m[0] = -inf
       for d in 0..384
-        m_max[0] max= x[r, d]
+        m[0] max= x[r, d]
       vectorized d in 0..384
-        e[0, d] = exp(x[r, d] - m_max[0])
-      s_sum[0] = 0
+        e[0, d] = exp(x[r, d] - m[0])
+      s[0] = 0
       for d_0 in 0..12
         vectorized d_1 in 0..32
-          s_sum[0] += e[0, 32*d_0 + d_1]
+          s[0] += e[0, 32*d_0 + d_1]
       for d in 0..384
-        out[r, d] = e[0, d] / s_sum[0]
+        out[r, d] = e[0, d] / s[0]
     ");
 }
 
@@ -259,21 +259,21 @@ fn partial_sums_get_an_axis_of_their_own_and_start_at_zero_in_the_tail() {
         reorder s2 [a3, a2]
         annotate s2 a2 vectorized
     "), @r"
-    shared h_sum[M, 32]: f32
-    local h_sum_part[1, 1, 16]: f32
+    shared h[M, 32]: f32
+    local h_part[1, 1, 16]: f32
     for i in 0..M
       for j in 0..32
         vectorized k_1 in 0..16
-          h_sum_part[0, 0, k_1] = 0
+          h_part[0, 0, k_1] = 0
         for k_0 in 0..2
           vectorized k_1 in 0..16
-            h_sum_part[0, 0, k_1] += select((16*k_0 + k_1) < 24, a[i, 16*k_0 + k_1] * b[j, 16*k_0 + k_1], 0)
-        h_sum[i, j] = 0
+            h_part[0, 0, k_1] += select((16*k_0 + k_1) < 24, a[i, 16*k_0 + k_1] * b[j, 16*k_0 + k_1], 0)
+        h[i, j] = 0
         for k_1 in 0..16
-          h_sum[i, j] += h_sum_part[0, 0, k_1]
+          h[i, j] += h_part[0, 0, k_1]
     for i in 0..M
       for j in 0..32
-        out[i, j] = h_sum[i, j] + c[j]
+        out[i, j] = h[i, j] + c[j]
     ");
 }
 
@@ -284,21 +284,21 @@ fn a_reduction_is_split_from_the_writing_of_its_result() {
         cache_write s2
         compute_at s4 s2 a0
     "), @r"
-    shared m_max[R]: f32
-    shared s_sum[R]: f32
-    local s_sum_acc[1]: f32
+    shared m[R]: f32
+    shared s[R]: f32
+    local s_acc[1]: f32
     for r in 0..R
-      m_max[r] = -inf
+      m[r] = -inf
       for d in 0..384
-        m_max[r] max= x[r, d]
+        m[r] max= x[r, d]
     for r in 0..R
-      s_sum_acc[0] = 0
+      s_acc[0] = 0
       for d in 0..384
-        s_sum_acc[0] += exp(x[r, d] - m_max[r])
-      s_sum[r] = s_sum_acc[0]
+        s_acc[0] += exp(x[r, d] - m[r])
+      s[r] = s_acc[0]
     for r in 0..R
       for d in 0..384
-        out[r, d] = exp(x[r, d] - m_max[r]) / s_sum[r]
+        out[r, d] = exp(x[r, d] - m[r]) / s[r]
     ");
 }
 

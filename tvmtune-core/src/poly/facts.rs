@@ -183,11 +183,19 @@ impl Poly {
 
     /// Whether every coefficient is nonnegative once dimensions count from their lower bound.
     fn shifted_is_nonnegative(&self, facts: &Facts) -> bool {
+        // What is nested in other atoms stays as it is: its range is told by the facts.
         let shift = |atom: &Atom| match atom {
-            Atom::Dim(dim) => facts.dims.get(dim).map(|it| Poly::dim(*dim) + Poly::constant(it.lo)),
-            _ => None,
+            Atom::Dim(dim) => {
+                let lo = facts.dims.get(dim).map_or(0, |it| it.lo);
+                Poly::dim(*dim) + Poly::constant(lo)
+            }
+            other => Poly::atom(other.clone()),
         };
-        let shifted = self.substitute(&shift, &Facts::default());
+        let mut shifted = Poly::default();
+        for (atoms, value) in &self.terms {
+            let product = atoms.iter().map(shift).fold(Poly::constant(*value), |a, b| a * b);
+            shifted += product;
+        }
         let nonnegative = |atom: &Atom| match atom {
             Atom::Dim(dim) => facts.dims.contains_key(dim),
             other => other.interval(facts).lo >= 0,

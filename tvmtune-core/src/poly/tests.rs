@@ -95,6 +95,12 @@ fn a_quotient_of_a_quotient_is_one_quotient() {
 }
 
 #[test]
+fn a_minimum_is_no_larger_than_its_parts_at_the_least_extent() {
+    let least = v(0).lesser(&(Poly::dim(DimId(0)) * 9 - 10.into()), &facts());
+    assert!(!least.is_nonnegative(&facts()), "9*d0 - 10 is -1 where d0 is 1");
+}
+
+#[test]
 fn division_rounds_down_below_zero() {
     let value = (v(0) - 1.into()).div(&2.into(), &Facts::default());
     assert_eq!(value.eval(&|_| 0, &|_| 0), -1);

@@ -1,3 +1,5 @@
+//! Sampling and moves: in range, deterministic, and covering what they should.
+
 use std::collections::BTreeSet;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! The text of printed Rust: precedence, conversions, and what slices are cut to.
+
 use super::print;
 use crate::dag::{
     BinaryOp, CompareOp, DType, Dim, Expr, Literal, Reducer, Scalar, ScalarId, Subscript, TensorId,

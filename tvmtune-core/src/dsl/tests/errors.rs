@@ -6,25 +6,22 @@ use super::{program, with_body};
 
 /// The errors in order of place, each with the text it points at.
 pub(super) fn render(source: &str, error: syn::Error) -> String {
-    let lines: Vec<&str> = source.lines().collect();
     let mut found: Vec<_> = error
         .into_iter()
         .map(|it| {
             let (start, end) = (it.span().start(), it.span().end());
-            let line: Vec<char> =
-                lines.get(start.line - 1).map_or(Vec::new(), |it| it.chars().collect());
-            let stop = if end.line == start.line { end.column } else { line.len() };
-            let text: String =
-                line[start.column.min(line.len())..stop.min(line.len())].iter().collect();
+            let line = source.lines().nth(start.line - 1).unwrap_or("");
+            let stop = if end.line == start.line { end.column } else { usize::MAX };
+            let width = stop.saturating_sub(start.column);
+            let text: String = line.chars().skip(start.column).take(width).collect();
             (start.line, start.column, text, it.to_string())
         })
         .collect();
     found.sort();
-    let mut text = String::new();
-    for (line, _, snippet, message) in found {
+    found.iter().fold(String::new(), |mut text, (line, _, snippet, message)| {
         writeln!(text, "{line} | {snippet}\n  = {message}").unwrap();
-    }
-    text
+        text
+    })
 }
 
 fn errors(source: &str) -> String {

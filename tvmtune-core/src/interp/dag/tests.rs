@@ -1,3 +1,5 @@
+//! Programs by definition, against values worked out by hand.
+
 use super::*;
 use crate::dag::{
     BinaryOp, CompareOp, ComputeAxis, ComputeId, Dim, Expr, Reducer, Subscript, Tensor, TensorId,

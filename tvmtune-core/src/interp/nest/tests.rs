@@ -100,7 +100,7 @@ fn a_reduction_that_never_starts_reads_what_no_one_wrote() {
             body.remove(0);
         }
     });
-    insta::assert_snapshot!(report, @"`h_sum` at [0, 0] is read before it was written, in iteration i_0=0 k=0 i=0 j=0");
+    insta::assert_snapshot!(report, @"`h` at [0, 0] is read before it was written, in iteration i_0=0 k=0 i=0 j=0");
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn accumulators_left_over_from_another_iteration_do_not_count_as_written() {
         let start = body.remove(0);
         body.insert(0, Stmt::If { guards: vec![guard], body: vec![start] });
     });
-    insta::assert_snapshot!(report, @"`h_sum` at [0, 0] is read before it was written, in iteration i_0=1 k=0 i=0 j=0");
+    insta::assert_snapshot!(report, @"`h` at [0, 0] is read before it was written, in iteration i_0=1 k=0 i=0 j=0");
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn a_reduction_that_starts_in_every_step_is_wrong() {
 #[test]
 fn a_parallel_reduction_is_a_race_although_the_sum_is_right() {
     let report = seeded("", |nest| loops(nest, "k", |_, kind| *kind = LoopKind::Parallel));
-    insta::assert_snapshot!(report, @"`h_sum` at [0, 0] is touched by two tasks or lanes in no order, in iteration i=0 j=0 k=0");
+    insta::assert_snapshot!(report, @"`h` at [0, 0] is touched by two tasks or lanes in no order, in iteration i=0 j=0 k=0");
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn a_region_that_is_one_too_short_is_out_of_bounds() {
             buffer.shape[0] = buffer.shape[0].clone() - 1.into();
         }
     });
-    insta::assert_snapshot!(report, @"`h_sum` at [3, 0] is out of bounds, in iteration i_0=0 i=3 j=0");
+    insta::assert_snapshot!(report, @"`h` at [3, 0] is out of bounds, in iteration i_0=0 i=3 j=0");
 }
 
 #[test]
@@ -168,5 +168,5 @@ fn a_read_one_too_far_is_out_of_bounds() {
             }
         });
     });
-    insta::assert_snapshot!(report, @"`h_sum` at [1, 8] is out of bounds, in iteration i_0=0 i_1=0 j=7");
+    insta::assert_snapshot!(report, @"`h` at [1, 8] is out of bounds, in iteration i_0=0 i_1=0 j=7");
 }

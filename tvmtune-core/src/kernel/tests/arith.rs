@@ -69,7 +69,8 @@ fn division_rounds_towards_zero_and_wraps() {
 #[test]
 fn small_numbers_divide_in_one_step() {
     let limit = (1 << 24) - 1;
-    let mut values: Vec<i32> = ints().into_iter().filter(|it| it.unsigned_abs() <= 0xff_ffff).collect();
+    let mut values: Vec<i32> =
+        ints().into_iter().filter(|it| it.unsigned_abs() <= 0xff_ffff).collect();
     values.extend([limit, -limit, limit - 1, 4095, 4096, 4097, 8_388_607]);
     let words: Vec<u32> = values.iter().map(|it| *it as u32).collect();
     let quotient = |a: u32, b: u32| (a as i32).checked_div(b as i32).unwrap_or(0);
