@@ -275,15 +275,12 @@ impl Promote<'_, '_> {
         write: Write,
     ) -> Item {
         let own: Vec<VarId> = plan.dims.iter().map(|it| it.0).collect();
+        let renamed = guards.iter().map(|id| rename(&self.tree.guards[*id], &own, vars));
+        let renamed: Vec<Affine> = renamed.collect();
+        let first = self.tree.guards.len();
+        self.tree.guards.extend(renamed);
+        let mut guards: Vec<usize> = (first..self.tree.guards.len()).collect();
         let mut item = Item::Write(write);
-        if !guards.is_empty() {
-            let renamed = guards.iter().map(|id| rename(&self.tree.guards[*id], &own, vars));
-            let renamed: Vec<Affine> = renamed.collect();
-            let first = self.tree.guards.len();
-            self.tree.guards.extend(renamed);
-            let guards = (first..self.tree.guards.len()).collect();
-            item = Item::If { guards, body: vec![item] };
-        }
         // Lanes go innermost: loops inside them would be repeated for each vector.
         let order = |lanes| {
             plan.dims
@@ -293,9 +290,18 @@ impl Promote<'_, '_> {
                 .filter(move |((_, kind, _), _)| matches!(kind, Kind::Lanes(_)) == lanes)
         };
         for ((_, kind, role), var) in order(true).chain(order(false)) {
-            if wanted(*role) {
-                item = Item::Loop(Loop { var: *var, kind: *kind, body: vec![item] });
+            if !wanted(*role) {
+                continue;
             }
+            // A guard that is the same in all vectors of a sum stands around them: the sum is
+            // complete only when the last one was added.
+            if guards.iter().any(|id| self.tree.mentions(&self.tree.guards[*id], *var)) {
+                item = Item::If { guards: std::mem::take(&mut guards), body: vec![item] };
+            }
+            item = Item::Loop(Loop { var: *var, kind: *kind, body: vec![item] });
+        }
+        if !guards.is_empty() {
+            item = Item::If { guards, body: vec![item] };
         }
         item
     }
