@@ -39,7 +39,13 @@ pub fn sample_record(n: u32) -> Record {
         generator: 1,
         dag: "canonical text\n".to_owned(),
         provenance: Provenance { tool: "tests".to_owned(), host: "tests".to_owned() },
-        buckets: vec![Bucket { dims, trials: 1, seconds: 0.1, schedules: vec![entry] }],
+        buckets: vec![Bucket {
+            dims,
+            trials: 1,
+            seconds: 0.1,
+            complete: false,
+            schedules: vec![entry],
+        }],
         end: End {},
     }
 }

@@ -32,6 +32,8 @@ struct Report {
     skipped: Vec<Skipped>,
     unreached: Vec<String>,
     seconds: f64,
+    generating_seconds: f64,
+    measuring_seconds: f64,
 }
 
 /// A kernel that was tuned.
@@ -137,6 +139,7 @@ fn is_done(op: &Op, slot: &Slot<'_>, aim: &Aim, budget: Budget) -> bool {
     };
     // A bucket counts the effort for the machine's best instruction set; others get a share.
     slot.isa != aim.isa()
+        || bucket.complete
         || bucket.trials >= budget.trials
         || bucket.seconds >= budget.per_kernel.as_secs_f64()
 }
@@ -144,6 +147,8 @@ fn is_done(op: &Op, slot: &Slot<'_>, aim: &Aim, budget: Budget) -> bool {
 impl Report {
     fn add(&mut self, summary: &Summary) {
         self.seconds += summary.seconds;
+        self.generating_seconds += summary.generating_seconds;
+        self.measuring_seconds += summary.measuring_seconds;
         self.kernels.extend(summary.results.iter().map(|it| Line {
             name: it.task.program.clone(),
             extents: extents(&it.task),
@@ -189,11 +194,19 @@ impl Report {
         for Skipped { name, why } in &self.skipped {
             text += &format!("{name} was not tuned: {why}\n");
         }
-        let total = took(Duration::from_secs_f64(self.seconds));
-        text += &format!("\n{} tuned in {total}", count(self.kernels.len(), "kernel"));
+        let span = |seconds: f64| took(Duration::try_from_secs_f64(seconds).unwrap_or_default());
+        let (generating, measuring) = (self.generating_seconds, self.measuring_seconds);
+        text += &format!(
+            "\n{} in {}: {} generating, {} measuring, {} searching and comparing",
+            count(self.kernels.len(), "kernel"),
+            span(self.seconds),
+            span(generating),
+            span(measuring),
+            span(self.seconds - generating - measuring),
+        );
         text += &match self.unreached.len() {
-            0 => "; `cargo tvmtune accept` moves what was found into the crate\n".to_owned(),
-            n => format!("; the budget did not reach {n} more: run it again\n"),
+            0 => "\n`cargo tvmtune accept` moves what was found into the crate\n".to_owned(),
+            n => format!("\nthe budget did not reach {n} more; run it again\n"),
         };
         text
     }

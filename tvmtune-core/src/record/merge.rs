@@ -54,6 +54,7 @@ impl Bucket {
     pub fn merge(&mut self, other: Bucket) {
         self.trials = self.trials.max(other.trials);
         self.seconds = self.seconds.max(other.seconds);
+        self.complete |= other.complete;
         for entry in other.schedules {
             self.add(entry);
         }

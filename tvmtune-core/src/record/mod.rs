@@ -88,7 +88,7 @@ pub struct Provenance {
 }
 
 /// What was found for one range of each dynamic dimension.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bucket {
     /// The range of each dynamic dimension, in order; empty if there are none.
@@ -98,6 +98,10 @@ pub struct Bucket {
     pub trials: u64,
     /// Wall time spent on them.
     pub seconds: f64,
+    /// Whether the search ended by itself: nothing was left to try, or nothing better was found
+    /// for long.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub complete: bool,
     /// The best schedules of each instruction set, best first.
     #[serde(default, rename = "schedule", skip_serializing_if = "Vec::is_empty")]
     pub schedules: Vec<Entry>,
@@ -183,8 +187,7 @@ impl Record {
             |it: &[Interval]| -> Vec<(i64, i64)> { it.iter().map(|x| (x.lo, x.hi)).collect() };
         let place = self.buckets.binary_search_by_key(&key(dims), |it| key(&it.dims));
         let position = place.unwrap_or_else(|position| {
-            let empty =
-                Bucket { dims: dims.to_vec(), trials: 0, seconds: 0.0, schedules: Vec::new() };
+            let empty = Bucket { dims: dims.to_vec(), ..Bucket::default() };
             self.buckets.insert(position, empty);
             position
         });

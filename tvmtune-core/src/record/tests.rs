@@ -40,7 +40,8 @@ fn record(buckets: Vec<Bucket>) -> Record {
 }
 
 fn bucket(lo: i64, hi: i64, schedules: Vec<Entry>) -> Bucket {
-    Bucket { dims: vec![Interval { lo, hi }], trials: 64, seconds: 1.5, schedules }
+    let dims = vec![Interval { lo, hi }];
+    Bucket { dims, trials: 64, seconds: 1.5, complete: true, schedules }
 }
 
 fn sample() -> Record {

@@ -77,6 +77,10 @@ pub struct Summary {
     pub unreached: Vec<TaskName>,
     /// Wall time.
     pub seconds: f64,
+    /// What of it went into generating code.
+    pub generating_seconds: f64,
+    /// What of it went into verifying and timing candidates.
+    pub measuring_seconds: f64,
 }
 
 /// Why tuning stopped.
@@ -288,6 +292,9 @@ impl Tuner<'_> {
             bucket.seconds =
                 bucket.seconds.max((session.spent.as_secs_f64() * 10.0).round() / 10.0);
             if ranked.is_some() {
+                // Others get a share of the effort only.
+                let is_first = session.task.isa() == self.options.isas[0];
+                bucket.complete |= is_first && session.is_complete();
                 let afresh = self.options.afresh;
                 let was_measured = |it: &str| afresh || session.was_measured(it);
                 bucket.supersede(session.task.isa(), entries, &was_measured);
@@ -307,7 +314,10 @@ impl Tuner<'_> {
     ) -> Result<R, MeasureError> {
         let mut log = Log::new(self.log_path(workload));
         let mut trouble = None;
+        let (mut generate_ms, mut measure_ms) = (0.0, 0.0);
         let mut append = |trial: &Trial| {
+            generate_ms += trial.generate_ms;
+            measure_ms += trial.measure_ms;
             if let Err(error) = log.append(trial) {
                 trouble = Some(error);
             }
@@ -318,6 +328,8 @@ impl Tuner<'_> {
             log: &mut append,
             on_event: self.on_event,
         });
+        self.summary.generating_seconds += generate_ms / 1e3;
+        self.summary.measuring_seconds += measure_ms / 1e3;
         if let Some(error) = trouble {
             let what = format!("cannot write `{}`: {error}", self.log_path(workload).display());
             (self.on_event)(Event::Warning { what });

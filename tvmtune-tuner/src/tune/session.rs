@@ -178,10 +178,14 @@ impl Session {
 
     /// Whether there is nothing left to try, or to spend but for the finals.
     pub(super) fn is_done(&self) -> bool {
-        self.exhausted
+        self.is_complete()
             || self.trials >= self.budget.trials
             || self.spent + self.finals_time() >= self.budget.per_task
-            || self.trials >= self.trials_at_best + STALE
+    }
+
+    /// Whether there is nothing left to try, or little hope.
+    pub(super) fn is_complete(&self) -> bool {
+        self.exhausted || self.trials >= self.trials_at_best + STALE
     }
 
     /// The latency of the best candidate.
