@@ -8,7 +8,9 @@
 //! - A record that can't be used costs its kernel the record, and the user one line.
 //! - While a kernel is left untuned that a later build may tune, the script runs at every build.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use tvmtune_core::mode::{self, Mode, Resolution};
 use tvmtune_tuner::database::{Database, DatabaseError, Lookup};
@@ -30,6 +32,7 @@ use crate::tune::{self, Tuning};
 ///
 /// If the configuration means nothing or `OUT_DIR` can't be written.
 pub(crate) fn run(script: &Script) -> Result<Vec<Directive>, Error> {
+    let started = SystemTime::now();
     let cfg = Cfg::from_variables(script.variables());
     let manifest_dir = &script.manifest_dir;
     let workspace = workspace_of(manifest_dir);
@@ -53,7 +56,7 @@ pub(crate) fn run(script: &Script) -> Result<Vec<Directive>, Error> {
     let reports = plan_ops(script, &package, &lookups, &aim)?;
 
     let plans = emit::folder(&script.out_dir);
-    let mut directives = inputs(&package, &lookups);
+    let mut directives = inputs(&package, &lookups, started);
     let waits = |it: &&OpReport| it.standing.is_miss() && !tuning.failed(&it.name);
     if resolution.may_tune_later() && reports.iter().any(|it| waits(&it)) {
         directives.push(Directive::RunAgain(plans.join("untuned")));
@@ -121,12 +124,19 @@ fn plan_op(op: &Op, slots: &[Slot<'_>], aim: &Aim) -> (String, OpReport) {
 }
 
 /// The files and variables that the plan follows from.
-fn inputs(package: &Package, lookups: &[Lookup]) -> Vec<Directive> {
+///
+/// Cargo compares a file with the moment the script started, so records that this run wrote are
+/// left out: they would make cargo run the script again for what it just did.
+fn inputs(package: &Package, lookups: &[Lookup], started: SystemTime) -> Vec<Directive> {
     let mut files: Vec<PathBuf> = package.watched.iter().cloned().collect();
     let fixed = ["Cargo.toml", crate::config::FILE_NAME, "build.rs"];
     files.extend(fixed.map(|it| package.manifest_dir.join(it)));
     files.push(package.shipped());
-    files.extend(lookups.iter().flat_map(|it| &it.records).map(|it| it.path.clone()));
+    let is_older = |path: &Path| {
+        fs::metadata(path).and_then(|it| it.modified()).is_ok_and(|modified| modified < started)
+    };
+    let records = lookups.iter().flat_map(|it| &it.records).map(|it| &it.path);
+    files.extend(records.filter(|it| is_older(it)).cloned());
     files.extend(lookups.iter().flat_map(|it| &it.warnings).filter_map(path_of));
     files.retain(|it| it.exists());
     files.sort();
