@@ -148,7 +148,7 @@ fn mangled_files_are_errors_that_say_where() {
     insta::assert_snapshot!(error("trials = 64", "trials = many"), @"line 17: string values must be quoted, expected literal string; delete the file, or restore it, and tune again");
     insta::assert_snapshot!(error("trials = 64", "trails = 64"), @"line 17: unknown field `trails`, expected one of `dims`, `trials`, `seconds`, `complete`, `schedule`; delete the file, or restore it, and tune again");
     insta::assert_snapshot!(error("\"1..=16\"", "\"16..=1\""), @"line 16: `16..=1` is not a range; expected one such as `1..=16`; delete the file, or restore it, and tune again");
-    insta::assert_snapshot!(error("\"avx512\"", "\"avx1024\""), @"line 21: `avx1024` is not an instruction set; delete the file, or restore it, and tune again");
+    insta::assert_snapshot!(error("\"avx512\"", "\"avx1024\""), @"line 22: `avx1024` is not an instruction set; delete the file, or restore it, and tune again");
     insta::assert_snapshot!(error("p90_ns = 1246.845", "p90_ns = 1.0"), @"timings are not in order, 0 < min <= p10 <= median <= p90; delete the file, or restore it, and tune again");
     insta::assert_snapshot!(error("abababab", "../../../"), @"`workload` is not 64 hexadecimal digits; delete the file, or restore it, and tune again");
     insta::assert_snapshot!(error("name = \"linear\"", "name = \"../linear\""), @"`name` is not the name of a function; delete the file, or restore it, and tune again");
