@@ -120,6 +120,9 @@ impl Promote<'_, '_> {
                 (_, false) => return None,
             }
         }
+        if !self.can_rename(path, &dims) {
+            return None;
+        }
         let mut chains: i64 = dims.iter().map(|(_, kind, _)| self.registers(*kind)).product();
         let in_registers = self.places.in_registers(target.tensor);
         let mut copied = false;
@@ -134,6 +137,22 @@ impl Promote<'_, '_> {
         let useful = reduces_lanes || copied || !in_registers;
         let fits = chains <= i64::from(self.isa.registers());
         (useful && fits).then_some(Plan { tensor: target.tensor, reducer, dims })
+    }
+
+    /// Whether the guards on the way depend on the accumulators' loops directly, not by way of a
+    /// quotient or remainder: those have no copy for the loops before and after.
+    fn can_rename(&self, path: &[&Item], dims: &[(VarId, Kind, Role)]) -> bool {
+        let is_direct = |id: &usize| {
+            dims.iter().all(|(var, ..)| {
+                let mut rest = self.tree.guards[*id].clone();
+                rest.take(*var);
+                !self.tree.mentions(&rest, *var)
+            })
+        };
+        path.iter().all(|it| match it {
+            Item::If { guards, .. } => guards.iter().all(is_direct),
+            Item::Loop(_) | Item::Write(_) => true,
+        })
     }
 
     fn registers(&self, kind: Kind) -> i64 {
