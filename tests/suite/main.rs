@@ -8,6 +8,7 @@ mod database;
 mod elements;
 mod kernels;
 mod macros;
+mod programs;
 mod replay;
 mod search;
 mod semantics;

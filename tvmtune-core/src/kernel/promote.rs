@@ -14,9 +14,9 @@
 use super::affine::{Affine, Coef};
 use super::build::literal_bits;
 use super::place::Places;
-use super::tree::{Access, Buffer, Item, Kind, Loop, Term, TermKind, Tree, Write};
+use super::tree::{Access, Buffer, GuardId, Item, Kind, Loop, Term, TermKind, Tree, Write};
 use super::{Isa, Unsupported};
-use crate::dag::{Reducer, TensorId};
+use crate::dag::{DType, Reducer, TensorId};
 use crate::poly::{Poly, VarId};
 
 /// Accumulators that hide the latency of an addition: 4 cycles, 2 a cycle.
@@ -53,6 +53,29 @@ enum Role {
     Copies,
     /// Lanes of one element's accumulator.
     Lanes,
+}
+
+/// The tensor of accumulators.
+struct Accumulator {
+    tensor: TensorId,
+    dtype: DType,
+    /// For each loop of the plan, in elements.
+    strides: Vec<i64>,
+}
+
+impl Accumulator {
+    fn element(&self, vars: &[VarId]) -> Access {
+        let mut offset = Affine::default();
+        for (var, stride) in vars.iter().zip(&self.strides) {
+            offset.add_term(*var, Coef::Const(*stride));
+        }
+        Access { tensor: self.tensor, offset, gather: Vec::new(), sure: true }
+    }
+
+    fn read(&self, offset: Affine) -> Term {
+        let access = Access { tensor: self.tensor, offset, gather: Vec::new(), sure: true };
+        Term { dtype: self.dtype, kind: TermKind::Read(access) }
+    }
 }
 
 impl Promote<'_, '_> {
@@ -171,76 +194,27 @@ impl Promote<'_, '_> {
         loop_: &mut Loop,
         before: &mut Vec<Item>,
     ) -> Result<Vec<Item>, Unsupported> {
-        let dtype = self.tree.buffers[plan.tensor.0 as usize].dtype;
-        let extent = |kind: Kind| match kind {
-            Kind::Unrolled(n) | Kind::Lanes(n) => n,
-            Kind::Serial | Kind::Parallel => 1,
-        };
-        // Lanes are innermost in the new tensor, so that they are a vector.
-        let mut strides = vec![1; plan.dims.len()];
-        let mut size = 1;
-        let is_lanes = |kind: Kind| matches!(kind, Kind::Lanes(_));
-        for lanes_only in [true, false] {
-            for (at, (_, kind, _)) in plan.dims.iter().enumerate().rev() {
-                if is_lanes(*kind) == lanes_only {
-                    strides[at] = size;
-                    size *= extent(*kind);
-                }
-            }
-        }
-        let sum = TensorId(self.tree.buffers.len() as u32);
-        self.tree.buffers.push(Buffer { dtype, local: true, size: Poly::constant(size) });
-        let element = |vars: &[VarId]| {
-            let mut offset = Affine::default();
-            for (var, stride) in vars.iter().zip(&strides) {
-                offset.add_term(*var, Coef::Const(*stride));
-            }
-            Access { tensor: sum, offset, gather: Vec::new(), sure: true }
-        };
+        let sum = self.accumulator(plan);
         let own: Vec<VarId> = plan.dims.iter().map(|it| it.0).collect();
-        let (target, guards) = redirect(&mut loop_.body, plan.tensor, &element(&own));
-        let identity = literal_bits(plan.reducer.identity(dtype), dtype)?;
+        let (target, guards) = redirect(&mut loop_.body, plan.tensor, &sum.element(&own));
+        let identity = literal_bits(plan.reducer.identity(sum.dtype), sum.dtype)?;
         let guards = self.element_guards(&guards, plan, loop_, &target);
-
-        // p = identity
         let vars = self.fresh(plan);
         let start = Write {
-            target: element(&vars),
+            target: sum.element(&vars),
             reducer: None,
             fresh: false,
-            value: Term::bits(identity, dtype),
+            value: Term::bits(identity, sum.dtype),
         };
-        let all = |_: Role| true;
-        let start = self.nest(plan, &vars, &guards, &all, start);
+        let start = self.nest(plan, &vars, &guards, &|_| true, start);
         let fresh = self.take_start(before, &target, plan, identity);
         before.push(start);
-
-        // Copies into the first of them, then that into the element.
         let mut after = Vec::new();
-        let read = |offset| Term {
-            dtype,
-            kind: TermKind::Read(Access { tensor: sum, offset, gather: Vec::new(), sure: true }),
-        };
         if let Some(at) = plan.dims.iter().position(|it| it.2 == Role::Copies) {
-            let vars = self.fresh(plan);
-            let mut from = element(&vars).offset;
-            from.constant += strides[at];
-            let mut into = element(&vars);
-            into.offset.take(vars[at]);
-            let write = Write {
-                target: into,
-                reducer: Some(plan.reducer),
-                fresh: false,
-                value: read(from),
-            };
-            let mut copies = Plan { dims: plan.dims.clone(), ..*plan };
-            if let (var, Kind::Unrolled(n), role) = copies.dims[at] {
-                copies.dims[at] = (var, Kind::Unrolled(n - 1), role);
-            }
-            after.push(self.nest(&copies, &vars, &guards, &all, write));
+            after.push(self.add_copies(plan, &sum, &guards, at));
         }
         let vars = self.fresh(plan);
-        let mut from = element(&vars).offset;
+        let mut from = sum.element(&vars).offset;
         for ((_, _, role), var) in plan.dims.iter().zip(&vars) {
             if *role == Role::Copies {
                 from.take(*var);
@@ -248,11 +222,55 @@ impl Promote<'_, '_> {
         }
         let mut element = target;
         element.offset = rename(&element.offset, &own, &vars);
-        let write =
-            Write { target: element, reducer: Some(plan.reducer), fresh, value: read(from) };
-        let once = |role: Role| role != Role::Copies;
-        after.push(self.nest(plan, &vars, &guards, &once, write));
+        let value = sum.read(from);
+        let write = Write { target: element, reducer: Some(plan.reducer), fresh, value };
+        after.push(self.nest(plan, &vars, &guards, &|role| role != Role::Copies, write));
         Ok(after)
+    }
+
+    /// A new tensor with an element for each iteration of the plan's loops.
+    fn accumulator(&mut self, plan: &Plan) -> Accumulator {
+        let extent = |kind: Kind| match kind {
+            Kind::Unrolled(n) | Kind::Lanes(n) => n,
+            Kind::Serial | Kind::Parallel => 1,
+        };
+        // Lanes are innermost in memory, so that they are a vector.
+        let mut strides = vec![1; plan.dims.len()];
+        let mut size = 1;
+        for lanes_only in [true, false] {
+            for (at, (_, kind, _)) in plan.dims.iter().enumerate().rev() {
+                if matches!(kind, Kind::Lanes(_)) == lanes_only {
+                    strides[at] = size;
+                    size *= extent(*kind);
+                }
+            }
+        }
+        let dtype = self.tree.buffers[plan.tensor.0 as usize].dtype;
+        self.tree.buffers.push(Buffer { dtype, local: true, size: Poly::constant(size) });
+        let tensor = TensorId(self.tree.buffers.len() as u32 - 1);
+        Accumulator { tensor, dtype, strides }
+    }
+
+    /// Adds all copies, those of the loop at `at`, to the first one.
+    fn add_copies(
+        &mut self,
+        plan: &Plan,
+        sum: &Accumulator,
+        guards: &[GuardId],
+        at: usize,
+    ) -> Item {
+        let vars = self.fresh(plan);
+        let mut into = sum.element(&vars);
+        let mut from = into.offset.clone();
+        from.constant += sum.strides[at];
+        into.offset.take(vars[at]);
+        let value = sum.read(from);
+        let write = Write { target: into, reducer: Some(plan.reducer), fresh: false, value };
+        let mut others = Plan { dims: plan.dims.clone(), ..*plan };
+        if let Kind::Unrolled(n) = &mut others.dims[at].1 {
+            *n -= 1;
+        }
+        self.nest(&others, &vars, guards, &|_| true, write)
     }
 
     fn fresh(&mut self, plan: &Plan) -> Vec<VarId> {
