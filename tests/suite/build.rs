@@ -93,6 +93,24 @@ fn a_mangled_record_is_a_miss_and_one_warning_that_names_it() {
 }
 
 #[test]
+fn a_record_of_other_code_is_said_to_be_stale_and_measured_again() {
+    let sandbox = Sandbox::new("sandbox", SOURCE);
+    build(&sandbox, "out", &[TUNE]);
+    let record = sandbox.records().remove(0);
+    let text = fs::read_to_string(&record).expect("readable");
+    let other = |line: &str| match line.strip_prefix("artifact = \"") {
+        Some(_) => format!("artifact = \"{}\"\n", "0".repeat(64)),
+        None => format!("{line}\n"),
+    };
+    fs::write(&record, text.lines().map(other).collect::<String>()).expect("writable");
+    let said = build(&sandbox, "out", &[USE]);
+    let warnings = said.directives("warning");
+    assert!(warnings.len() == 1 && warnings[0].contains("1 stale"), "{warnings:?}");
+    let said = build(&sandbox, "out", &[TUNE]);
+    assert_eq!(said.directives("warning"), [""; 0]);
+}
+
+#[test]
 fn a_package_from_elsewhere_uses_what_it_ships_and_never_tunes() {
     let sandbox = Sandbox::new("sandbox", SOURCE);
     build(&sandbox, "out", &[TUNE]);
@@ -107,6 +125,7 @@ fn a_package_from_elsewhere_uses_what_it_ships_and_never_tunes() {
     assert_eq!(said.directives("warning"), [""; 0]);
     assert_eq!(files(&sandbox.cache()), [Path::new(""); 0]);
     assert_eq!(texts(&sandbox, "other"), texts(&sandbox, "out"));
+    build(&sandbox, "required", &[("TVMTUNE", "require")]);
 }
 
 #[test]

@@ -13,8 +13,9 @@ use tvmtune_core::codegen::{self, Generated, embed};
 use tvmtune_core::dag::Dag;
 use tvmtune_core::kernel::{Isa, Unsupported};
 use tvmtune_core::poly::Interval;
-use tvmtune_core::record::Tier;
-use tvmtune_core::schedule::{Schedule, default};
+use tvmtune_core::record::{Bucket, Tier};
+use tvmtune_core::schedule::repair::repair;
+use tvmtune_core::schedule::{Instruction, Schedule, default};
 use tvmtune_core::target::{DeviceKey, Target};
 use tvmtune_tuner::database::{Choice, Lookup};
 
@@ -128,7 +129,7 @@ pub fn realize<'a>(op: &Op, slot: &Slot<'a>, aim: &Aim) -> Result<Variant<'a>, U
     let dag = op.dag.narrow(slot.bucket);
     let Slot { bucket, isa, .. } = *slot;
     for choice in &slot.choices {
-        let Some(schedule) = replay(&dag, &choice.entry.trace) else { continue };
+        let Some(schedule) = schedule(op, choice, &dag) else { continue };
         let Ok(generated) = codegen::generate(&schedule, isa) else { continue };
         let measured = matches!(choice.tier, Tier::Exact | Tier::SameIsa);
         let stale = measured && generated.artifact.to_string() != choice.entry.artifact;
@@ -142,10 +143,16 @@ pub fn realize<'a>(op: &Op, slot: &Slot<'a>, aim: &Aim) -> Result<Variant<'a>, U
     Ok(Variant { bucket, isa, tier, stale, median_ns, schedule, generated })
 }
 
-/// The schedule of a trace, if it applies.
-fn replay(dag: &Dag, trace: &[String]) -> Option<Schedule> {
-    let trace: Result<Vec<_>, _> = trace.iter().map(|it| it.parse()).collect();
-    Schedule::replay(dag, &trace.ok()?).ok()
+/// A known schedule on the dag of a bucket; one that was made for other ranges is repaired.
+fn schedule(op: &Op, choice: &Choice<'_>, dag: &Dag) -> Option<Schedule> {
+    let trace = choice.entry.trace.iter().map(|it| it.parse());
+    let trace: Vec<Instruction> = trace.collect::<Result<_, _>>().ok()?;
+    if choice.tier != Tier::Transferred {
+        return Schedule::replay(dag, &trace).ok();
+    }
+    let holds_it = |it: &&Bucket| it.schedules.iter().any(|it| std::ptr::eq(it, choice.entry));
+    let made_for = op.dag.narrow(&choice.record.buckets.iter().find(holds_it)?.dims);
+    Some(repair(&trace, &made_for, dag).ok()?.schedule)
 }
 
 /// The text of an op's plan: what the macro expands to.

@@ -48,7 +48,12 @@ impl Standing {
 
     /// Whether tuning could do something about it.
     pub fn is_miss(self) -> bool {
-        matches!(self, Standing::Stale | Standing::Transferred | Standing::Default)
+        self == Standing::Stale || self.is_untuned()
+    }
+
+    /// Whether the schedule was not measured for these extents.
+    pub fn is_untuned(self) -> bool {
+        matches!(self, Standing::Transferred | Standing::Default)
     }
 
     /// The spelling in reports.

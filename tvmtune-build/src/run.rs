@@ -48,16 +48,17 @@ pub(crate) fn run(script: &Script) -> Result<Vec<Directive>, Error> {
     let aim = Aim { device: here.filter(|_| !reproducible) };
     let database = Database::discover(&package.places(reproducible));
     let mut lookups = look_up(&package.ops, &database, &resolution);
+    let mut reports = plan_ops(script, &package, &lookups, &aim)?;
     let mut tuning = Tuning::default();
-    if resolution.mode == Mode::Tune {
-        tuning = tune::misses(script, &package, &lookups, &aim);
+    if resolution.mode == Mode::Tune && reports.iter().any(|it| it.standing.is_miss()) {
+        tuning = tune::misses(script, &package, &lookups, &reports, &aim);
         lookups = look_up(&package.ops, &database, &resolution);
+        reports = plan_ops(script, &package, &lookups, &aim)?;
     }
-    let reports = plan_ops(script, &package, &lookups, &aim)?;
 
     let plans = emit::folder(&script.out_dir);
     let mut directives = inputs(&package, &lookups, started);
-    let waits = |it: &&OpReport| it.standing.is_miss() && !tuning.failed(&it.name);
+    let waits = |it: &&OpReport| it.standing.is_untuned() && !tuning.failed(&it.name);
     if resolution.may_tune_later() && reports.iter().any(|it| waits(&it)) {
         directives.push(Directive::RunAgain(plans.join("untuned")));
     }

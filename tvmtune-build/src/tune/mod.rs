@@ -1,6 +1,6 @@
 //! Tunes what a build lacks, in another process.
 //!
-//! In: the [`Slot`]s without a record that fits. Out: records in the user's cache, and a
+//! In: ops whose plan is a makeshift. Out: records in the user's cache, and a
 //! [`Tuning`] that says what became of it. Next: the build looks the records up like any other.
 //!
 //! `child.rs` starts that process, `job.rs` is what the two say to each other, and `session.rs`
@@ -16,8 +16,10 @@ pub mod session;
 use tvmtune_tuner::database::Lookup;
 
 use crate::config::Budget;
+use crate::op::Op;
 use crate::package::Package;
 use crate::plan::{self, Aim};
+use crate::report::OpReport;
 use crate::script::Script;
 
 pub use child::installed_engine;
@@ -50,20 +52,19 @@ impl Tuning {
     }
 }
 
-/// Tunes the kernels of a package that have no record which fits `aim`.
-pub(crate) fn misses(script: &Script, package: &Package, lookups: &[Lookup], aim: &Aim) -> Tuning {
+/// Tunes the kernels of a package that the reports call missing, for the machine of `aim`.
+pub(crate) fn misses(
+    script: &Script,
+    package: &Package,
+    lookups: &[Lookup],
+    reports: &[OpReport],
+    aim: &Aim,
+) -> Tuning {
     let mut wanted = Vec::new();
-    for (op, lookup) in package.ops.iter().zip(lookups) {
-        let slots = plan::slots(op, lookup, aim);
-        let here = slots.iter().filter(|it| it.isa == aim.isa());
-        let missing = here.enumerate().filter(|(_, it)| !it.is_hit());
-        let buckets: Vec<usize> = missing.map(|(bucket, _)| bucket).collect();
-        if !buckets.is_empty() {
-            wanted.push(Wanted::new(op, buckets));
+    for ((op, lookup), report) in package.ops.iter().zip(lookups).zip(reports) {
+        if report.standing.is_miss() {
+            wanted.push(Wanted::new(op, missing_buckets(op, lookup, aim)));
         }
-    }
-    if wanted.is_empty() {
-        return Tuning::default();
     }
     let mut budget = Budget::BUILD.limited(&package.config.budget);
     if let Some(text) = script.variable("TVMTUNE_BUDGET") {
@@ -81,6 +82,15 @@ pub(crate) fn misses(script: &Script, package: &Package, lookups: &[Lookup], aim
         Ok(answer) => Tuning { answer, trouble: None },
         Err(error) => Tuning { trouble: Some(error.to_string()), ..Tuning::default() },
     }
+}
+
+/// The positions of the buckets without a record; of all, if there is one for each and it is of no
+/// use.
+fn missing_buckets(op: &Op, lookup: &Lookup, aim: &Aim) -> Vec<usize> {
+    let slots = plan::slots(op, lookup, aim);
+    let here = slots.iter().filter(|it| it.isa == aim.isa()).enumerate();
+    let missing: Vec<usize> = here.filter(|(_, it)| !it.is_hit()).map(|(n, _)| n).collect();
+    if missing.is_empty() { (0..op.buckets.len()).collect() } else { missing }
 }
 
 #[cfg(test)]
