@@ -51,10 +51,10 @@ impl Element for bool {
 }
 "#;
 
-/// Runs all launches; `None` for those that panicked.
-pub(super) fn run(name: &str, launches: &[Launch]) -> Vec<Option<Vec<Array>>> {
+/// Runs all launches, each of its text; `None` for those that panicked.
+pub(super) fn run(name: &str, launches: &[Launch], texts: &[String]) -> Vec<Option<Vec<Array>>> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("backends").join(name);
-    let binary = build(&folder, name, launches);
+    let binary = build(&folder, name, &main(launches, texts));
     let arguments = folder.join("arguments");
     fs::write(&arguments, launches.iter().flat_map(argument_bytes).collect::<Vec<u8>>()).unwrap();
     let output = Command::new(&binary).arg(&arguments).output().unwrap();
@@ -63,7 +63,7 @@ pub(super) fn run(name: &str, launches: &[Launch]) -> Vec<Option<Vec<Array>>> {
     launches.iter().map(|it| results(it, &mut bytes)).collect()
 }
 
-fn build(folder: &Path, name: &str, launches: &[Launch]) -> PathBuf {
+fn build(folder: &Path, name: &str, main: &str) -> PathBuf {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let runtime = workspace.join("tvmtune-runtime");
     let manifest = format!(
@@ -75,7 +75,7 @@ fn build(folder: &Path, name: &str, launches: &[Launch]) -> PathBuf {
     fs::write(folder.join("Cargo.toml"), manifest).unwrap();
     // The versions that the workspace has are the ones that are here without a network.
     fs::copy(workspace.join("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
-    fs::write(folder.join("src/main.rs"), main(launches)).unwrap();
+    fs::write(folder.join("src/main.rs"), main).unwrap();
     let target = folder.with_file_name("target");
     let output = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()))
         .args(["build", "--quiet", "--offline", "--target-dir"])
@@ -87,14 +87,11 @@ fn build(folder: &Path, name: &str, launches: &[Launch]) -> PathBuf {
     target.join("debug").join(format!("{name}{}", env::consts::EXE_SUFFIX))
 }
 
-fn main(launches: &[Launch]) -> String {
+fn main(launches: &[Launch], texts: &[String]) -> String {
     let mut text = PRELUDE.to_owned();
     let mut calls = String::new();
-    for (n, launch) in launches.iter().enumerate() {
-        text.push_str(&format!(
-            "mod case_{n} {{\nuse super::rt;\n{}}}\n",
-            rust::print(&launch.nest)
-        ));
+    for (n, (launch, function_text)) in launches.iter().zip(texts).enumerate() {
+        text.push_str(&format!("mod case_{n} {{\nuse super::rt;\n{}}}\n", function_text));
         text.push_str(&function(n, launch));
         calls.push_str(&format!("    run_{n}(&mut reader, &mut results);\n"));
     }

@@ -8,6 +8,7 @@ mod crate_of;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use tvmtune_core::arbitrary::{any_case, any_move, instruction};
+use tvmtune_core::codegen::rust;
 use tvmtune_core::dag::Dag;
 use tvmtune_core::interp::{self, Array, Number};
 use tvmtune_core::nest::{self, Nest};
@@ -47,36 +48,110 @@ impl Launch {
 /// Compiles and runs all launches, and checks what each one computes.
 #[track_caller]
 fn check(name: &str, launches: &[Launch]) {
-    let results = crate_of::run(name, launches);
-    for (launch, results) in launches.iter().zip(results) {
-        let shown = || {
-            let text = tvmtune_core::codegen::rust::print(&launch.nest);
-            format!("{}\n{}\n{text}", launch.label, launch.nest)
-        };
-        let Some(results) = results else { panic!("panicked: {}", shown()) };
-        for (got, want) in results.iter().zip(&launch.expected) {
-            if let Some(mismatch) = got.max_error(want, 1e-5, 1e-5) {
-                panic!("{mismatch:?}: {}", shown());
-            }
+    let texts: Vec<String> = launches.iter().map(|it| rust::print(&it.nest)).collect();
+    let verdicts = judge(name, launches, &texts);
+    for ((launch, text), verdict) in launches.iter().zip(&texts).zip(verdicts) {
+        if let Some(fault) = verdict {
+            panic!("{fault}: {}\n{}\n{text}", launch.label, launch.nest);
         }
     }
 }
 
-#[test]
-fn printed_rust_computes_what_any_schedule_says() {
+/// What is wrong with each launch of these texts; `None` if nothing is.
+fn judge(name: &str, launches: &[Launch], texts: &[String]) -> Vec<Option<String>> {
+    let verdict = |(launch, results): (&Launch, Option<Vec<Array>>)| {
+        let Some(results) = results else { return Some("panicked".to_owned()) };
+        let mut pairs = results.iter().zip(&launch.expected);
+        pairs.find_map(|(got, want)| got.max_error(want, 1e-5, 1e-5)).map(|it| format!("{it:?}"))
+    };
+    launches.iter().zip(crate_of::run(name, launches, texts)).map(verdict).collect()
+}
+
+/// Random programs under random schedules.
+fn launches(n: usize) -> Vec<Launch> {
     let mut runner = TestRunner::deterministic();
     let moves = proptest::collection::vec(any_move(), 0..12);
     let mut launches = Vec::new();
-    for _ in 0..300 {
+    for _ in 0..n {
         let case = any_case().new_tree(&mut runner).unwrap().current();
         let mut schedule = Schedule::new(&case.dag);
         for it in &moves.new_tree(&mut runner).unwrap().current() {
             let instruction = instruction(&schedule, it);
             let _ = schedule.apply(&instruction);
         }
-        let arguments = (case.dims.clone(), case.params(), case.scalars());
-        let arguments = (arguments.0, arguments.1.as_slice(), arguments.2);
-        launches.push(Launch::new(&case.dag, &schedule, arguments));
+        let (params, scalars) = (case.params(), case.scalars());
+        launches.push(Launch::new(&case.dag, &schedule, (case.dims.clone(), &params, scalars)));
     }
-    check("any_schedule", &launches);
+    launches
+}
+
+#[test]
+fn printed_rust_computes_what_any_schedule_says() {
+    check("any_schedule", &launches(300));
+}
+
+/// Mistakes that a printer could make; each changes a text, or leaves it as it is.
+const MISTAKES: [(&str, fn(&str) -> String); 6] = [
+    ("a lost parenthesis", unwrap_operand),
+    ("two arguments swapped", swap_params),
+    ("a guard that lets one more in", |text| text.replacen(" < ", " <= ", 1)),
+    ("a minimum that is a maximum", |text| text.replacen("i64::min(", "i64::max(", 1)),
+    ("a difference that is a sum", |text| text.replacen("] - ", "] + ", 1)),
+    ("a slice one element off", |text| text.replacen(" as usize..][", " as usize + 1..][", 1)),
+];
+
+/// Takes the parentheses off the right operand of a product or difference of elements.
+fn unwrap_operand(text: &str) -> String {
+    for before in ["] * (", "] - (", ") * (", "_f32 - ("] {
+        let Some(open) = text.find(before).map(|it| it + before.len() - 1) else { continue };
+        let mut depth = 0;
+        let close = text[open..].find(|it| {
+            depth += i32::from(it == '(') - i32::from(it == ')');
+            depth == 0
+        });
+        let Some(close) = close.map(|it| open + it) else { continue };
+        let inside = &text[open + 1..close];
+        if [" + ", " - "].iter().any(|it| inside.contains(it)) && !inside.contains(" as ") {
+            return format!("{}{inside}{}", &text[..open], &text[close + 1..]);
+        }
+    }
+    text.to_owned()
+}
+
+/// Swaps the names of the first two parameters that have the same type.
+fn swap_params(text: &str) -> String {
+    let Some((head, rest)) = text.split_once(") {") else { return text.to_owned() };
+    let Some((start, params)) = head.split_once('(') else { return text.to_owned() };
+    let mut params: Vec<(&str, &str)> =
+        params.split(", ").filter_map(|it| it.split_once(": ")).collect();
+    for (n, m) in (0..params.len()).flat_map(|m| (0..m).map(move |n| (n, m))) {
+        if params[n].1 == params[m].1 {
+            (params[n].0, params[m].0) = (params[m].0, params[n].0);
+            break;
+        }
+    }
+    let params: Vec<String> = params.iter().map(|(name, ty)| format!("{name}: {ty}")).collect();
+    format!("{start}({}) {{{rest}", params.join(", "))
+}
+
+#[test]
+fn mistakes_in_printing_are_seen() {
+    let (mut mutants, mut texts, mut kinds) = (Vec::new(), Vec::new(), Vec::new());
+    for (kind, (_, mistake)) in MISTAKES.iter().enumerate() {
+        for launch in launches(120) {
+            let text = rust::print(&launch.nest);
+            let mistaken = mistake(&text);
+            if mistaken != text && kinds.iter().filter(|it| **it == kind).count() < 25 {
+                mutants.push(launch);
+                texts.push(mistaken);
+                kinds.push(kind);
+            }
+        }
+    }
+    let verdicts = judge("mistakes", &mutants, &texts);
+    for (kind, (name, _)) in MISTAKES.iter().enumerate() {
+        let of_kind = || kinds.iter().zip(&verdicts).filter(|(it, _)| **it == kind);
+        let (tried, seen) = (of_kind().count(), of_kind().filter(|(_, it)| it.is_some()).count());
+        assert!(tried >= 5 && seen * 2 > tried, "{name}: {seen} of {tried} seen");
+    }
 }
