@@ -3,10 +3,11 @@
 //! A crate that uses tvmtune depends on this one, annotates functions with `#[autotune]`, and
 //! calls what that makes of them:
 //!
-//! ```text
+#![cfg_attr(feature = "macros", doc = "```")]
+#![cfg_attr(not(feature = "macros"), doc = "```ignore")]
 //! use tvmtune_runtime::{Cpu, Weight, autotune};
 //!
-//! #[autotune(dims(M = 1..=512, N = 1536, K = 384))]
+//! #[autotune(dims(M = 1..=512, N = 96, K = 32))]
 //! pub fn linear_gelu(
 //!     x: Tensor<f32, M, K>, w: Weight<f32, N, K>, b: Weight<f32, N>,
 //! ) -> Tensor<f32, M, N> {
@@ -14,9 +15,21 @@
 //!     compute(|i, j| gelu(h[[i, j]]))
 //! }
 //!
+//! # fn main() -> Result<(), tvmtune_runtime::Error> {
+//! let (x, mut y) = (vec![0.5; 16 * 32], vec![0.0; 16 * 96]);
+//! let w = Weight::new(vec![0.25; 96 * 32]); // packed once, at the first launch
+//! let b = Weight::new(vec![0.0; 96]);
+//!
 //! let cpu = Cpu::new();
-//! let (w, b) = (Weight::new(w), Weight::new(b)); // packed once, at the first launch
-//! linear_gelu(&cpu, &x, &w, &b, &mut y)?;        // M follows from the length of `x`
+//! linear_gelu(&cpu, &x, &w, &b, &mut y)?; // M follows from the length of `x`
+//!
+//! // Or, when every microsecond counts:
+//! let kernel = linear_gelu::load(&cpu)?;
+//! kernel.prepare(&w, &b)?;
+//! kernel.launch(&cpu, linear_gelu::Dims { m: 16 }, &x, &w, &b, &mut y)?;
+//! assert!((y[0] - 3.9999).abs() < 1e-3);
+//! # Ok(())
+//! # }
 //! ```
 //!
 //! # What `#[autotune]` generates
@@ -52,9 +65,6 @@
 //! A launch of machine code allocates nothing once the memory for temporaries has grown to what
 //! the kernel needs; each thread keeps its own. It takes no lock but, for kernels that use several
 //! threads, that of the thread pool, and that only if it is free: see [`set_threads`].
-
-// Code that `#[autotune]` generates names this crate; so do the tests in here.
-extern crate self as tvmtune_runtime;
 
 mod arg;
 mod error;
