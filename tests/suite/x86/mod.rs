@@ -3,12 +3,17 @@
 mod abi;
 mod generate;
 mod run;
+mod schedules;
 mod tile;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use tvmtune_core::codegen::x86::RegisterFile;
 use tvmtune_core::kernel::Isa;
+
+fn runner(cases: u32) -> TestRunner {
+    TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() })
+}
 
 /// Checks random kernels of up to so many registers, assembled for a register file.
 fn check(isa: Isa, cases: u32, max_regs: u32, file: RegisterFile) -> u64 {
@@ -17,10 +22,8 @@ fn check(isa: Isa, cases: u32, max_regs: u32, file: RegisterFile) -> u64 {
         return 0;
     }
     let spills = std::cell::Cell::new(0);
-    let mut runner =
-        TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
     let tape = proptest::collection::vec(any::<u32>(), 0..300);
-    let result = runner.run(&tape, |tape| {
+    let result = runner(cases).run(&tape, |tape| {
         let program = generate::program(&tape, isa, max_regs);
         match run::check(&program, file) {
             Ok(n) => spills.set(spills.get() + u64::from(n)),

@@ -3,7 +3,7 @@
 
 use tvmtune_core::codegen::x86::{RegisterFile, assemble_in};
 use tvmtune_core::interp::kernel::{Cell, FaultKind, Races, execute};
-use tvmtune_core::kernel::{Base, Isa, Kernel, Storage, TableEntry};
+use tvmtune_core::kernel::{Base, Count, Isa, Kernel, Phase, Storage, TableEntry};
 use tvmtune_runtime::raw::{Code, Guarded, Threads};
 
 use super::generate::{BUFFERS, Program};
@@ -66,44 +66,55 @@ fn interpret(program: &Program) -> Result<(Vec<usize>, Vec<Cell>), String> {
     }
 }
 
-fn n_tasks(kernel: &Kernel) -> Vec<u64> {
+fn n_tasks(kernel: &Kernel, dims: &[i64]) -> Vec<u64> {
     let count = |count| match count {
-        tvmtune_core::kernel::Count::Const(value) => value,
-        tvmtune_core::kernel::Count::Param(slot) => match &kernel.table[slot.0 as usize] {
-            TableEntry::Param(value) => value.eval_dims(&[]),
+        Count::Const(value) => value,
+        Count::Param(slot) => match &kernel.table[slot.0 as usize] {
+            TableEntry::Param(value) => value.eval_dims(dims),
             _ => unreachable!("a parameter"),
         },
     };
-    let of = |phase: &tvmtune_core::kernel::Phase| {
-        phase.tasks.iter().map(|it| count(it.1).max(0) as u64).product()
-    };
+    let of = |phase: &Phase| phase.tasks.iter().map(|it| count(it.1).max(0) as u64).product();
     kernel.phases.iter().map(of).collect()
 }
 
-/// Assembles and runs a program. Returns the memory behind each pointer, and the spills.
-fn launch(program: &Program, sizes: &[usize], file: RegisterFile) -> (Vec<Vec<u8>>, u32) {
-    let kernel = &program.kernel;
+/// Assembles and runs a kernel. Memory behind the pointers of the table changes; returns the spills.
+pub(super) fn launch(
+    kernel: &Kernel,
+    dims: &[i64],
+    cells: &mut [Cell],
+    file: RegisterFile,
+    threads: Threads,
+) -> u32 {
     let machine = assemble_in(kernel, file);
     let code = Code::load(&machine.phases).unwrap();
-    let mut memory: Vec<Guarded> = Vec::new();
+    let mut memory: Vec<Option<Guarded>> = Vec::new();
     let mut table = Vec::new();
-    for (slot, cell) in cells(program, sizes).iter().enumerate() {
-        table.push(match cell {
+    for cell in &*cells {
+        let guarded = match cell {
             Cell::Bytes(bytes) => {
-                let mut guarded = Guarded::new(sizes[slot], 1).unwrap();
+                let mut guarded = Guarded::new(bytes.len(), 1).unwrap();
                 guarded.bytes_mut().copy_from_slice(bytes);
-                let address = guarded.address();
-                memory.push(guarded);
-                address
+                Some(guarded)
             }
+            _ => None,
+        };
+        table.push(match cell {
+            Cell::Bytes(_) => guarded.as_ref().unwrap().address(),
             Cell::Integer(value) => value.cast_unsigned(),
             // Only the low bytes count.
             Cell::Bits(bits) => u64::from(*bits) | 0xdead_beef_0000_0000,
         });
+        memory.push(guarded);
     }
-    let scratch = kernel.scratch_bytes.eval_dims(&[]) as usize;
-    code.try_out(&n_tasks(kernel), &table, scratch, Threads::One);
-    (memory.iter().map(|it| it.bytes().to_vec()).collect(), machine.spills)
+    let scratch = kernel.scratch_bytes.eval_dims(dims) as usize;
+    code.try_out(&n_tasks(kernel, dims), &table, scratch, threads);
+    for (cell, guarded) in cells.iter_mut().zip(memory) {
+        if let Some(guarded) = guarded {
+            *cell = Cell::Bytes(guarded.bytes().to_vec());
+        }
+    }
+    machine.spills
 }
 
 /// Whether two elements are the same, where all NaNs are.
@@ -120,9 +131,12 @@ fn same(storage: Storage, float: bool, a: &[u8], b: &[u8]) -> bool {
 /// Runs a program both ways. Returns the spills, or what differs.
 pub(super) fn check(program: &Program, file: RegisterFile) -> Result<u32, String> {
     let (sizes, expected) = interpret(program)?;
-    let (found, spills) = launch(program, &sizes, file);
+    let mut found = cells(program, &sizes);
+    let spills = launch(&program.kernel, &[], &mut found, file, Threads::One);
     for (slot, (found, (storage, float))) in found.iter().zip(BUFFERS).enumerate() {
-        let Cell::Bytes(expected) = &expected[slot] else { unreachable!("pointers come first") };
+        let (Cell::Bytes(found), Cell::Bytes(expected)) = (found, &expected[slot]) else {
+            unreachable!("pointers come first")
+        };
         let size = storage.bytes() as usize;
         let elements = expected.chunks(size).zip(found.chunks(size));
         if let Some(at) = elements.into_iter().position(|it| !same(storage, float, it.0, it.1)) {

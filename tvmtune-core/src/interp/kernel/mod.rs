@@ -114,6 +114,25 @@ pub fn run(
     scalars: &[Number],
     results: &[Array],
 ) -> Result<Vec<Array>, Fault> {
+    let mut table = table(kernel, dims, params, scalars, results);
+    let scratch_bytes = kernel.scratch_bytes.eval_dims(dims).max(0) as usize;
+    execute(kernel, &mut table, scratch_bytes, Races::Watch)?;
+    Ok(written(&table[params.len()..], results))
+}
+
+/// What the table of a kernel holds for the arrays of its program: parameters as the user declares
+/// them (weights are packed here), and [`POISON`] for the results and for what phases share.
+///
+/// # Panics
+///
+/// If there are fewer arrays than the table has pointers, or fewer scalars.
+pub fn table(
+    kernel: &Kernel,
+    dims: &[i64],
+    params: &[Array],
+    scalars: &[Number],
+    results: &[Array],
+) -> Vec<Cell> {
     let mut arrays = params.iter();
     let mut outputs = results.iter();
     let mut table: Vec<Cell> = Vec::with_capacity(kernel.table.len());
@@ -137,17 +156,20 @@ pub fn run(
             TableEntry::Scalar(id) => Cell::Bits(scalar_bits(scalars[id.0 as usize])),
         });
     }
-    let scratch_bytes = kernel.scratch_bytes.eval_dims(dims).max(0) as usize;
-    execute(kernel, &mut table, scratch_bytes, Races::Watch)?;
-    let written = table.iter().skip(params.len());
-    Ok(results
-        .iter()
-        .zip(written)
-        .map(|(like, cell)| match cell {
-            Cell::Bytes(bytes) => Array::from_bytes(like.dtype, &like.shape, bytes),
-            _ => unreachable!("results follow the parameters in the table"),
-        })
-        .collect())
+    table
+}
+
+/// The results that a kernel wrote to the cells that follow those of its parameters.
+///
+/// # Panics
+///
+/// If one of them is no memory, or of another size.
+pub fn written(cells: &[Cell], results: &[Array]) -> Vec<Array> {
+    let array = |(like, cell): (&Array, &Cell)| match cell {
+        Cell::Bytes(bytes) => Array::from_bytes(like.dtype, &like.shape, bytes),
+        _ => unreachable!("results follow the parameters in the table"),
+    };
+    results.iter().zip(cells).map(array).collect()
 }
 
 /// A scalar as the table holds it: floats as `f32`, integers and `bool` as `i32`.

@@ -1,0 +1,107 @@
+//! From a program and any schedule to machine code that runs, on memory that ends at its end:
+//! it computes, bit for bit, what the kernel's interpreter does.
+
+use std::cell::Cell as Count;
+
+use proptest::prelude::*;
+use tvmtune_core::arbitrary::{Case, Move, any_case, any_move, instruction};
+use tvmtune_core::codegen::x86::RegisterFile;
+use tvmtune_core::interp::kernel::{Races, execute, table, written};
+use tvmtune_core::interp::{self, Array, Number};
+use tvmtune_core::kernel::{self, Isa};
+use tvmtune_core::schedule::{Instruction, Schedule};
+use tvmtune_core::{dag, nest};
+use tvmtune_runtime::raw::Threads;
+use tvmtune_tests::program;
+
+use super::{run, runner};
+
+/// The results of machine code.
+fn launch(
+    kernel: &kernel::Kernel,
+    dims: &[i64],
+    params: &[Array],
+    scalars: &[Number],
+    results: &[Array],
+) -> Vec<Array> {
+    let mut cells = table(kernel, dims, params, scalars, results);
+    run::launch(kernel, dims, &mut cells, RegisterFile::of(kernel.isa), Threads::All);
+    written(&cells[params.len()..], results)
+}
+
+/// Whether there was a kernel, and its code was right.
+fn check(case: &Case, schedule: &Schedule, isa: Isa) -> Result<bool, TestCaseError> {
+    let Ok(kernel) = kernel::lower(&nest::lower(schedule), isa) else { return Ok(false) };
+    let (params, scalars) = (case.params(), case.scalars());
+    let results: Vec<Array> = interp::dag::run(&case.dag, &case.dims, &params, &scalars);
+    let mut cells = table(&kernel, &case.dims, &params, &scalars, &results);
+    let scratch = kernel.scratch_bytes.eval_dims(&case.dims).max(0) as usize;
+    execute(&kernel, &mut cells, scratch, Races::Ignore).unwrap();
+    let expected = written(&cells[params.len()..], &results);
+    let found = launch(&kernel, &case.dims, &params, &scalars, &results);
+    for (found, expected) in found.iter().zip(&expected) {
+        let error = found.max_error(expected, 0.0, 0.0);
+        prop_assert!(error.is_none(), "{error:?} {:?} {isa:?}\n{kernel}", case.dims);
+    }
+    Ok(true)
+}
+
+#[test]
+fn code_of_random_schedules_computes_what_the_interpreter_does() {
+    for isa in [Isa::Avx512, Isa::Avx2] {
+        if !run::executes(isa) {
+            eprintln!("this machine does not execute {}: not tested", isa.name());
+            continue;
+        }
+        let (cases, ran) = (1000, Count::new(0));
+        let moves = proptest::collection::vec(any_move(), 0..16);
+        let run = |(case, moves): (Case, Vec<Move>)| {
+            let mut schedule = Schedule::new(&case.dag);
+            for it in &moves {
+                // What does not apply changes nothing.
+                let _ = schedule.apply(&instruction(&schedule, it));
+            }
+            ran.set(ran.get() + usize::from(check(&case, &schedule, isa)?));
+            Ok(())
+        };
+        runner(cases).run(&(any_case(), moves), run).unwrap();
+        assert!(ran.get() > cases as usize * 9 / 10, "only {} of {cases} ran", ran.get());
+    }
+}
+
+/// A convolution whose tile keeps every register busy: what one output needs of the padded input is
+/// copied to a buffer at each channel.
+#[test]
+fn a_tiled_convolution_is_right() {
+    let program = program(
+        "#[autotune(dims(B = 1, C = 3, H = 56, W = 56, O = 64, T = 3))]
+        fn conv3x3(x: Tensor<f32, B, C, H, W>, w: Weight<f32, O, C, T, T>) -> Tensor<f32, B, O, H, W> {
+            compute(|n, o, y, p| sum((0..C, 0..T, 0..T), |c, r, s| {
+                x.get([n, c, y + r - 1, p + s - 1]).unwrap_or(0.0) * w[[o, c, r, s]]
+            }))
+        }",
+    );
+    let trace = "cache_write s0; cache_padded t0 s1; pack t3 [] [0, 2, 3, 1]; split s0 a2 [24];\
+        split s0 a3 [3, 7]; split s0 a1 [2, 16]; reorder s0 [a0, a4, a6, a9, a7, a10, a5, a8, a11];\
+        compute_at s1 s0 a5; annotate s0 a0 parallel; annotate s0 a4 parallel;\
+        annotate s0 a6 parallel; annotate s0 a9 parallel; annotate s0 a8 unrolled;\
+        annotate s0 a11 vectorized; split s1 a6 [2]; reorder s1 [a0, a2, a4, a5, a7, a8, a3, a1];\
+        annotate s1 a8 unrolled; annotate s1 a3 unrolled; annotate s1 a1 vectorized;\
+        pack t1 [0:16] [0, 2, 3, 4, 1]; annotate s2 a0 parallel; annotate s2 a1 parallel;\
+        split s2 a3 [64]; annotate s2 a5 vectorized";
+    let trace: Vec<Instruction> = trace.split(';').map(|it| it.trim().parse().unwrap()).collect();
+    let dag = dag::build(&program).unwrap();
+    let schedule = Schedule::replay(&dag, &trace).unwrap();
+    let params = [
+        Array::whole_numbers(dag::DType::F32, &[1, 3, 56, 56], 1),
+        Array::whole_numbers(dag::DType::F32, &[64, 3, 3, 3], 2),
+    ];
+    let expected = interp::dag::run(&dag, &[], &params, &[]);
+    for isa in [Isa::Avx512, Isa::Avx2] {
+        if run::executes(isa) {
+            let kernel = kernel::lower(&nest::lower(&schedule), isa).unwrap();
+            let found = launch(&kernel, &[], &params, &[], &expected);
+            assert_eq!(found[0].max_error(&expected[0], 0.0, 0.0), None);
+        }
+    }
+}
