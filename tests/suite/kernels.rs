@@ -4,11 +4,13 @@
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use tvmtune_core::arbitrary::{Case, Move, any_case, any_move, instruction};
+use tvmtune_core::dag::{self, DType};
 use tvmtune_core::interp::{self, Array};
 use tvmtune_core::kernel::{self, Isa, Unsupported};
 use tvmtune_core::nest;
-use tvmtune_core::schedule::{Schedule, default};
+use tvmtune_core::schedule::{Instruction, Schedule, default};
 use tvmtune_core::target::Target;
+use tvmtune_tests::program;
 
 const ISAS: [Isa; 2] = [Isa::Avx512, Isa::Avx2];
 
@@ -77,4 +79,30 @@ fn kernels_of_default_schedules_are_right() {
         Ok(())
     };
     runner(500).run(&any_case(), run).unwrap();
+}
+
+/// Two rows to a tile, and both of them tasks: where there is one row, the second task must know.
+#[test]
+fn tasks_behind_the_last_iteration_do_nothing() {
+    let program = program(
+        "#[autotune(dims(M = 1..=2, N = 3))]
+        fn f(x: Tensor<f32, M, N>) -> Tensor<f32, M, N> {
+            compute(|i, j| x[[i, j]] + 1.0)
+        }",
+    );
+    let dag = dag::build(&program).unwrap();
+    let trace = ["split s0 a0 [2]", "fuse s0 a2 a3", "annotate s0 a4 parallel"];
+    let trace: Vec<Instruction> = trace.map(|it| it.parse().unwrap()).into();
+    let nest = nest::lower(&Schedule::replay(&dag, &trace).unwrap());
+    for isa in ISAS {
+        let kernel = kernel::lower(&nest, isa).unwrap();
+        for rows in [1, 2] {
+            let x = Array::whole_numbers(DType::F32, &[rows, 3], 1);
+            let like = Array::zeros(DType::F32, &[rows, 3]);
+            let dims = [rows as i64];
+            let found = interp::kernel::run(&kernel, &dims, &[x.clone()], &[], &[like]);
+            let found = found.unwrap_or_else(|fault| panic!("{fault}\n{nest}\n{kernel}"));
+            assert_eq!(found, interp::dag::run(&dag, &dims, &[x], &[]));
+        }
+    }
 }

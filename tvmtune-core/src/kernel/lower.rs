@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::affine::{Affine, Coef, LANE};
+use super::affine::{Affine, Coef, LANE, tidy};
 use super::graph::Op;
 use super::partition::Piece;
 use super::place::{self, NotParallel};
@@ -124,7 +124,8 @@ impl<'t> Lower<'t> {
         self.task_pieces(loop_, var, &rest, &pieces)
     }
 
-    /// The pieces of a parallel loop, chosen between at run time.
+    /// The pieces of a parallel loop, chosen between at run time. There is a task for each iteration,
+    /// also for those behind the last piece, in which nothing is done.
     fn task_pieces(
         &mut self,
         loop_: &'t Loop,
@@ -141,10 +142,12 @@ impl<'t> Lower<'t> {
                 body => this.items(body),
             })
         };
-        if others.is_empty() {
+        let end = piece.start.clone() + piece.count.clone();
+        let behind = self.tree.var(loop_.var).extent.clone() - end.clone();
+        let is_last = tidy(behind, &self.tree.facts).interval(&self.tree.facts).hi <= 0;
+        if is_last {
             return fill(self);
         }
-        let end = piece.start.clone() + piece.count.clone();
         let then = self.nested(&mut fill)?;
         let otherwise = self.nested(&mut |this| this.task_pieces(loop_, var, inner, others))?;
         let value = self.table.linear(&Affine::var(var));
@@ -370,7 +373,7 @@ impl<'t> Lower<'t> {
         }
         form.take(LANE);
         let most = Poly::constant(self.lanes());
-        let count = super::affine::tidy(-(form.dims + Poly::constant(form.constant)), facts);
+        let count = tidy(-(form.dims + Poly::constant(form.constant)), facts);
         let count = count.greater(&Poly::constant(0), facts).lesser(&most, facts);
         Limit::First(self.table.count(&count))
     }
