@@ -3,10 +3,11 @@
 //! Most tests run the build script by itself; the last one drives cargo.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tvmtune_tests::sandbox::{SOURCE, Said, Sandbox, files, said};
 
+const NO_FILES: [PathBuf; 0] = [];
 const SCRIPT: &str = env!("CARGO_BIN_EXE_script");
 const TUNE: (&str, &str) = ("TVMTUNE", "tune");
 const USE: (&str, &str) = ("TVMTUNE", "use");
@@ -46,7 +47,7 @@ fn without_permission_nothing_is_measured_and_one_line_says_so() {
         warnings,
         ["tvmtune: 1 kernel: 1 default (TVMTUNE asks for it); run `cargo tvmtune status`"]
     );
-    assert_eq!(files(&sandbox.cache()), [Path::new(""); 0]);
+    assert_eq!(files(&sandbox.cache()), NO_FILES);
     assert_eq!(sandbox.plans("out").len(), 1);
 }
 
@@ -123,7 +124,7 @@ fn a_package_from_elsewhere_uses_what_it_ships_and_never_tunes() {
     sandbox.write("Cargo.toml.orig", "");
     let said = build(&sandbox, "other", &[TUNE]);
     assert_eq!(said.directives("warning"), [""; 0]);
-    assert_eq!(files(&sandbox.cache()), [Path::new(""); 0]);
+    assert_eq!(files(&sandbox.cache()), NO_FILES);
     assert_eq!(texts(&sandbox, "other"), texts(&sandbox, "out"));
     build(&sandbox, "required", &[("TVMTUNE", "require")]);
 }
@@ -217,7 +218,7 @@ fn cargo_check_never_measures_and_cargo_build_tunes_once() {
     let second = cargo(&sandbox, &["build"]);
     assert_eq!(seen(&second), (false, false), "{second:?}");
     let check = cargo(&sandbox, &["check"]);
-    assert_eq!(seen(&check).1, false, "{check:?}");
+    assert!(!seen(&check).1, "{check:?}");
 
     sandbox.write("src/lib.rs", &SOURCE.replace("0.5", "0.25"));
     let changed = cargo(&sandbox, &["build"]);

@@ -7,9 +7,7 @@
 //! A crate with kernels calls [`run`] from its build script:
 //!
 //! ```no_run
-//! fn main() {
-//!     tvmtune_build::run();
-//! }
+//! tvmtune_build::run();
 //! ```
 //!
 //! In: the crate's sources, its `tvmtune.toml`, and databases. Out: a plan for each kernel in

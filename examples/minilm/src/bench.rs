@@ -13,10 +13,13 @@ const SHAPES: [(usize, usize); 6] = [(1, 8), (1, 32), (1, 128), (1, 256), (8, 32
 /// Rounds of one shape; in each, every contestant runs once, so that a slow moment hits all.
 const ROUNDS: usize = 15;
 
+/// Embeds the tokens of sentences.
+type Run<'a> = Box<dyn FnMut(&[Vec<u32>]) -> Result<Vec<Vec<f32>>> + 'a>;
+
 /// A model under test.
 struct Contestant<'a> {
     name: &'static str,
-    run: Box<dyn FnMut(&[Vec<u32>]) -> Result<Vec<Vec<f32>>> + 'a>,
+    run: Run<'a>,
 }
 
 /// Measures and prints.

@@ -1,6 +1,8 @@
 //! Embeddings against PyTorch in double precision (`reference.py` wrote `reference.json`), for
 //! sentences of 1 to 256 tokens, alone and in batches of up to 32.
 
+#![expect(clippy::unwrap_used, reason = "what tests call is part of a test")]
+
 use std::sync::OnceLock;
 
 use minilm::model::Model;

@@ -91,7 +91,7 @@ fn main(launches: &[Launch], texts: &[String]) -> String {
     let mut text = PRELUDE.to_owned();
     let mut calls = String::new();
     for (n, (launch, function_text)) in launches.iter().zip(texts).enumerate() {
-        text.push_str(&format!("mod case_{n} {{\nuse super::rt;\n{}}}\n", function_text));
+        text.push_str(&format!("mod case_{n} {{\nuse super::rt;\n{function_text}}}\n"));
         text.push_str(&function(n, launch));
         calls.push_str(&format!("    run_{n}(&mut reader, &mut results);\n"));
     }

@@ -90,8 +90,10 @@ fn printed_rust_computes_what_any_schedule_says() {
     check("any_schedule", &launches(300));
 }
 
+type Mistake = fn(&str) -> String;
+
 /// Mistakes that a printer could make; each changes a text, or leaves it as it is.
-const MISTAKES: [(&str, fn(&str) -> String); 6] = [
+const MISTAKES: [(&str, Mistake); 6] = [
     ("a lost parenthesis", unwrap_operand),
     ("two arguments swapped", swap_params),
     ("a guard that lets one more in", |text| text.replacen(" < ", " <= ", 1)),

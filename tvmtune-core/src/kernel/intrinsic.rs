@@ -24,6 +24,7 @@ const LOG2_E: f32 = std::f32::consts::LOG2_E;
 /// `ln 2` to 15 bits, so that its products with exponents are exact, and the rest.
 const LN_2_HIGH: f32 = 0.693_359_4;
 const LN_2_LOW: f32 = -2.121_944_4e-4;
+const TWO_BY_ROOT_PI: f32 = std::f32::consts::FRAC_2_SQRT_PI;
 /// The bits of 1, and where the exponent stands.
 const ONE: i32 = 0x3f80_0000;
 const EXPONENT: u8 = 23;
@@ -154,7 +155,7 @@ impl Graph {
                 -1.666_805_8e-1,
                 2.000_071_5e-1,
                 -2.499_999_4e-1,
-                3.333_333_1e-1,
+                3.333_333e-1,
             ],
         )
     }
@@ -201,7 +202,7 @@ impl Graph {
         let square = self.mul(x, x);
         let p = self.polynomial(
             square,
-            &[2.290_506_5e-4, 3.408_291e-3, 5.095_57e-2, 1.852_083_2e-1, 1.128_379_1],
+            &[2.290_506_5e-4, 3.408_291e-3, 5.095_57e-2, 1.852_083_2e-1, TWO_BY_ROOT_PI],
         );
         let p = self.mul(x, p);
         let q = self.polynomial(

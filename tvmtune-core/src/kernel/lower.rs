@@ -78,9 +78,9 @@ impl<'t> Lower<'t> {
             let body = self.nested(&mut |this| {
                 this.begin(living.clone());
                 if vars.is_empty() {
-                    this.items(items)?
+                    this.items(items)?;
                 } else {
-                    this.with_tasks(&items[0], &vars)?
+                    this.with_tasks(&items[0], &vars)?;
                 }
                 this.end();
                 Ok(())

@@ -22,7 +22,7 @@ impl fmt::Display for Kernel {
         for (n, entry) in self.table.iter().enumerate() {
             match entry {
                 TableEntry::Pointer { tensor, layout: None } => {
-                    writeln!(f, "t{n}: tensor {}", tensor.0)?
+                    writeln!(f, "t{n}: tensor {}", tensor.0)?;
                 }
                 TableEntry::Pointer { tensor, layout: Some(it) } => {
                     writeln!(

@@ -157,7 +157,7 @@ impl Tree<'_> {
             match &self.var(*var).derived {
                 None => leaves.push(*var),
                 Some(it) => {
-                    leaves.extend([&it.a, &it.b].into_iter().flat_map(|it| self.leaves(it)))
+                    leaves.extend([&it.a, &it.b].into_iter().flat_map(|it| self.leaves(it)));
                 }
             }
         }

@@ -154,18 +154,15 @@ impl Rewrite<'_> {
     /// Has the target stored if it is in the frame.
     fn target(&mut self, mut inst: Inst, updated: Option<Virt>, now: u32) {
         let slot = inst.target().and_then(|(virt, _)| self.slot(virt, now));
-        let dst = match &mut inst {
+        let (
+            Some(slot),
             Inst::Vector(VectorInst { dst: Some(dst), .. })
             | Inst::Fma { dst, .. }
             | Inst::Zero { dst }
             | Inst::Splat { dst, .. }
-            | Inst::SplatEntry { dst, .. } => dst,
-            _ => {
-                self.out.push(inst);
-                return;
-            }
-        };
-        let Some(slot) = slot else {
+            | Inst::SplatEntry { dst, .. },
+        ) = (slot, &mut inst)
+        else {
             self.out.push(inst);
             return;
         };
