@@ -168,7 +168,12 @@ impl Generator<'_> {
             self.vars.push(var);
         }
         self.uses_scratch = false;
+        // Asked first: at the end of the tape every answer is no.
+        let stores_registers = self.tape.one_in(2);
         let mut body = self.block(3);
+        if stores_registers {
+            body.extend(self.store_registers());
+        }
         if self.uses_scratch {
             body.splice(0..0, self.clear_scratch());
         }
@@ -188,6 +193,27 @@ impl Generator<'_> {
         (0..SCRATCH / bytes).map(store).collect()
     }
 
+    /// Stores every register that has a value: what a loop or a branch did not change must have
+    /// survived it.
+    fn store_registers(&self) -> Vec<Stmt> {
+        let store = |(at, (reg, kind)): (i64, &(Reg, Kind))| {
+            let (slot, storage) = match kind {
+                Kind::Float => (0, Storage::Word),
+                Kind::Int => (1, Storage::Word),
+                Kind::Truth => (6, Storage::Bool),
+            };
+            let offset = Linear::constant(at * i64::from(self.isa.lanes()) * 4);
+            Stmt::Store {
+                address: Address { base: Base::Table(Slot(slot)), offset },
+                lanes: Lanes::Contiguous,
+                storage,
+                value: Value::Reg(*reg),
+                mask: None,
+            }
+        };
+        (0..).zip(&self.regs).map(store).collect()
+    }
+
     fn block(&mut self, depth: u32) -> Vec<Stmt> {
         let vars = self.vars.len();
         let n = 1 + self.tape.below(6);
@@ -205,7 +231,7 @@ impl Generator<'_> {
     }
 
     fn stmt(&mut self, depth: u32) -> Stmt {
-        match self.tape.below(if depth > 0 { 9 } else { 6 }) {
+        match self.tape.below(if depth > 0 { 10 } else { 6 }) {
             0..3 => self.set(),
             3 | 4 => self.store(),
             5 => {
