@@ -12,6 +12,7 @@ mod programs;
 mod replay;
 mod search;
 mod semantics;
+mod space;
 mod tidy;
 mod tuning;
 mod workers;

@@ -24,6 +24,8 @@ pub mod space; // which schedules there are
 
 // What to measure.
 #[cfg(feature = "engine")]
+pub mod cost; // how schedules rank, unmeasured
+#[cfg(feature = "engine")]
 pub mod outcome; // what became of a candidate
 #[cfg(feature = "engine")]
 pub mod search; // strategies

@@ -51,6 +51,9 @@ pub fn instruction(schedule: &Schedule, it: &Move) -> Instruction {
         }
         18..=23 => compute_at(schedule, stage, it),
         24 => Instruction::Inline { stage },
+        25 if it.picks[2].is_multiple_of(2) => {
+            Instruction::CacheOperand { reader: stage, read: u32::from(it.picks[1] % 3) }
+        }
         25 => Instruction::CacheRead { tensor: pick_read(schedule, stage, it), reader: stage },
         26..=27 => padded(schedule, it),
         28 => Instruction::CacheWrite { stage },

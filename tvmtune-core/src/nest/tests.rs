@@ -37,6 +37,12 @@ const GATHER: &str = "
         compute(|b, h| u.get([ids[[b]], h]).unwrap_or(0.0))
     }";
 
+const SCORES: &str = "
+    #[autotune(dims(M = 1..=100, D = 16))]
+    fn scores(a: Tensor<f32, M, D>) -> Tensor<f32, M, M> {
+        compute(|i, j| sum(0..8, |k| a[[i, k]] * a[[j, k + 8]]))
+    }";
+
 /// The nest that a trace makes of a program, as text.
 #[track_caller]
 fn nest_of(program: &str, trace: &str) -> String {
@@ -218,6 +224,32 @@ fn without_padding_what_one_iteration_reads_starts_outside_and_everything_is_com
       for y in 0..7
         for z in 0..7
           out[o, y, z] = max(h[o, y, z], 0)
+    ");
+}
+
+#[test]
+fn one_read_of_a_tensor_is_copied_by_its_loops_and_the_other_stays() {
+    insta::assert_snapshot!(nest_of(SCORES, "
+        cache_operand s0 r1
+        pack t2 [] [1, 0]
+        split s0 a1 [16]
+        reorder s0 [a3, a0, a2, a4]
+        compute_at s1 s0 a3
+    "), @r"
+    local a_operand[8, 16]: f32
+    for j_0 in 0..(((M + 15)/(16)))
+      for j in 0..16
+        for k in 0..8
+          if 16*j_0 + j < M
+            a_operand[k, j] = a[16*j_0 + j, k + 8]
+      for i in 0..M
+        for j_1 in 0..16
+          if 16*j_0 + j_1 < M
+            out[i, 16*j_0 + j_1] = 0
+        for k in 0..8
+          for j_1 in 0..16
+            if 16*j_0 + j_1 < M
+              out[i, 16*j_0 + j_1] += a[i, k] * a_operand[k, j_1]
     ");
 }
 

@@ -96,6 +96,9 @@ pub enum ErrorKind {
     /// The reads are not affine, or not below a condition that asks exactly for the bounds.
     #[error("the reads are not padded reads")]
     NotPadded,
+    /// The read is evaluated under a condition only.
+    #[error("the read stands below a condition")]
+    Conditional,
     /// Data-dependent subscripts reach an expression that cannot be computed from them.
     #[error("a data-dependent subscript is divided")]
     DataDependent,

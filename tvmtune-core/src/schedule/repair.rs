@@ -240,6 +240,9 @@ impl Ids {
             Instruction::CacheRead { tensor: t, reader } => {
                 Instruction::CacheRead { tensor: tensor(t)?, reader: stage(reader)? }
             }
+            Instruction::CacheOperand { reader, read } => {
+                Instruction::CacheOperand { reader: stage(reader)?, read: *read }
+            }
             Instruction::CachePadded { tensor: t, reader } => {
                 Instruction::CachePadded { tensor: tensor(t)?, reader: stage(reader)? }
             }

@@ -8,6 +8,7 @@
 //! compute_at s1 s0 a2
 //! inline s2
 //! cache_read t0 s1
+//! cache_operand s1 r0
 //! cache_padded t0 s1
 //! cache_write s1
 //! rfactor s1 a2
@@ -15,8 +16,8 @@
 //! threads one
 //! ```
 //!
-//! A stage is `s` and its number, an axis `a`, a tensor `t`. A layout is its splits, each a
-//! dimension and a factor, and the order of the dimensions after them.
+//! A stage is `s` and its number, an axis `a`, a tensor `t`, a read of a stage `r`. A layout is its
+//! splits, each a dimension and a factor, and the order of the dimensions after them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -45,6 +46,9 @@ impl fmt::Display for Instruction {
             Instruction::Inline { stage } => write!(f, "inline s{}", stage.0),
             Instruction::CacheRead { tensor, reader } => {
                 write!(f, "cache_read t{} s{}", tensor.0, reader.0)
+            }
+            Instruction::CacheOperand { reader, read } => {
+                write!(f, "cache_operand s{} r{read}", reader.0)
             }
             Instruction::CachePadded { tensor, reader } => {
                 write!(f, "cache_padded t{} s{}", tensor.0, reader.0)
@@ -141,6 +145,9 @@ impl<'a> Words<'a> {
             "cache_read" => {
                 Instruction::CacheRead { tensor: self.tensor()?, reader: self.stage()? }
             }
+            "cache_operand" => {
+                Instruction::CacheOperand { reader: self.stage()?, read: self.read()? }
+            }
             "cache_padded" => {
                 Instruction::CachePadded { tensor: self.tensor()?, reader: self.stage()? }
             }
@@ -169,6 +176,10 @@ impl<'a> Words<'a> {
 
     fn tensor(&mut self) -> Result<TensorId, &'static str> {
         numbered(self.word(), 't').map(TensorId).ok_or("a tensor, as in `t0`")
+    }
+
+    fn read(&mut self) -> Result<u32, &'static str> {
+        numbered(self.word(), 'r').ok_or("a read, as in `r0`")
     }
 
     fn kind(&mut self) -> Result<LoopKind, &'static str> {
@@ -225,7 +236,7 @@ mod tests {
         let lines = "split s0 a1 [8, 4]\nfuse s0 a2 a3\nreorder s0 [a4, a0, a3]\nreorder s1 []\n\
                      annotate s0 a4 vectorized\nannotate s0 a0 parallel\nannotate s0 a0 serial\n\
                      annotate s0 a1 unrolled\ncompute_at s1 s0 a2\ninline s2\ncache_read t0 s1\n\
-                     cache_padded t0 s1\ncache_write s1\nrfactor s1 a2\n\
+                     cache_operand s1 r1\ncache_padded t0 s1\ncache_write s1\nrfactor s1 a2\n\
                      pack t1 [0:48, 1:4] [0, 2, 1, 3]\npack t1 [] [1, 0]\nthreads one\nthreads all";
         for line in lines.lines() {
             let instruction: Instruction = line.parse().unwrap();

@@ -20,6 +20,8 @@ pub enum Instruction {
     Inline { stage: StageId },
     /// [`Schedule::cache_read`](super::Schedule::cache_read)
     CacheRead { tensor: TensorId, reader: StageId },
+    /// [`Schedule::cache_operand`](super::Schedule::cache_operand)
+    CacheOperand { reader: StageId, read: u32 },
     /// [`Schedule::cache_padded`](super::Schedule::cache_padded)
     CachePadded { tensor: TensorId, reader: StageId },
     /// [`Schedule::cache_write`](super::Schedule::cache_write)
@@ -64,6 +66,9 @@ impl Schedule {
             Instruction::Inline { stage } => self.inline(*stage),
             Instruction::CacheRead { tensor, reader } => {
                 self.cache_read(*tensor, *reader).map(drop)
+            }
+            Instruction::CacheOperand { reader, read } => {
+                self.cache_operand(*reader, *read).map(drop)
             }
             Instruction::CachePadded { tensor, reader } => {
                 self.cache_padded(*tensor, *reader).map(drop)

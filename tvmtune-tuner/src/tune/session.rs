@@ -13,6 +13,7 @@ use super::event::Event;
 use super::judge::{self, Reference};
 use super::log::Trial;
 use super::task::{Task, Workload};
+use crate::cost::Draft;
 use crate::measure::{Job, MeasureError, Measurer, Policy};
 use crate::outcome::{Outcome, Timing};
 use crate::search::{Evolutionary, Proposal, Strategy};
@@ -90,7 +91,8 @@ impl Session {
             Err(why) => return Ok(Err(why)),
         };
         let space = Arc::new(Space::new(&task.dag, &task.target));
-        let strategy = Box::new(Evolutionary::new(space.clone(), seed, None));
+        let draft = Draft::new(&task.dag, task.target, space.clone());
+        let strategy = Box::new(Evolutionary::new(space.clone(), seed, Some(Box::new(draft))));
         let mut session = Self {
             task,
             space,

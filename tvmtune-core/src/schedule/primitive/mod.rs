@@ -5,6 +5,7 @@
 
 mod annotate;
 mod cache;
+mod cache_operand;
 mod cache_padded;
 mod compute_at;
 mod fuse;

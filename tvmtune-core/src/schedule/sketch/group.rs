@@ -9,7 +9,7 @@
 
 use super::builder::Builder;
 use super::rows::contiguous_reduction;
-use super::tile::variants;
+use super::variant::variants;
 use crate::dag::TensorId;
 use crate::dag::access::{leading_axes, work};
 use crate::schedule::{Attach, StageId};

@@ -17,16 +17,19 @@
 //! one tiling structure for all of a machine's programs, each rule here comes with the analytic
 //! choice that makes its sketch a good default.
 
+mod blocks;
 mod builder;
+mod copies;
 mod elementwise;
 mod group;
 mod register_tile;
 mod rows;
 mod tile;
+mod variant;
 
 use self::builder::Builder;
 use self::group::Group;
-use self::tile::TileVariant;
+use self::variant::TileVariant;
 use super::error::ScheduleError;
 use super::{AxisId, Instruction, StageId};
 use crate::dag::Dag;
@@ -184,7 +187,7 @@ impl Builder {
     fn ways(&self, group: &Group) -> Vec<Way> {
         match group {
             Group::Tiled { anchor, .. } => {
-                tile::variants(self, *anchor).into_iter().map(Way::Tile).collect()
+                variant::variants(self, *anchor).into_iter().map(Way::Tile).collect()
             }
             Group::Rows { root, inside, .. } => {
                 let reduces = self.schedule.stage(*root).compute.reducer.is_some();

@@ -4,6 +4,8 @@
 //! reduction, and loads what it reads: of operands that depend on the vectorized axis `vectors`
 //! vectors, of others one broadcast element; times `rows` if they depend on the unrolled axis. The
 //! step takes as long as the slowest of arithmetic, loads, and the chain through one accumulator.
+//! Rows of an operand that lie a multiple of a page apart share the sets of the first-level cache:
+//! more of them than it has ways push each other out, and every step loads them again.
 //!
 //! # Source
 //!
@@ -31,21 +33,38 @@ pub(super) struct Operand {
     pub(super) vector: bool,
     /// Whether each row has its own.
     pub(super) per_row: bool,
+    /// So many rows stay in the first-level cache.
+    pub(super) cached_rows: u64,
 }
 
 /// Multiply-adds that a core starts in a cycle, and cycles until one can be used by the next.
 const ARITHMETIC: (f64, f64) = (2.0, 4.0);
 /// Loads that a core starts in a cycle.
 const LOADS: f64 = 2.0;
+const PAGE_BYTES: u64 = 4096;
+const LINE_BYTES: u64 = 64;
 /// Accumulator tiles are no longer than this, along either axis.
 const MOST: (u64, u64) = (30, 12);
 
 impl Operand {
-    /// The operand of an access when one axis is vectorized and another unrolled.
-    pub(super) fn of(access: &Access, vector_axis: usize, row_axis: Option<usize>) -> Self {
+    /// The operand of an access when one axis is vectorized and another unrolled, in a cache of
+    /// that many bytes. Elements have 4 bytes.
+    pub(super) fn of(
+        access: &Access,
+        vector_axis: usize,
+        row_axis: Option<usize>,
+        l1_bytes: u64,
+    ) -> Self {
+        let stride = row_axis.and_then(|it| access.strides[it].as_ref()?.as_constant());
+        let bytes = stride.unwrap_or(0).unsigned_abs() * 4;
+        // Lines a multiple of this apart share a set, in any cache indexed before translation.
+        let n_sets = PAGE_BYTES / gcd(bytes, PAGE_BYTES).max(LINE_BYTES);
+        let n_ways = (l1_bytes / PAGE_BYTES).max(1);
         Self {
             vector: access.depends_on(vector_axis),
             per_row: row_axis.is_some_and(|it| access.depends_on(it)),
+            // A quarter is left to the other operands, which pass through.
+            cached_rows: if bytes < LINE_BYTES { u64::MAX } else { n_sets * n_ways * 3 / 4 },
         }
     }
 }
@@ -85,21 +104,37 @@ fn step(rows: u64, vectors: u64, operands: &[Operand]) -> f64 {
     };
     let loads: f64 = operands.iter().map(load).sum();
     let arithmetic = (rows * vectors) as f64 / ARITHMETIC.0;
+    let evicted = |it: &&Operand| it.per_row && !it.vector && rows > it.cached_rows;
+    let reloads = operands.iter().filter(evicted).count() as u64 * rows;
     // A little for the loop itself, which larger tiles amortize.
-    arithmetic.max(loads / LOADS).max(ARITHMETIC.1) + 0.15
+    arithmetic.max(loads / LOADS).max(ARITHMETIC.1) + 0.4 * reloads as f64 + 0.15
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const MATRIX: [Operand; 2] =
-        [Operand { vector: false, per_row: true }, Operand { vector: true, per_row: false }];
+    /// The operands of a product of matrices, of which so many rows of the first stay in the cache.
+    fn operands(cached_rows: u64) -> [Operand; 2] {
+        let row = Operand { vector: false, per_row: true, cached_rows };
+        [row, Operand { vector: true, per_row: false, cached_rows: u64::MAX }]
+    }
 
     fn check(isa: Isa, rows: u64, lanes: u64, expected: (u64, u64)) {
-        let tile = choose(isa, &MATRIX, rows, lanes);
+        let operands = operands(u64::MAX);
+        let tile = choose(isa, &operands, rows, lanes);
         assert_eq!((tile.rows, tile.vectors), expected, "{rows} x {lanes}");
-        assert!(registers(tile.rows, tile.vectors, &MATRIX) <= isa.registers().into());
+        assert!(registers(tile.rows, tile.vectors, &operands) <= isa.registers().into());
+    }
+
+    #[test]
+    fn rows_that_share_cache_sets_are_few() {
+        let tile = choose(Isa::Avx512, &operands(9), 1024, 1024);
+        assert_eq!((tile.rows, tile.vectors), (6, 4));
     }
 
     #[test]

@@ -18,176 +18,24 @@
 //!
 //! Goto and van de Geijn's layers of matrix multiplication, for any reduction with reuse.
 
+use super::blocks::Blocks;
 use super::builder::Builder;
-use super::register_tile::{Operand, RegisterTile, choose};
+use super::copies::{pack_by_tile, place_copy, place_padded};
+use super::variant::{Copy, TileVariant};
 use super::{DecisionId, DecisionKind, Factor};
-use crate::dag::access::Access;
-use crate::dag::{TensorId, TensorKind};
 use crate::schedule::error::ScheduleError;
 use crate::schedule::{AxisId, Instruction, Layout, LoopKind, StageId};
 
-/// One way to apply the rule.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct TileVariant {
-    /// The vectorized axis.
-    vector: usize,
-    /// The unrolled axis.
-    row: Option<usize>,
-    /// Weights to pack so that the vectorized axis comes last, with the dimension it indexes.
-    packed: Vec<(TensorId, usize)>,
-    /// An operand to copy, with the dimension that the vectorized axis indexes, and where.
-    copied: Option<(TensorId, usize, Copy)>,
-    /// What padding makes conditional is copied to where it is not.
-    padded: Vec<TensorId>,
-    tile: RegisterTile,
-    /// Estimated cycles; variants are tried in this order.
-    cost: f64,
-}
-
-/// Where an operand is copied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Copy {
-    /// In each task, as much as one column of tiles reads.
-    Panel,
-    /// Once, before all tasks.
-    Whole,
-}
-
 /// The loops of the stage that is tiled.
-struct Loops {
+pub(super) struct Loops {
     /// Those that make the grid of tasks.
-    grid: Vec<AxisId>,
+    pub(super) grid: Vec<AxisId>,
     /// Between the grid and the register tile, with what they walk over.
     middle: Vec<(char, AxisId)>,
     row: Option<AxisId>,
     vector: AxisId,
     /// The decision that sets the length of the vectorized tile.
-    vector_tile: DecisionId,
-}
-
-/// Ways that analysis finds this many times as slow as the best are not tried.
-const HOPELESS: f64 = 2.5;
-
-/// The ways to tile a reduction, the most promising first.
-pub(super) fn variants(b: &Builder, anchor: StageId) -> Vec<TileVariant> {
-    let n_spatial = b.schedule.stage(anchor).compute.n_spatial;
-    let mut found: Vec<TileVariant> =
-        (0..n_spatial).flat_map(|axis| variants_along(b, anchor, axis)).collect();
-    found.sort_by(|a, b| a.cost.total_cmp(&b.cost));
-    let best = found.first().map_or(0.0, |it| it.cost);
-    found.retain(|it| it.cost <= best * HOPELESS);
-    found
-}
-
-fn variants_along(b: &Builder, anchor: StageId, vector: usize) -> Vec<TileVariant> {
-    let compute = &b.schedule.stage(anchor).compute;
-    let (extents, accesses) = (b.extents(anchor), b.accesses(anchor));
-    if extents[vector] == 1 && extents[..compute.n_spatial].iter().any(|it| *it > 1) {
-        return Vec::new();
-    }
-    let (mut packed, mut scattered, mut padded) = (Vec::new(), Vec::new(), Vec::new());
-    for access in &accesses {
-        if access.conditional {
-            padded.push(access.tensor);
-        }
-        if !access.depends_on(vector) || access.is_contiguous(vector) {
-            continue;
-        }
-        let Some(dim) = dim_along(access, vector) else { return Vec::new() };
-        let list = if b.is_packable(access.tensor) { &mut packed } else { &mut scattered };
-        list.push((access.tensor, dim));
-    }
-    if scattered.len() > 1 {
-        return Vec::new();
-    }
-    let row = row_axis(&accesses, &extents[..compute.n_spatial], vector);
-    let operands: Vec<Operand> = accesses.iter().map(|it| Operand::of(it, vector, row)).collect();
-    let tile = choose(b.target.isa, &operands, row.map_or(1, |it| extents[it]), extents[vector]);
-    let variant = TileVariant { vector, row, packed, copied: None, padded, tile, cost: 0.0 };
-    let in_place = (accesses.iter().find(|it| is_read_in_rows(b, it, &variant, &extents)))
-        .and_then(|it| Some((it.tensor, dim_along(it, vector)?)));
-    let with_copy = |copied| {
-        let cost = cost(b, anchor, &TileVariant { copied, ..variant.clone() });
-        TileVariant { copied, cost, ..variant.clone() }
-    };
-    match (scattered.first(), in_place) {
-        (Some((tensor, dim)), _) => {
-            [Copy::Panel, Copy::Whole].map(|it| with_copy(Some((*tensor, *dim, it)))).to_vec()
-        }
-        (None, Some((tensor, dim))) => vec![
-            with_copy(None),
-            with_copy(Some((tensor, dim, Copy::Panel))),
-            with_copy(Some((tensor, dim, Copy::Whole))),
-        ],
-        (None, None) => vec![with_copy(None)],
-    }
-}
-
-/// The dimension of a tensor that an axis, and in it no other spatial one, indexes with step 1.
-fn dim_along(access: &Access, axis: usize) -> Option<usize> {
-    let along = |steps: &Option<Vec<i64>>| steps.as_ref().is_none_or(|it| it[axis] != 0);
-    let mut dims = access.steps.iter().enumerate().filter(|(_, it)| along(it));
-    let (dim, steps) = dims.next()?;
-    let steps = steps.as_ref()?;
-    let alone = steps.iter().filter(|it| **it != 0).count() == 1 && steps[axis] == 1;
-    (alone && dims.next().is_none()).then_some(dim)
-}
-
-/// The axis to unroll: one on which as few vector operands as possible depend; of those the
-/// longest, of those the last.
-fn row_axis(accesses: &[Access], extents: &[u64], vector: usize) -> Option<usize> {
-    let dependent = |axis: usize| {
-        accesses.iter().filter(|it| it.depends_on(vector) && it.depends_on(axis)).count()
-    };
-    let candidates = (0..extents.len()).filter(|it| *it != vector && extents[*it] > 1);
-    candidates.min_by_key(|it| (dependent(*it), std::cmp::Reverse((extents[*it].min(28), *it))))
-}
-
-/// Whether an operand is read as vectors along rows so far apart that they fill few cache sets,
-/// and often enough for a copy to pay.
-fn is_read_in_rows(b: &Builder, access: &Access, variant: &TileVariant, extents: &[u64]) -> bool {
-    let vector = variant.vector;
-    let reused = variant.row.is_some_and(|it| !access.depends_on(it) && extents[it] >= 16);
-    let input = b.schedule.tensor(access.tensor).tensor.kind != TensorKind::Weight;
-    let vector_bytes = 4 * b.lanes() * variant.tile.vectors;
-    let far = access.strides.iter().flatten().any(|it| b.most(it) * 4 > 4 * vector_bytes);
-    access.is_contiguous(vector) && reused && input && far && !access.conditional
-}
-
-/// Estimated cycles of one thread for everything.
-fn cost(b: &Builder, anchor: StageId, variant: &TileVariant) -> f64 {
-    let compute = &b.schedule.stage(anchor).compute;
-    let extents = b.extents(anchor);
-    let tiled = [Some(variant.vector), variant.row];
-    let others = extents.iter().enumerate().filter(|(n, _)| !tiled.contains(&Some(*n)));
-    let steps: u64 = others.map(|(_, it)| *it).product();
-    let mut cycles = variant.tile.cycles * steps as f64;
-    let outputs: u64 = extents[..compute.n_spatial].iter().product();
-    let n_vectors = outputs as f64 / b.lanes() as f64;
-    // Elements that are stored one by one, or copied one by one.
-    let scattered = variant.vector + 1 != compute.n_spatial && extents[variant.vector] > 1;
-    if scattered {
-        cycles += n_vectors * 20.0;
-    }
-    for access in b.accesses(anchor) {
-        let elements = access.footprint(&extents) as f64;
-        let rows = variant.row.map_or(1, |it| extents[it]) as f64;
-        match variant.copied {
-            Some((tensor, ..)) if tensor == access.tensor => {
-                let contiguous = access.is_contiguous(variant.vector);
-                cycles += elements * if contiguous { 0.2 } else { 1.3 };
-            }
-            _ if is_read_in_rows(b, &access, variant, &extents) => {
-                // Rows far apart fall into the same sets of the caches, and pages of their own.
-                cycles += elements * (rows / variant.tile.rows as f64) * 0.05;
-            }
-            _ => {}
-        }
-    }
-    if matches!(variant.copied, Some((_, _, Copy::Whole))) {
-        cycles += 4000.0;
-    }
-    cycles
+    pub(super) vector_tile: DecisionId,
 }
 
 /// Applies the rule: `root` is tiled, `anchor` computed in each of its tiles.
@@ -199,6 +47,12 @@ pub(super) fn tile(
 ) -> Result<(), ScheduleError> {
     let name = b.stage_name(root).to_owned();
     let anchor = if root == anchor { b.apply(|it| it.cache_write(anchor))? } else { anchor };
+    let copied = match variant.copied {
+        Some((read, dim, place)) => {
+            Some((b.apply(|it| it.cache_operand(anchor, read))?, dim, place))
+        }
+        None => None,
+    };
     let mut padded = Vec::new();
     for tensor in &variant.padded {
         // Where the condition is no padding, it stays.
@@ -206,12 +60,6 @@ pub(super) fn tile(
             padded.push(stage);
         }
     }
-    let copied = match variant.copied {
-        Some((tensor, dim, place)) => {
-            Some((b.apply(|it| it.cache_read(tensor, anchor))?, dim, place))
-        }
-        None => None,
-    };
     pack_accumulators(b, anchor, variant)?;
     let loops = split_root(b, root, anchor, variant, &name)?;
     order_root(b, root, anchor, &loops, copied, &name)?;
@@ -263,12 +111,11 @@ fn split_root(
     name: &str,
 ) -> Result<Loops, ScheduleError> {
     let extents = b.extents(root);
-    let blocks = Blocks::choose(b, anchor, variant, &extents);
+    let blocks = Blocks::choose(b, anchor, variant);
     let lanes = b.lanes();
     let (mut grid, mut middle) = (Vec::new(), Vec::new());
 
-    let walked = (0..extents.len())
-        .rfind(|it| *it != variant.vector && Some(*it) != variant.row && extents[*it] > 1);
+    let walked = variant.walked(&extents);
     for (axis, extent) in extents.iter().copied().enumerate() {
         let id = AxisId(axis as u32);
         if axis == variant.vector || Some(axis) == variant.row {
@@ -316,58 +163,6 @@ fn split_root(
     grid.push(parts[0]);
     middle.push(('v', parts[1]));
     Ok(Loops { grid, middle, row, vector: parts[2], vector_tile: inner })
-}
-
-/// How many register tiles make a task along each axis.
-struct Blocks {
-    walk: u64,
-    rows: u64,
-    vectors: u64,
-}
-
-impl Blocks {
-    /// Tasks as large as the second-level cache allows, but several for each thread.
-    fn choose(b: &Builder, anchor: StageId, variant: &TileVariant, extents: &[u64]) -> Self {
-        let rows = variant.row.map_or(1, |it| extents[it].div_ceil(variant.tile.rows));
-        let lanes = b.lanes() * variant.tile.vectors;
-        let vectors = extents[variant.vector].div_ceil(lanes);
-        let fixed = |axis: usize| axis == variant.vector || Some(axis) == variant.row;
-        let others: Vec<u64> =
-            (0..extents.len()).filter(|it| !fixed(*it)).map(|it| extents[it]).collect();
-        let walked = others.iter().copied().rfind(|it| *it > 1).unwrap_or(1);
-        let outer = others.iter().product::<u64>() / walked;
-
-        let mut it = Self { walk: walked, rows, vectors };
-        let wanted = u64::from(b.target.threads) * 8;
-        let n_tasks = |it: &Self| {
-            outer * walked.div_ceil(it.walk) * rows.div_ceil(it.rows) * vectors.div_ceil(it.vectors)
-        };
-        // What the rows of a task read should stay in the cache while all its columns pass.
-        let row_bytes = |it: &Self| {
-            let mut tile = b.extents(anchor);
-            tile[variant.vector] = lanes.min(tile[variant.vector]);
-            if let Some(row) = variant.row {
-                tile[row] = tile[row].min(it.rows * variant.tile.rows);
-            }
-            let mut one_row = tile.clone();
-            for axis in 0..extents.len() {
-                let of_walk = extents[axis] > 1 && !fixed(axis);
-                one_row[axis] = if of_walk { it.walk.min(extents[axis]) } else { tile[axis] };
-            }
-            let bytes = |access: &Access| access.footprint(&one_row) * 4;
-            b.accesses(anchor).iter().map(bytes).sum::<u64>()
-        };
-        while row_bytes(&it) > b.target.l2_bytes * 3 / 4 && (it.rows > 1 || it.walk > 1) {
-            if it.walk > 1 { it.walk = it.walk.div_ceil(2) } else { it.rows = it.rows.div_ceil(2) }
-        }
-        while n_tasks(&it) < wanted && it.vectors > 1 {
-            it.vectors = it.vectors.div_ceil(2);
-        }
-        while n_tasks(&it) < wanted && (it.walk > 1 || it.rows > 1) {
-            if it.walk > 1 { it.walk = it.walk.div_ceil(2) } else { it.rows = it.rows.div_ceil(2) }
-        }
-        it
-    }
 }
 
 /// The order of the loops, and where the reduction and a panel are computed.
@@ -470,87 +265,6 @@ fn reduce_in_registers(
         b.annotate(anchor, AxisId(axis as u32), LoopKind::Unrolled)?;
     }
     b.annotate(anchor, AxisId(variant.vector as u32), LoopKind::Vectorized)
-}
-
-/// Gives a tensor a layout in which the elements of one vectorized tile lie side by side.
-fn pack_by_tile(
-    b: &mut Builder,
-    tensor: TensorId,
-    dim: usize,
-    tile: DecisionId,
-) -> Result<(), ScheduleError> {
-    let n_dims = b.schedule.tensor(tensor).tensor.shape.len();
-    // Stored: the tile's number, the other dimensions, the element in the tile.
-    let others = (0..=n_dims).filter(|it| *it != dim && *it != dim + 1);
-    let order: Vec<usize> = [dim].into_iter().chain(others).chain([dim + 1]).collect();
-    let list = |factor: &u64| {
-        let layout = Layout { splits: vec![(dim, *factor)], order: order.clone() };
-        vec![Instruction::Pack { tensor, layout }]
-    };
-    let lists = b.options(tile).iter().map(list).collect();
-    b.one_of(tile, lists)
-}
-
-/// A padded copy: before everything, or what each task reads.
-fn place_padded(
-    b: &mut Builder,
-    stage: StageId,
-    root: StageId,
-    loops: &Loops,
-    name: &str,
-) -> Result<(), ScheduleError> {
-    let order = b.schedule.stage(stage).order.clone();
-    let (Some(first), Some(last)) = (order.first().copied(), order.last().copied()) else {
-        return Ok(());
-    };
-    let group = b.new_group();
-    let decision = b.decide(format!("{name} padded copy"), DecisionKind::Choice, &[0, 1], 0, group);
-    let task = *loops.grid.last().expect("the vectorized axis has a loop in the grid");
-    let parallel = order.iter().copied().filter(|it| *it != last).take(2);
-    let parallel =
-        parallel.map(|axis| Instruction::Annotate { stage, axis, kind: LoopKind::Parallel });
-    let inside = vec![Instruction::ComputeAt { stage, consumer: root, axis: task }];
-    b.one_of(decision, vec![parallel.collect(), inside])?;
-    if first != last || order.len() == 1 {
-        let vector = b.split(stage, last, &[Factor::Fixed(4 * b.lanes())])?;
-        b.annotate(stage, vector[1], LoopKind::Vectorized)?;
-    }
-    Ok(())
-}
-
-/// The loops and the layout of a copy along the vectorized axis.
-fn place_copy(
-    b: &mut Builder,
-    stage: StageId,
-    dim: usize,
-    place: Copy,
-    loops: &Loops,
-) -> Result<(), ScheduleError> {
-    let tensor = b.schedule.stage(stage).tensor();
-    let n_dims = b.schedule.tensor(tensor).tensor.shape.len();
-    let along = AxisId(dim as u32);
-    let others: Vec<AxisId> = (0..n_dims as u32).map(AxisId).filter(|it| *it != along).collect();
-    match place {
-        Copy::Panel => {
-            if dim + 1 != n_dims {
-                let order = others.iter().chain([&along]).map(|it| it.0 as usize).collect();
-                b.apply(|it| it.pack(tensor, Layout { splits: Vec::new(), order }))?;
-            }
-            let order: Vec<AxisId> = others.into_iter().chain([along]).collect();
-            b.apply(|it| it.reorder(stage, &order))?;
-            b.annotate(stage, along, LoopKind::Vectorized)
-        }
-        Copy::Whole => {
-            pack_by_tile(b, tensor, dim, loops.vector_tile)?;
-            let parts = b.split(stage, along, &[Factor::Open(loops.vector_tile)])?;
-            let mut order = vec![parts[0]];
-            order.extend(others);
-            order.push(parts[1]);
-            b.apply(|it| it.reorder(stage, &order))?;
-            b.annotate(stage, parts[0], LoopKind::Parallel)?;
-            b.annotate(stage, parts[1], LoopKind::Vectorized)
-        }
-    }
 }
 
 /// Sizes of blocks of an axis: 1, 2, 3, 4, 6, 8, 12, ... and the whole.

@@ -1,0 +1,183 @@
+//! The points of spaces compute what the program says; drafts rank them as they must.
+
+use std::sync::Arc;
+
+use tvmtune_core::dag::{self, Dag, TensorId};
+use tvmtune_core::interp::{self, Array};
+use tvmtune_core::kernel::{self, Isa};
+use tvmtune_core::nest;
+use tvmtune_core::schedule::Schedule;
+use tvmtune_core::target::Target;
+use tvmtune_core::target::fits::fits;
+use tvmtune_tests::program;
+use tvmtune_tuner::cost::Draft;
+use tvmtune_tuner::random::Random;
+use tvmtune_tuner::search::Score;
+use tvmtune_tuner::space::Space;
+
+/// A product of matrices with that many rows.
+fn product(m: u64) -> Dag {
+    let program = program(&format!(
+        "#[autotune(dims(M = {m}, N = 256, K = 256))]
+        fn product(x: Tensor<f32, M, K>, w: Weight<f32, N, K>) -> Tensor<f32, M, N> {{
+            compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[j, k]]))
+        }}"
+    ));
+    dag::build(&program).unwrap()
+}
+
+/// The draft of the default point of the first sketch, with the decisions of some names changed.
+fn draft(dag: &Dag, choose: impl Fn(&str) -> Option<u64>) -> f64 {
+    let target = Target::generic(Isa::Avx512);
+    let space = Arc::new(Space::new(dag, &target));
+    let last_word = |name: &str| choose(name.rsplit(' ').next()?);
+    let point = space.nearest(0, &|name, _| last_word(name));
+    Draft::new(dag, target, space).score(&[point])[0]
+}
+
+#[test]
+fn small_tiles_are_worse_than_the_default() {
+    let dag = product(256);
+    let best = draft(&dag, |_| None);
+    assert!(best.is_finite());
+    for (name, value, times) in [("rows", 1, 2.0), ("lanes", 16, 1.0), ("steps", 1, 1.0)] {
+        let worse = draft(&dag, |it| (it == name).then_some(value));
+        assert!(worse >= best * times, "{name}: {worse} < {times} * {best}");
+    }
+}
+
+#[test]
+fn what_does_not_fit_registers_comes_last() {
+    let most = |it: &str| matches!(it, "rows" | "lanes").then_some(1000);
+    assert_eq!(draft(&product(256), most), f64::INFINITY);
+}
+
+#[test]
+fn more_work_takes_longer() {
+    let cycles = [64, 128, 256, 512].map(|it| draft(&product(it), |_| None));
+    assert!(cycles.is_sorted(), "{cycles:?}");
+}
+
+/// Every sketch of a program, at random points, computes what the program says: as loops, and as
+/// vector code for each instruction set where it fits.
+fn check(source: &str, dims: &[i64]) {
+    let dag = dag::build(&program(source)).unwrap();
+    let param = |(n, id): (u64, TensorId)| {
+        let tensor = dag.tensor(id);
+        let shape: Vec<u64> = tensor.shape.iter().map(|it| it.eval_dims(dims) as u64).collect();
+        Array::whole_numbers(tensor.dtype, &shape, n)
+    };
+    let params: Vec<Array> = (1..).zip(dag.params()).map(param).collect();
+    let expected = interp::dag::run(&dag, dims, &params, &[]);
+    let zeros: Vec<Array> = expected.iter().map(|it| Array::zeros(it.dtype, &it.shape)).collect();
+    let mut random = Random::new(7);
+    for isa in [Isa::Avx512, Isa::Avx2] {
+        let target = Target::generic(isa);
+        let space = Space::new(&dag, &target);
+        for sketch in 0..space.sketches.len() as u16 {
+            let mut n_fit = 0;
+            for _ in 0..8 {
+                let trace = space.instructions(&space.random_of(sketch, &mut random));
+                let schedule = Schedule::replay(&dag, &trace).unwrap();
+                let nest = nest::lower(&schedule);
+                let text: String = trace.iter().map(|it| format!("{it}\n")).collect();
+                let judge = |results: Result<Vec<Array>, String>, shown: &str| {
+                    let results = results.unwrap_or_else(|it| panic!("{it}\n{text}\n{shown}"));
+                    for (result, expected) in results.iter().zip(&expected) {
+                        let error = result.max_error(expected, 2e-5, 2e-5);
+                        assert!(error.is_none(), "{error:?}\n{text}\n{shown}");
+                    }
+                };
+                let results = interp::nest::run(&nest, dims, &params, &[]);
+                judge(results.map_err(|it| it.to_string()), &nest.to_string());
+                if fits(&nest, &target).is_ok() {
+                    n_fit += 1;
+                    let kernel = kernel::lower(&nest, isa).unwrap();
+                    let results = interp::kernel::run(&kernel, dims, &params, &[], &zeros);
+                    judge(results.map_err(|it| it.to_string()), &format!("{nest}\n{kernel}"));
+                }
+            }
+            assert!(
+                n_fit >= 2,
+                "{isa:?}: {n_fit} points of `{}` fit",
+                space.sketches[sketch as usize].name
+            );
+        }
+    }
+}
+
+#[test]
+fn points_of_a_normalization() {
+    check(
+        "#[autotune(dims(R = 1..=20, D = 50))]
+        fn norm(x: Tensor<f32, R, D>, g: Weight<f32, D>) -> Tensor<f32, R, D> {
+            let center = compute(|i| mean(0..D, |j| x[[i, j]]));
+            let spread = compute(|i| mean(0..D, |j| (x[[i, j]] - center[[i]]) * (x[[i, j]] - center[[i]])));
+            compute(|i, j| (x[[i, j]] - center[[i]]) * rsqrt(spread[[i]] + 1e-5) * g[[j]])
+        }",
+        &[11],
+    );
+}
+
+#[test]
+fn points_of_a_strided_convolution() {
+    check(
+        "#[autotune(dims(C = 3, H = 9, O = 10))]
+        fn conv(x: Tensor<f32, C, H, H>, w: Weight<f32, O, C, 3, 3>) -> Tensor<f32, O, 5, 5> {
+            compute(|o, y, p| sum((0..C, 0..3, 0..3), |c, r, s| {
+                x.get([c, 2 * y + r - 1, 2 * p + s - 1]).unwrap_or(0.0) * w[[o, c, r, s]]
+            }))
+        }",
+        &[],
+    );
+}
+
+#[test]
+fn points_of_a_depthwise_convolution() {
+    check(
+        "#[autotune(dims(C = 5, H = 10))]
+        fn conv(x: Tensor<f32, C, H, H>, w: Tensor<f32, C, 3, 3>) -> Tensor<f32, C, H, H> {
+            compute(|c, y, p| sum((0..3, 0..3), |r, s| {
+                x.get([c, y + r - 1, p + s - 1]).unwrap_or(0.0) * w[[c, r, s]]
+            }))
+        }",
+        &[],
+    );
+}
+
+#[test]
+fn points_of_attention_over_one_tensor() {
+    check(
+        "#[autotune(dims(S = 1..=12, Q = 48, H = 2, E = 8))]
+        fn attention(qkv: Tensor<f32, S, Q>) -> Tensor<f32, S, H, E> {
+            let scores: Tensor<f32, H, S, S> = compute(|h, i, j| {
+                sum(0..E, |e| qkv[[i, h * 8 + e]] * qkv[[j, h * 8 + e + 16]]) * 0.01
+            });
+            let peak = compute(|h, i| max(0..S, |j| scores[[h, i, j]]));
+            let weight = compute(|h, i, j| exp(scores[[h, i, j]] - peak[[h, i]]));
+            let total = compute(|h, i| sum(0..S, |j| weight[[h, i, j]]));
+            compute(|i, h, e| {
+                sum(0..S, |j| weight[[h, i, j]] * qkv[[j, h * 8 + e + 32]]) / total[[h, i]]
+            })
+        }",
+        &[7],
+    );
+}
+
+#[test]
+fn points_of_a_gather_and_of_the_largest_element() {
+    check(
+        "#[autotune(dims(R = 9, V = 6, D = 20))]
+        fn embed(ids: Tensor<i32, R>, table: Tensor<f32, V, D>) -> Tensor<f32, R, D> {
+            compute(|i, j| table.get([ids[[i]], j]).unwrap_or(0.0))
+        }",
+        &[],
+    );
+    check(
+        "#[autotune(dims(R = 5, D = 37))]
+        fn best(x: Tensor<f32, R, D>) -> Tensor<i32, R> {
+            compute(|i| argmax(0..D, |j| x[[i, j]]) as i32)
+        }",
+        &[],
+    );
+}
