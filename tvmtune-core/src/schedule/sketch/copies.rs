@@ -27,31 +27,53 @@ pub(super) fn pack_by_tile(
     b.one_of(tile, lists)
 }
 
-/// A padded copy: before everything, or what each task reads.
+/// A padded copy, with its stride: before everything, or what each task reads.
 pub(super) fn place_padded(
     b: &mut Builder,
-    stage: StageId,
+    (stage, stride): (StageId, u64),
     root: StageId,
     loops: &Loops,
     name: &str,
 ) -> Result<(), ScheduleError> {
     let order = b.schedule.stage(stage).order.clone();
-    let (Some(first), Some(last)) = (order.first().copied(), order.last().copied()) else {
-        return Ok(());
-    };
+    let Some((last, outer)) = order.split_last() else { return Ok(()) };
     let group = b.new_group();
     let decision = b.decide(format!("{name} padded copy"), DecisionKind::Choice, &[0, 1], 0, group);
     let task = *loops.grid.last().expect("the vectorized axis has a loop in the grid");
-    let parallel = order.iter().copied().filter(|it| *it != last).take(2);
+    // As many loops as it takes to have several tasks for each thread.
+    let (mut n_tasks, wanted) = (1, u64::from(b.target.threads) * 8);
+    let parallel = outer.iter().copied().take_while(|axis| {
+        let is_needed = n_tasks < wanted;
+        n_tasks *= b.extent(stage, *axis);
+        is_needed
+    });
     let parallel =
         parallel.map(|axis| Instruction::Annotate { stage, axis, kind: LoopKind::Parallel });
+    let parallel = parallel.collect();
     let inside = vec![Instruction::ComputeAt { stage, consumer: root, axis: task }];
-    b.one_of(decision, vec![parallel.collect(), inside])?;
-    if first != last || order.len() == 1 {
-        let vector = b.split(stage, last, &[Factor::Fixed(4 * b.lanes())])?;
-        b.annotate(stage, vector[1], LoopKind::Vectorized)?;
-    }
-    Ok(())
+    b.one_of(decision, vec![parallel, inside])?;
+    let last = if stride > 1 { take_apart(b, stage, *last, stride)? } else { *last };
+    let vector = b.split(stage, last, &[Factor::Fixed(4 * b.lanes())])?;
+    b.annotate(stage, vector[1], LoopKind::Vectorized)
+}
+
+/// Lets elements that are `stride` apart in the last dimension of a copy lie side by side; returns
+/// the loop over them.
+fn take_apart(
+    b: &mut Builder,
+    stage: StageId,
+    last: AxisId,
+    stride: u64,
+) -> Result<AxisId, ScheduleError> {
+    let tensor = b.schedule.stage(stage).tensor();
+    let n_dims = b.schedule.tensor(tensor).tensor.shape.len();
+    let order = (0..n_dims - 1).chain([n_dims, n_dims - 1]).collect();
+    let layout = Layout { splits: vec![(n_dims - 1, stride)], order };
+    b.apply(|it| it.pack(tensor, layout))?;
+    let parts = b.split(stage, last, &[Factor::Fixed(stride)])?;
+    b.apply(|it| it.reorder(stage, &[parts[1], parts[0]]))?;
+    b.annotate(stage, parts[1], LoopKind::Unrolled)?;
+    Ok(parts[0])
 }
 
 /// The loops and the layout of a copy along the vectorized axis.

@@ -54,10 +54,12 @@ pub(super) fn tile(
         None => None,
     };
     let mut padded = Vec::new();
-    for tensor in &variant.padded {
-        // Where the condition is no padding, it stays.
-        if let Ok(stage) = b.apply(|it| it.cache_padded(*tensor, anchor)) {
-            padded.push(stage);
+    for it in &variant.padded {
+        match b.apply(|schedule| schedule.cache_padded(it.tensor, anchor)) {
+            Ok(stage) => padded.push((stage, it.stride)),
+            // Where the condition is no padding, it stays.
+            Err(_) if it.stride == 1 => {}
+            Err(error) => return Err(error),
         }
     }
     pack_accumulators(b, anchor, variant)?;
@@ -67,8 +69,8 @@ pub(super) fn tile(
     for (tensor, dim) in &variant.packed {
         pack_by_tile(b, *tensor, *dim, loops.vector_tile)?;
     }
-    for stage in padded {
-        place_padded(b, stage, root, &loops, &name)?;
+    for (stage, stride) in padded {
+        place_padded(b, (stage, stride), root, &loops, &name)?;
     }
     if let Some((stage, dim, place)) = copied {
         place_copy(b, stage, dim, place, &loops)?;
@@ -243,8 +245,10 @@ fn reduce_in_registers(
     let mut unrolled = None;
     if let Some(last) = (n_spatial..extents.len()).rev().find(|it| extents[*it] > 1) {
         let extent = extents[last];
-        let options: Vec<u64> = (1..=8).filter(|it| *it <= extent).collect();
-        let best = if extent <= 7 { extent } else { 4 };
+        let stride = variant.stride();
+        let is_known = |it: &u64| *it == extent || (*it < extent && it.is_multiple_of(stride));
+        let options: Vec<u64> = (1..=8).filter(is_known).collect();
+        let best = if extent <= 7 { extent } else { (4 / stride).max(1) * stride };
         let group = b.new_group();
         let kind = DecisionKind::Inner;
         let decision = b.decide(format!("{name} steps"), kind, &options, best, group);

@@ -30,10 +30,18 @@ pub(super) struct TileVariant {
     /// indexes, and where.
     pub(super) copied: Option<(u32, usize, Copy)>,
     /// What padding makes conditional is copied to where it is not.
-    pub(super) padded: Vec<TensorId>,
+    pub(super) padded: Vec<Padded>,
     pub(super) tile: RegisterTile,
     /// Estimated cycles; variants are tried in this order.
     cost: f64,
+}
+
+/// A padded copy. It is made in any case, so that its layout is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Padded {
+    pub(super) tensor: TensorId,
+    /// Elements that are so many apart in the last dimension lie side by side.
+    pub(super) stride: u64,
 }
 
 /// Where an operand is copied.
@@ -46,6 +54,17 @@ pub(super) enum Copy {
 }
 
 impl TileVariant {
+    /// Whether a padded copy of a tensor has a layout of its own.
+    fn is_strided(&self, tensor: TensorId) -> bool {
+        self.padded.iter().any(|it| it.tensor == tensor && it.stride > 1)
+    }
+
+    /// The largest stride of a padded copy: that many steps of the reduction are written out at
+    /// least, so that it is known which of the elements side by side they read.
+    pub(super) fn stride(&self) -> u64 {
+        self.padded.iter().map(|it| it.stride).max().unwrap_or(1)
+    }
+
     /// The last of the axes that are neither vectorized nor unrolled: tasks walk over it.
     pub(super) fn walked(&self, extents: &[u64]) -> Option<usize> {
         let tiled = [Some(self.vector), self.row];
@@ -75,10 +94,12 @@ fn variants_along(b: &Builder, anchor: StageId, vector: usize) -> Vec<TileVarian
     }
     let (mut packed, mut scattered, mut padded) = (Vec::new(), Vec::new(), Vec::new());
     for (number, access) in accesses.iter().enumerate() {
+        let stride = stride_along(access, compute.n_spatial, &extents, vector);
         if access.conditional {
-            padded.push(access.tensor);
+            padded.push(Padded { tensor: access.tensor, stride: stride.unwrap_or(1) });
         }
-        if !access.depends_on(vector) || access.is_contiguous(vector) {
+        let is_strided_copy = access.conditional && stride.is_some();
+        if !access.depends_on(vector) || access.is_contiguous(vector) || is_strided_copy {
             continue;
         }
         match dim_along(access, vector) {
@@ -87,7 +108,9 @@ fn variants_along(b: &Builder, anchor: StageId, vector: usize) -> Vec<TileVarian
             _ => return Vec::new(),
         }
     }
-    if scattered.len() > 1 {
+    let has_two_layouts =
+        |it: &Padded| padded.iter().any(|a| a.tensor == it.tensor && a.stride != it.stride);
+    if scattered.len() > 1 || padded.iter().any(has_two_layouts) {
         return Vec::new();
     }
     let row = row_axis(&accesses, &extents[..compute.n_spatial], vector);
@@ -125,6 +148,20 @@ fn dim_along(access: &Access, axis: usize) -> Option<usize> {
     let steps = steps.as_ref()?;
     let alone = steps.iter().filter(|it| **it != 0).count() == 1 && steps[axis] == 1;
     (alone && dims.next().is_none()).then_some(dim)
+}
+
+/// How many elements one iteration of an axis moves a read in the last dimension, if more than one,
+/// and if everything else that moves it there is written out or moves it by a multiple.
+fn stride_along(access: &Access, n_spatial: usize, extents: &[u64], axis: usize) -> Option<u64> {
+    let (last, others) = access.steps.split_last()?;
+    let steps = last.as_ref()?;
+    let stride = u64::try_from(steps[axis]).ok().filter(|it| (2..=4).contains(it))?;
+    let unrolled = (n_spatial..extents.len()).rfind(|it| extents[*it] > 1);
+    let known = |(n, step): (usize, &i64)| {
+        n == axis || Some(n) == unrolled || extents[n] == 1 || step.unsigned_abs() % stride == 0
+    };
+    let alone = others.iter().all(|it| it.as_ref().is_some_and(|it| it[axis] == 0));
+    (alone && steps.iter().enumerate().all(known)).then_some(stride)
 }
 
 /// The axis to unroll: one on which as few vector operands as possible depend; of those the
@@ -185,6 +222,7 @@ fn cost(b: &Builder, anchor: StageId, variant: &TileVariant) -> f64 {
                 let one = if stays { 0.015 } else { 0.05 };
                 cycles += elements * (rows / variant.tile.rows as f64) * one;
             }
+            _ if variant.is_strided(access.tensor) => cycles += elements * 1.3,
             _ => {}
         }
     }
