@@ -6,7 +6,7 @@ use tvmtune_core::dag::{self, Dag, TensorId};
 use tvmtune_core::interp::{self, Array};
 use tvmtune_core::kernel::{self, Isa};
 use tvmtune_core::nest;
-use tvmtune_core::schedule::Schedule;
+use tvmtune_core::schedule::{Schedule, default};
 use tvmtune_core::target::Target;
 use tvmtune_core::target::fits::fits;
 use tvmtune_tests::program;
@@ -130,6 +130,24 @@ fn points_of_a_strided_convolution() {
         }",
         &[],
     );
+}
+
+#[test]
+fn a_stride_along_lanes_becomes_the_layout_of_the_padded_copy() {
+    let program = program(
+        "#[autotune(dims(C = 3, H = 224, O = 64))]
+        fn stem(x: Tensor<f32, C, H, H>, w: Weight<f32, O, C, 7, 7>) -> Tensor<f32, O, 112, 112> {
+            compute(|o, y, p| sum((0..C, 0..7, 0..7), |c, r, s| {
+                x.get([c, 2 * y + r - 3, 2 * p + s - 3]).unwrap_or(0.0) * w[[o, c, r, s]]
+            }))
+        }",
+    );
+    let dag = dag::build(&program).unwrap();
+    let schedule = default::schedule(&dag, &Target::generic(Isa::Avx512));
+    let text = nest::lower(&schedule).to_string();
+    for part in ["shared x_padded[3, 229, 2, 115]", "((s_1)%(2)), p + ((s_1)/(2))]"] {
+        assert!(text.contains(part), "{text}");
+    }
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! What one statement takes with all its unrolled copies and vectors.
 
 use tvmtune_core::dag::access::work;
-use tvmtune_core::dag::{Expr, Subscript};
+use tvmtune_core::dag::{Expr, Subscript, TensorId};
 use tvmtune_core::nest::{Nest, Scope, Stmt};
-use tvmtune_core::poly::{Poly, VarId};
+use tvmtune_core::poly::{Atom, Poly, VarId};
 use tvmtune_core::schedule::LoopKind;
 use tvmtune_core::target::Target;
 
@@ -60,8 +60,7 @@ pub(super) fn cycles(nest: &Nest, stmt: &Stmt, copies: &[Open], target: &Target)
         scattered += stores;
     }
     // A product that is added takes one instruction with the addition.
-    let operations = work(value).saturating_sub(u64::from(reduces)) + u64::from(reduces);
-    let arithmetic = all * operations.max(1) as f64 / ARITHMETIC;
+    let arithmetic = all * work(value).max(1) as f64 / ARITHMETIC;
     let chain = if reduces { LATENCY * all / written.max(1.0) } else { 0.0 };
     let ports = arithmetic.max(loads / LOADS).max(stores / STORES).max(chain);
     ports + scattered * SCATTERED + LOOP
@@ -70,7 +69,7 @@ pub(super) fn cycles(nest: &Nest, stmt: &Stmt, copies: &[Open], target: &Target)
 /// Whether an element lives in a register: local, and known when code is generated.
 fn is_register<'a>(
     nest: &Nest,
-    tensor: tvmtune_core::dag::TensorId,
+    tensor: TensorId,
     index: impl Iterator<Item = &'a Poly>,
     copies: &[Open],
 ) -> bool {
@@ -78,7 +77,7 @@ fn is_register<'a>(
     let is_known = |poly: &Poly| {
         let mut all = true;
         poly.for_each_leaf(&mut |atom| {
-            all &= matches!(atom, tvmtune_core::poly::Atom::Var(var) if known(*var));
+            all &= matches!(atom, Atom::Var(var) if known(*var));
         });
         all
     };

@@ -26,6 +26,9 @@ const POPULATION: usize = 32;
 const TOURNAMENT: usize = 3;
 /// How many children are made for each that is measured, if there is a score to pick by.
 const CHILDREN: usize = 16;
+/// One in so many is taken as it was drawn, if it can run at all: a score that is wrong about a kind
+/// of points must not hide it.
+const UNSCORED: usize = 4;
 /// The share of proposals that are random points: what evolution cannot reach.
 const FRESH: f64 = 0.1;
 /// How often a child has two parents.
@@ -113,13 +116,17 @@ impl Evolutionary {
         order
     }
 
-    /// The `n` points of the pool that score best, now seen.
+    /// The `n` points of the pool that score best, and some as they were drawn, now seen.
     fn pick(&mut self, mut pool: Vec<Point>, n: usize) -> Vec<Point> {
         if let Some(score) = &self.score {
             let scores = score.score(&pool);
-            let mut scored: Vec<_> = scores.into_iter().zip(pool).collect();
-            scored.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.1.cmp(&b.1)));
-            pool = scored.into_iter().map(|(_, point)| point).collect();
+            let rank = |(drawn, score): (usize, f64)| {
+                if drawn < n / UNSCORED && score.is_finite() { f64::NEG_INFINITY } else { score }
+            };
+            let ranks = scores.into_iter().enumerate().map(rank);
+            let mut ranked: Vec<_> = ranks.zip(pool).collect();
+            ranked.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.1.cmp(&b.1)));
+            pool = ranked.into_iter().map(|(_, point)| point).collect();
         }
         pool.truncate(n);
         self.seen.extend(pool.iter().cloned());
