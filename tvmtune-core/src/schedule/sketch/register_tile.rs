@@ -33,6 +33,8 @@ pub(super) struct Operand {
     pub(super) vector: bool,
     /// Whether each row has its own.
     pub(super) per_row: bool,
+    /// Whether windows slide over it: vectors straddle lines, and each takes two loads.
+    pub(super) slides: bool,
     /// So many rows stay in the first-level cache.
     pub(super) cached_rows: u64,
 }
@@ -60,8 +62,10 @@ impl Operand {
         // Lines a multiple of this apart share a set, in any cache indexed before translation.
         let n_sets = PAGE_BYTES / gcd(bytes, PAGE_BYTES).max(LINE_BYTES);
         let n_ways = (l1_bytes / PAGE_BYTES).max(1);
+        let vector = access.depends_on(vector_axis);
         Self {
-            vector: access.depends_on(vector_axis),
+            vector,
+            slides: vector && access.conditional,
             per_row: row_axis.is_some_and(|it| access.depends_on(it)),
             // A quarter is left to the other operands, which pass through.
             cached_rows: if bytes < LINE_BYTES { u64::MAX } else { n_sets * n_ways * 3 / 4 },
@@ -100,7 +104,8 @@ fn step(rows: u64, vectors: u64, operands: &[Operand]) -> f64 {
     let load = |it: &Operand| {
         let along = if it.vector { vectors } else { 1 };
         let times = if it.per_row { rows } else { 1 };
-        (along * times) as f64
+        let each = if it.slides && !it.per_row { 2 } else { 1 };
+        (along * times * each) as f64
     };
     let loads: f64 = operands.iter().map(load).sum();
     let arithmetic = (rows * vectors) as f64 / ARITHMETIC.0;
@@ -120,8 +125,8 @@ mod tests {
 
     /// The operands of a product of matrices, of which so many rows of the first stay in the cache.
     fn operands(cached_rows: u64) -> [Operand; 2] {
-        let row = Operand { vector: false, per_row: true, cached_rows };
-        [row, Operand { vector: true, per_row: false, cached_rows: u64::MAX }]
+        let row = Operand { vector: false, per_row: true, slides: false, cached_rows };
+        [row, Operand { vector: true, per_row: false, slides: false, cached_rows: u64::MAX }]
     }
 
     fn check(isa: Isa, rows: u64, lanes: u64, expected: (u64, u64)) {
