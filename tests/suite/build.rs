@@ -81,15 +81,31 @@ fn a_mangled_record_is_a_miss_and_one_warning_that_names_it() {
     build(&sandbox, "out", &[TUNE]);
     let record = sandbox.records().remove(0);
     let text = fs::read_to_string(&record).expect("readable");
-    let half = &text[..text.len() / 2];
+    let (name, half) = (record.display().to_string(), &text[..text.len() / 2]);
     let newer = text.replacen("schema = 1", "schema = 999", 1);
+    let aimless = text.replacen("trace = [", "trace = [\"inline s77\", ", 1);
+    assert_ne!(aimless, text);
     for bad in ["", "not a record", half, &newer] {
         fs::write(&record, bad).expect("writable");
         let said = build(&sandbox, "out", &[USE]);
         let warnings = said.directives("warning");
-        let naming = warnings.iter().filter(|it| it.contains(&record.display().to_string()));
+        let naming = warnings.iter().filter(|it| it.contains(&name));
         assert_eq!(naming.count(), 1, "{warnings:?}");
         assert!(warnings.iter().any(|it| it.contains("1 default")), "{warnings:?}");
+        // The same again, where it can be mended.
+        let said = build(&sandbox, "out", &[TUNE]);
+        let warnings = said.directives("warning");
+        assert!(warnings.len() == 1 && warnings[0].contains(&name), "{warnings:?}");
+        assert!(warnings[0].ends_with("(this build did)"), "{warnings:?}");
+        assert_eq!(build(&sandbox, "out", &[TUNE]).directives("warning"), [""; 0]);
+    }
+    fs::write(&record, aimless).expect("writable");
+    // Twice: what the first script remembers must not hide it.
+    for _ in 0..2 {
+        let said = build(&sandbox, "out", &[USE]);
+        let warnings = said.directives("warning");
+        let naming = warnings.iter().filter(|it| it.contains(&name) && it.contains("apply"));
+        assert_eq!(naming.count(), 1, "{warnings:?}");
     }
 }
 

@@ -8,6 +8,8 @@
 //! - Code is generated here from a trace, never taken from a record: a database is data.
 //! - A trace that doesn't apply is passed over for the next one; the default schedule is the last.
 
+use std::path::Path;
+
 use sha2::{Digest, Sha256};
 use tvmtune_core::codegen::{self, Generated, embed};
 use tvmtune_core::dag::Dag;
@@ -51,8 +53,10 @@ pub struct Variant<'a> {
     pub tier: Tier,
     /// Whether the code is not the one that was measured, since another generator made that.
     pub stale: bool,
-    /// The time of one launch where it was measured, in ns.
-    pub median_ns: Option<f64>,
+    /// The known schedule it runs by; `None` if that is the default one.
+    pub choice: Option<Choice<'a>>,
+    /// The record of a better schedule whose trace does not apply.
+    pub flawed: Option<&'a Path>,
     /// How it runs.
     pub schedule: Schedule,
     /// The code.
@@ -128,19 +132,43 @@ pub fn digest(op: &Op, slots: &[Slot<'_>], aim: &Aim) -> String {
 pub fn realize<'a>(op: &Op, slot: &Slot<'a>, aim: &Aim) -> Result<Variant<'a>, Unsupported> {
     let dag = op.dag.narrow(slot.bucket);
     let Slot { bucket, isa, .. } = *slot;
+    let (mut flawed, mut outdated) = (None, None);
     for choice in &slot.choices {
-        let Some(schedule) = schedule(op, choice, &dag) else { continue };
-        let Ok(generated) = codegen::generate(&schedule, isa) else { continue };
         let measured = matches!(choice.tier, Tier::Exact | Tier::SameIsa);
+        if !measured && outdated.is_some() {
+            break;
+        }
+        let Some(schedule) = schedule(op, choice, &dag) else {
+            // A schedule for other extents need not apply here; one for these does.
+            flawed = flawed.or_else(|| measured.then_some(choice.path));
+            continue;
+        };
+        let Ok(generated) = codegen::generate(&schedule, isa) else { continue };
         let stale = measured && generated.artifact.to_string() != choice.entry.artifact;
-        let median_ns = (measured && !stale).then_some(choice.entry.measured.median_ns);
-        let tier = choice.tier;
-        return Ok(Variant { bucket, isa, tier, stale, median_ns, schedule, generated });
+        let (tier, choice) = (choice.tier, Some(*choice));
+        let variant =
+            Variant { bucket, isa, tier, stale, choice, flawed: None, schedule, generated };
+        if !stale {
+            return Ok(Variant { flawed, ..variant });
+        }
+        // Its time is that of other code: what was measured as it is now goes before it.
+        outdated = outdated.or(Some(variant));
+    }
+    if let Some(variant) = outdated {
+        return Ok(Variant { flawed, ..variant });
     }
     let schedule = default::schedule(&dag, &aim.target(isa));
     let generated = codegen::generate(&schedule, isa)?;
-    let (tier, stale, median_ns) = (Tier::Default, false, None);
-    Ok(Variant { bucket, isa, tier, stale, median_ns, schedule, generated })
+    let (tier, stale, choice) = (Tier::Default, false, None);
+    Ok(Variant { bucket, isa, tier, stale, choice, flawed, schedule, generated })
+}
+
+impl Variant<'_> {
+    /// The time of one launch where this code was measured for this bucket, in ns.
+    pub fn median_ns(&self) -> Option<f64> {
+        let measured = !self.stale && matches!(self.tier, Tier::Exact | Tier::SameIsa);
+        self.choice.filter(|_| measured).map(|it| it.entry.measured.median_ns)
+    }
 }
 
 /// A known schedule on the dag of a bucket; one that was made for other ranges is repaired.
@@ -160,7 +188,7 @@ pub fn text(op: &Op, variants: &[Variant<'_>]) -> String {
     let embedded = variants.iter().map(|it| embed::Variant {
         bucket: it.bucket,
         tier: it.tier,
-        median_ns: it.median_ns,
+        median_ns: it.median_ns(),
         generated: &it.generated,
     });
     embed::plan(&op.dag, &op.buckets, &embedded.collect::<Vec<_>>())

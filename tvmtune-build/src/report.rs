@@ -1,6 +1,7 @@
 //! What a build says of its kernels: one line, and only if there is something to do about it.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use tvmtune_core::mode::{Mode, Resolution};
@@ -13,6 +14,9 @@ pub struct OpReport {
     pub name: String,
     /// How far from measured it is.
     pub standing: Standing,
+    /// A record with a schedule that should apply and does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flawed: Option<PathBuf>,
 }
 
 /// How far from measured a kernel is, the best first.
@@ -127,7 +131,11 @@ mod tests {
     use super::*;
 
     fn reports(standings: &[Standing]) -> Vec<OpReport> {
-        let report = |standing: &Standing| OpReport { name: "op".to_owned(), standing: *standing };
+        let report = |standing: &Standing| OpReport {
+            name: "op".to_owned(),
+            standing: *standing,
+            flawed: None,
+        };
         standings.iter().map(report).collect()
     }
 

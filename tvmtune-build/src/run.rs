@@ -49,6 +49,7 @@ pub(crate) fn run(script: &Script) -> Result<Vec<Directive>, Error> {
     let database = Database::discover(&package.places(reproducible));
     let mut lookups = look_up(&package.ops, &database, &resolution);
     let mut reports = plan_ops(script, &package, &lookups, &aim)?;
+    let bad = bad_records(&lookups, &reports);
     let mut tuning = Tuning::default();
     if resolution.mode == Mode::Tune && reports.iter().any(|it| it.standing.is_miss()) {
         tuning = tune::misses(script, &package, &lookups, &reports, &aim);
@@ -63,7 +64,10 @@ pub(crate) fn run(script: &Script) -> Result<Vec<Directive>, Error> {
         directives.push(Directive::RunAgain(plans.join("untuned")));
     }
     directives.push(Directive::Env("TVMTUNE_PLAN_DIR", plans));
-    directives.extend(bad_records(&lookups).map(Directive::Warning));
+    // What was measured now has taken the place of records in the cache.
+    let healed = bad_records(&lookups, &reports).is_none();
+    let bad = bad.map(|it| if healed { format!("{it} (this build did)") } else { it });
+    directives.extend(bad.map(Directive::Warning));
     directives.extend(tuning.warning().map(Directive::Warning));
     match reproducible {
         true => directives.extend(report::refusal(&reports).map(Directive::Error)),
@@ -111,16 +115,18 @@ fn plan_ops(
 
 /// The text of an op's plan, and what there is to say of it.
 fn plan_op(op: &Op, slots: &[Slot<'_>], aim: &Aim) -> (String, OpReport) {
-    let (mut variants, mut worst) = (Vec::new(), Standing::Exact);
+    let (mut variants, mut worst, mut flawed) = (Vec::new(), Standing::Exact, None);
     for slot in slots {
         let variant = plan::realize(op, slot, aim).ok();
         let standing = variant.as_ref().map(|it| Standing::new(it.tier, it.stale));
         if slot.isa == aim.isa() {
             worst = worst.max(standing.unwrap_or(Standing::Portable));
         }
+        flawed = flawed.or(variant.as_ref().and_then(|it| it.flawed));
         variants.extend(variant);
     }
-    let report = OpReport { name: op.name().to_owned(), standing: worst };
+    let flawed = flawed.map(Path::to_owned);
+    let report = OpReport { name: op.name().to_owned(), standing: worst, flawed };
     (plan::text(op, &variants), report)
 }
 
@@ -156,9 +162,17 @@ fn path_of(error: &DatabaseError) -> Option<PathBuf> {
     }
 }
 
-/// One line for all files that should have been records.
-fn bad_records(lookups: &[Lookup]) -> Option<String> {
-    let mut warnings = lookups.iter().flat_map(|it| &it.warnings);
+/// One line for all files that should have been records, or hold schedules that do not apply.
+fn bad_records(lookups: &[Lookup], reports: &[OpReport]) -> Option<String> {
+    let flawed = |path: &PathBuf| {
+        format!(
+            "`{}` is used in part: a schedule in it does not apply; delete the file, or restore \
+             it, and tune again",
+            path.display()
+        )
+    };
+    let unread = lookups.iter().flat_map(|it| &it.warnings).map(ToString::to_string);
+    let mut warnings = unread.chain(reports.iter().filter_map(|it| it.flawed.as_ref()).map(flawed));
     let first = warnings.next()?;
     let more = match warnings.count() {
         0 => String::new(),

@@ -1,12 +1,14 @@
 //! `cargo tvmtune status`: how the code of each kernel was found.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
 use serde::Serialize;
+use tvmtune_build::op::Op;
 use tvmtune_build::plan::{self, Aim, Slot};
 use tvmtune_build::report::{OpReport, Standing, summary};
-use tvmtune_tuner::database::Database;
+use tvmtune_tuner::database::{Database, LayerKind, Lookup};
 use tvmtune_tuner::device;
 
 use crate::Exit;
@@ -41,11 +43,12 @@ pub(crate) fn run(arguments: &Status) -> Result<Exit> {
             let here = slots.iter().filter(|it| it.isa == aim.isa());
             let mut worst = Standing::Exact;
             for slot in here {
-                let (standing, line) = line(&package.name, op, slot, &aim);
+                let (standing, line) = line(&package.name, op, lookup, slot, &aim);
                 worst = worst.max(standing);
                 lines.push(line);
             }
-            reports.push(OpReport { name: op.name().to_owned(), standing: worst });
+            let name = op.name().to_owned();
+            reports.push(OpReport { name, standing: worst, flawed: None });
         }
     }
     if arguments.json {
@@ -60,9 +63,14 @@ pub(crate) fn run(arguments: &Status) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn line(package: &str, op: &tvmtune_build::op::Op, slot: &Slot<'_>, aim: &Aim) -> (Standing, Line) {
+fn line(package: &str, op: &Op, lookup: &Lookup, slot: &Slot<'_>, aim: &Aim) -> (Standing, Line) {
     let (standing, variant) = known::realize(op, slot, aim);
-    let used = slot.choices.first().filter(|_| standing < Standing::Default);
+    let used = variant.as_ref().and_then(|it| it.choice);
+    // The times of shipped files are those of a checkout, or what a package says of all of them.
+    let is_cached = |path: &Path| {
+        lookup.records.iter().any(|it| it.path == path && it.layer == LayerKind::Cache)
+    };
+    let age = used.filter(|it| is_cached(it.path)).and_then(|it| known::age(it.path));
     let line = Line {
         package: package.to_owned(),
         name: op.name().to_owned(),
@@ -70,10 +78,10 @@ fn line(package: &str, op: &tvmtune_build::op::Op, slot: &Slot<'_>, aim: &Aim) -
         extents: known::extents(op, slot.bucket),
         isa: slot.isa.name(),
         tier: standing.name(),
-        latency_us: variant.and_then(|it| it.median_ns).map(|it| it / 1e3),
-        source: used.map(|it| it.entry.source.name()),
-        device: used.map(|it| it.record.device.to_string()),
-        age_seconds: used.and_then(|it| known::age(it.path)).map(|it| it.as_secs()),
+        latency_us: variant.and_then(|it| it.median_ns()).map(|it| it / 1e3),
+        source: used.as_ref().map(|it| it.entry.source.name()),
+        device: used.as_ref().map(|it| it.record.device.to_string()),
+        age_seconds: age.map(|it| it.as_secs()),
     };
     (standing, line)
 }
