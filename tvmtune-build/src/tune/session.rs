@@ -155,7 +155,7 @@ fn tune_job(job: &Job) -> Result<Answer, Box<dyn std::error::Error>> {
         // Others on this machine tune for builds too, each within such a budget.
         patience: job.budget().total,
     };
-    let mut heartbeat = Heartbeat::new();
+    let mut heartbeat = Heartbeat::new(job.budget().total);
     let summary = run(&request, &Database::discover(&places), &mut |event| heartbeat.see(&event))?;
     let failure = |(task, why): &(tune::TaskName, String)| Failure {
         name: task.program.clone(),
@@ -171,7 +171,9 @@ fn tune_job(job: &Job) -> Result<Answer, Box<dyn std::error::Error>> {
 /// what a build script says before it has ended.
 struct Heartbeat {
     terminal: Option<std::fs::File>,
+    started: Instant,
     last: Instant,
+    budget: Duration,
     n_tasks: usize,
     n_trials: u64,
 }
@@ -180,9 +182,10 @@ impl Heartbeat {
     /// Often enough to be known alive by.
     const PAUSE: Duration = Duration::from_secs(10);
 
-    fn new() -> Self {
+    fn new(budget: Duration) -> Self {
         let terminal = std::fs::File::options().write(true).open("/dev/tty").ok();
-        Self { terminal, last: Instant::now(), n_tasks: 0, n_trials: 0 }
+        let started = Instant::now();
+        Self { terminal, started, last: started, budget, n_tasks: 0, n_trials: 0 }
     }
 
     fn see(&mut self, event: &Event<'_>) {
@@ -205,10 +208,12 @@ impl Heartbeat {
         self.last = Instant::now();
         let Self { terminal: Some(terminal), n_tasks, n_trials, .. } = self else { return };
         let kernels = if *n_tasks == 1 { "kernel" } else { "kernels" };
+        let (spent, budget) = (self.started.elapsed().as_secs(), self.budget.as_secs());
         // A terminal that is gone needs no heartbeat.
         let _ = writeln!(
             terminal,
-            "\r\x1b[K     Tuning {n_tasks} {kernels}: {n_trials} schedules measured"
+            "\r\x1b[K      Tuning {n_tasks} {kernels}: {n_trials} schedules measured, \
+             {spent} s of at most {budget} s"
         );
     }
 }
