@@ -178,6 +178,19 @@ fn the_core_is_pure_and_its_steps_use_earlier_steps_only() {
 }
 
 #[test]
+fn the_readme_shows_the_quickstart() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let quickstart =
+        |path| fs::read_to_string(root().join("examples/quickstart").join(path)).unwrap();
+    let mut shown = readme.split("```rust\n").skip(1).filter_map(|it| it.split("```").next());
+    let op = shown.next().unwrap();
+    assert!(op.contains("#[autotune("), "the first example is an op:\n{op}");
+    assert!(quickstart("src/main.rs").contains(op), "not in the quickstart:\n{op}");
+    let script = shown.next().and_then(|it| it.strip_prefix("// build.rs\n")).unwrap();
+    assert!(quickstart("build.rs").contains(script), "not in the quickstart:\n{script}");
+}
+
+#[test]
 fn unsafe_code_is_where_the_rules_allow_it() {
     // The macro writes `unsafe` into expansions, where a compiler checks nothing of ours.
     let allowed = |path: &str| {
