@@ -1,11 +1,11 @@
 //! What a build does about kernels, from a crate on disk to plans, records and one line of text.
 //!
-//! Most tests run the build script by itself; the last one drives cargo.
+//! The build script runs by itself here; `cargo.rs` drives cargo.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use tvmtune_tests::sandbox::{SOURCE, Said, Sandbox, files, said};
+use tvmtune_tests::sandbox::{SOURCE, Said, Sandbox, files};
 
 const NO_FILES: [PathBuf; 0] = [];
 const SCRIPT: &str = env!("CARGO_BIN_EXE_script");
@@ -196,49 +196,4 @@ fn a_configuration_that_means_nothing_is_an_error_that_names_it() {
 /// The texts of the plans, without where they lie.
 fn texts(sandbox: &Sandbox, out: &str) -> Vec<String> {
     sandbox.plans(out).into_iter().map(|(_, text)| text).collect()
-}
-
-/// Cargo with its own target folder, shared by all runs: what a crate depends on compiles once.
-#[track_caller]
-fn cargo(sandbox: &Sandbox, arguments: &[&str]) -> Said {
-    let mut command = sandbox.command(env!("CARGO"));
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sandbox");
-    command.args(arguments).arg("--offline").env("CARGO_TARGET_DIR", target);
-    let said = said(&mut command);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    said
-}
-
-/// Whether cargo compiled the package, and whether its script found something missing.
-fn seen(said: &Said) -> (bool, bool) {
-    (
-        said.err.contains("Compiling sandbox") || said.err.contains("Checking sandbox"),
-        said.err.contains("tvmtune: 1 kernel: 1 default"),
-    )
-}
-
-#[test]
-fn cargo_check_never_measures_and_cargo_build_tunes_once() {
-    let sandbox = Sandbox::new("sandbox", SOURCE);
-    let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join("Cargo.lock");
-    fs::copy(lock, sandbox.package().join("Cargo.lock")).expect("the lock file is there");
-
-    let check = cargo(&sandbox, &["check"]);
-    assert_eq!(seen(&check), (true, true), "{check:?}");
-    assert_eq!(sandbox.records().len(), 0);
-
-    let first = cargo(&sandbox, &["build"]);
-    assert_eq!(seen(&first), (true, false), "{first:?}");
-    assert_eq!(sandbox.records().len(), 1);
-
-    let second = cargo(&sandbox, &["build"]);
-    assert_eq!(seen(&second), (false, false), "{second:?}");
-    let check = cargo(&sandbox, &["check"]);
-    assert!(!seen(&check).1, "{check:?}");
-
-    sandbox.write("src/lib.rs", &SOURCE.replace("0.5", "0.25"));
-    let changed = cargo(&sandbox, &["build"]);
-    assert_eq!(seen(&changed), (true, false), "{changed:?}");
-    assert!(!changed.err.contains("Compiling tvmtune"), "{changed:?}");
-    assert_eq!(sandbox.records().len(), 2);
 }

@@ -3,6 +3,7 @@
 
 mod backends;
 mod build;
+mod cargo;
 mod cli;
 mod database;
 mod elements;
