@@ -45,7 +45,7 @@ fn without_permission_nothing_is_measured_and_one_line_says_so() {
     let warnings = said.directives("warning");
     assert_eq!(
         warnings,
-        ["tvmtune: 1 kernel: 1 default (TVMTUNE asks for it); run `cargo tvmtune status`"]
+        ["tvmtune: 1 kernel: 1 default (TVMTUNE is set); run `cargo tvmtune status`"]
     );
     assert_eq!(files(&sandbox.cache()), NO_FILES);
     assert_eq!(sandbox.plans("out").len(), 1);

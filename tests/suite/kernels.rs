@@ -4,10 +4,12 @@
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use tvmtune_core::arbitrary::{Case, Move, any_case, any_move, instruction};
-use tvmtune_core::dag::{self, DType};
+use tvmtune_core::dag;
+use tvmtune_core::dsl::Program;
 use tvmtune_core::interp::{self, Array};
 use tvmtune_core::kernel::{self, Isa, Unsupported};
 use tvmtune_core::nest;
+use tvmtune_core::poly::Poly;
 use tvmtune_core::schedule::{Instruction, Schedule, default};
 use tvmtune_core::target::Target;
 use tvmtune_tests::program;
@@ -81,6 +83,33 @@ fn kernels_of_default_schedules_are_right() {
     runner(500).run(&any_case(), run).unwrap();
 }
 
+/// Runs one schedule of a program at each extent of its one dynamic dimension.
+#[track_caller]
+fn check_rows(program: &Program, trace: &[&str], rows: &[i64]) {
+    let dag = dag::build(program).unwrap();
+    let trace: Vec<Instruction> = trace.iter().map(|it| it.parse().unwrap()).collect();
+    let nest = nest::lower(&Schedule::replay(&dag, &trace).unwrap());
+    for isa in ISAS {
+        let kernel = kernel::lower(&nest, isa).unwrap();
+        for rows in rows {
+            let dims = [*rows];
+            let shape = |it: &Poly| it.eval_dims(&dims) as u64;
+            let param = |(seed, id)| {
+                let tensor = dag.tensor(id);
+                let shape: Vec<u64> = tensor.shape.iter().map(shape).collect();
+                Array::whole_numbers(tensor.dtype, &shape, seed)
+            };
+            let params: Vec<Array> = (1..).zip(dag.params()).map(param).collect();
+            let expected = interp::dag::run(&dag, &dims, &params, &[]);
+            let like: Vec<Array> =
+                expected.iter().map(|it| Array::zeros(it.dtype, &it.shape)).collect();
+            let found = interp::kernel::run(&kernel, &dims, &params, &[], &like);
+            let found = found.unwrap_or_else(|fault| panic!("{fault}\n{nest}\n{kernel}"));
+            assert_eq!(found, expected, "{rows} rows\n{nest}\n{kernel}");
+        }
+    }
+}
+
 /// Two rows to a tile, and both of them tasks: where there is one row, the second task must know.
 #[test]
 fn tasks_behind_the_last_iteration_do_nothing() {
@@ -90,19 +119,18 @@ fn tasks_behind_the_last_iteration_do_nothing() {
             compute(|i, j| x[[i, j]] + 1.0)
         }",
     );
-    let dag = dag::build(&program).unwrap();
-    let trace = ["split s0 a0 [2]", "fuse s0 a2 a3", "annotate s0 a4 parallel"];
-    let trace: Vec<Instruction> = trace.map(|it| it.parse().unwrap()).into();
-    let nest = nest::lower(&Schedule::replay(&dag, &trace).unwrap());
-    for isa in ISAS {
-        let kernel = kernel::lower(&nest, isa).unwrap();
-        for rows in [1, 2] {
-            let x = Array::whole_numbers(DType::F32, &[rows, 3], 1);
-            let like = Array::zeros(DType::F32, &[rows, 3]);
-            let dims = [rows as i64];
-            let found = interp::kernel::run(&kernel, &dims, std::slice::from_ref(&x), &[], &[like]);
-            let found = found.unwrap_or_else(|fault| panic!("{fault}\n{nest}\n{kernel}"));
-            assert_eq!(found, interp::dag::run(&dag, &dims, &[x], &[]));
-        }
-    }
+    check_rows(&program, &["split s0 a0 [2]", "fuse s0 a2 a3", "annotate s0 a4 parallel"], &[1, 2]);
+}
+
+/// A vector of which no lane counts: what its lanes would have in common isn't there.
+#[test]
+fn what_no_lane_needs_is_not_read() {
+    let program = program(
+        "#[autotune(dims(M = 1..=13, N = 8))]
+        fn f(x: Tensor<f32, M, N>, y: Tensor<f32, M>) -> Tensor<f32, M, N> {
+            compute(|i, j| x[[i, j]] * y[[i]])
+        }",
+    );
+    let trace = ["fuse s0 a0 a1", "split s0 a2 [2, 8]", "annotate s0 a5 vectorized"];
+    check_rows(&program, &trace, &[1, 2, 7, 13]);
 }

@@ -236,7 +236,7 @@ impl fmt::Display for Mode {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Reason::Requested => f.write_str("TVMTUNE asks for it"),
+            Reason::Requested => f.write_str("TVMTUNE is set"),
             Reason::Unknown(text) => write!(f, "{}", UnknownMode(text.clone())),
             Reason::DocsRs => f.write_str("docs.rs builds documentation"),
             Reason::ForeignSource => f.write_str("the source is a package, not a working copy"),

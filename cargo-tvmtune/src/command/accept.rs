@@ -5,6 +5,7 @@ use std::fs::File;
 use std::path::Path;
 use std::time::SystemTime;
 
+use anstream::println;
 use anyhow::{Context, Result};
 use tvmtune_build::package::Package;
 use tvmtune_tuner::database::{Database, LayerKind};

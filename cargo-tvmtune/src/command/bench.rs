@@ -1,5 +1,6 @@
 //! `cargo tvmtune bench`: the code that a build would embed, beside the default, on the clock.
 
+use anstream::{print, println};
 use anyhow::{Result, bail};
 use serde::Serialize;
 use tvmtune_build::op::Op;

@@ -1,5 +1,6 @@
 //! `cargo tvmtune check`: whether what the crate ships is complete. Needs no device.
 
+use anstream::println;
 use anyhow::Result;
 use tvmtune_build::op::Op;
 use tvmtune_build::plan::{self, Aim, ISAS};

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use anstream::println;
 use anyhow::Result;
 use tvmtune_build::script::DECLARED;
 use tvmtune_tuner::database::Cache;

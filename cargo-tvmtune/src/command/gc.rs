@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use anstream::println;
 use anyhow::{Context, Result};
 use tvmtune_build::package::Package;
 use tvmtune_tuner::database::{Database, Layer, LayerKind};

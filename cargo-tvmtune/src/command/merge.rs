@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use anstream::println;
 use anyhow::{Result, bail};
 use tvmtune_tuner::database::{Cache, Database, Layer, LayerKind};
 

@@ -1,5 +1,6 @@
 //! `cargo tvmtune show NAME`: everything there is to know about a kernel.
 
+use anstream::{print, println};
 use anyhow::Result;
 use tvmtune_build::op::Op;
 use tvmtune_build::plan::{self, Aim, Slot};

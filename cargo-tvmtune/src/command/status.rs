@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use anstream::{print, println};
 use anyhow::Result;
 use serde::Serialize;
 use tvmtune_build::op::Op;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use anstream::{print, println};
 use anyhow::{Context, Result};
 use serde::Serialize;
 use tvmtune_build::config::Budget;

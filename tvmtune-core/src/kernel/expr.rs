@@ -74,11 +74,16 @@ impl Lower<'_> {
             Target::Register(reg) => return Ok(self.reg(reg)),
             Target::Memory { tensor, address, lanes, storage } => (tensor, address, lanes, storage),
         };
-        // What all lanes read exists if any lane's element does; conditions may deny even that.
+        // What all lanes read exists if any lane's element does. Conditions may deny even that, and
+        // so may a guard that holds in no lane, if it is about what the element depends on.
         let uniform = lanes == Lanes::Uniform;
-        let mask = self.mask(&|_, cause| match cause {
+        let mask = self.mask(&|this, cause| match cause {
             Cause::Condition => !access.sure,
-            Cause::Extent(_) | Cause::Guard(_) => !uniform,
+            Cause::Guard { id, may_be_empty: true } if uniform => {
+                let leaves = this.tree.leaves(&this.tree.guards[id]);
+                leaves.into_iter().any(|it| this.tree.mentions(&access.offset, it))
+            }
+            Cause::Extent(_) | Cause::Guard { .. } => !uniform,
         })?;
         let epoch = self.epochs[tensor.0 as usize];
         Ok(self.graph().node(Op::Load(Place { address, storage, mask, epoch }, lanes)))

@@ -330,8 +330,11 @@ impl<'t> Lower<'t> {
                 return Ok(());
             }
             if form.coefficient(LANE).is_some() {
+                let mut first = form.clone();
+                first.take(LANE);
+                let may_be_empty = self.interval(&first).hi >= 0;
                 let limit = self.lane_limit(form);
-                self.masks.push(LaneMask { limit, cause: Cause::Guard(*id) });
+                self.masks.push(LaneMask { limit, cause: Cause::Guard { id: *id, may_be_empty } });
             } else {
                 asked = Some((form, &guards[at + 1..]));
                 break;

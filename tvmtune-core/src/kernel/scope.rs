@@ -69,7 +69,8 @@ pub(super) enum Limit {
 pub(super) enum Cause {
     /// The vectorized loop ends.
     Extent(VarId),
-    Guard(GuardId),
+    /// A guard; of one that may hold in no lane at all, that.
+    Guard { id: GuardId, may_be_empty: bool },
     /// A condition within the statement.
     Condition,
 }

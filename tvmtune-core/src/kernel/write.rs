@@ -361,7 +361,7 @@ impl<'t> Lower<'t> {
         let own = |var| home.contains(&var) || self.tree.mentions(&access.offset, var);
         match cause {
             Cause::Extent(var) => own(var),
-            Cause::Guard(id) => self.tree.leaves(&self.tree.guards[id]).into_iter().all(own),
+            Cause::Guard { id, .. } => self.tree.leaves(&self.tree.guards[id]).into_iter().all(own),
             Cause::Condition => false,
         }
     }
