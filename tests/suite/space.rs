@@ -6,7 +6,7 @@ use tvmtune_core::dag::{self, Dag, TensorId};
 use tvmtune_core::interp::{self, Array};
 use tvmtune_core::kernel::{self, Isa};
 use tvmtune_core::nest;
-use tvmtune_core::schedule::{Schedule, default};
+use tvmtune_core::schedule::{Schedule, Threads, default};
 use tvmtune_core::target::Target;
 use tvmtune_core::target::fits::fits;
 use tvmtune_tests::program;
@@ -198,4 +198,25 @@ fn points_of_a_gather_and_of_the_largest_element() {
         }",
         &[],
     );
+}
+
+/// How many threads the default schedule of a product and a normalization takes.
+fn threads(rows: u64) -> Threads {
+    let program = program(&format!(
+        "#[autotune(dims(R = {rows}, K = 256, D = 128))]
+        fn f(x: Tensor<f32, R, K>, w: Weight<f32, D, K>) -> Tensor<f32, R, D> {{
+            let h = compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[j, k]]));
+            let all = compute(|i| sum(0..D, |j| h[[i, j]] * h[[i, j]]));
+            compute(|i, j| h[[i, j]] * rsqrt(all[[i]]))
+        }}"
+    ));
+    let target = Target { threads: 4, ..Target::generic(Isa::Avx512) };
+    default::schedule(&dag::build(&program).unwrap(), &target).threads
+}
+
+#[test]
+fn all_of_the_work_decides_about_threads() {
+    // The normalization alone is too little for several.
+    assert_eq!(threads(64), Threads::All);
+    assert_eq!(threads(1), Threads::One);
 }

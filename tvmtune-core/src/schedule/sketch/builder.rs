@@ -2,7 +2,7 @@
 //! that analysis chose, so that a rule sees real ids and every sketch has one point that is legal.
 
 use super::{Decision, DecisionId, DecisionKind, Factor, Sketch, Step};
-use crate::dag::access::{Access, accesses, needs_tiling};
+use crate::dag::access::{Access, accesses, needs_tiling, work};
 use crate::dag::{Dag, TensorId, TensorKind};
 use crate::poly::{Facts, Poly};
 use crate::schedule::error::ScheduleError;
@@ -133,11 +133,20 @@ impl Builder {
         self.apply(|it| it.annotate(stage, axis, kind))
     }
 
-    /// Opens how many threads there are; `best` from an estimate of the work.
-    pub(super) fn decide_threads(&mut self, work: f64) -> Result<(), ScheduleError> {
-        // Below some 20 us on one core, waking others costs more than they do.
-        const ALONE: f64 = 600_000.0;
-        let best = u64::from(work > ALONE && self.target.threads > 1);
+    /// Estimated cycles that stages take on one thread.
+    pub(super) fn cycles<'a>(&self, stages: impl IntoIterator<Item = &'a StageId>) -> f64 {
+        let of = |stage: &StageId| {
+            let each = work(&self.schedule.stage(*stage).compute.body) as f64 * 0.5 + 2.0;
+            self.extents(*stage).iter().product::<u64>() as f64 * each / self.lanes() as f64
+        };
+        stages.into_iter().map(of).sum()
+    }
+
+    /// Opens how many threads there are; the default from an estimate of what one has to do.
+    pub(super) fn decide_threads(&mut self, cycles: f64) -> Result<(), ScheduleError> {
+        // Below some 10 us on one core, waking others costs more than they do.
+        const ALONE: f64 = 60_000.0;
+        let best = u64::from(cycles > ALONE && self.target.threads > 1);
         let group = self.new_group();
         let decision = self.decide("threads".into(), DecisionKind::Choice, &[0, 1], best, group);
         let list = |threads| vec![Instruction::Threads { threads }];

@@ -10,7 +10,7 @@
 use super::builder::Builder;
 use super::tile::sizes;
 use super::{DecisionKind, Factor};
-use crate::dag::access::{Access, work};
+use crate::dag::access::Access;
 use crate::dag::{Compute, Expr};
 use crate::poly::VarId;
 use crate::schedule::error::ScheduleError;
@@ -26,7 +26,6 @@ pub(super) fn elementwise(b: &mut Builder, root: StageId) -> Result<(), Schedule
     let bytes_each = 4 * (accesses.len() as u64 + 1);
     let Some(last) = extents.len().checked_sub(1) else { return Ok(()) };
     let compute = b.schedule.stage(root).compute.clone();
-    b.decide_threads(cycles(&compute, &extents, b.lanes()))?;
 
     let across = (0..last).rev().find(|axis| reads_across(&accesses, *axis, last));
     let flat_from = match across {
@@ -80,12 +79,6 @@ pub(super) fn tile_of_lanes(
     let mut options: Vec<u64> = [1, 2, 3, 4, 6, 8].iter().map(|it| it * lanes).collect();
     options.retain(|it| *it <= n_vectors.max(1) * lanes);
     b.decide(name.to_owned(), DecisionKind::Inner, &options, best.max(1) * lanes, group)
-}
-
-/// Estimated cycles of one thread.
-pub(super) fn cycles(compute: &Compute, extents: &[u64], lanes: u64) -> f64 {
-    let each = work(&compute.body) as f64 * 0.5 + 2.0;
-    extents.iter().product::<u64>() as f64 * each / lanes as f64
 }
 
 /// Whether some read is contiguous along `axis` where it is not along the last one.

@@ -128,12 +128,14 @@ pub fn sketches(dag: &Dag, target: &Target) -> Vec<Sketch> {
     let mut start = Builder::new(dag, target);
     start.inline_stages();
     let groups = start.groups();
+    let cycles = start.cycles(&start.schedule.order);
     let ways: Vec<Vec<Way>> = groups.iter().map(|it| start.ways(it)).collect();
     let mut sketches: Vec<Sketch> = Vec::new();
     for choice in combinations(&ways.iter().map(Vec::len).collect::<Vec<_>>()) {
         let mut b = start.clone();
         let chosen = groups.iter().zip(choice.iter().zip(&ways).map(|(n, it)| &it[*n]));
-        if chosen.map(|(group, way)| b.apply_way(group, way)).all(|it| it.is_ok()) {
+        let applied = chosen.map(|(group, way)| b.apply_way(group, way)).all(|it| it.is_ok());
+        if applied && b.decide_threads(cycles).is_ok() {
             sketches.push(b.finish());
         }
     }

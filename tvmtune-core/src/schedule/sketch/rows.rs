@@ -16,7 +16,7 @@
 //! Ansor's rule "add rfactor", with the factored axis in lanes.
 
 use super::builder::Builder;
-use super::elementwise::{cycles, tile_of_lanes};
+use super::elementwise::tile_of_lanes;
 use super::tile::sizes;
 use super::{DecisionKind, Factor};
 use crate::schedule::error::ScheduleError;
@@ -29,13 +29,7 @@ pub(super) fn rows(
     depth: usize,
 ) -> Result<(), ScheduleError> {
     let name = b.stage_name(root).to_owned();
-    let cycles: f64 = inside
-        .iter()
-        .chain([&root])
-        .map(|it| cycles(&b.schedule.stage(*it).compute, &b.extents(*it), b.lanes()))
-        .sum();
-    b.decide_threads(cycles)?;
-
+    let cycles = b.cycles(inside.iter().chain([&root]));
     let mut attached = Vec::new();
     for stage in inside {
         attached.extend(lay_out(b, *stage, depth)?);
