@@ -18,6 +18,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::call::Loan;
+use super::spread;
 
 /// How long a worker spins after the last work it saw.
 const SPIN: Duration = Duration::from_micros(300);
@@ -51,6 +52,8 @@ pub(crate) struct Pool {
     epoch: AtomicUsize,
     /// How many workers are asleep, or about to be.
     n_asleep: AtomicUsize,
+    /// The core of the thread that last woke others; `usize::MAX` if that can't be told.
+    caller: AtomicUsize,
     gate: Mutex<()>,
     bell: Condvar,
     /// How many workers there are; locked by the launch that uses them.
@@ -72,6 +75,7 @@ impl Pool {
             loan: Loan::new(),
             epoch: AtomicUsize::new(0),
             n_asleep: AtomicUsize::new(0),
+            caller: AtomicUsize::new(usize::MAX),
             gate: Mutex::new(()),
             bell: Condvar::new(),
             n_workers: Mutex::new(0),
@@ -99,6 +103,7 @@ impl Pool {
             Err(TryLockError::WouldBlock) => return None,
         };
         while *workers + 1 < wanted {
+            self.note_caller();
             let index = *workers;
             let name = format!("tvmtune-{}", index + 1);
             // Fewer threads than wanted is slower, not wrong.
@@ -114,6 +119,7 @@ impl Pool {
     /// The life of a worker.
     fn work(&'static self, index: usize) {
         let mut seen = usize::MAX;
+        spread::leave(self.caller.load(Ordering::Relaxed));
         loop {
             seen = self.wait_for_news(seen);
             if index + 1 < self.threads() {
@@ -146,13 +152,21 @@ impl Pool {
             }
             gate = self.bell.wait(gate).unwrap_or_else(PoisonError::into_inner);
         };
+        drop(gate);
         self.n_asleep.fetch_sub(1, Ordering::SeqCst);
+        spread::leave(self.caller.load(Ordering::Relaxed));
         epoch
+    }
+
+    /// Remembers which core is taken, for those who are woken or started.
+    fn note_caller(&self) {
+        self.caller.store(spread::core().unwrap_or(usize::MAX), Ordering::Relaxed);
     }
 
     fn announce(&self) {
         self.epoch.fetch_add(1, Ordering::SeqCst);
         if self.n_asleep.load(Ordering::SeqCst) > 0 {
+            self.note_caller();
             drop(self.gate.lock());
             self.bell.notify_all();
         }
