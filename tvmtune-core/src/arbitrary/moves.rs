@@ -80,7 +80,8 @@ fn pick_stage(schedule: &Schedule, number: u16) -> StageId {
 /// A kind for a loop which it often suits.
 fn annotation(stage: &Stage, number: u16, any: AxisId) -> (AxisId, LoopKind) {
     let kind = |it: &&AxisId| stage.axis(**it).kind == LoopKind::Parallel;
-    match number % 4 {
+    match number % 5 {
+        4 => (any, LoopKind::Thread),
         0 => (any, LoopKind::Unrolled),
         1 => (stage.order.last().copied().unwrap_or(any), LoopKind::Vectorized),
         2 => {

@@ -197,6 +197,7 @@ fn keyword(kind: LoopKind) -> &'static str {
         LoopKind::Unrolled => "unrolled",
         LoopKind::Vectorized => "vectorized",
         LoopKind::Parallel => "parallel",
+        LoopKind::Thread => "thread",
     }
 }
 

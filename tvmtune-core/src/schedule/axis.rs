@@ -36,6 +36,10 @@ pub enum LoopKind {
     /// As tasks that any thread may take, in no order. Outermost, of a spatial axis of a root
     /// stage; several in a row make one grid of tasks.
     Parallel,
+    /// As the threads of a block (of a task, where tasks are blocks of threads), in no order; they
+    /// wait for one another where one needs what another wrote. Threads of a reduce axis combine
+    /// what they have, and all of them get the result. On a CPU: one after the other.
+    Thread,
 }
 
 /// One loop of a stage, declared by the compute or made by a primitive.

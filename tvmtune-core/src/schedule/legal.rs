@@ -129,7 +129,8 @@ impl Schedule {
                 LoopKind::Serial
                 | LoopKind::Unrolled
                 | LoopKind::Vectorized
-                | LoopKind::Parallel => {}
+                | LoopKind::Parallel
+                | LoopKind::Thread => {}
             }
             only_tasks_above &= declared.kind == LoopKind::Parallel;
         }

@@ -79,8 +79,13 @@ fn list<T: fmt::Display>(items: impl IntoIterator<Item = T>) -> String {
     format!("[{}]", items.join(", "))
 }
 
-const KINDS: [LoopKind; 4] =
-    [LoopKind::Serial, LoopKind::Unrolled, LoopKind::Vectorized, LoopKind::Parallel];
+const KINDS: [LoopKind; 5] = [
+    LoopKind::Serial,
+    LoopKind::Unrolled,
+    LoopKind::Vectorized,
+    LoopKind::Parallel,
+    LoopKind::Thread,
+];
 
 fn kind_name(kind: LoopKind) -> &'static str {
     match kind {
@@ -88,6 +93,7 @@ fn kind_name(kind: LoopKind) -> &'static str {
         LoopKind::Unrolled => "unrolled",
         LoopKind::Vectorized => "vectorized",
         LoopKind::Parallel => "parallel",
+        LoopKind::Thread => "thread",
     }
 }
 

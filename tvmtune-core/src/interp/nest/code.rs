@@ -22,8 +22,6 @@ pub(super) enum Op {
         name: String,
         extent: Affine,
         kind: LoopKind,
-        /// Whether the lanes of a vectorized loop accumulate into one element.
-        lanes_reduce: bool,
         /// Local buffers touched in this loop only: each iteration finds them unwritten.
         fresh: Vec<usize>,
         body: Vec<Op>,
@@ -38,9 +36,16 @@ pub(super) enum Op {
         buffer: usize,
         index: Vec<Affine>,
         value: Node,
+    },
+    Update {
+        buffer: usize,
+        index: Vec<Affine>,
+        value: Node,
         dtype: DType,
         /// How old and new combine.
-        reducer: Option<BinaryOp>,
+        reducer: BinaryOp,
+        /// The variables on which the index depends.
+        along: Vec<usize>,
     },
 }
 
@@ -139,7 +144,6 @@ impl Resolver<'_> {
                 name: name.clone(),
                 extent: self.affine(extent),
                 kind: *kind,
-                lanes_reduce: updates_without(body, *var),
                 fresh: (self.homes.iter())
                     .filter(|(_, home)| home.last() == Some(&var.0))
                     .map(|(tensor, _)| tensor.0 as usize)
@@ -153,26 +157,19 @@ impl Resolver<'_> {
                 writes: written(body).map_or(0, |it| it.0 as usize),
                 body: self.block(body),
             },
-            Stmt::Store { tensor, index, value } => self.store(*tensor, index, value, None),
-            Stmt::Update { tensor, index, reducer, value } => {
-                self.store(*tensor, index, value, Some(reducer.op()))
-            }
-        }
-    }
-
-    fn store(
-        &self,
-        tensor: TensorId,
-        index: &[Poly],
-        value: &Expr,
-        reducer: Option<BinaryOp>,
-    ) -> Op {
-        Op::Store {
-            buffer: tensor.0 as usize,
-            index: index.iter().map(|it| self.affine(it)).collect(),
-            value: self.node(value),
-            dtype: self.nest.buffer(tensor).dtype,
-            reducer,
+            Stmt::Store { tensor, index, value } => Op::Store {
+                buffer: tensor.0 as usize,
+                index: index.iter().map(|it| self.affine(it)).collect(),
+                value: self.node(value),
+            },
+            Stmt::Update { tensor, index, reducer, value } => Op::Update {
+                buffer: tensor.0 as usize,
+                index: index.iter().map(|it| self.affine(it)).collect(),
+                value: self.node(value),
+                dtype: self.nest.buffer(*tensor).dtype,
+                reducer: reducer.op(),
+                along: variables(index),
+            },
         }
     }
 
@@ -224,13 +221,17 @@ impl Resolver<'_> {
     }
 }
 
-/// Whether a loop's body is one update of an element that does not depend on its variable.
-fn updates_without(body: &[Stmt], var: crate::poly::VarId) -> bool {
-    match body {
-        [Stmt::If { body, .. }] => updates_without(body, var),
-        [Stmt::Update { index, .. }] => !index.iter().any(|it| it.mentions(var)),
-        _ => false,
+/// The variables on which an index depends.
+fn variables(index: &[Poly]) -> Vec<usize> {
+    let mut vars = Vec::new();
+    for poly in index {
+        poly.for_each_leaf(&mut |leaf| {
+            if let Atom::Var(var) = leaf {
+                vars.push(var.0 as usize);
+            }
+        });
     }
+    vars
 }
 
 fn written(body: &[Stmt]) -> Option<TensorId> {

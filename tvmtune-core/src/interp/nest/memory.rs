@@ -1,6 +1,7 @@
 //! One buffer, and who touched each of its elements.
 
-use super::{FaultKind, Lane};
+use super::FaultKind;
+use super::lane::Lane;
 use crate::interp::{Array, Number, pack};
 use crate::nest::{Nest, Scope};
 
@@ -24,6 +25,8 @@ struct Cell {
     epoch: u32,
     /// The lane that wrote last.
     lane: Lane,
+    /// The last lane that read, and one that did before it.
+    read_lanes: [Lane; 2],
     /// The task that read last.
     reader: u32,
     /// The task that read last before another one did.
@@ -112,9 +115,14 @@ impl Memory {
         if !written {
             return Err(FaultKind::Uninitialized);
         }
-        if !local && cell.writer >= phase && cell.writer != task || cell.lane_races(lane) {
+        let by_another_task = !local && cell.writer >= phase && cell.writer != task;
+        if by_another_task || cell.lane.races_after_write(&lane) {
             return Err(FaultKind::Race);
         }
+        if cell.read_lanes[0].races_after_read(&lane) {
+            cell.read_lanes[1] = cell.read_lanes[0];
+        }
+        cell.read_lanes[0] = lane;
         if cell.reader != task {
             cell.other_reader = cell.reader;
             cell.reader = task;
@@ -137,7 +145,8 @@ impl Memory {
         let shared = self.scope != Scope::Local;
         let races =
             by_another(cell.writer) || by_another(cell.reader) || by_another(cell.other_reader);
-        if shared && races || cell.lane_races(lane) {
+        let read_races = cell.read_lanes.iter().any(|it| it.races_after_read(&lane));
+        if shared && races || read_races || cell.lane.races_after_write(&lane) {
             return Err(FaultKind::Race);
         }
         cell.writer = task;
@@ -145,12 +154,5 @@ impl Memory {
         cell.lane = lane;
         self.array.set(at, value);
         Ok(())
-    }
-}
-
-impl Cell {
-    /// Whether another lane of the same loop wrote it.
-    fn lane_races(&self, lane: Lane) -> bool {
-        lane.in_loop > 0 && self.lane.in_loop == lane.in_loop && self.lane.number != lane.number
     }
 }

@@ -9,11 +9,13 @@
 //! depend on their order: that is a race, whatever the numbers say.
 
 mod code;
+mod lane;
 mod memory;
 
 use std::fmt;
 
 use self::code::{Affine, Code, Node, Op};
+use self::lane::Lane;
 use self::memory::Memory;
 use super::{Array, Number};
 use crate::dag::{BinaryOp, DType, TensorId};
@@ -41,8 +43,8 @@ pub enum FaultKind {
     /// An element is read that this iteration (for local memory) or no one (for shared memory)
     /// wrote before.
     Uninitialized,
-    /// Two tasks of one phase, or two lanes of one vectorized loop, touch an element, and at least
-    /// one of them writes it.
+    /// Two tasks of one phase, two threads of a block, or two lanes of one vectorized loop, touch an
+    /// element in no order, and at least one of them writes it.
     Race,
     /// A guard's value is negative.
     NegativeGuard,
@@ -55,7 +57,7 @@ impl fmt::Display for Fault {
         let what = match self.kind {
             FaultKind::OutOfBounds => "out of bounds",
             FaultKind::Uninitialized => "read before it was written",
-            FaultKind::Race => "touched by two tasks or lanes in no order",
+            FaultKind::Race => "touched by two tasks, threads or lanes in no order",
             FaultKind::NegativeGuard => "guarded by a negative value",
             FaultKind::NeverWritten => "never written",
         };
@@ -93,7 +95,7 @@ pub fn run(
         phase: 0,
         task: 0,
         lane: Lane::default(),
-        n_lane_loops: 0,
+        n_loops: 0,
     };
     for op in &code.body {
         run.task += 1;
@@ -121,13 +123,6 @@ struct Broken {
 
 type Check<T> = Result<T, Box<Broken>>;
 
-/// One iteration of a vectorized loop; loop 0 is none.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct Lane {
-    in_loop: u32,
-    number: i64,
-}
-
 struct Run<'a> {
     code: &'a Code,
     memory: Vec<Memory>,
@@ -137,7 +132,8 @@ struct Run<'a> {
     phase: u32,
     task: u32,
     lane: Lane,
-    n_lane_loops: u32,
+    /// How many loops over threads or lanes have been run.
+    n_loops: u32,
 }
 
 impl<'a> Run<'a> {
@@ -167,34 +163,40 @@ impl<'a> Run<'a> {
                 }
                 body.iter().try_for_each(|it| self.op(it))
             }
-            Op::Store { buffer, index, value, dtype, reducer } => {
+            Op::Store { buffer, index, value } => {
                 let value = self.eval(value)?;
                 let at = self.position(*buffer, index)?;
-                let value = match reducer {
-                    None => value,
-                    Some(reducer) => {
-                        let old = self.load(*buffer, at)?;
-                        old.binary(*reducer, value, *dtype)
-                    }
-                };
                 self.store(*buffer, at, value)
+            }
+            Op::Update { buffer, index, value, dtype, reducer, along } => {
+                let value = self.eval(value)?;
+                let at = self.position(*buffer, index)?;
+                // Threads and lanes that add into one element do it together.
+                let together = self.lane.without(|var| !along.contains(&var));
+                let alone = std::mem::replace(&mut self.lane, together);
+                let old = self.load(*buffer, at)?;
+                self.store(*buffer, at, old.binary(*reducer, value, *dtype))?;
+                self.lane = alone;
+                Ok(())
             }
         }
     }
 
     fn run_loop(&mut self, op: &'a Op) -> Check<()> {
-        let Op::For { var, name, extent, kind, lanes_reduce, fresh, body } = op else {
+        let Op::For { var, name, extent, kind, fresh, body } = op else {
             return Ok(());
         };
         let outside = self.lane;
-        if *kind == LoopKind::Vectorized && !lanes_reduce {
-            self.n_lane_loops += 1;
-            self.lane = Lane { in_loop: self.n_lane_loops, number: 0 };
-        }
+        self.n_loops += 1;
+        let instance = self.n_loops;
         self.open.push((name, *var));
         for value in 0..extent.eval(&self.vars) {
             self.vars[*var] = value;
-            self.lane.number = value;
+            self.lane = match kind {
+                LoopKind::Thread => outside.inside(instance, *var, value, true),
+                LoopKind::Vectorized => outside.inside(instance, *var, value, false),
+                _ => outside,
+            };
             if *kind == LoopKind::Parallel {
                 self.task += 1;
             }

@@ -130,13 +130,13 @@ fn a_reduction_that_starts_in_every_step_is_wrong() {
 #[test]
 fn a_parallel_reduction_is_a_race_although_the_sum_is_right() {
     let report = seeded("", |nest| loops(nest, "k", |_, kind| *kind = LoopKind::Parallel));
-    insta::assert_snapshot!(report, @"`h` at [0, 0] is touched by two tasks or lanes in no order, in iteration i=0 j=0 k=0");
+    insta::assert_snapshot!(report, @"`h` at [0, 0] is touched by two tasks, threads or lanes in no order, in iteration i=0 j=0 k=0");
 }
 
 #[test]
 fn lanes_that_write_one_element_are_a_race() {
     let report = seeded(TILED, |nest| last_index(nest, |it| it[1] = Poly::default()));
-    insta::assert_snapshot!(report, @"`out` at [0, 0] is touched by two tasks or lanes in no order, in iteration i_0=0 i_1=0 j=1");
+    insta::assert_snapshot!(report, @"`out` at [0, 0] is touched by two tasks, threads or lanes in no order, in iteration i_0=0 i_1=0 j=1");
 }
 
 #[test]
@@ -169,4 +169,67 @@ fn a_read_one_too_far_is_out_of_bounds() {
         });
     });
     insta::assert_snapshot!(report, @"`h` at [1, 8] is out of bounds, in iteration i_0=0 i_1=0 j=7");
+}
+
+/// The outer loop over `out` is one of threads, in which `h` is computed by threads of its own.
+const THREADS: &str = "split s1 a0 [4]
+    annotate s1 a2 parallel
+    annotate s1 a3 thread
+    compute_at s0 s1 a2
+    annotate s0 a0 thread";
+
+#[test]
+fn threads_see_what_others_wrote_in_loops_before() {
+    assert_eq!(seeded(THREADS, |_| {}), "right");
+    // Transposed: every thread reads what all the others wrote, one loop earlier.
+    let crossed = THREADS.replace("annotate s0 a0 thread", "annotate s0 a1 thread");
+    assert_eq!(seeded(&crossed, |_| {}), "right");
+}
+
+#[test]
+fn threads_that_reduce_together_do_not_race() {
+    let trace = "annotate s0 a2 thread\nannotate s0 a0 thread";
+    assert_eq!(seeded(trace, |_| {}), "right");
+}
+
+#[test]
+fn threads_that_read_what_others_write_later_are_a_race() {
+    // Every thread reads its neighbor's element of `h` before that one writes it again.
+    let report = seeded(THREADS, |nest| {
+        let mut writes = Vec::new();
+        each(&mut nest.body, &mut |stmt| {
+            if let Stmt::Store { tensor, index, value } = stmt
+                && matches!(value, crate::dag::Expr::Const(..))
+            {
+                writes.push((*tensor, index.clone()));
+            }
+        });
+        let (tensor, _) = writes[0];
+        each(&mut nest.body, &mut |stmt| {
+            if let Stmt::For { var, kind: LoopKind::Thread, body, .. } = stmt
+                && let [Stmt::For { var: j, body: inner, .. }] = body.as_mut_slice()
+                && matches!(inner.as_slice(), [Stmt::Store { .. } | Stmt::If { .. }])
+            {
+                let index = vec![Poly::var(*var), Poly::var(*j)];
+                inner.push(Stmt::Store { tensor, index, value: crate::dag::Expr::f32(0.0) });
+                last_read(inner, tensor);
+            }
+        });
+    });
+    assert!(report.contains("touched by two tasks, threads or lanes"), "{report}");
+}
+
+/// Lets the first statement read the last row of a tensor instead of its own.
+fn last_read(body: &mut [Stmt], tensor: crate::dag::TensorId) {
+    each(body, &mut |stmt| {
+        if let Stmt::Store { value, .. } = stmt {
+            *value = value.replace_reads(&mut |read, index| {
+                let mut index = index.to_vec();
+                (read == tensor).then(|| {
+                    index[0] = crate::dag::Subscript::Affine(Poly::default());
+                    crate::dag::Expr::Read { tensor: read, index }
+                })
+            });
+        }
+    });
 }
