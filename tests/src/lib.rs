@@ -9,7 +9,7 @@ use tvmtune_core::dsl::{self, Program};
 use tvmtune_core::kernel::Isa;
 use tvmtune_core::poly::Interval;
 use tvmtune_core::record::{Bucket, End, Entry, Measured, Provenance, Record, SCHEMA, Source};
-use tvmtune_core::target::Target;
+use tvmtune_core::target::CpuTarget;
 use tvmtune_tuner::tune::{Tolerance, Workload};
 
 /// A record of one workload with a bucket of its own for each `n`, so that none may be lost when
@@ -37,7 +37,7 @@ pub fn sample_record(n: u32) -> Record {
         schema: SCHEMA,
         workload: "0123456789abcdef".repeat(4),
         name: "sample".to_owned(),
-        device: Target::generic(Isa::Avx2).key(),
+        device: CpuTarget::generic(Isa::Avx2).key(),
         generator: 1,
         dag: "canonical text\n".to_owned(),
         provenance: Provenance { tool: "tests".to_owned(), host: "tests".to_owned() },

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use tvmtune_core::kernel::Isa;
 use tvmtune_core::poly::Interval;
 use tvmtune_core::record::Record;
-use tvmtune_core::target::{DeviceKey, Target};
+use tvmtune_core::target::{CpuTarget, DeviceKey};
 use tvmtune_tests::sample_record;
 use tvmtune_tuner::database::{Cache, Database, DatabaseError, Layer, LayerKind, Lookup, Tier};
 
@@ -78,9 +78,9 @@ fn what_was_measured_here_counts_more_than_what_was_shipped() {
 #[test]
 fn a_schedule_of_another_device_or_range_is_used_and_its_tier_told() {
     let folders = Folders::new();
-    let here = Target { threads: 2, ..Target::generic(Isa::Avx2) };
-    let near = Target { threads: 4, ..here };
-    let far = Target { threads: 64, ..here };
+    let here = CpuTarget { threads: 2, ..CpuTarget::generic(Isa::Avx2) };
+    let near = CpuTarget { threads: 4, ..here };
+    let far = CpuTarget { threads: 64, ..here };
     for (n, target, artifact) in [(0, far, "fa4"), (0, near, "4ea4"), (9, here, "e4e")] {
         let record = Record { device: target.key(), ..variant(n, artifact, 1.0) };
         folders.database().put(&record).unwrap();

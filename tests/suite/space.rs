@@ -7,7 +7,7 @@ use tvmtune_core::interp::{self, Array};
 use tvmtune_core::kernel::{self, Isa};
 use tvmtune_core::nest;
 use tvmtune_core::schedule::{Schedule, Threads, default};
-use tvmtune_core::target::Target;
+use tvmtune_core::target::CpuTarget;
 use tvmtune_core::target::fits::fits;
 use tvmtune_tests::program;
 use tvmtune_tuner::cost::Draft;
@@ -28,7 +28,7 @@ fn product(m: u64) -> Dag {
 
 /// The draft of the default point of the first sketch, with the decisions of some names changed.
 fn draft(dag: &Dag, choose: impl Fn(&str) -> Option<u64>) -> f64 {
-    let target = Target::generic(Isa::Avx512);
+    let target = CpuTarget::generic(Isa::Avx512);
     let space = Arc::new(Space::new(dag, &target));
     let last_word = |name: &str| choose(name.rsplit(' ').next()?);
     let point = space.nearest(0, &|name, _| last_word(name));
@@ -72,7 +72,7 @@ fn check(source: &str, dims: &[i64]) {
     let zeros: Vec<Array> = expected.iter().map(|it| Array::zeros(it.dtype, &it.shape)).collect();
     let mut random = Random::new(7);
     for isa in [Isa::Avx512, Isa::Avx2] {
-        let target = Target::generic(isa);
+        let target = CpuTarget::generic(isa);
         let space = Space::new(&dag, &target);
         for sketch in 0..space.sketches.len() as u16 {
             let mut n_fit = 0;
@@ -143,7 +143,7 @@ fn a_stride_along_lanes_becomes_the_layout_of_the_padded_copy() {
         }",
     );
     let dag = dag::build(&program).unwrap();
-    let schedule = default::schedule(&dag, &Target::generic(Isa::Avx512));
+    let schedule = default::schedule(&dag, &CpuTarget::generic(Isa::Avx512).into());
     let text = nest::lower(&schedule).to_string();
     for part in ["shared x_padded[3, 229, 2, 115]", "((s_1)%(2)), p + ((s_1)/(2))]"] {
         assert!(text.contains(part), "{text}");
@@ -210,8 +210,8 @@ fn threads(rows: u64) -> Threads {
             compute(|i, j| h[[i, j]] * rsqrt(all[[i]]))
         }}"
     ));
-    let target = Target { threads: 4, ..Target::generic(Isa::Avx512) };
-    default::schedule(&dag::build(&program).unwrap(), &target).threads
+    let target = CpuTarget { threads: 4, ..CpuTarget::generic(Isa::Avx512) };
+    default::schedule(&dag::build(&program).unwrap(), &target.into()).threads
 }
 
 #[test]

@@ -13,7 +13,7 @@ use tvmtune_core::codegen;
 use tvmtune_core::kernel::Isa;
 use tvmtune_core::record::{Provenance, Record, Source, Tier};
 use tvmtune_core::schedule::{Instruction, Schedule, default};
-use tvmtune_core::target::Target;
+use tvmtune_core::target::CpuTarget;
 use tvmtune_tests::workload;
 use tvmtune_tuner::database::{Cache, Database, Layer, LayerKind, Lookup};
 use tvmtune_tuner::device;
@@ -45,7 +45,7 @@ const LARGE: &str = "#[autotune(dims(M = 250, N = 270, K = 300))]
 /// A machine with a cache of its own; `None` where no code can be generated, and nothing tuned.
 struct Machine {
     root: TempDir,
-    target: Target,
+    target: CpuTarget,
 }
 
 impl Machine {
@@ -243,7 +243,7 @@ fn schedules_are_timed_side_by_side() {
     let workload = workload(MATMUL);
     let bucket = &workload.buckets[1];
     let narrow = workload.dag.narrow(bucket);
-    let default = default::schedule(&narrow, &machine.target).trace;
+    let default = default::schedule(&narrow, &machine.target.into()).trace;
     let contestants = [
         Contestant { label: "default".to_owned(), trace: default },
         Contestant { label: "plain".to_owned(), trace: Schedule::new(&narrow).trace },

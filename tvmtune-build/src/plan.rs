@@ -18,7 +18,7 @@ use tvmtune_core::poly::Interval;
 use tvmtune_core::record::{Bucket, Tier};
 use tvmtune_core::schedule::repair::repair;
 use tvmtune_core::schedule::{Instruction, Schedule, default};
-use tvmtune_core::target::{DeviceKey, Target};
+use tvmtune_core::target::{CpuTarget, DeviceKey};
 use tvmtune_tuner::database::{Choice, Lookup};
 
 use crate::op::Op;
@@ -30,7 +30,7 @@ pub const ISAS: [Isa; 2] = [Isa::Avx512, Isa::Avx2];
 #[derive(Clone, Copy, Debug)]
 pub struct Aim {
     /// This machine; `None` if the result must not depend on it.
-    pub device: Option<Target>,
+    pub device: Option<CpuTarget>,
 }
 
 /// One bucket of an op on one instruction set, and the schedules that are known for it.
@@ -65,13 +65,13 @@ pub struct Variant<'a> {
 
 impl Aim {
     /// The machine that kernels of that instruction set are planned for.
-    pub fn target(&self, isa: Isa) -> Target {
-        self.device.map_or(Target::generic(isa), |it| Target { isa, ..it })
+    pub fn target(&self, isa: Isa) -> CpuTarget {
+        self.device.map_or(CpuTarget::generic(isa), |it| CpuTarget { isa, ..it })
     }
 
     /// The device whose records fit best.
     fn key(&self) -> DeviceKey {
-        self.device.unwrap_or(Target::generic(ISAS[0])).key()
+        self.device.unwrap_or(CpuTarget::generic(ISAS[0])).key()
     }
 
     /// The instruction set whose plan tells how a build went.
@@ -157,7 +157,7 @@ pub fn realize<'a>(op: &Op, slot: &Slot<'a>, aim: &Aim) -> Result<Variant<'a>, U
     if let Some(variant) = outdated {
         return Ok(Variant { flawed, ..variant });
     }
-    let schedule = default::schedule(&dag, &aim.target(isa));
+    let schedule = default::schedule(&dag, &aim.target(isa).into());
     let generated = codegen::generate(&schedule, isa)?;
     let (tier, stale, choice) = (Tier::Default, false, None);
     Ok(Variant { bucket, isa, tier, stale, choice, flawed, schedule, generated })

@@ -18,7 +18,8 @@ pub mod workload; // its identity
 pub mod target; // limits of a device, and its identity
 pub mod schedule; // 3 how it runs
 pub mod nest; // 4 loops and indices, written out
-pub mod kernel; // 5 placed on a device
+pub mod kernel; // 5 placed on a CPU
+pub mod grid; // 5 placed on a GPU
 pub mod codegen; // 6 printed
 pub mod record; // 9 what is remembered
 

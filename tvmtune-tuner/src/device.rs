@@ -1,21 +1,21 @@
 //! Which machine this is, as far as schedules care.
 //!
-//! In: the processor and the operating system. Out: a [`Target`], whose key names the device.
+//! In: the processor and the operating system. Out: a [`CpuTarget`], whose key names the device.
 
 use std::fs;
 use std::path::Path;
 
 use tvmtune_core::kernel::Isa;
-use tvmtune_core::target::Target;
+use tvmtune_core::target::CpuTarget;
 
 /// The CPU this process runs on; `None` where no code can be generated for it.
 ///
-/// Cache sizes come from Linux's `/sys`; elsewhere they are those of [`Target::generic`].
-pub fn detect() -> Option<Target> {
+/// Cache sizes come from Linux's `/sys`; elsewhere they are those of [`CpuTarget::generic`].
+pub fn detect() -> Option<CpuTarget> {
     let isa = isas().first().copied()?;
-    let generic = Target::generic(isa);
+    let generic = CpuTarget::generic(isa);
     let caches = Path::new("/sys/devices/system/cpu/cpu0/cache");
-    Some(Target {
+    Some(CpuTarget {
         isa,
         threads: std::thread::available_parallelism().map_or(generic.threads, |it| it.get() as u32),
         l1_bytes: cache_bytes(caches, 1).unwrap_or(generic.l1_bytes),

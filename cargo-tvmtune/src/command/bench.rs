@@ -7,7 +7,7 @@ use tvmtune_build::op::Op;
 use tvmtune_build::plan::{self, Aim, Slot};
 use tvmtune_build::tune::session;
 use tvmtune_core::schedule::default;
-use tvmtune_core::target::Target;
+use tvmtune_core::target::CpuTarget;
 use tvmtune_tuner::database::Database;
 use tvmtune_tuner::device;
 use tvmtune_tuner::measure::{Exclusive, WorkerCommand};
@@ -92,14 +92,14 @@ pub(crate) fn run(arguments: &Bench) -> Result<Exit> {
 fn time(
     op: &Op,
     slot: &Slot<'_>,
-    target: Target,
+    target: CpuTarget,
     exclusive: &Exclusive,
 ) -> Result<Result<[Timing; 2], String>> {
     let variant = match plan::realize(op, slot, &Aim { device: Some(target) }) {
         Ok(variant) => variant,
         Err(why) => return Ok(Err(why.to_string())),
     };
-    let default = default::schedule(&op.dag.narrow(slot.bucket), &target);
+    let default = default::schedule(&op.dag.narrow(slot.bucket), &target.into());
     let contestants = [("plan", variant.schedule.trace), ("default", default.trace)]
         .map(|(label, trace)| Contestant { label: label.to_owned(), trace });
     let workload = session::workload(&(op, Vec::new()));

@@ -11,7 +11,7 @@ use tvmtune_build::package::Package;
 use tvmtune_build::plan::{self, Aim, Slot};
 use tvmtune_build::report::Standing;
 use tvmtune_build::tune::session::{self, Request, SessionError};
-use tvmtune_core::target::Target;
+use tvmtune_core::target::CpuTarget;
 use tvmtune_tuner::database::Database;
 use tvmtune_tuner::device;
 use tvmtune_tuner::tune::{Summary, TaskName};
@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: &Tune) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn tune(package: &Package, target: Target, arguments: &Tune) -> Result<Summary, SessionError> {
+fn tune(package: &Package, target: CpuTarget, arguments: &Tune) -> Result<Summary, SessionError> {
     let budget = budget(package, arguments);
     let database = Database::discover(&package.places(false));
     let known = Known::new(package, &database);

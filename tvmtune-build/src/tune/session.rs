@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tvmtune_core::kernel::Isa;
 use tvmtune_core::record::Provenance;
-use tvmtune_core::target::Target;
+use tvmtune_core::target::CpuTarget;
 use tvmtune_tuner::database::{Database, Places};
 use tvmtune_tuner::measure::{Exclusive, ExclusiveError, WorkerCommand, worker};
 use tvmtune_tuner::tune::{self, Event, Options, Summary, TuneError, Workload};
@@ -24,7 +24,7 @@ pub struct Request<'a> {
     /// Each op with the positions of the buckets to tune it for.
     pub ops: Vec<(&'a Op, Vec<usize>)>,
     /// This machine.
-    pub target: Target,
+    pub target: CpuTarget,
     /// Instruction sets that it has; most of the budget is for the first.
     pub isas: Vec<Isa>,
     /// What may be spent.

@@ -7,6 +7,7 @@
 //! In: a [`Schedule`], what to run and how. Out: [`Generated`], everything from its loops to its
 //! machine code, under one [`ArtifactId`]. Next: a worker measures the bytes.
 
+pub mod cuda;
 pub mod embed;
 pub mod rust;
 pub mod x86;

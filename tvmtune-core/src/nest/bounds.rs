@@ -38,7 +38,7 @@ pub struct Host<'a> {
 /// The hulls of the host and of every stage that runs inside its innermost open loop.
 pub fn hulls(schedule: &Schedule, host: &Host<'_>, around: &[Hulls], facts: &Facts) -> Hulls {
     let mut hulls = Hulls::new();
-    let mut wanted = Wanted::default();
+    let mut wanted = Wanted { fixed: schedule.has_threads(), ..Wanted::default() };
     for id in schedule.order.iter().rev().copied() {
         let stage = schedule.stage(id);
         let spans = if id == host.id {
@@ -108,7 +108,12 @@ fn weighted_sum<'a>(
 
 /// What has been seen to be read, by tensor.
 #[derive(Default)]
-struct Wanted(BTreeMap<TensorId, Vec<Option<Span>>>);
+struct Wanted {
+    reads: BTreeMap<TensorId, Vec<Option<Span>>>,
+    /// Whether a region of constant size is preferred to a whole axis whose extent is known at
+    /// launch only: the memory of a block has a constant size.
+    fixed: bool,
+}
 
 impl Wanted {
     /// Adds what a stage reads while its axes span `spans`.
@@ -120,8 +125,8 @@ impl Wanted {
                 Subscript::Affine(poly) => Span::of(poly, &of, facts),
                 Subscript::Value(_) => None,
             });
-            match self.0.get_mut(tensor) {
-                None => drop(self.0.insert(*tensor, read.collect())),
+            match self.reads.get_mut(tensor) {
+                None => drop(self.reads.insert(*tensor, read.collect())),
                 Some(before) => {
                     for (before, read) in before.iter_mut().zip(read) {
                         *before = match (before.as_ref(), read) {
@@ -136,7 +141,7 @@ impl Wanted {
 
     /// What a stage and its reduce axes must span for what was read.
     fn region(&self, stage: &Stage, enclosing: Option<&Vec<Span>>, facts: &Facts) -> Vec<Span> {
-        let read = self.0.get(&stage.tensor());
+        let read = self.reads.get(&stage.tensor());
         let span = |(n, axis): (usize, &crate::dag::ComputeAxis)| {
             let whole = || Span::whole(axis.extent.clone());
             if n >= stage.compute.n_spatial {
@@ -148,6 +153,13 @@ impl Wanted {
                 .filter(|it| !it.size.has_vars() && it.first.is_nonnegative(facts));
             match known {
                 None => fallback(),
+                Some(it)
+                    if self.fixed
+                        && it.size.as_constant().is_some()
+                        && axis.extent.as_constant().is_none() =>
+                {
+                    it
+                }
                 Some(it) if (it.size.clone() - axis.extent.clone()).is_nonnegative(facts) => {
                     whole()
                 }

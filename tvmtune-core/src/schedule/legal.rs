@@ -51,6 +51,11 @@ impl Schedule {
         if known { Ok(()) } else { Err(ErrorKind::Unknown.of_tensor(tensor)) }
     }
 
+    /// Whether some loop runs as threads of a block: the schedule is one for GPUs.
+    pub fn has_threads(&self) -> bool {
+        self.stages.iter().flat_map(|it| &it.axes).any(|it| it.kind == LoopKind::Thread)
+    }
+
     /// The stages that read a tensor, inlined ones left out, in topological order.
     pub fn readers(&self, tensor: TensorId) -> impl Iterator<Item = StageId> {
         self.order.iter().copied().filter(move |it| {

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use super::Target;
+use super::CpuTarget;
 use crate::dag::access::work;
 use crate::dag::{Expr, Subscript};
 use crate::nest::{Nest, Scope, Stmt};
@@ -34,7 +34,7 @@ const MOST_SCRATCH: u64 = 64 << 20;
 /// # Errors
 ///
 /// Every reason why it does not, each kind once.
-pub fn fits(nest: &Nest, target: &Target) -> Result<(), Vec<Misfit>> {
+pub fn fits(nest: &Nest, target: &CpuTarget) -> Result<(), Vec<Misfit>> {
     let mut code = Code { nest, lanes: target.isa.lanes().into(), size: 0, registers: 0 };
     for stmt in &nest.body {
         code.visit(stmt, &mut Vec::new());

@@ -1,16 +1,27 @@
 //! What a schedule may count on: the limits of a kind of device, and the identity of one.
 
 pub mod fits;
+pub mod gpu;
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use crate::kernel::Isa;
+pub use gpu::GpuTarget;
+
+/// A device as generated code and the search see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A CPU.
+    Cpu(CpuTarget),
+    /// An NVIDIA GPU.
+    Gpu(GpuTarget),
+}
 
 /// A CPU as generated code and the search see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct CpuTarget {
     /// The instruction set code is generated for.
     pub isa: Isa,
     /// Threads that may run at once.
@@ -29,7 +40,7 @@ pub struct Target {
 #[serde(transparent)]
 pub struct DeviceKey(pub String);
 
-impl Target {
+impl CpuTarget {
     /// The key under which records of this device are kept.
     pub fn key(&self) -> DeviceKey {
         let (l1, l2) = (self.l1_bytes / 1024, self.l2_bytes / 1024);
@@ -54,6 +65,39 @@ impl Target {
     }
 }
 
+impl Target {
+    /// The key under which records of this device are kept.
+    pub fn key(&self) -> DeviceKey {
+        match self {
+            Target::Cpu(cpu) => cpu.key(),
+            Target::Gpu(gpu) => gpu.key(),
+        }
+    }
+
+    /// The device of a key; `None` if the text is no key.
+    pub fn from_key(key: &DeviceKey) -> Option<Self> {
+        let cpu = CpuTarget::from_key(key).map(Target::Cpu);
+        cpu.or_else(|| GpuTarget::from_key(key).map(Target::Gpu))
+    }
+
+    /// A CPU nobody has seen: what schedules are made for where nothing was measured.
+    pub fn generic(isa: Isa) -> Self {
+        Target::Cpu(CpuTarget::generic(isa))
+    }
+}
+
+impl From<CpuTarget> for Target {
+    fn from(cpu: CpuTarget) -> Self {
+        Target::Cpu(cpu)
+    }
+}
+
+impl From<GpuTarget> for Target {
+    fn from(gpu: GpuTarget) -> Self {
+        Target::Gpu(gpu)
+    }
+}
+
 impl fmt::Display for DeviceKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -66,12 +110,13 @@ mod tests {
 
     #[test]
     fn a_key_tells_its_device() {
-        let target = Target { threads: 3, l1_bytes: 48 * 1024, ..Target::generic(Isa::Avx512) };
+        let target =
+            CpuTarget { threads: 3, l1_bytes: 48 * 1024, ..CpuTarget::generic(Isa::Avx512) };
         assert_eq!(target.key().0, "cpu-avx512-l1:48-l2:1024-t3");
-        assert_eq!(Target::from_key(&target.key()), Some(target));
+        assert_eq!(CpuTarget::from_key(&target.key()), Some(target));
         for bad in ["", "cpu-avx512", "gpu-sm_90", "cpu-avx2-l1:x-l2:1-t1", "cpu-avx2-l1:1-l2:1-t"]
         {
-            assert_eq!(Target::from_key(&DeviceKey(bad.to_owned())), None, "{bad}");
+            assert_eq!(CpuTarget::from_key(&DeviceKey(bad.to_owned())), None, "{bad}");
         }
     }
 }

@@ -5,7 +5,7 @@ use tvmtune_core::dag::{Expr, Subscript, TensorId};
 use tvmtune_core::nest::{Nest, Scope, Stmt};
 use tvmtune_core::poly::{Atom, Poly, VarId};
 use tvmtune_core::schedule::LoopKind;
-use tvmtune_core::target::Target;
+use tvmtune_core::target::CpuTarget;
 
 use super::Open;
 
@@ -21,7 +21,7 @@ const SCATTERED: f64 = 18.0;
 const LOOP: f64 = 1.0;
 
 /// Cycles of a statement inside loops that are written out or vectorized.
-pub(super) fn cycles(nest: &Nest, stmt: &Stmt, copies: &[Open], target: &Target) -> f64 {
+pub(super) fn cycles(nest: &Nest, stmt: &Stmt, copies: &[Open], target: &CpuTarget) -> f64 {
     let lanes = u64::from(target.isa.lanes());
     let times = |it: &Open| match it.kind {
         LoopKind::Vectorized => it.extent.div_ceil(lanes) as f64,

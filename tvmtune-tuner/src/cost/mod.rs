@@ -18,7 +18,7 @@ use tvmtune_core::dag::Dag;
 use tvmtune_core::nest::{self, Nest, Stmt};
 use tvmtune_core::poly::{DimId, Facts, Poly, VarId};
 use tvmtune_core::schedule::{LoopKind, Schedule, Threads};
-use tvmtune_core::target::Target;
+use tvmtune_core::target::CpuTarget;
 use tvmtune_core::target::fits::fits;
 
 use crate::search::Score;
@@ -28,13 +28,13 @@ use crate::space::{Point, Space};
 #[derive(Debug)]
 pub struct Draft {
     dag: Dag,
-    target: Target,
+    target: CpuTarget,
     space: Arc<Space>,
 }
 
 impl Draft {
     /// Drafts for the space of that dag on that target.
-    pub fn new(dag: &Dag, target: Target, space: Arc<Space>) -> Self {
+    pub fn new(dag: &Dag, target: CpuTarget, space: Arc<Space>) -> Self {
         Self { dag: dag.clone(), target, space }
     }
 }
@@ -56,7 +56,7 @@ const BARRIER: f64 = 2500.0;
 const TASK: f64 = 60.0;
 
 /// The cycles that a nest may take on a target, at the largest extents of its dimensions.
-pub fn cycles(nest: &Nest, target: &Target) -> f64 {
+pub fn cycles(nest: &Nest, target: &CpuTarget) -> f64 {
     let mut facts = Facts::default();
     for (n, dim) in nest.dims.iter().enumerate() {
         facts.bound_dim(DimId(n as u32), dim.range);
@@ -107,7 +107,7 @@ struct Open {
 /// Adds up what the blocks of a statement take.
 struct Walk<'a> {
     nest: &'a Nest,
-    target: &'a Target,
+    target: &'a CpuTarget,
     facts: Facts,
     loops: Vec<Open>,
     cycles: f64,

@@ -8,7 +8,7 @@ use tvmtune_core::dag::{Expr, Subscript, TensorId};
 use tvmtune_core::nest::{Nest, Scope, Stmt};
 use tvmtune_core::poly::{Facts, Poly};
 use tvmtune_core::schedule::LoopKind;
-use tvmtune_core::target::Target;
+use tvmtune_core::target::CpuTarget;
 
 use super::{Open, most};
 
@@ -29,7 +29,7 @@ struct Access {
 }
 
 /// Cycles of one thread that moves what `stmt` accesses.
-pub(super) fn cycles(nest: &Nest, stmt: &Stmt, target: &Target, facts: &Facts) -> f64 {
+pub(super) fn cycles(nest: &Nest, stmt: &Stmt, target: &CpuTarget, facts: &Facts) -> f64 {
     let mut accesses = Vec::new();
     let mut facts = facts.clone();
     collect(nest, stmt, &mut facts, &mut Vec::new(), &mut accesses);

@@ -5,7 +5,7 @@ use std::path::Path;
 use tvmtune_core::kernel::Isa;
 use tvmtune_core::poly::Interval;
 use tvmtune_core::record::{Entry, Record, Tier};
-use tvmtune_core::target::{DeviceKey, Target};
+use tvmtune_core::target::{CpuTarget, DeviceKey};
 
 use super::{DatabaseError, Found};
 
@@ -71,9 +71,9 @@ fn ranges_apart(a: &[Interval], b: &[Interval]) -> f64 {
 
 /// How different two devices are, in octaves of cache sizes and threads.
 fn devices_apart(a: &DeviceKey, b: &DeviceKey) -> f64 {
-    let (Some(a), Some(b)) = (Target::from_key(a), Target::from_key(b)) else {
+    let (Some(a), Some(b)) = (CpuTarget::from_key(a), CpuTarget::from_key(b)) else {
         return f64::INFINITY;
     };
-    let sizes = |it: Target| [it.l1_bytes as f64, it.l2_bytes as f64, f64::from(it.threads)];
+    let sizes = |it: CpuTarget| [it.l1_bytes as f64, it.l2_bytes as f64, f64::from(it.threads)];
     sizes(a).into_iter().zip(sizes(b)).map(|(a, b)| (a / b).log2().abs()).sum()
 }

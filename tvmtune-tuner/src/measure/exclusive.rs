@@ -69,16 +69,16 @@ impl Exclusive {
 mod tests {
     use super::*;
     use tvmtune_core::kernel::Isa;
-    use tvmtune_core::target::Target;
+    use tvmtune_core::target::CpuTarget;
 
     #[test]
     fn the_right_is_had_by_one_at_a_time() {
         let dir = tempfile::tempdir().unwrap();
-        let (cache, device) = (Cache::new(dir.path()), Target::generic(Isa::Avx2).key());
+        let (cache, device) = (Cache::new(dir.path()), CpuTarget::generic(Isa::Avx2).key());
         let acquire = || Exclusive::acquire(&cache, &device, Duration::from_millis(10));
         let first = acquire().unwrap();
         assert!(matches!(acquire(), Err(ExclusiveError::Busy(_))));
-        let other = Target::generic(Isa::Avx512).key();
+        let other = CpuTarget::generic(Isa::Avx512).key();
         assert!(Exclusive::acquire(&cache, &other, Duration::ZERO).is_ok(), "another device");
         drop(first);
         assert!(acquire().is_ok());

@@ -1,6 +1,6 @@
 //! Which schedules there are to choose from.
 //!
-//! In: a [`Dag`] and a [`Target`]. Out: a [`Space`]: the sketches of the dag, and what search does
+//! In: a [`Dag`] and a [`CpuTarget`]. Out: a [`Space`]: the sketches of the dag, and what search does
 //! with their points. Next: [`Space::instructions`] turns a point into a trace, which
 //! `Schedule::replay` applies.
 //!
@@ -16,7 +16,7 @@ mod sample;
 use tvmtune_core::dag::Dag;
 use tvmtune_core::schedule::Instruction;
 use tvmtune_core::schedule::sketch::{self, Decision, Sketch};
-use tvmtune_core::target::Target;
+use tvmtune_core::target::CpuTarget;
 
 /// All sketches of a dag on a target.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,8 +36,8 @@ pub struct Point {
 
 impl Space {
     /// The space of a dag on a target.
-    pub fn new(dag: &Dag, target: &Target) -> Self {
-        Self { sketches: sketch::sketches(dag, target) }
+    pub fn new(dag: &Dag, target: &CpuTarget) -> Self {
+        Self { sketches: sketch::sketches(dag, &(*target).into()) }
     }
 
     /// The sketch of a point.

@@ -2,7 +2,7 @@
 
 use tvmtune_core::poly::Interval;
 use tvmtune_core::schedule::Instruction;
-use tvmtune_core::target::Target;
+use tvmtune_core::target::CpuTarget;
 
 use super::judge;
 use super::task::{Task, Workload};
@@ -27,7 +27,7 @@ pub struct Contestant {
 /// what the workload should compute.
 pub fn bench(
     (workload, bucket, dims): (&Workload, &[Interval], Option<&[i64]>),
-    target: Target,
+    target: CpuTarget,
     contestants: &[Contestant],
     rounds: usize,
     worker: WorkerCommand,

@@ -112,7 +112,7 @@ fn trusted(
 ) -> Result<Result<Vec<Array>, String>, MeasureError> {
     let case = &cases[n];
     let plain = || Schedule::new(&task.dag).trace;
-    let default = || default::schedule(&task.dag, &task.target).trace;
+    let default = || default::schedule(&task.dag, &task.target.into()).trace;
     let medium = n_operations(&task.dag, case.dims()) <= MEDIUM;
     let traces = if medium { vec![plain(), default()] } else { vec![default()] };
     let mut why = String::new();
@@ -207,7 +207,7 @@ mod tests {
     use tvmtune_core::arbitrary::{Family, dag};
     use tvmtune_core::kernel::Isa;
     use tvmtune_core::poly::Interval;
-    use tvmtune_core::target::Target;
+    use tvmtune_core::target::CpuTarget;
 
     /// A task of some program, and a case of it.
     fn task() -> (Task, CaseSpec) {
@@ -215,7 +215,7 @@ mod tests {
         let bucket: Vec<Interval> = dag.dims.iter().map(|it| it.range).collect();
         let tolerance = Tolerance { rel: 1e-4, abs: 1e-4 };
         let workload = Workload::new(dag, vec![bucket.clone()], tolerance);
-        let task = Task::new((0, &workload), &bucket, Target::generic(Isa::Avx2), 1.0);
+        let task = Task::new((0, &workload), &bucket, CpuTarget::generic(Isa::Avx2), 1.0);
         let case = CaseSpec::new(&task.dag, &task.dims()[0], 1, &|_| (0.0, 0.0));
         (task, case)
     }

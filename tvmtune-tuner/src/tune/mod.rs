@@ -30,7 +30,7 @@ use tvmtune_core::kernel::Isa;
 use tvmtune_core::record::{
     Ancestor, End, Entry, GENERATOR, KEPT_PER_ISA, Provenance, Record, SCHEMA, Source,
 };
-use tvmtune_core::target::Target;
+use tvmtune_core::target::CpuTarget;
 
 use crate::database::{Database, DatabaseError};
 use crate::measure::{Exclusive, MeasureError, Measurer, WorkerCommand};
@@ -49,7 +49,7 @@ pub use task::{Tolerance, Workload};
 #[derive(Clone, Debug)]
 pub struct Options {
     /// This machine.
-    pub target: Target,
+    pub target: CpuTarget,
     /// The instruction sets to tune for, all of which this machine has. The first gets the whole
     /// budget of a task; others, for machines that have less, a fifth: what differs between
     /// instruction sets is mostly how many registers there are, which the default schedule knows.
@@ -152,7 +152,7 @@ impl Tuner<'_> {
         let mut tasks = Vec::new();
         for (n, isa) in self.options.isas.iter().enumerate() {
             let share = if n == 0 { 1.0 } else { SECONDARY_SHARE };
-            let target = Target { isa: *isa, ..self.options.target };
+            let target = CpuTarget { isa: *isa, ..self.options.target };
             for workload in self.workloads.iter().enumerate() {
                 let task = |bucket: &Vec<_>| Task::new(workload, bucket, target, share);
                 tasks.extend(workload.1.buckets.iter().map(task));

@@ -81,7 +81,7 @@ impl Session {
         ctx: &mut Context<'_>,
     ) -> Result<Result<Self, String>, MeasureError> {
         let watch = Stopwatch::start();
-        let schedule = default::schedule(&task.dag, &task.target);
+        let schedule = default::schedule(&task.dag, &task.target.into());
         let generated = match task.generate(&schedule.trace) {
             Ok(generated) => generated,
             Err(why) => return Ok(Err(why)),

@@ -8,7 +8,7 @@ use tvmtune_core::dag::{Dag, print};
 use tvmtune_core::kernel::Isa;
 use tvmtune_core::poly::Interval;
 use tvmtune_core::schedule::{Instruction, Schedule};
-use tvmtune_core::target::Target;
+use tvmtune_core::target::CpuTarget;
 use tvmtune_core::workload;
 
 use super::event::TaskName;
@@ -47,7 +47,7 @@ pub(super) struct Task {
     pub(super) workload: usize,
     /// Of each dynamic dimension.
     pub(super) bucket: Vec<Interval>,
-    pub(super) target: Target,
+    pub(super) target: CpuTarget,
     /// The program for these ranges only.
     pub(super) dag: Arc<Dag>,
     pub(super) tolerance: Tolerance,
@@ -69,7 +69,7 @@ impl Task {
     pub(super) fn new(
         (n, workload): (usize, &Workload),
         bucket: &[Interval],
-        target: Target,
+        target: CpuTarget,
         share: f64,
     ) -> Self {
         let dims = workload.dag.dims.iter().zip(bucket);

@@ -35,7 +35,7 @@ impl Blocks {
 
         let mut it =
             Self { walk: n_walk, rows: n_rows, vectors: n_vectors, walked, n_rows, n_walk };
-        let wanted = u64::from(b.target.threads) * 8;
+        let wanted = u64::from(b.cpu().threads) * 8;
         let n_tasks = |it: &Self| {
             let across = n_walk.div_ceil(it.walk) * n_rows.div_ceil(it.rows);
             outer * across * n_vectors.div_ceil(it.vectors)
@@ -53,7 +53,7 @@ impl Blocks {
             let tile: Vec<u64> = extents.iter().enumerate().map(length).collect();
             accesses.iter().map(|it| it.footprint(&tile) * 4).sum::<u64>()
         };
-        while bytes(&it) > b.target.l2_bytes * 3 / 4 && it.halve() {}
+        while bytes(&it) > b.cpu().l2_bytes * 3 / 4 && it.halve() {}
         while n_tasks(&it) < wanted && it.vectors > 1 {
             it.vectors = it.vectors.div_ceil(2);
         }

@@ -7,12 +7,12 @@ use crate::dag::{Dag, TensorId, TensorKind};
 use crate::poly::{Facts, Poly};
 use crate::schedule::error::ScheduleError;
 use crate::schedule::{AxisId, Instruction, LoopKind, Schedule, StageId, Threads};
-use crate::target::Target;
+use crate::target::{CpuTarget, GpuTarget, Target};
 
 /// A sketch in the making.
 #[derive(Clone, Debug)]
 pub(super) struct Builder {
-    pub(super) target: Target,
+    target: Target,
     pub(super) facts: Facts,
     /// The schedule of the default point so far.
     pub(super) schedule: Schedule,
@@ -98,12 +98,8 @@ impl Builder {
         axis: AxisId,
         factors: &[Factor],
     ) -> Result<Vec<AxisId>, ScheduleError> {
-        let now = |it: &Factor| match *it {
-            Factor::Fixed(factor) => factor,
-            Factor::Open(decision) => self.value(decision),
-            Factor::Times(times, decision) => times * self.value(decision),
-        };
-        let values: Vec<u64> = factors.iter().map(now).collect();
+        let values: Vec<u64> =
+            factors.iter().map(|it| it.value(&|decision| self.value(decision))).collect();
         let parts = self.schedule.split(stage, axis, &values)?;
         self.steps.push(Step::Split { stage, axis, factors: factors.to_vec() });
         Ok(parts)
@@ -146,7 +142,7 @@ impl Builder {
     pub(super) fn decide_threads(&mut self, cycles: f64) -> Result<(), ScheduleError> {
         // Below some 10 us on one core, waking others costs more than they do.
         const ALONE: f64 = 60_000.0;
-        let best = u64::from(cycles > ALONE && self.target.threads > 1);
+        let best = u64::from(cycles > ALONE && self.cpu().threads > 1);
         let group = self.new_group();
         let decision = self.decide("threads".into(), DecisionKind::Choice, &[0, 1], best, group);
         let list = |threads| vec![Instruction::Threads { threads }];
@@ -196,8 +192,29 @@ impl Builder {
         &self.schedule.tensor(tensor).tensor.name
     }
 
+    /// The CPU that rules for CPUs are applied for.
+    pub(super) fn cpu(&self) -> CpuTarget {
+        match self.target {
+            Target::Cpu(cpu) => cpu,
+            Target::Gpu(_) => unreachable!("rules for CPUs are applied for CPUs"),
+        }
+    }
+
+    /// Whether schedules are made for a GPU.
+    pub(super) fn is_gpu(&self) -> bool {
+        matches!(self.target, Target::Gpu(_))
+    }
+
+    /// The GPU that rules for GPUs are applied for.
+    pub(super) fn gpu(&self) -> GpuTarget {
+        match self.target {
+            Target::Gpu(gpu) => gpu,
+            Target::Cpu(_) => unreachable!("rules for GPUs are applied for GPUs"),
+        }
+    }
+
     /// 32-bit lanes of a vector.
     pub(super) fn lanes(&self) -> u64 {
-        self.target.isa.lanes().into()
+        self.cpu().isa.lanes().into()
     }
 }

@@ -41,7 +41,7 @@ pub(super) fn place_padded(
     let decision = b.decide(format!("{name} padded copy"), DecisionKind::Choice, &[0, 1], 0, group);
     let task = *loops.grid.last().expect("the vectorized axis has a loop in the grid");
     // As many loops as it takes to have several tasks for each thread.
-    let (mut n_tasks, wanted) = (1, u64::from(b.target.threads) * 8);
+    let (mut n_tasks, wanted) = (1, u64::from(b.cpu().threads) * 8);
     let parallel = outer.iter().copied().take_while(|axis| {
         let is_needed = n_tasks < wanted;
         n_tasks *= b.extent(stage, *axis);

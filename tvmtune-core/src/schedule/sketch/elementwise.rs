@@ -48,7 +48,7 @@ pub(super) fn elementwise(b: &mut Builder, root: StageId) -> Result<(), Schedule
     let inner = tile_of_lanes(b, &format!("{name} lanes"), n_vectors, best, group);
     let rows: u64 = extents[..flat_from].iter().product();
     let n_tiles = n_vectors.div_ceil(best);
-    let wanted = u64::from(b.target.threads) * 4;
+    let wanted = u64::from(b.cpu().threads) * 4;
     let cached = TASK_BYTES.div_ceil(bytes_each * best * lanes).max(1);
     let share = (n_tiles * rows).div_ceil(wanted).max(1);
     let block = cached.min(share).min(n_tiles);

@@ -153,6 +153,9 @@ impl Builder {
         if self.schedule.stage(stage).compute.reducer.is_none() {
             return false;
         }
+        if self.is_gpu() {
+            return super::gpu::tiles(self, stage);
+        }
         let in_rows = contiguous_reduction(self, stage).is_some();
         (self.is_anchor(stage) || !in_rows) && !variants(self, stage).is_empty()
     }
@@ -173,6 +176,7 @@ impl Builder {
         let extents = self.extents(root);
         let rows: u64 = extents[..depth].iter().product();
         let all: u64 = extents.iter().product();
-        rows >= u64::from(self.target.threads) || all / rows.max(1) <= LITTLE
+        let wanted = if self.is_gpu() { self.gpu().multiprocessors } else { self.cpu().threads };
+        rows >= u64::from(wanted) || all / rows.max(1) <= LITTLE
     }
 }

@@ -22,6 +22,7 @@ mod builder;
 mod copies;
 mod elementwise;
 mod group;
+mod gpu;
 mod register_tile;
 mod rows;
 mod tile;
@@ -86,7 +87,7 @@ impl DecisionKind {
 pub struct DecisionId(pub u16);
 
 /// A factor of a split.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Factor {
     /// The same at every point.
     Fixed(u64),
@@ -94,6 +95,20 @@ pub enum Factor {
     Open(DecisionId),
     /// That many times the value of a decision.
     Times(u64, DecisionId),
+    /// The values of decisions, multiplied.
+    Product(Vec<DecisionId>),
+}
+
+impl Factor {
+    /// The factor, where decisions have these values.
+    fn value(&self, of: &dyn Fn(DecisionId) -> u64) -> u64 {
+        match self {
+            Factor::Fixed(factor) => *factor,
+            Factor::Open(decision) => of(*decision),
+            Factor::Times(times, decision) => times * of(*decision),
+            Factor::Product(decisions) => decisions.iter().map(|it| of(*it)).product(),
+        }
+    }
 }
 
 /// One or more instructions with open arguments.
@@ -128,14 +143,14 @@ pub fn sketches(dag: &Dag, target: &Target) -> Vec<Sketch> {
     let mut start = Builder::new(dag, target);
     start.inline_stages();
     let groups = start.groups();
-    let cycles = start.cycles(&start.schedule.order);
+    let cycles = if start.is_gpu() { 0.0 } else { start.cycles(&start.schedule.order) };
     let ways: Vec<Vec<Way>> = groups.iter().map(|it| start.ways(it)).collect();
     let mut sketches: Vec<Sketch> = Vec::new();
     for choice in combinations(&ways.iter().map(Vec::len).collect::<Vec<_>>()) {
         let mut b = start.clone();
         let chosen = groups.iter().zip(choice.iter().zip(&ways).map(|(n, it)| &it[*n]));
         let applied = chosen.map(|(group, way)| b.apply_way(group, way)).all(|it| it.is_ok());
-        if applied && b.decide_threads(cycles).is_ok() {
+        if applied && (b.is_gpu() || b.decide_threads(cycles).is_ok()) {
             sketches.push(b.finish());
         }
     }
@@ -182,11 +197,15 @@ enum Way {
     Tile(TileVariant),
     Rows,
     Elementwise,
+    Gpu(gpu::Way),
 }
 
 impl Builder {
     /// The ways to schedule a group, the most promising first.
     fn ways(&self, group: &Group) -> Vec<Way> {
+        if self.is_gpu() {
+            return gpu::ways(self, group).into_iter().map(Way::Gpu).collect();
+        }
         match group {
             Group::Tiled { anchor, .. } => {
                 variant::variants(self, *anchor).into_iter().map(Way::Tile).collect()
@@ -205,6 +224,7 @@ impl Builder {
                 tile::tile(self, *root, *anchor, variant)
             }
             (Group::Rows { root, .. }, Way::Elementwise) => elementwise::elementwise(self, *root),
+            (group, Way::Gpu(way)) => gpu::apply(self, group, way),
             (Group::Rows { root, inside, depth }, _) => rows::rows(self, *root, inside, *depth),
             (Group::Tiled { root, .. }, _) => rows::rows(self, *root, &[], 0),
         }
@@ -236,12 +256,7 @@ impl Sketch {
             match step {
                 Step::Fixed(instruction) => trace.push(instruction.clone()),
                 Step::Split { stage, axis, factors } => {
-                    let factor = |it: &Factor| match *it {
-                        Factor::Fixed(factor) => factor,
-                        Factor::Open(decision) => value(decision),
-                        Factor::Times(times, decision) => times * value(decision),
-                    };
-                    let factors = factors.iter().map(factor).collect();
+                    let factors = factors.iter().map(|it| it.value(&value)).collect();
                     trace.push(Instruction::Split { stage: *stage, axis: *axis, factors });
                 }
                 Step::OneOf { decision, lists } => {

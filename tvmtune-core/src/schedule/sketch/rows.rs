@@ -40,7 +40,7 @@ pub(super) fn rows(
     let Some(last) = depth.checked_sub(1) else { return attach_at_root(b, root, &attached) };
     let extents = b.extents(root);
     let n_rows: u64 = extents[..depth].iter().product();
-    let wanted = u64::from(b.target.threads) * 8;
+    let wanted = u64::from(b.cpu().threads) * 8;
     let per_row = (cycles / n_rows as f64).max(1.0);
     // A task should run for some 2 us at least, or handing it out shows.
     let least = (8_000.0 / per_row).ceil() as u64;

@@ -238,7 +238,7 @@ impl Judge {
         let results = interp::nest::run(&nest, &self.dims, &self.params, &[])
             .unwrap_or_else(|fault| panic!("{fault}\n{}", shown()));
         self.compare(&results, &shown);
-        if fits(&nest, &Target::generic(isa)).is_err() {
+        if fits(&nest, &crate::target::CpuTarget::generic(isa)).is_err() {
             return false;
         }
         let kernel = kernel::lower(&nest, isa).unwrap_or_else(|it| panic!("{it}\n{}", shown()));

@@ -115,8 +115,8 @@ fn variants_along(b: &Builder, anchor: StageId, vector: usize) -> Vec<TileVarian
     }
     let row = row_axis(&accesses, &extents[..compute.n_spatial], vector);
     let operands: Vec<Operand> =
-        accesses.iter().map(|it| Operand::of(it, vector, row, b.target.l1_bytes)).collect();
-    let tile = choose(b.target.isa, &operands, row.map_or(1, |it| extents[it]), extents[vector]);
+        accesses.iter().map(|it| Operand::of(it, vector, row, b.cpu().l1_bytes)).collect();
+    let tile = choose(b.cpu().isa, &operands, row.map_or(1, |it| extents[it]), extents[vector]);
     let variant = TileVariant { vector, row, packed, copied: None, padded, tile, cost: 0.0 };
     let with_copy = |copied| {
         let cost = cost(b, anchor, &TileVariant { copied, ..variant.clone() });
@@ -218,7 +218,7 @@ fn cost(b: &Builder, anchor: StageId, variant: &TileVariant) -> f64 {
             }
             _ if is_read_in_rows(b, &access, variant, &extents) => {
                 // Rows far apart fall into the same sets of the caches, and pages of their own.
-                let stays = access.footprint(&extents) * 4 <= b.target.l2_bytes;
+                let stays = access.footprint(&extents) * 4 <= b.cpu().l2_bytes;
                 let one = if stays { 0.015 } else { 0.05 };
                 cycles += elements * (rows / variant.tile.rows as f64) * one;
             }

@@ -1,0 +1,91 @@
+//! Statements as CUDA C++.
+
+use super::Printer;
+use super::expr::{self, Text, reducer_type};
+use crate::dag::{DType, Expr, Reducer, TensorId};
+use crate::grid::{LoopKind, Stmt, WARP};
+use crate::nest::Guard;
+use crate::poly::{Poly, VarId};
+
+impl Printer<'_> {
+    pub(super) fn block(&mut self, body: &[Stmt]) {
+        for stmt in body {
+            self.stmt(stmt);
+        }
+    }
+
+    fn stmt(&mut self, stmt: &Stmt) {
+        match stmt {
+            Stmt::For { var, name, extent, kind, body } => match (kind, body.as_slice()) {
+                (LoopKind::Vectorized, [inner]) if self.vectorized(*var, extent, inner) => {}
+                _ => self.for_loop(*var, name, extent, *kind, body),
+            },
+            Stmt::Thread { .. } => unreachable!("threads were bound"),
+            Stmt::If { guards, body } => {
+                let condition = self.condition(guards);
+                self.open(&format!("if ({condition})"));
+                self.block(body);
+                self.close();
+            }
+            Stmt::Store { tensor, index, value } => {
+                let (place, value) = (self.element(*tensor, index), self.expr(value).text);
+                self.line(&format!("{place} = {value};"));
+            }
+            Stmt::Update { tensor, index, reducer, value } => {
+                self.update(*tensor, index, *reducer, value);
+            }
+            Stmt::Combine { tensor, index, reducer, range } => {
+                let (place, reducer) = (self.element(*tensor, index), reducer_type(*reducer));
+                let call = if *range <= WARP {
+                    format!("warp_reduce<{reducer}, {range}>({place})")
+                } else {
+                    let element = super::element_type(self.grid.buffer(*tensor).dtype);
+                    let partials = self.kernel.partials.unwrap_or(0);
+                    format!(
+                        "group_reduce<{reducer}, {range}>({place}, \
+                         reinterpret_cast<{element}*>(shared + {partials}))"
+                    )
+                };
+                self.line(&format!("{place} = {call};"));
+            }
+            Stmt::Sync { range } => {
+                self.line(if *range <= WARP { "__syncwarp();" } else { "__syncthreads();" });
+            }
+        }
+    }
+
+    fn update(&mut self, tensor: TensorId, index: &[Poly], reducer: Reducer, value: &Expr) {
+        let (place, value) = (self.element(tensor, index), self.expr(value));
+        let dtype = self.grid.buffer(tensor).dtype;
+        let small = matches!(dtype, DType::F16 | DType::Bf16);
+        debug_assert!(!small, "sums have the type that they are computed in");
+        let line = match reducer {
+            Reducer::Sum if dtype.is_float() => format!("{place} += {};", value.text),
+            Reducer::Prod if dtype.is_float() => format!("{place} *= {};", value.operand()),
+            _ => {
+                let old = Text::atom(place.clone());
+                format!("{place} = {};", expr::binary(reducer.op(), &old, &value, dtype).text)
+            }
+        };
+        self.line(&line);
+    }
+
+    fn for_loop(&mut self, var: VarId, name: &str, extent: &Poly, kind: LoopKind, body: &[Stmt]) {
+        let count = self.poly(extent).operand();
+        if kind != LoopKind::Serial || self.unrolled.contains(&var) {
+            self.line("#pragma unroll");
+        }
+        let name = self.names.enter(var, name);
+        self.open(&format!("for (Index {name} = 0; {name} < {count}; ++{name})"));
+        self.block(body);
+        self.close();
+        self.names.leave(var);
+    }
+
+    pub(super) fn condition(&self, guards: &[Guard]) -> String {
+        let guard = |it: &Guard| {
+            format!("{} < {}", self.poly(&it.value).operand(), self.poly(&it.bound).operand())
+        };
+        guards.iter().map(guard).collect::<Vec<_>>().join(" && ")
+    }
+}

@@ -1,0 +1,250 @@
+//! Vectorized loops: several elements in one access.
+//!
+//! ```text
+//! vectorized v in 0..8:          for (v = 0; v < 8; v += 4) {
+//!   y[i, v] = f(x[i, v])           Vec<f32, 4> x_v = load<Vec<f32, 4>>(&x[.. + v]);
+//!                                  Vec<f32, 4> y_v;
+//!                                  for (lane = 0; lane < 4; ++lane) y_v[lane] = f(x_v[lane]);
+//!                                  store(&y[.. + v], y_v);
+//!                                }
+//! ```
+//!
+//! An access becomes one of a vector if its elements lie side by side, start at a multiple of the
+//! vector's length, and are all guarded alike. Others stay element by element.
+
+use super::expr::affine_one;
+use super::{ALIGNMENT, Printer, element_type};
+use crate::dag::{BinaryOp, Expr, TensorId};
+use crate::grid::{Home, Stmt};
+use crate::nest::Guard;
+use crate::poly::{Poly, VarId};
+
+/// A read that becomes one of a vector.
+struct Load {
+    tensor: TensorId,
+    /// The position of its lane 0, with the loop's variable in it.
+    position: Poly,
+    /// When it happens.
+    conditions: Vec<Guard>,
+}
+
+impl Printer<'_> {
+    /// Prints a vectorized loop around one statement by vectors; `false` if that gains nothing.
+    pub(super) fn vectorized(&mut self, var: VarId, extent: &Poly, stmt: &Stmt) -> bool {
+        let Some(extent) = extent.as_constant() else { return false };
+        let (guards, store) = match stmt {
+            Stmt::If { guards, body } if body.len() == 1 => (guards.as_slice(), &body[0]),
+            other => (&[] as &[Guard], other),
+        };
+        let Stmt::Store { tensor, index, value } = store else { return false };
+        let Some(lanes) = self.lanes(var, extent, guards, *tensor, index, value) else {
+            return false;
+        };
+        let position = self.position(*tensor, index);
+        let stores = self.is_vector(*tensor, &position, var, lanes);
+        let mut loads = Vec::new();
+        self.loads(value, var, lanes, &mut Vec::new(), &mut loads);
+        let chunk = self.names.enter(var, "v");
+        if extent > lanes {
+            self.line("#pragma unroll");
+            self.open(&format!("for (Index {chunk} = 0; {chunk} < {extent}; {chunk} += {lanes})"));
+        } else {
+            self.open("");
+            self.line(&format!("const Index {chunk} = 0;"));
+        }
+        if !guards.is_empty() {
+            let condition = self.condition(guards);
+            self.open(&format!("if ({condition})"));
+        }
+        self.chunk(var, lanes, &loads, stores.then_some(position), (*tensor, index, value));
+        if !guards.is_empty() {
+            self.close();
+        }
+        self.close();
+        self.names.leave(var);
+        true
+    }
+
+    /// One vector's worth of a statement; a store of a vector is at the position given.
+    fn chunk(
+        &mut self,
+        var: VarId,
+        lanes: i64,
+        loads: &[Load],
+        stored: Option<Poly>,
+        (tensor, index, value): (TensorId, &[Poly], &Expr),
+    ) {
+        let lane = self.names.enter_text("lane");
+        let mut names = Vec::new();
+        for load in loads {
+            let name = self.names.enter_text(&format!("{}_v", self.names.buffer(load.tensor)));
+            self.load(load, lanes, &name);
+            self.loaded.insert((load.tensor, load.position.clone()), format!("{name}[{lane}]"));
+            names.push(name);
+        }
+        let element = element_type(self.grid.buffer(tensor).dtype);
+        let result = self.names.enter_text(&format!("{}_v", self.names.buffer(tensor)));
+        if stored.is_some() {
+            self.line(&format!("Vec<{element}, {lanes}> {result};"));
+        }
+        let address = stored.map(|it| self.poly(&it).text);
+        self.line("#pragma unroll");
+        self.open(&format!("for (int {lane} = 0; {lane} < {lanes}; ++{lane})"));
+        let outside = self.names.leaf(&crate::poly::Atom::Var(var));
+        self.names.replace(var, format!("({outside} + {lane})"));
+        let text = self.expr(value).text;
+        let place = match address {
+            Some(_) => format!("{result}[{lane}]"),
+            None => self.element(tensor, index),
+        };
+        self.line(&format!("{place} = {text};"));
+        self.names.replace(var, outside);
+        self.close();
+        if let Some(address) = address {
+            let buffer = self.names.buffer(tensor);
+            self.line(&format!("store(&{buffer}[{address}], {result});"));
+        }
+        for load in loads {
+            self.loaded.remove(&(load.tensor, load.position.clone()));
+        }
+        names.extend([lane, result]);
+        names.iter().for_each(|it| self.names.leave_text(it));
+    }
+
+    fn load(&mut self, load: &Load, lanes: i64, name: &str) {
+        let buffer = self.grid.buffer(load.tensor);
+        let vector = format!("Vec<{}, {lanes}>", element_type(buffer.dtype));
+        let address =
+            format!("&{}[{}]", self.names.buffer(load.tensor), self.poly(&load.position).text);
+        let constant = buffer.home == Home::Argument && !self.is_written(load.tensor);
+        let function = if constant { "load_constant" } else { "load" };
+        if load.conditions.is_empty() {
+            self.line(&format!("const {vector} {name} = {function}<{vector}>({address});"));
+        } else {
+            let condition = self.condition(&load.conditions);
+            self.line(&format!("{vector} {name}{{}};"));
+            self.line(&format!("if ({condition}) {name} = {function}<{vector}>({address});"));
+        }
+    }
+
+    /// How many elements one access should have: what divides the loop and suits every access that
+    /// can be a vector; `None` if that is one.
+    fn lanes(
+        &self,
+        var: VarId,
+        extent: i64,
+        guards: &[Guard],
+        tensor: TensorId,
+        index: &[Poly],
+        value: &Expr,
+    ) -> Option<i64> {
+        let position = self.position(tensor, index);
+        for lanes in [16, 8, 4, 2] {
+            let fits = |tensor: TensorId| {
+                self.grid.buffer(tensor).dtype.bytes() * lanes as u64 <= ALIGNMENT
+            };
+            if extent % lanes != 0 || !guards.iter().all(|it| self.is_uniform(it, var, lanes)) {
+                continue;
+            }
+            let mut loads = Vec::new();
+            self.loads(value, var, lanes, &mut Vec::new(), &mut loads);
+            let stores = self.is_vector(tensor, &position, var, lanes);
+            if (stores && fits(tensor)) || loads.iter().any(|it| fits(it.tensor)) {
+                return Some(lanes);
+            }
+        }
+        None
+    }
+
+    /// Whether elements from there on, along the variable, can be accessed as one vector.
+    fn is_vector(&self, tensor: TensorId, position: &Poly, var: VarId, lanes: i64) -> bool {
+        let buffer = self.grid.buffer(tensor);
+        let bytes = buffer.dtype.bytes() * lanes as u64;
+        if buffer.home == Home::Registers || bytes > ALIGNMENT {
+            return false;
+        }
+        position.split_linear(var).is_some_and(|(step, first)| {
+            step.as_constant() == Some(1) && is_multiple(&first, lanes)
+        })
+    }
+
+    /// Whether a guard holds for all lanes of a vector or for none.
+    fn is_uniform(&self, guard: &Guard, var: VarId, lanes: i64) -> bool {
+        if guard.bound.mentions(var) {
+            return false;
+        }
+        guard.value.split_linear(var).is_some_and(|(step, first)| match step.as_constant() {
+            Some(0) => true,
+            Some(1) => is_multiple(&first, lanes) && is_multiple(&guard.bound, lanes),
+            _ => false,
+        })
+    }
+
+    /// Collects the reads that become vectors.
+    fn loads(
+        &self,
+        value: &Expr,
+        var: VarId,
+        lanes: i64,
+        conditions: &mut Vec<Guard>,
+        found: &mut Vec<Load>,
+    ) {
+        match value {
+            Expr::Read { tensor, index } => {
+                let affine: Option<Vec<Poly>> = index.iter().map(affine_one).collect();
+                let position = affine.map(|it| self.position(*tensor, &it));
+                let Some(position) = position else { return };
+                let known = |it: &Load| it.tensor == *tensor && it.position == position;
+                if self.is_vector(*tensor, &position, var, lanes) && !found.iter().any(known) {
+                    found.push(Load { tensor: *tensor, position, conditions: conditions.clone() });
+                }
+            }
+            Expr::Select { condition, then, .. } => {
+                let n_conditions = conditions.len();
+                let Some(guards) = guards_of(condition) else { return };
+                if !guards.iter().all(|it| self.is_uniform(it, var, lanes)) {
+                    return;
+                }
+                conditions.extend(guards);
+                self.loads(then, var, lanes, conditions, found);
+                conditions.truncate(n_conditions);
+            }
+            Expr::Binary(BinaryOp::And | BinaryOp::Or, ..) => {}
+            other => {
+                for child in other.children() {
+                    self.loads(child, var, lanes, conditions, found);
+                }
+            }
+        }
+    }
+}
+
+/// A condition on indices as guards.
+fn guards_of(condition: &Expr) -> Option<Vec<Guard>> {
+    use crate::dag::CompareOp;
+    match condition {
+        Expr::Binary(BinaryOp::And, a, b) => {
+            let mut guards = guards_of(a)?;
+            guards.extend(guards_of(b)?);
+            Some(guards)
+        }
+        Expr::Compare(op, a, b) => {
+            let (Expr::Index(a), Expr::Index(b)) = (&**a, &**b) else { return None };
+            let (value, bound) = match op {
+                CompareOp::Lt => (a.clone(), b.clone()),
+                CompareOp::Gt => (b.clone(), a.clone()),
+                CompareOp::Le => (a.clone(), b.clone() + Poly::constant(1)),
+                CompareOp::Ge => (b.clone(), a.clone() + Poly::constant(1)),
+                CompareOp::Eq | CompareOp::Ne => return None,
+            };
+            // The variable counts up on the left.
+            Some(vec![Guard { value, bound }])
+        }
+        _ => None,
+    }
+}
+
+/// Whether every value is a multiple.
+fn is_multiple(poly: &Poly, of: i64) -> bool {
+    poly.terms().all(|(_, coefficient)| coefficient % of == 0)
+}

@@ -1,0 +1,157 @@
+//! Where threads wait for one another.
+//!
+//! The walk keeps, for the threads that run together, what they have read and written of memory
+//! they share since they last waited. A statement that reads what was written, or writes what was
+//! read or written, waits first. A loop is walked twice: what its end leaves pending is pending at
+//! its start.
+//!
+//! Iterations of one loop over threads need nothing of one another, so inside the innermost there
+//! is nothing to wait for.
+
+use std::collections::BTreeSet;
+
+use super::{Buffer, Home, Kernel, Stmt, Unplaceable};
+use crate::dag::{Expr, TensorId};
+use crate::poly::{Atom, Poly, VarId};
+
+/// Lets the threads of a kernel wait where they must.
+pub(super) fn insert(kernel: &mut Kernel, buffers: &[Buffer]) -> Result<(), Unplaceable> {
+    let mut written = BTreeSet::new();
+    for stmt in &kernel.body {
+        stmt.walk(&mut |it| {
+            if let Stmt::Store { tensor, .. } | Stmt::Update { tensor, .. } = it {
+                written.insert(*tensor);
+            }
+        });
+    }
+    // What nobody writes can be read at any time.
+    written.retain(|it| buffers[it.0 as usize].home != Home::Registers);
+    let mut walk = Walk { shared: written, threads: Vec::new() };
+    let body = std::mem::take(&mut kernel.body);
+    kernel.body = walk.block(body, kernel.threads, &mut Pending::default())?;
+    Ok(())
+}
+
+/// What threads did with shared memory since they last waited.
+#[derive(Clone, Default)]
+struct Pending {
+    read: BTreeSet<TensorId>,
+    written: BTreeSet<TensorId>,
+}
+
+impl Pending {
+    fn conflicts(&self, next: &Pending) -> bool {
+        !self.written.is_disjoint(&next.read)
+            || !self.written.is_disjoint(&next.written)
+            || !self.read.is_disjoint(&next.written)
+    }
+
+    fn add(&mut self, more: Pending) {
+        self.read.extend(more.read);
+        self.written.extend(more.written);
+    }
+}
+
+struct Walk {
+    /// What a kernel writes outside of registers.
+    shared: BTreeSet<TensorId>,
+    /// The open loops over threads.
+    threads: Vec<VarId>,
+}
+
+impl Walk {
+    /// Statements that `range` threads run together.
+    fn block(
+        &mut self,
+        body: Vec<Stmt>,
+        range: u32,
+        pending: &mut Pending,
+    ) -> Result<Vec<Stmt>, Unplaceable> {
+        let mut stmts = Vec::new();
+        for stmt in body {
+            match stmt {
+                Stmt::For { var, name, extent, kind, body } if range > 1 => {
+                    let before = pending.clone();
+                    let mut end = pending.clone();
+                    self.block(body.clone(), range, &mut end)?;
+                    pending.add(end);
+                    let body = self.block(body, range, pending)?;
+                    if self.depends_on_thread([&extent]) && body.iter().any(Stmt::waits) {
+                        return Err(Unplaceable::Divergent);
+                    }
+                    // It may run no iteration.
+                    pending.add(before);
+                    stmts.push(Stmt::For { var, name, extent, kind, body });
+                }
+                Stmt::If { guards, body } if range > 1 => {
+                    let before = pending.clone();
+                    let body = self.block(body, range, pending)?;
+                    let polys = guards.iter().flat_map(|it| [&it.value, &it.bound]);
+                    if self.depends_on_thread(polys) && body.iter().any(Stmt::waits) {
+                        return Err(Unplaceable::Divergent);
+                    }
+                    pending.add(before);
+                    stmts.push(Stmt::If { guards, body });
+                }
+                stmt => {
+                    let next = self.accesses(&stmt);
+                    if range > 1 && pending.conflicts(&next) {
+                        stmts.push(Stmt::Sync { range });
+                        *pending = Pending::default();
+                    }
+                    pending.add(next);
+                    stmts.push(self.inside(stmt)?);
+                }
+            }
+        }
+        Ok(stmts)
+    }
+
+    /// A statement, with waits among the threads of one iteration if it is a loop over threads.
+    fn inside(&mut self, stmt: Stmt) -> Result<Stmt, Unplaceable> {
+        Ok(match stmt {
+            Stmt::Thread { var, extent, step, range, body } if step > 1 => {
+                self.threads.push(var);
+                let body = self.block(body, step, &mut Pending::default())?;
+                self.threads.pop();
+                Stmt::Thread { var, extent, step, range, body }
+            }
+            other => other,
+        })
+    }
+
+    fn depends_on_thread<'p>(&self, polys: impl IntoIterator<Item = &'p Poly>) -> bool {
+        let mut depends = false;
+        for poly in polys {
+            poly.for_each_leaf(&mut |leaf| {
+                depends |= matches!(leaf, Atom::Var(var) if self.threads.contains(var));
+            });
+        }
+        depends
+    }
+
+    /// What a statement and all inside it does with shared memory.
+    fn accesses(&self, stmt: &Stmt) -> Pending {
+        let mut found = Pending::default();
+        stmt.walk(&mut |it| {
+            let (Stmt::Store { tensor, value, .. } | Stmt::Update { tensor, value, .. }) = it
+            else {
+                return;
+            };
+            if self.shared.contains(tensor) {
+                found.written.insert(*tensor);
+                if matches!(it, Stmt::Update { .. }) {
+                    found.read.insert(*tensor);
+                }
+            }
+            value.walk(&mut |it| {
+                if let Expr::Read { tensor, .. } = it
+                    && self.shared.contains(tensor)
+                {
+                    found.read.insert(*tensor);
+                }
+            });
+        });
+        found
+    }
+}

@@ -1,0 +1,252 @@
+//! Where the buffers of a block live: in registers where each thread needs only its own elements,
+//! else in shared memory.
+
+use std::collections::BTreeMap;
+
+use super::distribute::{Form, Runs, distribute};
+use super::{Buffer, Home, Kernel, Stmt, ThreadVar, Unplaceable, WARP};
+use crate::dag::{Expr, Subscript, TensorId};
+use crate::nest::{self, Scope};
+use crate::poly::{Facts, Poly, VarId};
+
+/// Where shared buffers start: on a line of 16 bytes, so that vectors can be read from them.
+const ALIGNMENT: u64 = 16;
+/// Bytes of the largest element.
+const WIDEST: u32 = 8;
+
+/// A buffer of a nest; those of blocks count as registers until [`place`] has decided.
+pub(super) fn unplaced(buffer: &nest::Buffer) -> Buffer {
+    Buffer {
+        name: buffer.name.clone(),
+        dtype: buffer.dtype,
+        shape: buffer.shape.clone(),
+        home: match buffer.scope {
+            Scope::Argument => Home::Argument,
+            Scope::Shared => Home::Workspace,
+            Scope::Local => Home::Registers,
+            Scope::Unused => Home::Unused,
+        },
+        layout: buffer.layout.clone(),
+    }
+}
+
+/// The loops around an access, outermost first.
+type Path = Vec<(VarId, Runs)>;
+
+/// What all accesses of a buffer have in common.
+struct Use {
+    /// The loops around all of them.
+    home: Path,
+    /// Where each is, and the loops around it; `None` where the data says.
+    accesses: Vec<(Option<Vec<Poly>>, Path)>,
+}
+
+/// What becomes of a buffer.
+enum Decision {
+    /// Every thread has all of it.
+    Private,
+    /// Every thread has its elements only: so many loops out it lies.
+    Dealt { n_home: usize },
+    /// It lies in shared memory; once for each value of the variable, if there is one.
+    Shared { group: Option<VarId> },
+}
+
+/// Decides for every buffer of a block that the kernel uses.
+pub(super) fn place(
+    kernel: &mut Kernel,
+    buffers: &mut [Buffer],
+    facts: &Facts,
+    n_vars: &mut u32,
+) -> Result<(), Unplaceable> {
+    let mut uses: BTreeMap<TensorId, Use> = BTreeMap::new();
+    each_access(&mut kernel.body, &mut Vec::new(), &mut |tensor, index, path| {
+        if buffers[tensor.0 as usize].home == Home::Registers {
+            note(&mut uses, tensor, affine(index), path);
+        }
+    });
+    // Positions are computed from shapes as they are now.
+    let shapes: Vec<Vec<Poly>> = buffers.iter().map(|it| it.shape.clone()).collect();
+    let mut decisions = BTreeMap::new();
+    for (tensor, found) in &uses {
+        let buffer = &mut buffers[tensor.0 as usize];
+        let decision = decide(buffer, found, kernel, facts, n_vars)?;
+        decisions.insert(*tensor, decision);
+    }
+    each_access(&mut kernel.body, &mut Vec::new(), &mut |tensor, index, path| match decisions
+        .get(&tensor)
+    {
+        Some(Decision::Dealt { n_home }) => {
+            let position = affine(index).map(|it| flat(&it, &shapes[tensor.0 as usize]));
+            let form = position.and_then(|it| Form::read(&it, &runs(&path[*n_home..])));
+            let local = form.and_then(|it| distribute(&[it]));
+            let (places, _) = local.expect("it was read when it was decided");
+            *index = places.into_iter().map(Subscript::Affine).collect();
+        }
+        Some(Decision::Shared { group: Some(var) }) => {
+            index.insert(0, Subscript::Affine(Poly::var(*var)));
+        }
+        Some(Decision::Shared { group: None } | Decision::Private) | None => {}
+    });
+    for (tensor, decision) in &decisions {
+        if let Decision::Shared { group } = decision {
+            share(kernel, &mut buffers[tensor.0 as usize], *group, facts)?;
+        }
+    }
+    Ok(())
+}
+
+fn note(
+    uses: &mut BTreeMap<TensorId, Use>,
+    tensor: TensorId,
+    index: Option<Vec<Poly>>,
+    path: &Path,
+) {
+    let found =
+        uses.entry(tensor).or_insert_with(|| Use { home: path.clone(), accesses: Vec::new() });
+    let common = found.home.iter().zip(path).take_while(|(a, b)| a == b).count();
+    found.home.truncate(common);
+    found.accesses.push((index, path.clone()));
+}
+
+fn decide(
+    buffer: &mut Buffer,
+    found: &Use,
+    kernel: &mut Kernel,
+    facts: &Facts,
+    n_vars: &mut u32,
+) -> Result<Decision, Unplaceable> {
+    let step = found.home.iter().rev().find_map(|(_, it)| match it {
+        Runs::Threads { step, .. } => Some(*step),
+        Runs::Loop(_) => None,
+    });
+    let range = step.unwrap_or(kernel.threads);
+    let is_constant = buffer.shape.iter().all(|it| it.as_constant().is_some());
+    if range == 1 {
+        return if is_constant { Ok(Decision::Private) } else { Err(Unplaceable::DynamicMemory) };
+    }
+    let n_home = found.home.len();
+    if is_constant {
+        let form = |(index, path): &(Option<Vec<Poly>>, Path)| {
+            let position = flat(index.as_ref()?, &buffer.shape);
+            Form::read(&position, &runs(&path[n_home..]))
+        };
+        let forms: Option<Vec<Form>> = found.accesses.iter().map(form).collect();
+        if let Some((_, size)) = forms.and_then(|it| distribute(&it)) {
+            buffer.shape = vec![Poly::constant(size)];
+            return Ok(Decision::Dealt { n_home });
+        }
+    }
+    if buffer.shape.iter().any(|it| it.interval(facts).hi > i64::from(u32::MAX)) {
+        return Err(Unplaceable::DynamicMemory);
+    }
+    let group = (range < kernel.threads).then(|| {
+        let same = |it: &&ThreadVar| it.step == range && it.range == kernel.threads;
+        if let Some(known) = kernel.thread_vars.iter().find(same) {
+            return known.var;
+        }
+        let var = VarId(*n_vars);
+        *n_vars += 1;
+        kernel.thread_vars.push(ThreadVar { var, step: range, range: kernel.threads });
+        var
+    });
+    Ok(Decision::Shared { group })
+}
+
+/// Gives a buffer its place in shared memory.
+fn share(
+    kernel: &mut Kernel,
+    buffer: &mut Buffer,
+    group: Option<VarId>,
+    facts: &Facts,
+) -> Result<(), Unplaceable> {
+    if let Some(group) = group {
+        let same = |it: &&ThreadVar| it.var == group;
+        let n_groups = kernel.thread_vars.iter().find(same).map_or(1, |it| it.range / it.step);
+        buffer.shape.insert(0, Poly::constant(n_groups.into()));
+    }
+    let most = |it: &Poly| it.interval(facts).hi.max(0) as u64;
+    let elements = buffer.shape.iter().map(most).fold(1, u64::saturating_mul);
+    let first = u64::from(kernel.shared_bytes).next_multiple_of(ALIGNMENT);
+    let end = first.saturating_add(elements.saturating_mul(buffer.dtype.bytes()));
+    kernel.shared_bytes = u32::try_from(end).map_err(|_| Unplaceable::Shared(end))?;
+    buffer.home = Home::Shared(first as u32);
+    Ok(())
+}
+
+/// Makes room for what warps combined, where more than one of them combine.
+pub(super) fn add_partials(kernel: &mut Kernel) {
+    let mut needed = false;
+    for stmt in &kernel.body {
+        stmt.walk(&mut |it| {
+            needed |= matches!(it, Stmt::Combine { range, .. } if *range > WARP);
+        });
+    }
+    if needed {
+        let first = kernel.shared_bytes.next_multiple_of(ALIGNMENT as u32);
+        kernel.partials = Some(first);
+        kernel.shared_bytes = first + kernel.threads.div_ceil(WARP) * WIDEST;
+    }
+}
+
+fn runs(path: &[(VarId, Runs)]) -> BTreeMap<VarId, Runs> {
+    path.iter().copied().collect()
+}
+
+fn affine(index: &[Subscript]) -> Option<Vec<Poly>> {
+    let poly = |it: &Subscript| match it {
+        Subscript::Affine(poly) => Some(poly.clone()),
+        Subscript::Value(_) => None,
+    };
+    index.iter().map(poly).collect()
+}
+
+/// The row-major position of an element.
+pub(super) fn flat(index: &[Poly], shape: &[Poly]) -> Poly {
+    let step =
+        |position: Poly, (at, extent): (&Poly, &Poly)| position * extent.clone() + at.clone();
+    index.iter().zip(shape).fold(Poly::default(), step)
+}
+
+type Visit<'v> = dyn FnMut(TensorId, &mut Vec<Subscript>, &Path) + 'v;
+
+/// Calls `visit` with every access: the buffer, where, and the loops around; it may change where.
+fn each_access(body: &mut [Stmt], path: &mut Path, visit: &mut Visit<'_>) {
+    for stmt in body {
+        match stmt {
+            Stmt::For { var, extent, body, .. } => {
+                // A loop of unknown length is longer than any register file.
+                let extent = extent.as_constant().unwrap_or(i64::from(u32::MAX)).max(1);
+                path.push((*var, Runs::Loop(extent)));
+                each_access(body, path, visit);
+                path.pop();
+            }
+            Stmt::Thread { var, extent, step, range, body } => {
+                let extent = i64::from(*extent).max(1);
+                path.push((*var, Runs::Threads { extent, step: *step, range: *range }));
+                each_access(body, path, visit);
+                path.pop();
+            }
+            Stmt::If { body, .. } => each_access(body, path, visit),
+            Stmt::Store { tensor, index, value } | Stmt::Update { tensor, index, value, .. } => {
+                *value = read(value, path, visit);
+                *index = written(*tensor, index, path, visit);
+            }
+            Stmt::Combine { tensor, index, .. } => *index = written(*tensor, index, path, visit),
+            Stmt::Sync { .. } => {}
+        }
+    }
+}
+
+fn written(tensor: TensorId, index: &[Poly], path: &Path, visit: &mut Visit<'_>) -> Vec<Poly> {
+    let mut subscripts = index.iter().cloned().map(Subscript::Affine).collect();
+    visit(tensor, &mut subscripts, path);
+    affine(&subscripts).expect("what is written is where loops say")
+}
+
+fn read(value: &Expr, path: &Path, visit: &mut Visit<'_>) -> Expr {
+    let mut inner = value.map_children(&mut |it| read(it, path, visit));
+    if let Expr::Read { tensor, index } = &mut inner {
+        visit(*tensor, index, path);
+    }
+    inner
+}

@@ -1,0 +1,354 @@
+//! Step 5 of 12, for GPUs: a nest placed on a grid: blocks, threads, shared memory, registers.
+//!
+//! ```text
+//! dsl -> dag -> schedule -> nest -> [grid] -> codegen::cuda -> compile -> measure -> ...
+//! ```
+//!
+//! In: a [`Nest`]. Out: a [`Grid`]: for each phase of the nest a kernel, written as what one of its
+//! threads does. Next: [`crate::codegen::cuda`] prints it.
+//!
+//! Parallel loops become blocks. Loops over threads, wherever they stand, become positions of the
+//! threads of one block: the walk goes from loops that run one after the other, each by all threads
+//! (`threads`), over where each buffer lives (`memory`) and what lies outside of tensors (`tails`),
+//! to the one program that every thread runs (`bind`), waiting for the others where it must
+//! (`barrier`).
+//!
+//! # Invariants
+//!
+//! - Whether a thread reaches a [`Stmt::Sync`] or a [`Stmt::Combine`] does not depend on the thread.
+//! - Registers have constant extents, and their indices depend on loops that are written out.
+//! - What one thread wrote and another reads, or writes again, has a [`Stmt::Sync`] between.
+//!
+//! # Source
+//!
+//! Loops over threads that stand one after the other, fused into one program with barriers: the
+//! reverse of the loop fission by which MCUDA (Stratton et al., 2008) and POCL run kernels on CPUs.
+
+mod barrier;
+mod bind;
+mod distribute;
+mod memory;
+mod reduce;
+mod tails;
+mod threads;
+
+use crate::dag::{DType, Dim, Expr, Reducer, Scalar, ScalarId, TensorId, Types};
+use crate::nest::{Guard, Nest};
+use crate::poly::{DimId, Facts, Poly, VarId};
+use crate::schedule::Layout;
+
+/// Threads of a warp.
+pub const WARP: u32 = 32;
+/// Threads of the largest block.
+pub const MOST_THREADS: u32 = 1024;
+
+/// Why a nest cannot run on a grid as it is scheduled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+pub enum Unplaceable {
+    /// The number of threads is known at launch only.
+    #[error("the extent of a loop over threads is no constant")]
+    DynamicThreads,
+    /// More threads than a block has.
+    #[error("{0} threads in a block, of {MOST_THREADS} at most")]
+    Threads(u32),
+    /// Memory of a block, or registers, whose size is known at launch only.
+    #[error("memory of a block whose size is no constant")]
+    DynamicMemory,
+    /// Threads that wait for one another in a loop which not all of them run as often.
+    #[error("threads wait for one another in a loop that they do not all run as often")]
+    Divergent,
+    /// Threads that combine values inside of which others are told apart.
+    #[error("a loop over threads stands inside one whose threads reduce together")]
+    ReductionOutside,
+    /// So many bytes of shared memory.
+    #[error("{0} bytes of shared memory in a block")]
+    Shared(u64),
+    /// So many 4-byte registers for one thread's values.
+    #[error("{0} registers in arrays of one thread")]
+    Registers(u64),
+}
+
+/// A nest on a grid. See the [module documentation](self).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Grid {
+    /// The program's name, for people.
+    pub name: String,
+    /// The dynamic dimensions.
+    pub dims: Vec<Dim>,
+    /// The run-time scalars.
+    pub scalars: Vec<Scalar>,
+    /// Where each tensor lives: those of the schedule by the same ids, then those added here.
+    pub buffers: Vec<Buffer>,
+    /// The parameters, in order of declaration.
+    pub params: Vec<TensorId>,
+    /// The results, in order.
+    pub outputs: Vec<TensorId>,
+    /// What is launched, one after the other.
+    pub kernels: Vec<Kernel>,
+}
+
+/// The memory of one tensor.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Buffer {
+    /// For people; unique.
+    pub name: String,
+    /// The type of the elements.
+    pub dtype: DType,
+    /// Extents as stored, outermost first; constant in shared memory and registers.
+    pub shape: Vec<Poly>,
+    /// Where it lives.
+    pub home: Home,
+    /// How a weight is rearranged before it is passed.
+    pub layout: Option<Layout>,
+}
+
+/// Where a buffer lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Home {
+    /// In memory the caller passes.
+    Argument,
+    /// In memory that lives through one launch and that all kernels see.
+    Workspace,
+    /// In the shared memory of a block, at that many bytes from its start.
+    Shared(u32),
+    /// In each thread, which sees only its own.
+    Registers,
+    /// Nowhere.
+    Unused,
+}
+
+/// One launch: a grid of blocks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kernel {
+    /// The loops that number the blocks, outermost first: name and extent.
+    pub blocks: Vec<BlockVar>,
+    /// Threads of a block.
+    pub threads: u32,
+    /// Bytes of shared memory of a block.
+    pub shared_bytes: u32,
+    /// Where in it warps leave what they combined, if blocks combine anything.
+    pub partials: Option<u32>,
+    /// Variables that say which thread it is.
+    pub thread_vars: Vec<ThreadVar>,
+    /// What each thread does.
+    pub body: Vec<Stmt>,
+}
+
+/// A loop over blocks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BlockVar {
+    /// Its variable.
+    pub var: VarId,
+    /// For people; not unique.
+    pub name: String,
+    /// How many there are.
+    pub extent: Poly,
+}
+
+/// `var = thread % range / step`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ThreadVar {
+    /// The variable.
+    pub var: VarId,
+    /// So many threads in a row have the same value.
+    pub step: u32,
+    /// After so many threads it starts again at 0.
+    pub range: u32,
+}
+
+/// What a thread does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Stmt {
+    /// `for var in 0..extent`, in order.
+    For {
+        /// The loop's variable.
+        var: VarId,
+        /// For people; not unique.
+        name: String,
+        /// Number of iterations; none if it is 0 or less.
+        extent: Poly,
+        /// How it is written.
+        kind: LoopKind,
+        /// What each iteration does.
+        body: Vec<Stmt>,
+    },
+    /// A loop over threads, until `bind` makes it a position: its iterations are runs of `step`
+    /// threads among the `range` that have got here.
+    Thread {
+        /// The loop's variable.
+        var: VarId,
+        /// Number of iterations.
+        extent: u32,
+        /// Threads of one iteration.
+        step: u32,
+        /// Threads there are for all of them.
+        range: u32,
+        /// What each iteration does.
+        body: Vec<Stmt>,
+    },
+    /// `if all guards hold`
+    If {
+        /// At least one.
+        guards: Vec<Guard>,
+        /// What happens then.
+        body: Vec<Stmt>,
+    },
+    /// `tensor[index] = value`
+    Store {
+        /// The buffer written.
+        tensor: TensorId,
+        /// Where.
+        index: Vec<Poly>,
+        /// Of the buffer's type.
+        value: Expr,
+    },
+    /// `tensor[index] = reducer(tensor[index], value)`
+    Update {
+        /// The buffer read and written.
+        tensor: TensorId,
+        /// Where.
+        index: Vec<Poly>,
+        /// How old and new combine.
+        reducer: Reducer,
+        /// Of the buffer's type.
+        value: Expr,
+    },
+    /// A register gets what those of `range` threads in a row combine to, in all of them.
+    Combine {
+        /// A buffer in registers.
+        tensor: TensorId,
+        /// Which of its elements.
+        index: Vec<Poly>,
+        /// How they combine.
+        reducer: Reducer,
+        /// How many threads; a power of two up to a warp, else whole warps.
+        range: u32,
+    },
+    /// So many threads in a row wait for one another.
+    Sync {
+        /// Up to [`WARP`]: those of a warp wait, else those of the block.
+        range: u32,
+    },
+}
+
+/// How a loop is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LoopKind {
+    /// As a loop.
+    Serial,
+    /// With its body repeated.
+    Unrolled,
+    /// As one access of several elements where memory allows it, else repeated.
+    Vectorized,
+}
+
+/// Places a nest on a grid.
+///
+/// # Errors
+///
+/// If the schedule asks for what no GPU does.
+pub fn place(nest: &Nest) -> Result<Grid, Unplaceable> {
+    let mut facts = Facts::default();
+    for (n, dim) in nest.dims.iter().enumerate() {
+        facts.bound_dim(DimId(n as u32), dim.range);
+    }
+    let mut grid = Grid {
+        name: nest.name.clone(),
+        dims: nest.dims.clone(),
+        scalars: nest.scalars.clone(),
+        buffers: nest.buffers.iter().map(memory::unplaced).collect(),
+        params: nest.params.clone(),
+        outputs: nest.outputs.clone(),
+        kernels: Vec::new(),
+    };
+    let mut n_vars = nest.n_vars;
+    for phase in &nest.body {
+        let mut kernel = threads::kernel(phase, nest, &mut grid.buffers, &mut n_vars)?;
+        let facts = kernel_facts(&kernel, &facts);
+        tails::fill(&mut kernel, &grid.buffers, &facts);
+        memory::place(&mut kernel, &mut grid.buffers, &facts, &mut n_vars)?;
+        memory::add_partials(&mut kernel);
+        barrier::insert(&mut kernel, &grid.buffers)?;
+        let in_registers = |it: TensorId| grid.buffers[it.0 as usize].home == Home::Registers;
+        bind::bind(&mut kernel, &in_registers, &mut n_vars);
+        grid.kernels.push(kernel);
+    }
+    Ok(grid)
+}
+
+/// What is known of a kernel's variables.
+fn kernel_facts(kernel: &Kernel, known: &Facts) -> Facts {
+    fn visit(body: &[Stmt], facts: &mut Facts) {
+        for stmt in body {
+            match stmt {
+                Stmt::For { var, extent, body, .. } => {
+                    facts.bound_var(*var, extent.clone());
+                    visit(body, facts);
+                }
+                Stmt::Thread { var, extent, body, .. } => {
+                    facts.bound_var(*var, Poly::constant(i64::from(*extent)));
+                    visit(body, facts);
+                }
+                Stmt::If { body, .. } => visit(body, facts),
+                _ => {}
+            }
+        }
+    }
+    let mut facts = known.clone();
+    for block in &kernel.blocks {
+        facts.bound_var(block.var, block.extent.clone());
+    }
+    visit(&kernel.body, &mut facts);
+    facts
+}
+
+impl Grid {
+    /// The buffer of that tensor.
+    pub fn buffer(&self, tensor: TensorId) -> &Buffer {
+        &self.buffers[tensor.0 as usize]
+    }
+}
+
+impl Types for Grid {
+    fn tensor(&self, tensor: TensorId) -> DType {
+        self.buffers[tensor.0 as usize].dtype
+    }
+
+    fn scalar(&self, scalar: ScalarId) -> DType {
+        self.scalars[scalar.0 as usize].dtype
+    }
+}
+
+impl Stmt {
+    /// The statements inside.
+    pub fn body(&self) -> &[Stmt] {
+        match self {
+            Stmt::For { body, .. } | Stmt::Thread { body, .. } | Stmt::If { body, .. } => body,
+            _ => &[],
+        }
+    }
+
+    fn body_mut(&mut self) -> Option<&mut Vec<Stmt>> {
+        match self {
+            Stmt::For { body, .. } | Stmt::Thread { body, .. } | Stmt::If { body, .. } => {
+                Some(body)
+            }
+            _ => None,
+        }
+    }
+
+    /// Calls `visit` with this statement and all inside it, outermost first.
+    pub fn walk<'a>(&'a self, visit: &mut dyn FnMut(&'a Stmt)) {
+        visit(self);
+        for stmt in self.body() {
+            stmt.walk(visit);
+        }
+    }
+
+    /// Whether threads wait for one another in it.
+    pub fn waits(&self) -> bool {
+        let mut found = false;
+        self.walk(&mut |it| found |= matches!(it, Stmt::Sync { .. } | Stmt::Combine { .. }));
+        found
+    }
+}

@@ -1,0 +1,229 @@
+//! What lies outside of tensors is zero, so that inner loops ask no questions.
+//!
+//! A tile that sticks out of its tensor is guarded, statement by statement. A copy of it can do
+//! better: it stores zeros where there is nothing to copy. What adds products of copies then needs
+//! no guard: products with what lies outside are zero, and elements that stick out are dropped by
+//! whoever stores the result.
+//!
+//! ```text
+//! if k < K: s[k] = x[k]                  s[k] = k < K ? x[k] : 0
+//! if k < K: acc += s[k] * r[k]     =>    acc += s[k] * r[k]
+//! ```
+
+use std::collections::BTreeMap;
+
+use super::memory::flat;
+use super::{Buffer, Home, Kernel, Stmt};
+use crate::dag::{
+    BinaryOp, CompareOp, DType, Expr, Literal, Reducer, Subscript, TensorId, UnaryOp,
+};
+use crate::nest::Guard;
+use crate::poly::{Facts, Poly};
+
+/// What is known of a buffer all of which is written: where, and what lies outside and is zero.
+struct Filled {
+    index: Vec<Poly>,
+    outside: Vec<Guard>,
+}
+
+/// Fills copies, and drops guards that do not matter any more.
+pub(super) fn fill(kernel: &mut Kernel, buffers: &[Buffer], facts: &Facts) {
+    let mut n_writes: BTreeMap<TensorId, u32> = BTreeMap::new();
+    for stmt in &kernel.body {
+        stmt.walk(&mut |it| {
+            if let Stmt::Store { tensor, .. } | Stmt::Update { tensor, .. } = it {
+                *n_writes.entry(*tensor).or_default() += 1;
+            }
+        });
+    }
+    let mut pass = Pass { buffers, facts, n_writes, filled: BTreeMap::new() };
+    pass.fill(&mut kernel.body);
+    pass.relax(&mut kernel.body);
+}
+
+struct Pass<'a> {
+    buffers: &'a [Buffer],
+    facts: &'a Facts,
+    n_writes: BTreeMap<TensorId, u32>,
+    filled: BTreeMap<TensorId, Filled>,
+}
+
+impl Pass<'_> {
+    fn is_local(&self, tensor: TensorId) -> bool {
+        matches!(self.buffers[tensor.0 as usize].home, Home::Shared(_) | Home::Registers)
+    }
+
+    /// Whether an index is inside its buffer whatever the guards say.
+    fn is_inside(&self, tensor: TensorId, index: &[Poly]) -> bool {
+        let shape = &self.buffers[tensor.0 as usize].shape;
+        index.iter().zip(shape).all(|(at, extent)| {
+            let room = extent.clone() - at.clone();
+            at.is_nonnegative(self.facts) && room.is_positive(self.facts)
+        })
+    }
+
+    fn fill(&mut self, body: &mut [Stmt]) {
+        for stmt in body {
+            if let Stmt::Store { tensor, index, .. } = stmt {
+                if self.n_writes.get(tensor) == Some(&1) && self.is_inside(*tensor, index) {
+                    let filled = Filled { index: index.clone(), outside: Vec::new() };
+                    self.filled.insert(*tensor, filled);
+                }
+            } else if let Some(filled) = self.filled_copy(stmt) {
+                *stmt = filled;
+            } else if let Some(body) = stmt.body_mut() {
+                self.fill(body);
+            }
+        }
+    }
+
+    /// A guarded copy into memory of the block, as one that stores zeros outside.
+    fn filled_copy(&mut self, stmt: &Stmt) -> Option<Stmt> {
+        let Stmt::If { guards, body } = stmt else { return None };
+        let [Stmt::Store { tensor, index, value }] = body.as_slice() else { return None };
+        let dtype = self.buffers[tensor.0 as usize].dtype;
+        let zero = match dtype {
+            it if it.is_float() => Literal::Float(0.0),
+            it if it.is_integer() => Literal::Int(0),
+            _ => return None,
+        };
+        let fits = self.is_local(*tensor)
+            && self.n_writes.get(tensor) == Some(&1)
+            && self.is_inside(*tensor, index)
+            && !matches!(value, Expr::Const(..));
+        if !fits {
+            return None;
+        }
+        let condition = guards.iter().map(condition).reduce(|a, b| a.binary(BinaryOp::And, b))?;
+        self.filled.insert(*tensor, Filled { index: index.clone(), outside: guards.clone() });
+        let value = Expr::Select {
+            condition: Box::new(condition),
+            then: Box::new(value.clone()),
+            otherwise: Box::new(Expr::Const(zero, dtype)),
+        };
+        Some(Stmt::Store { tensor: *tensor, index: index.clone(), value })
+    }
+
+    fn relax(&self, body: &mut Vec<Stmt>) {
+        for stmt in std::mem::take(body) {
+            match self.relaxed(stmt) {
+                Stmt::If { guards, body: inner } if guards.is_empty() => body.extend(inner),
+                stmt => body.push(stmt),
+            }
+        }
+    }
+
+    fn relaxed(&self, mut stmt: Stmt) -> Stmt {
+        if let Stmt::If { guards, body } = &mut stmt {
+            match body.as_slice() {
+                // Where a reduction starts: elements that stick out start too.
+                [Stmt::Store { tensor, index, value: Expr::Const(..) }]
+                    if self.is_local(*tensor) && self.is_inside(*tensor, index) =>
+                {
+                    guards.clear();
+                }
+                [Stmt::Update { tensor, index, reducer: Reducer::Sum, value }]
+                    if self.is_sum_of_copies(*tensor, index, value) =>
+                {
+                    guards.retain(|it| !self.is_needless(it, *tensor, index, value));
+                }
+                _ => {}
+            }
+        }
+        if let Some(body) = stmt.body_mut() {
+            self.relax(body);
+        }
+        stmt
+    }
+
+    /// Whether a value is added up in memory of the block, from copies that can be read anywhere.
+    fn is_sum_of_copies(&self, tensor: TensorId, index: &[Poly], value: &Expr) -> bool {
+        let mut all_filled = true;
+        value.walk(&mut |it| {
+            if let Expr::Read { tensor, index } = it {
+                let inside = affine(index).is_some_and(|it| self.is_inside(*tensor, &it));
+                all_filled &= inside && self.is_local(*tensor) && self.filled.contains_key(tensor);
+            }
+        });
+        all_filled && self.is_local(tensor) && self.is_inside(tensor, index) && vanishes(value)
+    }
+
+    /// Whether nothing changes without a guard: it only keeps elements of the sum inside, or all
+    /// that is read where it fails is zero.
+    fn is_needless(&self, guard: &Guard, tensor: TensorId, index: &[Poly], value: &Expr) -> bool {
+        let place = flat(index, &self.buffers[tensor.0 as usize].shape);
+        let mut varies_with_place = false;
+        let mut varies_beside = false;
+        guard.value.for_each_leaf(&mut |leaf| {
+            if let crate::poly::Atom::Var(var) = leaf {
+                let along = place.mentions(*var);
+                varies_with_place |= along;
+                varies_beside |= !along && reads_mention(value, *var);
+            }
+        });
+        if varies_with_place && !varies_beside {
+            return true;
+        }
+        let mut all_zero = true;
+        value.walk(&mut |it| {
+            if let Expr::Read { tensor, index } = it {
+                all_zero &=
+                    affine(index).is_some_and(|it| self.is_zero_outside(*tensor, &it, guard));
+            }
+        });
+        all_zero
+    }
+
+    /// Whether an element of a copy is one of those filled with zero wherever the guard fails.
+    fn is_zero_outside(&self, tensor: TensorId, index: &[Poly], guard: &Guard) -> bool {
+        let Some(filled) = self.filled.get(&tensor) else { return false };
+        filled.outside.iter().any(|own| {
+            own.bound == guard.bound
+                && (0..index.len()).any(|dim| {
+                    // The copy's guard counts along this dimension, from where the tile starts.
+                    own.value.clone() - filled.index[dim].clone()
+                        == guard.value.clone() - index[dim].clone()
+                })
+        })
+    }
+}
+
+fn condition(guard: &Guard) -> Expr {
+    Expr::Index(guard.value.clone()).compare(CompareOp::Lt, Expr::Index(guard.bound.clone()))
+}
+
+fn affine(index: &[Subscript]) -> Option<Vec<Poly>> {
+    let poly = |it: &Subscript| match it {
+        Subscript::Affine(poly) => Some(poly.clone()),
+        Subscript::Value(_) => None,
+    };
+    index.iter().map(poly).collect()
+}
+
+fn reads_mention(value: &Expr, var: crate::poly::VarId) -> bool {
+    let mut found = false;
+    value.walk(&mut |it| {
+        if let Expr::Read { index, .. } = it {
+            found |= index.iter().any(|it| matches!(it, Subscript::Affine(at) if at.mentions(var)));
+        }
+    });
+    found
+}
+
+/// Whether a value is zero if all that it reads is.
+fn vanishes(value: &Expr) -> bool {
+    match value {
+        Expr::Read { .. } => true,
+        Expr::Const(Literal::Float(it), _) => *it == 0.0,
+        Expr::Const(Literal::Int(it), _) => *it == 0,
+        Expr::Cast(to, a) => *to != DType::Bool && vanishes(a),
+        Expr::Unary(UnaryOp::Neg | UnaryOp::Abs, a) => vanishes(a),
+        Expr::Binary(BinaryOp::Add | BinaryOp::Sub, a, b) => vanishes(a) && vanishes(b),
+        // The other factor is finite: it is zero too, or a constant.
+        Expr::Binary(BinaryOp::Mul, a, b) => {
+            let finite = |it: &Expr| vanishes(it) || matches!(it, Expr::Const(..));
+            (vanishes(a) && finite(b)) || (vanishes(b) && finite(a))
+        }
+        _ => false,
+    }
+}

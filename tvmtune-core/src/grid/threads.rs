@@ -1,0 +1,124 @@
+//! The phases of a nest as kernels: which loops are blocks, and how many threads a block has.
+//!
+//! A loop over threads gives each of its iterations as many threads as the loops inside it need; of
+//! loops one after the other the longest says how many there are. So `ty` stands for the same
+//! threads in all loops inside it, and what they keep in registers stays theirs.
+
+use super::reduce::Reductions;
+use super::{BlockVar, Buffer, Kernel, LoopKind, MOST_THREADS, Stmt, Unplaceable, WARP};
+use crate::dag::Reducer;
+use crate::nest::{self, Nest};
+use crate::poly::VarId;
+use crate::schedule;
+
+/// The kernel of a top-level statement.
+pub(super) fn kernel(
+    phase: &nest::Stmt,
+    nest: &Nest,
+    buffers: &mut Vec<Buffer>,
+    n_vars: &mut u32,
+) -> Result<Kernel, Unplaceable> {
+    let mut blocks = Vec::new();
+    let mut body = std::slice::from_ref(phase);
+    while let [
+        nest::Stmt::For { var, name, extent, kind: schedule::LoopKind::Parallel, body: inner },
+    ] = body
+    {
+        blocks.push(BlockVar { var: *var, name: name.clone(), extent: extent.clone() });
+        body = inner;
+    }
+    let threads = needed(body)?;
+    if threads > MOST_THREADS {
+        return Err(Unplaceable::Threads(threads));
+    }
+    let mut walk = Walk { reductions: Reductions::new(phase, nest), buffers, n_vars };
+    let body = walk.block(body, threads)?;
+    Ok(Kernel { blocks, threads, shared_bytes: 0, partials: None, thread_vars: Vec::new(), body })
+}
+
+/// How many threads run statements one after the other: a power of two up to a warp, or warps.
+fn needed(body: &[nest::Stmt]) -> Result<u32, Unplaceable> {
+    let mut most = 1;
+    for stmt in body {
+        most = most.max(match stmt {
+            nest::Stmt::For { extent, kind: schedule::LoopKind::Thread, body, .. } => {
+                let extent = extent.as_constant().ok_or(Unplaceable::DynamicThreads)?;
+                let extent = u32::try_from(extent.max(1)).unwrap_or(u32::MAX);
+                needed(body)?.saturating_mul(extent)
+            }
+            nest::Stmt::For { body, .. } | nest::Stmt::If { body, .. } => needed(body)?,
+            nest::Stmt::Store { .. } | nest::Stmt::Update { .. } => 1,
+        });
+    }
+    // No block is as large: the caller says so.
+    let most = most.min(1 << 20);
+    Ok(if most <= WARP { most.next_power_of_two() } else { most.next_multiple_of(WARP) })
+}
+
+/// The walk from loops to threads.
+pub(super) struct Walk<'a> {
+    pub(super) reductions: Reductions,
+    pub(super) buffers: &'a mut Vec<Buffer>,
+    pub(super) n_vars: &'a mut u32,
+}
+
+impl Walk<'_> {
+    /// What `range` threads do.
+    pub(super) fn block(
+        &mut self,
+        body: &[nest::Stmt],
+        range: u32,
+    ) -> Result<Vec<Stmt>, Unplaceable> {
+        let mut stmts = Vec::new();
+        for stmt in body {
+            stmts.extend(self.stmt(stmt, range)?);
+        }
+        Ok(stmts)
+    }
+
+    fn stmt(&mut self, stmt: &nest::Stmt, range: u32) -> Result<Vec<Stmt>, Unplaceable> {
+        Ok(vec![match stmt {
+            nest::Stmt::For { var, extent, kind: schedule::LoopKind::Thread, body, .. } => {
+                let extent = extent.as_constant().ok_or(Unplaceable::DynamicThreads)?.max(0);
+                let reduced = self.reductions.of(*var, body);
+                if !reduced.is_empty() {
+                    return self.reduce(*var, extent as u32, body, range, &reduced);
+                }
+                self.thread(*var, extent as u32, body, range)?
+            }
+            nest::Stmt::For { var, name, extent, kind, body } => {
+                let kind = match kind {
+                    schedule::LoopKind::Unrolled => LoopKind::Unrolled,
+                    schedule::LoopKind::Vectorized => LoopKind::Vectorized,
+                    _ => LoopKind::Serial,
+                };
+                let body = self.block(body, range)?;
+                Stmt::For { var: *var, name: name.clone(), extent: extent.clone(), kind, body }
+            }
+            nest::Stmt::If { guards, body } => {
+                Stmt::If { guards: guards.clone(), body: self.block(body, range)? }
+            }
+            nest::Stmt::Store { tensor, index, value } => {
+                Stmt::Store { tensor: *tensor, index: index.clone(), value: value.clone() }
+            }
+            nest::Stmt::Update { tensor, index, reducer, value } => {
+                let (index, value) = (index.clone(), value.clone());
+                let reducer: Reducer = *reducer;
+                Stmt::Update { tensor: *tensor, index, reducer, value }
+            }
+        }])
+    }
+
+    /// A loop over threads.
+    pub(super) fn thread(
+        &mut self,
+        var: VarId,
+        extent: u32,
+        body: &[nest::Stmt],
+        range: u32,
+    ) -> Result<Stmt, Unplaceable> {
+        let step = needed(body)?;
+        let body = self.block(body, step)?;
+        Ok(Stmt::Thread { var, extent, step, range, body })
+    }
+}
