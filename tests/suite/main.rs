@@ -9,6 +9,7 @@ mod database;
 mod elements;
 mod kernels;
 mod macros;
+mod nvrtc;
 mod programs;
 mod replay;
 mod search;

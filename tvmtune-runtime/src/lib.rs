@@ -75,6 +75,9 @@ mod weight;
 #[cfg(feature = "cpu")]
 pub mod cpu;
 
+#[cfg(feature = "nvrtc")]
+pub mod cuda;
+
 pub mod math;
 
 #[doc(hidden)]

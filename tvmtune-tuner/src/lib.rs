@@ -32,6 +32,10 @@ pub mod search; // strategies
 #[cfg(feature = "engine")]
 pub mod statistics; // what samples say
 
+// How it becomes code, for GPUs.
+#[cfg(feature = "engine")]
+pub mod compile; // 7 by NVRTC
+
 // How to measure it.
 #[cfg(feature = "engine")]
 pub mod measure; // 8 in a worker

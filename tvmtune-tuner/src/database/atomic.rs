@@ -6,10 +6,10 @@ use std::path::Path;
 
 use super::DatabaseError;
 
-/// Writes a file so that readers see the old text or the new one, never a part; creates its
-/// folder. A text that is there already is not written again, so that its time stays.
-pub(super) fn write(path: &Path, text: &str) -> Result<(), DatabaseError> {
-    if fs::read_to_string(path).is_ok_and(|it| it == text) {
+/// Writes a file so that readers see what it said or what it says, never a part; creates its
+/// folder. What is there already is not written again, so that its time stays.
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), DatabaseError> {
+    if fs::read(path).is_ok_and(|it| it == bytes) {
         return Ok(());
     }
     let dir = path.parent().unwrap_or(Path::new("."));
@@ -18,7 +18,7 @@ pub(super) fn write(path: &Path, text: &str) -> Result<(), DatabaseError> {
     let temporary = dir.join(format!(".{name}.{}.tmp", std::process::id()));
     let write = || {
         let mut file = File::create(&temporary)?;
-        file.write_all(text.as_bytes())?;
+        file.write_all(bytes)?;
         file.sync_all()?;
         fs::rename(&temporary, path)
     };

@@ -70,6 +70,11 @@ impl Cache {
         self.root.join("trials")
     }
 
+    /// The folder of what was compiled.
+    pub fn compiled(&self) -> PathBuf {
+        self.root.join("compiled")
+    }
+
     /// The folder of the locks.
     pub fn locks(&self) -> PathBuf {
         self.root.join("locks")

@@ -18,7 +18,7 @@
 //! Two tiers, user over shipped: `MIOpen`. One file an entry, invalid entries are misses:
 //! `FlashInfer`'s second format. The tier is told: Kernel Launcher.
 
-mod atomic;
+pub(crate) mod atomic;
 mod layer;
 mod tier;
 
@@ -175,7 +175,7 @@ impl Database {
         });
         record.provenance = fresh.provenance.clone();
         update(&mut record);
-        atomic::write(&path, &record.to_toml())?;
+        atomic::write(&path, record.to_toml().as_bytes())?;
         Ok(path)
     }
 
@@ -208,7 +208,7 @@ impl Database {
         } else {
             record.clone()
         };
-        atomic::write(&path, &merged.to_toml())?;
+        atomic::write(&path, merged.to_toml().as_bytes())?;
         Ok(path)
     }
 }

@@ -1,0 +1,89 @@
+// Arithmetic with the meaning that tensor programs give it: Rust's. All architectures.
+//
+// Elementary functions are those that NVRTC has built in, at their full accuracy (the CUDA
+// programming guide: at most 2 units in the last place in f32, 4 for `pow`); `+ - * /` and `sqrt`
+// round to the nearest.
+#pragma once
+
+#include "tvmtune/types.cuh"
+
+namespace tvmtune {
+
+#define TVMTUNE_FLOAT_FN(name, single, twice)                \
+  TVMTUNE_FN f32 name(f32 x) { return single(x); }           \
+  TVMTUNE_FN f64 name(f64 x) { return twice(x); }
+
+TVMTUNE_FLOAT_FN(sqrt, __fsqrt_rn, __dsqrt_rn)
+TVMTUNE_FLOAT_FN(rsqrt, ::rsqrtf, ::rsqrt)
+TVMTUNE_FLOAT_FN(exp, ::expf, ::exp)
+TVMTUNE_FLOAT_FN(ln, ::logf, ::log)
+TVMTUNE_FLOAT_FN(tanh, ::tanhf, ::tanh)
+TVMTUNE_FLOAT_FN(erf, ::erff, ::erf)
+TVMTUNE_FLOAT_FN(sin, ::sinf, ::sin)
+TVMTUNE_FLOAT_FN(cos, ::cosf, ::cos)
+TVMTUNE_FLOAT_FN(floor, ::floorf, ::floor)
+TVMTUNE_FLOAT_FN(ceil, ::ceilf, ::ceil)
+TVMTUNE_FLOAT_FN(round, ::rintf, ::rint)  // ties to even
+#undef TVMTUNE_FLOAT_FN
+
+TVMTUNE_FN f32 pow(f32 x, f32 y) { return ::powf(x, y); }
+TVMTUNE_FN f64 pow(f64 x, f64 y) { return ::pow(x, y); }
+
+// The remainder of a division rounded towards zero, with the sign of the dividend.
+TVMTUNE_FN f32 remainder(f32 a, f32 b) { return ::fmodf(a, b); }
+TVMTUNE_FN f64 remainder(f64 a, f64 b) { return ::fmod(a, b); }
+
+// Of a number and a NaN, the number.
+TVMTUNE_FN f32 min(f32 a, f32 b) { return ::fminf(a, b); }
+TVMTUNE_FN f32 max(f32 a, f32 b) { return ::fmaxf(a, b); }
+TVMTUNE_FN f64 min(f64 a, f64 b) { return ::fmin(a, b); }
+TVMTUNE_FN f64 max(f64 a, f64 b) { return ::fmax(a, b); }
+template <class T> TVMTUNE_FN T min(T a, T b) { return b < a ? b : a; }
+template <class T> TVMTUNE_FN T max(T a, T b) { return a < b ? b : a; }
+
+TVMTUNE_FN f32 abs(f32 x) { return ::fabsf(x); }
+TVMTUNE_FN f64 abs(f64 x) { return ::fabs(x); }
+
+// Integers wrap. The compiler may assume that signed arithmetic does not overflow, so it is done
+// in the unsigned type of the same size.
+template <class T> struct Unsigned { using type = T; };
+template <> struct Unsigned<i8> { using type = u8; };
+template <> struct Unsigned<i32> { using type = u32; };
+template <> struct Unsigned<i64> { using type = u64; };
+
+template <class T> TVMTUNE_FN T wrapping_add(T a, T b) {
+  using U = typename Unsigned<T>::type;
+  return T(U(U(a) + U(b)));
+}
+template <class T> TVMTUNE_FN T wrapping_sub(T a, T b) {
+  using U = typename Unsigned<T>::type;
+  return T(U(U(a) - U(b)));
+}
+template <class T> TVMTUNE_FN T wrapping_mul(T a, T b) {
+  using U = typename Unsigned<T>::type;
+  return T(U(U(a) * U(b)));
+}
+template <class T> TVMTUNE_FN T wrapping_neg(T a) { return wrapping_sub(T(0), a); }
+template <class T> TVMTUNE_FN T wrapping_abs(T a) {
+  if constexpr (Range<T>::is_signed) return a < T(0) ? wrapping_neg(a) : a;
+  else return a;
+}
+
+// Rounded towards zero; 0 where the divisor is 0.
+template <class T> TVMTUNE_FN T quotient(T a, T b) {
+  if (b == T(0)) return T(0);
+  if (Range<T>::is_signed && b == T(-1)) return wrapping_neg(a);
+  return T(a / b);
+}
+
+// With the sign of the dividend; 0 where the divisor is 0.
+template <class T> TVMTUNE_FN T remainder(T a, T b) {
+  if (b == T(0) || (Range<T>::is_signed && b == T(-1))) return T(0);
+  return T(a % b);
+}
+
+// Of indices, by a positive divisor: rounded down, and what that leaves.
+template <class T> TVMTUNE_FN T div_floor(T a, T b) { return a / b - (a % b < 0 ? 1 : 0); }
+template <class T> TVMTUNE_FN T mod_floor(T a, T b) { return a % b + (a % b < 0 ? b : 0); }
+
+}  // namespace tvmtune
