@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use tvmtune_build::config::Span;
 use tvmtune_core::kernel::Isa;
+use tvmtune_core::target::gpu::{Arch, GpuTarget};
 
 /// Tunes the kernels of a crate, and looks after what was found.
 #[derive(Debug, Parser)]
@@ -22,6 +23,8 @@ pub(crate) enum Command {
     Status(Status),
     /// Time the code that a build would embed
     Bench(Bench),
+    /// Compile kernels for a GPU that need not be here, and say what they use
+    Compile(Compile),
     /// Move what was found from your cache into the crate, to be committed and shipped
     Accept(Selection),
     /// Fail if a kernel lacks a record for an instruction set the crate promises; needs no device
@@ -93,6 +96,21 @@ pub(crate) struct Bench {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Compile {
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+    /// What to compile for: `cuda:` and an architecture
+    #[arg(long, value_name = "TARGET", default_value = "cuda:sm_90a", value_parser = gpu)]
+    pub(crate) target: GpuTarget,
+    /// Leave source, PTX and cubins in this folder
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) write: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Check {
     #[command(flatten)]
     pub(crate) selection: Selection,
@@ -135,6 +153,14 @@ pub(crate) struct Gc {
 fn isa(name: &str) -> Result<Isa, String> {
     let known = [Isa::Avx512, Isa::Avx2].into_iter().find(|it| it.name() == name);
     known.ok_or_else(|| "expected one of avx512 avx2".to_owned())
+}
+
+fn gpu(name: &str) -> Result<GpuTarget, String> {
+    let arch = name.strip_prefix("cuda:").and_then(Arch::from_name);
+    arch.map(GpuTarget::generic).ok_or_else(|| {
+        let known: Vec<String> = Arch::ALL.iter().map(|it| format!("cuda:{it}")).collect();
+        format!("expected an architecture, such as one of {}", known.join(" "))
+    })
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 pub(crate) mod accept;
 pub(crate) mod bench;
 pub(crate) mod check;
+pub(crate) mod compile;
 pub(crate) mod doctor;
 pub(crate) mod gc;
 pub(crate) mod job;

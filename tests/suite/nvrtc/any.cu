@@ -47,7 +47,7 @@ CAST(i8) CAST(u8) CAST(i32) CAST(i64) CAST(f16) CAST(bf16) CAST(f32) CAST(f64) C
 #define REDUCE(op, T)                                                                            \
   extern "C" __global__ void __launch_bounds__(96) reduce_##op##_##T(T* a) {                     \
     __shared__ T partials[3];                                                                    \
-    a[threadIdx.x] = block_reduce<op, 96>(a[threadIdx.x], partials);                             \
+    a[threadIdx.x] = group_reduce<op, 96>(a[threadIdx.x], partials);                             \
     a[threadIdx.x] = shuffle(warp_reduce<op, 8>(a[threadIdx.x]), 7);                             \
   }
 REDUCE(Sum, f32) REDUCE(Sum, f64) REDUCE(Sum, i8) REDUCE(Sum, i32) REDUCE(Sum, i64)

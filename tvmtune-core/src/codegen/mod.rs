@@ -17,6 +17,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::grid::{self, Grid, Unplaceable};
 use crate::kernel::{self, Isa, Kernel, Unsupported};
 use crate::nest::{self, Nest};
 use crate::schedule::Schedule;
@@ -53,14 +54,50 @@ pub fn generate(schedule: &Schedule, isa: Isa) -> Result<Generated, Unsupported>
     Ok(Generated { nest, kernel, code, artifact })
 }
 
+/// A schedule, generated for GPUs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GeneratedCuda {
+    /// Its loops.
+    pub nest: Nest,
+    /// Its blocks and threads.
+    pub grid: Grid,
+    /// Its text.
+    pub unit: cuda::Unit,
+    /// Its identity.
+    pub artifact: ArtifactId,
+}
+
+/// Walks from a schedule to CUDA C++.
+///
+/// # Errors
+///
+/// If this schedule asks for what no GPU does.
+pub fn generate_cuda(schedule: &Schedule) -> Result<GeneratedCuda, Unplaceable> {
+    let nest = nest::lower(schedule);
+    let grid = grid::place(&nest)?;
+    let unit = cuda::print(&grid);
+    let artifact = ArtifactId::of([unit.source.as_bytes()]);
+    Ok(GeneratedCuda { nest, grid, unit, artifact })
+}
+
 fn artifact(kernel: &Kernel, code: &MachineCode) -> ArtifactId {
-    let mut hash = Sha256::new();
-    hash.update(kernel.to_string());
-    for phase in &code.phases {
-        hash.update((phase.len() as u64).to_le_bytes());
-        hash.update(phase);
+    let text = kernel.to_string();
+    let lengths: Vec<[u8; 8]> =
+        code.phases.iter().map(|it| (it.len() as u64).to_le_bytes()).collect();
+    let phases = lengths.iter().zip(&code.phases);
+    let parts = phases.flat_map(|(length, phase)| [length.as_slice(), phase.as_slice()]);
+    ArtifactId::of([text.as_bytes()].into_iter().chain(parts))
+}
+
+impl ArtifactId {
+    /// The identity of what these parts make together.
+    fn of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        let mut hash = Sha256::new();
+        for part in parts {
+            hash.update(part);
+        }
+        Self(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
     }
-    ArtifactId(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 impl fmt::Display for ArtifactId {

@@ -74,9 +74,10 @@ template <class Op, int LANES = WARP, class T> TVMTUNE_FN T warp_reduce(T value)
   return value;
 }
 
-// Over a block of THREADS threads, which all call it: each gets the result. `partials` is shared
-// memory for THREADS / 32 values; it may be used again once this returned.
-template <class Op, int THREADS, class T> TVMTUNE_FN T block_reduce(T value, T* partials) {
+// Over THREADS threads in a row, whole warps; all threads of the block call it, and each gets the
+// result of its group. `partials` is shared memory for a value of each warp of the block; it may be
+// used again once this returned.
+template <class Op, int THREADS, class T> TVMTUNE_FN T group_reduce(T value, T* partials) {
   static_assert(THREADS % WARP == 0 && THREADS <= 1024, "whole warps");
   enum : int { WARPS = THREADS / WARP };
   value = warp_reduce<Op>(value);
@@ -85,7 +86,8 @@ template <class Op, int THREADS, class T> TVMTUNE_FN T block_reduce(T value, T* 
     const int lane = thread % WARP;
     if (lane == 0) partials[thread / WARP] = value;
     __syncthreads();
-    value = lane < WARPS ? partials[lane] : Op::template unit<T>();
+    const int first = thread / THREADS * WARPS;
+    value = lane < WARPS ? partials[first + lane] : Op::template unit<T>();
     value = warp_reduce<Op>(value);
     __syncthreads();
   }

@@ -54,7 +54,13 @@ impl Printer<'_> {
         }
     }
 
-    fn update(&mut self, tensor: TensorId, index: &[Poly], reducer: Reducer, value: &Expr) {
+    pub(super) fn update(
+        &mut self,
+        tensor: TensorId,
+        index: &[Poly],
+        reducer: Reducer,
+        value: &Expr,
+    ) {
         let (place, value) = (self.element(tensor, index), self.expr(value));
         let dtype = self.grid.buffer(tensor).dtype;
         let small = matches!(dtype, DType::F16 | DType::Bf16);

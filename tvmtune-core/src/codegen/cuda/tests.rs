@@ -16,41 +16,43 @@ const MATMUL: &str = "
         compute(|i, j| h[[i, j]] + c[[j]])
     }";
 
+const TILED: &str = "split s1 a0 [8, 4]
+    split s1 a1 [16, 4]
+    reorder s1 [a2, a5, a3, a6, a4, a7]
+    annotate s1 a2 parallel
+    annotate s1 a5 parallel
+    annotate s1 a3 thread
+    annotate s1 a6 thread
+    annotate s1 a4 unrolled
+    annotate s1 a7 vectorized
+    compute_at s0 s1 a5
+    split s0 a0 [4]
+    split s0 a1 [4]
+    split s0 a2 [8]
+    reorder s0 [a7, a3, a5, a8, a4, a6]
+    annotate s0 a3 thread
+    annotate s0 a5 thread
+    annotate s0 a4 unrolled
+    annotate s0 a6 unrolled
+    cache_read t0 s0
+    compute_at s2 s0 a7
+    fuse s2 a0 a1
+    split s2 a2 [4]
+    split s2 a3 [128]
+    annotate s2 a4 vectorized
+    annotate s2 a6 thread
+    cache_read t1 s0
+    compute_at s3 s0 a7
+    fuse s3 a0 a1
+    split s3 a2 [4]
+    split s3 a3 [128]
+    annotate s3 a4 vectorized
+    annotate s3 a6 thread";
+
 #[test]
+#[expect(clippy::too_many_lines, reason = "the text is the test")]
 fn a_tiled_product() {
-    let trace = "split s1 a0 [8, 4]
-        split s1 a1 [16, 4]
-        reorder s1 [a2, a5, a3, a6, a4, a7]
-        annotate s1 a2 parallel
-        annotate s1 a5 parallel
-        annotate s1 a3 thread
-        annotate s1 a6 thread
-        annotate s1 a4 unrolled
-        annotate s1 a7 vectorized
-        compute_at s0 s1 a5
-        split s0 a0 [4]
-        split s0 a1 [4]
-        split s0 a2 [8]
-        reorder s0 [a7, a3, a5, a8, a4, a6]
-        annotate s0 a3 thread
-        annotate s0 a5 thread
-        annotate s0 a4 unrolled
-        annotate s0 a6 unrolled
-        cache_read t0 s0
-        compute_at s2 s0 a7
-        fuse s2 a0 a1
-        split s2 a2 [4]
-        split s2 a3 [128]
-        annotate s2 a4 vectorized
-        annotate s2 a6 thread
-        cache_read t1 s0
-        compute_at s3 s0 a7
-        fuse s3 a0 a1
-        split s3 a2 [4]
-        split s3 a3 [128]
-        annotate s3 a4 vectorized
-        annotate s3 a6 thread";
-    insta::assert_snapshot!(cuda(MATMUL, trace), @r##"
+    insta::assert_snapshot!(cuda(MATMUL, TILED), @r##"
     #include "tvmtune/types.cuh"
     #include "tvmtune/math.cuh"
     #include "tvmtune/copy.cuh"

@@ -14,10 +14,40 @@
 
 use super::expr::affine_one;
 use super::{ALIGNMENT, Printer, element_type};
-use crate::dag::{BinaryOp, Expr, TensorId};
+use crate::dag::{BinaryOp, CompareOp, Expr, Reducer, TensorId};
 use crate::grid::{Home, Stmt};
 use crate::nest::Guard;
-use crate::poly::{Poly, VarId};
+use crate::poly::{Atom, Poly, VarId};
+
+/// The statement of a vectorized loop.
+struct Inner<'a> {
+    var: VarId,
+    extent: i64,
+    guards: &'a [Guard],
+    tensor: TensorId,
+    index: &'a [Poly],
+    value: &'a Expr,
+    /// How old and new combine; `None` for a store.
+    reducer: Option<Reducer>,
+}
+
+impl<'a> Inner<'a> {
+    /// Reads a loop; `None` if its length is unknown, or there is more than one statement in it.
+    fn read(var: VarId, extent: &Poly, stmt: &'a Stmt) -> Option<Self> {
+        let (guards, inner) = match stmt {
+            Stmt::If { guards, body } if body.len() == 1 => (guards.as_slice(), &body[0]),
+            other => (&[] as &[Guard], other),
+        };
+        let (tensor, index, value, reducer) = match inner {
+            Stmt::Store { tensor, index, value } => (*tensor, index, value, None),
+            Stmt::Update { tensor, index, reducer, value } => {
+                (*tensor, index, value, Some(*reducer))
+            }
+            _ => return None,
+        };
+        Some(Self { var, extent: extent.as_constant()?, guards, tensor, index, value, reducer })
+    }
+}
 
 /// A read that becomes one of a vector.
 struct Load {
@@ -31,33 +61,23 @@ struct Load {
 impl Printer<'_> {
     /// Prints a vectorized loop around one statement by vectors; `false` if that gains nothing.
     pub(super) fn vectorized(&mut self, var: VarId, extent: &Poly, stmt: &Stmt) -> bool {
-        let Some(extent) = extent.as_constant() else { return false };
-        let (guards, store) = match stmt {
-            Stmt::If { guards, body } if body.len() == 1 => (guards.as_slice(), &body[0]),
-            other => (&[] as &[Guard], other),
-        };
-        let Stmt::Store { tensor, index, value } = store else { return false };
-        let Some(lanes) = self.lanes(var, extent, guards, *tensor, index, value) else {
-            return false;
-        };
-        let position = self.position(*tensor, index);
-        let stores = self.is_vector(*tensor, &position, var, lanes);
-        let mut loads = Vec::new();
-        self.loads(value, var, lanes, &mut Vec::new(), &mut loads);
+        let Some(inner) = Inner::read(var, extent, stmt) else { return false };
+        let Some(lanes) = self.lanes(&inner) else { return false };
         let chunk = self.names.enter(var, "v");
-        if extent > lanes {
+        if inner.extent > lanes {
+            let extent = inner.extent;
             self.line("#pragma unroll");
             self.open(&format!("for (Index {chunk} = 0; {chunk} < {extent}; {chunk} += {lanes})"));
         } else {
             self.open("");
             self.line(&format!("const Index {chunk} = 0;"));
         }
-        if !guards.is_empty() {
-            let condition = self.condition(guards);
+        if !inner.guards.is_empty() {
+            let condition = self.condition(inner.guards);
             self.open(&format!("if ({condition})"));
         }
-        self.chunk(var, lanes, &loads, stores.then_some(position), (*tensor, index, value));
-        if !guards.is_empty() {
+        self.chunk(&inner, lanes);
+        if !inner.guards.is_empty() {
             self.close();
         }
         self.close();
@@ -65,39 +85,40 @@ impl Printer<'_> {
         true
     }
 
-    /// One vector's worth of a statement; a store of a vector is at the position given.
-    fn chunk(
-        &mut self,
-        var: VarId,
-        lanes: i64,
-        loads: &[Load],
-        stored: Option<Poly>,
-        (tensor, index, value): (TensorId, &[Poly], &Expr),
-    ) {
+    /// One vector's worth of a statement.
+    fn chunk(&mut self, inner: &Inner<'_>, lanes: i64) {
+        let Inner { var, tensor, index, value, reducer, .. } = *inner;
         let lane = self.names.enter_text("lane");
+        let loads = self.loads_of(inner, lanes);
         let mut names = Vec::new();
-        for load in loads {
+        for load in &loads {
             let name = self.names.enter_text(&format!("{}_v", self.names.buffer(load.tensor)));
             self.load(load, lanes, &name);
-            self.loaded.insert((load.tensor, load.position.clone()), format!("{name}[{lane}]"));
+            let place = format!("{name}[{lane}]");
+            self.loaded.insert((load.tensor, load.position.clone()), place);
             names.push(name);
         }
-        let element = element_type(self.grid.buffer(tensor).dtype);
         let result = self.names.enter_text(&format!("{}_v", self.names.buffer(tensor)));
-        if stored.is_some() {
+        let address = self.stores_vector(inner, lanes).then(|| {
+            let element = element_type(self.grid.buffer(tensor).dtype);
             self.line(&format!("Vec<{element}, {lanes}> {result};"));
-        }
-        let address = stored.map(|it| self.poly(&it).text);
+            self.poly(&self.position(tensor, index)).text
+        });
         self.line("#pragma unroll");
         self.open(&format!("for (int {lane} = 0; {lane} < {lanes}; ++{lane})"));
-        let outside = self.names.leaf(&crate::poly::Atom::Var(var));
+        let outside = self.names.leaf(&Atom::Var(var));
         self.names.replace(var, format!("({outside} + {lane})"));
-        let text = self.expr(value).text;
-        let place = match address {
-            Some(_) => format!("{result}[{lane}]"),
-            None => self.element(tensor, index),
-        };
-        self.line(&format!("{place} = {text};"));
+        match (&address, reducer) {
+            (_, Some(reducer)) => self.update(tensor, index, reducer, value),
+            (Some(_), None) => {
+                let text = self.expr(value).text;
+                self.line(&format!("{result}[{lane}] = {text};"));
+            }
+            (None, None) => {
+                let (place, text) = (self.element(tensor, index), self.expr(value).text);
+                self.line(&format!("{place} = {text};"));
+            }
+        }
         self.names.replace(var, outside);
         self.close();
         if let Some(address) = address {
@@ -105,7 +126,7 @@ impl Printer<'_> {
             self.line(&format!("store(&{buffer}[{address}], {result});"));
         }
         for load in loads {
-            self.loaded.remove(&(load.tensor, load.position.clone()));
+            self.loaded.remove(&(load.tensor, load.position));
         }
         names.extend([lane, result]);
         names.iter().for_each(|it| self.names.leave_text(it));
@@ -129,31 +150,25 @@ impl Printer<'_> {
 
     /// How many elements one access should have: what divides the loop and suits every access that
     /// can be a vector; `None` if that is one.
-    fn lanes(
-        &self,
-        var: VarId,
-        extent: i64,
-        guards: &[Guard],
-        tensor: TensorId,
-        index: &[Poly],
-        value: &Expr,
-    ) -> Option<i64> {
-        let position = self.position(tensor, index);
-        for lanes in [16, 8, 4, 2] {
-            let fits = |tensor: TensorId| {
-                self.grid.buffer(tensor).dtype.bytes() * lanes as u64 <= ALIGNMENT
-            };
-            if extent % lanes != 0 || !guards.iter().all(|it| self.is_uniform(it, var, lanes)) {
-                continue;
-            }
-            let mut loads = Vec::new();
-            self.loads(value, var, lanes, &mut Vec::new(), &mut loads);
-            let stores = self.is_vector(tensor, &position, var, lanes);
-            if (stores && fits(tensor)) || loads.iter().any(|it| fits(it.tensor)) {
-                return Some(lanes);
-            }
-        }
-        None
+    fn lanes(&self, inner: &Inner<'_>) -> Option<i64> {
+        [16, 8, 4, 2].into_iter().find(|lanes| {
+            let divides = inner.extent % lanes == 0;
+            let uniform = |it: &Guard| is_uniform(it, inner.var, *lanes);
+            divides
+                && inner.guards.iter().all(uniform)
+                && (self.stores_vector(inner, *lanes) || !self.loads_of(inner, *lanes).is_empty())
+        })
+    }
+
+    fn stores_vector(&self, inner: &Inner<'_>, lanes: i64) -> bool {
+        let position = self.position(inner.tensor, inner.index);
+        inner.reducer.is_none() && self.is_vector(inner.tensor, &position, inner.var, lanes)
+    }
+
+    fn loads_of(&self, inner: &Inner<'_>, lanes: i64) -> Vec<Load> {
+        let mut found = Vec::new();
+        self.loads(inner.value, inner.var, lanes, &mut Vec::new(), &mut found);
+        found
     }
 
     /// Whether elements from there on, along the variable, can be accessed as one vector.
@@ -165,18 +180,6 @@ impl Printer<'_> {
         }
         position.split_linear(var).is_some_and(|(step, first)| {
             step.as_constant() == Some(1) && is_multiple(&first, lanes)
-        })
-    }
-
-    /// Whether a guard holds for all lanes of a vector or for none.
-    fn is_uniform(&self, guard: &Guard, var: VarId, lanes: i64) -> bool {
-        if guard.bound.mentions(var) {
-            return false;
-        }
-        guard.value.split_linear(var).is_some_and(|(step, first)| match step.as_constant() {
-            Some(0) => true,
-            Some(1) => is_multiple(&first, lanes) && is_multiple(&guard.bound, lanes),
-            _ => false,
         })
     }
 
@@ -202,7 +205,7 @@ impl Printer<'_> {
             Expr::Select { condition, then, .. } => {
                 let n_conditions = conditions.len();
                 let Some(guards) = guards_of(condition) else { return };
-                if !guards.iter().all(|it| self.is_uniform(it, var, lanes)) {
+                if !guards.iter().all(|it| is_uniform(it, var, lanes)) {
                     return;
                 }
                 conditions.extend(guards);
@@ -221,7 +224,6 @@ impl Printer<'_> {
 
 /// A condition on indices as guards.
 fn guards_of(condition: &Expr) -> Option<Vec<Guard>> {
-    use crate::dag::CompareOp;
     match condition {
         Expr::Binary(BinaryOp::And, a, b) => {
             let mut guards = guards_of(a)?;
@@ -242,6 +244,18 @@ fn guards_of(condition: &Expr) -> Option<Vec<Guard>> {
         }
         _ => None,
     }
+}
+
+/// Whether a guard holds for all lanes of a vector or for none.
+fn is_uniform(guard: &Guard, var: VarId, lanes: i64) -> bool {
+    if guard.bound.mentions(var) {
+        return false;
+    }
+    guard.value.split_linear(var).is_some_and(|(step, first)| match step.as_constant() {
+        Some(0) => true,
+        Some(1) => is_multiple(&first, lanes) && is_multiple(&guard.bound, lanes),
+        _ => false,
+    })
 }
 
 /// Whether every value is a multiple.

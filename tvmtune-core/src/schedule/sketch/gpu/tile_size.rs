@@ -55,7 +55,7 @@ pub(super) fn choose(b: &Builder, anchor: StageId) -> Option<TileSize> {
     let others = (0..n_spatial).filter(|it| *it != fast && extents[*it] > 1);
     let row = others.clone().min_by_key(|it| (both(*it), std::cmp::Reverse(extents[*it])))?;
     // A short axis gets the next one that moves along with it as company.
-    let walk = others.clone().filter(|it| *it != row && both(*it) > both(row)).next_back();
+    let walk = others.clone().rfind(|it| *it != row && both(*it) > both(row));
     let outer: u64 =
         others.filter(|it| *it != row && Some(*it) != walk).map(|it| extents[it]).product();
 
