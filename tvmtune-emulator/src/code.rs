@@ -1,0 +1,209 @@
+//! Decoded instructions: what the machine runs.
+
+use crate::registers::{Class, Registers, Rows, Slot};
+
+/// One instruction.
+pub(crate) struct Inst {
+    /// The predicate it depends on, and whether that must be false.
+    pub(crate) guard: Option<(Slot, bool)>,
+    pub(crate) op: Op,
+    /// Where it was printed from: an index into the places of the module.
+    pub(crate) place: u32,
+}
+
+/// A register of either file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Register {
+    pub(crate) class: Class,
+    pub(crate) slot: Slot,
+}
+
+/// Two rows to a mask.
+pub(crate) type Relation = Box<dyn Fn(&Registers, Slot, Slot) -> u32 + Send + Sync>;
+
+pub(crate) enum Op {
+    /// What each lane does alone: the destination, then operands.
+    Rows(Rows, [Slot; 5]),
+    Compare(Compare),
+    Logic(Logic),
+    Branch(usize),
+    BranchIndexed(Slot, Vec<usize>),
+    Call {
+        target: usize,
+        before: Vec<Move>,
+        after: Vec<Move>,
+    },
+    Return,
+    Exit,
+    Trap,
+    Assert,
+    Nop,
+    Clock(Register),
+    Load(Load),
+    Store(Store),
+    Atomic(Atomic),
+    IsSpace(Slot, Register, Space),
+    Warp(Slot, Warp),
+    Barrier(Barrier),
+    Fence(Fence),
+}
+
+/// Bytes copied between the frames of functions: from, to, how many.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Move {
+    pub(crate) from: u32,
+    pub(crate) to: u32,
+    pub(crate) bytes: u32,
+}
+
+/// `setp`: a relation, combined with a third operand.
+pub(crate) struct Compare {
+    pub(crate) relation: Relation,
+    pub(crate) a: Slot,
+    pub(crate) b: Slot,
+    /// Where the result goes, and where the negated one.
+    pub(crate) to: Slot,
+    pub(crate) negated: Option<Slot>,
+    pub(crate) with: Option<(Combine, Flag)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Combine {
+    And,
+    Or,
+    Xor,
+}
+
+/// A predicate or its negation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flag {
+    pub(crate) slot: Slot,
+    pub(crate) negated: bool,
+}
+
+/// Boolean operations on predicates.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Logic {
+    Copy(Slot, Flag),
+    Constant(Slot, bool),
+    Two(Slot, Combine, Flag, Flag),
+}
+
+/// Which memory an address is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Space {
+    Generic,
+    Global,
+    Constant,
+    Shared,
+    Local,
+    Parameter,
+}
+
+/// A register plus a number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Address {
+    pub(crate) base: Register,
+    pub(crate) offset: i64,
+}
+
+/// What an access promises to other threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Strength {
+    /// Not torn, and no race with others of its kind.
+    pub(crate) strong: bool,
+    pub(crate) acquire: bool,
+    pub(crate) release: bool,
+}
+
+pub(crate) struct Load {
+    pub(crate) space: Space,
+    pub(crate) address: Address,
+    /// Bytes of one element.
+    pub(crate) bytes: u8,
+    pub(crate) signed: bool,
+    pub(crate) to: Vec<Register>,
+    pub(crate) strength: Strength,
+}
+
+pub(crate) struct Store {
+    pub(crate) space: Space,
+    pub(crate) address: Address,
+    pub(crate) bytes: u8,
+    pub(crate) from: Vec<Register>,
+    pub(crate) strength: Strength,
+}
+
+/// The old value and an operand to the new value.
+pub(crate) type Combination = fn(u64, u64) -> u64;
+
+pub(crate) struct Atomic {
+    pub(crate) space: Space,
+    pub(crate) address: Address,
+    pub(crate) bytes: u8,
+    /// Where old values go, if anybody wants them.
+    pub(crate) to: Vec<Register>,
+    pub(crate) from: Vec<Register>,
+    /// For `cas`: what is stored if the old value equals the operand.
+    pub(crate) swap: Option<Register>,
+    pub(crate) combine: Combination,
+    pub(crate) strength: Strength,
+}
+
+/// What the lanes of a warp do together.
+pub(crate) enum Warp {
+    Shuffle { mode: Shuffle, to: Slot, valid: Option<Slot>, from: Slot, lane: Slot, clamp: Slot },
+    Vote(Vote, Register, Flag),
+    Match { to: Slot, all: Option<Option<Slot>>, value: Register },
+    Reduce { to: Slot, from: Slot, with: fn(u32, u32) -> u32 },
+    Elect { leader: Slot, to: Slot },
+    ActiveMask(Slot),
+    Sync,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shuffle {
+    Up,
+    Down,
+    Butterfly,
+    Index,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Vote {
+    All,
+    Any,
+    Uniform,
+    Ballot,
+}
+
+/// A barrier of a CTA or of a cluster.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Barrier {
+    Cta { id: Slot, threads: Option<Slot>, wait: bool, aligned: bool, reduce: Option<Reduce> },
+    ClusterArrive { aligned: bool },
+    ClusterWait { aligned: bool },
+}
+
+/// What a barrier computes from a predicate of each thread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reduce {
+    pub(crate) what: Reduction,
+    pub(crate) to: Register,
+    pub(crate) of: Flag,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reduction {
+    Count,
+    And,
+    Or,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fence {
+    /// Orders what the thread did and saw before what it does next.
+    Memory,
+    /// Between ordinary accesses and those of asynchronous copies.
+    ProxyAsync,
+}

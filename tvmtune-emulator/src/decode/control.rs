@@ -1,0 +1,101 @@
+//! Branches, calls, barriers, fences, and hints that compute nothing.
+
+use super::site::Site;
+use crate::code::{Barrier, Fence, Op, Reduce, Reduction, Register, Warp};
+use crate::parse::{Operand, Result};
+use crate::registers::Class;
+
+pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
+    match site.opcode.base {
+        "bra" => {
+            site.opcode.take("uni");
+            match site.operand(0)? {
+                Operand::Targets(targets) => Ok(Op::Branch(site.frame.target(targets[0]))),
+                _ => Err(site.error("expected a label")),
+            }
+        }
+        "brx" => {
+            site.opcode.take("idx");
+            site.opcode.take("uni");
+            let index = site.source(Class::Word, site.operand(0)?)?;
+            match site.operand(1)? {
+                Operand::Targets(targets) => {
+                    let targets = targets.iter().map(|it| site.frame.target(*it)).collect();
+                    Ok(Op::BranchIndexed(index, targets))
+                }
+                _ => Err(site.error("expected a table of labels")),
+            }
+        }
+        "call" => {
+            site.opcode.take("uni");
+            site.frame.call(site)
+        }
+        "ret" => {
+            site.opcode.take("uni");
+            Ok(Op::Return)
+        }
+        "exit" => Ok(Op::Exit),
+        "trap" | "brkpt" => Ok(Op::Trap),
+        "bar" | "barrier" => barrier(site),
+        "fence" | "membar" => fence(site),
+        // Hints, and what only matters where kernels overlap or registers are scarce.
+        _ => {
+            site.opcode.clear();
+            Ok(Op::Nop)
+        }
+    }
+}
+
+fn barrier(site: &mut Site<'_, '_>) -> Result<Op> {
+    let bar = site.opcode.base == "bar";
+    if site.opcode.take("warp") {
+        site.opcode.take("sync");
+        let members = site.source(Class::Word, site.operand(0)?)?;
+        return Ok(Op::Warp(members, Warp::Sync));
+    }
+    let in_cluster = site.opcode.take("cluster");
+    site.opcode.take("cta");
+    let aligned = site.opcode.take("aligned") | bar;
+    let what = site.opcode.take_any(&["sync", "arrive", "wait", "red"]);
+    if in_cluster {
+        site.opcode.take_any(&["release", "relaxed", "acquire"]);
+        return Ok(Op::Barrier(match what {
+            Some("arrive") => Barrier::ClusterArrive { aligned },
+            _ => Barrier::ClusterWait { aligned },
+        }));
+    }
+    let (mut reduce, mut operands) = (None, site.operands);
+    if what == Some("red") {
+        let what = match site.opcode.take_any(&["popc", "and", "or"]) {
+            Some("popc") => Reduction::Count,
+            Some("and") => Reduction::And,
+            _ => Reduction::Or,
+        };
+        let class = site.take_type()?.class();
+        let to = Register { class, slot: site.destination(class, site.operand(0)?)? };
+        let of = operands.last().ok_or_else(|| site.error("an operand is missing"))?;
+        reduce = Some(Reduce { what, to, of: site.flag(of)? });
+        operands = &operands[1..operands.len() - 1];
+    }
+    let [id, count @ ..] = operands else {
+        return Err(site.error("an operand is missing"));
+    };
+    let id = site.source(Class::Word, id)?;
+    let threads = match count.first() {
+        Some(count) => Some(site.source(Class::Word, count)?),
+        None => None,
+    };
+    let wait = what != Some("arrive");
+    Ok(Op::Barrier(Barrier::Cta { id, threads, wait, aligned, reduce }))
+}
+
+fn fence(site: &mut Site<'_, '_>) -> Result<Op> {
+    let proxy = site.opcode.take("proxy");
+    let asynchronous = site.opcode.take("async");
+    site.opcode.clear();
+    match (proxy, asynchronous) {
+        (true, true) => Ok(Op::Fence(Fence::ProxyAsync)),
+        (true, false) => Ok(Op::Nop),
+        _ => Ok(Op::Fence(Fence::Memory)),
+    }
+}

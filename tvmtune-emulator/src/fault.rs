@@ -1,0 +1,181 @@
+//! What can be wrong with a kernel, and where.
+
+use std::fmt;
+
+use crate::parse::{Places, Position};
+
+/// The kind of a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// The launch can't begin: wrong arguments, too many threads, too much shared memory.
+    BadLaunch,
+    /// An access outside of every buffer, or outside of shared or local memory.
+    OutOfBounds,
+    /// An address that is no multiple of the access's size.
+    Misaligned,
+    /// Shared memory that was read before anything was written there.
+    Uninitialised,
+    /// Two accesses of one CTA or cluster, at least one of them a write, that nothing orders.
+    Race,
+    /// A plain write of one CTA where another one reads or writes, within a launch.
+    CrossCtaRace,
+    /// A write that an asynchronous copy or `wgmma` reads without a proxy fence in between.
+    MissingProxyFence,
+    /// Nothing can go on.
+    Deadlock,
+    /// An instruction for the whole warp that some of its threads never reach.
+    DivergentCollective,
+    /// A barrier used as none may be.
+    BarrierMisuse,
+    /// Operands that an instruction does not allow.
+    BadInstruction,
+    /// What this crate does not know.
+    Unsupported,
+    /// A thread that ends while its copies still need its shared memory.
+    ExitWhilePending,
+    /// `assert` failed, or `trap` was reached.
+    Assertion,
+    /// More instructions than the options allow.
+    InstructionLimit,
+}
+
+/// A line of the source that was compiled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The file, as the compiler was told.
+    pub file: String,
+    /// The line in it.
+    pub line: u32,
+    /// For the body of an inlined function: where it was called.
+    pub called_at: Option<Box<Place>>,
+}
+
+impl Place {
+    /// The line that is not part of an inlined function.
+    #[must_use]
+    pub fn outermost(&self) -> &Self {
+        self.called_at.as_ref().map_or(self, |it| it.outermost())
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.called_at {
+            Some(caller) => write!(f, "{caller} in {}:{}", self.file, self.line),
+            None => write!(f, "{}:{}", self.file, self.line),
+        }
+    }
+}
+
+/// An access, a wait, or whatever else a thread was at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Event {
+    /// The CTA within the grid.
+    pub cta: Option<[u32; 3]>,
+    /// The thread within the CTA.
+    pub thread: Option<[u32; 3]>,
+    /// What it did.
+    pub what: String,
+    /// The line of the source.
+    pub place: Option<Place>,
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)?;
+        if let Some([x, y, z]) = self.thread {
+            write!(f, " by thread ({x}, {y}, {z})")?;
+        }
+        if let Some([x, y, z]) = self.cta {
+            write!(f, " of CTA ({x}, {y}, {z})")?;
+        }
+        match &self.place {
+            Some(place) => write!(f, " at {place}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Why a kernel was stopped.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{kernel}`: {kind}: {event}{}", Others(.others))]
+pub struct Fault {
+    /// What went wrong.
+    pub kind: FaultKind,
+    /// The name of the kernel.
+    pub kernel: String,
+    /// Where it was seen.
+    pub event: Event,
+    /// The other side of a race, or who else waits.
+    pub others: Vec<Event>,
+}
+
+impl fmt::Display for FaultKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::BadLaunch => "bad launch",
+            Self::OutOfBounds => "out of bounds",
+            Self::Misaligned => "misaligned",
+            Self::Uninitialised => "uninitialised",
+            Self::Race => "race",
+            Self::CrossCtaRace => "race between CTAs",
+            Self::MissingProxyFence => "missing `fence.proxy.async`",
+            Self::Deadlock => "deadlock",
+            Self::DivergentCollective => "divergent threads",
+            Self::BarrierMisuse => "misused barrier",
+            Self::BadInstruction => "bad instruction",
+            Self::Unsupported => "unsupported",
+            Self::ExitWhilePending => "exit while copies are pending",
+            Self::Assertion => "assertion",
+            Self::InstructionLimit => "instruction limit",
+        })
+    }
+}
+
+struct Others<'a>(&'a [Event]);
+
+impl fmt::Display for Others<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|it| write!(f, "; {it}"))
+    }
+}
+
+impl Fault {
+    /// The line of the source, outside of inlined functions.
+    #[must_use]
+    pub fn line(&self) -> Option<u32> {
+        self.event.place.as_ref().map(|it| it.outermost().line)
+    }
+}
+
+/// The lines of a module, with names.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Source {
+    files: Vec<(u64, String)>,
+    lines: Vec<(Position, Option<Position>)>,
+}
+
+impl Source {
+    pub(crate) fn new(places: &Places<'_>) -> Self {
+        let files = places.files.iter().map(|(n, name)| (*n, (*name).to_owned())).collect();
+        Self { files, lines: places.lines.clone() }
+    }
+
+    /// The place with an index; none for code without a line.
+    pub(crate) fn place(&self, index: u32) -> Option<Place> {
+        let (position, call) = self.lines[index as usize];
+        self.resolve(position, call, 0)
+    }
+
+    fn resolve(&self, at: Position, call: Option<Position>, depth: u32) -> Option<Place> {
+        let (file, line, _) = at;
+        let name = &self.files.iter().find(|(n, _)| *n == file)?.1;
+        // A call inside of an inlined function has a line of its own, with its own caller.
+        let outer = call.filter(|_| depth < 16).and_then(|call| {
+            let next = self.lines.iter().find(|(it, _)| *it == call).and_then(|(_, it)| *it);
+            self.resolve(call, next, depth + 1)
+        });
+        let line = u32::try_from(line).unwrap_or(u32::MAX);
+        Some(Place { file: name.clone(), line, called_at: outer.map(Box::new) })
+    }
+}

@@ -1,0 +1,181 @@
+//! Barriers of a CTA and of a cluster.
+
+use super::step::{Flow, first};
+use super::warp::{State, Warp};
+use super::{Machine, Result};
+use crate::code::{Barrier, Reduce, Reduction};
+use crate::fault::FaultKind;
+use crate::race::Release;
+use crate::registers::{Class, LANES, Slot};
+
+/// One of the 16 barriers of a CTA.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CtaBarrier {
+    /// Warps, the threads of them that have arrived, and whether they wait.
+    arrived: Vec<(usize, u32, bool)>,
+    /// What those who wait will know.
+    released: Release,
+    /// The number of threads that the first one to arrive named.
+    threads: Option<u32>,
+    /// For how many threads the predicate of a reduction held, and for how many it was given.
+    held: u32,
+    asked: u32,
+    /// Who wants the result.
+    results: Vec<(usize, u32, Reduce)>,
+}
+
+impl CtaBarrier {
+    pub(super) fn n_arrived(&self) -> u32 {
+        self.arrived.iter().map(|it| it.1.count_ones()).sum()
+    }
+
+    pub(super) fn expected(&self, all: u32) -> u32 {
+        self.threads.unwrap_or(all)
+    }
+}
+
+impl Machine<'_> {
+    /// Runs a barrier for a split whose lanes are all active.
+    pub(super) fn barrier(&mut self, warp: usize, active: u32, barrier: &Barrier) -> Result<Flow> {
+        let aligned = match barrier {
+            Barrier::Cta { aligned, .. }
+            | Barrier::ClusterArrive { aligned }
+            | Barrier::ClusterWait { aligned } => *aligned,
+        };
+        if aligned && active != self.warps[warp].live {
+            return Ok(Flow::Again(State::Collective));
+        }
+        match barrier {
+            Barrier::Cta { id, threads, wait, reduce, .. } => {
+                self.cta_barrier(warp, active, *id, *threads, *wait, *reduce)
+            }
+            Barrier::ClusterArrive { .. } => self.cluster_arrive(warp, active),
+            Barrier::ClusterWait { .. } => self.cluster_wait(warp, active),
+        }
+    }
+
+    fn cta_barrier(
+        &mut self,
+        warp: usize,
+        active: u32,
+        id: Slot,
+        threads: Option<Slot>,
+        wait: bool,
+        reduce: Option<Reduce>,
+    ) -> Result<Flow> {
+        let (all, lane) = (self.n_threads(), first(active));
+        let at = &self.warps[warp];
+        let word = |slot: Slot| at.registers.words[slot as usize][lane];
+        let (id, threads, cta) = (word(id), threads.map(word), at.cta);
+        let misuse = |what: String| Err(self.fault(FaultKind::BarrierMisuse, lane, what));
+        if id >= 16 {
+            return misuse(format!("barrier {id}; there are 16"));
+        }
+        if let Some(bad) = threads.filter(|it| {
+            *it == 0 || it % LANES as u32 != 0 || *it > all.next_multiple_of(LANES as u32)
+        }) {
+            return misuse(format!("barrier {id} for {bad} threads of {all}"));
+        }
+        let it = &self.ctas[cta].barriers[id as usize];
+        if it.n_arrived() > 0 && it.expected(all) != threads.unwrap_or(all) {
+            let (was, is) = (it.expected(all), threads.unwrap_or(all));
+            return misuse(format!("barrier {id} for {is} threads, where others wait for {was}"));
+        }
+        if it.n_arrived() + active.count_ones() > threads.unwrap_or(all) {
+            return misuse(format!("barrier {id}: more than {} threads arrive", it.expected(all)));
+        }
+        let held = reduce.map(|it| (it.of.of(&at.registers) & active).count_ones());
+        let it = &mut self.ctas[cta].barriers[id as usize];
+        it.threads = threads;
+        it.arrived.push((warp, active, wait));
+        if let Some(race) = &mut self.race {
+            race.release(warp, active, &mut it.released);
+        }
+        if let (Some(reduce), Some(held)) = (reduce, held) {
+            it.held += held;
+            it.asked += active.count_ones();
+            it.results.push((warp, active, reduce));
+        }
+        if it.n_arrived() < it.expected(all) {
+            return Ok(if wait { Flow::Wait(State::Barrier(id)) } else { Flow::Next });
+        }
+        self.complete(cta, id);
+        Ok(Flow::Next)
+    }
+
+    /// Everybody is there.
+    fn complete(&mut self, cta: usize, id: u32) {
+        let done = std::mem::take(&mut self.ctas[cta].barriers[id as usize]);
+        if let Some(race) = &mut self.race {
+            let clock = done.released.finish();
+            for (warp, mask, _) in done.arrived.iter().filter(|it| it.2) {
+                race.replace(*warp, *mask, &clock);
+            }
+        }
+        for (warp, mask, reduce) in &done.results {
+            let value = match reduce.what {
+                Reduction::Count => done.held,
+                Reduction::And => u32::from(done.held == done.asked),
+                Reduction::Or => u32::from(done.held > 0),
+            };
+            let registers = &mut self.warps[*warp].registers;
+            match reduce.to.class {
+                Class::Predicate => {
+                    registers.set_predicate(reduce.to.slot, *mask, if value == 0 { 0 } else { !0 });
+                }
+                _ => registers.write::<u32>(reduce.to.slot, *mask, &[value; LANES]),
+            }
+        }
+        for warp in self.warps.iter_mut().filter(|it| it.cta == cta) {
+            for split in warp.splits.iter_mut().filter(|it| it.state == State::Barrier(id)) {
+                split.state = State::Ready;
+            }
+        }
+    }
+
+    fn cluster_arrive(&mut self, warp: usize, active: u32) -> Result<Flow> {
+        if (self.cluster_arrived[warp] | self.cluster_passed[warp]) & active != 0 {
+            let what = "a second arrival at the cluster's barrier without a wait in between";
+            return Err(self.fault(FaultKind::BarrierMisuse, first(active), what));
+        }
+        self.cluster_arrived[warp] |= active;
+        if let Some(race) = &mut self.race {
+            race.release(warp, active, &mut self.cluster_released);
+        }
+        self.cluster_step();
+        Ok(Flow::Next)
+    }
+
+    /// Opens the cluster's barrier if all threads that have not ended are there.
+    pub(super) fn cluster_step(&mut self) {
+        let all_there = |(warp, arrived): (&Warp, &u32)| warp.live & !arrived == 0;
+        let nobody = self.cluster_arrived.iter().all(|it| *it == 0);
+        if nobody || !self.warps.iter().zip(&self.cluster_arrived).all(all_there) {
+            return;
+        }
+        self.cluster_clock = self.cluster_released.snapshot();
+        for (warp, arrived) in self.cluster_arrived.iter_mut().enumerate() {
+            self.cluster_passed[warp] |= std::mem::take(arrived);
+            for split in &mut self.warps[warp].splits {
+                if split.state == State::Cluster {
+                    split.state = State::Ready;
+                }
+            }
+        }
+    }
+
+    fn cluster_wait(&mut self, warp: usize, active: u32) -> Result<Flow> {
+        if active & !self.cluster_passed[warp] == 0 {
+            self.cluster_passed[warp] &= !active;
+            if let Some(race) = &mut self.race {
+                race.acquire(warp, active, &self.cluster_clock);
+            }
+            return Ok(Flow::Next);
+        }
+        if active & !(self.cluster_passed[warp] | self.cluster_arrived[warp]) != 0 {
+            let what = "a wait at the cluster's barrier without an arrival";
+            return Err(self.fault(FaultKind::BarrierMisuse, first(active), what));
+        }
+        Ok(Flow::Again(State::Cluster))
+    }
+}

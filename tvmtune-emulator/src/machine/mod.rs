@@ -1,0 +1,360 @@
+//! Runs a kernel: one cluster after the other, in a cluster one warp at a time until it waits.
+
+mod access;
+mod atomic;
+mod barrier;
+mod collective;
+mod step;
+mod watch;
+mod warp;
+
+use crate::fault::{Event, Fault, FaultKind};
+use crate::kernel::Kernel;
+use crate::launch::{Argument, Completion, Launch, Options, Order, Parameters, cluster_of, refuse};
+use crate::memory::Memory;
+use crate::parse::{LaneMask, Special};
+use crate::race::{Clock, Race, Release};
+use crate::random::Random;
+use crate::registers::{Class, LANES};
+use crate::report::Report;
+use crate::space::SHARED_BASE;
+use barrier::CtaBarrier;
+use std::rc::Rc;
+use warp::{Split, State, Warp, lanes};
+
+/// What a thread can do with a fault: stop everything.
+type Result<T> = std::result::Result<T, Box<Fault>>;
+
+/// See [`Kernel::run`].
+pub(crate) fn run(
+    kernel: &Kernel,
+    launch: &Launch,
+    arguments: &[Argument],
+    memory: &mut Memory,
+    options: &Options,
+) -> std::result::Result<Report, Fault> {
+    let bad = |what: String| Fault {
+        kind: FaultKind::BadLaunch,
+        kernel: kernel.name().to_owned(),
+        event: Event { what, ..Event::default() },
+        others: Vec::new(),
+    };
+    if let Some(why) = refuse(kernel, launch) {
+        return Err(bad(why));
+    }
+    let parameters = Parameters::new(kernel, arguments, memory).map_err(bad)?;
+    let mut machine = Machine::new(kernel, launch, parameters, memory, options);
+    machine.run().map_err(|it| *it)?;
+    Ok(Report { instructions: machine.instructions })
+}
+
+/// One CTA of the cluster that runs.
+struct Cta {
+    /// Within the grid.
+    index: [u32; 3],
+    shared: Vec<u8>,
+    barriers: [CtaBarrier; 16],
+}
+
+/// The state of a launch: what stays, and the cluster that runs.
+struct Machine<'a> {
+    kernel: &'a Kernel,
+    launch: &'a Launch,
+    options: &'a Options,
+    parameters: Parameters,
+    memory: &'a mut Memory,
+    /// The variables of the module.
+    variables: Vec<u8>,
+    cluster: [u32; 3],
+    ctas: Vec<Cta>,
+    warps: Vec<Warp>,
+    order: Option<Random>,
+    /// Threads of each warp that have arrived at the cluster's barrier in this phase, and those
+    /// that have not yet waited for the last one.
+    cluster_arrived: Vec<u32>,
+    cluster_passed: Vec<u32>,
+    /// What those who arrived there let others know: so far, and in the last phase.
+    cluster_released: Release,
+    cluster_clock: Rc<Clock>,
+    race: Option<Race>,
+    /// Grows whenever an mbarrier changes.
+    events: u64,
+    instructions: u64,
+    /// The warp that runs, and the index of its instruction: for faults.
+    at: (usize, usize),
+}
+
+impl<'a> Machine<'a> {
+    fn new(
+        kernel: &'a Kernel,
+        launch: &'a Launch,
+        parameters: Parameters,
+        memory: &'a mut Memory,
+        options: &'a Options,
+    ) -> Self {
+        let race = options.check.then(|| Race::new(memory.allocations.len()));
+        Self {
+            kernel,
+            launch,
+            options,
+            parameters,
+            memory,
+            variables: kernel.common.variables.clone(),
+            cluster: cluster_of(kernel, launch),
+            ctas: Vec::new(),
+            warps: Vec::new(),
+            order: match options.order {
+                Order::Random(seed) => Some(Random::new(seed)),
+                _ => None,
+            },
+            cluster_arrived: Vec::new(),
+            cluster_passed: Vec::new(),
+            cluster_released: Release::default(),
+            cluster_clock: Rc::default(),
+            race,
+            events: 0,
+            instructions: 0,
+            at: (0, 0),
+        }
+    }
+
+    fn run(&mut self) -> Result<()> {
+        let clusters: [u32; 3] = std::array::from_fn(|n| self.launch.grid[n] / self.cluster[n]);
+        for z in 0..clusters[2] {
+            for y in 0..clusters[1] {
+                for x in 0..clusters[0] {
+                    self.start([x, y, z]);
+                    self.run_cluster()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn n_threads(&self) -> u32 {
+        self.launch.block.iter().product()
+    }
+
+    fn n_warps(&self) -> u32 {
+        self.n_threads().div_ceil(LANES as u32)
+    }
+
+    /// Sets up the CTAs and warps of a cluster.
+    fn start(&mut self, cluster: [u32; 3]) {
+        let n_ctas: u32 = self.cluster.iter().product();
+        let linked = &self.kernel.linked;
+        let shared_end = linked.dynamic_shared + self.launch.dynamic_shared_bytes;
+        self.ctas.clear();
+        self.warps.clear();
+        for rank in 0..n_ctas {
+            let within = split_index(rank, self.cluster);
+            let index = std::array::from_fn(|n| cluster[n] * self.cluster[n] + within[n]);
+            // What nobody wrote reads as a NaN of every kind.
+            let shared = vec![0xFF; shared_end as usize - SHARED_BASE as usize];
+            self.ctas.push(Cta { index, shared, barriers: Default::default() });
+            for number in 0..self.n_warps() {
+                let warp = self.new_warp(rank as usize, number, within, cluster);
+                self.warps.push(warp);
+            }
+        }
+        self.cluster_arrived = vec![0; self.warps.len()];
+        self.cluster_passed = vec![0; self.warps.len()];
+        self.cluster_released = Release::default();
+        if let Some(race) = &mut self.race {
+            let bytes = shared_end as usize - SHARED_BASE as usize;
+            race.start(self.ctas.len(), self.warps.len(), bytes);
+        }
+    }
+
+    fn new_warp(&self, cta: usize, number: u32, within: [u32; 3], cluster: [u32; 3]) -> Warp {
+        let n = (self.n_threads() - number * LANES as u32).min(LANES as u32);
+        let live = if n == 32 { u32::MAX } else { (1 << n) - 1 };
+        let mut registers = self.kernel.registers();
+        for ((special, class), slot) in &self.kernel.linked.rows.specials {
+            let slot = *slot as usize;
+            for lane in 0..LANES {
+                let value = self.special(*special, cta, number, lane as u32, within, cluster);
+                match class {
+                    Class::Double => registers.doubles[slot][lane] = u64::from(value),
+                    _ => registers.words[slot][lane] = value,
+                }
+            }
+        }
+        Warp {
+            cta,
+            number,
+            registers,
+            local: vec![0xFF; self.kernel.linked.local_bytes as usize * LANES],
+            live,
+            splits: vec![Split {
+                pc: 0,
+                mask: live,
+                stack: Vec::new(),
+                state: State::Ready,
+                turns: 0,
+            }],
+        }
+    }
+
+    fn special(
+        &self,
+        special: Special,
+        cta: usize,
+        warp: u32,
+        lane: u32,
+        within: [u32; 3],
+        cluster: [u32; 3],
+    ) -> u32 {
+        let (launch, bit) = (self.launch, 1u32 << lane);
+        match special {
+            Special::Thread(n) => split_index(warp * LANES as u32 + lane, launch.block)[n],
+            Special::Threads(n) => launch.block[n],
+            Special::Cta(n) => self.ctas[cta].index[n],
+            Special::Ctas(n) => launch.grid[n],
+            Special::Cluster(n) => cluster[n],
+            Special::Clusters(n) => launch.grid[n] / self.cluster[n],
+            Special::CtaInCluster(n) => within[n],
+            Special::CtasInCluster(n) => self.cluster[n],
+            Special::RankInCluster => cta as u32,
+            Special::SizeOfCluster => self.cluster.iter().product(),
+            Special::IsExplicitCluster => {
+                u32::from(launch.cluster.is_some() || self.kernel.cluster().is_some())
+            }
+            Special::Lane => lane,
+            Special::Warp => warp,
+            Special::Warps => self.n_warps(),
+            Special::Processor | Special::Grid | Special::Clock => 0,
+            Special::Processors => 1,
+            Special::LaneMask(LaneMask::Equal) => bit,
+            Special::LaneMask(LaneMask::Less) => bit - 1,
+            Special::LaneMask(LaneMask::LessEqual) => bit - 1 | bit,
+            Special::LaneMask(LaneMask::Greater) => !(bit - 1 | bit),
+            Special::LaneMask(LaneMask::GreaterEqual) => !(bit - 1),
+            Special::DynamicSharedBytes => launch.dynamic_shared_bytes,
+            Special::TotalSharedBytes => {
+                self.kernel.static_shared_bytes() + launch.dynamic_shared_bytes
+            }
+        }
+    }
+
+    /// Runs warps until all have ended.
+    fn run_cluster(&mut self) -> Result<()> {
+        let mut order: Vec<usize> = (0..self.warps.len()).collect();
+        if self.options.order == Order::Descending {
+            order.reverse();
+        }
+        loop {
+            if let Some(random) = &mut self.order {
+                random.shuffle(&mut order);
+            }
+            let mut progress = false;
+            for warp in &order {
+                progress |= self.run_warp(*warp)?;
+            }
+            if self.warps.iter().all(|it| it.live == 0) {
+                return Ok(());
+            }
+            if !progress {
+                return Err(self.deadlock());
+            }
+        }
+    }
+
+    /// A fault of a lane of the warp that runs.
+    fn fault(&self, kind: FaultKind, lane: usize, what: impl Into<String>) -> Box<Fault> {
+        let (warp, pc) = self.at;
+        let event = self.event(warp, lane, pc, what.into());
+        Box::new(Fault { kind, kernel: self.kernel.name().to_owned(), event, others: Vec::new() })
+    }
+
+    fn event(&self, warp: usize, lane: usize, pc: usize, what: String) -> Event {
+        let place = self.kernel.code().get(pc).map_or(0, |it| it.place);
+        self.event_at(warp, lane, place, what)
+    }
+
+    fn event_at(&self, warp: usize, lane: usize, place: u32, what: String) -> Event {
+        let warp = &self.warps[warp];
+        let thread = split_index(warp.number * LANES as u32 + lane as u32, self.launch.block);
+        Event {
+            cta: Some(self.ctas[warp.cta].index),
+            thread: Some(thread),
+            what,
+            place: self.kernel.common.source.place(place),
+        }
+    }
+
+    /// Nothing can go on: says who waits for what.
+    fn deadlock(&self) -> Box<Fault> {
+        let mut events = Vec::new();
+        let mut kind = FaultKind::Deadlock;
+        for (n, warp) in self.warps.iter().enumerate() {
+            for split in &warp.splits {
+                let what = match split.state {
+                    State::Collective => {
+                        kind = FaultKind::DivergentCollective;
+                        format!(
+                            "{} of the {} threads of a warp wait for the others",
+                            split.mask.count_ones(),
+                            warp.live.count_ones(),
+                        )
+                    }
+                    _ => self.waiting(warp, split),
+                };
+                let lane = split.mask.trailing_zeros() as usize;
+                // Some wait behind the instruction that made them.
+                let behind = matches!(split.state, State::Barrier(_) | State::Warpgroup);
+                let event = self.event(n, lane, split.pc - usize::from(behind), what);
+                events.push((split.state != State::Collective, event));
+            }
+        }
+        // Who caused it comes first: threads that came apart.
+        events.sort_by_key(|(later, _)| *later);
+        let mut events = events.into_iter().map(|(_, event)| event);
+        let event = events.next().unwrap_or_default();
+        let others = events.take(4).collect();
+        Box::new(Fault { kind, kernel: self.kernel.name().to_owned(), event, others })
+    }
+
+    fn waiting(&self, warp: &Warp, split: &Split) -> String {
+        match split.state {
+            State::Ready => "a wait that never ends".to_owned(),
+            State::Collective => "a wait for the rest of the warp".to_owned(),
+            State::Barrier(id) => {
+                let barrier = &self.ctas[warp.cta].barriers[id as usize];
+                let ended = self.n_threads()
+                    - self
+                        .warps
+                        .iter()
+                        .filter(|it| it.cta == warp.cta)
+                        .map(|it| it.live.count_ones())
+                        .sum::<u32>();
+                let ended =
+                    if ended > 0 { format!(" ({ended} have ended)") } else { String::new() };
+                format!(
+                    "a wait at barrier {id} with {} of {} threads{ended}",
+                    barrier.n_arrived(),
+                    barrier.expected(self.n_threads()),
+                )
+            }
+            State::Cluster => "a wait at the cluster's barrier".to_owned(),
+            State::Mbarrier(_, address, parity, _) => {
+                format!(
+                    "a wait for parity {} of the mbarrier at shared+{}",
+                    u32::from(parity),
+                    u64::from(address) - SHARED_BASE
+                )
+            }
+            State::Warpgroup => "a wait for the other warps of the warpgroup".to_owned(),
+        }
+    }
+
+    /// Whether asynchronous copies are made at once.
+    fn is_eager(&self) -> bool {
+        self.options.completion == Completion::Eager
+    }
+}
+
+/// A linear index as one in three directions.
+fn split_index(index: u32, extents: [u32; 3]) -> [u32; 3] {
+    [index % extents[0], index / extents[0] % extents[1], index / extents[0] / extents[1]]
+}

@@ -1,0 +1,344 @@
+//! The inner loop: instruction after instruction of one split, until it waits, branches or ends.
+
+use super::warp::State;
+use super::{Machine, Result, lanes};
+use crate::code::{Combine, Compare, Fence, Flag, Inst, Logic, Op, Space};
+use crate::fault::FaultKind;
+use crate::registers::{Class, Registers};
+use crate::space::{LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW, WINDOW_BYTES};
+
+/// Instructions of one split before others get their turn.
+const TURN: u32 = 1 << 16;
+
+/// How an instruction ends.
+pub(super) enum Flow {
+    /// With the next one.
+    Next,
+    /// It is tried again when the state is ready.
+    Again(State),
+    /// The next one runs when the state is ready.
+    Wait(State),
+    /// With the next one, after others had their turn.
+    Yield,
+}
+
+impl Machine<'_> {
+    /// Runs a warp until it waits or has had its turn. Whether it ran at all.
+    pub(super) fn run_warp(&mut self, warp: usize) -> Result<bool> {
+        self.wake(warp);
+        let mut progress = false;
+        let mut left = TURN;
+        while left > 0 {
+            let Some(split) = self.warps[warp].next() else { break };
+            progress = true;
+            self.run_split(warp, split, &mut left)?;
+        }
+        if self.instructions > self.options.instruction_limit {
+            let limit = self.options.instruction_limit;
+            return Err(self.fault(
+                FaultKind::InstructionLimit,
+                0,
+                format!("{limit} instructions"),
+            ));
+        }
+        Ok(progress)
+    }
+
+    /// Splits whose mbarriers may have changed are tested again.
+    fn wake(&mut self, warp: usize) {
+        for split in &mut self.warps[warp].splits {
+            if let State::Mbarrier(.., seen) = split.state
+                && seen != self.events
+            {
+                split.state = State::Ready;
+            }
+        }
+    }
+
+    fn run_split(&mut self, warp: usize, split: usize, left: &mut u32) -> Result<()> {
+        let kernel = self.kernel;
+        let code = kernel.code();
+        let (mut pc, mask) = {
+            let it = &self.warps[warp].splits[split];
+            (it.pc, it.mask)
+        };
+        let stop = self.warps[warp].stop(split);
+        let alone = self.warps[warp].splits.len() == 1;
+        loop {
+            let inst = &code[pc];
+            *left = left.saturating_sub(1);
+            self.instructions += 1;
+            let registers = &mut self.warps[warp].registers;
+            let active = guarded(inst, mask, registers);
+            match &inst.op {
+                Op::Rows(rows, slots) => {
+                    if active != 0 {
+                        rows(registers, active, slots);
+                    }
+                }
+                Op::Compare(compare) => compare.run(registers, active),
+                Op::Logic(logic) => logic.run(registers, active),
+                Op::Branch(target) => {
+                    if active == mask {
+                        pc = *target;
+                        if alone && *left > 0 {
+                            continue;
+                        }
+                        self.warps[warp].splits[split].pc = pc;
+                        return self.tire(warp, split, *left);
+                    }
+                    if active != 0 {
+                        self.warps[warp].splits[split].pc = pc + 1;
+                        self.warps[warp].divide(split, active, *target);
+                        return Ok(());
+                    }
+                }
+                op if active != 0 => {
+                    self.at = (warp, pc);
+                    self.warps[warp].splits[split].pc = pc;
+                    if self.slow(warp, split, active, op)? {
+                        return Ok(());
+                    }
+                }
+                _ => {}
+            }
+            pc += 1;
+            if pc >= stop || *left == 0 {
+                self.warps[warp].splits[split].pc = pc;
+                return self.tire(warp, split, *left);
+            }
+        }
+    }
+
+    /// A split that used up its time lets the others of its warp run first.
+    fn tire(&mut self, warp: usize, split: usize, left: u32) -> Result<()> {
+        if left == 0 {
+            self.warps[warp].splits[split].turns += 1;
+        }
+        Ok(())
+    }
+
+    /// An instruction that is not of each lane alone. Whether the split has to be chosen anew.
+    fn slow(&mut self, warp: usize, split: usize, active: u32, op: &Op) -> Result<bool> {
+        let at = &self.warps[warp].splits[split];
+        if active != at.mask && op.may_wait() {
+            // Those whose guard fails go on; the others wait on their own.
+            let next = at.pc + 1;
+            let rest = at.mask & !active;
+            self.warps[warp].divide(split, rest, next);
+            return Ok(true);
+        }
+        let pc = at.pc;
+        let flow = match op {
+            Op::Load(load) => self.load(warp, active, load)?,
+            Op::Store(store) => self.store(warp, active, store)?,
+            Op::Atomic(atomic) => self.atomic(warp, active, atomic)?,
+            Op::Warp(members, what) => self.collective(warp, split, *members, what)?,
+            Op::Barrier(barrier) => self.barrier(warp, active, barrier)?,
+            Op::Fence(fence) => self.fence(warp, active, *fence),
+            Op::IsSpace(to, address, space) => self.is_space(warp, active, *to, *address, *space),
+            Op::Clock(to) => self.clock(warp, active, *to),
+            Op::BranchIndexed(index, targets) => {
+                return self.branch_indexed(warp, split, active, *index, targets);
+            }
+            Op::Call { target, before, .. } => {
+                if active != self.warps[warp].splits[split].mask {
+                    let rest = self.warps[warp].splits[split].mask & !active;
+                    self.warps[warp].divide(split, rest, pc + 1);
+                }
+                self.copy_local(warp, active, before);
+                let at = &mut self.warps[warp].splits[split];
+                at.stack.push(pc);
+                at.pc = *target;
+                return Ok(true);
+            }
+            Op::Return => return self.give_back(warp, split, active),
+            Op::Exit => return self.exit(warp, split, active),
+            Op::Trap => return Err(self.fault(FaultKind::Assertion, first(active), "a trap")),
+            Op::Assert => {
+                return Err(self.fault(FaultKind::Assertion, first(active), "a failed assertion"));
+            }
+            Op::Nop | Op::Rows(..) | Op::Compare(_) | Op::Logic(_) | Op::Branch(_) => Flow::Next,
+        };
+        let at = &mut self.warps[warp].splits[split];
+        match flow {
+            Flow::Next => return Ok(false),
+            Flow::Again(state) => at.state = state,
+            Flow::Wait(state) => (at.pc, at.state) = (pc + 1, state),
+            Flow::Yield => {
+                at.pc = pc + 1;
+                at.turns += 1;
+            }
+        }
+        Ok(true)
+    }
+
+    fn give_back(&mut self, warp: usize, split: usize, active: u32) -> Result<bool> {
+        let Some(call) = self.warps[warp].splits[split].stack.last().copied() else {
+            return self.exit(warp, split, active);
+        };
+        let at = &self.warps[warp].splits[split];
+        if active != at.mask {
+            let (rest, next) = (at.mask & !active, at.pc + 1);
+            self.warps[warp].divide(split, rest, next);
+        }
+        let kernel = self.kernel;
+        if let Op::Call { after, .. } = &kernel.code()[call].op {
+            self.copy_local(warp, active, after);
+        }
+        let at = &mut self.warps[warp].splits[split];
+        at.stack.pop();
+        at.pc = call + 1;
+        Ok(true)
+    }
+
+    fn exit(&mut self, warp: usize, split: usize, active: u32) -> Result<bool> {
+        self.warps[warp].splits[split].pc += 1;
+        self.warps[warp].end(split, active);
+        self.cluster_step();
+        Ok(true)
+    }
+
+    fn branch_indexed(
+        &mut self,
+        warp: usize,
+        split: usize,
+        active: u32,
+        index: u32,
+        targets: &[usize],
+    ) -> Result<bool> {
+        let row = self.warps[warp].registers.words[index as usize];
+        let next = self.warps[warp].splits[split].pc + 1;
+        let lane = first(active);
+        let Some(target) = targets.get(row[lane] as usize) else {
+            let what = format!("a branch to entry {} of {}", row[lane], targets.len());
+            return Err(self.fault(FaultKind::BadInstruction, lane, what));
+        };
+        let same =
+            lanes(active).filter(|it| row[*it] == row[lane]).fold(0, |all, it| all | 1 << it);
+        let mask = self.warps[warp].splits[split].mask;
+        if mask & !active != 0 {
+            self.warps[warp].divide(split, mask & !active, next);
+        }
+        if same == active {
+            self.warps[warp].splits[split].pc = *target;
+        } else {
+            // The others come to this instruction again.
+            self.warps[warp].divide(split, same, *target);
+        }
+        Ok(true)
+    }
+
+    fn fence(&mut self, warp: usize, active: u32, fence: Fence) -> Flow {
+        if let (Some(race), Fence::ProxyAsync) = (&mut self.race, fence) {
+            race.fence(warp, active);
+        }
+        Flow::Next
+    }
+
+    fn is_space(
+        &mut self,
+        warp: usize,
+        active: u32,
+        to: u32,
+        address: crate::code::Register,
+        space: Space,
+    ) -> Flow {
+        let registers = &mut self.warps[warp].registers;
+        let holds = lanes(active).fold(0, |all, lane| {
+            let address = match address.class {
+                Class::Double => registers.doubles[address.slot as usize][lane],
+                _ => u64::from(registers.words[address.slot as usize][lane]),
+            };
+            all | u32::from(window_of(address).0 == space) << lane
+        });
+        registers.set_predicate(to, active, holds);
+        Flow::Next
+    }
+
+    /// Time is counted in instructions.
+    fn clock(&mut self, warp: usize, active: u32, to: crate::code::Register) -> Flow {
+        let now = self.instructions;
+        let registers = &mut self.warps[warp].registers;
+        match to.class {
+            Class::Double => registers.write::<u64>(to.slot, active, &[now; 32]),
+            _ => registers.write::<u32>(to.slot, active, &[now as u32; 32]),
+        }
+        Flow::Next
+    }
+}
+
+/// The lanes that an instruction is for.
+fn guarded(inst: &Inst, mask: u32, registers: &Registers) -> u32 {
+    match inst.guard {
+        None => mask,
+        Some((slot, negated)) => mask & Flag { slot, negated }.of(registers),
+    }
+}
+
+/// The first lane of a mask that has any.
+pub(super) fn first(mask: u32) -> usize {
+    mask.trailing_zeros() as usize
+}
+
+/// The space that a generic address is in, and the address there.
+pub(super) fn window_of(address: u64) -> (Space, u64) {
+    for (window, space) in [
+        (SHARED_WINDOW, Space::Shared),
+        (LOCAL_WINDOW, Space::Local),
+        (PARAMETER_WINDOW, Space::Parameter),
+    ] {
+        if (window..window + WINDOW_BYTES).contains(&address) {
+            return (space, address - window);
+        }
+    }
+    (Space::Global, address)
+}
+
+impl Op {
+    /// Whether lanes may have to wait in it.
+    fn may_wait(&self) -> bool {
+        matches!(self, Op::Warp(..) | Op::Barrier(_))
+    }
+}
+
+impl Flag {
+    /// The lanes for which it holds.
+    pub(super) fn of(self, registers: &Registers) -> u32 {
+        let value = registers.predicate(self.slot);
+        if self.negated { !value } else { value }
+    }
+}
+
+impl Combine {
+    fn of(self, a: u32, b: u32) -> u32 {
+        match self {
+            Self::And => a & b,
+            Self::Or => a | b,
+            Self::Xor => a ^ b,
+        }
+    }
+}
+
+impl Compare {
+    fn run(&self, registers: &mut Registers, active: u32) {
+        let holds = (self.relation)(registers, self.a, self.b);
+        let with = self.with.map(|(combine, flag)| (combine, flag.of(registers)));
+        let combined = |it| with.map_or(it, |(combine, flag)| combine.of(it, flag));
+        registers.set_predicate(self.to, active, combined(holds));
+        if let Some(negated) = self.negated {
+            registers.set_predicate(negated, active, combined(!holds));
+        }
+    }
+}
+
+impl Logic {
+    fn run(self, registers: &mut Registers, active: u32) {
+        let (to, value) = match self {
+            Self::Copy(to, flag) => (to, flag.of(registers)),
+            Self::Constant(to, value) => (to, if value { u32::MAX } else { 0 }),
+            Self::Two(to, combine, a, b) => (to, combine.of(a.of(registers), b.of(registers))),
+        };
+        registers.set_predicate(to, active, value);
+    }
+}

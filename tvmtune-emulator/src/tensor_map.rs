@@ -1,0 +1,181 @@
+//! Tensor maps: what the copy engine knows of a tensor in global memory.
+
+use crate::memory::{Buffer, Memory};
+
+/// How a copy's 16-byte pieces are permuted in shared memory, so that columns are read without
+/// conflicts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Swizzle {
+    /// Not at all.
+    #[default]
+    None,
+    /// Within 32 bytes.
+    Bytes32,
+    /// Within 64 bytes.
+    Bytes64,
+    /// Within 128 bytes.
+    Bytes128,
+}
+
+impl Swizzle {
+    /// Where the byte of an address lies: higher bits of the address are added to those that count
+    /// 16-byte pieces.
+    #[must_use]
+    pub fn apply(self, address: u32) -> u32 {
+        let mask = match self {
+            Self::None => 0,
+            Self::Bytes32 => 0x10,
+            Self::Bytes64 => 0x30,
+            Self::Bytes128 => 0x70,
+        };
+        address ^ (address >> 3 & mask)
+    }
+
+    /// The widest row of a box, if it is limited.
+    fn row_bytes(self) -> Option<u32> {
+        match self {
+            Self::None => None,
+            Self::Bytes32 => Some(32),
+            Self::Bytes64 => Some(64),
+            Self::Bytes128 => Some(128),
+        }
+    }
+}
+
+/// The element of a tensor, as far as copies that add need to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Element {
+    /// Unsigned, 8 bits.
+    U8,
+    /// Unsigned, 16 bits.
+    U16,
+    /// Unsigned, 32 bits.
+    U32,
+    /// Signed, 32 bits.
+    I32,
+    /// Unsigned, 64 bits.
+    U64,
+    /// Signed, 64 bits.
+    I64,
+    /// Half precision.
+    F16,
+    /// Half precision with the exponent of single precision.
+    Bf16,
+    /// Single precision.
+    F32,
+    /// Double precision.
+    F64,
+}
+
+impl Element {
+    /// Bytes of one.
+    #[must_use]
+    pub fn bytes(self) -> u32 {
+        match self {
+            Self::U8 => 1,
+            Self::U16 | Self::F16 | Self::Bf16 => 2,
+            Self::U32 | Self::I32 | Self::F32 => 4,
+            Self::U64 | Self::I64 | Self::F64 => 8,
+        }
+    }
+}
+
+/// A tensor and the box that one copy moves; dimensions are listed from the innermost.
+///
+/// What is outside the tensor reads as zero and is not written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorMap {
+    /// The buffer, and bytes from its start.
+    pub base: (Buffer, u64),
+    /// Of the tensor.
+    pub element: Element,
+    /// Elements in each of up to five dimensions.
+    pub dims: Vec<u64>,
+    /// Bytes from one element to the next, of every dimension but the innermost.
+    pub strides: Vec<u64>,
+    /// Elements of a box in each dimension.
+    pub box_dims: Vec<u32>,
+    /// Of how many elements one is copied, in each dimension.
+    pub element_strides: Vec<u32>,
+    /// How the box lies in shared memory.
+    pub swizzle: Swizzle,
+}
+
+impl TensorMap {
+    /// Size of the parameter.
+    pub(crate) const BYTES: usize = 128;
+
+    /// A row-major tensor whose elements lie without gaps: `dims` and `box_dims` from the
+    /// innermost dimension.
+    #[must_use]
+    pub fn dense(buffer: Buffer, element: Element, dims: &[u64], box_dims: &[u32]) -> Self {
+        let mut strides = Vec::new();
+        let mut bytes = u64::from(element.bytes());
+        for extent in &dims[..dims.len().saturating_sub(1)] {
+            bytes *= extent;
+            strides.push(bytes);
+        }
+        Self {
+            base: (buffer, 0),
+            element,
+            dims: dims.to_vec(),
+            strides,
+            box_dims: box_dims.to_vec(),
+            element_strides: vec![1; dims.len()],
+            swizzle: Swizzle::None,
+        }
+    }
+
+    /// The same with a swizzle.
+    #[must_use]
+    pub fn swizzled(mut self, swizzle: Swizzle) -> Self {
+        self.swizzle = swizzle;
+        self
+    }
+
+    /// Elements that one copy moves in each dimension.
+    pub(crate) fn extent(&self, dimension: usize) -> u32 {
+        self.box_dims[dimension].div_ceil(self.element_strides[dimension])
+    }
+
+    /// Bytes that one copy moves, those outside of the tensor included.
+    #[must_use]
+    pub fn box_bytes(&self) -> u32 {
+        (0..self.dims.len()).map(|it| self.extent(it)).product::<u32>() * self.element.bytes()
+    }
+
+    /// What the driver would refuse.
+    pub(crate) fn check(&self, memory: &Memory) -> Result<(), String> {
+        let rank = self.dims.len();
+        let lengths = [self.strides.len() + 1, self.box_dims.len(), self.element_strides.len()];
+        if !(1..=5).contains(&rank) || lengths.iter().any(|it| *it != rank) {
+            return Err(format!("a tensor map of {rank} dimensions with lists of {lengths:?}"));
+        }
+        if let Some(bad) = self.strides.iter().find(|it| **it % 16 != 0 || **it >= 1 << 40) {
+            return Err(format!("a stride of {bad} bytes; it must be a multiple of 16"));
+        }
+        if let Some(bad) = self.box_dims.iter().find(|it| **it == 0 || **it > 256) {
+            return Err(format!("a box of {bad}; 1 to 256 are possible"));
+        }
+        if let Some(bad) = self.element_strides.iter().find(|it| **it == 0 || **it > 8) {
+            return Err(format!("an element stride of {bad}; 1 to 8 are possible"));
+        }
+        if let Some(bad) = self.dims.iter().find(|it| **it == 0 || **it > 1 << 32) {
+            return Err(format!("a dimension of {bad}"));
+        }
+        let address = memory.address(self.base.0) + self.base.1;
+        if address % 16 != 0 {
+            return Err("a tensor that does not begin at a multiple of 16 bytes".to_owned());
+        }
+        let row = self.extent(0) * self.element.bytes();
+        if row % 16 != 0 {
+            return Err(format!("box rows of {row} bytes; they must be a multiple of 16"));
+        }
+        match self.swizzle.row_bytes() {
+            Some(most) if row > most => {
+                Err(format!("box rows of {row} bytes; the swizzle allows {most}"))
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Kernels that NVRTC compiled, run and judged.
+
+mod common;
+mod faults;
+mod simt;
