@@ -2,6 +2,7 @@
 
 #![expect(clippy::missing_panics_doc, reason = "a test that cannot be set up fails")]
 
+pub mod emulate;
 pub mod nvrtc;
 pub mod sandbox;
 

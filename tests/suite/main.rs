@@ -5,6 +5,7 @@ mod backends;
 mod build;
 mod cargo;
 mod cli;
+mod cuda;
 mod database;
 mod elements;
 mod kernels;

@@ -29,7 +29,7 @@ fn product(m: u64) -> Dag {
 /// The draft of the default point of the first sketch, with the decisions of some names changed.
 fn draft(dag: &Dag, choose: impl Fn(&str) -> Option<u64>) -> f64 {
     let target = CpuTarget::generic(Isa::Avx512);
-    let space = Arc::new(Space::new(dag, &target));
+    let space = Arc::new(Space::new(dag, &target.into()));
     let last_word = |name: &str| choose(name.rsplit(' ').next()?);
     let point = space.nearest(0, &|name, _| last_word(name));
     Draft::new(dag, target, space).score(&[point])[0]
@@ -73,7 +73,7 @@ fn check(source: &str, dims: &[i64]) {
     let mut random = Random::new(7);
     for isa in [Isa::Avx512, Isa::Avx2] {
         let target = CpuTarget::generic(isa);
-        let space = Space::new(&dag, &target);
+        let space = Space::new(&dag, &target.into());
         for sketch in 0..space.sketches.len() as u16 {
             let mut n_fit = 0;
             for _ in 0..8 {

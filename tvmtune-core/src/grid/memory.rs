@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::distribute::{Form, Runs, distribute};
+use super::write_out;
 use super::{Buffer, Home, Kernel, Stmt, ThreadVar, Unplaceable, WARP};
 use crate::dag::{Expr, Subscript, TensorId};
 use crate::nest::{self, Scope};
@@ -11,6 +12,8 @@ use crate::poly::{Facts, Poly, VarId};
 
 /// Where shared buffers start: on a line of 16 bytes, so that vectors can be read from them.
 const ALIGNMENT: u64 = 16;
+/// More elements than any memory of a block has.
+const MOST_ELEMENTS: i64 = 1 << 24;
 /// Bytes of the largest element.
 const WIDEST: u32 = 8;
 
@@ -59,40 +62,59 @@ pub(super) fn place(
     n_vars: &mut u32,
 ) -> Result<(), Unplaceable> {
     let mut uses: BTreeMap<TensorId, Use> = BTreeMap::new();
-    each_access(&mut kernel.body, &mut Vec::new(), &mut |tensor, index, path| {
+    each_access(&mut kernel.body, facts, &mut Vec::new(), &mut |tensor, index, path| {
         if buffers[tensor.0 as usize].home == Home::Registers {
             note(&mut uses, tensor, affine(index), path);
         }
     });
+    for tensor in uses.keys() {
+        bound_shape(&mut buffers[tensor.0 as usize], facts)?;
+    }
     // Positions are computed from shapes as they are now.
     let shapes: Vec<Vec<Poly>> = buffers.iter().map(|it| it.shape.clone()).collect();
     let mut decisions = BTreeMap::new();
     for (tensor, found) in &uses {
         let buffer = &mut buffers[tensor.0 as usize];
-        let decision = decide(buffer, found, kernel, facts, n_vars)?;
+        let decision = decide(buffer, found, kernel, n_vars);
         decisions.insert(*tensor, decision);
     }
-    each_access(&mut kernel.body, &mut Vec::new(), &mut |tensor, index, path| match decisions
-        .get(&tensor)
-    {
-        Some(Decision::Dealt { n_home }) => {
-            let position = affine(index).map(|it| flat(&it, &shapes[tensor.0 as usize]));
-            let form = position.and_then(|it| Form::read(&it, &runs(&path[*n_home..])));
-            let local = form.and_then(|it| distribute(&[it]));
-            let (places, _) = local.expect("it was read when it was decided");
-            *index = places.into_iter().map(Subscript::Affine).collect();
-        }
-        Some(Decision::Shared { group: Some(var) }) => {
-            index.insert(0, Subscript::Affine(Poly::var(*var)));
-        }
-        Some(Decision::Shared { group: None } | Decision::Private) | None => {}
-    });
+    each_access(
+        &mut kernel.body,
+        facts,
+        &mut Vec::new(),
+        &mut |tensor, index, path| match decisions.get(&tensor) {
+            Some(Decision::Dealt { n_home }) => {
+                let position = affine(index).map(|it| flat(&it, &shapes[tensor.0 as usize]));
+                let form = position.and_then(|it| Form::read(&it, &runs(&path[*n_home..])));
+                let local = form.and_then(|it| distribute(&[it]));
+                let (places, _) = local.expect("it was read when it was decided");
+                *index = places.into_iter().map(Subscript::Affine).collect();
+            }
+            Some(Decision::Shared { group: Some(var) }) => {
+                index.insert(0, Subscript::Affine(Poly::var(*var)));
+            }
+            Some(Decision::Shared { group: None } | Decision::Private) | None => {}
+        },
+    );
     for (tensor, decision) in &decisions {
         if let Decision::Shared { group } = decision {
-            share(kernel, &mut buffers[tensor.0 as usize], *group, facts)?;
+            share(kernel, &mut buffers[tensor.0 as usize], *group)?;
         }
     }
+    let in_registers = |it: TensorId| buffers[it.0 as usize].home == Home::Registers;
+    write_out::loops(kernel, &in_registers, facts);
     Ok(())
+}
+
+/// Gives a buffer the largest extents it can have: memory of a block has a constant size.
+fn bound_shape(buffer: &mut Buffer, facts: &Facts) -> Result<(), Unplaceable> {
+    let mut elements: i64 = 1;
+    for extent in &mut buffer.shape {
+        let most = extent.interval(facts).hi.max(0);
+        elements = elements.saturating_mul(most);
+        *extent = Poly::constant(most);
+    }
+    if elements > MOST_ELEMENTS { Err(Unplaceable::DynamicMemory) } else { Ok(()) }
 }
 
 fn note(
@@ -108,36 +130,24 @@ fn note(
     found.accesses.push((index, path.clone()));
 }
 
-fn decide(
-    buffer: &mut Buffer,
-    found: &Use,
-    kernel: &mut Kernel,
-    facts: &Facts,
-    n_vars: &mut u32,
-) -> Result<Decision, Unplaceable> {
+fn decide(buffer: &mut Buffer, found: &Use, kernel: &mut Kernel, n_vars: &mut u32) -> Decision {
     let step = found.home.iter().rev().find_map(|(_, it)| match it {
         Runs::Threads { step, .. } => Some(*step),
         Runs::Loop(_) => None,
     });
     let range = step.unwrap_or(kernel.threads);
-    let is_constant = buffer.shape.iter().all(|it| it.as_constant().is_some());
     if range == 1 {
-        return if is_constant { Ok(Decision::Private) } else { Err(Unplaceable::DynamicMemory) };
+        return Decision::Private;
     }
     let n_home = found.home.len();
-    if is_constant {
-        let form = |(index, path): &(Option<Vec<Poly>>, Path)| {
-            let position = flat(index.as_ref()?, &buffer.shape);
-            Form::read(&position, &runs(&path[n_home..]))
-        };
-        let forms: Option<Vec<Form>> = found.accesses.iter().map(form).collect();
-        if let Some((_, size)) = forms.and_then(|it| distribute(&it)) {
-            buffer.shape = vec![Poly::constant(size)];
-            return Ok(Decision::Dealt { n_home });
-        }
-    }
-    if buffer.shape.iter().any(|it| it.interval(facts).hi > i64::from(u32::MAX)) {
-        return Err(Unplaceable::DynamicMemory);
+    let form = |(index, path): &(Option<Vec<Poly>>, Path)| {
+        let position = flat(index.as_ref()?, &buffer.shape);
+        Form::read(&position, &runs(&path[n_home..]))
+    };
+    let forms: Option<Vec<Form>> = found.accesses.iter().map(form).collect();
+    if let Some((_, size)) = forms.and_then(|it| distribute(&it)) {
+        buffer.shape = vec![Poly::constant(size)];
+        return Decision::Dealt { n_home };
     }
     let group = (range < kernel.threads).then(|| {
         let same = |it: &&ThreadVar| it.step == range && it.range == kernel.threads;
@@ -149,7 +159,7 @@ fn decide(
         kernel.thread_vars.push(ThreadVar { var, step: range, range: kernel.threads });
         var
     });
-    Ok(Decision::Shared { group })
+    Decision::Shared { group }
 }
 
 /// Gives a buffer its place in shared memory.
@@ -157,14 +167,13 @@ fn share(
     kernel: &mut Kernel,
     buffer: &mut Buffer,
     group: Option<VarId>,
-    facts: &Facts,
 ) -> Result<(), Unplaceable> {
     if let Some(group) = group {
         let same = |it: &&ThreadVar| it.var == group;
         let n_groups = kernel.thread_vars.iter().find(same).map_or(1, |it| it.range / it.step);
         buffer.shape.insert(0, Poly::constant(n_groups.into()));
     }
-    let most = |it: &Poly| it.interval(facts).hi.max(0) as u64;
+    let most = |it: &Poly| it.as_constant().unwrap_or(i64::MAX) as u64;
     let elements = buffer.shape.iter().map(most).fold(1, u64::saturating_mul);
     let first = u64::from(kernel.shared_bytes).next_multiple_of(ALIGNMENT);
     let end = first.saturating_add(elements.saturating_mul(buffer.dtype.bytes()));
@@ -210,23 +219,22 @@ pub(super) fn flat(index: &[Poly], shape: &[Poly]) -> Poly {
 type Visit<'v> = dyn FnMut(TensorId, &mut Vec<Subscript>, &Path) + 'v;
 
 /// Calls `visit` with every access: the buffer, where, and the loops around; it may change where.
-fn each_access(body: &mut [Stmt], path: &mut Path, visit: &mut Visit<'_>) {
+fn each_access(body: &mut [Stmt], facts: &Facts, path: &mut Path, visit: &mut Visit<'_>) {
     for stmt in body {
         match stmt {
             Stmt::For { var, extent, body, .. } => {
-                // A loop of unknown length is longer than any register file.
-                let extent = extent.as_constant().unwrap_or(i64::from(u32::MAX)).max(1);
+                let extent = extent.interval(facts).hi.clamp(1, MOST_ELEMENTS);
                 path.push((*var, Runs::Loop(extent)));
-                each_access(body, path, visit);
+                each_access(body, facts, path, visit);
                 path.pop();
             }
             Stmt::Thread { var, extent, step, range, body } => {
                 let extent = i64::from(*extent).max(1);
                 path.push((*var, Runs::Threads { extent, step: *step, range: *range }));
-                each_access(body, path, visit);
+                each_access(body, facts, path, visit);
                 path.pop();
             }
-            Stmt::If { body, .. } => each_access(body, path, visit),
+            Stmt::If { body, .. } => each_access(body, facts, path, visit),
             Stmt::Store { tensor, index, value } | Stmt::Update { tensor, index, value, .. } => {
                 *value = read(value, path, visit);
                 *index = written(*tensor, index, path, visit);

@@ -31,9 +31,10 @@ mod memory;
 mod reduce;
 mod tails;
 mod threads;
+mod write_out;
 
 use crate::dag::{DType, Dim, Expr, Reducer, Scalar, ScalarId, TensorId, Types};
-use crate::nest::{Guard, Nest};
+use crate::nest::{self, Guard, Nest};
 use crate::poly::{DimId, Facts, Poly, VarId};
 use crate::schedule::Layout;
 
@@ -248,6 +249,7 @@ pub enum LoopKind {
 ///
 /// If the schedule asks for what no GPU does.
 pub fn place(nest: &Nest) -> Result<Grid, Unplaceable> {
+    let nest = &*nest::fix(nest);
     let mut facts = Facts::default();
     for (n, dim) in nest.dims.iter().enumerate() {
         facts.bound_dim(DimId(n as u32), dim.range);

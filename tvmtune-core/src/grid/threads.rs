@@ -27,7 +27,11 @@ pub(super) fn kernel(
         blocks.push(BlockVar { var: *var, name: name.clone(), extent: extent.clone() });
         body = inner;
     }
-    let threads = needed(body)?;
+    // Whole warps, but for what one thread does.
+    let threads = match needed(body)? {
+        1 => 1,
+        threads => threads.max(WARP),
+    };
     if threads > MOST_THREADS {
         return Err(Unplaceable::Threads(threads));
     }

@@ -10,8 +10,8 @@ use super::promote;
 use super::scope::{Binding, Cause, LaneMask, Limit, Lower};
 use super::table::Table;
 use super::tree::{GuardId, Item, Kind, Loop};
-use super::{Count, Isa, Kernel, Phase, Stmt, Unsupported, build, fix};
-use crate::nest::Nest;
+use super::{Count, Isa, Kernel, Phase, Stmt, Unsupported, build};
+use crate::nest::{self, Nest};
 use crate::poly::{Interval, Poly, VarId};
 
 /// Places a nest on a CPU.
@@ -20,7 +20,7 @@ use crate::poly::{Interval, Poly, VarId};
 ///
 /// What the nest asks for that this target leaves to portable code.
 pub fn lower(nest: &Nest, isa: Isa) -> Result<Kernel, Unsupported> {
-    let nest = &*fix::fix(nest);
+    let nest = &*nest::fix(nest);
     let mut tree = build::build(nest, isa)?;
     let places = loop {
         match place::choose(&tree, isa) {

@@ -23,7 +23,6 @@ mod arith;
 mod build;
 mod cse;
 mod expr;
-mod fix;
 mod graph;
 mod intrinsic;
 mod lower;

@@ -110,8 +110,8 @@ fn weighted_sum<'a>(
 #[derive(Default)]
 struct Wanted {
     reads: BTreeMap<TensorId, Vec<Option<Span>>>,
-    /// Whether a region of constant size is preferred to a whole axis whose extent is known at
-    /// launch only: the memory of a block has a constant size.
+    /// Whether a region of constant size is kept where it sticks out of its axis: the memory of a
+    /// block has a constant size, and tiles of threads whole rows.
     fixed: bool,
 }
 
@@ -153,13 +153,7 @@ impl Wanted {
                 .filter(|it| !it.size.has_vars() && it.first.is_nonnegative(facts));
             match known {
                 None => fallback(),
-                Some(it)
-                    if self.fixed
-                        && it.size.as_constant().is_some()
-                        && axis.extent.as_constant().is_none() =>
-                {
-                    it
-                }
+                Some(it) if self.fixed && it.size.as_constant().is_some() => it,
                 Some(it) if (it.size.clone() - axis.extent.clone()).is_nonnegative(facts) => {
                     whole()
                 }

@@ -17,6 +17,7 @@
 //! - Variables are unique in the nest.
 
 pub mod bounds;
+mod fix;
 pub mod index;
 mod lower;
 mod print;
@@ -28,6 +29,7 @@ use crate::dag::{DType, Dim, Expr, Reducer, Scalar, ScalarId, TensorId, Types};
 use crate::poly::{Poly, VarId};
 use crate::schedule::{Layout, LoopKind, Threads};
 
+pub use fix::fix;
 pub use lower::lower;
 pub use verify::verify;
 

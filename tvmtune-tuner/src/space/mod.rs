@@ -16,7 +16,7 @@ mod sample;
 use tvmtune_core::dag::Dag;
 use tvmtune_core::schedule::Instruction;
 use tvmtune_core::schedule::sketch::{self, Decision, Sketch};
-use tvmtune_core::target::CpuTarget;
+use tvmtune_core::target::Target;
 
 /// All sketches of a dag on a target.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,8 +36,8 @@ pub struct Point {
 
 impl Space {
     /// The space of a dag on a target.
-    pub fn new(dag: &Dag, target: &CpuTarget) -> Self {
-        Self { sketches: sketch::sketches(dag, &(*target).into()) }
+    pub fn new(dag: &Dag, target: &Target) -> Self {
+        Self { sketches: sketch::sketches(dag, target) }
     }
 
     /// The sketch of a point.

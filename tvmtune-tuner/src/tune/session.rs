@@ -90,7 +90,7 @@ impl Session {
             Ok(reference) => reference,
             Err(why) => return Ok(Err(why)),
         };
-        let space = Arc::new(Space::new(&task.dag, &task.target));
+        let space = Arc::new(Space::new(&task.dag, &task.target.into()));
         let draft = Draft::new(&task.dag, task.target, space.clone());
         let strategy = Box::new(Evolutionary::new(space.clone(), seed, Some(Box::new(draft))));
         let mut session = Self {

@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::dag::{DType, Expr, ScalarId, TensorId};
 use crate::grid::{Buffer, Grid, Home, Kernel, Stmt};
-use crate::poly::{Atom, DimId, Facts, Poly, VarId};
+use crate::poly::{Atom, DimId, Facts, Poly};
 use names::Names;
 
 /// Alignment of every pointer that kernels are passed, in bytes.
@@ -136,8 +136,6 @@ struct Printer<'a> {
     kernel: &'a Kernel,
     facts: Facts,
     names: Names,
-    /// Variables whose loops are written out, because registers are indexed by them.
-    unrolled: BTreeSet<VarId>,
     /// Elements that were loaded as vectors: what stands for them.
     loaded: BTreeMap<(TensorId, Poly), String>,
     text: String,
@@ -151,7 +149,6 @@ impl<'a> Printer<'a> {
             kernel,
             facts: dim_facts(grid),
             names: Names::new(grid),
-            unrolled: BTreeSet::new(),
             loaded: BTreeMap::new(),
             text: String::new(),
             depth: 0,
@@ -163,38 +160,13 @@ impl<'a> Printer<'a> {
             printer.facts.bound_var(var.var, Poly::constant((var.range / var.step).into()));
         }
         for stmt in &kernel.body {
-            stmt.walk(&mut |it| printer.note(it));
-        }
-        printer
-    }
-
-    /// Notes what a statement says about variables.
-    fn note(&mut self, stmt: &Stmt) {
-        let mut indexed = Vec::new();
-        match stmt {
-            Stmt::For { var, extent, .. } => self.facts.bound_var(*var, extent.clone()),
-            Stmt::Store { tensor, index, value } | Stmt::Update { tensor, index, value, .. } => {
-                if self.in_registers(*tensor) {
-                    indexed.extend(index.iter().cloned());
-                }
-                value.walk(&mut |it| {
-                    if let Expr::Read { tensor, index } = it
-                        && self.in_registers(*tensor)
-                    {
-                        indexed.extend(index.iter().filter_map(expr::affine_one));
-                    }
-                });
-            }
-            Stmt::Combine { index, .. } => indexed.extend(index.iter().cloned()),
-            _ => {}
-        }
-        for poly in indexed {
-            poly.for_each_leaf(&mut |leaf| {
-                if let Atom::Var(var) = leaf {
-                    self.unrolled.insert(*var);
+            stmt.walk(&mut |it| {
+                if let Stmt::For { var, extent, .. } = it {
+                    printer.facts.bound_var(*var, extent.clone());
                 }
             });
         }
+        printer
     }
 
     fn in_registers(&self, tensor: TensorId) -> bool {

@@ -78,7 +78,7 @@ impl Printer<'_> {
 
     fn for_loop(&mut self, var: VarId, name: &str, extent: &Poly, kind: LoopKind, body: &[Stmt]) {
         let count = self.poly(extent).operand();
-        if kind != LoopKind::Serial || self.unrolled.contains(&var) {
+        if kind != LoopKind::Serial {
             self.line("#pragma unroll");
         }
         let name = self.names.enter(var, name);

@@ -8,7 +8,7 @@ use crate::nest::{Guard, Nest, Stmt};
 use crate::poly::{Atom, DimId, Facts, Poly};
 
 /// The nest with dimensions of one value replaced by it.
-pub(super) fn fix(nest: &Nest) -> Cow<'_, Nest> {
+pub fn fix(nest: &Nest) -> Cow<'_, Nest> {
     if !nest.dims.iter().any(|it| it.range.lo == it.range.hi) {
         return Cow::Borrowed(nest);
     }

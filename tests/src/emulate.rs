@@ -1,0 +1,101 @@
+//! Generated CUDA on the emulator: what a GPU would compute, on any machine.
+
+use tvmtune_core::codegen::GeneratedCuda;
+use tvmtune_core::codegen::cuda::{Entry, Param, wide};
+use tvmtune_core::dag::{DType, TensorId};
+use tvmtune_core::grid::Home;
+use tvmtune_core::interp::{Array, Number, pack};
+use tvmtune_emulator::{Argument, Buffer, Fault, Launch, Memory, Module, Options};
+
+/// What arrays of results and workspace hold before anything is written.
+const POISON: u8 = 0xff;
+
+/// Runs every kernel of a program, one after the other; gives its results.
+///
+/// # Errors
+///
+/// The first fault.
+///
+/// # Panics
+///
+/// If the module is not that of the program, or arguments are not what it declares.
+pub fn run(
+    generated: &GeneratedCuda,
+    module: &Module,
+    dims: &[i64],
+    params: &[Array],
+    scalars: &[Number],
+    options: &Options,
+) -> Result<Vec<Array>, Fault> {
+    let grid = &generated.grid;
+    let mut memory = Memory::new();
+    let mut buffers = Vec::new();
+    for (n, buffer) in grid.buffers.iter().enumerate() {
+        let shape = || buffer.shape.iter().map(|it| it.eval_dims(dims) as u64);
+        let bytes = match (grid.params.iter().position(|it| it.0 as usize == n), buffer.home) {
+            (Some(param), _) => match &buffer.layout {
+                Some(layout) => pack(&params[param], layout).bytes(),
+                None => params[param].bytes(),
+            },
+            (None, Home::Argument | Home::Workspace) => {
+                vec![POISON; (shape().product::<u64>() * buffer.dtype.bytes()) as usize]
+            }
+            _ => Vec::new(),
+        };
+        buffers.push(memory.add(&buffer.name, bytes));
+    }
+    for entry in &generated.unit.entries {
+        launch(generated, module, entry, dims, scalars, &buffers, &mut memory, options)?;
+    }
+    let result = |it: &TensorId| {
+        let buffer = grid.buffer(*it);
+        let shape: Vec<u64> = buffer.shape.iter().map(|it| it.eval_dims(dims) as u64).collect();
+        Array::from_bytes(buffer.dtype, &shape, memory.bytes(buffers[it.0 as usize]))
+    };
+    Ok(grid.outputs.iter().map(result).collect())
+}
+
+#[expect(clippy::too_many_arguments, reason = "a launch has many parts")]
+fn launch(
+    generated: &GeneratedCuda,
+    module: &Module,
+    entry: &Entry,
+    dims: &[i64],
+    scalars: &[Number],
+    buffers: &[Buffer],
+    memory: &mut Memory,
+    options: &Options,
+) -> Result<(), Fault> {
+    let grid = &generated.grid;
+    let blocks = entry.blocks.eval_dims(dims);
+    if blocks <= 0 {
+        return Ok(());
+    }
+    let argument = |it: &Param| match it {
+        Param::Pointer(tensor) => Argument::from(buffers[tensor.0 as usize]),
+        Param::Dim(dim) if wide(grid) => dims[dim.0 as usize].into(),
+        Param::Dim(dim) => (dims[dim.0 as usize] as i32).into(),
+        Param::Scalar(scalar) => {
+            let n = scalar.0 as usize;
+            scalar_argument(scalars[n], grid.scalars[n].dtype)
+        }
+    };
+    let arguments: Vec<Argument> = entry.params.iter().map(argument).collect();
+    let launch = Launch {
+        dynamic_shared_bytes: entry.shared_bytes,
+        ..Launch::linear(blocks as u32, entry.threads)
+    };
+    let kernel = module.kernel(&entry.name).expect("the module has every entry");
+    kernel.run(&launch, &arguments, memory, options).map(drop)
+}
+
+fn scalar_argument(value: Number, dtype: DType) -> Argument {
+    match dtype {
+        DType::F32 | DType::F16 | DType::Bf16 => (value.cast(dtype).to_f64() as f32).into(),
+        DType::F64 => value.to_f64().into(),
+        DType::I8 => (value.to_i64() as i8).into(),
+        DType::U8 | DType::Bool => (value.to_i64() as u8).into(),
+        DType::I32 => (value.to_i64() as i32).into(),
+        DType::I64 => value.to_i64().into(),
+    }
+}
