@@ -46,6 +46,10 @@ pub(crate) enum Op {
     Warp(Slot, Warp),
     Barrier(Barrier),
     Fence(Fence),
+    Copy(Copy),
+    CopyGroup(CopyGroup),
+    MoveMatrix(MoveMatrix),
+    Mma(Mma),
 }
 
 /// Bytes copied between the frames of functions: from, to, how many.
@@ -206,4 +210,78 @@ pub(crate) enum Fence {
     Memory,
     /// Between ordinary accesses and those of asynchronous copies.
     ProxyAsync,
+}
+
+/// `cp.async`: 4, 8 or 16 bytes from global to shared memory.
+pub(crate) struct Copy {
+    pub(crate) to: Address,
+    pub(crate) from: Address,
+    pub(crate) bytes: u32,
+    /// How many of them are read; the rest is zero.
+    pub(crate) source_bytes: Option<Slot>,
+    /// Lanes that read nothing.
+    pub(crate) ignored: Option<Flag>,
+}
+
+/// Groups of such copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CopyGroup {
+    Commit,
+    /// Until at most this many groups are pending.
+    Wait(u32),
+    WaitAll,
+}
+
+/// `ldmatrix` and `stmatrix`: matrices of 8 x 8 halves.
+pub(crate) struct MoveMatrix {
+    pub(crate) load: bool,
+    pub(crate) transposed: bool,
+    /// One for each matrix.
+    pub(crate) registers: Vec<Slot>,
+    /// Of a row in each lane.
+    pub(crate) address: Address,
+}
+
+/// What is multiplied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Factor {
+    F16,
+    Bf16,
+    Tf32,
+    S8,
+    U8,
+}
+
+impl Factor {
+    pub(crate) fn bytes(self) -> usize {
+        match self {
+            Self::F16 | Self::Bf16 => 2,
+            Self::Tf32 => 4,
+            Self::S8 | Self::U8 => 1,
+        }
+    }
+
+    /// Whether sums are integers.
+    pub(crate) fn is_integer(self) -> bool {
+        matches!(self, Self::S8 | Self::U8)
+    }
+}
+
+/// What products are added up in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sum {
+    F32,
+    F16,
+    S32 { saturate: bool },
+}
+
+/// `mma.sync` of 16 x k by k x 8.
+pub(crate) struct Mma {
+    pub(crate) k: usize,
+    pub(crate) to: Vec<Slot>,
+    pub(crate) a: Vec<Slot>,
+    pub(crate) b: Vec<Slot>,
+    pub(crate) c: Vec<Slot>,
+    pub(crate) factors: (Factor, Factor),
+    pub(crate) sum: Sum,
 }

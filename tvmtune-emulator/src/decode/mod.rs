@@ -7,9 +7,11 @@ mod atomic;
 mod compare;
 mod control;
 mod convert;
+mod copy;
 mod float;
 mod half;
 mod link;
+mod matrix;
 mod memory;
 mod site;
 mod types;
@@ -41,6 +43,9 @@ fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
         "mov" => memory::decode_move(site),
         "cvt" => convert::decode(site),
         "cvta" | "isspacep" | "ld" | "ldu" | "st" => memory::decode(site),
+        "cp" => copy::decode(site),
+        "ldmatrix" | "stmatrix" => matrix::moves(site),
+        "mma" => matrix::product(site),
         "atom" | "red" => atomic::decode(site),
         "shfl" | "vote" | "match" | "redux" | "elect" | "activemask" => warp::decode(site),
         "bra" | "brx" | "call" | "ret" | "exit" | "trap" | "brkpt" | "bar" | "barrier"

@@ -4,6 +4,8 @@ mod access;
 mod atomic;
 mod barrier;
 mod collective;
+mod copy;
+mod matrix;
 mod step;
 mod watch;
 mod warp;
@@ -19,6 +21,7 @@ use crate::registers::{Class, LANES};
 use crate::report::Report;
 use crate::space::SHARED_BASE;
 use barrier::CtaBarrier;
+use copy::Copies;
 use std::rc::Rc;
 use warp::{Split, State, Warp, lanes};
 
@@ -69,6 +72,8 @@ struct Machine<'a> {
     ctas: Vec<Cta>,
     warps: Vec<Warp>,
     order: Option<Random>,
+    /// Decides which copies are made in between.
+    luck: Option<Random>,
     /// Threads of each warp that have arrived at the cluster's barrier in this phase, and those
     /// that have not yet waited for the last one.
     cluster_arrived: Vec<u32>,
@@ -105,6 +110,10 @@ impl<'a> Machine<'a> {
             warps: Vec::new(),
             order: match options.order {
                 Order::Random(seed) => Some(Random::new(seed)),
+                _ => None,
+            },
+            luck: match options.completion {
+                Completion::Random(seed) => Some(Random::new(seed)),
                 _ => None,
             },
             cluster_arrived: Vec::new(),
@@ -186,6 +195,7 @@ impl<'a> Machine<'a> {
             registers,
             local: vec![0xFF; self.kernel.linked.local_bytes as usize * LANES],
             live,
+            copies: Copies::default(),
             splits: vec![Split {
                 pc: 0,
                 mask: live,
@@ -248,6 +258,7 @@ impl<'a> Machine<'a> {
                 random.shuffle(&mut order);
             }
             let mut progress = false;
+            self.copy_some();
             for warp in &order {
                 progress |= self.run_warp(*warp)?;
             }

@@ -133,6 +133,10 @@ impl Machine<'_> {
             Op::Load(load) => self.load(warp, active, load)?,
             Op::Store(store) => self.store(warp, active, store)?,
             Op::Atomic(atomic) => self.atomic(warp, active, atomic)?,
+            Op::Copy(copy) => self.copy(warp, active, copy)?,
+            Op::CopyGroup(group) => self.copy_group(warp, active, *group),
+            Op::MoveMatrix(matrix) => self.move_matrix(warp, active, matrix)?,
+            Op::Mma(mma) => self.mma(warp, active, mma)?,
             Op::Warp(members, what) => self.collective(warp, split, *members, what)?,
             Op::Barrier(barrier) => self.barrier(warp, active, barrier)?,
             Op::Fence(fence) => self.fence(warp, active, *fence),
@@ -193,6 +197,7 @@ impl Machine<'_> {
     }
 
     fn exit(&mut self, warp: usize, split: usize, active: u32) -> Result<bool> {
+        self.check_copies(warp, active)?;
         self.warps[warp].splits[split].pc += 1;
         self.warps[warp].end(split, active);
         self.cluster_step();
@@ -298,7 +303,7 @@ pub(super) fn window_of(address: u64) -> (Space, u64) {
 impl Op {
     /// Whether lanes may have to wait in it.
     fn may_wait(&self) -> bool {
-        matches!(self, Op::Warp(..) | Op::Barrier(_))
+        matches!(self, Op::Warp(..) | Op::Barrier(_) | Op::MoveMatrix(_) | Op::Mma(_))
     }
 }
 

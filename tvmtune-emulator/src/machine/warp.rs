@@ -3,6 +3,7 @@
 //! Threads that are at the same instruction run as one *split*. Of several, the one with the lowest
 //! address runs first, so that branches meet again as soon as the code allows.
 
+use super::copy::Copies;
 use crate::registers::Registers;
 
 pub(super) use crate::registers::lanes;
@@ -45,6 +46,8 @@ pub(super) struct Warp {
     /// Threads that have not ended.
     pub(super) live: u32,
     pub(super) splits: Vec<Split>,
+    /// Asynchronous copies of its threads.
+    pub(super) copies: Copies,
 }
 
 impl Warp {

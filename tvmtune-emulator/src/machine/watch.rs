@@ -79,7 +79,7 @@ impl Machine<'_> {
         };
         match conflict {
             None => Ok(()),
-            Some(conflict) => Err(self.conflict(warp, located.region, access.name(), &conflict)),
+            Some(conflict) => Err(self.conflict(located.region, access.name(), &conflict)),
         }
     }
 
@@ -95,13 +95,7 @@ impl Machine<'_> {
     }
 
     /// The fault that a conflict is.
-    pub(super) fn conflict(
-        &self,
-        warp: usize,
-        region: Region,
-        what: &str,
-        conflict: &Conflict,
-    ) -> Box<Fault> {
+    pub(super) fn conflict(&self, region: Region, what: &str, conflict: &Conflict) -> Box<Fault> {
         let place = match region {
             Region::Buffer(n) => format!("`{}`", self.memory.allocations[n].name),
             _ => "shared".to_owned(),
@@ -147,7 +141,6 @@ impl Machine<'_> {
             other.what = other.what.replace("not ordered after", "not fenced since");
         }
         fault.others.push(other);
-        let _ = warp;
         fault
     }
 }

@@ -1,0 +1,190 @@
+//! `cp.async`: copies that threads wait for in groups.
+
+use super::access::{Access, Region};
+use super::step::Flow;
+use super::warp::lanes;
+use super::{Machine, Result};
+use crate::code::{Copy, CopyGroup, Space, Strength};
+use crate::fault::FaultKind;
+use crate::launch::Completion;
+use crate::race::{self, Actor};
+use crate::registers::LANES;
+
+/// The copies that threads of a warp have issued.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Copies {
+    /// Groups that each lane has committed.
+    committed: [u32; LANES],
+    /// Groups that each lane has waited for.
+    waited: [u32; LANES],
+    /// The last group of each lane that has a copy.
+    last: [u32; LANES],
+    pending: Vec<Pending>,
+}
+
+/// A copy that was issued and not made.
+#[derive(Clone, Debug)]
+struct Pending {
+    lane: usize,
+    group: u32,
+    from: Option<(Region, u32)>,
+    source_bytes: u32,
+    to: (Region, u32),
+    bytes: u32,
+}
+
+impl Machine<'_> {
+    pub(super) fn copy(&mut self, warp: usize, active: u32, copy: &Copy) -> Result<Flow> {
+        let (to, from) = (self.addresses(warp, copy.to), self.addresses(warp, copy.from));
+        let registers = &self.warps[warp].registers;
+        let ignored = copy.ignored.map_or(0, |it| it.of(registers));
+        let wanted: [u32; LANES] = std::array::from_fn(|lane| {
+            let asked =
+                copy.source_bytes.map_or(copy.bytes, |it| registers.words[it as usize][lane]);
+            if ignored >> lane & 1 == 1 { 0 } else { asked }
+        });
+        if let Some(lane) = lanes(active).find(|it| wanted[*it] > copy.bytes) {
+            let what = format!("a copy of {} bytes from {}", copy.bytes, wanted[lane]);
+            return Err(self.fault(FaultKind::BadInstruction, lane, what));
+        }
+        let mut sources = [None; LANES];
+        // Lanes that read the same number of bytes are checked together.
+        let mut left = lanes(active).filter(|it| wanted[*it] > 0).fold(0u32, |m, it| m | 1 << it);
+        while left != 0 {
+            let bytes = wanted[left.trailing_zeros() as usize];
+            let same =
+                lanes(left).filter(|it| wanted[*it] == bytes).fold(0u32, |m, it| m | 1 << it);
+            left &= !same;
+            let found =
+                self.locate(warp, Space::Global, same, &from, bytes, copy.bytes, Access::Read)?;
+            for located in &found {
+                self.watch(warp, located, bytes, Access::Read, Strength::default())?;
+                lanes(located.mask).for_each(|lane| {
+                    sources[lane] = Some((located.region, located.offsets[lane]));
+                });
+            }
+        }
+        let found =
+            self.locate(warp, Space::Shared, active, &to, copy.bytes, copy.bytes, Access::Write)?;
+        for located in &found {
+            self.watch_copies(warp, located.region, located.mask, &located.offsets, copy.bytes)?;
+            for lane in lanes(located.mask) {
+                let copies = &mut self.warps[warp].copies;
+                let group = copies.committed[lane] + 1;
+                copies.last[lane] = group;
+                copies.pending.push(Pending {
+                    lane,
+                    group,
+                    from: sources[lane],
+                    source_bytes: wanted[lane],
+                    to: (located.region, located.offsets[lane]),
+                    bytes: copy.bytes,
+                });
+            }
+        }
+        if self.options.completion == Completion::Eager {
+            self.make_copies(warp, |_| true);
+        }
+        Ok(Flow::Next)
+    }
+
+    /// Looks for races of what copies write.
+    fn watch_copies(
+        &mut self,
+        warp: usize,
+        region: Region,
+        mask: u32,
+        offsets: &[u32; LANES],
+        bytes: u32,
+    ) -> Result<()> {
+        let place = self.place();
+        let Region::Shared(cta) = region else { return Ok(()) };
+        let committed = self.warps[warp].copies.committed;
+        let mut left = mask;
+        while left != 0 {
+            let Some(race) = &mut self.race else { return Ok(()) };
+            let group = committed[left.trailing_zeros() as usize];
+            let same =
+                lanes(left).filter(|it| committed[*it] == group).fold(0u32, |m, it| m | 1 << it);
+            left &= !same;
+            let access = race::Access {
+                actor: Actor::Copies(warp),
+                clock: group + 1,
+                write: true,
+                atomic: false,
+                place,
+                warp,
+            };
+            if let Some(conflict) = race.shared(cta, access, same, offsets, bytes) {
+                return Err(self.conflict(region, "write of `cp.async`", &conflict));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn copy_group(&mut self, warp: usize, active: u32, group: CopyGroup) -> Flow {
+        let copies = &mut self.warps[warp].copies;
+        let pending = match group {
+            CopyGroup::Commit => {
+                lanes(active).for_each(|lane| copies.committed[lane] += 1);
+                return Flow::Next;
+            }
+            CopyGroup::Wait(n) => n,
+            CopyGroup::WaitAll => {
+                lanes(active).for_each(|lane| copies.committed[lane] += 1);
+                0
+            }
+        };
+        for lane in lanes(active) {
+            let done = copies.committed[lane].saturating_sub(pending);
+            copies.waited[lane] = copies.waited[lane].max(done);
+            if let Some(race) = &mut self.race {
+                race.copies_done(warp, lane, done);
+            }
+        }
+        let waited = copies.waited;
+        self.make_copies(warp, |it| active >> it.lane & 1 == 1 && it.group <= waited[it.lane]);
+        Flow::Next
+    }
+
+    /// Makes the pending copies that are wanted.
+    fn make_copies(&mut self, warp: usize, mut wanted: impl FnMut(&Pending) -> bool) {
+        let pending = std::mem::take(&mut self.warps[warp].copies.pending);
+        let (now, later): (Vec<_>, Vec<_>) = pending.into_iter().partition(|it| wanted(it));
+        self.warps[warp].copies.pending = later;
+        for copy in now {
+            let mut bytes = [0; 16];
+            if let Some((region, at)) = copy.from {
+                let n = copy.source_bytes as usize;
+                bytes[..n].copy_from_slice(&self.bytes(warp, region)[at as usize..][..n]);
+            }
+            if let (Region::Shared(cta), at) = copy.to {
+                let n = copy.bytes as usize;
+                self.ctas[cta].shared[at as usize..][..n].copy_from_slice(&bytes[..n]);
+            }
+        }
+    }
+
+    /// Makes some copies, by luck.
+    pub(super) fn copy_some(&mut self) {
+        let Some(mut luck) = self.luck.take() else { return };
+        for warp in 0..self.warps.len() {
+            if !self.warps[warp].copies.pending.is_empty() {
+                self.make_copies(warp, |_| luck.below(2) == 0);
+            }
+        }
+        self.luck = Some(luck);
+    }
+
+    /// That threads which end have waited for their copies.
+    pub(super) fn check_copies(&mut self, warp: usize, active: u32) -> Result<()> {
+        let copies = &self.warps[warp].copies;
+        match lanes(active).find(|it| copies.last[*it] > copies.waited[*it]) {
+            Some(lane) if self.options.check => {
+                let what = "the end before a wait for `cp.async`";
+                Err(self.fault(FaultKind::ExitWhilePending, lane, what))
+            }
+            _ => Ok(()),
+        }
+    }
+}
