@@ -127,6 +127,8 @@ pub(crate) struct Load {
     pub(crate) bytes: u8,
     pub(crate) signed: bool,
     pub(crate) to: Vec<Register>,
+    /// What the address must be a multiple of.
+    pub(crate) align: u32,
     pub(crate) strength: Strength,
 }
 

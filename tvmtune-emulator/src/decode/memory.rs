@@ -181,9 +181,20 @@ fn load(site: &mut Site<'_, '_>) -> Result<Op> {
     }
     let from = site.operand(1)?;
     let space = space_of(site, space, from);
-    let address = site.address(from)?;
+    let mut address = site.address(from)?;
     let (bytes, signed) = (type_.bytes(), type_.is_signed());
-    Ok(Op::Load(Load { space, address, bytes, signed, to, strength }))
+    let align = to.len() as u32;
+    // A load may be wider than what is wanted of it: the rest is as if it had not been read.
+    let is_used = |n: usize| {
+        let element = ((1u64 << bytes) - 1) as u32;
+        site.used().is_none_or(|it| it >> (n * usize::from(bytes)) & element != 0)
+    };
+    let first = (0..to.len()).position(is_used).unwrap_or(0);
+    let last = (0..to.len()).rposition(is_used).unwrap_or(to.len() - 1);
+    let to = to[first..=last].to_vec();
+    let align = u32::from(bytes) * if first == 0 { align } else { 1 };
+    address.offset += first as i64 * i64::from(bytes);
+    Ok(Op::Load(Load { space, address, bytes, signed, to, align, strength }))
 }
 
 fn store(site: &mut Site<'_, '_>) -> Result<Op> {

@@ -90,6 +90,11 @@ pub(super) struct Site<'s, 'a> {
 }
 
 impl<'s, 'a> Site<'s, 'a> {
+    /// Which bytes of a load are used, a bit each, if not all of them.
+    pub(super) fn used(&self) -> Option<u32> {
+        self.statement.used
+    }
+
     pub(super) fn new(
         statement: &'s Statement<'a>,
         frame: &'s Frame<'s, 'a>,

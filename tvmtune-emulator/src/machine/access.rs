@@ -194,7 +194,7 @@ impl Machine<'_> {
         let addresses = self.addresses(warp, load.address);
         let bytes = u32::from(load.bytes) * load.to.len() as u32;
         let found =
-            self.locate(warp, load.space, active, &addresses, bytes, bytes, Access::Read)?;
+            self.locate(warp, load.space, active, &addresses, bytes, load.align, Access::Read)?;
         for located in &found {
             self.watch(warp, located, bytes, Access::Read, load.strength)?;
             let Warp { registers, local, .. } = &mut self.warps[warp];

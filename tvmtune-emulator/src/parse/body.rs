@@ -28,6 +28,8 @@ pub(super) struct Scope<'a> {
     /// Operands that name labels: statement, operand, name, and the scopes it was seen in.
     pending: Vec<(usize, usize, &'a str, Vec<usize>)>,
     place: u32,
+    /// What a pragma says of the load that comes next.
+    used: Option<u32>,
     statements: Vec<Statement<'a>>,
 }
 
@@ -45,6 +47,7 @@ impl<'a> Scope<'a> {
             tables: BTreeMap::new(),
             pending: Vec::new(),
             place: 0,
+            used: None,
             statements: Vec::new(),
         };
         while !scope.open.is_empty() {
@@ -92,7 +95,9 @@ impl<'a> Scope<'a> {
             Kind::Word(".reg") => self.registers(parser, function)?,
             Kind::Word(".loc") => self.place = parser.location()?,
             Kind::Word(".pragma") => {
-                parser.next()?;
+                if let Kind::Text(text) = parser.next()? {
+                    self.used = used_bytes(text);
+                }
                 parser.expect(';')?;
             }
             Kind::Word(".shared" | ".local" | ".param" | ".const" | ".global") => {
@@ -180,7 +185,8 @@ impl<'a> Scope<'a> {
                 break;
             }
         }
-        self.statements.push(Statement { line, place: self.place, guard, opcode, operands });
+        let (place, used) = (self.place, self.used.take());
+        self.statements.push(Statement { line, place, guard, opcode, operands, used });
         Ok(())
     }
 
@@ -204,5 +210,14 @@ impl<'a> Scope<'a> {
             return Err(parser.error("a function without instructions"));
         }
         Ok(())
+    }
+}
+
+/// The bytes that `used_bytes_mask 4095` says are used.
+fn used_bytes(pragma: &str) -> Option<u32> {
+    let mask = pragma.strip_prefix("used_bytes_mask")?.trim();
+    match mask.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16).ok(),
+        None => mask.parse().ok(),
     }
 }

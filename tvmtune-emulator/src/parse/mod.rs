@@ -94,6 +94,8 @@ pub(crate) struct Statement<'a> {
     pub(crate) guard: Option<(Slot, bool)>,
     pub(crate) opcode: &'a str,
     pub(crate) operands: Vec<Operand<'a>>,
+    /// Which of the bytes that it loads are used, a bit each, where the compiler says so.
+    pub(crate) used: Option<u32>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
