@@ -80,8 +80,9 @@ fn pick_stage(schedule: &Schedule, number: u16) -> StageId {
 /// A kind for a loop which it often suits.
 fn annotation(stage: &Stage, number: u16, any: AxisId) -> (AxisId, LoopKind) {
     let kind = |it: &&AxisId| stage.axis(**it).kind == LoopKind::Parallel;
-    match number % 5 {
+    match number % 6 {
         4 => (any, LoopKind::Thread),
+        5 => (any, LoopKind::Pipelined(2 + (number / 6 % 3) as u8)),
         0 => (any, LoopKind::Unrolled),
         1 => (stage.order.last().copied().unwrap_or(any), LoopKind::Vectorized),
         2 => {

@@ -10,7 +10,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{Buffer, Home, Kernel, Stmt, Unplaceable};
+use super::pipeline::take_apart;
+use super::{Buffer, Home, Kernel, LoopKind, Stmt, Unplaceable};
 use crate::dag::{Expr, TensorId};
 use crate::poly::{Atom, Poly, VarId};
 
@@ -26,7 +27,7 @@ pub(super) fn insert(kernel: &mut Kernel, buffers: &[Buffer]) -> Result<(), Unpl
     }
     // What nobody writes can be read at any time.
     written.retain(|it| buffers[it.0 as usize].home != Home::Registers);
-    let mut walk = Walk { shared: written, threads: Vec::new() };
+    let mut walk = Walk { buffers, shared: written, threads: Vec::new() };
     let body = std::mem::take(&mut kernel.body);
     kernel.body = walk.block(body, kernel.threads, &mut Pending::default())?;
     Ok(())
@@ -40,6 +41,11 @@ struct Pending {
 }
 
 impl Pending {
+    fn with(mut self, more: Pending) -> Self {
+        self.add(more);
+        self
+    }
+
     fn conflicts(&self, next: &Pending) -> bool {
         !self.written.is_disjoint(&next.read)
             || !self.written.is_disjoint(&next.written)
@@ -52,14 +58,15 @@ impl Pending {
     }
 }
 
-struct Walk {
+struct Walk<'a> {
+    buffers: &'a [Buffer],
     /// What a kernel writes outside of registers.
     shared: BTreeSet<TensorId>,
     /// The open loops over threads.
     threads: Vec<VarId>,
 }
 
-impl Walk {
+impl Walk<'_> {
     /// Statements that `range` threads run together.
     fn block(
         &mut self,
@@ -70,6 +77,30 @@ impl Walk {
         let mut stmts = Vec::new();
         for stmt in body {
             match stmt {
+                Stmt::For { var, name, extent, kind: LoopKind::Pipelined(depth), body }
+                    if range > 1 =>
+                {
+                    let parts = take_apart(var, depth, &extent, body, self.buffers, &self.shared);
+                    let copies = parts.prologue.iter().map(|it| self.accesses(it));
+                    let copies = copies.reduce(Pending::with).unwrap_or_default();
+                    if pending.conflicts(&copies) {
+                        stmts.push(Stmt::Sync { range });
+                        *pending = Pending::default();
+                    }
+                    pending.add(copies);
+                    let rest = self.block(parts.rest, range, &mut Pending::default())?;
+                    for stmt in &rest {
+                        pending.add(self.accesses(stmt));
+                    }
+                    if self.depends_on_thread([&extent]) {
+                        return Err(Unplaceable::Divergent);
+                    }
+                    stmts.extend(parts.prologue);
+                    let head = [parts.wait, Stmt::Sync { range }];
+                    let body = head.into_iter().chain(parts.ahead).chain(rest).collect();
+                    let kind = LoopKind::Serial;
+                    stmts.push(Stmt::For { var, name, extent, kind, body });
+                }
                 Stmt::For { var, name, extent, kind, body } if range > 1 => {
                     let before = pending.clone();
                     let mut end = pending.clone();

@@ -62,6 +62,9 @@ impl Binder<'_> {
                 Stmt::If { guards, body } => {
                     stmts.push(Stmt::If { guards, body: self.block(body, range) });
                 }
+                Stmt::Async { body } => {
+                    stmts.push(Stmt::Async { body: self.block(body, range) });
+                }
                 Stmt::Store { tensor, .. } | Stmt::Update { tensor, .. }
                     if range > 1 && !(self.in_registers)(tensor) =>
                 {
@@ -133,7 +136,11 @@ fn rename(mut stmt: Stmt, renamed: &BTreeMap<VarId, Poly>) -> Stmt {
             *value = value.map_polys(&mut |it| poly(it));
         }
         Stmt::Combine { index, .. } => *index = index.iter().map(poly).collect(),
-        Stmt::Thread { .. } | Stmt::Sync { .. } => {}
+        Stmt::Thread { .. }
+        | Stmt::Sync { .. }
+        | Stmt::Async { .. }
+        | Stmt::Commit
+        | Stmt::Wait { .. } => {}
     }
     if let Some(body) = stmt.body_mut() {
         *body = std::mem::take(body).into_iter().map(|it| rename(it, renamed)).collect();

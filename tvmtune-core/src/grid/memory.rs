@@ -1,11 +1,11 @@
 //! Where the buffers of a block live: in registers where each thread needs only its own elements,
 //! else in shared memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::distribute::{Form, Runs, distribute};
-use super::write_out;
 use super::{Buffer, Home, Kernel, Stmt, ThreadVar, Unplaceable, WARP};
+use super::{pipeline, write_out};
 use crate::dag::{Expr, Subscript, TensorId};
 use crate::nest::{self, Scope};
 use crate::poly::{Facts, Poly, VarId};
@@ -15,7 +15,7 @@ const ALIGNMENT: u64 = 16;
 /// More elements than any memory of a block has.
 const MOST_ELEMENTS: i64 = 1 << 24;
 /// Bytes of the largest element.
-const WIDEST: u32 = 8;
+const WIDEST: u64 = 8;
 
 /// A buffer of a nest; those of blocks count as registers until [`place`] has decided.
 pub(super) fn unplaced(buffer: &nest::Buffer) -> Buffer {
@@ -61,6 +61,7 @@ pub(super) fn place(
     facts: &Facts,
     n_vars: &mut u32,
 ) -> Result<(), Unplaceable> {
+    let slots = pipeline::slots(kernel, buffers);
     let mut uses: BTreeMap<TensorId, Use> = BTreeMap::new();
     each_access(&mut kernel.body, facts, &mut Vec::new(), &mut |tensor, index, path| {
         if buffers[tensor.0 as usize].home == Home::Registers {
@@ -90,17 +91,23 @@ pub(super) fn place(
                 let (places, _) = local.expect("it was read when it was decided");
                 *index = places.into_iter().map(Subscript::Affine).collect();
             }
-            Some(Decision::Shared { group: Some(var) }) => {
-                index.insert(0, Subscript::Affine(Poly::var(*var)));
+            Some(Decision::Shared { group }) => {
+                let own = group.map(Poly::var).into_iter();
+                let slot = slots.get(&tensor).map(pipeline::Slot::position).into_iter();
+                index.splice(0..0, slot.chain(own).map(Subscript::Affine));
             }
-            Some(Decision::Shared { group: None } | Decision::Private) | None => {}
+            Some(Decision::Private) | None => {}
         },
     );
     for (tensor, decision) in &decisions {
-        if let Decision::Shared { group } = decision {
-            share(kernel, &mut buffers[tensor.0 as usize], *group)?;
-        }
+        let Decision::Shared { group } = decision else { continue };
+        let buffer = &mut buffers[tensor.0 as usize];
+        let n_slots = slots.get(tensor).map(|it| Poly::constant(it.depth.into()));
+        let n_groups = group.map(|var| n_groups(kernel, var));
+        buffer.shape.splice(0..0, n_slots.into_iter().chain(n_groups));
+        buffer.home = Home::Shared(0);
     }
+    pipeline::keep(kernel, buffers, &slots);
     let in_registers = |it: TensorId| buffers[it.0 as usize].home == Home::Registers;
     write_out::loops(kernel, &in_registers, facts);
     Ok(())
@@ -162,39 +169,42 @@ fn decide(buffer: &mut Buffer, found: &Use, kernel: &mut Kernel, n_vars: &mut u3
     Decision::Shared { group }
 }
 
-/// Gives a buffer its place in shared memory.
-fn share(
-    kernel: &mut Kernel,
-    buffer: &mut Buffer,
-    group: Option<VarId>,
-) -> Result<(), Unplaceable> {
-    if let Some(group) = group {
-        let same = |it: &&ThreadVar| it.var == group;
-        let n_groups = kernel.thread_vars.iter().find(same).map_or(1, |it| it.range / it.step);
-        buffer.shape.insert(0, Poly::constant(n_groups.into()));
-    }
-    let most = |it: &Poly| it.as_constant().unwrap_or(i64::MAX) as u64;
-    let elements = buffer.shape.iter().map(most).fold(1, u64::saturating_mul);
-    let first = u64::from(kernel.shared_bytes).next_multiple_of(ALIGNMENT);
-    let end = first.saturating_add(elements.saturating_mul(buffer.dtype.bytes()));
-    kernel.shared_bytes = u32::try_from(end).map_err(|_| Unplaceable::Shared(end))?;
-    buffer.home = Home::Shared(first as u32);
-    Ok(())
+/// How many values a position of threads has.
+fn n_groups(kernel: &Kernel, group: VarId) -> Poly {
+    let found = kernel.thread_vars.iter().find(|it| it.var == group);
+    Poly::constant(found.map_or(1, |it| it.range / it.step).into())
 }
 
-/// Makes room for what warps combined, where more than one of them combine.
-pub(super) fn add_partials(kernel: &mut Kernel) {
-    let mut needed = false;
+/// Gives every buffer its place in shared memory, and what warps combined too.
+pub(super) fn allocate(kernel: &mut Kernel, buffers: &mut [Buffer]) -> Result<(), Unplaceable> {
+    let (mut shared, mut combines) = (BTreeSet::new(), false);
     for stmt in &kernel.body {
-        stmt.walk(&mut |it| {
-            needed |= matches!(it, Stmt::Combine { range, .. } if *range > WARP);
+        stmt.walk(&mut |it| match it {
+            Stmt::Store { tensor, .. } | Stmt::Update { tensor, .. } => {
+                if matches!(buffers[tensor.0 as usize].home, Home::Shared(_)) {
+                    shared.insert(*tensor);
+                }
+            }
+            Stmt::Combine { range, .. } => combines |= *range > WARP,
+            _ => {}
         });
     }
-    if needed {
-        let first = kernel.shared_bytes.next_multiple_of(ALIGNMENT as u32);
-        kernel.partials = Some(first);
-        kernel.shared_bytes = first + kernel.threads.div_ceil(WARP) * WIDEST;
+    let mut end: u64 = 0;
+    for tensor in shared {
+        let buffer = &mut buffers[tensor.0 as usize];
+        let first = end.next_multiple_of(ALIGNMENT);
+        let most = |it: &Poly| it.as_constant().unwrap_or(i64::MAX) as u64;
+        let elements = buffer.shape.iter().map(most).fold(1, u64::saturating_mul);
+        end = first.saturating_add(elements.saturating_mul(buffer.dtype.bytes()));
+        buffer.home = Home::Shared(u32::try_from(first).map_err(|_| Unplaceable::Shared(first))?);
     }
+    if combines {
+        let first = end.next_multiple_of(ALIGNMENT);
+        kernel.partials = Some(u32::try_from(first).map_err(|_| Unplaceable::Shared(first))?);
+        end = first + u64::from(kernel.threads.div_ceil(WARP)) * WIDEST;
+    }
+    kernel.shared_bytes = u32::try_from(end).map_err(|_| Unplaceable::Shared(end))?;
+    Ok(())
 }
 
 fn runs(path: &[(VarId, Runs)]) -> BTreeMap<VarId, Runs> {
@@ -234,13 +244,13 @@ fn each_access(body: &mut [Stmt], facts: &Facts, path: &mut Path, visit: &mut Vi
                 each_access(body, facts, path, visit);
                 path.pop();
             }
-            Stmt::If { body, .. } => each_access(body, facts, path, visit),
+            Stmt::If { body, .. } | Stmt::Async { body } => each_access(body, facts, path, visit),
             Stmt::Store { tensor, index, value } | Stmt::Update { tensor, index, value, .. } => {
                 *value = read(value, path, visit);
                 *index = written(*tensor, index, path, visit);
             }
             Stmt::Combine { tensor, index, .. } => *index = written(*tensor, index, path, visit),
-            Stmt::Sync { .. } => {}
+            Stmt::Sync { .. } | Stmt::Commit | Stmt::Wait { .. } => {}
         }
     }
 }

@@ -24,10 +24,12 @@
 //! Loops over threads that stand one after the other, fused into one program with barriers: the
 //! reverse of the loop fission by which MCUDA (Stratton et al., 2008) and POCL run kernels on CPUs.
 
+mod banks;
 mod barrier;
 mod bind;
 mod distribute;
 mod memory;
+mod pipeline;
 mod reduce;
 mod tails;
 mod threads;
@@ -225,6 +227,18 @@ pub enum Stmt {
         /// How many threads; a power of two up to a warp, else whole warps.
         range: u32,
     },
+    /// Stores that may happen any time until this thread waits for their group.
+    Async {
+        /// Copies from memory that nobody writes to shared memory.
+        body: Vec<Stmt>,
+    },
+    /// Ends a group of stores that happen later.
+    Commit,
+    /// Waits until all groups of this thread but the last so many have happened.
+    Wait {
+        /// How many may still be on their way.
+        groups: u32,
+    },
     /// So many threads in a row wait for one another.
     Sync {
         /// Up to [`WARP`]: those of a warp wait, else those of the block.
@@ -237,6 +251,8 @@ pub enum Stmt {
 pub enum LoopKind {
     /// As a loop.
     Serial,
+    /// As a loop, with copies on their way that many iterations ahead, this one counted.
+    Pipelined(u8),
     /// With its body repeated.
     Unrolled,
     /// As one access of several elements where memory allows it, else repeated.
@@ -269,10 +285,11 @@ pub fn place(nest: &Nest) -> Result<Grid, Unplaceable> {
         let facts = kernel_facts(&kernel, &facts);
         tails::fill(&mut kernel, &grid.buffers, &facts);
         memory::place(&mut kernel, &mut grid.buffers, &facts, &mut n_vars)?;
-        memory::add_partials(&mut kernel);
         barrier::insert(&mut kernel, &grid.buffers)?;
         let in_registers = |it: TensorId| grid.buffers[it.0 as usize].home == Home::Registers;
         bind::bind(&mut kernel, &in_registers, &mut n_vars);
+        banks::pad(&kernel, &mut grid.buffers);
+        memory::allocate(&mut kernel, &mut grid.buffers)?;
         grid.kernels.push(kernel);
     }
     Ok(grid)
@@ -291,8 +308,7 @@ fn kernel_facts(kernel: &Kernel, known: &Facts) -> Facts {
                     facts.bound_var(*var, Poly::constant(i64::from(*extent)));
                     visit(body, facts);
                 }
-                Stmt::If { body, .. } => visit(body, facts),
-                _ => {}
+                other => visit(other.body(), facts),
             }
         }
     }
@@ -325,16 +341,20 @@ impl Stmt {
     /// The statements inside.
     pub fn body(&self) -> &[Stmt] {
         match self {
-            Stmt::For { body, .. } | Stmt::Thread { body, .. } | Stmt::If { body, .. } => body,
+            Stmt::For { body, .. }
+            | Stmt::Thread { body, .. }
+            | Stmt::If { body, .. }
+            | Stmt::Async { body } => body,
             _ => &[],
         }
     }
 
     fn body_mut(&mut self) -> Option<&mut Vec<Stmt>> {
         match self {
-            Stmt::For { body, .. } | Stmt::Thread { body, .. } | Stmt::If { body, .. } => {
-                Some(body)
-            }
+            Stmt::For { body, .. }
+            | Stmt::Thread { body, .. }
+            | Stmt::If { body, .. }
+            | Stmt::Async { body } => Some(body),
             _ => None,
         }
     }
@@ -347,10 +367,15 @@ impl Stmt {
         }
     }
 
-    /// Whether threads wait for one another in it.
+    /// Whether threads wait in it, for one another or for copies.
     pub fn waits(&self) -> bool {
         let mut found = false;
-        self.walk(&mut |it| found |= matches!(it, Stmt::Sync { .. } | Stmt::Combine { .. }));
+        self.walk(&mut |it| {
+            found |= matches!(
+                it,
+                Stmt::Sync { .. } | Stmt::Combine { .. } | Stmt::Commit | Stmt::Wait { .. }
+            );
+        });
         found
     }
 }

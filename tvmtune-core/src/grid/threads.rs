@@ -94,6 +94,7 @@ impl Walk<'_> {
                 let kind = match kind {
                     schedule::LoopKind::Unrolled => LoopKind::Unrolled,
                     schedule::LoopKind::Vectorized => LoopKind::Vectorized,
+                    schedule::LoopKind::Pipelined(depth) => LoopKind::Pipelined(*depth),
                     _ => LoopKind::Serial,
                 };
                 let body = self.block(body, range)?;

@@ -194,6 +194,7 @@ impl Printer<'_> {
 fn keyword(kind: LoopKind) -> &'static str {
     match kind {
         LoopKind::Serial => "for",
+        LoopKind::Pipelined(_) => "pipelined",
         LoopKind::Unrolled => "unrolled",
         LoopKind::Vectorized => "vectorized",
         LoopKind::Parallel => "parallel",

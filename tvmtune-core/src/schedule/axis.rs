@@ -27,6 +27,9 @@ pub enum AxisRole {
 pub enum LoopKind {
     /// One after the other.
     Serial,
+    /// One after the other, with what is copied at the head of an iteration on its way while so
+    /// many iterations before it run. 2 to 8, this one counted. On a CPU: one after the other.
+    Pipelined(u8),
     /// One after the other, with the body repeated in the code: what is indexed by such loops
     /// only may live in registers. Constant extent, at most 512.
     Unrolled,

@@ -131,7 +131,11 @@ impl Schedule {
                 LoopKind::Vectorized if self.has_attached_at(id, *axis) => {
                     return refuse(ErrorKind::HasAttached);
                 }
+                LoopKind::Pipelined(depth) if !(2..=8).contains(&depth) => {
+                    return refuse(ErrorKind::FactorOutOfRange);
+                }
                 LoopKind::Serial
+                | LoopKind::Pipelined(_)
                 | LoopKind::Unrolled
                 | LoopKind::Vectorized
                 | LoopKind::Parallel

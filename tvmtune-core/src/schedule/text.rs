@@ -79,16 +79,33 @@ fn list<T: fmt::Display>(items: impl IntoIterator<Item = T>) -> String {
     format!("[{}]", items.join(", "))
 }
 
-const KINDS: [LoopKind; 5] = [
+const KINDS: [LoopKind; 12] = [
     LoopKind::Serial,
     LoopKind::Unrolled,
     LoopKind::Vectorized,
     LoopKind::Parallel,
     LoopKind::Thread,
+    LoopKind::Pipelined(2),
+    LoopKind::Pipelined(3),
+    LoopKind::Pipelined(4),
+    LoopKind::Pipelined(5),
+    LoopKind::Pipelined(6),
+    LoopKind::Pipelined(7),
+    LoopKind::Pipelined(8),
 ];
 
 fn kind_name(kind: LoopKind) -> &'static str {
+    const PIPELINED: [&str; 7] = [
+        "pipelined:2",
+        "pipelined:3",
+        "pipelined:4",
+        "pipelined:5",
+        "pipelined:6",
+        "pipelined:7",
+        "pipelined:8",
+    ];
     match kind {
+        LoopKind::Pipelined(depth) => PIPELINED[usize::from(depth.clamp(2, 8)) - 2],
         LoopKind::Serial => "serial",
         LoopKind::Unrolled => "unrolled",
         LoopKind::Vectorized => "vectorized",

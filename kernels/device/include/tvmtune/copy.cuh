@@ -36,11 +36,12 @@ template <int CHUNKS> TVMTUNE_FN int swizzle(int row, int chunk) {
   else return chunk ^ ((row / (8 / CHUNKS)) & (CHUNKS - 1));
 }
 
-#if __CUDA_ARCH__ >= 800
 // Copies BYTES (4, 8 or 16) from global to shared memory; where not `valid`, writes zeros and
-// reads nothing. 16 bytes bypass the first-level cache.
+// reads nothing. The copy runs on while the thread does, and has happened once its group was
+// waited for; below sm_80 it happens at once. 16 bytes bypass the first-level cache.
 template <int BYTES> TVMTUNE_FN void copy_async(void* shared, const void* global, bool valid = true) {
   static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "what the instruction copies");
+#if __CUDA_ARCH__ >= 800
   const u32 to = shared_address(shared);
   const u32 n_bytes = valid ? BYTES : 0;
   if constexpr (BYTES == 16) {
@@ -50,15 +51,26 @@ template <int BYTES> TVMTUNE_FN void copy_async(void* shared, const void* global
     asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;"
                  :: "r"(to), "l"(global), "r"(n_bytes), "n"(BYTES) : "memory");
   }
+#else
+  using W = typename Word<BYTES>::type;
+  W word{};
+  if (valid) word = *reinterpret_cast<const W*>(global);
+  *reinterpret_cast<W*>(shared) = word;
+#endif
 }
 
 // Ends a group of copies.
-TVMTUNE_FN void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+TVMTUNE_FN void copy_async_commit() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
 
 // Waits until all groups of this thread but the last N are done.
 template <int N> TVMTUNE_FN void copy_async_wait() {
+#if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory");
-}
 #endif
+}
 
 }  // namespace tvmtune

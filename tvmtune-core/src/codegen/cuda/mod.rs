@@ -138,6 +138,8 @@ struct Printer<'a> {
     names: Names,
     /// Elements that were loaded as vectors: what stands for them.
     loaded: BTreeMap<(TensorId, Poly), String>,
+    /// Whether stores may happen later.
+    asynchronous: bool,
     text: String,
     depth: usize,
 }
@@ -150,6 +152,7 @@ impl<'a> Printer<'a> {
             facts: dim_facts(grid),
             names: Names::new(grid),
             loaded: BTreeMap::new(),
+            asynchronous: false,
             text: String::new(),
             depth: 0,
         };

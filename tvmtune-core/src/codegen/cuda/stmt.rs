@@ -27,6 +27,8 @@ impl Printer<'_> {
                 self.block(body);
                 self.close();
             }
+            Stmt::Store { tensor, index, value }
+                if self.asynchronous && self.copies_async(*tensor, index, value) => {}
             Stmt::Store { tensor, index, value } => {
                 let (place, value) = (self.element(*tensor, index), self.expr(value).text);
                 self.line(&format!("{place} = {value};"));
@@ -48,6 +50,13 @@ impl Printer<'_> {
                 };
                 self.line(&format!("{place} = {call};"));
             }
+            Stmt::Async { body } => {
+                self.asynchronous = true;
+                self.block(body);
+                self.asynchronous = false;
+            }
+            Stmt::Commit => self.line("copy_async_commit();"),
+            Stmt::Wait { groups } => self.line(&format!("copy_async_wait<{groups}>();")),
             Stmt::Sync { range } => {
                 self.line(if *range <= WARP { "__syncwarp();" } else { "__syncthreads();" });
             }

@@ -26,6 +26,9 @@ use crate::schedule::sketch::builder::Builder;
 use crate::schedule::sketch::{DecisionId, DecisionKind, Factor};
 use crate::schedule::{AxisId, Instruction, Layout, LoopKind, StageId};
 
+/// Steps of a reduction that are written out one after the other.
+const LONGEST: u64 = 32;
+
 /// A copy of an operand: the stage, and the dimension whose elements threads read side by side.
 struct Operand {
     stage: StageId,
@@ -217,8 +220,35 @@ fn reduce(
         axis: *axis,
         kind: LoopKind::Unrolled,
     };
-    b.one_of(decision, vec![Vec::new(), steps.iter().map(unrolled).collect()])?;
+    // The innermost loops, as far as the code stays short.
+    let mut written_out = 1;
+    let short = |axis: &&AxisId| {
+        let extent = if **axis == parts[1] { depth } else { b.extent(anchor, **axis) };
+        written_out *= extent;
+        written_out <= LONGEST
+    };
+    let inner: Vec<Instruction> = steps.iter().rev().take_while(short).map(unrolled).collect();
+    b.one_of(decision, vec![Vec::new(), inner])?;
+    pipeline(b, anchor, parts[0], name)?;
     Ok(parts[0])
+}
+
+/// Opens how many steps of the reduction are on their way at once.
+fn pipeline(
+    b: &mut Builder,
+    anchor: StageId,
+    axis: AxisId,
+    name: &str,
+) -> Result<(), ScheduleError> {
+    let group = b.new_group();
+    let best = if b.gpu().arch.has_async_copies() { 3 } else { 1 };
+    let kind = DecisionKind::Outer;
+    let decision = b.decide(format!("{name} stages"), kind, &[1, 2, 3, 4], best, group);
+    let pipelined = |depth: u8| {
+        let kind = LoopKind::Pipelined(depth);
+        vec![Instruction::Annotate { stage: anchor, axis, kind }]
+    };
+    b.one_of(decision, vec![Vec::new(), pipelined(2), pipelined(3), pipelined(4)])
 }
 
 /// Copies an operand in each step of the reduction, by all threads.
@@ -239,7 +269,9 @@ fn place(
         let layout = Layout { splits: Vec::new(), order };
         let group = b.new_group();
         let kind = DecisionKind::Choice;
-        let decision = b.decide(format!("{name} layout"), kind, &[0, 1], 1, group);
+        // Copies that run by themselves keep what lies side by side together.
+        let best = u64::from(!b.gpu().arch.has_async_copies());
+        let decision = b.decide(format!("{name} layout"), kind, &[0, 1], best, group);
         b.one_of(decision, vec![Vec::new(), vec![Instruction::Pack { tensor, layout }]])?;
     }
     let mut axis = AxisId(n_dims as u32 - 1);

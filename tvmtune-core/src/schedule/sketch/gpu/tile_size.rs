@@ -75,7 +75,9 @@ pub(super) fn choose(b: &Builder, anchor: StageId) -> Option<TileSize> {
         }
     }
     let (rows, along, beside) = chosen?;
-    let mut axes = vec![tile_of(row, rows, 8), tile_of(fast, along, 4)];
+    // Where steps are copied as they lie, neighbors of a row are neighboring threads.
+    let inner = if b.gpu().arch.has_async_copies() { 1 } else { 4 };
+    let mut axes = vec![tile_of(row, rows, 8), tile_of(fast, along, inner)];
     axes.extend(walk.filter(|_| beside > 1).map(|it| tile_of(it, beside, 1)));
     // Walking threads come on top of 16 x 16.
     while axes.iter().map(|it| it.threads).product::<u64>() > 256 {

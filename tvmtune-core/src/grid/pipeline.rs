@@ -1,0 +1,193 @@
+//! Copies on their way while threads compute.
+//!
+//! ```text
+//! pipelined(3) k in 0..n              copy(0); commit; copy(1); commit
+//!   copy(k)                           for k in 0..n
+//!   use(k)                     =>       wait for all but 1; sync
+//!                                       if k + 2 < n: copy(k + 2)
+//!                                       commit
+//!                                       use(k)
+//! ```
+//!
+//! What is copied has a slot for each iteration on its way: `k % 3`. One wait in an iteration is
+//! enough: who passes it knows that all threads have used slot `(k - 1) % 3`, which is filled next.
+//!
+//! # Source
+//!
+//! The multistage main loop of CUTLASS 2.x (`mma_multistage.h`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Buffer, Home, Kernel, LoopKind, Stmt};
+use crate::dag::{Expr, TensorId};
+use crate::nest::Guard;
+use crate::poly::{Facts, Poly, VarId};
+
+/// Where a copied buffer keeps the iterations on their way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slot {
+    /// The loop.
+    var: VarId,
+    /// How many iterations.
+    pub(super) depth: u8,
+}
+
+impl Slot {
+    /// The slot of an iteration.
+    pub(super) fn position(&self) -> Poly {
+        let depth = Poly::constant(self.depth.into());
+        Poly::var(self.var).modulo(&depth, &Facts::default())
+    }
+}
+
+/// What pipelined loops copy ahead, if all of it turns out to be in shared memory.
+pub(super) fn slots(kernel: &Kernel, buffers: &[Buffer]) -> BTreeMap<TensorId, Slot> {
+    let written = written(&kernel.body);
+    let mut slots = BTreeMap::new();
+    for stmt in &kernel.body {
+        stmt.walk(&mut |it| {
+            if let Stmt::For { var, kind: LoopKind::Pipelined(depth), body, .. } = it {
+                let n_copies = n_copies(body, buffers, &written);
+                for tensor in self::written(&body[..n_copies]) {
+                    slots.insert(tensor, Slot { var: *var, depth: *depth });
+                }
+            }
+        });
+    }
+    slots
+}
+
+/// Makes loops serial whose copies have no slots: they copy nothing, or to registers.
+pub(super) fn keep(kernel: &mut Kernel, buffers: &[Buffer], slots: &BTreeMap<TensorId, Slot>) {
+    let all_written = written(&kernel.body);
+    let shared = |it: &TensorId| matches!(buffers[it.0 as usize].home, Home::Shared(_));
+    visit(&mut kernel.body, &mut |var, body, kind| {
+        let copied = written(&body[..n_copies(body, buffers, &all_written)]);
+        let has_slot = |it: &TensorId| slots.get(it).is_some_and(|it| it.var == var);
+        if copied.is_empty() || !copied.iter().all(|it| shared(it) && has_slot(it)) {
+            *kind = LoopKind::Serial;
+        }
+    });
+}
+
+fn visit(body: &mut [Stmt], change: &mut dyn FnMut(VarId, &[Stmt], &mut LoopKind)) {
+    for stmt in body {
+        if let Stmt::For { var, kind, body, .. } = stmt
+            && matches!(kind, LoopKind::Pipelined(_))
+        {
+            change(*var, body, kind);
+        }
+        if let Some(body) = stmt.body_mut() {
+            visit(body, change);
+        }
+    }
+}
+
+/// How many of the first statements only copy, from memory that nobody writes, what is not
+/// written after them.
+fn n_copies(body: &[Stmt], buffers: &[Buffer], written_somewhere: &BTreeSet<TensorId>) -> usize {
+    let source = |value: &Expr| {
+        let mut only_reads = true;
+        value.walk(&mut |it| {
+            if let Expr::Read { tensor, .. } = it {
+                let home = buffers[tensor.0 as usize].home;
+                only_reads &= matches!(home, Home::Argument | Home::Workspace)
+                    && !written_somewhere.contains(tensor);
+            }
+        });
+        only_reads
+    };
+    let copies = |stmt: &&Stmt| {
+        let mut is_copy = true;
+        stmt.walk(&mut |it| match it {
+            Stmt::Store { tensor, value, .. } => {
+                let home = buffers[tensor.0 as usize].home;
+                is_copy &= matches!(home, Home::Shared(_) | Home::Registers) && source(value);
+            }
+            Stmt::Update { .. } | Stmt::Combine { .. } => is_copy = false,
+            _ => {}
+        });
+        is_copy
+    };
+    let n = body.iter().take_while(copies).count();
+    let copied = written(&body[..n]);
+    if written(&body[n..]).is_disjoint(&copied) { n } else { 0 }
+}
+
+fn written(body: &[Stmt]) -> BTreeSet<TensorId> {
+    let mut found = BTreeSet::new();
+    for stmt in body {
+        stmt.walk(&mut |it| {
+            if let Stmt::Store { tensor, .. } | Stmt::Update { tensor, .. } = it {
+                found.insert(*tensor);
+            }
+        });
+    }
+    found
+}
+
+/// A pipelined loop, taken apart.
+pub(super) struct Pipeline {
+    /// What fills the first slots, before the loop.
+    pub(super) prologue: Vec<Stmt>,
+    /// What begins an iteration: the wait, then the copies of a later one. Threads wait for one
+    /// another between the two.
+    pub(super) wait: Stmt,
+    pub(super) ahead: Vec<Stmt>,
+    /// The rest of an iteration.
+    pub(super) rest: Vec<Stmt>,
+}
+
+/// Takes a loop apart that [`keep`] kept.
+pub(super) fn take_apart(
+    var: VarId,
+    depth: u8,
+    extent: &Poly,
+    mut body: Vec<Stmt>,
+    buffers: &[Buffer],
+    written_somewhere: &BTreeSet<TensorId>,
+) -> Pipeline {
+    let rest = body.split_off(n_copies(&body, buffers, written_somewhere));
+    let ahead = i64::from(depth) - 1;
+    let copies_of = |iteration: Poly| {
+        let inside = Guard { value: iteration.clone(), bound: extent.clone() };
+        let copies = body.iter().map(|it| at(it.clone(), var, &iteration)).collect();
+        let copies = Stmt::Async { body: copies };
+        // Often there are that many iterations for certain.
+        let room = inside.bound.clone() - inside.value.clone();
+        if room.is_positive(&Facts::default()) {
+            return vec![copies, Stmt::Commit];
+        }
+        vec![Stmt::If { guards: vec![inside], body: vec![copies] }, Stmt::Commit]
+    };
+    Pipeline {
+        prologue: (0..ahead).flat_map(|it| copies_of(Poly::constant(it))).collect(),
+        wait: Stmt::Wait { groups: u32::from(depth) - 2 },
+        ahead: copies_of(Poly::var(var) + Poly::constant(ahead)),
+        rest,
+    }
+}
+
+/// A statement in another iteration.
+fn at(mut stmt: Stmt, var: VarId, iteration: &Poly) -> Stmt {
+    let facts = Facts::default();
+    let of = |it: VarId| (it == var).then(|| iteration.clone());
+    let poly = |it: &Poly| it.substitute_vars(&of, &facts);
+    match &mut stmt {
+        Stmt::For { extent, .. } => *extent = poly(extent),
+        Stmt::If { guards, .. } => {
+            for Guard { value, bound } in guards {
+                (*value, *bound) = (poly(value), poly(bound));
+            }
+        }
+        Stmt::Store { index, value, .. } => {
+            *index = index.iter().map(poly).collect();
+            *value = value.map_polys(&mut |it| poly(it));
+        }
+        _ => {}
+    }
+    if let Some(body) = stmt.body_mut() {
+        *body = std::mem::take(body).into_iter().map(|it| at(it, var, iteration)).collect();
+    }
+    stmt
+}
