@@ -7,6 +7,7 @@ mod cargo;
 mod cli;
 mod cuda;
 mod database;
+mod devices;
 mod elements;
 mod kernels;
 mod macros;

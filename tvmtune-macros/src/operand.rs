@@ -88,11 +88,16 @@ impl Operand {
         self.kind != Kind::Scalar
     }
 
-    /// The type of the elements, or of the scalar.
+    /// The type of the elements, or of the scalar, where the runtime is `rt`.
     pub(crate) fn element(&self) -> TokenStream {
+        self.element_in(&quote!(rt))
+    }
+
+    /// The same, where the runtime is at that path.
+    fn element_in(&self, rt: &TokenStream) -> TokenStream {
         match self.dtype {
-            DType::F16 => quote!(rt::half::f16),
-            DType::Bf16 => quote!(rt::half::bf16),
+            DType::F16 => quote!(#rt::half::f16),
+            DType::Bf16 => quote!(#rt::half::bf16),
             other => {
                 let name = format_ident!("{}", other.name());
                 quote!(::core::primitive::#name)
@@ -100,19 +105,28 @@ impl Operand {
         }
     }
 
-    /// The type of the argument.
-    pub(crate) fn ty(&self, rt: &TokenStream) -> TokenStream {
-        let element = match self.dtype {
-            DType::F16 => quote!(#rt::half::f16),
-            DType::Bf16 => quote!(#rt::half::bf16),
-            _ => self.element(),
-        };
+    /// The type of the argument of a kernel on a queue.
+    pub(crate) fn ty(&self, rt: &TokenStream, queue: &TokenStream) -> TokenStream {
+        let element = self.element_in(rt);
+        let sized = quote!(?::core::marker::Sized);
         match self.kind {
-            Kind::Input => quote!(&(impl #rt::Input<#element> + ?::core::marker::Sized)),
-            Kind::Weight => quote!(&(impl #rt::Constant<#element> + ?::core::marker::Sized)),
-            Kind::Output => quote!(&mut (impl #rt::Output<#element> + ?::core::marker::Sized)),
+            Kind::Input => quote!(&(impl #rt::Input<#element, #queue> + #sized)),
+            Kind::Weight => quote!(&(impl #rt::Constant<#element, #queue> + #sized)),
+            Kind::Output => quote!(&mut (impl #rt::Output<#element, #queue> + #sized)),
             Kind::Scalar => element,
         }
+    }
+
+    /// The number of elements that were passed for a tensor.
+    pub(crate) fn n_elements(&self, rt: &TokenStream, queue: &Ident) -> TokenStream {
+        let (ident, element) = (&self.ident, self.element_in(rt));
+        let of = match self.kind {
+            Kind::Input => quote!(Input),
+            Kind::Weight => quote!(Constant),
+            Kind::Output => quote!(Output),
+            Kind::Scalar => unreachable!("a scalar has no length"),
+        };
+        quote!(#rt::#of::<#element, #queue>::n_elements(#ident))
     }
 
     /// The number of elements, in the dimensions.

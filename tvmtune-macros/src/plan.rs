@@ -18,6 +18,15 @@ pub(crate) struct Plan {
     pub(crate) summary: Vec<String>,
     /// How many buckets there are.
     pub(crate) n_buckets: usize,
+    /// Whether the items have code for CUDA devices: `CUDA`, beside `BUCKETS`.
+    pub(crate) has_cuda: bool,
+}
+
+impl Plan {
+    fn new(items: TokenStream, tracked: TokenStream, text: &str, n_buckets: usize) -> Self {
+        let has_cuda = text.contains("\npub static CUDA: [");
+        Self { items, tracked, summary: summary(text), n_buckets, has_cuda }
+    }
 }
 
 /// The plan for a workload.
@@ -38,12 +47,11 @@ pub(crate) fn look_up(id: &str, program: &Program, dag: &Dag) -> Plan {
                 ::core::concat!(::core::env!("TVMTUNE_PLAN_DIR"), #path)
             );
         };
-        Some(Plan { items, tracked, summary: summary(&text), n_buckets })
+        Some(Plan::new(items, tracked, &text, n_buckets))
     });
     from_file.unwrap_or_else(|| {
         let text = embed::default_plan(dag, &embed::buckets(&program.buckets()));
-        let items = tokens(&text).unwrap_or_default();
-        Plan { items, tracked: TokenStream::new(), summary: summary(&text), n_buckets }
+        Plan::new(tokens(&text).unwrap_or_default(), TokenStream::new(), &text, n_buckets)
     })
 }
 

@@ -3,112 +3,116 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use half::{bf16, f16};
-
-use crate::Weight;
-
-/// An element type of tensors: `f32`, `f16`, `bf16`, `f64`, `i8`, `u8`, `i32`, `i64` or `bool`.
-pub trait Element: sealed::Sealed + Copy + Default + Send + Sync + 'static {}
-
-mod sealed {
-    pub trait Sealed {}
-}
-
-macro_rules! elements {
-    ($($element:ty)*) => {
-        $(impl sealed::Sealed for $element {}
-        impl Element for $element {})*
-    };
-}
-
-elements!(f32 f16 bf16 f64 i8 u8 i32 i64 bool);
+use crate::{Cpu, Element, Held, Queue, Weight};
 
 /// What can be passed for a `Tensor<T, ..>` parameter: elements in memory, row-major.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be passed for a tensor of `{T}`",
-    label = "expected a slice, an array or a `Vec` of `{T}`",
+    message = "`{Self}` cannot be passed for a tensor of `{T}` to a kernel on `{Q}`",
+    label = "expected a slice, an array or a `Vec` of `{T}`; on a CUDA stream, a `CudaSlice`",
     note = "a kernel takes exactly the element type that its program declares; convert first"
 )]
-pub trait Input<T> {
-    /// The elements.
-    fn elements(&self) -> &[T];
+pub trait Input<T: Element, Q: Queue = Cpu> {
+    /// How many elements there are.
+    fn n_elements(&self) -> usize;
+
+    /// The elements, on their way into a launch.
+    fn elements<'a>(&'a self, queue: &'a Q) -> Q::Elements<'a, T>;
 }
 
 /// What can be passed for a `Weight<T, ..>` parameter: a [`Weight`], or any slice.
 ///
-/// A `Weight` is packed once. A plain slice is packed in every launch whose kernel wants another
-/// layout, which takes an allocation and about as long as copying it: fine for one launch.
+/// A `Weight` is packed once, and brought to each device once. A plain slice is packed in every
+/// launch whose kernel wants another layout, which takes an allocation and about as long as
+/// copying it: fine for one launch. Slices on a CUDA device are not packed: where the kernel wants
+/// another layout, that is an error.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be passed for a weight of `{T}`",
+    message = "`{Self}` cannot be passed for a weight of `{T}` to a kernel on `{Q}`",
     label = "expected a `tvmtune_runtime::Weight<{T}>`, or a slice, an array or a `Vec` of `{T}`",
     note = "a kernel takes exactly the element type that its program declares; convert first"
 )]
-pub trait Constant<T> {
-    /// The elements, row-major.
-    fn elements(&self) -> &[T];
+pub trait Constant<T: Element, Q: Queue = Cpu> {
+    /// How many elements there are.
+    fn n_elements(&self) -> usize;
 
-    /// The weight that remembers packed copies, if it is one.
-    fn weight(&self) -> Option<&Weight<T>> {
-        None
-    }
+    /// The weight that remembers its copies, or the elements.
+    fn held<'a>(&'a self, queue: &'a Q) -> Held<'a, T, Q>;
 }
 
 /// What results can be written to: elements in memory, row-major.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot take a result of `{T}`",
-    label = "expected a mutable slice, array or `Vec` of `{T}`",
+    message = "`{Self}` cannot take a result of `{T}` of a kernel on `{Q}`",
+    label = "expected a mutable slice, array or `Vec` of `{T}`; on a CUDA stream, a `CudaSlice`",
     note = "a kernel writes exactly the element type that its program declares"
 )]
-pub trait Output<T> {
-    /// The elements.
-    fn elements_mut(&mut self) -> &mut [T];
+pub trait Output<T: Element, Q: Queue = Cpu> {
+    /// How many elements there are.
+    fn n_elements(&self) -> usize;
+
+    /// The elements, on their way into a launch.
+    fn elements_mut<'a>(&'a mut self, queue: &'a Q) -> Q::ElementsMut<'a, T>;
 }
 
 macro_rules! readable {
     ($([$($generics:tt)*] $container:ty;)*) => {
-        $(impl<$($generics)*> Input<T> for $container {
-            fn elements(&self) -> &[T] {
+        $(impl<T: Element, $($generics)*> Input<T> for $container {
+            fn n_elements(&self) -> usize {
+                self.len()
+            }
+
+            fn elements<'a>(&'a self, _: &'a Cpu) -> &'a [T] {
                 self
             }
         }
 
-        impl<$($generics)*> Constant<T> for $container {
-            fn elements(&self) -> &[T] {
-                self
+        impl<T: Element, $($generics)*> Constant<T> for $container {
+            fn n_elements(&self) -> usize {
+                self.len()
+            }
+
+            fn held<'a>(&'a self, _: &'a Cpu) -> Held<'a, T, Cpu> {
+                Held::Elements(&self[..])
             }
         })*
     };
 }
 
 readable! {
-    [T] [T];
-    [T, const N: usize] [T; N];
-    [T] Vec<T>;
-    [T] Box<[T]>;
-    [T] Rc<[T]>;
-    [T] Arc<[T]>;
+    [] [T];
+    [const N: usize] [T; N];
+    [] Vec<T>;
+    [] Box<[T]>;
+    [] Rc<[T]>;
+    [] Arc<[T]>;
 }
 
 impl<T: Element> Input<T> for Weight<T> {
-    fn elements(&self) -> &[T] {
+    fn n_elements(&self) -> usize {
+        self.len()
+    }
+
+    fn elements<'a>(&'a self, _: &'a Cpu) -> &'a [T] {
         self
     }
 }
 
-impl<T: Element> Constant<T> for Weight<T> {
-    fn elements(&self) -> &[T] {
-        self
+impl<T: Element, Q: Queue> Constant<T, Q> for Weight<T> {
+    fn n_elements(&self) -> usize {
+        self.len()
     }
 
-    fn weight(&self) -> Option<&Weight<T>> {
-        Some(self)
+    fn held<'a>(&'a self, _: &'a Q) -> Held<'a, T, Q> {
+        Held::Weight(self)
     }
 }
 
 macro_rules! writable {
     ($([$($generics:tt)*] $container:ty;)*) => {
-        $(impl<$($generics)*> Output<T> for $container {
-            fn elements_mut(&mut self) -> &mut [T] {
+        $(impl<T: Element, $($generics)*> Output<T> for $container {
+            fn n_elements(&self) -> usize {
+                self.len()
+            }
+
+            fn elements_mut<'a>(&'a mut self, _: &'a Cpu) -> &'a mut [T] {
                 self
             }
         })*
@@ -116,36 +120,48 @@ macro_rules! writable {
 }
 
 writable! {
-    [T] [T];
-    [T, const N: usize] [T; N];
-    [T] Vec<T>;
-    [T] Box<[T]>;
+    [] [T];
+    [const N: usize] [T; N];
+    [] Vec<T>;
+    [] Box<[T]>;
 }
 
-impl<T, S: Input<T> + ?Sized> Input<T> for &S {
-    fn elements(&self) -> &[T] {
-        (**self).elements()
+impl<T: Element, Q: Queue, S: Input<T, Q> + ?Sized> Input<T, Q> for &S {
+    fn n_elements(&self) -> usize {
+        (**self).n_elements()
+    }
+
+    fn elements<'a>(&'a self, queue: &'a Q) -> Q::Elements<'a, T> {
+        (**self).elements(queue)
     }
 }
 
-impl<T, S: Input<T> + ?Sized> Input<T> for &mut S {
-    fn elements(&self) -> &[T] {
-        (**self).elements()
+impl<T: Element, Q: Queue, S: Input<T, Q> + ?Sized> Input<T, Q> for &mut S {
+    fn n_elements(&self) -> usize {
+        (**self).n_elements()
+    }
+
+    fn elements<'a>(&'a self, queue: &'a Q) -> Q::Elements<'a, T> {
+        (**self).elements(queue)
     }
 }
 
-impl<T, S: Constant<T> + ?Sized> Constant<T> for &S {
-    fn elements(&self) -> &[T] {
-        (**self).elements()
+impl<T: Element, Q: Queue, S: Constant<T, Q> + ?Sized> Constant<T, Q> for &S {
+    fn n_elements(&self) -> usize {
+        (**self).n_elements()
     }
 
-    fn weight(&self) -> Option<&Weight<T>> {
-        (**self).weight()
+    fn held<'a>(&'a self, queue: &'a Q) -> Held<'a, T, Q> {
+        (**self).held(queue)
     }
 }
 
-impl<T, S: Output<T> + ?Sized> Output<T> for &mut S {
-    fn elements_mut(&mut self) -> &mut [T] {
-        (**self).elements_mut()
+impl<T: Element, Q: Queue, S: Output<T, Q> + ?Sized> Output<T, Q> for &mut S {
+    fn n_elements(&self) -> usize {
+        (**self).n_elements()
+    }
+
+    fn elements_mut<'a>(&'a mut self, queue: &'a Q) -> Q::ElementsMut<'a, T> {
+        (**self).elements_mut(queue)
     }
 }

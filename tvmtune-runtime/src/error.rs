@@ -1,5 +1,7 @@
 //! What can be wrong with a launch.
 
+use crate::raw::cuda::Arch;
+
 /// Why a kernel did not run, or did not finish.
 ///
 /// Every text names the kernel and the argument, and ends in what to do.
@@ -100,4 +102,116 @@ pub enum Error {
         /// The kernel's name.
         kernel: &'static str,
     },
+    /// There is no CUDA driver.
+    #[error(
+        "no CUDA driver: tried {tried}; install the driver of the GPU, or launch on \
+         `tvmtune_runtime::Cpu`"
+    )]
+    NoDriver {
+        /// Each name, with what the system says.
+        tried: &'static str,
+    },
+    /// A CUDA device cannot be used.
+    #[error(
+        "CUDA device {ordinal}: `{call}` failed: {reason}; \
+         see what `nvidia-smi` says of it, and of `CUDA_VISIBLE_DEVICES`"
+    )]
+    Device {
+        /// Its number, from 0.
+        ordinal: usize,
+        /// The function of the driver.
+        call: &'static str,
+        /// Its result, as the driver names it.
+        reason: &'static str,
+    },
+    /// The driver refused something that a kernel needs.
+    #[error("`{kernel}`: `{call}` failed: {reason}; {}", advice(reason))]
+    Cuda {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// The function of the driver.
+        call: &'static str,
+        /// Its result, as the driver names it.
+        reason: &'static str,
+    },
+    /// A crate has no code of a kernel for a device.
+    #[error(
+        "`{kernel}`: no code for {arch}; add the device to `tvmtune.toml` and build again, or \
+         launch on `tvmtune_runtime::Cpu`"
+    )]
+    NoCode {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// What the device is.
+        arch: Arch,
+    },
+    /// The only code for a device is PTX that its driver does not know yet.
+    #[error(
+        "`{kernel}`: its code is PTX {}.{}, and the driver takes {}.{} at most; update the driver, \
+         or build with an older NVRTC", ptx.0, ptx.1, driver.0, driver.1
+    )]
+    PtxTooNew {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// The version of the code.
+        ptx: (u8, u8),
+        /// The latest version that the driver takes.
+        driver: (u8, u8),
+    },
+    /// A kernel wants more shared memory than the device has for a block.
+    #[error(
+        "`{kernel}`: wants {want} bytes of shared memory in a block, and the device has {have}; \
+         its code was tuned for a larger device: tune it for this one"
+    )]
+    SharedMemory {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// What it wants, in bytes.
+        want: usize,
+        /// What there is, in bytes.
+        have: usize,
+    },
+    /// An argument is in memory of another device, or of another context of it.
+    #[error(
+        "`{kernel}`: argument `{arg}` is not in the CUDA context of the stream; \
+         copy it there, or launch on a stream of its context"
+    )]
+    OtherContext {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// The argument.
+        arg: &'static str,
+    },
+    /// A kernel was loaded for another stream, and has memory for temporaries on that one only.
+    #[error(
+        "`{kernel}`: was loaded for another stream, and keeps temporaries for that one; \
+         call `load` with each stream that it is launched on"
+    )]
+    OtherStream {
+        /// The kernel's name.
+        kernel: &'static str,
+    },
+    /// A weight that is known by its address on the device only, where the kernel reads it in
+    /// another layout.
+    #[error(
+        "`{kernel}`: weight `{arg}` is packed in another layout than row-major; \
+         pass a `tvmtune_runtime::Weight`, which is packed and brought to the device once"
+    )]
+    Unpacked {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// The argument.
+        arg: &'static str,
+    },
+}
+
+/// What to do about a result of the driver.
+fn advice(reason: &str) -> &'static str {
+    match reason {
+        "CUDA_ERROR_OUT_OF_MEMORY" => "free memory of the device, or launch on parts of the data",
+        "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED" | "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT" => {
+            "call `load` and `prepare` before the capture begins"
+        }
+        _ => "an earlier kernel may be at fault: run with `CUDA_LAUNCH_BLOCKING=1` to see which",
+    }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::raw::cuda::Arch;
+
 /// An instruction set, the least first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Isa {
@@ -11,22 +13,29 @@ pub enum Isa {
     Avx2,
     /// x86-64 with AVX-512 F, BW, DQ and VL, and what [`Isa::Avx2`] has.
     Avx512,
+    /// That of CUDA devices of an architecture. No [`Cpu`](crate::Cpu) has it.
+    Cuda(Arch),
 }
 
 impl Isa {
-    /// The spelling in records, on the command line and in `TVMTUNE_ISA`.
+    /// The spelling in records, on the command line and in `TVMTUNE_ISA`; of CUDA devices, only
+    /// their kind: their architecture is in the text that `Display` gives.
     pub fn name(self) -> &'static str {
         match self {
             Isa::Portable => "portable",
             Isa::Avx2 => "avx2",
             Isa::Avx512 => "avx512",
+            Isa::Cuda(_) => "cuda",
         }
     }
 }
 
 impl fmt::Display for Isa {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        match self {
+            Isa::Cuda(arch) => arch.fmt(f),
+            _ => f.write_str(self.name()),
+        }
     }
 }
 

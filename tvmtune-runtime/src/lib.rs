@@ -38,7 +38,7 @@
 //!
 //! - `linear_gelu(&cpu, &x, &w, &b, &mut y)` infers the dynamic dimensions, checks everything and
 //!   launches.
-//! - `linear_gelu::load(&cpu)` gives a `linear_gelu::Kernel`: `Copy + Send + Sync`, with
+//! - `linear_gelu::load(&cpu)` gives a `linear_gelu::Kernel`: `Clone + Send + Sync`, with
 //!   `launch(&cpu, dims, ..)`, `prepare(..)` that packs weights ahead of the first launch, and
 //!   `launch_raw(..)` for memory that is known by its address.
 //! - `linear_gelu::Dims { m }`, the dynamic dimensions, lower-case. Programs without any have no
@@ -53,6 +53,9 @@
 //! order in which the program returns them, after the parameters. Run-time scalars are passed by
 //! value. No alignment is asked of slices.
 //!
+//! With the feature `cuda`, `&cpu` may be a stream of a CUDA device instead, and tensors memory of
+//! that device: see the module `cuda`. A kernel that is loaded for one [`Queue`] is launched on that one.
+//!
 //! # Which dimensions are inferred
 //!
 //! A dynamic dimension follows from an argument's length if it is the only one in that argument's
@@ -66,16 +69,20 @@
 //! the kernel needs; each thread keeps its own. It takes no lock but, for kernels that use several
 //! threads, that of the thread pool, and that only if it is free: see [`set_threads`].
 
+#[cfg(feature = "cpu")]
 mod arg;
+mod element;
 mod error;
 mod isa;
 mod plan;
+#[cfg(feature = "cpu")]
+mod queue;
 mod weight;
 
 #[cfg(feature = "cpu")]
 pub mod cpu;
 
-#[cfg(feature = "nvrtc")]
+#[cfg(any(feature = "cuda", feature = "nvrtc"))]
 pub mod cuda;
 
 pub mod math;
@@ -83,13 +90,17 @@ pub mod math;
 #[doc(hidden)]
 pub mod raw;
 
-pub use arg::{Constant, Element, Input, Output};
+#[cfg(feature = "cpu")]
+pub use arg::{Constant, Input, Output};
 #[cfg(feature = "cpu")]
 pub use cpu::{Cpu, set_threads, threads};
+pub use element::Element;
 pub use error::Error;
 pub use half;
 pub use isa::Isa;
 pub use plan::{PlanInfo, Spec, TensorSpec, Tier};
+#[cfg(feature = "cpu")]
+pub use queue::{Held, Queue};
 /// Turns a tensor program into a tuned kernel. See the [crate documentation](crate).
 #[cfg(feature = "macros")]
 pub use tvmtune_macros::autotune;

@@ -13,7 +13,8 @@ const ALIGN: usize = 64;
 ///
 /// It owns its elements, row-major. A kernel that was tuned for another layout packs them at its
 /// first launch (or in `prepare`), and the packed copy is kept here, one for each layout in use;
-/// finding it later takes a few ns and no lock. Clones share elements and copies.
+/// finding it later takes a few ns and no lock. Clones share elements and copies. The same holds
+/// for each CUDA device that it is used on, where its copies stay until the last clone is dropped.
 ///
 /// ```
 /// use tvmtune_runtime::Weight;
@@ -31,6 +32,9 @@ struct Shared<T> {
     elements: Vec<T>,
     /// A list that only grows, so that readers need no lock.
     packed: OnceLock<Box<Packed<T>>>,
+    /// Copies in memory of CUDA devices.
+    #[cfg(feature = "cuda")]
+    on_devices: crate::cuda::Copies,
 }
 
 #[derive(Debug)]
@@ -46,7 +50,12 @@ struct Packed<T> {
 impl<T: Element> Weight<T> {
     /// A weight with these elements, row-major.
     pub fn new(elements: impl Into<Vec<T>>) -> Self {
-        let shared = Shared { elements: elements.into(), packed: OnceLock::new() };
+        let shared = Shared {
+            elements: elements.into(),
+            packed: OnceLock::new(),
+            #[cfg(feature = "cuda")]
+            on_devices: crate::cuda::Copies::default(),
+        };
         Self { shared: Arc::new(shared) }
     }
 
@@ -54,6 +63,12 @@ impl<T: Element> Weight<T> {
     pub fn n_packed(&self) -> usize {
         let first = self.shared.packed.get();
         std::iter::successors(first, |it| it.next.get()).count()
+    }
+
+    /// The copies on CUDA devices.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn on_devices(&self) -> &crate::cuda::Copies {
+        &self.shared.on_devices
     }
 
     /// The elements in `layout`, 64-byte aligned; packed now if they were not before.

@@ -7,6 +7,7 @@
 //! - Before a launch, dimensions are in range and lengths are what they say, by checks that stand
 //!   in the generated code.
 
+mod launch;
 mod raw;
 mod spec;
 
@@ -27,9 +28,10 @@ struct Emitter<'a> {
     steps: Option<Vec<Step>>,
     /// The fields of `Dims`.
     fields: Vec<Ident>,
-    /// Parameters of the generated functions.
-    cpu: Ident,
+    /// Parameters of the generated functions, and the type of the first one.
+    queue: Ident,
     dims: Ident,
+    q: Ident,
     id: &'a str,
     plan: &'a Plan,
 }
@@ -39,8 +41,8 @@ pub(crate) fn kernel(program: &Program, dag: &Dag, id: &str, plan: &Plan) -> Tok
     let operands = operand::operands(program);
     let steps = infer::steps(dag, &operands);
     let fields = program.dims.iter().map(|it| field(&it.ident)).collect();
-    let (cpu, dims) = (local("cpu"), local("dims"));
-    let emitter = Emitter { program, operands, steps, fields, cpu, dims, id, plan };
+    let [queue, dims, q] = ["queue", "dims", "Q"].map(local);
+    let emitter = Emitter { program, operands, steps, fields, queue, dims, q, id, plan };
     let (function, module) = (emitter.function(), emitter.module());
     quote! { #function #module }
 }
@@ -79,10 +81,10 @@ impl Emitter<'_> {
         self.operands.iter().map(|it| &it.ident).collect()
     }
 
-    /// `x: &(impl Input<f32> + ?Sized), ..`
-    fn params(&self, rt: &TokenStream) -> Vec<TokenStream> {
+    /// `x: &(impl Input<f32, Q> + ?Sized), ..`
+    fn params(&self, rt: &TokenStream, queue: &TokenStream) -> Vec<TokenStream> {
         let param = |it: &Operand| {
-            let (name, ty) = (&it.ident, it.ty(rt));
+            let (name, ty) = (&it.ident, it.ty(rt, queue));
             quote!(#name: #ty)
         };
         self.operands.iter().map(param).collect()
@@ -92,9 +94,9 @@ impl Emitter<'_> {
     fn function(&self) -> TokenStream {
         let Program { ident, visibility, attributes, .. } = self.program;
         let (rt, names) = (self.runtime(), self.names());
-        let params = self.params(&rt);
+        let (queue, dims, q) = (&self.queue, &self.dims, &self.q);
+        let params = self.params(&rt, &q.to_token_stream());
         let docs = self.docs();
-        let (cpu, dims) = (&self.cpu, &self.dims);
         let (dims_param, inferred) = match &self.steps {
             _ if self.fields.is_empty() => (None, None),
             None => (Some(quote!(#dims: #ident::Dims,)), None),
@@ -118,11 +120,11 @@ impl Emitter<'_> {
             #(#attributes)*
             #(#[doc = #docs])*
             #[allow(clippy::too_many_arguments)]
-            #visibility fn #ident(#cpu: &#rt::Cpu, #dims_param #(#params),*)
+            #visibility fn #ident<#q: #rt::Queue>(#queue: &#q, #dims_param #(#params),*)
                 -> ::core::result::Result<(), #rt::Error>
             {
                 #inferred
-                #ident::load(#cpu)?.launch(#cpu, #dims_argument #(#names),*)
+                #ident::load(#queue)?.launch(#queue, #dims_argument #(#names),*)
             }
         }
     }
@@ -131,20 +133,15 @@ impl Emitter<'_> {
     fn inferred(&self, step: &Step, rt: &TokenStream) -> TokenStream {
         let operand = &self.operands[step.operand];
         let position = step.dim.0 as usize;
-        let (kernel, ident) = (self.program.ident.to_string(), &operand.ident);
+        let kernel = self.program.ident.to_string();
         let (arg, shape) = (operand.name(), &operand.spelled);
         let dim = self.program.dims[position].ident.to_string();
         let (factor, rest) = (in_dims(&step.factor), in_dims(&step.rest));
-        let elements = match operand.kind {
-            Kind::Input => quote!(#rt::Input::elements(#ident)),
-            Kind::Weight => quote!(#rt::Constant::elements(#ident)),
-            Kind::Output => quote!(#rt::Output::elements_mut(#ident)),
-            Kind::Scalar => unreachable!("a scalar has no length"),
-        };
+        let n_elements = operand.n_elements(rt, &self.q);
         let (range, dims, found) = (self.range(position), &self.dims, local("found"));
         quote! {
             let #found = #rt::raw::infer(
-                #kernel, (#arg, #shape), #dim, #elements.len(), (#factor, #rest),
+                #kernel, (#arg, #shape), #dim, #n_elements, (#factor, #rest),
             )?;
             #dims[#position] = #rt::raw::range(#kernel, #dim, #found, #range)?;
         }
@@ -185,8 +182,9 @@ impl Emitter<'_> {
         let name = ident.to_string();
         let (dims, spec, kernel) = (self.dims(), self.spec(), self.kernel());
         let (dims_param, dims_argument) = (self.dims_param(), self.dims_argument());
-        let (names, params) = (self.names(), self.params(&quote!(rt)));
-        let cpu = &self.cpu;
+        let (names, params) = (self.names(), self.params(&quote!(rt), &quote!(rt::Cpu)));
+        let (queue, q, n_buckets) = (&self.queue, &self.q, self.plan.n_buckets);
+        let cuda = if self.plan.has_cuda { quote!(code::CUDA) } else { quote!([&[]; #n_buckets]) };
         quote! {
             #[doc = #doc]
             #visibility mod #ident {
@@ -194,7 +192,7 @@ impl Emitter<'_> {
 
                 #tracked
 
-                #[allow(clippy::all)]
+                #[allow(clippy::all, dead_code)]
                 mod code {
                     use super::rt;
                     #items
@@ -202,22 +200,28 @@ impl Emitter<'_> {
 
                 const NAME: &::core::primitive::str = #name;
 
+                static PROGRAM: rt::raw::Program<#n_buckets> =
+                    rt::raw::Program { buckets: &code::BUCKETS, cuda: &#cuda };
+
                 #dims
                 #spec
                 #kernel
 
-                /// Chooses the code for the instruction set that `cpu` allows.
+                /// Chooses the code for a queue: on the CPU, for the instruction set that it
+                /// allows; on a CUDA stream, for the device, which loads it now unless it has.
                 ///
                 /// # Errors
                 ///
-                /// None yet.
-                pub fn load(cpu: &rt::Cpu) -> ::core::result::Result<Kernel, rt::Error> {
-                    ::core::result::Result::Ok(
-                        Kernel { kernel: rt::raw::Kernel::new(cpu, &code::BUCKETS) },
-                    )
+                /// On the CPU none; on a CUDA stream, if there is no code for the device, or if it
+                /// cannot be loaded.
+                pub fn load<#q: rt::Queue>(#queue: &#q)
+                    -> ::core::result::Result<Kernel<#q>, rt::Error>
+                {
+                    let kernel = rt::raw::Backend::load(#queue, NAME, &PROGRAM)?;
+                    ::core::result::Result::Ok(Kernel { kernel })
                 }
 
-                /// What a launch on this machine runs.
+                /// What a launch on the CPU of this machine runs.
                 ///
                 /// # Errors
                 ///
@@ -236,8 +240,8 @@ impl Emitter<'_> {
                 pub fn reference(#dims_param #(#params),*)
                     -> ::core::result::Result<(), rt::Error>
                 {
-                    let #cpu = rt::Cpu::new().at_most(rt::Isa::Portable);
-                    load(&#cpu)?.launch(&#cpu, #dims_argument #(#names),*)
+                    let #queue = rt::Cpu::new().at_most(rt::Isa::Portable);
+                    load(&#queue)?.launch(&#queue, #dims_argument #(#names),*)
                 }
             }
         }
@@ -274,20 +278,32 @@ impl Emitter<'_> {
 
     /// The type `Kernel`.
     fn kernel(&self) -> TokenStream {
-        let n_buckets = self.plan.n_buckets;
+        let (q, n_buckets) = (&self.q, self.plan.n_buckets);
         let (dims_param, checked, dims) = (self.dims_param(), self.checked_dims(), &self.dims);
         let (launch, prepare, launch_raw) = (self.launch(), self.prepare(), self.launch_raw());
         quote! {
-            /// The program, with the code for one machine chosen.
-            #[derive(Clone, Copy, Debug)]
-            pub struct Kernel {
-                kernel: rt::raw::Kernel<#n_buckets>,
+            /// The program, with the code for one machine or device chosen.
+            pub struct Kernel<#q: rt::Queue = rt::Cpu> {
+                kernel: <#q as rt::raw::Backend>::Kernel<#n_buckets>,
             }
 
-            impl Kernel {
+            impl<#q: rt::Queue> ::core::clone::Clone for Kernel<#q> {
+                fn clone(&self) -> Self {
+                    Self { kernel: ::core::clone::Clone::clone(&self.kernel) }
+                }
+            }
+
+            impl ::core::marker::Copy for Kernel<rt::Cpu> {}
+
+            impl<#q: rt::Queue> ::core::fmt::Debug for Kernel<#q> {
+                fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                    f.debug_tuple(NAME).field(&self.kernel).finish()
+                }
+            }
+
+            impl<#q: rt::Queue> Kernel<#q> {
                 #launch
                 #prepare
-                #launch_raw
 
                 /// What a launch runs.
                 ///
@@ -298,67 +314,13 @@ impl Emitter<'_> {
                     -> ::core::result::Result<rt::PlanInfo, rt::Error>
                 {
                     #checked
-                    ::core::result::Result::Ok(self.kernel.plan(&#dims))
+                    ::core::result::Result::Ok(
+                        <#q as rt::raw::Backend>::plan::<#n_buckets>(&self.kernel, &#dims),
+                    )
                 }
             }
-        }
-    }
 
-    fn launch(&self) -> TokenStream {
-        let (dims_param, checked_dims) = (self.dims_param(), self.checked_dims());
-        let params = self.params(&quote!(rt));
-        let checked = self.operands.iter().map(checked);
-        let argument = |it: &Operand| {
-            let ident = &it.ident;
-            match it.kind {
-                Kind::Input => Some(quote!(rt::raw::Arg::input(#ident))),
-                Kind::Weight => Some(quote!(rt::raw::Arg::weight(&#ident))),
-                Kind::Output => Some(quote!(rt::raw::Arg::output(#ident))),
-                Kind::Scalar => None,
-            }
-        };
-        let args = self.operands.iter().filter_map(argument);
-        let scalars: Vec<&Ident> = self.of_kind(Kind::Scalar).map(|it| &it.ident).collect();
-        let n_scalars = scalars.len();
-        let n_dims = self.fields.len();
-        let (cpu, dims) = (&self.cpu, &self.dims);
-        let [args_name, scalars_name, variant] = ["args", "scalars", "variant"].map(local);
-        let dim_values = (0..n_dims).map(|it| quote!(#dims[#it]));
-        let passed = |it: &Operand| {
-            let ident = &it.ident;
-            if it.kind == Kind::Weight { quote!(#ident.elements()) } else { quote!(#ident) }
-        };
-        let tensors = self.operands.iter().filter(|it| it.is_tensor()).map(passed);
-        quote! {
-            /// Checks everything, and runs.
-            ///
-            /// # Errors
-            ///
-            /// If a length does not fit, or a dimension is out of range.
-            #[allow(clippy::too_many_arguments)]
-            pub fn launch(&self, #cpu: &rt::Cpu, #dims_param #(#params),*)
-                -> ::core::result::Result<(), rt::Error>
-            {
-                #checked_dims
-                #(#checked)*
-                match self.kernel.variant(#cpu, &#dims) {
-                    ::core::option::Option::Some(#variant) => {
-                        let #args_name = [#(#args),*];
-                        let #scalars_name: [::core::primitive::u64; #n_scalars] =
-                            [#(rt::raw::Scalar::bits(#scalars)),*];
-                        // The variant is of this program and chosen for this CPU and these
-                        // dimensions, and the lengths of all arguments were checked.
-                        unsafe {
-                            rt::raw::run(
-                                #cpu, NAME, #variant, &#dims, &#args_name, &#scalars_name,
-                            )
-                        }
-                    }
-                    ::core::option::Option::None => rt::raw::portable(NAME, || {
-                        code::portable(#(#dim_values,)* #(#scalars,)* #(#tensors),*);
-                    }),
-                }
-            }
+            #launch_raw
         }
     }
 
@@ -366,64 +328,17 @@ impl Emitter<'_> {
         self.operands.iter().filter(move |it| it.kind == kind)
     }
 
-    /// Packs weights ahead of launches; there is nothing to generate where there is no weight, or
-    /// where the shape of one depends on a launch.
-    fn prepare(&self) -> Option<TokenStream> {
-        let weights: Vec<&Operand> = self.of_kind(Kind::Weight).collect();
-        let fixed = |it: &&Operand| it.len().as_constant().is_some();
-        if weights.is_empty() || !weights.iter().all(fixed) {
-            return None;
-        }
-        let param = |it: &&Operand| {
-            let (name, element) = (&it.ident, it.element());
-            quote!(#name: &rt::Weight<#element>)
-        };
-        let params = weights.iter().map(param);
-        let checked = weights.iter().copied().map(checked);
-        let names = weights.iter().map(|it| &it.ident);
-        let tensors: Vec<&Operand> = self.operands.iter().filter(|it| it.is_tensor()).collect();
-        let positions = tensors.iter().enumerate();
-        let positions = positions.filter(|(_, it)| it.kind == Kind::Weight).map(|(n, _)| n);
-        Some(quote! {
-            /// Packs weights now, instead of at the first launch.
-            ///
-            /// # Errors
-            ///
-            /// If a length does not fit.
-            pub fn prepare(&self, #(#params),*) -> ::core::result::Result<(), rt::Error> {
-                #(#checked)*
-                #(#names.prepare(#positions, self.kernel.chosen());)*
-                ::core::result::Result::Ok(())
-            }
-        })
+    fn tensors(&self) -> Vec<&Operand> {
+        self.operands.iter().filter(|it| it.is_tensor()).collect()
     }
-}
 
-/// Turns an argument into a slice (or a weight) of the length that the dimensions say.
-fn checked(operand: &Operand) -> TokenStream {
-    let (ident, arg, shape) = (&operand.ident, operand.name(), &operand.spelled);
-    let want = in_dims(&operand.len());
-    match operand.kind {
-        Kind::Scalar => TokenStream::new(),
-        Kind::Input => quote! {
-            let #ident = rt::Input::elements(#ident);
-            rt::raw::len(NAME, (#arg, #shape), #ident.len(), #want)?;
-        },
-        Kind::Output => quote! {
-            let #ident = rt::Output::elements_mut(#ident);
-            rt::raw::len(NAME, (#arg, #shape), #ident.len(), #want)?;
-        },
-        Kind::Weight => {
-            let extents = operand.shape.iter().map(in_dims);
-            let n_extents = operand.shape.len();
-            let extents_name = local(&format!("{}_shape", operand.name()));
-            let element = operand.element();
-            quote! {
-                let #extents_name: [::core::primitive::usize; #n_extents] =
-                    [#((#extents) as ::core::primitive::usize),*];
-                let #ident = rt::raw::WeightArg::<#element>::new(#ident, &#extents_name);
-                rt::raw::len(NAME, (#arg, #shape), #ident.elements().len(), #want)?;
-            }
+    /// `let scalars = [..];`
+    fn scalars(&self) -> TokenStream {
+        let scalars: Vec<&Ident> = self.of_kind(Kind::Scalar).map(|it| &it.ident).collect();
+        let (n_scalars, name) = (scalars.len(), local("scalars"));
+        quote! {
+            let #name: [::core::primitive::u64; #n_scalars] =
+                [#(rt::raw::Scalar::bits(#scalars)),*];
         }
     }
 }

@@ -8,6 +8,17 @@ use crate::operand::{Kind, Operand, in_dims, local};
 
 impl Emitter<'_> {
     pub(super) fn launch_raw(&self) -> TokenStream {
+        let on_cpu = self.launch_raw_on_cpu();
+        let on_cuda = cfg!(feature = "cuda").then(|| self.launch_raw_on_cuda());
+        quote! {
+            impl Kernel<rt::Cpu> {
+                #on_cpu
+            }
+            #on_cuda
+        }
+    }
+
+    fn launch_raw_on_cpu(&self) -> TokenStream {
         let param = |it: &Operand| {
             let (name, element) = (&it.ident, it.element());
             match it.kind {
@@ -17,20 +28,24 @@ impl Emitter<'_> {
             }
         };
         let params = self.operands.iter().map(param);
-        let tensors: Vec<&Operand> = self.operands.iter().filter(|it| it.is_tensor()).collect();
+        let tensors = self.tensors();
         let aligned = tensors.iter().map(|it| {
             let (ident, arg) = (&it.ident, it.name());
             quote!(rt::raw::pointer(NAME, #arg, #ident)?;)
         });
         let disjoint = pairs(&tensors).into_iter().map(|(result, other)| {
-            let (result, other) = (region(result), region(other));
+            let addresses = [result, other].map(|it| {
+                let ident = &it.ident;
+                quote!(#ident.addr())
+            });
+            let [result, other] = [region(result, &addresses[0]), region(other, &addresses[1])];
             quote!(rt::raw::disjoint(NAME, #result, #other)?;)
         });
         let slices = tensors.iter().map(|it| slice(it));
         let names: Vec<&Ident> = self.names();
         let (dims_param, dims_argument) = (self.dims_param(), self.dims_argument());
         let checked = self.checked_dims();
-        let (cpu, dims, original) = (&self.cpu, &self.dims, local("original"));
+        let (queue, dims, original) = (&self.queue, &self.dims, local("original"));
         let has_dims = !self.fields.is_empty();
         let kept = has_dims.then(|| quote!(let #original = #dims;));
         let restored = has_dims.then(|| quote!(let #dims = #original;));
@@ -48,7 +63,7 @@ impl Emitter<'_> {
             /// Each address must be that of as many elements as the dimensions say, initialized,
             /// that nobody else writes, nor for results reads, until this returns.
             #[allow(clippy::too_many_arguments)]
-            pub unsafe fn launch_raw(&self, #cpu: &rt::Cpu, #dims_param #(#params),*)
+            pub unsafe fn launch_raw(&self, #queue: &rt::Cpu, #dims_param #(#params),*)
                 -> ::core::result::Result<(), rt::Error>
             {
                 #kept
@@ -57,7 +72,74 @@ impl Emitter<'_> {
                 #(#disjoint)*
                 #(#slices)*
                 #restored
-                self.launch(#cpu, #dims_argument #(#names),*)
+                self.launch(#queue, #dims_argument #(#names),*)
+            }
+        }
+    }
+}
+
+impl Emitter<'_> {
+    fn launch_raw_on_cuda(&self) -> TokenStream {
+        let param = |it: &Operand| {
+            let (name, element) = (&it.ident, it.element());
+            match it.kind {
+                Kind::Scalar => quote!(#name: #element),
+                _ => quote!(#name: ::core::primitive::u64),
+            }
+        };
+        let params = self.operands.iter().map(param);
+        let tensors = self.tensors();
+        let disjoint = pairs(&tensors).into_iter().map(|(result, other)| {
+            let address = |it: &Operand| {
+                let ident = &it.ident;
+                region(it, &quote!(#ident as ::core::primitive::usize))
+            };
+            let (result, other) = (address(result), address(other));
+            quote!(rt::raw::disjoint(NAME, #result, #other)?;)
+        });
+        let (names, idents) =
+            tensors.iter().map(|it| (it.name(), &it.ident)).collect::<(Vec<_>, Vec<_>)>();
+        let (dims_param, checked) = (self.dims_param(), self.checked_dims());
+        let (dims, scalars) = (&self.dims, self.scalars());
+        let [stream, scalars_name] = ["stream", "scalars"].map(local);
+        quote! {
+            impl Kernel<rt::cuda::Stream> {
+                /// As `launch`, for memory that is known by its address on the device, and for the
+                /// stream with this handle, a `CUstream` of the context that the kernel was loaded
+                /// in. Weights are row-major.
+                ///
+                /// # Errors
+                ///
+                /// If a dimension is out of range, an address is null or misaligned, a result
+                /// overlaps another argument, the kernel reads a weight in another layout, or the
+                /// driver refuses.
+                ///
+                /// # Safety
+                ///
+                /// The stream must exist. Each address must be that of as many elements as the
+                /// dimensions say, initialized, that nobody else writes, nor for results reads,
+                /// until the kernel has run. Launches of one `Kernel` on several streams must not
+                /// run at the same time.
+                #[allow(clippy::too_many_arguments)]
+                pub unsafe fn launch_raw(
+                    &self,
+                    #stream: *mut ::core::ffi::c_void,
+                    #dims_param
+                    #(#params),*
+                ) -> ::core::result::Result<(), rt::Error> {
+                    #checked
+                    #(#disjoint)*
+                    #scalars
+                    let call = rt::raw::Call {
+                        kernel: NAME,
+                        names: &[#(#names),*],
+                        dims: &#dims,
+                        args: &[#(rt::raw::DeviceArg::raw(#idents)),*],
+                        scalars: &#scalars_name,
+                    };
+                    // The contract of this function is that of the one called.
+                    unsafe { rt::raw::run_raw(&self.kernel, #stream, &call) }
+                }
             }
         }
     }
@@ -75,10 +157,10 @@ fn pairs<'a>(tensors: &[&'a Operand]) -> Vec<(&'a Operand, &'a Operand)> {
 }
 
 /// `(name, address, bytes)`
-fn region(operand: &Operand) -> TokenStream {
-    let (ident, name) = (&operand.ident, operand.name());
-    let (len, bytes) = (in_dims(&operand.len()), operand.dtype.bytes() as usize);
-    quote!((#name, #ident.addr(), (#len) as ::core::primitive::usize * #bytes))
+fn region(operand: &Operand, address: &TokenStream) -> TokenStream {
+    let (name, len, bytes) =
+        (operand.name(), in_dims(&operand.len()), operand.dtype.bytes() as usize);
+    quote!((#name, #address, (#len) as ::core::primitive::usize * #bytes))
 }
 
 fn slice(operand: &Operand) -> TokenStream {

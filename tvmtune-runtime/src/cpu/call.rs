@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::arena;
 use super::{Cpu, pool};
 use crate::Error;
-use crate::raw::{Arg, TableEntry, Threads, Variant};
+use crate::raw::{Arg, Call, TableEntry, Threads, Variant};
 
 /// A closure that one thread lends to others, for as long as it likes.
 ///
@@ -159,14 +159,12 @@ pub unsafe fn launch(launch: &Launch<'_>) {
 /// The variant must be one that was generated for this program and for dimensions like these, and
 /// the CPU must have its instruction set. The arguments must be those of the program, with as many
 /// elements as the dimensions say, and stay valid (results: unaliased) until this returns.
-pub unsafe fn run(
+pub(crate) unsafe fn run(
     cpu: &Cpu,
-    kernel: &'static str,
     variant: &Variant,
-    dims: &[i64],
-    args: &[Arg<'_>],
-    scalars: &[u64],
+    call: &Call<'_, Arg<'_>>,
 ) -> Result<(), Error> {
+    let Call { kernel, dims, args, scalars, .. } = *call;
     let n_phases = variant.entries.len();
     let n_entries = variant.table.len();
     with_words(n_entries + n_phases + 1, |numbers| {
@@ -200,7 +198,7 @@ pub unsafe fn run(
 }
 
 /// Calls `fill` with so many zeros: on the stack, unless there are very many.
-fn with_words<R>(n_words: usize, fill: impl FnOnce(&mut [u64]) -> R) -> R {
+pub(crate) fn with_words<R>(n_words: usize, fill: impl FnOnce(&mut [u64]) -> R) -> R {
     let mut few = [0; 64];
     match few.get_mut(..n_words) {
         Some(words) => fill(words),

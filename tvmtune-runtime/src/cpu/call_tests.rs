@@ -1,8 +1,8 @@
 //! Rust functions stand in for machine code: they follow the same convention.
 
 use super::{Cpu, run};
-use crate::raw::{Arg, Layout, Scalar, TableEntry, Threads, Variant, WeightArg};
-use crate::{Isa, Tier, Weight};
+use crate::raw::{Arg, Call, Layout, Scalar, TableEntry, Threads, Variant, WeightArg};
+use crate::{Held, Isa, Tier, Weight};
 
 const X: TableEntry = TableEntry::Pointer(0, None);
 const OUT: TableEntry = TableEntry::Pointer(1, None);
@@ -31,13 +31,15 @@ fn variant(
 #[track_caller]
 fn launch(cpu: &Cpu, variant: &Variant, weight: &Weight<f32>, n: usize) -> Vec<f32> {
     let shape = [n, weight.len() / n];
-    let weight = WeightArg::<f32>::new(weight, &shape);
+    let weight = WeightArg::<f32>::new(Held::Weight(weight), &shape);
     let mut out = vec![f32::NAN; n];
     let args = [Arg::weight(&weight), Arg::output(&mut out)];
-    let scalars = [Scalar::bits(0.5_f32)];
+    let (dims, scalars) = ([n as i64], [Scalar::bits(0.5_f32)]);
+    let (names, args) = (&["x", "out"], &args);
+    let call = Call { kernel: "test", names, dims: &dims, args, scalars: &scalars };
     // SAFETY: the entries of these tests write elements `0..n` of the result and read as many of
     // the weight.
-    unsafe { run(cpu, "test", variant, &[n as i64], &args, &scalars) }.expect("it runs");
+    unsafe { run(cpu, variant, &call) }.expect("it runs");
     out
 }
 

@@ -10,6 +10,7 @@ pub(crate) mod guarded;
 #[cfg(feature = "jit")]
 pub(crate) mod jit;
 pub(crate) mod pool;
+mod queue;
 mod spread;
 
 use crate::Isa;

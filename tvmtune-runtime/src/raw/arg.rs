@@ -4,8 +4,8 @@ use std::cell::OnceCell;
 
 use half::{bf16, f16};
 
-use super::{Layout, Variant};
-use crate::{Constant, Element, Weight};
+use super::Layout;
+use crate::{Cpu, Element, Held, Weight};
 
 /// A tensor as machine code sees it.
 #[derive(Clone, Copy)]
@@ -55,10 +55,10 @@ pub struct WeightArg<'a, T> {
 
 impl<'a, T: Element> WeightArg<'a, T> {
     /// `shape` is to multiply to the number of elements: check that.
-    pub fn new(weight: &'a (impl Constant<T> + ?Sized), shape: &'a [usize]) -> Self {
-        let (elements, weight) = match weight.weight() {
-            Some(weight) => (&**weight, Some(weight)),
-            None => (weight.elements(), None),
+    pub fn new(held: Held<'a, T, Cpu>, shape: &'a [usize]) -> Self {
+        let (elements, weight) = match held {
+            Held::Weight(weight) => (&**weight, Some(weight)),
+            Held::Elements(elements) => (elements, None),
         };
         Self { elements, shape, weight, temporary: OnceCell::new() }
     }
@@ -66,17 +66,6 @@ impl<'a, T: Element> WeightArg<'a, T> {
     /// The elements, row-major.
     pub fn elements(&self) -> &'a [T] {
         self.elements
-    }
-
-    /// Packs the weight for what a kernel's variants want of argument number `arg`.
-    pub fn prepare(&self, arg: usize, chosen: &[Option<&'static Variant>]) {
-        for entry in chosen.iter().flatten().flat_map(|it| it.table) {
-            if let super::TableEntry::Pointer(of, Some(layout)) = entry
-                && *of == arg
-            {
-                self.packed(layout);
-            }
-        }
     }
 }
 

@@ -5,7 +5,10 @@
 
 #[cfg(feature = "cpu")]
 mod arg;
+#[cfg(feature = "cpu")]
+mod backend;
 mod check;
+pub mod cuda;
 #[cfg(feature = "cpu")]
 mod kernel;
 mod layout;
@@ -14,13 +17,18 @@ pub use check::{disjoint, infer, len, pointer, range};
 pub use layout::Layout;
 
 #[cfg(feature = "cpu")]
-pub use crate::cpu::call::{Entry, Launch, launch, run, slice, slice_mut};
+pub use crate::cpu::call::{Entry, Launch, launch, slice, slice_mut};
 #[cfg(feature = "jit")]
 pub use crate::cpu::{guarded::Guarded, jit::Code};
 #[cfg(feature = "cpu")]
 pub use arg::{Arg, Scalar, WeightArg};
 #[cfg(feature = "cpu")]
+pub use backend::{Backend, Call, Program};
+#[cfg(feature = "cpu")]
 pub use kernel::{Bucket, Kernel, portable};
+
+#[cfg(feature = "cuda")]
+pub use crate::cuda::{arg::DeviceArg, launch::run_raw};
 
 /// How many threads a kernel may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

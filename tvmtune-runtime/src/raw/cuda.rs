@@ -1,0 +1,281 @@
+//! The code of a kernel for CUDA devices: data that a crate embeds, and which of it a device runs.
+//!
+//! All of it exists without the feature `cuda` as well, so that a plan compiles either way.
+
+use std::fmt;
+
+use super::Layout;
+
+/// An architecture of CUDA devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Arch {
+    /// 9 of `sm_90a`.
+    pub major: u8,
+    /// 0 of `sm_90a`.
+    pub minor: u8,
+    /// Whether it stands for that architecture and no later one: the `a` of `sm_90a`. A device's
+    /// own architecture has it set.
+    pub exact: bool,
+}
+
+impl fmt::Display for Arch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { major, minor, exact } = self;
+        // No feature of an exact architecture is there before 9.0.
+        let suffix = if *exact && *major >= 9 { "a" } else { "" };
+        write!(f, "sm_{major}{minor}{suffix}")
+    }
+}
+
+/// What an image is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// An ELF file with machine code.
+    Cubin,
+    /// Text that a driver compiles, if it knows this version `(major, minor)` of the language.
+    Ptx((u8, u8)),
+}
+
+/// One compiled file.
+#[derive(Clone, Copy)]
+pub struct Image {
+    /// What it was compiled for.
+    pub arch: Arch,
+    /// How.
+    pub format: Format,
+    /// The file.
+    pub bytes: &'static [u8],
+}
+
+/// What one launch of a kernel's function is passed.
+#[derive(Clone, Copy, Debug)]
+pub enum Param {
+    /// That entry of the table: as many of its bytes as the parameter has, the lowest first.
+    Entry(usize),
+    /// That tensor map, by value.
+    Map(usize),
+}
+
+/// One function of an image. Those of a variant are launched one after the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Function {
+    /// Its name in the image.
+    pub name: &'static str,
+    /// Threads of a block.
+    pub threads: u32,
+    /// Bytes of dynamic shared memory of a block.
+    pub shared_bytes: u32,
+    /// Its parameters, in order.
+    pub params: &'static [Param],
+}
+
+/// What an entry of the table is.
+#[derive(Clone, Copy, Debug)]
+pub enum TableEntry {
+    /// The address of an argument: parameters, then results.
+    Pointer {
+        /// Which one.
+        arg: usize,
+        /// For a weight that is read in another layout.
+        layout: Option<&'static Layout>,
+        /// What the address is a multiple of: the widest access to it, in bytes.
+        align: usize,
+    },
+    /// The address of memory for a temporary.
+    Shared,
+    /// A number that follows from the dimensions.
+    Param,
+    /// That scalar.
+    Scalar(usize),
+}
+
+/// How a tensor is described to the hardware that copies boxes of it.
+#[derive(Clone, Copy, Debug)]
+pub struct TensorMap {
+    /// The entry of the table that has its address: a multiple of 16.
+    pub entry: usize,
+    /// The type of its elements: `CUtensorMapDataType`.
+    pub element: u32,
+    /// The extents of a box, innermost first: as many as the tensor has dimensions, 1 to 5.
+    pub extents: &'static [u32],
+    /// How boxes lie in shared memory, `CUtensorMapSwizzle`: 0 row by row, 1 to 3 for rows of 32,
+    /// 64 or 128 bytes that are permuted.
+    pub swizzle: u32,
+    /// Where its numbers start: the extents of the tensor, innermost first, then the bytes between
+    /// neighbours in each dimension but the innermost: one fewer.
+    pub numbers: usize,
+}
+
+impl TensorMap {
+    /// How many numbers it has.
+    pub const fn n_numbers(&self) -> usize {
+        2 * self.extents.len() - 1
+    }
+}
+
+/// The code of a kernel for one bucket and architecture.
+#[derive(Clone, Copy)]
+pub struct Variant {
+    /// The same code for devices, the most specific first; with the same functions.
+    pub images: &'static [Image],
+    /// What is launched, one after the other.
+    pub functions: &'static [Function],
+    /// What is passed.
+    pub table: &'static [TableEntry],
+    /// Tensor maps that are passed.
+    pub maps: &'static [TensorMap],
+    /// Writes, for given dimensions: for each entry of the table the value of a `Param` or the
+    /// bytes of a `Shared`; then the number of blocks of each function; then the numbers of each
+    /// tensor map.
+    pub numbers: fn(&[i64], &mut [u64]),
+    /// How the code was found.
+    pub tier: crate::Tier,
+    /// The time of one launch when it was measured, in ns.
+    pub median_ns: Option<f64>,
+    /// SHA-256 of the code, in hex.
+    pub artifact: &'static str,
+}
+
+impl fmt::Debug for Variant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let archs: Vec<String> = self.images.iter().map(|it| it.arch.to_string()).collect();
+        let Self { tier, artifact, .. } = self;
+        let mut debug = f.debug_struct("Variant");
+        debug.field("archs", &archs).field("tier", tier).field("artifact", artifact);
+        debug.finish_non_exhaustive()
+    }
+}
+
+impl Variant {
+    /// How many numbers a launch computes.
+    pub fn n_numbers(&self) -> usize {
+        let of_maps: usize = self.maps.iter().map(TensorMap::n_numbers).sum();
+        self.table.len() + self.functions.len() + of_maps
+    }
+
+    /// The image to load on a device, whose driver compiles PTX up to a version.
+    ///
+    /// # Errors
+    ///
+    /// [`Misfit`], if there is none.
+    pub fn image(&self, device: Arch, driver: (u8, u8)) -> Result<&'static Image, Misfit> {
+        let mut misfit = Misfit::Arch;
+        for image in self.images {
+            match (image.runs_on(device), image.format) {
+                (true, Format::Ptx(version)) if version > driver => {
+                    misfit = Misfit::PtxTooNew(version);
+                }
+                (true, _) => return Ok(image),
+                (false, _) => {}
+            }
+        }
+        Err(misfit)
+    }
+}
+
+/// Why a variant does not run on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misfit {
+    /// It is for other architectures.
+    Arch,
+    /// It is PTX of a version that the driver does not know.
+    PtxTooNew((u8, u8)),
+}
+
+impl Image {
+    /// Whether a device can run it, as far as the architecture goes.
+    fn runs_on(&self, device: Arch) -> bool {
+        let Arch { major, minor, exact } = self.arch;
+        match self.format {
+            _ if exact => (major, minor) == (device.major, device.minor),
+            // Machine code runs on later minor versions of its major one; PTX on all later ones.
+            Format::Cubin => major == device.major && minor <= device.minor,
+            Format::Ptx(_) => (major, minor) <= (device.major, device.minor),
+        }
+    }
+}
+
+/// The version of PTX that a driver compiles, which goes with the CUDA it is of: 13000 for 13.0.
+pub fn ptx_of_driver(cuda: i32) -> (u8, u8) {
+    let (major, minor) = (cuda / 1000, cuda % 1000 / 10);
+    let minor = u8::try_from(minor).unwrap_or(0);
+    match (major, minor) {
+        (..=10, _) => (6, 0),
+        (11, _) => (7, minor),
+        (12, 0..=5) => (8, minor),
+        (12, _) => (8, minor - 1),
+        (major, _) => (u8::try_from(major - 4).unwrap_or(u8::MAX), minor),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn image(major: u8, minor: u8, exact: bool, format: Format) -> Image {
+        Image { arch: Arch { major, minor, exact }, format, bytes: b"" }
+    }
+
+    fn device(major: u8, minor: u8) -> Arch {
+        Arch { major, minor, exact: true }
+    }
+
+    /// The position of the image that is chosen.
+    fn chosen(images: &'static [Image], device: Arch, driver: (u8, u8)) -> Result<usize, Misfit> {
+        let variant = Variant {
+            images,
+            functions: &[],
+            table: &[],
+            maps: &[],
+            numbers: |_, _| {},
+            tier: crate::Tier::Default,
+            median_ns: None,
+            artifact: "",
+        };
+        let found = variant.image(device, driver)?;
+        Ok(images.iter().position(|it| std::ptr::eq(it, found)).unwrap())
+    }
+
+    static IMAGES: [Image; 4] = [
+        image(9, 0, true, Format::Cubin),
+        image(8, 6, false, Format::Cubin),
+        image(9, 0, true, Format::Ptx((8, 0))),
+        image(8, 0, false, Format::Ptx((8, 8))),
+    ];
+
+    #[test]
+    fn a_device_gets_the_first_image_it_can_run() {
+        let newest = (9, 0);
+        assert_eq!(chosen(&IMAGES, device(9, 0), newest), Ok(0));
+        assert_eq!(chosen(&IMAGES, device(8, 6), newest), Ok(1));
+        assert_eq!(chosen(&IMAGES, device(8, 9), newest), Ok(1));
+        assert_eq!(
+            chosen(&IMAGES, device(8, 0), newest),
+            Ok(3),
+            "code for 8.6 does not run on 8.0"
+        );
+        assert_eq!(chosen(&IMAGES, device(12, 0), newest), Ok(3));
+        assert_eq!(chosen(&IMAGES, device(7, 5), newest), Err(Misfit::Arch));
+    }
+
+    #[test]
+    fn ptx_is_for_drivers_that_know_its_version() {
+        assert_eq!(chosen(&IMAGES, device(12, 0), (8, 7)), Err(Misfit::PtxTooNew((8, 8))));
+        assert_eq!(chosen(&IMAGES, device(12, 0), (8, 8)), Ok(3));
+        assert_eq!(chosen(&IMAGES, device(8, 9), (7, 0)), Ok(1), "cubins need no compiler");
+    }
+
+    #[test]
+    fn drivers_know_the_ptx_of_their_time() {
+        let versions = [11040, 12000, 12050, 12060, 12080, 12090, 13000, 13020, 14010];
+        let ptx = [(7, 4), (8, 0), (8, 5), (8, 5), (8, 7), (8, 8), (9, 0), (9, 2), (10, 1)];
+        assert_eq!(versions.map(ptx_of_driver), ptx);
+    }
+
+    #[test]
+    fn architectures_have_their_usual_names() {
+        assert_eq!(device(9, 0).to_string(), "sm_90a");
+        assert_eq!(device(8, 6).to_string(), "sm_86");
+        assert_eq!(Arch { major: 12, minor: 0, exact: false }.to_string(), "sm_120");
+    }
+}
