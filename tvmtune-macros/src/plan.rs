@@ -65,3 +65,17 @@ fn summary(text: &str) -> Vec<String> {
     let lines = text.lines().skip(1).map_while(|it| it.strip_prefix("// "));
     lines.map(str::to_owned).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_for_devices_is_seen_in_a_plan() {
+        let plan = |text: &str| Plan::new(TokenStream::new(), TokenStream::new(), text, 1);
+        let without = "// header\n// a line\npub static BUCKETS: [rt::raw::Bucket; 1] = [];\n";
+        assert!(!plan(without).has_cuda);
+        let with = "pub static CUDA: [&[rt::raw::cuda::Variant]; 1] = [&[]];\n";
+        assert!(plan(&format!("{without}{with}")).has_cuda);
+    }
+}

@@ -77,6 +77,7 @@ mod isa;
 mod plan;
 #[cfg(feature = "cpu")]
 mod queue;
+#[cfg(feature = "cpu")]
 mod weight;
 
 #[cfg(feature = "cpu")]
@@ -104,4 +105,5 @@ pub use queue::{Held, Queue};
 /// Turns a tensor program into a tuned kernel. See the [crate documentation](crate).
 #[cfg(feature = "macros")]
 pub use tvmtune_macros::autotune;
+#[cfg(feature = "cpu")]
 pub use weight::Weight;

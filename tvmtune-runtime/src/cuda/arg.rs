@@ -19,6 +19,14 @@ pub struct Elements<'a> {
     _used: SyncOnDrop<'a>,
 }
 
+impl Elements<'_> {
+    /// Elements in another context than that of the stream, which cannot wait for them there: the
+    /// launch refuses them.
+    fn elsewhere(context: Arc<CudaContext>) -> Self {
+        Self { address: 0, context, _used: SyncOnDrop::Record(None) }
+    }
+}
+
 /// A weight on its way into a launch.
 pub struct DeviceWeight<'a, T: Element> {
     held: Held<'a, T, Stream>,
@@ -139,6 +147,9 @@ macro_rules! writable {
 
             fn elements_mut<'a>(&'a mut self, stream: &'a Stream) -> Elements<'a> {
                 let context = self.stream().context().clone();
+                if context != *stream.context() {
+                    return Elements::elsewhere(context);
+                }
                 let (address, used) = self.device_ptr_mut(stream);
                 Elements { address, context, _used: used }
             }
@@ -150,6 +161,9 @@ writable! { CudaSlice<T> CudaViewMut<'_, T> }
 
 fn read<'a, T>(slice: &'a impl DevicePtr<T>, stream: &'a Stream) -> Elements<'a> {
     let context = slice.stream().context().clone();
+    if context != *stream.context() {
+        return Elements::elsewhere(context);
+    }
     let (address, used) = slice.device_ptr(stream);
     Elements { address, context, _used: used }
 }

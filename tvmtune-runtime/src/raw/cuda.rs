@@ -1,6 +1,69 @@
 //! The code of a kernel for CUDA devices: data that a crate embeds, and which of it a device runs.
 //!
-//! All of it exists without the feature `cuda` as well, so that a plan compiles either way.
+//! All of it exists without the feature `cuda` as well, so that a plan compiles either way. A plan
+//! that has code for devices has, beside `BUCKETS`, a static `CUDA` with a list for each bucket:
+//!
+//! ```
+//! # use tvmtune_runtime as rt;
+//! pub static CUDA: [&[rt::raw::cuda::Variant]; 2] = [&CUDA_0, &[]];
+//! static CUDA_0: [rt::raw::cuda::Variant; 1] = [
+//!     rt::raw::cuda::Variant {
+//!         images: &[
+//!             rt::raw::cuda::Image {
+//!                 arch: rt::raw::cuda::Arch { major: 9, minor: 0, exact: true },
+//!                 format: rt::raw::cuda::Format::Cubin,
+//!                 bytes: b"\x7fELF and so on",
+//!             },
+//!             rt::raw::cuda::Image {
+//!                 arch: rt::raw::cuda::Arch { major: 9, minor: 0, exact: true },
+//!                 format: rt::raw::cuda::Format::Ptx((9, 0)),
+//!                 bytes: b".version 9.0\n and so on",
+//!             },
+//!         ],
+//!         functions: &[
+//!             rt::raw::cuda::Function {
+//!                 name: "linear",
+//!                 threads: 384,
+//!                 shared_bytes: 196608,
+//!                 params: &[
+//!                     rt::raw::cuda::Param::Map(0),
+//!                     rt::raw::cuda::Param::Entry(1),
+//!                     rt::raw::cuda::Param::Entry(2),
+//!                 ],
+//!             },
+//!         ],
+//!         table: &[
+//!             rt::raw::cuda::TableEntry::Pointer { arg: 0, layout: None, align: 16 },
+//!             rt::raw::cuda::TableEntry::Pointer {
+//!                 arg: 1,
+//!                 layout: Some(&rt::raw::Layout { splits: &[(0, 64)], order: &[0, 2, 1] }),
+//!                 align: 16,
+//!             },
+//!             rt::raw::cuda::TableEntry::Param,
+//!         ],
+//!         maps: &[
+//!             rt::raw::cuda::TensorMap {
+//!                 entry: 0, element: 9, extents: &[64, 128], swizzle: 3, numbers: 0,
+//!             },
+//!         ],
+//!         numbers: cuda_0_0_numbers,
+//!         tier: rt::Tier::Exact,
+//!         median_ns: Some(1500.0),
+//!         artifact: "0123456789abcdef",
+//!     },
+//! ];
+//! fn cuda_0_0_numbers(dims: &[i64], numbers: &mut [u64]) {
+//!     numbers[2] = dims[0] as u64; // the table: a `Param`
+//!     numbers[3] = ((dims[0] + 127) / 128) as u64; // blocks of the first function
+//!     numbers[4] = 768; // the map: extents, innermost first
+//!     numbers[5] = dims[0] as u64;
+//!     numbers[6] = 768 * 2; // bytes from row to row
+//! }
+//! # let mut numbers = [0; 7];
+//! # (CUDA[0][0].numbers)(&[300], &mut numbers);
+//! # assert_eq!(CUDA[0][0].n_numbers(), numbers.len());
+//! # assert_eq!(numbers, [0, 0, 300, 3, 768, 300, 1536]);
+//! ```
 
 use std::fmt;
 
@@ -101,8 +164,9 @@ pub struct TensorMap {
     /// How boxes lie in shared memory, `CUtensorMapSwizzle`: 0 row by row, 1 to 3 for rows of 32,
     /// 64 or 128 bytes that are permuted.
     pub swizzle: u32,
-    /// Where its numbers start: the extents of the tensor, innermost first, then the bytes between
-    /// neighbours in each dimension but the innermost: one fewer.
+    /// Where its numbers start, counted from the first number of all maps: the extents of the
+    /// tensor, innermost first, then the bytes between neighbours in each dimension but the
+    /// innermost: one fewer.
     pub numbers: usize,
 }
 
