@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "code of a device is launched here, and nowhere else")]
 
 use std::ffi::c_void;
+use std::ops::Range;
 use std::ptr;
 
 use cudarc::driver::sys::CUstream;
@@ -11,8 +12,8 @@ use super::driver::{EncodedMap, error_name};
 use super::kernel::{ALIGN, Chosen, DeviceKernel, MOST_MAPS, MOST_PARAMS};
 use crate::Error;
 use crate::cpu::call::with_words;
-use crate::raw::Call;
 use crate::raw::cuda::{Param, TableEntry};
+use crate::raw::{Call, Layout};
 
 /// Puts the functions of a variant on a stream.
 ///
@@ -35,7 +36,11 @@ pub(super) unsafe fn run(
         (variant.numbers)(call.dims, numbers);
         let (table, rest) = numbers.split_at_mut(variant.table.len());
         let (n_blocks, map_numbers) = rest.split_at(variant.functions.len());
-        fill(table, chosen, call)?;
+        let address = |arg: usize, layout| {
+            call.args[arg].address((call.kernel, call.names[arg]), chosen.context, layout)
+        };
+        let temporaries = chosen.temporaries..chosen.temporaries + chosen.n_bytes;
+        fill(table, variant.table, temporaries, call, &address)?;
         let mut maps = [EncodedMap::EMPTY; MOST_MAPS];
         for (map, encoded) in variant.maps.iter().zip(&mut maps) {
             let numbers = map_numbers.get(map.numbers..).unwrap_or(&[]);
@@ -54,12 +59,7 @@ pub(super) unsafe fn run(
             if *n_blocks == 0 {
                 continue;
             }
-            for (param, place) in function.params.iter().zip(&mut params) {
-                *place = match param {
-                    Param::Entry(n) => (&raw mut table[*n]).cast(),
-                    Param::Map(n) => (&raw mut maps[*n]).cast(),
-                };
-            }
+            point(function.params, table, &mut maps, &mut params);
             let n_blocks = u32::try_from(*n_blocks).unwrap_or(u32::MAX);
             let params = &mut params[..function.params.len()];
             // SAFETY: the context was made current; parameters are entries of the table and maps,
@@ -76,35 +76,46 @@ fn failed(kernel: &'static str, call: &'static str, reason: &'static str) -> Err
     Error::Cuda { kernel, call, reason }
 }
 
-/// Writes addresses and scalars into a table that has its numbers.
-fn fill(
+/// Writes addresses and scalars into a table that has its numbers. `address` says where an argument
+/// is in some layout.
+fn fill<A>(
     table: &mut [u64],
-    chosen: &Chosen<'_>,
-    call: &Call<'_, DeviceArg<'_>>,
+    entries: &[TableEntry],
+    temporaries: Range<u64>,
+    call: &Call<'_, A>,
+    address: &dyn Fn(usize, Option<&'static Layout>) -> Result<u64, Error>,
 ) -> Result<(), Error> {
-    let (kernel, end) = (call.kernel, chosen.temporaries + chosen.n_bytes);
-    let mut free = chosen.temporaries;
-    for (entry, word) in chosen.variant.table.iter().zip(table) {
+    let (kernel, mut free) = (call.kernel, temporaries.start);
+    for (entry, word) in entries.iter().zip(table) {
         match *entry {
             TableEntry::Param => {}
             TableEntry::Scalar(n) => *word = call.scalars[n],
             TableEntry::Shared => {
                 let bytes = std::mem::replace(word, free).next_multiple_of(ALIGN);
                 free += bytes;
-                if free > end {
+                if free > temporaries.end {
                     return Err(Error::OutOfMemory { kernel, bytes: bytes as usize });
                 }
             }
             TableEntry::Pointer { arg, layout, align } => {
-                let name = call.names[arg];
-                *word = call.args[arg].address((kernel, name), chosen.context, layout)?;
+                *word = address(arg, layout)?;
                 if *word == 0 || !word.is_multiple_of(align as u64) {
-                    return Err(Error::Misaligned { kernel, arg: name, align });
+                    return Err(Error::Misaligned { kernel, arg: call.names[arg], align });
                 }
             }
         }
     }
     Ok(())
+}
+
+/// Writes the addresses of a function's parameters.
+fn point(params: &[Param], table: &mut [u64], maps: &mut [EncodedMap], places: &mut [*mut c_void]) {
+    for (param, place) in params.iter().zip(places) {
+        *place = match param {
+            Param::Entry(n) => (&raw mut table[*n]).cast(),
+            Param::Map(n) => (&raw mut maps[*n]).cast(),
+        };
+    }
 }
 
 /// As [`run`], on a stream that is known by its handle.
@@ -124,4 +135,57 @@ pub unsafe fn run_raw(
     let chosen = kernel.choose(call.kernel, call.dims)?;
     // SAFETY: by the contract of this function.
     unsafe { run(&chosen, stream.cast(), call) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static SWAPPED: Layout = Layout { splits: &[], order: &[1, 0] };
+    const ENTRIES: [TableEntry; 6] = [
+        TableEntry::Pointer { arg: 1, layout: Some(&SWAPPED), align: 16 },
+        TableEntry::Shared,
+        TableEntry::Param,
+        TableEntry::Scalar(1),
+        TableEntry::Shared,
+        TableEntry::Pointer { arg: 0, layout: None, align: 4 },
+    ];
+
+    /// The table, of which `Shared` and `Param` were computed, filled for arguments at these
+    /// addresses and memory of so many bytes at 4096.
+    fn filled(addresses: [u64; 2], n_bytes: u64) -> Result<[u64; 6], Error> {
+        let mut table = [0, 100, 7, 0, 256, 0];
+        let (names, scalars) = (&["x", "w"], &[5, 6]);
+        let call = Call { kernel: "test", names, dims: &[], args: &addresses, scalars };
+        let address = |arg: usize, layout: Option<&'static Layout>| {
+            assert_eq!(layout.is_some(), arg == 1);
+            Ok(addresses[arg])
+        };
+        fill(&mut table, &ENTRIES, 4096..4096 + n_bytes, &call, &address)?;
+        Ok(table)
+    }
+
+    #[test]
+    fn a_table_has_addresses_temporaries_numbers_and_scalars() {
+        let table = [160, 4096, 7, 6, 4096 + 256, 20];
+        assert_eq!(filled([20, 160], 512), Ok(table));
+    }
+
+    #[test]
+    fn what_a_kernel_could_not_use_is_refused() {
+        let (kernel, align) = ("test", 16);
+        assert_eq!(filled([20, 168], 512), Err(Error::Misaligned { kernel, arg: "w", align }));
+        assert_eq!(filled([0, 160], 512), Err(Error::Misaligned { kernel, arg: "x", align: 4 }));
+        assert_eq!(filled([20, 160], 511), Err(Error::OutOfMemory { kernel, bytes: 256 }));
+    }
+
+    #[test]
+    fn parameters_are_entries_and_maps_in_the_order_of_the_function() {
+        let (mut table, mut maps) = ([0; 3], [EncodedMap::EMPTY; 2]);
+        let expected = [(&raw const maps[1]).addr(), (&raw const table[2]).addr(), 0];
+        let mut places = [ptr::null_mut(); 3];
+        point(&[Param::Map(1), Param::Entry(2)], &mut table, &mut maps, &mut places);
+        assert_eq!(places.map(|it| it.addr()), expected);
+        assert_eq!((size_of::<EncodedMap>(), align_of::<EncodedMap>()), (128, 64));
+    }
 }
