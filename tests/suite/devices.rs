@@ -186,9 +186,7 @@ fn image(arch: Arch, as_ptx: bool) -> Option<Image> {
     let target = if as_ptx { arch.to_string().replace("sm", "compute") } else { arch.to_string() };
     let source = Source { name: "kernels.cu", text: KERNELS, arch: &target, options: &[] };
     let code = Compiler::new(nvrtc()?, None).compile(&source).unwrap();
-    let version = code.ptx.lines().find_map(|it| it.strip_prefix(".version ")).unwrap();
-    let (major, minor) = version.split_once('.').unwrap();
-    let version = (major.parse().unwrap(), minor.parse().unwrap());
+    let version = code.ptx_version().unwrap();
     let (format, bytes) = match as_ptx {
         true => (Format::Ptx(version), code.ptx.into_bytes()),
         false => (Format::Cubin, code.cubin),

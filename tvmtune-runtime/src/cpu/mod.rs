@@ -1,7 +1,7 @@
 //! Launching on the CPU.
 //!
-//! [`call`] is the only file with `unsafe` in it (beside the tuner's `jit` and `guarded`); what
-//! surrounds it decides who runs what: [`Cpu`] the instruction set, the pool the threads.
+//! `call` is where machine code is called (`queue` passes a promise on to it, and the tuner has
+//! `jit` and `guarded`); what surrounds it decides who runs what: [`Cpu`] the instruction set, the pool the threads.
 
 pub(crate) mod arena;
 pub(crate) mod call;

@@ -1,7 +1,7 @@
 //! Programs, loaded for a stream: for each bucket the code that the device runs, and memory.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::ThreadId;
 
 use cudarc::driver::CudaContext;
@@ -37,6 +37,7 @@ struct Loaded {
     thread: Option<ThreadId>,
     temporaries: Option<Memory>,
     n_bytes: u64,
+    launching: Mutex<()>,
 }
 
 /// A bucket with its code.
@@ -56,6 +57,16 @@ pub struct Chosen<'a> {
     /// The address of memory for temporaries, and how much there is.
     pub(super) temporaries: u64,
     pub(super) n_bytes: u64,
+    launching: &'a Mutex<()>,
+}
+
+impl<'a> Chosen<'a> {
+    /// Keeps other threads from putting functions between those of one launch, which would write
+    /// its temporaries. There is nothing to keep where there are none.
+    pub(super) fn alone(&self) -> Option<MutexGuard<'a, ()>> {
+        let lock = || self.launching.lock().unwrap_or_else(PoisonError::into_inner);
+        (self.n_bytes > 0).then(lock)
+    }
 }
 
 /// The handle of the stream that is another one in each thread.
@@ -104,7 +115,7 @@ impl DeviceKernel {
 
     /// What to run for dimensions that are in their ranges, on a stream of the kernel's context.
     pub(super) fn choose(&self, kernel: &'static str, dims: &[i64]) -> Result<Chosen<'_>, Error> {
-        let Loaded { temporaries, n_bytes, arch, stream, .. } = &*self.loaded;
+        let Loaded { temporaries, n_bytes, arch, stream, launching, .. } = &*self.loaded;
         let bucket = self.bucket(dims).ok_or(Error::NoCode { kernel, arch: *arch })?;
         Ok(Chosen {
             variant: bucket.variant,
@@ -112,6 +123,7 @@ impl DeviceKernel {
             context: stream.context(),
             temporaries: temporaries.as_ref().map_or(0, Memory::address),
             n_bytes: *n_bytes,
+            launching,
         })
     }
 
@@ -178,7 +190,8 @@ impl Loaded {
             Err(_) => return Err(Error::OutOfMemory { kernel, bytes: usize::MAX }),
         };
         let thread = stream_id(stream).2;
-        Ok(Self { buckets, arch, stream: stream.clone(), thread, temporaries, n_bytes })
+        let (stream, launching) = (stream.clone(), Mutex::new(()));
+        Ok(Self { buckets, arch, stream, thread, temporaries, n_bytes, launching })
     }
 }
 

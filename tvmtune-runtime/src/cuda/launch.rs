@@ -52,6 +52,7 @@ pub(super) unsafe fn run(
             .context
             .bind_to_thread()
             .map_err(|error| failed(call.kernel, "cuCtxSetCurrent", error_name(error)))?;
+        let _alone = chosen.alone();
         let mut params = [ptr::null_mut::<c_void>(); MOST_PARAMS];
         for ((function, entry), n_blocks) in
             variant.functions.iter().zip(chosen.entries).zip(n_blocks)
@@ -118,15 +119,15 @@ fn point(params: &[Param], table: &mut [u64], maps: &mut [EncodedMap], places: &
     }
 }
 
-/// As [`run`], on a stream that is known by its handle.
+/// As `run`, on a stream that is known by its handle.
 ///
 /// # Errors
 ///
-/// As [`run`].
+/// As `run`.
 ///
 /// # Safety
 ///
-/// As [`run`]; and the kernel must be the one that the call is for.
+/// As `run`; and the kernel must be the one that the call is for.
 pub unsafe fn run_raw(
     kernel: &DeviceKernel,
     stream: *mut c_void,

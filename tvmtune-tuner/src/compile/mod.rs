@@ -155,6 +155,13 @@ impl Code {
         Ok(Self { ptx, cubin, log, kernels, remarks })
     }
 
+    /// The version of the PTX, `(9, 0)`, which a driver must know to compile it.
+    pub fn ptx_version(&self) -> Option<(u8, u8)> {
+        let line = self.ptx.lines().find_map(|it| it.strip_prefix(".version "))?;
+        let (major, minor) = line.trim().split_once('.')?;
+        Some((major.parse().ok()?, minor.parse().ok()?))
+    }
+
     /// What a kernel uses.
     pub fn usage(&self, kernel: &str) -> Option<&Usage> {
         self.kernels.iter().find(|it| it.kernel == kernel)
