@@ -1,4 +1,4 @@
-//! All `unsafe` of this crate: lending a closure to other threads, and calling machine code.
+//! What is `unsafe` in a launch: lending a closure to other threads, and calling machine code.
 #![expect(unsafe_code, reason = "machine code is called here, and nowhere else")]
 
 use std::cell::UnsafeCell;

@@ -1,7 +1,8 @@
 //! Launching on the CPU.
 //!
 //! `call` is where machine code is called (`queue` passes a promise on to it, and the tuner has
-//! `jit` and `guarded`); what surrounds it decides who runs what: [`Cpu`] the instruction set, the pool the threads.
+//! `jit` and `guarded`); what surrounds it decides who runs what: [`Cpu`] the instruction set, the
+//! pool the threads.
 
 pub(crate) mod arena;
 pub(crate) mod call;

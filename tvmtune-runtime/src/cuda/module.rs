@@ -10,7 +10,7 @@ use cudarc::driver::{CudaContext, result};
 
 use super::driver::error_name;
 use crate::Error;
-use crate::raw::cuda::{Format, Function, Image};
+use crate::raw::cuda::{Function, Image};
 
 /// A loaded image.
 #[derive(Debug)]
@@ -58,19 +58,10 @@ impl Module {
         let failed =
             |error| Error::Cuda { kernel, call: "cuModuleLoadData", reason: error_name(error) };
         context.bind_to_thread().map_err(failed)?;
-        let text;
-        let bytes: *const c_void = match image.format {
-            Format::Cubin => image.bytes.as_ptr().cast(),
-            Format::Ptx(_) => {
-                let end = image.bytes.iter().position(|it| *it == 0);
-                text = CString::new(&image.bytes[..end.unwrap_or(image.bytes.len())])
-                    .expect("it ends before the first zero");
-                text.as_ptr().cast()
-            }
-        };
+        let bytes = terminated(image.bytes);
         // SAFETY: the context is current; a cubin says in its header how long it is, and text ends
         // in a zero. It is read during the call only.
-        let handle = unsafe { result::module::load_data(bytes) }.map_err(failed)?;
+        let handle = unsafe { result::module::load_data(bytes.as_ptr().cast()) }.map_err(failed)?;
         let module = Arc::new(Self { context: context.clone(), handle });
         loaded.retain(|_, it| it.strong_count() > 0);
         loaded.insert(key, Arc::downgrade(&module));
@@ -99,6 +90,14 @@ impl Module {
         }
         Ok(Entry { function: handle, threads, shared_bytes, _module: self.clone() })
     }
+}
+
+/// A copy that is aligned as files of machine code are, and ends in a zero as text must.
+fn terminated(bytes: &[u8]) -> Vec<u64> {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    words.iter().chain([&last]).map(|it| u64::from_ne_bytes(*it)).collect()
 }
 
 impl Drop for Module {
@@ -135,5 +134,20 @@ impl Entry {
             result::launch_kernel(self.function, grid, block, self.shared_bytes, stream, params)
         };
         launched.map_err(error_name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_end_in_a_zero() {
+        for n in 0..20 {
+            let bytes: Vec<u8> = (1..=n).collect();
+            let copy: Vec<u8> = terminated(&bytes).iter().flat_map(|it| it.to_ne_bytes()).collect();
+            let (start, end) = copy.split_at(n.into());
+            assert!(start == bytes && !end.is_empty() && end.iter().all(|it| *it == 0));
+        }
     }
 }
