@@ -1,6 +1,7 @@
 //! Decoded instructions: what the machine runs.
 
 use crate::registers::{Class, Registers, Rows, Slot};
+use crate::tensor_map::Element;
 
 /// One instruction.
 pub(crate) struct Inst {
@@ -50,6 +51,11 @@ pub(crate) enum Op {
     CopyGroup(CopyGroup),
     MoveMatrix(MoveMatrix),
     Mma(Mma),
+    Mbarrier(Mbarrier),
+    Bulk(Bulk),
+    BulkGroup(BulkGroup),
+    Wgmma(Wgmma),
+    WgmmaGroup(WgmmaGroup),
 }
 
 /// Bytes copied between the frames of functions: from, to, how many.
@@ -286,4 +292,117 @@ pub(crate) struct Mma {
     pub(crate) c: Vec<Slot>,
     pub(crate) factors: (Factor, Factor),
     pub(crate) sum: Sum,
+}
+
+/// A barrier in shared memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mbarrier {
+    pub(crate) space: Space,
+    pub(crate) address: Address,
+    pub(crate) op: MbarrierOp,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum MbarrierOp {
+    /// For so many arrivals a phase.
+    Init(Slot),
+    Invalidate,
+    /// More bytes will come in this phase.
+    Expect(Slot),
+    /// Bytes have come.
+    Complete(Slot),
+    Arrive {
+        state: Option<Slot>,
+        count: Option<Slot>,
+        bytes: Option<Slot>,
+        drop: bool,
+        release: bool,
+    },
+    Wait {
+        to: Slot,
+        phase: Phase,
+        suspend: bool,
+        acquire: bool,
+    },
+}
+
+/// The phase that is waited for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Phase {
+    Parity(Slot),
+    State(Slot),
+}
+
+/// A bulk copy.
+pub(crate) struct Bulk {
+    pub(crate) to: BulkMemory,
+    pub(crate) from: BulkMemory,
+    pub(crate) what: BulkWhat,
+    pub(crate) end: BulkEnd,
+    /// Whether it adds; for bytes, numbers of which type.
+    pub(crate) add: Option<Option<Element>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BulkMemory {
+    Global,
+    Shared,
+}
+
+pub(crate) enum BulkWhat {
+    /// A box of a tensor.
+    Tensor {
+        map: Slot,
+        coordinates: Vec<Slot>,
+        shared: Address,
+    },
+    Bytes {
+        to: Address,
+        from: Address,
+        bytes: Slot,
+    },
+}
+
+/// How the end of a bulk copy shows.
+pub(crate) enum BulkEnd {
+    /// By bytes that an mbarrier counts, perhaps in several CTAs.
+    Mbarrier { address: Address, mask: Option<Slot> },
+    /// In the groups of the thread.
+    Group,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BulkGroup {
+    Commit,
+    Wait(u32),
+}
+
+/// `wgmma.mma_async`: 64 x k by k x n.
+pub(crate) struct Wgmma {
+    pub(crate) n: usize,
+    pub(crate) k: usize,
+    pub(crate) to: Vec<Slot>,
+    pub(crate) left: Left,
+    pub(crate) right: Slot,
+    /// Whether sums are added to; else they are replaced.
+    pub(crate) add: Flag,
+    pub(crate) scales: [f32; 2],
+    /// Whether a factor's rows, instead of its columns, are next to each other.
+    pub(crate) transposed: [bool; 2],
+    pub(crate) factors: (Factor, Factor),
+    pub(crate) sum: Sum,
+}
+
+/// Where the first factor is.
+pub(crate) enum Left {
+    /// A descriptor.
+    Shared(Slot),
+    Registers(Vec<Slot>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WgmmaGroup {
+    Fence,
+    Commit,
+    Wait(u32),
 }

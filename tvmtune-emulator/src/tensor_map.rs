@@ -144,6 +144,47 @@ impl TensorMap {
         (0..self.dims.len()).map(|it| self.extent(it)).product::<u32>() * self.element.bytes()
     }
 
+    /// The parts of a box that are inside the tensor, row by row.
+    pub(crate) fn pieces(&self, at: &[i32]) -> Vec<Piece> {
+        let rank = self.dims.len();
+        let size = u64::from(self.element.bytes());
+        let (n_rows, row_bytes) =
+            ((1..rank).map(|it| self.extent(it)).product::<u32>(), self.extent(0) * size as u32);
+        let inside = |dimension: usize, n: u32| {
+            let step = i64::from(self.element_strides[dimension]);
+            let index = i64::from(at[dimension]) + i64::from(n) * step;
+            u64::try_from(index).ok().filter(|it| *it < self.dims[dimension])
+        };
+        let mut found: Vec<Piece> = Vec::new();
+        for row in 0..n_rows {
+            let (mut left, mut global, mut outside) = (row, self.base.1, false);
+            for dimension in 1..rank {
+                let extent = self.extent(dimension);
+                match inside(dimension, left % extent) {
+                    Some(index) => global += index * self.strides[dimension - 1],
+                    None => outside = true,
+                }
+                left /= extent;
+            }
+            if outside {
+                continue;
+            }
+            for n in 0..self.extent(0) {
+                let Some(index) = inside(0, n) else { continue };
+                let piece = Piece {
+                    shared: row * row_bytes + n * size as u32,
+                    global: global + index * size,
+                    bytes: size as u32,
+                };
+                match found.last_mut() {
+                    Some(last) if last.is_before(&piece) => last.bytes += piece.bytes,
+                    _ => found.push(piece),
+                }
+            }
+        }
+        found
+    }
+
     /// What the driver would refuse.
     pub(crate) fn check(&self, memory: &Memory) -> Result<(), String> {
         let rank = self.dims.len();
@@ -167,6 +208,13 @@ impl TensorMap {
         if address % 16 != 0 {
             return Err("a tensor that does not begin at a multiple of 16 bytes".to_owned());
         }
+        let last =
+            self.dims[1..].iter().zip(&self.strides).map(|(extent, stride)| (extent - 1) * stride);
+        let end = self.base.1 + last.sum::<u64>() + self.dims[0] * u64::from(self.element.bytes());
+        let size = memory.bytes(self.base.0).len() as u64;
+        if end > size {
+            return Err(format!("a tensor that ends at byte {end} of {size}"));
+        }
         let row = self.extent(0) * self.element.bytes();
         if row % 16 != 0 {
             return Err(format!("box rows of {row} bytes; they must be a multiple of 16"));
@@ -177,5 +225,22 @@ impl TensorMap {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// Bytes of a box that are next to each other on both sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// From the start of the box, before any swizzle.
+    pub(crate) shared: u32,
+    /// From the start of the buffer.
+    pub(crate) global: u64,
+    pub(crate) bytes: u32,
+}
+
+impl Piece {
+    fn is_before(&self, next: &Self) -> bool {
+        self.shared + self.bytes == next.shared
+            && self.global + u64::from(self.bytes) == next.global
     }
 }

@@ -4,6 +4,7 @@
 
 mod arith;
 mod atomic;
+mod bulk;
 mod compare;
 mod control;
 mod convert;
@@ -12,6 +13,7 @@ mod float;
 mod half;
 mod link;
 mod matrix;
+mod mbarrier;
 mod memory;
 mod site;
 mod types;
@@ -43,7 +45,12 @@ fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
         "mov" => memory::decode_move(site),
         "cvt" => convert::decode(site),
         "cvta" | "isspacep" | "ld" | "ldu" | "st" => memory::decode(site),
+        "cp" if site.opcode.has("bulk") => bulk::decode(site),
         "cp" => copy::decode(site),
+        "mbarrier" => mbarrier::decode(site),
+        "mapa" => mbarrier::map_address(site),
+        "getctarank" => mbarrier::rank_of_address(site),
+        "wgmma" => matrix::group_product(site),
         "ldmatrix" | "stmatrix" => matrix::moves(site),
         "mma" => matrix::product(site),
         "atom" | "red" => atomic::decode(site),

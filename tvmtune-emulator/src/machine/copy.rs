@@ -13,13 +13,20 @@ use crate::registers::LANES;
 /// The copies that threads of a warp have issued.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Copies {
-    /// Groups that each lane has committed.
-    committed: [u32; LANES],
-    /// Groups that each lane has waited for.
-    waited: [u32; LANES],
-    /// The last group of each lane that has a copy.
-    last: [u32; LANES],
+    groups: Groups,
     pending: Vec<Pending>,
+    /// The same of bulk copies.
+    pub(super) bulk: Groups,
+}
+
+/// Groups of copies, lane by lane.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Groups {
+    /// How many were committed, and how many waited for.
+    pub(super) committed: [u32; LANES],
+    pub(super) waited: [u32; LANES],
+    /// The last group that has a copy.
+    pub(super) last: [u32; LANES],
 }
 
 /// A copy that was issued and not made.
@@ -70,8 +77,8 @@ impl Machine<'_> {
             self.watch_copies(warp, located.region, located.mask, &located.offsets, copy.bytes)?;
             for lane in lanes(located.mask) {
                 let copies = &mut self.warps[warp].copies;
-                let group = copies.committed[lane] + 1;
-                copies.last[lane] = group;
+                let group = copies.groups.committed[lane] + 1;
+                copies.groups.last[lane] = group;
                 copies.pending.push(Pending {
                     lane,
                     group,
@@ -99,7 +106,7 @@ impl Machine<'_> {
     ) -> Result<()> {
         let place = self.place();
         let Region::Shared(cta) = region else { return Ok(()) };
-        let committed = self.warps[warp].copies.committed;
+        let committed = self.warps[warp].copies.groups.committed;
         let mut left = mask;
         while left != 0 {
             let Some(race) = &mut self.race else { return Ok(()) };
@@ -126,23 +133,23 @@ impl Machine<'_> {
         let copies = &mut self.warps[warp].copies;
         let pending = match group {
             CopyGroup::Commit => {
-                lanes(active).for_each(|lane| copies.committed[lane] += 1);
+                lanes(active).for_each(|lane| copies.groups.committed[lane] += 1);
                 return Flow::Next;
             }
             CopyGroup::Wait(n) => n,
             CopyGroup::WaitAll => {
-                lanes(active).for_each(|lane| copies.committed[lane] += 1);
+                lanes(active).for_each(|lane| copies.groups.committed[lane] += 1);
                 0
             }
         };
         for lane in lanes(active) {
-            let done = copies.committed[lane].saturating_sub(pending);
-            copies.waited[lane] = copies.waited[lane].max(done);
+            let done = copies.groups.committed[lane].saturating_sub(pending);
+            copies.groups.waited[lane] = copies.groups.waited[lane].max(done);
             if let Some(race) = &mut self.race {
                 race.copies_done(warp, lane, done);
             }
         }
-        let waited = copies.waited;
+        let waited = copies.groups.waited;
         self.make_copies(warp, |it| active >> it.lane & 1 == 1 && it.group <= waited[it.lane]);
         Flow::Next
     }
@@ -178,13 +185,16 @@ impl Machine<'_> {
 
     /// That threads which end have waited for their copies.
     pub(super) fn check_copies(&mut self, warp: usize, active: u32) -> Result<()> {
-        let copies = &self.warps[warp].copies;
-        match lanes(active).find(|it| copies.last[*it] > copies.waited[*it]) {
-            Some(lane) if self.options.check => {
-                let what = "the end before a wait for `cp.async`";
-                Err(self.fault(FaultKind::ExitWhilePending, lane, what))
-            }
-            _ => Ok(()),
+        if !self.options.check {
+            return Ok(());
         }
+        let copies = &self.warps[warp].copies;
+        for (of, what) in [(&copies.groups, "`cp.async`"), (&copies.bulk, "bulk copies")] {
+            if let Some(lane) = lanes(active).find(|it| of.last[*it] > of.waited[*it]) {
+                let what = format!("the end before a wait for {what}");
+                return Err(self.fault(FaultKind::ExitWhilePending, lane, what));
+            }
+        }
+        Ok(())
     }
 }

@@ -3,11 +3,14 @@
 mod access;
 mod atomic;
 mod barrier;
+mod bulk;
 mod collective;
 mod copy;
 mod matrix;
+mod mbarrier;
 mod step;
 mod watch;
+mod wgmma;
 mod warp;
 
 use crate::fault::{Event, Fault, FaultKind};
@@ -21,9 +24,13 @@ use crate::registers::{Class, LANES};
 use crate::report::Report;
 use crate::space::SHARED_BASE;
 use barrier::CtaBarrier;
+use bulk::Transfer;
 use copy::Copies;
+use mbarrier::Count;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use warp::{Split, State, Warp, lanes};
+use wgmma::Warpgroup;
 
 /// What a thread can do with a fault: stop everything.
 type Result<T> = std::result::Result<T, Box<Fault>>;
@@ -57,6 +64,9 @@ struct Cta {
     index: [u32; 3],
     shared: Vec<u8>,
     barriers: [CtaBarrier; 16],
+    /// By their place in shared memory.
+    mbarriers: BTreeMap<u32, Count>,
+    warpgroups: Vec<Warpgroup>,
 }
 
 /// The state of a launch: what stays, and the cluster that runs.
@@ -82,6 +92,8 @@ struct Machine<'a> {
     cluster_released: Release,
     cluster_clock: Rc<Clock>,
     race: Option<Race>,
+    /// Bulk copies that were issued and not made.
+    transfers: Vec<Transfer>,
     /// Grows whenever an mbarrier changes.
     events: u64,
     instructions: u64,
@@ -121,6 +133,7 @@ impl<'a> Machine<'a> {
             cluster_released: Release::default(),
             cluster_clock: Rc::default(),
             race,
+            transfers: Vec::new(),
             events: 0,
             instructions: 0,
             at: (0, 0),
@@ -160,7 +173,13 @@ impl<'a> Machine<'a> {
             let index = std::array::from_fn(|n| cluster[n] * self.cluster[n] + within[n]);
             // What nobody wrote reads as a NaN of every kind.
             let shared = vec![0xFF; shared_end as usize - SHARED_BASE as usize];
-            self.ctas.push(Cta { index, shared, barriers: Default::default() });
+            self.ctas.push(Cta {
+                index,
+                shared,
+                barriers: Default::default(),
+                mbarriers: BTreeMap::new(),
+                warpgroups: vec![Warpgroup::default(); self.n_warps().div_ceil(4) as usize],
+            });
             for number in 0..self.n_warps() {
                 let warp = self.new_warp(rank as usize, number, within, cluster);
                 self.warps.push(warp);
@@ -259,13 +278,17 @@ impl<'a> Machine<'a> {
             }
             let mut progress = false;
             self.copy_some();
+            self.transfer_some()?;
             for warp in &order {
                 progress |= self.run_warp(*warp)?;
             }
             if self.warps.iter().all(|it| it.live == 0) {
+                while self.transfer_one()? {}
                 return Ok(());
             }
-            if !progress {
+            // What nobody could go on without is copied now. Who spins may go on as well.
+            let spins = |it: &Warp| it.splits.iter().any(|it| it.state == State::Ready);
+            if !progress && !self.transfer_one()? && !self.warps.iter().any(spins) {
                 return Err(self.deadlock());
             }
         }

@@ -22,6 +22,15 @@ pub(super) enum Flow {
     Yield,
 }
 
+/// Whether a split runs on.
+enum Turn {
+    Goes,
+    /// Another one may come before it.
+    Ends,
+    /// Others should.
+    Yields,
+}
+
 impl Machine<'_> {
     /// Runs a warp until it waits or has had its turn. Whether it ran at all.
     pub(super) fn run_warp(&mut self, warp: usize) -> Result<bool> {
@@ -31,7 +40,11 @@ impl Machine<'_> {
         while left > 0 {
             let Some(split) = self.warps[warp].next() else { break };
             progress = true;
-            self.run_split(warp, split, &mut left)?;
+            if self.run_split(warp, split, &mut left)? {
+                // It only asks for something, again and again.
+                progress = false;
+                break;
+            }
         }
         if self.instructions > self.options.instruction_limit {
             let limit = self.options.instruction_limit;
@@ -55,7 +68,8 @@ impl Machine<'_> {
         }
     }
 
-    fn run_split(&mut self, warp: usize, split: usize, left: &mut u32) -> Result<()> {
+    /// Runs one split. Whether it gave up its turn.
+    fn run_split(&mut self, warp: usize, split: usize, left: &mut u32) -> Result<bool> {
         let kernel = self.kernel;
         let code = kernel.code();
         let (mut pc, mask) = {
@@ -90,14 +104,16 @@ impl Machine<'_> {
                     if active != 0 {
                         self.warps[warp].splits[split].pc = pc + 1;
                         self.warps[warp].divide(split, active, *target);
-                        return Ok(());
+                        return Ok(false);
                     }
                 }
                 op if active != 0 => {
                     self.at = (warp, pc);
                     self.warps[warp].splits[split].pc = pc;
-                    if self.slow(warp, split, active, op)? {
-                        return Ok(());
+                    match self.slow(warp, split, active, op)? {
+                        Turn::Goes => {}
+                        Turn::Ends => return Ok(false),
+                        Turn::Yields => return Ok(true),
                     }
                 }
                 _ => {}
@@ -111,22 +127,22 @@ impl Machine<'_> {
     }
 
     /// A split that used up its time lets the others of its warp run first.
-    fn tire(&mut self, warp: usize, split: usize, left: u32) -> Result<()> {
+    fn tire(&mut self, warp: usize, split: usize, left: u32) -> Result<bool> {
         if left == 0 {
             self.warps[warp].splits[split].turns += 1;
         }
-        Ok(())
+        Ok(left == 0)
     }
 
-    /// An instruction that is not of each lane alone. Whether the split has to be chosen anew.
-    fn slow(&mut self, warp: usize, split: usize, active: u32, op: &Op) -> Result<bool> {
+    /// An instruction that is not of each lane alone.
+    fn slow(&mut self, warp: usize, split: usize, active: u32, op: &Op) -> Result<Turn> {
         let at = &self.warps[warp].splits[split];
         if active != at.mask && op.may_wait() {
             // Those whose guard fails go on; the others wait on their own.
             let next = at.pc + 1;
             let rest = at.mask & !active;
             self.warps[warp].divide(split, rest, next);
-            return Ok(true);
+            return Ok(Turn::Ends);
         }
         let pc = at.pc;
         let flow = match op {
@@ -137,6 +153,11 @@ impl Machine<'_> {
             Op::CopyGroup(group) => self.copy_group(warp, active, *group),
             Op::MoveMatrix(matrix) => self.move_matrix(warp, active, matrix)?,
             Op::Mma(mma) => self.mma(warp, active, mma)?,
+            Op::Mbarrier(mbarrier) => self.mbarrier(warp, active, mbarrier)?,
+            Op::Bulk(bulk) => self.bulk(warp, active, bulk)?,
+            Op::BulkGroup(group) => self.bulk_group(warp, active, *group)?,
+            Op::Wgmma(wgmma) => self.wgmma(warp, active, wgmma)?,
+            Op::WgmmaGroup(group) => self.wgmma_group(warp, active, *group)?,
             Op::Warp(members, what) => self.collective(warp, split, *members, what)?,
             Op::Barrier(barrier) => self.barrier(warp, active, barrier)?,
             Op::Fence(fence) => self.fence(warp, active, *fence),
@@ -154,7 +175,7 @@ impl Machine<'_> {
                 let at = &mut self.warps[warp].splits[split];
                 at.stack.push(pc);
                 at.pc = *target;
-                return Ok(true);
+                return Ok(Turn::Ends);
             }
             Op::Return => return self.give_back(warp, split, active),
             Op::Exit => return self.exit(warp, split, active),
@@ -166,18 +187,19 @@ impl Machine<'_> {
         };
         let at = &mut self.warps[warp].splits[split];
         match flow {
-            Flow::Next => return Ok(false),
+            Flow::Next => return Ok(Turn::Goes),
             Flow::Again(state) => at.state = state,
             Flow::Wait(state) => (at.pc, at.state) = (pc + 1, state),
             Flow::Yield => {
                 at.pc = pc + 1;
                 at.turns += 1;
+                return Ok(Turn::Yields);
             }
         }
-        Ok(true)
+        Ok(Turn::Ends)
     }
 
-    fn give_back(&mut self, warp: usize, split: usize, active: u32) -> Result<bool> {
+    fn give_back(&mut self, warp: usize, split: usize, active: u32) -> Result<Turn> {
         let Some(call) = self.warps[warp].splits[split].stack.last().copied() else {
             return self.exit(warp, split, active);
         };
@@ -193,15 +215,18 @@ impl Machine<'_> {
         let at = &mut self.warps[warp].splits[split];
         at.stack.pop();
         at.pc = call + 1;
-        Ok(true)
+        Ok(Turn::Ends)
     }
 
-    fn exit(&mut self, warp: usize, split: usize, active: u32) -> Result<bool> {
+    fn exit(&mut self, warp: usize, split: usize, active: u32) -> Result<Turn> {
         self.check_copies(warp, active)?;
+        if active == self.warps[warp].live {
+            self.check_products(warp)?;
+        }
         self.warps[warp].splits[split].pc += 1;
         self.warps[warp].end(split, active);
         self.cluster_step();
-        Ok(true)
+        Ok(Turn::Ends)
     }
 
     fn branch_indexed(
@@ -211,7 +236,7 @@ impl Machine<'_> {
         active: u32,
         index: u32,
         targets: &[usize],
-    ) -> Result<bool> {
+    ) -> Result<Turn> {
         let row = self.warps[warp].registers.words[index as usize];
         let next = self.warps[warp].splits[split].pc + 1;
         let lane = first(active);
@@ -231,7 +256,7 @@ impl Machine<'_> {
             // The others come to this instruction again.
             self.warps[warp].divide(split, same, *target);
         }
-        Ok(true)
+        Ok(Turn::Ends)
     }
 
     fn fence(&mut self, warp: usize, active: u32, fence: Fence) -> Flow {
@@ -303,7 +328,16 @@ pub(super) fn window_of(address: u64) -> (Space, u64) {
 impl Op {
     /// Whether lanes may have to wait in it.
     fn may_wait(&self) -> bool {
-        matches!(self, Op::Warp(..) | Op::Barrier(_) | Op::MoveMatrix(_) | Op::Mma(_))
+        matches!(
+            self,
+            Op::Warp(..)
+                | Op::Barrier(_)
+                | Op::MoveMatrix(_)
+                | Op::Mma(_)
+                | Op::Mbarrier(_)
+                | Op::Wgmma(_)
+                | Op::WgmmaGroup(_)
+        )
     }
 }
 

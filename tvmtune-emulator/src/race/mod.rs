@@ -267,20 +267,36 @@ impl Race {
         offsets: &[u32; LANES],
         bytes: u32,
     ) -> Option<Conflict> {
-        let mut shadow = std::mem::take(&mut self.global[buffer]);
         let mut left = mask;
-        let mut found = None;
-        while left != 0 && found.is_none() {
+        while left != 0 {
             let lane = left.trailing_zeros() as usize;
             let mut group = 0;
             while left != 0 && offsets[left.trailing_zeros() as usize] == offsets[lane] {
                 group |= left & left.wrapping_neg();
                 left &= left - 1;
             }
-            let stamp = self.stamp(access, group);
-            let view = self.view(access, group, None);
-            found = shadow.access(&stamp, &view, (self.cluster, cta), offsets[lane], bytes);
+            let conflict = self.global_span(buffer, access, cta, group, offsets[lane], bytes);
+            if conflict.is_some() {
+                return conflict;
+            }
         }
+        None
+    }
+
+    /// An access to bytes of a buffer that are next to each other.
+    pub(crate) fn global_span(
+        &mut self,
+        buffer: usize,
+        access: Access,
+        cta: u32,
+        group: u32,
+        offset: u32,
+        bytes: u32,
+    ) -> Option<Conflict> {
+        let stamp = self.stamp(access, group);
+        let mut shadow = std::mem::take(&mut self.global[buffer]);
+        let view = self.view(access, group, None);
+        let found = shadow.access(&stamp, &view, (self.cluster, cta), offset, bytes);
         self.global[buffer] = shadow;
         found.map(|it| it.resolve(self.n_warps))
     }

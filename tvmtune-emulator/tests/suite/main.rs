@@ -2,5 +2,6 @@
 
 mod common;
 mod faults;
+mod hopper;
 mod matrices;
 mod simt;

@@ -1,0 +1,107 @@
+//! Bulk copies: of bytes and of boxes of tensors, between global memory and shared memory.
+
+use super::site::Site;
+use super::types::Type;
+use crate::code::{Bulk, BulkEnd, BulkGroup, BulkMemory, BulkWhat, Op};
+use crate::parse::{Operand, Result};
+use crate::registers::Class;
+use crate::tensor_map::Element;
+
+pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
+    let reduce = site.opcode.take("reduce");
+    for part in ["async", "bulk"] {
+        if !site.opcode.take(part) {
+            return Err(site.error(format!("only the form with `.{part}` is known")));
+        }
+    }
+    if site.opcode.take("commit_group") {
+        return Ok(Op::BulkGroup(BulkGroup::Commit));
+    }
+    if site.opcode.take("wait_group") {
+        // Waiting for the reads is enough to use the memory again.
+        site.opcode.take("read");
+        return Ok(Op::BulkGroup(BulkGroup::Wait(site.immediate(0)? as u32)));
+    }
+    let hinted = site.opcode.take("L2::cache_hint");
+    let tensor = site.opcode.take("tensor");
+    let dimensions = site.opcode.take_any(&["1d", "2d", "3d", "4d", "5d"]);
+    site.opcode.take("tile");
+    if site.opcode.take("prefetch") {
+        site.opcode.clear();
+        return Ok(Op::Nop);
+    }
+    let memories = [take_memory(site)?, take_memory(site)?];
+    let multicast = site.opcode.take("multicast::cluster");
+    let on_mbarrier = site.opcode.take("mbarrier::complete_tx::bytes");
+    if !on_mbarrier && !site.opcode.take("bulk_group") {
+        return Err(site.error("no way to complete"));
+    }
+    let add = match reduce {
+        true => Some(take_addend(site, tensor)?),
+        false => None,
+    };
+    let mut operands = site.operands;
+    if hinted {
+        operands = &operands[..operands.len() - 1];
+    }
+    let end = if on_mbarrier {
+        let mask = match multicast {
+            true => Some(site.source(Class::Word, operands.last().unwrap_or(&Operand::Sink))?),
+            false => None,
+        };
+        let at = operands.len() - 1 - usize::from(multicast);
+        BulkEnd::Mbarrier { address: site.address(&operands[at])?, mask }
+    } else {
+        BulkEnd::Group
+    };
+    let [to, from] = memories;
+    let global = if from == BulkMemory::Global { 1 } else { 0 };
+    let what = if tensor {
+        let Some(Operand::Address(map, 0, coordinates)) = operands.get(global) else {
+            return Err(site.error("expected a tensor and coordinates"));
+        };
+        if dimensions.and_then(|it| it[..1].parse().ok()) != Some(coordinates.len()) {
+            return Err(site.error("as many coordinates as dimensions are needed"));
+        }
+        let mut rows = Vec::new();
+        for it in coordinates {
+            rows.push(site.source(Class::Word, it)?);
+        }
+        let map = site.source(Class::Double, map)?;
+        let shared = site.address(&operands[1 - global])?;
+        BulkWhat::Tensor { map, coordinates: rows, shared }
+    } else {
+        let (to, from) = (site.address(site.operand(0)?)?, site.address(site.operand(1)?)?);
+        BulkWhat::Bytes { to, from, bytes: site.source(Class::Word, site.operand(2)?)? }
+    };
+    Ok(Op::Bulk(Bulk { to, from, what, end, add }))
+}
+
+fn take_memory(site: &mut Site<'_, '_>) -> Result<BulkMemory> {
+    match site.opcode.take_any(&["global", "shared::cta", "shared::cluster"]) {
+        Some("global") => Ok(BulkMemory::Global),
+        Some(_) => Ok(BulkMemory::Shared),
+        None => Err(site.error("no state space")),
+    }
+}
+
+/// What is added up; tensors know it themselves.
+fn take_addend(site: &mut Site<'_, '_>, tensor: bool) -> Result<Option<Element>> {
+    if !site.opcode.take("add") {
+        return Err(site.error("only `.add` is known"));
+    }
+    site.opcode.take("noftz");
+    if tensor {
+        return Ok(None);
+    }
+    Ok(Some(match site.take_type()? {
+        Type::F16 => Element::F16,
+        Type::Bf16 => Element::Bf16,
+        Type::F32 => Element::F32,
+        Type::F64 => Element::F64,
+        Type::U32 => Element::U32,
+        Type::S32 => Element::I32,
+        Type::U64 => Element::U64,
+        _ => return Err(site.error("no such type")),
+    }))
+}

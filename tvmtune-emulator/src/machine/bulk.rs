@@ -1,0 +1,475 @@
+//! Bulk copies, and what waits for them.
+
+use half::{bf16, f16};
+
+use super::access::{Access, Region};
+use super::step::Flow;
+use super::warp::lanes;
+use super::{Machine, Result};
+use crate::code::{Bulk, BulkEnd, BulkGroup, BulkMemory, BulkWhat, Space};
+use crate::fault::FaultKind;
+use crate::launch::Completion;
+use crate::race::{self, Actor};
+use crate::registers::{LANES, Slot};
+use crate::space::{PARAMETER_WINDOW, SHARED_BASE};
+use crate::tensor_map::{Element, Piece, Swizzle};
+
+/// A bulk copy that was issued and not made.
+#[derive(Clone, Debug)]
+pub(super) struct Transfer {
+    /// For faults, and for who waits in groups.
+    issued: (usize, usize, usize),
+    group: Option<u32>,
+    buffer: Region,
+    /// The CTA and the place of the box, or of the bytes, in shared memory.
+    shared: (usize, u32),
+    bytes: u32,
+    pieces: Vec<Piece>,
+    swizzle: Swizzle,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    /// To shared memory, of several CTAs; at the same place of each an mbarrier is told.
+    In { targets: Vec<usize>, barrier: u32 },
+    /// From shared memory; perhaps added.
+    Out { add: Option<Element> },
+    /// To the shared memory of one other CTA.
+    Across { to: (usize, u32), barrier: (usize, u32) },
+}
+
+impl Machine<'_> {
+    pub(super) fn bulk(&mut self, warp: usize, active: u32, bulk: &Bulk) -> Result<Flow> {
+        for lane in lanes(active) {
+            let transfer = match &bulk.what {
+                BulkWhat::Tensor { map, coordinates, shared } => {
+                    let shared = self.shared_at(warp, lane, *shared, 0)?;
+                    self.tensor(warp, lane, *map, coordinates, shared)?
+                }
+                BulkWhat::Bytes { to, from, bytes } => {
+                    let bytes = self.warps[warp].registers.words[*bytes as usize][lane];
+                    self.plain(warp, lane, bulk, (*to, *from), bytes)?
+                }
+            };
+            let transfer = self.ending(warp, lane, bulk, transfer)?;
+            self.watch_transfer(warp, lane, &transfer)?;
+            if self.options.completion == Completion::Eager {
+                self.make(&transfer)?;
+            } else {
+                self.transfers.push(transfer);
+            }
+        }
+        Ok(Flow::Next)
+    }
+
+    /// The CTA and offset of an address in shared memory.
+    fn shared_at(
+        &self,
+        warp: usize,
+        lane: usize,
+        address: crate::code::Address,
+        bytes: u32,
+    ) -> Result<(usize, u32)> {
+        let addresses = self.addresses(warp, address);
+        let space = if addresses[lane] >> 32 == 0 { Space::Shared } else { Space::Generic };
+        let located = self.locate(warp, space, 1 << lane, &addresses, bytes, 1, Access::Write)?;
+        match located.first() {
+            Some(it) => match it.region {
+                Region::Shared(cta) => Ok((cta, it.offsets[lane])),
+                _ => Err(self.fault(
+                    FaultKind::BadInstruction,
+                    lane,
+                    "an address that is not shared",
+                )),
+            },
+            None => Err(self.fault(FaultKind::BadInstruction, lane, "no address")),
+        }
+    }
+
+    /// A copy of a box, its end left open.
+    fn tensor(
+        &mut self,
+        warp: usize,
+        lane: usize,
+        map: Slot,
+        coordinates: &[Slot],
+        shared: (usize, u32),
+    ) -> Result<Transfer> {
+        let registers = &self.warps[warp].registers;
+        let address = registers.doubles[map as usize][lane];
+        let at: Vec<i32> =
+            coordinates.iter().map(|it| registers.words[*it as usize][lane] as i32).collect();
+        let offset = address.wrapping_sub(PARAMETER_WINDOW);
+        let found = self.parameters.maps.iter().find(|it| u64::from(it.0) == offset);
+        let Some((_, map)) = found else {
+            let what = format!("no tensor map at {address:#x}");
+            return Err(self.fault(FaultKind::BadInstruction, lane, what));
+        };
+        if map.dims.len() != at.len() {
+            let what = format!("{} coordinates for a tensor of {}", at.len(), map.dims.len());
+            return Err(self.fault(FaultKind::BadInstruction, lane, what));
+        }
+        if (u64::from(shared.1) + SHARED_BASE) % 128 != 0 {
+            let what = format!("a box at shared+{}; it must be a multiple of 128", shared.1);
+            return Err(self.fault(FaultKind::Misaligned, lane, what));
+        }
+        let bytes = map.box_bytes();
+        let size = self.ctas[shared.0].shared.len() as u64;
+        if u64::from(shared.1) + u64::from(bytes) > size {
+            let what = format!("a box of {bytes} bytes at shared+{} of {size}", shared.1);
+            return Err(self.fault(FaultKind::OutOfBounds, lane, what));
+        }
+        Ok(Transfer {
+            issued: (warp, lane, self.at.1),
+            group: None,
+            buffer: Region::Buffer(map.base.0.0),
+            shared,
+            bytes,
+            pieces: map.pieces(&at),
+            swizzle: map.swizzle,
+            kind: Kind::Out { add: Some(map.element) },
+        })
+    }
+
+    /// A copy of bytes that are next to each other, its end left open.
+    fn plain(
+        &mut self,
+        warp: usize,
+        lane: usize,
+        bulk: &Bulk,
+        (to, from): (crate::code::Address, crate::code::Address),
+        bytes: u32,
+    ) -> Result<Transfer> {
+        if bytes % 16 != 0 {
+            let what = format!("a bulk copy of {bytes} bytes; they must be a multiple of 16");
+            return Err(self.fault(FaultKind::Misaligned, lane, what));
+        }
+        let mut buffer = Region::Parameters;
+        let mut pieces = Vec::new();
+        let mut kind = Kind::Out { add: None };
+        let (near, far) = match bulk.to {
+            BulkMemory::Shared => (to, from),
+            BulkMemory::Global => (from, to),
+        };
+        let shared = if bulk.from == BulkMemory::Shared && bulk.to == BulkMemory::Shared {
+            let to = self.shared_at(warp, lane, to, bytes)?;
+            kind = Kind::Across { to, barrier: (0, 0) };
+            self.shared_at(warp, lane, from, bytes)?
+        } else {
+            let addresses = self.addresses(warp, far);
+            let access = if bulk.to == BulkMemory::Global { Access::Write } else { Access::Read };
+            let found =
+                self.locate(warp, Space::Global, 1 << lane, &addresses, bytes, 16, access)?;
+            if let Some(located) = found.first() {
+                buffer = located.region;
+                let global = u64::from(located.offsets[lane]);
+                pieces.push(Piece { shared: 0, global, bytes });
+            }
+            self.shared_at(warp, lane, near, bytes)?
+        };
+        if shared.1 % 16 != 0 {
+            let what = format!("a bulk copy at shared+{}; it must be a multiple of 16", shared.1);
+            return Err(self.fault(FaultKind::Misaligned, lane, what));
+        }
+        let issued = (warp, lane, self.at.1);
+        let swizzle = Swizzle::None;
+        Ok(Transfer { issued, group: None, buffer, shared, bytes, pieces, swizzle, kind })
+    }
+
+    /// How the copy ends: which mbarriers are told, or which group it is in.
+    fn ending(
+        &mut self,
+        warp: usize,
+        lane: usize,
+        bulk: &Bulk,
+        mut transfer: Transfer,
+    ) -> Result<Transfer> {
+        match &bulk.end {
+            BulkEnd::Group => {
+                let groups = &mut self.warps[warp].copies.bulk;
+                let group = groups.committed[lane] + 1;
+                groups.last[lane] = group;
+                transfer.group = Some(group);
+                let element = match transfer.kind {
+                    Kind::Out { add } => add,
+                    _ => None,
+                };
+                transfer.kind = Kind::Out { add: bulk.add.and_then(|it| it.or(element)) };
+            }
+            BulkEnd::Mbarrier { address, mask } => {
+                let barrier = self.shared_at(warp, lane, *address, 8)?;
+                if let Kind::Across { to, .. } = transfer.kind {
+                    self.known(lane, barrier)?;
+                    transfer.kind = Kind::Across { to, barrier };
+                    return Ok(transfer);
+                }
+                let mut targets = vec![transfer.shared.0];
+                if let Some(mask) = mask {
+                    let mask = self.warps[warp].registers.words[*mask as usize][lane] & 0xFFFF;
+                    targets = lanes(mask).collect();
+                    if targets.last().is_none_or(|it| *it >= self.ctas.len()) {
+                        let what = format!("a copy to the CTAs {mask:#b} of {}", self.ctas.len());
+                        return Err(self.fault(FaultKind::BadInstruction, lane, what));
+                    }
+                }
+                for cta in &targets {
+                    self.known(lane, (*cta, barrier.1))?;
+                }
+                transfer.kind = Kind::In { targets, barrier: barrier.1 };
+            }
+        }
+        Ok(transfer)
+    }
+
+    /// Looks for races of a copy, when it is issued.
+    fn watch_transfer(&mut self, warp: usize, lane: usize, transfer: &Transfer) -> Result<()> {
+        if self.race.is_none() {
+            return Ok(());
+        }
+        match &transfer.kind {
+            Kind::In { targets, barrier } => {
+                for cta in targets {
+                    let (actor, clock) = self.agent_of((*cta, *barrier));
+                    let at = (*cta, transfer.shared.1);
+                    self.watch_shared(warp, lane, (actor, clock), true, at, transfer.bytes)?;
+                    self.watch_global(warp, lane, (actor, clock), false, transfer)?;
+                }
+            }
+            Kind::Out { .. } => {
+                let by = (Actor::Bulk(warp), transfer.group.unwrap_or(0));
+                self.watch_shared(warp, lane, by, false, transfer.shared, transfer.bytes)?;
+                self.watch_global(warp, lane, by, true, transfer)?;
+            }
+            Kind::Across { to, barrier } => {
+                let by = self.agent_of(*barrier);
+                self.watch_shared(warp, lane, by, false, transfer.shared, transfer.bytes)?;
+                self.watch_shared(warp, lane, by, true, *to, transfer.bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Who copies for an mbarrier, and in which phase.
+    fn agent_of(&mut self, (cta, offset): (usize, u32)) -> (Actor, u32) {
+        let count = self.ctas[cta].mbarriers.get_mut(&offset).expect("its existence was checked");
+        let clock = count.phase as u32 + 1;
+        let agent = match (count.agent, &mut self.race) {
+            (Some(agent), _) => agent,
+            (None, Some(race)) => {
+                let name = format!("a bulk copy for the mbarrier at shared+{offset}");
+                let agent = race.agent(name);
+                count.agent = Some(agent);
+                agent
+            }
+            (None, None) => 0,
+        };
+        (Actor::Agent(agent), clock)
+    }
+
+    fn watch_shared(
+        &mut self,
+        warp: usize,
+        lane: usize,
+        (actor, clock): (Actor, u32),
+        write: bool,
+        (cta, offset): (usize, u32),
+        bytes: u32,
+    ) -> Result<()> {
+        let place = self.place();
+        let Some(race) = &mut self.race else { return Ok(()) };
+        let access = race::Access { actor, clock, write, atomic: false, place, warp };
+        match race.span(cta, access, 1 << lane, None, offset, bytes) {
+            None => Ok(()),
+            Some(conflict) => {
+                let what = if write { "write of a bulk copy" } else { "read of a bulk copy" };
+                Err(self.conflict(Region::Shared(cta), what, &conflict))
+            }
+        }
+    }
+
+    fn watch_global(
+        &mut self,
+        warp: usize,
+        lane: usize,
+        (actor, clock): (Actor, u32),
+        write: bool,
+        transfer: &Transfer,
+    ) -> Result<()> {
+        let (place, cta) = (self.place(), self.linear_cta(self.warps[warp].cta));
+        let Region::Buffer(buffer) = transfer.buffer else { return Ok(()) };
+        let atomic = matches!(transfer.kind, Kind::Out { add: Some(_) });
+        let access = race::Access { actor, clock, write, atomic, place, warp };
+        for piece in &transfer.pieces {
+            let Some(race) = &mut self.race else { return Ok(()) };
+            let (at, bytes) = (piece.global as u32, piece.bytes);
+            if let Some(conflict) = race.global_span(buffer, access, cta, 1 << lane, at, bytes) {
+                let what = if write { "write of a bulk copy" } else { "read of a bulk copy" };
+                return Err(self.conflict(transfer.buffer, what, &conflict));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn bulk_group(
+        &mut self,
+        warp: usize,
+        active: u32,
+        group: BulkGroup,
+    ) -> Result<Flow> {
+        let groups = &mut self.warps[warp].copies.bulk;
+        let pending = match group {
+            BulkGroup::Commit => {
+                lanes(active).for_each(|lane| groups.committed[lane] += 1);
+                return Ok(Flow::Next);
+            }
+            BulkGroup::Wait(n) => n,
+        };
+        for lane in lanes(active) {
+            let done = groups.committed[lane].saturating_sub(pending);
+            groups.waited[lane] = groups.waited[lane].max(done);
+            if let Some(race) = &mut self.race {
+                race.bulk_done(warp, lane, done);
+            }
+        }
+        let waited = groups.waited;
+        self.transfer_where(|it| {
+            it.issued.0 == warp
+                && active >> it.issued.1 & 1 == 1
+                && it.group.is_some_and(|group| group <= waited[it.issued.1])
+        })?;
+        Ok(Flow::Next)
+    }
+
+    /// Makes the copies that are wanted.
+    fn transfer_where(&mut self, mut wanted: impl FnMut(&Transfer) -> bool) -> Result<()> {
+        let transfers = std::mem::take(&mut self.transfers);
+        let (now, later): (Vec<_>, Vec<_>) = transfers.into_iter().partition(|it| wanted(it));
+        self.transfers = later;
+        now.iter().try_for_each(|it| self.make(it))
+    }
+
+    /// Makes some copies, by luck.
+    pub(super) fn transfer_some(&mut self) -> Result<()> {
+        let Some(mut luck) = self.luck.take() else { return Ok(()) };
+        let made = self.transfer_where(|_| luck.below(2) == 0);
+        self.luck = Some(luck);
+        made
+    }
+
+    /// Makes one copy that is pending; whether there was one.
+    pub(super) fn transfer_one(&mut self) -> Result<bool> {
+        if self.transfers.is_empty() {
+            return Ok(false);
+        }
+        let n = self.luck.as_mut().map_or(0, |luck| luck.below(self.transfers.len()));
+        let transfer = self.transfers.remove(n);
+        self.make(&transfer)?;
+        Ok(true)
+    }
+
+    fn make(&mut self, transfer: &Transfer) -> Result<()> {
+        let (warp, lane, pc) = transfer.issued;
+        let ended = |cta: usize| !self.warps.iter().any(|it| it.cta == cta && it.live != 0);
+        let touched = match &transfer.kind {
+            Kind::In { targets, .. } => targets.iter().copied().any(ended),
+            Kind::Across { to, .. } => ended(to.0),
+            Kind::Out { .. } => false,
+        };
+        if touched && self.options.check {
+            self.at = (warp, pc);
+            return Err(self.ended(lane, "a bulk copy into"));
+        }
+        match &transfer.kind {
+            Kind::In { targets, barrier } => {
+                let bytes = self.box_of(transfer);
+                for cta in targets {
+                    let shared = &mut self.ctas[*cta].shared;
+                    for (chunk, from) in chunks(transfer).zip(bytes.chunks(16)) {
+                        shared[chunk as usize..][..16].copy_from_slice(from);
+                    }
+                    self.bytes_came((*cta, *barrier), transfer.bytes);
+                }
+            }
+            Kind::Out { add } => self.make_out(transfer, *add),
+            Kind::Across { to, barrier } => {
+                let (from, n) = (transfer.shared.1 as usize, transfer.bytes as usize);
+                let bytes = self.ctas[transfer.shared.0].shared[from..from + n].to_vec();
+                self.ctas[to.0].shared[to.1 as usize..][..n].copy_from_slice(&bytes);
+                self.bytes_came(*barrier, transfer.bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// The bytes of a box in global memory, zeros outside of the tensor.
+    fn box_of(&self, transfer: &Transfer) -> Vec<u8> {
+        let mut bytes = vec![0; transfer.bytes as usize];
+        let source = self.bytes(0, transfer.buffer);
+        for piece in &transfer.pieces {
+            let n = piece.bytes as usize;
+            bytes[piece.shared as usize..][..n]
+                .copy_from_slice(&source[piece.global as usize..][..n]);
+        }
+        bytes
+    }
+
+    fn make_out(&mut self, transfer: &Transfer, add: Option<Element>) {
+        let mut bytes = Vec::with_capacity(transfer.bytes as usize);
+        for chunk in chunks(transfer) {
+            bytes.extend(&self.ctas[transfer.shared.0].shared[chunk as usize..][..16]);
+        }
+        let target = match transfer.buffer {
+            Region::Buffer(n) => &mut self.memory.allocations[n].bytes,
+            _ => &mut self.variables,
+        };
+        for piece in &transfer.pieces {
+            let from = &bytes[piece.shared as usize..][..piece.bytes as usize];
+            let to = &mut target[piece.global as usize..][..piece.bytes as usize];
+            match add {
+                None => to.copy_from_slice(from),
+                Some(element) => {
+                    let size = element.bytes() as usize;
+                    for (to, from) in to.chunks_exact_mut(size).zip(from.chunks_exact(size)) {
+                        add_element(element, to, from);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The offsets in shared memory of the 16-byte pieces of a box.
+fn chunks(transfer: &Transfer) -> impl Iterator<Item = u32> {
+    let (start, swizzle) = (transfer.shared.1 + SHARED_BASE as u32, transfer.swizzle);
+    (0..transfer.bytes).step_by(16).map(move |it| swizzle.apply(start + it) - SHARED_BASE as u32)
+}
+
+/// Adds one element to another.
+fn add_element(element: Element, to: &mut [u8], from: &[u8]) {
+    fn number<const N: usize>(bytes: &[u8]) -> [u8; N] {
+        *bytes.first_chunk().expect("an element has as many bytes")
+    }
+    macro_rules! add {
+        ($type:ty, $sum:expr) => {{
+            let (a, b) = (<$type>::from_le_bytes(number(to)), <$type>::from_le_bytes(number(from)));
+            #[expect(clippy::redundant_closure_call, reason = "the sum is given as a closure")]
+            to.copy_from_slice(&$sum(a, b).to_le_bytes());
+        }};
+    }
+    match element {
+        Element::U8 => add!(u8, u8::wrapping_add),
+        Element::U16 => add!(u16, u16::wrapping_add),
+        Element::U32 => add!(u32, u32::wrapping_add),
+        Element::I32 => add!(i32, i32::wrapping_add),
+        Element::U64 => add!(u64, u64::wrapping_add),
+        Element::I64 => add!(i64, i64::wrapping_add),
+        Element::F32 => add!(f32, |a: f32, b: f32| a + b),
+        Element::F64 => add!(f64, |a: f64, b: f64| a + b),
+        Element::F16 => add!(f16, |a: f16, b: f16| f16::from_f32(a.to_f32() + b.to_f32())),
+        Element::Bf16 => add!(bf16, |a: bf16, b: bf16| bf16::from_f32(a.to_f32() + b.to_f32())),
+    }
+}
+
+/// Only for the size of masks.
+const _: () = assert!(LANES >= 16);
