@@ -122,7 +122,7 @@ pub(crate) struct Address {
 pub(crate) struct Strength {
     /// Not torn, and no race with others of its kind.
     pub(crate) strong: bool,
-    pub(crate) acquire: bool,
+    /// What the thread did before may be learned by who reads it.
     pub(crate) release: bool,
 }
 

@@ -135,7 +135,6 @@ pub(super) fn take_strength(site: &mut Site<'_, '_>) -> Strength {
     while site.opcode.take_prefix("L1::").or_else(|| site.opcode.take_prefix("L2::")).is_some() {}
     Strength {
         strong: !matches!(order, None | Some("weak")),
-        acquire: matches!(order, Some("acquire" | "acq_rel" | "seq_cst")),
         release: matches!(order, Some("release" | "acq_rel" | "seq_cst")),
     }
 }

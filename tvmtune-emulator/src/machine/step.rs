@@ -260,8 +260,10 @@ impl Machine<'_> {
     }
 
     fn fence(&mut self, warp: usize, active: u32, fence: Fence) -> Flow {
-        if let (Some(race), Fence::ProxyAsync) = (&mut self.race, fence) {
-            race.fence(warp, active);
+        match (&mut self.race, fence) {
+            (Some(race), Fence::ProxyAsync) => race.fence(warp, active),
+            (Some(race), Fence::Memory) => race.memory_fence(warp, active),
+            (None, _) => {}
         }
         Flow::Next
     }

@@ -77,9 +77,39 @@ impl Machine<'_> {
             Region::Buffer(n) => race.global(n, watched, cta, mask, &located.offsets, bytes),
             _ => None,
         };
-        match conflict {
-            None => Ok(()),
-            Some(conflict) => Err(self.conflict(located.region, access.name(), &conflict)),
+        if let Some(conflict) = conflict {
+            return Err(self.conflict(located.region, access.name(), &conflict));
+        }
+        if watched.atomic {
+            self.order(warp, located, mask, access, strength);
+        }
+        Ok(())
+    }
+
+    /// What strong accesses order.
+    fn order(
+        &mut self,
+        warp: usize,
+        located: &Located,
+        mask: u32,
+        access: Access,
+        strength: Strength,
+    ) {
+        let cta = self.linear_cta(self.warps[warp].cta);
+        let Some(race) = &mut self.race else { return };
+        let (buffer, number) = match located.region {
+            Region::Shared(cta) => (false, cta),
+            Region::Buffer(n) => (true, n),
+            _ => return,
+        };
+        for lane in lanes(mask) {
+            let at = (buffer, number, located.offsets[lane]);
+            if access != Access::Write {
+                race.observe(warp, lane, cta, at);
+            }
+            if access != Access::Read {
+                race.publish(warp, lane, cta, at, strength.release);
+            }
         }
     }
 

@@ -2,17 +2,34 @@
 
 use std::rc::Rc;
 
+use crate::registers::LANES;
+
 /// How far each actor's accesses have been seen, and seen behind a proxy fence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Clock {
     seen: Vec<u32>,
     fenced: Vec<u32>,
+    /// The least of what was seen of each row of 32 threads: most questions are about all of them.
+    least: Vec<u32>,
 }
 
 impl Clock {
     /// Nothing was seen of `n` threads.
     pub(super) fn new(n: usize) -> Self {
-        Self { seen: vec![0; 3 * n], fenced: vec![0; n] }
+        Self { seen: vec![0; 3 * n], fenced: vec![0; n], least: Vec::new() }
+    }
+
+    /// What was seen of all slots of a row, at least.
+    #[inline]
+    pub(super) fn least(&self, row: usize) -> u32 {
+        self.least.get(row).copied().unwrap_or(0)
+    }
+
+    /// Finds the least of each row, when nothing changes any more.
+    fn sealed(mut self) -> Self {
+        let rows = self.seen.chunks(LANES).take(3 * self.fenced.len() / LANES);
+        self.least = rows.map(|it| it.iter().copied().min().unwrap_or(0)).collect();
+        self
     }
 
     /// What was seen of a slot.
@@ -41,19 +58,20 @@ impl Clock {
     pub(super) fn joined(&self, other: &Self) -> Self {
         let mut both = self.clone();
         both.join(other);
-        both
+        both.sealed()
     }
 
     /// Keeps only what the other one has seen too.
     pub(super) fn meet(&mut self, other: &Self) {
         minimum(&mut self.seen, &other.seen);
         minimum(&mut self.fenced, &other.fenced);
+        minimum(&mut self.least, &other.least);
     }
 
     /// All that was seen is behind a fence now.
     pub(super) fn all_fenced(&self) -> Self {
         let n = self.fenced.len();
-        Self { seen: self.seen.clone(), fenced: self.seen[..n].to_vec() }
+        Self { fenced: self.seen[..n].to_vec(), ..self.clone() }
     }
 }
 
@@ -106,11 +124,11 @@ impl Release {
     /// What was gathered so far, for those who wait.
     pub(crate) fn snapshot(&mut self) -> Rc<Clock> {
         self.joined.clear();
-        Rc::new(self.clock.clone())
+        Rc::new(self.clock.clone().sealed())
     }
 
     /// All of it.
     pub(crate) fn finish(self) -> Rc<Clock> {
-        Rc::new(self.clock)
+        Rc::new(self.clock.sealed())
     }
 }

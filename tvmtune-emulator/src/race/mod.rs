@@ -13,15 +13,18 @@
 mod clock;
 mod global;
 mod shadow;
+mod sync;
 
 pub(crate) use clock::{Clock, Release};
 pub(crate) use shadow::{Conflict, ConflictKind};
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use crate::registers::{LANES, lanes};
-use global::GlobalShadow;
+use global::{GlobalShadow, Who};
 use shadow::{Shadow, Stamp, View};
+use sync::Places;
 
 /// Who makes an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +69,11 @@ pub(crate) struct Race {
     shared: Vec<Shadow>,
     global: Vec<GlobalShadow>,
     cluster: u32,
+    /// Places in memory that order what is around them, and which threads have used fences.
+    published: Places,
+    has_fenced: Vec<bool>,
+    /// Which CTAs of earlier clusters each CTA comes after.
+    after: BTreeMap<u32, BTreeSet<u32>>,
 }
 
 impl Race {
@@ -81,6 +89,9 @@ impl Race {
             shared: Vec::new(),
             global: (0..n_buffers).map(|_| GlobalShadow::default()).collect(),
             cluster: 0,
+            published: Places::new(),
+            has_fenced: Vec::new(),
+            after: BTreeMap::new(),
         }
     }
 
@@ -94,6 +105,8 @@ impl Race {
         self.copies_done = vec![0; n];
         self.bulk_done = vec![0; n];
         self.agents.clear();
+        self.has_fenced = vec![false; n];
+        self.forget_shared();
         self.shared.resize_with(n_ctas, Shadow::default);
         self.shared.iter_mut().for_each(|it| it.reset(shared_bytes));
         self.cluster += 1;
@@ -221,21 +234,13 @@ impl Race {
         offsets: &[u32; LANES],
         bytes: u32,
     ) -> Option<Conflict> {
-        let mut left = mask;
-        while left != 0 {
-            let lane = left.trailing_zeros() as usize;
-            // Lanes in a row that access the same bytes are one access.
-            let mut group = 0;
-            while left != 0 && offsets[left.trailing_zeros() as usize] == offsets[lane] {
-                group |= left & left.wrapping_neg();
-                left &= left - 1;
-            }
-            let conflict = self.span(cta, access, group, None, offsets[lane], bytes);
-            if conflict.is_some() {
-                return conflict;
-            }
-        }
-        None
+        let mut shadow = std::mem::take(&mut self.shared[cta]);
+        let view = self.view(access, mask, None);
+        let found = groups(mask, offsets).find_map(|(group, offset)| {
+            shadow.access(&self.stamp(access, group), &view, offset, bytes)
+        });
+        self.shared[cta] = shadow;
+        found.map(|it| it.resolve(self.n_warps))
     }
 
     /// An access to bytes of shared memory that are next to each other: by lanes of a warp, or by
@@ -249,10 +254,9 @@ impl Race {
         offset: u32,
         bytes: u32,
     ) -> Option<Conflict> {
-        let stamp = self.stamp(access, group);
         let mut shadow = std::mem::take(&mut self.shared[cta]);
         let view = self.view(access, group, view);
-        let found = shadow.access(&stamp, &view, offset, bytes);
+        let found = shadow.access(&self.stamp(access, group), &view, offset, bytes);
         self.shared[cta] = shadow;
         found.map(|it| it.resolve(self.n_warps))
     }
@@ -267,20 +271,16 @@ impl Race {
         offsets: &[u32; LANES],
         bytes: u32,
     ) -> Option<Conflict> {
-        let mut left = mask;
-        while left != 0 {
-            let lane = left.trailing_zeros() as usize;
-            let mut group = 0;
-            while left != 0 && offsets[left.trailing_zeros() as usize] == offsets[lane] {
-                group |= left & left.wrapping_neg();
-                left &= left - 1;
-            }
-            let conflict = self.global_span(buffer, access, cta, group, offsets[lane], bytes);
-            if conflict.is_some() {
-                return conflict;
-            }
-        }
-        None
+        let mut shadow = std::mem::take(&mut self.global[buffer]);
+        let view = self.view(access, mask, None);
+        let nobody = BTreeSet::new();
+        let after = self.after.get(&cta).unwrap_or(&nobody);
+        let who = Who { cluster: self.cluster, cta, after };
+        let found = groups(mask, offsets).find_map(|(group, offset)| {
+            shadow.access(&self.stamp(access, group), &view, &who, offset, bytes)
+        });
+        self.global[buffer] = shadow;
+        found.map(|it| it.resolve(self.n_warps))
     }
 
     /// An access to bytes of a buffer that are next to each other.
@@ -293,12 +293,7 @@ impl Race {
         offset: u32,
         bytes: u32,
     ) -> Option<Conflict> {
-        let stamp = self.stamp(access, group);
-        let mut shadow = std::mem::take(&mut self.global[buffer]);
-        let view = self.view(access, group, None);
-        let found = shadow.access(&stamp, &view, (self.cluster, cta), offset, bytes);
-        self.global[buffer] = shadow;
-        found.map(|it| it.resolve(self.n_warps))
+        self.global(buffer, access, cta, group, &[offset; LANES], bytes)
     }
 
     fn stamp(&self, access: Access, group: u32) -> Stamp {
@@ -322,15 +317,35 @@ impl Race {
     fn view<'v>(&'v self, access: Access, group: u32, clock: Option<&'v Clock>) -> View<'v> {
         let first = access.warp * LANES;
         let threads = first..first + LANES;
+        let views = &self.views[threads.clone()];
+        let one = &views[group.trailing_zeros() as usize & (LANES - 1)];
+        let same = lanes(group).all(|lane| Rc::ptr_eq(&views[lane], one));
         View {
             clock,
-            views: &self.views[threads.clone()],
+            common: clock.or(same.then_some(&**one)),
+            views,
             fenced: &self.fenced[threads.clone()],
             copies_done: &self.copies_done[threads.clone()],
             bulk_done: &self.bulk_done[threads],
             warp: access.warp,
             n_warps: self.n_warps,
-            group,
         }
     }
+}
+
+/// Lanes in a row that access the same bytes are one access: who they are, and where.
+fn groups(mask: u32, offsets: &[u32; LANES]) -> impl Iterator<Item = (u32, u32)> {
+    let mut left = mask;
+    std::iter::from_fn(move || {
+        if left == 0 {
+            return None;
+        }
+        let offset = offsets[left.trailing_zeros() as usize];
+        let mut group = 0;
+        while left != 0 && offsets[left.trailing_zeros() as usize] == offset {
+            group |= left & left.wrapping_neg();
+            left &= left - 1;
+        }
+        Some((group, offset))
+    })
 }

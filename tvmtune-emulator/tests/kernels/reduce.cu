@@ -37,14 +37,15 @@ extern "C" __global__ void __launch_bounds__(THREADS) last_block(
   v = of_block(v, part);
   if (threadIdx.x == 0) {
     slices[blockIdx.x] = v;
+#ifndef BUG_NO_FENCE
     __threadfence();
+#endif
     last = atomicAdd(count, 1) == gridDim.x - 1;
   }
   __syncthreads();
   if (!last) return;
-  __threadfence();
   v = 0;
-  for (int i = threadIdx.x; i < gridDim.x; i += THREADS) v += ((volatile float*)slices)[i];
+  for (int i = threadIdx.x; i < gridDim.x; i += THREADS) v += ((volatile float*)slices)[i]; /* slices */
   v = of_block(v, part);
   if (threadIdx.x == 0) *sum = v;
 }

@@ -58,6 +58,20 @@ fn bugs_of_cooperating_threads_are_found() {
 }
 
 #[test]
+fn a_block_that_reads_what_others_left_needs_their_fence() {
+    let module = module("reduce.no_fence.sm_80");
+    let mut memory = Memory::new();
+    let x = buffer(&mut memory, "x", &[1f32; 100]);
+    let slices = buffer(&mut memory, "slices", &[0f32; 2]);
+    let sum = buffer(&mut memory, "sum", &[0f32]);
+    let count = buffer(&mut memory, "count", &[0u32]);
+    let arguments = [x.into(), slices.into(), sum.into(), count.into(), 100i32.into()];
+    let kernel = module.kernel("last_block").unwrap();
+    let run = kernel.run(&Launch::linear(2, 128), &arguments, &mut memory, &Options::default());
+    assert_fault(run, FaultKind::CrossCtaRace, "reduce.cu", "/* slices */");
+}
+
+#[test]
 fn failed_assertions_and_bad_launches_are_faults() {
     let module = module("calls.sm_80");
     let kernel = module.kernel("calls").unwrap();

@@ -140,6 +140,24 @@ fn sums_take_two_kernels() {
 }
 
 #[test]
+fn the_last_block_adds_up_what_all_have_left() {
+    let module = module("reduce.sm_80");
+    let values = Numbers::new(7).floats(1000);
+    let want = values.iter().map(|it| f64::from(*it)).sum();
+    for options in all_options() {
+        let mut memory = Memory::new();
+        let x = buffer(&mut memory, "x", &values);
+        let slices = buffer(&mut memory, "slices", &[f32::NAN; 6]);
+        let sum = buffer(&mut memory, "sum", &[f32::NAN]);
+        let count = buffer(&mut memory, "count", &[0u32]);
+        let arguments = [x.into(), slices.into(), sum.into(), count.into(), 1000i32.into()];
+        let kernel = module.kernel("last_block").unwrap();
+        kernel.run(&Launch::linear(6, 128), &arguments, &mut memory, &options).unwrap();
+        assert_close(&of_bytes(memory.bytes(sum)), &[want], 1e-5);
+    }
+}
+
+#[test]
 fn sums_run_along_a_block() {
     let module = module("scan.sm_75");
     for n in [1, 256, 600] {
