@@ -89,9 +89,12 @@ pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
         "min" => integers!(site, type_, T => site.binary(|a: T, b: T| a.min(b))),
         "max" => integers!(site, type_, T => site.binary(|a: T, b: T| a.max(b))),
         "neg" => bits!(site, type_, T => site.unary(|a: T| a.wrapping_neg())),
-        "abs" => {
-            integers!(site, type_, T => site.unary(|a: T| if a < T::MIN + (T::MAX / 2 + 1) { a.wrapping_mul(!0) } else { a }))
-        }
+        "abs" => match type_ {
+            Type::S16 => site.unary(i16::wrapping_abs),
+            Type::S32 => site.unary(i32::wrapping_abs),
+            Type::S64 => site.unary(i64::wrapping_abs),
+            _ => Err(site.error("no such type")),
+        },
         "and" => bits!(site, type_, T => site.binary(|a: T, b: T| a & b)),
         "or" => bits!(site, type_, T => site.binary(|a: T, b: T| a | b)),
         "xor" => bits!(site, type_, T => site.binary(|a: T, b: T| a ^ b)),

@@ -5,6 +5,7 @@
 mod arith;
 mod atomic;
 mod bulk;
+mod carry;
 mod compare;
 mod control;
 mod convert;
@@ -28,8 +29,8 @@ use crate::parse::Result;
 
 /// Decodes one statement.
 fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
-    let base = site.opcode.base;
-    let op = match base {
+    let op = match site.opcode.base {
+        _ if carry::is_carried(site) => carry::decode(site),
         "add" | "sub" | "mul" | "mad" | "div" | "rem" | "min" | "max" | "neg" | "abs" | "fma"
         | "sqrt" | "rsqrt" | "rcp" | "ex2" | "lg2" | "sin" | "cos" | "tanh" | "copysign"
         | "testp" => match site.type_()? {
@@ -40,7 +41,6 @@ fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
         "and" | "or" | "xor" | "not" | "cnot" | "shl" | "shr" | "shf" | "lop3" | "prmt" | "bfe"
         | "bfi" | "popc" | "clz" | "brev" | "bfind" | "fns" | "sad" | "mul24" | "mad24"
         | "szext" | "bmsk" | "dp4a" | "dp2a" => arith::decode(site),
-        "addc" | "subc" | "madc" => Err(site.error("carries are not known")),
         "setp" | "set" | "selp" | "slct" => compare::decode(site),
         "mov" => memory::decode_move(site),
         "cvt" => convert::decode(site),

@@ -62,6 +62,7 @@ impl<'a> Opcode<'a> {
 pub(crate) struct Rows0 {
     pub(crate) constants: BTreeMap<(Class, u64), Slot>,
     pub(crate) specials: BTreeMap<(Special, Class), Slot>,
+    carry: Option<Slot>,
     /// Rows in each file so far.
     pub(crate) n_predicates: u32,
     pub(crate) n_words: u32,
@@ -168,6 +169,16 @@ impl<'s, 'a> Site<'s, 'a> {
         }
         let slot = self.rows.new_row(class);
         self.rows.specials.insert((special, class), slot);
+        slot
+    }
+
+    /// The predicate that carries go through.
+    pub(super) fn carry(&mut self) -> Slot {
+        if let Some(slot) = self.rows.carry {
+            return slot;
+        }
+        let slot = self.rows.new_row(Class::Predicate);
+        self.rows.carry = Some(slot);
         slot
     }
 

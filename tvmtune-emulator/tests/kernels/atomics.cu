@@ -9,7 +9,7 @@ extern "C" __global__ void atomics(unsigned* u, int* s, float* f, unsigned long 
   atomicMin(&s[0], -i), atomicMax(&s[1], i - 50), atomicAdd(&l[0], 1ull << 33), atomicMax(&l[1], (unsigned long long)i << 20);
   old[i] = atomicAdd(f, 1.0f);
   atomicAdd(&shared[t & 3], t);
-  unsigned seen = u[9], want;
+  unsigned seen = *(volatile unsigned*)&u[9], want;
   do {
     want = seen;
     seen = atomicCAS(&u[9], want, want + 3);

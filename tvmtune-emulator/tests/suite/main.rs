@@ -1,5 +1,6 @@
 //! Kernels that NVRTC compiled, run and judged.
 
+mod arithmetic;
 mod common;
 mod faults;
 mod hopper;

@@ -1,0 +1,91 @@
+//! Arithmetic with carries, of which long integers are made.
+
+use super::site::Site;
+use crate::code::Op;
+use crate::parse::Result;
+use crate::registers::{Class, LANES, Registers, Slot};
+
+/// What an instruction adds up: `a + b`, `a - b`, or a half of `a * b` and `c`.
+#[derive(Clone, Copy)]
+enum What {
+    Add,
+    Subtract,
+    Low,
+    High,
+}
+
+/// Whether an opcode reads or writes the carry.
+pub(super) fn is_carried(site: &Site<'_, '_>) -> bool {
+    matches!(site.opcode.base, "addc" | "subc" | "madc") || site.opcode.has("cc")
+}
+
+pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
+    let what = match (site.opcode.base, site.opcode.take_any(&["lo", "hi"])) {
+        ("add" | "addc", None) => What::Add,
+        ("sub" | "subc", None) => What::Subtract,
+        ("mad" | "madc", Some("lo")) => What::Low,
+        ("mad" | "madc", Some("hi")) => What::High,
+        _ => return Err(site.error("unknown instruction")),
+    };
+    let reads = site.opcode.base.ends_with('c');
+    let writes = site.opcode.take("cc");
+    let type_ = site.take_type()?;
+    let (class, signed) = (type_.class(), type_.is_signed());
+    let carry = site.carry();
+    let to = site.destination(class, site.operand(0)?)?;
+    let mut from: Vec<Slot> = Vec::new();
+    for n in 1..site.operands.len() {
+        from.push(site.source(class, site.operand(n)?)?);
+    }
+    if from.len() != if matches!(what, What::Add | What::Subtract) { 2 } else { 3 } {
+        return Err(site.error("operands"));
+    }
+    let rows = Box::new(move |registers: &mut Registers, mask: u32, _: &[Slot; 5]| {
+        let before = if reads { registers.predicate(carry) } else { 0 };
+        let (mut values, mut after) = ([0u64; LANES], 0);
+        for (lane, value) in values.iter_mut().enumerate() {
+            let operand = |n: usize| read(registers, class, from[n], lane);
+            let all: [u64; 3] =
+                std::array::from_fn(|n| if n < from.len() { operand(n) } else { 0 });
+            let (sum, carried) = one(what, all, before >> lane & 1 == 1, class, signed);
+            *value = sum;
+            after |= u32::from(carried) << lane;
+        }
+        match class {
+            Class::Double => registers.write::<u64>(to, mask, &values),
+            _ => registers.write::<u32>(to, mask, &values.map(|it| it as u32)),
+        }
+        if writes {
+            registers.set_predicate(carry, mask, after);
+        }
+    });
+    Ok(Op::Rows(rows, [0; 5]))
+}
+
+fn read(registers: &Registers, class: Class, slot: Slot, lane: usize) -> u64 {
+    match class {
+        Class::Double => registers.doubles[slot as usize][lane],
+        _ => u64::from(registers.words[slot as usize][lane]),
+    }
+}
+
+/// The result and the carry, or for differences the borrow.
+fn one(what: What, [a, b, c]: [u64; 3], carry: bool, class: Class, signed: bool) -> (u64, bool) {
+    let bits = if class == Class::Double { 64 } else { 32 };
+    let mask = u64::MAX >> (64 - bits);
+    let carry = u128::from(carry);
+    let (x, y) = match what {
+        What::Add | What::Subtract => (a, b),
+        What::Low => (a.wrapping_mul(b) & mask, c),
+        What::High if signed => {
+            let wide = |it: u64| i128::from((it << (64 - bits)) as i64 >> (64 - bits));
+            ((wide(a) * wide(b) >> bits) as u64 & mask, c)
+        }
+        What::High => ((u128::from(a) * u128::from(b) >> bits) as u64 & mask, c),
+    };
+    let sum = match what {
+        What::Subtract => u128::from(x).wrapping_sub(u128::from(y) + carry),
+        _ => u128::from(x) + u128::from(y) + carry,
+    };
+    (sum as u64 & mask, sum >> bits & 1 == 1)
+}
