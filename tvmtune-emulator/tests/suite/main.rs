@@ -2,7 +2,9 @@
 
 mod arithmetic;
 mod common;
+mod copies;
 mod faults;
 mod hopper;
 mod matrices;
+mod products;
 mod simt;

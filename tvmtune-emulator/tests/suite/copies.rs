@@ -1,0 +1,144 @@
+//! Bulk copies: boxes of tensors of every rank, and bytes between the CTAs of a cluster.
+
+use tvmtune_emulator::{Element, Fault, FaultKind, Launch, Memory, Options, Swizzle, TensorMap};
+
+use crate::common::{Numbers, all_options, assert_fault, buffer, module, of_bytes};
+
+/// A box of a tensor: the kernel that copies it, and where it begins.
+struct Case {
+    kernel: &'static str,
+    dims: Vec<u64>,
+    box_dims: Vec<u32>,
+    steps: Vec<u32>,
+    swizzle: Swizzle,
+    at: [i32; 5],
+}
+
+fn cases() -> Vec<Case> {
+    let case = |kernel, dims: &[u64], box_dims: &[u32], swizzle, at| Case {
+        kernel,
+        dims: dims.to_vec(),
+        box_dims: box_dims.to_vec(),
+        steps: vec![1; dims.len()],
+        swizzle,
+        at,
+    };
+    let mut cases = vec![
+        case("rank_1", &[100], &[32], Swizzle::None, [80, 0, 0, 0, 0]),
+        case("rank_2", &[20, 9], &[8, 16], Swizzle::Bytes32, [16, -3, 0, 0, 0]),
+        case("rank_2", &[64, 9], &[16, 8], Swizzle::Bytes64, [-5, 4, 0, 0, 0]),
+        case("rank_2", &[40, 40], &[32, 32], Swizzle::Bytes128, [3, 7, 0, 0, 0]),
+        case("add_2", &[40, 40], &[32, 32], Swizzle::Bytes128, [3, 7, 0, 0, 0]),
+        case("rank_3", &[12, 5, 4], &[8, 3, 2], Swizzle::None, [2, 3, 3, 0, 0]),
+        case("rank_5", &[8, 3, 2, 3, 2], &[4, 2, 2, 2, 2], Swizzle::None, [4, 2, -1, 1, 1]),
+        case("rank_2", &[40, 20], &[16, 12], Swizzle::None, [1, 2, 0, 0, 0]),
+    ];
+    cases[7].steps = vec![2, 3];
+    cases
+}
+
+#[test]
+fn boxes_of_tensors_are_copied_and_clipped() {
+    let module = module("tensor_copies.sm_90a");
+    for (case, options) in
+        cases().iter().flat_map(|it| all_options().into_iter().map(move |o| (it, o)))
+    {
+        let n: u64 = case.dims.iter().product();
+        let values: Vec<i32> = (1..=n as i32).collect();
+        let mut memory = Memory::new();
+        let source = buffer(&mut memory, "source", &values);
+        let target = buffer(&mut memory, "target", &vec![-7i32; n as usize]);
+        let image = buffer(&mut memory, "image", &[-1i32; 4096]);
+        let map = |buffer| {
+            let map = TensorMap::dense(buffer, Element::I32, &case.dims, &case.box_dims);
+            TensorMap { element_strides: case.steps.clone(), ..map }.swizzled(case.swizzle)
+        };
+        let bytes = map(source).box_bytes();
+        let mut arguments =
+            vec![map(source).into(), map(target).into(), image.into(), (bytes as i32).into()];
+        arguments.extend(case.at.map(Into::into));
+        let mut launch = Launch::linear(1, 32);
+        launch.dynamic_shared_bytes = 16384 + 8;
+        module
+            .kernel(case.kernel)
+            .unwrap()
+            .run(&launch, &arguments, &mut memory, &options)
+            .unwrap();
+        let (image, target): (Vec<i32>, Vec<i32>) =
+            (of_bytes(memory.bytes(image)), of_bytes(memory.bytes(target)));
+        let mut want = vec![-7; n as usize];
+        for place in 0..bytes as usize / 4 {
+            // The element's index in each dimension, and so in memory.
+            let (mut left, mut index, mut pitch, mut inside) = (place, 0, 1, true);
+            for (d, extent) in case.dims.iter().enumerate() {
+                let n_steps = case.box_dims[d].div_ceil(case.steps[d]) as usize;
+                let at = i64::from(case.at[d]) + (left % n_steps) as i64 * i64::from(case.steps[d]);
+                left /= n_steps;
+                inside &= (0..*extent as i64).contains(&at);
+                index += at * pitch;
+                pitch *= *extent as i64;
+            }
+            let value = if inside { values[index as usize] } else { 0 };
+            let swizzled = case.swizzle.apply(place as u32 * 4) as usize / 4;
+            assert_eq!(image[swizzled], value, "{} at {place}", case.kernel);
+            if inside {
+                let old = if case.kernel == "add_2" { -7 } else { 0 };
+                want[index as usize] = value + old;
+            }
+        }
+        assert_eq!(target, want, "{}", case.kernel);
+    }
+}
+
+fn neighbours(fixture: &str) -> Result<Vec<i32>, Fault> {
+    let module = module(fixture);
+    let values: Vec<i32> = (0..256).collect();
+    let mut memory = Memory::new();
+    let x = buffer(&mut memory, "x", &values);
+    let y = buffer(&mut memory, "y", &[0i32; 256]);
+    let kernel = module.kernel("neighbours").unwrap();
+    let arguments = [x.into(), y.into()];
+    kernel.run(&Launch::linear(8, 32), &arguments, &mut memory, &Options::default())?;
+    Ok(of_bytes(memory.bytes(y)))
+}
+
+#[test]
+fn clusters_share_their_memory() {
+    let got = neighbours("clusters.sm_90a").unwrap();
+    for (n, got) in got.iter().enumerate() {
+        let (cta, lane) = (n / 32, n % 32);
+        let next = cta / 4 * 4 + (cta + 1) % 4;
+        assert_eq!(*got as usize, next * 32 + lane + 100 + 496);
+    }
+    let line = "/* of the neighbour */";
+    let unordered = neighbours("clusters.no_cluster_sync.sm_90a");
+    assert_fault(unordered, FaultKind::Uninitialised, "clusters.cu", line);
+    let ended = neighbours("clusters.early_exit.sm_90a").unwrap_err();
+    assert!(matches!(ended.kind, FaultKind::ExitWhilePending | FaultKind::Race), "{ended}");
+}
+
+#[test]
+fn bytes_go_round_a_cluster() {
+    for fixture in ["clusters.sm_90a", "clusters.no_store_wait.sm_90a"] {
+        for options in all_options() {
+            let module = module(fixture);
+            let values = Numbers::new(16).floats(128);
+            let mut memory = Memory::new();
+            let x = buffer(&mut memory, "x", &values);
+            let y = buffer(&mut memory, "y", &[1f32; 64]);
+            let mut launch = Launch::linear(2, 32);
+            launch.dynamic_shared_bytes = 512;
+            let arguments = [x.into(), y.into(), 64i32.into()];
+            let kernel = module.kernel("bytes").unwrap();
+            let run = kernel.run(&launch, &arguments, &mut memory, &options);
+            if fixture != "clusters.sm_90a" {
+                assert_eq!(run.unwrap_err().kind, FaultKind::ExitWhilePending);
+                continue;
+            }
+            run.unwrap();
+            for (n, got) in of_bytes::<f32>(memory.bytes(y)).iter().enumerate() {
+                assert!((got - 1.0 - values[n] - values[64 + n]).abs() < 1e-6);
+            }
+        }
+    }
+}
