@@ -61,5 +61,5 @@ pub use kernel::{Kernel, Module};
 pub use launch::{Argument, Completion, Launch, Options, Order};
 pub use memory::{Buffer, Memory};
 pub use parse::ParseError;
-pub use report::Report;
+pub use report::{AccessCost, AccessedMemory, Report};
 pub use tensor_map::{Element, Swizzle, TensorMap};

@@ -74,6 +74,7 @@ impl Machine<'_> {
         let found =
             self.locate(warp, Space::Shared, active, &to, copy.bytes, copy.bytes, Access::Write)?;
         for located in &found {
+            self.measure(located, copy.bytes, Access::Write);
             self.watch_copies(warp, located.region, located.mask, &located.offsets, copy.bytes)?;
             for lane in lanes(located.mask) {
                 let copies = &mut self.warps[warp].copies;

@@ -8,6 +8,7 @@ mod collective;
 mod copy;
 mod matrix;
 mod mbarrier;
+mod profile;
 mod step;
 mod watch;
 mod wgmma;
@@ -27,6 +28,7 @@ use barrier::CtaBarrier;
 use bulk::Transfer;
 use copy::Copies;
 use mbarrier::Count;
+use profile::Costs;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use warp::{Split, State, Warp, lanes};
@@ -55,7 +57,7 @@ pub(crate) fn run(
     let parameters = Parameters::new(kernel, arguments, memory).map_err(bad)?;
     let mut machine = Machine::new(kernel, launch, parameters, memory, options);
     machine.run().map_err(|it| *it)?;
-    Ok(Report { instructions: machine.instructions })
+    Ok(Report { instructions: machine.instructions, accesses: machine.accesses() })
 }
 
 /// One CTA of the cluster that runs.
@@ -97,6 +99,7 @@ struct Machine<'a> {
     /// Grows whenever an mbarrier changes.
     events: u64,
     instructions: u64,
+    costs: Option<Costs>,
     /// The warp that runs, and the index of its instruction: for faults.
     at: (usize, usize),
 }
@@ -136,6 +139,7 @@ impl<'a> Machine<'a> {
             transfers: Vec::new(),
             events: 0,
             instructions: 0,
+            costs: options.profile.then(Costs::new),
             at: (0, 0),
         }
     }

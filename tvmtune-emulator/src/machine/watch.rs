@@ -17,6 +17,7 @@ impl Machine<'_> {
         access: Access,
         strength: Strength,
     ) -> Result<()> {
+        self.measure(located, bytes, access);
         self.watch_lanes(warp, located, located.mask, bytes, access, strength)
     }
 
@@ -27,6 +28,8 @@ impl Machine<'_> {
         located: &Located,
         store: &Store,
     ) -> Result<()> {
+        let bytes = u32::from(store.bytes) * store.from.len() as u32;
+        self.measure(located, bytes, Access::Write);
         if self.race.is_none() {
             return Ok(());
         }
@@ -48,7 +51,6 @@ impl Machine<'_> {
                 mask &= !(1 << lane);
             }
         }
-        let bytes = u32::from(store.bytes) * store.from.len() as u32;
         self.watch_lanes(warp, located, mask, bytes, Access::Write, store.strength)
     }
 

@@ -3,6 +3,7 @@
 mod arithmetic;
 mod common;
 mod copies;
+mod costs;
 mod faults;
 mod hopper;
 mod matrices;

@@ -1,0 +1,38 @@
+//! What accesses cost, line by line, before any GPU has seen the kernel.
+
+use tvmtune_emulator::{AccessedMemory, Launch, Memory, Options};
+
+use crate::common::{buffer, line_of, module};
+
+/// Wavefronts or sectors of a line, and how many would do.
+fn cost(fixture: &str, memory: AccessedMemory, write: bool, text: &str) -> (u64, u64) {
+    let module = module(fixture);
+    let mut device = Memory::new();
+    let a = buffer(&mut device, "a", &[1f32; 32 * 64]);
+    let b = buffer(&mut device, "b", &[0f32; 32 * 64]);
+    let launch =
+        Launch { grid: [2, 1, 1], block: [32, 8, 1], cluster: None, dynamic_shared_bytes: 0 };
+    let arguments = [a.into(), b.into(), 32i32.into(), 64i32.into()];
+    let options = Options { profile: true, ..Options::default() };
+    let kernel = module.kernel("transpose").unwrap();
+    let report = kernel.run(&launch, &arguments, &mut device, &options).unwrap();
+    let line = line_of("transpose.cu", text);
+    let of_line = report.accesses.iter().filter(|it| {
+        it.memory == memory
+            && it.write == write
+            && it.place.as_ref().is_some_and(|it| it.outermost().line == line)
+    });
+    of_line.fold((0, 0), |sum, it| (sum.0 + it.transactions, sum.1 + it.ideal))
+}
+
+#[test]
+fn padding_removes_bank_conflicts() {
+    let out = "b[row * rows + col] = tile[x][i];";
+    let (shared, global) = (AccessedMemory::Shared, AccessedMemory::Global);
+    assert_eq!(cost("transpose.sm_75", shared, false, out), (64, 64));
+    assert_eq!(cost("transpose.no_padding.sm_75", shared, false, out), (32 * 64, 64));
+    assert_eq!(cost("transpose.sm_75", global, true, out), (4 * 64, 4 * 64));
+    let inwards = "tile[i][x] = a[row * cols + col];";
+    assert_eq!(cost("transpose.no_padding.sm_75", shared, true, inwards), (64, 64));
+    assert_eq!(cost("transpose.sm_75", global, false, inwards), (4 * 64, 4 * 64));
+}
