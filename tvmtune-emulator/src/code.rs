@@ -1,6 +1,6 @@
 //! Decoded instructions: what the machine runs.
 
-use crate::registers::{Class, Registers, Rows, Slot};
+use crate::registers::{Class, Relation, Rows, Slot};
 use crate::tensor_map::Element;
 
 /// One instruction.
@@ -18,9 +18,6 @@ pub(crate) struct Register {
     pub(crate) class: Class,
     pub(crate) slot: Slot,
 }
-
-/// Two rows to a mask.
-pub(crate) type Relation = Box<dyn Fn(&Registers, Slot, Slot) -> u32 + Send + Sync>;
 
 pub(crate) enum Op {
     /// What each lane does alone: the destination, then operands.
@@ -192,9 +189,19 @@ pub(crate) enum Vote {
 /// A barrier of a CTA or of a cluster.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Barrier {
-    Cta { id: Slot, threads: Option<Slot>, wait: bool, aligned: bool, reduce: Option<Reduce> },
+    Cta(CtaBarrier),
     ClusterArrive { aligned: bool },
     ClusterWait { aligned: bool },
+}
+
+/// A barrier of some or all threads of a CTA.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CtaBarrier {
+    pub(crate) id: Slot,
+    pub(crate) threads: Option<Slot>,
+    pub(crate) wait: bool,
+    pub(crate) aligned: bool,
+    pub(crate) reduce: Option<Reduce>,
 }
 
 /// What a barrier computes from a predicate of each thread.
@@ -311,19 +318,30 @@ pub(crate) enum MbarrierOp {
     Expect(Slot),
     /// Bytes have come.
     Complete(Slot),
-    Arrive {
-        state: Option<Slot>,
-        count: Option<Slot>,
-        bytes: Option<Slot>,
-        drop: bool,
-        release: bool,
-    },
-    Wait {
-        to: Slot,
-        phase: Phase,
-        suspend: bool,
-        acquire: bool,
-    },
+    Arrive(Arrive),
+    Wait(Wait),
+}
+
+/// Arrivals, and bytes that come besides.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrive {
+    /// Where the phase goes.
+    pub(crate) state: Option<Slot>,
+    pub(crate) count: Option<Slot>,
+    pub(crate) bytes: Option<Slot>,
+    /// Whether later phases need fewer arrivals.
+    pub(crate) drop: bool,
+    pub(crate) release: bool,
+}
+
+/// A question whether a phase is complete.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wait {
+    pub(crate) to: Slot,
+    pub(crate) phase: Phase,
+    /// Whether it may take as long as it takes.
+    pub(crate) suspend: bool,
+    pub(crate) acquire: bool,
 }
 
 /// The phase that is waited for.

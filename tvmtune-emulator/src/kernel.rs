@@ -125,7 +125,7 @@ impl Kernel {
         arguments: &[Argument],
         memory: &mut Memory,
         options: &Options,
-    ) -> Result<Report, Fault> {
+    ) -> Result<Report, Box<Fault>> {
         machine::run(self, launch, arguments, memory, options)
     }
 

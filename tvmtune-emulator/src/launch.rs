@@ -147,7 +147,7 @@ pub(crate) fn refuse(kernel: &Kernel, launch: &Launch) -> Option<String> {
     if cluster.contains(&0) || cluster.iter().product::<u32>() > MAX_CLUSTER {
         return Some(format!("a cluster of {cluster:?} CTAs; at most {MAX_CLUSTER}"));
     }
-    if (0..3).any(|n| launch.grid[n] % cluster[n] != 0) {
+    if (0..3).any(|n| !launch.grid[n].is_multiple_of(cluster[n])) {
         return Some(format!("a grid of {:?}; not whole clusters of {cluster:?}", launch.grid));
     }
     let shared = u64::from(kernel.static_shared_bytes()) + u64::from(launch.dynamic_shared_bytes);

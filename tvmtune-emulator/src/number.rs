@@ -222,6 +222,11 @@ pub(crate) fn integral(value: f64, rounding: Rounding) -> f64 {
     }
 }
 
+/// Within 0 and 1; NaN becomes 0.
+pub(crate) fn saturate(value: f32) -> f32 {
+    if value.is_nan() { 0.0 } else { value.clamp(0.0, 1.0) }
+}
+
 /// The smaller one; a number beats NaN, and -0 is below +0.
 pub(crate) fn min(a: f32, b: f32) -> f32 {
     if a.is_nan() || b.is_nan() {

@@ -159,6 +159,9 @@ lane!(f64, u64, Double, doubles, f64::from_bits, f64::to_bits);
 /// the destination first.
 pub(crate) type Rows = Box<dyn Fn(&mut Registers, u32, &[Slot; 5]) + Send + Sync>;
 
+/// The lanes for which something holds of two rows.
+pub(crate) type Relation = Box<dyn Fn(&Registers, Slot, Slot) -> u32 + Send + Sync>;
+
 /// One operand to one result.
 pub(crate) fn unary<A: Lane, R: Lane>(f: impl Fn(A) -> R + Send + Sync + 'static) -> Rows {
     Box::new(move |registers, mask, slots| {
@@ -231,7 +234,7 @@ pub(crate) fn select<A: Lane>() -> Rows {
 /// The lanes for which a relation of two rows holds.
 pub(crate) fn relation<A: Lane, B: Lane>(
     f: impl Fn(A, B) -> bool + Send + Sync + 'static,
-) -> Box<dyn Fn(&Registers, Slot, Slot) -> u32 + Send + Sync> {
+) -> Relation {
     Box::new(move |registers, a, b| {
         let (a, b) = (A::row(registers, a), B::row(registers, b));
         let mut holds = 0;

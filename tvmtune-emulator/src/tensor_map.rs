@@ -192,7 +192,8 @@ impl TensorMap {
         if !(1..=5).contains(&rank) || lengths.iter().any(|it| *it != rank) {
             return Err(format!("a tensor map of {rank} dimensions with lists of {lengths:?}"));
         }
-        if let Some(bad) = self.strides.iter().find(|it| **it % 16 != 0 || **it >= 1 << 40) {
+        if let Some(bad) = self.strides.iter().find(|it| !it.is_multiple_of(16) || **it >= 1 << 40)
+        {
             return Err(format!("a stride of {bad} bytes; it must be a multiple of 16"));
         }
         if let Some(bad) = self.box_dims.iter().find(|it| **it == 0 || **it > 256) {
@@ -205,7 +206,7 @@ impl TensorMap {
             return Err(format!("a dimension of {bad}"));
         }
         let address = memory.address(self.base.0) + self.base.1;
-        if address % 16 != 0 {
+        if !address.is_multiple_of(16) {
             return Err("a tensor that does not begin at a multiple of 16 bytes".to_owned());
         }
         let last =
@@ -216,7 +217,7 @@ impl TensorMap {
             return Err(format!("a tensor that ends at byte {end} of {size}"));
         }
         let row = self.extent(0) * self.element.bytes();
-        if row % 16 != 0 {
+        if !row.is_multiple_of(16) {
             return Err(format!("box rows of {row} bytes; they must be a multiple of 16"));
         }
         match self.swizzle.row_bytes() {

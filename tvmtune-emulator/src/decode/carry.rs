@@ -79,9 +79,9 @@ fn one(what: What, [a, b, c]: [u64; 3], carry: bool, class: Class, signed: bool)
         What::Low => (a.wrapping_mul(b) & mask, c),
         What::High if signed => {
             let wide = |it: u64| i128::from((it << (64 - bits)) as i64 >> (64 - bits));
-            ((wide(a) * wide(b) >> bits) as u64 & mask, c)
+            (((wide(a) * wide(b)) >> bits) as u64 & mask, c)
         }
-        What::High => ((u128::from(a) * u128::from(b) >> bits) as u64 & mask, c),
+        What::High => (((u128::from(a) * u128::from(b)) >> bits) as u64 & mask, c),
     };
     let sum = match what {
         What::Subtract => u128::from(x).wrapping_sub(u128::from(y) + carry),

@@ -4,10 +4,10 @@ use half::{bf16, f16};
 
 use super::site::Site;
 use super::types::Type;
-use crate::code::{Combine, Compare, Op, Relation};
+use crate::code::{Combine, Compare, Op};
 use crate::number::{Half, flush};
 use crate::parse::{Operand, Result};
-use crate::registers::{Class, Pair, relation, select};
+use crate::registers::{Class, Pair, Relation, relation, select};
 
 /// What is asked of two numbers.
 #[derive(Clone, Copy)]
@@ -51,7 +51,7 @@ impl Test {
     }
 }
 
-const TESTS: &[&'static str] = &[
+const TESTS: &[&str] = &[
     "eq", "ne", "lt", "le", "gt", "ge", "lo", "ls", "hi", "hs", "equ", "neu", "ltu", "leu", "gtu",
     "geu", "num", "nan",
 ];
@@ -176,7 +176,7 @@ fn pair_of(to: Type, low: bool, high: bool) -> u32 {
         Type::Bf16x2 | Type::Bf16 => 0x3F80,
         _ => 0xFFFF,
     };
-    u32::from(low) * one | u32::from(high) * (one << 16)
+    (u32::from(low) * one) | (u32::from(high) * (one << 16))
 }
 
 /// `selp`.

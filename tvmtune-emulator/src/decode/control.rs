@@ -1,7 +1,7 @@
 //! Branches, calls, barriers, fences, and hints that compute nothing.
 
 use super::site::Site;
-use crate::code::{Barrier, Fence, Op, Reduce, Reduction, Register, Warp};
+use crate::code::{Barrier, CtaBarrier, Fence, Op, Reduce, Reduction, Register, Warp};
 use crate::parse::{Operand, Result};
 use crate::registers::Class;
 
@@ -86,7 +86,7 @@ fn barrier(site: &mut Site<'_, '_>) -> Result<Op> {
         None => None,
     };
     let wait = what != Some("arrive");
-    Ok(Op::Barrier(Barrier::Cta { id, threads, wait, aligned, reduce }))
+    Ok(Op::Barrier(Barrier::Cta(CtaBarrier { id, threads, wait, aligned, reduce })))
 }
 
 fn fence(site: &mut Site<'_, '_>) -> Result<Op> {

@@ -5,7 +5,7 @@ use half::{bf16, f16};
 use super::site::Site;
 use super::types::Type;
 use crate::code::Op;
-use crate::number::{Half, Rounding, flush, integral, to_f32, to_half, to_tf32};
+use crate::number::{Half, Rounding, flush, integral, saturate, to_f32, to_half, to_tf32};
 use crate::parse::{Operand, Result};
 use crate::registers::{Class, Pair};
 
@@ -63,7 +63,7 @@ where
 fn half_of<T: Half>(value: f32, how: How) -> T {
     let value = if how.flush { flush(value) } else { value };
     let value = if how.relu && value < 0.0 { 0.0 } else { value };
-    let value = if how.saturate { value.max(0.0).min(1.0) } else { value };
+    let value = if how.saturate { saturate(value) } else { value };
     let half = to_half::<T>(value, how.rounding);
     if how.saturate_finite && half.wide().is_infinite() {
         return T::from_bits(half.bits() & 0x8000 | (T::INFINITE - 1));
@@ -204,7 +204,7 @@ fn between_floats(site: &mut Site<'_, '_>, to: Type, from: Type, how: How) -> Re
     let round = move |it: f64| how.integral.map_or(it, |rounding| integral(it, rounding));
     let after = move |it: f32| {
         let it = if how.flush { flush(it) } else { it };
-        if how.saturate { it.max(0.0).min(1.0) } else { it }
+        if how.saturate { saturate(it) } else { it }
     };
     match (to, from) {
         (Type::F32, Type::F32) => {
@@ -212,7 +212,7 @@ fn between_floats(site: &mut Site<'_, '_>, to: Type, from: Type, how: How) -> Re
         }
         (Type::F64, Type::F64) => site.unary(move |a: f64| {
             let a = round(a);
-            if how.saturate { a.max(0.0).min(1.0) } else { a }
+            if how.saturate { a.max(0.0).clamp(0.0, 1.0) } else { a }
         }),
         (Type::F64, Type::F32) => site.unary(move |a: f32| f64::from(before(a))),
         (Type::F32, Type::F64) => site.unary(move |a: f64| after(to_f32(a, how.rounding))),

@@ -4,7 +4,7 @@ use super::site::Site;
 use super::types::Type;
 use crate::code::Op;
 use crate::number::{
-    NAN, Rounding, flush, fma_fast, fma_in_doubt, max, min, quotient_to_odd, root_to_odd,
+    NAN, Rounding, flush, fma_fast, fma_in_doubt, max, min, quotient_to_odd, root_to_odd, saturate,
     sum_to_odd, to_f32,
 };
 use crate::parse::Result;
@@ -24,8 +24,7 @@ impl Finish {
 
     fn after(self, value: f32) -> f32 {
         let value = if self.flush { flush(value) } else { value };
-        // Zero is also what saturation makes of NaN.
-        if self.saturate { value.max(0.0).min(1.0) } else { value }
+        if self.saturate { saturate(value) } else { value }
     }
 
     fn is_plain(self) -> bool {

@@ -21,8 +21,8 @@ struct Finish {
 impl Finish {
     fn after<T: Half>(self, value: T) -> T {
         let wide = value.wide();
-        if self.relu && !(wide > 0.0) {
-            return if wide.is_nan() { T::narrow(wide) } else { T::from_bits(0) };
+        if self.relu && wide <= 0.0 {
+            return T::from_bits(0);
         }
         if self.saturate && !(0.0..=1.0).contains(&wide) {
             return T::narrow(if wide > 1.0 { 1.0 } else { 0.0 });

@@ -16,9 +16,8 @@ use crate::space::{MODULE_WINDOW, SHARED_BASE};
 pub(crate) struct Linked {
     pub(crate) code: Vec<Inst>,
     pub(crate) rows: Rows0,
-    /// Offset and size of each parameter, and the size of all.
+    /// Offset and size of each parameter.
     pub(crate) parameters: Vec<(u32, u32)>,
-    pub(crate) parameter_bytes: u32,
     /// Bytes of local memory of a thread.
     pub(crate) local_bytes: u32,
     /// Where dynamic shared memory begins; static shared memory lies before it.
@@ -189,7 +188,6 @@ pub(crate) fn link<'a>(tree: &Tree<'a>, layout: &Layout<'a>, kernel: usize) -> R
         code,
         rows,
         parameters: memory.parameters,
-        parameter_bytes: memory.parameter_bytes as u32,
         local_bytes: memory.local as u32,
         dynamic_shared: dynamic as u32,
         static_shared_bytes: (memory.shared - SHARED_BASE) as u32,

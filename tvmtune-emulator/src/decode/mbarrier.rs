@@ -2,7 +2,7 @@
 
 use super::memory::take_space;
 use super::site::Site;
-use crate::code::{Mbarrier, MbarrierOp, Op, Phase, Register};
+use crate::code::{Arrive, Mbarrier, MbarrierOp, Op, Phase, Register, Wait};
 use crate::parse::{Operand, Result, Special};
 use crate::registers::{Class, Rows, binary};
 use crate::space::{RANK_SHIFT, SHARED_WINDOW};
@@ -57,13 +57,13 @@ pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
                 (_, to) => Some(site.destination(Class::Double, to)?),
             };
             let (count, bytes) = if expect { (None, argument) } else { (argument, None) };
-            MbarrierOp::Arrive {
+            MbarrierOp::Arrive(Arrive {
                 state,
                 count,
                 bytes,
                 drop: what == "arrive_drop",
                 release: !relaxed,
-            }
+            })
         }
         _ => {
             let to = site.destination(Class::Predicate, site.operand(0)?)?;
@@ -71,7 +71,7 @@ pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
                 true => Phase::Parity(site.source(Class::Word, site.operand(2)?)?),
                 false => Phase::State(site.source(Class::Double, site.operand(2)?)?),
             };
-            MbarrierOp::Wait { to, phase, suspend: what == "try_wait", acquire: !relaxed }
+            MbarrierOp::Wait(Wait { to, phase, suspend: what == "try_wait", acquire: !relaxed })
         }
     };
     Ok(Op::Mbarrier(Mbarrier { space, address, op }))

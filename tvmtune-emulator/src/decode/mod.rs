@@ -4,6 +4,7 @@
 
 mod arith;
 mod atomic;
+mod bits;
 mod bulk;
 mod carry;
 mod compare;
@@ -39,8 +40,8 @@ fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
             _ => arith::decode(site),
         },
         "and" | "or" | "xor" | "not" | "cnot" | "shl" | "shr" | "shf" | "lop3" | "prmt" | "bfe"
-        | "bfi" | "popc" | "clz" | "brev" | "bfind" | "fns" | "sad" | "mul24" | "mad24"
-        | "szext" | "bmsk" | "dp4a" | "dp2a" => arith::decode(site),
+        | "bfi" | "popc" | "clz" | "brev" | "bfind" | "szext" | "bmsk" => bits::decode(site),
+        "sad" | "mul24" | "mad24" | "dp4a" | "dp2a" => arith::decode(site),
         "setp" | "set" | "selp" | "slct" => compare::decode(site),
         "mov" => memory::decode_move(site),
         "cvt" => convert::decode(site),

@@ -83,3 +83,59 @@ impl Type {
         }
     }
 }
+
+/// The same expression for each integer type: `$t` is the Rust type of the operands.
+macro_rules! integers {
+    ($site:ident, $type:expr, $t:ident => $make:expr) => {
+        match $type {
+            Type::U16 | Type::B16 => {
+                type $t = u16;
+                $make
+            }
+            Type::S16 => {
+                type $t = i16;
+                $make
+            }
+            Type::U32 | Type::B32 => {
+                type $t = u32;
+                $make
+            }
+            Type::S32 => {
+                type $t = i32;
+                $make
+            }
+            Type::U64 | Type::B64 => {
+                type $t = u64;
+                $make
+            }
+            Type::S64 => {
+                type $t = i64;
+                $make
+            }
+            _ => Err($site.error("no such type")),
+        }
+    };
+}
+
+/// The same for types without a sign.
+macro_rules! bits {
+    ($site:ident, $type:expr, $t:ident => $make:expr) => {
+        match $type.bytes() {
+            2 => {
+                type $t = u16;
+                $make
+            }
+            4 => {
+                type $t = u32;
+                $make
+            }
+            8 => {
+                type $t = u64;
+                $make
+            }
+            _ => Err($site.error("no such type")),
+        }
+    };
+}
+
+pub(super) use {bits, integers};

@@ -4,7 +4,7 @@ use super::step::{Flow, first, window_of};
 use super::warp::{Warp, lanes};
 use super::{Machine, Result};
 use crate::code::{Address, Load, Move, Register, Space, Store};
-use crate::fault::FaultKind;
+use crate::fault::{Fault, FaultKind};
 use crate::registers::{Class, LANES, Registers};
 use crate::space::{MODULE_WINDOW, RANK_SHIFT, SHARED_BASE, WINDOW_BYTES};
 
@@ -28,6 +28,17 @@ pub(super) struct Located {
     pub(super) region: Region,
     pub(super) mask: u32,
     pub(super) offsets: [u32; LANES],
+}
+
+/// The bytes that lanes want to access.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    pub(super) space: Space,
+    pub(super) mask: u32,
+    pub(super) bytes: u32,
+    /// What addresses must be a multiple of.
+    pub(super) align: u32,
+    pub(super) access: Access,
 }
 
 /// What an access is, for faults and checks.
@@ -64,13 +75,10 @@ impl Machine<'_> {
     pub(super) fn locate(
         &self,
         warp: usize,
-        space: Space,
-        mask: u32,
+        wanted: Wanted,
         addresses: &[u64; LANES],
-        bytes: u32,
-        align: u32,
-        access: Access,
     ) -> Result<Vec<Located>> {
+        let Wanted { space, mask, bytes, align, access } = wanted;
         let mut found: Vec<Located> = Vec::with_capacity(1);
         // The region of the last lane, and the addresses that stay in it.
         let (mut within, mut at) = (0..0, 0u64);
@@ -79,7 +87,7 @@ impl Machine<'_> {
             if !within.contains(&address) || address + u64::from(bytes) > within.end {
                 let (region, range) = self
                     .region(warp, space, address, bytes)
-                    .ok_or_else(|| self.out_of_bounds(warp, lane, space, address, bytes, access))?;
+                    .ok_or_else(|| self.out_of_bounds(warp, lane, wanted, address))?;
                 (within, at) = (range.0..range.1, range.0);
                 // The region that the lane is in comes last.
                 match found.iter().position(|it| it.region == region) {
@@ -90,7 +98,7 @@ impl Machine<'_> {
                     None => found.push(Located { region, mask: 0, offsets: [0; LANES] }),
                 }
             }
-            if address % u64::from(align) != 0 {
+            if !address.is_multiple_of(u64::from(align)) {
                 let what = format!("{} of {align} bytes at {address:#x}", access.name());
                 return Err(self.fault(FaultKind::Misaligned, lane, what));
             }
@@ -146,15 +154,8 @@ impl Machine<'_> {
         inside.then_some((region, (start, end)))
     }
 
-    fn out_of_bounds(
-        &self,
-        warp: usize,
-        lane: usize,
-        space: Space,
-        address: u64,
-        bytes: u32,
-        access: Access,
-    ) -> Box<crate::fault::Fault> {
+    fn out_of_bounds(&self, warp: usize, lane: usize, wanted: Wanted, address: u64) -> Box<Fault> {
+        let Wanted { space, bytes, access, .. } = wanted;
         let (space, inside) = match space {
             Space::Generic => window_of(address),
             _ => (space, address),
@@ -193,8 +194,17 @@ impl Machine<'_> {
     pub(super) fn load(&mut self, warp: usize, active: u32, load: &Load) -> Result<Flow> {
         let addresses = self.addresses(warp, load.address);
         let bytes = u32::from(load.bytes) * load.to.len() as u32;
-        let found =
-            self.locate(warp, load.space, active, &addresses, bytes, load.align, Access::Read)?;
+        let found = self.locate(
+            warp,
+            Wanted {
+                space: load.space,
+                mask: active,
+                bytes,
+                align: load.align,
+                access: Access::Read,
+            },
+            &addresses,
+        )?;
         for located in &found {
             self.watch(warp, located, bytes, Access::Read, load.strength)?;
             let Warp { registers, local, .. } = &mut self.warps[warp];
@@ -213,8 +223,11 @@ impl Machine<'_> {
     pub(super) fn store(&mut self, warp: usize, active: u32, store: &Store) -> Result<Flow> {
         let addresses = self.addresses(warp, store.address);
         let bytes = u32::from(store.bytes) * store.from.len() as u32;
-        let found =
-            self.locate(warp, store.space, active, &addresses, bytes, bytes, Access::Write)?;
+        let found = self.locate(
+            warp,
+            Wanted { space: store.space, mask: active, bytes, align: bytes, access: Access::Write },
+            &addresses,
+        )?;
         for located in &found {
             self.watch_store(warp, located, store)?;
             let at = &mut self.warps[warp];

@@ -1,6 +1,6 @@
 //! Atomic operations: lane after lane.
 
-use super::access::{Access, Region, get, number, set};
+use super::access::{Access, Region, Wanted, get, number, set};
 use super::step::{Flow, first};
 use super::warp::lanes;
 use super::{Machine, Result};
@@ -12,8 +12,17 @@ impl Machine<'_> {
         let addresses = self.addresses(warp, atomic.address);
         let size = usize::from(atomic.bytes);
         let bytes = (size * atomic.from.len()) as u32;
-        let found =
-            self.locate(warp, atomic.space, active, &addresses, bytes, bytes, Access::Atomic)?;
+        let found = self.locate(
+            warp,
+            Wanted {
+                space: atomic.space,
+                mask: active,
+                bytes,
+                align: bytes,
+                access: Access::Atomic,
+            },
+            &addresses,
+        )?;
         for located in &found {
             self.watch(warp, located, bytes, Access::Atomic, atomic.strength)?;
             let registers = &mut self.warps[warp].registers;

@@ -3,7 +3,7 @@
 use super::step::{Flow, first};
 use super::warp::{State, Warp};
 use super::{Machine, Result};
-use crate::code::{Barrier, Reduce, Reduction};
+use crate::code::{self, Barrier, Reduce, Reduction};
 use crate::fault::FaultKind;
 use crate::race::Release;
 use crate::registers::{Class, LANES, Slot};
@@ -38,7 +38,7 @@ impl Machine<'_> {
     /// Runs a barrier for a split whose lanes are all active.
     pub(super) fn barrier(&mut self, warp: usize, active: u32, barrier: &Barrier) -> Result<Flow> {
         let aligned = match barrier {
-            Barrier::Cta { aligned, .. }
+            Barrier::Cta(code::CtaBarrier { aligned, .. })
             | Barrier::ClusterArrive { aligned }
             | Barrier::ClusterWait { aligned } => *aligned,
         };
@@ -46,23 +46,14 @@ impl Machine<'_> {
             return Ok(Flow::Again(State::Collective));
         }
         match barrier {
-            Barrier::Cta { id, threads, wait, reduce, .. } => {
-                self.cta_barrier(warp, active, *id, *threads, *wait, *reduce)
-            }
+            Barrier::Cta(it) => self.cta_barrier(warp, active, it),
             Barrier::ClusterArrive { .. } => self.cluster_arrive(warp, active),
             Barrier::ClusterWait { .. } => self.cluster_wait(warp, active),
         }
     }
 
-    fn cta_barrier(
-        &mut self,
-        warp: usize,
-        active: u32,
-        id: Slot,
-        threads: Option<Slot>,
-        wait: bool,
-        reduce: Option<Reduce>,
-    ) -> Result<Flow> {
+    fn cta_barrier(&mut self, warp: usize, active: u32, it: &code::CtaBarrier) -> Result<Flow> {
+        let code::CtaBarrier { id, threads, wait, reduce, .. } = *it;
         let (all, lane) = (self.n_threads(), first(active));
         let at = &self.warps[warp];
         let word = |slot: Slot| at.registers.words[slot as usize][lane];

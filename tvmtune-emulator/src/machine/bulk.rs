@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use super::access::{Access, Region};
+use super::access::{Access, Region, Wanted};
 use super::step::Flow;
 use super::warp::lanes;
 use super::{Machine, Result};
@@ -10,7 +10,7 @@ use crate::code::{Bulk, BulkEnd, BulkGroup, BulkMemory, BulkWhat, Space};
 use crate::fault::FaultKind;
 use crate::launch::Completion;
 use crate::race::{self, Actor};
-use crate::registers::{LANES, Slot};
+use crate::registers::Slot;
 use crate::space::{PARAMETER_WINDOW, SHARED_BASE};
 use crate::tensor_map::{Element, Piece, Swizzle};
 
@@ -73,7 +73,11 @@ impl Machine<'_> {
     ) -> Result<(usize, u32)> {
         let addresses = self.addresses(warp, address);
         let space = if addresses[lane] >> 32 == 0 { Space::Shared } else { Space::Generic };
-        let located = self.locate(warp, space, 1 << lane, &addresses, bytes, 1, Access::Write)?;
+        let located = self.locate(
+            warp,
+            Wanted { space, mask: 1 << lane, bytes, align: 1, access: Access::Write },
+            &addresses,
+        )?;
         match located.first() {
             Some(it) => match it.region {
                 Region::Shared(cta) => Ok((cta, it.offsets[lane])),
@@ -110,7 +114,7 @@ impl Machine<'_> {
             let what = format!("{} coordinates for a tensor of {}", at.len(), map.dims.len());
             return Err(self.fault(FaultKind::BadInstruction, lane, what));
         }
-        if (u64::from(shared.1) + SHARED_BASE) % 128 != 0 {
+        if !(u64::from(shared.1) + SHARED_BASE).is_multiple_of(128) {
             let what = format!("a box at shared+{}; it must be a multiple of 128", shared.1);
             return Err(self.fault(FaultKind::Misaligned, lane, what));
         }
@@ -141,7 +145,7 @@ impl Machine<'_> {
         (to, from): (crate::code::Address, crate::code::Address),
         bytes: u32,
     ) -> Result<Transfer> {
-        if bytes % 16 != 0 {
+        if !bytes.is_multiple_of(16) {
             let what = format!("a bulk copy of {bytes} bytes; they must be a multiple of 16");
             return Err(self.fault(FaultKind::Misaligned, lane, what));
         }
@@ -159,8 +163,11 @@ impl Machine<'_> {
         } else {
             let addresses = self.addresses(warp, far);
             let access = if bulk.to == BulkMemory::Global { Access::Write } else { Access::Read };
-            let found =
-                self.locate(warp, Space::Global, 1 << lane, &addresses, bytes, 16, access)?;
+            let found = self.locate(
+                warp,
+                Wanted { space: Space::Global, mask: 1 << lane, bytes, align: 16, access },
+                &addresses,
+            )?;
             if let Some(located) = found.first() {
                 buffer = located.region;
                 let global = u64::from(located.offsets[lane]);
@@ -232,19 +239,19 @@ impl Machine<'_> {
                 for cta in targets {
                     let (actor, clock) = self.agent_of((*cta, *barrier));
                     let at = (*cta, transfer.shared.1);
-                    self.watch_shared(warp, lane, (actor, clock), true, at, transfer.bytes)?;
-                    self.watch_global(warp, lane, (actor, clock), false, transfer)?;
+                    self.watch_shared((warp, lane), (actor, clock), true, (at, transfer.bytes))?;
+                    self.watch_global((warp, lane), (actor, clock), false, transfer)?;
                 }
             }
             Kind::Out { .. } => {
                 let by = (Actor::Bulk(warp), transfer.group.unwrap_or(0));
-                self.watch_shared(warp, lane, by, false, transfer.shared, transfer.bytes)?;
-                self.watch_global(warp, lane, by, true, transfer)?;
+                self.watch_shared((warp, lane), by, false, (transfer.shared, transfer.bytes))?;
+                self.watch_global((warp, lane), by, true, transfer)?;
             }
             Kind::Across { to, barrier } => {
                 let by = self.agent_of(*barrier);
-                self.watch_shared(warp, lane, by, false, transfer.shared, transfer.bytes)?;
-                self.watch_shared(warp, lane, by, true, *to, transfer.bytes)?;
+                self.watch_shared((warp, lane), by, false, (transfer.shared, transfer.bytes))?;
+                self.watch_shared((warp, lane), by, true, (*to, transfer.bytes))?;
             }
         }
         Ok(())
@@ -269,17 +276,15 @@ impl Machine<'_> {
 
     fn watch_shared(
         &mut self,
-        warp: usize,
-        lane: usize,
+        (warp, lane): (usize, usize),
         (actor, clock): (Actor, u32),
         write: bool,
-        (cta, offset): (usize, u32),
-        bytes: u32,
+        ((cta, offset), bytes): ((usize, u32), u32),
     ) -> Result<()> {
-        let place = self.place();
+        let (place, number) = (self.place(), self.linear_cta(self.warps[warp].cta));
         let Some(race) = &mut self.race else { return Ok(()) };
-        let access = race::Access { actor, clock, write, atomic: false, place, warp };
-        match race.span(cta, access, 1 << lane, None, offset, bytes) {
+        let access = race::Access { actor, clock, write, atomic: false, place, warp, cta: number };
+        match race.span(cta, access, (1 << lane, None), (offset, bytes)) {
             None => Ok(()),
             Some(conflict) => {
                 let what = if write { "write of a bulk copy" } else { "read of a bulk copy" };
@@ -290,8 +295,7 @@ impl Machine<'_> {
 
     fn watch_global(
         &mut self,
-        warp: usize,
-        lane: usize,
+        (warp, lane): (usize, usize),
         (actor, clock): (Actor, u32),
         write: bool,
         transfer: &Transfer,
@@ -299,11 +303,11 @@ impl Machine<'_> {
         let (place, cta) = (self.place(), self.linear_cta(self.warps[warp].cta));
         let Region::Buffer(buffer) = transfer.buffer else { return Ok(()) };
         let atomic = matches!(transfer.kind, Kind::Out { add: Some(_) });
-        let access = race::Access { actor, clock, write, atomic, place, warp };
+        let access = race::Access { actor, clock, write, atomic, place, warp, cta };
         for piece in &transfer.pieces {
             let Some(race) = &mut self.race else { return Ok(()) };
             let (at, bytes) = (piece.global as u32, piece.bytes);
-            if let Some(conflict) = race.global_span(buffer, access, cta, 1 << lane, at, bytes) {
+            if let Some(conflict) = race.global_span(buffer, access, 1 << lane, at, bytes) {
                 let what = if write { "write of a bulk copy" } else { "read of a bulk copy" };
                 return Err(self.conflict(transfer.buffer, what, &conflict));
             }
@@ -453,7 +457,6 @@ fn add_element(element: Element, to: &mut [u8], from: &[u8]) {
     macro_rules! add {
         ($type:ty, $sum:expr) => {{
             let (a, b) = (<$type>::from_le_bytes(number(to)), <$type>::from_le_bytes(number(from)));
-            #[expect(clippy::redundant_closure_call, reason = "the sum is given as a closure")]
             to.copy_from_slice(&$sum(a, b).to_le_bytes());
         }};
     }
@@ -470,6 +473,3 @@ fn add_element(element: Element, to: &mut [u8], from: &[u8]) {
         Element::Bf16 => add!(bf16, |a: bf16, b: bf16| bf16::from_f32(a.to_f32() + b.to_f32())),
     }
 }
-
-/// Only for the size of masks.
-const _: () = assert!(LANES >= 16);

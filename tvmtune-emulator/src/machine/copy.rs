@@ -1,6 +1,6 @@
 //! `cp.async`: copies that threads wait for in groups.
 
-use super::access::{Access, Region};
+use super::access::{Access, Region, Wanted};
 use super::step::Flow;
 use super::warp::lanes;
 use super::{Machine, Result};
@@ -62,8 +62,17 @@ impl Machine<'_> {
             let same =
                 lanes(left).filter(|it| wanted[*it] == bytes).fold(0u32, |m, it| m | 1 << it);
             left &= !same;
-            let found =
-                self.locate(warp, Space::Global, same, &from, bytes, copy.bytes, Access::Read)?;
+            let found = self.locate(
+                warp,
+                Wanted {
+                    space: Space::Global,
+                    mask: same,
+                    bytes,
+                    align: copy.bytes,
+                    access: Access::Read,
+                },
+                &from,
+            )?;
             for located in &found {
                 self.watch(warp, located, bytes, Access::Read, Strength::default())?;
                 lanes(located.mask).for_each(|lane| {
@@ -71,8 +80,17 @@ impl Machine<'_> {
                 });
             }
         }
-        let found =
-            self.locate(warp, Space::Shared, active, &to, copy.bytes, copy.bytes, Access::Write)?;
+        let found = self.locate(
+            warp,
+            Wanted {
+                space: Space::Shared,
+                mask: active,
+                bytes: copy.bytes,
+                align: copy.bytes,
+                access: Access::Write,
+            },
+            &to,
+        )?;
         for located in &found {
             self.measure(located, copy.bytes, Access::Write);
             self.watch_copies(warp, located.region, located.mask, &located.offsets, copy.bytes)?;
@@ -105,7 +123,7 @@ impl Machine<'_> {
         offsets: &[u32; LANES],
         bytes: u32,
     ) -> Result<()> {
-        let place = self.place();
+        let (place, number) = (self.place(), self.linear_cta(self.warps[warp].cta));
         let Region::Shared(cta) = region else { return Ok(()) };
         let committed = self.warps[warp].copies.groups.committed;
         let mut left = mask;
@@ -122,6 +140,7 @@ impl Machine<'_> {
                 atomic: false,
                 place,
                 warp,
+                cta: number,
             };
             if let Some(conflict) = race.shared(cta, access, same, offsets, bytes) {
                 return Err(self.conflict(region, "write of `cp.async`", &conflict));

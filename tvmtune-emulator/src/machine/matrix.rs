@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use super::access::{Access, Region};
+use super::access::{Access, Region, Wanted};
 use super::step::{Flow, first};
 use super::warp::State;
 use super::{Machine, Result};
@@ -37,12 +37,8 @@ impl Machine<'_> {
         let access = if matrix.load { Access::Read } else { Access::Write };
         let found = self.locate(
             warp,
-            Space::Generic,
-            mask,
+            Wanted { space: Space::Generic, mask, bytes: 16, align: 16, access },
             &self.shared_or_generic(&addresses),
-            16,
-            16,
-            access,
         )?;
         let [located] = found.as_slice() else {
             let what = "rows of a matrix in several memories";

@@ -2,11 +2,11 @@
 
 use std::rc::Rc;
 
-use super::access::{Access, Region};
+use super::access::{Access, Region, Wanted};
 use super::step::{Flow, first};
 use super::warp::{State, lanes};
 use super::{Machine, Result};
-use crate::code::{Mbarrier, MbarrierOp, Phase, Space, Strength};
+use crate::code::{Arrive, Mbarrier, MbarrierOp, Phase, Space, Strength, Wait};
 use crate::fault::{Fault, FaultKind};
 use crate::race::{Clock, Release};
 use crate::registers::{LANES, Slot};
@@ -38,10 +38,14 @@ impl Machine<'_> {
         let space = if it.space == Space::Generic { Space::Generic } else { Space::Shared };
         let access = match it.op {
             MbarrierOp::Init(_) | MbarrierOp::Invalidate => Access::Write,
-            MbarrierOp::Wait { .. } => Access::Read,
+            MbarrierOp::Wait(_) => Access::Read,
             _ => Access::Atomic,
         };
-        let found = self.locate(warp, space, active, &addresses, 8, 8, access)?;
+        let found = self.locate(
+            warp,
+            Wanted { space, mask: active, bytes: 8, align: 8, access },
+            &addresses,
+        )?;
         let strong = Strength { strong: access != Access::Write, ..Strength::default() };
         let mut at = [(0, 0); LANES];
         for located in &found {
@@ -57,8 +61,8 @@ impl Machine<'_> {
             }
             self.watch(warp, located, 8, access, strong)?;
         }
-        if let MbarrierOp::Wait { to, phase, suspend, acquire } = it.op {
-            return self.mbarrier_wait(warp, active, &at, (to, phase), suspend, acquire);
+        if let MbarrierOp::Wait(wait) = it.op {
+            return self.mbarrier_wait(warp, active, &at, wait);
         }
         for lane in lanes(active) {
             let word = |slot: Slot| self.warps[warp].registers.words[slot as usize][lane];
@@ -69,20 +73,19 @@ impl Machine<'_> {
                     self.ctas[cta].mbarriers.remove(&offset);
                 }
                 MbarrierOp::Expect(bytes) => {
-                    self.add_bytes(lane, at[lane], i64::from(word(bytes)))?
+                    self.add_bytes(lane, at[lane], i64::from(word(bytes)))?;
                 }
                 MbarrierOp::Complete(bytes) => {
                     self.add_bytes(lane, at[lane], -i64::from(word(bytes)))?;
                 }
-                MbarrierOp::Arrive { state, count, bytes, drop, release } => {
-                    let (count, bytes) = (count.map_or(1, word), bytes.map_or(0, word));
-                    if let Some(to) = state {
+                MbarrierOp::Arrive(arrive) => {
+                    if let Some(to) = arrive.state {
                         let phase = self.known(lane, at[lane])?.phase;
                         self.warps[warp].registers.doubles[to as usize][lane] = phase;
                     }
-                    self.mbarrier_arrive(warp, lane, at[lane], (count, bytes), drop, release)?;
+                    self.mbarrier_arrive(warp, lane, at[lane], arrive)?;
                 }
-                MbarrierOp::Wait { .. } => {}
+                MbarrierOp::Wait(_) => {}
             }
         }
         Ok(Flow::Next)
@@ -132,10 +135,10 @@ impl Machine<'_> {
         warp: usize,
         lane: usize,
         at: (usize, u32),
-        (count, bytes): (u32, u32),
-        drop: bool,
-        release: bool,
+        arrive: Arrive,
     ) -> Result<()> {
+        let word = |slot: Slot| self.warps[warp].registers.words[slot as usize][lane];
+        let (count, bytes) = (arrive.count.map_or(1, word), arrive.bytes.map_or(0, word));
         if bytes > 0 {
             self.add_bytes(lane, at, i64::from(bytes))?;
         }
@@ -148,10 +151,10 @@ impl Machine<'_> {
             return Err(self.fault(FaultKind::BarrierMisuse, lane, what));
         }
         it.missing -= count;
-        if drop {
+        if arrive.drop {
             it.expected -= count;
         }
-        if let Some(race) = self.race.as_mut().filter(|_| release) {
+        if let Some(race) = self.race.as_mut().filter(|_| arrive.release) {
             race.release(warp, 1 << lane, &mut it.released);
         }
         self.mbarrier_step(at);
@@ -198,10 +201,9 @@ impl Machine<'_> {
         warp: usize,
         active: u32,
         at: &[(usize, u32); LANES],
-        (to, phase): (Slot, Phase),
-        suspend: bool,
-        acquire: bool,
+        wait: Wait,
     ) -> Result<Flow> {
+        let Wait { to, phase, suspend, acquire } = wait;
         let registers = &self.warps[warp].registers;
         let mut complete = 0;
         for lane in lanes(active) {

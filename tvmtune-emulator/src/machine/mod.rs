@@ -44,7 +44,7 @@ pub(crate) fn run(
     arguments: &[Argument],
     memory: &mut Memory,
     options: &Options,
-) -> std::result::Result<Report, Fault> {
+) -> Result<Report> {
     let bad = |what: String| Fault {
         kind: FaultKind::BadLaunch,
         kernel: kernel.name().to_owned(),
@@ -52,12 +52,23 @@ pub(crate) fn run(
         others: Vec::new(),
     };
     if let Some(why) = refuse(kernel, launch) {
-        return Err(bad(why));
+        return Err(Box::new(bad(why)));
     }
-    let parameters = Parameters::new(kernel, arguments, memory).map_err(bad)?;
+    let parameters =
+        Parameters::new(kernel, arguments, memory).map_err(|why| Box::new(bad(why)))?;
     let mut machine = Machine::new(kernel, launch, parameters, memory, options);
-    machine.run().map_err(|it| *it)?;
+    machine.run()?;
     Ok(Report { instructions: machine.instructions, accesses: machine.accesses() })
+}
+
+/// Where a warp is in the grid.
+#[derive(Clone, Copy)]
+struct Position {
+    /// The CTA's rank in its cluster, and the warp in the CTA.
+    cta: usize,
+    warp: u32,
+    within: [u32; 3],
+    cluster: [u32; 3],
 }
 
 /// One CTA of the cluster that runs.
@@ -202,10 +213,11 @@ impl<'a> Machine<'a> {
         let n = (self.n_threads() - number * LANES as u32).min(LANES as u32);
         let live = if n == 32 { u32::MAX } else { (1 << n) - 1 };
         let mut registers = self.kernel.registers();
+        let position = Position { cta, warp: number, within, cluster };
         for ((special, class), slot) in &self.kernel.linked.rows.specials {
             let slot = *slot as usize;
             for lane in 0..LANES {
-                let value = self.special(*special, cta, number, lane as u32, within, cluster);
+                let value = self.special(*special, position, lane as u32);
                 match class {
                     Class::Double => registers.doubles[slot][lane] = u64::from(value),
                     _ => registers.words[slot][lane] = value,
@@ -229,15 +241,8 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn special(
-        &self,
-        special: Special,
-        cta: usize,
-        warp: u32,
-        lane: u32,
-        within: [u32; 3],
-        cluster: [u32; 3],
-    ) -> u32 {
+    fn special(&self, special: Special, at: Position, lane: u32) -> u32 {
+        let Position { cta, warp, within, cluster } = at;
         let (launch, bit) = (self.launch, 1u32 << lane);
         match special {
             Special::Thread(n) => split_index(warp * LANES as u32 + lane, launch.block)[n],
@@ -260,8 +265,8 @@ impl<'a> Machine<'a> {
             Special::Processors => 1,
             Special::LaneMask(LaneMask::Equal) => bit,
             Special::LaneMask(LaneMask::Less) => bit - 1,
-            Special::LaneMask(LaneMask::LessEqual) => bit - 1 | bit,
-            Special::LaneMask(LaneMask::Greater) => !(bit - 1 | bit),
+            Special::LaneMask(LaneMask::LessEqual) => (bit - 1) | bit,
+            Special::LaneMask(LaneMask::Greater) => !((bit - 1) | bit),
             Special::LaneMask(LaneMask::GreaterEqual) => !(bit - 1),
             Special::DynamicSharedBytes => launch.dynamic_shared_bytes,
             Special::TotalSharedBytes => {
@@ -384,11 +389,6 @@ impl<'a> Machine<'a> {
             }
             State::Warpgroup => "a wait for the other warps of the warpgroup".to_owned(),
         }
-    }
-
-    /// Whether asynchronous copies are made at once.
-    fn is_eager(&self) -> bool {
-        self.options.completion == Completion::Eager
     }
 }
 

@@ -85,11 +85,7 @@ impl Machine<'_> {
             let registers = &mut self.warps[warp].registers;
             let active = guarded(inst, mask, registers);
             match &inst.op {
-                Op::Rows(rows, slots) => {
-                    if active != 0 {
-                        rows(registers, active, slots);
-                    }
-                }
+                Op::Rows(rows, slots) if active != 0 => rows(registers, active, slots),
                 Op::Compare(compare) => compare.run(registers, active),
                 Op::Logic(logic) => logic.run(registers, active),
                 Op::Branch(target) => {

@@ -18,7 +18,7 @@ impl Machine<'_> {
         strength: Strength,
     ) -> Result<()> {
         self.measure(located, bytes, access);
-        self.watch_lanes(warp, located, located.mask, bytes, access, strength)
+        self.watch_lanes(warp, located, located.mask, bytes, (access, strength))
     }
 
     /// The same for a store: lanes that write the same value to the same place are one.
@@ -51,7 +51,7 @@ impl Machine<'_> {
                 mask &= !(1 << lane);
             }
         }
-        self.watch_lanes(warp, located, mask, bytes, Access::Write, store.strength)
+        self.watch_lanes(warp, located, mask, bytes, (Access::Write, store.strength))
     }
 
     fn watch_lanes(
@@ -60,8 +60,7 @@ impl Machine<'_> {
         located: &Located,
         mask: u32,
         bytes: u32,
-        access: Access,
-        strength: Strength,
+        (access, strength): (Access, Strength),
     ) -> Result<()> {
         let cta = self.linear_cta(self.warps[warp].cta);
         let place = self.place();
@@ -73,10 +72,11 @@ impl Machine<'_> {
             atomic: access == Access::Atomic || strength.strong,
             place,
             warp,
+            cta,
         };
         let conflict = match located.region {
             Region::Shared(cta) => race.shared(cta, watched, mask, &located.offsets, bytes),
-            Region::Buffer(n) => race.global(n, watched, cta, mask, &located.offsets, bytes),
+            Region::Buffer(n) => race.global(n, watched, mask, &located.offsets, bytes),
             _ => None,
         };
         if let Some(conflict) = conflict {

@@ -378,6 +378,7 @@ impl Machine<'_> {
         right: Matrix,
     ) -> Result<()> {
         let (cta, place) = (self.warps[first].cta, self.place());
+        let in_grid = self.linear_cta(cta);
         let number = self.warps[first].number as usize / WARPS;
         let Some(race) = &mut self.race else { return Ok(()) };
         let group = &mut self.ctas[cta].warpgroups[number];
@@ -392,13 +393,14 @@ impl Machine<'_> {
             atomic: false,
             place,
             warp: first,
+            cta: in_grid,
         };
         let matrices = [(Some(right), wgmma.n), (left, 64)];
         for (matrix, rows) in matrices {
             let Some(matrix) = matrix else { continue };
             for at in matrix.pieces(rows as u32, wgmma.k as u32) {
                 let offset = at - SHARED_BASE as u32;
-                if let Some(conflict) = race.span(cta, access, 1, Some(&view), offset, 16) {
+                if let Some(conflict) = race.span(cta, access, (1, Some(&view)), (offset, 16)) {
                     return Err(self.conflict(Region::Shared(cta), "read of `wgmma`", &conflict));
                 }
             }

@@ -211,7 +211,7 @@ impl<'a> Parser<'a> {
                 ".attribute" => return Err(self.error("attributes are not known")),
                 name if !name.starts_with('.') => break name,
                 word => {
-                    element = bytes_of(word).ok_or_else(|| self.error(format!("type `{word}`")))?
+                    element = bytes_of(word).ok_or_else(|| self.error(format!("type `{word}`")))?;
                 }
             }
         };

@@ -60,9 +60,7 @@ impl<'a> Parser<'a> {
     fn address(&mut self, scope: &Scope<'a>) -> Result<Operand<'a>> {
         let base = self.simple(scope)?;
         let mut offset = 0;
-        if self.take('+') {
-            offset = self.number()? as i64;
-        } else if self.peek() == Some(Kind::Mark('-')) {
+        if self.take('+') || self.peek() == Some(Kind::Mark('-')) {
             offset = self.number()? as i64;
         }
         let mut coordinates = Vec::new();

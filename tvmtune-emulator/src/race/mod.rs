@@ -49,8 +49,9 @@ pub(crate) struct Access {
     pub(crate) atomic: bool,
     /// The instruction's place in the source.
     pub(crate) place: u32,
-    /// The warp that issues it.
+    /// The warp that issues it, and the CTA's number in the grid.
     pub(crate) warp: usize,
+    pub(crate) cta: u32,
 }
 
 /// The clocks of a cluster, and who accessed what.
@@ -99,7 +100,8 @@ impl Race {
     pub(crate) fn start(&mut self, n_ctas: usize, n_warps: usize, shared_bytes: usize) {
         let n = n_warps * LANES;
         self.n_warps = n_warps;
-        self.views = vec![Rc::new(Clock::new(n)); n];
+        let nothing = Rc::new(Clock::new(n));
+        self.views = (0..n).map(|_| Rc::clone(&nothing)).collect();
         self.now = vec![1; n_warps];
         self.fenced = vec![0; n];
         self.copies_done = vec![0; n];
@@ -249,10 +251,8 @@ impl Race {
         &mut self,
         cta: usize,
         access: Access,
-        group: u32,
-        view: Option<&Clock>,
-        offset: u32,
-        bytes: u32,
+        (group, view): (u32, Option<&Clock>),
+        (offset, bytes): (u32, u32),
     ) -> Option<Conflict> {
         let mut shadow = std::mem::take(&mut self.shared[cta]);
         let view = self.view(access, group, view);
@@ -261,12 +261,11 @@ impl Race {
         found.map(|it| it.resolve(self.n_warps))
     }
 
-    /// Accesses of lanes to a buffer, by a CTA of the grid.
+    /// Accesses of lanes to a buffer.
     pub(crate) fn global(
         &mut self,
         buffer: usize,
         access: Access,
-        cta: u32,
         mask: u32,
         offsets: &[u32; LANES],
         bytes: u32,
@@ -274,8 +273,8 @@ impl Race {
         let mut shadow = std::mem::take(&mut self.global[buffer]);
         let view = self.view(access, mask, None);
         let nobody = BTreeSet::new();
-        let after = self.after.get(&cta).unwrap_or(&nobody);
-        let who = Who { cluster: self.cluster, cta, after };
+        let after = self.after.get(&access.cta).unwrap_or(&nobody);
+        let who = Who { cluster: self.cluster, cta: access.cta, after };
         let found = groups(mask, offsets).find_map(|(group, offset)| {
             shadow.access(&self.stamp(access, group), &view, &who, offset, bytes)
         });
@@ -288,12 +287,11 @@ impl Race {
         &mut self,
         buffer: usize,
         access: Access,
-        cta: u32,
         group: u32,
         offset: u32,
         bytes: u32,
     ) -> Option<Conflict> {
-        self.global(buffer, access, cta, group, &[offset; LANES], bytes)
+        self.global(buffer, access, group, &[offset; LANES], bytes)
     }
 
     fn stamp(&self, access: Access, group: u32) -> Stamp {
