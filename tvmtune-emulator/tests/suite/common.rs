@@ -118,7 +118,12 @@ pub(crate) fn line_of(file: &str, text: &str) -> u32 {
 
 /// That a run was stopped for the right reason at the right line.
 #[track_caller]
-pub(crate) fn assert_fault<T>(result: Result<T, Fault>, kind: FaultKind, file: &str, text: &str) {
+pub(crate) fn assert_fault<T>(
+    result: Result<T, Box<Fault>>,
+    kind: FaultKind,
+    file: &str,
+    text: &str,
+) {
     let Err(fault) = result else { panic!("no fault, where {kind:?} was expected") };
     assert_eq!(fault.kind, kind, "{fault}");
     assert_eq!(fault.line(), Some(line_of(file, text)), "{fault}");

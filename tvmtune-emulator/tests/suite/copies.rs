@@ -90,7 +90,7 @@ fn boxes_of_tensors_are_copied_and_clipped() {
     }
 }
 
-fn neighbours(fixture: &str) -> Result<Vec<i32>, Fault> {
+fn neighbours(fixture: &str) -> Result<Vec<i32>, Box<Fault>> {
     let module = module(fixture);
     let values: Vec<i32> = (0..256).collect();
     let mut memory = Memory::new();

@@ -10,7 +10,7 @@ fn gemm(
     variant: &str,
     [m, n, k]: [usize; 3],
     options: &Options,
-) -> Result<(Vec<f32>, Vec<f64>), Fault> {
+) -> Result<(Vec<f32>, Vec<f64>), Box<Fault>> {
     let module = module(&format!("gemm_wgmma{variant}.sm_90a"));
     let kernel = module.kernel("gemm_wgmma").unwrap();
     let cluster = kernel.cluster().map_or(1, |it| it[0]);

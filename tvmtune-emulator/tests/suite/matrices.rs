@@ -186,7 +186,7 @@ fn gemm(
     fixture: &str,
     [m, n, k]: [usize; 3],
     options: &Options,
-) -> Result<(Vec<f32>, Vec<f64>), Fault> {
+) -> Result<(Vec<f32>, Vec<f64>), Box<Fault>> {
     let module = module(fixture);
     let mut memory = Memory::new();
     let mut numbers = Numbers::new(10);

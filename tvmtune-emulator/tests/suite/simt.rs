@@ -27,7 +27,7 @@ pub(crate) fn sgemm(
     fixture: &str,
     [m, n, k]: [usize; 3],
     options: &Options,
-) -> Result<(Vec<f32>, Vec<f64>), tvmtune_emulator::Fault> {
+) -> Result<(Vec<f32>, Vec<f64>), Box<tvmtune_emulator::Fault>> {
     let module = module(fixture);
     let mut memory = Memory::new();
     let (x, y) = (Numbers::new(3).floats(m * k), Numbers::new(4).floats(k * n));
