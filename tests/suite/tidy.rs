@@ -16,6 +16,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("tvmtune-tuner", &["tvmtune-core", "tvmtune-device", "tvmtune-runtime"]),
     ("tvmtune-build", &["tvmtune-core", "tvmtune-tuner"]),
     ("cargo-tvmtune", &["tvmtune-build", "tvmtune-core", "tvmtune-tuner"]),
+    ("tvmtune-emulator", &[]),
 ];
 
 /// Uses of later modules in the core, with the reason that each has.

@@ -46,6 +46,7 @@ pub(crate) enum Op {
     Fence(Fence),
     Copy(Copy),
     CopyGroup(CopyGroup),
+    CopyArrive(CopyArrive),
     MoveMatrix(MoveMatrix),
     Mma(Mma),
     Mbarrier(Mbarrier),
@@ -245,6 +246,14 @@ pub(crate) enum CopyGroup {
     /// Until at most this many groups are pending.
     Wait(u32),
     WaitAll,
+}
+
+/// An arrival at an mbarrier when all copies of the thread so far are made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CopyArrive {
+    pub(crate) address: Address,
+    /// Whether it counts as one of the arrivals that the mbarrier waits for; else it adds one more.
+    pub(crate) counted: bool,
 }
 
 /// `ldmatrix` and `stmatrix`: matrices of 8 x 8 halves.

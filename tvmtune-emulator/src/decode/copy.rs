@@ -1,7 +1,7 @@
 //! Asynchronous copies of threads.
 
 use super::site::Site;
-use crate::code::{Copy, CopyGroup, Op};
+use crate::code::{Copy, CopyArrive, CopyGroup, Op};
 use crate::parse::{Operand, Result};
 use crate::registers::Class;
 
@@ -15,6 +15,14 @@ pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
     }
     if site.opcode.take("wait_all") {
         return Ok(Op::CopyGroup(CopyGroup::WaitAll));
+    }
+    if site.opcode.take("mbarrier") {
+        site.opcode.take("arrive");
+        let counted = site.opcode.take("noinc");
+        site.opcode.take_any(&["shared", "shared::cta"]);
+        site.opcode.take("b64");
+        let address = site.address(site.operand(0)?)?;
+        return Ok(Op::CopyArrive(CopyArrive { address, counted }));
     }
     let hinted = site.opcode.has("L2::cache_hint");
     while site.opcode.take_prefix("L2::").is_some() {}

@@ -4,7 +4,7 @@ use super::access::{Access, Region, Wanted};
 use super::step::Flow;
 use super::warp::lanes;
 use super::{Machine, Result};
-use crate::code::{Copy, CopyGroup, Space, Strength};
+use crate::code::{Copy, CopyArrive, CopyGroup, Space, Strength};
 use crate::fault::FaultKind;
 use crate::launch::Completion;
 use crate::race::{self, Actor};
@@ -29,15 +29,18 @@ pub(super) struct Groups {
     pub(super) last: [u32; LANES],
 }
 
-/// A copy that was issued and not made.
+/// A copy that was issued and not made, or an arrival behind it.
 #[derive(Clone, Debug)]
 struct Pending {
     lane: usize,
     group: u32,
-    from: Option<(Region, u32)>,
-    source_bytes: u32,
-    to: (Region, u32),
-    bytes: u32,
+    what: What,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Copy { from: Option<(Region, u32)>, source_bytes: u32, to: (Region, u32), bytes: u32 },
+    Arrive { at: (usize, u32) },
 }
 
 impl Machine<'_> {
@@ -98,18 +101,49 @@ impl Machine<'_> {
                 let copies = &mut self.warps[warp].copies;
                 let group = copies.groups.committed[lane] + 1;
                 copies.groups.last[lane] = group;
-                copies.pending.push(Pending {
-                    lane,
-                    group,
+                let what = What::Copy {
                     from: sources[lane],
                     source_bytes: wanted[lane],
                     to: (located.region, located.offsets[lane]),
                     bytes: copy.bytes,
-                });
+                };
+                copies.pending.push(Pending { lane, group, what });
             }
         }
         if self.options.completion == Completion::Eager {
-            self.make_copies(warp, |_| true);
+            self.make_copies(warp, |_| true)?;
+        }
+        Ok(Flow::Next)
+    }
+
+    /// `cp.async.mbarrier.arrive`: from here on the mbarrier knows about the copies so far.
+    pub(super) fn copy_arrive(
+        &mut self,
+        warp: usize,
+        active: u32,
+        arrive: &CopyArrive,
+    ) -> Result<Flow> {
+        let addresses = self.addresses(warp, arrive.address);
+        let access = Access::Atomic;
+        let wanted = Wanted { space: Space::Shared, mask: active, bytes: 8, align: 8, access };
+        for located in self.locate(warp, wanted, &addresses)? {
+            let Region::Shared(cta) = located.region else { continue };
+            for lane in lanes(located.mask) {
+                let at = (cta, located.offsets[lane]);
+                self.known(lane, at)?;
+                if !arrive.counted {
+                    self.expect_one_more(at);
+                }
+                let copies = &mut self.warps[warp].copies;
+                let group = copies.groups.committed[lane] + 1;
+                copies.groups.last[lane] = copies.groups.waited[lane];
+                copies.pending.push(Pending { lane, group, what: What::Arrive { at } });
+            }
+            let strong = Strength { strong: true, ..Strength::default() };
+            self.watch(warp, &located, 8, Access::Atomic, strong)?;
+        }
+        if self.options.completion == Completion::Eager {
+            self.make_copies(warp, |_| true)?;
         }
         Ok(Flow::Next)
     }
@@ -149,12 +183,17 @@ impl Machine<'_> {
         Ok(())
     }
 
-    pub(super) fn copy_group(&mut self, warp: usize, active: u32, group: CopyGroup) -> Flow {
+    pub(super) fn copy_group(
+        &mut self,
+        warp: usize,
+        active: u32,
+        group: CopyGroup,
+    ) -> Result<Flow> {
         let copies = &mut self.warps[warp].copies;
         let pending = match group {
             CopyGroup::Commit => {
                 lanes(active).for_each(|lane| copies.groups.committed[lane] += 1);
-                return Flow::Next;
+                return Ok(Flow::Next);
             }
             CopyGroup::Wait(n) => n,
             CopyGroup::WaitAll => {
@@ -170,37 +209,63 @@ impl Machine<'_> {
             }
         }
         let waited = copies.groups.waited;
-        self.make_copies(warp, |it| active >> it.lane & 1 == 1 && it.group <= waited[it.lane]);
-        Flow::Next
+        self.make_copies(warp, |it| active >> it.lane & 1 == 1 && it.group <= waited[it.lane])?;
+        Ok(Flow::Next)
     }
 
-    /// Makes the pending copies that are wanted.
-    fn make_copies(&mut self, warp: usize, mut wanted: impl FnMut(&Pending) -> bool) {
+    /// Makes the pending copies that are wanted. Arrivals wait for the copies before them.
+    fn make_copies(&mut self, warp: usize, mut wanted: impl FnMut(&Pending) -> bool) -> Result<()> {
         let pending = std::mem::take(&mut self.warps[warp].copies.pending);
-        let (now, later): (Vec<_>, Vec<_>) = pending.into_iter().partition(|it| wanted(it));
-        self.warps[warp].copies.pending = later;
-        for copy in now {
-            let mut bytes = [0; 16];
-            if let Some((region, at)) = copy.from {
-                let n = copy.source_bytes as usize;
-                bytes[..n].copy_from_slice(&self.bytes(warp, region)[at as usize..][..n]);
-            }
-            if let (Region::Shared(cta), at) = copy.to {
-                let n = copy.bytes as usize;
-                self.ctas[cta].shared[at as usize..][..n].copy_from_slice(&bytes[..n]);
+        let (mut now, mut later, mut held) = (Vec::new(), Vec::new(), 0u32);
+        for it in pending {
+            let must_wait = matches!(it.what, What::Arrive { .. }) && held >> it.lane & 1 == 1;
+            if !must_wait && wanted(&it) {
+                now.push(it);
+            } else {
+                held |= 1 << it.lane;
+                later.push(it);
             }
         }
+        self.warps[warp].copies.pending = later;
+        for Pending { lane, group, what } in now {
+            match what {
+                What::Arrive { at } => self.copies_arrive(warp, lane, at, group)?,
+                What::Copy { from, source_bytes, to, bytes: n } => {
+                    let mut bytes = [0; 16];
+                    if let Some((region, at)) = from {
+                        let n = source_bytes as usize;
+                        bytes[..n].copy_from_slice(&self.bytes(warp, region)[at as usize..][..n]);
+                    }
+                    if let (Region::Shared(cta), at) = to {
+                        let n = n as usize;
+                        self.ctas[cta].shared[at as usize..][..n].copy_from_slice(&bytes[..n]);
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Makes some copies, by luck.
-    pub(super) fn copy_some(&mut self) {
-        let Some(mut luck) = self.luck.take() else { return };
+    pub(super) fn copy_some(&mut self) -> Result<()> {
+        let Some(mut luck) = self.luck.take() else { return Ok(()) };
         for warp in 0..self.warps.len() {
             if !self.warps[warp].copies.pending.is_empty() {
-                self.make_copies(warp, |_| luck.below(2) == 0);
+                self.make_copies(warp, |_| luck.below(2) == 0)?;
             }
         }
         self.luck = Some(luck);
+        Ok(())
+    }
+
+    /// Makes the copies of a warp that an mbarrier is told of; whether there were any.
+    pub(super) fn copy_one(&mut self) -> Result<bool> {
+        let tells = |it: &Pending| matches!(it.what, What::Arrive { .. });
+        let found = self.warps.iter().position(|it| it.copies.pending.iter().any(tells));
+        if let Some(warp) = found {
+            self.make_copies(warp, |_| true)?;
+        }
+        Ok(found.is_some())
     }
 
     /// That threads which end have waited for their copies.

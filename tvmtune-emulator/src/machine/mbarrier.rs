@@ -161,6 +161,33 @@ impl Machine<'_> {
         Ok(())
     }
 
+    /// This phase needs one arrival more.
+    pub(super) fn expect_one_more(&mut self, at: (usize, u32)) {
+        self.count(at).missing += 1;
+    }
+
+    /// The copies of a thread are made: it arrives, and lets others know of them alone.
+    pub(super) fn copies_arrive(
+        &mut self,
+        warp: usize,
+        lane: usize,
+        at: (usize, u32),
+        group: u32,
+    ) -> Result<()> {
+        self.known(lane, at)?;
+        let it = self.ctas[at.0].mbarriers.get_mut(&at.1).expect("its existence was checked");
+        if let Some(race) = &self.race {
+            it.released.agent(race.slot_of_copies(warp, lane), group);
+        }
+        if it.missing == 0 {
+            let what = format!("one arrival too many at the mbarrier at shared+{}", at.1);
+            return Err(self.fault(FaultKind::BarrierMisuse, lane, what));
+        }
+        it.missing -= 1;
+        self.mbarrier_step(at);
+        Ok(())
+    }
+
     /// More bytes are expected, or fewer.
     fn add_bytes(&mut self, lane: usize, at: (usize, u32), bytes: i64) -> Result<()> {
         let it = self.count(at);

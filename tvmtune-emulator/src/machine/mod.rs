@@ -286,7 +286,7 @@ impl<'a> Machine<'a> {
                 random.shuffle(&mut order);
             }
             let mut progress = false;
-            self.copy_some();
+            self.copy_some()?;
             self.transfer_some()?;
             for warp in &order {
                 progress |= self.run_warp(*warp)?;
@@ -297,7 +297,11 @@ impl<'a> Machine<'a> {
             }
             // What nobody could go on without is copied now. Who spins may go on as well.
             let spins = |it: &Warp| it.splits.iter().any(|it| it.state == State::Ready);
-            if !progress && !self.transfer_one()? && !self.warps.iter().any(spins) {
+            if !progress
+                && !self.copy_one()?
+                && !self.transfer_one()?
+                && !self.warps.iter().any(spins)
+            {
                 return Err(self.deadlock());
             }
         }

@@ -207,6 +207,11 @@ impl Race {
         self.acquire(warp, mask, &Rc::new(one));
     }
 
+    /// The slot of a thread's copies in clocks.
+    pub(crate) fn slot_of_copies(&self, warp: usize, lane: usize) -> usize {
+        (self.n_warps + warp) * LANES + lane
+    }
+
     /// The slot of an agent in clocks.
     pub(crate) fn slot_of_agent(&self, agent: usize) -> usize {
         3 * self.n_warps * LANES + agent

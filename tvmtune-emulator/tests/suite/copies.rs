@@ -142,3 +142,27 @@ fn bytes_go_round_a_cluster() {
         }
     }
 }
+
+#[test]
+fn mbarriers_are_told_of_copies() {
+    let values: Vec<i32> = (0..512).collect();
+    for options in all_options() {
+        let run = |fixture: &str| {
+            let module = module(fixture);
+            let mut memory = Memory::new();
+            let x = buffer(&mut memory, "x", &values);
+            let y = buffer(&mut memory, "y", &[0i32; 128]);
+            let kernel = module.kernel("arrive").unwrap();
+            let arguments = [x.into(), y.into()];
+            kernel.run(&Launch::linear(1, 64), &arguments, &mut memory, &options)?;
+            Ok(of_bytes::<i32>(memory.bytes(y)))
+        };
+        let got = run("arrive.sm_80").unwrap();
+        for (n, got) in got.iter().enumerate() {
+            assert_eq!(*got as usize, (n / 64 * 64 + 63 - n % 64) * 4);
+        }
+        let fault: Result<_, Box<Fault>> = run("arrive.no_wait.sm_80");
+        let kind = fault.unwrap_err().kind;
+        assert!(matches!(kind, FaultKind::Race | FaultKind::Uninitialised), "{kind:?}");
+    }
+}
