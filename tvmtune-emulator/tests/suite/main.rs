@@ -12,6 +12,7 @@ mod copies;
 mod costs;
 mod faults;
 mod hopper;
+mod instructions;
 mod matrices;
 mod products;
 mod simt;
