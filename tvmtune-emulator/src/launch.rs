@@ -106,7 +106,7 @@ impl Default for Options {
             order: Order::Ascending,
             check: true,
             profile: false,
-            instruction_limit: 1 << 33,
+            instruction_limit: 1 << 28,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Single instructions, written by hand, against plain Rust: what NVRTC prints too seldom to be met
 //! in kernels.
 
-use tvmtune_emulator::{Launch, Memory, Module, Options, ParseError};
+use tvmtune_emulator::{Fault, FaultKind, Launch, Memory, Module, Options, ParseError};
 
 use crate::common::{Numbers, buffer, of_bytes};
 
@@ -36,6 +36,10 @@ fn module_of(body: &str) -> Result<Module, ParseError> {
 
 /// What the lanes of a warp get, and what was put in.
 fn run(body: &str) -> (Vec<[u32; 3]>, Vec<u32>) {
+    try_run(body).unwrap_or_else(|it| panic!("{body}: {it}"))
+}
+
+fn try_run(body: &str) -> Result<(Vec<[u32; 3]>, Vec<u32>), Box<Fault>> {
     let module = module_of(body).unwrap_or_else(|it| panic!("{body}: {it}"));
     let mut numbers = Numbers::new(17);
     let mut word = |n: usize| match n % 4 {
@@ -50,10 +54,8 @@ fn run(body: &str) -> (Vec<[u32; 3]>, Vec<u32>) {
     let y = buffer(&mut memory, "y", &[0u32; 32]);
     let arguments = [x.into(), y.into()];
     let kernel = module.kernel("k").unwrap();
-    kernel
-        .run(&Launch::linear(1, 32), &arguments, &mut memory, &Options::default())
-        .unwrap_or_else(|it| panic!("{body}: {it}"));
-    (inputs, of_bytes(memory.bytes(y)))
+    kernel.run(&Launch::linear(1, 32), &arguments, &mut memory, &Options::default())?;
+    Ok((inputs, of_bytes(memory.bytes(y))))
 }
 
 /// That an instruction does in each lane what a function does.
@@ -235,6 +237,42 @@ fn branches_go_by_tables_and_addresses_by_windows() {
         @!%p1 mov.u32 %r0, 2;
         @!%p3 mov.u32 %r0, 3;";
     check(body, |a, b, _| a.wrapping_add(b));
+}
+
+#[test]
+fn threads_wait_for_their_own_copies_too() {
+    let copy = ".shared .align 16 .b32 s[32];
+        mov.u32 %r5, s; mad.lo.u32 %r5, %r4, 4, %r5;
+        cp.async.ca.shared.global [%r5], [%d1], 4;
+        cp.async.commit_group;";
+    check(&format!("{copy} cp.async.wait_group 0; ld.shared.u32 %r0, [%r5];"), |a, _, _| a);
+    let early = format!("{copy} ld.shared.u32 %r0, [%r5]; cp.async.wait_group 0;");
+    assert_eq!(try_run(&early).unwrap_err().kind, FaultKind::Race);
+    let never = format!("{copy} mov.u32 %r0, 0;");
+    assert_eq!(try_run(&never).unwrap_err().kind, FaultKind::ExitWhilePending);
+}
+
+#[test]
+fn accesses_must_be_aligned_and_waits_must_end() {
+    assert_eq!(try_run("ld.global.u32 %r0, [%d1+2];").unwrap_err().kind, FaultKind::Misaligned);
+    let uninitialised = ".shared .align 4 .b32 s[32]; ld.shared.u32 %r0, [s];";
+    assert_eq!(try_run(uninitialised).unwrap_err().kind, FaultKind::Uninitialised);
+    let unknown = ".shared .align 8 .b64 b; mbarrier.arrive.shared.b64 _, [b];";
+    assert_eq!(try_run(unknown).unwrap_err().kind, FaultKind::BarrierMisuse);
+    let many = ".shared .align 8 .b64 b; setp.eq.u32 %p1, %r4, 0;
+        @%p1 mbarrier.init.shared.b64 [b], 31; bar.warp.sync -1; mbarrier.arrive.shared.b64 _, [b];
+        mbarrier.arrive.shared.b64 _, [b], 32;";
+    assert_eq!(try_run(many).unwrap_err().kind, FaultKind::BarrierMisuse);
+    assert_eq!(try_run("bar.sync 16;").unwrap_err().kind, FaultKind::BarrierMisuse);
+    assert_eq!(try_run("trap;").unwrap_err().kind, FaultKind::Assertion);
+    let module = module_of("L: bra L;").unwrap();
+    let mut memory = Memory::new();
+    let x = buffer(&mut memory, "x", &[0u32; 96]);
+    let options = Options { instruction_limit: 1000, ..Options::default() };
+    let arguments = [x.into(), x.into()];
+    let kernel = module.kernel("k").unwrap();
+    let run = kernel.run(&Launch::linear(1, 32), &arguments, &mut memory, &options);
+    assert_eq!(run.unwrap_err().kind, FaultKind::InstructionLimit);
 }
 
 #[test]
