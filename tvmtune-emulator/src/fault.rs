@@ -179,3 +179,24 @@ impl Source {
         Some(Place { file: name.clone(), line, called_at: outer.map(Box::new) })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Source;
+    use crate::parse::Places;
+
+    #[test]
+    fn places_lead_back_through_all_inlined_calls() {
+        let lines = vec![
+            ((0, 0, 0), None),
+            ((2, 30, 3), Some((2, 20, 5))),
+            ((2, 20, 5), Some((1, 10, 7))),
+            ((3, 1, 1), None),
+        ];
+        let source = Source::new(&Places { files: vec![(1, "a.cu"), (2, "b.cuh")], lines });
+        let place = source.place(1).unwrap();
+        assert_eq!(place.to_string(), "a.cu:10 in b.cuh:20 in b.cuh:30");
+        assert_eq!((place.outermost().line, source.place(0)), (10, None));
+        assert_eq!(source.place(3), None, "a file that is not listed");
+    }
+}

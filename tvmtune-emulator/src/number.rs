@@ -303,6 +303,17 @@ mod tests {
         }
 
         #[test]
+        fn what_is_too_small_to_add_still_directs(a in 1u32..0x7F00_0000, tiny in 1u32..0x0080_0000) {
+            let (a, tiny) = (f32::from_bits(a | 0x2000_0000), f32::from_bits(tiny));
+            prop_assume!(a.is_finite());
+            let sum = |b: f32, rounding| to_f32(sum_to_odd(f64::from(a), f64::from(b)), rounding);
+            prop_assert_eq!(sum(tiny, Rounding::Up), a.next_up());
+            prop_assert_eq!(sum(tiny, Rounding::Down), a);
+            prop_assert_eq!(sum(-tiny, Rounding::Zero), a.next_down());
+            prop_assert_eq!(sum(-tiny, Rounding::Nearest), a);
+        }
+
+        #[test]
         fn directed_results_enclose_the_exact_one(a in floats(), b in floats()) {
             prop_assume!(a.is_finite() && b.is_finite());
             let exact = sum_to_odd(f64::from(a), f64::from(b));

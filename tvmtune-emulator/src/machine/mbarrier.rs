@@ -32,6 +32,13 @@ pub(super) struct Count {
     pub(super) agent: Option<usize>,
 }
 
+impl Count {
+    /// What the phase still lacks, in words.
+    pub(super) fn missing(&self) -> String {
+        format!("{} of {} arrivals and {} bytes are", self.missing, self.expected, self.bytes)
+    }
+}
+
 impl Machine<'_> {
     pub(super) fn mbarrier(&mut self, warp: usize, active: u32, it: &Mbarrier) -> Result<Flow> {
         let addresses = self.addresses(warp, it.address);

@@ -384,11 +384,13 @@ impl<'a> Machine<'a> {
                 )
             }
             State::Cluster => "a wait at the cluster's barrier".to_owned(),
-            State::Mbarrier(_, address, parity, _) => {
+            State::Mbarrier(cta, address, parity, _) => {
+                let offset = address - SHARED_BASE as u32;
+                let missing = self.ctas[cta].mbarriers.get(&offset).map(Count::missing);
+                let parity = u32::from(parity);
                 format!(
-                    "a wait for parity {} of the mbarrier at shared+{}",
-                    u32::from(parity),
-                    u64::from(address) - SHARED_BASE
+                    "a wait for parity {parity} of the mbarrier at shared+{offset}, where {} missing,",
+                    missing.unwrap_or_default()
                 )
             }
             State::Warpgroup => "a wait for the other warps of the warpgroup".to_owned(),

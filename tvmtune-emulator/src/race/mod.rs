@@ -243,7 +243,7 @@ impl Race {
     ) -> Option<Conflict> {
         let mut shadow = std::mem::take(&mut self.shared[cta]);
         let view = self.view(access, mask, None);
-        let found = groups(mask, offsets).find_map(|(group, offset)| {
+        let found = groups(mask, offsets, access.write).find_map(|(group, offset)| {
             shadow.access(&self.stamp(access, group), &view, offset, bytes)
         });
         self.shared[cta] = shadow;
@@ -280,7 +280,7 @@ impl Race {
         let nobody = BTreeSet::new();
         let after = self.after.get(&access.cta).unwrap_or(&nobody);
         let who = Who { cluster: self.cluster, cta: access.cta, after };
-        let found = groups(mask, offsets).find_map(|(group, offset)| {
+        let found = groups(mask, offsets, access.write).find_map(|(group, offset)| {
             shadow.access(&self.stamp(access, group), &view, &who, offset, bytes)
         });
         self.global[buffer] = shadow;
@@ -336,8 +336,9 @@ impl Race {
     }
 }
 
-/// Lanes in a row that access the same bytes are one access: who they are, and where.
-fn groups(mask: u32, offsets: &[u32; LANES]) -> impl Iterator<Item = (u32, u32)> {
+/// Lanes in a row that read the same bytes are one access: who they are, and where. Lanes that
+/// write are alone, each against the others.
+fn groups(mask: u32, offsets: &[u32; LANES], alone: bool) -> impl Iterator<Item = (u32, u32)> {
     let mut left = mask;
     std::iter::from_fn(move || {
         if left == 0 {
@@ -348,6 +349,9 @@ fn groups(mask: u32, offsets: &[u32; LANES]) -> impl Iterator<Item = (u32, u32)>
         while left != 0 && offsets[left.trailing_zeros() as usize] == offset {
             group |= left & left.wrapping_neg();
             left &= left - 1;
+            if alone {
+                break;
+            }
         }
         Some((group, offset))
     })

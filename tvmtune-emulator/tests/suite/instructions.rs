@@ -34,12 +34,14 @@ fn module_of(body: &str) -> Result<Module, ParseError> {
     ))
 }
 
-/// What the lanes of a warp get, and what was put in.
-fn run(body: &str) -> (Vec<[u32; 3]>, Vec<u32>) {
+/// What was put into the lanes of a warp, and what they get.
+type Lanes = (Vec<[u32; 3]>, Vec<u32>);
+
+fn run(body: &str) -> Lanes {
     try_run(body).unwrap_or_else(|it| panic!("{body}: {it}"))
 }
 
-fn try_run(body: &str) -> Result<(Vec<[u32; 3]>, Vec<u32>), Box<Fault>> {
+fn try_run(body: &str) -> Result<Lanes, Box<Fault>> {
     let module = module_of(body).unwrap_or_else(|it| panic!("{body}: {it}"));
     let mut numbers = Numbers::new(17);
     let mut word = |n: usize| match n % 4 {
@@ -273,6 +275,27 @@ fn accesses_must_be_aligned_and_waits_must_end() {
     let kernel = module.kernel("k").unwrap();
     let run = kernel.run(&Launch::linear(1, 32), &arguments, &mut memory, &options);
     assert_eq!(run.unwrap_err().kind, FaultKind::InstructionLimit);
+}
+
+#[test]
+fn lanes_may_store_the_same_value_to_one_place() {
+    let store =
+        ".shared .align 4 .b32 s[32]; st.shared.u32 [s], %r5; bar.sync 0; ld.shared.u32 %r0, [s];";
+    check(&format!("mov.u32 %r5, 7; {store}"), |_, _, _| 7);
+    assert_eq!(try_run(&format!("mov.u32 %r5, %r4; {store}")).unwrap_err().kind, FaultKind::Race);
+}
+
+#[test]
+fn the_last_element_must_be_whole() {
+    let module = module_of("").unwrap();
+    let mut memory = Memory::new();
+    let x = memory.add("x", vec![0; 96 * 4 - 2]);
+    let y = memory.add("y", vec![0; 32 * 4]);
+    let arguments = [x.into(), y.into()];
+    let kernel = module.kernel("k").unwrap();
+    let run = kernel.run(&Launch::linear(1, 32), &arguments, &mut memory, &Options::default());
+    let fault = run.unwrap_err().to_string();
+    assert!(fault.contains("read of 4 bytes at `x`+380 of 382 by thread (31, 0, 0)"), "{fault}");
 }
 
 #[test]
