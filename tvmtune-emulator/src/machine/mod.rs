@@ -21,7 +21,7 @@ use crate::memory::Memory;
 use crate::parse::{LaneMask, Special};
 use crate::race::{Clock, Race, Release};
 use crate::random::Random;
-use crate::registers::{Class, LANES};
+use crate::registers::{Class, LANES, Registers};
 use crate::report::Report;
 use crate::space::SHARED_BASE;
 use barrier::CtaBarrier;
@@ -182,7 +182,8 @@ impl<'a> Machine<'a> {
         let linked = &self.kernel.linked;
         let shared_end = linked.dynamic_shared + self.launch.dynamic_shared_bytes;
         self.ctas.clear();
-        self.warps.clear();
+        // Nobody relies on what registers hold at the start, and constants are never written.
+        let mut spare: Vec<Registers> = self.warps.drain(..).map(|it| it.registers).collect();
         for rank in 0..n_ctas {
             let within = split_index(rank, self.cluster);
             let index = std::array::from_fn(|n| cluster[n] * self.cluster[n] + within[n]);
@@ -196,7 +197,9 @@ impl<'a> Machine<'a> {
                 warpgroups: vec![Warpgroup::default(); self.n_warps().div_ceil(4) as usize],
             });
             for number in 0..self.n_warps() {
-                let warp = self.new_warp(rank as usize, number, within, cluster);
+                let registers = spare.pop().unwrap_or_else(|| self.kernel.registers());
+                let position = Position { cta: rank as usize, warp: number, within, cluster };
+                let warp = self.new_warp(position, registers);
                 self.warps.push(warp);
             }
         }
@@ -209,11 +212,10 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn new_warp(&self, cta: usize, number: u32, within: [u32; 3], cluster: [u32; 3]) -> Warp {
+    fn new_warp(&self, position: Position, mut registers: Registers) -> Warp {
+        let Position { cta, warp: number, .. } = position;
         let n = (self.n_threads() - number * LANES as u32).min(LANES as u32);
         let live = if n == 32 { u32::MAX } else { (1 << n) - 1 };
-        let mut registers = self.kernel.registers();
-        let position = Position { cta, warp: number, within, cluster };
         for ((special, class), slot) in &self.kernel.linked.rows.specials {
             let slot = *slot as usize;
             for lane in 0..LANES {
