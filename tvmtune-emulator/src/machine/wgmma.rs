@@ -85,13 +85,26 @@ impl Matrix {
         self.swizzle.apply(self.start + inside)
     }
 
-    /// The addresses of all 16-byte pieces of `rows` by `k`.
-    fn pieces(self, rows: u32, k: u32) -> impl Iterator<Item = u32> {
-        let n = 16 / self.bytes;
+    /// The 16-byte pieces of `rows` by `k`: their first row and column, and the address.
+    fn pieces(self, rows: usize, k: usize) -> impl Iterator<Item = (usize, usize, u32)> {
+        let n = 16 / self.bytes as usize;
         let (down, right) = if self.transposed { (n, 1) } else { (1, n) };
-        (0..rows)
-            .step_by(down as usize)
-            .flat_map(move |row| (0..k).step_by(right as usize).map(move |k| self.at(row, k)))
+        (0..rows).step_by(down).flat_map(move |row| {
+            (0..k).step_by(right).map(move |k| (row, k, self.at(row as u32, k as u32)))
+        })
+    }
+
+    /// Visits the elements of `rows` by `k`: row, column, bits.
+    fn each(self, shared: &[u8], rows: usize, k: usize, mut visit: impl FnMut(usize, usize, u32)) {
+        let bytes = self.bytes as usize;
+        for (row, k, at) in self.pieces(rows, k) {
+            let piece = &shared[(at - SHARED_BASE as u32) as usize..][..16];
+            for (n, element) in piece.chunks_exact(bytes).enumerate() {
+                let bits = element.iter().rev().fold(0, |all, byte| all << 8 | u32::from(*byte));
+                let (down, right) = if self.transposed { (n, 0) } else { (0, n) };
+                visit(row + down, k + right, bits);
+            }
+        }
     }
 }
 
@@ -197,7 +210,7 @@ impl Machine<'_> {
         let inside = |at: u32| {
             (at as usize).checked_sub(SHARED_BASE as usize).is_some_and(|it| it + 16 <= size)
         };
-        match matrix.pieces(rows as u32, k as u32).find(|it| !inside(*it)) {
+        match matrix.pieces(rows, k).map(|it| it.2).find(|it| !inside(*it)) {
             None => Ok(matrix),
             Some(at) => {
                 let at = i64::from(at) - SHARED_BASE as i64;
@@ -236,13 +249,25 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// The bits of an element in shared memory.
-    fn element(shared: &[u8], matrix: &Matrix, row: usize, k: usize) -> u32 {
-        let at = (matrix.at(row as u32, k as u32) - SHARED_BASE as u32) as usize;
-        let mut bits = [0; 4];
-        let bytes = matrix.bytes as usize;
-        bits[..bytes].copy_from_slice(&shared[at..at + bytes]);
-        u32::from_le_bytes(bits)
+    /// Visits the elements of the first factor: row, column, bits.
+    fn each_left(
+        &self,
+        first: usize,
+        wgmma: &Wgmma,
+        left: Option<Matrix>,
+        mut visit: impl FnMut(usize, usize, u32),
+    ) {
+        if let Some(left) = left {
+            left.each(&self.ctas[self.warps[first].cta].shared, 64, wgmma.k, visit);
+        } else if let Left::Registers(slots) = &wgmma.left {
+            for quarter in 0..WARPS {
+                let words = &self.warps[first + quarter].registers.words;
+                let rows: Vec<[u32; LANES]> = slots.iter().map(|it| words[*it as usize]).collect();
+                each_a(&rows, wgmma.factors.0.bytes(), |row, k, bits| {
+                    visit(16 * quarter + row, k, bits);
+                });
+            }
+        }
     }
 
     fn multiply_floats(
@@ -253,39 +278,18 @@ impl Machine<'_> {
         right: Matrix,
         add: bool,
     ) {
-        let Wgmma { n, k, .. } = *wgmma;
+        let Wgmma { n, k, scales, .. } = *wgmma;
         let (a_factor, b_factor) = wgmma.factors;
-        let cta = self.warps[first].cta;
+        let mut a = vec![[0f32; 16]; 64];
+        self.each_left(first, wgmma, left, |row, k, bits| {
+            a[row][k] = float(a_factor, bits) * scales[0];
+        });
         // One row for each k, so that the innermost loop runs along N.
         let mut b = vec![[0f32; 256]; k];
-        for (k, row) in b.iter_mut().enumerate() {
-            for (column, b) in row[..n].iter_mut().enumerate() {
-                let bits = Self::element(&self.ctas[cta].shared, &right, column, k);
-                *b = float(b_factor, bits) * wgmma.scales[1];
-            }
-        }
-        for quarter in 0..WARPS {
-            let mut a = [[0f32; 16]; 16];
-            match (&wgmma.left, &left) {
-                (Left::Registers(slots), _) => {
-                    let words = &self.warps[first + quarter].registers.words;
-                    let rows: Vec<[u32; LANES]> =
-                        slots.iter().map(|it| words[*it as usize]).collect();
-                    each_a(&rows, a_factor.bytes(), |row, k, bits| {
-                        a[row][k] = float(a_factor, bits) * wgmma.scales[0];
-                    });
-                }
-                (_, Some(left)) => {
-                    for (row, a) in a.iter_mut().enumerate() {
-                        for (k, a) in a[..k].iter_mut().enumerate() {
-                            let shared = &self.ctas[cta].shared;
-                            let bits = Self::element(shared, left, 16 * quarter + row, k);
-                            *a = float(a_factor, bits) * wgmma.scales[0];
-                        }
-                    }
-                }
-                _ => {}
-            }
+        right.each(&self.ctas[self.warps[first].cta].shared, n, k, |column, k, bits| {
+            b[k][column] = float(b_factor, bits) * scales[1];
+        });
+        for (quarter, a) in a.chunks(16).enumerate() {
             let words = &mut self.warps[first + quarter].registers.words;
             let mut sums = [[0f32; 256]; 16];
             if add {
@@ -297,7 +301,7 @@ impl Machine<'_> {
                     };
                 });
             }
-            for (sums, a) in sums.iter_mut().zip(&a) {
+            for (sums, a) in sums.iter_mut().zip(a) {
                 for (a, b) in a.iter().zip(&b) {
                     for (sum, b) in sums[..n].iter_mut().zip(&b[..n]) {
                         *sum += a * b;
@@ -327,36 +331,13 @@ impl Machine<'_> {
     ) {
         let Wgmma { n, k, .. } = *wgmma;
         let (a_factor, b_factor) = wgmma.factors;
-        let cta = self.warps[first].cta;
-        let shared = &self.ctas[cta].shared;
-        let b: Vec<Vec<i32>> = (0..n)
-            .map(|column| {
-                (0..k)
-                    .map(|k| integer(b_factor, Self::element(shared, &right, column, k)))
-                    .collect()
-            })
-            .collect();
+        let (mut a, mut b) = (vec![[0i32; 32]; 64], vec![[0i32; 32]; n]);
+        self.each_left(first, wgmma, left, |row, k, bits| a[row][k] = integer(a_factor, bits));
+        right.each(&self.ctas[self.warps[first].cta].shared, n, k, |column, k, bits| {
+            b[column][k] = integer(b_factor, bits);
+        });
         let saturate = matches!(wgmma.sum, Sum::S32 { saturate: true });
-        for quarter in 0..WARPS {
-            let mut a = [[0i32; 32]; 16];
-            match (&wgmma.left, &left) {
-                (Left::Registers(slots), _) => {
-                    let words = &self.warps[first + quarter].registers.words;
-                    let rows: Vec<[u32; LANES]> =
-                        slots.iter().map(|it| words[*it as usize]).collect();
-                    each_a(&rows, 1, |row, k, bits| a[row][k] = integer(a_factor, bits));
-                }
-                (_, Some(left)) => {
-                    for (row, a) in a.iter_mut().enumerate() {
-                        for (k, a) in a.iter_mut().enumerate() {
-                            let bits =
-                                Self::element(&self.ctas[cta].shared, left, 16 * quarter + row, k);
-                            *a = integer(a_factor, bits);
-                        }
-                    }
-                }
-                _ => {}
-            }
+        for (quarter, a) in a.chunks(16).enumerate() {
             let words = &mut self.warps[first + quarter].registers.words;
             each_sum(wgmma, |row, column, slot, lane, _| {
                 let word = &mut words[slot as usize][lane];
@@ -398,7 +379,7 @@ impl Machine<'_> {
         let matrices = [(Some(right), wgmma.n), (left, 64)];
         for (matrix, rows) in matrices {
             let Some(matrix) = matrix else { continue };
-            for at in matrix.pieces(rows as u32, wgmma.k as u32) {
+            for (_, _, at) in matrix.pieces(rows, wgmma.k) {
                 let offset = at - SHARED_BASE as u32;
                 if let Some(conflict) = race.span(cta, access, (1, Some(&view)), (offset, 16)) {
                     return Err(self.conflict(Region::Shared(cta), "read of `wgmma`", &conflict));
