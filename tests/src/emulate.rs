@@ -26,7 +26,7 @@ pub fn run(
     params: &[Array],
     scalars: &[Number],
     options: &Options,
-) -> Result<Vec<Array>, Fault> {
+) -> Result<Vec<Array>, Box<Fault>> {
     let grid = &generated.grid;
     let mut memory = Memory::new();
     let mut buffers = Vec::new();
@@ -65,7 +65,7 @@ fn launch(
     buffers: &[Buffer],
     memory: &mut Memory,
     options: &Options,
-) -> Result<(), Fault> {
+) -> Result<(), Box<Fault>> {
     let grid = &generated.grid;
     let blocks = entry.blocks.eval_dims(dims);
     if blocks <= 0 {

@@ -1,6 +1,7 @@
 //! Generated CUDA, compiled by NVRTC and run by the emulator, against the interpreter.
 
 mod schedules;
+mod tensor;
 
 use proptest::prelude::*;
 use tvmtune_core::arbitrary::Case;

@@ -80,7 +80,8 @@ fn pick_stage(schedule: &Schedule, number: u16) -> StageId {
 /// A kind for a loop which it often suits.
 fn annotation(stage: &Stage, number: u16, any: AxisId) -> (AxisId, LoopKind) {
     let kind = |it: &&AxisId| stage.axis(**it).kind == LoopKind::Parallel;
-    match number % 6 {
+    match number % 7 {
+        6 => (any, LoopKind::Tensor),
         4 => (any, LoopKind::Thread),
         5 => (any, LoopKind::Pipelined(2 + (number / 6 % 3) as u8)),
         0 => (any, LoopKind::Unrolled),

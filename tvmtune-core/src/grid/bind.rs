@@ -140,7 +140,9 @@ fn rename(mut stmt: Stmt, renamed: &BTreeMap<VarId, Poly>) -> Stmt {
         | Stmt::Sync { .. }
         | Stmt::Async { .. }
         | Stmt::Commit
-        | Stmt::Wait { .. } => {}
+        | Stmt::Wait { .. }
+        | Stmt::LoadFragment { .. }
+        | Stmt::Multiply { .. } => {}
     }
     if let Some(body) = stmt.body_mut() {
         *body = std::mem::take(body).into_iter().map(|it| rename(it, renamed)).collect();

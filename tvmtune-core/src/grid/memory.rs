@@ -250,7 +250,11 @@ fn each_access(body: &mut [Stmt], facts: &Facts, path: &mut Path, visit: &mut Vi
                 *index = written(*tensor, index, path, visit);
             }
             Stmt::Combine { tensor, index, .. } => *index = written(*tensor, index, path, visit),
-            Stmt::Sync { .. } | Stmt::Commit | Stmt::Wait { .. } => {}
+            Stmt::Sync { .. }
+            | Stmt::Commit
+            | Stmt::Wait { .. }
+            | Stmt::LoadFragment { .. }
+            | Stmt::Multiply { .. } => {}
         }
     }
 }

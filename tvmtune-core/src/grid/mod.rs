@@ -32,6 +32,7 @@ mod memory;
 mod pipeline;
 mod reduce;
 mod tails;
+mod tensor;
 mod threads;
 mod write_out;
 
@@ -131,10 +132,23 @@ pub struct Kernel {
     pub shared_bytes: u32,
     /// Where in it warps leave what they combined, if blocks combine anything.
     pub partials: Option<u32>,
+    /// Operands of matrix instructions, in registers.
+    pub fragments: Vec<Fragment>,
     /// Variables that say which thread it is.
     pub thread_vars: Vec<ThreadVar>,
     /// What each thread does.
     pub body: Vec<Stmt>,
+}
+
+/// Operands of matrix instructions: each thread of a warp has a part of each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fragment {
+    /// For people; not unique.
+    pub name: String,
+    /// How many operands.
+    pub count: i64,
+    /// 32-bit registers of each in one thread.
+    pub registers: u32,
 }
 
 /// A loop over blocks.
@@ -239,11 +253,64 @@ pub enum Stmt {
         /// How many may still be on their way.
         groups: u32,
     },
+    /// A warp loads an operand of a matrix instruction.
+    LoadFragment {
+        /// Which of the kernel's fragments.
+        fragment: usize,
+        /// Which operand of those.
+        at: Poly,
+        /// What it is made of.
+        operand: Operand,
+    },
+    /// A warp multiplies and adds: `m16n8k16`, or `m16n8k32` of 8-bit integers.
+    Multiply {
+        /// The accumulators, in registers.
+        tensor: TensorId,
+        /// The four of one thread: rows `g` and `g + 8`, columns `2q` and `2q + 1` of each.
+        index: Box<[Vec<Poly>; 4]>,
+        /// The first operand: fragment, and which.
+        a: (usize, Poly),
+        /// The second.
+        b: (usize, Poly),
+        /// The type of the operands.
+        dtype: DType,
+    },
     /// So many threads in a row wait for one another.
     Sync {
         /// Up to [`WARP`]: those of a warp wait, else those of the block.
         range: u32,
     },
+}
+
+/// An operand of a matrix instruction, where it lies: element `(row, k)` at
+/// `base + row * row_stride + k * k_stride`. Rows of the second operand are columns of the matrix.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Operand {
+    /// The buffer.
+    pub tensor: TensorId,
+    /// Position of the first element.
+    pub base: Poly,
+    /// Elements from one row to the next.
+    pub row_stride: i64,
+    /// Elements from one step of the reduction to the next.
+    pub k_stride: i64,
+    /// Whether it is the first operand, of 16 rows; else the second, of 8.
+    pub is_first: bool,
+    /// How threads get at it.
+    pub way: Way,
+}
+
+/// How threads get at an operand of a matrix instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Whole rows of 16 bytes of shared memory, exchanged by the hardware: along the reduction, or
+    /// transposed.
+    Matrices {
+        /// Whether neighbors in memory are neighbors in rows.
+        transposed: bool,
+    },
+    /// Element by element.
+    Elements,
 }
 
 /// How a loop is written.
@@ -255,6 +322,8 @@ pub enum LoopKind {
     Pipelined(u8),
     /// With its body repeated.
     Unrolled,
+    /// The same, where no matrix instruction took its place.
+    Tensor,
     /// As one access of several elements where memory allows it, else repeated.
     Vectorized,
 }
@@ -289,6 +358,7 @@ pub fn place(nest: &Nest) -> Result<Grid, Unplaceable> {
         let in_registers = |it: TensorId| grid.buffers[it.0 as usize].home == Home::Registers;
         bind::bind(&mut kernel, &in_registers, &mut n_vars);
         banks::pad(&kernel, &mut grid.buffers);
+        tensor::find(&mut kernel, &grid.buffers);
         memory::allocate(&mut kernel, &mut grid.buffers)?;
         grid.kernels.push(kernel);
     }

@@ -18,7 +18,7 @@ use crate::dag::{
     BinaryOp, CompareOp, DType, Expr, Literal, Reducer, Subscript, TensorId, UnaryOp,
 };
 use crate::nest::Guard;
-use crate::poly::{Facts, Poly};
+use crate::poly::{Atom, Facts, Poly, VarId};
 
 /// What is known of a buffer all of which is written: where, and what lies outside and is zero.
 struct Filled {
@@ -55,11 +55,40 @@ impl Pass<'_> {
 
     /// Whether an index is inside its buffer whatever the guards say.
     fn is_inside(&self, tensor: TensorId, index: &[Poly]) -> bool {
+        self.is_inside_given(tensor, index, &[])
+    }
+
+    /// Whether an index is inside its buffer where these guards hold.
+    fn is_inside_given(&self, tensor: TensorId, index: &[Poly], guards: &[Guard]) -> bool {
         let shape = &self.buffers[tensor.0 as usize].shape;
+        let mut facts = self.facts.clone();
+        let mut index = index.to_vec();
+        for (n, guard) in guards.iter().enumerate() {
+            // What a guard bounds is as good as a loop of that length.
+            let var = VarId(u32::MAX - n as u32);
+            facts.bound_var(var, guard.bound.clone());
+            index = index.iter().map(|it| replaced(it, &guard.value, var)).collect();
+        }
+        let below = |at: &Poly, extent: &Poly| (extent.clone() - at.clone()).is_positive(&facts);
         index.iter().zip(shape).all(|(at, extent)| {
-            let room = extent.clone() - at.clone();
-            at.is_nonnegative(self.facts) && room.is_positive(self.facts)
+            at.is_nonnegative(&facts)
+                && (below(at, extent) || guards.iter().any(|it| self.counts(it, at, extent, shape)))
         })
+    }
+
+    /// Whether a guard bounds a position in the whole buffer of which an index is the quotient by
+    /// the size of the other dimensions.
+    fn counts(&self, guard: &Guard, at: &Poly, extent: &Poly, shape: &[Poly]) -> bool {
+        let all = shape.iter().fold(Poly::constant(1), |n, it| n * it.clone());
+        let (Some(all), Some(extent)) = (all.as_constant(), extent.as_constant()) else {
+            return false;
+        };
+        if extent == 0 || guard.bound.as_constant() != Some(all) {
+            return false;
+        }
+        let rest = guard.value.clone() - at.clone() * (all / extent);
+        let room = Poly::constant(all / extent) - rest.clone();
+        rest.is_nonnegative(self.facts) && room.is_positive(self.facts)
     }
 
     fn fill(&mut self, body: &mut [Stmt]) {
@@ -87,21 +116,35 @@ impl Pass<'_> {
             it if it.is_integer() => Literal::Int(0),
             _ => return None,
         };
+        // Threads beyond the tile still have nothing to store.
+        let (mut kept, mut outside) = (guards.clone(), Vec::new());
+        for guard in guards {
+            let others: Vec<Guard> = kept.iter().filter(|it| *it != guard).cloned().collect();
+            if self.is_inside_given(*tensor, index, &others) {
+                kept = others;
+                outside.push(guard.clone());
+            }
+        }
         let fits = self.is_local(*tensor)
             && self.n_writes.get(tensor) == Some(&1)
-            && self.is_inside(*tensor, index)
+            && self.is_inside_given(*tensor, index, &kept)
             && !matches!(value, Expr::Const(..));
         if !fits {
             return None;
         }
-        let condition = guards.iter().map(condition).reduce(|a, b| a.binary(BinaryOp::And, b))?;
-        self.filled.insert(*tensor, Filled { index: index.clone(), outside: guards.clone() });
-        let value = Expr::Select {
-            condition: Box::new(condition),
-            then: Box::new(value.clone()),
-            otherwise: Box::new(Expr::Const(zero, dtype)),
-        };
-        Some(Stmt::Store { tensor: *tensor, index: index.clone(), value })
+        let mut value = value.clone();
+        if let Some(condition) =
+            outside.iter().map(condition).reduce(|a, b| a.binary(BinaryOp::And, b))
+        {
+            value = Expr::Select {
+                condition: Box::new(condition),
+                then: Box::new(value),
+                otherwise: Box::new(Expr::Const(zero, dtype)),
+            };
+        }
+        self.filled.insert(*tensor, Filled { index: index.clone(), outside });
+        let store = Stmt::Store { tensor: *tensor, index: index.clone(), value };
+        Some(if kept.is_empty() { store } else { Stmt::If { guards: kept, body: vec![store] } })
     }
 
     fn relax(&self, body: &mut Vec<Stmt>) {
@@ -155,7 +198,7 @@ impl Pass<'_> {
         let mut varies_with_place = false;
         let mut varies_beside = false;
         guard.value.for_each_leaf(&mut |leaf| {
-            if let crate::poly::Atom::Var(var) = leaf {
+            if let Atom::Var(var) = leaf {
                 let along = place.mentions(*var);
                 varies_with_place |= along;
                 varies_beside |= !along && reads_mention(value, *var);
@@ -188,6 +231,31 @@ impl Pass<'_> {
     }
 }
 
+/// An index in which a variable stands for a value: where it is that value, or divides it.
+fn replaced(index: &Poly, value: &Poly, by: VarId) -> Poly {
+    if index == value {
+        return Poly::var(by);
+    }
+    let mut sum = Poly::default();
+    for (atoms, coefficient) in index.terms() {
+        let mut product = Poly::constant(coefficient);
+        for atom in atoms {
+            product = product
+                * Poly::atom(match atom {
+                    Atom::Div(inner, divisor) if **inner == *value => {
+                        Atom::Div(Box::new(Poly::var(by)), divisor.clone())
+                    }
+                    Atom::Mod(inner, divisor) if **inner == *value => {
+                        Atom::Mod(Box::new(Poly::var(by)), divisor.clone())
+                    }
+                    other => other.clone(),
+                });
+        }
+        sum += product;
+    }
+    sum
+}
+
 fn condition(guard: &Guard) -> Expr {
     Expr::Index(guard.value.clone()).compare(CompareOp::Lt, Expr::Index(guard.bound.clone()))
 }
@@ -200,7 +268,7 @@ fn affine(index: &[Subscript]) -> Option<Vec<Poly>> {
     index.iter().map(poly).collect()
 }
 
-fn reads_mention(value: &Expr, var: crate::poly::VarId) -> bool {
+fn reads_mention(value: &Expr, var: VarId) -> bool {
     let mut found = false;
     value.walk(&mut |it| {
         if let Expr::Read { index, .. } = it {

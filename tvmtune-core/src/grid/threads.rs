@@ -37,7 +37,15 @@ pub(super) fn kernel(
     }
     let mut walk = Walk { reductions: Reductions::new(phase, nest), buffers, n_vars };
     let body = walk.block(body, threads)?;
-    Ok(Kernel { blocks, threads, shared_bytes: 0, partials: None, thread_vars: Vec::new(), body })
+    Ok(Kernel {
+        blocks,
+        threads,
+        shared_bytes: 0,
+        partials: None,
+        fragments: Vec::new(),
+        thread_vars: Vec::new(),
+        body,
+    })
 }
 
 /// How many threads run statements one after the other: a power of two up to a warp, or warps.
@@ -94,6 +102,7 @@ impl Walk<'_> {
                 let kind = match kind {
                     schedule::LoopKind::Unrolled => LoopKind::Unrolled,
                     schedule::LoopKind::Vectorized => LoopKind::Vectorized,
+                    schedule::LoopKind::Tensor => LoopKind::Tensor,
                     schedule::LoopKind::Pipelined(depth) => LoopKind::Pipelined(*depth),
                     _ => LoopKind::Serial,
                 };

@@ -146,7 +146,9 @@ impl Build<'_> {
             (LoopKind::Vectorized, _) if !self.in_lanes => {
                 return self.vectorized(var, &bound, body, guards);
             }
-            (LoopKind::Unrolled, Some(n)) if n <= MAX_UNROLLED => Kind::Unrolled(n),
+            (LoopKind::Unrolled | LoopKind::Tensor, Some(n)) if n <= MAX_UNROLLED => {
+                Kind::Unrolled(n)
+            }
             (LoopKind::Parallel, _) if top => Kind::Parallel,
             _ => Kind::Serial,
         };

@@ -233,7 +233,7 @@ impl<'a> Lowering<'a> {
         let declared = run.stage.axis(axis);
         let short = extent.as_constant().is_some_and(|it| it <= MOST_UNROLLED);
         let kind = match declared.kind {
-            LoopKind::Unrolled if !short => LoopKind::Serial,
+            LoopKind::Unrolled | LoopKind::Tensor if !short => LoopKind::Serial,
             kind => kind,
         };
         Opened(Some((var, declared.name.clone(), extent, kind)))

@@ -199,6 +199,7 @@ fn keyword(kind: LoopKind) -> &'static str {
         LoopKind::Vectorized => "vectorized",
         LoopKind::Parallel => "parallel",
         LoopKind::Thread => "thread",
+        LoopKind::Tensor => "tensor",
     }
 }
 

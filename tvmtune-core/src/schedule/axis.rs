@@ -36,6 +36,9 @@ pub enum LoopKind {
     /// As the lanes of vector instructions: several where the extent is longer than a vector, the
     /// last one masked where it does not divide. Innermost.
     Vectorized,
+    /// As part of a matrix instruction, where the loops around and the types are those of one. Else
+    /// as [`Unrolled`](LoopKind::Unrolled).
+    Tensor,
     /// As tasks that any thread may take, in no order. Outermost, of a spatial axis of a root
     /// stage; several in a row make one grid of tasks.
     Parallel,

@@ -136,6 +136,7 @@ impl Schedule {
                 }
                 LoopKind::Serial
                 | LoopKind::Pipelined(_)
+                | LoopKind::Tensor
                 | LoopKind::Unrolled
                 | LoopKind::Vectorized
                 | LoopKind::Parallel

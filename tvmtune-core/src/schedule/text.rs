@@ -79,12 +79,13 @@ fn list<T: fmt::Display>(items: impl IntoIterator<Item = T>) -> String {
     format!("[{}]", items.join(", "))
 }
 
-const KINDS: [LoopKind; 12] = [
+const KINDS: [LoopKind; 13] = [
     LoopKind::Serial,
     LoopKind::Unrolled,
     LoopKind::Vectorized,
     LoopKind::Parallel,
     LoopKind::Thread,
+    LoopKind::Tensor,
     LoopKind::Pipelined(2),
     LoopKind::Pipelined(3),
     LoopKind::Pipelined(4),
@@ -111,6 +112,7 @@ fn kind_name(kind: LoopKind) -> &'static str {
         LoopKind::Vectorized => "vectorized",
         LoopKind::Parallel => "parallel",
         LoopKind::Thread => "thread",
+        LoopKind::Tensor => "tensor",
     }
 }
 

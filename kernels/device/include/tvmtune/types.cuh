@@ -140,6 +140,12 @@ template <class T> TVMTUNE_FN u32 pack(T low, T high) {
   return u32(from_bits<u16>(low)) | (u32(from_bits<u16>(high)) << 16);
 }
 
+// Four 8-bit elements in a register, the first one in the lowest byte.
+template <class T> TVMTUNE_FN u32 pack(T first, T second, T third, T fourth) {
+  static_assert(sizeof(T) == 1, "four of them fill a register");
+  return u32(u8(first)) | (u32(u8(second)) << 8) | (u32(u8(third)) << 16) | (u32(u8(fourth)) << 24);
+}
+
 // The address of shared memory, as instructions want it.
 TVMTUNE_FN u32 shared_address(const void* pointer) {
   return u32(__cvta_generic_to_shared(pointer));

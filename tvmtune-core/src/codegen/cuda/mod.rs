@@ -14,6 +14,7 @@
 //! - An operand that is not a single token, call or element stands in parentheses.
 
 mod expr;
+mod matrix;
 mod names;
 mod stmt;
 #[cfg(test)]
@@ -82,9 +83,13 @@ pub fn print(grid: &Grid) -> Unit {
         "#include \"tvmtune/types.cuh\"\n\
          #include \"tvmtune/math.cuh\"\n\
          #include \"tvmtune/copy.cuh\"\n\
-         #include \"tvmtune/warp.cuh\"\n\n\
-         using namespace tvmtune;\n",
+         #include \"tvmtune/warp.cuh\"\n\
+",
     );
+    if grid.kernels.iter().any(|it| !it.fragments.is_empty()) {
+        source.push_str("#include \"tvmtune/mma.cuh\"\n");
+    }
+    source.push_str("\nusing namespace tvmtune;\n");
     source.push_str(&format!("using Index = {index};\n"));
     let mut entries = Vec::new();
     for (n, kernel) in grid.kernels.iter().enumerate() {
@@ -140,6 +145,8 @@ struct Printer<'a> {
     loaded: BTreeMap<(TensorId, Poly), String>,
     /// Whether stores may happen later.
     asynchronous: bool,
+    /// The names of the fragments.
+    fragments: Vec<String>,
     text: String,
     depth: usize,
 }
@@ -153,6 +160,7 @@ impl<'a> Printer<'a> {
             names: Names::new(grid),
             loaded: BTreeMap::new(),
             asynchronous: false,
+            fragments: Vec::new(),
             text: String::new(),
             depth: 0,
         };
@@ -208,6 +216,7 @@ impl<'a> Printer<'a> {
         self.blocks();
         self.threads();
         self.registers();
+        self.fragments();
         let kernel = self.kernel;
         self.block(&kernel.body);
         self.close();

@@ -153,6 +153,11 @@ impl Names {
         }
     }
 
+    /// Keeps a name from being given to anything else.
+    pub(super) fn reserve(&mut self, name: &str) {
+        self.in_scope.insert(name.to_owned());
+    }
+
     /// Names something else, for as long as it is in scope.
     pub(super) fn enter_text(&mut self, wish: &str) -> String {
         self.fresh(wish)

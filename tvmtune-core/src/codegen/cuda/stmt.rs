@@ -55,6 +55,12 @@ impl Printer<'_> {
                 self.block(body);
                 self.asynchronous = false;
             }
+            Stmt::LoadFragment { fragment, at, operand } => {
+                self.load_fragment(*fragment, at, operand);
+            }
+            Stmt::Multiply { tensor, index, a, b, dtype } => {
+                self.multiply(*tensor, index, a, b, *dtype);
+            }
             Stmt::Commit => self.line("copy_async_commit();"),
             Stmt::Wait { groups } => self.line(&format!("copy_async_wait<{groups}>();")),
             Stmt::Sync { range } => {

@@ -95,8 +95,8 @@ pub enum Factor {
     Open(DecisionId),
     /// That many times the value of a decision.
     Times(u64, DecisionId),
-    /// The values of decisions, multiplied.
-    Product(Vec<DecisionId>),
+    /// That many times the values of all these decisions.
+    Product(u64, Vec<DecisionId>),
 }
 
 impl Factor {
@@ -106,7 +106,9 @@ impl Factor {
             Factor::Fixed(factor) => *factor,
             Factor::Open(decision) => of(*decision),
             Factor::Times(times, decision) => times * of(*decision),
-            Factor::Product(decisions) => decisions.iter().map(|it| of(*it)).product(),
+            Factor::Product(times, decisions) => {
+                decisions.iter().map(|it| of(*it)).product::<u64>() * times
+            }
         }
     }
 }

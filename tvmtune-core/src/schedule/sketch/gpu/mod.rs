@@ -1,5 +1,6 @@
 //! The rules for GPUs: what becomes blocks, what threads, and what goes through shared memory.
 //!
+//! - `tensor`: sums of products of narrow numbers: matrix instructions.
 //! - `tile`: reductions of which two operands are used more than once: tiles of accumulators in the
 //!   registers of threads, operands copied to shared memory by all of them.
 //! - `rows`: reductions along memory, and what needs them: threads share a row.
@@ -10,6 +11,7 @@
 mod across;
 mod flat;
 mod rows;
+mod tensor;
 mod tile;
 mod tile_size;
 
@@ -21,6 +23,7 @@ use crate::schedule::error::ScheduleError;
 
 /// One way to schedule a group on a GPU.
 pub(super) enum Way {
+    Tensor,
     Tile,
     Rows,
     Flat,
@@ -46,7 +49,10 @@ pub(super) fn tiles(b: &Builder, stage: StageId) -> bool {
 /// The ways to schedule a group, the most promising first.
 pub(super) fn ways(b: &Builder, group: &Group) -> Vec<Way> {
     match group {
-        Group::Tiled { .. } => vec![Way::Tile],
+        Group::Tiled { anchor, .. } => {
+            let tensor = tensor::product(b, *anchor).map(|_| Way::Tensor);
+            tensor.into_iter().chain([Way::Tile]).collect()
+        }
         Group::Rows { root, inside, .. } => {
             let reduces = b.schedule.stage(*root).compute.reducer.is_some();
             if !inside.is_empty() {
@@ -67,6 +73,7 @@ pub(super) fn ways(b: &Builder, group: &Group) -> Vec<Way> {
 /// Applies a way.
 pub(super) fn apply(b: &mut Builder, group: &Group, way: &Way) -> Result<(), ScheduleError> {
     match (group, way) {
+        (Group::Tiled { root, anchor }, Way::Tensor) => tensor::tensor(b, *root, *anchor),
         (Group::Tiled { root, anchor }, _) => tile::tile(b, *root, *anchor),
         (Group::Rows { root, inside, depth }, Way::Rows) => rows::rows(b, *root, inside, *depth),
         (Group::Rows { root, .. }, Way::Across(axis)) => across::across(b, *root, *axis),

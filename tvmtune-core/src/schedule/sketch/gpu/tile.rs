@@ -30,10 +30,10 @@ use crate::schedule::{AxisId, Instruction, Layout, LoopKind, StageId};
 const LONGEST: u64 = 32;
 
 /// A copy of an operand: the stage, and the dimension whose elements threads read side by side.
-struct Operand {
-    stage: StageId,
-    dim: Option<usize>,
-    vector: u64,
+pub(super) struct Operand {
+    pub(super) stage: StageId,
+    pub(super) dim: Option<usize>,
+    pub(super) vector: u64,
 }
 
 /// The decisions on one axis.
@@ -55,14 +55,14 @@ pub(super) fn tile(b: &mut Builder, root: StageId, anchor: StageId) -> Result<()
     let step = reduce(b, anchor, &axes, &size, &name)?;
     let threads: Vec<DecisionId> = axes.iter().map(|it| it.threads).collect();
     for operand in operands {
-        place(b, &operand, anchor, step, &threads)?;
+        place(b, &operand, anchor, step, &threads, 1)?;
     }
     b.name.push(format!("{name}: tile"));
     Ok(())
 }
 
 /// Copies every operand that varies inside a tile.
-fn copy_operands(
+pub(super) fn copy_operands(
     b: &mut Builder,
     anchor: StageId,
     size: &TileSize,
@@ -234,7 +234,7 @@ fn reduce(
 }
 
 /// Opens how many steps of the reduction are on their way at once.
-fn pipeline(
+pub(super) fn pipeline(
     b: &mut Builder,
     anchor: StageId,
     axis: AxisId,
@@ -251,13 +251,15 @@ fn pipeline(
     b.one_of(decision, vec![Vec::new(), pipelined(2), pipelined(3), pipelined(4)])
 }
 
-/// Copies an operand in each step of the reduction, by all threads.
-fn place(
+/// Copies an operand in each step of the reduction, by all threads: `each` for every combination of
+/// what `threads` count.
+pub(super) fn place(
     b: &mut Builder,
     operand: &Operand,
     anchor: StageId,
     step: AxisId,
     threads: &[DecisionId],
+    each: u64,
 ) -> Result<(), ScheduleError> {
     let stage = operand.stage;
     let name = b.stage_name(stage).to_owned();
@@ -280,7 +282,7 @@ fn place(
     }
     let group = b.new_group();
     let lanes = power(b, format!("{name} vector"), operand.vector, operand.vector, group);
-    let factors = [Factor::Product(threads.to_vec()), Factor::Open(lanes)];
+    let factors = [Factor::Product(each, threads.to_vec()), Factor::Open(lanes)];
     let parts = b.split(stage, axis, &factors)?;
     b.apply(|it| it.reorder(stage, &[parts[1], parts[0], parts[2]]))?;
     b.annotate(stage, parts[1], LoopKind::Thread)?;

@@ -1,0 +1,132 @@
+//! Matrix instructions: every type, every way operands lie, at extents that tiles do not divide.
+
+use tvmtune_core::codegen::generate_cuda;
+use tvmtune_core::dag::{self, DType, Dag};
+use tvmtune_core::interp::{self, Array};
+use tvmtune_core::schedule::Schedule;
+use tvmtune_core::target::gpu::{Arch, GpuTarget};
+use tvmtune_emulator::{Completion, Module, Options};
+use tvmtune_tests::nvrtc::nvrtc;
+use tvmtune_tests::{emulate, program};
+use tvmtune_tuner::random::Random;
+use tvmtune_tuner::space::{Point, Space};
+
+use super::ptx;
+
+fn params(dag: &Dag, dims: &[i64]) -> Vec<Array> {
+    let param = |(seed, id)| {
+        let tensor = dag.tensor(id);
+        let shape: Vec<u64> = tensor.shape.iter().map(|it| it.eval_dims(dims) as u64).collect();
+        Array::whole_numbers(tensor.dtype, &shape, seed)
+    };
+    (1..).zip(dag.params()).map(param).collect()
+}
+
+/// Runs points of the sketch with matrix instructions at each extent of the dynamic dimension.
+#[track_caller]
+fn check(text: &str, instruction: &str, rows: &[i64], n_points: u64) {
+    let Some(nvrtc) = nvrtc() else { return };
+    let dag = dag::build(&program(text)).unwrap();
+    let space = Space::new(&dag, &GpuTarget::generic(Arch { sm: 80, exact: false }).into());
+    let sketch = space.sketches.iter().position(|it| it.name.contains("tensor"));
+    let sketch = sketch.expect("there is a sketch with matrix instructions") as u16;
+    let default = Point { sketch, choices: space.sketches[sketch as usize].default.clone() };
+    let mut random = Random::new(7);
+    let sampled = (0..n_points).map(|_| space.random_of(sketch, &mut random));
+    let mut n_placed = 0;
+    for point in std::iter::once(default).chain(sampled) {
+        let schedule = Schedule::replay(&dag, &space.instructions(&point)).unwrap();
+        let Ok(generated) = generate_cuda(&schedule) else { continue };
+        let source = &generated.unit.source;
+        if generated.grid.kernels.iter().any(|it| it.shared_bytes > 99 * 1024) {
+            continue;
+        }
+        n_placed += 1;
+        assert!(source.contains(instruction), "{}\n{source}", generated.nest);
+        let module = Module::parse(&ptx(nvrtc, &generated, "compute_80")).unwrap();
+        for (n, rows) in rows.iter().enumerate() {
+            let dims = [*rows];
+            let params = params(&dag, &dims);
+            let expected = interp::dag::run(&dag, &dims, &params, &[]);
+            let completion = [Completion::Eager, Completion::Late][n % 2];
+            let options = Options { completion, ..Options::default() };
+            let results = emulate::run(&generated, &module, &dims, &params, &[], &options)
+                .unwrap_or_else(|it| panic!("{it}\n{}\n{source}", generated.nest));
+            for (result, expected) in results.iter().zip(&expected) {
+                let error = result.max_error(expected, 1e-3, 1e-3);
+                assert_eq!(error, None, "{rows} rows\n{}\n{source}", generated.nest);
+            }
+        }
+    }
+    assert!(n_placed > n_points / 2, "only {n_placed} of {n_points} points can be placed");
+}
+
+#[test]
+fn products_of_f16_along_both_rows() {
+    check(
+        "#[autotune(dims(M = 1..=100, N = 40, K = 72))]
+        fn linear(x: Tensor<f16, M, K>, w: Weight<f16, N, K>, b: Weight<f16, N>) -> Tensor<f16, M, N> {
+            let h = compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[j, k]]) + b[[j]]);
+            compute(|i, j| max(h[[i, j]], 0.0))
+        }",
+        "mma_m16n8k16_f16(",
+        &[1, 17, 100],
+        6,
+    );
+}
+
+#[test]
+fn products_of_bf16_along_a_column() {
+    check(
+        "#[autotune(dims(M = 1..=64, N = 48, K = 33))]
+        fn matmul(x: Tensor<bf16, M, K>, w: Tensor<bf16, K, N>) -> Tensor<f32, M, N> {
+            compute(|i, j| sum(0..K, |k| x[[i, k]] as f32 * w[[k, j]] as f32))
+        }",
+        "mma_m16n8k16_bf16(",
+        &[1, 16, 64],
+        6,
+    );
+}
+
+#[test]
+fn batched_products_of_transposed_matrices() {
+    check(
+        "#[autotune(dims(B = 1..=3, M = 37, N = 24, K = 48))]
+        fn matmul(x: Tensor<f16, B, K, M>, w: Tensor<f16, B, K, N>) -> Tensor<f16, B, M, N> {
+            compute(|b, i, j| sum(0..K, |k| x[[b, k, i]] * w[[b, k, j]]))
+        }",
+        "mma_m16n8k16_f16(",
+        &[1, 3],
+        6,
+    );
+}
+
+#[test]
+fn products_of_8_bit_integers() {
+    check(
+        "#[autotune(dims(M = 1..=40, N = 24, K = 100))]
+        fn matmul(x: Tensor<i8, M, K>, w: Weight<i8, N, K>) -> Tensor<i32, M, N> {
+            compute(|i, j| sum(0..K, |k| x[[i, k]] as i32 * w[[j, k]] as i32))
+        }",
+        "mma_m16n8k32_i8_i8(",
+        &[1, 33, 40],
+        6,
+    );
+}
+
+#[test]
+fn rows_are_exchanged_by_the_hardware_where_they_can_be() {
+    let text = "#[autotune(dims(M = 256, N = 256, K = 256))]
+        fn matmul(x: Tensor<f16, M, K>, w: Tensor<f16, K, N>) -> Tensor<f16, M, N> {
+            compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[k, j]]))
+        }";
+    let dag = dag::build(&program(text)).unwrap();
+    let space = Space::new(&dag, &GpuTarget::generic(Arch { sm: 80, exact: false }).into());
+    let default = &space.defaults()[0];
+    let schedule = Schedule::replay(&dag, &space.instructions(default)).unwrap();
+    let source = generate_cuda(&schedule).unwrap().unit.source;
+    for call in ["load_matrices<4>(", "load_matrices<2, true>(", "copy_async<16>("] {
+        assert!(source.contains(call), "{call}\n{source}");
+    }
+    assert_eq!(dag.tensor(dag.outputs[0]).dtype, DType::F16);
+}
