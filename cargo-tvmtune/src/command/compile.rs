@@ -12,8 +12,8 @@ use tvmtune_core::codegen::{self, GeneratedCuda};
 use tvmtune_core::poly::Interval;
 use tvmtune_core::schedule::default;
 use tvmtune_core::target::GpuTarget;
-use tvmtune_runtime::cuda::nvrtc::Nvrtc;
-use tvmtune_tuner::compile::{Code, Compiler, Source};
+
+use tvmtune_tuner::compile::{Code, Compiler, Nvrtc, Source};
 
 use crate::Exit;
 use crate::cli::Compile;

@@ -2,6 +2,7 @@
 
 mod schedules;
 mod tensor;
+mod waits;
 
 use proptest::prelude::*;
 use tvmtune_core::arbitrary::Case;

@@ -15,16 +15,18 @@ mod remarks;
 
 use std::fmt;
 
-use tvmtune_runtime::cuda::nvrtc::{Compiled, Nvrtc, NvrtcError, Unit};
+use tvmtune_runtime::cuda::nvrtc::{Compiled, NvrtcError, Unit};
 
 use crate::database::Cache;
 
 pub use cubin::CubinError;
 pub use remarks::Remark;
+pub use tvmtune_runtime::cuda::nvrtc::Nvrtc;
 
 /// What every file is compiled with: functions are device functions unless they say otherwise,
-/// the log says what kernels use, and variables that nobody reads are no news.
-pub const OPTIONS: [&str; 3] = ["-default-device", "--ptxas-options=-v", "-diag-suppress=177"];
+/// code knows the lines it comes from, the log says what kernels use, and variables that nobody reads are no news.
+pub const OPTIONS: [&str; 4] =
+    ["-default-device", "-lineinfo", "--ptxas-options=-v", "-diag-suppress=177"];
 
 /// A file of CUDA C++, with what decides how it is compiled.
 #[derive(Clone, Copy, Debug)]

@@ -52,14 +52,14 @@ pub(super) fn across(b: &mut Builder, root: StageId, axis: usize) -> Result<(), 
     let i = b.split(root, AxisId(axis as u32), &factors)?;
     let j = b.split(root, AxisId(last as u32), &[Factor::Fixed(SIDE)])?;
     let others = (0..last as u32).map(AxisId).filter(|it| it.0 as usize != axis);
-    let mut order: Vec<AxisId> = others.collect();
-    order.extend([i[0], j[0]]);
-    for outer in &order {
-        b.annotate(root, *outer, LoopKind::Parallel)?;
-    }
+    let mut blocks: Vec<AxisId> = others.collect();
+    blocks.extend([i[0], j[0]]);
     let tile = j[0];
-    order.extend([i[2], j[1], i[1]]);
+    let order: Vec<AxisId> = blocks.iter().copied().chain([i[2], j[1], i[1]]).collect();
     b.apply(|it| it.reorder(root, &order))?;
+    for outer in blocks {
+        b.annotate(root, outer, LoopKind::Parallel)?;
+    }
     b.annotate(root, i[2], LoopKind::Thread)?;
     b.annotate(root, j[1], LoopKind::Thread)?;
     b.annotate(root, i[1], LoopKind::Unrolled)?;
