@@ -118,7 +118,8 @@ impl Pass<'_> {
         };
         // Threads beyond the tile still have nothing to store.
         let (mut kept, mut outside) = (guards.clone(), Vec::new());
-        for guard in guards {
+        // Those of the tile come first, those of the tensor after them.
+        for guard in guards.iter().rev() {
             let others: Vec<Guard> = kept.iter().filter(|it| *it != guard).cloned().collect();
             if self.is_inside_given(*tensor, index, &others) {
                 kept = others;
@@ -128,6 +129,7 @@ impl Pass<'_> {
         let fits = self.is_local(*tensor)
             && self.n_writes.get(tensor) == Some(&1)
             && self.is_inside_given(*tensor, index, &kept)
+            && kept.iter().all(|it| self.is_of_tile(it, *tensor, index))
             && !matches!(value, Expr::Const(..));
         if !fits {
             return None;
@@ -145,6 +147,14 @@ impl Pass<'_> {
         self.filled.insert(*tensor, Filled { index: index.clone(), outside });
         let store = Stmt::Store { tensor: *tensor, index: index.clone(), value };
         Some(if kept.is_empty() { store } else { Stmt::If { guards: kept, body: vec![store] } })
+    }
+
+    /// Whether a guard only keeps an index inside its buffer: all of that is still written.
+    fn is_of_tile(&self, guard: &Guard, tensor: TensorId, index: &[Poly]) -> bool {
+        let shape = &self.buffers[tensor.0 as usize].shape;
+        let all = shape.iter().fold(Poly::constant(1), |n, it| n * it.clone());
+        let along = |(at, extent): (&Poly, &Poly)| *at == guard.value && *extent == guard.bound;
+        guard.bound == all || index.iter().zip(shape).any(along)
     }
 
     fn relax(&self, body: &mut Vec<Stmt>) {

@@ -28,6 +28,7 @@ pub fn lower(schedule: &Schedule) -> Nest {
         places: Places { schedule, firsts: vec![Vec::new(); n_tensors] },
         shapes: schedule.tensors.iter().map(|it| it.tensor.shape.clone()).collect(),
         around: Vec::new(),
+        fixed: schedule.has_threads(),
     };
     let mut body = Vec::new();
     for id in &schedule.order {
@@ -58,6 +59,8 @@ struct Lowering<'a> {
     shapes: Vec<Vec<Poly>>,
     /// What stages compute inside the open loops at which stages run, outermost first.
     around: Vec<Hulls>,
+    /// Whether regions keep their size where they stick out of a tensor.
+    fixed: bool,
 }
 
 /// A stage that is being written out.
@@ -209,7 +212,9 @@ impl<'a> Lowering<'a> {
         if role == AxisRole::Spatial {
             for (n, value) in values[..run.firsts.len()].iter().enumerate() {
                 let bound = &run.stage.compute.axes[n].extent;
-                let is_cut = run.extents.of[n] != *bound;
+                // Tiles of threads keep their size where they stick out.
+                let moved = self.fixed && !run.firsts[n].is_zero();
+                let is_cut = run.extents.of[n] != *bound || moved;
                 if is_cut && !(bound.clone() - value.clone()).is_positive(&self.facts) {
                     guards.push(Guard { value: value.clone(), bound: bound.clone() });
                 }

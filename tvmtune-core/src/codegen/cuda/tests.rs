@@ -64,7 +64,7 @@ fn a_tiled_product() {
     extern "C" __global__ void __launch_bounds__(128) matmul_0(const f32* __restrict__ a, const f32* __restrict__ b, const f32* __restrict__ c, f32* __restrict__ out, Index M) {
       extern __shared__ __align__(128) unsigned char shared[];
       f32* const a_copy = reinterpret_cast<f32*>(shared + 0);
-      f32* const b_copy = reinterpret_cast<f32*>(shared + 1024);
+      f32* const b_copy = reinterpret_cast<f32*>(shared + 1536);
       const Index i_0 = Index(blockIdx.x);
       const Index j_0 = 0;
       const Index t_mod_16 = Index(threadIdx.x) % 16;
@@ -90,7 +90,7 @@ fn a_tiled_product() {
             for (int lane = 0; lane < 4; ++lane) {
               a_copy_v[lane] = ((32 * i_0 + (t / 2)) < M) ? a_v[lane] : 0.0f;
             }
-            store(&a_copy[v + 8 * (t / 2) + 4 * (t % 2)], a_copy_v);
+            store(&a_copy[v + 12 * (t / 2) + 4 * (t % 2)], a_copy_v);
           }
         }
         {
@@ -101,7 +101,7 @@ fn a_tiled_product() {
           for (int lane = 0; lane < 4; ++lane) {
             b_copy_v[lane] = b_v[lane];
           }
-          store(&b_copy[v + 8 * (t / 2) + 4 * (t % 2)], b_copy_v);
+          store(&b_copy[v + 12 * (t / 2) + 4 * (t % 2)], b_copy_v);
         }
         __syncthreads();
         for (Index k_1 = 0; k_1 < 8; ++k_1) {
@@ -109,7 +109,7 @@ fn a_tiled_product() {
           for (Index i_1 = 0; i_1 < 4; ++i_1) {
             #pragma unroll
             for (Index j_1 = 0; j_1 < 4; ++j_1) {
-              h[4 * i_1 + j_1] += a_copy[k_1 + 8 * i_1 + 32 * t_16] * b_copy[k_1 + 8 * j_1 + 32 * t_mod_16];
+              h[4 * i_1 + j_1] += a_copy[k_1 + 12 * i_1 + 48 * t_16] * b_copy[k_1 + 12 * j_1 + 48 * t_mod_16];
             }
           }
         }
