@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use super::{Printer, element_type};
+use super::{Printer, element_type, lanes};
 use crate::dag::{
     BinaryOp, CompareOp, DType, Expr, Literal, Reducer, Subscript, TensorId, UnaryOp,
 };
@@ -61,10 +61,7 @@ impl Printer<'_> {
 
     /// The row-major position of an element.
     pub(super) fn position(&self, tensor: TensorId, index: &[Poly]) -> Poly {
-        let shape = &self.grid.buffer(tensor).shape;
-        let step =
-            |position: Poly, (at, extent): (&Poly, &Poly)| position * extent.clone() + at.clone();
-        index.iter().zip(shape).fold(Poly::default(), step)
+        lanes::position(self.grid, tensor, index)
     }
 
     fn offset(&self, tensor: TensorId, index: &[Subscript]) -> Text {

@@ -13,7 +13,9 @@
 //! - Pointers are those of memory aligned to [`ALIGNMENT`] bytes.
 //! - An operand that is not a single token, call or element stands in parentheses.
 
+mod copy;
 mod expr;
+mod lanes;
 mod matrix;
 mod names;
 mod stmt;
@@ -26,6 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::dag::{DType, Expr, ScalarId, TensorId};
 use crate::grid::{Buffer, Grid, Home, Kernel, Stmt};
 use crate::poly::{Atom, DimId, Facts, Poly};
+pub use lanes::{Load, Vectors, is_vector, position, vectors};
 use names::Names;
 
 /// Alignment of every pointer that kernels are passed, in bytes.
