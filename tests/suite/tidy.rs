@@ -29,6 +29,7 @@ const FORWARD: &[(&str, &str)] = &[
     ("codegen", "record"),
     // Tiles are as large as the registers of the instruction set allow.
     ("schedule", "kernel"),
+    ("target", "grid"),
     ("target", "kernel"),
     ("target", "nest"),
     ("target", "schedule"),

@@ -1,7 +1,10 @@
 //! What a schedule may count on: the limits of a kind of device, and the identity of one.
 
 pub mod fits;
+pub mod fits_gpu;
 pub mod gpu;
+#[cfg(test)]
+mod gpu_tests;
 
 use std::fmt;
 
