@@ -9,10 +9,17 @@ use tvmtune_core::arbitrary::Case;
 use tvmtune_core::codegen::{GeneratedCuda, generate_cuda};
 use tvmtune_core::interp;
 use tvmtune_core::schedule::Schedule;
+use tvmtune_core::target::gpu::{Arch, GpuTarget};
 use tvmtune_emulator::{Module, Options};
 use tvmtune_runtime::cuda::nvrtc::Nvrtc;
 use tvmtune_tests::emulate;
 use tvmtune_tuner::compile::{Compiler, Source};
+use tvmtune_tuner::cost;
+
+/// What schedules are made for.
+pub(crate) fn target() -> GpuTarget {
+    GpuTarget::generic(Arch { sm: 90, exact: true })
+}
 
 /// PTX for an architecture, which needs no assembler.
 pub(crate) fn ptx(nvrtc: &Nvrtc, generated: &GeneratedCuda, arch: &str) -> String {
@@ -33,6 +40,8 @@ fn check(
     options: &Options,
 ) -> Result<bool, TestCaseError> {
     let Ok(generated) = generate_cuda(schedule) else { return Ok(false) };
+    let ns = cost::gpu::estimate(&generated.grid, &target()).ns;
+    prop_assert!(ns > 0.0, "{ns} ns");
     let (params, scalars) = (case.params(), case.scalars());
     let expected = interp::dag::run(&case.dag, &case.dims, &params, &scalars);
     let text = &generated.unit.source;

@@ -7,19 +7,14 @@ use proptest::test_runner::{Config, TestRunner};
 use tvmtune_core::arbitrary::{Case, Move, any_case, any_move, instruction};
 use tvmtune_core::codegen::generate_cuda;
 use tvmtune_core::schedule::{Schedule, default};
-use tvmtune_core::target::gpu::{Arch, GpuTarget};
 use tvmtune_emulator::Options;
 use tvmtune_tests::nvrtc::nvrtc;
 use tvmtune_tuner::random::Random;
 use tvmtune_tuner::space::Space;
 
-use super::check;
+use super::{check, target};
 
 const ARCH: &str = "compute_90";
-
-fn target() -> GpuTarget {
-    GpuTarget::generic(Arch { sm: 90, exact: true })
-}
 
 fn runner(cases: u32) -> TestRunner {
     TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() })

@@ -1,0 +1,151 @@
+//! From what blocks need to how long a kernel takes.
+//!
+//! A multiprocessor works on as many blocks as fit. Together they take as long as the unit that is
+//! busiest, or, if they are few, as long as one of them waits and works alone:
+//! `max(n * work, wait + work)`. Caches and memory are shared by all multiprocessors. Of what takes
+//! second longest, a tenth is not hidden.
+
+use tvmtune_core::grid::{Grid, Kernel};
+use tvmtune_core::target::GpuTarget;
+
+use super::machine::{
+    ARITHMETIC_SHARE, BLOCK_LATENCY, FILL, LANES, LAUNCH_NS, Machine, NOT_OVERLAPPED, SCHEDULERS,
+};
+use super::traffic::{Shape, Traffic};
+use super::value::Values;
+use super::walk::{self, Block};
+use super::{Bound, KernelEstimate};
+
+/// The time of one kernel whose threads use so many registers.
+pub(super) fn kernel(
+    grid: &Grid,
+    kernel: &Kernel,
+    target: &GpuTarget,
+    dims: &[i64],
+    registers: u32,
+) -> KernelEstimate {
+    let machine = Machine::new(target);
+    let occupancy = target.occupancy(kernel.threads, registers, kernel.shared_bytes);
+    let values = Values::new(dims);
+    let extents: Vec<i64> = kernel.blocks.iter().map(|it| values.of(&it.extent).max(0)).collect();
+    let blocks = extents.iter().fold(1_u64, |n, it| n.saturating_mul(*it as u64));
+    let mut estimate = KernelEstimate {
+        ns: f64::INFINITY,
+        bound: Bound::Launch,
+        parts: [0.0; Bound::ALL.len()],
+        registers,
+        occupancy,
+        blocks,
+        waves: 0,
+        l2_bytes: 0.0,
+        dram_bytes: 0.0,
+    };
+    estimate.parts[Bound::Launch as usize] = LAUNCH_NS;
+    if blocks == 0 {
+        estimate.ns = LAUNCH_NS;
+    }
+    if blocks == 0 || occupancy == 0 {
+        return estimate;
+    }
+    let block = walk::block(grid, kernel, dims);
+    let per_wave = machine.n * f64::from(occupancy);
+    let l1 = machine.l1_bytes / f64::from(occupancy) - f64::from(kernel.shared_bytes);
+    let shape = Shape {
+        grid,
+        kernel,
+        dims,
+        blocks: &extents,
+        resident: per_wave,
+        l1_bytes: l1.max(0.0),
+        l2_bytes: machine.l2_bytes,
+    };
+    let traffic = shape.traffic(&block.sites);
+    estimate.waves = (blocks as f64 / per_wave).ceil() as u64;
+    estimate.l2_bytes = traffic.l2;
+    estimate.dram_bytes = traffic.dram;
+    let warps = f64::from(kernel.threads.div_ceil(LANES));
+    Sum { machine, block, traffic, warps }.finish(&mut estimate);
+    estimate
+}
+
+struct Sum {
+    machine: Machine,
+    block: Block,
+    traffic: Traffic,
+    /// Of one block.
+    warps: f64,
+}
+
+impl Sum {
+    /// Cycles that each unit of a multiprocessor needs for one block.
+    fn units(&self) -> [(Bound, f64); 4] {
+        let Block { ops, others, wavefronts, .. } = &self.block;
+        let machine = &self.machine;
+        let issue = (ops.issued() + others) / SCHEDULERS;
+        let integer = ops.integer / machine.integer;
+        let fma = ops.fma / machine.fma + ops.double / machine.double;
+        [
+            (Bound::Issue, issue.max(integer) / ARITHMETIC_SHARE),
+            (Bound::Fma, fma / ARITHMETIC_SHARE),
+            (Bound::Special, ops.special / machine.special / ARITHMETIC_SHARE),
+            (Bound::Shared, *wavefronts),
+        ]
+    }
+
+    fn finish(&self, estimate: &mut KernelEstimate) {
+        let machine = &self.machine;
+        let ns = |cycles: f64| cycles / machine.clock;
+        let blocks = estimate.blocks as f64;
+        let units = self.units();
+        let mut part = |bound: Bound, value: f64| estimate.parts[bound as usize] = value;
+        for (bound, cycles) in units {
+            part(bound, ns(cycles * blocks / machine.n));
+        }
+        let work = units.iter().map(|it| it.1).fold(0.0, f64::max);
+        // The multiprocessor with most blocks.
+        let most = (blocks / machine.n).ceil();
+        let busy = self.busy(work, most, f64::from(estimate.occupancy));
+        part(Bound::Waves, ns(work * (most - blocks / machine.n)));
+        part(Bound::Latency, ns((busy - work * most).max(0.0)));
+        let used = machine.n.min(blocks);
+        let l2 = ns(self.traffic.l2 / (machine.l2 * used));
+        let dram = (self.traffic.dram / machine.memory).max(ns(self.traffic.dram / (FILL * used)));
+        part(Bound::L2, l2);
+        part(Bound::Dram, dram);
+        let mut all = [ns(busy), l2, dram];
+        all.sort_by(f64::total_cmp);
+        estimate.ns = all[2] + NOT_OVERLAPPED * all[1] + LAUNCH_NS;
+        estimate.bound = self.bound(estimate, ns(busy));
+    }
+
+    /// Cycles of a multiprocessor with so many blocks, of which so many are resident.
+    fn busy(&self, work: f64, blocks: f64, occupancy: f64) -> f64 {
+        let wait = self.block.latency + BLOCK_LATENCY;
+        let round = |n: f64| {
+            // Few warps leave schedulers with nothing to issue.
+            let idle = (SCHEDULERS / (n * self.warps)).max(1.0);
+            (n * work * idle).max(wait + work)
+        };
+        let full = (blocks / occupancy).floor();
+        let rest = blocks - full * occupancy;
+        full * round(occupancy) + if rest > 0.0 { round(rest) } else { 0.0 }
+    }
+
+    /// What takes most of the time.
+    fn bound(&self, estimate: &KernelEstimate, busy: f64) -> Bound {
+        let part = |it: Bound| estimate.part(it);
+        let longest = |some: &[Bound]| {
+            let by = |a: &&Bound, b: &&Bound| part(**a).total_cmp(&part(**b));
+            some.iter().max_by(by).copied().unwrap_or(Bound::Launch)
+        };
+        let memory = longest(&[Bound::L2, Bound::Dram]);
+        if LAUNCH_NS >= busy.max(part(memory)) {
+            return Bound::Launch;
+        }
+        if part(memory) >= busy {
+            return memory;
+        }
+        use Bound::{Fma, Issue, Latency, Shared, Special, Tensor, Waves};
+        longest(&[Issue, Fma, Special, Tensor, Shared, Latency, Waves])
+    }
+}
