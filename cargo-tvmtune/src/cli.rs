@@ -102,6 +102,10 @@ pub(crate) struct Compile {
     /// What to compile for: `cuda:` and an architecture
     #[arg(long, value_name = "TARGET", default_value = "cuda:sm_90a", value_parser = gpu)]
     pub(crate) target: GpuTarget,
+    /// Rank so many schedules of each kernel by the model of the GPU, compile the most promising,
+    /// and keep the best that spills no registers, instead of the default schedule
+    #[arg(long, value_name = "N")]
+    pub(crate) best: Option<usize>,
     /// Leave source, PTX and cubins in this folder
     #[arg(long, value_name = "FOLDER")]
     pub(crate) write: Option<PathBuf>,

@@ -9,16 +9,19 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use tvmtune_build::op::Op;
 use tvmtune_core::codegen::{self, GeneratedCuda};
+use tvmtune_core::dag::Dag;
 use tvmtune_core::poly::Interval;
-use tvmtune_core::schedule::default;
+use tvmtune_core::schedule::{Schedule, default};
 use tvmtune_core::target::GpuTarget;
-
 use tvmtune_tuner::compile::{Code, Compiler, Nvrtc, Source};
+use tvmtune_tuner::cost::gpu::{Estimate, KernelEstimate, Known, estimate_at, rank};
+use tvmtune_tuner::random::Random;
+use tvmtune_tuner::space::Space;
 
 use crate::Exit;
 use crate::cli::Compile;
 use crate::known;
-use crate::render::{Table, count};
+use crate::render::{Table, count, latency};
 use crate::workspace;
 
 /// One launch of a kernel for one bucket.
@@ -35,6 +38,9 @@ struct Line {
     shared_bytes: u32,
     blocks_per_multiprocessor: u32,
     occupancy: f64,
+    waves: u64,
+    predicted_us: f64,
+    bound: String,
 }
 
 /// A kernel to compile.
@@ -81,14 +87,14 @@ pub(crate) fn run(arguments: &Compile) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-type Compiled = (usize, Result<Vec<Line>, String>);
+type Finished = (usize, Result<Vec<Line>, String>);
 
 /// Compiles on all cores.
 fn compile_all(
     jobs: &[Job<'_>],
     compiler: Compiler<'_>,
     arguments: &Compile,
-) -> Result<Vec<Compiled>> {
+) -> Result<Vec<Finished>> {
     let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || -> Result<()> {
         loop {
@@ -106,31 +112,104 @@ fn compile_all(
     Ok(results.into_inner().expect("no one panics while holding it"))
 }
 
+/// Of what the model ranks, so much is compiled.
+const MOST_COMPILED: usize = 8;
+/// Where random points start: the same for everyone.
+const SEED: u64 = 1;
+
+/// A schedule as code.
+struct Compiled {
+    generated: GeneratedCuda,
+    code: Code,
+    /// With the registers that the code uses.
+    estimate: Estimate,
+}
+
 fn compile(
     job: &Job<'_>,
     compiler: &Compiler<'_>,
     arguments: &Compile,
 ) -> Result<Result<Vec<Line>, String>> {
-    let target = arguments.target;
     let name = job.op.name();
-    let schedule = default::schedule(&job.op.dag.narrow(job.bucket), &target.into());
-    let place = || format!("{name} [{}]", known::extents(job.op, job.bucket));
-    let generated = match codegen::generate_cuda(&schedule) {
-        Ok(generated) => generated,
-        Err(why) => return Ok(Err(format!("{}: {why}", place()))),
+    let dag = job.op.dag.narrow(job.bucket);
+    let compiled = match choose(name, &dag, compiler, arguments) {
+        Ok(compiled) => compiled,
+        Err(why) => {
+            return Ok(Err(format!("{name} [{}]: {why}", known::extents(job.op, job.bucket))));
+        }
     };
+    if let Some(folder) = &arguments.write {
+        let file = format!("{name}-{}", &compiled.generated.artifact.0[..12]);
+        write(folder, &file, &compiled.generated.unit.source, &compiled.code)
+            .with_context(|| format!("`{}`", folder.display()))?;
+    }
+    Ok(Ok(lines(job, arguments.target, &compiled)))
+}
+
+/// The default schedule; or, of those that the model ranks first, the one that is best with its
+/// real registers.
+fn choose(
+    name: &str,
+    dag: &Dag,
+    compiler: &Compiler<'_>,
+    arguments: &Compile,
+) -> Result<Compiled, String> {
+    let target = arguments.target;
+    let Some(n) = arguments.best else {
+        let schedule = default::schedule(dag, &target.into());
+        return code_of(name, &schedule, compiler, target);
+    };
+    let space = Space::new(dag, &target.into());
+    let ranking = rank(dag, &target, &space, n, MOST_COMPILED, &mut Random::new(SEED));
+    let (mut best, mut refused): (Option<Compiled>, _) = (None, None);
+    for ranked in &ranking.best {
+        let schedule = Schedule::replay(dag, &space.instructions(&ranked.point));
+        let schedule = schedule.map_err(|it| it.to_string())?;
+        match code_of(name, &schedule, compiler, target) {
+            Ok(compiled) if compiled.spills() => refused = Some("registers spill".to_owned()),
+            Ok(compiled)
+                if best.as_ref().is_some_and(|it| it.estimate.ns <= compiled.estimate.ns) => {}
+            Ok(compiled) => best = Some(compiled),
+            Err(why) => refused = Some(why),
+        }
+    }
+    let dropped = || {
+        let reason = |(it, n): (&&str, &usize)| format!("{it} {n}");
+        let reasons: Vec<String> = ranking.dropped.iter().map(reason).collect();
+        format!("no schedule of {} fits: {}", ranking.n_points, reasons.join(", "))
+    };
+    best.ok_or_else(|| refused.unwrap_or_else(dropped))
+}
+
+fn code_of(
+    name: &str,
+    schedule: &Schedule,
+    compiler: &Compiler<'_>,
+    target: GpuTarget,
+) -> Result<Compiled, String> {
+    let generated = codegen::generate_cuda(schedule).map_err(|it| it.to_string())?;
     let arch = target.arch.to_string();
     let text = &generated.unit.source;
     let source = Source { name: &format!("{name}.cu"), text, arch: &arch, options: &[] };
-    let code = match compiler.compile(&source) {
-        Ok(code) => code,
-        Err(why) => return Ok(Err(format!("{}: {why}", place()))),
+    let code = compiler.compile(&source).map_err(|it| it.to_string())?;
+    let known = |it: &codegen::cuda::Entry| {
+        let registers = code.usage(&it.name).map_or(0, |it| it.registers);
+        Known { registers }
     };
-    if let Some(folder) = &arguments.write {
-        let file = format!("{name}-{}", &generated.artifact.0[..12]);
-        write(folder, &file, text, &code).with_context(|| format!("`{}`", folder.display()))?;
+    let known: Vec<Known> = generated.unit.entries.iter().map(known).collect();
+    let dims: Vec<i64> = generated.grid.dims.iter().map(|it| it.range.hi).collect();
+    let estimate = estimate_at(&generated.grid, &target, &dims, &known);
+    Ok(Compiled { generated, code, estimate })
+}
+
+impl Compiled {
+    /// Whether a kernel uses memory in place of registers.
+    fn spills(&self) -> bool {
+        self.code
+            .kernels
+            .iter()
+            .any(|it| it.frame_bytes > 0 || it.spill_store_bytes > 0 || it.spill_load_bytes > 0)
     }
-    Ok(Ok(lines(job, target, &generated, &code)))
 }
 
 fn write(folder: &Path, name: &str, source: &str, code: &Code) -> std::io::Result<()> {
@@ -139,11 +218,12 @@ fn write(folder: &Path, name: &str, source: &str, code: &Code) -> std::io::Resul
     std::fs::write(folder.join(format!("{name}.cubin")), &code.cubin)
 }
 
-fn lines(job: &Job<'_>, target: GpuTarget, generated: &GeneratedCuda, code: &Code) -> Vec<Line> {
+fn lines(job: &Job<'_>, target: GpuTarget, compiled: &Compiled) -> Vec<Line> {
+    let Compiled { generated, code, estimate } = compiled;
     let limits = target.arch.limits();
-    let line = |entry: &codegen::cuda::Entry| {
+    let line = |(entry, estimate): (&codegen::cuda::Entry, &KernelEstimate)| {
         let usage = code.usage(&entry.name)?;
-        let blocks = target.occupancy(entry.threads, usage.registers, entry.shared_bytes);
+        let blocks = estimate.occupancy;
         Some(Line {
             name: job.op.name().to_owned(),
             extents: known::extents(job.op, job.bucket),
@@ -156,9 +236,12 @@ fn lines(job: &Job<'_>, target: GpuTarget, generated: &GeneratedCuda, code: &Cod
             shared_bytes: entry.shared_bytes,
             blocks_per_multiprocessor: blocks,
             occupancy: f64::from(blocks * entry.threads) / f64::from(limits.threads),
+            waves: estimate.waves,
+            predicted_us: estimate.ns / 1e3,
+            bound: estimate.bound.to_string(),
         })
     };
-    generated.unit.entries.iter().filter_map(line).collect()
+    generated.unit.entries.iter().zip(&estimate.kernels).filter_map(line).collect()
 }
 
 fn table(lines: &[Line]) -> Table {
@@ -172,6 +255,9 @@ fn table(lines: &[Line]) -> Table {
         "frame",
         "shared",
         "occupancy",
+        "waves",
+        "predicted",
+        "bound",
     ]);
     for it in lines {
         table.row([
@@ -184,6 +270,9 @@ fn table(lines: &[Line]) -> Table {
             it.frame_bytes.to_string(),
             it.shared_bytes.to_string(),
             format!("{:.0} %", it.occupancy * 100.0),
+            it.waves.to_string(),
+            latency(it.predicted_us * 1e3),
+            it.bound.clone(),
         ]);
     }
     table
