@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use tvmtune_build::config::Span;
-use tvmtune_core::kernel::Isa;
+use tvmtune_core::target::Platform;
 use tvmtune_core::target::gpu::{Arch, GpuTarget};
 
 /// Tunes the kernels of a crate, and looks after what was found.
@@ -109,6 +109,9 @@ pub(crate) struct Compile {
     /// Leave source, PTX and cubins in this folder
     #[arg(long, value_name = "FOLDER")]
     pub(crate) write: Option<PathBuf>,
+    /// Keep what was compiled in your cache, as records of schedules that nobody measured
+    #[arg(long, conflicts_with_all = ["write", "json"])]
+    pub(crate) record: bool,
     /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -118,9 +121,9 @@ pub(crate) struct Compile {
 pub(crate) struct Check {
     #[command(flatten)]
     pub(crate) selection: Selection,
-    /// Instruction sets to insist on, instead of those in `tvmtune.toml`
-    #[arg(long, value_name = "ISA", value_delimiter = ',', value_parser = isa)]
-    pub(crate) require: Vec<Isa>,
+    /// Instruction sets and GPU architectures to insist on, instead of those in `tvmtune.toml`
+    #[arg(long, value_name = "ISA", value_delimiter = ',', value_parser = platform)]
+    pub(crate) require: Vec<Platform>,
 }
 
 #[derive(Debug, Args)]
@@ -154,9 +157,9 @@ pub(crate) struct Gc {
     pub(crate) apply: bool,
 }
 
-fn isa(name: &str) -> Result<Isa, String> {
-    let known = [Isa::Avx512, Isa::Avx2].into_iter().find(|it| it.name() == name);
-    known.ok_or_else(|| "expected one of avx512 avx2".to_owned())
+fn platform(name: &str) -> Result<Platform, String> {
+    let expected = || "expected avx512, avx2, or an architecture such as sm_90a".to_owned();
+    Platform::from_name(name).ok_or_else(expected)
 }
 
 fn gpu(name: &str) -> Result<GpuTarget, String> {

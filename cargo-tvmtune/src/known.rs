@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use tvmtune_build::cuda;
 use tvmtune_build::op::Op;
 use tvmtune_build::package::Package;
 use tvmtune_build::plan::{self, Aim, Slot, Variant};
@@ -39,6 +40,16 @@ pub(crate) fn realize<'a>(op: &Op, slot: &Slot<'a>, aim: &Aim) -> (Standing, Opt
         Ok(variant) => (Standing::new(variant.tier, variant.stale), Some(variant)),
         Err(_) => (Standing::Portable, None),
     }
+}
+
+/// The code for CUDA devices that a build that compiles nothing would embed for a slot.
+pub(crate) fn realize_cuda<'a>(
+    op: &Op,
+    slot: &cuda::Slot<'a>,
+    lookup: &Lookup,
+) -> Option<cuda::Variant<'a>> {
+    let sources = cuda::Sources { known: &lookup.images, compiler: None };
+    cuda::realize(op, slot, &sources, &mut None)
 }
 
 /// The ranges of a bucket: `M 17..=64`; a dash if nothing is dynamic.

@@ -67,6 +67,7 @@ fn run(command: Command) -> Result<Exit> {
         Command::Tune(it) => command::tune::run(&it),
         Command::Status(it) => command::status::run(&it),
         Command::Bench(it) => command::bench::run(&it),
+        Command::Compile(it) if it.record => command::record::run(&it),
         Command::Compile(it) => command::compile::run(&it),
         Command::Accept(it) => command::accept::run(&it),
         Command::Check(it) => command::check::run(&it),

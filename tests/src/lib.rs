@@ -10,7 +10,7 @@ use tvmtune_core::dag;
 use tvmtune_core::dsl::{self, Program};
 use tvmtune_core::kernel::Isa;
 use tvmtune_core::poly::Interval;
-use tvmtune_core::record::{Bucket, End, Entry, Measured, Provenance, Record, SCHEMA, Source};
+use tvmtune_core::record::{Bucket, End, Entry, Measured, Provenance, Record, Source};
 use tvmtune_core::target::CpuTarget;
 use tvmtune_tuner::tune::{Tolerance, Workload};
 
@@ -27,16 +27,17 @@ pub fn sample_record(n: u32) -> Record {
         samples: 10,
     };
     let entry = Entry {
-        isa: Isa::Avx2,
+        platform: Isa::Avx2.into(),
         artifact: format!("{n:08x}"),
         source: Source::Evolved,
         trace: vec!["inline s0".to_owned()],
-        measured,
+        measured: Some(measured),
         lineage: Vec::new(),
+        images: Vec::new(),
     };
     let dims = vec![Interval::point(i64::from(n) + 1)];
     Record {
-        schema: SCHEMA,
+        schema: 1,
         workload: "0123456789abcdef".repeat(4),
         name: "sample".to_owned(),
         device: CpuTarget::generic(Isa::Avx2).key(),

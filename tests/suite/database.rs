@@ -10,7 +10,9 @@ use tvmtune_core::poly::Interval;
 use tvmtune_core::record::Record;
 use tvmtune_core::target::{CpuTarget, DeviceKey};
 use tvmtune_tests::sample_record;
-use tvmtune_tuner::database::{Cache, Database, DatabaseError, Layer, LayerKind, Lookup, Tier};
+use tvmtune_tuner::database::{
+    Cache, Database, DatabaseError, Files, Layer, LayerKind, Lookup, Tier,
+};
 
 /// A cache and a crate's folder, both empty.
 struct Folders {
@@ -53,7 +55,7 @@ fn variant(n: u32, artifact: &str, scale: f64) -> Record {
     let mut record = sample_record(n);
     for entry in &mut record.buckets[0].schedules {
         entry.artifact = artifact.to_owned();
-        let it = &mut entry.measured;
+        let it = entry.measured.as_mut().unwrap();
         for time in [&mut it.median_ns, &mut it.min_ns, &mut it.p10_ns, &mut it.p90_ns] {
             *time *= scale;
         }
@@ -67,10 +69,10 @@ fn what_was_measured_here_counts_more_than_what_was_shipped() {
     let device = sample_record(0).device;
     assert_eq!(best(&folders.get(), &device, 0), None);
 
-    Database::accept(&folders.shipped.dir, &variant(0, "5417", 0.5)).unwrap();
+    Database::accept(&folders.shipped.dir, &variant(0, "5417", 0.5), &Files::default()).unwrap();
     assert_eq!(best(&folders.get(), &device, 0), Some((Tier::Exact, "5417".into())));
 
-    folders.database().put(&variant(0, "caced", 1.0)).unwrap();
+    folders.database().put(&variant(0, "caced", 1.0), &Files::default()).unwrap();
     assert_eq!(best(&folders.get(), &device, 0), Some((Tier::Exact, "caced".into())));
     assert!(folders.get().warnings.is_empty());
 }
@@ -83,7 +85,7 @@ fn a_schedule_of_another_device_or_range_is_used_and_its_tier_told() {
     let far = CpuTarget { threads: 64, ..here };
     for (n, target, artifact) in [(0, far, "fa4"), (0, near, "4ea4"), (9, here, "e4e")] {
         let record = Record { device: target.key(), ..variant(n, artifact, 1.0) };
-        folders.database().put(&record).unwrap();
+        folders.database().put(&record, &Files::default()).unwrap();
     }
     let lookup = folders.get();
     assert_eq!(best(&lookup, &here.key(), 0), Some((Tier::SameIsa, "4ea4".into())));
@@ -99,7 +101,7 @@ fn a_schedule_of_another_device_or_range_is_used_and_its_tier_told() {
 fn a_renamed_program_finds_its_record() {
     let folders = Folders::new();
     let record = sample_record(0);
-    folders.database().put(&record).unwrap();
+    folders.database().put(&record, &Files::default()).unwrap();
     let lookup = folders.database().get(&record.workload, "another_name", &record.dag);
     assert_eq!(lookup.records.len(), 1);
 }
@@ -109,7 +111,7 @@ fn a_renamed_program_finds_its_record() {
 #[track_caller]
 fn warning(change: impl FnOnce(&str) -> String) -> DatabaseError {
     let folders = Folders::new();
-    let path = folders.database().put(&sample_record(0)).unwrap();
+    let path = folders.database().put(&sample_record(0), &Files::default()).unwrap();
     fs::write(&path, change(&fs::read_to_string(&path).unwrap())).unwrap();
     let mut lookup = folders.get();
     assert!(lookup.records.is_empty(), "a bad file was used");
@@ -117,7 +119,7 @@ fn warning(change: impl FnOnce(&str) -> String) -> DatabaseError {
     let warning = lookup.warnings.remove(0);
     assert!(warning.to_string().contains(path.to_str().unwrap()), "{warning}");
     // A bad file does not stop what is measured next from being remembered.
-    folders.database().put(&sample_record(0)).unwrap();
+    folders.database().put(&sample_record(0), &Files::default()).unwrap();
     assert_eq!(folders.get().records.len(), 1);
     warning
 }
@@ -126,7 +128,7 @@ fn warning(change: impl FnOnce(&str) -> String) -> DatabaseError {
 fn a_bad_file_is_a_miss_and_one_warning_that_names_it() {
     let truncated = warning(|it| it[..it.len() / 2].to_owned());
     assert!(matches!(truncated, DatabaseError::Record { .. }));
-    let newer = warning(|it| it.replace("schema = 1", "schema = 2"));
+    let newer = warning(|it| it.replace("schema = 1", "schema = 99"));
     assert!(newer.to_string().contains("update tvmtune"), "{newer}");
     let collision = warning(|it| it.replace("canonical text", "some other text"));
     assert!(matches!(collision, DatabaseError::Foreign { .. }));
@@ -137,18 +139,19 @@ fn a_bad_file_is_a_miss_and_one_warning_that_names_it() {
 #[test]
 fn accept_does_not_overwrite_what_it_cannot_read() {
     let folders = Folders::new();
-    let path = Database::accept(&folders.shipped.dir, &sample_record(0)).unwrap();
+    let path =
+        Database::accept(&folders.shipped.dir, &sample_record(0), &Files::default()).unwrap();
     fs::write(&path, "schema = 99\n").unwrap();
-    assert!(Database::accept(&folders.shipped.dir, &sample_record(0)).is_err());
+    assert!(Database::accept(&folders.shipped.dir, &sample_record(0), &Files::default()).is_err());
     assert_eq!(fs::read_to_string(&path).unwrap(), "schema = 99\n");
 }
 
 #[test]
 fn the_same_record_again_leaves_the_file_alone() {
     let folders = Folders::new();
-    let path = folders.database().put(&sample_record(0)).unwrap();
+    let path = folders.database().put(&sample_record(0), &Files::default()).unwrap();
     let before = fs::metadata(&path).unwrap().modified().unwrap();
-    folders.database().put(&sample_record(0)).unwrap();
+    folders.database().put(&sample_record(0), &Files::default()).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().modified().unwrap(), before);
     assert_eq!(leftovers(&folders.cache.records()), 0);
 }

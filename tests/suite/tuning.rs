@@ -125,8 +125,8 @@ fn check_record(machine: &Machine, workload: &Workload, isa: Isa) {
         let choice = lookup.best(&machine.target.key(), bucket, isa).expect("it was tuned");
         assert_eq!(choice.tier, Tier::Exact);
         let entries = &choice.record.bucket(bucket).unwrap().schedules;
-        assert!(entries.iter().any(|it| it.isa == isa && it.source == Source::Default));
-        for entry in entries.iter().filter(|it| it.isa == isa) {
+        assert!(entries.iter().any(|it| it.platform == isa.into() && it.source == Source::Default));
+        for entry in entries.iter().filter(|it| it.platform == isa.into()) {
             let trace: Vec<Instruction> =
                 entry.trace.iter().map(|it| it.parse().unwrap()).collect();
             let schedule = Schedule::replay(&workload.dag.narrow(bucket), &trace).unwrap();

@@ -4,7 +4,10 @@
 //! schema = 1
 //!
 //! [policy]
-//! require = ["avx512", "avx2"]   # what `cargo tvmtune check` insists on
+//! require = ["avx512", "sm_90a"] # what `cargo tvmtune check` insists on
+//!
+//! [targets]
+//! cuda = ["sm_90a", "sm_80"]     # embed code for these GPUs; otherwise for those of the records
 //!
 //! [budget]
 //! trials = 200                   # for each kernel
@@ -17,7 +20,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
-use tvmtune_core::kernel::Isa;
+use tvmtune_core::target::Platform;
+use tvmtune_core::target::gpu::Arch;
 
 use crate::error::{Error, ErrorKind};
 
@@ -35,6 +39,8 @@ pub struct Config {
     schema: Option<u32>,
     /// What must hold before a release.
     pub policy: Policy,
+    /// What binaries hold code for.
+    pub targets: Targets,
     /// What tuning may spend.
     pub budget: Limits,
 }
@@ -43,10 +49,20 @@ pub struct Config {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Policy {
-    /// Instruction sets for which every kernel must have a record; without any, each kernel must
-    /// have one of some instruction set.
-    #[serde(deserialize_with = "isas")]
-    pub require: Vec<Isa>,
+    /// Platforms for which every kernel must have a record, and for GPUs compiled code; without
+    /// any, each kernel must have a record of some instruction set.
+    #[serde(deserialize_with = "platforms")]
+    pub require: Vec<Platform>,
+}
+
+/// What binaries hold code for, beside CPUs.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Targets {
+    /// Architectures of CUDA devices. If it isn't set, those that the package's own records and
+    /// the user's are for.
+    #[serde(deserialize_with = "archs")]
+    pub cuda: Option<Vec<Arch>>,
 }
 
 /// What the author lets tuning spend; what isn't set depends on the occasion.
@@ -174,18 +190,32 @@ fn span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, 
     Ok(Some(text.parse::<Span>().map_err(serde::de::Error::custom)?.0))
 }
 
-fn isas<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Isa>, D::Error> {
+fn platforms<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Platform>, D::Error> {
+    named(deserializer, Platform::from_name, "no instruction set; expected avx512, avx2 or sm_..")
+}
+
+fn archs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Arch>>, D::Error> {
+    let known = |name: &str| Arch::from_name(name).filter(|it| Arch::ALL.contains(it));
+    let all: Vec<String> = Arch::ALL.iter().map(Arch::to_string).collect();
+    let expected = format!("no architecture; expected one of {}", all.join(" "));
+    named(deserializer, known, &expected).map(Some)
+}
+
+/// A list of things by name.
+fn named<'de, D: Deserializer<'de>, T>(
+    deserializer: D,
+    known: impl Fn(&str) -> Option<T>,
+    expected: &str,
+) -> Result<Vec<T>, D::Error> {
     let names = Vec::<String>::deserialize(deserializer)?;
-    let isa = |name: &String| {
-        let known = [Isa::Avx512, Isa::Avx2].into_iter().find(|it| it.name() == name);
-        let unknown = || format!("`{name}` is no instruction set; expected one of avx512 avx2");
-        known.ok_or_else(|| serde::de::Error::custom(unknown()))
-    };
-    names.iter().map(isa).collect()
+    let unknown = |name: &str| serde::de::Error::custom(format!("`{name}` is {expected}"));
+    names.iter().map(|it| known(it).ok_or_else(|| unknown(it))).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use tvmtune_core::kernel::Isa;
+
     use super::*;
 
     #[test]
@@ -199,7 +229,9 @@ mod tests {
         let text = "
             schema = 1
             [policy]
-            require = [\"avx2\"]
+            require = [\"avx2\", \"sm_90a\"]
+            [targets]
+            cuda = [\"sm_80\"]
             [budget]
             trials = 8
             per_kernel = \"1.5s\"
@@ -207,7 +239,8 @@ mod tests {
         ";
         let expected = Config {
             schema: Some(1),
-            policy: Policy { require: vec![Isa::Avx2] },
+            policy: Policy { require: vec![Isa::Avx2.into(), Arch { sm: 90, exact: true }.into()] },
+            targets: Targets { cuda: Some(vec![Arch { sm: 80, exact: false }]) },
             budget: Limits {
                 trials: Some(8),
                 per_kernel: Some(Duration::from_millis(1500)),
@@ -226,6 +259,7 @@ mod tests {
         check("[budget]\ntrails = 8", "unknown field `trails`");
         check("[budget]\ntotal = \"soon\"", "`soon` is no length of time");
         check("[policy]\nrequire = [\"sse\"]", "`sse` is no instruction set");
+        check("[targets]\ncuda = [\"sm_91\"]", "`sm_91` is no architecture; expected one of sm_75");
         check("schema = 2", "schema 2 is newer than 1");
         check("schema", "key");
     }

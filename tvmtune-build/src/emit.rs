@@ -1,6 +1,7 @@
 //! Writes what a build decided into `OUT_DIR`, and remembers what it was decided from.
 //!
-//! In: texts by workload. Out: `OUT_DIR/tvmtune/<workload id>.rs`, which the macro reads. Next:
+//! In: texts by workload. Out: `OUT_DIR/tvmtune/<workload id>.rs`, which the macro reads, and the
+//! files that these texts include. Next:
 //! [the macro](https://docs.rs/tvmtune-macros) expands.
 //!
 //! # Invariants
@@ -45,6 +46,9 @@ struct Remembered {
     digest: String,
     /// What there is to say of it.
     report: OpReport,
+    /// The names of the files that it includes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    includes: Vec<String>,
 }
 
 impl Emitter {
@@ -68,14 +72,15 @@ impl Emitter {
     /// Keeps the plan of a workload if the last run made it from the same.
     pub(crate) fn keep(&mut self, workload: &str, digest: &str) -> Option<OpReport> {
         let known = self.memory.plans.get(workload).filter(|it| it.digest == digest)?.clone();
-        self.path(workload).is_file().then(|| {
+        let there = |it: &String| self.dir.join(it).is_file();
+        (self.path(workload).is_file() && known.includes.iter().all(there)).then(|| {
             let report = known.report.clone();
             self.kept.plans.insert(workload.to_owned(), known);
             report
         })
     }
 
-    /// Writes the plan of a workload.
+    /// Writes the plan of a workload, and the files that it includes, by name.
     ///
     /// # Errors
     ///
@@ -84,11 +89,15 @@ impl Emitter {
         &mut self,
         workload: &str,
         digest: String,
-        text: &str,
+        (text, includes): (&str, &[(String, Vec<u8>)]),
         report: &OpReport,
     ) -> Result<(), Error> {
-        write(&self.path(workload), text)?;
-        let remembered = Remembered { digest, report: report.clone() };
+        for (name, bytes) in includes {
+            write(&self.dir.join(name), bytes)?;
+        }
+        write(&self.path(workload), text.as_bytes())?;
+        let includes = includes.iter().map(|(name, _)| name.clone()).collect();
+        let remembered = Remembered { digest, report: report.clone(), includes };
         self.kept.plans.insert(workload.to_owned(), remembered);
         Ok(())
     }
@@ -103,7 +112,10 @@ impl Emitter {
             let path = path.to_owned();
             move |it| ErrorKind::Io(it).of(path)
         };
-        let kept: BTreeSet<PathBuf> = self.kept.plans.keys().map(|it| self.path(it)).collect();
+        let includes = self.kept.plans.values().flat_map(|it| &it.includes);
+        let includes = includes.map(|it| self.dir.join(it));
+        let kept: BTreeSet<PathBuf> =
+            self.kept.plans.keys().map(|it| self.path(it)).chain(includes).collect();
         for entry in fs::read_dir(&self.dir).map_err(io(&self.dir))? {
             let path = entry.map_err(io(&self.dir))?.path();
             if path.is_file() && !kept.contains(&path) && !path.ends_with(MEMORY) {
@@ -111,7 +123,7 @@ impl Emitter {
             }
         }
         let memory = toml::to_string(&self.kept).expect("strings and numbers are TOML");
-        write(&self.dir.join(MEMORY), &memory)
+        write(&self.dir.join(MEMORY), memory.as_bytes())
     }
 
     fn path(&self, workload: &str) -> PathBuf {
@@ -125,11 +137,11 @@ pub(crate) fn folder(out_dir: &Path) -> PathBuf {
 }
 
 /// Writes a file unless it says the same already.
-fn write(path: &Path, text: &str) -> Result<(), Error> {
-    if fs::read_to_string(path).is_ok_and(|it| it == text) {
+fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    if fs::read(path).is_ok_and(|it| it == bytes) {
         return Ok(());
     }
-    fs::write(path, text).map_err(|it| ErrorKind::Io(it).of(path.to_owned()))
+    fs::write(path, bytes).map_err(|it| ErrorKind::Io(it).of(path.to_owned()))
 }
 
 /// When and how large the running script was made: cheaper than a hash of it, and it changes
@@ -154,7 +166,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut first = Emitter::open(folder.path()).expect("writable");
         assert_eq!(first.keep("w", "1"), None);
-        first.put("w", "1".to_owned(), "text", &report()).expect("writable");
+        first.put("w", "1".to_owned(), ("text", &[]), &report()).expect("writable");
         first.finish().expect("writable");
 
         let mut second = Emitter::open(folder.path()).expect("writable");
@@ -169,7 +181,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut first = Emitter::open(folder.path()).expect("writable");
         for workload in ["a", "b"] {
-            first.put(workload, "1".to_owned(), "text", &report()).expect("writable");
+            first.put(workload, "1".to_owned(), ("text", &[]), &report()).expect("writable");
         }
         first.finish().expect("writable");
 
@@ -185,14 +197,14 @@ mod tests {
     fn a_text_that_stays_the_same_is_not_written_again() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("file");
-        write(&path, "text").expect("writable");
+        write(&path, b"text").expect("writable");
         let old = UNIX_EPOCH + std::time::Duration::from_secs(1);
         let file = fs::File::options().write(true).open(&path).expect("writable");
         file.set_modified(old).expect("writable");
         let modified = || fs::metadata(&path).and_then(|it| it.modified()).expect("readable");
-        write(&path, "text").expect("writable");
+        write(&path, b"text").expect("writable");
         assert_eq!(modified(), old);
-        write(&path, "other").expect("writable");
+        write(&path, b"other").expect("writable");
         assert_ne!(modified(), old);
     }
 }

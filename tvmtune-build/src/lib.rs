@@ -31,6 +31,7 @@ pub mod scan; // which functions are annotated
 pub mod op; // what they mean
 pub mod package; // both, of one package
 pub mod plan; // which schedules they run by
+pub mod cuda; // the same for CUDA devices, with compiled code
 pub mod tune; // what is measured first
 mod emit; // plans in OUT_DIR
 pub mod report; // one line for the user

@@ -10,7 +10,7 @@
 
 use std::path::Path;
 
-use sha2::{Digest, Sha256};
+use sha2::{Digest as _, Sha256};
 use tvmtune_core::codegen::{self, Generated, embed};
 use tvmtune_core::dag::Dag;
 use tvmtune_core::kernel::{Isa, Unsupported};
@@ -102,26 +102,36 @@ impl Slot<'_> {
 }
 
 /// A digest of everything the code of an op follows from, but for the generator.
-pub fn digest(op: &Op, slots: &[Slot<'_>], aim: &Aim) -> String {
-    let mut hasher = Sha256::new();
-    let mut add = |text: &str| {
-        hasher.update(text.as_bytes());
-        hasher.update([0]);
-    };
-    add(op.name());
-    add(&op.text);
-    for slot in slots {
-        add(&format!("{:?} {}", slot.bucket, aim.target(slot.isa).key()));
-        for choice in &slot.choices {
-            add(choice.tier.name());
-            add(&choice.entry.artifact);
-            add(&choice.entry.measured.median_ns.to_string());
-            for line in &choice.entry.trace {
-                add(line);
-            }
+pub(crate) struct Digest(Sha256);
+
+impl Digest {
+    /// With what the code for CPUs follows from.
+    pub(crate) fn new(op: &Op, slots: &[Slot<'_>], aim: &Aim) -> Self {
+        let mut digest = Self(Sha256::new());
+        digest.add(op.name());
+        digest.add(&op.text);
+        for slot in slots {
+            digest.add(&format!("{:?} {}", slot.bucket, aim.target(slot.isa).key()));
+            slot.choices.iter().for_each(|it| digest.add_choice(it));
         }
+        digest
     }
-    hasher.finalize().iter().map(|it| format!("{it:02x}")).collect()
+
+    pub(crate) fn add(&mut self, text: &str) {
+        self.0.update(text.as_bytes());
+        self.0.update([0]);
+    }
+
+    pub(crate) fn add_choice(&mut self, choice: &Choice<'_>) {
+        self.add(choice.tier.name());
+        self.add(&choice.entry.artifact);
+        self.add(&choice.entry.median_ns().map_or(String::new(), |it| it.to_string()));
+        choice.entry.trace.iter().for_each(|it| self.add(it));
+    }
+
+    pub(crate) fn finish(self) -> String {
+        self.0.finalize().iter().map(|it| format!("{it:02x}")).collect()
+    }
 }
 
 /// Generates the code of a slot.
@@ -167,12 +177,12 @@ impl Variant<'_> {
     /// The time of one launch where this code was measured for this bucket, in ns.
     pub fn median_ns(&self) -> Option<f64> {
         let measured = !self.stale && matches!(self.tier, Tier::Exact | Tier::SameIsa);
-        self.choice.filter(|_| measured).map(|it| it.entry.measured.median_ns)
+        self.choice.filter(|_| measured)?.entry.median_ns()
     }
 }
 
 /// A known schedule on the dag of a bucket; one that was made for other ranges is repaired.
-fn schedule(op: &Op, choice: &Choice<'_>, dag: &Dag) -> Option<Schedule> {
+pub(crate) fn schedule(op: &Op, choice: &Choice<'_>, dag: &Dag) -> Option<Schedule> {
     let trace = choice.entry.trace.iter().map(|it| it.parse());
     let trace: Vec<Instruction> = trace.collect::<Result<_, _>>().ok()?;
     if choice.tier != Tier::Transferred {

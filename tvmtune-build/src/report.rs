@@ -1,5 +1,6 @@
 //! What a build says of its kernels: one line, and only if there is something to do about it.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -17,6 +18,9 @@ pub struct OpReport {
     /// A record with a schedule that should apply and does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flawed: Option<PathBuf>,
+    /// CUDA devices that the package is for, and for which the kernel has no code.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lacks: Vec<String>,
 }
 
 /// How far from measured a kernel is, the best first.
@@ -111,6 +115,22 @@ pub fn warning(reports: &[OpReport], resolution: &Resolution) -> Option<String> 
     Some(format!("tvmtune: {summary} ({reason}); run `cargo tvmtune status`"))
 }
 
+/// The line of kernels that lack code for CUDA devices; `None` if there is none.
+pub fn lacking(reports: &[OpReport]) -> Option<String> {
+    let lacking = reports.iter().filter(|it| !it.lacks.is_empty());
+    let archs: BTreeSet<&str> = lacking.clone().flat_map(|it| &it.lacks).map(|it| &**it).collect();
+    let have = match lacking.count() {
+        0 => return None,
+        1 => "1 kernel has".to_owned(),
+        n => format!("{n} kernels have"),
+    };
+    let archs: Vec<&str> = archs.into_iter().collect();
+    Some(format!(
+        "tvmtune: {have} no code for {}; run `cargo tvmtune compile --record`",
+        archs.join(", ")
+    ))
+}
+
 /// The error of mode `require`; `None` if nothing is missing.
 pub fn refusal(reports: &[OpReport]) -> Option<String> {
     let missing = reports.iter().filter(|it| it.standing.is_miss());
@@ -134,7 +154,7 @@ mod tests {
         let report = |standing: &Standing| OpReport {
             name: "op".to_owned(),
             standing: *standing,
-            flawed: None,
+            ..OpReport::default()
         };
         standings.iter().map(report).collect()
     }
@@ -163,6 +183,17 @@ mod tests {
         let text = "tvmtune: 2 kernels: 1 exact, 1 default (`cargo check` never measures); \
                     run `cargo tvmtune status`";
         check(&[Standing::Exact, Standing::Default], Some(text));
+    }
+
+    #[test]
+    fn what_lacks_code_for_devices_is_told_in_one_line() {
+        assert_eq!(lacking(&reports(&[Standing::Exact])), None);
+        let mut reports = reports(&[Standing::Exact, Standing::Exact, Standing::Exact]);
+        reports[1].lacks = vec!["sm_90a".to_owned(), "sm_80".to_owned()];
+        reports[2].lacks = vec!["sm_90a".to_owned()];
+        let text = "tvmtune: 2 kernels have no code for sm_80, sm_90a; \
+                    run `cargo tvmtune compile --record`";
+        assert_eq!(lacking(&reports).as_deref(), Some(text));
     }
 
     #[test]

@@ -16,11 +16,12 @@ use tvmtune_core::mode::{self, Mode, Resolution};
 use tvmtune_tuner::database::{Database, DatabaseError, Lookup};
 use tvmtune_tuner::device;
 
+use crate::cuda::{self, Compiler, Sources};
 use crate::emit::{self, Emitter};
 use crate::error::Error;
 use crate::op::Op;
 use crate::package::{Package, workspace_of};
-use crate::plan::{self, Aim, Slot};
+use crate::plan::{self, Aim, Digest};
 use crate::report::{self, OpReport, Standing};
 use crate::scan::Cfg;
 use crate::script::{DECLARED, Directive, Script};
@@ -48,13 +49,15 @@ pub(crate) fn run(script: &Script) -> Result<Vec<Directive>, Error> {
     let aim = Aim { device: here.filter(|_| !reproducible) };
     let database = Database::discover(&package.places(reproducible));
     let mut lookups = look_up(&package.ops, &database, &resolution);
-    let mut reports = plan_ops(script, &package, &lookups, &aim)?;
+    let compiler = compiler(&package, &lookups, &resolution);
+    let planner = Planner { script, package: &package, aim, mode: resolution.mode, compiler };
+    let mut reports = planner.plan(&lookups)?;
     let bad = bad_records(&lookups, &reports);
     let mut tuning = Tuning::default();
     if resolution.mode == Mode::Tune && reports.iter().any(|it| it.standing.is_miss()) {
         tuning = tune::misses(script, &package, &lookups, &reports, &aim);
         lookups = look_up(&package.ops, &database, &resolution);
-        reports = plan_ops(script, &package, &lookups, &aim)?;
+        reports = planner.plan(&lookups)?;
     }
 
     let plans = emit::folder(&script.out_dir);
@@ -69,9 +72,13 @@ pub(crate) fn run(script: &Script) -> Result<Vec<Directive>, Error> {
     let bad = bad.map(|it| if healed { format!("{it} (this build did)") } else { it });
     directives.extend(bad.map(Directive::Warning));
     directives.extend(tuning.warning().map(Directive::Warning));
-    match reproducible {
-        true => directives.extend(report::refusal(&reports).map(Directive::Error)),
-        false => directives.extend(report::warning(&reports, &resolution).map(Directive::Warning)),
+    let lacking = report::lacking(&reports);
+    if reproducible {
+        directives.extend(report::refusal(&reports).map(Directive::Error));
+        directives.extend(lacking.map(Directive::Error));
+    } else {
+        directives.extend(report::warning(&reports, &resolution).map(Directive::Warning));
+        directives.extend(lacking.map(Directive::Warning));
     }
     Ok(directives)
 }
@@ -87,36 +94,72 @@ fn look_up(ops: &[Op], database: &Database, resolution: &Resolution) -> Vec<Look
     ops.iter().map(get).collect()
 }
 
-/// Writes the plan of each op, unless the last run wrote the same.
-fn plan_ops(
-    script: &Script,
-    package: &Package,
-    lookups: &[Lookup],
-    aim: &Aim,
-) -> Result<Vec<OpReport>, Error> {
-    let mut emitter = Emitter::open(&script.out_dir)?;
-    let mut reports = Vec::new();
-    for (op, lookup) in package.ops.iter().zip(lookups) {
-        let slots = plan::slots(op, lookup, aim);
-        let (workload, digest) = (op.id.to_string(), plan::digest(op, &slots, aim));
-        let report = match emitter.keep(&workload, &digest) {
-            Some(report) => report,
-            None => {
-                let (text, report) = plan_op(op, &slots, aim);
-                emitter.put(&workload, digest, &text, &report)?;
-                report
-            }
-        };
-        reports.push(report);
-    }
-    emitter.finish()?;
-    Ok(reports)
+/// What compiles for CUDA devices, if this build may and has to.
+fn compiler(package: &Package, lookups: &[Lookup], resolution: &Resolution) -> Option<Compiler> {
+    let mut archs = lookups.iter().map(|it| cuda::archs(&package.config, it));
+    let wanted = resolution.mode == Mode::Tune && archs.any(|it| !it.is_empty());
+    wanted.then(Compiler::find).flatten()
 }
 
-/// The text of an op's plan, and what there is to say of it.
-fn plan_op(op: &Op, slots: &[Slot<'_>], aim: &Aim) -> (String, OpReport) {
+/// What all plans of a run have in common.
+struct Planner<'a> {
+    script: &'a Script,
+    package: &'a Package,
+    aim: Aim,
+    mode: Mode,
+    compiler: Option<Compiler>,
+}
+
+impl Planner<'_> {
+    /// Writes the plan of each op, unless the last run wrote the same.
+    fn plan(&self, lookups: &[Lookup]) -> Result<Vec<OpReport>, Error> {
+        let mut emitter = Emitter::open(&self.script.out_dir)?;
+        let mut reports = Vec::new();
+        for (op, lookup) in self.package.ops.iter().zip(lookups) {
+            let archs = match self.mode {
+                Mode::Off => Vec::new(),
+                _ => cuda::archs(&self.package.config, lookup),
+            };
+            let cpu = plan::slots(op, lookup, &self.aim);
+            let slots = Slots { cpu, cuda: cuda::slots(op, lookup, &archs) };
+            let sources = Sources { known: &lookup.images, compiler: self.compiler.as_ref() };
+            let mut digest = Digest::new(op, &slots.cpu, &self.aim);
+            cuda::add_to_digest(&mut digest, &slots.cuda, &sources);
+            let (workload, digest) = (op.id.to_string(), digest.finish());
+            let report = match emitter.keep(&workload, &digest) {
+                Some(report) => report,
+                None => {
+                    let Planned { text, includes, report } =
+                        plan_op(op, &slots, &self.aim, &sources);
+                    emitter.put(&workload, digest, (&text, &includes), &report)?;
+                    report
+                }
+            };
+            reports.push(report);
+        }
+        emitter.finish()?;
+        Ok(reports)
+    }
+}
+
+/// What is planned for an op.
+struct Slots<'a> {
+    cpu: Vec<plan::Slot<'a>>,
+    cuda: Vec<cuda::Slot<'a>>,
+}
+
+/// The plan of an op.
+struct Planned {
+    text: String,
+    /// The files that the text includes, by name.
+    includes: Vec<(String, Vec<u8>)>,
+    report: OpReport,
+}
+
+/// Plans an op, and says what there is to say of it.
+fn plan_op(op: &Op, slots: &Slots<'_>, aim: &Aim, sources: &Sources<'_>) -> Planned {
     let (mut variants, mut worst, mut flawed) = (Vec::new(), Standing::Exact, None);
-    for slot in slots {
+    for slot in &slots.cpu {
         let variant = plan::realize(op, slot, aim).ok();
         let standing = variant.as_ref().map(|it| Standing::new(it.tier, it.stale));
         if slot.isa == aim.isa() {
@@ -125,9 +168,21 @@ fn plan_op(op: &Op, slots: &[Slot<'_>], aim: &Aim) -> (String, OpReport) {
         flawed = flawed.or(variant.as_ref().and_then(|it| it.flawed));
         variants.extend(variant);
     }
+    let (mut devices, mut lacks) = (Vec::new(), Vec::new());
+    for slot in &slots.cuda {
+        match cuda::realize(op, slot, sources, &mut flawed) {
+            Some(variant) => devices.push(variant),
+            None => lacks.push(slot.arch.to_string()),
+        }
+    }
+    lacks.sort();
+    lacks.dedup();
+    let text = plan::text(op, &variants) + &cuda::text(op, &devices);
+    let images = devices.into_iter().flat_map(|it| it.images);
+    let includes = images.map(|(it, bytes)| (cuda::file_name(&it), bytes)).collect();
     let flawed = flawed.map(Path::to_owned);
-    let report = OpReport { name: op.name().to_owned(), standing: worst, flawed };
-    (plan::text(op, &variants), report)
+    let report = OpReport { name: op.name().to_owned(), standing: worst, flawed, lacks };
+    Planned { text, includes, report }
 }
 
 /// The files and variables that the plan follows from.
@@ -144,6 +199,8 @@ fn inputs(package: &Package, lookups: &[Lookup], started: SystemTime) -> Vec<Dir
     };
     let records = lookups.iter().flat_map(|it| &it.records).map(|it| &it.path);
     files.extend(records.filter(|it| is_older(it)).cloned());
+    let images = lookups.iter().flat_map(|it| &it.images.paths);
+    files.extend(images.filter(|it| is_older(it)).cloned());
     files.extend(lookups.iter().flat_map(|it| &it.warnings).filter_map(path_of));
     files.retain(|it| it.exists());
     files.sort();
@@ -157,6 +214,7 @@ fn path_of(error: &DatabaseError) -> Option<PathBuf> {
     match error {
         DatabaseError::Io { path, .. }
         | DatabaseError::Record { path, .. }
+        | DatabaseError::Artifact { path, .. }
         | DatabaseError::Foreign { path, .. } => Some(path.clone()),
         DatabaseError::NoCache => None,
     }

@@ -23,9 +23,17 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    fn new(items: TokenStream, tracked: TokenStream, text: &str, n_buckets: usize) -> Self {
-        let has_cuda = text.contains("\npub static CUDA: [");
-        Self { items, tracked, summary: summary(text), n_buckets, has_cuda }
+    /// `None` if another version wrote the text. What CUDA devices run is taken over on demand:
+    /// it is large, and nothing else asks for it.
+    fn new(text: &str, tracked: TokenStream, n_buckets: usize, with_cuda: bool) -> Option<Self> {
+        let (cpu, cuda) = text.split_once(embed::cuda::MARK).unwrap_or((text, ""));
+        let mut summary = summary(cpu);
+        let has_cuda = with_cuda && !cuda.is_empty();
+        let text = if has_cuda { text } else { cpu };
+        if has_cuda {
+            summary.extend(self::summary(cuda));
+        }
+        Some(Self { items: tokens(text)?, tracked, summary, n_buckets, has_cuda })
     }
 }
 
@@ -40,18 +48,18 @@ pub(crate) fn look_up(id: &str, program: &Program, dag: &Dag) -> Plan {
         let text = std::fs::read_to_string(PathBuf::from(dir).join(&file)).ok()?;
         // The same workload may stand elsewhere in the crate, divided into other buckets.
         let fits = text.contains(&format!("[rt::raw::Bucket; {n_buckets}]"));
-        let items = tokens(&text).filter(|_| fits)?;
         let path = format!("/{file}");
         let tracked = quote! {
             const _: &[::core::primitive::u8] = ::core::include_bytes!(
                 ::core::concat!(::core::env!("TVMTUNE_PLAN_DIR"), #path)
             );
         };
-        Some(Plan::new(items, tracked, &text, n_buckets))
+        Plan::new(&text, tracked, n_buckets, cfg!(feature = "cuda")).filter(|_| fits)
     });
     from_file.unwrap_or_else(|| {
         let text = embed::default_plan(dag, &embed::buckets(&program.buckets()));
-        Plan::new(tokens(&text).unwrap_or_default(), TokenStream::new(), &text, n_buckets)
+        let plan = Plan::new(&text, TokenStream::new(), n_buckets, false);
+        plan.expect("a plan of this version is Rust")
     })
 }
 
@@ -71,11 +79,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn code_for_devices_is_seen_in_a_plan() {
-        let plan = |text: &str| Plan::new(TokenStream::new(), TokenStream::new(), text, 1);
-        let without = "// header\n// a line\npub static BUCKETS: [rt::raw::Bucket; 1] = [];\n";
-        assert!(!plan(without).has_cuda);
-        let with = "pub static CUDA: [&[rt::raw::cuda::Variant]; 1] = [&[]];\n";
-        assert!(plan(&format!("{without}{with}")).has_cuda);
+    fn code_for_devices_is_taken_over_by_whoever_asks_for_it() {
+        let plan = |text: &str, with_cuda| {
+            let plan = Plan::new(text, TokenStream::new(), 1, with_cuda).unwrap();
+            (plan.items.to_string().contains("CUDA"), plan.has_cuda, plan.summary)
+        };
+        let without =
+            format!("{}\n// a line\n\nstatic BUCKETS: [Bucket; 1] = [];\n", embed::HEADER);
+        let mark = embed::cuda::MARK;
+        let with = format!("{without}\n{mark}\n// another\n\npub static CUDA: [A; 1] = [&[]];\n");
+        let lines =
+            |lines: &[&str]| -> Vec<String> { lines.iter().map(|it| (*it).into()).collect() };
+        assert_eq!(plan(&without, true), (false, false, lines(&["a line"])));
+        assert_eq!(plan(&with, false), (false, false, lines(&["a line"])));
+        assert_eq!(plan(&with, true), (true, true, lines(&["a line", "another"])));
     }
 }

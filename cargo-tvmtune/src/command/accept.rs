@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use anstream::println;
 use anyhow::{Context, Result};
 use tvmtune_build::package::Package;
-use tvmtune_tuner::database::{Database, LayerKind};
+use tvmtune_tuner::database::{Database, Files, LayerKind};
 
 use crate::Exit;
 use crate::cli::Selection;
@@ -40,7 +40,9 @@ fn accept(package: &Package) -> Result<usize> {
                 .iter()
                 .find(|it| it.layer == LayerKind::Crate && it.record.device == found.record.device);
             let before = shipped.map(|it| it.record.to_toml());
-            let path = Database::accept(&package.shipped(), &found.record)?;
+            let (files, warnings) = Files::beside(&found.path, &found.record);
+            warnings.iter().for_each(|it| eprintln!("warning: {it}"));
+            let path = Database::accept(&package.shipped(), &found.record, &files)?;
             let after = std::fs::read_to_string(&path)?;
             if before.as_ref() != Some(&after) {
                 println!("{}", path.display());

@@ -2,11 +2,14 @@
 
 use anstream::println;
 use anyhow::Result;
+use tvmtune_build::cuda;
 use tvmtune_build::op::Op;
 use tvmtune_build::plan::{self, Aim, ISAS};
 use tvmtune_build::report::Standing;
 use tvmtune_core::kernel::Isa;
-use tvmtune_tuner::database::{Database, Lookup};
+use tvmtune_core::target::Platform;
+use tvmtune_core::target::gpu::Arch;
+use tvmtune_tuner::database::{Database, Files, LayerKind, Lookup};
 
 use crate::Exit;
 use crate::cli::Check;
@@ -26,7 +29,24 @@ pub(crate) fn run(arguments: &Check) -> Result<Exit> {
         let known = Known::new(package, &Database::discover(&package.places(true)));
         for (op, lookup) in known.ops() {
             n_kernels += 1;
-            misses.extend(missing(op, lookup, required, &aim));
+            let isa = |it: &Platform| match it {
+                Platform::Cpu(isa) => Some(*isa),
+                Platform::Cuda(_) => None,
+            };
+            let isas: Vec<Isa> = required.iter().filter_map(isa).collect();
+            if required.is_empty() || !isas.is_empty() {
+                misses.extend(missing(op, lookup, &isas, &aim));
+            }
+            let mut archs = cuda::archs(&package.config, lookup);
+            let arch = |it: &Platform| match it {
+                Platform::Cpu(_) => None,
+                Platform::Cuda(arch) => Some(*arch),
+            };
+            archs.extend(required.iter().filter_map(arch));
+            archs.sort_unstable();
+            archs.dedup();
+            misses.extend(missing_code(op, lookup, &archs));
+            misses.extend(damaged(lookup));
         }
     }
     let kernels = count(n_kernels, "kernel");
@@ -40,6 +60,23 @@ pub(crate) fn run(arguments: &Check) -> Result<Exit> {
     println!("\n{kernels}: {} missing", count(misses.len(), "record"));
     println!("run `cargo tvmtune tune` and `cargo tvmtune accept`, and commit `tvmtune/`");
     Ok(Exit::Refused)
+}
+
+/// A line for each bucket without compiled code for each of these architectures.
+fn missing_code(op: &Op, lookup: &Lookup, archs: &[Arch]) -> Vec<String> {
+    let slots = cuda::slots(op, lookup, archs);
+    let lacking = slots.iter().filter(|it| known::realize_cuda(op, it, lookup).is_none());
+    let line = |it: &cuda::Slot<'_>| {
+        format!("{} [{}]: {}: no code", op.name(), known::extents(op, it.bucket), it.arch)
+    };
+    lacking.map(line).collect()
+}
+
+/// A line for each file of the crate that is not what its record says.
+fn damaged(lookup: &Lookup) -> Vec<String> {
+    let shipped = lookup.records.iter().filter(|it| it.layer == LayerKind::Crate);
+    let warnings = shipped.flat_map(|it| Files::beside(&it.path, &it.record).1);
+    warnings.map(|it| it.to_string()).collect()
 }
 
 /// A line for each bucket without a valid record of each required instruction set; of any one, if

@@ -1,4 +1,4 @@
-//! `cargo tvmtune gc`: shipped records whose kernel no longer exists.
+//! `cargo tvmtune gc`: shipped records whose kernel no longer exists, and compiled code of no record.
 
 use std::path::PathBuf;
 
@@ -21,11 +21,16 @@ pub(crate) fn run(arguments: &Gc) -> Result<Exit> {
             remove(path)?;
         }
     }
-    let records = count(orphans.len(), "record");
+    let (records, files): (Vec<_>, Vec<_>) =
+        orphans.iter().partition(|it| it.extension().is_some_and(|it| it == "toml"));
+    let mut found = count(records.len(), "record");
+    if !files.is_empty() {
+        found += &format!(" and {} of compiled code", count(files.len(), "file"));
+    }
     match (orphans.len(), arguments.apply) {
         (0, _) => println!("every record belongs to a kernel"),
-        (_, true) => println!("{records} removed"),
-        (_, false) => println!("{records} of no kernel; `cargo tvmtune gc --apply` removes them"),
+        (_, true) => println!("{found} removed"),
+        (_, false) => println!("{found} of no kernel; `cargo tvmtune gc --apply` removes them"),
     }
     Ok(Exit::Done)
 }
@@ -34,7 +39,8 @@ pub(crate) fn run(arguments: &Gc) -> Result<Exit> {
 fn orphans(package: &Package) -> Vec<PathBuf> {
     let layer = Layer { kind: LayerKind::Crate, dir: package.shipped() };
     let is_known = |workload: &str| package.ops.iter().any(|it| it.id.to_string() == workload);
-    let files = Database::new(vec![layer], None).list().into_iter();
+    let database = Database::new(vec![layer], None);
+    let files = database.list().into_iter();
     let orphan =
         |(_, path, record): (LayerKind, PathBuf, Result<tvmtune_core::record::Record, _>)| {
             match record {
@@ -42,7 +48,8 @@ fn orphans(package: &Package) -> Vec<PathBuf> {
                 Ok(_) | Err(_) => Some(path),
             }
         };
-    files.filter_map(orphan).collect()
+    let compiled = database.orphans(&|it| is_known(&it.workload));
+    files.filter_map(orphan).chain(compiled).collect()
 }
 
 /// Removes a file, and its folder if that was the last one in it.

@@ -1,16 +1,18 @@
-//! `cargo tvmtune merge`: the union of databases.
+//! `cargo tvmtune merge`: the union of databases. Schedules are taken over; compiled code stays where
+//! it is, since whoever made it is nobody we know.
 
 use std::path::Path;
 
 use anstream::println;
 use anyhow::{Result, bail};
-use tvmtune_tuner::database::{Cache, Database, Layer, LayerKind};
+use tvmtune_tuner::database::{Cache, Database, Files, Layer, LayerKind};
 
 use crate::Exit;
 use crate::cli::Merge;
 use crate::render::count;
 
 pub(crate) fn run(arguments: &Merge) -> Result<Exit> {
+    let no_code = Files::default();
     let own = Database::new(Vec::new(), Cache::discover());
     let (mut n_merged, mut n_refused) = (0, 0);
     for folder in &arguments.from {
@@ -20,8 +22,8 @@ pub(crate) fn run(arguments: &Merge) -> Result<Exit> {
         let layer = Layer { kind: LayerKind::Overlay, dir: folder.clone() };
         for (_, _, record) in Database::new(vec![layer], None).list() {
             let merged = record.and_then(|it| match &arguments.into {
-                Some(into) => Database::accept(into, &it),
-                None => own.put(&it),
+                Some(into) => Database::accept(into, &it, &no_code),
+                None => own.put(&it, &no_code),
             });
             match merged {
                 Ok(_) => n_merged += 1,

@@ -2,9 +2,11 @@
 
 use anstream::{print, println};
 use anyhow::Result;
+use tvmtune_build::cuda;
 use tvmtune_build::op::Op;
 use tvmtune_build::plan::{self, Aim, Slot};
-use tvmtune_tuner::database::Database;
+use tvmtune_build::report::Standing;
+use tvmtune_tuner::database::{Choice, Database, Lookup};
 use tvmtune_tuner::device;
 
 use crate::Exit;
@@ -29,6 +31,10 @@ pub(crate) fn run(arguments: &Show) -> Result<Exit> {
             for slot in slots.iter().filter(|it| it.isa == aim.isa()) {
                 show(op, slot, &aim);
             }
+            let archs = cuda::archs(&package.config, lookup);
+            for slot in &cuda::slots(op, lookup, &archs) {
+                show_cuda(op, slot, lookup);
+            }
         }
     }
     Ok(Exit::Done)
@@ -49,7 +55,7 @@ fn show(op: &Op, slot: &Slot<'_>, aim: &Aim) {
         println!("{} in {spent}, on {}", count(trials as usize, "trial"), choice.record.device);
         println!("{}", choice.path.display());
     }
-    print!("{}", known_schedules(slot));
+    print!("{}", schedules(&slot.choices));
     println!("\ntrace");
     for instruction in &variant.schedule.trace {
         println!("  {instruction}");
@@ -57,15 +63,37 @@ fn show(op: &Op, slot: &Slot<'_>, aim: &Aim) {
     println!("\n{}", variant.generated.nest.to_string().trim_end());
 }
 
-fn known_schedules(slot: &Slot<'_>) -> Table {
+fn show_cuda(op: &Op, slot: &cuda::Slot<'_>, lookup: &Lookup) {
+    let place = format!("{} on {}", known::extents(op, slot.bucket), slot.arch);
+    let Some(variant) = known::realize_cuda(op, slot, lookup) else {
+        println!("\n== {place}: no code; `cargo tvmtune compile --record` makes some");
+        return;
+    };
+    println!("\n== {place}: {}", Standing::new(variant.tier, variant.stale));
+    for (image, _) in &variant.images {
+        let (kind, kib) = (image.format.extension(), image.bytes.div_ceil(1024));
+        println!("{kind} for {}, {kib} KiB", image.arch);
+    }
+    print!("{}", schedules(&slot.choices));
+    println!("\ntrace");
+    for instruction in &variant.schedule.trace {
+        println!("  {instruction}");
+    }
+    println!("\n{}", variant.generated.unit.source.trim_end());
+}
+
+fn schedules(choices: &[Choice<'_>]) -> Table {
     let mut table = Table::new(["", "tier", "latency", "p10 to p90", "found by"]);
-    for (n, choice) in slot.choices.iter().enumerate() {
-        let measured = &choice.entry.measured;
+    for (n, choice) in choices.iter().enumerate() {
+        let measured = choice.entry.measured.as_ref();
+        let dash = || "-".to_owned();
         table.row([
             format!("{}", n + 1),
             choice.tier.to_string(),
-            latency(measured.median_ns),
-            format!("{} to {}", latency(measured.p10_ns), latency(measured.p90_ns)),
+            measured.map_or_else(dash, |it| latency(it.median_ns)),
+            measured.map_or_else(dash, |it| {
+                format!("{} to {}", latency(it.p10_ns), latency(it.p90_ns))
+            }),
             choice.entry.source.to_string(),
         ]);
     }

@@ -1,15 +1,15 @@
 //! `cargo tvmtune status`: how the code of each kernel was found.
 
-use std::path::Path;
 use std::time::Duration;
 
 use anstream::{print, println};
 use anyhow::Result;
 use serde::Serialize;
+use tvmtune_build::cuda;
 use tvmtune_build::op::Op;
 use tvmtune_build::plan::{self, Aim, Slot};
 use tvmtune_build::report::{OpReport, Standing, summary};
-use tvmtune_tuner::database::{Database, LayerKind, Lookup};
+use tvmtune_tuner::database::{Choice, Database, LayerKind, Lookup};
 use tvmtune_tuner::device;
 
 use crate::Exit;
@@ -18,14 +18,14 @@ use crate::known::{self, Known};
 use crate::render::{Table, ago, latency};
 use crate::workspace;
 
-/// One bucket of a kernel on the instruction set of this machine.
+/// One bucket of a kernel on the instruction set of this machine, or on a CUDA device.
 #[derive(Serialize)]
 struct Line {
     package: String,
     name: String,
     workload: String,
     extents: String,
-    isa: &'static str,
+    isa: String,
     tier: &'static str,
     latency_us: Option<f64>,
     source: Option<&'static str>,
@@ -49,7 +49,10 @@ pub(crate) fn run(arguments: &Status) -> Result<Exit> {
                 lines.push(line);
             }
             let name = op.name().to_owned();
-            reports.push(OpReport { name, standing: worst, flawed: None });
+            reports.push(OpReport { name, standing: worst, ..OpReport::default() });
+            let archs = cuda::archs(&package.config, lookup);
+            let slots = cuda::slots(op, lookup, &archs);
+            lines.extend(slots.iter().map(|it| cuda_line(&package.name, op, lookup, it)));
         }
     }
     if arguments.json {
@@ -67,33 +70,55 @@ pub(crate) fn run(arguments: &Status) -> Result<Exit> {
 fn line(package: &str, op: &Op, lookup: &Lookup, slot: &Slot<'_>, aim: &Aim) -> (Standing, Line) {
     let (standing, variant) = known::realize(op, slot, aim);
     let used = variant.as_ref().and_then(|it| it.choice);
-    // The times of shipped files are those of a checkout, or what a package says of all of them.
-    let is_cached = |path: &Path| {
-        lookup.records.iter().any(|it| it.path == path && it.layer == LayerKind::Cache)
-    };
-    let age = used.filter(|it| is_cached(it.path)).and_then(|it| known::age(it.path));
     let line = Line {
         package: package.to_owned(),
         name: op.name().to_owned(),
         workload: op.id.to_string(),
         extents: known::extents(op, slot.bucket),
-        isa: slot.isa.name(),
+        isa: slot.isa.name().to_owned(),
         tier: standing.name(),
         latency_us: variant.and_then(|it| it.median_ns()).map(|it| it / 1e3),
-        source: used.as_ref().map(|it| it.entry.source.name()),
-        device: used.as_ref().map(|it| it.record.device.to_string()),
-        age_seconds: age.map(|it| it.as_secs()),
+        source: used.map(|it| it.entry.source.name()),
+        device: used.map(|it| it.record.device.to_string()),
+        age_seconds: used.and_then(|it| age_seconds(lookup, &it)),
     };
     (standing, line)
 }
 
+fn cuda_line(package: &str, op: &Op, lookup: &Lookup, slot: &cuda::Slot<'_>) -> Line {
+    let variant = known::realize_cuda(op, slot, lookup);
+    let used = variant.as_ref().and_then(|it| it.choice);
+    let standing = variant.as_ref().map(|it| Standing::new(it.tier, it.stale));
+    Line {
+        package: package.to_owned(),
+        name: op.name().to_owned(),
+        workload: op.id.to_string(),
+        extents: known::extents(op, slot.bucket),
+        isa: slot.arch.to_string(),
+        tier: standing.map_or("no code", Standing::name),
+        latency_us: variant.and_then(|it| it.median_ns()).map(|it| it / 1e3),
+        source: used.map(|it| it.entry.source.name()),
+        device: used.map(|it| it.record.device.to_string()),
+        age_seconds: used.and_then(|it| age_seconds(lookup, &it)),
+    }
+}
+
+/// How old what was measured here is. The times of shipped files are those of a checkout, or what a
+/// package says of all of them.
+fn age_seconds(lookup: &Lookup, used: &Choice<'_>) -> Option<u64> {
+    let mut records = lookup.records.iter();
+    let is_cached = records.any(|it| it.path == used.path && it.layer == LayerKind::Cache);
+    is_cached.then(|| known::age(used.path))?.map(|it| it.as_secs())
+}
+
 fn table(lines: &[Line]) -> Table {
-    let mut table = Table::new(["kernel", "extents", "tier", "latency", "found by", "age"]);
+    let mut table = Table::new(["kernel", "extents", "isa", "tier", "latency", "found by", "age"]);
     for line in lines {
         let dash = || "-".to_owned();
         table.row([
             line.name.clone(),
             line.extents.clone(),
+            line.isa.clone(),
             line.tier.to_owned(),
             line.latency_us.map_or_else(dash, |it| latency(it * 1e3)),
             line.source.map_or_else(dash, str::to_owned),

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tvmtune_core::record::Provenance;
 use tvmtune_tests::{sample_record, workload};
-use tvmtune_tuner::database::{Cache, Database};
+use tvmtune_tuner::database::{Cache, Database, Files};
 use tvmtune_tuner::device;
 use tvmtune_tuner::measure::{Exclusive, WorkerCommand, worker};
 use tvmtune_tuner::tune::{self, Budget, Options};
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     }
     let database = Database::new(Vec::new(), Some(Cache::new(Path::new(cache))));
     for n in first..first + count {
-        if database.put(&sample_record(n)).is_err() {
+        if database.put(&sample_record(n), &Files::default()).is_err() {
             return ExitCode::FAILURE;
         }
     }

@@ -102,7 +102,7 @@ pub fn workload((op, buckets): &(&Op, Vec<usize>)) -> Workload {
 }
 
 /// What records say of where they come from.
-fn provenance() -> Provenance {
+pub fn provenance() -> Provenance {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpuinfo.lines().find_map(|it| it.strip_prefix("model name")?.split_once(':'));
     Provenance {

@@ -91,7 +91,7 @@ fn artifact(kernel: &Kernel, code: &MachineCode) -> ArtifactId {
 
 impl ArtifactId {
     /// The identity of what these parts make together.
-    fn of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
+    pub fn of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut hash = Sha256::new();
         for part in parts {
             hash.update(part);

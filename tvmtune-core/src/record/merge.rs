@@ -7,9 +7,9 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 
 use super::{Bucket, Entry, Record, Source};
-use crate::kernel::Isa;
+use crate::target::Platform;
 
-/// How many schedules of one instruction set a bucket keeps, besides the default one: seeds for
+/// How many schedules of one platform a bucket keeps, besides the default one: seeds for
 /// transfer and refinement on other devices.
 pub const KEPT_PER_ISA: usize = 4;
 
@@ -60,18 +60,18 @@ impl Bucket {
         }
     }
 
-    /// Takes over the result of a session that timed schedules of one instruction set side by
-    /// side: they come first, in the order given. Of what was known before, only what the session
+    /// Takes over the result of a session that timed schedules of one platform side by side: they come first, in the order given. Of what was known before, only what the session
     /// did not measure is kept, at its place.
     pub fn supersede(
         &mut self,
-        isa: Isa,
+        platform: impl Into<Platform>,
         session: Vec<Entry>,
         was_measured: &dyn Fn(&str) -> bool,
     ) {
+        let platform = platform.into();
         let before = std::mem::replace(&mut self.schedules, session);
         for entry in before {
-            if entry.isa != isa || !was_measured(&entry.artifact) {
+            if entry.platform != platform || !was_measured(&entry.artifact) {
                 self.add(entry);
             }
         }
@@ -79,28 +79,40 @@ impl Bucket {
     }
 
     /// Adds a schedule at its place: before those that it clearly beats, after all others of its
-    /// instruction set. The same code measured twice stays once, by its clearly faster timing.
-    pub fn add(&mut self, entry: Entry) {
-        if let Some(known) = self.schedules.iter().position(|it| it.is_same_code(&entry)) {
-            if !entry.measured.clearly_beats(&self.schedules[known].measured) {
+    /// platform. The same code measured twice stays once, by its clearly faster timing, and with
+    /// the images that came last. Of schedules that were not measured, one stays.
+    pub fn add(&mut self, mut entry: Entry) {
+        if let Some(position) = self.schedules.iter().position(|it| it.is_same_code(&entry)) {
+            let known = &mut self.schedules[position];
+            if !entry.clearly_beats(known) {
+                if !entry.images.is_empty() {
+                    known.images = entry.images;
+                }
                 return;
             }
-            self.schedules.remove(known);
+            if entry.images.is_empty() {
+                entry.images = std::mem::take(&mut known.images);
+            }
+            self.schedules.remove(position);
         }
-        let beaten = |it: &Entry| it.isa == entry.isa && entry.measured.clearly_beats(&it.measured);
-        let end = self.schedules.iter().rposition(|it| it.isa == entry.isa).map(|it| it + 1);
+        let platform = entry.platform;
+        if entry.measured.is_none() {
+            self.schedules.retain(|it| it.platform != platform || it.measured.is_some());
+        }
+        let beaten = |it: &Entry| it.platform == platform && entry.clearly_beats(it);
+        let end = self.schedules.iter().rposition(|it| it.platform == platform).map(|it| it + 1);
         let place = self.schedules.iter().position(beaten).or(end);
         self.schedules.insert(place.unwrap_or(self.schedules.len()), entry);
         self.tidy();
     }
 
-    /// Puts the widest instruction set first, and drops what is beyond the best few of each, but
+    /// Puts the widest platform first, and drops what is beyond the best few of each, but
     /// never the default schedule.
     fn tidy(&mut self) {
-        self.schedules.sort_by_key(|it| Reverse(it.isa.lanes()));
+        self.schedules.sort_by_key(|it| Reverse(it.platform.lanes()));
         let mut n_kept = BTreeMap::new();
         self.schedules.retain(|it| {
-            let n = n_kept.entry(it.isa).or_insert(0);
+            let n = n_kept.entry(it.platform).or_insert(0);
             let keep = it.source == Source::Default || *n < KEPT_PER_ISA;
             *n += usize::from(it.source != Source::Default);
             keep
@@ -109,8 +121,8 @@ impl Bucket {
 }
 
 impl Entry {
-    /// Whether both are the same machine code.
+    /// Whether both are the same code.
     fn is_same_code(&self, other: &Entry) -> bool {
-        self.isa == other.isa && self.artifact == other.artifact
+        self.platform == other.platform && self.artifact == other.artifact
     }
 }

@@ -14,14 +14,20 @@
 //!
 //! - Equal records are equal text, byte for byte; a record survives the way to text and back.
 //! - Only *choices* are compared between records. What the clock said lives in `measured` tables.
-//! - Within a bucket, the schedules of one instruction set are in order of preference.
+//! - Within a bucket, the schedules of one platform are in order of preference.
+//! - What a platform's code is measured on is what the record's device is: no schedule for GPUs
+//!   stands in a record of a CPU.
 //!
 //! # Versions
 //!
 //! [`SCHEMA`] grows when the meaning of a field changes or a field is added. A reader refuses a
 //! newer schema ([`RecordError::Newer`]) and fields it does not know: a record that was mangled
 //! would otherwise be trusted. Callers treat either as a miss.
+//!
+//! Version 2 is that of GPUs: schedules may be unmeasured, and may have [`Image`]s. Records of CPUs
+//! are written as before ([`schema`]), so that readers of version 1 lose nothing.
 
+mod image;
 mod merge;
 #[cfg(test)]
 mod tests;
@@ -33,19 +39,24 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::Isa;
 use crate::poly::Interval;
-use crate::target::DeviceKey;
+use crate::target::{DeviceKey, GpuTarget, Platform};
 
+pub use image::{Format, Image};
 pub use merge::{Conflict, KEPT_PER_ISA};
 pub use text::RecordError;
 pub use tier::Tier;
 
-/// The version of the file format that this build writes, and the newest it reads.
-pub const SCHEMA: u32 = 1;
+/// The newest version of the file format that this build reads.
+pub const SCHEMA: u32 = 2;
 
 /// The version of the code generator. It grows when the same trace makes other machine code.
 pub const GENERATOR: u32 = 1;
+
+/// The version of the file format that records of a device are written in.
+pub fn schema(device: &DeviceKey) -> u32 {
+    if GpuTarget::from_key(device).is_some() { SCHEMA } else { 1 }
+}
 
 /// What is known of one workload on one device. See the [module documentation](self).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -102,30 +113,34 @@ pub struct Bucket {
     /// for long.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub complete: bool,
-    /// The best schedules of each instruction set, best first.
+    /// The best schedules of each platform, best first.
     #[serde(default, rename = "schedule", skip_serializing_if = "Vec::is_empty")]
     pub schedules: Vec<Entry>,
 }
 
-/// A schedule that was measured.
+/// A schedule that was measured, or prepared for a device that is not here.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
-    /// The instruction set its code was generated for.
-    #[serde(with = "isa")]
-    pub isa: Isa,
-    /// The hash of the code that was measured, in hexadecimal. A replay must reproduce it, or the
-    /// entry is stale.
+    /// What its code was generated for: `isa = "avx2"`, `isa = "sm_90a"`.
+    #[serde(rename = "isa", with = "platform")]
+    pub platform: Platform,
+    /// The hash of the code, in hexadecimal; for GPUs, of its source. A replay must reproduce it,
+    /// or the entry is stale.
     pub artifact: String,
     /// Who proposed it.
     pub source: Source,
     /// The primitives that make it, one a line.
     pub trace: Vec<String>,
-    /// What the clock said.
-    pub measured: Measured,
+    /// What the clock said; only a schedule for GPUs may do without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured: Option<Measured>,
     /// The schedules it was derived from, oldest first; empty for one that stands on its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lineage: Vec<Ancestor>,
+    /// Its compiled code, in files beside the record; only for GPUs.
+    #[serde(default, rename = "image", skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<Image>,
 }
 
 /// Who proposed a schedule.
@@ -196,9 +211,26 @@ impl Record {
 }
 
 impl Bucket {
-    /// The best schedule of an instruction set.
-    pub fn best(&self, isa: Isa) -> Option<&Entry> {
-        self.schedules.iter().find(|it| it.isa == isa)
+    /// The best schedule of a platform.
+    pub fn best(&self, platform: impl Into<Platform>) -> Option<&Entry> {
+        let platform = platform.into();
+        self.schedules.iter().find(|it| it.platform == platform)
+    }
+}
+
+impl Entry {
+    /// Whether this is faster than the other by more than the noise of both; what was measured
+    /// beats what was not.
+    pub fn clearly_beats(&self, other: &Entry) -> bool {
+        match (&self.measured, &other.measured) {
+            (Some(this), Some(other)) => this.clearly_beats(other),
+            (this, other) => this.is_some() && other.is_none(),
+        }
+    }
+
+    /// The time of one launch, in ns; `None` if it was not measured.
+    pub fn median_ns(&self) -> Option<f64> {
+        self.measured.as_ref().map(|it| it.median_ns)
     }
 }
 
@@ -234,22 +266,25 @@ impl fmt::Display for Source {
     }
 }
 
-/// Instruction sets by name.
-mod isa {
+/// Platforms by name.
+mod platform {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
 
-    use super::Isa;
+    use super::Platform;
 
-    pub(super) fn serialize<S: Serializer>(isa: &Isa, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(isa.name())
+    pub(super) fn serialize<S: Serializer>(
+        it: &Platform,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(it)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Isa, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Platform, D::Error> {
         let name = String::deserialize(deserializer)?;
-        [Isa::Avx512, Isa::Avx2]
-            .into_iter()
-            .find(|it| it.name() == name)
+        Platform::from_name(&name)
             .ok_or_else(|| D::Error::custom(format!("`{name}` is not an instruction set")))
     }
 }

@@ -1,6 +1,8 @@
 //! Records to text and back, mangled text, and merging.
 
 use super::*;
+use crate::kernel::Isa;
+use crate::target::gpu::Arch;
 
 fn measured(median_ns: f64) -> Measured {
     Measured {
@@ -16,18 +18,19 @@ fn measured(median_ns: f64) -> Measured {
 
 fn entry(artifact: &str, source: Source, median_ns: f64) -> Entry {
     Entry {
-        isa: Isa::Avx512,
+        platform: Platform::Cpu(Isa::Avx512),
         artifact: artifact.to_owned(),
         source,
         trace: vec!["split s0 a0 [4, 16]".to_owned(), "annotate s0 a3 vectorized".to_owned()],
-        measured: measured(median_ns),
+        measured: Some(measured(median_ns)),
         lineage: Vec::new(),
+        images: Vec::new(),
     }
 }
 
 fn record(buckets: Vec<Bucket>) -> Record {
     Record {
-        schema: SCHEMA,
+        schema: 1,
         workload: "ab".repeat(32),
         name: "linear".to_owned(),
         device: DeviceKey("cpu-avx512-l1:48-l2:2048-t2".to_owned()),
@@ -149,6 +152,7 @@ fn mangled_files_are_errors_that_say_where() {
     insta::assert_snapshot!(error("trials = 64", "trails = 64"), @"line 17: unknown field `trails`, expected one of `dims`, `trials`, `seconds`, `complete`, `schedule`; delete the file, or restore it, and tune again");
     insta::assert_snapshot!(error("\"1..=16\"", "\"16..=1\""), @"line 16: `16..=1` is not a range; expected one such as `1..=16`; delete the file, or restore it, and tune again");
     insta::assert_snapshot!(error("\"avx512\"", "\"avx1024\""), @"line 22: `avx1024` is not an instruction set; delete the file, or restore it, and tune again");
+    insta::assert_snapshot!(error("\"avx512\"", "\"sm_90a\""), @"`isa` is not what the device runs; delete the file, or restore it, and tune again");
     insta::assert_snapshot!(error("p90_ns = 1246.845", "p90_ns = 1.0"), @"timings are not in order, 0 < min <= p10 <= median <= p90; delete the file, or restore it, and tune again");
     insta::assert_snapshot!(error("abababab", "../../../"), @"`workload` is not 64 hexadecimal digits; delete the file, or restore it, and tune again");
     insta::assert_snapshot!(error("name = \"linear\"", "name = \"../linear\""), @"`name` is not the name of a function; delete the file, or restore it, and tune again");
@@ -167,7 +171,11 @@ fn added(schedules: &[Entry]) -> Vec<String> {
     for it in schedules {
         bucket.add(it.clone());
     }
-    bucket.schedules.iter().map(|it| format!("{} {}", it.artifact, it.measured.median_ns)).collect()
+    bucket
+        .schedules
+        .iter()
+        .map(|it| format!("{} {}", it.artifact, it.median_ns().unwrap()))
+        .collect()
 }
 
 #[test]
@@ -233,13 +241,114 @@ fn a_session_reorders_what_it_measured_and_keeps_the_rest() {
     for (name, median_ns) in [("old", 100.0), ("lost", 60.0), ("other", 104.0), ("slow", 300.0)] {
         known.add(entry(name, Source::Evolved, median_ns));
     }
-    known.add(Entry { isa: Isa::Avx2, ..entry("lost", Source::Evolved, 60.0) });
+    known.add(Entry { platform: Platform::Cpu(Isa::Avx2), ..entry("lost", Source::Evolved, 60.0) });
     let session =
         [("new", 101.0), ("old", 103.0)].map(|(name, ns)| entry(name, Source::Evolved, ns));
     let was_measured = |artifact: &str| ["new", "old", "lost"].contains(&artifact);
     known.supersede(Isa::Avx512, session.into(), &was_measured);
-    let names: Vec<_> = known.schedules.iter().map(|it| (it.isa, it.artifact.as_str())).collect();
-    let expected = ["new", "old", "other", "slow"].map(|it| (Isa::Avx512, it));
+    let names: Vec<_> =
+        known.schedules.iter().map(|it| (it.platform, it.artifact.as_str())).collect();
+    let expected = ["new", "old", "other", "slow"].map(|it| (Platform::Cpu(Isa::Avx512), it));
     assert_eq!(names[..4], expected);
-    assert_eq!(names[4..], [(Isa::Avx2, "lost")], "another instruction set");
+    assert_eq!(names[4..], [(Platform::Cpu(Isa::Avx2), "lost")], "another instruction set");
+}
+
+/// A schedule for GPUs, compiled and never measured; `n` tells artifacts and images apart.
+fn prepared(n: u8) -> Entry {
+    let arch = Arch { sm: 90, exact: true };
+    let image = |format, arch| Image { format, arch, bytes: 100, sha256: "0f".repeat(32) };
+    Entry {
+        platform: Platform::Cuda(arch),
+        artifact: format!("{n:x}").repeat(64),
+        measured: None,
+        images: vec![image(Format::Cubin, arch), image(Format::Ptx, Arch { exact: false, ..arch })],
+        ..entry("", Source::Default, 1.0)
+    }
+}
+
+fn record_of_a_gpu(schedules: Vec<Entry>) -> Record {
+    let device = GpuTarget::generic(Arch { sm: 90, exact: true }).key();
+    let bucket = Bucket { dims: vec![Interval { lo: 1, hi: 16 }], schedules, ..Bucket::default() };
+    Record { schema: schema(&device), device, ..record(vec![bucket]) }
+}
+
+#[test]
+fn a_record_of_a_gpu_names_what_was_compiled() {
+    let record = record_of_a_gpu(vec![prepared(1)]);
+    let text = record.to_toml();
+    assert_eq!(Record::from_toml(&text), Ok(record));
+    let schedule = text.split_once("[[bucket.schedule]]\n").unwrap().1;
+    insta::assert_snapshot!(schedule, @r#"
+isa = "sm_90a"
+artifact = "1111111111111111111111111111111111111111111111111111111111111111"
+source = "default"
+trace = [
+    "split s0 a0 [4, 16]",
+    "annotate s0 a3 vectorized",
+]
+
+[[bucket.schedule.image]]
+format = "cubin"
+arch = "sm_90a"
+bytes = 100
+sha256 = "0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f"
+
+[[bucket.schedule.image]]
+format = "ptx"
+arch = "sm_90"
+bytes = 100
+sha256 = "0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f"
+
+[end]
+"#);
+}
+
+#[test]
+fn a_record_of_a_gpu_that_cannot_be_true_is_refused() {
+    let refused = |change: &dyn Fn(&mut Record)| {
+        let mut record = record_of_a_gpu(vec![prepared(1)]);
+        change(&mut record);
+        Record::from_toml(&record.to_toml()).unwrap_err().to_string()
+    };
+    let of_image = |change: &dyn Fn(&mut Image)| {
+        refused(&|it| change(&mut it.buckets[0].schedules[0].images[0]))
+    };
+    for error in [
+        of_image(&|it| it.sha256.truncate(12)),
+        of_image(&|it| it.sha256 = "../".repeat(22)[..64].to_owned()),
+        of_image(&|it| it.bytes = 0),
+        of_image(&|it| it.bytes = Image::TOO_LARGE),
+    ] {
+        assert!(error.starts_with("`image` has no hash"), "{error}");
+    }
+    let error = refused(&|it| it.buckets[0].schedules[0].artifact.truncate(12));
+    assert!(error.starts_with("`image` is of a schedule that has none"), "{error}");
+    let other =
+        |it: &mut Record| it.device = GpuTarget::generic(Arch { sm: 80, exact: false }).key();
+    assert!(refused(&other).starts_with("`isa` is not what the device runs"));
+    let unmeasured = Entry { measured: None, ..entry("c0ffee", Source::Default, 1.0) };
+    let text = record(vec![bucket(1, 16, vec![unmeasured])]).to_toml();
+    let error = Record::from_toml(&text).unwrap_err().to_string();
+    assert!(error.starts_with("a schedule for a CPU has no timings"), "{error}");
+}
+
+#[test]
+fn what_was_measured_goes_before_what_was_not_and_keeps_its_images() {
+    let mut known = bucket(1, 16, vec![prepared(1)]);
+    let arrange = |it: &Bucket| -> Vec<_> {
+        let one = |it: &Entry| (it.artifact[..1].to_owned(), it.median_ns(), it.images.len());
+        it.schedules.iter().map(one).collect()
+    };
+    // Another default schedule: the one before is of an older generator.
+    known.add(prepared(2));
+    assert_eq!(arrange(&known), [("2".to_owned(), None, 2)]);
+    let timed = |n, ns| Entry { measured: Some(measured(ns)), images: Vec::new(), ..prepared(n) };
+    known.add(timed(3, 50.0));
+    known.add(timed(2, 60.0));
+    let expected = [("3".to_owned(), Some(50.0), 0), ("2".to_owned(), Some(60.0), 2)];
+    assert_eq!(arrange(&known), expected);
+    // Compiled again: the timing stays.
+    let images = prepared(2).images[..1].to_vec();
+    known.add(Entry { images, ..prepared(3) });
+    assert_eq!(arrange(&known)[0], ("3".to_owned(), Some(50.0), 1));
 }

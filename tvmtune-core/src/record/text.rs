@@ -2,7 +2,8 @@
 
 use serde::Deserialize;
 
-use super::{Record, SCHEMA};
+use super::{Entry, Image, Record, SCHEMA};
+use crate::target::{DeviceKey, Platform};
 
 /// Text that is not a record this build can use. Callers name the file, and treat it as a miss.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -55,24 +56,49 @@ impl Record {
 
     /// What types do not say.
     fn check(&self) -> Result<(), &'static str> {
-        let is_hex = |it: &str| it.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
         if self.workload.len() != 64 || !is_hex(&self.workload) {
             return Err("`workload` is not 64 hexadecimal digits");
         }
         if self.name.is_empty() || !self.name.chars().all(|it| it.is_alphanumeric() || it == '_') {
             return Err("`name` is not the name of a function");
         }
-        let entries = self.buckets.iter().flat_map(|it| &it.schedules);
-        for entry in entries {
-            let it = &entry.measured;
-            let sorted = [0.0, it.min_ns, it.p10_ns, it.median_ns, it.p90_ns, f64::INFINITY];
-            if !sorted.is_sorted_by(|a, b| a <= b && a.is_finite()) || it.min_ns <= 0.0 {
-                return Err("timings are not in order, 0 < min <= p10 <= median <= p90");
-            }
-            if !is_hex(&entry.artifact) || entry.artifact.is_empty() {
-                return Err("`artifact` is not a hexadecimal number");
-            }
+        let mut entries = self.buckets.iter().flat_map(|it| &it.schedules);
+        entries.try_for_each(|it| it.check(&self.device))
+    }
+}
+
+fn is_hex(text: &str) -> bool {
+    text.bytes().all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+impl Entry {
+    fn check(&self, device: &DeviceKey) -> Result<(), &'static str> {
+        if !is_hex(&self.artifact) || self.artifact.is_empty() {
+            return Err("`artifact` is not a hexadecimal number");
         }
-        Ok(())
+        if !self.platform.is_of(device) {
+            return Err("`isa` is not what the device runs");
+        }
+        let prepared = matches!(self.platform, Platform::Cuda(_));
+        match &self.measured {
+            Some(it) => {
+                let sorted = [0.0, it.min_ns, it.p10_ns, it.median_ns, it.p90_ns, f64::INFINITY];
+                if !sorted.is_sorted_by(|a, b| a <= b && a.is_finite()) || it.min_ns <= 0.0 {
+                    return Err("timings are not in order, 0 < min <= p10 <= median <= p90");
+                }
+            }
+            None if prepared => {}
+            None => return Err("a schedule for a CPU has no timings"),
+        }
+        if !self.images.is_empty() && (!prepared || self.artifact.len() != 64) {
+            return Err("`image` is of a schedule that has none");
+        }
+        let is_whole = |it: &Image| {
+            it.sha256.len() == 64 && is_hex(&it.sha256) && (1..Image::TOO_LARGE).contains(&it.bytes)
+        };
+        match self.images.iter().all(is_whole) {
+            true => Ok(()),
+            false => Err("`image` has no hash of 64 hexadecimal digits, or no length that can be"),
+        }
     }
 }

@@ -22,6 +22,15 @@ pub enum Target {
     Gpu(GpuTarget),
 }
 
+/// What code is generated for: on a CPU an instruction set, on a GPU an architecture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Platform {
+    /// CPUs with that instruction set.
+    Cpu(Isa),
+    /// NVIDIA GPUs of that architecture.
+    Cuda(gpu::Arch),
+}
+
 /// A CPU as generated code and the search see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuTarget {
@@ -86,6 +95,51 @@ impl Target {
     /// A CPU nobody has seen: what schedules are made for where nothing was measured.
     pub fn generic(isa: Isa) -> Self {
         Target::Cpu(CpuTarget::generic(isa))
+    }
+}
+
+impl Platform {
+    /// The platform of that name: `avx2`, `sm_90a`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        let isa = [Isa::Avx512, Isa::Avx2].into_iter().find(|it| it.name() == name);
+        isa.map(Platform::Cpu).or_else(|| gpu::Arch::from_name(name).map(Platform::Cuda))
+    }
+
+    /// 32-bit lanes that run together: those of a vector, or of a warp.
+    pub fn lanes(self) -> u32 {
+        match self {
+            Platform::Cpu(isa) => isa.lanes(),
+            Platform::Cuda(_) => 32,
+        }
+    }
+
+    /// Whether a device of that key, which need not be one, runs such code.
+    pub fn is_of(self, key: &DeviceKey) -> bool {
+        match (self, GpuTarget::from_key(key)) {
+            (Platform::Cpu(_), device) => device.is_none(),
+            (Platform::Cuda(arch), device) => device.is_some_and(|it| it.arch == arch),
+        }
+    }
+}
+
+impl From<Isa> for Platform {
+    fn from(isa: Isa) -> Self {
+        Platform::Cpu(isa)
+    }
+}
+
+impl From<gpu::Arch> for Platform {
+    fn from(arch: gpu::Arch) -> Self {
+        Platform::Cuda(arch)
+    }
+}
+
+impl fmt::Display for Platform {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Platform::Cpu(isa) => f.write_str(isa.name()),
+            Platform::Cuda(arch) => arch.fmt(f),
+        }
     }
 }
 

@@ -11,10 +11,12 @@
 
 mod cache;
 mod cubin;
+mod image;
 mod remarks;
 
 use std::fmt;
 
+use tvmtune_core::codegen::embed::cuda::ptx_version;
 use tvmtune_runtime::cuda::nvrtc::{Compiled, NvrtcError, Unit};
 
 use crate::database::Cache;
@@ -119,6 +121,16 @@ impl<'a> Compiler<'a> {
         Self { nvrtc, cache: cache.map(cache::Compiled::new) }
     }
 
+    /// With the NVRTC of this machine; `None` if there is none.
+    pub fn of_machine(cache: Option<&Cache>) -> Option<Self> {
+        Nvrtc::get().ok().map(|nvrtc| Self::new(nvrtc, cache))
+    }
+
+    /// The version of NVRTC, `(13, 2)`.
+    pub fn version(&self) -> (u32, u32) {
+        self.nvrtc.version()
+    }
+
     /// Compiles a file. Several threads may call this at the same time.
     ///
     /// # Errors
@@ -159,9 +171,7 @@ impl Code {
 
     /// The version of the PTX, `(9, 0)`, which a driver must know to compile it.
     pub fn ptx_version(&self) -> Option<(u8, u8)> {
-        let line = self.ptx.lines().find_map(|it| it.strip_prefix(".version "))?;
-        let (major, minor) = line.trim().split_once('.')?;
-        Some((major.parse().ok()?, minor.parse().ok()?))
+        ptx_version(&self.ptx)
     }
 
     /// What a kernel uses.

@@ -5,7 +5,8 @@
 //!
 //! A database is a folder with one file for each workload and device,
 //! `<program>/<first 12 digits of the workload id>.<device>.toml`. Several are looked at, in layers:
-//! what was measured on this machine counts more than what a crate was shipped with.
+//! what was measured on this machine counts more than what a crate was shipped with. Beside a record
+//! of a GPU lie files with compiled code: see [`Files`].
 //!
 //! # Invariants
 //!
@@ -18,6 +19,7 @@
 //! Two tiers, user over shipped: `MIOpen`. One file an entry, invalid entries are misses:
 //! `FlashInfer`'s second format. The tier is told: Kernel Launcher.
 
+mod artifact;
 pub(crate) mod atomic;
 mod layer;
 mod tier;
@@ -29,6 +31,7 @@ use std::path::{Path, PathBuf};
 use tvmtune_core::record::{Conflict, Record, RecordError};
 use tvmtune_core::target::DeviceKey;
 
+pub use artifact::{Files, Images};
 pub use layer::{Cache, Layer, LayerKind, Places};
 pub use tier::{Choice, Lookup};
 pub use tvmtune_core::record::Tier;
@@ -78,6 +81,14 @@ pub enum DatabaseError {
         /// The file.
         path: PathBuf,
         /// What differs.
+        what: &'static str,
+    },
+    /// A file with compiled code is not what its record says.
+    #[error("`{path}` is not used: {what}; restore it, or run `cargo tvmtune compile --record`")]
+    Artifact {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
         what: &'static str,
     },
     /// There is no folder for results.
@@ -135,6 +146,7 @@ impl Database {
                 }
             }
         }
+        lookup.read_images();
         lookup
     }
 
@@ -160,6 +172,16 @@ impl Database {
         fresh: &Record,
         update: impl FnOnce(&mut Record),
     ) -> Result<PathBuf, DatabaseError> {
+        self.update_with(fresh, &Files::default(), update)
+    }
+
+    /// As [`Database::update`], where `files` are those that the update adds.
+    fn update_with(
+        &self,
+        fresh: &Record,
+        files: &Files,
+        update: impl FnOnce(&mut Record),
+    ) -> Result<PathBuf, DatabaseError> {
         let cache = self.cache.as_ref().ok_or(DatabaseError::NoCache)?;
         let dir = cache.records();
         let path = file_of(&dir, fresh);
@@ -175,42 +197,64 @@ impl Database {
         });
         record.provenance = fresh.provenance.clone();
         update(&mut record);
-        atomic::write(&path, record.to_toml().as_bytes())?;
+        write(&path, &record, files)?;
         Ok(path)
     }
 
-    /// Merges a record into the user's cache; returns the file.
+    /// Merges a record into the user's cache; returns the file. Of what was compiled it takes over
+    /// what `files` has, so that without any only schedules are.
     ///
     /// # Errors
     ///
     /// Those of [`Database::update`].
-    pub fn put(&self, record: &Record) -> Result<PathBuf, DatabaseError> {
-        self.update(record, |known| {
+    pub fn put(&self, record: &Record, files: &Files) -> Result<PathBuf, DatabaseError> {
+        let mut record = record.clone();
+        files.restrict(&mut record);
+        self.update_with(&record, files, |known| {
             for bucket in &record.buckets {
                 known.bucket_mut(&bucket.dims).merge(bucket.clone());
             }
         })
     }
 
-    /// Merges a record into the database of a crate, its `tvmtune` folder; returns the file.
+    /// Merges a record into the database of a crate, its `tvmtune` folder; returns the file. Of
+    /// what was compiled it takes over what `files` has.
     ///
     /// # Errors
     ///
     /// [`DatabaseError::Io`] where the folder cannot be written, and the error of the file that
     /// stands there already if it is of something else: it is not overwritten.
-    pub fn accept(dir: &Path, record: &Record) -> Result<PathBuf, DatabaseError> {
+    pub fn accept(dir: &Path, record: &Record, files: &Files) -> Result<PathBuf, DatabaseError> {
         let path = file_of(dir, record);
-        let merged = if path.exists() {
+        let mut merged = record.clone();
+        files.restrict(&mut merged);
+        if path.exists() {
             let mut known = read(&path)?;
             let foreign = |Conflict(what)| DatabaseError::Foreign { path: path.clone(), what };
-            known.merge(record.clone()).map_err(foreign)?;
-            known
-        } else {
-            record.clone()
-        };
-        atomic::write(&path, merged.to_toml().as_bytes())?;
+            known.merge(merged).map_err(foreign)?;
+            merged = known;
+        }
+        write(&path, &merged, files)?;
         Ok(path)
     }
+
+    /// Files with compiled code that no record names which is kept, in every layer.
+    pub fn orphans(&self, is_kept: &dyn Fn(&Record) -> bool) -> Vec<PathBuf> {
+        let folders = self.layers.iter().flat_map(|it| folders_in(&it.dir));
+        folders.flat_map(|it| artifact::orphans(&it, is_kept)).collect()
+    }
+}
+
+/// Writes a record and its files, and removes those that it named before. Files go first: a record
+/// must not name what is not there.
+fn write(path: &Path, record: &Record, files: &Files) -> Result<(), DatabaseError> {
+    files.write(path, record)?;
+    atomic::write(path, record.to_toml().as_bytes())?;
+    for orphan in artifact::left_by(path, record) {
+        // A file too many does no harm; `gc` lists it.
+        let _ = fs::remove_file(orphan);
+    }
+    Ok(())
 }
 
 /// Digits of a workload's id in the name of its files; the whole id is inside.

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use tvmtune_core::kernel::Isa;
 use tvmtune_core::record::{
-    Ancestor, End, Entry, GENERATOR, KEPT_PER_ISA, Provenance, Record, SCHEMA, Source,
+    Ancestor, End, Entry, GENERATOR, KEPT_PER_ISA, Provenance, Record, Source, schema,
 };
 use tvmtune_core::target::CpuTarget;
 
@@ -274,7 +274,7 @@ impl Tuner<'_> {
     fn save(&mut self, session: &Session, ranked: Option<&[Candidate]>) -> Result<(), TuneError> {
         let workload = &self.workloads[session.task.workload];
         let fresh = Record {
-            schema: SCHEMA,
+            schema: schema(&self.options.target.key()),
             workload: workload.id.clone(),
             name: workload.dag.name.clone(),
             device: self.options.target.key(),
@@ -360,16 +360,17 @@ fn entries(session: &Session, candidates: &[Candidate]) -> Vec<Entry> {
     };
     let dims: Vec<i64> = session.task.bucket.iter().map(|it| it.hi).collect();
     let entry = |it: &Candidate| Entry {
-        isa: session.task.isa(),
+        platform: session.task.isa().into(),
         artifact: it.artifact.clone(),
         source: it.source,
         trace: lines(&it.trace),
-        measured: it.timing.to_measured(&dims, it.threads),
+        measured: Some(it.timing.to_measured(&dims, it.threads)),
         lineage: if it.source == Source::Default {
             Vec::new()
         } else {
             default.map(ancestor).into_iter().collect()
         },
+        images: Vec::new(),
     };
     let best = candidates.iter().filter(|it| it.source != Source::Default).take(KEPT_PER_ISA);
     let mut kept: Vec<&Candidate> = best.chain(default).collect();

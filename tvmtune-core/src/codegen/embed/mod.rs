@@ -2,7 +2,7 @@
 //!
 //! In: a [`Dag`], and machine code for buckets of its dimensions and for instruction sets. Out:
 //! the items of a module, which a build script writes to a file and `#[autotune]` expands to.
-//! Next: `tvmtune_runtime::raw` launches it.
+//! Next: `tvmtune_runtime::raw` launches it. What is for CUDA devices follows, see [`cuda`].
 //!
 //! The items are `BUCKETS`, a `static [rt::raw::Bucket; _]`, and `portable`, the function that
 //! [`super::rust`] prints. The machine code stands in naked functions, byte for byte what was
@@ -13,6 +13,8 @@
 //! - The text depends on the meaning of the program and on the variants, but for names in
 //!   `portable`, which are for readers: programs with one workload id may share it.
 //! - It needs one name from outside: `rt`, the crate `tvmtune-runtime`.
+
+pub mod cuda;
 
 use std::fmt::Write;
 
@@ -78,11 +80,6 @@ pub fn plan(dag: &Dag, buckets: &[Vec<Interval>], variants: &[Variant<'_>]) -> S
 /// A comment line for each bucket: what runs there.
 fn summary(text: &mut String, dag: &Dag, buckets: &[Vec<Interval>], variants: &[Variant<'_>]) {
     for ranges in buckets {
-        let range = |(dim, range): (&Dim, &Interval)| {
-            let (name, Interval { lo, hi }) = (&dim.name, range);
-            if lo == hi { format!("{name} = {lo}") } else { format!("{name} in {lo}..={hi}") }
-        };
-        let ranges_text: Vec<String> = dag.dims.iter().zip(ranges).map(range).collect();
         let what = |it: &Variant<'_>| {
             let (isa, tier) = (it.generated.kernel.isa.name(), it.tier);
             match it.median_ns {
@@ -93,10 +90,19 @@ fn summary(text: &mut String, dag: &Dag, buckets: &[Vec<Interval>], variants: &[
         let mut runs: Vec<String> =
             variants.iter().filter(|it| it.bucket == *ranges).map(what).collect();
         runs.push("portable".to_owned());
-        let place = if ranges_text.is_empty() { "always" } else { &ranges_text.join(", ") };
-        push(text, format_args!("// {place}: {}\n", runs.join("; ")));
+        push(text, format_args!("// {}: {}\n", place(dag, ranges), runs.join("; ")));
     }
     text.push('\n');
+}
+
+/// A bucket for people: `M in 2..=40, N = 3`.
+fn place(dag: &Dag, ranges: &[Interval]) -> String {
+    let range = |(dim, range): (&Dim, &Interval)| {
+        let (name, Interval { lo, hi }) = (&dim.name, range);
+        if lo == hi { format!("{name} = {lo}") } else { format!("{name} in {lo}..={hi}") }
+    };
+    let ranges: Vec<String> = dag.dims.iter().zip(ranges).map(range).collect();
+    if ranges.is_empty() { "always".to_owned() } else { ranges.join(", ") }
 }
 
 /// Every combination of a bucket of each dynamic dimension, the first one varying slowest.

@@ -1,0 +1,235 @@
+//! Decides which code a crate embeds for CUDA devices.
+//!
+//! In: an [`Op`], what the database knows of it, and the architectures. Out: [`Slot`]s, one for
+//! each bucket and architecture, and of each a [`Variant`] with its images. Next: [`crate::emit`].
+//!
+//! A crate without records of GPUs, whose `tvmtune.toml` names none, has no slots: nothing here
+//! costs its build anything.
+//!
+//! # Invariants
+//!
+//! - An image is embedded if it was compiled from the text that the schedule makes here and now,
+//!   and by somebody whose code may be run ([`Images`]).
+//! - Compiling is for builds that may tune: any other embeds what records have, so that it gives
+//!   the same on every machine.
+
+use std::path::Path;
+
+use tvmtune_core::codegen::embed::cuda::{self as embed, ptx_version};
+use tvmtune_core::codegen::{self, GeneratedCuda};
+use tvmtune_core::poly::Interval;
+use tvmtune_core::record::{Format, Image, Tier};
+use tvmtune_core::schedule::{Schedule, default};
+use tvmtune_core::target::gpu::Arch;
+use tvmtune_core::target::{GpuTarget, Platform};
+use tvmtune_tuner::database::{Choice, Images, Lookup};
+
+use crate::config::Config;
+use crate::op::Op;
+use crate::plan::{self, Digest};
+
+/// One bucket of an op on one architecture, and the schedules that are known for it.
+pub struct Slot<'a> {
+    /// The range of each dynamic dimension.
+    pub bucket: &'a [Interval],
+    /// The architecture.
+    pub arch: Arch,
+    /// What the database has, best first.
+    pub choices: Vec<Choice<'a>>,
+}
+
+/// The code of one slot.
+pub struct Variant<'a> {
+    /// The range of each dynamic dimension.
+    pub bucket: &'a [Interval],
+    /// The architecture.
+    pub arch: Arch,
+    /// How the schedule was found.
+    pub tier: Tier,
+    /// Whether the code is not the one that was measured, since another generator made that.
+    pub stale: bool,
+    /// The known schedule it runs by; `None` if that is the default one.
+    pub choice: Option<Choice<'a>>,
+    /// How it runs.
+    pub schedule: Schedule,
+    /// The code.
+    pub generated: GeneratedCuda,
+    /// The same, compiled, the most specific first.
+    pub images: Vec<(Image, Vec<u8>)>,
+}
+
+/// Where images come from.
+#[derive(Clone, Copy)]
+pub struct Sources<'a> {
+    /// Those of records.
+    pub known: &'a Images,
+    /// Whoever makes those that are missing.
+    pub compiler: Option<&'a Compiler>,
+}
+
+/// The architectures that code of an op is embedded for, the newest first.
+pub fn archs(config: &Config, lookup: &Lookup) -> Vec<Arch> {
+    let of_records = || {
+        let trusted = lookup.records.iter().filter(|it| it.layer.is_trusted());
+        let schedules = trusted.flat_map(|it| &it.record.buckets).flat_map(|it| &it.schedules);
+        let arch = |platform| match platform {
+            Platform::Cuda(arch) => Some(arch),
+            Platform::Cpu(_) => None,
+        };
+        schedules.filter_map(|it| arch(it.platform)).collect()
+    };
+    let mut archs = config.targets.cuda.clone().unwrap_or_else(of_records);
+    archs.sort_unstable_by(|a, b| b.cmp(a));
+    archs.dedup();
+    archs
+}
+
+/// What is known for each bucket and architecture of an op, bucket by bucket.
+pub fn slots<'a>(op: &'a Op, lookup: &'a Lookup, archs: &'a [Arch]) -> Vec<Slot<'a>> {
+    let slot = |bucket: &'a Vec<Interval>, arch: Arch| {
+        let choices = lookup.choices(&GpuTarget::generic(arch).key(), bucket, arch);
+        Slot { bucket, arch, choices }
+    };
+    op.buckets.iter().flat_map(|it| archs.iter().map(move |arch| slot(it, *arch))).collect()
+}
+
+/// Adds all that the code of the slots follows from to a digest.
+pub(crate) fn add_to_digest(digest: &mut Digest, slots: &[Slot<'_>], sources: &Sources<'_>) {
+    for slot in slots {
+        digest.add(&format!("{:?} {}", slot.bucket, slot.arch));
+        slot.choices.iter().for_each(|it| digest.add_choice(it));
+    }
+    sources.known.hashes().for_each(|it| digest.add(it));
+    if !slots.is_empty() {
+        digest.add(&sources.compiler.map_or("no compiler".to_owned(), Compiler::version));
+    }
+}
+
+/// The code of a slot: by the best schedule of which there are images, or can be; `None` if there
+/// is none. Adds the records whose schedules do not apply to `flawed`.
+pub fn realize<'a>(
+    op: &Op,
+    slot: &Slot<'a>,
+    sources: &Sources<'_>,
+    flawed: &mut Option<&'a Path>,
+) -> Option<Variant<'a>> {
+    let dag = op.dag.narrow(slot.bucket);
+    let Slot { bucket, arch, .. } = *slot;
+    let variant = |schedule: Schedule, choice: Option<Choice<'a>>| {
+        let generated = codegen::generate_cuda(&schedule).ok()?;
+        let tier = choice.map_or(Tier::Default, |it| it.tier);
+        let is_other = |it: Choice<'_>| it.entry.artifact != generated.artifact.0;
+        let stale = tier != Tier::Transferred && choice.is_some_and(is_other);
+        let images = Vec::new();
+        Some(Variant { bucket, arch, tier, stale, choice, schedule, generated, images })
+    };
+    let mut variants = Vec::new();
+    for choice in &slot.choices {
+        match plan::schedule(op, choice, &dag) {
+            Some(schedule) => variants.extend(variant(schedule, Some(*choice))),
+            None if choice.tier == Tier::Transferred => {}
+            None => *flawed = flawed.or(Some(choice.path)),
+        }
+    }
+    // What was measured as it is now goes before what another generator made.
+    variants.sort_by_key(|it| it.stale);
+    // A stale default schedule is no better than today's.
+    variants.retain(|it| !it.stale || it.tier != Tier::Default);
+    let default = default::schedule(&dag, &GpuTarget::generic(arch).into());
+    variants.extend(variant(default, None));
+    variants.into_iter().find_map(|it| {
+        let images = sources.images(op, arch, &it.generated);
+        (!images.is_empty()).then_some(Variant { images, ..it })
+    })
+}
+
+impl Sources<'_> {
+    fn images(&self, op: &Op, arch: Arch, generated: &GeneratedCuda) -> Vec<(Image, Vec<u8>)> {
+        match self.known.of(arch, &generated.artifact.0) {
+            [] => self.compiler.map_or(Vec::new(), |it| it.images(op.name(), arch, generated)),
+            known => known.to_vec(),
+        }
+    }
+}
+
+impl Variant<'_> {
+    /// The time of one launch where this code was measured for this bucket, in ns.
+    pub fn median_ns(&self) -> Option<f64> {
+        let measured = !self.stale && matches!(self.tier, Tier::Exact | Tier::SameIsa);
+        self.choice.filter(|_| measured)?.entry.median_ns()
+    }
+}
+
+/// The name of an image in the folder of plans: that of what is in it.
+pub(crate) fn file_name(image: &Image) -> String {
+    format!("{}.{}", image.sha256, image.format.extension())
+}
+
+/// The part of an op's plan that is for CUDA devices; empty if there is none.
+pub(crate) fn text(op: &Op, variants: &[Variant<'_>]) -> String {
+    let image = |(image, bytes): &(Image, Vec<u8>)| {
+        let format = match image.format {
+            Format::Cubin => embed::Format::Cubin,
+            Format::Ptx => embed::Format::Ptx(ptx_version(std::str::from_utf8(bytes).ok()?)?),
+        };
+        Some(embed::Image { arch: image.arch, format, file: file_name(image) })
+    };
+    let images: Vec<Vec<embed::Image>> =
+        variants.iter().map(|it| it.images.iter().filter_map(image).collect()).collect();
+    let embedded = variants.iter().zip(&images).map(|(it, images)| embed::Variant {
+        bucket: it.bucket,
+        arch: it.arch,
+        tier: it.tier,
+        median_ns: it.median_ns(),
+        generated: &it.generated,
+        images,
+    });
+    embed::plan(&op.dag, &op.buckets, &embedded.collect::<Vec<_>>())
+}
+
+/// Compiles what records have no images of, with the NVRTC of the machine.
+#[cfg(feature = "tune")]
+pub struct Compiler(tvmtune_tuner::compile::Compiler<'static>);
+
+/// Nobody compiles in a build that brings no tuner along.
+#[cfg(not(feature = "tune"))]
+pub struct Compiler(std::convert::Infallible);
+
+#[cfg(feature = "tune")]
+impl Compiler {
+    /// `None` if there is no NVRTC.
+    pub fn find() -> Option<Self> {
+        use tvmtune_tuner::{compile, database::Cache};
+        compile::Compiler::of_machine(Cache::discover().as_ref()).map(Self)
+    }
+
+    fn version(&self) -> String {
+        let (major, minor) = self.0.version();
+        format!("NVRTC {major}.{minor}")
+    }
+
+    /// None if it does not compile: the author sees why by `cargo tvmtune compile`.
+    fn images(&self, name: &str, arch: Arch, generated: &GeneratedCuda) -> Vec<(Image, Vec<u8>)> {
+        let mut files = tvmtune_tuner::database::Files::default();
+        let source = (&*format!("{name}.cu"), &*generated.unit.source);
+        let images = self.0.images(source, arch, &mut files).unwrap_or_default();
+        let with_bytes = |it: Image| files.get(&it.sha256).map(<[u8]>::to_vec).map(|b| (it, b));
+        images.into_iter().filter_map(with_bytes).collect()
+    }
+}
+
+#[cfg(not(feature = "tune"))]
+impl Compiler {
+    /// `None`
+    pub fn find() -> Option<Self> {
+        None
+    }
+
+    fn version(&self) -> String {
+        match self.0 {}
+    }
+
+    fn images(&self, _: &str, _: Arch, _: &GeneratedCuda) -> Vec<(Image, Vec<u8>)> {
+        match self.0 {}
+    }
+}
