@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use tvmtune_tests::nvrtc::nvrtc;
 use tvmtune_tests::sandbox::{SOURCE, Said, Sandbox, files, said};
 
 const TVMTUNE: &str = env!("CARGO_BIN_EXE_tvmtune");
@@ -66,6 +67,29 @@ fn what_is_asked_for_as_json_is_json() {
         assert!(bench[0]["latency_us"].as_f64().is_some_and(|it| it > 0.0), "{bench}");
         assert!(bench[0]["gbps"].is_f64(), "{bench}");
     }
+}
+
+#[test]
+fn what_a_kernel_takes_on_a_gpu_is_predicted_without_one() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let sandbox = Sandbox::new("sandbox", SOURCE);
+    let line = |arguments: &[&str]| -> serde_json::Value {
+        let mut command = sandbox.command(TVMTUNE);
+        let said = said(command.env("TVMTUNE_NVRTC", nvrtc.path()).args(arguments));
+        assert_eq!(said.code, Some(0), "{said:?}");
+        let lines: serde_json::Value = serde_json::from_str(&said.out).expect("JSON");
+        lines[0].clone()
+    };
+    let default = line(&["compile", "--json"]);
+    let best = line(&["compile", "--json", "--best", "30"]);
+    for line in [&default, &best] {
+        assert_eq!(line["name"], "scaled_sum");
+        assert!(line["waves"].as_u64().is_some_and(|it| it > 0), "{line}");
+        assert_eq!(line["bound"], "launch", "the kernel is small: {line}");
+    }
+    assert_eq!((&best["spill_bytes"], &best["frame_bytes"]), (&0.into(), &0.into()));
+    let us = |line: &serde_json::Value| line["predicted_us"].as_f64().expect("a time");
+    assert!(us(&best) <= us(&default), "the default is ranked too: {best} {default}");
 }
 
 #[test]

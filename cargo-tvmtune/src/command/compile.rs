@@ -13,6 +13,7 @@ use tvmtune_core::dag::Dag;
 use tvmtune_core::poly::Interval;
 use tvmtune_core::schedule::{Schedule, default};
 use tvmtune_core::target::GpuTarget;
+use tvmtune_core::target::fits_gpu::fits;
 use tvmtune_tuner::compile::{Code, Compiler, Nvrtc, Source};
 use tvmtune_tuner::cost::gpu::{Estimate, KernelEstimate, Known, estimate_at, rank};
 use tvmtune_tuner::random::Random;
@@ -188,6 +189,10 @@ fn code_of(
     target: GpuTarget,
 ) -> Result<Compiled, String> {
     let generated = codegen::generate_cuda(schedule).map_err(|it| it.to_string())?;
+    let misfits = fits(&generated.grid, &target).err().unwrap_or_default();
+    if let Some(misfit) = misfits.into_iter().find(|it| !it.runs()) {
+        return Err(format!("it does not fit {}: {misfit}", target.arch));
+    }
     let arch = target.arch.to_string();
     let text = &generated.unit.source;
     let source = Source { name: &format!("{name}.cu"), text, arch: &arch, options: &[] };

@@ -30,6 +30,13 @@ pub enum Misfit {
     CodeSize(u64),
 }
 
+impl Misfit {
+    /// Whether the kernel runs all the same, only slowly.
+    pub fn runs(self) -> bool {
+        matches!(self, Misfit::Arrays(_) | Misfit::Registers(_) | Misfit::CodeSize(_))
+    }
+}
+
 /// Registers of arrays: with more, what else a thread needs no longer fits.
 const MOST_ARRAYS: u64 = 208;
 /// Instructions of 16 bytes that the 128 KiB of instruction cache hold which multiprocessors have

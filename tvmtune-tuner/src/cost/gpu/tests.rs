@@ -175,6 +175,13 @@ fn a_row_in_one_bank_costs_more_than_a_padded_one() {
 }
 
 #[test]
+fn rows_that_data_chooses_are_still_rows() {
+    let all = estimate(&default_of(&gather(), hopper(), ""), &hopper());
+    let written = 4000.0 * 384.0 * 4.0;
+    assert!((2.0..3.0).contains(&(all.kernels[0].l2_bytes / written)), "{all:?}");
+}
+
+#[test]
 fn a_block_too_many_is_a_wave_too_many() {
     let target = hopper();
     let waves = |n: u64| {

@@ -47,11 +47,11 @@ pub(super) struct Shape<'a> {
 impl Shape<'_> {
     pub(super) fn traffic(&self, sites: &[Site]) -> Traffic {
         let n_blocks: f64 = self.blocks.iter().map(|it| *it as f64).product();
-        Traffic { l2: self.from_l2(sites) * n_blocks, dram: self.from_memory(sites, n_blocks) }
+        Traffic { l2: self.past_l1(sites) * n_blocks, dram: self.past_l2(sites, n_blocks) }
     }
 
     /// Bytes that one block moves past its first-level cache.
-    fn from_l2(&self, sites: &[Site]) -> f64 {
+    fn past_l1(&self, sites: &[Site]) -> f64 {
         let reads = || sites.iter().filter(|it| !it.writes);
         let deepest = reads().map(|it| it.loops.len()).max().unwrap_or(0);
         let facts: Vec<Facts> =
@@ -78,7 +78,7 @@ impl Shape<'_> {
     }
 
     /// Bytes that all blocks move between the second-level cache and memory.
-    fn from_memory(&self, sites: &[Site], n_blocks: f64) -> f64 {
+    fn past_l2(&self, sites: &[Site], n_blocks: f64) -> f64 {
         let all = self.blocks.to_vec();
         let mut wave = self.one();
         let mut left = self.resident.min(n_blocks).max(1.0);
@@ -155,11 +155,14 @@ impl Shape<'_> {
     /// elements.
     fn box_of(&self, site: &Site, facts: &Facts, elements: f64) -> f64 {
         let buffer = self.grid.buffer(site.tensor);
+        // What data decides takes as many values as are left for it.
+        let known: f64 = site.index.iter().flatten().map(|it| width(it, facts)).product();
+        let unknown = (elements / known).ceil().max(1.0);
         // Neighbors come in whole sectors; rows that are touched from end to end are neighbors.
         let (mut together, mut apart, mut is_whole) = (1.0, 1.0, true);
         for (at, extent) in site.index.iter().zip(&buffer.shape).rev() {
             let most = extent.interval(facts).hi.max(1) as f64;
-            let width = at.as_ref().map_or(most, |it| width(it, facts)).min(most);
+            let width = at.as_ref().map_or(unknown, |it| width(it, facts)).min(most);
             *if is_whole { &mut together } else { &mut apart } *= width;
             is_whole &= width >= most;
         }

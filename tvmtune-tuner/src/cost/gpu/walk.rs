@@ -311,7 +311,7 @@ impl Walk<'_> {
         self.block.others += requests;
         self.block.ops.add(Ops { integer: 1.0, ..Ops::default() }, outer * n_warps);
         let bytes = self.grid.buffer(tensor).dtype.bytes() as i64;
-        let patterns = self.patterns(home, position.as_ref(), bytes);
+        let patterns = self.patterns(home, position.or_else(|| self.row(tensor, &index)), bytes);
         let mean = |of: &dyn Fn(&Addresses) -> f64| {
             patterns.iter().map(of).sum::<f64>() / patterns.len().max(1) as f64
         };
@@ -352,8 +352,16 @@ impl Walk<'_> {
         self.split().1.iter().map(widest).max().unwrap_or(1)
     }
 
+    /// The position in one row, where the data says which row, and lanes go along it.
+    fn row(&self, tensor: TensorId, index: &[Option<Poly>]) -> Option<Poly> {
+        let known: Vec<Poly> = index.iter().map(|it| it.clone().unwrap_or_default()).collect();
+        let position = cuda::position(self.grid, tensor, &known);
+        let moves = self.kernel.thread_vars.iter().any(|it| position.mentions(it.var));
+        moves.then_some(position)
+    }
+
     /// Where the lanes of some warps access memory; where the data says, far from one another.
-    fn patterns(&mut self, home: Home, position: Option<&Poly>, bytes: i64) -> Vec<Addresses> {
+    fn patterns(&mut self, home: Home, position: Option<Poly>, bytes: i64) -> Vec<Addresses> {
         let first = if let Home::Shared(first) = home { i64::from(first) } else { 0 };
         let active: Vec<usize> = (0..self.masks.len()).filter(|it| self.masks[*it] != 0).collect();
         let Some(last) = active.len().checked_sub(1) else { return Vec::new() };
@@ -365,7 +373,7 @@ impl Walk<'_> {
             let mask = self.masks[warp];
             for lane in (0..LANES).filter(|it| mask & (1 << it) != 0) {
                 self.stand_at(warp as u32 * LANES + lane);
-                let at = match position {
+                let at = match &position {
                     Some(it) => self.values.of(it),
                     // An odd stride: no two in a sector, and none in another's bank.
                     None => i64::from(lane) * 129,
