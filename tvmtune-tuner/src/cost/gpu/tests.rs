@@ -182,6 +182,25 @@ fn rows_that_data_chooses_are_still_rows() {
 }
 
 #[test]
+fn what_does_not_stay_in_the_cache_is_read_by_every_wave() {
+    let grid = default_of(&product(4096), hopper(), "");
+    let bytes = |l2_bytes: u64| {
+        let all = estimate(&grid, &GpuTarget { l2_bytes, ..hopper() });
+        all.kernels[0].dram_bytes / (3.0 * 4096.0 * 4096.0 * 4.0)
+    };
+    assert_eq!(bytes(1 << 30), 1.0);
+    assert!(bytes(50 << 20) > 1.5, "{}", bytes(50 << 20));
+}
+
+#[test]
+fn what_one_thread_writes_others_do_not() {
+    let dag = dag("#[autotune(dims(M = 1000, N = 16384))]
+        fn sums(x: Tensor<f32, M, N>) -> Tensor<f32, M> { compute(|i| sum(0..N, |j| x[[i, j]])) }");
+    let kernel = &estimate(&default_of(&dag, hopper(), "rows"), &hopper()).kernels[0];
+    assert_eq!(kernel.l2_bytes, 1000.0 * (16384.0 * 4.0 + 32.0), "a sector for each row");
+}
+
+#[test]
 fn a_block_too_many_is_a_wave_too_many() {
     let target = hopper();
     let waves = |n: u64| {
