@@ -12,6 +12,7 @@ mod elements;
 mod kernels;
 mod macros;
 mod nvrtc;
+mod prepared;
 mod programs;
 mod replay;
 mod search;

@@ -1,0 +1,307 @@
+//! Kernels for GPUs that were prepared where there is none: compiled, recorded, shipped, embedded,
+//! and never taken from strangers.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tvmtune_core::codegen::embed::cuda::MARK;
+use tvmtune_core::codegen::{self, ArtifactId, GeneratedCuda};
+use tvmtune_core::poly::Interval;
+use tvmtune_core::record::Record;
+use tvmtune_core::schedule::default;
+use tvmtune_core::target::GpuTarget;
+use tvmtune_core::target::gpu::Arch;
+use tvmtune_core::{dag, workload};
+use tvmtune_tests::nvrtc::nvrtc;
+use tvmtune_tests::program;
+use tvmtune_tests::sandbox::{SOURCE, Said, Sandbox, files, said};
+
+const SCRIPT: &str = env!("CARGO_BIN_EXE_script");
+const TVMTUNE: &str = env!("CARGO_BIN_EXE_tvmtune");
+const USE: (&str, &str) = ("TVMTUNE", "use");
+/// A machine without NVRTC.
+const BARE: (&str, &str) = ("TVMTUNE_NVRTC", "/nowhere");
+const HOPPER: Arch = Arch { sm: 90, exact: true };
+
+/// Runs a command of the tool in the sandbox.
+fn tvmtune(sandbox: &Sandbox, arguments: &[&str], variable: (&str, &str)) -> Said {
+    said(sandbox.command(TVMTUNE).args(arguments).env(variable.0, variable.1))
+}
+
+/// A package whose folder holds what was prepared for an architecture; the cache is empty. `None`
+/// where nothing compiles.
+#[track_caller]
+fn shipped(arch: &str) -> Option<Sandbox> {
+    let nvrtc = nvrtc()?.path().to_str().expect("a path in Unicode");
+    let sandbox = Sandbox::new("sandbox", SOURCE);
+    let target = format!("cuda:{arch}");
+    let compile = ["compile", "--record", "--target", &target];
+    for arguments in [&compile[..], &["accept"]] {
+        let said = tvmtune(&sandbox, arguments, ("TVMTUNE_NVRTC", nvrtc));
+        assert_eq!(said.code, Some(0), "{said:?}");
+    }
+    fs::remove_dir_all(sandbox.cache()).expect("it is there");
+    Some(sandbox)
+}
+
+/// Runs the script of a package on a machine that compiles nothing.
+#[track_caller]
+fn build(sandbox: &Sandbox, out: &str, variables: &[(&str, &str)]) -> (String, Vec<String>) {
+    let said = sandbox.script(SCRIPT, out, &[&[USE, BARE], variables].concat());
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let [(_, text)] = &sandbox.plans(out)[..] else { panic!("one kernel, one plan") };
+    let warnings = said.directives("warning").into_iter().map(str::to_owned);
+    // What is always said here: nothing was measured for this CPU.
+    let warnings = warnings.filter(|it| !it.contains("1 kernel: 1 default")).collect();
+    (text.clone(), warnings)
+}
+
+/// The files with that ending that a package ships.
+fn artifacts(sandbox: &Sandbox, extension: &str) -> Vec<PathBuf> {
+    let files = files(&sandbox.package().join("tvmtune")).into_iter();
+    files.filter(|it| it.extension().is_some_and(|it| it == extension)).collect()
+}
+
+fn hash(path: &Path) -> String {
+    ArtifactId::of([&fs::read(path).expect("readable")[..]]).0
+}
+
+#[test]
+fn a_crate_ships_and_embeds_what_was_prepared() {
+    let Some(sandbox) = shipped("sm_90a") else { return };
+    let [record] = &artifacts(&sandbox, "toml")[..] else { panic!("one record") };
+    let record = Record::from_toml(&fs::read_to_string(record).expect("readable")).expect("valid");
+    assert_eq!(record.device, GpuTarget::generic(HOPPER).key());
+    let schedules: Vec<_> = record.buckets.iter().flat_map(|it| &it.schedules).collect();
+    let named: BTreeSet<&str> =
+        schedules.iter().flat_map(|it| &it.images).map(|it| it.sha256.as_str()).collect();
+    let compiled = [artifacts(&sandbox, "cubin"), artifacts(&sandbox, "ptx")].concat();
+    let hashes: BTreeSet<String> = compiled.iter().map(|it| hash(it)).collect();
+    assert_eq!(hashes.iter().map(String::as_str).collect::<BTreeSet<_>>(), named);
+    let sources: BTreeSet<String> = artifacts(&sandbox, "cu").iter().map(|it| hash(it)).collect();
+    assert_eq!(sources, schedules.iter().map(|it| it.artifact.clone()).collect());
+
+    let (text, warnings) = build(&sandbox, "out", &[]);
+    assert_eq!(warnings, [""; 0]);
+    let (cpu, cuda) = text.split_once(MARK).expect("code for devices");
+    for hash in &hashes {
+        assert!(cuda.contains(hash), "{hash} is not embedded");
+        let included = files(&sandbox.cache().with_file_name("out").join("tvmtune"));
+        assert!(included.iter().any(|it| it.file_stem().is_some_and(|it| it == hash.as_str())));
+    }
+    assert_eq!(build(&sandbox, "out", &[]), (text.clone(), warnings), "kept as it is");
+    fs::remove_dir_all(sandbox.package().join("tvmtune")).expect("it is there");
+    let (without, _) = build(&sandbox, "out", &[]);
+    assert_eq!(without.trim_end(), cpu.trim_end(), "what CPUs run is the same with and without");
+    let left = files(&sandbox.cache().with_file_name("out").join("tvmtune"));
+    assert!(!left.iter().any(|it| it.extension().is_some_and(|it| it == "cubin")), "{left:?}");
+}
+
+#[test]
+fn what_is_damaged_or_missing_is_not_used_and_one_line_says_so() {
+    let Some(sandbox) = shipped("sm_90a") else { return };
+    let check = |code| {
+        let said = tvmtune(&sandbox, &["check", "--require", "sm_90a"], BARE);
+        assert_eq!(said.code, Some(code), "{said:?}");
+        said.out
+    };
+    check(0);
+    let (whole, _) = build(&sandbox, "out", &[]);
+    let cubin = artifacts(&sandbox, "cubin").remove(0);
+    let (name, mut bytes) = (cubin.display().to_string(), fs::read(&cubin).expect("readable"));
+    let sha256 = hash(&cubin);
+    let half = bytes.len() / 2;
+    bytes[half] ^= 1;
+    let changes: [&dyn Fn(); 3] = [
+        &|| fs::write(&cubin, &bytes).expect("writable"),
+        &|| fs::write(&cubin, &bytes[..half]).expect("writable"),
+        &|| fs::remove_file(&cubin).expect("it is there"),
+    ];
+    for (n, change) in changes.into_iter().enumerate() {
+        change();
+        // Twice: what the first script remembers must not hide it.
+        for _ in 0..2 {
+            let (text, warnings) = build(&sandbox, &format!("out-{n}"), &[]);
+            assert!(warnings.len() == 1 && warnings[0].contains(&name), "{warnings:?}");
+            assert!(!text.contains(&sha256), "the cubin is embedded");
+            assert!(text.contains("Format::Ptx"), "the PTX is whole");
+        }
+        assert!(check(1).contains(&name));
+    }
+    assert!(whole.contains(&sha256));
+    artifacts(&sandbox, "ptx").iter().for_each(|it| fs::remove_file(it).expect("it is there"));
+    let (_, warnings) = build(&sandbox, "other", &[]);
+    let lacking = "tvmtune: 1 kernel has no code for sm_90a; run `cargo tvmtune compile --record`";
+    assert!(warnings.iter().any(|it| it == lacking), "{warnings:?}");
+    assert!(check(1).contains("scaled_sum [M 1..=8]: sm_90a: no code"));
+    // Files that no record names are found.
+    let stray = cubin.with_file_name("0123456789ab.cuda.0123456789ab.cubin");
+    fs::write(&stray, "stray").expect("writable");
+    let said = tvmtune(&sandbox, &["gc", "--apply"], BARE);
+    assert!(said.out.contains("1 file of compiled code removed"), "{said:?}");
+    assert!(!stray.exists());
+}
+
+#[test]
+fn compiled_code_of_strangers_is_never_taken_over() {
+    let Some(sandbox) = shipped("sm_80") else { return };
+    let (own, foreign) = (sandbox.package().join("tvmtune"), sandbox.package().join("foreign"));
+    fs::rename(&own, &foreign).expect("both are here");
+    let foreign = foreign.to_str().expect("a path in Unicode");
+    let (text, warnings) = build(&sandbox, "out", &[("TVMTUNE_DB", foreign)]);
+    assert!(!text.contains(MARK), "nobody asked for it");
+    assert_eq!(warnings, [""; 0]);
+
+    sandbox.write("tvmtune.toml", "[targets]\ncuda = [\"sm_80\"]\n");
+    let (text, warnings) = build(&sandbox, "out", &[("TVMTUNE_DB", foreign)]);
+    assert!(!text.contains(MARK), "a stranger's code is embedded");
+    assert!(warnings.len() == 1 && warnings[0].contains("no code for sm_80"), "{warnings:?}");
+
+    let own = own.to_str().expect("a path in Unicode");
+    for into in [&["merge", foreign][..], &["merge", foreign, "--into", own]] {
+        let said = tvmtune(&sandbox, into, BARE);
+        assert_eq!(said.code, Some(0), "{said:?}");
+    }
+    let merged = [files(&sandbox.cache()), files(Path::new(own))].concat();
+    let is_code = |it: &&PathBuf| {
+        let extension = it.extension().and_then(|it| it.to_str());
+        extension.is_some_and(|it| ["cubin", "ptx", "cu"].contains(&it))
+    };
+    assert_eq!(merged.iter().find(is_code), None);
+    let records = merged.iter().filter(|it| it.extension().is_some_and(|it| it == "toml"));
+    for path in records.clone() {
+        let text = fs::read_to_string(path).expect("readable");
+        assert!(text.contains("isa = \"sm_80\"") && !text.contains("image"), "{text}");
+    }
+    assert_eq!(records.count(), 2);
+    assert!(!build(&sandbox, "out", &[]).0.contains(MARK));
+}
+
+#[test]
+fn several_architectures_are_embedded_the_newest_first() {
+    let Some(sandbox) = shipped("sm_80") else { return };
+    let nvrtc = nvrtc().and_then(|it| it.path().to_str()).expect("it was there");
+    let compile = ["compile", "--record", "--target", "cuda:sm_90a"];
+    assert_eq!(tvmtune(&sandbox, &compile, ("TVMTUNE_NVRTC", nvrtc)).code, Some(0));
+    let archs = |variables: &[(&str, &str)]| -> Vec<String> {
+        let (text, _) = build(&sandbox, "out", variables);
+        let lines = text.split_once(MARK).map_or("", |it| it.1).lines().skip(1);
+        let lines = lines.map_while(|it| it.strip_prefix("// M in 1..=8: "));
+        lines.map(str::to_owned).collect()
+    };
+    assert_eq!(archs(&[]), ["sm_90a default", "sm_80 default"]);
+    sandbox.write("tvmtune.toml", "[targets]\ncuda = [\"sm_80\"]\n");
+    assert_eq!(archs(&[]), ["sm_80 default"]);
+    sandbox.write("tvmtune.toml", "[targets]\ncuda = []\n");
+    assert_eq!(archs(&[]), [""; 0]);
+    let status = tvmtune(&sandbox, &["status", "--json"], BARE);
+    assert!(!status.out.contains("sm_"), "{status:?}");
+}
+
+/// Runs on the CPU, finds that there is no driver, and says what is embedded.
+const MAIN: &str = r#"
+use sandbox::scaled_sum;
+use tvmtune_runtime::cuda::Device;
+use tvmtune_runtime::{Cpu, Error};
+
+#[allow(dead_code)]
+mod code {
+    use tvmtune_runtime as rt;
+    include!(concat!(env!("TVMTUNE_PLAN_DIR"), "/PLAN.rs"));
+}
+
+fn on_a_device() -> Result<(), Error> {
+    let stream = Device::open(0)?.stream()?;
+    scaled_sum::load(&stream)?;
+    Ok(())
+}
+
+fn main() {
+    let mut y = [0.0; 3];
+    scaled_sum(&Cpu::new(), &[2.0; 3 * 32], &mut y).expect("it runs");
+    println!("{y:?}");
+    for (variants, dims) in code::CUDA.iter().zip([[1, 8], [9, 64]]) {
+        for it in *variants {
+            println!("{}", it.artifact);
+            for image in it.images {
+                println!("{} {:?} {}", image.arch, image.bytes.get(..4), image.bytes.len());
+            }
+            for it in it.functions {
+                println!("{} {} {}", it.name, it.threads, it.shared_bytes);
+            }
+            for m in dims {
+                let mut numbers = vec![0; it.n_numbers()];
+                (it.numbers)(&[m], &mut numbers);
+                println!("{:?}", &numbers[it.table.len()..]);
+            }
+        }
+    }
+    match on_a_device() {
+        Ok(()) => println!("loaded"),
+        Err(Error::NoDriver { .. }) => println!("no driver"),
+        Err(other) => println!("{other}"),
+    }
+}
+"#;
+
+/// What the program says of the code of a bucket.
+fn described(generated: &GeneratedCuda, images: &[(String, PathBuf)], dims: [i64; 2]) -> String {
+    let mut text = format!("{}\n", generated.artifact);
+    for (arch, path) in images {
+        let bytes = fs::read(path).expect("readable");
+        writeln!(text, "{arch} {:?} {}", bytes.get(..4), bytes.len()).expect("a string");
+    }
+    for it in &generated.unit.entries {
+        writeln!(text, "{} {} {}", it.name, it.threads, it.shared_bytes).expect("a string");
+    }
+    for m in dims {
+        let blocks = generated.unit.entries.iter().map(|it| it.blocks.eval_dims(&[m]).max(0));
+        writeln!(text, "{:?}", blocks.collect::<Vec<_>>()).expect("a string");
+    }
+    text
+}
+
+#[test]
+fn who_builds_a_crate_with_prepared_kernels_needs_no_toolkit_and_no_device() {
+    let Some(sandbox) = shipped("sm_90a") else { return };
+    let dag = dag::build(&program(SOURCE.split_once("\n\n").expect("a `use`").1)).expect("valid");
+    let manifest = fs::read_to_string(sandbox.package().join("Cargo.toml")).expect("readable");
+    sandbox.write("Cargo.toml", &manifest.replacen(" }", ", features = [\"cuda\"] }", 1));
+    sandbox.write("src/main.rs", &MAIN.replace("/PLAN", &format!("/{}", workload::id(&dag))));
+    let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join("Cargo.lock");
+    fs::copy(lock, sandbox.package().join("Cargo.lock")).expect("the lock file is there");
+    let mut command = sandbox.command(env!("CARGO"));
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sandbox");
+    command.args(["run", "--offline"]).envs([USE, BARE]).env("CARGO_TARGET_DIR", target);
+    let said = said(&mut command);
+    assert_eq!(said.code, Some(0), "{said:?}");
+
+    let mut expected = "[32.0, 32.0, 32.0]\n".to_owned();
+    let record = artifacts(&sandbox, "toml").remove(0);
+    let record = Record::from_toml(&fs::read_to_string(record).expect("readable")).expect("valid");
+    for (lo, hi) in [(1, 8), (9, 64)] {
+        let range = [Interval { lo, hi }];
+        let schedule = default::schedule(&dag.narrow(&range), &GpuTarget::generic(HOPPER).into());
+        let generated = codegen::generate_cuda(&schedule).expect("placed");
+        let images = &record.bucket(&range).and_then(|it| it.best(HOPPER)).expect("there").images;
+        let image = |it: &tvmtune_core::record::Image| {
+            let files = artifacts(&sandbox, it.format.extension()).into_iter();
+            (
+                it.arch.to_string(),
+                files.clone().find(|path| hash(path) == it.sha256).expect("there"),
+            )
+        };
+        let images: Vec<_> = images.iter().map(image).collect();
+        assert_eq!(images.len(), 2, "a cubin, and PTX for what comes after");
+        expected += &described(&generated, &images, [lo, hi]);
+    }
+    let (embedded, device) = said.out.trim_end().rsplit_once('\n').expect("lines");
+    assert_eq!(embedded, expected.trim_end());
+    // On a machine with a GPU its architecture decides; nothing else may be said.
+    let outcomes = ["no driver", "loaded"];
+    let fits =
+        outcomes.contains(&device) || device.contains("no code") || device.contains("device");
+    assert!(fits, "{device}");
+}
