@@ -22,7 +22,7 @@ use tvmtune_core::record::{Format, Image, Tier};
 use tvmtune_core::schedule::{Schedule, default};
 use tvmtune_core::target::gpu::Arch;
 use tvmtune_core::target::{GpuTarget, Platform};
-use tvmtune_tuner::database::{Choice, Images, Lookup};
+use tvmtune_tuner::database::{Choice, ImageFile, Images, Lookup};
 
 use crate::config::Config;
 use crate::op::Op;
@@ -55,7 +55,7 @@ pub struct Variant<'a> {
     /// The code.
     pub generated: GeneratedCuda,
     /// The same, compiled, the most specific first.
-    pub images: Vec<(Image, Vec<u8>)>,
+    pub images: Vec<ImageFile>,
 }
 
 /// Where images come from.
@@ -144,7 +144,7 @@ pub fn realize<'a>(
 }
 
 impl Sources<'_> {
-    fn images(&self, op: &Op, arch: Arch, generated: &GeneratedCuda) -> Vec<(Image, Vec<u8>)> {
+    fn images(&self, op: &Op, arch: Arch, generated: &GeneratedCuda) -> Vec<ImageFile> {
         match self.known.of(arch, &generated.artifact.0) {
             [] => self.compiler.map_or(Vec::new(), |it| it.images(op.name(), arch, generated)),
             known => known.to_vec(),
@@ -167,7 +167,7 @@ pub(crate) fn file_name(image: &Image) -> String {
 
 /// The part of an op's plan that is for CUDA devices; empty if there is none.
 pub(crate) fn text(op: &Op, variants: &[Variant<'_>]) -> String {
-    let image = |(image, bytes): &(Image, Vec<u8>)| {
+    let image = |ImageFile { image, bytes }: &ImageFile| {
         let format = match image.format {
             Format::Cubin => embed::Format::Cubin,
             Format::Ptx => embed::Format::Ptx(ptx_version(std::str::from_utf8(bytes).ok()?)?),
@@ -209,12 +209,15 @@ impl Compiler {
     }
 
     /// None if it does not compile: the author sees why by `cargo tvmtune compile`.
-    fn images(&self, name: &str, arch: Arch, generated: &GeneratedCuda) -> Vec<(Image, Vec<u8>)> {
+    fn images(&self, name: &str, arch: Arch, generated: &GeneratedCuda) -> Vec<ImageFile> {
         let mut files = tvmtune_tuner::database::Files::default();
         let source = (&*format!("{name}.cu"), &*generated.unit.source);
         let images = self.0.images(source, arch, &mut files).unwrap_or_default();
-        let with_bytes = |it: Image| files.get(&it.sha256).map(<[u8]>::to_vec).map(|b| (it, b));
-        images.into_iter().filter_map(with_bytes).collect()
+        let file = |image: Image| {
+            let bytes = files.get(&image.sha256)?.to_vec();
+            Some(ImageFile { image, bytes })
+        };
+        images.into_iter().filter_map(file).collect()
     }
 }
 
@@ -229,7 +232,7 @@ impl Compiler {
         match self.0 {}
     }
 
-    fn images(&self, _: &str, _: Arch, _: &GeneratedCuda) -> Vec<(Image, Vec<u8>)> {
+    fn images(&self, _: &str, _: Arch, _: &GeneratedCuda) -> Vec<ImageFile> {
         match self.0 {}
     }
 }

@@ -179,7 +179,7 @@ fn plan_op(op: &Op, slots: &Slots<'_>, aim: &Aim, sources: &Sources<'_>) -> Plan
     lacks.dedup();
     let text = plan::text(op, &variants) + &cuda::text(op, &devices);
     let images = devices.into_iter().flat_map(|it| it.images);
-    let includes = images.map(|(it, bytes)| (cuda::file_name(&it), bytes)).collect();
+    let includes = images.map(|it| (cuda::file_name(&it.image), it.bytes)).collect();
     let flawed = flawed.map(Path::to_owned);
     let report = OpReport { name: op.name().to_owned(), standing: worst, flawed, lacks };
     Planned { text, includes, report }

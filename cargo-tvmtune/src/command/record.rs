@@ -4,52 +4,59 @@ use std::sync::Mutex;
 
 use anstream::println;
 use anyhow::Result;
+use tvmtune_build::cuda::{self, Compiler, Slot, Sources, Variant};
 use tvmtune_build::op::Op;
 use tvmtune_build::tune::session::provenance;
-use tvmtune_core::codegen;
-use tvmtune_core::poly::Interval;
-use tvmtune_core::record::{Bucket, End, Entry, GENERATOR, Record, Source, schema};
-use tvmtune_core::schedule::default;
-use tvmtune_core::target::GpuTarget;
-use tvmtune_tuner::compile::{Compiler, Nvrtc};
-use tvmtune_tuner::database::{Database, Files};
+use tvmtune_core::record::{Bucket, End, Entry, GENERATOR, Record, Source, Tier, schema};
+use tvmtune_core::target::gpu::{Arch, GpuTarget};
+use tvmtune_tuner::compile::Nvrtc;
+use tvmtune_tuner::database::{Database, Files, Images, Lookup};
 
 use crate::Exit;
 use crate::cli::Compile;
-use crate::known;
+use crate::known::{self, Known};
 use crate::render::count;
 use crate::workspace;
 
-/// Compiles the default schedules of all kernels, and puts them into the user's cache.
+/// Compiles what a build would embed, by measured schedules or default ones, and puts it into the
+/// user's cache.
 pub(crate) fn run(arguments: &Compile) -> Result<Exit> {
     let packages = workspace::packages(&arguments.selection)?;
-    let nvrtc = match Nvrtc::get() {
-        Ok(nvrtc) => nvrtc,
+    let compiler = match Nvrtc::get() {
+        Ok(_) => Compiler::find(),
         Err(error) => {
             eprintln!("error: {error}");
             return Ok(Exit::NoDevice);
         }
     };
-    let compiler = Compiler::new(nvrtc, None);
+    let arch = arguments.target.arch;
     let (mut n_recorded, mut n_failed) = (0, 0);
     for package in &packages {
         let database = Database::discover(&package.places(false));
-        for result in on_all_cores(&package.ops, |op| record(op, arguments.target, &compiler)) {
+        let known = Known::new(package, &database);
+        let ops: Vec<(&Op, &Lookup)> = known.ops().collect();
+        let archs = [arch];
+        let slots: Vec<(&Op, Slot<'_>)> = ops
+            .iter()
+            .flat_map(|(op, lookup)| {
+                cuda::slots(op, lookup, &archs).into_iter().map(|it| (*op, it))
+            })
+            .collect();
+        for result in on_all_cores(&slots, |(op, slot)| record(op, slot, compiler.as_ref())) {
             match result {
                 Ok((record, files)) => {
                     database.put(&record, &files)?;
                     n_recorded += 1;
                 }
-                Err(why) => {
-                    eprintln!("error: {why}");
+                Err(place) => {
+                    eprintln!("error: {place}: no code; `cargo tvmtune compile` says why");
                     n_failed += 1;
                 }
             }
         }
     }
-    println!("{} recorded for {}", count(n_recorded, "kernel"), arguments.target.arch);
+    println!("{} recorded for {arch}", count(n_recorded, "schedule"));
     if n_failed > 0 {
-        eprintln!("{} did not compile", count(n_failed, "kernel"));
         return Ok(Exit::Refused);
     }
     println!("`cargo tvmtune accept` moves them into the crate");
@@ -77,48 +84,58 @@ fn on_all_cores<T: Sync, R: Send>(items: &[T], function: impl Fn(&T) -> R + Sync
     done.into_iter().map(|(_, result)| result).collect()
 }
 
-/// The record of an op for a GPU: the default schedule of each bucket, compiled.
-fn record(op: &Op, target: GpuTarget, compiler: &Compiler<'_>) -> Result<(Record, Files), String> {
-    let mut files = Files::default();
-    let mut bucket = |ranges: &Vec<Interval>| {
-        let entry = entry(op, ranges, target, compiler, &mut files);
-        let place = || format!("{} [{}]", op.name(), known::extents(op, ranges));
-        let schedules = vec![entry.map_err(|why| format!("{}: {why}", place()))?];
-        Ok(Bucket { dims: ranges.clone(), schedules, ..Bucket::default() })
+/// A record with the code of one slot and its files; where it is, if there is no code.
+fn record(
+    op: &Op,
+    slot: &Slot<'_>,
+    compiler: Option<&Compiler>,
+) -> Result<(Record, Files), String> {
+    // Images that are known already are made again: this is also how damaged ones are mended.
+    let sources = Sources { known: &Images::default(), compiler };
+    let Some(mut variant) = cuda::realize(op, slot, &sources, &mut None) else {
+        return Err(format!(
+            "{} [{}] on {}",
+            op.name(),
+            known::extents(op, slot.bucket),
+            slot.arch
+        ));
     };
-    let buckets = op.buckets.iter().map(&mut bucket).collect::<Result<_, String>>()?;
+    let mut files = Files::default();
+    files.add(variant.generated.unit.source.as_bytes().to_vec());
+    for it in &mut variant.images {
+        files.add(std::mem::take(&mut it.bytes));
+    }
+    let measured_on = variant.choice.map(|it| it.record.device.clone());
+    let device = measured_on.unwrap_or_else(|| GpuTarget::generic(slot.arch).key());
+    let schedules = vec![entry(variant, slot.arch)];
     let record = Record {
-        schema: schema(&target.key()),
+        schema: schema(&device),
         workload: op.id.to_string(),
         name: op.name().to_owned(),
-        device: target.key(),
+        device,
         generator: GENERATOR,
         dag: op.text.clone(),
         provenance: provenance(),
-        buckets,
+        buckets: vec![Bucket { dims: slot.bucket.to_vec(), schedules, ..Bucket::default() }],
         end: End {},
     };
     Ok((record, files))
 }
 
-fn entry(
-    op: &Op,
-    bucket: &[Interval],
-    target: GpuTarget,
-    compiler: &Compiler<'_>,
-    files: &mut Files,
-) -> Result<Entry, String> {
-    let schedule = default::schedule(&op.dag.narrow(bucket), &target.into());
-    let generated = codegen::generate_cuda(&schedule).map_err(|it| it.to_string())?;
-    let source = (&*format!("{}.cu", op.name()), &*generated.unit.source);
-    let images = compiler.images(source, target.arch, files).map_err(|it| it.to_string())?;
-    Ok(Entry {
-        platform: target.arch.into(),
-        artifact: generated.artifact.0,
-        source: Source::Default,
-        trace: schedule.trace.iter().map(ToString::to_string).collect(),
+/// What was measured stays as it is, with its images; anything else was measured by nobody.
+fn entry(variant: Variant<'_>, arch: Arch) -> Entry {
+    let images = variant.images.into_iter().map(|it| it.image).collect();
+    let same = variant.choice.filter(|it| !variant.stale && it.tier != Tier::Transferred);
+    if let Some(choice) = same {
+        return Entry { images, ..choice.entry.clone() };
+    }
+    Entry {
+        platform: arch.into(),
+        artifact: variant.generated.artifact.0,
+        source: variant.choice.map_or(Source::Default, |_| Source::Transfer),
+        trace: variant.schedule.trace.iter().map(ToString::to_string).collect(),
         measured: None,
         lineage: Vec::new(),
         images,
-    })
+    }
 }

@@ -6,7 +6,7 @@ use tvmtune_build::cuda;
 use tvmtune_build::op::Op;
 use tvmtune_build::plan::{self, Aim, Slot};
 use tvmtune_build::report::Standing;
-use tvmtune_tuner::database::{Choice, Database, Lookup};
+use tvmtune_tuner::database::{Choice, Database, ImageFile, Lookup};
 use tvmtune_tuner::device;
 
 use crate::Exit;
@@ -70,7 +70,7 @@ fn show_cuda(op: &Op, slot: &cuda::Slot<'_>, lookup: &Lookup) {
         return;
     };
     println!("\n== {place}: {}", Standing::new(variant.tier, variant.stale));
-    for (image, _) in &variant.images {
+    for ImageFile { image, .. } in &variant.images {
         let (kind, kib) = (image.format.extension(), image.bytes.div_ceil(1024));
         println!("{kind} for {}, {kib} KiB", image.arch);
     }

@@ -25,10 +25,19 @@ use super::{DatabaseError, LayerKind, Lookup, atomic, entries, files_in};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Files(BTreeMap<String, Vec<u8>>);
 
+/// An image with what is in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageFile {
+    /// What a record says of it.
+    pub image: Image,
+    /// The file.
+    pub bytes: Vec<u8>,
+}
+
 /// The images of the schedules of a workload that may be run.
 #[derive(Debug, Default)]
 pub struct Images {
-    by_artifact: BTreeMap<(Platform, String), Vec<(Image, Vec<u8>)>>,
+    by_artifact: BTreeMap<(Platform, String), Vec<ImageFile>>,
     /// Where they lie.
     pub paths: Vec<PathBuf>,
 }
@@ -96,14 +105,14 @@ impl Lookup {
 
 impl Images {
     /// The images of an artifact; none if it was not compiled, or damaged since.
-    pub fn of(&self, platform: impl Into<Platform>, artifact: &str) -> &[(Image, Vec<u8>)] {
+    pub fn of(&self, platform: impl Into<Platform>, artifact: &str) -> &[ImageFile] {
         let key = (platform.into(), artifact.to_owned());
         self.by_artifact.get(&key).map_or(&[], Vec::as_slice)
     }
 
     /// The SHA-256 of each, in a fixed order.
     pub fn hashes(&self) -> impl Iterator<Item = &str> {
-        self.by_artifact.values().flatten().map(|(image, _)| image.sha256.as_str())
+        self.by_artifact.values().flatten().map(|it| it.image.sha256.as_str())
     }
 
     /// Reads the images of a schedule; returns what is wrong with them.
@@ -112,13 +121,15 @@ impl Images {
         let key = (entry.platform, entry.artifact.clone());
         for image in &entry.images {
             let known = self.by_artifact.entry(key.clone()).or_default();
-            if known.iter().any(|(it, _)| (it.format, it.arch) == (image.format, image.arch)) {
+            let is_same =
+                |it: &ImageFile| (it.image.format, it.image.arch) == (image.format, image.arch);
+            if known.iter().any(is_same) {
                 continue;
             }
             let name = Name::of_image(image);
             let path = name.path(record);
             match read(&path, &name) {
-                Ok(bytes) => known.push((image.clone(), bytes)),
+                Ok(bytes) => known.push(ImageFile { image: image.clone(), bytes }),
                 Err(warning) => warnings.push(warning),
             }
             self.paths.push(path);

@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 use tvmtune_core::record::{Conflict, Record, RecordError};
 use tvmtune_core::target::DeviceKey;
 
-pub use artifact::{Files, Images};
+pub use artifact::{Files, ImageFile, Images};
 pub use layer::{Cache, Layer, LayerKind, Places};
 pub use tier::{Choice, Lookup};
 pub use tvmtune_core::record::Tier;
