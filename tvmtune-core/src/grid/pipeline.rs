@@ -49,12 +49,31 @@ pub(super) fn slots(kernel: &Kernel, buffers: &[Buffer]) -> BTreeMap<TensorId, S
             if let Stmt::For { var, kind: LoopKind::Pipelined(depth), body, .. } = it {
                 let n_copies = n_copies(body, buffers, &written);
                 for tensor in self::written(&body[..n_copies]) {
-                    slots.insert(tensor, Slot { var: *var, depth: *depth });
+                    // What is used after the loop has one place for all iterations.
+                    if n_accesses(body, tensor) == n_accesses(&kernel.body, tensor) {
+                        slots.insert(tensor, Slot { var: *var, depth: *depth });
+                    }
                 }
             }
         });
     }
     slots
+}
+
+/// How often statements read or write a buffer.
+fn n_accesses(body: &[Stmt], of: TensorId) -> usize {
+    let mut n = 0;
+    for stmt in body {
+        stmt.walk(&mut |it| {
+            if let Stmt::Store { tensor, value, .. } | Stmt::Update { tensor, value, .. } = it {
+                n += usize::from(*tensor == of);
+                value.walk(&mut |it| {
+                    n += usize::from(matches!(it, Expr::Read { tensor, .. } if *tensor == of));
+                });
+            }
+        });
+    }
+    n
 }
 
 /// Makes loops serial whose copies have no slots: they copy nothing, or to registers.
