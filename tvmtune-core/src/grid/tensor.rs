@@ -140,7 +140,7 @@ impl Search<'_> {
         let row = self.row()?;
         let first = self.operand(a, (row, self.q), h, k, dtype)?;
         let second = self.operand(b, (self.q, row), b_var, k, dtype)?;
-        Some(self.instructions(&tile, &outer, (h, b_var), first, second, dtype))
+        Some(self.instructions(&tile, &outer, (h, b_var), [first, second], dtype))
     }
 
     /// An operand, if its elements lie as those of an instruction do: a row follows from the thread
@@ -189,13 +189,12 @@ impl Search<'_> {
         tile: &Tile<'_>,
         outer: &[&Loop],
         (h, b): (VarId, VarId),
-        first: Operand,
-        second: Operand,
+        operands: [Operand; 2],
         dtype: DType,
     ) -> Vec<Stmt> {
         let mut stmts = Vec::new();
         let mut places = Vec::new();
-        for operand in [first, second] {
+        for operand in operands {
             let moving: Vec<&Loop> =
                 outer.iter().copied().filter(|it| operand.base.mentions(it.var)).collect();
             let at =

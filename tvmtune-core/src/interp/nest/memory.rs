@@ -141,8 +141,12 @@ impl Memory {
     ) -> Result<(), FaultKind> {
         // Parameters are never written: their elements have no history.
         let Some(cell) = self.cells.get_mut(at) else { return Err(FaultKind::Race) };
-        let by_another = |it: u32| it >= phase && it != task;
         let shared = self.scope != Scope::Local;
+        if !shared && cell.epoch != self.epoch {
+            // Another iteration's element, at the same place.
+            *cell = Cell::default();
+        }
+        let by_another = |it: u32| it >= phase && it != task;
         let races =
             by_another(cell.writer) || by_another(cell.reader) || by_another(cell.other_reader);
         let read_races = cell.read_lanes.iter().any(|it| it.races_after_read(&lane));
