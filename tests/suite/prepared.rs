@@ -135,7 +135,9 @@ fn what_is_damaged_or_missing_is_not_used_and_one_line_says_so() {
     let (_, warnings) = build(&sandbox, "other", &[]);
     let lacking = "tvmtune: 1 kernel has no code for sm_90a; run `cargo tvmtune compile --record`";
     assert!(warnings.iter().any(|it| it == lacking), "{warnings:?}");
-    assert!(check(1).contains("scaled_sum [M 1..=8]: sm_90a: no code"));
+    let said = check(1);
+    // Which of its buckets the first cubin belongs to depends on the compiler.
+    assert!(said.contains("scaled_sum [M") && said.contains("]: sm_90a: no code"), "{said}");
     // Files that no record names are found.
     let stray = cubin.with_file_name("0123456789ab.cuda.0123456789ab.cubin");
     fs::write(&stray, "stray").expect("writable");
