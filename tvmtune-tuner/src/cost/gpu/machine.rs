@@ -56,6 +56,8 @@ pub(super) struct Machine {
     pub(super) integer: f64,
     /// Those of special functions: reciprocals, roots, powers of 2.
     pub(super) special: f64,
+    /// Multiply-adds of matrix instructions of one warp each.
+    pub(super) tensor: f64,
     /// Bytes from the second-level cache.
     pub(super) l2: f64,
     /// Bytes of the first-level cache and shared memory, together.
@@ -69,6 +71,10 @@ pub(super) struct Machine {
     /// Bytes of the second-level cache.
     pub(super) l2_bytes: f64,
 }
+
+/// Of what tensor cores of sm_90 do for warp groups, they do so much for single warps (estimate:
+/// kernels of that kind peak near 400 of 750 TFLOP/s, third-party logs of CUTLASS 2 on an H100).
+const WARP_SHARE: f64 = 0.6;
 
 impl Machine {
     pub(super) fn new(target: &GpuTarget) -> Self {
@@ -91,6 +97,8 @@ impl Machine {
         // Beside what shared memory may take, 28 KiB are always cache; 32 on sm_75.
         let cache = if target.arch.sm < 80 { 32 } else { 28 } * 1024;
         Self {
+            tensor: f64::from(limits.tensor_fma)
+                * if target.arch.has_wgmma() { WARP_SHARE } else { 1.0 },
             fma: f64::from(limits.fma) / lanes,
             double: double / lanes,
             integer: 64.0 / lanes, // [Guide]

@@ -322,3 +322,26 @@ fn what_does_not_fit_says_why() {
     grid.kernels[0].threads = 2048;
     assert!(fits(&grid, &target).unwrap_err().contains(&Misfit::Threads(2048)));
 }
+
+#[test]
+fn matrix_instructions_are_worth_it() {
+    let product = |dtype: &str| {
+        format!(
+            "#[autotune(dims(M = 4096, N = 4096, K = 4096))]
+            fn matmul(x: Tensor<{dtype}, M, K>, w: Tensor<{dtype}, N, K>) -> Tensor<f32, M, N> {{
+                compute(|i, j| sum(0..K, |k| x[[i, k]] as f32 * w[[j, k]] as f32))
+            }}"
+        )
+    };
+    let time = |dtype: &str| {
+        let dag = dag(&product(dtype));
+        let point = &Space::new(&dag, &Target::Gpu(hopper())).defaults()[0];
+        let grid = grid_of(&dag, &Space::new(&dag, &Target::Gpu(hopper())), point);
+        estimate(&grid, &hopper())
+    };
+    let (wide, narrow) = (time("f32"), time("bf16"));
+    assert!(narrow.ns * 3.0 < wide.ns, "{narrow:?} {wide:?}");
+    // No faster than the tensor cores are.
+    let least = 2.0 * 4096_f64.powi(3) / 989e3;
+    assert!(narrow.ns > least, "{narrow:?}");
+}

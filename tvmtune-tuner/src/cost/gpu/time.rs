@@ -78,8 +78,8 @@ struct Sum {
 
 impl Sum {
     /// Cycles that each unit of a multiprocessor needs for one block.
-    fn units(&self) -> [(Bound, f64); 4] {
-        let Block { ops, others, wavefronts, .. } = &self.block;
+    fn units(&self) -> [(Bound, f64); 5] {
+        let Block { ops, others, wavefronts, tensor, .. } = &self.block;
         let machine = &self.machine;
         let issue = (ops.issued() + others) / SCHEDULERS;
         let integer = ops.integer / machine.integer;
@@ -89,6 +89,7 @@ impl Sum {
             (Bound::Fma, fma / ARITHMETIC_SHARE),
             (Bound::Special, ops.special / machine.special / ARITHMETIC_SHARE),
             (Bound::Shared, *wavefronts),
+            (Bound::Tensor, tensor / machine.tensor / ARITHMETIC_SHARE),
         ]
     }
 

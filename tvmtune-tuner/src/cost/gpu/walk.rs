@@ -8,8 +8,8 @@
 use std::collections::BTreeSet;
 
 use tvmtune_core::codegen::cuda::{self, Vectors};
-use tvmtune_core::dag::{Expr, Reducer, Subscript, TensorId};
-use tvmtune_core::grid::{Grid, Home, Kernel, LoopKind, Stmt};
+use tvmtune_core::dag::{DType, Expr, Reducer, Subscript, TensorId};
+use tvmtune_core::grid::{Grid, Home, Kernel, LoopKind, Operand, Stmt, Way};
 use tvmtune_core::nest::Guard;
 use tvmtune_core::poly::{Atom, Poly, VarId};
 
@@ -33,6 +33,8 @@ pub(super) struct Block {
     pub(super) others: f64,
     /// Cycles of shared memory and the first-level cache.
     pub(super) wavefronts: f64,
+    /// Multiply-adds of matrix instructions.
+    pub(super) tensor: f64,
     /// Cycles that its longest chain of waits takes.
     pub(super) latency: f64,
     /// What it accesses in memory.
@@ -75,6 +77,11 @@ pub(super) fn block(grid: &Grid, kernel: &Kernel, dims: &[i64]) -> Block {
     walk.body(&kernel.body);
     walk.end_segment();
     walk.block
+}
+
+/// Whether a loop stays one.
+fn is_loop(kind: LoopKind) -> bool {
+    !matches!(kind, LoopKind::Unrolled | LoopKind::Vectorized | LoopKind::Tensor)
 }
 
 /// A loop around a statement.
@@ -126,8 +133,37 @@ impl Walk<'_> {
             }
             Stmt::Combine { range, .. } => self.combine(*range),
             Stmt::Sync { .. } => self.wait(BARRIER_LATENCY),
+            Stmt::Async { body } => {
+                // Nobody waits for these here.
+                let before = self.segment;
+                self.body(body);
+                self.segment = before;
+            }
+            // As many iterations run while a copy is on its way.
+            Stmt::Wait { groups } => self.wait(GLOBAL_LATENCY / (f64::from(*groups) + 1.0)),
+            Stmt::LoadFragment { operand, .. } => self.load_fragment(operand),
+            Stmt::Multiply { dtype, .. } => self.multiply(*dtype),
             other => self.body(other.body()),
         }
+    }
+
+    fn load_fragment(&mut self, operand: &Operand) {
+        let matrices = if operand.is_first { 4.0 } else { 2.0 };
+        let n = self.times() * self.n_warps();
+        self.block.wavefronts += matrices * n;
+        // One instruction, or two loads and a packing for each register.
+        let each = if operand.way == Way::Elements { 3.0 * matrices } else { 1.0 };
+        self.block.others += each * n;
+        self.segment.reads_shared = true;
+    }
+
+    fn multiply(&mut self, dtype: DType) {
+        // 16 x 8 elements, each from 32 bytes of a row and a column.
+        let depth = (32 / dtype.bytes().max(1)) as f64;
+        let n = self.times() * self.n_warps();
+        // Twice as many of half the size in a cycle.
+        self.block.tensor += 16.0 * 8.0 * depth * n * dtype.bytes() as f64 / 2.0;
+        self.block.others += n;
     }
 
     fn for_loop(&mut self, var: VarId, extent: &Poly, kind: LoopKind, body: &[Stmt]) {
@@ -139,7 +175,7 @@ impl Walk<'_> {
             (LoopKind::Vectorized, [inner]) => cuda::vectors(self.grid, var, extent, inner),
             _ => None,
         };
-        let is_loop = !matches!(kind, LoopKind::Unrolled | LoopKind::Vectorized);
+        let is_loop = is_loop(kind);
         // Of a loop, an iteration in its middle stands for all.
         self.values.set(var, if is_loop { n / 2 } else { 0 });
         self.open.push(Open { var, extent: n, kind, vectors, n_guards: self.n_guards });
@@ -222,8 +258,7 @@ impl Walk<'_> {
 
     /// The open loops that stay loops, and, inside them, those that are written out.
     fn split(&self) -> (&[Open], &[Open]) {
-        let is_loop = |it: &Open| !matches!(it.kind, LoopKind::Unrolled | LoopKind::Vectorized);
-        let n = self.open.iter().rposition(is_loop).map_or(0, |it| it + 1);
+        let n = self.open.iter().rposition(|it| is_loop(it.kind)).map_or(0, |it| it + 1);
         self.open.split_at(n)
     }
 
