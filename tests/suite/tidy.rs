@@ -29,6 +29,9 @@ const FORWARD: &[(&str, &str)] = &[
     ("codegen", "record"),
     // Tiles are as large as the registers of the instruction set allow.
     ("schedule", "kernel"),
+    // The default schedule of a GPU is one that can be placed.
+    ("schedule", "nest"),
+    ("schedule", "grid"),
     ("target", "grid"),
     ("target", "kernel"),
     ("target", "nest"),

@@ -8,11 +8,22 @@ use super::Schedule;
 use super::sketch::sketches;
 use crate::dag::Dag;
 use crate::target::Target;
+use crate::{grid, nest};
 
 /// A schedule that is good with no measurement. Never fails: where no rule applies, loops run as
 /// the program wrote them.
 pub fn schedule(dag: &Dag, target: &Target) -> Schedule {
     let from =
         |it: &super::sketch::Sketch| Schedule::replay(dag, &it.instructions(&it.default)).ok();
-    sketches(dag, target).iter().find_map(from).unwrap_or_else(|| Schedule::new(dag))
+    let sketches = sketches(dag, target);
+    let mut schedules = sketches.iter().filter_map(from);
+    schedules.find(|it| can_run(it, target)).unwrap_or_else(|| Schedule::new(dag))
+}
+
+/// Whether a device runs a schedule at all: CPUs run any.
+fn can_run(schedule: &Schedule, target: &Target) -> bool {
+    let Target::Gpu(gpu) = target else { return true };
+    let most = gpu.arch.limits().block_shared_bytes;
+    let grid = grid::place(&nest::lower(schedule));
+    grid.is_ok_and(|it| it.kernels.iter().all(|it| it.shared_bytes <= most))
 }
