@@ -17,9 +17,7 @@ const WAITS: [&str; 3] = ["__syncthreads();", "__syncwarp();", "copy_async_wait<
 
 /// Whether a run shows a fault of order, by the line at which it was seen.
 fn fault(generated: &GeneratedCuda, text: &str, params: &[Array]) -> Option<(FaultKind, String)> {
-    let nvrtc = nvrtc()?;
     let module = Module::parse(text).unwrap();
-    let _ = nvrtc;
     for completion in [Completion::Eager, Completion::Late] {
         let options = Options { completion, ..Options::default() };
         if let Err(fault) = emulate::run(generated, &module, &[], params, &[], &options) {

@@ -276,3 +276,12 @@ impl Expr {
         self.map_children(&mut |child| child.replace_reads(of))
     }
 }
+
+/// The subscripts, if none is computed from data.
+pub fn affine(index: &[Subscript]) -> Option<Vec<Poly>> {
+    let poly = |it: &Subscript| match it {
+        Subscript::Affine(poly) => Some(poly.clone()),
+        Subscript::Value(_) => None,
+    };
+    index.iter().map(poly).collect()
+}

@@ -13,7 +13,8 @@ use std::collections::BTreeMap;
 
 use super::memory::flat;
 use super::{Buffer, Home, Kernel, LoopKind, Stmt, WARP};
-use crate::dag::{Expr, Subscript, TensorId};
+use crate::dag::expr::affine;
+use crate::dag::{Expr, TensorId};
 use crate::poly::{Poly, VarId};
 
 const BANKS: u64 = 32;
@@ -154,12 +155,4 @@ fn turns(kernel: &Kernel, access: &Access, shape: &[Poly], bytes: u64) -> u64 {
         in_bank.into_iter().max().unwrap_or(0)
     };
     lanes.chunks(at_once as usize).map(phase).sum()
-}
-
-fn affine(index: &[Subscript]) -> Option<Vec<Poly>> {
-    let poly = |it: &Subscript| match it {
-        Subscript::Affine(poly) => Some(poly.clone()),
-        Subscript::Value(_) => None,
-    };
-    index.iter().map(poly).collect()
 }

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::distribute::{Form, Runs, distribute};
 use super::{Buffer, Home, Kernel, Stmt, ThreadVar, Unplaceable, WARP};
 use super::{pipeline, write_out};
+use crate::dag::expr::affine;
 use crate::dag::{Expr, Subscript, TensorId};
 use crate::nest::{self, Scope};
 use crate::poly::{Facts, Poly, VarId};
@@ -209,14 +210,6 @@ pub(super) fn allocate(kernel: &mut Kernel, buffers: &mut [Buffer]) -> Result<()
 
 fn runs(path: &[(VarId, Runs)]) -> BTreeMap<VarId, Runs> {
     path.iter().copied().collect()
-}
-
-fn affine(index: &[Subscript]) -> Option<Vec<Poly>> {
-    let poly = |it: &Subscript| match it {
-        Subscript::Affine(poly) => Some(poly.clone()),
-        Subscript::Value(_) => None,
-    };
-    index.iter().map(poly).collect()
 }
 
 /// The row-major position of an element.

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 
 use super::memory::flat;
 use super::{Buffer, Home, Kernel, Stmt};
+use crate::dag::expr::affine;
 use crate::dag::{
     BinaryOp, CompareOp, DType, Expr, Literal, Reducer, Subscript, TensorId, UnaryOp,
 };
@@ -268,14 +269,6 @@ fn replaced(index: &Poly, value: &Poly, by: VarId) -> Poly {
 
 fn condition(guard: &Guard) -> Expr {
     Expr::Index(guard.value.clone()).compare(CompareOp::Lt, Expr::Index(guard.bound.clone()))
-}
-
-fn affine(index: &[Subscript]) -> Option<Vec<Poly>> {
-    let poly = |it: &Subscript| match it {
-        Subscript::Affine(poly) => Some(poly.clone()),
-        Subscript::Value(_) => None,
-    };
-    index.iter().map(poly).collect()
 }
 
 fn reads_mention(value: &Expr, var: VarId) -> bool {

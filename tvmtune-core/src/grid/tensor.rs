@@ -20,6 +20,7 @@
 
 use super::memory::flat;
 use super::{Buffer, Fragment, Home, Kernel, LoopKind, Operand, Stmt, ThreadVar, Way};
+use crate::dag::expr::affine;
 use crate::dag::{BinaryOp, DType, Expr, Reducer, Subscript, TensorId};
 use crate::nest::Guard;
 use crate::poly::{Facts, Poly, VarId};
@@ -292,12 +293,4 @@ fn around(loops: &[&Loop], stmt: Stmt) -> Vec<Stmt> {
         let (var, name, extent) = (it.var, it.name.clone(), Poly::constant(it.extent));
         vec![Stmt::For { var, name, extent, kind: LoopKind::Unrolled, body }]
     })
-}
-
-fn affine(index: &[Subscript]) -> Option<Vec<Poly>> {
-    let poly = |it: &Subscript| match it {
-        Subscript::Affine(poly) => Some(poly.clone()),
-        Subscript::Value(_) => None,
-    };
-    index.iter().map(poly).collect()
 }

@@ -6,7 +6,6 @@ use super::{Printer, element_type, lanes};
 use crate::dag::{
     BinaryOp, CompareOp, DType, Expr, Literal, Reducer, Subscript, TensorId, UnaryOp,
 };
-use crate::grid::Home;
 use crate::poly::{Atom, Poly};
 
 /// The text of an expression, and whether it may be an operand as it is.
@@ -94,14 +93,7 @@ impl Printer<'_> {
             // As a value an index has 64 bits.
             Expr::Index(poly) => Text::atom(format!("i64({})", self.poly(poly).text)),
             Expr::Scalar(scalar) => Text::atom(self.names.scalar(*scalar)),
-            Expr::Read { tensor, index } => {
-                let text = self.read(*tensor, index);
-                let buffer = self.grid.buffer(*tensor);
-                match buffer.dtype {
-                    DType::Bool if buffer.home == Home::Argument => Text::atom(text),
-                    _ => Text::atom(text),
-                }
-            }
+            Expr::Read { tensor, index } => Text::atom(self.read(*tensor, index)),
             Expr::Unary(op, a) => unary(*op, &self.expr(a), a.dtype(self.grid)),
             Expr::Binary(op, a, b) => binary(*op, &self.expr(a), &self.expr(b), a.dtype(self.grid)),
             Expr::Compare(op, a, b) => self.compare(*op, a, b),

@@ -2,8 +2,8 @@
 
 use half::{bf16, f16};
 
-use super::inner::affine;
 use super::{Printer, element_type, method};
+use crate::dag::expr::affine;
 use crate::dag::{BinaryOp, CompareOp, DType, Expr, Literal, Subscript, TensorId, UnaryOp};
 use crate::poly::{Atom, Poly};
 

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::Printer;
+use crate::dag::expr::affine;
 use crate::dag::{BinaryOp, Expr, Subscript, TensorId};
 use crate::nest::{Guard, Stmt};
 use crate::poly::{Facts, Poly, VarId};
@@ -138,13 +139,4 @@ impl Printer<'_> {
             |offset: Poly, (at, extent): (&Poly, &Poly)| offset * extent.clone() + at.clone();
         index.iter().zip(shape).fold(Poly::default(), flat)
     }
-}
-
-/// The subscripts, if none is computed from data.
-pub(super) fn affine(index: &[Subscript]) -> Option<Vec<Poly>> {
-    let poly = |it: &Subscript| match it {
-        Subscript::Affine(poly) => Some(poly.clone()),
-        Subscript::Value(_) => None,
-    };
-    index.iter().map(poly).collect()
 }
