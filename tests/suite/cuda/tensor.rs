@@ -25,25 +25,40 @@ fn params(dag: &Dag, dims: &[i64]) -> Vec<Array> {
 /// Runs points of the sketch with matrix instructions at each extent of the dynamic dimension.
 #[track_caller]
 fn check(text: &str, instruction: &str, rows: &[i64], n_points: u64) {
+    check_rule("tensor", Arch { sm: 80, exact: false }, text, instruction, rows, n_points);
+}
+
+/// The same for another rule and architecture.
+#[track_caller]
+pub(super) fn check_rule(
+    rule: &str,
+    arch: Arch,
+    text: &str,
+    instruction: &str,
+    rows: &[i64],
+    n_points: u64,
+) {
     let Some(nvrtc) = nvrtc() else { return };
     let dag = dag::build(&program(text)).unwrap();
-    let space = Space::new(&dag, &GpuTarget::generic(Arch { sm: 80, exact: false }).into());
-    let sketch = space.sketches.iter().position(|it| it.name.contains("tensor"));
+    let space = Space::new(&dag, &GpuTarget::generic(arch).into());
+    let sketch = space.sketches.iter().position(|it| it.name.contains(rule));
     let sketch = sketch.expect("there is a sketch with matrix instructions") as u16;
     let default = Point { sketch, choices: space.sketches[sketch as usize].default.clone() };
     let mut random = Random::new(7);
     let sampled = (0..n_points).map(|_| space.random_of(sketch, &mut random));
+    let compute = arch.to_string().replace("sm_", "compute_");
     let mut n_placed = 0;
     for point in std::iter::once(default).chain(sampled) {
         let schedule = Schedule::replay(&dag, &space.instructions(&point)).unwrap();
         let Ok(generated) = generate_cuda(&schedule) else { continue };
         let source = &generated.unit.source;
-        if generated.grid.kernels.iter().any(|it| it.shared_bytes > 99 * 1024) {
+        let most = arch.limits().block_shared_bytes;
+        if generated.grid.kernels.iter().any(|it| it.shared_bytes > most) {
             continue;
         }
         n_placed += 1;
         assert!(source.contains(instruction), "{}\n{source}", generated.nest);
-        let module = Module::parse(&ptx(nvrtc, &generated, "compute_80")).unwrap();
+        let module = Module::parse(&ptx(nvrtc, &generated, &compute)).unwrap();
         for (n, rows) in rows.iter().enumerate() {
             let dims = [*rows];
             let params = params(&dag, &dims);

@@ -142,7 +142,11 @@ fn rename(mut stmt: Stmt, renamed: &BTreeMap<VarId, Poly>) -> Stmt {
         | Stmt::Commit
         | Stmt::Wait { .. }
         | Stmt::LoadFragment { .. }
-        | Stmt::Multiply { .. } => {}
+        | Stmt::Multiply { .. }
+        | Stmt::GroupMultiply { .. }
+        | Stmt::Matrices { .. }
+        | Stmt::WaitMatrices { .. }
+        | Stmt::FenceAsync => {}
     }
     if let Some(body) = stmt.body_mut() {
         *body = std::mem::take(body).into_iter().map(|it| rename(it, renamed)).collect();

@@ -31,6 +31,7 @@ pub(super) fn unplaced(buffer: &nest::Buffer) -> Buffer {
             Scope::Unused => Home::Unused,
         },
         layout: buffer.layout.clone(),
+        permuted: None,
     }
 }
 
@@ -193,7 +194,8 @@ pub(super) fn allocate(kernel: &mut Kernel, buffers: &mut [Buffer]) -> Result<()
     let mut end: u64 = 0;
     for tensor in shared {
         let buffer = &mut buffers[tensor.0 as usize];
-        let first = end.next_multiple_of(ALIGNMENT);
+        let alignment = buffer.permuted.map_or(ALIGNMENT, |it| 8 * u64::from(it));
+        let first = end.next_multiple_of(alignment);
         let most = |it: &Poly| it.as_constant().unwrap_or(i64::MAX) as u64;
         let elements = buffer.shape.iter().map(most).fold(1, u64::saturating_mul);
         end = first.saturating_add(elements.saturating_mul(buffer.dtype.bytes()));
@@ -247,7 +249,11 @@ fn each_access(body: &mut [Stmt], facts: &Facts, path: &mut Path, visit: &mut Vi
             | Stmt::Commit
             | Stmt::Wait { .. }
             | Stmt::LoadFragment { .. }
-            | Stmt::Multiply { .. } => {}
+            | Stmt::Multiply { .. }
+            | Stmt::GroupMultiply { .. }
+            | Stmt::Matrices { .. }
+            | Stmt::WaitMatrices { .. }
+            | Stmt::FenceAsync => {}
         }
     }
 }

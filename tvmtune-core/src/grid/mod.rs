@@ -28,6 +28,7 @@ mod banks;
 mod barrier;
 mod bind;
 mod distribute;
+mod group;
 mod memory;
 mod pipeline;
 mod reduce;
@@ -104,6 +105,9 @@ pub struct Buffer {
     pub home: Home,
     /// How a weight is rearranged before it is passed.
     pub layout: Option<Layout>,
+    /// Of a buffer that matrix instructions read in shared memory: the bytes of its rows, 32, 64
+    /// or 128, whose 16-byte chunks are permuted so that a column of them is in all banks.
+    pub permuted: Option<u32>,
 }
 
 /// Where a buffer lives.
@@ -275,6 +279,32 @@ pub enum Stmt {
         /// The type of the operands.
         dtype: DType,
     },
+    /// A warpgroup multiplies two operands in shared memory, and adds, some time until it waits:
+    /// `wgmma.mma_async.m64nNk16`, or `k32` of 8-bit integers.
+    GroupMultiply {
+        /// What is added to.
+        accumulators: Box<Accumulators>,
+        /// N, a multiple of 8 up to 256.
+        columns: u32,
+        /// The 64 rows, and the columns.
+        operands: Box<[SharedOperand; 2]>,
+        /// The type of the operands.
+        dtype: DType,
+    },
+    /// A batch of [`Stmt::GroupMultiply`].
+    Matrices {
+        /// Those, and loops that are written out.
+        body: Vec<Stmt>,
+    },
+    /// Waits until all batches but the last so many are done.
+    WaitMatrices {
+        /// How many may still run.
+        batches: u32,
+        /// What they add to.
+        sum: TensorId,
+    },
+    /// What this thread wrote to shared memory can be read by who reads it asynchronously.
+    FenceAsync,
     /// So many threads in a row wait for one another.
     Sync {
         /// Up to [`WARP`]: those of a warp wait, else those of the block.
@@ -298,6 +328,37 @@ pub struct Operand {
     pub is_first: bool,
     /// How threads get at it.
     pub way: Way,
+}
+
+/// The accumulators of one thread of a warpgroup, in registers: number `4j + 2h + p` of an
+/// instruction, which is of row `8h` and column `8j + p` of the thread's, is
+/// `base + eight * j + half * h + pair * p`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Accumulators {
+    /// The buffer.
+    pub tensor: TensorId,
+    /// Position of the first.
+    pub base: Poly,
+    /// Registers from one row to the one 8 below.
+    pub half: i64,
+    /// Registers from one column to the next.
+    pub pair: i64,
+    /// Registers from one column to the one 8 further.
+    pub eight: i64,
+}
+
+/// An operand of a warpgroup's matrix instruction, in a [permuted](Buffer::permuted) buffer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SharedOperand {
+    /// The buffer.
+    pub tensor: TensorId,
+    /// Position of its first element.
+    pub base: Poly,
+    /// Whether neighbors in memory are neighbors in rows (columns, of the second operand); else
+    /// along the reduction.
+    pub transposed: bool,
+    /// If transposed: elements from one panel, as wide as the buffer's rows, to the next.
+    pub panel: i64,
 }
 
 /// How threads get at an operand of a matrix instruction.
@@ -357,6 +418,7 @@ pub fn place(nest: &Nest) -> Result<Grid, Unplaceable> {
         barrier::insert(&mut kernel, &grid.buffers)?;
         let in_registers = |it: TensorId| grid.buffers[it.0 as usize].home == Home::Registers;
         bind::bind(&mut kernel, &in_registers, &mut n_vars);
+        group::find(&mut kernel, &mut grid.buffers);
         banks::pad(&kernel, &mut grid.buffers);
         tensor::find(&mut kernel, &grid.buffers);
         memory::allocate(&mut kernel, &mut grid.buffers)?;
@@ -414,6 +476,7 @@ impl Stmt {
             Stmt::For { body, .. }
             | Stmt::Thread { body, .. }
             | Stmt::If { body, .. }
+            | Stmt::Matrices { body }
             | Stmt::Async { body } => body,
             _ => &[],
         }
@@ -424,6 +487,7 @@ impl Stmt {
             Stmt::For { body, .. }
             | Stmt::Thread { body, .. }
             | Stmt::If { body, .. }
+            | Stmt::Matrices { body }
             | Stmt::Async { body } => Some(body),
             _ => None,
         }
@@ -443,7 +507,11 @@ impl Stmt {
         self.walk(&mut |it| {
             found |= matches!(
                 it,
-                Stmt::Sync { .. } | Stmt::Combine { .. } | Stmt::Commit | Stmt::Wait { .. }
+                Stmt::Sync { .. }
+                    | Stmt::Combine { .. }
+                    | Stmt::Commit
+                    | Stmt::Wait { .. }
+                    | Stmt::WaitMatrices { .. }
             );
         });
         found

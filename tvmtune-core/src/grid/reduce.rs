@@ -162,6 +162,7 @@ impl Walk<'_> {
             shape: shape.iter().map(|it| Poly::constant(*it)).collect(),
             home: Home::Registers,
             layout: None,
+            permuted: None,
         });
         id
     }

@@ -64,19 +64,19 @@ struct Search<'a> {
 
 /// A loop around a tile.
 #[derive(Clone)]
-struct Loop {
-    var: VarId,
+pub(super) struct Loop {
+    pub(super) var: VarId,
     name: String,
-    extent: i64,
-    is_tensor: bool,
+    pub(super) extent: i64,
+    pub(super) is_tensor: bool,
 }
 
 /// The loops around one update, and the update.
-struct Tile<'s> {
-    loops: Vec<Loop>,
-    tensor: TensorId,
-    index: &'s [Poly],
-    value: &'s Expr,
+pub(super) struct Tile<'s> {
+    pub(super) loops: Vec<Loop>,
+    pub(super) tensor: TensorId,
+    pub(super) index: &'s [Poly],
+    pub(super) value: &'s Expr,
 }
 
 impl Search<'_> {
@@ -225,7 +225,7 @@ impl Search<'_> {
 }
 
 /// Loops that hold nothing but one update.
-fn read(stmt: &Stmt) -> Option<Tile<'_>> {
+pub(super) fn read(stmt: &Stmt) -> Option<Tile<'_>> {
     let mut loops = Vec::new();
     let mut inner = stmt;
     loop {
@@ -250,10 +250,13 @@ fn read(stmt: &Stmt) -> Option<Tile<'_>> {
     }
 }
 
-type Read<'e> = (TensorId, &'e [Subscript]);
+pub(super) type Read<'e> = (TensorId, &'e [Subscript]);
 
 /// The factors of a product of narrow numbers, added up in wide ones.
-fn operands<'e>(value: &'e Expr, buffers: &[Buffer]) -> Option<(Read<'e>, Read<'e>, DType)> {
+pub(super) fn operands<'e>(
+    value: &'e Expr,
+    buffers: &[Buffer],
+) -> Option<(Read<'e>, Read<'e>, DType)> {
     let Expr::Binary(BinaryOp::Mul, a, b) = value else { return None };
     let factor = |it: &'e Expr| match it {
         Expr::Cast(to, inner) => match &**inner {
@@ -288,7 +291,7 @@ fn roles(
 }
 
 /// A statement in loops that are written out.
-fn around(loops: &[&Loop], stmt: Stmt) -> Vec<Stmt> {
+pub(super) fn around(loops: &[&Loop], stmt: Stmt) -> Vec<Stmt> {
     loops.iter().rev().fold(vec![stmt], |body, it| {
         let (var, name, extent) = (it.var, it.name.clone(), Poly::constant(it.extent));
         vec![Stmt::For { var, name, extent, kind: LoopKind::Unrolled, body }]

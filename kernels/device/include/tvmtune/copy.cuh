@@ -73,4 +73,12 @@ template <int N> TVMTUNE_FN void copy_async_wait() {
 #endif
 }
 
+// Where an element is in a buffer of shared memory whose 16-byte chunks are permuted within rows of
+// 32, 64 or 128 bytes, so that 8 chunks of a column are in different banks. Such a buffer starts at
+// a multiple of 8 rows.
+template <int ROW_BYTES, int ELEMENT_BYTES, class I> TVMTUNE_FN I permuted(I position) {
+  constexpr int CHUNK = 16 / ELEMENT_BYTES, LINE = 128 / ELEMENT_BYTES;
+  return position ^ (position / LINE % (ROW_BYTES / 16) * CHUNK);
+}
+
 }  // namespace tvmtune

@@ -5,8 +5,8 @@
 //
 //     TVMTUNE_WGMMA(bf16, 128)
 //
-// declares, in namespace tvmtune, `wgmma_bf16(f32 (&d)[64], a, b, add)`: d (64 x 128) = a * b, plus
-// d if `add`. Element types are f16, bf16, tf32 (f32 in memory), i8 and u8; N is 8 to 256 in steps
+// declares, in namespace tvmtune, `wgmma_bf16(d, a, b, add)`: d (64 x 128) = a * b, plus d if `add`,
+// where d is an array of 64 f32, or what `accumulators` makes of 64 that lie elsewhere. Element types are f16, bf16, tf32 (f32 in memory), i8 and u8; N is 8 to 256 in steps
 // of 8 (of 16 from 32 on for integers). `a` is a descriptor, or four registers that hold the
 // warpgroup's rows as m16n8k.. has them; `b` is a descriptor. For f16 and bf16, template arguments
 // <1, 0> say that a, <0, 1> that b is stored with its other dimension innermost.
@@ -27,6 +27,13 @@ TVMTUNE_FN u64 wgmma_operand(u32 address, u32 leading_bytes, u32 stride_bytes, S
   return u64((address & 0x3ffff) >> 4) | (u64((leading_bytes & 0x3ffff) >> 4) << 16) |
          (u64((stride_bytes & 0x3ffff) >> 4) << 32) | (u64(swizzle) << 62);
 }
+
+// Accumulators that are not one after the other: `place(n)` is the n-th.
+template <class Place> struct Accumulators {
+  Place place;
+  TVMTUNE_FN auto& operator[](int n) const { return place(n); }
+};
+template <class Place> TVMTUNE_FN Accumulators<Place> accumulators(Place place) { return {place}; }
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 // Before the first matrix instruction, and after registers it uses were written.
@@ -69,15 +76,15 @@ template <int N> TVMTUNE_FN void wgmma_hold(i32 (&d)[N]) {
 
 // Operands after the accumulators are numbered r0, the number of accumulators, to r6.
 #define TVMTUNE_WGMMA_HALVES(N, r0, r1, r2, r3, r4, r5, r6, name, form)                         \
-  template <int A = 0, int B = 0>                                                               \
-  TVMTUNE_FN void name(f32 (&d)[r0], u64 a, u64 b, bool add) {                                  \
+  template <int A = 0, int B = 0, class D>                                                      \
+  TVMTUNE_FN void name(D&& d, u64 a, u64 b, bool add) {                                  \
     asm volatile("{ .reg .pred p; setp.ne.b32 p, %" #r2 ", 0;\n"                                \
                  "wgmma.mma_async.sync.aligned.m64n" #N form " {" TVMTUNE_D##r0 "}, "           \
                  "%" #r0 ", %" #r1 ", p, 1, 1, %" #r3 ", %" #r4 "; }"                           \
                  : TVMTUNE_O##r0("f") : "l"(a), "l"(b), "r"(i32(add)), "n"(A), "n"(B));         \
   }                                                                                             \
-  template <int A = 0, int B = 0>                                                               \
-  TVMTUNE_FN void name(f32 (&d)[r0], const u32 (&a)[4], u64 b, bool add) {                      \
+  template <int A = 0, int B = 0, class D>                                                      \
+  TVMTUNE_FN void name(D&& d, const u32 (&a)[4], u64 b, bool add) {                      \
     static_assert(A == 0, "registers have one order");                                          \
     asm volatile("{ .reg .pred p; setp.ne.b32 p, %" #r5 ", 0;\n"                                \
                  "wgmma.mma_async.sync.aligned.m64n" #N form " {" TVMTUNE_D##r0 "}, "           \
@@ -87,13 +94,13 @@ template <int N> TVMTUNE_FN void wgmma_hold(i32 (&d)[N]) {
   }
 
 #define TVMTUNE_WGMMA_PLAIN(N, r0, r1, r2, r3, r4, r5, r6, name, form, element, letter, signs)  \
-  TVMTUNE_FN void name(element (&d)[r0], u64 a, u64 b, bool add) {                              \
+  template <class D> TVMTUNE_FN void name(D&& d, u64 a, u64 b, bool add) {                      \
     asm volatile("{ .reg .pred p; setp.ne.b32 p, %" #r2 ", 0;\n"                                \
                  "wgmma.mma_async.sync.aligned.m64n" #N form " {" TVMTUNE_D##r0 "}, "           \
                  "%" #r0 ", %" #r1 ", p" signs "; }"                                            \
                  : TVMTUNE_O##r0(letter) : "l"(a), "l"(b), "r"(i32(add)));                      \
   }                                                                                             \
-  TVMTUNE_FN void name(element (&d)[r0], const u32 (&a)[4], u64 b, bool add) {                  \
+  template <class D> TVMTUNE_FN void name(D&& d, const u32 (&a)[4], u64 b, bool add) {          \
     asm volatile("{ .reg .pred p; setp.ne.b32 p, %" #r5 ", 0;\n"                                \
                  "wgmma.mma_async.sync.aligned.m64n" #N form " {" TVMTUNE_D##r0 "}, "           \
                  "{%" #r0 ", %" #r1 ", %" #r2 ", %" #r3 "}, %" #r4 ", p" signs "; }"            \

@@ -54,9 +54,8 @@ impl Printer<'_> {
             [] => String::new(),
             some => format!(", {}", self.condition(some)),
         };
-        let (to, from) = (self.names.buffer(to), self.names.buffer(from));
-        let line =
-            format!("copy_async<{bytes}>(&{to}[{to_offset}], &{from}[{from_offset}]{valid});");
+        let (to, from) = (self.place(to, to_offset), self.place(from, from_offset));
+        let line = format!("copy_async<{bytes}>(&{to}, &{from}{valid});");
         self.line(&line);
         true
     }

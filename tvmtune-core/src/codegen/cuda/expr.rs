@@ -55,7 +55,16 @@ impl Printer<'_> {
         {
             return loaded.clone();
         }
-        format!("{name}[{}]", self.offset(tensor, index).text)
+        self.place(tensor, &self.offset(tensor, index).text)
+    }
+
+    /// The element of a buffer in memory at a position.
+    pub(super) fn place(&self, tensor: TensorId, position: &str) -> String {
+        let (name, buffer) = (self.names.buffer(tensor), self.grid.buffer(tensor));
+        match buffer.permuted {
+            Some(row) => format!("{name}[permuted<{row}, {}>({position})]", buffer.dtype.bytes()),
+            None => format!("{name}[{position}]"),
+        }
     }
 
     /// The row-major position of an element.

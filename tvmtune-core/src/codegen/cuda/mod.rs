@@ -15,6 +15,7 @@
 
 mod copy;
 mod expr;
+mod group;
 mod lanes;
 mod matrix;
 mod names;
@@ -92,6 +93,7 @@ pub fn print(grid: &Grid) -> Unit {
     if grid.kernels.iter().any(|it| !it.fragments.is_empty()) {
         source.push_str("#include \"tvmtune/mma.cuh\"\n");
     }
+    source.push_str(&group::declarations(grid));
     source.push_str("\nusing namespace tvmtune;\n");
     source.push_str(&format!("using Index = {index};\n"));
     let mut entries = Vec::new();
@@ -324,7 +326,7 @@ impl<'a> Printer<'a> {
 
     fn shared_memory(&mut self) {
         if self.kernel.shared_bytes > 0 {
-            self.line("extern __shared__ __align__(128) unsigned char shared[];");
+            self.line("extern __shared__ __align__(1024) unsigned char shared[];");
         }
         for tensor in self.used(|it| matches!(it, Home::Shared(_))) {
             let buffer = self.grid.buffer(tensor);

@@ -61,6 +61,16 @@ impl Printer<'_> {
             Stmt::Multiply { tensor, index, a, b, dtype } => {
                 self.multiply(*tensor, index, a, b, *dtype);
             }
+            Stmt::GroupMultiply { accumulators, operands, dtype, .. } => {
+                self.group_multiply(accumulators, operands, *dtype);
+            }
+            Stmt::Matrices { body } => {
+                self.line("wgmma_fence();");
+                self.block(body);
+                self.line("wgmma_commit();");
+            }
+            Stmt::WaitMatrices { batches, sum } => self.wait_matrices(*batches, *sum),
+            Stmt::FenceAsync => self.line("fence_async();"),
             Stmt::Commit => self.line("copy_async_commit();"),
             Stmt::Wait { groups } => self.line(&format!("copy_async_wait<{groups}>();")),
             Stmt::Sync { range } => {

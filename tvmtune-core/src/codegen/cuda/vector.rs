@@ -84,8 +84,8 @@ impl Printer<'_> {
         self.names.replace(var, outside);
         self.close();
         if let Some(address) = address {
-            let buffer = self.names.buffer(tensor);
-            self.line(&format!("store(&{buffer}[{address}], {result});"));
+            let place = self.place(tensor, &address);
+            self.line(&format!("store(&{place}, {result});"));
         }
         for load in loads {
             self.loaded.remove(&(load.tensor, load.position.clone()));
@@ -97,8 +97,7 @@ impl Printer<'_> {
     fn load(&mut self, load: &Load, lanes: i64, name: &str) {
         let buffer = self.grid.buffer(load.tensor);
         let vector = format!("Vec<{}, {lanes}>", element_type(buffer.dtype));
-        let address =
-            format!("&{}[{}]", self.names.buffer(load.tensor), self.poly(&load.position).text);
+        let address = format!("&{}", self.place(load.tensor, &self.poly(&load.position).text));
         let constant = buffer.home == Home::Argument && !self.is_written(load.tensor);
         let function = if constant { "load_constant" } else { "load" };
         if load.conditions.is_empty() {

@@ -1,6 +1,7 @@
 //! The rules for GPUs: what becomes blocks, what threads, and what goes through shared memory.
 //!
-//! - `tensor`: sums of products of narrow numbers: matrix instructions.
+//! - `tensor`: sums of products of narrow numbers: matrix instructions, each of a warp.
+//! - `group`: the same, each of four warps.
 //! - `tile`: reductions of which two operands are used more than once: tiles of accumulators in the
 //!   registers of threads, operands copied to shared memory by all of them.
 //! - `rows`: reductions along memory, and what needs them: threads share a row.
@@ -10,6 +11,7 @@
 
 mod across;
 mod flat;
+mod group;
 mod rows;
 mod tensor;
 mod tile;
@@ -23,6 +25,7 @@ use crate::schedule::error::ScheduleError;
 
 /// One way to schedule a group on a GPU.
 pub(super) enum Way {
+    Group,
     Tensor,
     Tile,
     Rows,
@@ -50,8 +53,9 @@ pub(super) fn tiles(b: &Builder, stage: StageId) -> bool {
 pub(super) fn ways(b: &Builder, group: &Group) -> Vec<Way> {
     match group {
         Group::Tiled { anchor, .. } => {
+            let group = group::suits(b, *anchor).then_some(Way::Group);
             let tensor = tensor::product(b, *anchor).map(|_| Way::Tensor);
-            tensor.into_iter().chain([Way::Tile]).collect()
+            group.into_iter().chain(tensor).chain([Way::Tile]).collect()
         }
         Group::Rows { root, inside, .. } => {
             let reduces = b.schedule.stage(*root).compute.reducer.is_some();
@@ -73,6 +77,7 @@ pub(super) fn ways(b: &Builder, group: &Group) -> Vec<Way> {
 /// Applies a way.
 pub(super) fn apply(b: &mut Builder, group: &Group, way: &Way) -> Result<(), ScheduleError> {
     match (group, way) {
+        (Group::Tiled { root, anchor }, Way::Group) => group::group(b, *root, *anchor),
         (Group::Tiled { root, anchor }, Way::Tensor) => tensor::tensor(b, *root, *anchor),
         (Group::Tiled { root, anchor }, _) => tile::tile(b, *root, *anchor),
         (Group::Rows { root, inside, depth }, Way::Rows) => rows::rows(b, *root, inside, *depth),

@@ -27,13 +27,13 @@ use crate::schedule::{AxisId, LoopKind, StageId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Product {
     /// That of the rows of the first factor.
-    row: usize,
+    pub(super) row: usize,
     /// That of the rows of the second factor: the columns of the result.
-    column: usize,
+    pub(super) column: usize,
     /// What is reduced.
-    depth: usize,
+    pub(super) depth: usize,
     /// Steps of the reduction in one instruction.
-    step: u64,
+    pub(super) step: u64,
 }
 
 /// The product that a reduction is, if there are instructions for it.

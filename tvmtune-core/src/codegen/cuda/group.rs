@@ -1,0 +1,79 @@
+//! Matrix instructions of a warpgroup.
+
+use std::collections::BTreeSet;
+
+use super::Printer;
+use crate::dag::{DType, TensorId};
+use crate::grid::{Accumulators, Grid, SharedOperand, Stmt};
+
+/// Rows after which chunks of a permuted buffer lie as in the first one.
+const PERIOD: u64 = 8;
+
+/// What the kernels need before they can be declared: headers, and the shapes they use.
+pub(super) fn declarations(grid: &Grid) -> String {
+    let mut shapes = BTreeSet::new();
+    for stmt in grid.kernels.iter().flat_map(|it| &it.body) {
+        stmt.walk(&mut |it| {
+            if let Stmt::GroupMultiply { columns, dtype, .. } = it {
+                shapes.insert((dtype.name(), *columns));
+            }
+        });
+    }
+    let mut text = String::new();
+    if !shapes.is_empty() {
+        text.push_str("#include \"tvmtune/barrier.cuh\"\n#include \"tvmtune/wgmma.cuh\"\n\n");
+    }
+    for (element, columns) in shapes {
+        text.push_str(&format!("TVMTUNE_WGMMA({element}, {columns})\n"));
+    }
+    text
+}
+
+impl Printer<'_> {
+    pub(super) fn group_multiply(
+        &mut self,
+        accumulators: &Accumulators,
+        operands: &[SharedOperand; 2],
+        dtype: DType,
+    ) {
+        let Accumulators { tensor, base, half, pair, eight } = accumulators;
+        let sum = self.names.buffer(*tensor);
+        let element = super::element_type(self.grid.buffer(*tensor).dtype);
+        let base = self.poly(base).text;
+        let [a, b] = [&operands[0], &operands[1]].map(|it| self.shared_operand(it));
+        // Integers have one form.
+        let forms = match dtype.bytes() {
+            2 => {
+                let [a, b] = [&operands[0], &operands[1]].map(|it| u8::from(it.transposed));
+                format!("<{a}, {b}>")
+            }
+            _ => String::new(),
+        };
+        let name = dtype.name();
+        let call = format!(
+            "wgmma_{name}{forms}(accumulators([&](int n) -> {element}& {{ return {sum}[{base} + \
+             {eight} * (n / 4) + {half} * (n / 2 % 2) + {pair} * (n % 2)]; }}),"
+        );
+        self.line(&call);
+        self.line(&format!("  {a},"));
+        self.line(&format!("  {b}, true);"));
+    }
+
+    /// The descriptor of an operand.
+    fn shared_operand(&self, operand: &SharedOperand) -> String {
+        let buffer = self.grid.buffer(operand.tensor);
+        let row = u64::from(buffer.permuted.unwrap_or(128));
+        let (name, at) = (self.names.buffer(operand.tensor), self.poly(&operand.base).text);
+        let panel = operand.panel * buffer.dtype.bytes() as i64;
+        let period = PERIOD * row;
+        format!("wgmma_operand(shared_address(&{name}[{at}]), {panel}, {period}, SWIZZLE_{row})")
+    }
+
+    pub(super) fn wait_matrices(&mut self, batches: u32, sum: TensorId) {
+        self.line(&format!("wgmma_wait<{batches}>();"));
+        if batches == 0 {
+            let sum = self.names.buffer(sum).to_owned();
+            self.line(&format!("wgmma_hold({sum});"));
+        }
+    }
+}

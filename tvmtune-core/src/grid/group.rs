@@ -1,0 +1,304 @@
+//! Loops that are a matrix instruction of a warpgroup: four warps, operands in shared memory.
+//!
+//! As the instruction of one warp (`tensor`), over rows of four warps and as many columns as the
+//! accumulators have room for:
+//!
+//! ```text
+//! thread u in 0..4: thread g in 0..8: thread q in 0..4
+//!   tensor j in 0..n: tensor h in 0..2: tensor p in 0..2: tensor k in 0..16
+//!     acc[..] += a[16*u + 8*h + g, k] * b[8*j + 2*q + p, k]
+//! ```
+//!
+//! Loops around that are written out make one batch of instructions. Operands are read where they
+//! lie, by rows of 32, 64 or 128 bytes whose 16-byte chunks are permuted: a buffer whose rows have
+//! that length becomes one of those. Its rows go along the reduction, or along the other dimension
+//! in panels as wide as a row.
+//!
+//! # Source
+//!
+//! PTX ISA, `wgmma.mma_async`: fragment layouts, matrix descriptors, swizzling modes.
+
+use super::memory::flat;
+use super::tensor::{Loop, Tile, around, operands, read};
+use super::{Accumulators, Buffer, Home, Kernel, SharedOperand, Stmt, ThreadVar, WARP};
+use crate::dag::expr::affine;
+use crate::dag::{DType, Subscript, TensorId};
+use crate::poly::{Poly, VarId};
+
+/// Threads of a warpgroup.
+const GROUP: u32 = 4 * WARP;
+/// Rows of one instruction.
+const ROWS: i64 = 64;
+/// The most columns of one instruction.
+const MOST_COLUMNS: i64 = 256;
+/// Rows after which chunks lie as in the first one.
+const PERIOD: i64 = 8;
+
+/// Puts matrix instructions of warpgroups where loops are some, and permutes the buffers they read.
+pub(super) fn find(kernel: &mut Kernel, buffers: &mut [Buffer]) {
+    let position = |step: u32, range: u32| {
+        kernel.thread_vars.iter().find(|it| (it.step, it.range) == (step, range)).map(|it| it.var)
+    };
+    let (Some(u), Some(g), Some(q)) = (position(32, GROUP), position(4, 32), position(1, 4)) else {
+        return;
+    };
+    let threads = kernel.thread_vars.clone();
+    let mut search = Search { buffers, u, g, q, threads };
+    let mut body = std::mem::take(&mut kernel.body);
+    search.block(&mut body);
+    kernel.body = body;
+    if is_written(kernel, buffers) {
+        kernel.body = fenced(std::mem::take(&mut kernel.body));
+    }
+}
+
+struct Search<'a> {
+    buffers: &'a mut [Buffer],
+    /// The warp of a thread in its group.
+    u: VarId,
+    /// The row of a thread in its warp.
+    g: VarId,
+    /// The columns of a thread.
+    q: VarId,
+    threads: Vec<ThreadVar>,
+}
+
+/// The loops of an instruction.
+struct Roles {
+    /// Halves of a warp's rows.
+    h: VarId,
+    /// Pairs of columns.
+    p: VarId,
+    /// Steps of the reduction.
+    k: VarId,
+    /// Columns in eights: innermost first, one loop or two.
+    columns: Vec<(VarId, i64)>,
+}
+
+impl Search<'_> {
+    fn block(&mut self, body: &mut Vec<Stmt>) {
+        for mut stmt in std::mem::take(body) {
+            if let Some(stmts) = self.tile(&stmt) {
+                body.extend(stmts);
+                continue;
+            }
+            // All threads of a group come to an instruction together.
+            let splits = match &stmt {
+                Stmt::If { guards, .. } => {
+                    guards.iter().any(|it| self.splits(&it.value) || self.splits(&it.bound))
+                }
+                _ => false,
+            };
+            if let Some(body) = stmt.body_mut().filter(|_| !splits) {
+                self.block(body);
+            }
+            body.push(stmt);
+        }
+    }
+
+    /// Whether a value differs among the threads of a group.
+    fn splits(&self, value: &Poly) -> bool {
+        self.threads.iter().any(|it| it.step % GROUP != 0 && value.mentions(it.var))
+    }
+
+    /// What loops become if they and all inside them are instructions.
+    fn tile(&mut self, stmt: &Stmt) -> Option<Vec<Stmt>> {
+        let tile = read(stmt)?;
+        let (tensor, outer): (Vec<&Loop>, Vec<&Loop>) =
+            tile.loops.iter().partition(|it| it.is_tensor);
+        let (a, b, dtype) = operands(tile.value, self.buffers)?;
+        let roles = roles(&tensor, &tile, a, dtype, self.buffers)?;
+        let accumulators = accumulators(&tile, &roles)?;
+        let (first, first_row) = self.first(a, &roles, dtype)?;
+        let (second, second_row) = self.second(b, &roles, dtype)?;
+        let columns = 8 * roles.columns.iter().map(|it| it.1).product::<i64>();
+        let narrow = dtype.bytes() == 2;
+        if columns > MOST_COLUMNS || (!narrow && (first.transposed || second.transposed)) {
+            return None;
+        }
+        self.permute(first.tensor, first_row)?;
+        self.permute(second.tensor, second_row)?;
+        let sum = accumulators.tensor;
+        let multiply = Stmt::GroupMultiply {
+            accumulators: Box::new(accumulators),
+            columns: columns as u32,
+            operands: Box::new([first, second]),
+            dtype,
+        };
+        let batch = Stmt::Matrices { body: around(&outer, multiply) };
+        Some(vec![batch, Stmt::WaitMatrices { batches: 0, sum }])
+    }
+
+    /// The first operand, and the bytes of its rows in memory.
+    fn first(&self, a: Read<'_>, roles: &Roles, dtype: DType) -> Option<(SharedOperand, i64)> {
+        let at = self.position(a)?;
+        let (row, rest) = linear(&at, self.g)?;
+        let (half, rest) = linear(&rest, roles.h)?;
+        let (warp, rest) = linear(&rest, self.u)?;
+        let (step, base) = linear(&rest, roles.k)?;
+        if half != PERIOD * row || warp != 2 * half || base.mentions(self.q) {
+            return None;
+        }
+        let operand = operand(a.0, base, row, step, None, dtype)?;
+        // A panel has all rows of an instruction.
+        let bytes = row_bytes(row, step, dtype)?;
+        let fits = !operand.transposed || bytes == ROWS * dtype.bytes() as i64;
+        fits.then_some((operand, bytes))
+    }
+
+    /// The second operand, and the bytes of its rows in memory.
+    fn second(&self, b: Read<'_>, roles: &Roles, dtype: DType) -> Option<(SharedOperand, i64)> {
+        let at = self.position(b)?;
+        let (row, rest) = linear(&at, roles.p)?;
+        let (pairs, rest) = linear(&rest, self.q)?;
+        let (eights, mut rest) = linear(&rest, roles.columns[0].0)?;
+        if pairs != 2 * row || eights != PERIOD * row {
+            return None;
+        }
+        let mut panel = None;
+        if let Some((var, _)) = roles.columns.get(1) {
+            let (stride, without) = linear(&rest, *var)?;
+            rest = without;
+            panel = Some(stride);
+        }
+        let (step, base) = linear(&rest, roles.k)?;
+        if base.mentions(self.u) || base.mentions(self.g) {
+            return None;
+        }
+        let bytes = row_bytes(row, step, dtype)?;
+        let inner = PERIOD * roles.columns[0].1;
+        let fits = match panel {
+            // Rows follow one another, or panels do.
+            Some(stride) if row != 1 => stride == inner * row,
+            Some(_) => inner * dtype.bytes() as i64 == bytes,
+            None => row != 1 || inner * dtype.bytes() as i64 <= bytes,
+        };
+        let operand = operand(b.0, base, row, step, panel, dtype)?;
+        fits.then_some((operand, bytes))
+    }
+
+    fn position(&self, (tensor, index): Read<'_>) -> Option<Poly> {
+        let buffer = &self.buffers[tensor.0 as usize];
+        let in_shared = matches!(buffer.home, Home::Shared(_));
+        in_shared.then(|| affine(index)).flatten().map(|it| flat(&it, &buffer.shape))
+    }
+
+    /// Permutes the chunks of a buffer's rows.
+    fn permute(&mut self, tensor: TensorId, row_bytes: i64) -> Option<()> {
+        let buffer = &mut self.buffers[tensor.0 as usize];
+        let row_bytes = u32::try_from(row_bytes).ok()?;
+        if buffer.permuted.is_some_and(|it| it != row_bytes) {
+            return None;
+        }
+        buffer.permuted = Some(row_bytes);
+        Some(())
+    }
+}
+
+type Read<'e> = (TensorId, &'e [Subscript]);
+
+/// The constant factor of a variable, and the rest.
+fn linear(poly: &Poly, var: VarId) -> Option<(i64, Poly)> {
+    let (factor, rest) = poly.split_linear(var)?;
+    Some((factor.as_constant()?, rest))
+}
+
+/// Bytes of the rows that an operand has in memory: those of one step of the reduction, where
+/// neighbors of the operand's rows are neighbors in memory.
+fn row_bytes(row: i64, step: i64, dtype: DType) -> Option<i64> {
+    let elements = if row == 1 { step } else { row };
+    let bytes = elements * dtype.bytes() as i64;
+    ([32, 64, 128].contains(&bytes) && (row == 1 || step == 1)).then_some(bytes)
+}
+
+fn operand(
+    tensor: TensorId,
+    base: Poly,
+    row: i64,
+    step: i64,
+    panel: Option<i64>,
+    dtype: DType,
+) -> Option<SharedOperand> {
+    let bytes = row_bytes(row, step, dtype)?;
+    let transposed = row == 1;
+    let of_instruction = 32;
+    // Instructions start at whole periods of rows, or at their part of a row.
+    let starts = |by: i64| {
+        let by = by * dtype.bytes() as i64;
+        by % (PERIOD * bytes) == 0 || (!transposed && by % of_instruction == 0)
+    };
+    let aligned = base.terms().all(|(_, by)| starts(by));
+    let panel = panel.filter(|_| transposed).unwrap_or(0);
+    aligned.then_some(SharedOperand { tensor, base, transposed, panel })
+}
+
+/// Which loop is what.
+fn roles(
+    loops: &[&Loop],
+    tile: &Tile<'_>,
+    (first, index): Read<'_>,
+    dtype: DType,
+    buffers: &[Buffer],
+) -> Option<Roles> {
+    let depth = 32 / dtype.bytes() as i64;
+    let position = flat(&affine(index)?, &buffers[first.0 as usize].shape);
+    let along = |it: &&&Loop| tile.index.iter().any(|at| at.mentions(it.var));
+    let k = loops.iter().find(|it| !along(it) && it.extent == depth)?;
+    let h = loops.iter().find(|it| along(it) && position.mentions(it.var) && it.extent == 2)?;
+    let (last, columns) = loops
+        .iter()
+        .filter(|it| along(it) && !position.mentions(it.var))
+        .collect::<Vec<_>>()
+        .split_last()
+        .map(|(last, others)| {
+            (**last, others.iter().rev().map(|it| (it.var, it.extent)).collect())
+        })?;
+    let roles = Roles { h: h.var, p: last.var, k: k.var, columns };
+    let known = 3 + roles.columns.len();
+    let complete = last.extent == 2 && (1..=2).contains(&roles.columns.len());
+    (complete && loops.len() == known).then_some(roles)
+}
+
+/// Where the accumulators of one thread are.
+fn accumulators(tile: &Tile<'_>, roles: &Roles) -> Option<Accumulators> {
+    let [at] = tile.index else { return None };
+    let (half, rest) = linear(at, roles.h)?;
+    let (pair, rest) = linear(&rest, roles.p)?;
+    let (eight, mut base) = linear(&rest, roles.columns[0].0)?;
+    if let Some((var, _)) = roles.columns.get(1) {
+        let (outer, rest) = linear(&base, *var)?;
+        if outer != eight * roles.columns[0].1 {
+            return None;
+        }
+        base = rest;
+    }
+    Some(Accumulators { tensor: tile.tensor, base, half, pair, eight })
+}
+
+/// With what threads wrote made known to instructions before threads wait for one another.
+fn fenced(body: Vec<Stmt>) -> Vec<Stmt> {
+    let mut stmts = Vec::new();
+    for mut stmt in body {
+        if let Stmt::Sync { .. } = stmt {
+            stmts.push(Stmt::FenceAsync);
+        }
+        if let Some(body) = stmt.body_mut() {
+            *body = fenced(std::mem::take(body));
+        }
+        stmts.push(stmt);
+    }
+    stmts
+}
+
+/// Whether threads write what instructions read.
+fn is_written(kernel: &Kernel, buffers: &[Buffer]) -> bool {
+    let mut found = false;
+    for stmt in &kernel.body {
+        stmt.walk(&mut |it| {
+            if let Stmt::Store { tensor, .. } = it {
+                found |= buffers[tensor.0 as usize].permuted.is_some();
+            }
+        });
+    }
+    found
+}
