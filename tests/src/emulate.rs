@@ -1,11 +1,14 @@
 //! Generated CUDA on the emulator: what a GPU would compute, on any machine.
 
 use tvmtune_core::codegen::GeneratedCuda;
-use tvmtune_core::codegen::cuda::{Entry, Param, wide};
+use tvmtune_core::codegen::cuda::{Entry, Map, Param, wide};
 use tvmtune_core::dag::{DType, TensorId};
-use tvmtune_core::grid::Home;
+use tvmtune_core::grid::{Grid, Home};
 use tvmtune_core::interp::{Array, Number, pack};
-use tvmtune_emulator::{Argument, Buffer, Fault, Launch, Memory, Module, Options};
+use tvmtune_core::poly::Poly;
+use tvmtune_emulator::{
+    Argument, Buffer, Element, Fault, Launch, Memory, Module, Options, Swizzle, TensorMap,
+};
 
 /// What arrays of results and workspace hold before anything is written.
 const POISON: u8 = 0xff;
@@ -72,6 +75,7 @@ fn launch(
         return Ok(());
     }
     let argument = |it: &Param| match it {
+        Param::Map(map) => tensor_map(&generated.unit.maps[*map], grid, dims, buffers).into(),
         Param::Pointer(tensor) => Argument::from(buffers[tensor.0 as usize]),
         Param::Dim(dim) if wide(grid) => dims[dim.0 as usize].into(),
         Param::Dim(dim) => (dims[dim.0 as usize] as i32).into(),
@@ -87,6 +91,30 @@ fn launch(
     };
     let kernel = module.kernel(&entry.name).expect("the module has every entry");
     kernel.run(&launch, &arguments, memory, options).map(drop)
+}
+
+/// What a driver makes of a map.
+fn tensor_map(map: &Map, grid: &Grid, dims: &[i64], buffers: &[Buffer]) -> TensorMap {
+    let number = |it: &Poly| it.eval_dims(dims) as u64;
+    let element = match grid.buffer(map.tensor).dtype {
+        DType::I8 | DType::U8 | DType::Bool => Element::U8,
+        DType::I32 => Element::I32,
+        DType::I64 => Element::I64,
+        DType::F16 => Element::F16,
+        DType::F32 => Element::F32,
+        DType::F64 => Element::F64,
+        DType::Bf16 => Element::Bf16,
+    };
+    TensorMap {
+        base: (buffers[map.tensor.0 as usize], 0),
+        element,
+        dims: map.extents.iter().map(number).collect(),
+        strides: map.strides.iter().map(number).collect(),
+        box_dims: map.boxes.clone(),
+        element_strides: vec![1; map.boxes.len()],
+        swizzle: [Swizzle::None, Swizzle::Bytes32, Swizzle::Bytes64, Swizzle::Bytes128]
+            [map.swizzle as usize],
+    }
 }
 
 fn scalar_argument(value: Number, dtype: DType) -> Argument {

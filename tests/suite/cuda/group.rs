@@ -5,13 +5,18 @@ use tvmtune_core::target::gpu::Arch;
 
 use super::tensor::check_rule;
 
-const HOPPER: Arch = Arch { sm: 90, exact: true };
+/// With operands copied by all threads, and by a feeder.
+#[track_caller]
+fn check(text: &str, instruction: &str, rows: &[i64], n_points: u64) {
+    let hopper = Arch { sm: 90, exact: true };
+    check_rule(": group", hopper, text, instruction, rows, n_points);
+    // Many rings are larger than shared memory.
+    check_rule(": fed group", hopper, text, instruction, rows, 2 * n_points);
+}
 
 #[test]
 fn products_of_bf16_along_both_rows() {
-    check_rule(
-        "group",
-        HOPPER,
+    check(
         "#[autotune(dims(M = 1..=200, N = 136, K = 144))]
         fn linear(x: Tensor<bf16, M, K>, w: Weight<bf16, N, K>, b: Weight<bf16, N>) -> Tensor<bf16, M, N> {
             let h = compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[j, k]]) + b[[j]]);
@@ -25,9 +30,7 @@ fn products_of_bf16_along_both_rows() {
 
 #[test]
 fn products_of_f16_along_a_column() {
-    check_rule(
-        "group",
-        HOPPER,
+    check(
         "#[autotune(dims(M = 1..=130, N = 264, K = 72))]
         fn product(x: Tensor<f16, M, K>, w: Tensor<f16, K, N>) -> Tensor<f32, M, N> {
             compute(|i, j| sum(0..K, |k| x[[i, k]] as f32 * w[[k, j]] as f32))
@@ -40,9 +43,7 @@ fn products_of_f16_along_a_column() {
 
 #[test]
 fn products_of_bf16_along_both_columns() {
-    check_rule(
-        "group",
-        HOPPER,
+    check(
         "#[autotune(dims(M = 72, N = 16, K = 1..=130))]
         fn product(x: Tensor<bf16, K, M>, w: Tensor<bf16, K, N>) -> Tensor<f32, M, N> {
             compute(|i, j| sum(0..K, |k| x[[k, i]] as f32 * w[[k, j]] as f32))
@@ -55,9 +56,7 @@ fn products_of_bf16_along_both_columns() {
 
 #[test]
 fn products_of_i8() {
-    check_rule(
-        "group",
-        HOPPER,
+    check(
         "#[autotune(dims(M = 1..=130, N = 72, K = 160))]
         fn product(x: Tensor<i8, M, K>, w: Weight<i8, N, K>) -> Tensor<i32, M, N> {
             compute(|i, j| sum(0..K, |k| x[[i, k]] as i32 * w[[j, k]] as i32))

@@ -83,6 +83,7 @@ fn annotation(stage: &Stage, number: u16, any: AxisId) -> (AxisId, LoopKind) {
     match number % 7 {
         6 => (any, LoopKind::Tensor),
         4 => (any, LoopKind::Thread),
+        5 if number.is_multiple_of(2) => (any, LoopKind::Fed(2 + (number / 12 % 3) as u8)),
         5 => (any, LoopKind::Pipelined(2 + (number / 6 % 3) as u8)),
         0 => (any, LoopKind::Unrolled),
         1 => (stage.order.last().copied().unwrap_or(any), LoopKind::Vectorized),

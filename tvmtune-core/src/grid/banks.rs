@@ -50,7 +50,8 @@ pub(super) fn pad(kernel: &Kernel, buffers: &mut [Buffer]) {
         let widest = accesses.iter().map(|it| it.lanes * bytes).max().unwrap_or(bytes);
         let step = (widest.max(BANK_BYTES) / bytes).max(1);
         let Some(row) = buffer.shape.last().and_then(Poly::as_constant) else { continue };
-        if buffer.shape.len() < 2 || buffer.permuted.is_some() {
+        let is_box = kernel.maps.iter().any(|it| it.to == tensor);
+        if buffer.shape.len() < 2 || buffer.permuted.is_some() || is_box {
             continue;
         }
         let cost = |padding: u64| {

@@ -146,6 +146,11 @@ fn rename(mut stmt: Stmt, renamed: &BTreeMap<VarId, Poly>) -> Stmt {
         | Stmt::GroupMultiply { .. }
         | Stmt::Matrices { .. }
         | Stmt::WaitMatrices { .. }
+        | Stmt::WaitFull { .. }
+        | Stmt::WaitEmpty { .. }
+        | Stmt::CopyBox { .. }
+        | Stmt::Release { .. }
+        | Stmt::Advance { .. }
         | Stmt::FenceAsync => {}
     }
     if let Some(body) = stmt.body_mut() {

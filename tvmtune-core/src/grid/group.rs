@@ -20,13 +20,12 @@
 
 use super::memory::flat;
 use super::tensor::{Loop, Tile, around, operands, read};
-use super::{Accumulators, Buffer, Home, Kernel, SharedOperand, Stmt, ThreadVar, WARP};
+use super::{Accumulators, Buffer, Home, Kernel, SharedOperand, Stmt, ThreadVar, WARPGROUP};
 use crate::dag::expr::affine;
 use crate::dag::{DType, Subscript, TensorId};
+use crate::nest::Guard;
 use crate::poly::{Poly, VarId};
 
-/// Threads of a warpgroup.
-const GROUP: u32 = 4 * WARP;
 /// Rows of one instruction.
 const ROWS: i64 = 64;
 /// The most columns of one instruction.
@@ -39,14 +38,15 @@ pub(super) fn find(kernel: &mut Kernel, buffers: &mut [Buffer]) {
     let position = |step: u32, range: u32| {
         kernel.thread_vars.iter().find(|it| (it.step, it.range) == (step, range)).map(|it| it.var)
     };
-    let (Some(u), Some(g), Some(q)) = (position(32, GROUP), position(4, 32), position(1, 4)) else {
+    let (Some(u), Some(g), Some(q)) = (position(32, WARPGROUP), position(4, 32), position(1, 4))
+    else {
         return;
     };
     let threads = kernel.thread_vars.clone();
     let mut search = Search { buffers, u, g, q, threads };
     let mut body = std::mem::take(&mut kernel.body);
     search.block(&mut body);
-    kernel.body = body;
+    kernel.body = overlapped(body);
     if is_written(kernel, buffers) {
         kernel.body = fenced(std::mem::take(&mut kernel.body));
     }
@@ -98,7 +98,7 @@ impl Search<'_> {
 
     /// Whether a value differs among the threads of a group.
     fn splits(&self, value: &Poly) -> bool {
-        self.threads.iter().any(|it| it.step % GROUP != 0 && value.mentions(it.var))
+        self.threads.iter().any(|it| it.step % WARPGROUP != 0 && value.mentions(it.var))
     }
 
     /// What loops become if they and all inside them are instructions.
@@ -273,6 +273,54 @@ fn accumulators(tile: &Tile<'_>, roles: &Roles) -> Option<Accumulators> {
         base = rest;
     }
     Some(Accumulators { tensor: tile.tensor, base, half, pair, eight })
+}
+
+/// With batches of fed loops left running until the next one has begun:
+///
+/// ```text
+/// for k                       for k
+///   wait until full             wait until full
+///   batch(k)                    batch(k)
+///   wait for it          =>     wait for all but it
+///   release the slot            if 0 < k: release the slot before
+///   next slot                   next slot
+///                             wait for the last one; release the slot before
+/// ```
+fn overlapped(body: Vec<Stmt>) -> Vec<Stmt> {
+    let mut stmts = Vec::new();
+    for mut stmt in body {
+        if let Some(body) = stmt.body_mut() {
+            *body = overlapped(std::mem::take(body));
+        }
+        let Stmt::For { var, extent, body, .. } = &mut stmt else {
+            stmts.push(stmt);
+            continue;
+        };
+        let [Stmt::WaitFull { ring }, Stmt::Matrices { .. }, wait, release, Stmt::Advance { .. }] =
+            body.as_mut_slice()
+        else {
+            stmts.push(stmt);
+            continue;
+        };
+        let Stmt::WaitMatrices { batches, sum } = wait else {
+            stmts.push(stmt);
+            continue;
+        };
+        let (ring, sum, extent) = (*ring, *sum, extent.clone());
+        *batches = 1;
+        let before = Stmt::Release { ring, before: true };
+        let guards = vec![Guard { value: Poly::default(), bound: Poly::var(*var) }];
+        *release = Stmt::If { guards, body: vec![before.clone()] };
+        stmts.extend([stmt, Stmt::WaitMatrices { batches: 0, sum }]);
+        stmts.push(match extent.as_constant() {
+            Some(1..) => before,
+            _ => {
+                let guards = vec![Guard { value: Poly::default(), bound: extent }];
+                Stmt::If { guards, body: vec![before] }
+            }
+        });
+    }
+    stmts
 }
 
 /// With what threads wrote made known to instructions before threads wait for one another.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::distribute::{Form, Runs, distribute};
 use super::{Buffer, Home, Kernel, Stmt, ThreadVar, Unplaceable, WARP};
-use super::{pipeline, write_out};
+use super::{feed, pipeline, write_out};
 use crate::dag::expr::affine;
 use crate::dag::{Expr, Subscript, TensorId};
 use crate::nest::{self, Scope};
@@ -15,6 +15,10 @@ use crate::poly::{Facts, Poly, VarId};
 const ALIGNMENT: u64 = 16;
 /// More elements than any memory of a block has.
 const MOST_ELEMENTS: i64 = 1 << 24;
+/// Where buffers start that boxes are copied to.
+const BOX_ALIGNMENT: u64 = 128;
+/// Bytes of a barrier in shared memory.
+const BARRIER: u64 = 8;
 /// Bytes of the largest element.
 const WIDEST: u64 = 8;
 
@@ -63,7 +67,7 @@ pub(super) fn place(
     facts: &Facts,
     n_vars: &mut u32,
 ) -> Result<(), Unplaceable> {
-    let slots = pipeline::slots(kernel, buffers);
+    let slots = pipeline::slots(kernel, buffers, n_vars);
     let mut uses: BTreeMap<TensorId, Use> = BTreeMap::new();
     each_access(&mut kernel.body, facts, &mut Vec::new(), &mut |tensor, index, path| {
         if buffers[tensor.0 as usize].home == Home::Registers {
@@ -110,6 +114,7 @@ pub(super) fn place(
         buffer.home = Home::Shared(0);
     }
     pipeline::keep(kernel, buffers, &slots);
+    feed::divide(kernel, buffers, &slots)?;
     let in_registers = |it: TensorId| buffers[it.0 as usize].home == Home::Registers;
     write_out::loops(kernel, &in_registers, facts);
     Ok(())
@@ -180,6 +185,7 @@ fn n_groups(kernel: &Kernel, group: VarId) -> Poly {
 /// Gives every buffer its place in shared memory, and what warps combined too.
 pub(super) fn allocate(kernel: &mut Kernel, buffers: &mut [Buffer]) -> Result<(), Unplaceable> {
     let (mut shared, mut combines) = (BTreeSet::new(), false);
+    shared.extend(kernel.maps.iter().map(|it| it.to));
     for stmt in &kernel.body {
         stmt.walk(&mut |it| match it {
             Stmt::Store { tensor, .. } | Stmt::Update { tensor, .. } => {
@@ -194,7 +200,9 @@ pub(super) fn allocate(kernel: &mut Kernel, buffers: &mut [Buffer]) -> Result<()
     let mut end: u64 = 0;
     for tensor in shared {
         let buffer = &mut buffers[tensor.0 as usize];
-        let alignment = buffer.permuted.map_or(ALIGNMENT, |it| 8 * u64::from(it));
+        let is_fed = kernel.maps.iter().any(|it| it.to == tensor);
+        let plain = if is_fed { BOX_ALIGNMENT } else { ALIGNMENT };
+        let alignment = buffer.permuted.map_or(plain, |it| 8 * u64::from(it));
         let first = end.next_multiple_of(alignment);
         let most = |it: &Poly| it.as_constant().unwrap_or(i64::MAX) as u64;
         let elements = buffer.shape.iter().map(most).fold(1, u64::saturating_mul);
@@ -205,6 +213,11 @@ pub(super) fn allocate(kernel: &mut Kernel, buffers: &mut [Buffer]) -> Result<()
         let first = end.next_multiple_of(ALIGNMENT);
         kernel.partials = Some(u32::try_from(first).map_err(|_| Unplaceable::Shared(first))?);
         end = first + u64::from(kernel.threads.div_ceil(WARP)) * WIDEST;
+    }
+    for ring in &mut kernel.rings {
+        let first = end.next_multiple_of(ALIGNMENT);
+        ring.place = u32::try_from(first).map_err(|_| Unplaceable::Shared(first))?;
+        end = first + 2 * u64::from(ring.depth) * BARRIER;
     }
     kernel.shared_bytes = u32::try_from(end).map_err(|_| Unplaceable::Shared(end))?;
     Ok(())
@@ -253,6 +266,11 @@ fn each_access(body: &mut [Stmt], facts: &Facts, path: &mut Path, visit: &mut Vi
             | Stmt::GroupMultiply { .. }
             | Stmt::Matrices { .. }
             | Stmt::WaitMatrices { .. }
+            | Stmt::WaitFull { .. }
+            | Stmt::WaitEmpty { .. }
+            | Stmt::CopyBox { .. }
+            | Stmt::Release { .. }
+            | Stmt::Advance { .. }
             | Stmt::FenceAsync => {}
         }
     }

@@ -28,6 +28,7 @@ mod banks;
 mod barrier;
 mod bind;
 mod distribute;
+mod feed;
 mod group;
 mod memory;
 mod pipeline;
@@ -44,6 +45,8 @@ use crate::schedule::Layout;
 
 /// Threads of a warp.
 pub const WARP: u32 = 32;
+/// Threads of four warps that multiply together.
+pub const WARPGROUP: u32 = 4 * WARP;
 /// Threads of the largest block.
 pub const MOST_THREADS: u32 = 1024;
 
@@ -62,6 +65,9 @@ pub enum Unplaceable {
     /// Threads that wait for one another in a loop which not all of them run as often.
     #[error("threads wait for one another in a loop that they do not all run as often")]
     Divergent,
+    /// A fed loop copies what are no boxes of a tensor.
+    #[error("a fed loop copies what are no boxes of a tensor")]
+    NotBoxes,
     /// Threads that combine values inside of which others are told apart.
     #[error("a loop over threads stands inside one whose threads reduce together")]
     ReductionOutside,
@@ -130,7 +136,7 @@ pub enum Home {
 pub struct Kernel {
     /// The loops that number the blocks, outermost first: name and extent.
     pub blocks: Vec<BlockVar>,
-    /// Threads of a block.
+    /// Threads of a block that run the body.
     pub threads: u32,
     /// Bytes of shared memory of a block.
     pub shared_bytes: u32,
@@ -140,8 +146,39 @@ pub struct Kernel {
     pub fragments: Vec<Fragment>,
     /// Variables that say which thread it is.
     pub thread_vars: Vec<ThreadVar>,
-    /// What each thread does.
+    /// Slots that boxes are copied to.
+    pub rings: Vec<Ring>,
+    /// What boxes are copied.
+    pub maps: Vec<BoxMap>,
+    /// What one thread beside the others does: it copies boxes.
+    pub feeder: Vec<Stmt>,
+    /// What each of the other threads does.
     pub body: Vec<Stmt>,
+}
+
+/// A ring of slots in shared memory, which the feeder fills and the other threads empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ring {
+    /// The variable by which each side counts its way around: the slot it is at.
+    pub slot: VarId,
+    /// How many slots.
+    pub depth: u32,
+    /// Bytes that make a slot full.
+    pub bytes: u32,
+    /// Where in shared memory its barriers are: for each slot one that says it is full, then for
+    /// each one that says it is empty.
+    pub place: u32,
+}
+
+/// Boxes of a tensor in memory, as the hardware copies them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BoxMap {
+    /// The tensor.
+    pub tensor: TensorId,
+    /// The buffer in shared memory that they are copied to.
+    pub to: TensorId,
+    /// Elements of a box along each dimension of the tensor.
+    pub extents: Vec<i64>,
 }
 
 /// Operands of matrix instructions: each thread of a warp has a part of each.
@@ -303,6 +340,39 @@ pub enum Stmt {
         /// What they add to.
         sum: TensorId,
     },
+    /// The feeder copies a box to the slot it is at; what lies outside of the tensor is zero.
+    CopyBox {
+        /// Which of the kernel's maps.
+        map: usize,
+        /// The position of its first element in the buffer.
+        position: Poly,
+        /// Where it starts in the tensor.
+        coordinates: Vec<Poly>,
+        /// The ring.
+        ring: usize,
+    },
+    /// The feeder waits until its slot is empty, and says how many bytes it will copy to it.
+    WaitEmpty {
+        /// The ring.
+        ring: usize,
+    },
+    /// Threads wait until their slot is full.
+    WaitFull {
+        /// The ring.
+        ring: usize,
+    },
+    /// Threads are done with a slot.
+    Release {
+        /// The ring.
+        ring: usize,
+        /// Whether with the one before the one they are at.
+        before: bool,
+    },
+    /// On to the next slot.
+    Advance {
+        /// The ring.
+        ring: usize,
+    },
     /// What this thread wrote to shared memory can be read by who reads it asynchronously.
     FenceAsync,
     /// So many threads in a row wait for one another.
@@ -381,6 +451,8 @@ pub enum LoopKind {
     Serial,
     /// As a loop, with copies on their way that many iterations ahead, this one counted.
     Pipelined(u8),
+    /// The same, with copies made by the feeder; none is left once it has its part.
+    Fed(u8),
     /// With its body repeated.
     Unrolled,
     /// The same, where no matrix instruction took its place.
@@ -452,6 +524,32 @@ fn kernel_facts(kernel: &Kernel, known: &Facts) -> Facts {
     facts
 }
 
+impl Kernel {
+    /// Threads of a block, the feeder's warps among them.
+    pub fn block_threads(&self) -> u32 {
+        match (self.feeder.is_empty(), self.threads % WARPGROUP) {
+            (true, _) => self.threads,
+            // Registers are dealt out to whole warpgroups.
+            (false, 0) => self.threads + WARPGROUP,
+            (false, _) => self.threads + WARP,
+        }
+    }
+
+    /// Whether warpgroups multiply in it.
+    pub fn multiplies_by_groups(&self) -> bool {
+        let mut found = false;
+        for stmt in &self.body {
+            stmt.walk(&mut |it| found |= matches!(it, Stmt::GroupMultiply { .. }));
+        }
+        found
+    }
+
+    /// What all threads do: the feeder, then the others.
+    pub fn statements(&self) -> impl Iterator<Item = &Stmt> {
+        self.feeder.iter().chain(&self.body)
+    }
+}
+
 impl Grid {
     /// The buffer of that tensor.
     pub fn buffer(&self, tensor: TensorId) -> &Buffer {
@@ -512,6 +610,8 @@ impl Stmt {
                     | Stmt::Commit
                     | Stmt::Wait { .. }
                     | Stmt::WaitMatrices { .. }
+                    | Stmt::WaitFull { .. }
+                    | Stmt::Release { .. }
             );
         });
         found

@@ -30,29 +30,53 @@ pub(super) struct Slot {
     var: VarId,
     /// How many iterations.
     pub(super) depth: u8,
+    /// The variable that says which slot, where threads count.
+    ring: Option<VarId>,
 }
 
 impl Slot {
     /// The slot of an iteration.
     pub(super) fn position(&self) -> Poly {
         let depth = Poly::constant(self.depth.into());
-        Poly::var(self.var).modulo(&depth, &Facts::default())
+        let of_loop = || Poly::var(self.var).modulo(&depth, &Facts::default());
+        self.ring.map_or_else(of_loop, Poly::var)
+    }
+
+    /// Whether it belongs to that loop.
+    pub(super) fn is_of(&self, var: VarId) -> bool {
+        self.var == var
+    }
+
+    /// The variable that says which slot, of a loop that is fed.
+    pub(super) fn ring_position(&self) -> Option<VarId> {
+        self.ring
     }
 }
 
-/// What pipelined loops copy ahead, if all of it turns out to be in shared memory.
-pub(super) fn slots(kernel: &Kernel, buffers: &[Buffer]) -> BTreeMap<TensorId, Slot> {
+/// What pipelined and fed loops copy ahead, if all of it turns out to be in shared memory.
+pub(super) fn slots(
+    kernel: &Kernel,
+    buffers: &[Buffer],
+    n_vars: &mut u32,
+) -> BTreeMap<TensorId, Slot> {
     let written = written(&kernel.body);
     let mut slots = BTreeMap::new();
     for stmt in &kernel.body {
         stmt.walk(&mut |it| {
-            if let Stmt::For { var, kind: LoopKind::Pipelined(depth), body, .. } = it {
-                let n_copies = n_copies(body, buffers, &written);
-                for tensor in self::written(&body[..n_copies]) {
-                    // What is used after the loop has one place for all iterations.
-                    if n_accesses(body, tensor) == n_accesses(&kernel.body, tensor) {
-                        slots.insert(tensor, Slot { var: *var, depth: *depth });
-                    }
+            let Stmt::For { var, kind, body, .. } = it else { return };
+            let (depth, ring) = match kind {
+                LoopKind::Pipelined(depth) => (*depth, None),
+                LoopKind::Fed(depth) => {
+                    *n_vars += 1;
+                    (*depth, Some(VarId(*n_vars - 1)))
+                }
+                _ => return,
+            };
+            let n_copies = n_copies(body, buffers, &written);
+            for tensor in self::written(&body[..n_copies]) {
+                // What is used after the loop has one place for all iterations.
+                if n_accesses(body, tensor) == n_accesses(&kernel.body, tensor) {
+                    slots.insert(tensor, Slot { var: *var, depth, ring });
                 }
             }
         });
@@ -104,7 +128,11 @@ fn visit(body: &mut [Stmt], change: &mut dyn FnMut(VarId, &[Stmt], &mut LoopKind
 
 /// How many of the first statements only copy, from memory that nobody writes, what is not
 /// written after them.
-fn n_copies(body: &[Stmt], buffers: &[Buffer], written_somewhere: &BTreeSet<TensorId>) -> usize {
+pub(super) fn n_copies(
+    body: &[Stmt],
+    buffers: &[Buffer],
+    written_somewhere: &BTreeSet<TensorId>,
+) -> usize {
     let source = |value: &Expr| {
         let mut only_reads = true;
         value.walk(&mut |it| {
@@ -133,7 +161,7 @@ fn n_copies(body: &[Stmt], buffers: &[Buffer], written_somewhere: &BTreeSet<Tens
     if written(&body[n..]).is_disjoint(&copied) { n } else { 0 }
 }
 
-fn written(body: &[Stmt]) -> BTreeSet<TensorId> {
+pub(super) fn written(body: &[Stmt]) -> BTreeSet<TensorId> {
     let mut found = BTreeSet::new();
     for stmt in body {
         stmt.walk(&mut |it| {

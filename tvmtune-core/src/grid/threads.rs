@@ -44,6 +44,9 @@ pub(super) fn kernel(
         partials: None,
         fragments: Vec::new(),
         thread_vars: Vec::new(),
+        rings: Vec::new(),
+        maps: Vec::new(),
+        feeder: Vec::new(),
         body,
     })
 }
@@ -104,6 +107,7 @@ impl Walk<'_> {
                     schedule::LoopKind::Vectorized => LoopKind::Vectorized,
                     schedule::LoopKind::Tensor => LoopKind::Tensor,
                     schedule::LoopKind::Pipelined(depth) => LoopKind::Pipelined(*depth),
+                    schedule::LoopKind::Fed(depth) => LoopKind::Fed(*depth),
                     _ => LoopKind::Serial,
                 };
                 let body = self.block(body, range)?;

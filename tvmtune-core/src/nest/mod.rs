@@ -25,7 +25,9 @@ pub mod verify;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use crate::dag::{DType, Dim, Expr, Reducer, Scalar, ScalarId, TensorId, Types};
+use crate::dag::{
+    BinaryOp, CompareOp, DType, Dim, Expr, Reducer, Scalar, ScalarId, TensorId, Types,
+};
 use crate::poly::{Poly, VarId};
 use crate::schedule::{Layout, LoopKind, Threads};
 
@@ -93,6 +95,33 @@ pub struct Guard {
     pub value: Poly,
     /// What it must stay below.
     pub bound: Poly,
+}
+
+impl Guard {
+    /// A condition on indices as guards all of which must hold, if it is such a one. Of
+    /// conditions, values may be negative.
+    pub fn all_of(condition: &Expr) -> Option<Vec<Self>> {
+        match condition {
+            Expr::Binary(BinaryOp::And, a, b) => {
+                let mut guards = Self::all_of(a)?;
+                guards.extend(Self::all_of(b)?);
+                Some(guards)
+            }
+            Expr::Compare(op, a, b) => {
+                let (Expr::Index(a), Expr::Index(b)) = (&**a, &**b) else { return None };
+                let (value, bound) = match op {
+                    CompareOp::Lt => (a.clone(), b.clone()),
+                    CompareOp::Gt => (b.clone(), a.clone()),
+                    CompareOp::Le => (a.clone(), b.clone() + Poly::constant(1)),
+                    CompareOp::Ge => (b.clone(), a.clone() + Poly::constant(1)),
+                    CompareOp::Eq | CompareOp::Ne => return None,
+                };
+                // The variable counts up on the left.
+                Some(vec![Self { value, bound }])
+            }
+            _ => None,
+        }
+    }
 }
 
 /// One statement.

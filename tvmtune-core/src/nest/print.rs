@@ -195,6 +195,7 @@ fn keyword(kind: LoopKind) -> &'static str {
     match kind {
         LoopKind::Serial => "for",
         LoopKind::Pipelined(_) => "pipelined",
+        LoopKind::Fed(_) => "fed",
         LoopKind::Unrolled => "unrolled",
         LoopKind::Vectorized => "vectorized",
         LoopKind::Parallel => "parallel",

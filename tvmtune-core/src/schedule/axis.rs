@@ -30,6 +30,9 @@ pub enum LoopKind {
     /// One after the other, with what is copied at the head of an iteration on its way while so
     /// many iterations before it run. 2 to 8, this one counted. On a CPU: one after the other.
     Pipelined(u8),
+    /// The same, with copies made by a thread that does nothing else, box by box: each copy is of
+    /// whole boxes of a tensor in memory.
+    Fed(u8),
     /// One after the other, with the body repeated in the code: what is indexed by such loops
     /// only may live in registers. Constant extent, at most 512.
     Unrolled,

@@ -131,11 +131,12 @@ impl Schedule {
                 LoopKind::Vectorized if self.has_attached_at(id, *axis) => {
                     return refuse(ErrorKind::HasAttached);
                 }
-                LoopKind::Pipelined(depth) if !(2..=8).contains(&depth) => {
+                LoopKind::Pipelined(depth) | LoopKind::Fed(depth) if !(2..=8).contains(&depth) => {
                     return refuse(ErrorKind::FactorOutOfRange);
                 }
                 LoopKind::Serial
                 | LoopKind::Pipelined(_)
+                | LoopKind::Fed(_)
                 | LoopKind::Tensor
                 | LoopKind::Unrolled
                 | LoopKind::Vectorized

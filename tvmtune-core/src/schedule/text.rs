@@ -79,7 +79,7 @@ fn list<T: fmt::Display>(items: impl IntoIterator<Item = T>) -> String {
     format!("[{}]", items.join(", "))
 }
 
-const KINDS: [LoopKind; 13] = [
+const KINDS: [LoopKind; 20] = [
     LoopKind::Serial,
     LoopKind::Unrolled,
     LoopKind::Vectorized,
@@ -93,6 +93,13 @@ const KINDS: [LoopKind; 13] = [
     LoopKind::Pipelined(6),
     LoopKind::Pipelined(7),
     LoopKind::Pipelined(8),
+    LoopKind::Fed(2),
+    LoopKind::Fed(3),
+    LoopKind::Fed(4),
+    LoopKind::Fed(5),
+    LoopKind::Fed(6),
+    LoopKind::Fed(7),
+    LoopKind::Fed(8),
 ];
 
 fn kind_name(kind: LoopKind) -> &'static str {
@@ -105,7 +112,9 @@ fn kind_name(kind: LoopKind) -> &'static str {
         "pipelined:7",
         "pipelined:8",
     ];
+    const FED: [&str; 7] = ["fed:2", "fed:3", "fed:4", "fed:5", "fed:6", "fed:7", "fed:8"];
     match kind {
+        LoopKind::Fed(depth) => FED[usize::from(depth.clamp(2, 8)) - 2],
         LoopKind::Pipelined(depth) => PIPELINED[usize::from(depth.clamp(2, 8)) - 2],
         LoopKind::Serial => "serial",
         LoopKind::Unrolled => "unrolled",

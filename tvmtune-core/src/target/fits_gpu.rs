@@ -8,6 +8,7 @@ use std::fmt;
 
 use super::GpuTarget;
 use super::gpu::{REGISTERS, THREAD_REGISTERS};
+use crate::codegen::cuda::granted_registers;
 use crate::dag::access::work;
 use crate::dag::{DType, Expr, Subscript, TensorId};
 use crate::grid::{Grid, Home, Kernel, LoopKind, MOST_THREADS, Stmt};
@@ -16,6 +17,8 @@ use crate::poly::{Atom, Poly, VarId};
 /// Why a kernel of a grid does not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Misfit {
+    /// The architecture lacks instructions that a kernel uses.
+    Arch,
     /// A block has so many threads.
     Threads(u32),
     /// A block needs so many bytes of shared memory.
@@ -62,8 +65,13 @@ pub fn fits(grid: &Grid, target: &GpuTarget) -> Result<(), Vec<Misfit>> {
     let mut misfits = Vec::new();
     for kernel in &grid.kernels {
         let mut found = Vec::new();
-        if kernel.threads == 0 || kernel.threads > MOST_THREADS {
-            found.push(Misfit::Threads(kernel.threads));
+        let threads = kernel.block_threads();
+        if threads == 0 || threads > MOST_THREADS {
+            found.push(Misfit::Threads(threads));
+        }
+        let lacks_feeder = !kernel.feeder.is_empty() && target.arch.sm < 90;
+        if lacks_feeder || (kernel.multiplies_by_groups() && !target.arch.has_wgmma()) {
+            found.push(Misfit::Arch);
         }
         if kernel.shared_bytes > limits.block_shared_bytes {
             found.push(Misfit::Shared(kernel.shared_bytes));
@@ -73,11 +81,11 @@ pub fn fits(grid: &Grid, target: &GpuTarget) -> Result<(), Vec<Misfit>> {
             found.push(Misfit::Arrays(needs.arrays));
         }
         let registers = needs.registers();
-        if registers > most_registers(kernel.threads) {
+        if registers > most_registers(kernel) {
             found.push(Misfit::Registers(registers));
         }
-        if found.is_empty() && target.occupancy(kernel.threads, registers, kernel.shared_bytes) == 0
-        {
+        let launched = registers.min(share(threads));
+        if found.is_empty() && target.occupancy(threads, launched, kernel.shared_bytes) == 0 {
             found.push(Misfit::Occupancy);
         }
         if needs.code > MOST_CODE {
@@ -90,8 +98,14 @@ pub fn fits(grid: &Grid, target: &GpuTarget) -> Result<(), Vec<Misfit>> {
     if misfits.is_empty() { Ok(()) } else { Err(misfits) }
 }
 
-/// Registers that a thread of so large a block may have: they are handed out in eights.
-pub fn most_registers(threads: u32) -> u32 {
+/// Registers that a thread of a kernel's body may have.
+pub fn most_registers(kernel: &Kernel) -> u32 {
+    granted_registers(kernel).unwrap_or_else(|| share(kernel.block_threads()))
+}
+
+/// Registers that a thread of so large a block is launched with at most: they are handed out in
+/// eights.
+pub fn share(threads: u32) -> u32 {
     (REGISTERS / threads.max(1).next_multiple_of(32) / 8 * 8).min(THREAD_REGISTERS)
 }
 
@@ -258,6 +272,7 @@ fn mentions(subscript: &Subscript, var: VarId) -> bool {
 impl fmt::Display for Misfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Misfit::Arch => f.write_str("instructions that the architecture does not have"),
             Misfit::Threads(n) => write!(f, "{n} threads in a block"),
             Misfit::Shared(n) => write!(f, "{n} bytes of shared memory in a block"),
             Misfit::Arrays(n) => write!(f, "{n} registers in arrays of one thread"),

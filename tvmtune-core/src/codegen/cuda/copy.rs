@@ -2,7 +2,7 @@
 
 use super::Printer;
 use super::expr::affine_one;
-use super::lanes::{Inner, Vectors, guards_of};
+use super::lanes::{Inner, Vectors};
 use crate::dag::{Expr, Literal, Subscript, TensorId};
 use crate::grid::Home;
 use crate::nest::Guard;
@@ -26,7 +26,7 @@ impl Printer<'_> {
     pub(super) fn copies_async(&mut self, tensor: TensorId, index: &[Poly], value: &Expr) -> bool {
         let Some((from, subscripts)) = copied(value) else { return false };
         let conditions = match value {
-            Expr::Select { condition, .. } => guards_of(condition),
+            Expr::Select { condition, .. } => Guard::all_of(condition),
             _ => Some(Vec::new()),
         };
         let affine: Option<Vec<Poly>> = subscripts.iter().map(affine_one).collect();

@@ -5,7 +5,7 @@
 
 use super::ALIGNMENT;
 use super::expr::affine_one;
-use crate::dag::{BinaryOp, CompareOp, Expr, Reducer, TensorId};
+use crate::dag::{BinaryOp, Expr, Reducer, TensorId};
 use crate::grid::{Grid, Home, Stmt};
 use crate::nest::Guard;
 use crate::poly::{Poly, VarId};
@@ -127,7 +127,7 @@ impl<'a> Inner<'a> {
             }
             Expr::Select { condition, then, .. } => {
                 let n_conditions = conditions.len();
-                let Some(guards) = guards_of(condition) else { return };
+                let Some(guards) = Guard::all_of(condition) else { return };
                 if !guards.iter().all(|it| is_uniform(it, self.var, lanes)) {
                     return;
                 }
@@ -142,30 +142,6 @@ impl<'a> Inner<'a> {
                 }
             }
         }
-    }
-}
-
-/// A condition on indices as guards.
-pub(super) fn guards_of(condition: &Expr) -> Option<Vec<Guard>> {
-    match condition {
-        Expr::Binary(BinaryOp::And, a, b) => {
-            let mut guards = guards_of(a)?;
-            guards.extend(guards_of(b)?);
-            Some(guards)
-        }
-        Expr::Compare(op, a, b) => {
-            let (Expr::Index(a), Expr::Index(b)) = (&**a, &**b) else { return None };
-            let (value, bound) = match op {
-                CompareOp::Lt => (a.clone(), b.clone()),
-                CompareOp::Gt => (b.clone(), a.clone()),
-                CompareOp::Le => (a.clone(), b.clone() + Poly::constant(1)),
-                CompareOp::Ge => (b.clone(), a.clone() + Poly::constant(1)),
-                CompareOp::Eq | CompareOp::Ne => return None,
-            };
-            // The variable counts up on the left.
-            Some(vec![Guard { value, bound }])
-        }
-        _ => None,
     }
 }
 

@@ -15,6 +15,7 @@
 
 mod copy;
 mod expr;
+mod feed;
 mod group;
 mod lanes;
 mod matrix;
@@ -29,6 +30,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::dag::{DType, Expr, ScalarId, TensorId};
 use crate::grid::{Buffer, Grid, Home, Kernel, Stmt};
 use crate::poly::{Atom, DimId, Facts, Poly};
+pub use feed::granted_registers;
 pub use lanes::{Load, Vectors, is_vector, position, vectors};
 use names::Names;
 
@@ -42,6 +44,25 @@ pub struct Unit {
     pub source: String,
     /// What is launched, one after the other.
     pub entries: Vec<Entry>,
+    /// Tensors whose boxes kernels copy.
+    pub maps: Vec<Map>,
+}
+
+/// How boxes of a tensor are described to the hardware that copies them. Dimensions are counted
+/// from the innermost.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Map {
+    /// The tensor, which lies at a multiple of [`ALIGNMENT`] bytes.
+    pub tensor: TensorId,
+    /// Its extents.
+    pub extents: Vec<Poly>,
+    /// Bytes between neighbors in each dimension but the innermost.
+    pub strides: Vec<Poly>,
+    /// Extents of a box.
+    pub boxes: Vec<u32>,
+    /// How a box lies in shared memory, as `CUtensorMapSwizzle`: 0 row by row, 1 to 3 with the
+    /// chunks of rows of 32, 64 or 128 bytes permuted.
+    pub swizzle: u32,
 }
 
 /// One launch.
@@ -68,6 +89,8 @@ pub enum Param {
     Dim(DimId),
     /// A run-time scalar, in its own type; `f16` and `bf16` as `f32`.
     Scalar(ScalarId),
+    /// One of the unit's [maps](Unit::maps), by value.
+    Map(usize),
 }
 
 /// Whether indices need 64 bits: some tensor has 2^31 elements or more.
@@ -93,14 +116,19 @@ pub fn print(grid: &Grid) -> Unit {
     if grid.kernels.iter().any(|it| !it.fragments.is_empty()) {
         source.push_str("#include \"tvmtune/mma.cuh\"\n");
     }
+    if grid.kernels.iter().any(|it| !it.feeder.is_empty()) {
+        source.push_str("#include \"tvmtune/tma.cuh\"\n#include \"tvmtune/barrier.cuh\"\n");
+    }
     source.push_str(&group::declarations(grid));
     source.push_str("\nusing namespace tvmtune;\n");
     source.push_str(&format!("using Index = {index};\n"));
-    let mut entries = Vec::new();
+    let (mut entries, mut maps) = (Vec::new(), Vec::new());
     for (n, kernel) in grid.kernels.iter().enumerate() {
         let name = format!("{}_{n}", identifier(&grid.name));
         let mut printer = Printer::new(grid, kernel);
+        printer.n_maps = maps.len();
         let params = printer.kernel(&name);
+        maps.extend(kernel.maps.iter().map(|it| printer.encoded(it)));
         source.push('\n');
         source.push_str(&printer.text);
         let blocks = kernel.blocks.iter().fold(Poly::constant(1), |n, it| n * it.extent.clone());
@@ -108,11 +136,11 @@ pub fn print(grid: &Grid) -> Unit {
             name,
             params,
             blocks,
-            threads: kernel.threads,
+            threads: kernel.block_threads(),
             shared_bytes: kernel.shared_bytes,
         });
     }
-    Unit { source, entries }
+    Unit { source, entries, maps }
 }
 
 /// A name as C++ takes it.
@@ -152,6 +180,8 @@ struct Printer<'a> {
     asynchronous: bool,
     /// The names of the fragments.
     fragments: Vec<String>,
+    /// Maps of the kernels before.
+    n_maps: usize,
     text: String,
     depth: usize,
 }
@@ -166,6 +196,7 @@ impl<'a> Printer<'a> {
             loaded: BTreeMap::new(),
             asynchronous: false,
             fragments: Vec::new(),
+            n_maps: 0,
             text: String::new(),
             depth: 0,
         };
@@ -175,7 +206,10 @@ impl<'a> Printer<'a> {
         for var in &kernel.thread_vars {
             printer.facts.bound_var(var.var, Poly::constant((var.range / var.step).into()));
         }
-        for stmt in &kernel.body {
+        for ring in &kernel.rings {
+            printer.facts.bound_var(ring.slot, Poly::constant(ring.depth.into()));
+        }
+        for stmt in kernel.statements() {
             stmt.walk(&mut |it| {
                 if let Stmt::For { var, extent, .. } = it {
                     printer.facts.bound_var(*var, extent.clone());
@@ -212,7 +246,7 @@ impl<'a> Printer<'a> {
     fn kernel(&mut self, name: &str) -> Vec<Param> {
         let params = self.params();
         let declared: Vec<String> = params.iter().map(|it| self.param(*it)).collect();
-        let threads = self.kernel.threads;
+        let threads = self.kernel.block_threads();
         self.open(&format!(
             "extern \"C\" __global__ void __launch_bounds__({threads}) {name}({})",
             declared.join(", ")
@@ -220,10 +254,7 @@ impl<'a> Printer<'a> {
         self.shared_memory();
         self.blocks();
         self.threads();
-        self.registers();
-        self.fragments();
-        let kernel = self.kernel;
-        self.block(&kernel.body);
+        self.roles();
         self.close();
         params
     }
@@ -255,8 +286,12 @@ impl<'a> Printer<'a> {
         for block in self.kernel.blocks.iter().skip(1) {
             polys(&block.extent, &mut used);
         }
-        for stmt in &self.kernel.body {
+        used.extend(self.map_params());
+        for stmt in self.kernel.statements() {
             stmt.walk(&mut |stmt| match stmt {
+                Stmt::CopyBox { coordinates, .. } => {
+                    coordinates.iter().for_each(|it| polys(it, &mut used));
+                }
                 Stmt::For { extent, .. } => polys(extent, &mut used),
                 Stmt::If { guards, .. } => {
                     for guard in guards {
@@ -291,6 +326,7 @@ impl<'a> Printer<'a> {
                 let constant = if self.is_written(tensor) { "" } else { "const " };
                 format!("{constant}{element}* __restrict__ {}", self.names.buffer(tensor))
             }
+            Param::Map(map) => format!("TVMTUNE_TENSOR_MAP {}", self.map_name(map - self.n_maps)),
             Param::Dim(dim) => format!("Index {}", self.names.dim(dim)),
             Param::Scalar(scalar) => {
                 let dtype = self.grid.scalars[scalar.0 as usize].dtype;
@@ -313,7 +349,7 @@ impl<'a> Printer<'a> {
 
     /// The buffers of this kernel, by where they live.
     fn used(&self, is: impl Fn(Home) -> bool) -> Vec<TensorId> {
-        let mut used = BTreeSet::new();
+        let mut used: BTreeSet<TensorId> = self.kernel.maps.iter().map(|it| it.to).collect();
         for stmt in &self.kernel.body {
             stmt.walk(&mut |it| {
                 if let Stmt::Store { tensor, .. } | Stmt::Update { tensor, .. } = it {

@@ -70,12 +70,22 @@ impl Printer<'_> {
                 self.line("wgmma_commit();");
             }
             Stmt::WaitMatrices { batches, sum } => self.wait_matrices(*batches, *sum),
+            Stmt::CopyBox { map, position, coordinates, ring } => {
+                self.copy_box(*map, position, coordinates, *ring);
+            }
+            Stmt::WaitEmpty { ring } => self.wait_empty(*ring),
+            Stmt::WaitFull { ring } => self.wait_full(*ring),
+            Stmt::Release { ring, before } => self.release(*ring, *before),
+            Stmt::Advance { ring } => self.advance(*ring),
             Stmt::FenceAsync => self.line("fence_async();"),
             Stmt::Commit => self.line("copy_async_commit();"),
             Stmt::Wait { groups } => self.line(&format!("copy_async_wait<{groups}>();")),
-            Stmt::Sync { range } => {
-                self.line(if *range <= WARP { "__syncwarp();" } else { "__syncthreads();" });
+            Stmt::Sync { range } if *range <= WARP => self.line("__syncwarp();"),
+            Stmt::Sync { .. } if !self.kernel.feeder.is_empty() => {
+                // The feeder goes its own way.
+                self.line(&format!("barrier_wait<1, {}>();", self.kernel.threads));
             }
+            Stmt::Sync { .. } => self.line("__syncthreads();"),
         }
     }
 

@@ -12,8 +12,8 @@
 
 use super::{argument, dims_poly, layout_literal, place, push};
 use crate::codegen::GeneratedCuda;
-use crate::codegen::cuda::{ALIGNMENT, Entry, Param};
-use crate::dag::{Dag, TensorId};
+use crate::codegen::cuda::{ALIGNMENT, Entry, Map, Param};
+use crate::dag::{DType, Dag, TensorId};
 use crate::grid::Home;
 use crate::poly::{DimId, Interval, Poly};
 use crate::record::Tier;
@@ -120,6 +120,7 @@ enum Word {
 
 fn word(generated: &GeneratedCuda, param: Param) -> Word {
     match param {
+        Param::Map(map) => word(generated, Param::Pointer(generated.unit.maps[map].tensor)),
         Param::Dim(dim) => Word::Dim(dim),
         Param::Scalar(scalar) => Word::Scalar(scalar.0),
         Param::Pointer(tensor) => {
@@ -152,6 +153,7 @@ fn variant(text: &mut String, dag: &Dag, numbers: &str, variant: &Variant<'_>, t
     let function = |it: &Entry| function(generated, it, table);
     let functions: Vec<String> = generated.unit.entries.iter().map(function).collect();
     let entry = |it: &Word| format!("rt::raw::cuda::TableEntry::{}", entry(dag, generated, it));
+    let maps = maps(generated, table);
     let table: Vec<String> = table.iter().map(entry).collect();
     push(
         text,
@@ -160,7 +162,7 @@ fn variant(text: &mut String, dag: &Dag, numbers: &str, variant: &Variant<'_>, t
                      images: {},\n        \
                      functions: {},\n        \
                      table: {},\n        \
-                     maps: &[],\n        \
+                     maps: {},\n        \
                      numbers: {numbers},\n        \
                      tier: rt::Tier::{tier:?},\n        \
                      median_ns: {median_ns:?},\n        \
@@ -169,6 +171,7 @@ fn variant(text: &mut String, dag: &Dag, numbers: &str, variant: &Variant<'_>, t
             list(&images),
             list(&functions),
             list(&table),
+            if maps.is_empty() { "&[]".to_owned() } else { list(&maps) },
             generated.artifact,
         ),
     );
@@ -198,6 +201,9 @@ fn image(image: &Image) -> String {
 fn function(generated: &GeneratedCuda, entry: &Entry, table: &[Word]) -> String {
     let Entry { name, params, threads, shared_bytes, .. } = entry;
     let param = |it: &Param| {
+        if let Param::Map(map) = it {
+            return format!("rt::raw::cuda::Param::Map({map})");
+        }
         let word = word(generated, *it);
         let position = table.iter().position(|it| *it == word);
         let position = position.expect("the table has what functions are passed");
@@ -225,6 +231,38 @@ fn entry(dag: &Dag, generated: &GeneratedCuda, word: &Word) -> String {
     }
 }
 
+/// What the tensors are whose boxes kernels copy.
+fn maps(generated: &GeneratedCuda, table: &[Word]) -> Vec<String> {
+    let mut numbers = 0;
+    let mut map = |it: &Map| {
+        let word = word(generated, Param::Pointer(it.tensor));
+        let entry = table.iter().position(|it| *it == word);
+        let entry = entry.expect("the table has what functions are passed");
+        let element = element(generated.grid.buffer(it.tensor).dtype);
+        let Map { boxes, swizzle, .. } = it;
+        let first = numbers;
+        numbers += it.extents.len() + it.strides.len();
+        format!(
+            "rt::raw::cuda::TensorMap {{ entry: {entry}, element: {element}, \
+             extents: &{boxes:?}, swizzle: {swizzle}, numbers: {first} }}"
+        )
+    };
+    generated.unit.maps.iter().map(&mut map).collect()
+}
+
+/// `CUtensorMapDataType`.
+fn element(dtype: DType) -> u32 {
+    match dtype {
+        DType::I8 | DType::U8 | DType::Bool => 0,
+        DType::I32 => 3,
+        DType::I64 => 5,
+        DType::F16 => 6,
+        DType::F32 => 7,
+        DType::F64 => 8,
+        DType::Bf16 => 9,
+    }
+}
+
 /// The function that computes what a launch needs to know from the dimensions.
 fn numbers(text: &mut String, name: &str, generated: &GeneratedCuda, table: &[Word]) {
     push(text, format_args!("fn {name}(dims: &[i64], numbers: &mut [u64]) {{\n"));
@@ -240,6 +278,11 @@ fn numbers(text: &mut String, name: &str, generated: &GeneratedCuda, table: &[Wo
     }
     for (n, entry) in generated.unit.entries.iter().enumerate() {
         line(table.len() + n, &format!("i64::max(0, {})", dims_poly(&entry.blocks).text));
+    }
+    let of_maps = generated.unit.maps.iter().flat_map(|it| it.extents.iter().chain(&it.strides));
+    for (n, number) in of_maps.enumerate() {
+        let first = table.len() + generated.unit.entries.len();
+        line(first + n, &dims_poly(number).operand());
     }
     text.push_str("}\n");
 }

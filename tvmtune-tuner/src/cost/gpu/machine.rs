@@ -74,7 +74,7 @@ pub(super) struct Machine {
 
 /// Of what tensor cores of sm_90 do for warp groups, they do so much for single warps (estimate:
 /// kernels of that kind peak near 400 of 750 TFLOP/s, third-party logs of CUTLASS 2 on an H100).
-const WARP_SHARE: f64 = 0.6;
+pub(super) const WARP_SHARE: f64 = 0.6;
 
 impl Machine {
     pub(super) fn new(target: &GpuTarget) -> Self {

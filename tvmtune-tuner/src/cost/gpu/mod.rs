@@ -106,7 +106,7 @@ pub fn estimate(grid: &Grid, target: &GpuTarget) -> Estimate {
 pub fn estimate_at(grid: &Grid, target: &GpuTarget, dims: &[i64], known: &[Known]) -> Estimate {
     let registers = |n: usize, kernel: &Kernel| {
         let guess = || {
-            let most = fits_gpu::most_registers(kernel.threads);
+            let most = fits_gpu::most_registers(kernel);
             fits_gpu::registers(grid, kernel).min(most)
         };
         known.get(n).map_or_else(guess, |it| it.registers)

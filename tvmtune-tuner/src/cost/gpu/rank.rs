@@ -108,6 +108,7 @@ fn unplaceable(reason: Unplaceable) -> &'static str {
 
 fn misfit(reason: Misfit) -> &'static str {
     match reason {
+        Misfit::Arch => "architecture",
         Misfit::Threads(_) => "threads",
         Misfit::Shared(_) => "shared memory",
         Misfit::Arrays(_) => "arrays in registers",

@@ -6,7 +6,7 @@
 //! second longest, a tenth is not hidden.
 
 use tvmtune_core::grid::{Grid, Kernel};
-use tvmtune_core::target::GpuTarget;
+use tvmtune_core::target::{GpuTarget, fits_gpu};
 
 use super::machine::{
     ARITHMETIC_SHARE, BLOCK_LATENCY, FILL, LANES, LAUNCH_NS, Machine, NOT_OVERLAPPED, SCHEDULERS,
@@ -25,7 +25,9 @@ pub(super) fn kernel(
     registers: u32,
 ) -> KernelEstimate {
     let machine = Machine::new(target);
-    let occupancy = target.occupancy(kernel.threads, registers, kernel.shared_bytes);
+    let threads = kernel.block_threads();
+    let launched = registers.min(fits_gpu::share(threads));
+    let occupancy = target.occupancy(threads, launched, kernel.shared_bytes);
     let values = Values::new(dims);
     let extents: Vec<i64> = kernel.blocks.iter().map(|it| values.of(&it.extent).max(0)).collect();
     let blocks = extents.iter().fold(1_u64, |n, it| n.saturating_mul(*it as u64));

@@ -17,7 +17,7 @@ use super::access::{Addresses, sectors, wavefronts};
 use super::arithmetic::{self, Ops};
 use super::machine::{
     AHEAD, BARRIER_LATENCY, GLOBAL_LATENCY, LANES, RESULT_LATENCY, SECTOR, SHARED_LATENCY,
-    SHUFFLE_LATENCY,
+    SHUFFLE_LATENCY, WARP_SHARE,
 };
 use super::value::Values;
 
@@ -74,6 +74,7 @@ pub(super) fn block(grid: &Grid, kernel: &Kernel, dims: &[i64]) -> Block {
     let block = Block::default();
     let mut walk =
         Walk { grid, kernel, values, open, masks, n_guards: 0, repeats: 1.0, segment, block };
+    walk.body(&kernel.feeder);
     walk.body(&kernel.body);
     walk.end_segment();
     walk.block
@@ -143,8 +144,44 @@ impl Walk<'_> {
             Stmt::Wait { groups } => self.wait(GLOBAL_LATENCY / (f64::from(*groups) + 1.0)),
             Stmt::LoadFragment { operand, .. } => self.load_fragment(operand),
             Stmt::Multiply { dtype, .. } => self.multiply(*dtype),
+            Stmt::GroupMultiply { columns, dtype, .. } => self.group_multiply(*columns, *dtype),
+            Stmt::CopyBox { map, coordinates, .. } => self.copy_box(*map, coordinates),
+            Stmt::WaitFull { ring } => {
+                // As many slots are on their way.
+                self.wait(GLOBAL_LATENCY / f64::from(self.kernel.rings[*ring].depth));
+            }
             other => self.body(other.body()),
         }
+    }
+
+    fn group_multiply(&mut self, columns: u32, dtype: DType) {
+        // From 32 bytes of each of 64 rows and of each column.
+        let depth = (32 / dtype.bytes().max(1)) as f64;
+        let groups = (self.n_warps() / 4.0).max(1.0);
+        let n = self.times() * groups;
+        let elements = 64.0 * f64::from(columns) * depth;
+        // The machine's rate is that of single warps.
+        self.block.tensor += elements * n * dtype.bytes() as f64 / 2.0 * WARP_SHARE;
+        self.block.wavefronts += f64::from(64 + columns) * 32.0 / 128.0 * n;
+        self.block.others += 4.0 * n;
+    }
+
+    /// The hardware copies a box of a tensor.
+    fn copy_box(&mut self, map: usize, coordinates: &[Poly]) {
+        let map = &self.kernel.maps[map];
+        let mut loops: Vec<(VarId, i64)> = self.open.iter().map(|it| (it.var, it.extent)).collect();
+        let mut index = Vec::new();
+        for (n, (at, extent)) in coordinates.iter().zip(&map.extents).enumerate() {
+            // As if by a loop over the box.
+            let var = VarId(u32::MAX - n as u32);
+            loops.push((var, *extent));
+            index.push(Some(at.clone() + Poly::var(var)));
+        }
+        let elements = map.extents.iter().product::<i64>() as f64 * self.times();
+        let bytes = elements * self.grid.buffer(map.tensor).dtype.bytes() as f64;
+        self.block.wavefronts += bytes / 128.0;
+        let (tensor, writes) = (map.tensor, false);
+        self.block.sites.push(Site { tensor, writes, index, loops, bytes, elements });
     }
 
     fn load_fragment(&mut self, operand: &Operand) {

@@ -13,16 +13,17 @@
 //! ```
 //!
 //! Rows are `64 * i_2 + 16 * u + 8 * h + g`, columns `64 * j_1 + 8 * j_2 + 2 * q + p`: what
-//! `grid::group` looks for. A tile whose rows lie side by side in memory is kept in panels of 64.
+//! `grid::group` looks for. Or a feeder copies: `fed k_0`, and copies are plain loops. A tile whose rows lie side by side in memory is kept in panels of 64.
 
 use super::power;
 use super::tensor::{Product, product};
 use super::tile::{Operand, copy_operands, pipeline, place};
 use super::tile_size::{AxisTile, TileSize};
+use crate::dag::access::Access;
 use crate::schedule::error::{ErrorKind, ScheduleError};
 use crate::schedule::sketch::builder::Builder;
 use crate::schedule::sketch::{DecisionId, DecisionKind, Factor};
-use crate::schedule::{AxisId, Layout, LoopKind, StageId};
+use crate::schedule::{AxisId, Instruction, Layout, LoopKind, StageId};
 
 /// Rows of an instruction, and columns of a panel.
 const ROWS: u64 = 64;
@@ -47,7 +48,13 @@ pub(super) fn suits(b: &Builder, anchor: StageId) -> bool {
         && product(b, anchor).is_some_and(|it| b.extents(anchor)[it.row] > ROWS / 2)
 }
 
-pub(super) fn group(b: &mut Builder, root: StageId, anchor: StageId) -> Result<(), ScheduleError> {
+/// The rule with copies by all threads, or by a feeder.
+pub(super) fn group(
+    b: &mut Builder,
+    root: StageId,
+    anchor: StageId,
+    is_fed: bool,
+) -> Result<(), ScheduleError> {
     let name = b.stage_name(root).to_owned();
     let product = product(b, anchor).ok_or(ErrorKind::NotReduction.of_stage(anchor))?;
     let anchor = if root == anchor { b.apply(|it| it.cache_write(anchor))? } else { anchor };
@@ -77,27 +84,71 @@ pub(super) fn group(b: &mut Builder, root: StageId, anchor: StageId) -> Result<(
     let block = split_root(b, root, anchor, product, &tiles)?;
     b.apply(|it| it.compute_at(anchor, root, block))?;
     let step = reduce(b, anchor, product, &tiles, depth)?;
-    pipeline(b, anchor, step, &name)?;
-    for operand in operands {
-        in_panels(b, &operand, product.step)?;
-        let operand = Operand { dim: None, ..operand };
-        place(b, &operand, anchor, step, &[tiles.groups], 128)?;
+    if is_fed {
+        let bytes = ROW_BYTES * size.axes.iter().map(|it| it.length()).sum::<u64>();
+        feed(b, anchor, step, &name, bytes)?;
+    } else {
+        pipeline(b, anchor, step, &name)?;
     }
-    b.name.push(format!("{name}: group"));
+    for operand in operands {
+        let tensor = b.schedule.stage(operand.stage).tensor();
+        let is_first = |it: &Access| it.tensor == tensor && it.depends_on(product.row);
+        let is_first = b.accesses(anchor).iter().any(is_first);
+        let width = if is_first { ROWS } else { 8 * eights };
+        let is_panels = in_panels(b, &operand, width)?;
+        let operand = Operand { dim: None, ..operand };
+        if is_fed {
+            let stage = operand.stage;
+            b.apply(|it| it.compute_at(stage, anchor, step))?;
+            if is_panels {
+                let last = b.schedule.stage(stage).order.last().copied();
+                let last = last.ok_or(ErrorKind::NotReduction.of_stage(stage))?;
+                b.split(stage, last, &[Factor::Fixed(width)])?;
+            }
+        } else {
+            place(b, &operand, anchor, step, &[tiles.groups], 128)?;
+        }
+    }
+    b.name.push(format!("{name}: {}", if is_fed { "fed group" } else { "group" }));
     Ok(())
 }
 
-/// Keeps a copy whose last dimension is not the reduction's in panels.
-fn in_panels(b: &mut Builder, operand: &Operand, step: u64) -> Result<(), ScheduleError> {
+/// Opens how many steps of the reduction, of so many bytes each, the feeder is ahead.
+fn feed(
+    b: &mut Builder,
+    anchor: StageId,
+    axis: AxisId,
+    name: &str,
+    bytes: u64,
+) -> Result<(), ScheduleError> {
+    const DEPTHS: std::ops::RangeInclusive<u64> = 2..=8;
+    /// For barriers, and where rings start.
+    const RESERVE: u64 = 2048;
+    let room = u64::from(b.gpu().arch.limits().block_shared_bytes) - RESERVE;
+    let group = b.new_group();
+    let options: Vec<u64> = DEPTHS.collect();
+    let best = (room / bytes.max(1)).clamp(*DEPTHS.start(), *DEPTHS.end());
+    let decision = b.decide(format!("{name} slots"), DecisionKind::Outer, &options, best, group);
+    let fed = |depth: &u64| {
+        let kind = LoopKind::Fed(*depth as u8);
+        vec![Instruction::Annotate { stage: anchor, axis, kind }]
+    };
+    b.one_of(decision, options.iter().map(fed).collect())
+}
+
+/// Keeps a copy whose last dimension is not the reduction's in panels of that width; whether it is
+/// one.
+fn in_panels(b: &mut Builder, operand: &Operand, width: u64) -> Result<bool, ScheduleError> {
     let tensor = b.schedule.stage(operand.stage).tensor();
     let n_dims = b.schedule.tensor(tensor).tensor.shape.len();
     let Some(last) = n_dims.checked_sub(1).filter(|it| operand.dim == Some(*it)) else {
-        return Ok(());
+        return Ok(false);
     };
     let mut order: Vec<usize> = (0..=n_dims).collect();
     order[..=last].rotate_right(1);
-    let layout = Layout { splits: vec![(last, ROW_BYTES * step / 32)], order };
-    b.apply(|it| it.pack(tensor, layout))
+    let layout = Layout { splits: vec![(last, width)], order };
+    b.apply(|it| it.pack(tensor, layout))?;
+    Ok(true)
 }
 
 /// Groups, rows and panels of a block: as many as leave every multiprocessor a block.

@@ -25,7 +25,9 @@ use crate::schedule::error::ScheduleError;
 
 /// One way to schedule a group on a GPU.
 pub(super) enum Way {
-    Group,
+    Group {
+        is_fed: bool,
+    },
     Tensor,
     Tile,
     Rows,
@@ -53,9 +55,11 @@ pub(super) fn tiles(b: &Builder, stage: StageId) -> bool {
 pub(super) fn ways(b: &Builder, group: &Group) -> Vec<Way> {
     match group {
         Group::Tiled { anchor, .. } => {
-            let group = group::suits(b, *anchor).then_some(Way::Group);
+            let groups = [true, false].map(|is_fed| Way::Group { is_fed });
+            let suits = group::suits(b, *anchor);
+            let groups = groups.into_iter().filter(|_| suits);
             let tensor = tensor::product(b, *anchor).map(|_| Way::Tensor);
-            group.into_iter().chain(tensor).chain([Way::Tile]).collect()
+            groups.chain(tensor).chain([Way::Tile]).collect()
         }
         Group::Rows { root, inside, .. } => {
             let reduces = b.schedule.stage(*root).compute.reducer.is_some();
@@ -77,7 +81,9 @@ pub(super) fn ways(b: &Builder, group: &Group) -> Vec<Way> {
 /// Applies a way.
 pub(super) fn apply(b: &mut Builder, group: &Group, way: &Way) -> Result<(), ScheduleError> {
     match (group, way) {
-        (Group::Tiled { root, anchor }, Way::Group) => group::group(b, *root, *anchor),
+        (Group::Tiled { root, anchor }, Way::Group { is_fed }) => {
+            group::group(b, *root, *anchor, *is_fed)
+        }
         (Group::Tiled { root, anchor }, Way::Tensor) => tensor::tensor(b, *root, *anchor),
         (Group::Tiled { root, anchor }, _) => tile::tile(b, *root, *anchor),
         (Group::Rows { root, inside, depth }, Way::Rows) => rows::rows(b, *root, inside, *depth),

@@ -1,0 +1,291 @@
+//! Copies that a warp of their own makes, box by box, while the others compute.
+//!
+//! ```text
+//! fed(3) k in 0..n          feeder: for k in 0..n            the others: for k in 0..n
+//!   copy(k)                           wait until slot empty                wait until slot full
+//!   use(k)            =>              copy(k) by boxes                     use(k)
+//!                                     next slot                            slot is empty; next slot
+//! ```
+//!
+//! The copies have a ring of slots. Each side counts its own way around; barriers in shared memory
+//! say how far the other is, so loops and conditions around are run by both. A copy is one of boxes
+//! if each of its loops walks along one dimension of the tensor, from the innermost out, and zero
+//! stands for what is outside of the tensor: that is what the hardware copies by itself.
+//!
+//! # Source
+//!
+//! Warp specialisation: CudaDMA (Bauer et al., 2011); with barriers that count bytes, the main loop
+//! of CUTLASS 3 (`sm90_mma_tma_gmma_ss_warpspecialized.hpp`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::memory::flat;
+use super::pipeline::{Slot, n_copies, written};
+use super::{BoxMap, Buffer, Home, Kernel, LoopKind, Ring, Stmt, Unplaceable};
+use crate::dag::expr::affine;
+use crate::dag::{Expr, Literal, Subscript, TensorId};
+use crate::nest::Guard;
+use crate::poly::{Atom, Facts, Poly, VarId};
+
+/// The most elements of a box along one dimension.
+const MOST_EXTENT: i64 = 256;
+/// The most dimensions of a tensor that is copied by boxes.
+const MOST_DIMS: usize = 5;
+/// Bytes of what rows of boxes, and of tensors, are multiples of.
+const LINE: i64 = 16;
+
+/// Divides a kernel with fed loops between the feeder and the other threads.
+pub(super) fn divide(
+    kernel: &mut Kernel,
+    buffers: &[Buffer],
+    slots: &BTreeMap<TensorId, Slot>,
+) -> Result<(), Unplaceable> {
+    if !has_fed(&kernel.body) {
+        return Ok(());
+    }
+    let everything = written(&kernel.body);
+    let mut division = Division { buffers, slots, everything, rings: Vec::new(), maps: Vec::new() };
+    let body = std::mem::take(&mut kernel.body);
+    let (feeder, others) = division.block(body)?;
+    // What is fed is written by nobody else.
+    let fed: Vec<TensorId> = division.maps.iter().map(|it| it.to).collect();
+    let also = written(&others);
+    if fed.iter().any(|it| also.contains(it)) {
+        return Err(Unplaceable::NotBoxes);
+    }
+    (kernel.body, kernel.feeder) = (others, feeder);
+    (kernel.rings, kernel.maps) = (division.rings, division.maps);
+    Ok(())
+}
+
+fn has_fed(body: &[Stmt]) -> bool {
+    let mut found = false;
+    for stmt in body {
+        stmt.walk(&mut |it| found |= matches!(it, Stmt::For { kind: LoopKind::Fed(_), .. }));
+    }
+    found
+}
+
+struct Division<'a> {
+    buffers: &'a [Buffer],
+    slots: &'a BTreeMap<TensorId, Slot>,
+    /// What the kernel writes.
+    everything: BTreeSet<TensorId>,
+    rings: Vec<Ring>,
+    maps: Vec<BoxMap>,
+}
+
+impl Division<'_> {
+    /// What the feeder does of some statements, and what the others do.
+    fn block(&mut self, body: Vec<Stmt>) -> Result<(Vec<Stmt>, Vec<Stmt>), Unplaceable> {
+        let (mut feeder, mut others) = (Vec::new(), Vec::new());
+        for stmt in body {
+            match stmt {
+                Stmt::For { var, name, extent, kind: LoopKind::Fed(depth), body } => {
+                    let (copies, rest) = self.fed(var, depth, body)?;
+                    let of = |body| {
+                        let (name, extent, kind) = (name.clone(), extent.clone(), LoopKind::Serial);
+                        Stmt::For { var, name, extent, kind, body }
+                    };
+                    feeder.push(of(copies));
+                    others.push(of(rest));
+                }
+                Stmt::For { var, name, extent, kind, body } if has_fed(&body) => {
+                    let (feeds, rest) = self.block(body)?;
+                    let of = |body| {
+                        let (name, extent) = (name.clone(), extent.clone());
+                        Stmt::For { var, name, extent, kind, body }
+                    };
+                    feeder.push(of(feeds));
+                    others.push(of(rest));
+                }
+                Stmt::If { guards, body } if has_fed(&body) => {
+                    let (feeds, rest) = self.block(body)?;
+                    feeder.push(Stmt::If { guards: guards.clone(), body: feeds });
+                    others.push(Stmt::If { guards, body: rest });
+                }
+                // Threads of a loop would each need a feeder.
+                stmt if has_fed(std::slice::from_ref(&stmt)) => return Err(Unplaceable::NotBoxes),
+                stmt => others.push(stmt),
+            }
+        }
+        Ok((feeder, others))
+    }
+
+    /// One iteration of a fed loop, for the feeder and for the others.
+    fn fed(
+        &mut self,
+        var: VarId,
+        depth: u8,
+        mut body: Vec<Stmt>,
+    ) -> Result<(Vec<Stmt>, Vec<Stmt>), Unplaceable> {
+        let rest = body.split_off(n_copies(&body, self.buffers, &self.everything));
+        let ring = self.rings.len();
+        let slot_of = |it: &TensorId| self.slots.get(it).filter(|it| it.is_of(var));
+        let copied = written(&body);
+        let all_have = copied.iter().all(|it| slot_of(it).is_some());
+        let slot = copied.iter().find_map(|it| slot_of(it)?.ring_position());
+        let Some(slot) = slot.filter(|_| all_have) else { return Err(Unplaceable::NotBoxes) };
+        let (mut boxes, mut bytes) = (Vec::new(), 0);
+        for copy in &body {
+            let (stmts, n) = self.boxes(copy, ring).ok_or(Unplaceable::NotBoxes)?;
+            boxes.extend(stmts);
+            bytes += n;
+        }
+        self.rings.push(Ring { slot, depth: depth.into(), bytes: bytes as u32, place: 0 });
+        let mut copies = vec![Stmt::WaitEmpty { ring }];
+        copies.extend(boxes);
+        copies.push(Stmt::Advance { ring });
+        let mut uses = vec![Stmt::WaitFull { ring }];
+        uses.extend(rest);
+        uses.extend([Stmt::Release { ring, before: false }, Stmt::Advance { ring }]);
+        Ok((copies, uses))
+    }
+
+    /// A copy as boxes, and how many bytes they are.
+    fn boxes(&mut self, copy: &Stmt, ring: usize) -> Option<(Vec<Stmt>, i64)> {
+        let mut loops: Vec<Walk> = Vec::new();
+        let mut inner = copy;
+        let (to, index, value) = loop {
+            match inner {
+                Stmt::For { var, extent, name, body, .. } => {
+                    let [next] = body.as_slice() else { return None };
+                    let extent = extent.as_constant()?;
+                    loops.push(Walk { var: *var, name: name.clone(), extent, stride: 0, dim: 0 });
+                    inner = next;
+                }
+                Stmt::Store { tensor, index, value } => break (*tensor, index, value),
+                _ => return None,
+            }
+        };
+        let (from, subscripts, outside) = source(value)?;
+        let index_from = affine(subscripts)?;
+        let (target, tensor) = (&self.buffers[to.0 as usize], &self.buffers[from.0 as usize]);
+        let is_copy = matches!(target.home, Home::Shared(_))
+            && matches!(tensor.home, Home::Argument | Home::Workspace)
+            && target.dtype == tensor.dtype
+            && tensor.shape.len() <= MOST_DIMS
+            && outside.iter().all(|it| is_edge(it, &index_from, &tensor.shape));
+        let bytes = tensor.dtype.bytes() as i64;
+        if !is_copy || !has_lines(tensor) {
+            return None;
+        }
+        let place = flat(index, &target.shape);
+        loops.retain(|it| it.extent > 1);
+        for walk in &mut loops {
+            walk.stride = place.split_linear(walk.var)?.0.as_constant()?;
+            walk.dim = dim_of(walk.var, &index_from)?;
+        }
+        loops.sort_by_key(|it| it.stride);
+        let mut extents = vec![1; tensor.shape.len()];
+        let mut repeats: Vec<Walk> = Vec::new();
+        let (mut filled, mut dim) = (1, tensor.shape.len());
+        for walk in loops {
+            let fits = walk.stride == filled && walk.dim < dim && walk.extent <= MOST_EXTENT;
+            if fits && repeats.is_empty() {
+                (extents[walk.dim], dim) = (walk.extent, walk.dim);
+                filled *= walk.extent;
+            } else {
+                repeats.push(walk);
+            }
+        }
+        if extents.last()? * bytes % LINE != 0 {
+            return None;
+        }
+        let n_boxes: i64 = repeats.iter().map(|it| it.extent).product();
+        let is_repeated = |it: VarId| repeats.iter().any(|walk| walk.var == it);
+        let at_first = |it: &Poly, copy: &Stmt| first_of(it, copy, &is_repeated);
+        let map = self.map(BoxMap { tensor: from, to, extents });
+        let stmt = Stmt::CopyBox {
+            map,
+            position: at_first(&place, copy),
+            coordinates: index_from.iter().map(|it| at_first(it, copy)).collect(),
+            ring,
+        };
+        let stmts = repeats.iter().fold(vec![stmt], |body, it| {
+            let (name, extent) = (it.name.clone(), Poly::constant(it.extent));
+            vec![Stmt::For { var: it.var, name, extent, kind: LoopKind::Unrolled, body }]
+        });
+        Some((stmts, n_boxes * filled * bytes))
+    }
+
+    fn map(&mut self, map: BoxMap) -> usize {
+        if let Some(known) = self.maps.iter().position(|it| *it == map) {
+            return known;
+        }
+        self.maps.push(map);
+        self.maps.len() - 1
+    }
+}
+
+/// A loop of a copy.
+struct Walk {
+    var: VarId,
+    name: String,
+    extent: i64,
+    /// How far apart in the copy neighbors are.
+    stride: i64,
+    /// The dimension of the tensor it walks along.
+    dim: usize,
+}
+
+/// Where a copy's loops start: with the variables that are not repeated at 0.
+fn first_of(poly: &Poly, copy: &Stmt, is_repeated: &dyn Fn(VarId) -> bool) -> Poly {
+    let mut vars = Vec::new();
+    copy.walk(&mut |it| {
+        if let Stmt::For { var, .. } = it {
+            vars.push(*var);
+        }
+    });
+    let of = |it: VarId| (vars.contains(&it) && !is_repeated(it)).then(Poly::default);
+    poly.substitute_vars(&of, &Facts::default())
+}
+
+/// What a copy reads, and the condition beyond which it is zero.
+fn source(value: &Expr) -> Option<(TensorId, &[Subscript], Vec<Guard>)> {
+    match value {
+        Expr::Read { tensor, index } => Some((*tensor, index, Vec::new())),
+        Expr::Select { condition, then, otherwise } => {
+            let zero = match **otherwise {
+                Expr::Const(Literal::Float(it), _) => it == 0.0 && it.is_sign_positive(),
+                Expr::Const(Literal::Int(it), _) => it == 0,
+                _ => false,
+            };
+            let (tensor, index, mut outside) = source(then).filter(|_| zero)?;
+            outside.extend(Guard::all_of(condition)?);
+            Some((tensor, index, outside))
+        }
+        _ => None,
+    }
+}
+
+/// Whether a condition only asks if an index is inside its dimension.
+fn is_edge(guard: &Guard, index: &[Poly], shape: &[Poly]) -> bool {
+    let room = guard.bound.clone() - guard.value.clone();
+    index.iter().zip(shape).any(|(at, extent)| {
+        room == extent.clone() - at.clone() || room == at.clone() + Poly::constant(1)
+    })
+}
+
+/// Whether rows, and what has several of them, are whole lines.
+fn has_lines(tensor: &Buffer) -> bool {
+    let bytes = tensor.dtype.bytes() as i64;
+    let mut row = Poly::constant(bytes);
+    tensor.shape.iter().skip(1).rev().all(|extent| {
+        row = row.clone() * extent.clone();
+        row.terms().all(|(_, by)| by % LINE == 0)
+    })
+}
+
+/// The one dimension along which a variable walks, element by element.
+fn dim_of(var: VarId, index: &[Poly]) -> Option<usize> {
+    let mentions = |it: &&Poly| {
+        let mut found = false;
+        it.for_each_leaf(&mut |leaf| found |= matches!(leaf, Atom::Var(it) if *it == var));
+        found
+    };
+    let mut along = index.iter().enumerate().filter(|(_, it)| mentions(it));
+    let (dim, at) = along.next()?;
+    let step = at.split_linear(var)?.0.as_constant();
+    (step == Some(1) && along.next().is_none()).then_some(dim)
+}
