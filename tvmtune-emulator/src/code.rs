@@ -54,6 +54,8 @@ pub(crate) enum Op {
     BulkGroup(BulkGroup),
     Wgmma(Wgmma),
     WgmmaGroup(WgmmaGroup),
+    /// Another instruction, which touches these accumulators of some `wgmma`.
+    Touch(Box<Op>, Vec<Slot>),
 }
 
 /// Bytes copied between the frames of functions: from, to, how many.
@@ -226,6 +228,8 @@ pub(crate) enum Fence {
     Memory,
     /// Between ordinary accesses and those of asynchronous copies.
     ProxyAsync,
+    /// Between the initialisation of mbarriers and asynchronous copies.
+    MbarrierInit,
 }
 
 /// `cp.async`: 4, 8 or 16 bytes from global to shared memory.

@@ -2,9 +2,10 @@
 //! out of the text, one at a time.
 
 use tvmtune_core::codegen::{GeneratedCuda, generate_cuda};
-use tvmtune_core::dag;
+use tvmtune_core::dag::{self, Dag};
 use tvmtune_core::interp::{self, Array};
-use tvmtune_core::schedule::default;
+use tvmtune_core::schedule::sketch::sketches;
+use tvmtune_core::schedule::{Schedule, default};
 use tvmtune_core::target::gpu::{Arch, GpuTarget};
 use tvmtune_emulator::{Completion, FaultKind, Module, Options};
 use tvmtune_tests::nvrtc::nvrtc;
@@ -12,8 +13,34 @@ use tvmtune_tests::{emulate, program};
 
 use super::ptx;
 
-/// What threads wait by.
-const WAITS: [&str; 3] = ["__syncthreads();", "__syncwarp();", "copy_async_wait<"];
+/// What threads wait by, and what others wait for.
+const WAITS: [&str; 14] = [
+    "__syncthreads();",
+    "__syncwarp();",
+    "copy_async_wait<",
+    "barrier_wait<",
+    "fence_async();",
+    "wgmma_fence();",
+    "wgmma_commit();",
+    "wgmma_wait<",
+    "mbarrier_init(",
+    "mbarrier_fence_init();",
+    "mbarrier_wait(",
+    "mbarrier_expect(",
+    "mbarrier_arrive(",
+    "if (threadIdx.x % 32 == 0) mbarrier_arrive(",
+];
+
+/// What the emulator says where one is missing.
+const KINDS: [FaultKind; 7] = [
+    FaultKind::Race,
+    FaultKind::Uninitialised,
+    FaultKind::ExitWhilePending,
+    FaultKind::Deadlock,
+    FaultKind::BadInstruction,
+    FaultKind::BarrierMisuse,
+    FaultKind::MissingProxyFence,
+];
 
 /// Whether a run shows a fault of order, by the line at which it was seen.
 fn fault(generated: &GeneratedCuda, text: &str, params: &[Array]) -> Option<(FaultKind, String)> {
@@ -28,21 +55,39 @@ fn fault(generated: &GeneratedCuda, text: &str, params: &[Array]) -> Option<(Fau
     None
 }
 
+/// The default schedule for an architecture without warpgroups.
 #[track_caller]
 fn check(source: &str, n_expected: usize) {
-    let Some(nvrtc) = nvrtc() else { return };
     let dag = dag::build(&program(source)).unwrap();
-    let target = GpuTarget::generic(Arch { sm: 80, exact: false });
-    let generated = generate_cuda(&default::schedule(&dag, &target.into())).unwrap();
+    let arch = Arch { sm: 80, exact: false };
+    let schedule = default::schedule(&dag, &GpuTarget::generic(arch).into());
+    check_schedule(&dag, &schedule, "compute_80", n_expected);
+}
+
+/// The first point of a rule for warpgroups.
+#[track_caller]
+fn check_rule(rule: &str, source: &str, n_expected: usize) {
+    let dag = dag::build(&program(source)).unwrap();
+    let target = GpuTarget::generic(Arch { sm: 90, exact: true });
+    let sketches = sketches(&dag, &target.into());
+    let sketch = sketches.iter().find(|it| it.name.contains(rule)).expect("a rule that applies");
+    let schedule = Schedule::replay(&dag, &sketch.instructions(&sketch.default)).unwrap();
+    check_schedule(&dag, &schedule, "compute_90a", n_expected);
+}
+
+#[track_caller]
+fn check_schedule(dag: &Dag, schedule: &Schedule, arch: &str, n_expected: usize) {
+    let Some(nvrtc) = nvrtc() else { return };
+    let generated = generate_cuda(schedule).unwrap();
     let param = |(seed, id)| {
         let tensor = dag.tensor(id);
         let shape: Vec<u64> = tensor.shape.iter().map(|it| it.eval_dims(&[]) as u64).collect();
         Array::whole_numbers(tensor.dtype, &shape, seed)
     };
     let params: Vec<Array> = (1..).zip(dag.params()).map(param).collect();
-    let whole = ptx(nvrtc, &generated, "compute_80");
+    let whole = ptx(nvrtc, &generated, arch);
     assert_eq!(fault(&generated, &whole, &params), None);
-    let expected = interp::dag::run(&dag, &[], &params, &[]);
+    let expected = interp::dag::run(dag, &[], &params, &[]);
     let module = Module::parse(&whole).unwrap();
     let results = emulate::run(&generated, &module, &[], &params, &[], &Options::default());
     for (result, expected) in results.unwrap().iter().zip(&expected) {
@@ -57,11 +102,10 @@ fn check(source: &str, n_expected: usize) {
         let mut without = generated.clone();
         let kept = lines.iter().enumerate().filter(|it| it.0 != wait);
         without.unit.source = kept.map(|it| format!("{}\n", it.1)).collect();
-        let text = ptx(nvrtc, &without, "compute_80");
+        let text = ptx(nvrtc, &without, arch);
         let found = fault(&without, &text, &params);
-        let kinds = [FaultKind::Race, FaultKind::Uninitialised, FaultKind::ExitWhilePending];
         assert!(
-            found.as_ref().is_some_and(|it| kinds.contains(&it.0)),
+            found.as_ref().is_some_and(|it| KINDS.contains(&it.0)),
             "without line {}: {found:?}\n{}",
             wait + 1,
             generated.unit.source
@@ -115,4 +159,19 @@ fn of_rows_longer_than_a_warp() {
         }",
         0,
     );
+}
+
+const PRODUCT: &str = "#[autotune(dims(M = 128, N = 64, K = 1280))]
+    fn matmul(x: Tensor<bf16, M, K>, w: Weight<bf16, N, K>) -> Tensor<bf16, M, N> {
+        compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[j, k]]))
+    }";
+
+#[test]
+fn of_a_product_by_warpgroups() {
+    check_rule(": group", PRODUCT, 6);
+}
+
+#[test]
+fn of_a_product_by_warpgroups_that_is_fed() {
+    check_rule(": fed group", PRODUCT, 12);
 }

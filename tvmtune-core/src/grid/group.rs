@@ -9,7 +9,8 @@
 //!     acc[..] += a[16*u + 8*h + g, k] * b[8*j + 2*q + p, k]
 //! ```
 //!
-//! Loops around that are written out make one batch of instructions. Operands are read where they
+//! Loops around that are written out make one batch of instructions, one after the other: registers
+//! that a loop of the compiler would move about are out of reach until the batch is done. Operands are read where they
 //! lie, by rows of 32, 64 or 128 bytes whose 16-byte chunks are permuted: a buffer whose rows have
 //! that length becomes one of those. Its rows go along the reduction, or along the other dimension
 //! in panels as wide as a row.
@@ -18,13 +19,15 @@
 //!
 //! PTX ISA, `wgmma.mma_async`: fragment layouts, matrix descriptors, swizzling modes.
 
+use std::collections::BTreeMap;
+
 use super::memory::flat;
-use super::tensor::{Loop, Tile, around, operands, read};
+use super::tensor::{Loop, Tile, operands, read};
 use super::{Accumulators, Buffer, Home, Kernel, SharedOperand, Stmt, ThreadVar, WARPGROUP};
 use crate::dag::expr::affine;
 use crate::dag::{DType, Subscript, TensorId};
 use crate::nest::Guard;
-use crate::poly::{Poly, VarId};
+use crate::poly::{Facts, Poly, VarId};
 
 /// Rows of one instruction.
 const ROWS: i64 = 64;
@@ -46,7 +49,7 @@ pub(super) fn find(kernel: &mut Kernel, buffers: &mut [Buffer]) {
     let mut search = Search { buffers, u, g, q, threads };
     let mut body = std::mem::take(&mut kernel.body);
     search.block(&mut body);
-    kernel.body = overlapped(body);
+    kernel.body = overlapped(body, false);
     if is_written(kernel, buffers) {
         kernel.body = fenced(std::mem::take(&mut kernel.body));
     }
@@ -119,14 +122,19 @@ impl Search<'_> {
         self.permute(first.tensor, first_row)?;
         self.permute(second.tensor, second_row)?;
         let sum = accumulators.tensor;
-        let multiply = Stmt::GroupMultiply {
-            accumulators: Box::new(accumulators),
-            columns: columns as u32,
-            operands: Box::new([first, second]),
-            dtype,
+        let multiply = |of: &dyn Fn(VarId) -> Option<Poly>| {
+            let at = |it: &Poly| it.substitute_vars(of, &Facts::default());
+            let base = at(&accumulators.base);
+            let operand = |it: &SharedOperand| SharedOperand { base: at(&it.base), ..it.clone() };
+            Stmt::GroupMultiply {
+                accumulators: Box::new(Accumulators { base, ..accumulators }),
+                columns: columns as u32,
+                operands: Box::new([operand(&first), operand(&second)]),
+                dtype,
+            }
         };
-        let batch = Stmt::Matrices { body: around(&outer, multiply) };
-        Some(vec![batch, Stmt::WaitMatrices { batches: 0, sum }])
+        let body = written_out(&outer, &multiply);
+        Some(vec![Stmt::Matrices { body }, Stmt::WaitMatrices { batches: 0, sum }])
     }
 
     /// The first operand, and the bytes of its rows in memory.
@@ -259,6 +267,24 @@ fn roles(
     (complete && loops.len() == known).then_some(roles)
 }
 
+/// A statement for each iteration of some loops, the outermost first.
+fn written_out(
+    loops: &[&Loop],
+    stmt: &dyn Fn(&dyn Fn(VarId) -> Option<Poly>) -> Stmt,
+) -> Vec<Stmt> {
+    let count: i64 = loops.iter().map(|it| it.extent).product();
+    let iteration = |n: i64| {
+        let mut values = BTreeMap::new();
+        let mut rest = n;
+        for it in loops.iter().rev() {
+            values.insert(it.var, Poly::constant(rest % it.extent));
+            rest /= it.extent;
+        }
+        stmt(&|var| values.get(&var).cloned())
+    };
+    (0..count).map(iteration).collect()
+}
+
 /// Where the accumulators of one thread are.
 fn accumulators(tile: &Tile<'_>, roles: &Roles) -> Option<Accumulators> {
     let [at] = tile.index else { return None };
@@ -286,11 +312,14 @@ fn accumulators(tile: &Tile<'_>, roles: &Roles) -> Option<Accumulators> {
 ///   next slot                   next slot
 ///                             wait for the last one; release the slot before
 /// ```
-fn overlapped(body: Vec<Stmt>) -> Vec<Stmt> {
+///
+/// A slot that nobody fills again is not released.
+fn overlapped(body: Vec<Stmt>, is_repeated: bool) -> Vec<Stmt> {
     let mut stmts = Vec::new();
     for mut stmt in body {
+        let repeats = is_repeated || matches!(stmt, Stmt::For { .. });
         if let Some(body) = stmt.body_mut() {
-            *body = overlapped(std::mem::take(body));
+            *body = overlapped(std::mem::take(body), repeats);
         }
         let Stmt::For { var, extent, body, .. } = &mut stmt else {
             stmts.push(stmt);
@@ -312,6 +341,9 @@ fn overlapped(body: Vec<Stmt>) -> Vec<Stmt> {
         let guards = vec![Guard { value: Poly::default(), bound: Poly::var(*var) }];
         *release = Stmt::If { guards, body: vec![before.clone()] };
         stmts.extend([stmt, Stmt::WaitMatrices { batches: 0, sum }]);
+        if !is_repeated {
+            continue;
+        }
         stmts.push(match extent.as_constant() {
             Some(1..) => before,
             _ => {

@@ -328,9 +328,9 @@ pub enum Stmt {
         /// The type of the operands.
         dtype: DType,
     },
-    /// A batch of [`Stmt::GroupMultiply`].
+    /// A batch of instructions.
     Matrices {
-        /// Those, and loops that are written out.
+        /// Each a [`Stmt::GroupMultiply`].
         body: Vec<Stmt>,
     },
     /// Waits until all batches but the last so many are done.

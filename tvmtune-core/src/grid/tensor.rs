@@ -291,7 +291,7 @@ fn roles(
 }
 
 /// A statement in loops that are written out.
-pub(super) fn around(loops: &[&Loop], stmt: Stmt) -> Vec<Stmt> {
+fn around(loops: &[&Loop], stmt: Stmt) -> Vec<Stmt> {
     loops.iter().rev().fold(vec![stmt], |body, it| {
         let (var, name, extent) = (it.var, it.name.clone(), Poly::constant(it.extent));
         vec![Stmt::For { var, name, extent, kind: LoopKind::Unrolled, body }]

@@ -92,6 +92,10 @@ fn barrier(site: &mut Site<'_, '_>) -> Result<Op> {
 fn fence(site: &mut Site<'_, '_>) -> Result<Op> {
     let proxy = site.opcode.take("proxy");
     let asynchronous = site.opcode.take("async");
+    if site.opcode.take("mbarrier_init") {
+        site.opcode.clear();
+        return Ok(Op::Fence(Fence::MbarrierInit));
+    }
     site.opcode.clear();
     match (proxy, asynchronous) {
         (true, true) => Ok(Op::Fence(Fence::ProxyAsync)),

@@ -3,7 +3,7 @@
 //! Functions have frames of their own at fixed places, in registers and in local memory. That is
 //! all recursion would break, so recursion is refused.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::decode;
 use super::site::{Rows0, Site};
@@ -176,10 +176,21 @@ pub(crate) fn link<'a>(tree: &Tree<'a>, layout: &Layout<'a>, kernel: usize) -> R
         rows.n_predicates += function.n_predicates;
         rows.n_words += function.n_words;
         rows.n_doubles += function.n_doubles;
+        let accumulators = accumulators(function);
         for statement in function.body.iter().flatten() {
             let guard =
                 statement.guard.map(|(slot, not)| (frame.slot(Class::Predicate, slot), not));
-            let op = decode(&mut Site::new(statement, &frame, &mut rows))?;
+            let mut op = decode(&mut Site::new(statement, &frame, &mut rows))?;
+            if !accumulators.is_empty() && !statement.opcode.starts_with(PRODUCT) {
+                let touched: Vec<Slot> = words(&statement.operands)
+                    .into_iter()
+                    .filter(|it| accumulators.contains(it))
+                    .map(|it| frame.slot(Class::Word, it))
+                    .collect();
+                if !touched.is_empty() {
+                    op = Op::Touch(Box::new(op), touched);
+                }
+            }
             code.push(Inst { guard, op, place: statement.place });
         }
         code.push(Inst { guard: None, op: Op::Return, place: 0 });
@@ -192,6 +203,29 @@ pub(crate) fn link<'a>(tree: &Tree<'a>, layout: &Layout<'a>, kernel: usize) -> R
         dynamic_shared: dynamic as u32,
         static_shared_bytes: (memory.shared - SHARED_BASE) as u32,
     })
+}
+
+/// Products of warpgroups, which run on while their threads do.
+const PRODUCT: &str = "wgmma.mma_async";
+
+/// The registers of a function that products add to.
+fn accumulators(function: &Function<'_>) -> BTreeSet<Slot> {
+    let products = function.body.iter().flatten().filter(|it| it.opcode.starts_with(PRODUCT));
+    products.flat_map(|it| words(&it.operands[..it.operands.len().min(1)])).collect()
+}
+
+/// The 32-bit registers in operands.
+fn words(operands: &[Operand<'_>]) -> Vec<Slot> {
+    let mut found = Vec::new();
+    for operand in operands {
+        match operand {
+            Operand::Register(Class::Word, slot) => found.push(*slot),
+            Operand::Vector(inside) | Operand::List(inside) => found.extend(words(inside)),
+            Operand::Both(both) => found.extend(words(&[both.0.clone(), both.1.clone()])),
+            _ => {}
+        }
+    }
+    found
 }
 
 /// The kernel, and what it calls directly or not; callers before callees.

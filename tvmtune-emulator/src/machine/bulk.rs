@@ -207,7 +207,7 @@ impl Machine<'_> {
             BulkEnd::Mbarrier { address, mask } => {
                 let barrier = self.shared_at(warp, lane, *address, 8)?;
                 if let Kind::Across { to, .. } = transfer.kind {
-                    self.known(lane, barrier)?;
+                    self.known_to_copies(lane, barrier)?;
                     transfer.kind = Kind::Across { to, barrier };
                     return Ok(transfer);
                 }
@@ -221,7 +221,7 @@ impl Machine<'_> {
                     }
                 }
                 for cta in &targets {
-                    self.known(lane, (*cta, barrier.1))?;
+                    self.known_to_copies(lane, (*cta, barrier.1))?;
                 }
                 transfer.kind = Kind::In { targets, barrier: barrier.1 };
             }

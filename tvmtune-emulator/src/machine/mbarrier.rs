@@ -28,6 +28,8 @@ pub(super) struct Count {
     /// What those who arrived let others know: so far, and in the last complete phase.
     released: Release,
     done: Rc<Clock>,
+    /// The thread that initialised it, until a fence lets asynchronous copies know.
+    unannounced: Option<(usize, usize)>,
     /// Who copies on its behalf, for the race detector.
     pub(super) agent: Option<usize>,
 }
@@ -107,6 +109,27 @@ impl Machine<'_> {
         })
     }
 
+    /// An mbarrier that asynchronous copies know of.
+    pub(super) fn known_to_copies(&self, lane: usize, at: (usize, u32)) -> Result<()> {
+        if self.known(lane, at)?.unannounced.is_some() && self.options.check {
+            let what = format!(
+                "a copy for the mbarrier at shared+{}, initialised with no `fence.mbarrier_init` since",
+                at.1
+            );
+            return Err(self.fault(FaultKind::MissingProxyFence, lane, what));
+        }
+        Ok(())
+    }
+
+    /// Lets asynchronous copies know of the mbarriers that some threads initialised.
+    pub(super) fn announce(&mut self, warp: usize, active: u32) {
+        let cta = self.warps[warp].cta;
+        for count in self.ctas[cta].mbarriers.values_mut() {
+            let is_theirs = |it: &(usize, usize)| it.0 == warp && active >> it.1 & 1 == 1;
+            count.unannounced = count.unannounced.filter(|it| !is_theirs(it));
+        }
+    }
+
     fn count(&mut self, (cta, offset): (usize, u32)) -> &mut Count {
         self.ctas[cta].mbarriers.get_mut(&offset).expect("its existence was checked")
     }
@@ -128,6 +151,7 @@ impl Machine<'_> {
             phase: 0,
             released: Release::default(),
             done: Rc::default(),
+            unannounced: Some((self.at.0, lane)),
             agent: None,
         };
         if self.ctas[cta].mbarriers.insert(offset, new).is_some() {

@@ -155,6 +155,16 @@ impl Machine<'_> {
             Op::BulkGroup(group) => self.bulk_group(warp, active, *group)?,
             Op::Wgmma(wgmma) => self.wgmma(warp, active, wgmma)?,
             Op::WgmmaGroup(group) => self.wgmma_group(warp, active, *group)?,
+            Op::Touch(op, accumulators) => {
+                self.touch(warp, accumulators)?;
+                let registers = &mut self.warps[warp].registers;
+                match &**op {
+                    Op::Rows(rows, slots) => rows(registers, active, slots),
+                    Op::Compare(compare) => compare.run(registers, active),
+                    other => return self.slow(warp, split, active, other),
+                }
+                Flow::Next
+            }
             Op::Warp(members, what) => self.collective(warp, split, *members, what)?,
             Op::Barrier(barrier) => self.barrier(warp, active, barrier)?,
             Op::Fence(fence) => self.fence(warp, active, *fence),
@@ -257,9 +267,12 @@ impl Machine<'_> {
     }
 
     fn fence(&mut self, warp: usize, active: u32, fence: Fence) -> Flow {
+        if fence != Fence::Memory {
+            self.announce(warp, active);
+        }
         match (&mut self.race, fence) {
             (Some(race), Fence::ProxyAsync) => race.fence(warp, active),
-            (Some(race), Fence::Memory) => race.memory_fence(warp, active),
+            (Some(race), Fence::Memory | Fence::MbarrierInit) => race.memory_fence(warp, active),
             (None, _) => {}
         }
         Flow::Next
@@ -327,16 +340,17 @@ pub(super) fn window_of(address: u64) -> (Space, u64) {
 impl Op {
     /// Whether lanes may have to wait in it.
     fn may_wait(&self) -> bool {
-        matches!(
-            self,
+        match self {
+            Op::Touch(op, _) => op.may_wait(),
             Op::Warp(..)
-                | Op::Barrier(_)
-                | Op::MoveMatrix(_)
-                | Op::Mma(_)
-                | Op::Mbarrier(_)
-                | Op::Wgmma(_)
-                | Op::WgmmaGroup(_)
-        )
+            | Op::Barrier(_)
+            | Op::MoveMatrix(_)
+            | Op::Mma(_)
+            | Op::Mbarrier(_)
+            | Op::Wgmma(_)
+            | Op::WgmmaGroup(_) => true,
+            _ => false,
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Products of a warpgroup: four warps, whose factors are in shared memory.
 
+use std::collections::BTreeMap;
+
 use super::access::Region;
 use super::matrix::{each_a, float, integer};
 use super::step::Flow;
@@ -25,7 +27,10 @@ pub(super) struct Warpgroup {
     committed: [u32; WARPS],
     waited: [u32; WARPS],
     open: [bool; WARPS],
+    /// Whether each has had a fence since accumulators were touched.
     fenced: [bool; WARPS],
+    /// Of each warp, the group of the last product that adds to a register.
+    adding: [BTreeMap<Slot, u32>; WARPS],
     /// Who reads shared memory on its behalf, for the race detector.
     agent: Option<usize>,
 }
@@ -151,7 +156,7 @@ impl Machine<'_> {
         let n_warps = self.n_warps() as usize;
         let (it, n) = self.group_of(warp);
         if !it.fenced[n] {
-            let what = "`wgmma` before any `wgmma.fence`";
+            let what = "`wgmma` before a `wgmma.fence`";
             return Err(self.fault(FaultKind::BadInstruction, 0, what));
         }
         if !it.arrived.is_empty() && it.pc != pc {
@@ -160,6 +165,8 @@ impl Machine<'_> {
         }
         it.pc = pc;
         it.open[n] = true;
+        let group = it.committed[n] + 1;
+        it.adding[n].extend(wgmma.to.iter().map(|slot| (*slot, group)));
         it.arrived.push(warp);
         if it.arrived.len() < WARPS {
             if self.warps[warp].number as usize / WARPS * WARPS + WARPS > n_warps {
@@ -179,6 +186,20 @@ impl Machine<'_> {
             }
         }
         Ok(Flow::Next)
+    }
+
+    /// Registers that products add to are used by an instruction of the threads themselves.
+    pub(super) fn touch(&mut self, warp: usize, accumulators: &[Slot]) -> Result<()> {
+        let check = self.options.check;
+        let (it, n) = self.group_of(warp);
+        it.fenced[n] = false;
+        let waited = it.waited[n];
+        let is_pending = |slot| it.adding[n].get(slot).is_some_and(|group| *group > waited);
+        if check && accumulators.iter().any(is_pending) {
+            let what = "an accumulator is used before a wait for `wgmma`";
+            return Err(self.fault(FaultKind::Race, 0, what));
+        }
+        Ok(())
     }
 
     /// A value that all threads of a warpgroup agree on.

@@ -14,9 +14,10 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// Nothing was seen of `n` threads.
+    /// Nothing was seen of `n` threads, of their copies, and of their bulk copies; fences are for
+    /// the first two.
     pub(super) fn new(n: usize) -> Self {
-        Self { seen: vec![0; 3 * n], fenced: vec![0; n], least: Vec::new() }
+        Self { seen: vec![0; 3 * n], fenced: vec![0; 2 * n], least: Vec::new() }
     }
 
     /// What was seen of all slots of a row, at least.
@@ -27,7 +28,7 @@ impl Clock {
 
     /// Finds the least of each row, when nothing changes any more.
     fn sealed(mut self) -> Self {
-        let rows = self.seen.chunks(LANES).take(3 * self.fenced.len() / LANES);
+        let rows = self.seen.chunks(LANES).take(self.fenced.len() / 2 * 3 / LANES);
         self.least = rows.map(|it| it.iter().copied().min().unwrap_or(0)).collect();
         self
     }
@@ -107,13 +108,14 @@ impl Release {
         }
     }
 
-    pub(super) fn set(&mut self, seen: &[(usize, u32)], fenced: (usize, u32)) {
+    pub(super) fn set(&mut self, seen: &[(usize, u32)], fenced: &[(usize, u32)]) {
         seen.iter().for_each(|(slot, clock)| self.clock.set(*slot, *clock));
-        let (slot, clock) = fenced;
-        if self.clock.fenced.len() <= slot {
-            self.clock.fenced.resize(slot + 1, 0);
+        for (slot, clock) in fenced {
+            if self.clock.fenced.len() <= *slot {
+                self.clock.fenced.resize(slot + 1, 0);
+            }
+            self.clock.fenced[*slot] = self.clock.fenced[*slot].max(*clock);
         }
-        self.clock.fenced[slot] = self.clock.fenced[slot].max(clock);
     }
 
     /// Adds what an agent has done.

@@ -61,7 +61,8 @@ pub(crate) struct Race {
     views: Vec<Rc<Clock>>,
     /// The clock of each warp's threads: it moves for all of them when it moves for one.
     now: Vec<u32>,
-    /// Up to which clock each thread's own accesses are behind a proxy fence.
+    /// Up to which clock each thread's own accesses, and after those of all threads their copies,
+    /// are behind a proxy fence.
     fenced: Vec<u32>,
     /// Groups of copies that each thread has waited for.
     copies_done: Vec<u32>,
@@ -103,7 +104,7 @@ impl Race {
         let nothing = Rc::new(Clock::new(n));
         self.views = (0..n).map(|_| Rc::clone(&nothing)).collect();
         self.now = vec![1; n_warps];
-        self.fenced = vec![0; n];
+        self.fenced = vec![0; 2 * n];
         self.copies_done = vec![0; n];
         self.bulk_done = vec![0; n];
         self.agents.clear();
@@ -136,7 +137,8 @@ impl Race {
                 (n + thread, self.copies_done[thread]),
                 (2 * n + thread, self.bulk_done[thread]),
             ];
-            to.set(&own, (thread, self.fenced[thread]));
+            let fenced = [thread, n + thread].map(|it| (it, self.fenced[it]));
+            to.set(&own, &fenced);
         }
         self.now[warp] += 1;
     }
@@ -172,10 +174,12 @@ impl Race {
 
     /// `fence.proxy.async`: what these threads did and saw is behind it.
     pub(crate) fn fence(&mut self, warp: usize, mask: u32) {
+        let n = self.n_warps * LANES;
         let mut last: Option<(Rc<Clock>, Rc<Clock>)> = None;
         for lane in lanes(mask) {
             let thread = warp * LANES + lane;
             self.fenced[thread] = self.now[warp];
+            self.fenced[n + thread] = self.copies_done[thread];
             let view = &mut self.views[thread];
             let new = match &last {
                 Some((old, new)) if Rc::ptr_eq(old, view) => Rc::clone(new),
@@ -328,6 +332,7 @@ impl Race {
             common: clock.or(same.then_some(&**one)),
             views,
             fenced: &self.fenced[threads.clone()],
+            copies_fenced: &self.fenced[self.n_warps * LANES..][threads.clone()],
             copies_done: &self.copies_done[threads.clone()],
             bulk_done: &self.bulk_done[threads],
             warp: access.warp,

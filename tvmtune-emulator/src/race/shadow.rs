@@ -29,6 +29,7 @@ pub(super) struct View<'v> {
     pub(super) common: Option<&'v Clock>,
     pub(super) views: &'v [Rc<Clock>],
     pub(super) fenced: &'v [u32],
+    pub(super) copies_fenced: &'v [u32],
     pub(super) copies_done: &'v [u32],
     pub(super) bulk_done: &'v [u32],
     pub(super) warp: usize,
@@ -454,21 +455,22 @@ impl View<'_> {
         lanes(of).all(|lane| view.seen(row * LANES + lane) >= clock)
     }
 
-    /// Whether a write is behind a proxy fence for whoever has this view: `cp.async` is taken to
-    /// be, as soon as it was waited for.
+    /// Whether a write, which may be one of `cp.async`, is behind a proxy fence for whoever has this
+    /// view.
     fn is_fenced(&self, by: By, of: u32, group: u32) -> bool {
         let row = usize::from(by.row);
-        if row >= self.n_warps {
+        if row >= 2 * self.n_warps {
             return true;
         }
         let slot = |lane: usize| row * LANES + lane;
         if let Some(clock) = self.clock {
             return lanes(of).all(|it| clock.fenced(slot(it)) >= by.clock);
         }
+        let fenced = if row < self.n_warps { self.fenced } else { self.copies_fenced };
         lanes(group).all(|lane| {
             lanes(of).all(|it| {
-                let own = row == self.warp && it == lane;
-                let fenced = if own { self.fenced[lane] } else { 0 };
+                let own = row % self.n_warps == self.warp && it == lane;
+                let fenced = if own { fenced[lane] } else { 0 };
                 fenced.max(self.views[lane].fenced(slot(it))) >= by.clock
             })
         })

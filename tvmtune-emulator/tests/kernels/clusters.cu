@@ -43,6 +43,7 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) bytes(const float* x, float
   const u32 bar = (u32)__cvta_generic_to_shared(bars), at = (u32)__cvta_generic_to_shared(mine);
   if (threadIdx.x == 0)
     for (int i = 0; i < 2; i++) asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(bar + 8 * i) : "memory");
+  if (threadIdx.x == 0) asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   cluster_sync();
   if (threadIdx.x == 0) {
     for (int i = 0; i < 2; i++) asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(bar + 8 * i), "r"(4 * n) : "memory");

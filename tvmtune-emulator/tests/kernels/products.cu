@@ -7,13 +7,13 @@ __device__ u32 prepare(unsigned char* smem, const uint4* x) {
   for (int i = threadIdx.x; i < BYTES / 16; i += 128) reinterpret_cast<uint4*>(smem)[i] = x[i];
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   __syncthreads();
-  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
   return (u32)__cvta_generic_to_shared(smem) >> 4;
 }
 __device__ void finish() { asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory"); }
 
 #define KERNEL(name) extern "C" __global__ void __launch_bounds__(128) name(const uint4* x, u32* y, u64 da, u64 db, int add)
-#define BEGIN extern __shared__ __align__(1024) unsigned char smem[]; const u32 at = prepare(smem, x); da += at, db += at; u32* o = y + threadIdx.x * 8; u32 d[8]; for (int i = 0; i < 8; i++) d[i] = o[i];
+#define FENCE for (int i = 0; i < 8; i++) asm volatile("" : "+r"(d[i]) :: "memory"); asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#define BEGIN extern __shared__ __align__(1024) unsigned char smem[]; const u32 at = prepare(smem, x); da += at, db += at; u32* o = y + threadIdx.x * 8; u32 d[8]; for (int i = 0; i < 8; i++) d[i] = o[i]; FENCE
 #define END finish(); for (int i = 0; i < 8; i++) o[i] = d[i];
 #define D8 "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3]), "+r"(d[4]), "+r"(d[5]), "+r"(d[6]), "+r"(d[7])
 #define D4 "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])

@@ -1,7 +1,7 @@
 //! What the feeder of a block and the other threads say to each other.
 
 use super::{Map, Param, Printer};
-use crate::grid::{BoxMap, Kernel, WARPGROUP};
+use crate::grid::{BoxMap, Kernel, Stmt, WARPGROUP};
 use crate::poly::Poly;
 
 /// Registers of a thread that multiplies, and of one that feeds, by how many warpgroups multiply:
@@ -117,8 +117,25 @@ impl Printer<'_> {
             false => slot,
         };
         let empty = self.empty(ring, &slot);
-        self.line("__syncwarp();");
+        if self.is_read_by_lanes(ring) {
+            self.line("__syncwarp();");
+        }
         self.line(&format!("if (threadIdx.x % 32 == 0) mbarrier_arrive({empty});"));
+    }
+
+    /// Whether lanes read the slots of a ring on their own; else matrix instructions do, for which
+    /// warps wait as a whole.
+    fn is_read_by_lanes(&self, ring: usize) -> bool {
+        let mut found = false;
+        for stmt in &self.kernel.feeder {
+            stmt.walk(&mut |it| {
+                if let Stmt::CopyBox { map, ring: of, .. } = it {
+                    let to = self.kernel.maps[*map].to;
+                    found |= *of == ring && self.grid.buffer(to).permuted.is_none();
+                }
+            });
+        }
+        found
     }
 
     pub(super) fn advance(&mut self, ring: usize) {

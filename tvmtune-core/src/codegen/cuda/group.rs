@@ -21,7 +21,7 @@ pub(super) fn declarations(grid: &Grid) -> String {
     }
     let mut text = String::new();
     if !shapes.is_empty() {
-        text.push_str("#include \"tvmtune/barrier.cuh\"\n#include \"tvmtune/wgmma.cuh\"\n\n");
+        text.push_str("#include \"tvmtune/wgmma.cuh\"\n\n");
     }
     for (element, columns) in shapes {
         text.push_str(&format!("TVMTUNE_WGMMA({element}, {columns})\n"));
@@ -52,11 +52,22 @@ impl Printer<'_> {
         let name = dtype.name();
         let call = format!(
             "wgmma_{name}{forms}(accumulators([&](int n) -> {element}& {{ return {sum}[{base} + \
-             {eight} * (n / 4) + {half} * (n / 2 % 2) + {pair} * (n % 2)]; }}),"
+             n / 4 * {eight} + n / 2 % 2 * {half} + n % 2 * {pair}]; }}),"
         );
         self.line(&call);
         self.line(&format!("  {a},"));
         self.line(&format!("  {b}, true);"));
+    }
+
+    /// A batch of instructions.
+    pub(super) fn matrices(&mut self, body: &[Stmt]) {
+        if let [Stmt::GroupMultiply { accumulators, .. }, ..] = body {
+            let sum = self.names.buffer(accumulators.tensor).to_owned();
+            self.line(&format!("wgmma_hold({sum});"));
+        }
+        self.line("wgmma_fence();");
+        self.block(body);
+        self.line("wgmma_commit();");
     }
 
     /// The descriptor of an operand.

@@ -116,8 +116,12 @@ pub fn print(grid: &Grid) -> Unit {
     if grid.kernels.iter().any(|it| !it.fragments.is_empty()) {
         source.push_str("#include \"tvmtune/mma.cuh\"\n");
     }
-    if grid.kernels.iter().any(|it| !it.feeder.is_empty()) {
-        source.push_str("#include \"tvmtune/tma.cuh\"\n#include \"tvmtune/barrier.cuh\"\n");
+    let is_fed = grid.kernels.iter().any(|it| !it.feeder.is_empty());
+    if is_fed || grid.kernels.iter().any(Kernel::multiplies_by_groups) {
+        source.push_str("#include \"tvmtune/barrier.cuh\"\n");
+    }
+    if is_fed {
+        source.push_str("#include \"tvmtune/tma.cuh\"\n");
     }
     source.push_str(&group::declarations(grid));
     source.push_str("\nusing namespace tvmtune;\n");

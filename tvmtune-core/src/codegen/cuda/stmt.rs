@@ -64,11 +64,7 @@ impl Printer<'_> {
             Stmt::GroupMultiply { accumulators, operands, dtype, .. } => {
                 self.group_multiply(accumulators, operands, *dtype);
             }
-            Stmt::Matrices { body } => {
-                self.line("wgmma_fence();");
-                self.block(body);
-                self.line("wgmma_commit();");
-            }
+            Stmt::Matrices { body } => self.matrices(body),
             Stmt::WaitMatrices { batches, sum } => self.wait_matrices(*batches, *sum),
             Stmt::CopyBox { map, position, coordinates, ring } => {
                 self.copy_box(*map, position, coordinates, *ring);
