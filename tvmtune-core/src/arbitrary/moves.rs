@@ -79,7 +79,7 @@ fn pick_stage(schedule: &Schedule, number: u16) -> StageId {
 
 /// A kind for a loop which it often suits.
 fn annotation(stage: &Stage, number: u16, any: AxisId) -> (AxisId, LoopKind) {
-    let kind = |it: &&AxisId| stage.axis(**it).kind == LoopKind::Parallel;
+    let kind = |it: &&AxisId| stage.axis(**it).kind.is_parallel();
     match number % 7 {
         6 => (any, LoopKind::Tensor),
         4 => (any, LoopKind::Thread),
@@ -89,7 +89,9 @@ fn annotation(stage: &Stage, number: u16, any: AxisId) -> (AxisId, LoopKind) {
         1 => (stage.order.last().copied().unwrap_or(any), LoopKind::Vectorized),
         2 => {
             let tasks = stage.order.iter().take_while(kind).count();
-            (stage.order.get(tasks).copied().unwrap_or(any), LoopKind::Parallel)
+            let tasks_kind =
+                if number.is_multiple_of(5) { LoopKind::Cluster } else { LoopKind::Parallel };
+            (stage.order.get(tasks).copied().unwrap_or(any), tasks_kind)
         }
         _ => (any, LoopKind::Serial),
     }

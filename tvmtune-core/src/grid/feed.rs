@@ -9,8 +9,10 @@
 //!
 //! The copies have a ring of slots. Each side counts its own way around; barriers in shared memory
 //! say how far the other is, so loops and conditions around are run by both. A copy is one of boxes
-//! if each of its loops walks along one dimension of the tensor, from the innermost out, and zero
-//! stands for what is outside of the tensor: that is what the hardware copies by itself.
+//! if its loops walk along one dimension of the tensor each, from the innermost out; loops further
+//! out repeat it. Zero stands for what is outside of the tensor, as the hardware has it. Blocks of a
+//! cluster that need the same box copy a part of it each, to all of them; a slot is then empty when
+//! it is in all of them.
 //!
 //! # Source
 //!
@@ -21,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::memory::flat;
 use super::pipeline::{Slot, n_copies, written};
-use super::{BoxMap, Buffer, Home, Kernel, LoopKind, Ring, Stmt, Unplaceable};
+use super::{BlockVar, BoxMap, Buffer, Home, Kernel, LoopKind, Ring, Stmt, Unplaceable};
 use crate::dag::expr::affine;
 use crate::dag::{Expr, Literal, Subscript, TensorId};
 use crate::nest::Guard;
@@ -31,6 +33,8 @@ use crate::poly::{Atom, Facts, Poly, VarId};
 const MOST_EXTENT: i64 = 256;
 /// The most dimensions of a tensor that is copied by boxes.
 const MOST_DIMS: usize = 5;
+/// Bytes after which permuted rows lie as in the first one.
+const PATTERN: i64 = 1024;
 /// Bytes of what rows of boxes, and of tensors, are multiples of.
 const LINE: i64 = 16;
 
@@ -44,7 +48,8 @@ pub(super) fn divide(
         return Ok(());
     }
     let everything = written(&kernel.body);
-    let mut division = Division { buffers, slots, everything, rings: Vec::new(), maps: Vec::new() };
+    let (rings, maps, cluster) = (Vec::new(), Vec::new(), cluster(&kernel.blocks));
+    let mut division = Division { buffers, slots, everything, cluster, rings, maps };
     let body = std::mem::take(&mut kernel.body);
     let (feeder, others) = division.block(body)?;
     // What is fed is written by nobody else.
@@ -69,6 +74,8 @@ fn has_fed(body: &[Stmt]) -> bool {
 struct Division<'a> {
     buffers: &'a [Buffer],
     slots: &'a BTreeMap<TensorId, Slot>,
+    /// The variable that numbers the blocks of a cluster, and how many those are.
+    cluster: Option<(VarId, i64)>,
     /// What the kernel writes.
     everything: BTreeSet<TensorId>,
     rings: Vec<Ring>,
@@ -99,7 +106,8 @@ impl Division<'_> {
                     feeder.push(of(feeds));
                     others.push(of(rest));
                 }
-                Stmt::If { guards, body } if has_fed(&body) => {
+                // Blocks of a cluster wait for one another.
+                Stmt::If { guards, body } if has_fed(&body) && self.cluster.is_none() => {
                     let (feeds, rest) = self.block(body)?;
                     feeder.push(Stmt::If { guards: guards.clone(), body: feeds });
                     others.push(Stmt::If { guards, body: rest });
@@ -151,7 +159,14 @@ impl Division<'_> {
                 Stmt::For { var, extent, name, body, .. } => {
                     let [next] = body.as_slice() else { return None };
                     let extent = extent.as_constant()?;
-                    loops.push(Walk { var: *var, name: name.clone(), extent, stride: 0, dim: 0 });
+                    loops.push(Walk {
+                        var: *var,
+                        name: name.clone(),
+                        extent,
+                        stride: 0,
+                        dim: 0,
+                        step: 1,
+                    });
                     inner = next;
                 }
                 Stmt::Store { tensor, index, value } => break (*tensor, index, value),
@@ -174,15 +189,15 @@ impl Division<'_> {
         loops.retain(|it| it.extent > 1);
         for walk in &mut loops {
             walk.stride = place.split_linear(walk.var)?.0.as_constant()?;
-            walk.dim = dim_of(walk.var, &index_from)?;
+            (walk.dim, walk.step) = dim_of(walk.var, &index_from)?;
         }
         loops.sort_by_key(|it| it.stride);
         let mut extents = vec![1; tensor.shape.len()];
         let mut repeats: Vec<Walk> = Vec::new();
         let (mut filled, mut dim) = (1, tensor.shape.len());
         for walk in loops {
-            let fits = walk.stride == filled && walk.dim < dim && walk.extent <= MOST_EXTENT;
-            if fits && repeats.is_empty() {
+            let continues = walk.stride == filled && walk.dim < dim && walk.step == 1;
+            if continues && walk.extent <= MOST_EXTENT && repeats.is_empty() {
                 (extents[walk.dim], dim) = (walk.extent, walk.dim);
                 filled *= walk.extent;
             } else {
@@ -192,21 +207,45 @@ impl Division<'_> {
         if extents.last()? * bytes % LINE != 0 {
             return None;
         }
-        let n_boxes: i64 = repeats.iter().map(|it| it.extent).product();
+        let n_bytes = repeats.iter().map(|it| it.extent).product::<i64>() * filled * bytes;
         let is_repeated = |it: VarId| repeats.iter().any(|walk| walk.var == it);
         let at_first = |it: &Poly, copy: &Stmt| first_of(it, copy, &is_repeated);
-        let map = self.map(BoxMap { tensor: from, to, extents });
-        let stmt = Stmt::CopyBox {
-            map,
-            position: at_first(&place, copy),
-            coordinates: index_from.iter().map(|it| at_first(it, copy)).collect(),
-            ring,
-        };
+        let mut position = at_first(&place, copy);
+        let mut coordinates: Vec<Poly> = index_from.iter().map(|it| at_first(it, copy)).collect();
+        let row = filled / extents.iter().find(|it| **it > 1).copied().unwrap_or(1);
+        let share = self.share(&coordinates, &mut extents, row * bytes);
+        if let Some((dim, block, length)) = &share {
+            coordinates[*dim] += block.clone() * *length;
+            position += block.clone() * (length * row);
+        }
+        let map = self.map(BoxMap { tensor: from, to, extents, is_shared: share.is_some() });
+        let stmt = Stmt::CopyBox { map, position, coordinates, ring };
         let stmts = repeats.iter().fold(vec![stmt], |body, it| {
             let (name, extent) = (it.name.clone(), Poly::constant(it.extent));
             vec![Stmt::For { var: it.var, name, extent, kind: LoopKind::Unrolled, body }]
         });
-        Some((stmts, n_boxes * filled * bytes))
+        Some((stmts, n_bytes))
+    }
+
+    /// How blocks of a cluster that need the same box share the work: each copies the part of its
+    /// number, of that length along that dimension, to all of them. A row of the box has so many
+    /// bytes.
+    fn share(
+        &self,
+        coordinates: &[Poly],
+        extents: &mut [i64],
+        row_bytes: i64,
+    ) -> Option<(usize, Poly, i64)> {
+        let (var, n_blocks) = self.cluster.filter(|it| it.1 > 1)?;
+        let dim = extents.iter().position(|it| *it > 1)?;
+        let length = extents[dim] / n_blocks;
+        let divides = extents[dim] % n_blocks == 0 && length * row_bytes % PATTERN == 0;
+        // The innermost dimension has to stay whole lines.
+        if coordinates.iter().any(|it| mentions(it, var)) || !divides || dim + 1 == extents.len() {
+            return None;
+        }
+        extents[dim] = length;
+        Some((dim, Poly::var(var), length))
     }
 
     fn map(&mut self, map: BoxMap) -> usize {
@@ -218,6 +257,19 @@ impl Division<'_> {
     }
 }
 
+/// The variable that numbers the blocks of a cluster.
+fn cluster(blocks: &[BlockVar]) -> Option<(VarId, i64)> {
+    let mut in_cluster = blocks.iter().filter(|it| it.in_cluster);
+    let block = in_cluster.next().filter(|_| in_cluster.next().is_none())?;
+    Some((block.var, block.extent.as_constant()?))
+}
+
+fn mentions(poly: &Poly, var: VarId) -> bool {
+    let mut found = false;
+    poly.for_each_leaf(&mut |leaf| found |= matches!(leaf, Atom::Var(it) if *it == var));
+    found
+}
+
 /// A loop of a copy.
 struct Walk {
     var: VarId,
@@ -225,8 +277,9 @@ struct Walk {
     extent: i64,
     /// How far apart in the copy neighbors are.
     stride: i64,
-    /// The dimension of the tensor it walks along.
+    /// The dimension of the tensor it walks along, and how far.
     dim: usize,
+    step: i64,
 }
 
 /// Where a copy's loops start: with the variables that are not repeated at 0.
@@ -277,15 +330,10 @@ fn has_lines(tensor: &Buffer) -> bool {
     })
 }
 
-/// The one dimension along which a variable walks, element by element.
-fn dim_of(var: VarId, index: &[Poly]) -> Option<usize> {
-    let mentions = |it: &&Poly| {
-        let mut found = false;
-        it.for_each_leaf(&mut |leaf| found |= matches!(leaf, Atom::Var(it) if *it == var));
-        found
-    };
-    let mut along = index.iter().enumerate().filter(|(_, it)| mentions(it));
+/// The one dimension along which a variable walks, and how many elements at a time.
+fn dim_of(var: VarId, index: &[Poly]) -> Option<(usize, i64)> {
+    let mut along = index.iter().enumerate().filter(|(_, it)| mentions(it, var));
     let (dim, at) = along.next()?;
-    let step = at.split_linear(var)?.0.as_constant();
-    (step == Some(1) && along.next().is_none()).then_some(dim)
+    let step = at.split_linear(var)?.0.as_constant()?;
+    along.next().is_none().then_some((dim, step))
 }

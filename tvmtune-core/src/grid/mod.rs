@@ -179,6 +179,8 @@ pub struct BoxMap {
     pub to: TensorId,
     /// Elements of a box along each dimension of the tensor.
     pub extents: Vec<i64>,
+    /// Whether it goes to all blocks of a cluster.
+    pub is_shared: bool,
 }
 
 /// Operands of matrix instructions: each thread of a warp has a part of each.
@@ -201,6 +203,8 @@ pub struct BlockVar {
     pub name: String,
     /// How many there are.
     pub extent: Poly,
+    /// Whether they run at the same time; the last ones do.
+    pub in_cluster: bool,
 }
 
 /// `var = thread % range / step`
@@ -542,6 +546,15 @@ impl Kernel {
             stmt.walk(&mut |it| found |= matches!(it, Stmt::GroupMultiply { .. }));
         }
         found
+    }
+
+    /// Blocks that run at the same time, so that boxes can be copied to all of them: 1 if none are.
+    pub fn cluster(&self) -> u32 {
+        if !self.maps.iter().any(|it| it.is_shared) {
+            return 1;
+        }
+        let extent = |it: &BlockVar| it.extent.as_constant().unwrap_or(1) as u32;
+        self.blocks.iter().filter(|it| it.in_cluster).map(extent).product()
     }
 
     /// What all threads do: the feeder, then the others.

@@ -21,12 +21,22 @@ pub(super) fn kernel(
     let mut blocks = Vec::new();
     let mut body = std::slice::from_ref(phase);
     while let [
-        nest::Stmt::For { var, name, extent, kind: schedule::LoopKind::Parallel, body: inner },
+        nest::Stmt::For {
+            var,
+            name,
+            extent,
+            kind: kind @ (schedule::LoopKind::Parallel | schedule::LoopKind::Cluster),
+            body: inner,
+        },
     ] = body
     {
-        blocks.push(BlockVar { var: *var, name: name.clone(), extent: extent.clone() });
+        let in_cluster = *kind == schedule::LoopKind::Cluster;
+        let (name, extent) = (name.clone(), extent.clone());
+        blocks.push(BlockVar { var: *var, name, extent, in_cluster });
         body = inner;
     }
+    // Neighbors make a cluster.
+    blocks.sort_by_key(|it| it.in_cluster);
     // Whole warps, but for what one thread does.
     let threads = match needed(body)? {
         1 => 1,

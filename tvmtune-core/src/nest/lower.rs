@@ -109,8 +109,8 @@ impl<'a> Lowering<'a> {
             stmts.push(self.statement(run));
             return stmts;
         };
-        let kept = stage.attach == Attach::Root
-            && (place == 0 || stage.axis(axis).kind == LoopKind::Parallel);
+        let kept =
+            stage.attach == Attach::Root && (place == 0 || stage.axis(axis).kind.is_parallel());
         let opened = self.open(run, axis, kept);
         let hosts = self.schedule.has_attached_at(run.id, axis);
         let mut body = if hosts { self.attached(run, place) } else { Vec::new() };

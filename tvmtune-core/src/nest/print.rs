@@ -199,6 +199,7 @@ fn keyword(kind: LoopKind) -> &'static str {
         LoopKind::Unrolled => "unrolled",
         LoopKind::Vectorized => "vectorized",
         LoopKind::Parallel => "parallel",
+        LoopKind::Cluster => "cluster",
         LoopKind::Thread => "thread",
         LoopKind::Tensor => "tensor",
     }

@@ -109,7 +109,7 @@ impl<'a> Verifier<'a> {
                     self.report(Problem::VarNotUnique(*var));
                 }
                 self.open_vars(extent);
-                if *kind == LoopKind::Parallel && !tasks {
+                if kind.is_parallel() && !tasks {
                     self.report(Problem::ParallelInside);
                 }
                 if *kind == LoopKind::Vectorized && !is_statement(body) {
@@ -117,7 +117,7 @@ impl<'a> Verifier<'a> {
                 }
                 self.facts.bound_var(*var, extent.clone());
                 self.open.push((*var, name));
-                self.block(body, tasks && *kind == LoopKind::Parallel);
+                self.block(body, tasks && kind.is_parallel());
                 self.open.pop();
             }
             Stmt::If { guards, body } => {

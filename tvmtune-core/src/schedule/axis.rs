@@ -45,10 +45,20 @@ pub enum LoopKind {
     /// As tasks that any thread may take, in no order. Outermost, of a spatial axis of a root
     /// stage; several in a row make one grid of tasks.
     Parallel,
+    /// As [`Parallel`](LoopKind::Parallel), with all iterations at the same time, so that what they
+    /// all need is copied once for all of them. Constant extent, at most 8.
+    Cluster,
     /// As the threads of a block (of a task, where tasks are blocks of threads), in no order; they
     /// wait for one another where one needs what another wrote. Threads of a reduce axis combine
     /// what they have, and all of them get the result. On a CPU: one after the other.
     Thread,
+}
+
+impl LoopKind {
+    /// Whether iterations are tasks that any thread may take.
+    pub fn is_parallel(self) -> bool {
+        matches!(self, LoopKind::Parallel | LoopKind::Cluster)
+    }
 }
 
 /// One loop of a stage, declared by the compute or made by a primitive.

@@ -4,6 +4,9 @@ use super::error::{ErrorKind, ScheduleError};
 use super::{Attach, AxisId, AxisRole, LoopKind, Schedule, Stage, StageId};
 use crate::dag::TensorId;
 
+/// The most iterations that run at the same time for certain: blocks of a portable cluster.
+const MOST_IN_CLUSTER: i64 = 8;
+
 impl Schedule {
     /// The stage, if that id exists and the stage still has loops.
     pub(crate) fn live_stage(&self, stage: StageId) -> Result<&Stage, ScheduleError> {
@@ -120,11 +123,20 @@ impl Schedule {
             let refuse = |kind: ErrorKind| Err(kind.of_axis(id, *axis));
             let Some(declared) = stage.axes.get(axis.0 as usize) else { continue };
             match declared.kind {
-                LoopKind::Parallel if !only_tasks_above => return refuse(ErrorKind::NotOutermost),
-                LoopKind::Parallel if declared.role == AxisRole::Reduce => {
+                LoopKind::Parallel | LoopKind::Cluster if !only_tasks_above => {
+                    return refuse(ErrorKind::NotOutermost);
+                }
+                LoopKind::Parallel | LoopKind::Cluster if declared.role == AxisRole::Reduce => {
                     return refuse(ErrorKind::WrongRole(AxisRole::Reduce));
                 }
-                LoopKind::Parallel if n > 0 && self.has_attached_at(id, stage.order[n - 1]) => {
+                LoopKind::Cluster
+                    if !matches!(declared.extent.as_constant(), Some(1..=MOST_IN_CLUSTER)) =>
+                {
+                    return refuse(ErrorKind::FactorOutOfRange);
+                }
+                LoopKind::Parallel | LoopKind::Cluster
+                    if n > 0 && self.has_attached_at(id, stage.order[n - 1]) =>
+                {
                     return refuse(ErrorKind::HasAttached);
                 }
                 LoopKind::Vectorized if n != last => return refuse(ErrorKind::NotInnermost),
@@ -141,9 +153,10 @@ impl Schedule {
                 | LoopKind::Unrolled
                 | LoopKind::Vectorized
                 | LoopKind::Parallel
+                | LoopKind::Cluster
                 | LoopKind::Thread => {}
             }
-            only_tasks_above &= declared.kind == LoopKind::Parallel;
+            only_tasks_above &= declared.kind.is_parallel();
         }
         Ok(())
     }

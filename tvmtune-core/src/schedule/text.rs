@@ -79,11 +79,12 @@ fn list<T: fmt::Display>(items: impl IntoIterator<Item = T>) -> String {
     format!("[{}]", items.join(", "))
 }
 
-const KINDS: [LoopKind; 20] = [
+const KINDS: [LoopKind; 21] = [
     LoopKind::Serial,
     LoopKind::Unrolled,
     LoopKind::Vectorized,
     LoopKind::Parallel,
+    LoopKind::Cluster,
     LoopKind::Thread,
     LoopKind::Tensor,
     LoopKind::Pipelined(2),
@@ -120,6 +121,7 @@ fn kind_name(kind: LoopKind) -> &'static str {
         LoopKind::Unrolled => "unrolled",
         LoopKind::Vectorized => "vectorized",
         LoopKind::Parallel => "parallel",
+        LoopKind::Cluster => "cluster",
         LoopKind::Thread => "thread",
         LoopKind::Tensor => "tensor",
     }

@@ -84,7 +84,7 @@ pub fn cycles(nest: &Nest, target: &CpuTarget) -> f64 {
 /// How many tasks a top-level statement has.
 fn tasks(stmt: &Stmt, facts: &Facts) -> f64 {
     match stmt {
-        Stmt::For { extent, kind: LoopKind::Parallel, body, .. } => {
+        Stmt::For { extent, kind, body, .. } if kind.is_parallel() => {
             let inner = body.first().map_or(1.0, |it| tasks(it, facts));
             most(extent, facts) as f64 * inner
         }
@@ -126,8 +126,7 @@ impl Walk<'_> {
             }
             Stmt::If { body, .. } => body.iter().for_each(|it| self.stmt(it)),
             Stmt::Store { .. } | Stmt::Update { .. } => {
-                let is_counted =
-                    |it: &Open| matches!(it.kind, LoopKind::Serial | LoopKind::Parallel);
+                let is_counted = |it: &Open| it.kind == LoopKind::Serial || it.kind.is_parallel();
                 let inner = self.loops.iter().rposition(is_counted).map_or(0, |it| it + 1);
                 let (outer, copies) = self.loops.split_at(inner);
                 let times: f64 = outer.iter().map(|it| it.extent as f64).product();

@@ -1,7 +1,7 @@
 //! What the feeder of a block and the other threads say to each other.
 
 use super::{Map, Param, Printer};
-use crate::grid::{BoxMap, Kernel, Stmt, WARPGROUP};
+use crate::grid::{BoxMap, Kernel, Stmt, WARP, WARPGROUP};
 use crate::poly::Poly;
 
 /// Registers of a thread that multiplies, and of one that feeds, by how many warpgroups multiply:
@@ -50,6 +50,11 @@ impl Printer<'_> {
         self.fragments();
         self.block(&kernel.body);
         self.close();
+        if kernel.cluster() > 1 {
+            // Others may still write to this block's memory.
+            self.line("__syncwarp();");
+            self.line("cluster_sync();");
+        }
     }
 
     /// Declares the barriers, and makes them ready.
@@ -57,7 +62,8 @@ impl Printer<'_> {
         let kernel = self.kernel;
         self.names.reserve("ring");
         self.line("u64* const ring = reinterpret_cast<u64*>(shared);");
-        let warps = kernel.threads.div_ceil(crate::grid::WARP);
+        let cluster = kernel.cluster();
+        let warps = kernel.threads.div_ceil(WARP) * cluster;
         self.open("if (threadIdx.x == 0)");
         for ring in &kernel.rings {
             let (full, empty) = (ring.place / 8, ring.place / 8 + ring.depth);
@@ -69,7 +75,7 @@ impl Printer<'_> {
         }
         self.line("mbarrier_fence_init();");
         self.close();
-        self.line("__syncthreads();");
+        self.line(if cluster > 1 { "cluster_sync();" } else { "__syncthreads();" });
     }
 
     /// Declares how far around the rings a thread is.
@@ -101,7 +107,9 @@ impl Printer<'_> {
     pub(super) fn wait_empty(&mut self, ring: usize) {
         let (empty, full) = (self.empty(ring, &self.slot(ring)), self.full(ring));
         // New barriers count as empty.
-        self.line(&format!("mbarrier_wait({empty}, {} ^ 1);", parity(ring)));
+        let wait =
+            if self.kernel.cluster() > 1 { "mbarrier_wait_cluster" } else { "mbarrier_wait" };
+        self.line(&format!("{wait}({empty}, {} ^ 1);", parity(ring)));
         self.line(&format!("mbarrier_expect({full}, {});", self.kernel.rings[ring].bytes));
     }
 
@@ -120,7 +128,13 @@ impl Printer<'_> {
         if self.is_read_by_lanes(ring) {
             self.line("__syncwarp();");
         }
-        self.line(&format!("if (threadIdx.x % 32 == 0) mbarrier_arrive({empty});"));
+        let cluster = self.kernel.cluster();
+        self.line(&match cluster {
+            1 => format!("if (threadIdx.x % 32 == 0) mbarrier_arrive({empty});"),
+            _ => format!(
+                "if (threadIdx.x % 32 < {cluster}) mbarrier_arrive_at({empty}, threadIdx.x % 32);"
+            ),
+        });
     }
 
     /// Whether lanes read the slots of a ring on their own; else matrix instructions do, for which
@@ -158,8 +172,17 @@ impl Printer<'_> {
         let coordinate = |it: &Poly| format!("int({})", self.poly(it).text);
         // The innermost first.
         let coordinates: Vec<String> = coordinates.iter().rev().map(coordinate).collect();
+        let blocks = match self.kernel.maps[map].is_shared {
+            true => Some((1_u32 << self.kernel.cluster()) - 1),
+            false => None,
+        };
         let (map, coordinates) = (self.map_name(map), coordinates.join(", "));
-        self.line(&format!("tensor_load(&{to}[{position}], {map}, {full}, {coordinates});"));
+        self.line(&match blocks {
+            None => format!("tensor_load(&{to}[{position}], {map}, {full}, {coordinates});"),
+            Some(all) => {
+                format!("tensor_multicast(&{to}[{position}], {map}, {full}, {all}, {coordinates});")
+            }
+        });
     }
 
     pub(super) fn map_name(&self, map: usize) -> String {

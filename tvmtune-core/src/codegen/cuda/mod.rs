@@ -251,8 +251,12 @@ impl<'a> Printer<'a> {
         let params = self.params();
         let declared: Vec<String> = params.iter().map(|it| self.param(*it)).collect();
         let threads = self.kernel.block_threads();
+        let cluster = match self.kernel.cluster() {
+            1 => String::new(),
+            n => format!("__cluster_dims__({n}, 1, 1) "),
+        };
         self.open(&format!(
-            "extern \"C\" __global__ void __launch_bounds__({threads}) {name}({})",
+            "extern \"C\" __global__ void {cluster}__launch_bounds__({threads}) {name}({})",
             declared.join(", ")
         ));
         self.shared_memory();

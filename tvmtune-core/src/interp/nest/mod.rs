@@ -197,7 +197,7 @@ impl<'a> Run<'a> {
                 LoopKind::Vectorized => outside.inside(instance, *var, value, false),
                 _ => outside,
             };
-            if *kind == LoopKind::Parallel {
+            if kind.is_parallel() {
                 self.task += 1;
             }
             for buffer in fresh {

@@ -179,7 +179,8 @@ impl Walk<'_> {
         }
         let elements = map.extents.iter().product::<i64>() as f64 * self.times();
         let bytes = elements * self.grid.buffer(map.tensor).dtype.bytes() as f64;
-        self.block.wavefronts += bytes / 128.0;
+        let blocks = if map.is_shared { self.kernel.cluster() } else { 1 };
+        self.block.wavefronts += bytes * f64::from(blocks) / 128.0;
         let (tensor, writes) = (map.tensor, false);
         self.block.sites.push(Site { tensor, writes, index, loops, bytes, elements });
     }

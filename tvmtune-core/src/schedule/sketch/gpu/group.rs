@@ -1,7 +1,7 @@
 //! The rule for products that matrix instructions of four warps can do, from shared memory.
 //!
 //! ```text
-//! parallel i_0, j_0
+//! parallel i_0, j_0, raster; cluster c
 //!   pipelined k_0
 //!     thread t:  a_tile[i, k] = a[i_0 + i, k_0 + k]           -- by all threads, in vectors
 //!     thread t:  b_tile[j, k] = b[j_0 + j, k_0 + k]
@@ -40,6 +40,8 @@ struct Tiles {
     panels: DecisionId,
     /// Columns of a panel, in eights.
     eights: u64,
+    /// Blocks of rows that follow one another before the next columns, and those of a cluster.
+    raster: [DecisionId; 2],
 }
 
 /// The product that a reduction is, if warps can do it by fours.
@@ -59,7 +61,8 @@ pub(super) fn group(
     let product = product(b, anchor).ok_or(ErrorKind::NotReduction.of_stage(anchor))?;
     let anchor = if root == anchor { b.apply(|it| it.cache_write(anchor))? } else { anchor };
     let [groups, rows, panels] = side(b, anchor, product);
-    let eights = (b.extents(anchor)[product.column].next_power_of_two() / 8).clamp(1, 8);
+    let extents = b.extents(anchor);
+    let eights = (extents[product.column].next_power_of_two() / 8).clamp(1, 8);
     let depth = ROW_BYTES * product.step / 32;
     let tile = |axis, threads| AxisTile { axis, threads, inner: 1, repeats: 1 };
     let size = TileSize {
@@ -80,6 +83,7 @@ pub(super) fn group(
             b.decide(format!("{name} panels"), DecisionKind::Inner, options, panels, group)
         },
         eights,
+        raster: raster(b, &name, extents[product.row], groups * rows * ROWS, is_fed),
     };
     let block = split_root(b, root, anchor, product, &tiles)?;
     b.apply(|it| it.compute_at(anchor, root, block))?;
@@ -167,6 +171,21 @@ fn side(b: &Builder, anchor: StageId, product: Product) -> [u64; 3] {
     SIDES.into_iter().find(fills).unwrap_or([1, 1, 1])
 }
 
+/// Opens in which order blocks run: so many blocks of rows before the next columns, and of these so
+/// many at the same time.
+fn raster(b: &mut Builder, name: &str, rows: u64, tile: u64, is_fed: bool) -> [DecisionId; 2] {
+    let blocks = rows.div_ceil(tile);
+    let cluster = if is_fed && blocks.is_multiple_of(2) { 2 } else { 1 };
+    // Rows that blocks stick out by are computed for nothing.
+    let least = |it: &u64| (blocks / cluster).is_multiple_of(*it);
+    let order = [8, 4, 2].into_iter().find(least).unwrap_or(1);
+    let group = b.new_group();
+    let order = power(b, format!("{name} raster"), 16, order, group);
+    let group = b.new_group();
+    let most = if is_fed { 4 } else { 1 };
+    [order, power(b, format!("{name} cluster"), most, cluster, group)]
+}
+
 /// The factors of the axes of rows and columns, outermost first.
 fn factors(tiles: &Tiles) -> ([Factor; 5], [Factor; 4]) {
     let (open, fixed) = (Factor::Open, Factor::Fixed);
@@ -186,18 +205,23 @@ fn split_root(
 ) -> Result<AxisId, ScheduleError> {
     let n_spatial = b.schedule.stage(anchor).compute.n_spatial as u32;
     let (rows, columns) = factors(tiles);
+    let raster = tiles.raster.map(Factor::Open);
+    let rows: Vec<Factor> = raster.into_iter().chain(rows).collect();
     let i = b.split(root, AxisId(product.row as u32), &rows)?;
     let j = b.split(root, AxisId(product.column as u32), &columns)?;
+    // Blocks, their order and clusters; then as in the reduction.
+    let (order, cluster, i) = (i[1], i[2], [&i[..1], &i[3..]].concat());
     let tiled = [product.row as u32, product.column as u32];
     let mut blocks: Vec<AxisId> =
         (0..n_spatial).filter(|it| !tiled.contains(it)).map(AxisId).collect();
-    blocks.extend([i[0], j[0]]);
+    blocks.extend([i[0], j[0], order, cluster]);
     let threads = [i[1], i[3], i[5], j[3]];
     let inner = [i[2], i[4], j[1], j[2], j[4]];
     let order: Vec<AxisId> = blocks.iter().chain(&threads).chain(&inner).copied().collect();
     b.apply(|it| it.reorder(root, &order))?;
     for axis in &blocks {
-        b.annotate(root, *axis, LoopKind::Parallel)?;
+        let kind = if *axis == cluster { LoopKind::Cluster } else { LoopKind::Parallel };
+        b.annotate(root, *axis, kind)?;
     }
     for axis in threads {
         b.annotate(root, axis, LoopKind::Thread)?;
@@ -206,7 +230,7 @@ fn split_root(
         b.annotate(root, axis, LoopKind::Unrolled)?;
     }
     b.annotate(root, j[4], LoopKind::Vectorized)?;
-    Ok(j[0])
+    Ok(cluster)
 }
 
 /// Orders the loops of the reduction; returns the one at which operands are copied.
