@@ -6,7 +6,8 @@
 //! its start.
 //!
 //! Iterations of one loop over threads need nothing of one another, so inside the innermost there
-//! is nothing to wait for.
+//! is nothing to wait for. Where a condition stands around a single statement, threads wait before
+//! it, so that all do, whatever the condition.
 
 use std::collections::BTreeSet;
 
@@ -56,6 +57,11 @@ impl Pending {
         self.read.extend(more.read);
         self.written.extend(more.written);
     }
+}
+
+/// Whether a body is one statement, inside of which nobody waits.
+fn is_single(body: &[Stmt]) -> bool {
+    matches!(body, [Stmt::Store { .. } | Stmt::Update { .. }])
 }
 
 struct Walk<'a> {
@@ -114,7 +120,7 @@ impl Walk<'_> {
                     pending.add(before);
                     stmts.push(Stmt::For { var, name, extent, kind, body });
                 }
-                Stmt::If { guards, body } if range > 1 => {
+                Stmt::If { guards, body } if range > 1 && !is_single(&body) => {
                     let before = pending.clone();
                     let body = self.block(body, range, pending)?;
                     let polys = guards.iter().flat_map(|it| [&it.value, &it.bound]);

@@ -5,7 +5,8 @@
 //! ```
 //!
 //! In: a [`Nest`]. Out: a [`Grid`]: for each phase of the nest a kernel, written as what one of its
-//! threads does. Next: [`crate::codegen::cuda`] prints it.
+//! threads does; phases of one block that follow one another are one kernel. Next:
+//! [`crate::codegen::cuda`] prints it.
 //!
 //! Parallel loops become blocks. Loops over threads, wherever they stand, become positions of the
 //! threads of one block: the walk goes from loops that run one after the other, each by all threads
@@ -486,8 +487,10 @@ pub fn place(nest: &Nest) -> Result<Grid, Unplaceable> {
         kernels: Vec::new(),
     };
     let mut n_vars = nest.n_vars;
-    for phase in &nest.body {
-        let mut kernel = threads::kernel(phase, nest, &mut grid.buffers, &mut n_vars)?;
+    // What one block does after another one costs no launch of its own.
+    let are_one = |a: &nest::Stmt, b: &nest::Stmt| [a, b].into_iter().all(threads::is_one_block);
+    for phases in nest.body.chunk_by(are_one) {
+        let mut kernel = threads::kernel(phases, nest, &mut grid.buffers, &mut n_vars)?;
         let facts = kernel_facts(&kernel, &facts);
         tails::fill(&mut kernel, &grid.buffers, &facts);
         memory::place(&mut kernel, &mut grid.buffers, &facts, &mut n_vars)?;

@@ -31,9 +31,9 @@ pub(super) struct Reduced {
 }
 
 impl Reductions {
-    pub(super) fn new(phase: &nest::Stmt, nest: &Nest) -> Self {
+    pub(super) fn new(phases: &[nest::Stmt], nest: &Nest) -> Self {
         let mut reductions = Self { homes: BTreeMap::new() };
-        reductions.visit(phase, nest, &mut Vec::new());
+        phases.iter().for_each(|it| reductions.visit(it, nest, &mut Vec::new()));
         reductions
     }
 

@@ -11,15 +11,20 @@ use crate::nest::{self, Nest};
 use crate::poly::VarId;
 use crate::schedule;
 
-/// The kernel of a top-level statement.
+/// Whether a phase has no loop over blocks: one block runs it, and what stands beside it.
+pub(super) fn is_one_block(phase: &nest::Stmt) -> bool {
+    !matches!(phase, nest::Stmt::For { kind: schedule::LoopKind::Parallel, .. })
+}
+
+/// The kernel of a phase, or of several that one block runs.
 pub(super) fn kernel(
-    phase: &nest::Stmt,
+    phases: &[nest::Stmt],
     nest: &Nest,
     buffers: &mut Vec<Buffer>,
     n_vars: &mut u32,
 ) -> Result<Kernel, Unplaceable> {
     let mut blocks = Vec::new();
-    let mut body = std::slice::from_ref(phase);
+    let mut body = phases;
     while let [
         nest::Stmt::For {
             var,
@@ -45,7 +50,7 @@ pub(super) fn kernel(
     if threads > MOST_THREADS {
         return Err(Unplaceable::Threads(threads));
     }
-    let mut walk = Walk { reductions: Reductions::new(phase, nest), buffers, n_vars };
+    let mut walk = Walk { reductions: Reductions::new(phases, nest), buffers, n_vars };
     let body = walk.block(body, threads)?;
     Ok(Kernel {
         blocks,
