@@ -136,12 +136,15 @@ impl Search<'_> {
             return None;
         }
         let (a, b, dtype) = operands(tile.value, self.buffers)?;
-        let depth = if dtype == DType::I8 { 32 } else { 16 };
-        let [h, b_var, k] = roles(&tensor, &tile, depth, a, self.buffers)?;
         let row = self.row()?;
-        let first = self.operand(a, (row, self.q), h, k, dtype)?;
-        let second = self.operand(b, (self.q, row), b_var, k, dtype)?;
-        Some(self.instructions(&tile, &outer, (h, b_var), [first, second], dtype))
+        let depth = if dtype == DType::I8 { 32 } else { 16 };
+        // Either factor may have the rows.
+        [(a, b), (b, a)].into_iter().find_map(|(a, b)| {
+            let [h, b_var, k] = roles(&tensor, &tile, depth, a, self.buffers)?;
+            let first = self.operand(a, (row, self.q), h, k, dtype)?;
+            let second = self.operand(b, (self.q, row), b_var, k, dtype)?;
+            Some(self.instructions(&tile, &outer, (h, b_var), [first, second], dtype))
+        })
     }
 
     /// An operand, if its elements lie as those of an instruction do: a row follows from the thread
@@ -273,8 +276,8 @@ pub(super) fn operands<'e>(
     (known && wide == wide_b && narrow == narrow_b).then_some((a, b, narrow))
 }
 
-/// Which of the three loops are the halves of the rows, the pairs of columns, and the reduction; a
-/// product whose first factor has the columns is none: a schedule swaps its axes instead.
+/// Which of the three loops are the halves of the rows, the pairs of columns, and the reduction, if
+/// that factor has the rows.
 fn roles(
     loops: &[&Loop],
     tile: &Tile<'_>,

@@ -12,7 +12,7 @@ impl Printer<'_> {
     /// Prints a copy of one vector to shared memory that runs on by itself, if it is one.
     pub(super) fn copies_vector_async(&mut self, inner: &Inner<'_>, vectors: &Vectors) -> bool {
         let [load] = vectors.loads.as_slice() else { return false };
-        let is_copy = copied(inner.value).is_some_and(|(tensor, _)| tensor == load.tensor);
+        let is_copy = copied(inner.value).is_some_and(|it| it.tensor == load.tensor);
         if !is_copy || !vectors.stores {
             return false;
         }
@@ -24,16 +24,15 @@ impl Printer<'_> {
 
     /// The same for one element.
     pub(super) fn copies_async(&mut self, tensor: TensorId, index: &[Poly], value: &Expr) -> bool {
-        let Some((from, subscripts)) = copied(value) else { return false };
-        let conditions = match value {
-            Expr::Select { condition, .. } => Guard::all_of(condition),
-            _ => Some(Vec::new()),
+        let Some(Copied { tensor: from, index: subscripts, conditions }) = copied(value) else {
+            return false;
         };
+        let guards: Option<Vec<Vec<Guard>>> = conditions.into_iter().map(Guard::all_of).collect();
         let affine: Option<Vec<Poly>> = subscripts.iter().map(affine_one).collect();
-        let (Some(conditions), Some(affine)) = (conditions, affine) else { return false };
+        let (Some(guards), Some(affine)) = (guards, affine) else { return false };
         let to = self.poly(&self.position(tensor, index)).text;
         let at = self.poly(&self.position(from, &affine)).text;
-        self.copy_async((tensor, &to), (from, &at), 1, &conditions)
+        self.copy_async((tensor, &to), (from, &at), 1, &guards.concat())
     }
 
     fn copy_async(
@@ -61,21 +60,28 @@ impl Printer<'_> {
     }
 }
 
-/// What a value copies as it is, or where a condition does not hold, zero.
-fn copied(value: &Expr) -> Option<(TensorId, &[Subscript])> {
+/// An element that is copied as it is; where a condition does not hold, zero.
+struct Copied<'e> {
+    tensor: TensorId,
+    index: &'e [Subscript],
+    conditions: Vec<&'e Expr>,
+}
+
+fn copied(value: &Expr) -> Option<Copied<'_>> {
     match value {
-        Expr::Read { tensor, index } => Some((*tensor, index)),
-        Expr::Select { then, otherwise, .. } => match (&**then, &**otherwise) {
-            (Expr::Read { tensor, index }, Expr::Const(Literal::Float(zero), _))
-                if *zero == 0.0 && zero.is_sign_positive() =>
-            {
-                Some((*tensor, index))
-            }
-            (Expr::Read { tensor, index }, Expr::Const(Literal::Int(0), _)) => {
-                Some((*tensor, index))
-            }
-            _ => None,
-        },
+        Expr::Read { tensor, index } => {
+            Some(Copied { tensor: *tensor, index, conditions: Vec::new() })
+        }
+        Expr::Select { condition, then, otherwise } => {
+            let is_zero = match **otherwise {
+                Expr::Const(Literal::Float(it), _) => it == 0.0 && it.is_sign_positive(),
+                Expr::Const(Literal::Int(it), _) => it == 0,
+                _ => false,
+            };
+            let mut inner = copied(then).filter(|_| is_zero)?;
+            inner.conditions.push(condition);
+            Some(inner)
+        }
         _ => None,
     }
 }

@@ -13,7 +13,7 @@ struct PaddedRead {
     /// Where, in the reader's variables.
     index: Vec<Poly>,
     /// What it yields where that is outside; `None` if it never is.
-    padding: Option<(Literal, DType)>,
+    padding: Option<Literal>,
 }
 
 impl Schedule {
@@ -58,10 +58,11 @@ impl Schedule {
         let mut reads = Vec::new();
         find(&compute.body, tensor, &origin.shape, &facts, &mut reads).ok_or(refused)?;
         let mut paddings = reads.iter().filter_map(|it| it.padding);
-        let (padding, dtype) = paddings.next().ok_or(refused)?;
-        if paddings.any(|it| it != (padding, dtype)) {
+        let padding = paddings.next().ok_or(refused)?;
+        if paddings.any(|it| it != padding) {
             return Err(refused);
         }
+        let padding = (of_type(padding, origin.dtype), origin.dtype);
         let covered = covered(&reads, compute, &facts).ok_or(refused)?;
 
         let firsts: Vec<Poly> = covered.iter().map(|it| it.first.clone()).collect();
@@ -73,7 +74,7 @@ impl Schedule {
             axes: axes_of(&shape),
             n_spatial: shape.len(),
             reducer: None,
-            body: padded_element(tensor, &origin.shape, &firsts, &shape, (padding, dtype), facts),
+            body: padded_element(tensor, &origin.shape, &firsts, &shape, padding, facts),
         };
         self.add_stage_before(reader, compute, &origin, "padded");
         self.stage_mut(reader).compute.body = body;
@@ -90,7 +91,7 @@ fn find(
     facts: &Facts,
     reads: &mut Vec<PaddedRead>,
 ) -> Option<()> {
-    if let Some((index, condition, padding)) = as_padded(expr, tensor) {
+    if let Some(Padded { index, condition, padding, .. }) = as_padded(expr, tensor) {
         asks_for_bounds(condition, &index, shape, facts).then_some(())?;
         reads.push(PaddedRead { index, padding: Some(padding) });
         return Some(());
@@ -104,13 +105,44 @@ fn find(
     expr.children().into_iter().try_for_each(|child| find(child, tensor, shape, facts, reads))
 }
 
-/// The parts of `if condition { tensor[index] } else { padding }`.
-fn as_padded(expr: &Expr, tensor: TensorId) -> Option<(Vec<Poly>, &Expr, (Literal, DType))> {
+/// The parts of `if condition { tensor[index] as T } else { padding }`.
+struct Padded<'e> {
+    index: Vec<Poly>,
+    condition: &'e Expr,
+    padding: Literal,
+    /// What the element is converted to, if it is.
+    to: Option<DType>,
+}
+
+fn as_padded(expr: &Expr, tensor: TensorId) -> Option<Padded<'_>> {
     let Expr::Select { condition, then, otherwise } = expr else { return None };
-    let Expr::Read { tensor: read, index } = &**then else { return None };
-    let Expr::Const(literal, dtype) = **otherwise else { return None };
+    let Expr::Const(padding, _) = **otherwise else { return None };
+    let (read, to) = match &**then {
+        // The padding of the tensor's type that is converted to this one.
+        Expr::Cast(to, read) if is_zero(padding) => (&**read, Some(*to)),
+        read => (read, None),
+    };
+    let Expr::Read { tensor: read, index } = read else { return None };
     let index = affine(index)?;
-    (*read == tensor).then_some((index, &**condition, (literal, dtype)))
+    (*read == tensor).then_some(Padded { index, condition, padding, to })
+}
+
+/// The padding as an element of the tensor: it was converted only if it is zero.
+fn of_type(padding: Literal, dtype: DType) -> Literal {
+    match padding {
+        Literal::Int(0) if dtype.is_float() => Literal::Float(0.0),
+        it if is_zero(it) && dtype.is_integer() => Literal::Int(0),
+        it => it,
+    }
+}
+
+/// Whether a number is a zero that all types have.
+fn is_zero(literal: Literal) -> bool {
+    match literal {
+        Literal::Float(it) => it == 0.0 && it.is_sign_positive(),
+        Literal::Int(it) => it == 0,
+        Literal::Bool(_) => false,
+    }
 }
 
 fn affine(index: &[Subscript]) -> Option<Vec<Poly>> {
@@ -195,8 +227,12 @@ fn redirect(expr: &Expr, from: TensorId, to: TensorId, firsts: &[Poly]) -> Expr 
     let moved = |index: Vec<Poly>| {
         Expr::read(to, index.into_iter().zip(firsts).map(|(at, first)| at - first.clone()))
     };
-    if let Some((index, ..)) = as_padded(expr, from) {
-        return moved(index);
+    if let Some(Padded { index, to, .. }) = as_padded(expr, from) {
+        let element = moved(index);
+        return match to {
+            Some(to) => Expr::Cast(to, Box::new(element)),
+            None => element,
+        };
     }
     match expr {
         Expr::Read { tensor, index } if *tensor == from => {
