@@ -64,7 +64,19 @@ fn is_product(value: &Expr) -> bool {
     matches!(value, Expr::Binary(BinaryOp::Mul, ..))
 }
 
+/// Whether a value is a condition on indices: those count by what they depend on.
+pub(super) fn is_bound(value: &Expr) -> bool {
+    match value {
+        Expr::Compare(_, a, b) => matches!((&**a, &**b), (Expr::Index(_), Expr::Index(_))),
+        Expr::Binary(BinaryOp::And, a, b) => is_bound(a) && is_bound(b),
+        _ => false,
+    }
+}
+
 fn of(grid: &Grid, value: &Expr) -> Ops {
+    if is_bound(value) {
+        return Ops::default();
+    }
     let mut all = own(grid, value);
     for child in value.children() {
         all.add(of(grid, child), 1.0);

@@ -330,8 +330,11 @@ impl Walk<'_> {
     /// One statement, with its copies.
     fn leaf(&mut self, to: TensorId, index: &[Poly], value: &Expr, reducer: Option<Reducer>) {
         let ops = arithmetic::ops(self.grid, value, reducer);
-        let times = self.times() * self.n_warps();
-        self.block.ops.add(ops, times);
+        // What only copies, copies vectors as a whole.
+        let whole = self.open.last().and_then(|it| it.vectors.as_ref());
+        let whole = whole.filter(|it| it.stores && reducer.is_none() && is_copy(value));
+        let lanes = whole.map_or(1, |it| it.lanes);
+        self.block.ops.add(ops, self.times() * self.n_warps() / lanes as f64);
         let mut reads: Vec<(TensorId, &[Subscript])> = Vec::new();
         let mut polys: Vec<&Poly> = index.iter().collect();
         value.walk(&mut |it| {
@@ -340,6 +343,13 @@ impl Walk<'_> {
             {
                 reads.push((*tensor, index));
                 polys.extend(index.iter().filter_map(affine));
+            }
+            if let Expr::Compare(_, a, b) = it
+                && let (Expr::Index(a), Expr::Index(b)) = (&**a, &**b)
+            {
+                polys.extend([a, b]);
+                let n = self.times_of(a).max(self.times_of(b)) * self.n_warps();
+                self.block.ops.add(Ops { integer: 1.0, ..Ops::default() }, n);
             }
         });
         self.indices(polys.into_iter());
@@ -456,6 +466,17 @@ impl Walk<'_> {
             patterns.push(addresses);
         }
         patterns
+    }
+}
+
+/// Whether a value is an element, or where a condition does not hold, a constant.
+fn is_copy(value: &Expr) -> bool {
+    match value {
+        Expr::Read { .. } | Expr::Const(..) => true,
+        Expr::Select { condition, then, otherwise } => {
+            arithmetic::is_bound(condition) && is_copy(then) && is_copy(otherwise)
+        }
+        _ => false,
     }
 }
 
