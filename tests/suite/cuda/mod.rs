@@ -1,6 +1,7 @@
 //! Generated CUDA, compiled by NVRTC and run by the emulator, against the interpreter.
 
 mod classes;
+mod defaults;
 mod group;
 mod schedules;
 mod tensor;

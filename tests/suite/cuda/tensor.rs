@@ -130,6 +130,80 @@ fn products_of_8_bit_integers() {
 }
 
 #[test]
+fn convolutions_with_channels_last() {
+    check(
+        "#[autotune(dims(B = 1..=3, H = 9, W = 11, C = 20, O = 24, T = 3))]
+        fn conv(x: Tensor<f16, B, H, W, C>, w: Weight<f16, O, T, T, C>, b: Weight<f16, O>) -> Tensor<f16, B, H, W, O> {
+            let h: Tensor<f32, B, H, W, O> = compute(|n, y, p, o| sum((0..T, 0..T, 0..C), |r, s, c| {
+                x.get([n, y + r - 1, p + s - 1, c]).unwrap_or(0.0) * w[[o, r, s, c]]
+            }) + b[[o]]);
+            compute(|n, y, p, o| max(h[[n, y, p, o]], 0.0))
+        }",
+        "mma_m16n8k16_f16(",
+        &[1, 3],
+        6,
+    );
+}
+
+#[test]
+fn convolutions_with_channels_first() {
+    check(
+        "#[autotune(dims(B = 1..=2, C = 32, H = 10, W = 16, O = 40, T = 3))]
+        fn conv(x: Tensor<bf16, B, C, H, W>, w: Weight<bf16, O, C, T, T>) -> Tensor<bf16, B, O, H, W> {
+            compute(|n, o, y, p| sum((0..C, 0..T, 0..T), |c, r, s| {
+                x.get([n, c, y + r - 1, p + s - 1]).unwrap_or(0.0) * w[[o, c, r, s]]
+            }))
+        }",
+        "mma_m16n8k16_bf16(",
+        &[1, 2],
+        6,
+    );
+}
+
+#[test]
+fn convolutions_of_every_other_pixel() {
+    check(
+        "#[autotune(dims(B = 1..=2, C = 24, H = 7, W = 9, O = 20))]
+        fn conv(x: Tensor<f16, B, C, { 2 * H }, { 2 * W }>, w: Tensor<f16, O, C, 3, 3>) -> Tensor<f16, B, O, H, W> {
+            compute(|n, o, y, p| sum((0..C, 0..3, 0..3), |c, r, s| {
+                x.get([n, c, 2 * y + r - 1, 2 * p + s - 1]).unwrap_or(0.0) * w[[o, c, r, s]]
+            }))
+        }",
+        "mma_m16n8k16_f16(",
+        &[1, 2],
+        4,
+    );
+}
+
+#[test]
+fn convolutions_of_single_pixels() {
+    check(
+        "#[autotune(dims(B = 1..=2, C = 40, H = 6, W = 8, O = 24))]
+        fn conv(x: Tensor<f16, B, C, H, W>, w: Weight<f16, O, C>) -> Tensor<f16, B, O, H, W> {
+            compute(|n, o, y, p| sum(0..C, |c| x[[n, c, y, p]] * w[[o, c]]))
+        }",
+        "load_matrices<2, true>(",
+        &[1, 2],
+        4,
+    );
+}
+
+#[test]
+fn convolutions_of_groups_of_bytes() {
+    check(
+        "#[autotune(dims(B = 1..=2, G = 2, C = 32, H = 5, W = 7, O = 16))]
+        fn conv(x: Tensor<i8, B, G, C, H, W>, w: Weight<i8, G, O, C, 3, 3>) -> Tensor<i32, B, G, O, H, W> {
+            compute(|n, g, o, y, p| sum((0..C, 0..3, 0..3), |c, r, s| {
+                x.get([n, g, c, y + r - 1, p + s - 1]).unwrap_or(0) as i32 * w[[g, o, c, r, s]] as i32
+            }))
+        }",
+        "mma_m16n8k32_i8_i8(",
+        &[1, 2],
+        4,
+    );
+}
+
+#[test]
 fn rows_are_exchanged_by_the_hardware_where_they_can_be() {
     let text = "#[autotune(dims(M = 256, N = 256, K = 256))]
         fn matmul(x: Tensor<f16, M, K>, w: Tensor<f16, K, N>) -> Tensor<f16, M, N> {

@@ -38,6 +38,18 @@ impl Access {
         self.strides[axis].as_ref().and_then(Poly::as_constant) == Some(1)
     }
 
+    /// The same read of a tensor whose dimensions are stored in another order.
+    pub fn permute(&mut self, order: &[usize], shape: &[Poly]) {
+        let stored = |axis: usize| {
+            let step = |stride: Poly, dim: &usize| {
+                let step = self.steps[*dim].as_ref()?[axis];
+                Some(stride * shape[*dim].clone() + Poly::constant(step))
+            };
+            order.iter().try_fold(Poly::default(), step)
+        };
+        self.strides = (0..self.strides.len()).map(stored).collect();
+    }
+
     /// How many elements are read while each axis runs so many iterations; an upper bound.
     pub fn footprint(&self, extents: &[u64]) -> u64 {
         let everything = || extents.iter().product::<u64>();

@@ -110,8 +110,22 @@ impl Search<'_> {
         let (tensor, outer): (Vec<&Loop>, Vec<&Loop>) =
             tile.loops.iter().partition(|it| it.is_tensor);
         let (a, b, dtype) = operands(tile.value, self.buffers)?;
-        let roles = roles(&tensor, &tile, a, dtype, self.buffers)?;
-        let accumulators = accumulators(&tile, &roles)?;
+        // Either factor may have the rows.
+        let factors = [(a, b), (b, a)];
+        factors.into_iter().find_map(|it| self.batch(&tile, &tensor, &outer, it, dtype))
+    }
+
+    /// The instructions of a tile, if the first of these factors has the rows.
+    fn batch(
+        &mut self,
+        tile: &Tile<'_>,
+        tensor: &[&Loop],
+        outer: &[&Loop],
+        (a, b): (Read<'_>, Read<'_>),
+        dtype: DType,
+    ) -> Option<Vec<Stmt>> {
+        let roles = roles(tensor, tile, a, dtype, self.buffers)?;
+        let accumulators = accumulators(tile, &roles)?;
         let (first, first_row) = self.first(a, &roles, dtype)?;
         let (second, second_row) = self.second(b, &roles, dtype)?;
         let columns = 8 * roles.columns.iter().map(|it| it.1).product::<i64>();
@@ -133,7 +147,7 @@ impl Search<'_> {
                 dtype,
             }
         };
-        let body = written_out(&outer, &multiply);
+        let body = written_out(outer, &multiply);
         Some(vec![Stmt::Matrices { body }, Stmt::WaitMatrices { batches: 0, sum }])
     }
 

@@ -21,6 +21,8 @@ pub(super) struct Builder {
     default: Vec<u16>,
     steps: Vec<Step>,
     n_groups: u32,
+    /// Stages that run on their own, whatever reads them.
+    apart: Vec<StageId>,
 }
 
 impl Builder {
@@ -34,12 +36,23 @@ impl Builder {
             default: Vec::new(),
             steps: Vec::new(),
             n_groups: 0,
+            apart: Vec::new(),
         }
     }
 
     pub(super) fn finish(self) -> Sketch {
         let name = if self.name.is_empty() { "plain".into() } else { self.name.join(" ") };
         Sketch::new(name, self.decisions, self.default, self.steps)
+    }
+
+    /// Lets a stage run on its own, whatever reads it.
+    pub(super) fn keep_apart(&mut self, stage: StageId) {
+        self.apart.push(stage);
+    }
+
+    /// Whether a stage must run on its own.
+    pub(super) fn is_apart(&self, stage: StageId) -> bool {
+        self.apart.contains(&stage)
     }
 
     /// A number for decisions that tile the same axis.
@@ -149,10 +162,18 @@ impl Builder {
         self.one_of(decision, vec![list(Threads::One), list(Threads::All)])
     }
 
-    /// The reads of a stage.
+    /// The reads of a stage, of tensors as they are stored.
     pub(super) fn accesses(&self, stage: StageId) -> Vec<Access> {
         let shape = |it: TensorId| self.schedule.tensor(it).tensor.shape.clone();
-        accesses(&self.schedule.stage(stage).compute, &shape, &self.facts)
+        let mut found = accesses(&self.schedule.stage(stage).compute, &shape, &self.facts);
+        for access in &mut found {
+            let order = match &self.schedule.tensor(access.tensor).layout {
+                Some(layout) if self.is_gpu() && layout.splits.is_empty() => &layout.order,
+                _ => continue,
+            };
+            access.permute(order, &shape(access.tensor));
+        }
+        found
     }
 
     /// Whether tiles of a stage pay, and it reduces.

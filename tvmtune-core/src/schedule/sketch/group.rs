@@ -125,7 +125,7 @@ impl Builder {
         depths: &[usize],
     ) -> Option<(usize, usize)> {
         let tensor = self.schedule.stage(stage).tensor();
-        if self.schedule.is_output(tensor) {
+        if self.schedule.is_output(tensor) || self.is_apart(stage) {
             return None;
         }
         let readers: Vec<StageId> = self.schedule.readers(tensor).collect();
@@ -144,7 +144,7 @@ impl Builder {
             same.then(|| leading_axes(compute, tensor).min(depths[it.0 as usize]))
         };
         let depth = readers.iter().map(shared).min().flatten()?;
-        (depth > 0 && self.rows_are_worth_it(*root, depth)).then_some((group, depth))
+        (depth > 0 && self.rows_are_worth_it(*root, stage, depth)).then_some((group, depth))
     }
 
     /// Whether a reduction runs in tiles: its operands are used more than once, or only its
@@ -171,11 +171,14 @@ impl Builder {
     }
 
     /// Whether so many leading axes are enough for all threads, or there is little to do anyway.
-    fn rows_are_worth_it(&self, root: StageId, depth: usize) -> bool {
+    fn rows_are_worth_it(&self, root: StageId, stage: StageId, depth: usize) -> bool {
         const LITTLE: u64 = 1 << 16;
         let extents = self.extents(root);
         let rows: u64 = extents[..depth].iter().product();
-        let all: u64 = extents.iter().product();
+        let mut all: u64 = extents.iter().product();
+        if self.is_gpu() {
+            all = all.max(self.extents(stage).iter().product());
+        }
         let wanted = if self.is_gpu() { self.gpu().multiprocessors } else { self.cpu().threads };
         rows >= u64::from(wanted) || all / rows.max(1) <= LITTLE
     }

@@ -144,6 +144,20 @@ const MOST_SKETCHES: usize = 24;
 pub fn sketches(dag: &Dag, target: &Target) -> Vec<Sketch> {
     let mut start = Builder::new(dag, target);
     start.inline_stages();
+    let mut sketches = Vec::new();
+    if let Some(cut) = start.is_gpu().then(|| gpu::cut_reductions(&start)).flatten() {
+        sketches.extend(sketches_from(&cut));
+    }
+    sketches.extend(sketches_from(&start));
+    if sketches.is_empty() {
+        // Every rule was refused: run the loops as the program wrote them.
+        sketches.push(start.finish());
+    }
+    sketches
+}
+
+/// The sketches of one way to write the stages of a program.
+fn sketches_from(start: &Builder) -> Vec<Sketch> {
     let groups = start.groups();
     let cycles = if start.is_gpu() { 0.0 } else { start.cycles(&start.schedule.order) };
     let ways: Vec<Vec<Way>> = groups.iter().map(|it| start.ways(it)).collect();
@@ -155,10 +169,6 @@ pub fn sketches(dag: &Dag, target: &Target) -> Vec<Sketch> {
         if applied && (b.is_gpu() || b.decide_threads(cycles).is_ok()) {
             sketches.push(b.finish());
         }
-    }
-    if sketches.is_empty() {
-        // Every rule was refused: run the loops as the program wrote them.
-        sketches.push(start.finish());
     }
     sketches
 }

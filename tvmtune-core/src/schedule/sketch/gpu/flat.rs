@@ -3,10 +3,12 @@
 //! ```text
 //! parallel f_0
 //!   thread f_1
-//!     vectorized v:  c[f, v] = g(a[f, v], b[v])      -- a reduction adds into registers first
+//!     for k: vectorized v:  acc[v] += a[k, f, v]     -- what is reduced, in registers
+//!     vectorized v:  c[f, v] = g(acc[v], b[v])
 //! ```
 
-use super::{power, vector};
+use super::reads::reduces;
+use super::{innermost, power, vector};
 use crate::schedule::error::ScheduleError;
 use crate::schedule::sketch::Factor;
 use crate::schedule::sketch::builder::Builder;
@@ -15,12 +17,19 @@ use crate::schedule::{AxisId, LoopKind, StageId};
 /// Threads of a block, where nothing speaks for another number.
 const THREADS: u64 = 256;
 
-pub(super) fn flat(b: &mut Builder, root: StageId) -> Result<(), ScheduleError> {
+/// `inside` are stages of the same elements that the root needs, one by one.
+pub(super) fn flat(
+    b: &mut Builder,
+    root: StageId,
+    inside: &[StageId],
+) -> Result<(), ScheduleError> {
     let name = b.stage_name(root).to_owned();
     let extents = b.extents(root);
     let n_spatial = b.schedule.stage(root).compute.n_spatial;
-    let reduces = b.schedule.stage(root).compute.reducer.is_some();
-    let accumulator = if reduces { Some(b.apply(|it| it.cache_write(root))?) } else { None };
+    let mut attached = inside.to_vec();
+    if reduces(b, root) {
+        attached.push(b.apply(|it| it.cache_write(root))?);
+    }
     b.name.push(format!("{name}: flat"));
     let Some(last) = n_spatial.checked_sub(1) else {
         return Ok(());
@@ -44,13 +53,10 @@ pub(super) fn flat(b: &mut Builder, root: StageId) -> Result<(), ScheduleError> 
     b.annotate(root, split[0], LoopKind::Parallel)?;
     b.annotate(root, split[1], LoopKind::Thread)?;
     b.annotate(root, parts[1], LoopKind::Vectorized)?;
-    let Some(accumulator) = accumulator else { return Ok(()) };
-    // The elements of a thread are the innermost loop, written out.
-    let inner = AxisId(last as u32);
-    let mut order = b.schedule.stage(accumulator).order.clone();
-    order.retain(|it| *it != inner);
-    order.push(inner);
-    b.apply(|it| it.reorder(accumulator, &order))?;
-    b.annotate(accumulator, inner, LoopKind::Unrolled)?;
-    b.apply(|it| it.compute_at(accumulator, root, split[1]))
+    // Readers first: a stage runs inside the loop only when all that read it do.
+    for stage in attached.into_iter().rev() {
+        innermost(b, stage, AxisId(last as u32))?;
+        b.apply(|it| it.compute_at(stage, root, split[1]))?;
+    }
+    Ok(())
 }

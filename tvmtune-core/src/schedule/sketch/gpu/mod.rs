@@ -5,14 +5,19 @@
 //! - `tile`: reductions of which two operands are used more than once: tiles of accumulators in the
 //!   registers of threads, operands copied to shared memory by all of them.
 //! - `rows`: reductions along memory, and what needs them: threads share a row.
+//! - `columns`: long reductions across memory: rows of threads share a column.
 //! - `flat`: everything else: a thread computes neighboring elements.
 //! - `across`: elements that are read along another axis than they are written: tiles through shared
 //!   memory.
 
 mod across;
+mod columns;
 mod flat;
 mod group;
+mod operand;
+mod reads;
 mod rows;
+mod split;
 mod tensor;
 mod tile;
 mod tile_size;
@@ -20,8 +25,8 @@ mod tile_size;
 use super::builder::Builder;
 use super::group::Group;
 use super::{DecisionId, DecisionKind};
-use crate::schedule::StageId;
 use crate::schedule::error::ScheduleError;
+use crate::schedule::{AxisId, LoopKind, StageId};
 
 /// One way to schedule a group on a GPU.
 pub(super) enum Way {
@@ -31,6 +36,7 @@ pub(super) enum Way {
     Tensor,
     Tile,
     Rows,
+    Columns,
     Flat,
     /// Along which axis something is read that is written along the last one.
     Across(usize),
@@ -51,6 +57,12 @@ pub(super) fn tiles(b: &Builder, stage: StageId) -> bool {
     b.is_anchor(stage) && shared.iter().any(|a| shared.iter().any(|b| differs(a, b)))
 }
 
+/// The program with long reductions in pieces, where there would be too few blocks.
+pub(super) fn cut_reductions(start: &Builder) -> Option<Builder> {
+    let mut b = start.clone();
+    split::reductions(&mut b).is_ok_and(|it| it).then_some(b)
+}
+
 /// The ways to schedule a group, the most promising first.
 pub(super) fn ways(b: &Builder, group: &Group) -> Vec<Way> {
     match group {
@@ -61,20 +73,33 @@ pub(super) fn ways(b: &Builder, group: &Group) -> Vec<Way> {
             let tensor = tensor::product(b, *anchor).map(|_| Way::Tensor);
             groups.chain(tensor).chain([Way::Tile]).collect()
         }
-        Group::Rows { root, inside, .. } => {
-            let reduces = b.schedule.stage(*root).compute.reducer.is_some();
-            if !inside.is_empty() {
-                return vec![Way::Rows];
-            }
-            if reduces {
-                return match rows::is_along_memory(b, *root) {
-                    true => vec![Way::Rows, Way::Flat],
-                    false => vec![Way::Flat],
-                };
-            }
-            let across = across::axis(b, *root).map(Way::Across);
+        Group::Rows { root, inside, depth } => ways_of_rows(b, *root, inside, *depth),
+    }
+}
+
+/// Shorter reductions are done by one thread.
+const LONG: u64 = 32;
+
+fn ways_of_rows(b: &Builder, root: StageId, inside: &[StageId], depth: usize) -> Vec<Way> {
+    let n_spatial = |it: StageId| b.schedule.stage(it).compute.n_spatial;
+    let stages = || inside.iter().copied().chain([root]);
+    if stages().any(|it| n_spatial(it) != depth) {
+        return vec![Way::Rows];
+    }
+    // All stages have the same elements.
+    let reductions: Vec<StageId> = stages().filter(|it| reads::reduces(b, *it)).collect();
+    let longest = reductions.iter().map(|it| reads::length(b, *it)).max();
+    let along_memory = reductions.iter().any(|it| reads::is_along_memory(b, *it));
+    match longest {
+        None if inside.is_empty() => {
+            let across = across::axis(b, root).map(Way::Across);
             across.into_iter().chain([Way::Flat]).collect()
         }
+        None => vec![Way::Flat],
+        Some(_) if depth == 0 => vec![Way::Rows],
+        Some(..LONG) => vec![Way::Flat],
+        Some(_) if along_memory => vec![Way::Rows, Way::Flat],
+        Some(_) => vec![Way::Columns, Way::Flat],
     }
 }
 
@@ -88,8 +113,30 @@ pub(super) fn apply(b: &mut Builder, group: &Group, way: &Way) -> Result<(), Sch
         (Group::Tiled { root, anchor }, _) => tile::tile(b, *root, *anchor),
         (Group::Rows { root, inside, depth }, Way::Rows) => rows::rows(b, *root, inside, *depth),
         (Group::Rows { root, .. }, Way::Across(axis)) => across::across(b, *root, *axis),
-        (Group::Rows { root, .. }, _) => flat::flat(b, *root),
+        (Group::Rows { root, inside, .. }, Way::Columns) => columns::columns(b, *root, inside),
+        (Group::Rows { root, inside, .. }, _) => flat::flat(b, *root, inside),
     }
+}
+
+/// Orders the loops of a stage that one thread runs: `inner`, its few elements, is the innermost.
+fn innermost(b: &mut Builder, stage: StageId, inner: AxisId) -> Result<(), ScheduleError> {
+    /// Steps of a reduction that are written out one after the other.
+    const LONGEST: u64 = 32;
+    let n_spatial = b.schedule.stage(stage).compute.n_spatial;
+    let mut order = b.schedule.stage(stage).order.clone();
+    order.retain(|it| *it != inner);
+    let mut written_out = 1;
+    let short = |axis: &&AxisId| {
+        written_out *= b.extent(stage, **axis);
+        axis.0 as usize >= n_spatial && written_out <= LONGEST
+    };
+    let short: Vec<AxisId> = order.iter().rev().take_while(short).copied().collect();
+    order.push(inner);
+    b.apply(|it| it.reorder(stage, &order))?;
+    for axis in short {
+        b.annotate(stage, axis, LoopKind::Unrolled)?;
+    }
+    b.annotate(stage, inner, LoopKind::Vectorized)
 }
 
 /// A decision among powers of two from 1 to `most`; the default need not be one.

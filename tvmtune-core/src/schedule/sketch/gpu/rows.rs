@@ -14,24 +14,17 @@
 //!
 //! The row kernels of quack (Dao-AILab): 8 to 256 threads a row, by its length.
 
-use super::{power, vector};
+use super::power;
+use super::reads::{column, is_along_memory, lanes, length, reduces};
 use crate::schedule::error::ScheduleError;
 use crate::schedule::sketch::builder::Builder;
 use crate::schedule::sketch::{DecisionId, Factor};
-use crate::schedule::{AxisId, AxisRole, LoopKind, StageId};
+use crate::schedule::{AxisId, LoopKind, StageId};
 
 /// Threads of a block with several rows.
 const THREADS: u64 = 128;
-
-/// Whether a reduction runs along memory, and far enough for threads to share it.
-pub(super) fn is_along_memory(b: &Builder, stage: StageId) -> bool {
-    let compute = &b.schedule.stage(stage).compute;
-    let (extents, accesses) = (b.extents(stage), b.accesses(stage));
-    let length: u64 = extents[compute.n_spatial..].iter().product();
-    let reduce = compute.n_spatial..compute.axes.len();
-    let Some(last) = reduce.rev().find(|it| extents[*it] > 1) else { return false };
-    length >= 32 && accesses.iter().any(|it| it.is_contiguous(last))
-}
+/// Threads of a block that has a multiprocessor for itself.
+const MOST_THREADS: u64 = 512;
 
 pub(super) fn rows(
     b: &mut Builder,
@@ -42,16 +35,20 @@ pub(super) fn rows(
     let name = b.stage_name(root).to_owned();
     let extents = b.extents(root);
     let mut attached = inside.to_vec();
-    if b.schedule.stage(root).compute.reducer.is_some() {
+    // A single result is added up where it belongs.
+    if reduces(b, root) && depth > 0 {
         attached.push(b.apply(|it| it.cache_write(root))?);
     }
-    let length = |b: &Builder, stage: &StageId| {
+    let stages: Vec<StageId> = attached.iter().copied().chain([root]).collect();
+    let shared: Vec<Vec<usize>> = stages.iter().map(|it| shared_axes(b, *it, depth)).collect();
+    let length = |(stage, axes): (&StageId, &Vec<usize>)| {
         let extents = b.extents(*stage);
-        extents[depth.min(extents.len())..].iter().product::<u64>()
+        axes.iter().map(|it| extents[*it]).product::<u64>()
     };
-    let longest = attached.iter().chain([&root]).map(|it| length(b, it)).max().unwrap_or(1);
-    let group = b.new_group();
-    let shared = match longest {
+    let longest = stages.iter().zip(&shared).map(length).max().unwrap_or(1);
+    let n_rows: u64 = extents[..depth].iter().product();
+    let best = match longest {
+        8192.. if n_rows <= u64::from(b.gpu().multiprocessors) => MOST_THREADS,
         ..=64 => 8,
         65..=128 => 16,
         129..=3072 => 32,
@@ -59,15 +56,19 @@ pub(super) fn rows(
         6145..=16384 => 128,
         _ => 256,
     };
-    let threads = power(b, format!("{name} threads"), 1024, shared, group);
-    for stage in attached.clone() {
-        share(b, stage, depth, threads)?;
+    let group = b.new_group();
+    let threads = power(b, format!("{name} threads"), 1024, best, group);
+    // All stages have the same, so that what a thread computed is what it needs.
+    let along = |(stage, axes): (&StageId, &Vec<usize>)| Some(lanes(b, &[*stage], *axes.last()?));
+    let widest = stages.iter().zip(&shared).filter_map(along).min().unwrap_or(1);
+    let lanes = power(b, format!("{name} vector"), 8, widest, group);
+    for (stage, axes) in stages.iter().zip(&shared) {
+        share(b, *stage, axes, threads, lanes)?;
     }
-    share(b, root, depth, threads)?;
     b.name.push(format!("{name}: rows"));
     let Some(last) = depth.checked_sub(1) else { return Ok(()) };
     let group = b.new_group();
-    let best = (THREADS / shared).clamp(1, extents[last].next_power_of_two());
+    let best = (THREADS / best).clamp(1, extents[last].next_power_of_two());
     let block = power(b, format!("{name} rows"), 32.min(extents[last]), best, group);
     let parts = b.split(root, AxisId(last as u32), &[Factor::Open(block)])?;
     for axis in (0..last as u32).map(AxisId).chain([parts[0]]) {
@@ -81,30 +82,43 @@ pub(super) fn rows(
     Ok(())
 }
 
+/// The axes of a stage that the threads of a row share: those of its elements, or those that it
+/// reduces.
+fn shared_axes(b: &Builder, stage: StageId, depth: usize) -> Vec<usize> {
+    let extents = b.extents(stage);
+    let n_spatial = b.schedule.stage(stage).compute.n_spatial;
+    let elements: u64 = extents[depth.min(n_spatial)..n_spatial].iter().product();
+    let by_element = match reduces(b, stage) {
+        false => true,
+        true if elements == 1 => false,
+        true if column(b, stage).is_some_and(|it| it >= depth) && elements >= 8 => true,
+        true if is_along_memory(b, stage) && length(b, stage) >= 32 => false,
+        true => elements >= length(b, stage),
+    };
+    if by_element { (depth..n_spatial).collect() } else { (n_spatial..extents.len()).collect() }
+}
+
 /// Lets threads share what a stage does for one row.
 fn share(
     b: &mut Builder,
     stage: StageId,
-    depth: usize,
+    axes: &[usize],
     threads: DecisionId,
+    lanes: DecisionId,
 ) -> Result<(), ScheduleError> {
-    let name = b.stage_name(stage).to_owned();
-    let found = b.schedule.stage(stage);
-    let reduces = found.compute.reducer.is_some();
-    let role = if reduces { AxisRole::Reduce } else { AxisRole::Spatial };
-    let first = if reduces { found.compute.n_spatial } else { depth };
-    let is_shared = |it: &&AxisId| it.0 as usize >= first && found.axis(**it).role == role;
-    let mut axes: Vec<AxisId> = found.order.iter().filter(is_shared).copied().collect();
-    let Some(mut axis) = axes.pop() else { return Ok(()) };
-    let extent = b.extent(stage, axis);
-    while let Some(outer) = axes.pop() {
-        axis = b.apply(|it| it.fuse(stage, outer, axis))?;
+    let Some((last, outer)) = axes.split_last() else { return Ok(()) };
+    let mut axis = AxisId(*last as u32);
+    for outer in outer.iter().rev() {
+        axis = b.apply(|it| it.fuse(stage, AxisId(*outer as u32), axis))?;
     }
-    let group = b.new_group();
-    let best = vector(b, stage, extent);
-    let lanes = power(b, format!("{name} vector"), 8.min(extent), best, group);
     let parts = b.split(stage, axis, &[Factor::Open(threads), Factor::Open(lanes)])?;
-    b.apply(|it| it.reorder(stage, &[parts[1], parts[0], parts[2]]))?;
+    let mut order = b.schedule.stage(stage).order.clone();
+    let first = order.iter().position(|it| parts.contains(it)).unwrap_or(0);
+    order.retain(|it| !parts.contains(it));
+    // Elements that are reduced stay the innermost loop.
+    order.splice(first..first, [parts[1], parts[0]]);
+    order.push(parts[2]);
+    b.apply(|it| it.reorder(stage, &order))?;
     b.annotate(stage, parts[1], LoopKind::Thread)?;
     b.annotate(stage, parts[2], LoopKind::Vectorized)
 }

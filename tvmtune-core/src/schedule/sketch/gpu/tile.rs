@@ -276,12 +276,26 @@ pub(super) fn place(
         let decision = b.decide(format!("{name} layout"), kind, &[0, 1], best, group);
         b.one_of(decision, vec![Vec::new(), vec![Instruction::Pack { tensor, layout }]])?;
     }
-    let mut axis = AxisId(n_dims as u32 - 1);
-    for outer in (0..n_dims as u32 - 1).rev() {
-        axis = b.apply(|it| it.fuse(stage, AxisId(outer), axis))?;
+    by_all_threads(b, stage, &name, operand.vector, each, threads)
+}
+
+/// Lets all threads of a block share what a stage copies, in vectors: `each` for every combination
+/// of what `threads` count.
+pub(super) fn by_all_threads(
+    b: &mut Builder,
+    stage: StageId,
+    name: &str,
+    vector: u64,
+    each: u64,
+    threads: &[DecisionId],
+) -> Result<(), ScheduleError> {
+    let mut order = b.schedule.stage(stage).order.clone();
+    let Some(mut axis) = order.pop() else { return Ok(()) };
+    while let Some(outer) = order.pop() {
+        axis = b.apply(|it| it.fuse(stage, outer, axis))?;
     }
     let group = b.new_group();
-    let lanes = power(b, format!("{name} vector"), operand.vector, operand.vector, group);
+    let lanes = power(b, format!("{name} vector"), vector, vector, group);
     let factors = [Factor::Product(each, threads.to_vec()), Factor::Open(lanes)];
     let parts = b.split(stage, axis, &factors)?;
     b.apply(|it| it.reorder(stage, &[parts[1], parts[0], parts[2]]))?;

@@ -48,16 +48,19 @@ pub(super) fn choose(b: &Builder, anchor: StageId) -> Option<TileSize> {
     let extents = b.extents(anchor);
     let n_spatial = compute.n_spatial;
     let accesses = b.accesses(anchor);
-    let fast = (0..n_spatial).rev().find(|it| extents[*it] > 1)?;
+    // Tiles pay along axes that something does not depend on.
+    let is_tiled =
+        |axis: &usize| extents[*axis] > 1 && accesses.iter().any(|it| !it.depends_on(*axis));
+    let fast = (0..n_spatial).rev().find(is_tiled)?;
     let both = |axis: usize| {
         accesses.iter().filter(|it| it.depends_on(fast) && it.depends_on(axis)).count()
     };
-    let others = (0..n_spatial).filter(|it| *it != fast && extents[*it] > 1);
+    let others = (0..n_spatial).filter(|it| *it != fast && is_tiled(it));
     let row = others.clone().min_by_key(|it| (both(*it), std::cmp::Reverse(extents[*it])))?;
     // A short axis gets the next one that moves along with it as company.
     let walk = others.clone().rfind(|it| *it != row && both(*it) > both(row));
-    let outer: u64 =
-        others.filter(|it| *it != row && Some(*it) != walk).map(|it| extents[it]).product();
+    let is_outer = |it: &usize| ![Some(fast), Some(row), walk].contains(&Some(*it));
+    let outer: u64 = (0..n_spatial).filter(is_outer).map(|it| extents[it]).product();
 
     let wanted = u64::from(b.gpu().multiprocessors);
     let mut chosen = None;
