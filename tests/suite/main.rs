@@ -15,6 +15,7 @@ mod nvrtc;
 mod prepared;
 mod programs;
 mod replay;
+mod rolling;
 mod search;
 mod semantics;
 mod space;

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use crate::dag::{Expr, Subscript, TensorId};
 use crate::poly::{Facts, Poly, VarId};
 use crate::schedule::relation::Extents;
-use crate::schedule::{Attach, Relation, Schedule, Stage, StageId};
+use crate::schedule::{Attach, AxisId, Relation, Schedule, Stage, StageId};
 use crate::span::Span;
 
 /// For each stage that runs inside a loop, and its host: what its compute's axes span, spatial
@@ -39,10 +39,18 @@ pub struct Host<'a> {
 pub fn hulls(schedule: &Schedule, host: &Host<'_>, around: &[Hulls], facts: &Facts) -> Hulls {
     let mut hulls = Hulls::new();
     let mut wanted = Wanted { fixed: schedule.has_threads(), ..Wanted::default() };
+    let mut own = host_spans(schedule.stage(host.id), host, facts);
+    let open = host.n_open.checked_sub(1).and_then(|it| schedule.stage(host.id).order.get(it));
+    let is_rolling =
+        |it: &Stage| it.rolling && open.is_some_and(|axis| it.attach == Attach::At(host.id, *axis));
+    let rolls = schedule.stages.iter().any(is_rolling);
+    let block = open.filter(|_| rolls).and_then(|it| whole_block(schedule, host, *it, &mut own));
     for id in schedule.order.iter().rev().copied() {
         let stage = schedule.stage(id);
         let spans = if id == host.id {
-            host_spans(stage, host, facts)
+            own.clone()
+        } else if let Some(block) = block.as_ref().filter(|_| is_rolling(stage)) {
+            rolling_region(stage, around.iter().rev().find_map(|it| it.get(&id)), block)
         } else if matches!(stage.attach, Attach::At(..))
             && schedule.runs_inside(id, host.id, host.n_open - 1)
         {
@@ -55,6 +63,42 @@ pub fn hulls(schedule: &Schedule, host: &Host<'_>, around: &[Hulls], facts: &Fac
         hulls.insert(id, spans);
     }
     hulls
+}
+
+/// The block that the open loop of a stage counts, where others are reduced along with it: no tile
+/// further in sticks out of what all of them span.
+fn whole_block(
+    schedule: &Schedule,
+    host: &Host<'_>,
+    axis: AxisId,
+    spans: &mut [Span],
+) -> Option<Span> {
+    let stage = schedule.stage(host.id);
+    for (n, span) in spans.iter_mut().take(stage.compute.n_spatial).enumerate() {
+        *span = Span { first: host.firsts[n].clone(), size: host.extents.of[n].clone() };
+    }
+    let split = stage.relations.iter().zip(&host.extents.strides).find_map(|(it, strides)| {
+        let Relation::Split { parts, .. } = it else { return None };
+        (parts.first() == Some(&axis)).then(|| strides.first().copied()).flatten()
+    });
+    let length = split.unwrap_or(1);
+    let span = spans.get_mut(schedule.counted_axis(host.id, axis)?)?;
+    let first = host.loops[axis.0 as usize].clone() * length;
+    *span = Span { first, size: Poly::constant(length) };
+    Some(span.clone())
+}
+
+/// What a stage that is reduced along with the host's loop spans: all that is read of it anywhere,
+/// and of its own reduce axis the block.
+fn rolling_region(stage: &Stage, enclosing: Option<&Vec<Span>>, block: &Span) -> Vec<Span> {
+    let axes = stage.compute.axes.iter().enumerate();
+    let span = |(n, axis): (usize, &crate::dag::ComputeAxis)| match n {
+        _ if n >= stage.compute.n_spatial => block.clone(),
+        _ => enclosing
+            .and_then(|it| it.get(n).cloned())
+            .unwrap_or_else(|| Span::whole(axis.extent.clone())),
+    };
+    axes.map(span).collect()
 }
 
 /// What the host's axes span: loops that are open stand still, the others run.

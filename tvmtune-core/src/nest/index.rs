@@ -25,6 +25,23 @@ impl Places<'_> {
         }
     }
 
+    /// Where an element of what is beside a tensor's buffer lies: counted from where its region
+    /// starts, in no layout.
+    pub fn region_index(
+        &self,
+        tensor: TensorId,
+        index: &[Poly],
+        values: &[Poly],
+        facts: &Facts,
+    ) -> Vec<Poly> {
+        let firsts = &self.firsts[tensor.0 as usize];
+        let at = |(n, it): (usize, &Poly)| {
+            let first = firsts.get(n).cloned().unwrap_or_default();
+            replaced(it, values, facts) - first
+        };
+        index.iter().enumerate().map(at).collect()
+    }
+
     /// `expr` with its variables replaced by `values` and its reads by reads of buffers, without
     /// the choices that the facts decide.
     pub fn placed(&self, expr: &Expr, values: &[Poly], facts: &Facts) -> Expr {

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use super::bounds::{Host, Hulls, hulls};
 use super::index::Places;
+use super::rolling::Rolling;
 use super::{Buffer, Guard, Nest, Scope, Stmt};
 use crate::dag::{Expr, TensorId, TensorKind};
 use crate::poly::{Facts, Poly, VarId};
@@ -29,6 +30,8 @@ pub fn lower(schedule: &Schedule) -> Nest {
         shapes: schedule.tensors.iter().map(|it| it.tensor.shape.clone()).collect(),
         around: Vec::new(),
         fixed: schedule.has_threads(),
+        rolling: Vec::new(),
+        added: Vec::new(),
     };
     let mut body = Vec::new();
     for id in &schedule.order {
@@ -49,28 +52,32 @@ pub fn lower(schedule: &Schedule) -> Nest {
     }
 }
 
-struct Lowering<'a> {
-    schedule: &'a Schedule,
+pub(super) struct Lowering<'a> {
+    pub(super) schedule: &'a Schedule,
     /// What is known about dimensions and about the variables handed out so far.
-    facts: Facts,
+    pub(super) facts: Facts,
     n_vars: u32,
-    places: Places<'a>,
+    pub(super) places: Places<'a>,
     /// By tensor: how much of it its buffer holds.
     shapes: Vec<Vec<Poly>>,
     /// What stages compute inside the open loops at which stages run, outermost first.
-    around: Vec<Hulls>,
+    pub(super) around: Vec<Hulls>,
     /// Whether regions keep their size where they stick out of a tensor.
     fixed: bool,
+    /// The open loops along with which others than their own stages are reduced.
+    pub(super) rolling: Vec<Rolling>,
+    /// Buffers beside those of tensors: by the ids that come next.
+    pub(super) added: Vec<Buffer>,
 }
 
 /// A stage that is being written out.
 #[derive(Clone)]
-struct Running<'a> {
-    id: StageId,
-    stage: &'a Stage,
-    extents: Extents,
-    /// Where its region starts, for each spatial axis.
-    firsts: Vec<Poly>,
+pub(super) struct Running<'a> {
+    pub(super) id: StageId,
+    pub(super) stage: &'a Stage,
+    pub(super) extents: Extents,
+    /// Where its region starts, for each axis.
+    pub(super) firsts: Vec<Poly>,
     /// The values of its loops, by axis, as far as they are open.
     loops: Vec<Poly>,
 }
@@ -78,31 +85,37 @@ struct Running<'a> {
 impl<'a> Lowering<'a> {
     /// The statements of a stage, for the region of its tensor given, or all of it.
     fn stage(&mut self, id: StageId, region: Option<&[Span]>) -> Vec<Stmt> {
+        let mut run = self.running(id, region);
+        self.loops(&mut run, 0)
+    }
+
+    /// A stage for a region of its axes, or all of them.
+    pub(super) fn running(&mut self, id: StageId, region: Option<&[Span]>) -> Running<'a> {
         let stage = self.schedule.stage(id);
         let n_spatial = stage.compute.n_spatial;
         let mut declared: Vec<Poly> =
             stage.compute.axes.iter().map(|it| it.extent.clone()).collect();
-        let mut firsts = vec![Poly::default(); n_spatial];
+        let mut firsts = vec![Poly::default(); declared.len()];
         if let Some(region) = region {
-            for (n, span) in region.iter().take(n_spatial).enumerate() {
+            for (n, span) in region.iter().enumerate() {
                 declared[n] = span.size.clone();
                 firsts[n] = span.first.clone();
             }
             let tensor = stage.tensor().0 as usize;
             self.shapes[tensor] = declared[..n_spatial].to_vec();
-            self.places.firsts[tensor] = firsts.clone();
+            self.places.firsts[tensor] = firsts[..n_spatial].to_vec();
         }
         let extents = Extents::derive(stage, declared, &self.facts);
         let loops = vec![Poly::default(); stage.axes.len()];
-        self.loops(&mut Running { id, stage, extents, firsts, loops }, 0)
+        Running { id, stage, extents, firsts, loops }
     }
 
     /// The loops of a stage from number `place` on, with all they contain.
-    fn loops(&mut self, run: &mut Running<'a>, place: usize) -> Vec<Stmt> {
+    pub(super) fn loops(&mut self, run: &mut Running<'a>, place: usize) -> Vec<Stmt> {
         let stage = run.stage;
         let mut stmts = Vec::new();
         let reduces = |it: &AxisId| stage.axis(*it).role == AxisRole::Reduce;
-        if stage.order.iter().position(reduces) == Some(place) {
+        if stage.order.iter().position(reduces) == Some(place) && !stage.rolling {
             stmts.extend(self.start(run, place));
         }
         let Some(axis) = stage.order.get(place).copied() else {
@@ -111,14 +124,24 @@ impl<'a> Lowering<'a> {
         };
         let kept =
             stage.attach == Attach::Root && (place == 0 || stage.axis(axis).kind.is_parallel());
+        let rolls = self.schedule.rolling_at(run.id, axis).next().is_some();
+        if rolls {
+            stmts.extend(self.start_rolling(run.id, axis));
+        }
         let opened = self.open(run, axis, kept);
         let hosts = self.schedule.has_attached_at(run.id, axis);
         let mut body = if hosts { self.attached(run, place) } else { Vec::new() };
+        if rolls {
+            body.extend(self.corrected(run, place + 1));
+        }
         body.extend(self.loops(run, place + 1));
         if hosts {
             self.around.pop();
         }
         stmts.extend(opened.close(body));
+        if rolls {
+            stmts.extend(self.finish_rolling(run, place + 1));
+        }
         stmts
     }
 
@@ -137,8 +160,15 @@ impl<'a> Lowering<'a> {
         let attach = Attach::At(run.id, run.stage.order[place]);
         let mut stmts = Vec::new();
         for id in &self.schedule.order {
-            if self.schedule.stage(*id).attach == attach {
-                stmts.extend(self.stage(*id, hulls.get(id).map(Vec::as_slice)));
+            if self.schedule.stage(*id).attach != attach {
+                continue;
+            }
+            let region = hulls.get(id).map(Vec::as_slice);
+            if self.schedule.stage(*id).rolling {
+                let mut run = self.running(*id, region);
+                stmts.extend(self.roll(&mut run));
+            } else {
+                stmts.extend(self.stage(*id, region));
             }
         }
         stmts
@@ -146,7 +176,25 @@ impl<'a> Lowering<'a> {
 
     /// Sets the elements that the reduce loops from number `place` on add into to where the
     /// reduction starts.
-    fn start(&mut self, run: &Running<'a>, place: usize) -> Vec<Stmt> {
+    pub(super) fn start(&mut self, run: &Running<'a>, place: usize) -> Vec<Stmt> {
+        let tensor = run.stage.tensor();
+        let dtype = self.schedule.tensor(tensor).tensor.dtype;
+        let Some(reducer) = run.stage.compute.reducer else { return Vec::new() };
+        self.for_each_element(run, place, |lowering, run, values| {
+            let index = lowering.written(run, values);
+            let value = Expr::Const(reducer.identity(dtype), dtype);
+            Stmt::Store { tensor, index, value }
+        })
+    }
+
+    /// A statement in the spatial loops of a stage from number `place` on; it gets the values of
+    /// the stage's axes.
+    pub(super) fn for_each_element(
+        &mut self,
+        run: &Running<'a>,
+        place: usize,
+        stmt: impl FnOnce(&Self, &Running<'a>, &[Poly]) -> Stmt,
+    ) -> Vec<Stmt> {
         let mut run = run.clone();
         let stage = run.stage;
         let spatial = |it: &&AxisId| stage.axis(**it).role == AxisRole::Spatial;
@@ -154,14 +202,9 @@ impl<'a> Lowering<'a> {
         for axis in stage.order[place..].iter().filter(spatial) {
             opened.push(self.open(&mut run, *axis, false));
         }
-        let tensor = stage.tensor();
-        let dtype = self.schedule.tensor(tensor).tensor.dtype;
-        let Some(reducer) = stage.compute.reducer else { return Vec::new() };
         let values = self.values(&run);
         let guards = self.guards(&run, &values, AxisRole::Spatial);
-        let index = self.written(&run, &values);
-        let value = Expr::Const(reducer.identity(dtype), dtype);
-        let stmt = guarded(guards, Stmt::Store { tensor, index, value });
+        let stmt = guarded(guards, stmt(self, &run, &values));
         opened.into_iter().rev().fold(vec![stmt], |body, it| it.close(body))
     }
 
@@ -174,6 +217,7 @@ impl<'a> Lowering<'a> {
         guards.extend(self.guards(run, &values, AxisRole::Reduce));
         let index = self.written(run, &values);
         let value = self.places.placed(&compute.body, &values, &self.facts);
+        let value = self.with_running(value);
         let stmt = match compute.reducer {
             None => Stmt::Store { tensor, index, value },
             Some(reducer) => Stmt::Update { tensor, index, reducer, value },
@@ -191,8 +235,8 @@ impl<'a> Lowering<'a> {
     }
 
     /// Where the stage writes.
-    fn written(&self, run: &Running<'a>, values: &[Poly]) -> Vec<Poly> {
-        let index = values[..run.firsts.len()].to_vec();
+    pub(super) fn written(&self, run: &Running<'a>, values: &[Poly]) -> Vec<Poly> {
+        let index = values[..run.stage.compute.n_spatial].to_vec();
         self.places.stored(run.stage.tensor(), index, &self.facts)
     }
 
@@ -209,15 +253,18 @@ impl<'a> Lowering<'a> {
                 guards.push(Guard { value, bound: run.extents.get(axis).clone() });
             }
         }
-        if role == AxisRole::Spatial {
-            for (n, value) in values[..run.firsts.len()].iter().enumerate() {
-                let bound = &run.stage.compute.axes[n].extent;
-                // Tiles of threads keep their size where they stick out.
-                let moved = self.fixed && !run.firsts[n].is_zero();
-                let is_cut = run.extents.of[n] != *bound || moved;
-                if is_cut && !(bound.clone() - value.clone()).is_positive(&self.facts) {
-                    guards.push(Guard { value: value.clone(), bound: bound.clone() });
-                }
+        let n_spatial = run.stage.compute.n_spatial;
+        let of_role = match role {
+            AxisRole::Spatial => 0..n_spatial,
+            AxisRole::Reduce => n_spatial..run.firsts.len(),
+        };
+        for n in of_role {
+            let (value, bound) = (&values[n], &run.stage.compute.axes[n].extent);
+            // Tiles of threads keep their size where they stick out.
+            let moved = self.fixed && !run.firsts[n].is_zero();
+            let is_cut = run.extents.of[n] != *bound || moved;
+            if is_cut && !(bound.clone() - value.clone()).is_positive(&self.facts) {
+                guards.push(Guard { value: value.clone(), bound: bound.clone() });
             }
         }
         guards
@@ -260,7 +307,12 @@ impl<'a> Lowering<'a> {
                 layout: it.layout.clone(),
             }
         };
-        self.schedule.tensors.iter().enumerate().map(buffer).collect()
+        let tensors: Vec<Buffer> = self.schedule.tensors.iter().enumerate().map(buffer).collect();
+        let added = self.added.iter().map(|it| {
+            let name = unique_name(&it.name, &mut names);
+            Buffer { name, ..it.clone() }
+        });
+        tensors.into_iter().chain(added.collect::<Vec<_>>()).collect()
     }
 
     fn scope(&self, tensor: TensorId) -> Scope {

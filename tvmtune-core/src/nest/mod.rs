@@ -21,6 +21,7 @@ mod fix;
 pub mod index;
 mod lower;
 mod print;
+mod rolling;
 pub mod verify;
 #[cfg(test)]
 pub(crate) mod tests;

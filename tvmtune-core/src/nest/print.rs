@@ -124,6 +124,9 @@ impl Printer<'_> {
     /// An expression, in parentheses if it binds weaker than `level`.
     fn expr(&self, f: &mut dyn Write, expr: &Expr, level: u8) -> fmt::Result {
         match expr {
+            Expr::Const(Literal::Float(value), _) if value.is_finite() && value.abs() >= 1e16 => {
+                write!(f, "{value:e}")
+            }
             Expr::Const(Literal::Float(value), _) => write!(f, "{value}"),
             Expr::Const(Literal::Int(value), _) => write!(f, "{value}"),
             Expr::Const(Literal::Bool(value), _) => write!(f, "{value}"),

@@ -346,3 +346,42 @@ fn a_stage_is_put_into_data_dependent_subscripts() {
         out[b, h] = select(ids[b] >= 0 && ids[b] < 64, t[i64(ids[b]) / 8, h, i64(ids[b]) % 8] * 2 + f32(i64(ids[b])), 0)
     ");
 }
+
+/// The maximum and the sum of a softmax in one loop, for a log-sum-exp.
+#[test]
+fn reductions_that_roll_along() {
+    let program = "
+        #[autotune(dims(R = 9, S = 1..=100))]
+        fn logsumexp(x: Tensor<f32, R, S>) -> Tensor<f32, R> {
+            let m = compute(|r| max(0..S, |j| x[[r, j]]));
+            let l = compute(|r| sum(0..S, |j| exp((x[[r, j]] - m[[r]]) * 2.0)));
+            compute(|r| m[[r]] + ln(l[[r]]))
+        }";
+    let trace = "
+        compute_at s1 s2 a0
+        split s1 a1 [8]
+        reorder s1 [a2, a0, a3]
+        rolling_update s0 s1 a2";
+    insta::assert_snapshot!(nest_of(program, trace), @r"
+    local m[1]: f32
+    local l[1]: f32
+    local m_before[1]: f32
+    local m_factor[1]: f32
+    for r in 0..9
+      l[0] = 0
+      m[0] = -inf
+      for j_0 in 0..(((S + 7)/(8)))
+        m_before[0] = m[0]
+        for j in 0..8
+          if 8*j_0 + j < S
+            m[0] max= x[r, 8*j_0 + j]
+        m_factor[0] = exp((max(m_before[0], -3.4028234663852886e38) - max(m[0], -3.4028234663852886e38)) * 2)
+        l[0] *= m_factor[0]
+        for j_1 in 0..8
+          if 8*j_0 + j_1 < S
+            l[0] += exp((x[r, 8*j_0 + j_1] - max(m[0], -3.4028234663852886e38)) * 2)
+      m_factor[0] = exp((max(m[0], -3.4028234663852886e38) - m[0]) * 2)
+      l[0] *= m_factor[0]
+      out[r] = m[0] + ln(l[0])
+    ");
+}

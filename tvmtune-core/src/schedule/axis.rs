@@ -124,6 +124,10 @@ pub struct Stage {
     pub relations: Vec<Relation>,
     /// Where it runs.
     pub attach: Attach,
+    /// Whether it reduces, in each iteration of the loop at which it runs, only the block of that
+    /// iteration, into what it has from those before: see
+    /// [`Schedule::rolling_update`](super::Schedule::rolling_update).
+    pub rolling: bool,
 }
 
 /// How a tensor lies in memory, when not row-major.

@@ -105,6 +105,12 @@ pub enum ErrorKind {
     /// Only weights and intermediate results may have a layout, and only one.
     #[error("the tensor's layout cannot be chosen")]
     NoLayout,
+    /// A reduction that goes along with another one's loop, over an axis that is not its own.
+    #[error("the reductions do not run over one axis, block by block of the outermost loop")]
+    NotAlike,
+    /// What was added up so far depends on a value that still changes, and is no multiple of it.
+    #[error("a sum so far cannot be corrected by a factor when what it depends on changes")]
+    Uncorrectable,
     /// The layout's dimensions or its order do not fit the tensor.
     #[error("the layout does not fit the tensor's shape")]
     BadLayout,

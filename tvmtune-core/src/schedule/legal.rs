@@ -99,19 +99,39 @@ impl Schedule {
         }
     }
 
-    /// Refuses unless every attached stage has a reader, and all of them inside its loop.
+    /// Refuses unless every attached stage has a reader, and all of them inside its loop; those of
+    /// a rolling one may also come after it.
     pub(crate) fn check_attachments(&self) -> Result<(), ScheduleError> {
         for (n, stage) in self.stages.iter().enumerate() {
             let Attach::At(host, axis) = stage.attach else { continue };
             let id = StageId(n as u32);
             let position = self.loop_position(host, axis)?;
             let mut readers = self.readers(stage.tensor()).peekable();
-            let inside = |it| self.runs_inside(it, host, position);
+            let inside = |it| {
+                self.runs_inside(it, host, position) || (stage.rolling && self.runs_after(it, host))
+            };
             if readers.peek().is_none() || !readers.all(inside) {
                 return Err(ErrorKind::ReadersOutside.of_stage(id));
             }
         }
-        Ok(())
+        self.check_rolling()
+    }
+
+    /// Edits what stages compute; takes it back if a sum can then no longer be corrected.
+    pub(crate) fn keeping_corrections<T>(
+        &mut self,
+        edit: impl FnOnce(&mut Self) -> Result<T, ScheduleError>,
+    ) -> Result<T, ScheduleError> {
+        if !self.stages.iter().any(|it| it.rolling) {
+            return edit(self);
+        }
+        let before = self.clone();
+        let made = edit(self)?;
+        if let Err(why) = self.check_attachments() {
+            *self = before;
+            return Err(why);
+        }
+        Ok(made)
     }
 
     /// Refuses unless the kinds of a stage's loops suit their places.
@@ -141,6 +161,14 @@ impl Schedule {
                 }
                 LoopKind::Vectorized if n != last => return refuse(ErrorKind::NotInnermost),
                 LoopKind::Vectorized if self.has_attached_at(id, *axis) => {
+                    return refuse(ErrorKind::HasAttached);
+                }
+                LoopKind::Parallel
+                | LoopKind::Cluster
+                | LoopKind::Thread
+                | LoopKind::Tensor
+                    if self.rolling_at(id, *axis).next().is_some() =>
+                {
                     return refuse(ErrorKind::HasAttached);
                 }
                 LoopKind::Pipelined(depth) | LoopKind::Fed(depth) if !(2..=8).contains(&depth) => {
@@ -178,7 +206,7 @@ impl Schedule {
         let stage = self.stage(id);
         let in_order = stage.order.iter().enumerate().all(|(n, it)| it.0 as usize == n);
         let serial = stage.axes.iter().all(|it| it.kind == LoopKind::Serial);
-        if !in_order || !serial || !stage.relations.is_empty() {
+        if !in_order || !serial || stage.rolling || !stage.relations.is_empty() {
             return Err(ErrorKind::AlreadyScheduled.of_stage(id));
         }
         if self.has_attached(id) {

@@ -32,6 +32,7 @@ mod legal;
 pub mod primitive;
 pub mod relation;
 pub mod repair;
+pub mod rolling;
 pub mod text;
 pub mod trace;
 

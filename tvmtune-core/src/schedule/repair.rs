@@ -236,6 +236,11 @@ impl Ids {
                 consumer: stage(consumer)?,
                 axis: axis(consumer, a)?,
             },
+            Instruction::RollingUpdate { stage: s, host, axis: a } => Instruction::RollingUpdate {
+                stage: stage(s)?,
+                host: stage(host)?,
+                axis: axis(host, a)?,
+            },
             Instruction::Inline { stage: s } => Instruction::Inline { stage: stage(s)? },
             Instruction::CacheRead { tensor: t, reader } => {
                 Instruction::CacheRead { tensor: tensor(t)?, reader: stage(reader)? }

@@ -6,6 +6,7 @@
 //! reorder s0 [a4, a0, a3]
 //! annotate s0 a4 vectorized
 //! compute_at s1 s0 a2
+//! rolling_update s1 s0 a2
 //! inline s2
 //! cache_read t0 s1
 //! cache_operand s1 r0
@@ -42,6 +43,9 @@ impl fmt::Display for Instruction {
             }
             Instruction::ComputeAt { stage, consumer, axis } => {
                 write!(f, "compute_at s{} s{} a{}", stage.0, consumer.0, axis.0)
+            }
+            Instruction::RollingUpdate { stage, host, axis } => {
+                write!(f, "rolling_update s{} s{} a{}", stage.0, host.0, axis.0)
             }
             Instruction::Inline { stage } => write!(f, "inline s{}", stage.0),
             Instruction::CacheRead { tensor, reader } => {
@@ -177,6 +181,11 @@ impl<'a> Words<'a> {
                 consumer: self.stage()?,
                 axis: self.axis()?,
             },
+            "rolling_update" => Instruction::RollingUpdate {
+                stage: self.stage()?,
+                host: self.stage()?,
+                axis: self.axis()?,
+            },
             "inline" => Instruction::Inline { stage: self.stage()? },
             "cache_read" => {
                 Instruction::CacheRead { tensor: self.tensor()?, reader: self.stage()? }
@@ -271,7 +280,8 @@ mod tests {
     fn every_instruction_reads_back_as_it_was_written() {
         let lines = "split s0 a1 [8, 4]\nfuse s0 a2 a3\nreorder s0 [a4, a0, a3]\nreorder s1 []\n\
                      annotate s0 a4 vectorized\nannotate s0 a0 parallel\nannotate s0 a0 serial\n\
-                     annotate s0 a1 unrolled\ncompute_at s1 s0 a2\ninline s2\ncache_read t0 s1\n\
+                     annotate s0 a1 unrolled\ncompute_at s1 s0 a2\n\
+                     rolling_update s1 s0 a2\ninline s2\ncache_read t0 s1\n\
                      cache_operand s1 r1\ncache_padded t0 s1\ncache_write s1\nrfactor s1 a2\n\
                      pack t1 [0:48, 1:4] [0, 2, 1, 3]\npack t1 [] [1, 0]\nthreads one\nthreads all";
         for line in lines.lines() {

@@ -16,6 +16,8 @@ pub enum Instruction {
     Annotate { stage: StageId, axis: AxisId, kind: LoopKind },
     /// [`Schedule::compute_at`](super::Schedule::compute_at)
     ComputeAt { stage: StageId, consumer: StageId, axis: AxisId },
+    /// [`Schedule::rolling_update`](super::Schedule::rolling_update)
+    RollingUpdate { stage: StageId, host: StageId, axis: AxisId },
     /// [`Schedule::inline`](super::Schedule::inline)
     Inline { stage: StageId },
     /// [`Schedule::cache_read`](super::Schedule::cache_read)
@@ -62,6 +64,9 @@ impl Schedule {
             Instruction::Annotate { stage, axis, kind } => self.annotate(*stage, *axis, *kind),
             Instruction::ComputeAt { stage, consumer, axis } => {
                 self.compute_at(*stage, *consumer, *axis)
+            }
+            Instruction::RollingUpdate { stage, host, axis } => {
+                self.rolling_update(*stage, *host, *axis)
             }
             Instruction::Inline { stage } => self.inline(*stage),
             Instruction::CacheRead { tensor, reader } => {

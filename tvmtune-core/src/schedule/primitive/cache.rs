@@ -29,6 +29,10 @@ impl Schedule {
         tensor: TensorId,
         reader: StageId,
     ) -> Result<StageId, ScheduleError> {
+        self.keeping_corrections(|it| it.copy_for(tensor, reader))
+    }
+
+    fn copy_for(&mut self, tensor: TensorId, reader: StageId) -> Result<StageId, ScheduleError> {
         self.check_cacheable(tensor, reader)?;
 
         let (stage, copy) = self.next_ids();

@@ -31,6 +31,10 @@ impl Schedule {
     ///
     /// TVM's `reindex_cache_read`.
     pub fn cache_operand(&mut self, reader: StageId, read: u32) -> Result<StageId, ScheduleError> {
+        self.keeping_corrections(|it| it.copy_operand(reader, read))
+    }
+
+    fn copy_operand(&mut self, reader: StageId, read: u32) -> Result<StageId, ScheduleError> {
         let found = self.live_stage(reader)?;
         let Operand { tensor, index, conditional } =
             operand(&found.compute.body, read).ok_or(ErrorKind::NotRead.of_stage(reader))?;

@@ -45,6 +45,10 @@ impl Schedule {
         tensor: TensorId,
         reader: StageId,
     ) -> Result<StageId, ScheduleError> {
+        self.keeping_corrections(|it| it.copy_padded(tensor, reader))
+    }
+
+    fn copy_padded(&mut self, tensor: TensorId, reader: StageId) -> Result<StageId, ScheduleError> {
         self.check_cacheable(tensor, reader)?;
         let refused = ErrorKind::NotPadded.of_tensor(tensor);
         let (stage, copy) = self.next_ids();

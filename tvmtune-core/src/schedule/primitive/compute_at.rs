@@ -51,17 +51,30 @@ impl Schedule {
         if self.runs_inside(consumer, stage, 0) {
             return Err(ErrorKind::ReadersOutside.of_stage(stage));
         }
-        let attach = Attach::At(consumer, axis);
-        let before = std::mem::replace(&mut self.stage_mut(stage).attach, attach);
-        let checked = self
-            .check_kinds(stage)
-            .and_then(|()| self.check_kinds(consumer))
-            .and_then(|()| self.check_attachments());
-        if checked.is_err() {
-            self.stage_mut(stage).attach = before;
-            return checked;
-        }
+        self.attached(stage, Attach::At(consumer, axis), false)?;
         self.trace.push(Instruction::ComputeAt { stage, consumer, axis });
         Ok(())
+    }
+
+    /// Lets a stage run at a loop of another one, if everything is in order then.
+    pub(super) fn attached(
+        &mut self,
+        stage: StageId,
+        attach: Attach,
+        rolling: bool,
+    ) -> Result<(), ScheduleError> {
+        let found = self.stage_mut(stage);
+        let before = (found.attach, found.rolling);
+        (found.attach, found.rolling) = (attach, rolling);
+        let checked = self.check_kinds(stage).and_then(|()| match attach {
+            Attach::At(host, _) => self.check_kinds(host),
+            Attach::Root | Attach::Inline => Ok(()),
+        });
+        let checked = checked.and_then(|()| self.check_attachments());
+        if checked.is_err() {
+            let found = self.stage_mut(stage);
+            (found.attach, found.rolling) = before;
+        }
+        checked
     }
 }

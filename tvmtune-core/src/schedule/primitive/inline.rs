@@ -31,6 +31,10 @@ impl Schedule {
     ///
     /// TVM's `compute_inline`.
     pub fn inline(&mut self, stage: StageId) -> Result<(), ScheduleError> {
+        self.keeping_corrections(|it| it.put_into_readers(stage))
+    }
+
+    fn put_into_readers(&mut self, stage: StageId) -> Result<(), ScheduleError> {
         let found = self.live_stage(stage)?;
         let tensor = found.tensor();
         if self.is_output(tensor) {

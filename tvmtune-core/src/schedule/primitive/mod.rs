@@ -13,6 +13,7 @@ mod inline;
 mod pack;
 mod reorder;
 mod rfactor;
+mod rolling_update;
 mod split;
 
 use super::{Attach, Axis, AxisId, AxisRole, LoopKind, Schedule, ScheduledTensor, Stage, StageId};
@@ -29,7 +30,8 @@ impl Stage {
         };
         let axes: Vec<Axis> = compute.axes.iter().enumerate().map(axis).collect();
         let order = (0..axes.len() as u32).map(AxisId).collect();
-        Self { compute, axes, order, relations: Vec::new(), attach: Attach::Root }
+        let attach = Attach::Root;
+        Self { compute, axes, order, relations: Vec::new(), attach, rolling: false }
     }
 
     /// Hands out the next id for an axis; the caller puts it into the order.

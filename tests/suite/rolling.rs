@@ -1,0 +1,371 @@
+//! Reductions that share one loop although each needs the one before: any splits, any schedule
+//! around them, masks of all kinds, in the nest and as vector code.
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestCaseResult, TestRunner};
+use tvmtune_core::arbitrary::{Move, any_move, instruction};
+use tvmtune_core::dag::{DType, Dag};
+use tvmtune_core::interp::{self, Array, Number};
+use tvmtune_core::kernel::{self, Isa, Unsupported};
+use tvmtune_core::schedule::{AxisId, ErrorKind, Instruction, LoopKind, Schedule, StageId};
+use tvmtune_core::{dsl, nest};
+
+/// A program, its reductions that go along with the last of them, in order, and which of its
+/// parameters mask: 0 or an infinity.
+struct Example {
+    text: &'static str,
+    rolling: &'static [&'static str],
+    host: &'static str,
+    root: &'static str,
+}
+
+const EXAMPLES: [Example; 6] = [
+    Example {
+        text: "#[autotune(dims(H = 2, S = 1..=20, D = 5))]
+        fn attention(q: Tensor<f32, H, S, D>, k: Tensor<f32, H, S, D>, v: Tensor<f32, H, S, D>,
+            mask: Tensor<f32, S, S>) -> Tensor<f32, H, S, D> {
+            let s = compute(|h, i, j| sum(0..D, |d| q[[h, i, d]] * k[[h, j, d]]) * 4.0 + mask[[i, j]]);
+            let m = compute(|h, i| max(0..S, |j| s[[h, i, j]]));
+            let e = compute(|h, i, j| exp(s[[h, i, j]] - m[[h, i]]));
+            let l = compute(|h, i| sum(0..S, |j| e[[h, i, j]]));
+            let o = compute(|h, i, d| sum(0..S, |j| e[[h, i, j]] * v[[h, j, d]]));
+            compute(|h, i, d| o[[h, i, d]] / l[[h, i]])
+        }",
+        rolling: &["m", "l"],
+        host: "o",
+        root: "out",
+    },
+    Example {
+        text: "#[autotune(dims(S = 1..=20, D = 5))]
+        fn causal(q: Tensor<f32, S, D>, k: Tensor<f32, S, D>, v: Tensor<f32, S, D>)
+            -> Tensor<f32, S, D> {
+            let s = compute(|i, j| {
+                let x = sum(0..D, |d| q[[i, d]] * k[[j, d]]);
+                if j <= i { x } else { f32::NEG_INFINITY }
+            });
+            let m = compute(|i| max(0..S, |j| s[[i, j]]));
+            let e = compute(|i, j| exp((s[[i, j]] - m[[i]]) * 2.5));
+            let o = compute(|i, d| sum(0..S, |j| e[[i, j]] * v[[j, d]]));
+            let l = compute(|i| sum(0..S, |j| e[[i, j]]));
+            compute(|i, d| o[[i, d]] / l[[i]])
+        }",
+        rolling: &["m", "l"],
+        host: "o",
+        root: "out",
+    },
+    Example {
+        text: "#[autotune(dims(B = 3, S = 1..=20))]
+        fn logsumexp(x: Tensor<f32, B, S>, lengths: Tensor<i32, B>) -> Tensor<f32, B> {
+            let s = compute(|b, j| if (j as i32) < lengths[[b]] { x[[b, j]] * 9.0 } else { f32::NEG_INFINITY });
+            let m = compute(|b| max(0..S, |j| s[[b, j]]));
+            let l = compute(|b| sum(0..S, |j| exp(s[[b, j]] - m[[b]])));
+            compute(|b| m[[b]] + ln(l[[b]]))
+        }",
+        rolling: &["m"],
+        host: "l",
+        root: "out",
+    },
+    Example {
+        text: "#[autotune(dims(N = 1..=7, S = 1..=33))]
+        fn statistics(x: Tensor<f32, N, S>, w: Tensor<f32, S>, mask: Tensor<f32, S>) -> Tensor<f32, N> {
+            let m = compute(|i| max(0..S, |j| x[[i, j]] + mask[[j]]));
+            let least = compute(|i| min(0..S, |j| x[[i, j]]));
+            let n = compute(|i| sum(0..S, |j| exp((x[[i, j]] + mask[[j]] - m[[i]]) / 0.5)));
+            let l = compute(|i| sum(0..S, |j| exp(x[[i, j]] + mask[[j]] - m[[i]]) * w[[j]]));
+            compute(|i| l[[i]] / n[[i]] + least[[i]])
+        }",
+        rolling: &["m", "least", "n"],
+        host: "l",
+        root: "out",
+    },
+    Example {
+        text: "#[autotune(dims(S = 1..=20, D = 5))]
+        fn halves(q: Tensor<f16, S, D>, k: Tensor<f16, S, D>, v: Tensor<f16, S, D>,
+            mask: Tensor<f32, S, S>) -> Tensor<f16, S, D> {
+            let s = compute(|i, j| sum(0..D, |d| q[[i, d]] * k[[j, d]]) + mask[[i, j]]);
+            let m = compute(|i| max(0..S, |j| s[[i, j]]));
+            let e = compute(|i, j| exp(s[[i, j]] - m[[i]]) as f16);
+            let l = compute(|i| sum(0..S, |j| e[[i, j]] as f32));
+            let o = compute(|i, d| sum(0..S, |j| e[[i, j]] * v[[j, d]]));
+            compute(|i, d| (o[[i, d]] / l[[i]]) as f16)
+        }",
+        rolling: &["m", "l"],
+        host: "o",
+        root: "out",
+    },
+    Example {
+        text: "#[autotune(dims(S = 1..=20, D = 5))]
+        fn two_maxima(x: Tensor<f32, S, D>, y: Tensor<f32, S, D>, mask: Tensor<f32, S, D>) -> Tensor<f32, D> {
+            let m = compute(|d| max(0..S, |j| x[[j, d]] * 7.0 + mask[[j, d]]));
+            let n = compute(|d| max(0..S, |j| y[[j, d]]));
+            let e = compute(|j, d| exp(x[[j, d]] * 7.0 + mask[[j, d]] - m[[d]]));
+            let f = compute(|j, d| if j > 3 { exp(y[[j, d]] - n[[d]]) } else { 0.0 });
+            let p = compute(|d| sum(0..S, |j| e[[j, d]] * 3.0 - e[[j, d]]));
+            let l = compute(|d| sum(0..S, |j| f[[j, d]]));
+            compute(|d| l[[d]] - p[[d]])
+        }",
+        rolling: &["m", "n", "p"],
+        host: "l",
+        root: "out",
+    },
+];
+
+impl Example {
+    fn dag(&self) -> Dag {
+        dsl::program(self.text).unwrap()
+    }
+
+    /// A schedule in which all goes along with the host's loop, by random factors.
+    fn scheduled(&self, dag: &Dag, picks: &[u16]) -> Schedule {
+        let mut picks = picks.iter().copied().cycle();
+        let mut pick = |n: usize| usize::from(picks.next().unwrap_or(0)) % n;
+        let mut schedule = Schedule::new(dag);
+        let (host, root) = (stage(dag, self.host), stage(dag, self.root));
+        let mut order = [Vec::new(), Vec::new()];
+        for axis in schedule.stage(root).order.clone() {
+            let parts = schedule.split(root, axis, &[[1, 2, 3, 4, 7][pick(5)]]).unwrap();
+            order.iter_mut().zip(parts).for_each(|(order, part)| order.push(part));
+        }
+        let order = order.concat();
+        schedule.reorder(root, &order).unwrap();
+        schedule.compute_at(host, root, order[pick(order.len())]).unwrap();
+        let blocks = self.blocks(&mut schedule, host, [1, 2, 3, 4, 5, 8, 16, 40][pick(8)]);
+        for other in schedule.order.clone().into_iter().rev() {
+            let name = &schedule.tensor(schedule.stage(other).tensor()).tensor.name;
+            if self.rolling.contains(&name.as_str()) {
+                schedule.rolling_update(other, host, blocks).unwrap();
+            } else if other != host && other != root {
+                schedule.compute_at(other, host, blocks).unwrap();
+            }
+        }
+        schedule
+    }
+
+    /// Splits the axis that all reduce; returns the loop over its blocks.
+    fn blocks(&self, schedule: &mut Schedule, host: StageId, factor: u64) -> AxisId {
+        let axis = AxisId(schedule.stage(host).compute.n_spatial as u32);
+        let parts = schedule.split(host, axis, &[factor]).unwrap();
+        let mut order = schedule.stage(host).order.clone();
+        order.retain(|it| *it != parts[0]);
+        order.insert(0, parts[0]);
+        schedule.reorder(host, &order).unwrap();
+        parts[0]
+    }
+
+    /// Random numbers; in what is called a mask, zeros and infinities, whole rows among them.
+    fn params(&self, dag: &Dag, dims: &[i64], seed: u64) -> Vec<Array> {
+        let param = |(n, id)| {
+            let tensor = dag.tensor(id);
+            let shape: Vec<u64> = tensor.shape.iter().map(|it| it.eval_dims(dims) as u64).collect();
+            if !tensor.dtype.is_float() {
+                return Array::whole_numbers(tensor.dtype, &shape, seed + n);
+            }
+            let mut array = Array::random(tensor.dtype, &shape, seed + n);
+            let row = shape.last().copied().unwrap_or(1) as usize;
+            for at in (0..array.len()).filter(|_| tensor.name == "mask") {
+                let hash = |n: usize| (n as u64 + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60;
+                let hidden = hash(at) < 6 || hash(at / 3) < 4 || hash(at / row + 77) < 2;
+                array.set(at, Number::Float(if hidden { f64::NEG_INFINITY } else { 0.0 }));
+            }
+            array
+        };
+        (1..).zip(dag.params()).map(param).collect()
+    }
+}
+
+fn stage(dag: &Dag, name: &str) -> StageId {
+    let found = dag.computes.iter().position(|it| dag.tensor(it.tensor).name == name);
+    StageId(found.unwrap() as u32)
+}
+
+/// An example, what its schedule is made of, moves after that, an extent, a seed.
+type Case = (usize, Vec<u16>, Vec<Move>, u8, u64);
+
+fn any_rolling(most_moves: usize) -> impl Strategy<Value = Case> {
+    let picks = proptest::collection::vec(any::<u16>(), 12);
+    let moves = proptest::collection::vec(any_move(), 0..=most_moves);
+    (0..EXAMPLES.len(), picks, moves, any::<u8>(), 0..1_u64 << 32)
+}
+
+/// The schedule of a case, and the extents it is run at.
+fn made((example, picks, moves, extent, _): &Case) -> (Dag, Schedule, Vec<i64>) {
+    let example = &EXAMPLES[*example];
+    let dag = example.dag();
+    let mut schedule = example.scheduled(&dag, picks);
+    for it in moves {
+        let instruction = instruction(&schedule, it);
+        // Where everything runs is what is tested.
+        if !matches!(instruction, Instruction::ComputeAt { .. }) {
+            // What does not apply changes nothing: `semantics` says so.
+            let _ = schedule.apply(&instruction);
+        }
+    }
+    let dims = dag.dims.iter().map(|it| 1 + i64::from(*extent) % it.range.hi).collect();
+    (dag, schedule, dims)
+}
+
+fn shown(schedule: &Schedule, dims: &[i64]) -> String {
+    let trace: String = schedule.trace.iter().map(|it| format!("{it}\n")).collect();
+    format!("{dims:?}\n{trace}\n{}", nest::lower(schedule))
+}
+
+fn compare(got: &[Array], expected: &[Array], shown: &dyn Fn() -> String) -> TestCaseResult {
+    for (got, expected) in got.iter().zip(expected) {
+        // Exponentials that are stored as halves are rounded before they are corrected.
+        let error = match got.dtype {
+            DType::F16 => got.max_error(expected, 2e-3, 4e-3),
+            _ => got.max_error(expected, 1e-4, 2e-5),
+        };
+        prop_assert!(error.is_none(), "{error:?}:\n{}", shown());
+    }
+    Ok(())
+}
+
+fn check_nest(case: &Case) -> TestCaseResult {
+    let (dag, schedule, dims) = made(case);
+    let nest = nest::lower(&schedule);
+    let params = EXAMPLES[case.0].params(&dag, &dims, case.4);
+    let expected = interp::dag::run(&dag, &dims, &params, &[]);
+    match interp::nest::run(&nest, &dims, &params, &[]) {
+        Ok(results) => compare(&results, &expected, &|| shown(&schedule, &dims)),
+        Err(fault) => Err(TestCaseError::fail(format!("{fault}:\n{}", shown(&schedule, &dims)))),
+    }
+}
+
+fn check_kernel(case: &Case, isa: Isa) -> TestCaseResult {
+    let (dag, schedule, dims) = made(case);
+    let nest = nest::lower(&schedule);
+    let kernel = match kernel::lower(&nest, isa) {
+        Ok(kernel) => kernel,
+        Err(Unsupported::Index | Unsupported::TooLarge { .. }) => return Ok(()),
+        Err(other) => return Err(TestCaseError::fail(format!("{other}\n{nest}"))),
+    };
+    let params = EXAMPLES[case.0].params(&dag, &dims, case.4);
+    let expected = interp::dag::run(&dag, &dims, &params, &[]);
+    let like: Vec<Array> = expected.iter().map(|it| Array::zeros(it.dtype, &it.shape)).collect();
+    let shown = || format!("{}\n{kernel}", shown(&schedule, &dims));
+    prop_assert!(kernel::verify::verify(&kernel).is_empty(), "unset registers\n{}", shown());
+    match interp::kernel::run(&kernel, &dims, &params, &[], &like) {
+        Ok(results) => compare(&results, &expected, &shown),
+        Err(fault) => Err(TestCaseError::fail(format!("{fault}:\n{}", shown()))),
+    }
+}
+
+fn runner(cases: u32) -> TestRunner {
+    TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() })
+}
+
+#[test]
+fn one_loop_computes_what_several_do() {
+    runner(600).run(&any_rolling(0), |case| check_nest(&case)).unwrap();
+}
+
+#[test]
+fn other_primitives_keep_it_right() {
+    runner(1500).run(&any_rolling(10), |case| check_nest(&case)).unwrap();
+}
+
+#[test]
+fn vector_code_of_it_is_right() {
+    runner(400)
+        .run(&any_rolling(6), |case| {
+            check_kernel(&case, Isa::Avx512)?;
+            check_kernel(&case, Isa::Avx2)
+        })
+        .unwrap();
+}
+
+#[test]
+fn its_trace_replays() {
+    runner(200)
+        .run(&any_rolling(8), |case| {
+            let (dag, schedule, _) = made(&case);
+            let lines: Vec<String> = schedule.trace.iter().map(ToString::to_string).collect();
+            let trace: Vec<_> = lines.iter().map(|it| it.parse().unwrap()).collect();
+            prop_assert_eq!(Schedule::replay(&dag, &trace), Ok(schedule));
+            Ok(())
+        })
+        .unwrap();
+}
+
+/// Why the stage called `m` cannot go along with the loop over blocks of the one called `l`.
+#[track_caller]
+fn refused(body: &str) -> ErrorKind {
+    let text = format!(
+        "#[autotune(dims(N = 7, S = 1..=33))]
+        fn f(x: Tensor<f32, N, S>, y: Tensor<f32, N, S>, k: f32) -> Tensor<f32, N> {{ {body} }}"
+    );
+    let dag = dsl::program(&text).unwrap();
+    let mut schedule = Schedule::new(&dag);
+    let [m, l, out] = ["m", "l", "out"].map(|it| stage(&dag, it));
+    let inside = schedule.stage(out).order[0];
+    schedule.compute_at(l, out, inside).unwrap();
+    let blocks = EXAMPLES[0].blocks(&mut schedule, l, 4);
+    let before = schedule.clone();
+    let why = schedule.rolling_update(m, l, blocks).unwrap_err().kind;
+    assert_eq!(schedule, before, "what is refused changes nothing");
+    why
+}
+
+#[test]
+fn what_no_factor_corrects_is_refused() {
+    let with = |m: &str, l: &str| {
+        refused(&format!(
+            "let m = compute(|i| {m});
+            let l = compute(|i| sum(0..S, |j| {l}));
+            compute(|i| l[[i]] + m[[i]])"
+        ))
+    };
+    let largest = "max(0..S, |j| x[[i, j]])";
+    let all = [
+        (largest, "exp(x[[i, j]] - m[[i]]) + 1.0"),
+        (largest, "exp(x[[i, j]] - m[[i]]) + exp((x[[i, j]] - m[[i]]) * 2.0)"),
+        (largest, "exp(m[[i]] - x[[i, j]])"),
+        (largest, "exp(y[[i, j]] - m[[i]])"),
+        (largest, "exp((x[[i, j]] - m[[i]]) * -1.0)"),
+        (largest, "exp((x[[i, j]] - m[[i]]) * k)"),
+        (largest, "(x[[i, j]] - m[[i]]) * (x[[i, j]] - m[[i]])"),
+        (largest, "y[[i, j]] / exp(x[[i, j]] - m[[i]])"),
+        (largest, "if m[[i]] > 0.0 { exp(x[[i, j]] - m[[i]]) } else { 0.0 }"),
+        ("min(0..S, |j| x[[i, j]])", "exp(x[[i, j]] - m[[i]])"),
+        ("sum(0..S, |j| x[[i, j]])", "exp(x[[i, j]] - m[[i]])"),
+    ];
+    for (m, l) in all {
+        assert_eq!(with(m, l), ErrorKind::Uncorrectable, "{m}, {l}");
+    }
+}
+
+#[test]
+fn what_does_not_run_along_is_refused() {
+    let sums = "let l = compute(|i| sum(0..S, |j| y[[i, j]]));";
+    let with = |m: &str, out: &str| {
+        refused(&format!(
+            "let m: Tensor<f32, N> = compute(|i| {m}); {sums} compute(|i| {out} + l[[i]])"
+        ))
+    };
+    assert_eq!(with("max(0..N, |j| x[[j, 0]] + x[[i, 0]])", "m[[i]]"), ErrorKind::NotAlike);
+    assert_eq!(with("x[[i, 0]]", "m[[i]]"), ErrorKind::NotReduction);
+    let read_before = "let m = compute(|i| max(0..S, |j| x[[i, j]]));
+        let n = compute(|i| sum(0..S, |j| x[[i, j]] * m[[i]]));
+        let l = compute(|i| sum(0..S, |j| y[[i, j]] * n[[i]]));
+        compute(|i| l[[i]] + 1.0)";
+    assert_eq!(refused(read_before), ErrorKind::ReadersOutside);
+}
+
+#[test]
+fn later_edits_keep_what_is_corrected() {
+    let example = &EXAMPLES[3];
+    let dag = example.dag();
+    let mut schedule = example.scheduled(&dag, &[1]);
+    let before = schedule.clone();
+    // The maximum would be of a copy, the exponent of what was copied.
+    let x = schedule.dag.params().next().unwrap();
+    let why = schedule.cache_read(x, stage(&dag, "m")).unwrap_err();
+    assert_eq!(why.kind, ErrorKind::Uncorrectable);
+    let host = stage(&dag, "l");
+    let blocks = schedule.stage(host).order[0];
+    assert!(schedule.annotate(host, blocks, LoopKind::Thread).is_err());
+    assert!(schedule.rfactor(stage(&dag, "n"), AxisId(1)).is_err());
+    assert!(schedule.cache_write(stage(&dag, "n")).is_err());
+    assert_eq!(schedule, before);
+}
