@@ -21,7 +21,13 @@ pub(super) struct Driver {
     pub(super) ptx: (u8, u8),
     /// `cuTensorMapEncodeTiled`, since CUDA 12.
     encode: Option<Encode>,
+    /// `cuEventElapsedTime`, under the name that every driver knows.
+    #[cfg_attr(not(feature = "jit"), expect(dead_code, reason = "only what measures takes the time"))]
+    pub(super) elapsed: Elapsed,
 }
+
+/// The type that cuda.h declares for `cuEventElapsedTime`.
+type Elapsed = unsafe extern "C" fn(*mut f32, *mut c_void, *mut c_void) -> c_int;
 
 /// The type that cuda.h declares for `cuTensorMapEncodeTiled`, enumerations as integers.
 type Encode = unsafe extern "C" fn(
@@ -66,20 +72,21 @@ fn start(library: Library) -> Result<Driver, Error> {
     let mut version = 0;
     // SAFETY: these are the types that cuda.h declares. The library is never unloaded, so that
     // functions stay valid: see below.
-    let (result, encode) = unsafe {
+    let (result, encode, elapsed) = unsafe {
         let init = library.get::<unsafe extern "C" fn(u32) -> c_int>(b"cuInit\0");
         let ask = library.get::<unsafe extern "C" fn(*mut c_int) -> c_int>(b"cuDriverGetVersion\0");
-        let (Ok(init), Ok(ask)) = (init, ask) else {
+        let elapsed = library.get::<Elapsed>(b"cuEventElapsedTime\0");
+        let (Ok(init), Ok(ask), Ok(elapsed)) = (init, ask, elapsed) else {
             return Err(Error::NoDriver { tried: "a library that has no `cuInit`" });
         };
         ask(&raw mut version);
         let encode = library.get::<Encode>(b"cuTensorMapEncodeTiled\0");
-        (init(0), encode.ok().map(|it| *it))
+        (init(0), encode.ok().map(|it| *it), *elapsed)
     };
     std::mem::forget(library);
     let failed = |code| Error::Device { ordinal: 0, call: "cuInit", reason: reason(code) };
     match result {
-        0 => Ok(Driver { ptx: ptx_of_driver(version), encode }),
+        0 => Ok(Driver { ptx: ptx_of_driver(version), encode, elapsed }),
         // Its name is asked of the driver, which is there.
         code => Err(failed(code)),
     }

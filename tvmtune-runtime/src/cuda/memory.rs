@@ -32,7 +32,7 @@ impl Memory {
     }
 
     /// Memory with these elements, for all streams: it waits until they are there.
-    fn upload<T: Element>(
+    pub(super) fn upload<T: Element>(
         kernel: &'static str,
         context: &Arc<CudaContext>,
         elements: &[T],
@@ -50,6 +50,11 @@ impl Memory {
 
     pub(super) fn address(&self) -> u64 {
         self.address
+    }
+
+    #[cfg(feature = "jit")]
+    pub(super) fn context(&self) -> &Arc<CudaContext> {
+        &self.context
     }
 }
 

@@ -62,6 +62,10 @@ mod module;
 pub mod nvrtc;
 #[cfg(feature = "cuda")]
 mod queue;
+#[cfg(all(feature = "cuda", feature = "jit"))]
+mod timer;
+#[cfg(all(feature = "cuda", feature = "jit"))]
+mod trial;
 
 pub use crate::raw::cuda::Arch;
 #[cfg(feature = "cuda")]
@@ -70,6 +74,10 @@ pub use cudarc;
 pub use device::Device;
 #[cfg(feature = "cuda")]
 pub(crate) use memory::Copies;
+#[cfg(all(feature = "cuda", feature = "jit"))]
+pub use timer::{Batch, Timer};
+#[cfg(all(feature = "cuda", feature = "jit"))]
+pub use trial::{Buffer, Numbers, Trial};
 
 /// A stream of a CUDA device: the first argument of kernels that are launched there.
 #[cfg(feature = "cuda")]

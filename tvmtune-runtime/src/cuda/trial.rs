@@ -1,0 +1,211 @@
+//! Code for a device that became known while the program runs: for whoever measures candidates.
+//!
+//! In: images and what their functions are passed, as [`Variant`] has them. Out: a [`Trial`], which
+//! is loaded and launched by the same functions as the kernels that `#[autotune]` embeds, on
+//! [`Buffer`]s.
+#![expect(unsafe_code, reason = "memory of a device is accessed, and code launched that nobody knows")]
+
+use std::cell::RefCell;
+use std::fmt;
+use std::rc::Rc;
+
+use cudarc::driver::result;
+
+use super::arg::DeviceArg;
+use super::driver::error_name;
+use super::kernel::DeviceKernel;
+use super::memory::Memory;
+use super::{Device, Stream, launch};
+use crate::Error;
+use crate::raw::cuda::Variant;
+use crate::raw::{Bucket, Call, Program};
+
+/// What buffers are called in errors.
+const BUFFER: &str = "a buffer";
+
+/// Memory of a device, for all streams.
+#[derive(Debug)]
+pub struct Buffer {
+    memory: Memory,
+    n_bytes: usize,
+}
+
+impl Buffer {
+    /// Memory that holds this byte everywhere.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Cuda`], if there is none.
+    pub fn new(device: &Device, n_bytes: usize, byte: u8) -> Result<Self, Error> {
+        let buffer = Self { memory: Memory::new(BUFFER, device.context(), n_bytes)?, n_bytes };
+        buffer.fill(byte)?;
+        Ok(buffer)
+    }
+
+    /// Memory with these bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Cuda`], if there is none.
+    pub fn of(device: &Device, bytes: &[u8]) -> Result<Self, Error> {
+        let memory = Memory::upload(BUFFER, device.context(), bytes)?;
+        Ok(Self { memory, n_bytes: bytes.len() })
+    }
+
+    /// Another one with the same bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Cuda`]
+    pub fn copy(&self, device: &Device) -> Result<Self, Error> {
+        let copy = Self {
+            memory: Memory::new(BUFFER, device.context(), self.n_bytes)?,
+            n_bytes: self.n_bytes,
+        };
+        let (to, from) = (copy.memory.address(), self.memory.address());
+        self.at_rest("cuMemcpyDtoD", || {
+            // SAFETY: the context is current; both have as many bytes, and nothing uses them.
+            unsafe { result::memcpy_dtod_sync(to, from, self.n_bytes) }
+        })?;
+        Ok(copy)
+    }
+
+    /// Puts a copy of the bytes of another one, as long, on a stream.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Cuda`]
+    pub fn copy_from(&self, other: &Self, stream: &Stream) -> Result<(), Error> {
+        let (to, from) = (self.memory.address(), other.memory.address());
+        let n_bytes = self.n_bytes.min(other.n_bytes);
+        // SAFETY: both have as many bytes; what runs at the same time may see any of them, which
+        // are numbers of some kind whatever they are.
+        let copied = unsafe { result::memcpy_dtod_async(to, from, n_bytes, stream.cu_stream()) };
+        copied.map_err(|it| failed("cuMemcpyDtoDAsync", error_name(it)))
+    }
+
+    /// Writes this byte everywhere, after all that runs on the device.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Cuda`], also that of a kernel that ran before.
+    pub fn fill(&self, byte: u8) -> Result<(), Error> {
+        self.at_rest("cuMemsetD8", || {
+            // SAFETY: the context is current, the memory that long, and nothing uses it.
+            unsafe { result::memset_d8_sync(self.memory.address(), byte, self.n_bytes) }
+        })
+    }
+
+    /// Its bytes, after all that runs on the device.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Cuda`], also that of a kernel that ran before.
+    pub fn read(&self) -> Result<Vec<u8>, Error> {
+        let mut bytes = vec![0; self.n_bytes];
+        self.at_rest("cuMemcpyDtoH", || {
+            // SAFETY: the context is current, both are that long, and nothing uses them.
+            unsafe { result::memcpy_dtoh_sync(&mut bytes, self.memory.address()) }
+        })?;
+        Ok(bytes)
+    }
+
+    /// How long it is.
+    pub fn n_bytes(&self) -> usize {
+        self.n_bytes
+    }
+
+    /// Does something while nothing runs on the device, before and after.
+    fn at_rest(
+        &self,
+        call: &'static str,
+        work: impl FnOnce() -> Result<(), cudarc::driver::DriverError>,
+    ) -> Result<(), Error> {
+        let context = self.memory.context();
+        let waited = |it| failed("cuCtxSynchronize", error_name(it));
+        context.synchronize().map_err(waited)?;
+        work().map_err(|it| failed(call, error_name(it)))?;
+        context.synchronize().map_err(waited)
+    }
+}
+
+fn failed(call: &'static str, reason: &'static str) -> Error {
+    Error::Cuda { kernel: BUFFER, call, reason }
+}
+
+/// What a launch needs to know, for given dimensions: see [`Variant::numbers`].
+pub type Numbers = dyn Fn(&[i64], &mut [u64]);
+
+thread_local! {
+    /// Those of the trial that this thread loads or launches.
+    static CURRENT: RefCell<Option<Rc<Numbers>>> = const { RefCell::new(None) };
+}
+
+/// The function that every trial has for its numbers, since a function can't carry anything along.
+fn current_numbers(dims: &[i64], numbers: &mut [u64]) {
+    let current = CURRENT.with(|it| it.borrow().clone());
+    if let Some(current) = current {
+        current(dims, numbers);
+    }
+}
+
+/// A program for a device, loaded for a stream. Its code and its description are never freed.
+pub struct Trial {
+    name: &'static str,
+    names: Vec<&'static str>,
+    kernel: DeviceKernel,
+    stream: Stream,
+    numbers: Rc<Numbers>,
+}
+
+impl fmt::Debug for Trial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Trial").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Trial {
+    /// Loads a variant whose numbers are these, for dimensions in the ranges. `names` are those of
+    /// the arguments.
+    ///
+    /// # Errors
+    ///
+    /// Whatever is wrong with the device or the code.
+    pub fn load(
+        stream: &Stream,
+        (name, names): (&'static str, Vec<&'static str>),
+        ranges: &[(usize, usize)],
+        variant: Variant,
+        numbers: Rc<Numbers>,
+    ) -> Result<Self, Error> {
+        CURRENT.with(|it| it.replace(Some(numbers.clone())));
+        let ranges: &'static [(usize, usize)] = Vec::leak(ranges.to_vec());
+        let buckets = Box::leak(Box::new([Bucket { ranges, variants: &[] }]));
+        let variants: &'static [Variant] =
+            Vec::leak(vec![Variant { numbers: current_numbers, ..variant }]);
+        let program = Program { buckets, cuda: Box::leak(Box::new([variants])) };
+        let kernel = DeviceKernel::load(name, stream, Box::leak(Box::new(program)))?;
+        Ok(Self { name, names, kernel, stream: stream.clone(), numbers })
+    }
+
+    /// Puts a launch on the stream, on buffers for the parameters and then the results.
+    ///
+    /// This is not `unsafe`, since no caller could promise what that asks for: what the code does is
+    /// what is to be found out. It reaches no memory but that of the device, and the driver stops it
+    /// where it leaves what this process has there. So call it only in a process that was made to be
+    /// lost, and whose word nobody takes, such as a worker.
+    ///
+    /// # Errors
+    ///
+    /// As any launch. What goes wrong in the kernel itself appears where it is waited for.
+    pub fn try_out(&self, dims: &[i64], args: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
+        CURRENT.with(|it| it.replace(Some(self.numbers.clone())));
+        let chosen = self.kernel.choose(self.name, dims)?;
+        let args: Vec<DeviceArg<'_>> =
+            args.iter().map(|it| DeviceArg::raw(it.memory.address())).collect();
+        let call = Call { kernel: self.name, names: &self.names, dims, args: &args, scalars };
+        // SAFETY: none is claimed for what the code does, see above. Buffers wait for the device
+        // before they are freed, and the stream is the one that the kernel was loaded for.
+        unsafe { launch::run(&chosen, self.stream.cu_stream(), &call) }
+    }
+}
