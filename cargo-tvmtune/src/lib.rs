@@ -11,7 +11,6 @@ mod command;
 mod known;
 mod progress;
 mod render;
-mod work;
 mod workspace;
 
 use std::ffi::OsString;

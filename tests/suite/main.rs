@@ -1,6 +1,7 @@
 //! The one test binary.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "what tests call is part of a test")]
 
+mod acceptance;
 mod backends;
 mod build;
 mod cargo;

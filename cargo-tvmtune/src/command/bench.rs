@@ -19,8 +19,8 @@ use crate::cli::Bench;
 use crate::command::tune::PATIENCE;
 use crate::known::{self, Known};
 use crate::render::{Table, latency};
-use crate::work::Work;
 use crate::workspace;
+use tvmtune_tuner::cost::work::Work;
 
 /// Rounds in which current and default schedule take turns.
 const ROUNDS: usize = 25;

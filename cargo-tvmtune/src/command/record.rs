@@ -1,7 +1,5 @@
 //! `cargo tvmtune compile --record`: kernels for a GPU that need not be here, prepared to be shipped.
 
-use std::sync::Mutex;
-
 use anstream::println;
 use anyhow::Result;
 use tvmtune_build::cuda::{self, Compiler, Slot, Sources, Variant};
@@ -9,7 +7,7 @@ use tvmtune_build::op::Op;
 use tvmtune_build::tune::session::provenance;
 use tvmtune_core::record::{Bucket, End, Entry, GENERATOR, Record, Source, Tier, schema};
 use tvmtune_core::target::gpu::{Arch, GpuTarget};
-use tvmtune_tuner::compile::Nvrtc;
+use tvmtune_tuner::compile::{Nvrtc, on_all_cores};
 use tvmtune_tuner::database::{Database, Files, Images, Lookup};
 
 use crate::Exit;
@@ -61,27 +59,6 @@ pub(crate) fn run(arguments: &Compile) -> Result<Exit> {
     }
     println!("`cargo tvmtune accept` moves them into the crate");
     Ok(Exit::Done)
-}
-
-/// What a function makes of each, in order.
-fn on_all_cores<T: Sync, R: Send>(items: &[T], function: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let n_threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let (todo, done) = (Mutex::new(items.iter().enumerate()), Mutex::new(Vec::new()));
-    let work = || {
-        let next = || todo.lock().expect("no one panics while holding it").next();
-        while let Some((n, item)) = next() {
-            let result = function(item);
-            done.lock().expect("no one panics while holding it").push((n, result));
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..n_threads {
-            scope.spawn(work);
-        }
-    });
-    let mut done = done.into_inner().expect("no one panics while holding it");
-    done.sort_unstable_by_key(|(n, _)| *n);
-    done.into_iter().map(|(_, result)| result).collect()
 }
 
 /// A record with the code of one slot and its files; where it is, if there is no code.

@@ -1,5 +1,8 @@
 //! How long work on a stream takes, by the clock of the device.
-#![expect(unsafe_code, reason = "a function of the driver is called that `cudarc` knows by a newer name")]
+#![expect(
+    unsafe_code,
+    reason = "a function of the driver is called that `cudarc` knows by a newer name"
+)]
 
 use std::fmt;
 

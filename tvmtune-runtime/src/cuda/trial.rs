@@ -3,7 +3,10 @@
 //! In: images and what their functions are passed, as [`Variant`] has them. Out: a [`Trial`], which
 //! is loaded and launched by the same functions as the kernels that `#[autotune]` embeds, on
 //! [`Buffer`]s.
-#![expect(unsafe_code, reason = "memory of a device is accessed, and code launched that nobody knows")]
+#![expect(
+    unsafe_code,
+    reason = "memory of a device is accessed, and code launched that nobody knows"
+)]
 
 use std::cell::RefCell;
 use std::fmt;
@@ -78,7 +81,9 @@ impl Buffer {
     pub fn copy_from(&self, other: &Self, stream: &Stream) -> Result<(), Error> {
         let (to, from) = (self.memory.address(), other.memory.address());
         let n_bytes = self.n_bytes.min(other.n_bytes);
-        // SAFETY: both have as many bytes; what runs at the same time may see any of them, which
+        let current = stream.context().bind_to_thread();
+        current.map_err(|it| failed("cuCtxSetCurrent", error_name(it)))?;
+        // SAFETY: the context is current; both have as many bytes; what runs at the same time may see any of them, which
         // are numbers of some kind whatever they are.
         let copied = unsafe { result::memcpy_dtod_async(to, from, n_bytes, stream.cu_stream()) };
         copied.map_err(|it| failed("cuMemcpyDtoDAsync", error_name(it)))

@@ -12,6 +12,7 @@
 mod cache;
 mod cubin;
 mod image;
+mod parallel;
 mod remarks;
 
 use std::fmt;
@@ -22,6 +23,7 @@ use tvmtune_runtime::cuda::nvrtc::{Compiled, NvrtcError, Unit};
 use crate::database::Cache;
 
 pub use cubin::CubinError;
+pub use parallel::on_all_cores;
 pub use remarks::Remark;
 pub use tvmtune_runtime::cuda::nvrtc::Nvrtc;
 

@@ -12,6 +12,7 @@
 mod block;
 pub mod gpu;
 mod traffic;
+pub mod work;
 
 use std::sync::Arc;
 

@@ -11,22 +11,17 @@
 //! A program so large that even the plain loops would take long is judged by its default schedule
 //! in the same way.
 
-use tvmtune_core::dag::Dag;
-use tvmtune_core::interp::{self, Array, Elements, Number};
+use tvmtune_core::interp::{self, Array};
 use tvmtune_core::schedule::{Schedule, default};
 
-use super::task::{Task, Tolerance};
+use super::sample::{self, allowed, n_operations};
+use super::task::Task;
 use crate::measure::{CaseSpec, Job, MeasureError, Measurer};
-use crate::random::Random;
 
 /// Operations up to which a program is evaluated by definition, in full.
 const SMALL: f64 = 2e7;
 /// Operations up to which plain loops are the reference.
 const MEDIUM: f64 = 5e9;
-/// Bodies evaluated to sample the results of one case.
-const SAMPLED: u64 = 300_000;
-/// Places in each result that are sampled if they are cheap.
-const PLACES: usize = 512;
 
 /// Arguments, and the results they lead to.
 #[derive(Clone, Debug)]
@@ -95,14 +90,6 @@ pub(super) fn is_right(
     Ok(!results.iter().zip(&expected).any(differs))
 }
 
-/// How far a result may be from a reference, relatively and absolutely.
-fn allowed(tolerance: Tolerance, reference: &Array) -> (f64, f64) {
-    let squares = (0..reference.len()).map(|n| reference.get(n).to_f64().powi(2));
-    let (sum, n) = squares.filter(|it| it.is_finite()).fold((0.0, 0), |(s, n), it| (s + it, n + 1));
-    let rms = if n == 0 { 0.0 } else { (sum / f64::from(n)).sqrt() };
-    (tolerance.rel, tolerance.abs + tolerance.rel * rms)
-}
-
 /// The results of a kernel that was found to agree with the definition.
 fn trusted(
     task: &Task,
@@ -145,66 +132,15 @@ fn trusted(
 /// Where results differ from the definition among some elements; `None` if nowhere.
 fn sampled(task: &Task, case: &CaseSpec, results: &[Array]) -> Option<String> {
     let (params, scalars) = (case.params(), case.scalars());
-    let mut elements = Elements::new(&task.dag, case.dims(), &params, &scalars);
-    for (id, result) in task.dag.outputs.iter().zip(results) {
-        let (rel, abs) = allowed(task.tolerance, result);
-        for flat in places(result) {
-            let (got, want) = (result.get(flat), elements.get(*id, flat));
-            if !agrees(got, want, rel, abs) {
-                let (got, want) = (got.to_f64(), want.to_f64());
-                return Some(format!("element {flat} is {got}, not {want}"));
-            }
-            if elements.n_evaluated() > SAMPLED {
-                break;
-            }
-        }
-    }
-    None
-}
-
-/// Places to look at, the most telling first: both ends, then random ones, each with its neighbor
-/// and with the ends of its row.
-fn places(result: &Array) -> Vec<usize> {
-    let n = result.len();
-    if n == 0 {
-        return Vec::new();
-    }
-    let row = result.shape.last().map_or(1, |it| *it as usize).max(1);
-    let mut random = Random::new(n as u64);
-    let mut places = vec![0, n - 1];
-    while places.len() < PLACES.min(4 * n) {
-        let at = random.below(n);
-        let first = at - at % row;
-        places.extend([at, (at + 1).min(n - 1), first, first + row - 1]);
-    }
-    places
-}
-
-fn agrees(got: Number, want: Number, rel: f64, abs: f64) -> bool {
-    match (got, want) {
-        (Number::Float(a), Number::Float(b)) => {
-            a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= abs + rel * b.abs()
-        }
-        (a, b) => a == b,
-    }
-}
-
-/// Operations that evaluating a program takes.
-fn n_operations(dag: &Dag, dims: &[i64]) -> f64 {
-    let of = |compute: &tvmtune_core::dag::Compute| {
-        let mut n_nodes = 0.0;
-        compute.body.walk(&mut |_| n_nodes += 1.0);
-        let points = compute.axes.iter().map(|it| it.extent.eval_dims(dims) as f64);
-        n_nodes * points.product::<f64>()
-    };
-    dag.computes.iter().map(of).sum()
+    sample::difference(&task.dag, case.dims(), (&params, &scalars), results, task.tolerance)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::task::Workload;
+    use super::super::task::{Tolerance, Workload};
     use super::*;
     use tvmtune_core::arbitrary::{Family, dag};
+    use tvmtune_core::interp::Number;
     use tvmtune_core::kernel::Isa;
     use tvmtune_core::poly::Interval;
     use tvmtune_core::target::CpuTarget;
@@ -233,27 +169,5 @@ mod tests {
             let found = sampled(&task, &case, &wrong);
             assert!(found.is_some_and(|it| it.starts_with(&format!("element {place} "))));
         }
-    }
-
-    #[test]
-    fn ends_of_rows_are_looked_at() {
-        let places = places(&Array::zeros(tvmtune_core::dag::DType::F32, &[40, 33]));
-        assert_eq!(places[..2], [0, 40 * 33 - 1]);
-        for column in [0, 32] {
-            let n = places.iter().filter(|it| *it % 33 == column).count();
-            assert!(n >= PLACES / 4, "{n} of column {column}");
-        }
-        assert!(places.iter().all(|it| *it < 40 * 33));
-        assert!(self::places(&Array::zeros(tvmtune_core::dag::DType::F32, &[0])).is_empty());
-    }
-
-    #[test]
-    fn where_terms_cancel_the_size_of_the_others_counts() {
-        let reference = Array::from_f32(&[4], vec![100.0, -100.0, 100.0, 0.0]);
-        let (rel, abs) = allowed(Tolerance { rel: 1e-4, abs: 0.0 }, &reference);
-        assert!(agrees(Number::Float(5e-3), Number::Float(0.0), rel, abs));
-        assert!(!agrees(Number::Float(2e-2), Number::Float(0.0), rel, abs));
-        assert!(agrees(Number::Float(f64::NAN), Number::Float(f64::NAN), rel, abs));
-        assert!(!agrees(Number::Float(f64::NAN), Number::Float(0.0), rel, abs));
     }
 }

@@ -20,6 +20,7 @@ mod event;
 mod finals;
 mod judge;
 mod log;
+pub mod sample;
 mod session;
 mod task;
 

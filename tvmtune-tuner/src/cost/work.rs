@@ -4,11 +4,11 @@ use tvmtune_core::dag::{Compute, Dag, Expr, Subscript, TensorId, Types};
 
 /// What a launch can't do without.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Work {
+pub struct Work {
     /// Arithmetic on elements; a fused multiply-add counts twice, a transcendental once.
-    pub(crate) flops: f64,
+    pub flops: f64,
     /// Bytes of the parameters read and of the results written, each once.
-    pub(crate) bytes: f64,
+    pub bytes: f64,
 }
 
 /// Below so many operations for each byte, memory is what limits a CPU.
@@ -16,7 +16,7 @@ const BALANCE: f64 = 8.0;
 
 impl Work {
     /// The work of a program with those extents of its dynamic dimensions.
-    pub(crate) fn of(dag: &Dag, dims: &[i64]) -> Self {
+    pub fn of(dag: &Dag, dims: &[i64]) -> Self {
         let per_compute = dag.computes.iter().map(|it| flops(dag, it) * points(it, dims));
         let params = dag.params().map(|it| bytes_read(dag, it, dims));
         let outputs = dag.outputs.iter().map(|it| size(dag, *it, dims));
@@ -24,7 +24,7 @@ impl Work {
     }
 
     /// Whether arithmetic is what takes the time.
-    pub(crate) fn is_arithmetic(&self) -> bool {
+    pub fn is_arithmetic(&self) -> bool {
         self.flops > BALANCE * self.bytes
     }
 }

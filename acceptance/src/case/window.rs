@@ -1,0 +1,67 @@
+//! Convolutions: padded, strided, channels last, depthwise.
+
+use super::{Case, Check, Class, PLAIN};
+
+pub(super) const CASES: &[Case] = &[
+    Case {
+        name: "conv_relu_f32",
+        class: Class::Convolution,
+        function: "fn conv_relu_f32(x: Tensor<f32, B, C, H, W>, w: Weight<f32, O, C, T, T>,
+            b: Weight<f32, O>) -> Tensor<f32, B, O, H, W> {
+            compute(|n, o, y, p| max(sum((0..C, 0..T, 0..T), |c, r, s| {
+                x.get([n, c, y + r - 1, p + s - 1]).unwrap_or(0.0) * w[[o, c, r, s]]
+            }) + b[[o]], 0.0))
+        }",
+        checks: &[Check {
+            dims: "B = 1..=2, C = 5, H = 9, W = 11, O = 7, T = 3",
+            at: &[&[1], &[2]],
+        }],
+        times: &["B = 32, C = 64, H = 56, W = 56, O = 64, T = 3"],
+        ..PLAIN
+    },
+    Case {
+        name: "conv_strided_f32",
+        class: Class::Convolution,
+        function: "fn conv_strided_f32(x: Tensor<f32, B, C, H, W>, w: Weight<f32, O, C, T, T>)
+            -> Tensor<f32, B, O, { H / 2 }, { W / 2 }> {
+            compute(|n, o, y, p| sum((0..C, 0..T, 0..T), |c, r, s| {
+                x.get([n, c, 2 * y + r - 1, 2 * p + s - 1]).unwrap_or(0.0) * w[[o, c, r, s]]
+            }))
+        }",
+        checks: &[Check { dims: "B = 1..=2, C = 3, H = 10, W = 14, O = 6, T = 3", at: &[&[2]] }],
+        times: &["B = 32, C = 64, H = 112, W = 112, O = 128, T = 3"],
+        ..PLAIN
+    },
+    Case {
+        name: "conv_nhwc_f16",
+        class: Class::Convolution,
+        function: "fn conv_nhwc_f16(x: Tensor<f16, B, H, W, C>, w: Weight<f16, O, T, T, C>)
+            -> Tensor<f16, B, H, W, O> {
+            compute(|n, y, p, o| sum((0..T, 0..T, 0..C), |r, s, c| {
+                x.get([n, y + r - 1, p + s - 1, c]).unwrap_or(0.0) * w[[o, r, s, c]]
+            }))
+        }",
+        checks: &[Check {
+            dims: "B = 1..=2, C = 16, H = 6, W = 7, O = 24, T = 3",
+            at: &[&[1], &[2]],
+        }],
+        times: &[
+            "B = 32, C = 64, H = 56, W = 56, O = 64, T = 3",
+            "B = 32, C = 256, H = 14, W = 14, O = 256, T = 3",
+        ],
+        ..PLAIN
+    },
+    Case {
+        name: "depthwise_f32",
+        class: Class::Convolution,
+        function: "fn depthwise_f32(x: Tensor<f32, B, C, H, W>, w: Weight<f32, C, T, T>)
+            -> Tensor<f32, B, C, H, W> {
+            compute(|n, c, y, p| sum((0..T, 0..T), |r, s| {
+                x.get([n, c, y + r - 1, p + s - 1]).unwrap_or(0.0) * w[[c, r, s]]
+            }))
+        }",
+        checks: &[Check { dims: "B = 1..=2, C = 6, H = 10, W = 12, T = 3", at: &[&[1], &[2]] }],
+        times: &["B = 32, C = 128, H = 56, W = 56, T = 3"],
+        ..PLAIN
+    },
+];

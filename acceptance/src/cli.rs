@@ -1,0 +1,146 @@
+//! The command line: what can be asked, and how it is spelled.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::{Args, Parser, Subcommand};
+use tvmtune_core::target::gpu::{Arch, GpuTarget};
+
+use crate::bundle::{self, Recipe};
+use crate::run::{self, Wanted};
+use crate::{Exit, tune, worker};
+
+/// Checks, times and tunes kernels on a GPU.
+#[derive(Debug, Parser)]
+#[command(name = "acceptance", version)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Make a folder that a machine with a GPU needs; takes NVRTC, and no GPU
+    Bundle(Bundle),
+    /// Check everything in the bundle, and time what is worth timing
+    Run(Run),
+    /// Search for better schedules of what the bundle times; takes NVRTC
+    Tune(Tune),
+    /// Launch candidates that are told on standard input
+    #[command(hide = true)]
+    Worker {
+        /// The folder of the bundle
+        folder: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Bundle {
+    /// The folder to make
+    folder: PathBuf,
+    /// What to compile for: `cuda:` and an architecture
+    #[arg(long, value_name = "TARGET", default_value = "cuda:sm_90a", value_parser = gpu)]
+    target: GpuTarget,
+    /// Cases whose name contains this
+    #[arg(long, value_name = "NAME", default_value = "")]
+    only: String,
+    /// Schedules of each program that the model of the GPU ranks, to time the best beside the default
+    #[arg(long, value_name = "N", default_value_t = 128)]
+    ranked: usize,
+}
+
+#[derive(Debug, Args)]
+struct Place {
+    /// The folder of the bundle, instead of the one this program lies in
+    #[arg(long, value_name = "FOLDER")]
+    folder: Option<PathBuf>,
+    /// Where results go, instead of `results` in the bundle
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct Run {
+    #[command(flatten)]
+    place: Place,
+    /// Cases whose name contains this
+    #[arg(long, value_name = "NAME", default_value = "")]
+    only: String,
+    /// Also what an earlier run found out
+    #[arg(long)]
+    again: bool,
+    /// Begin nothing after so many seconds
+    #[arg(long, value_name = "N")]
+    seconds: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+struct Tune {
+    #[command(flatten)]
+    place: Place,
+    /// Cases whose name contains this
+    #[arg(long, value_name = "NAME", default_value = "")]
+    only: String,
+    /// How long it may take
+    #[arg(long, value_name = "N", default_value_t = 600)]
+    seconds: u64,
+}
+
+pub(crate) fn run(cli: Cli) -> Result<Exit> {
+    match cli.command {
+        Command::Bundle(it) => make(&it),
+        Command::Run(it) => {
+            let (folder, out) = it.place.folders()?;
+            let budget = it.seconds.map(Duration::from_secs);
+            run::run(&folder, &out, &Wanted { only: &it.only, again: it.again, budget })
+        }
+        Command::Tune(it) => {
+            let (folder, out) = it.place.folders()?;
+            let budget = Duration::from_secs(it.seconds);
+            tune::run(&folder, &out, &tune::Wanted { only: &it.only, budget })
+        }
+        Command::Worker { folder } => worker::run(folder).map(|()| Exit::Done),
+    }
+}
+
+fn make(Bundle { folder, target, only, ranked }: &Bundle) -> Result<Exit> {
+    let recipe = Recipe { target: *target, only, ranked: *ranked };
+    let (n_items, failures) = bundle::write(folder, &recipe)?;
+    println!("{n_items} candidates in `{}`", folder.display());
+    failures.iter().for_each(|it| eprintln!("error: {it}"));
+    Ok(if failures.is_empty() { Exit::Done } else { Exit::Refused })
+}
+
+impl Place {
+    /// Where the bundle is, and where results go.
+    fn folders(&self) -> Result<(PathBuf, PathBuf)> {
+        let own = || {
+            let program = std::env::current_exe().context("which program this is")?;
+            program.parent().map(PathBuf::from).context("where this program is")
+        };
+        let folder = self.folder.clone().map_or_else(own, Ok)?;
+        let out = self.out.clone().unwrap_or_else(|| folder.join("results"));
+        Ok((folder, out))
+    }
+}
+
+fn gpu(name: &str) -> Result<GpuTarget, String> {
+    let arch = name.strip_prefix("cuda:").and_then(Arch::from_name);
+    arch.map(GpuTarget::generic).ok_or_else(|| {
+        let known: Vec<String> = Arch::ALL.iter().map(|it| format!("cuda:{it}")).collect();
+        format!("expected an architecture, such as one of {}", known.join(" "))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_contradicts_itself_nowhere() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,134 @@
+//! Generated code to a program that the runtime launches, as generated crates describe theirs.
+
+use std::rc::Rc;
+
+use tvmtune_core::codegen::GeneratedCuda;
+use tvmtune_core::codegen::cuda::{ALIGNMENT, Param};
+use tvmtune_core::dag::TensorId;
+use tvmtune_core::grid::Home;
+use tvmtune_core::interp::Number;
+use tvmtune_core::poly::Poly;
+use tvmtune_runtime::cuda::{Arch, Stream, Trial};
+use tvmtune_runtime::raw::cuda::{self as raw, Format, Function, Image, TableEntry, Variant};
+use tvmtune_runtime::{Error, Tier};
+
+/// What a launch computes from the dimensions for an entry of the table.
+enum Word {
+    /// Nothing: an address or a scalar.
+    Given,
+    /// A number.
+    Number(Poly),
+}
+
+/// The table of a launch, each parameter once.
+#[derive(Default)]
+struct Table {
+    params: Vec<Param>,
+    entries: Vec<TableEntry>,
+    words: Vec<Word>,
+}
+
+/// Loads a program whose functions are in a cubin.
+///
+/// # Errors
+///
+/// Whatever the driver finds wrong.
+pub fn load(
+    generated: &GeneratedCuda,
+    cubin: Vec<u8>,
+    arch: Arch,
+    stream: &Stream,
+) -> Result<Trial, Error> {
+    let (grid, entries) = (&generated.grid, &generated.unit.entries);
+    let mut table = Table::default();
+    let mut functions = Vec::new();
+    for entry in entries {
+        let params =
+            entry.params.iter().map(|it| raw::Param::Entry(table.position(generated, *it)));
+        functions.push(Function {
+            params: Vec::leak(params.collect()),
+            name: leak(&entry.name),
+            threads: entry.threads,
+            shared_bytes: entry.shared_bytes,
+        });
+    }
+    let variant = Variant {
+        images: Vec::leak(vec![Image { arch, format: Format::Cubin, bytes: Vec::leak(cubin) }]),
+        functions: Vec::leak(functions),
+        table: Vec::leak(table.entries),
+        maps: &[],
+        numbers: |_, _| {},
+        tier: Tier::Default,
+        median_ns: None,
+        artifact: leak(&generated.artifact.0),
+    };
+    let (words, blocks) = (table.words, entries.iter().map(|it| it.blocks.clone()));
+    let blocks: Vec<Poly> = blocks.collect();
+    let numbers = move |dims: &[i64], numbers: &mut [u64]| {
+        let (table, rest) = numbers.split_at_mut(words.len());
+        for (word, number) in words.iter().zip(table) {
+            if let Word::Number(value) = word {
+                *number = value.eval_dims(dims).cast_unsigned();
+            }
+        }
+        for (blocks, number) in blocks.iter().zip(rest) {
+            *number = blocks.eval_dims(dims).max(0).cast_unsigned();
+        }
+    };
+    let ranges: Vec<(usize, usize)> =
+        grid.dims.iter().map(|it| (it.range.lo as usize, it.range.hi as usize)).collect();
+    let names = grid.params.iter().chain(&grid.outputs).map(|it| leak(&grid.buffer(*it).name));
+    let names = (leak(&grid.name), names.collect());
+    Trial::load(stream, names, &ranges, variant, Rc::new(numbers))
+}
+
+impl Table {
+    /// Where the table has a parameter.
+    fn position(&mut self, generated: &GeneratedCuda, param: Param) -> usize {
+        if let Some(known) = self.params.iter().position(|it| *it == param) {
+            return known;
+        }
+        let (entry, word) = match param {
+            Param::Dim(dim) => (TableEntry::Param, Word::Number(Poly::dim(dim))),
+            Param::Scalar(scalar) => (TableEntry::Scalar(scalar.0 as usize), Word::Given),
+            Param::Pointer(tensor) => pointer(generated, tensor),
+        };
+        self.params.push(param);
+        self.entries.push(entry);
+        self.words.push(word);
+        self.params.len() - 1
+    }
+}
+
+fn pointer(generated: &GeneratedCuda, tensor: TensorId) -> (TableEntry, Word) {
+    let grid = &generated.grid;
+    let buffer = grid.buffer(tensor);
+    if buffer.home == Home::Workspace {
+        let element = Poly::constant(buffer.dtype.bytes() as i64);
+        let n_bytes = buffer.shape.iter().fold(element, |n, it| n * it.clone());
+        return (TableEntry::Shared, Word::Number(n_bytes));
+    }
+    let arg = grid.params.iter().chain(&grid.outputs).position(|it| *it == tensor);
+    // Weights are brought into their layout before they are copied to the device.
+    let entry = TableEntry::Pointer {
+        arg: arg.expect("what is no workspace is a parameter or a result"),
+        layout: None,
+        align: ALIGNMENT as usize,
+    };
+    (entry, Word::Given)
+}
+
+/// A scalar as a launch is passed it.
+pub fn bits(value: Number, dtype: tvmtune_core::dag::DType) -> u64 {
+    use tvmtune_core::dag::DType;
+    match (value.cast(dtype), dtype) {
+        (it, DType::F64) => it.to_f64().to_bits(),
+        (Number::Float(it), _) => u64::from((it as f32).to_bits()),
+        (Number::Int(it), _) => it.cast_unsigned(),
+        (Number::Bool(it), _) => u64::from(it),
+    }
+}
+
+fn leak(text: &str) -> &'static str {
+    String::leak(text.to_owned())
+}

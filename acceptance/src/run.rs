@@ -1,0 +1,138 @@
+//! Checks and times what a bundle holds, on the GPU of this machine.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use crate::Exit;
+use crate::item::{Goal, Item, Manifest};
+use crate::machine::{self, Watch};
+use crate::pool::Pool;
+use crate::protocol::Device;
+use crate::results::{Line, Results, unix_ms};
+
+/// What is asked of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// Cases whose name contains this.
+    pub only: &'a str,
+    /// Also what earlier runs found out.
+    pub again: bool,
+    /// Nothing is begun after this.
+    pub budget: Option<Duration>,
+}
+
+/// Runs what is wanted of the bundle in a folder; results go to another one.
+///
+/// # Errors
+///
+/// If the bundle can't be read, or results can't be written.
+pub fn run(folder: &Path, out: &Path, wanted: &Wanted<'_>) -> Result<Exit> {
+    let began = Instant::now();
+    let manifest = Manifest::read(folder)?;
+    let mut pool = Pool::new(folder)?;
+    let Some((_, mut results, _watch)) = begin(&mut pool, out)? else {
+        return Ok(Exit::NoDevice);
+    };
+    let items = manifest.items.iter().filter(|it| it.case.contains(wanted.only));
+    let is_known = |results: &Results, it: &Item| !wanted.again && results.outcome(it).is_some();
+    let (mut n_fine, mut wrong, mut n_left) = (0, Vec::new(), 0);
+    for item in items {
+        if !is_known(&results, item) {
+            if wanted.budget.is_some_and(|it| began.elapsed() > it) {
+                n_left += 1;
+                continue;
+            }
+            let outcome = pool.attempt(item, None)?;
+            println!("{}: {outcome}", item.title());
+            let item = Box::new(item.clone());
+            results.add(Line::Tried { unix_ms: unix_ms(), item, outcome })?;
+        }
+        match results.outcome(item) {
+            Some(outcome) if outcome.is_fine() => n_fine += 1,
+            outcome => {
+                let outcome = outcome.map(ToString::to_string).unwrap_or_default();
+                wrong.push(format!("{}: {outcome}", item.title()));
+            }
+        }
+    }
+    print!("\n{}", table(&results, wanted.only));
+    println!("\n{n_fine} fine, {} wrong, {n_left} left for lack of time", wrong.len());
+    wrong.iter().for_each(|it| println!("{it}"));
+    Ok(if wrong.is_empty() && n_left == 0 { Exit::Done } else { Exit::Refused })
+}
+
+/// The device, the file of results with a line about it, and what writes its state beside; `None`,
+/// and a line on standard error, if there is no device.
+///
+/// # Errors
+///
+/// If no worker can be started, or results can't be written.
+pub fn begin(pool: &mut Pool, out: &Path) -> Result<Option<(Device, Results, Watch)>> {
+    let device = match pool.device()? {
+        Ok(device) => device,
+        Err(why) => {
+            eprintln!("no GPU to run on: {why}");
+            return Ok(None);
+        }
+    };
+    let mut results = Results::open(out)?;
+    let (facts, others) = (machine::facts(), machine::others());
+    println!("{}, {}, {} multiprocessors", device.name, device.arch, device.multiprocessors);
+    for other in &others {
+        println!("also on this GPU: {other}");
+    }
+    let line = Line::Began { unix_ms: unix_ms(), device: device.clone(), facts, others };
+    results.add(line)?;
+    let watch = Watch::start(&out.join("state.csv"));
+    Ok(Some((device, results, watch)))
+}
+
+/// What was timed, beside what was predicted.
+fn table(results: &Results, only: &str) -> String {
+    let head = [
+        "case",
+        "extents",
+        "schedule",
+        "median",
+        "spread",
+        "predicted",
+        "TFLOP/s",
+        "GB/s",
+        "of copy",
+    ];
+    let mut rows = vec![head.map(str::to_owned)];
+    for (item, outcome) in results.tried() {
+        let Some(times) = outcome.times().filter(|_| item.goal == Goal::Time) else { continue };
+        if !item.case.contains(only) {
+            continue;
+        }
+        let (ns, (low, high)) = (times.median_ns(), times.quartiles_ns());
+        let copy = tvmtune_tuner::statistics::median(&times.copy_gbps);
+        let predicted = item.predicted.as_ref().map_or(f64::NAN, |it| it.ns);
+        rows.push([
+            item.case.clone(),
+            item.dims.clone(),
+            item.source.to_string(),
+            format!("{:.2} us", ns / 1e3),
+            format!("{:.1} %", 100.0 * (high - low) / ns),
+            format!("{:.2} us", predicted / 1e3),
+            format!("{:.2}", item.flops / ns / 1e3),
+            format!("{:.0}", item.bytes / ns),
+            format!("{:.0} %", 100.0 * item.bytes / ns / copy),
+        ]);
+    }
+    aligned(&rows)
+}
+
+/// Columns under each other.
+fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
+    let width = |column: usize| rows.iter().map(|it| it[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; N] = std::array::from_fn(width);
+    let line = |row: &[String; N]| {
+        let cells = row.iter().zip(widths).map(|(it, width)| format!("{it:<width$}"));
+        format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
+    };
+    rows.iter().map(line).collect()
+}

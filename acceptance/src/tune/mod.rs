@@ -1,0 +1,268 @@
+//! Searches for better schedules of what a bundle times, for as long as it may.
+//!
+//! The program with the most to gain is next: how far its best schedule is from what the GPU could
+//! do at most, less for each batch that found nothing better. The strategy proposes points, ranked by
+//! the model of the GPU; they are compiled on all cores while those of another batch are measured.
+//! What is better than all before is measured once more, at length, and recorded with its code.
+//! Every trial is in a log, from which an interrupted session goes on.
+
+mod keep;
+mod task;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use tvmtune_core::target::GpuTarget;
+use tvmtune_core::target::gpu::Arch;
+use tvmtune_runtime::cuda::nvrtc::Nvrtc;
+use tvmtune_tuner::compile::Compiler;
+
+use crate::Exit;
+use crate::item::{Goal, Item, Manifest};
+use crate::pool::Pool;
+use crate::protocol::{Device, Outcome};
+use crate::results::{Results, unix_ms};
+use crate::run;
+use keep::Keeper;
+use task::{Candidate, Task};
+
+/// Candidates that are compiled and measured at a time.
+const BATCH: usize = 16;
+/// A candidate that takes so many times as long as the best one is given up.
+const HOPELESS: f64 = 2.0;
+/// What is faster by so much than the best one is measured again.
+const BETTER: f64 = 0.99;
+
+/// What is asked of a session.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// Cases whose name contains this.
+    pub only: &'a str,
+    /// Nothing is begun after this.
+    pub budget: Duration,
+}
+
+/// Tunes what the bundle in a folder times; results go to another one.
+///
+/// # Errors
+///
+/// If the bundle can't be read, or results can't be written.
+pub fn run(folder: &Path, out: &Path, wanted: &Wanted<'_>) -> Result<Exit> {
+    let deadline = Instant::now() + wanted.budget;
+    let manifest = Manifest::read(folder)?;
+    let nvrtc = match find_nvrtc() {
+        Ok(nvrtc) => nvrtc,
+        Err(why) => {
+            eprintln!("error: {why}");
+            return Ok(Exit::NoDevice);
+        }
+    };
+    let mut pool = Pool::new(folder)?;
+    let Some((device, results, _watch)) = run::begin(&mut pool, out)? else {
+        return Ok(Exit::NoDevice);
+    };
+    let Some(target) = target(&device) else {
+        eprintln!("error: nothing is generated for {}", device.arch);
+        return Ok(Exit::NoDevice);
+    };
+    let keeper = Keeper::new(out, target, Compiler::new(&nvrtc, None));
+    let mut session = Session { folder, keeper, pool, tasks: Vec::new() };
+    session.tasks = tasks(&manifest, wanted.only, &results, &session.keeper)?;
+    session.tune(deadline)?;
+    println!("\n{}", session.summary());
+    Ok(Exit::Done)
+}
+
+/// What the model knows of a device.
+fn target(device: &Device) -> Option<GpuTarget> {
+    let generic = GpuTarget::generic(Arch::from_name(&device.arch)?);
+    let number = |value: usize, otherwise: u32| match u32::try_from(value) {
+        Ok(0) | Err(_) => otherwise,
+        Ok(value) => value,
+    };
+    Some(GpuTarget {
+        multiprocessors: number(device.multiprocessors, generic.multiprocessors),
+        l2_bytes: if device.l2_bytes == 0 { generic.l2_bytes } else { device.l2_bytes as u64 },
+        clock_mhz: number(device.clock_khz / 1000, generic.clock_mhz),
+        ..generic
+    })
+}
+
+/// NVRTC, where it usually is, or where Python has it.
+fn find_nvrtc() -> Result<Nvrtc, String> {
+    let mut why = String::new();
+    let candidates = tvmtune_runtime::cuda::nvrtc::find::candidates();
+    for path in candidates.into_iter().chain(of_python()) {
+        match Nvrtc::open(&path) {
+            Ok(nvrtc) => return Ok(nvrtc),
+            Err(error) => why = error.to_string(),
+        }
+    }
+    Err(format!(
+        "{why}; set `TVMTUNE_NVRTC` to the library, or `python3 -m pip install nvidia-cuda-nvrtc`"
+    ))
+}
+
+/// Where the packages of `python3` have it.
+fn of_python() -> Vec<std::path::PathBuf> {
+    let script = "import glob, nvidia\n\
+                  for it in nvidia.__path__: print(*glob.glob(it + '/*/lib/libnvrtc.so.1?'), sep='\\n')";
+    let said = std::process::Command::new("python3").args(["-c", script]).output();
+    let said = said.map(|it| String::from_utf8_lossy(&it.stdout).into_owned()).unwrap_or_default();
+    said.lines().filter(|it| !it.is_empty()).map(Into::into).collect()
+}
+
+/// A task for each program that is timed, with what is known of it.
+fn tasks(
+    manifest: &Manifest,
+    only: &str,
+    results: &Results,
+    keeper: &Keeper<'_>,
+) -> Result<Vec<Task>> {
+    let mut tasks: Vec<Task> = Vec::new();
+    let timed = manifest.items.iter().filter(|it| it.goal == Goal::Time && it.case.contains(only));
+    for item in timed {
+        let is_of = |it: &&mut Task| it.case == item.case && it.dims == item.dims;
+        let task = match tasks.iter_mut().find(is_of) {
+            Some(task) => task,
+            None => {
+                let mut task = Task::new(item, keeper.target()).map_err(anyhow::Error::msg)?;
+                task.learn(&keeper.trials(&task));
+                tasks.push(task);
+                tasks.last_mut().expect("it was pushed")
+            }
+        };
+        if let Some(times) = results.outcome(item).and_then(Outcome::times) {
+            task.observe_time(times.median_ns(), item);
+        }
+    }
+    Ok(tasks)
+}
+
+struct Session<'a> {
+    folder: &'a Path,
+    keeper: Keeper<'a>,
+    pool: Pool,
+    tasks: Vec<Task>,
+}
+
+/// Candidates of one task.
+struct Batch {
+    task: usize,
+    candidates: Vec<Candidate>,
+}
+
+impl Batch {
+    /// Of no task.
+    fn none() -> Self {
+        Self { task: usize::MAX, candidates: Vec::new() }
+    }
+}
+
+impl Session<'_> {
+    fn tune(&mut self, deadline: Instant) -> Result<()> {
+        let mut measured = Batch::none();
+        while Instant::now() < deadline {
+            let Some(next) = self.next(measured.task) else {
+                if measured.candidates.is_empty() {
+                    break;
+                }
+                // The only task that is left: its candidates are measured first.
+                let batch = std::mem::replace(&mut measured, Batch::none());
+                let limit_ns = self.limit_ns(&batch);
+                let outcomes = measure(&mut self.pool, limit_ns, &batch, deadline)?;
+                self.conclude(batch, outcomes)?;
+                continue;
+            };
+            let limit_ns = self.limit_ns(&measured);
+            let Self { pool, tasks, keeper, folder, .. } = self;
+            let prepared = std::thread::scope(|scope| -> Result<_> {
+                let measuring = scope.spawn(|| measure(pool, limit_ns, &measured, deadline));
+                let candidates = tasks[next].propose(BATCH, keeper, folder)?;
+                let outcomes = measuring.join().unwrap_or_else(|_| Ok(Vec::new()))?;
+                Ok((candidates, outcomes))
+            });
+            let (candidates, outcomes) = prepared?;
+            let batch = std::mem::replace(&mut measured, Batch { task: next, candidates });
+            self.conclude(batch, outcomes)?;
+        }
+        Ok(())
+    }
+
+    /// The task with the most to gain among those that nothing is measured of now.
+    fn next(&self, busy: usize) -> Option<usize> {
+        let open = (0..self.tasks.len()).filter(|it| *it != busy && !self.tasks[*it].is_over());
+        open.max_by(|a, b| self.tasks[*a].gain().total_cmp(&self.tasks[*b].gain()))
+    }
+
+    /// When candidates of a batch are given up.
+    fn limit_ns(&self, batch: &Batch) -> f64 {
+        let task = self.tasks.get(batch.task);
+        task.and_then(Task::best_ns).map_or(1e9, |it| it * HOPELESS)
+    }
+
+    /// Learns from a batch: what was better is measured again and recorded.
+    fn conclude(&mut self, batch: Batch, outcomes: Vec<(Outcome, f64)>) -> Result<()> {
+        let Some(task) = self.tasks.get_mut(batch.task) else { return Ok(()) };
+        let before = task.best_ns();
+        for (candidate, (outcome, seconds)) in batch.candidates.into_iter().zip(outcomes) {
+            task.seconds += seconds;
+            let outcome = task::told(&outcome);
+            task.observe(&candidate.point, &outcome);
+            self.keeper.log(task, &candidate, outcome.clone(), seconds, unix_ms())?;
+            let Some(timing) = outcome.timing() else { continue };
+            let is_better = task.best_ns().is_none_or(|it| timing.median_ns() < it * BETTER);
+            if !is_better {
+                continue;
+            }
+            let item = Item { goal: Goal::Time, ..candidate.item };
+            let Outcome::Timed(times) = self.pool.attempt(&item, None)? else { continue };
+            if task.observe_time(times.median_ns(), &item) {
+                println!(
+                    "{} [{}]: {:.2} us, {} trials",
+                    task.case,
+                    task.dims,
+                    times.median_ns() / 1e3,
+                    task.trials
+                );
+                self.keeper.record(task, &item, &times)?;
+            }
+        }
+        task.after_batch(before);
+        Ok(())
+    }
+
+    fn summary(&self) -> String {
+        let line = |it: &Task| {
+            let best = it.best_ns().map_or("-".to_owned(), |ns| format!("{:.2} us", ns / 1e3));
+            format!(
+                "{} [{}]: {best} after {} trials, {:.2} us at most\n",
+                it.case,
+                it.dims,
+                it.trials,
+                it.floor_ns / 1e3
+            )
+        };
+        self.tasks.iter().map(line).collect()
+    }
+}
+
+/// What becomes of candidates, and how many seconds each took. What there is no time for is left.
+fn measure(
+    pool: &mut Pool,
+    limit_ns: f64,
+    batch: &Batch,
+    deadline: Instant,
+) -> Result<Vec<(Outcome, f64)>> {
+    let mut outcomes = Vec::new();
+    for candidate in &batch.candidates {
+        let began = Instant::now();
+        if began > deadline {
+            break;
+        }
+        let outcome = pool.attempt(&candidate.item, Some(limit_ns))?;
+        outcomes.push((outcome, began.elapsed().as_secs_f64()));
+    }
+    Ok(outcomes)
+}

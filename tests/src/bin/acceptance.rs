@@ -1,0 +1,5 @@
+//! The acceptance of GPUs, for tests
+
+fn main() -> std::process::ExitCode {
+    tvmtune_acceptance::main()
+}
