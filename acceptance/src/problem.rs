@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tvmtune_core::dag::{self, DType, Dag};
 use tvmtune_core::dsl;
-use tvmtune_core::interp::{self, Array, Number};
+use tvmtune_core::interp::{Array, Number};
 use tvmtune_tuner::random::Random;
 use tvmtune_tuner::tune::{Tolerance, sample};
 
@@ -21,8 +21,6 @@ pub struct Problem {
     looked_up: Option<i64>,
 }
 
-/// Operations up to which results are compared as a whole.
-const SMALL: f64 = 3e7;
 /// Elements that are drawn; larger arrays repeat them. A prime, so that rows differ.
 const DRAWN: usize = 1_000_003;
 
@@ -78,15 +76,9 @@ impl Problem {
     /// looked at.
     pub fn difference(&self, dims: &[i64], params: &[Array], results: &[Array]) -> Option<String> {
         let scalars = self.scalars();
-        if sample::n_operations(&self.dag, dims) > SMALL {
-            let arguments = (params, scalars.as_slice());
-            return sample::difference(&self.dag, dims, arguments, results, self.tolerance);
-        }
-        let expected = interp::dag::run(&self.dag, dims, params, &scalars);
-        results.iter().zip(&expected).find_map(|(result, expected)| {
-            let (rel, abs) = sample::allowed(self.tolerance, expected);
-            result.max_error(expected, rel, abs).map(|it| format!("at {dims:?}: {it}"))
-        })
+        let arguments = (params, scalars.as_slice());
+        let found = sample::difference(&self.dag, dims, arguments, results, self.tolerance);
+        found.map(|it| format!("at {dims:?}: {it}"))
     }
 }
 
@@ -125,6 +117,8 @@ fn array(dtype: DType, shape: &[u64], seed: u64, looked_up: Option<i64>) -> Arra
 
 #[cfg(test)]
 mod tests {
+    use tvmtune_core::interp;
+
     use super::*;
     use crate::case;
 

@@ -29,6 +29,8 @@ pub(crate) enum Command {
     Accept(Selection),
     /// Fail if a kernel lacks a record for an instruction set the crate promises; needs no device
     Check(Check),
+    /// Fail if a record does not say the truth: replay it, compare its code, and run that
+    Verify(Verify),
     /// Show what a kernel computes, how it runs, and how that was found
     Show(Show),
     /// Add the records of other databases to yours
@@ -124,6 +126,18 @@ pub(crate) struct Check {
     /// Instruction sets and GPU architectures to insist on, instead of those in `tvmtune.toml`
     #[arg(long, value_name = "ISA", value_delimiter = ',', value_parser = platform)]
     pub(crate) require: Vec<Platform>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Verify {
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+    /// Look at what the crate ships only, not at your cache
+    #[arg(long)]
+    pub(crate) shipped: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -70,6 +70,7 @@ fn run(command: Command) -> Result<Exit> {
         Command::Compile(it) => command::compile::run(&it),
         Command::Accept(it) => command::accept::run(&it),
         Command::Check(it) => command::check::run(&it),
+        Command::Verify(it) => command::verify::run(&it),
         Command::Show(it) => command::show::run(&it),
         Command::Merge(it) => command::merge::run(&it),
         Command::Gc(it) => command::gc::run(&it),

@@ -144,3 +144,37 @@ fn the_doctor_names_device_and_cache() {
     assert!(said.out.contains(&sandbox.cache().display().to_string()), "{said:?}");
     assert!(said.out.contains("(writable)"), "{said:?}");
 }
+
+#[test]
+fn records_are_verified_and_those_that_say_something_else_are_found() {
+    let sandbox = Sandbox::new("sandbox", SOURCE);
+    let nothing = check(&sandbox, &["verify"], 0);
+    assert!(nothing.out.contains("0 schedules: 0 not as recorded"), "{nothing:?}");
+    check(&sandbox, &["tune", "--trials", "4"], 0);
+    check(&sandbox, &["accept"], 0);
+    let lines = |arguments: &[&str], code| -> serde_json::Value {
+        serde_json::from_str(&check(&sandbox, arguments, code).out).expect("JSON")
+    };
+    let all = lines(&["verify", "--json"], 0);
+    let all = all.as_array().expect("a list");
+    assert!(all.iter().any(|it| it["verdict"] == "right"), "{all:?}");
+    assert!(all.iter().all(|it| it["verdict"] == "right" || it["verdict"] == "same"), "{all:?}");
+
+    let shipped = files(&sandbox.package().join("tvmtune")).remove(0);
+    let text = fs::read_to_string(&shipped).expect("readable");
+    let artifact = all[0]["artifact"].as_str().expect("a hash");
+    let changes = [
+        (text.replacen(artifact, &"0".repeat(artifact.len()), 1), "stale"),
+        (text.replacen("trace = [", "trace = [\n    \"split s99.0 4\",", 1), "bad"),
+    ];
+    for (changed, verdict) in changes {
+        assert_ne!(changed, text);
+        fs::write(&shipped, changed).expect("writable");
+        let lines = lines(&["verify", "--shipped", "--json"], 1);
+        let lines = lines.as_array().expect("a list");
+        assert_eq!(lines.iter().filter(|it| it["verdict"] == verdict).count(), 1, "{lines:?}");
+    }
+    fs::write(&shipped, &text[..text.len() / 2]).expect("writable");
+    let cut = check(&sandbox, &["verify", "--shipped"], 1);
+    assert!(cut.out.contains("0 schedules: 1 not as recorded"), "{cut:?}");
+}

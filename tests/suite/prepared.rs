@@ -307,3 +307,24 @@ fn who_builds_a_crate_with_prepared_kernels_needs_no_toolkit_and_no_device() {
         outcomes.contains(&device) || device.contains("no code") || device.contains("device");
     assert!(fits, "{device}");
 }
+
+#[test]
+fn images_are_verified_where_nothing_runs_them() {
+    let Some(sandbox) = shipped("sm_90a") else { return };
+    let verdicts = |code| {
+        let said = tvmtune(&sandbox, &["verify", "--json"], BARE);
+        assert_eq!(said.code, Some(code), "{said:?}");
+        let lines: serde_json::Value = serde_json::from_str(&said.out).expect("JSON");
+        let lines = lines.as_array().expect("a list").clone();
+        lines.iter().map(|it| it["verdict"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let before = verdicts(0);
+    assert!(!before.is_empty() && before.iter().all(|it| it == "same"), "{before:?}");
+    let cubin = artifacts(&sandbox, "cubin").remove(0);
+    let mut bytes = fs::read(&cubin).expect("readable");
+    let half = bytes.len() / 2;
+    bytes[half] ^= 1;
+    fs::write(&cubin, bytes).expect("writable");
+    let after = verdicts(1);
+    assert_eq!(after.iter().filter(|it| *it == "bad").count(), 1, "{after:?}");
+}

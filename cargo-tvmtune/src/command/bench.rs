@@ -8,6 +8,7 @@ use tvmtune_build::plan::{self, Aim, Slot};
 use tvmtune_build::tune::session;
 use tvmtune_core::schedule::default;
 use tvmtune_core::target::CpuTarget;
+use tvmtune_tuner::cost::work::Work;
 use tvmtune_tuner::database::Database;
 use tvmtune_tuner::device;
 use tvmtune_tuner::measure::{Exclusive, WorkerCommand};
@@ -20,7 +21,6 @@ use crate::command::tune::PATIENCE;
 use crate::known::{self, Known};
 use crate::render::{Table, latency};
 use crate::workspace;
-use tvmtune_tuner::cost::work::Work;
 
 /// Rounds in which current and default schedule take turns.
 const ROUNDS: usize = 25;

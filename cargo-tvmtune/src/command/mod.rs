@@ -12,3 +12,4 @@ pub(crate) mod record;
 pub(crate) mod show;
 pub(crate) mod status;
 pub(crate) mod tune;
+pub(crate) mod verify;

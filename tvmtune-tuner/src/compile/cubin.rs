@@ -37,8 +37,12 @@ const VALUE_FOLLOWS: u8 = 4;
 /// What the system takes of each block's shared memory where the file reserves it (from sm_90).
 const RESERVED_SHARED_BYTES: u64 = 1024;
 
-/// What each kernel uses, but for what only the log knows: spills.
-pub(super) fn usage(bytes: &[u8]) -> Result<Vec<Usage>, CubinError> {
+/// What each kernel of a cubin uses, but for what only the log of its compiler knows: spills.
+///
+/// # Errors
+///
+/// [`CubinError`]
+pub fn usage(bytes: &[u8]) -> Result<Vec<Usage>, CubinError> {
     let elf = Elf::open(bytes)?;
     let mut kernels = Vec::new();
     for section in &elf.sections {

@@ -22,7 +22,7 @@ use tvmtune_runtime::cuda::nvrtc::{Compiled, NvrtcError, Unit};
 
 use crate::database::Cache;
 
-pub use cubin::CubinError;
+pub use cubin::{CubinError, usage};
 pub use parallel::on_all_cores;
 pub use remarks::Remark;
 pub use tvmtune_runtime::cuda::nvrtc::Nvrtc;
@@ -165,7 +165,7 @@ const FEW_SPILLED_BYTES: u32 = 64;
 impl Code {
     fn read(compiled: Compiled) -> Result<Self, CubinError> {
         let Compiled { ptx, cubin, log } = compiled;
-        let mut kernels = if cubin.is_empty() { Vec::new() } else { cubin::usage(&cubin)? };
+        let mut kernels = if cubin.is_empty() { Vec::new() } else { usage(&cubin)? };
         remarks::add_spills(&log, &mut kernels);
         let remarks = remarks::remarks(&log);
         Ok(Self { ptx, cubin, log, kernels, remarks })

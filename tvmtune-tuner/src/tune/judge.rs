@@ -14,12 +14,10 @@
 use tvmtune_core::interp::{self, Array};
 use tvmtune_core::schedule::{Schedule, default};
 
-use super::sample::{self, allowed, n_operations};
+use super::sample::{self, SMALL, allowed, n_operations};
 use super::task::Task;
 use crate::measure::{CaseSpec, Job, MeasureError, Measurer};
 
-/// Operations up to which a program is evaluated by definition, in full.
-const SMALL: f64 = 2e7;
 /// Operations up to which plain loops are the reference.
 const MEDIUM: f64 = 5e9;
 
@@ -79,15 +77,13 @@ pub(super) fn is_right(
     measurer.set_up(std::slice::from_ref(&case), None)?;
     let results = measurer.evaluate(job, 0)?.ok().and_then(|it| case.results(&it));
     let Some(results) = results else { return Ok(false) };
-    if n_operations(&task.dag, case.dims()) > SMALL {
-        return Ok(sampled(task, &case, &results).is_none());
-    }
-    let expected = interp::dag::run(&task.dag, case.dims(), &case.params(), &case.scalars());
-    let differs = |(got, want): (&Array, &Array)| {
-        let (rel, abs) = allowed(task.tolerance, want);
-        got.max_error(want, rel, abs).is_some()
-    };
-    Ok(!results.iter().zip(&expected).any(differs))
+    Ok(difference(task, &case, &results).is_none())
+}
+
+/// Where the results of a case differ from what is right; `None` if nowhere.
+pub(super) fn difference(task: &Task, case: &CaseSpec, results: &[Array]) -> Option<String> {
+    let (params, scalars) = (case.params(), case.scalars());
+    sample::difference(&task.dag, case.dims(), (&params, &scalars), results, task.tolerance)
 }
 
 /// The results of a kernel that was found to agree with the definition.
@@ -132,7 +128,7 @@ fn trusted(
 /// Where results differ from the definition among some elements; `None` if nowhere.
 fn sampled(task: &Task, case: &CaseSpec, results: &[Array]) -> Option<String> {
     let (params, scalars) = (case.params(), case.scalars());
-    sample::difference(&task.dag, case.dims(), (&params, &scalars), results, task.tolerance)
+    sample::sampled(&task.dag, case.dims(), (&params, &scalars), results, task.tolerance)
 }
 
 #[cfg(test)]

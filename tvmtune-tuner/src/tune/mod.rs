@@ -23,6 +23,7 @@ mod log;
 pub mod sample;
 mod session;
 mod task;
+mod verify;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -45,6 +46,7 @@ pub use budget::Budget;
 pub use event::{Event, TaskName, TaskResult};
 pub use log::{Trial, trials};
 pub use task::{Tolerance, Workload};
+pub use verify::verify;
 
 /// How to tune.
 #[derive(Clone, Debug)]

@@ -1,25 +1,48 @@
-//! Whether results are those of a program, as far as some of their elements tell.
+//! Whether results are those of a program: all of them, or those elements that tell most.
 //!
 //! Evaluating a large program by definition would take minutes; a few hundred elements of its results
 //! take a moment. Those that are looked at are the most telling: ends, ends of rows, neighbors.
 
 use tvmtune_core::dag::Dag;
-use tvmtune_core::interp::{Array, Elements, Number};
+use tvmtune_core::interp::{self, Array, Elements, Number};
 
 use super::task::Tolerance;
 use crate::random::Random;
 
+/// Operations up to which a program is evaluated by definition, in full.
+pub(super) const SMALL: f64 = 2e7;
 /// Bodies evaluated to sample the results of one case.
 const SAMPLED: u64 = 300_000;
 /// Places in each result that are sampled if they are cheap.
 const PLACES: usize = 512;
+/// Elements that the size of all is known from.
+const ENOUGH: usize = 1 << 20;
 
-/// Where results differ from the definition among some elements; `None` if nowhere.
+/// Where results differ from the definition, in all elements if that is quick to know, else among
+/// some; `None` if nowhere.
 ///
 /// # Panics
 ///
 /// If arguments or results are not those of the program at those extents.
 pub fn difference(
+    dag: &Dag,
+    dims: &[i64],
+    (params, scalars): (&[Array], &[Number]),
+    results: &[Array],
+    tolerance: Tolerance,
+) -> Option<String> {
+    if n_operations(dag, dims) > SMALL {
+        return sampled(dag, dims, (params, scalars), results, tolerance);
+    }
+    let expected = interp::dag::run(dag, dims, params, scalars);
+    results.iter().zip(&expected).find_map(|(result, expected)| {
+        let (rel, abs) = allowed(tolerance, expected);
+        result.max_error(expected, rel, abs).map(|it| it.to_string())
+    })
+}
+
+/// The same, among some elements.
+pub(super) fn sampled(
     dag: &Dag,
     dims: &[i64],
     (params, scalars): (&[Array], &[Number]),
@@ -83,7 +106,10 @@ pub fn n_operations(dag: &Dag, dims: &[i64]) -> f64 {
 
 /// How far a result may be from a reference, relatively and absolutely.
 pub fn allowed(tolerance: Tolerance, reference: &Array) -> (f64, f64) {
-    let squares = (0..reference.len()).map(|n| reference.get(n).to_f64().powi(2));
+    // Of a large one, enough to know it.
+    let step = (reference.len() / ENOUGH) | 1;
+    let looked_at = (0..reference.len()).step_by(step);
+    let squares = looked_at.map(|n| reference.get(n).to_f64().powi(2));
     let (sum, n) = squares.filter(|it| it.is_finite()).fold((0.0, 0), |(s, n), it| (s + it, n + 1));
     let rms = if n == 0 { 0.0 } else { (sum / f64::from(n)).sqrt() };
     (tolerance.rel, tolerance.abs + tolerance.rel * rms)

@@ -1,0 +1,225 @@
+//! `cargo tvmtune verify`: whether records still say the truth: they apply, make the code they say, and that is right.
+
+use std::path::Path;
+
+use anstream::{print, println};
+use anyhow::Result;
+use serde::Serialize;
+use tvmtune_build::op::Op;
+use tvmtune_build::tune::session;
+use tvmtune_core::codegen::embed::cuda::ptx_version;
+use tvmtune_core::codegen::{self, cuda};
+use tvmtune_core::kernel::Isa;
+use tvmtune_core::record::{Bucket, Entry, Format};
+use tvmtune_core::schedule::{Instruction, Schedule};
+use tvmtune_core::target::{CpuTarget, Platform};
+use tvmtune_tuner::compile::usage;
+use tvmtune_tuner::database::{Database, DatabaseError, Files, Found};
+use tvmtune_tuner::device;
+use tvmtune_tuner::measure::{Measurer, WorkerCommand};
+use tvmtune_tuner::tune::{self, Workload};
+
+use crate::Exit;
+use crate::cli::Verify;
+use crate::known::{self, Known};
+use crate::render::{Table, count};
+use crate::workspace;
+
+/// What was found out about a schedule of a record.
+#[derive(Serialize)]
+struct Line {
+    name: String,
+    extents: String,
+    isa: String,
+    record: String,
+    artifact: String,
+    verdict: Verdict,
+    /// What is wrong, or how far it was looked at.
+    note: String,
+}
+
+/// What can be said of a schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Verdict {
+    /// Its code is the recorded one, and computes what the program says.
+    Right,
+    /// Its code is the recorded one, and cannot be run here.
+    Same,
+    /// It makes other code than was recorded.
+    Stale,
+    /// It does not apply, its files are damaged, or its code is wrong.
+    Bad,
+}
+
+pub(crate) fn run(arguments: &Verify) -> Result<Exit> {
+    let packages = workspace::packages(&arguments.selection)?;
+    let mut measurer = Measurer::new(WorkerCommand::this_executable()?);
+    let (mut lines, mut n_unreadable) = (Vec::new(), 0);
+    for package in &packages {
+        let known = Known::new(package, &Database::discover(&package.places(arguments.shipped)));
+        for (op, lookup) in known.ops() {
+            // Of damaged files the schedules tell that they belong to.
+            let is_of_schedule = |it: &&DatabaseError| matches!(it, DatabaseError::Artifact { .. });
+            n_unreadable += lookup.warnings.iter().filter(|it| !is_of_schedule(it)).count();
+            let workload = session::workload(&(op, Vec::new()));
+            for found in &lookup.records {
+                lines.extend(of_record(op, &workload, found, &mut measurer)?);
+            }
+        }
+    }
+    let n_refused = lines.iter().filter(|it| it.verdict >= Verdict::Stale).count();
+    match arguments.json {
+        true => println!("{}", serde_json::to_string_pretty(&lines)?),
+        false => {
+            print!("{}", table(&lines));
+            let (all, refused) = (count(lines.len(), "schedule"), n_refused + n_unreadable);
+            println!("\n{all}: {refused} not as recorded");
+        }
+    }
+    Ok(if n_refused + n_unreadable == 0 { Exit::Done } else { Exit::Refused })
+}
+
+/// A line for each schedule of a record.
+fn of_record(
+    op: &Op,
+    workload: &Workload,
+    found: &Found,
+    measurer: &mut Measurer,
+) -> Result<Vec<Line>> {
+    let mut lines = Vec::new();
+    for bucket in &found.record.buckets {
+        for entry in &bucket.schedules {
+            let (verdict, note) = match entry.platform {
+                Platform::Cpu(isa) => on_cpu(op, (workload, bucket), (entry, isa), measurer)?,
+                Platform::Cuda(_) => on_cuda(op, bucket, entry, found),
+            };
+            lines.push(Line {
+                name: op.name().to_owned(),
+                extents: known::extents(op, &bucket.dims),
+                isa: entry.platform.to_string(),
+                record: found.path.display().to_string(),
+                artifact: entry.artifact.clone(),
+                verdict,
+                note,
+            });
+        }
+    }
+    Ok(lines)
+}
+
+/// The schedule that a record means.
+fn replay(op: &Op, bucket: &Bucket, entry: &Entry) -> Result<Schedule, String> {
+    if bucket.dims.len() != op.dag.dims.len() {
+        return Err("its ranges are not those of the program".to_owned());
+    }
+    let trace = entry.trace.iter().map(|it| it.parse().map_err(|it| format!("{it}")));
+    let trace: Vec<Instruction> = trace.collect::<Result<_, String>>()?;
+    Schedule::replay(&op.dag.narrow(&bucket.dims), &trace).map_err(|it| it.to_string())
+}
+
+fn on_cpu(
+    op: &Op,
+    (workload, bucket): (&Workload, &Bucket),
+    (entry, isa): (&Entry, Isa),
+    measurer: &mut Measurer,
+) -> Result<(Verdict, String)> {
+    let bad = |why: String| Ok((Verdict::Bad, why));
+    let schedule = match replay(op, bucket, entry) {
+        Ok(schedule) => schedule,
+        Err(why) => return bad(why),
+    };
+    let artifact = match codegen::generate(&schedule, isa) {
+        Ok(generated) => generated.artifact,
+        Err(why) => return bad(why.to_string()),
+    };
+    let is_same = artifact.0 == entry.artifact;
+    if !device::isas().contains(&isa) {
+        return Ok(same(is_same, format!("this machine does not run {}", isa.name())));
+    }
+    let target = CpuTarget::generic(isa);
+    let ran = tune::verify((workload, &bucket.dims), target, &schedule.trace, measurer)?;
+    Ok(match ran {
+        Ok(n) if is_same => (Verdict::Right, format!("run at {}", count(n, "place"))),
+        Ok(_) => same(false, String::new()),
+        Err(why) => (Verdict::Bad, why),
+    })
+}
+
+/// The verdict about code that is, or is not, the recorded one.
+fn same(is_same: bool, note: String) -> (Verdict, String) {
+    match is_same {
+        true => (Verdict::Same, note),
+        false => (Verdict::Stale, "its trace makes other code by now; tune it again".to_owned()),
+    }
+}
+
+fn on_cuda(op: &Op, bucket: &Bucket, entry: &Entry, found: &Found) -> (Verdict, String) {
+    let generated = replay(op, bucket, entry)
+        .and_then(|it| codegen::generate_cuda(&it).map_err(|it| it.to_string()));
+    let generated = match generated {
+        Ok(generated) => generated,
+        Err(why) => return (Verdict::Bad, why),
+    };
+    let is_same = generated.artifact.0 == entry.artifact;
+    let kernels = if is_same { generated.unit.entries.as_slice() } else { &[] };
+    if let Err(why) = images(entry, kernels, found) {
+        return (Verdict::Bad, why);
+    }
+    same(is_same, format!("{} checked, nothing run", count(entry.images.len(), "image")))
+}
+
+/// Whether the images of a schedule are there, are what was recorded, and have its kernels.
+fn images(entry: &Entry, kernels: &[cuda::Entry], found: &Found) -> Result<(), String> {
+    let (files, damaged) = Files::beside(&found.path, &found.record);
+    for image in &entry.images {
+        let Some(bytes) = files.get(&image.sha256) else {
+            let digits = &image.sha256[..12.min(image.sha256.len())];
+            let is_about = |it: &&String| it.contains(digits);
+            let damaged: Vec<String> = damaged.iter().map(ToString::to_string).collect();
+            return Err(damaged.iter().find(is_about).cloned().unwrap_or_default());
+        };
+        let missing = |name: &str| match image.format {
+            Format::Cubin => usage(bytes).is_ok_and(|it| it.iter().all(|it| it.kernel != name)),
+            Format::Ptx => !String::from_utf8_lossy(bytes).contains(&format!(".entry {name}(")),
+        };
+        if let Some(kernel) = kernels.iter().find(|it| missing(&it.name)) {
+            return Err(format!("an image has no kernel `{}`", kernel.name));
+        }
+        match image.format {
+            Format::Cubin => drop(usage(bytes).map_err(|it| it.to_string())?),
+            Format::Ptx => {
+                let version = std::str::from_utf8(bytes).ok().and_then(ptx_version);
+                version.ok_or("an image is no PTX")?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn table(lines: &[Line]) -> Table {
+    let mut table = Table::new(["kernel", "extents", "isa", "verdict", "note", "record"]);
+    for it in lines {
+        let file = Path::new(&it.record).file_name().unwrap_or_default();
+        table.row([
+            it.name.clone(),
+            it.extents.clone(),
+            it.isa.clone(),
+            it.verdict.name().to_owned(),
+            it.note.clone(),
+            file.to_string_lossy().into_owned(),
+        ]);
+    }
+    table
+}
+
+impl Verdict {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Right => "right",
+            Self::Same => "same",
+            Self::Stale => "stale",
+            Self::Bad => "bad",
+        }
+    }
+}
