@@ -44,11 +44,12 @@ impl Pool {
     /// If the system does not say which program this is.
     pub fn new(folder: &Path) -> Result<Self> {
         let program = std::env::current_exe().context("which program this is")?;
-        Ok(Self::of(program, vec!["worker".to_owned()], folder, PATIENCE))
+        Ok(Self::of((program, vec!["worker".to_owned()]), folder, PATIENCE))
     }
 
-    fn of(program: PathBuf, arguments: Vec<String>, folder: &Path, patience: Duration) -> Self {
-        Self { program: (program, arguments), folder: folder.to_owned(), patience, worker: None }
+    /// Workers that are a program with arguments, and the folder after them.
+    pub fn of(program: (PathBuf, Vec<String>), folder: &Path, patience: Duration) -> Self {
+        Self { program, folder: folder.to_owned(), patience, worker: None }
     }
 
     /// What the device is; an error says why there is none.
@@ -162,8 +163,8 @@ mod tests {
 
     /// A pool whose workers are a script of the shell.
     fn pool(script: &str) -> Pool {
-        let arguments = vec!["-c".to_owned(), script.to_owned()];
-        Pool::of("/bin/sh".into(), arguments, Path::new("."), Duration::from_secs(2))
+        let program = ("/bin/sh".into(), vec!["-c".to_owned(), script.to_owned()]);
+        Pool::of(program, Path::new("."), Duration::from_secs(2))
     }
 
     fn item() -> Item {

@@ -29,10 +29,18 @@ pub struct Wanted<'a> {
 ///
 /// If the bundle can't be read, or results can't be written.
 pub fn run(folder: &Path, out: &Path, wanted: &Wanted<'_>) -> Result<Exit> {
+    run_by(&mut Pool::new(folder)?, folder, out, wanted)
+}
+
+/// The same, by workers that may be other programs.
+///
+/// # Errors
+///
+/// As `run`.
+pub fn run_by(pool: &mut Pool, folder: &Path, out: &Path, wanted: &Wanted<'_>) -> Result<Exit> {
     let began = Instant::now();
     let manifest = Manifest::read(folder)?;
-    let mut pool = Pool::new(folder)?;
-    let Some((_, mut results, _watch)) = begin(&mut pool, out)? else {
+    let Some((_, mut results, _watch)) = begin(pool, out)? else {
         return Ok(Exit::NoDevice);
     };
     let items = manifest.items.iter().filter(|it| it.case.contains(wanted.only));

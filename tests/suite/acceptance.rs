@@ -1,12 +1,20 @@
 //! The acceptance of GPUs, as far as it goes without one: it says so, and what it would run is complete.
 
+use std::collections::BTreeSet;
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::Duration;
 
-use tvmtune_acceptance::case;
 use tvmtune_acceptance::item::{Goal, Manifest};
-use tvmtune_acceptance::results::{Line, Results};
+use tvmtune_acceptance::pool::Pool;
+use tvmtune_acceptance::results::Results;
+use tvmtune_acceptance::{Exit, case, run, tune};
+use tvmtune_core::target::gpu::Arch;
 use tvmtune_tests::nvrtc::nvrtc;
+use tvmtune_tests::sandbox::files;
+use tvmtune_tuner::database::{Database, Files, Layer, LayerKind};
+use tvmtune_tuner::tune::trials;
 
 fn acceptance(folder: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_acceptance"));
@@ -42,7 +50,7 @@ fn a_bundle_has_code_and_a_prediction_for_every_candidate() {
     assert_eq!(manifest.arch, "sm_90a");
     let case = case::named("row_sums_f32").unwrap();
     for item in &manifest.items {
-        let image = std::fs::read(folder.path().join("made").join(&item.image)).unwrap();
+        let image = fs::read(folder.path().join("made").join(&item.image)).unwrap();
         assert!(image.starts_with(b"\x7fELF"), "{}", item.title());
         let predicted = item.predicted.as_ref().unwrap();
         assert!(predicted.ns > 1e3 && predicted.ns < 1e9, "{predicted:?}");
@@ -81,20 +89,81 @@ fn a_folder_that_is_no_bundle_is_an_error() {
 #[test]
 fn every_program_that_is_timed_has_a_peer() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let peers = std::fs::read_to_string(root.join("acceptance/bundle/peers.py")).unwrap();
+    let peers = fs::read_to_string(root.join("acceptance/bundle/peers.py")).unwrap();
     for case in case::all().filter(|it| !it.times.is_empty()) {
         assert!(peers.contains(&format!("\"{}\": (", case.name)), "{}", case.name);
     }
 }
 
+/// What a worker says of its device, and of each candidate: a sentence in JSON, in which `$n` counts
+/// down from 9999.
+#[cfg(unix)]
+fn pool(folder: &Path, tried: &str) -> Pool {
+    let device = r#"{"device":{"name":"a played GPU","arch":"sm_90a","multiprocessors":132,
+        "shared_bytes":232448,"l2_bytes":62914560,"memory_bytes":1,"free_bytes":1,
+        "clock_khz":1980000,"memory_clock_khz":1,"ptx":[9,0]}}"#;
+    let device: String = device.split_whitespace().collect();
+    let script = format!(
+        r#"n=9999; while read x; do case "$x" in
+        '"device"') echo '{device}';;
+        *) n=$((n-1)); cat <<END
+{tried}
+END
+        ;; esac; done"#
+    );
+    Pool::of(("/bin/sh".into(), vec!["-c".to_owned(), script]), folder, Duration::from_secs(20))
+}
+
+#[cfg(unix)]
 #[test]
-fn results_are_kept_as_they_come() {
+fn results_are_kept_as_they_come_and_not_asked_for_again() {
     let folder = tempfile::tempdir().unwrap();
-    let Some(manifest) = bundle(folder.path(), "total") else { return };
-    let mut results = Results::open(folder.path()).unwrap();
-    let item = &manifest.items[0];
-    let outcome = tvmtune_acceptance::protocol::Outcome::Right(2);
-    let line = Line::Tried { unix_ms: 1, item: Box::new(item.clone()), outcome: outcome.clone() };
-    results.add(line).unwrap();
-    assert_eq!(Results::open(folder.path()).unwrap().outcome(item), Some(&outcome));
+    let Some(manifest) = bundle(folder.path(), "row_sums") else { return };
+    let (made, out) = (folder.path().join("made"), folder.path().join("out"));
+    let wanted = run::Wanted { only: "", again: false, budget: None };
+    let play = |tried: &str| run::run_by(&mut pool(&made, tried), &made, &out, &wanted).unwrap();
+    let known = || Results::open(&out).unwrap().tried().count();
+    let none = run::Wanted { budget: Some(Duration::ZERO), ..wanted };
+    let left = run::run_by(&mut pool(&made, ""), &made, &out, &none).unwrap();
+    assert_eq!((left, known()), (Exit::Refused, 0), "there was no time");
+    assert_eq!(play(r#"{"tried":{"right":2}}"#), Exit::Done);
+    assert_eq!(known(), manifest.items.len());
+    assert_eq!(play(r#"{"tried":{"wrong":"unasked"}}"#), Exit::Done);
+    assert_eq!(known(), manifest.items.len());
+    fs::remove_dir_all(&out).unwrap();
+    assert_eq!(play(r#"{"tried":{"wrong":"all of it"}}"#), Exit::Refused);
+    let results = Results::open(&out).unwrap();
+    assert!(manifest.items.iter().all(|it| results.outcome(it).is_some_and(|it| !it.is_fine())));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_session_leaves_a_log_and_records_and_goes_on_from_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(_) = bundle(folder.path(), "transpose_f16") else { return };
+    let (made, out) = (folder.path().join("made"), folder.path().join("out"));
+    let tried = r#"{"tried":{"timed":{"samples_ns":[${n}0.5,${n}1.0,${n}1.5],"copy_gbps":[4e3],"launches":1,"sets":2}}}"#;
+    let tune = || {
+        let wanted = tune::Wanted { only: "", budget: Duration::from_secs(2) };
+        let pool = pool(&made, tried);
+        assert_eq!(tune::run_by(pool, nvrtc().unwrap(), &made, &out, &wanted).unwrap(), Exit::Done);
+        let [log] = &files(&out.join("trials"))[..] else { panic!("a log for each program") };
+        trials(log)
+    };
+    let first = tune();
+    assert!(!first.is_empty() && first.iter().all(|it| it.outcome.timing().is_some()));
+    let layer = Layer { kind: LayerKind::Crate, dir: out.join("records") };
+    let records = Database::new(vec![layer], None).list();
+    let [(_, path, Ok(record))] = &records[..] else { panic!("a record for each program") };
+    let best = record.buckets[0].best(Arch { sm: 90, exact: true }).unwrap();
+    let (files, damaged) = Files::beside(path, record);
+    assert!(damaged.is_empty() && best.images.iter().all(|it| files.get(&it.sha256).is_some()));
+    assert_eq!(best.images.len(), 2, "for this architecture, and for later ones");
+    let fastest = first.iter().filter_map(|it| it.outcome.timing()).map(|it| it.median_ns());
+    assert!(best.median_ns().unwrap() <= fastest.fold(f64::INFINITY, f64::min));
+
+    let both = tune();
+    assert_eq!(both[..first.len()], first, "the log grows");
+    let points: BTreeSet<_> = both.iter().map(|it| (&it.sketch, &it.choices)).collect();
+    assert_eq!(points.len(), both.len(), "nothing is tried twice");
 }

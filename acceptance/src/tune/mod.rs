@@ -49,8 +49,6 @@ pub struct Wanted<'a> {
 ///
 /// If the bundle can't be read, or results can't be written.
 pub fn run(folder: &Path, out: &Path, wanted: &Wanted<'_>) -> Result<Exit> {
-    let deadline = Instant::now() + wanted.budget;
-    let manifest = Manifest::read(folder)?;
     let nvrtc = match find_nvrtc() {
         Ok(nvrtc) => nvrtc,
         Err(why) => {
@@ -58,7 +56,23 @@ pub fn run(folder: &Path, out: &Path, wanted: &Wanted<'_>) -> Result<Exit> {
             return Ok(Exit::NoDevice);
         }
     };
-    let mut pool = Pool::new(folder)?;
+    run_by(Pool::new(folder)?, &nvrtc, folder, out, wanted)
+}
+
+/// The same, by workers that may be other programs.
+///
+/// # Errors
+///
+/// As `run`.
+pub fn run_by(
+    mut pool: Pool,
+    nvrtc: &Nvrtc,
+    folder: &Path,
+    out: &Path,
+    wanted: &Wanted<'_>,
+) -> Result<Exit> {
+    let deadline = Instant::now() + wanted.budget;
+    let manifest = Manifest::read(folder)?;
     let Some((device, results, _watch)) = run::begin(&mut pool, out)? else {
         return Ok(Exit::NoDevice);
     };
@@ -66,7 +80,7 @@ pub fn run(folder: &Path, out: &Path, wanted: &Wanted<'_>) -> Result<Exit> {
         eprintln!("error: nothing is generated for {}", device.arch);
         return Ok(Exit::NoDevice);
     };
-    let keeper = Keeper::new(out, target, Compiler::new(&nvrtc, None));
+    let keeper = Keeper::new(out, target, Compiler::new(nvrtc, None));
     let mut session = Session { folder, keeper, pool, tasks: Vec::new() };
     session.tasks = tasks(&manifest, wanted.only, &results, &session.keeper)?;
     session.tune(deadline)?;

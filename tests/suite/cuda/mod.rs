@@ -2,6 +2,7 @@
 
 mod classes;
 mod defaults;
+mod fixtures;
 mod group;
 mod schedules;
 mod tensor;
