@@ -85,6 +85,9 @@ struct Tune {
     /// How long it may take
     #[arg(long, value_name = "N", default_value_t = 600)]
     seconds: u64,
+    /// How many candidates may be measured
+    #[arg(long, value_name = "N", default_value_t = usize::MAX)]
+    trials: usize,
 }
 
 pub(crate) fn run(cli: Cli) -> Result<Exit> {
@@ -98,7 +101,7 @@ pub(crate) fn run(cli: Cli) -> Result<Exit> {
         Command::Tune(it) => {
             let (folder, out) = it.place.folders()?;
             let budget = Duration::from_secs(it.seconds);
-            tune::run(&folder, &out, &tune::Wanted { only: &it.only, budget })
+            tune::run(&folder, &out, &tune::Wanted { only: &it.only, budget, trials: it.trials })
         }
         Command::Worker { folder } => worker::run(folder).map(|()| Exit::Done),
     }

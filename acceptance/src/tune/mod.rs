@@ -41,6 +41,8 @@ pub struct Wanted<'a> {
     pub only: &'a str,
     /// Nothing is begun after this.
     pub budget: Duration,
+    /// Nothing is begun after so many candidates.
+    pub trials: usize,
 }
 
 /// Tunes what the bundle in a folder times; results go to another one.
@@ -71,7 +73,7 @@ pub fn run_by(
     out: &Path,
     wanted: &Wanted<'_>,
 ) -> Result<Exit> {
-    let deadline = Instant::now() + wanted.budget;
+    let left = Left { deadline: Instant::now() + wanted.budget, trials: wanted.trials };
     let manifest = Manifest::read(folder)?;
     let Some((device, results, _watch)) = run::begin(&mut pool, out)? else {
         return Ok(Exit::NoDevice);
@@ -83,7 +85,7 @@ pub fn run_by(
     let keeper = Keeper::new(out, target, Compiler::new(nvrtc, None));
     let mut session = Session { folder, keeper, pool, tasks: Vec::new() };
     session.tasks = tasks(&manifest, wanted.only, &results, &session.keeper)?;
-    session.tune(deadline)?;
+    session.tune(left)?;
     println!("\n{}", session.summary());
     Ok(Exit::Done)
 }
@@ -148,7 +150,7 @@ fn tasks(
             }
         };
         if let Some(times) = results.outcome(item).and_then(Outcome::times) {
-            task.observe_time(times.median_ns(), item);
+            task.observe_time(times.median_ns());
         }
     }
     Ok(tasks)
@@ -159,6 +161,18 @@ struct Session<'a> {
     keeper: Keeper<'a>,
     pool: Pool,
     tasks: Vec<Task>,
+}
+
+/// What a session may still spend.
+struct Left {
+    deadline: Instant,
+    trials: usize,
+}
+
+impl Left {
+    fn any(&self) -> bool {
+        self.trials > 0 && Instant::now() < self.deadline
+    }
 }
 
 /// Candidates of one task.
@@ -175,9 +189,9 @@ impl Batch {
 }
 
 impl Session<'_> {
-    fn tune(&mut self, deadline: Instant) -> Result<()> {
+    fn tune(&mut self, mut left: Left) -> Result<()> {
         let mut measured = Batch::none();
-        while Instant::now() < deadline {
+        while left.any() {
             let Some(next) = self.next(measured.task) else {
                 if measured.candidates.is_empty() {
                     break;
@@ -185,14 +199,14 @@ impl Session<'_> {
                 // The only task that is left: its candidates are measured first.
                 let batch = std::mem::replace(&mut measured, Batch::none());
                 let limit_ns = self.limit_ns(&batch);
-                let outcomes = measure(&mut self.pool, limit_ns, &batch, deadline)?;
+                let outcomes = measure(&mut self.pool, limit_ns, &batch, &mut left)?;
                 self.conclude(batch, outcomes)?;
                 continue;
             };
             let limit_ns = self.limit_ns(&measured);
             let Self { pool, tasks, keeper, folder, .. } = self;
             let prepared = std::thread::scope(|scope| -> Result<_> {
-                let measuring = scope.spawn(|| measure(pool, limit_ns, &measured, deadline));
+                let measuring = scope.spawn(|| measure(pool, limit_ns, &measured, &mut left));
                 let candidates = tasks[next].propose(BATCH, keeper, folder)?;
                 let outcomes = measuring.join().unwrap_or_else(|_| Ok(Vec::new()))?;
                 Ok((candidates, outcomes))
@@ -232,7 +246,7 @@ impl Session<'_> {
             }
             let item = Item { goal: Goal::Time, ..candidate.item };
             let Outcome::Timed(times) = self.pool.attempt(&item, None)? else { continue };
-            if task.observe_time(times.median_ns(), &item) {
+            if task.observe_time(times.median_ns()) {
                 println!(
                     "{} [{}]: {:.2} us, {} trials",
                     task.case,
@@ -251,7 +265,7 @@ impl Session<'_> {
         let line = |it: &Task| {
             let best = it.best_ns().map_or("-".to_owned(), |ns| format!("{:.2} us", ns / 1e3));
             format!(
-                "{} [{}]: {best} after {} trials, {:.2} us at most\n",
+                "{} [{}]: {best} after {} trials, {:.2} us at the very least\n",
                 it.case,
                 it.dims,
                 it.trials,
@@ -267,14 +281,15 @@ fn measure(
     pool: &mut Pool,
     limit_ns: f64,
     batch: &Batch,
-    deadline: Instant,
+    left: &mut Left,
 ) -> Result<Vec<(Outcome, f64)>> {
     let mut outcomes = Vec::new();
     for candidate in &batch.candidates {
-        let began = Instant::now();
-        if began > deadline {
+        if !left.any() {
             break;
         }
+        left.trials -= 1;
+        let began = Instant::now();
         let outcome = pool.attempt(&candidate.item, Some(limit_ns))?;
         outcomes.push((outcome, began.elapsed().as_secs_f64()));
     }

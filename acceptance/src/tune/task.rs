@@ -45,7 +45,7 @@ pub(super) struct Task {
     pub(super) seconds: f64,
     target: GpuTarget,
     strategy: Evolutionary,
-    best: Option<(f64, Item)>,
+    best_ns: Option<f64>,
     /// Batches since the best one was found.
     stale: i32,
     is_over: bool,
@@ -78,7 +78,7 @@ impl Task {
             target: *target,
             trials: 0,
             seconds: 0.0,
-            best: None,
+            best_ns: None,
             stale: 0,
             is_over: false,
         })
@@ -99,6 +99,9 @@ impl Task {
             if fits && point.choices.len() == decisions.len() {
                 self.seconds += trial.measure_ms / 1e3;
                 self.observe(&point, &trial.outcome);
+                if let Some(timing) = trial.outcome.timing() {
+                    self.observe_time(timing.median_ns());
+                }
             }
         }
     }
@@ -109,18 +112,18 @@ impl Task {
         self.strategy.observe(point, outcome);
     }
 
-    /// Learns of a thorough measurement; gives whether nothing was faster.
-    pub(super) fn observe_time(&mut self, ns: f64, item: &Item) -> bool {
-        let is_best = self.best.as_ref().is_none_or(|(best, _)| ns < *best);
+    /// Learns of a measurement; gives whether nothing was faster.
+    pub(super) fn observe_time(&mut self, ns: f64) -> bool {
+        let is_best = self.best_ns.is_none_or(|best| ns < best);
         if is_best {
-            self.best = Some((ns, item.clone()));
+            self.best_ns = Some(ns);
         }
         is_best
     }
 
     /// The fastest so far.
     pub(super) fn best_ns(&self) -> Option<f64> {
-        self.best.as_ref().map(|(ns, _)| *ns)
+        self.best_ns
     }
 
     /// What there is to gain, as far as that can be known: the logarithm of a ratio.
