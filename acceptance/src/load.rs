@@ -8,7 +8,7 @@ use tvmtune_core::dag::TensorId;
 use tvmtune_core::grid::Home;
 use tvmtune_core::interp::Number;
 use tvmtune_core::poly::Poly;
-use tvmtune_runtime::cuda::{Arch, Stream, Trial};
+use tvmtune_runtime::cuda::{Arch, Numbers, Stream, Trial};
 use tvmtune_runtime::raw::cuda::{self as raw, Format, Function, Image, TableEntry, Variant};
 use tvmtune_runtime::{Error, Tier};
 
@@ -28,6 +28,73 @@ struct Table {
     words: Vec<Word>,
 }
 
+/// A program as the runtime is told of it: never freed, as it would not be in a program's text.
+pub struct Described {
+    /// Its name.
+    pub name: &'static str,
+    /// The names of its parameters and results.
+    pub names: Vec<&'static str>,
+    /// The ranges of its dimensions.
+    pub ranges: Vec<(usize, usize)>,
+    /// Its functions, and what they are passed; without images, and without numbers.
+    pub variant: Variant,
+    /// What a launch computes from the dimensions.
+    pub numbers: Rc<Numbers>,
+}
+
+/// Describes generated code.
+pub fn describe(generated: &GeneratedCuda) -> Described {
+    let (grid, entries) = (&generated.grid, &generated.unit.entries);
+    let mut table = Table::default();
+    let mut functions = Vec::new();
+    for entry in entries {
+        let params = entry.params.iter();
+        let params = params.map(|it| raw::Param::Entry(table.position(generated, *it)));
+        functions.push(Function {
+            params: Vec::leak(params.collect()),
+            name: leak(&entry.name),
+            threads: entry.threads,
+            shared_bytes: entry.shared_bytes,
+        });
+    }
+    let variant = Variant {
+        images: &[],
+        functions: Vec::leak(functions),
+        table: Vec::leak(table.entries),
+        maps: &[],
+        numbers: |_, _| {},
+        tier: Tier::Default,
+        median_ns: None,
+        artifact: leak(&generated.artifact.0),
+    };
+    let blocks = entries.iter().map(|it| it.blocks.clone()).collect();
+    let names = grid.params.iter().chain(&grid.outputs).map(|it| leak(&grid.buffer(*it).name));
+    let ranges = grid.dims.iter().map(|it| (it.range.lo as usize, it.range.hi as usize));
+    Described {
+        name: leak(&grid.name),
+        names: names.collect(),
+        ranges: ranges.collect(),
+        variant,
+        numbers: Rc::new(numbers(table.words, blocks)),
+    }
+}
+
+/// What computes the numbers of a launch: for each entry of the table, then for each function how
+/// many blocks it has.
+fn numbers(words: Vec<Word>, blocks: Vec<Poly>) -> impl Fn(&[i64], &mut [u64]) {
+    move |dims, numbers| {
+        let (table, rest) = numbers.split_at_mut(words.len());
+        for (word, number) in words.iter().zip(table) {
+            if let Word::Number(value) = word {
+                *number = value.eval_dims(dims).cast_unsigned();
+            }
+        }
+        for (blocks, number) in blocks.iter().zip(rest) {
+            *number = blocks.eval_dims(dims).max(0).cast_unsigned();
+        }
+    }
+}
+
 /// Loads a program whose functions are in a cubin.
 ///
 /// # Errors
@@ -39,47 +106,9 @@ pub fn load(
     arch: Arch,
     stream: &Stream,
 ) -> Result<Trial, Error> {
-    let (grid, entries) = (&generated.grid, &generated.unit.entries);
-    let mut table = Table::default();
-    let mut functions = Vec::new();
-    for entry in entries {
-        let params =
-            entry.params.iter().map(|it| raw::Param::Entry(table.position(generated, *it)));
-        functions.push(Function {
-            params: Vec::leak(params.collect()),
-            name: leak(&entry.name),
-            threads: entry.threads,
-            shared_bytes: entry.shared_bytes,
-        });
-    }
-    let variant = Variant {
-        images: Vec::leak(vec![Image { arch, format: Format::Cubin, bytes: Vec::leak(cubin) }]),
-        functions: Vec::leak(functions),
-        table: Vec::leak(table.entries),
-        maps: &[],
-        numbers: |_, _| {},
-        tier: Tier::Default,
-        median_ns: None,
-        artifact: leak(&generated.artifact.0),
-    };
-    let (words, blocks) = (table.words, entries.iter().map(|it| it.blocks.clone()));
-    let blocks: Vec<Poly> = blocks.collect();
-    let numbers = move |dims: &[i64], numbers: &mut [u64]| {
-        let (table, rest) = numbers.split_at_mut(words.len());
-        for (word, number) in words.iter().zip(table) {
-            if let Word::Number(value) = word {
-                *number = value.eval_dims(dims).cast_unsigned();
-            }
-        }
-        for (blocks, number) in blocks.iter().zip(rest) {
-            *number = blocks.eval_dims(dims).max(0).cast_unsigned();
-        }
-    };
-    let ranges: Vec<(usize, usize)> =
-        grid.dims.iter().map(|it| (it.range.lo as usize, it.range.hi as usize)).collect();
-    let names = grid.params.iter().chain(&grid.outputs).map(|it| leak(&grid.buffer(*it).name));
-    let names = (leak(&grid.name), names.collect());
-    Trial::load(stream, names, &ranges, variant, Rc::new(numbers))
+    let Described { name, names, ranges, variant, numbers } = describe(generated);
+    let images = Vec::leak(vec![Image { arch, format: Format::Cubin, bytes: Vec::leak(cubin) }]);
+    Trial::load(stream, (name, names), &ranges, Variant { images, ..variant }, numbers)
 }
 
 impl Table {

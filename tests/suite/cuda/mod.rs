@@ -2,6 +2,7 @@
 
 mod classes;
 mod defaults;
+mod described;
 mod fixtures;
 mod group;
 mod schedules;
