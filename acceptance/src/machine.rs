@@ -48,15 +48,19 @@ impl Watch {
     /// Starts writing, if there is anything to write.
     pub fn start(path: &Path) -> Self {
         let start = || {
-            let file = File::options().create(true).append(true).open(path).ok()?;
-            Command::new("nvidia-smi")
+            let mut file = File::options().create(true).append(true).open(path).ok()?;
+            let mut child = Command::new("nvidia-smi")
                 .arg(format!("--query-gpu={STATE}"))
                 .args(["--format=csv", "--id=0", "-lms", EVERY_MS])
                 .stdin(Stdio::null())
-                .stdout(file)
+                // Through a pipe, so that it ends with this process, however that ends.
+                .stdout(Stdio::piped())
                 .stderr(Stdio::null())
                 .spawn()
-                .ok()
+                .ok()?;
+            let mut said = child.stdout.take()?;
+            std::thread::spawn(move || std::io::copy(&mut said, &mut file));
+            Some(child)
         };
         Self(start())
     }

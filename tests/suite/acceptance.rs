@@ -162,6 +162,10 @@ fn a_session_leaves_a_log_and_records_and_goes_on_from_them() {
     let fastest = first.iter().filter_map(|it| it.outcome.timing()).map(|it| it.median_ns());
     assert!(best.median_ns().unwrap() <= fastest.fold(f64::INFINITY, f64::min));
 
+    let results = Results::open(&out).unwrap();
+    let tried = results.tried().find(|(it, _)| it.artifact == best.artifact);
+    assert!(tried.is_some_and(|(_, outcome)| outcome.times().is_some()), "beside what was timed");
+
     let both = tune();
     assert_eq!(both[..first.len()], first, "the log grows");
     let points: BTreeSet<_> = both.iter().map(|it| (&it.sketch, &it.choices)).collect();

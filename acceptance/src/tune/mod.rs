@@ -22,7 +22,7 @@ use crate::Exit;
 use crate::item::{Goal, Item, Manifest};
 use crate::pool::Pool;
 use crate::protocol::{Device, Outcome};
-use crate::results::{Results, unix_ms};
+use crate::results::{Line, Results, unix_ms};
 use crate::run;
 use keep::Keeper;
 use task::{Candidate, Task};
@@ -83,8 +83,8 @@ pub fn run_by(
         return Ok(Exit::NoDevice);
     };
     let keeper = Keeper::new(out, target, Compiler::new(nvrtc, None));
-    let mut session = Session { folder, keeper, pool, tasks: Vec::new() };
-    session.tasks = tasks(&manifest, wanted.only, &results, &session.keeper)?;
+    let tasks = tasks(&manifest, wanted.only, &results, &keeper)?;
+    let mut session = Session { folder, keeper, pool, results, tasks };
     session.tune(left)?;
     println!("\n{}", session.summary());
     Ok(Exit::Done)
@@ -160,6 +160,7 @@ struct Session<'a> {
     folder: &'a Path,
     keeper: Keeper<'a>,
     pool: Pool,
+    results: Results,
     tasks: Vec<Task>,
 }
 
@@ -255,6 +256,8 @@ impl Session<'_> {
                     task.trials
                 );
                 self.keeper.record(task, &item, &times)?;
+                let (item, outcome) = (Box::new(item), Outcome::Timed(times));
+                self.results.add(Line::Tried { unix_ms: unix_ms(), item, outcome })?;
             }
         }
         task.after_batch(before);

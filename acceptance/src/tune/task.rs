@@ -228,3 +228,67 @@ fn floor_ns(problem: &Problem, target: &GpuTarget) -> f64 {
     let memory_ns = work.bytes / f64::from(target.bandwidth_gbps);
     memory_ns.max(work.flops / per_ns)
 }
+
+#[cfg(test)]
+mod tests {
+    use tvmtune_core::target::gpu::Arch;
+
+    use super::*;
+
+    fn task(case: &str, dims: &str) -> Task {
+        let item = serde_json::json!({
+            "goal": "time", "case": case, "dims": dims, "source": "default", "trace": [],
+            "artifact": "", "image": "", "predicted": null, "flops": 0.0, "bytes": 0.0,
+        });
+        let item = serde_json::from_value(item).unwrap();
+        Task::new(&item, &GpuTarget::generic(Arch { sm: 90, exact: true })).unwrap()
+    }
+
+    #[test]
+    fn nothing_is_faster_than_the_peak_of_what_could_do_it() {
+        let near = |task: &Task, ns: f64| {
+            assert!((task.floor_ns / ns - 1.0).abs() < 0.1, "{}", task.floor_ns)
+        };
+        // 989 TFLOP/s, 62 TFLOP/s and 4800 GB/s are what the vendor says at this clock.
+        near(&task("linear_bf16", "M = 8192, N = 8192, K = 8192"), 2.0 * 8192_f64.powi(3) / 989e3);
+        near(&task("matmul_f32", "M = 4096, N = 4096, K = 4096"), 2.0 * 4096_f64.powi(3) / 62e3);
+        near(&task("softmax_f32", "R = 8192, D = 4096"), 8.0 * 8192.0 * 4096.0 / 4800.0);
+    }
+
+    #[test]
+    fn what_was_not_measured_comes_first_and_hope_fades() {
+        let (mut near, mut far) =
+            (task("row_sums_f32", "M = 64, N = 64"), task("row_sums_f32", "M = 64, N = 128"));
+        assert!(near.gain() > 100.0);
+        assert!(near.observe_time(1.1 * near.floor_ns) && !near.observe_time(2.0 * near.floor_ns));
+        far.observe_time(5.0 * far.floor_ns);
+        assert!(far.gain() > near.gain() && near.gain() > 0.0);
+        let before = far.gain();
+        far.after_batch(far.best_ns());
+        assert!(far.gain() < before);
+        let slower = far.best_ns();
+        far.observe_time(3.0 * far.floor_ns);
+        far.after_batch(slower);
+        assert!((far.gain() - 3.0_f64.ln()).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_log_of_other_sketches_is_passed_over() {
+        let mut task = task("row_sums_f32", "M = 64, N = 64");
+        let sketch = &task.space.sketches[0];
+        let trial = |sketch: &str, choices: Vec<u16>| -> Trial {
+            let json = serde_json::json!({
+                "workload": "", "generator": 1, "bucket": [], "isa": "sm_90a", "source": "random",
+                "sketch": sketch, "choices": choices, "trace": [], "artifact": "",
+                "outcome": { "timed": [2.0, 3.0, 4.0] },
+                "generate_ms": 1.0, "measure_ms": 1000.0, "unix_ms": 1,
+            });
+            serde_json::from_value(json).unwrap()
+        };
+        let good = trial(&sketch.name, sketch.default.clone());
+        let longer = trial(&sketch.name, vec![0; sketch.default.len() + 1]);
+        let beyond = trial(&sketch.name, vec![u16::MAX; sketch.default.len()]);
+        task.learn(&[longer, beyond, trial("no sketch", vec![]), good]);
+        assert_eq!((task.trials, task.best_ns(), task.seconds), (1, Some(3.0), 1.0));
+    }
+}
