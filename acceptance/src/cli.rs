@@ -67,6 +67,9 @@ struct Run {
     /// Cases whose name contains this
     #[arg(long, value_name = "NAME", default_value = "")]
     only: String,
+    /// Check only
+    #[arg(long)]
+    checks: bool,
     /// Also what an earlier run found out
     #[arg(long)]
     again: bool,
@@ -96,7 +99,8 @@ pub(crate) fn run(cli: Cli) -> Result<Exit> {
         Command::Run(it) => {
             let (folder, out) = it.place.folders()?;
             let budget = it.seconds.map(Duration::from_secs);
-            run::run(&folder, &out, &Wanted { only: &it.only, again: it.again, budget })
+            let Run { only, checks, again, .. } = it;
+            run::run(&folder, &out, &Wanted { only: &only, checks, again, budget })
         }
         Command::Tune(it) => {
             let (folder, out) = it.place.folders()?;

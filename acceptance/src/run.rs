@@ -17,6 +17,8 @@ use crate::results::{Line, Results, unix_ms};
 pub struct Wanted<'a> {
     /// Cases whose name contains this.
     pub only: &'a str,
+    /// Nothing is timed.
+    pub checks: bool,
     /// Also what earlier runs found out.
     pub again: bool,
     /// Nothing is begun after this.
@@ -43,7 +45,9 @@ pub fn run_by(pool: &mut Pool, folder: &Path, out: &Path, wanted: &Wanted<'_>) -
     let Some((_, mut results, _watch)) = begin(pool, out)? else {
         return Ok(Exit::NoDevice);
     };
-    let items = manifest.items.iter().filter(|it| it.case.contains(wanted.only));
+    let is_wanted =
+        |it: &&Item| it.case.contains(wanted.only) && (it.goal == Goal::Check || !wanted.checks);
+    let items = manifest.items.iter().filter(is_wanted);
     let is_known = |results: &Results, it: &Item| !wanted.again && results.outcome(it).is_some();
     let (mut n_fine, mut wrong, mut n_left) = (0, Vec::new(), 0);
     for item in items {

@@ -120,7 +120,7 @@ fn results_are_kept_as_they_come_and_not_asked_for_again() {
     let folder = tempfile::tempdir().unwrap();
     let Some(manifest) = bundle(folder.path(), "row_sums") else { return };
     let (made, out) = (folder.path().join("made"), folder.path().join("out"));
-    let wanted = run::Wanted { only: "", again: false, budget: None };
+    let wanted = run::Wanted { only: "", checks: false, again: false, budget: None };
     let play = |tried: &str| run::run_by(&mut pool(&made, tried), &made, &out, &wanted).unwrap();
     let known = || Results::open(&out).unwrap().tried().count();
     let none = run::Wanted { budget: Some(Duration::ZERO), ..wanted };

@@ -113,6 +113,17 @@ impl DeviceKernel {
         Ok(loaded)
     }
 
+    /// The program for a stream, loaded for whoever asks and nobody else: all of it ends with the
+    /// last clone.
+    #[cfg(feature = "jit")]
+    pub(super) fn load_alone<const N: usize>(
+        kernel: &'static str,
+        stream: &Stream,
+        program: &'static Program<N>,
+    ) -> Result<Self, Error> {
+        Ok(Self { loaded: Arc::new(Loaded::new(kernel, stream, program)?) })
+    }
+
     /// What to run for dimensions that are in their ranges, on a stream of the kernel's context.
     pub(super) fn choose(&self, kernel: &'static str, dims: &[i64]) -> Result<Chosen<'_>, Error> {
         let Loaded { temporaries, n_bytes, arch, stream, launching, .. } = &*self.loaded;

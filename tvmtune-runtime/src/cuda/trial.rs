@@ -154,7 +154,8 @@ fn current_numbers(dims: &[i64], numbers: &mut [u64]) {
     }
 }
 
-/// A program for a device, loaded for a stream. Its code and its description are never freed.
+/// A program for a device, loaded for a stream. What describes it is never freed; what it has on the
+/// device is.
 pub struct Trial {
     name: &'static str,
     names: Vec<&'static str>,
@@ -189,7 +190,7 @@ impl Trial {
         let variants: &'static [Variant] =
             Vec::leak(vec![Variant { numbers: current_numbers, ..variant }]);
         let program = Program { buckets, cuda: Box::leak(Box::new([variants])) };
-        let kernel = DeviceKernel::load(name, stream, Box::leak(Box::new(program)))?;
+        let kernel = DeviceKernel::load_alone(name, stream, Box::leak(Box::new(program)))?;
         Ok(Self { name, names, kernel, stream: stream.clone(), numbers })
     }
 
