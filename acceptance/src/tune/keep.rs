@@ -15,6 +15,7 @@ use tvmtune_tuner::tune::{Trial, trials};
 use super::task::{Candidate, Task};
 use crate::item::Item;
 use crate::protocol::Times;
+use crate::results::unix_ms;
 
 /// See the module.
 pub(super) struct Keeper<'a> {
@@ -39,45 +40,44 @@ impl<'a> Keeper<'a> {
 
     /// What earlier sessions tried.
     pub(super) fn trials(&self, task: &Task) -> Vec<Trial> {
-        let mut trials = trials(&self.log_path(task));
+        let mut trials = trials(&self.log_path(&task.case, &task.id));
         trials.retain(|it| it.generator == GENERATOR && it.workload == task.id);
         trials
     }
 
-    /// Adds a trial to the log.
+    /// Adds a trial of a workload to its log.
     pub(super) fn log(
         &self,
-        task: &Task,
+        workload: &str,
         candidate: &Candidate,
         outcome: Outcome,
         seconds: f64,
-        unix_ms: u64,
     ) -> Result<()> {
-        let Candidate { point, source, item, generate_ms } = candidate;
+        let Candidate { point, sketch, source, item, generate_ms } = candidate;
         let trial = Trial {
-            workload: task.id.clone(),
+            workload: workload.to_owned(),
             generator: GENERATOR,
             bucket: Vec::new(),
             isa: self.target.arch.to_string(),
             source: *source,
-            sketch: task.space.sketch(point).name.to_string(),
+            sketch: sketch.clone(),
             choices: point.choices.clone(),
             trace: item.trace.clone(),
             artifact: item.artifact.clone(),
             outcome,
             generate_ms: *generate_ms,
             measure_ms: seconds * 1e3,
-            unix_ms,
+            unix_ms: unix_ms(),
         };
-        let path = self.log_path(task);
+        let path = self.log_path(&item.case, workload);
         fs::create_dir_all(path.parent().unwrap_or(&self.out))?;
         let mut file = File::options().create(true).append(true).open(&path)?;
         // A line of its own, whatever a kill left of the last one.
         Ok(file.write_all(format!("\n{}", serde_json::to_string(&trial)?).as_bytes())?)
     }
 
-    fn log_path(&self, task: &Task) -> PathBuf {
-        self.out.join(format!("trials/{}-{}.jsonl", task.case, &task.id[..12]))
+    fn log_path(&self, case: &str, workload: &str) -> PathBuf {
+        self.out.join(format!("trials/{case}-{}.jsonl", &workload[..12]))
     }
 
     /// Records a schedule that was measured thoroughly, with its code for this architecture and,

@@ -84,10 +84,10 @@ pub fn run_by(
     };
     let keeper = Keeper::new(out, target, Compiler::new(nvrtc, None));
     let tasks = tasks(&manifest, wanted.only, &results, &keeper)?;
-    let mut session = Session { folder, keeper, pool, results, tasks };
+    let mut session = Session { folder, keeper, pool, results, tasks, n_wrong: 0 };
     session.tune(left)?;
     println!("\n{}", session.summary());
-    Ok(Exit::Done)
+    Ok(if session.n_wrong == 0 { Exit::Done } else { Exit::Refused })
 }
 
 /// What the model knows of a device.
@@ -162,6 +162,8 @@ struct Session<'a> {
     pool: Pool,
     results: Results,
     tasks: Vec<Task>,
+    /// Candidates that computed something else, or took their worker down.
+    n_wrong: usize,
 }
 
 /// What a session may still spend.
@@ -179,13 +181,15 @@ impl Left {
 /// Candidates of one task.
 struct Batch {
     task: usize,
+    /// The identity of its workload.
+    id: String,
     candidates: Vec<Candidate>,
 }
 
 impl Batch {
     /// Of no task.
     fn none() -> Self {
-        Self { task: usize::MAX, candidates: Vec::new() }
+        Self { task: usize::MAX, id: String::new(), candidates: Vec::new() }
     }
 }
 
@@ -200,20 +204,23 @@ impl Session<'_> {
                 // The only task that is left: its candidates are measured first.
                 let batch = std::mem::replace(&mut measured, Batch::none());
                 let limit_ns = self.limit_ns(&batch);
-                let outcomes = measure(&mut self.pool, limit_ns, &batch, &mut left)?;
+                let by = (&mut self.pool, &self.keeper);
+                let outcomes = measure(by, limit_ns, &batch, &mut left)?;
                 self.conclude(batch, outcomes)?;
                 continue;
             };
             let limit_ns = self.limit_ns(&measured);
             let Self { pool, tasks, keeper, folder, .. } = self;
             let prepared = std::thread::scope(|scope| -> Result<_> {
-                let measuring = scope.spawn(|| measure(pool, limit_ns, &measured, &mut left));
+                let measuring =
+                    scope.spawn(|| measure((pool, keeper), limit_ns, &measured, &mut left));
                 let candidates = tasks[next].propose(BATCH, keeper, folder)?;
                 let outcomes = measuring.join().unwrap_or_else(|_| Ok(Vec::new()))?;
                 Ok((candidates, outcomes))
             });
             let (candidates, outcomes) = prepared?;
-            let batch = std::mem::replace(&mut measured, Batch { task: next, candidates });
+            let id = self.tasks[next].id.clone();
+            let batch = std::mem::replace(&mut measured, Batch { task: next, id, candidates });
             self.conclude(batch, outcomes)?;
         }
         Ok(())
@@ -237,9 +244,12 @@ impl Session<'_> {
         let before = task.best_ns();
         for (candidate, (outcome, seconds)) in batch.candidates.into_iter().zip(outcomes) {
             task.seconds += seconds;
+            if !outcome.is_fine() {
+                println!("{}: {outcome}", candidate.item.title());
+                self.n_wrong += 1;
+            }
             let outcome = task::told(&outcome);
             task.observe(&candidate.point, &outcome);
-            self.keeper.log(task, &candidate, outcome.clone(), seconds, unix_ms())?;
             let Some(timing) = outcome.timing() else { continue };
             let is_better = task.best_ns().is_none_or(|it| timing.median_ns() < it * BETTER);
             if !is_better {
@@ -281,7 +291,7 @@ impl Session<'_> {
 
 /// What becomes of candidates, and how many seconds each took. What there is no time for is left.
 fn measure(
-    pool: &mut Pool,
+    (pool, keeper): (&mut Pool, &Keeper<'_>),
     limit_ns: f64,
     batch: &Batch,
     left: &mut Left,
@@ -294,7 +304,9 @@ fn measure(
         left.trials -= 1;
         let began = Instant::now();
         let outcome = pool.attempt(&candidate.item, Some(limit_ns))?;
-        outcomes.push((outcome, began.elapsed().as_secs_f64()));
+        let seconds = began.elapsed().as_secs_f64();
+        keeper.log(&batch.id, candidate, task::told(&outcome), seconds)?;
+        outcomes.push((outcome, seconds));
     }
     Ok(outcomes)
 }

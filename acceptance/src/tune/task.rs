@@ -54,6 +54,8 @@ pub(super) struct Task {
 /// A point with its code.
 pub(super) struct Candidate {
     pub(super) point: Point,
+    /// The name of its sketch.
+    pub(super) sketch: String,
     pub(super) source: Source,
     pub(super) item: Item,
     /// What making its code took.
@@ -171,7 +173,8 @@ impl Task {
                 Ok((item, code)) => {
                     fs::create_dir_all(folder.join("images"))?;
                     fs::write(folder.join(&item.image), code)?;
-                    candidates.push(Candidate { point, source, item, generate_ms });
+                    let sketch = self.space.sketch(&point).name.clone();
+                    candidates.push(Candidate { point, sketch, source, item, generate_ms });
                 }
                 Err(why) => self.observe(&point, &Outcome::Invalid(why)),
             }
@@ -190,6 +193,9 @@ fn make(
     let schedule = Schedule::replay(&problem.dag, &trace).map_err(|it| it.to_string())?;
     let generated = item::generate(&schedule, target)?;
     let code = bundle::compile(compiler, case, &generated, target)?;
+    if let Some(verdict) = code.verdict() {
+        return Err(verdict.to_string());
+    }
     let (what, how) = ((Goal::Time, case, dims), (source, &schedule));
     let item = item::item(what, how, problem, &generated, (&code, target));
     Ok((item, code.cubin))
@@ -247,7 +253,7 @@ mod tests {
     #[test]
     fn nothing_is_faster_than_the_peak_of_what_could_do_it() {
         let near = |task: &Task, ns: f64| {
-            assert!((task.floor_ns / ns - 1.0).abs() < 0.1, "{}", task.floor_ns)
+            assert!((task.floor_ns / ns - 1.0).abs() < 0.1, "{}", task.floor_ns);
         };
         // 989 TFLOP/s, 62 TFLOP/s and 4800 GB/s are what the vendor says at this clock.
         near(&task("linear_bf16", "M = 8192, N = 8192, K = 8192"), 2.0 * 8192_f64.powi(3) / 989e3);
