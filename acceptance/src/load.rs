@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use tvmtune_core::codegen::GeneratedCuda;
-use tvmtune_core::codegen::cuda::{ALIGNMENT, Param};
+use tvmtune_core::codegen::cuda::{ALIGNMENT, Map, Param};
 use tvmtune_core::dag::TensorId;
 use tvmtune_core::grid::Home;
 use tvmtune_core::interp::Number;
@@ -48,26 +48,31 @@ pub fn describe(generated: &GeneratedCuda) -> Described {
     let mut table = Table::default();
     let mut functions = Vec::new();
     for entry in entries {
-        let params = entry.params.iter();
-        let params = params.map(|it| raw::Param::Entry(table.position(generated, *it)));
+        let mut param = |it: &Param| match *it {
+            Param::Map(map) => raw::Param::Map(map),
+            other => raw::Param::Entry(table.position(generated, other)),
+        };
+        let params: Vec<raw::Param> = entry.params.iter().map(&mut param).collect();
         functions.push(Function {
-            params: Vec::leak(params.collect()),
+            params: Vec::leak(params),
             name: leak(&entry.name),
             threads: entry.threads,
             shared_bytes: entry.shared_bytes,
         });
     }
+    let maps = maps(generated, &mut table);
     let variant = Variant {
         images: &[],
         functions: Vec::leak(functions),
         table: Vec::leak(table.entries),
-        maps: &[],
+        maps: Vec::leak(maps),
         numbers: |_, _| {},
         tier: Tier::Default,
         median_ns: None,
         artifact: leak(&generated.artifact.0),
     };
     let blocks = entries.iter().map(|it| it.blocks.clone()).collect();
+    let of_maps = generated.unit.maps.iter().flat_map(|it| it.extents.iter().chain(&it.strides));
     let names = grid.params.iter().chain(&grid.outputs).map(|it| leak(&grid.buffer(*it).name));
     let ranges = grid.dims.iter().map(|it| (it.range.lo as usize, it.range.hi as usize));
     Described {
@@ -75,13 +80,13 @@ pub fn describe(generated: &GeneratedCuda) -> Described {
         names: names.collect(),
         ranges: ranges.collect(),
         variant,
-        numbers: Rc::new(numbers(table.words, blocks)),
+        numbers: Rc::new(numbers(table.words, blocks, of_maps.cloned().collect())),
     }
 }
 
 /// What computes the numbers of a launch: for each entry of the table, then for each function how
-/// many blocks it has.
-fn numbers(words: Vec<Word>, blocks: Vec<Poly>) -> impl Fn(&[i64], &mut [u64]) {
+/// many blocks it has, then what maps say of tensors.
+fn numbers(words: Vec<Word>, blocks: Vec<Poly>, of_maps: Vec<Poly>) -> impl Fn(&[i64], &mut [u64]) {
     move |dims, numbers| {
         let (table, rest) = numbers.split_at_mut(words.len());
         for (word, number) in words.iter().zip(table) {
@@ -89,8 +94,8 @@ fn numbers(words: Vec<Word>, blocks: Vec<Poly>) -> impl Fn(&[i64], &mut [u64]) {
                 *number = value.eval_dims(dims).cast_unsigned();
             }
         }
-        for (blocks, number) in blocks.iter().zip(rest) {
-            *number = blocks.eval_dims(dims).max(0).cast_unsigned();
+        for (value, number) in blocks.iter().chain(&of_maps).zip(rest) {
+            *number = value.eval_dims(dims).max(0).cast_unsigned();
         }
     }
 }
@@ -121,12 +126,32 @@ impl Table {
             Param::Dim(dim) => (TableEntry::Param, Word::Number(Poly::dim(dim))),
             Param::Scalar(scalar) => (TableEntry::Scalar(scalar.0 as usize), Word::Given),
             Param::Pointer(tensor) => pointer(generated, tensor),
+            Param::Map(map) => pointer(generated, generated.unit.maps[map].tensor),
         };
         self.params.push(param);
         self.entries.push(entry);
         self.words.push(word);
         self.params.len() - 1
     }
+}
+
+/// The tensors whose boxes kernels copy.
+fn maps(generated: &GeneratedCuda, table: &mut Table) -> Vec<raw::TensorMap> {
+    let mut first = 0;
+    let mut map = |it: &Map| {
+        let extents: &'static [u32] = Vec::leak(it.boxes.clone());
+        let entry = table.position(generated, Param::Pointer(it.tensor));
+        let map = raw::TensorMap {
+            entry,
+            element: it.element,
+            extents,
+            swizzle: it.swizzle,
+            numbers: first,
+        };
+        first += map.n_numbers();
+        map
+    };
+    generated.unit.maps.iter().map(&mut map).collect()
 }
 
 fn pointer(generated: &GeneratedCuda, tensor: TensorId) -> (TableEntry, Word) {

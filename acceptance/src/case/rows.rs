@@ -100,8 +100,69 @@ pub(super) const CASES: &[Case] = &[
         function: "fn total_f32(x: Tensor<f32, N>) -> Tensor<f32> {
             compute(|| sum(0..N, |i| x[[i]]))
         }",
-        checks: &[Check { dims: "N = 1..=5000", at: &[&[1], &[4999]] }],
+        // In pieces of 8192 elements, and all pieces.
+        checks: &[Check { dims: "N = 1..=40000", at: &[&[1], &[8191], &[40000]] }],
         times: &["N = 4194304"],
+        ..PLAIN
+    },
+    Case {
+        name: "column_mean_f16",
+        class: Class::Reduction,
+        function: "fn column_mean_f16(x: Tensor<f16, M, N>) -> Tensor<f16, N> {
+            compute(|j| mean(0..M, |i| x[[i, j]] as f32) as f16)
+        }",
+        checks: &[Check { dims: "M = 1..=700, N = 20", at: &[&[1], &[513], &[700]] }],
+        times: &["M = 8192, N = 8192"],
+        ..PLAIN
+    },
+    Case {
+        name: "mean_pool_f16",
+        class: Class::Reduction,
+        function: "fn mean_pool_f16(x: Tensor<f16, B, S, D>) -> Tensor<f16, B, D> {
+            compute(|b, d| mean(0..S, |s| x[[b, s, d]] as f32) as f16)
+        }",
+        checks: &[Check { dims: "B = 1..=3, S = 70, D = 24", at: &[&[1], &[3]] }],
+        times: &["B = 32, S = 512, D = 1024"],
+        ..PLAIN
+    },
+    Case {
+        name: "column_variance_f32",
+        class: Class::Reduction,
+        function: "fn column_variance_f32(x: Tensor<f32, M, D>) -> Tensor<f32, D> {
+            let c = compute(|d| mean(0..M, |i| x[[i, d]]));
+            compute(|d| mean(0..M, |i| (x[[i, d]] - c[[d]]) * (x[[i, d]] - c[[d]])))
+        }",
+        checks: &[Check { dims: "M = 1..=100, D = 37", at: &[&[1], &[33], &[100]] }],
+        times: &["M = 65536, D = 512"],
+        ..PLAIN
+    },
+    Case {
+        name: "outer_max_f32",
+        class: Class::Reduction,
+        function: "fn outer_max_f32(x: Tensor<f32, H, W, B>) -> Tensor<f32, B, W> {
+            compute(|b, w| max(0..H, |h| x[[h, w, b]]))
+        }",
+        checks: &[Check { dims: "H = 40, W = 1..=9, B = 5", at: &[&[1], &[9]] }],
+        ..PLAIN
+    },
+    Case {
+        name: "few_rows_f32",
+        class: Class::Reduction,
+        function: "fn few_rows_f32(x: Tensor<f32, M, K>, w: Weight<f32, N, K>) -> Tensor<f32, M, N> {
+            compute(|i, j| max(sum(0..K, |k| x[[i, k]] * w[[j, k]]), 0.0))
+        }",
+        checks: &[Check { dims: "M = 1..=9, N = 24, K = 1000", at: &[&[1], &[9]] }],
+        times: &["M = 1, N = 4096, K = 4096", "M = 8, N = 4096, K = 4096"],
+        ..PLAIN
+    },
+    Case {
+        name: "few_rows_f16",
+        class: Class::Reduction,
+        function: "fn few_rows_f16(x: Tensor<f16, M, K>, w: Weight<f16, N, K>) -> Tensor<f16, M, N> {
+            compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[j, k]]))
+        }",
+        checks: &[Check { dims: "M = 1..=20, N = 24, K = 1024", at: &[&[1], &[20]] }],
+        times: &["M = 1, N = 11008, K = 4096", "M = 16, N = 4096, K = 11008"],
         ..PLAIN
     },
     Case {

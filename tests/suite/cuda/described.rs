@@ -6,8 +6,10 @@ use tvmtune_acceptance::load::{Described, bits, describe};
 use tvmtune_acceptance::{bundle, problem::Problem};
 use tvmtune_core::codegen::GeneratedCuda;
 use tvmtune_core::interp::{Array, pack};
-use tvmtune_emulator::{Argument, Buffer, Launch, Memory, Module, Options};
-use tvmtune_runtime::raw::cuda::{Param, TableEntry};
+use tvmtune_emulator::{
+    Argument, Buffer, Element, Launch, Memory, Module, Options, Swizzle, TensorMap,
+};
+use tvmtune_runtime::raw::cuda::{self as raw, Param, TableEntry};
 use tvmtune_tests::nvrtc::nvrtc;
 
 use super::{ptx, target};
@@ -29,7 +31,8 @@ fn run(
     let variant = &described.variant;
     let mut numbers = vec![0; variant.n_numbers()];
     (described.numbers)(dims, &mut numbers);
-    let (table, blocks) = numbers.split_at(variant.table.len());
+    let (table, rest) = numbers.split_at(variant.table.len());
+    let (blocks, of_maps) = rest.split_at(variant.functions.len());
     let mut word = |(entry, number): (&TableEntry, &u64)| match *entry {
         TableEntry::Pointer { arg, layout, .. } => {
             assert!(layout.is_none(), "weights are packed before");
@@ -44,7 +47,14 @@ fn run(
         let kernel = module.kernel(function.name).expect("the module has every function");
         assert_eq!(kernel.parameters().len(), function.params.len(), "{}", function.name);
         let argument = |(param, (_, n_bytes)): (&Param, &(u32, u32))| {
-            let Param::Entry(n) = *param else { panic!("there are no maps") };
+            let n = match *param {
+                Param::Entry(n) => n,
+                Param::Map(n) => {
+                    let map = &variant.maps[n];
+                    let Word::Buffer(buffer) = table[map.entry] else { panic!("no address") };
+                    return tensor_map(map, buffer, &of_maps[map.numbers..]).into();
+                }
+            };
             match table[n] {
                 Word::Buffer(buffer) => Argument::from(buffer),
                 // As many of its bytes as the parameter has, the lowest first.
@@ -58,6 +68,32 @@ fn run(
             ..Launch::linear(*n_blocks as u32, function.threads)
         };
         kernel.run(&launch, &arguments, memory, &Options::default()).unwrap();
+    }
+}
+
+/// What a driver makes of a map.
+fn tensor_map(map: &raw::TensorMap, buffer: Buffer, numbers: &[u64]) -> TensorMap {
+    let (dims, strides) = numbers[..map.n_numbers()].split_at(map.extents.len());
+    // `CUtensorMapDataType`.
+    let element = match map.element {
+        0 => Element::U8,
+        3 => Element::I32,
+        5 => Element::I64,
+        6 => Element::F16,
+        7 => Element::F32,
+        8 => Element::F64,
+        9 => Element::Bf16,
+        other => panic!("elements of type {other}"),
+    };
+    let swizzles = [Swizzle::None, Swizzle::Bytes32, Swizzle::Bytes64, Swizzle::Bytes128];
+    TensorMap {
+        base: (buffer, 0),
+        element,
+        dims: dims.to_vec(),
+        strides: strides.to_vec(),
+        box_dims: map.extents.to_vec(),
+        element_strides: vec![1; dims.len()],
+        swizzle: swizzles[map.swizzle as usize],
     }
 }
 
@@ -90,7 +126,7 @@ fn a_description_is_enough_to_launch_a_program() {
         let (_, _, generated) = bundle::checked(&problem, &target()).unwrap().swap_remove(0);
         let described = describe(&generated);
         most_functions = most_functions.max(described.variant.functions.len());
-        let module = Module::parse(&ptx(nvrtc, &generated, "compute_90")).unwrap();
+        let module = Module::parse(&ptx(nvrtc, &generated, "compute_90a")).unwrap();
         let types = problem.dag.scalars.iter().map(|it| it.dtype);
         let scalars: Vec<u64> =
             problem.scalars().into_iter().zip(types).map(|(it, dtype)| bits(it, dtype)).collect();

@@ -14,7 +14,7 @@ use tvmtune_tuner::space::Space;
 
 use super::{check, target};
 
-const ARCH: &str = "compute_90";
+const ARCH: &str = "compute_90a";
 
 fn runner(cases: u32) -> TestRunner {
     TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() })

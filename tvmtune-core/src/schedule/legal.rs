@@ -163,10 +163,7 @@ impl Schedule {
                 LoopKind::Vectorized if self.has_attached_at(id, *axis) => {
                     return refuse(ErrorKind::HasAttached);
                 }
-                LoopKind::Parallel
-                | LoopKind::Cluster
-                | LoopKind::Thread
-                | LoopKind::Tensor
+                LoopKind::Parallel | LoopKind::Cluster | LoopKind::Thread | LoopKind::Tensor
                     if self.rolling_at(id, *axis).next().is_some() =>
                 {
                     return refuse(ErrorKind::HasAttached);

@@ -8,7 +8,6 @@ use std::fmt;
 
 use super::GpuTarget;
 use super::gpu::{REGISTERS, THREAD_REGISTERS};
-use crate::codegen::cuda::granted_registers;
 use crate::dag::access::work;
 use crate::dag::{DType, Expr, Subscript, TensorId};
 use crate::grid::{Grid, Home, Kernel, LoopKind, MOST_THREADS, Stmt};
@@ -100,7 +99,10 @@ pub fn fits(grid: &Grid, target: &GpuTarget) -> Result<(), Vec<Misfit>> {
 
 /// Registers that a thread of a kernel's body may have.
 pub fn most_registers(kernel: &Kernel) -> u32 {
-    granted_registers(kernel).unwrap_or_else(|| share(kernel.block_threads()))
+    match kernel.granted_registers() {
+        Some((granted, _)) => granted,
+        None => share(kernel.block_threads()),
+    }
 }
 
 /// Registers that a thread of so large a block is launched with at most: they are handed out in

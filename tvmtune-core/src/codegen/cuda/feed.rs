@@ -1,23 +1,9 @@
 //! What the feeder of a block and the other threads say to each other.
 
 use super::{Map, Param, Printer};
-use crate::grid::{BoxMap, Kernel, Stmt, WARP, WARPGROUP};
+use crate::dag::DType;
+use crate::grid::{BoxMap, Stmt, WARP};
 use crate::poly::Poly;
-
-/// Registers of a thread that multiplies, and of one that feeds, by how many warpgroups multiply:
-/// more than all threads get at launch.
-const REGISTERS: [Option<(u32, u32)>; 4] = [None, None, Some((232, 40)), Some((160, 32))];
-
-/// Registers that a thread of the body may use, where it gets more than its share of the block's.
-pub fn granted_registers(kernel: &Kernel) -> Option<u32> {
-    granted(kernel).map(|it| it.0)
-}
-
-fn granted(kernel: &Kernel) -> Option<(u32, u32)> {
-    let groups = (kernel.threads / WARPGROUP) as usize;
-    let divides = !kernel.feeder.is_empty() && kernel.multiplies_by_groups();
-    REGISTERS.get(groups).copied().flatten().filter(|_| divides)
-}
 
 impl Printer<'_> {
     /// The kernel's body, by who does it.
@@ -31,7 +17,7 @@ impl Printer<'_> {
         }
         self.rings();
         let threads = kernel.threads;
-        let granted = granted(kernel);
+        let granted = kernel.granted_registers();
         self.open(&format!("if (threadIdx.x >= {threads})"));
         if let Some((_, few)) = granted {
             self.line(&format!("registers_shrink<{few}>();"));
@@ -212,11 +198,25 @@ impl Printer<'_> {
         };
         Map {
             tensor: map.tensor,
+            element: element(buffer.dtype),
             extents: buffer.shape.iter().rev().cloned().collect(),
             strides,
             boxes: map.extents.iter().rev().map(|it| *it as u32).collect(),
             swizzle,
         }
+    }
+}
+
+/// `CUtensorMapDataType`.
+fn element(dtype: DType) -> u32 {
+    match dtype {
+        DType::I8 | DType::U8 | DType::Bool => 0,
+        DType::I32 => 3,
+        DType::I64 => 5,
+        DType::F16 => 6,
+        DType::F32 => 7,
+        DType::F64 => 8,
+        DType::Bf16 => 9,
     }
 }
 

@@ -30,7 +30,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::dag::{DType, Expr, ScalarId, TensorId};
 use crate::grid::{Buffer, Grid, Home, Kernel, Stmt};
 use crate::poly::{Atom, DimId, Facts, Poly};
-pub use feed::granted_registers;
 pub use lanes::{Load, Vectors, is_vector, position, vectors};
 use names::Names;
 
@@ -54,6 +53,8 @@ pub struct Unit {
 pub struct Map {
     /// The tensor, which lies at a multiple of [`ALIGNMENT`] bytes.
     pub tensor: TensorId,
+    /// The type of its elements, as `CUtensorMapDataType`.
+    pub element: u32,
     /// Its extents.
     pub extents: Vec<Poly>,
     /// Bytes between neighbors in each dimension but the innermost.

@@ -13,7 +13,7 @@
 use super::{argument, dims_poly, layout_literal, place, push};
 use crate::codegen::GeneratedCuda;
 use crate::codegen::cuda::{ALIGNMENT, Entry, Map, Param};
-use crate::dag::{DType, Dag, TensorId};
+use crate::dag::{Dag, TensorId};
 use crate::grid::Home;
 use crate::poly::{DimId, Interval, Poly};
 use crate::record::Tier;
@@ -238,8 +238,7 @@ fn maps(generated: &GeneratedCuda, table: &[Word]) -> Vec<String> {
         let word = word(generated, Param::Pointer(it.tensor));
         let entry = table.iter().position(|it| *it == word);
         let entry = entry.expect("the table has what functions are passed");
-        let element = element(generated.grid.buffer(it.tensor).dtype);
-        let Map { boxes, swizzle, .. } = it;
+        let Map { element, boxes, swizzle, .. } = it;
         let first = numbers;
         numbers += it.extents.len() + it.strides.len();
         format!(
@@ -248,19 +247,6 @@ fn maps(generated: &GeneratedCuda, table: &[Word]) -> Vec<String> {
         )
     };
     generated.unit.maps.iter().map(&mut map).collect()
-}
-
-/// `CUtensorMapDataType`.
-fn element(dtype: DType) -> u32 {
-    match dtype {
-        DType::I8 | DType::U8 | DType::Bool => 0,
-        DType::I32 => 3,
-        DType::I64 => 5,
-        DType::F16 => 6,
-        DType::F32 => 7,
-        DType::F64 => 8,
-        DType::Bf16 => 9,
-    }
 }
 
 /// The function that computes what a launch needs to know from the dimensions.

@@ -16,8 +16,8 @@ use crate::dag::access::Access;
 use crate::dag::{Expr, Subscript, TensorId};
 use crate::poly::VarId;
 use crate::schedule::error::{ErrorKind, ScheduleError};
-use crate::schedule::sketch::DecisionId;
 use crate::schedule::sketch::builder::Builder;
+use crate::schedule::sketch::{DecisionId, Factor};
 use crate::schedule::{AxisId, Layout, StageId};
 
 /// Bytes of the widest access of a thread.
@@ -33,8 +33,10 @@ pub(super) struct Factors<'a> {
 
 /// A copy of a factor.
 pub(super) struct Operand {
-    stage: StageId,
-    /// Its axis whose elements lie side by side in the copy.
+    pub(super) stage: StageId,
+    /// The axis of the product along which elements lie side by side in the copy.
+    pub(super) axis: usize,
+    /// The copy's axis for that.
     last: usize,
     /// How many of them one access copies.
     vector: u64,
@@ -73,7 +75,7 @@ fn copy_one(
         b.apply(|it| it.inline(padded))?;
     }
     let (last, vector) = lie(b, stage, &axes, factors);
-    Ok(Operand { stage, last, vector })
+    Ok(Operand { stage, axis: axes[last], last, vector })
 }
 
 /// Lets a weight lie along the depth, if its layout is nobody else's.
@@ -126,29 +128,56 @@ fn is_even(b: &Builder, tensor: TensorId, index: &[Subscript], var: VarId, n: u6
         None => index.len().checked_sub(1),
     };
     let Some(dim) = dim else { return false };
-    let plain = matches!(&index[dim], Subscript::Affine(at) if at.as_var() == Some(var));
+    let Subscript::Affine(at) = &index[dim] else { return false };
+    let Some((step, first)) = at.split_linear(var) else { return false };
+    let starts = first.terms().all(|(_, by)| by.unsigned_abs().is_multiple_of(n));
     let extent = found.tensor.shape[dim].as_constant();
-    plain && extent.is_some_and(|it| (it as u64).is_multiple_of(n))
+    step.as_constant() == Some(1)
+        && starts
+        && extent.is_some_and(|it| (it as u64).is_multiple_of(n))
 }
 
-/// Copies a factor in each step of the reduction, by all threads of those warps.
-pub(super) fn place(
+/// Makes a copy in each step of the reduction, as its elements are to lie: in panels of a width, if
+/// that is given.
+pub(super) fn lay(
     b: &mut Builder,
     operand: &Operand,
     anchor: StageId,
     step: AxisId,
-    warps: &[DecisionId],
+    panel: Option<u64>,
 ) -> Result<(), ScheduleError> {
-    let Operand { stage, last, vector } = *operand;
-    let name = b.stage_name(stage).to_owned();
+    let Operand { stage, last, .. } = *operand;
     let tensor = b.schedule.stage(stage).tensor();
     let n_dims = b.schedule.tensor(tensor).tensor.shape.len();
     b.apply(|it| it.compute_at(stage, anchor, step))?;
-    if last + 1 != n_dims {
-        let order: Vec<usize> = (0..n_dims).filter(|it| *it != last).chain([last]).collect();
-        let loops: Vec<AxisId> = order.iter().map(|it| AxisId(*it as u32)).collect();
+    let id = |it: usize| AxisId(it as u32);
+    let mut order: Vec<usize> = (0..n_dims).filter(|it| *it != last).collect();
+    let mut loops: Vec<AxisId> = order.iter().copied().map(id).collect();
+    if let Some(width) = panel {
+        let parts = b.split(stage, id(last), &[Factor::Fixed(width)])?;
+        loops.insert(0, parts[0]);
+        loops.push(parts[1]);
+        // Where a dimension is split, later ones move up by one.
+        let moved = order.iter().map(|it| it + usize::from(*it > last));
+        let order = [last].into_iter().chain(moved).chain([last + 1]).collect();
+        b.apply(|it| it.pack(tensor, Layout { splits: vec![(last, width)], order }))?;
+    } else if last + 1 != n_dims {
+        order.push(last);
+        loops.push(id(last));
         b.apply(|it| it.pack(tensor, Layout { splits: Vec::new(), order }))?;
-        b.apply(|it| it.reorder(stage, &loops))?;
+    } else {
+        return Ok(());
     }
-    tile::by_all_threads(b, stage, &name, vector, 32, warps)
+    b.apply(|it| it.reorder(stage, &loops))
+}
+
+/// Lets all threads of a block make a copy: so many for every combination of what the decisions say.
+pub(super) fn by_all_threads(
+    b: &mut Builder,
+    operand: &Operand,
+    each: u64,
+    threads: &[DecisionId],
+) -> Result<(), ScheduleError> {
+    let name = b.stage_name(operand.stage).to_owned();
+    tile::by_all_threads(b, operand.stage, &name, operand.vector, each, threads)
 }

@@ -164,7 +164,8 @@ pub(super) fn tensor(b: &mut Builder, root: StageId, anchor: StageId) -> Result<
     let warps = [Some(tile.row), Some(tile.column), tile.beside];
     let warps: Vec<DecisionId> = warps.into_iter().flatten().map(|it| it.warps).collect();
     for operand in operands {
-        operand::place(b, &operand, anchor, step, &warps)?;
+        operand::lay(b, &operand, anchor, step, None)?;
+        operand::by_all_threads(b, &operand, 32, &warps)?;
     }
     b.name.push(format!("{name}: tensor"));
     Ok(())
@@ -197,7 +198,7 @@ fn sides(b: &Builder, anchor: StageId, product: Product) -> Sides {
 }
 
 /// Whether the same factor depends on both axes.
-fn moves_with(b: &Builder, anchor: StageId, one: usize, other: usize) -> bool {
+pub(super) fn moves_with(b: &Builder, anchor: StageId, one: usize, other: usize) -> bool {
     b.accesses(anchor).iter().any(|it| it.depends_on(one) && it.depends_on(other))
 }
 
