@@ -3,6 +3,11 @@
 //! A loop over threads gives each of its iterations as many threads as the loops inside it need; of
 //! loops one after the other the longest says how many there are. So `ty` stands for the same
 //! threads in all loops inside it, and what they keep in registers stays theirs.
+//!
+//! Loops of the same extents, from the outermost on, are the same threads wherever they stand: a
+//! row of which four threads share the elements starts, and ends, in those four.
+
+use std::collections::BTreeMap;
 
 use super::reduce::Reductions;
 use super::{BlockVar, Buffer, Kernel, LoopKind, MOST_THREADS, Stmt, Unplaceable, WARP};
@@ -42,15 +47,18 @@ pub(super) fn kernel(
     }
     // Neighbors make a cluster.
     blocks.sort_by_key(|it| it.in_cluster);
+    let mut needs = Needs::default();
+    needs.note(body, &mut Vec::new())?;
     // Whole warps, but for what one thread does.
-    let threads = match needed(body)? {
+    let threads = match needs.of(&[]) {
         1 => 1,
         threads => threads.max(WARP),
     };
     if threads > MOST_THREADS {
         return Err(Unplaceable::Threads(threads));
     }
-    let mut walk = Walk { reductions: Reductions::new(phases, nest), buffers, n_vars };
+    let reductions = Reductions::new(phases, nest);
+    let mut walk = Walk { reductions, needs, path: Vec::new(), buffers, n_vars };
     let body = walk.block(body, threads)?;
     Ok(Kernel {
         blocks,
@@ -66,28 +74,48 @@ pub(super) fn kernel(
     })
 }
 
-/// How many threads run statements one after the other: a power of two up to a warp, or warps.
-fn needed(body: &[nest::Stmt]) -> Result<u32, Unplaceable> {
-    let mut most = 1;
-    for stmt in body {
-        most = most.max(match stmt {
-            nest::Stmt::For { extent, kind: schedule::LoopKind::Thread, body, .. } => {
-                let extent = extent.as_constant().ok_or(Unplaceable::DynamicThreads)?;
-                let extent = u32::try_from(extent.max(1)).unwrap_or(u32::MAX);
-                needed(body)?.saturating_mul(extent)
+/// How many threads one iteration needs, by the extents of the loops over threads around it: a
+/// power of two up to a warp, or warps.
+#[derive(Default)]
+pub(super) struct Needs(BTreeMap<Vec<u32>, u32>);
+
+impl Needs {
+    /// Notes what statements need that stand inside loops of these extents.
+    fn note(&mut self, body: &[nest::Stmt], path: &mut Vec<u32>) -> Result<(), Unplaceable> {
+        for stmt in body {
+            match stmt {
+                nest::Stmt::For { extent, kind: schedule::LoopKind::Thread, body, .. } => {
+                    let extent = extent.as_constant().ok_or(Unplaceable::DynamicThreads)?;
+                    let extent = u32::try_from(extent.max(1)).unwrap_or(u32::MAX);
+                    path.push(extent);
+                    self.note(body, path)?;
+                    let most = self.of(path).saturating_mul(extent);
+                    path.pop();
+                    let known = self.0.entry(path.clone()).or_insert(1);
+                    *known = (*known).max(most);
+                }
+                nest::Stmt::For { body, .. } | nest::Stmt::If { body, .. } => {
+                    self.note(body, path)?;
+                }
+                nest::Stmt::Store { .. } | nest::Stmt::Update { .. } => {}
             }
-            nest::Stmt::For { body, .. } | nest::Stmt::If { body, .. } => needed(body)?,
-            nest::Stmt::Store { .. } | nest::Stmt::Update { .. } => 1,
-        });
+        }
+        Ok(())
     }
-    // No block is as large: the caller says so.
-    let most = most.min(1 << 20);
-    Ok(if most <= WARP { most.next_power_of_two() } else { most.next_multiple_of(WARP) })
+
+    fn of(&self, path: &[u32]) -> u32 {
+        // No block is as large: the caller says so.
+        let most = self.0.get(path).copied().unwrap_or(1).min(1 << 20);
+        if most <= WARP { most.next_power_of_two() } else { most.next_multiple_of(WARP) }
+    }
 }
 
 /// The walk from loops to threads.
 pub(super) struct Walk<'a> {
     pub(super) reductions: Reductions,
+    needs: Needs,
+    /// The extents of the open loops over threads.
+    path: Vec<u32>,
     pub(super) buffers: &'a mut Vec<Buffer>,
     pub(super) n_vars: &'a mut u32,
 }
@@ -150,8 +178,21 @@ impl Walk<'_> {
         body: &[nest::Stmt],
         range: u32,
     ) -> Result<Stmt, Unplaceable> {
-        let step = needed(body)?;
+        self.path.push(extent.max(1));
+        let step = self.needs.of(&self.path);
+        // Threads that reduce together have one element each, whatever others there are.
+        let alone = !self.reductions.of(var, body).is_empty() && !has_threads(body);
+        let step = if alone { 1 } else { step };
         let body = self.block(body, step)?;
+        self.path.pop();
         Ok(Stmt::Thread { var, extent, step, range, body })
     }
+}
+
+fn has_threads(body: &[nest::Stmt]) -> bool {
+    body.iter().any(|stmt| match stmt {
+        nest::Stmt::For { kind: schedule::LoopKind::Thread, .. } => true,
+        nest::Stmt::For { body, .. } | nest::Stmt::If { body, .. } => has_threads(body),
+        nest::Stmt::Store { .. } | nest::Stmt::Update { .. } => false,
+    })
 }
