@@ -134,15 +134,17 @@ pub(super) fn n_copies(
     written_somewhere: &BTreeSet<TensorId>,
 ) -> usize {
     let source = |value: &Expr| {
-        let mut only_reads = true;
+        let (mut reads, mut only_reads) = (false, true);
         value.walk(&mut |it| {
             if let Expr::Read { tensor, .. } = it {
                 let home = buffers[tensor.0 as usize].home;
+                reads = true;
                 only_reads &= matches!(home, Home::Argument | Home::Workspace)
                     && !written_somewhere.contains(tensor);
             }
         });
-        only_reads
+        // A constant is where a reduction starts.
+        reads && only_reads
     };
     let copies = |stmt: &&Stmt| {
         let mut is_copy = true;

@@ -159,10 +159,7 @@ impl<'a> Lowering<'a> {
         self.around.push(hulls.clone());
         let attach = Attach::At(run.id, run.stage.order[place]);
         let mut stmts = Vec::new();
-        for id in &self.schedule.order {
-            if self.schedule.stage(*id).attach != attach {
-                continue;
-            }
+        for id in &self.running_order(run, attach) {
             let region = hulls.get(id).map(Vec::as_slice);
             if self.schedule.stage(*id).rolling {
                 let mut run = self.running(*id, region);
@@ -172,6 +169,25 @@ impl<'a> Lowering<'a> {
             }
         }
         stmts
+    }
+
+    /// The stages that run at a loop, in order. In a pipelined one those come first that need none
+    /// of the others: what is copied ahead stands at the head of an iteration.
+    fn running_order(&self, run: &Running<'a>, attach: Attach) -> Vec<StageId> {
+        let at = |it: &StageId| self.schedule.stage(*it).attach == attach;
+        let all: Vec<StageId> = self.schedule.order.iter().copied().filter(at).collect();
+        let Attach::At(_, axis) = attach else { return all };
+        if !matches!(run.stage.axis(axis).kind, LoopKind::Pipelined(_)) {
+            return all;
+        }
+        let needs_none = |it: &StageId| {
+            let compute = &self.schedule.stage(*it).compute;
+            compute.reducer.is_none()
+                && !self.schedule.has_attached(*it)
+                && !all.iter().any(|it| compute.reads(self.schedule.stage(*it).tensor()))
+        };
+        let (first, then): (Vec<StageId>, Vec<StageId>) = all.iter().partition(|it| needs_none(it));
+        first.into_iter().chain(then).collect()
     }
 
     /// Sets the elements that the reduce loops from number `place` on add into to where the
