@@ -1,5 +1,6 @@
 //! Generated CUDA, compiled by NVRTC and run by the emulator, against the interpreter.
 
+mod attention;
 mod classes;
 mod defaults;
 mod described;

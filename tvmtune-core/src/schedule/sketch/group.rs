@@ -8,6 +8,7 @@
 //!   softmax), computed at the loop over its rows.
 
 use super::builder::Builder;
+use super::gpu::attention::Chain;
 use super::rows::contiguous_reduction;
 use super::variant::variants;
 use crate::dag::TensorId;
@@ -34,6 +35,8 @@ pub(super) enum Group {
         /// How many leading axes of all of them are the same rows.
         depth: usize,
     },
+    /// A product, and what runs along with it. Only on GPUs.
+    Chain(Chain),
 }
 
 /// What one more evaluation of a value may cost before it is stored instead.
@@ -97,7 +100,9 @@ impl Builder {
                         *least = depth.min(*least);
                     }
                     tiled => {
-                        let (Group::Rows { root, .. } | Group::Tiled { root, .. }) = *tiled;
+                        let (Group::Rows { root, .. } | Group::Tiled { root, .. }) = *tiled else {
+                            continue;
+                        };
                         *tiled = Group::Tiled { root, anchor: stage };
                     }
                 }

@@ -160,17 +160,29 @@ pub fn sketches(dag: &Dag, target: &Target) -> Vec<Sketch> {
 fn sketches_from(start: &Builder) -> Vec<Sketch> {
     let groups = start.groups();
     let cycles = if start.is_gpu() { 0.0 } else { start.cycles(&start.schedule.order) };
-    let ways: Vec<Vec<Way>> = groups.iter().map(|it| start.ways(it)).collect();
+    let merged = if start.is_gpu() { gpu::attention::merged(&start, &groups) } else { None };
     let mut sketches: Vec<Sketch> = Vec::new();
-    for choice in combinations(&ways.iter().map(Vec::len).collect::<Vec<_>>()) {
-        let mut b = start.clone();
-        let chosen = groups.iter().zip(choice.iter().zip(&ways).map(|(n, it)| &it[*n]));
-        let applied = chosen.map(|(group, way)| b.apply_way(group, way)).all(|it| it.is_ok());
-        if applied && (b.is_gpu() || b.decide_threads(cycles).is_ok()) {
-            sketches.push(b.finish());
-        }
+    for groups in merged.into_iter().chain([groups]) {
+        sketches.extend(start.sketches_of(&groups, cycles));
     }
     sketches
+}
+
+impl Builder {
+    /// The sketches in which these groups run, each on its own.
+    fn sketches_of(&self, groups: &[Group], cycles: f64) -> Vec<Sketch> {
+        let ways: Vec<Vec<Way>> = groups.iter().map(|it| self.ways(it)).collect();
+        let mut sketches: Vec<Sketch> = Vec::new();
+        for choice in combinations(&ways.iter().map(Vec::len).collect::<Vec<_>>()) {
+            let mut b = self.clone();
+            let chosen = groups.iter().zip(choice.iter().zip(&ways).map(|(n, it)| &it[*n]));
+            let applied = chosen.map(|(group, way)| b.apply_way(group, way)).all(|it| it.is_ok());
+            if applied && (b.is_gpu() || b.decide_threads(cycles).is_ok()) {
+                sketches.push(b.finish());
+            }
+        }
+        sketches
+    }
 }
 
 /// Which way each group goes: all combinations if they are few, else one group at a time leaves
@@ -219,6 +231,7 @@ impl Builder {
             return gpu::ways(self, group).into_iter().map(Way::Gpu).collect();
         }
         match group {
+            Group::Chain(_) => Vec::new(),
             Group::Tiled { anchor, .. } => {
                 variant::variants(self, *anchor).into_iter().map(Way::Tile).collect()
             }
@@ -237,6 +250,7 @@ impl Builder {
             }
             (Group::Rows { root, .. }, Way::Elementwise) => elementwise::elementwise(self, *root),
             (group, Way::Gpu(way)) => gpu::apply(self, group, way),
+            (Group::Chain(_), _) => Ok(()),
             (Group::Rows { root, inside, depth }, _) => rows::rows(self, *root, inside, *depth),
             (Group::Tiled { root, .. }, _) => rows::rows(self, *root, &[], 0),
         }

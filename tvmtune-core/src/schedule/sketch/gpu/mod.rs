@@ -4,6 +4,7 @@
 //! - `group`: the same, each of four warps.
 //! - `tile`: reductions of which two operands are used more than once: tiles of accumulators in the
 //!   registers of threads, operands copied to shared memory by all of them.
+//! - `attention`: products with a softmax between: everything along with the second product.
 //! - `rows`: reductions along memory, and what needs them: threads share a row.
 //! - `columns`: long reductions across memory: rows of threads share a column.
 //! - `flat`: everything else: a thread computes neighboring elements.
@@ -11,6 +12,7 @@
 //!   memory.
 
 mod across;
+pub(super) mod attention;
 mod columns;
 mod flat;
 mod group;
@@ -38,6 +40,8 @@ pub(super) enum Way {
     Rows,
     Columns,
     Flat,
+    /// All stages of a chain along with its last product.
+    Attention,
     /// Along which axis something is read that is written along the last one.
     Across(usize),
 }
@@ -66,6 +70,7 @@ pub(super) fn cut_reductions(start: &Builder) -> Option<Builder> {
 /// The ways to schedule a group, the most promising first.
 pub(super) fn ways(b: &Builder, group: &Group) -> Vec<Way> {
     match group {
+        Group::Chain(_) => vec![Way::Attention],
         Group::Tiled { anchor, .. } => {
             let groups = [true, false].map(|is_fed| Way::Group { is_fed });
             let suits = group::suits(b, *anchor);
@@ -106,6 +111,7 @@ fn ways_of_rows(b: &Builder, root: StageId, inside: &[StageId], depth: usize) ->
 /// Applies a way.
 pub(super) fn apply(b: &mut Builder, group: &Group, way: &Way) -> Result<(), ScheduleError> {
     match (group, way) {
+        (Group::Chain(chain), _) => attention::attention(b, chain),
         (Group::Tiled { root, anchor }, Way::Group { is_fed }) => {
             group::group(b, *root, *anchor, *is_fed)
         }

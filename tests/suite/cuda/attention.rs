@@ -1,0 +1,177 @@
+//! Attention as one kernel, in all its forms: types, masks, heads that share keys, lengths known at
+//! launch. Default schedules and sampled ones, copies completing early and late.
+
+use tvmtune_core::codegen::{GeneratedCuda, generate_cuda};
+use tvmtune_core::dag::{DType, Dag};
+use tvmtune_core::dsl;
+use tvmtune_core::interp::{self, Array, Number};
+use tvmtune_core::schedule::sketch::{Sketch, sketches};
+use tvmtune_core::schedule::{Schedule, default};
+use tvmtune_emulator::{Completion, Module, Options, Order};
+use tvmtune_tests::emulate;
+use tvmtune_tests::nvrtc::nvrtc;
+
+use super::{ptx, target};
+
+/// Points of the sketch beside the default one.
+const POINTS: u64 = 4;
+
+/// Numbers; lengths from 1 on; in what is called a mask, zeros and infinities, a whole row of them.
+fn params(dag: &Dag, dims: &[i64]) -> Vec<Array> {
+    let param = |(seed, id)| {
+        let tensor = dag.tensor(id);
+        let shape: Vec<u64> = tensor.shape.iter().map(|it| it.eval_dims(dims) as u64).collect();
+        let mut array = Array::zeros(tensor.dtype, &shape);
+        let row = shape.last().copied().unwrap_or(1) as usize;
+        for at in 0..array.len() {
+            let hidden = at / row == 2 || (at * at + 5 * at) % 7 < 3;
+            match tensor.dtype {
+                DType::I32 => array.set(at, Number::Int(1 + 3 * at as i64)),
+                _ if tensor.name == "mask" && hidden => {
+                    array.set(at, Number::Float(f64::NEG_INFINITY));
+                }
+                _ if tensor.name == "mask" => {}
+                dtype => return Array::random(dtype, &shape, seed),
+            }
+        }
+        array
+    };
+    (1..).zip(dag.params()).map(param).collect()
+}
+
+/// Points of a sketch, the default one first.
+fn points(sketch: &Sketch) -> Vec<Vec<u16>> {
+    let mut state = 12_345_u64;
+    let mut random = |of: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        ((state >> 33) % of as u64) as u16
+    };
+    let mut any = || sketch.decisions.iter().map(|it| random(it.options.len())).collect();
+    let sampled: Vec<Vec<u16>> = (0..POINTS).map(|_| any()).collect();
+    std::iter::once(sketch.default.clone()).chain(sampled).collect()
+}
+
+/// Checks the default schedule, which is to be one kernel with so many kinds of matrix
+/// instructions, and others like it.
+#[track_caller]
+fn check(text: &str, products: usize, dims: &[&[i64]]) {
+    let Some(nvrtc) = nvrtc() else { return };
+    let dag = dsl::program(text).unwrap();
+    let target = target().into();
+    let sketch = &sketches(&dag, &target)[0];
+    let mut n_placed = 0;
+    for point in points(sketch) {
+        let schedule = Schedule::replay(&dag, &sketch.instructions(&point)).unwrap();
+        let Ok(generated) = generate_cuda(&schedule) else { continue };
+        if generated.grid.kernels.iter().any(|it| it.shared_bytes > 227 * 1024) {
+            continue;
+        }
+        n_placed += 1;
+        assert_eq!(generated.grid.kernels.len(), 1, "{}", generated.nest);
+        let source = &generated.unit.source;
+        assert_eq!(source.matches(" mma_m16n8k16").count(), products, "{source}");
+        let module = Module::parse(&ptx(nvrtc, &generated, "compute_90")).unwrap();
+        dims.iter().enumerate().for_each(|(n, dims)| run(&dag, &generated, &module, dims, n));
+    }
+    assert!(n_placed > POINTS / 2, "only {n_placed} of the points are kernels");
+    let chosen = default::schedule(&dag, &target);
+    assert_eq!(chosen.trace, sketch.instructions(&sketch.default), "the default is something else");
+}
+
+fn run(dag: &Dag, generated: &GeneratedCuda, module: &Module, dims: &[i64], n: usize) {
+    let params = params(dag, dims);
+    let expected = interp::dag::run(dag, dims, &params, &[Number::Float(0.3)][..dag.scalars.len()]);
+    let completion = [Completion::Late, Completion::Random(5), Completion::Eager][n % 3];
+    let order = [Order::Random(3), Order::Descending][n % 2];
+    let options = Options { completion, order, ..Options::default() };
+    let scalars = &[Number::Float(0.3)][..dag.scalars.len()];
+    let source = &generated.unit.source;
+    let results = emulate::run(generated, module, dims, &params, scalars, &options)
+        .unwrap_or_else(|it| panic!("{it}\n{}\n{source}", generated.nest));
+    for (result, expected) in results.iter().zip(&expected) {
+        let (rel, abs) = match result.dtype {
+            DType::F32 => (1e-4, 1e-5),
+            DType::F16 => (2e-3, 1e-3),
+            _ => (1e-2, 8e-3),
+        };
+        let error = result.max_error(expected, rel, abs);
+        assert_eq!(error, None, "{dims:?}\n{}\n{source}", generated.nest);
+    }
+}
+
+#[test]
+fn of_single_precision_with_a_causal_mask() {
+    check(
+        "#[autotune(dims(H = 2, S = 1..=80, D = 24))]
+        fn attention(q: Tensor<f32, H, S, D>, k: Tensor<f32, H, S, D>, v: Tensor<f32, H, S, D>, scale: f32)
+            -> Tensor<f32, H, S, D> {
+            let s = compute(|h, i, j| {
+                let x = sum(0..D, |d| q[[h, i, d]] * k[[h, j, d]]) * scale;
+                if j <= i { x } else { f32::NEG_INFINITY }
+            });
+            let m = compute(|h, i| max(0..S, |j| s[[h, i, j]]));
+            let e = compute(|h, i, j| exp(s[[h, i, j]] - m[[h, i]]));
+            let l = compute(|h, i| sum(0..S, |j| e[[h, i, j]]));
+            compute(|h, i, d| sum(0..S, |j| e[[h, i, j]] * v[[h, j, d]]) / l[[h, i]])
+        }",
+        0,
+        &[&[1], &[17], &[64], &[65], &[80]],
+    );
+}
+
+#[test]
+fn of_a_packed_input_with_lengths() {
+    check(
+        "#[autotune(dims(B = 1..=3, S = 1..=40, H = 3, E = 32, Q = 288))]
+        fn attention(qkv: Tensor<f32, B, S, Q>, lengths: Tensor<i32, B>) -> Tensor<f32, B, S, H, E> {
+            let s: Tensor<f32, B, H, S, S> = compute(|b, h, i, j| {
+                let dot = sum(0..E, |e| qkv[[b, i, h * 32 + e]] * qkv[[b, j, h * 32 + e + 96]]);
+                if (j as i32) < lengths[[b]] { dot * 0.17677669529663687 } else { -1e30 }
+            });
+            let m = compute(|b, h, i| max(0..S, |j| s[[b, h, i, j]]));
+            let w = compute(|b, h, i, j| exp(s[[b, h, i, j]] - m[[b, h, i]]));
+            let l = compute(|b, h, i| sum(0..S, |j| w[[b, h, i, j]]));
+            compute(|b, i, h, e| {
+                sum(0..S, |j| w[[b, h, i, j]] * qkv[[b, j, h * 32 + e + 192]]) / l[[b, h, i]]
+            })
+        }",
+        0,
+        &[&[1, 1], &[3, 7], &[2, 40]],
+    );
+}
+
+/// Every third row or so is masked wholly: its result is no number, as in the definition.
+#[test]
+fn of_halves_with_any_mask() {
+    check(
+        "#[autotune(dims(H = 2, S = 1..=70, T = 1..=80, D = 32))]
+        fn attention(q: Tensor<f16, H, S, D>, k: Tensor<f16, H, T, D>, v: Tensor<f16, H, T, D>,
+            mask: Tensor<f32, S, T>) -> Tensor<f16, H, S, D> {
+            let s = compute(|h, i, j| sum(0..D, |d| q[[h, i, d]] * k[[h, j, d]]) + mask[[i, j]]);
+            let m = compute(|h, i| max(0..T, |j| s[[h, i, j]]));
+            let e = compute(|h, i, j| exp(s[[h, i, j]] - m[[h, i]]) as f16);
+            let l = compute(|h, i| sum(0..T, |j| e[[h, i, j]] as f32));
+            compute(|h, i, d| sum(0..T, |j| e[[h, i, j]] * v[[h, j, d]]) / l[[h, i]])
+        }",
+        2,
+        &[&[1, 1], &[70, 17], &[3, 64], &[64, 65], &[65, 80]],
+    );
+}
+
+/// Several heads of queries read the keys and values of one.
+#[test]
+fn of_brain_floats_whose_heads_share_keys() {
+    check(
+        "#[autotune(dims(G = 2, R = 2, S = 50, D = 64))]
+        fn attention(q: Tensor<bf16, G, R, S, D>, k: Tensor<bf16, G, S, D>, v: Tensor<bf16, G, S, D>)
+            -> Tensor<bf16, G, R, S, D> {
+            let s = compute(|g, r, i, j| sum(0..D, |d| q[[g, r, i, d]] * k[[g, j, d]]) * 0.125);
+            let m = compute(|g, r, i| max(0..S, |j| s[[g, r, i, j]]));
+            let e = compute(|g, r, i, j| exp(s[[g, r, i, j]] - m[[g, r, i]]) as bf16);
+            let l = compute(|g, r, i| sum(0..S, |j| e[[g, r, i, j]] as f32));
+            compute(|g, r, i, d| sum(0..S, |j| e[[g, r, i, j]] * v[[g, j, d]]) / l[[g, r, i]])
+        }",
+        2,
+        &[&[]],
+    );
+}

@@ -1,0 +1,510 @@
+//! The rule for chains of two products with a softmax between: one kernel, in which everything goes
+//! along with the second product block by block.
+//!
+//! ```text
+//! parallel h, i_0
+//!   thread t:  q_tile[i, d] = q[i_0 + i, d]
+//!   pipelined j_0
+//!     thread t:  k_tile[j, d] = k[j_0 + j, d];  v_tile[j, d] = v[j_0 + j, d]
+//!     thread rows: thread columns:  s[i, j] += q_tile[i, d] * k_tile[j, d]
+//!     thread rows: thread columns:  m[i] = max(m[i], s[i, j])                 -- rolling
+//!     thread rows: thread columns:  e[i, j] = exp(s[i, j] - m[i])
+//!     thread rows: thread columns:  l[i] = l[i] * factor[i] + e[i, j]         -- rolling
+//!     thread rows: thread columns:  o[i, d] = o[i, d] * factor[i] + e[i, j] * v_tile[j, d]
+//!   thread rows: thread columns:  out[i, d] = o[i, d] / l[i]
+//! ```
+//!
+//! Every stage deals rows and columns out to threads in the same way, so that what belongs to a row
+//! stays in the registers of the threads that share it. Where operands are narrow, that way is the
+//! one of matrix instructions, for each of the two products that allows it.
+//!
+//! # Source
+//!
+//! FlashAttention-2 (Dao, 2023): rows over warps, the loop over keys inside, nothing but row
+//! statistics and accumulators kept from one block to the next.
+
+use super::power;
+use super::tensor::product;
+use super::tile::pipeline;
+use crate::dag::access::Access;
+use crate::dag::{Expr, Subscript, TensorId};
+use crate::poly::VarId;
+use crate::schedule::error::{ErrorKind, ScheduleError};
+use crate::schedule::sketch::builder::Builder;
+use crate::schedule::sketch::group::Group;
+use crate::schedule::sketch::{DecisionId, Factor};
+use crate::schedule::{AxisId, Layout, LoopKind, StageId};
+
+/// More columns of the result are too many accumulators for one thread.
+const MOST_COLUMNS: u64 = 256;
+
+/// Stages that run along with a reduction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::schedule::sketch) struct Chain {
+    /// The stage that stores the result.
+    root: StageId,
+    /// The second product.
+    anchor: StageId,
+    /// The axis of rows of the second product, and that of its columns.
+    row: usize,
+    column: usize,
+    /// What is computed for a block of rows and columns, with its axes of rows and columns; in
+    /// topological order.
+    scores: Vec<(StageId, usize, usize)>,
+    /// Reductions of such blocks along their columns, with their axis of rows.
+    rolling: Vec<(StageId, usize)>,
+}
+
+/// The groups with every chain of stages that can run along with a product as one group; `None` if
+/// there is none.
+pub(in crate::schedule::sketch) fn merged(b: &Builder, groups: &[Group]) -> Option<Vec<Group>> {
+    let mut merged = groups.to_vec();
+    for group in groups {
+        let Group::Tiled { root, anchor } = group else { continue };
+        let Some(chain) = chain(b, *root, *anchor) else { continue };
+        let members: Vec<StageId> = chain.members().collect();
+        let is_covered = |it: &Group| match it {
+            Group::Tiled { root, anchor } => [*root, *anchor].map(|it| members.contains(&it)),
+            Group::Rows { root, inside, .. } => {
+                let own = members.contains(root);
+                [own, inside.iter().all(|it| members.contains(it) == own) == own]
+            }
+            Group::Chain(_) => [false; 2],
+        };
+        let covered: Vec<[bool; 2]> = merged.iter().map(is_covered).collect();
+        if covered.iter().any(|it| it[0] != it[1]) {
+            continue;
+        }
+        let mut covered = covered.into_iter();
+        merged.retain(|_| covered.next() != Some([true; 2]));
+        if let Some(at) = merged.iter_mut().find(|it| *it == group) {
+            *at = Group::Chain(chain);
+        }
+    }
+    (merged != groups).then_some(merged)
+}
+
+impl Chain {
+    /// Everything that runs along with the product.
+    fn members(&self) -> impl Iterator<Item = StageId> {
+        let scores = self.scores.iter().map(|it| it.0);
+        scores.chain(self.rolling.iter().map(|it| it.0))
+    }
+}
+
+/// What must run along with a product so that it need not wait for it.
+fn chain(b: &Builder, root: StageId, anchor: StageId) -> Option<Chain> {
+    let compute = &b.schedule.stage(anchor).compute;
+    let [_] = &compute.axes[compute.n_spatial..] else { return None };
+    let (accesses, extents) = (b.accesses(anchor), b.extents(anchor));
+    let [first, second] = accesses.as_slice() else { return None };
+    let alone = |own: &Access, other: &Access| {
+        let is = |it: &usize| own.depends_on(*it) && !other.depends_on(*it);
+        (0..compute.n_spatial).filter(is).max_by_key(|it| (extents[*it], *it))
+    };
+    let (row, column) = (alone(first, second)?, alone(second, first)?);
+    if extents[column] > MOST_COLUMNS {
+        return None;
+    }
+    let mut search = Search {
+        b,
+        anchor,
+        found: Chain { root, anchor, row, column, scores: Vec::new(), rolling: Vec::new() },
+    };
+    search.reads(anchor, row, compute.n_spatial)?;
+    let mut chain = search.found;
+    let place = |it: StageId| b.schedule.order.iter().position(|other| *other == it);
+    chain.scores.sort_by_key(|it| place(it.0));
+    chain.rolling.sort_by_key(|it| place(it.0));
+    (!chain.rolling.is_empty() && !chain.scores.is_empty()).then_some(chain)
+}
+
+struct Search<'a> {
+    b: &'a Builder,
+    anchor: StageId,
+    found: Chain,
+}
+
+impl Search<'_> {
+    /// Adds what a stage reads for rows and columns of a block, which two of its axes count.
+    fn reads(&mut self, stage: StageId, row: usize, column: usize) -> Option<()> {
+        let mut reads = Vec::new();
+        self.b.schedule.stage(stage).compute.body.walk(&mut |it| {
+            if let Expr::Read { tensor, index } = it {
+                reads.push((*tensor, along(index, row), along(index, column)));
+            }
+        });
+        for (tensor, row, column) in reads {
+            let Some(producer) = self.b.schedule.tensor(tensor).stage else { continue };
+            match (row, column) {
+                (Some(row), Some(column)) => self.score(producer, row, column)?,
+                (Some(row), None) if self.reduces_columns(producer) => self.roll(producer, row)?,
+                _ => {}
+            }
+        }
+        Some(())
+    }
+
+    /// Adds a stage that is computed for a block.
+    fn score(&mut self, stage: StageId, row: usize, column: usize) -> Option<()> {
+        let schedule = &self.b.schedule;
+        let tensor = schedule.stage(stage).tensor();
+        if self.found.scores.contains(&(stage, row, column)) {
+            return Some(());
+        }
+        if schedule.is_output(tensor) || self.found.scores.iter().any(|it| it.0 == stage) {
+            return None;
+        }
+        self.found.scores.push((stage, row, column));
+        self.reads(stage, row, column)?;
+        let readers: Vec<StageId> = schedule.readers(tensor).collect();
+        for reader in readers {
+            if reader == self.anchor || self.found.members().any(|it| it == reader) {
+                continue;
+            }
+            // The row of the reader is what stands where this stage has its rows.
+            let mut own = None;
+            self.b.schedule.stage(reader).compute.body.walk(&mut |it| {
+                if let Expr::Read { tensor: read, index } = it
+                    && *read == tensor
+                {
+                    own = as_axis(index.get(row));
+                }
+            });
+            match self.reduces_columns(reader) {
+                true => self.roll(reader, own?)?,
+                false => return None,
+            }
+        }
+        Some(())
+    }
+
+    /// Adds a stage that reduces the columns of blocks.
+    fn roll(&mut self, stage: StageId, row: usize) -> Option<()> {
+        let compute = &self.b.schedule.stage(stage).compute;
+        if self.b.schedule.is_output(compute.tensor) || row >= compute.n_spatial {
+            return None;
+        }
+        if !self.found.rolling.contains(&(stage, row)) {
+            let column = compute.n_spatial;
+            self.found.rolling.push((stage, row));
+            self.reads(stage, row, column)?;
+        }
+        Some(())
+    }
+
+    /// Whether a stage reduces one axis as long as the one that the product reduces.
+    fn reduces_columns(&self, stage: StageId) -> bool {
+        let compute = |it: StageId| &self.b.schedule.stage(it).compute;
+        let reduced = |it: StageId| match &compute(it).axes[compute(it).n_spatial..] {
+            [only] => Some(only.extent.clone()),
+            _ => None,
+        };
+        stage != self.anchor && reduced(stage).is_some() && reduced(stage) == reduced(self.anchor)
+    }
+}
+
+/// The subscript that is an axis as it is.
+fn along(index: &[Subscript], axis: usize) -> Option<usize> {
+    index.iter().position(|it| as_axis(Some(it)) == Some(axis))
+}
+
+fn as_axis(subscript: Option<&Subscript>) -> Option<usize> {
+    match subscript? {
+        Subscript::Affine(poly) => poly.as_var().map(|VarId(it)| it as usize),
+        Subscript::Value(_) => None,
+    }
+}
+
+/// How rows and columns are dealt out to threads: of rows `outer * tiles * half * inner`, of which
+/// `outer` and `inner` count threads; of columns `tiles * threads * pair`.
+#[derive(Clone, Copy)]
+struct Deal {
+    /// Threads, or warps, of a column of blocks.
+    outer: DecisionId,
+    tiles: DecisionId,
+    half: u64,
+    inner: u64,
+    /// Threads that share a row.
+    threads: u64,
+    pair: u64,
+    /// Steps of [`STEP`] columns in a block.
+    steps: DecisionId,
+}
+
+/// Columns that one step of the second product reduces.
+const STEP: u64 = 16;
+
+/// The loops of a stage once rows and columns are dealt out.
+struct Loops {
+    /// Over blocks.
+    outer: Vec<AxisId>,
+    threads: Vec<AxisId>,
+    row_tiles: AxisId,
+    column_tiles: AxisId,
+    half: AxisId,
+    pair: AxisId,
+}
+
+pub(super) fn attention(b: &mut Builder, chain: &Chain) -> Result<(), ScheduleError> {
+    let Chain { root, row, column, .. } = *chain;
+    let name = b.stage_name(root).to_owned();
+    let is_copied = root == chain.anchor;
+    let anchor = if is_copied { b.apply(|it| it.cache_write(root))? } else { chain.anchor };
+    let products: Vec<StageId> = chain
+        .scores
+        .iter()
+        .map(|it| it.0)
+        .filter(|it| b.schedule.stage(*it).compute.reducer.is_some())
+        .chain([anchor])
+        .collect();
+    let is_tensor = products.iter().any(|it| product(b, *it).is_some());
+    let deal = deal(b, chain, is_tensor, &name);
+    let copies = copy_operands(b, chain, &products)?;
+
+    let columns = b.extents(root)[column].div_ceil(deal.threads * deal.pair);
+    let loops = deal_out(b, root, row, (column, Factor::Fixed(columns)), deal)?;
+    let block = store(b, root, &loops)?;
+    let blocks = reduce(b, anchor, (row, column), columns, deal)?;
+    b.apply(|it| it.compute_at(anchor, root, block))?;
+    for stage in b.schedule.order.clone().into_iter().rev() {
+        if let Some((_, row, column)) = chain.scores.iter().find(|it| it.0 == stage) {
+            score(b, stage, (*row, *column), deal)?;
+            b.apply(|it| it.compute_at(stage, anchor, blocks))?;
+        } else if let Some((_, row)) = chain.rolling.iter().find(|it| it.0 == stage) {
+            roll(b, stage, *row, deal)?;
+            b.apply(|it| it.rolling_update(stage, anchor, blocks))?;
+        }
+    }
+    for Copied { stage, is_row } in copies {
+        let at = if is_row { (root, block) } else { (anchor, blocks) };
+        place(b, stage, at, deal)?;
+    }
+    pipeline(b, anchor, blocks, &name)?;
+    b.name.push(format!("{name}: attention"));
+    Ok(())
+}
+
+/// Opens how large blocks are: by default 64 rows and 64 columns, or what there is.
+fn deal(b: &mut Builder, chain: &Chain, is_tensor: bool, name: &str) -> Deal {
+    let anchor = &b.schedule.stage(chain.anchor).compute;
+    let extents = b.extents(chain.anchor);
+    let rows = b.most(&anchor.axes[chain.row].extent).next_power_of_two().clamp(16, 64);
+    let columns = extents.last().map_or(STEP, |it| it.next_power_of_two().clamp(STEP, 64));
+    let group = b.new_group();
+    let (outer, tiles) = if is_tensor { (rows / 16, 1) } else { (16.min(rows), rows.div_ceil(16)) };
+    let most = if is_tensor { 8 } else { 32 };
+    let outer = power(b, format!("{name} row threads"), most, outer, group);
+    let tiles = power(b, format!("{name} row tiles"), 8, tiles, group);
+    let group = b.new_group();
+    let steps = power(b, format!("{name} steps"), 8, columns / STEP, group);
+    match is_tensor {
+        true => Deal { outer, tiles, half: 2, inner: 8, threads: 4, pair: 2, steps },
+        false => Deal { outer, tiles, half: 1, inner: 1, threads: 16, pair: 1, steps },
+    }
+}
+
+/// A copy of an operand of a product.
+struct Copied {
+    stage: StageId,
+    /// Whether it is the same for all blocks of columns.
+    is_row: bool,
+}
+
+/// Copies what the products read that is not computed for a block.
+fn copy_operands(
+    b: &mut Builder,
+    chain: &Chain,
+    products: &[StageId],
+) -> Result<Vec<Copied>, ScheduleError> {
+    let computed: Vec<TensorId> = chain.members().map(|it| b.schedule.stage(it).tensor()).collect();
+    let mut copies = Vec::new();
+    for stage in products {
+        let moving = match chain.scores.iter().find(|it| it.0 == *stage) {
+            Some((_, _, column)) => *column,
+            None => b.schedule.stage(*stage).compute.n_spatial,
+        };
+        for (n, access) in (0..).zip(b.accesses(*stage)) {
+            if computed.contains(&access.tensor) {
+                continue;
+            }
+            // What cannot be copied is read where it is.
+            if let Ok(copy) = b.apply(|it| it.cache_operand(*stage, n)) {
+                copies.push(Copied { stage: copy, is_row: !access.depends_on(moving) });
+            }
+        }
+    }
+    Ok(copies)
+}
+
+/// Splits the axes of rows and of columns of a stage.
+fn deal_out(
+    b: &mut Builder,
+    stage: StageId,
+    row: usize,
+    (column, columns): (usize, Factor),
+    deal: Deal,
+) -> Result<Loops, ScheduleError> {
+    let rows = [
+        Factor::Open(deal.outer),
+        Factor::Open(deal.tiles),
+        Factor::Fixed(deal.half),
+        Factor::Fixed(deal.inner),
+    ];
+    let i = b.split(stage, AxisId(row as u32), &rows)?;
+    let columns = [columns, Factor::Fixed(deal.threads), Factor::Fixed(deal.pair)];
+    let j = b.split(stage, AxisId(column as u32), &columns)?;
+    let n_spatial = b.schedule.stage(stage).compute.n_spatial;
+    let others = (0..n_spatial).filter(|it| ![row, column].contains(it));
+    let outer = others.map(|it| AxisId(it as u32)).chain([i[0], j[0]]).collect();
+    for axis in [i[1], i[4], j[2]] {
+        b.annotate(stage, axis, LoopKind::Thread)?;
+    }
+    let threads = vec![i[1], i[4], j[2]];
+    Ok(Loops { outer, threads, row_tiles: i[2], column_tiles: j[1], half: i[3], pair: j[3] })
+}
+
+/// Columns of a block, as tiles of what threads have side by side.
+fn block_columns(deal: Deal) -> Factor {
+    Factor::Times(STEP / (deal.threads * deal.pair), deal.steps)
+}
+
+/// Orders the loops of the stage that stores the result; returns the last one over blocks.
+fn store(b: &mut Builder, root: StageId, loops: &Loops) -> Result<AxisId, ScheduleError> {
+    let inner = [loops.row_tiles, loops.half, loops.column_tiles];
+    let order = [&loops.outer[..], &loops.threads, &inner, &[loops.pair]].concat();
+    b.apply(|it| it.reorder(root, &order))?;
+    for axis in &loops.outer {
+        b.annotate(root, *axis, LoopKind::Parallel)?;
+    }
+    for axis in inner {
+        b.annotate(root, axis, LoopKind::Unrolled)?;
+    }
+    b.annotate(root, loops.pair, LoopKind::Vectorized)?;
+    loops.outer.last().copied().ok_or(ErrorKind::NotOutermost.of_stage(root))
+}
+
+/// Orders the loops of the second product; returns the one over blocks.
+fn reduce(
+    b: &mut Builder,
+    anchor: StageId,
+    (row, column): (usize, usize),
+    columns: u64,
+    deal: Deal,
+) -> Result<AxisId, ScheduleError> {
+    let depth = AxisId(b.schedule.stage(anchor).compute.n_spatial as u32);
+    let is_tensor = product(b, anchor).is_some();
+    let loops = deal_out(b, anchor, row, (column, Factor::Fixed(columns)), deal)?;
+    let k = b.split(anchor, depth, &[Factor::Open(deal.steps), Factor::Fixed(STEP)])?;
+    multiply(b, anchor, &loops, &[k[0]], (k[1], k[2]), is_tensor)?;
+    Ok(k[0])
+}
+
+/// Orders the loops of a product: `first` outermost, steps of the reduction inside of threads.
+fn multiply(
+    b: &mut Builder,
+    stage: StageId,
+    loops: &Loops,
+    first: &[AxisId],
+    (step, inner): (AxisId, AxisId),
+    is_tensor: bool,
+) -> Result<(), ScheduleError> {
+    let Loops { row_tiles, column_tiles, half, pair, .. } = *loops;
+    let tile = match is_tensor {
+        true => [row_tiles, column_tiles, half, pair, inner],
+        false => [inner, row_tiles, half, column_tiles, pair],
+    };
+    let order = [first, &loops.outer, &loops.threads, &[step], &tile].concat();
+    b.apply(|it| it.reorder(stage, &order))?;
+    let kind = if is_tensor { LoopKind::Tensor } else { LoopKind::Unrolled };
+    for axis in [row_tiles, column_tiles] {
+        b.annotate(stage, axis, LoopKind::Unrolled)?;
+    }
+    for axis in [half, pair, inner] {
+        b.annotate(stage, axis, kind)?;
+    }
+    if is_tensor { b.annotate(stage, step, LoopKind::Unrolled) } else { Ok(()) }
+}
+
+/// Deals out a stage that is computed for a block.
+fn score(
+    b: &mut Builder,
+    stage: StageId,
+    (row, column): (usize, usize),
+    deal: Deal,
+) -> Result<(), ScheduleError> {
+    let compute = b.schedule.stage(stage).compute.clone();
+    let is_tensor = product(b, stage).is_some();
+    let loops = deal_out(b, stage, row, (column, block_columns(deal)), deal)?;
+    if compute.reducer.is_none() {
+        let inner = [loops.row_tiles, loops.half, loops.column_tiles, loops.pair];
+        let order = [&loops.outer[..], &loops.threads, &inner].concat();
+        b.apply(|it| it.reorder(stage, &order))?;
+        for axis in [loops.row_tiles, loops.half, loops.column_tiles] {
+            b.annotate(stage, axis, LoopKind::Unrolled)?;
+        }
+        return b.annotate(stage, loops.pair, LoopKind::Vectorized);
+    }
+    let mut depths = (compute.n_spatial..compute.axes.len()).map(|it| AxisId(it as u32));
+    let depth = depths.next_back().ok_or(ErrorKind::NotReduction.of_stage(stage))?;
+    let steps = b.extent(stage, depth).div_ceil(STEP);
+    let k = b.split(stage, depth, &[Factor::Fixed(steps), Factor::Fixed(STEP)])?;
+    let first: Vec<AxisId> = depths.chain([k[0]]).collect();
+    let loops = Loops { outer: [loops.outer.clone(), first].concat(), ..loops };
+    multiply(b, stage, &loops, &[], (k[1], k[2]), is_tensor)
+}
+
+/// Deals out a stage that reduces the columns of blocks: the threads of a row combine what they
+/// have.
+fn roll(b: &mut Builder, stage: StageId, row: usize, deal: Deal) -> Result<(), ScheduleError> {
+    let column = b.schedule.stage(stage).compute.n_spatial;
+    let loops = deal_out(b, stage, row, (column, block_columns(deal)), deal)?;
+    let inner = [loops.row_tiles, loops.half, loops.column_tiles, loops.pair];
+    let order = [&loops.outer[..], &loops.threads, &inner].concat();
+    b.apply(|it| it.reorder(stage, &order))?;
+    for axis in inner {
+        b.annotate(stage, axis, LoopKind::Unrolled)?;
+    }
+    Ok(())
+}
+
+/// Copies an operand by all threads, along memory.
+fn place(
+    b: &mut Builder,
+    stage: StageId,
+    (host, axis): (StageId, AxisId),
+    deal: Deal,
+) -> Result<(), ScheduleError> {
+    let name = b.stage_name(stage).to_owned();
+    let tensor = b.schedule.stage(stage).tensor();
+    let n_dims = b.schedule.tensor(tensor).tensor.shape.len();
+    b.apply(|it| it.compute_at(stage, host, axis))?;
+    let accesses = b.accesses(stage);
+    let contiguous = (0..n_dims).rev().find(|dim| accesses.iter().all(|it| it.is_contiguous(*dim)));
+    let last = contiguous.unwrap_or(n_dims.saturating_sub(1));
+    let order: Vec<usize> = (0..n_dims).filter(|it| *it != last).chain([last]).collect();
+    if last + 1 != n_dims {
+        let layout = Layout { splits: Vec::new(), order: order.clone() };
+        b.apply(|it| it.pack(tensor, layout))?;
+        let order: Vec<AxisId> = order.iter().map(|it| AxisId(*it as u32)).collect();
+        b.apply(|it| it.reorder(stage, &order))?;
+    }
+    let dtype = b.schedule.tensor(tensor).tensor.dtype;
+    let length = b.extents(stage)[last];
+    let fits = |it: &u64| *it * dtype.bytes() <= 16 && length.is_multiple_of(*it);
+    let best = if contiguous.is_some() { [8, 4, 2].into_iter().find(fits).unwrap_or(1) } else { 1 };
+    let mut order = order.into_iter().map(|it| AxisId(it as u32)).rev();
+    let mut fused = order.next().ok_or(ErrorKind::NotAlike.of_stage(stage))?;
+    for outer in order {
+        fused = b.apply(|it| it.fuse(stage, outer, fused))?;
+    }
+    let group = b.new_group();
+    let lanes = power(b, format!("{name} vector"), best, best, group);
+    let each = deal.inner * deal.threads;
+    let factors = [Factor::Times(each, deal.outer), Factor::Open(lanes)];
+    let parts = b.split(stage, fused, &factors)?;
+    b.apply(|it| it.reorder(stage, &[parts[1], parts[0], parts[2]]))?;
+    b.annotate(stage, parts[1], LoopKind::Thread)?;
+    b.annotate(stage, parts[0], LoopKind::Unrolled)?;
+    b.annotate(stage, parts[2], LoopKind::Vectorized)
+}
