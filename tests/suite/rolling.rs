@@ -7,7 +7,7 @@ use tvmtune_core::arbitrary::{Move, any_move, instruction};
 use tvmtune_core::dag::{DType, Dag};
 use tvmtune_core::interp::{self, Array, Number};
 use tvmtune_core::kernel::{self, Isa, Unsupported};
-use tvmtune_core::schedule::{AxisId, ErrorKind, Instruction, LoopKind, Schedule, StageId};
+use tvmtune_core::schedule::{Attach, AxisId, ErrorKind, Instruction, LoopKind, Schedule, StageId};
 use tvmtune_core::{dsl, nest};
 
 /// A program, its reductions that go along with the last of them, in order, and which of its
@@ -19,7 +19,7 @@ struct Example {
     root: &'static str,
 }
 
-const EXAMPLES: [Example; 6] = [
+const EXAMPLES: [Example; 8] = [
     Example {
         text: "#[autotune(dims(H = 2, S = 1..=20, D = 5))]
         fn attention(q: Tensor<f32, H, S, D>, k: Tensor<f32, H, S, D>, v: Tensor<f32, H, S, D>,
@@ -108,6 +108,36 @@ const EXAMPLES: [Example; 6] = [
         host: "l",
         root: "out",
     },
+    // The quotient is in what is added up: it is moved behind the sum.
+    Example {
+        text: "#[autotune(dims(S = 1..=20, D = 5))]
+        fn probabilities(x: Tensor<f32, S, S>, v: Tensor<f32, S, D>, mask: Tensor<f32, S, S>)
+            -> Tensor<f32, S, D> {
+            let m = compute(|i| max(0..S, |j| x[[i, j]] * 4.0 + mask[[i, j]]));
+            let e = compute(|i, j| exp(x[[i, j]] * 4.0 + mask[[i, j]] - m[[i]]));
+            let l = compute(|i| sum(0..S, |j| e[[i, j]]));
+            let p = compute(|i, j| e[[i, j]] / l[[i]] * 0.5);
+            compute(|i, d| sum(0..S, |j| v[[j, d]] * p[[i, j]]))
+        }",
+        rolling: &["m", "l"],
+        host: "out_sum",
+        root: "out",
+    },
+    // Exponentials are stored as narrowly as what they are multiplied with.
+    Example {
+        text: "#[autotune(dims(S = 1..=20, D = 5))]
+        fn narrow(x: Tensor<f32, S, S>, v: Tensor<f16, S, D>, mask: Tensor<f32, S, S>)
+            -> Tensor<f16, S, D> {
+            let m = compute(|i| max(0..S, |j| x[[i, j]] + mask[[i, j]]));
+            let e = compute(|i, j| exp(x[[i, j]] + mask[[i, j]] - m[[i]]));
+            let l = compute(|i| sum(0..S, |j| e[[i, j]]));
+            let o = compute(|i, d| sum(0..S, |j| e[[i, j]] * v[[j, d]]));
+            compute(|i, d| (o[[i, d]] / l[[i]]) as f16)
+        }",
+        rolling: &["m", "l"],
+        host: "o",
+        root: "out",
+    },
 ];
 
 impl Example {
@@ -120,7 +150,15 @@ impl Example {
         let mut picks = picks.iter().copied().cycle();
         let mut pick = |n: usize| usize::from(picks.next().unwrap_or(0)) % n;
         let mut schedule = Schedule::new(dag);
-        let (host, root) = (stage(dag, self.host), stage(dag, self.root));
+        let root = stage(&schedule, self.root);
+        if self.host == "out_sum" {
+            schedule.inline(stage(&schedule, "p")).unwrap();
+            schedule.hoist(root).unwrap();
+        }
+        if self.text.contains("fn narrow") {
+            schedule.narrow(stage(&schedule, "e"), DType::F16).unwrap();
+        }
+        let host = stage(&schedule, self.host);
         let mut order = [Vec::new(), Vec::new()];
         for axis in schedule.stage(root).order.clone() {
             let parts = schedule.split(root, axis, &[[1, 2, 3, 4, 7][pick(5)]]).unwrap();
@@ -134,7 +172,7 @@ impl Example {
             let name = &schedule.tensor(schedule.stage(other).tensor()).tensor.name;
             if self.rolling.contains(&name.as_str()) {
                 schedule.rolling_update(other, host, blocks).unwrap();
-            } else if other != host && other != root {
+            } else if other != host && other != root && is_live(&schedule, other) {
                 schedule.compute_at(other, host, blocks).unwrap();
             }
         }
@@ -173,9 +211,13 @@ impl Example {
     }
 }
 
-fn stage(dag: &Dag, name: &str) -> StageId {
-    let found = dag.computes.iter().position(|it| dag.tensor(it.tensor).name == name);
-    StageId(found.unwrap() as u32)
+fn stage(schedule: &Schedule, name: &str) -> StageId {
+    let found = schedule.tensors.iter().find(|it| it.tensor.name == name);
+    found.unwrap().stage.unwrap()
+}
+
+fn is_live(schedule: &Schedule, stage: StageId) -> bool {
+    schedule.stage(stage).attach != Attach::Inline
 }
 
 /// An example, what its schedule is made of, moves after that, an extent, a seed.
@@ -297,7 +339,7 @@ fn refused(body: &str) -> ErrorKind {
     );
     let dag = dsl::program(&text).unwrap();
     let mut schedule = Schedule::new(&dag);
-    let [m, l, out] = ["m", "l", "out"].map(|it| stage(&dag, it));
+    let [m, l, out] = ["m", "l", "out"].map(|it| stage(&schedule, it));
     let inside = schedule.stage(out).order[0];
     schedule.compute_at(l, out, inside).unwrap();
     let blocks = EXAMPLES[0].blocks(&mut schedule, l, 4);
@@ -360,12 +402,78 @@ fn later_edits_keep_what_is_corrected() {
     let before = schedule.clone();
     // The maximum would be of a copy, the exponent of what was copied.
     let x = schedule.dag.params().next().unwrap();
-    let why = schedule.cache_read(x, stage(&dag, "m")).unwrap_err();
+    let why = schedule.cache_read(x, stage(&schedule, "m")).unwrap_err();
     assert_eq!(why.kind, ErrorKind::Uncorrectable);
-    let host = stage(&dag, "l");
+    let host = stage(&schedule, "l");
     let blocks = schedule.stage(host).order[0];
     assert!(schedule.annotate(host, blocks, LoopKind::Thread).is_err());
-    assert!(schedule.rfactor(stage(&dag, "n"), AxisId(1)).is_err());
-    assert!(schedule.cache_write(stage(&dag, "n")).is_err());
+    assert!(schedule.rfactor(stage(&schedule, "n"), AxisId(1)).is_err());
+    assert!(schedule.cache_write(stage(&schedule, "n")).is_err());
     assert_eq!(schedule, before);
+}
+
+/// A schedule of three stages: `m`, what `e` says, and the sum that `out` says.
+fn three(e: &str, out: &str) -> Schedule {
+    let text = format!(
+        "#[autotune(dims(N = 7, S = 1..=33))]
+        fn f(x: Tensor<f32, N, S>, y: Tensor<f16, N, S>, z: Tensor<f32, N, S>) -> Tensor<f32, N> {{
+            let m = compute(|i| max(0..S, |j| x[[i, j]]));
+            let e = compute(|i, j| {e});
+            let l = compute(|i| sum(0..S, |j| x[[i, j]]));
+            compute(|i| {out})
+        }}"
+    );
+    Schedule::new(&dsl::program(&text).unwrap())
+}
+
+#[test]
+fn only_what_is_at_most_one_and_multiplied_is_narrowed() {
+    let why = |e: &str, out: &str, dtype| {
+        let mut schedule = three(e, out);
+        let e = stage(&schedule, "e");
+        schedule.narrow(e, dtype).map_err(|it| it.kind)
+    };
+    let (weight, product) = ("exp(x[[i, j]] - m[[i]])", "sum(0..S, |j| e[[i, j]] * y[[i, j]])");
+    assert_eq!(why(weight, product, DType::F16), Ok(()));
+    assert_eq!(why(weight, product, DType::Bf16), Err(ErrorKind::Precise));
+    assert_eq!(why(weight, product, DType::F32), Err(ErrorKind::Precise));
+    let refused = [
+        ("exp(x[[i, j]])", product),
+        ("exp(z[[i, j]] - m[[i]])", product),
+        ("x[[i, j]] - m[[i]]", product),
+        (weight, "sum(0..S, |j| e[[i, j]] * z[[i, j]])"),
+        (weight, "sum(0..S, |j| e[[i, j]])"),
+        (weight, "sum(0..S, |j| e[[i, j]] * e[[i, j]] * y[[i, j]])"),
+        (weight, "max(0..S, |j| e[[i, j]] * y[[i, j]])"),
+    ];
+    for (e, out) in refused {
+        assert_eq!(why(e, out, DType::F16), Err(ErrorKind::Precise), "{e}, {out}");
+    }
+}
+
+#[test]
+fn only_what_does_not_vary_is_moved_behind_a_sum() {
+    let body = |out: &str| {
+        let mut schedule = three("x[[i, j]] + m[[i]]", out);
+        let root = stage(&schedule, "out");
+        let made = schedule.hoist(root).map_err(|it| it.kind)?;
+        let nest = nest::lower(&schedule).to_string();
+        let text: Vec<&str> = nest.lines().filter(|it| it.contains("out")).map(str::trim).collect();
+        assert_eq!(schedule.tensor(schedule.stage(made).tensor()).tensor.name, "out_sum");
+        Ok(text[2..].join("; "))
+    };
+    let moved = [
+        ("e[[i, j]] * l[[i]]", "out_sum[i] += e[i, j]; out[i] = out_sum[i] * l[i]"),
+        (
+            "l[[i]] * (e[[i, j]] / m[[i]]) * x[[i, j]]",
+            "out_sum[i] += e[i, j] * x[i, j]; out[i] = out_sum[i] * l[i] / m[i]",
+        ),
+        ("l[[i]] / m[[i]]", "out_sum[i] += 1; out[i] = out_sum[i] * (l[i] / m[i])"),
+    ];
+    for (sum, expected) in moved {
+        assert_eq!(body(&format!("sum(0..S, |j| {sum})")).as_deref(), Ok(expected));
+    }
+    let varies = "sum(0..S, |j| (e[[i, j]] + l[[i]]) * x[[i, j]] / (m[[i]] + x[[i, j]]))";
+    assert_eq!(body(varies), Err(ErrorKind::NothingInvariant));
+    assert_eq!(body("max(0..S, |j| e[[i, j]] * l[[i]])"), Err(ErrorKind::NotReduction));
 }

@@ -175,3 +175,44 @@ fn of_brain_floats_whose_heads_share_keys() {
         &[&[]],
     );
 }
+
+/// Exponentials are stored as halves although the program keeps them as they are: that is what the
+/// second product multiplies them with.
+#[test]
+fn of_halves_as_it_is_written() {
+    check(
+        "#[autotune(dims(H = 2, S = 1..=80, D = 32))]
+        fn attention(q: Tensor<f16, H, S, D>, k: Tensor<f16, H, S, D>, v: Tensor<f16, H, S, D>)
+            -> Tensor<f16, H, S, D> {
+            let s = compute(|h, i, j| sum(0..D, |d| q[[h, i, d]] * k[[h, j, d]]) * 0.25);
+            let m = compute(|h, i| max(0..S, |j| s[[h, i, j]]));
+            let e = compute(|h, i, j| exp(s[[h, i, j]] - m[[h, i]]));
+            let l = compute(|h, i| sum(0..S, |j| e[[h, i, j]]));
+            compute(|h, i, d| sum(0..S, |j| e[[h, i, j]] * v[[h, j, d]]) / l[[h, i]])
+        }",
+        2,
+        &[&[1], &[33], &[80]],
+    );
+}
+
+/// The quotient is taken before the second product.
+#[test]
+fn of_probabilities() {
+    check(
+        "#[autotune(dims(H = 2, S = 1..=80, D = 32))]
+        fn attention(q: Tensor<bf16, H, S, D>, k: Tensor<bf16, H, S, D>, v: Tensor<bf16, H, S, D>)
+            -> Tensor<bf16, H, S, D> {
+            let s = compute(|h, i, j| {
+                let x = sum(0..D, |d| q[[h, i, d]] * k[[h, j, d]]);
+                if j <= i { x * 0.25 } else { f32::NEG_INFINITY }
+            });
+            let m = compute(|h, i| max(0..S, |j| s[[h, i, j]]));
+            let e = compute(|h, i, j| exp(s[[h, i, j]] - m[[h, i]]));
+            let l = compute(|h, i| sum(0..S, |j| e[[h, i, j]]));
+            let p = compute(|h, i, j| e[[h, i, j]] / l[[h, i]]);
+            compute(|h, i, d| sum(0..S, |j| p[[h, i, j]] * v[[h, j, d]]))
+        }",
+        2,
+        &[&[1], &[48], &[80]],
+    );
+}

@@ -111,6 +111,12 @@ pub enum ErrorKind {
     /// What was added up so far depends on a value that still changes, and is no multiple of it.
     #[error("a sum so far cannot be corrected by a factor when what it depends on changes")]
     Uncorrectable,
+    /// Every factor of the sum depends on what it runs over.
+    #[error("no factor is the same in all that is added up")]
+    NothingInvariant,
+    /// The values may be too large for a narrower type, or are needed as they are.
+    #[error("the values cannot be stored in that type")]
+    Precise,
     /// The layout's dimensions or its order do not fit the tensor.
     #[error("the layout does not fit the tensor's shape")]
     BadLayout,

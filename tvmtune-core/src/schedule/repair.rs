@@ -196,7 +196,9 @@ impl Ids {
     /// Forgets the axes of a stage whose loops the instruction made anew; where it was left out,
     /// the spatial axes are still the same ones.
     fn reset(&mut self, instruction: &Instruction, from: &Schedule, applied: bool) {
-        let (Instruction::CacheWrite { stage } | Instruction::Rfactor { stage, .. }) = instruction
+        let (Instruction::CacheWrite { stage }
+        | Instruction::Hoist { stage }
+        | Instruction::Rfactor { stage, .. }) = instruction
         else {
             return;
         };
@@ -241,6 +243,10 @@ impl Ids {
                 host: stage(host)?,
                 axis: axis(host, a)?,
             },
+            Instruction::Hoist { stage: s } => Instruction::Hoist { stage: stage(s)? },
+            Instruction::Narrow { stage: s, dtype } => {
+                Instruction::Narrow { stage: stage(s)?, dtype: *dtype }
+            }
             Instruction::Inline { stage: s } => Instruction::Inline { stage: stage(s)? },
             Instruction::CacheRead { tensor: t, reader } => {
                 Instruction::CacheRead { tensor: tensor(t)?, reader: stage(reader)? }

@@ -93,6 +93,27 @@ impl Schedule {
         Ok(corrections)
     }
 
+    /// Whether a stage's elements are exponentials of what is 0 at most: an element, less the
+    /// maximum of all such.
+    pub(crate) fn is_at_most_one(&self, stage: StageId) -> bool {
+        let compute = &self.stage(stage).compute;
+        let Expr::Unary(UnaryOp::Exp, exponent) = &compute.body else { return false };
+        let is_maximum = |it: &&StageId| self.stage(**it).compute.reducer == Some(Reducer::Max);
+        let leaders: Vec<StageId> = self.order.iter().filter(is_maximum).copied().collect();
+        compute.spatial_vars().any(|block| {
+            leaders.iter().any(|leader| {
+                let [_] =
+                    &self.stage(*leader).compute.axes[self.stage(*leader).compute.n_spatial..]
+                else {
+                    return false;
+                };
+                let facts = self.dag.facts();
+                let walk = Walk { schedule: self, host: stage, leader: *leader, block, facts };
+                matches!(walk.exponent(exponent), Some(Factor::Exp { .. }))
+            })
+        })
+    }
+
     /// Refuses unless everything that is reduced along with another stage's loop may be.
     pub(crate) fn check_rolling(&self) -> Result<(), ScheduleError> {
         for (n, stage) in self.stages.iter().enumerate().filter(|(_, it)| it.rolling) {

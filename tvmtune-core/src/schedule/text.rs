@@ -7,6 +7,8 @@
 //! annotate s0 a4 vectorized
 //! compute_at s1 s0 a2
 //! rolling_update s1 s0 a2
+//! hoist s2
+//! narrow s2 f16
 //! inline s2
 //! cache_read t0 s1
 //! cache_operand s1 r0
@@ -24,7 +26,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::{AxisId, Instruction, Layout, LoopKind, StageId, Threads};
-use crate::dag::TensorId;
+use crate::dag::{DType, TensorId};
 
 impl fmt::Display for Instruction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -47,6 +49,8 @@ impl fmt::Display for Instruction {
             Instruction::RollingUpdate { stage, host, axis } => {
                 write!(f, "rolling_update s{} s{} a{}", stage.0, host.0, axis.0)
             }
+            Instruction::Hoist { stage } => write!(f, "hoist s{}", stage.0),
+            Instruction::Narrow { stage, dtype } => write!(f, "narrow s{} {dtype}", stage.0),
             Instruction::Inline { stage } => write!(f, "inline s{}", stage.0),
             Instruction::CacheRead { tensor, reader } => {
                 write!(f, "cache_read t{} s{}", tensor.0, reader.0)
@@ -186,6 +190,8 @@ impl<'a> Words<'a> {
                 host: self.stage()?,
                 axis: self.axis()?,
             },
+            "hoist" => Instruction::Hoist { stage: self.stage()? },
+            "narrow" => Instruction::Narrow { stage: self.stage()?, dtype: self.dtype()? },
             "inline" => Instruction::Inline { stage: self.stage()? },
             "cache_read" => {
                 Instruction::CacheRead { tensor: self.tensor()?, reader: self.stage()? }
@@ -231,6 +237,10 @@ impl<'a> Words<'a> {
         let word = self.word();
         let kind = KINDS.into_iter().find(|it| kind_name(*it) == word);
         kind.ok_or("`serial`, `unrolled`, `vectorized` or `parallel`")
+    }
+
+    fn dtype(&mut self) -> Result<DType, &'static str> {
+        self.word().parse().map_err(|_| "a type, as in `f16`")
     }
 
     fn threads(&mut self) -> Result<Threads, &'static str> {
@@ -281,7 +291,7 @@ mod tests {
         let lines = "split s0 a1 [8, 4]\nfuse s0 a2 a3\nreorder s0 [a4, a0, a3]\nreorder s1 []\n\
                      annotate s0 a4 vectorized\nannotate s0 a0 parallel\nannotate s0 a0 serial\n\
                      annotate s0 a1 unrolled\ncompute_at s1 s0 a2\n\
-                     rolling_update s1 s0 a2\ninline s2\ncache_read t0 s1\n\
+                     rolling_update s1 s0 a2\nhoist s1\nnarrow s1 bf16\ninline s2\ncache_read t0 s1\n\
                      cache_operand s1 r1\ncache_padded t0 s1\ncache_write s1\nrfactor s1 a2\n\
                      pack t1 [0:48, 1:4] [0, 2, 1, 3]\npack t1 [] [1, 0]\nthreads one\nthreads all";
         for line in lines.lines() {

@@ -1,7 +1,7 @@
 //! Primitives as data: what a record stores, what search mutates, what replay applies.
 
 use super::{AxisId, Layout, LoopKind, Schedule, ScheduleError, StageId};
-use crate::dag::TensorId;
+use crate::dag::{DType, TensorId};
 
 /// One primitive with its arguments. Its text is one line: see [`std::fmt::Display`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,6 +18,10 @@ pub enum Instruction {
     ComputeAt { stage: StageId, consumer: StageId, axis: AxisId },
     /// [`Schedule::rolling_update`](super::Schedule::rolling_update)
     RollingUpdate { stage: StageId, host: StageId, axis: AxisId },
+    /// [`Schedule::hoist`](super::Schedule::hoist)
+    Hoist { stage: StageId },
+    /// [`Schedule::narrow`](super::Schedule::narrow)
+    Narrow { stage: StageId, dtype: DType },
     /// [`Schedule::inline`](super::Schedule::inline)
     Inline { stage: StageId },
     /// [`Schedule::cache_read`](super::Schedule::cache_read)
@@ -68,6 +72,8 @@ impl Schedule {
             Instruction::RollingUpdate { stage, host, axis } => {
                 self.rolling_update(*stage, *host, *axis)
             }
+            Instruction::Hoist { stage } => self.hoist(*stage).map(drop),
+            Instruction::Narrow { stage, dtype } => self.narrow(*stage, *dtype),
             Instruction::Inline { stage } => self.inline(*stage),
             Instruction::CacheRead { tensor, reader } => {
                 self.cache_read(*tensor, *reader).map(drop)

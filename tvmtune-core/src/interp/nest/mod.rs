@@ -276,3 +276,5 @@ impl<'a> Run<'a> {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_rolling;

@@ -85,7 +85,7 @@ impl Schedule {
         let copy = Compute {
             axes: compute.axes[..compute.n_spatial].to_vec(),
             reducer: None,
-            body: Expr::read(partial, compute.spatial_vars().map(Poly::var)),
+            body: spatial_read(partial, &compute),
             ..compute
         };
         let reduce = Compute { tensor: partial, ..compute };
@@ -118,6 +118,11 @@ pub(super) fn axes_of(shape: &[Poly]) -> Vec<ComputeAxis> {
     let axis =
         |(n, extent): (usize, &Poly)| ComputeAxis { name: format!("x{n}"), extent: extent.clone() };
     shape.iter().enumerate().map(axis).collect()
+}
+
+/// The element of a tensor that has the spatial axes of a compute as dimensions.
+pub(super) fn spatial_read(tensor: TensorId, compute: &Compute) -> Expr {
+    Expr::read(tensor, compute.spatial_vars().map(Poly::var))
 }
 
 /// Makes every read of one tensor a read of the other, at the same place.

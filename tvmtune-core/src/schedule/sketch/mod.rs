@@ -160,10 +160,10 @@ pub fn sketches(dag: &Dag, target: &Target) -> Vec<Sketch> {
 fn sketches_from(start: &Builder) -> Vec<Sketch> {
     let groups = start.groups();
     let cycles = if start.is_gpu() { 0.0 } else { start.cycles(&start.schedule.order) };
-    let merged = if start.is_gpu() { gpu::attention::merged(&start, &groups) } else { None };
+    let chained = if start.is_gpu() { gpu::attention::chained(&start) } else { None };
     let mut sketches: Vec<Sketch> = Vec::new();
-    for groups in merged.into_iter().chain([groups]) {
-        sketches.extend(start.sketches_of(&groups, cycles));
+    for (start, groups) in chained.iter().map(|it| (&it.0, &it.1)).chain([(&start, &groups)]) {
+        sketches.extend(start.sketches_of(groups, cycles));
     }
     sketches
 }

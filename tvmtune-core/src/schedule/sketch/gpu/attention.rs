@@ -55,9 +55,34 @@ pub(in crate::schedule::sketch) struct Chain {
     rolling: Vec<(StageId, usize)>,
 }
 
+/// Everything with factors that do not vary moved behind sums, and the groups that makes with every
+/// chain as one; `None` if there is no chain.
+pub(in crate::schedule::sketch) fn chained(b: &Builder) -> Option<(Builder, Vec<Group>)> {
+    let mut b = b.clone();
+    for stage in b.schedule.order.clone() {
+        if !super::tiles(&b, stage) {
+            continue;
+        }
+        let mut tried = b.clone();
+        let reads: Vec<StageId> = tried
+            .accesses(stage)
+            .iter()
+            .filter_map(|it| tried.schedule.tensor(it.tensor).stage)
+            .filter(|it| tried.schedule.stage(*it).compute.reducer.is_none())
+            .collect();
+        let is_inlined = reads.into_iter().all(|it| tried.apply(|s| s.inline(it)).is_ok());
+        if is_inlined && tried.apply(|it| it.hoist(stage)).is_ok() {
+            tried.inline_stages();
+            b = tried;
+        }
+    }
+    let groups = merged(&b, &b.groups())?;
+    Some((b, groups))
+}
+
 /// The groups with every chain of stages that can run along with a product as one group; `None` if
 /// there is none.
-pub(in crate::schedule::sketch) fn merged(b: &Builder, groups: &[Group]) -> Option<Vec<Group>> {
+fn merged(b: &Builder, groups: &[Group]) -> Option<Vec<Group>> {
     let mut merged = groups.to_vec();
     for group in groups {
         let Group::Tiled { root, anchor } = group else { continue };
@@ -258,6 +283,7 @@ pub(super) fn attention(b: &mut Builder, chain: &Chain) -> Result<(), ScheduleEr
         .filter(|it| b.schedule.stage(*it).compute.reducer.is_some())
         .chain([anchor])
         .collect();
+    narrow_scores(b, chain, anchor);
     let is_tensor = products.iter().any(|it| product(b, *it).is_some());
     let deal = deal(b, chain, is_tensor, &name);
     let copies = copy_operands(b, chain, &products)?;
@@ -283,6 +309,23 @@ pub(super) fn attention(b: &mut Builder, chain: &Chain) -> Result<(), ScheduleEr
     pipeline(b, anchor, blocks, &name)?;
     b.name.push(format!("{name}: attention"));
     Ok(())
+}
+
+/// Stores what the second product reads as narrowly as what it is multiplied with, where the result
+/// is no more precise.
+fn narrow_scores(b: &mut Builder, chain: &Chain, anchor: StageId) {
+    let dtype = |it: TensorId| b.schedule.tensor(it).tensor.dtype;
+    let root = dtype(b.schedule.stage(chain.root).tensor());
+    let reads: Vec<TensorId> = b.accesses(anchor).iter().map(|it| it.tensor).collect();
+    let narrow = reads.iter().map(|it| dtype(*it)).find(|it| *it == root && *it != it.compute());
+    let stored = |it: &TensorId| {
+        let stage = b.schedule.tensor(*it).stage?;
+        chain.scores.iter().any(|it| it.0 == stage).then_some(stage)
+    };
+    if let (Some(narrow), Some(stage)) = (narrow, reads.iter().find_map(stored)) {
+        // What needs more precision keeps it.
+        let _ = b.apply(|it| it.narrow(stage, narrow));
+    }
 }
 
 /// Opens how large blocks are: by default 64 rows and 64 columns, or what there is.
