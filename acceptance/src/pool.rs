@@ -143,7 +143,7 @@ impl Worker {
             drop(std::io::Read::read_to_string(&mut errors, &mut said));
         }
         match said.lines().rfind(|it| !it.trim().is_empty()) {
-            Some(last) => last.to_owned(),
+            Some(last) => last.trim_start_matches("error: ").to_owned(),
             None => format!("the worker ended: {status}"),
         }
     }

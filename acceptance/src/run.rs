@@ -9,7 +9,7 @@ use crate::Exit;
 use crate::item::{Goal, Item, Manifest};
 use crate::machine::{self, Watch};
 use crate::pool::Pool;
-use crate::protocol::Device;
+use crate::protocol::{Device, Outcome};
 use crate::results::{Line, Results, unix_ms};
 
 /// What is asked of a run.
@@ -49,7 +49,7 @@ pub fn run_by(pool: &mut Pool, folder: &Path, out: &Path, wanted: &Wanted<'_>) -
         |it: &&Item| it.case.contains(wanted.only) && (it.goal == Goal::Check || !wanted.checks);
     let items = manifest.items.iter().filter(is_wanted);
     let is_known = |results: &Results, it: &Item| !wanted.again && results.outcome(it).is_some();
-    let (mut n_fine, mut wrong, mut n_left) = (0, Vec::new(), 0);
+    let (mut n_right, mut n_skipped, mut n_left, mut wrong) = (0, 0, 0, Vec::new());
     for item in items {
         if !is_known(&results, item) {
             if wanted.budget.is_some_and(|it| began.elapsed() > it) {
@@ -62,7 +62,8 @@ pub fn run_by(pool: &mut Pool, folder: &Path, out: &Path, wanted: &Wanted<'_>) -
             results.add(Line::Tried { unix_ms: unix_ms(), item, outcome })?;
         }
         match results.outcome(item) {
-            Some(outcome) if outcome.is_fine() => n_fine += 1,
+            Some(Outcome::Skipped(_)) => n_skipped += 1,
+            Some(outcome) if outcome.is_fine() => n_right += 1,
             outcome => {
                 let outcome = outcome.map(ToString::to_string).unwrap_or_default();
                 wrong.push(format!("{}: {outcome}", item.title()));
@@ -70,9 +71,13 @@ pub fn run_by(pool: &mut Pool, folder: &Path, out: &Path, wanted: &Wanted<'_>) -
         }
     }
     print!("\n{}", table(&results, wanted.only));
-    println!("\n{n_fine} fine, {} wrong, {n_left} left for lack of time", wrong.len());
+    let n_wrong = wrong.len();
+    println!(
+        "\n{n_right} right, {n_wrong} wrong, {n_skipped} skipped, {n_left} left for lack of time"
+    );
     wrong.iter().for_each(|it| println!("{it}"));
-    Ok(if wrong.is_empty() && n_left == 0 { Exit::Done } else { Exit::Refused })
+    let is_done = n_right > 0 && n_wrong == 0 && n_left == 0;
+    Ok(if is_done { Exit::Done } else { Exit::Refused })
 }
 
 /// The device, the file of results with a line about it, and what writes its state beside; `None`,

@@ -131,6 +131,8 @@ fn results_are_kept_as_they_come_and_not_asked_for_again() {
     assert_eq!(play(r#"{"tried":{"wrong":"unasked"}}"#), Exit::Done);
     assert_eq!(known(), manifest.items.len());
     fs::remove_dir_all(&out).unwrap();
+    assert_eq!(play(r#"{"tried":{"skipped":"it is old"}}"#), Exit::Refused, "nothing was right");
+    fs::remove_dir_all(&out).unwrap();
     assert_eq!(play(r#"{"tried":{"wrong":"all of it"}}"#), Exit::Refused);
     let results = Results::open(&out).unwrap();
     assert!(manifest.items.iter().all(|it| results.outcome(it).is_some_and(|it| !it.is_fine())));

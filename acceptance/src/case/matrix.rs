@@ -31,7 +31,7 @@ pub(super) const CASES: &[Case] = &[
             compute(|j| sum(0..K, |k| x[[k]] * w[[j, k]]))
         }",
         checks: &[Check { dims: "N = 200, K = 300", at: &[&[]] }],
-        times: &["N = 16384, K = 16384"],
+        times: &["N = 8192, K = 16384"],
         ..PLAIN
     },
     Case {

@@ -72,9 +72,12 @@ pub(crate) fn run(arguments: &Verify) -> Result<Exit> {
     match arguments.json {
         true => println!("{}", serde_json::to_string_pretty(&lines)?),
         false => {
-            print!("{}", table(&lines));
+            if n_refused > 0 {
+                println!("{}", table(&lines));
+            }
+            let n_run = lines.iter().filter(|it| it.verdict == Verdict::Right).count();
             let (all, refused) = (count(lines.len(), "schedule"), n_refused + n_unreadable);
-            println!("\n{all}: {refused} not as recorded");
+            println!("{all}: {refused} not as recorded; {n_run} run and right");
         }
     }
     Ok(if n_refused + n_unreadable == 0 { Exit::Done } else { Exit::Refused })
@@ -197,9 +200,10 @@ fn images(entry: &Entry, kernels: &[cuda::Entry], found: &Found) -> Result<(), S
     Ok(())
 }
 
+/// What is not as recorded.
 fn table(lines: &[Line]) -> Table {
     let mut table = Table::new(["kernel", "extents", "isa", "verdict", "note", "record"]);
-    for it in lines {
+    for it in lines.iter().filter(|it| it.verdict >= Verdict::Stale) {
         let file = Path::new(&it.record).file_name().unwrap_or_default();
         table.row([
             it.name.clone(),
