@@ -39,18 +39,23 @@ pub struct Recipe<'a> {
     pub only: &'a str,
     /// Points that the model ranks for each program that is timed; 0 for none.
     pub ranked: usize,
+    /// Whether code is PTX, for that architecture and later ones, and not machine code.
+    pub ptx: bool,
 }
 
 /// A program at some extents.
 #[derive(Clone, Copy)]
-struct Job {
-    goal: Goal,
-    case: &'static Case,
-    dims: &'static str,
+pub struct Job {
+    /// What is done with it.
+    pub goal: Goal,
+    /// The program.
+    pub case: &'static Case,
+    /// Its extents.
+    pub dims: &'static str,
 }
 
 /// Candidates with their code.
-type Made = Vec<(Item, Vec<u8>)>;
+pub type Made = Vec<(Item, Vec<u8>)>;
 
 /// Makes a bundle; gives the number of its items, and what could not be made.
 ///
@@ -127,16 +132,26 @@ pub fn checked(problem: &Problem, target: &GpuTarget) -> Result<Vec<Candidate>, 
 /// A schedule with who proposed it, and its code.
 pub type Candidate = (Source, Schedule, GeneratedCuda);
 
-fn make(job: &Job, recipe: &Recipe<'_>, compiler: &Compiler<'_>) -> Result<Made, String> {
+/// Makes the candidates of a program.
+///
+/// # Errors
+///
+/// Why there is no code.
+pub fn make(job: &Job, recipe: &Recipe<'_>, compiler: &Compiler<'_>) -> Result<Made, String> {
     let Job { goal, case, dims } = *job;
     let target = &recipe.target;
     let problem = Problem::new(case, dims)?;
     let failed = |why: String| format!("{} [{dims}]: {why}", case.name);
     let finish = |(source, schedule, generated): Candidate| -> Result<(Item, Vec<u8>), String> {
-        let code = compile(compiler, case.name, &generated, target).map_err(failed)?;
+        let arch = match recipe.ptx {
+            true => format!("compute_{}", target.arch.sm),
+            false => target.arch.to_string(),
+        };
+        let code = compile(compiler, case.name, &generated, &arch).map_err(failed)?;
         let (what, how) = ((goal, case.name, dims), (source, &schedule));
         let item = item::item(what, how, &problem, &generated, (&code, target));
-        Ok((item, code.cubin))
+        let image = if recipe.ptx { code.ptx.into_bytes() } else { code.cubin };
+        Ok((item, image))
     };
     let mut candidates = checked(&problem, target).map_err(failed)?;
     if goal == Goal::Time {
@@ -173,7 +188,7 @@ fn best_ranked(problem: &Problem, Recipe { target, ranked, .. }: &Recipe<'_>) ->
     ranking.best.into_iter().filter_map(candidate).collect()
 }
 
-/// The code of a candidate.
+/// The code of a candidate for an architecture: `sm_90a`, or `compute_90` for PTX only.
 ///
 /// # Errors
 ///
@@ -182,10 +197,10 @@ pub fn compile(
     compiler: &Compiler<'_>,
     name: &str,
     generated: &GeneratedCuda,
-    target: &GpuTarget,
+    arch: &str,
 ) -> Result<Code, String> {
-    let (file, arch) = (format!("{name}.cu"), target.arch.to_string());
+    let file = format!("{name}.cu");
     let text = &generated.unit.source;
-    let source = compile::Source { name: &file, text, arch: &arch, options: &[] };
+    let source = compile::Source { name: &file, text, arch, options: &[] };
     compiler.compile(&source).map_err(|it| it.to_string())
 }

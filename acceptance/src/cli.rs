@@ -48,6 +48,9 @@ struct Bundle {
     /// Schedules of each program that the model of the GPU ranks, to time the best beside the default
     #[arg(long, value_name = "N", default_value_t = 128)]
     ranked: usize,
+    /// Carry PTX, which drivers compile for this architecture and later ones, and no machine code
+    #[arg(long)]
+    ptx: bool,
 }
 
 #[derive(Debug, Args)]
@@ -111,8 +114,8 @@ pub(crate) fn run(cli: Cli) -> Result<Exit> {
     }
 }
 
-fn make(Bundle { folder, target, only, ranked }: &Bundle) -> Result<Exit> {
-    let recipe = Recipe { target: *target, only, ranked: *ranked };
+fn make(Bundle { folder, target, only, ranked, ptx }: &Bundle) -> Result<Exit> {
+    let recipe = Recipe { target: *target, only, ranked: *ranked, ptx: *ptx };
     let (n_items, failures) = bundle::write(folder, &recipe)?;
     println!("{n_items} candidates in `{}`", folder.display());
     failures.iter().for_each(|it| eprintln!("error: {it}"));

@@ -202,16 +202,19 @@ pub fn item(
         source,
         trace: schedule.trace.iter().map(ToString::to_string).collect(),
         artifact: generated.artifact.0.clone(),
-        image: image_path(&generated.artifact.0),
+        image: image_path(
+            &generated.artifact.0,
+            if code.cubin.is_empty() { "ptx" } else { "cubin" },
+        ),
         predicted: Some(prediction(generated, code, target, &largest)),
         flops: work.flops,
         bytes: work.bytes,
     }
 }
 
-/// Where the code of an artifact lies, below the folder of a bundle.
-pub fn image_path(artifact: &str) -> String {
-    format!("images/{}.cubin", &artifact[..16.min(artifact.len())])
+/// Where the code of an artifact lies, below the folder of a bundle: what it is, its name says.
+pub fn image_path(artifact: &str, extension: &str) -> String {
+    format!("images/{}.{extension}", &artifact[..16.min(artifact.len())])
 }
 
 fn prediction(
@@ -222,8 +225,11 @@ fn prediction(
 ) -> Prediction {
     let entries = &generated.unit.entries;
     let usage = |name: &str| code.usage(name).cloned().unwrap_or_default();
-    let known: Vec<Known> =
-        entries.iter().map(|it| Known { registers: usage(&it.name).registers }).collect();
+    // PTX tells nothing of registers: the model guesses them.
+    let known: Vec<Known> = match code.cubin.is_empty() {
+        true => Vec::new(),
+        false => entries.iter().map(|it| Known { registers: usage(&it.name).registers }).collect(),
+    };
     let Estimate { ns, kernels } = estimate_at(&generated.grid, target, dims, &known);
     let kernel = |(it, entry): (_, &tvmtune_core::codegen::cuda::Entry)| {
         let tvmtune_tuner::cost::gpu::KernelEstimate {

@@ -100,19 +100,18 @@ fn numbers(words: Vec<Word>, blocks: Vec<Poly>, of_maps: Vec<Poly>) -> impl Fn(&
     }
 }
 
-/// Loads a program whose functions are in a cubin.
+/// Loads a program whose functions are in an image.
 ///
 /// # Errors
 ///
 /// Whatever the driver finds wrong.
 pub fn load(
     generated: &GeneratedCuda,
-    cubin: Vec<u8>,
-    arch: Arch,
+    (format, arch, bytes): (Format, Arch, Vec<u8>),
     stream: &Stream,
 ) -> Result<Trial, Error> {
     let Described { name, names, ranges, variant, numbers } = describe(generated);
-    let images = Vec::leak(vec![Image { arch, format: Format::Cubin, bytes: Vec::leak(cubin) }]);
+    let images = Vec::leak(vec![Image { arch, format, bytes: Vec::leak(bytes) }]);
     Trial::load(stream, (name, names), &ranges, Variant { images, ..variant }, numbers)
 }
 

@@ -42,8 +42,8 @@ const QUICK: Effort = Effort { warm_up_ns: 3e6, least: 5, most: 7, enough_ns: 20
 const FEW_ROUNDS: usize = 3;
 /// What a single launch may take, whatever it launches.
 const LAUNCH_NS: f64 = 30_000.0;
-/// Bytes that the reference copies.
-const REFERENCE_BYTES: usize = 256 << 20;
+/// The reference copies so many times what the second-level cache holds.
+const REFERENCE: usize = 4;
 
 /// What is launched.
 pub struct Launches<'a> {
@@ -79,12 +79,14 @@ impl Bench {
     /// If the device has too little memory, or does not work.
     pub fn new(device: &Device, stream: &Stream) -> Result<Self, Error> {
         let l2 = device.context().attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
-        let buffer = |byte| Buffer::new(device, REFERENCE_BYTES, byte);
+        let l2_bytes = l2.ok().and_then(|it| usize::try_from(it).ok()).filter(|it| *it > 0);
+        let l2_bytes = l2_bytes.unwrap_or(64 << 20);
+        let buffer = |byte| Buffer::new(device, REFERENCE * l2_bytes, byte);
         Ok(Self {
             device: device.clone(),
             stream: stream.clone(),
             timer: Timer::new(stream)?,
-            l2_bytes: l2.ok().and_then(|it| usize::try_from(it).ok()).unwrap_or(64 << 20),
+            l2_bytes,
             reference: (buffer(0x3c)?, buffer(0)?),
         })
     }
@@ -125,7 +127,7 @@ impl Bench {
         {
             let (to, from) = &self.reference;
             let copy_ns = self.timer.time(|| to.copy_from(from, &self.stream))?;
-            copy_gbps.push(2.0 * REFERENCE_BYTES as f64 / copy_ns);
+            copy_gbps.push(2.0 * to.n_bytes() as f64 / copy_ns);
             let ns = self.timer.time(|| batch.launch())?;
             samples_ns.push(ns / n_launches as f64);
             spent_ns += ns;

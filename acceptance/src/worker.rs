@@ -9,12 +9,14 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use tvmtune_core::codegen::GeneratedCuda;
+use tvmtune_core::codegen::embed::cuda::ptx_version;
 use tvmtune_core::interp::{Array, pack};
 use tvmtune_core::schedule::Layout;
 use tvmtune_runtime::Error;
 use tvmtune_runtime::cuda::cudarc::driver::sys::CUdevice_attribute_enum as Attribute;
 use tvmtune_runtime::cuda::nvrtc::Nvrtc;
-use tvmtune_runtime::cuda::{Buffer, Device, Stream, Trial};
+use tvmtune_runtime::cuda::{Arch, Buffer, Device, Stream, Trial};
+use tvmtune_runtime::raw::cuda::Format;
 use tvmtune_tuner::compile::{Compiler, Source};
 
 use crate::item::{Goal, Item};
@@ -87,8 +89,8 @@ impl Worker {
     fn attempt(&mut self, item: &Item, limit_ns: Option<f64>) -> Outcome {
         let result = item.problem().map_err(Outcome::Failed).and_then(|(case, problem)| {
             let generated = item.generate(&problem.dag).map_err(Outcome::Failed)?;
-            let cubin = self.cubin(item, &generated)?;
-            let trial = load::load(&generated, cubin, self.device.arch(), &self.stream);
+            let image = self.image(item, &generated)?;
+            let trial = load::load(&generated, image, &self.stream);
             let trial = trial.map_err(outcome)?;
             let launches = item.launches(case, &problem);
             for dims in &launches {
@@ -113,24 +115,33 @@ impl Worker {
     }
 
     /// The code for this device: that of the bundle, or made by the NVRTC of this machine.
-    fn cubin(&self, item: &Item, generated: &GeneratedCuda) -> Result<Vec<u8>, Outcome> {
-        let arch = self.device.arch().to_string();
-        let path = self.folder.join(&item.image);
-        let is_for = |bytes: &[u8]| {
-            bundle_arch(&self.folder).is_none_or(|it| it == arch) && !bytes.is_empty()
-        };
-        if let Ok(bytes) = fs::read(&path)
-            && is_for(&bytes)
-        {
-            return Ok(bytes);
+    fn image(
+        &self,
+        item: &Item,
+        generated: &GeneratedCuda,
+    ) -> Result<(Format, Arch, Vec<u8>), Outcome> {
+        let arch = self.device.arch();
+        let bytes = fs::read(self.folder.join(&item.image)).unwrap_or_default();
+        if item.image.ends_with(".ptx") {
+            let text = String::from_utf8_lossy(&bytes);
+            let (version, target) = ptx_version(&text)
+                .zip(ptx_target(&text))
+                .ok_or_else(|| Outcome::Skipped(format!("`{}` is no PTX", item.image)))?;
+            return Ok((Format::Ptx(version), target, bytes));
+        }
+        let is_for = bundle_arch(&self.folder).is_none_or(|it| it == arch.to_string());
+        if is_for && !bytes.is_empty() {
+            return Ok((Format::Cubin, arch, bytes));
         }
         let nvrtc = Nvrtc::get().map_err(|it| {
             Outcome::Skipped(format!("no code for {arch} in the bundle, and no compiler: {it}"))
         })?;
         let text = &generated.unit.source;
-        let source = Source { name: "kernel.cu", text, arch: &arch, options: &[] };
+        let name = arch.to_string();
+        let source = Source { name: "kernel.cu", text, arch: &name, options: &[] };
         let code = Compiler::new(nvrtc, None).compile(&source);
-        Ok(code.map_err(|it| Outcome::Skipped(it.to_string()))?.cubin)
+        let code = code.map_err(|it| Outcome::Skipped(it.to_string()))?;
+        Ok((Format::Cubin, arch, code.cubin))
     }
 
     /// What one launch leaves in its results.
@@ -223,6 +234,14 @@ impl Given {
         }
         Ok(arguments)
     }
+}
+
+/// What PTX is for: `.target sm_90`.
+fn ptx_target(text: &str) -> Option<Arch> {
+    let line = text.lines().find_map(|it| it.strip_prefix(".target sm_"))?;
+    let digits = line.trim_end_matches(|it: char| !it.is_ascii_digit());
+    let sm: u8 = digits.parse().ok()?;
+    Some(Arch { major: sm / 10, minor: sm % 10, exact: line.contains('a') })
 }
 
 /// What the images of a bundle are for; `None` if nobody says.

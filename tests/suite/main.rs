@@ -13,6 +13,7 @@ mod elements;
 mod kernels;
 mod macros;
 mod nvrtc;
+mod played;
 mod prepared;
 mod programs;
 mod replay;

@@ -192,7 +192,7 @@ fn make(
     let trace = space.instructions(point);
     let schedule = Schedule::replay(&problem.dag, &trace).map_err(|it| it.to_string())?;
     let generated = item::generate(&schedule, target)?;
-    let code = bundle::compile(compiler, case, &generated, target)?;
+    let code = bundle::compile(compiler, case, &generated, &target.arch.to_string())?;
     if let Some(verdict) = code.verdict() {
         return Err(verdict.to_string());
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anstream::{print, println};
+use anstream::println;
 use anyhow::Result;
 use serde::Serialize;
 use tvmtune_build::op::Op;

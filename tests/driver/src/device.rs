@@ -1,0 +1,222 @@
+//! The device that is played: memory, modules, graphs, and a clock.
+
+use std::collections::BTreeMap;
+use std::ffi::c_int;
+use std::sync::{Mutex, PoisonError};
+
+use tvmtune_emulator::{Argument, Buffer, Launch, Memory, Module, Options};
+
+/// What it says of itself.
+pub(crate) const MULTIPROCESSORS: c_int = 132;
+pub(crate) const SHARED_BYTES: c_int = 227 * 1024;
+pub(crate) const L2_BYTES: c_int = 64 * 1024;
+pub(crate) const CLOCK_KHZ: c_int = 1_980_000;
+
+/// Results of the driver.
+pub(crate) const INVALID_VALUE: c_int = 1;
+pub(crate) const INVALID_PTX: c_int = 218;
+const NOT_FOUND: c_int = 500;
+pub(crate) const ILLEGAL_ADDRESS: c_int = 700;
+pub(crate) const NOT_WHILE_RECORDING: c_int = 900;
+
+/// What a launch takes, and a copy of so many bytes.
+const LAUNCH_MS: f64 = 1.0;
+const BYTES_PER_MS: f64 = 1e9;
+
+/// What memory holds that nobody wrote.
+const POISON: u8 = 0xab;
+
+/// Something that is put on a stream.
+#[derive(Clone)]
+pub(crate) enum Work {
+    /// A kernel.
+    Launch {
+        module: usize,
+        name: String,
+        blocks: u32,
+        threads: u32,
+        shared_bytes: u32,
+        values: Vec<Vec<u8>>,
+    },
+    /// A copy within memory.
+    Copy { to: u64, from: u64, n_bytes: usize },
+}
+
+/// A device with all that programs have on it. Whatever is put on a stream is done at once.
+pub(crate) struct Device {
+    memory: Memory,
+    /// By the address of their first byte, with their length.
+    allocations: BTreeMap<u64, (Buffer, usize)>,
+    modules: BTreeMap<usize, Module>,
+    /// The module and name of each, by handle.
+    functions: BTreeMap<usize, (usize, String)>,
+    graphs: BTreeMap<usize, Vec<Work>>,
+    /// What was put on a stream since a capture began.
+    recording: Option<Vec<Work>>,
+    marks: BTreeMap<usize, f64>,
+    ms: f64,
+    n_handles: usize,
+    /// Once a kernel had a fault, nothing works any more.
+    fault: c_int,
+}
+
+/// Does something with the one device.
+pub(crate) fn with_device<R>(work: impl FnOnce(&mut Device) -> R) -> R {
+    static DEVICE: Mutex<Option<Device>> = Mutex::new(None);
+    let mut device = DEVICE.lock().unwrap_or_else(PoisonError::into_inner);
+    work(device.get_or_insert_with(Device::new))
+}
+
+impl Device {
+    fn new() -> Self {
+        Self {
+            memory: Memory::new(),
+            allocations: BTreeMap::new(),
+            modules: BTreeMap::new(),
+            functions: BTreeMap::new(),
+            graphs: BTreeMap::new(),
+            recording: None,
+            marks: BTreeMap::new(),
+            ms: 0.0,
+            n_handles: 0,
+            fault: 0,
+        }
+    }
+
+    /// A number that nothing else has: for handles.
+    pub(crate) fn number(&mut self) -> usize {
+        self.n_handles += 1;
+        4096 + 16 * self.n_handles
+    }
+
+    pub(crate) fn fault(&self) -> c_int {
+        self.fault
+    }
+
+    pub(crate) fn allocate(&mut self, n_bytes: usize) -> Result<u64, c_int> {
+        if self.is_recording() {
+            return Err(NOT_WHILE_RECORDING);
+        }
+        let buffer = self.memory.add("memory of the device", vec![POISON; n_bytes]);
+        let address = self.memory.address(buffer);
+        self.allocations.insert(address, (buffer, n_bytes));
+        Ok(address)
+    }
+
+    pub(crate) fn free(&mut self, address: u64) -> c_int {
+        self.allocations.remove(&address).map_or(INVALID_VALUE, |_| 0)
+    }
+
+    /// Bytes within one allocation.
+    pub(crate) fn range(&mut self, address: u64, n_bytes: usize) -> Option<&mut [u8]> {
+        let (start, (buffer, _)) = self.allocations.range(..=address).next_back()?;
+        let offset = usize::try_from(address - start).ok()?;
+        self.memory.bytes_mut(*buffer).get_mut(offset..offset.checked_add(n_bytes)?)
+    }
+
+    pub(crate) fn load(&mut self, ptx: &str) -> Option<usize> {
+        let module = Module::parse(ptx).ok()?;
+        let handle = self.number();
+        self.modules.insert(handle, module);
+        Some(handle)
+    }
+
+    pub(crate) fn unload(&mut self, module: usize) -> c_int {
+        self.modules.remove(&module).map_or(INVALID_VALUE, |_| 0)
+    }
+
+    pub(crate) fn function(&mut self, module: usize, name: String) -> Result<usize, c_int> {
+        let found = self.modules.get(&module).ok_or(INVALID_VALUE)?;
+        found.kernel(&name).ok_or(NOT_FOUND)?;
+        let handle = self.number();
+        self.functions.insert(handle, (module, name));
+        Ok(handle)
+    }
+
+    /// The module and name of a function, and how many bytes each of its parameters has.
+    pub(crate) fn parameters(&self, function: usize) -> Option<(usize, String, Vec<usize>)> {
+        let (module, name) = self.functions.get(&function)?;
+        let kernel = self.modules.get(module)?.kernel(name)?;
+        let sizes = kernel.parameters().iter().map(|(_, n_bytes)| *n_bytes as usize);
+        Some((*module, name.clone(), sizes.collect()))
+    }
+
+    pub(crate) fn is_recording(&self) -> bool {
+        self.recording.is_some()
+    }
+
+    pub(crate) fn record(&mut self) -> c_int {
+        self.recording = Some(Vec::new());
+        0
+    }
+
+    pub(crate) fn recorded(&mut self) -> usize {
+        let handle = self.number();
+        let work = self.recording.take().unwrap_or_default();
+        self.graphs.insert(handle, work);
+        handle
+    }
+
+    pub(crate) fn replay(&mut self, graph: usize) -> c_int {
+        let Some(work) = self.graphs.get(&graph).cloned() else { return INVALID_VALUE };
+        work.iter().map(|it| self.run(it)).find(|it| *it != 0).unwrap_or(0)
+    }
+
+    pub(crate) fn forget(&mut self, graph: usize) -> c_int {
+        self.graphs.remove(&graph).map_or(INVALID_VALUE, |_| 0)
+    }
+
+    pub(crate) fn mark(&mut self, event: usize) -> c_int {
+        self.marks.insert(event, self.ms);
+        self.fault
+    }
+
+    pub(crate) fn elapsed_ms(&self, from: usize, to: usize) -> f32 {
+        let at = |event| self.marks.get(event).copied().unwrap_or(f64::NAN);
+        (at(&to) - at(&from)) as f32
+    }
+
+    /// Does something, or records it.
+    pub(crate) fn put(&mut self, work: Work) -> c_int {
+        match &mut self.recording {
+            Some(recording) => {
+                recording.push(work);
+                0
+            }
+            None => self.run(&work),
+        }
+    }
+
+    fn run(&mut self, work: &Work) -> c_int {
+        match work {
+            _ if self.fault != 0 => self.fault,
+            Work::Copy { to, from, n_bytes } => {
+                let Some(bytes) = self.range(*from, *n_bytes).map(|it| it.to_vec()) else {
+                    return INVALID_VALUE;
+                };
+                let Some(to) = self.range(*to, *n_bytes) else { return INVALID_VALUE };
+                to.copy_from_slice(&bytes);
+                self.ms += *n_bytes as f64 / BYTES_PER_MS;
+                0
+            }
+            Work::Launch { module, name, blocks, threads, shared_bytes, values } => {
+                let kernel = self.modules.get(module).and_then(|it| it.kernel(name));
+                let Some(kernel) = kernel else { return INVALID_VALUE };
+                let arguments: Vec<Argument> =
+                    values.iter().map(|it| Argument::Value(it.clone())).collect();
+                let launch = Launch {
+                    dynamic_shared_bytes: *shared_bytes,
+                    ..Launch::linear(*blocks, *threads)
+                };
+                self.ms += LAUNCH_MS;
+                let ran = kernel.run(&launch, &arguments, &mut self.memory, &Options::default());
+                if let Err(fault) = ran {
+                    // As on a device, whoever waits is told; the sentence is for people.
+                    eprintln!("{fault}");
+                    self.fault = ILLEGAL_ADDRESS;
+                }
+                0
+            }
+        }
+    }
+}

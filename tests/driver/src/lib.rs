@@ -1,0 +1,320 @@
+//! A CUDA driver for tests: the functions that `tvmtune-runtime` asks of one, on a device that is the emulator.
+//!
+//! Built as a library of C functions. A program that finds it as `libcuda.so.1` has a GPU of
+//! architecture 9.0: it loads PTX, launches kernels one after the other, replays graphs, and reports
+//! a kernel with a fault as an illegal address. Its clock counts launches and copied bytes.
+#![expect(unsafe_code, reason = "functions that are called by their names in C, with its pointers")]
+
+mod device;
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+
+use device::{CLOCK_KHZ, Device, ILLEGAL_ADDRESS, INVALID_PTX, INVALID_VALUE, MULTIPROCESSORS};
+use device::{L2_BYTES, NOT_WHILE_RECORDING, SHARED_BYTES, Work, with_device};
+
+/// A handle, as callers see it.
+type Handle = *mut c_void;
+/// What functions return: 0 if all went well.
+type Code = c_int;
+
+/// The handle of the one context.
+const CONTEXT: usize = 16;
+
+/// Writes a result where the caller wants it.
+fn give<T>(place: *mut T, value: T) -> Code {
+    // SAFETY: cuda.h asks callers for a place for a value of this type.
+    unsafe { place.write(value) };
+    0
+}
+
+/// Bytes of the caller.
+fn bytes<'a>(start: *const c_void, n_bytes: usize) -> &'a [u8] {
+    // SAFETY: cuda.h asks callers for so many bytes; they are read during the call only.
+    unsafe { std::slice::from_raw_parts(start.cast(), n_bytes) }
+}
+
+/// A text of the caller.
+fn text(start: *const c_char) -> String {
+    // SAFETY: cuda.h asks callers for a text that ends in a zero.
+    unsafe { CStr::from_ptr(start) }.to_string_lossy().into_owned()
+}
+
+fn handle(number: usize) -> Handle {
+    std::ptr::without_provenance_mut(number)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuInit(_: c_uint) -> Code {
+    0
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuDriverGetVersion(version: *mut c_int) -> Code {
+    // It takes the PTX of every NVRTC.
+    give(version, 99_000)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuDeviceGetCount(count: *mut c_int) -> Code {
+    give(count, 1)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuDeviceGet(device: *mut c_int, ordinal: c_int) -> Code {
+    if ordinal == 0 { give(device, 0) } else { INVALID_VALUE }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuDeviceGetName(name: *mut c_char, n_bytes: c_int, _: c_int) -> Code {
+    let letters = b"the emulator\0".iter().take(n_bytes.unsigned_abs() as usize);
+    // cuda.h asks callers for so many places.
+    letters.enumerate().fold(0, |_, (n, it)| give(name.wrapping_add(n), it.cast_signed()))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, _: c_int) -> Code {
+    // The numbers of `CUdevice_attribute`.
+    give(
+        value,
+        match attribute {
+            13 => CLOCK_KHZ,
+            16 => MULTIPROCESSORS,
+            38 => L2_BYTES,
+            75 => 9,
+            97 => SHARED_BYTES,
+            _ => 0,
+        },
+    )
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuDevicePrimaryCtxRetain(context: *mut Handle, _: c_int) -> Code {
+    give(context, handle(CONTEXT))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuDevicePrimaryCtxRelease_v2(_: c_int) -> Code {
+    0
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuCtxSetCurrent(_: Handle) -> Code {
+    0
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuCtxGetCurrent(context: *mut Handle) -> Code {
+    give(context, handle(CONTEXT))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuCtxSynchronize() -> Code {
+    with_device(|it| if it.is_recording() { NOT_WHILE_RECORDING } else { it.fault() })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemGetInfo_v2(free: *mut usize, all: *mut usize) -> Code {
+    give(free, 1 << 30) + give(all, 2 << 30)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemAlloc_v2(address: *mut u64, n_bytes: usize) -> Code {
+    with_device(|it| it.allocate(n_bytes).map_or_else(|code| code, |it| give(address, it)))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemFree_v2(address: u64) -> Code {
+    with_device(|it| it.free(address))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemcpyHtoD_v2(to: u64, from: *const c_void, n_bytes: usize) -> Code {
+    let from = bytes(from, n_bytes);
+    with_device(|it| {
+        let Some(to) = it.range(to, n_bytes) else { return INVALID_VALUE };
+        to.copy_from_slice(from);
+        0
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemcpyDtoH_v2(to: *mut u8, from: u64, n_bytes: usize) -> Code {
+    with_device(|it| {
+        let fault = it.fault();
+        let Some(from) = it.range(from, n_bytes) else { return INVALID_VALUE };
+        // cuda.h asks callers for so many places.
+        let copied = from.iter().enumerate().fold(0, |_, (n, it)| give(to.wrapping_add(n), *it));
+        copied + fault
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemcpyDtoD_v2(to: u64, from: u64, n_bytes: usize) -> Code {
+    with_device(|it| match it.is_recording() {
+        true => NOT_WHILE_RECORDING,
+        false => it.put(Work::Copy { to, from, n_bytes }),
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, n_bytes: usize, _: Handle) -> Code {
+    with_device(|it| it.put(Work::Copy { to, from, n_bytes }))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemsetD8_v2(to: u64, byte: u8, n_bytes: usize) -> Code {
+    with_device(|it| {
+        let Some(to) = it.range(to, n_bytes) else { return INVALID_VALUE };
+        to.fill(byte);
+        0
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuModuleLoadData(module: *mut Handle, image: *const c_char) -> Code {
+    let ptx = text(image);
+    with_device(|it| it.load(&ptx).map_or(INVALID_PTX, |it| give(module, handle(it))))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuModuleUnload(module: Handle) -> Code {
+    with_device(|it| it.unload(module.addr()))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuModuleGetFunction(
+    function: *mut Handle,
+    module: Handle,
+    name: *const c_char,
+) -> Code {
+    let name = text(name);
+    let found = with_device(|it| it.function(module.addr(), name));
+    found.map_or_else(|code| code, |it| give(function, handle(it)))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuFuncSetAttribute(_: Handle, _: c_int, _: c_int) -> Code {
+    0
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuLaunchKernel(
+    function: Handle,
+    blocks_x: c_uint,
+    blocks_y: c_uint,
+    blocks_z: c_uint,
+    threads_x: c_uint,
+    threads_y: c_uint,
+    threads_z: c_uint,
+    shared_bytes: c_uint,
+    _stream: Handle,
+    parameters: *const *const c_void,
+    _extra: Handle,
+) -> Code {
+    if [blocks_y, blocks_z, threads_y, threads_z] != [1; 4] {
+        return INVALID_VALUE;
+    }
+    with_device(|it| {
+        let Some((module, name, sizes)) = it.parameters(function.addr()) else {
+            return INVALID_VALUE;
+        };
+        let value = |(n, n_bytes): (usize, &usize)| {
+            // SAFETY: cuda.h asks callers for as many addresses as the function has parameters.
+            let address = unsafe { parameters.add(n).read() };
+            bytes(address, *n_bytes).to_vec()
+        };
+        let values = sizes.iter().enumerate().map(value).collect();
+        let (blocks, threads) = (blocks_x, threads_x);
+        it.put(Work::Launch { module, name, blocks, threads, shared_bytes, values })
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuGetErrorName(code: Code, name: *mut *const c_char) -> Code {
+    give(
+        name,
+        match code {
+            INVALID_VALUE => c"CUDA_ERROR_INVALID_VALUE",
+            INVALID_PTX => c"CUDA_ERROR_INVALID_PTX",
+            ILLEGAL_ADDRESS => c"CUDA_ERROR_ILLEGAL_ADDRESS",
+            NOT_WHILE_RECORDING => c"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+            _ => c"CUDA_ERROR_UNKNOWN",
+        }
+        .as_ptr(),
+    )
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuStreamCreate(stream: *mut Handle, _: c_uint) -> Code {
+    give(stream, handle(with_device(Device::number)))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuStreamDestroy_v2(_: Handle) -> Code {
+    0
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuStreamSynchronize(_: Handle) -> Code {
+    with_device(|it| it.fault())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuStreamBeginCapture_v2(_: Handle, _: c_int) -> Code {
+    with_device(Device::record)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuStreamEndCapture(_: Handle, graph: *mut Handle) -> Code {
+    give(graph, handle(with_device(Device::recorded)))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuGraphInstantiateWithFlags(ready: *mut Handle, graph: Handle, _: u64) -> Code {
+    give(ready, graph)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuGraphUpload(_: Handle, _: Handle) -> Code {
+    0
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuGraphLaunch(graph: Handle, _: Handle) -> Code {
+    with_device(|it| it.replay(graph.addr()))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuGraphExecDestroy(_: Handle) -> Code {
+    0
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuGraphDestroy(graph: Handle) -> Code {
+    with_device(|it| it.forget(graph.addr()))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuEventCreate(event: *mut Handle, _: c_uint) -> Code {
+    give(event, handle(with_device(Device::number)))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuEventRecord(event: Handle, _: Handle) -> Code {
+    with_device(|it| it.mark(event.addr()))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuEventSynchronize(_: Handle) -> Code {
+    with_device(|it| it.fault())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuEventElapsedTime(ms: *mut f32, from: Handle, to: Handle) -> Code {
+    give(ms, with_device(|it| it.elapsed_ms(from.addr(), to.addr())))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuEventDestroy_v2(_: Handle) -> Code {
+    0
+}

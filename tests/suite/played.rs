@@ -1,0 +1,129 @@
+//! A machine whose GPU is the emulator: the acceptance of GPUs from end to end, driver and all.
+#![cfg(target_os = "linux")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+use tvmtune_acceptance::bundle::{self, Job, Recipe};
+use tvmtune_acceptance::case;
+use tvmtune_acceptance::item::{Goal, Manifest};
+use tvmtune_acceptance::protocol::Outcome;
+use tvmtune_acceptance::results::Results;
+use tvmtune_core::record::GENERATOR;
+use tvmtune_tests::nvrtc::nvrtc;
+use tvmtune_tuner::compile::Compiler;
+
+use crate::cuda::target;
+
+/// Programs that are timed as well, at extents for which the emulator is fast enough.
+const TIMED: [(&str, &str); 3] = [
+    ("linear_bf16", "M = 20, N = 24, K = 32"),
+    ("total_f32", "N = 700"),
+    ("rms_norm_f16", "R = 3, D = 64"),
+];
+
+/// A bundle in a folder, with PTX, which is what the emulator runs.
+fn made() -> Option<(TempDir, Manifest)> {
+    let compiler = Compiler::new(nvrtc()?, None);
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("images")).unwrap();
+    let recipe = Recipe { target: target(), only: "", ranked: 0, ptx: true };
+    let mut items = Vec::new();
+    for (name, dims) in TIMED {
+        let case = case::named(name).unwrap();
+        let check = Job { goal: Goal::Check, case, dims: case.checks[0].dims };
+        for job in [check, Job { goal: Goal::Time, case, dims }] {
+            for (item, image) in bundle::make(&job, &recipe, &compiler).unwrap() {
+                fs::write(folder.path().join(&item.image), image).unwrap();
+                items.push(item);
+            }
+        }
+    }
+    let (arch, nvrtc) = (target().arch.to_string(), String::new());
+    let manifest = Manifest { generator: GENERATOR, arch, nvrtc, items };
+    manifest.write(folder.path()).unwrap();
+    Some((folder, manifest))
+}
+
+/// The folder where the driver lies under the name that programs look for.
+fn driver(folder: &Path) -> PathBuf {
+    let tests = std::env::current_exe().unwrap();
+    let library = tests.with_file_name("libtvmtune_played_driver.so");
+    fs::copy(&library, folder.join("libcuda.so.1")).unwrap();
+    folder.to_owned()
+}
+
+/// Runs the bundle; gives the exit code and what it said.
+fn run(folder: &Path) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_acceptance"));
+    command.args(["run", "--folder"]).arg(folder).env("LD_LIBRARY_PATH", driver(folder));
+    let output = command.output().unwrap();
+    let text = [&output.stdout[..], &output.stderr].concat();
+    (output.status.code(), String::from_utf8(text).unwrap())
+}
+
+fn outcomes(folder: &Path, manifest: &Manifest) -> Vec<Outcome> {
+    let results = Results::open(&folder.join("results")).unwrap();
+    let outcome = |it| results.outcome(it).expect("every candidate has a result").clone();
+    manifest.items.iter().map(outcome).collect()
+}
+
+#[test]
+fn what_is_right_passes_and_is_timed() {
+    let Some((folder, manifest)) = made() else { return };
+    let (code, said) = run(folder.path());
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("the emulator, sm_90a, 132 multiprocessors"), "{said}");
+    for (item, outcome) in manifest.items.iter().zip(outcomes(folder.path(), &manifest)) {
+        match (item.goal, outcome) {
+            (Goal::Check, Outcome::Right(n)) => assert!(n > 0),
+            (Goal::Time, Outcome::Timed(times)) => {
+                // By the clock of this device a launch takes 1 ms, as does a copy of 1 GB.
+                let kernels = item.predicted.as_ref().unwrap().kernels.len();
+                assert!((times.median_ns() / 1e6 - kernels as f64).abs() < 1e-3, "{times:?}");
+                assert!(times.copy_gbps.iter().all(|it| (it - 2e3).abs() < 1.0), "{times:?}");
+                assert!(times.launches.is_multiple_of(times.sets) && times.sets > 1, "{times:?}");
+            }
+            (_, other) => panic!("{}: {other}", item.title()),
+        }
+    }
+}
+
+#[test]
+fn what_is_wrong_or_faulty_is_told_and_costs_nobody_else() {
+    let Some((folder, manifest)) = made() else { return };
+    let change = |n: usize, change: &dyn Fn(&str) -> String| {
+        let path = folder.path().join(&manifest.items[n].image);
+        fs::write(&path, change(&fs::read_to_string(&path).unwrap())).unwrap();
+    };
+    let is_store =
+        |line: &str| line.trim_start().trim_start_matches(|c| c != 's').starts_with("st.global");
+    let without_stores = |text: &str| {
+        let kept = text.lines().filter(|it| !is_store(it));
+        kept.map(|it| format!("{it}\n")).collect()
+    };
+    // `[%rd1+16]` becomes `[%rd1+1048576]`.
+    let moved = |line: &str| {
+        let (before, rest) = line.split_once('[').unwrap();
+        let (address, after) = rest.split_once(']').unwrap();
+        let register = address.split('+').next().unwrap();
+        format!("{before}[{register}+1048576]{after}\n")
+    };
+    let stray = |text: &str| {
+        let line = |it: &str| if is_store(it) { moved(it) } else { format!("{it}\n") };
+        text.lines().map(line).collect()
+    };
+    change(0, &without_stores);
+    change(1, &stray);
+    change(2, &|_| "no PTX".to_owned());
+    let (code, said) = run(folder.path());
+    assert_eq!(code, Some(1), "{said}");
+    let outcomes = outcomes(folder.path(), &manifest);
+    assert!(matches!(&outcomes[0], Outcome::Wrong(_)), "{:?}", outcomes[0]);
+    let Outcome::Failed(why) = &outcomes[1] else { panic!("{:?}", outcomes[1]) };
+    assert!(why.contains("CUDA_ERROR_ILLEGAL_ADDRESS"), "{why}");
+    assert!(matches!(&outcomes[2], Outcome::Skipped(_)), "{:?}", outcomes[2]);
+    assert!(outcomes[3..].iter().all(Outcome::is_fine), "{said}");
+}
