@@ -145,10 +145,15 @@ pub fn sketches(dag: &Dag, target: &Target) -> Vec<Sketch> {
     let mut start = Builder::new(dag, target);
     start.inline_stages();
     let mut sketches = Vec::new();
-    if let Some(cut) = start.is_gpu().then(|| gpu::cut_reductions(&start)).flatten() {
-        sketches.extend(sketches_from(&cut));
+    if start.is_gpu() {
+        if let Some((chained, groups)) = gpu::attention::chained(&start) {
+            sketches.extend(chained.sketches_of(&groups));
+        }
+        if let Some(cut) = gpu::cut_reductions(&start) {
+            sketches.extend(cut.sketches_of(&cut.groups()));
+        }
     }
-    sketches.extend(sketches_from(&start));
+    sketches.extend(start.sketches_of(&start.groups()));
     if sketches.is_empty() {
         // Every rule was refused: run the loops as the program wrote them.
         sketches.push(start.finish());
@@ -156,21 +161,10 @@ pub fn sketches(dag: &Dag, target: &Target) -> Vec<Sketch> {
     sketches
 }
 
-/// The sketches of one way to write the stages of a program.
-fn sketches_from(start: &Builder) -> Vec<Sketch> {
-    let groups = start.groups();
-    let cycles = if start.is_gpu() { 0.0 } else { start.cycles(&start.schedule.order) };
-    let chained = if start.is_gpu() { gpu::attention::chained(&start) } else { None };
-    let mut sketches: Vec<Sketch> = Vec::new();
-    for (start, groups) in chained.iter().map(|it| (&it.0, &it.1)).chain([(&start, &groups)]) {
-        sketches.extend(start.sketches_of(groups, cycles));
-    }
-    sketches
-}
-
 impl Builder {
     /// The sketches in which these groups run, each on its own.
-    fn sketches_of(&self, groups: &[Group], cycles: f64) -> Vec<Sketch> {
+    fn sketches_of(&self, groups: &[Group]) -> Vec<Sketch> {
+        let cycles = if self.is_gpu() { 0.0 } else { self.cycles(&self.schedule.order) };
         let ways: Vec<Vec<Way>> = groups.iter().map(|it| self.ways(it)).collect();
         let mut sketches: Vec<Sketch> = Vec::new();
         for choice in combinations(&ways.iter().map(Vec::len).collect::<Vec<_>>()) {
