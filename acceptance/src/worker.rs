@@ -19,7 +19,7 @@ use tvmtune_runtime::cuda::{Arch, Buffer, Device, Stream, Trial};
 use tvmtune_runtime::raw::cuda::Format;
 use tvmtune_tuner::compile::{Compiler, Source};
 
-use crate::item::{Goal, Item};
+use crate::item::{Goal, Item, Manifest};
 use crate::load;
 use crate::problem::Problem;
 use crate::protocol::{self, Order, Outcome, Reply};
@@ -35,8 +35,9 @@ const POISON: u8 = 0xff;
 /// If there is no device, or whoever started this is gone.
 pub fn run(folder: PathBuf) -> Result<()> {
     let device = Device::open(0)?;
-    let worker = Worker { stream: device.stream()?, device, folder, bench: None, given: None };
-    let mut worker = worker;
+    let stream = device.stream()?;
+    let arch = Manifest::read(&folder).ok().map(|it| it.arch);
+    let mut worker = Worker { device, stream, folder, arch, bench: None, given: None };
     for line in std::io::stdin().lock().lines() {
         let (reply, is_over) = match serde_json::from_str(&line?)? {
             Order::Device => (Reply::Device(worker.device()?), false),
@@ -60,6 +61,8 @@ struct Worker {
     device: Device,
     stream: Stream,
     folder: PathBuf,
+    /// What machine code in the bundle is for; `None` if nobody says.
+    arch: Option<String>,
     /// Made at the first candidate that is timed.
     bench: Option<Bench>,
     given: Option<Given>,
@@ -129,7 +132,7 @@ impl Worker {
                 .ok_or_else(|| Outcome::Skipped(format!("`{}` is no PTX", item.image)))?;
             return Ok((Format::Ptx(version), target, bytes));
         }
-        let is_for = bundle_arch(&self.folder).is_none_or(|it| it == arch.to_string());
+        let is_for = self.arch.as_ref().is_none_or(|it| *it == arch.to_string());
         if is_for && !bytes.is_empty() {
             return Ok((Format::Cubin, arch, bytes));
         }
@@ -242,11 +245,6 @@ fn ptx_target(text: &str) -> Option<Arch> {
     let digits = line.trim_end_matches(|it: char| !it.is_ascii_digit());
     let sm: u8 = digits.parse().ok()?;
     Some(Arch { major: sm / 10, minor: sm % 10, exact: line.contains('a') })
-}
-
-/// What the images of a bundle are for; `None` if nobody says.
-fn bundle_arch(folder: &std::path::Path) -> Option<String> {
-    crate::item::Manifest::read(folder).ok().map(|it| it.arch)
 }
 
 fn scalars(problem: &Problem) -> Vec<u64> {
