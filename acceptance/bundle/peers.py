@@ -116,6 +116,20 @@ def operations(torch):
         "row_sums_f32": (lambda M, N: [(f32, M, N)], lambda x: x.sum(-1)),
         "column_max_f32": (lambda M, N: [(f32, M, N)], lambda x: x.amax(0)),
         "total_f32": (lambda N: [(f32, N)], torch.sum),
+        "column_mean_f16": (lambda M, N: [(f16, M, N)], lambda x: x.mean(0, dtype=f32).to(f16)),
+        "mean_pool_f16": (
+            lambda B, S, D: [(f16, B, S, D)],
+            lambda x: x.mean(1, dtype=f32).to(f16),
+        ),
+        "column_variance_f32": (lambda M, D: [(f32, M, D)], lambda x: x.var(0, correction=0)),
+        "few_rows_f32": (
+            lambda M, N, K: [(f32, M, K), (f32, N, K)],
+            lambda x, w: torch.relu(x @ w.t()),
+        ),
+        "few_rows_f16": (
+            lambda M, N, K: [(f16, M, K), (f16, N, K)],
+            lambda x, w: x @ w.t(),
+        ),
         "attention_f16": (lambda H, S, D: [(f16, H, S, D)] * 3, attention),
         "gelu_scaled_f32": (
             lambda N: [(f32, N), (f32, N)],

@@ -14,7 +14,7 @@ use tvmtune_tests::{emulate, program};
 use super::ptx;
 
 /// What threads wait by, and what others wait for.
-const WAITS: [&str; 14] = [
+const WAITS: [&str; 17] = [
     "__syncthreads();",
     "__syncwarp();",
     "copy_async_wait<",
@@ -26,18 +26,22 @@ const WAITS: [&str; 14] = [
     "mbarrier_init(",
     "mbarrier_fence_init();",
     "mbarrier_wait(",
+    "mbarrier_wait_cluster(",
+    "cluster_sync();",
+    "if (threadIdx.x % 32 < ",
     "mbarrier_expect(",
     "mbarrier_arrive(",
     "if (threadIdx.x % 32 == 0) mbarrier_arrive(",
 ];
 
 /// What the emulator says where one is missing.
-const KINDS: [FaultKind; 7] = [
+const KINDS: [FaultKind; 8] = [
     FaultKind::Race,
     FaultKind::Uninitialised,
     FaultKind::ExitWhilePending,
     FaultKind::Deadlock,
     FaultKind::BadInstruction,
+    FaultKind::DivergentCollective,
     FaultKind::BarrierMisuse,
     FaultKind::MissingProxyFence,
 ];
@@ -173,5 +177,5 @@ fn of_a_product_by_warpgroups() {
 
 #[test]
 fn of_a_product_by_warpgroups_that_is_fed() {
-    check_rule(": fed group", PRODUCT, 12);
+    check_rule(": fed group", PRODUCT, 14);
 }

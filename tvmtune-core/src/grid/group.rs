@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 
 use super::memory::flat;
 use super::tensor::{Loop, Tile, operands, read};
-use super::{Accumulators, Buffer, Home, Kernel, SharedOperand, Stmt, ThreadVar, WARPGROUP};
+use super::{Accumulators, Buffer, Home, Kernel, SharedOperand, Stmt, ThreadVar, WARP, WARPGROUP};
 use crate::dag::expr::affine;
 use crate::dag::{DType, Subscript, TensorId};
 use crate::nest::Guard;
@@ -41,12 +41,9 @@ pub(super) fn find(kernel: &mut Kernel, buffers: &mut [Buffer]) {
     let position = |step: u32, range: u32| {
         kernel.thread_vars.iter().find(|it| (it.step, it.range) == (step, range)).map(|it| it.var)
     };
-    let (Some(u), Some(g), Some(q)) = (position(32, WARPGROUP), position(4, 32), position(1, 4))
-    else {
-        return;
-    };
+    let (Some(g), Some(q)) = (position(4, WARP), position(1, 4)) else { return };
     let threads = kernel.thread_vars.clone();
-    let mut search = Search { buffers, u, g, q, threads };
+    let mut search = Search { buffers, g, q, threads, bounded: Vec::new() };
     let mut body = std::mem::take(&mut kernel.body);
     search.block(&mut body);
     kernel.body = overlapped(body, false);
@@ -57,13 +54,13 @@ pub(super) fn find(kernel: &mut Kernel, buffers: &mut [Buffer]) {
 
 struct Search<'a> {
     buffers: &'a mut [Buffer],
-    /// The warp of a thread in its group.
-    u: VarId,
     /// The row of a thread in its warp.
     g: VarId,
     /// The columns of a thread.
     q: VarId,
     threads: Vec<ThreadVar>,
+    /// Guards around: variables below a constant.
+    bounded: Vec<(VarId, i64)>,
 }
 
 /// The loops of an instruction.
@@ -85,23 +82,40 @@ impl Search<'_> {
                 body.extend(stmts);
                 continue;
             }
-            // All threads of a group come to an instruction together.
-            let splits = match &stmt {
-                Stmt::If { guards, .. } => {
-                    guards.iter().any(|it| self.splits(&it.value) || self.splits(&it.bound))
-                }
-                _ => false,
-            };
+            let n_bounded = self.bounded.len();
+            let mut splits = false;
+            if let Stmt::If { guards, .. } = &stmt {
+                splits = !guards.iter().all(|it| self.keeps_groups(it));
+                let bound = |it: &Guard| Some((it.value.as_var()?, it.bound.as_constant()?));
+                self.bounded.extend(guards.iter().filter_map(bound));
+            }
             if let Some(body) = stmt.body_mut().filter(|_| !splits) {
                 self.block(body);
             }
+            self.bounded.truncate(n_bounded);
             body.push(stmt);
         }
     }
 
-    /// Whether a value differs among the threads of a group.
-    fn splits(&self, value: &Poly) -> bool {
-        self.threads.iter().any(|it| it.step % WARPGROUP != 0 && value.mentions(it.var))
+    /// Whether a guard holds for all threads of a group or for none: they come to an instruction
+    /// together.
+    fn keeps_groups(&self, guard: &Guard) -> bool {
+        let group = i64::from(WARPGROUP);
+        let concerned =
+            |it: &&ThreadVar| guard.value.mentions(it.var) || guard.bound.mentions(it.var);
+        self.threads.iter().filter(concerned).all(|it| {
+            let whole = |n: i64| (n * i64::from(it.step)) % group == 0;
+            let own = guard.value.as_var() == Some(it.var);
+            whole(1) || (own && guard.bound.as_constant().is_some_and(whole))
+        })
+    }
+
+    /// The variable that is the warp of a thread in its group.
+    fn warp(&self) -> Option<VarId> {
+        let is_warp = |it: &&ThreadVar| {
+            it.step == WARP && (it.range == WARPGROUP || self.bounded.contains(&(it.var, 4)))
+        };
+        self.threads.iter().find(is_warp).map(|it| it.var)
     }
 
     /// What loops become if they and all inside them are instructions.
@@ -126,8 +140,9 @@ impl Search<'_> {
     ) -> Option<Vec<Stmt>> {
         let roles = roles(tensor, tile, a, dtype, self.buffers)?;
         let accumulators = accumulators(tile, &roles)?;
-        let (first, first_row) = self.first(a, &roles, dtype)?;
-        let (second, second_row) = self.second(b, &roles, dtype)?;
+        let u = self.warp()?;
+        let (first, first_row) = self.first(a, &roles, u, dtype)?;
+        let (second, second_row) = self.second(b, &roles, u, dtype)?;
         let columns = 8 * roles.columns.iter().map(|it| it.1).product::<i64>();
         let narrow = dtype.bytes() == 2;
         if columns > MOST_COLUMNS || (!narrow && (first.transposed || second.transposed)) {
@@ -152,11 +167,17 @@ impl Search<'_> {
     }
 
     /// The first operand, and the bytes of its rows in memory.
-    fn first(&self, a: Read<'_>, roles: &Roles, dtype: DType) -> Option<(SharedOperand, i64)> {
+    fn first(
+        &self,
+        a: Read<'_>,
+        roles: &Roles,
+        u: VarId,
+        dtype: DType,
+    ) -> Option<(SharedOperand, i64)> {
         let at = self.position(a)?;
         let (row, rest) = linear(&at, self.g)?;
         let (half, rest) = linear(&rest, roles.h)?;
-        let (warp, rest) = linear(&rest, self.u)?;
+        let (warp, rest) = linear(&rest, u)?;
         let (step, base) = linear(&rest, roles.k)?;
         if half != PERIOD * row || warp != 2 * half || base.mentions(self.q) {
             return None;
@@ -169,7 +190,13 @@ impl Search<'_> {
     }
 
     /// The second operand, and the bytes of its rows in memory.
-    fn second(&self, b: Read<'_>, roles: &Roles, dtype: DType) -> Option<(SharedOperand, i64)> {
+    fn second(
+        &self,
+        b: Read<'_>,
+        roles: &Roles,
+        u: VarId,
+        dtype: DType,
+    ) -> Option<(SharedOperand, i64)> {
         let at = self.position(b)?;
         let (row, rest) = linear(&at, roles.p)?;
         let (pairs, rest) = linear(&rest, self.q)?;
@@ -184,7 +211,7 @@ impl Search<'_> {
             panel = Some(stride);
         }
         let (step, base) = linear(&rest, roles.k)?;
-        if base.mentions(self.u) || base.mentions(self.g) {
+        if base.mentions(u) || base.mentions(self.g) {
             return None;
         }
         let bytes = row_bytes(row, step, dtype)?;
