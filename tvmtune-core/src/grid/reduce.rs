@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use super::threads::Walk;
 use super::{Buffer, Home, LoopKind, Stmt, Unplaceable};
 use crate::dag::{Expr, Reducer, Subscript, TensorId};
-use crate::nest::{self, Nest, Scope};
+use crate::nest::{self, Guard, Nest, Scope};
 use crate::poly::{Facts, Poly, VarId};
 use crate::schedule;
 
@@ -28,6 +28,17 @@ pub(super) struct Reduced {
     reducer: Reducer,
     /// The loops between the threads and the update on which the index depends.
     loops: Vec<(VarId, Poly)>,
+    /// Whether there is such an element: conditions of the update on those loops, and on what is
+    /// around the threads.
+    guards: Vec<Guard>,
+}
+
+/// What stands around a statement inside of a loop over threads.
+#[derive(Default)]
+struct Around {
+    /// Loops: extents, and whether over threads.
+    loops: Vec<(VarId, Poly, bool)>,
+    guards: Vec<Guard>,
 }
 
 impl Reductions {
@@ -68,7 +79,7 @@ impl Reductions {
     /// thread, of what is seen outside the loop.
     pub(super) fn of(&self, var: VarId, body: &[nest::Stmt]) -> Vec<Reduced> {
         let mut found = Vec::new();
-        self.collect(var, body, &mut Vec::new(), &mut found);
+        self.collect(var, body, &mut Around::default(), &mut found);
         found
     }
 
@@ -76,18 +87,23 @@ impl Reductions {
         &self,
         thread: VarId,
         body: &[nest::Stmt],
-        open: &mut Vec<(VarId, Poly, bool)>,
+        around: &mut Around,
         found: &mut Vec<Reduced>,
     ) {
         for stmt in body {
             match stmt {
                 nest::Stmt::For { var, extent, kind, body, .. } => {
                     let is_thread = *kind == schedule::LoopKind::Thread;
-                    open.push((*var, extent.clone(), is_thread));
-                    self.collect(thread, body, open, found);
-                    open.pop();
+                    around.loops.push((*var, extent.clone(), is_thread));
+                    self.collect(thread, body, around, found);
+                    around.loops.pop();
                 }
-                nest::Stmt::If { body, .. } => self.collect(thread, body, open, found),
+                nest::Stmt::If { guards, body } => {
+                    let n = around.guards.len();
+                    around.guards.extend(guards.iter().cloned());
+                    self.collect(thread, body, around, found);
+                    around.guards.truncate(n);
+                }
                 nest::Stmt::Store { .. } => {}
                 nest::Stmt::Update { tensor, index, reducer, .. } => {
                     let depends = |var: VarId| index.iter().any(|it| it.mentions(var));
@@ -95,14 +111,22 @@ impl Reductions {
                     if inside || depends(thread) {
                         continue;
                     }
-                    let loops = open.iter().filter(|it| depends(it.0) || it.2);
-                    let loops = loops.map(|(var, extent, is_thread)| {
+                    let of_element = |it: &(VarId, Poly, bool)| depends(it.0) || it.2;
+                    let (loops, steps): (Vec<_>, Vec<_>) =
+                        around.loops.iter().partition(|it| of_element(it));
+                    let guards = around.guards.iter().filter(|guard| {
+                        let of_step = |var| guard.value.mentions(var) || guard.bound.mentions(var);
+                        !of_step(thread) && !steps.iter().any(|it| of_step(it.0))
+                    });
+                    let guards = guards.cloned().collect();
+                    let loops = loops.into_iter().map(|(var, extent, is_thread)| {
                         // A loop over threads in here is refused: its extent stands for that.
                         let extent = if *is_thread { Poly::var(*var) } else { extent.clone() };
                         (*var, extent)
                     });
                     let (tensor, reducer, index) = (*tensor, *reducer, index.clone());
-                    found.push(Reduced { tensor, index, reducer, loops: loops.collect() });
+                    let loops = loops.collect();
+                    found.push(Reduced { tensor, index, reducer, loops, guards });
                 }
             }
         }
@@ -137,10 +161,15 @@ impl Walk<'_> {
             after.extend(self.each(&it.loops, |vars, renamed| {
                 let index = it.index.iter().map(renamed).collect();
                 let (tensor, reducer) = (it.tensor, it.reducer);
-                vec![
-                    Stmt::Combine { tensor: part, index: vars.to_vec(), reducer, range },
-                    Stmt::Update { tensor, index, reducer, value: read(vars) },
-                ]
+                let guard =
+                    |it: &Guard| Guard { value: renamed(&it.value), bound: renamed(&it.bound) };
+                let guards: Vec<Guard> = it.guards.iter().map(guard).collect();
+                let update = Stmt::Update { tensor, index, reducer, value: read(vars) };
+                let update = match guards.is_empty() {
+                    true => update,
+                    false => Stmt::If { guards, body: vec![update] },
+                };
+                vec![Stmt::Combine { tensor: part, index: vars.to_vec(), reducer, range }, update]
             }));
         }
         let mut threads = self.thread(var, extent, body, range)?;
