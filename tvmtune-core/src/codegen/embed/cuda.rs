@@ -278,7 +278,7 @@ mod tests {
     use super::*;
     use crate::codegen::{ArtifactId, generate_cuda};
     use crate::dsl;
-    use crate::schedule::{Schedule, default};
+    use crate::schedule::{AxisId, LoopKind, Schedule, StageId, default};
     use crate::target::GpuTarget;
 
     const HOPPER: Arch = Arch { sm: 90, exact: true };
@@ -303,10 +303,15 @@ mod tests {
         ]
     }
 
-    /// The text for the second bucket, by a schedule that does nothing, so that it has two phases.
+    /// The text for the second bucket, by a schedule of two phases, with blocks of eight rows.
     fn text() -> String {
         let (dag, buckets) = (dsl::program(SUMS).unwrap(), buckets());
-        let mut generated = generate_cuda(&Schedule::new(&dag.narrow(&buckets[1]))).unwrap();
+        let mut schedule = Schedule::new(&dag.narrow(&buckets[1]));
+        for stage in [StageId(0), StageId(1)] {
+            let parts = schedule.split(stage, AxisId(0), &[8]).unwrap();
+            schedule.annotate(stage, parts[0], LoopKind::Parallel).unwrap();
+        }
+        let mut generated = generate_cuda(&schedule).unwrap();
         generated.artifact = ArtifactId("c0ffee".to_owned());
         assert_eq!(generated.unit.entries.len(), 2);
         let (tier, median_ns) = (Tier::Exact, Some(1500.0));
@@ -352,8 +357,8 @@ mod tests {
         fn cuda_1_0_numbers(dims: &[i64], numbers: &mut [u64]) {
             numbers[1] = (4 * dims[0]) as u64;
             numbers[2] = dims[0] as u64;
-            numbers[5] = i64::max(0, 1) as u64;
-            numbers[6] = i64::max(0, 1) as u64;
+            numbers[5] = i64::max(0, i64::div_euclid(dims[0] + 7, 8)) as u64;
+            numbers[6] = i64::max(0, i64::div_euclid(dims[0] + 7, 8)) as u64;
         }
         "#);
     }
