@@ -20,6 +20,7 @@ mod group;
 mod lanes;
 mod matrix;
 mod names;
+mod registers;
 mod stmt;
 #[cfg(test)]
 mod tests;
@@ -251,13 +252,13 @@ impl<'a> Printer<'a> {
     fn kernel(&mut self, name: &str) -> Vec<Param> {
         let params = self.params();
         let declared: Vec<String> = params.iter().map(|it| self.param(*it)).collect();
-        let threads = self.kernel.block_threads();
+        let bounds = self.bounds();
         let cluster = match self.kernel.cluster() {
             1 => String::new(),
             n => format!("__cluster_dims__({n}, 1, 1) "),
         };
         self.open(&format!(
-            "extern \"C\" __global__ void {cluster}__launch_bounds__({threads}) {name}({})",
+            "extern \"C\" __global__ void {cluster}__launch_bounds__({bounds}) {name}({})",
             declared.join(", ")
         ));
         self.shared_memory();

@@ -109,8 +109,8 @@ impl Printer<'_> {
 
     fn for_loop(&mut self, var: VarId, name: &str, extent: &Poly, kind: LoopKind, body: &[Stmt]) {
         let count = self.poly(extent).operand();
-        if kind != LoopKind::Serial {
-            self.line("#pragma unroll");
+        if let Some(pragma) = self.pragma(var, extent, kind, body) {
+            self.line(&pragma);
         }
         let name = self.names.enter(var, name);
         self.open(&format!("for (Index {name} = 0; {name} < {count}; ++{name})"));
