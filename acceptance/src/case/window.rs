@@ -64,4 +64,33 @@ pub(super) const CASES: &[Case] = &[
         times: &["B = 32, C = 128, H = 56, W = 56, T = 3"],
         ..PLAIN
     },
+    Case {
+        name: "max_pool_f32",
+        class: Class::Convolution,
+        function: "fn max_pool_f32(x: Tensor<f32, B, H, W, C>)
+            -> Tensor<f32, B, { H - 2 }, { W - 2 }, C> {
+            compute(|b, y, p, c| max((0..3, 0..3), |r, s| x[[b, y + r, p + s, c]]))
+        }",
+        checks: &[Check { dims: "B = 1..=2, H = 11, W = 13, C = 20", at: &[&[1], &[2]] }],
+        ..PLAIN
+    },
+    Case {
+        name: "smooth_f16",
+        class: Class::Convolution,
+        function: "fn smooth_f16(x: Tensor<f16, N>, w: Weight<f16, T>) -> Tensor<f16, N> {
+            compute(|i| sum(0..T, |t| x.get([2 * i + t - 2]).unwrap_or(0.0) * w[[t]]))
+        }",
+        checks: &[Check { dims: "N = 1..=90, T = 5", at: &[&[1], &[33], &[90]] }],
+        ..PLAIN
+    },
+    Case {
+        name: "conv_every_other_f32",
+        class: Class::Convolution,
+        function: "fn conv_every_other_f32(x: Tensor<f32, B, C, { 2 * H }, { 2 * W }>,
+            w: Weight<f32, O, C>) -> Tensor<f32, B, O, H, W> {
+            compute(|n, o, y, p| sum(0..C, |c| x[[n, c, 2 * y, 2 * p]] * w[[o, c]]))
+        }",
+        checks: &[Check { dims: "B = 1..=2, C = 12, H = 5, W = 7, O = 18", at: &[&[1], &[2]] }],
+        ..PLAIN
+    },
 ];

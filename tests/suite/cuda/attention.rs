@@ -70,7 +70,7 @@ fn check(text: &str, products: usize, dims: &[&[i64]]) {
         assert_eq!(generated.grid.kernels.len(), 1, "{}", generated.nest);
         let source = &generated.unit.source;
         assert_eq!(source.matches(" mma_m16n8k16").count(), products, "{source}");
-        let module = Module::parse(&ptx(nvrtc, &generated, "compute_90")).unwrap();
+        let module = Module::parse(&ptx(nvrtc, &generated.unit.source, "compute_90a")).unwrap();
         dims.iter().enumerate().for_each(|(n, dims)| run(&dag, &generated, &module, dims, n));
     }
     assert!(n_placed > POINTS / 2, "only {n_placed} of the points are kernels");

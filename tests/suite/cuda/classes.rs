@@ -28,7 +28,7 @@ fn check_at(nvrtc: &Nvrtc, case: &Case, check: &Check) {
         bundle::checked(&problem, &target()).unwrap_or_else(|why| panic!("{}: {why}", case.name));
     for (_, _, generated) in candidates {
         let source = &generated.unit.source;
-        let module = Module::parse(&ptx(nvrtc, &generated, "compute_90a")).unwrap();
+        let module = Module::parse(&ptx(nvrtc, &generated.unit.source, "compute_90a")).unwrap();
         for (n, dims) in check.at.iter().enumerate() {
             let params = problem.params(dims);
             let completion = [Completion::Late, Completion::Random(5)][n % 2];

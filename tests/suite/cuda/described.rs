@@ -126,7 +126,7 @@ fn a_description_is_enough_to_launch_a_program() {
         let (_, _, generated) = bundle::checked(&problem, &target()).unwrap().swap_remove(0);
         let described = describe(&generated);
         most_functions = most_functions.max(described.variant.functions.len());
-        let module = Module::parse(&ptx(nvrtc, &generated, "compute_90a")).unwrap();
+        let module = Module::parse(&ptx(nvrtc, &generated.unit.source, "compute_90a")).unwrap();
         let types = problem.dag.scalars.iter().map(|it| it.dtype);
         let scalars: Vec<u64> =
             problem.scalars().into_iter().zip(types).map(|(it, dtype)| bits(it, dtype)).collect();

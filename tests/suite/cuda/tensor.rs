@@ -58,7 +58,7 @@ pub(super) fn check_rule(
         }
         n_placed += 1;
         assert!(source.contains(instruction), "{}\n{source}", generated.nest);
-        let module = Module::parse(&ptx(nvrtc, &generated, &compute)).unwrap();
+        let module = Module::parse(&ptx(nvrtc, &generated.unit.source, &compute)).unwrap();
         for (n, rows) in rows.iter().enumerate() {
             let dims = [*rows];
             let params = params(&dag, &dims);

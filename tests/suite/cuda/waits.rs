@@ -89,7 +89,7 @@ fn check_schedule(dag: &Dag, schedule: &Schedule, arch: &str, n_expected: usize)
         Array::whole_numbers(tensor.dtype, &shape, seed)
     };
     let params: Vec<Array> = (1..).zip(dag.params()).map(param).collect();
-    let whole = ptx(nvrtc, &generated, arch);
+    let whole = ptx(nvrtc, &generated.unit.source, arch);
     assert_eq!(fault(&generated, &whole, &params), None);
     let expected = interp::dag::run(dag, &[], &params, &[]);
     let module = Module::parse(&whole).unwrap();
@@ -106,7 +106,7 @@ fn check_schedule(dag: &Dag, schedule: &Schedule, arch: &str, n_expected: usize)
         let mut without = generated.clone();
         let kept = lines.iter().enumerate().filter(|it| it.0 != wait);
         without.unit.source = kept.map(|it| format!("{}\n", it.1)).collect();
-        let text = ptx(nvrtc, &without, arch);
+        let text = ptx(nvrtc, &without.unit.source, arch);
         let found = fault(&without, &text, &params);
         assert!(
             found.as_ref().is_some_and(|it| KINDS.contains(&it.0)),

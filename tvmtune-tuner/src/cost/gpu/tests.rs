@@ -126,6 +126,43 @@ fn what_streams_comes_close_to_what_copies_reach() {
 }
 
 #[test]
+fn long_reductions_come_close_to_what_copies_reach() {
+    let reductions = [
+        "#[autotune(dims(M = 4096, N = 8192))]
+        fn total(x: Tensor<f32, M, N>) -> Tensor<f32> { compute(|| sum((0..M, 0..N), |i, j| x[[i, j]])) }",
+        "#[autotune(dims(M = 16384, N = 2048))]
+        fn columns(x: Tensor<f32, M, N>) -> Tensor<f32, N> { compute(|j| sum(0..M, |i| x[[i, j]])) }",
+        "#[autotune(dims(M = 16384, N = 2048))]
+        fn rows(x: Tensor<f32, M, N>) -> Tensor<f32, M> { compute(|i| sum(0..N, |j| x[[i, j]])) }",
+        "#[autotune(dims(K = 32, N = 1048576))]
+        fn few(x: Tensor<f32, K, N>) -> Tensor<f32, K> { compute(|i| max(0..N, |j| x[[i, j]])) }",
+        "#[autotune(dims(N = 4096, K = 8192))]
+        fn across(x: Tensor<f32, K>, w: Tensor<f32, K, N>) -> Tensor<f32, N> {
+            compute(|j| sum(0..K, |k| x[[k]] * w[[k, j]]))
+        }",
+    ];
+    for source in reductions {
+        let dag = dag(source);
+        let share = share_of_copies(&dag, f64::from(1 << 27));
+        assert!((0.5..1.2).contains(&share), "{}: {share} of the speed of a copy", dag.name);
+    }
+}
+
+#[test]
+fn convolutions_of_narrow_numbers_are_products() {
+    let dag = dag("#[autotune(dims(B = 32, H = 28, C = 128))]
+        fn conv(x: Tensor<f16, B, H, H, C>, w: Weight<f16, C, 3, 3, C>) -> Tensor<f16, B, H, H, C> {
+            compute(|n, y, p, o| sum((0..3, 0..3, 0..C), |r, s, c| {
+                x.get([n, y + r - 1, p + s - 1, c]).unwrap_or(0.0) * w[[o, r, s, c]]
+            }))
+        }");
+    let [tensor, tile] =
+        ["tensor", "tile"].map(|it| estimate(&default_of(&dag, hopper(), it), &hopper()).ns);
+    let default = estimate(&default_of(&dag, hopper(), ""), &hopper()).ns;
+    assert!(default == tensor && 5.0 * tensor < tile, "{tensor} and {tile} ns");
+}
+
+#[test]
 fn small_kernels_are_launches() {
     let all = estimate(&default_of(&add(64), hopper(), ""), &hopper());
     assert_eq!(all.kernels[0].bound, Bound::Launch);

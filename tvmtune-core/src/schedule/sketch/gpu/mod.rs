@@ -7,6 +7,8 @@
 //! - `attention`: products with a softmax between: everything along with the second product.
 //! - `rows`: reductions along memory, and what needs them: threads share a row.
 //! - `columns`: long reductions across memory: rows of threads share a column.
+//! - `window`: short reductions over windows that overlap: what a block needs goes through shared
+//!   memory.
 //! - `flat`: everything else: a thread computes neighboring elements.
 //! - `across`: elements that are read along another axis than they are written: tiles through shared
 //!   memory.
@@ -23,6 +25,7 @@ mod split;
 mod tensor;
 mod tile;
 mod tile_size;
+mod window;
 
 use super::builder::Builder;
 use super::group::Group;
@@ -39,6 +42,7 @@ pub(super) enum Way {
     Tile,
     Rows,
     Columns,
+    Window,
     Flat,
     /// All stages of a chain along with its last product.
     Attention,
@@ -102,6 +106,9 @@ fn ways_of_rows(b: &Builder, root: StageId, inside: &[StageId], depth: usize) ->
         }
         None => vec![Way::Flat],
         Some(_) if depth == 0 => vec![Way::Rows],
+        Some(..LONG) if reductions.iter().any(|it| window::read(b, *it).is_some()) => {
+            vec![Way::Window, Way::Flat]
+        }
         Some(..LONG) => vec![Way::Flat],
         Some(_) if along_memory => vec![Way::Rows, Way::Flat],
         Some(_) => vec![Way::Columns, Way::Flat],
@@ -119,6 +126,7 @@ pub(super) fn apply(b: &mut Builder, group: &Group, way: &Way) -> Result<(), Sch
         (Group::Tiled { root, anchor }, _) => tile::tile(b, *root, *anchor),
         (Group::Rows { root, inside, depth }, Way::Rows) => rows::rows(b, *root, inside, *depth),
         (Group::Rows { root, .. }, Way::Across(axis)) => across::across(b, *root, *axis),
+        (Group::Rows { root, inside, .. }, Way::Window) => window::window(b, *root, inside),
         (Group::Rows { root, inside, .. }, Way::Columns) => columns::columns(b, *root, inside),
         (Group::Rows { root, inside, .. }, _) => flat::flat(b, *root, inside),
     }

@@ -110,6 +110,14 @@ fn lie(b: &Builder, stage: StageId, axes: &[usize], factors: &Factors<'_>) -> (u
     (last, [16, 8, 4, 2].into_iter().find(fits).unwrap_or(1))
 }
 
+/// How many elements along the last axis of a copy one access can have.
+pub(super) fn whole_vector(b: &Builder, stage: StageId) -> u64 {
+    let Some(last) = b.extents(stage).len().checked_sub(1) else { return 1 };
+    let bytes = b.schedule.tensor(b.schedule.stage(stage).tensor()).tensor.dtype.bytes();
+    let fits = |it: &u64| it * bytes <= WIDEST && starts_even(b, stage, last, *it);
+    [16, 8, 4, 2].into_iter().find(fits).unwrap_or(1)
+}
+
 /// Whether runs of so many elements along an axis start at multiples of that, and end inside of the
 /// tensor, or outside, as a whole.
 fn starts_even(b: &Builder, stage: StageId, axis: usize, n: u64) -> bool {

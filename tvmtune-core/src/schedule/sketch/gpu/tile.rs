@@ -73,19 +73,39 @@ pub(super) fn copy_operands(
     tensors.dedup();
     let mut operands = Vec::new();
     for tensor in tensors {
-        let Some(access) = accesses.iter().find(|it| it.tensor == tensor) else { continue };
-        let is_padded = accesses.iter().any(|it| it.tensor == tensor && it.conditional);
+        let Some(read) = accesses.iter().position(|it| it.tensor == tensor) else { continue };
+        let access = &accesses[read];
+        let reads = || accesses.iter().filter(|it| it.tensor == tensor);
+        let is_padded = reads().any(|it| it.conditional);
+        let skips = reads().count() == 1 && !is_padded && skips_elements(access);
         let copied = match is_padded {
             true => b.apply(|it| it.cache_padded(tensor, anchor)),
+            false if skips => b.apply(|it| it.cache_operand(anchor, read as u32)),
             false => b.apply(|it| it.cache_read(tensor, anchor)),
         };
         // What cannot be copied is read where it is.
         let Ok(stage) = copied else { continue };
-        let dim = size.axes.iter().rev().find_map(|it| dim_along(access, it.axis));
-        let vector = if is_padded { 1 } else { vector(b, access, size) };
+        let side = size.axes.iter().rev();
+        let (dim, vector) = if skips {
+            // Its dimensions are the axes that it is read along.
+            let before = |axis: usize| (0..axis).filter(|it| access.depends_on(*it)).count();
+            let moving = side.map(|it| it.axis).find(|it| access.depends_on(*it));
+            (moving.map(before), 1)
+        } else {
+            let vector = if is_padded { 1 } else { vector(b, access, size) };
+            (side.clone().find_map(|it| dim_along(access, it.axis)), vector)
+        };
         operands.push(Operand { stage, dim, vector });
     }
     Ok(operands)
+}
+
+/// Whether a read steps over elements that no other iteration reads.
+fn skips_elements(access: &Access) -> bool {
+    access.steps.iter().flatten().any(|steps| {
+        let mut moving = steps.iter().filter(|it| **it != 0);
+        moving.next().is_some_and(|it| it.abs() > 1) && moving.next().is_none()
+    })
 }
 
 /// The dimension that an axis indexes with step 1.

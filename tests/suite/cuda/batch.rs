@@ -1,0 +1,134 @@
+//! Many programs compiled as one: most of what NVRTC does for a small kernel is the same for all.
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{Config, TestRunner};
+use tvmtune_core::arbitrary::Case;
+use tvmtune_core::codegen::{GeneratedCuda, generate_cuda};
+use tvmtune_core::interp;
+use tvmtune_core::schedule::Schedule;
+use tvmtune_emulator::{Module, Options};
+use tvmtune_runtime::cuda::nvrtc::Nvrtc;
+use tvmtune_tests::emulate;
+use tvmtune_tuner::cost;
+
+use super::{ptx, target};
+
+/// Programs of one compilation.
+const TOGETHER: usize = 25;
+/// Attempts at a simpler program that fails too.
+const ATTEMPTS: usize = 200;
+
+/// Programs as one; what they declare of the device functions is declared once.
+fn together<'s>(sources: impl Iterator<Item = &'s str>) -> String {
+    let mut declared = BTreeSet::new();
+    let mut all = String::new();
+    for line in sources.flat_map(str::lines) {
+        if !line.starts_with("TVMTUNE_") || declared.insert(line) {
+            all.push_str(line);
+            all.push('\n');
+        }
+    }
+    all
+}
+
+/// Draws so many programs, and checks the schedule that `schedule` makes of each; returns how many
+/// could be placed.
+pub(super) fn check_all<S, T>(
+    nvrtc: &Nvrtc,
+    n: usize,
+    strategy: &S,
+    schedule: &dyn Fn(&Case, &T) -> Schedule,
+) -> usize
+where
+    S: Strategy<Value = (Case, T)>,
+    T: Debug,
+{
+    let mut runner = TestRunner::new(Config { failure_persistence: None, ..Config::default() });
+    let mut n_placed = 0;
+    for first in (0..n).step_by(TOGETHER) {
+        let draw = |_| strategy.new_tree(&mut runner).unwrap();
+        let mut drawn: Vec<S::Tree> = (first..n.min(first + TOGETHER)).map(draw).collect();
+        let values = drawn.iter().enumerate().map(|(n, it)| named(it.current(), n));
+        let (cases, placed): (Vec<Case>, Vec<Option<GeneratedCuda>>) = values
+            .map(|(case, with)| {
+                let generated = generate_cuda(&schedule(&case, &with)).ok();
+                (case, generated)
+            })
+            .unzip();
+        let sources = placed.iter().flatten().map(|it| it.unit.source.as_str());
+        let all = together(sources);
+        if all.is_empty() {
+            continue;
+        }
+        let module = Module::parse(&ptx(nvrtc, &all, "compute_90a"));
+        let module = module.unwrap_or_else(|it| panic!("{it}\n{all}"));
+        for ((tree, case), generated) in drawn.iter_mut().zip(&cases).zip(&placed) {
+            let Some(generated) = generated else { continue };
+            n_placed += 1;
+            if let Err(found) = check(case, generated, &module) {
+                panic!("{}", simplest(nvrtc, tree, schedule).unwrap_or(found));
+            }
+        }
+    }
+    n_placed
+}
+
+/// A program whose kernels have names of their own.
+fn named<T>((mut case, with): (Case, T), n: usize) -> (Case, T) {
+    case.dag.name = format!("{}{n}", case.dag.name);
+    (case, with)
+}
+
+/// Whether a program computes what it says; if not, what is wrong.
+fn check(case: &Case, generated: &GeneratedCuda, module: &Module) -> Result<(), String> {
+    let text = &generated.unit.source;
+    let shown = || format!("{:?} {:?}\n{}\n{text}", case.family, case.dims, generated.nest);
+    let ns = cost::gpu::estimate(&generated.grid, &target()).ns;
+    if ns.is_nan() || ns <= 0.0 {
+        return Err(format!("{ns} ns\n{}", shown()));
+    }
+    let (params, scalars) = (case.params(), case.scalars());
+    let expected = interp::dag::run(&case.dag, &case.dims, &params, &scalars);
+    let options = Options::default();
+    let results = emulate::run(generated, module, &case.dims, &params, &scalars, &options)
+        .map_err(|fault| format!("{fault}\n{}", shown()))?;
+    for (result, expected) in results.iter().zip(&expected) {
+        if let Some(error) = result.max_error(expected, 1e-5, 1e-5) {
+            return Err(format!("{error}\n{}", shown()));
+        }
+    }
+    Ok(())
+}
+
+/// What is wrong with the simplest program like this one that fails, alone.
+fn simplest<T: Debug>(
+    nvrtc: &Nvrtc,
+    tree: &mut impl ValueTree<Value = (Case, T)>,
+    schedule: &dyn Fn(&Case, &T) -> Schedule,
+) -> Option<String> {
+    let fails = |(case, with): (Case, T)| {
+        let generated = generate_cuda(&schedule(&case, &with)).ok()?;
+        let module = Module::parse(&ptx(nvrtc, &generated.unit.source, "compute_90a")).unwrap();
+        let found = check(&case, &generated, &module).err()?;
+        Some(format!("{found}\n{case:?}\n{with:?}"))
+    };
+    let mut found = fails(tree.current());
+    let mut may_go_on = tree.simplify();
+    for _ in 0..ATTEMPTS {
+        if !may_go_on {
+            break;
+        }
+        may_go_on = match fails(tree.current()) {
+            Some(it) => {
+                found = Some(it);
+                tree.simplify()
+            }
+            None => tree.complicate(),
+        };
+    }
+    found
+}
