@@ -334,7 +334,10 @@ impl<'a> Printer<'a> {
             Param::Pointer(tensor) => {
                 let element = element_type(self.grid.buffer(tensor).dtype);
                 let constant = if self.is_written(tensor) { "" } else { "const " };
-                format!("{constant}{element}* __restrict__ {}", self.names.buffer(tensor))
+                // What other threads write, the compiler must read again after a wait.
+                let is_exchanged = self.is_written(tensor) && self.is_read(tensor);
+                let alone = if is_exchanged { "" } else { " __restrict__" };
+                format!("{constant}{element}*{alone} {}", self.names.buffer(tensor))
             }
             Param::Map(map) => format!("TVMTUNE_TENSOR_MAP {}", self.map_name(map - self.n_maps)),
             Param::Dim(dim) => format!("Index {}", self.names.dim(dim)),
@@ -352,6 +355,20 @@ impl<'a> Printer<'a> {
                 if let Stmt::Store { tensor: to, .. } | Stmt::Update { tensor: to, .. } = it {
                     found |= *to == tensor;
                 }
+            });
+        }
+        found
+    }
+
+    fn is_read(&self, tensor: TensorId) -> bool {
+        let mut found = false;
+        for stmt in &self.kernel.body {
+            stmt.walk(&mut |it| {
+                found |= matches!(it, Stmt::Update { tensor: to, .. } if *to == tensor);
+                let (Stmt::Store { value, .. } | Stmt::Update { value, .. }) = it else { return };
+                value.walk(&mut |it| {
+                    found |= matches!(it, Expr::Read { tensor: from, .. } if *from == tensor);
+                });
             });
         }
         found
