@@ -10,6 +10,7 @@ use tvmtune_core::schedule::{Schedule, default};
 use tvmtune_emulator::{Completion, Module, Options, Order};
 use tvmtune_tests::emulate;
 use tvmtune_tests::nvrtc::nvrtc;
+use tvmtune_tuner::cost;
 
 use super::{ptx, target};
 
@@ -68,6 +69,8 @@ fn check(text: &str, products: usize, dims: &[&[i64]]) {
         }
         n_placed += 1;
         assert_eq!(generated.grid.kernels.len(), 1, "{}", generated.nest);
+        let ns = cost::gpu::estimate(&generated.grid, &super::target()).ns;
+        assert!(ns.is_finite() && ns > 0.0, "{ns} ns");
         let source = &generated.unit.source;
         assert_eq!(source.matches(" mma_m16n8k16").count(), products, "{source}");
         let module = Module::parse(&ptx(nvrtc, &generated.unit.source, "compute_90a")).unwrap();

@@ -35,6 +35,8 @@ use crate::schedule::sketch::group::Group;
 use crate::schedule::sketch::{DecisionId, Factor};
 use crate::schedule::{AxisId, Layout, LoopKind, StageId};
 
+/// Rows of a block where nothing was measured.
+const MOST_ROWS: u64 = 64;
 /// More columns of the result are too many accumulators for one thread.
 const MOST_COLUMNS: u64 = 256;
 
@@ -285,7 +287,8 @@ pub(super) fn attention(b: &mut Builder, chain: &Chain) -> Result<(), ScheduleEr
         .collect();
     narrow_scores(b, chain, anchor);
     let is_tensor = products.iter().any(|it| product(b, *it).is_some());
-    let deal = deal(b, chain, is_tensor, &name);
+    let (width, stages) = block(b, chain, &products);
+    let deal = deal(b, chain, is_tensor, width, &name);
     let copies = copy_operands(b, chain, &products)?;
 
     let columns = b.extents(root)[column].div_ceil(deal.threads * deal.pair);
@@ -306,7 +309,7 @@ pub(super) fn attention(b: &mut Builder, chain: &Chain) -> Result<(), ScheduleEr
         let at = if is_row { (root, block) } else { (anchor, blocks) };
         place(b, stage, at, deal)?;
     }
-    pipeline(b, anchor, blocks, &name)?;
+    pipeline(b, anchor, blocks, stages, &name)?;
     b.name.push(format!("{name}: attention"));
     Ok(())
 }
@@ -328,19 +331,50 @@ fn narrow_scores(b: &mut Builder, chain: &Chain, anchor: StageId) {
     }
 }
 
-/// Opens how large blocks are: by default 64 rows and 64 columns, or what there is.
-fn deal(b: &mut Builder, chain: &Chain, is_tensor: bool, name: &str) -> Deal {
-    let anchor = &b.schedule.stage(chain.anchor).compute;
-    let extents = b.extents(chain.anchor);
-    let rows = b.most(&anchor.axes[chain.row].extent).next_power_of_two().clamp(16, 64);
-    let columns = extents.last().map_or(STEP, |it| it.next_power_of_two().clamp(STEP, 64));
+/// Rows of a block.
+fn rows(b: &Builder, chain: &Chain) -> u64 {
+    b.extents(chain.root)[chain.row].next_power_of_two().clamp(16, MOST_ROWS)
+}
+
+/// How many columns a block has, and how many blocks are on their way at once: the first of these
+/// that there is room for in shared memory, half of it first, so that two blocks run side by side.
+fn block(b: &Builder, chain: &Chain, products: &[StageId]) -> (u64, u64) {
+    const CHOICES: [(u64, u64, u64); 7] =
+        [(2, 64, 3), (2, 64, 2), (1, 64, 2), (1, 64, 1), (1, 32, 2), (1, 32, 1), (1, 16, 1)];
+    let limits = b.gpu().arch.limits();
+    let most = if b.gpu().arch.has_async_copies() { 3 } else { 1 };
+    let bytes = |it: &StageId| {
+        let dtypes = b.accesses(*it).into_iter().map(|it| b.schedule.tensor(it.tensor));
+        dtypes.map(|it| it.tensor.dtype.bytes()).max().unwrap_or(4)
+    };
+    let bytes = products.iter().map(bytes).max().unwrap_or(4);
+    // Rows are padded.
+    let row = |elements: u64| elements * bytes + 16;
+    let depth = |it: &StageId| b.extents(*it).last().copied().unwrap_or(1);
+    let anchor = products.last().copied().unwrap_or(chain.anchor);
+    let inner = products.iter().filter(|it| **it != anchor).map(depth).max().unwrap_or(0);
+    let columns = b.extents(anchor)[chain.column];
+    let there = depth(&anchor).next_power_of_two().max(STEP);
+    let fits = |(share, width, stages): &&(u64, u64, u64)| {
+        let width = (*width).min(there);
+        let copies = width * (row(inner) + row(columns)) * stages;
+        let kept = rows(b, chain) * (row(inner) + row(width));
+        *stages <= most && (copies + kept) * share <= limits.block_shared_bytes.into()
+    };
+    let (_, width, stages) = CHOICES.iter().find(fits).copied().unwrap_or((1, STEP, 1));
+    (width.min(there), stages)
+}
+
+/// Opens how large blocks are.
+fn deal(b: &mut Builder, chain: &Chain, is_tensor: bool, width: u64, name: &str) -> Deal {
+    let rows = rows(b, chain);
     let group = b.new_group();
     let (outer, tiles) = if is_tensor { (rows / 16, 1) } else { (16.min(rows), rows.div_ceil(16)) };
     let most = if is_tensor { 8 } else { 32 };
     let outer = power(b, format!("{name} row threads"), most, outer, group);
     let tiles = power(b, format!("{name} row tiles"), 8, tiles, group);
     let group = b.new_group();
-    let steps = power(b, format!("{name} steps"), 8, columns / STEP, group);
+    let steps = power(b, format!("{name} steps"), 8, width / STEP, group);
     match is_tensor {
         true => Deal { outer, tiles, half: 2, inner: 8, threads: 4, pair: 2, steps },
         false => Deal { outer, tiles, half: 1, inner: 1, threads: 16, pair: 1, steps },

@@ -20,7 +20,7 @@
 use super::operand::{self, Factors, Operand};
 use super::power;
 use super::tensor::{Product, moves_with, product};
-use super::tile::pipeline;
+use super::tile::{most_stages, pipeline};
 use crate::dag::access::Access;
 use crate::schedule::error::{ErrorKind, ScheduleError};
 use crate::schedule::sketch::builder::Builder;
@@ -125,7 +125,8 @@ pub(super) fn group(
         let rows = groups * rows * ROWS + panels * eights * 8;
         feed(b, anchor, step, &name, ROW_BYTES * rows)?;
     } else {
-        pipeline(b, anchor, step, &name)?;
+        let stages = most_stages(b);
+        pipeline(b, anchor, step, stages, &name)?;
     }
     for operand in operands {
         let width = panel(b, &operand, anchor, product, eights);

@@ -19,7 +19,7 @@
 
 use super::operand::{self, Factors};
 use super::power;
-use super::tile::pipeline;
+use super::tile::{most_stages, pipeline};
 use crate::dag::access::Access;
 use crate::dag::{BinaryOp, DType, Expr, Literal, Reducer};
 use crate::schedule::error::{ErrorKind, ScheduleError};
@@ -329,6 +329,7 @@ fn reduce(
     for window in windows.into_iter().rev() {
         step = b.apply(|it| it.fuse(anchor, window, step))?;
     }
-    pipeline(b, anchor, step, name)?;
+    let stages = most_stages(b);
+    pipeline(b, anchor, step, stages, name)?;
     Ok(step)
 }

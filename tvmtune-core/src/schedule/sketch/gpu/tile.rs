@@ -249,19 +249,25 @@ fn reduce(
     };
     let inner: Vec<Instruction> = steps.iter().rev().take_while(short).map(unrolled).collect();
     b.one_of(decision, vec![Vec::new(), inner])?;
-    pipeline(b, anchor, parts[0], name)?;
+    let stages = most_stages(b);
+    pipeline(b, anchor, parts[0], stages, name)?;
     Ok(parts[0])
 }
 
-/// Opens how many steps of the reduction are on their way at once.
+/// How many steps of a reduction are on their way at once where there is room for them.
+pub(super) fn most_stages(b: &Builder) -> u64 {
+    if b.gpu().arch.has_async_copies() { 3 } else { 1 }
+}
+
+/// Opens how many steps of the reduction are on their way at once; by default `best`.
 pub(super) fn pipeline(
     b: &mut Builder,
     anchor: StageId,
     axis: AxisId,
+    best: u64,
     name: &str,
 ) -> Result<(), ScheduleError> {
     let group = b.new_group();
-    let best = if b.gpu().arch.has_async_copies() { 3 } else { 1 };
     let kind = DecisionKind::Outer;
     let decision = b.decide(format!("{name} stages"), kind, &[1, 2, 3, 4], best, group);
     let pipelined = |depth: u8| {
