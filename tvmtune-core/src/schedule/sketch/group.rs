@@ -8,7 +8,7 @@
 //!   softmax), computed at the loop over its rows.
 
 use super::builder::Builder;
-use super::gpu::attention::Chain;
+use super::gpu::chain::Chain;
 use super::rows::contiguous_reduction;
 use super::variant::variants;
 use crate::dag::TensorId;

@@ -146,7 +146,7 @@ pub fn sketches(dag: &Dag, target: &Target) -> Vec<Sketch> {
     start.inline_stages();
     let mut sketches = Vec::new();
     if start.is_gpu() {
-        if let Some((chained, groups)) = gpu::attention::chained(&start) {
+        if let Some((chained, groups)) = gpu::chain::chained(&start) {
             sketches.extend(chained.sketches_of(&groups));
         }
         if let Some(cut) = gpu::cut_reductions(&start) {

@@ -14,7 +14,8 @@
 //!   memory.
 
 mod across;
-pub(super) mod attention;
+mod attention;
+pub(super) mod chain;
 mod columns;
 mod flat;
 mod group;
