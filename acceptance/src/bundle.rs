@@ -144,7 +144,7 @@ pub fn make(job: &Job, recipe: &Recipe<'_>, compiler: &Compiler<'_>) -> Result<M
     let failed = |why: String| format!("{} [{dims}]: {why}", case.name);
     let finish = |(source, schedule, generated): Candidate| -> Result<(Item, Vec<u8>), String> {
         let arch = match recipe.ptx {
-            true => format!("compute_{}", target.arch.sm),
+            true => target.arch.to_string().replace("sm_", "compute_"),
             false => target.arch.to_string(),
         };
         let code = compile(compiler, case.name, &generated, &arch).map_err(failed)?;

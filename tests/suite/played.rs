@@ -12,10 +12,9 @@ use tvmtune_acceptance::item::{Goal, Manifest};
 use tvmtune_acceptance::protocol::Outcome;
 use tvmtune_acceptance::results::Results;
 use tvmtune_core::record::GENERATOR;
+use tvmtune_core::target::gpu::{Arch, GpuTarget};
 use tvmtune_tests::nvrtc::nvrtc;
 use tvmtune_tuner::compile::Compiler;
-
-use crate::cuda::target;
 
 /// Programs that are timed as well, at extents for which the emulator is fast enough.
 const TIMED: [(&str, &str); 3] = [
@@ -23,6 +22,11 @@ const TIMED: [(&str, &str); 3] = [
     ("total_f32", "N = 700"),
     ("rms_norm_f16", "R = 3, D = 64"),
 ];
+
+/// What the driver plays: a GPU for which no copies of boxes are generated, as it encodes no maps.
+fn target() -> GpuTarget {
+    GpuTarget::generic(Arch { sm: 90, exact: false })
+}
 
 /// A bundle in a folder, with PTX, which is what the emulator runs.
 fn made() -> Option<(TempDir, Manifest)> {

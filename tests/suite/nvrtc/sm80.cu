@@ -6,7 +6,7 @@ using namespace tvmtune;
 extern "C" __global__ void copies(f32* a, const f32* b) {
   __shared__ __align__(16) f32 tile[256];
   copy_async<16>(tile, b);
-  copy_async<8>(tile + 4, b, threadIdx.x < 3);
+  copy_async<8>(tile + permuted<128, 4>(4), b, threadIdx.x < 3);
   copy_async<4>(tile + 8, b);
   copy_async_commit();
   copy_async_wait<0>();

@@ -30,6 +30,8 @@ template <class T, int N, class Step> TVMTUNE_FN void group(T* to, Step step) {
       const u32 rows[4] = {x, x + 1, x + 2, x + 3};                                              \
       wgmma_##type tiles(d, tile, tile, false);                                                  \
       wgmma_##type registers(d, rows, tile, true);                                               \
+      const auto place = [&](int n) -> T& { return d[N / 2 - 1 - n]; };                          \
+      wgmma_##type tiles(accumulators<N / 2>(place), tile, tile, true);                          \
     });                                                                                          \
   }
 #define ONE_ZERO <1, 0>

@@ -182,6 +182,10 @@ impl Machine<'_> {
             return Err(self.fault(FaultKind::BarrierMisuse, lane, what));
         }
         it.missing -= count;
+        if let Some(race) = self.race.as_ref().filter(|_| at.0 != self.warps[warp].cta) {
+            self.ctas[at.0].reached.push(race.moment(warp, lane));
+        }
+        let it = self.ctas[at.0].mbarriers.get_mut(&at.1).expect("its existence was checked");
         if arrive.drop {
             it.expected -= count;
         }
@@ -298,6 +302,22 @@ impl Machine<'_> {
             }
         }
         Ok(if complete == active { Flow::Next } else { Flow::Yield })
+    }
+
+    /// That a CTA which ends has seen all that others did to its mbarriers: they might come later.
+    pub(super) fn check_reached(&self, warp: usize) -> Result<()> {
+        let cta = self.warps[warp].cta;
+        let own = || (0..self.warps.len()).filter(|it| self.warps[*it].cta == cta);
+        let Some(race) = &self.race else { return Ok(()) };
+        if own().any(|it| self.warps[it].live != 0) {
+            return Ok(());
+        }
+        let unseen = |(slot, clock): &(usize, u32)| !own().any(|it| race.saw(it, *slot, *clock));
+        if self.ctas[cta].reached.iter().any(unseen) {
+            let what = "the end of a CTA whose mbarriers others may still arrive at";
+            return Err(self.fault(FaultKind::ExitWhilePending, 0, what));
+        }
+        Ok(())
     }
 
     /// A fault of an access to the memory of a CTA that has ended.

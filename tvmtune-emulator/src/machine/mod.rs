@@ -79,6 +79,8 @@ struct Cta {
     barriers: [CtaBarrier; 16],
     /// By their place in shared memory.
     mbarriers: BTreeMap<u32, Count>,
+    /// Arrivals of threads of other CTAs: their slots in clocks, and when.
+    reached: Vec<(usize, u32)>,
     warpgroups: Vec<Warpgroup>,
 }
 
@@ -194,6 +196,7 @@ impl<'a> Machine<'a> {
                 shared,
                 barriers: Default::default(),
                 mbarriers: BTreeMap::new(),
+                reached: Vec::new(),
                 warpgroups: vec![Warpgroup::default(); self.n_warps().div_ceil(4) as usize],
             });
             for number in 0..self.n_warps() {

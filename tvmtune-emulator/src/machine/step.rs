@@ -232,6 +232,7 @@ impl Machine<'_> {
         }
         self.warps[warp].splits[split].pc += 1;
         self.warps[warp].end(split, active);
+        self.check_reached(warp)?;
         self.cluster_step();
         Ok(Turn::Ends)
     }

@@ -211,6 +211,16 @@ impl Race {
         self.acquire(warp, mask, &Rc::new(one));
     }
 
+    /// A thread's slot in clocks, and its clock.
+    pub(crate) fn moment(&self, warp: usize, lane: usize) -> (usize, u32) {
+        (warp * LANES + lane, self.now[warp])
+    }
+
+    /// Whether some thread of a warp has seen what another had done by a clock.
+    pub(crate) fn saw(&self, warp: usize, slot: usize, clock: u32) -> bool {
+        self.views[warp * LANES..][..LANES].iter().any(|it| it.seen(slot) >= clock)
+    }
+
     /// The slot of a thread's copies in clocks.
     pub(crate) fn slot_of_copies(&self, warp: usize, lane: usize) -> usize {
         (self.n_warps + warp) * LANES + lane

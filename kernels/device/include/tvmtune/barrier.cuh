@@ -85,8 +85,8 @@ TVMTUNE_FN u32 cluster_rank() {
   return rank;
 }
 
-TVMTUNE_FN void cluster_arrive() { asm volatile("barrier.cluster.arrive.aligned;" ::: "memory"); }
-TVMTUNE_FN void cluster_wait() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
+TVMTUNE_FN void cluster_arrive() { asm volatile("barrier.cluster.arrive;" ::: "memory"); }
+TVMTUNE_FN void cluster_wait() { asm volatile("barrier.cluster.wait;" ::: "memory"); }
 TVMTUNE_FN void cluster_sync() {
   cluster_arrive();
   cluster_wait();

@@ -28,12 +28,21 @@ TVMTUNE_FN u64 wgmma_operand(u32 address, u32 leading_bytes, u32 stride_bytes, S
          (u64((stride_bytes & 0x3ffff) >> 4) << 32) | (u64(swizzle) << 62);
 }
 
-// Accumulators that are not one after the other: `place(n)` is the n-th.
-template <class Place> struct Accumulators {
+// N accumulators that are not one after the other: `place(n)` is the n-th.
+template <int N, class Place> struct Accumulators {
   Place place;
   TVMTUNE_FN auto& operator[](int n) const { return place(n); }
 };
-template <class Place> TVMTUNE_FN Accumulators<Place> accumulators(Place place) { return {place}; }
+template <int N, class Place> TVMTUNE_FN Accumulators<N, Place> accumulators(Place place) {
+  return {place};
+}
+
+// How many accumulators something has, and what is there only if it has as many as wanted.
+template <class D> struct Count;
+template <class T, int N> struct Count<T (&)[N]> { enum : int { value = N }; };
+template <int N, class Place> struct Count<Accumulators<N, Place>> { enum : int { value = N }; };
+template <int HAS, int WANTED> struct SameCount;
+template <int N> struct SameCount<N, N> { using type = int; };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 // Before the first matrix instruction, and after registers it uses were written.
@@ -74,16 +83,19 @@ template <int N> TVMTUNE_FN void wgmma_hold(i32 (&d)[N]) {
 #define TVMTUNE_WGMMA_u8(N) \
   TVMTUNE_WGMMA_##N(TVMTUNE_WGMMA_PLAIN, wgmma_u8, "k32.s32.u8.u8", i32, "r", "")
 
+// Only for what has so many accumulators.
+#define TVMTUNE_COUNT(D, n) typename SameCount<Count<D>::value, n>::type = 0
+
 // Operands after the accumulators are numbered r0, the number of accumulators, to r6.
 #define TVMTUNE_WGMMA_HALVES(N, r0, r1, r2, r3, r4, r5, r6, name, form)                         \
-  template <int A = 0, int B = 0, class D>                                                      \
+  template <int A = 0, int B = 0, class D, TVMTUNE_COUNT(D, r0)>                                 \
   TVMTUNE_FN void name(D&& d, u64 a, u64 b, bool add) {                                  \
     asm volatile("{ .reg .pred p; setp.ne.b32 p, %" #r2 ", 0;\n"                                \
                  "wgmma.mma_async.sync.aligned.m64n" #N form " {" TVMTUNE_D##r0 "}, "           \
                  "%" #r0 ", %" #r1 ", p, 1, 1, %" #r3 ", %" #r4 "; }"                           \
                  : TVMTUNE_O##r0("f") : "l"(a), "l"(b), "r"(i32(add)), "n"(A), "n"(B));         \
   }                                                                                             \
-  template <int A = 0, int B = 0, class D>                                                      \
+  template <int A = 0, int B = 0, class D, TVMTUNE_COUNT(D, r0)>                                 \
   TVMTUNE_FN void name(D&& d, const u32 (&a)[4], u64 b, bool add) {                      \
     static_assert(A == 0, "registers have one order");                                          \
     asm volatile("{ .reg .pred p; setp.ne.b32 p, %" #r5 ", 0;\n"                                \
@@ -94,13 +106,15 @@ template <int N> TVMTUNE_FN void wgmma_hold(i32 (&d)[N]) {
   }
 
 #define TVMTUNE_WGMMA_PLAIN(N, r0, r1, r2, r3, r4, r5, r6, name, form, element, letter, signs)  \
-  template <class D> TVMTUNE_FN void name(D&& d, u64 a, u64 b, bool add) {                      \
+  template <class D, TVMTUNE_COUNT(D, r0)>                                                       \
+  TVMTUNE_FN void name(D&& d, u64 a, u64 b, bool add) {                                         \
     asm volatile("{ .reg .pred p; setp.ne.b32 p, %" #r2 ", 0;\n"                                \
                  "wgmma.mma_async.sync.aligned.m64n" #N form " {" TVMTUNE_D##r0 "}, "           \
                  "%" #r0 ", %" #r1 ", p" signs "; }"                                            \
                  : TVMTUNE_O##r0(letter) : "l"(a), "l"(b), "r"(i32(add)));                      \
   }                                                                                             \
-  template <class D> TVMTUNE_FN void name(D&& d, const u32 (&a)[4], u64 b, bool add) {          \
+  template <class D, TVMTUNE_COUNT(D, r0)>                                                       \
+  TVMTUNE_FN void name(D&& d, const u32 (&a)[4], u64 b, bool add) {                             \
     asm volatile("{ .reg .pred p; setp.ne.b32 p, %" #r5 ", 0;\n"                                \
                  "wgmma.mma_async.sync.aligned.m64n" #N form " {" TVMTUNE_D##r0 "}, "           \
                  "{%" #r0 ", %" #r1 ", %" #r2 ", %" #r3 "}, %" #r4 ", p" signs "; }"            \

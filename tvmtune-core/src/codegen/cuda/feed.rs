@@ -38,7 +38,6 @@ impl Printer<'_> {
         self.close();
         if kernel.cluster() > 1 {
             // Others may still write to this block's memory.
-            self.line("__syncwarp();");
             self.line("cluster_sync();");
         }
     }

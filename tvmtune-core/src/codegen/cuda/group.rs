@@ -33,6 +33,7 @@ impl Printer<'_> {
     pub(super) fn group_multiply(
         &mut self,
         accumulators: &Accumulators,
+        columns: u32,
         operands: &[SharedOperand; 2],
         dtype: DType,
     ) {
@@ -50,8 +51,9 @@ impl Printer<'_> {
             _ => String::new(),
         };
         let name = dtype.name();
+        let count = columns / 2;
         let call = format!(
-            "wgmma_{name}{forms}(accumulators([&](int n) -> {element}& {{ return {sum}[{base} + \
+            "wgmma_{name}{forms}(accumulators<{count}>([&](int n) -> {element}& {{ return {sum}[{base} + \
              n / 4 * {eight} + n / 2 % 2 * {half} + n % 2 * {pair}]; }}),"
         );
         self.line(&call);
