@@ -23,9 +23,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::memory::flat;
 use super::pipeline::{Slot, n_copies, written};
-use super::{BlockVar, BoxMap, Buffer, Home, Kernel, LoopKind, Ring, Stmt, Unplaceable};
+use super::{
+    BlockVar, BoxMap, Buffer, Copied, Home, Kernel, LoopKind, Ring, Stmt, Unplaceable, copied,
+};
 use crate::dag::expr::affine;
-use crate::dag::{Expr, Literal, Subscript, TensorId};
+use crate::dag::{Expr, TensorId};
 use crate::nest::Guard;
 use crate::poly::{Atom, Facts, Poly, VarId};
 
@@ -152,66 +154,31 @@ impl Division<'_> {
 
     /// A copy as boxes, and how many bytes they are.
     fn boxes(&mut self, copy: &Stmt, ring: usize) -> Option<(Vec<Stmt>, i64)> {
-        let mut loops: Vec<Walk> = Vec::new();
-        let mut inner = copy;
-        let (to, index, value) = loop {
-            match inner {
-                Stmt::For { var, extent, name, body, .. } => {
-                    let [next] = body.as_slice() else { return None };
-                    let extent = extent.as_constant()?;
-                    loops.push(Walk {
-                        var: *var,
-                        name: name.clone(),
-                        extent,
-                        stride: 0,
-                        dim: 0,
-                        step: 1,
-                    });
-                    inner = next;
-                }
-                Stmt::Store { tensor, index, value } => break (*tensor, index, value),
-                _ => return None,
-            }
-        };
-        let (from, subscripts, outside) = source(value)?;
+        let (loops, to, index, value) = read(copy)?;
+        let Copied { tensor: from, index: subscripts, conditions } = copied(value)?;
         let index_from = affine(subscripts)?;
         let (target, tensor) = (&self.buffers[to.0 as usize], &self.buffers[from.0 as usize]);
+        let outside: Option<Vec<Vec<Guard>>> = conditions.into_iter().map(Guard::all_of).collect();
         let is_copy = matches!(target.home, Home::Shared(_))
             && matches!(tensor.home, Home::Argument | Home::Workspace)
             && target.dtype == tensor.dtype
             && tensor.shape.len() <= MOST_DIMS
-            && outside.iter().all(|it| is_edge(it, &index_from, &tensor.shape));
-        let bytes = tensor.dtype.bytes() as i64;
+            && outside?.concat().iter().all(|it| is_edge(it, &index_from, &tensor.shape));
         if !is_copy || !has_lines(tensor) {
             return None;
         }
         let place = flat(index, &target.shape);
-        loops.retain(|it| it.extent > 1);
-        for walk in &mut loops {
-            walk.stride = place.split_linear(walk.var)?.0.as_constant()?;
-            (walk.dim, walk.step) = dim_of(walk.var, &index_from)?;
-        }
-        loops.sort_by_key(|it| it.stride);
-        let mut extents = vec![1; tensor.shape.len()];
-        let mut repeats: Vec<Walk> = Vec::new();
-        let (mut filled, mut dim) = (1, tensor.shape.len());
-        for walk in loops {
-            let continues = walk.stride == filled && walk.dim < dim && walk.step == 1;
-            if continues && walk.extent <= MOST_EXTENT && repeats.is_empty() {
-                (extents[walk.dim], dim) = (walk.extent, walk.dim);
-                filled *= walk.extent;
-            } else {
-                repeats.push(walk);
-            }
-        }
+        let (mut extents, repeats) = shape(loops, &place, &index_from)?;
+        let bytes = tensor.dtype.bytes() as i64;
         if extents.last()? * bytes % LINE != 0 {
             return None;
         }
+        let filled: i64 = extents.iter().product();
         let n_bytes = repeats.iter().map(|it| it.extent).product::<i64>() * filled * bytes;
         let is_repeated = |it: VarId| repeats.iter().any(|walk| walk.var == it);
-        let at_first = |it: &Poly, copy: &Stmt| first_of(it, copy, &is_repeated);
-        let mut position = at_first(&place, copy);
-        let mut coordinates: Vec<Poly> = index_from.iter().map(|it| at_first(it, copy)).collect();
+        let at_first = |it: &Poly| first_of(it, copy, &is_repeated);
+        let mut position = at_first(&place);
+        let mut coordinates: Vec<Poly> = index_from.iter().map(at_first).collect();
         let row = filled / extents.iter().find(|it| **it > 1).copied().unwrap_or(1);
         let share = self.share(&coordinates, &mut extents, row * bytes);
         if let Some((dim, block, length)) = &share {
@@ -294,22 +261,46 @@ fn first_of(poly: &Poly, copy: &Stmt, is_repeated: &dyn Fn(VarId) -> bool) -> Po
     poly.substitute_vars(&of, &Facts::default())
 }
 
-/// What a copy reads, and the condition beyond which it is zero.
-fn source(value: &Expr) -> Option<(TensorId, &[Subscript], Vec<Guard>)> {
-    match value {
-        Expr::Read { tensor, index } => Some((*tensor, index, Vec::new())),
-        Expr::Select { condition, then, otherwise } => {
-            let zero = match **otherwise {
-                Expr::Const(Literal::Float(it), _) => it == 0.0 && it.is_sign_positive(),
-                Expr::Const(Literal::Int(it), _) => it == 0,
-                _ => false,
-            };
-            let (tensor, index, mut outside) = source(then).filter(|_| zero)?;
-            outside.extend(Guard::all_of(condition)?);
-            Some((tensor, index, outside))
+/// The loops of a copy, and its one store: where, and what.
+fn read(copy: &Stmt) -> Option<(Vec<Walk>, TensorId, &[Poly], &Expr)> {
+    let mut loops = Vec::new();
+    let mut inner = copy;
+    loop {
+        match inner {
+            Stmt::For { var, extent, name, body, .. } => {
+                let [next] = body.as_slice() else { return None };
+                let extent = extent.as_constant()?;
+                let (var, name) = (*var, name.clone());
+                loops.push(Walk { var, name, extent, stride: 0, dim: 0, step: 1 });
+                inner = next;
+            }
+            Stmt::Store { tensor, index, value } => return Some((loops, *tensor, index, value)),
+            _ => return None,
         }
-        _ => None,
     }
+}
+
+/// The extents of a box along the dimensions of the tensor, and the loops that repeat it.
+fn shape(mut loops: Vec<Walk>, place: &Poly, index_from: &[Poly]) -> Option<(Vec<i64>, Vec<Walk>)> {
+    loops.retain(|it| it.extent > 1);
+    for walk in &mut loops {
+        walk.stride = place.split_linear(walk.var)?.0.as_constant()?;
+        (walk.dim, walk.step) = dim_of(walk.var, index_from)?;
+    }
+    loops.sort_by_key(|it| it.stride);
+    let mut extents = vec![1; index_from.len()];
+    let mut repeats: Vec<Walk> = Vec::new();
+    let (mut filled, mut dim) = (1, index_from.len());
+    for walk in loops {
+        let continues = walk.stride == filled && walk.dim < dim && walk.step == 1;
+        if continues && walk.extent <= MOST_EXTENT && repeats.is_empty() {
+            (extents[walk.dim], dim) = (walk.extent, walk.dim);
+            filled *= walk.extent;
+        } else {
+            repeats.push(walk);
+        }
+    }
+    Some((extents, repeats))
 }
 
 /// Whether a condition only asks if an index is inside its dimension.

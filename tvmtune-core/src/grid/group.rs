@@ -151,7 +151,8 @@ impl Search<'_> {
         self.permute(first.tensor, first_row)?;
         self.permute(second.tensor, second_row)?;
         let sum = accumulators.tensor;
-        let multiply = |of: &dyn Fn(VarId) -> Option<Poly>| {
+        let multiply = |of: &Values| {
+            let of = &|var: VarId| of.get(&var).cloned();
             let at = |it: &Poly| it.substitute_vars(of, &Facts::default());
             let base = at(&accumulators.base);
             let operand = |it: &SharedOperand| SharedOperand { base: at(&it.base), ..it.clone() };
@@ -308,20 +309,20 @@ fn roles(
     (complete && loops.len() == known).then_some(roles)
 }
 
+/// What variables of loops stand for in one iteration.
+type Values = BTreeMap<VarId, Poly>;
+
 /// A statement for each iteration of some loops, the outermost first.
-fn written_out(
-    loops: &[&Loop],
-    stmt: &dyn Fn(&dyn Fn(VarId) -> Option<Poly>) -> Stmt,
-) -> Vec<Stmt> {
+fn written_out(loops: &[&Loop], stmt: &dyn Fn(&Values) -> Stmt) -> Vec<Stmt> {
     let count: i64 = loops.iter().map(|it| it.extent).product();
     let iteration = |n: i64| {
-        let mut values = BTreeMap::new();
+        let mut values = Values::new();
         let mut rest = n;
         for it in loops.iter().rev() {
             values.insert(it.var, Poly::constant(rest % it.extent));
             rest /= it.extent;
         }
-        stmt(&|var| values.get(&var).cloned())
+        stmt(&values)
     };
     (0..count).map(iteration).collect()
 }

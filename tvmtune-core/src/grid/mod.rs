@@ -28,6 +28,7 @@
 mod banks;
 mod barrier;
 mod bind;
+mod copied;
 mod distribute;
 mod feed;
 mod group;
@@ -44,6 +45,7 @@ use crate::dag::{DType, Dim, Scalar, ScalarId, TensorId, Types};
 use crate::nest::{self, Nest};
 use crate::poly::{DimId, Facts, Poly, VarId};
 use crate::schedule::Layout;
+pub use copied::{Copied, copied};
 pub use stmt::{Accumulators, LoopKind, Operand, SharedOperand, Stmt, Way};
 
 /// Threads of a warp.

@@ -157,11 +157,8 @@ impl Machine<'_> {
             Op::WgmmaGroup(group) => self.wgmma_group(warp, active, *group)?,
             Op::Touch(op, accumulators) => {
                 self.touch(warp, accumulators)?;
-                let registers = &mut self.warps[warp].registers;
-                match &**op {
-                    Op::Rows(rows, slots) => rows(registers, active, slots),
-                    Op::Compare(compare) => compare.run(registers, active),
-                    other => return self.slow(warp, split, active, other),
+                if !op.run_lanes(&mut self.warps[warp].registers, active) {
+                    return self.slow(warp, split, active, op);
                 }
                 Flow::Next
             }
@@ -352,6 +349,18 @@ impl Op {
             | Op::WgmmaGroup(_) => true,
             _ => false,
         }
+    }
+}
+
+impl Op {
+    /// Runs what each lane does alone; whether it is that.
+    fn run_lanes(&self, registers: &mut Registers, active: u32) -> bool {
+        match self {
+            Op::Rows(rows, slots) => rows(registers, active, slots),
+            Op::Compare(compare) => compare.run(registers, active),
+            _ => return false,
+        }
+        true
     }
 }
 

@@ -3,8 +3,8 @@
 use super::Printer;
 use super::expr::affine_one;
 use super::lanes::{Inner, Vectors};
-use crate::dag::{Expr, Literal, Subscript, TensorId};
-use crate::grid::Home;
+use crate::dag::{Expr, TensorId};
+use crate::grid::{Copied, Home, copied};
 use crate::nest::Guard;
 use crate::poly::Poly;
 
@@ -57,31 +57,5 @@ impl Printer<'_> {
         let line = format!("copy_async<{bytes}>(&{to}, &{from}{valid});");
         self.line(&line);
         true
-    }
-}
-
-/// An element that is copied as it is; where a condition does not hold, zero.
-struct Copied<'e> {
-    tensor: TensorId,
-    index: &'e [Subscript],
-    conditions: Vec<&'e Expr>,
-}
-
-fn copied(value: &Expr) -> Option<Copied<'_>> {
-    match value {
-        Expr::Read { tensor, index } => {
-            Some(Copied { tensor: *tensor, index, conditions: Vec::new() })
-        }
-        Expr::Select { condition, then, otherwise } => {
-            let is_zero = match **otherwise {
-                Expr::Const(Literal::Float(it), _) => it == 0.0 && it.is_sign_positive(),
-                Expr::Const(Literal::Int(it), _) => it == 0,
-                _ => false,
-            };
-            let mut inner = copied(then).filter(|_| is_zero)?;
-            inner.conditions.push(condition);
-            Some(inner)
-        }
-        _ => None,
     }
 }

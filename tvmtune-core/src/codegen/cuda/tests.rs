@@ -62,7 +62,7 @@ fn a_tiled_product() {
     using Index = int;
 
     extern "C" __global__ void __launch_bounds__(128, 2) matmul_0(const f32* __restrict__ a, const f32* __restrict__ b, const f32* __restrict__ c, f32* __restrict__ out, Index M) {
-      extern __shared__ __align__(128) unsigned char shared[];
+      extern __shared__ __align__(1024) unsigned char shared[];
       f32* const a_copy = reinterpret_cast<f32*>(shared + 0);
       f32* const b_copy = reinterpret_cast<f32*>(shared + 1536);
       const Index i_0 = Index(blockIdx.x);
