@@ -83,7 +83,7 @@ pub fn fits(grid: &Grid, target: &GpuTarget) -> Result<(), Vec<Misfit>> {
         if registers > most_registers(kernel) {
             found.push(Misfit::Registers(registers));
         }
-        let launched = registers.min(share(threads));
+        let launched = launched_registers(kernel, registers);
         if found.is_empty() && target.occupancy(threads, launched, kernel.shared_bytes) == 0 {
             found.push(Misfit::Occupancy);
         }
@@ -105,9 +105,18 @@ pub fn most_registers(kernel: &Kernel) -> u32 {
     }
 }
 
+/// Registers that threads of a kernel are launched with, where those of the body need so many: they
+/// may be dealt out more later.
+pub fn launched_registers(kernel: &Kernel, registers: u32) -> u32 {
+    match kernel.granted_registers() {
+        Some(_) => registers.min(share(kernel.block_threads())),
+        None => registers,
+    }
+}
+
 /// Registers that a thread of so large a block is launched with at most: they are handed out in
 /// eights.
-pub fn share(threads: u32) -> u32 {
+fn share(threads: u32) -> u32 {
     (REGISTERS / threads.max(1).next_multiple_of(32) / 8 * 8).min(THREAD_REGISTERS)
 }
 

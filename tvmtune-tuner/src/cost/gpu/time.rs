@@ -26,7 +26,7 @@ pub(super) fn kernel(
 ) -> KernelEstimate {
     let machine = Machine::new(target);
     let threads = kernel.block_threads();
-    let launched = registers.min(fits_gpu::share(threads));
+    let launched = fits_gpu::launched_registers(kernel, registers);
     let occupancy = target.occupancy(threads, launched, kernel.shared_bytes);
     let values = Values::new(dims);
     let extents: Vec<i64> = kernel.blocks.iter().map(|it| values.of(&it.extent).max(0)).collect();
