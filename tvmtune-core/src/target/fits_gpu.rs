@@ -4,13 +4,14 @@
 //! What it refuses would not run (too many threads, too much shared memory), or slowly: registers
 //! that spill to memory, code that does not fit the instruction cache.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use super::GpuTarget;
 use super::gpu::{REGISTERS, THREAD_REGISTERS};
 use crate::dag::access::work;
 use crate::dag::{DType, Expr, Subscript, TensorId};
-use crate::grid::{Grid, Home, Kernel, LoopKind, MOST_THREADS, Stmt};
+use crate::grid::{Fragment, Grid, Home, Kernel, LoopKind, MOST_THREADS, Stmt};
 use crate::poly::{Atom, Poly, VarId};
 
 /// Why a kernel of a grid does not fit.
@@ -51,7 +52,7 @@ const BASE_REGISTERS: u64 = 12;
 const ADDRESS_REGISTERS: u64 = 3;
 /// Copies that the compiler starts before it waits for the first of them, in registers.
 const MOST_IN_FLIGHT: u64 = 32;
-/// Positions that the compiler computes before a loop and keeps: those with divisions.
+/// Quotients and remainders that the compiler computes before a loop and keeps.
 const MOST_KEPT: u64 = 96;
 
 /// Whether every kernel of `grid` fits `target`.
@@ -134,7 +135,8 @@ struct Needs<'a> {
     fragments: u64,
     /// Registers of copies that are on their way at the same time.
     in_flight: u64,
-    /// Positions in memory that take long to compute.
+    /// Quotients and remainders in indices, and how many registers they take.
+    divisions: BTreeSet<Atom>,
     kept: u64,
     /// Tensors in memory.
     tensors: Vec<TensorId>,
@@ -153,8 +155,16 @@ struct Open {
 impl<'a> Needs<'a> {
     fn of(grid: &'a Grid, kernel: &Kernel) -> Self {
         let (arrays, tensors) = (0, Vec::new());
-        let mut needs =
-            Self { grid, arrays, fragments: 0, in_flight: 0, kept: 0, tensors, code: 0 };
+        let mut needs = Self {
+            grid,
+            arrays,
+            fragments: 0,
+            in_flight: 0,
+            divisions: BTreeSet::new(),
+            kept: 0,
+            tensors,
+            code: 0,
+        };
         let mut written = Vec::new();
         for stmt in &kernel.body {
             stmt.walk(&mut |it| {
@@ -164,6 +174,9 @@ impl<'a> Needs<'a> {
             });
             needs.visit(stmt, &mut Vec::new());
         }
+        let of_fragment = |it: &Fragment| it.count.unsigned_abs() * u64::from(it.registers);
+        let fragments = kernel.fragments.iter().map(of_fragment).sum();
+        needs.fragments = needs.fragments.max(fragments);
         written.sort_unstable();
         written.dedup();
         needs.arrays = written.iter().map(|it| needs.array(*it)).fold(0, u64::saturating_add);
@@ -210,6 +223,12 @@ impl<'a> Needs<'a> {
             Stmt::Combine { .. } | Stmt::Sync { .. } => {
                 self.code = self.code.saturating_add(times(open.iter()).saturating_mul(16));
             }
+            Stmt::Async { body } => {
+                // They go by no register.
+                let in_flight = self.in_flight;
+                body.iter().for_each(|it| self.visit(it, open));
+                self.in_flight = in_flight;
+            }
             other => other.body().iter().for_each(|it| self.visit(it, open)),
         }
     }
@@ -228,9 +247,7 @@ impl<'a> Needs<'a> {
             // Of a sum, one step at a time: loops that do not move the result are steps.
             let along = |it: &&Open| sum.is_none_or(|sum| sum.iter().any(|at| at.mentions(it.var)));
             let n = times(open.iter().filter(depends).filter(along));
-            if index.iter().any(divides) {
-                self.kept = self.kept.saturating_add(n);
-            }
+            index.iter().filter_map(affine).for_each(|at| self.keep(at, open));
             held = held.saturating_add(n.saturating_mul(self.words_of(*tensor)));
         });
         match sum {
@@ -240,6 +257,18 @@ impl<'a> Needs<'a> {
         }
         let code = times(open.iter()).saturating_mul(work(value).saturating_add(1));
         self.code = self.code.saturating_add(code);
+    }
+
+    /// Counts the quotients and remainders in an index, each once for all that only adds to it.
+    fn keep(&mut self, index: &Poly, open: &[Open]) {
+        let is_division = |it: &&Atom| matches!(it, Atom::Div(..) | Atom::Mod(..));
+        for atom in index.terms().flat_map(|it| it.0).filter(is_division) {
+            if self.divisions.insert(atom.clone()) {
+                let value = Poly::atom(atom.clone());
+                let copies = times(open.iter().filter(|it| value.mentions(it.var)));
+                self.kept = self.kept.saturating_add(copies);
+            }
+        }
     }
 
     fn home(&self, tensor: TensorId) -> Option<Home> {
@@ -267,10 +296,11 @@ fn words(dtype: DType) -> u64 {
     dtype.bytes().div_ceil(4)
 }
 
-/// Whether a subscript is computed by divisions.
-fn divides(subscript: &Subscript) -> bool {
-    let Subscript::Affine(poly) = subscript else { return false };
-    poly.terms().flat_map(|it| it.0).any(|it| matches!(it, Atom::Div(..) | Atom::Mod(..)))
+fn affine(subscript: &Subscript) -> Option<&Poly> {
+    match subscript {
+        Subscript::Affine(poly) => Some(poly),
+        Subscript::Value(_) => None,
+    }
 }
 
 fn mentions(subscript: &Subscript, var: VarId) -> bool {
