@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
-use tvmtune_core::target::gpu::{Arch, GpuTarget};
+use tvmtune_core::target::gpu::GpuTarget;
 
 use crate::bundle::{self, Recipe};
 use crate::run::{self, Wanted};
@@ -40,7 +40,7 @@ struct Bundle {
     /// The folder to make
     folder: PathBuf,
     /// What to compile for: `cuda:` and an architecture
-    #[arg(long, value_name = "TARGET", default_value = "cuda:sm_90a", value_parser = gpu)]
+    #[arg(long, value_name = "TARGET", default_value = "cuda:sm_90a", value_parser = str::parse::<GpuTarget>)]
     target: GpuTarget,
     /// Cases whose name contains this
     #[arg(long, value_name = "NAME", default_value = "")]
@@ -133,14 +133,6 @@ impl Place {
         let out = self.out.clone().unwrap_or_else(|| folder.join("results"));
         Ok((folder, out))
     }
-}
-
-fn gpu(name: &str) -> Result<GpuTarget, String> {
-    let arch = name.strip_prefix("cuda:").and_then(Arch::from_name);
-    arch.map(GpuTarget::generic).ok_or_else(|| {
-        let known: Vec<String> = Arch::ALL.iter().map(|it| format!("cuda:{it}")).collect();
-        format!("expected an architecture, such as one of {}", known.join(" "))
-    })
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use tvmtune_build::config::Span;
 use tvmtune_core::target::Platform;
-use tvmtune_core::target::gpu::{Arch, GpuTarget};
+use tvmtune_core::target::gpu::GpuTarget;
 
 /// Tunes the kernels of a crate, and looks after what was found.
 #[derive(Debug, Parser)]
@@ -102,7 +102,7 @@ pub(crate) struct Compile {
     #[command(flatten)]
     pub(crate) selection: Selection,
     /// What to compile for: `cuda:` and an architecture
-    #[arg(long, value_name = "TARGET", default_value = "cuda:sm_90a", value_parser = gpu)]
+    #[arg(long, value_name = "TARGET", default_value = "cuda:sm_90a", value_parser = str::parse::<GpuTarget>)]
     pub(crate) target: GpuTarget,
     /// Rank so many schedules of each kernel by the model of the GPU, compile the most promising,
     /// and keep the best that spills no registers, instead of the default schedule
@@ -174,14 +174,6 @@ pub(crate) struct Gc {
 fn platform(name: &str) -> Result<Platform, String> {
     let expected = || "expected avx512, avx2, or an architecture such as sm_90a".to_owned();
     Platform::from_name(name).ok_or_else(expected)
-}
-
-fn gpu(name: &str) -> Result<GpuTarget, String> {
-    let arch = name.strip_prefix("cuda:").and_then(Arch::from_name);
-    arch.map(GpuTarget::generic).ok_or_else(|| {
-        let known: Vec<String> = Arch::ALL.iter().map(|it| format!("cuda:{it}")).collect();
-        format!("expected an architecture, such as one of {}", known.join(" "))
-    })
 }
 
 #[cfg(test)]

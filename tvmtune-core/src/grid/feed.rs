@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::memory::flat;
 use super::pipeline::{Slot, n_copies, written};
 use super::{
-    BlockVar, BoxMap, Buffer, Copied, Home, Kernel, LoopKind, Ring, Stmt, Unplaceable, copied,
+    BlockVar, BoxMap, Buffer, Copied, Home, Kernel, LoopKind, Ring, Stmt, Unplaceable, WARP, copied,
 };
 use crate::dag::expr::affine;
 use crate::dag::{Expr, TensorId};
@@ -49,6 +49,9 @@ pub(super) fn divide(
     if !has_fed(&kernel.body) {
         return Ok(());
     }
+    if combines_in_block(&kernel.body) {
+        return Err(Unplaceable::FedReduction);
+    }
     let everything = written(&kernel.body);
     let (rings, maps, cluster) = (Vec::new(), Vec::new(), cluster(&kernel.blocks));
     let mut division = Division { buffers, slots, everything, cluster, rings, maps };
@@ -63,6 +66,17 @@ pub(super) fn divide(
     (kernel.body, kernel.feeder) = (others, feeder);
     (kernel.rings, kernel.maps) = (division.rings, division.maps);
     Ok(())
+}
+
+/// Whether more threads than a warp combine what they have: they wait for all of the block.
+fn combines_in_block(body: &[Stmt]) -> bool {
+    let mut found = false;
+    for stmt in body {
+        stmt.walk(&mut |it| {
+            found |= matches!(it, Stmt::Combine { range, .. } if *range > WARP);
+        });
+    }
+    found
 }
 
 fn has_fed(body: &[Stmt]) -> bool {

@@ -73,6 +73,9 @@ pub enum Unplaceable {
     /// A fed loop copies what are no boxes of a tensor.
     #[error("a fed loop copies what are no boxes of a tensor")]
     NotBoxes,
+    /// All threads of a block would combine values, and its feeder would not come.
+    #[error("all threads of a block combine values beside a loop that is fed")]
+    FedReduction,
     /// Threads that combine values inside of which others are told apart.
     #[error("a loop over threads stands inside one whose threads reduce together")]
     ReductionOutside,

@@ -130,6 +130,21 @@ impl std::fmt::Display for Arch {
     }
 }
 
+/// A name is that of no architecture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected an architecture, such as one of {}", Arch::ALL.map(|it| format!("cuda:{it}")).join(" "))]
+pub struct UnknownArch;
+
+/// `cuda:sm_90a`: a typical GPU of that architecture.
+impl std::str::FromStr for GpuTarget {
+    type Err = UnknownArch;
+
+    fn from_str(name: &str) -> Result<Self, UnknownArch> {
+        let arch = name.strip_prefix("cuda:").and_then(Arch::from_name);
+        arch.map(GpuTarget::generic).ok_or(UnknownArch)
+    }
+}
+
 impl GpuTarget {
     /// A typical GPU of an architecture: what schedules are made for where there is none.
     pub fn generic(arch: Arch) -> Self {

@@ -132,3 +132,24 @@ fn a_tiled_product() {
     }
     "##);
 }
+
+#[test]
+fn threads_of_a_block_do_not_combine_beside_a_feeder() {
+    let program = "
+        #[autotune(dims(M = 4, K = 256))]
+        fn sums(x: Tensor<f32, M, K>) -> Tensor<f32, M> { compute(|i| sum(0..K, |k| x[[i, k]])) }";
+    let placed = |kind: &str, threads: u32| {
+        let trace = format!(
+            "cache_read t0 s0
+            split s0 a1 [{threads}]
+            annotate s0 a0 parallel
+            compute_at s1 s0 a2
+            annotate s0 a3 thread
+            annotate s0 a2 {kind}"
+        );
+        grid::place(&nest::lower(&scheduled(program, &trace))).map(|it| it.kernels.len())
+    };
+    assert_eq!(placed("pipelined:2", 64), Ok(1));
+    assert_eq!(placed("fed:2", 32), Ok(1), "a warp waits for nobody else");
+    assert_eq!(placed("fed:2", 64), Err(grid::Unplaceable::FedReduction));
+}
