@@ -1,15 +1,16 @@
 //! Strategies on played hardware: they reach known optima within a stated number of trials.
 
-use std::sync::Arc;
-
 use tvmtune_core::record::Source;
 use tvmtune_core::schedule::sketch::{Decision, DecisionKind, Sketch};
 use tvmtune_tuner::outcome::{Outcome, Timing};
-use tvmtune_tuner::search::{Chain, Evolutionary, Proposal, Random, Score, Strategy};
+use tvmtune_tuner::search::{
+    Allocation, Annealing, Chain, Combined, Droplet, Effort, Evolutionary, Genetic, Grid,
+    HillClimbing, Proposal, Random, Scene, Score, Strategy, Transferred,
+};
 use tvmtune_tuner::space::{Point, Space};
 
 /// Two sketches: one of five decisions with eight options each, and one of a single decision.
-fn space() -> Arc<Space> {
+fn space() -> Space {
     let decision = |n: u32| Decision {
         name: format!("d{n}"),
         kind: if n < 4 { DecisionKind::Inner } else { DecisionKind::Choice },
@@ -18,7 +19,7 @@ fn space() -> Arc<Space> {
     };
     let large = Sketch::new("large", (0..5).map(decision).collect(), vec![0; 5], Vec::new());
     let small = Sketch::new("small", vec![decision(0)], vec![3], Vec::new());
-    Arc::new(Space { sketches: vec![large, small] })
+    Space::of(vec![large, small])
 }
 
 /// The best point of the space, of 32,776.
@@ -41,11 +42,12 @@ fn hardware(point: &Point) -> Outcome {
     latency(100.0 * point.choices.iter().zip(&BEST).enumerate().map(far).product::<f64>())
 }
 
-/// Proposals, in batches of 16, until `n` were measured or nothing is left.
-fn play(strategy: &mut dyn Strategy, n: usize) -> Vec<(Proposal, Outcome)> {
+/// Proposals, in batches of 16, until `n` were measured or nothing is left. Rivals are timed by the
+/// same hardware.
+fn play_in(scene: &Scene<'_>, strategy: &mut dyn Strategy, n: usize) -> Vec<(Proposal, Outcome)> {
     let mut played = Vec::new();
     while played.len() < n {
-        let batch = strategy.propose(16.min(n - played.len()));
+        let batch = strategy.propose(scene, 16.min(n - played.len()));
         if batch.is_empty() {
             break;
         }
@@ -54,79 +56,172 @@ fn play(strategy: &mut dyn Strategy, n: usize) -> Vec<(Proposal, Outcome)> {
             strategy.observe(&it.point, &outcome);
             played.push((it, outcome));
         }
+        let timed = |point: Point| {
+            let ns = hardware(&point).timing()?.min_ns();
+            let samples = (0..8).map(|it| ns * (1.0 + f64::from(it) / 1e4)).collect();
+            Some((point, Timing::new(samples)?))
+        };
+        let timings: Vec<_> = strategy.rivals().into_iter().filter_map(timed).collect();
+        strategy.compared(&timings);
     }
     played
 }
 
+/// The same in a space of which nothing can be guessed.
+fn play(strategy: &mut dyn Strategy, n: usize) -> Vec<(Proposal, Outcome)> {
+    play_in(&Scene::plain(&space()), strategy, n)
+}
+
+fn evolution(seed: u64) -> Evolutionary {
+    Evolutionary::new(seed, Effort::QUICK)
+}
+
+/// The least latency that was seen.
+fn best(played: &[(Proposal, Outcome)]) -> f64 {
+    let times = played.iter().filter_map(|it| it.1.timing()).map(Timing::min_ns);
+    times.fold(f64::INFINITY, f64::min)
+}
+
 /// How many trials it took until a latency below `ns` was seen.
-fn trials_until(strategy: &mut dyn Strategy, ns: f64) -> usize {
+fn trials_until(played: &[(Proposal, Outcome)], ns: f64) -> usize {
     let good = |it: &(Proposal, Outcome)| it.1.timing().is_some_and(|it| it.min_ns() < ns);
-    play(strategy, 4000).iter().position(good).map_or(usize::MAX, |it| it + 1)
+    played.iter().position(good).map_or(usize::MAX, |it| it + 1)
 }
 
 #[test]
 fn evolution_finds_the_optimum_of_a_large_space_in_few_trials() {
     for seed in 0..8 {
-        let trials = trials_until(&mut Evolutionary::new(space(), seed, None), 101.0);
+        let trials = trials_until(&play(&mut evolution(seed), 1000), 101.0);
         assert!(trials <= 400, "seed {seed}: {trials} trials");
     }
 }
 
 #[test]
-fn evolution_gets_further_than_random_search_with_the_same_trials() {
-    let best = |strategy: &mut dyn Strategy| {
-        let played = play(strategy, 200);
-        let times = played.iter().filter_map(|it| it.1.timing()).map(Timing::min_ns);
-        times.fold(f64::INFINITY, f64::min).ln()
+fn every_search_gets_further_than_random_points_and_those_further_than_a_grid() {
+    let mean = |strategy: &dyn Fn(u64) -> Box<dyn Strategy>| {
+        let runs = (0..8).map(|seed| best(&play(&mut *strategy(seed), 300)).ln());
+        (runs.sum::<f64>() / 8.0).exp()
     };
-    let evolved: f64 = (0..8).map(|it| best(&mut Evolutionary::new(space(), it, None))).sum();
-    let random: f64 = (0..8).map(|it| best(&mut Random::new(space(), it))).sum();
-    assert!((random - evolved) / 8.0 > 1.5_f64.ln(), "a geometric mean of 1.5 better");
+    let random = mean(&|seed| Box::new(Random::new(seed)));
+    assert!(mean(&|_| Box::new(Grid::new())) > random);
+    assert!(mean(&|seed| Box::new(evolution(seed))) * 1.5 < random);
+    assert!(mean(&|seed| Box::new(Genetic::new(seed))) < random);
+    assert!(mean(&|seed| Box::new(HillClimbing::new(seed))) * 1.2 < random);
 }
 
 /// A score that knows the hardware.
 struct Oracle;
 
 impl Score for Oracle {
-    fn score(&self, points: &[Point]) -> Vec<f64> {
+    fn score(&self, _space: &Space, points: &[Point]) -> Vec<f64> {
         points.iter().map(|it| hardware(it).timing().map_or(1e9, Timing::min_ns)).collect()
     }
 }
 
 #[test]
 fn a_good_score_saves_most_of_the_trials() {
+    let space = space();
+    let scene = Scene { draft: Some(&Oracle), ..Scene::plain(&space) };
     for seed in 0..4 {
-        let mut guided = Evolutionary::new(space(), seed, Some(Box::new(Oracle)));
-        let trials = trials_until(&mut guided, 101.0);
-        assert!(trials <= 120, "seed {seed}: {trials} trials");
+        let evolved = play_in(&scene, &mut evolution(seed), 400);
+        let annealed = play_in(&scene, &mut Annealing::new(seed), 400);
+        for (played, most) in [(evolved, 96), (annealed, 96)] {
+            let trials = trials_until(&played, 101.0);
+            assert!(trials <= most, "seed {seed}: {trials} trials");
+        }
     }
 }
 
 #[test]
+fn a_sketch_that_a_score_dislikes_is_tried_all_the_same() {
+    let space = space();
+    let scene = Scene { draft: Some(&Oracle), ..Scene::plain(&space) };
+    let played = play_in(&scene, &mut evolution(1), 64);
+    assert!(played.iter().any(|it| it.0.point.sketch == 1));
+}
+
+#[test]
+fn droplet_descends_to_the_optimum_from_afar_within_a_few_sweeps() {
+    let space = space();
+    for choices in [vec![0, 0, 0, 0, 7], vec![7, 4, 1, 7, 0]] {
+        let start = Point { sketch: 0, choices };
+        let mut droplet = Droplet::new();
+        droplet.observe(&start, &hardware(&start));
+        let played = play_in(&Scene::plain(&space), &mut droplet, 4000);
+        let trials = trials_until(&played, 101.0);
+        // Five decisions of eight options each.
+        assert!(trials <= 5 * 8 * 6, "{start:?}: {trials} of {}", played.len());
+        assert!(droplet.n_steps() >= 5);
+        assert!(played.iter().all(|it| it.0.source == Source::Droplet && it.0.parent.is_some()));
+        // And it ends there.
+        assert!(play_in(&Scene::plain(&space), &mut droplet, 10).is_empty());
+    }
+}
+
+#[test]
+fn droplet_does_not_move_for_what_may_be_noise() {
+    let space = space();
+    let start = Point { sketch: 0, choices: vec![5, 2, 6, 1, 6] };
+    let timed = |ns: f64| Timing::new((0..8).map(|it| ns * (1.0 + f64::from(it) / 20.0)).collect());
+    let mut droplet = Droplet::new();
+    droplet.observe(&start, &Outcome::Timed(timed(100.0).unwrap()));
+    let batch = droplet.propose(&Scene::plain(&space), 64);
+    assert!(!batch.is_empty());
+    for it in &batch {
+        droplet.observe(&it.point, &Outcome::Timed(timed(99.0).unwrap()));
+    }
+    let rivals = droplet.rivals();
+    assert_eq!(rivals.len(), 4, "the incumbent and the most promising");
+    assert_eq!(rivals[0], start);
+    let timings: Vec<_> = rivals.iter().map(|it| (it.clone(), timed(99.0).unwrap())).collect();
+    droplet.compared(&timings);
+    assert_eq!(droplet.n_steps(), 0);
+}
+
+#[test]
+fn offered_points_are_tried_once_and_the_most_promising_first() {
+    let space = space();
+    let scene = Scene { model: Some(&Oracle), ..Scene::plain(&space) };
+    let mut transferred = Transferred::new();
+    assert!(transferred.propose(&scene, 4).is_empty());
+    let point = |n| Point { sketch: 0, choices: vec![n, 2, 6, 1, 7] };
+    let impossible = Point { sketch: 0, choices: vec![7, 5, 0, 0, 0] };
+    transferred.offer(&[point(1), point(4), impossible, point(3), point(4)]);
+    let first: Vec<Point> = transferred.propose(&scene, 2).into_iter().map(|it| it.point).collect();
+    assert_eq!(first, [point(4), point(3)]);
+    transferred.offer(&[point(3)]);
+    let rest: Vec<Point> = transferred.propose(&scene, 9).into_iter().map(|it| it.point).collect();
+    assert_eq!(rest[0], point(1));
+    assert!(transferred.propose(&scene, 9).is_empty());
+}
+
+#[test]
 fn the_same_seed_makes_the_same_proposals() {
-    let proposals = |seed| play(&mut Evolutionary::new(space(), seed, None), 300);
+    let proposals = |seed| play(&mut evolution(seed), 300);
     assert_eq!(proposals(7), proposals(7));
     assert_ne!(proposals(7), proposals(8));
 }
 
 #[test]
 fn nothing_is_proposed_twice_and_a_space_runs_dry() {
-    let tiny = || {
-        let Space { sketches } = (*space()).clone();
-        Arc::new(Space { sketches: sketches[1..].to_vec() })
-    };
-    let strategies: [Box<dyn Strategy>; 3] = [
-        Box::new(Random::new(tiny(), 1)),
-        Box::new(Evolutionary::new(tiny(), 1, None)),
+    let tiny = Space::of(space().sketches[1..].to_vec());
+    let scene = Scene::plain(&tiny);
+    let strategies: [Box<dyn Strategy>; 7] = [
+        Box::new(Random::new(1)),
+        Box::new(Grid::new()),
+        Box::new(Annealing::new(1)),
+        Box::new(Genetic::new(1)),
+        Box::new(HillClimbing::new(1)),
+        Box::new(evolution(1)),
         Box::new(Chain::new(vec![
-            (Box::new(Random::new(tiny(), 1)), 3),
-            (Box::new(Evolutionary::new(tiny(), 1, None)), usize::MAX),
+            (Box::new(Random::new(1)), 3),
+            (Box::new(evolution(1)), usize::MAX),
         ])),
     ];
     for mut strategy in strategies {
         let mut options: Vec<u16> = Vec::new();
         loop {
-            let batch = strategy.propose(3);
+            let batch = strategy.propose(&scene, 3);
             if batch.is_empty() {
                 break;
             }
@@ -142,7 +237,7 @@ fn nothing_is_proposed_twice_and_a_space_runs_dry() {
 
 #[test]
 fn what_was_measured_before_is_learned_from_and_not_proposed_again() {
-    let mut strategy = Evolutionary::new(space(), 3, None);
+    let mut strategy = evolution(3);
     let near = Point { sketch: 0, choices: vec![5, 2, 6, 2, 7] };
     strategy.observe(&near, &hardware(&near));
     let played = play(&mut strategy, 400);
@@ -155,12 +250,60 @@ fn what_was_measured_before_is_learned_from_and_not_proposed_again() {
 
 #[test]
 fn a_chain_hands_over_when_a_share_is_used_up() {
-    let mut chain = Chain::new(vec![
-        (Box::new(Random::new(space(), 1)), 20),
-        (Box::new(Evolutionary::new(space(), 2, None)), usize::MAX),
-    ]);
+    let mut chain =
+        Chain::new(vec![(Box::new(Random::new(1)), 20), (Box::new(evolution(2)), usize::MAX)]);
     let played = play(&mut chain, 100);
     assert_eq!(played.len(), 100);
     assert!(played[..20].iter().all(|it| it.0.source == Source::Random));
     assert!(played[20..].iter().any(|it| it.0.source == Source::Evolved));
+}
+
+/// Shares of the proposals by source, among the first `n`.
+fn shares(strategy: &mut dyn Strategy, n: usize) -> [usize; 2] {
+    let played = play(strategy, n);
+    let count = |droplet: bool| {
+        played.iter().filter(|it| (it.0.source == Source::Droplet) == droplet).count()
+    };
+    [count(false), count(true)]
+}
+
+#[test]
+fn combined_strategies_get_their_shares_and_learn_from_one_another() {
+    let arms = || -> Vec<(Box<dyn Strategy>, f64)> {
+        vec![(Box::new(evolution(4)), 0.7), (Box::new(Droplet::new()), 0.3)]
+    };
+    let [explored, refined] = shares(&mut Combined::new(arms(), Allocation::Fixed), 160);
+    assert!(explored >= 96 && refined >= 24, "{explored} explored, {refined} refined");
+    let combined = best(&play(&mut Combined::new(arms(), Allocation::Fixed), 250));
+    assert!(combined <= 101.0, "together they get to the optimum: {combined}");
+}
+
+#[test]
+fn a_bandit_turns_to_whoever_gains() {
+    /// Proposes one point of its sketch, for ever.
+    struct Stubborn(u16);
+    impl Strategy for Stubborn {
+        fn propose(&mut self, _: &Scene<'_>, _: usize) -> Vec<Proposal> {
+            let point = Point { sketch: self.0, choices: vec![0; 5] };
+            vec![Proposal::new(Source::Random, point)]
+        }
+        fn observe(&mut self, _: &Point, _: &Outcome) {}
+    }
+    let space = space();
+    let arm = |sketch| -> (Box<dyn Strategy>, f64) { (Box::new(Stubborn(sketch)), 0.5) };
+    let mut bandit = Combined::new(vec![arm(0), arm(1)], Allocation::Bandit);
+    let mut turns = |gainful: u16, n: usize| {
+        let mut turns = [0; 2];
+        for _ in 0..n {
+            let sketch = bandit.propose(&Scene::plain(&space), 4)[0].point.sketch;
+            turns[usize::from(sketch)] += 1;
+            bandit.reward(if sketch == gainful { 0.1 } else { 0.0 }, 1.0);
+        }
+        turns
+    };
+    let first = turns(1, 60);
+    assert!(first[1] > 2 * first[0], "{first:?}");
+    assert!(first[0] >= 3, "but asks the other one now and then: {first:?}");
+    let second = turns(0, 60);
+    assert!(second[0] > 2 * second[1], "and forgets: {second:?}");
 }

@@ -1,7 +1,5 @@
 //! The points of spaces compute what the program says; drafts rank them as they must.
 
-use std::sync::Arc;
-
 use tvmtune_core::dag::{self, Dag, TensorId};
 use tvmtune_core::interp::{self, Array};
 use tvmtune_core::kernel::{self, Isa};
@@ -29,10 +27,10 @@ fn product(m: u64) -> Dag {
 /// The draft of the default point of the first sketch, with the decisions of some names changed.
 fn draft(dag: &Dag, choose: impl Fn(&str) -> Option<u64>) -> f64 {
     let target = CpuTarget::generic(Isa::Avx512);
-    let space = Arc::new(Space::new(dag, &target.into()));
+    let space = Space::new(dag, &target.into());
     let last_word = |name: &str| choose(name.rsplit(' ').next()?);
     let point = space.nearest(0, &|name, _| last_word(name));
-    Draft::new(dag, target, space).score(&[point])[0]
+    Draft::new(dag, target).score(&space, &[point])[0]
 }
 
 #[test]

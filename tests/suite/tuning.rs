@@ -20,7 +20,8 @@ use tvmtune_tuner::device;
 use tvmtune_tuner::measure::{Exclusive, WorkerCommand};
 use tvmtune_tuner::outcome::Outcome;
 use tvmtune_tuner::tune::{
-    self, Budget, Contestant, Event, Options, Summary, Tolerance, Workload, trials,
+    self, Budget, Contestant, Event, Hardware, Options, Recipe, Stage, Summary, Tolerance,
+    Workload, trials,
 };
 
 const MATMUL: &str = "#[autotune(dims(M = 1..=48, N = 40, K = 56), buckets(M = [1, 48]))]
@@ -69,7 +70,8 @@ impl Machine {
             isas: vec![self.target.isa],
             budget: Budget { trials, per_task: minute, total: minute },
             seed: 1,
-            worker: WorkerCommand::new(helper()),
+            hardware: Hardware::Worker(WorkerCommand::new(helper())),
+            recipe: Recipe::default(),
             afresh: false,
             provenance: Provenance { tool: "tests".to_owned(), host: "tests".to_owned() },
         }
@@ -201,8 +203,10 @@ fn a_session_goes_on_where_the_last_one_ended() {
     assert_eq!(summary.results[0].trials, all.len() as u64);
     assert!(all.len() > first.len() && all.len() <= 48, "{}", all.len());
     // What was proposed before is not proposed again.
-    let proposed =
-        |it: &tune::Trial| (!it.sketch.is_empty()).then(|| (it.sketch.clone(), it.choices.clone()));
+    let proposed = |it: &tune::Trial| {
+        let is_new = it.source != Source::Default && it.stage == Stage::Screen;
+        is_new.then(|| (it.sketch.clone(), it.choices.clone()))
+    };
     let mut points: Vec<_> = all.iter().filter_map(proposed).collect();
     let n_points = points.len();
     points.sort();

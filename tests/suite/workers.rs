@@ -13,7 +13,9 @@ use tvmtune_core::interp;
 use tvmtune_core::kernel::{Count, Isa, Kernel, Phase, Slot, TableEntry};
 use tvmtune_core::poly::{DimId, Interval, Poly, VarId};
 use tvmtune_core::schedule::{Layout, Threads};
-use tvmtune_tuner::measure::{CaseSpec, Job, MeasureError, Measurer, Policy, WorkerCommand};
+use tvmtune_tuner::measure::{
+    CaseSpec, Job, Measure, MeasureError, Measurer, Policy, WorkerCommand,
+};
 use tvmtune_tuner::outcome::Outcome;
 
 /// `y[i] = w[i]` for `n` elements, `n` in 1..=4096; `w` is a weight.

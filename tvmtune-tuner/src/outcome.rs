@@ -57,6 +57,20 @@ impl Timing {
         statistics::median(&self.samples_ns)
     }
 
+    /// Whether this is faster than another timing, taken side by side, by at least the share `worth`,
+    /// and not by chance: with a probability of error below `p`.
+    pub fn beats(&self, other: &Timing, p: f64, worth: f64) -> bool {
+        let [a, b] = [self, other].map(|it| statistics::faster_half(&it.samples_ns));
+        let enough = self.typical_ns() < other.typical_ns() * (1.0 - worth);
+        enough && statistics::p_not_faster(&a, &b) < p
+    }
+
+    /// The timing of the same launches on a machine so many times as fast.
+    #[must_use]
+    pub fn scaled(&self, speed: f64) -> Self {
+        Self { samples_ns: self.samples_ns.iter().map(|it| it / speed).collect() }
+    }
+
     /// The timing as a record keeps it, to a tenth of a ns.
     pub fn to_measured(&self, dims: &[i64], threads: u32) -> Measured {
         let quantile =
@@ -92,5 +106,24 @@ impl fmt::Display for Outcome {
             Outcome::TimedOut => f.write_str("timed out"),
             Outcome::Invalid(why) => write!(f, "invalid: {why}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_beats_another_is_faster_by_enough_and_not_by_chance() {
+        let beats = |a: &Timing, b: &Timing| a.beats(b, 0.05, 0.005);
+        let timing = |ns: f64, noise: f64| {
+            let sample = |n: i32| ns * (1.0 + noise * f64::from(n * 7 % 15) / 15.0);
+            Timing::new((0..15).map(sample).collect()).unwrap()
+        };
+        let slower = timing(100.0, 0.01);
+        assert!(beats(&timing(95.0, 0.01), &slower));
+        assert!(!beats(&timing(99.9, 0.0001), &timing(100.0, 0.0001)), "too little");
+        assert!(!beats(&timing(98.0, 0.5), &timing(100.0, 0.5)), "by chance");
+        assert!(!beats(&slower, &timing(95.0, 0.01)));
     }
 }

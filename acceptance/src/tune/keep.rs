@@ -10,7 +10,7 @@ use tvmtune_core::target::{GpuTarget, Platform};
 use tvmtune_tuner::compile::Compiler;
 use tvmtune_tuner::database::{Database, Files};
 use tvmtune_tuner::outcome::{Outcome, Timing};
-use tvmtune_tuner::tune::{Trial, trials};
+use tvmtune_tuner::tune::{Stage, Trial, trials};
 
 use super::task::{Candidate, Task};
 use crate::item::Item;
@@ -55,6 +55,9 @@ impl<'a> Keeper<'a> {
     ) -> Result<()> {
         let Candidate { point, sketch, source, item, generate_ms } = candidate;
         let trial = Trial {
+            stage: Stage::Screen,
+            parent: Vec::new(),
+            slowdown: 1.0,
             workload: workload.to_owned(),
             generator: GENERATOR,
             bucket: Vec::new(),

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Result;
@@ -14,7 +13,7 @@ use tvmtune_tuner::compile::{Compiler, on_all_cores};
 use tvmtune_tuner::cost::gpu::Draft;
 use tvmtune_tuner::cost::work::Work;
 use tvmtune_tuner::outcome::{Outcome, Timing};
-use tvmtune_tuner::search::{Evolutionary, Proposal, Strategy};
+use tvmtune_tuner::search::{Effort, Evolutionary, Proposal, Scene, Strategy};
 use tvmtune_tuner::space::{Point, Space};
 use tvmtune_tuner::tune::Trial;
 
@@ -37,7 +36,7 @@ pub(super) struct Task {
     /// The identity of the workload, and the text behind it.
     pub(super) id: String,
     pub(super) text: String,
-    pub(super) space: Arc<Space>,
+    pub(super) space: Space,
     /// What no kernel is faster than.
     pub(super) floor_ns: f64,
     pub(super) trials: u64,
@@ -45,6 +44,7 @@ pub(super) struct Task {
     pub(super) seconds: f64,
     target: GpuTarget,
     strategy: Evolutionary,
+    draft: Draft,
     best_ns: Option<f64>,
     /// Batches since the best one was found.
     stale: i32,
@@ -66,15 +66,16 @@ impl Task {
     /// The program that an item is of.
     pub(super) fn new(item: &Item, target: &GpuTarget) -> Result<Self, String> {
         let (_, problem) = item.problem()?;
-        let space = Arc::new(Space::new(&problem.dag, &(*target).into()));
-        let draft = Draft::new(&problem.dag, *target, space.clone());
+        let space = Space::new(&problem.dag, &(*target).into());
+        let draft = Draft::new(&problem.dag, *target);
         Ok(Self {
             case: item.case.clone(),
             dims: item.dims.clone(),
             id: workload::id(&problem.dag).to_string(),
             text: print::canonical(&problem.dag),
             floor_ns: floor_ns(&problem, target),
-            strategy: Evolutionary::new(space.clone(), SEED, Some(Box::new(draft))),
+            strategy: Evolutionary::new(SEED, Effort::QUICK),
+            draft,
             problem,
             space,
             target: *target,
@@ -156,10 +157,11 @@ impl Task {
         keeper: &Keeper<'_>,
         folder: &Path,
     ) -> Result<Vec<Candidate>> {
-        let proposals = self.strategy.propose(n);
+        let scene = Scene { draft: Some(&self.draft), ..Scene::plain(&self.space) };
+        let proposals = self.strategy.propose(&scene, n);
         self.is_over = proposals.is_empty();
         let what = (self.case.as_str(), self.dims.as_str(), &self.problem);
-        let (space, target) = (&*self.space, &self.target);
+        let (space, target) = (&self.space, &self.target);
         let make = |it: &Proposal| {
             let began = Instant::now();
             let made = make(what, (space, &it.point, it.source), (keeper.compiler(), target));

@@ -15,7 +15,7 @@ use tvmtune_tests::{sample_record, workload};
 use tvmtune_tuner::database::{Cache, Database, Files};
 use tvmtune_tuner::device;
 use tvmtune_tuner::measure::{Exclusive, WorkerCommand, worker};
-use tvmtune_tuner::tune::{self, Budget, Options};
+use tvmtune_tuner::tune::{self, Budget, Hardware, Options, Recipe};
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
@@ -62,7 +62,8 @@ fn tune(cache: Option<&String>) -> ExitCode {
         isas: vec![target.isa],
         budget: Budget { trials: 100_000, per_task: DAY, total: DAY },
         seed: 1,
-        worker,
+        hardware: Hardware::Worker(worker),
+        recipe: Recipe::default(),
         afresh: false,
         provenance: Provenance::default(),
     };

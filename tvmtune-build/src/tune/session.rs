@@ -11,7 +11,7 @@ use tvmtune_core::record::Provenance;
 use tvmtune_core::target::CpuTarget;
 use tvmtune_tuner::database::{Database, Places};
 use tvmtune_tuner::measure::{Exclusive, ExclusiveError, WorkerCommand, worker};
-use tvmtune_tuner::tune::{self, Event, Options, Summary, TuneError, Workload};
+use tvmtune_tuner::tune::{self, Event, Hardware, Options, Recipe, Summary, TuneError, Workload};
 
 use super::child::{ROLE, ROLE_TUNE};
 use super::job::{Answer, Failure, Job};
@@ -80,7 +80,8 @@ pub fn run(
             total: request.budget.total,
         },
         seed: SEED,
-        worker: WorkerCommand::this_executable()?,
+        hardware: Hardware::Worker(WorkerCommand::this_executable()?),
+        recipe: Recipe::default(),
         afresh: request.afresh,
         provenance: provenance(),
     };

@@ -14,8 +14,6 @@ pub mod gpu;
 mod traffic;
 pub mod work;
 
-use std::sync::Arc;
-
 use tvmtune_core::dag::Dag;
 use tvmtune_core::nest::{self, Nest, Stmt};
 use tvmtune_core::poly::{DimId, Facts, Poly, VarId};
@@ -26,25 +24,24 @@ use tvmtune_core::target::fits::fits;
 use crate::search::Score;
 use crate::space::{Point, Space};
 
-/// Drafts of the points of one space.
+/// Drafts of points.
 #[derive(Debug)]
 pub struct Draft {
     dag: Dag,
     target: CpuTarget,
-    space: Arc<Space>,
 }
 
 impl Draft {
-    /// Drafts for the space of that dag on that target.
-    pub fn new(dag: &Dag, target: CpuTarget, space: Arc<Space>) -> Self {
-        Self { dag: dag.clone(), target, space }
+    /// Drafts for spaces of that dag on that target.
+    pub fn new(dag: &Dag, target: CpuTarget) -> Self {
+        Self { dag: dag.clone(), target }
     }
 }
 
 impl Score for Draft {
-    fn score(&self, points: &[Point]) -> Vec<f64> {
+    fn score(&self, space: &Space, points: &[Point]) -> Vec<f64> {
         let cycles = |point: &Point| {
-            let schedule = Schedule::replay(&self.dag, &self.space.instructions(point)).ok()?;
+            let schedule = Schedule::replay(&self.dag, &space.instructions(point)).ok()?;
             let nest = nest::lower(&schedule);
             fits(&nest, &self.target).ok()?;
             Some(cycles(&nest, &self.target))

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tvmtune_core::codegen::Generated;
 use tvmtune_core::dag::{DType, Dag, TensorId};
 use tvmtune_core::interp::{Array, Number};
 use tvmtune_core::kernel::{Count, Kernel, TableEntry};
@@ -20,10 +21,12 @@ pub struct CaseSpec {
 }
 
 /// A candidate, ready to be launched on each case of a problem.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Job {
     pub(super) code: CodeSpec,
     pub(super) bytes: Vec<u8>,
+    /// The identity of the code, for who looks it up in a log; empty if nobody does.
+    pub(super) artifact: String,
 }
 
 impl CaseSpec {
@@ -106,7 +109,13 @@ impl Job {
             parallel: kernel.threads == Threads::All,
             launches: cases.iter().map(|it| launch(kernel, it)).collect(),
         };
-        Self { code, bytes: phases.concat() }
+        Self { code, bytes: phases.concat(), artifact: String::new() }
+    }
+
+    /// The candidate of generated code, for each of the cases.
+    pub fn of(generated: &Generated, cases: &[CaseSpec]) -> Self {
+        let made = Self::new(&generated.kernel, &generated.code.phases, cases);
+        Self { artifact: generated.artifact.0.clone(), ..made }
     }
 }
 

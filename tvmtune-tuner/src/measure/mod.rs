@@ -22,6 +22,7 @@ mod exclusive;
 mod job;
 mod pool;
 mod protocol;
+mod replayed;
 mod timer;
 pub mod worker;
 
@@ -38,6 +39,53 @@ pub use exclusive::{Exclusive, ExclusiveError};
 pub use job::{CaseSpec, Job};
 pub use pool::WorkerCommand;
 pub use protocol::Policy;
+pub use replayed::Replayed;
+
+/// Whoever knows how long candidates take.
+pub trait Measure {
+    /// Whether it runs them, so that results can be had. A log does not.
+    fn runs_code(&self) -> bool;
+
+    /// From now on, candidates compute these cases; the first is where they are timed. Their
+    /// expected results, if they are known, one after the other in `expected`.
+    ///
+    /// # Errors
+    ///
+    /// [`MeasureError`] if no worker can be started, or none can hold the arguments.
+    fn set_up(&mut self, cases: &[CaseSpec], expected: Option<&[u8]>) -> Result<(), MeasureError>;
+
+    /// Runs a candidate once on a case; its results, one after the other.
+    ///
+    /// # Errors
+    ///
+    /// [`MeasureError`] if nothing can be measured at all; what becomes of the candidate otherwise
+    /// is in the inner result.
+    fn evaluate(
+        &mut self,
+        job: &Job,
+        case: usize,
+    ) -> Result<Result<Vec<u8>, Outcome>, MeasureError>;
+
+    /// Verifies a candidate and times it.
+    ///
+    /// # Errors
+    ///
+    /// [`MeasureError`] if nothing can be measured at all.
+    fn measure(&mut self, job: &Job, policy: &Policy) -> Result<Outcome, MeasureError>;
+
+    /// Times candidates that were verified, side by side; a timing for each.
+    ///
+    /// # Errors
+    ///
+    /// [`MeasureError`] if nothing can be measured at all; the inner result tells what went wrong
+    /// with the candidates.
+    fn compare(
+        &mut self,
+        jobs: &[&Job],
+        rounds: usize,
+        policy: &Policy,
+    ) -> Result<Result<Vec<Timing>, Outcome>, MeasureError>;
+}
 
 /// Runs candidates of one problem after the other in a worker.
 #[derive(Debug)]
@@ -79,93 +127,6 @@ impl Measurer {
         Self { pool: Pool::new(command, 10 * PATIENCE), set_up: None, is_set_up: false }
     }
 
-    /// From now on, candidates compute these cases; the first is where they are timed. Their
-    /// expected results, if they are known, one after the other in `expected`.
-    ///
-    /// # Errors
-    ///
-    /// [`MeasureError`] if no worker can be started, or none can hold the arguments.
-    pub fn set_up(
-        &mut self,
-        cases: &[CaseSpec],
-        expected: Option<&[u8]>,
-    ) -> Result<(), MeasureError> {
-        let problem = CaseSpec::problem(cases, expected.is_some());
-        let blob = expected.unwrap_or_default().to_vec();
-        self.set_up = Some(Arc::new(Frame { message: Request::SetUp(problem), blob }));
-        self.is_set_up = false;
-        self.prepare()
-    }
-
-    /// Runs a candidate once on a case; its results, one after the other.
-    ///
-    /// # Errors
-    ///
-    /// [`MeasureError`] if nothing can be measured at all; what becomes of the candidate otherwise
-    /// is in the inner result.
-    pub fn evaluate(
-        &mut self,
-        job: &Job,
-        case: usize,
-    ) -> Result<Result<Vec<u8>, Outcome>, MeasureError> {
-        let request = Request::Evaluate { code: job.code.clone(), case };
-        let frame = Frame { message: request, blob: job.bytes.clone() };
-        Ok(self.ask(&frame, 5 * PATIENCE)?.and_then(|it| match it.message {
-            Response::Results => Ok(it.blob),
-            other => Err(refusal(other)),
-        }))
-    }
-
-    /// Verifies a candidate and times it.
-    ///
-    /// # Errors
-    ///
-    /// [`MeasureError`] if nothing can be measured at all.
-    pub fn measure(&mut self, job: &Job, policy: &Policy) -> Result<Outcome, MeasureError> {
-        // Verification runs it on each case, in cold memory; timing runs it a few times.
-        let patience = policy.best_ns.map_or(PATIENCE, |best| {
-            Duration::from_secs(2) + Duration::from_nanos((best * 100.0) as u64)
-        });
-        let request = Request::Measure { code: job.code.clone(), policy: *policy };
-        let frame = Frame { message: request, blob: job.bytes.clone() };
-        let answer = self.ask(&frame, patience.min(PATIENCE))?;
-        Ok(answer.map_or_else(
-            |failure| failure,
-            |it| match it.message {
-                Response::Outcome(Outcome::Timed(timing)) => {
-                    Timing::new(timing.samples_ns().to_vec())
-                        .map_or_else(|| refusal(Response::Ready), Outcome::Timed)
-                }
-                other => refusal(other),
-            },
-        ))
-    }
-
-    /// Times candidates that were verified, side by side; a timing for each.
-    ///
-    /// # Errors
-    ///
-    /// [`MeasureError`] if nothing can be measured at all; the inner result tells what went wrong
-    /// with the candidates.
-    pub fn compare(
-        &mut self,
-        jobs: &[&Job],
-        rounds: usize,
-        policy: &Policy,
-    ) -> Result<Result<Vec<Timing>, Outcome>, MeasureError> {
-        let codes = jobs.iter().map(|it| it.code.clone()).collect();
-        let request = Request::Compare { codes, rounds, policy: *policy };
-        let blob = jobs.iter().flat_map(|it| &it.bytes).copied().collect();
-        let answer = self.ask(&Frame { message: request, blob }, 10 * PATIENCE)?;
-        Ok(answer.and_then(|it| match it.message {
-            Response::Timings(timings) if timings.len() == jobs.len() => {
-                let checked = timings.into_iter().map(|it| Timing::new(it.samples_ns().to_vec()));
-                checked.collect::<Option<_>>().ok_or_else(|| refusal(Response::Ready))
-            }
-            other => Err(refusal(other)),
-        }))
-    }
-
     /// Asks a worker that is set up.
     fn ask(
         &mut self,
@@ -194,6 +155,72 @@ impl Measurer {
             Answer::Response(_) => Err(MeasureError::SetUp("it talked nonsense".to_owned())),
             Answer::TimedOut => Err(MeasureError::SetUp("it took too long".to_owned())),
         }
+    }
+}
+
+impl Measure for Measurer {
+    fn runs_code(&self) -> bool {
+        true
+    }
+
+    fn set_up(&mut self, cases: &[CaseSpec], expected: Option<&[u8]>) -> Result<(), MeasureError> {
+        let problem = CaseSpec::problem(cases, expected.is_some());
+        let blob = expected.unwrap_or_default().to_vec();
+        self.set_up = Some(Arc::new(Frame { message: Request::SetUp(problem), blob }));
+        self.is_set_up = false;
+        self.prepare()
+    }
+
+    fn evaluate(
+        &mut self,
+        job: &Job,
+        case: usize,
+    ) -> Result<Result<Vec<u8>, Outcome>, MeasureError> {
+        let request = Request::Evaluate { code: job.code.clone(), case };
+        let frame = Frame { message: request, blob: job.bytes.clone() };
+        Ok(self.ask(&frame, 5 * PATIENCE)?.and_then(|it| match it.message {
+            Response::Results => Ok(it.blob),
+            other => Err(refusal(other)),
+        }))
+    }
+
+    fn measure(&mut self, job: &Job, policy: &Policy) -> Result<Outcome, MeasureError> {
+        // Verification runs it on each case, in cold memory; timing runs it a few times.
+        let patience = policy.best_ns.map_or(PATIENCE, |best| {
+            Duration::from_secs(2) + Duration::from_nanos((best * 100.0) as u64)
+        });
+        let request = Request::Measure { code: job.code.clone(), policy: *policy };
+        let frame = Frame { message: request, blob: job.bytes.clone() };
+        let answer = self.ask(&frame, patience.min(PATIENCE))?;
+        Ok(answer.map_or_else(
+            |failure| failure,
+            |it| match it.message {
+                Response::Outcome(Outcome::Timed(timing)) => {
+                    Timing::new(timing.samples_ns().to_vec())
+                        .map_or_else(|| refusal(Response::Ready), Outcome::Timed)
+                }
+                other => refusal(other),
+            },
+        ))
+    }
+
+    fn compare(
+        &mut self,
+        jobs: &[&Job],
+        rounds: usize,
+        policy: &Policy,
+    ) -> Result<Result<Vec<Timing>, Outcome>, MeasureError> {
+        let codes = jobs.iter().map(|it| it.code.clone()).collect();
+        let request = Request::Compare { codes, rounds, policy: *policy };
+        let blob = jobs.iter().flat_map(|it| &it.bytes).copied().collect();
+        let answer = self.ask(&Frame { message: request, blob }, 10 * PATIENCE)?;
+        Ok(answer.and_then(|it| match it.message {
+            Response::Timings(timings) if timings.len() == jobs.len() => {
+                let checked = timings.into_iter().map(|it| Timing::new(it.samples_ns().to_vec()));
+                checked.collect::<Option<_>>().ok_or_else(|| refusal(Response::Ready))
+            }
+            other => Err(refusal(other)),
+        }))
     }
 }
 

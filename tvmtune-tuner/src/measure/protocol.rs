@@ -96,7 +96,7 @@ pub(super) struct OutputSpec {
 }
 
 /// Machine code; its bytes are in the blob, phase by phase, code by code.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct CodeSpec {
     /// Bytes of each phase.
     pub(super) phases: Vec<usize>,

@@ -23,6 +23,20 @@ use tvmtune_core::target::Target;
 pub struct Space {
     /// At least one; the first holds the default schedule.
     pub sketches: Vec<Sketch>,
+    /// Whether what analysis chose for a sketch is a point to start from. Only studies of search do
+    /// without.
+    pub is_analytic: bool,
+}
+
+/// A point near another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Neighbor {
+    /// The point.
+    pub point: Point,
+    /// The decision that changed; of two, the one that grew.
+    pub decision: u16,
+    /// Whether it has a later option now.
+    pub up: bool,
 }
 
 /// An option for each decision of one sketch.
@@ -37,7 +51,12 @@ pub struct Point {
 impl Space {
     /// The space of a dag on a target.
     pub fn new(dag: &Dag, target: &Target) -> Self {
-        Self { sketches: sketch::sketches(dag, target) }
+        Self::of(sketch::sketches(dag, target))
+    }
+
+    /// The space of these sketches, at least one.
+    pub fn of(sketches: Vec<Sketch>) -> Self {
+        Self { sketches, is_analytic: true }
     }
 
     /// The sketch of a point.
@@ -57,6 +76,9 @@ impl Space {
 
     /// The best points as far as analysis can tell: one of each sketch, the default first.
     pub fn defaults(&self) -> Vec<Point> {
+        if !self.is_analytic {
+            return Vec::new();
+        }
         let point =
             |(n, it): (usize, &Sketch)| Point { sketch: n as u16, choices: it.default.clone() };
         self.sketches.iter().enumerate().map(point).collect()

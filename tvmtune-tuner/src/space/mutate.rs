@@ -2,7 +2,7 @@
 
 use tvmtune_core::schedule::sketch::DecisionKind;
 
-use super::{Point, Space};
+use super::{Neighbor, Point, Space};
 use crate::random::Random;
 
 impl Space {
@@ -45,21 +45,31 @@ impl Space {
         child
     }
 
-    /// All points that differ in one decision: ordered ones by one option to either side, the
-    /// others by any. Then those that move a factor from one level of an axis to another.
-    pub fn neighbors(&self, point: &Point) -> Vec<Point> {
+    /// All points that differ in one decision: ordered ones by `distance` options to either side,
+    /// the others by any. Then those that move as many options from one level of an axis to
+    /// another.
+    pub fn neighbors(&self, point: &Point, distance: u16) -> Vec<Neighbor> {
         let mut near = Vec::new();
         for (n, decision) in self.decisions(point).iter().enumerate() {
             let now = point.choices[n];
             for option in 0..decision.options.len() as u16 {
-                if option != now && (!decision.kind.is_ordered() || option.abs_diff(now) == 1) {
-                    near.push(with(point, n, option));
+                // Others have no far neighbors: all are near.
+                let is_near = if decision.kind.is_ordered() {
+                    option.abs_diff(now) == distance
+                } else {
+                    option != now && distance == 1
+                };
+                if is_near {
+                    let up = option > now;
+                    let point = with(point, n, option);
+                    near.push(Neighbor { point, decision: n as u16, up });
                 }
             }
         }
-        for (from, to) in self.exchangeable(point) {
-            let (less, more) = (point.choices[from].wrapping_sub(1), point.choices[to] + 1);
-            near.push(with(&with(point, from, less), to, more));
+        for (from, to) in self.exchangeable(point, distance) {
+            let (less, more) = (point.choices[from] - distance, point.choices[to] + distance);
+            let point = with(&with(point, from, less), to, more);
+            near.push(Neighbor { point, decision: to as u16, up: true });
         }
         near
     }
@@ -114,7 +124,7 @@ impl Space {
     }
 
     fn exchange(&self, point: &mut Point, random: &mut Random) -> bool {
-        let pairs = self.exchangeable(point);
+        let pairs = self.exchangeable(point, 1);
         if pairs.is_empty() {
             return false;
         }
@@ -124,16 +134,17 @@ impl Space {
         true
     }
 
-    /// Pairs of levels of one axis of which the first can shrink and the second can grow.
-    fn exchangeable(&self, point: &Point) -> Vec<(usize, usize)> {
+    /// Pairs of levels of one axis of which the first can shrink and the second can grow by so many
+    /// options.
+    fn exchangeable(&self, point: &Point, by: u16) -> Vec<(usize, usize)> {
         let decisions = self.decisions(point);
         let mut pairs = Vec::new();
         for (from, a) in decisions.iter().enumerate() {
             for (to, b) in decisions.iter().enumerate() {
                 let same = from != to && a.group == b.group;
                 let factors = a.kind.is_ordered() && b.kind.is_ordered();
-                let room =
-                    point.choices[from] > 0 && (point.choices[to] as usize) + 1 < b.options.len();
+                let room = point.choices[from] >= by
+                    && usize::from(point.choices[to] + by) < b.options.len();
                 if same && factors && room {
                     pairs.push((from, to));
                 }

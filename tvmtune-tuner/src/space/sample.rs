@@ -1,6 +1,6 @@
 //! Random points.
 
-use tvmtune_core::schedule::sketch::Sketch;
+use tvmtune_core::schedule::sketch::{Decision, Sketch};
 
 use super::{Point, Space};
 use crate::random::Random;
@@ -20,9 +20,9 @@ impl Space {
     /// that analysis chose.
     pub fn random_of(&self, sketch: u16, random: &mut Random) -> Point {
         let Sketch { decisions, default, .. } = &self.sketches[sketch as usize];
-        let choose = |(decision, best): (&_, &u16)| {
-            let tvmtune_core::schedule::sketch::Decision { options, .. } = decision;
-            if random.chance(KEEP) { *best } else { random.below(options.len()) as u16 }
+        let keep = if self.is_analytic { KEEP } else { 0.0 };
+        let choose = |(Decision { options, .. }, best): (&_, &u16)| {
+            if random.chance(keep) { *best } else { random.below(options.len()) as u16 }
         };
         Point { sketch, choices: decisions.iter().zip(default).map(choose).collect() }
     }

@@ -19,7 +19,7 @@ fn space() -> Space {
         decision("i outer", DecisionKind::Outer, &[1, 4, 16], 0),
         decision("order", DecisionKind::Order, &[0, 1, 2], 1),
     ];
-    Space { sketches: vec![Sketch::new("test", decisions, vec![2, 1, 0], Vec::new())] }
+    Space::of(vec![Sketch::new("test", decisions, vec![2, 1, 0], Vec::new())])
 }
 
 #[test]
@@ -35,8 +35,8 @@ fn sampling_is_deterministic_and_reaches_every_option() {
 
 #[test]
 fn neighbors_are_one_option_away_or_one_factor_moved() {
-    let near = space().neighbors(&space().defaults()[0]);
-    let choices: Vec<&[u16]> = near.iter().map(|it| it.choices.as_slice()).collect();
+    let near = space().neighbors(&space().defaults()[0], 1);
+    let choices: Vec<&[u16]> = near.iter().map(|it| it.point.choices.as_slice()).collect();
     let expected: [&[u16]; 8] = [
         &[1, 1, 0],
         &[3, 1, 0],
@@ -48,6 +48,17 @@ fn neighbors_are_one_option_away_or_one_factor_moved() {
         &[3, 0, 0],
     ];
     assert_eq!(choices, expected);
+    let far = space().neighbors(&space().defaults()[0], 2);
+    assert_eq!(far.len(), 1, "{far:?}");
+    assert_eq!((far[0].point.choices[0], far[0].up), (0, false));
+}
+
+#[test]
+fn without_analysis_every_option_is_as_likely() {
+    let (mut random, space) = (Random::new(1), Space { is_analytic: false, ..space() });
+    assert!(space.defaults().is_empty());
+    let kept = (0..900).filter(|_| space.random(&mut random).choices[2] == 0).count();
+    assert!((250..350).contains(&kept), "{kept}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use tvmtune_core::target::CpuTarget;
 
 use super::judge;
 use super::task::{Task, Workload};
-use crate::measure::{Exclusive, Job, MeasureError, Measurer, Policy, WorkerCommand};
+use crate::measure::{Exclusive, Job, Measure, MeasureError, Measurer, Policy, WorkerCommand};
 use crate::outcome::{Outcome, Timing};
 
 /// A schedule to time.
@@ -47,7 +47,7 @@ pub fn bench(
         outcomes.push(match task.generate(&it.trace) {
             Err(why) => Outcome::Invalid(why),
             Ok(it) => {
-                let job = Job::new(&it.kernel, &it.code.phases, &reference.cases);
+                let job = Job::of(&it, &reference.cases);
                 let outcome = measurer.measure(&job, &Policy::default())?;
                 if outcome.timing().is_some() {
                     jobs.push(job);

@@ -92,6 +92,8 @@ pub struct TaskResult {
     pub default_ns: f64,
     /// The latency of the best schedule, timed beside it.
     pub best_ns: f64,
+    /// The latency of the best schedule that is not the default one, if any came to the finals.
+    pub found_ns: Option<f64>,
     /// Who proposed the best.
     pub source: Source,
     /// Candidates measured, in this session and in earlier ones.

@@ -11,8 +11,6 @@ use tvmtune_core::record::Source;
 use super::judge;
 use super::session::{Candidate, Context, Session};
 use crate::measure::{MeasureError, Policy};
-use crate::outcome::Timing;
-use crate::statistics;
 
 /// Rounds of timing side by side, if there is time for them.
 const ROUNDS: usize = 15;
@@ -127,33 +125,8 @@ impl Session {
 /// Moves the default schedule to the front unless the first candidate beats it for certain.
 fn prefer_default(ranked: &mut Vec<Candidate>) {
     let Some(place) = ranked.iter().position(|it| it.source == Source::Default) else { return };
-    if place > 0 && !is_worth_it(&ranked[0].timing, &ranked[place].timing) {
+    if place > 0 && !ranked[0].timing.beats(&ranked[place].timing, P, WORTH) {
         let default = ranked.remove(place);
         ranked.insert(0, default);
-    }
-}
-
-/// Whether one timing is faster than another by enough, and not by chance.
-fn is_worth_it(faster: &Timing, slower: &Timing) -> bool {
-    let [a, b] = [faster, slower].map(|it| statistics::faster_half(it.samples_ns()));
-    let enough = faster.typical_ns() < slower.typical_ns() * (1.0 - WORTH);
-    enough && statistics::p_not_faster(&a, &b) < P
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_schedule_is_worth_it_if_it_is_faster_by_enough_and_not_by_chance() {
-        let timing = |ns: f64, noise: f64| {
-            let sample = |n: i32| ns * (1.0 + noise * f64::from(n * 7 % 15) / 15.0);
-            Timing::new((0..15).map(sample).collect()).unwrap()
-        };
-        let slower = timing(100.0, 0.01);
-        assert!(is_worth_it(&timing(95.0, 0.01), &slower));
-        assert!(!is_worth_it(&timing(99.9, 0.0001), &timing(100.0, 0.0001)), "too little");
-        assert!(!is_worth_it(&timing(98.0, 0.5), &timing(100.0, 0.5)), "by chance");
-        assert!(!is_worth_it(&slower, &timing(95.0, 0.01)));
     }
 }

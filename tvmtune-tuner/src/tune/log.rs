@@ -26,22 +26,48 @@ pub struct Trial {
     pub isa: String,
     /// Who proposed it.
     pub source: Source,
+    /// What it was measured for.
+    #[serde(default)]
+    pub stage: Stage,
     /// The sketch, by name, and the options of its decisions; empty for the default schedule.
     pub sketch: String,
     /// See `sketch`.
     pub choices: Vec<u16>,
+    /// The options of the point of the same sketch that it was made of by one move; empty if there
+    /// is none.
+    #[serde(default)]
+    pub parent: Vec<u16>,
     /// The primitives, one a line.
     pub trace: Vec<String>,
     /// The code's identity; empty if there was none.
     pub artifact: String,
     /// What became of it.
     pub outcome: Outcome,
+    /// How many times as slow the machine was as at the beginning; large ones are accounted for in
+    /// the outcome.
+    #[serde(default = "one")]
+    pub slowdown: f64,
     /// Wall time to make its code.
     pub generate_ms: f64,
     /// Wall time to measure it.
     pub measure_ms: f64,
     /// When, in ms since 1970.
     pub unix_ms: u64,
+}
+
+/// What a candidate was measured for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// To see how it ranks: few samples, given up if it is slow.
+    #[default]
+    Screen,
+    /// To decide between it and another one, side by side.
+    Compare,
+}
+
+fn one() -> f64 {
+    1.0
 }
 
 /// The log of one workload on one device.
@@ -96,8 +122,11 @@ mod tests {
             bucket: vec![(1, 16)],
             isa: "avx2".to_owned(),
             source: Source::Random,
+            stage: Stage::Compare,
             sketch: "tile".to_owned(),
             choices: vec![1, 2],
+            parent: vec![1, 1],
+            slowdown: 1.5,
             trace: vec!["inline s0".to_owned()],
             artifact: "00".to_owned(),
             outcome: Outcome::TimedOut,

@@ -3,7 +3,7 @@
 //! In: [`Workload`]s. Out: records in the user's cache, and a [`Summary`]. Next: the build plan
 //! finds them there.
 //!
-//! Read `session.rs` for one task, `judge.rs` for what its candidates must compute, `finals.rs`
+//! Read `session.rs` for one task, `round.rs` for what happens to its candidates, `judge.rs` for what its candidates must compute, `finals.rs`
 //! for how the best of them is found, and here for who gets the next round.
 //!
 //! # Invariants
@@ -18,8 +18,11 @@ mod bench;
 mod budget;
 mod event;
 mod finals;
+mod guard;
 mod judge;
 mod log;
+mod recipe;
+mod round;
 pub mod sample;
 mod session;
 mod task;
@@ -35,7 +38,7 @@ use tvmtune_core::record::{
 use tvmtune_core::target::CpuTarget;
 
 use crate::database::{Database, DatabaseError};
-use crate::measure::{Exclusive, MeasureError, Measurer, WorkerCommand};
+use crate::measure::{Exclusive, Measure, MeasureError, Measurer, Replayed, WorkerCommand};
 use budget::Stopwatch;
 use log::Log;
 use session::{Candidate, Context, Session, lines};
@@ -44,7 +47,8 @@ use task::Task;
 pub use bench::{Contestant, bench};
 pub use budget::Budget;
 pub use event::{Event, TaskName, TaskResult};
-pub use log::{Trial, trials};
+pub use log::{Stage, Trial, trials};
+pub use recipe::{Recipe, Rules, Search, Sharing, When};
 pub use task::{Tolerance, Workload};
 pub use verify::verify;
 
@@ -61,12 +65,23 @@ pub struct Options {
     pub budget: Budget,
     /// From which all random choices follow.
     pub seed: u64,
-    /// How to start a worker.
-    pub worker: WorkerCommand,
+    /// What tells how long candidates take.
+    pub hardware: Hardware,
+    /// How tasks are searched.
+    pub recipe: Recipe,
     /// Whether what earlier sessions found is ignored, and what they spent.
     pub afresh: bool,
     /// What to write into records.
     pub provenance: Provenance,
+}
+
+/// What tells how long candidates take.
+#[derive(Clone, Debug)]
+pub enum Hardware {
+    /// This machine, in a worker started like that.
+    Worker(WorkerCommand),
+    /// What was logged.
+    Log(Replayed),
 }
 
 /// How tuning went.
@@ -117,7 +132,10 @@ pub fn run(
         workloads,
         options,
         database,
-        measurer: Measurer::new(options.worker.clone()),
+        measurer: match &options.hardware {
+            Hardware::Worker(command) => Box::new(Measurer::new(command.clone())),
+            Hardware::Log(log) => Box::new(log.clone()),
+        },
         on_event,
         summary: Summary::default(),
         watch: Stopwatch::start(),
@@ -143,7 +161,7 @@ struct Tuner<'a> {
     workloads: &'a [Workload],
     options: &'a Options,
     database: &'a Database,
-    measurer: Measurer,
+    measurer: Box<dyn Measure>,
     on_event: &'a mut dyn FnMut(Event<'_>),
     summary: Summary,
     watch: Stopwatch,
@@ -188,7 +206,7 @@ impl Tuner<'_> {
     }
 
     fn open_one(&mut self, task: Task) -> Result<Result<Session, String>, TuneError> {
-        let (workload, seed) = (task.workload, self.options.seed);
+        let (workload, seed, recipe) = (task.workload, self.options.seed, self.options.recipe);
         let budget = self.options.budget.scaled(task.share);
         let (known, past) = if self.options.afresh {
             (Vec::new(), Vec::new())
@@ -196,7 +214,7 @@ impl Tuner<'_> {
             (self.known(&task), trials(&self.log_path(workload)))
         };
         let opened = self.with_context(workload, |ctx| {
-            let mut session = match Session::open(task, budget, seed, ctx)? {
+            let mut session = match Session::open(task, budget, (recipe, seed), ctx)? {
                 Ok(session) => session,
                 Err(why) => return Ok(Err(why)),
             };
@@ -258,7 +276,9 @@ impl Tuner<'_> {
             self.summary.skipped.push((session.task.name, why));
             return Ok(());
         };
+        let found = ranked.iter().find(|it| it.source != Source::Default);
         let result = TaskResult {
+            found_ns: found.map(|it| it.timing.typical_ns()),
             task: session.task.name.clone(),
             default_ns: default.timing.typical_ns(),
             best_ns: best.timing.typical_ns(),
@@ -327,7 +347,7 @@ impl Tuner<'_> {
         };
         let result = f(&mut Context {
             workload: &self.workloads[workload],
-            measurer: &mut self.measurer,
+            measurer: self.measurer.as_mut(),
             log: &mut append,
             on_event: self.on_event,
         });
@@ -371,7 +391,7 @@ fn entries(session: &Session, candidates: &[Candidate]) -> Vec<Entry> {
         lineage: if it.source == Source::Default {
             Vec::new()
         } else {
-            default.map(ancestor).into_iter().collect()
+            default.map(ancestor).into_iter().chain(session.lineage(it)).collect()
         },
         images: Vec::new(),
     };

@@ -6,7 +6,7 @@ use tvmtune_core::target::CpuTarget;
 
 use super::judge;
 use super::task::{Task, Workload};
-use crate::measure::{CaseSpec, Job, MeasureError, Measurer};
+use crate::measure::{CaseSpec, Job, Measure, MeasureError};
 
 /// Where arguments are drawn from: not where tuning draws them.
 const SEED: u64 = 0x7e57;
@@ -21,7 +21,7 @@ pub fn verify(
     (workload, bucket): (&Workload, &[Interval]),
     target: CpuTarget,
     trace: &[Instruction],
-    measurer: &mut Measurer,
+    measurer: &mut dyn Measure,
 ) -> Result<Result<usize, String>, MeasureError> {
     let task = Task::new((0, workload), bucket, target, 1.0);
     let generated = match task.generate(trace) {
@@ -30,7 +30,7 @@ pub fn verify(
     };
     let case = |dims: &Vec<i64>| CaseSpec::new(&task.dag, dims, SEED, &|_| (0.0, 0.0));
     let cases: Vec<CaseSpec> = task.dims().iter().map(case).collect();
-    let job = Job::new(&generated.kernel, &generated.code.phases, &cases);
+    let job = Job::of(&generated, &cases);
     measurer.set_up(&cases, None)?;
     for (n, case) in cases.iter().enumerate() {
         let at = |what: &str| format!("at {:?}: {what}", case.dims());

@@ -4,8 +4,6 @@
 //! dropped. Nothing is compiled and nothing measured.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-
 use tvmtune_core::dag::Dag;
 use tvmtune_core::grid::{self, Grid, Unplaceable};
 use tvmtune_core::nest;
@@ -123,19 +121,18 @@ fn misfit(reason: Misfit) -> &'static str {
 pub struct Draft {
     dag: Dag,
     target: GpuTarget,
-    space: Arc<Space>,
 }
 
 impl Draft {
-    /// Drafts for the space of that dag on that target.
-    pub fn new(dag: &Dag, target: GpuTarget, space: Arc<Space>) -> Self {
-        Self { dag: dag.clone(), target, space }
+    /// Drafts for spaces of that dag on that target.
+    pub fn new(dag: &Dag, target: GpuTarget) -> Self {
+        Self { dag: dag.clone(), target }
     }
 }
 
 impl Score for Draft {
-    fn score(&self, points: &[Point]) -> Vec<f64> {
-        let ns = |point: &Point| match place(&self.dag, &self.target, &self.space, point) {
+    fn score(&self, space: &Space, points: &[Point]) -> Vec<f64> {
+        let ns = |point: &Point| match place(&self.dag, &self.target, space, point) {
             Ok(grid) => estimate(&grid, &self.target).ns,
             Err(_) => f64::INFINITY,
         };

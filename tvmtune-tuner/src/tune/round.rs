@@ -1,0 +1,265 @@
+//! One round of a task: proposals become code, code becomes outcomes, and strategies learn of them.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tvmtune_core::codegen::Generated;
+use tvmtune_core::record::{Ancestor, GENERATOR, Source};
+use tvmtune_core::schedule::{Instruction, Threads};
+
+use super::budget::Stopwatch;
+use super::event::Event;
+use super::guard::{self, Canary};
+use super::log::{Stage, Trial};
+use super::session::{Candidate, Context, ROUND, Session, lines};
+use crate::measure::{Job, MeasureError, Policy};
+use crate::outcome::Outcome;
+use crate::search::{Proposal, Scene};
+use crate::space::Point;
+
+/// A round ends after this long, however many candidates are left.
+const ROUND_TIME: Duration = Duration::from_secs(3);
+/// Candidates that are kept for the finals.
+const FINALISTS: usize = 12;
+/// How often rivals are timed side by side.
+const RIVAL_ROUNDS: usize = 7;
+
+/// A candidate before it has code.
+#[derive(Clone, Debug)]
+pub(super) struct Proposed {
+    pub(super) source: Source,
+    pub(super) point: Option<Point>,
+    pub(super) parent: Option<Point>,
+    pub(super) trace: Vec<Instruction>,
+    /// Wall time to make its code.
+    pub(super) generate_ms: f64,
+}
+
+/// Where a measured point came from.
+#[derive(Clone, Debug)]
+pub(super) struct Origin {
+    source: Source,
+    median_ns: f64,
+    parent: Option<Point>,
+}
+
+impl Proposed {
+    /// A trace from somewhere.
+    pub(super) fn new(source: Source, trace: Vec<Instruction>) -> Self {
+        Self { source, point: None, parent: None, trace, generate_ms: 0.0 }
+    }
+}
+
+impl Session {
+    /// Measures some candidates; false if the best is still the same.
+    pub(super) fn round(&mut self, ctx: &mut Context<'_>) -> Result<bool, MeasureError> {
+        let watch = Stopwatch::start();
+        let before = self.best_ns();
+        self.check_pace(ctx)?;
+        let n = ROUND.min((self.budget().trials.saturating_sub(self.trials)) as usize);
+        let scene = Scene {
+            space: &self.space,
+            draft: if self.recipe.draft { Some(&self.draft) } else { None },
+            model: None,
+        };
+        let proposals = self.strategy.propose(&scene, n);
+        self.exhausted = proposals.is_empty();
+        for proposal in proposals {
+            self.follow(proposal, ctx)?;
+            let spent = self.spent + watch.elapsed();
+            if watch.elapsed() > ROUND_TIME || spent + self.finals_time() > self.budget().per_task {
+                break;
+            }
+        }
+        self.compare(ctx)?;
+        self.spent += watch.elapsed();
+        self.last_round = Some((before, watch.elapsed()));
+        let gain = if before.is_finite() { (before / self.best_ns()).ln() } else { 0.0 };
+        self.strategy.reward(gain, watch.elapsed().as_secs_f64());
+        Ok(self.best_ns() < before)
+    }
+
+    /// Makes code of a proposal, and measures it unless the same code was measured before.
+    fn follow(&mut self, proposal: Proposal, ctx: &mut Context<'_>) -> Result<(), MeasureError> {
+        let clock = Stopwatch::start();
+        let Proposal { point, source, parent } = proposal;
+        let trace = self.space.instructions(&point);
+        let generated = self.task.generate(&trace);
+        let known = generated.as_ref().ok().and_then(|it| self.seen.get(&it.artifact.0));
+        let outcome = match known {
+            Some(outcome) => outcome.clone(),
+            None => {
+                let generate_ms = clock.elapsed().as_secs_f64() * 1e3;
+                let point = Some(point.clone());
+                let proposed =
+                    Proposed { source, point, parent: parent.clone(), trace, generate_ms };
+                return self.try_out(&proposed, generated, ctx).map(|_| ());
+            }
+        };
+        self.strategy.observe(&point, &outcome);
+        self.note(&point, source, parent, &outcome);
+        Ok(())
+    }
+
+    /// Sees whether the machine is as fast as it was.
+    fn check_pace(&mut self, ctx: &mut Context<'_>) -> Result<(), MeasureError> {
+        let Some(canary) = &mut self.canary else { return Ok(()) };
+        self.slowdown = canary.slowdown(ctx.measurer)?.unwrap_or(1.0);
+        if let Some(what) = canary.warning(self.slowdown) {
+            (ctx.on_event)(Event::Warning { what: format!("{}: {what}", self.task.name) });
+        }
+        Ok(())
+    }
+
+    /// Times side by side what a strategy cannot decide between otherwise. Each is a trial.
+    fn compare(&mut self, ctx: &mut Context<'_>) -> Result<(), MeasureError> {
+        let mut rivals = Vec::new();
+        let left = self.budget().trials.saturating_sub(self.trials) as usize;
+        for point in self.strategy.rivals().into_iter().take(left) {
+            let trace = self.space.instructions(&point);
+            if let Ok(it) = self.task.generate(&trace) {
+                let job = Job::of(&it, &self.reference.cases);
+                rivals.push((point, trace, it.artifact.0, job));
+            }
+        }
+        if rivals.len() < 2 {
+            return Ok(());
+        }
+        let clock = Stopwatch::start();
+        let jobs: Vec<&Job> = rivals.iter().map(|it| &it.3).collect();
+        let timings = ctx.measurer.compare(&jobs, RIVAL_ROUNDS, &Policy::default())?;
+        let measure_ms = clock.elapsed().as_secs_f64() * 1e3 / rivals.len() as f64;
+        let Ok(timings) = timings else { return Ok(()) };
+        let mut compared = Vec::new();
+        for ((point, trace, artifact, _), timing) in rivals.into_iter().zip(timings) {
+            let outcome = Outcome::Timed(timing.clone());
+            self.trials += 1;
+            let source = self.origins.get(&point).map_or(Source::Droplet, |it| it.source);
+            let proposed = Proposed { point: Some(point.clone()), ..Proposed::new(source, trace) };
+            let trial = self.trial(&proposed, artifact, outcome, Stage::Compare, measure_ms);
+            (ctx.log)(&Trial { workload: ctx.workload.id.clone(), ..trial });
+            compared.push((point, timing));
+        }
+        self.strategy.compared(&compared);
+        Ok(())
+    }
+
+    /// Measures one candidate, remembers it, and tells the world.
+    pub(super) fn try_out(
+        &mut self,
+        proposed: &Proposed,
+        generated: Result<Generated, String>,
+        ctx: &mut Context<'_>,
+    ) -> Result<Outcome, MeasureError> {
+        let clock = Stopwatch::start();
+        let from_ns = self.best_ns();
+        let source = proposed.source;
+        let mut artifact = String::new();
+        let outcome = match generated {
+            Err(why) => Outcome::Invalid(why),
+            Ok(it) => {
+                let job = Job::of(&it, &self.reference.cases);
+                let best_ns = Some(from_ns).filter(|it| it.is_finite());
+                let policy = Policy { best_ns, ..Policy::default() };
+                let outcome = ctx.measurer.measure(&job, &policy)?;
+                let outcome = Canary::corrected(outcome, self.slowdown);
+                let outcome = guard::believable(outcome, self.limit_ns);
+                artifact = it.artifact.0;
+                self.seen.insert(artifact.clone(), outcome.clone());
+                if let Outcome::Timed(timing) = &outcome {
+                    let is_serial = it.kernel.threads == Threads::One;
+                    let threads = if is_serial { 1 } else { self.task.target.threads };
+                    let Proposed { point, trace, .. } = proposed.clone();
+                    let (artifact, timing) = (artifact.clone(), timing.clone());
+                    self.keep(Candidate { point, trace, artifact, source, threads, job, timing });
+                }
+                outcome
+            }
+        };
+        if let Some(point) = &proposed.point {
+            self.strategy.observe(point, &outcome);
+            self.note(point, source, proposed.parent.clone(), &outcome);
+        }
+        self.trials += 1;
+        self.failures += u64::from(outcome.timing().is_none());
+        let measure_ms = clock.elapsed().as_secs_f64() * 1e3;
+        let trial = self.trial(proposed, artifact, outcome.clone(), Stage::Screen, measure_ms);
+        (ctx.log)(&Trial { workload: ctx.workload.id.clone(), ..trial });
+        let (task, best_ns) = (&self.task.name, self.best_ns());
+        (ctx.on_event)(Event::Trial { task, trial: self.trials, outcome: &outcome, best_ns });
+        if best_ns < from_ns {
+            self.trials_at_best = self.trials;
+            if from_ns.is_finite() {
+                (ctx.on_event)(Event::Improved { task, from_ns, to_ns: best_ns, source });
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// A trial as the log keeps it, but for its workload.
+    fn trial(
+        &self,
+        proposed: &Proposed,
+        artifact: String,
+        outcome: Outcome,
+        stage: Stage,
+        measure_ms: f64,
+    ) -> Trial {
+        let sketch = proposed.point.as_ref().map(|it| self.space.sketch(it).name.clone());
+        let choices = |it: &Point| it.choices.clone();
+        Trial {
+            workload: String::new(),
+            generator: GENERATOR,
+            bucket: self.task.bucket_key(),
+            isa: self.task.isa().name().to_owned(),
+            source: proposed.source,
+            stage,
+            sketch: sketch.unwrap_or_default(),
+            choices: proposed.point.as_ref().map(choices).unwrap_or_default(),
+            parent: proposed.parent.as_ref().map(choices).unwrap_or_default(),
+            trace: lines(&proposed.trace),
+            artifact,
+            outcome,
+            slowdown: self.slowdown,
+            generate_ms: proposed.generate_ms,
+            measure_ms,
+            unix_ms: unix_ms(),
+        }
+    }
+
+    /// Remembers where a point came from.
+    fn note(&mut self, point: &Point, source: Source, parent: Option<Point>, outcome: &Outcome) {
+        let Some(timing) = outcome.timing() else { return };
+        let origin = Origin { source, median_ns: timing.median_ns(), parent };
+        self.origins.entry(point.clone()).or_insert(origin);
+    }
+
+    /// What a candidate was derived from step by step, oldest first.
+    pub(super) fn lineage(&self, candidate: &Candidate) -> Vec<Ancestor> {
+        let mut line = Vec::new();
+        let origin = |it: &Option<Point>| it.as_ref().and_then(|it| self.origins.get(it));
+        let mut at = origin(&candidate.point).and_then(|it| origin(&it.parent));
+        // A point is noted before anything is derived from it, so this ends.
+        while let Some(it) = at {
+            line.push(Ancestor { source: it.source, median_ns: it.median_ns });
+            at = origin(&it.parent);
+        }
+        line.reverse();
+        line
+    }
+
+    /// Keeps a candidate if it is among the best, and the default schedule in any case.
+    fn keep(&mut self, candidate: Candidate) {
+        let slower = |it: &Candidate| it.timing.min_ns() > candidate.timing.min_ns();
+        let place = self.good.iter().position(slower).unwrap_or(self.good.len());
+        self.good.insert(place, candidate);
+        if self.good.len() > FINALISTS
+            && let Some(last) = self.good.iter().rposition(|it| it.source != Source::Default)
+        {
+            self.good.remove(last);
+        }
+    }
+}
+
+fn unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |it| it.as_millis() as u64)
+}
