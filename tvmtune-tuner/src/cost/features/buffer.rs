@@ -1,0 +1,154 @@
+//! The buffers that a statement touches: how much of them, how it lies, and how soon again.
+//!
+//! For each of the five with most lines: read, written or both; bytes, distinct bytes, lines of 64
+//! bytes, distinct lines; whether and how elements are used again (read again by a loop, touched
+//! again by another statement, not at all), after how many iterations and bytes, and how often;
+//! the four sizes for each use; and how many elements the innermost loop moves on.
+
+use super::product;
+use super::row::Row;
+use super::site::{Loop, Site, Sites, Touch};
+
+/// Buffers in a row.
+const BUFFERS: usize = 5;
+/// Numbers for each.
+const WIDTH: usize = 18;
+const LINE_BYTES: f64 = 64.0;
+/// Of an access whose position a loop changes, nobody can say by how much.
+const UNKNOWN_STRIDE: f64 = 2.0;
+
+/// What is said of one buffer.
+#[derive(Debug)]
+struct Described {
+    access: usize,
+    bytes: f64,
+    unique_bytes: f64,
+    lines: f64,
+    unique_lines: f64,
+    reuse: Reuse,
+    stride: f64,
+}
+
+/// How elements are used again.
+#[derive(Clone, Copy, Debug)]
+struct Reuse {
+    kind: usize,
+    iterations: f64,
+    bytes: f64,
+    times: f64,
+}
+
+/// Adds the buffers of a statement.
+pub(super) fn add(row: &mut Row, sites: &Sites<'_>, site: &Site<'_>) {
+    let mut all: Vec<Described> = site.touches.iter().map(|it| describe(sites, site, it)).collect();
+    all.sort_by(|a, b| b.lines.total_cmp(&a.lines).then(b.bytes.total_cmp(&a.bytes)));
+    all.truncate(BUFFERS);
+    for it in &all {
+        it.add(row);
+    }
+    (all.len() * WIDTH..BUFFERS * WIDTH).for_each(|_| row.add_raw(0.0));
+}
+
+impl Described {
+    fn add(&self, row: &mut Row) {
+        let sizes = [self.bytes, self.unique_bytes, self.lines, self.unique_lines];
+        row.add_choice(self.access, 3);
+        sizes.iter().for_each(|it| row.add(*it));
+        row.add_choice(self.reuse.kind, 3);
+        row.add(self.reuse.iterations);
+        row.add(self.reuse.bytes);
+        row.add(self.reuse.times);
+        // What is not used again is worse than what is used once more.
+        let times = if self.reuse.times > 0.0 { self.reuse.times } else { 0.5 };
+        sizes.iter().for_each(|it| row.add(it / times));
+        row.add(self.stride);
+    }
+}
+
+fn describe(sites: &Sites<'_>, site: &Site<'_>, touch: &Touch<'_>) -> Described {
+    let times = site.times();
+    let unique_bytes = touch.touched[0] * touch.element_bytes;
+    let moving = site.loops.iter().rposition(|it| touch.mentions(it.var));
+    let stride = moving.map_or(0.0, |n| stride(sites, touch, &site.loops[n]));
+    let lines = moving.map_or(1.0, |n| {
+        let skipped = product(site.loops[n + 1..].iter().map(|it| it.extent));
+        (times / skipped * (stride * touch.element_bytes / LINE_BYTES).min(1.0)).max(1.0)
+    });
+    let is_innermost = moving.is_some_and(|it| it + 1 == site.loops.len());
+    Described {
+        access: match (touch.reads, touch.writes) {
+            (true, true) => 2,
+            (false, true) => 1,
+            (_, false) => 0,
+        },
+        bytes: times * touch.element_bytes,
+        unique_bytes,
+        lines,
+        unique_lines: (unique_bytes / together(sites, touch).min(LINE_BYTES)).max(1.0),
+        reuse: reuse(sites, site, touch),
+        stride: if is_innermost { stride } else { 0.0 },
+    }
+}
+
+/// Bytes that lie side by side and are all touched.
+fn together(sites: &Sites<'_>, touch: &Touch<'_>) -> f64 {
+    let widths: Vec<f64> = touch.widths(&sites.ranges, 0).collect();
+    let mut bytes = touch.element_bytes;
+    for (width, all) in widths.iter().zip(&touch.shape).rev() {
+        bytes *= width;
+        if width < all {
+            break;
+        }
+    }
+    bytes
+}
+
+/// How many elements one iteration moves the access that moves least.
+fn stride(sites: &Sites<'_>, touch: &Touch<'_>, it: &Loop) -> f64 {
+    let strides = touch.indices.iter().map(|index| {
+        let mut stride = 0.0;
+        let mut size = 1.0;
+        for (subscript, extent) in index.iter().zip(&touch.shape).rev() {
+            let step = subscript.map(|poly| sites.ranges.step(poly, it.var));
+            stride += size * step.unwrap_or(UNKNOWN_STRIDE);
+            size *= extent;
+        }
+        if stride == 0.0 { UNKNOWN_STRIDE } else { stride.abs() }
+    });
+    strides.fold(super::MOST, f64::min)
+}
+
+fn reuse(sites: &Sites<'_>, site: &Site<'_>, touch: &Touch<'_>) -> Reuse {
+    let made = sites.made(touch.tensor);
+    let mut iterations = 1.0;
+    let mut bytes: f64 = site.touches.iter().map(|it| it.element_bytes).sum();
+    for (depth, it) in site.loops.iter().enumerate().rev() {
+        if let Some(inside) = site.loops.get(depth + 1) {
+            iterations *= inside.extent;
+            bytes = sites.bytes_of(inside);
+        }
+        if depth >= made && !touch.mentions(it.var) {
+            return Reuse { kind: 0, iterations, bytes, times: it.extent };
+        }
+        if let Some(again) = again(sites, site, touch, depth) {
+            return again;
+        }
+    }
+    Reuse { kind: 2, iterations: 0.0, bytes: 0.0, times: 0.0 }
+}
+
+/// How elements are used again by another statement, in the same iteration of a loop.
+fn again(sites: &Sites<'_>, site: &Site<'_>, touch: &Touch<'_>, depth: usize) -> Option<Reuse> {
+    let (mut n, mut bytes, mut least) = (0, 0.0, super::MOST);
+    for other in sites.all.iter().filter(|it| it.is_inside(site, depth)) {
+        for it in &other.touches {
+            let touched = it.touched[depth + 1];
+            bytes += touched * it.element_bytes;
+            if it.tensor == touch.tensor {
+                n += 1;
+                least = least.min(touched);
+            }
+        }
+    }
+    (n > 1).then(|| Reuse { kind: 1, iterations: least, bytes, times: f64::from(n) - 1.0 })
+}

@@ -1,0 +1,35 @@
+//! What all rows of a program share: what the analytic drafts say of it.
+//!
+//! The cycles by the draft (on a GPU, the estimated time), and those for each operation.
+
+use tvmtune_core::grid::Grid;
+use tvmtune_core::nest::Nest;
+use tvmtune_core::target::{CpuTarget, GpuTarget};
+
+use super::row::Row;
+use crate::cost::{cycles, gpu};
+
+/// Where the group starts.
+pub(super) const FROM: usize = 164;
+/// Numbers in it.
+pub(super) const WIDTH: usize = 1;
+
+/// The group.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Program {
+    draft: f64,
+}
+
+impl Program {
+    pub(super) fn on_cpu(nest: &Nest, target: &CpuTarget) -> Self {
+        Self { draft: cycles(nest, target) }
+    }
+
+    pub(super) fn on_gpu(grid: &Grid, target: &GpuTarget) -> Self {
+        Self { draft: gpu::estimate(grid, target).ns }
+    }
+
+    pub(super) fn add(&self, row: &mut Row) {
+        row.add(self.draft);
+    }
+}
