@@ -13,9 +13,10 @@ use tvmtune_core::codegen::GeneratedCuda;
 use tvmtune_core::record::{GENERATOR, Source};
 use tvmtune_core::schedule::{Schedule, default};
 use tvmtune_core::target::GpuTarget;
-use tvmtune_tuner::compile::{self, Code, Compiler, Nvrtc, on_all_cores};
+use tvmtune_tuner::compile::{self, Code, Compiler, Nvrtc};
 use tvmtune_tuner::cost::gpu::rank;
 use tvmtune_tuner::database::Cache;
+use tvmtune_tuner::parallel::on_all_cores;
 use tvmtune_tuner::random::Random;
 use tvmtune_tuner::space::Space;
 

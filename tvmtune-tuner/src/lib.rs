@@ -18,6 +18,8 @@ pub mod device; // which machine this is
 
 // What may be measured.
 #[cfg(feature = "engine")]
+pub mod parallel; // in order, whoever does it
+#[cfg(feature = "engine")]
 pub mod random; // seeded
 #[cfg(feature = "engine")]
 pub mod space; // which schedules there are

@@ -7,8 +7,9 @@ use tvmtune_build::op::Op;
 use tvmtune_build::tune::session::provenance;
 use tvmtune_core::record::{Bucket, End, Entry, GENERATOR, Record, Source, Tier, schema};
 use tvmtune_core::target::gpu::{Arch, GpuTarget};
-use tvmtune_tuner::compile::{Nvrtc, on_all_cores};
+use tvmtune_tuner::compile::Nvrtc;
 use tvmtune_tuner::database::{Database, Files, Images, Lookup};
+use tvmtune_tuner::parallel::on_all_cores;
 
 use crate::Exit;
 use crate::cli::Compile;

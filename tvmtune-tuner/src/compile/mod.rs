@@ -12,7 +12,6 @@
 mod cache;
 mod cubin;
 mod image;
-mod parallel;
 mod remarks;
 
 use std::fmt;
@@ -23,7 +22,7 @@ use tvmtune_runtime::cuda::nvrtc::{Compiled, NvrtcError, Unit};
 use crate::database::Cache;
 
 pub use cubin::{CubinError, usage};
-pub use parallel::on_all_cores;
+
 pub use remarks::Remark;
 pub use tvmtune_runtime::cuda::nvrtc::Nvrtc;
 

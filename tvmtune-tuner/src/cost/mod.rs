@@ -10,6 +10,7 @@
 //! Search Really Necessary to Generate High-Performance BLAS?" (2005), and Roller (OSDI 2022).
 
 mod block;
+pub mod boost;
 pub mod features;
 pub mod gpu;
 mod traffic;
