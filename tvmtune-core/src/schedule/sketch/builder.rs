@@ -124,11 +124,17 @@ impl Builder {
         decision: DecisionId,
         lists: Vec<Vec<Instruction>>,
     ) -> Result<(), ScheduleError> {
-        let chosen = self.default[decision.0 as usize] as usize;
-        for instruction in &lists[chosen] {
+        self.step(Step::OneOf { decision, lists })
+    }
+
+    /// Applies a step of which other steps have opened the decisions.
+    pub(super) fn step(&mut self, step: Step) -> Result<(), ScheduleError> {
+        let mut instructions = Vec::new();
+        step.write(&self.decisions, &self.default, &mut instructions);
+        for instruction in &instructions {
             self.schedule.apply(instruction)?;
         }
-        self.steps.push(Step::OneOf { decision, lists });
+        self.steps.push(step);
         Ok(())
     }
 

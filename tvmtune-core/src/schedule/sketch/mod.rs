@@ -17,6 +17,7 @@
 //! one tiling structure for all of a machine's programs, each rule here comes with the analytic
 //! choice that makes its sketch a good default.
 
+mod ansor;
 mod blocks;
 mod builder;
 mod copies;
@@ -28,11 +29,13 @@ mod rows;
 mod tile;
 mod variant;
 
+pub use self::ansor::ansor;
+
 use self::builder::Builder;
 use self::group::Group;
 use self::variant::TileVariant;
 use super::error::ScheduleError;
-use super::{AxisId, Instruction, StageId};
+use super::{AxisId, Instruction, LoopKind, StageId};
 use crate::dag::Dag;
 use crate::target::Target;
 
@@ -133,6 +136,28 @@ pub enum Step {
         decision: DecisionId,
         /// The lists, in order of the options.
         lists: Vec<Vec<Instruction>>,
+    },
+    /// Loops are written out, from the innermost outwards, as long as those written out have no
+    /// more iterations together than a decision says.
+    Unroll {
+        /// The stage.
+        stage: StageId,
+        /// The loops with their extents, innermost first.
+        loops: Vec<(AxisId, Factor)>,
+        /// Which decision says how many iterations.
+        most: DecisionId,
+    },
+    /// Loops become tasks, from the outermost inwards, as many of them as a decision says, and no
+    /// more than where other stages run allows.
+    Parallel {
+        /// The stage.
+        stage: StageId,
+        /// The loops, outermost first.
+        loops: Vec<AxisId>,
+        /// Which decision says how many loops.
+        count: DecisionId,
+        /// The most loops for each option of decisions about places.
+        stops: Vec<(DecisionId, Vec<u64>)>,
     },
 }
 
@@ -251,6 +276,45 @@ impl Builder {
     }
 }
 
+impl Step {
+    /// Adds the instructions that this is where decisions take the options of those numbers.
+    fn write(&self, decisions: &[Decision], choices: &[u16], trace: &mut Vec<Instruction>) {
+        let chosen = |id: DecisionId| choices[id.0 as usize] as usize;
+        let value = |id: DecisionId| decisions[id.0 as usize].options[chosen(id)];
+        let annotated = |stage: &StageId, axis: &AxisId, kind: LoopKind| Instruction::Annotate {
+            stage: *stage,
+            axis: *axis,
+            kind,
+        };
+        match self {
+            Step::Fixed(instruction) => trace.push(instruction.clone()),
+            Step::Split { stage, axis, factors } => {
+                let factors = factors.iter().map(|it| it.value(&value)).collect();
+                trace.push(Instruction::Split { stage: *stage, axis: *axis, factors });
+            }
+            Step::OneOf { decision, lists } => {
+                trace.extend(lists[chosen(*decision)].iter().cloned());
+            }
+            Step::Unroll { stage, loops, most } => {
+                let mut written_out = 1_u64;
+                for (axis, extent) in loops {
+                    written_out = written_out.saturating_mul(extent.value(&value));
+                    if written_out > value(*most) {
+                        break;
+                    }
+                    trace.push(annotated(stage, axis, LoopKind::Unrolled));
+                }
+            }
+            Step::Parallel { stage, loops, count, stops } => {
+                let limits = stops.iter().map(|(it, most)| most[chosen(*it)]);
+                let n_loops = limits.fold(value(*count), u64::min) as usize;
+                let tasks = loops.iter().take(n_loops);
+                trace.extend(tasks.map(|it| annotated(stage, it, LoopKind::Parallel)));
+            }
+        }
+    }
+}
+
 impl Sketch {
     /// A sketch of those parts.
     pub fn new(
@@ -269,21 +333,9 @@ impl Sketch {
     /// If `choices` has not one valid option number for each decision.
     pub fn instructions(&self, choices: &[u16]) -> Vec<Instruction> {
         assert_eq!(choices.len(), self.decisions.len(), "one option for each decision");
-        let value =
-            |id: DecisionId| self.decisions[id.0 as usize].options[choices[id.0 as usize] as usize];
         let mut trace = Vec::with_capacity(self.steps.len());
         for step in &self.steps {
-            match step {
-                Step::Fixed(instruction) => trace.push(instruction.clone()),
-                Step::Split { stage, axis, factors } => {
-                    let factors = factors.iter().map(|it| it.value(&value)).collect();
-                    trace.push(Instruction::Split { stage: *stage, axis: *axis, factors });
-                }
-                Step::OneOf { decision, lists } => {
-                    let option = choices[decision.0 as usize] as usize;
-                    trace.extend(lists[option].iter().cloned());
-                }
-            }
+            step.write(&self.decisions, choices, &mut trace);
         }
         trace
     }

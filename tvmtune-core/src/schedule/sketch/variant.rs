@@ -141,7 +141,7 @@ fn can_copy(access: &Access, extents: &[u64]) -> bool {
 }
 
 /// The dimension of a tensor that an axis, and in it no other spatial one, indexes with step 1.
-fn dim_along(access: &Access, axis: usize) -> Option<usize> {
+pub(super) fn dim_along(access: &Access, axis: usize) -> Option<usize> {
     let along = |steps: &Option<Vec<i64>>| steps.as_ref().is_none_or(|it| it[axis] != 0);
     let mut dims = access.steps.iter().enumerate().filter(|(_, it)| along(it));
     let (dim, steps) = dims.next()?;

@@ -1,0 +1,53 @@
+//! The rules about single stages: what is computed where it is read, and what is reduced in
+//! registers.
+
+use super::predicates::{elementwise_reader, is_strictly_inlineable, needs_tiling};
+use super::state::State;
+use super::{Verdict, Ways};
+use crate::dag::TensorId;
+use crate::schedule::StageId;
+use crate::schedule::error::ScheduleError;
+
+/// The way on which a change leads, unless a primitive refuses.
+pub(super) fn way(
+    state: &State,
+    change: impl FnOnce(&mut State) -> Result<Option<TensorId>, ScheduleError>,
+) -> Ways {
+    let mut next = state.clone();
+    let at = change(&mut next);
+    at.map(|at| (next, at)).into_iter().collect()
+}
+
+/// "Always inline": what does not reduce, is no result, and is simple.
+pub(super) fn always_inline(state: &State, at: TensorId) -> Verdict {
+    let Some(stage) = state.stage_of(at) else { return Verdict::Skip };
+    if !is_inlineable(state, stage) {
+        return Verdict::Skip;
+    }
+    Verdict::ApplyAndSkipRest(way(state, |it| {
+        it.b.apply(|schedule| schedule.inline(stage))?;
+        Ok(it.before(at))
+    }))
+}
+
+fn is_inlineable(state: &State, stage: StageId) -> bool {
+    let compute = &state.schedule().stage(stage).compute;
+    compute.reducer.is_none()
+        && !state.schedule().is_output(compute.tensor)
+        && (state.b.is_gpu() || is_strictly_inlineable(compute))
+}
+
+/// "Add cache write": what is tiled and read by nothing that could store it is stored by a stage of
+/// its own.
+pub(super) fn add_cache_write(state: &State, at: TensorId) -> Verdict {
+    let Some(stage) = state.stage_of(at) else { return Verdict::Skip };
+    if !needs_tiling(state, stage) || elementwise_reader(state, stage).is_some() {
+        return Verdict::Skip;
+    }
+    Verdict::Apply(way(state, |it| {
+        it.note(stage, "cache write");
+        let written = it.b.apply(|schedule| schedule.cache_write(stage))?;
+        it.written.push(written);
+        Ok(Some(it.schedule().stage(written).tensor()))
+    }))
+}
