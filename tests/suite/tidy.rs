@@ -15,7 +15,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("tvmtune-device", &[]),
     ("tvmtune-tuner", &["tvmtune-core", "tvmtune-device", "tvmtune-runtime"]),
     ("tvmtune-build", &["tvmtune-core", "tvmtune-tuner"]),
-    ("cargo-tvmtune", &["tvmtune-build", "tvmtune-core", "tvmtune-tuner"]),
+    ("tvmtune-zoo", &["tvmtune-core"]),
+    ("cargo-tvmtune", &["tvmtune-build", "tvmtune-core", "tvmtune-tuner", "tvmtune-zoo"]),
     ("tvmtune-emulator", &[]),
 ];
 
