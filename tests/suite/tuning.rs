@@ -158,6 +158,24 @@ fn a_program_is_tuned_and_remembered() {
 }
 
 #[test]
+fn a_search_can_be_replayed_from_its_log_without_hardware() {
+    let Some(machine) = Machine::new() else { return };
+    let workload = workload(MATMUL);
+    let workload = Workload { buckets: workload.buckets[1..].to_vec(), ..workload };
+    machine.tune(&workload, &machine.options(60));
+    let log = trials(&machine.log());
+    let elsewhere = Machine::new().unwrap();
+    let hardware = Hardware::Log(tune::replayed(&log));
+    elsewhere.tune(&workload, &Options { hardware, ..machine.options(60) });
+    let again = trials(&elsewhere.log());
+    let what = |it: &tune::Trial| (it.source, it.stage, it.choices.clone(), it.artifact.clone());
+    let [first, second] = [&log, &again].map(|it| it.iter().map(what).collect::<Vec<_>>());
+    assert_eq!(first, second);
+    let sources = |source| first.iter().filter(|it| it.0 == source).count();
+    assert!(sources(Source::Droplet) > 0 && sources(Source::Evolved) > 0);
+}
+
+#[test]
 fn a_large_program_is_judged_by_a_kernel_that_was_judged() {
     let Some(machine) = Machine::new() else { return };
     let workload = workload(LARGE);

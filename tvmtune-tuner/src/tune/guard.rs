@@ -104,3 +104,89 @@ impl Canary {
         Ok(timings.ok().and_then(|it| it.into_iter().next()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::{CaseSpec, Job};
+    use tvmtune_core::dsl;
+    use tvmtune_core::kernel::Isa;
+    use tvmtune_core::record::Source;
+
+    fn timing(ns: f64) -> Timing {
+        Timing::new(vec![ns]).unwrap()
+    }
+
+    /// Answers every comparison with the next of some latencies.
+    struct Played(Vec<f64>);
+
+    impl Measure for Played {
+        fn runs_code(&self) -> bool {
+            // So that nobody waits.
+            false
+        }
+        fn set_up(&mut self, _: &[CaseSpec], _: Option<&[u8]>) -> Result<(), MeasureError> {
+            Ok(())
+        }
+        fn evaluate(
+            &mut self,
+            _: &Job,
+            _: usize,
+        ) -> Result<Result<Vec<u8>, Outcome>, MeasureError> {
+            Ok(Err(Outcome::TimedOut))
+        }
+        fn measure(&mut self, _: &Job, _: &Policy) -> Result<Outcome, MeasureError> {
+            Ok(Outcome::TimedOut)
+        }
+        fn compare(
+            &mut self,
+            jobs: &[&Job],
+            _: usize,
+            _: &Policy,
+        ) -> Result<Result<Vec<Timing>, Outcome>, MeasureError> {
+            assert_eq!(jobs.len(), 1);
+            Ok(self.0.pop().map(|ns| vec![timing(ns)]).ok_or(Outcome::TimedOut))
+        }
+    }
+
+    #[test]
+    fn a_machine_that_slows_down_is_noticed_once_and_accounted_for() {
+        let candidate = Candidate {
+            point: None,
+            trace: Vec::new(),
+            artifact: String::new(),
+            source: Source::Default,
+            threads: 1,
+            job: Job::default(),
+            timing: timing(100.0),
+        };
+        let mut canary = Canary::new(candidate);
+        let mut machine = Played(vec![300.0, 200.0, 104.0]);
+        let mut slowdown = || canary.slowdown(&mut machine).unwrap();
+        let seen = [slowdown(), slowdown(), slowdown(), slowdown()];
+        assert_eq!(seen, [Some(1.04), Some(2.0), Some(3.0), None]);
+        assert!(canary.warning(1.04).is_none());
+        assert!(canary.warning(2.0).is_some_and(|it| it.contains("2.0 times")));
+        assert!(canary.warning(3.0).is_none(), "once is enough");
+        let corrected = |slowdown| Canary::corrected(Outcome::Timed(timing(100.0)), slowdown);
+        assert_eq!(corrected(2.0), Outcome::Timed(timing(50.0)));
+        assert_eq!(corrected(1.04), Outcome::Timed(timing(100.0)));
+    }
+
+    #[test]
+    fn what_is_faster_than_the_machine_is_wrong() {
+        let source =
+            "fn mm(a: Tensor<f32, 64, 64>, b: Tensor<f32, 64, 64>) -> Tensor<f32, 64, 64> {
+            compute(|i, j| sum(0..64, |k| a[[i, k]] * b[[k, j]]))
+        }";
+        let dag = dsl::program(source).unwrap();
+        let target = CpuTarget { threads: 2, ..CpuTarget::generic(Isa::Avx512) };
+        let limit = limit_ns(&dag, &[], &target);
+        // Half of 262,144 multiply-adds by two threads, 2 x 16 in a cycle, 6.5 cycles in a ns.
+        assert!((limit - 131_072.0 / (2.0 * 32.0 * 6.5)).abs() < 1e-6, "{limit}");
+        let judged = believable(Outcome::Timed(timing(limit * 0.9)), limit);
+        assert!(matches!(judged, Outcome::Wrong(why) if why.contains("at least")));
+        assert!(believable(Outcome::Timed(timing(limit * 1.1)), limit).timing().is_some());
+        assert_eq!(believable(Outcome::TimedOut, limit), Outcome::TimedOut);
+    }
+}

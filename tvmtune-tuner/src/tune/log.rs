@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tvmtune_core::record::Source;
 
+use crate::measure::Replayed;
 use crate::outcome::Outcome;
 
 /// One trial.
@@ -109,6 +110,12 @@ pub fn trials(path: &Path) -> Vec<Trial> {
     let Ok(file) = File::open(path) else { return Vec::new() };
     let lines = BufReader::new(file).lines().map_while(Result::ok);
     lines.filter_map(|it| serde_json::from_str(&it).ok()).collect()
+}
+
+/// Hardware that answers as a log says.
+pub fn replayed(trials: &[Trial]) -> Replayed {
+    let answer = |it: &Trial| (it.artifact.clone(), it.outcome.clone(), it.stage == Stage::Compare);
+    Replayed::new(trials.iter().map(answer))
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ use task::Task;
 pub use bench::{Contestant, bench};
 pub use budget::Budget;
 pub use event::{Event, TaskName, TaskResult};
-pub use log::{Stage, Trial, trials};
+pub use log::{Stage, Trial, replayed, trials};
 pub use recipe::{Recipe, Rules, Search, Sharing, When};
 pub use task::{Tolerance, Workload};
 pub use verify::verify;
