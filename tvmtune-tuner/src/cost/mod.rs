@@ -13,6 +13,8 @@ mod block;
 pub mod boost;
 pub mod features;
 pub mod gpu;
+pub mod model;
+pub mod rank;
 mod traffic;
 pub mod work;
 

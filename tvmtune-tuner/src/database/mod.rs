@@ -97,7 +97,7 @@ pub enum DatabaseError {
 }
 
 impl DatabaseError {
-    fn io(step: &'static str, path: &Path, source: io::Error) -> Self {
+    pub(crate) fn io(step: &'static str, path: &Path, source: io::Error) -> Self {
         Self::Io { step, path: path.to_owned(), source }
     }
 }

@@ -173,18 +173,18 @@ fn split(open: &Open, column: &Column, n: usize) -> Option<Split> {
     let whole = score(open.sum);
     let mut below = (0.0, 0.0);
     let mut best = None;
-    for bin in 0..column.edges.len() {
-        if bins[bin].1 == 0.0 {
+    for (n_bin, bin) in bins[..column.edges.len()].iter().enumerate() {
+        if bin.1 == 0.0 {
             continue;
         }
-        below = (below.0 + bins[bin].0, below.1 + bins[bin].1);
+        below = (below.0 + bin.0, below.1 + bin.1);
         let above = (open.sum.0 - below.0, open.sum.1 - below.1);
         // What is left by rounding is no row.
         if above.1 <= 1e-9 * open.sum.1 {
             break;
         }
         let gain = (score(below) + score(above) - whole) / 2.0;
-        let candidate = Split { gain, column: n, bin: bin as u8 };
+        let candidate = Split { gain, column: n, bin: n_bin as u8 };
         if gain > GAMMA {
             best = better(best, Some(candidate));
         }

@@ -52,8 +52,10 @@ pub const FEATURES: u32 = 1;
 pub const WIDTH: usize = program::FROM + program::WIDTH;
 
 /// A row of [`WIDTH`] numbers for each buffer that a nest writes.
+///
+/// Stored as whole numbers of [`STEPS`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(into = "Vec<i32>", from = "Vec<i32>")]
 pub struct Features {
     numbers: Vec<f32>,
 }
@@ -84,18 +86,45 @@ impl Features {
         self.numbers.chunks_exact(WIDTH)
     }
 
+    /// All rows, one after the other.
+    pub(super) fn numbers(&self) -> &[f32] {
+        &self.numbers
+    }
+
     /// Whether there are whole rows, all of whose numbers are finite.
     pub(super) fn is_sound(&self) -> bool {
         self.numbers.len().is_multiple_of(WIDTH) && self.numbers.iter().all(|it| it.is_finite())
     }
+
+    #[cfg(test)]
+    pub(super) fn from_numbers(numbers: Vec<f32>) -> Self {
+        Self { numbers }
+    }
 }
 
-/// A logarithm that takes all numbers: how many digits, with the sign.
+impl From<Features> for Vec<i32> {
+    fn from(features: Features) -> Self {
+        features.numbers.iter().map(|it| (it * STEPS).round() as i32).collect()
+    }
+}
+
+impl From<Vec<i32>> for Features {
+    fn from(numbers: Vec<i32>) -> Self {
+        Self { numbers: numbers.iter().map(|it| *it as f32 / STEPS).collect() }
+    }
+}
+
+/// A logarithm that takes all numbers: how many binary digits, with the sign, to the nearest of
+/// [`STEPS`].
 pub fn slog(x: f64) -> f32 {
     // What is larger than any launch is that large.
     let x = x.clamp(-MOST, MOST);
-    (x.abs() + 1.0).log2().copysign(x) as f32
+    let digits = (x.abs() + 1.0).log2().copysign(x) as f32;
+    (digits * STEPS).round() / STEPS
 }
+
+/// Numbers are told apart if they differ by half a percent.
+const STEPS: f32 = 128.0;
 
 /// As much as 64 loops of the longest extent there is may be.
 const MOST: f64 = 1e200;
