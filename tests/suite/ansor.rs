@@ -1,0 +1,121 @@
+//! Ansor's sketches: every point computes what the program says, or is refused for a reason.
+
+use std::cell::Cell;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use tvmtune_core::arbitrary::{Case, any_case};
+use tvmtune_core::dag::{self, Dag};
+use tvmtune_core::interp::{self, Array};
+use tvmtune_core::kernel::{self, Isa, Unsupported};
+use tvmtune_core::nest::{self, Nest};
+use tvmtune_core::schedule::Schedule;
+use tvmtune_core::schedule::sketch::{Sketch, ansor};
+use tvmtune_core::target::CpuTarget;
+use tvmtune_core::target::fits::fits;
+use tvmtune_tests::program;
+use tvmtune_tuner::random::Random;
+
+const ISAS: [Isa; 2] = [Isa::Avx512, Isa::Avx2];
+
+/// An option for each decision, all equally likely.
+fn any_point(sketch: &Sketch, random: &mut Random) -> Vec<u16> {
+    sketch.decisions.iter().map(|it| random.below(it.options.len()) as u16).collect()
+}
+
+/// The schedule of a point; no primitive refuses.
+fn replayed(dag: &Dag, sketch: &Sketch, point: &[u16]) -> Schedule {
+    let trace = sketch.instructions(point);
+    let text = || trace.iter().map(|it| format!("{it}\n")).collect::<String>();
+    Schedule::replay(dag, &trace)
+        .unwrap_or_else(|error| panic!("`{}`: {error:?}\n{}", sketch.name, text()))
+}
+
+/// Whether a nest has a kernel; if not, it is too large, or indexed in a way that has none.
+fn kernel_of(nest: &Nest, isa: Isa) -> Option<kernel::Kernel> {
+    match kernel::lower(nest, isa) {
+        Ok(kernel) => Some(kernel),
+        Err(Unsupported::Index | Unsupported::TooLarge { .. }) => None,
+        Err(other) => panic!("{other}\n{nest}"),
+    }
+}
+
+fn check(case: &Case, sketch: &Sketch, point: &[u16], isa: Isa) -> Result<bool, TestCaseError> {
+    let schedule = replayed(&case.dag, sketch, point);
+    let nest = nest::lower(&schedule);
+    let (params, scalars) = (case.params(), case.scalars());
+    let expected = interp::dag::run(&case.dag, &case.dims, &params, &scalars);
+    let text = || schedule.trace.iter().map(|it| format!("{it}\n")).collect::<String>();
+    let shown = || format!("{:?} {:?} {}\n{}{nest}", case.family, case.dims, sketch.name, text());
+    match interp::nest::run(&nest, &case.dims, &params, &scalars) {
+        Ok(results) => prop_assert!(results == expected, "wrong result\n{}", shown()),
+        Err(fault) => prop_assert!(false, "{fault}\n{}", shown()),
+    }
+    let Some(kernel) = kernel_of(&nest, isa) else { return Ok(false) };
+    let zeros: Vec<Array> = expected.iter().map(|it| Array::zeros(it.dtype, &it.shape)).collect();
+    match interp::kernel::run(&kernel, &case.dims, &params, &scalars, &zeros) {
+        Ok(results) => prop_assert!(results == expected, "wrong result\n{}\n{kernel}", shown()),
+        Err(fault) => prop_assert!(false, "{fault}\n{}\n{kernel}", shown()),
+    }
+    Ok(true)
+}
+
+#[test]
+fn points_compute_what_the_program_says() {
+    let (n_points, n_kernels) = (Cell::new(0), Cell::new(0));
+    let run = |(case, seed): (Case, u64)| {
+        let mut random = Random::new(seed);
+        let isa = ISAS[random.below(2)];
+        for sketch in ansor(&case.dag, &CpuTarget::generic(isa).into()) {
+            for point in [sketch.default.clone(), any_point(&sketch, &mut random)] {
+                n_points.set(n_points.get() + 1);
+                let has_kernel = check(&case, &sketch, &point, isa)?;
+                n_kernels.set(n_kernels.get() + u32::from(has_kernel));
+            }
+        }
+        Ok(())
+    };
+    let config = Config { cases: 300, failure_persistence: None, ..Config::default() };
+    TestRunner::new(config).run(&(any_case(), any::<u64>()), run).unwrap();
+    let (n_points, n_kernels) = (n_points.get(), n_kernels.get());
+    assert!(n_kernels * 10 > n_points * 9, "only {n_kernels} of {n_points} points have kernels");
+}
+
+/// The programs of the library of kernels.
+fn library() -> Vec<Dag> {
+    let sources = [
+        include_str!("../../kernels/src/conv.rs"),
+        include_str!("../../kernels/src/matmul.rs"),
+        include_str!("../../kernels/src/rows.rs"),
+    ];
+    let mut dags = Vec::new();
+    for source in sources {
+        for item in source.split("#[autotune").skip(1) {
+            let end = item.find("\n}").expect("a function ends") + 2;
+            let text = format!("#[autotune{}", &item[..end]);
+            dags.push(dag::build(&program(&text)).unwrap());
+        }
+    }
+    dags
+}
+
+#[test]
+fn points_of_the_library_have_kernels_or_do_not_fit() {
+    let mut random = Random::new(5);
+    let target = CpuTarget::generic(Isa::Avx512);
+    for dag in library() {
+        let (mut n_fit, mut n_kernels) = (0, 0);
+        for sketch in ansor(&dag, &target.into()) {
+            for n in 0..6 {
+                let point =
+                    if n == 0 { sketch.default.clone() } else { any_point(&sketch, &mut random) };
+                let nest = nest::lower(&replayed(&dag, &sketch, &point));
+                if fits(&nest, &target).is_ok() {
+                    n_fit += 1;
+                    n_kernels += u32::from(kernel_of(&nest, Isa::Avx512).is_some());
+                }
+            }
+        }
+        assert!(n_kernels >= 1 && n_kernels == n_fit, "{}: {n_kernels} of {n_fit}", dag.name);
+    }
+}
