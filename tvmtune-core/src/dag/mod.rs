@@ -19,13 +19,18 @@
 //! - A condition on indices compares two [`Expr::Index`]; one that always or never holds is gone.
 
 pub mod access;
+pub mod anchor;
 pub mod bounds;
 mod build;
 pub mod dtype;
 pub mod expr;
 mod fold;
+pub mod parse;
 pub mod print;
+pub mod signature;
 mod simplify;
+#[cfg(test)]
+mod tests_parse;
 mod verify;
 
 use crate::poly::{DimId, Facts, Interval, Poly, VarId};
@@ -33,6 +38,7 @@ use crate::poly::{DimId, Facts, Interval, Poly, VarId};
 pub use build::build;
 pub use dtype::DType;
 pub use expr::{BinaryOp, CompareOp, Expr, Literal, ScalarId, Subscript, Types, UnaryOp};
+pub use parse::ParseDagError;
 pub use verify::{Finding, verify};
 
 /// A tensor of a [`Dag`], by position in [`Dag::tensors`].

@@ -47,7 +47,7 @@ pub use axis::{
     Attach, Axis, AxisId, AxisRole, Layout, LoopKind, Relation, ScheduledTensor, Stage, StageId,
 };
 pub use error::{ErrorKind, ScheduleError, Subject};
-pub use repair::{Repaired, repair};
+pub use repair::{Policy, Repaired, repair, repair_by};
 pub use text::ParseInstructionError;
 pub use trace::{Instruction, Threads};
 

@@ -86,6 +86,14 @@ impl Target {
         }
     }
 
+    /// What code is generated for.
+    pub fn platform(&self) -> Platform {
+        match self {
+            Target::Cpu(cpu) => cpu.isa.into(),
+            Target::Gpu(gpu) => gpu.arch.into(),
+        }
+    }
+
     /// The device of a key; `None` if the text is no key.
     pub fn from_key(key: &DeviceKey) -> Option<Self> {
         let cpu = CpuTarget::from_key(key).map(Target::Cpu);

@@ -1,15 +1,17 @@
 //! Which schedules there are to choose from.
 //!
-//! In: a [`Dag`] and a [`CpuTarget`]. Out: a [`Space`]: the sketches of the dag, and what search does
+//! In: a [`Dag`] and a [`Target`]. Out: a [`Space`]: the sketches of the dag, and what search does
 //! with their points. Next: [`Space::instructions`] turns a point into a trace, which
-//! `Schedule::replay` applies.
+//! `Schedule::replay` applies. A trace from elsewhere is a point too: [`Space::adopt`].
 //!
 //! # Invariants
 //!
 //! - A point has one option number for each decision of its sketch.
+//! - A space only grows, at its end: a point stays what it was.
 //! - Nothing here depends on anything but its arguments: the same random numbers give the same
 //!   points.
 
+mod adopt;
 mod mutate;
 mod sample;
 

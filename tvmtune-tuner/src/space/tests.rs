@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::random::Random;
+use tvmtune_core::kernel::Isa;
 use tvmtune_core::schedule::sketch::DecisionKind;
 
 /// Two levels of one axis, and an order.
@@ -89,4 +90,31 @@ fn crossover_keeps_the_levels_of_an_axis_together() {
 fn options_of_another_workload_map_to_the_nearest() {
     let point = space().nearest(0, &|name, _| (name == "i inner").then_some(6));
     assert_eq!(point.choices, [3, 1, 0]);
+}
+
+#[test]
+fn a_trace_is_adopted_once_and_has_neighbors() {
+    let text = "tvmtune dag v1\ninput t0: f32[60]\nt1: f32[60] = exp(t0[v0])\nreturn t1\n";
+    let dag: Dag = text.parse().unwrap();
+    let target = Target::generic(Isa::Avx512);
+    let mut space = Space::new(&dag, &target);
+    let n_sketches = space.sketches.len();
+    let default = space.defaults()[0].clone();
+    let known = space.instructions(&default);
+    assert_eq!(space.adopt(&dag, &target, &known, "known"), default);
+    assert_eq!(space.sketches.len(), n_sketches);
+
+    let trace: Vec<Instruction> =
+        ["split s0 a0 [5, 4]", "reorder s0 [a2, a1, a3]"].map(|it| it.parse().unwrap()).to_vec();
+    let point = space.adopt(&dag, &target, &trace, "new");
+    assert_eq!(space.instructions(&point), trace);
+    assert_eq!(space.adopt(&dag, &target, &trace, "new"), point);
+    let near = space.neighbors(&point)[0].clone();
+    assert_ne!(space.instructions(&near), trace);
+    assert_eq!(space.adopt(&dag, &target, &space.instructions(&near), "new"), near);
+    assert_eq!(space.sketches.len(), n_sketches + 1);
+
+    let other: Vec<Instruction> = vec!["split s0 a0 [7]".parse().unwrap()];
+    let other = space.adopt(&dag, &target, &other, "new");
+    assert_eq!(space.sketch(&other).name, "new 2");
 }

@@ -17,6 +17,7 @@
 //! one tiling structure for all of a machine's programs, each rule here comes with the analytic
 //! choice that makes its sketch a good default.
 
+mod adopt;
 mod ansor;
 mod blocks;
 mod builder;
@@ -24,6 +25,7 @@ mod copies;
 mod elementwise;
 mod group;
 mod gpu;
+mod locate;
 mod register_tile;
 mod rows;
 mod tile;
@@ -35,9 +37,11 @@ use self::builder::Builder;
 use self::group::Group;
 use self::variant::TileVariant;
 use super::error::ScheduleError;
-use super::{AxisId, Instruction, LoopKind, StageId};
-use crate::dag::Dag;
+use super::{AxisId, Instruction, Layout, LoopKind, StageId};
+use crate::dag::{Dag, TensorId};
 use crate::target::Target;
+
+pub use self::locate::Located;
 
 /// A trace whose open arguments are decisions. See the [module documentation](self).
 #[derive(Clone, Debug, PartialEq)]
@@ -129,6 +133,15 @@ pub enum Step {
         axis: AxisId,
         /// Outermost first.
         factors: Vec<Factor>,
+    },
+    /// A layout whose factors may be open.
+    Pack {
+        /// The tensor.
+        tensor: TensorId,
+        /// Which dimension is split, by what: see [`Layout::splits`].
+        splits: Vec<(usize, Factor)>,
+        /// See [`Layout::order`].
+        order: Vec<usize>,
     },
     /// One of several lists of instructions that hand out no ids: a list for each option.
     OneOf {
@@ -292,6 +305,12 @@ impl Step {
                 let factors = factors.iter().map(|it| it.value(&value)).collect();
                 trace.push(Instruction::Split { stage: *stage, axis: *axis, factors });
             }
+            Step::Pack { tensor, splits, order } => {
+                let split = |(dim, it): &(usize, Factor)| (*dim, it.value(&value));
+                let splits = splits.iter().map(split).collect();
+                let layout = Layout { splits, order: order.clone() };
+                trace.push(Instruction::Pack { tensor: *tensor, layout });
+            }
             Step::OneOf { decision, lists } => {
                 trace.extend(lists[chosen(*decision)].iter().cloned());
             }
@@ -348,3 +367,5 @@ impl Sketch {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_trace;

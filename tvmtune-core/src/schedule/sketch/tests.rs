@@ -190,7 +190,7 @@ fn sketches_follow_from_accesses() {
 }
 
 /// Small programs of every family, with awkward extents.
-fn programs() -> Vec<(Dag, Vec<i64>)> {
+pub(super) fn programs() -> Vec<(Dag, Vec<i64>)> {
     let m = || Poly::dim(DimId(0));
     vec![
         (linear(c(17), 35, 9, &[]), vec![]),
@@ -211,15 +211,15 @@ fn programs() -> Vec<(Dag, Vec<i64>)> {
 }
 
 /// What a program computes on some arguments.
-struct Judge {
-    dag: Dag,
+pub(super) struct Judge {
+    pub(super) dag: Dag,
     dims: Vec<i64>,
     params: Vec<Array>,
     expected: Vec<Array>,
 }
 
 impl Judge {
-    fn new(dag: Dag, dims: Vec<i64>) -> Self {
+    pub(super) fn new(dag: Dag, dims: Vec<i64>) -> Self {
         let extent = |it: &Poly| it.eval_dims(&dims) as u64;
         let array = |it: TensorId| {
             let shape: Vec<u64> = dag.tensor(it).shape.iter().map(extent).collect();
@@ -231,7 +231,7 @@ impl Judge {
     }
 
     /// The schedule computes the same, as loops and as vector code, or does not fit.
-    fn check(&self, schedule: &Schedule, isa: Isa) -> bool {
+    pub(super) fn check(&self, schedule: &Schedule, isa: Isa) -> bool {
         let nest = nest::lower(schedule);
         let trace = || schedule.trace.iter().map(|it| format!("{it}\n")).collect::<String>();
         let shown = || format!("{:?} {:?}\n{}{nest}", self.dag.name, self.dims, trace());
