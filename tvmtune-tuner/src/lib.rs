@@ -32,6 +32,8 @@ pub mod outcome; // what became of a candidate
 #[cfg(feature = "engine")]
 pub mod search; // strategies
 #[cfg(feature = "engine")]
+pub mod transfer; // schedules of other workloads
+#[cfg(feature = "engine")]
 pub mod statistics; // what samples say
 
 // How it becomes code, for GPUs.

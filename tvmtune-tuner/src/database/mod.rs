@@ -33,6 +33,8 @@ use tvmtune_core::target::DeviceKey;
 
 pub use artifact::{Files, ImageFile, Images};
 pub use layer::{Cache, Layer, LayerKind, Places};
+#[cfg(feature = "engine")]
+pub(crate) use tier::devices_apart;
 pub use tier::{Choice, Lookup};
 pub use tvmtune_core::record::Tier;
 

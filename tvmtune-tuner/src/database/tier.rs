@@ -89,7 +89,7 @@ fn ranges_apart(a: &[Interval], b: &[Interval]) -> f64 {
 
 /// How different two devices are, in octaves of cache sizes and threads; for GPUs, of
 /// multiprocessors, cache and bandwidth.
-fn devices_apart(a: &DeviceKey, b: &DeviceKey) -> f64 {
+pub(crate) fn devices_apart(a: &DeviceKey, b: &DeviceKey) -> f64 {
     let sizes = match (Target::from_key(a), Target::from_key(b)) {
         (Some(Target::Cpu(a)), Some(Target::Cpu(b))) => {
             [a, b].map(|it| [it.l1_bytes as f64, it.l2_bytes as f64, f64::from(it.threads)])
