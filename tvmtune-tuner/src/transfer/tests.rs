@@ -76,7 +76,7 @@ fn order(donors: &Donors, dag: &Dag) -> Vec<(WorkloadId, Strength)> {
 #[test]
 fn the_nearest_donors_come_first() {
     let (near, far) = (matmul(128, 512, 256), matmul(16, 64, 2048));
-    let other = matmul_relu(128, 512, 256);
+    let other = matmul_relu(100, 300, 256);
     let none = row_sums(128, 512);
     let donors = pool(&[none, other.clone(), far.clone(), near.clone()]);
     let wanted = matmul(128, 768, 256);
@@ -113,11 +113,13 @@ fn transfers_apply_fit_and_are_not_repeated() {
 }
 
 #[test]
-fn a_donor_with_extents_of_its_own_gives_several_schedules() {
+fn a_donor_with_other_extents_gives_several_schedules() {
     let donors = pool(&[matmul(128, 512, 256)]);
-    let found = donors.candidates(&matmul(120, 1000, 256), &target(), 100);
-    let policies: BTreeSet<&str> = found.iter().map(|it| it.policy.name()).collect();
-    assert_eq!(policies, BTreeSet::from(["keep", "snap", "scale"]));
+    let policies = |dag: &Dag| -> Vec<&str> {
+        donors.candidates(dag, &target(), 100).iter().map(|it| it.policy.name()).collect()
+    };
+    assert_eq!(policies(&matmul(120, 1000, 256)), ["keep", "snap"]);
+    assert_eq!(policies(&matmul(2048, 2048, 256)), ["keep", "scale"]);
 }
 
 #[test]
@@ -135,10 +137,15 @@ fn a_workload_is_its_own_donor_on_another_device_only() {
 #[test]
 fn the_best_schedule_of_each_workload_goes_before_second_ones() {
     let (near, far) = (matmul(128, 512, 256), matmul(128, 600, 256));
-    let mut donors = pool(&[near.clone(), far.clone()]);
-    let sketch = sketches(&near, &target()).swap_remove(1);
-    let trace = sketch.instructions(&sketch.default).iter().map(ToString::to_string).collect();
-    donors.add(Donor { trace, ..donor(&near, &target(), 900.0) });
+    let mut donors = Donors::default();
+    for (dag, threads, median_ns) in
+        [(&near, &["one"][..], 1000.0), (&near, &["all"], 900.0), (&far, &["one", "all"], 5.0)]
+    {
+        // Schedules that differ, wherever they are used.
+        let mut donor = donor(dag, &target(), median_ns);
+        donor.trace.extend(threads.iter().map(|it| format!("threads {it}")));
+        donors.add(donor);
+    }
     let wanted = matmul(128, 520, 256);
     let ids: Vec<WorkloadId> = order(&donors, &wanted).into_iter().map(|it| it.0).collect();
     assert_eq!(ids, [&near, &far, &near].map(workload::id));
