@@ -13,6 +13,7 @@ mod block;
 pub mod boost;
 pub mod features;
 pub mod gpu;
+pub mod learned;
 pub mod model;
 pub mod rank;
 mod traffic;
@@ -25,6 +26,7 @@ use tvmtune_core::schedule::{LoopKind, Schedule, Threads};
 use tvmtune_core::target::CpuTarget;
 use tvmtune_core::target::fits::fits;
 
+use crate::parallel::on_all_cores;
 use crate::search::Score;
 use crate::space::{Point, Space};
 
@@ -50,7 +52,7 @@ impl Score for Draft {
             fits(&nest, &self.target).ok()?;
             Some(cycles(&nest, &self.target))
         };
-        points.iter().map(|it| cycles(it).unwrap_or(f64::INFINITY)).collect()
+        on_all_cores(points, |it| cycles(it).unwrap_or(f64::INFINITY))
     }
 }
 

@@ -70,6 +70,11 @@ impl Cache {
         self.root.join("trials")
     }
 
+    /// The folder of what cost models learned, a file for each device.
+    pub fn models(&self) -> PathBuf {
+        self.root.join("models")
+    }
+
     /// The folder of what was compiled.
     pub fn compiled(&self) -> PathBuf {
         self.root.join("compiled")

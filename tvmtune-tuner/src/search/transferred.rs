@@ -7,6 +7,9 @@ use super::{Proposal, Scene, Strategy};
 use crate::outcome::Outcome;
 use crate::space::Point;
 
+/// Points of one proposal, at most: what these teach decides which others are worth a trial.
+const MOST: usize = 8;
+
 /// Proposes what it was offered, the most promising first.
 #[derive(Debug, Default)]
 pub struct Transferred {
@@ -27,7 +30,7 @@ impl Strategy for Transferred {
         waiting.retain(|it| !self.seen.contains(it));
         // Where nothing can be guessed they are as they were offered: nearest donors first.
         let mut ranked = scene.ranked(waiting);
-        self.waiting = ranked.split_off(n.min(ranked.len()));
+        self.waiting = ranked.split_off(n.min(MOST).min(ranked.len()));
         ranked.iter().for_each(|it| {
             self.seen.insert(it);
         });

@@ -56,6 +56,11 @@ impl Space {
         Self::of(sketch::sketches(dag, target))
     }
 
+    /// The space in which Ansor searches. Nothing was analysed for it.
+    pub fn ansor(dag: &Dag, target: &Target) -> Self {
+        Self { is_analytic: false, ..Self::of(sketch::ansor(dag, target)) }
+    }
+
     /// The space of these sketches, at least one.
     pub fn of(sketches: Vec<Sketch>) -> Self {
         Self { sketches, is_analytic: true }

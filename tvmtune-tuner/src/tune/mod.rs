@@ -20,6 +20,7 @@ mod event;
 mod finals;
 mod guard;
 mod judge;
+mod knowledge;
 mod log;
 mod recipe;
 mod round;
@@ -40,6 +41,7 @@ use tvmtune_core::target::CpuTarget;
 use crate::database::{Database, DatabaseError};
 use crate::measure::{Exclusive, Measure, MeasureError, Measurer, Replayed, WorkerCommand};
 use budget::Stopwatch;
+use knowledge::Knowledge;
 use log::Log;
 use session::{Candidate, Context, Session, lines};
 use task::Task;
@@ -136,6 +138,7 @@ pub fn run(
             Hardware::Worker(command) => Box::new(Measurer::new(command.clone())),
             Hardware::Log(log) => Box::new(log.clone()),
         },
+        knowledge: Knowledge::gather(options, database),
         on_event,
         summary: Summary::default(),
         watch: Stopwatch::start(),
@@ -153,6 +156,9 @@ pub fn run(
     for session in sessions {
         tuner.finish(session)?;
     }
+    if let Some(what) = tuner.knowledge.keep() {
+        (tuner.on_event)(Event::Warning { what });
+    }
     tuner.summary.seconds = tuner.watch.elapsed().as_secs_f64();
     Ok(tuner.summary)
 }
@@ -162,6 +168,7 @@ struct Tuner<'a> {
     options: &'a Options,
     database: &'a Database,
     measurer: Box<dyn Measure>,
+    knowledge: Knowledge,
     on_event: &'a mut dyn FnMut(Event<'_>),
     summary: Summary,
     watch: Stopwatch,
@@ -259,6 +266,8 @@ impl Tuner<'_> {
             session.round(ctx)
         })?;
         if improved {
+            let id = &self.workloads[session.task.workload].id;
+            self.knowledge.publish(session, id);
             self.save(session, None)?;
         }
         Ok(())
@@ -348,6 +357,7 @@ impl Tuner<'_> {
         let result = f(&mut Context {
             workload: &self.workloads[workload],
             measurer: self.measurer.as_mut(),
+            knowledge: &mut self.knowledge,
             log: &mut append,
             on_event: self.on_event,
         });

@@ -13,7 +13,7 @@ use super::log::{Stage, Trial};
 use super::session::{Candidate, Context, ROUND, Session, lines};
 use crate::measure::{Job, MeasureError, Policy};
 use crate::outcome::Outcome;
-use crate::search::{Proposal, Scene};
+use crate::search::{Proposal, Scene, Score};
 use crate::space::Point;
 
 /// A round ends after this long, however many candidates are left.
@@ -55,11 +55,14 @@ impl Session {
         let watch = Stopwatch::start();
         let before = self.best_ns();
         self.check_pace(ctx)?;
+        self.visit(ctx.knowledge);
         let n = ROUND.min((self.budget().trials.saturating_sub(self.trials)) as usize);
+        let target = self.task.target.into();
+        let learned = ctx.knowledge.learned(&self.task.dag, &target);
         let scene = Scene {
             space: &self.space,
             draft: if self.recipe.draft { Some(&self.draft) } else { None },
-            model: None,
+            model: learned.as_ref().map(|it| it as &dyn Score),
         };
         let proposals = self.strategy.propose(&scene, n);
         self.exhausted = proposals.is_empty();
@@ -71,6 +74,7 @@ impl Session {
             }
         }
         self.compare(ctx)?;
+        ctx.knowledge.learn();
         self.spent += watch.elapsed();
         self.last_round = Some((before, watch.elapsed()));
         let gain = if before.is_finite() { (before / self.best_ns()).ln() } else { 0.0 };
@@ -165,6 +169,7 @@ impl Session {
                 let outcome = guard::believable(outcome, self.limit_ns);
                 artifact = it.artifact.0;
                 self.seen.insert(artifact.clone(), outcome.clone());
+                ctx.knowledge.note(self, &proposed.trace, &outcome);
                 if let Outcome::Timed(timing) = &outcome {
                     let is_serial = it.kernel.threads == Threads::One;
                     let threads = if is_serial { 1 } else { self.task.target.threads };
@@ -177,6 +182,7 @@ impl Session {
         };
         if let Some(point) = &proposed.point {
             self.strategy.observe(point, &outcome);
+            self.tell_donor(point, &outcome, from_ns, ctx.knowledge);
             self.note(point, source, proposed.parent.clone(), &outcome);
         }
         self.trials += 1;

@@ -10,8 +10,9 @@ use super::budget::{Budget, Stopwatch};
 use super::event::Event;
 use super::guard::{self, Canary};
 use super::judge::{self, Reference};
+use super::knowledge::{Knowledge, Visits};
 use super::log::Trial;
-use super::recipe::Recipe;
+use super::recipe::{Recipe, Rules};
 use super::round::{Origin, Proposed};
 use super::task::{Task, Workload};
 use crate::cost::Draft;
@@ -45,6 +46,9 @@ pub(super) struct Session {
     pub(super) strategy: Box<dyn Strategy>,
     pub(super) recipe: Recipe,
     pub(super) draft: Draft,
+    /// The task's number in the cost model.
+    pub(super) number: usize,
+    pub(super) visits: Visits,
     pub(super) reference: Reference,
     /// What became of code, by its identity: different points may make the same.
     pub(super) seen: BTreeMap<String, Outcome>,
@@ -73,6 +77,7 @@ pub(super) struct Session {
 pub(super) struct Context<'a> {
     pub(super) workload: &'a Workload,
     pub(super) measurer: &'a mut dyn Measure,
+    pub(super) knowledge: &'a mut Knowledge,
     /// Where trials go.
     pub(super) log: &'a mut dyn FnMut(&Trial),
     pub(super) on_event: &'a mut dyn FnMut(Event<'_>),
@@ -97,8 +102,13 @@ impl Session {
             Ok(reference) => reference,
             Err(why) => return Ok(Err(why)),
         };
-        let mut space = Space::new(&task.dag, &task.target.into());
-        space.is_analytic = recipe.analytic;
+        let target = task.target.into();
+        let space = match recipe.space {
+            Rules::Tvmtune => Space::new(&task.dag, &target),
+            Rules::Ansor => Space::ansor(&task.dag, &target),
+        };
+        let is_analytic = space.is_analytic && recipe.analytic;
+        let space = Space { is_analytic, ..space };
         let mut session = Self {
             strategy: recipe.strategy(seed, budget.trials),
             draft: Draft::new(&task.dag, task.target),
@@ -106,6 +116,8 @@ impl Session {
             task,
             space,
             recipe,
+            number: ctx.knowledge.n_tasks(),
+            visits: Visits::default(),
             reference,
             seen: BTreeMap::new(),
             origins: BTreeMap::new(),

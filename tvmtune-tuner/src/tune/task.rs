@@ -12,6 +12,8 @@ use tvmtune_core::target::CpuTarget;
 use tvmtune_core::workload;
 
 use super::event::TaskName;
+use crate::cost::features::Features;
+use crate::cost::learned;
 
 /// A program to tune.
 #[derive(Clone, Debug)]
@@ -87,6 +89,13 @@ impl Task {
                 isa: target.isa,
             },
         }
+    }
+
+    /// What a cost model sees of a trace.
+    pub(super) fn features(&self, trace: &[Instruction]) -> Option<Features> {
+        let features = || learned::features(&self.dag, &self.target.into(), trace);
+        // As with code, a bug on the way costs no more than the candidate.
+        catch_unwind(AssertUnwindSafe(features)).ok().flatten()
     }
 
     /// The instruction set.

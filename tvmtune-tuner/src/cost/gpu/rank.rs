@@ -12,6 +12,7 @@ use tvmtune_core::target::GpuTarget;
 use tvmtune_core::target::fits_gpu::{Misfit, fits};
 
 use super::{Estimate, estimate};
+use crate::parallel::on_all_cores;
 use crate::random::Random;
 use crate::search::Score;
 use crate::space::{Point, Space};
@@ -136,6 +137,6 @@ impl Score for Draft {
             Ok(grid) => estimate(&grid, &self.target).ns,
             Err(_) => f64::INFINITY,
         };
-        points.iter().map(ns).collect()
+        on_all_cores(points, ns)
     }
 }
