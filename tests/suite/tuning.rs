@@ -69,6 +69,7 @@ impl Machine {
             target: self.target,
             isas: vec![self.target.isa],
             budget: Budget { trials, per_task: minute, total: minute },
+            refines: false,
             seed: 1,
             hardware: Hardware::Worker(WorkerCommand::new(helper())),
             recipe: Recipe::default(),
@@ -222,7 +223,8 @@ fn a_session_goes_on_where_the_last_one_ended() {
     assert!(all.len() > first.len() && all.len() <= 48, "{}", all.len());
     // What was proposed before is not proposed again.
     let proposed = |it: &tune::Trial| {
-        let is_new = it.source != Source::Default && it.stage == Stage::Screen;
+        let is_new =
+            it.source != Source::Default && it.stage == Stage::Screen && !it.sketch.is_empty();
         is_new.then(|| (it.sketch.clone(), it.choices.clone()))
     };
     let mut points: Vec<_> = all.iter().filter_map(proposed).collect();

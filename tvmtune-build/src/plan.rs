@@ -94,11 +94,6 @@ impl Slot<'_> {
     pub fn tier(&self) -> Tier {
         self.choices.first().map_or(Tier::Default, |it| it.tier)
     }
-
-    /// Whether there is a schedule that was measured for this bucket, here or on a similar device.
-    pub fn is_hit(&self) -> bool {
-        matches!(self.tier(), Tier::Exact | Tier::SameIsa)
-    }
 }
 
 /// A digest of everything the code of an op follows from, but for the generator.

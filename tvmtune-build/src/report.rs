@@ -59,6 +59,12 @@ impl Standing {
         self == Standing::Stale || self.is_untuned()
     }
 
+    /// Whether a build that may measure does so: also what was found on a near device is refined on
+    /// this one.
+    pub fn wants_tuning(self) -> bool {
+        self.is_miss() || self == Standing::Similar
+    }
+
     /// Whether the schedule was not measured for these extents.
     pub fn is_untuned(self) -> bool {
         matches!(self, Standing::Transferred | Standing::Default)

@@ -54,7 +54,7 @@ pub(crate) fn run(script: &Script) -> Result<Vec<Directive>, Error> {
     let mut reports = planner.plan(&lookups)?;
     let bad = bad_records(&lookups, &reports);
     let mut tuning = Tuning::default();
-    if resolution.mode == Mode::Tune && reports.iter().any(|it| it.standing.is_miss()) {
+    if resolution.mode == Mode::Tune && reports.iter().any(|it| it.standing.wants_tuning()) {
         tuning = tune::misses(script, &package, &lookups, &reports, &aim);
         lookups = look_up(&package.ops, &database, &resolution);
         reports = planner.plan(&lookups)?;

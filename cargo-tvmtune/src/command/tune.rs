@@ -108,7 +108,8 @@ fn tune(package: &Package, target: CpuTarget, arguments: &Tune) -> Result<Summar
         return Ok(Summary::default());
     }
     let afresh = arguments.again;
-    let request = Request { ops, target, isas, budget, afresh, patience: PATIENCE };
+    let patience = PATIENCE;
+    let request = Request { ops, target, isas, budget, afresh, refines: false, patience };
     let mut progress = Progress::new();
     session::run(&request, &database, &mut |event| progress.see(&event))
 }

@@ -61,6 +61,7 @@ fn tune(cache: Option<&String>) -> ExitCode {
         target,
         isas: vec![target.isa],
         budget: Budget { trials: 100_000, per_task: DAY, total: DAY },
+        refines: false,
         seed: 1,
         hardware: Hardware::Worker(worker),
         recipe: Recipe::default(),

@@ -13,6 +13,7 @@ mod quiet;
 #[cfg(feature = "tune")]
 pub mod session;
 
+use tvmtune_core::record::Tier;
 use tvmtune_tuner::database::Lookup;
 
 use crate::config::Budget;
@@ -52,7 +53,8 @@ impl Tuning {
     }
 }
 
-/// Tunes the kernels of a package that the reports call missing, for the machine of `aim`.
+/// Tunes the kernels of a package that the reports call missing, for the machine of `aim`, and
+/// refines those whose schedules are of a near one.
 pub(crate) fn misses(
     script: &Script,
     package: &Package,
@@ -62,7 +64,7 @@ pub(crate) fn misses(
 ) -> Tuning {
     let mut wanted = Vec::new();
     for ((op, lookup), report) in package.ops.iter().zip(lookups).zip(reports) {
-        if report.standing.is_miss() {
+        if report.standing.wants_tuning() {
             wanted.push(Wanted::new(op, missing_buckets(op, lookup, aim)));
         }
     }
@@ -84,12 +86,13 @@ pub(crate) fn misses(
     }
 }
 
-/// The positions of the buckets without a record; of all, if there is one for each and it is of no
-/// use.
+/// The positions of the buckets without a record of this device; of all, if there is one for each
+/// and it is of no use.
 fn missing_buckets(op: &Op, lookup: &Lookup, aim: &Aim) -> Vec<usize> {
     let slots = plan::slots(op, lookup, aim);
     let here = slots.iter().filter(|it| it.isa == aim.isa()).enumerate();
-    let missing: Vec<usize> = here.filter(|(_, it)| !it.is_hit()).map(|(n, _)| n).collect();
+    let missing = here.filter(|(_, it)| it.tier() != Tier::Exact).map(|(n, _)| n);
+    let missing: Vec<usize> = missing.collect();
     if missing.is_empty() { (0..op.buckets.len()).collect() } else { missing }
 }
 

@@ -31,6 +31,8 @@ pub struct Request<'a> {
     pub budget: Budget,
     /// Whether what is known is ignored.
     pub afresh: bool,
+    /// Whether what is known from near devices and ranges is refined, and nothing else searched.
+    pub refines: bool,
     /// How long to wait for others who measure on this machine.
     pub patience: Duration,
 }
@@ -79,6 +81,7 @@ pub fn run(
             per_task: request.budget.per_kernel,
             total: request.budget.total,
         },
+        refines: request.refines,
         seed: SEED,
         hardware: Hardware::Worker(WorkerCommand::this_executable()?),
         recipe: Recipe::default(),
@@ -153,6 +156,7 @@ fn tune_job(job: &Job) -> Result<Answer, Box<dyn std::error::Error>> {
         isas: vec![target.isa],
         budget: job.budget(),
         afresh: false,
+        refines: true,
         // Others on this machine tune for builds too, each within such a budget.
         patience: job.budget().total,
     };

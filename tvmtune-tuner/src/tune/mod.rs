@@ -34,7 +34,7 @@ use std::time::Duration;
 
 use tvmtune_core::kernel::Isa;
 use tvmtune_core::record::{
-    Ancestor, End, Entry, GENERATOR, KEPT_PER_ISA, Provenance, Record, Source, schema,
+    Ancestor, End, Entry, GENERATOR, KEPT_PER_ISA, Provenance, Record, Source, Tier, schema,
 };
 use tvmtune_core::target::CpuTarget;
 
@@ -65,6 +65,9 @@ pub struct Options {
     pub isas: Vec<Isa>,
     /// What may be spent.
     pub budget: Budget,
+    /// Whether what was found on a near device, or for other ranges, is only refined, with a small
+    /// share of the budget; else it competes with what a search finds.
+    pub refines: bool,
     /// From which all random choices follow.
     pub seed: u64,
     /// What tells how long candidates take.
@@ -116,6 +119,9 @@ pub enum TuneError {
 
 /// The share of a task's budget for instruction sets after the first.
 const SECONDARY_SHARE: f64 = 0.2;
+
+/// The share of a task's budget for refining what is known from near devices and ranges.
+const REFINING_SHARE: f64 = 0.15;
 
 /// Tunes workloads, and writes what it finds to the database's cache as it goes.
 ///
@@ -213,8 +219,9 @@ impl Tuner<'_> {
     }
 
     fn open_one(&mut self, task: Task) -> Result<Result<Session, String>, TuneError> {
-        let (workload, seed, recipe) = (task.workload, self.options.seed, self.options.recipe);
-        let budget = self.options.budget.scaled(task.share);
+        let (workload, seed) = (task.workload, self.options.seed);
+        let (recipe, share) = self.plan(&task);
+        let budget = self.options.budget.scaled(task.share * share);
         let (known, past) = if self.options.afresh {
             (Vec::new(), Vec::new())
         } else {
@@ -230,6 +237,19 @@ impl Tuner<'_> {
             Ok(Ok(session))
         })?;
         Ok(opened)
+    }
+
+    /// How a task is searched, and with which share of its budget.
+    fn plan(&self, task: &Task) -> (Recipe, f64) {
+        let workload = &self.workloads[task.workload];
+        let lookup = self.database.get(&workload.id, &workload.dag.name, &workload.text);
+        let best = lookup.best(&self.options.target.key(), &task.bucket, task.isa());
+        let is_near = best.is_some_and(|it| matches!(it.tier, Tier::SameIsa | Tier::Transferred));
+        if self.options.refines && !self.options.afresh && is_near {
+            (Recipe::REFINE, REFINING_SHARE)
+        } else {
+            (self.options.recipe, 1.0)
+        }
     }
 
     /// The schedules that the database has for a task, of whichever device.

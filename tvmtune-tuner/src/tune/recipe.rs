@@ -114,6 +114,19 @@ const TRANSFER: f64 = 0.1;
 const LAST: f64 = 0.2;
 
 impl Recipe {
+    /// Only refines what was found for near devices and ranges.
+    pub const REFINE: Self = Self {
+        search: Search::None,
+        space: Rules::Tvmtune,
+        analytic: true,
+        draft: true,
+        model: true,
+        crossover: false,
+        droplet: When::Interleaved,
+        transfer: When::Once,
+        allocation: Sharing::Fixed,
+    };
+
     /// The strategy that follows the recipe within so many trials.
     pub fn strategy(&self, seed: u64, trials: u64) -> Box<dyn Strategy> {
         let mut before: Vec<(Box<dyn Strategy>, usize)> = Vec::new();

@@ -190,7 +190,13 @@ impl Session {
                 entry.trace.iter().map(|it| it.parse()).collect();
             if let Ok(trace) = parsed {
                 let generated = self.task.generate(&trace);
-                self.try_out(&Proposed::new(entry.source, trace), generated, ctx)?;
+                // What replays is a point, so that it has neighbors.
+                let target = self.task.target.into();
+                let point = generated
+                    .is_ok()
+                    .then(|| self.space.adopt(&self.task.dag, &target, &trace, "recorded"));
+                let proposed = Proposed { point, ..Proposed::new(entry.source, trace) };
+                self.try_out(&proposed, generated, ctx)?;
             }
         }
         Ok(())
