@@ -37,6 +37,8 @@ pub(crate) enum Command {
     Merge(Merge),
     /// List records of kernels that no longer exist
     Gc(Gc),
+    /// Run an experiment: networks tuned in several ways, and what each way is worth
+    Study(Study),
     /// Say what this machine can do, and what may be in the way
     Doctor,
     /// Tune what a build script asks for on standard input
@@ -169,6 +171,21 @@ pub(crate) struct Gc {
     /// Remove them
     #[arg(long)]
     pub(crate) apply: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Study {
+    /// What to run, such as `docs/studies/ablation.toml`
+    pub(crate) file: PathBuf,
+    /// Where results are kept, and read again; without it, `studies/` and the study's name
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) out: Option<PathBuf>,
+    /// Run as little as shows that everything works
+    #[arg(long)]
+    pub(crate) smoke: bool,
+    /// Measure nothing; write the report of what was measured before
+    #[arg(long)]
+    pub(crate) report_only: bool,
 }
 
 fn platform(name: &str) -> Result<Platform, String> {

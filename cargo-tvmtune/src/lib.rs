@@ -11,6 +11,7 @@ mod command;
 mod known;
 mod progress;
 mod render;
+mod study;
 mod workspace;
 
 use std::ffi::OsString;
@@ -74,6 +75,7 @@ fn run(command: Command) -> Result<Exit> {
         Command::Show(it) => command::show::run(&it),
         Command::Merge(it) => command::merge::run(&it),
         Command::Gc(it) => command::gc::run(&it),
+        Command::Study(it) => command::study::run(&it),
         Command::Doctor => command::doctor::run(),
         Command::Job => command::job::run(),
     }

@@ -22,6 +22,7 @@ mod rolling;
 mod search;
 mod semantics;
 mod space;
+mod study;
 mod tidy;
 mod tuning;
 mod workers;

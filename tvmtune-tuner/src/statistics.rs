@@ -7,7 +7,11 @@
 //!
 //! B. L. Welch, "The generalization of Student's problem when several different population
 //! variances are involved" (Biometrika, 1947). The incomplete beta function: Lentz's continued
-//! fraction, as in "Numerical Recipes", 6.4.
+//! fraction, as in "Numerical Recipes", 6.4. Intervals of ratios: the percentile bootstrap, B. Efron,
+//! "Nonparametric standard errors and confidence intervals" (Canadian Journal of Statistics, 1981),
+//! in two stages where samples come in groups.
+
+use crate::random::Random;
 
 /// The value below which that share of the samples lies, interpolated; NaN if there are none.
 pub fn quantile(samples: &[f64], share: f64) -> f64 {
@@ -36,6 +40,74 @@ pub fn faster_half(samples: &[f64]) -> Vec<f64> {
 /// The least sample; infinite if there are none.
 pub fn min(samples: &[f64]) -> f64 {
     samples.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+/// What a ratio is, and how far the samples leave it open.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ratio {
+    /// The geometric mean.
+    pub mean: f64,
+    /// Below it lie 2.5 % of the means of samples drawn anew.
+    pub low: f64,
+    /// Above it lie 2.5 % of them.
+    pub high: f64,
+    /// How many samples there are.
+    pub n: usize,
+}
+
+impl Ratio {
+    /// Whether there are enough samples to say anything: fewer may well all lie on one side of 1 by
+    /// chance.
+    pub fn is_enough(&self) -> bool {
+        self.n >= ENOUGH
+    }
+
+    /// Whether the samples say that it is not 1.
+    pub fn is_effect(&self) -> bool {
+        self.is_enough() && (self.low > 1.0 || self.high < 1.0)
+    }
+}
+
+/// Samples that all lie on the same side once in 32 times.
+const ENOUGH: usize = 6;
+/// Samples drawn anew for an interval.
+const DRAWS: usize = 4000;
+
+/// The geometric mean; NaN if there are no values.
+pub fn geometric_mean(values: &[f64]) -> f64 {
+    (values.iter().map(|it| it.ln()).sum::<f64>() / values.len() as f64).exp()
+}
+
+/// The ratio that is behind groups of ratios, such as those of several seeds for each of several
+/// networks, each group counting as much as any other; `None` if there are none.
+///
+/// Groups are drawn anew, and from each its ratios: what is said holds for other networks and
+/// seeds like these, as far as there are several of either.
+pub fn ratio(groups: &[Vec<f64>], seed: u64) -> Option<Ratio> {
+    let logs: Vec<Vec<f64>> = groups
+        .iter()
+        .filter(|it| !it.is_empty())
+        .map(|it| it.iter().map(|it| it.ln()).collect())
+        .collect();
+    if logs.is_empty() {
+        return None;
+    }
+    let average = |it: &[f64]| it.iter().sum::<f64>() / it.len() as f64;
+    let means: Vec<f64> = logs.iter().map(|it| average(it)).collect();
+    let mut random = Random::new(seed);
+    let draw = |_| {
+        let group = |random: &mut Random| {
+            let group = &logs[random.below(logs.len())];
+            let sum: f64 = (0..group.len()).map(|_| group[random.below(group.len())]).sum();
+            sum / group.len() as f64
+        };
+        let drawn: Vec<f64> = (0..logs.len()).map(|_| group(&mut random)).collect();
+        average(&drawn)
+    };
+    let drawn: Vec<f64> = (0..DRAWS).map(draw).collect();
+    let [low, high] = [0.025, 0.975].map(|it| quantile(&drawn, it).exp());
+    let n = logs.iter().map(Vec::len).sum();
+    Some(Ratio { mean: average(&means).exp(), low, high, n })
 }
 
 /// How likely samples like these are if `faster` were no faster than `slower`: one-sided, Welch's
@@ -157,6 +229,44 @@ mod tests {
         let slower = [104.0, 105.0, 104.5, 300.0, 104.2, 106.0, 900.0];
         assert!(p_not_faster(&disturbed, &slower) > 0.05, "all samples do not tell");
         assert!(p_not_faster(&faster_half(&disturbed), &faster_half(&slower)) < 0.01);
+    }
+
+    #[test]
+    fn a_ratio_is_an_effect_only_if_samples_agree_on_it() {
+        let check = |groups: &[&[f64]], mean: f64, is_effect: bool| {
+            let groups: Vec<Vec<f64>> = groups.iter().map(|it| it.to_vec()).collect();
+            let found = ratio(&groups, 7).unwrap();
+            assert!((found.mean - mean).abs() < 1e-9, "{found:?}");
+            assert!(found.low <= found.mean && found.mean <= found.high, "{found:?}");
+            assert_eq!(found.is_effect(), is_effect, "{found:?}");
+            assert_eq!(ratio(&groups, 7), Some(found), "the same seed, the same interval");
+        };
+        check(&[&[0.8, 0.82, 0.78, 0.8, 0.8, 0.8 * 0.8 / 0.82 * 0.8 / 0.78]], 0.8, true);
+        check(&[&[0.8, 0.8, 0.8, 0.8, 0.8]], 0.8, false);
+        check(&[&[0.5, 2.0, 0.8, 1.25]], 1.0, false);
+        check(&[&[2.0, 2.0], &[0.5, 0.5]], 1.0, false);
+        // Many seeds of one network say little of others: groups count, not samples.
+        check(&[&[0.25; 50], &[4.0]], 1.0, false);
+        check(&[&[], &[2.0, 8.0, 2.0, 8.0, 2.0, 8.0]], 4.0, true);
+        assert_eq!(ratio(&[Vec::new()], 7), None);
+        assert!((geometric_mean(&[1.0, 4.0]) - 2.0).abs() < 1e-12);
+    }
+
+    /// Of a hundred intervals, some five miss what is true; fewer if there are several groups.
+    #[test]
+    fn intervals_hold_what_is_true_as_often_as_they_say() {
+        let mut random = Random::new(3);
+        let mut noise = || (0..12).map(|_| random.unit() - 0.5).sum::<f64>();
+        for (n_groups, n_samples, least) in [(1, 20, 178), (3, 5, 184)] {
+            let holds = |seed: &u64| {
+                let mut group = || (0..n_samples).map(|_| (0.3 + 0.2 * noise()).exp()).collect();
+                let groups: Vec<Vec<f64>> = (0..n_groups).map(|_| group()).collect();
+                let found = ratio(&groups, *seed).unwrap();
+                found.low < 0.3_f64.exp() && 0.3_f64.exp() < found.high
+            };
+            let n_held = (0..200).filter(holds).count();
+            assert!((least..200).contains(&n_held), "{n_held} of 200");
+        }
     }
 
     #[test]

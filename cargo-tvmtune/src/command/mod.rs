@@ -11,5 +11,6 @@ pub(crate) mod merge;
 pub(crate) mod record;
 pub(crate) mod show;
 pub(crate) mod status;
+pub(crate) mod study;
 pub(crate) mod tune;
 pub(crate) mod verify;

@@ -1,0 +1,66 @@
+//! `cargo tvmtune study`: runs what a study lacks, and writes its report.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anstream::println;
+use anyhow::{Context, Result};
+use tvmtune_core::target::CpuTarget;
+use tvmtune_tuner::device;
+
+use crate::Exit;
+use crate::cli::Study as Arguments;
+use crate::command::tune::PATIENCE;
+use crate::progress::Progress;
+use crate::render::{count, took};
+use crate::study::{self, Cells, Key, Machine, Study, Subject};
+
+pub(crate) fn run(arguments: &Arguments) -> Result<Exit> {
+    let study = Study::read(&arguments.file)?;
+    let study = if arguments.smoke { study.smoke() } else { study };
+    let out = arguments.out.clone().unwrap_or_else(|| PathBuf::from("studies").join(&study.name));
+    fs::create_dir_all(&out).with_context(|| format!("cannot create `{}`", out.display()))?;
+    let mut cells = Cells::read(&out, &study)?;
+    if !arguments.report_only {
+        let Some(target) = device::detect() else {
+            eprintln!("error: this machine runs no generated kernels; see `cargo tvmtune doctor`");
+            return Ok(Exit::NoDevice);
+        };
+        measure(&study, &out, target, (&mut cells, arguments.smoke))?;
+    }
+    let report = study::report(&out, &study, &cells.cells)?;
+    println!("{}", report.display());
+    Ok(Exit::Done)
+}
+
+/// Runs all cells that are not finished.
+fn measure(
+    study: &Study,
+    out: &Path,
+    target: CpuTarget,
+    (cells, smoke): (&mut Cells, bool),
+) -> Result<()> {
+    let device = target.key().0;
+    let planned = study.donors().into_iter().chain(study.cells());
+    let open: Vec<Key> = planned.filter(|it| !cells.has(it, &device)).collect();
+    eprintln!("{} to run", count(open.len(), "cell"));
+    if open.is_empty() {
+        return Ok(());
+    }
+    let machine = Machine::acquire(target, PATIENCE)?;
+    let subjects = study.targets().into_iter().map(|it| Subject::load(it, study, smoke));
+    let subjects: Vec<Subject> = subjects.collect::<Result<_>>()?;
+    for (n, key) in open.iter().enumerate() {
+        let subject = subjects.iter().find(|it| it.name == key.target);
+        let subject = subject.context("a cell of another study")?;
+        let start = Instant::now();
+        let mut progress = Progress::new();
+        let cell = machine.run_cell((out, study, key), subject, &mut |it| progress.see(it))?;
+        drop(progress);
+        cells.push(cell)?;
+        let spent = took(start.elapsed());
+        eprintln!("{}/{} {} {} in {spent}", n + 1, open.len(), key.target, key.arm);
+    }
+    Ok(())
+}

@@ -1,0 +1,180 @@
+//! What cells say together: arms compared, cell by cell, with what is uncertain about it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tvmtune_tuner::statistics::{self, Ratio, geometric_mean, median};
+
+use super::cell::{Cell, Layer, Step};
+use super::plan::Study;
+
+/// Bootstraps draw from this seed.
+const SEED: u64 = 1;
+
+/// How fast an arm made what it tuned, in times of the default schedules.
+pub(super) struct Speedup {
+    pub(super) n_cells: usize,
+    /// The geometric mean over the layers of all cells, and the middle one.
+    pub(super) layers: [f64; 2],
+    /// The same over networks.
+    pub(super) networks: [f64; 2],
+    pub(super) trials: u64,
+    pub(super) seconds: f64,
+}
+
+/// An arm beside another one.
+pub(super) struct Comparison {
+    pub(super) n_pairs: usize,
+    /// The latency of networks, relative to the other arm.
+    pub(super) networks: Option<Ratio>,
+    /// The latency of layers.
+    pub(super) layers: Option<Ratio>,
+    /// The middle ratio of layers.
+    pub(super) layers_median: f64,
+    /// The trials, and the seconds, that it takes to be as fast as the worse of both ends up.
+    pub(super) trials: Option<Ratio>,
+    /// See `trials`.
+    pub(super) seconds: Option<Ratio>,
+}
+
+/// How much of what full tuning finds an arm finds.
+pub(super) struct Share {
+    /// The quotient of the speedups, in percent.
+    pub(super) speedup: f64,
+    /// The time saved at run time, in percent of that saved by full tuning.
+    pub(super) saving: f64,
+    /// How many times as long full tuning takes.
+    pub(super) search_time: f64,
+}
+
+/// The speedups that an arm reached.
+pub(super) fn speedup(cells: &[&Cell]) -> Speedup {
+    let layers = cells.iter().flat_map(|it| &it.layers);
+    let layer = |it: &Layer| it.default_ns / it.best_ns;
+    let of_layers: Vec<f64> = layers.clone().map(layer).collect();
+    let network = |it: &&Cell| Some(it.default_ns()? / it.best_ns()?);
+    let of_networks: Vec<f64> = cells.iter().filter_map(network).collect();
+    let both = |values: &[f64]| [geometric_mean(values), median(values)];
+    Speedup {
+        n_cells: cells.len(),
+        layers: both(&of_layers),
+        networks: both(&of_networks),
+        trials: layers.map(|it| it.trials).sum(),
+        seconds: cells.iter().map(|it| it.seconds).sum(),
+    }
+}
+
+/// The cells of an arm, each beside its counterpart: of the same seed, network and, if that has
+/// one, donor.
+pub(super) fn pairs<'a>(cells: &[&'a Cell], [arm, other]: [&str; 2]) -> Vec<(&'a Cell, &'a Cell)> {
+    let counterpart = |cell: &Cell| {
+        let is_it = |it: &&&Cell| {
+            (it.key.arm.as_str(), it.key.seed, &it.key.target)
+                == (other, cell.key.seed, &cell.key.target)
+                && (it.key.donor.is_none() || it.key.donor == cell.key.donor)
+        };
+        cells.iter().find(is_it).copied()
+    };
+    let of_arm = cells.iter().filter(|it| it.key.arm == arm);
+    of_arm.filter_map(|it| Some((*it, counterpart(it)?))).collect()
+}
+
+/// Compares the cells of pairs; networks, and layers, count as much as each other.
+pub(super) fn compare(pairs: &[(&Cell, &Cell)]) -> Comparison {
+    let mut networks = Groups::default();
+    let mut layers = Groups::default();
+    let (mut trials, mut seconds) = (Groups::default(), Groups::default());
+    for (cell, other) in pairs {
+        let target = &cell.key.target;
+        if let (Some(a), Some(b)) = (cell.best_ns(), other.best_ns()) {
+            networks.add(target.clone(), a / b);
+        }
+        for (a, b) in common_layers(cell, other) {
+            layers.add(format!("{target} {}", a.name), a.best_ns / b.best_ns);
+        }
+        if let Some((a, b)) = equally_good(&cell.curve, &other.curve) {
+            trials.add(target.clone(), a.trials as f64 / b.trials as f64);
+            seconds.add(target.clone(), a.seconds / b.seconds);
+        }
+    }
+    Comparison {
+        n_pairs: pairs.len(),
+        layers_median: median(&layers.all()),
+        networks: networks.ratio(),
+        layers: layers.ratio(),
+        trials: trials.ratio(),
+        seconds: seconds.ratio(),
+    }
+}
+
+/// How much of what the second of each pair found the first did; `None` if neither was timed
+/// whole.
+pub(super) fn share(pairs: &[(&Cell, &Cell)]) -> Option<Share> {
+    let each = pairs.iter().filter_map(|(cell, full)| {
+        let [own, most] = [cell, full].map(|it| Some((it.default_ns()?, it.best_ns()?)));
+        let ((own_default, own), (full_default, full_best)) = (own?, most?);
+        let speedups = [own_default / own, full_default / full_best];
+        let savings = [1.0 - own / own_default, 1.0 - full_best / full_default];
+        Some((speedups, savings, full.seconds / cell.seconds))
+    });
+    let each: Vec<_> = each.collect();
+    let speedup: Vec<f64> = each.iter().map(|it| it.0[0] / it.0[1]).collect();
+    let saving = |n: usize| each.iter().map(|it| it.1[n]).sum::<f64>();
+    let time: Vec<f64> = each.iter().map(|it| it.2).collect();
+    (!each.is_empty()).then(|| Share {
+        speedup: 100.0 * geometric_mean(&speedup),
+        saving: 100.0 * saving(0) / saving(1),
+        search_time: geometric_mean(&time),
+    })
+}
+
+/// What is not among the numbers, and why.
+pub(super) fn excluded(study: &Study, cells: &[&Cell]) -> Vec<String> {
+    let name = |cell: &Cell| {
+        let donor = cell.key.donor.as_ref().map(|it| format!(" from {it}")).unwrap_or_default();
+        format!("{}{donor}, {}, seed {}", cell.key.target, cell.key.arm, cell.key.seed)
+    };
+    let missing = |cell: &&Cell| {
+        let name = name(cell);
+        let line = move |(layer, why): (&str, &str)| format!("{name}: {layer}: {why}");
+        cell.missing.iter().map(move |it| line((&it.name, &it.why))).collect::<Vec<_>>()
+    };
+    let found: BTreeSet<_> = cells.iter().map(|it| &it.key).collect();
+    let planned = study.donors().into_iter().chain(study.cells());
+    let unfinished = planned.filter(|it| !found.contains(it)).count();
+    let unfinished = (unfinished > 0).then(|| format!("{unfinished} cells have not been run"));
+    cells.iter().flat_map(missing).chain(unfinished).collect()
+}
+
+/// The layers that two cells have both.
+fn common_layers<'a>(
+    cell: &'a Cell,
+    other: &'a Cell,
+) -> impl Iterator<Item = (&'a Layer, &'a Layer)> {
+    cell.layers.iter().filter_map(|it| Some((it, other.layer(&it.name)?)))
+}
+
+/// Where two curves first are as low as the higher of their ends.
+fn equally_good(a: &[Step], b: &[Step]) -> Option<(Step, Step)> {
+    let goal = a.last()?.ns.max(b.last()?.ns);
+    let reached = |curve: &[Step]| curve.iter().find(|it| it.ns <= goal).copied();
+    Some((reached(a)?, reached(b)?))
+}
+
+/// Ratios by what they are of.
+#[derive(Default)]
+struct Groups(BTreeMap<String, Vec<f64>>);
+
+impl Groups {
+    fn add(&mut self, group: String, ratio: f64) {
+        self.0.entry(group).or_default().push(ratio);
+    }
+
+    fn all(&self) -> Vec<f64> {
+        self.0.values().flatten().copied().collect()
+    }
+
+    fn ratio(self) -> Option<Ratio> {
+        let groups: Vec<Vec<f64>> = self.0.into_values().collect();
+        statistics::ratio(&groups, SEED)
+    }
+}

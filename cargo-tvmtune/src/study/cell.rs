@@ -1,0 +1,164 @@
+//! Cells in a file that only grows: one JSON object a line, written as soon as it is known.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use tvmtune_tuner::tune::Recipe;
+
+use super::plan::{Budget, Key, Study};
+
+/// One network, tuned once in one way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Cell {
+    /// Which.
+    #[serde(flatten)]
+    pub(crate) key: Key,
+    /// The device it was measured on.
+    pub(crate) device: String,
+    /// The version of the tool.
+    pub(crate) tool: String,
+    /// How it was tuned.
+    pub(crate) recipe: Recipe,
+    /// What that could cost.
+    pub(crate) budget: Budget,
+    /// What that did cost.
+    pub(crate) seconds: f64,
+    /// When it was finished, in ms since 1970.
+    pub(crate) unix_ms: u64,
+    /// The layers that were tuned.
+    pub(crate) layers: Vec<Layer>,
+    /// Those that were not, and why.
+    pub(crate) missing: Vec<Missing>,
+    /// The network's latency as it fell, all layers that were tuned taken together.
+    pub(crate) curve: Vec<Step>,
+}
+
+/// A layer that was tuned.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Layer {
+    pub(crate) name: String,
+    /// How often it runs in the network.
+    pub(crate) multiplicity: u32,
+    /// The latency of the default schedule.
+    pub(crate) default_ns: f64,
+    /// The latency of the best one, timed beside it.
+    pub(crate) best_ns: f64,
+    pub(crate) trials: u64,
+    pub(crate) seconds: f64,
+    /// Who proposed the best.
+    pub(crate) source: String,
+    /// Whether the results of the best were compared with the reference.
+    pub(crate) checked: bool,
+    /// Its latency as it fell.
+    pub(crate) curve: Vec<Step>,
+}
+
+/// A layer that was not tuned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Missing {
+    pub(crate) name: String,
+    pub(crate) why: String,
+}
+
+/// What had been found by then: after so many trials, after so many seconds, the latency.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "(u64, f64, f64)", into = "(u64, f64, f64)")]
+pub(crate) struct Step {
+    pub(crate) trials: u64,
+    pub(crate) seconds: f64,
+    pub(crate) ns: f64,
+}
+
+impl From<(u64, f64, f64)> for Step {
+    fn from((trials, seconds, ns): (u64, f64, f64)) -> Self {
+        Self { trials, seconds, ns }
+    }
+}
+
+impl From<Step> for (u64, f64, f64) {
+    fn from(it: Step) -> Self {
+        (it.trials, it.seconds, it.ns)
+    }
+}
+
+impl Cell {
+    /// The latency of the network with the best schedules; `None` if a layer is missing.
+    pub(crate) fn best_ns(&self) -> Option<f64> {
+        self.total(|it| it.best_ns)
+    }
+
+    /// The latency of the network with the default schedules; `None` if a layer is missing.
+    pub(crate) fn default_ns(&self) -> Option<f64> {
+        self.total(|it| it.default_ns)
+    }
+
+    /// The layer of that name.
+    pub(super) fn layer(&self, name: &str) -> Option<&Layer> {
+        self.layers.iter().find(|it| it.name == name)
+    }
+
+    fn total(&self, of: impl Fn(&Layer) -> f64) -> Option<f64> {
+        let sum = self.layers.iter().map(|it| f64::from(it.multiplicity) * of(it)).sum();
+        (self.missing.is_empty() && !self.layers.is_empty()).then_some(sum)
+    }
+
+    /// Whether it is a cell of that study as the study is now.
+    fn is_of(&self, study: &Study) -> bool {
+        study.terms(&self.key) == Some((self.recipe, self.budget))
+    }
+}
+
+/// The cells of a study that are finished.
+pub(crate) struct Cells {
+    path: PathBuf,
+    pub(crate) cells: Vec<Cell>,
+}
+
+impl Cells {
+    /// Reads what a folder has of a study. Lines that were cut off, and cells of a study that has
+    /// since changed, are passed over; of the same cell the last counts.
+    ///
+    /// # Errors
+    ///
+    /// If there is a file that can't be read.
+    pub(crate) fn read(out: &Path, study: &Study) -> Result<Self> {
+        let path = out.join("cells.jsonl");
+        let text = match fs::read_to_string(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            text => text.with_context(|| format!("cannot read `{}`", path.display()))?,
+        };
+        let mut cells: Vec<Cell> = Vec::new();
+        let read = text.lines().filter_map(|it| serde_json::from_str::<Cell>(it).ok());
+        for cell in read.filter(|it| it.is_of(study)) {
+            cells.retain(|it| (&it.key, &it.device) != (&cell.key, &cell.device));
+            cells.push(cell);
+        }
+        Ok(Self { path, cells })
+    }
+
+    /// Whether a cell is finished on that device.
+    pub(crate) fn has(&self, key: &Key, device: &str) -> bool {
+        self.cells.iter().any(|it| it.key == *key && it.device == device)
+    }
+
+    /// Adds a cell.
+    ///
+    /// # Errors
+    ///
+    /// If it can't be written.
+    pub(crate) fn push(&mut self, cell: Cell) -> Result<()> {
+        let failed = || format!("cannot write `{}`", self.path.display());
+        // What a kill cut off must not swallow the next line.
+        let is_whole = fs::read(&self.path).is_ok_and(|it| it.last().is_none_or(|it| *it == b'\n'));
+        let mut line = if is_whole { Vec::new() } else { b"\n".to_vec() };
+        serde_json::to_writer(&mut line, &cell)?;
+        line.push(b'\n');
+        let file = File::options().create(true).append(true).open(&self.path);
+        file.and_then(|mut it| it.write_all(&line)).with_context(failed)?;
+        self.cells.push(cell);
+        Ok(())
+    }
+}

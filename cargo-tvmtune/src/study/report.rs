@@ -1,0 +1,236 @@
+//! The report of a study: tables in Markdown, and plots beside it.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use tvmtune_tuner::statistics::{Ratio, median};
+
+use super::analysis::{self, Comparison};
+use super::cell::Cell;
+use super::plan::{Budget, Key, LONG, Study};
+use super::plot;
+use crate::render::{latency, took};
+
+/// Writes the report of what was measured so far, and its plots; returns where it is.
+///
+/// # Errors
+///
+/// If they can't be written.
+pub(crate) fn write(out: &Path, study: &Study, cells: &[Cell]) -> Result<PathBuf> {
+    let mut text = format!("# {}\n\n{}\n", study.name, study.question);
+    let devices: BTreeSet<&str> = cells.iter().map(|it| it.device.as_str()).collect();
+    for device in &devices {
+        let here: Vec<&Cell> = cells.iter().filter(|it| it.device == *device).collect();
+        text += &format!("\n## {device}\n\n{}", of_device(study, &here));
+    }
+    if devices.is_empty() {
+        text += "\nNothing has been measured.\n";
+    }
+    let path = out.join("report.md");
+    fs::write(&path, text).with_context(|| format!("cannot write `{}`", path.display()))?;
+    for device in devices {
+        let here: Vec<&Cell> = cells.iter().filter(|it| it.device == device).collect();
+        plot::write(&out.join("plots").join(plot::file(device)), study, &here)?;
+    }
+    Ok(path)
+}
+
+/// What the cells of one device say.
+fn of_device(study: &Study, cells: &[&Cell]) -> String {
+    let tools: BTreeSet<&str> = cells.iter().map(|it| it.tool.as_str()).collect();
+    let seeds: Vec<String> = study.seeds.iter().map(u64::to_string).collect();
+    let mut text = format!(
+        "{}; seeds {}; {}. Intervals hold 95 % of means over networks and \
+         seeds drawn anew.\n\n### Speedup over default schedules\n\n",
+        tools.into_iter().collect::<Vec<_>>().join(", "),
+        seeds.join(" "),
+        budget(study),
+    );
+    text += &speedups(study, cells);
+    text += &format!("\n### Beside `{}`\n\n", study.baseline);
+    text += &comparisons(study, cells);
+    if let Some(full) = &study.full {
+        text += &format!("\n### Shares of what `{full}` finds\n\n");
+        text += &shares(full, study, cells);
+    }
+    text += "\n### Latency of networks\n\nThe middle of all seeds, and the range of them.\n\n";
+    text += &networks(study, cells);
+    text += "\n### Left out\n\n";
+    let excluded = analysis::excluded(study, cells);
+    if excluded.is_empty() {
+        text += "Nothing.\n";
+    }
+    excluded.iter().for_each(|it| text += &format!("- {it}\n"));
+    text
+}
+
+fn budget(study: &Study) -> String {
+    let Budget { trials, seconds } = study.budget;
+    let trials = (trials < u64::MAX).then(|| format!("at most {trials} trials for each layer"));
+    let span = span(seconds);
+    let seconds = (seconds < LONG).then(|| format!("at most {span} for each network"));
+    trials.into_iter().chain(seconds).collect::<Vec<_>>().join(", ")
+}
+
+fn speedups(study: &Study, cells: &[&Cell]) -> String {
+    let mut table = Markdown::new(&[
+        "arm",
+        "cells",
+        "layers, mean",
+        "layers, median",
+        "networks, mean",
+        "networks, median",
+        "trials",
+        "time",
+    ]);
+    for arm in &study.arms {
+        let of_arm: Vec<&Cell> =
+            cells.iter().filter(|it| it.key.arm == arm.name).copied().collect();
+        let it = analysis::speedup(&of_arm);
+        let times = |values: [f64; 2]| values.map(|it| format!("{it:.3}x"));
+        let ([layers_mean, layers_median], [mean, median]) = (times(it.layers), times(it.networks));
+        let time = span(it.seconds);
+        table.row(&[
+            arm.name.clone(),
+            it.n_cells.to_string(),
+            layers_mean,
+            layers_median,
+            mean,
+            median,
+            it.trials.to_string(),
+            time,
+        ]);
+    }
+    table.text
+}
+
+fn comparisons(study: &Study, cells: &[&Cell]) -> String {
+    let mut table = Markdown::new(&[
+        "arm",
+        "pairs",
+        "latency of networks",
+        "of layers",
+        "of layers, median",
+        "trials to be as good",
+        "time to be as good",
+        "effect",
+    ]);
+    for arm in study.arms.iter().filter(|it| it.name != study.baseline) {
+        let pairs = analysis::pairs(cells, [&arm.name, &study.baseline]);
+        let it = analysis::compare(&pairs);
+        table.row(&[
+            arm.name.clone(),
+            it.n_pairs.to_string(),
+            ratio(it.networks),
+            ratio(it.layers),
+            format!("{:.3}", it.layers_median),
+            ratio(it.trials),
+            ratio(it.seconds),
+            verdict(&it),
+        ]);
+    }
+    table.text
+}
+
+/// Whether there is an effect on latency, in words.
+fn verdict(comparison: &Comparison) -> String {
+    match comparison.networks {
+        Some(it) if !it.is_enough() => "too few pairs".to_owned(),
+        Some(it) if it.is_effect() && it.mean < 1.0 => "faster".to_owned(),
+        Some(it) if it.is_effect() => "slower".to_owned(),
+        Some(_) => "none shown".to_owned(),
+        None => "not measured".to_owned(),
+    }
+}
+
+fn shares(full: &str, study: &Study, cells: &[&Cell]) -> String {
+    let mut table = Markdown::new(&[
+        "arm",
+        "network",
+        "donor",
+        "speedup, of full",
+        "time saved, of full",
+        "full search takes",
+    ]);
+    for arm in study.arms.iter().filter(|it| it.name != full) {
+        let pairs = analysis::pairs(cells, [&arm.name, full]);
+        let ways: BTreeSet<_> =
+            pairs.iter().map(|(it, _)| (&it.key.target, &it.key.donor)).collect();
+        let all = (None, pairs.clone());
+        let each = ways.into_iter().map(|way| {
+            let is_it = |it: &&(&Cell, &Cell)| (&it.0.key.target, &it.0.key.donor) == way;
+            (Some(way), pairs.iter().filter(is_it).copied().collect())
+        });
+        for (way, pairs) in each.chain([all]) {
+            let Some(it) = analysis::share(&pairs) else { continue };
+            let (network, donor) = way.map_or(("all", None), |it| (it.0.as_str(), it.1.as_deref()));
+            table.row(&[
+                arm.name.clone(),
+                network.to_owned(),
+                donor.unwrap_or("-").to_owned(),
+                format!("{:.1} %", it.speedup),
+                format!("{:.1} %", it.saving),
+                format!("{:.1}x", it.search_time),
+            ]);
+        }
+    }
+    table.text
+}
+
+fn networks(study: &Study, cells: &[&Cell]) -> String {
+    let mut header = vec!["network"];
+    header.push("default");
+    let arms: Vec<&str> = study.arms.iter().map(|it| it.name.as_str()).collect();
+    header.extend(&arms);
+    let mut table = Markdown::new(&header);
+    for target in study.targets() {
+        let of = |keep: &dyn Fn(&Key) -> bool, ns: fn(&Cell) -> Option<f64>| {
+            let cells = cells.iter().filter(|it| it.key.target == target && keep(&it.key));
+            range(&cells.filter_map(|it| ns(it)).collect::<Vec<_>>())
+        };
+        let mut row = vec![target.to_owned(), of(&|_| true, Cell::default_ns)];
+        row.extend(arms.iter().map(|arm| of(&|it| it.arm == *arm, Cell::best_ns)));
+        table.row(&row);
+    }
+    table.text
+}
+
+fn range(ns: &[f64]) -> String {
+    if ns.is_empty() {
+        return "-".to_owned();
+    }
+    let (low, high) =
+        ns.iter().fold((f64::INFINITY, 0.0_f64), |it, ns| (it.0.min(*ns), it.1.max(*ns)));
+    format!("{} ({} to {})", latency(median(ns)), latency(low), latency(high))
+}
+
+fn ratio(ratio: Option<Ratio>) -> String {
+    let text = |it: Ratio| format!("{:.3} ({:.3} to {:.3})", it.mean, it.low, it.high);
+    ratio.map_or("-".to_owned(), text)
+}
+
+fn span(seconds: f64) -> String {
+    took(Duration::try_from_secs_f64(seconds).unwrap_or_default())
+}
+
+/// A table.
+struct Markdown {
+    text: String,
+}
+
+impl Markdown {
+    fn new(header: &[&str]) -> Self {
+        let mut table = Self { text: String::new() };
+        table.row(&header.iter().map(|&it| it.to_owned()).collect::<Vec<_>>());
+        table.row(&vec!["---".to_owned(); header.len()]);
+        table
+    }
+
+    fn row(&mut self, cells: &[String]) {
+        writeln!(self.text, "| {} |", cells.join(" | ")).expect("text can be written to");
+    }
+}

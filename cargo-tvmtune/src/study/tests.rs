@@ -1,0 +1,220 @@
+//! Studies, from their text to cells on disk and back to a report.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use super::analysis;
+use super::cell::{Cell, Layer, Missing, Step};
+use super::*;
+
+const STUDY: &str = r#"
+    name = "both"
+    question = "Which is better?"
+    networks = ["alexnet", "vgg-16", "resnet-18"]
+    seeds = [1, 2, 3]
+    budget = { trials = 20 }
+    baseline = "plain"
+    full = "plain"
+    analytic = false
+    donors = { pairs = "every-ordered-pair", budget = { trials = 40 } }
+    [[arm]]
+    name = "plain"
+    recipe = { transfer = "never" }
+    [[arm]]
+    name = "given"
+    recipe = { transfer = "once" }
+"#;
+
+fn study() -> Study {
+    STUDY.parse().expect("a study")
+}
+
+/// A cell in which each of two layers became so many times as fast, at this pace.
+fn cell(study: &Study, key: &Key, speedup: f64, pace: f64) -> Cell {
+    let (recipe, budget) = study.terms(key).expect("a cell of the study");
+    let curve = |default: f64| -> Vec<Step> {
+        let half = (1.0 + 1.0 / speedup) / 2.0;
+        let steps = [(1, 1.0, 1.0), (4, 4.0, half), (8, 8.0, 1.0 / speedup)];
+        steps.map(|(n, at, part)| Step { trials: n, seconds: at / pace, ns: default * part }).into()
+    };
+    let layer = |name: &str, multiplicity: u32, default_ns: f64| Layer {
+        name: name.to_owned(),
+        multiplicity,
+        default_ns,
+        best_ns: default_ns / speedup,
+        trials: 8,
+        seconds: 4.0,
+        source: "evolved".to_owned(),
+        checked: true,
+        curve: curve(default_ns),
+    };
+    Cell {
+        key: key.clone(),
+        device: "here".to_owned(),
+        tool: "tests".to_owned(),
+        recipe,
+        budget,
+        seconds: 16.0 / pace,
+        unix_ms: 1,
+        layers: vec![layer("first", 1, 1000.0), layer("second", 3, 2000.0)],
+        missing: Vec::new(),
+        curve: curve(7000.0),
+    }
+}
+
+/// All cells of a study, with the speedup and the pace of each arm; seeds differ a little.
+fn measured(study: &Study, arms: &[(&str, f64, f64)]) -> Vec<Cell> {
+    let cells = study.donors().into_iter().chain(study.cells());
+    let cell = |key: Key| {
+        let (_, speedup, pace) = arms.iter().find(|it| it.0 == key.arm)?;
+        Some(cell(study, &key, speedup * (1.0 + 0.002 * key.seed as f64), *pace))
+    };
+    cells.filter_map(cell).collect()
+}
+
+#[test]
+fn studies_that_are_shipped_can_be_read() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/studies");
+    let mut n_studies = 0;
+    for entry in fs::read_dir(dir).expect("the folder is there") {
+        let path = entry.expect("an entry").path();
+        let study = Study::read(&path).expect("it can be read");
+        assert_eq!(path.file_stem().and_then(|it| it.to_str()), Some(study.name.as_str()));
+        assert!(!study.question.is_empty());
+        assert!(study.smoke().cells().len() < 30, "smoke tests are short");
+        n_studies += 1;
+    }
+    assert_eq!(n_studies, 3);
+}
+
+#[test]
+fn what_contradicts_itself_is_refused() {
+    let check = |from: &str, to: &str, error: &str| {
+        let text = STUDY.replacen(from, to, 1);
+        assert_ne!(text, STUDY);
+        let said = format!("{:#}", text.parse::<Study>().expect_err("it is wrong"));
+        assert!(said.contains(error), "{said}");
+    };
+    check("alexnet", "alexnot", "no network is called `alexnot`");
+    check("baseline = \"plain\"", "baseline = \"plan\"", "no arm is called `plan`");
+    check("[1, 2, 3]", "[]", "`seeds` names none");
+    check("\"given\"", "\"plain\"", "two arms have the same name");
+    check("\"given\"", "\"donor\"", "an arm is called `donor`");
+    check("transfer = \"once\"", "transfer = \"twice\"", "unknown variant `twice`");
+}
+
+#[test]
+fn what_is_compared_runs_one_after_the_other() {
+    let study = study();
+    assert_eq!(study.donors().len(), 3);
+    let cells = study.cells();
+    assert_eq!(cells.iter().collect::<BTreeSet<_>>().len(), cells.len(), "none twice");
+    // Of each seed and network: one that is given nothing, and one for each donor.
+    let blocks: Vec<&[Key]> = cells.chunks(3).collect();
+    assert_eq!(blocks.len(), 9);
+    for block in &blocks {
+        assert!(block.iter().all(|it| (it.seed, &it.target) == (block[0].seed, &block[0].target)));
+        assert!(block.iter().all(|it| it.donor.as_ref() != Some(&it.target)));
+        let given = block.iter().filter(|it| it.arm == "given");
+        assert_eq!(given.map(|it| &it.donor).collect::<BTreeSet<_>>().len(), 2);
+    }
+    let first: BTreeMap<u64, &Key> = blocks.iter().map(|it| (it[0].seed, &it[0])).collect();
+    let first: BTreeSet<_> = first.values().map(|it| (&it.arm, &it.donor)).collect();
+    assert_eq!(first.len(), 3, "each comes first once");
+    let (recipe, _) = study.terms(&cells[0]).expect("its own");
+    assert!(!recipe.analytic, "the study forbids it");
+}
+
+#[test]
+fn finished_cells_are_kept_and_cut_off_ones_forgotten() {
+    let study = study();
+    let dir = tempfile::tempdir().expect("a folder");
+    let all: Vec<Cell> = study.cells().iter().map(|it| cell(&study, it, 2.0, 1.0)).collect();
+    let mut cells = Cells::read(dir.path(), &study).expect("there is none");
+    for cell in &all[..3] {
+        cells.push(cell.clone()).expect("it can be written");
+    }
+    let read = || Cells::read(dir.path(), &study).expect("it can be read").cells;
+    assert_eq!(read(), all[..3]);
+
+    let path = dir.path().join("cells.jsonl");
+    let text = fs::read_to_string(&path).expect("it is there");
+    fs::write(&path, &text[..text.len() - 20]).expect("it can be written");
+    assert_eq!(read(), all[..2]);
+    let mut cells = Cells::read(dir.path(), &study).expect("it can be read");
+    assert!(cells.has(&all[1].key, "here") && !cells.has(&all[1].key, "there"));
+    assert!(!cells.has(&all[2].key, "here"));
+    let again = Cell { unix_ms: 2, ..all[1].clone() };
+    for cell in [&all[3], &again] {
+        cells.push(cell.clone()).expect("it can be written");
+    }
+    assert_eq!(read(), [all[0].clone(), all[3].clone(), again]);
+
+    let other = STUDY.replace("trials = 20", "trials = 21").parse().expect("a study");
+    assert!(Cells::read(dir.path(), &other).expect("it can be read").cells.is_empty());
+}
+
+#[test]
+fn an_effect_is_seen_and_none_is_not() {
+    let study = study();
+    let check = |given: (f64, f64), networks: f64, trials: f64, seconds: f64, is_effect: bool| {
+        let cells = measured(&study, &[("plain", 1.5, 1.0), ("given", given.0, given.1)]);
+        let cells: Vec<&Cell> = cells.iter().collect();
+        let pairs = analysis::pairs(&cells, ["given", "plain"]);
+        assert_eq!(pairs.len(), 18);
+        for (a, b) in &pairs {
+            assert_eq!((a.key.seed, &a.key.target), (b.key.seed, &b.key.target));
+        }
+        let it = analysis::compare(&pairs);
+        let mean = |it: Option<tvmtune_tuner::statistics::Ratio>| it.expect("pairs").mean;
+        assert!((mean(it.networks) - networks).abs() < 1e-9, "{:?}", it.networks);
+        assert!((mean(it.layers) - networks).abs() < 1e-9);
+        assert!((it.layers_median - networks).abs() < 1e-9);
+        assert!((mean(it.trials) - trials).abs() < 1e-9, "{:?}", it.trials);
+        assert!((mean(it.seconds) - seconds).abs() < 1e-9, "{:?}", it.seconds);
+        assert_eq!(it.networks.expect("pairs").is_effect(), is_effect);
+    };
+    // As good, twice as fast.
+    check((1.5, 2.0), 1.0, 1.0, 0.5, false);
+    // Better, but half of it is not as good as the other.
+    check((2.0, 1.0), 0.75, 1.0, 1.0, true);
+    // Better, and as good as the other half-way.
+    check((4.0, 0.5), 0.375, 0.5, 1.0, true);
+    // Worse: the other was as good before its end.
+    check((1.05, 1.0), 1.5 / 1.05, 2.0, 2.0, true);
+}
+
+#[test]
+fn a_report_says_what_was_found_and_what_was_left_out() {
+    let study = study();
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut cells =
+        measured(&study, &[("plain", 2.0, 1.0), ("given", 1.5, 8.0), ("donor", 2.0, 1.0)]);
+    let dropped = cells.pop().expect("a cell");
+    let lame = cells.iter_mut().find(|it| it.key.arm == "plain").expect("a cell");
+    let why = "its default schedule crashed".to_owned();
+    lame.missing.push(Missing { name: "third".to_owned(), why });
+    let path = report(dir.path(), &study, &cells).expect("it can be written");
+    let text = fs::read_to_string(path).expect("it is there");
+    for part in [
+        "Which is better?",
+        "## here",
+        "| plain | 9 | 2.008x | 2.008x |",
+        "slower |",
+        "| given | alexnet | vgg-16 | 75.0 % | 67.",
+        "| given | all | - | 75.0 % |",
+        "third: its default schedule crashed",
+        "1 cells have not been run",
+    ] {
+        assert!(text.contains(part), "{part}:\n{text}");
+    }
+    assert_eq!(dropped.key.arm, "given");
+    for plot in ["alexnet_trials.svg", "vgg-16_seconds.svg", "alexnet/first_trials.svg"] {
+        let plot =
+            fs::read_to_string(dir.path().join("plots/here").join(plot)).expect("it is there");
+        assert!(plot.contains("<polyline") && plot.contains("given"), "{plot}");
+    }
+    let nothing = report(dir.path(), &study, &[]).expect("it can be written");
+    assert!(fs::read_to_string(nothing).expect("there").contains("Nothing has been measured"));
+}
