@@ -173,16 +173,25 @@ impl Poly {
 
     /// Whether `var` occurs, also below a division.
     pub fn mentions(&self, var: VarId) -> bool {
-        let mut found = false;
-        self.for_each_leaf(&mut |atom| found |= *atom == Atom::Var(var));
-        found
+        self.terms.iter().flat_map(|(atoms, _)| atoms).any(|it| it.mentions(var))
     }
 
     /// Whether any loop variable occurs.
     pub fn has_vars(&self) -> bool {
-        let mut found = false;
-        self.for_each_leaf(&mut |atom| found |= matches!(atom, Atom::Var(_)));
-        found
+        self.terms.iter().flat_map(|(atoms, _)| atoms).any(Atom::has_vars)
+    }
+
+    /// How far one more of `var` moves the value; `None` if that is not the same number everywhere.
+    pub fn step(&self, var: VarId) -> Option<i64> {
+        let mut step = 0;
+        for (atoms, coefficient) in &self.terms {
+            match atoms.as_slice() {
+                [Atom::Var(it)] if *it == var => step += coefficient,
+                atoms if atoms.iter().any(|it| it.mentions(var)) => return None,
+                _ => {}
+            }
+        }
+        Some(step)
     }
 
     /// `(coefficient, rest)` with `self = coefficient * var + rest`, neither mentioning `var`;
@@ -203,6 +212,26 @@ impl Poly {
 }
 
 impl Atom {
+    fn mentions(&self, var: VarId) -> bool {
+        match self {
+            Atom::Dim(_) => false,
+            Atom::Var(it) => *it == var,
+            Atom::Div(a, b) | Atom::Mod(a, b) | Atom::Min(a, b) | Atom::Max(a, b) => {
+                a.mentions(var) || b.mentions(var)
+            }
+        }
+    }
+
+    fn has_vars(&self) -> bool {
+        match self {
+            Atom::Dim(_) => false,
+            Atom::Var(_) => true,
+            Atom::Div(a, b) | Atom::Mod(a, b) | Atom::Min(a, b) | Atom::Max(a, b) => {
+                a.has_vars() || b.has_vars()
+            }
+        }
+    }
+
     fn eval(&self, dim: &dyn Fn(DimId) -> i64, var: &dyn Fn(VarId) -> i64) -> i64 {
         match self {
             Atom::Dim(it) => dim(*it),

@@ -84,7 +84,7 @@ fn is_register<'a>(
     nest.buffer(tensor).scope == Scope::Local && index.into_iter().all(is_known)
 }
 
-fn affine(subscript: &Subscript) -> Option<&Poly> {
+pub(super) fn affine(subscript: &Subscript) -> Option<&Poly> {
     match subscript {
         Subscript::Affine(poly) => Some(poly),
         Subscript::Value(_) => None,
@@ -101,8 +101,7 @@ fn step<'a>(index: impl Iterator<Item = Option<&'a Poly>>, var: VarId) -> Option
     let dims: Vec<Option<&Poly>> = index.collect();
     let mut found = 0;
     for (n, poly) in dims.iter().enumerate() {
-        let coefficient = (*poly)?.split_linear(var).map(|it| it.0);
-        match coefficient.as_ref().and_then(Poly::as_constant) {
+        match (*poly)?.step(var) {
             Some(0) => {}
             Some(1) if n + 1 == dims.len() && found == 0 => found = 1,
             _ => found = 2,

@@ -4,7 +4,7 @@
 //! loop whose body fits tells what stays: everything inside is moved once for each iteration of the
 //! loops further out, but for what those loops do not depend on, right outside.
 
-use tvmtune_core::dag::{Expr, Subscript, TensorId};
+use tvmtune_core::dag::{Expr, TensorId};
 use tvmtune_core::nest::{Nest, Scope, Stmt};
 use tvmtune_core::poly::{Facts, Poly};
 use tvmtune_core::schedule::LoopKind;
@@ -22,10 +22,10 @@ const LINE: f64 = 16.0;
 
 /// One access, inside its loops.
 struct Access {
-    /// In each dimension, with that dimension's largest extent; `None` if it depends on data.
-    index: Vec<(Option<Poly>, f64)>,
-    /// The loops around it.
-    loops: Vec<Open>,
+    /// The extents of the loops around it, and whether it depends on them.
+    loops: Vec<(f64, bool)>,
+    /// Words of all lines touched while the loops from that number on run.
+    footprints: Vec<f64>,
 }
 
 /// Cycles of one thread that moves what `stmt` accesses.
@@ -59,22 +59,18 @@ fn collect(
             body.iter().for_each(|it| collect(nest, it, facts, loops, accesses));
         }
         Stmt::Store { tensor, index, value } | Stmt::Update { tensor, index, value, .. } => {
-            let mut add = |tensor: TensorId, index: Vec<Option<Poly>>| {
+            let mut add = |tensor: TensorId, index: &mut dyn Iterator<Item = Option<&Poly>>| {
                 let buffer = nest.buffer(tensor);
                 if buffer.scope != Scope::Local {
                     let extents = buffer.shape.iter().map(|it| most(it, facts) as f64);
-                    let index = index.into_iter().zip(extents).collect();
-                    accesses.push(Access { index, loops: loops.clone() });
+                    let index: Vec<_> = index.zip(extents).collect();
+                    accesses.push(Access::new(&index, loops));
                 }
             };
-            add(*tensor, index.iter().cloned().map(Some).collect());
+            add(*tensor, &mut index.iter().map(Some));
             value.walk(&mut |it| {
                 let Expr::Read { tensor, index } = it else { return };
-                let affine = |it: &Subscript| match it {
-                    Subscript::Affine(poly) => Some(poly.clone()),
-                    Subscript::Value(_) => None,
-                };
-                add(*tensor, index.iter().map(affine).collect());
+                add(*tensor, &mut index.iter().map(super::block::affine));
             });
         }
     }
@@ -90,41 +86,51 @@ fn moved(accesses: &[Access], cache: f64) -> f64 {
 }
 
 impl Access {
-    /// Words of all lines touched while the loops from number `depth` on run.
-    fn footprint(&self, depth: usize) -> f64 {
-        let inner = &self.loops[depth.min(self.loops.len())..];
-        let width = |(poly, most): &(Option<Poly>, f64)| {
-            let Some(poly) = poly else { return *most };
-            let span = |it: &Open| {
-                let step = poly.split_linear(it.var).and_then(|it| it.0.as_constant());
-                step.unwrap_or(1).unsigned_abs() as f64 * (it.extent as f64 - 1.0)
-            };
-            most.min(inner.iter().map(span).sum::<f64>() + 1.0)
-        };
-        // Neighbors come in whole lines; rows that are touched from end to end are neighbors.
-        let (mut together, mut apart, mut is_whole) = (1.0, 1.0, true);
-        for dim in self.index.iter().rev() {
-            let width = width(dim);
-            *if is_whole { &mut together } else { &mut apart } *= width;
-            is_whole &= width >= dim.1;
+    /// An access, by its index in each dimension (`None` if it depends on data), with that
+    /// dimension's largest extent.
+    fn new(index: &[(Option<&Poly>, f64)], loops: &[Open]) -> Self {
+        let depends =
+            |it: &Open| index.iter().any(|(poly, _)| poly.is_none_or(|poly| poly.mentions(it.var)));
+        let around = loops.iter().map(|it| (it.extent as f64, depends(it)));
+        // How many elements of each dimension are touched: more with each loop, innermost first.
+        let mut widths = vec![1.0; index.len()];
+        let mut footprints = vec![LINE; loops.len() + 1];
+        let mut all = 1.0;
+        for (depth, it) in loops.iter().enumerate().rev() {
+            for (width, (poly, _)) in widths.iter_mut().zip(index) {
+                let step = poly.and_then(|poly| poly.step(it.var)).unwrap_or(1);
+                *width += step.unsigned_abs() as f64 * (it.extent as f64 - 1.0);
+            }
+            all *= it.extent as f64;
+            footprints[depth] = lines(&widths, index).min(all) * LINE;
         }
-        let all: f64 = inner.iter().map(|it| it.extent as f64).product();
-        (apart * (together / LINE).ceil()).min(all) * LINE
+        Self { loops: around.collect(), footprints }
+    }
+
+    fn footprint(&self, depth: usize) -> f64 {
+        self.footprints[depth.min(self.loops.len())]
     }
 
     /// Words moved if the loops from number `depth` on run out of a cache.
     fn moved(&self, depth: usize) -> f64 {
         let depth = depth.min(self.loops.len());
-        let depends = |it: &Open| {
-            self.index
-                .iter()
-                .any(|(poly, _)| poly.as_ref().is_none_or(|poly| poly.mentions(it.var)))
-        };
         // Iterations of the loop right outside share lines, and what windows have in common.
-        let Some(moving) = self.loops[..depth].iter().rposition(depends) else {
+        let Some(moving) = self.loops[..depth].iter().rposition(|(_, depends)| *depends) else {
             return self.footprint(depth);
         };
-        let again: f64 = self.loops[..moving].iter().map(|it| it.extent as f64).product();
+        let again: f64 = self.loops[..moving].iter().map(|(extent, _)| extent).product();
         self.footprint(moving) * again
     }
+}
+
+/// Lines that hold a box of elements of these widths: neighbors come in whole lines, and rows that
+/// are touched from end to end are neighbors.
+fn lines(widths: &[f64], index: &[(Option<&Poly>, f64)]) -> f64 {
+    let (mut together, mut apart, mut is_whole) = (1.0, 1.0, true);
+    for (width, (poly, most)) in widths.iter().zip(index).rev() {
+        let width = if poly.is_some() { most.min(*width) } else { *most };
+        *if is_whole { &mut together } else { &mut apart } *= width;
+        is_whole &= width >= *most;
+    }
+    apart * (together / LINE).ceil()
 }
