@@ -24,6 +24,7 @@ mod semantics;
 mod space;
 mod study;
 mod tidy;
+mod transfer;
 mod tuning;
 mod workers;
 #[cfg(target_arch = "x86_64")]

@@ -56,6 +56,7 @@ fn show(op: &Op, slot: &Slot<'_>, aim: &Aim) {
         println!("{}", choice.path.display());
     }
     print!("{}", schedules(&slot.choices));
+    print_lineage(variant.choice.as_ref());
     println!("\ntrace");
     for instruction in &variant.schedule.trace {
         println!("  {instruction}");
@@ -75,11 +76,31 @@ fn show_cuda(op: &Op, slot: &cuda::Slot<'_>, lookup: &Lookup) {
         println!("{kind} for {}, {kib} KiB", image.arch);
     }
     print!("{}", schedules(&slot.choices));
+    print_lineage(variant.choice.as_ref());
     println!("\ntrace");
     for instruction in &variant.schedule.trace {
         println!("  {instruction}");
     }
     println!("\n{}", variant.generated.unit.source.trim_end());
+}
+
+/// Where the schedule in use came from, and what refined it.
+fn print_lineage(choice: Option<&Choice<'_>>) {
+    let Some(entry) = choice.map(|it| it.entry).filter(|it| !it.lineage.is_empty()) else { return };
+    println!("\nderived from");
+    for ancestor in &entry.lineage {
+        let mut line = format!("{}, {}", ancestor.source, latency(ancestor.median_ns));
+        if let Some(workload) = &ancestor.workload {
+            line += &format!(", of workload {}", workload.0.get(..12).unwrap_or(&workload.0));
+        }
+        if let Some(device) = &ancestor.device {
+            line += &format!(", on {device}");
+        }
+        println!("  {line}");
+        for it in &ancestor.moves {
+            println!("    {it}");
+        }
+    }
 }
 
 fn schedules(choices: &[Choice<'_>]) -> Table {

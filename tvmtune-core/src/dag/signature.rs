@@ -7,70 +7,82 @@
 
 use std::fmt::{self, Write};
 
-use super::access::{Access, accesses};
+use super::access::{self, accesses};
 use super::anchor::Anchor;
 use super::{Compute, ComputeId, Dag, Expr, TensorId, TensorKind};
 
 /// The operations of a dag, and how its reductions read. Offsets and extents are left out.
 pub fn access(dag: &Dag) -> String {
-    let mut text = "tvmtune access v1\n".to_owned();
-    for id in dag.compute_ids() {
-        let written = match dag.compute(id).reducer {
-            Some(_) => reduction(&mut text, dag, id, true),
-            None => {
-                let compute = dag.compute(id);
-                write!(text, "{} of {}:", dag.tensor(compute.tensor).dtype, compute.n_spatial)
-                    .and_then(|()| operations(&mut text, &compute.body))
-            }
-        };
-        written.and_then(|()| text.write_char('\n')).expect("writing to a string does not fail");
-    }
-    text
+    Access(dag).to_string()
 }
 
 /// The anchor alone: how it reduces, and how it reads. Operations and their order are left out.
 pub fn anchor(dag: &Dag) -> String {
-    let mut text = "tvmtune anchor v1\n".to_owned();
-    if let Some(anchor) = Anchor::of(dag) {
-        let written = reduction(&mut text, dag, anchor.compute, false);
-        written.and_then(|()| text.write_char('\n')).expect("writing to a string does not fail");
+    OfAnchor(dag).to_string()
+}
+
+struct Access<'a>(&'a Dag);
+
+struct OfAnchor<'a>(&'a Dag);
+
+impl fmt::Display for Access<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let dag = self.0;
+        writeln!(f, "tvmtune access v1")?;
+        for id in dag.compute_ids() {
+            let compute = dag.compute(id);
+            if compute.reducer.is_some() {
+                reduction(f, dag, id, true)?;
+            } else {
+                write!(f, "{} of {}:", dag.tensor(compute.tensor).dtype, compute.n_spatial)?;
+                operations(f, &compute.body)?;
+            }
+            writeln!(f)?;
+        }
+        Ok(())
     }
-    text
+}
+
+impl fmt::Display for OfAnchor<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "tvmtune anchor v1")?;
+        Anchor::of(self.0).map_or(Ok(()), |it| reduction(f, self.0, it.compute, false))
+    }
 }
 
 /// `Sum f32 of 2 over 1: [0, 2] [1, 2]`, with operations if they are to be told.
-fn reduction(text: &mut String, dag: &Dag, id: ComputeId, told: bool) -> fmt::Result {
+fn reduction(f: &mut fmt::Formatter<'_>, dag: &Dag, id: ComputeId, told: bool) -> fmt::Result {
     let compute = dag.compute(id);
     let n_reduce = compute.axes.len() - compute.n_spatial;
     match compute.reducer {
-        Some(reducer) => write!(text, "{reducer:?} ")?,
-        None => text.write_str("each ")?,
+        Some(reducer) => write!(f, "{reducer:?} ")?,
+        None => f.write_str("each ")?,
     }
     let dtype = dag.tensor(compute.tensor).dtype;
-    write!(text, "{dtype} of {} over {n_reduce}:", compute.n_spatial)?;
+    write!(f, "{dtype} of {} over {n_reduce}:", compute.n_spatial)?;
     if told {
-        operations(text, &compute.body)?;
+        operations(f, &compute.body)?;
     }
     let shape = |it: TensorId| dag.tensor(it).shape.clone();
     for access in accesses(compute, &shape, &dag.facts()) {
         let tensor = dag.tensor(access.tensor);
-        write!(text, " {}", tensor.dtype)?;
+        write!(f, " {}", tensor.dtype)?;
         if told && tensor.kind == TensorKind::Weight {
-            text.write_str(" weight")?;
+            f.write_str(" weight")?;
         }
-        pattern(text, compute, &access)?;
+        pattern(f, compute, &access)?;
     }
     Ok(())
 }
 
 /// Which axes move each dimension that is read, `s` after those that skip elements, and `?` where
 /// that is not known; `if` behind all of them where some elements are outside.
-fn pattern(text: &mut String, compute: &Compute, access: &Access) -> fmt::Result {
-    text.write_char('[')?;
+fn pattern(f: &mut fmt::Formatter<'_>, compute: &Compute, access: &access::Access) -> fmt::Result {
+    f.write_char('[')?;
     let mut comma = "";
     for steps in &access.steps {
         let Some(steps) = steps else {
-            write!(text, "{comma}?")?;
+            write!(f, "{comma}?")?;
             comma = ", ";
             continue;
         };
@@ -80,18 +92,18 @@ fn pattern(text: &mut String, compute: &Compute, access: &Access) -> fmt::Result
             .collect();
         // A dimension that stands still is as if it were not there.
         if !moving.is_empty() {
-            write!(text, "{comma}{}", moving.join("+"))?;
+            write!(f, "{comma}{}", moving.join("+"))?;
             comma = ", ";
         }
     }
-    text.write_str(if access.conditional { "] if" } else { "]" })
+    f.write_str(if access.conditional { "] if" } else { "]" })
 }
 
 /// The operations of an expression on data, in order of evaluation.
-fn operations(text: &mut String, body: &Expr) -> fmt::Result {
+fn operations(f: &mut fmt::Formatter<'_>, body: &Expr) -> fmt::Result {
     let mut names = Vec::new();
     visit(body, &mut names);
-    names.iter().try_for_each(|it| write!(text, " {it}"))
+    names.iter().try_for_each(|it| write!(f, " {it}"))
 }
 
 fn visit(expr: &Expr, names: &mut Vec<String>) {

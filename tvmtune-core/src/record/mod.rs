@@ -25,9 +25,12 @@
 //! would otherwise be trusted. Callers treat either as a miss.
 //!
 //! Version 2 is that of GPUs: schedules may be unmeasured, and may have [`Image`]s. Records of CPUs
-//! are written as before ([`schema`]), so that readers of version 1 lose nothing.
+//! are written as before ([`schema`]), so that readers of version 1 lose nothing. Version 3 has
+//! ancestors of other workloads and devices, and moves; records without any are written as before
+//! ([`Record::needed_schema`]).
 
 mod image;
+mod lineage;
 mod merge;
 #[cfg(test)]
 mod tests;
@@ -43,19 +46,21 @@ use crate::poly::Interval;
 use crate::target::{DeviceKey, GpuTarget, Platform};
 
 pub use image::{Format, Image};
+pub use lineage::Ancestor;
 pub use merge::{Conflict, KEPT_PER_ISA};
 pub use text::RecordError;
 pub use tier::Tier;
 
 /// The newest version of the file format that this build reads.
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
 
 /// The version of the code generator. It grows when the same trace makes other machine code.
 pub const GENERATOR: u32 = 1;
 
-/// The version of the file format that records of a device are written in.
+/// The version of the file format that records of a device are written in, where nothing in them
+/// takes a newer one.
 pub fn schema(device: &DeviceKey) -> u32 {
-    if GpuTarget::from_key(device).is_some() { SCHEMA } else { 1 }
+    if GpuTarget::from_key(device).is_some() { 2 } else { 1 }
 }
 
 /// What is known of one workload on one device. See the [module documentation](self).
@@ -153,20 +158,10 @@ pub enum Source {
     Random,
     /// A descendant of better points.
     Evolved,
-    /// The trace of another workload of the same class.
+    /// The trace of another workload.
     Transfer,
     /// A neighbor of the incumbent.
     Droplet,
-}
-
-/// A schedule that another one was derived from.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Ancestor {
-    /// Who proposed it.
-    pub source: Source,
-    /// Its latency, taken in the same session as its descendant's.
-    pub median_ns: f64,
 }
 
 /// The latency of one launch, over repeats.
@@ -207,6 +202,15 @@ impl Record {
             position
         });
         &mut self.buckets[position]
+    }
+}
+
+impl Record {
+    /// The version of the file format that it takes to say all this: records are written in it.
+    pub fn needed_schema(&self) -> u32 {
+        let mut entries = self.buckets.iter().flat_map(|it| &it.schedules);
+        let is_new = entries.any(|it| it.lineage.iter().any(Ancestor::is_of_schema_3));
+        if is_new { 3 } else { schema(&self.device) }
     }
 }
 

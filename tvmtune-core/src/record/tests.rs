@@ -3,6 +3,7 @@
 use super::*;
 use crate::kernel::Isa;
 use crate::target::gpu::Arch;
+use crate::workload::WorkloadId;
 
 fn measured(median_ns: f64) -> Measured {
     Measured {
@@ -49,7 +50,7 @@ fn bucket(lo: i64, hi: i64, schedules: Vec<Entry>) -> Bucket {
 
 fn sample() -> Record {
     let mut evolved = entry("c0ffee", Source::Evolved, 1234.5);
-    evolved.lineage = vec![Ancestor { source: Source::Default, median_ns: 1500.0 }];
+    evolved.lineage = vec![Ancestor::new(Source::Default, 1500.0)];
     record(vec![bucket(1, 16, vec![evolved, entry("0ddba11", Source::Default, 1500.0)])])
 }
 
@@ -351,4 +352,52 @@ fn what_was_measured_goes_before_what_was_not_and_keeps_its_images() {
     let images = prepared(2).images[..1].to_vec();
     known.add(Entry { images, ..prepared(3) });
     assert_eq!(arrange(&known)[0], ("3".to_owned(), Some(50.0), 1));
+}
+
+/// A record with a schedule that came from elsewhere and was refined here.
+fn transferred() -> Record {
+    let mut record = sample();
+    let donor = Ancestor::donor(WorkloadId("cd".repeat(32)), 777.0);
+    record.buckets[0].schedules[0].lineage = vec![
+        donor.on(DeviceKey("cpu-avx2-l1:32-l2:256-t8".to_owned())),
+        Ancestor::new(Source::Transfer, 1400.0).moved(vec!["c rows 8 -> 6".to_owned()]),
+    ];
+    record
+}
+
+#[test]
+fn a_lineage_says_where_a_schedule_came_from_and_what_refined_it() {
+    let record = Record { schema: transferred().needed_schema(), ..transferred() };
+    let text = record.to_toml();
+    assert_eq!(Record::from_toml(&text).as_ref(), Ok(&record));
+    let start = text.find("[[bucket.schedule.lineage]]").unwrap();
+    insta::assert_snapshot!(text[start..].split("[[bucket.schedule]]").next().unwrap(), @"");
+}
+
+#[test]
+fn only_records_that_need_it_are_of_the_newest_schema() {
+    assert_eq!((sample().needed_schema(), transferred().needed_schema()), (1, 3));
+    let gpu = GpuTarget::generic(Arch { sm: 90, exact: true }).key();
+    assert_eq!(Record { device: gpu, ..record(Vec::new()) }.needed_schema(), 2);
+    let old = Record { schema: 1, ..transferred() }.to_toml();
+    let refused = "it says more than records of its schema can; delete the file, or restore it, and tune again";
+    assert_eq!(Record::from_toml(&old).unwrap_err().to_string(), refused);
+}
+
+#[test]
+fn ancestors_that_cannot_be_are_refused() {
+    let text = Record { schema: 3, ..transferred() }.to_toml();
+    for (part, instead) in [("cdcd", "CDCD"), ("c rows 8 -> 6", ""), ("median_ns = 777.0\n", "")] {
+        assert!(text.contains(part));
+        assert!(Record::from_toml(&text.replacen(part, instead, 1)).is_err(), "{part}");
+    }
+}
+
+#[test]
+fn merging_keeps_lineages() {
+    let mut known = sample();
+    known.buckets[0].schedules.remove(0);
+    known.merge(transferred()).unwrap();
+    assert_eq!(known.buckets[0].schedules, transferred().buckets[0].schedules);
+    assert_eq!(known.needed_schema(), 3);
 }

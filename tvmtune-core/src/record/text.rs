@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{Entry, Image, Record, SCHEMA};
+use super::{Ancestor, Entry, Image, Record, SCHEMA};
 use crate::target::{DeviceKey, Platform};
 
 /// Text that is not a record this build can use. Callers name the file, and treat it as a miss.
@@ -62,12 +62,15 @@ impl Record {
         if self.name.is_empty() || !self.name.chars().all(|it| it.is_alphanumeric() || it == '_') {
             return Err("`name` is not the name of a function");
         }
+        if self.schema < self.needed_schema() {
+            return Err("it says more than records of its schema can");
+        }
         let mut entries = self.buckets.iter().flat_map(|it| &it.schedules);
         entries.try_for_each(|it| it.check(&self.device))
     }
 }
 
-fn is_hex(text: &str) -> bool {
+pub(super) fn is_hex(text: &str) -> bool {
     text.bytes().all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'))
 }
 
@@ -79,6 +82,7 @@ impl Entry {
         if !self.platform.is_of(device) {
             return Err("`isa` is not what the device runs");
         }
+        self.lineage.iter().try_for_each(Ancestor::check)?;
         let prepared = matches!(self.platform, Platform::Cuda(_));
         match &self.measured {
             Some(it) => {

@@ -250,9 +250,10 @@ impl Database {
 /// Writes a record and its files, and removes those that it named before. Files go first: a record
 /// must not name what is not there.
 fn write(path: &Path, record: &Record, files: &Files) -> Result<(), DatabaseError> {
-    files.write(path, record)?;
+    let record = Record { schema: record.needed_schema(), ..record.clone() };
+    files.write(path, &record)?;
     atomic::write(path, record.to_toml().as_bytes())?;
-    for orphan in artifact::left_by(path, record) {
+    for orphan in artifact::left_by(path, &record) {
         // A file too many does no harm; `gc` lists it.
         let _ = fs::remove_file(orphan);
     }

@@ -10,7 +10,8 @@ use super::{Point, Space};
 impl Space {
     /// The point that makes a trace: one of a sketch that is there, else the default of a new one
     /// of about that name, in which the factors of the trace are open. `dag` and `target` are those
-    /// of the space; a trace that does not apply to them is a point that does not either.
+    /// of the space; a trace that does not apply to them is a point that does not either. A space
+    /// of as many sketches as there can be adopts nothing: then this is its default point.
     pub fn adopt(
         &mut self,
         dag: &Dag,
@@ -21,14 +22,19 @@ impl Space {
         if let Some(point) = self.locate(trace) {
             return point;
         }
+        let Ok(sketch) = u16::try_from(self.sketches.len()) else {
+            return Point { sketch: 0, choices: self.sketches[0].default.clone() };
+        };
         let is_taken = |name: &str| self.sketches.iter().any(|it| it.name == name);
-        let numbered = (2..).map(|n| format!("{name} {n}"));
-        let mut names = std::iter::once(name.to_owned()).chain(numbered);
-        let name = names.find(|it| !is_taken(it)).expect("there are more numbers than sketches");
-        self.sketches.push(Sketch::adopt(name, trace, dag, target));
-        let last = self.sketches.len() - 1;
-        let sketch = u16::try_from(last).expect("no search adopts tens of thousands of traces");
-        Point { sketch, choices: self.sketches[last].default.clone() }
+        let (mut unique, mut n) = (name.to_owned(), 2);
+        while is_taken(&unique) {
+            unique = format!("{name} {n}");
+            n += 1;
+        }
+        let adopted = Sketch::adopt(unique, trace, dag, target);
+        let choices = adopted.default.clone();
+        self.sketches.push(adopted);
+        Point { sketch, choices }
     }
 
     /// The point that makes exactly that trace, if there is one.

@@ -47,9 +47,10 @@ impl Donors {
 
     /// Adds the measured schedules of a record, if they may suit a target.
     pub fn add_record(&mut self, record: &Record, target: &Target) {
-        let suits = match (Target::from_key(&record.device), target) {
-            (Some(Target::Cpu(_)), Target::Cpu(_)) | (Some(Target::Gpu(_)), Target::Gpu(_)) => true,
-            _ => false,
+        let device = Target::from_key(&record.device);
+        let suits = match target {
+            Target::Cpu(_) => matches!(device, Some(Target::Cpu(_))),
+            Target::Gpu(_) => matches!(device, Some(Target::Gpu(_))),
         };
         let Some(dag) = record.dag.parse::<Dag>().ok().filter(|_| suits) else { return };
         for bucket in record.buckets.iter().filter(|it| it.dims.len() == dag.dims.len()) {

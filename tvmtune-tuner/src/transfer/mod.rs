@@ -26,6 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tvmtune_core::dag::Dag;
 use tvmtune_core::dag::anchor::Anchor;
 use tvmtune_core::poly::Poly;
+use tvmtune_core::record::Ancestor;
 use tvmtune_core::schedule::{Instruction, Policy, Schedule, repair_by};
 use tvmtune_core::target::{DeviceKey, Target, fits, fits_gpu};
 use tvmtune_core::workload::{self, ClassId, Strength, WorkloadId};
@@ -54,6 +55,8 @@ pub struct Transfer {
     pub donor: WorkloadId,
     /// Where it was measured.
     pub device: DeviceKey,
+    /// Its latency there.
+    pub donor_ns: f64,
     /// What both programs have in common.
     pub strength: Strength,
     /// The class that both are in.
@@ -97,6 +100,14 @@ fn penalty(strength: Strength) -> f64 {
 const BESIDE: f64 = 0.5;
 /// Schedules that are made for each one wanted: most fit.
 const TRIES: usize = 8;
+
+impl Transfer {
+    /// What a record says of where the schedule came from; `device` is that of the record.
+    pub fn ancestor(&self, device: &DeviceKey) -> Ancestor {
+        let donor = Ancestor::donor(self.donor.clone(), self.donor_ns);
+        if self.device == *device { donor } else { donor.on(self.device.clone()) }
+    }
+}
 
 impl Donors {
     /// Adds a schedule.
@@ -152,6 +163,7 @@ impl Donors {
                     trace: repaired.schedule.trace,
                     donor: donor.workload.clone(),
                     device: donor.device.clone(),
+                    donor_ns: donor.median_ns,
                     strength: suitor.strength,
                     class: suitor.class.clone(),
                     policy,

@@ -132,6 +132,9 @@ fn a_workload_is_its_own_donor_on_another_device_only() {
     let found = donors.candidates(&dag, &target(), 9);
     assert_eq!(found.len(), 1, "all policies leave it as it is");
     assert_eq!((found[0].moved, &found[0].device), (0.0, &other.key()));
+    let donor = Ancestor::donor(workload::id(&dag), 10.0);
+    assert_eq!(found[0].ancestor(&other.key()), donor);
+    assert_eq!(found[0].ancestor(&target().key()), donor.on(other.key()));
 }
 
 #[test]
