@@ -106,6 +106,7 @@ impl Machine {
             seed,
             hardware: Hardware::Worker(WorkerCommand::this_executable()?),
             recipe,
+            refines: false,
             afresh: false,
             provenance: provenance(),
         })

@@ -91,6 +91,17 @@ impl Space {
         self.sketches.iter().enumerate().map(point).collect()
     }
 
+    /// What changes from one point of a sketch to another, for people: `c rows 8 -> 6`.
+    pub fn moves(&self, from: &Point, to: &Point) -> Vec<String> {
+        let choices = from.choices.iter().zip(&to.choices);
+        let changed = self.decisions(from).iter().zip(choices).filter(|(_, (a, b))| a != b);
+        let say = |(decision, (a, b)): (&Decision, (&u16, &u16))| {
+            let value = |it: &u16| decision.options[*it as usize];
+            format!("{} {} -> {}", decision.name, value(a), value(b))
+        };
+        if from.sketch == to.sketch { changed.map(say).collect() } else { Vec::new() }
+    }
+
     /// How many points there are; saturates.
     pub fn n_points(&self) -> u64 {
         self.sketches.iter().fold(0, |n, it| n.saturating_add(it.n_points()))

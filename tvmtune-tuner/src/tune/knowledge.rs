@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tvmtune_core::dag::Dag;
-use tvmtune_core::record::Source;
+use tvmtune_core::record::{Ancestor, Source};
 use tvmtune_core::schedule::Instruction;
 use tvmtune_core::target::Target;
 use tvmtune_core::workload::WorkloadId;
@@ -162,6 +162,11 @@ impl Session {
             self.visits.transfers.entry(point).or_insert(it);
         }
         self.strategy.offer(&points);
+    }
+
+    /// Whose schedule a point is, if it is somebody else's.
+    pub(super) fn donor_of(&self, point: &Point) -> Option<Ancestor> {
+        self.visits.transfers.get(point).map(|it| it.ancestor(&self.task.target.key()))
     }
 
     /// Tells whoever gave a point how it did.

@@ -407,8 +407,7 @@ impl Tuner<'_> {
 /// Candidates as a record keeps them: the best few, and the default schedule.
 fn entries(session: &Session, candidates: &[Candidate]) -> Vec<Entry> {
     let default = candidates.iter().find(|it| it.source == Source::Default);
-    let ancestor =
-        |it: &Candidate| Ancestor::new(it.source, (it.timing.median_ns() * 10.0).round() / 10.0);
+    let ancestor = |it: &Candidate| Ancestor::new(it.source, round::tenths(it.timing.median_ns()));
     let dims: Vec<i64> = session.task.bucket.iter().map(|it| it.hi).collect();
     let entry = |it: &Candidate| Entry {
         platform: session.task.isa().into(),

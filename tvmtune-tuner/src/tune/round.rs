@@ -241,13 +241,17 @@ impl Session {
 
     /// What a candidate was derived from step by step, oldest first.
     pub(super) fn lineage(&self, candidate: &Candidate) -> Vec<Ancestor> {
-        let mut line = Vec::new();
-        let origin = |it: &Option<Point>| it.as_ref().and_then(|it| self.origins.get(it));
-        let mut at = origin(&candidate.point).and_then(|it| origin(&it.parent));
+        let (mut line, mut child) = (Vec::new(), candidate.point.as_ref());
         // A point is noted before anything is derived from it, so this ends.
-        while let Some(it) = at {
-            line.push(Ancestor { source: it.source, median_ns: it.median_ns });
-            at = origin(&it.parent);
+        while let Some(point) = child {
+            let parent = self.origins.get(point).and_then(|it| it.parent.as_ref());
+            if let Some((parent, origin)) = parent.and_then(|it| self.origins.get_key_value(it)) {
+                let ancestor = Ancestor::new(origin.source, tenths(origin.median_ns));
+                line.push(ancestor.moved(self.space.moves(parent, point)));
+            } else {
+                line.extend(self.donor_of(point));
+            }
+            child = parent;
         }
         line.reverse();
         line
@@ -264,6 +268,11 @@ impl Session {
             self.good.remove(last);
         }
     }
+}
+
+/// To a tenth, as records keep times.
+pub(super) fn tenths(ns: f64) -> f64 {
+    (ns * 10.0).round() / 10.0
 }
 
 fn unix_ms() -> u64 {
