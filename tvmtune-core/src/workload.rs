@@ -102,7 +102,7 @@ mod tests {
             "#[autotune(dims(B = 1, C = {c}, H = {h}, O = {o}, R = {r}, P = {p}))]
             fn conv(x: Tensor<f32, B, C, H, H>, w: Weight<f32, O, C, R, R>, scale: Tensor<f32, O>,
                     shift: Tensor<f32, O>) -> Tensor<f32, B, O, P, P> {{
-                let y = compute(|b, o, i, j| sum((0..C, 0..R, 0..R), |c, r, s| {{
+                let y: Tensor<f32, B, O, P, P> = compute(|b, o, i, j| sum((0..C, 0..R, 0..R), |c, r, s| {{
                     x.get([b, c, {stride} * i + r - {pad}, {stride} * j + s - {pad}]).unwrap_or(0.0)
                         * w[[o, c, r, s]]
                 }}));
@@ -112,7 +112,7 @@ mod tests {
     }
 
     const NOTHING: &str = "y[[b, o, i, j]] + shift[[o]] * scale[[o]]";
-    const RELU: &str = "max(y[[b, o, i, j]] + shift[[o]] * scale[[o]], 0.0)";
+    const RELU: &str = "max(y[[b, o, i, j]] + shift[[o]], scale[[o]])";
     const SCALED_RELU: &str = "max(y[[b, o, i, j]] * scale[[o]] + shift[[o]], 0.0)";
 
     /// A product of matrices, with the second one as it is or transposed.

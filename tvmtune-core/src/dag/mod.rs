@@ -29,8 +29,6 @@ pub mod parse;
 pub mod print;
 pub mod signature;
 mod simplify;
-#[cfg(test)]
-mod tests_parse;
 mod verify;
 
 use crate::poly::{DimId, Facts, Interval, Poly, VarId};

@@ -371,7 +371,18 @@ fn a_lineage_says_where_a_schedule_came_from_and_what_refined_it() {
     let text = record.to_toml();
     assert_eq!(Record::from_toml(&text).as_ref(), Ok(&record));
     let start = text.find("[[bucket.schedule.lineage]]").unwrap();
-    insta::assert_snapshot!(text[start..].split("[[bucket.schedule]]").next().unwrap(), @"");
+    insta::assert_snapshot!(text[start..].split("[[bucket.schedule]]").next().unwrap(), @r#"
+[[bucket.schedule.lineage]]
+source = "transfer"
+median_ns = 777.0
+workload = "cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd"
+device = "cpu-avx2-l1:32-l2:256-t8"
+
+[[bucket.schedule.lineage]]
+source = "transfer"
+median_ns = 1400.0
+moves = ["c rows 8 -> 6"]
+"#);
 }
 
 #[test]

@@ -5,26 +5,26 @@
 //! positions. Limits are those of the language ([`crate::dsl`]), so that no arithmetic on indices
 //! overflows and nothing takes long.
 
+mod cursor;
+mod index;
+#[cfg(test)]
+mod tests;
+
 use std::str::FromStr;
 
+use self::cursor::{Cursor, Parsed, starts_with_digit};
+use self::index::{MAX_MAGNITUDE, magnitude};
 use super::print::canonical;
 use super::{
-    BinaryOp, CompareOp, Compute, ComputeAxis, ComputeId, DType, Dag, Dim, Expr, Literal, Reducer,
-    Scalar, ScalarId, Subscript, Tensor, TensorId, TensorKind, UnaryOp, verify,
+    BinaryOp, CompareOp, Compute, ComputeAxis, ComputeId, DType, Dag, Dim, Expr, Scalar, ScalarId,
+    Subscript, Tensor, TensorId, TensorKind, UnaryOp, verify,
 };
-use crate::poly::{Atom, DimId, Facts, Interval, Poly, VarId};
+use crate::poly::{DimId, Facts, Interval, Poly, VarId};
 
 /// Larger dimensions are refused.
 const MAX_EXTENT: i64 = i32::MAX as i64;
-/// Indices, and numbers of elements, of larger magnitude are refused.
-const MAX_MAGNITUDE: f64 = (1_u64 << 53) as f64;
 /// Expressions nested deeper are refused.
 const MAX_NESTING: usize = 400;
-/// Quotients of quotients are refused beyond this: proofs try every one in several ways.
-const MAX_QUOTIENTS: usize = 6;
-/// As are longer products, and longer sums, of indices.
-const MAX_FACTORS: usize = 8;
-const MAX_TERMS: usize = 64;
 /// Longer texts are refused.
 const MAX_BYTES: usize = 1 << 18;
 
@@ -67,9 +67,6 @@ impl FromStr for Dag {
         }
     }
 }
-
-/// What was read, or what was expected instead.
-type Parsed<T> = Result<T, String>;
 
 /// The dag so far, and what is known where the line stands.
 struct Reader {
@@ -284,91 +281,6 @@ impl Reader {
         }
     }
 
-    /// `8*v0 + v1 - 3`
-    fn poly(&self, it: &mut Cursor<'_>) -> Parsed<Poly> {
-        let (mut sum, mut size) = (Poly::default(), 0.0);
-        let mut negative = it.eat("-");
-        for _ in 0..MAX_TERMS {
-            let term = self.term(it)?;
-            size += magnitude(&term, &self.facts);
-            if size > MAX_MAGNITUDE {
-                return Err("an index may be larger than 2^53".to_owned());
-            }
-            sum += if negative { -term } else { term };
-            negative = it.rest.starts_with(" - ");
-            if !it.eat(" + ") && !it.eat(" - ") {
-                return Ok(sum);
-            }
-        }
-        Err(format!("an index has more than {MAX_TERMS} terms"))
-    }
-
-    /// `8*v0*d1`
-    fn term(&self, it: &mut Cursor<'_>) -> Parsed<Poly> {
-        let mut product = Poly::constant(1);
-        if starts_with_digit(it.rest) {
-            product = Poly::constant(it.number()?);
-            if !it.eat("*") {
-                return Ok(product);
-            }
-        }
-        for _ in 0..MAX_FACTORS {
-            product = product * Poly::atom(self.atom(it)?);
-            if !it.eat("*") {
-                return Ok(product);
-            }
-        }
-        Err(format!("an index is a product of more than {MAX_FACTORS}"))
-    }
-
-    fn atom(&self, it: &mut Cursor<'_>) -> Parsed<Atom> {
-        let declared = |name: char, n: i64, of: u32| {
-            let known = u32::try_from(n).ok().filter(|it| *it < of);
-            known.ok_or_else(|| format!("there is no `{name}{n}` here"))
-        };
-        if it.eat("d") {
-            let n_dims = self.dag.dims.len() as u32;
-            return Ok(Atom::Dim(DimId(declared('d', it.number()?, n_dims)?)));
-        }
-        if it.eat("v") {
-            return Ok(Atom::Var(VarId(declared('v', it.number()?, self.n_axes)?)));
-        }
-        it.n_quotients += 1;
-        if it.n_quotients > MAX_QUOTIENTS {
-            return Err(format!("more than {MAX_QUOTIENTS} quotients in one another"));
-        }
-        let atom = self.quotient(it);
-        it.n_quotients -= 1;
-        atom
-    }
-
-    /// `((a)/(b))`, `((a)%(b))`, `(min(a, b))` or `(max(a, b))`
-    fn quotient(&self, it: &mut Cursor<'_>) -> Parsed<Atom> {
-        for (name, make) in [("(min(", Atom::Min as fn(_, _) -> _), ("(max(", Atom::Max)] {
-            if it.eat(name) {
-                let a = Box::new(self.poly(it)?);
-                it.expect(", ")?;
-                let b = Box::new(self.poly(it)?);
-                it.expect("))")?;
-                return Ok(make(a, b));
-            }
-        }
-        it.expect("((")?;
-        let a = Box::new(self.poly(it)?);
-        let make = if it.eat(")/(") {
-            Atom::Div
-        } else {
-            it.expect(")%(")?;
-            Atom::Mod
-        };
-        let b = Box::new(self.poly(it)?);
-        it.expect("))")?;
-        match b.is_positive(&self.facts) {
-            true => Ok(make(a, b)),
-            false => Err(format!("`{b}` may be 0 or less")),
-        }
-    }
-
     fn known_tensor(&self, it: &mut Cursor<'_>) -> Parsed<TensorId> {
         it.expect("t")?;
         let n = it.number()?;
@@ -376,18 +288,6 @@ impl Reader {
         let known = usize::try_from(n).is_ok_and(|n| n < self.dag.tensors.len());
         if known { Ok(TensorId(n as u32)) } else { Err(format!("there is no `t{n}` here")) }
     }
-}
-
-/// An upper bound of the magnitude of a term, and of all parts of it.
-fn magnitude(poly: &Poly, facts: &Facts) -> f64 {
-    let atom = |it: &Atom| {
-        let range = Poly::atom(it.clone()).interval(facts);
-        (range.lo as f64).abs().max((range.hi as f64).abs()).max(1.0)
-    };
-    let term = |(atoms, value): (&[Atom], i64)| {
-        value.unsigned_abs() as f64 * atoms.iter().map(atom).product::<f64>()
-    };
-    poly.terms().map(term).sum()
 }
 
 /// What stands before a parenthesis.
@@ -430,123 +330,4 @@ impl Operation {
             .or_else(|| (name == "select").then_some(Operation::Select))
             .or_else(cast)
     }
-}
-
-/// What is left of a line.
-struct Cursor<'a> {
-    rest: &'a str,
-    /// How deep in expressions it stands.
-    depth: usize,
-    /// How deep in quotients it stands.
-    n_quotients: usize,
-}
-
-impl Cursor<'_> {
-    fn eat(&mut self, text: &str) -> bool {
-        match self.rest.strip_prefix(text) {
-            Some(rest) => {
-                self.rest = rest;
-                true
-            }
-            None => false,
-        }
-    }
-
-    fn expect(&mut self, text: &str) -> Parsed<()> {
-        if self.eat(text) { Ok(()) } else { Err(self.expected(&format!("`{text}`"))) }
-    }
-
-    fn expected(&self, what: &str) -> String {
-        let found: String = self.rest.chars().take(16).collect();
-        format!("expected {what}, found `{found}`")
-    }
-
-    fn end(&self) -> Parsed<()> {
-        if self.rest.is_empty() { Ok(()) } else { Err(self.expected("the end of the line")) }
-    }
-
-    /// Items up to `end`, with commas between.
-    fn list(&mut self, end: &str, mut item: impl FnMut(&mut Self) -> Parsed<()>) -> Parsed<()> {
-        if !end.is_empty() && self.eat(end) {
-            return Ok(());
-        }
-        loop {
-            item(self)?;
-            if !self.eat(", ") {
-                return self.expect(end);
-            }
-        }
-    }
-
-    /// A number of digits; none is so large that adding a few overflows.
-    fn number(&mut self) -> Parsed<i64> {
-        let n_digits = self.rest.bytes().take_while(u8::is_ascii_digit).count();
-        let number = self.rest[..n_digits].parse().ok().filter(|it| *it <= MAX_MAGNITUDE as i64);
-        let number = number.ok_or_else(|| self.expected("a number"))?;
-        self.rest = &self.rest[n_digits..];
-        Ok(number)
-    }
-
-    /// The number of what comes next in its list.
-    fn position(&mut self, expected: usize) -> Parsed<usize> {
-        match self.number()? {
-            n if usize::try_from(n) == Ok(expected) => Ok(expected),
-            n => Err(format!("expected number {expected}, found {n}")),
-        }
-    }
-
-    /// What reads like a name.
-    fn word(&self) -> &str {
-        let is_end = |it: char| !it.is_ascii_alphanumeric();
-        &self.rest[..self.rest.find(is_end).unwrap_or(self.rest.len())]
-    }
-
-    fn dtype(&mut self) -> Parsed<DType> {
-        let word = self.word();
-        let (dtype, length) = (word.parse(), word.len());
-        let dtype = dtype.map_err(|_| self.expected("a type"))?;
-        self.rest = &self.rest[length..];
-        Ok(dtype)
-    }
-
-    /// `max(` before `v1 < 8`: of values, `max` is an operation.
-    fn reducer(&mut self) -> Option<Reducer> {
-        let (reducer, name) = match self.word() {
-            "sum" => (Reducer::Sum, "sum"),
-            "prod" => (Reducer::Prod, "prod"),
-            "max" => (Reducer::Max, "max"),
-            "min" => (Reducer::Min, "min"),
-            "any" => (Reducer::Any, "any"),
-            "all" => (Reducer::All, "all"),
-            _ => return None,
-        };
-        let rest = self.rest[name.len()..].strip_prefix('(')?;
-        rest.strip_prefix('v').filter(|it| starts_with_digit(it))?;
-        self.rest = rest;
-        Some(reducer)
-    }
-
-    /// `0.5_f32`, `-inf_f64`, `3_i32`, `true_bool`
-    fn literal(&mut self) -> Parsed<Expr> {
-        let is_end = |it: char| matches!(it, ',' | ')' | ']');
-        let text = &self.rest[..self.rest.find(is_end).unwrap_or(self.rest.len())];
-        let parse = || {
-            let (value, dtype) = text.rsplit_once('_')?;
-            let dtype: DType = dtype.parse().ok()?;
-            let literal = match dtype {
-                DType::Bool => Literal::Bool(value.parse().ok()?),
-                DType::F64 => Literal::Float(value.parse().ok()?),
-                _ if dtype.is_float() => Literal::Float(value.parse::<f32>().ok()?.into()),
-                _ => Literal::Int(value.parse().ok()?),
-            };
-            Some(Expr::Const(literal, dtype))
-        };
-        let literal = parse().ok_or_else(|| self.expected("an expression"))?;
-        self.rest = &self.rest[text.len()..];
-        Ok(literal)
-    }
-}
-
-fn starts_with_digit(text: &str) -> bool {
-    text.starts_with(|it: char| it.is_ascii_digit())
 }

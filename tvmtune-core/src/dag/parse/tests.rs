@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 
-use super::print::canonical;
-use super::{Dag, TensorKind, verify};
+use crate::dag::print::canonical;
+use crate::dag::{Dag, TensorKind, verify};
 
 const LINEAR: &str = "tvmtune dag v1
 dim d0 in 1..=512
