@@ -6,13 +6,15 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use tvmtune_core::arbitrary::{Case, any_case};
 use tvmtune_core::dag::{self, Dag};
+use tvmtune_core::grid;
 use tvmtune_core::interp::{self, Array};
 use tvmtune_core::kernel::{self, Isa, Unsupported};
 use tvmtune_core::nest::{self, Nest};
 use tvmtune_core::schedule::Schedule;
 use tvmtune_core::schedule::sketch::{Sketch, ansor};
-use tvmtune_core::target::CpuTarget;
 use tvmtune_core::target::fits::fits;
+use tvmtune_core::target::gpu::Arch;
+use tvmtune_core::target::{CpuTarget, GpuTarget, fits_gpu};
 use tvmtune_tests::program;
 use tvmtune_tuner::random::Random;
 
@@ -40,7 +42,12 @@ fn kernel_of(nest: &Nest, isa: Isa) -> Option<kernel::Kernel> {
     }
 }
 
-fn check(case: &Case, sketch: &Sketch, point: &[u16], isa: Isa) -> Result<bool, TestCaseError> {
+/// The loops of a point, and what they compute.
+fn check_nest(
+    case: &Case,
+    sketch: &Sketch,
+    point: &[u16],
+) -> Result<(Nest, Vec<Array>), TestCaseError> {
     let schedule = replayed(&case.dag, sketch, point);
     let nest = nest::lower(&schedule);
     let (params, scalars) = (case.params(), case.scalars());
@@ -51,6 +58,14 @@ fn check(case: &Case, sketch: &Sketch, point: &[u16], isa: Isa) -> Result<bool, 
         Ok(results) => prop_assert!(results == expected, "wrong result\n{}", shown()),
         Err(fault) => prop_assert!(false, "{fault}\n{}", shown()),
     }
+    Ok((nest, expected))
+}
+
+/// Whether a point has a kernel, which then is right.
+fn check(case: &Case, sketch: &Sketch, point: &[u16], isa: Isa) -> Result<bool, TestCaseError> {
+    let (nest, expected) = check_nest(case, sketch, point)?;
+    let (params, scalars) = (case.params(), case.scalars());
+    let shown = || format!("{:?} {:?} {}\n{nest}", case.family, case.dims, sketch.name);
     let Some(kernel) = kernel_of(&nest, isa) else { return Ok(false) };
     let zeros: Vec<Array> = expected.iter().map(|it| Array::zeros(it.dtype, &it.shape)).collect();
     match interp::kernel::run(&kernel, &case.dims, &params, &scalars, &zeros) {
@@ -79,6 +94,49 @@ fn points_compute_what_the_program_says() {
     TestRunner::new(config).run(&(any_case(), any::<u64>()), run).unwrap();
     let (n_points, n_kernels) = (n_points.get(), n_kernels.get());
     assert!(n_kernels * 10 > n_points * 9, "only {n_kernels} of {n_points} points have kernels");
+}
+
+/// A GPU whose limits points are checked against.
+fn gpu() -> GpuTarget {
+    GpuTarget::generic(Arch { sm: 80, exact: true })
+}
+
+#[test]
+fn points_for_gpus_compute_what_the_program_says_and_most_can_be_placed() {
+    let (n_points, n_placed) = (Cell::new(0), Cell::new(0));
+    let run = |(case, seed): (Case, u64)| {
+        let mut random = Random::new(seed);
+        for sketch in ansor(&case.dag, &gpu().into()) {
+            for point in [sketch.default.clone(), any_point(&sketch, &mut random)] {
+                let nest = check_nest(&case, &sketch, &point)?.0;
+                n_points.set(n_points.get() + 1);
+                n_placed.set(n_placed.get() + u32::from(grid::place(&nest).is_ok()));
+            }
+        }
+        Ok(())
+    };
+    let config = Config { cases: 300, failure_persistence: None, ..Config::default() };
+    TestRunner::new(config).run(&(any_case(), any::<u64>()), run).unwrap();
+    let (n_points, n_placed) = (n_points.get(), n_placed.get());
+    assert!(n_placed * 10 > n_points * 7, "only {n_placed} of {n_points} points can be placed");
+}
+
+#[test]
+fn points_of_the_library_fit_gpus_or_are_refused() {
+    let mut random = Random::new(5);
+    for dag in library() {
+        let mut n_fit = 0;
+        for sketch in ansor(&dag, &gpu().into()) {
+            for n in 0..6 {
+                let point =
+                    if n == 0 { sketch.default.clone() } else { any_point(&sketch, &mut random) };
+                let nest = nest::lower(&replayed(&dag, &sketch, &point));
+                let grid = grid::place(&nest);
+                n_fit += u32::from(grid.is_ok_and(|it| fits_gpu::fits(&it, &gpu()).is_ok()));
+            }
+        }
+        assert!(n_fit >= 1, "{}", dag.name);
+    }
 }
 
 /// The programs of the library of kernels.

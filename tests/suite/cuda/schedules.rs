@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use tvmtune_core::arbitrary::{Case, Move, any_case, any_move, instruction};
+use tvmtune_core::schedule::sketch::ansor;
 use tvmtune_core::schedule::{Schedule, default};
 use tvmtune_tests::nvrtc::nvrtc;
 use tvmtune_tuner::random::Random;
@@ -29,6 +30,19 @@ fn random_points_of_sketches_are_right() {
     };
     let n_placed = check_all(nvrtc, 350, &(any_case(), any::<u64>()), &schedule);
     assert!(n_placed > 245, "only {n_placed} of the points can be placed");
+}
+
+#[test]
+fn random_points_of_ansors_sketches_are_right() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let schedule = |case: &Case, seed: &u64| {
+        let space = Space { sketches: ansor(&case.dag, &target().into()) };
+        let point = space.random(&mut Random::new(*seed));
+        let replayed = Schedule::replay(&case.dag, &space.instructions(&point));
+        replayed.unwrap_or_else(|_| Schedule::new(&case.dag))
+    };
+    let n_placed = check_all(nvrtc, 150, &(any_case(), any::<u64>()), &schedule);
+    assert!(n_placed > 100, "only {n_placed} of the points can be placed");
 }
 
 #[test]

@@ -13,6 +13,8 @@ use crate::schedule::{Attach, AxisId, AxisRole, Instruction, LoopKind, StageId, 
 
 /// Iterations that may be written out.
 const UNROLLED: [u64; 4] = [0, 16, 64, 512];
+/// The same on a GPU.
+const UNROLLED_BY_THREADS: [u64; 5] = [0, 16, 64, 512, 1024];
 /// Tasks for each thread that are enough.
 const TASKS: u64 = 16;
 /// The longest vectorized loop, where nothing is kept in registers.
@@ -75,7 +77,7 @@ fn split_last(state: &mut State, stage: StageId) -> Result<Option<AxisId>, Sched
 }
 
 /// Writes out loops below the reduction's outermost one, as many as a decision says.
-fn unroll(state: &mut State, stage: StageId) -> Result<(), ScheduleError> {
+pub(super) fn unroll(state: &mut State, stage: StageId) -> Result<(), ScheduleError> {
     let found = state.schedule().stage(stage);
     let is_reduce = |it: &AxisId| found.axis(*it).role == AxisRole::Reduce;
     let Some(first) = found.order.iter().position(is_reduce) else { return Ok(()) };
@@ -94,7 +96,8 @@ fn unroll(state: &mut State, stage: StageId) -> Result<(), ScheduleError> {
     }
     let name = format!("{} unroll", state.b.stage_name(stage));
     let group = state.b.new_group();
-    let most = state.b.decide(name, DecisionKind::Choice, &UNROLLED, 64, group);
+    let options: &[u64] = if state.b.is_gpu() { &UNROLLED_BY_THREADS } else { &UNROLLED };
+    let most = state.b.decide(name, DecisionKind::Choice, options, 64, group);
     state.b.step(Step::Unroll { stage, loops, most })
 }
 

@@ -7,36 +7,57 @@ use crate::schedule::{AxisId, StageId};
 /// Innermost tiles are no longer than this.
 const INNERMOST: u64 = 64;
 
-/// The length of an innermost tile of a loop.
-pub(super) fn innermost(state: &mut State, stage: StageId, axis: AxisId, what: &str) -> Factor {
-    let group = state.b.new_group();
-    open(state, (stage, axis), what, DecisionKind::Inner, 16, group)
+/// One level of tiles of a loop.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Level {
+    /// Its name.
+    pub(super) what: &'static str,
+    pub(super) kind: DecisionKind,
+    /// About how long its tiles are by default.
+    pub(super) wanted: u64,
+    /// How long they may be.
+    pub(super) most: u64,
 }
 
-/// One level of the tiles of a loop; by default about `wanted`.
+impl Level {
+    /// A level of tiles of any length, which groups smaller ones.
+    pub(super) fn outer(what: &'static str, wanted: u64) -> Self {
+        Self { what, kind: DecisionKind::Outer, wanted, most: u64::MAX }
+    }
+
+    /// The innermost level.
+    pub(super) fn inner(what: &'static str, wanted: u64) -> Self {
+        Self { what, kind: DecisionKind::Inner, wanted, most: INNERMOST }
+    }
+
+    pub(super) fn at_most(self, most: u64) -> Self {
+        Self { most, ..self }
+    }
+}
+
+/// Opens how long the tiles of a loop are, level by level.
 pub(super) fn open(
     state: &mut State,
-    (stage, axis): (StageId, AxisId),
-    what: &str,
-    kind: DecisionKind,
-    wanted: u64,
-    group: u32,
-) -> Factor {
+    stage: StageId,
+    axis: AxisId,
+    levels: &[Level],
+) -> Vec<Factor> {
     let b = &mut state.b;
-    let extent = &b.schedule.stage(stage).axis(axis).extent;
-    let most = b.most(extent);
-    let least = if kind == DecisionKind::Inner { most.min(INNERMOST) } else { most };
-    let options = match extent.as_constant() {
-        Some(_) => lengths(most, least),
-        None => powers(least),
+    let group = b.new_group();
+    let found = b.schedule.stage(stage).axis(axis);
+    let name = format!("{} {}", b.stage_name(stage), found.name);
+    let (extent, constant) = (b.most(&found.extent), found.extent.as_constant());
+    let one = |level: &Level| {
+        let most = extent.min(level.most);
+        let options = if constant.is_some() { lengths(extent, most) } else { powers(most) };
+        if options.len() == 1 {
+            return Factor::Fixed(options[0]);
+        }
+        let name = format!("{name} {}", level.what);
+        let best = nearest(&options, level.wanted);
+        Factor::Open(b.decide(name, level.kind, &options, best, group))
     };
-    if options.len() == 1 {
-        return Factor::Fixed(options[0]);
-    }
-    let name =
-        format!("{} {} {what}", b.stage_name(stage), b.schedule.stage(stage).axis(axis).name);
-    let best = nearest(&options, wanted);
-    Factor::Open(b.decide(name, kind, &options, best, group))
+    levels.iter().map(one).collect()
 }
 
 /// The divisors of an extent up to `most`; with the powers of two if those are more.

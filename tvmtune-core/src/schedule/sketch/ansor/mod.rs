@@ -14,6 +14,8 @@
 //!   divide its axis.
 //! - A padded read becomes a stage of its own, as in the programs that Ansor is given.
 //! - The last axis of a stage that no rule tiled is split into vectors, since no later compiler does.
+//! - On GPUs, threads are loops of each stage of a block, and virtual ones are written out inside
+//!   of them; a reduction adds up in registers also where nothing follows it.
 //! - There is no rule for constant matrices that are multiplied with (Winograd): an attribute of the
 //!   program asks for it, and our programs have none.
 //! - A stage in a loop that runs once is not made parallel instead of it.
@@ -24,6 +26,9 @@
 //! `src/auto_scheduler/search_policy/sketch_policy_rules.cc`.
 
 mod annotate;
+mod bind;
+mod block;
+mod cross_thread;
 mod factors;
 mod locate;
 mod predicates;
@@ -63,9 +68,19 @@ type Rule = fn(&State, TensorId) -> Verdict;
 
 /// The rules for CPUs, in order. After the last one there is always the way that leaves the stage
 /// alone.
-const RULES: [Rule; 5] = [
+const CPU_RULES: [Rule; 5] = [
     rules::always_inline,
     rfactor::add_rfactor,
+    rules::add_cache_write,
+    tile::multi_level_tiling_with_fusion,
+    tile::multi_level_tiling,
+];
+
+/// The rules for GPUs, in order.
+const GPU_RULES: [Rule; 6] = [
+    rules::add_cache_read,
+    rules::always_inline,
+    cross_thread::cross_thread_reduction,
     rules::add_cache_write,
     tile::multi_level_tiling_with_fusion,
     tile::multi_level_tiling,
@@ -76,7 +91,9 @@ pub fn ansor(dag: &Dag, target: &Target) -> Vec<Sketch> {
     let mut sketches: Vec<Sketch> = Vec::new();
     for state in derivations(dag, target) {
         // What cannot be annotated cannot run.
-        let Ok(sketch) = annotate::annotate(state) else { continue };
+        let annotated =
+            if state.b.is_gpu() { bind::bind(state) } else { annotate::annotate(state) };
+        let Ok(sketch) = annotated else { continue };
         let is_same = |it: &Sketch| it.steps == sketch.steps && it.decisions == sketch.decisions;
         if !sketches.iter().any(is_same) {
             sketches.push(sketch);
@@ -110,7 +127,8 @@ fn derivations(dag: &Dag, target: &Target) -> Vec<State> {
 /// The ways to go on; at least one.
 fn ways(state: &State, at: TensorId) -> Ways {
     let mut ways = Vec::new();
-    for rule in RULES {
+    let rules: &[Rule] = if state.b.is_gpu() { &GPU_RULES } else { &CPU_RULES };
+    for rule in rules {
         match rule(state, at) {
             Verdict::Skip => {}
             Verdict::Apply(more) => ways.extend(more),

@@ -1,6 +1,6 @@
 //! The rule for long reductions of few elements: partial results, which are independent.
 
-use super::factors::innermost;
+use super::factors::{Level, open};
 use super::predicates::{needs_tiling, space_and_reduce};
 use super::rules::way;
 use super::state::{Laid, State};
@@ -55,8 +55,9 @@ fn factor(
     let n_spatial = compute.n_spatial as u32;
     let reduce: Vec<AxisId> = (n_spatial..compute.axes.len() as u32).map(AxisId).collect();
     let Some(fused) = state.fuse(stage, &reduce)? else { return Ok(None) };
-    let length = innermost(state, stage, fused, "rfactor");
-    let parts = state.split(stage, fused, std::slice::from_ref(&length))?;
+    let lengths = open(state, stage, fused, &[Level::inner("rfactor", 16)]);
+    let parts = state.split(stage, fused, &lengths)?;
+    let length = lengths[0].clone();
     let chosen = if part == Part::Outer { parts[0] } else { parts[1] };
     let partial = state.b.apply(|it| it.rfactor(stage, chosen))?;
 

@@ -21,8 +21,14 @@ pub(super) struct State {
     pub(super) written: Vec<StageId>,
     /// Extents of loops as decisions have them, where that is known.
     pub(super) lengths: BTreeMap<(StageId, AxisId), Factor>,
-    /// Decisions on where stages run: for each option the loop, if it is one.
+    /// Decisions on where stages run.
     pub(super) places: Vec<Place>,
+    /// Tiles of blocks of threads.
+    pub(super) blocks: Vec<Block>,
+    /// Copies in shared memory.
+    pub(super) shared: Vec<StageId>,
+    /// Reductions that threads share, and how many.
+    pub(super) crossed: Vec<(StageId, Factor)>,
 }
 
 /// A stage whose loops a rule has laid out.
@@ -46,6 +52,16 @@ pub(super) struct Place {
     pub(super) at: Vec<Option<(StageId, AxisId)>>,
 }
 
+/// A reduction of which a block of threads computes tiles.
+#[derive(Clone, Debug)]
+pub(super) struct Block {
+    pub(super) stage: StageId,
+    /// The loop in which what it reads is copied to shared memory.
+    pub(super) step: AxisId,
+    /// How many threads.
+    pub(super) threads: Factor,
+}
+
 impl State {
     /// The program with every padding a stage of its own.
     pub(super) fn new(dag: &Dag, target: &Target) -> Self {
@@ -57,6 +73,9 @@ impl State {
             written: Vec::new(),
             lengths: BTreeMap::new(),
             places: Vec::new(),
+            blocks: Vec::new(),
+            shared: Vec::new(),
+            crossed: Vec::new(),
         };
         for stage in state.schedule().order.clone() {
             if predicates::needs_tiling(&state, stage) {

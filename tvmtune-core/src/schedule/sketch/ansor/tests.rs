@@ -7,6 +7,11 @@ use super::*;
 use crate::dag;
 use crate::dsl;
 use crate::kernel::Isa;
+use crate::schedule::Schedule;
+use crate::target::GpuTarget;
+use crate::target::fits_gpu::fits;
+use crate::target::gpu::Arch;
+use crate::{grid, nest};
 
 /// The dag of an annotated function.
 fn dag_of(source: &str) -> Dag {
@@ -158,6 +163,48 @@ fn a_softmax() {
 #[test]
 fn a_sum_of_everything() {
     check(SUM, &rows("out"));
+}
+
+/// The same for a GPU, on which the default of each sketch runs.
+fn check_gpu(source: &str, expected: &[impl AsRef<str>]) {
+    let gpu = GpuTarget::generic(Arch { sm: 80, exact: true });
+    let names: Vec<&str> = expected.iter().map(AsRef::as_ref).collect();
+    let dag = dag_of(source);
+    assert_eq!(derived(source, &gpu.into()), names);
+    let sketches = ansor(&dag, &gpu.into());
+    assert_eq!(sketches.len(), expected.len(), "each derivation is a sketch");
+    for sketch in sketches {
+        let trace = sketch.instructions(&sketch.default);
+        let nest = nest::lower(&Schedule::replay(&dag, &trace).unwrap());
+        let grid = grid::place(&nest).unwrap_or_else(|it| panic!("{it}\n{nest}"));
+        assert_eq!(fits(&grid, &gpu), Ok(()), "{nest}");
+    }
+}
+
+/// The way of a product on a GPU: accumulators in registers, factors in shared memory.
+const SHARED: &str = "out: cache write; out_acc: tile, fused at 3; b: shared; a: shared";
+
+#[test]
+fn products_of_matrices_on_a_gpu() {
+    check_gpu(MATMUL, &[SHARED]);
+    check_gpu(&FLAT_MATMUL.replace("512", "1024"), &[SHARED, "out: cross-thread"]);
+    let second = "out: cache write; out_acc: tile, fused at 3; d: shared";
+    check_gpu(TWO_MATMULS, &[format!("{second}; d: tile; c: shared; b: shared; a: shared")]);
+}
+
+#[test]
+fn a_convolution_on_a_gpu() {
+    // What follows it is inlined, and padding is made on the way to shared memory.
+    check_gpu(CONVOLUTION, &["conv: tile, fused at 3; pad: shared; w: shared"]);
+}
+
+#[test]
+fn reductions_of_rows_on_a_gpu() {
+    let rows = |name: &str| [String::new(), format!("{name}: cross-thread")];
+    check_gpu(POOL, &[""]);
+    check_gpu(ROW_MINIMUM, &rows("out"));
+    check_gpu(SUM, &rows("out"));
+    check_gpu(&softmax("M, N", 2, 1024), &pairs(&rows("total"), &rows("peak")));
 }
 
 #[test]

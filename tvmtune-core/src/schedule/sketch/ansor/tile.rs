@@ -14,16 +14,16 @@
 //! Where a stage follows that reads each element once, it has the outer loops, one or two levels of
 //! them, and the tiles are computed inside.
 
-use super::factors::{open, product};
+use super::factors::{Level, open, product};
 use super::predicates::{elementwise_reader, needs_tiling};
 use super::rules::way;
 use super::state::{Laid, State};
-use super::{Verdict, Ways};
+use super::{Verdict, Ways, block};
 use crate::dag::TensorId;
 use crate::schedule::error::ScheduleError;
+use crate::schedule::sketch::Factor;
 use crate::schedule::sketch::copies::pack_by_tile;
 use crate::schedule::sketch::variant::dim_along;
-use crate::schedule::sketch::{DecisionKind, Factor};
 use crate::schedule::{AxisId, StageId};
 
 /// Levels of loops, outermost first: of spatial axes, and of reduce axes.
@@ -49,8 +49,12 @@ pub(super) fn multi_level_tiling(state: &State, at: TensorId) -> Verdict {
     };
     Verdict::ApplyAndSkipRest(way(state, |it| {
         it.note(stage, "tile");
-        tile(it, stage, true)?;
-        Ok(it.before(at))
+        if it.b.is_gpu() {
+            block::tile(it, stage, None)?;
+        } else {
+            tile(it, stage, true)?;
+        }
+        Ok(state.before(at))
     }))
 }
 
@@ -63,13 +67,16 @@ pub(super) fn multi_level_tiling_with_fusion(state: &State, at: TensorId) -> Ver
     else {
         return Verdict::Skip;
     };
+    if state.b.is_gpu() {
+        return block::fused(state, stage, reader);
+    }
     let fused = |level: usize| {
         way(state, |it| {
             it.note(stage, &format!("tile, fused at {level}"));
             let tiled = tile(it, stage, false)?;
             let axis = follow(it, reader, &tiled, level)?;
             it.b.apply(|schedule| schedule.compute_at(stage, reader, axis))?;
-            Ok(it.before(at))
+            Ok(state.before(at))
         })
     };
     let ways: Ways = FUSED_LEVELS.into_iter().flat_map(fused).collect();
@@ -116,20 +123,13 @@ fn split_axes(state: &mut State, stage: StageId) -> Result<Tiled, ScheduleError>
     let mut lengths = Vec::new();
     for axis in 0..compute.axes.len() {
         let id = AxisId(axis as u32);
-        let group = state.b.new_group();
         let inner = if axis == last { lanes } else { 4 };
-        let levels: &[_] = match axis < n_spatial {
-            true => &[
-                ("S1", DecisionKind::Outer, 4),
-                ("S2", DecisionKind::Outer, 4),
-                ("S3", DecisionKind::Inner, inner),
-            ],
-            false => &[("R1", DecisionKind::Inner, 16)],
+        let own = if axis < n_spatial {
+            let outer = ["S1", "S2"].map(|it| Level::outer(it, 4));
+            open(state, stage, id, &[outer[0], outer[1], Level::inner("S3", inner)])
+        } else {
+            open(state, stage, id, &[Level::inner("R1", 16)])
         };
-        let own: Vec<Factor> = levels
-            .iter()
-            .map(|(what, kind, wanted)| open(state, (stage, id), what, *kind, *wanted, group))
-            .collect();
         let parts = state.split(stage, id, &own)?;
         let loops = if axis < n_spatial { &mut space } else { &mut reduce };
         for (level, part) in loops.iter_mut().zip(parts) {
