@@ -149,14 +149,15 @@ impl Recipe {
             Sharing::Fixed => Allocation::Fixed,
             Sharing::Bandit => Allocation::Bandit,
         };
-        let middle: Box<dyn Strategy> = match arms.len() {
-            1 => arms.remove(0).0,
-            _ => Box::new(Combined::new(arms, allocation)),
+        let middle: Option<Box<dyn Strategy>> = match arms.len() {
+            0 => None,
+            1 => Some(arms.remove(0).0),
+            _ => Some(Box::new(Combined::new(arms, allocation))),
         };
-        if before.is_empty() && after.is_empty() {
-            return middle;
+        match middle {
+            Some(middle) if before.is_empty() && after.is_empty() => return middle,
+            middle => before.extend(middle.map(|it| (it, exploring))),
         }
-        before.push((middle, exploring));
         before.extend(after);
         Box::new(Chain::new(before))
     }
