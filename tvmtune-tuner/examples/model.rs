@@ -2,45 +2,57 @@
 //!
 //! ```text
 //! cargo run --release -p tvmtune-tuner --features engine --example model -- speed kernels/src/*.rs
-//! cargo run --release -p tvmtune-tuner --features engine --example model -- quality <cache>/v1/trials kernels/src/*.rs
+//! cargo run --release -p tvmtune-tuner --features engine --example model -- gather <trials> 200 kernels/src/*.rs
+//! cargo run --release -p tvmtune-tuner --features engine --example model -- quality <trials> kernels/src/*.rs
 //! ```
 //!
-//! `speed` needs no quiet machine: it counts the time that its thread runs. `quality` reads the logs
-//! that tuning left.
+//! `speed` needs no quiet machine: it counts the time that its thread runs. `gather` measures so many
+//! random points of each program, on one thread. `quality` learns from what it left, or tuning did
+//! (`<cache>/v1/trials`).
 
 #![expect(clippy::unwrap_used, reason = "a tool for those who change the model")]
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 use tvmtune_core::dag::{self, Dag};
 use tvmtune_core::kernel::Isa;
 use tvmtune_core::nest::{self, Nest};
-use tvmtune_core::schedule::{Instruction, Schedule};
+use tvmtune_core::record::{GENERATOR, Source};
+use tvmtune_core::schedule::{Instruction, Schedule, Threads, default};
 use tvmtune_core::target::fits::fits;
 use tvmtune_core::target::{CpuTarget, Target};
-use tvmtune_core::{dsl, workload};
+use tvmtune_core::{codegen, dsl, workload};
 use tvmtune_tuner::cost::cycles;
 use tvmtune_tuner::cost::features::Features;
 use tvmtune_tuner::cost::model::CostModel;
 use tvmtune_tuner::cost::rank::{Judged, pairwise_accuracy, regret};
+use tvmtune_tuner::measure::{CaseSpec, Job, Measurer, Policy, WorkerCommand, worker};
 use tvmtune_tuner::outcome::Outcome;
 use tvmtune_tuner::random::Random;
 use tvmtune_tuner::space::Space;
-use tvmtune_tuner::tune::trials;
+use tvmtune_tuner::tune::{Trial, trials};
 
 /// Pairs that differ by less are taken for noise.
-const NOISE: f64 = 0.02;
+const NOISE: f64 = 1.2;
 
 fn main() {
+    worker::maybe_run();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
         ["speed", files @ ..] => programs(files).iter().for_each(speed),
+        ["gather", logs, n, files @ ..] => {
+            programs(files).iter().for_each(|it| gather(it, Path::new(logs), n.parse().unwrap()));
+        }
         ["quality", logs, files @ ..] => quality(Path::new(logs), &programs(files)),
-        _ => println!("usage: model speed <file>... | model quality <trials> <file>..."),
+        _ => println!(
+            "usage: model speed <file>... | gather <trials> <n> <file>... | quality <trials> <file>..."
+        ),
     }
 }
 
@@ -133,6 +145,56 @@ fn speed(dag: &Dag) {
         drafts.log2(),
         predictions.first().unwrap_or(&0.0),
     );
+}
+
+/// Measures random points that fit, on one thread; a line of a log for each.
+fn gather(dag: &Dag, logs: &Path, n: usize) {
+    let target = target();
+    let space = Space::new(dag, &Target::Cpu(target));
+    let folder = logs.join(&dag.name);
+    fs::create_dir_all(&folder).unwrap();
+    let mut log = fs::File::create(folder.join("random.jsonl")).unwrap();
+    let cases = [CaseSpec::new(&Arc::new(dag.clone()), &[], 1, &|_| (1e-2, 1e-2))];
+    let mut measurer = Measurer::new(WorkerCommand::this_executable().unwrap());
+    measurer.set_up(&cases, None).unwrap();
+    let default =
+        codegen::generate(&default::schedule(dag, &Target::Cpu(target)), target.isa).unwrap();
+    let default = Job::new(&default.kernel, &default.code.phases, &cases);
+    let expected = measurer.evaluate(&default, 0).unwrap().unwrap();
+    measurer.set_up(&cases, Some(&expected)).unwrap();
+    let policy = Policy { repeats: 6, min_sample_ns: 100_000.0, best_ns: None, hopeless: 1e9 };
+    let mut random = Random::new(2);
+    let mut left = n;
+    while left > 0 {
+        let mut trace = space.instructions(&space.random(&mut random));
+        trace.push(Instruction::Threads { threads: Threads::One });
+        let schedule = Schedule::replay(dag, &trace).unwrap();
+        if fits(&nest::lower(&schedule), &target).is_err() {
+            continue;
+        }
+        left -= 1;
+        let Ok(generated) = codegen::generate(&schedule, target.isa) else { continue };
+        let job = Job::new(&generated.kernel, &generated.code.phases, &cases);
+        let outcome = measurer.measure(&job, &policy).unwrap();
+        let trial = Trial {
+            workload: workload::id(dag).to_string(),
+            generator: GENERATOR,
+            bucket: Vec::new(),
+            isa: target.isa.name().to_owned(),
+            source: Source::Random,
+            sketch: String::new(),
+            choices: Vec::new(),
+            trace: trace.iter().map(ToString::to_string).collect(),
+            artifact: generated.artifact.0,
+            outcome,
+            generate_ms: 0.0,
+            measure_ms: 0.0,
+            unix_ms: 0,
+        };
+        serde_json::to_writer(&mut log, &trial).unwrap();
+        writeln!(log).unwrap();
+    }
+    println!("{}", dag.name);
 }
 
 /// One trial of a log.

@@ -130,7 +130,7 @@ impl Poly {
 
     /// Whether `self >= 1` can be proven.
     pub fn is_positive(&self, facts: &Facts) -> bool {
-        (self.clone() - Poly::constant(1)).is_nonnegative(facts)
+        self.interval(facts).lo >= 1 || (self.clone() - Poly::constant(1)).is_nonnegative(facts)
     }
 
     /// A lower bound in which each variable, innermost first, took its worst value.

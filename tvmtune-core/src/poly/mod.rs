@@ -198,14 +198,15 @@ impl Poly {
     /// `None` if `self` is not linear in `var`.
     pub fn split_linear(&self, var: VarId) -> Option<(Poly, Poly)> {
         let target = Atom::Var(var);
-        let (mut coefficient, mut rest) = (BTreeMap::new(), BTreeMap::new());
+        let (mut coefficient, mut rest) = (Self::default(), Self::default());
         for (atoms, value) in &self.terms {
             match without(atoms, std::slice::from_ref(&target)) {
-                Some(others) => coefficient.insert(others, *value),
-                None => rest.insert(atoms.clone(), *value),
-            };
+                Some(others) => coefficient.terms.push((others, *value)),
+                None => rest.terms.push((atoms.clone(), *value)),
+            }
         }
-        let (coefficient, rest) = (Self::from_map(coefficient), Self::from_map(rest));
+        // Different products are different without what they share, but perhaps in another order.
+        coefficient.terms.sort_unstable();
         let linear = !coefficient.mentions(var) && !rest.mentions(var);
         linear.then_some((coefficient, rest))
     }

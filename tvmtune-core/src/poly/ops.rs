@@ -1,6 +1,5 @@
 //! Sums and products in normal form.
 
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::ops::{Add, AddAssign, Mul, Neg, Sub};
 
@@ -8,26 +7,22 @@ use super::Poly;
 
 impl AddAssign for Poly {
     fn add_assign(&mut self, other: Poly) {
-        if other.terms.is_empty() {
+        if self.terms.is_empty() {
+            self.terms = other.terms;
             return;
         }
-        let mine = std::mem::take(&mut self.terms);
-        let (mut left, mut right) =
-            (mine.into_iter().peekable(), other.terms.into_iter().peekable());
-        while let (Some(a), Some(b)) = (left.peek(), right.peek()) {
-            match a.0.cmp(&b.0) {
-                Ordering::Less => self.terms.extend(left.next()),
-                Ordering::Greater => self.terms.extend(right.next()),
-                Ordering::Equal => {
-                    let sum = a.1 + b.1;
-                    right.next();
-                    self.terms
-                        .extend(left.next().map(|(atoms, _)| (atoms, sum)).filter(|_| sum != 0));
+        // Few terms: finding places is faster than merging.
+        for (atoms, coefficient) in other.terms {
+            match self.terms.binary_search_by(|it| it.0.cmp(&atoms)) {
+                Ok(at) => {
+                    self.terms[at].1 += coefficient;
+                    if self.terms[at].1 == 0 {
+                        self.terms.remove(at);
+                    }
                 }
+                Err(at) => self.terms.insert(at, (atoms, coefficient)),
             }
         }
-        self.terms.extend(left);
-        self.terms.extend(right);
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::parallel::on_threads;
 
 /// Bins of one column, at most.
-const MOST: usize = 64;
+pub(super) const MOST: usize = 64;
 
 /// All rows, column by column. Columns that say nothing, or what another one says, are left out.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! One tree: grown level by level, by the sums of slopes in each bin.
 
 use super::Options;
-use super::bins::{Bins, Column};
+use super::bins::{self, Bins, Column};
 use crate::parallel::on_threads;
 
 /// What a leaf's curvature is taken to have more: keeps leaves of few rows small.
@@ -163,7 +163,7 @@ fn split(open: &Open, column: &Column, n: usize) -> Option<Split> {
     if open.rows.len() < 2 {
         return None;
     }
-    let mut bins = [(0.0, 0.0); 256];
+    let mut bins = [(0.0, 0.0); bins::MOST];
     for (row, slope) in open.rows.iter().zip(&open.slopes) {
         let bin = &mut bins[usize::from(column.bins[*row as usize])];
         bin.0 += slope.0;
