@@ -227,9 +227,7 @@ fn a_database_is_a_pool_of_donors_for_its_neighbors() {
     let layer = |dir| Layer { kind: LayerKind::Overlay, dir };
     let database = Database::new(shipped().map(layer).to_vec(), None);
     let target: Target = CpuTarget::generic(Isa::Avx512).into();
-    let clock = std::time::Instant::now();
     let donors = Donors::from_database(&database, &target);
-    eprintln!("TIMING {:?} for {} donors", clock.elapsed(), donors.len());
     let n_entries =
         |it: &(Record, Dag)| it.0.buckets.iter().map(|it| it.schedules.len()).sum::<usize>();
     assert_eq!(donors.len(), records().iter().map(n_entries).sum::<usize>());

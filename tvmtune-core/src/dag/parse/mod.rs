@@ -24,9 +24,9 @@ use crate::poly::{DimId, Facts, Interval, Poly, VarId};
 /// Larger dimensions are refused.
 const MAX_EXTENT: i64 = i32::MAX as i64;
 /// Expressions nested deeper are refused.
-const MAX_NESTING: usize = 400;
+const MAX_NESTING: usize = 256;
 /// Longer texts are refused.
-const MAX_BYTES: usize = 1 << 18;
+const MAX_BYTES: usize = 1 << 16;
 
 /// Text that is not the canonical text of a dag.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

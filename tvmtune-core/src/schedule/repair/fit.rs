@@ -26,12 +26,18 @@ pub(super) struct Extent {
     most: u64,
     /// Always so many.
     is_fixed: bool,
+    /// Written as a number; not so where a range of one value is all that is known.
+    is_constant: bool,
 }
 
 impl Extent {
     pub(super) fn of(extent: &Poly, facts: &Facts) -> Self {
-        let most = extent.interval(facts).hi.max(1) as u64;
-        Self { most, is_fixed: extent.as_constant().is_some() }
+        let range = extent.interval(facts);
+        Self {
+            most: range.hi.max(1) as u64,
+            is_fixed: range.lo == range.hi,
+            is_constant: extent.as_constant().is_some(),
+        }
     }
 }
 
@@ -53,7 +59,12 @@ impl Policy {
     /// is as long as it was they stay, and where its length is not known before launch too: it has
     /// a tail in any case.
     pub(super) fn fit(self, factors: &mut [u64], was: Extent, is: Extent) -> f64 {
-        if self == Policy::KeepInner || !is.is_fixed || (self == Policy::Shrink && !was.is_fixed) {
+        let stays = match self {
+            Policy::KeepInner => true,
+            Policy::Snap | Policy::Scale => !is.is_fixed,
+            Policy::Shrink => !is.is_constant || !was.is_constant,
+        };
+        if stays {
             return 0.0;
         }
         let (mut before, mut left) = (was.most, is.most);

@@ -95,6 +95,21 @@ fn factors_snap_to_the_nearest_divisor_innermost_first_and_layouts_go_along() {
 }
 
 #[test]
+fn where_a_length_is_known_at_launch_only_factors_stay() {
+    let dynamic = |range: &str| -> Dag {
+        let text = format!(
+            "tvmtune dag v1\ndim d0 in {range}\ninput t0: f32[d0, 32]\nweight t1: f32[96, 32]\n\
+             t2: f32[d0, 96] = sum(v2 < 32) mul(t0[v0, v2], t1[v1, v2])\nreturn t2\n"
+        );
+        text.parse().unwrap()
+    };
+    let dags = |range| [matmul(64, 96, 32), dynamic(range)];
+    check_on(Policy::Snap, dags("1..=12"), "split s0 a0 [8]", "split s0 a0 [8]", 0.0);
+    let moved = (8.0_f64 / 6.0).log2();
+    check_on(Policy::Snap, dags("12..=12"), "split s0 a0 [8]", "split s0 a0 [6]", moved);
+}
+
+#[test]
 fn outer_factors_scale_with_the_extent() {
     // Four times as many columns: twice as many tiles in each of twice as many blocks.
     let moved = octaves([1.0, 1.0, 2.0, 2.0]);
