@@ -22,7 +22,7 @@ pub enum RecordError {
     Invalid(&'static str),
 }
 
-/// What is read first, so that newer files are told from mangled ones.
+/// What every file says, so that newer ones are told from mangled ones.
 #[derive(Deserialize)]
 struct Version {
     schema: u32,
@@ -45,13 +45,20 @@ impl Record {
             let line = it.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
             RecordError::Malformed(format!("line {line}: {}", it.message()))
         };
-        let Version { schema } = toml::from_str(text).map_err(malformed)?;
-        if schema > SCHEMA {
-            return Err(RecordError::Newer { found: schema });
+        // Most files are records: what is wrong with one is found out where there is something.
+        match toml::from_str::<Record>(text) {
+            Ok(record) if record.schema <= SCHEMA => {
+                record.check().map_err(RecordError::Invalid)?;
+                Ok(record)
+            }
+            parsed => {
+                let Version { schema } = toml::from_str(text).map_err(malformed)?;
+                if schema > SCHEMA {
+                    return Err(RecordError::Newer { found: schema });
+                }
+                parsed.map_err(malformed)
+            }
         }
-        let record: Record = toml::from_str(text).map_err(malformed)?;
-        record.check().map_err(RecordError::Invalid)?;
-        Ok(record)
     }
 
     /// What types do not say.
