@@ -141,7 +141,14 @@ fn chart(
         .x_label_area_size(44)
         .y_label_area_size(80)
         .build_cartesian_2d(from..to, low - margin..high + margin)?;
-    chart.configure_mesh().x_desc(against.name).y_desc("best latency, us").draw()?;
+    chart
+        .configure_mesh()
+        .light_line_style(WHITE)
+        .bold_line_style(BLACK.mix(0.12))
+        .label_style(("sans-serif", 15))
+        .x_desc(against.name)
+        .y_desc("best latency, us")
+        .draw()?;
     for (n, (name, bands)) in arms.iter().enumerate() {
         let color = Palette99::pick(n).to_rgba();
         let low = bands.iter().map(|it| (it.at, it.low / 1e3));
@@ -157,6 +164,7 @@ fn chart(
     chart
         .configure_series_labels()
         .position(SeriesLabelPosition::UpperRight)
+        .label_font(("sans-serif", 14))
         .background_style(WHITE.mix(0.8))
         .border_style(BLACK.mix(0.3))
         .draw()?;
