@@ -22,12 +22,15 @@ use crate::schedule::error::ScheduleError;
 use crate::schedule::sketch::{DecisionKind, Factor};
 use crate::schedule::{AxisId, LoopKind, StageId};
 
-/// No block has more threads, along any axis.
-const MOST_THREADS: u64 = 1024;
+/// Threads along an axis.
+const MOST_THREADS: u64 = 256;
 /// Virtual threads along an axis.
 const MOST_VIRTUAL: u64 = 8;
-/// Accumulators of a thread along an axis, on each of the two innermost levels.
-const MOST_INNER: u64 = 16;
+/// Accumulators of a thread along an axis, on each of the two innermost levels: they are in
+/// registers, so no point with more would fit.
+const MOST_INNER: u64 = 8;
+/// Steps of a reduction on each of its inner levels: what they read is in shared memory.
+const MOST_STEPS: u64 = 16;
 /// Elements that one access may copy.
 const WIDEST: u64 = 4;
 
@@ -78,9 +81,13 @@ fn lengths(state: &mut State, stage: StageId) -> Lengths {
     let extents = state.b.extents(stage);
     let n_spatial = state.schedule().stage(stage).compute.n_spatial;
     let last = (0..n_spatial).rev().find(|it| extents[*it] > 1).unwrap_or(0);
-    // By default threads are along the last axis, and the longest one besides.
+    // By default threads are along the last axis, and along one over which what moves with the last
+    // one is used again.
+    let accesses = state.b.accesses(stage);
+    let is_reused =
+        |axis: usize| accesses.iter().any(|it| it.depends_on(last) && !it.depends_on(axis));
     let others = (0..n_spatial).filter(|it| *it != last);
-    let beside = others.max_by_key(|it| extents[*it]);
+    let beside = others.max_by_key(|it| (is_reused(*it), extents[*it]));
     let wanted = |axis: usize| match axis {
         axis if axis == last => [2, 16, 2, 2],
         axis if Some(axis) == beside => [2, 8, 2, 2],
@@ -151,8 +158,11 @@ fn reduce(state: &mut State, anchor: StageId, lengths: &Lengths) -> Result<(), S
         state.lengths.insert((anchor, parts[0]), of[0].clone());
     }
     let mut reduce = [const { Vec::new() }; 3];
+    let extents = state.b.extents(anchor);
+    let longest = (lengths.of.len()..extents.len()).max_by_key(|it| extents[*it]);
     for axis in (lengths.of.len() as u32..n_axes).map(AxisId) {
-        let levels = [Level::inner("R1", 4), Level::inner("R2", 4)];
+        let wanted = if longest == Some(axis.0 as usize) { 4 } else { 1 };
+        let levels = ["R1", "R2"].map(|it| Level::inner(it, wanted).at_most(MOST_STEPS));
         let own = open(state, anchor, axis, &levels);
         for (level, part) in reduce.iter_mut().zip(state.split(anchor, axis, &own)?) {
             level.push(part);

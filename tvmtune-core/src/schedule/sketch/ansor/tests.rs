@@ -195,7 +195,10 @@ fn products_of_matrices_on_a_gpu() {
 #[test]
 fn a_convolution_on_a_gpu() {
     // What follows it is inlined, and padding is made on the way to shared memory.
-    check_gpu(CONVOLUTION, &["conv: tile, fused at 3; pad: shared; w: shared"]);
+    let expected = ["conv: tile, fused at 3; pad: shared; w: shared"];
+    check_gpu(CONVOLUTION, &expected);
+    let wide = CONVOLUTION.replace("58", "60").replace("0..3", "0..5").replace("- 1", "- 2");
+    check_gpu(&wide.replace("C, 3, 3>", "C, 5, 5>"), &expected);
 }
 
 #[test]
