@@ -38,7 +38,7 @@ use tvmtune_tuner::space::Space;
 use tvmtune_tuner::tune::{Trial, trials};
 
 /// Pairs that differ by less are taken for noise.
-const NOISE: f64 = 1.2;
+const NOISE: f64 = 0.05;
 
 fn main() {
     worker::maybe_run();

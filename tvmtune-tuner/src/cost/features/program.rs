@@ -1,6 +1,7 @@
 //! What all rows of a program share: what the analytic drafts say of it.
 //!
-//! The cycles by the draft (on a GPU, the estimated time), and those for each operation.
+//! The cycles by the draft (on a GPU, the estimated time), and those for a thousand operations: what
+//! is the same for tasks of any size.
 
 use tvmtune_core::grid::Grid;
 use tvmtune_core::nest::Nest;
@@ -12,7 +13,7 @@ use crate::cost::{cycles, gpu};
 /// Where the group starts.
 pub(super) const FROM: usize = 164;
 /// Numbers in it.
-pub(super) const WIDTH: usize = 1;
+pub(super) const WIDTH: usize = 2;
 
 /// The group.
 #[derive(Clone, Debug, Default)]
@@ -29,7 +30,9 @@ impl Program {
         Self { draft: gpu::estimate(grid, target).ns }
     }
 
-    pub(super) fn add(&self, row: &mut Row) {
+    /// Adds the group, of a program that does so many operations.
+    pub(super) fn add(&self, row: &mut Row, operations: f64) {
         row.add(self.draft);
+        row.add(self.draft / operations.max(1.0) * 1e3);
     }
 }

@@ -36,10 +36,12 @@ pub(super) fn rows(sites: &Sites<'_>, is_gpu: bool, program: &Program) -> Vec<f3
     for site in &sites.all {
         written.entry(site.tensor).or_default().push(site);
     }
+    let of_site = |it: &Site<'_>| operations::of(sites, it).iter().sum::<f64>() * it.times();
+    let operations = sites.all.iter().map(of_site).sum();
     let mut row = Row(Vec::with_capacity(written.len() * WIDTH));
     for of_buffer in written.values() {
         add(&mut row, sites, of_buffer, is_gpu);
-        program.add(&mut row);
+        program.add(&mut row, operations);
     }
     row.0
 }
