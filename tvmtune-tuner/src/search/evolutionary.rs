@@ -31,6 +31,8 @@ const DRAWN: usize = 16;
 /// of points must not hide it. As many more are the best of a sketch, each in its turn.
 const UNSCORED: usize = 4;
 const QUOTA: usize = 8;
+/// One in so many is what the draft likes best, where a model ranks.
+const DRAFTED: usize = 8;
 /// The share of proposals that are random points: what evolution cannot reach.
 const FRESH: f64 = 0.1;
 /// How often a child has two parents.
@@ -118,8 +120,10 @@ impl Evolutionary {
             let drawn = seen.draw(n, || parents.child(scene.space, crossover, random));
             return self.noted(drawn);
         };
-        let evolved = self.evolve(&parents, scene.space, score);
-        let picked = pick(evolved, n);
+        let mut evolved = self.evolve(&parents, scene.space, score);
+        let mut picked = drafted(scene, &evolved, n / DRAFTED);
+        evolved.retain(|it| !picked.contains(&it.1));
+        picked.extend(pick(evolved, n - picked.len()));
         self.noted(picked)
     }
 
@@ -199,6 +203,16 @@ impl Parents {
 
 fn scored(score: &dyn Score, space: &Space, points: Vec<Point>) -> Vec<(f64, Point)> {
     score.score(space, &points).into_iter().zip(points).collect()
+}
+
+/// Where a model ranks, the few that the draft would have chosen of the same points: their mistakes
+/// are not the same, and the draft's first choice is the better one.
+fn drafted(scene: &Scene<'_>, evolved: &[(f64, Point)], n: usize) -> Vec<Point> {
+    let (Some(_), Some(draft)) = (scene.model, scene.draft) else { return Vec::new() };
+    let points = evolved.iter().filter(|it| it.0.is_finite()).map(|it| it.1.clone()).collect();
+    let mut ranked = scored(draft, scene.space, points);
+    ranked.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.1.cmp(&b.1)));
+    ranked.into_iter().take(n).map(|it| it.1).collect()
 }
 
 /// `n` points: some as they were drawn, the best of each sketch as far as there is room for them,
