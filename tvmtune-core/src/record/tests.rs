@@ -388,6 +388,13 @@ moves = ["c rows 8 -> 6"]
 #[test]
 fn only_records_that_need_it_are_of_the_newest_schema() {
     assert_eq!((sample().needed_schema(), transferred().needed_schema()), (1, 3));
+    let own = || Ancestor::new(Source::Evolved, 1.0);
+    let donor = Ancestor::donor(WorkloadId("cd".repeat(32)), 1.0);
+    for ancestor in [donor, own().on(sample().device), own().moved(vec!["a 1 -> 2".into()])] {
+        let mut record = sample();
+        record.buckets[0].schedules[1].lineage = vec![own(), ancestor];
+        assert_eq!(record.needed_schema(), 3);
+    }
     let gpu = GpuTarget::generic(Arch { sm: 90, exact: true }).key();
     assert_eq!(Record { device: gpu, ..record(Vec::new()) }.needed_schema(), 2);
     let old = Record { schema: 1, ..transferred() }.to_toml();
