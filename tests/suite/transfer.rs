@@ -200,7 +200,7 @@ fn any_trace_makes_a_sketch_of_which_it_is_a_point() {
     let target: Target = CpuTarget::generic(Isa::Avx512).into();
     let check = |(case, moves, salt): (Case, Vec<Move>, u64)| {
         let schedule = scheduled(&case.dag, &moves);
-        let mut space = Space { sketches: sketches(&case.dag, &target) };
+        let mut space = Space { sketches: sketches(&case.dag, &target), is_analytic: true };
         let point = space.adopt(&case.dag, &target, &schedule.trace, "adopted");
         prop_assert_eq!(space.instructions(&point), schedule.trace.clone());
         // One step away the same primitives apply; further away too, as a rule.

@@ -36,7 +36,7 @@ fn random_points_of_sketches_are_right() {
 fn random_points_of_ansors_sketches_are_right() {
     let Some(nvrtc) = nvrtc() else { return };
     let schedule = |case: &Case, seed: &u64| {
-        let space = Space { sketches: ansor(&case.dag, &target().into()) };
+        let space = Space { sketches: ansor(&case.dag, &target().into()), is_analytic: false };
         let point = space.random(&mut Random::new(*seed));
         let replayed = Schedule::replay(&case.dag, &space.instructions(&point));
         replayed.unwrap_or_else(|_| Schedule::new(&case.dag))
