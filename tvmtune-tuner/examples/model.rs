@@ -31,11 +31,11 @@ use tvmtune_tuner::cost::cycles;
 use tvmtune_tuner::cost::features::Features;
 use tvmtune_tuner::cost::model::CostModel;
 use tvmtune_tuner::cost::rank::{Judged, pairwise_accuracy, regret};
-use tvmtune_tuner::measure::{CaseSpec, Job, Measurer, Policy, WorkerCommand, worker};
+use tvmtune_tuner::measure::{CaseSpec, Job, Measure, Measurer, Policy, WorkerCommand, worker};
 use tvmtune_tuner::outcome::Outcome;
 use tvmtune_tuner::random::Random;
 use tvmtune_tuner::space::Space;
-use tvmtune_tuner::tune::{Trial, trials};
+use tvmtune_tuner::tune::{Stage, Trial, trials};
 
 /// Pairs that differ by less are taken for noise.
 const NOISE: f64 = 0.05;
@@ -177,6 +177,9 @@ fn gather(dag: &Dag, logs: &Path, n: usize) {
         let job = Job::new(&generated.kernel, &generated.code.phases, &cases);
         let outcome = measurer.measure(&job, &policy).unwrap();
         let trial = Trial {
+            stage: Stage::Screen,
+            parent: Vec::new(),
+            slowdown: 1.0,
             workload: workload::id(dag).to_string(),
             generator: GENERATOR,
             bucket: Vec::new(),

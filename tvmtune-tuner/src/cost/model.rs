@@ -27,8 +27,8 @@ const VERSION: u32 = 1;
 const FEWEST: usize = 16;
 /// What also counts of a sample, however bad it is.
 const FLOOR: f64 = 0.05;
-/// Samples in a file, the newest.
-const MOST_SAVED: usize = 2000;
+/// Samples that are learned from, and kept in a file: the newest. More teach little and take long.
+const MOST: usize = 2000;
 
 /// What was measured, and what was learned from it.
 #[derive(Debug)]
@@ -131,7 +131,7 @@ impl CostModel {
     pub fn train(&mut self) -> bool {
         let n = self.samples.len();
         let known = self.trained.as_ref().map_or(0, |it| it.0);
-        if n < FEWEST || (n - known) * 5 < known || n == known {
+        if n < FEWEST || (n - known) * 5 < known.min(MOST) || n == known {
             return false;
         }
         let options = Options::new(WIDTH, self.n_threads);
@@ -162,7 +162,8 @@ impl CostModel {
             *best = best.min(it.latency_ns.unwrap_or(f64::INFINITY));
         }
         let label = |it: &Sample| it.latency_ns.map_or(0.0, |ns| best[it.task as usize] / ns);
-        let labelled = self.samples.iter().map(|it| (it.features.numbers(), label(it)));
+        let newest = self.samples.len().saturating_sub(MOST);
+        let labelled = self.samples[newest..].iter().map(|it| (it.features.numbers(), label(it)));
         labelled.map(|(rows, label)| Program { rows, label, weight: label + FLOOR }).collect()
     }
 
@@ -172,7 +173,7 @@ impl CostModel {
     ///
     /// If the file cannot be written.
     pub fn save(&self, path: &Path) -> Result<(), ModelError> {
-        let newest = self.samples.len().saturating_sub(MOST_SAVED);
+        let newest = self.samples.len().saturating_sub(MOST);
         let head = Head { version: VERSION, features: FEATURES };
         let stored = Stored { head, samples: self.samples[newest..].to_vec() };
         let text = serde_json::to_vec(&stored).map_err(|it| ModelError::Mangled(it.to_string()))?;

@@ -31,8 +31,10 @@ const DRAWN: usize = 16;
 /// of points must not hide it. As many more are the best of a sketch, each in its turn.
 const UNSCORED: usize = 4;
 const QUOTA: usize = 8;
-/// One in so many is what the draft likes best, where a model ranks.
+/// One in so many is what the draft likes best, where a model ranks,
+/// of so many times as many that the model likes.
 const DRAFTED: usize = 8;
+const LIKED: usize = 12;
 /// The share of proposals that are random points: what evolution cannot reach.
 const FRESH: f64 = 0.1;
 /// How often a child has two parents.
@@ -54,7 +56,7 @@ pub struct Effort {
 
 impl Effort {
     /// Where measuring a candidate takes milliseconds: guessing takes no longer than measuring.
-    pub const QUICK: Self = Self { population: 192, generations: 3 };
+    pub const QUICK: Self = Self { population: 128, generations: 2 };
     /// Where it takes a compiler. Ansor's constants.
     pub const THOROUGH: Self = Self { population: 2048, generations: 4 };
 }
@@ -209,7 +211,9 @@ fn scored(score: &dyn Score, space: &Space, points: Vec<Point>) -> Vec<(f64, Poi
 /// are not the same, and the draft's first choice is the better one.
 fn drafted(scene: &Scene<'_>, evolved: &[(f64, Point)], n: usize) -> Vec<Point> {
     let (Some(_), Some(draft)) = (scene.model, scene.draft) else { return Vec::new() };
-    let points = evolved.iter().filter(|it| it.0.is_finite()).map(|it| it.1.clone()).collect();
+    let mut liked: Vec<&(f64, Point)> = evolved.iter().filter(|it| it.0.is_finite()).collect();
+    liked.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.1.cmp(&b.1)));
+    let points = liked.iter().take(n * LIKED).map(|it| it.1.clone()).collect();
     let mut ranked = scored(draft, scene.space, points);
     ranked.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.1.cmp(&b.1)));
     ranked.into_iter().take(n).map(|it| it.1).collect()

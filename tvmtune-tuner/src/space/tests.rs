@@ -109,7 +109,7 @@ fn a_trace_is_adopted_once_and_has_neighbors() {
     let point = space.adopt(&dag, &target, &trace, "new");
     assert_eq!(space.instructions(&point), trace);
     assert_eq!(space.adopt(&dag, &target, &trace, "new"), point);
-    let near = space.neighbors(&point)[0].clone();
+    let near = space.neighbors(&point, 1)[0].point.clone();
     assert_ne!(space.instructions(&near), trace);
     assert_eq!(space.adopt(&dag, &target, &space.instructions(&near), "new"), near);
     assert_eq!(space.sketches.len(), n_sketches + 1);

@@ -52,13 +52,17 @@ pub(super) struct Canary {
 
 /// What a machine may lose without anybody being told.
 const SLOW: f64 = 1.25;
+const SHORTEST_NS: f64 = 20_000.0;
 /// How often, and after how long, it is asked again.
-const RETRIES: usize = 4;
+const RETRIES: usize = 2;
 const PAUSE: Duration = Duration::from_millis(250);
 
 impl Canary {
-    pub(super) fn new(candidate: Candidate) -> Self {
-        Self { candidate, n_warnings: 0 }
+    /// Watches the machine by a candidate that works; `None` if it is too short to tell anything but
+    /// how long threads take to wake up.
+    pub(super) fn new(candidate: Candidate) -> Option<Self> {
+        let is_long = candidate.timing.min_ns() >= SHORTEST_NS;
+        is_long.then_some(Self { candidate, n_warnings: 0 })
     }
 
     /// How many times as long it takes now as it did at first; waits for a while if that is much
@@ -100,7 +104,7 @@ impl Canary {
     }
 
     fn time(&self, measurer: &mut dyn Measure) -> Result<Option<Timing>, MeasureError> {
-        let timings = measurer.compare(&[&self.candidate.job], 3, &Policy::default())?;
+        let timings = measurer.compare(&[&self.candidate.job], 9, &Policy::default())?;
         Ok(timings.ok().and_then(|it| it.into_iter().next()))
     }
 }
@@ -158,13 +162,14 @@ mod tests {
             source: Source::Default,
             threads: 1,
             job: Job::default(),
-            timing: timing(100.0),
+            timing: timing(100e3),
         };
-        let mut canary = Canary::new(candidate);
-        let mut machine = Played(vec![300.0, 200.0, 104.0]);
+        let mut canary = Canary::new(candidate.clone()).unwrap();
+        let mut machine = Played(vec![300e3, 200e3, 104e3]);
         let mut slowdown = || canary.slowdown(&mut machine).unwrap();
         let seen = [slowdown(), slowdown(), slowdown(), slowdown()];
         assert_eq!(seen, [Some(1.04), Some(2.0), Some(3.0), None]);
+        assert!(Canary::new(Candidate { timing: timing(5e3), ..candidate }).is_none());
         assert!(canary.warning(1.04).is_none());
         assert!(canary.warning(2.0).is_some_and(|it| it.contains("2.0 times")));
         assert!(canary.warning(3.0).is_none(), "once is enough");

@@ -144,6 +144,7 @@ pub fn run(
             Hardware::Worker(command) => Box::new(Measurer::new(command.clone())),
             Hardware::Log(log) => Box::new(log.clone()),
         },
+        set_up: None,
         knowledge: Knowledge::gather(options, database),
         on_event,
         summary: Summary::default(),
@@ -174,6 +175,8 @@ struct Tuner<'a> {
     options: &'a Options,
     database: &'a Database,
     measurer: Box<dyn Measure>,
+    /// The number of the task that the measurer was told of last, if it is one that goes on.
+    set_up: Option<usize>,
     knowledge: Knowledge,
     on_event: &'a mut dyn FnMut(Event<'_>),
     summary: Summary,
@@ -281,10 +284,14 @@ impl Tuner<'_> {
         if session.is_done() {
             return Ok(());
         }
+        let is_set_up = self.set_up == Some(session.number);
         let improved = self.with_context(session.task.workload, |ctx| {
-            session.set_up(ctx)?;
+            if !is_set_up {
+                session.set_up(ctx)?;
+            }
             session.round(ctx)
         })?;
+        self.set_up = Some(session.number);
         if improved {
             let id = &self.workloads[session.task.workload].id;
             self.knowledge.publish(session, id);
@@ -296,6 +303,7 @@ impl Tuner<'_> {
     fn finish(&mut self, mut session: Session) -> Result<(), TuneError> {
         let watch = Stopwatch::start();
         let seed = self.options.seed;
+        self.set_up = None;
         let ranked = self.with_context(session.task.workload, |ctx| session.finals(seed, ctx))?;
         session.spent += watch.elapsed();
         let default = ranked.iter().find(|it| it.source == Source::Default);

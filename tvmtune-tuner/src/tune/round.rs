@@ -53,10 +53,38 @@ impl Session {
     /// Measures some candidates; false if the best is still the same.
     pub(super) fn round(&mut self, ctx: &mut Context<'_>) -> Result<bool, MeasureError> {
         let watch = Stopwatch::start();
-        let before = self.best_ns();
+        let (before, first) = (self.best_ns(), self.trials);
         self.check_pace(ctx)?;
         self.visit(ctx.knowledge);
-        let n = ROUND.min((self.budget().trials.saturating_sub(self.trials)) as usize);
+        // Some strategies propose little at a time, and preparing a task takes a while.
+        while !self.exhausted
+            && !self.is_over(&watch)
+            && self.trials < self.budget().trials.min(first + ROUND as u64)
+        {
+            let n = self.budget().trials.min(first + ROUND as u64) - self.trials;
+            self.burst(n as usize, &watch, ctx)?;
+        }
+        ctx.knowledge.learn();
+        self.spent += watch.elapsed();
+        self.last_round = Some((before, watch.elapsed()));
+        Ok(self.best_ns() < before)
+    }
+
+    /// Whether a round that began then has taken long enough.
+    fn is_over(&self, watch: &Stopwatch) -> bool {
+        let elapsed = watch.elapsed();
+        elapsed > ROUND_TIME || self.spent + elapsed + self.finals_time() > self.budget().per_task
+    }
+
+    /// Measures what a strategy proposes at once.
+    fn burst(
+        &mut self,
+        n: usize,
+        round: &Stopwatch,
+        ctx: &mut Context<'_>,
+    ) -> Result<(), MeasureError> {
+        let watch = Stopwatch::start();
+        let before = self.best_ns();
         let target = self.task.target.into();
         let learned = ctx.knowledge.learned(&self.task.dag, &target);
         let scene = Scene {
@@ -68,18 +96,14 @@ impl Session {
         self.exhausted = proposals.is_empty();
         for proposal in proposals {
             self.follow(proposal, ctx)?;
-            let spent = self.spent + watch.elapsed();
-            if watch.elapsed() > ROUND_TIME || spent + self.finals_time() > self.budget().per_task {
+            if self.is_over(round) {
                 break;
             }
         }
         self.compare(ctx)?;
-        ctx.knowledge.learn();
-        self.spent += watch.elapsed();
-        self.last_round = Some((before, watch.elapsed()));
         let gain = if before.is_finite() { (before / self.best_ns()).ln() } else { 0.0 };
         self.strategy.reward(gain, watch.elapsed().as_secs_f64());
-        Ok(self.best_ns() < before)
+        Ok(())
     }
 
     /// Makes code of a proposal, and measures it unless the same code was measured before.

@@ -142,7 +142,7 @@ impl Session {
             return Ok(Err(format!("its default schedule {outcome}")));
         };
         (ctx.on_event)(Event::Default { task: &session.task.name, ns: timing.min_ns() });
-        session.canary = session.good.first().cloned().map(Canary::new);
+        session.canary = session.good.first().cloned().and_then(Canary::new);
         session.spent = watch.elapsed();
         Ok(Ok(session))
     }
