@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tvmtune_core::codegen;
 use tvmtune_core::kernel::Isa;
-use tvmtune_core::record::{Provenance, Record, Source, Tier};
+use tvmtune_core::record::{KEPT_PER_ISA, Provenance, Record, Source, Tier};
 use tvmtune_core::schedule::{Instruction, Schedule, default};
 use tvmtune_core::target::CpuTarget;
 use tvmtune_tests::workload;
@@ -221,17 +221,21 @@ fn a_session_goes_on_where_the_last_one_ended() {
     assert_eq!(all[..first.len()], first, "the log only grows");
     assert_eq!(summary.results[0].trials, all.len() as u64);
     assert!(all.len() > first.len() && all.len() <= 48, "{}", all.len());
-    // What was proposed before is not proposed again.
-    let proposed = |it: &tune::Trial| {
-        let is_new =
-            it.source != Source::Default && it.stage == Stage::Screen && !it.sketch.is_empty();
-        is_new.then(|| (it.sketch.clone(), it.choices.clone()))
+    // What was proposed before is not proposed again: only what is known to be good is measured
+    // anew, first of all.
+    let proposed = |it: &&tune::Trial| it.stage == Stage::Screen && it.source != Source::Default;
+    let traces = |it: &[tune::Trial]| -> Vec<Vec<String>> {
+        it.iter().filter(proposed).map(|it| it.trace.clone()).collect()
     };
-    let mut points: Vec<_> = all.iter().filter_map(proposed).collect();
-    let n_points = points.len();
-    points.sort();
-    points.dedup();
-    assert_eq!(points.len(), n_points);
+    let (before, after) = (traces(&first), traces(&all[first.len()..]));
+    let n_known = after.iter().take_while(|it| before.contains(it)).count();
+    assert!(n_known <= KEPT_PER_ISA, "{n_known}");
+    let mut new = after[n_known..].to_vec();
+    assert!(!new.is_empty() && !new.iter().any(|it| before.contains(it)));
+    let n_new = new.len();
+    new.sort();
+    new.dedup();
+    assert_eq!(new.len(), n_new);
     check_record(&machine, &workload, machine.target.isa);
 }
 
