@@ -85,11 +85,14 @@ pub(super) fn compare(pairs: &[(&Cell, &Cell)]) -> Comparison {
     let (mut trials, mut seconds) = (Groups::default(), Groups::default());
     for (cell, other) in pairs {
         let target = &cell.key.target;
-        if let (Some(a), Some(b)) = (cell.best_ns(), other.best_ns()) {
+        // Beside the default schedule of its own cell: the machine drifts by more than arms differ.
+        let network = |it: &Cell| Some(it.best_ns()? / it.default_ns()?);
+        if let (Some(a), Some(b)) = (network(cell), network(other)) {
             networks.add(target.clone(), a / b);
         }
+        let layer = |it: &Layer| it.best_ns / it.default_ns;
         for (a, b) in common_layers(cell, other) {
-            layers.add(format!("{target} {}", a.name), a.best_ns / b.best_ns);
+            layers.add(format!("{target} {}", a.name), layer(a) / layer(b));
         }
         if let Some((a, b)) = equally_good(&cell.curve, &other.curve) {
             trials.add(target.clone(), a.trials as f64 / b.trials as f64);

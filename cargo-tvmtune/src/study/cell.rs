@@ -44,7 +44,7 @@ pub(crate) struct Layer {
     pub(crate) multiplicity: u32,
     /// The latency of the default schedule.
     pub(crate) default_ns: f64,
-    /// The latency of the best one, timed beside it.
+    /// The latency of the best one that the arm found, timed beside it.
     pub(crate) best_ns: f64,
     pub(crate) trials: u64,
     pub(crate) seconds: f64,

@@ -82,7 +82,7 @@ impl Machine {
         let summary =
             tune::run(&subject.workloads, &options, &database, &self.exclusive, &mut see)?;
         watch.close();
-        let (layers, missing) = layers(subject, &summary, &watch);
+        let (layers, missing) = layers(subject, &summary, recipe, &watch);
         Ok(Cell {
             key: key.clone(),
             device: self.target.key().0,
@@ -126,7 +126,12 @@ fn tasks(subject: &Subject) -> impl Iterator<Item = (String, f64)> {
 }
 
 /// The layers that were tuned, and those that were not.
-fn layers(subject: &Subject, summary: &Summary, watch: &Watch) -> (Vec<Layer>, Vec<Missing>) {
+fn layers(
+    subject: &Subject,
+    summary: &Summary,
+    recipe: Recipe,
+    watch: &Watch,
+) -> (Vec<Layer>, Vec<Missing>) {
     let mut layers = Vec::new();
     for (name, weight) in tasks(subject) {
         let Some(result) = summary.results.iter().find(|it| watch::task(&it.task) == name) else {
@@ -137,7 +142,11 @@ fn layers(subject: &Subject, summary: &Summary, watch: &Watch) -> (Vec<Layer>, V
             name,
             multiplicity: weight as u32,
             default_ns: result.default_ns,
-            best_ns: result.best_ns,
+            // What search found, where analysis is not to help it; the default if that was nothing.
+            best_ns: match (recipe.analytic, result.found_ns) {
+                (false, Some(found_ns)) => found_ns,
+                (true, _) | (false, None) => result.best_ns,
+            },
             trials: result.trials,
             seconds: result.seconds,
             source: result.source.name().to_owned(),
