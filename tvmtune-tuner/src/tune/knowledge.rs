@@ -54,9 +54,9 @@ impl Knowledge {
         let recipe = options.recipe;
         let target = Target::from(options.target);
         let name = format!("{}.json", options.target.key().0.replace(':', "_"));
-        let is_kept = recipe.model && !options.afresh;
-        let file = database.cache().filter(|_| is_kept).map(|it| it.models().join(name));
-        let loaded = file.as_ref().filter(|it| it.exists()).map(|it| CostModel::load(it));
+        let file = database.cache().filter(|_| recipe.model).map(|it| it.models().join(name));
+        let known = file.as_ref().filter(|it| !options.afresh && it.exists());
+        let loaded = known.map(|it| CostModel::load(it));
         let (model, trouble) = match loaded {
             Some(Ok(model)) => (model, None),
             Some(Err(error)) => (CostModel::new(), Some(error)),
