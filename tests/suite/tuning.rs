@@ -15,7 +15,7 @@ use tvmtune_core::record::{KEPT_PER_ISA, Provenance, Record, Source, Tier};
 use tvmtune_core::schedule::{Instruction, Schedule, default};
 use tvmtune_core::target::CpuTarget;
 use tvmtune_tests::workload;
-use tvmtune_tuner::database::{Cache, Database, Layer, LayerKind, Lookup};
+use tvmtune_tuner::database::{Cache, Database, Files, Layer, LayerKind, Lookup};
 use tvmtune_tuner::device;
 use tvmtune_tuner::measure::{Exclusive, WorkerCommand};
 use tvmtune_tuner::outcome::Outcome;
@@ -174,6 +174,60 @@ fn a_search_can_be_replayed_from_its_log_without_hardware() {
     assert_eq!(first, second);
     let sources = |source| first.iter().filter(|it| it.0 == source).count();
     assert!(sources(Source::Droplet) > 0 && sources(Source::Evolved) > 0);
+}
+
+#[test]
+fn what_a_near_device_recorded_is_refined_and_not_searched_again() {
+    let (Some(there), Some(here)) = (Machine::new(), Machine::new()) else { return };
+    let workload = workload(MATMUL);
+    let workload = Workload { buckets: workload.buckets[1..].to_vec(), ..workload };
+    there.tune(&workload, &there.options(60));
+    let mut record = there.get(&workload).records.remove(0).record;
+    record.device = CpuTarget { l2_bytes: here.target.l2_bytes * 2, ..here.target }.key();
+    here.database().put(&record, &Files::default()).unwrap();
+    let options = Options { refines: true, ..here.options(200) };
+    let (summary, _) = here.tune(&workload, &options);
+    // A share of the budget, and the trial of the default schedule.
+    assert!(summary.results[0].trials <= 200 * 15 / 100 + 1, "{summary:?}");
+    let log = trials(&here.log());
+    let explores = |it: &&tune::Trial| !it.sketch.is_empty() && it.parent.is_empty();
+    let is_known = |it: &tune::Trial| {
+        let mut entries = record.buckets.iter().flat_map(|it| &it.schedules);
+        entries.any(|entry| entry.trace == it.trace) || it.source == Source::Transfer
+    };
+    assert!(
+        log.iter()
+            .filter(explores)
+            .all(|it| it.source == Source::Default || is_known(it) || it.stage == Stage::Compare)
+    );
+    assert!(log.iter().any(|it| it.source == Source::Droplet));
+    let lookup = here.get(&workload);
+    let best = lookup.best(&here.target.key(), &workload.buckets[0], here.target.isa).unwrap();
+    assert_eq!(best.tier, Tier::Exact);
+}
+
+#[test]
+fn a_model_that_cannot_be_read_is_reported_and_made_anew() {
+    let Some(machine) = Machine::new() else { return };
+    let workload = workload(SOFTMAX);
+    machine.tune(&workload, &machine.options(30));
+    let model = only_file(&machine.cache().models());
+    let text = fs::read_to_string(&model).unwrap();
+    for other in ["garbage".to_owned(), text.replacen("\"features\":1", "\"features\":99", 1)] {
+        assert_ne!(other, text);
+        fs::write(&model, &other).unwrap();
+        let mut warnings = Vec::new();
+        let mut on_event = |it: Event<'_>| {
+            if let Event::Warning { what } = it {
+                warnings.push(what);
+            }
+        };
+        let (workloads, exclusive) = (std::slice::from_ref(&workload), machine.exclusive());
+        let options = machine.options(60);
+        tune::run(workloads, &options, &machine.database(), &exclusive, &mut on_event).unwrap();
+        assert!(warnings.iter().any(|it| it.contains("starts without")), "{warnings:?}");
+        assert!(fs::read_to_string(&model).unwrap().contains("\"features\":1"));
+    }
 }
 
 #[test]

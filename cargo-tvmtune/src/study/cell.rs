@@ -50,8 +50,6 @@ pub(crate) struct Layer {
     pub(crate) seconds: f64,
     /// Who proposed the best.
     pub(crate) source: String,
-    /// Whether the results of the best were compared with the reference.
-    pub(crate) checked: bool,
     /// Its latency as it fell.
     pub(crate) curve: Vec<Step>,
 }

@@ -46,7 +46,6 @@ fn cell(study: &Study, key: &Key, speedup: f64, pace: f64) -> Cell {
         trials: 8,
         seconds: 4.0,
         source: "evolved".to_owned(),
-        checked: true,
         curve: curve(default_ns),
     };
     Cell {

@@ -57,8 +57,6 @@ pub struct Effort {
 impl Effort {
     /// Where measuring a candidate takes milliseconds: guessing takes no longer than measuring.
     pub const QUICK: Self = Self { population: 128, generations: 2 };
-    /// Where it takes a compiler. Ansor's constants.
-    pub const THOROUGH: Self = Self { population: 2048, generations: 4 };
 }
 
 /// Evolutionary search.

@@ -16,7 +16,7 @@ use super::recipe::{Recipe, When};
 use super::session::{Session, lines};
 use crate::cost::learned::Learned;
 use crate::cost::model::{CostModel, ModelError};
-use crate::database::{Database, DatabaseError};
+use crate::database::Database;
 use crate::outcome::Outcome;
 use crate::space::Point;
 use crate::transfer::{Donor, Donors, Transfer};
@@ -69,12 +69,17 @@ impl Knowledge {
         Self { recipe, model, file, trouble, donors, n_tasks: 0 }
     }
 
-    /// Keeps what was learned for the next run; what went wrong, for people.
-    pub(super) fn keep(&mut self) -> Option<String> {
+    /// Keeps what was learned for the next run.
+    pub(super) fn keep(&self) -> Option<String> {
         let file = self.file.as_ref()?;
-        let saved = self.model.save(file).err();
-        let trouble = self.trouble.take().filter(|it| !is_expected(it)).or(saved)?;
-        Some(format!("`{}`: {trouble}; search started without it", file.display()))
+        let error = self.model.save(file).err()?;
+        Some(format!("cannot keep what was learned in `{}`: {error}", file.display()))
+    }
+
+    /// Why search starts without what earlier runs learned, if that is not how it should be.
+    pub(super) fn trouble(&mut self) -> Option<String> {
+        let (error, file) = (self.trouble.take()?, self.file.as_ref()?);
+        Some(format!("search starts without `{}`: {error}", file.display()))
     }
 
     /// The number of a new task.
@@ -123,18 +128,6 @@ impl Knowledge {
             median_ns: best.timing.median_ns(),
             default_ns: default.map(|it| it.timing.median_ns()),
         });
-    }
-}
-
-/// A file of another version is what an update of the tool leaves, and a missing one what a cleaned
-/// cache does.
-fn is_expected(error: &ModelError) -> bool {
-    match error {
-        ModelError::Version { .. } => true,
-        ModelError::File(DatabaseError::Io { source, .. }) => {
-            source.kind() == std::io::ErrorKind::NotFound
-        }
-        _ => false,
     }
 }
 

@@ -151,6 +151,9 @@ pub fn run(
         watch: Stopwatch::start(),
     };
     let tasks = tuner.tasks();
+    if let Some(what) = tuner.knowledge.trouble() {
+        (tuner.on_event)(Event::Warning { what });
+    }
     (tuner.on_event)(Event::Started { n_tasks: tasks.len() });
     let mut sessions = tuner.open(tasks)?;
     while let Some(next) = tuner.next(&sessions) {
@@ -223,12 +226,16 @@ impl Tuner<'_> {
 
     fn open_one(&mut self, task: Task) -> Result<Result<Session, String>, TuneError> {
         let (workload, seed) = (task.workload, self.options.seed);
-        let (recipe, share) = self.plan(&task);
+        let (tier, known) = self.known(&task);
+        let is_near = matches!(tier, Tier::SameIsa | Tier::Transferred);
+        let (recipe, share) = match self.options.refines && is_near {
+            true => (Recipe::REFINE, REFINING_SHARE),
+            false => (self.options.recipe, 1.0),
+        };
         let budget = self.options.budget.scaled(task.share * share);
-        let (known, past) = if self.options.afresh {
-            (Vec::new(), Vec::new())
-        } else {
-            (self.known(&task), trials(&self.log_path(workload)))
+        let past = match self.options.afresh {
+            true => Vec::new(),
+            false => trials(&self.log_path(workload)),
         };
         let opened = self.with_context(workload, |ctx| {
             let mut session = match Session::open(task, budget, (recipe, seed), ctx)? {
@@ -242,26 +249,18 @@ impl Tuner<'_> {
         Ok(opened)
     }
 
-    /// How a task is searched, and with which share of its budget.
-    fn plan(&self, task: &Task) -> (Recipe, f64) {
-        let workload = &self.workloads[task.workload];
-        let lookup = self.database.get(&workload.id, &workload.dag.name, &workload.text);
-        let best = lookup.best(&self.options.target.key(), &task.bucket, task.isa());
-        let is_near = best.is_some_and(|it| matches!(it.tier, Tier::SameIsa | Tier::Transferred));
-        if self.options.refines && !self.options.afresh && is_near {
-            (Recipe::REFINE, REFINING_SHARE)
-        } else {
-            (self.options.recipe, 1.0)
+    /// The schedules that the database has for a task, of whichever device, and how near the best
+    /// of them is; nothing where tuning starts afresh.
+    fn known(&self, task: &Task) -> (Tier, Vec<Entry>) {
+        if self.options.afresh {
+            return (Tier::Default, Vec::new());
         }
-    }
-
-    /// The schedules that the database has for a task, of whichever device.
-    fn known(&self, task: &Task) -> Vec<Entry> {
         let workload = &self.workloads[task.workload];
         let lookup = self.database.get(&workload.id, &workload.dag.name, &workload.text);
         let choices = lookup.choices(&self.options.target.key(), &task.bucket, task.isa());
+        let tier = choices.first().map_or(Tier::Default, |it| it.tier);
         let others = choices.iter().filter(|it| it.entry.source != Source::Default);
-        others.take(KEPT_PER_ISA).map(|it| it.entry.clone()).collect()
+        (tier, others.take(KEPT_PER_ISA).map(|it| it.entry.clone()).collect())
     }
 
     /// The session that gets the next round; `None` when all is done or spent but for the finals.
