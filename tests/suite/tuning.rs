@@ -72,6 +72,7 @@ impl Machine {
             refines: false,
             seed: 1,
             hardware: Hardware::Worker(WorkerCommand::new(helper())),
+            n_threads: 2,
             recipe: Recipe::default(),
             afresh: false,
             provenance: Provenance { tool: "tests".to_owned(), host: "tests".to_owned() },
@@ -159,19 +160,22 @@ fn a_program_is_tuned_and_remembered() {
 }
 
 #[test]
-fn a_search_can_be_replayed_from_its_log_without_hardware() {
+fn a_search_can_be_replayed_from_its_log_without_hardware_on_any_number_of_threads() {
     let Some(machine) = Machine::new() else { return };
     let workload = workload(MATMUL);
     let workload = Workload { buckets: workload.buckets[1..].to_vec(), ..workload };
     machine.tune(&workload, &machine.options(60));
     let log = trials(&machine.log());
-    let elsewhere = Machine::new().unwrap();
-    let hardware = Hardware::Log(tune::replayed(&log));
-    elsewhere.tune(&workload, &Options { hardware, ..machine.options(60) });
-    let again = trials(&elsewhere.log());
     let what = |it: &tune::Trial| (it.source, it.stage, it.choices.clone(), it.artifact.clone());
-    let [first, second] = [&log, &again].map(|it| it.iter().map(what).collect::<Vec<_>>());
-    assert_eq!(first, second);
+    let first: Vec<_> = log.iter().map(what).collect();
+    for n_threads in [1, 2, 3] {
+        let elsewhere = Machine::new().unwrap();
+        let hardware = Hardware::Log(tune::replayed(&log));
+        let options = Options { hardware, n_threads, ..machine.options(60) };
+        elsewhere.tune(&workload, &options);
+        let again = trials(&elsewhere.log());
+        assert_eq!(first, again.iter().map(what).collect::<Vec<_>>(), "{n_threads} threads");
+    }
     let sources = |source| first.iter().filter(|it| it.0 == source).count();
     assert!(sources(Source::Droplet) > 0 && sources(Source::Evolved) > 0);
 }

@@ -2,16 +2,19 @@
 //!
 //! ```text
 //! cargo run --release -p tvmtune-tuner --features engine --example model -- speed kernels/src/*.rs
+//! cargo run --release -p tvmtune-tuner --features engine --example model -- evolve kernels/src/*.rs
 //! cargo run --release -p tvmtune-tuner --features engine --example model -- gather <trials> 200 kernels/src/*.rs
 //! cargo run --release -p tvmtune-tuner --features engine --example model -- quality <trials> kernels/src/*.rs
 //! ```
 //!
-//! `speed` needs no quiet machine: it counts the time that its thread runs. `gather` measures so many
+//! `speed` needs no quiet machine: it counts the time that its thread runs. `evolve` has evolution
+//! guess 10,240 times for one batch, on two threads. `gather` measures so many
 //! random points of each program, on one thread. `quality` learns from what it left, or tuning did
 //! (`<cache>/v1/trials`).
 
 #![expect(clippy::unwrap_used, reason = "a tool for those who change the model")]
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
@@ -27,14 +30,16 @@ use tvmtune_core::schedule::{Instruction, Schedule, Threads, default};
 use tvmtune_core::target::fits::fits;
 use tvmtune_core::target::{CpuTarget, Target};
 use tvmtune_core::{codegen, dsl, workload};
-use tvmtune_tuner::cost::cycles;
 use tvmtune_tuner::cost::features::Features;
+use tvmtune_tuner::cost::learned::{self, Learned};
 use tvmtune_tuner::cost::model::CostModel;
 use tvmtune_tuner::cost::rank::{Judged, pairwise_accuracy, regret};
+use tvmtune_tuner::cost::{Draft, cycles};
 use tvmtune_tuner::measure::{CaseSpec, Job, Measure, Measurer, Policy, WorkerCommand, worker};
-use tvmtune_tuner::outcome::Outcome;
+use tvmtune_tuner::outcome::{Outcome, Timing};
 use tvmtune_tuner::random::Random;
-use tvmtune_tuner::space::Space;
+use tvmtune_tuner::search::{Effort, Evolutionary, Scene, Score, Strategy};
+use tvmtune_tuner::space::{Point, Space};
 use tvmtune_tuner::tune::{Stage, Trial, trials};
 
 /// Pairs that differ by less are taken for noise.
@@ -46,12 +51,13 @@ fn main() {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
         ["speed", files @ ..] => programs(files).iter().for_each(speed),
+        ["evolve", files @ ..] => programs(files).iter().for_each(evolve),
         ["gather", logs, n, files @ ..] => {
             programs(files).iter().for_each(|it| gather(it, Path::new(logs), n.parse().unwrap()));
         }
         ["quality", logs, files @ ..] => quality(Path::new(logs), &programs(files)),
         _ => println!(
-            "usage: model speed <file>... | gather <trials> <n> <file>... | quality <trials> <file>..."
+            "usage: model speed <file>... | evolve <file>... | gather <trials> <n> <file>... | quality <trials> <file>..."
         ),
     }
 }
@@ -145,6 +151,56 @@ fn speed(dag: &Dag) {
         drafts.log2(),
         predictions.first().unwrap_or(&0.0),
     );
+}
+
+/// How long one batch takes of which much is guessed: as often as in Ansor's five generations of
+/// 2,048, where here half of a generation is new.
+fn evolve(dag: &Dag) {
+    let target = target();
+    let target = Target::Cpu(target);
+    let space = Space::new(dag, &target);
+    let draft = Draft::new(dag, self::target()).with_threads(2);
+    let mut random = Random::new(1);
+    let points: Vec<Point> = (0..200).map(|_| space.random(&mut random)).collect();
+    let drafts = draft.score(&space, &points);
+    let effort = Effort { population: 2048, generations: 8 };
+    let mut search = Evolutionary::new(1, effort);
+    let mut model = CostModel::new().with_threads(2);
+    for (point, cycles) in points.iter().zip(drafts) {
+        let Some(timing) = Timing::new(vec![cycles; 3]) else { continue };
+        let Some(features) = learned::features(dag, &target, &space.instructions(point)) else {
+            continue;
+        };
+        model.add(0, features, Some(cycles));
+        search.observe(point, &Outcome::Timed(timing));
+    }
+    model.train();
+    let learned = Counted {
+        score: Learned { model: &model, dag, target: &target, n_threads: 2 },
+        n: Cell::new(0),
+    };
+    let scene = Scene { space: &space, draft: Some(&draft), model: Some(&learned) };
+    let began = Instant::now();
+    let n_proposed = search.propose(&scene, 64).len();
+    let seconds = began.elapsed().as_secs_f64();
+    println!(
+        "{:28} {:6} guesses, {n_proposed:3} proposed: {seconds:.2} s",
+        dag.name,
+        learned.n.get()
+    );
+}
+
+/// Counts guesses.
+struct Counted<S> {
+    score: S,
+    n: Cell<usize>,
+}
+
+impl<S: Score> Score for Counted<S> {
+    fn score(&self, space: &Space, points: &[Point]) -> Vec<f64> {
+        self.n.set(self.n.get() + points.len());
+        self.score.score(space, points)
+    }
 }
 
 /// Measures random points that fit, on one thread; a line of a log for each.

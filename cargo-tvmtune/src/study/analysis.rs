@@ -30,6 +30,8 @@ pub(super) struct Comparison {
     pub(super) layers: Option<Ratio>,
     /// The middle ratio of layers.
     pub(super) layers_median: f64,
+    /// The latency of networks when the one of both is over that took less time, as seen by then.
+    pub(super) at_equal_time: Option<Ratio>,
     /// The trials, and the seconds, that it takes to be as fast as the worse of both ends up.
     pub(super) trials: Option<Ratio>,
     /// See `trials`.
@@ -83,6 +85,7 @@ pub(super) fn compare(pairs: &[(&Cell, &Cell)]) -> Comparison {
     let mut networks = Groups::default();
     let mut layers = Groups::default();
     let (mut trials, mut seconds) = (Groups::default(), Groups::default());
+    let mut at_equal_time = Groups::default();
     for (cell, other) in pairs {
         let target = &cell.key.target;
         // Beside the default schedule of its own cell: the machine drifts by more than arms differ.
@@ -94,6 +97,11 @@ pub(super) fn compare(pairs: &[(&Cell, &Cell)]) -> Comparison {
         for (a, b) in common_layers(cell, other) {
             layers.add(format!("{target} {}", a.name), layer(a) / layer(b));
         }
+        let end = cell.seconds.min(other.seconds);
+        let seen = |it: &Cell| Some(seen_by(&it.curve, end)?.ns / it.default_ns()?);
+        if let (Some(a), Some(b)) = (seen(cell), seen(other)) {
+            at_equal_time.add(target.clone(), a / b);
+        }
         if let Some((a, b)) = equally_good(&cell.curve, &other.curve) {
             trials.add(target.clone(), a.trials as f64 / b.trials as f64);
             seconds.add(target.clone(), a.seconds / b.seconds);
@@ -104,6 +112,7 @@ pub(super) fn compare(pairs: &[(&Cell, &Cell)]) -> Comparison {
         layers_median: median(&layers.all()),
         networks: networks.ratio(),
         layers: layers.ratio(),
+        at_equal_time: at_equal_time.ratio(),
         trials: trials.ratio(),
         seconds: seconds.ratio(),
     }
@@ -161,6 +170,11 @@ fn equally_good(a: &[Step], b: &[Step]) -> Option<(Step, Step)> {
     let goal = a.last()?.ns.max(b.last()?.ns);
     let reached = |curve: &[Step]| curve.iter().find(|it| it.ns <= goal).copied();
     Some((reached(a)?, reached(b)?))
+}
+
+/// What a curve had come to by then.
+fn seen_by(curve: &[Step], seconds: f64) -> Option<Step> {
+    curve.iter().take_while(|it| it.seconds <= seconds).last().copied()
 }
 
 /// Ratios by what they are of.

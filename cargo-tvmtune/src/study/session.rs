@@ -10,6 +10,7 @@ use tvmtune_build::tune::session::provenance;
 use tvmtune_core::target::CpuTarget;
 use tvmtune_tuner::database::{Cache, Database, Layer as Folder, LayerKind};
 use tvmtune_tuner::measure::{Exclusive, WorkerCommand};
+use tvmtune_tuner::parallel::n_cores;
 use tvmtune_tuner::tune::{self, Event, Hardware, Options, Recipe, Summary};
 
 use super::cell::{Cell, Layer, Missing};
@@ -105,6 +106,7 @@ impl Machine {
             budget: tune::Budget { trials: budget.trials, per_task: total, total },
             seed,
             hardware: Hardware::Worker(WorkerCommand::this_executable()?),
+            n_threads: n_cores(),
             recipe,
             refines: false,
             afresh: false,

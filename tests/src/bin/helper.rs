@@ -64,6 +64,7 @@ fn tune(cache: Option<&String>) -> ExitCode {
         refines: false,
         seed: 1,
         hardware: Hardware::Worker(worker),
+        n_threads: 2,
         recipe: Recipe::default(),
         afresh: false,
         provenance: Provenance::default(),

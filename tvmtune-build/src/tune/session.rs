@@ -11,6 +11,7 @@ use tvmtune_core::record::Provenance;
 use tvmtune_core::target::CpuTarget;
 use tvmtune_tuner::database::{Database, Places};
 use tvmtune_tuner::measure::{Exclusive, ExclusiveError, WorkerCommand, worker};
+use tvmtune_tuner::parallel::n_cores;
 use tvmtune_tuner::tune::{self, Event, Hardware, Options, Recipe, Summary, TuneError, Workload};
 
 use super::child::{ROLE, ROLE_TUNE};
@@ -84,6 +85,7 @@ pub fn run(
         refines: request.refines,
         seed: SEED,
         hardware: Hardware::Worker(WorkerCommand::this_executable()?),
+        n_threads: n_cores(),
         recipe: Recipe::default(),
         afresh: request.afresh,
         provenance: provenance(),

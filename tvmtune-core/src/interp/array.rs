@@ -160,16 +160,25 @@ impl Array {
 
     /// The elements' little-endian bytes; of `bool`, 0 and 1.
     pub fn bytes(&self) -> Vec<u8> {
+        macro_rules! written {
+            ($elements:expr) => {{
+                let mut bytes = vec![0; $elements.len() * self.dtype.bytes() as usize];
+                for (bytes, it) in bytes.as_chunks_mut().0.iter_mut().zip($elements) {
+                    *bytes = it.to_le_bytes();
+                }
+                bytes
+            }};
+        }
         match &self.elements {
             Elements::Bool(it) => it.iter().map(|it| u8::from(*it)).collect(),
-            Elements::F32(it) => it.iter().flat_map(|it| it.to_le_bytes()).collect(),
-            Elements::F16(it) => it.iter().flat_map(|it| it.to_le_bytes()).collect(),
-            Elements::Bf16(it) => it.iter().flat_map(|it| it.to_le_bytes()).collect(),
-            Elements::F64(it) => it.iter().flat_map(|it| it.to_le_bytes()).collect(),
-            Elements::I8(it) => it.iter().flat_map(|it| it.to_le_bytes()).collect(),
+            Elements::F32(it) => written!(it),
+            Elements::F16(it) => written!(it),
+            Elements::Bf16(it) => written!(it),
+            Elements::F64(it) => written!(it),
+            Elements::I8(it) => written!(it),
             Elements::U8(it) => it.clone(),
-            Elements::I32(it) => it.iter().flat_map(|it| it.to_le_bytes()).collect(),
-            Elements::I64(it) => it.iter().flat_map(|it| it.to_le_bytes()).collect(),
+            Elements::I32(it) => written!(it),
+            Elements::I64(it) => written!(it),
         }
     }
 

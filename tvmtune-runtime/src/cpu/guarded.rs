@@ -64,6 +64,18 @@ impl Guarded {
         protect(&mut self.memory, inner, Access::Read)
     }
 
+    /// From now on, the bytes may be written again.
+    ///
+    /// # Errors
+    ///
+    /// If the system refuses.
+    pub fn make_writable(&mut self) -> io::Result<()> {
+        let inner = PAGE..self.memory.len() - PAGE;
+        protect(&mut self.memory, inner, Access::Write)?;
+        self.writable = true;
+        Ok(())
+    }
+
     /// Where the bytes are.
     pub fn address(&self) -> u64 {
         self.bytes().as_ptr().expose_provenance() as u64
@@ -75,6 +87,7 @@ impl Guarded {
 enum Access {
     None,
     Read,
+    Write,
 }
 
 #[cfg(unix)]
@@ -82,6 +95,7 @@ fn protect(memory: &mut MmapMut, range: std::ops::Range<usize>, access: Access) 
     let protection = match access {
         Access::None => libc::PROT_NONE,
         Access::Read => libc::PROT_READ,
+        Access::Write => libc::PROT_READ | libc::PROT_WRITE,
     };
     let part = &mut memory[range];
     // SAFETY: the range lies within one mapping that is ours alone, and starts and ends at
@@ -113,6 +127,8 @@ mod tests {
             it.bytes_mut().fill(7);
             it.make_read_only().unwrap();
             assert!(it.bytes().iter().all(|it| *it == 7));
+            it.make_writable().unwrap();
+            it.bytes_mut().fill(8);
         }
     }
 }

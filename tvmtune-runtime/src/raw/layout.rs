@@ -13,11 +13,13 @@ pub struct Layout {
     pub order: &'static [usize],
 }
 
-/// A dimension's index along one row of stored elements: `at + n * step` for element `n`.
-#[derive(Clone, Copy)]
-struct Along {
-    at: usize,
-    step: usize,
+/// Where elements come from: sums of stored indices, each times its coefficient.
+struct Source {
+    /// For each stored dimension, outermost first: what a step along it adds to each sum. The first
+    /// sum is the place in the row-major tensor.
+    steps: Vec<Vec<usize>>,
+    /// For each further sum, where padding begins.
+    limits: Vec<usize>,
 }
 
 impl Layout {
@@ -45,7 +47,6 @@ impl Layout {
     ///
     /// If the slices are not as long as the shapes say.
     pub fn pack<T: Copy + Default>(&self, row_major: &[T], shape: &[usize], packed: &mut [T]) {
-        let shapes = self.split_shapes(shape);
         let stored = self.stored_shape(shape);
         let Some((&width, outer)) = stored.split_last() else {
             return packed.copy_from_slice(row_major);
@@ -53,61 +54,70 @@ impl Layout {
         if packed.is_empty() {
             return;
         }
+        let Source { steps, limits } = self.source(shape);
+        let along = &steps[outer.len()];
         let mut index = vec![0; outer.len()];
+        let mut sums = vec![0; along.len()];
         for row in packed.chunks_exact_mut(width) {
-            let (from, n_valid) = self.source(&shapes, &index, width);
+            // No index decreases along a row: what is not padding comes first.
+            let rooms = limits.iter().zip(&sums[1..]).map(|(limit, at)| limit.saturating_sub(*at));
+            let n_valid = rooms.zip(&along[1..]).map(|it| match it {
+                (0, _) => 0,
+                (_, 0) => width,
+                (room, step) => room.div_ceil(*step),
+            });
+            let n_valid = n_valid.fold(width, usize::min);
             let (valid, padding) = row.split_at_mut(n_valid);
-            if from.step == 1 && n_valid > 0 {
-                valid.copy_from_slice(&row_major[from.at..from.at + n_valid]);
+            if along[0] == 1 && n_valid > 0 {
+                valid.copy_from_slice(&row_major[sums[0]..sums[0] + n_valid]);
             } else {
                 for (n, element) in valid.iter_mut().enumerate() {
-                    *element = row_major[from.at + n * from.step];
+                    *element = row_major[sums[0] + n * along[0]];
                 }
             }
             padding.fill(T::default());
-            advance(&mut index, outer);
+            advance(&mut index, outer, |dim, n_back| {
+                for (sum, step) in sums.iter_mut().zip(&steps[dim]) {
+                    *sum = *sum + step - n_back * step;
+                }
+            });
         }
     }
 
-    /// Where the elements of a stored row come from, in the row-major tensor, and how many of them
-    /// are not padding: always the first ones, as no index decreases along a row.
-    fn source(&self, shapes: &[Vec<usize>], outer: &[usize], width: usize) -> (Along, usize) {
-        let mut dims = vec![Along { at: 0, step: 0 }; self.order.len()];
-        for (stored, dim) in self.order.iter().enumerate() {
-            dims[*dim] = match outer.get(stored) {
-                Some(&at) => Along { at, step: 0 },
-                None => Along { at: 0, step: 1 },
-            };
+    /// Where the stored elements come from.
+    fn source(&self, shape: &[usize]) -> Source {
+        let mut place = 1;
+        let mut dims = vec![Vec::new(); shape.len()];
+        for (dim, extent) in dims.iter_mut().zip(shape).rev() {
+            *dim = vec![place];
+            place *= extent;
         }
-        let mut n_valid = width;
-        for ((dim, factor), before) in self.splits.iter().zip(shapes).rev() {
+        let mut limits = Vec::new();
+        for ((dim, factor), before) in self.splits.iter().zip(self.split_shapes(shape)) {
             let factor = *factor as usize;
-            let (high, low) = (dims[*dim], dims[dim + 1]);
-            let whole =
-                Along { at: high.at * factor + low.at, step: high.step * factor + low.step };
-            dims.splice(dim..=&(dim + 1), [whole]);
-            let room = before[*dim].saturating_sub(whole.at);
-            n_valid = match (room, whole.step) {
-                (0, _) => 0,
-                (_, 0) => n_valid,
-                (room, step) => n_valid.min(room.div_ceil(step)),
-            };
+            let low = dims[*dim].clone();
+            let high = low.iter().map(|it| it * factor).collect();
+            dims.splice(dim..=dim, [high, low]);
+            if before[*dim] % factor != 0 {
+                limits.push(before[*dim]);
+                dims.iter_mut().for_each(|it| it.push(0));
+                dims[*dim][limits.len()] = factor;
+                dims[dim + 1][limits.len()] = 1;
+            }
         }
-        let mut flat = Along { at: 0, step: 0 };
-        for (dim, extent) in dims.iter().zip(&shapes[0]) {
-            flat = Along { at: flat.at * extent + dim.at, step: flat.step * extent + dim.step };
-        }
-        (flat, n_valid)
+        Source { steps: self.order.iter().map(|it| dims[*it].clone()).collect(), limits }
     }
 }
 
-/// The next index in row-major order.
-fn advance(index: &mut [usize], shape: &[usize]) {
-    for (at, extent) in index.iter_mut().zip(shape).rev() {
+/// The next index in row-major order. Tells of each dimension that moves: by one, or so many back
+/// and one on.
+fn advance(index: &mut [usize], shape: &[usize], mut moved: impl FnMut(usize, usize)) {
+    for (dim, (at, extent)) in index.iter_mut().zip(shape).enumerate().rev() {
         *at += 1;
-        if at < &mut extent.clone() {
-            return;
+        if *at < *extent {
+            return moved(dim, 0);
         }
+        moved(dim, *extent);
         *at = 0;
     }
 }
@@ -139,7 +149,7 @@ mod tests {
         let mut packed = Vec::new();
         for _ in 0..n_elements {
             packed.push(element(&index));
-            advance(&mut index, &stored);
+            advance(&mut index, &stored, |_, _| {});
         }
         packed
     }

@@ -7,7 +7,7 @@ use tvmtune_core::target::Target;
 
 use super::features::Features;
 use super::model::CostModel;
-use crate::parallel::on_all_cores;
+use crate::parallel::on_threads;
 use crate::search::Score;
 use crate::space::{Point, Space};
 
@@ -20,6 +20,8 @@ pub struct Learned<'a> {
     pub dag: &'a Dag,
     /// Where it runs.
     pub target: &'a Target,
+    /// Threads that guess.
+    pub n_threads: usize,
 }
 
 /// What a model can't tell from nothing.
@@ -38,6 +40,6 @@ impl Score for Learned<'_> {
             let share = features.map(|it| self.model.predict(&[it])[0]);
             share.map_or(f64::INFINITY, |it| it.max(LEAST).recip())
         };
-        on_all_cores(points, guess)
+        on_threads(self.n_threads, points, guess)
     }
 }

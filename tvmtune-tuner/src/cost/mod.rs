@@ -26,7 +26,7 @@ use tvmtune_core::schedule::{LoopKind, Schedule, Threads};
 use tvmtune_core::target::CpuTarget;
 use tvmtune_core::target::fits::fits;
 
-use crate::parallel::on_all_cores;
+use crate::parallel::{n_cores, on_threads};
 use crate::search::Score;
 use crate::space::{Point, Space};
 
@@ -35,12 +35,18 @@ use crate::space::{Point, Space};
 pub struct Draft {
     dag: Dag,
     target: CpuTarget,
+    n_threads: usize,
 }
 
 impl Draft {
     /// Drafts for spaces of that dag on that target.
     pub fn new(dag: &Dag, target: CpuTarget) -> Self {
-        Self { dag: dag.clone(), target }
+        Self { dag: dag.clone(), target, n_threads: n_cores() }
+    }
+
+    /// The same, made on that many threads.
+    pub fn with_threads(self, n_threads: usize) -> Self {
+        Self { n_threads, ..self }
     }
 }
 
@@ -52,7 +58,7 @@ impl Score for Draft {
             fits(&nest, &self.target).ok()?;
             Some(cycles(&nest, &self.target))
         };
-        on_all_cores(points, |it| cycles(it).unwrap_or(f64::INFINITY))
+        on_threads(self.n_threads, points, |it| cycles(it).unwrap_or(f64::INFINITY))
     }
 }
 

@@ -166,6 +166,16 @@ impl Problem {
     }
 }
 
+impl Case {
+    /// Whether the arguments of both are the same, whatever results are expected.
+    pub(super) fn has_arguments_of(&self, other: &Self) -> bool {
+        let shapes = |case: &Self| -> Vec<(DType, Vec<u64>)> {
+            case.outputs.iter().map(|it| (it.dtype, it.shape.clone())).collect()
+        };
+        self.params == other.params && shapes(self) == shapes(other)
+    }
+}
+
 impl OutputSpec {
     /// How many bytes the result has.
     pub(super) fn bytes(&self) -> u64 {

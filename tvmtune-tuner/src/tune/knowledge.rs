@@ -37,6 +37,8 @@ pub(super) struct Knowledge {
     trouble: Option<ModelError>,
     donors: Donors,
     n_tasks: usize,
+    /// Threads that search.
+    pub(super) n_threads: usize,
 }
 
 /// How far a task has looked at what others found.
@@ -66,7 +68,9 @@ impl Knowledge {
             When::Never => Donors::default(),
             When::Once | When::Interleaved => Donors::from_database(database, &target),
         };
-        Self { recipe, model, file, trouble, donors, n_tasks: 0 }
+        let n_threads = options.n_threads;
+        let model = model.with_threads(n_threads);
+        Self { recipe, model, file, trouble, donors, n_tasks: 0, n_threads }
     }
 
     /// Keeps what was learned for the next run.
@@ -91,7 +95,7 @@ impl Knowledge {
     /// What the model says of a program, if it has anything to say.
     pub(super) fn learned<'a>(&'a self, dag: &'a Dag, target: &'a Target) -> Option<Learned<'a>> {
         let is_asked = self.recipe.model && self.model.is_trained();
-        is_asked.then_some(Learned { model: &self.model, dag, target })
+        is_asked.then_some(Learned { model: &self.model, dag, target, n_threads: self.n_threads })
     }
 
     /// Notes what became of a trace.

@@ -72,6 +72,8 @@ pub struct Options {
     pub seed: u64,
     /// What tells how long candidates take.
     pub hardware: Hardware,
+    /// Threads that search; what they find does not depend on how many there are.
+    pub n_threads: usize,
     /// How tasks are searched.
     pub recipe: Recipe,
     /// Whether what earlier sessions found is ignored, and what they spent.

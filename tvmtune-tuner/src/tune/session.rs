@@ -111,7 +111,7 @@ impl Session {
         let space = Space { is_analytic, ..space };
         let mut session = Self {
             strategy: recipe.strategy(seed, budget.trials),
-            draft: Draft::new(&task.dag, task.target),
+            draft: Draft::new(&task.dag, task.target).with_threads(ctx.knowledge.n_threads),
             limit_ns: guard::limit_ns(&task.dag, &task.dims()[0], &task.target),
             task,
             space,

@@ -1,13 +1,13 @@
 //! The memory that candidates work on: each argument alone between pages that are no one's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 
 use tvmtune_core::dag::DType;
 use tvmtune_core::interp::Array;
 use tvmtune_runtime::raw::{Guarded, Layout};
 
-use super::super::protocol::{Case, LayoutSpec, ParamSpec, Word};
+use super::super::protocol::{Case, LayoutSpec, OutputSpec, ParamSpec, Word};
 use super::invalid;
 
 /// Results are full of this before a launch, and so is memory for temporaries: neither zeros nor
@@ -16,6 +16,10 @@ const SPOILED: u8 = 0xcd;
 
 /// What vectors and cache lines are aligned to.
 const LINE: usize = 64;
+
+/// Bytes of a parameter's packed copies that are kept: packing a large weight takes longer than
+/// timing a candidate.
+const KEPT: usize = 2 << 30;
 
 /// Where arguments lie in their pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,21 +33,24 @@ pub(super) enum Placement {
 /// The arguments of one case.
 pub(super) struct Arguments {
     params: Vec<Param>,
-    outputs: Vec<Output>,
+    outputs: Vec<Places>,
     /// Memory for temporaries, by position in the table; kept from candidate to candidate.
     shared: BTreeMap<usize, Guarded>,
 }
 
 struct Param {
     spec: ParamSpec,
-    tight: Guarded,
-    /// Only where candidates are timed.
-    aligned: Option<Guarded>,
-    packed: BTreeMap<LayoutSpec, Guarded>,
+    memory: Places,
+    /// Copies in another order, the last one that was asked for first.
+    packed: VecDeque<(LayoutSpec, Guarded)>,
+    /// Memory of a copy that was given up, for the next one: new pages cost as much as packing.
+    spare: Option<Guarded>,
 }
 
-struct Output {
+/// The same bytes in each placement.
+struct Places {
     tight: Guarded,
+    /// Only where candidates are timed, and the tight ones are not aligned.
     aligned: Option<Guarded>,
 }
 
@@ -51,13 +58,9 @@ impl Arguments {
     /// The arguments of a case; timed, or only verified.
     pub(super) fn new(case: &Case, timed: bool) -> io::Result<Self> {
         let params = case.params.iter().map(|it| Param::new(it, timed));
-        let output = |n_bytes: u64, align| {
-            let align_of = |placement| if placement == Placement::Tight { align } else { LINE };
-            let place = |placement| Guarded::new(n_bytes as usize, align_of(placement));
-            let aligned = timed.then(|| place(Placement::Aligned)).transpose()?;
-            Ok(Output { tight: place(Placement::Tight)?, aligned })
-        };
-        let outputs = case.outputs.iter().map(|it| output(it.bytes(), it.dtype.bytes() as usize));
+        let output =
+            |it: &OutputSpec| Places::new(it.bytes() as usize, it.dtype.bytes() as usize, timed);
+        let outputs = case.outputs.iter().map(output);
         Ok(Self {
             params: params.collect::<io::Result<_>>()?,
             outputs: outputs.collect::<io::Result<_>>()?,
@@ -65,17 +68,27 @@ impl Arguments {
         })
     }
 
+    /// How many bytes of memory there are.
+    pub(super) fn n_bytes(&self) -> usize {
+        let params = self.params.iter().map(|it| it.memory.n_bytes() + it.n_packed());
+        let shared = self.shared.values().map(|it| it.bytes().len());
+        params.sum::<usize>()
+            + self.outputs.iter().map(Places::n_bytes).sum::<usize>()
+            + shared.sum::<usize>()
+    }
+
     /// The argument table.
     pub(super) fn table(&mut self, words: &[Word], placement: Placement) -> io::Result<Vec<u64>> {
+        self.params.iter_mut().for_each(Param::forget);
         let mut table = Vec::with_capacity(words.len());
         for (slot, word) in words.iter().enumerate() {
             table.push(match word {
                 Word::Value(value) => *value,
-                Word::Param(n) => self.param(*n)?.address(placement),
+                Word::Param(n) => self.param(*n)?.memory.at(placement).address(),
                 Word::Packed(n, layout) => self.param(*n)?.packed(layout)?,
                 Word::Output(n) => {
                     let output = self.outputs.get(*n).ok_or_else(|| invalid("no such result"))?;
-                    output.memory(placement).address()
+                    output.at(placement).address()
                 }
                 Word::Shared(n_bytes) => self.shared(slot, *n_bytes)?,
             });
@@ -111,40 +124,93 @@ impl Arguments {
     }
 }
 
-impl Output {
-    fn memory(&self, placement: Placement) -> &Guarded {
+impl Places {
+    fn new(n_bytes: usize, align: usize, timed: bool) -> io::Result<Self> {
+        let tight = Guarded::new(n_bytes, align)?;
+        let needs_another = timed && !tight.address().is_multiple_of(LINE as u64);
+        let aligned = needs_another.then(|| Guarded::new(n_bytes, LINE)).transpose()?;
+        Ok(Self { tight, aligned })
+    }
+
+    fn at(&self, placement: Placement) -> &Guarded {
         match (placement, &self.aligned) {
             (Placement::Aligned, Some(aligned)) => aligned,
             _ => &self.tight,
         }
+    }
+
+    fn n_bytes(&self) -> usize {
+        let aligned = self.aligned.as_ref().map_or(0, |it| it.bytes().len());
+        self.tight.bytes().len() + aligned
     }
 }
 
 impl Param {
     fn new(spec: &ParamSpec, timed: bool) -> io::Result<Self> {
         let bytes = spec.array().bytes();
-        let tight = filled(&bytes, spec.dtype.bytes() as usize)?;
-        let aligned = timed.then(|| filled(&bytes, LINE)).transpose()?;
-        Ok(Self { spec: spec.clone(), tight, aligned, packed: BTreeMap::new() })
-    }
-
-    fn address(&self, placement: Placement) -> u64 {
-        match (placement, &self.aligned) {
-            (Placement::Aligned, Some(aligned)) => aligned.address(),
-            _ => self.tight.address(),
+        let mut memory = Places::new(bytes.len(), spec.dtype.bytes() as usize, timed)?;
+        for it in std::iter::once(&mut memory.tight).chain(&mut memory.aligned) {
+            it.bytes_mut().copy_from_slice(&bytes);
+            it.make_read_only()?;
         }
+        Ok(Self { spec: spec.clone(), memory, packed: VecDeque::new(), spare: None })
     }
 
-    /// The address of the elements in that order, which are packed if they were not before.
+    /// The address of the elements in that order, which are packed if they are not there.
     fn packed(&mut self, layout: &LayoutSpec) -> io::Result<u64> {
-        if let Some(packed) = self.packed.get(layout) {
-            return Ok(packed.address());
-        }
-        let bytes = pack(self.tight.bytes(), &self.spec, layout)?;
-        let memory = filled(&bytes, LINE)?;
+        let known = self.packed.iter().position(|it| it.0 == *layout);
+        let (layout, memory) = match known.and_then(|it| self.packed.remove(it)) {
+            Some(known) => known,
+            None => (layout.clone(), self.pack(layout)?),
+        };
         let address = memory.address();
-        self.packed.insert(layout.clone(), memory);
+        self.packed.push_front((layout, memory));
         Ok(address)
+    }
+
+    /// The elements in another order, by the function that packs weights for users.
+    fn pack(&mut self, layout: &LayoutSpec) -> io::Result<Guarded> {
+        let Self { spec, memory, spare, .. } = self;
+        if !fits(layout, spec.shape.len()) {
+            return Err(invalid("the layout does not fit the parameter"));
+        }
+        // There are few layouts in a worker's life, and the type is made for constants.
+        let layout = Layout {
+            splits: Box::leak(layout.splits.clone().into_boxed_slice()),
+            order: Box::leak(layout.order.clone().into_boxed_slice()),
+        };
+        let shape: Vec<usize> = spec.shape.iter().map(|it| *it as usize).collect();
+        let n_elements: usize = layout.stored_shape(&shape).iter().product();
+        let n_bytes = n_elements * spec.dtype.bytes() as usize;
+        let mut packed = match spare.take().filter(|it| it.bytes().len() == n_bytes) {
+            Some(mut spare) => {
+                spare.make_writable()?;
+                spare
+            }
+            None => Guarded::new(n_bytes, LINE)?,
+        };
+        let (from, to) = (memory.tight.bytes(), packed.bytes_mut());
+        match spec.dtype {
+            DType::I8 | DType::U8 | DType::Bool => layout.pack(from, &shape, to),
+            DType::F16 | DType::Bf16 => pack_as::<2>(layout, &shape, from, to),
+            DType::F32 | DType::I32 => pack_as::<4>(layout, &shape, from, to),
+            DType::F64 | DType::I64 => pack_as::<8>(layout, &shape, from, to),
+        }
+        packed.make_read_only()?;
+        Ok(packed)
+    }
+
+    /// How many bytes the packed copies have.
+    fn n_packed(&self) -> usize {
+        self.packed.iter().map(|it| it.1.bytes().len()).sum()
+    }
+
+    /// Gives up copies that are too many, the one first that was not asked for in the longest
+    /// time. No table may be in use.
+    fn forget(&mut self) {
+        while self.packed.len() > 1 && self.n_packed() > KEPT {
+            self.spare = self.packed.pop_back().map(|it| it.1);
+        }
     }
 }
 
@@ -160,39 +226,12 @@ impl ParamSpec {
     }
 }
 
-/// Read-only memory with these bytes.
-fn filled(bytes: &[u8], align: usize) -> io::Result<Guarded> {
-    let mut memory = Guarded::new(bytes.len(), align)?;
-    memory.bytes_mut().copy_from_slice(bytes);
-    memory.make_read_only()?;
-    Ok(memory)
-}
-
-/// The bytes of a parameter in another order, by the function that packs weights for users.
-fn pack(bytes: &[u8], spec: &ParamSpec, layout: &LayoutSpec) -> io::Result<Vec<u8>> {
-    if !fits(layout, spec.shape.len()) {
-        return Err(invalid("the layout does not fit the parameter"));
-    }
-    // There are few layouts in a worker's life, and the type is made for constants.
-    let layout = Layout {
-        splits: Box::leak(layout.splits.clone().into_boxed_slice()),
-        order: Box::leak(layout.order.clone().into_boxed_slice()),
-    };
-    let shape: Vec<usize> = spec.shape.iter().map(|it| *it as usize).collect();
-    Ok(match spec.dtype {
-        DType::I8 | DType::U8 | DType::Bool => {
-            pack_as(bytes, layout, &shape, u8::from_le_bytes, u8::to_le_bytes)
-        }
-        DType::F16 | DType::Bf16 => {
-            pack_as(bytes, layout, &shape, u16::from_le_bytes, u16::to_le_bytes)
-        }
-        DType::F32 | DType::I32 => {
-            pack_as(bytes, layout, &shape, u32::from_le_bytes, u32::to_le_bytes)
-        }
-        DType::F64 | DType::I64 => {
-            pack_as(bytes, layout, &shape, u64::from_le_bytes, u64::to_le_bytes)
-        }
-    })
+/// Packs elements of so many bytes.
+fn pack_as<const N: usize>(layout: Layout, shape: &[usize], from: &[u8], to: &mut [u8])
+where
+    [u8; N]: Default,
+{
+    layout.pack(from.as_chunks::<N>().0, shape, to.as_chunks_mut::<N>().0);
 }
 
 /// Whether a layout is one of tensors with so many dimensions.
@@ -202,18 +241,4 @@ fn fits(layout: &LayoutSpec, rank: usize) -> bool {
     let mut sorted = layout.order.clone();
     sorted.sort_unstable();
     splits_fit && sorted == (0..rank + layout.splits.len()).collect::<Vec<_>>()
-}
-
-fn pack_as<const N: usize, T: Copy + Default>(
-    bytes: &[u8],
-    layout: Layout,
-    shape: &[usize],
-    from: fn([u8; N]) -> T,
-    to: fn(T) -> [u8; N],
-) -> Vec<u8> {
-    let (elements, _) = bytes.as_chunks::<N>();
-    let elements: Vec<T> = elements.iter().map(|it| from(*it)).collect();
-    let mut packed = vec![T::default(); layout.stored_shape(shape).iter().product()];
-    layout.pack(&elements, shape, &mut packed);
-    packed.into_iter().flat_map(to).collect()
 }

@@ -6,6 +6,7 @@
 
 mod memory;
 
+use std::collections::VecDeque;
 use std::env;
 use std::io::{self, BufReader, BufWriter, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -48,7 +49,7 @@ fn run(limit: Duration) -> io::Result<()> {
     let fuse = Fuse::start(limit);
     let mut requests = BufReader::new(io::stdin());
     let mut responses = BufWriter::new(io::stdout());
-    let mut bench = Bench::default();
+    let mut benches = Benches::default();
     Frame::new(Response::Ready).write(&mut responses)?;
     loop {
         let request = match Frame::<Request>::read(&mut requests) {
@@ -58,7 +59,7 @@ fn run(limit: Duration) -> io::Result<()> {
         };
         fuse.light();
         // A panic is a bug of ours, or the doing of the code that was tried.
-        let answer = catch_unwind(AssertUnwindSafe(|| bench.answer(request)));
+        let answer = catch_unwind(AssertUnwindSafe(|| benches.answer(request)));
         let failed = |why: String| Frame::new(Response::Failed(why));
         let response = match answer {
             Ok(Ok(response)) => response,
@@ -108,6 +109,43 @@ impl Fuse {
     }
 }
 
+/// The problems that this worker was told of last, the current one first. Tasks take turns, and
+/// filling large arguments takes longer than timing a candidate.
+#[derive(Default)]
+struct Benches(VecDeque<Bench>);
+
+/// Bytes of arguments that are kept for problems that may come back.
+const KEPT: usize = 1 << 30;
+
+impl Benches {
+    fn answer(&mut self, request: Frame<Request>) -> io::Result<Frame<Response>> {
+        let Frame { message, blob } = request;
+        if let Request::SetUp(problem) = message {
+            self.set_up(problem, &blob)?;
+            return Ok(Frame::new(Response::Done));
+        }
+        let bench = self.0.front_mut().ok_or_else(|| invalid("there is no problem"))?;
+        bench.answer(message, &blob)
+    }
+
+    fn set_up(&mut self, problem: Problem, expected: &[u8]) -> io::Result<()> {
+        let known = self.0.iter().position(|it| it.has_arguments_of(&problem));
+        let known = known.and_then(|it| self.0.remove(it));
+        // Old memory goes first: there may not be enough.
+        let mut n_bytes = 0;
+        let fits = |it: &&Bench| {
+            n_bytes += it.n_bytes();
+            n_bytes <= KEPT
+        };
+        let n_kept = self.0.iter().take_while(fits).count();
+        self.0.truncate(n_kept);
+        let mut bench = known.unwrap_or_default();
+        bench.set_up(problem, expected)?;
+        self.0.push_front(bench);
+        Ok(())
+    }
+}
+
 /// A problem with its arguments in memory.
 #[derive(Default)]
 struct Bench {
@@ -118,33 +156,40 @@ struct Bench {
 }
 
 impl Bench {
-    fn answer(&mut self, request: Frame<Request>) -> io::Result<Frame<Response>> {
-        let Frame { message, blob } = request;
-        Ok(match message {
-            Request::SetUp(problem) => {
-                self.set_up(problem, &blob)?;
-                Frame::new(Response::Done)
-            }
+    fn answer(&mut self, request: Request, blob: &[u8]) -> io::Result<Frame<Response>> {
+        Ok(match request {
+            Request::SetUp(_) => return Err(invalid("not for a single problem")),
             Request::Evaluate { code, case } => {
-                let loaded = load(&[&code], &blob)?.remove(0);
+                let loaded = load(&[&code], blob)?.remove(0);
                 let results = self.evaluate(&loaded, &code, case)?;
                 Frame { message: Response::Results, blob: results.concat() }
             }
             Request::Measure { code, policy } => {
-                let loaded = load(&[&code], &blob)?.remove(0);
+                let loaded = load(&[&code], blob)?.remove(0);
                 Frame::new(Response::Outcome(self.measure(&loaded, &code, &policy)?))
             }
             Request::Compare { codes, rounds, policy } => {
-                let loaded = load(&codes.iter().collect::<Vec<_>>(), &blob)?;
+                let loaded = load(&codes.iter().collect::<Vec<_>>(), blob)?;
                 let codes: Vec<_> = loaded.iter().zip(&codes).collect();
                 Frame::new(Response::Timings(self.compare(&codes, rounds, &policy)?))
             }
         })
     }
 
+    /// Whether it has the arguments of that problem.
+    fn has_arguments_of(&self, problem: &Problem) -> bool {
+        let (here, there) = (&self.problem.cases, &problem.cases);
+        here.len() == there.len()
+            && here.iter().zip(there).all(|(here, there)| here.has_arguments_of(there))
+    }
+
+    /// How many bytes its arguments have.
+    fn n_bytes(&self) -> usize {
+        self.arguments.iter().map(Arguments::n_bytes).sum()
+    }
+
     fn set_up(&mut self, problem: Problem, expected: &[u8]) -> io::Result<()> {
-        // The old memory goes first: both may not fit.
-        *self = Self::default();
+        self.expected.clear();
         if problem.has_expected {
             if problem.expected_bytes() != expected.len() as u64 {
                 return Err(invalid("the expected results are of another size"));
@@ -158,9 +203,11 @@ impl Bench {
             let cases = problem.cases.iter();
             self.expected = cases.map(|it| it.outputs.iter().map(&mut next).collect()).collect();
         }
-        let cases = problem.cases.iter().enumerate();
-        let arguments = cases.map(|(n, case)| Arguments::new(case, n == 0));
-        self.arguments = arguments.collect::<io::Result<_>>()?;
+        if self.arguments.is_empty() || !self.has_arguments_of(&problem) {
+            let cases = problem.cases.iter().enumerate();
+            let arguments = cases.map(|(n, case)| Arguments::new(case, n == 0));
+            self.arguments = arguments.collect::<io::Result<_>>()?;
+        }
         self.problem = problem;
         Ok(())
     }
