@@ -176,7 +176,7 @@ fn evolve(dag: &Dag) {
     }
     model.train();
     let learned = Counted {
-        score: Learned { model: &model, dag, target: &target, n_threads: 2 },
+        score: Learned { model: &model, dag, target: &target, drafts: true, n_threads: 2 },
         n: Cell::new(0),
     };
     let scene = Scene { space: &space, draft: Some(&draft), model: Some(&learned) };
@@ -334,18 +334,31 @@ fn quality(logs: &Path, programs: &[Dag]) {
         programs.iter().map(|it| (it.name.as_str(), samples(it, logs))).collect();
     let tasks: Vec<_> = tasks.into_iter().filter(|(_, it)| it.len() >= 100).collect();
     let n = tasks.len() as f64;
-    let mut means = [(); 4].map(|()| Quality::default());
-    let names = ["draft", "64 learned", "half learned", "other tasks"];
+    let mut means = [(); 7].map(|()| Quality::default());
+    let names = [
+        "draft",
+        "32 learned",
+        "with draft",
+        "64 learned",
+        "with draft",
+        "other tasks",
+        "with draft",
+    ];
     for (task, (name, samples)) in tasks.iter().enumerate() {
         let (known, unknown) = samples.split_at(samples.len() / 2);
-        let few = learned([(task, &known[..64.min(known.len())])].into_iter());
-        let half = learned([(task, known)].into_iter());
+        let first = |n: usize| learned([(task, &known[..n.min(known.len())])].into_iter());
         let others = tasks.iter().enumerate().filter(|(other, _)| *other != task);
         let others = learned(others.map(|(n, (_, it))| (n, &it[..it.len().min(100)])));
-        let by = |model: &CostModel| {
-            judge(unknown, |it| model.predict(std::slice::from_ref(&it.features))[0])
+        let by = |model: &CostModel, drafts: bool| {
+            judge(unknown, |it| {
+                let share = model.predict(std::slice::from_ref(&it.features))[0];
+                -learned::guess(share, drafts.then_some(it.draft))
+            })
         };
-        let found = [judge(unknown, |it| -it.draft), by(&few), by(&half), by(&others)];
+        let mut found = vec![judge(unknown, |it| -it.draft)];
+        for model in [first(32), first(64), others] {
+            found.extend([by(&model, false), by(&model, true)]);
+        }
         print!("{name:28} {:4}", samples.len());
         for ((mean, it), name) in means.iter_mut().zip(&found).zip(names) {
             mean.add(it, n);

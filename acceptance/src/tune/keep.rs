@@ -53,7 +53,7 @@ impl<'a> Keeper<'a> {
         outcome: Outcome,
         seconds: f64,
     ) -> Result<()> {
-        let Candidate { point, sketch, source, item, generate_ms } = candidate;
+        let Candidate { point, sketch, source, item, generate_ms, .. } = candidate;
         let trial = Trial {
             stage: Stage::Screen,
             parent: Vec::new(),

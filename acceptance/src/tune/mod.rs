@@ -1,10 +1,12 @@
 //! Searches for better schedules of what a bundle times, for as long as it may.
 //!
 //! The program with the most to gain is next: how far its best schedule is from what the GPU could
-//! do at most, less for each batch that found nothing better. The strategy proposes points, ranked by
-//! the model of the GPU; they are compiled on all cores while those of another batch are measured.
-//! What is better than all before is measured once more, at length, and recorded with its code.
-//! Every trial is in a log, from which an interrupted session goes on.
+//! do at most, less for each batch that found nothing better. The strategy is that of the tuner:
+//! evolution and droplet search, guided by the model of the GPU and then by one that learns from all
+//! programs together. What it proposes is compiled on all cores while another batch is measured; what
+//! it can't decide between is measured side by side. What is better than all before is measured once
+//! more, at length, and recorded with its code. Every trial is in a log, from which an interrupted
+//! session goes on.
 
 mod keep;
 mod task;
@@ -17,6 +19,8 @@ use tvmtune_core::target::GpuTarget;
 use tvmtune_core::target::gpu::Arch;
 use tvmtune_runtime::cuda::nvrtc::Nvrtc;
 use tvmtune_tuner::compile::Compiler;
+use tvmtune_tuner::cost::model::CostModel;
+use tvmtune_tuner::outcome::Timing;
 
 use crate::Exit;
 use crate::item::{Goal, Item, Manifest};
@@ -33,6 +37,8 @@ const BATCH: usize = 16;
 const HOPELESS: f64 = 2.0;
 /// What is faster by so much than the best one is measured again.
 const BETTER: f64 = 0.99;
+/// How often rivals are measured side by side.
+const RIVAL_ROUNDS: usize = 2;
 
 /// What is asked of a session.
 #[derive(Clone, Copy, Debug)]
@@ -83,8 +89,10 @@ pub fn run_by(
         return Ok(Exit::NoDevice);
     };
     let keeper = Keeper::new(out, target, Compiler::new(nvrtc, None));
-    let tasks = tasks(&manifest, wanted.only, &results, &keeper)?;
-    let mut session = Session { folder, keeper, pool, results, tasks, n_wrong: 0 };
+    let mut model = CostModel::new();
+    let tasks = tasks(&manifest, wanted.only, &results, &keeper, &mut model)?;
+    model.train();
+    let mut session = Session { folder, keeper, pool, results, tasks, model, n_wrong: 0 };
     session.tune(left)?;
     println!("\n{}", session.summary());
     Ok(if session.n_wrong == 0 { Exit::Done } else { Exit::Refused })
@@ -135,6 +143,7 @@ fn tasks(
     only: &str,
     results: &Results,
     keeper: &Keeper<'_>,
+    model: &mut CostModel,
 ) -> Result<Vec<Task>> {
     let mut tasks: Vec<Task> = Vec::new();
     let timed = manifest.items.iter().filter(|it| it.goal == Goal::Time && it.case.contains(only));
@@ -143,8 +152,9 @@ fn tasks(
         let task = match tasks.iter_mut().find(is_of) {
             Some(task) => task,
             None => {
-                let mut task = Task::new(item, keeper.target()).map_err(anyhow::Error::msg)?;
-                task.learn(&keeper.trials(&task));
+                let task = Task::new(item, keeper.target(), tasks.len());
+                let mut task = task.map_err(anyhow::Error::msg)?;
+                task.learn(&keeper.trials(&task), model);
                 tasks.push(task);
                 tasks.last_mut().expect("it was pushed")
             }
@@ -162,6 +172,8 @@ struct Session<'a> {
     pool: Pool,
     results: Results,
     tasks: Vec<Task>,
+    /// Learns from all of them.
+    model: CostModel,
     /// Candidates that computed something else, or took their worker down.
     n_wrong: usize,
 }
@@ -210,11 +222,11 @@ impl Session<'_> {
                 continue;
             };
             let limit_ns = self.limit_ns(&measured);
-            let Self { pool, tasks, keeper, folder, .. } = self;
+            let Self { pool, tasks, keeper, folder, model, .. } = self;
             let prepared = std::thread::scope(|scope| -> Result<_> {
                 let measuring =
                     scope.spawn(|| measure((pool, keeper), limit_ns, &measured, &mut left));
-                let candidates = tasks[next].propose(BATCH, keeper, folder)?;
+                let candidates = tasks[next].propose(BATCH, model, keeper, folder)?;
                 let outcomes = measuring.join().unwrap_or_else(|_| Ok(Vec::new()))?;
                 Ok((candidates, outcomes))
             });
@@ -250,7 +262,9 @@ impl Session<'_> {
             }
             let outcome = task::told(&outcome);
             task.observe(&candidate.point, &outcome);
+            task.note(candidate.features, &outcome, &mut self.model);
             let Some(timing) = outcome.timing() else { continue };
+            task.keep(candidate.point, candidate.item.clone());
             let is_better = task.best_ns().is_none_or(|it| timing.median_ns() < it * BETTER);
             if !is_better {
                 continue;
@@ -271,7 +285,8 @@ impl Session<'_> {
             }
         }
         task.after_batch(before);
-        Ok(())
+        self.model.train();
+        compare(task, &mut self.pool)
     }
 
     fn summary(&self) -> String {
@@ -287,6 +302,27 @@ impl Session<'_> {
         };
         self.tasks.iter().map(line).collect()
     }
+}
+
+/// Measures side by side what the strategy of a task can't decide between.
+fn compare(task: &mut Task, pool: &mut Pool) -> Result<()> {
+    let rivals = task.rivals();
+    if rivals.len() < 2 {
+        return Ok(());
+    }
+    let mut samples = vec![Vec::new(); rivals.len()];
+    for _ in 0..RIVAL_ROUNDS {
+        for ((_, item), samples) in rivals.iter().zip(&mut samples) {
+            if let Outcome::Timed(times) = pool.attempt(item, None)? {
+                samples.extend(times.samples_ns);
+            }
+        }
+    }
+    let timings = rivals.into_iter().zip(samples);
+    let timings: Vec<_> =
+        timings.filter_map(|((point, _), samples)| Some((point, Timing::new(samples)?))).collect();
+    task.compared(&timings);
+    Ok(())
 }
 
 /// What becomes of candidates, and how many seconds each took. What there is no time for is left.

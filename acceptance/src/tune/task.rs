@@ -1,5 +1,6 @@
 //! One program while it is tuned: what was tried, what is best, what is left to gain.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
@@ -7,16 +8,19 @@ use std::time::Instant;
 use anyhow::Result;
 use tvmtune_core::record::Source;
 use tvmtune_core::schedule::Schedule;
-use tvmtune_core::target::GpuTarget;
+use tvmtune_core::target::{GpuTarget, Target};
 use tvmtune_core::{dag::print, workload};
 use tvmtune_tuner::compile::Compiler;
+use tvmtune_tuner::cost::features::Features;
 use tvmtune_tuner::cost::gpu::Draft;
+use tvmtune_tuner::cost::learned::{self, Learned};
+use tvmtune_tuner::cost::model::CostModel;
 use tvmtune_tuner::cost::work::Work;
 use tvmtune_tuner::outcome::{Outcome, Timing};
-use tvmtune_tuner::parallel::on_all_cores;
-use tvmtune_tuner::search::{Effort, Evolutionary, Proposal, Scene, Strategy};
+use tvmtune_tuner::parallel::{n_cores, on_all_cores};
+use tvmtune_tuner::search::{Proposal, Scene, Score, Strategy};
 use tvmtune_tuner::space::{Point, Space};
-use tvmtune_tuner::tune::Trial;
+use tvmtune_tuner::tune::{Recipe, Trial, When};
 
 use super::keep::Keeper;
 use crate::bundle;
@@ -44,8 +48,12 @@ pub(super) struct Task {
     /// Spent on measuring.
     pub(super) seconds: f64,
     target: GpuTarget,
-    strategy: Evolutionary,
+    /// Its number in the model.
+    number: usize,
+    strategy: Box<dyn Strategy>,
     draft: Draft,
+    /// What was measured of what is here: rivals are measured again.
+    items: BTreeMap<Point, Item>,
     best_ns: Option<f64>,
     /// Batches since the best one was found.
     stale: i32,
@@ -59,13 +67,15 @@ pub(super) struct Candidate {
     pub(super) sketch: String,
     pub(super) source: Source,
     pub(super) item: Item,
+    /// What a model sees of it.
+    pub(super) features: Option<Features>,
     /// What making its code took.
     pub(super) generate_ms: f64,
 }
 
 impl Task {
-    /// The program that an item is of.
-    pub(super) fn new(item: &Item, target: &GpuTarget) -> Result<Self, String> {
+    /// The program that an item is of, as the task of that number.
+    pub(super) fn new(item: &Item, target: &GpuTarget, number: usize) -> Result<Self, String> {
         let (_, problem) = item.problem()?;
         let space = Space::new(&problem.dag, &(*target).into());
         let draft = Draft::new(&problem.dag, *target);
@@ -75,8 +85,12 @@ impl Task {
             id: workload::id(&problem.dag).to_string(),
             text: print::canonical(&problem.dag),
             floor_ns: floor_ns(&problem, target),
-            strategy: Evolutionary::new(SEED, Effort::QUICK),
+            number,
+            // Nothing else that could be transferred is in a bundle.
+            strategy: Recipe { transfer: When::Never, ..Recipe::default() }
+                .strategy(SEED, u64::MAX),
             draft,
+            items: BTreeMap::new(),
             problem,
             space,
             target: *target,
@@ -88,8 +102,8 @@ impl Task {
         })
     }
 
-    /// Goes on where the log of an earlier session ends.
-    pub(super) fn learn(&mut self, trials: &[Trial]) {
+    /// Goes on where the log of an earlier session ends; the model learns of it, too.
+    pub(super) fn learn(&mut self, trials: &[Trial], model: &mut CostModel) {
         for trial in trials {
             let sketch = self.space.sketches.iter().position(|it| it.name == trial.sketch);
             let Some(sketch) = sketch.and_then(|it| u16::try_from(it).ok()) else { continue };
@@ -103,6 +117,9 @@ impl Task {
             if fits && point.choices.len() == decisions.len() {
                 self.seconds += trial.measure_ms / 1e3;
                 self.observe(&point, &trial.outcome);
+                let trace = self.space.instructions(&point);
+                let features = learned::features(&self.problem.dag, &self.target.into(), &trace);
+                self.note(features, &trial.outcome, model);
                 if let Some(timing) = trial.outcome.timing() {
                     self.observe_time(timing.median_ns());
                 }
@@ -114,6 +131,34 @@ impl Task {
     pub(super) fn observe(&mut self, point: &Point, outcome: &Outcome) {
         self.trials += 1;
         self.strategy.observe(point, outcome);
+    }
+
+    /// Has the model learn what became of a candidate.
+    pub(super) fn note(
+        &self,
+        features: Option<Features>,
+        outcome: &Outcome,
+        model: &mut CostModel,
+    ) {
+        if let Some(features) = features {
+            model.add(self.number, features, outcome.timing().map(Timing::min_ns));
+        }
+    }
+
+    /// Keeps a candidate that was measured, in case it has rivals.
+    pub(super) fn keep(&mut self, point: Point, item: Item) {
+        self.items.insert(point, item);
+    }
+
+    /// Candidates between which only measuring them side by side decides.
+    pub(super) fn rivals(&mut self) -> Vec<(Point, Item)> {
+        let rivals = self.strategy.rivals().into_iter();
+        rivals.filter_map(|it| Some((it.clone(), self.items.get(&it)?.clone()))).collect()
+    }
+
+    /// Learns how rivals did.
+    pub(super) fn compared(&mut self, timings: &[(Point, Timing)]) {
+        self.strategy.compared(timings);
     }
 
     /// Learns of a measurement; gives whether nothing was faster.
@@ -155,29 +200,47 @@ impl Task {
     pub(super) fn propose(
         &mut self,
         n: usize,
+        model: &CostModel,
         keeper: &Keeper<'_>,
         folder: &Path,
     ) -> Result<Vec<Candidate>> {
-        let scene = Scene { draft: Some(&self.draft), ..Scene::plain(&self.space) };
+        let target = Target::from(self.target);
+        let (dag, n_threads) = (&self.problem.dag, n_cores());
+        let learned = Learned { model, dag, target: &target, drafts: true, n_threads };
+        let learned = model.is_trained().then_some(learned);
+        let scene = Scene {
+            space: &self.space,
+            draft: Some(&self.draft),
+            model: learned.as_ref().map(|it| it as &dyn Score),
+        };
         let proposals = self.strategy.propose(&scene, n);
         self.is_over = proposals.is_empty();
         let what = (self.case.as_str(), self.dims.as_str(), &self.problem);
-        let (space, target) = (&self.space, &self.target);
+        let (space, gpu) = (&self.space, &self.target);
         let make = |it: &Proposal| {
             let began = Instant::now();
-            let made = make(what, (space, &it.point, it.source), (keeper.compiler(), target));
-            (made, began.elapsed().as_secs_f64() * 1e3)
+            let made = make(what, (space, &it.point, it.source), (keeper.compiler(), gpu));
+            let generate_ms = began.elapsed().as_secs_f64() * 1e3;
+            let features = learned::features(dag, &target, &space.instructions(&it.point));
+            (made, features, generate_ms)
         };
         let made = on_all_cores(&proposals, make);
         let mut candidates = Vec::new();
-        for (proposal, (made, generate_ms)) in proposals.into_iter().zip(made) {
+        for (proposal, (made, features, generate_ms)) in proposals.into_iter().zip(made) {
             let (point, source) = (proposal.point, proposal.source);
             match made {
                 Ok((item, code)) => {
                     fs::create_dir_all(folder.join("images"))?;
                     fs::write(folder.join(&item.image), code)?;
                     let sketch = self.space.sketch(&point).name.clone();
-                    candidates.push(Candidate { point, sketch, source, item, generate_ms });
+                    candidates.push(Candidate {
+                        point,
+                        sketch,
+                        source,
+                        item,
+                        features,
+                        generate_ms,
+                    });
                 }
                 Err(why) => self.observe(&point, &Outcome::Invalid(why)),
             }
@@ -250,7 +313,7 @@ mod tests {
             "artifact": "", "image": "", "predicted": null, "flops": 0.0, "bytes": 0.0,
         });
         let item = serde_json::from_value(item).unwrap();
-        Task::new(&item, &GpuTarget::generic(Arch { sm: 90, exact: true })).unwrap()
+        Task::new(&item, &GpuTarget::generic(Arch { sm: 90, exact: true }), 0).unwrap()
     }
 
     #[test]
@@ -297,7 +360,9 @@ mod tests {
         let good = trial(&sketch.name, sketch.default.clone());
         let longer = trial(&sketch.name, vec![0; sketch.default.len() + 1]);
         let beyond = trial(&sketch.name, vec![u16::MAX; sketch.default.len()]);
-        task.learn(&[longer, beyond, trial("no sketch", vec![]), good]);
+        let mut model = CostModel::new();
+        task.learn(&[longer, beyond, trial("no sketch", vec![]), good], &mut model);
+        assert_eq!(model.n_samples(), 1);
         assert_eq!((task.trials, task.best_ns(), task.seconds), (1, Some(3.0), 1.0));
     }
 }

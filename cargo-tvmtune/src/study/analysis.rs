@@ -30,9 +30,9 @@ pub(super) struct Comparison {
     pub(super) layers: Option<Ratio>,
     /// The middle ratio of layers.
     pub(super) layers_median: f64,
-    /// The latency of networks when the one of both is over that took less time, as seen by then.
+    /// The latency of layers when that of both is over that took less time, as seen by then.
     pub(super) at_equal_time: Option<Ratio>,
-    /// The trials, and the seconds, that it takes to be as fast as the worse of both ends up.
+    /// The trials, and the seconds, that it takes a layer to be as fast as the worse of both ends up.
     pub(super) trials: Option<Ratio>,
     /// See `trials`.
     pub(super) seconds: Option<Ratio>,
@@ -95,16 +95,17 @@ pub(super) fn compare(pairs: &[(&Cell, &Cell)]) -> Comparison {
         }
         let layer = |it: &Layer| it.best_ns / it.default_ns;
         for (a, b) in common_layers(cell, other) {
-            layers.add(format!("{target} {}", a.name), layer(a) / layer(b));
-        }
-        let end = cell.seconds.min(other.seconds);
-        let seen = |it: &Cell| Some(seen_by(&it.curve, end)?.ns / it.default_ns()?);
-        if let (Some(a), Some(b)) = (seen(cell), seen(other)) {
-            at_equal_time.add(target.clone(), a / b);
-        }
-        if let Some((a, b)) = equally_good(&cell.curve, &other.curve) {
-            trials.add(target.clone(), a.trials as f64 / b.trials as f64);
-            seconds.add(target.clone(), a.seconds / b.seconds);
+            let name = format!("{target} {}", a.name);
+            layers.add(name.clone(), layer(a) / layer(b));
+            let end = last_seconds(a).min(last_seconds(b));
+            let seen = |it: &Layer| Some(seen_by(&it.curve, end)?.ns / it.default_ns);
+            if let (Some(a), Some(b)) = (seen(a), seen(b)) {
+                at_equal_time.add(name.clone(), a / b);
+            }
+            if let Some((a, b)) = equally_good(a, b) {
+                trials.add(name.clone(), a.trials as f64 / b.trials as f64);
+                seconds.add(name, a.seconds / b.seconds);
+            }
         }
     }
     Comparison {
@@ -165,11 +166,19 @@ fn common_layers<'a>(
     cell.layers.iter().filter_map(|it| Some((it, other.layer(&it.name)?)))
 }
 
-/// Where two curves first are as low as the higher of their ends.
-fn equally_good(a: &[Step], b: &[Step]) -> Option<(Step, Step)> {
-    let goal = a.last()?.ns.max(b.last()?.ns);
-    let reached = |curve: &[Step]| curve.iter().find(|it| it.ns <= goal).copied();
+/// Where the curves of two layers first are as low as the higher of their ends, each in units of
+/// its default schedule.
+fn equally_good(a: &Layer, b: &Layer) -> Option<(Step, Step)> {
+    let lowest = |it: &Layer| Some(it.curve.last()?.ns / it.default_ns);
+    let goal = lowest(a)?.max(lowest(b)?);
+    let reached =
+        |it: &Layer| it.curve.iter().find(|step| step.ns / it.default_ns <= goal).copied();
     Some((reached(a)?, reached(b)?))
+}
+
+/// When the search of a layer ended.
+fn last_seconds(layer: &Layer) -> f64 {
+    layer.curve.last().map_or(0.0, |it| it.seconds)
 }
 
 /// What a curve had come to by then.

@@ -115,7 +115,7 @@ fn comparisons(study: &Study, cells: &[&Cell]) -> String {
         "latency of networks",
         "of layers",
         "of layers, median",
-        "of networks, at equal time",
+        "of layers, at equal time",
         "trials to be as good",
         "time to be as good",
         "effect",

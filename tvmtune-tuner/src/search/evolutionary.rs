@@ -5,8 +5,8 @@
 //!
 //! Ansor (Zheng et al., OSDI 2020), with its defects mended: parents are drawn by rank, in a
 //! tournament, so that one lucky score does not take over; there is a crossover; each sketch keeps a
-//! share of the proposals. Until a model is trained, an analytic draft guesses (Pruner, 2024).
-//! Without either, parents are drawn among what was measured, and their children are measured.
+//! share of the proposals. Until a model is trained, an analytic draft guesses (Pruner, 2024), and
+//! from then on each for half of them. Without either, parents are drawn among what was measured, and their children are measured.
 
 use std::collections::BTreeMap;
 
@@ -31,10 +31,6 @@ const DRAWN: usize = 16;
 /// of points must not hide it. As many more are the best of a sketch, each in its turn.
 const UNSCORED: usize = 4;
 const QUOTA: usize = 8;
-/// One in so many is what the draft likes best, where a model ranks,
-/// of so many times as many that the model likes.
-const DRAFTED: usize = 8;
-const LIKED: usize = 12;
 /// The share of proposals that are random points: what evolution cannot reach.
 const FRESH: f64 = 0.1;
 /// How often a child has two parents.
@@ -98,33 +94,36 @@ impl Evolutionary {
         points.iter().for_each(|it| {
             self.seen.insert(it);
         });
-        let missing = n - points.len();
-        let Self { random, seen, .. } = self;
-        let wanted = if scene.score().is_some() { missing * DRAWN } else { missing };
-        let drawn = seen.draw(wanted, || scene.space.random(random));
-        let picked = match scene.score() {
-            Some(score) => pick(scored(score, scene.space, drawn), missing),
-            None => drawn,
-        };
-        self.n_random += points.len() + picked.len();
-        points.extend(self.noted(picked));
+        for (guide, n) in shares(scene, n - points.len()) {
+            let Self { random, seen, .. } = self;
+            let wanted = if guide.is_some() { n * DRAWN } else { n };
+            let drawn = seen.draw(wanted, || scene.space.random(random));
+            let picked = match guide {
+                Some(score) => pick(scored(score, scene.space, drawn), n),
+                None => drawn,
+            };
+            points.extend(self.noted(picked));
+        }
+        self.n_random += points.len();
         points
     }
 
     /// Descendants of what was measured.
     fn children(&mut self, scene: &Scene<'_>, n: usize) -> Vec<Point> {
         let parents = Parents(self.ranked.first(PARENTS).to_vec());
-        let Some(score) = scene.score() else {
-            let crossover = self.crossover;
-            let Self { random, seen, .. } = self;
-            let drawn = seen.draw(n, || parents.child(scene.space, crossover, random));
-            return self.noted(drawn);
-        };
-        let mut evolved = self.evolve(&parents, scene.space, score);
-        let mut picked = drafted(scene, &evolved, n / DRAFTED);
-        evolved.retain(|it| !picked.contains(&it.1));
-        picked.extend(pick(evolved, n - picked.len()));
-        self.noted(picked)
+        let mut children = Vec::new();
+        for (guide, n) in shares(scene, n) {
+            let picked = match guide {
+                Some(score) => pick(self.evolve(&parents, scene.space, score), n),
+                None => {
+                    let crossover = self.crossover;
+                    let Self { random, seen, .. } = self;
+                    seen.draw(n, || parents.child(scene.space, crossover, random))
+                }
+            };
+            children.extend(self.noted(picked));
+        }
+        children
     }
 
     /// Unseen points with their scores, in the order in which they came up.
@@ -205,16 +204,13 @@ fn scored(score: &dyn Score, space: &Space, points: Vec<Point>) -> Vec<(f64, Poi
     score.score(space, &points).into_iter().zip(points).collect()
 }
 
-/// Where a model ranks, the few that the draft would have chosen of the same points: their mistakes
-/// are not the same, and the draft's first choice is the better one.
-fn drafted(scene: &Scene<'_>, evolved: &[(f64, Point)], n: usize) -> Vec<Point> {
-    let (Some(_), Some(draft)) = (scene.model, scene.draft) else { return Vec::new() };
-    let mut liked: Vec<&(f64, Point)> = evolved.iter().filter(|it| it.0.is_finite()).collect();
-    liked.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.1.cmp(&b.1)));
-    let points = liked.iter().take(n * LIKED).map(|it| it.1.clone()).collect();
-    let mut ranked = scored(draft, scene.space, points);
-    ranked.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.1.cmp(&b.1)));
-    ranked.into_iter().take(n).map(|it| it.1).collect()
+/// So many points, shared out between those who guess: a model and analysis are wrong about
+/// different points, and a model about any kind of which it has not seen enough.
+fn shares<'a>(scene: &Scene<'a>, n: usize) -> Vec<(Option<&'a dyn Score>, usize)> {
+    match (scene.model, scene.draft) {
+        (Some(model), Some(draft)) => vec![(Some(model), n / 2), (Some(draft), n - n / 2)],
+        (model, draft) => vec![(model.or(draft), n)],
+    }
 }
 
 /// `n` points: some as they were drawn, the best of each sketch as far as there is room for them,

@@ -50,12 +50,15 @@ pub(super) struct Canary {
     n_warnings: usize,
 }
 
-/// What a machine may lose without anybody being told.
+/// What a machine may lose, or gain, without anybody being told. Virtual cores that share one of
+/// the host, and clocks that heat brings down, do so for seconds at a time.
 const SLOW: f64 = 1.25;
 const SHORTEST_NS: f64 = 20_000.0;
+/// Samples of it; the fastest counts.
+const SAMPLES: usize = 5;
 /// How often, and after how long, it is asked again.
-const RETRIES: usize = 2;
-const PAUSE: Duration = Duration::from_millis(250);
+const RETRIES: usize = 1;
+const PAUSE: Duration = Duration::from_millis(100);
 
 impl Canary {
     /// Watches the machine by a candidate that works; `None` if it is too short to tell anything but
@@ -94,17 +97,18 @@ impl Canary {
         ))
     }
 
-    /// A timing taken while the machine was that much slower, as it would have been before. Small
-    /// differences are noise of the canary itself.
+    /// A timing taken while the machine was that much slower, as it would have been before; or
+    /// faster, where it was slow when tuning began. Small differences are noise of the canary itself.
     pub(super) fn corrected(outcome: Outcome, slowdown: f64) -> Outcome {
+        let is_same = (1.0 / SLOW..SLOW).contains(&slowdown);
         match outcome {
-            Outcome::Timed(timing) if slowdown >= SLOW => Outcome::Timed(timing.scaled(slowdown)),
+            Outcome::Timed(timing) if !is_same => Outcome::Timed(timing.scaled(slowdown)),
             other => other,
         }
     }
 
     fn time(&self, measurer: &mut dyn Measure) -> Result<Option<Timing>, MeasureError> {
-        let timings = measurer.compare(&[&self.candidate.job], 9, &Policy::default())?;
+        let timings = measurer.compare(&[&self.candidate.job], SAMPLES, &Policy::default())?;
         Ok(timings.ok().and_then(|it| it.into_iter().next()))
     }
 }
@@ -175,7 +179,9 @@ mod tests {
         assert!(canary.warning(3.0).is_none(), "once is enough");
         let corrected = |slowdown| Canary::corrected(Outcome::Timed(timing(100.0)), slowdown);
         assert_eq!(corrected(2.0), Outcome::Timed(timing(50.0)));
+        assert_eq!(corrected(0.5), Outcome::Timed(timing(200.0)));
         assert_eq!(corrected(1.04), Outcome::Timed(timing(100.0)));
+        assert_eq!(corrected(0.96), Outcome::Timed(timing(100.0)));
     }
 
     #[test]

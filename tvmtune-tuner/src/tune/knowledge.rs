@@ -95,7 +95,8 @@ impl Knowledge {
     /// What the model says of a program, if it has anything to say.
     pub(super) fn learned<'a>(&'a self, dag: &'a Dag, target: &'a Target) -> Option<Learned<'a>> {
         let is_asked = self.recipe.model && self.model.is_trained();
-        is_asked.then_some(Learned { model: &self.model, dag, target, n_threads: self.n_threads })
+        let (model, drafts, n_threads) = (&self.model, self.recipe.draft, self.n_threads);
+        is_asked.then_some(Learned { model, dag, target, drafts, n_threads })
     }
 
     /// Notes what became of a trace.

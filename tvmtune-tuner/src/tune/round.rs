@@ -54,7 +54,6 @@ impl Session {
     pub(super) fn round(&mut self, ctx: &mut Context<'_>) -> Result<bool, MeasureError> {
         let watch = Stopwatch::start();
         let (before, first) = (self.best_ns(), self.trials);
-        self.check_pace(ctx)?;
         self.visit(ctx.knowledge);
         // Some strategies propose little at a time, and preparing a task takes a while.
         while !self.exhausted
@@ -84,6 +83,7 @@ impl Session {
         ctx: &mut Context<'_>,
     ) -> Result<(), MeasureError> {
         let watch = Stopwatch::start();
+        self.check_pace(ctx)?;
         let before = self.best_ns();
         let target = self.task.target.into();
         let learned = ctx.knowledge.learned(&self.task.dag, &target);
@@ -189,8 +189,8 @@ impl Session {
                 let best_ns = Some(from_ns).filter(|it| it.is_finite());
                 let policy = Policy { best_ns, ..Policy::default() };
                 let outcome = ctx.measurer.measure(&job, &policy)?;
-                let outcome = Canary::corrected(outcome, self.slowdown);
                 let outcome = guard::believable(outcome, self.limit_ns);
+                let outcome = Canary::corrected(outcome, self.slowdown);
                 artifact = it.artifact.0;
                 self.seen.insert(artifact.clone(), outcome.clone());
                 ctx.knowledge.note(self, &proposed.trace, &outcome);

@@ -66,7 +66,7 @@ const PATIENCE: usize = 20;
 impl Options {
     /// For rows of that width, on that many threads.
     pub fn new(width: usize, n_threads: usize) -> Self {
-        Self { width, n_threads, n_trees: 300, depth: 7, rate: 0.2 }
+        Self { width, n_threads, n_trees: 300, depth: 5, rate: 0.1 }
     }
 }
 

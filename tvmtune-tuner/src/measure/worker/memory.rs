@@ -79,7 +79,7 @@ impl Arguments {
 
     /// The argument table.
     pub(super) fn table(&mut self, words: &[Word], placement: Placement) -> io::Result<Vec<u64>> {
-        self.params.iter_mut().for_each(Param::forget);
+        self.params.iter_mut().for_each(|it| it.forget(KEPT));
         let mut table = Vec::with_capacity(words.len());
         for (slot, word) in words.iter().enumerate() {
             table.push(match word {
@@ -207,8 +207,8 @@ impl Param {
 
     /// Gives up copies that are too many, the one first that was not asked for in the longest
     /// time. No table may be in use.
-    fn forget(&mut self) {
-        while self.packed.len() > 1 && self.n_packed() > KEPT {
+    fn forget(&mut self, limit: usize) {
+        while self.packed.len() > 1 && self.n_packed() > limit {
             self.spare = self.packed.pop_back().map(|it| it.1);
         }
     }
@@ -241,4 +241,36 @@ fn fits(layout: &LayoutSpec, rank: usize) -> bool {
     let mut sorted = layout.order.clone();
     sorted.sort_unstable();
     splits_fit && sorted == (0..rank + layout.splits.len()).collect::<Vec<_>>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_a_copy_that_was_given_up_serves_the_next() {
+        let spec = ParamSpec { dtype: DType::I32, shape: vec![6, 5], seed: 1 };
+        let mut param = Param::new(&spec, true).unwrap();
+        let tiled = |factor| LayoutSpec { splits: vec![(0, factor)], order: vec![0, 2, 1] };
+        let expected: Vec<Vec<u8>> = [2, 3, 4].map(|it| packed(&spec, &tiled(it))).into();
+        let addresses = [2, 3].map(|it| param.packed(&tiled(it)).unwrap());
+        assert_eq!(param.packed(&tiled(2)).unwrap(), addresses[0]);
+        param.forget(0);
+        // Of two copies the one is left that was asked for last.
+        assert_eq!(param.packed(&tiled(2)).unwrap(), addresses[0]);
+        assert_eq!(param.packed(&tiled(3)).unwrap(), addresses[1]);
+        assert_eq!(param.packed[0].1.bytes(), expected[1]);
+        assert_eq!(param.packed[1].1.bytes(), expected[0]);
+        param.forget(0);
+        // Padding makes it larger: the memory does not fit.
+        param.packed(&tiled(4)).unwrap();
+        assert_eq!(param.packed[0].1.bytes(), expected[2]);
+        assert!(param.spare.is_none() && param.n_packed() == expected[1].len() + expected[2].len());
+    }
+
+    fn packed(spec: &ParamSpec, layout: &LayoutSpec) -> Vec<u8> {
+        let mut param = Param::new(spec, false).unwrap();
+        param.packed(layout).unwrap();
+        param.packed[0].1.bytes().to_vec()
+    }
 }
