@@ -8,7 +8,7 @@
 //! ```
 //!
 //! `speed` needs no quiet machine: it counts the time that its thread runs. `evolve` has evolution
-//! guess 10,240 times for one batch, on two threads. `gather` measures so many
+//! guess some 8,000 times by each guide for one batch, on two threads. `gather` measures so many
 //! random points of each program, on one thread. `quality` learns from what it left, or tuning did
 //! (`<cache>/v1/trials`).
 

@@ -218,7 +218,7 @@ impl Session<'_> {
                 let limit_ns = self.limit_ns(&batch);
                 let by = (&mut self.pool, &self.keeper);
                 let outcomes = measure(by, limit_ns, &batch, &mut left)?;
-                self.conclude(batch, outcomes)?;
+                self.conclude(batch, outcomes, &mut left)?;
                 continue;
             };
             let limit_ns = self.limit_ns(&measured);
@@ -233,7 +233,7 @@ impl Session<'_> {
             let (candidates, outcomes) = prepared?;
             let id = self.tasks[next].id.clone();
             let batch = std::mem::replace(&mut measured, Batch { task: next, id, candidates });
-            self.conclude(batch, outcomes)?;
+            self.conclude(batch, outcomes, &mut left)?;
         }
         Ok(())
     }
@@ -251,7 +251,12 @@ impl Session<'_> {
     }
 
     /// Learns from a batch: what was better is measured again and recorded.
-    fn conclude(&mut self, batch: Batch, outcomes: Vec<(Outcome, f64)>) -> Result<()> {
+    fn conclude(
+        &mut self,
+        batch: Batch,
+        outcomes: Vec<(Outcome, f64)>,
+        left: &mut Left,
+    ) -> Result<()> {
         let Some(task) = self.tasks.get_mut(batch.task) else { return Ok(()) };
         let before = task.best_ns();
         for (candidate, (outcome, seconds)) in batch.candidates.into_iter().zip(outcomes) {
@@ -286,7 +291,7 @@ impl Session<'_> {
         }
         task.after_batch(before);
         self.model.train();
-        compare(task, &mut self.pool)
+        compare(task, &mut self.pool, left)
     }
 
     fn summary(&self) -> String {
@@ -304,12 +309,14 @@ impl Session<'_> {
     }
 }
 
-/// Measures side by side what the strategy of a task can't decide between.
-fn compare(task: &mut Task, pool: &mut Pool) -> Result<()> {
+/// Measures side by side what the strategy of a task can't decide between, if there is time for it;
+/// each is a trial.
+fn compare(task: &mut Task, pool: &mut Pool, left: &mut Left) -> Result<()> {
     let rivals = task.rivals();
-    if rivals.len() < 2 {
+    if rivals.len() < 2 || left.trials < rivals.len() || !left.any() {
         return Ok(());
     }
+    left.trials -= rivals.len();
     let mut samples = vec![Vec::new(); rivals.len()];
     for _ in 0..RIVAL_ROUNDS {
         for ((_, item), samples) in rivals.iter().zip(&mut samples) {

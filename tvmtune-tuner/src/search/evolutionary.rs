@@ -207,10 +207,13 @@ fn scored(score: &dyn Score, space: &Space, points: Vec<Point>) -> Vec<(f64, Poi
 /// So many points, shared out between those who guess: a model and analysis are wrong about
 /// different points, and a model about any kind of which it has not seen enough.
 fn shares<'a>(scene: &Scene<'a>, n: usize) -> Vec<(Option<&'a dyn Score>, usize)> {
-    match (scene.model, scene.draft) {
+    let mut shares = match (scene.model, scene.draft) {
         (Some(model), Some(draft)) => vec![(Some(model), n / 2), (Some(draft), n - n / 2)],
         (model, draft) => vec![(model.or(draft), n)],
-    }
+    };
+    // Who picks nothing need not guess.
+    shares.retain(|it| it.1 > 0);
+    shares
 }
 
 /// `n` points: some as they were drawn, the best of each sketch as far as there is room for them,

@@ -53,6 +53,7 @@ pub(super) struct Canary {
 /// What a machine may lose, or gain, without anybody being told. Virtual cores that share one of
 /// the host, and clocks that heat brings down, do so for seconds at a time.
 const SLOW: f64 = 1.25;
+/// What is shorter tells how long threads take to wake up.
 const SHORTEST_NS: f64 = 20_000.0;
 /// Samples of it; the fastest counts.
 const SAMPLES: usize = 5;
