@@ -149,6 +149,31 @@ fn a_stride_along_lanes_becomes_the_layout_of_the_padded_copy() {
 }
 
 #[test]
+fn points_of_a_pool_with_a_stride() {
+    check(
+        "#[autotune(dims(C = 5, H = 39))]
+        fn pool(x: Tensor<f32, C, H, H>) -> Tensor<f32, C, 19, 19> {
+            compute(|c, y, p| max((0..3, 0..3), |r, s| x[[c, 2 * y + r, 2 * p + s]]))
+        }",
+        &[],
+    );
+}
+
+#[test]
+fn every_other_element_is_read_where_it_lies() {
+    let program = program(
+        "#[autotune(dims(C = 64, H = 55))]
+        fn pool(x: Tensor<f32, C, H, H>) -> Tensor<f32, C, 27, 27> {
+            compute(|c, y, p| max((0..3, 0..3), |r, s| x[[c, 2 * y + r, 2 * p + s]]))
+        }",
+    );
+    let dag = dag::build(&program).unwrap();
+    let schedule = default::schedule(&dag, &CpuTarget::generic(Isa::Avx512).into());
+    let text = nest::lower(&schedule).to_string();
+    assert!(text.contains("max= x[16*c_1 + c, 2*y_0 + r, 32*p_0 + s_1 + 2*p]"), "{text}");
+}
+
+#[test]
 fn points_of_a_depthwise_convolution() {
     check(
         "#[autotune(dims(C = 5, H = 10))]

@@ -415,17 +415,19 @@ impl Generator<'_> {
     fn float(&mut self, depth: u32) -> Value {
         const UNARY: [VectorUnary; 4] =
             [VectorUnary::SqrtF, VectorUnary::RoundF, VectorUnary::FloorF, VectorUnary::CeilF];
-        const BINARY: [VectorBinary; 6] = [
+        const BINARY: [VectorBinary; 7] = [
             VectorBinary::AddF,
             VectorBinary::MulF,
             VectorBinary::MinF,
             VectorBinary::MaxF,
             VectorBinary::SubF,
             VectorBinary::DivF,
+            VectorBinary::ScaleF,
         ];
+        let n_binary = if self.isa.scales() { 7 } else { 6 };
         match self.tape.below(8) {
             0..3 => {
-                let op = self.tape.pick(&BINARY);
+                let op = self.tape.pick(&BINARY[..n_binary]);
                 Value::Binary(op, self.boxed(Kind::Float, depth), self.boxed(Kind::Float, depth))
             }
             3 | 4 => Value::Fma(

@@ -38,6 +38,12 @@ impl Access {
         self.strides[axis].as_ref().and_then(Poly::as_constant) == Some(1)
     }
 
+    /// Whether iterations of that axis read every other element of a row.
+    pub fn is_every_other(&self, axis: usize) -> bool {
+        self.strides[axis].as_ref().and_then(Poly::as_constant) == Some(2)
+            && self.steps.last().is_some_and(|it| it.as_ref().is_some_and(|it| it[axis] == 2))
+    }
+
     /// The same read of a tensor whose dimensions are stored in another order.
     pub fn permute(&mut self, order: &[usize], shape: &[Poly]) {
         let stored = |axis: usize| {

@@ -8,7 +8,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Address, Count, Lanes, Linear, Reg, Slot, Storage, VectorBinary, VectorCompare, VectorUnary,
+    Address, Count, Isa, Lanes, Linear, Reg, Slot, Storage, VectorBinary, VectorCompare,
+    VectorUnary,
 };
 
 /// A node of a [`Graph`].
@@ -87,8 +88,9 @@ impl Interned {
 }
 
 /// The nodes of a block.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Graph {
+    pub(super) isa: Isa,
     pub(super) ops: Vec<Op>,
     ids: BTreeMap<Op, Id>,
 }
@@ -118,6 +120,10 @@ impl Op {
 }
 
 impl Graph {
+    pub(super) fn new(isa: Isa) -> Self {
+        Self { isa, ops: Vec::new(), ids: BTreeMap::new() }
+    }
+
     pub(super) fn op(&self, id: Id) -> Op {
         self.ops[id.0 as usize]
     }
@@ -163,8 +169,10 @@ impl Graph {
 
     pub(super) fn binary(&mut self, op: VectorBinary, a: Id, b: Id) -> Id {
         let (known_a, known_b) = (self.bits(a), self.bits(b));
-        if let (Some(x), Some(y)) = (known_a, known_b) {
-            return self.splat(fold_binary(op, x, y));
+        if let (Some(x), Some(y)) = (known_a, known_b)
+            && let Some(bits) = fold_binary(op, x, y)
+        {
+            return self.splat(bits);
         }
         match (op, known_a, known_b) {
             (VectorBinary::And, Some(TRUE), _) | (VectorBinary::Or, Some(FALSE), _) => b,
@@ -227,14 +235,22 @@ fn fold_unary(op: VectorUnary, bits: u32) -> Option<u32> {
     .filter(|_| !(op == VectorUnary::FloatToInt && (2e9..2.2e9).contains(&x.abs())))
 }
 
-fn fold_binary(op: VectorBinary, a: u32, b: u32) -> u32 {
+/// See [`VectorBinary::ScaleF`]; `None` where it is not the arithmetic of real numbers.
+fn scaled(x: f32, y: f32) -> Option<u32> {
+    // In double precision no power that matters is out of range, and the product is exact.
+    let power = || libm::exp2(f64::from(libm::floorf(y).clamp(-1000.0, 1000.0)));
+    (x.is_finite() && y.is_finite()).then(|| ((f64::from(x) * power()) as f32).to_bits())
+}
+
+fn fold_binary(op: VectorBinary, a: u32, b: u32) -> Option<u32> {
     let (x, y) = (f32::from_bits(a), f32::from_bits(b));
     let (i, j) = (a as i32, b as i32);
-    match op {
+    Some(match op {
         VectorBinary::AddF => (x + y).to_bits(),
         VectorBinary::SubF => (x - y).to_bits(),
         VectorBinary::MulF => (x * y).to_bits(),
         VectorBinary::DivF => (x / y).to_bits(),
+        VectorBinary::ScaleF => return scaled(x, y),
         VectorBinary::MinF => {
             if x < y {
                 a
@@ -257,7 +273,7 @@ fn fold_binary(op: VectorBinary, a: u32, b: u32) -> u32 {
         VectorBinary::And => a & b,
         VectorBinary::Or => a | b,
         VectorBinary::Xor => a ^ b,
-    }
+    })
 }
 
 fn fold_compare(op: VectorCompare, a: u32, b: u32) -> bool {

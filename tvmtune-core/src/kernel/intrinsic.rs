@@ -109,6 +109,14 @@ impl Graph {
         let p = self.fma(p, square, r);
         let one = self.float(1.0);
         let p = self.add(p, one);
+        self.scaled(p, n)
+    }
+
+    /// `p * 2^n` for whole `n` in -150..=129, rounded once.
+    fn scaled(&mut self, p: Id, n: Id) -> Id {
+        if self.isa.scales() {
+            return self.binary(VectorBinary::ScaleF, p, n);
+        }
         // 2^n in two steps, each a normal number: so the last one rounds to a denormal correctly.
         let n = self.unary(VectorUnary::FloatToInt, n);
         let half = self.unary(VectorUnary::ShiftRightSigned(1), n);

@@ -91,6 +91,11 @@ impl Isa {
         }
     }
 
+    /// Whether one instruction multiplies by a power of 2: [`VectorBinary::ScaleF`].
+    pub fn scales(self) -> bool {
+        self == Isa::Avx512
+    }
+
     /// The spelling in records and on the command line.
     pub fn name(self) -> &'static str {
         match self {
@@ -257,6 +262,10 @@ pub enum VectorBinary {
     MulF,
     /// `f32` quotient.
     DivF,
+    /// `f32`: the first times 2 to the second, which is rounded down first; the product is rounded
+    /// once, as of real numbers (and 2 to the infinity makes a quiet NaN infinite, 2 to the
+    /// negative infinity makes it 0). Only where there is an instruction for it: [`Isa::scales`].
+    ScaleF,
     /// `f32`: the first if it is smaller, else the second (also where either is a NaN).
     MinF,
     /// `f32`: the first if it is larger, else the second (also where either is a NaN).

@@ -31,12 +31,19 @@ pub(super) enum Binding {
 }
 
 /// A block being filled.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Block {
     pub(super) graph: Graph,
     pub(super) pending: Vec<Pending>,
     pub(super) stmts: Vec<Stmt>,
     lets: Vec<Let>,
+}
+
+impl Block {
+    fn new(isa: Isa) -> Self {
+        let (pending, stmts, lets) = Default::default();
+        Self { graph: Graph::new(isa), pending, stmts, lets }
+    }
 }
 
 /// `var = value op by`, computed in a block.
@@ -117,7 +124,7 @@ impl<'t> Lower<'t> {
             limits: vec![None; tree.vars.len()],
             proven: vec![false; tree.guards.len()],
             vars: Vec::new(),
-            blocks: vec![Block::default()],
+            blocks: vec![Block::new(isa)],
             masks: Vec::new(),
             lane: None,
             versions: Vec::new(),
@@ -350,7 +357,8 @@ impl<'t> Lower<'t> {
 
     /// Turns what was collected in the innermost block into statements.
     pub(super) fn flush(&mut self) {
-        let mut block = std::mem::take(self.block());
+        let new = Block::new(self.isa);
+        let mut block = std::mem::replace(self.block(), new);
         let budget =
             Budget { registers: self.isa.registers() - 1, live: self.places.n_mapped() as u32 };
         cse::emit(
@@ -365,7 +373,7 @@ impl<'t> Lower<'t> {
             &mut block.stmts,
         );
         block.pending.clear();
-        block.graph = Graph::default();
+        block.graph = Graph::new(self.isa);
         *self.block() = block;
     }
 
@@ -385,7 +393,7 @@ impl<'t> Lower<'t> {
         fill: &mut dyn FnMut(&mut Self) -> Result<(), Unsupported>,
     ) -> Result<Vec<Stmt>, Unsupported> {
         self.flush();
-        self.blocks.push(Block::default());
+        self.blocks.push(Block::new(self.isa));
         let filled = fill(self);
         self.flush();
         let block = self.blocks.pop().expect("pushed above");

@@ -15,6 +15,8 @@ const LOADS: f64 = 2.0;
 const STORES: f64 = 1.0;
 /// Cycles until an operation's result can be used.
 const LATENCY: f64 = 4.0;
+/// Loads that a vector of every other element takes, its permutation among them.
+const EVERY_OTHER: f64 = 3.0;
 /// Cycles of one vector whose lanes lie apart.
 const SCATTERED: f64 = 18.0;
 /// Cycles of the loop around a block.
@@ -48,6 +50,7 @@ pub(super) fn cycles(nest: &Nest, stmt: &Stmt, copies: &[Open], target: &CpuTarg
         let n = distinct(&|var| index.iter().any(|it| mentions(it, var)));
         match vector.and_then(|it| step(index.iter().map(affine), it.var)) {
             Some(0 | 1) | None => loads += n,
+            Some(2) => loads += EVERY_OTHER * n,
             Some(_) => scattered += n,
         }
     });
@@ -95,7 +98,7 @@ fn mentions(subscript: &Subscript, var: VarId) -> bool {
     affine(subscript).is_none_or(|it| it.mentions(var))
 }
 
-/// How many elements one iteration of a loop moves an access: 1 and 0 are exact, anything else
+/// How many elements one iteration of a loop moves an access: 0, 1 and 2 are exact, anything else
 /// means apart. `None` if it depends on data.
 fn step<'a>(index: impl Iterator<Item = Option<&'a Poly>>, var: VarId) -> Option<i64> {
     let dims: Vec<Option<&Poly>> = index.collect();
@@ -103,8 +106,8 @@ fn step<'a>(index: impl Iterator<Item = Option<&'a Poly>>, var: VarId) -> Option
     for (n, poly) in dims.iter().enumerate() {
         match (*poly)?.step(var) {
             Some(0) => {}
-            Some(1) if n + 1 == dims.len() && found == 0 => found = 1,
-            _ => found = 2,
+            Some(by @ (1 | 2)) if n + 1 == dims.len() && found == 0 => found = by,
+            _ => found = 3,
         }
     }
     Some(found)

@@ -55,13 +55,21 @@ pub(super) fn straighten(lanes: Lanes, storage: Storage) -> Lanes {
     }
 }
 
+/// Whether a load is of every other word of memory: two vectors, and what is wanted of them, are
+/// had sooner than a gather.
+pub(super) fn load_halves(isa: Isa, lanes: Lanes, storage: Storage, masked: bool) -> bool {
+    lanes == Lanes::Strided(Count::Const(8))
+        && storage == Storage::Word
+        && (!masked || isa == Isa::Avx512)
+}
+
 /// Whether a load is a gather, whose index register is a vector of places.
 pub(super) fn load_gathers(isa: Isa, lanes: Lanes, storage: Storage, masked: bool) -> bool {
     storage == Storage::Word
         && match straighten(lanes, storage) {
             Lanes::Uniform => masked && isa == Isa::Avx2,
             Lanes::Contiguous => false,
-            Lanes::Strided(_) => true,
+            Lanes::Strided(_) => !load_halves(isa, lanes, storage, masked),
         }
 }
 

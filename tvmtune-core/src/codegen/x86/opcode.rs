@@ -115,6 +115,8 @@ pub(super) const DIVPS: Opcode = rvm(NONE, 1, 0x5e);
 pub(super) const MINPS: Opcode = rvm(NONE, 1, 0x5d);
 pub(super) const MAXPS: Opcode = rvm(NONE, 1, 0x5f);
 pub(super) const SQRTPS: Opcode = rvm(NONE, 1, 0x51);
+/// `reg = vvvv * 2^floor(rm)`; EVEX only.
+pub(super) const SCALEFPS: Opcode = rvm(P66, 2, 0x2c);
 /// `vroundps`; under EVEX the same bytes are `vrndscaleps`.
 pub(super) const ROUNDPS: Opcode = rvm(P66, 3, 0x08);
 /// `reg = reg * rm + vvvv`.
@@ -153,6 +155,9 @@ pub(super) const MOVMSKPS: Opcode = rvm(NONE, 1, 0x50);
 pub(super) const PERMILPS: Opcode = rvm(P66, 3, 0x04);
 pub(super) const PERM2F128: Opcode = rvm(P66, 3, 0x06);
 pub(super) const SHUFF32X4: Opcode = rvm(P66, 3, 0x23);
+pub(super) const SHUFPS: Opcode = rvm(NONE, 1, 0xc6);
+/// `reg = elements of vvvv and rm, by their numbers in reg`; EVEX only.
+pub(super) const PERMI2PS: Opcode = rvm(P66, 2, 0x77);
 pub(super) const PERMQ: Opcode = rvm(P66, 3, 0x00).wide();
 
 // Mask registers.

@@ -39,6 +39,7 @@ const EVEX: &[Case] = &[
     (op::MINPS, W512, "vminps", "z0 z1 z2"),
     (op::MAXPS, W512, "vmaxps", "z0 z1 z2"),
     (op::SQRTPS, W512, "vsqrtps", "z0 z2"),
+    (op::SCALEFPS, W512, "vscalefps", "z0 z1 z2"),
     (op::ROUNDPS, W512, "vrndscaleps", "z0 z2 i3"),
     (op::FMADD132PS, W512, "vfmadd132ps", "z0 z1 z2"),
     (op::FMADD213PS, W512, "vfmadd213ps", "z0 z1 z2"),
@@ -59,6 +60,7 @@ const EVEX: &[Case] = &[
     (op::PTESTMD, W512, "vptestmd", "k0 z1 z2"),
     (op::BLENDMPS, W512, "vblendmps", "z0 z1 z2"),
     (op::PERMILPS, W512, "vpermilps", "z0 z2 i3"),
+    (op::PERMI2PS, W512, "vpermi2ps", "z0 z1 z2"),
     (op::SHUFF32X4, W512, "vshuff32x4", "z0 z1 z2 i3"),
 ];
 
@@ -116,6 +118,7 @@ const VEX: &[Case] = &[
     (op::PCMPGTD, W256, "vpcmpgtd", "y0 y1 y2"),
     (op::PERMILPS, W256, "vpermilps", "y0 y2 i3"),
     (op::PERM2F128, W256, "vperm2f128", "y0 y1 y2 i3"),
+    (op::SHUFPS, W256, "vshufps", "y0 y1 y2 i3"),
     (op::PERMQ, W256, "vpermq", "y0 y2 i3"),
 ];
 

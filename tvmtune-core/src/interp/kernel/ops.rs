@@ -51,6 +51,7 @@ pub(super) fn binary(op: VectorBinary, x: u32, y: u32) -> u32 {
         VectorBinary::SubF => (a - b).to_bits(),
         VectorBinary::MulF => (a * b).to_bits(),
         VectorBinary::DivF => (a / b).to_bits(),
+        VectorBinary::ScaleF => scaled(a, b).to_bits(),
         VectorBinary::MinF => {
             if a < b {
                 x
@@ -74,6 +75,22 @@ pub(super) fn binary(op: VectorBinary, x: u32, y: u32) -> u32 {
         VectorBinary::Or => x | y,
         VectorBinary::Xor => x ^ y,
     }
+}
+
+/// `x` times 2 to the whole number below `y`, rounded once.
+fn scaled(x: f32, y: f32) -> f32 {
+    const QUIET: u32 = 1 << 22;
+    let is_quiet = x.is_nan() && x.to_bits() & QUIET != 0;
+    let power = match y {
+        // The instruction has it so.
+        f32::INFINITY if is_quiet => return f32::INFINITY,
+        f32::NEG_INFINITY if is_quiet => return 0.0,
+        f32::INFINITY => f32::INFINITY,
+        f32::NEG_INFINITY => 0.0,
+        // Exact in double precision, where no such power is out of range.
+        y => return (f64::from(x) * f64::from(y.floor().clamp(-1000.0, 1000.0)).exp2()) as f32,
+    };
+    x * power
 }
 
 pub(super) fn fma(a: u32, b: u32, c: u32) -> u32 {

@@ -17,16 +17,27 @@ use crate::schedule::Threads;
 /// A function of two vectors.
 type Function<'a> = &'a dyn Fn(&mut Graph, Id, Id) -> Id;
 
-/// What a function gives for each pair of words, by the interpreter of kernels.
+/// What a function gives for each pair of words: the same on every instruction set.
+#[track_caller]
 fn evaluate(function: Function<'_>, a: &[u32], b: &[u32]) -> Vec<u32> {
-    let lanes = Isa::Avx512.lanes() as usize;
+    let [one, other] = [Isa::Avx512, Isa::Avx2].map(|isa| evaluate_on(isa, function, a, b));
+    let is_nan = |it: u32| f32::from_bits(it).is_nan();
+    let differs = |(x, y): (&u32, &u32)| x != y && !(is_nan(*x) && is_nan(*y));
+    let place = one.iter().zip(&other).position(differs);
+    assert_eq!(place.map(|it| (a[it], b[it], one[it], other[it])), None);
+    one
+}
+
+/// The same on one instruction set, by the interpreter of kernels.
+fn evaluate_on(isa: Isa, function: Function<'_>, a: &[u32], b: &[u32]) -> Vec<u32> {
+    let lanes = isa.lanes() as usize;
     let n = a.len().next_multiple_of(lanes);
     let array = |words: &[u32]| {
         let mut bytes: Vec<u8> = words.iter().flat_map(|it| it.to_le_bytes()).collect();
         bytes.resize(4 * n, 0);
         Array::from_bytes(DType::I32, &[n as u64], &bytes)
     };
-    let kernel = kernel(function, (n / lanes) as i64);
+    let kernel = kernel(isa, function, (n / lanes) as i64);
     let like = [Array::zeros(DType::I32, &[n as u64])];
     let results =
         interp::kernel::run(&kernel, &[], &[array(a), array(b)], &[], &like).unwrap().remove(0);
@@ -35,9 +46,9 @@ fn evaluate(function: Function<'_>, a: &[u32], b: &[u32]) -> Vec<u32> {
 }
 
 /// `out = function(a, b)`, vector by vector.
-fn kernel(function: Function<'_>, n_vectors: i64) -> Kernel {
-    let (mut graph, mut interned) = (Graph::default(), Interned::default());
-    let lane_bytes = i64::from(Isa::Avx512.lanes()) * 4;
+fn kernel(isa: Isa, function: Function<'_>, n_vectors: i64) -> Kernel {
+    let (mut graph, mut interned) = (Graph::new(isa), Interned::default());
+    let lane_bytes = i64::from(isa.lanes()) * 4;
     let mut address = |slot| {
         let strides = vec![(VarId(0), Count::Const(lane_bytes))];
         let offset = Linear { strides, ..Linear::default() };
@@ -63,14 +74,14 @@ fn kernel(function: Function<'_>, n_vectors: i64) -> Kernel {
         n_regs += 1;
         Reg(n_regs - 1)
     };
-    let budget = Budget { registers: 31, live: 0 };
+    let budget = Budget { registers: isa.registers() - 1, live: 0 };
     cse::emit(&graph, &[store], &interned, budget, &mut new_reg, &mut body);
     let count = Count::Const(n_vectors);
     let body = vec![Stmt::Loop { var: VarId(0), count, body }];
     let pointer = |n| TableEntry::Pointer { tensor: TensorId(n), layout: None };
     Kernel {
         name: "function".to_owned(),
-        isa: Isa::Avx512,
+        isa,
         table: (0..3).map(pointer).collect(),
         scratch_bytes: Poly::default(),
         n_regs,

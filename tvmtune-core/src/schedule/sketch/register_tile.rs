@@ -33,8 +33,9 @@ pub(super) struct Operand {
     pub(super) vector: bool,
     /// Whether each row has its own.
     pub(super) per_row: bool,
-    /// Whether windows slide over it: vectors straddle lines, and each takes two loads.
-    pub(super) slides: bool,
+    /// Loads that a vector of it takes: two where windows slide over it, so that vectors straddle
+    /// lines; three, one of them a permutation, of every other element.
+    pub(super) loads: u64,
     /// So many rows stay in the first-level cache.
     pub(super) cached_rows: u64,
 }
@@ -63,10 +64,15 @@ impl Operand {
         let n_sets = PAGE_BYTES / gcd(bytes, PAGE_BYTES).max(LINE_BYTES);
         let n_ways = (l1_bytes / PAGE_BYTES).max(1);
         let vector = access.depends_on(vector_axis);
+        let per_row = row_axis.is_some_and(|it| access.depends_on(it));
         Self {
             vector,
-            slides: vector && access.conditional,
-            per_row: row_axis.is_some_and(|it| access.depends_on(it)),
+            per_row,
+            loads: match vector {
+                true if access.conditional => 1 + u64::from(!per_row),
+                true if access.is_every_other(vector_axis) => 3,
+                _ => 1,
+            },
             // A quarter is left to the other operands, which pass through.
             cached_rows: if bytes < LINE_BYTES { u64::MAX } else { n_sets * n_ways * 3 / 4 },
         }
@@ -104,8 +110,7 @@ fn step(rows: u64, vectors: u64, operands: &[Operand]) -> f64 {
     let load = |it: &Operand| {
         let along = if it.vector { vectors } else { 1 };
         let times = if it.per_row { rows } else { 1 };
-        let each = if it.slides && !it.per_row { 2 } else { 1 };
-        (along * times * each) as f64
+        (along * times * it.loads) as f64
     };
     let loads: f64 = operands.iter().map(load).sum();
     let arithmetic = (rows * vectors) as f64 / ARITHMETIC.0;
@@ -125,8 +130,8 @@ mod tests {
 
     /// The operands of a product of matrices, of which so many rows of the first stay in the cache.
     fn operands(cached_rows: u64) -> [Operand; 2] {
-        let row = Operand { vector: false, per_row: true, slides: false, cached_rows };
-        [row, Operand { vector: true, per_row: false, slides: false, cached_rows: u64::MAX }]
+        let row = Operand { vector: false, per_row: true, loads: 1, cached_rows };
+        [row, Operand { vector: true, per_row: false, loads: 1, cached_rows: u64::MAX }]
     }
 
     fn check(isa: Isa, rows: u64, lanes: u64, expected: (u64, u64)) {

@@ -99,7 +99,9 @@ fn variants_along(b: &Builder, anchor: StageId, vector: usize) -> Vec<TileVarian
             padded.push(Padded { tensor: access.tensor, stride: stride.unwrap_or(1) });
         }
         let is_strided_copy = access.conditional && stride.is_some();
-        if !access.depends_on(vector) || access.is_contiguous(vector) || is_strided_copy {
+        let is_direct =
+            access.is_contiguous(vector) || (!access.conditional && access.is_every_other(vector));
+        if !access.depends_on(vector) || is_direct || is_strided_copy {
             continue;
         }
         match dim_along(access, vector) {

@@ -42,7 +42,7 @@ fn logic(op: VectorBinary) -> Option<Opcode> {
 }
 
 impl Select<'_> {
-    fn mask_virt(&mut self) -> Virt {
+    pub(super) fn mask_virt(&mut self) -> Virt {
         self.code.virt(Class::Mask)
     }
 

@@ -4,7 +4,7 @@
 //! of less than a word, masked ones on AVX2, scatters on AVX2. Those are rare, and never touch
 //! memory of lanes that are masked off.
 
-use super::super::address::{load_gathers, store_scatters, straighten};
+use super::super::address::{load_gathers, load_halves, store_scatters, straighten};
 use super::super::inst::{FrameSlot, Inst, LaneCopy, LaneMask, Operand, Place, VectorInst, Virt};
 use super::super::opcode;
 use super::{Hoisted, Select};
@@ -41,6 +41,14 @@ impl Select<'_> {
                 let b = Operand::Place(self.place(address));
                 self.binary(opcode::MASKMOVPS, dst, mask, b);
             }
+            (lanes, mask) if load_halves(self.isa, lanes, storage, mask.is_some()) => {
+                let place = self.place(address);
+                if self.is_avx512() {
+                    self.load_every_other(place, mask, dst);
+                } else {
+                    self.shuffle_every_other(place, dst);
+                }
+            }
             (lanes, mask) if load_gathers(self.isa, lanes, storage, mask.is_some()) => {
                 let step = step_of(lanes, storage);
                 let index = self.hoist(Hoisted::Strided(step));
@@ -52,6 +60,69 @@ impl Select<'_> {
                 self.load_packed(Place::frame(packed), storage, None, dst);
             }
         }
+    }
+
+    /// Every other word from a place on, of two vectors; AVX-512 only.
+    fn load_every_other(&mut self, low: Place, mask: Option<Virt>, dst: Virt) {
+        let lanes = self.isa.lanes();
+        // What is read ends with the last word that is wanted: the upper vector begins with an odd
+        // one.
+        let high = Place { disp: low.disp + 4 * (lanes as i32 - 1), ..low };
+        let number = |lane| if 2 * lane < lanes { 2 * lane } else { 2 * lane + 1 };
+        let (first, high) = match mask {
+            None => {
+                let first = self.vector_virt();
+                self.unary(opcode::MOVUPS, first, Operand::Place(low));
+                (first, Operand::Place(high))
+            }
+            Some(mask) => {
+                let words = self.vector_virt();
+                self.unary(opcode::PMOVM2D, words, Operand::Reg(mask));
+                let halves = [(low, 0), (high, lanes - 1)].map(|(place, start)| {
+                    let mask = self.mask_every_other(words, start);
+                    let half = self.vector_virt();
+                    self.masked(opcode::MOVUPS, half, Operand::Place(place), mask);
+                    half
+                });
+                (halves[0], Operand::Reg(halves[1]))
+            }
+        };
+        let picked = self.pick(number, first, high);
+        self.unary(opcode::MOVAPS, dst, Operand::Reg(picked));
+    }
+
+    /// Which of the words from number `start` on are wanted, where word `2 * n` is if lane `n` is.
+    fn mask_every_other(&mut self, lanes: Virt, start: u32) -> Virt {
+        let spread = self.pick(|word| (start + word) / 2, lanes, Operand::Reg(lanes));
+        let is_even = |word: u32| if (start + word).is_multiple_of(2) { u32::MAX } else { 0 };
+        let evens = Operand::Place(Place::pool(self.constant_lanes(is_even)));
+        let mask = self.mask_virt();
+        self.binary(opcode::PTESTMD, mask, spread, evens);
+        mask
+    }
+
+    /// For each lane an element of two vectors, by its number; AVX-512 only.
+    fn pick(&mut self, number: impl Fn(u32) -> u32, first: Virt, second: Operand) -> Virt {
+        let picked = self.vector_virt();
+        let numbers = Place::pool(self.constant_lanes(number));
+        self.unary(opcode::MOVUPS, picked, Operand::Place(numbers));
+        let inst = self.inst(opcode::PERMI2PS, picked, second);
+        self.push(Inst::Vector(VectorInst { updates: true, a: Some(first), ..inst }));
+        picked
+    }
+
+    /// Every other word from a place on, of two vectors; AVX2 only.
+    fn shuffle_every_other(&mut self, low: Place, dst: Virt) {
+        let high = Place { disp: low.disp + 4 * (self.isa.lanes() as i32 - 1), ..low };
+        let first = self.vector_virt();
+        self.unary(opcode::MOVUPS, first, Operand::Place(low));
+        // In each half the words 0 and 2 of the lower vector and 1 and 3 of the upper one, and then
+        // the pairs 0, 2, 1, 3.
+        let picked = self.vector_virt();
+        let inst = self.inst(opcode::SHUFPS, picked, Operand::Place(high));
+        let (a, imm) = (Some(first), Some(0b11_01_10_00));
+        self.push(Inst::Vector(VectorInst { a, imm, ..inst }));
+        self.immediate(opcode::PERMQ, dst, Operand::Reg(picked), 0b11_01_10_00);
     }
 
     /// A gather or strided load: the index of the place is a vector.

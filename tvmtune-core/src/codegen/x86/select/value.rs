@@ -8,7 +8,7 @@ use super::super::encode::Width;
 use super::super::inst::{Inst, IntOperand, Operand, Place, VectorInst, Virt};
 use super::super::opcode::{self, Opcode};
 use super::{Hoisted, Select};
-use crate::kernel::{Lanes, Linear, Storage, Value, VectorBinary, VectorUnary};
+use crate::kernel::{Isa, Lanes, Linear, Storage, Value, VectorBinary, VectorUnary};
 
 /// How deep [`needs`] looks: it only orders evaluation, and must not make selection quadratic.
 const DEPTH: u32 = 6;
@@ -40,12 +40,18 @@ fn comes_first(a: &Value, b: &Value) -> bool {
     needs(a, DEPTH) >= needs(b, DEPTH)
 }
 
-fn opcode_of(op: VectorBinary) -> Opcode {
+/// The instruction of an operation, which the instruction set must have.
+fn opcode_of(isa: Isa, op: VectorBinary) -> Opcode {
+    debug_assert!(
+        op != VectorBinary::ScaleF || isa.scales(),
+        "lowered for another instruction set"
+    );
     match op {
         VectorBinary::AddF => opcode::ADDPS,
         VectorBinary::SubF => opcode::SUBPS,
         VectorBinary::MulF => opcode::MULPS,
         VectorBinary::DivF => opcode::DIVPS,
+        VectorBinary::ScaleF => opcode::SCALEFPS,
         VectorBinary::MinF => opcode::MINPS,
         VectorBinary::MaxF => opcode::MAXPS,
         VectorBinary::AddI => opcode::PADDD,
@@ -65,6 +71,7 @@ fn commutes(op: VectorBinary) -> bool {
         op,
         VectorBinary::SubF
             | VectorBinary::DivF
+            | VectorBinary::ScaleF
             | VectorBinary::MinF
             | VectorBinary::MaxF
             | VectorBinary::SubI
@@ -213,7 +220,7 @@ impl Select<'_> {
             }
         }
         let (a, b) = self.sources(x, y);
-        self.binary(opcode_of(op), dst, a, b);
+        self.binary(opcode_of(self.isa, op), dst, a, b);
     }
 
     /// `dst = op(b)`, 0 in lanes masked off.
@@ -287,7 +294,7 @@ impl Select<'_> {
             self.push(Inst::Vector(VectorInst { a, imm: Some(*imm), ..inst }));
             let last = n + 1 == across.len() + within.len();
             let next = if last { dst } else { self.vector_virt() };
-            self.binary(opcode_of(op), next, value, Operand::Reg(other));
+            self.binary(opcode_of(self.isa, op), next, value, Operand::Reg(other));
             value = next;
         }
     }
