@@ -60,8 +60,9 @@ impl Bucket {
         }
     }
 
-    /// Takes over the result of a session that timed schedules of one platform side by side: they come first, in the order given. Of what was known before, only what the session
-    /// did not measure is kept, at its place.
+    /// Takes over the result of a session that timed schedules of one platform side by side: they
+    /// come first, in the order given. Of what was known before, only what the session did not
+    /// measure is kept, at its place.
     pub fn supersede(
         &mut self,
         platform: impl Into<Platform>,

@@ -239,10 +239,11 @@ impl Entry {
 }
 
 impl Measured {
-    /// The relative spread of the samples: half of the distance from `p10` to `p90`, and never
-    /// below half a percent, which is what clocks drift by anyway.
+    /// The relative spread of the samples: the distance from `p10` to the median, and never below
+    /// half a percent, which is what clocks drift by anyway. Samples above the median say what else
+    /// ran on the machine: a few that took twice as long would outweigh any difference.
     pub fn noise(&self) -> f64 {
-        ((self.p90_ns - self.p10_ns) / (2.0 * self.median_ns)).max(0.005)
+        ((self.median_ns - self.p10_ns) / self.median_ns).max(0.005)
     }
 
     /// Whether this is faster than the other by more than the noise of both.

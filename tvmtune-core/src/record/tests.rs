@@ -188,6 +188,15 @@ fn order_changes_only_beyond_the_noise() {
 }
 
 #[test]
+fn samples_that_others_disturbed_hold_nothing_back() {
+    let [a, mut b] = [("a", 100.0), ("b", 90.0)].map(|(it, ns)| entry(it, Source::Random, ns));
+    b.measured.as_mut().unwrap().p90_ns *= 2.0;
+    assert_eq!(added(&[a.clone(), b.clone()]), ["b 90", "a 100"]);
+    b.measured.as_mut().unwrap().p10_ns *= 0.8;
+    assert_eq!(added(&[a, b]), ["a 100", "b 90"], "this is the spread of the code itself");
+}
+
+#[test]
 fn the_same_code_is_kept_once_by_its_clearly_faster_timing() {
     let times = [100.0, 99.9, 80.0, 120.0].map(|it| entry("a", Source::Random, it));
     assert_eq!(added(&times), ["a 80"]);
