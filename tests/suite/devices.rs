@@ -1,6 +1,10 @@
 //! Kernels on CUDA devices: all that can be seen without one, and on one if there is.
 
+use std::fs;
+
 use half::bf16;
+use tvmtune_core::codegen::embed::cuda::ptx_version;
+use tvmtune_runtime::cuda::cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
 use tvmtune_runtime::cuda::cudarc::driver::{CudaSlice, CudaView, CudaViewMut};
 use tvmtune_runtime::cuda::{Arch, Device, Stream};
 use tvmtune_runtime::raw::cuda::{Format, Function, Image, Param, TableEntry as Entry, Variant};
@@ -20,11 +24,19 @@ fn widen(x: Tensor<bf16, M, N>) -> (Tensor<f32, M, N>, Tensor<f32, M>) {
     (wide, compute(|i| sum(0..N, |j| wide[[i, j]])))
 }
 
+/// Set where there is a device for sure, the one that is played, to a file with its PTX: NVRTC looks
+/// for a driver too, and can't work beside that one.
+pub(crate) const PLAYED: &str = "TVMTUNE_TESTS_PLAYED";
+
+fn is_played() -> bool {
+    std::env::var_os(PLAYED).is_some()
+}
+
 /// The first device, if there is one. Whoever gets `None` has checked that this is a value.
 fn device() -> Option<Device> {
     match Device::open(0) {
         Ok(device) => Some(device),
-        Err(Error::NoDriver { .. } | Error::Device { .. }) => None,
+        Err(Error::NoDriver { .. } | Error::Device { .. }) if !is_played() => None,
         Err(other) => panic!("{other}"),
     }
 }
@@ -182,7 +194,12 @@ fn numbers(dims: &[i64], numbers: &mut [u64]) {
 }
 
 /// That code for an architecture, as a cubin or as PTX; `None` without NVRTC.
-fn image(arch: Arch, as_ptx: bool) -> Option<Image> {
+pub(crate) fn image(arch: Arch, as_ptx: bool) -> Option<Image> {
+    if let Some(file) = std::env::var_os(PLAYED) {
+        let text = fs::read_to_string(file).unwrap();
+        let format = Format::Ptx(ptx_version(&text).unwrap());
+        return Some(Image { arch, format, bytes: text.leak().as_bytes() });
+    }
     let target = if as_ptx { arch.to_string().replace("sm", "compute") } else { arch.to_string() };
     let source = Source { name: "kernels.cu", text: KERNELS, arch: &target, options: &[] };
     let code = Compiler::new(nvrtc()?, None).compile(&source).unwrap();
@@ -260,7 +277,8 @@ fn launch(
 fn code_runs_on_the_device_of_this_machine() {
     let Some(device) = device() else { return };
     let stream = device.stream().unwrap();
-    for as_ptx in [false, true] {
+    // The emulator runs no cubins.
+    for as_ptx in [false, true].into_iter().filter(|as_ptx| *as_ptx || !is_played()) {
         let Some(image) = image(device.arch(), as_ptx) else { return };
         let program = program(image);
         if let (Format::Ptx(ptx), driver) = (image.format, device.ptx().unwrap())
@@ -287,7 +305,7 @@ fn code_runs_on_the_device_of_this_machine() {
 #[test]
 fn what_cannot_run_on_the_device_is_refused() {
     let Some(device) = device() else { return };
-    let Some(image) = image(device.arch(), false) else { return };
+    let Some(image) = image(device.arch(), is_played()) else { return };
     let program = program(image);
     let (one, other) = (device.stream().unwrap(), device.stream().unwrap());
     let kernel = Backend::load(&one, "test", program).unwrap();
@@ -301,4 +319,44 @@ fn what_cannot_run_on_the_device_is_refused() {
         Box::leak(Box::new(Program { buckets: &BUCKETS, cuda: Box::leak(Box::new([none])) }));
     let refused = Backend::load(&one, "test", empty).err();
     assert_eq!(refused, Some(Error::NoCode { kernel: "test", arch: device.arch() }));
+}
+
+#[test]
+fn a_launch_can_be_captured_once_weights_are_there() {
+    let Some(device) = device() else { return };
+    let Some(image) = image(device.arch(), is_played()) else { return };
+    #[expect(unsafe_code, reason = "as users do who capture what uses slices")]
+    // SAFETY: all that is done here is done on one stream.
+    unsafe {
+        device.context().disable_event_tracking();
+    }
+    let (stream, program) = (device.stream().unwrap(), program(image));
+    let (m, n) = (17, 34);
+    let w: Weight<f32> = (0..n).map(|it| it as f32).collect();
+    let mut x = stream.clone_htod(&vec![2.0_f32; n]).unwrap();
+    let mut y = stream.alloc_zeros::<f32>(n).unwrap();
+    let _kernel = Backend::load(&stream, "test", program).unwrap();
+
+    let mut capture = |x: &CudaSlice<f32>| {
+        let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        stream.begin_capture(mode).unwrap();
+        let launched = launch(&stream, program, (x, &w, &mut y), m);
+        let graph = stream.end_capture(CUgraphInstantiate_flags(0));
+        launched.map(|()| graph.unwrap().expect("a launch was captured"))
+    };
+    let reason = "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED";
+    let refused = Error::Cuda { kernel: "test", call: "cuMemAlloc", reason };
+    assert_eq!(capture(&x).err(), Some(refused), "the weight is not on the device yet");
+
+    let mut warm = stream.alloc_zeros::<f32>(n).unwrap();
+    launch(&stream, program, (&x, &w, &mut warm), m).unwrap();
+    let graph = capture(&x).unwrap();
+    for value in [2.0, 6.0] {
+        stream.memcpy_htod(&vec![value; n], &mut x).unwrap();
+        graph.launch().unwrap();
+        stream.synchronize().unwrap();
+    }
+    drop(graph);
+    let expected: Vec<f32> = (0..n).map(|it| 3.0 + w[it % 2 * m + it / 2]).collect();
+    assert_eq!(stream.clone_dtoh(&y).unwrap(), expected);
 }

@@ -13,8 +13,11 @@ use tvmtune_acceptance::protocol::Outcome;
 use tvmtune_acceptance::results::Results;
 use tvmtune_core::record::GENERATOR;
 use tvmtune_core::target::gpu::{Arch, GpuTarget};
+use tvmtune_runtime::cuda::Arch as DeviceArch;
 use tvmtune_tests::nvrtc::nvrtc;
 use tvmtune_tuner::compile::Compiler;
+
+use crate::devices;
 
 /// Programs that are timed as well, at extents for which the emulator is fast enough.
 const TIMED: [(&str, &str); 3] = [
@@ -26,6 +29,23 @@ const TIMED: [(&str, &str); 3] = [
 /// What the driver plays: a GPU for which no copies of boxes are generated, as it encodes no maps.
 fn target() -> GpuTarget {
     GpuTarget::generic(Arch { sm: 90, exact: false })
+}
+
+#[test]
+fn kernels_run_on_devices_as_applications_launch_them() {
+    let Some(image) = devices::image(DeviceArch { major: 9, minor: 0, exact: true }, true) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let ptx = folder.path().join("kernels.ptx");
+    fs::write(&ptx, image.bytes).unwrap();
+    // The tests of devices once more, where there is one. Its driver knows one capture at a time.
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["devices::", "--test-threads=1"]).env(devices::PLAYED, ptx);
+    let output = command.env("LD_LIBRARY_PATH", driver(folder.path())).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("a_launch_can_be_captured_once_weights_are_there ... ok"), "{said}");
 }
 
 /// A bundle in a folder, with PTX, which is what the emulator runs.
@@ -52,7 +72,7 @@ fn made() -> Option<(TempDir, Manifest)> {
 }
 
 /// The folder where the driver lies under the name that programs look for.
-fn driver(folder: &Path) -> PathBuf {
+pub(crate) fn driver(folder: &Path) -> PathBuf {
     let tests = std::env::current_exe().unwrap();
     let library = tests.with_file_name("libtvmtune_played_driver.so");
     fs::copy(&library, folder.join("libcuda.so.1")).unwrap();

@@ -248,6 +248,72 @@ fn main() {
 }
 "#;
 
+/// An application: it computes the same on the CPU, on a device, and by a graph.
+const APPLICATION: &str = r#"
+use sandbox::scaled_sum::{self, Dims};
+use tvmtune_runtime::Cpu;
+use tvmtune_runtime::cuda::Device;
+use tvmtune_runtime::cuda::cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let device = Device::open(0)?;
+    // SAFETY: there is one stream.
+    unsafe { device.context().disable_event_tracking() };
+    let stream = device.stream()?;
+    for m in [1, 8, 9, 37, 64] {
+        let numbers = |from: usize| -> Vec<f32> {
+            (from..from + 32 * m).map(|it| (it * 7 % 101) as f32).collect()
+        };
+        let on_cpu = |x: &Vec<f32>| -> Result<Vec<f32>, tvmtune_runtime::Error> {
+            let mut y = vec![0.0; m];
+            sandbox::scaled_sum(&Cpu::new(), x, &mut y).map(|()| y)
+        };
+        let first = numbers(1);
+        let mut x = stream.clone_htod(&first)?;
+        let mut y = stream.alloc_zeros::<f32>(m)?;
+        sandbox::scaled_sum(&stream, &x, &mut y)?;
+        assert_eq!(stream.clone_dtoh(&y)?, on_cpu(&first)?);
+
+        let kernel = scaled_sum::load(&stream)?;
+        stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)?;
+        kernel.launch(&stream, Dims { m }, &x, &mut y)?;
+        let graph = stream.end_capture(CUgraphInstantiate_flags(0))?.expect("a launch");
+        for from in [2, 3] {
+            let next = numbers(from);
+            stream.memcpy_htod(&next, &mut x)?;
+            graph.launch()?;
+            assert_eq!(stream.clone_dtoh(&y)?, on_cpu(&next)?);
+        }
+    }
+    println!("{}", device.name());
+    Ok(())
+}
+"#;
+
+/// Lets the package have a program of that name, which no other test has, and runs it.
+fn run(sandbox: &Sandbox, (name, text): (&str, &str), variables: &[(&str, &str)]) -> Said {
+    let manifest = fs::read_to_string(sandbox.package().join("Cargo.toml")).expect("readable");
+    sandbox.write("Cargo.toml", &manifest.replacen(" }", ", features = [\"cuda\"] }", 1));
+    sandbox.write(&format!("src/bin/{name}.rs"), text);
+    let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join("Cargo.lock");
+    fs::copy(lock, sandbox.package().join("Cargo.lock")).expect("the lock file is there");
+    let mut command = sandbox.command(env!("CARGO"));
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sandbox");
+    command.args(["run", "--offline"]).envs([USE, BARE]).env("CARGO_TARGET_DIR", target);
+    said(command.envs(variables.iter().copied()))
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn applications_launch_what_was_prepared_on_newer_devices() {
+    let Some(sandbox) = shipped("sm_80") else { return };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let driver = crate::played::driver(folder.path());
+    let library = ("LD_LIBRARY_PATH", driver.to_str().expect("a path in Unicode"));
+    let said = run(&sandbox, ("application", APPLICATION), &[library]);
+    assert_eq!((said.code, &*said.out), (Some(0), "the emulator\n"), "{said:?}");
+}
+
 /// What the program says of the code of a bucket.
 fn described(generated: &GeneratedCuda, images: &[(String, PathBuf)], dims: [i64; 2]) -> String {
     let mut text = format!("{}\n", generated.artifact);
@@ -269,15 +335,8 @@ fn described(generated: &GeneratedCuda, images: &[(String, PathBuf)], dims: [i64
 fn who_builds_a_crate_with_prepared_kernels_needs_no_toolkit_and_no_device() {
     let Some(sandbox) = shipped("sm_90a") else { return };
     let dag = dag::build(&program(SOURCE.split_once("\n\n").expect("a `use`").1)).expect("valid");
-    let manifest = fs::read_to_string(sandbox.package().join("Cargo.toml")).expect("readable");
-    sandbox.write("Cargo.toml", &manifest.replacen(" }", ", features = [\"cuda\"] }", 1));
-    sandbox.write("src/main.rs", &MAIN.replace("/PLAN", &format!("/{}", workload::id(&dag))));
-    let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join("Cargo.lock");
-    fs::copy(lock, sandbox.package().join("Cargo.lock")).expect("the lock file is there");
-    let mut command = sandbox.command(env!("CARGO"));
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sandbox");
-    command.args(["run", "--offline"]).envs([USE, BARE]).env("CARGO_TARGET_DIR", target);
-    let said = said(&mut command);
+    let main = MAIN.replace("/PLAN", &format!("/{}", workload::id(&dag)));
+    let said = run(&sandbox, ("describe", &main), &[]);
     assert_eq!(said.code, Some(0), "{said:?}");
 
     let mut expected = "[32.0, 32.0, 32.0]\n".to_owned();

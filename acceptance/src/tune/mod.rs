@@ -11,6 +11,7 @@
 mod keep;
 mod task;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,7 @@ use tvmtune_runtime::cuda::nvrtc::Nvrtc;
 use tvmtune_tuner::compile::Compiler;
 use tvmtune_tuner::cost::model::CostModel;
 use tvmtune_tuner::outcome::Timing;
+use tvmtune_tuner::space::Point;
 
 use crate::Exit;
 use crate::item::{Goal, Item, Manifest};
@@ -291,7 +293,8 @@ impl Session<'_> {
         }
         task.after_batch(before);
         self.model.train();
-        compare(task, &mut self.pool, left)
+        self.n_wrong += compare(task, (&mut self.pool, &self.keeper, self.folder), left)?;
+        Ok(())
     }
 
     fn summary(&self) -> String {
@@ -310,26 +313,46 @@ impl Session<'_> {
 }
 
 /// Measures side by side what the strategy of a task can't decide between, if there is time for it;
-/// each is a trial.
-fn compare(task: &mut Task, pool: &mut Pool, left: &mut Left) -> Result<()> {
-    let rivals = task.rivals();
-    if rivals.len() < 2 || left.trials < rivals.len() || !left.any() {
-        return Ok(());
+/// each is a trial. Gives how many of them computed something else, or took their worker down: those
+/// are out.
+fn compare(
+    task: &mut Task,
+    (pool, keeper, folder): (&mut Pool, &Keeper<'_>, &Path),
+    left: &mut Left,
+) -> Result<usize> {
+    if !left.any() {
+        return Ok(0);
     }
-    left.trials -= rivals.len();
-    let mut samples = vec![Vec::new(); rivals.len()];
+    let mut rivals = task.rivals(keeper, folder)?;
+    let n_rivals = rivals.len();
+    if n_rivals < 2 || left.trials < n_rivals {
+        return Ok(0);
+    }
+    left.trials -= n_rivals;
+    let mut samples: BTreeMap<Point, Vec<f64>> = BTreeMap::new();
     for _ in 0..RIVAL_ROUNDS {
-        for ((_, item), samples) in rivals.iter().zip(&mut samples) {
-            if let Outcome::Timed(times) = pool.attempt(item, None)? {
-                samples.extend(times.samples_ns);
+        let mut wrong = Vec::new();
+        for (point, item) in &rivals {
+            match pool.attempt(item, None)? {
+                Outcome::Timed(times) => {
+                    samples.entry(point.clone()).or_default().extend(times.samples_ns);
+                }
+                outcome if !outcome.is_fine() => {
+                    println!("{}: {outcome}", item.title());
+                    samples.remove(point);
+                    task.observe(point, &task::told(&outcome));
+                    wrong.push(point.clone());
+                }
+                _ => {}
             }
         }
+        rivals.retain(|(point, _)| !wrong.contains(point));
     }
-    let timings = rivals.into_iter().zip(samples);
+    let timings = samples.into_iter();
     let timings: Vec<_> =
-        timings.filter_map(|((point, _), samples)| Some((point, Timing::new(samples)?))).collect();
+        timings.filter_map(|(point, samples)| Some((point, Timing::new(samples)?))).collect();
     task.compared(&timings);
-    Ok(())
+    Ok(n_rivals - rivals.len())
 }
 
 /// What becomes of candidates, and how many seconds each took. What there is no time for is left.

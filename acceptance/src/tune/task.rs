@@ -150,10 +150,23 @@ impl Task {
         self.items.insert(point, item);
     }
 
-    /// Candidates between which only measuring them side by side decides.
-    pub(super) fn rivals(&mut self) -> Vec<(Point, Item)> {
-        let rivals = self.strategy.rivals().into_iter();
-        rivals.filter_map(|it| Some((it.clone(), self.items.get(&it)?.clone()))).collect()
+    /// Candidates between which only measuring them side by side decides. What an earlier session
+    /// measured has no code in this folder: it is made once more.
+    pub(super) fn rivals(
+        &mut self,
+        keeper: &Keeper<'_>,
+        folder: &Path,
+    ) -> Result<Vec<(Point, Item)>> {
+        let mut rivals = Vec::new();
+        for point in self.strategy.rivals() {
+            if !self.items.contains_key(&point)
+                && let Ok(made) = self.maker(keeper).make(&point, Source::Droplet)
+            {
+                self.items.insert(point.clone(), write(made, folder)?);
+            }
+            rivals.extend(self.items.get(&point).map(|it| (point.clone(), it.clone())));
+        }
+        Ok(rivals)
     }
 
     /// Learns how rivals did.
@@ -215,13 +228,13 @@ impl Task {
         };
         let proposals = self.strategy.propose(&scene, n);
         self.is_over = proposals.is_empty();
-        let what = (self.case.as_str(), self.dims.as_str(), &self.problem);
-        let (space, gpu) = (&self.space, &self.target);
+        let maker = self.maker(keeper);
         let make = |it: &Proposal| {
             let began = Instant::now();
-            let made = make(what, (space, &it.point, it.source), (keeper.compiler(), gpu));
+            let made = maker.make(&it.point, it.source);
             let generate_ms = began.elapsed().as_secs_f64() * 1e3;
-            let features = learned::features(dag, &target, &space.instructions(&it.point));
+            let trace = maker.space.instructions(&it.point);
+            let features = learned::features(dag, &target, &trace);
             (made, features, generate_ms)
         };
         let made = on_all_cores(&proposals, make);
@@ -229,9 +242,8 @@ impl Task {
         for (proposal, (made, features, generate_ms)) in proposals.into_iter().zip(made) {
             let (point, source) = (proposal.point, proposal.source);
             match made {
-                Ok((item, code)) => {
-                    fs::create_dir_all(folder.join("images"))?;
-                    fs::write(folder.join(&item.image), code)?;
+                Ok(made) => {
+                    let item = write(made, folder)?;
                     let sketch = self.space.sketch(&point).name.clone();
                     candidates.push(Candidate {
                         point,
@@ -247,24 +259,48 @@ impl Task {
         }
         Ok(candidates)
     }
+
+    /// What makes code of points.
+    fn maker<'a>(&'a self, keeper: &'a Keeper<'_>) -> Maker<'a> {
+        Maker {
+            what: (Goal::Time, &self.case, &self.dims),
+            problem: &self.problem,
+            space: &self.space,
+            target: &self.target,
+            compiler: keeper.compiler(),
+        }
+    }
 }
 
-/// The code of a point.
-fn make(
-    (case, dims, problem): (&str, &str, &Problem),
-    (space, point, source): (&Space, &Point, Source),
-    (compiler, target): (&Compiler<'_>, &GpuTarget),
-) -> Result<(Item, Vec<u8>), String> {
-    let trace = space.instructions(point);
-    let schedule = Schedule::replay(&problem.dag, &trace).map_err(|it| it.to_string())?;
-    let generated = item::generate(&schedule, target)?;
-    let code = bundle::compile(compiler, case, &generated, &target.arch.to_string())?;
-    if let Some(verdict) = code.verdict() {
-        return Err(verdict.to_string());
+/// Makes code of a task's points, on any thread.
+struct Maker<'a> {
+    what: (Goal, &'a str, &'a str),
+    problem: &'a Problem,
+    space: &'a Space,
+    target: &'a GpuTarget,
+    compiler: &'a Compiler<'a>,
+}
+
+impl Maker<'_> {
+    fn make(&self, point: &Point, source: Source) -> Result<(Item, Vec<u8>), String> {
+        let Self { what, problem, space, target, compiler } = self;
+        let trace = space.instructions(point);
+        let schedule = Schedule::replay(&problem.dag, &trace).map_err(|it| it.to_string())?;
+        let generated = item::generate(&schedule, target)?;
+        let code = bundle::compile(compiler, what.1, &generated, &target.arch.to_string())?;
+        if let Some(verdict) = code.verdict() {
+            return Err(verdict.to_string());
+        }
+        let item = item::item(*what, (source, &schedule), problem, &generated, (&code, target));
+        Ok((item, code.cubin))
     }
-    let (what, how) = ((Goal::Time, case, dims), (source, &schedule));
-    let item = item::item(what, how, problem, &generated, (&code, target));
-    Ok((item, code.cubin))
+}
+
+/// Puts code into the folder of the bundle.
+fn write((item, code): (Item, Vec<u8>), folder: &Path) -> Result<Item> {
+    fs::create_dir_all(folder.join("images"))?;
+    fs::write(folder.join(&item.image), code)?;
+    Ok(item)
 }
 
 /// What became of a candidate, in the words of the tuner.

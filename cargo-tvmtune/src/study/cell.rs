@@ -150,7 +150,8 @@ impl Cells {
     pub(crate) fn push(&mut self, cell: Cell) -> Result<()> {
         let failed = || format!("cannot write `{}`", self.path.display());
         // What a kill cut off must not swallow the next line.
-        let is_whole = fs::read(&self.path).is_ok_and(|it| it.last().is_none_or(|it| *it == b'\n'));
+        let end = fs::read(&self.path).ok().and_then(|it| it.last().copied());
+        let is_whole = end.is_none_or(|it| it == b'\n');
         let mut line = if is_whole { Vec::new() } else { b"\n".to_vec() };
         serde_json::to_writer(&mut line, &cell)?;
         line.push(b'\n');

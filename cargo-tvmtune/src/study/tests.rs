@@ -142,6 +142,7 @@ fn finished_cells_are_kept_and_cut_off_ones_forgotten() {
 
     let path = dir.path().join("cells.jsonl");
     let text = fs::read_to_string(&path).expect("it is there");
+    assert_eq!(text.lines().count(), 3, "a cell a line, and nothing else");
     fs::write(&path, &text[..text.len() - 20]).expect("it can be written");
     assert_eq!(read(), all[..2]);
     let mut cells = Cells::read(dir.path(), &study).expect("it can be read");

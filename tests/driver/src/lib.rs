@@ -138,6 +138,28 @@ extern "C" fn cuMemcpyHtoD_v2(to: u64, from: *const c_void, n_bytes: usize) -> C
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn cuMemcpyHtoDAsync_v2(
+    to: u64,
+    from: *const c_void,
+    n_bytes: usize,
+    _: Handle,
+) -> Code {
+    // Nobody here captures copies of what hosts have.
+    match with_device(|it| it.is_recording()) {
+        true => NOT_WHILE_RECORDING,
+        false => cuMemcpyHtoD_v2(to, from, n_bytes),
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemcpyDtoHAsync_v2(to: *mut u8, from: u64, n_bytes: usize, _: Handle) -> Code {
+    match with_device(|it| it.is_recording()) {
+        true => NOT_WHILE_RECORDING,
+        false => cuMemcpyDtoH_v2(to, from, n_bytes),
+    }
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn cuMemcpyDtoH_v2(to: *mut u8, from: u64, n_bytes: usize) -> Code {
     with_device(|it| {
         let fault = it.fault();
@@ -168,6 +190,14 @@ extern "C" fn cuMemsetD8_v2(to: u64, byte: u8, n_bytes: usize) -> Code {
         to.fill(byte);
         0
     })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemsetD8Async(to: u64, byte: u8, n_bytes: usize, _: Handle) -> Code {
+    match with_device(|it| it.is_recording()) {
+        true => NOT_WHILE_RECORDING,
+        false => cuMemsetD8_v2(to, byte, n_bytes),
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -256,6 +286,12 @@ extern "C" fn cuStreamDestroy_v2(_: Handle) -> Code {
 
 #[unsafe(no_mangle)]
 extern "C" fn cuStreamSynchronize(_: Handle) -> Code {
+    with_device(|it| it.fault())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuStreamWaitEvent(_: Handle, _: Handle, _: c_uint) -> Code {
+    // What is put on any stream is done at once.
     with_device(|it| it.fault())
 }
 

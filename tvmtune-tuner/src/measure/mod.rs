@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use crate::outcome::{Outcome, Timing};
 use pool::{Answer, Pool};
-use protocol::{Frame, Request, Response};
+use protocol::{Frame, Request, Response, Run};
 
 pub use exclusive::{Exclusive, ExclusiveError};
 pub use job::{CaseSpec, Job};
@@ -176,7 +176,7 @@ impl Measure for Measurer {
         job: &Job,
         case: usize,
     ) -> Result<Result<Vec<u8>, Outcome>, MeasureError> {
-        let request = Request::Evaluate { code: job.code.clone(), case };
+        let request = Request::Run(Run::Evaluate { code: job.code.clone(), case });
         let frame = Frame { message: request, blob: job.bytes.clone() };
         Ok(self.ask(&frame, 5 * PATIENCE)?.and_then(|it| match it.message {
             Response::Results => Ok(it.blob),
@@ -189,7 +189,7 @@ impl Measure for Measurer {
         let patience = policy.best_ns.map_or(PATIENCE, |best| {
             Duration::from_secs(2) + Duration::from_nanos((best * 100.0) as u64)
         });
-        let request = Request::Measure { code: job.code.clone(), policy: *policy };
+        let request = Request::Run(Run::Measure { code: job.code.clone(), policy: *policy });
         let frame = Frame { message: request, blob: job.bytes.clone() };
         let answer = self.ask(&frame, patience.min(PATIENCE))?;
         Ok(answer.map_or_else(
@@ -211,7 +211,7 @@ impl Measure for Measurer {
         policy: &Policy,
     ) -> Result<Result<Vec<Timing>, Outcome>, MeasureError> {
         let codes = jobs.iter().map(|it| it.code.clone()).collect();
-        let request = Request::Compare { codes, rounds, policy: *policy };
+        let request = Request::Run(Run::Compare { codes, rounds, policy: *policy });
         let blob = jobs.iter().flat_map(|it| &it.bytes).copied().collect();
         let answer = self.ask(&Frame { message: request, blob }, 10 * PATIENCE)?;
         Ok(answer.and_then(|it| match it.message {

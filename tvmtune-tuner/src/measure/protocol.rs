@@ -34,8 +34,15 @@ pub(super) struct Frame<T> {
 /// What the tuner asks for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Request {
-    /// Forget the last problem and prepare for this one. Answered by `Done`.
+    /// Prepare for this problem: what is to be run from now on computes it. Answered by `Done`.
     SetUp(Problem),
+    /// Run something that computes the last problem.
+    Run(Run),
+}
+
+/// What is to be run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) enum Run {
     /// Run the code once on a case and give back the results. Answered by `Results`.
     Evaluate { code: CodeSpec, case: usize },
     /// Verify the code and time it. Answered by `Outcome`.

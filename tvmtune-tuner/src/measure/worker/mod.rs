@@ -20,7 +20,7 @@ use tvmtune_runtime::raw::{Code, Threads};
 
 use self::memory::{Arguments, Placement};
 use super::protocol::{
-    CodeSpec, Frame, LaunchSpec, OutputSpec, Policy, Problem, Request, Response,
+    CodeSpec, Frame, LaunchSpec, OutputSpec, Policy, Problem, Request, Response, Run,
 };
 use super::timer;
 use crate::outcome::{Outcome, Timing};
@@ -120,12 +120,16 @@ const KEPT: usize = 1 << 30;
 impl Benches {
     fn answer(&mut self, request: Frame<Request>) -> io::Result<Frame<Response>> {
         let Frame { message, blob } = request;
-        if let Request::SetUp(problem) = message {
-            self.set_up(problem, &blob)?;
-            return Ok(Frame::new(Response::Done));
+        match message {
+            Request::SetUp(problem) => {
+                self.set_up(problem, &blob)?;
+                Ok(Frame::new(Response::Done))
+            }
+            Request::Run(run) => {
+                let bench = self.0.front_mut().ok_or_else(|| invalid("there is no problem"))?;
+                bench.run(run, &blob)
+            }
         }
-        let bench = self.0.front_mut().ok_or_else(|| invalid("there is no problem"))?;
-        bench.answer(message, &blob)
     }
 
     fn set_up(&mut self, problem: Problem, expected: &[u8]) -> io::Result<()> {
@@ -156,19 +160,18 @@ struct Bench {
 }
 
 impl Bench {
-    fn answer(&mut self, request: Request, blob: &[u8]) -> io::Result<Frame<Response>> {
-        Ok(match request {
-            Request::SetUp(_) => return Err(invalid("not for a single problem")),
-            Request::Evaluate { code, case } => {
+    fn run(&mut self, run: Run, blob: &[u8]) -> io::Result<Frame<Response>> {
+        Ok(match run {
+            Run::Evaluate { code, case } => {
                 let loaded = load(&[&code], blob)?.remove(0);
                 let results = self.evaluate(&loaded, &code, case)?;
                 Frame { message: Response::Results, blob: results.concat() }
             }
-            Request::Measure { code, policy } => {
+            Run::Measure { code, policy } => {
                 let loaded = load(&[&code], blob)?.remove(0);
                 Frame::new(Response::Outcome(self.measure(&loaded, &code, &policy)?))
             }
-            Request::Compare { codes, rounds, policy } => {
+            Run::Compare { codes, rounds, policy } => {
                 let loaded = load(&codes.iter().collect::<Vec<_>>(), blob)?;
                 let codes: Vec<_> = loaded.iter().zip(&codes).collect();
                 Frame::new(Response::Timings(self.compare(&codes, rounds, &policy)?))
