@@ -99,8 +99,10 @@ fn variants_along(b: &Builder, anchor: StageId, vector: usize) -> Vec<TileVarian
             padded.push(Padded { tensor: access.tensor, stride: stride.unwrap_or(1) });
         }
         let is_strided_copy = access.conditional && stride.is_some();
+        // A copy that is hardly larger pays: its elements lie side by side.
+        let is_every_other = !access.conditional && access.is_every_other(vector);
         let is_direct =
-            access.is_contiguous(vector) || (!access.conditional && access.is_every_other(vector));
+            access.is_contiguous(vector) || (is_every_other && !can_copy(access, &extents));
         if !access.depends_on(vector) || is_direct || is_strided_copy {
             continue;
         }
