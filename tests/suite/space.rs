@@ -174,6 +174,21 @@ fn every_other_element_is_read_where_it_lies() {
 }
 
 #[test]
+fn a_strided_product_goes_along_its_channels() {
+    let program = program(
+        "#[autotune(dims(B = 1, C = 256, H = 56, W = 56, O = 512, R = 1, Y = 28, P = 28))]
+        fn conv(x: Tensor<f32, B, C, H, W>, w: Weight<f32, O, C, R, R>) -> Tensor<f32, B, O, Y, P> {
+            compute(|n, o, y, p| sum(0..C, |c| x[[n, c, 2 * y, 2 * p]] * w[[o, c, 0, 0]]))
+        }",
+    );
+    let dag = dag::build(&program).unwrap();
+    let target = CpuTarget { threads: 2, l1_bytes: 48 << 10, ..CpuTarget::generic(Isa::Avx512) };
+    let schedule = default::schedule(&dag, &target.into());
+    let text = nest::lower(&schedule).to_string();
+    assert!(text.contains("vectorized o in 0..32") && !text.contains("vectorized p"), "{text}");
+}
+
+#[test]
 fn points_of_a_depthwise_convolution() {
     check(
         "#[autotune(dims(C = 5, H = 10))]
