@@ -91,9 +91,9 @@ struct Tune {
     /// How long it may take
     #[arg(long, value_name = "N", default_value_t = 600)]
     seconds: u64,
-    /// How many candidates may be measured
-    #[arg(long, value_name = "N", default_value_t = usize::MAX)]
-    trials: usize,
+    /// How many candidates of each program may be measured
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    trials: u64,
 }
 
 pub(crate) fn run(cli: Cli) -> Result<Exit> {

@@ -44,6 +44,8 @@ const USAGE: u8 = 2;
 
 /// Runs the command of this process's arguments.
 pub fn main() -> ExitCode {
+    // Those of the tuner; what `run` checks is checked by workers of its own.
+    tvmtune_tuner::measure::worker::maybe_run();
     match cli::run(cli::Cli::parse()) {
         Ok(Exit::Done) => ExitCode::SUCCESS,
         Ok(Exit::Refused) => ExitCode::FAILURE,

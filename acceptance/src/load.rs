@@ -8,8 +8,8 @@ use tvmtune_core::dag::TensorId;
 use tvmtune_core::grid::Home;
 use tvmtune_core::interp::Number;
 use tvmtune_core::poly::Poly;
-use tvmtune_runtime::cuda::{Arch, Numbers, Stream, Trial};
-use tvmtune_runtime::raw::cuda::{self as raw, Format, Function, Image, TableEntry, Variant};
+use tvmtune_runtime::cuda::{Arch, Code, Numbers, Stream, Trial};
+use tvmtune_runtime::raw::cuda::{self as raw, Format, Function, TableEntry, Variant};
 use tvmtune_runtime::{Error, Tier};
 
 /// What a launch computes from the dimensions for an entry of the table.
@@ -111,8 +111,8 @@ pub fn load(
     stream: &Stream,
 ) -> Result<Trial, Error> {
     let Described { name, names, ranges, variant, numbers } = describe(generated);
-    let images = Vec::leak(vec![Image { arch, format, bytes: Vec::leak(bytes) }]);
-    Trial::load(stream, (name, names), &ranges, Variant { images, ..variant }, numbers)
+    let code = vec![Code { arch, format, bytes }];
+    Trial::load(stream, (name, names), &ranges, (variant, code), numbers)
 }
 
 impl Table {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use tvmtune_build::config::Span;
 use tvmtune_core::target::Platform;
 use tvmtune_core::target::gpu::GpuTarget;
@@ -70,12 +70,24 @@ pub(crate) struct Tune {
     /// Time for all kernels together, such as `90s` or `10m`
     #[arg(long, value_name = "TIME")]
     pub(crate) budget: Option<Span>,
+    /// Tune on this device only, instead of on the CPU, and on the GPU for what has code for GPUs
+    #[arg(long, value_name = "DEVICE")]
+    pub(crate) target: Option<Device>,
     /// Tune also what was tuned on this machine before
     #[arg(long)]
     pub(crate) again: bool,
     /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// A device of this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Device {
+    /// The CPU
+    Cpu,
+    /// The first GPU
+    Cuda,
 }
 
 #[derive(Debug, Args)]
@@ -94,6 +106,9 @@ pub(crate) struct Bench {
     /// Time the schedules used when nothing was measured, instead
     #[arg(long)]
     pub(crate) default: bool,
+    /// Time on this device only, instead of on the CPU, and on the GPU what has code for GPUs
+    #[arg(long, value_name = "DEVICE")]
+    pub(crate) target: Option<Device>,
     /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -8,8 +8,13 @@ use tvmtune_build::op::Op;
 use tvmtune_build::package::Package;
 use tvmtune_build::plan::{self, Aim, Slot, Variant};
 use tvmtune_build::report::Standing;
+use tvmtune_build::tune::session;
 use tvmtune_core::poly::Interval;
+use tvmtune_core::target::{GpuTarget, Target};
 use tvmtune_tuner::database::{Database, Lookup};
+use tvmtune_tuner::device;
+
+use crate::cli::Device;
 
 /// The records of each kernel of a package, in its order.
 pub(crate) struct Known<'a> {
@@ -26,6 +31,33 @@ impl<'a> Known<'a> {
             eprintln!("warning: {warning}");
         }
         Self { package, lookups }
+    }
+
+    /// The GPU of this machine, if the package has code for GPUs: else nobody loads a driver.
+    pub(crate) fn gpu(&self) -> Option<GpuTarget> {
+        let wanted = cuda::is_wanted(&self.package.config, &self.lookups);
+        wanted.then(session::gpu)?.ok()
+    }
+
+    /// The devices that a command is about: the one that its line names, else those of this machine
+    /// that the package is for.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none.
+    pub(crate) fn devices(&self, named: Option<Device>) -> Result<Vec<Target>, String> {
+        let cpu = || {
+            let why = "this machine runs no generated kernels; see `cargo tvmtune doctor`";
+            device::detect().map(Target::from).ok_or_else(|| why.to_owned())
+        };
+        Ok(match named {
+            Some(Device::Cpu) => vec![cpu()?],
+            Some(Device::Cuda) => vec![session::gpu()?.into()],
+            None => match self.gpu() {
+                Some(gpu) => cpu().into_iter().chain([gpu.into()]).collect(),
+                None => vec![cpu()?],
+            },
+        })
     }
 
     /// Each kernel with its records.

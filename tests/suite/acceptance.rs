@@ -1,6 +1,5 @@
 //! The acceptance of GPUs, as far as it goes without one: it says so, and what it would run is complete.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -9,12 +8,8 @@ use std::time::Duration;
 use tvmtune_acceptance::item::{Goal, Manifest};
 use tvmtune_acceptance::pool::Pool;
 use tvmtune_acceptance::results::Results;
-use tvmtune_acceptance::{Exit, case, run, tune};
-use tvmtune_core::target::gpu::Arch;
+use tvmtune_acceptance::{Exit, case, run};
 use tvmtune_tests::nvrtc::nvrtc;
-use tvmtune_tests::sandbox::files;
-use tvmtune_tuner::database::{Database, Files, Layer, LayerKind};
-use tvmtune_tuner::tune::trials;
 
 fn acceptance(folder: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_acceptance"));
@@ -136,40 +131,4 @@ fn results_are_kept_as_they_come_and_not_asked_for_again() {
     assert_eq!(play(r#"{"tried":{"wrong":"all of it"}}"#), Exit::Refused);
     let results = Results::open(&out).unwrap();
     assert!(manifest.items.iter().all(|it| results.outcome(it).is_some_and(|it| !it.is_fine())));
-}
-
-#[cfg(unix)]
-#[test]
-fn a_session_leaves_a_log_and_records_and_goes_on_from_them() {
-    let folder = tempfile::tempdir().unwrap();
-    let Some(_) = bundle(folder.path(), "transpose_f16") else { return };
-    let (made, out) = (folder.path().join("made"), folder.path().join("out"));
-    let tried = r#"{"tried":{"timed":{"samples_ns":[${n}0.5,${n}1.0,${n}1.5],"copy_gbps":[4e3],"launches":1,"sets":2}}}"#;
-    let tune = || {
-        let wanted = tune::Wanted { only: "", budget: Duration::from_secs(300), trials: 20 };
-        let pool = pool(&made, tried);
-        assert_eq!(tune::run_by(pool, nvrtc().unwrap(), &made, &out, &wanted).unwrap(), Exit::Done);
-        let [log] = &files(&out.join("trials"))[..] else { panic!("a log for each program") };
-        trials(log)
-    };
-    let first = tune();
-    assert!(first.len() == 20 && first.iter().all(|it| it.outcome.timing().is_some()));
-    let layer = Layer { kind: LayerKind::Crate, dir: out.join("records") };
-    let records = Database::new(vec![layer], None).list();
-    let [(_, path, Ok(record))] = &records[..] else { panic!("a record for each program") };
-    let best = record.buckets[0].best(Arch { sm: 90, exact: true }).unwrap();
-    let (files, damaged) = Files::beside(path, record);
-    assert!(damaged.is_empty() && best.images.iter().all(|it| files.get(&it.sha256).is_some()));
-    assert_eq!(best.images.len(), 2, "for this architecture, and for later ones");
-    let fastest = first.iter().filter_map(|it| it.outcome.timing()).map(|it| it.median_ns());
-    assert!(best.median_ns().unwrap() <= fastest.fold(f64::INFINITY, f64::min));
-
-    let results = Results::open(&out).unwrap();
-    let tried = results.tried().find(|(it, _)| it.artifact == best.artifact);
-    assert!(tried.is_some_and(|(_, outcome)| outcome.times().is_some()), "beside what was timed");
-
-    let both = tune();
-    assert_eq!(both[..first.len()], first, "the log grows");
-    let points: BTreeSet<_> = both.iter().map(|it| (&it.sketch, &it.choices)).collect();
-    assert_eq!(points.len(), both.len(), "nothing is tried twice");
 }

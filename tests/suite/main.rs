@@ -11,6 +11,7 @@ mod cuda;
 mod database;
 mod devices;
 mod elements;
+mod gpu_tuning;
 mod kernels;
 mod macros;
 mod nvrtc;

@@ -15,7 +15,10 @@ use tvmtune_core::record::GENERATOR;
 use tvmtune_core::target::gpu::{Arch, GpuTarget};
 use tvmtune_runtime::cuda::Arch as DeviceArch;
 use tvmtune_tests::nvrtc::nvrtc;
+use tvmtune_tests::sandbox::files;
 use tvmtune_tuner::compile::Compiler;
+use tvmtune_tuner::database::{Database, Files, Layer, LayerKind};
+use tvmtune_tuner::tune::trials as trials_of;
 
 use crate::devices;
 
@@ -81,8 +84,16 @@ pub(crate) fn driver(folder: &Path) -> PathBuf {
 
 /// Runs the bundle; gives the exit code and what it said.
 fn run(folder: &Path) -> (Option<i32>, String) {
+    acceptance(folder, &["run"])
+}
+
+/// Runs a command of the bundle.
+fn acceptance(folder: &Path, arguments: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_acceptance"));
-    command.args(["run", "--folder"]).arg(folder).env("LD_LIBRARY_PATH", driver(folder));
+    command.args(arguments).arg("--folder").arg(folder).env("LD_LIBRARY_PATH", driver(folder));
+    if let Some(nvrtc) = nvrtc() {
+        command.env("TVMTUNE_NVRTC", nvrtc.path());
+    }
     let output = command.output().unwrap();
     let text = [&output.stdout[..], &output.stderr].concat();
     (output.status.code(), String::from_utf8(text).unwrap())
@@ -150,4 +161,35 @@ fn what_is_wrong_or_faulty_is_told_and_costs_nobody_else() {
     assert!(why.contains("CUDA_ERROR_ILLEGAL_ADDRESS"), "{why}");
     assert!(matches!(&outcomes[2], Outcome::Skipped(_)), "{:?}", outcomes[2]);
     assert!(outcomes[3..].iter().all(Outcome::is_fine), "{said}");
+}
+
+#[test]
+fn a_session_leaves_a_log_and_records_and_goes_on_from_them() {
+    let Some((folder, manifest)) = made() else { return };
+    let tune = |trials| {
+        let (code, said) =
+            acceptance(folder.path(), &["tune", "--only", "rms_norm", "--trials", trials]);
+        assert_eq!(code, Some(0), "{said}");
+        assert!(said.contains("rms_norm_f16 sm_90a: "), "{said}");
+        let results = folder.path().join("results");
+        let log = files(&results.join("tuning/v1/trials"));
+        let [log] = &log[..] else { panic!("a log for the one program") };
+        trials_of(log)
+    };
+    let first = tune("4");
+    assert!(first.len() == 4 && first.iter().any(|it| it.outcome.timing().is_some()));
+    let dir = folder.path().join("results/tuning/v1/records");
+    let records = Database::new(vec![Layer { kind: LayerKind::Crate, dir }], None).list();
+    let [(_, path, Ok(record))] = &records[..] else { panic!("a record for each program") };
+    let best = record.buckets[0].best(Arch { sm: 90, exact: true }).unwrap();
+    let (files, damaged) = Files::beside(path, record);
+    assert!(damaged.is_empty() && best.images.iter().all(|it| files.get(&it.sha256).is_some()));
+    assert_eq!(best.images.len(), 2, "for this architecture, and for later ones");
+
+    let results = Results::open(&folder.path().join("results")).unwrap();
+    let n_of_best = results.tried().filter(|(it, _)| it.artifact == best.artifact).count();
+    assert!(n_of_best > 0, "beside what was timed: {}", manifest.items.len());
+    let both = tune("6");
+    assert_eq!(both[..first.len()], first, "the log grows");
+    assert!(both.len() > first.len());
 }

@@ -66,8 +66,8 @@ impl Machine {
     fn options(&self, trials: u64) -> Options {
         let minute = Duration::from_secs(60);
         Options {
-            target: self.target,
-            isas: vec![self.target.isa],
+            targets: vec![self.target.into()],
+            nvrtc: None,
             budget: Budget { trials, per_task: minute, total: minute },
             refines: false,
             seed: 1,
@@ -247,13 +247,20 @@ fn a_large_program_is_judged_by_a_kernel_that_was_judged() {
 fn other_instruction_sets_of_the_machine_are_tuned_a_little() {
     let Some(machine) = Machine::new() else { return };
     let workload = workload(SOFTMAX);
-    let options = Options { isas: device::isas(), ..machine.options(20) };
+    let target = |isa| CpuTarget { isa, ..machine.target }.into();
+    let targets = device::isas().into_iter().map(target).collect();
+    let options = Options { targets, ..machine.options(20) };
     let (summary, _) = machine.tune(&workload, &options);
     assert_eq!(summary.results.len(), device::isas().len());
     for isa in device::isas() {
         check_record(&machine, &workload, isa);
     }
-    assert!(summary.results.iter().all(|it| it.task.isa == machine.target.isa || it.trials <= 4));
+    assert!(
+        summary
+            .results
+            .iter()
+            .all(|it| it.task.platform == machine.target.isa.into() || it.trials <= 4)
+    );
 }
 
 #[test]
@@ -337,7 +344,8 @@ fn schedules_are_timed_side_by_side() {
     ];
     let (worker, exclusive) = (WorkerCommand::new(helper()), machine.exclusive());
     let subject = (&workload, bucket.as_slice(), Some([31].as_slice()));
-    let outcomes = tune::bench(subject, machine.target, &contestants, 12, worker, &exclusive);
+    let outcomes =
+        tune::bench(subject, machine.target.into(), &contestants, 12, worker, &exclusive);
     let outcomes = outcomes.unwrap().unwrap();
     let n_samples = |it: &Outcome| it.timing().map(|it| it.samples_ns().len());
     assert_eq!(outcomes.iter().map(n_samples).collect::<Vec<_>>(), [Some(12), Some(12), None]);

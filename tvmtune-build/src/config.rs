@@ -7,7 +7,7 @@
 //! require = ["avx512", "sm_90a"] # what `cargo tvmtune check` insists on
 //!
 //! [targets]
-//! cuda = ["sm_90a", "sm_80"]     # embed code for these GPUs; otherwise for those of the records
+//! cuda = ["native", "sm_80"]     # embed code for these GPUs; otherwise for those of the records
 //!
 //! [budget]
 //! trials = 200                   # for each kernel
@@ -59,10 +59,18 @@ pub struct Policy {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Targets {
-    /// Architectures of CUDA devices. If it isn't set, those that the package's own records and
-    /// the user's are for.
-    #[serde(deserialize_with = "archs")]
-    pub cuda: Option<Vec<Arch>>,
+    /// CUDA devices. If it isn't set, those that the package's own records and the user's are for.
+    #[serde(deserialize_with = "cuda")]
+    pub cuda: Option<Cuda>,
+}
+
+/// CUDA devices that binaries hold code for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cuda {
+    /// By their architectures.
+    pub archs: Vec<Arch>,
+    /// Whether the GPU of the machine that builds is among them, whatever it is: `native`.
+    pub native: bool,
 }
 
 /// What the author lets tuning spend; what isn't set depends on the occasion.
@@ -194,11 +202,16 @@ fn platforms<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Platform>
     named(deserializer, Platform::from_name, "no instruction set; expected avx512, avx2 or sm_..")
 }
 
-fn archs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Arch>>, D::Error> {
-    let known = |name: &str| Arch::from_name(name).filter(|it| Arch::ALL.contains(it));
+fn cuda<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Cuda>, D::Error> {
+    let known = |name: &str| match name {
+        "native" => Some(None),
+        _ => Arch::from_name(name).filter(|it| Arch::ALL.contains(it)).map(Some),
+    };
     let all: Vec<String> = Arch::ALL.iter().map(Arch::to_string).collect();
-    let expected = format!("no architecture; expected one of {}", all.join(" "));
-    named(deserializer, known, &expected).map(Some)
+    let expected = format!("no architecture; expected `native` or one of {}", all.join(" "));
+    let named: Vec<Option<Arch>> = named(deserializer, known, &expected)?;
+    let native = named.contains(&None);
+    Ok(Some(Cuda { archs: named.into_iter().flatten().collect(), native }))
 }
 
 /// A list of things by name.
@@ -231,7 +244,7 @@ mod tests {
             [policy]
             require = [\"avx2\", \"sm_90a\"]
             [targets]
-            cuda = [\"sm_80\"]
+            cuda = [\"native\", \"sm_80\"]
             [budget]
             trials = 8
             per_kernel = \"1.5s\"
@@ -240,7 +253,9 @@ mod tests {
         let expected = Config {
             schema: Some(1),
             policy: Policy { require: vec![Isa::Avx2.into(), Arch { sm: 90, exact: true }.into()] },
-            targets: Targets { cuda: Some(vec![Arch { sm: 80, exact: false }]) },
+            targets: Targets {
+                cuda: Some(Cuda { archs: vec![Arch { sm: 80, exact: false }], native: true }),
+            },
             budget: Limits {
                 trials: Some(8),
                 per_kernel: Some(Duration::from_millis(1500)),
@@ -259,7 +274,7 @@ mod tests {
         check("[budget]\ntrails = 8", "unknown field `trails`");
         check("[budget]\ntotal = \"soon\"", "`soon` is no length of time");
         check("[policy]\nrequire = [\"sse\"]", "`sse` is no instruction set");
-        check("[targets]\ncuda = [\"sm_91\"]", "`sm_91` is no architecture; expected one of sm_75");
+        check("[targets]\ncuda = [\"sm_91\"]", "`sm_91` is no architecture; expected `native` or");
         check("schema = 2", "schema 2 is newer than 1");
         check("schema", "key");
     }

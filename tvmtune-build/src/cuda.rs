@@ -1,7 +1,8 @@
 //! Decides which code a crate embeds for CUDA devices.
 //!
-//! In: an [`Op`], what the database knows of it, and the architectures. Out: [`Slot`]s, one for
-//! each bucket and architecture, and of each a [`Variant`] with its images. Next: [`crate::emit`].
+//! In: an [`Op`], what the database knows of it, and GPUs, each of another architecture. Out:
+//! [`Slot`]s, one for each bucket and GPU, and of each a [`Variant`] with its images. Next:
+//! [`crate::emit`].
 //!
 //! A crate without records of GPUs, whose `tvmtune.toml` names none, has no slots: nothing here
 //! costs its build anything.
@@ -28,12 +29,12 @@ use crate::config::Config;
 use crate::op::Op;
 use crate::plan::{self, Digest};
 
-/// One bucket of an op on one architecture, and the schedules that are known for it.
+/// One bucket of an op on one GPU, and the schedules that are known for it.
 pub struct Slot<'a> {
     /// The range of each dynamic dimension.
     pub bucket: &'a [Interval],
-    /// The architecture.
-    pub arch: Arch,
+    /// The GPU, which stands for all of its architecture.
+    pub target: GpuTarget,
     /// What the database has, best first.
     pub choices: Vec<Choice<'a>>,
 }
@@ -67,8 +68,9 @@ pub struct Sources<'a> {
     pub compiler: Option<&'a Compiler>,
 }
 
-/// The architectures that code of an op is embedded for, the newest first.
-pub fn archs(config: &Config, lookup: &Lookup) -> Vec<Arch> {
+/// The GPUs that code of an op is embedded for, one of each architecture, the newest first. That of
+/// this machine stands for its architecture, if the package is for that at all.
+pub fn targets(config: &Config, lookup: &Lookup, here: Option<GpuTarget>) -> Vec<GpuTarget> {
     let of_records = || {
         let trusted = lookup.records.iter().filter(|it| it.layer.is_trusted());
         let schedules = trusted.flat_map(|it| &it.record.buckets).flat_map(|it| &it.schedules);
@@ -78,25 +80,48 @@ pub fn archs(config: &Config, lookup: &Lookup) -> Vec<Arch> {
         };
         schedules.filter_map(|it| arch(it.platform)).collect()
     };
-    let mut archs = config.targets.cuda.clone().unwrap_or_else(of_records);
+    let native = || here.map(|it| it.arch);
+    let mut archs: Vec<Arch> = match &config.targets.cuda {
+        Some(it) => it.archs.iter().copied().chain(native().filter(|_| it.native)).collect(),
+        None => of_records(),
+    };
     archs.sort_unstable_by(|a, b| b.cmp(a));
     archs.dedup();
-    archs
+    let target = |arch| here.filter(|it| it.arch == arch).unwrap_or(GpuTarget::generic(arch));
+    archs.into_iter().map(target).collect()
 }
 
-/// What is known for each bucket and architecture of an op, bucket by bucket.
-pub fn slots<'a>(op: &'a Op, lookup: &'a Lookup, archs: &'a [Arch]) -> Vec<Slot<'a>> {
-    let slot = |bucket: &'a Vec<Interval>, arch: Arch| {
-        let choices = lookup.choices(&GpuTarget::generic(arch).key(), bucket, arch);
-        Slot { bucket, arch, choices }
+/// Whether a package has code for GPUs, as far as it is known without one.
+pub fn is_wanted(config: &Config, lookups: &[Lookup]) -> bool {
+    let native = config.targets.cuda.as_ref().is_some_and(|it| it.native);
+    native || lookups.iter().any(|it| !targets(config, it, None).is_empty())
+}
+
+/// What is known for each bucket and GPU of an op, bucket by bucket.
+pub fn slots<'a>(op: &'a Op, lookup: &'a Lookup, targets: &[GpuTarget]) -> Vec<Slot<'a>> {
+    let slot = |bucket: &'a Vec<Interval>, target: &GpuTarget| {
+        let choices = lookup.choices(&target.key(), bucket, target.arch);
+        Slot { bucket, target: *target, choices }
     };
-    op.buckets.iter().flat_map(|it| archs.iter().map(move |arch| slot(it, *arch))).collect()
+    op.buckets.iter().flat_map(|it| targets.iter().map(move |target| slot(it, target))).collect()
+}
+
+impl Slot<'_> {
+    /// The architecture.
+    pub fn arch(&self) -> Arch {
+        self.target.arch
+    }
+
+    /// How the first schedule was found.
+    pub fn tier(&self) -> Tier {
+        self.choices.first().map_or(Tier::Default, |it| it.tier)
+    }
 }
 
 /// Adds all that the code of the slots follows from to a digest.
 pub(crate) fn add_to_digest(digest: &mut Digest, slots: &[Slot<'_>], sources: &Sources<'_>) {
     for slot in slots {
-        digest.add(&format!("{:?} {}", slot.bucket, slot.arch));
+        digest.add(&format!("{:?} {}", slot.bucket, slot.target.key()));
         slot.choices.iter().for_each(|it| digest.add_choice(it));
     }
     sources.known.hashes().for_each(|it| digest.add(it));
@@ -114,7 +139,7 @@ pub fn realize<'a>(
     flawed: &mut Option<&'a Path>,
 ) -> Option<Variant<'a>> {
     let dag = op.dag.narrow(slot.bucket);
-    let Slot { bucket, arch, .. } = *slot;
+    let (bucket, arch) = (slot.bucket, slot.arch());
     let variant = |schedule: Schedule, choice: Option<Choice<'a>>| {
         let generated = codegen::generate_cuda(&schedule).ok()?;
         let tier = choice.map_or(Tier::Default, |it| it.tier);
@@ -135,7 +160,7 @@ pub fn realize<'a>(
     variants.sort_by_key(|it| it.stale);
     // A stale default schedule is no better than today's.
     variants.retain(|it| !it.stale || it.tier != Tier::Default);
-    let default = default::schedule(&dag, &GpuTarget::generic(arch).into());
+    let default = default::schedule(&dag, &slot.target.into());
     variants.extend(variant(default, None));
     variants.into_iter().find_map(|it| {
         let images = sources.images(op, arch, &it.generated);

@@ -18,7 +18,7 @@ use tvmtune_core::poly::Interval;
 use tvmtune_core::record::{Bucket, Tier};
 use tvmtune_core::schedule::repair::repair;
 use tvmtune_core::schedule::{Instruction, Schedule, default};
-use tvmtune_core::target::{CpuTarget, DeviceKey};
+use tvmtune_core::target::{CpuTarget, DeviceKey, GpuTarget};
 use tvmtune_tuner::database::{Choice, Lookup};
 
 use crate::op::Op;
@@ -31,6 +31,8 @@ pub const ISAS: [Isa; 2] = [Isa::Avx512, Isa::Avx2];
 pub struct Aim {
     /// This machine; `None` if the result must not depend on it.
     pub device: Option<CpuTarget>,
+    /// Its GPU, if the package is for GPUs.
+    pub gpu: Option<GpuTarget>,
 }
 
 /// One bucket of an op on one instruction set, and the schedules that are known for it.

@@ -8,13 +8,16 @@ use serde::{Deserialize, Serialize};
 use tvmtune_core::mode::{Mode, Resolution};
 use tvmtune_core::record::Tier;
 
-/// How the code of one op was found: on the aimed-at instruction set, for its worst bucket.
+/// How the code of one op was found, for its worst bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpReport {
     /// The function's name.
     pub name: String,
-    /// How far from measured it is.
-    pub standing: Standing,
+    /// How far from measured it is on the aimed-at instruction set.
+    pub cpu: Standing,
+    /// The same on the GPU of this machine, if the package is for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<Standing>,
     /// A record with a schedule that should apply and does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flawed: Option<PathBuf>,
@@ -40,6 +43,18 @@ pub enum Standing {
     Default,
     /// As portable Rust: machine code can't be generated for it.
     Portable,
+}
+
+impl OpReport {
+    /// How far from measured the op is on the devices of this machine.
+    pub fn standing(&self) -> Standing {
+        match (self.cpu, self.gpu) {
+            (cpu, None) => cpu,
+            // Nothing can be done about that, and there may be about the other.
+            (Standing::Portable, Some(gpu)) => gpu,
+            (cpu, Some(gpu)) => cpu.max(gpu),
+        }
+    }
 }
 
 impl Standing {
@@ -101,7 +116,7 @@ impl fmt::Display for Standing {
 /// `7 kernels: 5 exact, 1 transferred, 1 default`.
 pub fn summary(reports: &[OpReport]) -> String {
     let counts = Standing::ALL.into_iter().filter_map(|standing| {
-        let n = reports.iter().filter(|it| it.standing == standing).count();
+        let n = reports.iter().filter(|it| it.standing() == standing).count();
         (n > 0).then(|| format!("{n} {standing}"))
     });
     let kernels = if reports.len() == 1 { "kernel" } else { "kernels" };
@@ -110,7 +125,7 @@ pub fn summary(reports: &[OpReport]) -> String {
 
 /// The line for the user; `None` if every kernel is as good as it gets.
 pub fn warning(reports: &[OpReport], resolution: &Resolution) -> Option<String> {
-    if resolution.mode == Mode::Off || !reports.iter().any(|it| it.standing.is_miss()) {
+    if resolution.mode == Mode::Off || !reports.iter().any(|it| it.standing().is_miss()) {
         return None;
     }
     let summary = summary(reports);
@@ -139,8 +154,8 @@ pub fn lacking(reports: &[OpReport]) -> Option<String> {
 
 /// The error of mode `require`; `None` if nothing is missing.
 pub fn refusal(reports: &[OpReport]) -> Option<String> {
-    let missing = reports.iter().filter(|it| it.standing.is_miss());
-    let named: Vec<_> = missing.map(|it| format!("`{}` ({})", it.name, it.standing)).collect();
+    let missing = reports.iter().filter(|it| it.cpu.is_miss());
+    let named: Vec<_> = missing.map(|it| format!("`{}` ({})", it.name, it.cpu)).collect();
     (!named.is_empty()).then(|| {
         let named = named.join(", ");
         format!(
@@ -159,7 +174,7 @@ mod tests {
     fn reports(standings: &[Standing]) -> Vec<OpReport> {
         let report = |standing: &Standing| OpReport {
             name: "op".to_owned(),
-            standing: *standing,
+            cpu: *standing,
             ..OpReport::default()
         };
         standings.iter().map(report).collect()
@@ -176,6 +191,17 @@ mod tests {
             &[Default, Exact, Transferred, Exact, Portable],
             "5 kernels: 2 exact, 1 transferred, 1 default, 1 portable",
         );
+    }
+
+    #[test]
+    fn the_worse_of_both_devices_counts_if_something_can_be_done_about_it() {
+        use Standing::{Default, Exact, Portable, Stale};
+        let on = |cpu, gpu| OpReport { cpu, gpu, ..OpReport::default() }.standing();
+        assert_eq!(on(Stale, None), Stale);
+        assert_eq!(on(Stale, Some(Exact)), Stale);
+        assert_eq!(on(Exact, Some(Default)), Default);
+        assert_eq!(on(Portable, Some(Default)), Default);
+        assert_eq!(on(Portable, None), Portable);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use tvmtune_core::mode::{self, Mode, Resolution};
+use tvmtune_core::target::GpuTarget;
 use tvmtune_tuner::database::{Database, DatabaseError, Lookup};
 use tvmtune_tuner::device;
 
@@ -46,15 +47,19 @@ pub(crate) fn run(script: &Script) -> Result<Vec<Directive>, Error> {
     let resolution = mode::resolve(&circumstances);
 
     let reproducible = resolution.mode == Mode::Require;
-    let aim = Aim { device: here.filter(|_| !reproducible) };
     let database = Database::discover(&package.places(reproducible));
     let mut lookups = look_up(&package.ops, &database, &resolution);
+    let gpu = gpu(&package, &lookups, &resolution);
+    let aim = Aim {
+        device: here.filter(|_| !reproducible),
+        gpu: gpu.as_ref().and_then(|it| it.as_ref().ok()).copied(),
+    };
     let compiler = compiler(&package, &lookups, &resolution);
     let planner = Planner { script, package: &package, aim, mode: resolution.mode, compiler };
     let mut reports = planner.plan(&lookups)?;
     let bad = bad_records(&lookups, &reports);
     let mut tuning = Tuning::default();
-    if resolution.mode == Mode::Tune && reports.iter().any(|it| it.standing.wants_tuning()) {
+    if resolution.mode == Mode::Tune && reports.iter().any(wants_tuning) {
         tuning = tune::misses(script, &package, &lookups, &reports, &aim);
         lookups = look_up(&package.ops, &database, &resolution);
         reports = planner.plan(&lookups)?;
@@ -62,7 +67,7 @@ pub(crate) fn run(script: &Script) -> Result<Vec<Directive>, Error> {
 
     let plans = emit::folder(&script.out_dir);
     let mut directives = inputs(&package, &lookups, started);
-    let waits = |it: &&OpReport| it.standing.is_untuned() && !tuning.failed(&it.name);
+    let waits = |it: &&OpReport| it.standing().is_untuned() && !tuning.failed(&it.name);
     if resolution.may_tune_later() && reports.iter().any(|it| waits(&it)) {
         directives.push(Directive::RunAgain(plans.join("untuned")));
     }
@@ -72,6 +77,11 @@ pub(crate) fn run(script: &Script) -> Result<Vec<Directive>, Error> {
     let bad = bad.map(|it| if healed { format!("{it} (this build did)") } else { it });
     directives.extend(bad.map(Directive::Warning));
     directives.extend(tuning.warning().map(Directive::Warning));
+    let is_native = package.config.targets.cuda.as_ref().is_some_and(|it| it.native);
+    if let (true, Some(Err(why))) = (is_native, &gpu) {
+        let what = format!("tvmtune: `native` in `tvmtune.toml` is no GPU here: {why}");
+        directives.push(Directive::Warning(what));
+    }
     let lacking = report::lacking(&reports);
     if reproducible {
         directives.extend(report::refusal(&reports).map(Directive::Error));
@@ -94,11 +104,26 @@ fn look_up(ops: &[Op], database: &Database, resolution: &Resolution) -> Vec<Look
     ops.iter().map(get).collect()
 }
 
+/// The GPU of this machine, if this build may measure and the package has code for GPUs: else
+/// nobody loads a driver.
+fn gpu(
+    package: &Package,
+    lookups: &[Lookup],
+    resolution: &Resolution,
+) -> Option<Result<GpuTarget, String>> {
+    let wanted = resolution.mode == Mode::Tune && cuda::is_wanted(&package.config, lookups);
+    wanted.then(tune::gpu)
+}
+
 /// What compiles for CUDA devices, if this build may and has to.
 fn compiler(package: &Package, lookups: &[Lookup], resolution: &Resolution) -> Option<Compiler> {
-    let mut archs = lookups.iter().map(|it| cuda::archs(&package.config, it));
-    let wanted = resolution.mode == Mode::Tune && archs.any(|it| !it.is_empty());
+    let wanted = resolution.mode == Mode::Tune && cuda::is_wanted(&package.config, lookups);
     wanted.then(Compiler::find).flatten()
+}
+
+/// Whether a build that may measure does so for an op.
+fn wants_tuning(report: &OpReport) -> bool {
+    report.cpu.wants_tuning() || report.gpu.is_some_and(Standing::wants_tuning)
 }
 
 /// What all plans of a run have in common.
@@ -116,12 +141,12 @@ impl Planner<'_> {
         let mut emitter = Emitter::open(&self.script.out_dir)?;
         let mut reports = Vec::new();
         for (op, lookup) in self.package.ops.iter().zip(lookups) {
-            let archs = match self.mode {
+            let targets = match self.mode {
                 Mode::Off => Vec::new(),
-                _ => cuda::archs(&self.package.config, lookup),
+                _ => cuda::targets(&self.package.config, lookup, self.aim.gpu),
             };
             let cpu = plan::slots(op, lookup, &self.aim);
-            let slots = Slots { cpu, cuda: cuda::slots(op, lookup, &archs) };
+            let slots = Slots { cpu, cuda: cuda::slots(op, lookup, &targets) };
             let sources = Sources { known: &lookup.images, compiler: self.compiler.as_ref() };
             let mut digest = Digest::new(op, &slots.cpu, &self.aim);
             cuda::add_to_digest(&mut digest, &slots.cuda, &sources);
@@ -168,11 +193,16 @@ fn plan_op(op: &Op, slots: &Slots<'_>, aim: &Aim, sources: &Sources<'_>) -> Plan
         flawed = flawed.or(variant.as_ref().and_then(|it| it.flawed));
         variants.extend(variant);
     }
-    let (mut devices, mut lacks) = (Vec::new(), Vec::new());
+    let (mut devices, mut lacks, mut gpu) = (Vec::new(), Vec::new(), None);
     for slot in &slots.cuda {
-        match cuda::realize(op, slot, sources, &mut flawed) {
+        let variant = cuda::realize(op, slot, sources, &mut flawed);
+        if aim.gpu == Some(slot.target) {
+            let standing = variant.as_ref().map(|it| Standing::new(it.tier, it.stale));
+            gpu = gpu.max(Some(standing.unwrap_or(Standing::Default)));
+        }
+        match variant {
             Some(variant) => devices.push(variant),
-            None => lacks.push(slot.arch.to_string()),
+            None => lacks.push(slot.arch().to_string()),
         }
     }
     lacks.sort();
@@ -181,7 +211,7 @@ fn plan_op(op: &Op, slots: &Slots<'_>, aim: &Aim, sources: &Sources<'_>) -> Plan
     let images = devices.into_iter().flat_map(|it| it.images);
     let includes = images.map(|it| (cuda::file_name(&it.image), it.bytes)).collect();
     let flawed = flawed.map(Path::to_owned);
-    let report = OpReport { name: op.name().to_owned(), standing: worst, flawed, lacks };
+    let report = OpReport { name: op.name().to_owned(), cpu: worst, gpu, flawed, lacks };
     Planned { text, includes, report }
 }
 

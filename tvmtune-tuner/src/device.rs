@@ -1,12 +1,18 @@
 //! Which machine this is, as far as schedules care.
 //!
-//! In: the processor and the operating system. Out: a [`CpuTarget`], whose key names the device.
+//! In: the processor and the operating system, and what a worker says of the GPU. Out: a
+//! [`CpuTarget`] or a [`GpuTarget`], whose key names the device.
 
 use std::fs;
 use std::path::Path;
 
 use tvmtune_core::kernel::Isa;
 use tvmtune_core::target::CpuTarget;
+#[cfg(feature = "engine")]
+use tvmtune_core::target::{GpuTarget, gpu::Arch};
+
+#[cfg(feature = "engine")]
+use crate::measure::Gpu;
 
 /// The CPU this process runs on; `None` where no code can be generated for it.
 ///
@@ -64,9 +70,51 @@ fn parse_size(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(unit)
 }
 
+/// What schedules may count on, on that GPU; `None` if no code is generated for it. What its driver
+/// keeps to itself is what is usual for its architecture.
+#[cfg(feature = "engine")]
+pub fn gpu_target(gpu: &Gpu) -> Option<GpuTarget> {
+    let (major, minor) = gpu.capability;
+    let sm = u32::from(major) * 10 + u32::from(minor);
+    // From 9.0 on, some of what there is belongs to one architecture only.
+    let arch = Arch { sm, exact: sm >= 90 };
+    let generic = GpuTarget::generic(arch);
+    let is_known = Arch::ALL.first().is_some_and(|oldest| sm >= oldest.sm);
+    let or = |value: u32, usual: u32| if value == 0 { usual } else { value };
+    is_known.then_some(GpuTarget {
+        arch,
+        multiprocessors: or(gpu.multiprocessors, generic.multiprocessors),
+        l2_bytes: if gpu.l2_bytes == 0 { generic.l2_bytes } else { gpu.l2_bytes },
+        bandwidth_gbps: or(gpu.bandwidth_gbps, generic.bandwidth_gbps),
+        clock_mhz: or(gpu.clock_mhz, generic.clock_mhz),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_gpu_is_what_its_driver_says_and_else_what_is_usual() {
+        let said = Gpu {
+            name: "NVIDIA H200".to_owned(),
+            capability: (9, 0),
+            multiprocessors: 132,
+            l2_bytes: 60 << 20,
+            free_bytes: 1,
+            bandwidth_gbps: 4916,
+            clock_mhz: 1980,
+        };
+        let key = |gpu: &Gpu| gpu_target(gpu).map(|it| it.key().0);
+        let of = |key: &str| Some(key.to_owned());
+        assert_eq!(key(&said), of("cuda-sm_90a-mp132-l2:61440-bw4916-clk1980"));
+        let silent =
+            Gpu { multiprocessors: 0, l2_bytes: 0, bandwidth_gbps: 0, clock_mhz: 0, ..said };
+        assert_eq!(key(&silent), of("cuda-sm_90a-mp132-l2:51200-bw4800-clk1830"));
+        let older = Gpu { capability: (8, 7), ..silent.clone() };
+        assert!(key(&older).is_some_and(|it| it.starts_with("cuda-sm_87-")));
+        assert_eq!(key(&Gpu { capability: (6, 1), ..silent }), None);
+    }
 
     #[test]
     fn sizes_have_units() {

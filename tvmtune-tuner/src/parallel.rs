@@ -1,6 +1,7 @@
 //! Work that needs no other work to be done before, on all cores: compiling many files, scoring many candidates.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::sync_channel;
 
 /// Each thread takes its items in about so many pieces: none waits long for the last one.
 const PIECES: usize = 8;
@@ -54,6 +55,54 @@ pub fn on_threads<T: Sync, R: Send>(
     done.into_iter().flat_map(|(_, results)| results).collect()
 }
 
+/// Has other threads make something of each item, a few items ahead of whoever uses it, in order,
+/// for as long as that one wants more: a compiler's work, while what it made before is measured.
+/// Without other threads, nothing is made ahead.
+///
+/// # Errors
+///
+/// That of the first use that fails, which is the last.
+///
+/// # Panics
+///
+/// If making something does.
+pub fn ahead<T: Sync, R: Send, E>(
+    n_threads: usize,
+    items: &[T],
+    make: impl Fn(&T) -> R + Sync,
+    mut then: impl FnMut(&T, R) -> Result<bool, E>,
+) -> Result<(), E> {
+    if n_threads == 0 {
+        for it in items {
+            if !then(it, make(it))? {
+                break;
+            }
+        }
+        return Ok(());
+    }
+    let n_makers = n_threads.min(items.len());
+    std::thread::scope(|scope| {
+        // Each makes every so-manieth item; who uses them asks one after the other.
+        let mut makers = Vec::new();
+        for n in 0..n_makers {
+            let (maker, made) = sync_channel(1);
+            makers.push(made);
+            let mut items = items.iter().skip(n).step_by(n_makers);
+            let make = &make;
+            // Whoever is gone wants no more.
+            scope.spawn(move || items.try_for_each(|it| maker.send(make(it))));
+        }
+        for (it, made) in items.iter().zip(makers.iter().cycle()) {
+            // One that panicked does so again where it is joined, at the end of this scope.
+            let Ok(made) = made.recv() else { break };
+            if !then(it, made)? {
+                break;
+            }
+        }
+        Ok(())
+    })
+}
+
 /// The next piece that nobody has taken, with its number.
 fn take<'a, T>(pieces: &[&'a [T]], next: &AtomicUsize) -> Option<(usize, &'a [T])> {
     let n = next.fetch_add(1, Ordering::Relaxed);
@@ -71,6 +120,34 @@ mod tests {
             let squares: Vec<u64> = on_threads(n_threads, &items, |it| it * it);
             assert!(squares.iter().zip(0..).all(|(it, n)| *it == n * n), "{n_threads} {n_items}");
             assert_eq!(squares.len() as u64, n_items);
+        }
+    }
+
+    #[test]
+    fn what_is_made_ahead_is_used_in_order_until_it_is_enough() {
+        for n_threads in [0, 1, 3, 64] {
+            let n_made = AtomicUsize::new(0);
+            let make = |it: &u64| {
+                n_made.fetch_add(1, Ordering::Relaxed);
+                it * it
+            };
+            let items = Vec::from_iter(0..1000);
+            let mut used = Vec::new();
+            let done: Result<(), ()> = ahead(n_threads, &items, make, |it, square| {
+                assert_eq!(square, it * it);
+                used.push(*it);
+                Ok(used.len() < 100)
+            });
+            assert!(done.is_ok() && used == items[..100]);
+            // Each thread has made one that waits, and makes another one.
+            assert!(n_made.into_inner() <= 100 + 2 * n_threads);
+            let failed = ahead(
+                n_threads,
+                &items,
+                |it| *it,
+                |it, _| if *it < 3 { Ok(true) } else { Err(*it) },
+            );
+            assert_eq!(failed, Err(3));
         }
     }
 

@@ -3,14 +3,16 @@
 use anstream::{print, println};
 use anyhow::{Result, bail};
 use serde::Serialize;
+use tvmtune_build::cuda;
 use tvmtune_build::op::Op;
-use tvmtune_build::plan::{self, Aim, Slot};
+use tvmtune_build::plan::{self, Aim};
+use tvmtune_build::report::Standing;
 use tvmtune_build::tune::session;
-use tvmtune_core::schedule::default;
-use tvmtune_core::target::CpuTarget;
+use tvmtune_core::poly::Interval;
+use tvmtune_core::schedule::{Instruction, default};
+use tvmtune_core::target::{CpuTarget, GpuTarget, Platform, Target};
 use tvmtune_tuner::cost::work::Work;
-use tvmtune_tuner::database::Database;
-use tvmtune_tuner::device;
+use tvmtune_tuner::database::{Choice, Database, Lookup};
 use tvmtune_tuner::measure::{Exclusive, WorkerCommand};
 use tvmtune_tuner::outcome::Timing;
 use tvmtune_tuner::tune::{self, Contestant};
@@ -30,7 +32,7 @@ const ROUNDS: usize = 25;
 struct Line {
     name: String,
     extents: String,
-    isa: &'static str,
+    isa: String,
     tier: &'static str,
     latency_us: f64,
     default_us: f64,
@@ -49,34 +51,53 @@ struct Spent {
     seconds: f64,
 }
 
+/// What is timed: a bucket of a kernel on a device.
+struct Timed<'a> {
+    bucket: &'a [Interval],
+    platform: Platform,
+    /// How the schedule was found.
+    standing: Standing,
+    /// The schedule.
+    trace: Vec<Instruction>,
+    choices: Vec<Choice<'a>>,
+}
+
 pub(crate) fn run(arguments: &Bench) -> Result<Exit> {
     let packages = workspace::packages(&arguments.selection)?;
-    let Some(target) = device::detect() else {
-        eprintln!("error: this machine runs no generated kernels; see `cargo tvmtune doctor`");
-        return Ok(Exit::NoDevice);
-    };
-    let aim = Aim { device: Some(target) };
     let mut lines = Vec::new();
     for package in &packages {
         let database = Database::discover(&package.places(false));
         let Some(cache) = database.cache() else {
             bail!("there is no folder for locks; set `TVMTUNE_CACHE` to one");
         };
-        let exclusive = match Exclusive::acquire(cache, &target.key(), PATIENCE) {
-            Ok(exclusive) => exclusive,
-            Err(error) => {
-                eprintln!("error: {error}");
+        let known = Known::new(package, &database);
+        let devices = match known.devices(arguments.target) {
+            Ok(devices) => devices,
+            Err(why) => {
+                eprintln!("error: {why}");
                 return Ok(Exit::NoDevice);
             }
         };
-        let known = Known::new(package, &database);
-        for (op, lookup) in known.ops() {
-            let slots = plan::slots(op, lookup, &aim);
-            for slot in slots.iter().filter(|it| it.isa == aim.isa()) {
-                let timed = time(op, slot, target, &exclusive)?;
-                match timed {
-                    Ok(timings) => lines.push(line(op, slot, &aim, &timings, arguments.default)),
-                    Err(why) => eprintln!("warning: {} was not timed: {why}", op.name()),
+        for device in devices {
+            let exclusive = match Exclusive::acquire(cache, &device.key(), PATIENCE) {
+                Ok(exclusive) => exclusive,
+                Err(error) => {
+                    eprintln!("error: {error}");
+                    return Ok(Exit::NoDevice);
+                }
+            };
+            for (op, lookup) in known.ops() {
+                let found = match device {
+                    Target::Cpu(cpu) => on_cpu(op, lookup, cpu),
+                    Target::Gpu(gpu) => on_gpu(op, lookup, gpu),
+                };
+                for it in found {
+                    match it.and_then(|it| Ok((time(op, &it, device, &exclusive)?, it))) {
+                        Ok((timings, it)) => {
+                            lines.push(line(op, &it, &timings, arguments.default));
+                        }
+                        Err(why) => eprintln!("warning: {} was not timed: {why}", op.name()),
+                    }
                 }
             }
         }
@@ -88,55 +109,79 @@ pub(crate) fn run(arguments: &Bench) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
+/// What a build would embed of an op for this CPU; an error for what runs as portable Rust.
+fn on_cpu<'a>(op: &'a Op, lookup: &'a Lookup, cpu: CpuTarget) -> Vec<Result<Timed<'a>, String>> {
+    let aim = Aim { device: Some(cpu), gpu: None };
+    let timed = |slot: plan::Slot<'a>| {
+        let variant = plan::realize(op, &slot, &aim).map_err(|it| it.to_string())?;
+        Ok(Timed {
+            bucket: slot.bucket,
+            platform: slot.isa.into(),
+            standing: Standing::new(variant.tier, variant.stale),
+            trace: variant.schedule.trace,
+            choices: slot.choices,
+        })
+    };
+    let slots = plan::slots(op, lookup, &aim).into_iter();
+    slots.filter(|it| it.isa == aim.isa()).map(timed).collect()
+}
+
+/// The same for this GPU, also where records have no code: what they say is compiled here.
+fn on_gpu<'a>(op: &'a Op, lookup: &'a Lookup, gpu: GpuTarget) -> Vec<Result<Timed<'a>, String>> {
+    let timed = |slot: cuda::Slot<'a>| {
+        let variant = known::realize_cuda(op, &slot, lookup);
+        let standing = variant.as_ref().map(|it| Standing::new(it.tier, it.stale));
+        let default = || default::schedule(&op.dag.narrow(slot.bucket), &gpu.into()).trace;
+        Ok(Timed {
+            bucket: slot.bucket,
+            platform: gpu.arch.into(),
+            standing: standing.unwrap_or_default(),
+            trace: variant.map_or_else(default, |it| it.schedule.trace),
+            choices: slot.choices,
+        })
+    };
+    cuda::slots(op, lookup, &[gpu]).into_iter().map(timed).collect()
+}
+
 /// Times the current schedule and the default one, in turns.
 fn time(
     op: &Op,
-    slot: &Slot<'_>,
-    target: CpuTarget,
+    timed: &Timed<'_>,
+    device: Target,
     exclusive: &Exclusive,
-) -> Result<Result<[Timing; 2], String>> {
-    let variant = match plan::realize(op, slot, &Aim { device: Some(target) }) {
-        Ok(variant) => variant,
-        Err(why) => return Ok(Err(why.to_string())),
-    };
-    let default = default::schedule(&op.dag.narrow(slot.bucket), &target.into());
-    let contestants = [("plan", variant.schedule.trace), ("default", default.trace)]
+) -> Result<[Timing; 2], String> {
+    let default = default::schedule(&op.dag.narrow(timed.bucket), &device);
+    let contestants = [("plan", timed.trace.clone()), ("default", default.trace)]
         .map(|(label, trace)| Contestant { label: label.to_owned(), trace });
     let workload = session::workload(&(op, Vec::new()));
     let outcomes = tune::bench(
-        (&workload, slot.bucket, None),
-        target,
+        (&workload, timed.bucket, None),
+        device,
         &contestants,
         ROUNDS,
-        WorkerCommand::this_executable()?,
+        WorkerCommand::this_executable().map_err(|it| it.to_string())?,
         exclusive,
-    )?;
+    );
     let timing = |it: &tvmtune_tuner::outcome::Outcome| it.timing().cloned().ok_or(it.to_string());
-    Ok(outcomes.and_then(|it| match it.as_slice() {
+    match outcomes.map_err(|it| it.to_string())??.as_slice() {
         [plan, default] => Ok([timing(plan)?, timing(default)?]),
         _ => Err("the worker gave no timings".to_owned()),
-    }))
+    }
 }
 
-fn line(
-    op: &Op,
-    slot: &Slot<'_>,
-    aim: &Aim,
-    [plan, default]: &[Timing; 2],
-    of_default: bool,
-) -> Line {
+fn line(op: &Op, timed: &Timed<'_>, [plan, default]: &[Timing; 2], of_default: bool) -> Line {
     let timing = if of_default { default } else { plan };
-    let dims: Vec<i64> = slot.bucket.iter().map(|it| it.hi).collect();
+    let dims: Vec<i64> = timed.bucket.iter().map(|it| it.hi).collect();
     let work = Work::of(&op.dag, &dims);
-    let bucket = slot.choices.first().and_then(|it| it.record.bucket(slot.bucket));
+    let bucket = timed.choices.first().and_then(|it| it.record.bucket(timed.bucket));
     let bucket = bucket.filter(|_| !of_default);
     let ns = timing.median_ns();
-    let standing = if of_default { "default" } else { known::realize(op, slot, aim).0.name() };
+    let standing = if of_default { Standing::Default } else { timed.standing };
     Line {
         name: op.name().to_owned(),
-        extents: known::extents(op, slot.bucket),
-        isa: slot.isa.name(),
-        tier: standing,
+        extents: known::extents(op, timed.bucket),
+        isa: timed.platform.to_string(),
+        tier: standing.name(),
         latency_us: ns / 1e3,
         default_us: default.median_ns() / 1e3,
         samples: timing.samples_ns().len(),
@@ -151,7 +196,7 @@ fn line(
 
 fn table(lines: &[Line]) -> Table {
     let mut table =
-        Table::new(["kernel", "extents", "tier", "latency", "default", "speedup", "rate"]);
+        Table::new(["kernel", "extents", "isa", "tier", "latency", "default", "speedup", "rate"]);
     for it in lines {
         let rate = match (it.gflops, it.gbps) {
             (Some(rate), _) => format!("{rate:.1} GFLOP/s"),
@@ -160,6 +205,7 @@ fn table(lines: &[Line]) -> Table {
         table.row([
             it.name.clone(),
             it.extents.clone(),
+            it.isa.clone(),
             it.tier.to_owned(),
             latency(it.latency_us * 1e3),
             latency(it.default_us * 1e3),

@@ -7,8 +7,7 @@ use tvmtune_build::op::Op;
 use tvmtune_build::plan::{self, Aim, ISAS};
 use tvmtune_build::report::Standing;
 use tvmtune_core::kernel::Isa;
-use tvmtune_core::target::Platform;
-use tvmtune_core::target::gpu::Arch;
+use tvmtune_core::target::{GpuTarget, Platform};
 use tvmtune_tuner::database::{Database, Files, LayerKind, Lookup};
 
 use crate::Exit;
@@ -19,7 +18,7 @@ use crate::workspace;
 
 pub(crate) fn run(arguments: &Check) -> Result<Exit> {
     let packages = workspace::packages(&arguments.selection)?;
-    let aim = Aim { device: None };
+    let aim = Aim { device: None, gpu: None };
     let (mut misses, mut n_kernels) = (Vec::new(), 0);
     for package in &packages {
         let required = match arguments.require.as_slice() {
@@ -37,15 +36,15 @@ pub(crate) fn run(arguments: &Check) -> Result<Exit> {
             if required.is_empty() || !isas.is_empty() {
                 misses.extend(missing(op, lookup, &isas, &aim));
             }
-            let mut archs = cuda::archs(&package.config, lookup);
-            let arch = |it: &Platform| match it {
+            let mut targets = cuda::targets(&package.config, lookup, None);
+            let target = |it: &Platform| match it {
                 Platform::Cpu(_) => None,
-                Platform::Cuda(arch) => Some(*arch),
+                Platform::Cuda(arch) => Some(GpuTarget::generic(*arch)),
             };
-            archs.extend(required.iter().filter_map(arch));
-            archs.sort_unstable();
-            archs.dedup();
-            misses.extend(missing_code(op, lookup, &archs));
+            targets.extend(required.iter().filter_map(target));
+            targets.sort_unstable_by_key(|it| it.arch);
+            targets.dedup();
+            misses.extend(missing_code(op, lookup, &targets));
             misses.extend(damaged(lookup));
         }
     }
@@ -63,11 +62,11 @@ pub(crate) fn run(arguments: &Check) -> Result<Exit> {
 }
 
 /// A line for each bucket without compiled code for each of these architectures.
-fn missing_code(op: &Op, lookup: &Lookup, archs: &[Arch]) -> Vec<String> {
-    let slots = cuda::slots(op, lookup, archs);
+fn missing_code(op: &Op, lookup: &Lookup, targets: &[GpuTarget]) -> Vec<String> {
+    let slots = cuda::slots(op, lookup, targets);
     let lacking = slots.iter().filter(|it| known::realize_cuda(op, it, lookup).is_none());
     let line = |it: &cuda::Slot<'_>| {
-        format!("{} [{}]: {}: no code", op.name(), known::extents(op, it.bucket), it.arch)
+        format!("{} [{}]: {}: no code", op.name(), known::extents(op, it.bucket), it.arch())
     };
     lacking.map(line).collect()
 }

@@ -5,6 +5,8 @@ use std::path::Path;
 use anstream::println;
 use anyhow::Result;
 use tvmtune_build::script::DECLARED;
+use tvmtune_build::tune::session;
+use tvmtune_tuner::compile::Nvrtc;
 use tvmtune_tuner::database::Cache;
 use tvmtune_tuner::device;
 
@@ -23,6 +25,7 @@ pub(crate) fn run() -> Result<Exit> {
     line("instructions", &isas.join(", "));
     line("threads", &target.threads.to_string());
     line("caches", &format!("L1 {} KiB, L2 {} KiB", target.l1_bytes >> 10, target.l2_bytes >> 10));
+    gpu();
     load();
     cache();
     for name in DECLARED {
@@ -36,6 +39,23 @@ pub(crate) fn run() -> Result<Exit> {
 
 fn line(what: &str, says: &str) {
     println!("{what:<13} {says}");
+}
+
+/// Says which GPU there is, and what compiles for it.
+fn gpu() {
+    match session::gpu() {
+        Ok(gpu) => line("GPU", &gpu.key().to_string()),
+        Err(why) => line("GPU", &format!("none: {why}")),
+    }
+    match Nvrtc::get() {
+        Ok(nvrtc) => {
+            let (major, minor) = nvrtc.version();
+            line("NVRTC", &format!("{major}.{minor}, {}", nvrtc.path().display()));
+        }
+        Err(_) => {
+            line("NVRTC", "none: `python3 -m pip install nvidia-cuda-nvrtc`, for kernels on GPUs");
+        }
+    }
 }
 
 /// Says how busy the machine is: what runs beside a measurement is in its result.

@@ -34,11 +34,11 @@ pub(crate) fn run(arguments: &Compile) -> Result<Exit> {
         let database = Database::discover(&package.places(false));
         let known = Known::new(package, &database);
         let ops: Vec<(&Op, &Lookup)> = known.ops().collect();
-        let archs = [arch];
+        let targets = [GpuTarget::generic(arch)];
         let slots: Vec<(&Op, Slot<'_>)> = ops
             .iter()
             .flat_map(|(op, lookup)| {
-                cuda::slots(op, lookup, &archs).into_iter().map(|it| (*op, it))
+                cuda::slots(op, lookup, &targets).into_iter().map(|it| (*op, it))
             })
             .collect();
         for result in on_all_cores(&slots, |(op, slot)| record(op, slot, compiler.as_ref())) {
@@ -75,7 +75,7 @@ fn record(
             "{} [{}] on {}",
             op.name(),
             known::extents(op, slot.bucket),
-            slot.arch
+            slot.arch()
         ));
     };
     let mut files = Files::default();
@@ -84,8 +84,8 @@ fn record(
         files.add(std::mem::take(&mut it.bytes));
     }
     let measured_on = variant.choice.map(|it| it.record.device.clone());
-    let device = measured_on.unwrap_or_else(|| GpuTarget::generic(slot.arch).key());
-    let schedules = vec![entry(variant, slot.arch)];
+    let device = measured_on.unwrap_or_else(|| slot.target.key());
+    let schedules = vec![entry(variant, slot.arch())];
     let record = Record {
         schema: schema(&device),
         workload: op.id.to_string(),

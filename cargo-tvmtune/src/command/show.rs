@@ -21,9 +21,9 @@ pub(crate) fn run(arguments: &Show) -> Result<Exit> {
         kernel: Some(arguments.name.clone()),
         manifest_path: arguments.manifest_path.clone(),
     };
-    let aim = Aim { device: device::detect() };
     for package in &workspace::packages(&selection)? {
         let known = Known::new(package, &Database::discover(&package.places(false)));
+        let aim = Aim { device: device::detect(), gpu: known.gpu() };
         for (op, lookup) in known.ops() {
             println!("{} in {}\nworkload {}\n", op.name(), op.file.display(), op.id);
             println!("{}", op.text.trim_end());
@@ -31,8 +31,8 @@ pub(crate) fn run(arguments: &Show) -> Result<Exit> {
             for slot in slots.iter().filter(|it| it.isa == aim.isa()) {
                 show(op, slot, &aim);
             }
-            let archs = cuda::archs(&package.config, lookup);
-            for slot in &cuda::slots(op, lookup, &archs) {
+            let targets = cuda::targets(&package.config, lookup, aim.gpu);
+            for slot in &cuda::slots(op, lookup, &targets) {
                 show_cuda(op, slot, lookup);
             }
         }
@@ -65,7 +65,7 @@ fn show(op: &Op, slot: &Slot<'_>, aim: &Aim) {
 }
 
 fn show_cuda(op: &Op, slot: &cuda::Slot<'_>, lookup: &Lookup) {
-    let place = format!("{} on {}", known::extents(op, slot.bucket), slot.arch);
+    let place = format!("{} on {}", known::extents(op, slot.bucket), slot.arch());
     let Some(variant) = known::realize_cuda(op, slot, lookup) else {
         println!("\n== {place}: no code; `cargo tvmtune compile --record` makes some");
         return;

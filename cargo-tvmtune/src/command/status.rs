@@ -35,10 +35,10 @@ struct Line {
 
 pub(crate) fn run(arguments: &Status) -> Result<Exit> {
     let packages = workspace::packages(&arguments.selection)?;
-    let aim = Aim { device: device::detect() };
     let (mut lines, mut reports) = (Vec::new(), Vec::new());
     for package in &packages {
         let known = Known::new(package, &Database::discover(&package.places(false)));
+        let aim = Aim { device: device::detect(), gpu: known.gpu() };
         for (op, lookup) in known.ops() {
             let slots = plan::slots(op, lookup, &aim);
             let here = slots.iter().filter(|it| it.isa == aim.isa());
@@ -48,11 +48,17 @@ pub(crate) fn run(arguments: &Status) -> Result<Exit> {
                 worst = worst.max(standing);
                 lines.push(line);
             }
-            let name = op.name().to_owned();
-            reports.push(OpReport { name, standing: worst, ..OpReport::default() });
-            let archs = cuda::archs(&package.config, lookup);
-            let slots = cuda::slots(op, lookup, &archs);
-            lines.extend(slots.iter().map(|it| cuda_line(&package.name, op, lookup, it)));
+            let mut report =
+                OpReport { name: op.name().to_owned(), cpu: worst, ..OpReport::default() };
+            let targets = cuda::targets(&package.config, lookup, aim.gpu);
+            for slot in &cuda::slots(op, lookup, &targets) {
+                let (standing, line) = cuda_line(&package.name, op, lookup, slot);
+                if aim.gpu == Some(slot.target) {
+                    report.gpu = report.gpu.max(Some(standing));
+                }
+                lines.push(line);
+            }
+            reports.push(report);
         }
     }
     if arguments.json {
@@ -61,7 +67,7 @@ pub(crate) fn run(arguments: &Status) -> Result<Exit> {
     }
     print!("{}", table(&lines));
     println!("\n{}", summary(&reports));
-    if reports.iter().any(|it| it.standing.is_miss()) {
+    if reports.iter().any(|it| it.standing().is_miss()) {
         println!("run `cargo tvmtune tune` to measure what was not");
     }
     Ok(Exit::Done)
@@ -85,22 +91,23 @@ fn line(package: &str, op: &Op, lookup: &Lookup, slot: &Slot<'_>, aim: &Aim) -> 
     (standing, line)
 }
 
-fn cuda_line(package: &str, op: &Op, lookup: &Lookup, slot: &cuda::Slot<'_>) -> Line {
+fn cuda_line(package: &str, op: &Op, lookup: &Lookup, slot: &cuda::Slot<'_>) -> (Standing, Line) {
     let variant = known::realize_cuda(op, slot, lookup);
     let used = variant.as_ref().and_then(|it| it.choice);
     let standing = variant.as_ref().map(|it| Standing::new(it.tier, it.stale));
-    Line {
+    let line = Line {
         package: package.to_owned(),
         name: op.name().to_owned(),
         workload: op.id.to_string(),
         extents: known::extents(op, slot.bucket),
-        isa: slot.arch.to_string(),
+        isa: slot.arch().to_string(),
         tier: standing.map_or("no code", Standing::name),
         latency_us: variant.and_then(|it| it.median_ns()).map(|it| it / 1e3),
         source: used.map(|it| it.entry.source.name()),
         device: used.map(|it| it.record.device.to_string()),
         age_seconds: used.and_then(|it| age_seconds(lookup, &it)),
-    }
+    };
+    (standing.unwrap_or(Standing::Default), line)
 }
 
 /// How old what was measured here is. The times of shipped files are those of a checkout, or what a

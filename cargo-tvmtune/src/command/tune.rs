@@ -6,13 +6,16 @@ use anstream::{print, println};
 use anyhow::{Context, Result};
 use serde::Serialize;
 use tvmtune_build::config::Budget;
+use tvmtune_build::cuda;
 use tvmtune_build::op::Op;
 use tvmtune_build::package::Package;
-use tvmtune_build::plan::{self, Aim, Slot};
+use tvmtune_build::plan::{self, Aim};
 use tvmtune_build::report::Standing;
 use tvmtune_build::tune::session::{self, Request, SessionError};
-use tvmtune_core::target::CpuTarget;
-use tvmtune_tuner::database::Database;
+use tvmtune_core::kernel::Isa;
+use tvmtune_core::poly::Interval;
+use tvmtune_core::target::{CpuTarget, GpuTarget, Target};
+use tvmtune_tuner::database::{Choice, Database, Lookup};
 use tvmtune_tuner::device;
 use tvmtune_tuner::tune::{Summary, TaskName};
 
@@ -42,7 +45,7 @@ struct Report {
 struct Line {
     name: String,
     extents: String,
-    isa: &'static str,
+    isa: String,
     default_us: f64,
     latency_us: f64,
     source: &'static str,
@@ -60,20 +63,27 @@ struct Skipped {
 
 pub(crate) fn run(arguments: &Tune) -> Result<Exit> {
     let packages = workspace::packages(&arguments.selection)?;
-    let Some(target) = device::detect() else {
-        eprintln!("error: this machine runs no generated kernels; see `cargo tvmtune doctor`");
-        return Ok(Exit::NoDevice);
-    };
     let mut report = Report::default();
     for package in &packages {
-        match tune(package, target, arguments) {
-            Ok(summary) => report.add(&summary),
-            Err(error @ (SessionError::Exclusive(_) | SessionError::Tune(_))) => {
-                eprintln!("error: package `{}`: {error}", package.name);
+        let database = Database::discover(&package.places(false));
+        let known = Known::new(package, &database);
+        let devices = match known.devices(arguments.target) {
+            Ok(devices) => devices,
+            Err(why) => {
+                eprintln!("error: {why}");
                 return Ok(Exit::NoDevice);
             }
-            Err(error) => {
-                return Err(error).with_context(|| format!("package `{}`", package.name));
+        };
+        for device in devices {
+            match tune(&known, &database, device, arguments) {
+                Ok(summary) => report.add(&summary),
+                Err(error @ (SessionError::Exclusive(_) | SessionError::Tune(_))) => {
+                    eprintln!("error: package `{}`: {error}", package.name);
+                    return Ok(Exit::NoDevice);
+                }
+                Err(error) => {
+                    return Err(error).with_context(|| format!("package `{}`", package.name));
+                }
             }
         }
     }
@@ -85,20 +95,21 @@ pub(crate) fn run(arguments: &Tune) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn tune(package: &Package, target: CpuTarget, arguments: &Tune) -> Result<Summary, SessionError> {
-    let budget = budget(package, arguments);
-    let database = Database::discover(&package.places(false));
-    let known = Known::new(package, &database);
-    let aim = Aim { device: Some(target) };
-    let isas = device::isas();
-    let mut ops = Vec::new();
+/// Tunes what was not tuned enough on a device.
+fn tune(
+    known: &Known<'_>,
+    database: &Database,
+    device: Target,
+    arguments: &Tune,
+) -> Result<Summary, SessionError> {
+    let budget = budget(known.package, arguments);
+    let (mut ops, isas) = (Vec::new(), device::isas());
     for (op, lookup) in known.ops() {
-        let slots = plan::slots(op, lookup, &aim);
-        let open = |bucket: &usize| {
-            let here = slots.iter().filter(|it| *it.bucket == *op.buckets[*bucket]);
-            let mut here = here.filter(|it| isas.contains(&it.isa));
-            arguments.again || here.any(|it| !is_done(op, it, &aim, budget))
+        let done = match device {
+            Target::Cpu(cpu) => done_on_cpu(op, lookup, (cpu, &isas), budget),
+            Target::Gpu(gpu) => done_on_gpu(op, lookup, gpu, budget),
         };
+        let open = |bucket: &usize| arguments.again || !done[*bucket];
         let buckets: Vec<usize> = (0..op.buckets.len()).filter(open).collect();
         if !buckets.is_empty() {
             ops.push((op, buckets));
@@ -107,11 +118,14 @@ fn tune(package: &Package, target: CpuTarget, arguments: &Tune) -> Result<Summar
     if ops.is_empty() {
         return Ok(Summary::default());
     }
-    let afresh = arguments.again;
-    let patience = PATIENCE;
-    let request = Request { ops, target, isas, budget, afresh, refines: false, patience };
+    let targets = match device {
+        Target::Cpu(cpu) => isas.into_iter().map(|isa| CpuTarget { isa, ..cpu }.into()).collect(),
+        Target::Gpu(_) => vec![device],
+    };
+    let (afresh, patience) = (arguments.again, PATIENCE);
+    let request = Request { ops, targets, budget, afresh, refines: false, patience };
     let mut progress = Progress::new();
-    session::run(&request, &database, &mut |event| progress.see(&event))
+    session::run(&request, database, &mut |event| progress.see(&event))
 }
 
 /// What may be spent: the command line's word over the environment's over the author's.
@@ -130,20 +144,48 @@ fn budget(package: &Package, arguments: &Tune) -> Budget {
     }
 }
 
-/// Whether another session with that budget would find out nothing new.
-fn is_done(op: &Op, slot: &Slot<'_>, aim: &Aim, budget: Budget) -> bool {
-    let standing = known::realize(op, slot, aim).0;
-    if standing != Standing::Exact {
-        return standing == Standing::Portable;
+/// For each bucket, whether another session with that budget would find out nothing new for any
+/// instruction set of this machine.
+fn done_on_cpu(
+    op: &Op,
+    lookup: &Lookup,
+    (cpu, isas): (CpuTarget, &[Isa]),
+    budget: Budget,
+) -> Vec<bool> {
+    let aim = Aim { device: Some(cpu), gpu: None };
+    let mut done = vec![true; op.buckets.len()];
+    for slot in plan::slots(op, lookup, &aim).iter().filter(|it| isas.contains(&it.isa)) {
+        let is_done = match known::realize(op, slot, &aim).0 {
+            Standing::Portable => true,
+            // A bucket counts the effort for the machine's best instruction set; others get a share.
+            Standing::Exact => {
+                slot.isa != aim.isa() || was_spent(&slot.choices, slot.bucket, budget)
+            }
+            _ => false,
+        };
+        for (done, _) in done.iter_mut().zip(&op.buckets).filter(|(_, it)| **it == *slot.bucket) {
+            *done &= is_done;
+        }
     }
-    let Some(bucket) = slot.choices.first().and_then(|it| it.record.bucket(slot.bucket)) else {
-        return false;
+    done
+}
+
+/// The same on a GPU.
+fn done_on_gpu(op: &Op, lookup: &Lookup, gpu: GpuTarget, budget: Budget) -> Vec<bool> {
+    let is_done = |slot: &cuda::Slot<'_>| {
+        let variant = known::realize_cuda(op, slot, lookup);
+        let standing = variant.map(|it| Standing::new(it.tier, it.stale));
+        standing == Some(Standing::Exact) && was_spent(&slot.choices, slot.bucket, budget)
     };
-    // A bucket counts the effort for the machine's best instruction set; others get a share.
-    slot.isa != aim.isa()
-        || bucket.complete
-        || bucket.trials >= budget.trials
-        || bucket.seconds >= budget.per_kernel.as_secs_f64()
+    cuda::slots(op, lookup, &[gpu]).iter().map(is_done).collect()
+}
+
+/// Whether earlier sessions found nothing left to try, or spent as much on a bucket.
+fn was_spent(choices: &[Choice<'_>], bucket: &[Interval], budget: Budget) -> bool {
+    let bucket = choices.first().and_then(|it| it.record.bucket(bucket));
+    bucket.is_some_and(|it| {
+        it.complete || it.trials >= budget.trials || it.seconds >= budget.per_kernel.as_secs_f64()
+    })
 }
 
 impl Report {
@@ -154,7 +196,7 @@ impl Report {
         self.kernels.extend(summary.results.iter().map(|it| Line {
             name: it.task.program.clone(),
             extents: extents(&it.task),
-            isa: it.task.isa.name(),
+            isa: it.task.platform.to_string(),
             default_us: it.default_ns / 1e3,
             latency_us: it.best_ns / 1e3,
             source: it.source.name(),
@@ -183,7 +225,7 @@ impl Report {
             table.row([
                 it.name.clone(),
                 it.extents.clone(),
-                it.isa.to_owned(),
+                it.isa.clone(),
                 latency(it.default_us * 1e3),
                 latency(it.latency_us * 1e3),
                 format!("{:.2}x", it.default_us / it.latency_us),

@@ -12,8 +12,8 @@ use tvmtune_core::codegen::{self, cuda};
 use tvmtune_core::kernel::Isa;
 use tvmtune_core::record::{Bucket, Entry, Format};
 use tvmtune_core::schedule::{Instruction, Schedule};
-use tvmtune_core::target::{CpuTarget, Platform};
-use tvmtune_tuner::compile::usage;
+use tvmtune_core::target::{CpuTarget, GpuTarget, Platform};
+use tvmtune_tuner::compile::{Nvrtc, usage};
 use tvmtune_tuner::database::{Database, DatabaseError, Files, Found};
 use tvmtune_tuner::device;
 use tvmtune_tuner::measure::{Measurer, WorkerCommand};
@@ -54,17 +54,19 @@ enum Verdict {
 
 pub(crate) fn run(arguments: &Verify) -> Result<Exit> {
     let packages = workspace::packages(&arguments.selection)?;
-    let mut measurer = Measurer::new(WorkerCommand::this_executable()?);
+    // Workers that find a GPU if they are asked to run something there.
+    let mut measurer = Measurer::on_gpu(WorkerCommand::this_executable()?);
     let (mut lines, mut n_unreadable) = (Vec::new(), 0);
     for package in &packages {
         let known = Known::new(package, &Database::discover(&package.places(arguments.shipped)));
+        let gpu = known.gpu();
         for (op, lookup) in known.ops() {
             // Of damaged files the schedules tell that they belong to.
             let is_of_schedule = |it: &&DatabaseError| matches!(it, DatabaseError::Artifact { .. });
             n_unreadable += lookup.warnings.iter().filter(|it| !is_of_schedule(it)).count();
             let workload = session::workload(&(op, Vec::new()));
             for found in &lookup.records {
-                lines.extend(of_record(op, &workload, found, &mut measurer)?);
+                lines.extend(of_record(op, &workload, found, (gpu, &mut measurer))?);
             }
         }
     }
@@ -88,14 +90,17 @@ fn of_record(
     op: &Op,
     workload: &Workload,
     found: &Found,
-    measurer: &mut Measurer,
+    (gpu, measurer): (Option<GpuTarget>, &mut Measurer),
 ) -> Result<Vec<Line>> {
     let mut lines = Vec::new();
     for bucket in &found.record.buckets {
         for entry in &bucket.schedules {
             let (verdict, note) = match entry.platform {
                 Platform::Cpu(isa) => on_cpu(op, (workload, bucket), (entry, isa), measurer)?,
-                Platform::Cuda(_) => on_cuda(op, bucket, entry, found),
+                Platform::Cuda(arch) => {
+                    let gpu = gpu.filter(|it| it.arch == arch);
+                    on_cuda(op, (workload, bucket), (entry, found), (gpu, measurer))?
+                }
             };
             lines.push(Line {
                 name: op.name().to_owned(),
@@ -141,7 +146,8 @@ fn on_cpu(
         return Ok(same(is_same, format!("this machine does not run {}", isa.name())));
     }
     let target = CpuTarget::generic(isa);
-    let ran = tune::verify((workload, &bucket.dims), target, &schedule.trace, measurer)?;
+    let (bucket, target) = ((workload, &*bucket.dims), target.into());
+    let ran = tune::verify(bucket, target, &schedule.trace, measurer)?;
     Ok(match ran {
         Ok(n) if is_same => (Verdict::Right, format!("run at {}", count(n, "place"))),
         Ok(_) => same(false, String::new()),
@@ -157,19 +163,36 @@ fn same(is_same: bool, note: String) -> (Verdict, String) {
     }
 }
 
-fn on_cuda(op: &Op, bucket: &Bucket, entry: &Entry, found: &Found) -> (Verdict, String) {
-    let generated = replay(op, bucket, entry)
-        .and_then(|it| codegen::generate_cuda(&it).map_err(|it| it.to_string()));
-    let generated = match generated {
-        Ok(generated) => generated,
-        Err(why) => return (Verdict::Bad, why),
+fn on_cuda(
+    op: &Op,
+    (workload, bucket): (&Workload, &Bucket),
+    (entry, found): (&Entry, &Found),
+    (gpu, measurer): (Option<GpuTarget>, &mut Measurer),
+) -> Result<(Verdict, String)> {
+    let schedule = replay(op, bucket, entry);
+    let generated = schedule
+        .as_ref()
+        .map_err(Clone::clone)
+        .and_then(|it| codegen::generate_cuda(it).map_err(|it| it.to_string()));
+    let (schedule, generated) = match (schedule, generated) {
+        (Ok(schedule), Ok(generated)) => (schedule, generated),
+        (Err(why), _) | (_, Err(why)) => return Ok((Verdict::Bad, why)),
     };
     let is_same = generated.artifact.0 == entry.artifact;
     let kernels = if is_same { generated.unit.entries.as_slice() } else { &[] };
     if let Err(why) = images(entry, kernels, found) {
-        return (Verdict::Bad, why);
+        return Ok((Verdict::Bad, why));
     }
-    same(is_same, format!("{} checked, nothing run", count(entry.images.len(), "image")))
+    let images = count(entry.images.len(), "image");
+    // What is run is compiled here, from the same text.
+    let Some(gpu) = gpu.filter(|_| is_same && Nvrtc::get().is_ok()) else {
+        return Ok(same(is_same, format!("{images} checked, nothing run")));
+    };
+    let bucket = (workload, &*bucket.dims);
+    Ok(match tune::verify(bucket, gpu.into(), &schedule.trace, measurer)? {
+        Ok(n) => (Verdict::Right, format!("{images} checked, run at {}", count(n, "place"))),
+        Err(why) => (Verdict::Bad, why),
+    })
 }
 
 /// Whether the images of a schedule are there, are what was recorded, and have its kernels.

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::sync::{Mutex, PoisonError};
 
-use tvmtune_emulator::{Argument, Buffer, Launch, Memory, Module, Options};
+use tvmtune_emulator::{
+    Argument, Buffer, Element, Launch, Memory, Module, Options, Swizzle, TensorMap,
+};
 
 /// What it says of itself.
 pub(crate) const MULTIPROCESSORS: c_int = 132;
@@ -14,14 +16,33 @@ pub(crate) const CLOCK_KHZ: c_int = 1_980_000;
 
 /// Results of the driver.
 pub(crate) const INVALID_VALUE: c_int = 1;
+pub(crate) const NO_BINARY_FOR_GPU: c_int = 209;
 pub(crate) const INVALID_PTX: c_int = 218;
-const NOT_FOUND: c_int = 500;
+pub(crate) const NOT_FOUND: c_int = 500;
 pub(crate) const ILLEGAL_ADDRESS: c_int = 700;
 pub(crate) const NOT_WHILE_RECORDING: c_int = 900;
 
 /// What a launch takes, and a copy of so many bytes.
 const LAUNCH_MS: f64 = 1.0;
 const BYTES_PER_MS: f64 = 1e9;
+
+/// The first word of a tensor map. After it: the address, the rank, the type of elements, the
+/// swizzle, five extents, four strides, and the extents of the box, four to a word.
+pub(crate) const MAP: u64 = 0x70_61_6d_5f_72_6f_73_6e;
+
+/// The elements of `CUtensorMapDataType`.
+fn element(number: u64) -> Option<Element> {
+    Some(match number {
+        0 => Element::U8,
+        3 => Element::I32,
+        5 => Element::I64,
+        6 => Element::F16,
+        7 => Element::F32,
+        8 => Element::F64,
+        9 => Element::Bf16,
+        _ => return None,
+    })
+}
 
 /// What memory holds that nobody wrote.
 const POISON: u8 = 0xab;
@@ -114,11 +135,14 @@ impl Device {
         self.memory.bytes_mut(*buffer).get_mut(offset..offset.checked_add(n_bytes)?)
     }
 
-    pub(crate) fn load(&mut self, ptx: &str) -> Option<usize> {
-        let module = Module::parse(ptx).ok()?;
+    pub(crate) fn load(&mut self, image: &str) -> Result<usize, c_int> {
+        if image.starts_with("\x7fELF") {
+            return Err(NO_BINARY_FOR_GPU);
+        }
+        let module = Module::parse(image).map_err(|_| INVALID_PTX)?;
         let handle = self.number();
         self.modules.insert(handle, module);
-        Some(handle)
+        Ok(handle)
     }
 
     pub(crate) fn unload(&mut self, module: usize) -> c_int {
@@ -187,6 +211,30 @@ impl Device {
         }
     }
 
+    /// The tensor map that bytes stand for, if they do.
+    fn map(&self, bytes: &[u8]) -> Option<TensorMap> {
+        let (words, []) = bytes.as_chunks::<8>() else { return None };
+        let words: [u64; 16] =
+            words.iter().map(|it| u64::from_le_bytes(*it)).collect::<Vec<_>>().try_into().ok()?;
+        let (start, (buffer, _)) = self.allocations.range(..=words[1]).next_back()?;
+        let rank = words[2] as usize;
+        if words[0] != MAP || !(1..=5).contains(&rank) {
+            return None;
+        }
+        Some(TensorMap {
+            base: (*buffer, words[1] - start),
+            element: element(words[3])?,
+            dims: words[5..5 + rank].to_vec(),
+            strides: words[10..9 + rank].to_vec(),
+            box_dims: (0..rank as u32)
+                .map(|it| (words[14 + it as usize / 4] >> (16 * (it % 4))) as u32 & 0xffff)
+                .collect(),
+            element_strides: vec![1; rank],
+            swizzle: [Swizzle::None, Swizzle::Bytes32, Swizzle::Bytes64, Swizzle::Bytes128]
+                [words[4] as usize & 3],
+        })
+    }
+
     fn run(&mut self, work: &Work) -> c_int {
         match work {
             _ if self.fault != 0 => self.fault,
@@ -202,8 +250,13 @@ impl Device {
             Work::Launch { module, name, blocks, threads, shared_bytes, values } => {
                 let kernel = self.modules.get(module).and_then(|it| it.kernel(name));
                 let Some(kernel) = kernel else { return INVALID_VALUE };
-                let arguments: Vec<Argument> =
-                    values.iter().map(|it| Argument::Value(it.clone())).collect();
+                let arguments: Vec<Argument> = values
+                    .iter()
+                    .map(|it| match self.map(it) {
+                        Some(map) => Argument::TensorMap(map),
+                        None => Argument::Value(it.clone()),
+                    })
+                    .collect();
                 let launch = Launch {
                     dynamic_shared_bytes: *shared_bytes,
                     ..Launch::linear(*blocks, *threads)

@@ -1,7 +1,7 @@
 //! A CUDA driver for tests: the functions that `tvmtune-runtime` asks of one, on a device that is the emulator.
 //!
 //! Built as a library of C functions. A program that finds it as `libcuda.so.1` has a GPU of
-//! architecture 9.0: it loads PTX, launches kernels one after the other, replays graphs, and reports
+//! architecture 9.0: it loads PTX and no machine code, launches kernels one after the other, replays graphs, and reports
 //! a kernel with a fault as an illegal address. Its clock counts launches and copied bytes.
 #![expect(unsafe_code, reason = "functions that are called by their names in C, with its pointers")]
 
@@ -10,7 +10,10 @@ mod device;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 use device::{CLOCK_KHZ, Device, ILLEGAL_ADDRESS, INVALID_PTX, INVALID_VALUE, MULTIPROCESSORS};
-use device::{L2_BYTES, NOT_WHILE_RECORDING, SHARED_BYTES, Work, with_device};
+use device::{
+    L2_BYTES, MAP, NO_BINARY_FOR_GPU, NOT_FOUND, NOT_WHILE_RECORDING, SHARED_BYTES, Work,
+    with_device,
+};
 
 /// A handle, as callers see it.
 type Handle = *mut c_void;
@@ -52,6 +55,12 @@ extern "C" fn cuInit(_: c_uint) -> Code {
 extern "C" fn cuDriverGetVersion(version: *mut c_int) -> Code {
     // It takes the PTX of every NVRTC.
     give(version, 99_000)
+}
+
+/// NVRTC asks a driver that it finds for tables of functions nobody documents, and goes on without.
+#[unsafe(no_mangle)]
+extern "C" fn cuGetExportTable(table: *mut *const c_void, _: *const c_void) -> Code {
+    give(table, std::ptr::null()) + NOT_FOUND
 }
 
 #[unsafe(no_mangle)]
@@ -202,8 +211,48 @@ extern "C" fn cuMemsetD8Async(to: u64, byte: u8, n_bytes: usize, _: Handle) -> C
 
 #[unsafe(no_mangle)]
 extern "C" fn cuModuleLoadData(module: *mut Handle, image: *const c_char) -> Code {
-    let ptx = text(image);
-    with_device(|it| it.load(&ptx).map_or(INVALID_PTX, |it| give(module, handle(it))))
+    let image = text(image);
+    with_device(|it| it.load(&image).map_or_else(|code| code, |it| give(module, handle(it))))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuTensorMapEncodeTiled(
+    map: *mut [u64; 16],
+    element: c_uint,
+    rank: c_uint,
+    address: *const c_void,
+    extents: *const u64,
+    strides: *const u64,
+    box_extents: *const c_uint,
+    _: *const c_uint,
+    _: c_uint,
+    swizzle: c_uint,
+    _: c_uint,
+    _: c_uint,
+) -> Code {
+    let n = rank as usize;
+    if !(1..=5).contains(&n) || !address.addr().is_multiple_of(16) {
+        return INVALID_VALUE;
+    }
+    // SAFETY: cuda.h asks callers for as many extents as the rank says, and one stride fewer.
+    let (extents, strides, boxes) = unsafe {
+        let boxes = std::slice::from_raw_parts(box_extents, n);
+        (std::slice::from_raw_parts(extents, n), std::slice::from_raw_parts(strides, n - 1), boxes)
+    };
+    let mut words = [0; 16];
+    words[..5].copy_from_slice(&[
+        MAP,
+        address.addr() as u64,
+        u64::from(rank),
+        u64::from(element),
+        u64::from(swizzle),
+    ]);
+    words[5..5 + n].copy_from_slice(extents);
+    words[10..9 + n].copy_from_slice(strides);
+    for (at, extent) in boxes.iter().enumerate() {
+        words[14 + at / 4] |= u64::from(*extent) << (16 * (at % 4));
+    }
+    give(map, words)
 }
 
 #[unsafe(no_mangle)]
@@ -265,6 +314,7 @@ extern "C" fn cuGetErrorName(code: Code, name: *mut *const c_char) -> Code {
         name,
         match code {
             INVALID_VALUE => c"CUDA_ERROR_INVALID_VALUE",
+            NO_BINARY_FOR_GPU => c"CUDA_ERROR_NO_BINARY_FOR_GPU",
             INVALID_PTX => c"CUDA_ERROR_INVALID_PTX",
             ILLEGAL_ADDRESS => c"CUDA_ERROR_ILLEGAL_ADDRESS",
             NOT_WHILE_RECORDING => c"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",

@@ -58,8 +58,8 @@ fn tune(cache: Option<&String>) -> ExitCode {
         return ExitCode::FAILURE;
     };
     let options = Options {
-        target,
-        isas: vec![target.isa],
+        targets: vec![target.into()],
+        nvrtc: None,
         budget: Budget { trials: 100_000, per_task: DAY, total: DAY },
         refines: false,
         seed: 1,

@@ -19,8 +19,12 @@ pub(super) struct Job {
     trials: u64,
     per_kernel_seconds: f64,
     total_seconds: f64,
-    /// What to tune.
-    pub(super) wanted: Vec<Wanted>,
+    /// Whether to say which GPU this machine has.
+    pub(super) asks_for_gpu: bool,
+    /// What to tune on the CPU.
+    pub(super) cpu: Vec<Wanted>,
+    /// What to tune on the GPU, after that.
+    pub(super) gpu: Vec<Wanted>,
 }
 
 /// One op, and which of its buckets to tune.
@@ -41,6 +45,12 @@ pub(super) struct Answer {
     pub(super) n_tuned: usize,
     /// Ops that can't be tuned, whatever the budget.
     pub(super) failures: Vec<Failure>,
+    /// Why tuning stopped.
+    pub(super) trouble: Option<String>,
+    /// The key of this machine's GPU, if that was asked for.
+    pub(super) gpu: Option<String>,
+    /// Why there is none.
+    pub(super) no_gpu: Option<String>,
 }
 
 /// An op that can't be tuned.
@@ -58,7 +68,7 @@ impl Job {
         package: &Path,
         workspace: Option<&Path>,
         budget: Budget,
-        wanted: Vec<Wanted>,
+        (cpu, gpu): (Vec<Wanted>, Vec<Wanted>),
     ) -> Self {
         Self {
             package: package.to_owned(),
@@ -66,8 +76,17 @@ impl Job {
             trials: budget.trials,
             per_kernel_seconds: budget.per_kernel.as_secs_f64(),
             total_seconds: budget.total.as_secs_f64(),
-            wanted,
+            asks_for_gpu: false,
+            cpu,
+            gpu,
         }
+    }
+
+    /// A question about the GPU of this machine.
+    pub(super) fn about_gpu() -> Self {
+        let nothing = (Vec::new(), Vec::new());
+        let budget = Budget { total: Duration::ZERO, ..Budget::BUILD };
+        Self { asks_for_gpu: true, ..Self::new(Path::new(""), None, budget, nothing) }
     }
 
     /// What it may spend.

@@ -1,4 +1,4 @@
-//! Tunes what a build lacks, in another process.
+//! Tunes what a build lacks, in another process, on the CPU and on the GPU.
 //!
 //! In: ops whose plan is a makeshift. Out: records in the user's cache, and a
 //! [`Tuning`] that says what became of it. Next: the build looks the records up like any other.
@@ -14,9 +14,11 @@ mod quiet;
 pub mod session;
 
 use tvmtune_core::record::Tier;
+use tvmtune_core::target::{DeviceKey, GpuTarget};
 use tvmtune_tuner::database::Lookup;
 
 use crate::config::Budget;
+use crate::cuda;
 use crate::op::Op;
 use crate::package::Package;
 use crate::plan::{self, Aim};
@@ -42,7 +44,8 @@ impl Tuning {
     /// The line for the user; `None` if all went well.
     pub(crate) fn warning(&self) -> Option<String> {
         if let Some(trouble) = &self.trouble {
-            return Some(format!("tvmtune: nothing was tuned: {trouble}"));
+            let what = if self.answer.n_tuned == 0 { "nothing" } else { "not everything" };
+            return Some(format!("tvmtune: {what} was tuned: {trouble}"));
         }
         let first = self.answer.failures.first()?;
         let more = match self.answer.failures.len() - 1 {
@@ -53,7 +56,14 @@ impl Tuning {
     }
 }
 
-/// Tunes the kernels of a package that the reports call missing, for the machine of `aim`, and
+/// The GPU of this machine; an error says why there is none, or none that can be asked.
+pub(crate) fn gpu() -> Result<GpuTarget, String> {
+    let answer = child::run(&Job::about_gpu()).map_err(|it| it.to_string())?;
+    let target = answer.gpu.and_then(|it| GpuTarget::from_key(&DeviceKey(it)));
+    target.ok_or_else(|| answer.no_gpu.unwrap_or_default())
+}
+
+/// Tunes the kernels of a package that the reports call missing, for the devices of `aim`, and
 /// refines those whose schedules are of a near one.
 pub(crate) fn misses(
     script: &Script,
@@ -62,10 +72,15 @@ pub(crate) fn misses(
     reports: &[OpReport],
     aim: &Aim,
 ) -> Tuning {
-    let mut wanted = Vec::new();
+    let mut wanted = (Vec::new(), Vec::new());
     for ((op, lookup), report) in package.ops.iter().zip(lookups).zip(reports) {
-        if report.standing.wants_tuning() {
-            wanted.push(Wanted::new(op, missing_buckets(op, lookup, aim)));
+        if report.cpu.wants_tuning() {
+            wanted.0.push(Wanted::new(op, missing_on_cpu(op, lookup, aim)));
+        }
+        if let (Some(standing), Some(gpu)) = (report.gpu, aim.gpu)
+            && standing.wants_tuning()
+        {
+            wanted.1.push(Wanted::new(op, missing_on_gpu(op, lookup, gpu)));
         }
     }
     let mut budget = Budget::BUILD.limited(&package.config.budget);
@@ -81,19 +96,26 @@ pub(crate) fn misses(
     let workspace = package.workspace_dir.as_deref();
     let job = Job::new(&package.manifest_dir, workspace, budget, wanted);
     match child::run(&job) {
-        Ok(answer) => Tuning { answer, trouble: None },
+        Ok(answer) => Tuning { trouble: answer.trouble.clone(), answer },
         Err(error) => Tuning { trouble: Some(error.to_string()), ..Tuning::default() },
     }
 }
 
-/// The positions of the buckets without a record of this device; of all, if there is one for each
-/// and it is of no use.
-fn missing_buckets(op: &Op, lookup: &Lookup, aim: &Aim) -> Vec<usize> {
+fn missing_on_cpu(op: &Op, lookup: &Lookup, aim: &Aim) -> Vec<usize> {
     let slots = plan::slots(op, lookup, aim);
-    let here = slots.iter().filter(|it| it.isa == aim.isa()).enumerate();
-    let missing = here.filter(|(_, it)| it.tier() != Tier::Exact).map(|(n, _)| n);
-    let missing: Vec<usize> = missing.collect();
-    if missing.is_empty() { (0..op.buckets.len()).collect() } else { missing }
+    missing(slots.iter().filter(|it| it.isa == aim.isa()).map(plan::Slot::tier))
+}
+
+fn missing_on_gpu(op: &Op, lookup: &Lookup, gpu: GpuTarget) -> Vec<usize> {
+    missing(cuda::slots(op, lookup, &[gpu]).iter().map(cuda::Slot::tier))
+}
+
+/// The positions of the buckets without a record of this device, by what each has; of all, if there
+/// is one for each and it is of no use.
+fn missing(tiers: impl Iterator<Item = Tier> + Clone) -> Vec<usize> {
+    let missing = tiers.clone().enumerate().filter(|(_, it)| *it != Tier::Exact);
+    let missing: Vec<usize> = missing.map(|(n, _)| n).collect();
+    if missing.is_empty() { (0..tiers.count()).collect() } else { missing }
 }
 
 #[cfg(test)]

@@ -6,16 +6,16 @@
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
-use tvmtune_core::kernel::Isa;
 use tvmtune_core::record::Provenance;
-use tvmtune_core::target::CpuTarget;
+use tvmtune_core::target::{GpuTarget, Target};
 use tvmtune_tuner::database::{Database, Places};
-use tvmtune_tuner::measure::{Exclusive, ExclusiveError, WorkerCommand, worker};
+use tvmtune_tuner::device;
+use tvmtune_tuner::measure::{Exclusive, ExclusiveError, Measurer, WorkerCommand, worker};
 use tvmtune_tuner::parallel::n_cores;
 use tvmtune_tuner::tune::{self, Event, Hardware, Options, Recipe, Summary, TuneError, Workload};
 
 use super::child::{ROLE, ROLE_TUNE};
-use super::job::{Answer, Failure, Job};
+use super::job::{Answer, Failure, Job, Wanted};
 use super::quiet::Quiet;
 use crate::config::Budget;
 use crate::op::Op;
@@ -24,10 +24,9 @@ use crate::op::Op;
 pub struct Request<'a> {
     /// Each op with the positions of the buckets to tune it for.
     pub ops: Vec<(&'a Op, Vec<usize>)>,
-    /// This machine.
-    pub target: CpuTarget,
-    /// Instruction sets that it has; most of the budget is for the first.
-    pub isas: Vec<Isa>,
+    /// A device of this machine, and after it what else it can stand for; most of the budget is for
+    /// the first.
+    pub targets: Vec<Target>,
     /// What may be spent.
     pub budget: Budget,
     /// Whether what is known is ignored.
@@ -70,13 +69,14 @@ pub fn run(
     on_event: &mut dyn FnMut(Event<'_>),
 ) -> Result<Summary, SessionError> {
     let cache = database.cache().ok_or(SessionError::NoCache)?;
-    let exclusive = Exclusive::acquire(cache, &request.target.key(), request.patience)?;
-    // This process itself runs on a token that its parent holds.
-    let n_others = request.target.threads.saturating_sub(1) as usize;
-    let _quiet = Quiet::hold(n_others, Duration::from_secs(10));
+    let Some(device) = request.targets.first() else { return Ok(Summary::default()) };
+    let exclusive = Exclusive::acquire(cache, &device.key(), request.patience)?;
+    // This process itself runs on a token that its parent holds. Cores that measure nothing compile
+    // candidates for the GPU.
+    let _quiet = Quiet::hold(n_cores() - 1, Duration::from_secs(10));
     let options = Options {
-        target: request.target,
-        isas: request.isas.clone(),
+        targets: request.targets.clone(),
+        nvrtc: None,
         budget: tune::Budget {
             trials: request.budget.trials,
             per_task: request.budget.per_kernel,
@@ -92,6 +92,18 @@ pub fn run(
     };
     let workloads: Vec<Workload> = request.ops.iter().map(workload).collect();
     Ok(tune::run(&workloads, &options, database, &exclusive, on_event)?)
+}
+
+/// The first GPU of this machine, found by a worker.
+///
+/// # Errors
+///
+/// Why there is none.
+pub fn gpu() -> Result<GpuTarget, String> {
+    let worker = WorkerCommand::this_executable().map_err(|it| it.to_string())?;
+    let gpu = Measurer::on_gpu(worker).gpu().map_err(|it| it.to_string())??;
+    device::gpu_target(&gpu)
+        .ok_or_else(|| format!("{} is too old: no code is made for it", gpu.name))
 }
 
 /// An op as the tuner sees it, with some of its buckets.
@@ -138,40 +150,69 @@ pub fn serve() -> Result<(), Box<dyn std::error::Error>> {
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text)?;
     let job: Job = toml::from_str(&text)?;
-    let answer = tune_job(&job)?;
+    let answer = tune_job(&job);
     std::io::stdout().write_all(toml::to_string(&answer)?.as_bytes())?;
     Ok(())
 }
 
-fn tune_job(job: &Job) -> Result<Answer, Box<dyn std::error::Error>> {
+fn tune_job(job: &Job) -> Answer {
+    let started = Instant::now();
+    let mut answer = Answer::default();
+    let is_about_gpu = job.asks_for_gpu || !job.gpu.is_empty();
+    let gpu = is_about_gpu.then(gpu);
+    if let Some(Ok(gpu)) = gpu {
+        answer.gpu = Some(gpu.key().0);
+    } else if let Some(Err(why)) = &gpu {
+        answer.no_gpu = Some(why.clone());
+    }
+    let devices = [
+        (device::detect().map(Target::from), &job.cpu),
+        (gpu.and_then(Result::ok).map(Target::from), &job.gpu),
+    ];
+    let mut heartbeat = Heartbeat::new(job.budget().total);
+    for (target, wanted) in devices {
+        if let (Some(target), false) = (target, wanted.is_empty()) {
+            let tuned = tune_on((target, wanted), job, &started, &mut heartbeat, &mut answer);
+            answer.trouble = answer.trouble.or(tuned.err().map(|it| it.to_string()));
+        }
+    }
+    answer
+}
+
+/// Tunes some ops on one device.
+fn tune_on(
+    (target, wanted): (Target, &[Wanted]),
+    job: &Job,
+    started: &Instant,
+    heartbeat: &mut Heartbeat,
+    answer: &mut Answer,
+) -> Result<(), SessionError> {
     let places = Places {
         package: Some(job.package.clone()),
         workspace: job.workspace.clone(),
         without_cache: false,
     };
     let ops: Vec<(Op, &Vec<usize>)> =
-        job.wanted.iter().filter_map(|it| Some((it.op()?, &it.buckets))).collect();
-    let target = tvmtune_tuner::device::detect().ok_or("this machine runs no generated kernels")?;
+        wanted.iter().filter_map(|it| Some((it.op()?, &it.buckets))).collect();
+    let left = job.budget().total.saturating_sub(started.elapsed());
     let request = Request {
         ops: ops.iter().map(|(op, buckets)| (op, (*buckets).clone())).collect(),
-        target,
-        isas: vec![target.isa],
-        budget: job.budget(),
+        targets: vec![target],
+        budget: Budget { total: left, ..job.budget() },
         afresh: false,
         refines: true,
         // Others on this machine tune for builds too, each within such a budget.
         patience: job.budget().total,
     };
-    let mut heartbeat = Heartbeat::new(job.budget().total);
-    let summary = run(&request, &Database::discover(&places), &mut |event| heartbeat.see(&event))?;
+    let database = Database::discover(&places);
+    let summary = run(&request, &database, &mut |event| heartbeat.see(&event))?;
     let failure = |(task, why): &(tune::TaskName, String)| Failure {
         name: task.program.clone(),
         why: why.clone(),
     };
-    Ok(Answer {
-        n_tuned: summary.results.len(),
-        failures: summary.skipped.iter().map(failure).collect(),
-    })
+    answer.n_tuned += summary.results.len();
+    answer.failures.extend(summary.skipped.iter().map(failure));
+    Ok(())
 }
 
 /// Tells whoever sits in front of the terminal why the build takes so long. Cargo shows nothing of
@@ -198,7 +239,7 @@ impl Heartbeat {
     fn see(&mut self, event: &Event<'_>) {
         match event {
             Event::Started { n_tasks } => {
-                self.n_tasks = *n_tasks;
+                self.n_tasks += *n_tasks;
                 self.say();
             }
             Event::Trial { .. } => {

@@ -218,7 +218,16 @@ impl Loadable {
     }
 }
 
-/// Loads the first variant that the device can run.
+/// What the driver says of an image that it can't load, though another one may do.
+const REFUSALS: [&str; 5] = [
+    "CUDA_ERROR_INVALID_IMAGE",
+    "CUDA_ERROR_INVALID_PTX",
+    "CUDA_ERROR_JIT_COMPILER_NOT_FOUND",
+    "CUDA_ERROR_NO_BINARY_FOR_GPU",
+    "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+];
+
+/// Loads the first variant that the device can run, from the first image that its driver takes.
 fn load(
     kernel: &'static str,
     device: &Device,
@@ -227,8 +236,8 @@ fn load(
     let (arch, driver_ptx) = (device.arch(), driver()?.ptx);
     let mut error = Error::NoCode { kernel, arch };
     for variant in variants {
-        let image = match variant.image(arch, driver_ptx) {
-            Ok(image) => image,
+        let images = match variant.images_for(arch, driver_ptx) {
+            Ok(images) => images,
             Err(Misfit::PtxTooNew(ptx)) => {
                 error = Error::PtxTooNew { kernel, ptx, driver: driver_ptx };
                 continue;
@@ -241,7 +250,15 @@ fn load(
         if want > have {
             error = Error::SharedMemory { kernel, want, have };
         } else if n_params <= MOST_PARAMS && variant.maps.len() <= MOST_MAPS {
-            return Ok((variant, Module::load(kernel, device.context(), image)?));
+            for image in images {
+                match Module::load(kernel, device.context(), image) {
+                    Ok(module) => return Ok((variant, module)),
+                    Err(refusal @ Error::Cuda { reason, .. }) if REFUSALS.contains(&reason) => {
+                        error = refusal;
+                    }
+                    Err(other) => return Err(other),
+                }
+            }
         }
     }
     Err(error)

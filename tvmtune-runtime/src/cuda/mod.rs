@@ -77,7 +77,7 @@ pub(crate) use memory::Copies;
 #[cfg(all(feature = "cuda", feature = "jit"))]
 pub use timer::{Batch, Timer};
 #[cfg(all(feature = "cuda", feature = "jit"))]
-pub use trial::{Buffer, Numbers, Trial};
+pub use trial::{Buffer, Code, Numbers, Trial};
 
 /// A stream of a CUDA device: the first argument of kernels that are launched there.
 #[cfg(feature = "cuda")]

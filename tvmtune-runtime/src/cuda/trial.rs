@@ -1,6 +1,6 @@
 //! Code for a device that became known while the program runs: for whoever measures candidates.
 //!
-//! In: images and what their functions are passed, as [`Variant`] has them. Out: a [`Trial`], which
+//! In: [`Code`], and what its functions are passed, as [`Variant`] has it. Out: a [`Trial`], which
 //! is loaded and launched by the same functions as the kernels that `#[autotune]` embeds, on
 //! [`Buffer`]s.
 #![expect(
@@ -20,7 +20,7 @@ use super::kernel::DeviceKernel;
 use super::memory::Memory;
 use super::{Device, Stream, launch};
 use crate::Error;
-use crate::raw::cuda::Variant;
+use crate::raw::cuda::{Arch, Format, Image, Variant};
 use crate::raw::{Bucket, Call, Program};
 
 /// What buffers are called in errors.
@@ -154,14 +154,57 @@ fn current_numbers(dims: &[i64], numbers: &mut [u64]) {
     }
 }
 
-/// A program for a device, loaded for a stream. What describes it is never freed; what it has on the
-/// device is.
+/// A compiled file, as [`Image`] has it, that is not part of a program.
+#[derive(Clone, Debug)]
+pub struct Code {
+    /// What it was compiled for.
+    pub arch: Arch,
+    /// How.
+    pub format: Format,
+    /// The file.
+    pub bytes: Vec<u8>,
+}
+
+/// A program for a device, loaded for a stream. What describes it is never freed; its code is, and
+/// what it has on the device.
 pub struct Trial {
     name: &'static str,
     names: Vec<&'static str>,
     kernel: DeviceKernel,
     stream: Stream,
     numbers: Rc<Numbers>,
+    /// After the kernel, which was loaded from it: fields are dropped in this order.
+    _images: OwnImages,
+}
+
+/// Files that live as long as their trial: they are most of what describes it.
+struct OwnImages {
+    images: &'static [Image],
+    files: Vec<*mut [u8]>,
+}
+
+impl OwnImages {
+    fn new(code: Vec<Code>) -> Self {
+        let (mut images, mut files) = (Vec::new(), Vec::new());
+        for Code { arch, format, bytes } in code {
+            let file = Box::into_raw(bytes.into_boxed_slice());
+            // SAFETY: it was a box, and is freed after the last use of this reference: see below.
+            images.push(Image { arch, format, bytes: unsafe { &*file } });
+            files.push(file);
+        }
+        Self { images: Vec::leak(images), files }
+    }
+}
+
+impl Drop for OwnImages {
+    fn drop(&mut self) {
+        for file in &self.files {
+            // SAFETY: `new` made it of a box, and nothing else frees it. Who was told of it is the
+            // kernel of the trial, which is gone, and with it the modules that were loaded from it:
+            // their table knows them by this address only as long as they live.
+            drop(unsafe { Box::from_raw(*file) });
+        }
+    }
 }
 
 impl fmt::Debug for Trial {
@@ -171,8 +214,8 @@ impl fmt::Debug for Trial {
 }
 
 impl Trial {
-    /// Loads a variant whose numbers are these, for dimensions in the ranges. `names` are those of
-    /// the arguments.
+    /// Loads a variant with this code in place of its images, and these numbers, for dimensions in
+    /// the ranges. `names` are those of the arguments.
     ///
     /// # Errors
     ///
@@ -181,17 +224,18 @@ impl Trial {
         stream: &Stream,
         (name, names): (&'static str, Vec<&'static str>),
         ranges: &[(usize, usize)],
-        variant: Variant,
+        (variant, code): (Variant, Vec<Code>),
         numbers: Rc<Numbers>,
     ) -> Result<Self, Error> {
+        let images = OwnImages::new(code);
         CURRENT.with(|it| it.replace(Some(numbers.clone())));
         let ranges: &'static [(usize, usize)] = Vec::leak(ranges.to_vec());
         let buckets = Box::leak(Box::new([Bucket { ranges, variants: &[] }]));
         let variants: &'static [Variant] =
-            Vec::leak(vec![Variant { numbers: current_numbers, ..variant }]);
+            Vec::leak(vec![Variant { images: images.images, numbers: current_numbers, ..variant }]);
         let program = Program { buckets, cuda: Box::leak(Box::new([variants])) };
         let kernel = DeviceKernel::load_alone(name, stream, Box::leak(Box::new(program)))?;
-        Ok(Self { name, names, kernel, stream: stream.clone(), numbers })
+        Ok(Self { name, names, kernel, stream: stream.clone(), numbers, _images: images })
     }
 
     /// Puts a launch on the stream, on buffers for the parameters and then the results.

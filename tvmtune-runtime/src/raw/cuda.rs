@@ -217,23 +217,28 @@ impl Variant {
         self.table.len() + self.functions.len() + of_maps
     }
 
-    /// The image to load on a device, whose driver compiles PTX up to a version.
+    /// The images to load on a device, whose driver compiles PTX up to a version: the first that
+    /// it takes, as a driver may refuse machine code that is newer than itself.
     ///
     /// # Errors
     ///
     /// [`Misfit`], if there is none.
-    pub fn image(&self, device: Arch, driver: (u8, u8)) -> Result<&'static Image, Misfit> {
-        let mut misfit = Misfit::Arch;
+    pub fn images_for(
+        &self,
+        device: Arch,
+        driver: (u8, u8),
+    ) -> Result<Vec<&'static Image>, Misfit> {
+        let (mut misfit, mut found) = (Misfit::Arch, Vec::new());
         for image in self.images {
             match (image.runs_on(device), image.format) {
                 (true, Format::Ptx(version)) if version > driver => {
                     misfit = Misfit::PtxTooNew(version);
                 }
-                (true, _) => return Ok(image),
+                (true, _) => found.push(image),
                 (false, _) => {}
             }
         }
-        Err(misfit)
+        if found.is_empty() { Err(misfit) } else { Ok(found) }
     }
 }
 
@@ -284,8 +289,12 @@ mod tests {
         Arch { major, minor, exact: true }
     }
 
-    /// The position of the image that is chosen.
-    fn chosen(images: &'static [Image], device: Arch, driver: (u8, u8)) -> Result<usize, Misfit> {
+    /// The positions of the images that are tried.
+    fn tried(
+        images: &'static [Image],
+        device: Arch,
+        driver: (u8, u8),
+    ) -> Result<Vec<usize>, Misfit> {
         let variant = Variant {
             images,
             functions: &[],
@@ -296,8 +305,8 @@ mod tests {
             median_ns: None,
             artifact: "",
         };
-        let found = variant.image(device, driver)?;
-        Ok(images.iter().position(|it| std::ptr::eq(it, found)).unwrap())
+        let position = |found: &Image| images.iter().position(|it| std::ptr::eq(it, found)).unwrap();
+        Ok(variant.images_for(device, driver)?.into_iter().map(position).collect())
     }
 
     static IMAGES: [Image; 4] = [
@@ -308,25 +317,21 @@ mod tests {
     ];
 
     #[test]
-    fn a_device_gets_the_first_image_it_can_run() {
-        let newest = (9, 0);
-        assert_eq!(chosen(&IMAGES, device(9, 0), newest), Ok(0));
-        assert_eq!(chosen(&IMAGES, device(8, 6), newest), Ok(1));
-        assert_eq!(chosen(&IMAGES, device(8, 9), newest), Ok(1));
-        assert_eq!(
-            chosen(&IMAGES, device(8, 0), newest),
-            Ok(3),
-            "code for 8.6 does not run on 8.0"
-        );
-        assert_eq!(chosen(&IMAGES, device(12, 0), newest), Ok(3));
-        assert_eq!(chosen(&IMAGES, device(7, 5), newest), Err(Misfit::Arch));
+    fn a_device_gets_the_images_it_can_run_in_order() {
+        let tried = |major, minor| tried(&IMAGES, device(major, minor), (9, 0));
+        assert_eq!(tried(9, 0), Ok(vec![0, 2, 3]));
+        assert_eq!(tried(8, 6), Ok(vec![1, 3]));
+        assert_eq!(tried(8, 9), Ok(vec![1, 3]));
+        assert_eq!(tried(8, 0), Ok(vec![3]), "code for 8.6 does not run on 8.0");
+        assert_eq!(tried(12, 0), Ok(vec![3]));
+        assert_eq!(tried(7, 5), Err(Misfit::Arch));
     }
 
     #[test]
     fn ptx_is_for_drivers_that_know_its_version() {
-        assert_eq!(chosen(&IMAGES, device(12, 0), (8, 7)), Err(Misfit::PtxTooNew((8, 8))));
-        assert_eq!(chosen(&IMAGES, device(12, 0), (8, 8)), Ok(3));
-        assert_eq!(chosen(&IMAGES, device(8, 9), (7, 0)), Ok(1), "cubins need no compiler");
+        assert_eq!(tried(&IMAGES, device(12, 0), (8, 7)), Err(Misfit::PtxTooNew((8, 8))));
+        assert_eq!(tried(&IMAGES, device(12, 0), (8, 8)), Ok(vec![3]));
+        assert_eq!(tried(&IMAGES, device(8, 9), (7, 0)), Ok(vec![1]), "cubins need no compiler");
     }
 
     #[test]

@@ -178,7 +178,7 @@ impl Database {
     }
 
     /// As [`Database::update`], where `files` are those that the update adds.
-    fn update_with(
+    pub(crate) fn update_with(
         &self,
         fresh: &Record,
         files: &Files,

@@ -38,7 +38,7 @@ use protocol::{Frame, Request, Response, Run};
 pub use exclusive::{Exclusive, ExclusiveError};
 pub use job::{CaseSpec, Job};
 pub use pool::WorkerCommand;
-pub use protocol::Policy;
+pub use protocol::{Gpu, Policy};
 pub use replayed::Replayed;
 
 /// Whoever knows how long candidates take.
@@ -95,6 +95,8 @@ pub struct Measurer {
     set_up: Option<Arc<Frame<Request>>>,
     /// Whether the worker that is running was told.
     is_set_up: bool,
+    /// Whether candidates are timed on a GPU.
+    on_gpu: bool,
 }
 
 /// Nothing can be measured at all.
@@ -122,9 +124,31 @@ pub enum MeasureError {
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Measurer {
-    /// Measures in workers started like that.
+    /// Measures on the CPU, in workers started like that.
     pub fn new(command: WorkerCommand) -> Self {
-        Self { pool: Pool::new(command, 10 * PATIENCE), set_up: None, is_set_up: false }
+        let pool = Pool::new(command, 10 * PATIENCE);
+        Self { pool, set_up: None, is_set_up: false, on_gpu: false }
+    }
+
+    /// Measures on the first GPU, in workers started like that, which run code for the CPU as well.
+    pub fn on_gpu(command: WorkerCommand) -> Self {
+        Self { on_gpu: true, ..Self::new(command) }
+    }
+
+    /// The first GPU; the inner error says why there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`MeasureError`] if no worker can be started.
+    pub fn gpu(&mut self) -> Result<Result<Gpu, String>, MeasureError> {
+        // Drivers may take long to start.
+        Ok(match self.pool.ask(&Frame::new(Request::Gpu), PATIENCE)? {
+            Answer::Response(Frame { message: Response::Gpu(gpu), .. }) => Ok(gpu),
+            Answer::Response(Frame { message: Response::Failed(why), .. })
+            | Answer::Crashed(why) => Err(why),
+            Answer::Response(_) => Err("the worker talked nonsense".to_owned()),
+            Answer::TimedOut => Err("the driver does not answer".to_owned()),
+        })
     }
 
     /// Asks a worker that is set up.
@@ -164,7 +188,7 @@ impl Measure for Measurer {
     }
 
     fn set_up(&mut self, cases: &[CaseSpec], expected: Option<&[u8]>) -> Result<(), MeasureError> {
-        let problem = CaseSpec::problem(cases, expected.is_some());
+        let problem = CaseSpec::problem(cases, expected.is_some(), self.on_gpu);
         let blob = expected.unwrap_or_default().to_vec();
         self.set_up = Some(Arc::new(Frame { message: Request::SetUp(problem), blob }));
         self.is_set_up = false;

@@ -13,9 +13,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use super::MeasureError;
+use tvmtune_core::target::Target;
+
 use super::protocol::{Frame, Request, Response};
 use super::worker;
+use super::{MeasureError, Measurer};
 
 /// How long a worker may take to say that it is there.
 const START: Duration = Duration::from_secs(30);
@@ -69,6 +71,14 @@ impl WorkerCommand {
         Self { program, args: Vec::new() }
     }
 
+    /// What measures on a device of this machine, in workers started like that.
+    pub fn measurer(self, target: &Target) -> Measurer {
+        match target {
+            Target::Cpu(_) => Measurer::new(self),
+            Target::Gpu(_) => Measurer::on_gpu(self),
+        }
+    }
+
     /// As `self`, with one more argument.
     #[must_use]
     pub fn arg(mut self, arg: impl Into<OsString>) -> Self {
@@ -105,6 +115,10 @@ impl Pool {
             Err(_) => worker.responses.recv_timeout(Duration::from_secs(1)),
         };
         Ok(match received {
+            Ok(Ok(Frame { message: Response::Lost(why), .. })) => {
+                worker.end();
+                Answer::Crashed(why)
+            }
             Ok(Ok(response)) => {
                 self.running = Some(worker);
                 Answer::Response(response)

@@ -34,6 +34,8 @@ pub(super) struct Frame<T> {
 /// What the tuner asks for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Request {
+    /// Say what the first GPU is. Answered by `Gpu`.
+    Gpu,
     /// Prepare for this problem: what is to be run from now on computes it. Answered by `Done`.
     SetUp(Problem),
     /// Run something that computes the last problem.
@@ -57,6 +59,8 @@ pub(super) enum Run {
 pub(super) enum Response {
     /// Sent once, unasked: it is a worker.
     Ready,
+    /// The GPU.
+    Gpu(Gpu),
     /// It was done.
     Done,
     /// The results, one after the other, in the blob.
@@ -67,6 +71,28 @@ pub(super) enum Response {
     Timings(Vec<Timing>),
     /// It could not be done, for lack of memory for instance.
     Failed(String),
+    /// What was run broke the GPU for this process, which ends: nothing that came after it could
+    /// be believed.
+    Lost(String),
+}
+
+/// A GPU, as its driver describes it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Gpu {
+    /// What it is called: `NVIDIA H200`.
+    pub name: String,
+    /// Its compute capability: `(9, 0)`.
+    pub capability: (u8, u8),
+    /// Streaming multiprocessors.
+    pub multiprocessors: u32,
+    /// Second-level cache.
+    pub l2_bytes: u64,
+    /// Memory that nobody uses.
+    pub free_bytes: u64,
+    /// What memory moves at most, in GB/s; 0 if the driver does not say.
+    pub bandwidth_gbps: u32,
+    /// The highest clock of multiprocessors; 0 if the driver does not say.
+    pub clock_mhz: u32,
 }
 
 /// What candidates of one task compute, and what with.
@@ -76,6 +102,8 @@ pub(super) struct Problem {
     pub(super) cases: Vec<Case>,
     /// Whether the blob holds the results of all cases, one after the other.
     pub(super) has_expected: bool,
+    /// Whether candidates are timed on the GPU.
+    pub(super) on_gpu: bool,
 }
 
 /// Arguments for one launch.
@@ -102,26 +130,97 @@ pub(super) struct OutputSpec {
     pub(super) abs: f64,
 }
 
-/// Machine code; its bytes are in the blob, phase by phase, code by code.
+/// What code is; its bytes are in the blob, code by code.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) enum CodeSpec {
+    /// Machine code for this CPU.
+    Cpu(CpuSpec),
+    /// Functions for the GPU.
+    Gpu(GpuSpec),
+}
+
+/// Machine code; its bytes are in the blob, phase by phase.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct CodeSpec {
+pub(super) struct CpuSpec {
     /// Bytes of each phase.
     pub(super) phases: Vec<usize>,
     /// Whether all threads may take tasks, or only one.
     pub(super) parallel: bool,
     /// How to launch it on each case.
-    pub(super) launches: Vec<LaunchSpec>,
+    pub(super) launches: Vec<CpuLaunch>,
 }
 
-/// How to launch code on one case.
+/// How to launch machine code on one case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct LaunchSpec {
+pub(super) struct CpuLaunch {
     /// The argument table.
     pub(super) table: Vec<Word>,
     /// Tasks of each phase.
     pub(super) n_tasks: Vec<u64>,
     /// Bytes of scratch memory each thread needs.
     pub(super) scratch_bytes: u64,
+}
+
+/// The same functions in one or more images, whose bytes are in the blob, one after the other.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct GpuSpec {
+    /// The most specific first.
+    pub(super) images: Vec<ImageSpec>,
+    /// What is launched, one after the other.
+    pub(super) functions: Vec<FunctionSpec>,
+    /// Tensors whose boxes functions copy.
+    pub(super) maps: Vec<MapSpec>,
+    /// How to launch it on each case.
+    pub(super) launches: Vec<GpuLaunch>,
+}
+
+/// A compiled file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct ImageSpec {
+    /// What it was compiled for: `sm_90a` is `(9, 0)`, and exact.
+    pub(super) arch: (u8, u8),
+    pub(super) exact: bool,
+    /// The version of the language, if it is PTX.
+    pub(super) ptx: Option<(u8, u8)>,
+    pub(super) n_bytes: usize,
+}
+
+/// One launch of a function: see [`tvmtune_runtime::raw::cuda::Function`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct FunctionSpec {
+    pub(super) name: String,
+    pub(super) params: Vec<ParamPlace>,
+    pub(super) threads: u32,
+    pub(super) shared_bytes: u32,
+}
+
+/// Where a function's parameter is found.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) enum ParamPlace {
+    /// In the argument table.
+    Table(usize),
+    /// Among the maps.
+    Map(usize),
+}
+
+/// A map, but for its numbers: see [`tvmtune_runtime::raw::cuda::TensorMap`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct MapSpec {
+    pub(super) entry: usize,
+    pub(super) element: u32,
+    pub(super) boxes: Vec<u32>,
+    pub(super) swizzle: u32,
+}
+
+/// How to launch functions on one case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct GpuLaunch {
+    /// The argument table.
+    pub(super) table: Vec<Word>,
+    /// Blocks of each function.
+    pub(super) blocks: Vec<u64>,
+    /// The numbers of each map: extents, innermost first, then strides.
+    pub(super) maps: Vec<u64>,
 }
 
 /// One entry of the argument table.
@@ -164,6 +263,29 @@ impl Default for Policy {
         // Three samples rank as well as ten do; a fourth of a percent is what the clock costs.
         Self { repeats: 3, min_sample_ns: 50_000.0, best_ns: None, hopeless: 1.5 }
     }
+}
+
+impl Default for CodeSpec {
+    fn default() -> Self {
+        CodeSpec::Cpu(CpuSpec::default())
+    }
+}
+
+impl CodeSpec {
+    /// How many bytes the blob has of it.
+    pub(super) fn n_bytes(&self) -> usize {
+        match self {
+            CodeSpec::Cpu(it) => it.phases.iter().sum(),
+            CodeSpec::Gpu(it) => it.images.iter().map(|it| it.n_bytes).sum(),
+        }
+    }
+}
+
+impl Policy {
+    /// How to time on a GPU: what starts a batch of launches weighs more there than a clock does on
+    /// a CPU, and little is known of what is only a third slower.
+    pub const GPU: Self =
+        Self { repeats: 5, min_sample_ns: 300_000.0, best_ns: None, hopeless: 2.0 };
 }
 
 impl Problem {

@@ -2,11 +2,12 @@
 
 use tvmtune_core::poly::Interval;
 use tvmtune_core::schedule::Instruction;
-use tvmtune_core::target::CpuTarget;
+use tvmtune_core::target::Target;
 
+use super::code::Maker;
 use super::judge;
 use super::task::{Task, Workload};
-use crate::measure::{Exclusive, Job, Measure, MeasureError, Measurer, Policy, WorkerCommand};
+use crate::measure::{Exclusive, Measure, MeasureError, WorkerCommand};
 use crate::outcome::{Outcome, Timing};
 
 /// A schedule to time.
@@ -23,18 +24,22 @@ pub struct Contestant {
 ///
 /// # Errors
 ///
-/// [`MeasureError`] if nothing can be measured at all. The inner error says why it is not known
-/// what the workload should compute.
+/// [`MeasureError`] if nothing can be measured at all. The inner error says why there can't be code,
+/// or why it is not known what the workload should compute.
 pub fn bench(
     (workload, bucket, dims): (&Workload, &[Interval], Option<&[i64]>),
-    target: CpuTarget,
+    target: Target,
     contestants: &[Contestant],
     rounds: usize,
     worker: WorkerCommand,
     _exclusive: &Exclusive,
 ) -> Result<Result<Vec<Outcome>, String>, MeasureError> {
-    let task = Task::new((0, workload), bucket, target, 1.0);
-    let mut measurer = Measurer::new(worker);
+    let maker = match Maker::new(target, None) {
+        Ok(maker) => maker,
+        Err(error) => return Ok(Err(error.to_string())),
+    };
+    let task = Task::new((0, workload), bucket, &maker, 1.0);
+    let mut measurer = worker.measurer(&target);
     let dims = dims.map_or_else(|| task.dims(), |it| vec![it.to_vec()]);
     let reference = match judge::reference(&task, &dims, 1, &mut measurer)? {
         Ok(reference) => reference,
@@ -44,11 +49,11 @@ pub fn bench(
     let mut outcomes = Vec::new();
     let mut jobs = Vec::new();
     for it in contestants {
-        outcomes.push(match task.generate(&it.trace) {
+        outcomes.push(match task.make(&it.trace) {
             Err(why) => Outcome::Invalid(why),
             Ok(it) => {
-                let job = Job::of(&it, &reference.cases);
-                let outcome = measurer.measure(&job, &Policy::default())?;
+                let job = it.job(&reference.cases);
+                let outcome = measurer.measure(&job, &maker.policy())?;
                 if outcome.timing().is_some() {
                     jobs.push(job);
                 }
@@ -58,7 +63,7 @@ pub fn bench(
     }
     let jobs: Vec<_> = jobs.iter().collect();
     // Where that fails, what was timed one after the other still stands.
-    if let Ok(timings) = measurer.compare(&jobs, rounds, &Policy::default())? {
+    if let Ok(timings) = measurer.compare(&jobs, rounds, &maker.policy())? {
         replace_timings(&mut outcomes, timings);
     }
     Ok(Ok(outcomes))

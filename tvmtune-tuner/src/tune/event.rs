@@ -3,9 +3,9 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use tvmtune_core::kernel::Isa;
 use tvmtune_core::poly::Interval;
 use tvmtune_core::record::Source;
+use tvmtune_core::target::Platform;
 
 use crate::outcome::Outcome;
 
@@ -16,8 +16,8 @@ pub struct TaskName {
     pub program: String,
     /// The dynamic dimensions with their ranges.
     pub dims: Vec<(String, Interval)>,
-    /// The instruction set.
-    pub isa: Isa,
+    /// The instruction set, or the architecture of a GPU.
+    pub platform: Platform,
 }
 
 /// Something that happened while tuning.
@@ -110,6 +110,6 @@ impl fmt::Display for TaskName {
         for (n, (name, Interval { lo, hi })) in self.dims.iter().enumerate() {
             write!(f, "{}{name}={lo}..={hi}", if n == 0 { "[" } else { ", " })?;
         }
-        write!(f, "{} {}", if self.dims.is_empty() { "" } else { "]" }, self.isa.name())
+        write!(f, "{} {}", if self.dims.is_empty() { "" } else { "]" }, self.platform)
     }
 }

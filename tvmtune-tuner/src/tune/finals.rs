@@ -10,7 +10,7 @@ use tvmtune_core::record::Source;
 
 use super::judge;
 use super::session::{Candidate, Context, Session};
-use crate::measure::{MeasureError, Policy};
+use crate::measure::MeasureError;
 
 /// Rounds of timing side by side, if there is time for them.
 const ROUNDS: usize = 15;
@@ -40,7 +40,7 @@ impl Session {
 
     /// As many finalists and rounds as there is time for.
     fn finals_plan(&self) -> (Plan, Duration) {
-        let policy = Policy::default();
+        let policy = self.task.maker.policy();
         let launch = self.good.last().map_or(0.0, |it| it.timing.min_ns());
         // Each round warms up and takes a sample; verifying takes some launches at cold memory.
         let timed = 2.0 * launch.max(policy.min_sample_ns);
@@ -72,7 +72,8 @@ impl Session {
         let (plan, _) = self.finals_plan();
         let mut finalists = self.verified(plan.n_finalists, ctx)?;
         let jobs: Vec<_> = finalists.iter().map(|it| &it.job).collect();
-        let Ok(timings) = ctx.measurer.compare(&jobs, plan.rounds, &Policy::default())? else {
+        let policy = self.task.maker.policy();
+        let Ok(timings) = ctx.measurer.compare(&jobs, plan.rounds, &policy)? else {
             return Ok(Vec::new());
         };
         for (it, timing) in finalists.iter_mut().zip(timings) {
@@ -95,7 +96,8 @@ impl Session {
                 continue;
             }
             // With nothing to beat, every extent is verified.
-            if ctx.measurer.measure(&it.job, &Policy::default())?.timing().is_some() {
+            let policy = self.task.maker.policy();
+            if ctx.measurer.measure(&it.job, &policy)?.timing().is_some() {
                 verified.push(it);
             } else {
                 self.failures += 1;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tvmtune_core::dag::{Compute, Dag, Types};
-use tvmtune_core::target::CpuTarget;
+use tvmtune_core::target::{CpuTarget, GpuTarget, Target};
 
 use super::session::Candidate;
 use crate::measure::{Measure, MeasureError, Policy};
@@ -13,13 +13,18 @@ use crate::outcome::{Outcome, Timing};
 /// of in a ns.
 const MOST_VECTORS: f64 = 2.0;
 const MOST_GHZ: f64 = 6.5;
+/// The same of GPUs.
+const MOST_GPU_GHZ: f64 = 3.5;
 /// What padding may save at most: a schedule need not multiply by the zeros around an image.
 const PADDING: f64 = 0.5;
 
-/// The time in ns below which a program can't run on a CPU at those extents, whatever the schedule:
-/// all its reductions at the highest clock there is.
-pub(super) fn limit_ns(dag: &Dag, dims: &[i64], target: &CpuTarget) -> f64 {
-    let most = MOST_VECTORS * f64::from(target.isa.lanes()) * MOST_GHZ;
+/// The time in ns below which a program can't run at those extents, whatever the schedule: all its
+/// reductions at the highest clock there is.
+pub(super) fn limit_ns(dag: &Dag, dims: &[i64], target: &Target) -> f64 {
+    let per_ns = match target {
+        Target::Cpu(cpu) => most_of_cpu(cpu),
+        Target::Gpu(gpu) => most_of_gpu(gpu),
+    };
     let points = |it: &Compute| {
         let is_wide = Types::tensor(dag, it.tensor).is_float();
         let extents = it.axes.iter().map(|axis| axis.extent.eval_dims(dims) as f64);
@@ -28,7 +33,19 @@ pub(super) fn limit_ns(dag: &Dag, dims: &[i64], target: &CpuTarget) -> f64 {
         if it.reducer.is_some() && is_wide { extents.product() } else { 0.0 }
     };
     let all: f64 = dag.computes.iter().map(points).sum();
-    PADDING * all / (most * f64::from(target.threads.max(1)))
+    PADDING * all / per_ns
+}
+
+/// Multiply-adds that a CPU can't do more of in a ns.
+fn most_of_cpu(cpu: &CpuTarget) -> f64 {
+    MOST_VECTORS * f64::from(cpu.isa.lanes()) * MOST_GHZ * f64::from(cpu.threads.max(1))
+}
+
+/// Multiply-adds that a GPU can't do more of in a ns, by whatever does most of them.
+fn most_of_gpu(gpu: &GpuTarget) -> f64 {
+    let limits = gpu.arch.limits();
+    let in_a_cycle = f64::from(limits.tensor_fma.max(limits.fma));
+    in_a_cycle * f64::from(gpu.multiprocessors) * MOST_GPU_GHZ
 }
 
 /// The outcome, unless it is a timing below the limit: then something was not computed.
@@ -46,6 +63,7 @@ pub(super) fn believable(outcome: Outcome, limit_ns: f64) -> Outcome {
 #[derive(Clone, Debug)]
 pub(super) struct Canary {
     candidate: Candidate,
+    policy: Policy,
     /// How often it was found slow in vain.
     n_warnings: usize,
 }
@@ -64,9 +82,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 impl Canary {
     /// Watches the machine by a candidate that works; `None` if it is too short to tell anything but
     /// how long threads take to wake up.
-    pub(super) fn new(candidate: Candidate) -> Option<Self> {
+    pub(super) fn new(candidate: Candidate, policy: Policy) -> Option<Self> {
         let is_long = candidate.timing.min_ns() >= SHORTEST_NS;
-        is_long.then_some(Self { candidate, n_warnings: 0 })
+        is_long.then_some(Self { candidate, policy, n_warnings: 0 })
     }
 
     /// How many times as long it takes now as it did at first; waits for a while if that is much
@@ -109,7 +127,7 @@ impl Canary {
     }
 
     fn time(&self, measurer: &mut dyn Measure) -> Result<Option<Timing>, MeasureError> {
-        let timings = measurer.compare(&[&self.candidate.job], SAMPLES, &Policy::default())?;
+        let timings = measurer.compare(&[&self.candidate.job], SAMPLES, &self.policy)?;
         Ok(timings.ok().and_then(|it| it.into_iter().next()))
     }
 }
@@ -121,6 +139,7 @@ mod tests {
     use tvmtune_core::dsl;
     use tvmtune_core::kernel::Isa;
     use tvmtune_core::record::Source;
+    use tvmtune_core::target::gpu::Arch;
 
     fn timing(ns: f64) -> Timing {
         Timing::new(vec![ns]).unwrap()
@@ -169,12 +188,13 @@ mod tests {
             job: Job::default(),
             timing: timing(100e3),
         };
-        let mut canary = Canary::new(candidate.clone()).unwrap();
+        let watch = |candidate| Canary::new(candidate, Policy::default());
+        let mut canary = watch(candidate.clone()).unwrap();
         let mut machine = Played(vec![300e3, 200e3, 104e3]);
         let mut slowdown = || canary.slowdown(&mut machine).unwrap();
         let seen = [slowdown(), slowdown(), slowdown(), slowdown()];
         assert_eq!(seen, [Some(1.04), Some(2.0), Some(3.0), None]);
-        assert!(Canary::new(Candidate { timing: timing(5e3), ..candidate }).is_none());
+        assert!(watch(Candidate { timing: timing(5e3), ..candidate }).is_none());
         assert!(canary.warning(1.04).is_none());
         assert!(canary.warning(2.0).is_some_and(|it| it.contains("2.0 times")));
         assert!(canary.warning(3.0).is_none(), "once is enough");
@@ -193,9 +213,12 @@ mod tests {
         }";
         let dag = dsl::program(source).unwrap();
         let target = CpuTarget { threads: 2, ..CpuTarget::generic(Isa::Avx512) };
-        let limit = limit_ns(&dag, &[], &target);
+        let limit = limit_ns(&dag, &[], &target.into());
         // Half of 262,144 multiply-adds by two threads, 2 x 16 in a cycle, 6.5 cycles in a ns.
         assert!((limit - 131_072.0 / (2.0 * 32.0 * 6.5)).abs() < 1e-6, "{limit}");
+        let gpu = GpuTarget::generic(Arch { sm: 90, exact: true });
+        let on_gpu = limit_ns(&dag, &[], &gpu.into());
+        assert!((on_gpu - 131_072.0 / (132.0 * 2048.0 * 3.5)).abs() < 1e-6, "{on_gpu}");
         let judged = believable(Outcome::Timed(timing(limit * 0.9)), limit);
         assert!(matches!(judged, Outcome::Wrong(why) if why.contains("at least")));
         assert!(believable(Outcome::Timed(timing(limit * 1.1)), limit).timing().is_some());

@@ -9,13 +9,17 @@
 //! whose default schedule disagrees is given up, and nothing is recorded.
 //!
 //! A program so large that even the plain loops would take long is judged by its default schedule
-//! in the same way.
+//! in the same way. What runs on a GPU is judged by plain loops on the CPU, where there is code for
+//! that one.
 
 use tvmtune_core::interp::{self, Array};
-use tvmtune_core::schedule::{Schedule, default};
+use tvmtune_core::schedule::{Instruction, Schedule, default};
+use tvmtune_core::target::Target;
 
+use super::code::Maker;
 use super::sample::{self, SMALL, allowed, n_operations};
 use super::task::Task;
+use crate::device;
 use crate::measure::{CaseSpec, Job, Measure, MeasureError};
 
 /// Operations up to which plain loops are the reference.
@@ -102,22 +106,17 @@ fn trusted(
     measurer: &mut dyn Measure,
 ) -> Result<Result<Vec<Array>, String>, MeasureError> {
     let case = &cases[n];
-    let plain = || Schedule::new(&task.dag).trace;
-    let default = || default::schedule(&task.dag, &task.target.into()).trace;
-    let medium = n_operations(&task.dag, case.dims()) <= MEDIUM;
-    let traces = if medium { vec![plain(), default()] } else { vec![default()] };
     let mut why = String::new();
-    for trace in traces {
-        let generated = match task.generate(&trace) {
-            Ok(generated) => generated,
+    for (maker, trace) in trustworthy(task, case) {
+        let code = match maker.make(&task.dag, &trace) {
+            Ok(code) => code,
             Err(refusal) => {
                 why = refusal;
                 continue;
             }
         };
-        let job = Job::of(&generated, cases);
         measurer.set_up(cases, None)?;
-        let results = match measurer.evaluate(&job, n)? {
+        let results = match measurer.evaluate(&code.job(cases), n)? {
             Ok(bytes) => case.results(&bytes),
             Err(failure) => {
                 why = format!("the trusted kernel {failure}");
@@ -131,6 +130,19 @@ fn trusted(
         }
     }
     Ok(Err(why))
+}
+
+/// The schedules to trust once they agree with the definition, the plainest first, and what makes
+/// their code.
+fn trustworthy(task: &Task, case: &CaseSpec) -> Vec<(Maker, Vec<Instruction>)> {
+    let host = match task.target() {
+        Target::Cpu(_) => Some(task.maker.clone()),
+        Target::Gpu(_) => device::detect().map(|it| Maker::Cpu(it.into())),
+    };
+    let plain = host.map(|it| (it, Schedule::new(&task.dag).trace));
+    let medium = n_operations(&task.dag, case.dims()) <= MEDIUM;
+    let default = default::schedule(&task.dag, &task.target()).trace;
+    plain.into_iter().filter(|_| medium).chain([(task.maker.clone(), default)]).collect()
 }
 
 /// Where results differ from the definition among some elements; `None` if nowhere.
@@ -147,7 +159,6 @@ mod tests {
     use tvmtune_core::interp::Number;
     use tvmtune_core::kernel::Isa;
     use tvmtune_core::poly::Interval;
-    use tvmtune_core::target::CpuTarget;
 
     /// A task of some program, and a case of it.
     fn task() -> (Task, CaseSpec) {
@@ -155,7 +166,8 @@ mod tests {
         let bucket: Vec<Interval> = dag.dims.iter().map(|it| it.range).collect();
         let tolerance = Tolerance { rel: 1e-4, abs: 1e-4 };
         let workload = Workload::new(dag, vec![bucket.clone()], tolerance);
-        let task = Task::new((0, &workload), &bucket, CpuTarget::generic(Isa::Avx2), 1.0);
+        let maker = Maker::Cpu(Target::generic(Isa::Avx2));
+        let task = Task::new((0, &workload), &bucket, &maker, 1.0);
         let case = CaseSpec::new(&task.dag, &task.dims()[0], 1, &|_| (0.0, 0.0));
         (task, case)
     }

@@ -54,8 +54,8 @@ impl Knowledge {
     /// What earlier runs on this device left.
     pub(super) fn gather(options: &Options, database: &Database) -> Self {
         let recipe = options.recipe;
-        let target = Target::from(options.target);
-        let name = format!("{}.json", options.target.key().0.replace(':', "_"));
+        let target = options.device();
+        let name = format!("{}.json", target.key().0.replace(':', "_"));
         let file = database.cache().filter(|_| recipe.model).map(|it| it.models().join(name));
         let known = file.as_ref().filter(|it| !options.afresh && it.exists());
         let loaded = known.map(|it| CostModel::load(it));
@@ -128,8 +128,8 @@ impl Knowledge {
             dag: Arc::clone(&session.task.dag),
             bucket: session.task.bucket.clone(),
             trace: lines(&best.trace),
-            device: session.task.target.key(),
-            platform: session.task.isa().into(),
+            device: session.task.target().key(),
+            platform: session.task.platform(),
             median_ns: best.timing.median_ns(),
             default_ns: default.map(|it| it.timing.median_ns()),
         });
@@ -151,7 +151,7 @@ impl Session {
         }
         self.visits.n_donors = knowledge.donors.len();
         let limit = if is_first { FIRST_OFFER } else { LATER_OFFER };
-        let target = Target::from(self.task.target);
+        let target = self.task.target();
         let transfers = knowledge.donors.candidates(&self.task.dag, &target, limit);
         let mut points = Vec::new();
         for it in transfers {
@@ -164,7 +164,7 @@ impl Session {
 
     /// Whose schedule a point is, if it is somebody else's.
     pub(super) fn donor_of(&self, point: &Point) -> Option<Ancestor> {
-        self.visits.transfers.get(point).map(|it| it.ancestor(&self.task.target.key()))
+        self.visits.transfers.get(point).map(|it| it.ancestor(&self.task.target().key()))
     }
 
     /// Tells whoever gave a point how it did.

@@ -23,7 +23,7 @@ pub struct Trial {
     pub generator: u32,
     /// The ranges of the dynamic dimensions, as pairs of ends.
     pub bucket: Vec<(i64, i64)>,
-    /// The instruction set.
+    /// The instruction set, or the architecture of a GPU.
     pub isa: String,
     /// Who proposed it.
     pub source: Source,

@@ -16,6 +16,7 @@
 
 mod bench;
 mod budget;
+mod code;
 mod event;
 mod finals;
 mod guard;
@@ -32,15 +33,16 @@ mod verify;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tvmtune_core::kernel::Isa;
 use tvmtune_core::record::{
     Ancestor, End, Entry, GENERATOR, KEPT_PER_ISA, Provenance, Record, Source, Tier, schema,
 };
-use tvmtune_core::target::CpuTarget;
+use tvmtune_core::target::{DeviceKey, Target};
+use tvmtune_runtime::cuda::nvrtc::{Nvrtc, NvrtcError};
 
-use crate::database::{Database, DatabaseError};
-use crate::measure::{Exclusive, Measure, MeasureError, Measurer, Replayed, WorkerCommand};
+use crate::database::{Database, DatabaseError, Files};
+use crate::measure::{Exclusive, Measure, MeasureError, Replayed, WorkerCommand};
 use budget::Stopwatch;
+use code::Maker;
 use knowledge::Knowledge;
 use log::Log;
 use session::{Candidate, Context, Session, lines};
@@ -57,12 +59,13 @@ pub use verify::verify;
 /// How to tune.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// This machine.
-    pub target: CpuTarget,
-    /// The instruction sets to tune for, all of which this machine has. The first gets the whole
-    /// budget of a task; others, for machines that have less, a fifth: what differs between
-    /// instruction sets is mostly how many registers there are, which the default schedule knows.
-    pub isas: Vec<Isa>,
+    /// A device of this machine, and after it what it can stand for: CPUs of a lesser instruction
+    /// set. The first gets the whole budget of a task; others, for machines that have less, a fifth:
+    /// what differs between instruction sets is mostly how many registers there are, which the
+    /// default schedule knows.
+    pub targets: Vec<Target>,
+    /// What compiles for GPUs; `None` stands for the NVRTC of this machine.
+    pub nvrtc: Option<&'static Nvrtc>,
     /// What may be spent.
     pub budget: Budget,
     /// Whether what was found on a near device, or for other ranges, is only refined, with a small
@@ -114,9 +117,23 @@ pub enum TuneError {
     /// Nothing can be measured.
     #[error(transparent)]
     Measure(#[from] MeasureError),
+    /// Nothing compiles for a GPU.
+    #[error(transparent)]
+    Nvrtc(#[from] NvrtcError),
     /// Results cannot be written.
     #[error(transparent)]
     Database(#[from] DatabaseError),
+}
+
+impl Options {
+    /// The device that is measured.
+    ///
+    /// # Panics
+    ///
+    /// If there is no target.
+    pub fn device(&self) -> Target {
+        *self.targets.first().expect("something is tuned for")
+    }
 }
 
 /// The share of a task's budget for instruction sets after the first.
@@ -138,12 +155,14 @@ pub fn run(
     _exclusive: &Exclusive,
     on_event: &mut dyn FnMut(Event<'_>),
 ) -> Result<Summary, TuneError> {
+    let device = options.device();
     let mut tuner = Tuner {
         workloads,
         options,
         database,
+        device: device.key(),
         measurer: match &options.hardware {
-            Hardware::Worker(command) => Box::new(Measurer::new(command.clone())),
+            Hardware::Worker(command) => Box::new(command.clone().measurer(&device)),
             Hardware::Log(log) => Box::new(log.clone()),
         },
         set_up: None,
@@ -152,7 +171,7 @@ pub fn run(
         summary: Summary::default(),
         watch: Stopwatch::start(),
     };
-    let tasks = tuner.tasks();
+    let tasks = tuner.tasks()?;
     if let Some(what) = tuner.knowledge.trouble() {
         (tuner.on_event)(Event::Warning { what });
     }
@@ -179,6 +198,7 @@ struct Tuner<'a> {
     workloads: &'a [Workload],
     options: &'a Options,
     database: &'a Database,
+    device: DeviceKey,
     measurer: Box<dyn Measure>,
     /// The number of the task that the measurer was told of last, if it is one that goes on.
     set_up: Option<usize>,
@@ -189,18 +209,18 @@ struct Tuner<'a> {
 }
 
 impl Tuner<'_> {
-    /// The tasks: those of the first instruction set before any other.
-    fn tasks(&self) -> Vec<Task> {
+    /// The tasks: those of the first target before any other.
+    fn tasks(&self) -> Result<Vec<Task>, TuneError> {
         let mut tasks = Vec::new();
-        for (n, isa) in self.options.isas.iter().enumerate() {
+        for (n, target) in self.options.targets.iter().enumerate() {
             let share = if n == 0 { 1.0 } else { SECONDARY_SHARE };
-            let target = CpuTarget { isa: *isa, ..self.options.target };
+            let maker = Maker::new(*target, self.options.nvrtc)?;
             for workload in self.workloads.iter().enumerate() {
-                let task = |bucket: &Vec<_>| Task::new(workload, bucket, target, share);
+                let task = |bucket: &Vec<_>| Task::new(workload, bucket, &maker, share);
                 tasks.extend(workload.1.buckets.iter().map(task));
             }
         }
-        tasks
+        Ok(tasks)
     }
 
     /// Measures the default schedule of each task, as far as the budget goes.
@@ -259,7 +279,7 @@ impl Tuner<'_> {
         }
         let workload = &self.workloads[task.workload];
         let lookup = self.database.get(&workload.id, &workload.dag.name, &workload.text);
-        let choices = lookup.choices(&self.options.target.key(), &task.bucket, task.isa());
+        let choices = lookup.choices(&self.device, &task.bucket, task.platform());
         let tier = choices.first().map_or(Tier::Default, |it| it.tier);
         let others = choices.iter().filter(|it| it.entry.source != Source::Default);
         (tier, others.take(KEPT_PER_ISA).map(|it| it.entry.clone()).collect())
@@ -334,31 +354,31 @@ impl Tuner<'_> {
     /// Writes what a session found so far, or its final ranking.
     fn save(&mut self, session: &Session, ranked: Option<&[Candidate]>) -> Result<(), TuneError> {
         let workload = &self.workloads[session.task.workload];
+        let candidates = ranked.unwrap_or(&session.good);
+        let (entries, files) = self.entries(session, candidates, ranked.is_some());
         let fresh = Record {
-            schema: schema(&self.options.target.key()),
+            schema: schema(&self.device),
             workload: workload.id.clone(),
             name: workload.dag.name.clone(),
-            device: self.options.target.key(),
+            device: self.device.clone(),
             generator: GENERATOR,
             dag: workload.text.clone(),
             provenance: self.options.provenance.clone(),
             buckets: Vec::new(),
             end: End {},
         };
-        let candidates = ranked.unwrap_or(&session.good);
-        let entries = entries(session, candidates);
-        let path = self.database.update(&fresh, |record| {
+        let path = self.database.update_with(&fresh, &files, |record| {
             let bucket = record.bucket_mut(&session.task.bucket);
             bucket.trials = bucket.trials.max(session.trials);
             bucket.seconds =
                 bucket.seconds.max((session.spent.as_secs_f64() * 10.0).round() / 10.0);
             if ranked.is_some() {
                 // Others get a share of the effort only.
-                let is_first = session.task.isa() == self.options.isas[0];
+                let is_first = session.task.target() == self.options.device();
                 bucket.complete |= is_first && session.is_complete();
                 let afresh = self.options.afresh;
                 let was_measured = |it: &str| afresh || session.was_measured(it);
-                bucket.supersede(session.task.isa(), entries, &was_measured);
+                bucket.supersede(session.task.platform(), entries, &was_measured);
             } else {
                 entries.into_iter().for_each(|it| bucket.add(it));
             }
@@ -403,7 +423,7 @@ impl Tuner<'_> {
     fn log_path(&self, workload: usize) -> PathBuf {
         let Workload { id, dag, .. } = &self.workloads[workload];
         let trials = self.database.cache().map(crate::database::Cache::trials).unwrap_or_default();
-        let device = self.options.target.key().0.replace(':', "_");
+        let device = self.device.0.replace(':', "_");
         trials.join(&dag.name).join(format!("{}.{device}.jsonl", &id[..12.min(id.len())]))
     }
 
@@ -413,13 +433,39 @@ impl Tuner<'_> {
     }
 }
 
+impl Tuner<'_> {
+    /// Candidates as a record keeps them; of the best, if that is known for good, with its code for
+    /// GPUs, so that whoever gets the record needs no compiler.
+    fn entries(
+        &mut self,
+        session: &Session,
+        candidates: &[Candidate],
+        is_final: bool,
+    ) -> (Vec<Entry>, Files) {
+        let (mut entries, mut files) = (entries(session, candidates), Files::default());
+        if let (true, Some(best), Some(first)) = (is_final, candidates.first(), entries.first_mut())
+        {
+            let task = &session.task;
+            match task.maker.images(&task.dag, &best.trace, &mut files) {
+                Ok(images) => first.images = images,
+                // The candidate was compiled before: this is about its portable twin, or a bug.
+                Err(why) => {
+                    let what = format!("{}: its code is not kept: {why}", task.name);
+                    (self.on_event)(Event::Warning { what });
+                }
+            }
+        }
+        (entries, files)
+    }
+}
+
 /// Candidates as a record keeps them: the best few, and the default schedule.
 fn entries(session: &Session, candidates: &[Candidate]) -> Vec<Entry> {
     let default = candidates.iter().find(|it| it.source == Source::Default);
     let ancestor = |it: &Candidate| Ancestor::new(it.source, round::tenths(it.timing.median_ns()));
     let dims: Vec<i64> = session.task.bucket.iter().map(|it| it.hi).collect();
     let entry = |it: &Candidate| Entry {
-        platform: session.task.isa().into(),
+        platform: session.task.platform(),
         artifact: it.artifact.clone(),
         source: it.source,
         trace: lines(&it.trace),

@@ -2,17 +2,19 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tvmtune_core::codegen::Generated;
 use tvmtune_core::record::{Ancestor, GENERATOR, Source};
-use tvmtune_core::schedule::{Instruction, Threads};
+use tvmtune_core::schedule::Instruction;
+use tvmtune_core::target::Target;
 
 use super::budget::Stopwatch;
+use super::code::Code;
 use super::event::Event;
 use super::guard::{self, Canary};
 use super::log::{Stage, Trial};
 use super::session::{Candidate, Context, ROUND, Session, lines};
 use crate::measure::{Job, MeasureError, Policy};
 use crate::outcome::Outcome;
+use crate::parallel::ahead;
 use crate::search::{Proposal, Scene, Score};
 use crate::space::Point;
 
@@ -32,6 +34,13 @@ pub(super) struct Proposed {
     pub(super) trace: Vec<Instruction>,
     /// Wall time to make its code.
     pub(super) generate_ms: f64,
+}
+
+/// What came of making code.
+struct Made {
+    code: Result<Code, String>,
+    /// Wall time.
+    ms: f64,
 }
 
 /// Where a measured point came from.
@@ -85,43 +94,52 @@ impl Session {
         let watch = Stopwatch::start();
         self.check_pace(ctx)?;
         let before = self.best_ns();
-        let target = self.task.target.into();
+        let target = self.task.target();
         let learned = ctx.knowledge.learned(&self.task.dag, &target);
         let scene = Scene {
             space: &self.space,
-            draft: if self.recipe.draft { Some(&self.draft) } else { None },
+            draft: if self.recipe.draft { Some(&*self.draft) } else { None },
             model: learned.as_ref().map(|it| it as &dyn Score),
         };
         let proposals = self.strategy.propose(&scene, n);
         self.exhausted = proposals.is_empty();
-        for proposal in proposals {
-            self.follow(proposal, ctx)?;
-            if self.is_over(round) {
-                break;
-            }
-        }
+        let traced: Vec<(Vec<Instruction>, Proposal)> =
+            proposals.into_iter().map(|it| (self.space.instructions(&it.point), it)).collect();
+        // A CPU that makes code would be in the way of what it measures; a GPU does not mind.
+        let n_makers = match target {
+            Target::Cpu(_) => 0,
+            Target::Gpu(_) => ctx.knowledge.n_threads,
+        };
+        let task = self.task.clone();
+        let make = |(trace, _): &(Vec<Instruction>, Proposal)| {
+            let clock = Stopwatch::start();
+            let code = task.make(trace);
+            Made { code, ms: clock.elapsed().as_secs_f64() * 1e3 }
+        };
+        ahead(n_makers, &traced, make, |(trace, proposal), made| {
+            self.follow(proposal, trace, made, ctx)?;
+            Ok(!self.is_over(round))
+        })?;
         self.compare(ctx)?;
         let gain = if before.is_finite() { (before / self.best_ns()).ln() } else { 0.0 };
         self.strategy.reward(gain, watch.elapsed().as_secs_f64());
         Ok(())
     }
 
-    /// Makes code of a proposal, and measures it unless the same code was measured before.
-    fn follow(&mut self, proposal: Proposal, ctx: &mut Context<'_>) -> Result<(), MeasureError> {
-        let clock = Stopwatch::start();
-        let Proposal { point, source, parent } = proposal;
-        let trace = self.space.instructions(&point);
-        let generated = self.task.generate(&trace);
-        let known = generated.as_ref().ok().and_then(|it| self.seen.get(&it.artifact.0));
-        let outcome = match known {
-            Some(outcome) => outcome.clone(),
-            None => {
-                let generate_ms = clock.elapsed().as_secs_f64() * 1e3;
-                let point = Some(point.clone());
-                let proposed =
-                    Proposed { source, point, parent: parent.clone(), trace, generate_ms };
-                return self.try_out(&proposed, generated, ctx).map(|_| ());
-            }
+    /// Measures the code of a proposal, unless the same code was measured before.
+    fn follow(
+        &mut self,
+        proposal: &Proposal,
+        trace: &[Instruction],
+        Made { code, ms }: Made,
+        ctx: &mut Context<'_>,
+    ) -> Result<(), MeasureError> {
+        let Proposal { point, source, parent } = proposal.clone();
+        let known = code.as_ref().ok().and_then(|it| self.seen.get(it.artifact()));
+        let Some(outcome) = known.cloned() else {
+            let (point, trace) = (Some(point), trace.to_vec());
+            let proposed = Proposed { source, point, parent, trace, generate_ms: ms };
+            return self.try_out(&proposed, code, ctx).map(|_| ());
         };
         self.strategy.observe(&point, &outcome);
         self.note(&point, source, parent, &outcome);
@@ -144,9 +162,9 @@ impl Session {
         let left = self.budget().trials.saturating_sub(self.trials) as usize;
         for point in self.strategy.rivals().into_iter().take(left) {
             let trace = self.space.instructions(&point);
-            if let Ok(it) = self.task.generate(&trace) {
-                let job = Job::of(&it, &self.reference.cases);
-                rivals.push((point, trace, it.artifact.0, job));
+            if let Ok(it) = self.task.make(&trace) {
+                let job = it.job(&self.reference.cases);
+                rivals.push((point, trace, it.artifact().to_owned(), job));
             }
         }
         if rivals.len() < 2 {
@@ -154,7 +172,8 @@ impl Session {
         }
         let clock = Stopwatch::start();
         let jobs: Vec<&Job> = rivals.iter().map(|it| &it.3).collect();
-        let timings = ctx.measurer.compare(&jobs, RIVAL_ROUNDS, &Policy::default())?;
+        let policy = self.task.maker.policy();
+        let timings = ctx.measurer.compare(&jobs, RIVAL_ROUNDS, &policy)?;
         let measure_ms = clock.elapsed().as_secs_f64() * 1e3 / rivals.len() as f64;
         let Ok(timings) = timings else { return Ok(()) };
         let mut compared = Vec::new();
@@ -175,28 +194,27 @@ impl Session {
     pub(super) fn try_out(
         &mut self,
         proposed: &Proposed,
-        generated: Result<Generated, String>,
+        code: Result<Code, String>,
         ctx: &mut Context<'_>,
     ) -> Result<Outcome, MeasureError> {
         let clock = Stopwatch::start();
         let from_ns = self.best_ns();
         let source = proposed.source;
         let mut artifact = String::new();
-        let outcome = match generated {
+        let outcome = match code {
             Err(why) => Outcome::Invalid(why),
             Ok(it) => {
-                let job = Job::of(&it, &self.reference.cases);
+                let job = it.job(&self.reference.cases);
                 let best_ns = Some(from_ns).filter(|it| it.is_finite());
-                let policy = Policy { best_ns, ..Policy::default() };
+                let policy = Policy { best_ns, ..self.task.maker.policy() };
                 let outcome = ctx.measurer.measure(&job, &policy)?;
                 let outcome = guard::believable(outcome, self.limit_ns);
                 let outcome = Canary::corrected(outcome, self.slowdown);
-                artifact = it.artifact.0;
+                artifact = it.artifact().to_owned();
                 self.seen.insert(artifact.clone(), outcome.clone());
                 ctx.knowledge.note(self, &proposed.trace, &outcome);
                 if let Outcome::Timed(timing) = &outcome {
-                    let is_serial = it.kernel.threads == Threads::One;
-                    let threads = if is_serial { 1 } else { self.task.target.threads };
+                    let threads = it.threads(&self.task.target());
                     let Proposed { point, trace, .. } = proposed.clone();
                     let (artifact, timing) = (artifact.clone(), timing.clone());
                     self.keep(Candidate { point, trace, artifact, source, threads, job, timing });
@@ -240,7 +258,7 @@ impl Session {
             workload: String::new(),
             generator: GENERATOR,
             bucket: self.task.bucket_key(),
-            isa: self.task.isa().name().to_owned(),
+            isa: self.task.platform().to_string(),
             source: proposed.source,
             stage,
             sketch: sketch.unwrap_or_default(),

@@ -15,6 +15,8 @@ pub(super) const SMALL: f64 = 2e7;
 const SAMPLED: u64 = 300_000;
 /// Places in each result that are sampled if they are cheap.
 const PLACES: usize = 512;
+/// What a tolerance in units of one may be at most, in units of the root of the mean square.
+const MOST_OF_RMS: f64 = 0.1;
 /// Elements that the size of all is known from.
 const ENOUGH: usize = 1 << 20;
 
@@ -112,7 +114,9 @@ pub fn allowed(tolerance: Tolerance, reference: &Array) -> (f64, f64) {
     let squares = looked_at.map(|n| reference.get(n).to_f64().powi(2));
     let (sum, n) = squares.filter(|it| it.is_finite()).fold((0.0, 0), |(s, n), it| (s + it, n + 1));
     let rms = if n == 0 { 0.0 } else { (sum / f64::from(n)).sqrt() };
-    (tolerance.rel, tolerance.abs + tolerance.rel * rms)
+    // What is small altogether, as softmax over long rows, must not pass for nothing.
+    let abs = if rms > 0.0 { tolerance.abs.min(MOST_OF_RMS * rms) } else { tolerance.abs };
+    (tolerance.rel, abs + tolerance.rel * rms)
 }
 
 #[cfg(test)]
@@ -131,6 +135,17 @@ mod tests {
         }
         assert!(places.iter().all(|it| *it < 40 * 33));
         assert!(self::places(&Array::zeros(DType::F32, &[0])).is_empty());
+    }
+
+    #[test]
+    fn zeros_are_not_close_to_small_results() {
+        let (rel, abs) = (1e-4, 1e-4);
+        let small = Array::from_f32(&[3], vec![2e-5, 1e-5, 3e-5]);
+        let (rel, abs) = allowed(Tolerance { rel, abs }, &small);
+        let zero = Number::Float(0.0);
+        assert!((0..3).all(|it| !agrees(zero, small.get(it), rel, abs)));
+        let nothing = Array::zeros(DType::F32, &[3]);
+        assert_eq!(allowed(Tolerance { rel: 1e-4, abs: 1e-4 }, &nothing), (1e-4, 1e-4));
     }
 
     #[test]

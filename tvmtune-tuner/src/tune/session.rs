@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tvmtune_core::record::{Entry, GENERATOR, Source};
 use tvmtune_core::schedule::{Instruction, default};
+use tvmtune_core::target::Target;
 
 use super::budget::{Budget, Stopwatch};
 use super::event::Event;
@@ -15,10 +16,10 @@ use super::log::Trial;
 use super::recipe::{Recipe, Rules};
 use super::round::{Origin, Proposed};
 use super::task::{Task, Workload};
-use crate::cost::Draft;
+use crate::cost;
 use crate::measure::{Job, Measure, MeasureError};
 use crate::outcome::{Outcome, Timing};
-use crate::search::Strategy;
+use crate::search::{Score, Strategy};
 use crate::space::{Point, Space};
 
 /// Candidates of one round: enough to learn from, and few enough to turn to another task.
@@ -45,7 +46,7 @@ pub(super) struct Session {
     pub(super) space: Space,
     pub(super) strategy: Box<dyn Strategy>,
     pub(super) recipe: Recipe,
-    pub(super) draft: Draft,
+    pub(super) draft: Box<dyn Score>,
     /// The task's number in the cost model.
     pub(super) number: usize,
     pub(super) visits: Visits,
@@ -93,16 +94,16 @@ impl Session {
         ctx: &mut Context<'_>,
     ) -> Result<Result<Self, String>, MeasureError> {
         let watch = Stopwatch::start();
-        let schedule = default::schedule(&task.dag, &task.target.into());
-        let generated = match task.generate(&schedule.trace) {
-            Ok(generated) => generated,
+        let target = task.target();
+        let schedule = default::schedule(&task.dag, &target);
+        let code = match task.make(&schedule.trace) {
+            Ok(code) => code,
             Err(why) => return Ok(Err(why)),
         };
         let reference = match judge::reference(&task, &task.dims(), seed, ctx.measurer)? {
             Ok(reference) => reference,
             Err(why) => return Ok(Err(why)),
         };
-        let target = task.target.into();
         let space = match recipe.space {
             Rules::Tvmtune => Space::new(&task.dag, &target),
             Rules::Ansor => Space::ansor(&task.dag, &target),
@@ -111,8 +112,8 @@ impl Session {
         let space = Space { is_analytic, ..space };
         let mut session = Self {
             strategy: recipe.strategy(seed, budget.trials),
-            draft: Draft::new(&task.dag, task.target).with_threads(ctx.knowledge.n_threads),
-            limit_ns: guard::limit_ns(&task.dag, &task.dims()[0], &task.target),
+            draft: draft(&task, ctx.knowledge.n_threads),
+            limit_ns: guard::limit_ns(&task.dag, &task.dims()[0], &target),
             task,
             space,
             recipe,
@@ -137,12 +138,13 @@ impl Session {
         let point = session.space.defaults().into_iter().next();
         let point = point.filter(|it| session.space.instructions(it) == schedule.trace);
         let proposed = Proposed { point, ..Proposed::new(Source::Default, schedule.trace) };
-        let outcome = session.try_out(&proposed, Ok(generated), ctx)?;
+        let outcome = session.try_out(&proposed, Ok(code), ctx)?;
         let Some(timing) = outcome.timing() else {
             return Ok(Err(format!("its default schedule {outcome}")));
         };
         (ctx.on_event)(Event::Default { task: &session.task.name, ns: timing.min_ns() });
-        session.canary = session.good.first().cloned().and_then(Canary::new);
+        let policy = session.task.maker.policy();
+        session.canary = session.good.first().cloned().and_then(|it| Canary::new(it, policy));
         session.spent = watch.elapsed();
         Ok(Ok(session))
     }
@@ -154,7 +156,7 @@ impl Session {
 
     /// Learns what earlier sessions found out.
     pub(super) fn resume(&mut self, trials: &[Trial]) {
-        let (isa, bucket) = (self.task.isa().name(), self.task.bucket_key());
+        let (isa, bucket) = (self.task.platform().to_string(), self.task.bucket_key());
         let of_this =
             |it: &&Trial| it.generator == GENERATOR && it.isa == isa && it.bucket == bucket;
         for trial in trials.iter().filter(of_this) {
@@ -189,14 +191,14 @@ impl Session {
             let parsed: Result<Vec<Instruction>, _> =
                 entry.trace.iter().map(|it| it.parse()).collect();
             if let Ok(trace) = parsed {
-                let generated = self.task.generate(&trace);
+                let code = self.task.make(&trace);
                 // What replays is a point, so that it has neighbors.
-                let target = self.task.target.into();
-                let point = generated
+                let target = self.task.target();
+                let point = code
                     .is_ok()
                     .then(|| self.space.adopt(&self.task.dag, &target, &trace, "recorded"));
                 let proposed = Proposed { point, ..Proposed::new(entry.source, trace) };
-                self.try_out(&proposed, generated, ctx)?;
+                self.try_out(&proposed, code, ctx)?;
             }
         }
         Ok(())
@@ -247,6 +249,14 @@ impl Task {
     /// The ranges, as the log keeps them.
     pub(super) fn bucket_key(&self) -> Vec<(i64, i64)> {
         self.bucket.iter().map(|it| (it.lo, it.hi)).collect()
+    }
+}
+
+/// What analysis says of the points of a task.
+fn draft(task: &Task, n_threads: usize) -> Box<dyn Score> {
+    match task.target() {
+        Target::Cpu(cpu) => Box::new(cost::Draft::new(&task.dag, cpu).with_threads(n_threads)),
+        Target::Gpu(gpu) => Box::new(cost::gpu::Draft::new(&task.dag, gpu)),
     }
 }
 

@@ -1,16 +1,15 @@
-//! What gets tuned: a workload, for a range of its dimensions, on an instruction set.
+//! What gets tuned: a workload, for a range of its dimensions, on a platform.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use tvmtune_core::codegen::{self, Generated};
 use tvmtune_core::dag::{Dag, print};
-use tvmtune_core::kernel::Isa;
 use tvmtune_core::poly::Interval;
-use tvmtune_core::schedule::{Instruction, Schedule};
-use tvmtune_core::target::CpuTarget;
+use tvmtune_core::schedule::Instruction;
+use tvmtune_core::target::{Platform, Target};
 use tvmtune_core::workload;
 
+use super::code::{Code, Maker};
 use super::event::TaskName;
 use crate::cost::features::Features;
 use crate::cost::learned;
@@ -42,14 +41,15 @@ pub struct Tolerance {
     pub abs: f64,
 }
 
-/// One range of a workload on one instruction set.
+/// One range of a workload on one platform.
 #[derive(Clone, Debug)]
 pub(super) struct Task {
     /// Which of the workloads.
     pub(super) workload: usize,
     /// Of each dynamic dimension.
     pub(super) bucket: Vec<Interval>,
-    pub(super) target: CpuTarget,
+    /// What makes its code.
+    pub(super) maker: Maker,
     /// The program for these ranges only.
     pub(super) dag: Arc<Dag>,
     pub(super) tolerance: Tolerance,
@@ -71,14 +71,14 @@ impl Task {
     pub(super) fn new(
         (n, workload): (usize, &Workload),
         bucket: &[Interval],
-        target: CpuTarget,
+        maker: &Maker,
         share: f64,
     ) -> Self {
         let dims = workload.dag.dims.iter().zip(bucket);
         Self {
             workload: n,
             bucket: bucket.to_vec(),
-            target,
+            maker: maker.clone(),
             dag: Arc::new(workload.dag.narrow(bucket)),
             tolerance: workload.tolerance,
             weight: workload.weight,
@@ -86,21 +86,26 @@ impl Task {
             name: TaskName {
                 program: workload.dag.name.clone(),
                 dims: dims.map(|(dim, range)| (dim.name.clone(), *range)).collect(),
-                isa: target.isa,
+                platform: maker.target().platform(),
             },
         }
     }
 
     /// What a cost model sees of a trace.
     pub(super) fn features(&self, trace: &[Instruction]) -> Option<Features> {
-        let features = || learned::features(&self.dag, &self.target.into(), trace);
+        let features = || learned::features(&self.dag, &self.target(), trace);
         // As with code, a bug on the way costs no more than the candidate.
         catch_unwind(AssertUnwindSafe(features)).ok().flatten()
     }
 
-    /// The instruction set.
-    pub(super) fn isa(&self) -> Isa {
-        self.target.isa
+    /// Where it runs.
+    pub(super) fn target(&self) -> Target {
+        self.maker.target()
+    }
+
+    /// What its code is for.
+    pub(super) fn platform(&self) -> Platform {
+        self.target().platform()
     }
 
     /// The extents at which candidates are verified; they are timed at the first, the largest,
@@ -118,15 +123,8 @@ impl Task {
     }
 
     /// The code of a trace.
-    ///
-    /// A panic on the way is a bug of ours, and still costs no more than the candidate.
-    pub(super) fn generate(&self, trace: &[Instruction]) -> Result<Generated, String> {
-        let generate = || {
-            let schedule = Schedule::replay(&self.dag, trace).map_err(|it| it.to_string())?;
-            codegen::generate(&schedule, self.isa()).map_err(|it| it.to_string())
-        };
-        let panicked = |_| Err("the code generator panicked; please report this".to_owned());
-        catch_unwind(AssertUnwindSafe(generate)).unwrap_or_else(panicked)
+    pub(super) fn make(&self, trace: &[Instruction]) -> Result<Code, String> {
+        self.maker.make(&self.dag, trace)
     }
 }
 

@@ -2,11 +2,12 @@
 
 use tvmtune_core::poly::Interval;
 use tvmtune_core::schedule::Instruction;
-use tvmtune_core::target::CpuTarget;
+use tvmtune_core::target::Target;
 
+use super::code::Maker;
 use super::judge;
 use super::task::{Task, Workload};
-use crate::measure::{CaseSpec, Job, Measure, MeasureError};
+use crate::measure::{CaseSpec, Measure, MeasureError};
 
 /// Where arguments are drawn from: not where tuning draws them.
 const SEED: u64 = 0x7e57;
@@ -19,18 +20,22 @@ const SEED: u64 = 0x7e57;
 /// [`MeasureError`] if nothing can be run at all.
 pub fn verify(
     (workload, bucket): (&Workload, &[Interval]),
-    target: CpuTarget,
+    target: Target,
     trace: &[Instruction],
     measurer: &mut dyn Measure,
 ) -> Result<Result<usize, String>, MeasureError> {
-    let task = Task::new((0, workload), bucket, target, 1.0);
-    let generated = match task.generate(trace) {
-        Ok(generated) => generated,
+    let maker = match Maker::new(target, None) {
+        Ok(maker) => maker,
+        Err(error) => return Ok(Err(error.to_string())),
+    };
+    let task = Task::new((0, workload), bucket, &maker, 1.0);
+    let code = match task.make(trace) {
+        Ok(code) => code,
         Err(why) => return Ok(Err(why)),
     };
     let case = |dims: &Vec<i64>| CaseSpec::new(&task.dag, dims, SEED, &|_| (0.0, 0.0));
     let cases: Vec<CaseSpec> = task.dims().iter().map(case).collect();
-    let job = Job::of(&generated, &cases);
+    let job = code.job(&cases);
     measurer.set_up(&cases, None)?;
     for (n, case) in cases.iter().enumerate() {
         let at = |what: &str| format!("at {:?}: {what}", case.dims());

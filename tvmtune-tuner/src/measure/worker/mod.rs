@@ -3,8 +3,17 @@
 //!
 //! In: requests, on standard input. Out: responses, on standard output. It is the executable of
 //! the tuner itself, started again with an environment variable set: [`maybe_run`].
+//!
+//! Read `bench.rs` for what happens to a candidate, `cpu.rs` and `gpu` for how it is launched there.
 
-mod memory;
+mod bench;
+mod cpu;
+mod param;
+#[cfg(feature = "cuda")]
+mod gpu;
+#[cfg(not(feature = "cuda"))]
+#[path = "no_gpu.rs"]
+mod gpu;
 
 use std::collections::VecDeque;
 use std::env;
@@ -15,15 +24,25 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tvmtune_core::interp::Array;
-use tvmtune_runtime::raw::{Code, Threads};
+use self::bench::Bench;
+use self::gpu::Gpu;
+use super::protocol::{Frame, Problem, Request, Response};
 
-use self::memory::{Arguments, Placement};
-use super::protocol::{
-    CodeSpec, Frame, LaunchSpec, OutputSpec, Policy, Problem, Request, Response, Run,
-};
-use super::timer;
-use crate::outcome::{Outcome, Timing};
+/// Why something was not done.
+#[derive(Debug)]
+enum Trouble {
+    /// It can't be: the next thing may be.
+    Failed(String),
+    /// The GPU does not work any more in this process.
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "there is none to lose"))]
+    Lost(String),
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        Trouble::Failed(error.to_string())
+    }
+}
 
 /// Set in workers; its value is the number of seconds after which a request has hung.
 pub(super) const VARIABLE: &str = "TVMTUNE_WORKER";
@@ -63,12 +82,16 @@ fn run(limit: Duration) -> io::Result<()> {
         let failed = |why: String| Frame::new(Response::Failed(why));
         let response = match answer {
             Ok(Ok(response)) => response,
-            Ok(Err(error)) => failed(error.to_string()),
+            Ok(Err(Trouble::Failed(why))) => failed(why),
+            Ok(Err(Trouble::Lost(why))) => Frame::new(Response::Lost(why)),
             Err(_) => failed("the worker panicked".to_owned()),
         };
         fuse.put_out();
         response.write(&mut responses)?;
         responses.flush()?;
+        if matches!(response.message, Response::Lost(_)) {
+            return Ok(());
+        }
     }
 }
 
@@ -112,218 +135,57 @@ impl Fuse {
 /// The problems that this worker was told of last, the current one first. Tasks take turns, and
 /// filling large arguments takes longer than timing a candidate.
 #[derive(Default)]
-struct Benches(VecDeque<Bench>);
+struct Benches {
+    benches: VecDeque<Bench>,
+    /// The GPU, once it was asked for.
+    gpu: Option<Gpu>,
+}
 
 /// Bytes of arguments that are kept for problems that may come back.
 const KEPT: usize = 1 << 30;
 
 impl Benches {
-    fn answer(&mut self, request: Frame<Request>) -> io::Result<Frame<Response>> {
+    fn answer(&mut self, request: Frame<Request>) -> Result<Frame<Response>, Trouble> {
         let Frame { message, blob } = request;
         match message {
+            Request::Gpu => Ok(Frame::new(Response::Gpu(opened(&mut self.gpu)?.describe()))),
             Request::SetUp(problem) => {
                 self.set_up(problem, &blob)?;
                 Ok(Frame::new(Response::Done))
             }
             Request::Run(run) => {
-                let bench = self.0.front_mut().ok_or_else(|| invalid("there is no problem"))?;
-                bench.run(run, &blob)
+                let bench = self.benches.front_mut();
+                let bench = bench.ok_or_else(|| invalid("there is no problem"))?;
+                bench.run(run, &blob, &mut self.gpu)
             }
         }
     }
 
     fn set_up(&mut self, problem: Problem, expected: &[u8]) -> io::Result<()> {
-        let known = self.0.iter().position(|it| it.has_arguments_of(&problem));
-        let known = known.and_then(|it| self.0.remove(it));
+        let known = self.benches.iter().position(|it| it.has_arguments_of(&problem));
+        let known = known.and_then(|it| self.benches.remove(it));
         // Old memory goes first: there may not be enough.
+        self.benches.iter_mut().for_each(Bench::leave_gpu);
         let mut n_bytes = 0;
         let fits = |it: &&Bench| {
             n_bytes += it.n_bytes();
             n_bytes <= KEPT
         };
-        let n_kept = self.0.iter().take_while(fits).count();
-        self.0.truncate(n_kept);
+        let n_kept = self.benches.iter().take_while(fits).count();
+        self.benches.truncate(n_kept);
         let mut bench = known.unwrap_or_default();
         bench.set_up(problem, expected)?;
-        self.0.push_front(bench);
+        self.benches.push_front(bench);
         Ok(())
     }
 }
 
-/// A problem with its arguments in memory.
-#[derive(Default)]
-struct Bench {
-    problem: Problem,
-    arguments: Vec<Arguments>,
-    /// For each case, for each result, its bytes.
-    expected: Vec<Vec<Vec<u8>>>,
-}
-
-impl Bench {
-    fn run(&mut self, run: Run, blob: &[u8]) -> io::Result<Frame<Response>> {
-        Ok(match run {
-            Run::Evaluate { code, case } => {
-                let loaded = load(&[&code], blob)?.remove(0);
-                let results = self.evaluate(&loaded, &code, case)?;
-                Frame { message: Response::Results, blob: results.concat() }
-            }
-            Run::Measure { code, policy } => {
-                let loaded = load(&[&code], blob)?.remove(0);
-                Frame::new(Response::Outcome(self.measure(&loaded, &code, &policy)?))
-            }
-            Run::Compare { codes, rounds, policy } => {
-                let loaded = load(&codes.iter().collect::<Vec<_>>(), blob)?;
-                let codes: Vec<_> = loaded.iter().zip(&codes).collect();
-                Frame::new(Response::Timings(self.compare(&codes, rounds, &policy)?))
-            }
-        })
-    }
-
-    /// Whether it has the arguments of that problem.
-    fn has_arguments_of(&self, problem: &Problem) -> bool {
-        let (here, there) = (&self.problem.cases, &problem.cases);
-        here.len() == there.len()
-            && here.iter().zip(there).all(|(here, there)| here.has_arguments_of(there))
-    }
-
-    /// How many bytes its arguments have.
-    fn n_bytes(&self) -> usize {
-        self.arguments.iter().map(Arguments::n_bytes).sum()
-    }
-
-    fn set_up(&mut self, problem: Problem, expected: &[u8]) -> io::Result<()> {
-        self.expected.clear();
-        if problem.has_expected {
-            if problem.expected_bytes() != expected.len() as u64 {
-                return Err(invalid("the expected results are of another size"));
-            }
-            let mut rest = expected;
-            let mut next = |it: &OutputSpec| {
-                let (bytes, others) = rest.split_at(it.bytes() as usize);
-                rest = others;
-                bytes.to_vec()
-            };
-            let cases = problem.cases.iter();
-            self.expected = cases.map(|it| it.outputs.iter().map(&mut next).collect()).collect();
-        }
-        if self.arguments.is_empty() || !self.has_arguments_of(&problem) {
-            let cases = problem.cases.iter().enumerate();
-            let arguments = cases.map(|(n, case)| Arguments::new(case, n == 0));
-            self.arguments = arguments.collect::<io::Result<_>>()?;
-        }
-        self.problem = problem;
-        Ok(())
-    }
-
-    /// The results of one launch on a case, in memory where any slip is a fault.
-    fn evaluate(&mut self, code: &Code, spec: &CodeSpec, case: usize) -> io::Result<Vec<Vec<u8>>> {
-        let launch = launch_of(spec, case)?;
-        let arguments = self.arguments.get_mut(case).ok_or_else(|| invalid("no such case"))?;
-        let table = arguments.table(&launch.table, Placement::Tight)?;
-        arguments.spoil_outputs();
-        run_once(code, spec, launch, &table);
-        Ok(arguments.outputs())
-    }
-
-    /// How the results on a case differ from the expected ones; `None` if they do not.
-    fn verify(&mut self, code: &Code, spec: &CodeSpec, case: usize) -> io::Result<Option<String>> {
-        let results = self.evaluate(code, spec, case)?;
-        let outputs = &self.problem.cases[case].outputs;
-        let expected = self.expected.get(case).ok_or_else(|| invalid("nothing is expected"))?;
-        let pairs = outputs.iter().zip(results.iter().zip(expected));
-        Ok(pairs.enumerate().find_map(|(n, (output, (got, want)))| {
-            let mismatch = differs(output, got, want)?;
-            Some(format!("case {case}, result {n}: {mismatch}"))
-        }))
-    }
-
-    /// Verifies on the first case, then times, and verifies on the others what might be the best.
-    fn measure(&mut self, code: &Code, spec: &CodeSpec, policy: &Policy) -> io::Result<Outcome> {
-        if let Some(why) = self.verify(code, spec, 0)? {
-            return Ok(Outcome::Wrong(why));
-        }
-        let launch = launch_of(spec, 0)?;
-        let table = self.arguments[0].table(&launch.table, Placement::Aligned)?;
-        let samples = timer::time(&mut || run_once(code, spec, launch, &table), policy);
-        let timing = Timing::new(samples).ok_or_else(|| invalid("no sample"))?;
-        // With some room: what is a little slower now may still win when timed again.
-        if policy.best_ns.is_none_or(|best| timing.min_ns() < best * 1.1) {
-            for case in 1..self.problem.cases.len() {
-                if let Some(why) = self.verify(code, spec, case)? {
-                    return Ok(Outcome::Wrong(why));
-                }
-            }
-        }
-        Ok(Outcome::Timed(timing))
-    }
-
-    /// Times codes in turn, so that a drift of the clock meets all of them alike.
-    fn compare(
-        &mut self,
-        codes: &[(&Code, &CodeSpec)],
-        rounds: usize,
-        policy: &Policy,
-    ) -> io::Result<Vec<Timing>> {
-        let mut samples = vec![Vec::new(); codes.len()];
-        let mut n_launches = vec![0; codes.len()];
-        for round in 0..rounds.max(1) {
-            for (n, (code, spec)) in codes.iter().enumerate() {
-                let launch = launch_of(spec, 0)?;
-                let table = self.arguments[0].table(&launch.table, Placement::Aligned)?;
-                let mut launch = || run_once(code, spec, launch, &table);
-                if round == 0 {
-                    launch();
-                    n_launches[n] = timer::calibrate(&mut launch, policy.min_sample_ns).0;
-                } else if n_launches[n] > 1 {
-                    // Others ran in between; one long launch does not mind.
-                    launch();
-                }
-                samples[n].push(timer::sample(&mut launch, n_launches[n]));
-            }
-        }
-        let timing = |it| Timing::new(it).ok_or_else(|| invalid("no sample"));
-        samples.into_iter().map(timing).collect()
-    }
-}
-
-/// The codes that a blob holds, one after the other.
-fn load(specs: &[&CodeSpec], blob: &[u8]) -> io::Result<Vec<Code>> {
-    let sizes = specs.iter().flat_map(|it| &it.phases);
-    if sizes.sum::<usize>() != blob.len() {
-        return Err(invalid("the code is of another size"));
-    }
-    let mut rest = blob;
-    let mut next = |size: &usize| {
-        let (bytes, others) = rest.split_at(*size);
-        rest = others;
-        bytes
-    };
-    let load =
-        |spec: &&CodeSpec| Code::load(&spec.phases.iter().map(&mut next).collect::<Vec<_>>());
-    specs.iter().map(load).collect()
-}
-
-fn launch_of(spec: &CodeSpec, case: usize) -> io::Result<&LaunchSpec> {
-    let launch = spec.launches.get(case).ok_or_else(|| invalid("no launch for this case"))?;
-    if launch.n_tasks.len() != spec.phases.len() {
-        return Err(invalid("not a number of tasks for each phase"));
-    }
-    Ok(launch)
-}
-
-fn run_once(code: &Code, spec: &CodeSpec, launch: &LaunchSpec, table: &[u64]) {
-    let threads = if spec.parallel { Threads::All } else { Threads::One };
-    code.try_out(&launch.n_tasks, table, launch.scratch_bytes as usize, threads);
-}
-
-/// How a result differs from the expected one by more than it may; `None` if it does not.
-fn differs(output: &OutputSpec, got: &[u8], want: &[u8]) -> Option<String> {
-    if got == want {
-        return None;
-    }
-    let array = |bytes| Array::from_bytes(output.dtype, &output.shape, bytes);
-    let mismatch = array(got).max_error(&array(want), output.rel, output.abs)?;
-    Some(mismatch.to_string())
+/// The GPU, opened now if it was not before.
+fn opened(gpu: &mut Option<Gpu>) -> Result<&Gpu, Trouble> {
+    Ok(match gpu {
+        Some(gpu) => gpu,
+        None => gpu.insert(Gpu::open()?),
+    })
 }
 
 fn invalid(what: &str) -> io::Error {

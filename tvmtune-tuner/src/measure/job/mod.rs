@@ -1,16 +1,16 @@
-//! What a worker is told of a problem and of a candidate, put together from what the core made.
+//! What a worker is told of a problem and of a candidate, put together from what the core made:
+//! numbers and tables for each case, so that the worker evaluates nothing.
+
+mod cpu;
+mod gpu;
 
 use std::sync::Arc;
 
-use tvmtune_core::codegen::Generated;
 use tvmtune_core::dag::{DType, Dag, TensorId};
 use tvmtune_core::interp::{Array, Number};
-use tvmtune_core::kernel::{Count, Kernel, TableEntry};
-use tvmtune_core::schedule::Threads;
+use tvmtune_core::schedule::Layout;
 
-use super::protocol::{
-    Case, CodeSpec, LaunchSpec, LayoutSpec, OutputSpec, ParamSpec, Problem, Word,
-};
+use super::protocol::{Case, CodeSpec, LayoutSpec, OutputSpec, ParamSpec, Problem, Word};
 
 /// Arguments for one launch of a program.
 #[derive(Clone, Debug)]
@@ -96,73 +96,20 @@ impl CaseSpec {
     }
 
     /// What the worker is told of several cases.
-    pub(super) fn problem(cases: &[CaseSpec], has_expected: bool) -> Problem {
-        Problem { cases: cases.iter().map(|it| it.case.clone()).collect(), has_expected }
-    }
-}
-
-impl Job {
-    /// A candidate of a kernel and its code, a blob a phase, for each of the cases.
-    pub fn new(kernel: &Kernel, phases: &[Vec<u8>], cases: &[CaseSpec]) -> Self {
-        let code = CodeSpec {
-            phases: phases.iter().map(Vec::len).collect(),
-            parallel: kernel.threads == Threads::All,
-            launches: cases.iter().map(|it| launch(kernel, it)).collect(),
-        };
-        Self { code, bytes: phases.concat(), artifact: String::new() }
+    pub(super) fn problem(cases: &[CaseSpec], has_expected: bool, on_gpu: bool) -> Problem {
+        Problem { cases: cases.iter().map(|it| it.case.clone()).collect(), has_expected, on_gpu }
     }
 
-    /// The candidate of generated code, for each of the cases.
-    pub fn of(generated: &Generated, cases: &[CaseSpec]) -> Self {
-        let made = Self::new(&generated.kernel, &generated.code.phases, cases);
-        Self { artifact: generated.artifact.0.clone(), ..made }
-    }
-}
-
-fn launch(kernel: &Kernel, case: &CaseSpec) -> LaunchSpec {
-    let CaseSpec { dag, dims, .. } = case;
-    let scalars = case.scalars();
-    let word = |entry: &TableEntry| match entry {
-        TableEntry::Pointer { tensor, layout } => {
-            let param = dag.params().position(|it| it == *tensor);
-            let output = || dag.outputs.iter().position(|it| it == tensor);
-            match (param, layout) {
-                (Some(n), None) => Word::Param(n),
-                (Some(n), Some(it)) => {
-                    let layout = LayoutSpec { splits: it.splits.clone(), order: it.order.clone() };
-                    Word::Packed(n, layout)
-                }
-                (None, _) => Word::Output(output().unwrap_or(usize::MAX)),
+    /// The address of a parameter, in a layout, or of a result.
+    fn address(&self, tensor: TensorId, layout: Option<&Layout>) -> Word {
+        let output = || self.dag.outputs.iter().position(|it| *it == tensor);
+        match (self.dag.params().position(|it| it == tensor), layout) {
+            (Some(n), None) => Word::Param(n),
+            (Some(n), Some(Layout { splits, order })) => {
+                Word::Packed(n, LayoutSpec { splits: splits.clone(), order: order.clone() })
             }
+            (None, _) => Word::Output(output().unwrap_or(usize::MAX)),
         }
-        TableEntry::Shared { bytes } => Word::Shared(unsigned(bytes.eval_dims(dims))),
-        TableEntry::Param(value) => Word::Value(value.eval_dims(dims).cast_unsigned()),
-        TableEntry::Scalar(id) => Word::Value(bits(scalars[id.0 as usize])),
-    };
-    let count = |it: &Count| match it {
-        Count::Const(value) => *value,
-        Count::Param(slot) => match &kernel.table[slot.0 as usize] {
-            TableEntry::Param(value) => value.eval_dims(dims),
-            _ => 0,
-        },
-    };
-    LaunchSpec {
-        table: kernel.table.iter().map(word).collect(),
-        n_tasks: kernel
-            .phases
-            .iter()
-            .map(|it| it.tasks.iter().map(|(_, n)| unsigned(count(n))).product())
-            .collect(),
-        scratch_bytes: unsigned(kernel.scratch_bytes.eval_dims(dims)),
-    }
-}
-
-/// A scalar as machine code reads it: floats widened to `f32`, the rest to `i32`.
-fn bits(value: Number) -> u64 {
-    match value {
-        Number::Float(it) => u64::from((it as f32).to_bits()),
-        Number::Int(it) => u64::from((it as i32).cast_unsigned()),
-        Number::Bool(it) => u64::from(it),
     }
 }
 

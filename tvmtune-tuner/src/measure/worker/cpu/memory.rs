@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 
-use tvmtune_core::dag::DType;
-use tvmtune_core::interp::Array;
-use tvmtune_runtime::raw::{Guarded, Layout};
+use tvmtune_runtime::raw::Guarded;
 
-use super::super::protocol::{Case, LayoutSpec, OutputSpec, ParamSpec, Word};
-use super::invalid;
+use super::super::super::protocol::{Case, LayoutSpec, OutputSpec, ParamSpec, Word};
+use super::super::invalid;
+use super::super::param::Packing;
 
 /// Results are full of this before a launch, and so is memory for temporaries: neither zeros nor
 /// the last candidate's results pass for what was not computed.
@@ -171,31 +170,15 @@ impl Param {
     /// The elements in another order, by the function that packs weights for users.
     fn pack(&mut self, layout: &LayoutSpec) -> io::Result<Guarded> {
         let Self { spec, memory, spare, .. } = self;
-        if !fits(layout, spec.shape.len()) {
-            return Err(invalid("the layout does not fit the parameter"));
-        }
-        // There are few layouts in a worker's life, and the type is made for constants.
-        let layout = Layout {
-            splits: Box::leak(layout.splits.clone().into_boxed_slice()),
-            order: Box::leak(layout.order.clone().into_boxed_slice()),
-        };
-        let shape: Vec<usize> = spec.shape.iter().map(|it| *it as usize).collect();
-        let n_elements: usize = layout.stored_shape(&shape).iter().product();
-        let n_bytes = n_elements * spec.dtype.bytes() as usize;
-        let mut packed = match spare.take().filter(|it| it.bytes().len() == n_bytes) {
+        let packing = Packing::of(spec, layout)?;
+        let mut packed = match spare.take().filter(|it| it.bytes().len() == packing.n_bytes()) {
             Some(mut spare) => {
                 spare.make_writable()?;
                 spare
             }
-            None => Guarded::new(n_bytes, LINE)?,
+            None => Guarded::new(packing.n_bytes(), LINE)?,
         };
-        let (from, to) = (memory.tight.bytes(), packed.bytes_mut());
-        match spec.dtype {
-            DType::I8 | DType::U8 | DType::Bool => layout.pack(from, &shape, to),
-            DType::F16 | DType::Bf16 => pack_as::<2>(layout, &shape, from, to),
-            DType::F32 | DType::I32 => pack_as::<4>(layout, &shape, from, to),
-            DType::F64 | DType::I64 => pack_as::<8>(layout, &shape, from, to),
-        }
+        packing.pack(memory.tight.bytes(), packed.bytes_mut());
         packed.make_read_only()?;
         Ok(packed)
     }
@@ -214,37 +197,10 @@ impl Param {
     }
 }
 
-impl ParamSpec {
-    /// The parameter's value: floats anywhere in -1..1, so that each of them matters; small whole
-    /// numbers else, since they may be indices.
-    pub(crate) fn array(&self) -> Array {
-        if self.dtype.is_float() {
-            Array::random(self.dtype, &self.shape, self.seed)
-        } else {
-            Array::whole_numbers(self.dtype, &self.shape, self.seed)
-        }
-    }
-}
-
-/// Packs elements of so many bytes.
-fn pack_as<const N: usize>(layout: Layout, shape: &[usize], from: &[u8], to: &mut [u8])
-where
-    [u8; N]: Default,
-{
-    layout.pack(from.as_chunks::<N>().0, shape, to.as_chunks_mut::<N>().0);
-}
-
-/// Whether a layout is one of tensors with so many dimensions.
-fn fits(layout: &LayoutSpec, rank: usize) -> bool {
-    let mut splits = layout.splits.iter().zip(rank..);
-    let splits_fit = splits.all(|((dim, factor), rank)| *dim < rank && *factor > 0);
-    let mut sorted = layout.order.clone();
-    sorted.sort_unstable();
-    splits_fit && sorted == (0..rank + layout.splits.len()).collect::<Vec<_>>()
-}
-
 #[cfg(test)]
 mod tests {
+    use tvmtune_core::dag::DType;
+
     use super::*;
 
     #[test]

@@ -1,0 +1,287 @@
+//! Tuning on a GPU from end to end, on one that the emulator plays: a worker finds it, candidates are
+//! verified and timed there, survive each other, and the best are recorded with their code.
+#![cfg(target_os = "linux")]
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tvmtune_core::codegen::embed::cuda::MARK;
+use tvmtune_core::codegen::{GeneratedCuda, generate_cuda};
+use tvmtune_core::interp;
+use tvmtune_core::poly::Interval;
+use tvmtune_core::record::{Provenance, Source, Tier};
+use tvmtune_core::schedule::{Instruction, Schedule, default};
+use tvmtune_core::target::GpuTarget;
+use tvmtune_tests::nvrtc::nvrtc;
+use tvmtune_tests::sandbox::{SOURCE, Sandbox, said};
+use tvmtune_tests::workload;
+use tvmtune_tuner::compile::{self, Code, Compiler};
+use tvmtune_tuner::database::{Cache, Database, Files, Layer, LayerKind};
+use tvmtune_tuner::device;
+use tvmtune_tuner::measure::{CaseSpec, Exclusive, Job, Measure, Measurer, Policy, WorkerCommand};
+use tvmtune_tuner::outcome::Outcome;
+use tvmtune_tuner::tune::{self, Budget, Event, Hardware, Options, Recipe, Workload, trials};
+
+use crate::played;
+
+/// Warp groups that multiply, fed by copies of boxes.
+const LINEAR: &str = "#[autotune(dims(M = 1..=70, N = 72, K = 80), buckets(M = [70]))]
+    fn linear(x: Tensor<bf16, M, K>, w: Weight<bf16, N, K>) -> Tensor<bf16, M, N> {
+        compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[j, k]]))
+    }";
+
+/// Several functions, with memory between them.
+const SOFTMAX: &str = "#[autotune(dims(R = 1..=9, D = 700), buckets(R = [9]))]
+    fn softmax(x: Tensor<f32, R, D>) -> Tensor<f32, R, D> {
+        let m = compute(|r| max(0..D, |d| x[[r, d]]));
+        let e = compute(|r, d| exp(x[[r, d]] - m[[r]]));
+        let s = compute(|r| sum(0..D, |d| e[[r, d]]));
+        compute(|r, d| e[[r, d]] / s[[r]])
+    }";
+
+/// A machine with that GPU, and a cache of its own.
+struct Machine {
+    root: TempDir,
+    worker: WorkerCommand,
+    gpu: GpuTarget,
+}
+
+impl Machine {
+    fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let worker = worker(&played::driver(root.path()));
+        let gpu = Measurer::on_gpu(worker.clone()).gpu().unwrap().unwrap();
+        assert_eq!((&*gpu.name, gpu.capability), ("the emulator", (9, 0)));
+        let gpu = device::gpu_target(&gpu).unwrap();
+        assert_eq!((gpu.multiprocessors, gpu.l2_bytes, gpu.clock_mhz), (132, 64 << 10, 1980));
+        Self { root, worker, gpu }
+    }
+
+    fn database(&self) -> Database {
+        let cache = Cache::new(self.root.path());
+        let layer = Layer { kind: LayerKind::Cache, dir: cache.records() };
+        Database::new(vec![layer], Some(cache))
+    }
+
+    fn tune(&self, workloads: &[Workload], trials: u64) -> tune::Summary {
+        let options = Options {
+            targets: vec![self.gpu.into()],
+            nvrtc: nvrtc(),
+            budget: Budget { trials, per_task: MINUTES, total: MINUTES },
+            refines: false,
+            seed: 1,
+            hardware: Hardware::Worker(self.worker.clone()),
+            n_threads: 2,
+            recipe: Recipe::default(),
+            afresh: false,
+            provenance: Provenance::default(),
+        };
+        let database = self.database();
+        let cache = Cache::new(self.root.path());
+        let exclusive = Exclusive::acquire(&cache, &self.gpu.key(), MINUTES).unwrap();
+        let mut say = |event: Event<'_>| match event {
+            Event::Skipped { task, why } => panic!("{task}: {why}"),
+            Event::Trial {
+                task,
+                outcome: outcome @ (Outcome::Wrong(_) | Outcome::Crashed(_)),
+                ..
+            } => {
+                panic!("{task}: {outcome}")
+            }
+            Event::Warning { what } => panic!("{what}"),
+            _ => {}
+        };
+        tune::run(workloads, &options, &database, &exclusive, &mut say).unwrap()
+    }
+}
+
+const MINUTES: Duration = Duration::from_secs(600);
+
+/// Workers whose driver lies in a folder.
+fn worker(folder: &Path) -> WorkerCommand {
+    // Set for workers alone: this process is to find no driver.
+    let library = format!("LD_LIBRARY_PATH={}", folder.display());
+    WorkerCommand::new("/usr/bin/env".into()).arg(library).arg(env!("CARGO_BIN_EXE_helper"))
+}
+
+#[test]
+fn without_a_driver_there_is_no_gpu_and_that_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["libcuda.so", "libcuda.so.1"] {
+        fs::write(folder.path().join(name), "no library").unwrap();
+    }
+    let why = Measurer::on_gpu(worker(folder.path())).gpu().unwrap().unwrap_err();
+    assert!(why.contains("no CUDA driver"), "{why}");
+}
+
+/// The default code of a workload at its largest extents, compiled.
+fn compiled(workload: &Workload, gpu: &GpuTarget) -> Option<(GeneratedCuda, Code)> {
+    let dag = workload.dag.narrow(&workload.buckets[0]);
+    let generated = generate_cuda(&default::schedule(&dag, &(*gpu).into())).unwrap();
+    let (arch, text) = (gpu.arch.to_string(), &generated.unit.source);
+    let source = compile::Source { name: "k.cu", text, arch: &arch, options: &[] };
+    let code = Compiler::new(nvrtc()?, None).compile(&source).unwrap();
+    Some((generated, code))
+}
+
+#[test]
+fn a_candidate_that_breaks_the_gpu_costs_itself_only() {
+    let machine = Machine::new();
+    for source in [LINEAR, SOFTMAX] {
+        let workload = workload(source);
+        let Some((generated, code)) = compiled(&workload, &machine.gpu) else { return };
+        let dag = Arc::new(workload.dag.narrow(&workload.buckets[0]));
+        let tolerance = (workload.tolerance.rel, workload.tolerance.abs);
+        let hi: Vec<i64> = workload.buckets[0].iter().map(|it| it.hi).collect();
+        let cases = [hi, vec![1]].map(|dims| CaseSpec::new(&dag, &dims, 1, &|_| tolerance));
+        let results = cases
+            .iter()
+            .flat_map(|it| interp::dag::run(&dag, it.dims(), &it.params(), &it.scalars()));
+        let expected: Vec<u8> = results.flat_map(|it| it.bytes()).collect();
+        let job = |change: &dyn Fn(&str) -> String| {
+            let lines = code.ptx.lines().map(change).collect::<Vec<_>>();
+            let code = Code { ptx: lines.join("\n"), ..code.clone() };
+            Job::on_gpu(&generated, (&code, machine.gpu.arch), &cases)
+        };
+        // `[%rd1+16]` becomes `[%rd1+1048576]`.
+        let stray = |line: &str| match line.split_once('[').zip(line.split_once(']')) {
+            Some(((before, inside), (_, after))) if line.contains("st.global") => {
+                let register = inside.split([']', '+']).next().unwrap();
+                format!("{before}[{register}+1048576]{after}")
+            }
+            _ => line.to_owned(),
+        };
+        let silent = |line: &str| match line.contains("st.global") {
+            true => String::new(),
+            false => line.to_owned(),
+        };
+        let [good, stray, silent, garbage] =
+            [job(&str::to_owned), job(&stray), job(&silent), job(&|_| "no PTX".to_owned())];
+        let mut measurer = Measurer::on_gpu(machine.worker.clone());
+        measurer.set_up(&cases, Some(&expected)).unwrap();
+        let mut measure = |job| measurer.measure(job, &Policy::GPU).unwrap();
+        let n_functions = generated.unit.entries.len() as f64;
+        for _ in 0..2 {
+            // By the clock of this device a launch of a function takes 1 ms.
+            let Outcome::Timed(timing) = measure(&good) else { panic!("{}", measure(&good)) };
+            assert!((timing.median_ns() / 1e6 - n_functions).abs() < 1e-3, "{timing:?}");
+            let outcome = measure(&silent);
+            assert!(matches!(&outcome, Outcome::Wrong(why) if why.contains("case 0")), "{outcome}");
+            let outcome = measure(&stray);
+            let is_told = |why: &str| why.contains("CUDA_ERROR_ILLEGAL_ADDRESS");
+            assert!(matches!(&outcome, Outcome::Crashed(why) if is_told(why)), "{outcome}");
+            let outcome = measure(&garbage);
+            assert!(matches!(&outcome, Outcome::Invalid(_)), "{outcome}");
+        }
+        let hopeless = Policy { best_ns: Some(1e5), ..Policy::GPU };
+        let outcome = measurer.measure(&good, &hopeless).unwrap();
+        assert_eq!(outcome.timing().unwrap().samples_ns().len(), 1, "given up early");
+        let timings = measurer.compare(&[&good, &good], 3, &Policy::GPU).unwrap().unwrap();
+        assert!(timings.iter().all(|it| it.samples_ns().len() == 3), "{timings:?}");
+    }
+}
+
+#[test]
+fn programs_are_tuned_on_a_gpu_and_recorded_with_their_code() {
+    if nvrtc().is_none() {
+        return;
+    }
+    let machine = Machine::new();
+    let workloads = [LINEAR, SOFTMAX].map(workload);
+    let first = machine.tune(&workloads, 6);
+    assert_eq!(first.results.len(), 2);
+    for (workload, result) in workloads.iter().zip(&first.results) {
+        assert!(result.best_ns <= result.default_ns, "{result:?}");
+        check_record(&machine, workload);
+    }
+    let again = machine.tune(&workloads, 9);
+    for (first, again) in first.results.iter().zip(&again.results) {
+        assert!(again.trials > first.trials, "it went on: {again:?}");
+    }
+}
+
+/// Checks that what is recorded of a workload is of this GPU, with code that a build can embed.
+#[track_caller]
+fn check_record(machine: &Machine, workload: &Workload) {
+    let (database, arch) = (machine.database(), machine.gpu.arch);
+    let lookup = database.get(&workload.id, &workload.dag.name, &workload.text);
+    assert!(lookup.warnings.is_empty(), "{:?}", lookup.warnings);
+    let bucket: &[Interval] = &workload.buckets[0];
+    let best = lookup.best(&machine.gpu.key(), bucket, arch).unwrap();
+    assert_eq!((best.tier, &best.record.device), (Tier::Exact, &machine.gpu.key()));
+    let images = lookup.images.of(arch, &best.entry.artifact);
+    assert!(!images.is_empty() && images[0].bytes.starts_with(b"\x7fELF"));
+    assert_eq!(Files::beside(best.path, best.record).1.len(), 0);
+    let entries = &best.record.bucket(bucket).unwrap().schedules;
+    assert!(entries.iter().any(|it| it.source == Source::Default));
+    for entry in entries {
+        let trace: Vec<Instruction> = entry.trace.iter().map(|it| it.parse().unwrap()).collect();
+        let schedule = Schedule::replay(&workload.dag.narrow(bucket), &trace).unwrap();
+        assert_eq!(generate_cuda(&schedule).unwrap().artifact.0, entry.artifact);
+    }
+    let logs = Cache::new(machine.root.path()).trials().join(&workload.dag.name);
+    let log = fs::read_dir(logs).unwrap().next().unwrap().unwrap().path();
+    let trials = trials(&log);
+    assert!(trials.len() >= 6 && trials.iter().all(|it| it.isa == arch.to_string()));
+}
+
+const SCRIPT: &str = env!("CARGO_BIN_EXE_script");
+const TVMTUNE: &str = env!("CARGO_BIN_EXE_tvmtune");
+
+#[test]
+fn a_package_is_tuned_for_the_gpu_of_its_machine_if_it_asks_for_it() {
+    let Some(nvrtc) = nvrtc().and_then(|it| it.path().to_str()) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let driver = played::driver(folder.path());
+    let here = [("LD_LIBRARY_PATH", driver.to_str().unwrap()), ("TVMTUNE_NVRTC", nvrtc)];
+    let nowhere = [("LD_LIBRARY_PATH", "/nowhere"), ("CUDA_VISIBLE_DEVICES", "")];
+    let sandbox = Sandbox::new("sandbox", SOURCE);
+    let build = |out: &str, variables: &[(&str, &str)]| {
+        let said = sandbox.script(SCRIPT, out, &[&[("TVMTUNE", "tune")], variables].concat());
+        assert_eq!(said.code, Some(0), "{said:?}");
+        let warnings: Vec<String> =
+            said.directives("warning").into_iter().map(str::to_owned).collect();
+        let [(_, text)] = &sandbox.plans(out)[..] else { panic!("one kernel, one plan") };
+        let lines = text.split_once(MARK).map_or("", |it| it.1).lines().skip(1);
+        let lines = lines.map_while(|it| it.strip_prefix("// M in ")).map(str::to_owned);
+        (lines.collect::<Vec<String>>(), warnings)
+    };
+    assert_eq!(build("plain", &here), (Vec::new(), Vec::new()), "nobody asked for it");
+    assert_eq!(sandbox.records().len(), 1, "the CPU's");
+
+    sandbox.write("tvmtune.toml", "[targets]\ncuda = [\"native\"]\n");
+    let (embedded, warnings) = build("without", &nowhere);
+    assert!(embedded.is_empty(), "{embedded:?}");
+    assert!(warnings.len() == 1 && warnings[0].contains("`native`"), "{warnings:?}");
+    let exact = ["1..=8", "9..=64"].map(|it| format!("{it}: sm_90a exact, 1000.0 us")).to_vec();
+    assert_eq!(build("out", &here), (exact.clone(), Vec::new()));
+    assert_eq!(sandbox.records().len(), 2);
+    let touched = || fs::metadata(&sandbox.records()[1]).unwrap().modified().unwrap();
+    let before = touched();
+    assert_eq!(build("out", &here), (exact, Vec::new()));
+    assert_eq!(touched(), before, "nothing was left to be tuned");
+
+    let tvmtune = |arguments: &[&str]| {
+        let mut command = sandbox.command(TVMTUNE);
+        let said = said(command.args(arguments).envs(here));
+        assert_eq!(said.code, Some(0), "{said:?}");
+        said.out
+    };
+    let status = tvmtune(&["status", "--json"]);
+    assert_eq!(status.matches("\"sm_90a\"").count(), 2, "{status}");
+    assert_eq!(status.matches("\"exact\"").count(), 4, "{status}");
+    let tuned = tvmtune(&["tune", "--target", "cuda", "--trials", "6"]);
+    assert!(tuned.contains("2 kernels in "), "{tuned}");
+    let again = tvmtune(&["tune", "--target", "cuda", "--trials", "4"]);
+    assert!(again.contains("nothing to do"), "{again}");
+    let bench = tvmtune(&["bench", "--target", "cuda"]);
+    assert_eq!(bench.matches("sm_90a").count(), 2, "{bench}");
+    let verified = tvmtune(&["verify"]);
+    let n_schedules = verified.split_once(' ').unwrap().0;
+    assert!(verified.contains(&format!("{n_schedules} run and right")), "{verified}");
+    let doctor = tvmtune(&["doctor"]);
+    assert!(doctor.contains("cuda-sm_90a-mp132-l2:64-"), "{doctor}");
+}

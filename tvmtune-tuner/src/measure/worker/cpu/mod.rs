@@ -1,0 +1,118 @@
+//! Candidates for this CPU: launched by the function that launches kernels in the user's program.
+
+use std::io;
+
+use tvmtune_runtime::raw::{Code, Threads};
+
+use super::super::protocol::{CpuLaunch, CpuSpec, Policy, Problem};
+use super::super::timer;
+use super::invalid;
+use memory::{Arguments, Placement};
+
+pub(super) mod memory;
+
+/// The arguments of each case, as far as they were needed.
+#[derive(Default)]
+pub(super) struct Side(Vec<Option<Arguments>>);
+
+/// The code in bytes, phase by phase.
+pub(super) fn load(spec: &CpuSpec, mut bytes: &[u8]) -> io::Result<Code> {
+    let mut phases = Vec::new();
+    for size in &spec.phases {
+        let (phase, others) = bytes.split_at(*size);
+        bytes = others;
+        phases.push(phase);
+    }
+    Code::load(&phases)
+}
+
+impl Side {
+    /// Makes the arguments of all cases.
+    pub(super) fn prepare(&mut self, problem: &Problem) -> io::Result<()> {
+        (0..problem.cases.len()).try_for_each(|it| self.arguments(problem, it).map(|_| ()))
+    }
+
+    /// How many bytes of memory there are.
+    pub(super) fn n_bytes(&self) -> usize {
+        self.0.iter().flatten().map(Arguments::n_bytes).sum()
+    }
+
+    /// The results of one launch on a case, in memory where any slip is a fault.
+    pub(super) fn evaluate(
+        &mut self,
+        problem: &Problem,
+        (code, spec): (&Code, &CpuSpec),
+        case: usize,
+    ) -> io::Result<Vec<Vec<u8>>> {
+        let launch = launch_of(spec, case)?;
+        let arguments = self.arguments(problem, case)?;
+        let table = arguments.table(&launch.table, Placement::Tight)?;
+        arguments.spoil_outputs();
+        run_once(code, spec, launch, &table);
+        Ok(arguments.outputs())
+    }
+
+    /// Samples of launches on the first case.
+    pub(super) fn time(
+        &mut self,
+        problem: &Problem,
+        (code, spec): (&Code, &CpuSpec),
+        policy: &Policy,
+    ) -> io::Result<Vec<f64>> {
+        let launch = launch_of(spec, 0)?;
+        let table = self.arguments(problem, 0)?.table(&launch.table, Placement::Aligned)?;
+        Ok(timer::time(&mut || run_once(code, spec, launch, &table), policy))
+    }
+
+    /// The same of several, in turn.
+    pub(super) fn compare(
+        &mut self,
+        problem: &Problem,
+        codes: &[(&Code, &CpuSpec)],
+        rounds: usize,
+        policy: &Policy,
+    ) -> io::Result<Vec<Vec<f64>>> {
+        let mut samples = vec![Vec::new(); codes.len()];
+        let mut n_launches = vec![0; codes.len()];
+        for round in 0..rounds.max(1) {
+            for (n, (code, spec)) in codes.iter().enumerate() {
+                let launch = launch_of(spec, 0)?;
+                let table = self.arguments(problem, 0)?.table(&launch.table, Placement::Aligned)?;
+                let mut launch = || run_once(code, spec, launch, &table);
+                if round == 0 {
+                    launch();
+                    n_launches[n] = timer::calibrate(&mut launch, policy.min_sample_ns).0;
+                } else if n_launches[n] > 1 {
+                    // Others ran in between; one long launch does not mind.
+                    launch();
+                }
+                samples[n].push(timer::sample(&mut launch, n_launches[n]));
+            }
+        }
+        Ok(samples)
+    }
+
+    fn arguments(&mut self, problem: &Problem, case: usize) -> io::Result<&mut Arguments> {
+        let wanted = problem.cases.get(case).ok_or_else(|| invalid("no such case"))?;
+        if self.0.len() < problem.cases.len() {
+            self.0.resize_with(problem.cases.len(), || None);
+        }
+        Ok(match &mut self.0[case] {
+            Some(known) => known,
+            none => none.insert(Arguments::new(wanted, case == 0 && !problem.on_gpu)?),
+        })
+    }
+}
+
+fn launch_of(spec: &CpuSpec, case: usize) -> io::Result<&CpuLaunch> {
+    let launch = spec.launches.get(case).ok_or_else(|| invalid("no launch for this case"))?;
+    if launch.n_tasks.len() != spec.phases.len() {
+        return Err(invalid("not a number of tasks for each phase"));
+    }
+    Ok(launch)
+}
+
+fn run_once(code: &Code, spec: &CpuSpec, launch: &CpuLaunch, table: &[u64]) {
+    let threads = if spec.parallel { Threads::All } else { Threads::One };
+    code.try_out(&launch.n_tasks, table, launch.scratch_bytes as usize, threads);
+}
