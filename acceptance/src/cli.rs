@@ -9,7 +9,7 @@ use tvmtune_core::target::gpu::GpuTarget;
 
 use crate::bundle::{self, Recipe};
 use crate::run::{self, Wanted};
-use crate::{Exit, tune, worker};
+use crate::{Exit, tune};
 
 /// Checks, times and tunes kernels on a GPU.
 #[derive(Debug, Parser)]
@@ -27,12 +27,6 @@ enum Command {
     Run(Run),
     /// Search for better schedules of what the bundle times; takes NVRTC
     Tune(Tune),
-    /// Launch candidates that are told on standard input
-    #[command(hide = true)]
-    Worker {
-        /// The folder of the bundle
-        folder: PathBuf,
-    },
 }
 
 #[derive(Debug, Args)]
@@ -110,7 +104,6 @@ pub(crate) fn run(cli: Cli) -> Result<Exit> {
             let budget = Duration::from_secs(it.seconds);
             tune::run(&folder, &out, &tune::Wanted { only: &it.only, budget, trials: it.trials })
         }
-        Command::Worker { folder } => worker::run(folder).map(|()| Exit::Done),
     }
 }
 

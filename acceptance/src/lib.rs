@@ -5,7 +5,8 @@
 //! measures peers. Where a GPU is, it checks every candidate against the interpreter, times what is
 //! worth timing, and tunes for as long as it may. Every result is kept as it comes.
 //!
-//! Candidates are launched by the runtime, as in a user's program, in a process that may be lost.
+//! Candidates are launched by the tuner's workers: as in a user's program, in a process that may be
+//! lost.
 
 #![forbid(unsafe_code)]
 
@@ -13,16 +14,13 @@ pub mod bundle;
 pub mod case;
 mod cli;
 pub mod item;
-pub mod load;
+pub mod judge;
 pub mod machine;
-pub mod pool;
+pub mod outcome;
 pub mod problem;
-pub mod protocol;
 pub mod results;
 pub mod run;
-pub mod timing;
 pub mod tune;
-pub mod worker;
 
 use std::process::ExitCode;
 
@@ -44,7 +42,7 @@ const USAGE: u8 = 2;
 
 /// Runs the command of this process's arguments.
 pub fn main() -> ExitCode {
-    // Those of the tuner; what `run` checks is checked by workers of its own.
+    // What candidates are launched by is this program again.
     tvmtune_tuner::measure::worker::maybe_run();
     match cli::run(cli::Cli::parse()) {
         Ok(Exit::Done) => ExitCode::SUCCESS,

@@ -8,8 +8,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
+use tvmtune_tuner::measure::Gpu;
+
 use crate::item::Item;
-use crate::protocol::{Device, Outcome};
+use crate::outcome::Outcome;
 
 /// The name of the file in the folder of results.
 const FILE: &str = "results.jsonl";
@@ -23,7 +25,7 @@ pub enum Line {
         /// When, in ms since 1970.
         unix_ms: u64,
         /// As the driver has it.
-        device: Device,
+        device: Gpu,
         /// As `nvidia-smi` has it.
         facts: Vec<(String, String)>,
         /// Other processes on the GPU.

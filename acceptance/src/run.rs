@@ -4,12 +4,13 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use tvmtune_tuner::measure::WorkerCommand;
 
 use crate::Exit;
 use crate::item::{Goal, Item, Manifest};
+use crate::judge::Judge;
 use crate::machine::{self, Watch};
-use crate::pool::Pool;
-use crate::protocol::{Device, Outcome};
+use crate::outcome::Outcome;
 use crate::results::{Line, Results, unix_ms};
 
 /// What is asked of a run.
@@ -31,18 +32,9 @@ pub struct Wanted<'a> {
 ///
 /// If the bundle can't be read, or results can't be written.
 pub fn run(folder: &Path, out: &Path, wanted: &Wanted<'_>) -> Result<Exit> {
-    run_by(&mut Pool::new(folder)?, folder, out, wanted)
-}
-
-/// The same, by workers that may be other programs.
-///
-/// # Errors
-///
-/// As `run`.
-pub fn run_by(pool: &mut Pool, folder: &Path, out: &Path, wanted: &Wanted<'_>) -> Result<Exit> {
     let began = Instant::now();
     let manifest = Manifest::read(folder)?;
-    let Some((_, mut results, _watch)) = begin(pool, out)? else {
+    let Some((mut judge, mut results, _watch)) = begin(folder, out)? else {
         return Ok(Exit::NoDevice);
     };
     let is_wanted =
@@ -56,7 +48,7 @@ pub fn run_by(pool: &mut Pool, folder: &Path, out: &Path, wanted: &Wanted<'_>) -
                 n_left += 1;
                 continue;
             }
-            let outcome = pool.attempt(item, None)?;
+            let outcome = judge.attempt(item)?;
             println!("{}: {outcome}", item.title());
             let item = Box::new(item.clone());
             results.add(Line::Tried { unix_ms: unix_ms(), item, outcome })?;
@@ -80,30 +72,31 @@ pub fn run_by(pool: &mut Pool, folder: &Path, out: &Path, wanted: &Wanted<'_>) -
     Ok(if is_done { Exit::Done } else { Exit::Refused })
 }
 
-/// The device, the file of results with a line about it, and what writes its state beside; `None`,
-/// and a line on standard error, if there is no device.
+/// Who judges what is in the bundle, the file of results with a line about the GPU, and what writes
+/// its state beside; `None`, and a line on standard error, if there is no GPU.
 ///
 /// # Errors
 ///
 /// If no worker can be started, or results can't be written.
-pub fn begin(pool: &mut Pool, out: &Path) -> Result<Option<(Device, Results, Watch)>> {
-    let device = match pool.device()? {
-        Ok(device) => device,
+pub fn begin(folder: &Path, out: &Path) -> Result<Option<(Judge, Results, Watch)>> {
+    let judge = match Judge::new(folder, WorkerCommand::this_executable()?)? {
+        Ok(judge) => judge,
         Err(why) => {
             eprintln!("no GPU to run on: {why}");
             return Ok(None);
         }
     };
+    let device = judge.gpu();
     let mut results = Results::open(out)?;
     let (facts, others) = (machine::facts(), machine::others());
-    println!("{}, {}, {} multiprocessors", device.name, device.arch, device.multiprocessors);
+    println!("{}, {}, {} multiprocessors", device.name, judge.arch(), device.multiprocessors);
     for other in &others {
         println!("also on this GPU: {other}");
     }
     let line = Line::Began { unix_ms: unix_ms(), device: device.clone(), facts, others };
     results.add(line)?;
     let watch = Watch::start(&out.join("state.csv"));
-    Ok(Some((device, results, watch)))
+    Ok(Some((judge, results, watch)))
 }
 
 /// What was timed, beside what was predicted.

@@ -19,7 +19,7 @@ use tvmtune_tuner::compile::Compiler;
 use tvmtune_tuner::cost::work::Work;
 use tvmtune_tuner::database::{Cache, Database, Layer, LayerKind};
 use tvmtune_tuner::device;
-use tvmtune_tuner::measure::{Exclusive, Measurer, WorkerCommand};
+use tvmtune_tuner::measure::{Exclusive, WorkerCommand};
 use tvmtune_tuner::outcome::Outcome;
 use tvmtune_tuner::parallel::n_cores;
 use tvmtune_tuner::tune::{self, Budget, Event, Hardware, Options, Recipe, Workload};
@@ -27,7 +27,7 @@ use tvmtune_tuner::tune::{self, Budget, Event, Hardware, Options, Recipe, Worklo
 use crate::Exit;
 use crate::bundle;
 use crate::item::{self, Goal, Item, Manifest};
-use crate::pool::Pool;
+use crate::judge::Judge;
 use crate::problem::Problem;
 use crate::results::{Line, Results, unix_ms};
 use crate::run;
@@ -63,28 +63,11 @@ pub fn run(folder: &Path, out: &Path, wanted: &Wanted<'_>) -> Result<Exit> {
             return Ok(Exit::NoDevice);
         }
     };
-    let workers = (Pool::new(folder)?, WorkerCommand::this_executable()?);
-    run_by(workers, nvrtc, folder, out, wanted)
-}
-
-/// The same, by workers that may be other programs, and another NVRTC.
-///
-/// # Errors
-///
-/// As `run`.
-pub fn run_by(
-    (mut pool, worker): (Pool, WorkerCommand),
-    nvrtc: &'static Nvrtc,
-    folder: &Path,
-    out: &Path,
-    wanted: &Wanted<'_>,
-) -> Result<Exit> {
     let manifest = Manifest::read(folder)?;
-    let Some((_, results, _watch)) = run::begin(&mut pool, out)? else {
+    let Some((judge, results, _watch)) = run::begin(folder, out)? else {
         return Ok(Exit::NoDevice);
     };
-    let target = Measurer::on_gpu(worker.clone()).gpu()?;
-    let Some(target) = target.ok().and_then(|it| device::gpu_target(&it)) else {
+    let Some(target) = device::gpu_target(judge.gpu()) else {
         eprintln!("error: no code is generated for this GPU");
         return Ok(Exit::NoDevice);
     };
@@ -101,7 +84,7 @@ pub fn run_by(
         budget: Budget { trials: wanted.trials, per_task: total, total },
         refines: false,
         seed: SEED,
-        hardware: Hardware::Worker(worker),
+        hardware: Hardware::Worker(WorkerCommand::this_executable()?),
         n_threads: n_cores(),
         recipe: Recipe::default(),
         afresh: false,
@@ -114,11 +97,11 @@ pub fn run_by(
     tune::run(&workloads, &options, &database, &exclusive, &mut |event| say(&event, &mut n_wrong))?;
     drop(exclusive);
     let compiler = Compiler::new(nvrtc, None);
-    let mut judge = Judge { folder, target, compiler, pool, results };
+    let mut best = Best { folder, target, compiler, judge, results };
     for (subject, workload) in subjects.iter().zip(&workloads) {
         let lookup = database.get(&workload.id, &workload.dag.name, &workload.text);
-        if let Some(best) = lookup.best(&target.key(), &[], target.arch) {
-            n_wrong += usize::from(!judge.time(subject, best.entry)?);
+        if let Some(choice) = lookup.best(&target.key(), &[], target.arch) {
+            n_wrong += usize::from(!best.time(subject, choice.entry)?);
         }
     }
     Ok(if n_wrong == 0 { Exit::Done } else { Exit::Refused })
@@ -207,20 +190,20 @@ fn say(event: &Event<'_>, n_wrong: &mut usize) {
     }
 }
 
-/// Times schedules as `run` does.
-struct Judge<'a> {
+/// Times the best schedules as `run` does.
+struct Best<'a> {
     folder: &'a Path,
     target: GpuTarget,
     compiler: Compiler<'a>,
-    pool: Pool,
+    judge: Judge,
     results: Results,
 }
 
-impl Judge<'_> {
+impl Best<'_> {
     /// Times the best schedule of a program at length; false if it computes something else.
     fn time(&mut self, subject: &Subject, best: &Entry) -> Result<bool> {
         let item = self.item(subject, best).map_err(|it| anyhow!(it))?;
-        let outcome = self.pool.attempt(&item, None)?;
+        let outcome = self.judge.attempt(&item)?;
         println!("{}: {outcome}", item.title());
         let is_fine = outcome.is_fine();
         self.results.add(Line::Tried { unix_ms: unix_ms(), item: Box::new(item), outcome })?;

@@ -3,12 +3,9 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
-use std::time::Duration;
 
+use tvmtune_acceptance::case;
 use tvmtune_acceptance::item::{Goal, Manifest};
-use tvmtune_acceptance::pool::Pool;
-use tvmtune_acceptance::results::Results;
-use tvmtune_acceptance::{Exit, case, run};
 use tvmtune_tests::nvrtc::nvrtc;
 
 fn acceptance(folder: &Path, arguments: &[&str]) -> Output {
@@ -88,47 +85,4 @@ fn every_program_that_is_timed_has_a_peer() {
     for case in case::all().filter(|it| !it.times.is_empty()) {
         assert!(peers.contains(&format!("\"{}\": (", case.name)), "{}", case.name);
     }
-}
-
-/// What a worker says of its device, and of each candidate: a sentence in JSON, in which `$n` falls
-/// by a tenth each time.
-#[cfg(unix)]
-fn pool(folder: &Path, tried: &str) -> Pool {
-    let device = r#"{"device":{"name":"a played GPU","arch":"sm_90a","multiprocessors":132,
-        "shared_bytes":232448,"l2_bytes":62914560,"memory_bytes":1,"free_bytes":1,
-        "clock_khz":1980000,"memory_clock_khz":1,"ptx":[9,0]}}"#;
-    let device: String = device.split_whitespace().collect();
-    let script = format!(
-        r#"n=99999999; while read x; do case "$x" in
-        '"device"') echo '{device}';;
-        *) n=$((n*9/10)); cat <<END
-{tried}
-END
-        ;; esac; done"#
-    );
-    Pool::of(("/bin/sh".into(), vec!["-c".to_owned(), script]), folder, Duration::from_secs(20))
-}
-
-#[cfg(unix)]
-#[test]
-fn results_are_kept_as_they_come_and_not_asked_for_again() {
-    let folder = tempfile::tempdir().unwrap();
-    let Some(manifest) = bundle(folder.path(), "row_sums") else { return };
-    let (made, out) = (folder.path().join("made"), folder.path().join("out"));
-    let wanted = run::Wanted { only: "", checks: false, again: false, budget: None };
-    let play = |tried: &str| run::run_by(&mut pool(&made, tried), &made, &out, &wanted).unwrap();
-    let known = || Results::open(&out).unwrap().tried().count();
-    let none = run::Wanted { budget: Some(Duration::ZERO), ..wanted };
-    let left = run::run_by(&mut pool(&made, ""), &made, &out, &none).unwrap();
-    assert_eq!((left, known()), (Exit::Refused, 0), "there was no time");
-    assert_eq!(play(r#"{"tried":{"right":2}}"#), Exit::Done);
-    assert_eq!(known(), manifest.items.len());
-    assert_eq!(play(r#"{"tried":{"wrong":"unasked"}}"#), Exit::Done);
-    assert_eq!(known(), manifest.items.len());
-    fs::remove_dir_all(&out).unwrap();
-    assert_eq!(play(r#"{"tried":{"skipped":"it is old"}}"#), Exit::Refused, "nothing was right");
-    fs::remove_dir_all(&out).unwrap();
-    assert_eq!(play(r#"{"tried":{"wrong":"all of it"}}"#), Exit::Refused);
-    let results = Results::open(&out).unwrap();
-    assert!(manifest.items.iter().all(|it| results.outcome(it).is_some_and(|it| !it.is_fine())));
 }

@@ -100,10 +100,13 @@ mod tests {
             name: "NVIDIA H200".to_owned(),
             capability: (9, 0),
             multiprocessors: 132,
+            shared_bytes: 227 << 10,
             l2_bytes: 60 << 20,
+            memory_bytes: 2,
             free_bytes: 1,
             bandwidth_gbps: 4916,
             clock_mhz: 1980,
+            ptx: (9, 0),
         };
         let key = |gpu: &Gpu| gpu_target(gpu).map(|it| it.key().0);
         let of = |key: &str| Some(key.to_owned());

@@ -76,6 +76,5 @@ pub(super) const CASES: &[Case] = &[
         }",
         checks: &[Check { dims: "T = 1..=6, V = 10, D = 33", at: &[&[1], &[6]] }],
         times: &["T = 32768, V = 32000, D = 1024"],
-        looked_up: Some("V"),
     },
 ];

@@ -22,8 +22,6 @@ pub struct Case {
     pub checks: &'static [Check],
     /// Where it is timed: extents, all of them fixed.
     pub times: &'static [&'static str],
-    /// Numbers that elements are looked up by are below this dimension, but for a few.
-    pub looked_up: Option<&'static str>,
 }
 
 /// Extents at which a program is checked.
@@ -81,14 +79,8 @@ pub fn named(name: &str) -> Option<&'static Case> {
 }
 
 /// What most cases have.
-const PLAIN: Case = Case {
-    name: "",
-    class: Class::Elementwise,
-    function: "",
-    checks: &[],
-    times: &[],
-    looked_up: None,
-};
+const PLAIN: Case =
+    Case { name: "", class: Class::Elementwise, function: "", checks: &[], times: &[] };
 
 #[cfg(test)]
 mod tests {

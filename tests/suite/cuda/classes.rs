@@ -23,20 +23,20 @@ fn check(class: Class) {
 #[track_caller]
 fn check_at(nvrtc: &Nvrtc, case: &Case, check: &Check) {
     let problem = Problem::new(case, check.dims).unwrap();
-    let scalars = problem.scalars();
     let candidates =
         bundle::checked(&problem, &target()).unwrap_or_else(|why| panic!("{}: {why}", case.name));
     for (_, _, generated) in candidates {
         let source = &generated.unit.source;
         let module = Module::parse(&ptx(nvrtc, &generated.unit.source, "compute_90a")).unwrap();
         for (n, dims) in check.at.iter().enumerate() {
-            let params = problem.params(dims);
+            let case = problem.case(dims);
+            let (params, scalars) = (case.params(), case.scalars());
             let completion = [Completion::Late, Completion::Random(5)][n % 2];
             let order = [Order::Random(3), Order::Descending][n % 2];
             let options = Options { completion, order, ..Options::default() };
             let results = emulate::run(&generated, &module, dims, &params, &scalars, &options)
                 .unwrap_or_else(|it| panic!("{it}\n{}\n{source}", generated.nest));
-            let difference = problem.difference(dims, &params, &results);
+            let difference = problem.difference(&case, &results);
             assert_eq!(difference, None, "{dims:?}\n{}\n{source}", generated.nest);
         }
     }

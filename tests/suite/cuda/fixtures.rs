@@ -104,13 +104,13 @@ fn fixtures_compute_what_their_programs_say() {
         }
         let module = Module::parse(&text).unwrap();
         for dims in at {
-            let params = problem.params(dims);
+            let case = problem.case(dims);
+            let (params, scalars) = (case.params(), case.scalars());
             for completion in [Completion::Eager, Completion::Late] {
                 let options = Options { completion, ..Options::default() };
-                let scalars = problem.scalars();
                 let results = emulate::run(&generated, &module, dims, &params, &scalars, &options);
                 let results = results.unwrap_or_else(|it| panic!("{}: {it}", path.display()));
-                assert_eq!(problem.difference(dims, &params, &results), None, "{}", path.display());
+                assert_eq!(problem.difference(&case, &results), None, "{}", path.display());
             }
         }
     }

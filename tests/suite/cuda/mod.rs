@@ -4,7 +4,6 @@ mod attention;
 mod batch;
 mod classes;
 mod defaults;
-mod described;
 mod fixtures;
 mod group;
 mod schedules;

@@ -305,7 +305,8 @@ mod tests {
             median_ns: None,
             artifact: "",
         };
-        let position = |found: &Image| images.iter().position(|it| std::ptr::eq(it, found)).unwrap();
+        let position =
+            |found: &Image| images.iter().position(|it| std::ptr::eq(it, found)).unwrap();
         Ok(variant.images_for(device, driver)?.into_iter().map(position).collect())
     }
 

@@ -151,6 +151,22 @@ impl Measurer {
         })
     }
 
+    /// What so many copies within the memory of the GPU move, in bytes read and written a ns: what
+    /// a device that slows down shows by. The inner error says why that is not known.
+    ///
+    /// # Errors
+    ///
+    /// [`MeasureError`] if no worker can be started.
+    pub fn copy_gbps(&mut self, n: usize) -> Result<Result<Vec<f64>, String>, MeasureError> {
+        Ok(match self.pool.ask(&Frame::new(Request::Copy(n)), PATIENCE)? {
+            Answer::Response(Frame { message: Response::Copied(copied), .. }) => Ok(copied),
+            Answer::Response(Frame { message: Response::Failed(why), .. })
+            | Answer::Crashed(why) => Err(why),
+            Answer::Response(_) => Err("the worker talked nonsense".to_owned()),
+            Answer::TimedOut => Err("the driver does not answer".to_owned()),
+        })
+    }
+
     /// Asks a worker that is set up.
     fn ask(
         &mut self,

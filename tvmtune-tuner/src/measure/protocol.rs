@@ -36,6 +36,8 @@ pub(super) struct Frame<T> {
 pub(super) enum Request {
     /// Say what the first GPU is. Answered by `Gpu`.
     Gpu,
+    /// Copy within the memory of the GPU, so many times. Answered by `Copied`.
+    Copy(usize),
     /// Prepare for this problem: what is to be run from now on computes it. Answered by `Done`.
     SetUp(Problem),
     /// Run something that computes the last problem.
@@ -61,6 +63,8 @@ pub(super) enum Response {
     Ready,
     /// The GPU.
     Gpu(Gpu),
+    /// What each copy moved, in bytes read and written a ns.
+    Copied(Vec<f64>),
     /// It was done.
     Done,
     /// The results, one after the other, in the blob.
@@ -85,14 +89,20 @@ pub struct Gpu {
     pub capability: (u8, u8),
     /// Streaming multiprocessors.
     pub multiprocessors: u32,
+    /// Shared memory that a block may have.
+    pub shared_bytes: u64,
     /// Second-level cache.
     pub l2_bytes: u64,
+    /// Memory.
+    pub memory_bytes: u64,
     /// Memory that nobody uses.
     pub free_bytes: u64,
     /// What memory moves at most, in GB/s; 0 if the driver does not say.
     pub bandwidth_gbps: u32,
     /// The highest clock of multiprocessors; 0 if the driver does not say.
     pub clock_mhz: u32,
+    /// The latest PTX that the driver compiles.
+    pub ptx: (u8, u8),
 }
 
 /// What candidates of one task compute, and what with.
@@ -119,6 +129,8 @@ pub(super) struct ParamSpec {
     pub(super) dtype: DType,
     pub(super) shape: Vec<u64>,
     pub(super) seed: u64,
+    /// How many rows there are for them to choose from, if elements are looked up by them.
+    pub(super) rows: Option<u64>,
 }
 
 /// A result, and how far it may be from the expected one: `|a - b| <= abs + rel * |b|`.

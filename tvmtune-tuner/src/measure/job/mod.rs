@@ -6,7 +6,7 @@ mod gpu;
 
 use std::sync::Arc;
 
-use tvmtune_core::dag::{DType, Dag, TensorId};
+use tvmtune_core::dag::{DType, Dag, Expr, Subscript, TensorId};
 use tvmtune_core::interp::{Array, Number};
 use tvmtune_core::schedule::Layout;
 
@@ -46,6 +46,7 @@ impl CaseSpec {
             dtype: dag.tensor(id).dtype,
             shape: shape(id),
             seed: seed.wrapping_mul(1000).wrapping_add(n as u64),
+            rows: rows(dag, id, dims),
         };
         let output = |id: &TensorId| {
             let (rel, abs) = tolerance(*id);
@@ -111,6 +112,25 @@ impl CaseSpec {
             (None, _) => Word::Output(output().unwrap_or(usize::MAX)),
         }
     }
+}
+
+/// How many rows a parameter chooses from, if elements of a tensor are looked up by it.
+fn rows(dag: &Dag, param: TensorId, dims: &[i64]) -> Option<u64> {
+    let mut found = None;
+    let mut look = |node: &Expr| {
+        let Expr::Read { tensor, index } = node else { return };
+        for (subscript, extent) in index.iter().zip(&dag.tensor(*tensor).shape) {
+            if let Subscript::Value(value) = subscript {
+                value.walk(&mut |it| {
+                    if matches!(it, Expr::Read { tensor, .. } if *tensor == param) {
+                        found = Some(unsigned(extent.eval_dims(dims)));
+                    }
+                });
+            }
+        }
+    };
+    dag.computes.iter().for_each(|it| it.body.walk(&mut look));
+    found
 }
 
 fn unsigned(value: i64) -> u64 {

@@ -149,6 +149,10 @@ impl Benches {
         let Frame { message, blob } = request;
         match message {
             Request::Gpu => Ok(Frame::new(Response::Gpu(opened(&mut self.gpu)?.describe()))),
+            Request::Copy(n) => {
+                let copied = opened(&mut self.gpu)?.copy(n)?;
+                Ok(Frame::new(Response::Copied(copied)))
+            }
             Request::SetUp(problem) => {
                 self.set_up(problem, &blob)?;
                 Ok(Frame::new(Response::Done))

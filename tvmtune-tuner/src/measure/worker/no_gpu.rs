@@ -24,6 +24,10 @@ impl Gpu {
         match *self {}
     }
 
+    pub(super) fn copy(&self, _: usize) -> Result<Vec<f64>, Trouble> {
+        match *self {}
+    }
+
     pub(super) fn load(&self, _: &GpuSpec, _: &[u8]) -> Result<Loaded, Trouble> {
         match *self {}
     }

@@ -3,21 +3,37 @@
 use std::io;
 
 use tvmtune_core::dag::DType;
-use tvmtune_core::interp::Array;
+use tvmtune_core::interp::{Array, Number};
 use tvmtune_runtime::raw::Layout;
 
 use super::super::protocol::{LayoutSpec, ParamSpec};
 use super::invalid;
+use crate::random::Random;
+
+/// Elements that are drawn; larger parameters repeat them. A prime, so that rows differ.
+const DRAWN: usize = 1_000_003;
 
 impl ParamSpec {
-    /// The parameter's value: floats anywhere in -1..1, so that each of them matters; small whole
-    /// numbers else, since they may be indices.
+    /// The parameter's value: floats anywhere in -1..1, so that each of them matters; of rows to look
+    /// up any, and two that there are not; other whole numbers up to 100.
     pub(crate) fn array(&self) -> Array {
-        if self.dtype.is_float() {
-            Array::random(self.dtype, &self.shape, self.seed)
-        } else {
-            Array::whole_numbers(self.dtype, &self.shape, self.seed)
+        let n = self.shape.iter().product::<u64>() as usize;
+        let few = [n.min(DRAWN) as u64];
+        let drawn = match self.rows {
+            Some(rows) => {
+                let mut random = Random::new(self.seed);
+                let row = |_| Number::Int(random.below(rows as usize + 2) as i64 - 1);
+                Array::from_fn(self.dtype, &few, row)
+            }
+            None => Array::random(self.dtype, &few, self.seed),
+        };
+        let drawn = drawn.bytes();
+        let n_bytes = n * self.dtype.bytes() as usize;
+        let mut bytes = Vec::with_capacity(n_bytes);
+        while bytes.len() < n_bytes {
+            bytes.extend_from_slice(&drawn[..drawn.len().min(n_bytes - bytes.len())]);
         }
+        Array::from_bytes(self.dtype, &self.shape, &bytes)
     }
 }
 
@@ -74,4 +90,26 @@ fn fits(layout: &LayoutSpec, rank: usize) -> bool {
     let mut sorted = layout.order.clone();
     sorted.sort_unstable();
     splits_fit && sorted == (0..rank + layout.splits.len()).collect::<Vec<_>>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_parameters_repeat_what_was_drawn() {
+        let param = ParamSpec { dtype: DType::F16, shape: vec![3, 500_000], seed: 1, rows: None };
+        let array = param.array();
+        assert_eq!(array.get(0), array.get(DRAWN));
+        assert_ne!(array.get(0), array.get(500_000));
+    }
+
+    #[test]
+    fn rows_are_looked_up_by_numbers_that_are_nearly_always_inside() {
+        let param = ParamSpec { dtype: DType::I32, shape: vec![1000], seed: 1, rows: Some(10) };
+        let array = param.array();
+        let rows: Vec<i64> = (0..1000).map(|it| array.get(it).to_i64()).collect();
+        assert!((0..10).all(|it| rows.contains(&it)));
+        assert!(rows.iter().all(|it| (-1..=10).contains(it)) && rows.contains(&10));
+    }
 }

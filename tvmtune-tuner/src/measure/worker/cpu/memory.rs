@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn memory_of_a_copy_that_was_given_up_serves_the_next() {
-        let spec = ParamSpec { dtype: DType::I32, shape: vec![6, 5], seed: 1 };
+        let spec = ParamSpec { dtype: DType::I32, shape: vec![6, 5], seed: 1, rows: None };
         let mut param = Param::new(&spec, true).unwrap();
         let tiled = |factor| LayoutSpec { splits: vec![(0, factor)], order: vec![0, 2, 1] };
         let expected: Vec<Vec<u8>> = [2, 3, 4].map(|it| packed(&spec, &tiled(it))).into();

@@ -14,7 +14,7 @@ mod memory;
 
 use tvmtune_runtime::Error;
 use tvmtune_runtime::cuda::cudarc::driver::sys::CUdevice_attribute_enum as Attribute;
-use tvmtune_runtime::cuda::{Batch, Device, Stream, Timer};
+use tvmtune_runtime::cuda::{Batch, Buffer, Device, Stream, Timer};
 
 use super::super::protocol::{self, GpuSpec, Policy, Problem, Word};
 use super::{Trouble, invalid};
@@ -37,8 +37,11 @@ pub(super) struct Side(Vec<Option<Arguments>>);
 const MOST_LAUNCHES: usize = 200;
 /// Copies of arguments at most.
 const MOST_SETS: usize = 128;
-/// What is launched before anything counts.
+/// What is launched before anything counts: of a candidate, and of each that is compared.
 const WARM_UP_NS: f64 = 3e6;
+const LONG_WARM_UP_NS: f64 = 10e6;
+/// Copies move so many times what the second-level cache holds.
+const COPIED: usize = 4;
 /// No more than two samples are taken of what takes longer.
 const LONG_NS: f64 = 100e6;
 /// What a single launch may take, whatever it launches.
@@ -64,15 +67,32 @@ impl Gpu {
         // Twice, as data comes at both edges of the clock, which is in kHz; the bus is in bits.
         let clock = number(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE);
         let bus = number(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH);
+        let (free, memory) = self.device.context().mem_get_info().unwrap_or((0, 0));
         protocol::Gpu {
             name: self.device.name().to_owned(),
             capability: (arch.major, arch.minor),
             multiprocessors: u32::try_from(self.device.n_sms()).unwrap_or(0),
+            shared_bytes: self.device.shared_bytes() as u64,
             l2_bytes: number(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE),
-            free_bytes: self.device.context().mem_get_info().map_or(0, |it| it.0 as u64),
+            memory_bytes: memory as u64,
+            free_bytes: free as u64,
             bandwidth_gbps: small(2 * clock * bus / 8 / 1_000_000),
             clock_mhz: small(number(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE) / 1000),
+            ptx: self.device.ptx().unwrap_or_default(),
         }
+    }
+
+    /// What so many copies within memory move, in bytes read and written a ns: much more than the
+    /// second-level cache holds.
+    pub(super) fn copy(&self, n: usize) -> Result<Vec<f64>, Trouble> {
+        let buffer = |byte| Buffer::new(&self.device, COPIED * self.l2_bytes, byte);
+        let (from, to) = (buffer(0x3c).map_err(trouble)?, buffer(0).map_err(trouble)?);
+        let copy = || {
+            let ns = self.timer.time(|| to.copy_from(&from, &self.stream)).map_err(trouble)?;
+            Ok(2.0 * to.n_bytes() as f64 / ns.max(0.001))
+        };
+        copy()?;
+        (0..n).map(|_| copy()).collect()
     }
 
     pub(super) fn load(&self, spec: &GpuSpec, bytes: &[u8]) -> Result<Loaded, Trouble> {
@@ -117,7 +137,7 @@ impl Side {
             return Ok(vec![one_ns]);
         }
         let recorded = gpu.record(loaded, (arguments, n_sets), n_launches(one_ns, policy))?;
-        gpu.warm_up(&recorded)?;
+        gpu.warm_up(&recorded, WARM_UP_NS)?;
         let mut samples = vec![gpu.sample(&recorded)?];
         while samples.len() < policy.repeats && samples[samples.len() - 1] <= hopeless {
             let spent_ns = samples.iter().sum::<f64>() * recorded.n_launches as f64;
@@ -149,7 +169,7 @@ impl Side {
         for round in 0..rounds.max(1) {
             for (recorded, samples) in recorded.iter().zip(&mut samples) {
                 if round == 0 {
-                    gpu.warm_up(recorded)?;
+                    gpu.warm_up(recorded, LONG_WARM_UP_NS)?;
                 }
                 samples.push(gpu.sample(recorded)?);
             }
@@ -218,9 +238,9 @@ impl Gpu {
         Ok(Recorded { batch, n_launches })
     }
 
-    fn warm_up(&self, recorded: &Recorded) -> Result<(), Trouble> {
+    fn warm_up(&self, recorded: &Recorded, enough_ns: f64) -> Result<(), Trouble> {
         let mut spent_ns = 0.0;
-        while spent_ns < WARM_UP_NS {
+        while spent_ns < enough_ns {
             spent_ns += (self.sample(recorded)? * recorded.n_launches as f64).max(1.0);
         }
         Ok(())

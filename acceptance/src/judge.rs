@@ -1,0 +1,143 @@
+//! Checks and times candidates of a bundle on a GPU, in the tuner's workers: launched as in a user's
+//! program, in a process that may be lost.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use tvmtune_core::codegen::GeneratedCuda;
+use tvmtune_core::target::gpu::Arch;
+use tvmtune_tuner::compile::{Code, Compiler};
+use tvmtune_tuner::device;
+use tvmtune_tuner::measure::{CaseSpec, Gpu, Job, Measure, Measurer, Policy, WorkerCommand};
+
+use crate::bundle;
+use crate::item::{Goal, Item, Manifest};
+use crate::outcome::{Outcome, Times};
+
+/// Samples of what is timed.
+const SAMPLES: usize = 25;
+/// Copies before it, and after it.
+const COPIES: usize = 3;
+
+/// See the module.
+pub struct Judge {
+    folder: PathBuf,
+    measurer: Measurer,
+    gpu: Gpu,
+    /// What machine code in the bundle is for; empty if nobody says.
+    bundled: String,
+}
+
+impl Judge {
+    /// For the bundle in a folder; the inner error says why there is no GPU.
+    ///
+    /// # Errors
+    ///
+    /// If no worker can be started.
+    pub fn new(folder: &Path, worker: WorkerCommand) -> Result<Result<Self, String>> {
+        let mut measurer = Measurer::on_gpu(worker);
+        let bundled = Manifest::read(folder).map(|it| it.arch).unwrap_or_default();
+        let gpu = measurer.gpu()?;
+        Ok(gpu.map(|gpu| Self { folder: folder.to_owned(), measurer, gpu, bundled }))
+    }
+
+    /// The GPU.
+    pub fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
+    /// The architecture of the GPU: `sm_90a`.
+    pub fn arch(&self) -> Arch {
+        let (major, minor) = self.gpu.capability;
+        let sm = u32::from(major) * 10 + u32::from(minor);
+        device::gpu_target(&self.gpu).map_or(Arch { sm, exact: false }, |it| it.arch)
+    }
+
+    /// Checks a candidate, and times it if that is the goal.
+    ///
+    /// # Errors
+    ///
+    /// If no worker can be started, or none holds the arguments.
+    pub fn attempt(&mut self, item: &Item) -> Result<Outcome> {
+        let made = item.problem().and_then(|(case, problem)| {
+            let generated = item.generate(&problem.dag)?;
+            Ok((item.launches(case, &problem), problem, generated))
+        });
+        let (launches, problem, generated) = match made {
+            Ok(made) => made,
+            Err(why) => return Ok(Outcome::Failed(why)),
+        };
+        let (code, arch) = match self.code(item, &generated) {
+            Ok(code) => code,
+            Err(why) => return Ok(Outcome::Skipped(why)),
+        };
+        let cases: Vec<CaseSpec> = launches.iter().map(|it| problem.case(it)).collect();
+        let job = Job::on_gpu(&generated, (&code, arch), &cases);
+        self.measurer.set_up(&cases, None)?;
+        for (n, case) in cases.iter().enumerate() {
+            let results = match self.measurer.evaluate(&job, n)? {
+                Ok(bytes) => case.results(&bytes),
+                Err(outcome) => return Ok(outcome.into()),
+            };
+            let difference = match results {
+                Some(results) => problem.difference(case, &results),
+                None => Some("results of another size".to_owned()),
+            };
+            if let Some(difference) = difference {
+                return Ok(Outcome::Wrong(difference));
+            }
+        }
+        match item.goal {
+            Goal::Check => Ok(Outcome::Right(cases.len())),
+            Goal::Time => self.time(&job),
+        }
+    }
+
+    /// Times a candidate that was checked, between copies within memory.
+    fn time(&mut self, job: &Job) -> Result<Outcome> {
+        let mut copy_gbps = self.measurer.copy_gbps(COPIES)?.unwrap_or_default();
+        let timings = self.measurer.compare(&[job], SAMPLES, &Policy::GPU)?;
+        copy_gbps.extend(self.measurer.copy_gbps(COPIES)?.unwrap_or_default());
+        Ok(match timings.map(|it| it.into_iter().next()) {
+            Ok(Some(timing)) => {
+                let samples_ns = timing.samples_ns().to_vec();
+                Outcome::Timed(Times { samples_ns, copy_gbps })
+            }
+            Ok(None) => Outcome::Failed("no time".to_owned()),
+            Err(outcome) => outcome.into(),
+        })
+    }
+
+    /// The code for this GPU: that of the bundle, or made by the NVRTC of this machine.
+    fn code(&self, item: &Item, generated: &GeneratedCuda) -> Result<(Code, Arch), String> {
+        let bytes = fs::read(self.folder.join(&item.image)).unwrap_or_default();
+        let none = Code {
+            ptx: String::new(),
+            cubin: Vec::new(),
+            log: String::new(),
+            kernels: Vec::new(),
+            remarks: Vec::new(),
+        };
+        if item.image.ends_with(".ptx") {
+            let ptx = String::from_utf8_lossy(&bytes).into_owned();
+            let target = ptx_target(&ptx).ok_or_else(|| format!("`{}` is no PTX", item.image))?;
+            return Ok((Code { ptx, ..none }, target));
+        }
+        let arch = self.arch();
+        let is_for_it = self.bundled.is_empty() || self.bundled == arch.to_string();
+        if is_for_it && !bytes.is_empty() {
+            return Ok((Code { cubin: bytes, ..none }, arch));
+        }
+        let compiler = Compiler::of_machine(None)
+            .ok_or_else(|| format!("no code for {arch} in the bundle, and no compiler"))?;
+        let code = bundle::compile(&compiler, &item.case, generated, &arch.to_string())?;
+        Ok((code, arch))
+    }
+}
+
+/// What PTX is for: `.target sm_90`.
+fn ptx_target(text: &str) -> Option<Arch> {
+    let line = text.lines().find_map(|it| it.strip_prefix(".target "))?;
+    Arch::from_name(line.split([',', ' ']).next()?)
+}

@@ -1,0 +1,82 @@
+//! What became of a candidate, as results have it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use tvmtune_tuner::outcome;
+use tvmtune_tuner::statistics::quantile;
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// It computes what it should; so many launches were compared.
+    Right(usize),
+    /// As `Right`, and it takes this long.
+    Timed(Times),
+    /// It computes something else.
+    Wrong(String),
+    /// It broke the GPU for its process, or did not end.
+    Failed(String),
+    /// It is not for this device.
+    Skipped(String),
+}
+
+/// How long launches take.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Times {
+    /// One launch, in ns.
+    pub samples_ns: Vec<f64>,
+    /// The reference, before and after: a copy within memory, in bytes read and written a ns.
+    pub copy_gbps: Vec<f64>,
+}
+
+impl Times {
+    /// Half of the samples are faster.
+    pub fn median_ns(&self) -> f64 {
+        quantile(&self.samples_ns, 0.5)
+    }
+
+    /// A quarter of the samples are faster; a quarter slower.
+    pub fn quartiles_ns(&self) -> (f64, f64) {
+        (quantile(&self.samples_ns, 0.25), quantile(&self.samples_ns, 0.75))
+    }
+}
+
+impl Outcome {
+    /// Whether nothing is wrong with the candidate.
+    pub fn is_fine(&self) -> bool {
+        matches!(self, Self::Right(_) | Self::Timed(_) | Self::Skipped(_))
+    }
+
+    /// The times of a candidate that works.
+    pub fn times(&self) -> Option<&Times> {
+        match self {
+            Self::Timed(times) => Some(times),
+            _ => None,
+        }
+    }
+}
+
+impl From<outcome::Outcome> for Outcome {
+    /// What became of a candidate that was neither right nor wrong.
+    fn from(outcome: outcome::Outcome) -> Self {
+        match outcome {
+            outcome::Outcome::Wrong(what) => Self::Wrong(what),
+            outcome::Outcome::Invalid(why) => Self::Skipped(why),
+            other => Self::Failed(other.to_string()),
+        }
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Right(n) => write!(f, "right, {n} launches"),
+            Self::Timed(times) => write!(f, "{:.2} us", times.median_ns() / 1e3),
+            Self::Wrong(what) => write!(f, "WRONG: {what}"),
+            Self::Failed(why) => write!(f, "FAILED: {why}"),
+            Self::Skipped(why) => write!(f, "skipped: {why}"),
+        }
+    }
+}
