@@ -1,6 +1,6 @@
 //! Products of matrices, alone and with what follows them.
 
-use super::{Case, Check, Class, PLAIN};
+use super::{Case, Check, Class};
 
 pub(super) const CASES: &[Case] = &[
     Case {
@@ -11,7 +11,6 @@ pub(super) const CASES: &[Case] = &[
         }",
         checks: &[Check { dims: "M = 1..=70, N = 36, K = 33", at: &[&[1], &[37], &[70]] }],
         times: &["M = 4096, N = 4096, K = 4096", "M = 1024, N = 1024, K = 1024"],
-        ..PLAIN
     },
     Case {
         name: "linear_f32",
@@ -22,7 +21,6 @@ pub(super) const CASES: &[Case] = &[
         }",
         checks: &[Check { dims: "M = 1..=40, N = 50, K = 27", at: &[&[1], &[40]] }],
         times: &["M = 2048, N = 4096, K = 1024", "M = 16, N = 4096, K = 4096"],
-        ..PLAIN
     },
     Case {
         name: "matvec_f32",
@@ -32,7 +30,6 @@ pub(super) const CASES: &[Case] = &[
         }",
         checks: &[Check { dims: "N = 200, K = 300", at: &[&[]] }],
         times: &["N = 8192, K = 16384"],
-        ..PLAIN
     },
     Case {
         name: "linear_bf16",
@@ -57,7 +54,6 @@ pub(super) const CASES: &[Case] = &[
             "M = 1, N = 4096, K = 4096",
             "M = 1, N = 14336, K = 4096",
         ],
-        ..PLAIN
     },
     Case {
         name: "matmul_bf16",
@@ -68,7 +64,6 @@ pub(super) const CASES: &[Case] = &[
         }",
         checks: &[Check { dims: "M = 1..=64, N = 48, K = 33", at: &[&[1], &[64]] }],
         times: &["M = 4096, N = 4096, K = 4096"],
-        ..PLAIN
     },
     Case {
         name: "linear_gelu_f16",
@@ -81,7 +76,6 @@ pub(super) const CASES: &[Case] = &[
         }",
         checks: &[Check { dims: "M = 1..=100, N = 40, K = 72", at: &[&[1], &[100]] }],
         times: &["M = 2048, N = 4096, K = 1024", "M = 8192, N = 3072, K = 768"],
-        ..PLAIN
     },
     Case {
         name: "batched_f16",
@@ -92,7 +86,6 @@ pub(super) const CASES: &[Case] = &[
         }",
         checks: &[Check { dims: "B = 1..=3, M = 37, N = 24, K = 48", at: &[&[1], &[3]] }],
         times: &["B = 384, M = 512, N = 512, K = 64"],
-        ..PLAIN
     },
     Case {
         name: "batched_transposed_f16",
@@ -103,7 +96,6 @@ pub(super) const CASES: &[Case] = &[
         }",
         checks: &[Check { dims: "B = 1..=3, M = 37, N = 24, K = 48", at: &[&[1], &[3]] }],
         times: &["B = 48, M = 1024, N = 1024, K = 128"],
-        ..PLAIN
     },
     Case {
         name: "matmul_i8",
@@ -113,6 +105,5 @@ pub(super) const CASES: &[Case] = &[
         }",
         checks: &[Check { dims: "M = 1..=40, N = 24, K = 100", at: &[&[1], &[33], &[40]] }],
         times: &["M = 8192, N = 8192, K = 8192", "M = 2048, N = 4096, K = 4096"],
-        ..PLAIN
     },
 ];

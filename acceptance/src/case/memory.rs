@@ -1,6 +1,6 @@
 //! What memory limits: elementwise programs, and what moves elements.
 
-use super::{Case, Check, Class, PLAIN};
+use super::{Case, Check, Class};
 
 pub(super) const CASES: &[Case] = &[
     Case {
@@ -11,7 +11,6 @@ pub(super) const CASES: &[Case] = &[
         }",
         checks: &[Check { dims: "N = 1..=1000", at: &[&[1], &[255], &[1000]] }],
         times: &["N = 67108864"],
-        ..PLAIN
     },
     Case {
         name: "bias_silu_f16",
@@ -21,7 +20,6 @@ pub(super) const CASES: &[Case] = &[
         }",
         checks: &[Check { dims: "M = 1..=33, N = 45", at: &[&[1], &[33]] }],
         times: &["M = 16384, N = 4096"],
-        ..PLAIN
     },
     Case {
         name: "quantize_f32",
@@ -36,7 +34,6 @@ pub(super) const CASES: &[Case] = &[
         }",
         checks: &[Check { dims: "M = 1..=5, K = 70", at: &[&[1], &[5]] }],
         times: &["M = 8192, K = 4096"],
-        ..PLAIN
     },
     Case {
         name: "transpose_f16",
@@ -46,7 +43,6 @@ pub(super) const CASES: &[Case] = &[
         }",
         checks: &[Check { dims: "M = 1..=70, N = 37", at: &[&[1], &[33], &[70]] }],
         times: &["M = 8192, N = 8192"],
-        ..PLAIN
     },
     Case {
         name: "transpose_f32",
@@ -56,7 +52,6 @@ pub(super) const CASES: &[Case] = &[
         }",
         checks: &[Check { dims: "B = 1..=3, M = 35, N = 18", at: &[&[1], &[3]] }],
         times: &["B = 16, M = 2048, N = 2048"],
-        ..PLAIN
     },
     Case {
         name: "split_heads_bf16",
@@ -66,7 +61,6 @@ pub(super) const CASES: &[Case] = &[
         }",
         checks: &[Check { dims: "M = 1..=20, S = 3", at: &[&[1], &[20]] }],
         times: &["M = 32768, S = 32"],
-        ..PLAIN
     },
     Case {
         name: "embed_f32",

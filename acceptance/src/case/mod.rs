@@ -78,10 +78,6 @@ pub fn named(name: &str) -> Option<&'static Case> {
     all().find(|it| it.name == name)
 }
 
-/// What most cases have.
-const PLAIN: Case =
-    Case { name: "", class: Class::Elementwise, function: "", checks: &[], times: &[] };
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;

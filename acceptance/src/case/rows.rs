@@ -1,6 +1,6 @@
 //! What works on rows: softmax, normalizations, attention.
 
-use super::{Case, Check, Class, PLAIN};
+use super::{Case, Check, Class};
 
 pub(super) const CASES: &[Case] = &[
     Case {
@@ -17,7 +17,6 @@ pub(super) const CASES: &[Case] = &[
             Check { dims: "R = 3, D = 1..=300", at: &[&[1], &[31], &[257], &[300]] },
         ],
         times: &["R = 8192, D = 4096", "R = 65536, D = 384", "R = 512, D = 32768"],
-        ..PLAIN
     },
     Case {
         name: "masked_softmax_f16",
@@ -33,7 +32,6 @@ pub(super) const CASES: &[Case] = &[
         }",
         checks: &[Check { dims: "H = 2, S = 1..=70", at: &[&[1], &[33], &[70]] }],
         times: &["H = 32, S = 2048"],
-        ..PLAIN
     },
     Case {
         name: "layernorm_bf16",
@@ -47,7 +45,6 @@ pub(super) const CASES: &[Case] = &[
         }",
         checks: &[Check { dims: "R = 1..=5, D = 96", at: &[&[1], &[5]] }],
         times: &["R = 8192, D = 4096", "R = 16384, D = 768"],
-        ..PLAIN
     },
     Case {
         name: "residual_layernorm_f32",
@@ -61,7 +58,6 @@ pub(super) const CASES: &[Case] = &[
         }",
         checks: &[Check { dims: "R = 1..=5, D = 100", at: &[&[1], &[5]] }],
         times: &["R = 16384, D = 768", "R = 4096, D = 4096"],
-        ..PLAIN
     },
     Case {
         name: "rms_norm_f16",
@@ -72,7 +68,6 @@ pub(super) const CASES: &[Case] = &[
         }",
         checks: &[Check { dims: "R = 1..=6, D = 130", at: &[&[1], &[6]] }],
         times: &["R = 8192, D = 4096"],
-        ..PLAIN
     },
     Case {
         name: "row_sums_f32",
@@ -82,7 +77,6 @@ pub(super) const CASES: &[Case] = &[
         }",
         checks: &[Check { dims: "M = 1..=9, N = 130", at: &[&[1], &[9]] }],
         times: &["M = 8192, N = 8192"],
-        ..PLAIN
     },
     Case {
         name: "column_max_f32",
@@ -92,7 +86,6 @@ pub(super) const CASES: &[Case] = &[
         }",
         checks: &[Check { dims: "M = 1..=40, N = 50", at: &[&[1], &[40]] }],
         times: &["M = 8192, N = 8192"],
-        ..PLAIN
     },
     Case {
         name: "total_f32",
@@ -103,7 +96,6 @@ pub(super) const CASES: &[Case] = &[
         // In pieces of 8192 elements, and all pieces.
         checks: &[Check { dims: "N = 1..=40000", at: &[&[1], &[8191], &[40000]] }],
         times: &["N = 4194304"],
-        ..PLAIN
     },
     Case {
         name: "column_mean_f16",
@@ -113,7 +105,6 @@ pub(super) const CASES: &[Case] = &[
         }",
         checks: &[Check { dims: "M = 1..=700, N = 20", at: &[&[1], &[513], &[700]] }],
         times: &["M = 8192, N = 8192"],
-        ..PLAIN
     },
     Case {
         name: "mean_pool_f16",
@@ -123,7 +114,6 @@ pub(super) const CASES: &[Case] = &[
         }",
         checks: &[Check { dims: "B = 1..=3, S = 70, D = 24", at: &[&[1], &[3]] }],
         times: &["B = 32, S = 512, D = 1024"],
-        ..PLAIN
     },
     Case {
         name: "column_variance_f32",
@@ -134,7 +124,6 @@ pub(super) const CASES: &[Case] = &[
         }",
         checks: &[Check { dims: "M = 1..=100, D = 37", at: &[&[1], &[33], &[100]] }],
         times: &["M = 65536, D = 512"],
-        ..PLAIN
     },
     Case {
         name: "outer_max_f32",
@@ -143,7 +132,7 @@ pub(super) const CASES: &[Case] = &[
             compute(|b, w| max(0..H, |h| x[[h, w, b]]))
         }",
         checks: &[Check { dims: "H = 40, W = 1..=9, B = 5", at: &[&[1], &[9]] }],
-        ..PLAIN
+        times: &[],
     },
     Case {
         name: "few_rows_f32",
@@ -153,7 +142,6 @@ pub(super) const CASES: &[Case] = &[
         }",
         checks: &[Check { dims: "M = 1..=9, N = 24, K = 1000", at: &[&[1], &[9]] }],
         times: &["M = 1, N = 4096, K = 4096", "M = 8, N = 4096, K = 4096"],
-        ..PLAIN
     },
     Case {
         name: "few_rows_f16",
@@ -163,7 +151,6 @@ pub(super) const CASES: &[Case] = &[
         }",
         checks: &[Check { dims: "M = 1..=20, N = 24, K = 1024", at: &[&[1], &[20]] }],
         times: &["M = 1, N = 11008, K = 4096", "M = 16, N = 4096, K = 11008"],
-        ..PLAIN
     },
     Case {
         name: "attention_f16",
@@ -178,6 +165,5 @@ pub(super) const CASES: &[Case] = &[
         }",
         checks: &[Check { dims: "H = 2, S = 1..=20, D = 16", at: &[&[1], &[7], &[20]] }],
         times: &["H = 32, S = 2048, D = 128"],
-        ..PLAIN
     },
 ];

@@ -1,6 +1,6 @@
 //! Convolutions: padded, strided, channels last, depthwise.
 
-use super::{Case, Check, Class, PLAIN};
+use super::{Case, Check, Class};
 
 pub(super) const CASES: &[Case] = &[
     Case {
@@ -17,7 +17,6 @@ pub(super) const CASES: &[Case] = &[
             at: &[&[1], &[2]],
         }],
         times: &["B = 32, C = 64, H = 56, W = 56, O = 64, T = 3"],
-        ..PLAIN
     },
     Case {
         name: "conv_strided_f32",
@@ -30,7 +29,6 @@ pub(super) const CASES: &[Case] = &[
         }",
         checks: &[Check { dims: "B = 1..=2, C = 3, H = 10, W = 14, O = 6, T = 3", at: &[&[2]] }],
         times: &["B = 32, C = 64, H = 112, W = 112, O = 128, T = 3"],
-        ..PLAIN
     },
     Case {
         name: "conv_nhwc_f16",
@@ -49,7 +47,6 @@ pub(super) const CASES: &[Case] = &[
             "B = 32, C = 64, H = 56, W = 56, O = 64, T = 3",
             "B = 32, C = 256, H = 14, W = 14, O = 256, T = 3",
         ],
-        ..PLAIN
     },
     Case {
         name: "depthwise_f32",
@@ -62,7 +59,6 @@ pub(super) const CASES: &[Case] = &[
         }",
         checks: &[Check { dims: "B = 1..=2, C = 6, H = 10, W = 12, T = 3", at: &[&[1], &[2]] }],
         times: &["B = 32, C = 128, H = 56, W = 56, T = 3"],
-        ..PLAIN
     },
     Case {
         name: "max_pool_f32",
@@ -72,7 +68,7 @@ pub(super) const CASES: &[Case] = &[
             compute(|b, y, p, c| max((0..3, 0..3), |r, s| x[[b, y + r, p + s, c]]))
         }",
         checks: &[Check { dims: "B = 1..=2, H = 11, W = 13, C = 20", at: &[&[1], &[2]] }],
-        ..PLAIN
+        times: &[],
     },
     Case {
         name: "smooth_f16",
@@ -81,7 +77,7 @@ pub(super) const CASES: &[Case] = &[
             compute(|i| sum(0..T, |t| x.get([2 * i + t - 2]).unwrap_or(0.0) * w[[t]]))
         }",
         checks: &[Check { dims: "N = 1..=90, T = 5", at: &[&[1], &[33], &[90]] }],
-        ..PLAIN
+        times: &[],
     },
     Case {
         name: "conv_every_other_f32",
@@ -91,6 +87,6 @@ pub(super) const CASES: &[Case] = &[
             compute(|n, o, y, p| sum(0..C, |c| x[[n, c, 2 * y, 2 * p]] * w[[o, c]]))
         }",
         checks: &[Check { dims: "B = 1..=2, C = 12, H = 5, W = 7, O = 18", at: &[&[1], &[2]] }],
-        ..PLAIN
+        times: &[],
     },
 ];
