@@ -62,7 +62,8 @@ impl Problem {
 
 #[cfg(test)]
 mod tests {
-    use tvmtune_core::interp;
+    use tvmtune_core::dag::DType;
+    use tvmtune_core::interp::{self, Number};
 
     use super::*;
     use crate::case;
@@ -82,7 +83,7 @@ mod tests {
                     let last = wrong[0].len() - 1;
                     let (dtype, value) = (wrong[0].dtype, wrong[0].get(last).to_f64());
                     wrong[0].set(last, Number::Float(value + 1.0 + value.abs()).cast(dtype));
-                    assert!(problem.difference(&case, &wrong).is_some(), "{name}");
+                    assert!(problem.difference(&case, &wrong).is_some(), "{}", problem.dag.name);
                 }
             }
             for dims in case.times {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tvmtune_core::codegen::embed::cuda::MARK;
 use tvmtune_core::codegen::{GeneratedCuda, generate_cuda};
+use tvmtune_core::grid::Home;
 use tvmtune_core::interp;
 use tvmtune_core::poly::Interval;
 use tvmtune_core::record::{Provenance, Source, Tier};
@@ -33,13 +34,26 @@ const LINEAR: &str = "#[autotune(dims(M = 1..=70, N = 72, K = 80), buckets(M = [
         compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[j, k]]))
     }";
 
-/// Several functions, with memory between them.
+/// Threads that share rows.
 const SOFTMAX: &str = "#[autotune(dims(R = 1..=9, D = 700), buckets(R = [9]))]
     fn softmax(x: Tensor<f32, R, D>) -> Tensor<f32, R, D> {
         let m = compute(|r| max(0..D, |d| x[[r, d]]));
         let e = compute(|r, d| exp(x[[r, d]] - m[[r]]));
         let s = compute(|r| sum(0..D, |d| e[[r, d]]));
         compute(|r, d| e[[r, d]] / s[[r]])
+    }";
+
+/// A weight that is read along the other dimension than it lies.
+const PACKED: &str = "#[autotune(dims(M = 1..=40, N = 48, K = 64), buckets(M = [40]))]
+    fn packed(x: Tensor<i8, M, K>, w: Weight<i8, K, N>) -> Tensor<i32, M, N> {
+        compute(|i, j| sum(0..K, |k| x[[i, k]] as i32 * w[[k, j]] as i32))
+    }";
+
+/// Two functions, with memory between them: as much as there are rows.
+const TWICE: &str = "#[autotune(dims(M = 1..=40, N = 24, K = 32), buckets(M = [40]))]
+    fn twice(x: Tensor<f32, M, K>, v: Weight<f32, N, K>, w: Weight<f32, N, N>) -> Tensor<f32, M, N> {
+        let h = compute(|i, j| sum(0..K, |k| x[[i, k]] * v[[j, k]]));
+        compute(|i, j| sum(0..N, |n| h[[i, n]] * w[[j, n]]))
     }";
 
 /// A machine with that GPU, and a cache of its own.
@@ -130,9 +144,13 @@ fn compiled(workload: &Workload, gpu: &GpuTarget) -> Option<(GeneratedCuda, Code
 #[test]
 fn a_candidate_that_breaks_the_gpu_costs_itself_only() {
     let machine = Machine::new();
-    for source in [LINEAR, SOFTMAX] {
+    let (mut n_packed, mut n_between) = (0, 0);
+    for source in [LINEAR, SOFTMAX, PACKED, TWICE] {
         let workload = workload(source);
         let Some((generated, code)) = compiled(&workload, &machine.gpu) else { return };
+        let buffers = &generated.grid.buffers;
+        n_packed += buffers.iter().filter(|it| it.layout.is_some()).count();
+        n_between += buffers.iter().filter(|it| it.home == Home::Workspace).count();
         let dag = Arc::new(workload.dag.narrow(&workload.buckets[0]));
         let tolerance = (workload.tolerance.rel, workload.tolerance.abs);
         let hi: Vec<i64> = workload.buckets[0].iter().map(|it| it.hi).collect();
@@ -146,11 +164,11 @@ fn a_candidate_that_breaks_the_gpu_costs_itself_only() {
             let code = Code { ptx: lines.join("\n"), ..code.clone() };
             Job::on_gpu(&generated, (&code, machine.gpu.arch), &cases)
         };
-        // `[%rd1+16]` becomes `[%rd1+1048576]`.
+        // `[%rd1+16]` becomes `[%rd1+1073741824]`.
         let stray = |line: &str| match line.split_once('[').zip(line.split_once(']')) {
             Some(((before, inside), (_, after))) if line.contains("st.global") => {
                 let register = inside.split([']', '+']).next().unwrap();
-                format!("{before}[{register}+1048576]{after}")
+                format!("{before}[{register}+1073741824]{after}")
             }
             _ => line.to_owned(),
         };
@@ -166,7 +184,8 @@ fn a_candidate_that_breaks_the_gpu_costs_itself_only() {
         let n_functions = generated.unit.entries.len() as f64;
         for _ in 0..2 {
             // By the clock of this device a launch of a function takes 1 ms.
-            let Outcome::Timed(timing) = measure(&good) else { panic!("{}", measure(&good)) };
+            let outcome = measure(&good);
+            let Some(timing) = outcome.timing() else { panic!("{outcome}") };
             assert!((timing.median_ns() / 1e6 - n_functions).abs() < 1e-3, "{timing:?}");
             let outcome = measure(&silent);
             assert!(matches!(&outcome, Outcome::Wrong(why) if why.contains("case 0")), "{outcome}");
@@ -182,6 +201,7 @@ fn a_candidate_that_breaks_the_gpu_costs_itself_only() {
         let timings = measurer.compare(&[&good, &good], 3, &Policy::GPU).unwrap().unwrap();
         assert!(timings.iter().all(|it| it.samples_ns().len() == 3), "{timings:?}");
     }
+    assert!(n_packed > 0 && n_between > 0, "what these programs are here for");
 }
 
 #[test]

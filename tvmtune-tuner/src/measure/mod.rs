@@ -122,6 +122,10 @@ pub enum MeasureError {
 
 /// How long a candidate may take if nothing better is known.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// What loading a candidate and verifying it may take, beside what it takes itself. A driver may have
+/// to compile it.
+const CPU_PATIENCE: Duration = Duration::from_secs(2);
+const GPU_PATIENCE: Duration = Duration::from_secs(10);
 
 impl Measurer {
     /// Measures on the CPU, in workers started like that.
@@ -226,9 +230,10 @@ impl Measure for Measurer {
 
     fn measure(&mut self, job: &Job, policy: &Policy) -> Result<Outcome, MeasureError> {
         // Verification runs it on each case, in cold memory; timing runs it a few times.
-        let patience = policy.best_ns.map_or(PATIENCE, |best| {
-            Duration::from_secs(2) + Duration::from_nanos((best * 100.0) as u64)
-        });
+        let at_least = if self.on_gpu { GPU_PATIENCE } else { CPU_PATIENCE };
+        let patience = policy
+            .best_ns
+            .map_or(PATIENCE, |best| at_least + Duration::from_nanos((best * 100.0) as u64));
         let request = Request::Run(Run::Measure { code: job.code.clone(), policy: *policy });
         let frame = Frame { message: request, blob: job.bytes.clone() };
         let answer = self.ask(&frame, patience.min(PATIENCE))?;

@@ -73,7 +73,13 @@ impl Bench {
         self.gpu = gpu::Side::default();
     }
 
-    pub(super) fn set_up(&mut self, problem: Problem, expected: &[u8]) -> io::Result<()> {
+    /// Makes the arguments of a problem, on the GPU if candidates are timed there.
+    pub(super) fn set_up(
+        &mut self,
+        problem: Problem,
+        expected: &[u8],
+        gpu: Option<&Gpu>,
+    ) -> io::Result<()> {
         self.expected.clear();
         if problem.has_expected {
             if problem.expected_bytes() != expected.len() as u64 {
@@ -92,8 +98,10 @@ impl Bench {
             (self.cpu, self.gpu) = (cpu::Side::default(), gpu::Side::default());
         }
         // What is only asked for results now and then has time for it then.
-        if !problem.on_gpu {
-            self.cpu.prepare(&problem)?;
+        match gpu {
+            None => self.cpu.prepare(&problem)?,
+            // Where there is too little memory, the first candidate is told so.
+            Some(gpu) => self.gpu.prepare(gpu, &problem).unwrap_or_default(),
         }
         self.problem = problem;
         Ok(())

@@ -165,7 +165,7 @@ impl Benches {
         }
     }
 
-    fn set_up(&mut self, problem: Problem, expected: &[u8]) -> io::Result<()> {
+    fn set_up(&mut self, problem: Problem, expected: &[u8]) -> Result<(), Trouble> {
         let known = self.benches.iter().position(|it| it.has_arguments_of(&problem));
         let known = known.and_then(|it| self.benches.remove(it));
         // Old memory goes first: there may not be enough.
@@ -178,7 +178,8 @@ impl Benches {
         let n_kept = self.benches.iter().take_while(fits).count();
         self.benches.truncate(n_kept);
         let mut bench = known.unwrap_or_default();
-        bench.set_up(problem, expected)?;
+        let gpu = if problem.on_gpu { Some(opened(&mut self.gpu)?) } else { None };
+        bench.set_up(problem, expected, gpu)?;
         self.benches.push_front(bench);
         Ok(())
     }

@@ -34,6 +34,10 @@ impl Gpu {
 }
 
 impl Side {
+    pub(super) fn prepare(&mut self, gpu: &Gpu, _: &Problem) -> Result<(), Trouble> {
+        match *gpu {}
+    }
+
     pub(super) fn evaluate(
         &mut self,
         _: &Gpu,

@@ -105,6 +105,16 @@ fn attribute(device: &Device, attribute: Attribute) -> u64 {
 }
 
 impl Side {
+    /// Brings the parameters of all cases to the GPU, as most candidates ask for them: later there is
+    /// less time.
+    pub(super) fn prepare(&mut self, gpu: &Gpu, problem: &Problem) -> Result<(), Trouble> {
+        for (n, case) in problem.cases.iter().enumerate() {
+            let words: Vec<Word> = (0..case.params.len()).map(Word::Param).collect();
+            self.arguments(problem, n)?.provide(&gpu.device, &words, 1)?;
+        }
+        Ok(())
+    }
+
     /// The results of one launch on a case, in memory that held something else before.
     pub(super) fn evaluate(
         &mut self,
