@@ -62,7 +62,7 @@ impl Bucket {
 
     /// Takes over the result of a session that timed schedules of one platform side by side: they
     /// come first, in the order given. Of what was known before, only what the session did not
-    /// measure is kept, at its place.
+    /// measure is kept, at its place, and the images of what it did.
     pub fn supersede(
         &mut self,
         platform: impl Into<Platform>,
@@ -74,6 +74,11 @@ impl Bucket {
         for entry in before {
             if entry.platform != platform || !was_measured(&entry.artifact) {
                 self.add(entry);
+            } else if let Some(now) = self.schedules.iter_mut().find(|it| it.is_same_code(&entry))
+                && now.images.is_empty()
+            {
+                // It need not be the best any more to be of use.
+                now.images = entry.images;
             }
         }
         self.tidy();

@@ -276,6 +276,23 @@ fn prepared(n: u8) -> Entry {
     }
 }
 
+#[test]
+fn code_that_is_measured_again_keeps_its_images() {
+    let measured = |n: u8, ns: f64| Entry { images: Vec::new(), ..timed(prepared(n), ns) };
+    let before = Bucket { schedules: vec![timed(prepared(1), 100.0)], ..Bucket::default() };
+    let mut known = before.clone();
+    let session = vec![timed(prepared(2), 90.0), measured(1, 95.0)];
+    let platform = session[0].platform;
+    known.supersede(platform, session, &|_| true);
+    let n_images = |it: &Entry| it.images.len();
+    assert_eq!(known.schedules.iter().map(n_images).collect::<Vec<_>>(), [2, 2]);
+}
+
+/// The entry as if it was measured.
+fn timed(it: Entry, ns: f64) -> Entry {
+    Entry { measured: entry("", Source::Default, ns).measured, ..it }
+}
+
 fn record_of_a_gpu(schedules: Vec<Entry>) -> Record {
     let device = GpuTarget::generic(Arch { sm: 90, exact: true }).key();
     let bucket = Bucket { dims: vec![Interval { lo: 1, hi: 16 }], schedules, ..Bucket::default() };

@@ -4,7 +4,7 @@
 //! finds them there.
 //!
 //! Read `session.rs` for one task, `round.rs` for what happens to its candidates, `judge.rs` for what its candidates must compute, `finals.rs`
-//! for how the best of them is found, and here for who gets the next round.
+//! for how the best of them is found, `keep.rs` for what is remembered, and here for who gets the next round.
 //!
 //! # Invariants
 //!
@@ -21,6 +21,7 @@ mod event;
 mod finals;
 mod guard;
 mod judge;
+mod keep;
 mod knowledge;
 mod log;
 mod recipe;
@@ -33,19 +34,17 @@ mod verify;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tvmtune_core::record::{
-    Ancestor, End, Entry, GENERATOR, KEPT_PER_ISA, Provenance, Record, Source, Tier, schema,
-};
+use tvmtune_core::record::{Entry, KEPT_PER_ISA, Provenance, Source, Tier};
 use tvmtune_core::target::{DeviceKey, Target};
 use tvmtune_runtime::cuda::nvrtc::{Nvrtc, NvrtcError};
 
-use crate::database::{Database, DatabaseError, Files};
+use crate::database::{Database, DatabaseError};
 use crate::measure::{Exclusive, Measure, MeasureError, Replayed, WorkerCommand};
 use budget::Stopwatch;
 use code::Maker;
 use knowledge::Knowledge;
 use log::Log;
-use session::{Candidate, Context, Session, lines};
+use session::{Context, Session};
 use task::Task;
 
 pub use bench::{Contestant, bench};
@@ -351,42 +350,6 @@ impl Tuner<'_> {
         Ok(())
     }
 
-    /// Writes what a session found so far, or its final ranking.
-    fn save(&mut self, session: &Session, ranked: Option<&[Candidate]>) -> Result<(), TuneError> {
-        let workload = &self.workloads[session.task.workload];
-        let candidates = ranked.unwrap_or(&session.good);
-        let (entries, files) = self.entries(session, candidates, ranked.is_some());
-        let fresh = Record {
-            schema: schema(&self.device),
-            workload: workload.id.clone(),
-            name: workload.dag.name.clone(),
-            device: self.device.clone(),
-            generator: GENERATOR,
-            dag: workload.text.clone(),
-            provenance: self.options.provenance.clone(),
-            buckets: Vec::new(),
-            end: End {},
-        };
-        let path = self.database.update_with(&fresh, &files, |record| {
-            let bucket = record.bucket_mut(&session.task.bucket);
-            bucket.trials = bucket.trials.max(session.trials);
-            bucket.seconds =
-                bucket.seconds.max((session.spent.as_secs_f64() * 10.0).round() / 10.0);
-            if ranked.is_some() {
-                // Others get a share of the effort only.
-                let is_first = session.task.target() == self.options.device();
-                bucket.complete |= is_first && session.is_complete();
-                let afresh = self.options.afresh;
-                let was_measured = |it: &str| afresh || session.was_measured(it);
-                bucket.supersede(session.task.platform(), entries, &was_measured);
-            } else {
-                entries.into_iter().for_each(|it| bucket.add(it));
-            }
-        })?;
-        (self.on_event)(Event::Saved { path });
-        Ok(())
-    }
-
     /// Calls `f` with what a session of that workload needs.
     fn with_context<R>(
         &mut self,
@@ -431,54 +394,4 @@ impl Tuner<'_> {
     fn left(&self) -> Duration {
         self.options.budget.total.saturating_sub(self.watch.elapsed())
     }
-}
-
-impl Tuner<'_> {
-    /// Candidates as a record keeps them; of the best, if that is known for good, with its code for
-    /// GPUs, so that whoever gets the record needs no compiler.
-    fn entries(
-        &mut self,
-        session: &Session,
-        candidates: &[Candidate],
-        is_final: bool,
-    ) -> (Vec<Entry>, Files) {
-        let (mut entries, mut files) = (entries(session, candidates), Files::default());
-        if let (true, Some(best), Some(first)) = (is_final, candidates.first(), entries.first_mut())
-        {
-            let task = &session.task;
-            match task.maker.images(&task.dag, &best.trace, &mut files) {
-                Ok(images) => first.images = images,
-                // The candidate was compiled before: this is about its portable twin, or a bug.
-                Err(why) => {
-                    let what = format!("{}: its code is not kept: {why}", task.name);
-                    (self.on_event)(Event::Warning { what });
-                }
-            }
-        }
-        (entries, files)
-    }
-}
-
-/// Candidates as a record keeps them: the best few, and the default schedule.
-fn entries(session: &Session, candidates: &[Candidate]) -> Vec<Entry> {
-    let default = candidates.iter().find(|it| it.source == Source::Default);
-    let ancestor = |it: &Candidate| Ancestor::new(it.source, round::tenths(it.timing.median_ns()));
-    let dims: Vec<i64> = session.task.bucket.iter().map(|it| it.hi).collect();
-    let entry = |it: &Candidate| Entry {
-        platform: session.task.platform(),
-        artifact: it.artifact.clone(),
-        source: it.source,
-        trace: lines(&it.trace),
-        measured: Some(it.timing.to_measured(&dims, it.threads)),
-        lineage: if it.source == Source::Default {
-            Vec::new()
-        } else {
-            default.map(ancestor).into_iter().chain(session.lineage(it)).collect()
-        },
-        images: Vec::new(),
-    };
-    let best = candidates.iter().filter(|it| it.source != Source::Default).take(KEPT_PER_ISA);
-    let mut kept: Vec<&Candidate> = best.chain(default).collect();
-    kept.sort_by_key(|it| candidates.iter().position(|other| std::ptr::eq(other, *it)));
-    kept.into_iter().map(entry).collect()
 }
