@@ -63,7 +63,7 @@ fn find() -> Result<Driver, Error> {
         // SAFETY: the driver may be loaded by any program; this is how CUDA itself does it.
         match unsafe { Library::new(*name) } {
             Ok(library) => return start(library),
-            Err(error) => tried.push(format!("`{name}`: {error}")),
+            Err(error) => tried.push(super::refusal(name, &error)),
         }
     }
     static TRIED: OnceLock<String> = OnceLock::new();

@@ -82,3 +82,13 @@ pub use trial::{Buffer, Code, Numbers, Trial};
 /// A stream of a CUDA device: the first argument of kernels that are launched there.
 #[cfg(feature = "cuda")]
 pub type Stream = std::sync::Arc<cudarc::driver::CudaStream>;
+
+/// What the system says of a library that can't be loaded, or of what is not in it: the error itself
+/// says only that much.
+#[cfg(any(feature = "cuda", feature = "nvrtc"))]
+fn refusal(name: &str, error: &libloading::Error) -> String {
+    use std::error::Error;
+    let said = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+    // Most systems name it.
+    if said.contains(name) { said } else { format!("{name}: {said}") }
+}

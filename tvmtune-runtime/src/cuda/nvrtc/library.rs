@@ -8,6 +8,8 @@ use std::ptr;
 
 use libloading::Symbol;
 
+use crate::cuda::refusal;
+
 type Handle = *mut c_void;
 type Strings = *const *const c_char;
 type Size = unsafe extern "C" fn(Handle, *mut usize) -> c_int;
@@ -62,7 +64,8 @@ impl Library {
     pub(super) fn open(path: &Path) -> Result<Self, String> {
         // SAFETY: NVRTC does nothing when it is loaded; a file by its name that is something else
         // is one that the user put there.
-        let library = unsafe { libloading::Library::new(path) }.map_err(|it| it.to_string())?;
+        let library = unsafe { libloading::Library::new(path) }
+            .map_err(|it| refusal(&path.to_string_lossy(), &it))?;
         // SAFETY: these are the types that nvrtc.h declares, since CUDA 11.2. They are kept
         // together with the library, and die with it.
         let loaded = unsafe {
@@ -126,7 +129,7 @@ impl Library {
 unsafe fn symbol<F: Copy>(library: &libloading::Library, name: &CStr) -> Result<F, String> {
     // SAFETY: by the contract of this function.
     let found: Result<Symbol<'_, F>, _> = unsafe { library.get(name.to_bytes_with_nul()) };
-    found.map(|it| *it).map_err(|it| it.to_string())
+    found.map(|it| *it).map_err(|it| refusal(&name.to_string_lossy(), &it))
 }
 
 /// A file that NVRTC compiles, destroyed at the end.

@@ -128,10 +128,7 @@ impl Nvrtc {
         for builtins in find::builtins_beside(path) {
             library::preload(&builtins);
         }
-        let not_found = |reason| {
-            let tried = vec![format!("{}: {reason}", path.display())];
-            NvrtcError::NotFound { tried }
-        };
+        let not_found = |reason| NvrtcError::NotFound { tried: vec![reason] };
         let library = Library::open(path).map_err(not_found)?;
         let (major, minor) = library.version();
         let unsigned = |it: i32| u32::try_from(it).unwrap_or(0);
