@@ -42,6 +42,8 @@ pub enum Class {
     MatrixF32,
     /// Products of matrices by matrix instructions.
     MatrixNarrow,
+    /// The same of `f32`, rounded to TF32.
+    MatrixTf32,
     /// Convolutions.
     Convolution,
     /// Attention, as its parts.
@@ -58,9 +60,10 @@ pub enum Class {
 
 impl Class {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::MatrixF32,
         Self::MatrixNarrow,
+        Self::MatrixTf32,
         Self::Convolution,
         Self::Attention,
         Self::Rows,
