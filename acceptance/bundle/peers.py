@@ -16,7 +16,7 @@ import statistics
 import time
 
 # Where eager calls one kernel of a library, so that compiling promises least: these come last.
-PLAIN = ("matmul", "linear_bf16", "batched", "matvec", "transpose", "embed", "conv_nhwc", "conv_strided")
+PLAIN = ("matmul", "linear_bf16", "linear_tf32", "batched", "matvec", "transpose", "embed", "conv_nhwc", "conv_strided")
 
 HERE = pathlib.Path(__file__).resolve().parent
 SAMPLE_MS = 0.3
@@ -69,6 +69,8 @@ def operations(torch):
         ),
         "matvec_f32": (lambda N, K: [(f32, K), (f32, N, K)], lambda x, w: w @ x),
         "linear_bf16": (lambda M, N, K: [(bf16, M, K), (bf16, N, K)], F.linear),
+        "linear_tf32": (lambda M, N, K: [(f32, M, K), (f32, N, K)], F.linear),
+        "matmul_tf32": (lambda M, N, K: [(f32, M, K), (f32, K, N)], torch.matmul),
         "matmul_bf16": (
             lambda M, N, K: [(bf16, M, K), (bf16, K, N)],
             lambda x, w: (x @ w).float(),
@@ -229,7 +231,6 @@ def run(out, only, modes, seconds):
 
     began = time.monotonic()
 
-    torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.benchmark = True
     path = out / "peers.jsonl"
@@ -251,6 +252,7 @@ def run(out, only, modes, seconds):
             make = lambda: [random(torch, it[0], it[1:], sizes.get("V", 1)) for it in arguments]
             line = {"case": case, "dims": dims, "mode": mode, "torch": torch.__version__}
             line["device"] = torch.cuda.get_device_name(0)
+            torch.backends.cuda.matmul.allow_tf32 = "tf32" in case
             try:
                 if mode == "compile":
                     torch._dynamo.reset()

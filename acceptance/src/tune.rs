@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
-use tvmtune_core::dag::print;
+use tvmtune_core::dag::{Dag, Expr, UnaryOp, print};
 use tvmtune_core::record::{Entry, Provenance};
 use tvmtune_core::schedule::{Instruction, Schedule};
 use tvmtune_core::target::GpuTarget;
@@ -233,16 +233,27 @@ fn floor_ns(problem: &Problem, target: &GpuTarget) -> f64 {
     let work = Work::of(&problem.dag, &problem.largest());
     let limits = target.arch.limits();
     let is_wide = |id| problem.dag.tensor(id).dtype.bytes() >= 4;
-    let fma = if problem.dag.params().any(is_wide) {
-        limits.fma
-    } else {
+    let fma = if !problem.dag.params().any(is_wide) {
         limits.tensor_fma.max(limits.fma)
+    } else if rounds_to_tf32(&problem.dag) {
+        (limits.tensor_fma / 2).max(limits.fma)
+    } else {
+        limits.fma
     };
     let per_ns =
         2.0 * f64::from(fma) * f64::from(target.multiprocessors) * f64::from(target.clock_mhz)
             / 1e3;
     let memory_ns = work.bytes / f64::from(target.bandwidth_gbps);
     memory_ns.max(work.flops / per_ns)
+}
+
+/// Whether matrix instructions may multiply `f32`.
+fn rounds_to_tf32(dag: &Dag) -> bool {
+    let mut found = false;
+    for compute in &dag.computes {
+        compute.body.walk(&mut |it| found |= matches!(it, Expr::Unary(UnaryOp::Tf32, _)));
+    }
+    found
 }
 
 #[cfg(test)]
@@ -260,9 +271,10 @@ mod tests {
             let floor_ns = floor_ns(&problem, &target);
             assert!((floor_ns / ns - 1.0).abs() < 0.1, "{floor_ns}");
         };
-        // 989 TFLOP/s, 62 TFLOP/s and 4800 GB/s are what the vendor says at this clock.
+        // 989 TFLOP/s, 494 TFLOP/s, 62 TFLOP/s and 4800 GB/s are what the vendor says at this clock.
         near("linear_bf16", "M = 8192, N = 8192, K = 8192", 2.0 * 8192_f64.powi(3) / 989e3);
         near("matmul_f32", "M = 4096, N = 4096, K = 4096", 2.0 * 4096_f64.powi(3) / 62e3);
+        near("linear_tf32", "M = 4096, N = 4096, K = 4096", 2.0 * 4096_f64.powi(3) / 494e3);
         near("softmax_f32", "R = 8192, D = 4096", 8.0 * 8192.0 * 4096.0 / 4800.0);
     }
 }

@@ -59,6 +59,17 @@ fn a_product_with_bias_and_activation() {
 }
 
 #[test]
+fn a_product_of_rounded_numbers() {
+    check(
+        "#[autotune(dims(M = 1..=40, N = 100, K = 37))]
+        fn f(x: Tensor<f32, M, K>, w: Weight<f32, N, K>) -> Tensor<f32, M, N> {
+            compute(|i, j| sum(0..K, |k| tf32(x[[i, k]]) * tf32(w[[j, k]])))
+        }",
+        &ROWS,
+    );
+}
+
+#[test]
 fn products_whose_columns_or_depth_are_known_at_launch() {
     check(
         "#[autotune(dims(M = 9, N = 1..=40, K = 16))]

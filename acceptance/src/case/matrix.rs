@@ -23,6 +23,29 @@ pub(super) const CASES: &[Case] = &[
         times: &["M = 2048, N = 4096, K = 1024", "M = 16, N = 4096, K = 4096"],
     },
     Case {
+        name: "linear_tf32",
+        class: Class::MatrixTf32,
+        function:
+            "fn linear_tf32(x: Tensor<f32, M, K>, w: Weight<f32, N, K>) -> Tensor<f32, M, N> {
+            compute(|i, j| sum(0..K, |k| tf32(x[[i, k]]) * tf32(w[[j, k]])))
+        }",
+        checks: &[
+            Check { dims: "M = 1..=100, N = 40, K = 36", at: &[&[1], &[17], &[100]] },
+            Check { dims: "M = 1..=40, N = 24, K = 33", at: &[&[33]] },
+        ],
+        times: &["M = 4096, N = 4096, K = 4096", "M = 128, N = 4096, K = 4096"],
+    },
+    Case {
+        name: "matmul_tf32",
+        class: Class::MatrixTf32,
+        function:
+            "fn matmul_tf32(x: Tensor<f32, M, K>, w: Tensor<f32, K, N>) -> Tensor<f32, M, N> {
+            compute(|i, j| sum(0..K, |k| tf32(x[[i, k]]) * tf32(w[[k, j]])))
+        }",
+        checks: &[Check { dims: "M = 1..=64, N = 48, K = 33", at: &[&[1], &[64]] }],
+        times: &["M = 4096, N = 4096, K = 4096"],
+    },
+    Case {
         name: "matvec_f32",
         class: Class::MatrixF32,
         function: "fn matvec_f32(x: Tensor<f32, K>, w: Weight<f32, N, K>) -> Tensor<f32, N> {

@@ -40,6 +40,8 @@ pub enum Class {
     MatrixF32,
     /// Products of matrices by matrix instructions.
     MatrixNarrow,
+    /// The same of `f32`, rounded to TF32.
+    MatrixTf32,
     /// Convolutions.
     Convolution,
     /// Attention, as its parts.
@@ -56,9 +58,10 @@ pub enum Class {
 
 impl Class {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::MatrixF32,
         Self::MatrixNarrow,
+        Self::MatrixTf32,
         Self::Convolution,
         Self::Attention,
         Self::Rows,

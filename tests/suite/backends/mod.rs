@@ -88,7 +88,8 @@ fn launches(n: usize) -> Vec<Launch> {
 
 #[test]
 fn printed_rust_computes_what_any_schedule_says() {
-    check("any_schedule", &launches(2000));
+    let launches: Vec<Launch> = launches(2000).into_iter().chain(differences()).collect();
+    check("any_schedule", &launches);
 }
 
 type Mistake = fn(&str) -> String;
@@ -148,6 +149,7 @@ fn differences() -> Vec<Launch> {
         "(x[[i]] + 1.0) * (y[[i]] - 0.5)",
         "(x[[i]] - y[[i]]) * (x[[i]] + y[[i]])",
         "(x[[i]] * y[[i]] - 4.0) * (y[[i]] - x[[i]])",
+        "tf32(x[[i]] * 0.3) - y[[i]]",
     ];
     let launch = |body: &&str| {
         let dag = dsl::program(&format!(

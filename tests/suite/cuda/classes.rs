@@ -53,6 +53,11 @@ fn products_by_matrix_instructions() {
 }
 
 #[test]
+fn products_of_f32_by_matrix_instructions() {
+    check(Class::MatrixTf32);
+}
+
+#[test]
 fn convolutions() {
     check(Class::Convolution);
 }

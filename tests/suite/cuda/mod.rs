@@ -8,6 +8,7 @@ mod fixtures;
 mod group;
 mod schedules;
 mod tensor;
+mod tf32;
 mod waits;
 
 use tvmtune_core::target::gpu::{Arch, GpuTarget};

@@ -13,13 +13,21 @@ use tvmtune_tuner::space::{Point, Space};
 
 use super::ptx;
 
-fn params(dag: &Dag, dims: &[i64]) -> Vec<Array> {
-    let param = |(seed, id)| {
-        let tensor = dag.tensor(id);
-        let shape: Vec<u64> = tensor.shape.iter().map(|it| it.eval_dims(dims) as u64).collect();
-        Array::whole_numbers(tensor.dtype, &shape, seed)
-    };
-    (1..).zip(dag.params()).map(param).collect()
+/// What programs are run with, and how near results must be, in relation to theirs.
+pub(super) struct Data {
+    pub(super) values: fn(DType, &[u64], u64) -> Array,
+    pub(super) tolerance: f64,
+}
+
+impl Data {
+    fn params(&self, dag: &Dag, dims: &[i64]) -> Vec<Array> {
+        let param = |(seed, id)| {
+            let tensor = dag.tensor(id);
+            let shape: Vec<u64> = tensor.shape.iter().map(|it| it.eval_dims(dims) as u64).collect();
+            (self.values)(tensor.dtype, &shape, seed)
+        };
+        (1..).zip(dag.params()).map(param).collect()
+    }
 }
 
 /// Runs points of the sketch with matrix instructions at each extent of the dynamic dimension.
@@ -33,6 +41,20 @@ fn check(text: &str, instruction: &str, rows: &[i64], n_points: u64) {
 pub(super) fn check_rule(
     rule: &str,
     arch: Arch,
+    text: &str,
+    instruction: &str,
+    rows: &[i64],
+    n_points: u64,
+) {
+    let data = Data { values: Array::whole_numbers, tolerance: 1e-3 };
+    check_with(&data, (rule, arch), text, instruction, rows, n_points);
+}
+
+/// The same with other data.
+#[track_caller]
+pub(super) fn check_with(
+    data: &Data,
+    (rule, arch): (&str, Arch),
     text: &str,
     instruction: &str,
     rows: &[i64],
@@ -61,14 +83,14 @@ pub(super) fn check_rule(
         let module = Module::parse(&ptx(nvrtc, &generated.unit.source, &compute)).unwrap();
         for (n, rows) in rows.iter().enumerate() {
             let dims = [*rows];
-            let params = params(&dag, &dims);
+            let params = data.params(&dag, &dims);
             let expected = interp::dag::run(&dag, &dims, &params, &[]);
             let completion = [Completion::Eager, Completion::Late][n % 2];
             let options = Options { completion, ..Options::default() };
             let results = emulate::run(&generated, &module, &dims, &params, &[], &options)
                 .unwrap_or_else(|it| panic!("{it}\n{}\n{source}", generated.nest));
             for (result, expected) in results.iter().zip(&expected) {
-                let error = result.max_error(expected, 1e-3, 1e-3);
+                let error = result.max_error(expected, data.tolerance, data.tolerance);
                 assert_eq!(error, None, "{rows} rows\n{}\n{source}", generated.nest);
             }
         }

@@ -18,6 +18,7 @@ UNARY(floor) UNARY(ceil) UNARY(round) UNARY(abs)
     a[threadIdx.x] = tvmtune::f(a[threadIdx.x], a[0]);                 \
     b[threadIdx.x] = tvmtune::f(b[threadIdx.x], b[0]);                 \
   }
+extern "C" __global__ void unary_tf32(f32* a) { a[threadIdx.x] = tvmtune::tf32(a[threadIdx.x]); }
 BINARY(pow) BINARY(remainder) BINARY(min) BINARY(max)
 
 #define INTEGER(f, OF)                                                   \

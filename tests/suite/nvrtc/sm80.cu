@@ -20,6 +20,7 @@ extern "C" __global__ void products(f32* a, const u32* b) {
   u32 x[4] = {b[0], b[1], b[2], to_tf32(a[0])}, y[2] = {b[3], b[4]};
   mma_m16n8k16_f16(d, x, y);
   mma_m16n8k16_bf16(d, x, y);
+  round_to_tf32(y);
   mma_m16n8k8_tf32(d, x, y);
   mma_m16n8k32_i8_i8(e, x, y);
   mma_m16n8k32_i8_u8(e, x, y);

@@ -123,6 +123,7 @@ pub fn work(expr: &Expr) -> u64 {
             UnaryOp::Sqrt | UnaryOp::Rsqrt => 8,
             UnaryOp::Exp => 12,
             UnaryOp::Ln | UnaryOp::Tanh | UnaryOp::Erf | UnaryOp::Sin | UnaryOp::Cos => 20,
+            UnaryOp::Tf32 => 4,
             UnaryOp::Neg
             | UnaryOp::Not
             | UnaryOp::Abs

@@ -143,6 +143,7 @@ impl Check<'_> {
                 let fits = match op {
                     UnaryOp::Not => dtype == DType::Bool,
                     UnaryOp::Neg | UnaryOp::Abs => is_arithmetic(dtype),
+                    UnaryOp::Tf32 => dtype == DType::F32,
                     _ => is_arithmetic(dtype) && dtype.is_float(),
                 };
                 self.require(fits, || format!("{op:?} of {dtype}"));

@@ -16,6 +16,8 @@ enum Function {
     Abs,
     /// Ties away from zero, as Rust's.
     Round,
+    /// Of an `f32` only.
+    Tf32,
     /// One operation on two numbers.
     Binary(BinaryOp),
     Pow,
@@ -30,7 +32,7 @@ enum Function {
 }
 
 /// Every function, with its number of arguments.
-const FUNCTIONS: [(&str, usize, Function); 25] = [
+const FUNCTIONS: [(&str, usize, Function); 26] = [
     ("exp", 1, Function::Unary(UnaryOp::Exp)),
     ("ln", 1, Function::Unary(UnaryOp::Ln)),
     ("sqrt", 1, Function::Unary(UnaryOp::Sqrt)),
@@ -56,6 +58,7 @@ const FUNCTIONS: [(&str, usize, Function); 25] = [
     ("gelu_tanh", 1, Function::GeluTanh),
     ("sigmoid", 1, Function::Sigmoid),
     ("silu", 1, Function::Silu),
+    ("tf32", 1, Function::Tf32),
 ];
 
 /// Powers beyond this are better written with `pow`.
@@ -177,6 +180,15 @@ impl Elaborator {
                 }
                 self.made(expr.unary(UnaryOp::Abs), dtype, place, &[x])
             }
+            Function::Tf32 => {
+                let (expr, dtype) = self.float(x, name)?;
+                if dtype != DType::F32 {
+                    let message =
+                        format!("`tf32` rounds an f32, not {dtype}: convert with `as f32`");
+                    return self.errors.at_place(x.place, message);
+                }
+                self.made(expr.unary(UnaryOp::Tf32), dtype, place, &[x])
+            }
             Function::Relu => {
                 let (expr, dtype) = x.widened(&mut self.errors)?;
                 let zero = match dtype {
@@ -290,6 +302,7 @@ fn of_float(function: Function, x: Expr, dtype: DType) -> (Expr, usize) {
         | Function::Powi
         | Function::Clamp
         | Function::MulAdd
+        | Function::Tf32
         | Function::Relu => unreachable!("these are not of floats alone"),
     }
 }

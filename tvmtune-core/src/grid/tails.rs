@@ -288,7 +288,7 @@ fn vanishes(value: &Expr) -> bool {
         Expr::Const(Literal::Float(it), _) => *it == 0.0,
         Expr::Const(Literal::Int(it), _) => *it == 0,
         Expr::Cast(to, a) => *to != DType::Bool && vanishes(a),
-        Expr::Unary(UnaryOp::Neg | UnaryOp::Abs, a) => vanishes(a),
+        Expr::Unary(UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Tf32, a) => vanishes(a),
         Expr::Binary(BinaryOp::Add | BinaryOp::Sub, a, b) => vanishes(a) && vanishes(b),
         // The other factor is finite: it is zero too, or a constant.
         Expr::Binary(BinaryOp::Mul, a, b) => {

@@ -2,7 +2,7 @@
 //!
 //! Each thread of a warp keeps four accumulators of a tile of 16 x 8: of rows `g` and `g + 8`, and
 //! columns `2q` and `2q + 1`, where it is thread `4g + q`. What it adds to them in 16 steps of the
-//! reduction is its share of one instruction:
+//! reduction (32 of bytes, 8 of TF32) is its share of one instruction:
 //!
 //! ```text
 //! thread g in 0..8: thread q in 0..4
@@ -16,12 +16,12 @@
 //!
 //! # Source
 //!
-//! Fragment layouts: PTX ISA, `mma.m16n8k16` and `mma.m16n8k32`.
+//! Fragment layouts: PTX ISA, `mma.m16n8k16`, `mma.m16n8k32` and `mma.m16n8k8`.
 
 use super::memory::flat;
 use super::{Buffer, Fragment, Home, Kernel, LoopKind, Operand, Stmt, ThreadVar, Way};
 use crate::dag::expr::affine;
-use crate::dag::{BinaryOp, DType, Expr, Reducer, Subscript, TensorId};
+use crate::dag::{BinaryOp, DType, Expr, Reducer, Subscript, TensorId, UnaryOp};
 use crate::nest::Guard;
 use crate::poly::{Facts, Poly, VarId};
 
@@ -137,7 +137,7 @@ impl Search<'_> {
         }
         let (a, b, dtype) = operands(tile.value, self.buffers)?;
         let row = self.row()?;
-        let depth = if dtype == DType::I8 { 32 } else { 16 };
+        let depth = 32 / dtype.bytes() as i64;
         // Either factor may have the rows.
         [(a, b), (b, a)].into_iter().find_map(|(a, b)| {
             let [h, b_var, k] = roles(&tensor, &tile, depth, a, self.buffers)?;
@@ -255,24 +255,27 @@ pub(super) fn read(stmt: &Stmt) -> Option<Tile<'_>> {
 
 pub(super) type Read<'e> = (TensorId, &'e [Subscript]);
 
-/// The factors of a product of narrow numbers, added up in wide ones.
+/// The factors of a product of narrow numbers, added up in wide ones; `f32` are as narrow as TF32.
 pub(super) fn operands<'e>(
     value: &'e Expr,
     buffers: &[Buffer],
 ) -> Option<(Read<'e>, Read<'e>, DType)> {
     let Expr::Binary(BinaryOp::Mul, a, b) = value else { return None };
-    let factor = |it: &'e Expr| match it {
-        Expr::Cast(to, inner) => match &**inner {
-            Expr::Read { tensor, index } => {
-                Some((*to, buffers[tensor.0 as usize].dtype, (*tensor, index.as_slice())))
-            }
-            _ => None,
-        },
-        _ => None,
+    let factor = |it: &'e Expr| {
+        let (wide, is_tf32, inner) = match it {
+            Expr::Cast(to, inner) => (*to, false, inner),
+            Expr::Unary(UnaryOp::Tf32, inner) => (DType::F32, true, inner),
+            _ => return None,
+        };
+        let Expr::Read { tensor, index } = &**inner else { return None };
+        let narrow = buffers[tensor.0 as usize].dtype;
+        ((narrow == DType::F32) == is_tf32).then_some((wide, narrow, (*tensor, index.as_slice())))
     };
     let ((wide, narrow, a), (wide_b, narrow_b, b)) = (factor(a)?, factor(b)?);
-    let known =
-        matches!((narrow, wide), (DType::F16 | DType::Bf16, DType::F32) | (DType::I8, DType::I32));
+    let known = matches!(
+        (narrow, wide),
+        (DType::F16 | DType::Bf16 | DType::F32, DType::F32) | (DType::I8, DType::I32)
+    );
     (known && wide == wide_b && narrow == narrow_b).then_some((a, b, narrow))
 }
 

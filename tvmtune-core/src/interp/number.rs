@@ -58,7 +58,13 @@ pub fn float_unary(op: UnaryOp, x: f64, dtype: DType) -> f64 {
         UnaryOp::Floor => x.floor(),
         UnaryOp::Ceil => x.ceil(),
         UnaryOp::Round => x.round_ties_even(),
+        UnaryOp::Tf32 => f64::from(tf32(x as f32)),
     }
+}
+
+/// See [`UnaryOp::Tf32`]. A carry out of the largest numbers makes them infinite.
+fn tf32(x: f32) -> f32 {
+    if x.is_nan() { x } else { f32::from_bits((x.to_bits() + (1 << 12)) & !0x1fff) }
 }
 
 /// `op(a, b)` on floats, before rounding to the type.

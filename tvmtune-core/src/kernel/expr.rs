@@ -156,6 +156,7 @@ impl Lower<'_> {
             UnaryOp::Floor => graph.unary(VectorUnary::FloorF, a),
             UnaryOp::Ceil => graph.unary(VectorUnary::CeilF, a),
             UnaryOp::Round => graph.unary(VectorUnary::RoundF, a),
+            UnaryOp::Tf32 => graph.tf32(a),
             UnaryOp::Exp => graph.exp(a),
             UnaryOp::Ln => graph.ln(a),
             UnaryOp::Tanh => graph.tanh(a),

@@ -1,6 +1,6 @@
 //! How much a program has to do: arithmetic, and memory that must be touched.
 
-use tvmtune_core::dag::{Compute, Dag, Expr, Subscript, TensorId, Types};
+use tvmtune_core::dag::{Compute, Dag, Expr, Subscript, TensorId, Types, UnaryOp};
 
 /// What a launch can't do without.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,7 +40,9 @@ fn flops(dag: &Dag, compute: &Compute) -> f64 {
     let is_float = Types::tensor(dag, compute.tensor).is_float();
     let mut n = usize::from(compute.reducer.is_some());
     compute.body.walk(&mut |it| {
-        let arithmetic = matches!(it, Expr::Unary(..) | Expr::Binary(..));
+        // What rounds is a conversion.
+        let converts = matches!(it, Expr::Unary(UnaryOp::Tf32, _));
+        let arithmetic = matches!(it, Expr::Unary(..) | Expr::Binary(..)) && !converts;
         n += usize::from(arithmetic && it.dtype(dag).is_float() == is_float);
     });
     n as f64

@@ -26,6 +26,19 @@ TVMTUNE_FLOAT_FN(ceil, ::ceilf, ::ceil)
 TVMTUNE_FLOAT_FN(round, ::rintf, ::rint)  // ties to even
 #undef TVMTUNE_FLOAT_FN
 
+// The bits of the nearest number whose lower 13 bits are 0, ties away from zero.
+TVMTUNE_FN u32 to_tf32(f32 x) {
+#if __CUDA_ARCH__ >= 800
+  u32 rounded;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(x));
+  return rounded;
+#else
+  const u32 bits = __float_as_uint(x);
+  return x == x ? (bits + 0x1000) & ~0x1fffu : bits;
+#endif
+}
+TVMTUNE_FN f32 tf32(f32 x) { return __uint_as_float(to_tf32(x)); }
+
 TVMTUNE_FN f32 pow(f32 x, f32 y) { return ::powf(x, y); }
 TVMTUNE_FN f64 pow(f64 x, f64 y) { return ::pow(x, y); }
 

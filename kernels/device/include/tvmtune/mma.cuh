@@ -5,7 +5,7 @@
 // 2q + 1; d[2], d[3] at row g + 8. A is row-major, B column-major; registers hold neighbours in k.
 #pragma once
 
-#include "tvmtune/types.cuh"
+#include "tvmtune/math.cuh"
 
 namespace tvmtune {
 
@@ -89,11 +89,11 @@ TVMTUNE_MMA(mma_m16n8k32_i8_u8, i32, "r", "m16n8k32.row.col.s32.s8.u8.s32")
 TVMTUNE_MMA(mma_m16n8k32_u8_i8, i32, "r", "m16n8k32.row.col.s32.u8.s8.s32")
 TVMTUNE_MMA(mma_m16n8k32_u8_u8, i32, "r", "m16n8k32.row.col.s32.u8.u8.s32")
 
-// The nearest of the values whose lower 13 bits are 0.
-TVMTUNE_FN u32 to_tf32(f32 value) {
-  u32 rounded;
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(value));
-  return rounded;
+// Rounds what was loaded as it lies.
+template <int N>
+TVMTUNE_FN void round_to_tf32(u32 (&elements)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; i++) elements[i] = to_tf32(__uint_as_float(elements[i]));
 }
 #endif
 #undef TVMTUNE_MMA

@@ -239,6 +239,7 @@ fn unary(op: UnaryOp, a: &Text, dtype: DType) -> Text {
         UnaryOp::Floor => call("floor"),
         UnaryOp::Ceil => call("ceil"),
         UnaryOp::Round => call("round"),
+        UnaryOp::Tf32 => call("tf32"),
     }
 }
 

@@ -47,6 +47,9 @@ impl Printer<'_> {
         let from = self.names.buffer(operand.tensor);
         let form = if transposed { format!("{n}, true") } else { n.to_string() };
         self.line(&format!("load_matrices<{form}>({to}, &{from}[{base} + {lanes}]);"));
+        if buffer.dtype == DType::F32 {
+            self.line(&format!("round_to_tf32({to});"));
+        }
     }
 
     /// Each lane packs its own elements.
@@ -68,7 +71,8 @@ impl Printer<'_> {
                 format!("{from}[{base} + {row} + {k}]")
             };
             let elements: Vec<String> = (0..per_register).map(element).collect();
-            self.line(&format!("{to}[{register}] = pack({});", elements.join(", ")));
+            let pack = if buffer.dtype == DType::F32 { "to_tf32" } else { "pack" };
+            self.line(&format!("{to}[{register}] = {pack}({});", elements.join(", ")));
         }
     }
 
@@ -83,6 +87,7 @@ impl Printer<'_> {
         let (name, accumulator) = match dtype {
             DType::Bf16 => ("mma_m16n8k16_bf16", "f32"),
             DType::I8 => ("mma_m16n8k32_i8_i8", "i32"),
+            DType::F32 => ("mma_m16n8k8_tf32", "f32"),
             _ => ("mma_m16n8k16_f16", "f32"),
         };
         let places: Vec<String> = index.iter().map(|it| self.element(tensor, it)).collect();

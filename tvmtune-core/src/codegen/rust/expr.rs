@@ -200,6 +200,7 @@ fn unary(op: UnaryOp, a: &Text, dtype: DType) -> Text {
         UnaryOp::Floor => call("floor"),
         UnaryOp::Ceil => call("ceil"),
         UnaryOp::Round => call("round_ties_even"),
+        UnaryOp::Tf32 => Text::atom(format!("rt::math::tf32({})", a.text)),
     }
 }
 

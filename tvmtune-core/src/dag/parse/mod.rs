@@ -318,6 +318,7 @@ impl Operation {
             U::Floor,
             U::Ceil,
             U::Round,
+            U::Tf32,
         ];
         let binary =
             [B::Add, B::Sub, B::Mul, B::Div, B::Rem, B::Min, B::Max, B::Pow, B::And, B::Or];

@@ -79,6 +79,7 @@ fn errors_of_meaning_name_the_compute() {
     );
     check(LINEAR, "t3, t2", "t3, t3", "line 1: there is no result, or one is returned twice");
     check(GATHER, "1e-5_f32", "1_i32", "line 6: operands of types f32 and i32");
+    check(GATHER, "1e-5_f32", "f32(tf32(1.0_f64))", "line 6: Tf32 of f64");
 }
 
 #[test]

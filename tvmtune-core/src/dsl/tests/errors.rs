@@ -55,7 +55,7 @@ fn all_errors_come_at_once_and_none_comes_of_another() {
     4 | wt
       = cannot find tensor `wt`
     4 | foo
-      = `foo` is not a tvmtune intrinsic (available: abs, all, any, argmax, argmin, ceil, clamp, cos, erf, exp, floor, gelu, gelu_tanh, ln, max, mean, min, mul_add, pow, powf, powi, prod, relu, round, round_ties_even, rsqrt, sigmoid, silu, sin, sqrt, sum, tanh)
+      = `foo` is not a tvmtune intrinsic (available: abs, all, any, argmax, argmin, ceil, clamp, cos, erf, exp, floor, gelu, gelu_tanh, ln, max, mean, min, mul_add, pow, powf, powi, prod, relu, round, round_ties_even, rsqrt, sigmoid, silu, sin, sqrt, sum, tanh, tf32)
     "#);
 }
 
@@ -432,7 +432,7 @@ fn calls() {
     3 | max(x[[i, 0]])
       = `max` takes 2 values, not 1
     3 | foo
-      = `foo` is not a tvmtune intrinsic (available: abs, all, any, argmax, argmin, ceil, clamp, cos, erf, exp, floor, gelu, gelu_tanh, ln, max, mean, min, mul_add, pow, powf, powi, prod, relu, round, round_ties_even, rsqrt, sigmoid, silu, sin, sqrt, sum, tanh)
+      = `foo` is not a tvmtune intrinsic (available: abs, all, any, argmax, argmin, ceil, clamp, cos, erf, exp, floor, gelu, gelu_tanh, ln, max, mean, min, mul_add, pow, powf, powi, prod, relu, round, round_ties_even, rsqrt, sigmoid, silu, sin, sqrt, sum, tanh, tf32)
     3 | x.get([i, 0])
       = a `.get([..])` is followed by `.unwrap_or(value)`
     3 | x.get(i)

@@ -1,6 +1,6 @@
 //! What programs compute, against values worked out by hand or by plain loops.
 
-use super::dag;
+use super::{dag, program};
 use crate::dag::DType;
 use crate::interp::dag::run;
 use crate::interp::{Array, Number};
@@ -76,13 +76,34 @@ fn argmax_takes_the_first_of_equals_and_stays_inside_for_nans() {
 }
 
 #[test]
+fn only_f32_is_rounded_to_tf32() {
+    let error = |dtype: &str| {
+        let source = format!(
+            "#[autotune(dims(M = 1..=64))]
+             fn f(x: Tensor<{dtype}, M>) -> Tensor<f32, M> {{ compute(|i| tf32(x[[i]]) as f32) }}"
+        );
+        program(&source).err().map(|it| it.to_string())
+    };
+    assert_eq!((error("f32"), error("f16")), (None, None));
+    let f64s = "`tf32` rounds an f32, not f64: convert with `as f32`";
+    assert_eq!(error("f64").as_deref(), Some(f64s));
+    let integers = "`tf32` applies to floats, and this is i32: convert it with `as f32`";
+    assert_eq!(error("i32").as_deref(), Some(integers));
+}
+
+#[test]
 fn functions_agree_with_those_of_rust() {
     let x = [-2.5f32, -1.0, -0.49999997, 0.0, 0.3, 0.5, 1.5, 2.5, 8388609.0];
     type Case = (&'static str, fn(f32) -> f32);
-    let cases: [Case; 14] = [
+    let cases: [Case; 15] = [
         ("x[[i]].round()", f32::round),
         ("x[[i]].round_ties_even()", f32::round_ties_even),
         ("x[[i]].floor()", f32::floor),
+        ("tf32(x[[i]] * 1.0005)", |x| {
+            let x = x * 1.0005;
+            let digit = if x == 0.0 { 1.0 } else { (x.abs().log2().floor() - 10.0).exp2() };
+            (x / digit).round() * digit
+        }),
         ("x[[i]].ceil()", f32::ceil),
         ("x[[i]].abs().sqrt()", |x| x.abs().sqrt()),
         ("-x[[i]]", |x| -x),

@@ -32,7 +32,9 @@ fn floats() -> Vec<f32> {
         [0.0, 0.49, 0.5, 1.0, 1.5, 2.5, 1e-8, 6e-8, 3e-5, 6.1e-5, 1e-40, 65_519.9, 65_520.0];
     let positive = [limits.to_vec(), small.to_vec(), vec![1e30, f32::MAX, f32::INFINITY]].concat();
     let negative = positive.iter().map(|it| -it).collect();
-    [positive, negative, vec![f32::NAN]].concat()
+    // Not only the usual one: those that a carry would make an infinity, or a number.
+    let nans = [f32::NAN, f32::from_bits(0x7f80_0001), f32::from_bits(0x7fff_ffff)];
+    [positive, negative, nans.to_vec()].concat()
 }
 
 fn check(function: Function<'_>, points: &[(u32, u32)], right: &dyn Fn(u32, u32) -> u32) {
@@ -99,6 +101,17 @@ fn floats_become_integers_as_rust_converts_them() {
         i32::from(x as i8) as u32
     });
     check_float(&|graph, x, _| graph.float_to_byte(x, 0.0, 255.0), &|x| u32::from(x as u8));
+}
+
+#[test]
+fn tf32_rounds_halves_away_from_zero() {
+    let right = |x: f32| {
+        let exponent = (i32::from((x.to_bits() >> 23) as u8)).max(1) - 127;
+        let digit = f64::from(exponent - 10).exp2();
+        let rounded = if x.is_finite() { (f64::from(x) / digit).round() * digit } else { x.into() };
+        (rounded as f32).to_bits()
+    };
+    check_float(&|graph, x, _| graph.tf32(x), &right);
 }
 
 #[test]

@@ -66,7 +66,9 @@ fn unary(op: UnaryOp) -> Kind {
     match op {
         UnaryOp::Neg => Kind::Sum,
         UnaryOp::Not => Kind::Logic,
-        UnaryOp::Abs | UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round => Kind::Other,
+        UnaryOp::Abs | UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round | UnaryOp::Tf32 => {
+            Kind::Other
+        }
         UnaryOp::Sqrt
         | UnaryOp::Rsqrt
         | UnaryOp::Exp

@@ -116,7 +116,7 @@ fn unary(op: UnaryOp, dtype: DType) -> Ops {
         // Signs are part of the instructions around.
         UnaryOp::Neg | UnaryOp::Abs if dtype.is_float() => Ops::default(),
         UnaryOp::Neg | UnaryOp::Not | UnaryOp::Abs => Ops::plain(dtype, 1.0),
-        UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round => Ops::fma(0.0, 1.0),
+        UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round | UnaryOp::Tf32 => Ops::fma(0.0, 1.0),
         UnaryOp::Sqrt => function(dtype, 7.0, 1.0),
         UnaryOp::Rsqrt => function(dtype, 3.0, 1.0),
         UnaryOp::Exp => function(dtype, 7.0, 1.0),

@@ -189,8 +189,14 @@ impl Walk<'_> {
         let matrices = if operand.is_first { 4.0 } else { 2.0 };
         let n = self.times() * self.n_warps();
         self.block.wavefronts += matrices * n;
-        // One instruction, or two loads and a packing for each register.
-        let each = if operand.way == Way::Elements { 3.0 * matrices } else { 1.0 };
+        // One instruction, or two loads and a packing for each register; each of TF32 is rounded.
+        let is_tf32 = self.grid.buffer(operand.tensor).dtype == DType::F32;
+        let each = match operand.way {
+            Way::Elements if is_tf32 => 2.0 * matrices,
+            Way::Elements => 3.0 * matrices,
+            Way::Matrices { .. } if is_tf32 => 1.0 + matrices,
+            Way::Matrices { .. } => 1.0,
+        };
         self.block.others += each * n;
         self.segment.reads_shared = true;
     }

@@ -79,7 +79,7 @@ pub(super) fn attention(b: &mut Builder, chain: &Chain) -> Result<(), ScheduleEr
         .chain([anchor])
         .collect();
     narrow_scores(b, chain, anchor);
-    let is_tensor = products.iter().any(|it| product(b, *it).is_some());
+    let is_tensor = products.iter().any(|it| is_tensor(b, *it));
     let (width, stages) = block(b, chain, &products);
     let deal = deal(b, chain, is_tensor, width, &name);
     let copies = copy_operands(b, chain, &products)?;
@@ -122,6 +122,11 @@ fn narrow_scores(b: &mut Builder, chain: &Chain, anchor: StageId) {
         // What needs more precision keeps it.
         let _ = b.apply(|it| it.narrow(stage, narrow));
     }
+}
+
+/// Whether a stage is a product by matrix instructions of that many steps.
+fn is_tensor(b: &Builder, stage: StageId) -> bool {
+    product(b, stage).is_some_and(|it| it.step == STEP)
 }
 
 /// Rows of a block.
@@ -263,7 +268,7 @@ fn reduce(
     deal: Deal,
 ) -> Result<AxisId, ScheduleError> {
     let depth = AxisId(b.schedule.stage(anchor).compute.n_spatial as u32);
-    let is_tensor = product(b, anchor).is_some();
+    let is_tensor = is_tensor(b, anchor);
     let loops = deal_out(b, anchor, row, (column, Factor::Fixed(columns)), deal)?;
     let k = b.split(anchor, depth, &[Factor::Open(deal.steps), Factor::Fixed(STEP)])?;
     multiply(b, anchor, &loops, &[k[0]], (k[1], k[2]), is_tensor)?;
@@ -304,7 +309,7 @@ fn score(
     deal: Deal,
 ) -> Result<(), ScheduleError> {
     let compute = b.schedule.stage(stage).compute.clone();
-    let is_tensor = product(b, stage).is_some();
+    let is_tensor = is_tensor(b, stage);
     let loops = deal_out(b, stage, row, (column, block_columns(deal)), deal)?;
     if compute.reducer.is_none() {
         let inner = [loops.row_tiles, loops.half, loops.column_tiles, loops.pair];

@@ -19,7 +19,7 @@
 
 use super::operand::{self, Factors, Operand};
 use super::power;
-use super::tensor::{Product, moves_with, product};
+use super::tensor::{Product, TF32_STEP, moves_with, product};
 use super::tile::{most_stages, pipeline};
 use crate::dag::access::Access;
 use crate::schedule::error::{ErrorKind, ScheduleError};
@@ -53,9 +53,11 @@ struct Tiles {
     order: [DecisionId; 2],
 }
 
-/// Whether warps can do a reduction by fours.
+/// Whether warps can do a reduction by fours. They take factors from shared memory, where nothing
+/// rounds `f32`.
 pub(super) fn suits(b: &Builder, anchor: StageId) -> bool {
-    let Some(product) = product(b, anchor).filter(|_| b.gpu().arch.has_wgmma()) else {
+    let fits = |it: &Product| b.gpu().arch.has_wgmma() && it.step > TF32_STEP;
+    let Some(product) = product(b, anchor).filter(fits) else {
         return false;
     };
     let (tall, line) = rows_of(b, anchor, product);

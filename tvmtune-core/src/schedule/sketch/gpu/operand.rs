@@ -99,7 +99,7 @@ fn lie(b: &Builder, stage: StageId, axes: &[usize], factors: &Factors<'_>) -> (u
     let is_long = |axis: &usize| (factors.tiled)(axes[*axis]).is_some_and(|it| it >= 8);
     let along = (0..axes.len()).find(|it| access.is_contiguous(*it) && is_long(it));
     // Bytes are exchanged between threads along the depth only.
-    let last = along.filter(|it| *it == depth || bytes == 2).unwrap_or(depth);
+    let last = along.filter(|it| *it == depth || bytes > 1).unwrap_or(depth);
     if along != Some(last) {
         return (last, 1);
     }

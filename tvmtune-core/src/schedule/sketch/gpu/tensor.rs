@@ -1,5 +1,5 @@
-//! The rule for products that matrix instructions can do: sums of products of narrow numbers, also
-//! where they are convolutions.
+//! The rule for products that matrix instructions can do: sums of products of narrow numbers, or of
+//! ones rounded to TF32, also where they are convolutions.
 //!
 //! ```text
 //! parallel others, u_0, i_0, j_0
@@ -21,7 +21,7 @@ use super::operand::{self, Factors};
 use super::power;
 use super::tile::{most_stages, pipeline};
 use crate::dag::access::Access;
-use crate::dag::{BinaryOp, DType, Expr, Literal, Reducer};
+use crate::dag::{BinaryOp, DType, Expr, Literal, Reducer, UnaryOp};
 use crate::schedule::error::{ErrorKind, ScheduleError};
 use crate::schedule::sketch::builder::Builder;
 use crate::schedule::sketch::{DecisionId, Factor};
@@ -31,6 +31,9 @@ use crate::schedule::{AxisId, LoopKind, StageId};
 const LEAST_ROWS: u64 = 9;
 /// Fewer columns leave threads without.
 const LEAST_COLUMNS: u64 = 7;
+
+/// Steps of the reduction in one instruction of TF32.
+pub(super) const TF32_STEP: u64 = 8;
 
 /// The axes of a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,18 +95,22 @@ fn longest(axes: &[usize], extents: &[u64], side: u64) -> Option<usize> {
 /// How many steps of a sum of products of narrow numbers one instruction does.
 fn step(b: &Builder, body: &Expr) -> Option<u64> {
     let Expr::Binary(BinaryOp::Mul, one, other) = body else { return None };
-    let factor = |it: &Expr| match padded(it) {
-        Expr::Cast(to, inner) => match padded(inner) {
-            Expr::Read { tensor, .. } => Some((b.schedule.tensor(*tensor).tensor.dtype, *to)),
-            _ => None,
-        },
-        _ => None,
+    let factor = |it: &Expr| {
+        let (wide, is_tf32, inner) = match padded(it) {
+            Expr::Cast(to, inner) => (*to, false, inner),
+            Expr::Unary(UnaryOp::Tf32, inner) => (DType::F32, true, inner),
+            _ => return None,
+        };
+        let Expr::Read { tensor, .. } = padded(inner) else { return None };
+        let narrow = b.schedule.tensor(*tensor).tensor.dtype;
+        ((narrow == DType::F32) == is_tf32).then_some((narrow, wide))
     };
     let (one, other) = (factor(one)?, factor(other)?);
     match one {
         _ if one != other => None,
         (DType::F16 | DType::Bf16, DType::F32) => Some(16),
         (DType::I8, DType::I32) => Some(32),
+        (DType::F32, DType::F32) => Some(TF32_STEP),
         _ => None,
     }
 }

@@ -1,0 +1,197 @@
+//! Products of `f32` by matrix instructions: rounded as their program says, where it says so.
+//!
+//! All data are halves between two numbers of TF32, all positive, so that an element rounded another
+//! way, or not at all, moves every sum by far more than the order of summation does.
+
+use tvmtune_core::codegen::generate_cuda;
+use tvmtune_core::dag::{self, DType, Dag};
+use tvmtune_core::interp::{self, Array, Number};
+use tvmtune_core::schedule::{Instruction, Schedule, default};
+use tvmtune_core::target::gpu::{Arch, GpuTarget};
+use tvmtune_emulator::{Module, Options};
+use tvmtune_tests::nvrtc::nvrtc;
+use tvmtune_tests::{emulate, program};
+use tvmtune_tuner::random::Random;
+use tvmtune_tuner::space::{Point, Space};
+
+use super::ptx;
+use super::tensor::{Data, check_with};
+
+const AMPERE: Arch = Arch { sm: 80, exact: false };
+const HOPPER: Arch = Arch { sm: 90, exact: true };
+
+/// Odd numbers of 12 binary digits.
+fn halves(dtype: DType, shape: &[u64], seed: u64) -> Array {
+    let mut random = Random::new(seed);
+    Array::from_fn(dtype, shape, |_| Number::Float((2049 + 2 * random.below(1024)) as f64))
+}
+
+/// Runs points of the sketch with matrix instructions at each extent of the dynamic dimension.
+#[track_caller]
+fn check(text: &str, rows: &[i64], n_points: u64) {
+    let data = Data { values: halves, tolerance: 1e-5 };
+    check_with(&data, ("tensor", AMPERE), text, "mma_m16n8k8_tf32(", rows, n_points);
+}
+
+#[test]
+fn products_along_both_rows() {
+    check(
+        "#[autotune(dims(M = 1..=100, N = 40, K = 36))]
+        fn linear(x: Tensor<f32, M, K>, w: Weight<f32, N, K>, b: Weight<f32, N>) -> Tensor<f32, M, N> {
+            let h = compute(|i, j| sum(0..K, |k| tf32(x[[i, k]]) * tf32(w[[j, k]])) + b[[j]]);
+            compute(|i, j| max(h[[i, j]], 0.0))
+        }",
+        &[1, 17, 100],
+        6,
+    );
+}
+
+#[test]
+fn products_along_columns() {
+    check(
+        "#[autotune(dims(B = 1..=3, M = 37, N = 48, K = 33))]
+        fn matmul(x: Tensor<f32, B, K, M>, w: Tensor<f32, B, K, N>) -> Tensor<f32, B, M, N> {
+            compute(|b, i, j| sum(0..K, |k| tf32(x[[b, k, i]]) * tf32(w[[b, k, j]])))
+        }",
+        &[1, 3],
+        6,
+    );
+}
+
+#[test]
+fn convolutions() {
+    check(
+        "#[autotune(dims(B = 1..=2, C = 12, H = 6, W = 10, O = 24, T = 3))]
+        fn conv(x: Tensor<f32, B, C, H, W>, w: Weight<f32, O, C, T, T>) -> Tensor<f32, B, O, H, W> {
+            compute(|n, o, y, p| sum((0..C, 0..T, 0..T), |c, r, s| {
+                tf32(x.get([n, c, y + r - 1, p + s - 1]).unwrap_or(0.0)) * tf32(w[[o, c, r, s]])
+            }))
+        }",
+        &[1, 2],
+        4,
+    );
+}
+
+#[test]
+fn rows_are_exchanged_by_the_hardware_and_rounded_in_registers() {
+    let dag = product("tf32(x[[i, k]]) * tf32(w[[j, k]])", "f32");
+    let space = Space::new(&dag, &GpuTarget::generic(AMPERE).into());
+    let instructions = space.instructions(&space.defaults()[0]);
+    let source = source(&dag, &instructions).unwrap();
+    for call in ["load_matrices<4>(", "load_matrices<2>(", "round_to_tf32(", "copy_async<16>("] {
+        assert!(source.contains(call), "{call}\n{source}");
+    }
+}
+
+/// A product of matrices of which this is added up.
+fn product(value: &str, dtype: &str) -> Dag {
+    let text = format!(
+        "#[autotune(dims(M = 256, N = 256, K = 256))]
+        fn product(x: Tensor<{dtype}, M, K>, w: Tensor<{dtype}, N, K>) -> Tensor<f32, M, N> {{
+            compute(|i, j| sum(0..K, |k| {value}))
+        }}"
+    );
+    dag::build(&program(&text)).unwrap()
+}
+
+fn source(dag: &Dag, instructions: &[Instruction]) -> Option<String> {
+    let schedule = Schedule::replay(dag, instructions).unwrap();
+    Some(generate_cuda(&schedule).ok()?.unit.source)
+}
+
+/// The instructions of the default point of the first sketch of a rule.
+fn instructions(dag: &Dag, arch: Arch, rule: &str) -> Option<Vec<Instruction>> {
+    let space = Space::new(dag, &GpuTarget::generic(arch).into());
+    let sketch = space.sketches.iter().position(|it| it.name.contains(rule))?;
+    let choices = space.sketches[sketch].default.clone();
+    Some(space.instructions(&Point { sketch: sketch as u16, choices }))
+}
+
+/// Products in which something is multiplied as it is.
+fn exact() -> Vec<Dag> {
+    let values = [
+        "x[[i, k]] * w[[j, k]]",
+        "tf32(x[[i, k]]) * w[[j, k]]",
+        "x[[i, k]] * tf32(w[[j, k]])",
+        "tf32(x[[i, k]] * w[[j, k]])",
+    ];
+    // What `dag::build` would simplify: conversions of a type to itself.
+    let converted = "tvmtune dag v1
+input t0: f32[256, 256]
+input t1: f32[256, 256]
+t2: f32[256, 256] = sum(v2 < 256) mul(f32(t0[v0, v2]), f32(t1[v1, v2]))
+return t2
+";
+    let programs = values.iter().map(|it| product(it, "f32"));
+    programs.chain([converted.parse().unwrap()]).collect()
+}
+
+#[test]
+fn what_a_program_does_not_round_is_no_matrix_instruction() {
+    let rounded = product("tf32(x[[i, k]]) * tf32(w[[j, k]])", "f32");
+    let loops = instructions(&rounded, AMPERE, "tensor").unwrap();
+    assert!(source(&rounded, &loops).unwrap().contains("mma_m16n8k8_tf32("));
+    for dag in exact() {
+        for arch in [AMPERE, HOPPER] {
+            assert_eq!(instructions(&dag, arch, "tensor"), None, "{dag:?}");
+            assert_eq!(instructions(&dag, arch, "group"), None, "{dag:?}");
+        }
+        // The same loops.
+        let source = source(&dag, &loops).unwrap();
+        assert!(!source.contains("mma_"), "{dag:?}\n{source}");
+    }
+}
+
+#[test]
+fn what_architectures_lack_is_not_used() {
+    let rounded = product("tf32(x[[i, k]]) * tf32(w[[j, k]])", "f32");
+    assert_eq!(instructions(&rounded, Arch { sm: 75, exact: false }, "tensor"), None);
+    assert!(instructions(&rounded, HOPPER, "tensor").is_some());
+    // `wgmma` rounds in another way.
+    assert_eq!(instructions(&rounded, HOPPER, "group"), None);
+}
+
+#[test]
+fn four_warps_do_not_multiply_what_nothing_rounds() {
+    let narrow = product("x[[i, k]] as f32 * w[[j, k]] as f32", "bf16");
+    let mut loops = instructions(&narrow, HOPPER, ": group").unwrap();
+    assert!(source(&narrow, &loops).unwrap().contains("wgmma_bf16"));
+    for it in &mut loops {
+        // Half as many steps fill a row of an instruction.
+        if let Instruction::Split { factors, .. } = it
+            && factors == &[4, 16]
+        {
+            *factors = vec![4, 8];
+        }
+    }
+    let rounded = product("tf32(x[[i, k]]) * tf32(w[[j, k]])", "f32");
+    let source = source(&rounded, &loops).unwrap();
+    assert!(!source.contains("wgmma_"), "{source}");
+}
+
+#[test]
+fn elements_are_rounded_alike_on_every_architecture() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let text = "#[autotune(dims(N = 4096))]
+        fn rounded(x: Tensor<f32, N>) -> Tensor<f32, N> { compute(|i| tf32(x[[i]])) }";
+    let dag = dag::build(&program(text)).unwrap();
+    // Every exponent, halves, what is next to them, infinities.
+    let bits = |n: usize| {
+        let digits = [0x0fff, 0x1000, 0x1001, 0x2fff, 0x3000, 0x7f_efff, 0x7f_f000, 0x00_0000];
+        (n as u32 / 8) << 23 | digits[n % 8]
+    };
+    let value = |n: usize| f64::from(f32::from_bits(bits(n)));
+    let of = |n: usize| Number::Float(if value(n).is_nan() { 1.0 } else { value(n) });
+    let params = [Array::from_fn(DType::F32, &[4096], of)];
+    let expected = interp::dag::run(&dag, &[], &params, &[]);
+    for (sm, arch) in [(75, "compute_75"), (80, "compute_80")] {
+        let target = GpuTarget::generic(Arch { sm, exact: false });
+        let generated = generate_cuda(&default::schedule(&dag, &target.into())).unwrap();
+        let text = ptx(nvrtc, &generated.unit.source, arch);
+        assert_eq!(text.contains("cvt.rna.tf32.f32"), sm >= 80);
+        let module = Module::parse(&text).unwrap();
+        let options = Options::default();
+        let results = emulate::run(&generated, &module, &[], &params, &[], &options).unwrap();
+        assert_eq!(results[0].bytes(), expected[0].bytes(), "{arch}");
+    }
+}
