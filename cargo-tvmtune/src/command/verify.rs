@@ -38,6 +38,13 @@ struct Line {
     note: String,
 }
 
+/// What runs schedules.
+struct Devices {
+    cpu: Measurer,
+    /// The GPU of this machine, if a package has code for it.
+    gpu: Option<(GpuTarget, Measurer)>,
+}
+
 /// What can be said of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -54,19 +61,21 @@ enum Verdict {
 
 pub(crate) fn run(arguments: &Verify) -> Result<Exit> {
     let packages = workspace::packages(&arguments.selection)?;
-    // Workers that find a GPU if they are asked to run something there.
-    let mut measurer = Measurer::on_gpu(WorkerCommand::this_executable()?);
+    let worker = WorkerCommand::this_executable()?;
+    let mut devices = Devices { cpu: Measurer::new(worker.clone()), gpu: None };
     let (mut lines, mut n_unreadable) = (Vec::new(), 0);
     for package in &packages {
         let known = Known::new(package, &Database::discover(&package.places(arguments.shipped)));
-        let gpu = known.gpu();
+        if let (Some(gpu), None) = (known.gpu(), &devices.gpu) {
+            devices.gpu = Some((gpu, Measurer::on_gpu(worker.clone())));
+        }
         for (op, lookup) in known.ops() {
             // Of damaged files the schedules tell that they belong to.
             let is_of_schedule = |it: &&DatabaseError| matches!(it, DatabaseError::Artifact { .. });
             n_unreadable += lookup.warnings.iter().filter(|it| !is_of_schedule(it)).count();
             let workload = session::workload(&(op, Vec::new()));
             for found in &lookup.records {
-                lines.extend(of_record(op, &workload, found, (gpu, &mut measurer))?);
+                lines.extend(of_record(op, &workload, found, &mut devices)?);
             }
         }
     }
@@ -90,16 +99,18 @@ fn of_record(
     op: &Op,
     workload: &Workload,
     found: &Found,
-    (gpu, measurer): (Option<GpuTarget>, &mut Measurer),
+    devices: &mut Devices,
 ) -> Result<Vec<Line>> {
     let mut lines = Vec::new();
     for bucket in &found.record.buckets {
         for entry in &bucket.schedules {
             let (verdict, note) = match entry.platform {
-                Platform::Cpu(isa) => on_cpu(op, (workload, bucket), (entry, isa), measurer)?,
+                Platform::Cpu(isa) => {
+                    on_cpu(op, (workload, bucket), (entry, isa), &mut devices.cpu)?
+                }
                 Platform::Cuda(arch) => {
-                    let gpu = gpu.filter(|it| it.arch == arch);
-                    on_cuda(op, (workload, bucket), (entry, found), (gpu, measurer))?
+                    let gpu = devices.gpu.as_mut().filter(|it| it.0.arch == arch);
+                    on_cuda(op, (workload, bucket), (entry, found), gpu)?
                 }
             };
             lines.push(Line {
@@ -167,7 +178,7 @@ fn on_cuda(
     op: &Op,
     (workload, bucket): (&Workload, &Bucket),
     (entry, found): (&Entry, &Found),
-    (gpu, measurer): (Option<GpuTarget>, &mut Measurer),
+    gpu: Option<&mut (GpuTarget, Measurer)>,
 ) -> Result<(Verdict, String)> {
     let schedule = replay(op, bucket, entry);
     let generated = schedule
@@ -185,11 +196,11 @@ fn on_cuda(
     }
     let images = count(entry.images.len(), "image");
     // What is run is compiled here, from the same text.
-    let Some(gpu) = gpu.filter(|_| is_same && Nvrtc::get().is_ok()) else {
+    let Some((gpu, measurer)) = gpu.filter(|_| is_same && Nvrtc::get().is_ok()) else {
         return Ok(same(is_same, format!("{images} checked, nothing run")));
     };
     let bucket = (workload, &*bucket.dims);
-    Ok(match tune::verify(bucket, gpu.into(), &schedule.trace, measurer)? {
+    Ok(match tune::verify(bucket, (*gpu).into(), &schedule.trace, measurer)? {
         Ok(n) => (Verdict::Right, format!("{images} checked, run at {}", count(n, "place"))),
         Err(why) => (Verdict::Bad, why),
     })
