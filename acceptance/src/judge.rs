@@ -112,22 +112,15 @@ impl Judge {
     /// The code for this GPU: that of the bundle, or made by the NVRTC of this machine.
     fn code(&self, item: &Item, generated: &GeneratedCuda) -> Result<(Code, Arch), String> {
         let bytes = fs::read(self.folder.join(&item.image)).unwrap_or_default();
-        let none = Code {
-            ptx: String::new(),
-            cubin: Vec::new(),
-            log: String::new(),
-            kernels: Vec::new(),
-            remarks: Vec::new(),
-        };
         if item.image.ends_with(".ptx") {
             let ptx = String::from_utf8_lossy(&bytes).into_owned();
             let target = ptx_target(&ptx).ok_or_else(|| format!("`{}` is no PTX", item.image))?;
-            return Ok((Code { ptx, ..none }, target));
+            return Ok((Code { ptx, ..Code::default() }, target));
         }
         let arch = self.arch();
         let is_for_it = self.bundled.is_empty() || self.bundled == arch.to_string();
         if is_for_it && !bytes.is_empty() {
-            return Ok((Code { cubin: bytes, ..none }, arch));
+            return Ok((Code { cubin: bytes, ..Code::default() }, arch));
         }
         let compiler = Compiler::of_machine(None)
             .ok_or_else(|| format!("no code for {arch} in the bundle, and no compiler"))?;

@@ -45,7 +45,7 @@ pub struct Source<'a> {
 }
 
 /// What came of a [`Source`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Code {
     /// As text.
     pub ptx: String,
