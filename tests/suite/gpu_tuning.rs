@@ -283,6 +283,9 @@ fn a_package_is_tuned_for_the_gpu_of_its_machine_if_it_asks_for_it() {
     let before = touched();
     assert_eq!(build("out", &here), (exact, Vec::new()));
     assert_eq!(touched(), before, "nothing was left to be tuned");
+    // One that measures nothing, and looks for no GPU, embeds what was found for it.
+    let (embedded, _) = build("use", &[("TVMTUNE", "use"), nowhere[0], nowhere[1]]);
+    assert!(embedded.len() == 2 && embedded[0].contains("sm_90a"), "{embedded:?}");
 
     let tvmtune = |arguments: &[&str]| {
         let mut command = sandbox.command(TVMTUNE);

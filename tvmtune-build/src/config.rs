@@ -69,7 +69,8 @@ pub struct Targets {
 pub struct Cuda {
     /// By their architectures.
     pub archs: Vec<Arch>,
-    /// Whether the GPU of the machine that builds is among them, whatever it is: `native`.
+    /// Whether the GPU of the machine that builds is among them, whatever it is: `native`. In a
+    /// build that does not measure, and looks for none, those that records are for.
     pub native: bool,
 }
 

@@ -78,12 +78,14 @@ pub fn targets(config: &Config, lookup: &Lookup, here: Option<GpuTarget>) -> Vec
             Platform::Cuda(arch) => Some(arch),
             Platform::Cpu(_) => None,
         };
-        schedules.filter_map(|it| arch(it.platform)).collect()
+        schedules.filter_map(|it| arch(it.platform)).collect::<Vec<_>>()
     };
-    let native = || here.map(|it| it.arch);
-    let mut archs: Vec<Arch> = match &config.targets.cuda {
-        Some(it) => it.archs.iter().copied().chain(native().filter(|_| it.native)).collect(),
-        None => of_records(),
+    let mut archs: Vec<Arch> = match (&config.targets.cuda, here) {
+        (Some(it), Some(here)) if it.native => [&*it.archs, &[here.arch]].concat(),
+        // A build that does not look for a GPU embeds what earlier ones found for it.
+        (Some(it), None) if it.native => [it.archs.clone(), of_records()].concat(),
+        (Some(it), _) => it.archs.clone(),
+        (None, _) => of_records(),
     };
     archs.sort_unstable_by(|a, b| b.cmp(a));
     archs.dedup();

@@ -158,23 +158,22 @@ pub fn serve() -> Result<(), Box<dyn std::error::Error>> {
 fn tune_job(job: &Job) -> Answer {
     let started = Instant::now();
     let mut answer = Answer::default();
-    let is_about_gpu = job.asks_for_gpu || !job.gpu.is_empty();
-    let gpu = is_about_gpu.then(gpu);
-    if let Some(Ok(gpu)) = gpu {
-        answer.gpu = Some(gpu.key().0);
-    } else if let Some(Err(why)) = &gpu {
-        answer.no_gpu = Some(why.clone());
-    }
-    let devices = [
-        (device::detect().map(Target::from), &job.cpu),
-        (gpu.and_then(Result::ok).map(Target::from), &job.gpu),
-    ];
-    let mut heartbeat = Heartbeat::new(job.budget().total);
-    for (target, wanted) in devices {
-        if let (Some(target), false) = (target, wanted.is_empty()) {
-            let tuned = tune_on((target, wanted), job, &started, &mut heartbeat, &mut answer);
-            answer.trouble = answer.trouble.or(tuned.err().map(|it| it.to_string()));
+    if job.asks_for_gpu {
+        match gpu() {
+            Ok(gpu) => answer.gpu = Some(gpu.key().0),
+            Err(why) => answer.no_gpu = Some(why),
         }
+    }
+    let cpu = || device::detect().ok_or("this machine runs no generated kernels".to_owned());
+    let devices: [(&dyn Fn() -> Result<Target, String>, _); 2] =
+        [(&|| cpu().map(Target::from), &job.cpu), (&|| gpu().map(Target::from), &job.gpu)];
+    let mut heartbeat = Heartbeat::new(job.budget().total);
+    for (find, wanted) in devices.into_iter().filter(|(_, wanted)| !wanted.is_empty()) {
+        let tuned = find().and_then(|target| {
+            tune_on((target, wanted), job, &started, &mut heartbeat, &mut answer)
+                .map_err(|it| it.to_string())
+        });
+        answer.trouble = answer.trouble.or(tuned.err());
     }
     answer
 }

@@ -145,14 +145,10 @@ impl Measurer {
     ///
     /// [`MeasureError`] if no worker can be started.
     pub fn gpu(&mut self) -> Result<Result<Gpu, String>, MeasureError> {
-        // Drivers may take long to start.
-        Ok(match self.pool.ask(&Frame::new(Request::Gpu), PATIENCE)? {
-            Answer::Response(Frame { message: Response::Gpu(gpu), .. }) => Ok(gpu),
-            Answer::Response(Frame { message: Response::Failed(why), .. })
-            | Answer::Crashed(why) => Err(why),
-            Answer::Response(_) => Err("the worker talked nonsense".to_owned()),
-            Answer::TimedOut => Err("the driver does not answer".to_owned()),
-        })
+        Ok(self.ask_of_gpu(Request::Gpu)?.and_then(|it| match it {
+            Response::Gpu(gpu) => Ok(gpu),
+            other => Err(refusal(other).to_string()),
+        }))
     }
 
     /// What so many copies within the memory of the GPU move, in bytes read and written a ns: what
@@ -162,11 +158,19 @@ impl Measurer {
     ///
     /// [`MeasureError`] if no worker can be started.
     pub fn copy_gbps(&mut self, n: usize) -> Result<Result<Vec<f64>, String>, MeasureError> {
-        Ok(match self.pool.ask(&Frame::new(Request::Copy(n)), PATIENCE)? {
-            Answer::Response(Frame { message: Response::Copied(copied), .. }) => Ok(copied),
+        Ok(self.ask_of_gpu(Request::Copy(n))?.and_then(|it| match it {
+            Response::Copied(copied) => Ok(copied),
+            other => Err(refusal(other).to_string()),
+        }))
+    }
+
+    /// Asks a worker what needs no problem; an inner error says what went wrong.
+    fn ask_of_gpu(&mut self, request: Request) -> Result<Result<Response, String>, MeasureError> {
+        // Drivers may take long to start.
+        Ok(match self.pool.ask(&Frame::new(request), PATIENCE)? {
             Answer::Response(Frame { message: Response::Failed(why), .. })
             | Answer::Crashed(why) => Err(why),
-            Answer::Response(_) => Err("the worker talked nonsense".to_owned()),
+            Answer::Response(Frame { message, .. }) => Ok(message),
             Answer::TimedOut => Err("the driver does not answer".to_owned()),
         })
     }

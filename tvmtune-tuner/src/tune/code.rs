@@ -7,7 +7,7 @@ use tvmtune_core::dag::Dag;
 use tvmtune_core::record::Image;
 use tvmtune_core::schedule::{Instruction, Schedule, Threads};
 use tvmtune_core::target::fits_gpu::fits;
-use tvmtune_core::target::{GpuTarget, Target};
+use tvmtune_core::target::{CpuTarget, GpuTarget, Target};
 use tvmtune_runtime::cuda::nvrtc::{Nvrtc, NvrtcError};
 
 use crate::compile::{self, Compiler};
@@ -17,7 +17,7 @@ use crate::measure::{CaseSpec, Job, Policy};
 /// Makes code for a target.
 #[derive(Clone, Debug)]
 pub(super) enum Maker {
-    Cpu(Target),
+    Cpu(CpuTarget),
     Gpu(GpuTarget, Compiler<'static>),
 }
 
@@ -32,7 +32,7 @@ impl Maker {
     /// For GPUs, with an NVRTC or that of this machine.
     pub(super) fn new(target: Target, nvrtc: Option<&'static Nvrtc>) -> Result<Self, NvrtcError> {
         Ok(match target {
-            Target::Cpu(_) => Maker::Cpu(target),
+            Target::Cpu(cpu) => Maker::Cpu(cpu),
             Target::Gpu(gpu) => {
                 let nvrtc = nvrtc.map_or_else(Nvrtc::get, Ok)?;
                 // Candidates are compiled once each, and there are thousands.
@@ -43,7 +43,7 @@ impl Maker {
 
     pub(super) fn target(&self) -> Target {
         match self {
-            Maker::Cpu(target) => *target,
+            Maker::Cpu(cpu) => (*cpu).into(),
             Maker::Gpu(gpu, _) => (*gpu).into(),
         }
     }
@@ -63,7 +63,7 @@ impl Maker {
         let make = || {
             let schedule = Schedule::replay(dag, trace).map_err(|it| it.to_string())?;
             match self {
-                Maker::Cpu(target) => on_cpu(&schedule, target),
+                Maker::Cpu(cpu) => on_cpu(&schedule, cpu),
                 Maker::Gpu(gpu, compiler) => on_gpu(&schedule, gpu, compiler),
             }
         };
@@ -87,8 +87,7 @@ impl Maker {
     }
 }
 
-fn on_cpu(schedule: &Schedule, target: &Target) -> Result<Code, String> {
-    let Target::Cpu(cpu) = target else { return Err("it is for another target".to_owned()) };
+fn on_cpu(schedule: &Schedule, cpu: &CpuTarget) -> Result<Code, String> {
     let generated = codegen::generate(schedule, cpu.isa).map_err(|it| it.to_string())?;
     Ok(Code::Cpu(Box::new(generated)))
 }

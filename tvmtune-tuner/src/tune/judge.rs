@@ -137,7 +137,7 @@ fn trusted(
 fn trustworthy(task: &Task, case: &CaseSpec) -> Vec<(Maker, Vec<Instruction>)> {
     let host = match task.target() {
         Target::Cpu(_) => Some(task.maker.clone()),
-        Target::Gpu(_) => device::detect().map(|it| Maker::Cpu(it.into())),
+        Target::Gpu(_) => device::detect().map(Maker::Cpu),
     };
     let plain = host.map(|it| (it, Schedule::new(&task.dag).trace));
     let medium = n_operations(&task.dag, case.dims()) <= MEDIUM;
@@ -159,6 +159,7 @@ mod tests {
     use tvmtune_core::interp::Number;
     use tvmtune_core::kernel::Isa;
     use tvmtune_core::poly::Interval;
+    use tvmtune_core::target::CpuTarget;
 
     /// A task of some program, and a case of it.
     fn task() -> (Task, CaseSpec) {
@@ -166,7 +167,7 @@ mod tests {
         let bucket: Vec<Interval> = dag.dims.iter().map(|it| it.range).collect();
         let tolerance = Tolerance { rel: 1e-4, abs: 1e-4 };
         let workload = Workload::new(dag, vec![bucket.clone()], tolerance);
-        let maker = Maker::Cpu(Target::generic(Isa::Avx2));
+        let maker = Maker::Cpu(CpuTarget::generic(Isa::Avx2));
         let task = Task::new((0, &workload), &bucket, &maker, 1.0);
         let case = CaseSpec::new(&task.dag, &task.dims()[0], 1, &|_| (0.0, 0.0));
         (task, case)

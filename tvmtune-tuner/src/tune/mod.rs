@@ -3,8 +3,9 @@
 //! In: [`Workload`]s. Out: records in the user's cache, and a [`Summary`]. Next: the build plan
 //! finds them there.
 //!
-//! Read `session.rs` for one task, `round.rs` for what happens to its candidates, `judge.rs` for what its candidates must compute, `finals.rs`
-//! for how the best of them is found, `keep.rs` for what is remembered, and here for who gets the next round.
+//! Read `session.rs` for one task, `code.rs` for what makes its code, `round.rs` for what happens to
+//! its candidates, `judge.rs` for what they must compute, `finals.rs` for how the best of them is
+//! found, `keep.rs` for what is remembered, and here for who gets the next round.
 //!
 //! # Invariants
 //!

@@ -4,7 +4,7 @@
 //! In: requests, on standard input. Out: responses, on standard output. It is the executable of
 //! the tuner itself, started again with an environment variable set: [`maybe_run`].
 //!
-//! Read `bench.rs` for what happens to a candidate, `cpu.rs` and `gpu` for how it is launched there.
+//! Read `bench.rs` for what happens to a candidate, `cpu` and `gpu` for how it is launched there.
 
 mod bench;
 mod cpu;
