@@ -179,3 +179,54 @@ fn halves_round_where_they_are_stored() {
         &ROWS,
     );
 }
+
+/// Around 1, a block, several, and as many as are taken together in blocks again.
+const LENGTHS: [i64; 10] = [1, 15, 16, 17, 33, 64, 65, 257, 1023, 1300];
+
+#[test]
+fn sums_up_to_each_element_of_a_row() {
+    check(
+        "#[autotune(dims(N = 1..=1300))]
+        fn f(x: Tensor<f32, 3, N>) -> (Tensor<f32, 3, N>, Tensor<f32, 3, N>) {
+            let up = compute(|i, j| sum(0..=j, |k| x[[i, k]]) / (j + 1) as f32);
+            let down = compute(|i, j| max(j + 1..N, |k| x[[i, k]] * x[[i, k]]));
+            (up, down)
+        }",
+        &LENGTHS,
+    );
+}
+
+#[test]
+fn products_before_each_element_of_one_row_of_integers() {
+    check(
+        "#[autotune(dims(N = 1..=1300))]
+        fn f(x: Tensor<i32, N>, h: Tensor<f16, N>) -> (Tensor<i32, N>, Tensor<f32, N>) {
+            let p = compute(|j| prod(0..j, |k| x[[k]]));
+            (p, compute(|j| sum(j..N, |k| h[[k]]) * 0.01))
+        }",
+        &LENGTHS,
+    );
+}
+
+#[test]
+fn sums_up_to_each_step_beside_channels() {
+    check(
+        "#[autotune(dims(T = 1..=1300))]
+        fn f(x: Tensor<f32, T, 21>, y: Tensor<f32, T, 4>) -> (Tensor<f32, T, 21>, Tensor<f32, T>) {
+            let s = compute(|t, c| sum(0..=t, |k| x[[k, c]]) / (t + 1) as f32);
+            (s, compute(|t| sum((0..t, 0..4), |k, c| y[[k, c]]) * 0.01))
+        }",
+        &LENGTHS,
+    );
+}
+
+#[test]
+fn sums_up_to_each_of_a_fixed_number() {
+    check(
+        "#[autotune(dims(R = 1..=40, N = 4096))]
+        fn f(x: Tensor<f32, R, N>) -> Tensor<f32, R, N> {
+            compute(|i, j| sum(0..=j, |k| x[[i, k]]) / (j + 1) as f32)
+        }",
+        &[1, 3],
+    );
+}

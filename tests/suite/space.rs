@@ -118,6 +118,31 @@ fn points_of_a_normalization() {
 }
 
 #[test]
+fn points_of_sums_up_to_each_element() {
+    check(
+        "#[autotune(dims(R = 1..=20, N = 300))]
+        fn sums(x: Tensor<f32, R, N>) -> Tensor<f32, R, N> {
+            compute(|i, j| sum(0..=j, |k| x[[i, k]]))
+        }",
+        &[5],
+    );
+    check(
+        "#[autotune(dims(N = 1..=2100))]
+        fn sums(x: Tensor<f32, N>) -> Tensor<f32, N> {
+            compute(|j| max(j + 1..N, |k| x[[k]].abs()))
+        }",
+        &[2091],
+    );
+    check(
+        "#[autotune(dims(T = 70, C = 19))]
+        fn sums(x: Tensor<f32, T, C>) -> Tensor<f32, T, C> {
+            compute(|t, c| sum(0..t, |k| x[[k, c]]))
+        }",
+        &[],
+    );
+}
+
+#[test]
 fn points_of_a_strided_convolution() {
     check(
         "#[autotune(dims(C = 3, H = 9, O = 10))]

@@ -29,11 +29,13 @@ pub enum Family {
     Gather,
     /// The least index of the largest element.
     Argmax,
+    /// Sums or maxima up to an index, or from one on, with or without its element.
+    Prefix,
 }
 
 impl Family {
     /// All of them.
-    pub const ALL: [Family; 10] = [
+    pub const ALL: [Family; 11] = [
         Family::Matmul,
         Family::BatchedMatmul,
         Family::Mlp,
@@ -44,6 +46,7 @@ impl Family {
         Family::Chain,
         Family::Gather,
         Family::Argmax,
+        Family::Prefix,
     ];
 }
 
@@ -61,6 +64,7 @@ pub fn dag(family: Family, numbers: &[u32]) -> (Dag, Vec<i64>) {
         Family::Chain => it.chain(),
         Family::Gather => it.gather(),
         Family::Argmax => it.argmax(),
+        Family::Prefix => it.prefix(),
     }
     (it.dag, it.dims)
 }
@@ -350,5 +354,35 @@ impl<'a> Builder<'a> {
         let body = select(equal, index, none);
         let a = self.compute("a", &[&r], &[&d], Reducer::Min, body);
         self.outputs(vec![a]);
+    }
+
+    fn prefix(&mut self) {
+        let (r, n, c) = (self.extent(), self.extent(), self.extent());
+        let x = self.param("x", DType::F32, &[&r, &n, &c]);
+        // The axis of the prefixes is `n`, whose elements are read along `k`; and `c` is reduced or
+        // lies beside it.
+        let both = self.below(3) == 0;
+        let along = if both { var(2) } else { var(3) };
+        let other = if both { var(3) } else { var(2) };
+        let (op, lag) = match self.below(4) {
+            0 => (CompareOp::Le, 0),
+            1 => (CompareOp::Lt, 0),
+            2 => (CompareOp::Ge, 0),
+            _ => (CompareOp::Gt, 1),
+        };
+        let bound = Expr::Index(var(1) + Poly::constant(lag));
+        let counts = Expr::Index(along.clone()).compare(op, bound);
+        let element = Expr::read(x, [var(0), along, other]);
+        let (reducer, identity) = match self.below(2) {
+            0 => (Reducer::Sum, 0.0),
+            _ => (Reducer::Max, f64::NEG_INFINITY),
+        };
+        let body = select(counts, element, Expr::Const(Literal::Float(identity), DType::F32));
+        let p = if both {
+            self.compute("p", &[&r, &n], &[&n, &c], reducer, body)
+        } else {
+            self.compute("p", &[&r, &n, &c], &[&n], reducer, body)
+        };
+        self.outputs(vec![p]);
     }
 }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use crate::dag::TensorId;
 use crate::schedule::{
-    Attach, AxisId, Instruction, Layout, LoopKind, Schedule, Stage, StageId, Threads,
+    Attach, AxisId, Instruction, Layout, LoopKind, Relation, Schedule, Stage, StageId, Threads,
 };
 
 /// Random numbers from which an instruction is made for a schedule.
@@ -26,6 +26,9 @@ pub fn instruction(schedule: &Schedule, it: &Move) -> Instruction {
     let stage = pick_stage(schedule, it.picks[0]);
     let found = schedule.stage(stage);
     let axis = |n| found.order.get(pick(n, found.order.len())).copied().unwrap_or(AxisId(0));
+    if let Some(instruction) = scan(schedule, stage, it) {
+        return instruction;
+    }
     match it.kind % 32 {
         0..=6 => {
             let factors = [1, 2, 3, 4, 5, 8, 16];
@@ -67,6 +70,26 @@ pub fn instruction(schedule: &Schedule, it: &Move) -> Instruction {
         _ => Instruction::Threads {
             threads: if it.picks[0].is_multiple_of(2) { Threads::One } else { Threads::All },
         },
+    }
+}
+
+/// A step towards a scan, more often than not, where nothing else has happened yet to a stage that
+/// reduces prefixes.
+fn scan(schedule: &Schedule, stage: StageId, it: &Move) -> Option<Instruction> {
+    let [_, along] = schedule.prefix_axes(stage)?;
+    if it.kind.is_multiple_of(3) {
+        return None;
+    }
+    let found = schedule.stage(stage);
+    match found.relations.as_slice() {
+        [] => {
+            let factors = vec![[1, 2, 3, 4, 8][it.picks[1] as usize % 5]];
+            Some(Instruction::Split { stage, axis: along, factors })
+        }
+        [Relation::Split { parent, parts, .. }] if *parent == along => {
+            Some(Instruction::Scan { stage, axis: *parts.last()? })
+        }
+        _ => None,
     }
 }
 

@@ -3,7 +3,9 @@
 //! Used twice, with one meaning: by [`dsl`](crate::dsl) to accept a read, and by
 //! [`verify`](super::verify) to accept the dag that came of it.
 
-use super::{BinaryOp, CompareOp, Expr, Literal, Subscript, Types, UnaryOp, integer_range};
+use super::{
+    BinaryOp, CompareOp, Expr, Literal, Subscript, TensorId, Types, UnaryOp, integer_range,
+};
 use crate::poly::{Facts, Interval, Poly};
 
 /// Facts about dimensions and variables, and conditions of the branches taken.
@@ -136,6 +138,38 @@ impl Known {
                         CompareOp::Eq | CompareOp::Ne => false,
                     })
             }
+        }
+    }
+
+    /// Whether every read of an expression is in bounds wherever it is evaluated.
+    pub fn reads_in_bounds(
+        &self,
+        expr: &Expr,
+        shape: &dyn Fn(TensorId) -> Vec<Poly>,
+        types: &dyn Types,
+    ) -> bool {
+        let all = |known: &Self, it: &Expr| known.reads_in_bounds(it, shape, types);
+        let where_ = |condition: &Expr, holds: bool, it: &Expr| {
+            let mut known = self.clone();
+            known.assume(condition, holds);
+            all(&known, it)
+        };
+        match expr {
+            Expr::Read { tensor, index } => {
+                let inside = |(it, extent): (&Subscript, &Poly)| {
+                    self.is_above(it, types) && self.is_below(it, extent, types)
+                };
+                index.iter().zip(&shape(*tensor)).all(inside)
+                    && expr.children().into_iter().all(|it| all(self, it))
+            }
+            Expr::Select { condition, then, otherwise } => {
+                all(self, condition)
+                    && where_(condition, true, then)
+                    && where_(condition, false, otherwise)
+            }
+            Expr::Binary(BinaryOp::And, a, b) => all(self, a) && where_(a, true, b),
+            Expr::Binary(BinaryOp::Or, a, b) => all(self, a) && where_(a, false, b),
+            _ => expr.children().into_iter().all(|it| all(self, it)),
         }
     }
 

@@ -12,6 +12,7 @@ use crate::dag::{
     Tensor, TensorId, TensorKind,
 };
 use crate::poly::{Atom, Poly, VarId};
+use crate::span::Span;
 
 /// What a reduction's name asks for.
 #[derive(Clone, Copy, PartialEq)]
@@ -26,10 +27,33 @@ enum Wanted {
 pub(super) const NAMES: [&str; 9] =
     ["sum", "prod", "min", "max", "any", "all", "argmax", "argmin", "mean"];
 
-/// The axis of a reduction: where it starts, and how long it is.
+/// The axis of a reduction.
 struct Range {
+    /// Where it starts, and how long it is: whatever the axes around are.
     lo: Poly,
     extent: Poly,
+    /// Which part of it counts, where that depends on an axis around.
+    part: Part,
+    /// How much of it counts.
+    count: Poly,
+}
+
+/// The ends of a range that depend on axes around.
+#[derive(Default)]
+struct Part {
+    /// The first index.
+    first: Option<Poly>,
+    /// The one after the last.
+    end: Option<Poly>,
+}
+
+/// What is reduced, as read.
+struct ReductionBody {
+    axes: Vec<VarId>,
+    /// The condition under which a value counts, if not all do.
+    counts: Option<Expr>,
+    /// `None` if something was wrong with it or with an axis.
+    value: Option<Value>,
 }
 
 impl Elaborator {
@@ -62,9 +86,9 @@ impl Elaborator {
         if matches!(wanted, Wanted::Place(_)) && ranges.len() != 1 {
             return self.errors.at(args, format!("`{name}` goes over one range"));
         }
-        let (axes, body) = self.reduction_body(&ranges, closure);
+        let ReductionBody { axes, counts, value } = self.reduction_body(&ranges, closure);
         let ranges: Vec<Range> = ranges.into_iter().collect::<Option<_>>()?;
-        let body = body?;
+        let body = value?;
         let (body_expr, dtype) = match wanted {
             Wanted::Value(Reducer::Any | Reducer::All) => {
                 (body.operand(DType::Bool, &mut self.errors)?, DType::Bool)
@@ -75,6 +99,15 @@ impl Elaborator {
             let message = format!("`{name}` applies to numbers; `any` and `all` to conditions");
             return self.errors.at_place(body.place, message);
         }
+        let body_expr = match (counts, wanted) {
+            (None, _) => body_expr,
+            (Some(_), Wanted::Place(_)) => {
+                let message = format!("a range of `{name}` cannot depend on an axis");
+                return self.errors.at(args, message);
+            }
+            (Some(counts), Wanted::Value(reducer)) => only(counts, body_expr, reducer, dtype),
+            (Some(counts), Wanted::Mean) => only(counts, body_expr, Reducer::Sum, dtype),
+        };
         let (expr, dtype) = match wanted {
             Wanted::Value(reducer) => (self.accumulate(reducer, axes, body_expr, dtype), dtype),
             Wanted::Mean => (self.mean(&ranges, axes, body_expr, dtype, body.place)?, dtype),
@@ -96,26 +129,45 @@ impl Elaborator {
             return self.errors.at(syntax, "a range of a reduction has both ends, as in `0..K`");
         };
         let (lo, hi) = (self.range_end(start), self.range_end(end));
-        let (lo, hi) = (lo?, hi?);
-        let closed = matches!(range.limits, RangeLimits::Closed(_));
-        let extent = hi - lo.clone() + i64::from(closed).into();
-        if !extent.is_positive(&self.known.facts) {
+        let (first, end) = (lo?, hi? + i64::from(closed(range)).into());
+        let (Some(lo), Some(hi)) = (self.span(&first), self.span(&end)) else {
+            let message = "it is not known how far this range reaches: go over a whole dimension \
+                           and choose with `if`";
+            return self.errors.at(syntax, message);
+        };
+        let (mut lo, mut extent) = (lo.first.clone(), hi.last() - lo.first);
+        let facts = &self.known.facts;
+        if first.has_vars() || end.has_vars() {
+            // With one index more if none of them may count, as in `0..i` where there is one `i`.
+            let more = i64::from(!extent.is_positive(facts));
+            lo = lo - i64::from(first.has_vars() && more > 0).into();
+            extent += more.into();
+        }
+        if !extent.is_positive(facts) {
             return self.errors.at(syntax, "this range may be empty");
         }
-        Some(Range { lo, extent })
+        let count = end.clone() - first.clone();
+        if (-count.clone()).is_nonnegative(facts) {
+            return self.errors.at(syntax, "this range is always empty");
+        }
+        let dependent = |it: Poly| it.has_vars().then_some(it);
+        let part = Part { first: dependent(first), end: dependent(end) };
+        Some(Range { lo, extent, part, count })
     }
 
     fn range_end(&mut self, syntax: &Syntax) -> Option<Poly> {
         let value = self.expr(syntax)?;
         let Some(poly) = value.as_index() else {
-            return self.errors.at(syntax, "the end of a range is made of integers and dimensions");
-        };
-        if poly.has_vars() {
-            let message = "a range cannot depend on an axis; go over the whole dimension and \
-                           choose with `if`";
+            let message = "the end of a range is made of integers, dimensions and axes";
             return self.errors.at(syntax, message);
-        }
+        };
         Some(poly)
+    }
+
+    /// The values that an index may have, whatever the axes around are.
+    fn span(&self, index: &Poly) -> Option<Span> {
+        let axis = |it: VarId| Some(Span::whole(self.vars.get(it.0 as usize)?.extent.clone()));
+        Span::of(index, &axis, &self.known.facts)
     }
 
     /// The closure's body, read with its axes in scope.
@@ -123,23 +175,31 @@ impl Elaborator {
         &mut self,
         ranges: &[Option<Range>],
         closure: &syn::ExprClosure,
-    ) -> (Vec<VarId>, Option<Value>) {
+    ) -> ReductionBody {
         // The reduction is computed for every point, whatever branch it is read in.
         let known = self.known.clone();
         self.known = known.without_conditions();
         let depth = self.around.len();
-        let (axes, body) = self.scoped(|walk| {
-            let mut axes = Vec::new();
+        let (axes, counts, body) = self.scoped(|walk| {
+            let (mut axes, mut counts) = (Vec::new(), None);
             for (range, pat) in ranges.iter().zip(&closure.inputs) {
-                axes.push(walk.closure_axis(pat, range.as_ref().map(|it| (&it.lo, &it.extent))));
+                let axis = walk.closure_axis(pat, range.as_ref().map(|it| (&it.lo, &it.extent)));
+                if let (Some(range), Some(axis)) = (range, axis) {
+                    counts = and(counts, range.counts(axis));
+                }
+                axes.push(axis);
+            }
+            if let Some(counts) = &counts {
+                walk.known.assume(counts, true);
             }
             walk.check_closure(closure);
-            (axes, walk.expr(&closure.body))
+            (axes, counts, walk.expr(&closure.body))
         });
         self.around.truncate(depth);
         self.known.restore_conditions(known);
         let complete = axes.iter().all(Option::is_some);
-        (axes.into_iter().flatten().collect(), body.filter(|_| complete))
+        let axes = axes.into_iter().flatten().collect();
+        ReductionBody { axes, counts, value: body.filter(|_| complete) }
     }
 
     /// A closure's parameter as an axis; where its extent is unknown, its name is poisoned.
@@ -206,7 +266,11 @@ impl Elaborator {
         }
         let mut count = Poly::constant(1);
         for it in ranges {
-            count = self.index_binary(BinaryOp::Mul, &count, &it.extent, place)?;
+            if !it.count.is_positive(&self.known.facts) {
+                let message = "a range may be empty here, and the mean of nothing is no number";
+                return self.errors.at_place(place, message);
+            }
+            count = self.index_binary(BinaryOp::Mul, &count, &it.count, place)?;
         }
         let count = match count.as_constant() {
             Some(it) => Expr::Const(Literal::Float(it as f64), dtype),
@@ -341,6 +405,39 @@ impl Elaborator {
         self.computes.push(Compute { tensor, axes, n_spatial: spatial.len(), reducer, body });
         tensor
     }
+}
+
+impl Range {
+    /// The condition under which the index at an axis counts, if not all do.
+    fn counts(&self, axis: VarId) -> Option<Expr> {
+        let index = Expr::Index(self.lo.clone() + Poly::var(axis));
+        let compared = |op: CompareOp, end: &Option<Poly>| {
+            Some(index.clone().compare(op, Expr::Index(end.clone()?)))
+        };
+        and(compared(CompareOp::Ge, &self.part.first), compared(CompareOp::Lt, &self.part.end))
+    }
+}
+
+/// Both conditions, where there are two.
+fn and(a: Option<Expr>, b: Option<Expr>) -> Option<Expr> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.binary(BinaryOp::And, b)),
+        (a, b) => a.or(b),
+    }
+}
+
+/// What is reduced, and where that does not count what changes nothing.
+fn only(counts: Expr, body: Expr, reducer: Reducer, dtype: DType) -> Expr {
+    Expr::Select {
+        condition: Box::new(counts),
+        then: Box::new(body),
+        otherwise: Box::new(Expr::Const(reducer.identity(dtype), dtype)),
+    }
+}
+
+/// Whether a range includes its end.
+fn closed(range: &syn::ExprRange) -> bool {
+    matches!(range.limits, RangeLimits::Closed(_))
 }
 
 fn wanted(name: &str) -> Wanted {

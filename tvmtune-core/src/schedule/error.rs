@@ -114,6 +114,10 @@ pub enum ErrorKind {
     /// Every factor of the sum depends on what it runs over.
     #[error("no factor is the same in all that is added up")]
     NothingInvariant,
+    /// Not every element is reduced up to its own index, or from it on; or the loop is not the
+    /// inner of two along which it is.
+    #[error("it is no reduction up to an index, in two loops of which this is the inner")]
+    NotPrefix,
     /// The values may be too large for a narrower type, or are needed as they are.
     #[error("the values cannot be stored in that type")]
     Precise,

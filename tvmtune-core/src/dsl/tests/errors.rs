@@ -382,6 +382,26 @@ fn types_that_do_not_go_together() {
 }
 
 #[test]
+fn ranges_with_axes() {
+    insta::assert_snapshot!(body("Tensor<f32, M>",
+        "compute(|i| argmax(0..=i, |k| 1.0) as f32 + mean(0..i, |k| 1.0) + sum(0..k, |k| 1.0)
+             + sum(i..i, |k| 1.0) + sum(0..i * i, |k| 1.0) + sum(0..=i, |k| x[[i, k]]))"), @r"
+    3 | 0..=i, |k| 1.0
+      = a range of `argmax` cannot depend on an axis
+    3 | 1.0
+      = a range may be empty here, and the mean of nothing is no number
+    3 | k
+      = cannot find `k` in this program
+    4 | i..i
+      = this range is always empty
+    4 | 0..i * i
+      = it is not known how far this range reaches: go over a whole dimension and choose with `if`
+    4 | k
+      = index `k` ranges over 0..=M - 1, but `x` has extent 8 there: use `.get(..).unwrap_or(..)`
+    ");
+}
+
+#[test]
 fn reductions() {
     insta::assert_snapshot!(body("Tensor<f32, M>",
         "compute(|i| sum(0..K) + sum(K, |k| x[[i, k]]) + sum((0..K, 0..K), |k| x[[i, k]]) + sum(0..i, |k| 1.0)
@@ -394,8 +414,6 @@ fn reductions() {
       = expected a range, as in `0..K`
     3 | k
       = this closure takes 1 axis, but there are 2 ranges
-    3 | i
-      = a range cannot depend on an axis; go over the whole dimension and choose with `if`
     4 | 3..3
       = this range may be empty
     4 | 0..
@@ -415,7 +433,7 @@ fn reductions() {
     6 | f32
       = a closure of axes states no type: convert with `as`
     6 | eps
-      = the end of a range is made of integers and dimensions
+      = the end of a range is made of integers, dimensions and axes
     "#);
 }
 

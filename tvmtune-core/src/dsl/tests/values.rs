@@ -198,3 +198,35 @@ fn a_matrix_product_of_ordinary_size_is_judged_quickly() {
     let want: f32 = (0..384).map(|k| x[127 * 384 + k] * w[383 * 384 + k]).sum();
     assert_eq!(got[0].to_f32_vec()[127 * 384 + 383], want);
 }
+
+#[test]
+fn a_range_may_end_or_start_at_an_index() {
+    let x = [1.0, 2.0, 4.0, 8.0];
+    assert_eq!(map("sum(0..=i, |k| x[[k]])", &x), [1.0, 3.0, 7.0, 15.0]);
+    assert_eq!(map("sum(0..i, |k| x[[k]])", &x), [0.0, 1.0, 3.0, 7.0]);
+    assert_eq!(map("sum(i..M, |k| x[[k]])", &x), [15.0, 14.0, 12.0, 8.0]);
+    assert_eq!(map("sum(i + 1..M, |k| x[[k]])", &x), [14.0, 12.0, 8.0, 0.0]);
+    assert_eq!(map("prod(0..=i, |k| x[[k]])", &x), [1.0, 2.0, 8.0, 64.0]);
+    assert_eq!(map("mean(0..=i, |k| x[[k]])", &x), [1.0, 1.5, 7.0 / 3.0, 3.75]);
+    assert_eq!(map("max(0..i, |k| x[[k]])", &x), [f32::NEG_INFINITY, 1.0, 2.0, 4.0]);
+    assert_eq!(map("sum(i..i + 2, |k| x.get([k]).unwrap_or(0.0))", &x), [3.0, 6.0, 12.0, 8.0]);
+    let truth = "if all(i..M, |k| x[[k]] > 2.0) { 1.0 } else { 0.0 }";
+    assert_eq!(map(truth, &x), [0.0, 0.0, 1.0, 1.0]);
+    // With one index there is none before it.
+    assert_eq!(map("sum(0..i, |k| x[[k]])", &[3.0]), [0.0]);
+    assert_eq!(map("sum(i + 1..M, |k| x[[k]])", &[3.0]), [0.0]);
+}
+
+#[test]
+fn ranges_up_to_an_index_are_choices() {
+    let text = |body: &str| {
+        let source = format!(
+            "#[autotune(dims(M = 64))]
+             fn f(x: Tensor<f32, M, M>) -> Tensor<f32, M, M> {{ compute(|i, j| {body}) }}"
+        );
+        crate::dag::print::canonical(&dag(&source))
+    };
+    let range = "sum(0..=j, |k| x[[i, k]])";
+    let choice = "sum(0..M, |k| if k < j + 1 { x[[i, k]] } else { 0.0 })";
+    assert_eq!(text(range), text(choice));
+}

@@ -16,7 +16,10 @@ mod pack;
 mod reorder;
 mod rfactor;
 mod rolling_update;
+mod scan;
 mod split;
+
+pub use self::scan::Scanned;
 
 use super::{Attach, Axis, AxisId, AxisRole, LoopKind, Schedule, ScheduledTensor, Stage, StageId};
 use crate::dag::{Compute, ComputeId, Tensor, TensorId, TensorKind};

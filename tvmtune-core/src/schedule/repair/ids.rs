@@ -57,7 +57,8 @@ impl Ids {
     pub(super) fn reset(&mut self, instruction: &Instruction, from: &Schedule, applied: bool) {
         let (Instruction::CacheWrite { stage }
         | Instruction::Hoist { stage }
-        | Instruction::Rfactor { stage, .. }) = instruction
+        | Instruction::Rfactor { stage, .. }
+        | Instruction::Scan { stage, .. }) = instruction
         else {
             return;
         };
@@ -119,6 +120,9 @@ impl Ids {
             Instruction::CacheWrite { stage: s } => Instruction::CacheWrite { stage: stage(s)? },
             Instruction::Rfactor { stage: s, axis: a } => {
                 Instruction::Rfactor { stage: stage(s)?, axis: axis(s, a)? }
+            }
+            Instruction::Scan { stage: s, axis: a } => {
+                Instruction::Scan { stage: stage(s)?, axis: axis(s, a)? }
             }
             Instruction::Pack { tensor: t, layout } => {
                 Instruction::Pack { tensor: tensor(t)?, layout: layout.clone() }

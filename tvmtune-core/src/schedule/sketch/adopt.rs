@@ -111,7 +111,8 @@ impl Adoption {
             }
             Instruction::CacheWrite { stage }
             | Instruction::Hoist { stage }
-            | Instruction::Rfactor { stage, .. } => {
+            | Instruction::Rfactor { stage, .. }
+            | Instruction::Scan { stage, .. } => {
                 // Its loops are new ones.
                 self.groups.retain(|(it, _), _| it != stage);
                 self.tiles.retain(|(it, _), _| it != stage);
@@ -249,6 +250,7 @@ fn kinds(
             Instruction::CacheWrite { stage: s }
             | Instruction::Hoist { stage: s }
             | Instruction::Rfactor { stage: s, .. }
+            | Instruction::Scan { stage: s, .. }
                 if *s == stage =>
             {
                 break;

@@ -1,6 +1,7 @@
 //! Building a sketch: primitives are applied to a schedule as they are noted, with the options
 //! that analysis chose, so that a rule sees real ids and every sketch has one point that is legal.
 
+use super::scan::Part;
 use super::{Decision, DecisionId, DecisionKind, Factor, Sketch, Step};
 use crate::dag::access::{Access, accesses, needs_tiling, work};
 use crate::dag::{Dag, TensorId, TensorKind};
@@ -23,6 +24,8 @@ pub(super) struct Builder {
     n_groups: u32,
     /// Stages that run on their own, whatever reads them.
     apart: Vec<StageId>,
+    /// What stages do in reductions by blocks.
+    pub(super) parts: Vec<Part>,
 }
 
 impl Builder {
@@ -37,6 +40,7 @@ impl Builder {
             steps: Vec::new(),
             n_groups: 0,
             apart: Vec::new(),
+            parts: Vec::new(),
         }
     }
 

@@ -155,7 +155,7 @@ impl Builder {
     /// Whether a reduction runs in tiles: its operands are used more than once, or only its
     /// spatial axes make vectors.
     fn tiles(&self, stage: StageId) -> bool {
-        if self.schedule.stage(stage).compute.reducer.is_none() {
+        if self.schedule.stage(stage).compute.reducer.is_none() || self.part(stage).is_some() {
             return false;
         }
         if self.is_gpu() {

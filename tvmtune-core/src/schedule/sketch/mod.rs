@@ -28,6 +28,7 @@ mod gpu;
 mod locate;
 mod register_tile;
 mod rows;
+mod scan;
 mod tile;
 mod variant;
 
@@ -191,6 +192,9 @@ pub fn sketches(dag: &Dag, target: &Target) -> Vec<Sketch> {
             sketches.extend(cut.sketches_of(&cut.groups()));
         }
     }
+    if let Some(blocks) = scan::by_blocks(&start) {
+        sketches.extend(blocks.sketches_of(&blocks.groups()));
+    }
     sketches.extend(start.sketches_of(&start.groups()));
     if sketches.is_empty() {
         // Every rule was refused: run the loops as the program wrote them.
@@ -253,6 +257,7 @@ enum Way {
     Tile(TileVariant),
     Rows,
     Elementwise,
+    Blocks(scan::Part),
     Gpu(gpu::Way),
 }
 
@@ -270,7 +275,12 @@ impl Builder {
             Group::Rows { root, inside, .. } => {
                 let reduces = self.schedule.stage(*root).compute.reducer.is_some();
                 let alone = inside.is_empty() && !reduces;
-                vec![if alone { Way::Elementwise } else { Way::Rows }]
+                let part = self.part(*root).filter(|_| inside.is_empty());
+                vec![match part {
+                    Some(part) => Way::Blocks(part),
+                    None if alone => Way::Elementwise,
+                    None => Way::Rows,
+                }]
             }
         }
     }
@@ -281,6 +291,7 @@ impl Builder {
                 tile::tile(self, *root, *anchor, variant)
             }
             (Group::Rows { root, .. }, Way::Elementwise) => elementwise::elementwise(self, *root),
+            (_, Way::Blocks(part)) => scan::alone(self, *part),
             (group, Way::Gpu(way)) => gpu::apply(self, group, way),
             (Group::Chain(_), _) => Ok(()),
             (Group::Rows { root, inside, depth }, _) => rows::rows(self, *root, inside, *depth),

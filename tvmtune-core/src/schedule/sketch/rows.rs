@@ -18,7 +18,7 @@
 use super::builder::Builder;
 use super::elementwise::tile_of_lanes;
 use super::tile::sizes;
-use super::{DecisionKind, Factor};
+use super::{DecisionKind, Factor, scan};
 use crate::schedule::error::ScheduleError;
 use crate::schedule::{AxisId, LoopKind, StageId};
 
@@ -111,6 +111,10 @@ fn mentions_as_value(b: &Builder, stage: StageId, axis: usize) -> bool {
 
 /// Orders the loops of one stage inside its rows; returns the stages that it was factored into.
 fn lay_out(b: &mut Builder, stage: StageId, depth: usize) -> Result<Vec<StageId>, ScheduleError> {
+    if let Some(part) = b.part(stage) {
+        scan::lay_out(b, part)?;
+        return Ok(Vec::new());
+    }
     let name = b.stage_name(stage).to_owned();
     let compute = b.schedule.stage(stage).compute.clone();
     if let Some((first, along)) = contiguous_reduction(b, stage) {
