@@ -46,6 +46,10 @@ def operations(torch):
         y = x.float()
         return (y * torch.rsqrt(y.square().mean(-1, keepdim=True) + scale) * g.float()).half()
 
+    def running_mean(x):
+        n = torch.arange(1, x.shape[0] + 1, device=x.device)[:, None]
+        return (x.cumsum(0, dtype=f32) / n).to(bf16)
+
     def quantize(x):
         s = x.abs().amax(-1) / 127.0
         q = torch.where(s[:, None] > 0, x / s[:, None], torch.zeros_like(x))
@@ -124,6 +128,8 @@ def operations(torch):
             lambda x: x.mean(1, dtype=f32).to(f16),
         ),
         "column_variance_f32": (lambda M, D: [(f32, M, D)], lambda x: x.var(0, correction=0)),
+        "cumulative_sum_f32": (lambda R, N: [(f32, R, N)], lambda x: x.cumsum(-1)),
+        "running_mean_bf16": (lambda T, C: [(bf16, T, C)], running_mean),
         "few_rows_f32": (
             lambda M, N, K: [(f32, M, K), (f32, N, K)],
             lambda x, w: torch.relu(x @ w.t()),

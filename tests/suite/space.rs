@@ -174,6 +174,36 @@ fn a_stride_along_lanes_becomes_the_layout_of_the_padded_copy() {
 }
 
 #[test]
+fn weights_whose_rows_lie_far_apart_are_packed_by_tile() {
+    let program = program(
+        "#[autotune(dims(M = 128, N = 3072, K = 768))]
+        fn linear(x: Tensor<f32, M, K>, w: Weight<f32, K, N>) -> Tensor<f32, M, N> {
+            compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[k, j]]))
+        }",
+    );
+    let dag = dag::build(&program).unwrap();
+    let schedule = default::schedule(&dag, &CpuTarget::generic(Isa::Avx512).into());
+    let text = nest::lower(&schedule).to_string();
+    assert!(text.contains("packed w[64, 768, 48]"), "{text}");
+}
+
+#[test]
+fn prefixes_of_rows_are_taken_by_blocks_of_lanes() {
+    let program = program(
+        "#[autotune(dims(R = 64, N = 1024))]
+        fn sums(x: Tensor<f32, R, N>) -> Tensor<f32, R, N> {
+            compute(|i, j| sum(0..=j, |k| x[[i, k]]))
+        }",
+    );
+    let dag = dag::build(&program).unwrap();
+    let schedule = default::schedule(&dag, &CpuTarget::generic(Isa::Avx512).into());
+    let text = nest::lower(&schedule).to_string();
+    for part in ["local out_within[1, 64, 16]", "vectorized j_r in 0..16", "k <= j_r"] {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+#[test]
 fn points_of_a_pool_with_a_stride() {
     check(
         "#[autotune(dims(C = 5, H = 39))]

@@ -7,6 +7,7 @@
 mod matrix;
 mod memory;
 mod rows;
+mod scan;
 mod window;
 
 /// A program, and where it is looked at.
@@ -50,6 +51,8 @@ pub enum Class {
     Rows,
     /// Reductions to less than a row.
     Reduction,
+    /// Reductions up to an index.
+    Scan,
     /// What computes each element on its own.
     Elementwise,
     /// What moves elements elsewhere.
@@ -58,7 +61,7 @@ pub enum Class {
 
 impl Class {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::MatrixF32,
         Self::MatrixNarrow,
         Self::MatrixTf32,
@@ -66,6 +69,7 @@ impl Class {
         Self::Attention,
         Self::Rows,
         Self::Reduction,
+        Self::Scan,
         Self::Elementwise,
         Self::Movement,
     ];
@@ -73,7 +77,7 @@ impl Class {
 
 /// All cases.
 pub fn all() -> impl Iterator<Item = &'static Case> {
-    [matrix::CASES, window::CASES, rows::CASES, memory::CASES].into_iter().flatten()
+    [matrix::CASES, window::CASES, rows::CASES, scan::CASES, memory::CASES].into_iter().flatten()
 }
 
 /// The case of that name.

@@ -78,6 +78,11 @@ fn reductions() {
 }
 
 #[test]
+fn scans() {
+    check(Class::Scan);
+}
+
+#[test]
 fn elementwise_programs() {
     check(Class::Elementwise);
 }

@@ -1,9 +1,9 @@
 //! Expressions of a stage, placed in the nest: loop variables for axes, memory for tensors.
 
+use crate::dag::condition::as_inequality;
 use crate::dag::{BinaryOp, DType, Expr, Literal, Subscript, TensorId, UnaryOp};
 use crate::poly::{Facts, Poly, VarId};
 use crate::schedule::Schedule;
-use crate::schedule::condition::as_inequality;
 
 /// Where tensors lie, while statements are written out.
 pub struct Places<'a> {

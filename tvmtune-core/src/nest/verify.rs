@@ -16,10 +16,10 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use super::{Nest, Scope, Stmt};
+use crate::dag::condition::inequalities;
 use crate::dag::{Expr, Subscript, TensorId};
 use crate::poly::{Atom, DimId, Facts, Poly, VarId};
 use crate::schedule::LoopKind;
-use crate::schedule::condition::inequalities;
 
 /// Something that a nest must not be.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -27,7 +27,6 @@
 //! `MetaSchedule`. Guarded tails: Halide's `TailStrategy`.
 
 pub mod axis;
-pub mod condition;
 pub mod error;
 mod legal;
 pub mod primitive;

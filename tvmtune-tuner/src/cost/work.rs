@@ -1,5 +1,6 @@
 //! How much a program has to do: arithmetic, and memory that must be touched.
 
+use tvmtune_core::dag::prefix::Prefix;
 use tvmtune_core::dag::{Compute, Dag, Expr, Subscript, TensorId, Types, UnaryOp};
 
 /// What a launch can't do without.
@@ -17,7 +18,8 @@ const BALANCE: f64 = 8.0;
 impl Work {
     /// The work of a program with those extents of its dynamic dimensions.
     pub fn of(dag: &Dag, dims: &[i64]) -> Self {
-        let per_compute = dag.computes.iter().map(|it| flops(dag, it) * points(it, dims));
+        let per_compute =
+            dag.computes.iter().map(|it| flops(dag, it) * least_points(dag, it, dims));
         let params = dag.params().map(|it| bytes_read(dag, it, dims));
         let outputs = dag.outputs.iter().map(|it| size(dag, *it, dims));
         Self { flops: per_compute.sum(), bytes: params.chain(outputs).sum() }
@@ -32,6 +34,17 @@ impl Work {
 /// Iterations of all axes.
 fn points(compute: &Compute, dims: &[i64]) -> f64 {
     compute.axes.iter().map(|it| it.extent.eval_dims(dims) as f64).product()
+}
+
+/// Iterations that schedules do not do without: of a reduction up to an index one for each value,
+/// of others all.
+pub fn least_points(dag: &Dag, compute: &Compute, dims: &[i64]) -> f64 {
+    let all = points(compute, dims);
+    let shape = |it: TensorId| dag.tensor(it).shape.clone();
+    match Prefix::of(compute, &shape, dag, &dag.facts()) {
+        Some(prefix) => all / compute.axes[prefix.axis].extent.eval_dims(dims).max(1) as f64,
+        None => all,
+    }
 }
 
 /// Arithmetic of one iteration on values of the tensor's own kind: what computes indices and

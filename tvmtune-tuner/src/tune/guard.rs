@@ -6,6 +6,7 @@ use tvmtune_core::dag::{Compute, Dag, Types};
 use tvmtune_core::target::{CpuTarget, GpuTarget, Target};
 
 use super::session::Candidate;
+use crate::cost::work::least_points;
 use crate::measure::{Measure, MeasureError, Policy};
 use crate::outcome::{Outcome, Timing};
 
@@ -27,10 +28,9 @@ pub(super) fn limit_ns(dag: &Dag, dims: &[i64], target: &Target) -> f64 {
     };
     let points = |it: &Compute| {
         let is_wide = Types::tensor(dag, it.tensor).is_float();
-        let extents = it.axes.iter().map(|axis| axis.extent.eval_dims(dims) as f64);
         // Memory sets no limit, as arguments may be in a cache; nor do narrow integers, which come
         // several to a lane.
-        if it.reducer.is_some() && is_wide { extents.product() } else { 0.0 }
+        if it.reducer.is_some() && is_wide { least_points(dag, it, dims) } else { 0.0 }
     };
     let all: f64 = dag.computes.iter().map(points).sum();
     PADDING * all / per_ns

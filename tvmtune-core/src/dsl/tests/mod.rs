@@ -4,6 +4,7 @@ mod errors;
 mod fuzz;
 mod identity;
 mod language;
+mod reductions;
 mod values;
 
 use super::program;

@@ -1,9 +1,9 @@
 //! Padding made real, so that the reader's inner loop asks no questions.
 
 use super::cache::axes_of;
+use crate::dag::condition::inequalities;
 use crate::dag::{CompareOp, Compute, DType, Expr, Literal, Subscript, TensorId};
 use crate::poly::{Facts, Poly, VarId};
-use crate::schedule::condition::inequalities;
 use crate::schedule::error::{ErrorKind, ScheduleError};
 use crate::schedule::{Instruction, Schedule, StageId};
 use crate::span::Span;

@@ -1,11 +1,8 @@
 //! Prefix sums: what is reduced up to an index, of sums of blocks.
 
-use crate::dag::bounds::Known;
-use crate::dag::{
-    CompareOp, Compute, ComputeAxis, Expr, Literal, Reducer, Subscript, TensorId, Types,
-};
+use crate::dag::prefix::Prefix;
+use crate::dag::{CompareOp, Compute, ComputeAxis, Expr, Reducer, TensorId};
 use crate::poly::{Facts, Poly, VarId};
-use crate::schedule::condition::inequalities;
 use crate::schedule::error::{ErrorKind, ScheduleError};
 use crate::schedule::{AxisId, Instruction, LoopKind, Relation, Schedule, Stage, StageId};
 
@@ -19,20 +16,6 @@ pub struct Scanned {
     pub within: StageId,
     /// What the blocks before each block come to.
     pub before: StageId,
-}
-
-/// A reduction that goes up to the index of its result, or starts there.
-#[derive(Clone, Debug, PartialEq)]
-struct Prefix {
-    /// The axis of the result, and the one that is reduced along it.
-    axis: usize,
-    along: usize,
-    /// Whether it goes up to the index; else it starts there.
-    is_upward: bool,
-    /// Result `i` is the first (the last, if it starts there) with value `i + shift`.
-    shift: Poly,
-    /// The value.
-    value: Expr,
 }
 
 impl Schedule {
@@ -113,46 +96,9 @@ impl Schedule {
         Some([axis, along].map(|it| AxisId(it as u32)))
     }
 
-    /// What a compute reduces, if that is prefixes.
     fn prefix(&self, compute: &Compute) -> Option<Prefix> {
-        let reducer = compute.reducer?;
-        let Expr::Select { condition, then, otherwise } = &compute.body else { return None };
-        let dtype = self.tensor(compute.tensor).tensor.dtype;
-        let changes_nothing = |it: &Expr| match it {
-            Expr::Const(literal, _) => same(*literal, reducer.identity(dtype)),
-            _ => false,
-        };
-        let [inequality] = inequalities(condition)?.try_into().ok()?;
-        if !changes_nothing(otherwise) {
-            return None;
-        }
-        let facts = compute.facts(&self.dag.facts());
-        let spatial = 0..compute.n_spatial;
-        let reduced = compute.n_spatial..compute.axes.len();
-        let pairs = spatial.flat_map(|axis| reduced.clone().map(move |along| (axis, along)));
-        let (axis, along, is_upward, shift) = pairs.into_iter().find_map(|(axis, along)| {
-            let distance = Poly::var(VarId(axis as u32)) - Poly::var(VarId(along as u32));
-            let shift = inequality.clone() - distance.clone();
-            if !shift.has_vars() {
-                return Some((axis, along, true, shift));
-            }
-            let shift = -(inequality.clone() + distance);
-            (!shift.has_vars()).then_some((axis, along, false, shift))
-        })?;
-        // No result is the first with several values, and each value has a result.
-        let extent = |axis: usize| compute.axes[axis].extent.clone();
-        let one_each = if is_upward {
-            (-shift.clone()).is_nonnegative(&facts)
-        } else {
-            let room = extent(axis) + shift.clone() - extent(along);
-            shift.is_nonnegative(&facts) && room.is_nonnegative(&facts)
-        };
         let shape = |it: TensorId| self.tensor(it).tensor.shape.clone();
-        let known = Known::new(facts);
-        (one_each
-            && !depends_on(then, VarId(axis as u32))
-            && known.reads_in_bounds(then, &shape, self as &dyn Types))
-        .then(|| Prefix { axis, along, is_upward, shift, value: (**then).clone() })
+        Prefix::of(compute, &shape, self, &self.dag.facts())
     }
 }
 
@@ -163,27 +109,6 @@ fn inner_part(stage: &Stage, axis: AxisId) -> Option<(usize, u64)> {
     };
     let ([_, inner], [length]) = (parts.as_slice(), factors.as_slice()) else { return None };
     (*inner == axis).then_some((parent.0 as usize, *length))
-}
-
-/// Whether two literals are the same number; zeros of either sign are.
-fn same(a: Literal, b: Literal) -> bool {
-    match (a, b) {
-        (Literal::Float(a), Literal::Float(b)) => a == b,
-        (a, b) => a == b,
-    }
-}
-
-fn depends_on(expr: &Expr, var: VarId) -> bool {
-    let mut found = false;
-    expr.walk(&mut |it| match it {
-        Expr::Index(poly) => found |= poly.mentions(var),
-        Expr::Read { index, .. } => {
-            let mentions = |it: &Subscript| matches!(it, Subscript::Affine(at) if at.mentions(var));
-            found |= index.iter().any(mentions);
-        }
-        _ => {}
-    });
-    found
 }
 
 /// Prefixes of a compute as blocks of `length`.
@@ -311,13 +236,7 @@ impl Blocks<'_> {
     }
 
     /// `c[i] = c_before[i / length] + c_within[i / length, i % length]`
-    fn last(
-        &self,
-        before: TensorId,
-        within: TensorId,
-        reducer: Reducer,
-        facts: &Facts,
-    ) -> Compute {
+    fn last(&self, before: TensorId, within: TensorId, reducer: Reducer, facts: &Facts) -> Compute {
         let Compute { tensor, n_spatial, .. } = *self.compute;
         let axes = self.compute.axes[..n_spatial].to_vec();
         let mut facts = facts.clone();

@@ -121,7 +121,15 @@ fn variants_along(b: &Builder, anchor: StageId, vector: usize) -> Vec<TileVarian
     let operands: Vec<Operand> =
         accesses.iter().map(|it| Operand::of(it, vector, row, b.cpu().l1_bytes)).collect();
     let tile = choose(b.cpu().isa, &operands, row.map_or(1, |it| extents[it]), extents[vector]);
-    let variant = TileVariant { vector, row, packed, copied: None, padded, tile, cost: 0.0 };
+    let mut variant = TileVariant { vector, row, packed, copied: None, padded, tile, cost: 0.0 };
+    for access in accesses.iter().filter(|it| b.is_packable(it.tensor)) {
+        // To pack a weight costs nothing at a launch.
+        if lies_in_rows(b, access, &variant)
+            && let Some(dim) = dim_along(access, vector)
+        {
+            variant.packed.push((access.tensor, dim));
+        }
+    }
     let with_copy = |copied| {
         let cost = cost(b, anchor, &TileVariant { copied, ..variant.clone() });
         TileVariant { copied, cost, ..variant.clone() }
@@ -178,15 +186,20 @@ fn row_axis(accesses: &[Access], extents: &[u64], vector: usize) -> Option<usize
     candidates.min_by_key(|it| (dependent(*it), std::cmp::Reverse((extents[*it].min(28), *it))))
 }
 
-/// Whether an operand is read as vectors along rows so far apart that they fill few cache sets,
-/// and often enough for a copy to pay.
-fn is_read_in_rows(b: &Builder, access: &Access, variant: &TileVariant, extents: &[u64]) -> bool {
-    let vector = variant.vector;
-    let reused = variant.row.is_some_and(|it| !access.depends_on(it) && extents[it] >= 16);
-    let input = b.schedule.tensor(access.tensor).tensor.kind != TensorKind::Weight;
+/// Whether an operand is read as vectors along rows so far apart that they fill few cache sets, and
+/// pages of their own.
+fn lies_in_rows(b: &Builder, access: &Access, variant: &TileVariant) -> bool {
     let vector_bytes = 4 * b.lanes() * variant.tile.vectors;
     let far = access.strides.iter().flatten().any(|it| b.most(it) * 4 > 4 * vector_bytes);
-    access.is_contiguous(vector) && reused && input && far && !access.conditional
+    access.is_contiguous(variant.vector) && far && !access.conditional
+}
+
+/// Whether an operand that no layout can be chosen for lies in such rows, and is read often enough
+/// for a copy to pay.
+fn is_read_in_rows(b: &Builder, access: &Access, variant: &TileVariant, extents: &[u64]) -> bool {
+    let reused = variant.row.is_some_and(|it| !access.depends_on(it) && extents[it] >= 16);
+    let input = b.schedule.tensor(access.tensor).tensor.kind != TensorKind::Weight;
+    reused && input && lies_in_rows(b, access, variant)
 }
 
 /// Estimated cycles of one thread for everything.

@@ -1,6 +1,6 @@
 //! Conditions on indices, as inequalities.
 
-use crate::dag::{BinaryOp, CompareOp, DType, Expr, Literal, UnaryOp};
+use super::{BinaryOp, CompareOp, DType, Expr, Literal, UnaryOp};
 use crate::poly::Poly;
 
 /// An integer expression of loop variables and dimensions as a polynomial.
