@@ -8,7 +8,7 @@ use tvmtune_runtime::candle::candle_core::{
     Tensor, Var,
 };
 use tvmtune_runtime::candle::{self, NewTensor, TensorElement, View};
-use tvmtune_runtime::{Cpu, DeviceKind, Error, Weight, autotune};
+use tvmtune_runtime::{Cpu, DeviceKind, Error, Output, Unfit, Weight, autotune};
 
 #[autotune(dims(M = 1..=40, N = 24, K = 10), buckets(M = [1, 16, 40]))]
 fn linear(x: Tensor<f32, M, K>, w: Weight<f32, N, K>, b: Weight<f32, N>) -> Tensor<f32, M, N> {
@@ -25,6 +25,12 @@ fn narrow(x: Tensor<f32, N>, by: f32) -> (Tensor<f16, N>, Tensor<bf16, N>, Tenso
 #[autotune(dims(R = 1..=20, D = 6))]
 fn weigh(q: Tensor<f32, R, D>, k: Tensor<f32, R, D>, v: Tensor<f32, R, D>) -> Tensor<f32, R> {
     compute(|r| sum(0..D, |d| q[[r, d]] * k[[r, d]] * v[[r, d]]))
+}
+
+/// Runs as portable code: there is no machine code for `f64`.
+#[autotune(dims(N = 1..=9, K = 3))]
+fn rows(x: Tensor<f64, N, K>, w: Weight<f64, K>) -> Tensor<f64, N> {
+    compute(|n| sum(0..K, |k| x[[n, k]] * w[[k]]))
 }
 
 const CPU: Device = Device::Cpu;
@@ -252,6 +258,8 @@ fn wrong_devices_are_errors_that_say_what_to_do() {
         "`linear`: argument `x` is in memory of the CPU, and the launch is on a CUDA device; bring \
          it there with `.to_device(..)`, or launch on its device"
     );
+    let unfit = y.elements_mut(&cuda).err();
+    assert_eq!(unfit, Some(Unfit::OtherDevice { has: DeviceKind::Cpu, wants: DeviceKind::Cuda }));
     let (kernel, loaded, launched) = ("linear", DeviceKind::Cpu, DeviceKind::Cuda);
     assert_eq!(
         said(Error::LoadedElsewhere { kernel, loaded, launched }),
@@ -284,6 +292,17 @@ fn weights_are_made_of_tensors() {
         linear(&CPU, &x, w, &tensor(N), &mut y).unwrap();
         assert_eq!(elements::<f32>(&y.into_tensor()), expected);
     }
+    // By portable code as well.
+    let x = tensor((4, 3)).to_dtype(DType::F64).unwrap();
+    let w = tensor((2, 3)).to_dtype(DType::F64).unwrap().get(1).unwrap();
+    let expected = x.matmul(&w.unsqueeze(1).unwrap()).unwrap();
+    let [mut one, mut two] = [(); 2].map(|()| NewTensor::zeros(4, &CPU).unwrap());
+    rows(&CPU, &x, &w, &mut one).unwrap();
+    rows(&CPU, &x, &Weight::try_from(&w).unwrap(), &mut two).unwrap();
+    for y in [one, two] {
+        assert_eq!(elements::<f64>(&y.into_tensor()), elements::<f64>(&expected));
+    }
+    let w = tensor((N, K));
     let error = Weight::<f16>::try_from(&w).unwrap_err().to_string();
     assert!(error.starts_with("unexpected dtype, expected: F16, got: F32"), "{error}");
 }

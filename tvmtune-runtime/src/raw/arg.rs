@@ -33,7 +33,7 @@ impl<'a> Arg<'a> {
 
     /// A parameter that may be read in another layout.
     pub fn weight<T: Element, E: Deref<Target = [T]>>(weight: &'a WeightArg<'_, T, E>) -> Self {
-        Self { weight: Some(weight), ..Self::input(&*weight.elements) }
+        Self { weight: Some(weight), ..Self::input(&weight.elements) }
     }
 
     /// Where the elements are, in that layout.
