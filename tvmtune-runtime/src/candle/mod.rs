@@ -1,7 +1,7 @@
 //! Kernels on tensors of [candle](candle_core): on the CPU, and with the feature `candle-cuda` on
 //! CUDA devices.
 //!
-//! A [`Device`](candle_core::Device) of candle is a [`Queue`](crate::Queue): where it is passed
+//! A [`Device`] of candle is a [`Queue`](crate::Queue): where it is passed
 //! first, tensors of it are passed by reference, and results are written to [`NewTensor`]s.
 //!
 #![cfg_attr(feature = "macros", doc = "```")]
@@ -48,9 +48,9 @@
 //! declares, is on the device of the launch, and is contiguous. It may begin anywhere in its
 //! storage, so that what `narrow` gives along the first dimension is taken as it is. What counts
 //! is the number of elements, as for slices: `[B, S, K]` can be passed for `[M, K]`. Anything else
-//! is an [`Error`](crate::Error) that says what to call.
+//! is an [`Error`] that says what to call.
 //!
-//! Weights are best passed as a [`Weight`](crate::Weight), which packs them once; one is made of a
+//! Weights are best passed as a [`Weight`], which packs them once; one is made of a
 //! tensor, strided or not, on any device, by `Weight::try_from`, which copies. A tensor can be
 //! passed for a weight, too, and is packed in each launch that wants another layout.
 //!
