@@ -5,7 +5,7 @@ use tvmtune_runtime::cuda::cudarc::driver::sys::{CUgraphInstantiate_flags, CUstr
 use tvmtune_runtime::cuda::cudarc::driver::{CudaSlice, CudaView, CudaViewMut};
 use tvmtune_runtime::cuda::{Arch, Device, Stream};
 use tvmtune_runtime::raw::cuda::{Format, Function, Image, Param, TableEntry as Entry, Variant};
-use tvmtune_runtime::raw::{Backend, Bucket, Call, Layout, Program};
+use tvmtune_runtime::raw::{Backend, Bucket, Call, Layout, Program, fit};
 use tvmtune_runtime::{Error, Isa, PlanInfo, Queue, Tier, Weight, autotune};
 use tvmtune_tests::nvrtc::nvrtc;
 use tvmtune_tuner::compile::{Compiler, Source};
@@ -243,9 +243,10 @@ fn launch(
     use tvmtune_runtime::{Constant, Input, Output};
     let kernel = Backend::load(stream, "test", program)?;
     let shape = [2, m];
-    let x = Input::<f32, Stream>::elements(x, stream);
-    let w = <Stream as Backend>::constant(Constant::<f32, Stream>::held(w, stream), &shape);
-    let mut y = Output::<f32, Stream>::elements_mut(y, stream);
+    let x = fit("test", "x", Input::<f32, Stream>::elements(x, stream))?;
+    let w = fit("test", "w", Constant::<f32, Stream>::held(w, stream))?;
+    let w = <Stream as Backend>::constant(w, &shape);
+    let mut y = fit("test", "y", Output::<f32, Stream>::elements_mut(y, stream))?;
     let chosen = Backend::choose::<1>(stream, "test", &kernel, &[m as i64])?.unwrap();
     let call = Call {
         kernel: "test",

@@ -5,6 +5,7 @@ mod acceptance;
 mod ansor;
 mod backends;
 mod build;
+mod candle;
 mod cargo;
 mod cli;
 mod cuda;

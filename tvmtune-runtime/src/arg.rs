@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::{Cpu, Element, Held, Queue, Weight};
+use crate::{Cpu, Element, Held, Queue, Unfit, Weight};
 
 /// What can be passed for a `Tensor<T, ..>` parameter: elements in memory, row-major.
 #[diagnostic::on_unimplemented(
@@ -16,7 +16,11 @@ pub trait Input<T: Element, Q: Queue = Cpu> {
     fn n_elements(&self) -> usize;
 
     /// The elements, on their way into a launch.
-    fn elements<'a>(&'a self, queue: &'a Q) -> Q::Elements<'a, T>;
+    ///
+    /// # Errors
+    ///
+    /// Why a launch on this queue cannot read them; slices can always be read.
+    fn elements<'a>(&'a self, queue: &'a Q) -> Result<Q::Elements<'a, T>, Unfit>;
 }
 
 /// What can be passed for a `Weight<T, ..>` parameter: a [`Weight`], or any slice.
@@ -35,7 +39,11 @@ pub trait Constant<T: Element, Q: Queue = Cpu> {
     fn n_elements(&self) -> usize;
 
     /// The weight that remembers its copies, or the elements.
-    fn held<'a>(&'a self, queue: &'a Q) -> Held<'a, T, Q>;
+    ///
+    /// # Errors
+    ///
+    /// As [`Input::elements`].
+    fn held<'a>(&'a self, queue: &'a Q) -> Result<Held<'a, T, Q>, Unfit>;
 }
 
 /// What results can be written to: elements in memory, row-major.
@@ -49,7 +57,11 @@ pub trait Output<T: Element, Q: Queue = Cpu> {
     fn n_elements(&self) -> usize;
 
     /// The elements, on their way into a launch.
-    fn elements_mut<'a>(&'a mut self, queue: &'a Q) -> Q::ElementsMut<'a, T>;
+    ///
+    /// # Errors
+    ///
+    /// As [`Input::elements`].
+    fn elements_mut<'a>(&'a mut self, queue: &'a Q) -> Result<Q::ElementsMut<'a, T>, Unfit>;
 }
 
 macro_rules! readable {
@@ -59,8 +71,8 @@ macro_rules! readable {
                 self.len()
             }
 
-            fn elements<'a>(&'a self, _: &'a Cpu) -> &'a [T] {
-                self
+            fn elements<'a>(&'a self, _: &'a Cpu) -> Result<&'a [T], Unfit> {
+                Ok(self)
             }
         }
 
@@ -69,8 +81,8 @@ macro_rules! readable {
                 self.len()
             }
 
-            fn held<'a>(&'a self, _: &'a Cpu) -> Held<'a, T, Cpu> {
-                Held::Elements(&self[..])
+            fn held<'a>(&'a self, _: &'a Cpu) -> Result<Held<'a, T, Cpu>, Unfit> {
+                Ok(Held::Elements(&self[..]))
             }
         })*
     };
@@ -90,8 +102,8 @@ impl<T: Element> Input<T> for Weight<T> {
         self.len()
     }
 
-    fn elements<'a>(&'a self, _: &'a Cpu) -> &'a [T] {
-        self
+    fn elements<'a>(&'a self, _: &'a Cpu) -> Result<&'a [T], Unfit> {
+        Ok(self)
     }
 }
 
@@ -100,8 +112,8 @@ impl<T: Element, Q: Queue> Constant<T, Q> for Weight<T> {
         self.len()
     }
 
-    fn held<'a>(&'a self, _: &'a Q) -> Held<'a, T, Q> {
-        Held::Weight(self)
+    fn held<'a>(&'a self, _: &'a Q) -> Result<Held<'a, T, Q>, Unfit> {
+        Ok(Held::Weight(self))
     }
 }
 
@@ -112,8 +124,8 @@ macro_rules! writable {
                 self.len()
             }
 
-            fn elements_mut<'a>(&'a mut self, _: &'a Cpu) -> &'a mut [T] {
-                self
+            fn elements_mut<'a>(&'a mut self, _: &'a Cpu) -> Result<&'a mut [T], Unfit> {
+                Ok(self)
             }
         })*
     };
@@ -131,7 +143,7 @@ impl<T: Element, Q: Queue, S: Input<T, Q> + ?Sized> Input<T, Q> for &S {
         (**self).n_elements()
     }
 
-    fn elements<'a>(&'a self, queue: &'a Q) -> Q::Elements<'a, T> {
+    fn elements<'a>(&'a self, queue: &'a Q) -> Result<Q::Elements<'a, T>, Unfit> {
         (**self).elements(queue)
     }
 }
@@ -141,7 +153,7 @@ impl<T: Element, Q: Queue, S: Input<T, Q> + ?Sized> Input<T, Q> for &mut S {
         (**self).n_elements()
     }
 
-    fn elements<'a>(&'a self, queue: &'a Q) -> Q::Elements<'a, T> {
+    fn elements<'a>(&'a self, queue: &'a Q) -> Result<Q::Elements<'a, T>, Unfit> {
         (**self).elements(queue)
     }
 }
@@ -151,7 +163,7 @@ impl<T: Element, Q: Queue, S: Constant<T, Q> + ?Sized> Constant<T, Q> for &S {
         (**self).n_elements()
     }
 
-    fn held<'a>(&'a self, queue: &'a Q) -> Held<'a, T, Q> {
+    fn held<'a>(&'a self, queue: &'a Q) -> Result<Held<'a, T, Q>, Unfit> {
         (**self).held(queue)
     }
 }
@@ -161,7 +173,7 @@ impl<T: Element, Q: Queue, S: Output<T, Q> + ?Sized> Output<T, Q> for &mut S {
         (**self).n_elements()
     }
 
-    fn elements_mut<'a>(&'a mut self, queue: &'a Q) -> Q::ElementsMut<'a, T> {
+    fn elements_mut<'a>(&'a mut self, queue: &'a Q) -> Result<Q::ElementsMut<'a, T>, Unfit> {
         (**self).elements_mut(queue)
     }
 }

@@ -1,5 +1,7 @@
 //! What can be wrong with a launch.
 
+use std::fmt;
+
 use crate::raw::cuda::Arch;
 
 /// Why a kernel did not run, or did not finish.
@@ -203,6 +205,145 @@ pub enum Error {
         /// The argument.
         arg: &'static str,
     },
+    /// A tensor of `candle` has elements of another type than the program declares.
+    #[error(
+        "`{kernel}`: argument `{arg}` has elements of {got}, expected {want}; \
+         convert it with `.to_dtype(DType::{})`", want.to_uppercase()
+    )]
+    ElementType {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// The argument.
+        arg: &'static str,
+        /// The type that the program declares.
+        want: &'static str,
+        /// That of the tensor.
+        got: &'static str,
+    },
+    /// The elements of a tensor of `candle` do not lie next to each other, row-major.
+    #[error("`{kernel}`: argument `{arg}` is not contiguous; pass `.contiguous()?` of it")]
+    NotContiguous {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// The argument.
+        arg: &'static str,
+    },
+    /// A tensor of `candle` is in memory of another kind of device than the launch is on.
+    #[error(
+        "`{kernel}`: argument `{arg}` is in memory of {has}, and the launch is on {wants}; \
+         bring it there with `.to_device(..)`, or launch on its device"
+    )]
+    OtherDevice {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// The argument.
+        arg: &'static str,
+        /// Where it is.
+        has: DeviceKind,
+        /// Where the kernel runs.
+        wants: DeviceKind,
+    },
+    /// A layout of `candle` that is not of the storage it was passed with.
+    #[error(
+        "`{kernel}`: the layout of argument `{arg}` reaches beyond its storage; \
+         pass the storage and the layout of one tensor"
+    )]
+    OutsideStorage {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// The argument.
+        arg: &'static str,
+    },
+    /// A kernel was loaded for one kind of device, and is launched on another one.
+    #[error(
+        "`{kernel}`: was loaded for {loaded}, and is launched on {launched}; \
+         call `load` with each device that it is launched on"
+    )]
+    LoadedElsewhere {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// What it was loaded for.
+        loaded: DeviceKind,
+        /// What it is launched on.
+        launched: DeviceKind,
+    },
+    /// Kernels cannot be launched on such a device at all.
+    #[error("`{kernel}`: no kernel can be launched on {device}; {}", instead(*device))]
+    NoQueue {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// What was passed as the queue.
+        device: DeviceKind,
+    },
+}
+
+/// A kind of device, as `candle` tells them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceKind {
+    /// The CPU.
+    Cpu,
+    /// NVIDIA's GPUs.
+    Cuda,
+    /// Apple's GPUs.
+    Metal,
+}
+
+impl fmt::Display for DeviceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            DeviceKind::Cpu => "the CPU",
+            DeviceKind::Cuda => "a CUDA device",
+            DeviceKind::Metal => "a Metal device",
+        })
+    }
+}
+
+/// Why a launch cannot use what was passed for a tensor: an [`Error`] that does not know yet which
+/// kernel and argument it is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unfit {
+    /// [`Error::OtherContext`]
+    OtherContext,
+    /// [`Error::ElementType`]
+    ElementType {
+        /// The type that the program declares.
+        want: &'static str,
+        /// That of the tensor.
+        got: &'static str,
+    },
+    /// [`Error::NotContiguous`]
+    NotContiguous,
+    /// [`Error::OtherDevice`]
+    OtherDevice {
+        /// Where the tensor is.
+        has: DeviceKind,
+        /// Where the kernel runs.
+        wants: DeviceKind,
+    },
+    /// [`Error::OutsideStorage`]
+    OutsideStorage,
+}
+
+impl Unfit {
+    /// The error about that argument of that kernel.
+    pub fn of(self, kernel: &'static str, arg: &'static str) -> Error {
+        match self {
+            Unfit::OtherContext => Error::OtherContext { kernel, arg },
+            Unfit::ElementType { want, got } => Error::ElementType { kernel, arg, want, got },
+            Unfit::NotContiguous => Error::NotContiguous { kernel, arg },
+            Unfit::OtherDevice { has, wants } => Error::OtherDevice { kernel, arg, has, wants },
+            Unfit::OutsideStorage => Error::OutsideStorage { kernel, arg },
+        }
+    }
+}
+
+/// What to do where kernels cannot be launched on a device.
+fn instead(device: DeviceKind) -> &'static str {
+    match device {
+        DeviceKind::Cuda => "enable the feature `candle-cuda` of `tvmtune-runtime`",
+        _ => "bring the tensors to the CPU with `.to_device(&Device::Cpu)`",
+    }
 }
 
 /// What to do about a result of the driver.

@@ -56,6 +56,9 @@
 //! With the feature `cuda`, `&cpu` may be a stream of a CUDA device instead, and tensors memory of
 //! that device: see the module `cuda`. A kernel that is loaded for one [`Queue`] is launched on that one.
 //!
+//! With the feature `candle`, it may be a `Device` of `candle_core`, and tensors its `Tensor`s, on
+//! the CPU; with `candle-cuda`, also on CUDA devices: see the module `candle`.
+//!
 //! # Which dimensions are inferred
 //!
 //! A dynamic dimension follows from an argument's length if it is the only one in that argument's
@@ -86,6 +89,9 @@ pub mod cpu;
 #[cfg(any(feature = "cuda", feature = "nvrtc"))]
 pub mod cuda;
 
+#[cfg(feature = "candle")]
+pub mod candle;
+
 pub mod math;
 
 #[doc(hidden)]
@@ -96,7 +102,7 @@ pub use arg::{Constant, Input, Output};
 #[cfg(feature = "cpu")]
 pub use cpu::{Cpu, set_threads, threads};
 pub use element::Element;
-pub use error::Error;
+pub use error::{DeviceKind, Error, Unfit};
 pub use half;
 pub use isa::Isa;
 pub use plan::{PlanInfo, Spec, TensorSpec, Tier};

@@ -4,8 +4,8 @@ use crate::Element;
 use crate::raw::Backend;
 
 /// The first argument of every kernel: [`Cpu`](crate::Cpu), or, with the feature `cuda`, a stream
-/// of a CUDA device ([`cuda::Stream`](crate::cuda::Stream)). All tensors are in memory of the same
-/// device.
+/// of a CUDA device (`cuda::Stream`), or, with the feature `candle`, a device of candle. All tensors
+/// are in memory of the same device.
 #[diagnostic::on_unimplemented(
     message = "kernels cannot be launched on `{Self}`",
     label = "expected a `tvmtune_runtime::Cpu`, or with the feature `cuda` an `Arc<CudaStream>`"

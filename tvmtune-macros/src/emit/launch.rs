@@ -66,21 +66,26 @@ impl Emitter<'_> {
 
     /// Turns an argument into what the queue takes.
     fn taken(&self, operand: &Operand) -> TokenStream {
-        let (ident, element) = (&operand.ident, operand.element());
+        let (ident, element, arg) = (&operand.ident, operand.element(), operand.name());
         let (queue, q) = (&self.queue, &self.q);
+        let fit = |taken| quote!(rt::raw::fit(NAME, #arg, #taken)?);
         match operand.kind {
             Kind::Scalar => TokenStream::new(),
-            Kind::Input => quote! {
-                let #ident = rt::Input::<#element, #q>::elements(#ident, #queue);
-            },
-            Kind::Output => quote! {
-                let mut #ident = rt::Output::<#element, #q>::elements_mut(#ident, #queue);
-            },
+            Kind::Input => {
+                let elements = fit(quote!(rt::Input::<#element, #q>::elements(#ident, #queue)));
+                quote!(let #ident = #elements;)
+            }
+            Kind::Output => {
+                let taken = quote!(rt::Output::<#element, #q>::elements_mut(#ident, #queue));
+                let elements = fit(taken);
+                quote!(let mut #ident = #elements;)
+            }
             Kind::Weight => {
                 let (shape, extents) = shape(operand);
+                let held = fit(quote!(rt::Constant::<#element, #q>::held(#ident, #queue)));
                 quote! {
                     #extents
-                    let #ident = rt::Constant::<#element, #q>::held(#ident, #queue);
+                    let #ident = #held;
                     let #ident = <#q as rt::raw::Backend>::constant::<#element>(#ident, &#shape);
                 }
             }

@@ -159,10 +159,10 @@ pub unsafe fn launch(launch: &Launch<'_>) {
 /// The variant must be one that was generated for this program and for dimensions like these, and
 /// the CPU must have its instruction set. The arguments must be those of the program, with as many
 /// elements as the dimensions say, and stay valid (results: unaliased) until this returns.
-pub(crate) unsafe fn run(
+pub(crate) unsafe fn run<'a, A: AsRef<Arg<'a>>>(
     cpu: &Cpu,
     variant: &Variant,
-    call: &Call<'_, Arg<'_>>,
+    call: &Call<'_, A>,
 ) -> Result<(), Error> {
     let Call { kernel, dims, args, scalars, .. } = *call;
     let n_phases = variant.entries.len();
@@ -182,7 +182,9 @@ pub(crate) unsafe fn run(
                 match entry {
                     TableEntry::Param => {}
                     TableEntry::Shared => free += lines(std::mem::replace(word, free)),
-                    TableEntry::Pointer(arg, layout) => *word = args[*arg].address(*layout),
+                    TableEntry::Pointer(arg, layout) => {
+                        *word = args[*arg].as_ref().address(*layout);
+                    }
                     TableEntry::Scalar(scalar) => *word = scalars[*scalar],
                 }
             }

@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use cudarc::driver::{
-    CudaContext, CudaSlice, CudaView, CudaViewMut, DevicePtr, DevicePtrMut, DeviceSlice, SyncOnDrop,
+    CudaContext, CudaSlice, CudaView, CudaViewMut, DevicePtr, DevicePtrMut, SyncOnDrop,
 };
+
+#[cfg(feature = "candle-cuda")]
+use cudarc::driver::DeviceSlice;
 
 use super::Stream;
 use crate::raw::Layout;
-use crate::{Constant, Element, Error, Held, Input, Output};
+use crate::{Constant, Element, Error, Held, Input, Output, Unfit};
 
 /// Elements on a device. `cudarc` is told that they were used when this is dropped, after the
 /// launch.
@@ -19,12 +22,37 @@ pub struct Elements<'a> {
     _used: SyncOnDrop<'a>,
 }
 
-impl Elements<'_> {
-    /// Elements in another context than that of the stream, which cannot wait for them there: the
-    /// launch refuses them.
-    fn elsewhere(context: Arc<CudaContext>) -> Self {
-        Self { address: 0, context, _used: SyncOnDrop::Record(None) }
+impl<'a> Elements<'a> {
+    /// Elements that are read. Those in another context than that of the stream are refused, since
+    /// it cannot wait for them there.
+    fn read<T>(slice: &'a impl DevicePtr<T>, stream: &'a Stream) -> Result<Self, Unfit> {
+        let context = same_context(slice.stream(), stream)?;
+        let (address, used) = slice.device_ptr(stream);
+        Ok(Self { address, context, _used: used })
     }
+
+    /// Elements of a view that goes with them.
+    #[cfg(feature = "candle-cuda")]
+    pub(crate) fn of_view<T>(view: CudaView<'a, T>, stream: &'a Stream) -> Result<Self, Unfit> {
+        let context = same_context(DeviceSlice::stream(&view), stream)?;
+        let (address, used) = view.view_ptr(stream);
+        Ok(Self { address, context, _used: used })
+    }
+
+    /// Elements that are written.
+    pub(crate) fn write<T>(
+        slice: &'a mut impl DevicePtrMut<T>,
+        stream: &'a Stream,
+    ) -> Result<Self, Unfit> {
+        let context = same_context(slice.stream(), stream)?;
+        let (address, used) = slice.device_ptr_mut(stream);
+        Ok(Self { address, context, _used: used })
+    }
+}
+
+fn same_context(of: &Stream, stream: &Stream) -> Result<Arc<CudaContext>, Unfit> {
+    let context = of.context();
+    if context == stream.context() { Ok(context.clone()) } else { Err(Unfit::OtherContext) }
 }
 
 /// A weight on its way into a launch.
@@ -48,6 +76,8 @@ enum Place<'a> {
     /// An address that the caller vouches for.
     Raw(u64),
     Elements(&'a Elements<'a>),
+    #[cfg(feature = "candle-cuda")]
+    Owned(Elements<'a>),
     Weight(&'a dyn Upload),
 }
 
@@ -78,6 +108,12 @@ impl<T: Element> Upload for DeviceWeight<'_, T> {
     }
 }
 
+impl<'a> AsRef<DeviceArg<'a>> for DeviceArg<'a> {
+    fn as_ref(&self) -> &DeviceArg<'a> {
+        self
+    }
+}
+
 impl<'a> DeviceArg<'a> {
     /// An address on the device.
     pub fn raw(address: u64) -> Self {
@@ -86,6 +122,12 @@ impl<'a> DeviceArg<'a> {
 
     pub(super) fn elements(elements: &'a Elements<'_>) -> Self {
         Self { place: Place::Elements(elements) }
+    }
+
+    /// Elements that are told to `cudarc` when the argument is dropped.
+    #[cfg(feature = "candle-cuda")]
+    pub(crate) fn owned(elements: Elements<'a>) -> Self {
+        Self { place: Place::Owned(elements) }
     }
 
     pub(super) fn weight<T: Element>(weight: &'a DeviceWeight<'_, T>) -> Self {
@@ -102,13 +144,16 @@ impl<'a> DeviceArg<'a> {
         context: &Arc<CudaContext>,
         layout: Option<&'static Layout>,
     ) -> Result<u64, Error> {
-        let address = match &self.place {
+        let elements = match &self.place {
             Place::Weight(weight) => return weight.upload(kernel, context, layout),
-            Place::Raw(address) => *address,
-            Place::Elements(it) if it.context == *context => it.address,
-            Place::Elements(_) => return Err(Error::OtherContext { kernel, arg }),
+            _ if layout.is_some() => return Err(Error::Unpacked { kernel, arg }),
+            Place::Raw(address) => return Ok(*address),
+            Place::Elements(elements) => elements,
+            #[cfg(feature = "candle-cuda")]
+            Place::Owned(elements) => elements,
         };
-        if layout.is_some() { Err(Error::Unpacked { kernel, arg }) } else { Ok(address) }
+        let is_here = elements.context == *context;
+        if is_here { Ok(elements.address) } else { Err(Error::OtherContext { kernel, arg }) }
     }
 }
 
@@ -119,8 +164,8 @@ macro_rules! readable {
                 self.len()
             }
 
-            fn elements<'a>(&'a self, stream: &'a Stream) -> Elements<'a> {
-                read(self, stream)
+            fn elements<'a>(&'a self, stream: &'a Stream) -> Result<Elements<'a>, Unfit> {
+                Elements::read(self, stream)
             }
         }
 
@@ -129,8 +174,8 @@ macro_rules! readable {
                 self.len()
             }
 
-            fn held<'a>(&'a self, stream: &'a Stream) -> Held<'a, T, Stream> {
-                Held::Elements(read(self, stream))
+            fn held<'a>(&'a self, stream: &'a Stream) -> Result<Held<'a, T, Stream>, Unfit> {
+                Elements::read(self, stream).map(Held::Elements)
             }
         })*
     };
@@ -145,25 +190,11 @@ macro_rules! writable {
                 self.len()
             }
 
-            fn elements_mut<'a>(&'a mut self, stream: &'a Stream) -> Elements<'a> {
-                let context = self.stream().context().clone();
-                if context != *stream.context() {
-                    return Elements::elsewhere(context);
-                }
-                let (address, used) = self.device_ptr_mut(stream);
-                Elements { address, context, _used: used }
+            fn elements_mut<'a>(&'a mut self, stream: &'a Stream) -> Result<Elements<'a>, Unfit> {
+                Elements::write(self, stream)
             }
         })*
     };
 }
 
 writable! { CudaSlice<T> CudaViewMut<'_, T> }
-
-fn read<'a, T>(slice: &'a impl DevicePtr<T>, stream: &'a Stream) -> Elements<'a> {
-    let context = slice.stream().context().clone();
-    if context != *stream.context() {
-        return Elements::elsewhere(context);
-    }
-    let (address, used) = slice.device_ptr(stream);
-    Elements { address, context, _used: used }
-}

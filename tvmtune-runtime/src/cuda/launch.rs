@@ -26,10 +26,10 @@ use crate::raw::{Call, Layout};
 /// The variant must be of the program whose arguments these are, with as many elements as the
 /// dimensions say, and the stream one of the kernel's context; memory must stay until the functions
 /// have run, and launches that share temporaries must run one after the other.
-pub(super) unsafe fn run(
+pub(crate) unsafe fn run<'a, A: AsRef<DeviceArg<'a>>>(
     chosen: &Chosen<'_>,
     stream: CUstream,
-    call: &Call<'_, DeviceArg<'_>>,
+    call: &Call<'_, A>,
 ) -> Result<(), Error> {
     let variant = chosen.variant;
     with_words(variant.n_numbers(), |numbers| {
@@ -37,7 +37,8 @@ pub(super) unsafe fn run(
         let (table, rest) = numbers.split_at_mut(variant.table.len());
         let (n_blocks, map_numbers) = rest.split_at(variant.functions.len());
         let address = |arg: usize, layout| {
-            call.args[arg].address((call.kernel, call.names[arg]), chosen.context, layout)
+            let name = (call.kernel, call.names[arg]);
+            call.args[arg].as_ref().address(name, chosen.context, layout)
         };
         let temporaries = chosen.temporaries..chosen.temporaries + chosen.n_bytes;
         fill(table, variant.table, temporaries, call, &address)?;

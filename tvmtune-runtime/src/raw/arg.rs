@@ -1,6 +1,7 @@
 //! Arguments, as machine code reads them.
 
 use std::cell::OnceCell;
+use std::ops::Deref;
 
 use half::{bf16, f16};
 
@@ -31,8 +32,8 @@ impl<'a> Arg<'a> {
     }
 
     /// A parameter that may be read in another layout.
-    pub fn weight<T: Element>(weight: &'a WeightArg<'a, T>) -> Self {
-        Self { weight: Some(weight), ..Self::input(weight.elements) }
+    pub fn weight<T: Element, E: Deref<Target = [T]>>(weight: &'a WeightArg<'_, T, E>) -> Self {
+        Self { weight: Some(weight), ..Self::input(&weight.elements) }
     }
 
     /// Where the elements are, in that layout.
@@ -44,9 +45,15 @@ impl<'a> Arg<'a> {
     }
 }
 
+impl<'a> AsRef<Arg<'a>> for Arg<'a> {
+    fn as_ref(&self) -> &Arg<'a> {
+        self
+    }
+}
+
 /// A weight on its way into a launch, of a shape that was checked.
-pub struct WeightArg<'a, T> {
-    elements: &'a [T],
+pub struct WeightArg<'a, T, E = &'a [T]> {
+    elements: E,
     shape: &'a [usize],
     weight: Option<&'a Weight<T>>,
     /// Stands in for a plain slice that has to be packed.
@@ -60,18 +67,25 @@ impl<'a, T: Element> WeightArg<'a, T> {
             Held::Weight(weight) => (&**weight, Some(weight)),
             Held::Elements(elements) => (elements, None),
         };
-        Self { elements, shape, weight, temporary: OnceCell::new() }
-    }
-
-    /// The elements, row-major.
-    pub fn elements(&self) -> &'a [T] {
-        self.elements
+        Self { weight, ..WeightArg::of(elements, shape) }
     }
 }
 
-impl<T: Element> Pack for WeightArg<'_, T> {
+impl<'a, T: Element, E: Deref<Target = [T]>> WeightArg<'a, T, E> {
+    /// Elements that are there for one launch.
+    pub fn of(elements: E, shape: &'a [usize]) -> Self {
+        Self { elements, shape, weight: None, temporary: OnceCell::new() }
+    }
+
+    /// The elements, row-major.
+    pub fn elements(&self) -> &E {
+        &self.elements
+    }
+}
+
+impl<T: Element, E: Deref<Target = [T]>> Pack for WeightArg<'_, T, E> {
     fn packed(&self, layout: &'static Layout) -> u64 {
-        let temporary = || self.temporary.get_or_init(|| Weight::new(self.elements));
+        let temporary = || self.temporary.get_or_init(|| Weight::new(&*self.elements));
         let weight = self.weight.unwrap_or_else(temporary);
         weight.packed(layout, self.shape).as_ptr().expose_provenance() as u64
     }

@@ -1,6 +1,6 @@
 //! The checks before a launch, one function a kind of mistake.
 
-use crate::Error;
+use crate::{Error, Unfit};
 
 /// Checks that a dimension is in its range.
 ///
@@ -35,6 +35,20 @@ pub fn len(
 ) -> Result<(), Error> {
     let want = usize::try_from(want).unwrap_or(0);
     if got == want { Ok(()) } else { Err(Error::Length { kernel, arg, shape, want, got }) }
+}
+
+/// An argument on its way into a launch, or the error about it.
+///
+/// # Errors
+///
+/// That of [`Unfit`].
+#[inline]
+pub fn fit<T>(
+    kernel: &'static str,
+    arg: &'static str,
+    taken: Result<T, Unfit>,
+) -> Result<T, Error> {
+    taken.map_err(|it| it.of(kernel, arg))
 }
 
 /// The dimension for which `factor * dim + rest` is the length of an argument.

@@ -13,7 +13,7 @@ pub mod cuda;
 mod kernel;
 mod layout;
 
-pub use check::{disjoint, infer, len, pointer, range};
+pub use check::{disjoint, fit, infer, len, pointer, range};
 pub use layout::Layout;
 
 #[cfg(feature = "cpu")]
