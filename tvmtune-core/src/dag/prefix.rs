@@ -108,11 +108,14 @@ mod tests {
 
     /// Axis, axis along it, direction and shift of the prefix that a body is; empty if it is none.
     fn prefix(body: &str) -> String {
-        let source = format!(
+        prefix_of(&format!(
             "#[autotune(dims(M = 1..=64))]
              fn f(x: Tensor<f32, M>, y: Tensor<f32, M>) -> Tensor<f32, M> {{ compute(|i| {body}) }}"
-        );
-        let dag = dsl::program(&source).unwrap();
+        ))
+    }
+
+    fn prefix_of(source: &str) -> String {
+        let dag = dsl::program(source).unwrap();
         let shape = |it: TensorId| dag.tensor(it).shape.clone();
         let found = Prefix::of(&dag.computes[0], &shape, &dag, &dag.facts());
         let shown = |it: Prefix| {
@@ -145,5 +148,12 @@ mod tests {
         ] {
             assert_eq!(prefix(body), "", "{body}");
         }
+    }
+
+    #[test]
+    fn values_that_come_after_the_last_result_are_none_of_a_prefix() {
+        let source = "#[autotune(dims(N = 16))]
+            fn f(x: Tensor<f32, N>) -> Tensor<f32, 8> { compute(|i| sum(i..N, |k| x[[k]])) }";
+        assert_eq!(prefix_of(source), "");
     }
 }

@@ -25,6 +25,8 @@ mod rolling;
 pub mod verify;
 #[cfg(test)]
 pub(crate) mod tests;
+#[cfg(test)]
+mod tests_scan;
 
 use crate::dag::{
     BinaryOp, CompareOp, DType, Dim, Expr, Reducer, Scalar, ScalarId, TensorId, Types,
