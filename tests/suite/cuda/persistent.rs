@@ -9,6 +9,7 @@ use tvmtune_core::target::gpu::{Arch, GpuTarget};
 use tvmtune_emulator::{Completion, FaultKind, Module, Options, Order};
 use tvmtune_tests::nvrtc::nvrtc;
 use tvmtune_tests::{emulate, program};
+use tvmtune_tuner::compile::{Compiler, Remark, Source};
 use tvmtune_tuner::random::Random;
 use tvmtune_tuner::space::{Point, Space};
 
@@ -184,6 +185,18 @@ fn batches_of_products() {
 }
 
 #[test]
+fn products_of_a_single_step() {
+    check(
+        "#[autotune(dims(B = 1..=7, M = 130, N = 136, K = 64))]
+        fn scores(q: Tensor<bf16, B, M, K>, k: Tensor<bf16, B, N, K>) -> Tensor<f32, B, M, N> {
+            compute(|b, i, j| sum(0..K, |d| q[[b, i, d]] as f32 * k[[b, j, d]] as f32) * 0.125)
+        }",
+        &[1, 2, 3, 7],
+        &|it| it.grid.kernels.iter().all(|it| !it.feeder.is_empty()),
+    );
+}
+
+#[test]
 fn convolutions() {
     check(
         "#[autotune(dims(B = 1..=5, H = 16, C = 64, O = 72))]
@@ -198,27 +211,36 @@ fn convolutions() {
     );
 }
 
-/// A product of which one block takes several tiles, whose ring goes around in each.
-const PRODUCT: &str = "#[autotune(dims(M = 1..=300, N = 136, K = 840))]
-    fn product(x: Tensor<bf16, M, K>, w: Weight<bf16, N, K>) -> Tensor<f32, M, N> {
-        compute(|i, j| sum(0..K, |k| x[[i, k]] as f32 * w[[j, k]] as f32))
-    }";
+/// A product on a GPU of so many multiprocessors, whose ring goes around in each tile.
+fn product(dims: &str) -> String {
+    format!(
+        "#[autotune(dims({dims}, K = 840))]
+        fn product(x: Tensor<bf16, M, K>, w: Weight<bf16, N, K>) -> Tensor<f32, M, N> {{
+            compute(|i, j| sum(0..K, |k| x[[i, k]] as f32 * w[[j, k]] as f32))
+        }}"
+    )
+}
 
-/// Puts a mistake into the text, which must be seen.
+/// Puts a mistake into the text of a product with several tiles for each block of a GPU with so
+/// many multiprocessors; it must be seen.
 #[track_caller]
-fn check_mistake(mistake: &dyn Fn(&str) -> String, kinds: &[FaultKind]) {
+fn check_mistake(
+    (dims, multiprocessors): (&str, u32),
+    mistake: &dyn Fn(&str) -> String,
+    kinds: &[FaultKind],
+) {
     let Some(nvrtc) = nvrtc() else { return };
-    let dag = dag::build(&program(PRODUCT)).unwrap();
-    let space = Space::new(&dag, &small(1).into());
+    let dag = dag::build(&program(&product(dims))).unwrap();
+    let space = Space::new(&dag, &small(multiprocessors).into());
     let mut generated = generate(&dag, &space, &points(&space, 0, 1)[0]).unwrap();
     let before = generated.unit.source.clone();
     generated.unit.source = mistake(&before);
     assert_ne!(before, generated.unit.source, "{before}");
     let module = Module::parse(&ptx(nvrtc, &generated.unit.source, "compute_90a")).unwrap();
-    let (params, expected) = data(&dag, &[300]);
+    let (params, expected) = data(&dag, &[]);
     for completion in [Completion::Eager, Completion::Late] {
         let options = Options { completion, ..Options::default() };
-        match emulate::run(&generated, &module, &[300], &params, &[], &options) {
+        match emulate::run(&generated, &module, &[], &params, &[], &options) {
             Err(fault) if kinds.contains(&fault.kind) => return,
             Err(fault) => panic!("{fault}\n{}", generated.unit.source),
             Ok(results) => {
@@ -230,6 +252,11 @@ fn check_mistake(mistake: &dyn Fn(&str) -> String, kinds: &[FaultKind]) {
     panic!("nobody noticed\n{}", generated.unit.source);
 }
 
+/// Three tiles, by one block.
+const ALONE: (&str, u32) = ("M = 192, N = 64", 1);
+/// Eight tiles, by one cluster.
+const CLUSTER: (&str, u32) = ("M = 512, N = 64", 2);
+
 /// The text with the first loop over tiles, which is the feeder's, or the last one, changed.
 fn with_loop(text: &str, first: bool, change: &dyn Fn(&str) -> String) -> String {
     let is_loop = |it: &&str| it.trim_start().starts_with("for (Index tile = ");
@@ -239,22 +266,77 @@ fn with_loop(text: &str, first: bool, change: &dyn Fn(&str) -> String) -> String
     format!("{}{}{}", &text[..at], change(line), &text[at + line.len()..])
 }
 
+/// The text with both loops over tiles changed.
+fn with_loops(text: &str, change: &dyn Fn(&str) -> String) -> String {
+    with_loop(&with_loop(text, true, change), false, change)
+}
+
 #[test]
 fn a_ring_that_starts_anew_with_each_tile_is_seen() {
     // Each side has a count of its own.
     let feeder = |it: &str| format!("{it}\nslot = 0; parity_0 = 0;");
     let others = |it: &str| format!("{it}\nslot_2 = 0; parity_0 = 0;");
     let kinds = [FaultKind::Deadlock, FaultKind::Race];
-    check_mistake(&|text| with_loop(text, true, &feeder), &kinds);
-    check_mistake(&|text| with_loop(text, false, &others), &kinds);
-    check_mistake(&|text| with_loop(&with_loop(text, true, &feeder), false, &others), &kinds);
+    check_mistake(ALONE, &|text| with_loop(text, true, &feeder), &kinds);
+    check_mistake(ALONE, &|text| with_loop(text, false, &others), &kinds);
+    check_mistake(
+        ALONE,
+        &|text| with_loop(&with_loop(text, true, &feeder), false, &others),
+        &kinds,
+    );
 }
 
 #[test]
 fn a_feeder_that_is_a_tile_short_or_long_is_seen() {
     let short = |it: &str| it.replacen("tile < ", "tile + 1 < ", 1);
-    check_mistake(&|text| with_loop(text, true, &short), &[FaultKind::Deadlock]);
-    let long = |it: &str| it.replacen("tile < ", "tile < 2 + ", 1);
+    check_mistake(ALONE, &|text| with_loop(text, true, &short), &[FaultKind::Deadlock]);
+    let long = |it: &str| it.replacen("tile < ", "tile < 1 + ", 1);
     let kinds = [FaultKind::Deadlock, FaultKind::ExitWhilePending];
-    check_mistake(&|text| with_loop(text, true, &long), &kinds);
+    check_mistake(ALONE, &|text| with_loop(text, true, &long), &kinds);
+}
+
+#[test]
+fn a_tile_behind_the_last_one_is_seen() {
+    let behind = |it: &str| it.replacen("tile < ", "tile < 1 + ", 1);
+    check_mistake(ALONE, &|text| with_loops(text, &behind), &[FaultKind::OutOfBounds]);
+}
+
+#[test]
+fn a_block_with_fewer_tiles_than_the_others_of_its_cluster_is_seen() {
+    let fewer = |it: &str| it.replacen("tile < ", "tile + int(cluster_rank()) < ", 1);
+    check_mistake(CLUSTER, &|text| with_loops(text, &fewer), &[FaultKind::Deadlock]);
+}
+
+/// What the assembler makes of large products: accumulators stay in registers from one tile to the
+/// next, and instructions need not wait for one another.
+#[test]
+fn accumulators_of_many_tiles_stay_in_registers() {
+    let Some(nvrtc) = nvrtc() else { return };
+    for (m, n, dtype) in
+        [("4096", 4096, "bf16"), ("1..=8192", 11008, "bf16"), ("2048", 4096, "f32")]
+    {
+        let text = format!(
+            "#[autotune(dims(M = {m}, N = {n}, K = 4096))]
+            fn linear(x: Tensor<bf16, M, K>, w: Weight<bf16, N, K>, b: Weight<bf16, N>) -> Tensor<{dtype}, M, N> {{
+                let h = compute(|i, j| sum(0..K, |k| x[[i, k]] as f32 * w[[j, k]] as f32));
+                compute(|i, j| max(h[[i, j]] + b[[j]] as f32, 0.0) as {dtype})
+            }}"
+        );
+        let dag = dag::build(&program(&text)).unwrap();
+        let space = Space::new(&dag, &GpuTarget::generic(ARCH).into());
+        for blocks in [0, 1] {
+            let generated = generate(&dag, &space, &points(&space, 0, blocks)[0]).unwrap();
+            assert_eq!(generated.grid.kernels[0].tiles.is_some(), blocks > 0);
+            let text = &generated.unit.source;
+            let source = Source { name: "kernel.cu", text, arch: "sm_90a", options: &[] };
+            let code = Compiler::new(nvrtc, None).compile(&source).unwrap();
+            let it = &code.kernels[0];
+            println!(
+                "{m} {n} {dtype} {blocks}: {} registers, {} bytes",
+                it.registers, it.code_bytes
+            );
+            assert_eq!((it.spill_store_bytes, it.spill_load_bytes), (0, 0), "{it:?}\n{text}");
+            assert!(!code.remarks.iter().any(Remark::serializes), "{:?}\n{text}", code.remarks);
+        }
+    }
 }

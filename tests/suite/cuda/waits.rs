@@ -194,13 +194,13 @@ fn of_a_product_by_warpgroups_that_is_fed() {
 /// Two tiles of a block, each with more steps than slots.
 #[test]
 fn of_a_product_whose_blocks_take_several_tiles() {
-    check_rule_on(&small(1), ": fed group", &PRODUCT.replace("128", "192"), 13);
+    check_rule_on(&small(1), ": fed group", &PRODUCT.replace("M = 128", "M = 192"), 13);
 }
 
 /// The same of clusters, each with two tiles.
 #[test]
 fn of_a_product_whose_clusters_take_several_tiles() {
-    check_rule_on(&small(2), ": fed group", &PRODUCT.replace("128", "512"), 15);
+    check_rule_on(&small(2), ": fed group", &PRODUCT.replace("M = 128", "M = 512"), 14);
 }
 
 /// Those of the pipeline, and one between the exponentials and the second product.
