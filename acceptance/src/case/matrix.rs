@@ -107,7 +107,11 @@ pub(super) const CASES: &[Case] = &[
             -> Tensor<f16, B, M, N> {
             compute(|b, i, j| sum(0..K, |k| x[[b, i, k]] * w[[b, j, k]]))
         }",
-        checks: &[Check { dims: "B = 1..=3, M = 37, N = 24, K = 48", at: &[&[1], &[3]] }],
+        checks: &[
+            Check { dims: "B = 1..=3, M = 37, N = 24, K = 48", at: &[&[1], &[3]] },
+            // More tiles than multiprocessors.
+            Check { dims: "B = 1..=35, M = 65, N = 72, K = 24", at: &[&[1], &[33], &[35]] },
+        ],
         times: &["B = 384, M = 512, N = 512, K = 64"],
     },
     Case {

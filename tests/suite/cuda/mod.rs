@@ -6,6 +6,7 @@ mod classes;
 mod defaults;
 mod fixtures;
 mod group;
+mod persistent;
 mod schedules;
 mod tensor;
 mod tf32;

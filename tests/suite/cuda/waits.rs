@@ -11,6 +11,7 @@ use tvmtune_emulator::{Completion, FaultKind, Module, Options, Order};
 use tvmtune_tests::nvrtc::nvrtc;
 use tvmtune_tests::{emulate, program};
 
+use super::persistent::small;
 use super::ptx;
 
 /// What threads wait by, and what others wait for.
@@ -74,9 +75,15 @@ fn check(source: &str, n_expected: usize) {
 /// The first point of a rule for warpgroups.
 #[track_caller]
 fn check_rule(rule: &str, source: &str, n_expected: usize) {
-    let dag = dag::build(&program(source)).unwrap();
     let target = GpuTarget::generic(Arch { sm: 90, exact: true });
-    let sketches = sketches(&dag, &target.into());
+    check_rule_on(&target, rule, source, n_expected);
+}
+
+/// The same on a GPU of that kind.
+#[track_caller]
+fn check_rule_on(target: &GpuTarget, rule: &str, source: &str, n_expected: usize) {
+    let dag = dag::build(&program(source)).unwrap();
+    let sketches = sketches(&dag, &(*target).into());
     let sketch = sketches.iter().find(|it| it.name.contains(rule)).expect("a rule that applies");
     let schedule = Schedule::replay(&dag, &sketch.instructions(&sketch.default)).unwrap();
     check_schedule(&dag, &schedule, "compute_90a", n_expected);
@@ -182,6 +189,18 @@ fn of_a_product_by_warpgroups() {
 #[test]
 fn of_a_product_by_warpgroups_that_is_fed() {
     check_rule(": fed group", PRODUCT, 13);
+}
+
+/// Two tiles of a block, each with more steps than slots.
+#[test]
+fn of_a_product_whose_blocks_take_several_tiles() {
+    check_rule_on(&small(1), ": fed group", &PRODUCT.replace("M = 128", "M = 192"), 13);
+}
+
+/// The same of clusters, each with two tiles.
+#[test]
+fn of_a_product_whose_clusters_take_several_tiles() {
+    check_rule_on(&small(2), ": fed group", &PRODUCT.replace("M = 128", "M = 512"), 14);
 }
 
 /// Those of the pipeline, and one between the exponentials and the second product.

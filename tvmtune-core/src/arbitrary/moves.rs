@@ -112,8 +112,11 @@ fn annotation(stage: &Stage, number: u16, any: AxisId) -> (AxisId, LoopKind) {
         1 => (stage.order.last().copied().unwrap_or(any), LoopKind::Vectorized),
         2 => {
             let tasks = stage.order.iter().take_while(kind).count();
-            let tasks_kind =
-                if number.is_multiple_of(5) { LoopKind::Cluster } else { LoopKind::Parallel };
+            let tasks_kind = match number % 5 {
+                0 => LoopKind::Cluster,
+                1 | 2 => LoopKind::Persistent(1 + number / 35 % 4),
+                _ => LoopKind::Parallel,
+            };
             (stage.order.get(tasks).copied().unwrap_or(any), tasks_kind)
         }
         _ => (any, LoopKind::Serial),

@@ -3,7 +3,7 @@
 //! The walk keeps, for the threads that run together, what they have read and written of memory
 //! they share since they last waited. A statement that reads what was written, or writes what was
 //! read or written, waits first. A loop is walked twice: what its end leaves pending is pending at
-//! its start.
+//! its start. Tiles that a block takes one after the other have only its own memory in common.
 //!
 //! Iterations of one loop over threads need nothing of one another, so inside the innermost there
 //! is nothing to wait for. Where a condition stands around a single statement, threads wait before
@@ -28,7 +28,8 @@ pub(super) fn insert(kernel: &mut Kernel, buffers: &[Buffer]) -> Result<(), Unpl
     }
     // What nobody writes can be read at any time.
     written.retain(|it| buffers[it.0 as usize].home != Home::Registers);
-    let mut walk = Walk { buffers, shared: written, threads: Vec::new() };
+    let wave = kernel.tiles.as_ref().map(|it| it.wave);
+    let mut walk = Walk { buffers, shared: written, wave, threads: Vec::new() };
     let body = std::mem::take(&mut kernel.body);
     kernel.body = walk.block(body, kernel.threads, &mut Pending::default())?;
     Ok(())
@@ -53,6 +54,11 @@ impl Pending {
             || !self.read.is_disjoint(&next.written)
     }
 
+    fn retain(&mut self, keep: impl Fn(&TensorId) -> bool) {
+        self.read.retain(&keep);
+        self.written.retain(&keep);
+    }
+
     fn add(&mut self, more: Pending) {
         self.read.extend(more.read);
         self.written.extend(more.written);
@@ -68,6 +74,8 @@ struct Walk<'a> {
     buffers: &'a [Buffer],
     /// What a kernel writes outside of registers.
     shared: BTreeSet<TensorId>,
+    /// The loop of a block over its tiles.
+    wave: Option<VarId>,
     /// The open loops over threads.
     threads: Vec<VarId>,
 }
@@ -111,6 +119,12 @@ impl Walk<'_> {
                     let before = pending.clone();
                     let mut end = pending.clone();
                     self.block(body.clone(), range, &mut end)?;
+                    if self.wave == Some(var) {
+                        // Tiles have nothing in common but memory of the block.
+                        end.retain(|it| {
+                            matches!(self.buffers[it.0 as usize].home, Home::Shared(_))
+                        });
+                    }
                     pending.add(end);
                     let body = self.block(body, range, pending)?;
                     if self.depends_on_thread([&extent]) && body.iter().any(Stmt::waits) {

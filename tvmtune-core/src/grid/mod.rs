@@ -12,7 +12,7 @@
 //! threads of one block: the walk goes from loops that run one after the other, each by all threads
 //! (`threads`), over where each buffer lives (`memory`) and what lies outside of tensors (`tails`),
 //! to the one program that every thread runs (`bind`), waiting for the others where it must
-//! (`barrier`).
+//! (`barrier`). Blocks may take several tiles (`persistent`).
 //!
 //! # Invariants
 //!
@@ -33,6 +33,7 @@ mod distribute;
 mod feed;
 mod group;
 mod memory;
+mod persistent;
 mod pipeline;
 mod reduce;
 mod stmt;
@@ -144,6 +145,8 @@ pub enum Home {
 pub struct Kernel {
     /// The loops that number the blocks, outermost first: name and extent.
     pub blocks: Vec<BlockVar>,
+    /// Where blocks take several tiles: which.
+    pub tiles: Option<Tiles>,
     /// Threads of a block that run the body.
     pub threads: u32,
     /// Bytes of shared memory of a block.
@@ -215,6 +218,27 @@ pub struct BlockVar {
     pub in_cluster: bool,
 }
 
+/// The tiles that blocks take, one after the other: of block `b`, those of number `b`,
+/// `b + stride`, `b + 2 * stride` and so on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tiles {
+    /// The loop of a block over its tiles, around all that it does.
+    pub wave: VarId,
+    /// The loop over blocks that numbers those which share the tiles.
+    pub block: VarId,
+    /// How many tiles further the next one of a block is: there are no more blocks than that.
+    pub stride: i64,
+    /// The loops that number the tiles, outermost first.
+    pub vars: Vec<BlockVar>,
+}
+
+impl Tiles {
+    /// How many there are.
+    pub fn count(&self) -> Poly {
+        self.vars.iter().fold(Poly::constant(1), |n, it| n * it.extent.clone())
+    }
+}
+
 /// `var = thread % range / step`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ThreadVar {
@@ -250,7 +274,7 @@ pub fn place(nest: &Nest) -> Result<Grid, Unplaceable> {
     // What one block does after another one costs no launch of its own.
     let are_one = |a: &nest::Stmt, b: &nest::Stmt| [a, b].into_iter().all(threads::is_one_block);
     for phases in nest.body.chunk_by(are_one) {
-        let mut kernel = threads::kernel(phases, nest, &mut grid.buffers, &mut n_vars)?;
+        let mut kernel = threads::kernel(phases, nest, &mut grid.buffers, &mut n_vars, &facts)?;
         let facts = kernel_facts(&kernel, &facts);
         tails::fill(&mut kernel, &grid.buffers, &facts);
         memory::place(&mut kernel, &mut grid.buffers, &facts, &mut n_vars)?;
@@ -284,8 +308,9 @@ fn kernel_facts(kernel: &Kernel, known: &Facts) -> Facts {
         }
     }
     let mut facts = known.clone();
-    for block in &kernel.blocks {
-        facts.bound_var(block.var, block.extent.clone());
+    let of_tiles = kernel.tiles.iter().flat_map(|it| &it.vars);
+    for it in kernel.blocks.iter().chain(of_tiles) {
+        facts.bound_var(it.var, it.extent.clone());
     }
     visit(&kernel.body, &mut facts);
     facts
@@ -330,6 +355,15 @@ impl Kernel {
         }
         let extent = |it: &BlockVar| it.extent.as_constant().unwrap_or(1) as u32;
         self.blocks.iter().filter(|it| it.in_cluster).map(extent).product()
+    }
+
+    /// The loops that number tiles, outermost first: each block has one, or takes several.
+    pub fn tile_vars(&self) -> impl Iterator<Item = &BlockVar> {
+        let tiles = self.tiles.as_ref();
+        self.blocks.iter().flat_map(move |it| match tiles {
+            Some(tiles) if tiles.block == it.var => &tiles.vars[..],
+            _ => std::slice::from_ref(it),
+        })
     }
 
     /// What all threads do: the feeder, then the others.

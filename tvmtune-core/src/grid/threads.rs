@@ -9,16 +9,17 @@
 
 use std::collections::BTreeMap;
 
+use super::persistent::persist;
 use super::reduce::Reductions;
 use super::{BlockVar, Buffer, Kernel, LoopKind, MOST_THREADS, Stmt, Unplaceable, WARP};
 use crate::dag::Reducer;
 use crate::nest::{self, Nest};
-use crate::poly::VarId;
+use crate::poly::{Facts, VarId};
 use crate::schedule;
 
 /// Whether a phase has no loop over blocks: one block runs it, and what stands beside it.
 pub(super) fn is_one_block(phase: &nest::Stmt) -> bool {
-    !matches!(phase, nest::Stmt::For { kind: schedule::LoopKind::Parallel, .. })
+    !matches!(phase, nest::Stmt::For { kind, .. } if kind.is_parallel())
 }
 
 /// The kernel of a phase, or of several that one block runs.
@@ -27,26 +28,9 @@ pub(super) fn kernel(
     nest: &Nest,
     buffers: &mut Vec<Buffer>,
     n_vars: &mut u32,
+    facts: &Facts,
 ) -> Result<Kernel, Unplaceable> {
-    let mut blocks = Vec::new();
-    let mut body = phases;
-    while let [
-        nest::Stmt::For {
-            var,
-            name,
-            extent,
-            kind: kind @ (schedule::LoopKind::Parallel | schedule::LoopKind::Cluster),
-            body: inner,
-        },
-    ] = body
-    {
-        let in_cluster = *kind == schedule::LoopKind::Cluster;
-        let (name, extent) = (name.clone(), extent.clone());
-        blocks.push(BlockVar { var: *var, name, extent, in_cluster });
-        body = inner;
-    }
-    // Neighbors make a cluster.
-    blocks.sort_by_key(|it| it.in_cluster);
+    let (blocks, persistent, body) = blocks(phases);
     let mut needs = Needs::default();
     needs.note(body, &mut Vec::new())?;
     // Whole warps, but for what one thread does.
@@ -60,8 +44,9 @@ pub(super) fn kernel(
     let reductions = Reductions::new(phases, nest);
     let mut walk = Walk { reductions, needs, path: Vec::new(), buffers, n_vars };
     let body = walk.block(body, threads)?;
-    Ok(Kernel {
+    let mut kernel = Kernel {
         blocks,
+        tiles: None,
         threads,
         shared_bytes: 0,
         partials: None,
@@ -71,7 +56,30 @@ pub(super) fn kernel(
         maps: Vec::new(),
         feeder: Vec::new(),
         body,
-    })
+    };
+    if let Some(persistent) = persistent {
+        persist(&mut kernel, persistent, facts, n_vars);
+    }
+    Ok(kernel)
+}
+
+/// The loops over blocks, neighbors of a cluster last; from which of them on so many blocks at most
+/// take turns; and what is inside.
+fn blocks(phases: &[nest::Stmt]) -> (Vec<BlockVar>, Option<(VarId, u16)>, &[nest::Stmt]) {
+    let (mut blocks, mut persistent, mut body) = (Vec::new(), None, phases);
+    while let [nest::Stmt::For { var, name, extent, kind, body: inner }] = body
+        && kind.is_parallel()
+    {
+        if let schedule::LoopKind::Persistent(most) = kind {
+            persistent = persistent.or(Some((*var, *most)));
+        }
+        let in_cluster = *kind == schedule::LoopKind::Cluster;
+        let (name, extent) = (name.clone(), extent.clone());
+        blocks.push(BlockVar { var: *var, name, extent, in_cluster });
+        body = inner;
+    }
+    blocks.sort_by_key(|it| it.in_cluster);
+    (blocks, persistent, body)
 }
 
 /// How many threads one iteration needs, by the extents of the loops over threads around it: a

@@ -149,7 +149,7 @@ impl Build<'_> {
             (LoopKind::Unrolled | LoopKind::Tensor, Some(n)) if n <= MAX_UNROLLED => {
                 Kind::Unrolled(n)
             }
-            (LoopKind::Parallel | LoopKind::Cluster, _) if top => Kind::Parallel,
+            (kind, _) if top && kind.is_parallel() => Kind::Parallel,
             _ => Kind::Serial,
         };
         let nested = top && kind == Kind::Parallel && body.len() == 1;

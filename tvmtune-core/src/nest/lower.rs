@@ -122,8 +122,10 @@ impl<'a> Lowering<'a> {
             stmts.push(self.statement(run));
             return stmts;
         };
-        let kept =
-            stage.attach == Attach::Root && (place == 0 || stage.axis(axis).kind.is_parallel());
+        let kind = stage.axis(axis).kind;
+        // Who feeds a loop feeds one of a single iteration too.
+        let kept = matches!(kind, LoopKind::Fed(_))
+            || stage.attach == Attach::Root && (place == 0 || kind.is_parallel());
         let rolls = self.schedule.rolling_at(run.id, axis).next().is_some();
         if rolls {
             stmts.extend(self.start_rolling(run.id, axis));

@@ -202,6 +202,7 @@ fn keyword(kind: LoopKind) -> &'static str {
         LoopKind::Unrolled => "unrolled",
         LoopKind::Vectorized => "vectorized",
         LoopKind::Parallel => "parallel",
+        LoopKind::Persistent(_) => "persistent",
         LoopKind::Cluster => "cluster",
         LoopKind::Thread => "thread",
         LoopKind::Tensor => "tensor",

@@ -45,6 +45,10 @@ pub enum LoopKind {
     /// As tasks that any thread may take, in no order. Outermost, of a spatial axis of a root
     /// stage; several in a row make one grid of tasks.
     Parallel,
+    /// As [`Parallel`](LoopKind::Parallel), where tasks are blocks of threads with no more than so
+    /// many blocks for the iterations of this loop and of the parallel ones inside it: each takes
+    /// several, one after the other. On a CPU: as `Parallel`.
+    Persistent(u16),
     /// As [`Parallel`](LoopKind::Parallel), with all iterations at the same time, so that what they
     /// all need is copied once for all of them. Constant extent, at most 8.
     Cluster,
@@ -57,7 +61,7 @@ pub enum LoopKind {
 impl LoopKind {
     /// Whether iterations are tasks that any thread may take.
     pub fn is_parallel(self) -> bool {
-        matches!(self, LoopKind::Parallel | LoopKind::Cluster)
+        matches!(self, LoopKind::Parallel | LoopKind::Persistent(_) | LoopKind::Cluster)
     }
 }
 

@@ -143,19 +143,21 @@ impl Schedule {
             let refuse = |kind: ErrorKind| Err(kind.of_axis(id, *axis));
             let Some(declared) = stage.axes.get(axis.0 as usize) else { continue };
             match declared.kind {
-                LoopKind::Parallel | LoopKind::Cluster if !only_tasks_above => {
+                kind if kind.is_parallel() && !only_tasks_above => {
                     return refuse(ErrorKind::NotOutermost);
                 }
-                LoopKind::Parallel | LoopKind::Cluster if declared.role == AxisRole::Reduce => {
+                kind if kind.is_parallel() && declared.role == AxisRole::Reduce => {
                     return refuse(ErrorKind::WrongRole(AxisRole::Reduce));
                 }
+                LoopKind::Persistent(0) => return refuse(ErrorKind::FactorOutOfRange),
                 LoopKind::Cluster
                     if !matches!(declared.extent.as_constant(), Some(1..=MOST_IN_CLUSTER)) =>
                 {
                     return refuse(ErrorKind::FactorOutOfRange);
                 }
-                LoopKind::Parallel | LoopKind::Cluster
-                    if n > 0 && self.has_attached_at(id, stage.order[n - 1]) =>
+                kind if kind.is_parallel()
+                    && n > 0
+                    && self.has_attached_at(id, stage.order[n - 1]) =>
                 {
                     return refuse(ErrorKind::HasAttached);
                 }
@@ -163,7 +165,11 @@ impl Schedule {
                 LoopKind::Vectorized if self.has_attached_at(id, *axis) => {
                     return refuse(ErrorKind::HasAttached);
                 }
-                LoopKind::Parallel | LoopKind::Cluster | LoopKind::Thread | LoopKind::Tensor
+                LoopKind::Parallel
+                | LoopKind::Persistent(_)
+                | LoopKind::Cluster
+                | LoopKind::Thread
+                | LoopKind::Tensor
                     if self.rolling_at(id, *axis).next().is_some() =>
                 {
                     return refuse(ErrorKind::HasAttached);
@@ -178,6 +184,7 @@ impl Schedule {
                 | LoopKind::Unrolled
                 | LoopKind::Vectorized
                 | LoopKind::Parallel
+                | LoopKind::Persistent(_)
                 | LoopKind::Cluster
                 | LoopKind::Thread => {}
             }

@@ -42,7 +42,7 @@ impl fmt::Display for Instruction {
                 write!(f, "reorder s{} {}", stage.0, list(order.iter().map(|it| Named('a', it.0))))
             }
             Instruction::Annotate { stage, axis, kind } => {
-                write!(f, "annotate s{} a{} {}", stage.0, axis.0, kind_name(*kind))
+                write!(f, "annotate s{} a{} {}", stage.0, axis.0, Kind(*kind))
             }
             Instruction::ComputeAt { stage, consumer, axis } => {
                 write!(f, "compute_at s{} s{} a{}", stage.0, consumer.0, axis.0)
@@ -89,6 +89,7 @@ fn list<T: fmt::Display>(items: impl IntoIterator<Item = T>) -> String {
     format!("[{}]", items.join(", "))
 }
 
+/// The kinds of loops, but for those that say how many blocks there are.
 const KINDS: [LoopKind; 21] = [
     LoopKind::Serial,
     LoopKind::Unrolled,
@@ -113,27 +114,23 @@ const KINDS: [LoopKind; 21] = [
     LoopKind::Fed(8),
 ];
 
-fn kind_name(kind: LoopKind) -> &'static str {
-    const PIPELINED: [&str; 7] = [
-        "pipelined:2",
-        "pipelined:3",
-        "pipelined:4",
-        "pipelined:5",
-        "pipelined:6",
-        "pipelined:7",
-        "pipelined:8",
-    ];
-    const FED: [&str; 7] = ["fed:2", "fed:3", "fed:4", "fed:5", "fed:6", "fed:7", "fed:8"];
-    match kind {
-        LoopKind::Fed(depth) => FED[usize::from(depth.clamp(2, 8)) - 2],
-        LoopKind::Pipelined(depth) => PIPELINED[usize::from(depth.clamp(2, 8)) - 2],
-        LoopKind::Serial => "serial",
-        LoopKind::Unrolled => "unrolled",
-        LoopKind::Vectorized => "vectorized",
-        LoopKind::Parallel => "parallel",
-        LoopKind::Cluster => "cluster",
-        LoopKind::Thread => "thread",
-        LoopKind::Tensor => "tensor",
+/// A kind as one word.
+struct Kind(LoopKind);
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            LoopKind::Fed(depth) => return write!(f, "fed:{depth}"),
+            LoopKind::Pipelined(depth) => return write!(f, "pipelined:{depth}"),
+            LoopKind::Persistent(blocks) => return write!(f, "persistent:{blocks}"),
+            LoopKind::Serial => "serial",
+            LoopKind::Unrolled => "unrolled",
+            LoopKind::Vectorized => "vectorized",
+            LoopKind::Parallel => "parallel",
+            LoopKind::Cluster => "cluster",
+            LoopKind::Thread => "thread",
+            LoopKind::Tensor => "tensor",
+        })
     }
 }
 
@@ -238,8 +235,10 @@ impl<'a> Words<'a> {
 
     fn kind(&mut self) -> Result<LoopKind, &'static str> {
         let word = self.word();
-        let kind = KINDS.into_iter().find(|it| kind_name(*it) == word);
-        kind.ok_or("`serial`, `unrolled`, `vectorized` or `parallel`")
+        let blocks = word.strip_prefix("persistent:").and_then(|it| it.parse().ok());
+        let kind = KINDS.into_iter().find(|it| Kind(*it).to_string() == word);
+        kind.or(blocks.map(LoopKind::Persistent))
+            .ok_or("`serial`, `unrolled`, `vectorized` or `parallel`")
     }
 
     fn dtype(&mut self) -> Result<DType, &'static str> {
@@ -293,7 +292,8 @@ mod tests {
     fn every_instruction_reads_back_as_it_was_written() {
         let lines = "split s0 a1 [8, 4]\nfuse s0 a2 a3\nreorder s0 [a4, a0, a3]\nreorder s1 []\n\
                      annotate s0 a4 vectorized\nannotate s0 a0 parallel\nannotate s0 a0 serial\n\
-                     annotate s0 a1 unrolled\ncompute_at s1 s0 a2\n\
+                     annotate s0 a1 unrolled\n\
+                     annotate s0 a0 persistent:132\ncompute_at s1 s0 a2\n\
                      rolling_update s1 s0 a2\nhoist s1\nnarrow s1 bf16\ninline s2\ncache_read t0 s1\n\
                      cache_operand s1 r1\ncache_padded t0 s1\ncache_write s1\nrfactor s1 a2\nscan s1 a3\n\
                      pack t1 [0:48, 1:4] [0, 2, 1, 3]\npack t1 [] [1, 0]\nthreads one\nthreads all";

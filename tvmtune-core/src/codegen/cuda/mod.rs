@@ -29,8 +29,8 @@ mod vector;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::dag::{DType, Expr, ScalarId, TensorId};
-use crate::grid::{Buffer, Grid, Home, Kernel, Stmt};
-use crate::poly::{Atom, DimId, Facts, Poly};
+use crate::grid::{BlockVar, Buffer, Grid, Home, Kernel, Stmt};
+use crate::poly::{Atom, DimId, Facts, Poly, VarId};
 pub use lanes::{Load, Vectors, is_vector, position, vectors};
 use names::Names;
 
@@ -206,8 +206,9 @@ impl<'a> Printer<'a> {
             text: String::new(),
             depth: 0,
         };
-        for block in &kernel.blocks {
-            printer.facts.bound_var(block.var, block.extent.clone());
+        let of_tiles = kernel.tiles.iter().flat_map(|it| &it.vars);
+        for it in kernel.blocks.iter().chain(of_tiles) {
+            printer.facts.bound_var(it.var, it.extent.clone());
         }
         for var in &kernel.thread_vars {
             printer.facts.bound_var(var.var, Poly::constant((var.range / var.step).into()));
@@ -295,6 +296,9 @@ impl<'a> Printer<'a> {
         // The first extent says only how many blocks there are.
         for block in self.kernel.blocks.iter().skip(1) {
             polys(&block.extent, &mut used);
+        }
+        for tile in self.kernel.tiles.iter().flat_map(|it| &it.vars) {
+            polys(&tile.extent, &mut used);
         }
         used.extend(self.map_params());
         for stmt in self.kernel.statements() {
@@ -404,25 +408,48 @@ impl<'a> Printer<'a> {
 
     fn blocks(&mut self) {
         let kernel = self.kernel;
-        let blocks = &kernel.blocks;
-        let names: Vec<String> =
-            blocks.iter().map(|it| self.names.enter(it.var, &it.name)).collect();
+        self.digits("Index(blockIdx.x)", &kernel.blocks);
+    }
+
+    /// Declares the variables of loops of which a number says the iteration.
+    fn digits(&mut self, number: &str, vars: &[BlockVar]) {
+        let names: Vec<String> = vars.iter().map(|it| self.names.enter(it.var, &it.name)).collect();
         for (n, name) in names.iter().enumerate() {
-            if blocks[n].extent.as_constant() == Some(1) {
+            if vars[n].extent.as_constant() == Some(1) {
                 self.line(&format!("const Index {name} = 0;"));
                 continue;
             }
-            let mut text = "Index(blockIdx.x)".to_owned();
-            let inner =
-                blocks[n + 1..].iter().fold(Poly::constant(1), |n, it| n * it.extent.clone());
+            let mut text = number.to_owned();
+            let inner = vars[n + 1..].iter().fold(Poly::constant(1), |n, it| n * it.extent.clone());
             if inner.as_constant() != Some(1) {
                 text = format!("{text} / {}", self.poly(&inner).operand());
             }
             if n > 0 {
-                text = format!("{text} % {}", self.poly(&blocks[n].extent).operand());
+                text = format!("{text} % {}", self.poly(&vars[n].extent).operand());
             }
             self.line(&format!("const Index {name} = {text};"));
         }
+    }
+
+    /// Whether a loop is that of a block over its tiles.
+    fn is_over_tiles(&self, var: VarId) -> bool {
+        self.kernel.tiles.as_ref().is_some_and(|it| it.wave == var)
+    }
+
+    /// What a block does for each of its tiles.
+    fn tiles(&mut self, body: &[Stmt]) {
+        let kernel = self.kernel;
+        let Some(tiles) = &kernel.tiles else { return };
+        let name = self.names.enter_text("tile");
+        let first = self.poly(&Poly::var(tiles.block)).text;
+        let count = self.poly(&tiles.count()).operand();
+        let stride = tiles.stride;
+        self.open(&format!("for (Index {name} = {first}; {name} < {count}; {name} += {stride})"));
+        self.digits(&name, &tiles.vars);
+        self.block(body);
+        self.close();
+        tiles.vars.iter().for_each(|it| self.names.leave(it.var));
+        self.names.leave_text(&name);
     }
 
     fn threads(&mut self) {

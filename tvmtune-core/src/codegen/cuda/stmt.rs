@@ -17,6 +17,7 @@ impl Printer<'_> {
     fn stmt(&mut self, stmt: &Stmt) {
         match stmt {
             Stmt::For { var, name, extent, kind, body } => match (kind, body.as_slice()) {
+                (_, body) if self.is_over_tiles(*var) => self.tiles(body),
                 (LoopKind::Vectorized, [inner]) if self.vectorized(*var, extent, inner) => {}
                 _ => self.for_loop(*var, name, extent, *kind, body),
             },

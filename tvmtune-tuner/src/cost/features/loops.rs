@@ -39,8 +39,10 @@ pub(super) fn runs(site: &Site<'_>, is_gpu: bool) -> Vec<Run> {
         LoopKind::Vectorized => Run::Vectorized,
         LoopKind::Unrolled if is_gpu && threads > Some(depth) => Run::Virtual,
         LoopKind::Unrolled | LoopKind::Tensor => Run::Written,
-        LoopKind::Parallel | LoopKind::Cluster if is_gpu => Run::Block,
-        LoopKind::Parallel | LoopKind::Cluster => Run::Parallel,
+        LoopKind::Parallel | LoopKind::Persistent(_) | LoopKind::Cluster => match is_gpu {
+            true => Run::Block,
+            false => Run::Parallel,
+        },
         LoopKind::Thread if is_gpu => Run::Thread,
         LoopKind::Thread | LoopKind::Serial | LoopKind::Pipelined(_) | LoopKind::Fed(_) => {
             Run::Serial

@@ -56,7 +56,7 @@ pub struct KernelEstimate {
     pub occupancy: u32,
     /// Blocks.
     pub blocks: u64,
-    /// How often all multiprocessors are filled with blocks.
+    /// How often all multiprocessors are filled with blocks, or with their next tiles.
     pub waves: u64,
     /// Bytes between the multiprocessors and the second-level cache.
     pub l2_bytes: f64,

@@ -361,6 +361,43 @@ fn what_does_not_fit_says_why() {
 }
 
 #[test]
+fn blocks_that_take_several_tiles_are_no_slower() {
+    let product = |m: u64, n: u64, k: u64, dtype: &str| {
+        dag(&format!(
+            "#[autotune(dims(M = {m}, N = {n}, K = {k}))]
+            fn linear(x: Tensor<bf16, M, K>, w: Weight<bf16, N, K>, b: Weight<bf16, N>) -> Tensor<{dtype}, M, N> {{
+                let h = compute(|i, j| sum(0..K, |k| x[[i, k]] as f32 * w[[j, k]] as f32));
+                compute(|i, j| max(h[[i, j]] + b[[j]] as f32, 0.0) as {dtype})
+            }}"
+        ))
+    };
+    let convolution = dag("#[autotune(dims(B = 8, H = 64, C = 128))]
+        fn conv(x: Tensor<f16, B, H, H, C>, w: Weight<f16, C, 3, 3, C>) -> Tensor<f32, B, H, H, C> {
+            compute(|n, y, p, o| sum((0..3, 0..3, 0..C), |r, s, c| {
+                x.get([n, y + r - 1, p + s - 1, c]).unwrap_or(0.0) * w[[o, r, s, c]]
+            }))
+        }");
+    let extents = [(4096, 4096, 4096), (8192, 3072, 768), (2048, 11008, 4096), (2100, 1000, 64)];
+    let products = extents.map(|(m, n, k)| product(m, n, k, "bf16"));
+    for dag in products.into_iter().chain([product(8192, 8192, 512, "f32"), convolution]) {
+        let space = Space::new(&dag, &Target::from(hopper()));
+        let n = space.sketches.iter().position(|it| it.name.contains(": fed group"));
+        let names = || space.sketches.iter().map(|it| &it.name).collect::<Vec<_>>();
+        let n = n.unwrap_or_else(|| panic!("{}: {:?}", dag.name, names()));
+        let default = grid_of(&dag, &space, &space.defaults()[n]);
+        assert!(default.kernels[0].tiles.is_some(), "{}", dag.name);
+        let each = |name: &str, _| name.ends_with("persistent").then_some(0);
+        let each = grid_of(&dag, &space, &space.nearest(n as u16, &each));
+        assert!(each.kernels[0].tiles.is_none());
+        let [turns, each] = [default, each].map(|it| estimate(&it, &hopper()));
+        assert_eq!(turns.kernels[0].blocks, 132);
+        assert_eq!(turns.kernels[0].waves, each.kernels[0].waves);
+        assert_eq!(turns.kernels[0].dram_bytes, each.kernels[0].dram_bytes);
+        assert!(turns.ns < each.ns && 0.8 * each.ns < turns.ns, "{turns:?} {each:?}");
+    }
+}
+
+#[test]
 fn matrix_instructions_are_worth_it() {
     let product = |dtype: &str| {
         format!(

@@ -2,10 +2,11 @@
 //!
 //! A multiprocessor works on as many blocks as fit. Together they take as long as the unit that is
 //! busiest, or, if they are few, as long as one of them waits and works alone:
-//! `max(n * work, wait + work)`. Caches and memory are shared by all multiprocessors. Of what takes
-//! second longest, a tenth is not hidden.
+//! `max(n * work, wait + work)`. Blocks that take several tiles start once, and the first copies of
+//! a tile come while the one before ends. Caches and memory are shared by all multiprocessors. Of
+//! what takes second longest, a tenth is not hidden.
 
-use tvmtune_core::grid::{Grid, Kernel};
+use tvmtune_core::grid::{BlockVar, Grid, Kernel};
 use tvmtune_core::target::{GpuTarget, fits_gpu};
 
 use super::machine::{
@@ -29,8 +30,13 @@ pub(super) fn kernel(
     let launched = fits_gpu::launched_registers(kernel, registers);
     let occupancy = target.occupancy(threads, launched, kernel.shared_bytes);
     let values = Values::new(dims);
-    let extents: Vec<i64> = kernel.blocks.iter().map(|it| values.of(&it.extent).max(0)).collect();
-    let blocks = extents.iter().fold(1_u64, |n, it| n.saturating_mul(*it as u64));
+    let extent = |it: &BlockVar| values.of(&it.extent).max(0);
+    let extents: Vec<i64> = kernel.tile_vars().map(extent).collect();
+    let all = |extents: &mut dyn Iterator<Item = i64>| {
+        extents.fold(1_u64, |n, it| n.saturating_mul(it as u64))
+    };
+    let tiles = all(&mut extents.iter().copied());
+    let blocks = all(&mut kernel.blocks.iter().map(extent));
     let mut estimate = KernelEstimate {
         ns: f64::INFINITY,
         bound: Bound::Launch,
@@ -50,23 +56,28 @@ pub(super) fn kernel(
         return estimate;
     }
     let block = walk::block(grid, kernel, dims);
-    let per_wave = machine.n * f64::from(occupancy);
+    // There may be fewer blocks than room for them.
+    let is_persistent = kernel.tiles.is_some();
+    let room = f64::from(occupancy);
+    let resident = if is_persistent { (blocks as f64 / machine.n).ceil().min(room) } else { room };
+    let per_wave = machine.n * resident;
     let l1 = machine.l1_bytes / f64::from(occupancy) - f64::from(kernel.shared_bytes);
     let shape = Shape {
         grid,
         kernel,
         dims,
-        blocks: &extents,
+        tiles: &extents,
         resident: per_wave,
         l1_bytes: l1.max(0.0),
         l2_bytes: machine.l2_bytes,
     };
     let traffic = shape.traffic(&block.sites);
-    estimate.waves = (blocks as f64 / per_wave).ceil() as u64;
+    estimate.waves = (tiles as f64 / per_wave).ceil() as u64;
     estimate.l2_bytes = traffic.l2;
     estimate.dram_bytes = traffic.dram;
     let warps = f64::from(kernel.threads.div_ceil(LANES));
-    Sum { machine, block, traffic, warps }.finish(&mut estimate);
+    Sum { machine, block, traffic, warps, tiles: tiles as f64, resident, is_persistent }
+        .finish(&mut estimate);
     estimate
 }
 
@@ -76,10 +87,15 @@ struct Sum {
     traffic: Traffic,
     /// Of one block.
     warps: f64,
+    /// Tiles of all blocks, and those that a multiprocessor works on at the same time.
+    tiles: f64,
+    resident: f64,
+    /// Whether blocks take several tiles.
+    is_persistent: bool,
 }
 
 impl Sum {
-    /// Cycles that each unit of a multiprocessor needs for one block.
+    /// Cycles that each unit of a multiprocessor needs for one tile.
     fn units(&self) -> [(Bound, f64); 5] {
         let Block { ops, others, wavefronts, tensor, .. } = &self.block;
         let machine = &self.machine;
@@ -98,17 +114,18 @@ impl Sum {
     fn finish(&self, estimate: &mut KernelEstimate) {
         let machine = &self.machine;
         let ns = |cycles: f64| cycles / machine.clock;
-        let blocks = estimate.blocks as f64;
+        let tiles = self.tiles;
         let units = self.units();
         let mut part = |bound: Bound, value: f64| estimate.parts[bound as usize] = value;
         for (bound, cycles) in units {
-            part(bound, ns(cycles * blocks / machine.n));
+            part(bound, ns(cycles * tiles / machine.n));
         }
         let work = units.iter().map(|it| it.1).fold(0.0, f64::max);
-        // The multiprocessor with most blocks.
-        let most = (blocks / machine.n).ceil();
-        let busy = self.busy(work, most, f64::from(estimate.occupancy));
-        part(Bound::Waves, ns(work * (most - blocks / machine.n)));
+        // The multiprocessor with most tiles.
+        let blocks = estimate.blocks as f64;
+        let most = (tiles / blocks).ceil() * (blocks / machine.n).ceil();
+        let busy = self.busy(work, most);
+        part(Bound::Waves, ns(work * (most - tiles / machine.n)));
         part(Bound::Latency, ns((busy - work * most).max(0.0)));
         let used = machine.n.min(blocks);
         let l2 = ns(self.traffic.l2 / (machine.l2 * used));
@@ -121,17 +138,23 @@ impl Sum {
         estimate.bound = self.bound(estimate, ns(busy));
     }
 
-    /// Cycles of a multiprocessor with so many blocks, of which so many are resident.
-    fn busy(&self, work: f64, blocks: f64, occupancy: f64) -> f64 {
+    /// Cycles of a multiprocessor with so many tiles.
+    fn busy(&self, work: f64, tiles: f64) -> f64 {
         let wait = self.block.latency + BLOCK_LATENCY;
-        let round = |n: f64| {
+        let round = |n: f64, wait: f64| {
             // Few warps leave schedulers with nothing to issue.
             let idle = (SCHEDULERS / (n * self.warps)).max(1.0);
             (n * work * idle).max(wait + work)
         };
-        let full = (blocks / occupancy).floor();
-        let rest = blocks - full * occupancy;
-        full * round(occupancy) + if rest > 0.0 { round(rest) } else { 0.0 }
+        let full = (tiles / self.resident).floor();
+        let rest = tiles - full * self.resident;
+        let last = |wait: f64| if rest > 0.0 { round(rest, wait) } else { 0.0 };
+        if !self.is_persistent || full < 1.0 {
+            return full * round(self.resident, wait) + last(wait);
+        }
+        let later = self.block.latency - self.block.ahead;
+        let first = round(self.resident, wait);
+        first + (full - 1.0) * round(self.resident, later) + last(later)
     }
 
     /// What takes most of the time.

@@ -34,9 +34,9 @@ pub(super) struct Shape<'a> {
     pub(super) grid: &'a Grid,
     pub(super) kernel: &'a Kernel,
     pub(super) dims: &'a [i64],
-    /// Extents of the loops over blocks.
-    pub(super) blocks: &'a [i64],
-    /// Blocks that run at the same time.
+    /// Extents of the loops that number tiles.
+    pub(super) tiles: &'a [i64],
+    /// Tiles that are worked on at the same time.
     pub(super) resident: f64,
     /// First-level cache of one block, in bytes.
     pub(super) l1_bytes: f64,
@@ -46,8 +46,8 @@ pub(super) struct Shape<'a> {
 
 impl Shape<'_> {
     pub(super) fn traffic(&self, sites: &[Site]) -> Traffic {
-        let n_blocks: f64 = self.blocks.iter().map(|it| *it as f64).product();
-        Traffic { l2: self.past_l1(sites) * n_blocks, dram: self.past_l2(sites, n_blocks) }
+        let n_tiles: f64 = self.tiles.iter().map(|it| *it as f64).product();
+        Traffic { l2: self.past_l1(sites) * n_tiles, dram: self.past_l2(sites, n_tiles) }
     }
 
     /// Bytes that one block moves past its first-level cache.
@@ -78,16 +78,16 @@ impl Shape<'_> {
     }
 
     /// Bytes that all blocks move between the second-level cache and memory.
-    fn past_l2(&self, sites: &[Site], n_blocks: f64) -> f64 {
-        let all = self.blocks.to_vec();
+    fn past_l2(&self, sites: &[Site], n_tiles: f64) -> f64 {
+        let all = self.tiles.to_vec();
         let mut wave = self.one();
-        let mut left = self.resident.min(n_blocks).max(1.0);
+        let mut left = self.resident.min(n_tiles).max(1.0);
         for (n, extent) in all.iter().enumerate().rev() {
             wave[n] = (*extent).min(left.ceil() as i64).max(1);
             left = (left / wave[n] as f64).max(1.0);
         }
         let n_wave: f64 = wave.iter().map(|it| *it as f64).product();
-        let n_waves = (n_blocks / n_wave).max(1.0);
+        let n_waves = (n_tiles / n_wave).max(1.0);
         let facts = [&all, &wave].map(|it| self.facts(sites, it, 0));
         let boxes = |n: usize, blocks: f64| {
             let mut found: BTreeMap<TensorId, f64> = BTreeMap::new();
@@ -98,7 +98,7 @@ impl Shape<'_> {
             }
             found
         };
-        let (whole, once) = (boxes(0, n_blocks), boxes(1, n_wave));
+        let (whole, once) = (boxes(0, n_tiles), boxes(1, n_wave));
         let mut order: Vec<(f64, TensorId)> = whole.iter().map(|(it, n)| (*n, *it)).collect();
         order.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         let (mut kept, mut total) = (0.0, 0.0);
@@ -118,7 +118,7 @@ impl Shape<'_> {
     }
 
     fn one(&self) -> Vec<i64> {
-        vec![1; self.blocks.len()]
+        vec![1; self.tiles.len()]
     }
 
     /// What variables are while loops from that depth on run, in so many blocks: those further out
@@ -130,7 +130,7 @@ impl Shape<'_> {
             facts.bound_dim(DimId(n as u32), Interval::point(value));
         }
         let mut bound = |var: VarId, extent: i64| facts.bound_var(var, Poly::constant(extent));
-        for (block, extent) in self.kernel.blocks.iter().zip(blocks) {
+        for (block, extent) in self.kernel.tile_vars().zip(blocks) {
             bound(block.var, *extent);
         }
         for it in &self.kernel.thread_vars {

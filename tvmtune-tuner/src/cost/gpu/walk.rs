@@ -1,4 +1,5 @@
-//! What a block does: instructions, accesses, and waits, with how often.
+//! What a block does: instructions, accesses, and waits, with how often. Where blocks take several
+//! tiles, what one does for each of them.
 //!
 //! The walk goes over the statements of a kernel once. Loops that stay loops multiply what is in
 //! them; of loops that are written out, an access that does not depend on their variables happens
@@ -24,7 +25,7 @@ use super::value::Values;
 /// Instructions of a division by a constant, and of what is left by one.
 const DIVISION: f64 = 5.0;
 
-/// What one block does.
+/// What one block does for one tile.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Block {
     /// Warp instructions by unit.
@@ -37,6 +38,8 @@ pub(super) struct Block {
     pub(super) tensor: f64,
     /// Cycles that its longest chain of waits takes.
     pub(super) latency: f64,
+    /// How much of that is over before it begins, if another tile comes before.
+    pub(super) ahead: f64,
     /// What it accesses in memory.
     pub(super) sites: Vec<Site>,
 }
@@ -59,10 +62,10 @@ pub(super) struct Site {
 /// What one block of a kernel does, with those values of the dimensions.
 pub(super) fn block(grid: &Grid, kernel: &Kernel, dims: &[i64]) -> Block {
     let mut values = Values::new(dims);
-    for block in &kernel.blocks {
+    for it in kernel.tile_vars() {
         // One in the middle stands for all.
-        let extent = values.of(&block.extent);
-        values.set(block.var, extent.max(1) / 2);
+        let extent = values.of(&it.extent);
+        values.set(it.var, extent.max(1) / 2);
     }
     let n_warps = kernel.threads.div_ceil(LANES) as usize;
     let last = kernel.threads % LANES;
@@ -126,6 +129,8 @@ impl Walk<'_> {
 
     fn stmt(&mut self, stmt: &Stmt) {
         match stmt {
+            // A tile stands for all.
+            Stmt::For { var, body, .. } if self.is_over_tiles(*var) => self.body(body),
             Stmt::For { var, extent, kind, body, .. } => self.for_loop(*var, extent, *kind, body),
             Stmt::If { guards, body } => self.guarded(guards, body),
             Stmt::Store { tensor, index, value } => self.leaf(*tensor, index, value, None),
@@ -147,11 +152,17 @@ impl Walk<'_> {
             Stmt::GroupMultiply { columns, dtype, .. } => self.group_multiply(*columns, *dtype),
             Stmt::CopyBox { map, coordinates, .. } => self.copy_box(*map, coordinates),
             Stmt::WaitFull { ring } => {
-                // As many slots are on their way.
-                self.wait(GLOBAL_LATENCY / f64::from(self.kernel.rings[*ring].depth));
+                // As many slots are on their way; all of them, while a tile before is stored.
+                let depth = f64::from(self.kernel.rings[*ring].depth);
+                self.block.ahead += GLOBAL_LATENCY / depth * self.repeats.min(depth);
+                self.wait(GLOBAL_LATENCY / depth);
             }
             other => self.body(other.body()),
         }
+    }
+
+    fn is_over_tiles(&self, var: VarId) -> bool {
+        self.kernel.tiles.as_ref().is_some_and(|it| it.wave == var)
     }
 
     fn group_multiply(&mut self, columns: u32, dtype: DType) {

@@ -1,7 +1,7 @@
 //! The rule for products that matrix instructions of four warps can do, from shared memory.
 //!
 //! ```text
-//! parallel i_0, j_0, order; cluster c
+//! persistent i_0; parallel j_0, order; cluster c
 //!   fed k_0
 //!     a_tile[i, k] = a[i_0 + i, k_0 + k]                      -- by the feeder, box by box
 //!     b_tile[j, k] = b[j_0 + j, k_0 + k]
@@ -15,7 +15,8 @@
 //! Rows are `64 * i_2 + 16 * u + 8 * h + g`, columns `64 * j_1 + 8 * j_2 + 2 * q + p`: what
 //! `grid::group` looks for. A tile whose rows lie side by side in memory is kept in panels of 64. Of
 //! images with few pixels in a row, `g` counts those and the rest of `i` rows of pixels. Or all
-//! threads copy: `pipelined k_0`, and `thread t` inside of the copies.
+//! threads copy: `pipelined k_0`, and `thread t` inside of the copies; or each block has one tile:
+//! `parallel i_0`.
 
 use super::operand::{self, Factors, Operand};
 use super::power;
@@ -35,6 +36,8 @@ const LINE: u64 = 8;
 const ROW_BYTES: u64 = 128;
 /// Threads of a group.
 const THREADS: u64 = 128;
+/// Bytes of shared memory for barriers, and where rings start.
+const RESERVE: u64 = 2048;
 
 /// How the rows and columns of a block are divided.
 struct Tiles {
@@ -125,7 +128,8 @@ pub(super) fn group(
     let step = reduce(b, anchor, product, &tiles)?;
     if is_fed {
         let rows = groups * rows * ROWS + panels * eights * 8;
-        feed(b, anchor, step, &name, ROW_BYTES * rows)?;
+        let bytes = feed(b, anchor, step, &name, ROW_BYTES * rows)?;
+        persist(b, root, bytes)?;
     } else {
         let stages = most_stages(b);
         pipeline(b, anchor, step, stages, &name)?;
@@ -157,17 +161,16 @@ fn panel(
     Some(if b.accesses(anchor).iter().any(has_rows) { ROWS } else { 8 * eights })
 }
 
-/// Opens how many steps of the reduction, of so many bytes each, the feeder is ahead.
+/// Opens how many steps of the reduction, of so many bytes each, the feeder is ahead; returns the
+/// bytes of a block.
 fn feed(
     b: &mut Builder,
     anchor: StageId,
     axis: AxisId,
     name: &str,
     bytes: u64,
-) -> Result<(), ScheduleError> {
+) -> Result<u64, ScheduleError> {
     const DEPTHS: std::ops::RangeInclusive<u64> = 2..=8;
-    /// For barriers, and where rings start.
-    const RESERVE: u64 = 2048;
     let room = u64::from(b.gpu().arch.limits().block_shared_bytes) - RESERVE;
     let group = b.new_group();
     let options: Vec<u64> = DEPTHS.collect();
@@ -177,7 +180,36 @@ fn feed(
         let kind = LoopKind::Fed(*depth as u8);
         vec![Instruction::Annotate { stage: anchor, axis, kind }]
     };
-    b.one_of(decision, options.iter().map(fed).collect())
+    b.one_of(decision, options.iter().map(fed).collect())?;
+    Ok(best * bytes + RESERVE)
+}
+
+/// Opens whether each block has a tile, or so many blocks for each multiprocessor take turns, where
+/// one needs so many bytes of shared memory.
+fn persist(b: &mut Builder, root: StageId, bytes: u64) -> Result<(), ScheduleError> {
+    /// Blocks for each multiprocessor.
+    const BLOCKS: [u64; 3] = [0, 1, 2];
+    let name = b.stage_name(root).to_owned();
+    let stage = b.schedule.stage(root);
+    let is_block = |it: &&AxisId| stage.axis(**it).kind.is_parallel();
+    let blocks: Vec<AxisId> = stage.order.iter().take_while(is_block).copied().collect();
+    let tiles: u64 = blocks.iter().map(|it| b.extent(root, *it)).product();
+    let multiprocessors = u64::from(b.gpu().multiprocessors);
+    // Where several blocks are resident, some compute while others end.
+    let alone = 2 * bytes > u64::from(b.gpu().arch.limits().shared_bytes);
+    let best = u64::from(alone && tiles > multiprocessors);
+    let group = b.new_group();
+    let decision =
+        b.decide(format!("{name} persistent"), DecisionKind::Choice, &BLOCKS, best, group);
+    let axis = blocks.first().copied().ok_or(ErrorKind::NotOutermost.of_stage(root))?;
+    let list = |it: &u64| match u16::try_from(it * multiprocessors) {
+        Ok(0) | Err(_) => Vec::new(),
+        Ok(most) => {
+            let kind = LoopKind::Persistent(most);
+            vec![Instruction::Annotate { stage: root, axis, kind }]
+        }
+    };
+    b.one_of(decision, BLOCKS.iter().map(list).collect())
 }
 
 /// Groups, rows and panels of a block: as many as leave every multiprocessor a block.
