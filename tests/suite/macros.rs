@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use half::{bf16, f16};
-use tvmtune_runtime::{Cpu, Error, Isa, Tier, Weight, autotune, set_threads};
+use tvmtune_runtime::{
+    Constant, Cpu, Error, Held, Input, Isa, Output, Tier, Unfit, Weight, autotune, set_threads,
+};
 
 #[autotune(dims(M = 1..=40, N = 24, K = 10), buckets(M = [1, 16, 40]))]
 pub fn linear(x: Tensor<f32, M, K>, w: Weight<f32, N, K>, b: Weight<f32, N>) -> Tensor<f32, M, N> {
@@ -61,6 +63,53 @@ fn dimensions_follow_from_lengths() {
         linear(&Cpu::new(), &x, &w, &b, &mut y).unwrap();
         assert_eq!(y, expected(&x, &w, &b), "m = {m}");
     }
+}
+
+/// Memory of somebody's own that says of itself that it is longer than it is.
+struct Boaster(Vec<f32>);
+
+impl Input<f32> for Boaster {
+    fn n_elements(&self) -> usize {
+        2 * self.0.len()
+    }
+
+    fn elements<'a>(&'a self, _: &'a Cpu) -> Result<&'a [f32], Unfit> {
+        Ok(&self.0)
+    }
+}
+
+impl Constant<f32> for Boaster {
+    fn n_elements(&self) -> usize {
+        Input::n_elements(self)
+    }
+
+    fn held<'a>(&'a self, _: &'a Cpu) -> Result<Held<'a, f32, Cpu>, Unfit> {
+        Ok(Held::Elements(&self.0[..]))
+    }
+}
+
+impl Output<f32> for Boaster {
+    fn n_elements(&self) -> usize {
+        Input::n_elements(self)
+    }
+
+    fn elements_mut<'a>(&'a mut self, _: &'a Cpu) -> Result<&'a mut [f32], Unfit> {
+        Ok(&mut self.0)
+    }
+}
+
+#[test]
+fn what_counts_is_what_is_there_not_what_a_type_says_of_itself() {
+    let (x, w, b) = (ramp(2 * K), ramp(N * K), ramp(N));
+    let half = |it: &[f32]| Boaster(it[..it.len() / 2].to_vec());
+    let mut y = vec![0.0; 2 * N];
+    let arg = |result: Result<(), Error>| match result {
+        Err(Error::Length { arg, .. }) => arg,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(arg(linear(&Cpu::new(), &half(&x), &w, &b, &mut y)), "x");
+    assert_eq!(arg(linear(&Cpu::new(), &x, &half(&w), &b, &mut y)), "w");
+    assert_eq!(arg(linear(&Cpu::new(), &x, &w, &b, &mut half(&y))), "out");
 }
 
 #[test]

@@ -19,3 +19,13 @@ pub enum Held<'a, T: Element, Q: Queue> {
     /// Elements, row-major, that are there for one launch.
     Elements(Q::Elements<'a, T>),
 }
+
+impl<T: Element, Q: Queue> Held<'_, T, Q> {
+    /// How many elements there are.
+    pub fn n_elements(&self) -> usize {
+        match self {
+            Held::Weight(weight) => weight.len(),
+            Held::Elements(elements) => Q::n_read::<T>(elements),
+        }
+    }
+}

@@ -12,7 +12,6 @@ impl Emitter<'_> {
         let (dims_param, checked_dims) = (self.dims_param(), self.checked_dims());
         let params = self.params(&quote!(rt), &quote!(#q));
         let tensors = self.tensors();
-        let lengths = tensors.iter().map(|it| self.length(it, &it.n_elements(&quote!(rt), q)));
         let taken = tensors.iter().map(|it| self.taken(it));
         let (args, slices) = tensors.iter().map(|it| self.passed(it)).collect::<(Vec<_>, Vec<_>)>();
         let arg_names = tensors.iter().map(|it| it.name());
@@ -33,7 +32,6 @@ impl Emitter<'_> {
                 -> ::core::result::Result<(), rt::Error>
             {
                 #checked_dims
-                #(#lengths)*
                 #(#taken)*
                 match rt::raw::Backend::choose::<#n_buckets>(#queue, NAME, &self.kernel, &#dims)? {
                     ::core::option::Option::Some(#variant) => {
@@ -64,29 +62,36 @@ impl Emitter<'_> {
         quote!(rt::raw::len(NAME, (#arg, #shape), #n_elements, #want)?;)
     }
 
-    /// Turns an argument into what the queue takes.
+    /// Turns an argument into what the queue takes, and checks how long that is: what a type says of
+    /// itself is not relied on.
     fn taken(&self, operand: &Operand) -> TokenStream {
         let (ident, element, arg) = (&operand.ident, operand.element(), operand.name());
         let (queue, q) = (&self.queue, &self.q);
         let fit = |taken| quote!(rt::raw::fit(NAME, #arg, #taken)?);
+        let backend = quote!(<#q as rt::raw::Backend>);
         match operand.kind {
             Kind::Scalar => TokenStream::new(),
             Kind::Input => {
                 let elements = fit(quote!(rt::Input::<#element, #q>::elements(#ident, #queue)));
-                quote!(let #ident = #elements;)
+                let length = self.length(operand, &quote!(#backend::n_read::<#element>(&#ident)));
+                quote!(let #ident = #elements; #length)
             }
             Kind::Output => {
                 let taken = quote!(rt::Output::<#element, #q>::elements_mut(#ident, #queue));
                 let elements = fit(taken);
-                quote!(let mut #ident = #elements;)
+                let n_written = quote!(#backend::n_written::<#element>(&#ident));
+                let length = self.length(operand, &n_written);
+                quote!(let mut #ident = #elements; #length)
             }
             Kind::Weight => {
                 let (shape, extents) = shape(operand);
                 let held = fit(quote!(rt::Constant::<#element, #q>::held(#ident, #queue)));
+                let length = self.length(operand, &quote!(#ident.n_elements()));
                 quote! {
                     #extents
                     let #ident = #held;
-                    let #ident = <#q as rt::raw::Backend>::constant::<#element>(#ident, &#shape);
+                    #length
+                    let #ident = #backend::constant::<#element>(#ident, &#shape);
                 }
             }
         }

@@ -176,6 +176,18 @@ impl Backend for Device {
         }
     }
 
+    fn n_read<T: Element>(elements: &Elements<'_, T>) -> usize {
+        elements.n()
+    }
+
+    fn n_written<T: Element>(elements: &ElementsMut<'_, T>) -> usize {
+        match elements {
+            ElementsMut::Cpu(elements) => elements.len(),
+            #[cfg(feature = "candle-cuda")]
+            ElementsMut::Cuda(slice, _) => slice.len(),
+        }
+    }
+
     fn constant<'a, T: Element>(held: Held<'a, T, Device>, shape: &'a [usize]) -> AnyWeight<'a, T> {
         match held {
             Held::Elements(elements) => AnyWeight::Tensor(WeightArg::of(elements, shape)),

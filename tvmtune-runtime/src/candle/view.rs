@@ -130,9 +130,14 @@ impl<'a, T: TensorElement> Elements<'a, T> {
     }
 }
 
-#[cfg(feature = "candle-cuda")]
 impl<T> Elements<'_, T> {
+    /// How many there are, wherever.
+    pub(super) fn n(&self) -> usize {
+        self.range.len()
+    }
+
     /// The elements on a device; `None` on the CPU.
+    #[cfg(feature = "candle-cuda")]
     pub(super) fn on_stream(&self) -> Option<crate::cuda::arg::Elements<'_>> {
         match (self.lent.memory(), &self.on_stream) {
             (Memory::Cuda(storage), Some(on)) => on.elements(storage, self.range.clone()),

@@ -53,6 +53,14 @@ impl Backend for Cpu {
         Ok(())
     }
 
+    fn n_read<T: Element>(elements: &&[T]) -> usize {
+        elements.len()
+    }
+
+    fn n_written<T: Element>(elements: &&mut [T]) -> usize {
+        elements.len()
+    }
+
     fn constant<'a, T: Element>(held: Held<'a, T, Cpu>, shape: &'a [usize]) -> WeightArg<'a, T> {
         WeightArg::new(held, shape)
     }

@@ -18,6 +18,7 @@ use crate::{Constant, Element, Error, Held, Input, Output, Unfit};
 #[derive(Debug)]
 pub struct Elements<'a> {
     address: u64,
+    n: usize,
     context: Arc<CudaContext>,
     _used: SyncOnDrop<'a>,
 }
@@ -27,16 +28,18 @@ impl<'a> Elements<'a> {
     /// it cannot wait for them there.
     fn read<T>(slice: &'a impl DevicePtr<T>, stream: &'a Stream) -> Result<Self, Unfit> {
         let context = same_context(slice.stream(), stream)?;
+        let n = slice.len();
         let (address, used) = slice.device_ptr(stream);
-        Ok(Self { address, context, _used: used })
+        Ok(Self { address, n, context, _used: used })
     }
 
     /// Elements of a view that goes with them.
     #[cfg(feature = "candle-cuda")]
     pub(crate) fn of_view<T>(view: CudaView<'a, T>, stream: &'a Stream) -> Result<Self, Unfit> {
         let context = same_context(DeviceSlice::stream(&view), stream)?;
+        let n = view.len();
         let (address, used) = view.view_ptr(stream);
-        Ok(Self { address, context, _used: used })
+        Ok(Self { address, n, context, _used: used })
     }
 
     /// Elements that are written.
@@ -45,8 +48,14 @@ impl<'a> Elements<'a> {
         stream: &'a Stream,
     ) -> Result<Self, Unfit> {
         let context = same_context(slice.stream(), stream)?;
+        let n = slice.len();
         let (address, used) = slice.device_ptr_mut(stream);
-        Ok(Self { address, context, _used: used })
+        Ok(Self { address, n, context, _used: used })
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.n
     }
 }
 

@@ -58,6 +58,14 @@ impl Backend for Stream {
         Ok(())
     }
 
+    fn n_read<T: Element>(elements: &Elements<'_>) -> usize {
+        elements.len()
+    }
+
+    fn n_written<T: Element>(elements: &Elements<'_>) -> usize {
+        elements.len()
+    }
+
     fn constant<'a, T: Element>(
         held: Held<'a, T, Stream>,
         shape: &'a [usize],

@@ -84,6 +84,12 @@ pub trait Backend {
         shape: &[usize],
     ) -> Result<(), Error>;
 
+    /// How many elements a launch may read.
+    fn n_read<T: Element>(elements: &Self::Elements<'_, T>) -> usize;
+
+    /// How many elements a launch may write.
+    fn n_written<T: Element>(elements: &Self::ElementsMut<'_, T>) -> usize;
+
     /// A weight on its way into a launch; `shape` multiplies to the number of its elements.
     fn constant<'a, T: Element>(held: Held<'a, T, Self>, shape: &'a [usize]) -> Self::Weight<'a, T>
     where
