@@ -25,8 +25,6 @@ mod rolling;
 pub mod verify;
 #[cfg(test)]
 pub(crate) mod tests;
-#[cfg(test)]
-mod tests_scan;
 
 use crate::dag::{
     BinaryOp, CompareOp, DType, Dim, Expr, Reducer, Scalar, ScalarId, TensorId, Types,

@@ -45,7 +45,7 @@ const SCORES: &str = "
 
 /// The nest that a trace makes of a program, as text.
 #[track_caller]
-pub(super) fn nest_of(program: &str, trace: &str) -> String {
+pub(crate) fn nest_of(program: &str, trace: &str) -> String {
     let nest = lower(&scheduled(program, trace));
     assert_eq!(verify(&nest), []);
     nest.to_string()

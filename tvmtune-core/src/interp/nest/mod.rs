@@ -278,3 +278,5 @@ impl<'a> Run<'a> {
 mod tests;
 #[cfg(test)]
 mod tests_rolling;
+#[cfg(test)]
+mod tests_scan;

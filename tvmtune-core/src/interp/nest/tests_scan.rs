@@ -1,8 +1,8 @@
 //! Prefixes by blocks: what they become, what they compute, and what is none.
 
-use super::lower;
-use super::tests::{nest_of, scheduled};
 use crate::interp::{self, Array};
+use crate::nest::lower;
+use crate::nest::tests::{nest_of, scheduled};
 use crate::schedule::{ErrorKind, Instruction, LoopKind, Schedule};
 
 #[test]
