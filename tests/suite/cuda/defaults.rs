@@ -8,9 +8,14 @@ use tvmtune_core::dag::{self, Dag, Expr};
 use tvmtune_core::dsl;
 use tvmtune_core::nest::{self, Stmt};
 use tvmtune_core::poly::{DimId, Facts};
-use tvmtune_core::schedule::{LoopKind, default};
+use tvmtune_core::schedule::{LoopKind, Schedule, default};
+use tvmtune_core::target::gpu::Arch;
+use tvmtune_core::target::{GpuTarget, Target};
+use tvmtune_runtime::cuda::nvrtc::Nvrtc;
 use tvmtune_tests::nvrtc::nvrtc;
-use tvmtune_tuner::compile::{Compiler, Source};
+use tvmtune_tuner::compile::{Compiler, Source, Usage};
+use tvmtune_tuner::random::Random;
+use tvmtune_tuner::space::Space;
 
 use super::target;
 
@@ -73,18 +78,40 @@ fn programs(text: &str) -> Vec<Dag> {
     found
 }
 
+/// What a schedule becomes for an architecture; its kernels, as the assembler sees them.
+fn compiled(nvrtc: &Nvrtc, schedule: &Schedule, arch: Arch) -> Option<(String, Vec<Usage>)> {
+    let text = generate_cuda(schedule).ok()?.unit.source;
+    let name = arch.to_string();
+    let source = Source { name: "kernel.cu", text: &text, arch: &name, options: &[] };
+    let kernels = match Compiler::new(nvrtc, None).compile(&source) {
+        Ok(code) => code.kernels,
+        Err(error) => panic!("{arch}: {error}\n{text}"),
+    };
+    Some((text, kernels))
+}
+
 #[test]
-fn no_default_schedule_of_a_known_layer_spills() {
+fn known_layers_compile_for_every_architecture_and_no_default_schedule_spills() {
     let Some(nvrtc) = nvrtc() else { return };
     let programs: Vec<Dag> = KERNELS.iter().flat_map(|it| programs(it)).collect();
     assert!(programs.len() >= 29, "only {} programs", programs.len());
-    for dag in programs {
-        let generated = generate_cuda(&default::schedule(&dag, &target().into())).unwrap();
-        let text = &generated.unit.source;
-        let source = Source { name: "kernel.cu", text, arch: "sm_90a", options: &[] };
-        for it in Compiler::new(nvrtc, None).compile(&source).unwrap().kernels {
-            let spilled = it.spill_store_bytes.max(it.spill_load_bytes);
-            assert_eq!(spilled, 0, "{}: {} registers\n{text}", it.kernel, it.registers);
+    let (mut random, mut n_sampled) = (Random::new(3), 0);
+    for arch in Arch::ALL {
+        let target = Target::Gpu(GpuTarget::generic(arch));
+        for (n, dag) in programs.iter().enumerate() {
+            let (text, kernels) = compiled(nvrtc, &default::schedule(dag, &target), arch).unwrap();
+            for it in kernels {
+                let spilled = it.spill_store_bytes.max(it.spill_load_bytes);
+                assert_eq!(spilled, 0, "{arch}: {}: {} registers\n{text}", it.kernel, it.registers);
+            }
+            if n % 6 != 0 {
+                continue;
+            }
+            let space = Space::new(dag, &target);
+            let trace = space.instructions(&space.random(&mut random));
+            let schedule = Schedule::replay(dag, &trace).unwrap();
+            n_sampled += usize::from(compiled(nvrtc, &schedule, arch).is_some());
         }
     }
+    assert!(n_sampled >= 20, "{n_sampled}");
 }

@@ -23,8 +23,8 @@ impl Schedule {
     /// index, and as long as a block.
     ///
     /// What comes of a prefix is what comes of the blocks before, and of the elements of its own
-    /// block up to there. Both are prefixes again: to apply this to the stage `before` makes the
-    /// number of blocks the square root of what it was.
+    /// block up to there. Both are prefixes again: this applies to the stages `before` and `within`,
+    /// too.
     ///
     /// # Rewrite
     ///
