@@ -104,6 +104,13 @@ fn check(source: &str, dims: &[i64]) {
     }
 }
 
+/// The loops of a program's default schedule for AVX-512, as text.
+fn default_nest(source: &str) -> String {
+    let dag = dag::build(&program(source)).unwrap();
+    let schedule = default::schedule(&dag, &CpuTarget::generic(Isa::Avx512).into());
+    nest::lower(&schedule).to_string()
+}
+
 #[test]
 fn points_of_a_normalization() {
     check(
@@ -157,7 +164,7 @@ fn points_of_a_strided_convolution() {
 
 #[test]
 fn a_stride_along_lanes_becomes_the_layout_of_the_padded_copy() {
-    let program = program(
+    let text = default_nest(
         "#[autotune(dims(C = 3, H = 224, O = 64))]
         fn stem(x: Tensor<f32, C, H, H>, w: Weight<f32, O, C, 7, 7>) -> Tensor<f32, O, 112, 112> {
             compute(|o, y, p| sum((0..C, 0..7, 0..7), |c, r, s| {
@@ -165,9 +172,6 @@ fn a_stride_along_lanes_becomes_the_layout_of_the_padded_copy() {
             }))
         }",
     );
-    let dag = dag::build(&program).unwrap();
-    let schedule = default::schedule(&dag, &CpuTarget::generic(Isa::Avx512).into());
-    let text = nest::lower(&schedule).to_string();
     for part in ["shared x_padded[3, 229, 2, 115]", "((s_1)%(2)), p + ((s_1)/(2))]"] {
         assert!(text.contains(part), "{text}");
     }
@@ -175,29 +179,23 @@ fn a_stride_along_lanes_becomes_the_layout_of_the_padded_copy() {
 
 #[test]
 fn weights_whose_rows_lie_far_apart_are_packed_by_tile() {
-    let program = program(
+    let text = default_nest(
         "#[autotune(dims(M = 128, N = 3072, K = 768))]
         fn linear(x: Tensor<f32, M, K>, w: Weight<f32, K, N>) -> Tensor<f32, M, N> {
             compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[k, j]]))
         }",
     );
-    let dag = dag::build(&program).unwrap();
-    let schedule = default::schedule(&dag, &CpuTarget::generic(Isa::Avx512).into());
-    let text = nest::lower(&schedule).to_string();
     assert!(text.contains("packed w[64, 768, 48]"), "{text}");
 }
 
 #[test]
 fn prefixes_of_rows_are_taken_by_blocks_of_lanes() {
-    let program = program(
+    let text = default_nest(
         "#[autotune(dims(R = 64, N = 1024))]
         fn sums(x: Tensor<f32, R, N>) -> Tensor<f32, R, N> {
             compute(|i, j| sum(0..=j, |k| x[[i, k]]))
         }",
     );
-    let dag = dag::build(&program).unwrap();
-    let schedule = default::schedule(&dag, &CpuTarget::generic(Isa::Avx512).into());
-    let text = nest::lower(&schedule).to_string();
     for part in ["local out_within[1, 64, 16]", "vectorized j_r in 0..16", "k <= j_r"] {
         assert!(text.contains(part), "{text}");
     }
@@ -216,15 +214,12 @@ fn points_of_a_pool_with_a_stride() {
 
 #[test]
 fn every_other_element_is_read_where_it_lies() {
-    let program = program(
+    let text = default_nest(
         "#[autotune(dims(C = 64, H = 55))]
         fn pool(x: Tensor<f32, C, H, H>) -> Tensor<f32, C, 27, 27> {
             compute(|c, y, p| max((0..3, 0..3), |r, s| x[[c, 2 * y + r, 2 * p + s]]))
         }",
     );
-    let dag = dag::build(&program).unwrap();
-    let schedule = default::schedule(&dag, &CpuTarget::generic(Isa::Avx512).into());
-    let text = nest::lower(&schedule).to_string();
     assert!(text.contains("max= x[16*c_1 + c, 2*y_0 + r, 32*p_0 + s_1 + 2*p]"), "{text}");
 }
 

@@ -200,15 +200,19 @@ fn data_dependent_strides(
     for subscript in index {
         let Subscript::Value(value) = subscript else { continue };
         for (axis, stride) in strides.iter_mut().enumerate() {
-            let var = VarId(axis as u32);
-            let mut mentioned = false;
-            value.walk(&mut |it| mentioned |= mentions(it, var));
-            if mentioned {
+            if depends_on(value, VarId(axis as u32)) {
                 *stride = None;
             }
         }
     }
     strides
+}
+
+/// Whether an expression may change with a variable.
+pub(super) fn depends_on(expr: &Expr, var: VarId) -> bool {
+    let mut found = false;
+    expr.walk(&mut |it| found |= mentions(it, var));
+    found
 }
 
 fn mentions(expr: &Expr, var: VarId) -> bool {

@@ -3,9 +3,10 @@
 //! As written they go over everything and choose; what they need is one step for each element. This
 //! says which are of the kind, for schedules that make use of it, and for those who count the steps.
 
+use super::access::depends_on;
 use super::bounds::Known;
 use super::condition::inequalities;
-use super::{Compute, Expr, Literal, Subscript, TensorId, Types};
+use super::{Compute, Expr, Literal, TensorId, Types};
 use crate::poly::{Facts, Poly, VarId};
 
 /// A reduction that goes up to the index of its result, or starts there.
@@ -86,19 +87,6 @@ fn same(a: Literal, b: Literal) -> bool {
         (Literal::Float(a), Literal::Float(b)) => a == b,
         (a, b) => a == b,
     }
-}
-
-fn depends_on(expr: &Expr, var: VarId) -> bool {
-    let mut found = false;
-    expr.walk(&mut |it| match it {
-        Expr::Index(poly) => found |= poly.mentions(var),
-        Expr::Read { index, .. } => {
-            let mentions = |it: &Subscript| matches!(it, Subscript::Affine(at) if at.mentions(var));
-            found |= index.iter().any(mentions);
-        }
-        _ => {}
-    });
-    found
 }
 
 #[cfg(test)]
