@@ -53,6 +53,7 @@ pub fn instruction(schedule: &Schedule, it: &Move) -> Instruction {
             Instruction::Annotate { stage, axis, kind }
         }
         18..=23 => compute_at(schedule, stage, it),
+        24 if it.picks[2].is_multiple_of(2) => Instruction::Lift { stage },
         24 => Instruction::Inline { stage },
         25 if it.picks[2].is_multiple_of(2) => {
             Instruction::CacheOperand { reader: stage, read: u32::from(it.picks[1] % 3) }

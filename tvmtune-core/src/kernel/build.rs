@@ -7,8 +7,8 @@ use super::tree::{
     Access, Buffer, Derived, DerivedOp, GuardId, Item, Kind, Loop, Term, TermKind, Tree, Var,
     Write, add_stride, int_bits,
 };
-use super::{Isa, Unsupported};
-use crate::dag::{DType, Expr, Literal, Subscript, TensorId};
+use super::{Isa, Unsupported, prefetch};
+use crate::dag::{DType, Expr, Literal, Reducer, Subscript, TensorId};
 use crate::nest::{Guard, Nest, Scope, Stmt};
 use crate::poly::{Atom, DimId, Facts, Interval, Poly, VarId};
 use crate::schedule::LoopKind;
@@ -99,19 +99,22 @@ impl Build<'_> {
                 self.holding.truncate(self.holding.len() - guards.len());
                 Item::If { guards: ids, body }
             }
-            Stmt::Store { tensor, index, value } => Item::Write(Write {
-                target: self.target(*tensor, index)?,
-                reducer: None,
-                fresh: false,
-                value: self.term(value, false)?,
-            }),
-            Stmt::Update { tensor, index, reducer, value } => Item::Write(Write {
-                target: self.target(*tensor, index)?,
-                reducer: Some(*reducer),
-                fresh: false,
-                value: self.term(value, false)?,
-            }),
+            Stmt::Store { tensor, index, value } => self.write(*tensor, index, None, value)?,
+            Stmt::Update { tensor, index, reducer, value } => {
+                self.write(*tensor, index, Some(*reducer), value)?
+            }
         })
+    }
+
+    fn write(
+        &mut self,
+        tensor: TensorId,
+        index: &[Poly],
+        reducer: Option<Reducer>,
+        value: &Expr,
+    ) -> Result<Item, Unsupported> {
+        let target = self.target(tensor, index)?;
+        Ok(Item::Write(Write::new(target, reducer, self.term(value, false)?)))
     }
 
     fn guard(&mut self, value: &Poly, bound: &Poly) -> Result<GuardId, Unsupported> {
@@ -142,7 +145,7 @@ impl Build<'_> {
             true => body,
             false => vec![Item::If { guards, body }],
         };
-        let kind = match (kind, bound.as_constant()) {
+        let run = match (kind, bound.as_constant()) {
             (LoopKind::Vectorized, _) if !self.in_lanes => {
                 return self.vectorized(var, &bound, body, guards);
             }
@@ -152,9 +155,12 @@ impl Build<'_> {
             (kind, _) if top && kind.is_parallel() => Kind::Parallel,
             _ => Kind::Serial,
         };
-        let nested = top && kind == Kind::Parallel && body.len() == 1;
-        let body = self.items(body, nested)?;
-        Ok(Item::Loop(Loop { var, kind, body: wrap(guards, body) }))
+        let nested = top && run == Kind::Parallel && body.len() == 1;
+        let mut body = self.items(body, nested)?;
+        if let LoopKind::Pipelined(depth) | LoopKind::Fed(depth) = kind {
+            prefetch::ask_ahead(&mut body, &self.tree, var, i64::from(depth) - 1);
+        }
+        Ok(Item::Loop(Loop { var, kind: run, body: wrap(guards, body) }))
     }
 
     /// A bound in the dimensions, and what the variable must also stay below.

@@ -21,6 +21,7 @@ use super::{Lanes, Mask, Reg, Stmt, Storage, Value};
 pub(super) enum Pending {
     Set { reg: Reg, value: Id, mask: MaskOp },
     Store { address: u32, lanes: Lanes, storage: Storage, value: Id, mask: MaskOp },
+    Prefetch { address: u32 },
 }
 
 /// What emission may count on.
@@ -57,6 +58,10 @@ pub(super) fn emit(
                 let address = interned.addresses[address as usize].clone();
                 emit.out.push(Stmt::Store { address, lanes, storage, value, mask });
             }
+            Pending::Prefetch { address } => {
+                let address = interned.addresses[address as usize].clone();
+                emit.out.push(Stmt::Prefetch { address });
+            }
         }
     }
 }
@@ -80,7 +85,10 @@ impl Uses {
     fn of(graph: &Graph, pending: &[Pending]) -> Self {
         let mut uses = Uses { at: vec![Vec::new(); graph.ops.len()], order: Vec::new() };
         for (at, stmt) in pending.iter().enumerate() {
-            let (Pending::Set { value, mask, .. } | Pending::Store { value, mask, .. }) = stmt;
+            let (Pending::Set { value, mask, .. } | Pending::Store { value, mask, .. }) = stmt
+            else {
+                continue;
+            };
             uses.visit(graph, *value, at as u32);
             if let MaskOp::Where(id) = mask {
                 uses.visit(graph, *id, at as u32);

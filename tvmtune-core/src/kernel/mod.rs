@@ -28,6 +28,7 @@ mod intrinsic;
 mod lower;
 mod partition;
 mod place;
+mod prefetch;
 mod print;
 mod promote;
 mod scope;
@@ -386,6 +387,8 @@ pub enum Stmt {
     Set { reg: Reg, value: Value, mask: Option<Mask> },
     /// Elements to memory, in the lanes of the mask.
     Store { address: Address, lanes: Lanes, storage: Storage, value: Value, mask: Option<Mask> },
+    /// Has the memory around an address brought near. Changes nothing, wherever that is.
+    Prefetch { address: Address },
 }
 
 /// Tasks that may run in any order and on any thread; phases run one after the other.

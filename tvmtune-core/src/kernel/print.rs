@@ -82,6 +82,7 @@ fn block(f: &mut fmt::Formatter<'_>, stmts: &[Stmt], depth: usize) -> fmt::Resul
                 masked(f, mask)?;
                 writeln!(f, " = {value}")?;
             }
+            Stmt::Prefetch { address } => writeln!(f, "prefetch {address}")?,
         }
     }
     Ok(())

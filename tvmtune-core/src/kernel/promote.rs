@@ -200,12 +200,7 @@ impl Promote<'_, '_> {
         let identity = literal_bits(plan.reducer.identity(sum.dtype), sum.dtype)?;
         let guards = self.element_guards(&guards, plan, loop_, &target);
         let vars = self.fresh(plan);
-        let start = Write {
-            target: sum.element(&vars),
-            reducer: None,
-            fresh: false,
-            value: Term::bits(identity, sum.dtype),
-        };
+        let start = Write::new(sum.element(&vars), None, Term::bits(identity, sum.dtype));
         let start = self.nest(plan, &vars, &guards, &|_| true, start);
         let fresh = self.take_start(before, &target, plan, identity);
         before.push(start);
@@ -223,7 +218,7 @@ impl Promote<'_, '_> {
         let mut element = target;
         element.offset = rename(&element.offset, &own, &vars);
         let value = sum.read(from);
-        let write = Write { target: element, reducer: Some(plan.reducer), fresh, value };
+        let write = Write { fresh, ..Write::new(element, Some(plan.reducer), value) };
         after.push(self.nest(plan, &vars, &guards, &|role| role != Role::Copies, write));
         Ok(after)
     }
@@ -265,7 +260,7 @@ impl Promote<'_, '_> {
         from.constant += sum.strides[at];
         into.offset.take(vars[at]);
         let value = sum.read(from);
-        let write = Write { target: into, reducer: Some(plan.reducer), fresh: false, value };
+        let write = Write::new(into, Some(plan.reducer), value);
         let mut others = Plan { dims: plan.dims.clone(), ..*plan };
         if let Kind::Unrolled(n) = &mut others.dims[at].1 {
             *n -= 1;

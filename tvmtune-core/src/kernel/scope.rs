@@ -7,7 +7,7 @@ use super::place::Places;
 use super::table::Table;
 use super::tree::{DerivedOp, GuardId, Tree};
 use super::write::{Living, Sum};
-use super::{Count, Isa, Quotient, Reg, Stmt, Unsupported};
+use super::{Address, Count, Isa, Quotient, Reg, Stmt, Unsupported};
 use crate::poly::{Interval, Poly, VarId};
 
 /// Statements after which a kernel is refused: no schedule worth running is that long.
@@ -37,12 +37,14 @@ pub(super) struct Block {
     pub(super) pending: Vec<Pending>,
     pub(super) stmts: Vec<Stmt>,
     lets: Vec<Let>,
+    /// What is on its way already.
+    pub(super) prefetched: Vec<Address>,
 }
 
 impl Block {
     fn new(isa: Isa) -> Self {
-        let (pending, stmts, lets) = Default::default();
-        Self { graph: Graph::new(isa), pending, stmts, lets }
+        let (pending, stmts, lets, prefetched) = Default::default();
+        Self { graph: Graph::new(isa), pending, stmts, lets, prefetched }
     }
 }
 

@@ -99,6 +99,8 @@ pub(super) struct Write {
     /// The old value is the reducer's identity and was not written: the result is the new one.
     pub(super) fresh: bool,
     pub(super) value: Term,
+    /// What later iterations read, to be on its way when they do: nothing that must be in bounds.
+    pub(super) prefetches: Vec<Access>,
 }
 
 /// One element of a buffer.
@@ -203,6 +205,10 @@ impl Item {
 }
 
 impl Write {
+    pub(super) fn new(target: Access, reducer: Option<Reducer>, value: Term) -> Self {
+        Self { target, reducer, fresh: false, value, prefetches: Vec::new() }
+    }
+
     /// Calls `visit` for each read, those in subscripts included.
     pub(super) fn for_each_read<'a>(&'a self, visit: &mut dyn FnMut(&'a Access)) {
         for (_, index) in &self.target.gather {

@@ -45,7 +45,7 @@ fn check_block(stmts: &[Stmt], set: &mut BTreeSet<Reg>, unset: &mut BTreeSet<Reg
                 check_block(otherwise, &mut b, unset);
                 *set = a.intersection(&b).copied().collect();
             }
-            Stmt::Let { .. } | Stmt::Store { .. } => {}
+            Stmt::Let { .. } | Stmt::Store { .. } | Stmt::Prefetch { .. } => {}
         }
     }
 }
@@ -96,7 +96,7 @@ fn for_each_read(stmt: &Stmt, visit: &mut dyn FnMut(Reg)) {
             value_reads(value, visit);
             mask_reads(mask, visit);
         }
-        Stmt::Loop { .. } | Stmt::If { .. } | Stmt::Let { .. } => {}
+        Stmt::Loop { .. } | Stmt::If { .. } | Stmt::Let { .. } | Stmt::Prefetch { .. } => {}
     }
 }
 

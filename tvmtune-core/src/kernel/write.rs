@@ -45,6 +45,11 @@ pub(super) struct Living {
 
 impl<'t> Lower<'t> {
     pub(super) fn write(&mut self, write: &'t Write) -> Result<(), Unsupported> {
+        self.assign(write)?;
+        write.prefetches.iter().try_for_each(|it| self.prefetch(it))
+    }
+
+    fn assign(&mut self, write: &'t Write) -> Result<(), Unsupported> {
         let tensor = write.target.tensor;
         let dtype = self.tree.buffers[tensor.0 as usize].dtype;
         let target = self.target(&write.target, true)?;

@@ -28,7 +28,8 @@ pub enum LoopKind {
     /// One after the other.
     Serial,
     /// One after the other, with what is copied at the head of an iteration on its way while so
-    /// many iterations before it run. 2 to 8, this one counted. On a CPU: one after the other.
+    /// many iterations before it run. 2 to 8, this one counted. On a CPU, what reads it asks memory
+    /// ahead.
     Pipelined(u8),
     /// The same, with copies made by a thread that does nothing else, box by box: each copy is of
     /// whole boxes of a tensor in memory.

@@ -20,6 +20,8 @@ pub enum Instruction {
     RollingUpdate { stage: StageId, host: StageId, axis: AxisId },
     /// [`Schedule::hoist`](super::Schedule::hoist)
     Hoist { stage: StageId },
+    /// [`Schedule::lift`](super::Schedule::lift)
+    Lift { stage: StageId },
     /// [`Schedule::narrow`](super::Schedule::narrow)
     Narrow { stage: StageId, dtype: DType },
     /// [`Schedule::inline`](super::Schedule::inline)
@@ -75,6 +77,7 @@ impl Schedule {
                 self.rolling_update(*stage, *host, *axis)
             }
             Instruction::Hoist { stage } => self.hoist(*stage).map(drop),
+            Instruction::Lift { stage } => self.lift(*stage).map(drop),
             Instruction::Narrow { stage, dtype } => self.narrow(*stage, *dtype),
             Instruction::Inline { stage } => self.inline(*stage),
             Instruction::CacheRead { tensor, reader } => {

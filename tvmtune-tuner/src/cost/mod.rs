@@ -84,7 +84,9 @@ pub fn cycles(nest: &Nest, target: &CpuTarget) -> f64 {
         // The last round of tasks leaves threads idle.
         let rounds = (n_tasks / threads).ceil() * threads / n_tasks;
         let moved = traffic::cycles(nest, stmt, target, &facts);
-        let busy = walk.cycles.max(moved) + 0.3 * walk.cycles.min(moved);
+        // What memory was asked ahead for comes while something else is computed.
+        let apart = if is_pipelined(stmt) { 0.1 } else { 0.3 };
+        let busy = walk.cycles.max(moved) + apart * walk.cycles.min(moved);
         total += busy * rounds / threads + n_tasks * TASK / threads;
         total += if threads > 1.0 { BARRIER } else { 0.0 };
     }
@@ -99,6 +101,15 @@ fn tasks(stmt: &Stmt, facts: &Facts) -> f64 {
             most(extent, facts) as f64 * inner
         }
         _ => 1.0,
+    }
+}
+
+/// Whether memory is asked ahead in some loop of a statement.
+fn is_pipelined(stmt: &Stmt) -> bool {
+    match stmt {
+        Stmt::For { kind: LoopKind::Pipelined(_), .. } => true,
+        Stmt::For { body, .. } | Stmt::If { body, .. } => body.iter().any(is_pipelined),
+        Stmt::Store { .. } | Stmt::Update { .. } => false,
     }
 }
 
@@ -136,7 +147,10 @@ impl Walk<'_> {
             }
             Stmt::If { body, .. } => body.iter().for_each(|it| self.stmt(it)),
             Stmt::Store { .. } | Stmt::Update { .. } => {
-                let is_counted = |it: &Open| it.kind == LoopKind::Serial || it.kind.is_parallel();
+                let is_counted = |it: &Open| {
+                    matches!(it.kind, LoopKind::Serial | LoopKind::Pipelined(_))
+                        || it.kind.is_parallel()
+                };
                 let inner = self.loops.iter().rposition(is_counted).map_or(0, |it| it + 1);
                 let (outer, copies) = self.loops.split_at(inner);
                 let times: f64 = outer.iter().map(|it| it.extent as f64).product();

@@ -278,6 +278,7 @@ impl Walk<'_> {
                     self.mask(mask.as_ref());
                     self.address(address, !store_scatters(self.isa, *lanes, *storage));
                 }
+                Stmt::Prefetch { address } => self.address(address, true),
             }
         }
     }

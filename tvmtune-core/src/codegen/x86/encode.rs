@@ -295,6 +295,11 @@ impl Assembler {
         self.legacy(true, &[0x8d], dst.0, Rm::Mem(of), &[]);
     }
 
+    /// Brings a line into the first-level cache.
+    pub(super) fn prefetch(&mut self, at: Mem) {
+        self.legacy(false, &[0x0f, 0x18], 1, Rm::Mem(at), &[]);
+    }
+
     /// `dst = value`, in the shortest form.
     pub(super) fn constant(&mut self, dst: Gpr, value: i64) {
         if value == 0 {

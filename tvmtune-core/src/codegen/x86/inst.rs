@@ -157,6 +157,10 @@ pub(super) enum Inst {
         bits: u16,
     },
     LaneCopy(LaneCopy),
+    /// Brings the line of a place into the first-level cache.
+    Prefetch {
+        place: Place,
+    },
 
     /// Entry of the argument table, all 8 bytes.
     LoadEntry {
@@ -291,6 +295,7 @@ impl Inst {
                     visit(mask);
                 }
             }
+            Inst::Prefetch { place } => place.each_use(visit),
             Inst::Splat { src, .. } => visit(*src),
             Inst::Copy { src, .. } => src.each_use(visit),
             Inst::Add { dst, src } | Inst::Sub { dst, src } => {
@@ -339,6 +344,7 @@ impl Inst {
             }
             Inst::LoopEnd { counter } => Some((*counter, true)),
             Inst::LaneCopy(_)
+            | Inst::Prefetch { .. }
             | Inst::LoopBegin { .. }
             | Inst::IfBegin { .. }
             | Inst::Else

@@ -30,6 +30,8 @@ fn integers_move_between_registers_and_memory() {
             asm.constant(Gpr(11), value);
         }
         asm.store_constant(Mem::at(Gpr(4), 40), -5);
+        asm.prefetch(Mem::at(Gpr(5), -64));
+        asm.prefetch(Mem { index: Some((9, 1)), ..Mem::at(Gpr(12), 0) });
         for size in [1, 2, 4] {
             asm.load_small(size, RDX, Mem::at(Gpr(10), 3));
             asm.store_small(size, Mem::at(Gpr(4), 3), RDX);
@@ -65,6 +67,8 @@ fn integers_move_between_registers_and_memory() {
     mov rbx,100000000h
     mov r11,100000000h
     mov qword ptr [rsp+28h],0FFFFFFFFFFFFFFFBh
+    prefetcht0 [rbp-40h]
+    prefetcht0 [r12+r9]
     movzx edx,byte ptr [r10+3]
     mov [rsp+3],dl
     movzx edx,word ptr [r10+3]

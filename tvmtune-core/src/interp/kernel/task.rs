@@ -103,6 +103,7 @@ impl<'m, 'a> Task<'m, 'a> {
                     self.memory.store(address.base, places[lane], *storage, value[lane])?;
                 }
             }
+            Stmt::Prefetch { .. } => {}
         }
         Ok(())
     }

@@ -277,6 +277,8 @@ impl<'a> Run<'a> {
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+mod tests_lift;
+#[cfg(test)]
 mod tests_rolling;
 #[cfg(test)]
 mod tests_scan;

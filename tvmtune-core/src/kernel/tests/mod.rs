@@ -2,6 +2,7 @@
 
 mod arith;
 mod function;
+mod prefetch;
 mod text;
 
 use super::cse::{self, Budget, Pending};

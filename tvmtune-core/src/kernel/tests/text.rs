@@ -6,7 +6,7 @@ use crate::nest;
 use crate::schedule::{AxisId, LoopKind, Schedule, StageId};
 use crate::{dsl, kernel::Kernel};
 
-const A: [AxisId; 10] = {
+pub(super) const A: [AxisId; 10] = {
     let mut ids = [AxisId(0); 10];
     let mut n = 0;
     while n < 10 {
@@ -16,11 +16,11 @@ const A: [AxisId; 10] = {
     ids
 };
 
-fn program(source: &str) -> Dag {
+pub(super) fn program(source: &str) -> Dag {
     dsl::program(source).unwrap()
 }
 
-fn kernel(schedule: &Schedule, isa: Isa) -> Kernel {
+pub(super) fn kernel(schedule: &Schedule, isa: Isa) -> Kernel {
     let kernel = lower(&nest::lower(schedule), isa).unwrap();
     assert_eq!(verify::verify(&kernel), []);
     kernel

@@ -104,6 +104,7 @@ impl Ids {
                 axis: axis(host, a)?,
             },
             Instruction::Hoist { stage: s } => Instruction::Hoist { stage: stage(s)? },
+            Instruction::Lift { stage: s } => Instruction::Lift { stage: stage(s)? },
             Instruction::Narrow { stage: s, dtype } => {
                 Instruction::Narrow { stage: stage(s)?, dtype: *dtype }
             }

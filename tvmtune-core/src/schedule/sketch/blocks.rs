@@ -53,7 +53,12 @@ impl Blocks {
             let tile: Vec<u64> = extents.iter().enumerate().map(length).collect();
             accesses.iter().map(|it| it.footprint(&tile) * 4).sum::<u64>()
         };
-        while bytes(&it) > b.cpu().l2_bytes * 3 / 4 && it.halve() {}
+        // What a task copies is read many times, and soon.
+        let cache = match variant.pads_in_tasks {
+            true => b.cpu().l1_bytes,
+            false => b.cpu().l2_bytes,
+        };
+        while bytes(&it) > cache * 3 / 4 && it.halve() {}
         while n_tasks(&it) < wanted && it.vectors > 1 {
             it.vectors = it.vectors.div_ceil(2);
         }

@@ -97,7 +97,11 @@ pub(super) fn choose(isa: Isa, operands: &[Operand], rows: u64, lanes: u64) -> R
             }
             let n_tiles = rows.div_ceil(tile_rows) * n_vectors.div_ceil(vectors);
             let cycles = n_tiles as f64 * step(tile_rows, vectors, operands);
-            if cycles < best.cycles * 0.999 {
+            // Where all that is read as vectors is read anew for each row, long ones are as good.
+            let as_good = operands.iter().all(|it| it.per_row || !it.vector)
+                && cycles < best.cycles * 1.001
+                && vectors > best.vectors;
+            if cycles < best.cycles * 0.999 || as_good {
                 best = RegisterTile { rows: tile_rows, vectors, cycles };
             }
         }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! parallel rows_0
-//!   for rows_1
+//!   for rows_1, with memory asked ahead for the next
 //!     for d_0: vectorized d_1:  max_part[d_1] = max(max_part[d_1], x[row, d])
 //!     vectorized d_1:  max = max(max, max_part[d_1])
 //!     for d_0: vectorized d_1:  e[d] = exp(x[row, d] - max)
@@ -15,12 +15,18 @@
 //!
 //! Ansor's rule "add rfactor", with the factored axis in lanes.
 
+use std::collections::BTreeMap;
+
 use super::builder::Builder;
 use super::elementwise::tile_of_lanes;
 use super::tile::sizes;
 use super::{DecisionKind, Factor, scan};
+use crate::dag::TensorId;
 use crate::schedule::error::ScheduleError;
-use crate::schedule::{AxisId, LoopKind, StageId};
+use crate::schedule::{AxisId, Instruction, LoopKind, StageId};
+
+/// Bytes of an element, more or less.
+const WORD: u64 = 4;
 
 pub(super) fn rows(
     b: &mut Builder,
@@ -30,12 +36,17 @@ pub(super) fn rows(
 ) -> Result<(), ScheduleError> {
     let name = b.stage_name(root).to_owned();
     let cycles = b.cycles(inside.iter().chain([&root]));
-    let mut attached = Vec::new();
-    for stage in inside {
-        attached.extend(lay_out(b, *stage, depth)?);
-        attached.push(*stage);
+    // First, while computes still say what they are.
+    let mut stages = Vec::new();
+    for stage in inside.iter().chain([&root]) {
+        stages.extend(lift(b, *stage, depth)?);
+        stages.push(*stage);
     }
-    attached.extend(lay_out(b, root, depth)?);
+    let mut attached = Vec::new();
+    for stage in stages {
+        attached.extend(lay_out(b, stage, depth)?);
+        attached.extend((stage != root).then_some(stage));
+    }
 
     let Some(last) = depth.checked_sub(1) else { return attach_at_root(b, root, &attached) };
     let extents = b.extents(root);
@@ -52,12 +63,67 @@ pub(super) fn rows(
     for axis in (0..last as u32).map(AxisId).chain([parts[0]]) {
         b.annotate(root, axis, LoopKind::Parallel)?;
     }
+    ahead(b, root, parts[1], &attached, &name)?;
     // Readers first: a stage runs inside the loop only when all that read it do.
     for stage in attached.into_iter().rev() {
         b.apply(|it| it.compute_at(stage, root, parts[1]))?;
     }
     b.name.push(format!("{name}: rows"));
     Ok(())
+}
+
+/// Computes what is the same all along a row once for it; returns the stages that do.
+fn lift(b: &mut Builder, stage: StageId, depth: usize) -> Result<Vec<StageId>, ScheduleError> {
+    let mut lifted = Vec::new();
+    let of_rows = |b: &Builder| {
+        let found = b.schedule.lifted(stage);
+        found.is_ok_and(|it| it.axes.iter().all(|axis| *axis < depth))
+    };
+    while of_rows(b) {
+        lifted.push(b.apply(|it| it.lift(stage))?);
+    }
+    Ok(lifted)
+}
+
+/// Opens how many rows memory is asked ahead for, the one that is computed counted.
+fn ahead(
+    b: &mut Builder,
+    root: StageId,
+    row: AxisId,
+    inside: &[StageId],
+    name: &str,
+) -> Result<(), ScheduleError> {
+    let best = if waits_for_memory(b, root, inside) { 2 } else { 1 };
+    let group = b.new_group();
+    let kind = DecisionKind::Outer;
+    let decision = b.decide(format!("{name} rows ahead"), kind, &[1, 2, 3], best, group);
+    let pipelined = |depth: u8| {
+        let kind = LoopKind::Pipelined(depth);
+        vec![Instruction::Annotate { stage: root, axis: row, kind }]
+    };
+    b.one_of(decision, vec![Vec::new(), pipelined(2), pipelined(3)])
+}
+
+/// Whether rows go through memory more than once, come from behind the second-level cache, and
+/// leave room for the next one in the first-level one.
+fn waits_for_memory(b: &Builder, root: StageId, inside: &[StageId]) -> bool {
+    let mut passes: BTreeMap<TensorId, u64> = BTreeMap::new();
+    for stage in inside.iter().chain([&root]) {
+        let accesses = b.accesses(*stage);
+        let of_rows = accesses.iter().filter(|it| it.depends_on(0));
+        of_rows.for_each(|it| *passes.entry(it.tensor).or_default() += 1);
+    }
+    let cpu = b.cpu();
+    passes.retain(|tensor, n| {
+        let shape = &b.schedule.tensor(*tensor).tensor.shape;
+        let elements = |from: usize| shape[from..].iter().map(|it| b.most(it)).product::<u64>();
+        let given = b.schedule.tensor(*tensor).stage.is_none();
+        given
+            && *n > 1
+            && elements(0) * WORD > cpu.l2_bytes
+            && elements(1) * WORD < cpu.l1_bytes / 4
+    });
+    !passes.is_empty()
 }
 
 fn attach_at_root(

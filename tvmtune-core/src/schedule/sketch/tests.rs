@@ -331,10 +331,11 @@ fn the_default_of_a_softmax() {
     local m[1]: f32
     local e[1, 1000]: f32
     local s[1]: f32
+    local y_same[1]: f32
     local m_part[1, 64]: f32
     local s_part[1, 64]: f32
     parallel i_0 in 0..512
-      for i_1 in 0..8
+      pipelined i_1 in 0..8
         vectorized j_1 in 0..64
           m_part[0, j_1] = -inf
         for j_0 in 0..16
@@ -355,10 +356,11 @@ fn the_default_of_a_softmax() {
         s[0] = 0
         vectorized j_1 in 0..64
           s[0] += s_part[0, j_1]
+        y_same[0] = 1 / s[0]
         for j_0 in 0..16
           vectorized j_1 in 0..64
             if 64*j_0 + j_1 < 1000
-              y[8*i_0 + i_1, 64*j_0 + j_1] = e[0, 64*j_0 + j_1] / s[0]
+              y[8*i_0 + i_1, 64*j_0 + j_1] = e[0, 64*j_0 + j_1] * y_same[0]
     ");
 }
 

@@ -69,8 +69,8 @@ pub(super) fn tile(
     for (tensor, dim) in &variant.packed {
         pack_by_tile(b, *tensor, *dim, loops.vector_tile)?;
     }
-    for (stage, stride) in padded {
-        place_padded(b, (stage, stride), root, &loops, &name)?;
+    for it in padded {
+        place_padded(b, it, root, &loops, variant.pads_in_tasks, &name)?;
     }
     if let Some((stage, dim, place)) = copied {
         place_copy(b, stage, dim, place, &loops)?;

@@ -31,6 +31,9 @@ pub(super) struct TileVariant {
     pub(super) copied: Option<(u32, usize, Copy)>,
     /// What padding makes conditional is copied to where it is not.
     pub(super) padded: Vec<Padded>,
+    /// Whether what is padded is read by one task only, but for the edges of windows: then a task
+    /// copies what it reads, right before it does.
+    pub(super) pads_in_tasks: bool,
     pub(super) tile: RegisterTile,
     /// Estimated cycles; variants are tried in this order.
     cost: f64,
@@ -121,7 +124,14 @@ fn variants_along(b: &Builder, anchor: StageId, vector: usize) -> Vec<TileVarian
     let operands: Vec<Operand> =
         accesses.iter().map(|it| Operand::of(it, vector, row, b.cpu().l1_bytes)).collect();
     let tile = choose(b.cpu().isa, &operands, row.map_or(1, |it| extents[it]), extents[vector]);
-    let mut variant = TileVariant { vector, row, packed, copied: None, padded, tile, cost: 0.0 };
+    let pads_in_tasks = accesses.iter().any(|it| it.conditional)
+        && accesses
+            .iter()
+            .filter(|it| it.conditional)
+            .all(|it| (0..compute.n_spatial).all(|axis| extents[axis] == 1 || it.depends_on(axis)));
+    let copied = None;
+    let mut variant =
+        TileVariant { vector, row, packed, copied, padded, pads_in_tasks, tile, cost: 0.0 };
     for access in accesses.iter().filter(|it| b.is_packable(it.tensor)) {
         // To pack a weight costs nothing at a launch.
         if lies_in_rows(b, access, &variant)
@@ -176,11 +186,13 @@ fn stride_along(access: &Access, n_spatial: usize, extents: &[u64], axis: usize)
     (alone && steps.iter().enumerate().all(known)).then_some(stride)
 }
 
-/// The axis to unroll: one on which as few vector operands as possible depend; of those the
-/// longest, of those the last.
+/// The axis to unroll: one on which as few vector operands as possible depend, and then as few
+/// others; of those the longest, of those the last.
 fn row_axis(accesses: &[Access], extents: &[u64], vector: usize) -> Option<usize> {
     let dependent = |axis: usize| {
-        accesses.iter().filter(|it| it.depends_on(vector) && it.depends_on(axis)).count()
+        let all: Vec<&Access> = accesses.iter().filter(|it| it.depends_on(axis)).collect();
+        let vectors = all.iter().filter(|it| it.depends_on(vector)).count();
+        (vectors, all.len() - vectors)
     };
     let candidates = (0..extents.len()).filter(|it| *it != vector && extents[*it] > 1);
     candidates.min_by_key(|it| (dependent(*it), std::cmp::Reverse((extents[*it].min(28), *it))))

@@ -170,6 +170,10 @@ impl Emit<'_> {
             Inst::Splat { dst, src } => self.splat(*dst, *src),
             Inst::MaskBits { dst, bits } => self.mask_bits(*dst, *bits),
             Inst::LaneCopy(it) => self.lane_copy(it),
+            Inst::Prefetch { place } => {
+                let mem = self.mem(place);
+                self.asm.prefetch(mem);
+            }
             Inst::LoadEntry { dst, entry } => self.load_entry(*dst, *entry),
             Inst::SplatEntry { dst, entry } => self.splat_entry(*dst, *entry),
             Inst::LoadArgument { dst, argument } => {

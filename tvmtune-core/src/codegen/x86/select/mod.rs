@@ -215,6 +215,10 @@ impl Select<'_> {
                 Stmt::Store { address, lanes, storage, value, mask } => {
                     self.store(address, *lanes, *storage, value, mask.as_ref());
                 }
+                Stmt::Prefetch { address } => {
+                    let place = self.place(address);
+                    self.push(Inst::Prefetch { place });
+                }
             }
         }
     }
