@@ -220,7 +220,7 @@ fn every_other_element_is_read_where_it_lies() {
             compute(|c, y, p| max((0..3, 0..3), |r, s| x[[c, 2 * y + r, 2 * p + s]]))
         }",
     );
-    assert!(text.contains("max= x[16*c_1 + c, 2*y_0 + r, 32*p_0 + s_1 + 2*p]"), "{text}");
+    assert!(text.contains("max= x[32*c_0 + 8*c_1 + c, 2*y_0 + r, s_1 + 2*p]"), "{text}");
 }
 
 #[test]
