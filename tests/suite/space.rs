@@ -202,6 +202,42 @@ fn prefixes_of_rows_are_taken_by_blocks_of_lanes() {
 }
 
 #[test]
+fn what_channels_share_is_computed_before_everything() {
+    let text = default_nest(
+        "#[autotune(dims(C = 64, H = 56))]
+        fn norm(x: Tensor<f32, C, H, H>, m: Tensor<f32, C>, v: Tensor<f32, C>)
+            -> Tensor<f32, C, H, H> {
+            compute(|c, i, j| (x[[c, i, j]] - m[[c]]) * rsqrt(v[[c]] + 1e-5))
+        }",
+    );
+    assert!(text.contains("out_same[c] = rsqrt(v[c] + 0.00001)"), "{text}");
+}
+
+#[test]
+fn what_few_elements_share_is_computed_where_it_is() {
+    let text = default_nest(
+        "#[autotune(dims(C = 64, H = 4))]
+        fn norm(x: Tensor<f32, C, H>, v: Tensor<f32, C>) -> Tensor<f32, C, H> {
+            compute(|c, i| x[[c, i]] * rsqrt(v[[c]] + 1e-5))
+        }",
+    );
+    assert!(!text.contains("_same"), "{text}");
+}
+
+#[test]
+fn points_of_a_product_with_a_normalization() {
+    check(
+        "#[autotune(dims(C = 2, O = 41, H = 25))]
+        fn conv(x: Tensor<f32, C, H, H>, w: Weight<f32, O, C>, m: Weight<f32, O>, v: Tensor<f32, O>)
+            -> Tensor<f32, O, H, H> {
+            let y = compute(|o, i, j| sum(0..C, |c| x[[c, i, j]] * w[[o, c]]));
+            compute(|o, i, j| relu((y[[o, i, j]] - m[[o]]) / sqrt(abs(v[[o]]) + 1e-5)))
+        }",
+        &[],
+    );
+}
+
+#[test]
 fn points_of_a_pool_with_a_stride() {
     check(
         "#[autotune(dims(C = 5, H = 39))]

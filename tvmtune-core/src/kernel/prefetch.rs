@@ -26,7 +26,7 @@ use crate::dag::TensorId;
 use crate::poly::VarId;
 
 /// Bytes that memory brings at once.
-const LINE: i64 = 64;
+const LINE: u64 = 64;
 
 /// Has the statements in a loop's body ask for what they read that many iterations later.
 pub(super) fn ask_ahead(body: &mut [Item], tree: &Tree<'_>, var: VarId, iterations: i64) {
@@ -88,10 +88,9 @@ impl Lower<'_> {
         let address = Address { base: Base::Table(slot), offset };
         let is_near = |it: &Address| {
             let apart = it.offset.constant.abs_diff(address.offset.constant);
-            let (a, b) = (&it.offset, &address.offset);
-            it.base == address.base
-                && (a.param, &a.strides) == (b.param, &b.strides)
-                && apart < LINE as u64
+            let mut moved = it.clone();
+            moved.offset.constant = address.offset.constant;
+            moved == address && apart < LINE
         };
         if self.block().prefetched.iter().any(is_near) {
             return Ok(());

@@ -81,6 +81,18 @@ fn a_line_is_asked_for_once() {
 }
 
 #[test]
+fn each_line_is_asked_for() {
+    // Two vectors of 64 bytes each.
+    let found = prefetches(&rows("M = 5, N = 32", 32, LoopKind::Pipelined(2)), Isa::Avx512);
+    insta::assert_debug_snapshot!(found, @r#"
+    [
+        "prefetch t0[128*v3 + 128]",
+        "prefetch t0[128*v3 + 192]",
+    ]
+    "#);
+}
+
+#[test]
 fn serial_loops_ask_for_nothing() {
     assert_eq!(prefetches(&rows("M = 5, N = 32", 16, LoopKind::Serial), Isa::Avx512), [""; 0]);
 }

@@ -16,7 +16,7 @@ pub(crate) struct Lifted {
     /// Those axes, by place among the compute's; at least one, not all.
     pub(crate) axes: Vec<usize>,
     /// What is computed once for each of their values.
-    value: Expr,
+    pub(crate) value: Expr,
     /// The body that reads it.
     body: Expr,
 }

@@ -9,7 +9,7 @@
 
 use super::builder::Builder;
 use super::tile::sizes;
-use super::{DecisionKind, Factor};
+use super::{DecisionKind, Factor, lift};
 use crate::dag::access::Access;
 use crate::dag::{Compute, Expr};
 use crate::poly::VarId;
@@ -20,6 +20,7 @@ use crate::schedule::{AxisId, LoopKind, StageId};
 const TASK_BYTES: u64 = 64 * 1024;
 
 pub(super) fn elementwise(b: &mut Builder, root: StageId) -> Result<(), ScheduleError> {
+    lift::apart(b, root)?;
     let name = b.stage_name(root).to_owned();
     let extents = b.extents(root);
     let accesses = b.accesses(root);

@@ -25,6 +25,7 @@ mod copies;
 mod elementwise;
 mod group;
 mod gpu;
+mod lift;
 mod locate;
 mod register_tile;
 mod rows;

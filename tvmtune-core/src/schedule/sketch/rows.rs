@@ -8,19 +8,21 @@
 //!     vectorized d_1:  max = max(max, max_part[d_1])
 //!     for d_0: vectorized d_1:  e[d] = exp(x[row, d] - max)
 //!     ...
-//!     for d_0: vectorized d_1:  y[row, d] = e[d] / sum
+//!     inverse = 1 / sum
+//!     for d_0: vectorized d_1:  y[row, d] = e[d] * inverse
 //! ```
 //!
 //! # Source
 //!
-//! Ansor's rule "add rfactor", with the factored axis in lanes.
+//! Ansor's rule "add rfactor", with the factored axis in lanes. What rows share is computed once for
+//! each ([`Schedule::lift`](crate::schedule::Schedule::lift)).
 
 use std::collections::BTreeMap;
 
 use super::builder::Builder;
 use super::elementwise::tile_of_lanes;
 use super::tile::sizes;
-use super::{DecisionKind, Factor, scan};
+use super::{DecisionKind, Factor, lift, scan};
 use crate::dag::TensorId;
 use crate::schedule::error::ScheduleError;
 use crate::schedule::{AxisId, Instruction, LoopKind, StageId};
@@ -39,7 +41,7 @@ pub(super) fn rows(
     // First, while computes still say what they are.
     let mut stages = Vec::new();
     for stage in inside.iter().chain([&root]) {
-        stages.extend(lift(b, *stage, depth)?);
+        stages.extend(lift::of_rows(b, *stage, depth)?);
         stages.push(*stage);
     }
     let mut attached = Vec::new();
@@ -70,19 +72,6 @@ pub(super) fn rows(
     }
     b.name.push(format!("{name}: rows"));
     Ok(())
-}
-
-/// Computes what is the same all along a row once for it; returns the stages that do.
-fn lift(b: &mut Builder, stage: StageId, depth: usize) -> Result<Vec<StageId>, ScheduleError> {
-    let mut lifted = Vec::new();
-    let of_rows = |b: &Builder| {
-        let found = b.schedule.lifted(stage);
-        found.is_ok_and(|it| it.axes.iter().all(|axis| *axis < depth))
-    };
-    while of_rows(b) {
-        lifted.push(b.apply(|it| it.lift(stage))?);
-    }
-    Ok(lifted)
 }
 
 /// Opens how many rows memory is asked ahead for, the one that is computed counted.

@@ -22,7 +22,7 @@ use super::blocks::Blocks;
 use super::builder::Builder;
 use super::copies::{pack_by_tile, place_copy, place_padded};
 use super::variant::{Copy, TileVariant};
-use super::{DecisionId, DecisionKind, Factor};
+use super::{DecisionId, DecisionKind, Factor, lift};
 use crate::schedule::error::ScheduleError;
 use crate::schedule::{AxisId, Instruction, Layout, LoopKind, StageId};
 
@@ -46,6 +46,7 @@ pub(super) fn tile(
     variant: &TileVariant,
 ) -> Result<(), ScheduleError> {
     let name = b.stage_name(root).to_owned();
+    lift::apart(b, root)?;
     let anchor = if root == anchor { b.apply(|it| it.cache_write(anchor))? } else { anchor };
     let copied = match variant.copied {
         Some((read, dim, place)) => {
