@@ -25,6 +25,7 @@ eager, TVM and Halide are given them at each run. TVM and Halide search, as ours
 """
 
 import argparse
+import contextlib
 import datetime
 import importlib
 import json
@@ -277,8 +278,22 @@ def report(peers, measured):
         print(f"| {title} | {len(both[0])} | " + " | ".join(cells) + " |")
 
 
+def table_only():
+    """What is printed from now on, for tables; libraries that talk on the same stream talk on the
+    other one, where progress is."""
+    tables = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    return contextlib.redirect_stdout(tables)
+
+
 def main():
     said = arguments()
+    with table_only():
+        return measure_all(said)
+
+
+def measure_all(said):
+    """What the command line asks for; the status to exit with."""
     set_threads(said.threads)
     names = [it for it in OPERATIONS if said.only in it]
     if said.tune_only:
