@@ -25,6 +25,7 @@ eager, TVM and Halide are given them at each run. TVM and Halide search, as ours
 """
 
 import argparse
+import ctypes
 import datetime
 import importlib
 import json
@@ -119,6 +120,20 @@ def set_threads(n_threads):
     for variable in ["OMP", "OPENBLAS", "MKL", "TVM", "HL"]:
         os.environ[f"{variable}_NUM_THREADS"] = str(n_threads)
     os.environ["TVMTUNE_THREADS"] = str(n_threads)
+
+
+def keep_memory():
+    """Tells the C library to keep what is freed, where that is glibc.
+
+    PyTorch takes memory for each result. Whether that goes back to the system each time, which took
+    PyTorch's `softmax` from 1.2 to 3.4 ms, would depend on what else was freed before.
+    """
+    try:
+        set_option = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):
+        return
+    set_option(-1, 1 << 30)  # M_TRIM_THRESHOLD
+    set_option(-3, 1 << 25)  # M_MMAP_THRESHOLD, the greatest there is
 
 
 def tune(names, peer, threads):
@@ -280,6 +295,7 @@ def report(peers, measured):
 def main():
     said = arguments()
     set_threads(said.threads)
+    keep_memory()
     names = [it for it in OPERATIONS if said.only in it]
     if said.tune_only:
         peer = PEERS["tvm"].loaded(said)
