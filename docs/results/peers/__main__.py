@@ -9,9 +9,11 @@ From nothing, with Python 3.10 or later, a C++ compiler, and an installed or bui
     venv/bin/python docs/results/peers --threads 2 --tune-only
     venv/bin/python docs/results/peers --threads 2 --rounds 3 --json peers.json > table.md
 
-TVM is pinned, since its Python modules move from release to release. The third command is not
-needed, but what it tunes is kept (`--tvm-work`), so that the last one begins at once. A peer whose
-library is not installed is left out, and so is one that `--without` names.
+TVM is pinned, since its modules move from release to release, and its foreign functions are, since
+with those of 0.1.15 MetaSchedule crashes. The third command takes most of an hour on two cores. It is
+not needed, but what it tunes is kept (`--tvm-work`), so that the last one begins at once and takes a
+quarter of an hour, half of it for Halide's schedules. A peer whose library is not installed is left
+out, and so is one that `--without` names.
 
 At first all peers are made for all workloads: programs are compiled, schedules are looked for. Then
 each round goes through all workloads and measures each peer, our kernel and our default schedule
@@ -72,7 +74,7 @@ PEERS = {
     "tvm": Peer(
         "TVM",
         "tvm_metaschedule",
-        ["apache-tvm", "apache-tvm-ffi", "xgboost", "psutil", "cloudpickle"],
+        ["apache-tvm==0.27.0.post1", "apache-tvm-ffi==0.1.14.post1", "xgboost", "psutil", "cloudpickle"],
         lambda it, said: it.MetaSchedule(said.tvm_work, said.tvm_trials),
     ),
     "halide": Peer(
@@ -239,7 +241,8 @@ def cpu():
 def versions():
     """Of all packages that are installed, whether they took part or not."""
     found = {"python": platform.python_version()}
-    for package in {"numpy": None} | {it: None for peer in PEERS.values() for it in peer.packages}:
+    for package in ["numpy", *(it for peer in PEERS.values() for it in peer.packages)]:
+        package = package.split("==")[0]
         try:
             found[package] = version(package)
         except PackageNotFoundError:
