@@ -9,9 +9,11 @@ From nothing, with Python 3.10 or later, a C++ compiler, and an installed or bui
     venv/bin/python docs/results/peers --threads 2 --tune-only
     venv/bin/python docs/results/peers --threads 2 --rounds 3 --json peers.json > table.md
 
-TVM is pinned, since its Python modules move from release to release. The third command is not
-needed, but what it tunes is kept (`--tvm-work`), so that the last one begins at once. A peer whose
-library is not installed is left out, and so is one that `--without` names.
+TVM is pinned, since its modules move from release to release, and its foreign functions are, since
+with those of 0.1.15 MetaSchedule crashes. The third command takes most of an hour on two cores. It is
+not needed, but what it tunes is kept (`--tvm-work`), so that the last one begins at once and takes a
+quarter of an hour, half of it for Halide's schedules. A peer whose library is not installed is left
+out, and so is one that `--without` names.
 
 At first all peers are made for all workloads: programs are compiled, schedules are looked for. Then
 each round goes through all workloads and measures each peer, our kernel and our default schedule
@@ -26,6 +28,7 @@ eager, TVM and Halide are given them at each run. TVM and Halide search, as ours
 
 import argparse
 import contextlib
+import ctypes
 import datetime
 import importlib
 import json
@@ -72,7 +75,7 @@ PEERS = {
     "tvm": Peer(
         "TVM",
         "tvm_metaschedule",
-        ["apache-tvm", "apache-tvm-ffi", "xgboost", "psutil", "cloudpickle"],
+        ["apache-tvm==0.27.0.post1", "apache-tvm-ffi==0.1.14.post1", "xgboost", "psutil", "cloudpickle"],
         lambda it, said: it.MetaSchedule(said.tvm_work, said.tvm_trials),
     ),
     "halide": Peer(
@@ -120,6 +123,20 @@ def set_threads(n_threads):
     for variable in ["OMP", "OPENBLAS", "MKL", "TVM", "HL"]:
         os.environ[f"{variable}_NUM_THREADS"] = str(n_threads)
     os.environ["TVMTUNE_THREADS"] = str(n_threads)
+
+
+def keep_memory():
+    """Tells the C library to keep what is freed, where that is glibc.
+
+    PyTorch takes memory for each result. Whether that goes back to the system each time, which took
+    PyTorch's `softmax` from 1.2 to 3.4 ms, would depend on what else was freed before.
+    """
+    try:
+        set_option = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):
+        return
+    set_option(-1, 1 << 30)  # M_TRIM_THRESHOLD
+    set_option(-3, 1 << 25)  # M_MMAP_THRESHOLD, the greatest there is
 
 
 def tune(names, peer, threads):
@@ -225,7 +242,8 @@ def cpu():
 def versions():
     """Of all packages that are installed, whether they took part or not."""
     found = {"python": platform.python_version()}
-    for package in {"numpy": None} | {it: None for peer in PEERS.values() for it in peer.packages}:
+    for package in ["numpy", *(it for peer in PEERS.values() for it in peer.packages)]:
+        package = package.split("==")[0]
         try:
             found[package] = version(package)
         except PackageNotFoundError:
@@ -278,23 +296,24 @@ def report(peers, measured):
         print(f"| {title} | {len(both[0])} | " + " | ".join(cells) + " |")
 
 
-def table_only():
-    """What is printed from now on, for tables; libraries that talk on the same stream talk on the
-    other one, where progress is."""
-    tables = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    return contextlib.redirect_stdout(tables)
+@contextlib.contextmanager
+def tables_only():
+    """Keeps standard output for tables: what libraries print there goes where progress is."""
+    with os.fdopen(os.dup(sys.stdout.fileno()), "w") as tables, contextlib.redirect_stdout(tables):
+        os.dup2(sys.stderr.fileno(), sys.__stdout__.fileno())
+        yield
 
 
 def main():
     said = arguments()
-    with table_only():
+    with tables_only():
         return measure_all(said)
 
 
 def measure_all(said):
     """What the command line asks for; the status to exit with."""
     set_threads(said.threads)
+    keep_memory()
     names = [it for it in OPERATIONS if said.only in it]
     if said.tune_only:
         peer = PEERS["tvm"].loaded(said)
