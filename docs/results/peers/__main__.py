@@ -30,6 +30,7 @@ import argparse
 import contextlib
 import ctypes
 import datetime
+import functools
 import importlib
 import json
 import os
@@ -139,9 +140,10 @@ def keep_memory():
     set_option(-3, 1 << 25)  # M_MMAP_THRESHOLD, the greatest there is
 
 
-def tune(names, peer, threads):
+def tune(names, peer, threads, tables):
     """Tunes with TVM and prints how far each search came; the curves go to a file beside them."""
-    print("| workload | trials | failed | seconds | best, us |\n|---|---|---|---|---|", flush=True)
+    say = functools.partial(print, file=tables, flush=True)
+    say("| workload | trials | failed | seconds | best, us |\n|---|---|---|---|---|")
     found = []
     for name in names:
         try:
@@ -151,7 +153,7 @@ def tune(names, peer, threads):
             continue
         best = "none" if noted["best_us"] is None else f"{noted['best_us']:.1f}"
         cells = [name, noted["trials"], noted["failed"], f"{noted['seconds']:.0f}", best]
-        print(f"| {' | '.join(map(str, cells))} |", flush=True)
+        say(f"| {' | '.join(map(str, cells))} |")
         found.append(noted)
     (peer.work / "tuned.json").write_text(json.dumps(found, indent=1) + "\n")
 
@@ -265,11 +267,12 @@ def write(said, peers, measured):
     said.json.write_text(json.dumps(document, indent=1, default=str) + "\n")
 
 
-def report(peers, measured):
+def report(peers, measured, tables):
     """The table, then geometric means of the ratios."""
+    say = functools.partial(print, file=tables)
     heads = [PEERS[it].title + ", us" for it in peers] + ["default, us", "ours, us"]
     heads += ["default ratio", "ratio", "of rounds", "tier"]
-    print("| workload | " + " | ".join(heads) + " |\n|" + "---|" * (1 + len(heads)))
+    say("| workload | " + " | ".join(heads) + " |\n|" + "---|" * (1 + len(heads)))
     ratios = {"best peer": ([], [])} | {PEERS[it].title: ([], []) for it in peers}
     for name, rounds in measured.items():
         us = {
@@ -286,38 +289,33 @@ def report(peers, measured):
         cells = [f"{us[it]:.1f}" if it in us else "-" for it in peers]
         cells += [f"{default_us:.1f}", f"{ours_us:.1f}", f"{best / default_us:.2f}", f"{best / ours_us:.2f}"]
         cells += [f"{min(each):.2f} to {max(each):.2f}", rounds[0]["tier"]]
-        print(f"| {name} | " + " | ".join(cells) + " |")
-    print("\nGeometric means of a peer's time by ours, and the least:\n")
-    print("| | workloads | tuned | least | default | least |\n|---|---|---|---|---|---|")
+        say(f"| {name} | " + " | ".join(cells) + " |")
+    say("\nGeometric means of a peer's time by ours, and the least:\n")
+    say("| | workloads | tuned | least | default | least |\n|---|---|---|---|---|---|")
     for title, both in ratios.items():
         if not both[0]:
             continue
         cells = [f"{of(found):.2f}" for found in both for of in (statistics.geometric_mean, min)]
-        print(f"| {title} | {len(both[0])} | " + " | ".join(cells) + " |")
-
-
-@contextlib.contextmanager
-def tables_only():
-    """Keeps standard output for tables: what libraries print there goes where progress is."""
-    with os.fdopen(os.dup(sys.stdout.fileno()), "w") as tables, contextlib.redirect_stdout(tables):
-        os.dup2(sys.stderr.fileno(), sys.__stdout__.fileno())
-        yield
+        say(f"| {title} | {len(both[0])} | " + " | ".join(cells) + " |")
 
 
 def main():
     said = arguments()
-    with tables_only():
-        return measure_all(said)
+    # Libraries print warnings where tables go, from Python and from C++.
+    with os.fdopen(os.dup(sys.stdout.fileno()), "w") as tables:
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+        with contextlib.redirect_stdout(sys.stderr):
+            return measure_all(said, tables)
 
 
-def measure_all(said):
+def measure_all(said, tables):
     """What the command line asks for; the status to exit with."""
     set_threads(said.threads)
     keep_memory()
     names = [it for it in OPERATIONS if said.only in it]
     if said.tune_only:
         peer = PEERS["tvm"].loaded(said)
-        return tune(names, peer, said.threads) if peer else 1
+        return tune(names, peer, said.threads, tables) if peer else 1
     peers = {key: peer.loaded(said) for key, peer in PEERS.items() if key not in said.without}
     peers = {key: make for key, make in peers.items() if make}
     if not peers:
@@ -332,7 +330,7 @@ def measure_all(said):
             rounds.append(measure(name, runs[name]))
         if said.json:
             write(said, peers, measured)
-    report(peers, measured)
+    report(peers, measured, tables)
 
 
 if __name__ == "__main__":

@@ -2,15 +2,21 @@
 //! all threads have some.
 
 use super::builder::Builder;
-use super::variant::TileVariant;
+use super::variant::{Sharing, TileVariant};
 use crate::dag::access::Access;
 use crate::schedule::StageId;
 
+/// Rows of windows that a task pads at least: at the edges others pad the same.
+const LEAST_WALK: u64 = 6;
+
 /// How many register tiles make a task along each axis.
+#[derive(Clone, Copy)]
 pub(super) struct Blocks {
     pub(super) walk: u64,
     pub(super) rows: u64,
     pub(super) vectors: u64,
+    /// Whether a task copies what it pads, right before it reads it.
+    pub(super) pad: bool,
     /// The axis that is walked over.
     walked: Option<usize>,
     /// Tiles along the unrolled axis.
@@ -33,9 +39,11 @@ impl Blocks {
         let outer: u64 =
             (0..n_spatial).filter(|it| !tiled.contains(&Some(*it))).map(|it| extents[it]).product();
 
+        let pad = variant.sharing == Sharing::None;
         let mut it =
-            Self { walk: n_walk, rows: n_rows, vectors: n_vectors, walked, n_rows, n_walk };
-        let wanted = u64::from(b.cpu().threads) * 8;
+            Self { walk: n_walk, rows: n_rows, vectors: n_vectors, pad, walked, n_rows, n_walk };
+        let threads = u64::from(b.cpu().threads);
+        let wanted = threads * 8;
         let n_tasks = |it: &Self| {
             let across = n_walk.div_ceil(it.walk) * n_rows.div_ceil(it.rows);
             outer * across * n_vectors.div_ceil(it.vectors)
@@ -54,10 +62,21 @@ impl Blocks {
             accesses.iter().map(|it| it.footprint(&tile) * 4).sum::<u64>()
         };
         // What a task copies is read many times, and soon.
-        let cache = match variant.pads_in_tasks {
+        let cache = match pad {
             true => b.cpu().l1_bytes,
             false => b.cpu().l2_bytes,
         };
+        if variant.sharing == Sharing::NoneAlongWalk {
+            // Tasks that differ in what they walk over only share nothing but the edges of windows.
+            let mut rows = Self { pad: true, ..it };
+            let is_large = |it: &Self| bytes(it) * it.vectors > cache * 3 / 4;
+            while (is_large(&rows) || n_tasks(&rows) < threads * 4) && rows.walk > LEAST_WALK {
+                rows.halve();
+            }
+            if !is_large(&rows) && n_tasks(&rows) >= threads * 4 {
+                return rows;
+            }
+        }
         while bytes(&it) > cache * 3 / 4 && it.halve() {}
         while n_tasks(&it) < wanted && it.vectors > 1 {
             it.vectors = it.vectors.div_ceil(2);

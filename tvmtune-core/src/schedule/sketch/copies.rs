@@ -33,14 +33,13 @@ pub(super) fn place_padded(
     (stage, stride): (StageId, u64),
     root: StageId,
     loops: &Loops,
-    in_tasks: bool,
     name: &str,
 ) -> Result<(), ScheduleError> {
     let order = b.schedule.stage(stage).order.clone();
     let Some((last, outer)) = order.split_last() else { return Ok(()) };
     let group = b.new_group();
     let kind = DecisionKind::Choice;
-    let best = u64::from(in_tasks);
+    let best = u64::from(loops.pad);
     let decision = b.decide(format!("{name} padded copy"), kind, &[0, 1], best, group);
     let task = *loops.grid.last().expect("the vectorized axis has a loop in the grid");
     // As many loops as it takes to have several tasks for each thread.

@@ -36,6 +36,8 @@ pub(super) struct Loops {
     vector: AxisId,
     /// The decision that sets the length of the vectorized tile.
     pub(super) vector_tile: DecisionId,
+    /// Whether tasks pad what they read, as far as analysis can tell.
+    pub(super) pad: bool,
 }
 
 /// Applies the rule: `root` is tiled, `anchor` computed in each of its tiles.
@@ -71,7 +73,7 @@ pub(super) fn tile(
         pack_by_tile(b, *tensor, *dim, loops.vector_tile)?;
     }
     for it in padded {
-        place_padded(b, it, root, &loops, variant.pads_in_tasks, &name)?;
+        place_padded(b, it, root, &loops, &name)?;
     }
     if let Some((stage, dim, place)) = copied {
         place_copy(b, stage, dim, place, &loops)?;
@@ -165,7 +167,7 @@ fn split_root(
     let parts = b.split(root, AxisId(variant.vector as u32), &factors)?;
     grid.push(parts[0]);
     middle.push(('v', parts[1]));
-    Ok(Loops { grid, middle, row, vector: parts[2], vector_tile: inner })
+    Ok(Loops { grid, middle, row, vector: parts[2], vector_tile: inner, pad: blocks.pad })
 }
 
 /// The order of the loops, and where the reduction and a panel are computed.

@@ -31,9 +31,7 @@ pub(super) struct TileVariant {
     pub(super) copied: Option<(u32, usize, Copy)>,
     /// What padding makes conditional is copied to where it is not.
     pub(super) padded: Vec<Padded>,
-    /// Whether what is padded is read by one task only, but for the edges of windows: then a task
-    /// copies what it reads, right before it does.
-    pub(super) pads_in_tasks: bool,
+    pub(super) sharing: Sharing,
     pub(super) tile: RegisterTile,
     /// Estimated cycles; variants are tried in this order.
     cost: f64,
@@ -45,6 +43,38 @@ pub(super) struct Padded {
     pub(super) tensor: TensorId,
     /// Elements that are so many apart in the last dimension lie side by side.
     pub(super) stride: u64,
+}
+
+/// Which tasks read the same of what is padded, but for the edges of windows. Where that is one
+/// task only, it may as well copy what it reads, right before it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sharing {
+    /// Some do, or nothing is padded.
+    Any,
+    /// None, however tasks are made.
+    None,
+    /// None, where tasks differ only in the axis that is walked over.
+    NoneAlongWalk,
+}
+
+impl Sharing {
+    /// Of the tasks of a variant, for axes of those extents.
+    fn of(variant: &TileVariant, accesses: &[Access], extents: &[u64]) -> Self {
+        let padded: Vec<&Access> = accesses.iter().filter(|it| it.conditional).collect();
+        let of_all = |axis: usize| padded.iter().all(|it| it.depends_on(axis));
+        let long = || (0..extents.len()).filter(|it| extents[*it] > 1);
+        let tiled = |axis: &usize| [Some(variant.vector), variant.row].contains(&Some(*axis));
+        let walked = variant.walked(extents);
+        let is_walk = |axis: usize| Some(axis) == walked && of_all(axis);
+        match () {
+            () if padded.is_empty() => Sharing::Any,
+            () if long().all(of_all) => Sharing::None,
+            () if of_all(variant.vector) && long().all(|it| tiled(&it) || is_walk(it)) => {
+                Sharing::NoneAlongWalk
+            }
+            () => Sharing::Any,
+        }
+    }
 }
 
 /// Where an operand is copied.
@@ -124,14 +154,10 @@ fn variants_along(b: &Builder, anchor: StageId, vector: usize) -> Vec<TileVarian
     let operands: Vec<Operand> =
         accesses.iter().map(|it| Operand::of(it, vector, row, b.cpu().l1_bytes)).collect();
     let tile = choose(b.cpu().isa, &operands, row.map_or(1, |it| extents[it]), extents[vector]);
-    let pads_in_tasks = accesses.iter().any(|it| it.conditional)
-        && accesses
-            .iter()
-            .filter(|it| it.conditional)
-            .all(|it| (0..compute.n_spatial).all(|axis| extents[axis] == 1 || it.depends_on(axis)));
-    let copied = None;
+    let sharing = Sharing::Any;
     let mut variant =
-        TileVariant { vector, row, packed, copied, padded, pads_in_tasks, tile, cost: 0.0 };
+        TileVariant { vector, row, packed, copied: None, padded, sharing, tile, cost: 0.0 };
+    variant.sharing = Sharing::of(&variant, &accesses, &extents[..compute.n_spatial]);
     for access in accesses.iter().filter(|it| b.is_packable(it.tensor)) {
         // To pack a weight costs nothing at a launch.
         if lies_in_rows(b, access, &variant)
