@@ -46,7 +46,7 @@ fn a_kernel_is_tuned_accepted_checked_and_shown() {
     let after = check(&sandbox, &["status"], 0);
     assert!(after.out.contains("1 kernel: 1 exact"), "{after:?}");
     let shown = check(&sandbox, &["show", "scaled"], 0);
-    for part in ["workload ", "trace", "for ", "4 trials"] {
+    for part in ["workload ", "trace", "out[", "4 trials"] {
         assert!(shown.out.contains(part), "{part}: {shown:?}");
     }
 }

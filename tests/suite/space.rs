@@ -172,7 +172,7 @@ fn a_stride_along_lanes_becomes_the_layout_of_the_padded_copy() {
             }))
         }",
     );
-    for part in ["shared x_padded[3, 229, 2, 115]", "((s_1)%(2)), p + ((s_1)/(2))]"] {
+    for part in ["local x_padded[3, 19, 2, 115]", "((s_1)%(2)), p + ((s_1)/(2))]"] {
         assert!(text.contains(part), "{text}");
     }
 }

@@ -285,7 +285,8 @@ impl<'a> Builder<'a> {
         let m = self.compute("m", &[&r], &[&d], Reducer::Max, read(x, &[0, 1]));
         let e = self.elementwise("e", &[&r, &d], sub(read(x, &[0, 1]), read(m, &[0])));
         let s = self.sum("s", &[&r], &[&d], read(e, &[0, 1]));
-        let body = add(mul(read(e, &[0, 1]), Expr::f32(2.0)), read(s, &[0]));
+        let half = read(s, &[0]).binary(BinaryOp::Div, Expr::f32(2.0));
+        let body = add(mul(read(e, &[0, 1]), Expr::f32(2.0)), half);
         let out = self.elementwise("out", &[&r, &d], body);
         self.outputs(vec![out]);
     }
@@ -300,7 +301,8 @@ impl<'a> Builder<'a> {
         let squares = mul(read(c, &[0, 1, 2]), read(c, &[0, 1, 2]));
         let v = self.sum("v", &[&b, &r], &[&d], squares);
         let scaled = mul(read(c, &[0, 1, 2]), read(g, &[2]));
-        let out = self.elementwise("out", &[&b, &r, &d], add(scaled, read(v, &[0, 1])));
+        let quarter = read(v, &[0, 1]).binary(BinaryOp::Div, Expr::f32(4.0));
+        let out = self.elementwise("out", &[&b, &r, &d], add(scaled, quarter));
         self.outputs(vec![out]);
     }
 

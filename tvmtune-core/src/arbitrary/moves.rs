@@ -29,6 +29,9 @@ pub fn instruction(schedule: &Schedule, it: &Move) -> Instruction {
     if let Some(instruction) = scan(schedule, stage, it) {
         return instruction;
     }
+    if it.kind.is_multiple_of(3) && schedule.lifted(stage).is_ok() {
+        return Instruction::Lift { stage };
+    }
     match it.kind % 32 {
         0..=6 => {
             let factors = [1, 2, 3, 4, 5, 8, 16];
@@ -53,7 +56,6 @@ pub fn instruction(schedule: &Schedule, it: &Move) -> Instruction {
             Instruction::Annotate { stage, axis, kind }
         }
         18..=23 => compute_at(schedule, stage, it),
-        24 if it.picks[2].is_multiple_of(2) => Instruction::Lift { stage },
         24 => Instruction::Inline { stage },
         25 if it.picks[2].is_multiple_of(2) => {
             Instruction::CacheOperand { reader: stage, read: u32::from(it.picks[1] % 3) }

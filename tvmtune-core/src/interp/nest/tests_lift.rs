@@ -142,6 +142,8 @@ fn only_parts_that_cost_and_are_asked_for_everywhere_are_lifted() {
     assert_eq!(refused("compute(|i, j| x[[i, j]] * (s[[i]] + 1.0))"), nothing);
     assert_eq!(refused("compute(|i, j| exp(x[[i, j]] + s[[i]] + b[[j]]))"), nothing);
     assert_eq!(refused("compute(|i, j| x[[i, j]] / 3.0)"), nothing);
+    let whole = "compute(|i, j| (s[[i]] as i32 / 3 * 3 + b[[j]] as i32) as f32)";
+    assert_eq!(refused(whole), nothing);
     assert_eq!(
         refused("compute(|i, j| if j > 3 { exp(s.get([i + 1]).unwrap_or(0.0)) } else { 0.0 })"),
         nothing

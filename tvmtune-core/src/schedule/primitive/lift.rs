@@ -22,8 +22,8 @@ pub(crate) struct Lifted {
 }
 
 impl Schedule {
-    /// Computes the first part of a stage's body that is costly and the same along some axis in a
-    /// stage of its own, which it returns. Of a quotient of which only the divisor is, that is the
+    /// Computes the first part of a stage's body that is a costly `f32` and the same along some axis
+    /// in a stage of its own, which it returns. Of a quotient of which only the divisor is, that is the
     /// divisor's inverse, where it is known that the inverse is no more wrong than any rounded
     /// number.
     ///
@@ -51,7 +51,7 @@ impl Schedule {
         let axes: Vec<_> = axes.iter().map(|it| own.axes[*it].clone()).collect();
         let compute = Compute { tensor, n_spatial: axes.len(), axes, reducer: None, body: value };
         let mut origin = self.tensor(own.tensor).tensor.clone();
-        origin.dtype = compute.body.dtype(self);
+        origin.dtype = DType::F32;
         self.add_stage_before(stage, compute, &origin, "same");
         self.stage_mut(stage).compute.body = body;
         self.trace.push(Instruction::Lift { stage });
@@ -98,13 +98,16 @@ impl Schedule {
             let axes = axes_of(it, compute.n_spatial);
             (!axes.is_empty() && axes.len() < compute.n_spatial).then_some(axes)
         };
-        if work(value) > CHEAP
+        // Numbers of all other types are stored where code for some device does not take them.
+        let is_lifted = value.dtype(self) == DType::F32;
+        if is_lifted
+            && work(value) > CHEAP
             && let Some(axes) = same(value)
         {
             return Some((axes, Part::Value(value)));
         }
         if let Expr::Binary(BinaryOp::Div, _, divisor) = value
-            && value.dtype(self) == DType::F32
+            && is_lifted
             && let Some(axes) = same(divisor)
             && self.is_invertible(divisor)
         {
