@@ -103,6 +103,7 @@ fn divisors_that_may_be_anything_are_not() {
         "exp(s[[i]])",
         "sqrt(s[[i]])",
         "sum(0..N, |j| exp(x[[i, j]])) + 1.0",
+        "sum(0..N, |j| tanh(x[[i, j]])) + 2.0",
         "sqrt(s[[i]] + 1e-5) - 1e-5",
         "max(0..N, |j| x[[i, j]])",
         "min(sqrt(s[[i]]) + 1.0, s[[i]])",
