@@ -202,6 +202,24 @@ fn prefixes_of_rows_are_taken_by_blocks_of_lanes() {
 }
 
 #[test]
+fn memory_is_asked_ahead_for_rows_of_any_depth() {
+    let softmax = |s: u32| {
+        default_nest(&format!(
+            "#[autotune(dims(B = 2, H = 12, S = {s}))]
+            fn softmax(x: Tensor<f32, B, H, S, S>) -> Tensor<f32, B, H, S, S> {{
+                let m = compute(|b, h, i| max(0..S, |j| x[[b, h, i, j]]));
+                let e = compute(|b, h, i, j| exp(x[[b, h, i, j]] - m[[b, h, i]]));
+                let t = compute(|b, h, i| sum(0..S, |j| e[[b, h, i, j]]));
+                compute(|b, h, i, j| e[[b, h, i, j]] / t[[b, h, i]])
+            }}"
+        ))
+    };
+    assert!(softmax(512).contains("pipelined"), "{}", softmax(512));
+    // All of it stays in the second-level cache.
+    assert!(!softmax(32).contains("pipelined"), "{}", softmax(32));
+}
+
+#[test]
 fn what_channels_share_is_computed_before_everything() {
     let text = default_nest(
         "#[autotune(dims(C = 64, H = 56))]

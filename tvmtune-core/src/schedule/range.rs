@@ -17,7 +17,7 @@ use crate::poly::{Poly, VarId};
 
 /// The largest `f32`.
 const MOST: f64 = f32::MAX as f64;
-/// The smallest normal `f32`; and what has a normal inverse: at most that.
+/// The smallest normal `f32`.
 const LEAST: f64 = f32::MIN_POSITIVE as f64;
 /// Computes that are looked through, one below the other.
 const DEEPEST: usize = 4;
@@ -50,7 +50,7 @@ impl Schedule {
     /// NaN.
     pub(crate) fn is_invertible(&self, value: &Expr) -> bool {
         let range = self.range(value, DEEPEST);
-        // Below a quarter of its inverse, the largest number would have an inverse with fewer bits.
+        // The inverse of what is larger is smaller than a normal number, and has fewer bits.
         range.lo >= LEAST && range.hi <= 0.25 / LEAST
     }
 

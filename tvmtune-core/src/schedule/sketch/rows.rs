@@ -65,7 +65,7 @@ pub(super) fn rows(
     for axis in (0..last as u32).map(AxisId).chain([parts[0]]) {
         b.annotate(root, axis, LoopKind::Parallel)?;
     }
-    ahead(b, root, parts[1], &attached, &name)?;
+    ahead(b, root, parts[1], &attached, depth, &name)?;
     // Readers first: a stage runs inside the loop only when all that read it do.
     for stage in attached.into_iter().rev() {
         b.apply(|it| it.compute_at(stage, root, parts[1]))?;
@@ -80,9 +80,10 @@ fn ahead(
     root: StageId,
     row: AxisId,
     inside: &[StageId],
+    depth: usize,
     name: &str,
 ) -> Result<(), ScheduleError> {
-    let best = if waits_for_memory(b, root, inside) { 2 } else { 1 };
+    let best = if waits_for_memory(b, root, inside, depth) { 2 } else { 1 };
     let group = b.new_group();
     let kind = DecisionKind::Outer;
     let decision = b.decide(format!("{name} rows ahead"), kind, &[1, 2, 3], best, group);
@@ -95,22 +96,22 @@ fn ahead(
 
 /// Whether rows go through memory more than once, come from behind the second-level cache, and
 /// leave room for the next one in the first-level one.
-fn waits_for_memory(b: &Builder, root: StageId, inside: &[StageId]) -> bool {
+fn waits_for_memory(b: &Builder, root: StageId, inside: &[StageId], depth: usize) -> bool {
     let mut passes: BTreeMap<TensorId, u64> = BTreeMap::new();
     for stage in inside.iter().chain([&root]) {
         let accesses = b.accesses(*stage);
-        let of_rows = accesses.iter().filter(|it| it.depends_on(0));
+        let of_rows = accesses.iter().filter(|it| it.depends_on(depth - 1));
         of_rows.for_each(|it| *passes.entry(it.tensor).or_default() += 1);
     }
     let cpu = b.cpu();
     passes.retain(|tensor, n| {
         let shape = &b.schedule.tensor(*tensor).tensor.shape;
-        let elements = |from: usize| shape[from..].iter().map(|it| b.most(it)).product::<u64>();
+        let elements = |from: usize| shape.iter().skip(from).map(|it| b.most(it)).product::<u64>();
         let given = b.schedule.tensor(*tensor).stage.is_none();
         given
             && *n > 1
             && elements(0) * WORD > cpu.l2_bytes
-            && elements(1) * WORD < cpu.l1_bytes / 4
+            && elements(depth) * WORD < cpu.l1_bytes / 4
     });
     !passes.is_empty()
 }
