@@ -1,8 +1,10 @@
-"""What others take for the programs of a bundle: PyTorch eager and torch.compile(max-autotune).
+"""What others take for the programs of a bundle: PyTorch eager, products by cuBLASLt, and
+torch.compile(max-autotune).
 
 Measured as ours are: launches captured in a CUDA graph that goes through copies of the arguments
 larger than the second-level cache, timed by events, samples and quantiles. Matrix products of
-PyTorch are those of cuBLAS and cuBLASLt, convolutions those of cuDNN.
+PyTorch are those of cuBLAS, convolutions those of cuDNN. By cuBLASLt, what follows a product is part
+of it where the library has that; its GELU is the approximation by tanh.
 
 Every result is a line of results/peers.jsonl as soon as it is known; what is there is not measured
 again. `--table` merges with ours, and measures nothing.
@@ -18,7 +20,11 @@ import time
 # Where eager calls one kernel of a library, so that compiling promises least: these come last.
 PLAIN = ("matmul", "linear_bf16", "linear_tf32", "batched", "matvec", "transpose", "embed", "conv_nhwc", "conv_strided")
 
+# What is a product of matrices.
+PRODUCTS = ("matmul", "linear", "batched", "few_rows")
+
 HERE = pathlib.Path(__file__).resolve().parent
+MODES = ("eager", "cublaslt", "compile")
 SAMPLE_MS = 0.3
 ROUNDS = 15
 
@@ -37,6 +43,9 @@ def operations(torch):
 
     def attention(q, k, v):
         return F.scaled_dot_product_attention(q[None], k[None], v[None])[0]
+
+    def causal_attention(q, k, v):
+        return F.scaled_dot_product_attention(q[None], k[None], v[None], is_causal=True)[0]
 
     def masked_softmax(x):
         mask = torch.ones(x.shape[-2:], dtype=torch.bool, device=x.device).tril()
@@ -58,6 +67,14 @@ def operations(torch):
     def conv_nhwc(x, w):
         y = F.conv2d(x.permute(0, 3, 1, 2), w.permute(0, 3, 1, 2), padding=1)
         return y.permute(0, 2, 3, 1)
+
+    def conv_bn_relu(x, w, scale, shift):
+        return (conv_nhwc(x, w).float() * scale + shift).relu().half()
+
+    def conv_grouped(x, w):
+        b, g, c, height, width = x.shape
+        y = F.conv2d(x.view(b, g * c, height, width), w.flatten(0, 1), padding=1, groups=g)
+        return y.view(b, g, -1, height, width)
 
     def matmul_i8(x, w):
         return torch._int_mm(x, w.t())
@@ -104,6 +121,14 @@ def operations(torch):
             lambda B, C, H, W, O, T: [(f16, B, H, W, C), (f16, O, T, T, C)],
             conv_nhwc,
         ),
+        "conv_bn_relu_f16": (
+            lambda B, C, H, W, O, T: [(f16, B, H, W, C), (f16, O, T, T, C), (f32, O), (f32, O)],
+            conv_bn_relu,
+        ),
+        "conv_grouped_f32": (
+            lambda B, G, C, H, W, O, T: [(f32, B, G, C, H, W), (f32, G, O, C, T, T)],
+            conv_grouped,
+        ),
         "depthwise_f32": (
             lambda B, C, H, W, T: [(f32, B, C, H, W), (f32, C, 1, T, T)],
             lambda x, w: F.conv2d(x, w, padding=1, groups=w.shape[0]),
@@ -139,6 +164,7 @@ def operations(torch):
             lambda x, w: x @ w.t(),
         ),
         "attention_f16": (lambda H, S, D: [(f16, H, S, D)] * 3, attention),
+        "causal_attention_bf16": (lambda H, S, D: [(bf16, H, S, D)] * 3, causal_attention),
         "gelu_scaled_f32": (
             lambda N: [(f32, N), (f32, N)],
             lambda x, y: F.gelu(x) * y + torch.tanh(x),
@@ -158,6 +184,14 @@ def operations(torch):
             lambda x: x.view(x.shape[0], -1, 32).transpose(0, 1).contiguous(),
         ),
         "embed_f32": (lambda T, V, D: [(i32, T), (f32, V, D)], lambda ids, w: F.embedding(ids, w)),
+    }
+
+
+def with_epilogue(torch):
+    """Products that cuBLASLt does together with what follows them."""
+    return {
+        "linear_f32": lambda x, w, b: torch._addmm_activation(b, x, w.t()),
+        "linear_gelu_f16": lambda x, w, b: torch._addmm_activation(b, x, w.t(), use_gelu=True),
     }
 
 
@@ -244,6 +278,9 @@ def run(out, only, modes, seconds):
     known_operations = operations(torch)
     for mode in modes:
         wanted = programs(only)
+        if mode == "cublaslt":
+            wanted = [it for it in wanted if it[0].startswith(PRODUCTS)]
+        torch.backends.cuda.preferred_blas_library("cublaslt" if mode == "cublaslt" else "default")
         if mode == "compile":
             wanted.sort(key=lambda it: it[0].startswith(PLAIN))
         for case, dims in wanted:
@@ -260,6 +297,8 @@ def run(out, only, modes, seconds):
             line["device"] = torch.cuda.get_device_name(0)
             torch.backends.cuda.matmul.allow_tf32 = "tf32" in case
             try:
+                if mode == "cublaslt":
+                    function = with_epilogue(torch).get(case, function)
                 if mode == "compile":
                     torch._dynamo.reset()
                     compiled = "max-autotune-no-cudagraphs"
@@ -298,7 +337,8 @@ def merge(out, only):
             key = (line["case"], line["dims"])
             peers.setdefault(key, {})[line["mode"]] = statistics.median(line["samples_ns"])
     merged, ratios = [], []
-    print(f"{'case':24} {'extents':40} {'ours us':>10} {'model us':>10} {'eager':>10} {'compile':>10} {'ratio':>6}")
+    head = "".join(f" {it:>10}" for it in ("ours us", "model us", *MODES))
+    print(f"{'case':24} {'extents':40}{head} {'ratio':>6}")
     for case, dims in programs(only):
         mine, theirs = ours.get((case, dims), []), peers.get((case, dims), {})
         best = min(mine, key=lambda it: it["median_ns"], default=None)
@@ -308,7 +348,7 @@ def merge(out, only):
         ratios += [ratio] if ratio else []
         print(
             f"{case:24} {dims:40} {show(best and best['median_ns'])} {show(best and best['predicted_ns'])} "
-            f"{show(theirs.get('eager'))} {show(theirs.get('compile'))} "
+            + "".join(f"{show(theirs.get(it))} " for it in MODES)
             + (f"{ratio:6.2f}" if ratio else f"{'-':>6}")
         )
     if ratios:
@@ -321,7 +361,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="cases whose name contains this")
     parser.add_argument("--out", type=pathlib.Path, default=HERE / "results")
-    parser.add_argument("--modes", default="eager,compile")
+    parser.add_argument("--modes", default=",".join(MODES))
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin nothing after")
     parser.add_argument("--table", action="store_true", help="measure nothing")
     arguments = parser.parse_args()

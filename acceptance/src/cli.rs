@@ -9,7 +9,7 @@ use tvmtune_core::target::gpu::GpuTarget;
 
 use crate::bundle::{self, Recipe};
 use crate::run::{self, Wanted};
-use crate::{Exit, tune};
+use crate::{Exit, curves, predictions, tune};
 
 /// Checks, times and tunes kernels on a GPU.
 #[derive(Debug, Parser)]
@@ -27,6 +27,10 @@ enum Command {
     Run(Run),
     /// Search for better schedules of what the bundle times; takes NVRTC
     Tune(Tune),
+    /// What the model of the GPU predicts of a bundle, beside what no kernel is faster than
+    Predictions(Reading),
+    /// How good the best schedule was after how many seconds of searching
+    Curves(Reading),
 }
 
 #[derive(Debug, Args)]
@@ -90,6 +94,15 @@ struct Tune {
     trials: u64,
 }
 
+#[derive(Debug, Args)]
+struct Reading {
+    #[command(flatten)]
+    place: Place,
+    /// Cases whose name contains this
+    #[arg(long, value_name = "NAME", default_value = "")]
+    only: String,
+}
+
 pub(crate) fn run(cli: Cli) -> Result<Exit> {
     match cli.command {
         Command::Bundle(it) => make(&it),
@@ -103,6 +116,15 @@ pub(crate) fn run(cli: Cli) -> Result<Exit> {
             let (folder, out) = it.place.folders()?;
             let budget = Duration::from_secs(it.seconds);
             tune::run(&folder, &out, &tune::Wanted { only: &it.only, budget, trials: it.trials })
+        }
+        Command::Predictions(it) => {
+            print!("{}", predictions::page(&it.place.folders()?.0, &it.only)?);
+            Ok(Exit::Done)
+        }
+        Command::Curves(it) => {
+            let (folder, out) = it.place.folders()?;
+            print!("{}", curves::page(&folder, &out, &it.only)?);
+            Ok(Exit::Done)
         }
     }
 }

@@ -13,13 +13,18 @@
 pub mod bundle;
 pub mod case;
 mod cli;
+pub mod curves;
 pub mod item;
 pub mod judge;
 pub mod machine;
 pub mod outcome;
+pub mod predictions;
 pub mod problem;
 pub mod results;
+pub mod roofline;
 pub mod run;
+pub mod subject;
+mod table;
 pub mod tune;
 
 use std::process::ExitCode;

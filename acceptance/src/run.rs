@@ -12,6 +12,7 @@ use crate::judge::Judge;
 use crate::machine::{self, Watch};
 use crate::outcome::Outcome;
 use crate::results::{Line, Results, unix_ms};
+use crate::table;
 
 /// What is asked of a run.
 #[derive(Clone, Copy, Debug)]
@@ -133,16 +134,5 @@ fn table(results: &Results, only: &str) -> String {
             format!("{:.0} %", 100.0 * item.bytes / ns / copy),
         ]);
     }
-    aligned(&rows)
-}
-
-/// Columns under each other.
-fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
-    let width = |column: usize| rows.iter().map(|it| it[column].chars().count()).max().unwrap_or(0);
-    let widths: [usize; N] = std::array::from_fn(width);
-    let line = |row: &[String; N]| {
-        let cells = row.iter().zip(widths).map(|(it, width)| format!("{it:<width$}"));
-        format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
-    };
-    rows.iter().map(line).collect()
+    table::aligned(&rows)
 }

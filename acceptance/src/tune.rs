@@ -9,14 +9,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
-use tvmtune_core::dag::{Dag, Expr, UnaryOp, print};
 use tvmtune_core::record::{Entry, Provenance};
 use tvmtune_core::schedule::{Instruction, Schedule};
 use tvmtune_core::target::GpuTarget;
-use tvmtune_core::workload;
 use tvmtune_runtime::cuda::nvrtc::{Nvrtc, find};
 use tvmtune_tuner::compile::Compiler;
-use tvmtune_tuner::cost::work::Work;
 use tvmtune_tuner::database::{Cache, Database, Layer, LayerKind};
 use tvmtune_tuner::device;
 use tvmtune_tuner::measure::{Exclusive, WorkerCommand};
@@ -28,10 +25,12 @@ use crate::Exit;
 use crate::bundle;
 use crate::item::{self, Goal, Item, Manifest};
 use crate::judge::Judge;
-use crate::problem::Problem;
 use crate::results::{Line, Results, unix_ms};
 use crate::run;
+use crate::subject::Subject;
 
+/// Where records and trials of sessions are, below the folder of results.
+pub const FOLDER: &str = "tuning";
 /// From the same seed follow the same candidates.
 const SEED: u64 = 17;
 /// How long others may measure on this GPU before this gives up.
@@ -71,9 +70,9 @@ pub fn run(folder: &Path, out: &Path, wanted: &Wanted<'_>) -> Result<Exit> {
         eprintln!("error: no code is generated for this GPU");
         return Ok(Exit::NoDevice);
     };
-    let subjects = subjects(&manifest, wanted.only)?;
+    let subjects = Subject::all(&manifest, wanted.only)?;
     let workloads: Vec<Workload> = subjects.iter().map(|it| it.workload(&target)).collect();
-    let cache = Cache::new(&out.join("tuning"));
+    let cache = Cache::new(&out.join(FOLDER));
     let layer = Layer { kind: LayerKind::Cache, dir: cache.records() };
     let database = Database::new(vec![layer], Some(cache.clone()));
     let exclusive = Exclusive::acquire(&cache, &target.key(), PATIENCE)?;
@@ -128,40 +127,6 @@ fn of_python() -> Vec<PathBuf> {
     let said = std::process::Command::new("python3").args(["-c", script]).output();
     let said = said.map(|it| String::from_utf8_lossy(&it.stdout).into_owned()).unwrap_or_default();
     said.lines().filter(|it| !it.is_empty()).map(Into::into).collect()
-}
-
-/// A program of a bundle.
-struct Subject {
-    case: String,
-    dims: String,
-    problem: Problem,
-}
-
-/// What a bundle times, each program once.
-fn subjects(manifest: &Manifest, only: &str) -> Result<Vec<Subject>> {
-    let mut subjects: Vec<Subject> = Vec::new();
-    let timed = manifest.items.iter().filter(|it| it.goal == Goal::Time && it.case.contains(only));
-    for item in timed {
-        if !subjects.iter().any(|it| it.case == item.case && it.dims == item.dims) {
-            let (_, problem) = item.problem().map_err(|it| anyhow!(it))?;
-            subjects.push(Subject { case: item.case.clone(), dims: item.dims.clone(), problem });
-        }
-    }
-    Ok(subjects)
-}
-
-impl Subject {
-    /// As the tuner has it. What there is to gain counts relative to what it takes at least.
-    fn workload(&self, target: &GpuTarget) -> Workload {
-        let Problem { dag, tolerance, .. } = &self.problem;
-        Workload {
-            id: workload::id(dag).to_string(),
-            text: print::canonical(dag),
-            buckets: vec![Vec::new()],
-            weight: 1.0 / floor_ns(&self.problem, target),
-            ..Workload::new((**dag).clone(), Vec::new(), *tolerance)
-        }
-    }
 }
 
 /// Prints what is worth it, and counts candidates that compute something else, or take their worker
@@ -225,56 +190,5 @@ impl Best<'_> {
         let written = std::fs::create_dir_all(self.folder.join("images"))
             .and_then(|()| std::fs::write(self.folder.join(&item.image), &code.cubin));
         written.map(|()| item).map_err(|it| it.to_string())
-    }
-}
-
-/// What no kernel is faster than: the arithmetic at the peak of what could do it, every byte once.
-fn floor_ns(problem: &Problem, target: &GpuTarget) -> f64 {
-    let work = Work::of(&problem.dag, &problem.largest());
-    let limits = target.arch.limits();
-    let is_wide = |id| problem.dag.tensor(id).dtype.bytes() >= 4;
-    let fma = if !problem.dag.params().any(is_wide) {
-        limits.tensor_fma.max(limits.fma)
-    } else if rounds_to_tf32(&problem.dag) {
-        (limits.tensor_fma / 2).max(limits.fma)
-    } else {
-        limits.fma
-    };
-    let per_ns =
-        2.0 * f64::from(fma) * f64::from(target.multiprocessors) * f64::from(target.clock_mhz)
-            / 1e3;
-    let memory_ns = work.bytes / f64::from(target.bandwidth_gbps);
-    memory_ns.max(work.flops / per_ns)
-}
-
-/// Whether matrix instructions may multiply `f32`.
-fn rounds_to_tf32(dag: &Dag) -> bool {
-    let mut found = false;
-    for compute in &dag.computes {
-        compute.body.walk(&mut |it| found |= matches!(it, Expr::Unary(UnaryOp::Tf32, _)));
-    }
-    found
-}
-
-#[cfg(test)]
-mod tests {
-    use tvmtune_core::target::gpu::Arch;
-
-    use super::*;
-    use crate::case;
-
-    #[test]
-    fn nothing_is_faster_than_the_peak_of_what_could_do_it() {
-        let target = GpuTarget::generic(Arch { sm: 90, exact: true });
-        let near = |case: &str, dims: &str, ns: f64| {
-            let problem = Problem::new(case::named(case).unwrap(), dims).unwrap();
-            let floor_ns = floor_ns(&problem, &target);
-            assert!((floor_ns / ns - 1.0).abs() < 0.1, "{floor_ns}");
-        };
-        // 989 TFLOP/s, 494 TFLOP/s, 62 TFLOP/s and 4800 GB/s are what the vendor says at this clock.
-        near("linear_bf16", "M = 8192, N = 8192, K = 8192", 2.0 * 8192_f64.powi(3) / 989e3);
-        near("matmul_f32", "M = 4096, N = 4096, K = 4096", 2.0 * 4096_f64.powi(3) / 62e3);
-        near("linear_tf32", "M = 4096, N = 4096, K = 4096", 2.0 * 4096_f64.powi(3) / 494e3);
-        near("softmax_f32", "R = 8192, D = 4096", 8.0 * 8192.0 * 4096.0 / 4800.0);
     }
 }

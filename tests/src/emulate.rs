@@ -75,7 +75,7 @@ fn launch(
         return Ok(());
     }
     let argument = |it: &Param| match it {
-        Param::Map(map) => tensor_map(&generated.unit.maps[*map], grid, dims, buffers).into(),
+        Param::Map(map) => tensor_map(&generated.unit.maps[*map], dims, buffers).into(),
         Param::Pointer(tensor) => Argument::from(buffers[tensor.0 as usize]),
         Param::Dim(dim) if wide(grid) => dims[dim.0 as usize].into(),
         Param::Dim(dim) => (dims[dim.0 as usize] as i32).into(),
@@ -94,20 +94,11 @@ fn launch(
 }
 
 /// What a driver makes of a map.
-fn tensor_map(map: &Map, grid: &Grid, dims: &[i64], buffers: &[Buffer]) -> TensorMap {
+fn tensor_map(map: &Map, dims: &[i64], buffers: &[Buffer]) -> TensorMap {
     let number = |it: &Poly| it.eval_dims(dims) as u64;
-    let element = match grid.buffer(map.tensor).dtype {
-        DType::I8 | DType::U8 | DType::Bool => Element::U8,
-        DType::I32 => Element::I32,
-        DType::I64 => Element::I64,
-        DType::F16 => Element::F16,
-        DType::F32 => Element::F32,
-        DType::F64 => Element::F64,
-        DType::Bf16 => Element::Bf16,
-    };
     TensorMap {
         base: (buffers[map.tensor.0 as usize], 0),
-        element,
+        element: Element::of_driver(map.element).expect("a type of elements"),
         dims: map.extents.iter().map(number).collect(),
         strides: map.strides.iter().map(number).collect(),
         box_dims: map.boxes.clone(),

@@ -42,7 +42,7 @@ impl Swizzle {
     }
 }
 
-/// The element of a tensor, as far as copies that add need to know.
+/// The element of a tensor, as far as copies that add or round need to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Element {
     /// Unsigned, 8 bits.
@@ -63,18 +63,40 @@ pub enum Element {
     Bf16,
     /// Single precision.
     F32,
+    /// The same, rounded on its way to shared memory, to the nearest that has 10 bits of mantissa,
+    /// to the even one of two.
+    Tf32,
     /// Double precision.
     F64,
 }
 
 impl Element {
+    /// The element that `CUtensorMapDataType` has under that number, as far as it is known here.
+    #[must_use]
+    pub fn of_driver(number: u32) -> Option<Self> {
+        Some(match number {
+            0 => Self::U8,
+            1 => Self::U16,
+            2 => Self::U32,
+            3 => Self::I32,
+            4 => Self::U64,
+            5 => Self::I64,
+            6 => Self::F16,
+            7 => Self::F32,
+            8 => Self::F64,
+            9 => Self::Bf16,
+            11 => Self::Tf32,
+            _ => return None,
+        })
+    }
+
     /// Bytes of one.
     #[must_use]
     pub fn bytes(self) -> u32 {
         match self {
             Self::U8 => 1,
             Self::U16 | Self::F16 | Self::Bf16 => 2,
-            Self::U32 | Self::I32 | Self::F32 => 4,
+            Self::U32 | Self::I32 | Self::F32 | Self::Tf32 => 4,
             Self::U64 | Self::I64 | Self::F64 => 8,
         }
     }

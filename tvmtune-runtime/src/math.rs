@@ -14,11 +14,12 @@ pub fn erf64(x: f64) -> f64 {
     libm::erf(x)
 }
 
-/// The nearest number whose lower 13 bits are 0, ties away from zero; a NaN stays one.
+/// The nearest number whose lower 13 bits are 0, ties to even; a NaN stays one.
 #[inline]
 #[must_use]
 pub fn tf32(x: f32) -> f32 {
-    if x.is_nan() { x } else { f32::from_bits((x.to_bits() + (1 << 12)) & !0x1fff) }
+    let bits = x.to_bits();
+    if x.is_nan() { x } else { f32::from_bits((bits + 0xfff + (bits >> 13 & 1)) & !0x1fff) }
 }
 
 /// Integers, with the division that programs have.
@@ -57,9 +58,11 @@ mod tests {
     #[test]
     fn ten_digits_are_kept() {
         let ulp = 2_f32.powi(-10);
-        assert_eq!(tf32(1.0 + 0.49 * ulp), 1.0);
-        assert_eq!(tf32(1.0 + 0.5 * ulp), 1.0 + ulp);
-        assert_eq!(tf32(-1.0 - 0.5 * ulp), -1.0 - ulp);
+        assert_eq!(tf32(1.0 + 0.5 * ulp), 1.0);
+        assert_eq!(tf32(1.0 + 0.51 * ulp), 1.0 + ulp);
+        assert_eq!(tf32(1.0 + 1.5 * ulp), 1.0 + 2.0 * ulp);
+        assert_eq!(tf32(-1.0 - 0.5 * ulp), -1.0);
+        assert_eq!(tf32(-1.0 - 1.5 * ulp), -1.0 - 2.0 * ulp);
         assert_eq!(tf32(f32::MAX), f32::INFINITY);
         assert_eq!(tf32(f32::NEG_INFINITY), f32::NEG_INFINITY);
         assert!(tf32(f32::from_bits(0x7f80_0001)).is_nan());

@@ -164,6 +164,23 @@ pub(super) const CASES: &[Case] = &[
             compute(|h, i, d| sum(0..S, |j| e[[h, i, j]] * v[[h, j, d]]) / t[[h, i]])
         }",
         checks: &[Check { dims: "H = 2, S = 1..=20, D = 16", at: &[&[1], &[7], &[20]] }],
+        times: &["H = 32, S = 2048, D = 128", "H = 32, S = 8192, D = 128"],
+    },
+    Case {
+        name: "causal_attention_bf16",
+        class: Class::Attention,
+        function: "fn causal_attention_bf16(q: Tensor<bf16, H, S, D>, k: Tensor<bf16, H, S, D>,
+            v: Tensor<bf16, H, S, D>) -> Tensor<bf16, H, S, D> {
+            let s = compute(|h, i, j| {
+                let dot = sum(0..D, |d| q[[h, i, d]] * k[[h, j, d]]);
+                if j <= i { dot / sqrt(D as f32) } else { f32::NEG_INFINITY }
+            });
+            let m = compute(|h, i| max(0..S, |j| s[[h, i, j]]));
+            let e = compute(|h, i, j| exp(s[[h, i, j]] - m[[h, i]]));
+            let t = compute(|h, i| sum(0..S, |j| e[[h, i, j]]));
+            compute(|h, i, d| sum(0..S, |j| e[[h, i, j]] * v[[h, j, d]]) / t[[h, i]])
+        }",
+        checks: &[Check { dims: "H = 2, S = 1..=20, D = 16", at: &[&[1], &[7], &[20]] }],
         times: &["H = 32, S = 2048, D = 128"],
     },
 ];

@@ -49,6 +49,44 @@ pub(super) const CASES: &[Case] = &[
         ],
     },
     Case {
+        name: "conv_bn_relu_f16",
+        class: Class::Convolution,
+        function: "fn conv_bn_relu_f16(x: Tensor<f16, B, H, W, C>, w: Weight<f16, O, T, T, C>,
+            scale: Weight<f32, O>, shift: Weight<f32, O>) -> Tensor<f16, B, H, W, O> {
+            compute(|n, y, p, o| {
+                let h = sum((0..T, 0..T, 0..C), |r, s, c| {
+                    x.get([n, y + r - 1, p + s - 1, c]).unwrap_or(0.0) as f32 * w[[o, r, s, c]] as f32
+                });
+                max(h * scale[[o]] + shift[[o]], 0.0) as f16
+            })
+        }",
+        checks: &[Check {
+            dims: "B = 1..=2, C = 16, H = 7, W = 9, O = 24, T = 3",
+            at: &[&[1], &[2]],
+        }],
+        times: &[
+            "B = 32, C = 64, H = 56, W = 56, O = 64, T = 3",
+            "B = 32, C = 128, H = 28, W = 28, O = 128, T = 3",
+            "B = 32, C = 256, H = 14, W = 14, O = 256, T = 3",
+            "B = 32, C = 512, H = 7, W = 7, O = 512, T = 3",
+        ],
+    },
+    Case {
+        name: "conv_grouped_f32",
+        class: Class::Convolution,
+        function: "fn conv_grouped_f32(x: Tensor<f32, B, G, C, H, W>, w: Weight<f32, G, O, C, T, T>)
+            -> Tensor<f32, B, G, O, H, W> {
+            compute(|n, g, o, y, p| sum((0..C, 0..T, 0..T), |c, r, s| {
+                x.get([n, g, c, y + r - 1, p + s - 1]).unwrap_or(0.0) * w[[g, o, c, r, s]]
+            }))
+        }",
+        checks: &[Check {
+            dims: "B = 1..=2, G = 3, C = 4, H = 7, W = 9, O = 5, T = 3",
+            at: &[&[1], &[2]],
+        }],
+        times: &["B = 32, G = 32, C = 4, H = 56, W = 56, O = 4, T = 3"],
+    },
+    Case {
         name: "depthwise_f32",
         class: Class::Convolution,
         function: "fn depthwise_f32(x: Tensor<f32, B, C, H, W>, w: Weight<f32, C, T, T>)

@@ -30,20 +30,6 @@ const BYTES_PER_MS: f64 = 1e9;
 /// swizzle, five extents, four strides, and the extents of the box, four to a word.
 pub(crate) const MAP: u64 = 0x70_61_6d_5f_72_6f_73_6e;
 
-/// The elements of `CUtensorMapDataType`.
-fn element(number: u64) -> Option<Element> {
-    Some(match number {
-        0 => Element::U8,
-        3 => Element::I32,
-        5 => Element::I64,
-        6 => Element::F16,
-        7 => Element::F32,
-        8 => Element::F64,
-        9 => Element::Bf16,
-        _ => return None,
-    })
-}
-
 /// What memory holds that nobody wrote.
 const POISON: u8 = 0xab;
 
@@ -223,7 +209,7 @@ impl Device {
         }
         Some(TensorMap {
             base: (*buffer, words[1] - start),
-            element: element(words[3])?,
+            element: Element::of_driver(words[3] as u32)?,
             dims: words[5..5 + rank].to_vec(),
             strides: words[10..9 + rank].to_vec(),
             box_dims: (0..rank as u32)

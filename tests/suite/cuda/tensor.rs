@@ -69,10 +69,16 @@ pub(super) fn check_with(
     let mut random = Random::new(7);
     let sampled = (0..n_points).map(|_| space.random_of(sketch, &mut random));
     let compute = arch.to_string().replace("sm_", "compute_");
-    let mut n_placed = 0;
+    let (mut n_placed, mut refused) = (0, String::new());
     for point in std::iter::once(default).chain(sampled) {
         let schedule = Schedule::replay(&dag, &space.instructions(&point)).unwrap();
-        let Ok(generated) = generate_cuda(&schedule) else { continue };
+        let generated = match generate_cuda(&schedule) {
+            Ok(generated) => generated,
+            Err(why) => {
+                refused = why.to_string();
+                continue;
+            }
+        };
         let source = &generated.unit.source;
         let most = arch.limits().block_shared_bytes;
         if generated.grid.kernels.iter().any(|it| it.shared_bytes > most) {
@@ -95,7 +101,7 @@ pub(super) fn check_with(
             }
         }
     }
-    assert!(n_placed > n_points / 3, "only {n_placed} of {n_points} points can be placed");
+    assert!(n_placed > n_points / 3, "only {n_placed} of {n_points} can be placed: {refused}");
 }
 
 #[test]

@@ -46,6 +46,49 @@ fn products_along_both_rows() {
     );
 }
 
+/// The same by instructions of four warps, whose operands are rounded while boxes are copied.
+#[track_caller]
+fn check_fed(text: &str, rows: &[i64], n_points: u64) {
+    let data = Data { values: halves, tolerance: 1e-5 };
+    check_with(&data, (": fed group", HOPPER), text, "wgmma_tf32(", rows, n_points);
+}
+
+#[test]
+fn products_along_both_rows_that_are_fed() {
+    check_fed(
+        "#[autotune(dims(M = 1..=200, N = 136, K = 100))]
+        fn linear(x: Tensor<f32, M, K>, w: Weight<f32, N, K>, b: Weight<f32, N>) -> Tensor<f32, M, N> {
+            let h = compute(|i, j| sum(0..K, |k| tf32(x[[i, k]]) * tf32(w[[j, k]])) + b[[j]]);
+            compute(|i, j| max(h[[i, j]], 0.0))
+        }",
+        &[1, 63, 65, 200],
+        6,
+    );
+}
+
+#[test]
+fn products_with_packed_weights_that_are_fed() {
+    check_fed(
+        "#[autotune(dims(M = 1..=130, N = 72, K = 64))]
+        fn product(x: Tensor<f32, M, K>, w: Weight<f32, K, N>) -> Tensor<f32, M, N> {
+            compute(|i, j| sum(0..K, |k| tf32(x[[i, k]]) * tf32(w[[k, j]])))
+        }",
+        &[1, 64, 129],
+        4,
+    );
+}
+
+#[test]
+fn factors_across_the_reduction_are_not_fed() {
+    let text = "#[autotune(dims(M = 256, N = 256, K = 256))]
+        fn product(x: Tensor<f32, M, K>, w: Tensor<f32, K, N>) -> Tensor<f32, M, N> {
+            compute(|i, j| sum(0..K, |k| tf32(x[[i, k]]) * tf32(w[[k, j]])))
+        }";
+    let dag = dag::build(&program(text)).unwrap();
+    assert_eq!(instructions(&dag, HOPPER, "group"), None);
+    assert!(instructions(&dag, HOPPER, "tensor").is_some());
+}
+
 #[test]
 fn products_along_columns() {
     check(
@@ -147,8 +190,10 @@ fn what_architectures_lack_is_not_used() {
     let rounded = product("tf32(x[[i, k]]) * tf32(w[[j, k]])", "f32");
     assert_eq!(instructions(&rounded, Arch { sm: 75, exact: false }, "tensor"), None);
     assert!(instructions(&rounded, HOPPER, "tensor").is_some());
-    // `wgmma` rounds in another way.
-    assert_eq!(instructions(&rounded, HOPPER, "group"), None);
+    // By themselves, instructions of four warps round in another way.
+    assert_eq!(instructions(&rounded, HOPPER, ": group"), None);
+    assert!(instructions(&rounded, HOPPER, ": fed group").is_some());
+    assert_eq!(instructions(&rounded, Arch { sm: 90, exact: false }, "group"), None);
 }
 
 #[test]
@@ -184,11 +229,12 @@ fn elements_are_rounded_alike_on_every_architecture() {
     let of = |n: usize| Number::Float(if value(n).is_nan() { 1.0 } else { value(n) });
     let params = [Array::from_fn(DType::F32, &[4096], of)];
     let expected = interp::dag::run(&dag, &[], &params, &[]);
-    for (sm, arch) in [(75, "compute_75"), (80, "compute_80")] {
+    for (sm, arch) in [(75, "compute_75"), (80, "compute_80"), (90, "compute_90")] {
         let target = GpuTarget::generic(Arch { sm, exact: false });
         let generated = generate_cuda(&default::schedule(&dag, &target.into())).unwrap();
         let text = ptx(nvrtc, &generated.unit.source, arch);
-        assert_eq!(text.contains("cvt.rna.tf32.f32"), sm >= 80);
+        assert_eq!(text.contains("cvt.rna.tf32.f32"), (80..90).contains(&sm));
+        assert_eq!(text.contains("cvt.rn.tf32.f32"), sm >= 90);
         let module = Module::parse(&text).unwrap();
         let options = Options::default();
         let results = emulate::run(&generated, &module, &[], &params, &[], &options).unwrap();

@@ -53,8 +53,8 @@ pub enum UnaryOp {
     Ceil,
     /// Nearest integral value, ties to even.
     Round,
-    /// The nearest `f32` whose lower 13 bits are 0, ties away from zero: what matrix instructions
-    /// of `f32` multiply. A NaN stays one.
+    /// The nearest `f32` whose lower 13 bits are 0, ties to even: what matrix instructions of `f32`
+    /// multiply. A NaN stays one.
     Tf32,
 }
 

@@ -15,17 +15,21 @@
 //! that length becomes one of those. Its rows go along the reduction, or along the other dimension
 //! in panels as wide as a row.
 //!
+//! `f32` are multiplied as TF32. The instruction ignores their lower bits, which rounds towards zero;
+//! a program says that they are rounded to the nearest. So they must be when they come: by the
+//! hardware that copies boxes, which can do that on the way.
+//!
 //! # Source
 //!
 //! PTX ISA, `wgmma.mma_async`: fragment layouts, matrix descriptors, swizzling modes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::memory::flat;
 use super::tensor::{Loop, Tile, operands, read};
 use super::{Accumulators, Buffer, Home, Kernel, SharedOperand, Stmt, ThreadVar, WARP, WARPGROUP};
 use crate::dag::expr::affine;
-use crate::dag::{DType, Subscript, TensorId};
+use crate::dag::{DType, Expr, Subscript, TensorId};
 use crate::nest::Guard;
 use crate::poly::{Facts, Poly, VarId};
 
@@ -43,13 +47,33 @@ pub(super) fn find(kernel: &mut Kernel, buffers: &mut [Buffer]) {
     };
     let (Some(g), Some(q)) = (position(4, WARP), position(1, 4)) else { return };
     let threads = kernel.thread_vars.clone();
-    let mut search = Search { buffers, g, q, threads, bounded: Vec::new() };
+    let fed = read_once(kernel);
+    let mut search = Search { buffers, g, q, threads, fed, bounded: Vec::new() };
     let mut body = std::mem::take(&mut kernel.body);
     search.block(&mut body);
     kernel.body = overlapped(body, false);
     if is_written(kernel, buffers) {
         kernel.body = fenced(std::mem::take(&mut kernel.body));
     }
+}
+
+/// The buffers that boxes are copied to, and that one statement reads.
+fn read_once(kernel: &Kernel) -> BTreeSet<TensorId> {
+    let mut n_reads: BTreeMap<TensorId, usize> = kernel.maps.iter().map(|it| (it.to, 0)).collect();
+    let mut count = |value: &Expr| {
+        value.walk(&mut |it| {
+            if let Expr::Read { tensor, .. } = it {
+                n_reads.entry(*tensor).and_modify(|it| *it += 1);
+            }
+        });
+    };
+    for stmt in &kernel.body {
+        stmt.walk(&mut |it| match it {
+            Stmt::Store { value, .. } | Stmt::Update { value, .. } => count(value),
+            _ => {}
+        });
+    }
+    n_reads.into_iter().filter(|it| it.1 == 1).map(|it| it.0).collect()
 }
 
 struct Search<'a> {
@@ -59,6 +83,8 @@ struct Search<'a> {
     /// The columns of a thread.
     q: VarId,
     threads: Vec<ThreadVar>,
+    /// What boxes are copied to, for one statement.
+    fed: BTreeSet<TensorId>,
     /// Guards around: variables below a constant.
     bounded: Vec<(VarId, i64)>,
 }
@@ -123,8 +149,10 @@ impl Search<'_> {
         let tile = read(stmt)?;
         let (tensor, outer): (Vec<&Loop>, Vec<&Loop>) =
             tile.loops.iter().partition(|it| it.is_tensor);
-        // Nothing rounds `f32` on its way from shared memory.
-        let (a, b, dtype) = operands(tile.value, self.buffers).filter(|it| it.2 != DType::F32)?;
+        let (a, b, dtype) = operands(tile.value, self.buffers)?;
+        if dtype == DType::F32 && ![a.0, b.0].iter().all(|it| self.fed.contains(it)) {
+            return None;
+        }
         // Either factor may have the rows.
         let factors = [(a, b), (b, a)];
         factors.into_iter().find_map(|it| self.batch(&tile, &tensor, &outer, it, dtype))
@@ -151,6 +179,9 @@ impl Search<'_> {
         }
         self.permute(first.tensor, first_row)?;
         self.permute(second.tensor, second_row)?;
+        for operand in [&first, &second] {
+            self.buffers[operand.tensor.0 as usize].is_rounded = dtype == DType::F32;
+        }
         let sum = accumulators.tensor;
         let multiply = |of: &Values| {
             let of = &|var: VarId| of.get(&var).cloned();

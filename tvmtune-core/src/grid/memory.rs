@@ -36,6 +36,7 @@ pub(super) fn unplaced(buffer: &nest::Buffer) -> Buffer {
         },
         layout: buffer.layout.clone(),
         permuted: None,
+        is_rounded: false,
     }
 }
 

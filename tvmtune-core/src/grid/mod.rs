@@ -123,6 +123,8 @@ pub struct Buffer {
     /// Of a buffer that matrix instructions read in shared memory: the bytes of its rows, 32, 64
     /// or 128, whose 16-byte chunks are permuted so that a column of them is in all banks.
     pub permuted: Option<u32>,
+    /// Of a buffer that boxes are copied to: whether `f32` are rounded to TF32 on their way.
+    pub is_rounded: bool,
 }
 
 /// Where a buffer lives.

@@ -192,6 +192,7 @@ impl Walk<'_> {
             home: Home::Registers,
             layout: None,
             permuted: None,
+            is_rounded: false,
         });
         id
     }

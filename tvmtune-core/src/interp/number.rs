@@ -64,7 +64,8 @@ pub fn float_unary(op: UnaryOp, x: f64, dtype: DType) -> f64 {
 
 /// See [`UnaryOp::Tf32`]. A carry out of the largest numbers makes them infinite.
 fn tf32(x: f32) -> f32 {
-    if x.is_nan() { x } else { f32::from_bits((x.to_bits() + (1 << 12)) & !0x1fff) }
+    let bits = x.to_bits();
+    if x.is_nan() { x } else { f32::from_bits((bits + 0xfff + (bits >> 13 & 1)) & !0x1fff) }
 }
 
 /// `op(a, b)` on floats, before rounding to the type.

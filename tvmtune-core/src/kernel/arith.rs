@@ -21,11 +21,9 @@ impl Graph {
         self.select(is_number, chosen, a)
     }
 
-    /// The nearest number whose lower 13 bits are 0, ties away from zero; a NaN stays one.
+    /// The nearest number whose lower 13 bits are 0, ties to even; a NaN stays one.
     pub(super) fn tf32(&mut self, x: Id) -> Id {
-        let (half, kept) = (self.int(1 << 12), self.splat(!0x1fff));
-        let up = self.binary(VectorBinary::AddI, x, half);
-        let rounded = self.binary(VectorBinary::And, up, kept);
+        let rounded = self.round_bits(x, 13);
         let is_number = self.compare(VectorCompare::EqF, x, x);
         self.select(is_number, rounded, x)
     }

@@ -9,6 +9,7 @@ use super::{Machine, Result};
 use crate::code::{Bulk, BulkEnd, BulkGroup, BulkMemory, BulkWhat, Space};
 use crate::fault::FaultKind;
 use crate::launch::Completion;
+use crate::number::{Rounding, to_tf32};
 use crate::race::{self, Actor};
 use crate::registers::Slot;
 use crate::space::{PARAMETER_WINDOW, SHARED_BASE};
@@ -26,6 +27,8 @@ pub(super) struct Transfer {
     bytes: u32,
     pieces: Vec<Piece>,
     swizzle: Swizzle,
+    /// What boxes are made of; `None` for bytes.
+    element: Option<Element>,
     kind: Kind,
 }
 
@@ -132,7 +135,8 @@ impl Machine<'_> {
             bytes,
             pieces: map.pieces(&at),
             swizzle: map.swizzle,
-            kind: Kind::Out { add: Some(map.element) },
+            element: Some(map.element),
+            kind: Kind::Out { add: None },
         })
     }
 
@@ -181,7 +185,17 @@ impl Machine<'_> {
         }
         let issued = (warp, lane, self.at.1);
         let swizzle = Swizzle::None;
-        Ok(Transfer { issued, group: None, buffer, shared, bytes, pieces, swizzle, kind })
+        Ok(Transfer {
+            issued,
+            group: None,
+            buffer,
+            shared,
+            bytes,
+            pieces,
+            swizzle,
+            element: None,
+            kind,
+        })
     }
 
     /// How the copy ends: which mbarriers are told, or which group it is in.
@@ -198,11 +212,7 @@ impl Machine<'_> {
                 let group = groups.committed[lane] + 1;
                 groups.last[lane] = group;
                 transfer.group = Some(group);
-                let element = match transfer.kind {
-                    Kind::Out { add } => add,
-                    _ => None,
-                };
-                transfer.kind = Kind::Out { add: bulk.add.and_then(|it| it.or(element)) };
+                transfer.kind = Kind::Out { add: bulk.add.and_then(|it| it.or(transfer.element)) };
             }
             BulkEnd::Mbarrier { address, mask } => {
                 let barrier = self.shared_at(warp, lane, *address, 8)?;
@@ -415,6 +425,12 @@ impl Machine<'_> {
             bytes[piece.shared as usize..][..n]
                 .copy_from_slice(&source[piece.global as usize..][..n]);
         }
+        if transfer.element == Some(Element::Tf32) {
+            for word in bytes.as_chunks_mut::<4>().0 {
+                let value = f32::from_le_bytes(*word);
+                *word = to_tf32(value, Rounding::Nearest).to_le_bytes();
+            }
+        }
         bytes
     }
 
@@ -467,7 +483,7 @@ fn add_element(element: Element, to: &mut [u8], from: &[u8]) {
         Element::I32 => add!(i32, i32::wrapping_add),
         Element::U64 => add!(u64, u64::wrapping_add),
         Element::I64 => add!(i64, i64::wrapping_add),
-        Element::F32 => add!(f32, |a: f32, b: f32| a + b),
+        Element::F32 | Element::Tf32 => add!(f32, |a: f32, b: f32| a + b),
         Element::F64 => add!(f64, |a: f64, b: f64| a + b),
         Element::F16 => add!(f16, |a: f16, b: f16| f16::from_f32(a.to_f32() + b.to_f32())),
         Element::Bf16 => add!(bf16, |a: bf16, b: bf16| bf16::from_f32(a.to_f32() + b.to_f32())),

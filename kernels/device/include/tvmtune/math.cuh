@@ -26,16 +26,21 @@ TVMTUNE_FLOAT_FN(ceil, ::ceilf, ::ceil)
 TVMTUNE_FLOAT_FN(round, ::rintf, ::rint)  // ties to even
 #undef TVMTUNE_FLOAT_FN
 
-// The bits of the nearest number whose lower 13 bits are 0, ties away from zero.
+// The bits of the nearest number whose lower 13 bits are 0, ties to even.
 TVMTUNE_FN u32 to_tf32(f32 x) {
-#if __CUDA_ARCH__ >= 800
   u32 rounded;
+#if __CUDA_ARCH__ >= 900
+  asm("cvt.rn.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(x));
+#elif __CUDA_ARCH__ >= 800
+  // This takes ties away from zero: to the odd number, or to the even one.
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(x));
-  return rounded;
+  const bool is_tie = (__float_as_uint(x) & 0x1fffu) == 0x1000u;
+  rounded = is_tie ? rounded & ~0x2000u : rounded;
 #else
-  const u32 bits = __float_as_uint(x);
-  return x == x ? (bits + 0x1000) & ~0x1fffu : bits;
+  rounded = __float_as_uint(x);
+  if (x == x) rounded = (rounded + 0xfff + (rounded >> 13 & 1)) & ~0x1fffu;
 #endif
+  return rounded;
 }
 TVMTUNE_FN f32 tf32(f32 x) { return __uint_as_float(to_tf32(x)); }
 

@@ -189,7 +189,8 @@ impl Printer<'_> {
             bytes = bytes * extent.clone();
             strides.push(bytes.clone());
         }
-        let swizzle = match self.grid.buffer(map.to).permuted {
+        let target = self.grid.buffer(map.to);
+        let swizzle = match target.permuted {
             None => 0,
             Some(32) => 1,
             Some(64) => 2,
@@ -197,7 +198,7 @@ impl Printer<'_> {
         };
         Map {
             tensor: map.tensor,
-            element: element(buffer.dtype),
+            element: if target.is_rounded { TF32 } else { element(buffer.dtype) },
             extents: buffer.shape.iter().rev().cloned().collect(),
             strides,
             boxes: map.extents.iter().rev().map(|it| *it as u32).collect(),
@@ -205,6 +206,9 @@ impl Printer<'_> {
         }
     }
 }
+
+/// `CU_TENSOR_MAP_DATA_TYPE_TFLOAT32`: `f32` that are rounded while they are copied.
+const TF32: u32 = 11;
 
 /// `CUtensorMapDataType`.
 fn element(dtype: DType) -> u32 {

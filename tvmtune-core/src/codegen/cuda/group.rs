@@ -15,7 +15,7 @@ pub(super) fn declarations(grid: &Grid) -> String {
     for stmt in grid.kernels.iter().flat_map(|it| &it.body) {
         stmt.walk(&mut |it| {
             if let Stmt::GroupMultiply { columns, dtype, .. } = it {
-                shapes.insert((dtype.name(), *columns));
+                shapes.insert((operand_type(*dtype), *columns));
             }
         });
     }
@@ -27,6 +27,11 @@ pub(super) fn declarations(grid: &Grid) -> String {
         text.push_str(&format!("TVMTUNE_WGMMA({element}, {columns})\n"));
     }
     text
+}
+
+/// The elements of operands, as the instructions have them.
+fn operand_type(dtype: DType) -> &'static str {
+    if dtype == DType::F32 { "tf32" } else { dtype.name() }
 }
 
 impl Printer<'_> {
@@ -50,7 +55,7 @@ impl Printer<'_> {
             }
             _ => String::new(),
         };
-        let name = dtype.name();
+        let name = operand_type(dtype);
         let count = columns / 2;
         let call = format!(
             "wgmma_{name}{forms}(accumulators<{count}>([&](int n) -> {element}& {{ return {sum}[{base} + \

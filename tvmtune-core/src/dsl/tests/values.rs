@@ -102,7 +102,7 @@ fn functions_agree_with_those_of_rust() {
         ("tf32(x[[i]] * 1.0005)", |x| {
             let x = x * 1.0005;
             let digit = if x == 0.0 { 1.0 } else { (x.abs().log2().floor() - 10.0).exp2() };
-            (x / digit).round() * digit
+            (x / digit).round_ties_even() * digit
         }),
         ("x[[i]].ceil()", f32::ceil),
         ("x[[i]].abs().sqrt()", |x| x.abs().sqrt()),

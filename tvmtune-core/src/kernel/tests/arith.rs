@@ -104,11 +104,12 @@ fn floats_become_integers_as_rust_converts_them() {
 }
 
 #[test]
-fn tf32_rounds_halves_away_from_zero() {
+fn tf32_rounds_to_nearest_even() {
     let right = |x: f32| {
         let exponent = (i32::from((x.to_bits() >> 23) as u8)).max(1) - 127;
         let digit = f64::from(exponent - 10).exp2();
-        let rounded = if x.is_finite() { (f64::from(x) / digit).round() * digit } else { x.into() };
+        let rounded =
+            if x.is_finite() { (f64::from(x) / digit).round_ties_even() * digit } else { x.into() };
         (rounded as f32).to_bits()
     };
     check_float(&|graph, x, _| graph.tf32(x), &right);

@@ -56,10 +56,12 @@ struct Tiles {
     order: [DecisionId; 2],
 }
 
-/// Whether warps can do a reduction by fours. They take factors from shared memory, where nothing
-/// rounds `f32`.
-pub(super) fn suits(b: &Builder, anchor: StageId) -> bool {
-    let fits = |it: &Product| b.gpu().arch.has_wgmma() && it.step > TF32_STEP;
+/// Whether warps can do a reduction by fours, with copies by a feeder or by all threads.
+pub(super) fn suits(b: &Builder, anchor: StageId, is_fed: bool) -> bool {
+    let fits = |it: &Product| {
+        let is_tf32 = it.step == TF32_STEP;
+        b.gpu().arch.has_wgmma() && (!is_tf32 || (is_fed && lie_along(b, anchor, it.depth)))
+    };
     let Some(product) = product(b, anchor).filter(fits) else {
         return false;
     };
@@ -69,6 +71,13 @@ pub(super) fn suits(b: &Builder, anchor: StageId) -> bool {
         Some(line) => extents[line] > LINE / 2 && extents[tall] > LINE / 2,
         None => extents[tall] > ROWS / 2,
     }
+}
+
+/// Whether both factors lie along the reduction, or can be made to. Factors of TF32 must, and a feeder
+/// that rounds them must bring them.
+fn lie_along(b: &Builder, anchor: StageId, depth: usize) -> bool {
+    let lies = |it: &Access| it.is_contiguous(depth) || b.is_packable(it.tensor);
+    b.accesses(anchor).iter().all(lies)
 }
 
 /// The axis along which instructions lie below one another, and that of the pixels in a row, where

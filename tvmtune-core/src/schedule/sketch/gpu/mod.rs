@@ -77,9 +77,9 @@ pub(super) fn ways(b: &Builder, group: &Group) -> Vec<Way> {
     match group {
         Group::Chain(_) => vec![Way::Attention],
         Group::Tiled { anchor, .. } => {
-            let groups = [true, false].map(|is_fed| Way::Group { is_fed });
-            let suits = group::suits(b, *anchor);
-            let groups = groups.into_iter().filter(|_| suits);
+            let suits = |is_fed: &bool| group::suits(b, *anchor, *is_fed);
+            let groups = [true, false].into_iter().filter(suits);
+            let groups = groups.map(|is_fed| Way::Group { is_fed });
             let tensor = tensor::product(b, *anchor).map(|_| Way::Tensor);
             groups.chain(tensor).chain([Way::Tile]).collect()
         }

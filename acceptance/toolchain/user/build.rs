@@ -1,0 +1,5 @@
+//! The build script: what all who use tvmtune have.
+
+fn main() {
+    tvmtune_build::run();
+}
