@@ -3,7 +3,7 @@
 use tvmtune_core::codegen::GeneratedCuda;
 use tvmtune_core::codegen::cuda::{Entry, Map, Param, wide};
 use tvmtune_core::dag::{DType, TensorId};
-use tvmtune_core::grid::{Grid, Home};
+use tvmtune_core::grid::Home;
 use tvmtune_core::interp::{Array, Number, pack};
 use tvmtune_core::poly::Poly;
 use tvmtune_emulator::{

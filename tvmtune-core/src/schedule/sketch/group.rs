@@ -143,6 +143,9 @@ impl Builder {
             return follows.then_some((group, 0));
         }
         let Group::Rows { root, .. } = &groups[group] else { return None };
+        if self.is_gpu() && super::gpu::is_piece(self, *root) {
+            return None;
+        }
         let shared = |it: &StageId| {
             let same = member[it.0 as usize] == Some(group);
             let compute = &self.schedule.stage(*it).compute;

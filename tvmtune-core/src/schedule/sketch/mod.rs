@@ -193,8 +193,10 @@ pub fn sketches(dag: &Dag, target: &Target) -> Vec<Sketch> {
             sketches.extend(cut.sketches_of(&cut.groups()));
         }
     }
-    if let Some(blocks) = scan::by_blocks(&start) {
-        sketches.extend(blocks.sketches_of(&blocks.groups()));
+    for in_rows in [true, false] {
+        if let Some(blocks) = scan::by_blocks(&start, in_rows) {
+            sketches.extend(blocks.sketches_of(&blocks.groups()));
+        }
     }
     sketches.extend(start.sketches_of(&start.groups()));
     if sketches.is_empty() {

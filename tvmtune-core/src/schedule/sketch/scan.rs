@@ -15,6 +15,7 @@
 
 use super::builder::Builder;
 use super::elementwise::tile_of_lanes;
+use super::gpu::running;
 use super::tile::sizes;
 use super::{DecisionId, DecisionKind, Factor};
 use crate::dag::access::work;
@@ -25,7 +26,9 @@ use crate::schedule::{Attach, AxisId, LoopKind, StageId};
 const MANY: u64 = 64;
 /// Blocks of which prefixes are made at once, as sums wait for their last addition.
 const AT_ONCE: u64 = 4;
-/// Elements of a block on GPUs, each of a thread.
+/// What one more evaluation of a term may cost before it is stored instead.
+const CHEAP: u64 = 3;
+/// Elements of a block on GPUs.
 const OF_THREADS: u64 = 16;
 
 /// What a stage of a reduction by blocks does.
@@ -49,24 +52,38 @@ pub(super) struct Part {
     length: DecisionId,
 }
 
-/// The program with reductions up to an index done by blocks, if it has any that are long enough.
-pub(super) fn by_blocks(start: &Builder) -> Option<Builder> {
+/// The program with reductions up to an index done by blocks, if it has any that are long enough;
+/// on GPUs in rows of which one block has all, if there are such, or part by part.
+pub(super) fn by_blocks(start: &Builder, in_rows: bool) -> Option<Builder> {
     let mut b = start.clone();
-    let mut any = false;
+    let (mut any, mut any_row) = (false, false);
     for stage in b.schedule.order.clone() {
         let is_root = b.schedule.stage(stage).attach == Attach::Root;
         let mut next = Some(stage).filter(|_| is_root);
         while let Some(stage) = next {
-            next = scan(&mut b, stage).ok()?;
+            let in_row = in_rows && runs_in_row(&b, stage);
+            next = scan(&mut b, stage, in_row).ok()?;
             any |= next.is_some();
+            any_row |= next.is_some() && in_row;
             next = next.filter(|it| b.extents(*it).last().is_some_and(|n| *n > b.most_blocks()));
         }
     }
-    any.then_some(b)
+    (any && any_row == in_rows).then_some(b)
+}
+
+/// Whether a block of threads can have all of a row.
+fn runs_in_row(b: &Builder, stage: StageId) -> bool {
+    let Some([axis, _]) = b.schedule.prefix_axes(stage).filter(|_| b.is_gpu()) else {
+        return false;
+    };
+    let extents = b.extents(stage);
+    let n_spatial = b.schedule.stage(stage).compute.n_spatial;
+    let n_rows = extents[..axis.0 as usize].iter().product();
+    axis.0 as usize + 1 == n_spatial && running::suits(b, n_rows, extents[n_spatial - 1])
 }
 
 /// Reduces one stage by blocks; the stage of what comes before them, which may be reduced so again.
-fn scan(b: &mut Builder, stage: StageId) -> Result<Option<StageId>, ScheduleError> {
+fn scan(b: &mut Builder, stage: StageId, in_row: bool) -> Result<Option<StageId>, ScheduleError> {
     let Some([axis, along]) = b.schedule.prefix_axes(stage) else { return Ok(None) };
     let block = if b.is_gpu() { OF_THREADS } else { b.lanes() };
     if b.extent(stage, along) <= 2 * block {
@@ -80,10 +97,13 @@ fn scan(b: &mut Builder, stage: StageId) -> Result<Option<StageId>, ScheduleErro
     let parts = b.split(stage, along, &[Factor::Open(length)])?;
     let made = b.apply(|it| it.scan(stage, parts[1]))?;
     let terms = &b.schedule.stage(made.terms).compute;
-    if terms.reducer.is_none() && work(&terms.body) == 0 {
+    // A thread of a GPU computes each of its terms once, however many prefixes it is in.
+    let most = if b.is_gpu() { CHEAP } else { 0 };
+    let terms_of_row = in_row && reads_memory(b, made.terms);
+    if terms.reducer.is_none() && work(&terms.body) <= most && !terms_of_row {
         b.apply(|it| it.inline(made.terms))?;
     }
-    if is_last && !b.is_gpu() {
+    if is_last && (in_row || !b.is_gpu()) {
         let part = |stage, role| Part { stage, role, at: axis.0 as usize, length };
         b.parts.push(part(made.within, Role::Within));
         b.parts.push(part(made.before, Role::Before));
@@ -94,11 +114,22 @@ fn scan(b: &mut Builder, stage: StageId) -> Result<Option<StageId>, ScheduleErro
     Ok(Some(made.before))
 }
 
+/// Whether what a stage reads comes from memory: it is brought by threads side by side, for those
+/// that each have a block.
+fn reads_memory(b: &Builder, stage: StageId) -> bool {
+    b.accesses(stage).iter().any(|it| b.schedule.tensor(it.tensor).stage.is_none())
+}
+
 impl Builder {
     /// What a stage does in a reduction by blocks whose elements are lanes.
     pub(super) fn part(&self, stage: StageId) -> Option<Part> {
         // The last one: a stage may be `before` in one, and the result of another.
         self.parts.iter().rev().find(|it| it.stage == stage).copied()
+    }
+
+    /// The length of the blocks that a stage makes prefixes of.
+    pub(super) fn block_length(&self, stage: StageId) -> Option<DecisionId> {
+        self.part(stage).filter(|it| it.role == Role::Within).map(|it| it.length)
     }
 
     /// So many blocks are not taken together in blocks.

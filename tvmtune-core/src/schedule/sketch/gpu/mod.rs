@@ -9,6 +9,8 @@
 //! - `columns`: long reductions across memory: rows of threads share a column.
 //! - `window`: short reductions over windows that overlap: what a block needs goes through shared
 //!   memory.
+//! - `prefix`: prefixes of blocks: a thread has a block, and looks at each of its elements once.
+//! - `running`: rows with prefixes: a block has all of a row, and each thread a block of elements.
 //! - `flat`: everything else: a thread computes neighboring elements.
 //! - `across`: elements that are read along another axis than they are written: tiles through shared
 //!   memory.
@@ -20,8 +22,10 @@ mod columns;
 mod flat;
 mod group;
 mod operand;
+mod prefix;
 mod reads;
 mod rows;
+pub(super) mod running;
 mod split;
 mod tensor;
 mod tile;
@@ -44,6 +48,8 @@ pub(super) enum Way {
     Rows,
     Columns,
     Window,
+    Prefix,
+    Running,
     Flat,
     /// All stages of a chain along with its last product.
     Attention,
@@ -64,6 +70,12 @@ pub(super) fn tiles(b: &Builder, stage: StageId) -> bool {
     };
     let shared: Vec<&usize> = axes.iter().filter(reused).collect();
     b.is_anchor(stage) && shared.iter().any(|a| shared.iter().any(|b| differs(a, b)))
+}
+
+/// Whether a stage is a piece of reductions across memory: there are pieces because there are few
+/// elements, so it does not run inside of what has one for each element.
+pub(super) fn is_piece(b: &Builder, stage: StageId) -> bool {
+    b.is_apart(stage) && reads::reduces(b, stage) && !reads::is_along_memory(b, stage)
 }
 
 /// The program with long reductions in pieces, where there would be too few blocks.
@@ -93,6 +105,9 @@ const LONG: u64 = 32;
 fn ways_of_rows(b: &Builder, root: StageId, inside: &[StageId], depth: usize) -> Vec<Way> {
     let n_spatial = |it: StageId| b.schedule.stage(it).compute.n_spatial;
     let stages = || inside.iter().copied().chain([root]);
+    if inside.iter().any(|it| prefix::suits(b, *it)) {
+        return vec![Way::Running];
+    }
     if stages().any(|it| n_spatial(it) != depth) {
         return vec![Way::Rows];
     }
@@ -107,6 +122,11 @@ fn ways_of_rows(b: &Builder, root: StageId, inside: &[StageId], depth: usize) ->
         }
         None => vec![Way::Flat],
         Some(_) if depth == 0 => vec![Way::Rows],
+        Some(..=LONG)
+            if inside.is_empty() && prefix::suits(b, root) && prefix::has_many(b, root) =>
+        {
+            vec![Way::Prefix, Way::Flat]
+        }
         Some(..LONG) if reductions.iter().any(|it| window::read(b, *it).is_some()) => {
             vec![Way::Window, Way::Flat]
         }
@@ -125,8 +145,12 @@ pub(super) fn apply(b: &mut Builder, group: &Group, way: &Way) -> Result<(), Sch
         }
         (Group::Tiled { root, anchor }, Way::Tensor) => tensor::tensor(b, *root, *anchor),
         (Group::Tiled { root, anchor }, _) => tile::tile(b, *root, *anchor),
+        (Group::Rows { root, inside, depth }, Way::Running) => {
+            running::running(b, *root, inside, *depth)
+        }
         (Group::Rows { root, inside, depth }, Way::Rows) => rows::rows(b, *root, inside, *depth),
         (Group::Rows { root, .. }, Way::Across(axis)) => across::across(b, *root, *axis),
+        (Group::Rows { root, .. }, Way::Prefix) => prefix::prefix(b, *root),
         (Group::Rows { root, inside, .. }, Way::Window) => window::window(b, *root, inside),
         (Group::Rows { root, inside, .. }, Way::Columns) => columns::columns(b, *root, inside),
         (Group::Rows { root, inside, .. }, _) => flat::flat(b, *root, inside),

@@ -99,7 +99,7 @@ fn shared_axes(b: &Builder, stage: StageId, depth: usize) -> Vec<usize> {
 }
 
 /// Lets threads share what a stage does for one row.
-fn share(
+pub(super) fn share(
     b: &mut Builder,
     stage: StageId,
     axes: &[usize],
