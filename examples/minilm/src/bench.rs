@@ -247,3 +247,18 @@ mod candle {
         Ok(pooled.broadcast_div(&length)?.to_vec2()?)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn embeddings_agree_up_to_the_tolerance() {
+        let agrees = |got: f32| agree(&[vec![0.5, got]], &[vec![0.5, 0.25]]);
+        assert!(agrees(0.25 + 0.9 * TOLERANCE).is_ok());
+        for wrong in [0.25 + 1.1 * TOLERANCE, f32::NAN] {
+            let error = agrees(wrong).unwrap_err().to_string();
+            assert!(error.ends_with("by more than 0.0001, first in component 1"), "{error}");
+        }
+    }
+}

@@ -42,9 +42,10 @@ fn embeddings_are_those_of_the_cpu() {
     let weights = Weights::MadeUp { n_layers: 2 };
     let on_cpu = Model::new(Cpu::default(), &weights).unwrap();
     let on_gpu = Model::new(gpu().unwrap(), &weights).unwrap();
-    let batches: [&[&[u32]]; 5] = [
+    let batches: [&[&[u32]]; 6] = [
         &[&[101]],
-        // Launched and recorded, then replayed on other ids and lengths.
+        &[&[101, 102]],
+        // Launched and recorded, then replayed for other ids and lengths.
         &[&[101, 2000, 102], &[5]],
         &[&[7, 8], &[30_521, 0, 999]],
         // A kept session, after one of another shape.
