@@ -125,11 +125,15 @@ pub(crate) struct Compile {
     /// and keep the best that spills no registers, instead of the default schedule
     #[arg(long, value_name = "N")]
     pub(crate) best: Option<usize>,
+    /// Predict for these extents, such as `M=128`, instead of the largest of each bucket; buckets
+    /// without them are left out
+    #[arg(long, value_name = "DIMS", value_delimiter = ',', value_parser = extent)]
+    pub(crate) at: Vec<(String, i64)>,
     /// Leave source, PTX and cubins in this folder
     #[arg(long, value_name = "FOLDER")]
     pub(crate) write: Option<PathBuf>,
     /// Keep what was compiled in your cache, as records of schedules that nobody measured
-    #[arg(long, conflicts_with_all = ["write", "json"])]
+    #[arg(long, conflicts_with_all = ["write", "json", "at"])]
     pub(crate) record: bool,
     /// Print the result as JSON
     #[arg(long)]
@@ -201,6 +205,12 @@ pub(crate) struct Study {
     /// Measure nothing; write the report of what was measured before
     #[arg(long)]
     pub(crate) report_only: bool,
+}
+
+fn extent(text: &str) -> Result<(String, i64), String> {
+    let parts = text.split_once('=').and_then(|(name, it)| Some((name, it.parse().ok()?)));
+    let (name, extent) = parts.ok_or_else(|| "expected a dimension, such as M=128".to_owned())?;
+    Ok((name.to_owned(), extent))
 }
 
 fn platform(name: &str) -> Result<Platform, String> {

@@ -90,6 +90,9 @@ fn what_a_kernel_takes_on_a_gpu_is_predicted_without_one() {
     assert_eq!((&best["spill_bytes"], &best["frame_bytes"]), (&0.into(), &0.into()));
     let us = |line: &serde_json::Value| line["predicted_us"].as_f64().expect("a time");
     assert!(us(&best) <= us(&default), "the default is ranked too: {best} {default}");
+    let at = line(&["compile", "--json", "--at", "M=9"]);
+    assert_eq!(at["extents"], "M 9..=64", "the other bucket is left out");
+    assert!(us(&at) <= us(&line(&["compile", "--json", "--at", "M=64"])), "{at}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use tvmtune_build::op::Op;
 use tvmtune_core::codegen::{self, GeneratedCuda};
-use tvmtune_core::dag::Dag;
+use tvmtune_core::dag::{Dag, Dim};
 use tvmtune_core::poly::Interval;
 use tvmtune_core::schedule::{Schedule, default};
 use tvmtune_core::target::GpuTarget;
@@ -50,6 +50,16 @@ struct Job<'a> {
     bucket: &'a [Interval],
 }
 
+impl Job<'_> {
+    /// Whether its bucket has these extents.
+    fn has(&self, extents: &[(String, i64)]) -> bool {
+        let has = |(dim, range): (&Dim, &Interval)| {
+            extents.iter().all(|(name, it)| *name != dim.name || (range.lo..=range.hi).contains(it))
+        };
+        self.op.dag.dims.iter().zip(self.bucket).all(has)
+    }
+}
+
 pub(crate) fn run(arguments: &Compile) -> Result<Exit> {
     let packages = workspace::packages(&arguments.selection)?;
     let nvrtc = match Nvrtc::get() {
@@ -63,8 +73,8 @@ pub(crate) fn run(arguments: &Compile) -> Result<Exit> {
         std::fs::create_dir_all(folder).with_context(|| format!("`{}`", folder.display()))?;
     }
     let ops = packages.iter().flat_map(|it| &it.ops);
-    let jobs: Vec<Job<'_>> =
-        ops.flat_map(|op| op.buckets.iter().map(move |bucket| Job { op, bucket })).collect();
+    let jobs = ops.flat_map(|op| op.buckets.iter().map(move |bucket| Job { op, bucket }));
+    let jobs: Vec<Job<'_>> = jobs.filter(|it| it.has(&arguments.at)).collect();
     let mut results = compile_all(&jobs, Compiler::new(nvrtc, None), arguments)?;
     results.sort_by_key(|it| it.0);
     let (mut lines, mut n_failed) = (Vec::new(), 0);
@@ -158,7 +168,7 @@ fn choose(
     let target = arguments.target;
     let Some(n) = arguments.best else {
         let schedule = default::schedule(dag, &target.into());
-        return code_of(name, &schedule, compiler, target);
+        return code_of(name, &schedule, compiler, arguments);
     };
     let space = Space::new(dag, &target.into());
     let ranking = rank(dag, &target, &space, n, MOST_COMPILED, &mut Random::new(SEED));
@@ -166,7 +176,7 @@ fn choose(
     for ranked in &ranking.best {
         let schedule = Schedule::replay(dag, &space.instructions(&ranked.point));
         let schedule = schedule.map_err(|it| it.to_string())?;
-        match code_of(name, &schedule, compiler, target) {
+        match code_of(name, &schedule, compiler, arguments) {
             Ok(compiled) if compiled.spills() => refused = Some("registers spill".to_owned()),
             Ok(compiled)
                 if best.as_ref().is_some_and(|it| it.estimate.ns <= compiled.estimate.ns) => {}
@@ -186,10 +196,10 @@ fn code_of(
     name: &str,
     schedule: &Schedule,
     compiler: &Compiler<'_>,
-    target: GpuTarget,
+    Compile { target, at, .. }: &Compile,
 ) -> Result<Compiled, String> {
     let generated = codegen::generate_cuda(schedule).map_err(|it| it.to_string())?;
-    let misfits = fits(&generated.grid, &target).err().unwrap_or_default();
+    let misfits = fits(&generated.grid, target).err().unwrap_or_default();
     if let Some(misfit) = misfits.into_iter().find(|it| !it.runs()) {
         return Err(format!("it does not fit {}: {misfit}", target.arch));
     }
@@ -202,8 +212,12 @@ fn code_of(
         Known { registers }
     };
     let known: Vec<Known> = generated.unit.entries.iter().map(known).collect();
-    let dims: Vec<i64> = generated.grid.dims.iter().map(|it| it.range.hi).collect();
-    let estimate = estimate_at(&generated.grid, &target, &dims, &known);
+    let extent = |dim: &Dim| {
+        let given = at.iter().find(|(name, _)| *name == dim.name);
+        given.map_or(dim.range.hi, |it| it.1)
+    };
+    let dims: Vec<i64> = generated.grid.dims.iter().map(extent).collect();
+    let estimate = estimate_at(&generated.grid, target, &dims, &known);
     Ok(Compiled { generated, code, estimate })
 }
 

@@ -1,68 +1,161 @@
-//! `--bench`: latency at several lengths and batches, in one run beside candle.
+//! `--bench`: latency at several lengths and batches, from ids on the host to embeddings there.
 
-use std::path::Path;
+use std::fmt;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
+use clap::Args;
+use minilm::device::Device;
 use minilm::model::Model;
+use minilm::weights::Weights;
 use serde_json::json;
+use tvmtune_runtime::Cpu;
 
-/// `(sentences, tokens of each)`.
-const SHAPES: [(usize, usize); 6] = [(1, 8), (1, 32), (1, 128), (1, 256), (8, 32), (32, 128)];
+/// What is measured, and how often.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Sentences, and tokens of each
+    #[arg(
+        long,
+        value_name = "BxS",
+        value_delimiter = ',',
+        default_value = "1x8,1x32,1x128,1x256,8x32,32x128",
+        value_parser = shape
+    )]
+    shapes: Vec<(usize, usize)>,
+    /// Rounds of one shape; in each, every contestant runs once, so that a slow moment hits all
+    #[arg(long, value_name = "N", default_value = "15", value_parser = positive)]
+    rounds: usize,
+}
 
-/// Rounds of one shape; in each, every contestant runs once, so that a slow moment hits all.
-const ROUNDS: usize = 15;
+fn shape(text: &str) -> Result<(usize, usize), String> {
+    let parts = text.split_once('x');
+    let parts = parts.and_then(|(b, s)| Some((positive(b).ok()?, positive(s).ok()?)));
+    parts.ok_or_else(|| "expected sentences and tokens, such as `32x128`".to_owned())
+}
+
+fn positive(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|it| *it > 0);
+    number.ok_or_else(|| "expected a number from 1".to_owned())
+}
+
+/// Rounds that warm up: in the first, weights are packed and launches recorded.
+const WARM_UP: usize = 2;
+
+/// How much components of embeddings, which have length 1, may differ from those of the CPU.
+const TOLERANCE: f32 = 1e-4;
 
 /// Embeds the tokens of sentences.
 type Run<'a> = Box<dyn FnMut(&[Vec<u32>]) -> Result<Vec<Vec<f32>>> + 'a>;
+/// The milliseconds that a device takes for a batch that it has, by its own clock.
+type OnDevice<'a> = Box<dyn Fn(&[Vec<u32>]) -> Result<f64> + 'a>;
 
 /// A model under test.
 struct Contestant<'a> {
     name: &'static str,
     run: Run<'a>,
+    on_device: Option<OnDevice<'a>>,
 }
 
-/// Measures and prints.
+impl<'a> Contestant<'a> {
+    fn ours<D: Device>(name: &'static str, model: &'a Model<D>) -> Self {
+        Self { name, run: Box::new(|it| model.embed(it)), on_device: None }
+    }
+}
+
+/// Measures the CPU, beside candle if it is compiled in.
 ///
 /// # Errors
 ///
 /// If a model can't be loaded or fails.
-#[expect(clippy::print_stdout, reason = "the program's output")]
-pub(crate) fn run(folder: &Path, as_json: bool) -> Result<()> {
-    let ours = Model::load(folder)?;
-    let mut contestants = vec![Contestant { name: "tvmtune", run: Box::new(|it| ours.embed(it)) }];
+pub(crate) fn on_cpu(weights: &Weights, options: &Options) -> Result<Table> {
+    let model = Model::new(Cpu::default(), weights)?;
+    let mut contestants = vec![Contestant::ours("tvmtune", &model)];
     #[cfg(feature = "candle")]
-    contestants.push(candle::contestant(folder)?);
+    contestants.extend(candle::contestant(weights)?);
+    measure(&mut contestants, options, None)
+}
 
-    let mut rows = Vec::new();
-    for (n_sentences, n_tokens) in SHAPES {
+/// Measures the GPU, after a look at whether it agrees with the CPU.
+///
+/// # Errors
+///
+/// If there is none, if a model can't be loaded or fails, or if they disagree.
+#[cfg(feature = "cuda")]
+pub(crate) fn on_gpu(weights: &Weights, options: &Options) -> Result<Table> {
+    use tvmtune_runtime::cuda::Timer;
+
+    let stream = minilm::device::gpu()?;
+    let (model, on_cpu) =
+        (Model::new(stream.clone(), weights)?, Model::new(Cpu::default(), weights)?);
+    let on_device = |batch: &[Vec<u32>]| {
+        let mut session = model.session(batch)?;
+        // The first run of a session records it.
+        model.run(&mut session)?;
+        let replays = || (0..options.rounds).try_for_each(|_| model.run(&mut session));
+        Ok(Timer::new(&stream)?.time(replays)? / 1e6 / options.rounds as f64)
+    };
+    let mut ours = Contestant::ours("tvmtune", &model);
+    ours.on_device = Some(Box::new(on_device));
+    measure(&mut [ours], options, Some(&on_cpu))
+}
+
+/// Times of all contestants on all shapes. Where there is a reference, all must agree with it.
+fn measure(
+    contestants: &mut [Contestant<'_>],
+    options: &Options,
+    reference: Option<&Model>,
+) -> Result<Table> {
+    let mut table = Table(Vec::new());
+    for &(n_sentences, n_tokens) in &options.shapes {
         let batch: Vec<Vec<u32>> =
             (0..n_sentences).map(|n| made_up_sentence(n as u32, n_tokens)).collect();
-        let times_ms = measure(&mut contestants, &batch)?;
-        for (contestant, times_ms) in contestants.iter().zip(times_ms) {
-            rows.push(Row { n_sentences, n_tokens, name: contestant.name, times_ms });
+        let expected = reference.map(|it| it.embed(&batch)).transpose()?;
+        let mut times_ms = vec![Vec::with_capacity(options.rounds); contestants.len()];
+        for round in 0..WARM_UP + options.rounds {
+            for (contestant, times_ms) in contestants.iter_mut().zip(&mut times_ms) {
+                let start = Instant::now();
+                let embeddings = std::hint::black_box((contestant.run)(&batch)?);
+                let elapsed_ms = start.elapsed().as_secs_f64() * 1e3;
+                if round >= WARM_UP {
+                    times_ms.push(elapsed_ms);
+                } else if let Some(expected) = &expected {
+                    agree(&embeddings, expected)?;
+                }
+            }
+        }
+        for (contestant, mut times_ms) in contestants.iter().zip(times_ms) {
+            times_ms.sort_by(f64::total_cmp);
+            let device_ms = contestant.on_device.as_ref().map(|it| it(&batch)).transpose()?;
+            let name = contestant.name;
+            table.0.push(Row { n_sentences, n_tokens, name, times_ms, device_ms });
         }
     }
-    if as_json {
-        println!("{}", json!(rows.iter().map(Row::to_json).collect::<Vec<_>>()));
-        return Ok(());
-    }
-    println!("sentences  tokens  model      median ms      p10      p90");
-    for row in &rows {
-        let (p10, median, p90) = row.quantiles();
-        println!(
-            "{:>9}  {:>6}  {:<9} {median:>10.3} {p10:>8.3} {p90:>8.3}",
-            row.n_sentences, row.n_tokens, row.name
-        );
-    }
-    if !cfg!(feature = "candle") {
-        println!(
-            "\nTo measure candle in the same run: \
-             cargo run --release -p minilm --features candle -- --bench"
+    Ok(table)
+}
+
+/// Token ids that depend on the seed; any will do for a measurement.
+fn made_up_sentence(seed: u32, n_tokens: usize) -> Vec<u32> {
+    (0..n_tokens as u32).map(|n| 1000 + (seed * 7919 + n * 104_729) % 29_000).collect()
+}
+
+fn agree(embeddings: &[Vec<f32>], expected: &[Vec<f32>]) -> Result<()> {
+    for (n, (got, want)) in embeddings.iter().zip(expected).enumerate() {
+        // Not a number is not within any tolerance.
+        let is_near = |(g, w): (&f32, &f32)| (g - w).abs() <= TOLERANCE;
+        let wrong = got.iter().zip(want).position(|it| !is_near(it));
+        ensure!(
+            wrong.is_none(),
+            "sentence {n} differs from what the CPU computes by more than {TOLERANCE}, first in \
+             component {}",
+            wrong.unwrap_or(0)
         );
     }
     Ok(())
 }
+
+/// What was measured.
+pub(crate) struct Table(Vec<Row>);
 
 /// The times of one contestant on one shape.
 struct Row {
@@ -71,56 +164,58 @@ struct Row {
     name: &'static str,
     /// Sorted.
     times_ms: Vec<f64>,
+    device_ms: Option<f64>,
 }
 
 impl Row {
-    fn quantiles(&self) -> (f64, f64, f64) {
-        let at = |q: f64| self.times_ms[((self.times_ms.len() - 1) as f64 * q).round() as usize];
-        (at(0.1), at(0.5), at(0.9))
-    }
-
-    fn to_json(&self) -> serde_json::Value {
-        let (p10, median, p90) = self.quantiles();
-        json!({
-            "sentences": self.n_sentences, "tokens": self.n_tokens, "model": self.name,
-            "median_ms": median, "p10_ms": p10, "p90_ms": p90, "rounds": self.times_ms.len(),
-        })
+    fn quantile(&self, q: f64) -> f64 {
+        self.times_ms[((self.times_ms.len() - 1) as f64 * q).round() as usize]
     }
 }
 
-/// Sorted times of each contestant; the first two rounds warm up.
-fn measure(contestants: &mut [Contestant<'_>], batch: &[Vec<u32>]) -> Result<Vec<Vec<f64>>> {
-    let mut times_ms = vec![Vec::with_capacity(ROUNDS); contestants.len()];
-    for round in 0..ROUNDS + 2 {
-        for (contestant, times_ms) in contestants.iter_mut().zip(&mut times_ms) {
-            let start = Instant::now();
-            std::hint::black_box((contestant.run)(batch)?);
-            if round >= 2 {
-                times_ms.push(start.elapsed().as_secs_f64() * 1e3);
+impl Table {
+    /// An object for each row.
+    pub(crate) fn to_json(&self) -> serde_json::Value {
+        let row = |it: &Row| {
+            json!({
+                "sentences": it.n_sentences, "tokens": it.n_tokens, "model": it.name,
+                "median_ms": it.quantile(0.5), "p10_ms": it.quantile(0.1),
+                "p25_ms": it.quantile(0.25), "p75_ms": it.quantile(0.75),
+                "p90_ms": it.quantile(0.9), "device_ms": it.device_ms,
+                "rounds": it.times_ms.len(),
+            })
+        };
+        self.0.iter().map(row).collect()
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sentences  tokens  model      median ms      p25      p75  on the device")?;
+        for it in &self.0 {
+            let [p25, median, p75] = [0.25, 0.5, 0.75].map(|q| it.quantile(q));
+            write!(
+                f,
+                "\n{:>9}  {:>6}  {:<9} {median:>10.3} {p25:>8.3} {p75:>8.3}",
+                it.n_sentences, it.n_tokens, it.name
+            )?;
+            if let Some(device_ms) = it.device_ms {
+                write!(f, " {device_ms:>14.3}")?;
             }
         }
+        Ok(())
     }
-    for it in &mut times_ms {
-        it.sort_by(f64::total_cmp);
-    }
-    Ok(times_ms)
-}
-
-/// Token ids that depend on the seed; any will do for a measurement.
-fn made_up_sentence(seed: u32, n_tokens: usize) -> Vec<u32> {
-    (0..n_tokens as u32).map(|n| 1000 + (seed * 7919 + n * 104_729) % 29_000).collect()
 }
 
 #[cfg(feature = "candle")]
 mod candle {
     //! The same model through candle.
 
-    use std::path::Path;
-
     use anyhow::Result;
     use candle_core::{DType, Device, Tensor};
     use candle_nn::VarBuilder;
     use candle_transformers::models::bert::{BertModel, Config};
+    use minilm::weights::Weights;
 
     use super::Contestant;
 
@@ -132,12 +227,15 @@ mod candle {
         "position_embedding_type": "absolute", "use_cache": true, "model_type": "bert"
     }"#;
 
-    pub(super) fn contestant(folder: &Path) -> Result<Contestant<'static>> {
-        let bytes = std::fs::read(folder.join("model.safetensors"))?;
-        let variables = VarBuilder::from_buffered_safetensors(bytes, DType::F32, &Device::Cpu)?;
+    /// None for weights that are made up, of which there is no file.
+    pub(super) fn contestant(weights: &Weights) -> Result<Option<Contestant<'static>>> {
+        let Weights::File { bytes, .. } = weights else { return Ok(None) };
+        let variables =
+            VarBuilder::from_buffered_safetensors(bytes.clone(), DType::F32, &Device::Cpu)?;
         let config: Config = serde_json::from_str(CONFIG)?;
         let model = BertModel::load(variables, &config)?;
-        Ok(Contestant { name: "candle", run: Box::new(move |it| embed(&model, it)) })
+        let run = Box::new(move |it: &[Vec<u32>]| embed(&model, it));
+        Ok(Some(Contestant { name: "candle", run, on_device: None }))
     }
 
     /// Sentences of equal length, so no mask is needed.
@@ -147,5 +245,20 @@ mod candle {
         let pooled = hidden.mean(1)?;
         let length = pooled.sqr()?.sum_keepdim(1)?.sqrt()?;
         Ok(pooled.broadcast_div(&length)?.to_vec2()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn embeddings_agree_up_to_the_tolerance() {
+        let agrees = |got: f32| agree(&[vec![0.5, got]], &[vec![0.5, 0.25]]);
+        assert!(agrees(0.25 + 0.9 * TOLERANCE).is_ok());
+        for wrong in [0.25 + 1.1 * TOLERANCE, f32::NAN] {
+            let error = agrees(wrong).unwrap_err().to_string();
+            assert!(error.ends_with("by more than 0.0001, first in component 1"), "{error}");
+        }
     }
 }

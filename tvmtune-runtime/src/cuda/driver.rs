@@ -22,10 +22,6 @@ pub(super) struct Driver {
     /// `cuTensorMapEncodeTiled`, since CUDA 12.
     encode: Option<Encode>,
     /// `cuEventElapsedTime`, under the name that every driver knows.
-    #[cfg_attr(
-        not(feature = "jit"),
-        expect(dead_code, reason = "only what measures takes the time")
-    )]
     pub(super) elapsed: Elapsed,
 }
 

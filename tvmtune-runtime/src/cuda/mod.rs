@@ -40,9 +40,12 @@
 //! # Graphs
 //!
 //! A launch of a loaded kernel with prepared weights allocates nothing and waits for nothing, so
-//! it can be captured. Keep the [`Kernel`](crate::autotune) and the weights for as long as the
-//! graph is in use. `cudarc` records events for every slice: call
-//! `CudaContext::disable_event_tracking` before slices are allocated, as its documentation says.
+//! it can be captured: [`Batch`] does, and `examples/minilm` is how a model is run. Keep the
+//! [`Kernel`](crate::autotune), the weights and the slices for as long as the graph is in use.
+//! Where there is more than one stream, `cudarc` records events for every slice, which graphs
+//! cannot wait for: launch on the one that every thread has, `CudaContext::per_thread_stream`, and
+//! create no other, or call `CudaContext::disable_event_tracking` before slices are allocated, as
+//! its documentation says.
 
 #[cfg(feature = "cuda")]
 pub(crate) mod arg;
@@ -62,7 +65,7 @@ mod module;
 pub mod nvrtc;
 #[cfg(feature = "cuda")]
 mod queue;
-#[cfg(all(feature = "cuda", feature = "jit"))]
+#[cfg(feature = "cuda")]
 mod timer;
 #[cfg(all(feature = "cuda", feature = "jit"))]
 mod trial;
@@ -74,7 +77,7 @@ pub use cudarc;
 pub use device::Device;
 #[cfg(feature = "cuda")]
 pub(crate) use memory::Copies;
-#[cfg(all(feature = "cuda", feature = "jit"))]
+#[cfg(feature = "cuda")]
 pub use timer::{Batch, Timer};
 #[cfg(all(feature = "cuda", feature = "jit"))]
 pub use trial::{Buffer, Code, Numbers, Trial};

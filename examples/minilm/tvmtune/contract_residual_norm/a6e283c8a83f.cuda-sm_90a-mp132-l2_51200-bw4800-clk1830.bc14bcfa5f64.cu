@@ -1,0 +1,143 @@
+#include "tvmtune/types.cuh"
+#include "tvmtune/math.cuh"
+#include "tvmtune/copy.cuh"
+#include "tvmtune/warp.cuh"
+
+using namespace tvmtune;
+using Index = int;
+
+extern "C" __global__ void __launch_bounds__(128, 2) contract_residual_norm_0(const f32* __restrict__ x, const f32* __restrict__ w, f32* __restrict__ h_sum_part, Index T) {
+  extern __shared__ __align__(1024) unsigned char shared[];
+  f32* const x_copy = reinterpret_cast<f32*>(shared + 0);
+  f32* const w_copy = reinterpret_cast<f32*>(shared + 1536);
+  const Index t_0 = Index(blockIdx.x) / 144;
+  const Index d_0 = Index(blockIdx.x) / 6 % 24;
+  const Index k_0 = Index(blockIdx.x) % 6;
+  const Index t_mod_16 = Index(threadIdx.x) % 16;
+  const Index t = Index(threadIdx.x);
+  const Index t_16 = Index(threadIdx.x) / 16;
+  f32 h_sum_part_acc;
+  h_sum_part_acc = 0.0f;
+  copy_async<4>(&x_copy[16 * (t / 16) + (t % 16)], &x[12288 * t_0 + 256 * k_0 + 1536 * (t / 16) + (t % 16)], (8 * t_0 + (t / 16)) < T);
+  #pragma unroll
+  for (Index x0_x1_0 = 0; x0_x1_0 < 2; ++x0_x1_0) {
+    copy_async<4>(&w_copy[160 * x0_x1_0 + 20 * (t / 16) + (t % 16)], &w[24576 * d_0 + 256 * k_0 + 12288 * x0_x1_0 + 1536 * (t / 16) + (t % 16)]);
+  }
+  copy_async_commit();
+  copy_async<4>(&x_copy[16 * (t / 16) + (t % 16) + 128], &x[12288 * t_0 + 256 * k_0 + 1536 * (t / 16) + (t % 16) + 16], (8 * t_0 + (t / 16)) < T);
+  #pragma unroll
+  for (Index x0_x1_0 = 0; x0_x1_0 < 2; ++x0_x1_0) {
+    copy_async<4>(&w_copy[160 * x0_x1_0 + 20 * (t / 16) + (t % 16) + 320], &w[24576 * d_0 + 256 * k_0 + 12288 * x0_x1_0 + 1536 * (t / 16) + (t % 16) + 16]);
+  }
+  copy_async_commit();
+  for (Index k_1_0 = 0; k_1_0 < 16; ++k_1_0) {
+    copy_async_wait<1>();
+    __syncthreads();
+    if ((k_1_0 + 2) < 16) {
+      copy_async<4>(&x_copy[16 * (t / 16) + 128 * ((k_1_0 + 2) % 3) + (t % 16)], &x[12288 * t_0 + 256 * k_0 + 16 * k_1_0 + 1536 * (t / 16) + (t % 16) + 32], (8 * t_0 + (t / 16)) < T);
+      #pragma unroll
+      for (Index x0_x1_0 = 0; x0_x1_0 < 2; ++x0_x1_0) {
+        copy_async<4>(&w_copy[160 * x0_x1_0 + 20 * (t / 16) + 320 * ((k_1_0 + 2) % 3) + (t % 16)], &w[24576 * d_0 + 256 * k_0 + 16 * k_1_0 + 12288 * x0_x1_0 + 1536 * (t / 16) + (t % 16) + 32]);
+      }
+    }
+    copy_async_commit();
+    #pragma unroll
+    for (Index k_1_1 = 0; k_1_1 < 16; ++k_1_1) {
+      h_sum_part_acc += x_copy[k_1_1 + 16 * t_16 + 128 * (k_1_0 % 3)] * w_copy[k_1_1 + 20 * t_mod_16 + 320 * (k_1_0 % 3)];
+    }
+  }
+  if ((8 * t_0 + t_16) < T) {
+    h_sum_part[384 * T * k_0 + 3072 * t_0 + 16 * d_0 + 384 * t_16 + t_mod_16] = h_sum_part_acc;
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(128) contract_residual_norm_1(const f32* __restrict__ b, const f32* __restrict__ residual, const f32* __restrict__ gamma, const f32* __restrict__ beta, f32* __restrict__ out, const f32* __restrict__ h_sum_part, Index T) {
+  const Index t_0 = Index(blockIdx.x);
+  const Index t_mod_32 = Index(threadIdx.x) % 32;
+  const Index t_32 = Index(threadIdx.x) / 32;
+  f32 h_sum[12];
+  f32 h[12];
+  f32 center_sum;
+  f32 center;
+  f32 variance_sum;
+  f32 variance;
+  f32 center_sum_part17;
+  f32 variance_sum_part18;
+  #pragma unroll
+  for (Index d_0 = 0; d_0 < 3; ++d_0) {
+    #pragma unroll
+    for (Index d_2 = 0; d_2 < 4; ++d_2) {
+      h_sum[4 * d_0 + d_2] = 0.0f;
+    }
+    for (Index k_0 = 0; k_0 < 6; ++k_0) {
+      {
+        const Index v = 0;
+        if ((4 * t_0 + t_32) < T) {
+          const Vec<f32, 4> h_sum_part_v = load<Vec<f32, 4>>(&h_sum_part[384 * T * k_0 + 1536 * t_0 + 128 * d_0 + v + 384 * t_32 + 4 * t_mod_32]);
+          #pragma unroll
+          for (int lane = 0; lane < 4; ++lane) {
+            h_sum[4 * d_0 + (v + lane)] += h_sum_part_v[lane];
+          }
+        }
+      }
+    }
+  }
+  #pragma unroll
+  for (Index d_0 = 0; d_0 < 3; ++d_0) {
+    {
+      const Index v = 0;
+      Vec<f32, 4> b_v{};
+      if ((4 * t_0 + t_32) < T) b_v = load_constant<Vec<f32, 4>>(&b[128 * d_0 + v + 4 * t_mod_32]);
+      Vec<f32, 4> residual_v{};
+      if ((4 * t_0 + t_32) < T) residual_v = load_constant<Vec<f32, 4>>(&residual[1536 * t_0 + 128 * d_0 + v + 384 * t_32 + 4 * t_mod_32]);
+      #pragma unroll
+      for (int lane = 0; lane < 4; ++lane) {
+        h[4 * d_0 + (v + lane)] = ((4 * t_0 + t_32) < T) ? ((h_sum[4 * d_0 + (v + lane)] + b_v[lane]) + residual_v[lane]) : 0.0f;
+      }
+    }
+  }
+  center_sum = 0.0f;
+  center_sum_part17 = 0.0f;
+  #pragma unroll
+  for (Index d_0 = 0; d_0 < 3; ++d_0) {
+    #pragma unroll
+    for (Index d_2 = 0; d_2 < 4; ++d_2) {
+      center_sum_part17 += h[4 * d_0 + d_2];
+    }
+  }
+  center_sum_part17 = warp_reduce<Sum, 32>(center_sum_part17);
+  if ((4 * t_0 + t_32) < T) {
+    center_sum += center_sum_part17;
+  }
+  center = ((4 * t_0 + t_32) < T) ? (center_sum / 384.0f) : 0.0f;
+  variance_sum = 0.0f;
+  variance_sum_part18 = 0.0f;
+  #pragma unroll
+  for (Index d_0 = 0; d_0 < 3; ++d_0) {
+    #pragma unroll
+    for (Index d_2 = 0; d_2 < 4; ++d_2) {
+      variance_sum_part18 += (h[4 * d_0 + d_2] - center) * (h[4 * d_0 + d_2] - center);
+    }
+  }
+  variance_sum_part18 = warp_reduce<Sum, 32>(variance_sum_part18);
+  if ((4 * t_0 + t_32) < T) {
+    variance_sum += variance_sum_part18;
+  }
+  variance = ((4 * t_0 + t_32) < T) ? (variance_sum / 384.0f) : 0.0f;
+  #pragma unroll
+  for (Index d_0 = 0; d_0 < 3; ++d_0) {
+    {
+      const Index v = 0;
+      if ((4 * t_0 + t_32) < T) {
+        const Vec<f32, 4> gamma_v = load_constant<Vec<f32, 4>>(&gamma[128 * d_0 + v + 4 * t_mod_32]);
+        const Vec<f32, 4> beta_v = load_constant<Vec<f32, 4>>(&beta[128 * d_0 + v + 4 * t_mod_32]);
+        Vec<f32, 4> out_v;
+        #pragma unroll
+        for (int lane = 0; lane < 4; ++lane) {
+          out_v[lane] = (((h[4 * d_0 + (v + lane)] - center) * tvmtune::rsqrt(variance + 1e-12f)) * gamma_v[lane]) + beta_v[lane];
+        }
+        store(&out[1536 * t_0 + 128 * d_0 + v + 384 * t_32 + 4 * t_mod_32], out_v);
+      }
+    }
+  }
+}
