@@ -20,6 +20,7 @@ mod columns;
 mod flat;
 mod group;
 mod operand;
+mod pixels;
 mod reads;
 mod rows;
 mod split;
