@@ -64,8 +64,8 @@ def operations(torch):
         q = torch.where(s[:, None] > 0, x / s[:, None], torch.zeros_like(x))
         return (q + 0.25).floor().clamp(-127, 127).to(i8), s
 
-    def conv_nhwc(x, w):
-        y = F.conv2d(x.permute(0, 3, 1, 2), w.permute(0, 3, 1, 2), padding=1)
+    def conv_nhwc(x, w, stride=1):
+        y = F.conv2d(x.permute(0, 3, 1, 2), w.permute(0, 3, 1, 2), padding=1, stride=stride)
         return y.permute(0, 2, 3, 1)
 
     def conv_bn_relu(x, w, scale, shift):
@@ -128,6 +128,10 @@ def operations(torch):
         "conv_grouped_f32": (
             lambda B, G, C, H, W, O, T: [(f32, B, G, C, H, W), (f32, G, O, C, T, T)],
             conv_grouped,
+        ),
+        "conv_nhwc_strided_f16": (
+            lambda B, C, H, W, O, T: [(f16, B, H, W, C), (f16, O, T, T, C)],
+            lambda x, w: conv_nhwc(x, w, 2),
         ),
         "depthwise_f32": (
             lambda B, C, H, W, T: [(f32, B, C, H, W), (f32, C, 1, T, T)],

@@ -102,7 +102,7 @@ fn tensor_map(map: &Map, dims: &[i64], buffers: &[Buffer]) -> TensorMap {
         dims: map.extents.iter().map(number).collect(),
         strides: map.strides.iter().map(number).collect(),
         box_dims: map.boxes.clone(),
-        element_strides: vec![1; map.boxes.len()],
+        element_strides: map.steps.clone(),
         swizzle: [Swizzle::None, Swizzle::Bytes32, Swizzle::Bytes64, Swizzle::Bytes128]
             [map.swizzle as usize],
     }

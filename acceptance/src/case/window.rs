@@ -39,13 +39,15 @@ pub(super) const CASES: &[Case] = &[
                 x.get([n, y + r - 1, p + s - 1, c]).unwrap_or(0.0) * w[[o, r, s, c]]
             }))
         }",
-        checks: &[Check {
-            dims: "B = 1..=2, C = 16, H = 6, W = 7, O = 24, T = 3",
-            at: &[&[1], &[2]],
-        }],
+        checks: &[
+            Check { dims: "B = 1..=2, C = 16, H = 6, W = 7, O = 24, T = 3", at: &[&[1], &[2]] },
+            Check { dims: "B = 1..=2, C = 72, H = 13, W = 14, O = 40, T = 3", at: &[&[1], &[2]] },
+        ],
         times: &[
             "B = 32, C = 64, H = 56, W = 56, O = 64, T = 3",
+            "B = 32, C = 128, H = 28, W = 28, O = 128, T = 3",
             "B = 32, C = 256, H = 14, W = 14, O = 256, T = 3",
+            "B = 32, C = 512, H = 7, W = 7, O = 512, T = 3",
         ],
     },
     Case {
@@ -85,6 +87,21 @@ pub(super) const CASES: &[Case] = &[
             at: &[&[1], &[2]],
         }],
         times: &["B = 32, G = 32, C = 4, H = 56, W = 56, O = 4, T = 3"],
+    },
+    Case {
+        name: "conv_nhwc_strided_f16",
+        class: Class::Convolution,
+        function: "fn conv_nhwc_strided_f16(x: Tensor<f16, B, H, W, C>, w: Weight<f16, O, T, T, C>)
+            -> Tensor<f16, B, { H / 2 }, { W / 2 }, O> {
+            compute(|n, y, p, o| sum((0..T, 0..T, 0..C), |r, s, c| {
+                x.get([n, 2 * y + r - 1, 2 * p + s - 1, c]).unwrap_or(0.0) * w[[o, r, s, c]]
+            }))
+        }",
+        checks: &[Check {
+            dims: "B = 1..=2, C = 40, H = 14, W = 26, O = 24, T = 3",
+            at: &[&[1], &[2]],
+        }],
+        times: &["B = 32, C = 128, H = 56, W = 56, O = 128, T = 3"],
     },
     Case {
         name: "depthwise_f32",

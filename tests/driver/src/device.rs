@@ -215,7 +215,9 @@ impl Device {
             box_dims: (0..rank as u32)
                 .map(|it| (words[14 + it as usize / 4] >> (16 * (it % 4))) as u32 & 0xffff)
                 .collect(),
-            element_strides: vec![1; rank],
+            element_strides: (0..rank)
+                .map(|it| (words[15] >> (16 + 4 * it)) as u32 & 0xf)
+                .collect(),
             swizzle: [Swizzle::None, Swizzle::Bytes32, Swizzle::Bytes64, Swizzle::Bytes128]
                 [words[4] as usize & 3],
         })

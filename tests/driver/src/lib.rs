@@ -224,7 +224,7 @@ extern "C" fn cuTensorMapEncodeTiled(
     extents: *const u64,
     strides: *const u64,
     box_extents: *const c_uint,
-    _: *const c_uint,
+    steps: *const c_uint,
     _: c_uint,
     swizzle: c_uint,
     _: c_uint,
@@ -235,10 +235,16 @@ extern "C" fn cuTensorMapEncodeTiled(
         return INVALID_VALUE;
     }
     // SAFETY: cuda.h asks callers for as many extents as the rank says, and one stride fewer.
-    let (extents, strides, boxes) = unsafe {
-        let boxes = std::slice::from_raw_parts(box_extents, n);
-        (std::slice::from_raw_parts(extents, n), std::slice::from_raw_parts(strides, n - 1), boxes)
+    let (extents, strides) = unsafe {
+        (std::slice::from_raw_parts(extents, n), std::slice::from_raw_parts(strides, n - 1))
     };
+    // SAFETY: and for as many extents and steps of a box.
+    let (boxes, steps) = unsafe {
+        (std::slice::from_raw_parts(box_extents, n), std::slice::from_raw_parts(steps, n))
+    };
+    if steps.iter().any(|it| !(1..=8).contains(it)) {
+        return INVALID_VALUE;
+    }
     let mut words = [0; 16];
     words[..5].copy_from_slice(&[
         MAP,
@@ -251,6 +257,9 @@ extern "C" fn cuTensorMapEncodeTiled(
     words[10..9 + n].copy_from_slice(strides);
     for (at, extent) in boxes.iter().enumerate() {
         words[14 + at / 4] |= u64::from(*extent) << (16 * (at % 4));
+    }
+    for (at, step) in steps.iter().enumerate() {
+        words[15] |= u64::from(*step) << (16 + 4 * at);
     }
     give(map, words)
 }

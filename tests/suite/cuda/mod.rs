@@ -7,6 +7,7 @@ mod defaults;
 mod fixtures;
 mod group;
 mod persistent;
+mod pixels;
 mod scans;
 mod schedules;
 mod tensor;

@@ -189,6 +189,20 @@ fn batches_of_products() {
 }
 
 #[test]
+fn pixels_of_any_number_of_pictures() {
+    check(
+        "#[autotune(dims(B = 1..=9, C = 64, H = 7, W = 14, O = 72, T = 3))]
+        fn conv(x: Tensor<f16, B, H, W, C>, w: Weight<f16, O, T, T, C>) -> Tensor<f16, B, H, W, O> {
+            compute(|n, y, p, o| sum((0..T, 0..T, 0..C), |r, s, c| {
+                x.get([n, y + r - 1, p + s - 1, c]).unwrap_or(0.0) * w[[o, r, s, c]]
+            }))
+        }",
+        &[1, 5, 9],
+        &|_| true,
+    );
+}
+
+#[test]
 fn products_of_a_single_step() {
     check(
         "#[autotune(dims(B = 1..=7, M = 130, N = 136, K = 64))]

@@ -79,6 +79,20 @@ fn products_with_packed_weights_that_are_fed() {
 }
 
 #[test]
+fn convolutions_that_are_fed() {
+    check_fed(
+        "#[autotune(dims(B = 1..=2, C = 36, H = 9, W = 13, O = 24, T = 3))]
+        fn conv(x: Tensor<f32, B, H, W, C>, w: Weight<f32, O, T, T, C>) -> Tensor<f32, B, H, W, O> {
+            compute(|n, y, p, o| sum((0..T, 0..T, 0..C), |r, s, c| {
+                tf32(x.get([n, y + r - 1, p + s - 1, c]).unwrap_or(0.0)) * tf32(w[[o, r, s, c]])
+            }))
+        }",
+        &[1, 2],
+        4,
+    );
+}
+
+#[test]
 fn factors_across_the_reduction_are_not_fed() {
     let text = "#[autotune(dims(M = 256, N = 256, K = 256))]
         fn product(x: Tensor<f32, M, K>, w: Tensor<f32, K, N>) -> Tensor<f32, M, N> {

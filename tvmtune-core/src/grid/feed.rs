@@ -10,9 +10,9 @@
 //! The copies have a ring of slots. Each side counts its own way around; barriers in shared memory
 //! say how far the other is, so loops and conditions around are run by both. A copy is one of boxes
 //! if its loops walk along one dimension of the tensor each, from the innermost out; loops further
-//! out repeat it. Zero stands for what is outside of the tensor, as the hardware has it. Blocks of a
-//! cluster that need the same box copy a part of it each, to all of them; a slot is then empty when
-//! it is in all of them.
+//! out repeat it. Zero stands for what is outside of the tensor, as the hardware has it; elements
+//! that are read for nothing (`tails`) may be anything. Blocks of a cluster that need the same box
+//! copy a part of it each, to all of them; a slot is then empty when it is in all of them.
 //!
 //! # Source
 //!
@@ -23,6 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::memory::flat;
 use super::pipeline::{Slot, n_copies, written};
+use super::tails::Unneeded;
 use super::{
     BlockVar, BoxMap, Buffer, Copied, Home, Kernel, LoopKind, Ring, Stmt, Unplaceable, WARP, copied,
 };
@@ -31,8 +32,10 @@ use crate::dag::{Expr, TensorId};
 use crate::nest::Guard;
 use crate::poly::{Atom, Facts, Poly, VarId};
 
-/// The most elements of a box along one dimension.
+/// The most elements that a box reaches over along one dimension.
 const MOST_EXTENT: i64 = 256;
+/// The most elements of which one is copied.
+const MOST_STEP: i64 = 8;
 /// The most dimensions of a tensor that is copied by boxes.
 const MOST_DIMS: usize = 5;
 /// Bytes after which permuted rows lie as in the first one.
@@ -45,6 +48,7 @@ pub(super) fn divide(
     kernel: &mut Kernel,
     buffers: &[Buffer],
     slots: &BTreeMap<TensorId, Slot>,
+    unneeded: &Unneeded,
 ) -> Result<(), Unplaceable> {
     if !has_fed(&kernel.body) {
         return Ok(());
@@ -54,7 +58,7 @@ pub(super) fn divide(
     }
     let everything = written(&kernel.body);
     let (rings, maps, cluster) = (Vec::new(), Vec::new(), cluster(&kernel.blocks));
-    let mut division = Division { buffers, slots, everything, cluster, rings, maps };
+    let mut division = Division { buffers, slots, unneeded, everything, cluster, rings, maps };
     let body = std::mem::take(&mut kernel.body);
     let (feeder, others) = division.block(body)?;
     // What is fed is written by nobody else.
@@ -90,6 +94,8 @@ fn has_fed(body: &[Stmt]) -> bool {
 struct Division<'a> {
     buffers: &'a [Buffer],
     slots: &'a BTreeMap<TensorId, Slot>,
+    /// What need not be zero.
+    unneeded: &'a Unneeded,
     /// The variable that numbers the blocks of a cluster, and how many those are.
     cluster: Option<(VarId, i64)>,
     /// What the kernel writes.
@@ -177,12 +183,15 @@ impl Division<'_> {
             && matches!(tensor.home, Home::Argument | Home::Workspace)
             && target.dtype == tensor.dtype
             && tensor.shape.len() <= MOST_DIMS
-            && outside?.concat().iter().all(|it| is_edge(it, &index_from, &tensor.shape));
+            && outside?
+                .concat()
+                .iter()
+                .all(|it| is_edge(it, &index_from, &tensor.shape) || self.is_unneeded(it, to));
         if !is_copy || !has_lines(tensor) {
             return None;
         }
         let place = flat(index, &target.shape);
-        let (mut extents, repeats) = shape(loops, &place, &index_from)?;
+        let Shape { mut extents, steps, repeats } = shape(loops, &place, &index_from)?;
         let bytes = tensor.dtype.bytes() as i64;
         if extents.last()? * bytes % LINE != 0 {
             return None;
@@ -196,10 +205,10 @@ impl Division<'_> {
         let row = filled / extents.iter().find(|it| **it > 1).copied().unwrap_or(1);
         let share = self.share(&coordinates, &mut extents, row * bytes);
         if let Some((dim, block, length)) = &share {
-            coordinates[*dim] += block.clone() * *length;
+            coordinates[*dim] += block.clone() * (length * steps[*dim]);
             position += block.clone() * (length * row);
         }
-        let map = self.map(BoxMap { tensor: from, to, extents, is_shared: share.is_some() });
+        let map = self.map(BoxMap { tensor: from, to, extents, steps, is_shared: share.is_some() });
         let stmt = Stmt::CopyBox { map, position, coordinates, ring };
         let stmts = repeats.iter().fold(vec![stmt], |body, it| {
             let (name, extent) = (it.name.clone(), Poly::constant(it.extent));
@@ -227,6 +236,13 @@ impl Division<'_> {
         }
         extents[dim] = length;
         Some((dim, Poly::var(var), length))
+    }
+
+    /// Whether nobody needs the zeros of a copy where a condition fails.
+    fn is_unneeded(&self, guard: &Guard, to: TensorId) -> bool {
+        let room = |it: &Guard| it.bound.clone() - it.value.clone();
+        let unneeded = self.unneeded.get(&to);
+        unneeded.is_some_and(|all| all.iter().any(|it| room(it) == room(guard)))
     }
 
     fn map(&mut self, map: BoxMap) -> usize {
@@ -294,27 +310,40 @@ fn read(copy: &Stmt) -> Option<(Vec<Walk>, TensorId, &[Poly], &Expr)> {
     }
 }
 
-/// The extents of a box along the dimensions of the tensor, and the loops that repeat it.
-fn shape(mut loops: Vec<Walk>, place: &Poly, index_from: &[Poly]) -> Option<(Vec<i64>, Vec<Walk>)> {
+/// The shape of a box.
+struct Shape {
+    /// Elements along the dimensions of the tensor, and how far apart they are.
+    extents: Vec<i64>,
+    steps: Vec<i64>,
+    /// The loops that repeat it.
+    repeats: Vec<Walk>,
+}
+
+/// The shape of a box that loops walk over.
+fn shape(mut loops: Vec<Walk>, place: &Poly, index_from: &[Poly]) -> Option<Shape> {
     loops.retain(|it| it.extent > 1);
     for walk in &mut loops {
         walk.stride = place.split_linear(walk.var)?.0.as_constant()?;
         (walk.dim, walk.step) = dim_of(walk.var, index_from)?;
     }
     loops.sort_by_key(|it| it.stride);
-    let mut extents = vec![1; index_from.len()];
+    let (mut extents, mut steps) = (vec![1; index_from.len()], vec![1; index_from.len()]);
     let mut repeats: Vec<Walk> = Vec::new();
     let (mut filled, mut dim) = (1, index_from.len());
     for walk in loops {
-        let continues = walk.stride == filled && walk.dim < dim && walk.step == 1;
-        if continues && walk.extent <= MOST_EXTENT && repeats.is_empty() {
-            (extents[walk.dim], dim) = (walk.extent, walk.dim);
+        let continues = walk.stride == filled && walk.dim < dim;
+        // Lines of the innermost dimension are copied as they are.
+        let is_last = walk.dim + 1 == index_from.len();
+        let most_step = if is_last { 1 } else { MOST_STEP };
+        let fits = (1..=most_step).contains(&walk.step) && walk.extent * walk.step <= MOST_EXTENT;
+        if continues && fits && repeats.is_empty() {
+            (extents[walk.dim], steps[walk.dim], dim) = (walk.extent, walk.step, walk.dim);
             filled *= walk.extent;
         } else {
             repeats.push(walk);
         }
     }
-    Some((extents, repeats))
+    Some(Shape { extents, steps, repeats })
 }
 
 /// Whether a condition only asks if an index is inside its dimension.

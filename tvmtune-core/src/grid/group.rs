@@ -9,11 +9,12 @@
 //!     acc[..] += a[16*u + 8*h + g, k] * b[8*j + 2*q + p, k]
 //! ```
 //!
-//! Loops around that are written out make one batch of instructions, one after the other: registers
-//! that a loop of the compiler would move about are out of reach until the batch is done. Operands are read where they
-//! lie, by rows of 32, 64 or 128 bytes whose 16-byte chunks are permuted: a buffer whose rows have
-//! that length becomes one of those. Its rows go along the reduction, or along the other dimension
-//! in panels as wide as a row.
+//! The rows of a warp, or its warps, may be digits: pixels of a picture, and its rows. Loops around
+//! that are written out make one batch of instructions, one after the other: registers that a loop
+//! of the compiler would move about are out of reach until the batch is done. Operands are read
+//! where they lie, by rows of 32, 64 or 128 bytes whose 16-byte chunks are permuted: a buffer whose
+//! rows have that length becomes one of those. Its rows go along the reduction, or along the other
+//! dimension in panels as wide as a row.
 //!
 //! `f32` are multiplied as TF32. The instruction ignores their lower bits, which rounds towards zero;
 //! a program says that they are rounded to the nearest. So they must be when they come: by the
@@ -33,6 +34,8 @@ use crate::dag::{DType, Expr, Subscript, TensorId};
 use crate::nest::Guard;
 use crate::poly::{Facts, Poly, VarId};
 
+/// Threads of a row.
+const LINE: u32 = 4;
 /// Rows of one instruction.
 const ROWS: i64 = 64;
 /// The most columns of one instruction.
@@ -42,13 +45,11 @@ const PERIOD: i64 = 8;
 
 /// Puts matrix instructions of warpgroups where loops are some, and permutes the buffers they read.
 pub(super) fn find(kernel: &mut Kernel, buffers: &mut [Buffer]) {
-    let position = |step: u32, range: u32| {
-        kernel.thread_vars.iter().find(|it| (it.step, it.range) == (step, range)).map(|it| it.var)
-    };
-    let (Some(g), Some(q)) = (position(4, WARP), position(1, 4)) else { return };
+    let columns = kernel.thread_vars.iter().find(|it| (it.step, it.range) == (1, LINE));
+    let Some(q) = columns.map(|it| it.var) else { return };
     let threads = kernel.thread_vars.clone();
     let fed = read_once(kernel);
-    let mut search = Search { buffers, g, q, threads, fed, bounded: Vec::new() };
+    let mut search = Search { buffers, q, threads, fed, bounded: Vec::new() };
     let mut body = std::mem::take(&mut kernel.body);
     search.block(&mut body);
     kernel.body = overlapped(body, false);
@@ -78,8 +79,6 @@ fn read_once(kernel: &Kernel) -> BTreeSet<TensorId> {
 
 struct Search<'a> {
     buffers: &'a mut [Buffer],
-    /// The row of a thread in its warp.
-    g: VarId,
     /// The columns of a thread.
     q: VarId,
     threads: Vec<ThreadVar>,
@@ -136,12 +135,36 @@ impl Search<'_> {
         })
     }
 
-    /// The variable that is the warp of a thread in its group.
-    fn warp(&self) -> Option<VarId> {
-        let is_warp = |it: &&ThreadVar| {
-            it.step == WARP && (it.range == WARPGROUP || self.bounded.contains(&(it.var, 4)))
+    /// A position without a number that `last` threads in a row have in common, and which starts
+    /// again after `end`: of one variable, or of several that are its digits. Neighbors by that
+    /// number are `stride` apart.
+    fn without(&self, at: &Poly, (last, end): (u32, u32), stride: i64) -> Option<Poly> {
+        let (mut rest, mut known) = (at.clone(), last);
+        while known < end {
+            let is_digit = |it: &&ThreadVar| it.step == known && at.mentions(it.var);
+            let digit = self.threads.iter().find(is_digit)?;
+            let range = self.range(digit);
+            let (by, without) = linear(&rest, digit.var)?;
+            if range <= known || range > end || by != stride * i64::from(known / last) {
+                return None;
+            }
+            (rest, known) = (without, range);
+        }
+        Some(rest)
+    }
+
+    /// After how many threads a variable starts again, where guards around hold.
+    fn range(&self, it: &ThreadVar) -> u32 {
+        let of_bound = |(var, bound): &(VarId, i64)| {
+            let range = u32::try_from(*bound).unwrap_or(u32::MAX).saturating_mul(it.step);
+            (*var == it.var).then_some(range)
         };
-        self.threads.iter().find(is_warp).map(|it| it.var)
+        self.bounded.iter().filter_map(of_bound).fold(it.range, u32::min)
+    }
+
+    /// Whether a position is the same for all threads of a group.
+    fn is_of_group(&self, at: &Poly) -> bool {
+        self.threads.iter().all(|it| it.step >= WARPGROUP || !at.mentions(it.var))
     }
 
     /// What loops become if they and all inside them are instructions.
@@ -169,9 +192,8 @@ impl Search<'_> {
     ) -> Option<Vec<Stmt>> {
         let roles = roles(tensor, tile, a, dtype, self.buffers)?;
         let accumulators = accumulators(tile, &roles)?;
-        let u = self.warp()?;
-        let (first, first_row) = self.first(a, &roles, u, dtype)?;
-        let (second, second_row) = self.second(b, &roles, u, dtype)?;
+        let (first, first_row) = self.first(a, &roles, dtype)?;
+        let (second, second_row) = self.second(b, &roles, dtype)?;
         let columns = 8 * roles.columns.iter().map(|it| it.1).product::<i64>();
         let narrow = dtype.bytes() == 2;
         if columns > MOST_COLUMNS || (!narrow && (first.transposed || second.transposed)) {
@@ -200,19 +222,14 @@ impl Search<'_> {
     }
 
     /// The first operand, and the bytes of its rows in memory.
-    fn first(
-        &self,
-        a: Read<'_>,
-        roles: &Roles,
-        u: VarId,
-        dtype: DType,
-    ) -> Option<(SharedOperand, i64)> {
+    fn first(&self, a: Read<'_>, roles: &Roles, dtype: DType) -> Option<(SharedOperand, i64)> {
         let at = self.position(a)?;
-        let (row, rest) = linear(&at, self.g)?;
-        let (half, rest) = linear(&rest, roles.h)?;
-        let (warp, rest) = linear(&rest, u)?;
+        let (half, rest) = linear(&at, roles.h)?;
+        let row = half / PERIOD;
+        let rest = self.without(&rest, (LINE, WARP), row)?;
+        let rest = self.without(&rest, (WARP, WARPGROUP), 2 * half)?;
         let (step, base) = linear(&rest, roles.k)?;
-        if half != PERIOD * row || warp != 2 * half || base.mentions(self.q) {
+        if half != PERIOD * row || !self.is_of_group(&base) {
             return None;
         }
         let operand = operand(a.0, base, row, step, None, dtype)?;
@@ -223,13 +240,7 @@ impl Search<'_> {
     }
 
     /// The second operand, and the bytes of its rows in memory.
-    fn second(
-        &self,
-        b: Read<'_>,
-        roles: &Roles,
-        u: VarId,
-        dtype: DType,
-    ) -> Option<(SharedOperand, i64)> {
+    fn second(&self, b: Read<'_>, roles: &Roles, dtype: DType) -> Option<(SharedOperand, i64)> {
         let at = self.position(b)?;
         let (row, rest) = linear(&at, roles.p)?;
         let (pairs, rest) = linear(&rest, self.q)?;
@@ -244,7 +255,7 @@ impl Search<'_> {
             panel = Some(stride);
         }
         let (step, base) = linear(&rest, roles.k)?;
-        if base.mentions(u) || base.mentions(self.g) {
+        if !self.is_of_group(&base) {
             return None;
         }
         let bytes = row_bytes(row, step, dtype)?;

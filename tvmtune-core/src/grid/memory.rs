@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::distribute::{Form, Runs, distribute};
+use super::tails::Unneeded;
 use super::{Buffer, Home, Kernel, Stmt, ThreadVar, Unplaceable, WARP};
 use super::{feed, pipeline, write_out};
 use crate::dag::expr::affine;
@@ -66,6 +67,7 @@ pub(super) fn place(
     kernel: &mut Kernel,
     buffers: &mut [Buffer],
     facts: &Facts,
+    unneeded: &Unneeded,
     n_vars: &mut u32,
 ) -> Result<(), Unplaceable> {
     let slots = pipeline::slots(kernel, buffers, n_vars);
@@ -115,7 +117,7 @@ pub(super) fn place(
         buffer.home = Home::Shared(0);
     }
     pipeline::keep(kernel, buffers, &slots);
-    feed::divide(kernel, buffers, &slots)?;
+    feed::divide(kernel, buffers, &slots, unneeded)?;
     let in_registers = |it: TensorId| buffers[it.0 as usize].home == Home::Registers;
     write_out::loops(kernel, &in_registers, facts);
     Ok(())

@@ -192,6 +192,8 @@ pub struct BoxMap {
     pub to: TensorId,
     /// Elements of a box along each dimension of the tensor.
     pub extents: Vec<i64>,
+    /// How far apart in the tensor they are, along each dimension.
+    pub steps: Vec<i64>,
     /// Whether it goes to all blocks of a cluster.
     pub is_shared: bool,
 }
@@ -278,8 +280,8 @@ pub fn place(nest: &Nest) -> Result<Grid, Unplaceable> {
     for phases in nest.body.chunk_by(are_one) {
         let mut kernel = threads::kernel(phases, nest, &mut grid.buffers, &mut n_vars, &facts)?;
         let facts = kernel_facts(&kernel, &facts);
-        tails::fill(&mut kernel, &grid.buffers, &facts);
-        memory::place(&mut kernel, &mut grid.buffers, &facts, &mut n_vars)?;
+        let unneeded = tails::fill(&mut kernel, &grid.buffers, &facts);
+        memory::place(&mut kernel, &mut grid.buffers, &facts, &unneeded, &mut n_vars)?;
         barrier::insert(&mut kernel, &grid.buffers)?;
         let in_registers = |it: TensorId| grid.buffers[it.0 as usize].home == Home::Registers;
         bind::bind(&mut kernel, &in_registers, &mut n_vars);

@@ -9,8 +9,11 @@
 //! if k < K: s[k] = x[k]                  s[k] = k < K ? x[k] : 0
 //! if k < K: acc += s[k] * r[k]     =>    acc += s[k] * r[k]
 //! ```
+//!
+//! Of a copy that is only read for elements which are dropped, anything may lie outside: a tile of a
+//! picture that sticks out reads windows that do not. That is said to who copies by other means.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::memory::flat;
 use super::{Buffer, Home, Kernel, Stmt};
@@ -27,8 +30,11 @@ struct Filled {
     outside: Vec<Guard>,
 }
 
+/// Conditions of copies that need not be zero where they fail.
+pub(super) type Unneeded = BTreeMap<TensorId, Vec<Guard>>;
+
 /// Fills copies, and drops guards that do not matter any more.
-pub(super) fn fill(kernel: &mut Kernel, buffers: &[Buffer], facts: &Facts) {
+pub(super) fn fill(kernel: &mut Kernel, buffers: &[Buffer], facts: &Facts) -> Unneeded {
     let mut n_writes: BTreeMap<TensorId, u32> = BTreeMap::new();
     for stmt in &kernel.body {
         stmt.walk(&mut |it| {
@@ -37,14 +43,19 @@ pub(super) fn fill(kernel: &mut Kernel, buffers: &[Buffer], facts: &Facts) {
             }
         });
     }
-    let mut pass = Pass { buffers, facts, n_writes, filled: BTreeMap::new() };
+    let of_blocks = kernel.tile_vars().map(|it| it.var).collect();
+    let mut pass = Pass { buffers, facts, of_blocks, n_writes, filled: BTreeMap::new() };
     pass.fill(&mut kernel.body);
+    let unneeded = pass.unneeded(&kernel.body);
     pass.relax(&mut kernel.body);
+    unneeded
 }
 
 struct Pass<'a> {
     buffers: &'a [Buffer],
     facts: &'a Facts,
+    /// The variables that number blocks.
+    of_blocks: BTreeSet<VarId>,
     n_writes: BTreeMap<TensorId, u32>,
     filled: BTreeMap<TensorId, Filled>,
 }
@@ -202,20 +213,13 @@ impl Pass<'_> {
         all_filled && self.is_local(tensor) && self.is_inside(tensor, index) && vanishes(value)
     }
 
-    /// Whether nothing changes without a guard: it only keeps elements of the sum inside, or all
-    /// that is read where it fails is zero.
+    /// Whether nothing changes without a guard: it only keeps elements of the sum inside, of a block
+    /// or all of them, or all that is read where it fails is zero.
     fn is_needless(&self, guard: &Guard, tensor: TensorId, index: &[Poly], value: &Expr) -> bool {
         let place = flat(index, &self.buffers[tensor.0 as usize].shape);
-        let mut varies_with_place = false;
-        let mut varies_beside = false;
-        guard.value.for_each_leaf(&mut |leaf| {
-            if let Atom::Var(var) = leaf {
-                let along = place.mentions(*var);
-                varies_with_place |= along;
-                varies_beside |= !along && reads_mention(value, *var);
-            }
-        });
-        if varies_with_place && !varies_beside {
+        let beside = |var: VarId| !place.mentions(var) && reads_mention(value, var);
+        let is_dropped = is_along(guard, &place) || self.is_of_blocks(guard);
+        if is_dropped && !mentions_any(guard, &beside) {
             return true;
         }
         let mut all_zero = true;
@@ -231,15 +235,81 @@ impl Pass<'_> {
     /// Whether an element of a copy is one of those filled with zero wherever the guard fails.
     fn is_zero_outside(&self, tensor: TensorId, index: &[Poly], guard: &Guard) -> bool {
         let Some(filled) = self.filled.get(&tensor) else { return false };
-        filled.outside.iter().any(|own| {
-            own.bound == guard.bound
-                && (0..index.len()).any(|dim| {
-                    // The copy's guard counts along this dimension, from where the tile starts.
-                    own.value.clone() - filled.index[dim].clone()
-                        == guard.value.clone() - index[dim].clone()
-                })
-        })
+        filled.outside.iter().any(|own| filled.says(own, index, guard))
     }
+
+    /// Whether a guard fails for all that a block computes, or for nothing.
+    fn is_of_blocks(&self, guard: &Guard) -> bool {
+        let of_blocks = |it| self.of_blocks.contains(&it);
+        mentions_any(guard, &of_blocks) && !mentions_any(guard, &|it| !of_blocks(it))
+    }
+
+    /// The conditions of copies where nobody needs the zeros: whenever one fails, what is read is
+    /// only added to elements that are dropped.
+    fn unneeded(&self, body: &[Stmt]) -> Unneeded {
+        let all = self.filled.iter().map(|(tensor, it)| (*tensor, it.outside.clone()));
+        let mut found = all.collect();
+        for stmt in body {
+            self.note_needs(stmt, &[], &mut found);
+        }
+        found
+    }
+
+    /// Takes conditions out that a statement needs, which stands below these guards.
+    fn note_needs(&self, stmt: &Stmt, around: &[Guard], found: &mut Unneeded) {
+        let (value, dropped) = match stmt {
+            Stmt::If { guards, .. } => {
+                let all = [around, guards].concat();
+                return stmt.body().iter().for_each(|it| self.note_needs(it, &all, found));
+            }
+            Stmt::Update { tensor, index, reducer: Reducer::Sum, value }
+                if self.is_sum_of_copies(*tensor, index, value) =>
+            {
+                let place = flat(index, &self.buffers[tensor.0 as usize].shape);
+                let beside = |it: VarId| !place.mentions(it) && !self.of_blocks.contains(&it);
+                let drops = |it: &&Guard| {
+                    let is_dropped = is_along(it, &place) || self.is_of_blocks(it);
+                    is_dropped && !mentions_any(it, &beside)
+                };
+                (value, around.iter().filter(drops).collect())
+            }
+            Stmt::Update { value, .. } | Stmt::Store { value, .. } => (value, Vec::new()),
+            _ => return stmt.body().iter().for_each(|it| self.note_needs(it, around, found)),
+        };
+        value.walk(&mut |it| {
+            let Expr::Read { tensor, index } = it else { return };
+            let (Some(kept), Some(filled)) = (found.get_mut(tensor), self.filled.get(tensor))
+            else {
+                return;
+            };
+            let index = affine(index).unwrap_or_default();
+            kept.retain(|own| dropped.iter().any(|guard| filled.says(own, &index, guard)));
+        });
+    }
+}
+
+impl Filled {
+    /// Whether a condition of the copy says of the element at an index what a guard says.
+    fn says(&self, own: &Guard, index: &[Poly], guard: &Guard) -> bool {
+        own.bound == guard.bound
+            && index.iter().zip(&self.index).any(|(at, first)| {
+                // The copy's guard counts along this dimension, from where the tile starts.
+                own.value.clone() - first.clone() == guard.value.clone() - at.clone()
+            })
+    }
+}
+
+/// Whether a guard is about where elements are.
+fn is_along(guard: &Guard, place: &Poly) -> bool {
+    mentions_any(guard, &|it| place.mentions(it))
+}
+
+fn mentions_any(guard: &Guard, is_one: &dyn Fn(VarId) -> bool) -> bool {
+    let mut found = false;
+    guard.value.for_each_leaf(&mut |leaf| {
+        found |= matches!(leaf, Atom::Var(var) if is_one(*var));
+    });
+    found
 }
 
 /// An index in which a variable stands for a value: where it is that value, or divides it.

@@ -135,11 +135,11 @@ impl EncodedMap {
             return Err("CUDA_ERROR_NOT_SUPPORTED");
         };
         let rank = map.extents.len();
-        if numbers.len() < map.n_numbers() || !(1..=5).contains(&rank) {
+        let is_short = numbers.len() < map.n_numbers() || map.steps.len() < rank;
+        if is_short || !(1..=5).contains(&rank) {
             return Err("CUDA_ERROR_INVALID_VALUE");
         }
         let (extents, strides) = numbers.split_at(rank);
-        let ones = [1_u32; 5];
         // SAFETY: the map has the size and alignment of a `CUtensorMap`; every array has as many
         // elements as the rank says (strides: one fewer). The address is not accessed.
         let result = unsafe {
@@ -151,7 +151,7 @@ impl EncodedMap {
                 extents.as_ptr(),
                 strides.as_ptr(),
                 map.extents.as_ptr(),
-                ones.as_ptr(),
+                map.steps.as_ptr(),
                 0,
                 map.swizzle,
                 PROMOTION_256_BYTES,

@@ -43,7 +43,7 @@
 //!         ],
 //!         maps: &[
 //!             rt::raw::cuda::TensorMap {
-//!                 entry: 0, element: 9, extents: &[64, 128], swizzle: 3, numbers: 0,
+//!                 entry: 0, element: 9, extents: &[64, 128], steps: &[1, 1], swizzle: 3, numbers: 0,
 //!             },
 //!         ],
 //!         numbers: cuda_0_0_numbers,
@@ -159,8 +159,11 @@ pub struct TensorMap {
     pub entry: usize,
     /// The type of its elements: `CUtensorMapDataType`.
     pub element: u32,
-    /// The extents of a box, innermost first: as many as the tensor has dimensions, 1 to 5.
+    /// How many elements a box reaches over, innermost first: as many numbers as the tensor has
+    /// dimensions, 1 to 5.
     pub extents: &'static [u32],
+    /// Of how many of these one is copied, 1 to 8: as many numbers, the first of them 1.
+    pub steps: &'static [u32],
     /// How boxes lie in shared memory, `CUtensorMapSwizzle`: 0 row by row, 1 to 3 for rows of 32,
     /// 64 or 128 bytes that are permuted.
     pub swizzle: u32,

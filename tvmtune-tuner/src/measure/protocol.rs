@@ -221,6 +221,7 @@ pub(super) struct MapSpec {
     pub(super) entry: usize,
     pub(super) element: u32,
     pub(super) boxes: Vec<u32>,
+    pub(super) steps: Vec<u32>,
     pub(super) swizzle: u32,
 }
 

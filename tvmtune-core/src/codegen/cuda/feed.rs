@@ -201,7 +201,15 @@ impl Printer<'_> {
             element: if target.is_rounded { TF32 } else { element(buffer.dtype) },
             extents: buffer.shape.iter().rev().cloned().collect(),
             strides,
-            boxes: map.extents.iter().rev().map(|it| *it as u32).collect(),
+            // A box is given by all that it reaches over.
+            boxes: map
+                .extents
+                .iter()
+                .zip(&map.steps)
+                .rev()
+                .map(|(n, by)| (n * by) as u32)
+                .collect(),
+            steps: map.steps.iter().rev().map(|it| *it as u32).collect(),
             swizzle,
         }
     }

@@ -60,8 +60,10 @@ pub struct Map {
     pub extents: Vec<Poly>,
     /// Bytes between neighbors in each dimension but the innermost.
     pub strides: Vec<Poly>,
-    /// Extents of a box.
+    /// How many elements a box reaches over.
     pub boxes: Vec<u32>,
+    /// Of how many of these one is copied.
+    pub steps: Vec<u32>,
     /// How a box lies in shared memory, as `CUtensorMapSwizzle`: 0 row by row, 1 to 3 with the
     /// chunks of rows of 32, 64 or 128 bytes permuted.
     pub swizzle: u32,

@@ -238,12 +238,12 @@ fn maps(generated: &GeneratedCuda, table: &[Word]) -> Vec<String> {
         let word = word(generated, Param::Pointer(it.tensor));
         let entry = table.iter().position(|it| *it == word);
         let entry = entry.expect("the table has what functions are passed");
-        let Map { element, boxes, swizzle, .. } = it;
+        let Map { element, boxes, steps, swizzle, .. } = it;
         let first = numbers;
         numbers += it.extents.len() + it.strides.len();
         format!(
             "rt::raw::cuda::TensorMap {{ entry: {entry}, element: {element}, \
-             extents: &{boxes:?}, swizzle: {swizzle}, numbers: {first} }}"
+             extents: &{boxes:?}, steps: &{steps:?}, swizzle: {swizzle}, numbers: {first} }}"
         )
     };
     generated.unit.maps.iter().map(&mut map).collect()

@@ -44,6 +44,7 @@ impl Job {
             entry: table.position(Param::Pointer(it.tensor)),
             element: it.element,
             boxes: it.boxes.clone(),
+            steps: it.steps.clone(),
             swizzle: it.swizzle,
         };
         let maps = generated.unit.maps.iter().map(map).collect();

@@ -14,13 +14,14 @@
 //!
 //! Rows are `64 * i_2 + 16 * u + 8 * h + g`, columns `64 * j_1 + 8 * j_2 + 2 * q + p`: what
 //! `grid::group` looks for. A tile whose rows lie side by side in memory is kept in panels of 64. Of
-//! images with few pixels in a row, `g` counts those and the rest of `i` rows of pixels. Or all
-//! threads copy: `pipelined k_0`, and `thread t` inside of the copies; or each block has one tile:
-//! `parallel i_0`.
+//! pictures, `pixels` says which pixels are rows of an instruction: `u`, `h` and `g` are then digits
+//! of several axes. Or all threads copy: `pipelined k_0`, and `thread t` inside of the copies; or
+//! each block has one tile: `parallel i_0`.
 
 use super::operand::{self, Factors, Operand};
+use super::pixels::{self, PANEL, ROWS, Rows, product_of_group, rows_of};
 use super::power;
-use super::tensor::{Product, TF32_STEP, moves_with, product};
+use super::tensor::{Product, TF32_STEP};
 use super::tile::{most_stages, pipeline};
 use crate::dag::access::Access;
 use crate::schedule::error::{ErrorKind, ScheduleError};
@@ -28,10 +29,6 @@ use crate::schedule::sketch::builder::Builder;
 use crate::schedule::sketch::{DecisionId, DecisionKind, Factor};
 use crate::schedule::{AxisId, Instruction, LoopKind, StageId};
 
-/// Rows of an instruction, and columns of a panel.
-const ROWS: u64 = 64;
-/// Rows that threads of a warp tell apart.
-const LINE: u64 = 8;
 /// Bytes of the rows that instructions read.
 const ROW_BYTES: u64 = 128;
 /// Threads of a group.
@@ -41,9 +38,8 @@ const RESERVE: u64 = 2048;
 
 /// How the rows and columns of a block are divided.
 struct Tiles {
-    /// The axis of groups, and that of the pixels in a row where it is another one.
-    tall: usize,
-    line: Option<usize>,
+    /// The axes of the rows.
+    of_rows: Rows,
     /// Groups of four warps, one below the other.
     groups: DecisionId,
     /// Instructions of each, one below the other.
@@ -52,6 +48,8 @@ struct Tiles {
     panels: DecisionId,
     /// Columns of a panel, in eights.
     eights: u64,
+    /// Steps of the reduction in instructions, one after the other.
+    steps: u64,
     /// Blocks of rows that follow one another before the next columns, and those of a cluster.
     order: [DecisionId; 2],
 }
@@ -62,15 +60,15 @@ pub(super) fn suits(b: &Builder, anchor: StageId, is_fed: bool) -> bool {
         let is_tf32 = it.step == TF32_STEP;
         b.gpu().arch.has_wgmma() && (!is_tf32 || (is_fed && lie_along(b, anchor, it.depth)))
     };
-    let Some(product) = product(b, anchor).filter(fits) else {
+    let Some(product) = product_of_group(b, anchor).filter(fits) else {
         return false;
     };
-    let (tall, line) = rows_of(b, anchor, product);
-    let extents = b.extents(anchor);
-    match line {
-        Some(line) => extents[line] > LINE / 2 && extents[tall] > LINE / 2,
-        None => extents[tall] > ROWS / 2,
-    }
+    let (rows, extents) = (rows_of(b, anchor, product, 1), b.extents(anchor));
+    let (spatial, reduce) = extents.split_at(b.schedule.stage(anchor).compute.n_spatial);
+    // Of one eight of columns there is no loop, and a ring fills for one step in vain.
+    let is_long = reduce.iter().product::<u64>() > 2 * product.step;
+    let pays = !rows.are_pixels || (spatial[product.column] > 8 && is_long);
+    pays && rows.fill(&extents)
 }
 
 /// Whether both factors lie along the reduction, or can be made to. Factors of TF32 must, and a feeder
@@ -80,14 +78,13 @@ fn lie_along(b: &Builder, anchor: StageId, depth: usize) -> bool {
     b.accesses(anchor).iter().all(lies)
 }
 
-/// The axis along which instructions lie below one another, and that of the pixels in a row, where
-/// there are too few for an instruction.
-fn rows_of(b: &Builder, anchor: StageId, product: Product) -> (usize, Option<usize>) {
-    let few = b.extents(anchor)[product.row] < ROWS;
-    let outer = product.beside.filter(|it| few && moves_with(b, anchor, *it, product.row));
-    match outer {
-        Some(outer) if outer < product.row => (outer, Some(product.row)),
-        _ => (product.row, None),
+/// Bytes of the rows that instructions read: no more than pixels have, a power of two.
+fn row_bytes(b: &Builder, anchor: StageId, product: Product, of_rows: &Rows) -> u64 {
+    let steps = b.extents(anchor)[product.depth].div_ceil(product.step);
+    match steps {
+        1 if of_rows.are_pixels => ROW_BYTES / 4,
+        2 | 3 if of_rows.are_pixels => ROW_BYTES / 2,
+        _ => ROW_BYTES,
     }
 }
 
@@ -99,27 +96,25 @@ pub(super) fn group(
     is_fed: bool,
 ) -> Result<(), ScheduleError> {
     let name = b.stage_name(root).to_owned();
-    let product = product(b, anchor).ok_or(ErrorKind::NotReduction.of_stage(anchor))?;
+    let product = product_of_group(b, anchor).ok_or(ErrorKind::NotReduction.of_stage(anchor))?;
     let anchor = if root == anchor { b.apply(|it| it.cache_write(anchor))? } else { anchor };
-    let (tall, line) = rows_of(b, anchor, product);
-    let [groups, rows, panels] = side(b, anchor, product, (tall, line));
+    let ([groups, rows, panels], of_rows) = side(b, anchor, product);
     let eights = (b.extents(anchor)[product.column].next_power_of_two() / 8).clamp(1, 8);
-    let depth = ROW_BYTES * product.step / 32;
-    let below = groups * rows * ROWS / if line.is_some() { LINE } else { 1 };
+    let row_bytes = row_bytes(b, anchor, product, &of_rows);
+    let depth = row_bytes * product.step / 32;
     let tiled = |axis: usize| match axis {
         it if it == product.depth => Some(depth),
         it if it == product.column => Some(panels * eights * 8),
-        it if it == tall => Some(below),
-        it if Some(it) == line => Some(LINE),
-        _ => None,
+        it => of_rows.tiled(it, groups * rows),
     };
     let operands = operand::copy(b, anchor, &Factors { depth: product.depth, tiled: &tiled })?;
     let group = b.new_group();
     let columns = b.new_group();
     let panel_options: &[u64] = if eights == 8 { &[1, 2, 3, 4] } else { &[1] };
+    let tall = of_rows.tall;
+    let below = of_rows.high(groups * rows);
     let tiles = Tiles {
-        tall,
-        line,
+        of_rows,
         groups: power(b, format!("{name} groups"), 4, groups, group),
         rows: power(b, format!("{name} rows"), 2, rows, group),
         panels: b.decide(
@@ -130,6 +125,7 @@ pub(super) fn group(
             columns,
         ),
         eights,
+        steps: row_bytes / 32,
         order: order(b, root, tall, below, is_fed),
     };
     let block = split_root(b, root, product, &tiles)?;
@@ -137,7 +133,7 @@ pub(super) fn group(
     let step = reduce(b, anchor, product, &tiles)?;
     if is_fed {
         let rows = groups * rows * ROWS + panels * eights * 8;
-        let bytes = feed(b, anchor, step, &name, ROW_BYTES * rows)?;
+        let bytes = feed(b, anchor, step, &name, row_bytes * rows)?;
         persist(b, root, bytes)?;
     } else {
         let stages = most_stages(b);
@@ -167,7 +163,7 @@ fn panel(
     }
     let tensor = b.schedule.stage(operand.stage).tensor();
     let has_rows = |it: &Access| it.tensor == tensor && it.depends_on(product.row);
-    Some(if b.accesses(anchor).iter().any(has_rows) { ROWS } else { 8 * eights })
+    Some(if b.accesses(anchor).iter().any(has_rows) { PANEL } else { 8 * eights })
 }
 
 /// Opens how many steps of the reduction, of so many bytes each, the feeder is ahead; returns the
@@ -221,32 +217,27 @@ fn persist(b: &mut Builder, root: StageId, bytes: u64) -> Result<(), ScheduleErr
     b.one_of(decision, BLOCKS.iter().map(list).collect())
 }
 
-/// Groups, rows and panels of a block: as many as leave every multiprocessor a block.
-fn side(
-    b: &Builder,
-    anchor: StageId,
-    product: Product,
-    (tall, line): (usize, Option<usize>),
-) -> [u64; 3] {
+/// Groups, rows and panels of a block, as many as leave every multiprocessor a block; and over what
+/// the rows go.
+fn side(b: &Builder, anchor: StageId, product: Product) -> ([u64; 3], Rows) {
+    if let Some(side) = pixels::side(b, anchor, product) {
+        return side;
+    }
     const SIDES: [[u64; 3]; 5] = [[2, 1, 4], [2, 1, 2], [1, 1, 4], [1, 1, 2], [1, 1, 1]];
     let extents = b.extents(anchor);
     let n_spatial = b.schedule.stage(anchor).compute.n_spatial;
-    let tiled = [Some(tall), Some(product.column), line];
-    let others = (0..n_spatial).filter(|it| !tiled.contains(&Some(*it)));
-    let outer: u64 = others.map(|it| extents[it]).product();
     let columns = extents[product.column];
-    let (each, lines) = match line {
-        Some(line) => (ROWS / LINE, extents[line].div_ceil(LINE)),
-        None => (ROWS, 1),
-    };
-    let fills = |[groups, times, panels]: &[u64; 3]| {
-        let below = extents[tall].div_ceil(groups * times * each);
-        let blocks = below * lines * columns.div_ceil(panels * ROWS);
-        let wide = *panels == 1 || panels * ROWS < 2 * columns;
-        let high = *groups == 1 || groups * each < 2 * extents[tall];
+    let fills = |[groups, times, panels]: [u64; 3], of_rows: &Rows| {
+        let is_tiled = |it: usize| it == product.column || of_rows.tiled(it, 1).is_some();
+        let outer: u64 = (0..n_spatial).filter(|it| !is_tiled(*it)).map(|it| extents[it]).product();
+        let blocks = of_rows.n_tiles(&extents, groups * times) * columns.div_ceil(panels * PANEL);
+        let wide = panels == 1 || panels * PANEL < 2 * columns;
+        let high = groups == 1 || of_rows.high(groups) < 2 * extents[of_rows.tall];
         wide && high && blocks * outer >= u64::from(b.gpu().multiprocessors)
     };
-    SIDES.into_iter().find(fills).unwrap_or([1, 1, 1])
+    let with_rows = |side: [u64; 3]| (side, rows_of(b, anchor, product, side[0] * side[1]));
+    let mut sides = SIDES.into_iter().map(with_rows);
+    sides.find(|(side, of_rows)| fills(*side, of_rows)).unwrap_or_else(|| with_rows([1, 1, 1]))
 }
 
 /// Opens in which order blocks run: so many blocks of rows before the next columns, and of these so
@@ -271,7 +262,7 @@ struct Parts {
     /// Over blocks; in the stage that stores the result the last one is over those of a cluster.
     blocks: Vec<AxisId>,
     /// Over groups, warps, and threads of warps.
-    threads: [AxisId; 4],
+    threads: Vec<AxisId>,
     /// Over instructions one below the other.
     rows: AxisId,
     /// Over halves of the rows of a warp, panels, eights of columns, and pairs.
@@ -286,31 +277,14 @@ fn split(
     order: &[Factor],
 ) -> Result<Parts, ScheduleError> {
     let (open, fixed) = (Factor::Open, Factor::Fixed);
-    let id = |axis: usize| AxisId(axis as u32);
-    let line = match tiles.line {
-        Some(line) => b.split(stage, id(line), &[fixed(LINE)])?,
-        None => Vec::new(),
-    };
-    let mut below = order.to_vec();
-    below.extend([open(tiles.groups), open(tiles.rows), fixed(4), fixed(2)]);
-    if line.is_empty() {
-        below.push(fixed(LINE));
-    }
-    let mut below = b.split(stage, id(tiles.tall), &below)?;
+    let rows = tiles.of_rows.split(b, stage, order, [tiles.groups, tiles.rows].map(open))?;
     let columns = [open(tiles.panels), fixed(tiles.eights), fixed(4), fixed(2)];
-    let columns = b.split(stage, id(product.column), &columns)?;
-    below.extend(line.get(1));
-    let ordered = below.drain(1..=order.len()).collect::<Vec<AxisId>>();
-    let [first, groups, rows, warps, halves, lines] = below[..] else {
-        return Err(ErrorKind::NotLive.of_stage(stage));
-    };
-    let blocks = line.first().copied().into_iter().chain([first, columns[0]]).chain(ordered);
-    Ok(Parts {
-        blocks: blocks.collect(),
-        threads: [groups, warps, lines, columns[3]],
-        rows,
-        inside: [halves, columns[1], columns[2], columns[4]],
-    })
+    let columns = b.split(stage, AxisId(product.column as u32), &columns)?;
+    let [groups, below] = rows.below;
+    let blocks = [rows.beside, vec![rows.first, columns[0]], rows.ordered].concat();
+    let threads = [vec![groups], rows.warps, rows.lines, vec![columns[3]]].concat();
+    let inside = [rows.halves, columns[1], columns[2], columns[4]];
+    Ok(Parts { blocks, threads, rows: below, inside })
 }
 
 /// Splits the stage that stores the result; returns its last loop over blocks.
@@ -356,7 +330,7 @@ fn reduce(
     let before = b.schedule.stage(anchor).order.clone();
     let Parts { blocks, threads, rows, inside } = split(b, anchor, product, tiles, &[])?;
     let [halves, panels, eights, pairs] = inside;
-    let steps = [Factor::Fixed(ROW_BYTES / 32), Factor::Fixed(product.step)];
+    let steps = [Factor::Fixed(tiles.steps), Factor::Fixed(product.step)];
     let k = b.split(anchor, AxisId(product.depth as u32), &steps)?;
     let live = &b.schedule.stage(anchor).order;
     let untouched: Vec<AxisId> = before.into_iter().filter(|it| live.contains(it)).collect();

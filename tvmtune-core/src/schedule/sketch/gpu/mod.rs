@@ -22,6 +22,7 @@ mod columns;
 mod flat;
 mod group;
 mod operand;
+mod pixels;
 mod prefix;
 mod reads;
 mod rows;

@@ -50,8 +50,14 @@ pub(super) struct Product {
     pub(super) step: u64,
 }
 
-/// The product that a reduction is, if there are instructions for it.
+/// The product that a reduction is, if there are instructions for it, and it has rows for them.
 pub(super) fn product(b: &Builder, anchor: StageId) -> Option<Product> {
+    candidate(b, anchor, true).filter(|it| b.extents(anchor)[it.row] >= LEAST_ROWS)
+}
+
+/// The product that a reduction is, if there are instructions for it. Rows may be those of columns if
+/// there are few.
+pub(super) fn candidate(b: &Builder, anchor: StageId, may_swap: bool) -> Option<Product> {
     if !b.gpu().arch.has_async_copies() {
         return None;
     }
@@ -70,7 +76,7 @@ pub(super) fn product(b: &Builder, anchor: StageId) -> Option<Product> {
     let others = if first_own.contains(&last) { &second_own } else { &first_own };
     let other = longest(others, &extents, 16)?;
     // Few of them are better the side that an instruction has less of.
-    let swapped = extents[other] <= 8 && extents[last] >= 16;
+    let swapped = may_swap && extents[other] <= 8 && extents[last] >= 16;
     let (row, column) = if swapped { (last, other) } else { (other, last) };
     let left = |it: &usize| *it != row && *it != column;
     let beside: Vec<usize> = first_own.iter().chain(&second_own).copied().filter(left).collect();
@@ -78,7 +84,7 @@ pub(super) fn product(b: &Builder, anchor: StageId) -> Option<Product> {
     let both = |it: &usize| first.depends_on(*it) && second.depends_on(*it) && extents[*it] >= step;
     let depth =
         (compute.n_spatial..compute.axes.len()).filter(both).max_by_key(|it| extents[*it])?;
-    let is_large = extents[row] >= LEAST_ROWS && extents[column] >= LEAST_COLUMNS;
+    let is_large = extents[column] >= LEAST_COLUMNS;
     let fits = compute.reducer == Some(Reducer::Sum) && is_large;
     fits.then_some(Product { row, column, beside, depth, step })
 }

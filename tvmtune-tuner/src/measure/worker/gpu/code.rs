@@ -99,8 +99,9 @@ fn variant(spec: &GpuSpec, table: &[Word]) -> Variant {
     let mut first = 0;
     let maps = spec.maps.iter().map(|it| {
         let extents: &'static [u32] = Vec::leak(it.boxes.clone());
+        let steps: &'static [u32] = Vec::leak(it.steps.clone());
         let (entry, element, swizzle) = (it.entry, it.element, it.swizzle);
-        let map = TensorMap { entry, element, extents, swizzle, numbers: first };
+        let map = TensorMap { entry, element, extents, steps, swizzle, numbers: first };
         first += map.n_numbers();
         map
     });

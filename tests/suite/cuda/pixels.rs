@@ -1,0 +1,206 @@
+//! Convolutions as products of four warps, fed by boxes of pixels: pictures of any width, windows and
+//! single pixels, strides, batches, few channels.
+
+use tvmtune_core::codegen::{GeneratedCuda, generate_cuda};
+use tvmtune_core::dag;
+use tvmtune_core::grid::Unplaceable;
+use tvmtune_core::schedule::sketch::sketches;
+use tvmtune_core::schedule::{Schedule, default};
+use tvmtune_core::target::gpu::Arch;
+use tvmtune_tests::program;
+
+use super::target;
+use super::tensor::check_rule;
+
+/// A convolution of windows of 3 x 3, or of single pixels, padded by as many as they reach over.
+struct Convolution {
+    /// The largest batch.
+    batch: i64,
+    /// Rows and columns of the result.
+    out: [i64; 2],
+    /// Of how many pixels one has a window.
+    stride: i64,
+    window: i64,
+    /// Channels of the picture and of the result.
+    channels: [i64; 2],
+}
+
+impl Convolution {
+    fn text(&self) -> String {
+        let Self { batch, out: [h, w], stride, window, channels: [c, o] } = *self;
+        let (rows, columns, pad) = (h * stride, w * stride, (window - 1) / 2);
+        let shape = match stride {
+            1 => "H, W".to_owned(),
+            by => format!("{{ H / {by} }}, {{ W / {by} }}"),
+        };
+        let weight = if window == 1 { "O, C" } else { "O, T, T, C" };
+        let (dim, sum) = match window {
+            1 => (
+                String::new(),
+                format!("sum(0..C, |c| x[[n, {stride} * y, {stride} * p, c]] * w[[o, c]])"),
+            ),
+            t => (
+                format!(", T = {t}"),
+                format!(
+                    "sum((0..T, 0..T, 0..C), |r, s, c| {{
+                        x.get([n, {stride} * y + r - {pad}, {stride} * p + s - {pad}, c])
+                            .unwrap_or(0.0) * w[[o, r, s, c]]
+                    }})"
+                ),
+            ),
+        };
+        format!(
+            "#[autotune(dims(B = 1..={batch}, C = {c}, H = {rows}, W = {columns}, O = {o}{dim}))]
+            fn conv(x: Tensor<f16, B, H, W, C>, w: Weight<f16, {weight}>, b: Weight<f16, O>)
+                -> Tensor<f16, B, {shape}, O> {{
+                compute(|n, y, p, o| max({sum} + b[[o]], 0.0))
+            }}"
+        )
+    }
+}
+
+/// What the default schedule for Hopper GPUs becomes.
+fn default_of(convolution: &Convolution) -> GeneratedCuda {
+    let dag = dag::build(&program(&convolution.text())).unwrap();
+    generate_cuda(&default::schedule(&dag, &target().into())).unwrap()
+}
+
+/// Points of the rule by a feeder, and of that by all threads.
+#[track_caller]
+fn check(convolution: &Convolution, batches: &[i64], n_points: u64) {
+    let (hopper, text) = (Arch { sm: 90, exact: true }, convolution.text());
+    check_rule(": fed group", hopper, &text, "wgmma_f16<0, 0>(", batches, n_points);
+    check_rule(": group", hopper, &text, "wgmma_f16<0, 0>(", &batches[..1], 0);
+}
+
+/// Pictures, and what goes into them.
+const SINGLE: Convolution =
+    Convolution { batch: 2, out: [14, 14], stride: 1, window: 3, channels: [64, 64] };
+
+#[test]
+fn windows_of_small_pictures() {
+    check(&Convolution { out: [7, 7], channels: [64, 24], ..SINGLE }, &[1, 2], 2);
+    check(&Convolution { out: [9, 13], channels: [24, 64], ..SINGLE }, &[2, 1], 2);
+    check(&Convolution { batch: 1, out: [13, 9], channels: [16, 96], ..SINGLE }, &[1], 2);
+}
+
+#[test]
+fn windows_of_pictures_that_are_wider_than_boxes() {
+    check(&Convolution { out: [14, 14], channels: [72, 96], ..SINGLE }, &[1, 2], 2);
+    check(&Convolution { out: [15, 15], channels: [64, 24], ..SINGLE }, &[2, 1], 2);
+    check(&Convolution { batch: 1, out: [28, 28], channels: [24, 64], ..SINGLE }, &[1], 2);
+}
+
+#[test]
+fn windows_of_many_pictures() {
+    check(&Convolution { batch: 20, out: [7, 7], channels: [48, 24], ..SINGLE }, &[1, 17, 20], 2);
+    check(&Convolution { batch: 16, out: [2, 6], channels: [24, 24], ..SINGLE }, &[16, 3], 2);
+    check(&Convolution { batch: 33, out: [2, 3], channels: [40, 24], ..SINGLE }, &[31, 33], 2);
+}
+
+#[test]
+fn every_other_window() {
+    check(&Convolution { out: [7, 7], stride: 2, channels: [64, 24], ..SINGLE }, &[1, 2], 2);
+    check(&Convolution { out: [9, 15], stride: 3, channels: [24, 64], ..SINGLE }, &[2], 2);
+}
+
+#[test]
+fn single_pixels() {
+    let pixels = Convolution { window: 1, ..SINGLE };
+    check(&Convolution { out: [15, 13], channels: [72, 96], ..pixels }, &[1, 2], 2);
+    check(&Convolution { out: [14, 7], stride: 2, channels: [64, 24], ..pixels }, &[2, 1], 2);
+}
+
+#[test]
+fn windows_inside_of_pictures() {
+    let text = "#[autotune(dims(B = 1..=3, C = 64, H = 15, W = 11, O = 40, T = 3))]
+        fn conv(x: Tensor<bf16, B, H, W, C>, w: Weight<bf16, O, T, T, C>)
+            -> Tensor<bf16, B, { H - 2 }, { W - 2 }, O> {
+            compute(|n, y, p, o| sum((0..T, 0..T, 0..C), |r, s, c| {
+                x[[n, y + r, p + s, c]] * w[[o, r, s, c]]
+            }))
+        }";
+    let hopper = Arch { sm: 90, exact: true };
+    check_rule(": fed group", hopper, text, "wgmma_bf16<0, 0>(", &[1, 3], 3);
+}
+
+#[test]
+fn windows_of_bytes() {
+    let text = "#[autotune(dims(B = 1..=2, C = 96, H = 9, W = 14, O = 24, T = 3))]
+        fn conv(x: Tensor<i8, B, H, W, C>, w: Weight<i8, O, T, T, C>) -> Tensor<i32, B, H, W, O> {
+            compute(|n, y, p, o| sum((0..T, 0..T, 0..C), |r, s, c| {
+                x.get([n, y + r - 1, p + s - 1, c]).unwrap_or(0) as i32 * w[[o, r, s, c]] as i32
+            }))
+        }";
+    let hopper = Arch { sm: 90, exact: true };
+    check_rule(": fed group", hopper, text, "wgmma_i8(", &[1, 2], 2);
+}
+
+/// What else is in memory beside a part of the channels must not be added up: zeros are needed there,
+/// and no box has them.
+#[test]
+fn parts_of_channels_are_no_boxes() {
+    let text = "#[autotune(dims(B = 1..=2, C = 96, K = 72, H = 14, W = 14, O = 64))]
+        fn conv(x: Tensor<f16, B, H, W, C>, w: Weight<f16, O, C>) -> Tensor<f16, B, H, W, O> {
+            compute(|n, y, p, o| sum(0..K, |c| x[[n, y, p, c]] * w[[o, c]]))
+        }";
+    let dag = dag::build(&program(text)).unwrap();
+    let sketches = sketches(&dag, &target().into());
+    let fed = sketches.iter().find(|it| it.name.contains(": fed group")).unwrap();
+    let schedule = Schedule::replay(&dag, &fed.instructions(&fed.default)).unwrap();
+    assert_eq!(generate_cuda(&schedule).map(|it| it.unit.source), Err(Unplaceable::NotBoxes));
+    let hopper = Arch { sm: 90, exact: true };
+    check_rule(": group", hopper, text, "wgmma_f16<0, 0>(", &[1, 2], 0);
+}
+
+/// The boxes of pictures that a kernel copies: their extents, and how far apart what they copy is.
+fn boxes_of_pictures(generated: &GeneratedCuda) -> Vec<(&[i64], &[i64])> {
+    let maps = generated.grid.kernels.iter().flat_map(|it| &it.maps);
+    let of_picture = maps.filter(|it| generated.grid.buffer(it.tensor).name == "x");
+    of_picture.map(|it| (&it.extents[..], &it.steps[..])).collect()
+}
+
+#[test]
+fn a_step_of_a_convolution_is_one_box_of_pixels() {
+    let square = |batch, side, stride, window, channels| Convolution {
+        batch,
+        out: [side, side],
+        stride,
+        window,
+        channels: [channels, channels],
+    };
+    let expected: [(Convolution, [i64; 4]); 9] = [
+        (square(32, 56, 1, 3, 64), [2, 8, 8, 64]),
+        (square(32, 28, 1, 3, 128), [8, 4, 4, 64]),
+        (square(32, 14, 1, 3, 256), [32, 2, 2, 64]),
+        (square(32, 7, 1, 3, 512), [8, 1, 8, 64]),
+        (square(32, 28, 2, 3, 128), [8, 4, 4, 64]),
+        (square(32, 14, 2, 1, 256), [32, 2, 2, 64]),
+        (square(1, 28, 1, 3, 128), [1, 2, 32, 64]),
+        (square(1, 14, 1, 3, 256), [1, 4, 16, 64]),
+        (square(1, 7, 1, 3, 512), [1, 8, 8, 64]),
+    ];
+    for (convolution, extents) in &expected {
+        let generated = default_of(convolution);
+        let by = convolution.stride;
+        let steps = extents.map(|it| if it == 1 { 1 } else { by });
+        let boxes = boxes_of_pictures(&generated);
+        let steps = [1, steps[1], steps[2], 1];
+        assert_eq!(boxes, [(&extents[..], &steps[..])], "{}", generated.nest);
+        let copies = generated.unit.source.lines().filter(|it| it.contains("map_"));
+        let copies = copies.filter(|it| it.trim_start().starts_with("tensor_"));
+        assert_eq!(copies.count(), 2, "one copy for each factor\n{}", generated.unit.source);
+    }
+}
+
+#[test]
+fn what_no_box_fits_stays_what_it_was() {
+    let is_fed = |it: &Convolution| {
+        default_of(it).grid.kernels.iter().any(|kernel| !kernel.feeder.is_empty())
+    };
+    assert!(is_fed(&SINGLE));
+    assert!(!is_fed(&Convolution { channels: [64, 8], ..SINGLE }), "few columns");
+    assert!(!is_fed(&Convolution { batch: 1, out: [5, 5], ..SINGLE }), "few pixels");
+    let pixels = Convolution { window: 1, channels: [32, 64], ..SINGLE };
+    assert!(!is_fed(&pixels), "a single step of the reduction");
+}
