@@ -22,8 +22,12 @@ const THREADS: u64 = 256;
 /// Threads along one axis.
 const SIDE: u64 = 16;
 
-/// The read of a reduction whose windows overlap.
+/// The read of a reduction whose windows overlap. Prefixes do, but a condition says which elements
+/// are in one.
 pub(super) fn read(b: &Builder, anchor: StageId) -> Option<Access> {
+    if b.schedule.prefix_axes(anchor).is_some() {
+        return None;
+    }
     let n_spatial = b.schedule.stage(anchor).compute.n_spatial;
     let extents = b.extents(anchor);
     let iterations: u64 = extents.iter().product();
