@@ -55,6 +55,10 @@ fn a_bundle_has_code_and_a_prediction_for_every_candidate() {
     }
     let n = |goal| manifest.items.iter().filter(|it| it.goal == goal).count();
     assert!(n(Goal::Check) >= 2 && n(Goal::Time) >= case.times.len());
+    let text = said(&acceptance(folder.path(), &["predictions", "--folder", "made"]), 0);
+    let rows = text.lines().filter(|it| it.starts_with("| row_sums_f32 |"));
+    let (n_rows, text) = (rows.clone().count(), rows.collect::<String>());
+    assert!(n_rows == case.times.len() && text.contains(" us, memory |"), "{text}");
     for file in ["README.md", "peers.py", "acceptance"] {
         assert!(folder.path().join("made").join(file).is_file(), "{file}");
     }

@@ -227,4 +227,13 @@ fn a_session_leaves_a_log_and_records_and_goes_on_from_them() {
     let both = tune("6");
     assert_eq!(both[..first.len()], first, "the log grows");
     assert!(both.len() > first.len());
+
+    let (_, page) = acceptance(folder.path(), &["curves", "--only", "rms_norm"]);
+    let rows: Vec<&str> = page.lines().skip(2).collect();
+    let [row] = rows[..] else { panic!("{page}") };
+    let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+    assert_eq!(cells[..2], ["rms_norm_f16", "R = 3, D = 64"]);
+    assert_eq!(cells.last().unwrap().parse(), Ok(both.len()), "{page}");
+    let best = cells[cells.len() - 3].trim_end_matches('x').parse::<f64>().unwrap();
+    assert!(best >= 1.0, "the default schedule is a trial: {page}");
 }
