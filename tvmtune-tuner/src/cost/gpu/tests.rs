@@ -149,6 +149,27 @@ fn long_reductions_come_close_to_what_copies_reach() {
 }
 
 #[test]
+fn what_passes_over_memory_twice_comes_close_to_two_copies() {
+    // Read twice, and read and written.
+    let programs = [
+        "#[autotune(dims(M = 65536, N = 512))]
+        fn variance(x: Tensor<f32, M, N>) -> Tensor<f32, N> {
+            let c = compute(|j| mean(0..M, |i| x[[i, j]]));
+            compute(|j| mean(0..M, |i| (x[[i, j]] - c[[j]]) * (x[[i, j]] - c[[j]])))
+        }",
+        "#[autotune(dims(M = 8192, N = 4096))]
+        fn sums(x: Tensor<f32, M, N>) -> Tensor<f32, M, N> {
+            compute(|i, j| sum(0..=j, |k| x[[i, k]]))
+        }",
+    ];
+    for source in programs {
+        let dag = dag(source);
+        let share = share_of_copies(&dag, f64::from(1 << 28));
+        assert!((0.7..1.0).contains(&share), "{}: {share} of the speed of a copy", dag.name);
+    }
+}
+
+#[test]
 fn convolutions_of_narrow_numbers_are_products() {
     let dag = dag("#[autotune(dims(B = 32, H = 28, C = 128))]
         fn conv(x: Tensor<f16, B, H, H, C>, w: Weight<f16, C, 3, 3, C>) -> Tensor<f16, B, H, H, C> {
