@@ -16,7 +16,7 @@ mod waits;
 
 use tvmtune_core::target::gpu::{Arch, GpuTarget};
 use tvmtune_runtime::cuda::nvrtc::Nvrtc;
-use tvmtune_tuner::compile::{Compiler, Source};
+use tvmtune_tuner::compile::{Compiler, LINES, Source};
 
 /// What schedules are made for.
 pub(crate) fn target() -> GpuTarget {
@@ -25,7 +25,7 @@ pub(crate) fn target() -> GpuTarget {
 
 /// PTX for an architecture, which needs no assembler.
 pub(crate) fn ptx(nvrtc: &Nvrtc, text: &str, arch: &str) -> String {
-    let source = Source { name: "kernel.cu", text, arch, options: &[] };
+    let source = Source { name: "kernel.cu", text, arch, options: &[LINES] };
     match Compiler::new(nvrtc, None).compile(&source) {
         Ok(code) => code.ptx,
         Err(error) => panic!("{error}\n{text}"),

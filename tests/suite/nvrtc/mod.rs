@@ -5,7 +5,7 @@ use std::path::Path;
 
 use tvmtune_runtime::cuda::nvrtc::{Nvrtc, NvrtcError};
 use tvmtune_tests::nvrtc::nvrtc;
-use tvmtune_tuner::compile::{Code, CompileError, Compiler, Source, Verdict};
+use tvmtune_tuner::compile::{Code, CompileError, Compiler, LINES, Source, Verdict};
 use tvmtune_tuner::database::Cache;
 
 /// The use of every function, with the architectures that it must compile for.
@@ -108,6 +108,21 @@ fn a_file_pays_only_for_what_it_calls() {
     for part in [".global .", ".shared .", ".local .", ".func "] {
         assert!(!code.ptx.contains(part), "{part}:\n{}", code.ptx);
     }
+}
+
+#[test]
+fn code_does_not_tell_where_it_was_compiled() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let text = "#include \"tvmtune/types.cuh\"\nextern \"C\" __global__ void one(float* to) { to[0] = 1; }\n";
+    let code = compile(nvrtc, "one.cu", text, "sm_90a").unwrap();
+    let folder = std::env::current_dir().unwrap();
+    let folder = folder.to_str().unwrap();
+    let names = |bytes: &[u8]| bytes.windows(folder.len()).any(|it| it == folder.as_bytes());
+    assert!(!names(code.ptx.as_bytes()) && !names(&code.cubin));
+    // Where lines are asked for, it does.
+    let source = Source { name: "one.cu", text, arch: "sm_90a", options: &[LINES] };
+    let code = Compiler::new(nvrtc, None).compile(&source).unwrap();
+    assert!(names(code.ptx.as_bytes()), "{}", code.ptx);
 }
 
 /// What the log says of a kernel: registers, barriers, shared memory, frame.

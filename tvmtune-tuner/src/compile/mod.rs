@@ -27,14 +27,17 @@ pub use remarks::Remark;
 pub use tvmtune_runtime::cuda::nvrtc::Nvrtc;
 
 /// What every file is compiled with: functions are device functions unless they say otherwise,
-/// code knows the lines it comes from, the log says what kernels use, and variables that nobody reads are no news.
-pub const OPTIONS: [&str; 4] =
-    ["-default-device", "-lineinfo", "--ptxas-options=-v", "-diag-suppress=177"];
+/// the log says what kernels use, and variables that nobody reads are no news. Code that is shipped
+/// knows no lines: with them it would name the folder in which it was compiled.
+pub const OPTIONS: [&str; 3] = ["-default-device", "--ptxas-options=-v", "-diag-suppress=177"];
+
+/// Beside [`OPTIONS`], for code that stays here: it knows the lines it comes from.
+pub const LINES: &str = "-lineinfo";
 
 /// A file of CUDA C++, with what decides how it is compiled.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
-    /// What it is called in errors and in line information.
+    /// What it is called in errors, and where there are [`LINES`].
     pub name: &'a str,
     /// Its text.
     pub text: &'a str,
