@@ -10,6 +10,7 @@ mod persistent;
 mod pixels;
 mod scans;
 mod schedules;
+mod stream;
 mod tensor;
 mod tf32;
 mod waits;

@@ -19,7 +19,7 @@ use tvmtune_tuner::space::{Point, Space};
 
 use super::ptx;
 
-const ARCH: Arch = Arch { sm: 90, exact: true };
+pub(super) const ARCH: Arch = Arch { sm: 90, exact: true };
 
 /// A small GPU.
 pub(super) fn small(multiprocessors: u32) -> GpuTarget {
@@ -27,8 +27,8 @@ pub(super) fn small(multiprocessors: u32) -> GpuTarget {
 }
 
 /// Points of the rule for warpgroups that are fed, the default one first, with so many blocks for
-/// each multiprocessor.
-fn points(space: &Space, n_random: u64, blocks: u64) -> Vec<Point> {
+/// each multiprocessor, or whatever option that is.
+pub(super) fn points(space: &Space, n_random: u64, blocks: u64) -> Vec<Point> {
     let sketch = space.sketches.iter().position(|it| it.name.contains(": fed group"));
     let sketch = sketch.expect("there is a rule that feeds warpgroups") as u16;
     let default = Point { sketch, choices: space.sketches[sketch as usize].default.clone() };
@@ -47,7 +47,7 @@ fn points(space: &Space, n_random: u64, blocks: u64) -> Vec<Point> {
 }
 
 /// The code of a point, if it can be placed.
-fn generate(dag: &Dag, space: &Space, point: &Point) -> Option<GeneratedCuda> {
+pub(super) fn generate(dag: &Dag, space: &Space, point: &Point) -> Option<GeneratedCuda> {
     let schedule = Schedule::replay(dag, &space.instructions(point)).unwrap();
     let generated = generate_cuda(&schedule).ok()?;
     let most = ARCH.limits().block_shared_bytes;
@@ -55,7 +55,7 @@ fn generate(dag: &Dag, space: &Space, point: &Point) -> Option<GeneratedCuda> {
 }
 
 /// Arguments, and what the program makes of them.
-fn data(dag: &Dag, dims: &[i64]) -> (Vec<Array>, Vec<Array>) {
+pub(super) fn data(dag: &Dag, dims: &[i64]) -> (Vec<Array>, Vec<Array>) {
     let param = |(seed, id)| {
         let tensor = dag.tensor(id);
         let shape: Vec<u64> = tensor.shape.iter().map(|it| it.eval_dims(dims) as u64).collect();

@@ -117,7 +117,8 @@ fn annotation(stage: &Stage, number: u16, any: AxisId) -> (AxisId, LoopKind) {
             let tasks = stage.order.iter().take_while(kind).count();
             let tasks_kind = match number % 5 {
                 0 => LoopKind::Cluster,
-                1 | 2 => LoopKind::Persistent(1 + number / 35 % 4),
+                1 => LoopKind::Persistent(1 + number / 35 % 4),
+                2 => LoopKind::Streamed(1 + number / 35 % 4),
                 _ => LoopKind::Parallel,
             };
             (stage.order.get(tasks).copied().unwrap_or(any), tasks_kind)

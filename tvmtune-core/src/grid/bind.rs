@@ -24,7 +24,9 @@ pub(super) fn bind(kernel: &mut Kernel, in_registers: &dyn Fn(TensorId) -> bool,
     };
     let body = binder.block(body, kernel.threads);
     let Binder { vars, renamed, .. } = binder;
-    kernel.body = body.into_iter().map(|it| rename(it, &renamed)).collect();
+    let of = |var: VarId| renamed.get(&var).cloned();
+    let rename = |it: &Poly| it.substitute_vars(&of, &Facts::default());
+    kernel.body = body.into_iter().map(|it| it.map_polys(&rename)).collect();
     kernel.thread_vars = vars;
     kernel.thread_vars.sort_by_key(|it| (it.range, it.step));
 }
@@ -118,43 +120,4 @@ fn guarded(guard: &Guard, body: Vec<Stmt>) -> Vec<Stmt> {
         });
     }
     stmts
-}
-
-fn rename(mut stmt: Stmt, renamed: &BTreeMap<VarId, Poly>) -> Stmt {
-    let of = |var: VarId| renamed.get(&var).cloned();
-    let facts = Facts::default();
-    let poly = |it: &Poly| it.substitute_vars(&of, &facts);
-    match &mut stmt {
-        Stmt::For { extent, .. } => *extent = poly(extent),
-        Stmt::If { guards, .. } => {
-            for Guard { value, bound } in guards {
-                (*value, *bound) = (poly(value), poly(bound));
-            }
-        }
-        Stmt::Store { index, value, .. } | Stmt::Update { index, value, .. } => {
-            *index = index.iter().map(poly).collect();
-            *value = value.map_polys(&mut |it| poly(it));
-        }
-        Stmt::Combine { index, .. } => *index = index.iter().map(poly).collect(),
-        Stmt::Thread { .. }
-        | Stmt::Sync { .. }
-        | Stmt::Async { .. }
-        | Stmt::Commit
-        | Stmt::Wait { .. }
-        | Stmt::LoadFragment { .. }
-        | Stmt::Multiply { .. }
-        | Stmt::GroupMultiply { .. }
-        | Stmt::Matrices { .. }
-        | Stmt::WaitMatrices { .. }
-        | Stmt::WaitFull { .. }
-        | Stmt::WaitEmpty { .. }
-        | Stmt::CopyBox { .. }
-        | Stmt::Release { .. }
-        | Stmt::Advance { .. }
-        | Stmt::FenceAsync => {}
-    }
-    if let Some(body) = stmt.body_mut() {
-        *body = std::mem::take(body).into_iter().map(|it| rename(it, renamed)).collect();
-    }
-    stmt
 }

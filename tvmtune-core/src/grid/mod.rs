@@ -12,7 +12,7 @@
 //! threads of one block: the walk goes from loops that run one after the other, each by all threads
 //! (`threads`), over where each buffer lives (`memory`) and what lies outside of tensors (`tails`),
 //! to the one program that every thread runs (`bind`), waiting for the others where it must
-//! (`barrier`). Blocks may take several tiles (`persistent`).
+//! (`barrier`). Blocks may take several tiles (`persistent`), or parts of some (`stream`).
 //!
 //! # Invariants
 //!
@@ -37,17 +37,19 @@ mod persistent;
 mod pipeline;
 mod reduce;
 mod stmt;
+mod stream;
 mod tails;
 mod tensor;
 mod threads;
 mod write_out;
 
-use crate::dag::{DType, Dim, Scalar, ScalarId, TensorId, Types};
+use crate::dag::{DType, Dim, Reducer, Scalar, ScalarId, TensorId, Types};
 use crate::nest::{self, Nest};
 use crate::poly::{DimId, Facts, Poly, VarId};
 use crate::schedule::Layout;
 pub use copied::{Copied, copied};
 pub use stmt::{Accumulators, LoopKind, Operand, SharedOperand, Stmt, Way};
+pub use stream::Division;
 
 /// Threads of a warp.
 pub const WARP: u32 = 32;
@@ -77,6 +79,9 @@ pub enum Unplaceable {
     /// All threads of a block would combine values, and its feeder would not come.
     #[error("all threads of a block combine values beside a loop that is fed")]
     FedReduction,
+    /// Blocks would take parts of tiles that no single loop adds up.
+    #[error("blocks take parts of tiles that no single loop adds up")]
+    Undivided,
     /// Threads that combine values inside of which others are told apart.
     #[error("a loop over threads stands inside one whose threads reduce together")]
     ReductionOutside,
@@ -234,12 +239,54 @@ pub struct Tiles {
     pub stride: i64,
     /// The loops that number the tiles, outermost first.
     pub vars: Vec<BlockVar>,
+    /// How blocks divide the last ones between them, if they do.
+    pub shares: Option<Shares>,
+}
+
+/// What blocks have of tiles that they divide between them. All tiles stand in a row, each as its
+/// iterations; blocks have equal parts of that, in order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shares {
+    /// The iterations of a tile.
+    pub depth: Poly,
+    /// What a block does with its part.
+    pub part: Part,
+}
+
+/// What a block does with its part of a tile.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Part {
+    /// It adds up.
+    Sums {
+        /// The part's first iteration.
+        first: VarId,
+        /// The iteration after its last one.
+        end: VarId,
+        /// What is added up, and how.
+        sums: Vec<(TensorId, Reducer)>,
+    },
+    /// It joins the sums of a tile that it began and did not end.
+    Joins {
+        /// The parts of that tile: its own, and those of the blocks that follow.
+        count: VarId,
+    },
 }
 
 impl Tiles {
     /// How many there are.
     pub fn count(&self) -> Poly {
         self.vars.iter().fold(Poly::constant(1), |n, it| n * it.extent.clone())
+    }
+
+    /// The variables that say what part a block has, each with one more than it is at most.
+    pub fn of_parts(&self) -> Vec<(VarId, Poly)> {
+        let Some(Shares { depth, part }) = &self.shares else { return Vec::new() };
+        match part {
+            Part::Sums { first, end, .. } => {
+                vec![(*first, depth.clone()), (*end, depth.clone() + Poly::constant(1))]
+            }
+            Part::Joins { count } => vec![(*count, Poly::constant(self.stride + 1))],
+        }
     }
 }
 
@@ -289,7 +336,9 @@ pub fn place(nest: &Nest) -> Result<Grid, Unplaceable> {
         banks::pad(&kernel, &mut grid.buffers);
         tensor::find(&mut kernel, &grid.buffers);
         memory::allocate(&mut kernel, &mut grid.buffers)?;
+        let joining = stream::join(&mut kernel, &mut grid.buffers, &mut n_vars)?;
         grid.kernels.push(kernel);
+        grid.kernels.extend(joining);
     }
     Ok(grid)
 }
@@ -315,6 +364,9 @@ fn kernel_facts(kernel: &Kernel, known: &Facts) -> Facts {
     let of_tiles = kernel.tiles.iter().flat_map(|it| &it.vars);
     for it in kernel.blocks.iter().chain(of_tiles) {
         facts.bound_var(it.var, it.extent.clone());
+    }
+    for (var, extent) in kernel.tiles.iter().flat_map(Tiles::of_parts) {
+        facts.bound_var(var, extent);
     }
     visit(&kernel.body, &mut facts);
     facts

@@ -20,15 +20,18 @@
 
 use super::{BlockVar, Kernel, LoopKind, Stmt, Tiles};
 use crate::poly::{Facts, Poly, VarId};
+use crate::schedule;
 
 /// Lets no more than so many blocks run the loops over blocks from `outermost` inwards; leaves a
-/// kernel alone that has no more tiles than that.
+/// kernel alone that has no more tiles than that. Returns whether blocks may then divide tiles
+/// between them.
 pub(super) fn persist(
     kernel: &mut Kernel,
-    (outermost, most): (VarId, u16),
+    (outermost, kind): (VarId, schedule::LoopKind),
     facts: &Facts,
     n_vars: &mut u32,
-) {
+) -> bool {
+    let most = kind.most_blocks().unwrap_or(1);
     let (clustered, mut outer): (Vec<BlockVar>, Vec<BlockVar>) =
         std::mem::take(&mut kernel.blocks).into_iter().partition(|it| it.in_cluster);
     let extent = |it: &BlockVar| it.extent.as_constant().unwrap_or(1).max(1);
@@ -37,12 +40,14 @@ pub(super) fn persist(
     let vars = outer.split_off(first);
     let (wave, block) = (VarId(*n_vars), VarId(*n_vars + 1));
     let stride = (i64::from(most) / in_cluster).max(1);
-    let tiles = Tiles { wave, block, stride, vars };
+    let tiles = Tiles { wave, block, stride, vars, shares: None };
     let (count, limit) = (tiles.count(), Poly::constant(stride));
     kernel.blocks = outer;
-    if (limit.clone() - count.clone()).is_nonnegative(facts) {
+    let is_even = count.as_constant().is_some_and(|it| it % stride == 0);
+    let divides = matches!(kind, schedule::LoopKind::Streamed(_)) && !is_even;
+    if !divides && (limit.clone() - count.clone()).is_nonnegative(facts) {
         kernel.blocks.extend(tiles.vars.into_iter().chain(clustered));
-        return;
+        return false;
     }
     *n_vars += 2;
     let name = "block".to_owned();
@@ -54,4 +59,5 @@ pub(super) fn persist(
         ("wave".to_owned(), LoopKind::Serial, std::mem::take(&mut kernel.body));
     kernel.body = vec![Stmt::For { var: wave, name, extent, kind, body }];
     kernel.tiles = Some(tiles);
+    divides
 }

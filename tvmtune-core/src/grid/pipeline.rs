@@ -218,25 +218,7 @@ pub(super) fn take_apart(
 }
 
 /// A statement in another iteration.
-fn at(mut stmt: Stmt, var: VarId, iteration: &Poly) -> Stmt {
-    let facts = Facts::default();
+fn at(stmt: Stmt, var: VarId, iteration: &Poly) -> Stmt {
     let of = |it: VarId| (it == var).then(|| iteration.clone());
-    let poly = |it: &Poly| it.substitute_vars(&of, &facts);
-    match &mut stmt {
-        Stmt::For { extent, .. } => *extent = poly(extent),
-        Stmt::If { guards, .. } => {
-            for Guard { value, bound } in guards {
-                (*value, *bound) = (poly(value), poly(bound));
-            }
-        }
-        Stmt::Store { index, value, .. } => {
-            *index = index.iter().map(poly).collect();
-            *value = value.map_polys(&mut |it| poly(it));
-        }
-        _ => {}
-    }
-    if let Some(body) = stmt.body_mut() {
-        *body = std::mem::take(body).into_iter().map(|it| at(it, var, iteration)).collect();
-    }
-    stmt
+    stmt.map_polys(&|it| it.substitute_vars(&of, &Facts::default()))
 }

@@ -277,6 +277,44 @@ impl Stmt {
         }
     }
 
+    /// With every polynomial of this statement and of all inside it changed, as long as they are
+    /// loops, conditions, and accesses.
+    pub(super) fn map_polys(mut self, change: &dyn Fn(&Poly) -> Poly) -> Self {
+        match &mut self {
+            Stmt::For { extent, .. } => *extent = change(extent),
+            Stmt::If { guards, .. } => {
+                for Guard { value, bound } in guards {
+                    (*value, *bound) = (change(value), change(bound));
+                }
+            }
+            Stmt::Store { index, value, .. } | Stmt::Update { index, value, .. } => {
+                *index = index.iter().map(change).collect();
+                *value = value.map_polys(&mut |it| change(it));
+            }
+            Stmt::Combine { index, .. } => *index = index.iter().map(change).collect(),
+            Stmt::Thread { .. }
+            | Stmt::Sync { .. }
+            | Stmt::Async { .. }
+            | Stmt::Commit
+            | Stmt::Wait { .. }
+            | Stmt::LoadFragment { .. }
+            | Stmt::Multiply { .. }
+            | Stmt::GroupMultiply { .. }
+            | Stmt::Matrices { .. }
+            | Stmt::WaitMatrices { .. }
+            | Stmt::WaitFull { .. }
+            | Stmt::WaitEmpty { .. }
+            | Stmt::CopyBox { .. }
+            | Stmt::Release { .. }
+            | Stmt::Advance { .. }
+            | Stmt::FenceAsync => {}
+        }
+        if let Some(body) = self.body_mut() {
+            *body = std::mem::take(body).into_iter().map(|it| it.map_polys(change)).collect();
+        }
+        self
+    }
+
     /// Calls `visit` with this statement and all inside it, outermost first.
     pub fn walk<'a>(&'a self, visit: &mut dyn FnMut(&'a Stmt)) {
         visit(self);

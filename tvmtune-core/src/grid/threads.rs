@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 
 use super::persistent::persist;
 use super::reduce::Reductions;
+use super::stream;
 use super::{BlockVar, Buffer, Kernel, LoopKind, MOST_THREADS, Stmt, Unplaceable, WARP};
 use crate::dag::Reducer;
 use crate::nest::{self, Nest};
@@ -42,7 +43,8 @@ pub(super) fn kernel(
         return Err(Unplaceable::Threads(threads));
     }
     let reductions = Reductions::new(phases, nest);
-    let mut walk = Walk { reductions, needs, path: Vec::new(), buffers, n_vars };
+    let path = Vec::new();
+    let mut walk = Walk { reductions, needs, path, buffers: &mut *buffers, n_vars: &mut *n_vars };
     let body = walk.block(body, threads)?;
     let mut kernel = Kernel {
         blocks,
@@ -58,20 +60,25 @@ pub(super) fn kernel(
         body,
     };
     if let Some(persistent) = persistent {
-        persist(&mut kernel, persistent, facts, n_vars);
+        let divides = persist(&mut kernel, persistent, facts, n_vars);
+        if divides {
+            stream::divide(&mut kernel, buffers, facts, n_vars)?;
+        }
     }
     Ok(kernel)
 }
 
 /// The loops over blocks, neighbors of a cluster last; from which of them on so many blocks at most
 /// take turns; and what is inside.
-fn blocks(phases: &[nest::Stmt]) -> (Vec<BlockVar>, Option<(VarId, u16)>, &[nest::Stmt]) {
+fn blocks(
+    phases: &[nest::Stmt],
+) -> (Vec<BlockVar>, Option<(VarId, schedule::LoopKind)>, &[nest::Stmt]) {
     let (mut blocks, mut persistent, mut body) = (Vec::new(), None, phases);
     while let [nest::Stmt::For { var, name, extent, kind, body: inner }] = body
         && kind.is_parallel()
     {
-        if let schedule::LoopKind::Persistent(most) = kind {
-            persistent = persistent.or(Some((*var, *most)));
+        if kind.most_blocks().is_some() {
+            persistent = persistent.or(Some((*var, *kind)));
         }
         let in_cluster = *kind == schedule::LoopKind::Cluster;
         let (name, extent) = (name.clone(), extent.clone());

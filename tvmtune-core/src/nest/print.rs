@@ -203,6 +203,7 @@ fn keyword(kind: LoopKind) -> &'static str {
         LoopKind::Vectorized => "vectorized",
         LoopKind::Parallel => "parallel",
         LoopKind::Persistent(_) => "persistent",
+        LoopKind::Streamed(_) => "streamed",
         LoopKind::Cluster => "cluster",
         LoopKind::Thread => "thread",
         LoopKind::Tensor => "tensor",

@@ -50,6 +50,10 @@ pub enum LoopKind {
     /// many blocks for the iterations of this loop and of the parallel ones inside it: each takes
     /// several, one after the other. On a CPU: as `Parallel`.
     Persistent(u16),
+    /// As [`Persistent`](LoopKind::Persistent), where the last tiles are divided between blocks along
+    /// their reduction, so that all blocks have the same work: stream-K. What they add up of a tile
+    /// is added by a second kernel. On a CPU: as `Parallel`.
+    Streamed(u16),
     /// As [`Parallel`](LoopKind::Parallel), with all iterations at the same time, so that what they
     /// all need is copied once for all of them. Constant extent, at most 8.
     Cluster,
@@ -62,7 +66,15 @@ pub enum LoopKind {
 impl LoopKind {
     /// Whether iterations are tasks that any thread may take.
     pub fn is_parallel(self) -> bool {
-        matches!(self, LoopKind::Parallel | LoopKind::Persistent(_) | LoopKind::Cluster)
+        matches!(self, LoopKind::Parallel | LoopKind::Cluster) || self.most_blocks().is_some()
+    }
+
+    /// How many blocks take turns, if blocks take several of the iterations.
+    pub fn most_blocks(self) -> Option<u16> {
+        match self {
+            LoopKind::Persistent(most) | LoopKind::Streamed(most) => Some(most),
+            _ => None,
+        }
     }
 }
 

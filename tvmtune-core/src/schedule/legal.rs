@@ -149,7 +149,9 @@ impl Schedule {
                 kind if kind.is_parallel() && declared.role == AxisRole::Reduce => {
                     return refuse(ErrorKind::WrongRole(AxisRole::Reduce));
                 }
-                LoopKind::Persistent(0) => return refuse(ErrorKind::FactorOutOfRange),
+                kind if kind.most_blocks() == Some(0) => {
+                    return refuse(ErrorKind::FactorOutOfRange);
+                }
                 LoopKind::Cluster
                     if !matches!(declared.extent.as_constant(), Some(1..=MOST_IN_CLUSTER)) =>
                 {
@@ -167,6 +169,7 @@ impl Schedule {
                 }
                 LoopKind::Parallel
                 | LoopKind::Persistent(_)
+                | LoopKind::Streamed(_)
                 | LoopKind::Cluster
                 | LoopKind::Thread
                 | LoopKind::Tensor
@@ -185,6 +188,7 @@ impl Schedule {
                 | LoopKind::Vectorized
                 | LoopKind::Parallel
                 | LoopKind::Persistent(_)
+                | LoopKind::Streamed(_)
                 | LoopKind::Cluster
                 | LoopKind::Thread => {}
             }

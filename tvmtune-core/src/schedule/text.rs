@@ -125,6 +125,7 @@ impl fmt::Display for Kind {
             LoopKind::Fed(depth) => return write!(f, "fed:{depth}"),
             LoopKind::Pipelined(depth) => return write!(f, "pipelined:{depth}"),
             LoopKind::Persistent(blocks) => return write!(f, "persistent:{blocks}"),
+            LoopKind::Streamed(blocks) => return write!(f, "streamed:{blocks}"),
             LoopKind::Serial => "serial",
             LoopKind::Unrolled => "unrolled",
             LoopKind::Vectorized => "vectorized",
@@ -238,9 +239,10 @@ impl<'a> Words<'a> {
 
     fn kind(&mut self) -> Result<LoopKind, &'static str> {
         let word = self.word();
-        let blocks = word.strip_prefix("persistent:").and_then(|it| it.parse().ok());
+        let blocks = |name: &str| word.strip_prefix(name)?.strip_prefix(':')?.parse().ok();
         let kind = KINDS.into_iter().find(|it| Kind(*it).to_string() == word);
-        kind.or(blocks.map(LoopKind::Persistent))
+        kind.or_else(|| blocks("persistent").map(LoopKind::Persistent))
+            .or_else(|| blocks("streamed").map(LoopKind::Streamed))
             .ok_or("`serial`, `unrolled`, `vectorized` or `parallel`")
     }
 
@@ -296,7 +298,7 @@ mod tests {
         let lines = "split s0 a1 [8, 4]\nfuse s0 a2 a3\nreorder s0 [a4, a0, a3]\nreorder s1 []\n\
                      annotate s0 a4 vectorized\nannotate s0 a0 parallel\nannotate s0 a0 serial\n\
                      annotate s0 a1 unrolled\n\
-                     annotate s0 a0 persistent:132\ncompute_at s1 s0 a2\n\
+                     annotate s0 a0 persistent:132\nannotate s0 a0 streamed:132\ncompute_at s1 s0 a2\n\
                      rolling_update s1 s0 a2\nhoist s1\nlift s1\nnarrow s1 bf16\ninline s2\ncache_read t0 s1\n\
                      cache_operand s1 r1\ncache_padded t0 s1\ncache_write s1\nrfactor s1 a2\nscan s1 a3\n\
                      pack t1 [0:48, 1:4] [0, 2, 1, 3]\npack t1 [] [1, 0]\nthreads one\nthreads all";

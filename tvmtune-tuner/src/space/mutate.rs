@@ -85,7 +85,11 @@ impl Space {
         let mut choices = found.default.clone();
         for (choice, decision) in choices.iter_mut().zip(&found.decisions) {
             let Some(value) = wanted(&decision.name, decision.kind) else { continue };
-            let distance = |it: u64| (it.max(1) as f64 / value.max(1) as f64).ln().abs();
+            // None and one are near each other, and not the same.
+            let distance = |it: u64| match it == value {
+                true => -1.0,
+                false => (it.max(1) as f64 / value.max(1) as f64).ln().abs(),
+            };
             let options = decision.options.iter().map(|it| distance(*it)).enumerate();
             if let Some((best, _)) = options.min_by(|a, b| a.1.total_cmp(&b.1)) {
                 *choice = best as u16;

@@ -24,13 +24,14 @@ mod registers;
 mod stmt;
 #[cfg(test)]
 mod tests;
+mod tiles;
 mod vector;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::dag::{DType, Expr, ScalarId, TensorId};
-use crate::grid::{BlockVar, Buffer, Grid, Home, Kernel, Stmt};
-use crate::poly::{Atom, DimId, Facts, Poly, VarId};
+use crate::grid::{Buffer, Grid, Home, Kernel, Stmt, Tiles};
+use crate::poly::{Atom, DimId, Facts, Poly};
 pub use lanes::{Load, Vectors, is_vector, position, vectors};
 use names::Names;
 
@@ -127,6 +128,9 @@ pub fn print(grid: &Grid) -> Unit {
     if is_fed {
         source.push_str("#include \"tvmtune/tma.cuh\"\n");
     }
+    if grid.kernels.iter().any(|it| it.tiles.as_ref().is_some_and(|it| it.shares.is_some())) {
+        source.push_str("#include \"tvmtune/stream.cuh\"\n");
+    }
     source.push_str(&group::declarations(grid));
     source.push_str("\nusing namespace tvmtune;\n");
     source.push_str(&format!("using Index = {index};\n"));
@@ -211,6 +215,9 @@ impl<'a> Printer<'a> {
         let of_tiles = kernel.tiles.iter().flat_map(|it| &it.vars);
         for it in kernel.blocks.iter().chain(of_tiles) {
             printer.facts.bound_var(it.var, it.extent.clone());
+        }
+        for (var, extent) in kernel.tiles.iter().flat_map(Tiles::of_parts) {
+            printer.facts.bound_var(var, extent);
         }
         for var in &kernel.thread_vars {
             printer.facts.bound_var(var.var, Poly::constant((var.range / var.step).into()));
@@ -299,8 +306,9 @@ impl<'a> Printer<'a> {
         for block in self.kernel.blocks.iter().skip(1) {
             polys(&block.extent, &mut used);
         }
-        for tile in self.kernel.tiles.iter().flat_map(|it| &it.vars) {
-            polys(&tile.extent, &mut used);
+        if let Some(tiles) = &self.kernel.tiles {
+            tiles.vars.iter().for_each(|it| polys(&it.extent, &mut used));
+            tiles.shares.iter().for_each(|it| polys(&it.depth, &mut used));
         }
         used.extend(self.map_params());
         for stmt in self.kernel.statements() {
@@ -406,52 +414,6 @@ impl<'a> Printer<'a> {
             );
             self.line(&line);
         }
-    }
-
-    fn blocks(&mut self) {
-        let kernel = self.kernel;
-        self.digits("Index(blockIdx.x)", &kernel.blocks);
-    }
-
-    /// Declares the variables of loops of which a number says the iteration.
-    fn digits(&mut self, number: &str, vars: &[BlockVar]) {
-        let names: Vec<String> = vars.iter().map(|it| self.names.enter(it.var, &it.name)).collect();
-        for (n, name) in names.iter().enumerate() {
-            if vars[n].extent.as_constant() == Some(1) {
-                self.line(&format!("const Index {name} = 0;"));
-                continue;
-            }
-            let mut text = number.to_owned();
-            let inner = vars[n + 1..].iter().fold(Poly::constant(1), |n, it| n * it.extent.clone());
-            if inner.as_constant() != Some(1) {
-                text = format!("{text} / {}", self.poly(&inner).operand());
-            }
-            if n > 0 {
-                text = format!("{text} % {}", self.poly(&vars[n].extent).operand());
-            }
-            self.line(&format!("const Index {name} = {text};"));
-        }
-    }
-
-    /// Whether a loop is that of a block over its tiles.
-    fn is_over_tiles(&self, var: VarId) -> bool {
-        self.kernel.tiles.as_ref().is_some_and(|it| it.wave == var)
-    }
-
-    /// What a block does for each of its tiles.
-    fn tiles(&mut self, body: &[Stmt]) {
-        let kernel = self.kernel;
-        let Some(tiles) = &kernel.tiles else { return };
-        let name = self.names.enter_text("tile");
-        let first = self.poly(&Poly::var(tiles.block)).text;
-        let count = self.poly(&tiles.count()).operand();
-        let stride = tiles.stride;
-        self.open(&format!("for (Index {name} = {first}; {name} < {count}; {name} += {stride})"));
-        self.digits(&name, &tiles.vars);
-        self.block(body);
-        self.close();
-        tiles.vars.iter().for_each(|it| self.names.leave(it.var));
-        self.names.leave_text(&name);
     }
 
     fn threads(&mut self) {

@@ -39,7 +39,10 @@ pub(super) fn runs(site: &Site<'_>, is_gpu: bool) -> Vec<Run> {
         LoopKind::Vectorized => Run::Vectorized,
         LoopKind::Unrolled if is_gpu && threads > Some(depth) => Run::Virtual,
         LoopKind::Unrolled | LoopKind::Tensor => Run::Written,
-        LoopKind::Parallel | LoopKind::Persistent(_) | LoopKind::Cluster => match is_gpu {
+        LoopKind::Parallel
+        | LoopKind::Persistent(_)
+        | LoopKind::Streamed(_)
+        | LoopKind::Cluster => match is_gpu {
             true => Run::Block,
             false => Run::Parallel,
         },

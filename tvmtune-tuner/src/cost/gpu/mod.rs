@@ -17,6 +17,7 @@
 mod access;
 mod arithmetic;
 mod machine;
+mod parts;
 mod rank;
 #[cfg(test)]
 mod tests;

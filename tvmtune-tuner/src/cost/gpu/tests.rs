@@ -419,6 +419,50 @@ fn blocks_that_take_several_tiles_are_no_slower() {
 }
 
 #[test]
+fn blocks_that_divide_tiles_gain_what_others_idle() {
+    // Of 66 pairs of blocks: tiles for one round and a few, for one and most of another, for many
+    // rounds, and for no round; and which share of the time of whole tiles is left.
+    for (m, n, range) in [
+        (2560, 1792, 0.5..0.75),
+        (4096, 2048, 0.95..1.2),
+        (8192, 11008, 0.9..1.02),
+        (1024, 1024, 0.3..0.7),
+    ] {
+        let dag = dag(&format!(
+            "#[autotune(dims(M = {m}, N = {n}, K = 8192))]
+            fn linear(x: Tensor<bf16, M, K>, w: Weight<bf16, N, K>) -> Tensor<bf16, M, N> {{
+                compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[j, k]]))
+            }}"
+        ));
+        let space = Space::new(&dag, &Target::from(hopper()));
+        let sketch = space.sketches.iter().position(|it| it.name.contains(": fed group")).unwrap();
+        let large = |blocks: u64| {
+            let choices = move |name: &str, _| {
+                let ending = |it: &str| name.ends_with(it);
+                let tile = [
+                    ("persistent", blocks),
+                    ("groups", 2),
+                    ("rows", 1),
+                    ("panels", 4),
+                    ("slots", 4),
+                ];
+                tile.into_iter()
+                    .find(|it| ending(it.0))
+                    .map(|it| it.1)
+                    .or(ending("cluster").then_some(2))
+            };
+            let grid = grid_of(&dag, &space, &space.nearest(sketch as u16, &choices));
+            estimate(&grid, &hopper())
+        };
+        let [whole, divided] = [1, 101].map(large);
+        println!("{m} {n}: {:?} {:?}", whole.kernels[0], divided.kernels);
+        assert_eq!(divided.kernels.len(), 2);
+        let ratio = divided.ns / whole.ns;
+        assert!(range.contains(&ratio), "{m} {n}: {ratio}");
+    }
+}
+
+#[test]
 fn matrix_instructions_are_worth_it() {
     let product = |dtype: &str| {
         format!(

@@ -12,6 +12,7 @@ use tvmtune_core::target::{GpuTarget, fits_gpu};
 use super::machine::{
     ARITHMETIC_SHARE, BLOCK_LATENCY, FILL, LANES, LAUNCH_NS, Machine, NOT_OVERLAPPED, SCHEDULERS,
 };
+use super::parts::Parts;
 use super::traffic::{Shape, Traffic};
 use super::value::Values;
 use super::walk::{self, Block};
@@ -35,7 +36,9 @@ pub(super) fn kernel(
     let all = |extents: &mut dyn Iterator<Item = i64>| {
         extents.fold(1_u64, |n, it| n.saturating_mul(it as u64))
     };
-    let tiles = all(&mut extents.iter().copied());
+    let parts = Parts::of(kernel, &values);
+    let all_tiles = all(&mut extents.iter().copied());
+    let tiles = parts.and_then(|it| it.joined()).unwrap_or(all_tiles);
     let blocks = all(&mut kernel.blocks.iter().map(extent));
     let mut estimate = KernelEstimate {
         ns: f64::INFINITY,
@@ -49,10 +52,10 @@ pub(super) fn kernel(
         dram_bytes: 0.0,
     };
     estimate.parts[Bound::Launch as usize] = LAUNCH_NS;
-    if blocks == 0 {
+    if blocks == 0 || tiles == 0 {
         estimate.ns = LAUNCH_NS;
     }
-    if blocks == 0 || occupancy == 0 {
+    if blocks == 0 || tiles == 0 || occupancy == 0 {
         return estimate;
     }
     let block = walk::block(grid, kernel, dims);
@@ -71,12 +74,18 @@ pub(super) fn kernel(
         l1_bytes: l1.max(0.0),
         l2_bytes: machine.l2_bytes,
     };
-    let traffic = shape.traffic(&block.sites);
+    let mut traffic = shape.traffic(&block.sites);
+    if let Some(parts) = parts {
+        let (some, left) = (tiles as f64 / all_tiles as f64, parts.left_bytes(grid));
+        traffic = Traffic { l2: traffic.l2 * some + left, dram: traffic.dram * some };
+    }
     estimate.waves = (tiles as f64 / per_wave).ceil() as u64;
     estimate.l2_bytes = traffic.l2;
     estimate.dram_bytes = traffic.dram;
     let warps = f64::from(kernel.threads.div_ceil(LANES));
-    Sum { machine, block, traffic, warps, tiles: tiles as f64, resident, is_persistent }
+    let of_block = parts.and_then(|it| it.tiles_of_block());
+    let tiles = tiles as f64;
+    Sum { machine, block, traffic, warps, tiles, of_block, resident, is_persistent }
         .finish(&mut estimate);
     estimate
 }
@@ -90,6 +99,8 @@ struct Sum {
     /// Tiles of all blocks, and those that a multiprocessor works on at the same time.
     tiles: f64,
     resident: f64,
+    /// Tiles of one block, if blocks divide them between them.
+    of_block: Option<f64>,
     /// Whether blocks take several tiles.
     is_persistent: bool,
 }
@@ -123,7 +134,8 @@ impl Sum {
         let work = units.iter().map(|it| it.1).fold(0.0, f64::max);
         // The multiprocessor with most tiles.
         let blocks = estimate.blocks as f64;
-        let most = (tiles / blocks).ceil() * (blocks / machine.n).ceil();
+        let of_block = self.of_block.unwrap_or((tiles / blocks).ceil());
+        let most = of_block * (blocks / machine.n).ceil();
         let busy = self.busy(work, most);
         part(Bound::Waves, ns(work * (most - tiles / machine.n)));
         part(Bound::Latency, ns((busy - work * most).max(0.0)));
@@ -149,10 +161,14 @@ impl Sum {
         let full = (tiles / self.resident).floor();
         let rest = tiles - full * self.resident;
         let last = |wait: f64| if rest > 0.0 { round(rest, wait) } else { 0.0 };
-        if !self.is_persistent || full < 1.0 {
+        if !self.is_persistent || (full < 1.0 && self.of_block.is_none()) {
             return full * round(self.resident, wait) + last(wait);
         }
         let later = self.block.latency - self.block.ahead;
+        if self.of_block.is_some() {
+            // A fraction of a tile takes a fraction of its time.
+            return wait - later + tiles / self.resident * round(self.resident, later);
+        }
         let first = round(self.resident, wait);
         first + (full - 1.0) * round(self.resident, later) + last(later)
     }

@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 
 use tvmtune_core::dag::TensorId;
-use tvmtune_core::grid::{Grid, Home, Kernel};
+use tvmtune_core::grid::{Grid, Home, Kernel, Tiles};
 use tvmtune_core::poly::{DimId, Facts, Interval, Poly, VarId};
 
 use super::machine::{L2_SHARE, SECTOR};
@@ -132,6 +132,10 @@ impl Shape<'_> {
         let mut bound = |var: VarId, extent: i64| facts.bound_var(var, Poly::constant(extent));
         for (block, extent) in self.kernel.tile_vars().zip(blocks) {
             bound(block.var, *extent);
+        }
+        for (var, _) in self.kernel.tiles.iter().flat_map(Tiles::of_parts) {
+            // A whole tile stands for its parts.
+            bound(var, 1);
         }
         for it in &self.kernel.thread_vars {
             bound(it.var, i64::from(it.range.max(1) / it.step.max(1)).max(1));

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use tvmtune_core::codegen::cuda::{self, Vectors};
 use tvmtune_core::dag::{DType, Expr, Reducer, Subscript, TensorId};
-use tvmtune_core::grid::{Grid, Home, Kernel, LoopKind, Operand, Stmt, Way};
+use tvmtune_core::grid::{Grid, Home, Kernel, LoopKind, Operand, Stmt, Tiles, Way};
 use tvmtune_core::nest::Guard;
 use tvmtune_core::poly::{Atom, Poly, VarId};
 
@@ -20,6 +20,7 @@ use super::machine::{
     AHEAD, BARRIER_LATENCY, GLOBAL_LATENCY, LANES, RESULT_LATENCY, SECTOR, SHARED_LATENCY,
     SHUFFLE_LATENCY, WARP_SHARE,
 };
+use super::parts::Parts;
 use super::value::Values;
 
 /// Instructions of a division by a constant, and of what is left by one.
@@ -67,6 +68,9 @@ pub(super) fn block(grid: &Grid, kernel: &Kernel, dims: &[i64]) -> Block {
         let extent = values.of(&it.extent);
         values.set(it.var, extent.max(1) / 2);
     }
+    if let Some(parts) = &Parts::of(kernel, &values) {
+        parts.stand_at_whole(&mut values);
+    }
     let n_warps = kernel.threads.div_ceil(LANES) as usize;
     let last = kernel.threads % LANES;
     let mut masks = vec![u32::MAX; n_warps.min(64)];
@@ -75,8 +79,10 @@ pub(super) fn block(grid: &Grid, kernel: &Kernel, dims: &[i64]) -> Block {
     }
     let (open, segment) = (Vec::new(), Segment::default());
     let block = Block::default();
+    let part_vars = kernel.tiles.iter().flat_map(Tiles::of_parts).map(|it| it.0).collect();
+    let (n_guards, repeats) = (0, 1.0);
     let mut walk =
-        Walk { grid, kernel, values, open, masks, n_guards: 0, repeats: 1.0, segment, block };
+        Walk { grid, kernel, part_vars, values, open, masks, n_guards, repeats, segment, block };
     walk.body(&kernel.feeder);
     walk.body(&kernel.body);
     walk.end_segment();
@@ -111,6 +117,8 @@ struct Segment {
 struct Walk<'a> {
     grid: &'a Grid,
     kernel: &'a Kernel,
+    /// The variables that say what part of a tile a block has.
+    part_vars: Vec<VarId>,
     values: Values,
     open: Vec<Open>,
     /// Of each warp, which lanes take part.
@@ -261,6 +269,12 @@ impl Walk<'_> {
             let depends =
                 |poly: &Poly| self.kernel.thread_vars.iter().any(|it| poly.mentions(it.var));
             if !depends(&guard.value) && !depends(&guard.bound) {
+                let of_part = |it: &VarId| guard.value.mentions(*it) || guard.bound.mentions(*it);
+                let fails = self.values.of(&guard.value) >= self.values.of(&guard.bound);
+                if fails && self.part_vars.iter().any(of_part) {
+                    // What happens to parts of tiles is added later.
+                    return;
+                }
                 continue;
             }
             for warp in 0..self.masks.len() {

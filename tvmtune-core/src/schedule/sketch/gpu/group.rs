@@ -190,10 +190,11 @@ fn feed(
 }
 
 /// Opens whether each block has a tile, or so many blocks for each multiprocessor take turns, where
-/// one needs so many bytes of shared memory.
+/// one needs so many bytes of shared memory; and whether these divide the last tiles between them.
 fn persist(b: &mut Builder, root: StageId, bytes: u64) -> Result<(), ScheduleError> {
-    /// Blocks for each multiprocessor.
-    const BLOCKS: [u64; 3] = [0, 1, 2];
+    /// Blocks for each multiprocessor; from [`STREAMED`] on they divide tiles.
+    const BLOCKS: [u64; 5] = [0, 1, 2, STREAMED + 1, STREAMED + 2];
+    const STREAMED: u64 = 100;
     let name = b.stage_name(root).to_owned();
     let stage = b.schedule.stage(root);
     let is_block = |it: &&AxisId| stage.axis(**it).kind.is_parallel();
@@ -207,10 +208,13 @@ fn persist(b: &mut Builder, root: StageId, bytes: u64) -> Result<(), ScheduleErr
     let decision =
         b.decide(format!("{name} persistent"), DecisionKind::Choice, &BLOCKS, best, group);
     let axis = blocks.first().copied().ok_or(ErrorKind::NotOutermost.of_stage(root))?;
-    let list = |it: &u64| match u16::try_from(it * multiprocessors) {
+    let list = |it: &u64| match u16::try_from(it % STREAMED * multiprocessors) {
         Ok(0) | Err(_) => Vec::new(),
         Ok(most) => {
-            let kind = LoopKind::Persistent(most);
+            let kind = match *it < STREAMED {
+                true => LoopKind::Persistent(most),
+                false => LoopKind::Streamed(most),
+            };
             vec![Instruction::Annotate { stage: root, axis, kind }]
         }
     };
