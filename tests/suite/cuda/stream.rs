@@ -3,8 +3,9 @@
 
 use tvmtune_core::codegen::GeneratedCuda;
 use tvmtune_core::dag::{self, Dag};
+use tvmtune_core::grid::Division;
 use tvmtune_core::target::gpu::GpuTarget;
-use tvmtune_emulator::{Completion, Fault, Module, Options, Order};
+use tvmtune_emulator::{Completion, Fault, Launch, Memory, Module, Options, Order};
 use tvmtune_tests::nvrtc::nvrtc;
 use tvmtune_tests::{emulate, program};
 use tvmtune_tuner::compile::{Compiler, Remark, Source};
@@ -182,5 +183,57 @@ fn accumulators_of_parts_stay_in_registers() {
             assert_eq!((it.spill_store_bytes, it.spill_load_bytes), (0, 0), "{it:?}\n{text}");
         }
         assert!(!code.remarks.iter().any(Remark::serializes), "{:?}\n{text}", code.remarks);
+    }
+}
+
+/// What the device functions say of parts: each iteration has one block, all in order, and no block
+/// more of them than others; and those who predict count the same.
+#[test]
+fn every_iteration_of_every_tile_has_one_block() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let text = include_str!("../nvrtc/any.cu");
+    let kernel = &text[text.find("// Which block has").expect("the kernel is there")..];
+    let text = format!("#include \"tvmtune/stream.cuh\"\nusing namespace tvmtune;\n{kernel}");
+    let module = Module::parse(&ptx(nvrtc, &text, "compute_90")).unwrap();
+    let kernel = module.kernel("parts").unwrap();
+    for blocks in [1, 2, 3, 5, 8] {
+        for (tiles, depth) in (1..24).flat_map(|it| [(it, 1), (it, 2), (it, 3), (it, 7)]) {
+            let mut memory = Memory::new();
+            let buffers =
+                [tiles * depth, tiles].map(|n| memory.add("i32", vec![0xff; 4 * n as usize]));
+            let numbers = [blocks, tiles, depth].map(|it: i32| it.into());
+            let arguments: Vec<_> = buffers.map(Into::into).into_iter().chain(numbers).collect();
+            kernel
+                .run(
+                    &Launch::linear(blocks as u32, 1),
+                    &arguments,
+                    &mut memory,
+                    &Options::default(),
+                )
+                .unwrap();
+            let [block_of, joined] = buffers.map(|it| {
+                let number = |it: &[u8]| i32::from_le_bytes(it.try_into().unwrap());
+                memory.bytes(it).chunks(4).map(number).collect::<Vec<i32>>()
+            });
+            let division = Division::new(tiles.into(), depth.into(), blocks.into());
+            let what =
+                format!("{tiles} tiles of {depth} for {blocks} blocks: {block_of:?}, {division:?}");
+            assert!(block_of.iter().all(|it| (0..blocks).contains(it)), "{what}");
+            let (whole, divided) =
+                block_of.split_at((division.rounds as i32 * blocks * depth) as usize);
+            assert!(divided.is_sorted(), "{what}");
+            let work = |of: &[i32]| {
+                (0..blocks).map(|n| of.iter().filter(|it| **it == n).count() as i64).max()
+            };
+            assert_eq!(work(whole), Some(division.rounds * i64::from(depth)), "{what}");
+            assert_eq!(work(divided), Some(division.each), "{what}");
+            for (tile, said) in block_of.chunks(depth as usize).zip(&joined) {
+                let n = tile.chunk_by(i32::eq).count() as i32;
+                assert_eq!(*said, if n > 1 { n } else { -1 }, "{what}, {joined:?}");
+            }
+            let all = joined.iter().filter(|it| **it > 0);
+            let counted = (all.clone().map(|it| i64::from(*it)).sum::<i64>(), all.count() as i64);
+            assert_eq!(counted, (division.parts, division.joined), "{what}");
+        }
     }
 }

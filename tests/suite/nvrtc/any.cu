@@ -2,6 +2,7 @@
 #include "tvmtune/copy.cuh"
 #include "tvmtune/mma.cuh"
 #include "tvmtune/barrier.cuh"
+#include "tvmtune/stream.cuh"
 #include "tvmtune/warp.cuh"
 using namespace tvmtune;
 
@@ -78,4 +79,14 @@ extern "C" __global__ void matrix(f32* a) {
   barrier_arrive<2, 64>();
   barrier_wait<1, 64>();
   a[threadIdx.x] = d[0] + d[1] + d[2] + d[3] + four[0];
+}
+
+// Which block has each iteration of each tile, and how many have one that is joined.
+extern "C" __global__ void parts(i32* block_of, i32* joined, i32 blocks, i32 tiles, i32 depth) {
+  const Shares<i32> shares(i32(blockIdx.x), blocks, tiles, depth);
+  for (i32 part = 0; part < shares.parts(); part++) {
+    const i32 at = shares.tile(part) * depth;
+    for (i32 k = shares.first(part); k < shares.end(part); k++) block_of[at + k] = shares.block;
+  }
+  if (const i32 n = shares.joined()) joined[shares.begun()] = n;
 }
