@@ -92,8 +92,25 @@ fn convolutions_that_are_fed() {
     );
 }
 
+/// By a kernel of their own, before the product.
 #[test]
-fn factors_across_the_reduction_are_not_fed() {
+fn factors_across_the_reduction_are_turned_where_it_pays() {
+    check_fed(
+        "#[autotune(dims(M = 1..=600, N = 72, K = 100))]
+        fn product(x: Tensor<f32, M, K>, w: Tensor<f32, K, N>) -> Tensor<f32, M, N> {
+            compute(|i, j| sum(0..K, |k| tf32(x[[i, k]]) * tf32(w[[k, j]])))
+        }",
+        &[1, 127, 600],
+        3,
+    );
+    check_fed(
+        "#[autotune(dims(B = 1..=2, M = 72, N = 512, K = 44))]
+        fn product(x: Tensor<f32, B, K, M>, w: Tensor<f32, B, N, K>) -> Tensor<f32, B, M, N> {
+            compute(|b, i, j| sum(0..K, |k| tf32(x[[b, k, i]]) * tf32(w[[b, j, k]])))
+        }",
+        &[1, 2],
+        3,
+    );
     let text = "#[autotune(dims(M = 256, N = 256, K = 256))]
         fn product(x: Tensor<f32, M, K>, w: Tensor<f32, K, N>) -> Tensor<f32, M, N> {
             compute(|i, j| sum(0..K, |k| tf32(x[[i, k]]) * tf32(w[[k, j]])))

@@ -34,9 +34,13 @@ fn is_across(access: &Access, axis: usize, last: usize) -> bool {
         && !access.conditional
 }
 
-pub(super) fn across(b: &mut Builder, root: StageId, axis: usize) -> Result<(), ScheduleError> {
+/// The rule, for what is read along an axis and written along another.
+pub(super) fn across(
+    b: &mut Builder,
+    root: StageId,
+    (axis, last): (usize, usize),
+) -> Result<(), ScheduleError> {
     let name = b.stage_name(root).to_owned();
-    let last = b.extents(root).len() - 1;
     let accesses = b.accesses(root);
     let mut tensors: Vec<_> =
         accesses.iter().filter(|it| is_across(it, axis, last)).map(|it| it.tensor).collect();
@@ -51,8 +55,9 @@ pub(super) fn across(b: &mut Builder, root: StageId, axis: usize) -> Result<(), 
     let factors = [Factor::Open(repeats), Factor::Open(rows)];
     let i = b.split(root, AxisId(axis as u32), &factors)?;
     let j = b.split(root, AxisId(last as u32), &[Factor::Fixed(SIDE)])?;
-    let others = (0..last as u32).map(AxisId).filter(|it| it.0 as usize != axis);
-    let mut blocks: Vec<AxisId> = others.collect();
+    let n_spatial = b.schedule.stage(root).compute.n_spatial;
+    let others = (0..n_spatial).filter(|it| ![axis, last].contains(it));
+    let mut blocks: Vec<AxisId> = others.map(|it| AxisId(it as u32)).collect();
     blocks.extend([i[0], j[0]]);
     let tile = j[0];
     let order: Vec<AxisId> = blocks.iter().copied().chain([i[2], j[1], i[1]]).collect();

@@ -18,6 +18,7 @@
 //! of several axes. Or all threads copy: `pipelined k_0`, and `thread t` inside of the copies; or
 //! each block has one tile: `parallel i_0`.
 
+use super::across::across;
 use super::operand::{self, Factors, Operand};
 use super::pixels::{self, PANEL, ROWS, Rows, product_of_group, rows_of};
 use super::power;
@@ -27,7 +28,7 @@ use crate::dag::access::Access;
 use crate::schedule::error::{ErrorKind, ScheduleError};
 use crate::schedule::sketch::builder::Builder;
 use crate::schedule::sketch::{DecisionId, DecisionKind, Factor};
-use crate::schedule::{AxisId, Instruction, LoopKind, StageId};
+use crate::schedule::{AxisId, Instruction, Layout, LoopKind, StageId};
 
 /// Bytes of the rows that instructions read.
 const ROW_BYTES: u64 = 128;
@@ -58,7 +59,7 @@ struct Tiles {
 pub(super) fn suits(b: &Builder, anchor: StageId, is_fed: bool) -> bool {
     let fits = |it: &Product| {
         let is_tf32 = it.step == TF32_STEP;
-        b.gpu().arch.has_wgmma() && (!is_tf32 || (is_fed && lie_along(b, anchor, it.depth)))
+        b.gpu().arch.has_wgmma() && (!is_tf32 || (is_fed && lie_along(b, anchor, *it)))
     };
     let Some(product) = product_of_group(b, anchor).filter(fits) else {
         return false;
@@ -73,9 +74,44 @@ pub(super) fn suits(b: &Builder, anchor: StageId, is_fed: bool) -> bool {
 
 /// Whether both factors lie along the reduction, or can be made to. Factors of TF32 must, and a feeder
 /// that rounds them must bring them.
-fn lie_along(b: &Builder, anchor: StageId, depth: usize) -> bool {
-    let lies = |it: &Access| it.is_contiguous(depth) || b.is_packable(it.tensor);
-    b.accesses(anchor).iter().all(lies)
+fn lie_along(b: &Builder, anchor: StageId, product: Product) -> bool {
+    /// With fewer rows, or columns, turning the other factor takes longer than it saves.
+    const PAYS: u64 = 512;
+    let extents = b.extents(anchor);
+    let often = |it: &Access| {
+        let sides = [product.row, product.column];
+        sides.iter().any(|side| !it.depends_on(*side) && extents[*side] >= PAYS)
+    };
+    let accesses = b.accesses(anchor);
+    let lies = |it: &Access| {
+        let is_turned = across_reduction(it, product.depth).is_some() && often(it);
+        it.is_contiguous(product.depth) || b.is_packable(it.tensor) || is_turned
+    };
+    accesses.iter().all(lies)
+}
+
+/// The dimensions along the reduction and along which a factor lies, if these are two.
+fn across_reduction(access: &Access, depth: usize) -> Option<[usize; 2]> {
+    let along = |steps: &Option<Vec<i64>>| steps.as_ref().is_some_and(|it| it[depth] == 1);
+    let dim = access.steps.iter().position(along)?;
+    let last = access.steps.len() - 1;
+    (dim != last && !access.conditional).then_some([dim, last])
+}
+
+/// Turns the factors of TF32 that lie across the reduction, which instructions cannot: by kernels of
+/// their own.
+fn turn(b: &mut Builder, anchor: StageId, product: Product) -> Result<(), ScheduleError> {
+    for access in b.accesses(anchor) {
+        let dims = across_reduction(&access, product.depth);
+        let Some([dim, last]) = dims.filter(|_| !b.is_packable(access.tensor)) else { continue };
+        let stage = b.apply(|it| it.cache_read(access.tensor, anchor))?;
+        let order = (0..=last).filter(|it| *it != dim).chain([dim]).collect();
+        let layout = Layout { splits: Vec::new(), order };
+        let turned = b.schedule.stage(stage).tensor();
+        b.apply(|it| it.pack(turned, layout))?;
+        across(b, stage, (last, dim))?;
+    }
+    Ok(())
 }
 
 /// Bytes of the rows that instructions read: no more than pixels have, a power of two.
@@ -98,6 +134,9 @@ pub(super) fn group(
     let name = b.stage_name(root).to_owned();
     let product = product_of_group(b, anchor).ok_or(ErrorKind::NotReduction.of_stage(anchor))?;
     let anchor = if root == anchor { b.apply(|it| it.cache_write(anchor))? } else { anchor };
+    if product.step == TF32_STEP {
+        turn(b, anchor, product)?;
+    }
     let ([groups, rows, panels], of_rows) = side(b, anchor, product);
     let eights = (b.extents(anchor)[product.column].next_power_of_two() / 8).clamp(1, 8);
     let row_bytes = row_bytes(b, anchor, product, &of_rows);
@@ -134,7 +173,7 @@ pub(super) fn group(
     if is_fed {
         let rows = groups * rows * ROWS + panels * eights * 8;
         let bytes = feed(b, anchor, step, &name, row_bytes * rows)?;
-        persist(b, root, bytes)?;
+        persist(b, root, (bytes, b.extent(anchor, step)))?;
     } else {
         let stages = most_stages(b);
         pipeline(b, anchor, step, stages, &name)?;
@@ -190,11 +229,18 @@ fn feed(
 }
 
 /// Opens whether each block has a tile, or so many blocks for each multiprocessor take turns, where
-/// one needs so many bytes of shared memory; and whether these divide the last tiles between them.
-fn persist(b: &mut Builder, root: StageId, bytes: u64) -> Result<(), ScheduleError> {
+/// one needs so many bytes of shared memory and has so many steps; and whether these divide the last
+/// tiles between them.
+fn persist(
+    b: &mut Builder,
+    root: StageId,
+    (bytes, steps): (u64, u64),
+) -> Result<(), ScheduleError> {
     /// Blocks for each multiprocessor; from [`STREAMED`] on they divide tiles.
     const BLOCKS: [u64; 5] = [0, 1, 2, STREAMED + 1, STREAMED + 2];
     const STREAMED: u64 = 100;
+    /// Steps that take longer than joining their sums.
+    const MANY: u64 = 32;
     let name = b.stage_name(root).to_owned();
     let stage = b.schedule.stage(root);
     let is_block = |it: &&AxisId| stage.axis(**it).kind.is_parallel();
@@ -203,7 +249,12 @@ fn persist(b: &mut Builder, root: StageId, bytes: u64) -> Result<(), ScheduleErr
     let multiprocessors = u64::from(b.gpu().multiprocessors);
     // Where several blocks are resident, some compute while others end.
     let alone = 2 * bytes > u64::from(b.gpu().arch.limits().shared_bytes);
-    let best = u64::from(alone && tiles > multiprocessors);
+    // What is left over after whole rounds may be few tiles, for which most would wait.
+    let rounds = tiles.div_ceil(multiprocessors);
+    let best = match alone && tiles > multiprocessors {
+        true if steps >= MANY && 3 * rounds * multiprocessors > 4 * tiles => STREAMED + 1,
+        several => u64::from(several),
+    };
     let group = b.new_group();
     let decision =
         b.decide(format!("{name} persistent"), DecisionKind::Choice, &BLOCKS, best, group);

@@ -150,7 +150,10 @@ pub(super) fn apply(b: &mut Builder, group: &Group, way: &Way) -> Result<(), Sch
             running::running(b, *root, inside, *depth)
         }
         (Group::Rows { root, inside, depth }, Way::Rows) => rows::rows(b, *root, inside, *depth),
-        (Group::Rows { root, .. }, Way::Across(axis)) => across::across(b, *root, *axis),
+        (Group::Rows { root, .. }, Way::Across(axis)) => {
+            let last = b.schedule.stage(*root).compute.n_spatial - 1;
+            across::across(b, *root, (*axis, last))
+        }
         (Group::Rows { root, .. }, Way::Prefix) => prefix::prefix(b, *root),
         (Group::Rows { root, inside, .. }, Way::Window) => window::window(b, *root, inside),
         (Group::Rows { root, inside, .. }, Way::Columns) => columns::columns(b, *root, inside),
