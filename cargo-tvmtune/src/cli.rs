@@ -132,7 +132,8 @@ pub(crate) struct Compile {
     /// Leave source, PTX and cubins in this folder
     #[arg(long, value_name = "FOLDER")]
     pub(crate) write: Option<PathBuf>,
-    /// Keep what was compiled in your cache, as records of schedules that nobody measured
+    /// Keep what was compiled in your cache, as records of schedules that nobody measured; what was
+    /// measured stays, also with `--best`
     #[arg(long, conflicts_with_all = ["write", "json", "at"])]
     pub(crate) record: bool,
     /// Print the result as JSON

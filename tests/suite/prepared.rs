@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use tvmtune_core::codegen::embed::cuda::MARK;
 use tvmtune_core::codegen::{self, ArtifactId, GeneratedCuda};
 use tvmtune_core::poly::Interval;
-use tvmtune_core::record::Record;
+use tvmtune_core::record::{Record, Source};
 use tvmtune_core::schedule::default;
 use tvmtune_core::target::GpuTarget;
 use tvmtune_core::target::gpu::Arch;
@@ -34,10 +34,16 @@ fn tvmtune(sandbox: &Sandbox, arguments: &[&str], variable: (&str, &str)) -> Sai
 /// where nothing compiles.
 #[track_caller]
 fn shipped(arch: &str) -> Option<Sandbox> {
+    shipped_by(arch, &[])
+}
+
+/// The same, prepared with more options.
+#[track_caller]
+fn shipped_by(arch: &str, options: &[&str]) -> Option<Sandbox> {
     let nvrtc = nvrtc()?.path().to_str().expect("a path in Unicode");
     let sandbox = Sandbox::new("sandbox", SOURCE);
     let target = format!("cuda:{arch}");
-    let compile = ["compile", "--record", "--target", &target];
+    let compile = [&["compile", "--record", "--target", &target], options].concat();
     for arguments in [&compile[..], &["accept"]] {
         let said = tvmtune(&sandbox, arguments, ("TVMTUNE_NVRTC", nvrtc));
         assert_eq!(said.code, Some(0), "{said:?}");
@@ -97,6 +103,24 @@ fn a_crate_ships_and_embeds_what_was_prepared() {
     assert_eq!(without.trim_end(), cpu.trim_end(), "what CPUs run is the same with and without");
     let left = files(&sandbox.cache().with_file_name("out").join("tvmtune"));
     assert!(!left.iter().any(|it| it.extension().is_some_and(|it| it == "cubin")), "{left:?}");
+}
+
+#[test]
+fn what_the_model_ranks_first_is_prepared_where_that_is_asked_for() {
+    let Some(sandbox) = shipped_by("sm_90a", &["--best", "40"]) else { return };
+    let [record] = &artifacts(&sandbox, "toml")[..] else { panic!("one record") };
+    let record = Record::from_toml(&fs::read_to_string(record).expect("readable")).expect("valid");
+    let schedules: Vec<_> = record.buckets.iter().flat_map(|it| &it.schedules).collect();
+    assert!(schedules.iter().all(|it| it.measured.is_none() && it.source == Source::Random));
+    let (text, warnings) = build(&sandbox, "out", &[]);
+    assert_eq!(warnings, [""; 0]);
+    for hash in artifacts(&sandbox, "cubin").iter().map(|it| hash(it)) {
+        assert!(text.contains(&hash), "{hash} is not embedded");
+    }
+    let images =
+        |it: &Sandbox| artifacts(it, "cu").iter().map(|it| hash(it)).collect::<BTreeSet<_>>();
+    let by_default = shipped("sm_90a").expect("there is a compiler");
+    assert_ne!(images(&sandbox), images(&by_default), "another schedule than the default one");
 }
 
 #[test]

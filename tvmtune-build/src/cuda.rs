@@ -171,7 +171,8 @@ pub fn realize<'a>(
 }
 
 impl Sources<'_> {
-    fn images(&self, op: &Op, arch: Arch, generated: &GeneratedCuda) -> Vec<ImageFile> {
+    /// The images of some code for an architecture; none if nobody has any, or can make them.
+    pub fn images(&self, op: &Op, arch: Arch, generated: &GeneratedCuda) -> Vec<ImageFile> {
         match self.known.of(arch, &generated.artifact.0) {
             [] => self.compiler.map_or(Vec::new(), |it| it.images(op.name(), arch, generated)),
             known => known.to_vec(),

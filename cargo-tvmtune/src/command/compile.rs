@@ -129,8 +129,9 @@ const MOST_COMPILED: usize = 8;
 const SEED: u64 = 1;
 
 /// A schedule as code.
-struct Compiled {
-    generated: GeneratedCuda,
+pub(super) struct Compiled {
+    pub(super) schedule: Schedule,
+    pub(super) generated: GeneratedCuda,
     code: Code,
     /// With the registers that the code uses.
     estimate: Estimate,
@@ -159,7 +160,7 @@ fn compile(
 
 /// The default schedule; or, of those that the model ranks first, the one that is best with its
 /// real registers.
-fn choose(
+pub(super) fn choose(
     name: &str,
     dag: &Dag,
     compiler: &Compiler<'_>,
@@ -218,7 +219,8 @@ fn code_of(
     };
     let dims: Vec<i64> = generated.grid.dims.iter().map(extent).collect();
     let estimate = estimate_at(&generated.grid, target, &dims, &known);
-    Ok(Compiled { generated, code, estimate })
+    let schedule = schedule.clone();
+    Ok(Compiled { schedule, generated, code, estimate })
 }
 
 impl Compiled {
@@ -238,7 +240,7 @@ fn write(folder: &Path, name: &str, source: &str, code: &Code) -> std::io::Resul
 }
 
 fn lines(job: &Job<'_>, target: GpuTarget, compiled: &Compiled) -> Vec<Line> {
-    let Compiled { generated, code, estimate } = compiled;
+    let Compiled { generated, code, estimate, .. } = compiled;
     let limits = target.arch.limits();
     let line = |(entry, estimate): (&codegen::cuda::Entry, &KernelEstimate)| {
         let usage = code.usage(&entry.name)?;

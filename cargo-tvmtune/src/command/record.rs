@@ -7,18 +7,19 @@ use tvmtune_build::op::Op;
 use tvmtune_build::tune::session::provenance;
 use tvmtune_core::record::{Bucket, End, Entry, GENERATOR, Record, Source, Tier, schema};
 use tvmtune_core::target::gpu::{Arch, GpuTarget};
-use tvmtune_tuner::compile::Nvrtc;
+use tvmtune_tuner::compile::{self, Nvrtc};
 use tvmtune_tuner::database::{Database, Files, Images, Lookup};
 use tvmtune_tuner::parallel::on_all_cores;
 
+use super::compile::{Compiled, choose};
 use crate::Exit;
 use crate::cli::Compile;
 use crate::known::{self, Known};
 use crate::render::count;
 use crate::workspace;
 
-/// Compiles what a build would embed, by measured schedules or default ones, and puts it into the
-/// user's cache.
+/// Compiles what a build would embed, by measured schedules, or by those that the model ranks first
+/// if so many are asked for, or by default ones, and puts it into the user's cache.
 pub(crate) fn run(arguments: &Compile) -> Result<Exit> {
     let packages = workspace::packages(&arguments.selection)?;
     let compiler = match Nvrtc::get() {
@@ -41,14 +42,16 @@ pub(crate) fn run(arguments: &Compile) -> Result<Exit> {
                 cuda::slots(op, lookup, &targets).into_iter().map(|it| (*op, it))
             })
             .collect();
-        for result in on_all_cores(&slots, |(op, slot)| record(op, slot, compiler.as_ref())) {
+        let recorded =
+            |(op, slot): &(&Op, Slot<'_>)| record(op, slot, compiler.as_ref(), arguments);
+        for result in on_all_cores(&slots, recorded) {
             match result {
                 Ok((record, files)) => {
                     database.put(&record, &files)?;
                     n_recorded += 1;
                 }
-                Err(place) => {
-                    eprintln!("error: {place}: no code; `cargo tvmtune compile` says why");
+                Err(why) => {
+                    eprintln!("error: {why}");
                     n_failed += 1;
                 }
             }
@@ -62,21 +65,22 @@ pub(crate) fn run(arguments: &Compile) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// A record with the code of one slot and its files; where it is, if there is no code.
+/// A record with the code of one slot and its files; which one it is and why, if there is no code.
 fn record(
     op: &Op,
     slot: &Slot<'_>,
     compiler: Option<&Compiler>,
+    arguments: &Compile,
 ) -> Result<(Record, Files), String> {
     // Images that are known already are made again: this is also how damaged ones are mended.
     let sources = Sources { known: &Images::default(), compiler };
-    let Some(mut variant) = cuda::realize(op, slot, &sources, &mut None) else {
-        return Err(format!(
-            "{} [{}] on {}",
-            op.name(),
-            known::extents(op, slot.bucket),
-            slot.arch()
-        ));
+    let extents = known::extents(op, slot.bucket);
+    let failed = |why: &str| format!("{} [{extents}] on {}: {why}", op.name(), slot.arch());
+    let is_measured = slot.choices.iter().any(|it| it.entry.measured.is_some());
+    let mut variant = match arguments.best.filter(|_| !is_measured) {
+        Some(_) => ranked_first(op, slot, &sources, arguments).map_err(|it| failed(&it))?,
+        None => cuda::realize(op, slot, &sources, &mut None)
+            .ok_or_else(|| failed("no code; `cargo tvmtune compile` says why"))?,
     };
     let mut files = Files::default();
     files.add(variant.generated.unit.source.as_bytes().to_vec());
@@ -85,7 +89,8 @@ fn record(
     }
     let measured_on = variant.choice.map(|it| it.record.device.clone());
     let device = measured_on.unwrap_or_else(|| slot.target.key());
-    let schedules = vec![entry(variant, slot.arch())];
+    let source = if arguments.best.is_some() { Source::Random } else { Source::Default };
+    let schedules = vec![entry(variant, slot.arch(), source)];
     let record = Record {
         schema: schema(&device),
         workload: op.id.to_string(),
@@ -100,8 +105,28 @@ fn record(
     Ok((record, files))
 }
 
-/// What was measured stays as it is, with its images; anything else was measured by nobody.
-fn entry(variant: Variant<'_>, arch: Arch) -> Entry {
+/// The code of a slot by the schedule that the model ranks first.
+fn ranked_first<'a>(
+    op: &Op,
+    slot: &Slot<'a>,
+    sources: &Sources<'_>,
+    arguments: &Compile,
+) -> Result<Variant<'a>, String> {
+    let nvrtc = Nvrtc::get().map_err(|it| it.to_string())?;
+    let compiler = compile::Compiler::new(nvrtc, None);
+    let dag = op.dag.narrow(slot.bucket);
+    let Compiled { schedule, generated, .. } = choose(op.name(), &dag, &compiler, arguments)?;
+    let images = sources.images(op, slot.arch(), &generated);
+    if images.is_empty() {
+        return Err("no code; `cargo tvmtune compile` says why".to_owned());
+    }
+    let (bucket, arch, tier) = (slot.bucket, slot.arch(), Tier::Default);
+    Ok(Variant { bucket, arch, tier, stale: false, choice: None, schedule, generated, images })
+}
+
+/// What was measured stays as it is, with its images; anything else was measured by nobody, and comes
+/// from a source.
+fn entry(variant: Variant<'_>, arch: Arch, source: Source) -> Entry {
     let images = variant.images.into_iter().map(|it| it.image).collect();
     let same = variant.choice.filter(|it| !variant.stale && it.tier != Tier::Transferred);
     if let Some(choice) = same {
@@ -110,7 +135,7 @@ fn entry(variant: Variant<'_>, arch: Arch) -> Entry {
     Entry {
         platform: arch.into(),
         artifact: variant.generated.artifact.0,
-        source: variant.choice.map_or(Source::Default, |_| Source::Transfer),
+        source: variant.choice.map_or(source, |_| Source::Transfer),
         trace: variant.schedule.trace.iter().map(ToString::to_string).collect(),
         measured: None,
         lineage: Vec::new(),
