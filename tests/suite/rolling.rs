@@ -19,7 +19,7 @@ struct Example {
     root: &'static str,
 }
 
-const EXAMPLES: [Example; 8] = [
+const EXAMPLES: [Example; 11] = [
     Example {
         text: "#[autotune(dims(H = 2, S = 1..=20, D = 5))]
         fn attention(q: Tensor<f32, H, S, D>, k: Tensor<f32, H, S, D>, v: Tensor<f32, H, S, D>,
@@ -138,6 +138,57 @@ const EXAMPLES: [Example; 8] = [
         host: "o",
         root: "out",
     },
+    // There are more queries than keys, or fewer; some of them see nothing.
+    Example {
+        text: "#[autotune(dims(S = 1..=20, T = 1..=20, D = 5))]
+        fn shifted(q: Tensor<f32, S, D>, k: Tensor<f32, T, D>, v: Tensor<f32, T, D>)
+            -> Tensor<f32, S, D> {
+            let s = compute(|i, j| {
+                let x = sum(0..D, |d| q[[i, d]] * k[[j, d]]);
+                if j > i + T - S { f32::NEG_INFINITY } else { x * 3.0 }
+            });
+            let m = compute(|i| max(0..T, |j| s[[i, j]]));
+            let e = compute(|i, j| exp(s[[i, j]] - m[[i]]));
+            let l = compute(|i| sum(0..T, |j| e[[i, j]]));
+            let o = compute(|i, d| sum(0..T, |j| e[[i, j]] * v[[j, d]]));
+            compute(|i, d| o[[i, d]] / l[[i]])
+        }",
+        rolling: &["m", "l"],
+        host: "o",
+        root: "out",
+    },
+    // A mask that the program is given beside one that it makes, and one that ends elsewhere.
+    Example {
+        text: "#[autotune(dims(H = 2, S = 1..=20, D = 5))]
+        fn masked_twice(x: Tensor<f32, H, S, S>, v: Tensor<f32, H, S, D>, mask: Tensor<f32, S, S>)
+            -> Tensor<f32, H, S, D> {
+            let s = compute(|h, i, j| {
+                if j < 2 * i && j + 11 > i { x[[h, i, j]] * 5.0 + mask[[i, j]] } else { f32::NEG_INFINITY }
+            });
+            let m = compute(|h, i| max(0..S, |j| s[[h, i, j]]));
+            let e = compute(|h, i, j| exp(s[[h, i, j]] - m[[h, i]]));
+            let l = compute(|h, i| sum(0..S, |j| e[[h, i, j]]));
+            let o = compute(|h, i, d| sum(0..S, |j| if j <= 2 * i + 3 { e[[h, i, j]] } else { 0.0 } * v[[h, j, d]]));
+            compute(|h, i, d| o[[h, i, d]] / l[[h, i]])
+        }",
+        rolling: &["m", "l"],
+        host: "o",
+        root: "out",
+    },
+    // One of two that go along is not masked: all iterations run.
+    Example {
+        text: "#[autotune(dims(S = 1..=20))]
+        fn partly_masked(x: Tensor<f32, S, S>) -> Tensor<f32, S> {
+            let s = compute(|i, j| if j <= i { x[[i, j]] * 5.0 } else { f32::NEG_INFINITY });
+            let m = compute(|i| max(0..S, |j| s[[i, j]]));
+            let all = compute(|i| sum(0..S, |j| x[[i, j]]));
+            let l = compute(|i| sum(0..S, |j| exp(s[[i, j]] - m[[i]])));
+            compute(|i| l[[i]] + all[[i]] + m[[i]])
+        }",
+        rolling: &["m", "all"],
+        host: "l",
+        root: "out",
+    },
 ];
 
 impl Example {
@@ -175,6 +226,10 @@ impl Example {
             } else if other != host && other != root && is_live(&schedule, other) {
                 schedule.compute_at(other, host, blocks).unwrap();
             }
+        }
+        if pick(2) == 0 {
+            // Most of the masks say nothing about where.
+            let _ = schedule.trim(host, blocks);
         }
         schedule
     }

@@ -64,6 +64,14 @@ impl LoopKind {
     pub fn is_parallel(self) -> bool {
         matches!(self, LoopKind::Parallel | LoopKind::Persistent(_) | LoopKind::Cluster)
     }
+
+    /// Whether one thread runs the iterations one after the other, however many there are.
+    pub fn is_in_order(self) -> bool {
+        matches!(
+            self,
+            LoopKind::Serial | LoopKind::Pipelined(_) | LoopKind::Fed(_) | LoopKind::Unrolled
+        )
+    }
 }
 
 /// One loop of a stage, declared by the compute or made by a primitive.
@@ -78,6 +86,9 @@ pub struct Axis {
     pub role: AxisRole,
     /// How the iterations run.
     pub kind: LoopKind,
+    /// Whether iterations that a mask leaves nothing of are not run: see
+    /// [`Schedule::trim`](super::Schedule::trim).
+    pub trimmed: bool,
 }
 
 /// How axes were replaced by others; the index of the old one follows from the new.

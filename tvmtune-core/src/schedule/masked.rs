@@ -1,0 +1,288 @@
+//! Where a reduction adds nothing, because a mask says so.
+//!
+//! `if j <= i { s } else { -inf }` adds nothing to a maximum where `j > i`, and the exponential of
+//! its difference to that maximum adds nothing to a sum. This finds the inequalities behind that,
+//! for [`trim`](Schedule::trim) to let loops end where no more of them hold.
+//!
+//! In: a stage. Out: polynomials in its axes; wherever one of them is negative, what the stage
+//! reduces is the value that changes nothing. The proof is the walk over the body: [`Walk::masked`]
+//! has one case for each way to make a value that a mask fixes out of others, and knows nothing of
+//! what it has no case for.
+//!
+//! # What is taken for granted
+//!
+//! A masked score is `-inf`, less a maximum that runs along with the loop: while it runs, the least
+//! finite number stands for a maximum of nothing (`nest::rolling`), so the exponential is 0, and
+//! when the loop has closed, sums are corrected from that to what the definition says, also of rows
+//! that see nothing. If the maximum is infinite or no number, so is the sum, by the element that
+//! made it so. A maximum that is complete must see something in each row; if that is `-inf`, the
+//! exponential of its difference is no number, wherever the loop ends.
+//!
+//! A product with a masked exponential is 0 if its other factor is a number. Of that factor it is
+//! asked to be made of what the program is given by operations that make numbers of numbers: where
+//! the arguments hold infinities or NaNs that a mask hides, or arithmetic overflows there, the
+//! definition says NaN, and a trimmed loop does not get there.
+
+use super::{AxisId, Relation, Schedule, StageId};
+use crate::dag::condition::as_inequality;
+use crate::dag::expr::affine;
+use crate::dag::{BinaryOp, CompareOp, Compute, Expr, Literal, Reducer, TensorId, UnaryOp};
+use crate::poly::{Facts, Poly, VarId};
+
+/// Where a value is a certain one.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Masked {
+    /// Everywhere.
+    Always,
+    /// Wherever one of these is negative.
+    Where(Vec<Poly>),
+}
+
+impl Masked {
+    const NEVER: Self = Masked::Where(Vec::new());
+
+    /// Where one of two is.
+    fn or(self, other: Self) -> Self {
+        match (self, other) {
+            (Masked::Where(mut all), Masked::Where(more)) => {
+                all.extend(more);
+                Masked::Where(all)
+            }
+            _ => Masked::Always,
+        }
+    }
+
+    /// Where both are.
+    fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Masked::Always, it) | (it, Masked::Always) => it,
+            (Masked::Where(mut all), Masked::Where(others)) => {
+                all.retain(|it| others.contains(it));
+                Masked::Where(all)
+            }
+        }
+    }
+}
+
+impl Schedule {
+    /// Where a stage that reduces along with a loop of `host`, or the host itself, adds nothing:
+    /// wherever one of these polynomials in the axes of its compute is negative.
+    pub(crate) fn masks(&self, stage: StageId, host: StageId, axis: AxisId) -> Vec<Poly> {
+        let compute = &self.stage(stage).compute;
+        let Some(reducer) = compute.reducer else { return Vec::new() };
+        let identity = reducer.identity(self.tensor(compute.tensor).tensor.dtype);
+        let walk = Walk { schedule: self, compute, loop_: (host, axis), facts: self.dag.facts() };
+        match walk.masked(&compute.body, identity) {
+            Masked::Where(masks) => masks,
+            Masked::Always => Vec::new(),
+        }
+    }
+
+    /// Whether a loop and everything that goes along with it adds nothing from some iteration on, as
+    /// far as can be told before loops are written out.
+    pub(crate) fn is_masked(&self, host: StageId, axis: AxisId) -> bool {
+        let Some(counted) = self.declared_axis(host, axis) else { return false };
+        let ends = |stage: StageId| {
+            let n_spatial = self.stage(stage).compute.n_spatial;
+            let along = VarId(if stage == host { counted } else { n_spatial } as u32);
+            let ends = |it: &Poly| it.step(along).is_some_and(|it| it < 0);
+            self.masks(stage, host, axis).iter().any(ends)
+        };
+        ends(host) && self.rolling_at(host, axis).all(ends)
+    }
+
+    /// The axis of a stage's compute that a loop is a part of, by splits alone.
+    fn declared_axis(&self, stage: StageId, axis: AxisId) -> Option<usize> {
+        let stage = self.stage(stage);
+        let mut current = axis;
+        while current.0 as usize >= stage.compute.axes.len() {
+            current = stage.relations.iter().find_map(|it| match it {
+                Relation::Split { parent, parts, .. } if parts.contains(&current) => Some(*parent),
+                _ => None,
+            })?;
+        }
+        Some(current.0 as usize)
+    }
+}
+
+struct Walk<'a> {
+    schedule: &'a Schedule,
+    /// What is looked at, for its axes.
+    compute: &'a Compute,
+    /// The loop that is to end.
+    loop_: (StageId, AxisId),
+    facts: Facts,
+}
+
+impl Walk<'_> {
+    /// Where a value is that literal.
+    fn masked(&self, value: &Expr, to: Literal) -> Masked {
+        let of = |it: &Expr| self.masked(it, to);
+        let is_infinite = matches!(to, Literal::Float(it) if it.is_infinite());
+        match value {
+            Expr::Const(literal, _) if literal.equals(to) => Masked::Always,
+            Expr::Select { condition, then, otherwise } => {
+                let [yes, no] = [true, false].map(|it| Masked::Where(needed(condition, it)));
+                match (of(then), of(otherwise)) {
+                    (Masked::Always, otherwise) => otherwise.or(no),
+                    (then, Masked::Always) => then.or(yes),
+                    (then, otherwise) => then.and(otherwise),
+                }
+            }
+            Expr::Read { .. } => self.element(value).map_or(Masked::NEVER, |it| of(&it)),
+            Expr::Cast(dtype, a) if dtype.is_float() && self.is_float(a) => of(a),
+            Expr::Unary(UnaryOp::Neg, a) => match to {
+                Literal::Float(it) => self.masked(a, Literal::Float(-it)),
+                _ => Masked::NEVER,
+            },
+            Expr::Unary(UnaryOp::Exp, a) if to.equals(Literal::Float(0.0)) => {
+                self.masked(a, Literal::Float(f64::NEG_INFINITY))
+            }
+            Expr::Binary(op, a, b) if is_infinite => self.infinite(*op, a, b, to),
+            Expr::Binary(BinaryOp::Mul, a, b) if is_zero(to) => {
+                let [zero_a, zero_b] = [(a, b), (b, a)].map(|(zero, other)| {
+                    if self.is_number(other) { of(zero) } else { Masked::NEVER }
+                });
+                zero_a.or(zero_b)
+            }
+            Expr::Binary(BinaryOp::Div, a, b) if is_zero(to) && is_positive(b) => of(a),
+            Expr::Binary(BinaryOp::Add | BinaryOp::Sub, a, b) if is_zero(to) => of(a).and(of(b)),
+            _ => match to {
+                Literal::Bool(to) => Masked::Where(needed(value, !to)),
+                _ => Masked::NEVER,
+            },
+        }
+    }
+
+    /// Where what two values make is that infinity.
+    fn infinite(&self, op: BinaryOp, a: &Expr, b: &Expr, to: Literal) -> Masked {
+        let of = |it: &Expr| self.masked(it, to);
+        match op {
+            BinaryOp::Mul if is_positive(b) => of(a),
+            BinaryOp::Mul if is_positive(a) => of(b),
+            BinaryOp::Div if is_positive(b) => of(a),
+            BinaryOp::Add if self.is_number(b) => of(a),
+            BinaryOp::Add if self.is_number(a) => of(b),
+            BinaryOp::Sub if self.is_number(b) || self.is_maximum(a, b) => of(a),
+            _ => Masked::NEVER,
+        }
+    }
+
+    /// What is read of an elementwise stage, as an expression.
+    fn element(&self, read: &Expr) -> Option<Expr> {
+        let Expr::Read { tensor, index } = read else { return None };
+        let compute = &self.schedule.stage(self.schedule.tensor(*tensor).stage?).compute;
+        let index = affine(index)?;
+        let of = |var: VarId| index.get(var.0 as usize).cloned();
+        compute.reducer.is_none().then(|| compute.body.substitute_vars(&of, &self.facts))
+    }
+
+    /// Whether a value is a maximum that a masked element may be subtracted from: one that runs
+    /// along with the loop, or one of such elements that sees something wherever there is one.
+    fn is_maximum(&self, element: &Expr, value: &Expr) -> bool {
+        let Expr::Read { tensor, index } = value else { return false };
+        let Some(id) = self.schedule.tensor(*tensor).stage else { return false };
+        let (host, axis) = self.loop_;
+        let leader = &self.schedule.stage(id).compute;
+        if leader.reducer != Some(Reducer::Max) {
+            return false;
+        }
+        if self.schedule.rolling_at(host, axis).any(|it| it == id) {
+            return true;
+        }
+        let (Some(index), [own]) = (affine(index), &leader.axes[leader.n_spatial..]) else {
+            return false;
+        };
+        let is_of_element = |along: VarId| {
+            let of = |var: VarId| {
+                Some(index.get(var.0 as usize).cloned().unwrap_or_else(|| Poly::var(along)))
+            };
+            *element == leader.body.substitute_vars(&of, &self.facts)
+        };
+        own.extent.is_positive(&self.facts)
+            && self.compute.reduce_vars().any(is_of_element)
+            && self.sees_first(leader)
+    }
+
+    /// Whether no element of a maximum is of nothing: none masks the first that it is taken of.
+    fn sees_first(&self, leader: &Compute) -> bool {
+        let walk = Walk { compute: leader, facts: leader.facts(&self.facts), ..*self };
+        let first = |var: VarId| (var.0 as usize >= leader.n_spatial).then(Poly::default);
+        match walk.masked(&leader.body, Literal::Float(f64::NEG_INFINITY)) {
+            Masked::Always => false,
+            Masked::Where(masks) => masks
+                .iter()
+                .all(|it| it.substitute_vars(&first, &walk.facts).is_nonnegative(&walk.facts)),
+        }
+    }
+
+    /// Whether a value is a number wherever the program's arguments are, and nothing overflows.
+    fn is_number(&self, value: &Expr) -> bool {
+        self.is_number_but(value, &mut Vec::new())
+    }
+
+    /// The same, with the tensors that have been looked at.
+    fn is_number_but(&self, value: &Expr, seen: &mut Vec<TensorId>) -> bool {
+        let is_integer = !self.is_float(value);
+        let makes_numbers = match value {
+            Expr::Const(Literal::Float(it), _) => it.is_finite(),
+            Expr::Read { tensor, .. } => self.holds_numbers(*tensor, seen),
+            Expr::Unary(op, _) => !matches!(op, UnaryOp::Sqrt | UnaryOp::Rsqrt | UnaryOp::Ln),
+            Expr::Binary(BinaryOp::Div, _, b) => is_integer || is_positive(b),
+            Expr::Binary(BinaryOp::Rem | BinaryOp::Pow, ..) => is_integer,
+            _ => true,
+        };
+        makes_numbers && value.children().into_iter().all(|it| self.is_number_but(it, seen))
+    }
+
+    fn holds_numbers(&self, tensor: TensorId, seen: &mut Vec<TensorId>) -> bool {
+        let Some(stage) = self.schedule.tensor(tensor).stage else { return true };
+        if seen.contains(&tensor) {
+            return true;
+        }
+        seen.push(tensor);
+        let compute = &self.schedule.stage(stage).compute;
+        // Of nothing, these are infinite.
+        let is_extreme = matches!(compute.reducer, Some(Reducer::Max | Reducer::Min));
+        let mut reduced = compute.axes[compute.n_spatial..].iter();
+        let is_of_some = reduced.all(|it| it.extent.is_positive(&self.facts));
+        (!is_extreme || is_of_some) && self.is_number_but(&compute.body, seen)
+    }
+
+    fn is_float(&self, value: &Expr) -> bool {
+        value.dtype(self.schedule).is_float()
+    }
+}
+
+/// Polynomials none of which is negative where a condition holds, or where it does not.
+fn needed(condition: &Expr, holds: bool) -> Vec<Poly> {
+    match condition {
+        Expr::Unary(UnaryOp::Not, a) => needed(a, !holds),
+        Expr::Binary(BinaryOp::And, a, b) if holds => [needed(a, true), needed(b, true)].concat(),
+        Expr::Binary(BinaryOp::Or, a, b) if !holds => {
+            [needed(a, false), needed(b, false)].concat()
+        }
+        Expr::Compare(op, a, b) => match (op, holds) {
+            (CompareOp::Eq, true) | (CompareOp::Ne, false) => {
+                let both = [as_inequality(CompareOp::Le, a, b), as_inequality(CompareOp::Ge, a, b)];
+                both.into_iter().flatten().collect()
+            }
+            (CompareOp::Eq | CompareOp::Ne, _) => Vec::new(),
+            (op, true) => as_inequality(*op, a, b).into_iter().collect(),
+            // Of integers, what is not at least 0 is at most -1.
+            (op, false) => {
+                as_inequality(*op, a, b).map(|it| -it - Poly::constant(1)).into_iter().collect()
+            }
+        },
+        _ => Vec::new(),
+    }
+}
+
+fn is_zero(literal: Literal) -> bool {
+    matches!(literal, Literal::Float(it) if it == 0.0) || literal == Literal::Int(0)
+}
+
+/// A positive number.
+fn is_positive(value: &Expr) -> bool {
+    matches!(value, Expr::Const(Literal::Float(it), _) if *it > 0.0 && it.is_finite())
+}
