@@ -286,3 +286,78 @@ fn is_zero(literal: Literal) -> bool {
 fn is_positive(value: &Expr) -> bool {
     matches!(value, Expr::Const(Literal::Float(it), _) if *it > 0.0 && it.is_finite())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dsl;
+
+    /// Where the last compute of a program adds nothing, before it is scheduled.
+    fn masks(body: &str) -> String {
+        let dag = dsl::program(&format!(
+            "#[autotune(dims(S = 1..=64, T = 1..=64))]
+             fn f(x: Tensor<f32, S, T>, y: Tensor<f32, T>, c: Tensor<bool, S, T>) -> Tensor<f32, S> {{ {body} }}"
+        ))
+        .unwrap();
+        let schedule = Schedule::new(&dag);
+        let last = StageId(schedule.stages.len() as u32 - 1);
+        let found = schedule.masks(last, last, AxisId(1));
+        found.iter().map(|it| format!("{it}")).collect::<Vec<_>>().join("; ")
+    }
+
+    fn sum(value: &str) -> String {
+        masks(&format!("compute(|i| sum(0..T, |j| {value}))"))
+    }
+
+    /// A sum whose elements read scores and their maximum.
+    fn with_scores(scores: &str, value: &str) -> String {
+        masks(&format!(
+            "let s = compute(|i, j| {scores}); let m = compute(|i| max(0..T, |j| s[[i, j]]));
+             let l = compute(|i| sum(0..T, |j| s[[i, j]]));
+             compute(|i| sum(0..T, |j| {value}))"
+        ))
+    }
+
+    #[test]
+    fn masks_are_found_behind_choices_and_what_keeps_zeros() {
+        insta::assert_snapshot!(sum("if j <= i { x[[i, j]] } else { 0.0 }"), @"v0 - v1");
+        insta::assert_snapshot!(sum("if j > i { 0.0 } else { -x[[i, j]] } * y[[j]] / 3.0"), @"v0 - v1");
+        insta::assert_snapshot!(sum("if 2 * j < i && c[[i, j]] { x[[i, j]] } else { 0.0 }"), @"v0 - 2*v1 - 1");
+        insta::assert_snapshot!(sum("if j <= i { if j == 3 { x[[i, j]] } else { 0.0 } } else { 0.0 }"), @"-v1 + 3; v1 - 3; v0 - v1");
+        insta::assert_snapshot!(sum("if j <= i { x[[i, j]] } else { 0.0 } + if j <= i && j < 5 { 1.0 } else { 0.0 }"), @"v0 - v1");
+        let nothing = [
+            "x[[i, j]]",
+            "if c[[i, j]] { x[[i, j]] } else { 0.0 }",
+            "if j <= i || c[[i, j]] { x[[i, j]] } else { 0.0 }",
+            "if j <= i { x[[i, j]] } else { 1.0 }",
+            "exp(if j <= i { x[[i, j]] } else { 0.0 })",
+            // No number of all numbers.
+            "if j <= i { x[[i, j]] } else { 0.0 } * ln(y[[j]])",
+            "if j <= i { x[[i, j]] } else { 0.0 } / y[[j]]",
+            "if j <= i { x[[i, j]] } else { 0.0 } * if j > 3 { f32::INFINITY } else { 1.0 }",
+        ];
+        for value in nothing {
+            assert_eq!(sum(value), "", "{value}");
+        }
+    }
+
+    #[test]
+    fn exponentials_of_what_is_masked_are_if_each_row_sees_something() {
+        let causal = "if j <= i { x[[i, j]] } else { f32::NEG_INFINITY }";
+        let e = "exp((s[[i, j]] - m[[i]]) * 0.5)";
+        insta::assert_snapshot!(with_scores(causal, e), @"v0 - v1");
+        insta::assert_snapshot!(with_scores(causal, "exp(s[[i, j]]) * y[[j]]"), @"v0 - v1");
+        let strict = "if j < i { x[[i, j]] } else { f32::NEG_INFINITY }";
+        assert_eq!(with_scores(strict, e), "", "the first row sees nothing");
+        assert_eq!(with_scores(causal, "exp(s[[i, j]] - l[[i]])"), "", "a sum of infinities");
+        assert_eq!(with_scores(causal, "exp(s[[i, j]] - m[[i]]) * l[[i]]"), "");
+        assert_eq!(with_scores("if j <= i { x[[i, j]] } else { -1e30 }", e), "", "not for certain");
+    }
+
+    #[test]
+    fn other_reducers_have_other_identities() {
+        insta::assert_snapshot!(masks("compute(|i| max(0..T, |j| if i >= j { y[[j]] } else { f32::NEG_INFINITY }))"), @"v0 - v1");
+        insta::assert_snapshot!(masks("compute(|i| min(0..T, |j| if i >= j { y[[j]] } else { f32::INFINITY }))"), @"v0 - v1");
+        assert_eq!(masks("compute(|i| max(0..T, |j| if i >= j { y[[j]] } else { 0.0 }))"), "");
+    }
+}

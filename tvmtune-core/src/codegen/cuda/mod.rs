@@ -429,6 +429,10 @@ impl<'a> Printer<'a> {
             if n > 0 {
                 text = format!("{text} % {}", self.poly(&vars[n].extent).operand());
             }
+            if vars[n].is_reversed {
+                let last = self.poly(&(vars[n].extent.clone() - Poly::constant(1))).text;
+                text = format!("{last} - {text}");
+            }
             self.line(&format!("const Index {name} = {text};"));
         }
     }

@@ -103,6 +103,8 @@ pub(super) fn attention(b: &mut Builder, chain: &Chain) -> Result<(), ScheduleEr
         place(b, stage, at, deal)?;
     }
     pipeline(b, anchor, blocks, stages, &name)?;
+    // What no mask ends has all its blocks.
+    let _ = b.apply(|it| it.trim(anchor, blocks));
     b.name.push(format!("{name}: attention"));
     Ok(())
 }
