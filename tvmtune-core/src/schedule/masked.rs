@@ -26,8 +26,8 @@
 use super::{AxisId, Relation, Schedule, StageId};
 use crate::dag::condition::as_inequality;
 use crate::dag::expr::affine;
-use crate::dag::{BinaryOp, CompareOp, Compute, Expr, Literal, Reducer, TensorId, UnaryOp};
-use crate::poly::{Facts, Poly, VarId};
+use crate::dag::{BinaryOp, CompareOp, Compute, Dag, Expr, Literal, Reducer, TensorId, UnaryOp};
+use crate::poly::{Atom, Facts, Poly, VarId};
 
 /// Where a value is a certain one.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,10 +68,15 @@ impl Schedule {
     /// Where a stage that reduces along with a loop of `host`, or the host itself, adds nothing:
     /// wherever one of these polynomials in the axes of its compute is negative.
     pub(crate) fn masks(&self, stage: StageId, host: StageId, axis: AxisId) -> Vec<Poly> {
+        self.masks_along(stage, Some((host, axis)))
+    }
+
+    /// The same along a loop; without one, along whichever lets it add least.
+    fn masks_along(&self, stage: StageId, along: Option<(StageId, AxisId)>) -> Vec<Poly> {
         let compute = &self.stage(stage).compute;
         let Some(reducer) = compute.reducer else { return Vec::new() };
         let identity = reducer.identity(self.tensor(compute.tensor).tensor.dtype);
-        let walk = Walk { schedule: self, compute, loop_: (host, axis), facts: self.dag.facts() };
+        let walk = Walk { schedule: self, compute, along, facts: self.dag.facts() };
         match walk.masked(&compute.body, identity) {
             Masked::Where(masks) => masks,
             Masked::Always => Vec::new(),
@@ -105,12 +110,62 @@ impl Schedule {
     }
 }
 
+/// Where schedules need not compute an element of a program, or what it reduces: wherever one of
+/// these polynomials in the axes of a compute is negative.
+pub fn unneeded(dag: &Dag, compute: &Compute) -> Vec<Poly> {
+    let schedule = Schedule::new(dag);
+    let stage = schedule.tensor(compute.tensor).stage;
+    let mut masks = stage.map_or(Vec::new(), |it| schedule.masks_along(it, None));
+    // Of what is read once, what is asked before it is.
+    let mut reads = Vec::new();
+    for reader in &dag.computes {
+        conditions(&reader.body, compute.tensor, &mut Vec::new(), &mut reads);
+    }
+    if let ([(index, asked)], false) = (&reads[..], dag.outputs.contains(&compute.tensor)) {
+        let own = |var: VarId| index.iter().position(|it| it.as_var() == Some(var));
+        let of = |var: VarId| own(var).map(|it| Poly::var(VarId(it as u32)));
+        for mask in asked {
+            let mut is_known = true;
+            mask.for_each_leaf(&mut |it| {
+                is_known &= !matches!(it, Atom::Var(var) if own(*var).is_none());
+            });
+            masks.extend(is_known.then(|| mask.substitute_vars(&of, &dag.facts())));
+        }
+    }
+    masks
+}
+
+/// Each read of a tensor, with polynomials that are not negative where it is evaluated; an empty
+/// index where data says which element it is.
+fn conditions(
+    value: &Expr,
+    tensor: TensorId,
+    asked: &mut Vec<Poly>,
+    found: &mut Vec<(Vec<Poly>, Vec<Poly>)>,
+) {
+    if let Expr::Read { tensor: read, index } = value
+        && *read == tensor
+    {
+        found.push((affine(index).unwrap_or_default(), asked.clone()));
+    }
+    let Expr::Select { condition, then, otherwise } = value else {
+        return value.children().into_iter().for_each(|it| conditions(it, tensor, asked, found));
+    };
+    conditions(condition, tensor, asked, found);
+    let n_asked = asked.len();
+    for (holds, branch) in [(true, then), (false, otherwise)] {
+        asked.extend(needed(condition, holds));
+        conditions(branch, tensor, asked, found);
+        asked.truncate(n_asked);
+    }
+}
+
 struct Walk<'a> {
     schedule: &'a Schedule,
     /// What is looked at, for its axes.
     compute: &'a Compute,
-    /// The loop that is to end.
-    loop_: (StageId, AxisId),
+    /// The loop that is to end; without one, any that maxima run along with.
+    along: Option<(StageId, AxisId)>,
     facts: Facts,
 }
 
@@ -182,12 +237,12 @@ impl Walk<'_> {
     fn is_maximum(&self, element: &Expr, value: &Expr) -> bool {
         let Expr::Read { tensor, index } = value else { return false };
         let Some(id) = self.schedule.tensor(*tensor).stage else { return false };
-        let (host, axis) = self.loop_;
         let leader = &self.schedule.stage(id).compute;
         if leader.reducer != Some(Reducer::Max) {
             return false;
         }
-        if self.schedule.rolling_at(host, axis).any(|it| it == id) {
+        let runs_along = |(host, axis)| self.schedule.rolling_at(host, axis).any(|it| it == id);
+        if self.along.is_none_or(runs_along) {
             return true;
         }
         let (Some(index), [own]) = (affine(index), &leader.axes[leader.n_spatial..]) else {

@@ -30,7 +30,7 @@
 pub mod axis;
 pub mod error;
 mod legal;
-mod masked;
+pub mod masked;
 pub mod primitive;
 mod range;
 pub mod relation;
