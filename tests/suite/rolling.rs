@@ -21,7 +21,7 @@ struct Example {
     root: &'static str,
 }
 
-const EXAMPLES: [Example; 11] = [
+const EXAMPLES: [Example; 12] = [
     Example {
         text: "#[autotune(dims(H = 2, S = 1..=20, D = 5))]
         fn attention(q: Tensor<f32, H, S, D>, k: Tensor<f32, H, S, D>, v: Tensor<f32, H, S, D>,
@@ -175,6 +175,20 @@ const EXAMPLES: [Example; 11] = [
         }",
         rolling: &["m", "l"],
         host: "o",
+        root: "out",
+    },
+    // What goes along ends later than the loop's own stage.
+    Example {
+        text: "#[autotune(dims(S = 1..=20))]
+        fn two_masks(x: Tensor<f32, S, S>) -> Tensor<f32, S> {
+            let s = compute(|i, j| if j <= i { x[[i, j]] * 5.0 } else { f32::NEG_INFINITY });
+            let m = compute(|i| max(0..S, |j| s[[i, j]]));
+            let more = compute(|i| sum(0..S, |j| if j < i + 9 { x[[i, j]] } else { 0.0 }));
+            let l = compute(|i| sum(0..S, |j| exp(s[[i, j]] - m[[i]])));
+            compute(|i| l[[i]] + more[[i]] + m[[i]])
+        }",
+        rolling: &["m", "more"],
+        host: "l",
         root: "out",
     },
     // One of two that go along is not masked: all iterations run.
@@ -604,9 +618,8 @@ fn what_is_hidden_from_all_rows_of_a_tile_may_be_anything() {
     let run = |schedule: &Schedule| {
         interp::nest::run(&nest::lower(schedule), &[9], &params, &[]).unwrap().swap_remove(0)
     };
-    let rows = |array: &Array| -> Vec<f64> {
-        (0..8 * 5).map(|it| array.get(it).to_f64()).collect()
-    };
+    let rows =
+        |array: &Array| -> Vec<f64> { (0..8 * 5).map(|it| array.get(it).to_f64()).collect() };
     assert!(rows(&run(&schedule)).iter().all(|it| it.is_nan()), "0 times infinity");
     schedule.trim(host, blocks).unwrap();
     let error = |(a, b): (f64, f64)| (a - b).abs();

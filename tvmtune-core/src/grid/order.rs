@@ -42,9 +42,8 @@ fn grows(poly: &Poly, var: VarId, facts: &Facts) -> bool {
             (None, _) => true,
             (Some(it), None) => {
                 let others = atoms.iter().filter(|other| *other != it);
-                let times = others.fold(Poly::constant(coefficient), |all, it| {
-                    all * Poly::atom(it.clone())
-                });
+                let times = others
+                    .fold(Poly::constant(coefficient), |all, it| all * Poly::atom(it.clone()));
                 times.is_nonnegative(facts) && atom_grows(it, var, facts)
             }
             _ => false,

@@ -314,9 +314,7 @@ fn needed(condition: &Expr, holds: bool) -> Vec<Poly> {
     match condition {
         Expr::Unary(UnaryOp::Not, a) => needed(a, !holds),
         Expr::Binary(BinaryOp::And, a, b) if holds => [needed(a, true), needed(b, true)].concat(),
-        Expr::Binary(BinaryOp::Or, a, b) if !holds => {
-            [needed(a, false), needed(b, false)].concat()
-        }
+        Expr::Binary(BinaryOp::Or, a, b) if !holds => [needed(a, false), needed(b, false)].concat(),
         Expr::Compare(op, a, b) => match (op, holds) {
             (CompareOp::Eq, true) | (CompareOp::Ne, false) => {
                 let both = [as_inequality(CompareOp::Le, a, b), as_inequality(CompareOp::Ge, a, b)];

@@ -33,8 +33,8 @@ impl Schedule {
     ///
     /// # Source
     ///
-    /// Blocks that are skipped in causal attention (`FlashAttention`, Dao et al., 2022); as bounds
-    /// of loops, "bound inference" of reductions with a predicate (Halide's `RDom::where`).
+    /// Blocks that causal attention skips (`FlashAttention-2`, Dao, 2023). As bounds of loops that
+    /// follow from a predicate: Halide's `RDom::where`.
     pub fn trim(&mut self, stage: StageId, axis: AxisId) -> Result<(), ScheduleError> {
         self.loop_position(stage, axis)?;
         let found = self.stage(stage).axis(axis);
