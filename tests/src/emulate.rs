@@ -7,7 +7,7 @@ use tvmtune_core::grid::Home;
 use tvmtune_core::interp::{Array, Number, pack};
 use tvmtune_core::poly::Poly;
 use tvmtune_emulator::{
-    Argument, Buffer, Element, Fault, Launch, Memory, Module, Options, Swizzle, TensorMap,
+    Argument, Buffer, Element, Fault, Launch, Memory, Module, Options, Report, Swizzle, TensorMap,
 };
 
 /// What arrays of results and workspace hold before anything is written.
@@ -30,6 +30,26 @@ pub fn run(
     scalars: &[Number],
     options: &Options,
 ) -> Result<Vec<Array>, Box<Fault>> {
+    run_reporting(generated, module, dims, params, scalars, options).map(|it| it.0)
+}
+
+/// The same, with what each kernel did.
+///
+/// # Errors
+///
+/// The first fault.
+///
+/// # Panics
+///
+/// As [`run`].
+pub fn run_reporting(
+    generated: &GeneratedCuda,
+    module: &Module,
+    dims: &[i64],
+    params: &[Array],
+    scalars: &[Number],
+    options: &Options,
+) -> Result<(Vec<Array>, Vec<Report>), Box<Fault>> {
     let grid = &generated.grid;
     let mut memory = Memory::new();
     let mut buffers = Vec::new();
@@ -47,15 +67,16 @@ pub fn run(
         };
         buffers.push(memory.add(&buffer.name, bytes));
     }
-    for entry in &generated.unit.entries {
-        launch(generated, module, entry, dims, scalars, &buffers, &mut memory, options)?;
-    }
+    let entries = generated.unit.entries.iter();
+    let reports = entries
+        .map(|it| launch(generated, module, it, dims, scalars, &buffers, &mut memory, options))
+        .collect::<Result<_, _>>()?;
     let result = |it: &TensorId| {
         let buffer = grid.buffer(*it);
         let shape: Vec<u64> = buffer.shape.iter().map(|it| it.eval_dims(dims) as u64).collect();
         Array::from_bytes(buffer.dtype, &shape, memory.bytes(buffers[it.0 as usize]))
     };
-    Ok(grid.outputs.iter().map(result).collect())
+    Ok((grid.outputs.iter().map(result).collect(), reports))
 }
 
 #[expect(clippy::too_many_arguments, reason = "a launch has many parts")]
@@ -68,11 +89,11 @@ fn launch(
     buffers: &[Buffer],
     memory: &mut Memory,
     options: &Options,
-) -> Result<(), Box<Fault>> {
+) -> Result<Report, Box<Fault>> {
     let grid = &generated.grid;
     let blocks = entry.blocks.eval_dims(dims);
     if blocks <= 0 {
-        return Ok(());
+        return Ok(Report::default());
     }
     let argument = |it: &Param| match it {
         Param::Map(map) => tensor_map(&generated.unit.maps[*map], dims, buffers).into(),
@@ -90,7 +111,7 @@ fn launch(
         ..Launch::linear(blocks as u32, entry.threads)
     };
     let kernel = module.kernel(&entry.name).expect("the module has every entry");
-    kernel.run(&launch, &arguments, memory, options).map(drop)
+    kernel.run(&launch, &arguments, memory, options)
 }
 
 /// What a driver makes of a map.

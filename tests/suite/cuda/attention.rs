@@ -6,7 +6,7 @@ use tvmtune_core::dag::{DType, Dag};
 use tvmtune_core::dsl;
 use tvmtune_core::interp::{self, Array, Number};
 use tvmtune_core::schedule::sketch::{Sketch, sketches};
-use tvmtune_core::schedule::{Schedule, default};
+use tvmtune_core::schedule::{Instruction, Schedule, default};
 use tvmtune_emulator::{Completion, Module, Options, Order};
 use tvmtune_tests::emulate;
 use tvmtune_tests::nvrtc::nvrtc;
@@ -196,6 +196,74 @@ fn of_halves_as_it_is_written() {
         2,
         &[&[1], &[33], &[80]],
     );
+}
+
+/// Attention with a mask on indices, by the name of the length of the keys.
+fn masked(dtype: &str, dims: &str, keys: &str, mask: &str) -> String {
+    format!(
+        "#[autotune(dims(H = 2, {dims}, D = 16))]
+        fn attention(q: Tensor<{dtype}, H, S, D>, k: Tensor<{dtype}, H, {keys}, D>,
+            v: Tensor<{dtype}, H, {keys}, D>) -> Tensor<{dtype}, H, S, D> {{
+            let s = compute(|h, i, j| {{
+                let x = sum(0..D, |d| q[[h, i, d]] * k[[h, j, d]]) * 0.25;
+                if {mask} {{ x }} else {{ f32::NEG_INFINITY }}
+            }});
+            let m = compute(|h, i| max(0..{keys}, |j| s[[h, i, j]]));
+            let e = compute(|h, i, j| exp(s[[h, i, j]] - m[[h, i]]));
+            let l = compute(|h, i| sum(0..{keys}, |j| e[[h, i, j]]));
+            compute(|h, i, d| sum(0..{keys}, |j| e[[h, i, j]] * v[[h, j, d]]) / l[[h, i]])
+        }}"
+    )
+}
+
+#[test]
+fn of_halves_with_a_causal_mask() {
+    let dims: &[&[i64]] = &[&[1], &[2], &[31], &[63], &[64], &[65], &[127], &[131], &[200]];
+    check(&masked("f16", "S = 1..=200", "S", "j <= i"), 2, dims);
+}
+
+/// The last query sees the last key; where there are fewer keys, the first queries see none.
+#[test]
+fn of_more_keys_than_queries_and_fewer() {
+    let dims: &[&[i64]] = &[&[1, 1], &[1, 97], &[97, 1], &[67, 64], &[64, 129], &[130, 67]];
+    check(&masked("f32", "S = 1..=130, T = 1..=130", "T", "j <= i + T - S"), 0, dims);
+    check(&masked("bf16", "S = 1..=130, T = 1..=130", "T", "j < i + T - S"), 2, dims);
+}
+
+#[test]
+fn of_a_causal_window() {
+    let dims: &[&[i64]] = &[&[1], &[37], &[128], &[131]];
+    check(&masked("bf16", "S = 1..=131", "S", "j <= i && i < j + 40"), 2, dims);
+}
+
+/// Tiles that a causal mask hides wholly are not looked at.
+#[test]
+fn a_causal_mask_halves_the_work() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let dag = dsl::program(&masked("f16", "S = 512", "S", "j <= i")).unwrap();
+    let trimmed = default::schedule(&dag, &target().into()).trace;
+    let mut whole = trimmed.clone();
+    whole.retain(|it| !matches!(it, Instruction::Trim { .. }));
+    assert_eq!(whole.len() + 1, trimmed.len());
+    let instructions = |trace: &[Instruction]| -> u64 {
+        let generated = generate_cuda(&Schedule::replay(&dag, trace).unwrap()).unwrap();
+        let module = Module::parse(&ptx(nvrtc, &generated.unit.source, "compute_90a")).unwrap();
+        let (params, options) = (params(&dag, &[]), Options::default());
+        let run = emulate::run_reporting(&generated, &module, &[], &params, &[], &options).unwrap();
+        run.1.iter().map(|it| it.instructions).sum()
+    };
+    // 36 of 64 tiles, and what happens once for each block.
+    let share = instructions(&trimmed) as f64 / instructions(&whole) as f64;
+    assert!((0.56..0.62).contains(&share), "{share}");
+}
+
+#[test]
+fn blocks_with_most_keys_start_first() {
+    let dag = dsl::program(&masked("f16", "S = 512", "S", "j <= i")).unwrap();
+    let schedule = default::schedule(&dag, &target().into());
+    let source = generate_cuda(&schedule).unwrap().unit.source;
+    assert!(source.contains("const Index i_0 = 7 - Index(blockIdx.x) % 8;"), "{source}");
+    assert!(source.contains("for (Index j_0 = 0; j_0 < (i_0 + 1); ++j_0)"), "{source}");
 }
 
 /// The quotient is taken before the second product.

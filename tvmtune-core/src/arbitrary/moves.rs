@@ -29,6 +29,9 @@ pub fn instruction(schedule: &Schedule, it: &Move) -> Instruction {
     if let Some(instruction) = scan(schedule, stage, it) {
         return instruction;
     }
+    if let Some(axis) = trim(schedule, stage, it) {
+        return Instruction::Trim { stage, axis };
+    }
     if it.kind.is_multiple_of(3) && schedule.lifted(stage).is_ok() {
         return Instruction::Lift { stage };
     }
@@ -94,6 +97,15 @@ fn scan(schedule: &Schedule, stage: StageId, it: &Move) -> Option<Instruction> {
         }
         _ => None,
     }
+}
+
+/// A loop that a mask ends, every other time that a stage has one.
+fn trim(schedule: &Schedule, stage: StageId, it: &Move) -> Option<AxisId> {
+    let found = schedule.stage(stage);
+    let is_whole = |it: &AxisId| !found.axis(*it).trimmed && schedule.is_masked(stage, *it);
+    let masked: Vec<AxisId> = found.order.iter().copied().filter(is_whole).collect();
+    let at = usize::from(it.picks[1]) % masked.len().max(1);
+    masked.get(at).copied().filter(|_| it.picks[4].is_multiple_of(2))
 }
 
 /// Any stage that still has loops.

@@ -22,6 +22,16 @@ pub enum Literal {
     Bool(bool),
 }
 
+impl Literal {
+    /// Whether two literals are the same number; zeros of either sign are.
+    pub fn equals(self, other: Literal) -> bool {
+        match (self, other) {
+            (Literal::Float(a), Literal::Float(b)) => a == b,
+            (a, b) => a == b,
+        }
+    }
+}
+
 /// Operations on one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum UnaryOp {

@@ -6,7 +6,7 @@
 use super::access::depends_on;
 use super::bounds::Known;
 use super::condition::inequalities;
-use super::{Compute, Expr, Literal, TensorId, Types};
+use super::{Compute, Expr, TensorId, Types};
 use crate::poly::{Facts, Poly, VarId};
 
 /// A reduction that goes up to the index of its result, or starts there.
@@ -57,7 +57,7 @@ fn chosen<'a>(compute: &'a Compute, types: &dyn Types) -> Option<(&'a Expr, &'a 
     let identity = compute.reducer?.identity(types.tensor(compute.tensor));
     match &compute.body {
         Expr::Select { condition, then, otherwise } => match **otherwise {
-            Expr::Const(literal, _) if same(literal, identity) => Some((condition, then)),
+            Expr::Const(literal, _) if literal.equals(identity) => Some((condition, then)),
             _ => None,
         },
         _ => None,
@@ -79,14 +79,6 @@ fn compared(compute: &Compute, inequality: &Poly) -> Option<(usize, usize, bool,
         let shift = -(inequality.clone() + distance);
         (!shift.has_vars()).then_some((axis, along, false, shift))
     })
-}
-
-/// Whether two literals are the same number; zeros of either sign are.
-fn same(a: Literal, b: Literal) -> bool {
-    match (a, b) {
-        (Literal::Float(a), Literal::Float(b)) => a == b,
-        (a, b) => a == b,
-    }
 }
 
 #[cfg(test)]

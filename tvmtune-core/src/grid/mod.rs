@@ -12,7 +12,8 @@
 //! threads of one block: the walk goes from loops that run one after the other, each by all threads
 //! (`threads`), over where each buffer lives (`memory`) and what lies outside of tensors (`tails`),
 //! to the one program that every thread runs (`bind`), waiting for the others where it must
-//! (`barrier`). Blocks may take several tiles (`persistent`), or parts of some (`stream`).
+//! (`barrier`). Blocks may take several tiles (`persistent`), or parts of some (`stream`); those with
+//! most to do start first (`order`).
 //!
 //! # Invariants
 //!
@@ -33,6 +34,7 @@ mod distribute;
 mod feed;
 mod group;
 mod memory;
+mod order;
 mod persistent;
 mod pipeline;
 mod reduce;
@@ -225,6 +227,8 @@ pub struct BlockVar {
     pub extent: Poly,
     /// Whether they run at the same time; the last ones do.
     pub in_cluster: bool,
+    /// Whether the last iteration starts first.
+    pub is_reversed: bool,
 }
 
 /// The tiles that blocks take, one after the other: of block `b`, those of number `b`,
@@ -335,6 +339,7 @@ pub fn place(nest: &Nest) -> Result<Grid, Unplaceable> {
         group::find(&mut kernel, &mut grid.buffers);
         banks::pad(&kernel, &mut grid.buffers);
         tensor::find(&mut kernel, &grid.buffers);
+        order::longest_first(&mut kernel, &facts);
         memory::allocate(&mut kernel, &mut grid.buffers)?;
         let joining = stream::join(&mut kernel, &mut grid.buffers, &mut n_vars)?;
         grid.kernels.push(kernel);

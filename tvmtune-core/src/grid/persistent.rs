@@ -52,7 +52,8 @@ pub(super) fn persist(
     *n_vars += 2;
     let name = "block".to_owned();
     let extent = limit.lesser(&count, facts);
-    kernel.blocks.push(BlockVar { var: block, name, extent, in_cluster: false });
+    let (in_cluster, is_reversed) = (false, false);
+    kernel.blocks.push(BlockVar { var: block, name, extent, in_cluster, is_reversed });
     kernel.blocks.extend(clustered);
     let extent = (count - Poly::var(block)).ceil_div(stride, facts);
     let (name, kind, body) =

@@ -64,7 +64,8 @@ pub(super) fn divide(
     let Some(Stmt::For { var, name, extent, kind, body: adds }) = body.pop() else {
         return Err(Unplaceable::Undivided);
     };
-    if !extent.is_positive(facts) {
+    // Shares are of tiles that are all alike.
+    if extent.has_vars() || !extent.is_positive(facts) {
         return Err(Unplaceable::Undivided);
     }
     let shifted = Poly::var(var) + Poly::var(first);

@@ -82,7 +82,7 @@ fn blocks(
         }
         let in_cluster = *kind == schedule::LoopKind::Cluster;
         let (name, extent) = (name.clone(), extent.clone());
-        blocks.push(BlockVar { var: *var, name, extent, in_cluster });
+        blocks.push(BlockVar { var: *var, name, extent, in_cluster, is_reversed: false });
         body = inner;
     }
     blocks.sort_by_key(|it| it.in_cluster);

@@ -32,6 +32,7 @@ pub fn lower(schedule: &Schedule) -> Nest {
         fixed: schedule.has_threads(),
         rolling: Vec::new(),
         added: Vec::new(),
+        threads: Vec::new(),
     };
     let mut body = Vec::new();
     for id in &schedule.order {
@@ -68,6 +69,8 @@ pub(super) struct Lowering<'a> {
     pub(super) rolling: Vec<Rolling>,
     /// Buffers beside those of tensors: by the ids that come next.
     pub(super) added: Vec<Buffer>,
+    /// The loops over threads, with their extents.
+    pub(super) threads: Vec<(VarId, Poly)>,
 }
 
 /// A stage that is being written out.
@@ -79,7 +82,7 @@ pub(super) struct Running<'a> {
     /// Where its region starts, for each axis.
     pub(super) firsts: Vec<Poly>,
     /// The values of its loops, by axis, as far as they are open.
-    loops: Vec<Poly>,
+    pub(super) loops: Vec<Poly>,
 }
 
 impl<'a> Lowering<'a> {
@@ -301,6 +304,14 @@ impl<'a> Lowering<'a> {
         self.facts.bound_var(var, extent.clone());
         run.loops[axis.0 as usize] = if single { Poly::default() } else { Poly::var(var) };
         let declared = run.stage.axis(axis);
+        if declared.kind == LoopKind::Thread {
+            self.threads.push((var, extent.clone()));
+        }
+        // Proofs go on with all iterations.
+        let extent = match declared.trimmed.then(|| self.trimmed(run, axis, var)).flatten() {
+            Some(end) if !single => extent.lesser(&end, &self.facts),
+            _ => extent,
+        };
         let short = extent.as_constant().is_some_and(|it| it <= MOST_UNROLLED);
         let kind = match declared.kind {
             LoopKind::Unrolled | LoopKind::Tensor if !short => LoopKind::Serial,

@@ -22,6 +22,7 @@ pub mod index;
 mod lower;
 mod print;
 mod rolling;
+mod trim;
 pub mod verify;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -385,3 +385,56 @@ fn reductions_that_roll_along() {
       out[r] = m[0] + ln(l[0])
     ");
 }
+
+const CAUSAL: &str = "
+    #[autotune(dims(S = 1..=100, T = 1..=100))]
+    fn causal(x: Tensor<f32, S, T>) -> Tensor<f32, S> {
+        compute(|i| sum(0..T, |j| if j <= i + T - S { x[[i, j]] } else { 0.0 }))
+    }";
+
+#[test]
+fn a_trimmed_loop_ends_where_the_last_row_of_a_tile_does() {
+    insta::assert_snapshot!(nest_of(CAUSAL, "split s0 a0 [8]\nsplit s0 a1 [4]\nreorder s0 [a2, a4, a3, a5]\ntrim s0 a4"), @r"
+    for i_0 in 0..(((S + 7)/(8)))
+      for i_1 in 0..8
+        if 8*i_0 + i_1 < S
+          out[8*i_0 + i_1] = 0
+      for j_0 in 0..((min(((T + 3)/(4)), (((max(-S + T + 8*i_0 + 11, 0)))/(4)))))
+        for i_1 in 0..8
+          for j_1 in 0..4
+            if 8*i_0 + i_1 < S && 4*j_0 + j_1 < T
+              out[8*i_0 + i_1] += select((4*j_0 + j_1) <= (-S + T + 8*i_0 + i_1), x[8*i_0 + i_1, 4*j_0 + j_1], 0)
+    ");
+    // Row by row, and threads of a block all alike.
+    let ends = |trace: &str| {
+        let nest = nest_of(CAUSAL, trace);
+        let line = nest.lines().rfind(|it| it.contains("for j")).map(str::trim);
+        line.unwrap_or_default().to_owned()
+    };
+    insta::assert_snapshot!(ends("trim s0 a1"), @"for j in 0..((min(T, (max(-S + T + i + 1, 0)))))");
+    insta::assert_snapshot!(ends("split s0 a0 [8]\nannotate s0 a3 thread\ntrim s0 a1"), @"for j in 0..((min(T, (max(-S + T + 8*i_0 + 8, 0)))))");
+    // A part of the axis inside of another one.
+    insta::assert_snapshot!(ends("split s0 a1 [5]\nreorder s0 [a2, a0, a3]\ntrim s0 a3"), @"for j_1 in 0..((min(5, (max(-S + T - 5*j_0 + i + 1, 0)))))");
+}
+
+#[test]
+fn a_trimmed_loop_ends_where_the_last_of_all_that_go_along_does() {
+    let program = "
+        #[autotune(dims(S = 64))]
+        fn f(x: Tensor<f32, S, S>) -> Tensor<f32, S> {
+            let a = compute(|i| sum(0..S, |j| if j <= i { x[[i, j]] } else { 0.0 }));
+            let b = compute(|i| max(0..S, |j| if j < i + 20 { x[[i, j]] } else { f32::NEG_INFINITY }));
+            let c = compute(|i| sum(0..S, |j| if j + 9 > i && 2 * j < i { x[[i, j]] } else { 0.0 }));
+            compute(|i| a[[i]] + b[[i]] + c[[i]])
+        }";
+    let trace = "split s3 a0 [8]
+        compute_at s2 s3 a1
+        split s2 a1 [4]
+        reorder s2 [a2, a0, a3]
+        rolling_update s1 s2 a2
+        rolling_update s0 s2 a2
+        trim s2 a2";
+    let nest = nest_of(program, trace);
+    let line = nest.lines().find(|it| it.contains("for j_0")).map(str::trim);
+    insta::assert_snapshot!(line.unwrap(), @"for j_0 in 0..((min(16, 2*i_0 + 7)))");
+}

@@ -62,9 +62,18 @@ impl Facts {
         self.dims.insert(dim, range);
     }
 
-    /// States that `0 <= var < extent` in every iteration.
+    /// States that `0 <= var < extent` in every iteration. Of the lesser of two, one that depends on
+    /// no other variable is what counts: proofs go through sums and products.
     pub fn bound_var(&mut self, var: VarId, extent: Poly) {
-        self.vars.insert(var, extent);
+        let independent = match extent.terms.as_slice() {
+            [(atoms, 1)] => match atoms.as_slice() {
+                [Atom::Min(a, b)] if a.has_vars() && !b.has_vars() => Some(Poly::clone(b)),
+                [Atom::Min(a, b)] if b.has_vars() && !a.has_vars() => Some(Poly::clone(a)),
+                _ => None,
+            },
+            _ => None,
+        };
+        self.vars.insert(var, independent.unwrap_or(extent));
     }
 
     /// The extent that bounds `var`, if one was stated.

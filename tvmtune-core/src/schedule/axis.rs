@@ -76,6 +76,14 @@ impl LoopKind {
             _ => None,
         }
     }
+
+    /// Whether one thread runs the iterations one after the other, however many there are.
+    pub fn is_in_order(self) -> bool {
+        matches!(
+            self,
+            LoopKind::Serial | LoopKind::Pipelined(_) | LoopKind::Fed(_) | LoopKind::Unrolled
+        )
+    }
 }
 
 /// One loop of a stage, declared by the compute or made by a primitive.
@@ -90,6 +98,9 @@ pub struct Axis {
     pub role: AxisRole,
     /// How the iterations run.
     pub kind: LoopKind,
+    /// Whether iterations that a mask leaves nothing of are not run: see
+    /// [`Schedule::trim`](super::Schedule::trim).
+    pub trimmed: bool,
 }
 
 /// How axes were replaced by others; the index of the old one follows from the new.

@@ -118,6 +118,11 @@ pub enum ErrorKind {
     /// inner of two along which it is.
     #[error("it is no reduction up to an index, in two loops of which this is the inner")]
     NotPrefix,
+    /// Iterations of the loop may add something however far it goes.
+    #[error(
+        "nothing tells where the loop may end: what it adds is not masked from some iteration on"
+    )]
+    NotMasked,
     /// The values may be too large for a narrower type, or are needed as they are.
     #[error("the values cannot be stored in that type")]
     Precise,

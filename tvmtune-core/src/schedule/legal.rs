@@ -1,7 +1,7 @@
 //! What primitives ask before they change anything, and what they check afterwards.
 
 use super::error::{ErrorKind, ScheduleError};
-use super::{Attach, AxisId, AxisRole, LoopKind, Schedule, Stage, StageId};
+use super::{Attach, Axis, AxisId, AxisRole, LoopKind, Schedule, Stage, StageId};
 use crate::dag::TensorId;
 
 /// The most iterations that run at the same time for certain: blocks of a portable cluster.
@@ -38,9 +38,12 @@ impl Schedule {
         axis: AxisId,
     ) -> Result<usize, ScheduleError> {
         let position = self.loop_position(stage, axis)?;
-        let kind = self.stage(stage).axis(axis).kind;
+        let Axis { kind, trimmed, .. } = *self.stage(stage).axis(axis);
         if kind != LoopKind::Serial {
             return Err(ErrorKind::NotSerial(kind).of_axis(stage, axis));
+        }
+        if trimmed {
+            return Err(ErrorKind::AlreadyScheduled.of_axis(stage, axis));
         }
         if self.has_attached_at(stage, axis) {
             return Err(ErrorKind::HasAttached.of_axis(stage, axis));
@@ -143,6 +146,9 @@ impl Schedule {
             let refuse = |kind: ErrorKind| Err(kind.of_axis(id, *axis));
             let Some(declared) = stage.axes.get(axis.0 as usize) else { continue };
             match declared.kind {
+                kind if declared.trimmed && !kind.is_in_order() => {
+                    return refuse(ErrorKind::NotSerial(kind));
+                }
                 kind if kind.is_parallel() && !only_tasks_above => {
                     return refuse(ErrorKind::NotOutermost);
                 }
@@ -213,7 +219,7 @@ impl Schedule {
     pub(crate) fn check_untouched(&self, id: StageId) -> Result<(), ScheduleError> {
         let stage = self.stage(id);
         let in_order = stage.order.iter().enumerate().all(|(n, it)| it.0 as usize == n);
-        let serial = stage.axes.iter().all(|it| it.kind == LoopKind::Serial);
+        let serial = stage.axes.iter().all(|it| it.kind == LoopKind::Serial && !it.trimmed);
         if !in_order || !serial || stage.rolling || !stage.relations.is_empty() {
             return Err(ErrorKind::AlreadyScheduled.of_stage(id));
         }

@@ -17,6 +17,7 @@
 //! cache_write s1
 //! rfactor s1 a2
 //! scan s1 a3
+//! trim s1 a3
 //! pack t1 [0:48, 1:4] [0, 2, 1, 3]
 //! threads one
 //! ```
@@ -67,6 +68,7 @@ impl fmt::Display for Instruction {
             Instruction::CacheWrite { stage } => write!(f, "cache_write s{}", stage.0),
             Instruction::Rfactor { stage, axis } => write!(f, "rfactor s{} a{}", stage.0, axis.0),
             Instruction::Scan { stage, axis } => write!(f, "scan s{} a{}", stage.0, axis.0),
+            Instruction::Trim { stage, axis } => write!(f, "trim s{} a{}", stage.0, axis.0),
             Instruction::Pack { tensor, layout } => {
                 let splits = layout.splits.iter().map(|(dim, factor)| format!("{dim}:{factor}"));
                 write!(f, "pack t{} {} {}", tensor.0, list(splits), list(&layout.order))
@@ -208,6 +210,7 @@ impl<'a> Words<'a> {
             "cache_write" => Instruction::CacheWrite { stage: self.stage()? },
             "rfactor" => Instruction::Rfactor { stage: self.stage()?, axis: self.axis()? },
             "scan" => Instruction::Scan { stage: self.stage()?, axis: self.axis()? },
+            "trim" => Instruction::Trim { stage: self.stage()?, axis: self.axis()? },
             "pack" => Instruction::Pack { tensor: self.tensor()?, layout: self.layout()? },
             "threads" => Instruction::Threads { threads: self.threads()? },
             _ => return Err("the name of a primitive"),
@@ -300,7 +303,7 @@ mod tests {
                      annotate s0 a1 unrolled\n\
                      annotate s0 a0 persistent:132\nannotate s0 a0 streamed:132\ncompute_at s1 s0 a2\n\
                      rolling_update s1 s0 a2\nhoist s1\nlift s1\nnarrow s1 bf16\ninline s2\ncache_read t0 s1\n\
-                     cache_operand s1 r1\ncache_padded t0 s1\ncache_write s1\nrfactor s1 a2\nscan s1 a3\n\
+                     cache_operand s1 r1\ncache_padded t0 s1\ncache_write s1\nrfactor s1 a2\nscan s1 a3\ntrim s1 a3\n\
                      pack t1 [0:48, 1:4] [0, 2, 1, 3]\npack t1 [] [1, 0]\nthreads one\nthreads all";
         for line in lines.lines() {
             let instruction: Instruction = line.parse().unwrap();

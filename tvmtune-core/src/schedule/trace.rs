@@ -38,6 +38,8 @@ pub enum Instruction {
     Rfactor { stage: StageId, axis: AxisId },
     /// [`Schedule::scan`](super::Schedule::scan)
     Scan { stage: StageId, axis: AxisId },
+    /// [`Schedule::trim`](super::Schedule::trim)
+    Trim { stage: StageId, axis: AxisId },
     /// [`Schedule::pack`](super::Schedule::pack)
     Pack { tensor: TensorId, layout: Layout },
     /// [`Schedule::threads`](super::Schedule::set_threads)
@@ -92,6 +94,7 @@ impl Schedule {
             Instruction::CacheWrite { stage } => self.cache_write(*stage).map(drop),
             Instruction::Rfactor { stage, axis } => self.rfactor(*stage, *axis).map(drop),
             Instruction::Scan { stage, axis } => self.scan(*stage, *axis).map(drop),
+            Instruction::Trim { stage, axis } => self.trim(*stage, *axis),
             Instruction::Pack { tensor, layout } => self.pack(*tensor, layout.clone()),
             Instruction::Threads { threads } => {
                 self.set_threads(*threads);

@@ -27,6 +27,10 @@ impl Printer<'_> {
             if n > 0 {
                 text = format!("{text} % {}", self.poly(&vars[n].extent).operand());
             }
+            if vars[n].is_reversed {
+                let last = self.poly(&(vars[n].extent.clone() - Poly::constant(1))).text;
+                text = format!("{last} - {text}");
+            }
             self.line(&format!("const Index {name} = {text};"));
         }
     }

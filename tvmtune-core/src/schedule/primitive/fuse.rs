@@ -44,6 +44,7 @@ impl Schedule {
             extent: above.extent.clone() * below.extent.clone(),
             role: above.role,
             kind: above.kind,
+            trimmed: false,
         };
         let stage_mut = self.stage_mut(stage);
         let fused = stage_mut.add_axis(axis);

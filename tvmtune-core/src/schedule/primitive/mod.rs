@@ -19,6 +19,7 @@ mod rfactor;
 mod rolling_update;
 mod scan;
 mod split;
+mod trim;
 
 pub use self::scan::Scanned;
 
@@ -33,6 +34,7 @@ impl Stage {
             extent: it.extent.clone(),
             role: if n < compute.n_spatial { AxisRole::Spatial } else { AxisRole::Reduce },
             kind: LoopKind::Serial,
+            trimmed: false,
         };
         let axes: Vec<Axis> = compute.axes.iter().enumerate().map(axis).collect();
         let order = (0..axes.len() as u32).map(AxisId).collect();

@@ -69,7 +69,7 @@ impl Schedule {
         }
         self.check_reads_roots(stage)?;
         let spatial_live = (0..found.compute.n_spatial as u32).all(|it| found.is_live(AxisId(it)));
-        let serial = found.axes.iter().all(|it| it.kind == LoopKind::Serial);
+        let serial = found.axes.iter().all(|it| it.kind == LoopKind::Serial && !it.trimmed);
         if !spatial_live || !serial || found.rolling {
             return Err(ErrorKind::AlreadyScheduled.of_stage(stage));
         }

@@ -52,9 +52,12 @@ impl Schedule {
 
         let facts = self.dag.facts();
         let stage_mut = self.stage_mut(stage);
-        let Axis { name, extent, role, kind } = stage_mut.axis(axis).clone();
+        let Axis { name, extent, role, kind, .. } = stage_mut.axis(axis).clone();
         let extents = tiles(&extent, factors, &facts).extents;
-        let tile = |(level, extent)| Axis { name: format!("{name}_{level}"), extent, role, kind };
+        let tile = |(level, extent)| {
+            let name = format!("{name}_{level}");
+            Axis { name, extent, role, kind, trimmed: false }
+        };
         let parts: Vec<AxisId> =
             (extents.into_iter().enumerate().map(tile)).map(|it| stage_mut.add_axis(it)).collect();
         stage_mut.order.splice(position..=position, parts.iter().copied());

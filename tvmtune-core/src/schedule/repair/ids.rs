@@ -125,6 +125,9 @@ impl Ids {
             Instruction::Scan { stage: s, axis: a } => {
                 Instruction::Scan { stage: stage(s)?, axis: axis(s, a)? }
             }
+            Instruction::Trim { stage: s, axis: a } => {
+                Instruction::Trim { stage: stage(s)?, axis: axis(s, a)? }
+            }
             Instruction::Pack { tensor: t, layout } => {
                 Instruction::Pack { tensor: tensor(t)?, layout: layout.clone() }
             }

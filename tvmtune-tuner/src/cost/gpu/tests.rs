@@ -5,7 +5,7 @@ use tvmtune_core::dsl;
 use tvmtune_core::grid::{self, Grid, Home};
 use tvmtune_core::nest;
 use tvmtune_core::poly::Poly;
-use tvmtune_core::schedule::Schedule;
+use tvmtune_core::schedule::{Instruction, Schedule, default};
 use tvmtune_core::target::Target;
 use tvmtune_core::target::fits_gpu::{Misfit, fits};
 use tvmtune_core::target::gpu::{Arch, GpuTarget};
@@ -483,4 +483,30 @@ fn matrix_instructions_are_worth_it() {
     // No faster than the tensor cores are.
     let least = 2.0 * 4096_f64.powi(3) / 989e3;
     assert!(narrow.ns > least, "{narrow:?}");
+}
+
+#[test]
+fn loops_that_masks_end_count_as_on_average() {
+    let dag = dag("#[autotune(dims(H = 32, S = 2048, D = 128))]
+        fn attention(q: Tensor<bf16, H, S, D>, k: Tensor<bf16, H, S, D>, v: Tensor<bf16, H, S, D>)
+            -> Tensor<bf16, H, S, D> {
+            let s = compute(|h, i, j| {
+                let x = sum(0..D, |d| q[[h, i, d]] * k[[h, j, d]]);
+                if j <= i { x } else { f32::NEG_INFINITY }
+            });
+            let m = compute(|h, i| max(0..S, |j| s[[h, i, j]]));
+            let e = compute(|h, i, j| exp(s[[h, i, j]] - m[[h, i]]));
+            let l = compute(|h, i| sum(0..S, |j| e[[h, i, j]]));
+            compute(|h, i, d| sum(0..S, |j| e[[h, i, j]] * v[[h, j, d]]) / l[[h, i]])
+        }");
+    let trimmed = default::schedule(&dag, &Target::Gpu(hopper())).trace;
+    let mut whole = trimmed.clone();
+    whole.retain(|it| !matches!(it, Instruction::Trim { .. }));
+    assert!(whole.len() < trimmed.len());
+    let ns = |trace: &[Instruction]| {
+        let schedule = Schedule::replay(&dag, trace).unwrap();
+        estimate(&grid::place(&nest::lower(&schedule)).unwrap(), &hopper()).ns
+    };
+    let share = ns(&trimmed) / ns(&whole);
+    assert!((0.5..0.6).contains(&share), "{share}");
 }

@@ -14,6 +14,8 @@
 //!   thread rows: thread columns:  out[i, d] = o[i, d] / l[i]
 //! ```
 //!
+//! Where a mask says that no row of a tile sees more columns, the loop over blocks ends.
+//!
 //! Every stage deals rows and columns out to threads in the same way, so that what belongs to a row
 //! stays in the registers of the threads that share it. Where operands are narrow, that way is the
 //! one of matrix instructions, for each of the two products that allows it.
@@ -103,6 +105,8 @@ pub(super) fn attention(b: &mut Builder, chain: &Chain) -> Result<(), ScheduleEr
         place(b, stage, at, deal)?;
     }
     pipeline(b, anchor, blocks, stages, &name)?;
+    // What no mask ends has all its blocks.
+    let _ = b.apply(|it| it.trim(anchor, blocks));
     b.name.push(format!("{name}: attention"));
     Ok(())
 }

@@ -1,6 +1,9 @@
 //! Reductions that share one loop although each needs the one before: any splits, any schedule
 //! around them, masks of all kinds, in the nest and as vector code.
 
+mod examples;
+mod trimmed;
+
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseResult, TestRunner};
 use tvmtune_core::arbitrary::{Move, any_move, instruction};
@@ -10,135 +13,7 @@ use tvmtune_core::kernel::{self, Isa, Unsupported};
 use tvmtune_core::schedule::{Attach, AxisId, ErrorKind, Instruction, LoopKind, Schedule, StageId};
 use tvmtune_core::{dsl, nest};
 
-/// A program, its reductions that go along with the last of them, in order, and which of its
-/// parameters mask: 0 or an infinity.
-struct Example {
-    text: &'static str,
-    rolling: &'static [&'static str],
-    host: &'static str,
-    root: &'static str,
-}
-
-const EXAMPLES: [Example; 8] = [
-    Example {
-        text: "#[autotune(dims(H = 2, S = 1..=20, D = 5))]
-        fn attention(q: Tensor<f32, H, S, D>, k: Tensor<f32, H, S, D>, v: Tensor<f32, H, S, D>,
-            mask: Tensor<f32, S, S>) -> Tensor<f32, H, S, D> {
-            let s = compute(|h, i, j| sum(0..D, |d| q[[h, i, d]] * k[[h, j, d]]) * 4.0 + mask[[i, j]]);
-            let m = compute(|h, i| max(0..S, |j| s[[h, i, j]]));
-            let e = compute(|h, i, j| exp(s[[h, i, j]] - m[[h, i]]));
-            let l = compute(|h, i| sum(0..S, |j| e[[h, i, j]]));
-            let o = compute(|h, i, d| sum(0..S, |j| e[[h, i, j]] * v[[h, j, d]]));
-            compute(|h, i, d| o[[h, i, d]] / l[[h, i]])
-        }",
-        rolling: &["m", "l"],
-        host: "o",
-        root: "out",
-    },
-    Example {
-        text: "#[autotune(dims(S = 1..=20, D = 5))]
-        fn causal(q: Tensor<f32, S, D>, k: Tensor<f32, S, D>, v: Tensor<f32, S, D>)
-            -> Tensor<f32, S, D> {
-            let s = compute(|i, j| {
-                let x = sum(0..D, |d| q[[i, d]] * k[[j, d]]);
-                if j <= i { x } else { f32::NEG_INFINITY }
-            });
-            let m = compute(|i| max(0..S, |j| s[[i, j]]));
-            let e = compute(|i, j| exp((s[[i, j]] - m[[i]]) * 2.5));
-            let o = compute(|i, d| sum(0..S, |j| e[[i, j]] * v[[j, d]]));
-            let l = compute(|i| sum(0..S, |j| e[[i, j]]));
-            compute(|i, d| o[[i, d]] / l[[i]])
-        }",
-        rolling: &["m", "l"],
-        host: "o",
-        root: "out",
-    },
-    Example {
-        text: "#[autotune(dims(B = 3, S = 1..=20))]
-        fn logsumexp(x: Tensor<f32, B, S>, lengths: Tensor<i32, B>) -> Tensor<f32, B> {
-            let s = compute(|b, j| if (j as i32) < lengths[[b]] { x[[b, j]] * 9.0 } else { f32::NEG_INFINITY });
-            let m = compute(|b| max(0..S, |j| s[[b, j]]));
-            let l = compute(|b| sum(0..S, |j| exp(s[[b, j]] - m[[b]])));
-            compute(|b| m[[b]] + ln(l[[b]]))
-        }",
-        rolling: &["m"],
-        host: "l",
-        root: "out",
-    },
-    Example {
-        text: "#[autotune(dims(N = 1..=7, S = 1..=33))]
-        fn statistics(x: Tensor<f32, N, S>, w: Tensor<f32, S>, mask: Tensor<f32, S>) -> Tensor<f32, N> {
-            let m = compute(|i| max(0..S, |j| x[[i, j]] + mask[[j]]));
-            let least = compute(|i| min(0..S, |j| x[[i, j]]));
-            let n = compute(|i| sum(0..S, |j| exp((x[[i, j]] + mask[[j]] - m[[i]]) / 0.5)));
-            let l = compute(|i| sum(0..S, |j| exp(x[[i, j]] + mask[[j]] - m[[i]]) * w[[j]]));
-            compute(|i| l[[i]] / n[[i]] + least[[i]])
-        }",
-        rolling: &["m", "least", "n"],
-        host: "l",
-        root: "out",
-    },
-    Example {
-        text: "#[autotune(dims(S = 1..=20, D = 5))]
-        fn halves(q: Tensor<f16, S, D>, k: Tensor<f16, S, D>, v: Tensor<f16, S, D>,
-            mask: Tensor<f32, S, S>) -> Tensor<f16, S, D> {
-            let s = compute(|i, j| sum(0..D, |d| q[[i, d]] * k[[j, d]]) + mask[[i, j]]);
-            let m = compute(|i| max(0..S, |j| s[[i, j]]));
-            let e = compute(|i, j| exp(s[[i, j]] - m[[i]]) as f16);
-            let l = compute(|i| sum(0..S, |j| e[[i, j]] as f32));
-            let o = compute(|i, d| sum(0..S, |j| e[[i, j]] * v[[j, d]]));
-            compute(|i, d| (o[[i, d]] / l[[i]]) as f16)
-        }",
-        rolling: &["m", "l"],
-        host: "o",
-        root: "out",
-    },
-    Example {
-        text: "#[autotune(dims(S = 1..=20, D = 5))]
-        fn two_maxima(x: Tensor<f32, S, D>, y: Tensor<f32, S, D>, mask: Tensor<f32, S, D>) -> Tensor<f32, D> {
-            let m = compute(|d| max(0..S, |j| x[[j, d]] * 7.0 + mask[[j, d]]));
-            let n = compute(|d| max(0..S, |j| y[[j, d]]));
-            let e = compute(|j, d| exp(x[[j, d]] * 7.0 + mask[[j, d]] - m[[d]]));
-            let f = compute(|j, d| if j > 3 { exp(y[[j, d]] - n[[d]]) } else { 0.0 });
-            let p = compute(|d| sum(0..S, |j| e[[j, d]] * 3.0 - e[[j, d]]));
-            let l = compute(|d| sum(0..S, |j| f[[j, d]]));
-            compute(|d| l[[d]] - p[[d]])
-        }",
-        rolling: &["m", "n", "p"],
-        host: "l",
-        root: "out",
-    },
-    // The quotient is in what is added up: it is moved behind the sum.
-    Example {
-        text: "#[autotune(dims(S = 1..=20, D = 5))]
-        fn probabilities(x: Tensor<f32, S, S>, v: Tensor<f32, S, D>, mask: Tensor<f32, S, S>)
-            -> Tensor<f32, S, D> {
-            let m = compute(|i| max(0..S, |j| x[[i, j]] * 4.0 + mask[[i, j]]));
-            let e = compute(|i, j| exp(x[[i, j]] * 4.0 + mask[[i, j]] - m[[i]]));
-            let l = compute(|i| sum(0..S, |j| e[[i, j]]));
-            let p = compute(|i, j| e[[i, j]] / l[[i]] * 0.5);
-            compute(|i, d| sum(0..S, |j| v[[j, d]] * p[[i, j]]))
-        }",
-        rolling: &["m", "l"],
-        host: "out_sum",
-        root: "out",
-    },
-    // Exponentials are stored as narrowly as what they are multiplied with.
-    Example {
-        text: "#[autotune(dims(S = 1..=20, D = 5))]
-        fn narrow(x: Tensor<f32, S, S>, v: Tensor<f16, S, D>, mask: Tensor<f32, S, S>)
-            -> Tensor<f16, S, D> {
-            let m = compute(|i| max(0..S, |j| x[[i, j]] + mask[[i, j]]));
-            let e = compute(|i, j| exp(x[[i, j]] + mask[[i, j]] - m[[i]]));
-            let l = compute(|i| sum(0..S, |j| e[[i, j]]));
-            let o = compute(|i, d| sum(0..S, |j| e[[i, j]] * v[[j, d]]));
-            compute(|i, d| (o[[i, d]] / l[[i]]) as f16)
-        }",
-        rolling: &["m", "l"],
-        host: "o",
-        root: "out",
-    },
-];
+use examples::{EXAMPLES, Example};
 
 impl Example {
     fn dag(&self) -> Dag {
@@ -175,6 +50,10 @@ impl Example {
             } else if other != host && other != root && is_live(&schedule, other) {
                 schedule.compute_at(other, host, blocks).unwrap();
             }
+        }
+        if pick(2) == 0 {
+            // Most of the masks say nothing about where.
+            let _ = schedule.trim(host, blocks);
         }
         schedule
     }

@@ -1,0 +1,90 @@
+//! Loops over blocks that end where a mask leaves nothing: which may, and what becomes of what is
+//! hidden.
+
+use tvmtune_core::dag::{DType, Dag};
+use tvmtune_core::interp::{self, Array, Number};
+use tvmtune_core::nest;
+use tvmtune_core::schedule::{
+    AxisId, AxisRole, ErrorKind, LoopKind, Schedule, ScheduleError, StageId,
+};
+
+use super::examples::EXAMPLES;
+use super::stage;
+
+/// A causal attention whose reductions go along with a loop over blocks of so many keys.
+fn causal(block: u64) -> (Dag, Schedule, StageId, AxisId) {
+    let example = EXAMPLES.iter().find(|it| it.text.contains("fn causal")).unwrap();
+    let dag = example.dag();
+    let mut schedule = Schedule::new(&dag);
+    let [s, m, e, l, o, out] = ["s", "m", "e", "l", "o", "out"].map(|it| stage(&schedule, it));
+    let scores = stage(&schedule, "s_sum");
+    let row = schedule.stage(out).order[0];
+    schedule.compute_at(o, out, row).unwrap();
+    let blocks = example.blocks(&mut schedule, o, block);
+    schedule.rolling_update(l, o, blocks).unwrap();
+    schedule.compute_at(e, o, blocks).unwrap();
+    schedule.rolling_update(m, o, blocks).unwrap();
+    schedule.compute_at(s, o, blocks).unwrap();
+    schedule.compute_at(scores, o, blocks).unwrap();
+    (dag, schedule, o, blocks)
+}
+
+#[test]
+fn loops_are_trimmed_where_masks_end_them() {
+    let why = |edit: &dyn Fn(&mut Schedule, StageId, AxisId) -> Result<(), ScheduleError>| {
+        let (_, mut schedule, host, blocks) = causal(4);
+        edit(&mut schedule, host, blocks).map_err(|it| it.kind)
+    };
+    assert_eq!(why(&|it, host, blocks| it.trim(host, blocks)), Ok(()));
+    let again = why(&|it, host, blocks| it.trim(host, blocks).and_then(|()| it.trim(host, blocks)));
+    assert_eq!(again, Err(ErrorKind::AlreadyScheduled));
+    let spatial = why(&|it, host, _| it.trim(host, AxisId(0)));
+    assert_eq!(spatial, Err(ErrorKind::WrongRole(AxisRole::Spatial)));
+    // The sum over features of a score is masked where it is read, not where it is made.
+    let unmasked = why(&|it, _, _| it.trim(stage(it, "s_sum"), AxisId(2)));
+    assert_eq!(unmasked, Err(ErrorKind::NotMasked));
+    // Lanes, and what is made of a loop that ends somewhere.
+    let lanes = why(&|it, host, _| {
+        let last = *it.stage(host).order.last().unwrap();
+        it.annotate(host, last, LoopKind::Vectorized)?;
+        it.trim(host, last)
+    });
+    assert!(matches!(lanes, Err(ErrorKind::NotSerial(_) | ErrorKind::WrongRole(_))), "{lanes:?}");
+    let thread = why(&|it, host, blocks| {
+        it.trim(host, blocks)?;
+        it.annotate(host, blocks, LoopKind::Tensor)
+    });
+    assert_eq!(thread, Err(ErrorKind::NotSerial(LoopKind::Tensor)));
+    let pipelined = why(&|it, host, blocks| {
+        it.trim(host, blocks)?;
+        it.annotate(host, blocks, LoopKind::Pipelined(2))
+    });
+    assert_eq!(pipelined, Ok(()));
+    let partly = EXAMPLES.iter().find(|it| it.text.contains("fn partly_masked")).unwrap();
+    let mut schedule = partly.scheduled(&partly.dag(), &[1; 12]);
+    let host = stage(&schedule, partly.host);
+    let blocks = schedule.stage(host).order[0];
+    assert_eq!(schedule.trim(host, blocks).map_err(|it| it.kind), Err(ErrorKind::NotMasked));
+}
+
+/// What a mask hides wholly is not looked at: there, an infinity is nothing.
+#[test]
+fn what_is_hidden_from_all_rows_of_a_tile_may_be_anything() {
+    let (dag, mut schedule, host, blocks) = causal(1);
+    let mut params: Vec<Array> =
+        (1..).map(|it| Array::random(DType::F32, &[9, 5], it)).take(3).collect();
+    let expected = interp::dag::run(&dag, &[9], &params, &[]);
+    for d in 0..5 {
+        params[2].set(8 * 5 + d, Number::Float(f64::INFINITY));
+    }
+    let run = |schedule: &Schedule| {
+        interp::nest::run(&nest::lower(schedule), &[9], &params, &[]).unwrap().swap_remove(0)
+    };
+    let rows =
+        |array: &Array| -> Vec<f64> { (0..8 * 5).map(|it| array.get(it).to_f64()).collect() };
+    assert!(rows(&run(&schedule)).iter().all(|it| it.is_nan()), "0 times infinity");
+    schedule.trim(host, blocks).unwrap();
+    let error = |(a, b): (f64, f64)| (a - b).abs();
+    let errors = rows(&run(&schedule)).into_iter().zip(rows(&expected[0])).map(error);
+    assert!(errors.fold(0.0, f64::max) < 1e-5);
+}
