@@ -26,11 +26,12 @@ mod stmt;
 mod tests;
 mod vector;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::dag::{DType, Expr, ScalarId, TensorId};
 use crate::grid::{BlockVar, Buffer, Grid, Home, Kernel, Stmt};
 use crate::poly::{Atom, DimId, Facts, Poly, VarId};
+pub use expr::narrow_exp;
 pub use lanes::{Load, Vectors, is_vector, position, vectors};
 use names::Names;
 
@@ -188,6 +189,8 @@ struct Printer<'a> {
     asynchronous: bool,
     /// The names of the fragments.
     fragments: Vec<String>,
+    /// What the next instructions of a batch have in registers as their first operands.
+    held: VecDeque<String>,
     /// Maps of the kernels before.
     n_maps: usize,
     text: String,
@@ -204,6 +207,7 @@ impl<'a> Printer<'a> {
             loaded: BTreeMap::new(),
             asynchronous: false,
             fragments: Vec::new(),
+            held: VecDeque::new(),
             n_maps: 0,
             text: String::new(),
             depth: 0,
