@@ -126,7 +126,7 @@ fn first_operand(stmt: &Stmt, buffers: &[Buffer]) -> Option<(VarId, TensorId)> {
     let tensor = || tile.loops.iter().filter(|it| it.is_tensor);
     let steps = tensor().find(|it| !along(it.var) && it.extent == STEPS)?.var;
     // Columns are one loop more than for a warp, the innermost of those along the result.
-    let pairs = tensor().filter(|it| along(it.var)).last()?.var;
+    let pairs = tensor().rfind(|it| along(it.var))?.var;
     let is_first = |index: &[Poly]| {
         let mentions = |var: VarId| index.iter().any(|at| at.mentions(var));
         mentions(steps) && !mentions(pairs)
