@@ -54,8 +54,17 @@ pub(crate) enum Op {
     BulkGroup(BulkGroup),
     Wgmma(Wgmma),
     WgmmaGroup(WgmmaGroup),
-    /// Another instruction, which touches these accumulators of some `wgmma`.
-    Touch(Box<Op>, Vec<Slot>),
+    /// Another instruction, which touches registers of some `wgmma`.
+    Touch(Box<Op>, Touched),
+}
+
+/// Registers of `wgmma` that another instruction touches.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Touched {
+    /// Accumulators that it reads or writes.
+    pub(crate) sums: Vec<Slot>,
+    /// Factors that it writes.
+    pub(crate) factors: Vec<Slot>,
 }
 
 /// Bytes copied between the frames of functions: from, to, how many.

@@ -163,7 +163,10 @@ pub(super) const CASES: &[Case] = &[
             let t = compute(|h, i| sum(0..S, |j| e[[h, i, j]]));
             compute(|h, i, d| sum(0..S, |j| e[[h, i, j]] * v[[h, j, d]]) / t[[h, i]])
         }",
-        checks: &[Check { dims: "H = 2, S = 1..=20, D = 16", at: &[&[1], &[7], &[20]] }],
+        checks: &[
+            Check { dims: "H = 2, S = 1..=20, D = 16", at: &[&[1], &[7], &[20]] },
+            Check { dims: "H = 2, S = 1..=140, D = 64", at: &[&[1], &[65], &[140]] },
+        ],
         times: &["H = 32, S = 2048, D = 128", "H = 32, S = 8192, D = 128"],
     },
     Case {
@@ -180,7 +183,10 @@ pub(super) const CASES: &[Case] = &[
             let t = compute(|h, i| sum(0..S, |j| e[[h, i, j]]));
             compute(|h, i, d| sum(0..S, |j| e[[h, i, j]] * v[[h, j, d]]) / t[[h, i]])
         }",
-        checks: &[Check { dims: "H = 2, S = 1..=20, D = 16", at: &[&[1], &[7], &[20]] }],
+        checks: &[
+            Check { dims: "H = 2, S = 1..=20, D = 16", at: &[&[1], &[7], &[20]] },
+            Check { dims: "H = 2, S = 1..=140, D = 64", at: &[&[1], &[65], &[140]] },
+        ],
         times: &["H = 32, S = 2048, D = 128"],
     },
 ];

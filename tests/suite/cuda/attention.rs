@@ -6,7 +6,8 @@ use tvmtune_core::dag::{DType, Dag};
 use tvmtune_core::dsl;
 use tvmtune_core::interp::{self, Array, Number};
 use tvmtune_core::schedule::sketch::{Sketch, sketches};
-use tvmtune_core::schedule::{Instruction, Schedule, default};
+use tvmtune_core::schedule::{Instruction, Layout, Schedule, default};
+use tvmtune_core::target::fits_gpu;
 use tvmtune_emulator::{Completion, Module, Options, Order};
 use tvmtune_tests::emulate;
 use tvmtune_tests::nvrtc::nvrtc;
@@ -53,32 +54,58 @@ fn points(sketch: &Sketch) -> Vec<Vec<u16>> {
 }
 
 /// Checks the default schedule, which is to be one kernel with so many kinds of matrix
-/// instructions, and others like it.
+/// instructions, and others like it; and those of groups of warps, where there are to be some.
 #[track_caller]
 fn check(text: &str, products: usize, dims: &[&[i64]]) {
+    check_sketches(text, &[products], dims);
+}
+
+/// The same, also by matrix instructions of groups of warps, which is then the default.
+#[track_caller]
+fn check_groups(text: &str, dims: &[&[i64]]) {
+    check_sketches(text, &[0, 2], dims);
+}
+
+/// Checks the sketches of a program that run it as one kernel: so many kinds of matrix instructions
+/// of a warp has each, and those with none but the last are of groups of warps.
+#[track_caller]
+fn check_sketches(text: &str, products: &[usize], dims: &[&[i64]]) {
     let Some(nvrtc) = nvrtc() else { return };
     let dag = dsl::program(text).unwrap();
     let target = target().into();
-    let sketch = &sketches(&dag, &target)[0];
-    let mut n_placed = 0;
-    for point in points(sketch) {
-        let schedule = Schedule::replay(&dag, &sketch.instructions(&point)).unwrap();
-        let Ok(generated) = generate_cuda(&schedule) else { continue };
-        if generated.grid.kernels.iter().any(|it| it.shared_bytes > 227 * 1024) {
-            continue;
+    let sketches = sketches(&dag, &target);
+    let names: Vec<&str> = sketches.iter().map(|it| it.name.as_str()).collect();
+    let n_sketches = names.iter().filter(|it| it.ends_with("attention")).count();
+    assert_eq!(n_sketches, products.len(), "{names:?}");
+    for (sketch, products) in sketches.iter().zip(products) {
+        let mut n_placed = 0;
+        for point in points(sketch) {
+            let schedule = Schedule::replay(&dag, &sketch.instructions(&point)).unwrap();
+            let Ok(generated) = generate_cuda(&schedule) else { continue };
+            if generated.grid.kernels.iter().any(|it| it.shared_bytes > 227 * 1024) {
+                continue;
+            }
+            n_placed += 1;
+            assert_eq!(generated.grid.kernels.len(), 1, "{}", generated.nest);
+            let ns = cost::gpu::estimate(&generated.grid, &super::target()).ns;
+            assert!(ns.is_finite() && ns > 0.0, "{ns} ns");
+            let source = &generated.unit.source;
+            assert_eq!(source.matches(" mma_m16n8k16").count(), *products, "{source}");
+            if sketch.name.ends_with("group attention") {
+                let held = source.contains("_part[0],") && !source.contains("e_operand");
+                assert!(held && source.contains("<0, 1>(accumulators"), "{source}");
+                let is_default = point == sketch.default;
+                let fits = fits_gpu::fits(&generated.grid, &super::target());
+                assert!(!is_default || fits.is_ok(), "{fits:?}");
+            }
+            let module = Module::parse(&ptx(nvrtc, source, "compute_90a")).unwrap();
+            dims.iter().enumerate().for_each(|(n, dims)| run(&dag, &generated, &module, dims, n));
         }
-        n_placed += 1;
-        assert_eq!(generated.grid.kernels.len(), 1, "{}", generated.nest);
-        let ns = cost::gpu::estimate(&generated.grid, &super::target()).ns;
-        assert!(ns.is_finite() && ns > 0.0, "{ns} ns");
-        let source = &generated.unit.source;
-        assert_eq!(source.matches(" mma_m16n8k16").count(), products, "{source}");
-        let module = Module::parse(&ptx(nvrtc, &generated.unit.source, "compute_90a")).unwrap();
-        dims.iter().enumerate().for_each(|(n, dims)| run(&dag, &generated, &module, dims, n));
+        assert!(n_placed > POINTS / 2, "only {n_placed} of the points are kernels");
     }
-    assert!(n_placed > POINTS / 2, "only {n_placed} of the points are kernels");
     let chosen = default::schedule(&dag, &target);
-    assert_eq!(chosen.trace, sketch.instructions(&sketch.default), "the default is something else");
+    let first = sketches[0].instructions(&sketches[0].default);
+    assert_eq!(chosen.trace, first, "the default is something else");
 }
 
 fn run(dag: &Dag, generated: &GeneratedCuda, module: &Module, dims: &[i64], n: usize) {
@@ -146,7 +173,7 @@ fn of_a_packed_input_with_lengths() {
 /// Every third row or so is masked wholly: its result is no number, as in the definition.
 #[test]
 fn of_halves_with_any_mask() {
-    check(
+    check_groups(
         "#[autotune(dims(H = 2, S = 1..=70, T = 1..=80, D = 32))]
         fn attention(q: Tensor<f16, H, S, D>, k: Tensor<f16, H, T, D>, v: Tensor<f16, H, T, D>,
             mask: Tensor<f32, S, T>) -> Tensor<f16, H, S, D> {
@@ -156,7 +183,6 @@ fn of_halves_with_any_mask() {
             let l = compute(|h, i| sum(0..T, |j| e[[h, i, j]] as f32));
             compute(|h, i, d| sum(0..T, |j| e[[h, i, j]] * v[[h, j, d]]) / l[[h, i]])
         }",
-        2,
         &[&[1, 1], &[70, 17], &[3, 64], &[64, 65], &[65, 80]],
     );
 }
@@ -164,7 +190,7 @@ fn of_halves_with_any_mask() {
 /// Several heads of queries read the keys and values of one.
 #[test]
 fn of_brain_floats_whose_heads_share_keys() {
-    check(
+    check_groups(
         "#[autotune(dims(G = 2, R = 2, S = 50, D = 64))]
         fn attention(q: Tensor<bf16, G, R, S, D>, k: Tensor<bf16, G, S, D>, v: Tensor<bf16, G, S, D>)
             -> Tensor<bf16, G, R, S, D> {
@@ -174,7 +200,6 @@ fn of_brain_floats_whose_heads_share_keys() {
             let l = compute(|g, r, i| sum(0..S, |j| e[[g, r, i, j]] as f32));
             compute(|g, r, i, d| sum(0..S, |j| e[[g, r, i, j]] * v[[g, j, d]]) / l[[g, r, i]])
         }",
-        2,
         &[&[]],
     );
 }
@@ -183,7 +208,7 @@ fn of_brain_floats_whose_heads_share_keys() {
 /// second product multiplies them with.
 #[test]
 fn of_halves_as_it_is_written() {
-    check(
+    check_groups(
         "#[autotune(dims(H = 2, S = 1..=80, D = 32))]
         fn attention(q: Tensor<f16, H, S, D>, k: Tensor<f16, H, S, D>, v: Tensor<f16, H, S, D>)
             -> Tensor<f16, H, S, D> {
@@ -193,7 +218,6 @@ fn of_halves_as_it_is_written() {
             let l = compute(|h, i| sum(0..S, |j| e[[h, i, j]]));
             compute(|h, i, d| sum(0..S, |j| e[[h, i, j]] * v[[h, j, d]]) / l[[h, i]])
         }",
-        2,
         &[&[1], &[33], &[80]],
     );
 }
@@ -269,7 +293,7 @@ fn blocks_with_most_keys_start_first() {
 /// The quotient is taken before the second product.
 #[test]
 fn of_probabilities() {
-    check(
+    check_groups(
         "#[autotune(dims(H = 2, S = 1..=80, D = 32))]
         fn attention(q: Tensor<bf16, H, S, D>, k: Tensor<bf16, H, S, D>, v: Tensor<bf16, H, S, D>)
             -> Tensor<bf16, H, S, D> {
@@ -283,7 +307,90 @@ fn of_probabilities() {
             let p = compute(|h, i, j| e[[h, i, j]] / l[[h, i]]);
             compute(|h, i, d| sum(0..S, |j| p[[h, i, j]] * v[[h, j, d]]))
         }",
-        2,
         &[&[1], &[48], &[80]],
     );
+}
+
+/// Lengths around those of instructions, of blocks of keys, and of two groups of warps.
+#[test]
+fn of_halves_with_a_causal_mask_at_any_length() {
+    check_groups(
+        "#[autotune(dims(H = 1, S = 1..=200, D = 128))]
+        fn attention(q: Tensor<f16, H, S, D>, k: Tensor<f16, H, S, D>, v: Tensor<f16, H, S, D>)
+            -> Tensor<f16, H, S, D> {
+            let s = compute(|h, i, j| {
+                let dot = sum(0..D, |d| q[[h, i, d]] * k[[h, j, d]]);
+                if j <= i { dot / sqrt(D as f32) } else { f32::NEG_INFINITY }
+            });
+            let m = compute(|h, i| max(0..S, |j| s[[h, i, j]]));
+            let e = compute(|h, i, j| exp(s[[h, i, j]] - m[[h, i]]));
+            let l = compute(|h, i| sum(0..S, |j| e[[h, i, j]]));
+            compute(|h, i, d| sum(0..S, |j| e[[h, i, j]] * v[[h, j, d]]) / l[[h, i]])
+        }",
+        &[&[1], &[63], &[64], &[65], &[127], &[129], &[131], &[200]],
+    );
+}
+
+/// Rows that no panel of 64 divides, values shorter than keys, heads inside of rows.
+#[test]
+fn of_brain_floats_with_lengths_and_odd_heads() {
+    for (depth, columns) in [(80, 64), (96, 24), (48, 128)] {
+        check_groups(
+            &format!(
+                "#[autotune(dims(B = 1..=2, S = 1..=130, T = 1..=150, H = 2, D = {depth}, E = {columns}))]
+                fn attention(q: Tensor<bf16, B, S, H, D>, k: Tensor<bf16, B, T, H, D>,
+                    v: Tensor<bf16, B, T, H, E>, lengths: Tensor<i32, B>) -> Tensor<bf16, B, S, H, E> {{
+                    let s: Tensor<f32, B, H, S, T> = compute(|b, h, i, j| {{
+                        let dot = sum(0..D, |d| q[[b, i, h, d]] * k[[b, j, h, d]]);
+                        if (j as i32) < lengths[[b]] {{ dot * 0.125 }} else {{ -1e30 }}
+                    }});
+                    let m = compute(|b, h, i| max(0..T, |j| s[[b, h, i, j]]));
+                    let e = compute(|b, h, i, j| exp(s[[b, h, i, j]] - m[[b, h, i]]));
+                    let l = compute(|b, h, i| sum(0..T, |j| e[[b, h, i, j]]));
+                    compute(|b, i, h, d| {{
+                        sum(0..T, |j| e[[b, h, i, j]] * v[[b, j, h, d]]) / l[[b, h, i]]
+                    }})
+                }}"
+            ),
+            &[&[1, 1, 1], &[2, 130, 127], &[2, 65, 150]],
+        );
+    }
+}
+
+/// Values lie as no instruction of a group wants them: exponentials go through shared memory.
+#[test]
+fn of_halves_whose_values_are_in_no_panels() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let dag = dsl::program(
+        "#[autotune(dims(S = 1..=140, D = 128))]
+        fn attention(q: Tensor<f16, S, D>, k: Tensor<f16, S, D>, v: Tensor<f16, S, D>)
+            -> Tensor<f16, S, D> {
+            let s = compute(|i, j| sum(0..D, |d| q[[i, d]] * k[[j, d]]) * 0.125);
+            let m = compute(|i| max(0..S, |j| s[[i, j]]));
+            let e = compute(|i, j| exp(s[[i, j]] - m[[i]]));
+            let l = compute(|i| sum(0..S, |j| e[[i, j]]));
+            compute(|i, d| sum(0..S, |j| e[[i, j]] * v[[j, d]]) / l[[i]])
+        }",
+    )
+    .unwrap();
+    let sketch = &sketches(&dag, &target().into())[0];
+    let trace = sketch.instructions(&sketch.default);
+    let whole = Schedule::replay(&dag, &trace).unwrap();
+    let in_rows = |it: Instruction| match it {
+        Instruction::Pack { tensor, layout } => {
+            let is_values = whole.tensor(tensor).tensor.name == "v_operand";
+            let rows = Layout { splits: Vec::new(), order: vec![1, 0] };
+            Instruction::Pack { tensor, layout: if is_values { rows } else { layout } }
+        }
+        other => other,
+    };
+    let trace: Vec<Instruction> = trace.into_iter().map(in_rows).collect();
+    let generated = generate_cuda(&Schedule::replay(&dag, &trace).unwrap()).unwrap();
+    let source = &generated.unit.source;
+    let is_held = source.contains("_part[0],\n");
+    assert!(!is_held && source.contains("wgmma_f16<0, 0>("), "{source}");
+    let module = Module::parse(&ptx(nvrtc, source, "compute_90a")).unwrap();
+    for (n, rows) in [1, 65, 140].into_iter().enumerate() {
+        run(&dag, &generated, &module, &[rows], n);
+    }
 }

@@ -331,6 +331,23 @@ fn only_what_is_at_most_one_and_multiplied_is_narrowed() {
 }
 
 #[test]
+fn quotients_by_normal_constants_become_products() {
+    let body = |e: &str| {
+        let mut schedule = three(e, "sum(0..S, |j| e[[i, j]])");
+        let e = stage(&schedule, "e");
+        schedule.invert(e).map_err(|it| it.kind)?;
+        let nest = nest::lower(&schedule).to_string();
+        let line = nest.lines().map(str::trim).find(|it| it.starts_with("e["));
+        Ok(line.unwrap_or_default().to_owned())
+    };
+    let product = "e[i, j] = x[i, j] * 0.3333333432674408 - m[i]";
+    assert_eq!(body("x[[i, j]] / 3.0 - m[[i]]"), Ok(product.to_owned()));
+    for e in ["x[[i, j]] / m[[i]]", "x[[i, j]] / 1e-40", "x[[i, j]] / 3e38", "3.0 / x[[i, j]]"] {
+        assert_eq!(body(e), Err(ErrorKind::NothingInvariant), "{e}");
+    }
+}
+
+#[test]
 fn only_what_does_not_vary_is_moved_behind_a_sum() {
     let body = |out: &str| {
         let mut schedule = three("x[[i, j]] + m[[i]]", out);

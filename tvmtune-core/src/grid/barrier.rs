@@ -3,7 +3,8 @@
 //! The walk keeps, for the threads that run together, what they have read and written of memory
 //! they share since they last waited. A statement that reads what was written, or writes what was
 //! read or written, waits first. A loop is walked twice: what its end leaves pending is pending at
-//! its start. Tiles that a block takes one after the other have only its own memory in common.
+//! its start. If nothing in it is to be waited for by itself, threads
+//! wait for what came before it once. Tiles that a block takes one after the other have only its own memory in common.
 //!
 //! Iterations of one loop over threads need nothing of one another, so inside the innermost there
 //! is nothing to wait for. Where a condition stands around a single statement, threads wait before
@@ -116,6 +117,7 @@ impl Walk<'_> {
                     stmts.push(Stmt::For { var, name, extent, kind, body });
                 }
                 Stmt::For { var, name, extent, kind, body } if range > 1 => {
+                    stmts.extend(self.wait_before(&body, range, pending)?);
                     let before = pending.clone();
                     let mut end = pending.clone();
                     self.block(body.clone(), range, &mut end)?;
@@ -156,6 +158,28 @@ impl Walk<'_> {
             }
         }
         Ok(stmts)
+    }
+
+    /// A wait before a loop, so that threads need not wait in each iteration: if nothing in the loop
+    /// itself is to be waited for.
+    fn wait_before(
+        &mut self,
+        body: &[Stmt],
+        range: u32,
+        pending: &mut Pending,
+    ) -> Result<Option<Stmt>, Unplaceable> {
+        let accesses = body.iter().map(|it| self.accesses(it)).reduce(Pending::with);
+        if !accesses.is_some_and(|it| pending.conflicts(&it)) {
+            return Ok(None);
+        }
+        let mut own = Pending::default();
+        self.block(body.to_vec(), range, &mut own)?;
+        let again = self.block(body.to_vec(), range, &mut own)?;
+        if again.iter().any(Stmt::waits_for_threads) {
+            return Ok(None);
+        }
+        *pending = Pending::default();
+        Ok(Some(Stmt::Sync { range }))
     }
 
     /// A statement, with waits among the threads of one iteration if it is a loop over threads.

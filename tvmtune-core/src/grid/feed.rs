@@ -7,7 +7,8 @@
 //!                                     next slot                            slot is empty; next slot
 //! ```
 //!
-//! The copies have a ring of slots. Each side counts its own way around; barriers in shared memory
+//! The copies have a ring of slots; those further on in the loop, where they are needed, one of their
+//! own. Each side counts its own way around; barriers in shared memory
 //! say how far the other is, so loops and conditions around are run by both. A copy is one of boxes
 //! if its loops walk along one dimension of the tensor each, from the innermost out; loops further
 //! out repeat it. Zero stands for what is outside of the tensor, as the hardware has it; elements
@@ -22,7 +23,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::memory::flat;
-use super::pipeline::{Slot, n_copies, written};
+use super::pipeline::{Slot, n_accesses, runs_of_copies, written};
 use super::tails::Unneeded;
 use super::{
     BlockVar, BoxMap, Buffer, Copied, Home, Kernel, LoopKind, Ring, Stmt, Unplaceable, WARP, copied,
@@ -40,6 +41,8 @@ const MOST_STEP: i64 = 8;
 const MOST_DIMS: usize = 5;
 /// Bytes after which permuted rows lie as in the first one.
 const PATTERN: i64 = 1024;
+/// Bytes of what the place of a box is a multiple of.
+const PLACE: i64 = 128;
 /// Bytes of what rows of boxes, and of tensors, are multiples of.
 const LINE: i64 = 16;
 
@@ -142,34 +145,66 @@ impl Division<'_> {
         Ok((feeder, others))
     }
 
-    /// One iteration of a fed loop, for the feeder and for the others.
+    /// One iteration of a fed loop, for the feeder and for the others. What is copied in one go has
+    /// a ring: it is waited for where the copies stand, and released when it was read last.
     fn fed(
         &mut self,
         var: VarId,
         depth: u8,
-        mut body: Vec<Stmt>,
+        body: Vec<Stmt>,
     ) -> Result<(Vec<Stmt>, Vec<Stmt>), Unplaceable> {
-        let rest = body.split_off(n_copies(&body, self.buffers, &self.everything));
+        let runs = runs_of_copies(&body, self.buffers, &self.everything);
+        if runs.is_empty() {
+            return Err(Unplaceable::NotBoxes);
+        }
+        let (mut copies, mut begins, mut ends) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
+        for run in &runs {
+            let ring = self.ring(var, depth, &body[run.clone()], &mut copies)?;
+            let copied = written(&body[run.clone()]);
+            let reads =
+                |it: &Stmt| copied.iter().any(|of| n_accesses(std::slice::from_ref(it), *of) > 0);
+            let last = body.iter().rposition(reads).filter(|it| *it >= run.end);
+            begins.insert(run.start, ring);
+            ends.entry(last.unwrap_or(body.len() - 1)).or_insert_with(Vec::new).push(ring);
+        }
+        let mut uses = Vec::new();
+        for (n, stmt) in body.into_iter().enumerate() {
+            uses.extend(begins.get(&n).map(|ring| Stmt::WaitFull { ring: *ring }));
+            if !runs.iter().any(|it| it.contains(&n)) {
+                uses.push(stmt);
+            }
+            for ring in ends.get(&n).into_iter().flatten().copied() {
+                uses.extend([Stmt::Release { ring, before: false }, Stmt::Advance { ring }]);
+            }
+        }
+        Ok((copies, uses))
+    }
+
+    /// A ring for some copies; what the feeder does for it is added to what it does before.
+    fn ring(
+        &mut self,
+        var: VarId,
+        depth: u8,
+        copies: &[Stmt],
+        feeder: &mut Vec<Stmt>,
+    ) -> Result<usize, Unplaceable> {
         let ring = self.rings.len();
         let slot_of = |it: &TensorId| self.slots.get(it).filter(|it| it.is_of(var));
-        let copied = written(&body);
+        let copied = written(copies);
         let all_have = copied.iter().all(|it| slot_of(it).is_some());
         let slot = copied.iter().find_map(|it| slot_of(it)?.ring_position());
         let Some(slot) = slot.filter(|_| all_have) else { return Err(Unplaceable::NotBoxes) };
         let (mut boxes, mut bytes) = (Vec::new(), 0);
-        for copy in &body {
+        for copy in copies {
             let (stmts, n) = self.boxes(copy, ring).ok_or(Unplaceable::NotBoxes)?;
             boxes.extend(stmts);
             bytes += n;
         }
         self.rings.push(Ring { slot, depth: depth.into(), bytes: bytes as u32, place: 0 });
-        let mut copies = vec![Stmt::WaitEmpty { ring }];
-        copies.extend(boxes);
-        copies.push(Stmt::Advance { ring });
-        let mut uses = vec![Stmt::WaitFull { ring }];
-        uses.extend(rest);
-        uses.extend([Stmt::Release { ring, before: false }, Stmt::Advance { ring }]);
-        Ok((copies, uses))
+        feeder.push(Stmt::WaitEmpty { ring });
+        feeder.extend(boxes);
+        feeder.push(Stmt::Advance { ring });
+        Ok(ring)
     }
 
     /// A copy as boxes, and how many bytes they are.
@@ -197,6 +232,9 @@ impl Division<'_> {
             return None;
         }
         let filled: i64 = extents.iter().product();
+        if repeats.iter().any(|it| it.stride * bytes % PLACE != 0) {
+            return None;
+        }
         let n_bytes = repeats.iter().map(|it| it.extent).product::<i64>() * filled * bytes;
         let is_repeated = |it: VarId| repeats.iter().any(|walk| walk.var == it);
         let at_first = |it: &Poly| first_of(it, copy, &is_repeated);

@@ -1,4 +1,5 @@
-//! Loops that are a matrix instruction of a warpgroup: four warps, operands in shared memory.
+//! Loops that are a matrix instruction of a warpgroup: four warps, operands in shared memory, the first
+//! one perhaps in registers.
 //!
 //! As the instruction of one warp (`tensor`), over rows of four warps and as many columns as the
 //! accumulators have room for:
@@ -27,8 +28,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::memory::flat;
+use super::operand::Spreads;
 use super::tensor::{Loop, Tile, operands, read};
-use super::{Accumulators, Buffer, Home, Kernel, SharedOperand, Stmt, ThreadVar, WARP, WARPGROUP};
+use super::{
+    Accumulators, Buffer, FirstOperand, Home, Kernel, RegisterOperand, SharedOperand, Stmt,
+    ThreadVar, WARP, WARPGROUP,
+};
 use crate::dag::expr::affine;
 use crate::dag::{DType, Expr, Subscript, TensorId};
 use crate::nest::Guard;
@@ -44,12 +49,12 @@ const MOST_COLUMNS: i64 = 256;
 const PERIOD: i64 = 8;
 
 /// Puts matrix instructions of warpgroups where loops are some, and permutes the buffers they read.
-pub(super) fn find(kernel: &mut Kernel, buffers: &mut [Buffer]) {
+pub(super) fn find(kernel: &mut Kernel, buffers: &mut [Buffer], spreads: &Spreads) {
     let columns = kernel.thread_vars.iter().find(|it| (it.step, it.range) == (1, LINE));
     let Some(q) = columns.map(|it| it.var) else { return };
     let threads = kernel.thread_vars.clone();
     let fed = read_once(kernel);
-    let mut search = Search { buffers, q, threads, fed, bounded: Vec::new() };
+    let mut search = Search { buffers, spreads, q, threads, fed, bounded: Vec::new() };
     let mut body = std::mem::take(&mut kernel.body);
     search.block(&mut body);
     kernel.body = overlapped(body, false);
@@ -79,6 +84,8 @@ fn read_once(kernel: &Kernel) -> BTreeSet<TensorId> {
 
 struct Search<'a> {
     buffers: &'a mut [Buffer],
+    /// First operands that are in registers.
+    spreads: &'a Spreads,
     /// The columns of a thread.
     q: VarId,
     threads: Vec<ThreadVar>,
@@ -196,12 +203,18 @@ impl Search<'_> {
         let (second, second_row) = self.second(b, &roles, dtype)?;
         let columns = 8 * roles.columns.iter().map(|it| it.1).product::<i64>();
         let narrow = dtype.bytes() == 2;
-        if columns > MOST_COLUMNS || (!narrow && (first.transposed || second.transposed)) {
+        let shared = match &first {
+            FirstOperand::Shared(it) => Some(it),
+            FirstOperand::Registers(_) => None,
+        };
+        let transposed = second.transposed || shared.is_some_and(|it| it.transposed);
+        if columns > MOST_COLUMNS || (!narrow && transposed) {
             return None;
         }
-        self.permute(first.tensor, first_row)?;
-        self.permute(second.tensor, second_row)?;
-        for operand in [&first, &second] {
+        for (operand, row) in
+            shared.map(|it| (it, first_row)).into_iter().chain([(&second, second_row)])
+        {
+            self.permute(operand.tensor, row)?;
             self.buffers[operand.tensor.0 as usize].is_rounded = dtype == DType::F32;
         }
         let sum = accumulators.tensor;
@@ -209,11 +222,18 @@ impl Search<'_> {
             let of = &|var: VarId| of.get(&var).cloned();
             let at = |it: &Poly| it.substitute_vars(of, &Facts::default());
             let base = at(&accumulators.base);
-            let operand = |it: &SharedOperand| SharedOperand { base: at(&it.base), ..it.clone() };
+            let shared = |it: &SharedOperand| SharedOperand { base: at(&it.base), ..it.clone() };
+            let first = match &first {
+                FirstOperand::Shared(it) => FirstOperand::Shared(shared(it)),
+                FirstOperand::Registers(it) => {
+                    FirstOperand::Registers(RegisterOperand { base: at(&it.base), ..it.clone() })
+                }
+            };
             Stmt::GroupMultiply {
                 accumulators: Box::new(Accumulators { base, ..accumulators }),
                 columns: columns as u32,
-                operands: Box::new([operand(&first), operand(&second)]),
+                a: Box::new(first),
+                b: Box::new(shared(&second)),
                 dtype,
             }
         };
@@ -221,8 +241,11 @@ impl Search<'_> {
         Some(vec![Stmt::Matrices { body }, Stmt::WaitMatrices { batches: 0, sum }])
     }
 
-    /// The first operand, and the bytes of its rows in memory.
-    fn first(&self, a: Read<'_>, roles: &Roles, dtype: DType) -> Option<(SharedOperand, i64)> {
+    /// The first operand, and the bytes of its rows in memory if it is there.
+    fn first(&self, a: Read<'_>, roles: &Roles, dtype: DType) -> Option<(FirstOperand, i64)> {
+        if self.buffers[a.0.0 as usize].home == Home::Registers {
+            return Some((FirstOperand::Registers(self.held(a, roles)?), 0));
+        }
         let at = self.position(a)?;
         let (half, rest) = linear(&at, roles.h)?;
         let row = half / PERIOD;
@@ -236,7 +259,18 @@ impl Search<'_> {
         // A panel has all rows of an instruction.
         let bytes = row_bytes(row, step, dtype)?;
         let fits = !operand.transposed || bytes == ROWS * dtype.bytes() as i64;
-        fits.then_some((operand, bytes))
+        fits.then_some((FirstOperand::Shared(operand), bytes))
+    }
+
+    /// A first operand in registers.
+    fn held(&self, (tensor, index): Read<'_>, roles: &Roles) -> Option<RegisterOperand> {
+        let spread = self.spreads.get(roles.k).filter(|it| it.tensor == tensor)?;
+        let index = affine(index)?;
+        let [at] = index.as_slice() else { return None };
+        let (half, rest) = linear(at, roles.h)?;
+        let (far, rest) = linear(&rest, spread.far)?;
+        let (pair, base) = linear(&rest, spread.pair)?;
+        Some(RegisterOperand { tensor, base, half, far, pair })
     }
 
     /// The second operand, and the bytes of its rows in memory.

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::distribute::{Form, Runs, distribute};
+use super::operand::Spreads;
 use super::tails::Unneeded;
 use super::{Buffer, Home, Kernel, Stmt, ThreadVar, Unplaceable, WARP};
 use super::{feed, pipeline, write_out};
@@ -42,7 +43,7 @@ pub(super) fn unplaced(buffer: &nest::Buffer) -> Buffer {
 }
 
 /// The loops around an access, outermost first.
-type Path = Vec<(VarId, Runs)>;
+pub(super) type Path = Vec<(VarId, Runs)>;
 
 /// What all accesses of a buffer have in common.
 struct Use {
@@ -67,14 +68,20 @@ pub(super) fn place(
     kernel: &mut Kernel,
     buffers: &mut [Buffer],
     facts: &Facts,
-    unneeded: &Unneeded,
+    (unneeded, spreads): (&Unneeded, &Spreads),
     n_vars: &mut u32,
 ) -> Result<(), Unplaceable> {
     let slots = pipeline::slots(kernel, buffers, n_vars);
     let mut uses: BTreeMap<TensorId, Use> = BTreeMap::new();
     each_access(&mut kernel.body, facts, &mut Vec::new(), &mut |tensor, index, path| {
         if buffers[tensor.0 as usize].home == Home::Registers {
-            note(&mut uses, tensor, affine(index), path);
+            match affine(index) {
+                Some(it) => {
+                    let (index, path) = as_shared(spreads, tensor, it, path);
+                    note(&mut uses, tensor, Some(index), &path);
+                }
+                None => note(&mut uses, tensor, None, path),
+            }
         }
     });
     for tensor in uses.keys() {
@@ -94,8 +101,11 @@ pub(super) fn place(
         &mut Vec::new(),
         &mut |tensor, index, path| match decisions.get(&tensor) {
             Some(Decision::Dealt { n_home }) => {
-                let position = affine(index).map(|it| flat(&it, &shapes[tensor.0 as usize]));
-                let form = position.and_then(|it| Form::read(&it, &runs(&path[*n_home..])));
+                let known = affine(index).map(|it| as_shared(spreads, tensor, it, path));
+                let form = known.and_then(|(index, path)| {
+                    let position = flat(&index, &shapes[tensor.0 as usize]);
+                    Form::read(&position, &runs(&path[*n_home..]))
+                });
                 let local = form.and_then(|it| distribute(&[it]));
                 let (places, _) = local.expect("it was read when it was decided");
                 *index = places.into_iter().map(Subscript::Affine).collect();
@@ -121,6 +131,17 @@ pub(super) fn place(
     let in_registers = |it: TensorId| buffers[it.0 as usize].home == Home::Registers;
     write_out::loops(kernel, &in_registers, facts);
     Ok(())
+}
+
+/// An access, and the loops around it, as threads of a matrix instruction share it, if they do.
+fn as_shared(
+    spreads: &Spreads,
+    tensor: TensorId,
+    index: Vec<Poly>,
+    path: &Path,
+) -> (Vec<Poly>, Path) {
+    let shared = spreads.shared(tensor, &index, path);
+    shared.unwrap_or_else(|| (index, path.clone()))
 }
 
 /// Gives a buffer the largest extents it can have: memory of a block has a constant size.

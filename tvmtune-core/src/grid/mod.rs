@@ -34,6 +34,7 @@ mod distribute;
 mod feed;
 mod group;
 mod memory;
+mod operand;
 mod order;
 mod persistent;
 mod pipeline;
@@ -50,7 +51,10 @@ use crate::nest::{self, Nest};
 use crate::poly::{DimId, Facts, Poly, VarId};
 use crate::schedule::Layout;
 pub use copied::{Copied, copied};
-pub use stmt::{Accumulators, LoopKind, Operand, SharedOperand, Stmt, Way};
+use operand::Spreads;
+pub use stmt::{
+    Accumulators, FirstOperand, LoopKind, Operand, RegisterOperand, SharedOperand, Stmt, Way,
+};
 pub use stream::Division;
 
 /// Threads of a warp.
@@ -87,6 +91,9 @@ pub enum Unplaceable {
     /// Threads that combine values inside of which others are told apart.
     #[error("a loop over threads stands inside one whose threads reduce together")]
     ReductionOutside,
+    /// No instruction reads an operand that is in registers for one.
+    #[error("no matrix instruction reads an operand that is in registers")]
+    OperandInRegisters,
     /// So many bytes of shared memory.
     #[error("{0} bytes of shared memory in a block")]
     Shared(u64),
@@ -329,23 +336,50 @@ pub fn place(nest: &Nest) -> Result<Grid, Unplaceable> {
     // What one block does after another one costs no launch of its own.
     let are_one = |a: &nest::Stmt, b: &nest::Stmt| [a, b].into_iter().all(threads::is_one_block);
     for phases in nest.body.chunk_by(are_one) {
-        let mut kernel = threads::kernel(phases, nest, &mut grid.buffers, &mut n_vars, &facts)?;
-        let facts = kernel_facts(&kernel, &facts);
-        let unneeded = tails::fill(&mut kernel, &grid.buffers, &facts);
-        memory::place(&mut kernel, &mut grid.buffers, &facts, &unneeded, &mut n_vars)?;
-        barrier::insert(&mut kernel, &grid.buffers)?;
-        let in_registers = |it: TensorId| grid.buffers[it.0 as usize].home == Home::Registers;
-        bind::bind(&mut kernel, &in_registers, &mut n_vars);
-        group::find(&mut kernel, &mut grid.buffers);
-        banks::pad(&kernel, &mut grid.buffers);
-        tensor::find(&mut kernel, &grid.buffers);
-        order::longest_first(&mut kernel, &facts);
-        memory::allocate(&mut kernel, &mut grid.buffers)?;
+        let (buffers, first_var) = (grid.buffers.clone(), n_vars);
+        let mut placed = place_phases(phases, nest, &mut grid.buffers, &mut n_vars, &facts, true);
+        if placed == Err(Unplaceable::OperandInRegisters) {
+            (grid.buffers, n_vars) = (buffers, first_var);
+            placed = place_phases(phases, nest, &mut grid.buffers, &mut n_vars, &facts, false);
+        }
+        let mut kernel = placed?;
         let joining = stream::join(&mut kernel, &mut grid.buffers, &mut n_vars)?;
         grid.kernels.push(kernel);
         grid.kernels.extend(joining);
     }
     Ok(grid)
+}
+
+/// The kernel of some phases; with operands of instructions in registers, where that can be and is
+/// allowed.
+fn place_phases(
+    phases: &[nest::Stmt],
+    nest: &Nest,
+    buffers: &mut Vec<Buffer>,
+    n_vars: &mut u32,
+    facts: &Facts,
+    may_hold: bool,
+) -> Result<Kernel, Unplaceable> {
+    let mut kernel = threads::kernel(phases, nest, buffers, n_vars, facts)?;
+    let facts = kernel_facts(&kernel, facts);
+    let unneeded = tails::fill(&mut kernel, buffers, &facts);
+    let spreads = match may_hold {
+        true => Spreads::new(&kernel, buffers, n_vars),
+        false => Spreads::default(),
+    };
+    memory::place(&mut kernel, buffers, &facts, (&unneeded, &spreads), n_vars)?;
+    barrier::insert(&mut kernel, buffers)?;
+    let in_registers = |it: TensorId| buffers[it.0 as usize].home == Home::Registers;
+    bind::bind(&mut kernel, &in_registers, n_vars);
+    group::find(&mut kernel, buffers, &spreads);
+    if spreads.any_left(&kernel.body) {
+        return Err(Unplaceable::OperandInRegisters);
+    }
+    banks::pad(&kernel, buffers);
+    tensor::find(&mut kernel, buffers);
+    order::longest_first(&mut kernel, &facts);
+    memory::allocate(&mut kernel, buffers)?;
+    Ok(kernel)
 }
 
 /// What is known of a kernel's variables.

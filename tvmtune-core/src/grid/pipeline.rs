@@ -17,6 +17,7 @@
 //! The multistage main loop of CUTLASS 2.x (`mma_multistage.h`).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use super::{Buffer, Home, Kernel, LoopKind, Stmt};
 use crate::dag::{Expr, TensorId};
@@ -64,20 +65,25 @@ pub(super) fn slots(
     for stmt in &kernel.body {
         stmt.walk(&mut |it| {
             let Stmt::For { var, kind, body, .. } = it else { return };
-            let (depth, ring) = match kind {
-                LoopKind::Pipelined(depth) => (*depth, None),
-                LoopKind::Fed(depth) => {
-                    *n_vars += 1;
-                    (*depth, Some(VarId(*n_vars - 1)))
+            let mut insert = |copies: &[Stmt], depth: u8, ring: Option<VarId>| {
+                for tensor in self::written(copies) {
+                    // What is used after the loop has one place for all iterations.
+                    if n_accesses(body, tensor) == n_accesses(&kernel.body, tensor) {
+                        slots.insert(tensor, Slot { var: *var, depth, ring });
+                    }
                 }
-                _ => return,
             };
-            let n_copies = n_copies(body, buffers, &written);
-            for tensor in self::written(&body[..n_copies]) {
-                // What is used after the loop has one place for all iterations.
-                if n_accesses(body, tensor) == n_accesses(&kernel.body, tensor) {
-                    slots.insert(tensor, Slot { var: *var, depth, ring });
+            match kind {
+                LoopKind::Pipelined(depth) => {
+                    insert(&body[..n_copies(body, buffers, &written)], *depth, None);
                 }
+                LoopKind::Fed(depth) => {
+                    for run in runs_of_copies(body, buffers, &written) {
+                        *n_vars += 1;
+                        insert(&body[run], *depth, Some(VarId(*n_vars - 1)));
+                    }
+                }
+                _ => {}
             }
         });
     }
@@ -85,7 +91,7 @@ pub(super) fn slots(
 }
 
 /// How often statements read or write a buffer.
-fn n_accesses(body: &[Stmt], of: TensorId) -> usize {
+pub(super) fn n_accesses(body: &[Stmt], of: TensorId) -> usize {
     let mut n = 0;
     for stmt in body {
         stmt.walk(&mut |it| {
@@ -133,6 +139,44 @@ pub(super) fn n_copies(
     buffers: &[Buffer],
     written_somewhere: &BTreeSet<TensorId>,
 ) -> usize {
+    let n = body.iter().take_while(|it| copies(it, buffers, written_somewhere)).count();
+    let copied = written(&body[..n]);
+    if written(&body[n..]).is_disjoint(&copied) { n } else { 0 }
+}
+
+/// The statements of a fed loop that its feeder runs, in runs that are waited for together: the
+/// first ones, and further on copies that are nobody's so far, where they are needed.
+pub(super) fn runs_of_copies(
+    body: &[Stmt],
+    buffers: &[Buffer],
+    written_somewhere: &BTreeSet<TensorId>,
+) -> Vec<Range<usize>> {
+    let first = n_copies(body, buffers, written_somewhere);
+    let mut runs: Vec<Range<usize>> = (first > 0).then_some(0..first).into_iter().collect();
+    for (n, stmt) in body.iter().enumerate().skip(first) {
+        let is_new = written(std::slice::from_ref(stmt)).iter().all(|it| {
+            let others = [&body[..n], &body[n + 1..]];
+            n_accesses(others[0], *it) == 0 && !written(others[1]).contains(it)
+        });
+        if !is_new || has_threads(stmt) || !copies(stmt, buffers, written_somewhere) {
+            continue;
+        }
+        match runs.last_mut() {
+            Some(last) if last.end == n => last.end = n + 1,
+            _ => runs.push(n..n + 1),
+        }
+    }
+    runs
+}
+
+fn has_threads(stmt: &Stmt) -> bool {
+    let mut found = false;
+    stmt.walk(&mut |it| found |= matches!(it, Stmt::Thread { .. }));
+    found
+}
+
+/// Whether a statement only copies from memory that nobody writes.
+fn copies(stmt: &Stmt, buffers: &[Buffer], written_somewhere: &BTreeSet<TensorId>) -> bool {
     let source = |value: &Expr| {
         let (mut reads, mut only_reads) = (false, true);
         value.walk(&mut |it| {
@@ -146,21 +190,16 @@ pub(super) fn n_copies(
         // A constant is where a reduction starts.
         reads && only_reads
     };
-    let copies = |stmt: &&Stmt| {
-        let mut is_copy = true;
-        stmt.walk(&mut |it| match it {
-            Stmt::Store { tensor, value, .. } => {
-                let home = buffers[tensor.0 as usize].home;
-                is_copy &= matches!(home, Home::Shared(_) | Home::Registers) && source(value);
-            }
-            Stmt::Update { .. } | Stmt::Combine { .. } => is_copy = false,
-            _ => {}
-        });
-        is_copy
-    };
-    let n = body.iter().take_while(copies).count();
-    let copied = written(&body[..n]);
-    if written(&body[n..]).is_disjoint(&copied) { n } else { 0 }
+    let mut is_copy = true;
+    stmt.walk(&mut |it| match it {
+        Stmt::Store { tensor, value, .. } => {
+            let home = buffers[tensor.0 as usize].home;
+            is_copy &= matches!(home, Home::Shared(_) | Home::Registers) && source(value);
+        }
+        Stmt::Update { .. } | Stmt::Combine { .. } => is_copy = false,
+        _ => {}
+    });
+    is_copy
 }
 
 pub(super) fn written(body: &[Stmt]) -> BTreeSet<TensorId> {

@@ -108,15 +108,17 @@ pub enum Stmt {
         /// The type of the operands.
         dtype: DType,
     },
-    /// A warpgroup multiplies two operands in shared memory, and adds, some time until it waits:
+    /// A warpgroup multiplies two operands, and adds, some time until it waits:
     /// `wgmma.mma_async.m64nNk16`, or `k32` of 8-bit integers.
     GroupMultiply {
         /// What is added to.
         accumulators: Box<Accumulators>,
         /// N, a multiple of 8 up to 256.
         columns: u32,
-        /// The 64 rows, and the columns.
-        operands: Box<[SharedOperand; 2]>,
+        /// The 64 rows.
+        a: Box<FirstOperand>,
+        /// The columns.
+        b: Box<SharedOperand>,
         /// The type of the operands.
         dtype: DType,
     },
@@ -223,6 +225,32 @@ pub struct SharedOperand {
     pub panel: i64,
 }
 
+/// The first operand of a warpgroup's matrix instruction.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FirstOperand {
+    /// In shared memory.
+    Shared(SharedOperand),
+    /// In the registers of the threads.
+    Registers(RegisterOperand),
+}
+
+/// The elements of an operand that one thread of a warpgroup has, in registers: what is of row `8h`
+/// of the thread's, and of step `8f + p` of those that start at its own, is
+/// `base + half * h + far * f + pair * p`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RegisterOperand {
+    /// The buffer, of 16-bit elements.
+    pub tensor: TensorId,
+    /// Position of the first.
+    pub base: Poly,
+    /// From one row to the one 8 below.
+    pub half: i64,
+    /// From one step of the reduction to the one 8 further.
+    pub far: i64,
+    /// From one step of the reduction to the next.
+    pub pair: i64,
+}
+
 /// How threads get at an operand of a matrix instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
@@ -321,6 +349,13 @@ impl Stmt {
         for stmt in self.body() {
             stmt.walk(visit);
         }
+    }
+
+    /// Whether threads wait in it for one another.
+    pub(super) fn waits_for_threads(&self) -> bool {
+        let mut found = false;
+        self.walk(&mut |it| found |= matches!(it, Stmt::Sync { .. }));
+        found
     }
 
     /// Whether threads wait in it, for one another or for copies.

@@ -13,8 +13,8 @@
 //! # Invariants
 //!
 //! - **Same meaning.** No primitive changes what is computed, or makes iterations race; `narrow` alone
-//!   rounds what other primitives keep, and `lift` once more. `trim` alone takes nothing times
-//!   infinity for nothing.
+//!   rounds what other primitives keep, and `lift` and `invert` once more. `trim` alone takes nothing
+//!   times infinity for nothing.
 //! - **Exact replay.** Ids are handed out in order, and their number does not depend on factors,
 //!   so a trace replayed on a fresh schedule gives the same ids, hence the same nest and text; and
 //!   a trace with other factors is another point of the same sketch.

@@ -55,6 +55,7 @@ impl fmt::Display for Instruction {
             Instruction::Hoist { stage } => write!(f, "hoist s{}", stage.0),
             Instruction::Lift { stage } => write!(f, "lift s{}", stage.0),
             Instruction::Narrow { stage, dtype } => write!(f, "narrow s{} {dtype}", stage.0),
+            Instruction::Invert { stage } => write!(f, "invert s{}", stage.0),
             Instruction::Inline { stage } => write!(f, "inline s{}", stage.0),
             Instruction::CacheRead { tensor, reader } => {
                 write!(f, "cache_read t{} s{}", tensor.0, reader.0)
@@ -197,6 +198,7 @@ impl<'a> Words<'a> {
             "hoist" => Instruction::Hoist { stage: self.stage()? },
             "lift" => Instruction::Lift { stage: self.stage()? },
             "narrow" => Instruction::Narrow { stage: self.stage()?, dtype: self.dtype()? },
+            "invert" => Instruction::Invert { stage: self.stage()? },
             "inline" => Instruction::Inline { stage: self.stage()? },
             "cache_read" => {
                 Instruction::CacheRead { tensor: self.tensor()?, reader: self.stage()? }
@@ -302,7 +304,7 @@ mod tests {
                      annotate s0 a4 vectorized\nannotate s0 a0 parallel\nannotate s0 a0 serial\n\
                      annotate s0 a1 unrolled\n\
                      annotate s0 a0 persistent:132\nannotate s0 a0 streamed:132\ncompute_at s1 s0 a2\n\
-                     rolling_update s1 s0 a2\nhoist s1\nlift s1\nnarrow s1 bf16\ninline s2\ncache_read t0 s1\n\
+                     rolling_update s1 s0 a2\nhoist s1\nlift s1\nnarrow s1 bf16\ninvert s1\ninline s2\ncache_read t0 s1\n\
                      cache_operand s1 r1\ncache_padded t0 s1\ncache_write s1\nrfactor s1 a2\nscan s1 a3\ntrim s1 a3\n\
                      pack t1 [0:48, 1:4] [0, 2, 1, 3]\npack t1 [] [1, 0]\nthreads one\nthreads all";
         for line in lines.lines() {

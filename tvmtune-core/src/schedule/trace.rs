@@ -24,6 +24,8 @@ pub enum Instruction {
     Lift { stage: StageId },
     /// [`Schedule::narrow`](super::Schedule::narrow)
     Narrow { stage: StageId, dtype: DType },
+    /// [`Schedule::invert`](super::Schedule::invert)
+    Invert { stage: StageId },
     /// [`Schedule::inline`](super::Schedule::inline)
     Inline { stage: StageId },
     /// [`Schedule::cache_read`](super::Schedule::cache_read)
@@ -81,6 +83,7 @@ impl Schedule {
             Instruction::Hoist { stage } => self.hoist(*stage).map(drop),
             Instruction::Lift { stage } => self.lift(*stage).map(drop),
             Instruction::Narrow { stage, dtype } => self.narrow(*stage, *dtype),
+            Instruction::Invert { stage } => self.invert(*stage),
             Instruction::Inline { stage } => self.inline(*stage),
             Instruction::CacheRead { tensor, reader } => {
                 self.cache_read(*tensor, *reader).map(drop)

@@ -7,11 +7,11 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use super::GpuTarget;
 use super::gpu::{REGISTERS, THREAD_REGISTERS};
+use super::{GpuTarget, live};
 use crate::dag::access::work;
 use crate::dag::{DType, Expr, Subscript, TensorId};
-use crate::grid::{Fragment, Grid, Home, Kernel, LoopKind, MOST_THREADS, Stmt};
+use crate::grid::{FirstOperand, Fragment, Grid, Home, Kernel, LoopKind, MOST_THREADS, Stmt};
 use crate::poly::{Atom, Poly, VarId};
 
 /// Why a kernel of a grid does not fit.
@@ -131,6 +131,8 @@ struct Needs<'a> {
     grid: &'a Grid,
     /// Registers of arrays.
     arrays: u64,
+    /// Operands of matrix instructions among them: their elements fill registers.
+    packed: BTreeSet<TensorId>,
     /// Elements that one step of a sum reads.
     fragments: u64,
     /// Registers of copies that are on their way at the same time.
@@ -158,6 +160,7 @@ impl<'a> Needs<'a> {
         let mut needs = Self {
             grid,
             arrays,
+            packed: BTreeSet::new(),
             fragments: 0,
             in_flight: 0,
             divisions: BTreeSet::new(),
@@ -167,10 +170,16 @@ impl<'a> Needs<'a> {
         };
         let mut written = Vec::new();
         for stmt in &kernel.body {
-            stmt.walk(&mut |it| {
-                if let Stmt::Store { tensor, .. } | Stmt::Update { tensor, .. } = it {
+            stmt.walk(&mut |it| match it {
+                Stmt::Store { tensor, .. } | Stmt::Update { tensor, .. } => {
                     written.push(*tensor);
                 }
+                Stmt::GroupMultiply { a, .. } => {
+                    if let FirstOperand::Registers(it) = &**a {
+                        needs.packed.insert(it.tensor);
+                    }
+                }
+                _ => {}
             });
             needs.visit(stmt, &mut Vec::new());
         }
@@ -179,7 +188,11 @@ impl<'a> Needs<'a> {
         needs.fragments = needs.fragments.max(fragments);
         written.sort_unstable();
         written.dedup();
-        needs.arrays = written.iter().map(|it| needs.array(*it)).fold(0, u64::saturating_add);
+        // Between batches of instructions whose accumulators stay where they are, arrays come and go.
+        needs.arrays = match kernel.multiplies_by_groups() {
+            true => live::most(kernel, &|it| needs.array(it)),
+            false => written.iter().map(|it| needs.array(*it)).fold(0, u64::saturating_add),
+        };
         needs
     }
 
@@ -202,7 +215,11 @@ impl<'a> Needs<'a> {
             return 0;
         }
         let extent = |it: &Poly| it.as_constant().unwrap_or(1).max(1) as u64;
-        buffer.shape.iter().map(extent).fold(words(buffer.dtype), u64::saturating_mul)
+        let elements = buffer.shape.iter().map(extent).fold(1, u64::saturating_mul);
+        match self.packed.contains(&tensor) {
+            true => elements.saturating_mul(buffer.dtype.bytes()).div_ceil(4),
+            false => elements.saturating_mul(words(buffer.dtype)),
+        }
     }
 
     fn visit(&mut self, stmt: &Stmt, open: &mut Vec<Open>) {

@@ -5,6 +5,7 @@ pub mod fits_gpu;
 pub mod gpu;
 #[cfg(test)]
 mod gpu_tests;
+mod live;
 
 use std::fmt;
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::decode;
 use super::site::{Rows0, Site};
-use crate::code::{Inst, Move, Op};
+use crate::code::{Inst, Move, Op, Touched};
 use crate::parse::{Function, Operand, ParseError, Result, Space, Tree, Variable};
 use crate::registers::{Class, Slot};
 use crate::space::{MODULE_WINDOW, SHARED_BASE};
@@ -176,19 +176,21 @@ pub(crate) fn link<'a>(tree: &Tree<'a>, layout: &Layout<'a>, kernel: usize) -> R
         rows.n_predicates += function.n_predicates;
         rows.n_words += function.n_words;
         rows.n_doubles += function.n_doubles;
-        let accumulators = accumulators(function);
+        let (sums, factors) = (of_products(function, 0), of_products(function, 1));
         for statement in function.body.iter().flatten() {
             let guard =
                 statement.guard.map(|(slot, not)| (frame.slot(Class::Predicate, slot), not));
             let mut op = decode(&mut Site::new(statement, &frame, &mut rows))?;
-            if !accumulators.is_empty() && !statement.opcode.starts_with(PRODUCT) {
-                let touched: Vec<Slot> = words(&statement.operands)
-                    .into_iter()
-                    .filter(|it| accumulators.contains(it))
-                    .map(|it| frame.slot(Class::Word, it))
-                    .collect();
-                if !touched.is_empty() {
-                    op = Op::Touch(Box::new(op), touched);
+            if !sums.is_empty() && !statement.opcode.starts_with(PRODUCT) {
+                let among = |operands: &[Operand<'_>], known: &BTreeSet<Slot>| -> Vec<Slot> {
+                    let all = words(operands).into_iter().filter(|it| known.contains(it));
+                    all.map(|it| frame.slot(Class::Word, it)).collect()
+                };
+                let operands = &statement.operands[..];
+                let written = &operands[..operands.len().min(1)];
+                let (sums, factors) = (among(operands, &sums), among(written, &factors));
+                if !sums.is_empty() || !factors.is_empty() {
+                    op = Op::Touch(Box::new(op), Touched { sums, factors });
                 }
             }
             code.push(Inst { guard, op, place: statement.place });
@@ -208,10 +210,11 @@ pub(crate) fn link<'a>(tree: &Tree<'a>, layout: &Layout<'a>, kernel: usize) -> R
 /// Products of warpgroups, which run on while their threads do.
 const PRODUCT: &str = "wgmma.mma_async";
 
-/// The registers of a function that products add to.
-fn accumulators(function: &Function<'_>) -> BTreeSet<Slot> {
+/// The registers of a function that are that operand of products: the first are sums, the second
+/// factors, if not in shared memory.
+fn of_products(function: &Function<'_>, operand: usize) -> BTreeSet<Slot> {
     let products = function.body.iter().flatten().filter(|it| it.opcode.starts_with(PRODUCT));
-    products.flat_map(|it| words(&it.operands[..it.operands.len().min(1)])).collect()
+    products.filter_map(|it| it.operands.get(operand..=operand)).flat_map(words).collect()
 }
 
 /// The 32-bit registers in operands.

@@ -155,8 +155,8 @@ impl Machine<'_> {
             Op::BulkGroup(group) => self.bulk_group(warp, active, *group)?,
             Op::Wgmma(wgmma) => self.wgmma(warp, active, wgmma)?,
             Op::WgmmaGroup(group) => self.wgmma_group(warp, active, *group)?,
-            Op::Touch(op, accumulators) => {
-                self.touch(warp, accumulators)?;
+            Op::Touch(op, touched) => {
+                self.touch(warp, touched)?;
                 if !op.run_lanes(&mut self.warps[warp].registers, active) {
                     return self.slow(warp, split, active, op);
                 }

@@ -7,7 +7,7 @@ use super::matrix::{each_a, float, integer};
 use super::step::Flow;
 use super::warp::State;
 use super::{Machine, Result};
-use crate::code::{Factor, Left, Sum, Wgmma, WgmmaGroup};
+use crate::code::{Factor, Left, Sum, Touched, Wgmma, WgmmaGroup};
 use crate::fault::FaultKind;
 use crate::race::{self, Actor, Clock};
 use crate::registers::{LANES, Slot};
@@ -27,10 +27,12 @@ pub(super) struct Warpgroup {
     committed: [u32; WARPS],
     waited: [u32; WARPS],
     open: [bool; WARPS],
-    /// Whether each has had a fence since accumulators were touched.
+    /// Whether each has had a fence since accumulators were touched, or factors written.
     fenced: [bool; WARPS],
     /// Of each warp, the group of the last product that adds to a register.
     adding: [BTreeMap<Slot, u32>; WARPS],
+    /// The same of the last one that has a register as a factor.
+    reading: [BTreeMap<Slot, u32>; WARPS],
     /// Who reads shared memory on its behalf, for the race detector.
     agent: Option<usize>,
 }
@@ -167,6 +169,9 @@ impl Machine<'_> {
         it.open[n] = true;
         let group = it.committed[n] + 1;
         it.adding[n].extend(wgmma.to.iter().map(|slot| (*slot, group)));
+        if let Left::Registers(slots) = &wgmma.left {
+            it.reading[n].extend(slots.iter().map(|slot| (*slot, group)));
+        }
         it.arrived.push(warp);
         if it.arrived.len() < WARPS {
             if self.warps[warp].number as usize / WARPS * WARPS + WARPS > n_warps {
@@ -188,18 +193,23 @@ impl Machine<'_> {
         Ok(Flow::Next)
     }
 
-    /// Registers that products add to are used by an instruction of the threads themselves.
-    pub(super) fn touch(&mut self, warp: usize, accumulators: &[Slot]) -> Result<()> {
+    /// Registers of products are used by an instruction of the threads themselves.
+    pub(super) fn touch(&mut self, warp: usize, touched: &Touched) -> Result<()> {
         let check = self.options.check;
         let (it, n) = self.group_of(warp);
         it.fenced[n] = false;
         let waited = it.waited[n];
-        let is_pending = |slot| it.adding[n].get(slot).is_some_and(|group| *group > waited);
-        if check && accumulators.iter().any(is_pending) {
-            let what = "an accumulator is used before a wait for `wgmma`";
-            return Err(self.fault(FaultKind::Race, 0, what));
-        }
-        Ok(())
+        let is_pending = |of: &BTreeMap<Slot, u32>, slots: &[Slot]| {
+            slots.iter().any(|slot| of.get(slot).is_some_and(|group| *group > waited))
+        };
+        let what = if is_pending(&it.adding[n], &touched.sums) {
+            "an accumulator is used before a wait for `wgmma`"
+        } else if is_pending(&it.reading[n], &touched.factors) {
+            "a factor is overwritten before a wait for `wgmma`"
+        } else {
+            return Ok(());
+        };
+        if check { Err(self.fault(FaultKind::Race, 0, what)) } else { Ok(()) }
     }
 
     /// A value that all threads of a warpgroup agree on.

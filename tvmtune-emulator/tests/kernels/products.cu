@@ -32,7 +32,10 @@ KERNEL(f16_f16) { BEGIN asm volatile("{ .reg .pred p; setp.ne.b32 p, %6, 0; wgmm
 // N = 8, A in registers: its words come where descriptors would point to.
 KERNEL(bf16_rs) {
   BEGIN
-  const u32* a = reinterpret_cast<const u32*>(x) + (da - at) / 4 + threadIdx.x * 4;
+  u32 a[4];
+  for (int i = 0; i < 4; i++) a[i] = reinterpret_cast<const u32*>(x)[(da - at) / 4 + threadIdx.x * 4 + i];
+  for (int i = 0; i < 4; i++) asm volatile("" : "+r"(a[i]) :: "memory");
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
   asm volatile("{ .reg .pred p; setp.ne.b32 p, %9, 0; wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0, %1, %2, %3}, {%4, %5, %6, %7}, %8, p, 1, 1, 0; }"
     : D4 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(db), "r"(add));
   END

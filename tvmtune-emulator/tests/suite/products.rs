@@ -1,7 +1,7 @@
 //! `wgmma` with every kind of factor and every layout of shared memory, one product each.
 
 use half::{bf16, f16};
-use tvmtune_emulator::{Launch, Memory, Options};
+use tvmtune_emulator::{Fault, FaultKind, Launch, Memory, Module, Options};
 
 use crate::common::{Numbers, buffer, module, of_bytes};
 
@@ -157,4 +157,36 @@ fn factors_lie_as_their_descriptors_say() {
             }
         }
     }
+}
+
+/// What runs `bf16_rs` with a line of its text after the last fence replaced.
+fn with_factors_in_registers(from: &str, to: &str) -> Result<(), Box<Fault>> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels/products.sm_90a.ptx");
+    let text = std::fs::read_to_string(path).unwrap();
+    let (before, kernel) = text.split_at(text.find(".entry bf16_rs(").unwrap());
+    let (body, rest) = kernel.split_at(kernel.rfind("wgmma.fence.sync.aligned;").unwrap());
+    assert!(rest.contains(from), "{rest}");
+    let module = Module::parse(&[before, body, &rest.replacen(from, to, 1)].concat()).unwrap();
+    let mut memory = Memory::new();
+    let x = buffer(&mut memory, "x", &[0u8; 16384]);
+    let y = buffer(&mut memory, "y", &[0u32; 128 * 8]);
+    let mut launch = Launch::linear(1, 128);
+    launch.dynamic_shared_bytes = 16384;
+    let b = Layout::Rows(128).descriptor(8192 >> 4);
+    let arguments = [x.into(), y.into(), 0u64.into(), b.into(), 1i32.into()];
+    let kernel = module.kernel("bf16_rs").unwrap();
+    kernel.run(&launch, &arguments, &mut memory, &Options::default()).map(drop)
+}
+
+#[test]
+fn factors_in_registers_are_there_before_a_fence_and_stay_until_a_wait() {
+    let commit = "wgmma.commit_group.sync.aligned;";
+    assert!(with_factors_in_registers(commit, commit).is_ok());
+    let read = format!("mov.u32 %r90, %r78; {commit}");
+    assert!(with_factors_in_registers(commit, &read).is_ok());
+    let written = format!("mov.u32 %r78, %r90; {commit}");
+    let fault = with_factors_in_registers(commit, &written).unwrap_err();
+    assert_eq!(fault.kind, FaultKind::Race, "{fault}");
+    let fault = with_factors_in_registers("wgmma.fence.sync.aligned;", "").unwrap_err();
+    assert_eq!(fault.kind, FaultKind::BadInstruction, "{fault}");
 }

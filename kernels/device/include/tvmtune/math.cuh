@@ -26,6 +26,15 @@ TVMTUNE_FLOAT_FN(ceil, ::ceilf, ::ceil)
 TVMTUNE_FLOAT_FN(round, ::rintf, ::rint)  // ties to even
 #undef TVMTUNE_FLOAT_FN
 
+// e^x in 16 bits: rounded to the nearest but where x is within 1/100 of a unit of the last place of
+// a tie. Two instructions, and the rounding.
+template <class T> TVMTUNE_FN T narrow_exp(f32 x) {
+  static_assert(sizeof(T) == 2, "wider numbers see how near it is");
+  f32 power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * 1.4426950408889634f));
+  return cast<T>(power);
+}
+
 // The bits of the nearest number whose lower 13 bits are 0, ties to even.
 TVMTUNE_FN u32 to_tf32(f32 x) {
   u32 rounded;

@@ -56,7 +56,8 @@ template <int N> TVMTUNE_FN void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(N) : "memory");
 }
 
-// Keeps the compiler from moving uses of the accumulators across this place.
+// Keeps the compiler from moving uses of the accumulators, or what makes first operands that are in
+// registers, across this place.
 template <int N> TVMTUNE_FN void wgmma_hold(f32 (&d)[N]) {
 #pragma unroll
   for (int n = 0; n < N; n++) asm volatile("" : "+f"(d[n]) :: "memory");
@@ -64,6 +65,10 @@ template <int N> TVMTUNE_FN void wgmma_hold(f32 (&d)[N]) {
 template <int N> TVMTUNE_FN void wgmma_hold(i32 (&d)[N]) {
 #pragma unroll
   for (int n = 0; n < N; n++) asm volatile("" : "+r"(d[n]) :: "memory");
+}
+template <int N> TVMTUNE_FN void wgmma_hold(u32 (&a)[N][4]) {
+#pragma unroll
+  for (int n = 0; n < 4 * N; n++) asm volatile("" : "+r"(a[n / 4][n % 4]) :: "memory");
 }
 #endif
 

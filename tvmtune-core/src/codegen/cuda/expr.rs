@@ -6,6 +6,7 @@ use super::{Printer, element_type, lanes};
 use crate::dag::{
     BinaryOp, CompareOp, DType, Expr, Literal, Reducer, Subscript, TensorId, UnaryOp,
 };
+use crate::grid::Grid;
 use crate::poly::{Atom, Poly};
 
 /// The text of an expression, and whether it may be an operand as it is.
@@ -111,6 +112,11 @@ impl Printer<'_> {
                     [condition, then, otherwise].map(|it| self.expr(it).operand());
                 Text::compound(format!("{condition} ? {then} : {otherwise}"))
             }
+            Expr::Cast(to, a) if narrow_exp(self.grid, *to, a).is_some() => {
+                let exponent = narrow_exp(self.grid, *to, a).map(|it| self.expr(it).text);
+                let exponent = exponent.unwrap_or_default();
+                Text::atom(format!("narrow_exp<{}>({exponent})", element_type(*to)))
+            }
             Expr::Cast(to, a) => {
                 let from = a.dtype(self.grid);
                 // A scalar of 16 bits is passed as `f32`.
@@ -214,6 +220,17 @@ pub(super) fn literal(value: Literal, dtype: DType) -> Text {
 
 fn float(digits: String) -> String {
     if digits.starts_with('-') { format!("({digits})") } else { digits }
+}
+
+/// What an exponential is one of that is rounded to 16 bits at once.
+pub fn narrow_exp<'e>(grid: &Grid, to: DType, value: &'e Expr) -> Option<&'e Expr> {
+    match value {
+        Expr::Unary(UnaryOp::Exp, exponent) => {
+            let is_narrow = matches!(to, DType::F16 | DType::Bf16);
+            (is_narrow && exponent.dtype(grid) == DType::F32).then_some(&**exponent)
+        }
+        _ => None,
+    }
 }
 
 fn unary(op: UnaryOp, a: &Text, dtype: DType) -> Text {

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use super::Printer;
 use crate::dag::{DType, TensorId};
-use crate::grid::{Accumulators, Grid, SharedOperand, Stmt};
+use crate::grid::{Accumulators, FirstOperand, Grid, RegisterOperand, SharedOperand, Stmt};
+use crate::poly::Poly;
 
 /// Rows after which chunks of a permuted buffer lie as in the first one.
 const PERIOD: u64 = 8;
@@ -39,20 +40,21 @@ impl Printer<'_> {
         &mut self,
         accumulators: &Accumulators,
         columns: u32,
-        operands: &[SharedOperand; 2],
+        (a, b): (&FirstOperand, &SharedOperand),
         dtype: DType,
     ) {
         let Accumulators { tensor, base, half, pair, eight } = accumulators;
         let sum = self.names.buffer(*tensor);
         let element = super::element_type(self.grid.buffer(*tensor).dtype);
         let base = self.poly(base).text;
-        let [a, b] = [&operands[0], &operands[1]].map(|it| self.shared_operand(it));
+        let (first, transposed) = match a {
+            FirstOperand::Shared(it) => (self.shared_operand(it), it.transposed),
+            FirstOperand::Registers(_) => (self.held.pop_front().unwrap_or_default(), false),
+        };
+        let second = self.shared_operand(b);
         // Integers have one form.
         let forms = match dtype.bytes() {
-            2 => {
-                let [a, b] = [&operands[0], &operands[1]].map(|it| u8::from(it.transposed));
-                format!("<{a}, {b}>")
-            }
+            2 => format!("<{}, {}>", u8::from(transposed), u8::from(b.transposed)),
             _ => String::new(),
         };
         let name = operand_type(dtype);
@@ -62,12 +64,13 @@ impl Printer<'_> {
              n / 4 * {eight} + n / 2 % 2 * {half} + n % 2 * {pair}]; }}),"
         );
         self.line(&call);
-        self.line(&format!("  {a},"));
-        self.line(&format!("  {b}, true);"));
+        self.line(&format!("  {first},"));
+        self.line(&format!("  {second}, true);"));
     }
 
     /// A batch of instructions.
     pub(super) fn matrices(&mut self, body: &[Stmt]) {
+        let parts = self.hold_operands(body);
         if let [Stmt::GroupMultiply { accumulators, .. }, ..] = body {
             let sum = self.names.buffer(accumulators.tensor).to_owned();
             self.line(&format!("wgmma_hold({sum});"));
@@ -75,6 +78,49 @@ impl Printer<'_> {
         self.line("wgmma_fence();");
         self.block(body);
         self.line("wgmma_commit();");
+        if let Some(parts) = parts {
+            self.close();
+            self.names.leave_text(&parts);
+        }
+    }
+
+    /// Packs the first operands of a batch that are in registers: they must be there before its
+    /// fence. Opens a scope for them, and returns what they are called.
+    fn hold_operands(&mut self, body: &[Stmt]) -> Option<String> {
+        let operand = |it: &Stmt| match it {
+            Stmt::GroupMultiply { a, .. } => match &**a {
+                FirstOperand::Registers(it) => Some(it.clone()),
+                FirstOperand::Shared(_) => None,
+            },
+            _ => None,
+        };
+        let mut operands: Vec<RegisterOperand> = Vec::new();
+        let mut which = Vec::new();
+        for it in body.iter().filter_map(operand) {
+            let known = operands.iter().position(|other| *other == it);
+            which.push(known.unwrap_or(operands.len()));
+            if known.is_none() {
+                operands.push(it);
+            }
+        }
+        let name = self.names.buffer(operands.first()?.tensor).to_owned();
+        let parts = self.names.enter_text(&format!("{name}_part"));
+        self.open("");
+        self.line(&format!("u32 {parts}[{}][4];", operands.len()));
+        for (n, operand) in operands.iter().enumerate() {
+            let RegisterOperand { base, half, far, pair, .. } = operand;
+            for register in 0..4 {
+                let first = base.clone() + Poly::constant(register % 2 * half + register / 2 * far);
+                let [low, high] = [0, *pair].map(|it| {
+                    let at = self.poly(&(first.clone() + Poly::constant(it)));
+                    format!("{name}[{}]", at.text)
+                });
+                self.line(&format!("{parts}[{n}][{register}] = pack({low}, {high});"));
+            }
+        }
+        self.line(&format!("wgmma_hold({parts});"));
+        self.held = which.into_iter().map(|it| format!("{parts}[{it}]")).collect();
+        Some(parts)
     }
 
     /// The descriptor of an operand.

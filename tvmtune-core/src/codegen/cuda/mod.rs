@@ -27,11 +27,12 @@ mod tests;
 mod tiles;
 mod vector;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::dag::{DType, Expr, ScalarId, TensorId};
 use crate::grid::{Buffer, Grid, Home, Kernel, Stmt, Tiles};
 use crate::poly::{Atom, DimId, Facts, Poly};
+pub use expr::narrow_exp;
 pub use lanes::{Load, Vectors, is_vector, position, vectors};
 use names::Names;
 
@@ -192,6 +193,8 @@ struct Printer<'a> {
     asynchronous: bool,
     /// The names of the fragments.
     fragments: Vec<String>,
+    /// What the next instructions of a batch have in registers as their first operands.
+    held: VecDeque<String>,
     /// Maps of the kernels before.
     n_maps: usize,
     text: String,
@@ -208,6 +211,7 @@ impl<'a> Printer<'a> {
             loaded: BTreeMap::new(),
             asynchronous: false,
             fragments: Vec::new(),
+            held: VecDeque::new(),
             n_maps: 0,
             text: String::new(),
             depth: 0,

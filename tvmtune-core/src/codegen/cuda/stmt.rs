@@ -62,8 +62,8 @@ impl Printer<'_> {
             Stmt::Multiply { tensor, index, a, b, dtype } => {
                 self.multiply(*tensor, index, a, b, *dtype);
             }
-            Stmt::GroupMultiply { accumulators, columns, operands, dtype } => {
-                self.group_multiply(accumulators, *columns, operands, *dtype);
+            Stmt::GroupMultiply { accumulators, columns, a, b, dtype } => {
+                self.group_multiply(accumulators, *columns, (a, b), *dtype);
             }
             Stmt::Matrices { body } => self.matrices(body),
             Stmt::WaitMatrices { batches, sum } => self.wait_matrices(*batches, *sum),

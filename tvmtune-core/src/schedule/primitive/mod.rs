@@ -11,6 +11,7 @@ mod compute_at;
 mod fuse;
 mod hoist;
 mod inline;
+mod invert;
 mod lift;
 mod narrow;
 mod pack;

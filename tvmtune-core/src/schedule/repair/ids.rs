@@ -108,6 +108,7 @@ impl Ids {
             Instruction::Narrow { stage: s, dtype } => {
                 Instruction::Narrow { stage: stage(s)?, dtype: *dtype }
             }
+            Instruction::Invert { stage: s } => Instruction::Invert { stage: stage(s)? },
             Instruction::Inline { stage: s } => Instruction::Inline { stage: stage(s)? },
             Instruction::CacheRead { tensor: t, reader } => {
                 Instruction::CacheRead { tensor: tensor(t)?, reader: stage(reader)? }

@@ -3,6 +3,7 @@
 //! Instructions of one evaluation in one warp. Elementary functions are those of `math.cuh`: at full
 //! accuracy, so that most are a dozen multiply-adds around one special instruction.
 
+use tvmtune_core::codegen::cuda;
 use tvmtune_core::dag::{BinaryOp, DType, Expr, Reducer, UnaryOp};
 use tvmtune_core::grid::Grid;
 
@@ -76,6 +77,13 @@ pub(super) fn is_bound(value: &Expr) -> bool {
 fn of(grid: &Grid, value: &Expr) -> Ops {
     if is_bound(value) {
         return Ops::default();
+    }
+    if let Expr::Cast(to, a) = value
+        && let Some(exponent) = cuda::narrow_exp(grid, *to, a)
+    {
+        let mut all = of(grid, exponent);
+        all.add(Ops { fma: 1.0, integer: 1.0, special: 1.0, double: 0.0 }, 1.0);
+        return all;
     }
     let mut all = own(grid, value);
     for child in value.children() {

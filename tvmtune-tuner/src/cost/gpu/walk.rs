@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use tvmtune_core::codegen::cuda::{self, Vectors};
 use tvmtune_core::dag::{DType, Expr, Reducer, Subscript, TensorId};
-use tvmtune_core::grid::{Grid, Home, Kernel, LoopKind, Operand, Stmt, Tiles, Way};
+use tvmtune_core::grid::{FirstOperand, Grid, Home, Kernel, LoopKind, Operand, Stmt, Tiles, Way};
 use tvmtune_core::nest::Guard;
 use tvmtune_core::poly::{Atom, Poly, VarId};
 
@@ -157,7 +157,9 @@ impl Walk<'_> {
             Stmt::Wait { groups } => self.wait(GLOBAL_LATENCY / (f64::from(*groups) + 1.0)),
             Stmt::LoadFragment { operand, .. } => self.load_fragment(operand),
             Stmt::Multiply { dtype, .. } => self.multiply(*dtype),
-            Stmt::GroupMultiply { columns, dtype, .. } => self.group_multiply(*columns, *dtype),
+            Stmt::GroupMultiply { columns, a, dtype, .. } => {
+                self.group_multiply(a, *columns, *dtype);
+            }
             Stmt::CopyBox { map, coordinates, .. } => self.copy_box(*map, coordinates),
             Stmt::WaitFull { ring } => {
                 // As many slots are on their way; all of them, while a tile before is stored.
@@ -173,7 +175,7 @@ impl Walk<'_> {
         self.kernel.tiles.as_ref().is_some_and(|it| it.wave == var)
     }
 
-    fn group_multiply(&mut self, columns: u32, dtype: DType) {
+    fn group_multiply(&mut self, a: &FirstOperand, columns: u32, dtype: DType) {
         // From 32 bytes of each of 64 rows and of each column.
         let depth = (32 / dtype.bytes().max(1)) as f64;
         let groups = (self.n_warps() / 4.0).max(1.0);
@@ -181,8 +183,13 @@ impl Walk<'_> {
         let elements = 64.0 * f64::from(columns) * depth;
         // The machine's rate is that of single warps.
         self.block.tensor += elements * n * dtype.bytes() as f64 / 2.0 * WARP_SHARE;
-        self.block.wavefronts += f64::from(64 + columns) * 32.0 / 128.0 * n;
-        self.block.others += 4.0 * n;
+        let rows = match a {
+            FirstOperand::Shared(_) => 64,
+            FirstOperand::Registers(_) => 0,
+        };
+        self.block.wavefronts += f64::from(rows + columns) * 32.0 / 128.0 * n;
+        // Of operands in registers, pairs are packed.
+        self.block.others += if rows == 0 { 20.0 } else { 4.0 } * n;
     }
 
     /// The hardware copies a box of a tensor.

@@ -38,42 +38,82 @@ use crate::schedule::{AxisId, Layout, LoopKind, StageId};
 /// Rows of a block where nothing was measured.
 const MOST_ROWS: u64 = 64;
 
-/// How rows and columns are dealt out to threads: of rows `outer * tiles * half * inner`, of which
-/// `outer` and `inner` count threads; of columns `tiles * threads * pair`.
-#[derive(Clone, Copy)]
-struct Deal {
-    /// Threads, or warps, of a column of blocks.
-    outer: DecisionId,
-    tiles: DecisionId,
-    half: u64,
-    inner: u64,
-    /// Threads that share a row.
-    threads: u64,
-    pair: u64,
+/// How rows and columns are dealt out to threads.
+#[derive(Clone)]
+pub(super) struct Deal {
+    /// How rows are split, from the outermost part in, and who has the parts.
+    pub(super) rows: Vec<(Factor, Part)>,
+    /// Threads that share a row, and columns that each has side by side.
+    pub(super) threads: u64,
+    pub(super) pair: u64,
     /// Steps of [`STEP`] columns in a block.
-    steps: DecisionId,
+    pub(super) steps: DecisionId,
+    /// How many threads there are.
+    pub(super) all: Factor,
+    /// Whether tiles of columns belong to matrix instructions.
+    pub(super) is_wide: bool,
+}
+
+/// Who has a part of the rows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    /// Different threads.
+    Threads,
+    /// One thread, tile after tile.
+    Tiles,
+    /// One thread, in each tile.
+    Half,
 }
 
 /// Columns that one step of the second product reduces.
-const STEP: u64 = 16;
+pub(super) const STEP: u64 = 16;
 
 /// The loops of a stage once rows and columns are dealt out.
 struct Loops {
     /// Over blocks.
     outer: Vec<AxisId>,
     threads: Vec<AxisId>,
-    row_tiles: AxisId,
-    column_tiles: AxisId,
+    row_tiles: Vec<AxisId>,
     half: AxisId,
+    column_tiles: Vec<AxisId>,
     pair: AxisId,
 }
 
+impl Loops {
+    /// Those of one thread but the innermost.
+    fn tiles(&self) -> Vec<AxisId> {
+        [&self.row_tiles[..], &[self.half], &self.column_tiles].concat()
+    }
+}
+
 pub(super) fn attention(b: &mut Builder, chain: &Chain) -> Result<(), ScheduleError> {
-    let Chain { root, row, column, .. } = *chain;
-    let name = b.stage_name(root).to_owned();
-    let is_copied = root == chain.anchor;
-    let anchor = if is_copied { b.apply(|it| it.cache_write(root))? } else { chain.anchor };
-    let products: Vec<StageId> = chain
+    let name = b.stage_name(chain.root).to_owned();
+    let (anchor, products) = products(b, chain)?;
+    let is_tensor = products.iter().any(|it| is_tensor(b, *it));
+    let (width, stages) = block(b, chain, &products);
+    let deal = deal(b, chain, is_tensor, width, &name);
+    let copies = copy_operands(b, chain, &products)?;
+    let columns = b.extents(chain.root)[chain.column].div_ceil(deal.threads * deal.pair);
+    let at = stages_of(b, chain, anchor, (&[Factor::Fixed(columns)], &deal), &along_depth)?;
+    for Copied { stage, is_row } in copies {
+        place(b, stage, if is_row { at.root } else { at.block }, &deal)?;
+    }
+    pipeline(b, anchor, at.block.1, stages, &name)?;
+    // What no mask ends has all its blocks.
+    let _ = b.apply(|it| it.trim(anchor, at.block.1));
+    b.name.push(format!("{name}: attention"));
+    Ok(())
+}
+
+/// The products of a chain, the second one last, with sums of its own; its first factor is stored
+/// narrowly.
+pub(super) fn products(
+    b: &mut Builder,
+    chain: &Chain,
+) -> Result<(StageId, Vec<StageId>), ScheduleError> {
+    let is_copied = chain.root == chain.anchor;
+    let anchor = if is_copied { b.apply(|it| it.cache_write(chain.root))? } else { chain.anchor };
+    let products = chain
         .scores
         .iter()
         .map(|it| it.0)
@@ -81,34 +121,54 @@ pub(super) fn attention(b: &mut Builder, chain: &Chain) -> Result<(), ScheduleEr
         .chain([anchor])
         .collect();
     narrow_scores(b, chain, anchor);
-    let is_tensor = products.iter().any(|it| is_tensor(b, *it));
-    let (width, stages) = block(b, chain, &products);
-    let deal = deal(b, chain, is_tensor, width, &name);
-    let copies = copy_operands(b, chain, &products)?;
+    Ok((anchor, products))
+}
 
-    let columns = b.extents(root)[column].div_ceil(deal.threads * deal.pair);
-    let loops = deal_out(b, root, row, (column, Factor::Fixed(columns)), deal)?;
+/// Where copies are made: a stage and one of its loops.
+pub(super) struct Places {
+    /// For all blocks of columns.
+    pub(super) root: (StageId, AxisId),
+    /// For each of them.
+    pub(super) block: (StageId, AxisId),
+}
+
+/// Splits what a stage of scores reduces: the loops over blocks, over steps, and inside of a step.
+pub(super) type Steps<'a> =
+    dyn Fn(&mut Builder, StageId, AxisId) -> Result<Vec<AxisId>, ScheduleError> + 'a;
+
+/// Schedules all stages of a chain but copies, with columns of the result in such tiles.
+pub(super) fn stages_of(
+    b: &mut Builder,
+    chain: &Chain,
+    anchor: StageId,
+    (columns, deal): (&[Factor], &Deal),
+    steps: &Steps<'_>,
+) -> Result<Places, ScheduleError> {
+    let Chain { root, row, column, .. } = *chain;
+    let loops = deal_out(b, root, row, (column, columns), deal)?;
     let block = store(b, root, &loops)?;
     let blocks = reduce(b, anchor, (row, column), columns, deal)?;
     b.apply(|it| it.compute_at(anchor, root, block))?;
     for stage in b.schedule.order.clone().into_iter().rev() {
         if let Some((_, row, column)) = chain.scores.iter().find(|it| it.0 == stage) {
-            score(b, stage, (*row, *column), deal)?;
+            score(b, stage, (*row, *column), deal, steps)?;
             b.apply(|it| it.compute_at(stage, anchor, blocks))?;
         } else if let Some((_, row)) = chain.rolling.iter().find(|it| it.0 == stage) {
             roll(b, stage, *row, deal)?;
             b.apply(|it| it.rolling_update(stage, anchor, blocks))?;
         }
     }
-    for Copied { stage, is_row } in copies {
-        let at = if is_row { (root, block) } else { (anchor, blocks) };
-        place(b, stage, at, deal)?;
-    }
-    pipeline(b, anchor, blocks, stages, &name)?;
-    // What no mask ends has all its blocks.
-    let _ = b.apply(|it| it.trim(anchor, blocks));
-    b.name.push(format!("{name}: attention"));
-    Ok(())
+    Ok(Places { root: (root, block), block: (anchor, blocks) })
+}
+
+/// Steps of matrix instructions along all that is reduced.
+fn along_depth(
+    b: &mut Builder,
+    stage: StageId,
+    depth: AxisId,
+) -> Result<Vec<AxisId>, ScheduleError> {
+    let steps = b.extent(stage, depth).div_ceil(STEP);
+    b.split(stage, depth, &[Factor::Fixed(steps), Factor::Fixed(STEP)])
 }
 
 /// Stores what the second product reads as narrowly as what it is multiplied with, where the result
@@ -129,7 +189,7 @@ fn narrow_scores(b: &mut Builder, chain: &Chain, anchor: StageId) {
 }
 
 /// Whether a stage is a product by matrix instructions of that many steps.
-fn is_tensor(b: &Builder, stage: StageId) -> bool {
+pub(super) fn is_tensor(b: &Builder, stage: StageId) -> bool {
     product(b, stage).is_some_and(|it| it.step == STEP)
 }
 
@@ -177,21 +237,26 @@ fn deal(b: &mut Builder, chain: &Chain, is_tensor: bool, width: u64, name: &str)
     let tiles = power(b, format!("{name} row tiles"), 8, tiles, group);
     let group = b.new_group();
     let steps = power(b, format!("{name} steps"), 8, width / STEP, group);
-    match is_tensor {
-        true => Deal { outer, tiles, half: 2, inner: 8, threads: 4, pair: 2, steps },
-        false => Deal { outer, tiles, half: 1, inner: 1, threads: 16, pair: 1, steps },
-    }
+    let (half, inner, threads, pair) = if is_tensor { (2, 8, 4, 2) } else { (1, 1, 16, 1) };
+    let rows = vec![
+        (Factor::Open(outer), Part::Threads),
+        (Factor::Open(tiles), Part::Tiles),
+        (Factor::Fixed(half), Part::Half),
+        (Factor::Fixed(inner), Part::Threads),
+    ];
+    let all = Factor::Times(inner * threads, outer);
+    Deal { rows, threads, pair, steps, all, is_wide: false }
 }
 
 /// A copy of an operand of a product.
-struct Copied {
-    stage: StageId,
+pub(super) struct Copied {
+    pub(super) stage: StageId,
     /// Whether it is the same for all blocks of columns.
-    is_row: bool,
+    pub(super) is_row: bool,
 }
 
 /// Copies what the products read that is not computed for a block.
-fn copy_operands(
+pub(super) fn copy_operands(
     b: &mut Builder,
     chain: &Chain,
     products: &[StageId],
@@ -221,42 +286,48 @@ fn deal_out(
     b: &mut Builder,
     stage: StageId,
     row: usize,
-    (column, columns): (usize, Factor),
-    deal: Deal,
+    (column, columns): (usize, &[Factor]),
+    deal: &Deal,
 ) -> Result<Loops, ScheduleError> {
-    let rows = [
-        Factor::Open(deal.outer),
-        Factor::Open(deal.tiles),
-        Factor::Fixed(deal.half),
-        Factor::Fixed(deal.inner),
-    ];
-    let i = b.split(stage, AxisId(row as u32), &rows)?;
-    let columns = [columns, Factor::Fixed(deal.threads), Factor::Fixed(deal.pair)];
-    let j = b.split(stage, AxisId(column as u32), &columns)?;
+    let factors: Vec<Factor> = deal.rows.iter().map(|it| it.0.clone()).collect();
+    let i = b.split(stage, AxisId(row as u32), &factors)?;
+    let lines = [Factor::Fixed(deal.threads), Factor::Fixed(deal.pair)];
+    let j = b.split(stage, AxisId(column as u32), &[columns, &lines].concat())?;
     let n_spatial = b.schedule.stage(stage).compute.n_spatial;
     let others = (0..n_spatial).filter(|it| ![row, column].contains(it));
     let outer = others.map(|it| AxisId(it as u32)).chain([i[0], j[0]]).collect();
-    for axis in [i[1], i[4], j[2]] {
-        b.annotate(stage, axis, LoopKind::Thread)?;
+    let of = |part: Part| -> Vec<AxisId> {
+        let parts = deal.rows.iter().zip(&i[1..]).filter(|it| it.0.1 == part);
+        parts.map(|it| *it.1).collect()
+    };
+    let (tiles, lines) = j[1..].split_at(columns.len());
+    let threads: Vec<AxisId> = of(Part::Threads).into_iter().chain([lines[0]]).collect();
+    for axis in &threads {
+        b.annotate(stage, *axis, LoopKind::Thread)?;
     }
-    let threads = vec![i[1], i[4], j[2]];
-    Ok(Loops { outer, threads, row_tiles: i[2], column_tiles: j[1], half: i[3], pair: j[3] })
+    Ok(Loops {
+        outer,
+        threads,
+        row_tiles: of(Part::Tiles),
+        half: of(Part::Half)[0],
+        column_tiles: tiles.to_vec(),
+        pair: lines[1],
+    })
 }
 
 /// Columns of a block, as tiles of what threads have side by side.
-fn block_columns(deal: Deal) -> Factor {
+fn block_columns(deal: &Deal) -> Factor {
     Factor::Times(STEP / (deal.threads * deal.pair), deal.steps)
 }
 
 /// Orders the loops of the stage that stores the result; returns the last one over blocks.
 fn store(b: &mut Builder, root: StageId, loops: &Loops) -> Result<AxisId, ScheduleError> {
-    let inner = [loops.row_tiles, loops.half, loops.column_tiles];
-    let order = [&loops.outer[..], &loops.threads, &inner, &[loops.pair]].concat();
+    let order = [&loops.outer[..], &loops.threads, &loops.tiles(), &[loops.pair]].concat();
     b.apply(|it| it.reorder(root, &order))?;
     for axis in &loops.outer {
         b.annotate(root, *axis, LoopKind::Parallel)?;
     }
-    for axis in inner {
+    for axis in loops.tiles() {
         b.annotate(root, axis, LoopKind::Unrolled)?;
     }
     b.annotate(root, loops.pair, LoopKind::Vectorized)?;
@@ -268,14 +339,13 @@ fn reduce(
     b: &mut Builder,
     anchor: StageId,
     (row, column): (usize, usize),
-    columns: u64,
-    deal: Deal,
+    columns: &[Factor],
+    deal: &Deal,
 ) -> Result<AxisId, ScheduleError> {
     let depth = AxisId(b.schedule.stage(anchor).compute.n_spatial as u32);
-    let is_tensor = is_tensor(b, anchor);
-    let loops = deal_out(b, anchor, row, (column, Factor::Fixed(columns)), deal)?;
+    let loops = deal_out(b, anchor, row, (column, columns), deal)?;
     let k = b.split(anchor, depth, &[Factor::Open(deal.steps), Factor::Fixed(STEP)])?;
-    multiply(b, anchor, &loops, &[k[0]], (k[1], k[2]), is_tensor)?;
+    multiply(b, anchor, &loops, &[k[0]], &k[1..], deal)?;
     Ok(k[0])
 }
 
@@ -285,24 +355,32 @@ fn multiply(
     stage: StageId,
     loops: &Loops,
     first: &[AxisId],
-    (step, inner): (AxisId, AxisId),
-    is_tensor: bool,
+    steps: &[AxisId],
+    deal: &Deal,
 ) -> Result<(), ScheduleError> {
-    let Loops { row_tiles, column_tiles, half, pair, .. } = *loops;
+    let is_tensor = is_tensor(b, stage);
+    let Loops { row_tiles, column_tiles, half, pair, .. } = loops;
+    let (inner, steps) = steps.split_last().ok_or(ErrorKind::NotReduction.of_stage(stage))?;
     let tile = match is_tensor {
-        true => [row_tiles, column_tiles, half, pair, inner],
-        false => [inner, row_tiles, half, column_tiles, pair],
+        true => [&row_tiles[..], column_tiles, &[*half, *pair, *inner]].concat(),
+        false => [&[*inner], &row_tiles[..], &[*half], column_tiles, &[*pair]].concat(),
     };
-    let order = [first, &loops.outer, &loops.threads, &[step], &tile].concat();
+    let order = [first, &loops.outer, &loops.threads, steps, &tile].concat();
     b.apply(|it| it.reorder(stage, &order))?;
     let kind = if is_tensor { LoopKind::Tensor } else { LoopKind::Unrolled };
-    for axis in [row_tiles, column_tiles] {
-        b.annotate(stage, axis, LoopKind::Unrolled)?;
+    for axis in row_tiles {
+        b.annotate(stage, *axis, LoopKind::Unrolled)?;
+    }
+    for axis in column_tiles {
+        b.annotate(stage, *axis, if deal.is_wide { kind } else { LoopKind::Unrolled })?;
     }
     for axis in [half, pair, inner] {
-        b.annotate(stage, axis, kind)?;
+        b.annotate(stage, *axis, kind)?;
     }
-    if is_tensor { b.annotate(stage, step, LoopKind::Unrolled) } else { Ok(()) }
+    for axis in steps.iter().filter(|_| is_tensor) {
+        b.annotate(stage, *axis, LoopKind::Unrolled)?;
+    }
+    Ok(())
 }
 
 /// Deals out a stage that is computed for a block.
@@ -310,35 +388,33 @@ fn score(
     b: &mut Builder,
     stage: StageId,
     (row, column): (usize, usize),
-    deal: Deal,
+    deal: &Deal,
+    steps: &Steps<'_>,
 ) -> Result<(), ScheduleError> {
     let compute = b.schedule.stage(stage).compute.clone();
-    let is_tensor = is_tensor(b, stage);
-    let loops = deal_out(b, stage, row, (column, block_columns(deal)), deal)?;
+    let loops = deal_out(b, stage, row, (column, &[block_columns(deal)]), deal)?;
     if compute.reducer.is_none() {
-        let inner = [loops.row_tiles, loops.half, loops.column_tiles, loops.pair];
-        let order = [&loops.outer[..], &loops.threads, &inner].concat();
+        let order = [&loops.outer[..], &loops.threads, &loops.tiles(), &[loops.pair]].concat();
         b.apply(|it| it.reorder(stage, &order))?;
-        for axis in [loops.row_tiles, loops.half, loops.column_tiles] {
+        for axis in loops.tiles() {
             b.annotate(stage, axis, LoopKind::Unrolled)?;
         }
         return b.annotate(stage, loops.pair, LoopKind::Vectorized);
     }
     let mut depths = (compute.n_spatial..compute.axes.len()).map(|it| AxisId(it as u32));
     let depth = depths.next_back().ok_or(ErrorKind::NotReduction.of_stage(stage))?;
-    let steps = b.extent(stage, depth).div_ceil(STEP);
-    let k = b.split(stage, depth, &[Factor::Fixed(steps), Factor::Fixed(STEP)])?;
+    let k = steps(b, stage, depth)?;
     let first: Vec<AxisId> = depths.chain([k[0]]).collect();
     let loops = Loops { outer: [loops.outer.clone(), first].concat(), ..loops };
-    multiply(b, stage, &loops, &[], (k[1], k[2]), is_tensor)
+    multiply(b, stage, &loops, &[], &k[1..], deal)
 }
 
 /// Deals out a stage that reduces the columns of blocks: the threads of a row combine what they
 /// have.
-fn roll(b: &mut Builder, stage: StageId, row: usize, deal: Deal) -> Result<(), ScheduleError> {
+fn roll(b: &mut Builder, stage: StageId, row: usize, deal: &Deal) -> Result<(), ScheduleError> {
     let column = b.schedule.stage(stage).compute.n_spatial;
-    let loops = deal_out(b, stage, row, (column, block_columns(deal)), deal)?;
-    let inner = [loops.row_tiles, loops.half, loops.column_tiles, loops.pair];
+    let loops = deal_out(b, stage, row, (column, &[block_columns(deal)]), deal)?;
+    let inner = [loops.tiles(), vec![loops.pair]].concat();
     let order = [&loops.outer[..], &loops.threads, &inner].concat();
     b.apply(|it| it.reorder(stage, &order))?;
     for axis in inner {
@@ -352,7 +428,7 @@ fn place(
     b: &mut Builder,
     stage: StageId,
     (host, axis): (StageId, AxisId),
-    deal: Deal,
+    deal: &Deal,
 ) -> Result<(), ScheduleError> {
     let name = b.stage_name(stage).to_owned();
     let tensor = b.schedule.stage(stage).tensor();
@@ -379,8 +455,7 @@ fn place(
     }
     let group = b.new_group();
     let lanes = power(b, format!("{name} vector"), best, best, group);
-    let each = deal.inner * deal.threads;
-    let factors = [Factor::Times(each, deal.outer), Factor::Open(lanes)];
+    let factors = [deal.all.clone(), Factor::Open(lanes)];
     let parts = b.split(stage, fused, &factors)?;
     b.apply(|it| it.reorder(stage, &[parts[1], parts[0], parts[2]]))?;
     b.annotate(stage, parts[1], LoopKind::Thread)?;

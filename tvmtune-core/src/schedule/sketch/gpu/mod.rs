@@ -5,6 +5,7 @@
 //! - `tile`: reductions of which two operands are used more than once: tiles of accumulators in the
 //!   registers of threads, operands copied to shared memory by all of them.
 //! - `attention`: products with a softmax between: everything along with the second product.
+//! - `attention_group`: the same by matrix instructions of four warps, fed.
 //! - `rows`: reductions along memory, and what needs them: threads share a row.
 //! - `columns`: long reductions across memory: rows of threads share a column.
 //! - `window`: short reductions over windows that overlap: what a block needs goes through shared
@@ -17,6 +18,7 @@
 
 mod across;
 mod attention;
+mod attention_group;
 pub(super) mod chain;
 mod columns;
 mod flat;
@@ -52,8 +54,11 @@ pub(super) enum Way {
     Prefix,
     Running,
     Flat,
-    /// All stages of a chain along with its last product.
-    Attention,
+    /// All stages of a chain along with its last product: by groups of warps that are fed, or by
+    /// all threads alike.
+    Attention {
+        is_fed: bool,
+    },
     /// Along which axis something is read that is written along the last one.
     Across(usize),
 }
@@ -88,7 +93,10 @@ pub(super) fn cut_reductions(start: &Builder) -> Option<Builder> {
 /// The ways to schedule a group, the most promising first.
 pub(super) fn ways(b: &Builder, group: &Group) -> Vec<Way> {
     match group {
-        Group::Chain(_) => vec![Way::Attention],
+        Group::Chain(_) => {
+            let ways = [true, false].into_iter().filter(|it| !it || b.gpu().arch.has_wgmma());
+            ways.map(|is_fed| Way::Attention { is_fed }).collect()
+        }
         Group::Tiled { anchor, .. } => {
             let suits = |is_fed: &bool| group::suits(b, *anchor, *is_fed);
             let groups = [true, false].into_iter().filter(suits);
@@ -140,6 +148,9 @@ fn ways_of_rows(b: &Builder, root: StageId, inside: &[StageId], depth: usize) ->
 /// Applies a way.
 pub(super) fn apply(b: &mut Builder, group: &Group, way: &Way) -> Result<(), ScheduleError> {
     match (group, way) {
+        (Group::Chain(chain), Way::Attention { is_fed: true }) => {
+            attention_group::attention(b, chain)
+        }
         (Group::Chain(chain), _) => attention::attention(b, chain),
         (Group::Tiled { root, anchor }, Way::Group { is_fed }) => {
             group::group(b, *root, *anchor, *is_fed)

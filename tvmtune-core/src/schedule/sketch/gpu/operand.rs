@@ -155,27 +155,40 @@ pub(super) fn lay(
     panel: Option<u64>,
 ) -> Result<(), ScheduleError> {
     let Operand { stage, last, .. } = *operand;
+    if let Some(width) = panel {
+        return lay_in_panels(b, (stage, last), anchor, step, width);
+    }
     let tensor = b.schedule.stage(stage).tensor();
     let n_dims = b.schedule.tensor(tensor).tensor.shape.len();
     b.apply(|it| it.compute_at(stage, anchor, step))?;
-    let id = |it: usize| AxisId(it as u32);
-    let mut order: Vec<usize> = (0..n_dims).filter(|it| *it != last).collect();
-    let mut loops: Vec<AxisId> = order.iter().copied().map(id).collect();
-    if let Some(width) = panel {
-        let parts = b.split(stage, id(last), &[Factor::Fixed(width)])?;
-        loops.insert(0, parts[0]);
-        loops.push(parts[1]);
-        // Where a dimension is split, later ones move up by one.
-        let moved = order.iter().map(|it| it + usize::from(*it > last));
-        let order = [last].into_iter().chain(moved).chain([last + 1]).collect();
-        b.apply(|it| it.pack(tensor, Layout { splits: vec![(last, width)], order }))?;
-    } else if last + 1 != n_dims {
-        order.push(last);
-        loops.push(id(last));
-        b.apply(|it| it.pack(tensor, Layout { splits: Vec::new(), order }))?;
-    } else {
+    if last + 1 == n_dims {
         return Ok(());
     }
+    let order: Vec<usize> = (0..n_dims).filter(|it| *it != last).chain([last]).collect();
+    let loops: Vec<AxisId> = order.iter().map(|it| AxisId(*it as u32)).collect();
+    b.apply(|it| it.pack(tensor, Layout { splits: Vec::new(), order }))?;
+    b.apply(|it| it.reorder(stage, &loops))
+}
+
+/// Makes a copy in each iteration of a loop, along that axis of it in panels of a width.
+pub(super) fn lay_in_panels(
+    b: &mut Builder,
+    (stage, last): (StageId, usize),
+    host: StageId,
+    axis: AxisId,
+    width: u64,
+) -> Result<(), ScheduleError> {
+    let tensor = b.schedule.stage(stage).tensor();
+    let n_dims = b.schedule.tensor(tensor).tensor.shape.len();
+    b.apply(|it| it.compute_at(stage, host, axis))?;
+    let others = || (0..n_dims).filter(|it| *it != last);
+    let parts = b.split(stage, AxisId(last as u32), &[Factor::Fixed(width)])?;
+    let loops = others().map(|it| AxisId(it as u32));
+    let loops: Vec<AxisId> = [parts[0]].into_iter().chain(loops).chain([parts[1]]).collect();
+    // Where a dimension is split, later ones move up by one.
+    let moved = others().map(|it| it + usize::from(it > last));
+    let order = [last].into_iter().chain(moved).chain([last + 1]).collect();
+    b.apply(|it| it.pack(tensor, Layout { splits: vec![(last, width)], order }))?;
     b.apply(|it| it.reorder(stage, &loops))
 }
 
