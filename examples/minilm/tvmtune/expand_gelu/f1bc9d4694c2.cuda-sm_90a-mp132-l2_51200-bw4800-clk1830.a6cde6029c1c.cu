@@ -1,0 +1,78 @@
+#include "tvmtune/types.cuh"
+#include "tvmtune/math.cuh"
+#include "tvmtune/copy.cuh"
+#include "tvmtune/warp.cuh"
+
+using namespace tvmtune;
+using Index = int;
+
+extern "C" __global__ void __launch_bounds__(32, 2) expand_gelu_0(const f32* __restrict__ x, const f32* __restrict__ w, const f32* __restrict__ b, f32* __restrict__ out, Index T) {
+  extern __shared__ __align__(1024) unsigned char shared[];
+  f32* const x_copy = reinterpret_cast<f32*>(shared + 0);
+  f32* const w_copy = reinterpret_cast<f32*>(shared + 6528);
+  const Index t_0 = Index(blockIdx.x) / 384;
+  const Index n_0 = Index(blockIdx.x) % 384;
+  const Index t_mod_4 = Index(threadIdx.x) % 4;
+  const Index t = Index(threadIdx.x);
+  const Index t_4 = Index(threadIdx.x) / 4;
+  f32 h_sum;
+  h_sum = 0.0f;
+  #pragma unroll
+  for (Index x0_x1_0 = 0; x0_x1_0 < 8; ++x0_x1_0) {
+    {
+      const Index v = 0;
+      copy_async<8>(&x_copy[68 * x0_x1_0 + v + 2 * t], &x[3072 * t_0 + 384 * x0_x1_0 + v + 2 * t], (8 * t_0 + x0_x1_0) < T);
+    }
+  }
+  #pragma unroll
+  for (Index x0_x1_0 = 0; x0_x1_0 < 2; ++x0_x1_0) {
+    {
+      const Index v = 0;
+      copy_async<16>(&w_copy[136 * x0_x1_0 + v + 68 * (t / 16) + 4 * (t % 16)], &w[1536 * n_0 + 768 * x0_x1_0 + v + 384 * (t / 16) + 4 * (t % 16)]);
+    }
+  }
+  copy_async_commit();
+  #pragma unroll
+  for (Index x0_x1_0 = 0; x0_x1_0 < 8; ++x0_x1_0) {
+    {
+      const Index v = 0;
+      copy_async<8>(&x_copy[68 * x0_x1_0 + v + 2 * t + 544], &x[3072 * t_0 + 384 * x0_x1_0 + v + 2 * t + 64], (8 * t_0 + x0_x1_0) < T);
+    }
+  }
+  #pragma unroll
+  for (Index x0_x1_0 = 0; x0_x1_0 < 2; ++x0_x1_0) {
+    {
+      const Index v = 0;
+      copy_async<16>(&w_copy[136 * x0_x1_0 + v + 68 * (t / 16) + 4 * (t % 16) + 272], &w[1536 * n_0 + 768 * x0_x1_0 + v + 384 * (t / 16) + 4 * (t % 16) + 64]);
+    }
+  }
+  copy_async_commit();
+  for (Index k_0 = 0; k_0 < 6; ++k_0) {
+    copy_async_wait<1>();
+    __syncwarp();
+    if ((k_0 + 2) < 6) {
+      #pragma unroll
+      for (Index x0_x1_0 = 0; x0_x1_0 < 8; ++x0_x1_0) {
+        {
+          const Index v = 0;
+          copy_async<8>(&x_copy[68 * x0_x1_0 + v + 2 * t + 544 * ((k_0 + 2) % 3)], &x[3072 * t_0 + 64 * k_0 + 384 * x0_x1_0 + v + 2 * t + 128], (8 * t_0 + x0_x1_0) < T);
+        }
+      }
+      #pragma unroll
+      for (Index x0_x1_0 = 0; x0_x1_0 < 2; ++x0_x1_0) {
+        {
+          const Index v = 0;
+          copy_async<16>(&w_copy[136 * x0_x1_0 + v + 68 * (t / 16) + 272 * ((k_0 + 2) % 3) + 4 * (t % 16)], &w[1536 * n_0 + 64 * k_0 + 768 * x0_x1_0 + v + 384 * (t / 16) + 4 * (t % 16) + 128]);
+        }
+      }
+    }
+    copy_async_commit();
+    #pragma unroll
+    for (Index k_1 = 0; k_1 < 64; ++k_1) {
+      h_sum += x_copy[k_1 + 68 * t_4 + 544 * (k_0 % 3)] * w_copy[k_1 + 68 * t_mod_4 + 272 * (k_0 % 3)];
+    }
+  }
+  if ((8 * t_0 + t_4) < T) {
+    out[12288 * t_0 + 4 * n_0 + 1536 * t_4 + t_mod_4] = (0.5f * (h_sum + b[4 * n_0 + t_mod_4])) * (1.0f + tvmtune::erf((h_sum + b[4 * n_0 + t_mod_4]) * 0.70710677f));
+  }
+}
