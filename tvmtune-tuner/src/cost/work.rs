@@ -39,14 +39,35 @@ fn points(compute: &Compute, dims: &[i64]) -> f64 {
 }
 
 /// Iterations that schedules do not do without: of a reduction up to an index one for each value,
-/// of others those that no mask hides.
+/// of others those that no mask hides. Padding counts, as it does for everyone who states the work
+/// of a convolution.
 pub fn least_points(dag: &Dag, compute: &Compute, dims: &[i64]) -> f64 {
     let all = points(compute, dims);
     let shape = |it: TensorId| dag.tensor(it).shape.clone();
     match Prefix::of(compute, &shape, dag, &dag.facts()) {
         Some(prefix) => all / compute.axes[prefix.axis].extent.eval_dims(dims).max(1) as f64,
-        None => all * share(compute, &unneeded(dag, compute), dims),
+        None => {
+            let mut masks = unneeded(dag, compute);
+            let edges = edges(dag, compute);
+            masks.retain(|it| !edges.contains(it));
+            all * share(compute, &masks, dims)
+        }
     }
+}
+
+/// What is not negative where reads are inside of their tensors.
+fn edges(dag: &Dag, compute: &Compute) -> Vec<Poly> {
+    let mut edges = Vec::new();
+    compute.body.walk(&mut |it| {
+        let Expr::Read { tensor, index } = it else { return };
+        for (subscript, extent) in index.iter().zip(&dag.tensor(*tensor).shape) {
+            if let Subscript::Affine(at) = subscript {
+                edges.push(at.clone());
+                edges.push(extent.clone() - Poly::constant(1) - at.clone());
+            }
+        }
+    });
+    edges
 }
 
 /// Of the iterations of a compute, the share in which none of some polynomials is negative: of a
