@@ -90,3 +90,8 @@ extern "C" __global__ void parts(i32* block_of, i32* joined, i32 blocks, i32 til
   }
   if (const i32 n = shares.joined()) joined[shares.begun()] = n;
 }
+
+extern "C" __global__ void narrow(f16* a, bf16* b, const f32* x) {
+  a[threadIdx.x] = narrow_exp<f16>(x[threadIdx.x]);
+  b[threadIdx.x] = narrow_exp<bf16>(x[threadIdx.x]);
+}

@@ -4,6 +4,7 @@ use syn::{BinOp, Block, Expr as Syntax, Lit, Stmt, UnOp};
 
 use super::elaborate::{Binding, Elaborator};
 use super::errors::Place;
+use super::index::LARGEST;
 use super::signature::plain_ident;
 use super::value::{Kind, Value, cast, unify};
 use crate::dag::{BinaryOp, CompareOp, DType, Expr, Literal, UnaryOp, integer_range};
@@ -55,6 +56,11 @@ impl Elaborator {
                     return self.errors.at(lit, "this integer is out of range");
                 };
                 match it.suffix() {
+                    "" | "usize" if value > LARGEST => {
+                        let message = "this is larger than any index; if it is no index, write its \
+                                       type behind it, as in `1_i64`";
+                        return self.errors.at(lit, message);
+                    }
                     "" => Kind::Integer(value),
                     "usize" => Kind::Index(Poly::constant(value)),
                     suffix => return self.suffixed(lit, suffix, Kind::Integer(value)),

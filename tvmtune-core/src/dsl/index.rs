@@ -7,7 +7,9 @@ use crate::dag::BinaryOp;
 use crate::poly::Poly;
 
 /// Indices of larger magnitude are refused, so that no arithmetic on them can overflow.
-const MAX_MAGNITUDE: f64 = (1u64 << 53) as f64;
+const MAX_MAGNITUDE: f64 = LARGEST as f64;
+/// The largest of them.
+pub(super) const LARGEST: i64 = 1 << 53;
 /// As are those with more terms than anyone writes.
 const MAX_TERMS: usize = 256;
 

@@ -552,6 +552,17 @@ fn large_programs_are_refused_not_suffered() {
     assert_eq!(body("Tensor<f32, M>", &format!("compute(|i| {nested})")), "nothing is wrong");
     let nested = format!("{}i as f32{}", "-(".repeat(150), ")".repeat(150));
     insta::assert_snapshot!(body("Tensor<f32, M>", &format!("compute(|i| {nested})")).lines().last().unwrap(), @"  = this is nested too deeply; bind parts of it with `let`");
+    for index in ["9223372036854775807", "9223372036854775807usize", "9007199254740993"] {
+        for text in [
+            format!("compute(|i| x[[i, {index}]])"),
+            format!("compute(|i| sum(0..={index}, |k| x[[i, k]]))"),
+            format!("compute(|i| sum(0..{index}, |k| x[[i, k]]))"),
+            format!("compute(|i| if i < {index} {{ x[[i, 0]] }} else {{ 0.0 }})"),
+        ] {
+            let said = body("Tensor<f32, M>", &text);
+            assert!(said.contains("this is larger than any index"), "{text}: {said}");
+        }
+    }
     insta::assert_snapshot!(body("Tensor<f32, M>",
         "compute(|i| x[[i * 4000000000 * 4000000000, 9223372036854775808]])"), @r#"
     3 | i * 4000000000 * 4000000000
