@@ -81,6 +81,11 @@ extern "C" __global__ void matrix(f32* a) {
   a[threadIdx.x] = d[0] + d[1] + d[2] + d[3] + four[0];
 }
 
+extern "C" __global__ void narrow(f16* a, bf16* b, const f32* x) {
+  a[threadIdx.x] = narrow_exp<f16>(x[threadIdx.x]);
+  b[threadIdx.x] = narrow_exp<bf16>(x[threadIdx.x]);
+}
+
 // Which block has each iteration of each tile, and how many have one that is joined.
 extern "C" __global__ void parts(i32* block_of, i32* joined, i32 blocks, i32 tiles, i32 depth) {
   const Shares<i32> shares(i32(blockIdx.x), blocks, tiles, depth);
@@ -89,9 +94,4 @@ extern "C" __global__ void parts(i32* block_of, i32* joined, i32 blocks, i32 til
     for (i32 k = shares.first(part); k < shares.end(part); k++) block_of[at + k] = shares.block;
   }
   if (const i32 n = shares.joined()) joined[shares.begun()] = n;
-}
-
-extern "C" __global__ void narrow(f16* a, bf16* b, const f32* x) {
-  a[threadIdx.x] = narrow_exp<f16>(x[threadIdx.x]);
-  b[threadIdx.x] = narrow_exp<bf16>(x[threadIdx.x]);
 }
