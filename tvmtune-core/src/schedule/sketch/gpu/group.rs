@@ -16,7 +16,7 @@
 //! `grid::group` looks for. A tile whose rows lie side by side in memory is kept in panels of 64. Of
 //! pictures, `pixels` says which pixels are rows of an instruction: `u`, `h` and `g` are then digits
 //! of several axes. Or all threads copy: `pipelined k_0`, and `thread t` inside of the copies; or
-//! each block has one tile: `parallel i_0`.
+//! each block has one tile, `parallel i_0`, or blocks divide the last tiles, `streamed i_0`.
 
 use super::across::across;
 use super::operand::{self, Factors, Operand};
