@@ -9,13 +9,14 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use tvmtune_core::codegen::GeneratedCuda;
-use tvmtune_core::record::{GENERATOR, Source};
-use tvmtune_core::schedule::{Schedule, default};
-use tvmtune_core::target::GpuTarget;
+use tvmtune_cuda::Generated;
+use tvmtune_ir::target::GpuTarget;
+use tvmtune_plan::database::Cache;
+use tvmtune_plan::record::{GENERATOR, Source};
+use tvmtune_schedule::Schedule;
+use tvmtune_space::default;
 use tvmtune_tuner::compile::{self, Code, Compiler, Nvrtc};
 use tvmtune_tuner::cost::gpu::rank;
-use tvmtune_tuner::database::Cache;
 use tvmtune_tuner::parallel::on_all_cores;
 use tvmtune_tuner::random::Random;
 use tvmtune_tuner::space::Space;
@@ -131,7 +132,7 @@ pub fn checked(problem: &Problem, target: &GpuTarget) -> Result<Vec<Candidate>, 
 }
 
 /// A schedule with who proposed it, and its code.
-pub type Candidate = (Source, Schedule, GeneratedCuda);
+pub type Candidate = (Source, Schedule, Generated);
 
 /// Makes the candidates of a program.
 ///
@@ -197,7 +198,7 @@ fn best_ranked(problem: &Problem, Recipe { target, ranked, .. }: &Recipe<'_>) ->
 pub fn compile(
     compiler: &Compiler<'_>,
     name: &str,
-    generated: &GeneratedCuda,
+    generated: &Generated,
     arch: &str,
 ) -> Result<Code, String> {
     let file = format!("{name}.cu");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
-use tvmtune_core::target::gpu::GpuTarget;
+use tvmtune_ir::target::gpu::GpuTarget;
 
 use crate::bundle::{self, Recipe};
 use crate::run::{self, Wanted};

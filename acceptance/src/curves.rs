@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Result;
-use tvmtune_core::workload;
-use tvmtune_tuner::database::Cache;
+use tvmtune_ir::workload;
+use tvmtune_plan::database::Cache;
 use tvmtune_tuner::tune::{Trial, trials};
 
 use crate::item::{Goal, Item, Manifest};
@@ -130,7 +130,7 @@ fn joined<const A: usize, const B: usize, const C: usize, const N: usize>(
 
 #[cfg(test)]
 mod tests {
-    use tvmtune_core::record::Source;
+    use tvmtune_plan::record::Source;
     use tvmtune_tuner::outcome::{Outcome, Timing};
     use tvmtune_tuner::tune::Stage;
 

@@ -5,12 +5,12 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
-use tvmtune_core::codegen::{GeneratedCuda, generate_cuda};
-use tvmtune_core::dag::Dag;
-use tvmtune_core::record::{GENERATOR, Source};
-use tvmtune_core::schedule::{Instruction, Schedule};
-use tvmtune_core::target::GpuTarget;
-use tvmtune_core::target::fits_gpu::fits;
+use tvmtune_cuda::Generated;
+use tvmtune_ir::dag::Dag;
+use tvmtune_ir::target::GpuTarget;
+use tvmtune_plan::record::{GENERATOR, Source};
+use tvmtune_schedule::{Instruction, Schedule};
+use tvmtune_space::fits::gpu::fits;
 use tvmtune_tuner::compile::Code;
 use tvmtune_tuner::cost::gpu::{Estimate, Known, estimate_at};
 use tvmtune_tuner::cost::work::Work;
@@ -142,11 +142,11 @@ impl Item {
     /// # Errors
     ///
     /// If the trace does not apply, or makes other code than it did.
-    pub fn generate(&self, dag: &Dag) -> Result<GeneratedCuda, String> {
+    pub fn generate(&self, dag: &Dag) -> Result<Generated, String> {
         let line = |it: &String| it.parse::<Instruction>().map_err(|it| it.to_string());
         let trace = self.trace.iter().map(line).collect::<Result<Vec<_>, _>>()?;
         let schedule = Schedule::replay(dag, &trace).map_err(|it| it.to_string())?;
-        let generated = generate_cuda(&schedule).map_err(|it| it.to_string())?;
+        let generated = tvmtune_cuda::generate(&schedule).map_err(|it| it.to_string())?;
         match generated.artifact.0 == self.artifact {
             true => Ok(generated),
             false => Err("its trace makes other code than was compiled".to_owned()),
@@ -176,8 +176,8 @@ impl Item {
 /// # Errors
 ///
 /// Why it can't.
-pub fn generate(schedule: &Schedule, target: &GpuTarget) -> Result<GeneratedCuda, String> {
-    let generated = generate_cuda(schedule).map_err(|it| it.to_string())?;
+pub fn generate(schedule: &Schedule, target: &GpuTarget) -> Result<Generated, String> {
+    let generated = tvmtune_cuda::generate(schedule).map_err(|it| it.to_string())?;
     let misfits = fits(&generated.grid, target).err().unwrap_or_default();
     match misfits.into_iter().find(|it| !it.runs()) {
         None => Ok(generated),
@@ -190,7 +190,7 @@ pub fn item(
     (goal, case, dims): (Goal, &str, &str),
     (source, schedule): (Source, &Schedule),
     problem: &Problem,
-    generated: &GeneratedCuda,
+    generated: &Generated,
     (code, target): (&Code, &GpuTarget),
 ) -> Item {
     let largest = problem.largest();
@@ -217,12 +217,7 @@ pub fn image_path(artifact: &str, extension: &str) -> String {
     format!("images/{}.{extension}", &artifact[..16.min(artifact.len())])
 }
 
-fn prediction(
-    generated: &GeneratedCuda,
-    code: &Code,
-    target: &GpuTarget,
-    dims: &[i64],
-) -> Prediction {
+fn prediction(generated: &Generated, code: &Code, target: &GpuTarget, dims: &[i64]) -> Prediction {
     let entries = &generated.unit.entries;
     let usage = |name: &str| code.usage(name).cloned().unwrap_or_default();
     // PTX tells nothing of registers: the model guesses them.
@@ -231,7 +226,7 @@ fn prediction(
         false => entries.iter().map(|it| Known { registers: usage(&it.name).registers }).collect(),
     };
     let Estimate { ns, kernels } = estimate_at(&generated.grid, target, dims, &known);
-    let kernel = |(it, entry): (_, &tvmtune_core::codegen::cuda::Entry)| {
+    let kernel = |(it, entry): (_, &tvmtune_cuda::codegen::Entry)| {
         let tvmtune_tuner::cost::gpu::KernelEstimate {
             ns, bound, registers, occupancy, waves, ..
         } = it;

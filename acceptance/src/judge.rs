@@ -5,10 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use tvmtune_core::codegen::GeneratedCuda;
-use tvmtune_core::target::gpu::Arch;
+use tvmtune_cuda::Generated;
+use tvmtune_ir::target::gpu::Arch;
 use tvmtune_tuner::compile::{Code, Compiler};
-use tvmtune_tuner::device;
 use tvmtune_tuner::measure::{CaseSpec, Gpu, Job, Measure, Measurer, Policy, WorkerCommand};
 
 use crate::bundle;
@@ -51,7 +50,7 @@ impl Judge {
     pub fn arch(&self) -> Arch {
         let (major, minor) = self.gpu.capability;
         let sm = u32::from(major) * 10 + u32::from(minor);
-        device::gpu_target(&self.gpu).map_or(Arch { sm, exact: false }, |it| it.arch)
+        tvmtune_tuner::device::gpu_target(&self.gpu).map_or(Arch { sm, exact: false }, |it| it.arch)
     }
 
     /// Checks a candidate, and times it if that is the goal.
@@ -110,7 +109,7 @@ impl Judge {
     }
 
     /// The code for this GPU: that of the bundle, or made by the NVRTC of this machine.
-    fn code(&self, item: &Item, generated: &GeneratedCuda) -> Result<(Code, Arch), String> {
+    fn code(&self, item: &Item, generated: &Generated) -> Result<(Code, Arch), String> {
         let bytes = fs::read(self.folder.join(&item.image)).unwrap_or_default();
         if item.image.ends_with(".ptx") {
             let ptx = String::from_utf8_lossy(&bytes).into_owned();

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use tvmtune_core::record::Source;
-use tvmtune_core::target::gpu::{Arch, GpuTarget};
+use tvmtune_ir::target::gpu::{Arch, GpuTarget};
+use tvmtune_plan::record::Source;
 
 use crate::item::{Goal, Item, Manifest, Prediction};
 use crate::roofline::{Bound, Roofline};

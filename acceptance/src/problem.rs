@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use tvmtune_core::dag::{self, Dag};
-use tvmtune_core::dsl;
-use tvmtune_core::interp::Array;
+use tvmtune_ir::dag::Dag;
+use tvmtune_ir::dsl;
+use tvmtune_ir::interp::Array;
 use tvmtune_tuner::measure::CaseSpec;
 use tvmtune_tuner::tune::{Tolerance, sample};
 
@@ -36,7 +36,7 @@ impl Problem {
         let program = dsl::parse(options, &function).map_err(failed)?;
         // Relative to the results alone: those of a softmax over a long row are below any constant.
         let tolerance = Tolerance { rel: program.tolerance().rel, abs: 0.0 };
-        let dag = Arc::new(dag::build(&program).map_err(failed)?);
+        let dag = Arc::new(dsl::build(&program).map_err(failed)?);
         Ok(Self { dag, tolerance })
     }
 
@@ -62,8 +62,7 @@ impl Problem {
 
 #[cfg(test)]
 mod tests {
-    use tvmtune_core::dag::DType;
-    use tvmtune_core::interp::{self, Number};
+    use tvmtune_ir::dag::{DType, Number};
 
     use super::*;
     use crate::case;
@@ -77,7 +76,7 @@ mod tests {
                 for dims in check.at {
                     let case = problem.case(dims);
                     let (params, scalars) = (case.params(), case.scalars());
-                    let results = interp::dag::run(&problem.dag, dims, &params, &scalars);
+                    let results = tvmtune_ir::interp::run(&problem.dag, dims, &params, &scalars);
                     assert_eq!(problem.difference(&case, &results), None);
                     let mut wrong = results.clone();
                     let last = wrong[0].len() - 1;

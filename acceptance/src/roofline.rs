@@ -3,8 +3,8 @@
 
 use std::fmt;
 
-use tvmtune_core::dag::{Dag, Expr, UnaryOp};
-use tvmtune_core::target::GpuTarget;
+use tvmtune_ir::dag::{Dag, Expr, UnaryOp};
+use tvmtune_ir::target::GpuTarget;
 use tvmtune_tuner::cost::work::Work;
 
 use crate::problem::Problem;
@@ -76,7 +76,7 @@ impl fmt::Display for Bound {
 
 #[cfg(test)]
 mod tests {
-    use tvmtune_core::target::gpu::Arch;
+    use tvmtune_ir::target::gpu::Arch;
 
     use super::*;
     use crate::case;

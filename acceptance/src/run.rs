@@ -6,13 +6,12 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use tvmtune_tuner::measure::WorkerCommand;
 
-use crate::Exit;
 use crate::item::{Goal, Item, Manifest};
 use crate::judge::Judge;
 use crate::machine::{self, Watch};
 use crate::outcome::Outcome;
 use crate::results::{Line, Results, unix_ms};
-use crate::table;
+use crate::{Exit, table};
 
 /// What is asked of a run.
 #[derive(Clone, Copy, Debug)]

@@ -1,9 +1,9 @@
 //! What a bundle times, each program once, whatever candidates there are of it.
 
 use anyhow::{Result, anyhow};
-use tvmtune_core::dag::print;
-use tvmtune_core::target::GpuTarget;
-use tvmtune_core::workload;
+use tvmtune_ir::dag::print;
+use tvmtune_ir::target::GpuTarget;
+use tvmtune_ir::workload;
 use tvmtune_tuner::tune::Workload;
 
 use crate::item::{Goal, Item, Manifest};

@@ -9,25 +9,22 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
-use tvmtune_core::record::{Entry, Provenance};
-use tvmtune_core::schedule::{Instruction, Schedule};
-use tvmtune_core::target::GpuTarget;
+use tvmtune_ir::target::GpuTarget;
+use tvmtune_plan::database::{Cache, Database, Layer, LayerKind};
+use tvmtune_plan::record::{Entry, Provenance};
 use tvmtune_runtime::cuda::nvrtc::{Nvrtc, find};
+use tvmtune_schedule::{Instruction, Schedule};
 use tvmtune_tuner::compile::Compiler;
-use tvmtune_tuner::database::{Cache, Database, Layer, LayerKind};
-use tvmtune_tuner::device;
 use tvmtune_tuner::measure::{Exclusive, WorkerCommand};
 use tvmtune_tuner::outcome::Outcome;
 use tvmtune_tuner::parallel::n_cores;
 use tvmtune_tuner::tune::{self, Budget, Event, Hardware, Options, Recipe, Workload};
 
-use crate::Exit;
-use crate::bundle;
 use crate::item::{self, Goal, Item, Manifest};
 use crate::judge::Judge;
 use crate::results::{Line, Results, unix_ms};
-use crate::run;
 use crate::subject::Subject;
+use crate::{Exit, bundle, run};
 
 /// Where records and trials of sessions are, below the folder of results.
 pub const FOLDER: &str = "tuning";
@@ -66,7 +63,7 @@ pub fn run(folder: &Path, out: &Path, wanted: &Wanted<'_>) -> Result<Exit> {
     let Some((judge, results, _watch)) = run::begin(folder, out)? else {
         return Ok(Exit::NoDevice);
     };
-    let Some(target) = device::gpu_target(judge.gpu()) else {
+    let Some(target) = tvmtune_tuner::device::gpu_target(judge.gpu()) else {
         eprintln!("error: no code is generated for this GPU");
         return Ok(Exit::NoDevice);
     };

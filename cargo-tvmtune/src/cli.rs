@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tvmtune_build::config::Span;
-use tvmtune_core::target::Platform;
-use tvmtune_core::target::gpu::GpuTarget;
+use tvmtune_ir::target::Platform;
+use tvmtune_ir::target::gpu::GpuTarget;
 
 /// Tunes the kernels of a crate, and looks after what was found.
 #[derive(Debug, Parser)]

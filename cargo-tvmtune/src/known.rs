@@ -9,10 +9,10 @@ use tvmtune_build::package::Package;
 use tvmtune_build::plan::{self, Aim, Slot, Variant};
 use tvmtune_build::report::Standing;
 use tvmtune_build::tune::session;
-use tvmtune_core::poly::Interval;
-use tvmtune_core::target::{GpuTarget, Target};
-use tvmtune_tuner::database::{Database, Lookup};
-use tvmtune_tuner::device;
+use tvmtune_ir::poly::Interval;
+use tvmtune_ir::target::{GpuTarget, Target};
+use tvmtune_plan::database::{Database, Lookup};
+use tvmtune_plan::device;
 
 use crate::cli::Device;
 

@@ -24,16 +24,16 @@ use std::{env, fs, thread};
 use sha2::{Digest, Sha256};
 use tvmtune_build::package::Package;
 use tvmtune_build::scan::Cfg;
-use tvmtune_core::codegen::{generate, generate_cuda};
-use tvmtune_core::dag::{Dag, print};
-use tvmtune_core::dsl;
-use tvmtune_core::kernel::Isa;
-use tvmtune_core::nest;
-use tvmtune_core::poly::Interval;
-use tvmtune_core::schedule::sketch::{Sketch, sketches};
-use tvmtune_core::schedule::{Schedule, default};
-use tvmtune_core::target::gpu::Arch;
-use tvmtune_core::target::{GpuTarget, Platform, Target, fits, fits_gpu};
+use tvmtune_cpu::generate;
+use tvmtune_ir::dag::{Dag, print};
+use tvmtune_ir::dsl;
+use tvmtune_ir::poly::Interval;
+use tvmtune_ir::target::gpu::Arch;
+use tvmtune_ir::target::{GpuTarget, Isa, Platform, Target};
+use tvmtune_schedule::{Schedule, nest};
+use tvmtune_space::default;
+use tvmtune_space::fits;
+use tvmtune_space::sketch::{Sketch, sketches};
 
 /// Sampled points of a program on a platform, besides its default schedule.
 const POINTS: usize = 50;
@@ -118,7 +118,7 @@ fn sample(sketches: &[Sketch], random: &mut Random) -> (usize, Vec<u16>) {
 fn code(schedule: &Schedule, target: &Target) -> Vec<u8> {
     match target {
         Target::Cpu(cpu) => {
-            if fits::fits(&nest::lower(schedule), cpu).is_err() {
+            if fits::cpu::fits(&nest::lower(schedule), cpu).is_err() {
                 return b"misfit".to_vec();
             }
             let Ok(generated) = generate(schedule, cpu.isa) else { return b"unsupported".to_vec() };
@@ -126,8 +126,10 @@ fn code(schedule: &Schedule, target: &Target) -> Vec<u8> {
             phases.flat_map(|it| [&(it.len() as u64).to_le_bytes()[..], it].concat()).collect()
         }
         Target::Gpu(gpu) => {
-            let Ok(generated) = generate_cuda(schedule) else { return b"unplaceable".to_vec() };
-            if fits_gpu::fits(&generated.grid, gpu).is_err() {
+            let Ok(generated) = tvmtune_cuda::generate(schedule) else {
+                return b"unplaceable".to_vec();
+            };
+            if fits::gpu::fits(&generated.grid, gpu).is_err() {
                 return b"misfit".to_vec();
             }
             normal_form(&generated.unit.source).into_bytes()

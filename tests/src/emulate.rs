@@ -1,14 +1,15 @@
 //! Generated CUDA on the emulator: what a GPU would compute, on any machine.
 
-use tvmtune_core::codegen::GeneratedCuda;
-use tvmtune_core::codegen::cuda::{Entry, Map, Param, wide};
-use tvmtune_core::dag::{DType, TensorId};
-use tvmtune_core::grid::Home;
-use tvmtune_core::interp::{Array, Number, pack};
-use tvmtune_core::poly::Poly;
+use tvmtune_cuda::Generated;
+use tvmtune_cuda::codegen::{Entry, Map, Param, wide};
+use tvmtune_cuda::grid::Home;
 use tvmtune_emulator::{
     Argument, Buffer, Element, Fault, Launch, Memory, Module, Options, Report, Swizzle, TensorMap,
 };
+use tvmtune_ir::dag::{DType, Number, TensorId};
+use tvmtune_ir::interp::Array;
+use tvmtune_ir::poly::Poly;
+use tvmtune_schedule::pack::pack;
 
 /// What arrays of results and workspace hold before anything is written.
 const POISON: u8 = 0xff;
@@ -23,7 +24,7 @@ const POISON: u8 = 0xff;
 ///
 /// If the module is not that of the program, or arguments are not what it declares.
 pub fn run(
-    generated: &GeneratedCuda,
+    generated: &Generated,
     module: &Module,
     dims: &[i64],
     params: &[Array],
@@ -43,7 +44,7 @@ pub fn run(
 ///
 /// As [`run`].
 pub fn run_reporting(
-    generated: &GeneratedCuda,
+    generated: &Generated,
     module: &Module,
     dims: &[i64],
     params: &[Array],
@@ -81,7 +82,7 @@ pub fn run_reporting(
 
 #[expect(clippy::too_many_arguments, reason = "a launch has many parts")]
 fn launch(
-    generated: &GeneratedCuda,
+    generated: &Generated,
     module: &Module,
     entry: &Entry,
     dims: &[i64],

@@ -6,12 +6,10 @@ pub mod emulate;
 pub mod nvrtc;
 pub mod sandbox;
 
-use tvmtune_core::dag;
-use tvmtune_core::dsl::{self, Program};
-use tvmtune_core::kernel::Isa;
-use tvmtune_core::poly::Interval;
-use tvmtune_core::record::{Bucket, End, Entry, Measured, Provenance, Record, Source};
-use tvmtune_core::target::CpuTarget;
+use tvmtune_ir::dsl::{self, Program};
+use tvmtune_ir::poly::Interval;
+use tvmtune_ir::target::{CpuTarget, Isa};
+use tvmtune_plan::record::{Bucket, End, Entry, Measured, Provenance, Record, Source};
 use tvmtune_tuner::tune::{Tolerance, Workload};
 
 /// A record of one workload with a bucket of its own for each `n`, so that none may be lost when
@@ -74,7 +72,7 @@ pub fn program(source: &str) -> Program {
 /// If the text is no annotated function: tests know what they write.
 pub fn workload(source: &str) -> Workload {
     let program = program(source);
-    let dag = dag::build(&program).expect("a meaning");
+    let dag = dsl::build(&program).expect("a meaning");
     let buckets = program.buckets();
     assert!(buckets.len() <= 1, "tests divide one dimension at most");
     let buckets = buckets

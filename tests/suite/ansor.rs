@@ -4,18 +4,19 @@ use std::cell::Cell;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use tvmtune_core::arbitrary::{Case, any_case};
-use tvmtune_core::dag::{self, Dag};
-use tvmtune_core::grid;
-use tvmtune_core::interp::{self, Array};
-use tvmtune_core::kernel::{self, Isa, Unsupported};
-use tvmtune_core::nest::{self, Nest};
-use tvmtune_core::schedule::Schedule;
-use tvmtune_core::schedule::sketch::{Sketch, ansor};
-use tvmtune_core::target::fits::fits;
-use tvmtune_core::target::gpu::Arch;
-use tvmtune_core::target::{CpuTarget, GpuTarget, fits_gpu};
-use tvmtune_tests::program;
+use tvmtune_cpu::kernel::{self, Unsupported};
+use tvmtune_cuda::grid;
+use tvmtune_ir::dag::Dag;
+use tvmtune_ir::dsl;
+use tvmtune_ir::interp::Array;
+use tvmtune_ir::target::gpu::Arch;
+use tvmtune_ir::target::{CpuTarget, GpuTarget, Isa};
+use tvmtune_schedule::Schedule;
+use tvmtune_schedule::arbitrary::{Case, any_case};
+use tvmtune_schedule::nest::{self, Nest};
+use tvmtune_space::fits;
+use tvmtune_space::fits::cpu::fits;
+use tvmtune_space::sketch::{Sketch, ansor};
 use tvmtune_tuner::random::Random;
 
 const ISAS: [Isa; 2] = [Isa::Avx512, Isa::Avx2];
@@ -51,10 +52,10 @@ fn check_nest(
     let schedule = replayed(&case.dag, sketch, point);
     let nest = nest::lower(&schedule);
     let (params, scalars) = (case.params(), case.scalars());
-    let expected = interp::dag::run(&case.dag, &case.dims, &params, &scalars);
+    let expected = tvmtune_ir::interp::run(&case.dag, &case.dims, &params, &scalars);
     let text = || schedule.trace.iter().map(|it| format!("{it}\n")).collect::<String>();
     let shown = || format!("{:?} {:?} {}\n{}{nest}", case.family, case.dims, sketch.name, text());
-    match interp::nest::run(&nest, &case.dims, &params, &scalars) {
+    match tvmtune_schedule::interp::run(&nest, &case.dims, &params, &scalars) {
         Ok(results) => prop_assert!(results == expected, "wrong result\n{}", shown()),
         Err(fault) => prop_assert!(false, "{fault}\n{}", shown()),
     }
@@ -68,7 +69,7 @@ fn check(case: &Case, sketch: &Sketch, point: &[u16], isa: Isa) -> Result<bool, 
     let shown = || format!("{:?} {:?} {}\n{nest}", case.family, case.dims, sketch.name);
     let Some(kernel) = kernel_of(&nest, isa) else { return Ok(false) };
     let zeros: Vec<Array> = expected.iter().map(|it| Array::zeros(it.dtype, &it.shape)).collect();
-    match interp::kernel::run(&kernel, &case.dims, &params, &scalars, &zeros) {
+    match tvmtune_cpu::interp::run(&kernel, &case.dims, &params, &scalars, &zeros) {
         Ok(results) => prop_assert!(results == expected, "wrong result\n{}\n{kernel}", shown()),
         Err(fault) => prop_assert!(false, "{fault}\n{}\n{kernel}", shown()),
     }
@@ -132,7 +133,7 @@ fn points_of_the_library_fit_gpus_or_are_refused() {
                     if n == 0 { sketch.default.clone() } else { any_point(&sketch, &mut random) };
                 let nest = nest::lower(&replayed(&dag, &sketch, &point));
                 let grid = grid::place(&nest);
-                n_fit += u32::from(grid.is_ok_and(|it| fits_gpu::fits(&it, &gpu()).is_ok()));
+                n_fit += u32::from(grid.is_ok_and(|it| fits::gpu::fits(&it, &gpu()).is_ok()));
             }
         }
         assert!(n_fit >= 1, "{}", dag.name);
@@ -151,7 +152,7 @@ fn library() -> Vec<Dag> {
         for item in source.split("#[autotune").skip(1) {
             let end = item.find("\n}").expect("a function ends") + 2;
             let text = format!("#[autotune{}", &item[..end]);
-            dags.push(dag::build(&program(&text)).unwrap());
+            dags.push(dsl::program(&text).unwrap());
         }
     }
     dags

@@ -5,14 +5,13 @@ use std::path::Path;
 use std::process::Command;
 
 use tempfile::TempDir;
-use tvmtune_core::kernel::Isa;
-use tvmtune_core::poly::Interval;
-use tvmtune_core::record::Record;
-use tvmtune_core::target::{CpuTarget, DeviceKey};
-use tvmtune_tests::sample_record;
-use tvmtune_tuner::database::{
+use tvmtune_ir::poly::Interval;
+use tvmtune_ir::target::{CpuTarget, DeviceKey, Isa};
+use tvmtune_plan::database::{
     Cache, Database, DatabaseError, Files, Layer, LayerKind, Lookup, Tier,
 };
+use tvmtune_plan::record::Record;
+use tvmtune_tests::sample_record;
 
 /// A cache and a crate's folder, both empty.
 struct Folders {

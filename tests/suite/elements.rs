@@ -2,9 +2,9 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use tvmtune_core::arbitrary::{Case, Family, any_case, dag};
-use tvmtune_core::dag::DType;
-use tvmtune_core::interp::{self, Array, Elements};
+use tvmtune_ir::dag::DType;
+use tvmtune_ir::interp::{Array, Elements};
+use tvmtune_schedule::arbitrary::{Case, Family, any_case, dag};
 
 /// The parameters with fractions, where that means something.
 fn params(case: &Case) -> Vec<Array> {
@@ -18,7 +18,7 @@ fn params(case: &Case) -> Vec<Array> {
 fn check(case: &Case) -> Result<(), TestCaseError> {
     let Case { dag, dims, .. } = case;
     let (params, scalars) = (params(case), case.scalars());
-    let all = interp::dag::run(dag, dims, &params, &scalars);
+    let all = tvmtune_ir::interp::run(dag, dims, &params, &scalars);
     let mut elements = Elements::new(dag, dims, &params, &scalars);
     for (id, array) in dag.outputs.iter().zip(&all) {
         // From the last one on, so that nothing depends on the order.

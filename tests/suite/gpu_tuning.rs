@@ -8,20 +8,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use tvmtune_core::codegen::embed::cuda::MARK;
-use tvmtune_core::codegen::{GeneratedCuda, generate_cuda};
-use tvmtune_core::grid::Home;
-use tvmtune_core::interp;
-use tvmtune_core::poly::Interval;
-use tvmtune_core::record::{Provenance, Source, Tier};
-use tvmtune_core::schedule::{Instruction, Schedule, default};
-use tvmtune_core::target::GpuTarget;
+use tvmtune_cuda::Generated;
+use tvmtune_cuda::grid::Home;
+use tvmtune_ir::poly::Interval;
+use tvmtune_ir::target::GpuTarget;
+use tvmtune_plan::database::{Cache, Database, Files, Layer, LayerKind};
+use tvmtune_plan::embed::cuda::MARK;
+use tvmtune_plan::record::{Provenance, Source, Tier};
+use tvmtune_schedule::{Instruction, Schedule};
+use tvmtune_space::default;
 use tvmtune_tests::nvrtc::nvrtc;
 use tvmtune_tests::sandbox::{SOURCE, Sandbox, said};
 use tvmtune_tests::workload;
 use tvmtune_tuner::compile::{self, Code, Compiler};
-use tvmtune_tuner::database::{Cache, Database, Files, Layer, LayerKind};
-use tvmtune_tuner::device;
 use tvmtune_tuner::measure::{CaseSpec, Exclusive, Job, Measure, Measurer, Policy, WorkerCommand};
 use tvmtune_tuner::outcome::Outcome;
 use tvmtune_tuner::tune::{self, Budget, Event, Hardware, Options, Recipe, Workload, trials};
@@ -69,7 +68,7 @@ impl Machine {
         let worker = worker(&played::driver(root.path()));
         let gpu = Measurer::on_gpu(worker.clone()).gpu().unwrap().unwrap();
         assert_eq!((&*gpu.name, gpu.capability), ("the emulator", (9, 0)));
-        let gpu = device::gpu_target(&gpu).unwrap();
+        let gpu = tvmtune_tuner::device::gpu_target(&gpu).unwrap();
         assert_eq!((gpu.multiprocessors, gpu.l2_bytes, gpu.clock_mhz), (132, 64 << 10, 1980));
         Self { root, worker, gpu }
     }
@@ -132,9 +131,9 @@ fn without_a_driver_there_is_no_gpu_and_that_is_said() {
 }
 
 /// The default code of a workload at its largest extents, compiled.
-fn compiled(workload: &Workload, gpu: &GpuTarget) -> Option<(GeneratedCuda, Code)> {
+fn compiled(workload: &Workload, gpu: &GpuTarget) -> Option<(Generated, Code)> {
     let dag = workload.dag.narrow(&workload.buckets[0]);
-    let generated = generate_cuda(&default::schedule(&dag, &(*gpu).into())).unwrap();
+    let generated = tvmtune_cuda::generate(&default::schedule(&dag, &(*gpu).into())).unwrap();
     let (arch, text) = (gpu.arch.to_string(), &generated.unit.source);
     let source = compile::Source { name: "k.cu", text, arch: &arch, options: &[] };
     let code = Compiler::new(nvrtc()?, None).compile(&source).unwrap();
@@ -157,7 +156,7 @@ fn a_candidate_that_breaks_the_gpu_costs_itself_only() {
         let cases = [hi, vec![1]].map(|dims| CaseSpec::new(&dag, &dims, 1, &|_| tolerance));
         let results = cases
             .iter()
-            .flat_map(|it| interp::dag::run(&dag, it.dims(), &it.params(), &it.scalars()));
+            .flat_map(|it| tvmtune_ir::interp::run(&dag, it.dims(), &it.params(), &it.scalars()));
         let expected: Vec<u8> = results.flat_map(|it| it.bytes()).collect();
         let job = |change: &dyn Fn(&str) -> String| {
             let lines = code.ptx.lines().map(change).collect::<Vec<_>>();
@@ -240,7 +239,7 @@ fn check_record(machine: &Machine, workload: &Workload) {
     for entry in entries {
         let trace: Vec<Instruction> = entry.trace.iter().map(|it| it.parse().unwrap()).collect();
         let schedule = Schedule::replay(&workload.dag.narrow(bucket), &trace).unwrap();
-        assert_eq!(generate_cuda(&schedule).unwrap().artifact.0, entry.artifact);
+        assert_eq!(tvmtune_cuda::generate(&schedule).unwrap().artifact.0, entry.artifact);
     }
     let logs = Cache::new(machine.root.path()).trials().join(&workload.dag.name);
     let log = fs::read_dir(logs).unwrap().next().unwrap().unwrap().path();

@@ -3,15 +3,15 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use tvmtune_core::arbitrary::{Case, Move, any_case, any_move, instruction};
-use tvmtune_core::dag;
-use tvmtune_core::dsl::Program;
-use tvmtune_core::interp::{self, Array};
-use tvmtune_core::kernel::{self, Isa, Unsupported};
-use tvmtune_core::nest;
-use tvmtune_core::poly::Poly;
-use tvmtune_core::schedule::{Instruction, Schedule, default};
-use tvmtune_core::target::Target;
+use tvmtune_cpu::kernel::{self, Unsupported};
+use tvmtune_ir::dsl;
+use tvmtune_ir::dsl::Program;
+use tvmtune_ir::interp::Array;
+use tvmtune_ir::poly::Poly;
+use tvmtune_ir::target::{Isa, Target};
+use tvmtune_schedule::arbitrary::{Case, Move, any_case, any_move, instruction};
+use tvmtune_schedule::{Instruction, Schedule, nest};
+use tvmtune_space::default;
 use tvmtune_tests::program;
 
 const ISAS: [Isa; 2] = [Isa::Avx512, Isa::Avx2];
@@ -28,12 +28,12 @@ fn check(case: &Case, schedule: &Schedule, isa: Isa) -> Result<bool, TestCaseErr
         }
     };
     let (params, scalars) = (case.params(), case.scalars());
-    let expected = interp::dag::run(&case.dag, &case.dims, &params, &scalars);
+    let expected = tvmtune_ir::interp::run(&case.dag, &case.dims, &params, &scalars);
     let like = |it: &Array| Array::zeros(it.dtype, &it.shape);
     let results: Vec<Array> = expected.iter().map(like).collect();
     let shown = || format!("{:?} {:?} {isa:?}\n{nest}\n{kernel}", case.family, case.dims);
     prop_assert!(kernel::verify::verify(&kernel).is_empty(), "unset registers\n{}", shown());
-    match interp::kernel::run(&kernel, &case.dims, &params, &scalars, &results) {
+    match tvmtune_cpu::interp::run(&kernel, &case.dims, &params, &scalars, &results) {
         Ok(results) => prop_assert!(results == expected, "wrong result\n{}", shown()),
         Err(fault) => prop_assert!(false, "{fault}\n{}", shown()),
     }
@@ -86,7 +86,7 @@ fn kernels_of_default_schedules_are_right() {
 /// Runs one schedule of a program at each extent of its one dynamic dimension.
 #[track_caller]
 fn check_rows(program: &Program, trace: &[&str], rows: &[i64]) {
-    let dag = dag::build(program).unwrap();
+    let dag = dsl::build(program).unwrap();
     let trace: Vec<Instruction> = trace.iter().map(|it| it.parse().unwrap()).collect();
     let nest = nest::lower(&Schedule::replay(&dag, &trace).unwrap());
     for isa in ISAS {
@@ -100,10 +100,10 @@ fn check_rows(program: &Program, trace: &[&str], rows: &[i64]) {
                 Array::whole_numbers(tensor.dtype, &shape, seed)
             };
             let params: Vec<Array> = (1..).zip(dag.params()).map(param).collect();
-            let expected = interp::dag::run(&dag, &dims, &params, &[]);
+            let expected = tvmtune_ir::interp::run(&dag, &dims, &params, &[]);
             let like: Vec<Array> =
                 expected.iter().map(|it| Array::zeros(it.dtype, &it.shape)).collect();
-            let found = interp::kernel::run(&kernel, &dims, &params, &[], &like);
+            let found = tvmtune_cpu::interp::run(&kernel, &dims, &params, &[], &like);
             let found = found.unwrap_or_else(|fault| panic!("{fault}\n{nest}\n{kernel}"));
             assert_eq!(found, expected, "{rows} rows\n{nest}\n{kernel}");
         }

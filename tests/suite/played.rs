@@ -11,12 +11,12 @@ use tvmtune_acceptance::case;
 use tvmtune_acceptance::item::{Goal, Manifest};
 use tvmtune_acceptance::outcome::Outcome;
 use tvmtune_acceptance::results::Results;
-use tvmtune_core::record::GENERATOR;
-use tvmtune_core::target::gpu::{Arch, GpuTarget};
+use tvmtune_ir::target::gpu::{Arch, GpuTarget};
+use tvmtune_plan::database::{Database, Files, Layer, LayerKind};
+use tvmtune_plan::record::GENERATOR;
 use tvmtune_tests::nvrtc::nvrtc;
 use tvmtune_tests::sandbox::files;
 use tvmtune_tuner::compile::Compiler;
-use tvmtune_tuner::database::{Database, Files, Layer, LayerKind};
 use tvmtune_tuner::tune::trials as trials_of;
 
 use crate::devices;

@@ -6,14 +6,16 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use tvmtune_core::codegen::embed::cuda::MARK;
-use tvmtune_core::codegen::{self, ArtifactId, GeneratedCuda};
-use tvmtune_core::poly::Interval;
-use tvmtune_core::record::{Record, Source};
-use tvmtune_core::schedule::default;
-use tvmtune_core::target::GpuTarget;
-use tvmtune_core::target::gpu::Arch;
-use tvmtune_core::{dag, workload};
+use tvmtune_cuda::Generated;
+use tvmtune_ir::artifact::ArtifactId;
+use tvmtune_ir::dsl;
+use tvmtune_ir::poly::Interval;
+use tvmtune_ir::target::GpuTarget;
+use tvmtune_ir::target::gpu::Arch;
+use tvmtune_ir::workload;
+use tvmtune_plan::embed::cuda::MARK;
+use tvmtune_plan::record::{Record, Source};
+use tvmtune_space::default;
 use tvmtune_tests::nvrtc::nvrtc;
 use tvmtune_tests::program;
 use tvmtune_tests::sandbox::{SOURCE, Said, Sandbox, files, said};
@@ -339,7 +341,7 @@ fn applications_launch_what_was_prepared_on_newer_devices() {
 }
 
 /// What the program says of the code of a bucket.
-fn described(generated: &GeneratedCuda, images: &[(String, PathBuf)], dims: [i64; 2]) -> String {
+fn described(generated: &Generated, images: &[(String, PathBuf)], dims: [i64; 2]) -> String {
     let mut text = format!("{}\n", generated.artifact);
     for (arch, path) in images {
         let bytes = fs::read(path).expect("readable");
@@ -358,7 +360,7 @@ fn described(generated: &GeneratedCuda, images: &[(String, PathBuf)], dims: [i64
 #[test]
 fn who_builds_a_crate_with_prepared_kernels_needs_no_toolkit_and_no_device() {
     let Some(sandbox) = shipped("sm_90a") else { return };
-    let dag = dag::build(&program(SOURCE.split_once("\n\n").expect("a `use`").1)).expect("valid");
+    let dag = dsl::build(&program(SOURCE.split_once("\n\n").expect("a `use`").1)).expect("valid");
     let main = MAIN.replace("/PLAN", &format!("/{}", workload::id(&dag)));
     let said = run(&sandbox, ("describe", &main), &[]);
     assert_eq!(said.code, Some(0), "{said:?}");
@@ -369,9 +371,9 @@ fn who_builds_a_crate_with_prepared_kernels_needs_no_toolkit_and_no_device() {
     for (lo, hi) in [(1, 8), (9, 64)] {
         let range = [Interval { lo, hi }];
         let schedule = default::schedule(&dag.narrow(&range), &GpuTarget::generic(HOPPER).into());
-        let generated = codegen::generate_cuda(&schedule).expect("placed");
+        let generated = tvmtune_cuda::generate(&schedule).expect("placed");
         let images = &record.bucket(&range).and_then(|it| it.best(HOPPER)).expect("there").images;
-        let image = |it: &tvmtune_core::record::Image| {
+        let image = |it: &tvmtune_plan::record::Image| {
             let files = artifacts(&sandbox, it.format.extension()).into_iter();
             (
                 it.arch.to_string(),

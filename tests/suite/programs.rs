@@ -1,11 +1,13 @@
 //! Whole programs under their default schedules, at extents around the edges of tiles and vectors,
 //! as vector code against their definition.
 
-use tvmtune_core::interp::{self, Array, Number};
-use tvmtune_core::kernel::{self, Isa};
-use tvmtune_core::schedule::default;
-use tvmtune_core::target::Target;
-use tvmtune_core::{dsl, nest};
+use tvmtune_cpu::kernel;
+use tvmtune_ir::dag::Number;
+use tvmtune_ir::dsl;
+use tvmtune_ir::interp::Array;
+use tvmtune_ir::target::{Isa, Target};
+use tvmtune_schedule::nest;
+use tvmtune_space::default;
 
 /// Runs the program at each extent of its one dynamic dimension.
 fn check(source: &str, extents: &[i64]) {
@@ -27,13 +29,13 @@ fn check(source: &str, extents: &[i64]) {
                 }
             };
             let params: Vec<Array> = (1..).zip(dag.params()).map(param).collect();
-            let half = |it: &tvmtune_core::dag::Scalar| Number::Float(0.5).cast(it.dtype);
+            let half = |it: &tvmtune_ir::dag::Scalar| Number::Float(0.5).cast(it.dtype);
             let scalars: Vec<Number> = dag.scalars.iter().map(half).collect();
-            let expected = interp::dag::run(&dag, &dims, &params, &scalars);
+            let expected = tvmtune_ir::interp::run(&dag, &dims, &params, &scalars);
             let like: Vec<Array> =
                 expected.iter().map(|it| Array::zeros(it.dtype, &it.shape)).collect();
             let shown = || format!("{isa:?} at {extent}\n{nest}\n{kernel}");
-            let got = interp::kernel::run(&kernel, &dims, &params, &scalars, &like)
+            let got = tvmtune_cpu::interp::run(&kernel, &dims, &params, &scalars, &like)
                 .unwrap_or_else(|fault| panic!("{fault}: {}", shown()));
             for (got, expected) in got.iter().zip(&expected) {
                 let error = got.max_error(expected, 2e-5, 2e-5);

@@ -1,9 +1,8 @@
 //! A trace gives the same schedule again, also from its text.
 
 use proptest::prelude::*;
-use tvmtune_core::arbitrary::{any_case, any_move, instruction};
-use tvmtune_core::nest;
-use tvmtune_core::schedule::{Instruction, Schedule};
+use tvmtune_schedule::arbitrary::{any_case, any_move, instruction};
+use tvmtune_schedule::{Instruction, Schedule, nest};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]

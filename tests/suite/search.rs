@@ -1,7 +1,7 @@
 //! Strategies on played hardware: they reach known optima within a stated number of trials.
 
-use tvmtune_core::record::Source;
-use tvmtune_core::schedule::sketch::{Decision, DecisionKind, Sketch};
+use tvmtune_plan::record::Source;
+use tvmtune_space::sketch::{Decision, DecisionKind, Sketch};
 use tvmtune_tuner::outcome::{Outcome, Timing};
 use tvmtune_tuner::search::{
     Allocation, Annealing, Chain, Combined, Droplet, Effort, Evolutionary, Genetic, Grid,

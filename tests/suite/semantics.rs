@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestRunner};
-use tvmtune_core::arbitrary::{Case, Move, any_case, any_move, instruction};
-use tvmtune_core::nest::verify::Problem;
-use tvmtune_core::schedule::{Instruction, Schedule};
-use tvmtune_core::{interp, nest};
+use tvmtune_schedule::arbitrary::{Case, Move, any_case, any_move, instruction};
+use tvmtune_schedule::nest::verify::Problem;
+use tvmtune_schedule::{Instruction, Schedule, nest};
 
 /// The schedule that the moves which apply make, and how many of them did.
 ///
@@ -35,12 +34,12 @@ fn check(case: &Case, moves: &[Move]) -> Result<(), TestCaseError> {
     let (schedule, _) = scheduled(case, moves)?;
     let nest = nest::lower(&schedule);
     let (params, scalars) = (case.params(), case.scalars());
-    let expected = interp::dag::run(&case.dag, &case.dims, &params, &scalars);
+    let expected = tvmtune_ir::interp::run(&case.dag, &case.dims, &params, &scalars);
     let shown = || format!("{:?} {:?}\n{}\n{nest}", case.family, case.dims, text(&schedule.trace));
     let mut findings = nest::verify(&nest);
     findings.retain(|it| !is_unproven(&it.problem));
     prop_assert!(findings.is_empty(), "{findings:?}:\n{}", shown());
-    match interp::nest::run(&nest, &case.dims, &params, &scalars) {
+    match tvmtune_schedule::interp::run(&nest, &case.dims, &params, &scalars) {
         Ok(results) => prop_assert!(results == expected, "wrong result:\n{}", shown()),
         Err(fault) => prop_assert!(false, "{fault}:\n{}", shown()),
     }

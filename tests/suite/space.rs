@@ -1,12 +1,13 @@
 //! The points of spaces compute what the program says; drafts rank them as they must.
 
-use tvmtune_core::dag::{self, Dag, TensorId};
-use tvmtune_core::interp::{self, Array};
-use tvmtune_core::kernel::{self, Isa};
-use tvmtune_core::nest;
-use tvmtune_core::schedule::{Schedule, Threads, default};
-use tvmtune_core::target::CpuTarget;
-use tvmtune_core::target::fits::fits;
+use tvmtune_cpu::kernel;
+use tvmtune_ir::dag::{Dag, TensorId};
+use tvmtune_ir::dsl;
+use tvmtune_ir::interp::Array;
+use tvmtune_ir::target::{CpuTarget, Isa};
+use tvmtune_schedule::{Schedule, Threads, nest};
+use tvmtune_space::default;
+use tvmtune_space::fits::cpu::fits;
 use tvmtune_tests::program;
 use tvmtune_tuner::cost::Draft;
 use tvmtune_tuner::random::Random;
@@ -21,7 +22,7 @@ fn product(m: u64) -> Dag {
             compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[j, k]]))
         }}"
     ));
-    dag::build(&program).unwrap()
+    dsl::build(&program).unwrap()
 }
 
 /// The draft of the default point of the first sketch, with the decisions of some names changed.
@@ -59,14 +60,14 @@ fn more_work_takes_longer() {
 /// Every sketch of a program, at random points, computes what the program says: as loops, and as
 /// vector code for each instruction set where it fits.
 fn check(source: &str, dims: &[i64]) {
-    let dag = dag::build(&program(source)).unwrap();
+    let dag = dsl::program(source).unwrap();
     let param = |(n, id): (u64, TensorId)| {
         let tensor = dag.tensor(id);
         let shape: Vec<u64> = tensor.shape.iter().map(|it| it.eval_dims(dims) as u64).collect();
         Array::whole_numbers(tensor.dtype, &shape, n)
     };
     let params: Vec<Array> = (1..).zip(dag.params()).map(param).collect();
-    let expected = interp::dag::run(&dag, dims, &params, &[]);
+    let expected = tvmtune_ir::interp::run(&dag, dims, &params, &[]);
     let zeros: Vec<Array> = expected.iter().map(|it| Array::zeros(it.dtype, &it.shape)).collect();
     let mut random = Random::new(7);
     for isa in [Isa::Avx512, Isa::Avx2] {
@@ -86,12 +87,12 @@ fn check(source: &str, dims: &[i64]) {
                         assert!(error.is_none(), "{error:?}\n{text}\n{shown}");
                     }
                 };
-                let results = interp::nest::run(&nest, dims, &params, &[]);
+                let results = tvmtune_schedule::interp::run(&nest, dims, &params, &[]);
                 judge(results.map_err(|it| it.to_string()), &nest.to_string());
                 if fits(&nest, &target).is_ok() {
                     n_fit += 1;
                     let kernel = kernel::lower(&nest, isa).unwrap();
-                    let results = interp::kernel::run(&kernel, dims, &params, &[], &zeros);
+                    let results = tvmtune_cpu::interp::run(&kernel, dims, &params, &[], &zeros);
                     judge(results.map_err(|it| it.to_string()), &format!("{nest}\n{kernel}"));
                 }
             }
@@ -106,7 +107,7 @@ fn check(source: &str, dims: &[i64]) {
 
 /// The loops of a program's default schedule for AVX-512, as text.
 fn default_nest(source: &str) -> String {
-    let dag = dag::build(&program(source)).unwrap();
+    let dag = dsl::program(source).unwrap();
     let schedule = default::schedule(&dag, &CpuTarget::generic(Isa::Avx512).into());
     nest::lower(&schedule).to_string()
 }
@@ -285,7 +286,7 @@ fn a_strided_product_goes_along_its_channels() {
             compute(|n, o, y, p| sum(0..C, |c| x[[n, c, 2 * y, 2 * p]] * w[[o, c, 0, 0]]))
         }",
     );
-    let dag = dag::build(&program).unwrap();
+    let dag = dsl::build(&program).unwrap();
     let target = CpuTarget { threads: 2, l1_bytes: 48 << 10, ..CpuTarget::generic(Isa::Avx512) };
     let schedule = default::schedule(&dag, &target.into());
     let text = nest::lower(&schedule).to_string();
@@ -353,7 +354,7 @@ fn threads(rows: u64) -> Threads {
         }}"
     ));
     let target = CpuTarget { threads: 4, ..CpuTarget::generic(Isa::Avx512) };
-    default::schedule(&dag::build(&program).unwrap(), &target.into()).threads
+    default::schedule(&dsl::build(&program).unwrap(), &target.into()).threads
 }
 
 #[test]

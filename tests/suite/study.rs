@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::Path;
 
+use tvmtune_plan::device;
 use tvmtune_tests::sandbox::{SOURCE, Said, Sandbox, files, said};
-use tvmtune_tuner::device;
 
 const TVMTUNE: &str = env!("CARGO_BIN_EXE_tvmtune");
 

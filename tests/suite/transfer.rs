@@ -5,16 +5,15 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use tvmtune_core::arbitrary::{Case, Family, Move, any_case, any_move, dag, instruction};
-use tvmtune_core::dag::{Dag, print, verify};
-use tvmtune_core::kernel::Isa;
-use tvmtune_core::record::Record;
-use tvmtune_core::schedule::sketch::{Sketch, sketches};
-use tvmtune_core::schedule::{Instruction, Policy, Schedule, repair_by};
-use tvmtune_core::target::gpu::Arch;
-use tvmtune_core::target::{CpuTarget, GpuTarget, Target};
-use tvmtune_core::{interp, nest, workload};
-use tvmtune_tuner::database::{Database, Layer, LayerKind};
+use tvmtune_ir::dag::{Dag, print, verify};
+use tvmtune_ir::target::gpu::Arch;
+use tvmtune_ir::target::{CpuTarget, GpuTarget, Isa, Target};
+use tvmtune_ir::workload;
+use tvmtune_plan::database::{Database, Layer, LayerKind};
+use tvmtune_plan::record::Record;
+use tvmtune_schedule::arbitrary::{Case, Family, Move, any_case, any_move, dag, instruction};
+use tvmtune_schedule::{Instruction, Policy, Schedule, nest, repair_by};
+use tvmtune_space::sketch::{Sketch, sketches};
 use tvmtune_tuner::random::Random;
 use tvmtune_tuner::space::Space;
 use tvmtune_tuner::transfer::Donors;
@@ -66,8 +65,8 @@ fn any_program_reads_back() {
         let dag: Dag = text.parse().map_err(|it| TestCaseError::fail(format!("{it}:\n{text}")))?;
         prop_assert_eq!(print::canonical(&dag), text);
         let (params, scalars) = (case.params(), case.scalars());
-        let expected = interp::dag::run(&case.dag, &case.dims, &params, &scalars);
-        prop_assert!(interp::dag::run(&dag, &case.dims, &params, &scalars) == expected);
+        let expected = tvmtune_ir::interp::run(&case.dag, &case.dims, &params, &scalars);
+        prop_assert!(tvmtune_ir::interp::run(&dag, &case.dims, &params, &scalars) == expected);
         Ok(())
     };
     runner.run(&any_case(), check).unwrap();
@@ -128,8 +127,8 @@ fn judge(case: &Case, schedule: &Schedule, from: &[Instruction]) -> Result<(), T
     let text = |trace: &[Instruction]| trace.iter().map(|it| format!("{it}\n")).collect::<String>();
     let shown = || format!("{}\nof\n{}\n{nest}", text(&schedule.trace), text(from));
     let (params, scalars) = (case.params(), case.scalars());
-    let expected = interp::dag::run(&case.dag, &case.dims, &params, &scalars);
-    match interp::nest::run(&nest, &case.dims, &params, &scalars) {
+    let expected = tvmtune_ir::interp::run(&case.dag, &case.dims, &params, &scalars);
+    match tvmtune_schedule::interp::run(&nest, &case.dims, &params, &scalars) {
         Ok(results) => prop_assert!(results == expected, "wrong result:\n{}", shown()),
         Err(fault) => prop_assert!(false, "{fault}:\n{}", shown()),
     }

@@ -2,21 +2,19 @@
 //!
 //! Speeds are never asserted here but for what the loop promises by construction.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use tempfile::TempDir;
-use tvmtune_core::codegen;
-use tvmtune_core::kernel::Isa;
-use tvmtune_core::record::{KEPT_PER_ISA, Provenance, Record, Source, Tier};
-use tvmtune_core::schedule::{Instruction, Schedule, default};
-use tvmtune_core::target::CpuTarget;
+use tvmtune_ir::target::{CpuTarget, Isa};
+use tvmtune_plan::database::{Cache, Database, Files, Layer, LayerKind, Lookup};
+use tvmtune_plan::device;
+use tvmtune_plan::record::{KEPT_PER_ISA, Provenance, Record, Source, Tier};
+use tvmtune_schedule::{Instruction, Schedule};
+use tvmtune_space::default;
 use tvmtune_tests::workload;
-use tvmtune_tuner::database::{Cache, Database, Files, Layer, LayerKind, Lookup};
-use tvmtune_tuner::device;
 use tvmtune_tuner::measure::{Exclusive, WorkerCommand};
 use tvmtune_tuner::outcome::Outcome;
 use tvmtune_tuner::tune::{
@@ -134,7 +132,7 @@ fn check_record(machine: &Machine, workload: &Workload, isa: Isa) {
             let trace: Vec<Instruction> =
                 entry.trace.iter().map(|it| it.parse().unwrap()).collect();
             let schedule = Schedule::replay(&workload.dag.narrow(bucket), &trace).unwrap();
-            let generated = codegen::generate(&schedule, isa).unwrap();
+            let generated = tvmtune_cpu::generate(&schedule, isa).unwrap();
             assert_eq!(generated.artifact.0, entry.artifact);
         }
     }

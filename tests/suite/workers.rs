@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tvmtune_core::dag::{
+use tvmtune_cpu::kernel::{Count, Kernel, Phase, Slot, TableEntry};
+use tvmtune_ir::dag::{
     Compute, ComputeAxis, ComputeId, DType, Dag, Dim, Expr, Subscript, Tensor, TensorId, TensorKind,
 };
-use tvmtune_core::interp;
-use tvmtune_core::kernel::{Count, Isa, Kernel, Phase, Slot, TableEntry};
-use tvmtune_core::poly::{DimId, Interval, Poly, VarId};
-use tvmtune_core::schedule::{Layout, Threads};
+use tvmtune_ir::poly::{DimId, Interval, Poly, VarId};
+use tvmtune_ir::target::Isa;
+use tvmtune_schedule::{Layout, Threads};
 use tvmtune_tuner::measure::{
     CaseSpec, Job, Measure, MeasureError, Measurer, Policy, WorkerCommand,
 };
@@ -115,7 +115,7 @@ impl Bench {
         let (dag, exact) = (copy(), |_| (0.0, 0.0));
         let cases: Vec<_> =
             [1000, 37].iter().map(|n| CaseSpec::new(&dag, &[*n], 7, &exact)).collect();
-        let results = |it: &CaseSpec| interp::dag::run(&dag, it.dims(), &it.params(), &[]);
+        let results = |it: &CaseSpec| tvmtune_ir::interp::run(&dag, it.dims(), &it.params(), &[]);
         let expected: Vec<u8> = cases.iter().flat_map(results).flat_map(|it| it.bytes()).collect();
         let mut measurer = Measurer::new(WorkerCommand::new(helper()));
         measurer.set_up(&cases, Some(&expected)).unwrap();

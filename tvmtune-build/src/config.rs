@@ -20,8 +20,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
-use tvmtune_core::target::Platform;
-use tvmtune_core::target::gpu::Arch;
+use tvmtune_ir::target::Platform;
+use tvmtune_ir::target::gpu::Arch;
 
 use crate::error::{Error, ErrorKind};
 
@@ -228,7 +228,7 @@ fn named<'de, D: Deserializer<'de>, T>(
 
 #[cfg(test)]
 mod tests {
-    use tvmtune_core::kernel::Isa;
+    use tvmtune_ir::target::Isa;
 
     use super::*;
 

@@ -16,14 +16,16 @@
 
 use std::path::Path;
 
-use tvmtune_core::codegen::embed::cuda::{self as embed, ptx_version};
-use tvmtune_core::codegen::{self, GeneratedCuda};
-use tvmtune_core::poly::Interval;
-use tvmtune_core::record::{Format, Image, Tier};
-use tvmtune_core::schedule::{Schedule, default};
-use tvmtune_core::target::gpu::Arch;
-use tvmtune_core::target::{GpuTarget, Platform};
-use tvmtune_tuner::database::{Choice, ImageFile, Images, Lookup};
+use tvmtune_cuda::Generated;
+use tvmtune_ir::poly::Interval;
+use tvmtune_ir::target::gpu::Arch;
+use tvmtune_ir::target::{GpuTarget, Platform};
+use tvmtune_plan::database::{Choice, ImageFile, Images, Lookup};
+use tvmtune_plan::embed::cuda as embed;
+use tvmtune_plan::embed::cuda::ptx_version;
+use tvmtune_plan::record::{Format, Image, Tier};
+use tvmtune_schedule::Schedule;
+use tvmtune_space::default;
 
 use crate::config::Config;
 use crate::op::Op;
@@ -54,7 +56,7 @@ pub struct Variant<'a> {
     /// How it runs.
     pub schedule: Schedule,
     /// The code.
-    pub generated: GeneratedCuda,
+    pub generated: Generated,
     /// The same, compiled, the most specific first.
     pub images: Vec<ImageFile>,
 }
@@ -143,7 +145,7 @@ pub fn realize<'a>(
     let dag = op.dag.narrow(slot.bucket);
     let (bucket, arch) = (slot.bucket, slot.arch());
     let variant = |schedule: Schedule, choice: Option<Choice<'a>>| {
-        let generated = codegen::generate_cuda(&schedule).ok()?;
+        let generated = tvmtune_cuda::generate(&schedule).ok()?;
         let tier = choice.map_or(Tier::Default, |it| it.tier);
         let is_other = |it: Choice<'_>| it.entry.artifact != generated.artifact.0;
         let stale = tier != Tier::Transferred && choice.is_some_and(is_other);
@@ -172,7 +174,7 @@ pub fn realize<'a>(
 
 impl Sources<'_> {
     /// The images of some code for an architecture; none if nobody has any, or can make them.
-    pub fn images(&self, op: &Op, arch: Arch, generated: &GeneratedCuda) -> Vec<ImageFile> {
+    pub fn images(&self, op: &Op, arch: Arch, generated: &Generated) -> Vec<ImageFile> {
         match self.known.of(arch, &generated.artifact.0) {
             [] => self.compiler.map_or(Vec::new(), |it| it.images(op.name(), arch, generated)),
             known => known.to_vec(),
@@ -227,7 +229,8 @@ pub struct Compiler(std::convert::Infallible);
 impl Compiler {
     /// `None` if there is no NVRTC.
     pub fn find() -> Option<Self> {
-        use tvmtune_tuner::{compile, database::Cache};
+        use tvmtune_plan::database::Cache;
+        use tvmtune_tuner::compile;
         compile::Compiler::of_machine(Cache::discover().as_ref()).map(Self)
     }
 
@@ -237,8 +240,8 @@ impl Compiler {
     }
 
     /// None if it does not compile: the author sees why by `cargo tvmtune compile`.
-    fn images(&self, name: &str, arch: Arch, generated: &GeneratedCuda) -> Vec<ImageFile> {
-        let mut files = tvmtune_tuner::database::Files::default();
+    fn images(&self, name: &str, arch: Arch, generated: &Generated) -> Vec<ImageFile> {
+        let mut files = tvmtune_plan::database::Files::default();
         let source = (&*format!("{name}.cu"), &*generated.unit.source);
         let images = self.0.images(source, arch, &mut files).unwrap_or_default();
         let file = |image: Image| {
@@ -260,7 +263,7 @@ impl Compiler {
         match self.0 {}
     }
 
-    fn images(&self, _: &str, _: Arch, _: &GeneratedCuda) -> Vec<ImageFile> {
+    fn images(&self, _: &str, _: Arch, _: &Generated) -> Vec<ImageFile> {
         match self.0 {}
     }
 }

@@ -14,7 +14,7 @@
 //! `OUT_DIR`, and one line for the user where something is to be done. Next: `#[autotune]` expands
 //! to what the plan holds.
 //!
-//! Whether kernels without a record are tuned on the way is decided by [`tvmtune_core::mode`]: by
+//! Whether kernels without a record are tuned on the way is decided by [`crate::mode`]: by
 //! `TVMTUNE`, and where that isn't set by what cargo is doing, and where.
 //!
 //! With the feature `tune` (default), the script brings the tuner along, for machines where the
@@ -26,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 pub mod script; // what cargo says, and what it is told
+pub mod mode; // whether it may measure
 pub mod config; // tvmtune.toml
 pub mod scan; // which functions are annotated
 pub mod op; // what they mean

@@ -8,11 +8,11 @@ use std::str::FromStr;
 use proc_macro2::TokenStream;
 use quote::ToTokens;
 use serde::{Deserialize, Serialize};
-use tvmtune_core::codegen::embed;
-use tvmtune_core::dag::{self, Dag, print};
-use tvmtune_core::dsl::{self, Tolerance};
-use tvmtune_core::poly::Interval;
-use tvmtune_core::workload::{self, WorkloadId};
+use tvmtune_ir::dag::{Dag, print};
+use tvmtune_ir::dsl::{self, Tolerance};
+use tvmtune_ir::poly::Interval;
+use tvmtune_ir::workload::{self, WorkloadId};
+use tvmtune_plan::embed;
 
 use crate::scan::Function;
 
@@ -50,7 +50,7 @@ impl Op {
         let source =
             OpSource { options: options.to_string(), item: item.to_token_stream().to_string() };
         let program = dsl::parse(options, &item).ok()?;
-        let dag = dag::build(&program).ok()?;
+        let dag = dsl::build(&program).ok()?;
         let buckets = embed::buckets(&program.buckets());
         let (id, text) = (workload::id(&dag), print::canonical(&dag));
         Some(Self { file, dag, id, text, tolerance: program.tolerance(), buckets, source })

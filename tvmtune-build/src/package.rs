@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use tvmtune_tuner::database::Places;
+use tvmtune_plan::database::Places;
 
 use crate::config::Config;
 use crate::error::Error;

@@ -11,15 +11,17 @@
 use std::path::Path;
 
 use sha2::{Digest as _, Sha256};
-use tvmtune_core::codegen::{self, Generated, embed};
-use tvmtune_core::dag::Dag;
-use tvmtune_core::kernel::{Isa, Unsupported};
-use tvmtune_core::poly::Interval;
-use tvmtune_core::record::{Bucket, Tier};
-use tvmtune_core::schedule::repair::repair;
-use tvmtune_core::schedule::{Instruction, Schedule, default};
-use tvmtune_core::target::{CpuTarget, DeviceKey, GpuTarget};
-use tvmtune_tuner::database::{Choice, Lookup};
+use tvmtune_cpu::kernel::Unsupported;
+use tvmtune_cpu::{self, Generated};
+use tvmtune_ir::dag::Dag;
+use tvmtune_ir::poly::Interval;
+use tvmtune_ir::target::{CpuTarget, DeviceKey, GpuTarget, Isa};
+use tvmtune_plan::database::{Choice, Lookup};
+use tvmtune_plan::embed;
+use tvmtune_plan::record::{Bucket, Tier};
+use tvmtune_schedule::repair::repair;
+use tvmtune_schedule::{Instruction, Schedule};
+use tvmtune_space::default;
 
 use crate::op::Op;
 
@@ -150,7 +152,7 @@ pub fn realize<'a>(op: &Op, slot: &Slot<'a>, aim: &Aim) -> Result<Variant<'a>, U
             flawed = flawed.or_else(|| measured.then_some(choice.path));
             continue;
         };
-        let Ok(generated) = codegen::generate(&schedule, isa) else { continue };
+        let Ok(generated) = tvmtune_cpu::generate(&schedule, isa) else { continue };
         let stale = measured && generated.artifact.to_string() != choice.entry.artifact;
         let (tier, choice) = (choice.tier, Some(*choice));
         let variant =
@@ -165,7 +167,7 @@ pub fn realize<'a>(op: &Op, slot: &Slot<'a>, aim: &Aim) -> Result<Variant<'a>, U
         return Ok(Variant { flawed, ..variant });
     }
     let schedule = default::schedule(&dag, &aim.target(isa).into());
-    let generated = codegen::generate(&schedule, isa)?;
+    let generated = tvmtune_cpu::generate(&schedule, isa)?;
     let (tier, stale, choice) = (Tier::Default, false, None);
     Ok(Variant { bucket, isa, tier, stale, choice, flawed, schedule, generated })
 }

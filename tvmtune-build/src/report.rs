@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
 
+use crate::mode::{Mode, Resolution};
 use serde::{Deserialize, Serialize};
-use tvmtune_core::mode::{Mode, Resolution};
-use tvmtune_core::record::Tier;
+use tvmtune_plan::record::Tier;
 
 /// How the code of one op was found, for its worst bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -167,7 +167,7 @@ pub fn refusal(reports: &[OpReport]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use tvmtune_core::mode::Reason;
+    use crate::mode::Reason;
 
     use super::*;
 

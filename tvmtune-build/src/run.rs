@@ -12,10 +12,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use tvmtune_core::mode::{self, Mode, Resolution};
-use tvmtune_core::target::GpuTarget;
-use tvmtune_tuner::database::{Database, DatabaseError, Lookup};
-use tvmtune_tuner::device;
+use crate::mode::{self, Mode, Resolution};
+use tvmtune_ir::target::GpuTarget;
+use tvmtune_plan::database::{Database, DatabaseError, Lookup};
+use tvmtune_plan::device;
 
 use crate::cuda::{self, Compiler, Sources};
 use crate::emit::{self, Emitter};

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use tvmtune_core::mode::Circumstances;
+use crate::mode::Circumstances;
 
 /// Variables whose change runs the script again.
 pub const DECLARED: [&str; 5] =

@@ -3,9 +3,9 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::ItemFn;
-use tvmtune_core::dag::{self, Dag};
-use tvmtune_core::dsl::{self, Program};
-use tvmtune_core::workload;
+use tvmtune_ir::dag::Dag;
+use tvmtune_ir::dsl::{self, Program};
+use tvmtune_ir::workload;
 
 use crate::{collect, emit, plan, stub};
 
@@ -27,7 +27,7 @@ pub(crate) fn autotune(options: TokenStream, item: TokenStream) -> TokenStream {
 
 fn expansion(options: &TokenStream, function: &ItemFn) -> syn::Result<TokenStream> {
     let program = dsl::parse(options.clone(), function)?;
-    let dag = dag::build(&program)?;
+    let dag = dsl::build(&program)?;
     check_size(&program, &dag)?;
     check_dim_names(&program)?;
     let id = workload::id(&dag).to_string();

@@ -1,7 +1,7 @@
 //! Which dimensions follow from the lengths of the arguments.
 
-use tvmtune_core::dag::Dag;
-use tvmtune_core::poly::{Atom, DimId, Poly, VarId};
+use tvmtune_ir::dag::Dag;
+use tvmtune_ir::poly::{Atom, DimId, Poly, VarId};
 
 use crate::operand::Operand;
 

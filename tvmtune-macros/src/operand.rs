@@ -2,9 +2,9 @@
 
 use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote};
-use tvmtune_core::dag::DType;
-use tvmtune_core::dsl::{ParamKind, Program};
-use tvmtune_core::poly::{Atom, Poly};
+use tvmtune_ir::dag::DType;
+use tvmtune_ir::dsl::{ParamKind, Program};
+use tvmtune_ir::poly::{Atom, Poly};
 
 /// What is passed for an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,7 +148,7 @@ pub(crate) fn local(name: &str) -> Ident {
 
 /// A polynomial of the dimensions as Rust, with `dims[n]` for dimension `n`.
 pub(crate) fn in_dims(value: &Poly) -> TokenStream {
-    let text = tvmtune_core::codegen::rust::index(value, &|leaf| match leaf {
+    let text = tvmtune_cpu::rust::index(value, &|leaf| match leaf {
         Atom::Dim(dim) => format!("dims[{}]", dim.0),
         _ => unreachable!("an extent depends on dimensions only"),
     });

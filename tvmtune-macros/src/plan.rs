@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use proc_macro2::TokenStream;
 use quote::quote;
-use tvmtune_core::codegen::embed;
-use tvmtune_core::dag::Dag;
-use tvmtune_core::dsl::Program;
+use tvmtune_ir::dag::Dag;
+use tvmtune_ir::dsl::Program;
+use tvmtune_plan::embed;
 
 /// What `#[autotune]` expands one program's code to.
 pub(crate) struct Plan {

@@ -8,13 +8,12 @@ use std::time::SystemTime;
 use anstream::println;
 use anyhow::{Context, Result};
 use tvmtune_build::package::Package;
-use tvmtune_tuner::database::{Database, Files, LayerKind};
+use tvmtune_plan::database::{Database, Files, LayerKind};
 
-use crate::Exit;
 use crate::cli::Selection;
 use crate::known::Known;
 use crate::render::count;
-use crate::workspace;
+use crate::{Exit, workspace};
 
 pub(crate) fn run(selection: &Selection) -> Result<Exit> {
     let mut n_accepted = 0;

@@ -8,21 +8,21 @@ use tvmtune_build::op::Op;
 use tvmtune_build::plan::{self, Aim};
 use tvmtune_build::report::Standing;
 use tvmtune_build::tune::session;
-use tvmtune_core::poly::Interval;
-use tvmtune_core::schedule::{Instruction, default};
-use tvmtune_core::target::{CpuTarget, GpuTarget, Platform, Target};
+use tvmtune_ir::poly::Interval;
+use tvmtune_ir::target::{CpuTarget, GpuTarget, Platform, Target};
+use tvmtune_plan::database::{Choice, Database, Lookup};
+use tvmtune_schedule::Instruction;
+use tvmtune_space::default;
 use tvmtune_tuner::cost::work::Work;
-use tvmtune_tuner::database::{Choice, Database, Lookup};
 use tvmtune_tuner::measure::{Exclusive, WorkerCommand};
 use tvmtune_tuner::outcome::Timing;
 use tvmtune_tuner::tune::{self, Contestant};
 
-use crate::Exit;
 use crate::cli::Bench;
 use crate::command::tune::PATIENCE;
 use crate::known::{self, Known};
 use crate::render::{Table, latency};
-use crate::workspace;
+use crate::{Exit, workspace};
 
 /// Rounds in which current and default schedule take turns.
 const ROUNDS: usize = 25;

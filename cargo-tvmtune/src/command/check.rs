@@ -6,15 +6,13 @@ use tvmtune_build::cuda;
 use tvmtune_build::op::Op;
 use tvmtune_build::plan::{self, Aim, ISAS};
 use tvmtune_build::report::Standing;
-use tvmtune_core::kernel::Isa;
-use tvmtune_core::target::{GpuTarget, Platform};
-use tvmtune_tuner::database::{Database, Files, LayerKind, Lookup};
+use tvmtune_ir::target::{GpuTarget, Isa, Platform};
+use tvmtune_plan::database::{Database, Files, LayerKind, Lookup};
 
-use crate::Exit;
 use crate::cli::Check;
 use crate::known::{self, Known};
 use crate::render::count;
-use crate::workspace;
+use crate::{Exit, workspace};
 
 pub(crate) fn run(arguments: &Check) -> Result<Exit> {
     let packages = workspace::packages(&arguments.selection)?;

@@ -8,22 +8,21 @@ use anstream::{print, println};
 use anyhow::{Context, Result};
 use serde::Serialize;
 use tvmtune_build::op::Op;
-use tvmtune_core::codegen::{self, GeneratedCuda};
-use tvmtune_core::dag::{Dag, Dim};
-use tvmtune_core::poly::Interval;
-use tvmtune_core::schedule::{Schedule, default};
-use tvmtune_core::target::GpuTarget;
-use tvmtune_core::target::fits_gpu::fits;
+use tvmtune_cuda::Generated;
+use tvmtune_ir::dag::{Dag, Dim};
+use tvmtune_ir::poly::Interval;
+use tvmtune_ir::target::GpuTarget;
+use tvmtune_schedule::Schedule;
+use tvmtune_space::default;
+use tvmtune_space::fits::gpu::fits;
 use tvmtune_tuner::compile::{Code, Compiler, Nvrtc, Source};
 use tvmtune_tuner::cost::gpu::{Estimate, KernelEstimate, Known, estimate_at, rank};
 use tvmtune_tuner::random::Random;
 use tvmtune_tuner::space::Space;
 
-use crate::Exit;
 use crate::cli::Compile;
-use crate::known;
 use crate::render::{Table, count, latency};
-use crate::workspace;
+use crate::{Exit, known, workspace};
 
 /// One launch of a kernel for one bucket.
 #[derive(Serialize)]
@@ -131,7 +130,7 @@ const SEED: u64 = 1;
 /// A schedule as code.
 pub(super) struct Compiled {
     pub(super) schedule: Schedule,
-    pub(super) generated: GeneratedCuda,
+    pub(super) generated: Generated,
     code: Code,
     /// With the registers that the code uses.
     estimate: Estimate,
@@ -199,7 +198,7 @@ fn code_of(
     compiler: &Compiler<'_>,
     Compile { target, at, .. }: &Compile,
 ) -> Result<Compiled, String> {
-    let generated = codegen::generate_cuda(schedule).map_err(|it| it.to_string())?;
+    let generated = tvmtune_cuda::generate(schedule).map_err(|it| it.to_string())?;
     let misfits = fits(&generated.grid, target).err().unwrap_or_default();
     if let Some(misfit) = misfits.into_iter().find(|it| !it.runs()) {
         return Err(format!("it does not fit {}: {misfit}", target.arch));
@@ -208,7 +207,7 @@ fn code_of(
     let text = &generated.unit.source;
     let source = Source { name: &format!("{name}.cu"), text, arch: &arch, options: &[] };
     let code = compiler.compile(&source).map_err(|it| it.to_string())?;
-    let known = |it: &codegen::cuda::Entry| {
+    let known = |it: &tvmtune_cuda::codegen::Entry| {
         let registers = code.usage(&it.name).map_or(0, |it| it.registers);
         Known { registers }
     };
@@ -242,7 +241,7 @@ fn write(folder: &Path, name: &str, source: &str, code: &Code) -> std::io::Resul
 fn lines(job: &Job<'_>, target: GpuTarget, compiled: &Compiled) -> Vec<Line> {
     let Compiled { generated, code, estimate, .. } = compiled;
     let limits = target.arch.limits();
-    let line = |(entry, estimate): (&codegen::cuda::Entry, &KernelEstimate)| {
+    let line = |(entry, estimate): (&tvmtune_cuda::codegen::Entry, &KernelEstimate)| {
         let usage = code.usage(&entry.name)?;
         let blocks = estimate.occupancy;
         Some(Line {

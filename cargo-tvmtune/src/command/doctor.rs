@@ -6,9 +6,9 @@ use anstream::println;
 use anyhow::Result;
 use tvmtune_build::script::DECLARED;
 use tvmtune_build::tune::session;
+use tvmtune_plan::database::Cache;
+use tvmtune_plan::device;
 use tvmtune_tuner::compile::Nvrtc;
-use tvmtune_tuner::database::Cache;
-use tvmtune_tuner::device;
 
 use crate::Exit;
 

@@ -5,12 +5,11 @@ use std::path::PathBuf;
 use anstream::println;
 use anyhow::{Context, Result};
 use tvmtune_build::package::Package;
-use tvmtune_tuner::database::{Database, Layer, LayerKind};
+use tvmtune_plan::database::{Database, Layer, LayerKind};
 
-use crate::Exit;
 use crate::cli::Gc;
 use crate::render::count;
-use crate::workspace;
+use crate::{Exit, workspace};
 
 pub(crate) fn run(arguments: &Gc) -> Result<Exit> {
     let packages = workspace::packages(&arguments.selection)?;
@@ -42,7 +41,7 @@ fn orphans(package: &Package) -> Vec<PathBuf> {
     let database = Database::new(vec![layer], None);
     let files = database.list().into_iter();
     let orphan =
-        |(_, path, record): (LayerKind, PathBuf, Result<tvmtune_core::record::Record, _>)| {
+        |(_, path, record): (LayerKind, PathBuf, Result<tvmtune_plan::record::Record, _>)| {
             match record {
                 Ok(record) if is_known(&record.workload) => None,
                 Ok(_) | Err(_) => Some(path),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anstream::println;
 use anyhow::{Result, bail};
-use tvmtune_tuner::database::{Cache, Database, Files, Layer, LayerKind};
+use tvmtune_plan::database::{Cache, Database, Files, Layer, LayerKind};
 
 use crate::Exit;
 use crate::cli::Merge;

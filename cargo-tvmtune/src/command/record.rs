@@ -5,18 +5,17 @@ use anyhow::Result;
 use tvmtune_build::cuda::{self, Compiler, Slot, Sources, Variant};
 use tvmtune_build::op::Op;
 use tvmtune_build::tune::session::provenance;
-use tvmtune_core::record::{Bucket, End, Entry, GENERATOR, Record, Source, Tier, schema};
-use tvmtune_core::target::gpu::{Arch, GpuTarget};
+use tvmtune_ir::target::gpu::{Arch, GpuTarget};
+use tvmtune_plan::database::{Database, Files, Images, Lookup};
+use tvmtune_plan::record::{Bucket, End, Entry, GENERATOR, Record, Source, Tier, schema};
 use tvmtune_tuner::compile::{self, Nvrtc};
-use tvmtune_tuner::database::{Database, Files, Images, Lookup};
 use tvmtune_tuner::parallel::on_all_cores;
 
 use super::compile::{Compiled, choose};
-use crate::Exit;
 use crate::cli::Compile;
 use crate::known::{self, Known};
 use crate::render::count;
-use crate::workspace;
+use crate::{Exit, workspace};
 
 /// Compiles what a build would embed, by measured schedules, or by those that the model ranks first
 /// if so many are asked for, or by default ones, and puts it into the user's cache.

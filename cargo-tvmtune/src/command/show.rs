@@ -6,14 +6,13 @@ use tvmtune_build::cuda;
 use tvmtune_build::op::Op;
 use tvmtune_build::plan::{self, Aim, Slot};
 use tvmtune_build::report::Standing;
-use tvmtune_tuner::database::{Choice, Database, ImageFile, Lookup};
-use tvmtune_tuner::device;
+use tvmtune_plan::database::{Choice, Database, ImageFile, Lookup};
+use tvmtune_plan::device;
 
-use crate::Exit;
 use crate::cli::{Selection, Show};
 use crate::known::{self, Known};
 use crate::render::{Table, count, latency, took};
-use crate::workspace;
+use crate::{Exit, workspace};
 
 pub(crate) fn run(arguments: &Show) -> Result<Exit> {
     let selection = Selection {

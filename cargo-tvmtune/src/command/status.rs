@@ -9,14 +9,13 @@ use tvmtune_build::cuda;
 use tvmtune_build::op::Op;
 use tvmtune_build::plan::{self, Aim, Slot};
 use tvmtune_build::report::{OpReport, Standing, summary};
-use tvmtune_tuner::database::{Choice, Database, LayerKind, Lookup};
-use tvmtune_tuner::device;
+use tvmtune_plan::database::{Choice, Database, LayerKind, Lookup};
+use tvmtune_plan::device;
 
-use crate::Exit;
 use crate::cli::Status;
 use crate::known::{self, Known};
 use crate::render::{Table, ago, latency};
-use crate::workspace;
+use crate::{Exit, workspace};
 
 /// One bucket of a kernel on the instruction set of this machine, or on a CUDA device.
 #[derive(Serialize)]

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use anstream::println;
 use anyhow::{Context, Result};
-use tvmtune_core::target::CpuTarget;
-use tvmtune_tuner::device;
+use tvmtune_ir::target::CpuTarget;
+use tvmtune_plan::device;
 
 use crate::Exit;
 use crate::cli::Study as Arguments;

@@ -12,19 +12,17 @@ use tvmtune_build::package::Package;
 use tvmtune_build::plan::{self, Aim};
 use tvmtune_build::report::Standing;
 use tvmtune_build::tune::session::{self, Request, SessionError};
-use tvmtune_core::kernel::Isa;
-use tvmtune_core::poly::Interval;
-use tvmtune_core::target::{CpuTarget, GpuTarget, Target};
-use tvmtune_tuner::database::{Choice, Database, Lookup};
-use tvmtune_tuner::device;
+use tvmtune_ir::poly::Interval;
+use tvmtune_ir::target::{CpuTarget, GpuTarget, Isa, Target};
+use tvmtune_plan::database::{Choice, Database, Lookup};
+use tvmtune_plan::device;
 use tvmtune_tuner::tune::{Summary, TaskName};
 
-use crate::Exit;
 use crate::cli::Tune;
 use crate::known::{self, Known};
 use crate::progress::Progress;
 use crate::render::{Table, count, latency, took};
-use crate::workspace;
+use crate::{Exit, workspace};
 
 /// Others tune for as long as a build's budget; longer than that is no queue.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);

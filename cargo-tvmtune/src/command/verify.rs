@@ -7,23 +7,21 @@ use anyhow::Result;
 use serde::Serialize;
 use tvmtune_build::op::Op;
 use tvmtune_build::tune::session;
-use tvmtune_core::codegen::embed::cuda::ptx_version;
-use tvmtune_core::codegen::{self, cuda};
-use tvmtune_core::kernel::Isa;
-use tvmtune_core::record::{Bucket, Entry, Format};
-use tvmtune_core::schedule::{Instruction, Schedule};
-use tvmtune_core::target::{CpuTarget, GpuTarget, Platform};
+use tvmtune_cuda::codegen;
+use tvmtune_ir::target::{CpuTarget, GpuTarget, Isa, Platform};
+use tvmtune_plan::database::{Database, DatabaseError, Files, Found};
+use tvmtune_plan::device;
+use tvmtune_plan::embed::cuda::ptx_version;
+use tvmtune_plan::record::{Bucket, Entry, Format};
+use tvmtune_schedule::{Instruction, Schedule};
 use tvmtune_tuner::compile::{Nvrtc, usage};
-use tvmtune_tuner::database::{Database, DatabaseError, Files, Found};
-use tvmtune_tuner::device;
 use tvmtune_tuner::measure::{Measurer, WorkerCommand};
 use tvmtune_tuner::tune::{self, Workload};
 
-use crate::Exit;
 use crate::cli::Verify;
 use crate::known::{self, Known};
 use crate::render::{Table, count};
-use crate::workspace;
+use crate::{Exit, workspace};
 
 /// What was found out about a schedule of a record.
 #[derive(Serialize)]
@@ -148,7 +146,7 @@ fn on_cpu(
         Ok(schedule) => schedule,
         Err(why) => return bad(why),
     };
-    let artifact = match codegen::generate(&schedule, isa) {
+    let artifact = match tvmtune_cpu::generate(&schedule, isa) {
         Ok(generated) => generated.artifact,
         Err(why) => return bad(why.to_string()),
     };
@@ -184,7 +182,7 @@ fn on_cuda(
     let generated = schedule
         .as_ref()
         .map_err(Clone::clone)
-        .and_then(|it| codegen::generate_cuda(it).map_err(|it| it.to_string()));
+        .and_then(|it| tvmtune_cuda::generate(it).map_err(|it| it.to_string()));
     let (schedule, generated) = match (schedule, generated) {
         (Ok(schedule), Ok(generated)) => (schedule, generated),
         (Err(why), _) | (_, Err(why)) => return Ok((Verdict::Bad, why)),
@@ -207,7 +205,7 @@ fn on_cuda(
 }
 
 /// Whether the images of a schedule are there, are what was recorded, and have its kernels.
-fn images(entry: &Entry, kernels: &[cuda::Entry], found: &Found) -> Result<(), String> {
+fn images(entry: &Entry, kernels: &[codegen::Entry], found: &Found) -> Result<(), String> {
     let (files, damaged) = Files::beside(&found.path, &found.record);
     for image in &entry.images {
         let Some(bytes) = files.get(&image.sha256) else {

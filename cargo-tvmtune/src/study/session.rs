@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use tvmtune_build::tune::session::provenance;
-use tvmtune_core::target::CpuTarget;
-use tvmtune_tuner::database::{Cache, Database, Layer as Folder, LayerKind};
+use tvmtune_ir::target::CpuTarget;
+use tvmtune_plan::database::{Cache, Database, Layer as Folder, LayerKind};
 use tvmtune_tuner::measure::{Exclusive, WorkerCommand};
 use tvmtune_tuner::parallel::n_cores;
 use tvmtune_tuner::tune::{self, Event, Hardware, Options, Recipe, Summary};

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use tvmtune_build::tune::session;
-use tvmtune_core::poly::Interval;
+use tvmtune_ir::poly::Interval;
 use tvmtune_tuner::cost::work::Work;
 use tvmtune_tuner::tune::{Tolerance, Workload};
 use tvmtune_zoo::Layer;

@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use super::analysis;
 use super::cell::{Cell, Layer, Missing, Step};
-use super::*;
+use super::{analysis, *};
 
 const STUDY: &str = r#"
     name = "both"

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use tvmtune_core::poly::Interval;
+use tvmtune_ir::poly::Interval;
 use tvmtune_tuner::tune::{Event, TaskName};
 
 use super::cell::Step;

@@ -10,10 +10,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tvmtune_core::record::Provenance;
+use tvmtune_plan::database::{Cache, Database, Files};
+use tvmtune_plan::device;
+use tvmtune_plan::record::Provenance;
 use tvmtune_tests::{sample_record, workload};
-use tvmtune_tuner::database::{Cache, Database, Files};
-use tvmtune_tuner::device;
 use tvmtune_tuner::measure::{Exclusive, WorkerCommand, worker};
 use tvmtune_tuner::tune::{self, Budget, Hardware, Options, Recipe};
 

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-use tvmtune_core::codegen::rust;
-use tvmtune_core::dag::{DType, TensorId};
-use tvmtune_core::interp::{Array, Number};
+use tvmtune_cpu::rust;
+use tvmtune_ir::dag::{DType, Number, TensorId};
+use tvmtune_ir::interp::Array;
 
 use super::Launch;
 

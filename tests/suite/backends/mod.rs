@@ -7,13 +7,13 @@ mod crate_of;
 
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
-use tvmtune_core::arbitrary::{any_case, any_move, instruction};
-use tvmtune_core::codegen::rust;
-use tvmtune_core::dag::{DType, Dag};
-use tvmtune_core::dsl;
-use tvmtune_core::interp::{self, Array, Number};
-use tvmtune_core::nest::{self, Nest};
-use tvmtune_core::schedule::Schedule;
+use tvmtune_cpu::rust;
+use tvmtune_ir::dag::{DType, Dag, Number};
+use tvmtune_ir::dsl;
+use tvmtune_ir::interp::Array;
+use tvmtune_schedule::Schedule;
+use tvmtune_schedule::arbitrary::{any_case, any_move, instruction};
+use tvmtune_schedule::nest::{self, Nest};
 
 /// One launch: what runs, on what, and what should come of it.
 struct Launch {
@@ -34,9 +34,9 @@ impl Launch {
         (dims, params, scalars): (Vec<i64>, &[Array], Vec<Number>),
     ) -> Self {
         let nest = nest::lower(schedule);
-        let expected = interp::dag::run(dag, &dims, params, &scalars);
+        let expected = tvmtune_ir::interp::run(dag, &dims, params, &scalars);
         let stored = |(id, array): (&_, &Array)| match &nest.buffer(*id).layout {
-            Some(layout) => interp::pack(array, layout),
+            Some(layout) => tvmtune_schedule::pack::pack(array, layout),
             None => array.clone(),
         };
         let params = nest.params.iter().zip(params).map(stored).collect();

@@ -1,14 +1,15 @@
 //! Attention as one kernel, in all its forms: types, masks, heads that share keys, lengths known at
 //! launch. Default schedules and sampled ones, copies completing early and late.
 
-use tvmtune_core::codegen::{GeneratedCuda, generate_cuda};
-use tvmtune_core::dag::{DType, Dag};
-use tvmtune_core::dsl;
-use tvmtune_core::interp::{self, Array, Number};
-use tvmtune_core::schedule::sketch::{Sketch, sketches};
-use tvmtune_core::schedule::{Instruction, Layout, Schedule, default};
-use tvmtune_core::target::fits_gpu;
+use tvmtune_cuda::Generated;
 use tvmtune_emulator::{Completion, Module, Options, Order};
+use tvmtune_ir::dag::{DType, Dag, Number};
+use tvmtune_ir::dsl;
+use tvmtune_ir::interp::Array;
+use tvmtune_schedule::{Instruction, Layout, Schedule};
+use tvmtune_space::default;
+use tvmtune_space::fits;
+use tvmtune_space::sketch::{Sketch, sketches};
 use tvmtune_tests::emulate;
 use tvmtune_tests::nvrtc::nvrtc;
 use tvmtune_tuner::cost;
@@ -81,7 +82,7 @@ fn check_sketches(text: &str, products: &[usize], dims: &[&[i64]]) {
         let mut n_placed = 0;
         for point in points(sketch) {
             let schedule = Schedule::replay(&dag, &sketch.instructions(&point)).unwrap();
-            let Ok(generated) = generate_cuda(&schedule) else { continue };
+            let Ok(generated) = tvmtune_cuda::generate(&schedule) else { continue };
             if generated.grid.kernels.iter().any(|it| it.shared_bytes > 227 * 1024) {
                 continue;
             }
@@ -95,7 +96,7 @@ fn check_sketches(text: &str, products: &[usize], dims: &[&[i64]]) {
                 let held = source.contains("_part[0],") && !source.contains("e_operand");
                 assert!(held && source.contains("<0, 1>(accumulators"), "{source}");
                 let is_default = point == sketch.default;
-                let fits = fits_gpu::fits(&generated.grid, &super::target());
+                let fits = fits::gpu::fits(&generated.grid, &super::target());
                 assert!(!is_default || fits.is_ok(), "{fits:?}");
             }
             let module = Module::parse(&ptx(nvrtc, source, "compute_90a")).unwrap();
@@ -108,9 +109,10 @@ fn check_sketches(text: &str, products: &[usize], dims: &[&[i64]]) {
     assert_eq!(chosen.trace, first, "the default is something else");
 }
 
-fn run(dag: &Dag, generated: &GeneratedCuda, module: &Module, dims: &[i64], n: usize) {
+fn run(dag: &Dag, generated: &Generated, module: &Module, dims: &[i64], n: usize) {
     let params = params(dag, dims);
-    let expected = interp::dag::run(dag, dims, &params, &[Number::Float(0.3)][..dag.scalars.len()]);
+    let expected =
+        tvmtune_ir::interp::run(dag, dims, &params, &[Number::Float(0.3)][..dag.scalars.len()]);
     let completion = [Completion::Late, Completion::Random(5), Completion::Eager][n % 3];
     let order = [Order::Random(3), Order::Descending][n % 2];
     let options = Options { completion, order, ..Options::default() };
@@ -270,7 +272,7 @@ fn a_causal_mask_halves_the_work() {
     whole.retain(|it| !matches!(it, Instruction::Trim { .. }));
     assert_eq!(whole.len() + 1, trimmed.len());
     let instructions = |trace: &[Instruction]| -> u64 {
-        let generated = generate_cuda(&Schedule::replay(&dag, trace).unwrap()).unwrap();
+        let generated = tvmtune_cuda::generate(&Schedule::replay(&dag, trace).unwrap()).unwrap();
         let module = Module::parse(&ptx(nvrtc, &generated.unit.source, "compute_90a")).unwrap();
         let (params, options) = (params(&dag, &[]), Options::default());
         let run = emulate::run_reporting(&generated, &module, &[], &params, &[], &options).unwrap();
@@ -285,7 +287,7 @@ fn a_causal_mask_halves_the_work() {
 fn blocks_with_most_keys_start_first() {
     let dag = dsl::program(&masked("f16", "S = 512", "S", "j <= i")).unwrap();
     let schedule = default::schedule(&dag, &target().into());
-    let source = generate_cuda(&schedule).unwrap().unit.source;
+    let source = tvmtune_cuda::generate(&schedule).unwrap().unit.source;
     assert!(source.contains("const Index i_0 = 7 - Index(blockIdx.x) % 8;"), "{source}");
     assert!(source.contains("for (Index j_0 = 0; j_0 < ((i_0 / 2) + 1); ++j_0)"), "{source}");
 }
@@ -385,7 +387,7 @@ fn of_halves_whose_values_are_in_no_panels() {
         other => other,
     };
     let trace: Vec<Instruction> = trace.into_iter().map(in_rows).collect();
-    let generated = generate_cuda(&Schedule::replay(&dag, &trace).unwrap()).unwrap();
+    let generated = tvmtune_cuda::generate(&Schedule::replay(&dag, &trace).unwrap()).unwrap();
     let source = &generated.unit.source;
     let is_held = source.contains("_part[0],\n");
     assert!(!is_held && source.contains("wgmma_f16<0, 0>("), "{source}");

@@ -6,12 +6,11 @@ use std::fmt::Debug;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestRunner};
-use tvmtune_core::arbitrary::Case;
-use tvmtune_core::codegen::{GeneratedCuda, generate_cuda};
-use tvmtune_core::interp;
-use tvmtune_core::schedule::Schedule;
+use tvmtune_cuda::Generated;
 use tvmtune_emulator::{Module, Options};
 use tvmtune_runtime::cuda::nvrtc::Nvrtc;
+use tvmtune_schedule::Schedule;
+use tvmtune_schedule::arbitrary::Case;
 use tvmtune_tests::emulate;
 use tvmtune_tuner::cost;
 
@@ -53,9 +52,9 @@ where
         let draw = |_| strategy.new_tree(&mut runner).unwrap();
         let mut drawn: Vec<S::Tree> = (first..n.min(first + TOGETHER)).map(draw).collect();
         let values = drawn.iter().enumerate().map(|(n, it)| named(it.current(), n));
-        let (cases, placed): (Vec<Case>, Vec<Option<GeneratedCuda>>) = values
+        let (cases, placed): (Vec<Case>, Vec<Option<Generated>>) = values
             .map(|(case, with)| {
-                let generated = generate_cuda(&schedule(&case, &with)).ok();
+                let generated = tvmtune_cuda::generate(&schedule(&case, &with)).ok();
                 (case, generated)
             })
             .unzip();
@@ -84,7 +83,7 @@ fn named<T>((mut case, with): (Case, T), n: usize) -> (Case, T) {
 }
 
 /// Whether a program computes what it says; if not, what is wrong.
-fn check(case: &Case, generated: &GeneratedCuda, module: &Module) -> Result<(), String> {
+fn check(case: &Case, generated: &Generated, module: &Module) -> Result<(), String> {
     let text = &generated.unit.source;
     let shown = || format!("{:?} {:?}\n{}\n{text}", case.family, case.dims, generated.nest);
     let ns = cost::gpu::estimate(&generated.grid, &target()).ns;
@@ -92,7 +91,7 @@ fn check(case: &Case, generated: &GeneratedCuda, module: &Module) -> Result<(), 
         return Err(format!("{ns} ns\n{}", shown()));
     }
     let (params, scalars) = (case.params(), case.scalars());
-    let expected = interp::dag::run(&case.dag, &case.dims, &params, &scalars);
+    let expected = tvmtune_ir::interp::run(&case.dag, &case.dims, &params, &scalars);
     let options = Options::default();
     let results = emulate::run(generated, module, &case.dims, &params, &scalars, &options)
         .map_err(|fault| format!("{fault}\n{}", shown()))?;
@@ -111,7 +110,7 @@ fn simplest<T: Debug>(
     schedule: &dyn Fn(&Case, &T) -> Schedule,
 ) -> Option<String> {
     let fails = |(case, with): (Case, T)| {
-        let generated = generate_cuda(&schedule(&case, &with)).ok()?;
+        let generated = tvmtune_cuda::generate(&schedule(&case, &with)).ok()?;
         let module = Module::parse(&ptx(nvrtc, &generated.unit.source, "compute_90a")).unwrap();
         let found = check(&case, &generated, &module).err()?;
         Some(format!("{found}\n{case:?}\n{with:?}"))

@@ -1,8 +1,9 @@
 //! The cases that are checked on GPUs, here by the emulator: one program of each class that users
 //! write, at awkward extents, by its default schedule and sampled ones, copies completing early and late.
 
+use tvmtune_acceptance::bundle;
 use tvmtune_acceptance::case::{self, Case, Check, Class};
-use tvmtune_acceptance::{bundle, problem::Problem};
+use tvmtune_acceptance::problem::Problem;
 use tvmtune_emulator::{Completion, Module, Options, Order};
 use tvmtune_runtime::cuda::nvrtc::Nvrtc;
 use tvmtune_tests::emulate;

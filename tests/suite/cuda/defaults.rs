@@ -2,16 +2,16 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use tvmtune_core::arbitrary::{Case, any_case};
-use tvmtune_core::codegen::generate_cuda;
-use tvmtune_core::dag::{self, Dag, Expr};
-use tvmtune_core::dsl;
-use tvmtune_core::nest::{self, Stmt};
-use tvmtune_core::poly::{DimId, Facts};
-use tvmtune_core::schedule::{LoopKind, Schedule, default};
-use tvmtune_core::target::gpu::Arch;
-use tvmtune_core::target::{GpuTarget, Target};
+use tvmtune_ir::dag::{Dag, Expr};
+use tvmtune_ir::dsl;
+use tvmtune_ir::poly::{DimId, Facts};
+use tvmtune_ir::target::gpu::Arch;
+use tvmtune_ir::target::{GpuTarget, Target};
 use tvmtune_runtime::cuda::nvrtc::Nvrtc;
+use tvmtune_schedule::arbitrary::{Case, any_case};
+use tvmtune_schedule::nest::{self, Stmt};
+use tvmtune_schedule::{LoopKind, Schedule};
+use tvmtune_space::default;
 use tvmtune_tests::nvrtc::nvrtc;
 use tvmtune_tuner::compile::{Compiler, Source, Usage};
 use tvmtune_tuner::random::Random;
@@ -73,14 +73,14 @@ fn programs(text: &str) -> Vec<Dag> {
             continue;
         };
         let options = it.meta.require_list().unwrap().tokens.clone();
-        found.push(dag::build(&dsl::parse(options, &function).unwrap()).unwrap());
+        found.push(dsl::build(&dsl::parse(options, &function).unwrap()).unwrap());
     }
     found
 }
 
 /// What a schedule becomes for an architecture; its kernels, as the assembler sees them.
 fn compiled(nvrtc: &Nvrtc, schedule: &Schedule, arch: Arch) -> Option<(String, Vec<Usage>)> {
-    let text = generate_cuda(schedule).ok()?.unit.source;
+    let text = tvmtune_cuda::generate(schedule).ok()?.unit.source;
     let name = arch.to_string();
     let source = Source { name: "kernel.cu", text: &text, arch: &name, options: &[] };
     let kernels = match Compiler::new(nvrtc, None).compile(&source) {

@@ -7,9 +7,9 @@
 use std::fs;
 use std::path::PathBuf;
 
-use tvmtune_acceptance::case;
-use tvmtune_acceptance::{bundle, problem::Problem};
-use tvmtune_core::codegen::GeneratedCuda;
+use tvmtune_acceptance::problem::Problem;
+use tvmtune_acceptance::{bundle, case};
+use tvmtune_cuda::Generated;
 use tvmtune_emulator::{Completion, Module, Options};
 use tvmtune_tests::emulate;
 use tvmtune_tests::nvrtc::nvrtc;
@@ -36,7 +36,7 @@ const MOST_BYTES: usize = 400_000;
 struct Subject {
     problem: Problem,
     at: &'static [&'static [i64]],
-    generated: GeneratedCuda,
+    generated: Generated,
     path: PathBuf,
 }
 
@@ -52,7 +52,7 @@ fn subjects() -> impl Iterator<Item = Subject> {
 }
 
 /// The line that a fixture begins with.
-fn head(generated: &GeneratedCuda) -> String {
+fn head(generated: &Generated) -> String {
     format!("// source {}\n", generated.artifact)
 }
 

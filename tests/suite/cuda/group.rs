@@ -1,7 +1,7 @@
 //! Matrix instructions of four warps: every type, every way operands lie, at extents that tiles do
 //! not divide.
 
-use tvmtune_core::target::gpu::Arch;
+use tvmtune_ir::target::gpu::Arch;
 
 use super::tensor::check_rule;
 

@@ -15,7 +15,7 @@ mod tensor;
 mod tf32;
 mod waits;
 
-use tvmtune_core::target::gpu::{Arch, GpuTarget};
+use tvmtune_ir::target::gpu::{Arch, GpuTarget};
 use tvmtune_runtime::cuda::nvrtc::Nvrtc;
 use tvmtune_tuner::compile::{Compiler, LINES, Source};
 

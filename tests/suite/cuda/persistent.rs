@@ -3,13 +3,14 @@
 
 use tvmtune_acceptance::case;
 use tvmtune_acceptance::problem::Problem;
-use tvmtune_core::codegen::{GeneratedCuda, generate_cuda};
-use tvmtune_core::dag::{self, Dag};
-use tvmtune_core::interp::{self, Array};
-use tvmtune_core::schedule::Schedule;
-use tvmtune_core::schedule::sketch::Decision;
-use tvmtune_core::target::gpu::{Arch, GpuTarget};
+use tvmtune_cuda::Generated;
 use tvmtune_emulator::{Completion, FaultKind, Module, Options, Order};
+use tvmtune_ir::dag::Dag;
+use tvmtune_ir::dsl;
+use tvmtune_ir::interp::Array;
+use tvmtune_ir::target::gpu::{Arch, GpuTarget};
+use tvmtune_schedule::Schedule;
+use tvmtune_space::sketch::Decision;
 use tvmtune_tests::nvrtc::nvrtc;
 use tvmtune_tests::{emulate, program};
 use tvmtune_tuner::compile::{Compiler, Remark, Source};
@@ -47,9 +48,9 @@ pub(super) fn points(space: &Space, n_random: u64, blocks: u64) -> Vec<Point> {
 }
 
 /// The code of a point, if it can be placed.
-pub(super) fn generate(dag: &Dag, space: &Space, point: &Point) -> Option<GeneratedCuda> {
+pub(super) fn generate(dag: &Dag, space: &Space, point: &Point) -> Option<Generated> {
     let schedule = Schedule::replay(dag, &space.instructions(point)).unwrap();
-    let generated = generate_cuda(&schedule).ok()?;
+    let generated = tvmtune_cuda::generate(&schedule).ok()?;
     let most = ARCH.limits().block_shared_bytes;
     generated.grid.kernels.iter().all(|it| it.shared_bytes <= most).then_some(generated)
 }
@@ -62,16 +63,16 @@ pub(super) fn data(dag: &Dag, dims: &[i64]) -> (Vec<Array>, Vec<Array>) {
         Array::whole_numbers(tensor.dtype, &shape, seed)
     };
     let params: Vec<Array> = (1..).zip(dag.params()).map(param).collect();
-    let expected = interp::dag::run(dag, dims, &params, &[]);
+    let expected = tvmtune_ir::interp::run(dag, dims, &params, &[]);
     (params, expected)
 }
 
 /// Runs points on GPUs of 1, 3 and 5 multiprocessors, at each extent of the dynamic dimension;
 /// the grid of at least one of them has a property.
 #[track_caller]
-fn check(text: &str, extents: &[i64], is_seen: &dyn Fn(&GeneratedCuda) -> bool) {
+fn check(text: &str, extents: &[i64], is_seen: &dyn Fn(&Generated) -> bool) {
     let Some(nvrtc) = nvrtc() else { return };
-    let dag = dag::build(&program(text)).unwrap();
+    let dag = dsl::program(text).unwrap();
     let (mut n_placed, mut seen) = (0, false);
     for (multiprocessors, blocks, n_random) in [(3, 1, 3), (5, 2, 2), (1, 1, 1)] {
         let space = Space::new(&dag, &small(multiprocessors).into());
@@ -115,7 +116,7 @@ fn inside<'t>(lines: &[&'t str], opens: usize) -> Vec<&'t str> {
 /// Both sides have one loop over tiles around all that they do; nothing in it makes barriers ready,
 /// or starts to count anew.
 #[track_caller]
-fn check_text(generated: &GeneratedCuda) {
+fn check_text(generated: &Generated) {
     let source = &generated.unit.source;
     for (kernel, entry) in generated.grid.kernels.iter().zip(&generated.unit.entries) {
         if kernel.tiles.is_none() {
@@ -147,7 +148,7 @@ fn check_text(generated: &GeneratedCuda) {
     }
 }
 
-fn is_in_clusters(generated: &GeneratedCuda) -> bool {
+fn is_in_clusters(generated: &Generated) -> bool {
     generated.grid.kernels.iter().any(|it| it.tiles.is_some() && it.cluster() > 1)
 }
 
@@ -248,7 +249,7 @@ fn check_mistake(
     kinds: &[FaultKind],
 ) {
     let Some(nvrtc) = nvrtc() else { return };
-    let dag = dag::build(&program(&product(dims))).unwrap();
+    let dag = dsl::build(&program(&product(dims))).unwrap();
     let space = Space::new(&dag, &small(multiprocessors).into());
     let mut generated = generate(&dag, &space, &points(&space, 0, 1)[0]).unwrap();
     let before = generated.unit.source.clone();
@@ -340,7 +341,7 @@ fn accumulators_of_many_tiles_stay_in_registers() {
                 compute(|i, j| max(h[[i, j]] + b[[j]] as f32, 0.0) as {dtype})
             }}"
         );
-        let dag = dag::build(&program(&text)).unwrap();
+        let dag = dsl::program(&text).unwrap();
         let space = Space::new(&dag, &GpuTarget::generic(ARCH).into());
         for blocks in [0, 1] {
             let generated = generate(&dag, &space, &points(&space, 0, blocks)[0]).unwrap();

@@ -1,12 +1,13 @@
 //! Convolutions as products of four warps, fed by boxes of pixels: pictures of any width, windows and
 //! single pixels, strides, batches, few channels.
 
-use tvmtune_core::codegen::{GeneratedCuda, generate_cuda};
-use tvmtune_core::dag;
-use tvmtune_core::grid::Unplaceable;
-use tvmtune_core::schedule::sketch::sketches;
-use tvmtune_core::schedule::{Schedule, default};
-use tvmtune_core::target::gpu::Arch;
+use tvmtune_cuda::Generated;
+use tvmtune_cuda::grid::Unplaceable;
+use tvmtune_ir::dsl;
+use tvmtune_ir::target::gpu::Arch;
+use tvmtune_schedule::Schedule;
+use tvmtune_space::default;
+use tvmtune_space::sketch::sketches;
 use tvmtune_tests::program;
 
 use super::target;
@@ -60,9 +61,9 @@ impl Convolution {
 }
 
 /// What the default schedule for Hopper GPUs becomes.
-fn default_of(convolution: &Convolution) -> GeneratedCuda {
-    let dag = dag::build(&program(&convolution.text())).unwrap();
-    generate_cuda(&default::schedule(&dag, &target().into())).unwrap()
+fn default_of(convolution: &Convolution) -> Generated {
+    let dag = dsl::build(&program(&convolution.text())).unwrap();
+    tvmtune_cuda::generate(&default::schedule(&dag, &target().into())).unwrap()
 }
 
 /// Points of the rule by a feeder, and of that by all threads.
@@ -144,17 +145,20 @@ fn parts_of_channels_are_no_boxes() {
         fn conv(x: Tensor<f16, B, H, W, C>, w: Weight<f16, O, C>) -> Tensor<f16, B, H, W, O> {
             compute(|n, y, p, o| sum(0..K, |c| x[[n, y, p, c]] * w[[o, c]]))
         }";
-    let dag = dag::build(&program(text)).unwrap();
+    let dag = dsl::program(text).unwrap();
     let sketches = sketches(&dag, &target().into());
     let fed = sketches.iter().find(|it| it.name.contains(": fed group")).unwrap();
     let schedule = Schedule::replay(&dag, &fed.instructions(&fed.default)).unwrap();
-    assert_eq!(generate_cuda(&schedule).map(|it| it.unit.source), Err(Unplaceable::NotBoxes));
+    assert_eq!(
+        tvmtune_cuda::generate(&schedule).map(|it| it.unit.source),
+        Err(Unplaceable::NotBoxes)
+    );
     let hopper = Arch { sm: 90, exact: true };
     check_rule(": group", hopper, text, "wgmma_f16<0, 0>(", &[1, 2], 0);
 }
 
 /// The boxes of pictures that a kernel copies: their extents, and how far apart what they copy is.
-fn boxes_of_pictures(generated: &GeneratedCuda) -> Vec<(&[i64], &[i64])> {
+fn boxes_of_pictures(generated: &Generated) -> Vec<(&[i64], &[i64])> {
     let maps = generated.grid.kernels.iter().flat_map(|it| &it.maps);
     let of_picture = maps.filter(|it| generated.grid.buffer(it.tensor).name == "x");
     of_picture.map(|it| (&it.extents[..], &it.steps[..])).collect()

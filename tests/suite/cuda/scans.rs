@@ -1,7 +1,7 @@
 //! What is reduced up to an index: rows of which a block has all, and prefixes of blocks that a thread
 //! has, at lengths that blocks do not divide.
 
-use tvmtune_core::target::gpu::Arch;
+use tvmtune_ir::target::gpu::Arch;
 
 use super::tensor::check_rule;
 

@@ -1,9 +1,10 @@
 //! Default schedules, random points of their sketches, and random schedules: a thousand in each run.
 
 use proptest::prelude::*;
-use tvmtune_core::arbitrary::{Case, Move, any_case, any_move, instruction};
-use tvmtune_core::schedule::sketch::ansor;
-use tvmtune_core::schedule::{Schedule, default};
+use tvmtune_schedule::Schedule;
+use tvmtune_schedule::arbitrary::{Case, Move, any_case, any_move, instruction};
+use tvmtune_space::default;
+use tvmtune_space::sketch::ansor;
 use tvmtune_tests::nvrtc::nvrtc;
 use tvmtune_tuner::random::Random;
 use tvmtune_tuner::space::Space;

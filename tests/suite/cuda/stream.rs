@@ -1,11 +1,12 @@
 //! Blocks that divide tiles between them, on GPUs with few multiprocessors: whatever the number of
 //! tiles, and of iterations of each, blocks have the same work, and each tile is stored once.
 
-use tvmtune_core::codegen::GeneratedCuda;
-use tvmtune_core::dag::{self, Dag};
-use tvmtune_core::grid::Division;
-use tvmtune_core::target::gpu::GpuTarget;
+use tvmtune_cuda::Generated;
+use tvmtune_cuda::grid::Division;
 use tvmtune_emulator::{Completion, Fault, Launch, Memory, Module, Options, Order};
+use tvmtune_ir::dag::Dag;
+use tvmtune_ir::dsl;
+use tvmtune_ir::target::gpu::GpuTarget;
 use tvmtune_tests::nvrtc::nvrtc;
 use tvmtune_tests::{emulate, program};
 use tvmtune_tuner::compile::{Compiler, Remark, Source};
@@ -18,12 +19,12 @@ use super::ptx;
 const STREAMED: [u64; 2] = [101, 102];
 
 /// Whether blocks of a kernel divide tiles, and another one joins what they leave.
-fn divides(generated: &GeneratedCuda) -> bool {
+fn divides(generated: &Generated) -> bool {
     generated.grid.kernels.iter().any(|it| it.tiles.as_ref().is_some_and(|it| it.shares.is_some()))
 }
 
 /// The points of a program on a GPU of so many multiprocessors whose blocks divide tiles.
-fn generated(dag: &Dag, multiprocessors: u32, option: u64, n_random: u64) -> Vec<GeneratedCuda> {
+fn generated(dag: &Dag, multiprocessors: u32, option: u64, n_random: u64) -> Vec<Generated> {
     let space = Space::new(dag, &small(multiprocessors).into());
     let all = points(&space, n_random, option).into_iter();
     all.filter_map(|it| generate(dag, &space, &it)).filter(divides).collect()
@@ -32,7 +33,7 @@ fn generated(dag: &Dag, multiprocessors: u32, option: u64, n_random: u64) -> Vec
 /// Runs code with copies that complete early or late, and blocks in some order.
 fn run(
     dag: &Dag,
-    it: &GeneratedCuda,
+    it: &Generated,
     module: &Module,
     dims: &[i64],
     n: usize,
@@ -52,7 +53,7 @@ fn run(
 #[track_caller]
 fn check(text: &str, extents: &[i64]) {
     let Some(nvrtc) = nvrtc() else { return };
-    let dag = dag::build(&program(text)).unwrap();
+    let dag = dsl::program(text).unwrap();
     let mut n_placed = 0;
     for (multiprocessors, option, n_random) in
         [(3, STREAMED[0], 3), (5, STREAMED[1], 2), (7, STREAMED[0], 2)]
@@ -119,7 +120,7 @@ fn products_in_clusters() {
 
 #[test]
 fn tiles_that_all_blocks_have_the_same_number_of_are_not_divided() {
-    let dag = dag::build(&program(&product("M = 320, N = 64", 840))).unwrap();
+    let dag = dsl::build(&program(&product("M = 320, N = 64", 840))).unwrap();
     assert_eq!(generated(&dag, 5, STREAMED[0], 0).len(), 0, "five tiles, five blocks");
     assert_eq!(generated(&dag, 3, STREAMED[0], 0).len(), 1);
 }
@@ -152,7 +153,7 @@ fn mistakes_are_seen() {
         ("tvmtune::min<Index>(1, first)", "0"),
     ];
     let Some(nvrtc) = nvrtc() else { return };
-    let dag = dag::build(&program(&product("M = 192, N = 64", 840))).unwrap();
+    let dag = dsl::build(&program(&product("M = 192, N = 64", 840))).unwrap();
     let all = generated(&dag, 5, STREAMED[0], 0);
     let [right] = all.as_slice() else { panic!("one default schedule: {}", all.len()) };
     for (was, is) in MISTAKES {
@@ -171,7 +172,7 @@ fn mistakes_are_seen() {
 fn accumulators_of_parts_stay_in_registers() {
     let Some(nvrtc) = nvrtc() else { return };
     for dims in ["M = 4096, N = 5120", "M = 1..=8192, N = 11008"] {
-        let dag = dag::build(&program(&product(dims, 4096))).unwrap();
+        let dag = dsl::build(&program(&product(dims, 4096))).unwrap();
         let space = Space::new(&dag, &GpuTarget::generic(ARCH).into());
         let generated = generate(&dag, &space, &points(&space, 0, STREAMED[0])[0]).unwrap();
         assert!(divides(&generated));

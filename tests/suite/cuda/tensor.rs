@@ -1,13 +1,12 @@
 //! Matrix instructions: every type, every way operands lie, at extents that tiles do not divide.
-
-use tvmtune_core::codegen::generate_cuda;
-use tvmtune_core::dag::{self, DType, Dag};
-use tvmtune_core::interp::{self, Array};
-use tvmtune_core::schedule::Schedule;
-use tvmtune_core::target::gpu::{Arch, GpuTarget};
 use tvmtune_emulator::{Completion, Module, Options};
+use tvmtune_ir::dag::{DType, Dag};
+use tvmtune_ir::dsl;
+use tvmtune_ir::interp::Array;
+use tvmtune_ir::target::gpu::{Arch, GpuTarget};
+use tvmtune_schedule::Schedule;
+use tvmtune_tests::emulate;
 use tvmtune_tests::nvrtc::nvrtc;
-use tvmtune_tests::{emulate, program};
 use tvmtune_tuner::random::Random;
 use tvmtune_tuner::space::{Point, Space};
 
@@ -61,7 +60,7 @@ pub(super) fn check_with(
     n_points: u64,
 ) {
     let Some(nvrtc) = nvrtc() else { return };
-    let dag = dag::build(&program(text)).unwrap();
+    let dag = dsl::program(text).unwrap();
     let space = Space::new(&dag, &GpuTarget::generic(arch).into());
     let sketch = space.sketches.iter().position(|it| it.name.contains(rule));
     let sketch = sketch.expect("there is a sketch with matrix instructions") as u16;
@@ -72,7 +71,7 @@ pub(super) fn check_with(
     let (mut n_placed, mut refused) = (0, String::new());
     for point in std::iter::once(default).chain(sampled) {
         let schedule = Schedule::replay(&dag, &space.instructions(&point)).unwrap();
-        let generated = match generate_cuda(&schedule) {
+        let generated = match tvmtune_cuda::generate(&schedule) {
             Ok(generated) => generated,
             Err(why) => {
                 refused = why.to_string();
@@ -90,7 +89,7 @@ pub(super) fn check_with(
         for (n, rows) in rows.iter().enumerate() {
             let dims = [*rows];
             let params = data.params(&dag, &dims);
-            let expected = interp::dag::run(&dag, &dims, &params, &[]);
+            let expected = tvmtune_ir::interp::run(&dag, &dims, &params, &[]);
             let completion = [Completion::Eager, Completion::Late][n % 2];
             let options = Options { completion, ..Options::default() };
             let results = emulate::run(&generated, &module, &dims, &params, &[], &options)
@@ -237,11 +236,11 @@ fn rows_are_exchanged_by_the_hardware_where_they_can_be() {
         fn matmul(x: Tensor<f16, M, K>, w: Tensor<f16, K, N>) -> Tensor<f16, M, N> {
             compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[k, j]]))
         }";
-    let dag = dag::build(&program(text)).unwrap();
+    let dag = dsl::program(text).unwrap();
     let space = Space::new(&dag, &GpuTarget::generic(Arch { sm: 80, exact: false }).into());
     let default = &space.defaults()[0];
     let schedule = Schedule::replay(&dag, &space.instructions(default)).unwrap();
-    let source = generate_cuda(&schedule).unwrap().unit.source;
+    let source = tvmtune_cuda::generate(&schedule).unwrap().unit.source;
     for call in ["load_matrices<4>(", "load_matrices<2, true>(", "copy_async<16>("] {
         assert!(source.contains(call), "{call}\n{source}");
     }

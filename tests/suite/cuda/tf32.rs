@@ -2,15 +2,15 @@
 //!
 //! All data are halves between two numbers of TF32, all positive, so that an element rounded another
 //! way, or not at all, moves every sum by far more than the order of summation does.
-
-use tvmtune_core::codegen::generate_cuda;
-use tvmtune_core::dag::{self, DType, Dag};
-use tvmtune_core::interp::{self, Array, Number};
-use tvmtune_core::schedule::{Instruction, Schedule, default};
-use tvmtune_core::target::gpu::{Arch, GpuTarget};
 use tvmtune_emulator::{Module, Options};
+use tvmtune_ir::dag::{DType, Dag, Number};
+use tvmtune_ir::dsl;
+use tvmtune_ir::interp::Array;
+use tvmtune_ir::target::gpu::{Arch, GpuTarget};
+use tvmtune_schedule::{Instruction, Schedule};
+use tvmtune_space::default;
+use tvmtune_tests::emulate;
 use tvmtune_tests::nvrtc::nvrtc;
-use tvmtune_tests::{emulate, program};
 use tvmtune_tuner::random::Random;
 use tvmtune_tuner::space::{Point, Space};
 
@@ -115,7 +115,7 @@ fn factors_across_the_reduction_are_turned_where_it_pays() {
         fn product(x: Tensor<f32, M, K>, w: Tensor<f32, K, N>) -> Tensor<f32, M, N> {
             compute(|i, j| sum(0..K, |k| tf32(x[[i, k]]) * tf32(w[[k, j]])))
         }";
-    let dag = dag::build(&program(text)).unwrap();
+    let dag = dsl::program(text).unwrap();
     assert_eq!(instructions(&dag, HOPPER, "group"), None);
     assert!(instructions(&dag, HOPPER, "tensor").is_some());
 }
@@ -165,12 +165,12 @@ fn product(value: &str, dtype: &str) -> Dag {
             compute(|i, j| sum(0..K, |k| {value}))
         }}"
     );
-    dag::build(&program(&text)).unwrap()
+    dsl::program(&text).unwrap()
 }
 
 fn source(dag: &Dag, instructions: &[Instruction]) -> Option<String> {
     let schedule = Schedule::replay(dag, instructions).unwrap();
-    Some(generate_cuda(&schedule).ok()?.unit.source)
+    Some(tvmtune_cuda::generate(&schedule).ok()?.unit.source)
 }
 
 /// The instructions of the default point of the first sketch of a rule.
@@ -250,7 +250,7 @@ fn elements_are_rounded_alike_on_every_architecture() {
     let Some(nvrtc) = nvrtc() else { return };
     let text = "#[autotune(dims(N = 4096))]
         fn rounded(x: Tensor<f32, N>) -> Tensor<f32, N> { compute(|i| tf32(x[[i]])) }";
-    let dag = dag::build(&program(text)).unwrap();
+    let dag = dsl::program(text).unwrap();
     // Every exponent, halves, what is next to them, infinities.
     let bits = |n: usize| {
         let digits = [0x0fff, 0x1000, 0x1001, 0x2fff, 0x3000, 0x7f_efff, 0x7f_f000, 0x00_0000];
@@ -259,10 +259,10 @@ fn elements_are_rounded_alike_on_every_architecture() {
     let value = |n: usize| f64::from(f32::from_bits(bits(n)));
     let of = |n: usize| Number::Float(if value(n).is_nan() { 1.0 } else { value(n) });
     let params = [Array::from_fn(DType::F32, &[4096], of)];
-    let expected = interp::dag::run(&dag, &[], &params, &[]);
+    let expected = tvmtune_ir::interp::run(&dag, &[], &params, &[]);
     for (sm, arch) in [(75, "compute_75"), (80, "compute_80"), (90, "compute_90")] {
         let target = GpuTarget::generic(Arch { sm, exact: false });
-        let generated = generate_cuda(&default::schedule(&dag, &target.into())).unwrap();
+        let generated = tvmtune_cuda::generate(&default::schedule(&dag, &target.into())).unwrap();
         let text = ptx(nvrtc, &generated.unit.source, arch);
         assert_eq!(text.contains("cvt.rna.tf32.f32"), (80..90).contains(&sm));
         assert_eq!(text.contains("cvt.rn.tf32.f32"), sm >= 90);

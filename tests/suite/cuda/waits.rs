@@ -1,15 +1,17 @@
 //! Every wait that is printed is needed, and the emulator sees when one is missing: each is taken
 //! out of the text, one at a time.
 
-use tvmtune_core::codegen::{GeneratedCuda, generate_cuda};
-use tvmtune_core::dag::{self, DType, Dag};
-use tvmtune_core::interp::{self, Array};
-use tvmtune_core::schedule::sketch::sketches;
-use tvmtune_core::schedule::{Schedule, default};
-use tvmtune_core::target::gpu::{Arch, GpuTarget};
+use tvmtune_cuda::Generated;
 use tvmtune_emulator::{Completion, FaultKind, Module, Options, Order};
+use tvmtune_ir::dag::{DType, Dag};
+use tvmtune_ir::dsl;
+use tvmtune_ir::interp::Array;
+use tvmtune_ir::target::gpu::{Arch, GpuTarget};
+use tvmtune_schedule::Schedule;
+use tvmtune_space::default;
+use tvmtune_space::sketch::sketches;
+use tvmtune_tests::emulate;
 use tvmtune_tests::nvrtc::nvrtc;
-use tvmtune_tests::{emulate, program};
 
 use super::persistent::small;
 use super::ptx;
@@ -48,7 +50,7 @@ const KINDS: [FaultKind; 8] = [
 ];
 
 /// Whether a run shows a fault of order, by the line at which it was seen.
-fn fault(generated: &GeneratedCuda, text: &str, params: &[Array]) -> Option<(FaultKind, String)> {
+fn fault(generated: &Generated, text: &str, params: &[Array]) -> Option<(FaultKind, String)> {
     let module = Module::parse(text).unwrap();
     let random: Vec<Order> = (1..=8).map(Order::Random).collect();
     let orders = [&[Order::Ascending, Order::Descending], &random[..]].concat();
@@ -68,7 +70,7 @@ fn fault(generated: &GeneratedCuda, text: &str, params: &[Array]) -> Option<(Fau
 /// The default schedule for an architecture without warpgroups.
 #[track_caller]
 fn check(source: &str, n_expected: usize) {
-    let dag = dag::build(&program(source)).unwrap();
+    let dag = dsl::program(source).unwrap();
     let arch = Arch { sm: 80, exact: false };
     let schedule = default::schedule(&dag, &GpuTarget::generic(arch).into());
     check_schedule(&dag, &schedule, "compute_80", n_expected);
@@ -84,7 +86,7 @@ fn check_rule(rule: &str, source: &str, n_expected: usize) {
 /// The same on a GPU of that kind.
 #[track_caller]
 fn check_rule_on(target: &GpuTarget, rule: &str, source: &str, n_expected: usize) {
-    let dag = dag::build(&program(source)).unwrap();
+    let dag = dsl::program(source).unwrap();
     let sketches = sketches(&dag, &(*target).into());
     let sketch = sketches.iter().find(|it| it.name.contains(rule)).expect("a rule that applies");
     let schedule = Schedule::replay(&dag, &sketch.instructions(&sketch.default)).unwrap();
@@ -94,7 +96,7 @@ fn check_rule_on(target: &GpuTarget, rule: &str, source: &str, n_expected: usize
 #[track_caller]
 fn check_schedule(dag: &Dag, schedule: &Schedule, arch: &str, n_expected: usize) {
     let Some(nvrtc) = nvrtc() else { return };
-    let generated = generate_cuda(schedule).unwrap();
+    let generated = tvmtune_cuda::generate(schedule).unwrap();
     let param = |(seed, id)| {
         let tensor = dag.tensor(id);
         let shape: Vec<u64> = tensor.shape.iter().map(|it| it.eval_dims(&[]) as u64).collect();
@@ -103,7 +105,7 @@ fn check_schedule(dag: &Dag, schedule: &Schedule, arch: &str, n_expected: usize)
     let params: Vec<Array> = (1..).zip(dag.params()).map(param).collect();
     let whole = ptx(nvrtc, &generated.unit.source, arch);
     assert_eq!(fault(&generated, &whole, &params), None);
-    let expected = interp::dag::run(dag, &[], &params, &[]);
+    let expected = tvmtune_ir::interp::run(dag, &[], &params, &[]);
     let module = Module::parse(&whole).unwrap();
     let results = emulate::run(&generated, &module, &[], &params, &[], &Options::default());
     for (result, expected) in results.unwrap().iter().zip(&expected) {

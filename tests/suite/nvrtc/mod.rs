@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use tvmtune_plan::database::Cache;
 use tvmtune_runtime::cuda::nvrtc::{Nvrtc, NvrtcError};
 use tvmtune_tests::nvrtc::nvrtc;
 use tvmtune_tuner::compile::{Code, CompileError, Compiler, LINES, Source, Verdict};
-use tvmtune_tuner::database::Cache;
 
 /// The use of every function, with the architectures that it must compile for.
 const FUNCTIONS: &[(&str, &str, &[&str])] = &[

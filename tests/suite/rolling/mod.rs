@@ -6,12 +6,13 @@ mod trimmed;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseResult, TestRunner};
-use tvmtune_core::arbitrary::{Move, any_move, instruction};
-use tvmtune_core::dag::{DType, Dag};
-use tvmtune_core::interp::{self, Array, Number};
-use tvmtune_core::kernel::{self, Isa, Unsupported};
-use tvmtune_core::schedule::{Attach, AxisId, ErrorKind, Instruction, LoopKind, Schedule, StageId};
-use tvmtune_core::{dsl, nest};
+use tvmtune_cpu::kernel::{self, Unsupported};
+use tvmtune_ir::dag::{DType, Dag, Number};
+use tvmtune_ir::dsl;
+use tvmtune_ir::interp::Array;
+use tvmtune_ir::target::Isa;
+use tvmtune_schedule::arbitrary::{Move, any_move, instruction};
+use tvmtune_schedule::{Attach, AxisId, ErrorKind, Instruction, LoopKind, Schedule, StageId, nest};
 
 use examples::{EXAMPLES, Example};
 
@@ -146,8 +147,8 @@ fn check_nest(case: &Case) -> TestCaseResult {
     let (dag, schedule, dims) = made(case);
     let nest = nest::lower(&schedule);
     let params = EXAMPLES[case.0].params(&dag, &dims, case.4);
-    let expected = interp::dag::run(&dag, &dims, &params, &[]);
-    match interp::nest::run(&nest, &dims, &params, &[]) {
+    let expected = tvmtune_ir::interp::run(&dag, &dims, &params, &[]);
+    match tvmtune_schedule::interp::run(&nest, &dims, &params, &[]) {
         Ok(results) => compare(&results, &expected, &|| shown(&schedule, &dims)),
         Err(fault) => Err(TestCaseError::fail(format!("{fault}:\n{}", shown(&schedule, &dims)))),
     }
@@ -162,11 +163,11 @@ fn check_kernel(case: &Case, isa: Isa) -> TestCaseResult {
         Err(other) => return Err(TestCaseError::fail(format!("{other}\n{nest}"))),
     };
     let params = EXAMPLES[case.0].params(&dag, &dims, case.4);
-    let expected = interp::dag::run(&dag, &dims, &params, &[]);
+    let expected = tvmtune_ir::interp::run(&dag, &dims, &params, &[]);
     let like: Vec<Array> = expected.iter().map(|it| Array::zeros(it.dtype, &it.shape)).collect();
     let shown = || format!("{}\n{kernel}", shown(&schedule, &dims));
     prop_assert!(kernel::verify::verify(&kernel).is_empty(), "unset registers\n{}", shown());
-    match interp::kernel::run(&kernel, &dims, &params, &[], &like) {
+    match tvmtune_cpu::interp::run(&kernel, &dims, &params, &[], &like) {
         Ok(results) => compare(&results, &expected, &shown),
         Err(fault) => Err(TestCaseError::fail(format!("{fault}:\n{}", shown()))),
     }

@@ -1,11 +1,10 @@
 //! Loops over blocks that end where a mask leaves nothing: which may, and what becomes of what is
 //! hidden.
 
-use tvmtune_core::dag::{DType, Dag};
-use tvmtune_core::interp::{self, Array, Number};
-use tvmtune_core::nest;
-use tvmtune_core::schedule::{
-    AxisId, AxisRole, ErrorKind, LoopKind, Schedule, ScheduleError, StageId,
+use tvmtune_ir::dag::{DType, Dag, Number};
+use tvmtune_ir::interp::Array;
+use tvmtune_schedule::{
+    AxisId, AxisRole, ErrorKind, LoopKind, Schedule, ScheduleError, StageId, nest,
 };
 
 use super::examples::EXAMPLES;
@@ -73,12 +72,14 @@ fn what_is_hidden_from_all_rows_of_a_tile_may_be_anything() {
     let (dag, mut schedule, host, blocks) = causal(1);
     let mut params: Vec<Array> =
         (1..).map(|it| Array::random(DType::F32, &[9, 5], it)).take(3).collect();
-    let expected = interp::dag::run(&dag, &[9], &params, &[]);
+    let expected = tvmtune_ir::interp::run(&dag, &[9], &params, &[]);
     for d in 0..5 {
         params[2].set(8 * 5 + d, Number::Float(f64::INFINITY));
     }
     let run = |schedule: &Schedule| {
-        interp::nest::run(&nest::lower(schedule), &[9], &params, &[]).unwrap().swap_remove(0)
+        tvmtune_schedule::interp::run(&nest::lower(schedule), &[9], &params, &[])
+            .unwrap()
+            .swap_remove(0)
     };
     let rows =
         |array: &Array| -> Vec<f64> { (0..8 * 5).map(|it| array.get(it).to_f64()).collect() };

@@ -1,11 +1,12 @@
 //! What the caller of machine code relies on: its registers survive, and the upper halves of
 //! vectors are clean.
 
-use tvmtune_core::codegen::x86::assemble;
-use tvmtune_core::kernel::{
-    Address, Base, Count, Isa, Lanes, Linear, Reg, Slot, Stmt, Storage, Value, VectorBinary,
+use tvmtune_cpu::kernel::{
+    Address, Base, Count, Lanes, Linear, Reg, Slot, Stmt, Storage, Value, VectorBinary,
 };
-use tvmtune_core::poly::VarId;
+use tvmtune_cpu::x86::assemble;
+use tvmtune_ir::poly::VarId;
+use tvmtune_ir::target::Isa;
 use tvmtune_runtime::raw::{Code, Threads};
 
 use super::{run, tile};

@@ -6,13 +6,14 @@
 //! Values have a kind. The bits of floats never become integers unless a minimum has removed NaNs
 //! first: which of two NaNs an operation passes on is not specified.
 
-use tvmtune_core::dag::{ScalarId, TensorId};
-use tvmtune_core::kernel::{
-    Address, Base, Count, Isa, Kernel, Lanes, Linear, Mask, Phase, Quotient, Reg, Slot, Stmt,
-    Storage, TableEntry, Value, VectorBinary, VectorCompare, VectorUnary,
+use tvmtune_cpu::kernel::{
+    Address, Base, Count, Kernel, Lanes, Linear, Mask, Phase, Quotient, Reg, Slot, Stmt, Storage,
+    TableEntry, Value, VectorBinary, VectorCompare, VectorUnary,
 };
-use tvmtune_core::poly::{Poly, VarId};
-use tvmtune_core::schedule::Threads;
+use tvmtune_ir::dag::{ScalarId, TensorId};
+use tvmtune_ir::poly::{Poly, VarId};
+use tvmtune_ir::target::Isa;
+use tvmtune_schedule::Threads;
 
 /// What a kernel is tested with.
 #[derive(Clone, Debug)]

@@ -8,8 +8,8 @@ mod tile;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use tvmtune_core::codegen::x86::RegisterFile;
-use tvmtune_core::kernel::Isa;
+use tvmtune_cpu::x86::RegisterFile;
+use tvmtune_ir::target::Isa;
 
 fn runner(cases: u32) -> TestRunner {
     TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() })

@@ -1,9 +1,10 @@
 //! Runs a kernel twice, interpreted and assembled, on memory that ends where a page that may not
 //! be touched begins.
 
-use tvmtune_core::codegen::x86::{RegisterFile, assemble_in};
-use tvmtune_core::interp::kernel::{Cell, FaultKind, Races, execute};
-use tvmtune_core::kernel::{Base, Count, Isa, Kernel, Phase, Storage, TableEntry};
+use tvmtune_cpu::interp::{Cell, FaultKind, Races, execute};
+use tvmtune_cpu::kernel::{Base, Count, Kernel, Phase, Storage, TableEntry};
+use tvmtune_cpu::x86::{RegisterFile, assemble_in};
+use tvmtune_ir::target::Isa;
 use tvmtune_runtime::raw::{Code, Guarded, Threads};
 
 use super::generate::{BUFFERS, Program};

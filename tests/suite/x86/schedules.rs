@@ -4,14 +4,16 @@
 use std::cell::Cell as Count;
 
 use proptest::prelude::*;
-use tvmtune_core::arbitrary::{Case, Move, any_case, any_move, instruction};
-use tvmtune_core::codegen::x86::RegisterFile;
-use tvmtune_core::interp::kernel::{Races, execute, table, written};
-use tvmtune_core::interp::{self, Array, Number};
-use tvmtune_core::kernel::{self, Isa};
-use tvmtune_core::schedule::{Instruction, Schedule};
-use tvmtune_core::{dag, nest};
+use tvmtune_cpu::interp::{Races, execute, table, written};
+use tvmtune_cpu::kernel;
+use tvmtune_cpu::x86::RegisterFile;
+use tvmtune_ir::dag::{self, Number};
+use tvmtune_ir::dsl;
+use tvmtune_ir::interp::Array;
+use tvmtune_ir::target::Isa;
 use tvmtune_runtime::raw::Threads;
+use tvmtune_schedule::arbitrary::{Case, Move, any_case, any_move, instruction};
+use tvmtune_schedule::{Instruction, Schedule, nest};
 use tvmtune_tests::program;
 
 use super::{run, runner};
@@ -33,7 +35,7 @@ fn launch(
 fn check(case: &Case, schedule: &Schedule, isa: Isa) -> Result<bool, TestCaseError> {
     let Ok(kernel) = kernel::lower(&nest::lower(schedule), isa) else { return Ok(false) };
     let (params, scalars) = (case.params(), case.scalars());
-    let results: Vec<Array> = interp::dag::run(&case.dag, &case.dims, &params, &scalars);
+    let results: Vec<Array> = tvmtune_ir::interp::run(&case.dag, &case.dims, &params, &scalars);
     let mut cells = table(&kernel, &case.dims, &params, &scalars, &results);
     let scratch = kernel.scratch_bytes.eval_dims(&case.dims).max(0) as usize;
     execute(&kernel, &mut cells, scratch, Races::Ignore).unwrap();
@@ -90,13 +92,13 @@ fn a_tiled_convolution_is_right() {
         pack t1 [0:16] [0, 2, 3, 4, 1]; annotate s2 a0 parallel; annotate s2 a1 parallel;\
         split s2 a3 [64]; annotate s2 a5 vectorized";
     let trace: Vec<Instruction> = trace.split(';').map(|it| it.trim().parse().unwrap()).collect();
-    let dag = dag::build(&program).unwrap();
+    let dag = dsl::build(&program).unwrap();
     let schedule = Schedule::replay(&dag, &trace).unwrap();
     let params = [
         Array::whole_numbers(dag::DType::F32, &[1, 3, 56, 56], 1),
         Array::whole_numbers(dag::DType::F32, &[64, 3, 3, 3], 2),
     ];
-    let expected = interp::dag::run(&dag, &[], &params, &[]);
+    let expected = tvmtune_ir::interp::run(&dag, &[], &params, &[]);
     for isa in [Isa::Avx512, Isa::Avx2] {
         if run::executes(isa) {
             let kernel = kernel::lower(&nest::lower(&schedule), isa).unwrap();

@@ -2,15 +2,15 @@
 
 use std::time::Instant;
 
-use tvmtune_core::codegen::x86::{RegisterFile, assemble};
-use tvmtune_core::dag::TensorId;
-use tvmtune_core::kernel::{
-    Address, Base, Count, Isa, Kernel, Lanes, Linear, Phase, Reg, Slot, Stmt, Storage, TableEntry,
-    Value,
+use tvmtune_cpu::kernel::{
+    Address, Base, Count, Kernel, Lanes, Linear, Phase, Reg, Slot, Stmt, Storage, TableEntry, Value,
 };
-use tvmtune_core::poly::{Poly, VarId};
-use tvmtune_core::schedule::Threads;
+use tvmtune_cpu::x86::{RegisterFile, assemble};
+use tvmtune_ir::dag::TensorId;
+use tvmtune_ir::poly::{Poly, VarId};
+use tvmtune_ir::target::Isa;
 use tvmtune_runtime::raw::{self, Code};
+use tvmtune_schedule::Threads;
 
 use super::generate::Program;
 use super::run;

@@ -13,9 +13,9 @@ mod quiet;
 #[cfg(feature = "tune")]
 pub mod session;
 
-use tvmtune_core::record::Tier;
-use tvmtune_core::target::{DeviceKey, GpuTarget};
-use tvmtune_tuner::database::Lookup;
+use tvmtune_ir::target::{DeviceKey, GpuTarget};
+use tvmtune_plan::database::Lookup;
+use tvmtune_plan::record::Tier;
 
 use crate::config::Budget;
 use crate::cuda;

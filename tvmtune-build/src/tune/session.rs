@@ -6,10 +6,10 @@
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
-use tvmtune_core::record::Provenance;
-use tvmtune_core::target::{GpuTarget, Target};
-use tvmtune_tuner::database::{Database, Places};
-use tvmtune_tuner::device;
+use tvmtune_ir::target::{GpuTarget, Target};
+use tvmtune_plan::database::{Database, Places};
+use tvmtune_plan::device;
+use tvmtune_plan::record::Provenance;
 use tvmtune_tuner::measure::{Exclusive, ExclusiveError, Measurer, WorkerCommand, worker};
 use tvmtune_tuner::parallel::n_cores;
 use tvmtune_tuner::tune::{self, Event, Hardware, Options, Recipe, Summary, TuneError, Workload};
@@ -102,7 +102,7 @@ pub fn run(
 pub fn gpu() -> Result<GpuTarget, String> {
     let worker = WorkerCommand::this_executable().map_err(|it| it.to_string())?;
     let gpu = Measurer::on_gpu(worker).gpu().map_err(|it| it.to_string())??;
-    device::gpu_target(&gpu)
+    tvmtune_tuner::device::gpu_target(&gpu)
         .ok_or_else(|| format!("{} is too old: no code is made for it", gpu.name))
 }
 

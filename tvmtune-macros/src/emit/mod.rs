@@ -13,8 +13,8 @@ mod spec;
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote};
-use tvmtune_core::dag::Dag;
-use tvmtune_core::dsl::Program;
+use tvmtune_ir::dag::Dag;
+use tvmtune_ir::dsl::Program;
 
 use crate::infer::{self, Step};
 use crate::operand::{self, Kind, Operand, field, in_dims, local};

@@ -1,0 +1,124 @@
+//! Runs the statements of one task.
+
+use crate::kernel::{Kernel, Phase, Quotient, Reg, Stmt};
+use tvmtune_ir::poly::VarId;
+
+use super::FaultKind;
+use super::memory::Memory;
+use super::value::Vector;
+
+/// The state of a task that runs.
+pub(super) struct Task<'m, 'a> {
+    pub(super) memory: &'m mut Memory<'a>,
+    pub(super) lanes: usize,
+    /// What each register holds; `None` before it is first assigned.
+    pub(super) regs: Vec<Option<Vector>>,
+    vars: Vec<Option<i64>>,
+}
+
+impl<'m, 'a> Task<'m, 'a> {
+    pub(super) fn new(kernel: &Kernel, memory: &'m mut Memory<'a>) -> Self {
+        let regs = vec![None; kernel.n_regs as usize];
+        Self { memory, lanes: kernel.isa.lanes() as usize, regs, vars: Vec::new() }
+    }
+
+    pub(super) fn var(&self, var: VarId) -> Option<i64> {
+        self.vars.get(var.0 as usize).copied().flatten()
+    }
+
+    fn assign(&mut self, var: VarId, value: Option<i64>) {
+        let at = var.0 as usize;
+        if self.vars.len() <= at {
+            self.vars.resize(at + 1, None);
+        }
+        self.vars[at] = value;
+    }
+
+    /// How many tasks a phase has: the product of its grid.
+    pub(super) fn number(&self, phase: &Phase) -> Result<i64, FaultKind> {
+        let mut product = 1;
+        for (_, count) in &phase.tasks {
+            product *= self.count(*count)?.max(0);
+        }
+        Ok(product)
+    }
+
+    /// Gives the grid's variables the coordinates of task number `number`.
+    pub(super) fn place(&mut self, phase: &Phase, mut number: i64) -> Result<(), FaultKind> {
+        for (var, count) in phase.tasks.iter().rev() {
+            let count = self.count(*count)?;
+            self.assign(*var, Some(number % count));
+            number /= count;
+        }
+        Ok(())
+    }
+
+    pub(super) fn block(&mut self, body: &[Stmt]) -> Result<(), FaultKind> {
+        for stmt in body {
+            self.stmt(stmt)?;
+        }
+        for stmt in body {
+            if let Stmt::Let { var, .. } = stmt {
+                self.assign(*var, None);
+            }
+        }
+        Ok(())
+    }
+
+    fn stmt(&mut self, stmt: &Stmt) -> Result<(), FaultKind> {
+        match stmt {
+            Stmt::Loop { var, count, body } => {
+                for iteration in 0..self.count(*count)? {
+                    self.assign(*var, Some(iteration));
+                    self.block(body)?;
+                }
+                self.assign(*var, None);
+            }
+            Stmt::If { value, bound, then, otherwise } => {
+                let holds = self.linear(value)? < self.linear(bound)?;
+                self.block(if holds { then } else { otherwise })?;
+            }
+            Stmt::Let { var, op, value, by } => {
+                let (value, by) = (self.linear(value)?, self.count(*by)?);
+                if value < 0 || by < 1 {
+                    return Err(FaultKind::BadQuotient { value, by });
+                }
+                let result = match op {
+                    Quotient::Div => value / by,
+                    Quotient::Mod => value % by,
+                };
+                self.assign(*var, Some(result));
+            }
+            Stmt::Set { reg, value, mask } => {
+                let active = self.mask(mask.as_ref())?;
+                let value = self.value(value)?;
+                self.set(*reg, value, mask.is_some().then_some(active))?;
+            }
+            Stmt::Store { address, lanes, storage, value, mask } => {
+                let active = self.mask(mask.as_ref())?;
+                let value = self.value(value)?;
+                let places = self.places(address, *lanes, *storage)?;
+                let width = if *lanes == crate::kernel::Lanes::Uniform { 1 } else { self.lanes };
+                for lane in (0..width).filter(|it| active >> it & 1 == 1) {
+                    self.memory.store(address.base, places[lane], *storage, value[lane])?;
+                }
+            }
+            Stmt::Prefetch { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// Assigns a register; with a mask, the other lanes keep what they had, so they had something.
+    fn set(&mut self, reg: Reg, value: Vector, active: Option<u32>) -> Result<(), FaultKind> {
+        let target = self.regs.get_mut(reg.0 as usize).ok_or(FaultKind::Unassigned { reg })?;
+        let Some(active) = active else {
+            *target = Some(value);
+            return Ok(());
+        };
+        let target = target.as_mut().ok_or(FaultKind::Unassigned { reg })?;
+        for lane in (0..self.lanes).filter(|it| active >> it & 1 == 1) {
+            target[lane] = value[lane];
+        }
+        Ok(())
+    }
+}

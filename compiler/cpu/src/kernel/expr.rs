@@ -1,0 +1,369 @@
+//! Expressions as nodes: typed arithmetic in lanes of 32 bits.
+//!
+//! Floating-point arithmetic keeps the program's rounding: nothing is contracted or reassociated,
+//! but for sums, whose order the program leaves open (see [`super::write`]). Integers of 8 bits are
+//! brought back into their range after each operation. 64-bit integers are computed in 32 bits
+//! where their range is proven to fit; else the nest is refused.
+
+use super::affine::{Coef, LANE};
+use super::graph::{Id, Op, Place};
+use super::scope::{Cause, LaneMask, Limit, Lower};
+use super::tree::{Access, Term, TermKind};
+use super::write::Target;
+use super::{Lanes, Linear, Storage, Unsupported, VectorBinary, VectorCompare, VectorUnary};
+use tvmtune_ir::dag::{BinaryOp, CompareOp, DType, UnaryOp, integer_range};
+use tvmtune_ir::poly::Interval;
+
+const SIGN: u32 = 1 << 31;
+
+impl Lower<'_> {
+    /// The value of an expression in each lane.
+    pub(super) fn term(&mut self, term: &Term) -> Result<Id, Unsupported> {
+        if term.dtype == DType::I64 {
+            let range = self.range_of(term);
+            if i32::try_from(range.lo).is_err() || i32::try_from(range.hi).is_err() {
+                return Err(Unsupported::Range);
+            }
+        }
+        match &term.kind {
+            TermKind::Bits(bits) => Ok(self.graph().splat(*bits)),
+            TermKind::Index(form) => {
+                let form = self.eval(form)?;
+                self.index(form)
+            }
+            TermKind::Scalar(scalar) => self.scalar(*scalar, term.dtype),
+            TermKind::Read(access) => self.read(access),
+            TermKind::Unary(op, a) => {
+                let value = self.term(a)?;
+                self.unary(*op, term.dtype, value)
+            }
+            TermKind::Binary(op, a, b) => {
+                let small = matches!(op, BinaryOp::Div | BinaryOp::Rem)
+                    && self.is_small(a)
+                    && self.is_small(b);
+                let (a, b) = (self.term(a)?, self.term(b)?);
+                self.binary(*op, term.dtype, a, b, small)
+            }
+            TermKind::Compare(op, a, b) => self.compare(*op, a, b),
+            TermKind::Select(parts) => self.select(parts),
+            TermKind::Cast(a) => {
+                let value = self.term(a)?;
+                self.cast(value, a.dtype, term.dtype)
+            }
+        }
+    }
+
+    fn scalar(
+        &mut self,
+        scalar: tvmtune_ir::dag::ScalarId,
+        dtype: DType,
+    ) -> Result<Id, Unsupported> {
+        if matches!(dtype, DType::I64 | DType::F64) {
+            return Err(Unsupported::Type(dtype));
+        }
+        let slot = self.table.scalar(scalar);
+        let value = self.graph().node(Op::Scalar(slot));
+        if dtype != DType::Bool {
+            return Ok(value);
+        }
+        let zero = self.graph().int(0);
+        Ok(self.graph().compare(VectorCompare::LtI, zero, value))
+    }
+
+    fn read(&mut self, access: &Access) -> Result<Id, Unsupported> {
+        if !access.gather.is_empty() {
+            return self.gather(access);
+        }
+        let (tensor, address, lanes, storage) = match self.target(access, false)? {
+            Target::Register(reg) => return Ok(self.reg(reg)),
+            Target::Memory { tensor, address, lanes, storage } => (tensor, address, lanes, storage),
+        };
+        // What all lanes read exists if any lane's element does. Conditions may deny even that, and
+        // so may a guard that holds in no lane, if it is about what the element depends on.
+        let uniform = lanes == Lanes::Uniform;
+        let mask = self.mask(&|this, cause| match cause {
+            Cause::Condition => !access.sure,
+            Cause::Guard { id, may_be_empty: true } if uniform => {
+                let leaves = this.tree.leaves(&this.tree.guards[id]);
+                leaves.into_iter().any(|it| this.tree.mentions(&access.offset, it))
+            }
+            Cause::Extent(_) | Cause::Guard { .. } => !uniform,
+        })?;
+        let epoch = self.epochs[tensor.0 as usize];
+        Ok(self.graph().node(Op::Load(Place { address, storage, mask, epoch }, lanes)))
+    }
+
+    fn gather(&mut self, access: &Access) -> Result<Id, Unsupported> {
+        let buffer = &self.tree.buffers[access.tensor.0 as usize];
+        let storage = Storage::of(buffer.dtype).ok_or(Unsupported::Type(buffer.dtype))?;
+        if storage != Storage::Word {
+            return Err(Unsupported::Type(buffer.dtype));
+        }
+        if i32::try_from(buffer.size.interval(&self.tree.facts).hi).is_err() {
+            return Err(Unsupported::Range);
+        }
+        let mut plain = Access { gather: Vec::new(), ..access.clone() };
+        // The lane's part of the offset goes into the index.
+        let mut form = self.eval(&access.offset)?;
+        let lane = form.take(LANE);
+        let mut index = match lane {
+            None => self.graph().int(0),
+            Some(Coef::Const(step)) => {
+                let step = i32::try_from(step).map_err(|_| Unsupported::Range)?;
+                let base = self.interned.linear(Linear::constant(0));
+                self.graph().node(Op::Index { base, step })
+            }
+            Some(Coef::Dims(_)) => return Err(Unsupported::Index),
+        };
+        for (stride, value) in &access.gather {
+            let value = self.term(value)?;
+            let stride = self.index(super::affine::Affine::dims(stride.clone()))?;
+            let part = self.graph().binary(VectorBinary::MulI, value, stride);
+            index = self.graph().binary(VectorBinary::AddI, part, index);
+        }
+        plain.offset = access.offset.clone();
+        let Target::Memory { tensor, address, .. } = self.target(&plain, false)? else {
+            return Err(Unsupported::Index);
+        };
+        let mask = self.mask(&|_, _| true)?;
+        let epoch = self.epochs[tensor.0 as usize];
+        Ok(self.graph().node(Op::Gather(Place { address, storage, mask, epoch }, index)))
+    }
+
+    fn unary(&mut self, op: UnaryOp, dtype: DType, a: Id) -> Result<Id, Unsupported> {
+        let graph = self.graph();
+        if !dtype.is_float() {
+            let zero = graph.int(0);
+            let negative = graph.binary(VectorBinary::SubI, zero, a);
+            let value = match op {
+                UnaryOp::Not => graph.not(a),
+                UnaryOp::Neg => negative,
+                UnaryOp::Abs => graph.binary(VectorBinary::MaxI, a, negative),
+                _ => a,
+            };
+            return Ok(self.wrap(value, dtype));
+        }
+        Ok(match op {
+            UnaryOp::Neg | UnaryOp::Not => {
+                let sign = graph.splat(SIGN);
+                graph.binary(VectorBinary::Xor, a, sign)
+            }
+            UnaryOp::Abs => {
+                let rest = graph.splat(!SIGN);
+                graph.binary(VectorBinary::And, a, rest)
+            }
+            UnaryOp::Sqrt => graph.unary(VectorUnary::SqrtF, a),
+            UnaryOp::Rsqrt => {
+                let (one, root) = (graph.float(1.0), graph.unary(VectorUnary::SqrtF, a));
+                graph.binary(VectorBinary::DivF, one, root)
+            }
+            UnaryOp::Floor => graph.unary(VectorUnary::FloorF, a),
+            UnaryOp::Ceil => graph.unary(VectorUnary::CeilF, a),
+            UnaryOp::Round => graph.unary(VectorUnary::RoundF, a),
+            UnaryOp::Tf32 => graph.tf32(a),
+            UnaryOp::Exp => graph.exp(a),
+            UnaryOp::Ln => graph.ln(a),
+            UnaryOp::Tanh => graph.tanh(a),
+            UnaryOp::Erf => graph.erf(a),
+            UnaryOp::Sin => graph.sin(a),
+            UnaryOp::Cos => graph.cos(a),
+        })
+    }
+
+    fn binary(
+        &mut self,
+        op: BinaryOp,
+        dtype: DType,
+        a: Id,
+        b: Id,
+        small: bool,
+    ) -> Result<Id, Unsupported> {
+        let graph = self.graph();
+        if dtype.is_float() {
+            return Ok(match op {
+                BinaryOp::Add => graph.binary(VectorBinary::AddF, a, b),
+                BinaryOp::Sub => graph.binary(VectorBinary::SubF, a, b),
+                BinaryOp::Mul => graph.binary(VectorBinary::MulF, a, b),
+                BinaryOp::Div => graph.binary(VectorBinary::DivF, a, b),
+                BinaryOp::Min => graph.number(VectorBinary::MinF, a, b),
+                BinaryOp::Max => graph.number(VectorBinary::MaxF, a, b),
+                BinaryOp::Pow => graph.pow(a, b),
+                BinaryOp::Rem | BinaryOp::And | BinaryOp::Or => {
+                    return Err(Unsupported::Operation(op));
+                }
+            });
+        }
+        let value = match op {
+            BinaryOp::Add => graph.binary(VectorBinary::AddI, a, b),
+            BinaryOp::Sub => graph.binary(VectorBinary::SubI, a, b),
+            BinaryOp::Mul => graph.binary(VectorBinary::MulI, a, b),
+            BinaryOp::Min => graph.binary(VectorBinary::MinI, a, b),
+            BinaryOp::Max => graph.binary(VectorBinary::MaxI, a, b),
+            BinaryOp::And => graph.binary(VectorBinary::And, a, b),
+            BinaryOp::Or => graph.binary(VectorBinary::Or, a, b),
+            BinaryOp::Div => graph.divide(a, b, small).0,
+            BinaryOp::Rem => graph.divide(a, b, small).1,
+            BinaryOp::Pow => return Err(Unsupported::Operation(op)),
+        };
+        Ok(self.wrap(value, dtype))
+    }
+
+    /// An integer brought back into the range of its type.
+    pub(super) fn wrap(&mut self, value: Id, dtype: DType) -> Id {
+        let graph = self.graph();
+        match dtype {
+            DType::I8 => {
+                let high = graph.unary(VectorUnary::ShiftLeft(24), value);
+                graph.unary(VectorUnary::ShiftRightSigned(24), high)
+            }
+            DType::U8 => {
+                let byte = graph.int(255);
+                graph.binary(VectorBinary::And, value, byte)
+            }
+            _ => value,
+        }
+    }
+
+    fn compare(&mut self, op: CompareOp, a: &Term, b: &Term) -> Result<Id, Unsupported> {
+        if let (TermKind::Index(a), TermKind::Index(b)) = (&a.kind, &b.kind) {
+            let mut difference = self.eval(a)?;
+            let b = self.eval(b)?;
+            difference.add_scaled(&b, &Coef::Const(-1));
+            let range = self.interval(&difference);
+            if let Some(known) = decide(op, range) {
+                return Ok(self.graph().truth(known));
+            }
+            let value = self.index(difference)?;
+            let zero = self.graph().int(0);
+            return Ok(self.graph().compare_int(op, value, zero));
+        }
+        let dtype = a.dtype;
+        let (a, b) = (self.term(a)?, self.term(b)?);
+        let graph = self.graph();
+        Ok(match dtype {
+            DType::Bool => {
+                let differ = graph.binary(VectorBinary::Xor, a, b);
+                if op == CompareOp::Ne { differ } else { graph.not(differ) }
+            }
+            it if it.is_float() => graph.compare_float(op, a, b),
+            _ => graph.compare_int(op, a, b),
+        })
+    }
+
+    fn select(&mut self, parts: &[Term; 3]) -> Result<Id, Unsupported> {
+        let [condition, then, otherwise] = parts;
+        let condition = self.term(condition)?;
+        match self.graph().bits(condition) {
+            Some(super::graph::FALSE) => return self.term(otherwise),
+            Some(_) => return self.term(then),
+            None => {}
+        }
+        let then = self.branch(then, condition)?;
+        let opposite = self.graph().not(condition);
+        let otherwise = self.branch(otherwise, opposite)?;
+        Ok(self.graph().select(condition, then, otherwise))
+    }
+
+    /// An expression of which only the lanes that satisfy a condition count.
+    fn branch(&mut self, term: &Term, condition: Id) -> Result<Id, Unsupported> {
+        let limit = Limit::True(condition);
+        self.masks.push(LaneMask { limit, cause: Cause::Condition });
+        let value = self.term(term);
+        self.masks.pop();
+        value
+    }
+
+    /// Conversion as Rust's `as`.
+    fn cast(&mut self, value: Id, from: DType, to: DType) -> Result<Id, Unsupported> {
+        let graph = self.graph();
+        if from == to || (from.is_float() && to == DType::F32) {
+            return Ok(value);
+        }
+        if from == DType::Bool {
+            let one = if to.is_float() { graph.float(1.0) } else { graph.int(1) };
+            return Ok(graph.binary(VectorBinary::And, value, one));
+        }
+        Ok(match (from.is_float(), to) {
+            (true, DType::F16) => graph.round_to_f16(value),
+            (true, DType::Bf16) => graph.round_to_bf16(value),
+            (true, DType::I32) => graph.float_to_int(value),
+            (true, DType::I8) => graph.float_to_byte(value, -128.0, 127.0),
+            (true, DType::U8) => graph.float_to_byte(value, 0.0, 255.0),
+            (true, DType::Bool) => {
+                let zero = graph.float(0.0);
+                graph.compare(VectorCompare::NeF, value, zero)
+            }
+            (true, _) => return Err(Unsupported::Type(to)),
+            (false, DType::Bool) => {
+                let zero = graph.int(0);
+                graph.compare_int(CompareOp::Ne, value, zero)
+            }
+            (false, DType::F64) => return Err(Unsupported::Type(to)),
+            (false, it) if it.is_float() => {
+                let float = graph.unary(VectorUnary::IntToFloat, value);
+                return self.cast(float, DType::F32, to);
+            }
+            (false, _) => self.wrap(value, to),
+        })
+    }
+
+    /// Whether an integer expression is exact as an `f32`.
+    fn is_small(&self, term: &Term) -> bool {
+        let range = self.range_of(term);
+        -(1 << 24) < range.lo && range.hi < 1 << 24
+    }
+
+    /// Every value of an integer expression.
+    fn range_of(&self, term: &Term) -> Interval {
+        let of_type = integer_range(term.dtype);
+        match &term.kind {
+            TermKind::Bits(bits) => Interval::point(i64::from(*bits as i32)),
+            TermKind::Index(form) => self.tree.interval(form),
+            TermKind::Cast(a) if a.dtype == DType::Bool => Interval { lo: 0, hi: 1 },
+            TermKind::Cast(a) if a.dtype.is_integer() => {
+                let range = self.range_of(a);
+                let fits = of_type.lo <= range.lo && range.hi <= of_type.hi;
+                if fits { range } else { of_type }
+            }
+            TermKind::Select(parts) => {
+                let (a, b) = (self.range_of(&parts[1]), self.range_of(&parts[2]));
+                Interval { lo: a.lo.min(b.lo), hi: a.hi.max(b.hi) }
+            }
+            TermKind::Unary(UnaryOp::Neg, a) => self.range_of(a).times(Interval::point(-1)),
+            TermKind::Binary(op, a, b) if term.dtype.is_integer() => {
+                let (a, b) = (self.range_of(a), self.range_of(b));
+                let range = match op {
+                    BinaryOp::Add => a.plus(b),
+                    BinaryOp::Sub => a.plus(b.times(Interval::point(-1))),
+                    BinaryOp::Mul => a.times(b),
+                    BinaryOp::Min => Interval { lo: a.lo.min(b.lo), hi: a.hi.min(b.hi) },
+                    BinaryOp::Max => Interval { lo: a.lo.max(b.lo), hi: a.hi.max(b.hi) },
+                    BinaryOp::Div if b.lo > 0 => Interval { lo: a.lo.min(0), hi: a.hi.max(0) },
+                    BinaryOp::Rem if b.lo > 0 => Interval {
+                        lo: (1 - b.hi).min(0).max(a.lo.min(0)),
+                        hi: (b.hi - 1).min(a.hi.max(0)),
+                    },
+                    _ => of_type,
+                };
+                let fits = of_type.lo <= range.lo && range.hi <= of_type.hi;
+                if fits { range } else { of_type }
+            }
+            _ => of_type,
+        }
+    }
+}
+
+/// The truth of `value op 0`, if it is the same for all values.
+fn decide(op: CompareOp, range: Interval) -> Option<bool> {
+    let (below, above) = (range.hi < 0, range.lo > 0);
+    let (at_most, at_least) = (range.hi <= 0, range.lo >= 0);
+    let (holds, fails) = match op {
+        CompareOp::Lt => (below, at_least),
+        CompareOp::Le => (at_most, above),
+        CompareOp::Gt => (above, at_most),
+        CompareOp::Ge => (at_least, below),
+        CompareOp::Eq => (at_most && at_least, below || above),
+        CompareOp::Ne => (below || above, at_most && at_least),
+    };
+    if holds { Some(true) } else { fails.then_some(false) }
+}

@@ -1,0 +1,289 @@
+//! The values of one straight-line block, each once.
+//!
+//! Expressions are built here as nodes; equal nodes are the same node, so common subexpressions
+//! cost nothing, and constants fold. A read of a register or of memory carries the number of
+//! writes it comes after, so what was read before a write is another node than what is read after
+//! it. [`super::cse`] turns the nodes of a block back into statements.
+
+use std::collections::BTreeMap;
+
+use super::{
+    Address, Count, Lanes, Linear, Reg, Slot, Storage, VectorBinary, VectorCompare, VectorUnary,
+};
+use tvmtune_ir::target::Isa;
+
+/// A node of a [`Graph`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Id(pub(super) u32);
+
+/// Which lanes take part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum MaskOp {
+    All,
+    First(Count),
+    Where(Id),
+}
+
+/// Where elements are, and which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    /// [`Interned::addresses`]
+    pub(super) address: u32,
+    pub(super) storage: Storage,
+    pub(super) mask: MaskOp,
+    /// Writes to that buffer before the read.
+    pub(super) epoch: u32,
+}
+
+/// A node's operation: [`super::Value`] with nodes for operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Op {
+    Splat(u32),
+    Scalar(Slot),
+    /// A register, after that many writes.
+    Reg(Reg, u32),
+    Load(Place, Lanes),
+    Gather(Place, Id),
+    Index {
+        base: u32,
+        step: i32,
+    },
+    Unary(VectorUnary, Id),
+    Binary(VectorBinary, Id, Id),
+    Fma(Id, Id, Id),
+    Compare(VectorCompare, Id, Id),
+    Select(Id, Id, Id),
+    Reduce(VectorBinary, Id),
+}
+
+/// Addresses and linear forms, by number.
+#[derive(Debug, Default)]
+pub(super) struct Interned {
+    pub(super) addresses: Vec<Address>,
+    pub(super) linears: Vec<Linear>,
+    address_ids: BTreeMap<Address, u32>,
+    linear_ids: BTreeMap<Linear, u32>,
+}
+
+impl Interned {
+    pub(super) fn address(&mut self, address: Address) -> u32 {
+        if let Some(id) = self.address_ids.get(&address) {
+            return *id;
+        }
+        self.addresses.push(address.clone());
+        let id = self.addresses.len() as u32 - 1;
+        self.address_ids.insert(address, id);
+        id
+    }
+
+    pub(super) fn linear(&mut self, linear: Linear) -> u32 {
+        if let Some(id) = self.linear_ids.get(&linear) {
+            return *id;
+        }
+        self.linears.push(linear.clone());
+        let id = self.linears.len() as u32 - 1;
+        self.linear_ids.insert(linear, id);
+        id
+    }
+}
+
+/// The nodes of a block.
+#[derive(Debug)]
+pub(super) struct Graph {
+    pub(super) isa: Isa,
+    pub(super) ops: Vec<Op>,
+    ids: BTreeMap<Op, Id>,
+}
+
+/// The truth value `true`.
+pub(super) const TRUE: u32 = u32::MAX;
+/// The truth value `false`.
+pub(super) const FALSE: u32 = 0;
+
+impl Op {
+    /// The nodes it reads.
+    pub(super) fn children(&self) -> impl Iterator<Item = Id> + use<> {
+        let masked = |place: &Place| match place.mask {
+            MaskOp::Where(id) => Some(id),
+            _ => None,
+        };
+        let (a, b, c) = match self {
+            Op::Splat(_) | Op::Scalar(_) | Op::Reg(..) | Op::Index { .. } => (None, None, None),
+            Op::Load(place, _) => (masked(place), None, None),
+            Op::Gather(place, index) => (Some(*index), masked(place), None),
+            Op::Unary(_, a) | Op::Reduce(_, a) => (Some(*a), None, None),
+            Op::Binary(_, a, b) | Op::Compare(_, a, b) => (Some(*a), Some(*b), None),
+            Op::Fma(a, b, c) | Op::Select(a, b, c) => (Some(*a), Some(*b), Some(*c)),
+        };
+        [a, b, c].into_iter().flatten()
+    }
+}
+
+impl Graph {
+    pub(super) fn new(isa: Isa) -> Self {
+        Self { isa, ops: Vec::new(), ids: BTreeMap::new() }
+    }
+
+    pub(super) fn op(&self, id: Id) -> Op {
+        self.ops[id.0 as usize]
+    }
+
+    pub(super) fn node(&mut self, op: Op) -> Id {
+        let next = Id(self.ops.len() as u32);
+        let id = *self.ids.entry(op).or_insert(next);
+        if id == next {
+            self.ops.push(op);
+        }
+        id
+    }
+
+    pub(super) fn bits(&self, id: Id) -> Option<u32> {
+        match self.op(id) {
+            Op::Splat(bits) => Some(bits),
+            _ => None,
+        }
+    }
+
+    pub(super) fn splat(&mut self, bits: u32) -> Id {
+        self.node(Op::Splat(bits))
+    }
+
+    pub(super) fn float(&mut self, value: f32) -> Id {
+        self.splat(value.to_bits())
+    }
+
+    pub(super) fn int(&mut self, value: i32) -> Id {
+        self.splat(value as u32)
+    }
+
+    pub(super) fn truth(&mut self, value: bool) -> Id {
+        self.splat(if value { TRUE } else { FALSE })
+    }
+
+    pub(super) fn unary(&mut self, op: VectorUnary, a: Id) -> Id {
+        match self.bits(a).and_then(|bits| fold_unary(op, bits)) {
+            Some(bits) => self.splat(bits),
+            None => self.node(Op::Unary(op, a)),
+        }
+    }
+
+    pub(super) fn binary(&mut self, op: VectorBinary, a: Id, b: Id) -> Id {
+        let (known_a, known_b) = (self.bits(a), self.bits(b));
+        if let (Some(x), Some(y)) = (known_a, known_b)
+            && let Some(bits) = fold_binary(op, x, y)
+        {
+            return self.splat(bits);
+        }
+        match (op, known_a, known_b) {
+            (VectorBinary::And, Some(TRUE), _) | (VectorBinary::Or, Some(FALSE), _) => b,
+            (VectorBinary::And, _, Some(TRUE)) | (VectorBinary::Or, _, Some(FALSE)) => a,
+            (VectorBinary::And, Some(FALSE), _) | (VectorBinary::Or, Some(TRUE), _) => a,
+            (VectorBinary::And, _, Some(FALSE)) | (VectorBinary::Or, _, Some(TRUE)) => b,
+            (VectorBinary::AddI, Some(0), _) => b,
+            (VectorBinary::AddI | VectorBinary::SubI, _, Some(0)) => a,
+            (VectorBinary::MulI, Some(1), _) => b,
+            (VectorBinary::MulI, _, Some(1)) => a,
+            _ => self.node(Op::Binary(op, a, b)),
+        }
+    }
+
+    /// `a * b + c`, rounded once.
+    pub(super) fn fma(&mut self, a: Id, b: Id, c: Id) -> Id {
+        self.node(Op::Fma(a, b, c))
+    }
+
+    pub(super) fn compare(&mut self, op: VectorCompare, a: Id, b: Id) -> Id {
+        if let (Some(x), Some(y)) = (self.bits(a), self.bits(b)) {
+            return self.truth(fold_compare(op, x, y));
+        }
+        self.node(Op::Compare(op, a, b))
+    }
+
+    pub(super) fn not(&mut self, a: Id) -> Id {
+        let all = self.truth(true);
+        self.binary(VectorBinary::Xor, a, all)
+    }
+
+    pub(super) fn select(&mut self, condition: Id, then: Id, otherwise: Id) -> Id {
+        match self.bits(condition) {
+            Some(FALSE) => otherwise,
+            Some(_) => then,
+            None if then == otherwise => then,
+            None => self.node(Op::Select(condition, then, otherwise)),
+        }
+    }
+
+    pub(super) fn reduce(&mut self, op: VectorBinary, a: Id) -> Id {
+        self.node(Op::Reduce(op, a))
+    }
+}
+
+fn fold_unary(op: VectorUnary, bits: u32) -> Option<u32> {
+    let x = f32::from_bits(bits);
+    Some(match op {
+        VectorUnary::SqrtF => libm::sqrtf(x).to_bits(),
+        VectorUnary::RoundF => libm::rintf(x).to_bits(),
+        VectorUnary::FloorF => libm::floorf(x).to_bits(),
+        VectorUnary::CeilF => libm::ceilf(x).to_bits(),
+        VectorUnary::IntToFloat => (bits as i32 as f32).to_bits(),
+        VectorUnary::FloatToInt if x.abs() < 2e9 => x as i32 as u32,
+        VectorUnary::FloatToInt => i32::MIN as u32,
+        VectorUnary::ShiftLeft(by) => bits << by,
+        VectorUnary::ShiftRight(by) => bits >> by,
+        VectorUnary::ShiftRightSigned(by) => ((bits as i32) >> by) as u32,
+    })
+    .filter(|_| !(op == VectorUnary::FloatToInt && (2e9..2.2e9).contains(&x.abs())))
+}
+
+/// See [`VectorBinary::ScaleF`]; `None` where it is not the arithmetic of real numbers.
+fn scaled(x: f32, y: f32) -> Option<u32> {
+    // In double precision no power that matters is out of range, and the product is exact.
+    let power = || libm::exp2(f64::from(libm::floorf(y).clamp(-1000.0, 1000.0)));
+    (x.is_finite() && y.is_finite()).then(|| ((f64::from(x) * power()) as f32).to_bits())
+}
+
+fn fold_binary(op: VectorBinary, a: u32, b: u32) -> Option<u32> {
+    let (x, y) = (f32::from_bits(a), f32::from_bits(b));
+    let (i, j) = (a as i32, b as i32);
+    Some(match op {
+        VectorBinary::AddF => (x + y).to_bits(),
+        VectorBinary::SubF => (x - y).to_bits(),
+        VectorBinary::MulF => (x * y).to_bits(),
+        VectorBinary::DivF => (x / y).to_bits(),
+        VectorBinary::ScaleF => return scaled(x, y),
+        VectorBinary::MinF => {
+            if x < y {
+                a
+            } else {
+                b
+            }
+        }
+        VectorBinary::MaxF => {
+            if x > y {
+                a
+            } else {
+                b
+            }
+        }
+        VectorBinary::AddI => a.wrapping_add(b),
+        VectorBinary::SubI => a.wrapping_sub(b),
+        VectorBinary::MulI => a.wrapping_mul(b),
+        VectorBinary::MinI => i.min(j) as u32,
+        VectorBinary::MaxI => i.max(j) as u32,
+        VectorBinary::And => a & b,
+        VectorBinary::Or => a | b,
+        VectorBinary::Xor => a ^ b,
+    })
+}
+
+fn fold_compare(op: VectorCompare, a: u32, b: u32) -> bool {
+    let (x, y) = (f32::from_bits(a), f32::from_bits(b));
+    match op {
+        VectorCompare::LtF => x < y,
+        VectorCompare::LeF => x <= y,
+        VectorCompare::EqF => x == y,
+        VectorCompare::NeF => x != y,
+        VectorCompare::LtI => (a as i32) < (b as i32),
+        VectorCompare::EqI => a == b,
+    }
+}

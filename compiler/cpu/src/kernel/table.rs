@@ -1,0 +1,126 @@
+//! The argument table: what the caller passes, each thing once.
+
+use std::collections::BTreeMap;
+
+use super::affine::{Affine, Coef, tidy};
+use super::{Count, Linear, Slot, TableEntry};
+use tvmtune_ir::dag::{ScalarId, TensorId};
+use tvmtune_ir::poly::{Facts, Poly};
+use tvmtune_schedule::nest::{Nest, Scope};
+
+/// The entries so far, and where they are.
+#[derive(Debug)]
+pub(super) struct Table {
+    facts: Facts,
+    entries: Vec<TableEntry>,
+    pointers: BTreeMap<TensorId, Slot>,
+    scalars: BTreeMap<ScalarId, Slot>,
+    params: BTreeMap<Poly, Slot>,
+    /// What was asked before, as it was asked.
+    counts: BTreeMap<Poly, Count>,
+}
+
+impl Table {
+    /// The parameters, then the results, then shared memory.
+    pub(super) fn new(nest: &Nest, facts: &Facts) -> Self {
+        let mut table = Self {
+            facts: facts.clone(),
+            entries: Vec::new(),
+            pointers: BTreeMap::new(),
+            scalars: BTreeMap::new(),
+            params: BTreeMap::new(),
+            counts: BTreeMap::new(),
+        };
+        for tensor in nest.params.iter().chain(&nest.outputs) {
+            let layout = nest.buffer(*tensor).layout.clone();
+            let slot = table.push(TableEntry::Pointer { tensor: *tensor, layout });
+            table.pointers.insert(*tensor, slot);
+        }
+        for (n, buffer) in nest.buffers.iter().enumerate() {
+            if buffer.scope == Scope::Shared {
+                let elements = buffer.shape.iter().fold(Poly::constant(1), |n, it| n * it.clone());
+                let bytes = elements * buffer.dtype.bytes() as i64;
+                let slot = table.push(TableEntry::Shared { bytes });
+                table.pointers.insert(TensorId(n as u32), slot);
+            }
+        }
+        table
+    }
+
+    pub(super) fn into_entries(self) -> Vec<TableEntry> {
+        self.entries
+    }
+
+    fn push(&mut self, entry: TableEntry) -> Slot {
+        self.entries.push(entry);
+        Slot(self.entries.len() as u32 - 1)
+    }
+
+    /// Where the address of a buffer stands, if the caller provides its memory.
+    pub(super) fn pointer(&self, tensor: TensorId) -> Option<Slot> {
+        self.pointers.get(&tensor).copied()
+    }
+
+    pub(super) fn scalar(&mut self, scalar: ScalarId) -> Slot {
+        if let Some(slot) = self.scalars.get(&scalar) {
+            return *slot;
+        }
+        let slot = self.push(TableEntry::Scalar(scalar));
+        self.scalars.insert(scalar, slot);
+        slot
+    }
+
+    fn param(&mut self, poly: Poly) -> Slot {
+        if let Some(slot) = self.params.get(&poly) {
+            return *slot;
+        }
+        let slot = self.push(TableEntry::Param(poly.clone()));
+        self.params.insert(poly, slot);
+        slot
+    }
+
+    /// A polynomial in the dimensions; a constant where its range is one value.
+    pub(super) fn count(&mut self, poly: &Poly) -> Count {
+        if let Some(value) = poly.as_constant() {
+            return Count::Const(value);
+        }
+        if let Some(count) = self.counts.get(poly) {
+            return *count;
+        }
+        let tidied = tidy(poly.clone(), &self.facts);
+        let range = tidied.interval(&self.facts);
+        let count = match range.lo == range.hi {
+            true => Count::Const(range.lo),
+            false => Count::Param(self.param(tidied)),
+        };
+        self.counts.insert(poly.clone(), count);
+        count
+    }
+
+    /// The greatest value of a parameter.
+    pub(super) fn greatest(&self, slot: Slot) -> i64 {
+        match &self.entries[slot.0 as usize] {
+            TableEntry::Param(poly) => poly.interval(&self.facts).hi,
+            _ => i64::MAX,
+        }
+    }
+
+    /// A linear form over variables of the kernel.
+    pub(super) fn linear(&mut self, value: &Affine) -> Linear {
+        let mut linear = Linear::constant(value.constant);
+        if !value.dims.is_zero() {
+            match self.count(&value.dims) {
+                Count::Const(more) => linear.constant += more,
+                Count::Param(slot) => linear.param = Some(slot),
+            }
+        }
+        for (var, coefficient) in &value.terms {
+            let stride = match coefficient {
+                Coef::Const(value) => Count::Const(*value),
+                Coef::Dims(poly) => self.count(poly),
+            };
+            linear.strides.push((*var, stride));
+        }
+        linear
+    }
+}

@@ -1,0 +1,64 @@
+//! Steps 5 and 6 of 12, for CPUs: loop nests to vector code, machine code and portable Rust.
+//!
+//! ```text
+//! nest -> [kernel -> x86], nest -> [rust]
+//! ```
+//!
+//! In: a [`Schedule`]. Out: [`Generated`], everything from its loops to its machine code, under one
+//! [`ArtifactId`]; and for machines without a generator the text of safe [Rust](rust). Next: a
+//! worker measures the bytes.
+//!
+//! # Invariants
+//!
+//! - Pure: the same schedule gives the same bytes.
+//! - Nothing here decides how a program runs: loops of the schedule say it.
+
+#![forbid(unsafe_code)]
+
+pub mod kernel; // 5 a nest placed on a CPU
+pub mod x86; // 6 machine code
+pub mod rust; // 6 portable Rust
+pub mod interp; // runs vector code lane by lane
+
+use tvmtune_ir::artifact::ArtifactId;
+use tvmtune_ir::target::Isa;
+use tvmtune_schedule::Schedule;
+use tvmtune_schedule::nest::{self, Nest};
+
+use kernel::{Kernel, Unsupported};
+use x86::MachineCode;
+
+/// A schedule, generated for one instruction set.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Generated {
+    /// Its loops.
+    pub nest: Nest,
+    /// Its vector code.
+    pub kernel: Kernel,
+    /// Its bytes.
+    pub code: MachineCode,
+    /// Its identity.
+    pub artifact: ArtifactId,
+}
+
+/// Walks from a schedule to machine code.
+///
+/// # Errors
+///
+/// If the program, or this schedule of it, is left to portable code.
+pub fn generate(schedule: &Schedule, isa: Isa) -> Result<Generated, Unsupported> {
+    let nest = nest::lower(schedule);
+    let kernel = kernel::lower(&nest, isa)?;
+    let code = x86::assemble(&kernel);
+    let artifact = artifact(&kernel, &code);
+    Ok(Generated { nest, kernel, code, artifact })
+}
+
+fn artifact(kernel: &Kernel, code: &MachineCode) -> ArtifactId {
+    let text = kernel.to_string();
+    let lengths: Vec<[u8; 8]> =
+        code.phases.iter().map(|it| (it.len() as u64).to_le_bytes()).collect();
+    let phases = lengths.iter().zip(&code.phases);
+    let parts = phases.flat_map(|(length, phase)| [length.as_slice(), phase.as_slice()]);
+    ArtifactId::of([text.as_bytes()].into_iter().chain(parts))
+}

@@ -1,0 +1,174 @@
+//! Vectors and masks.
+
+use super::super::encode::{Fields, Mem, RAX, Rm, Width};
+use super::super::inst::{Class, Operand, VectorInst, Virt};
+use super::super::opcode::{self, Form, Opcode};
+use super::super::regalloc::{Location, MASKS};
+use super::{Emit, INTS};
+use tvmtune_ir::target::Isa;
+
+/// Mask registers that stand in for masks in the frame.
+const SPARE: u8 = 7;
+const OTHER_SPARE: u8 = 6;
+
+impl Emit<'_> {
+    fn width(&self) -> Width {
+        if self.isa == Isa::Avx512 { Width::W512 } else { Width::W256 }
+    }
+
+    /// An instruction without mask.
+    pub(super) fn plain(&mut self, op: Opcode, width: Width, reg: u8, vvvv: u8, rm: Rm) {
+        self.encode(op, width, Fields { reg, vvvv, rm, mask: 0, zeroing: false, imm: None });
+    }
+
+    fn encode(&mut self, op: Opcode, width: Width, fields: Fields) {
+        if op.vex_only {
+            // Moves of masks take the length 0, logic of masks the length 1.
+            let moves = (0x90..0x94).contains(&op.byte);
+            self.asm.vex(op, if moves { Width::W128 } else { Width::W256 }, fields);
+        } else if self.isa == Isa::Avx512 {
+            self.asm.evex(op, width, fields);
+        } else {
+            self.asm.vex(op, width, fields);
+        }
+    }
+
+    /// The number of a source that is a vector or a mask; `spare` stands in for a mask in the
+    /// frame.
+    pub(super) fn any_register(&mut self, virt: Virt, spare: u8) -> u8 {
+        match (self.code.classes[virt.0 as usize], self.source(virt)) {
+            (Class::Mask, Location::Register(at)) => MASKS[at as usize],
+            (Class::Mask, Location::Frame(at)) => {
+                self.plain(opcode::KMOVW, Width::W128, spare, 0, Rm::Mem(Self::spilled(at)));
+                spare
+            }
+            _ => self.register(virt),
+        }
+    }
+
+    fn operand(&mut self, operand: &Operand) -> Rm {
+        match operand {
+            Operand::Reg(virt) => Rm::Reg(self.any_register(*virt, OTHER_SPARE)),
+            Operand::Place(place) => Rm::Mem(self.mem(place)),
+            Operand::Broadcast(place) => Rm::Broadcast(self.mem(place)),
+        }
+    }
+
+    pub(super) fn vector(&mut self, it: &VectorInst) {
+        let a = it.a.map(|virt| self.any_register(virt, SPARE));
+        let c = it.c.map(|virt| self.register(virt));
+        let mask = it.mask.map_or(0, |virt| self.any_register(virt, SPARE));
+        let b = it.b.as_ref().map(|b| self.operand(b));
+        let (dst, to_frame) = match it.dst {
+            Some(virt) => self.any_target(virt),
+            None => (0, None),
+        };
+        let is_move = it.op == opcode::MOVAPS || it.op == opcode::KMOVW;
+        if is_move && mask == 0 && to_frame.is_none() && b == Some(Rm::Reg(dst)) {
+            return;
+        }
+        let (reg, vvvv, rm) = match it.op.form {
+            Form::Rvm => (dst, a.unwrap_or(0), b.unwrap_or(Rm::Reg(0))),
+            Form::Mr => (a.unwrap_or(0), c.unwrap_or(0), b.unwrap_or(Rm::Reg(dst))),
+            Form::Vm(digit) => (digit, dst, b.unwrap_or(Rm::Reg(0))),
+        };
+        // The third source of a blend is encoded as an immediate.
+        let choice = c.filter(|_| it.op.form == Form::Rvm).map(|c| c << 4);
+        let imm = it.imm.or(choice);
+        self.encode(it.op, it.width, Fields { reg, vvvv, rm, mask, zeroing: it.zeroing, imm });
+        if let Some(at) = to_frame {
+            self.plain(opcode::KMOVW_STORE, Width::W128, dst, 0, Rm::Mem(Self::spilled(at)));
+        }
+    }
+
+    /// The number of a target, and for a mask in the frame, where it goes after.
+    fn any_target(&mut self, virt: Virt) -> (u8, Option<u32>) {
+        match (self.code.classes[virt.0 as usize], self.target(virt)) {
+            (Class::Mask, Location::Register(at)) => (MASKS[at as usize], None),
+            (Class::Mask, Location::Frame(at)) => (SPARE, Some(at)),
+            _ => (self.target_register(virt), None),
+        }
+    }
+
+    /// `dst = a * b + c`, in the form that needs no move if one does not.
+    pub(super) fn fma(&mut self, dst: Virt, sources: [Operand; 3]) {
+        let [a, b, c] = sources.map(|it| self.operand(&it));
+        let dst = self.target_register(dst);
+        let width = self.width();
+        let (op, other, rm) = match (a, b, c) {
+            (Rm::Reg(a), Rm::Reg(b), Rm::Reg(c)) if dst == a && dst != c => {
+                (opcode::FMADD213PS, b, Rm::Reg(c))
+            }
+            (Rm::Reg(a), Rm::Reg(b), Rm::Reg(c)) if dst == b && dst != c => {
+                (opcode::FMADD213PS, a, Rm::Reg(c))
+            }
+            (Rm::Reg(a), factor, Rm::Reg(c)) | (factor, Rm::Reg(a), Rm::Reg(c)) => {
+                if dst == a && dst != c {
+                    (opcode::FMADD132PS, c, factor)
+                } else {
+                    self.copy_vector(dst, c);
+                    (opcode::FMADD231PS, a, factor)
+                }
+            }
+            (Rm::Reg(a), Rm::Reg(b), sum) => {
+                let (mine, other) = if dst == b { (b, a) } else { (a, b) };
+                self.copy_vector(dst, mine);
+                (opcode::FMADD213PS, other, sum)
+            }
+            _ => unreachable!("at most one source is in memory"),
+        };
+        self.plain(op, width, dst, other, rm);
+    }
+
+    fn copy_vector(&mut self, dst: u8, src: u8) {
+        if dst != src {
+            self.plain(opcode::MOVAPS, self.width(), dst, 0, Rm::Reg(src));
+        }
+    }
+
+    pub(super) fn zero(&mut self, dst: Virt) {
+        let dst = self.target_register(dst);
+        let fields =
+            Fields { reg: dst, vvvv: dst, rm: Rm::Reg(dst), mask: 0, zeroing: false, imm: None };
+        // Writing 128 bits clears the rest.
+        if dst < 16 {
+            self.asm.vex(opcode::PXOR, Width::W128, fields);
+        } else {
+            self.asm.evex(opcode::PXOR, Width::W128, fields);
+        }
+    }
+
+    pub(super) fn splat(&mut self, dst: Virt, src: Virt) {
+        let (dst, width) = (self.target_register(dst), self.width());
+        match self.source(src) {
+            Location::Frame(at) => {
+                self.plain(opcode::PBROADCASTD, width, dst, 0, Rm::Mem(Self::spilled(at)));
+            }
+            Location::Register(at) => {
+                let src = Rm::Reg(INTS[at as usize].0);
+                if self.isa == Isa::Avx512 {
+                    self.plain(opcode::PBROADCASTD_GPR, width, dst, 0, src);
+                } else {
+                    self.plain(opcode::MOVD, Width::W128, dst, 0, src);
+                    self.plain(opcode::PBROADCASTD, width, dst, 0, Rm::Reg(dst));
+                }
+            }
+        }
+    }
+
+    pub(super) fn splat_entry(&mut self, dst: Virt, entry: u32) {
+        self.load_table();
+        let dst = self.target_register(dst);
+        let from = Rm::Mem(Mem::at(RAX, 8 * entry as i32));
+        self.plain(opcode::BROADCASTSS, self.width(), dst, 0, from);
+    }
+
+    pub(super) fn mask_bits(&mut self, dst: Virt, bits: u16) {
+        let (dst, to_frame) = self.any_target(dst);
+        self.asm.constant(RAX, bits.into());
+        match to_frame {
+            None => self.plain(opcode::KMOVW_FROM_GPR, Width::W128, dst, 0, Rm::Reg(RAX.0)),
+            Some(at) => self.asm.store(Self::spilled(at), RAX),
+        }
+    }
+}

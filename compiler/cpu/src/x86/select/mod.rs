@@ -1,0 +1,286 @@
+//! A phase's statements to machine instructions on virtual registers.
+//!
+//! In: a [`Phase`]. Out: [`Code`]. Next: [`super::regalloc`].
+//!
+//! `value.rs` and `memory.rs` select vector instructions for expressions, `mask.rs` and
+//! `convert.rs` help them; `pointer.rs` keeps addresses and integers; this file does statements.
+//!
+//! # Invariants
+//!
+//! - A target is written by the last instruction of its expression, so that the expression may
+//!   read what the target held.
+//! - What does not change during the phase is computed once, before its first task.
+
+mod convert;
+mod mask;
+mod memory;
+mod pointer;
+mod value;
+
+use std::collections::BTreeMap;
+
+use super::address::{Active, Plan, Trips};
+use super::encode::{Constants, Width};
+use super::inst::{Argument, Class, Code, FrameSlot, Inst, IntOperand, Operand, VectorInst, Virt};
+use super::opcode::{self, Opcode};
+use crate::kernel::{Count, Kernel, Linear, Mask, Phase, Quotient, Reg, Slot, Stmt, Value};
+use tvmtune_ir::poly::VarId;
+use tvmtune_ir::target::Isa;
+
+/// What is computed once in a phase, before its first task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Hoisted {
+    /// An integer: a parameter.
+    Param(Slot),
+    /// An integer: the number of the first task.
+    FirstTask,
+    /// A vector: a run-time scalar in every lane.
+    Scalar(Slot),
+    /// A mask, or a vector of truth values: the first lanes.
+    First(Count),
+    /// A vector: multiples of the number of the lane.
+    Strided(Count),
+}
+
+/// See the [module documentation](self).
+struct Select<'a> {
+    isa: Isa,
+    code: Code,
+    constants: &'a mut Constants,
+    /// What runs before the first task.
+    prologue: Vec<Inst>,
+    hoisted: BTreeMap<Hoisted, Virt>,
+    /// The kernel's registers.
+    regs: Vec<Virt>,
+    plan: Plan,
+    active: Active,
+    n_scopes: usize,
+    /// The register that holds a sum, by its key, while its scope lasts.
+    sums: Vec<Option<Virt>>,
+    /// Parts of the frame that lane-by-lane copies use: elements, and the bits of a mask.
+    copy_slots: Option<(FrameSlot, FrameSlot)>,
+}
+
+/// Selects instructions for one phase.
+pub(super) fn select(kernel: &Kernel, phase: &Phase, constants: &mut Constants) -> Code {
+    let grid = Grid::of(phase);
+    let plan = Plan::new(kernel.isa, grid.task, &grid.lets, &phase.body);
+    let classes = vec![Class::Vector; kernel.n_regs as usize];
+    let mut select = Select {
+        isa: kernel.isa,
+        code: Code { insts: Vec::new(), classes, frame: Vec::new() },
+        constants,
+        prologue: Vec::new(),
+        hoisted: BTreeMap::new(),
+        regs: (0..kernel.n_regs).map(Virt).collect(),
+        sums: vec![None; plan.n_keys()],
+        plan,
+        active: Active::default(),
+        n_scopes: 0,
+        copy_slots: None,
+    };
+    select.tasks(&grid, phase);
+    let mut code = select.code;
+    let body = std::mem::replace(&mut code.insts, select.prologue);
+    code.insts.extend(body);
+    code
+}
+
+/// The loop over tasks, and the coordinates of a task computed from its number.
+struct Grid {
+    /// The variable that is the number of the task.
+    task: VarId,
+    lets: Vec<Stmt>,
+}
+
+impl Grid {
+    fn of(phase: &Phase) -> Self {
+        // Variables count from 0, so these are free.
+        let fresh = |n: usize| VarId(u32::MAX - n as u32);
+        let [.., last] = phase.tasks.as_slice() else {
+            return Self { task: fresh(0), lets: Vec::new() };
+        };
+        if phase.tasks.len() == 1 {
+            return Self { task: last.0, lets: Vec::new() };
+        }
+        let mut lets = Vec::new();
+        let mut rest = fresh(0);
+        for (n, (var, count)) in phase.tasks.iter().enumerate().skip(1).rev() {
+            let quotient = if n == 1 { phase.tasks[0].0 } else { fresh(n) };
+            let value = Linear { strides: vec![(rest, Count::Const(1))], ..Linear::default() };
+            for (var, op) in [(*var, Quotient::Mod), (quotient, Quotient::Div)] {
+                lets.push(Stmt::Let { var, op, value: value.clone(), by: *count });
+            }
+            rest = quotient;
+        }
+        Self { task: fresh(0), lets }
+    }
+}
+
+impl Select<'_> {
+    fn push(&mut self, inst: Inst) {
+        self.code.insts.push(inst);
+    }
+
+    /// Runs `build` so that what it emits comes before the first task.
+    fn in_prologue(&mut self, build: impl FnOnce(&mut Self)) {
+        std::mem::swap(&mut self.code.insts, &mut self.prologue);
+        build(self);
+        std::mem::swap(&mut self.code.insts, &mut self.prologue);
+    }
+
+    fn vector_virt(&mut self) -> Virt {
+        self.code.virt(Class::Vector)
+    }
+
+    fn int_virt(&mut self) -> Virt {
+        self.code.virt(Class::Int)
+    }
+
+    fn is_avx512(&self) -> bool {
+        self.isa == Isa::Avx512
+    }
+
+    fn width(&self) -> Width {
+        if self.is_avx512() { Width::W512 } else { Width::W256 }
+    }
+
+    /// A vector of constants, one for each lane.
+    fn constant_lanes(&mut self, lane: impl Fn(u32) -> u32) -> u32 {
+        let words: Vec<u32> = (0..self.isa.lanes()).map(lane).collect();
+        self.constants.place(&words)
+    }
+
+    /// An instruction of full width with everything optional left out.
+    fn inst(&self, op: Opcode, dst: Virt, b: Operand) -> VectorInst {
+        VectorInst {
+            op,
+            width: self.width(),
+            dst: Some(dst),
+            updates: false,
+            a: None,
+            b: Some(b),
+            c: None,
+            mask: None,
+            zeroing: false,
+            imm: None,
+        }
+    }
+
+    /// `dst = op(b)`
+    fn unary(&mut self, op: Opcode, dst: Virt, b: Operand) {
+        let inst = self.inst(op, dst, b);
+        self.push(Inst::Vector(inst));
+    }
+
+    /// `dst = op(a, b)`
+    fn binary(&mut self, op: Opcode, dst: Virt, a: Virt, b: Operand) {
+        let inst = VectorInst { a: Some(a), ..self.inst(op, dst, b) };
+        self.push(Inst::Vector(inst));
+    }
+
+    /// `dst = op(b, imm)`
+    fn immediate(&mut self, op: Opcode, dst: Virt, b: Operand, imm: u8) {
+        let inst = VectorInst { imm: Some(imm), ..self.inst(op, dst, b) };
+        self.push(Inst::Vector(inst));
+    }
+
+    fn tasks(&mut self, grid: &Grid, phase: &Phase) {
+        let counter = self.int_virt();
+        let first = self.hoist(Hoisted::FirstTask);
+        self.push(Inst::LoadArgument { dst: counter, argument: Argument::End });
+        self.push(Inst::Sub { dst: counter, src: IntOperand::Reg(first) });
+        let scope = self.enter(grid.task, Some(first));
+        self.push(Inst::LoopBegin { counter, runs: false });
+        self.stmts(&grid.lets);
+        self.block(&phase.body);
+        self.advance(scope);
+        self.push(Inst::LoopEnd { counter });
+    }
+
+    fn block(&mut self, body: &[Stmt]) {
+        let depth = self.active.len();
+        self.stmts(body);
+        self.active.truncate(depth);
+    }
+
+    fn stmts(&mut self, body: &[Stmt]) {
+        for stmt in body {
+            match stmt {
+                Stmt::Loop { var, count, body } => self.counted(*var, *count, body),
+                Stmt::If { value, bound, then, otherwise } => {
+                    self.branch(value, bound, then, otherwise);
+                }
+                Stmt::Let { var, op, value, by } => self.define(*var, *op, value, *by),
+                Stmt::Set { reg, value, mask } => self.set(*reg, value, mask.as_ref()),
+                Stmt::Store { address, lanes, storage, value, mask } => {
+                    self.store(address, *lanes, *storage, value, mask.as_ref());
+                }
+                Stmt::Prefetch { address } => {
+                    let place = self.place(address);
+                    self.push(Inst::Prefetch { place });
+                }
+            }
+        }
+    }
+
+    fn counted(&mut self, var: VarId, count: Count, body: &[Stmt]) {
+        let depth = self.active.len();
+        match Trips::of(count) {
+            Trips::Never => {}
+            Trips::Once => {
+                self.active.push(var, None);
+                self.block(body);
+            }
+            Trips::Many => {
+                let counter = self.int_virt();
+                let src = self.count(count);
+                self.push(Inst::Copy { dst: counter, src });
+                let scope = self.enter(var, None);
+                let runs = matches!(count, Count::Const(_));
+                self.push(Inst::LoopBegin { counter, runs });
+                self.block(body);
+                self.advance(scope);
+                self.push(Inst::LoopEnd { counter });
+            }
+        }
+        self.active.truncate(depth);
+    }
+
+    fn branch(&mut self, value: &Linear, bound: &Linear, then: &[Stmt], otherwise: &[Stmt]) {
+        let (left, right) = (self.linear(value), self.linear(bound));
+        // Both sides are selected even where the outcome is known: scopes are numbered in order.
+        let (plus, right) = match right {
+            IntOperand::Const(_) => (0, IntOperand::Const(bound.constant - value.constant)),
+            right @ IntOperand::Reg(_) => (value.constant - bound.constant, right),
+        };
+        self.push(Inst::IfBegin { value: left, plus, bound: right });
+        self.block(then);
+        self.push(Inst::Else);
+        self.block(otherwise);
+        self.push(Inst::IfEnd);
+    }
+
+    fn define(&mut self, var: VarId, op: Quotient, value: &Linear, by: Count) {
+        let of = self.linear_value(value);
+        let by = self.count(by);
+        let dst = self.int_virt();
+        self.push(Inst::Quotient { dst, value: of, by, remainder: op == Quotient::Mod });
+        self.enter_let(var, dst);
+    }
+
+    fn set(&mut self, reg: Reg, value: &Value, mask: Option<&Mask>) {
+        let dst = self.regs[reg.0 as usize];
+        let Some(mask) = self.lane_mask(mask) else {
+            self.into(value, dst);
+            return;
+        };
+        let b = self.operand(value);
+        if self.is_avx512() {
+            self.masked_move(dst, b, mask, true);
+        } else {
+            let inst = self.inst(opcode::BLENDVPS, dst, b);
+            self.push(Inst::Vector(VectorInst { a: Some(dst), c: Some(mask), ..inst }));
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Which accesses of a vectorized loop become one access of several elements.
+//!
+//! Those whose elements lie side by side, start at a multiple of the vector's length, and are all
+//! guarded alike. `vector` prints them; a model of the hardware counts them.
+
+use super::ALIGNMENT;
+use super::expr::affine_one;
+use crate::grid::{Grid, Home, Stmt};
+use tvmtune_ir::dag::{BinaryOp, Expr, Reducer, TensorId};
+use tvmtune_ir::poly::{Poly, VarId};
+use tvmtune_schedule::nest::Guard;
+
+/// A vectorized loop around one statement, as it is printed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Vectors {
+    /// Elements of an access.
+    pub lanes: i64,
+    /// Whether the statement stores them at once.
+    pub stores: bool,
+    /// What it reads at once.
+    pub loads: Vec<Load>,
+}
+
+/// A read that becomes one of a vector.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Load {
+    /// Of what.
+    pub tensor: TensorId,
+    /// The position of its lane 0, with the loop's variable in it.
+    pub position: Poly,
+    /// When it happens.
+    pub(super) conditions: Vec<Guard>,
+}
+
+/// How a vectorized loop around `stmt` is printed; `None` if nothing in it becomes a vector.
+pub fn vectors(grid: &Grid, var: VarId, extent: &Poly, stmt: &Stmt) -> Option<Vectors> {
+    Inner::read(grid, var, extent, stmt)?.vectors()
+}
+
+/// Whether elements from there on, along the variable, can be accessed as one vector.
+pub fn is_vector(grid: &Grid, tensor: TensorId, position: &Poly, var: VarId, lanes: i64) -> bool {
+    let buffer = grid.buffer(tensor);
+    let bytes = buffer.dtype.bytes() * lanes as u64;
+    if buffer.home == Home::Registers || bytes > ALIGNMENT {
+        return false;
+    }
+    position
+        .split_linear(var)
+        .is_some_and(|(step, first)| step.as_constant() == Some(1) && is_multiple(&first, lanes))
+}
+
+/// The row-major position of an element.
+pub fn position(grid: &Grid, tensor: TensorId, index: &[Poly]) -> Poly {
+    let shape = &grid.buffer(tensor).shape;
+    let step =
+        |position: Poly, (at, extent): (&Poly, &Poly)| position * extent.clone() + at.clone();
+    index.iter().zip(shape).fold(Poly::default(), step)
+}
+
+/// The statement of a vectorized loop.
+pub(super) struct Inner<'a> {
+    grid: &'a Grid,
+    pub(super) var: VarId,
+    pub(super) extent: i64,
+    pub(super) guards: &'a [Guard],
+    pub(super) tensor: TensorId,
+    pub(super) index: &'a [Poly],
+    pub(super) value: &'a Expr,
+    /// How old and new combine; `None` for a store.
+    pub(super) reducer: Option<Reducer>,
+}
+
+impl<'a> Inner<'a> {
+    /// Reads a loop; `None` if its length is unknown, or there is more than one statement in it.
+    pub(super) fn read(grid: &'a Grid, var: VarId, extent: &Poly, stmt: &'a Stmt) -> Option<Self> {
+        let (guards, inner) = match stmt {
+            Stmt::If { guards, body } if body.len() == 1 => (guards.as_slice(), &body[0]),
+            other => (&[] as &[Guard], other),
+        };
+        let (tensor, index, value, reducer) = match inner {
+            Stmt::Store { tensor, index, value } => (*tensor, index, value, None),
+            Stmt::Update { tensor, index, reducer, value } => {
+                (*tensor, index, value, Some(*reducer))
+            }
+            _ => return None,
+        };
+        let extent = extent.as_constant()?;
+        Some(Self { grid, var, extent, guards, tensor, index, value, reducer })
+    }
+
+    /// As many elements an access as divide the loop and suit every access that can be a vector;
+    /// `None` if that is one.
+    pub(super) fn vectors(&self) -> Option<Vectors> {
+        [16, 8, 4, 2].into_iter().find_map(|lanes| {
+            let uniform = |it: &Guard| is_uniform(it, self.var, lanes);
+            if self.extent % lanes != 0 || !self.guards.iter().all(uniform) {
+                return None;
+            }
+            let (stores, loads) = (self.stores_vector(lanes), self.loads_of(lanes));
+            (stores || !loads.is_empty()).then_some(Vectors { lanes, stores, loads })
+        })
+    }
+
+    fn stores_vector(&self, lanes: i64) -> bool {
+        let position = position(self.grid, self.tensor, self.index);
+        self.reducer.is_none() && is_vector(self.grid, self.tensor, &position, self.var, lanes)
+    }
+
+    fn loads_of(&self, lanes: i64) -> Vec<Load> {
+        let mut found = Vec::new();
+        self.loads(self.value, lanes, &mut Vec::new(), &mut found);
+        found
+    }
+
+    /// Collects the reads that become vectors.
+    fn loads(&self, value: &Expr, lanes: i64, conditions: &mut Vec<Guard>, found: &mut Vec<Load>) {
+        match value {
+            Expr::Read { tensor, index } => {
+                let affine: Option<Vec<Poly>> = index.iter().map(affine_one).collect();
+                let Some(affine) = affine else { return };
+                let position = position(self.grid, *tensor, &affine);
+                let known = |it: &Load| it.tensor == *tensor && it.position == position;
+                let is_vector = is_vector(self.grid, *tensor, &position, self.var, lanes);
+                if is_vector && !found.iter().any(known) {
+                    found.push(Load { tensor: *tensor, position, conditions: conditions.clone() });
+                }
+            }
+            Expr::Select { condition, then, .. } => {
+                let n_conditions = conditions.len();
+                let Some(guards) = Guard::all_of(condition) else { return };
+                if !guards.iter().all(|it| is_uniform(it, self.var, lanes)) {
+                    return;
+                }
+                conditions.extend(guards);
+                self.loads(then, lanes, conditions, found);
+                conditions.truncate(n_conditions);
+            }
+            Expr::Binary(BinaryOp::And | BinaryOp::Or, ..) => {}
+            other => {
+                for child in other.children() {
+                    self.loads(child, lanes, conditions, found);
+                }
+            }
+        }
+    }
+}
+
+/// Whether a guard holds for all lanes of a vector or for none.
+fn is_uniform(guard: &Guard, var: VarId, lanes: i64) -> bool {
+    if guard.bound.mentions(var) {
+        return false;
+    }
+    guard.value.split_linear(var).is_some_and(|(step, first)| match step.as_constant() {
+        Some(0) => true,
+        Some(1) => is_multiple(&first, lanes) && is_multiple(&guard.bound, lanes),
+        _ => false,
+    })
+}
+
+/// Whether every value is a multiple.
+fn is_multiple(poly: &Poly, of: i64) -> bool {
+    poly.terms().all(|(_, coefficient)| coefficient % of == 0)
+}

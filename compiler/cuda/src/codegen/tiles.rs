@@ -1,0 +1,97 @@
+//! Which tiles a block has: by its number, several, or parts of some.
+
+use super::Printer;
+use crate::grid::{BlockVar, Part, Shares, Stmt, Tiles};
+use tvmtune_ir::poly::{Poly, VarId};
+
+impl Printer<'_> {
+    /// Declares the variables of loops over blocks.
+    pub(super) fn blocks(&mut self) {
+        let kernel = self.kernel;
+        self.digits("Index(blockIdx.x)", &kernel.blocks);
+    }
+
+    /// Declares the variables of loops of which a number says the iteration.
+    fn digits(&mut self, number: &str, vars: &[BlockVar]) {
+        let names: Vec<String> = vars.iter().map(|it| self.names.enter(it.var, &it.name)).collect();
+        for (n, name) in names.iter().enumerate() {
+            if vars[n].extent.as_constant() == Some(1) {
+                self.line(&format!("const Index {name} = 0;"));
+                continue;
+            }
+            let mut text = number.to_owned();
+            let inner = vars[n + 1..].iter().fold(Poly::constant(1), |n, it| n * it.extent.clone());
+            if inner.as_constant() != Some(1) {
+                text = format!("{text} / {}", self.poly(&inner).operand());
+            }
+            if n > 0 {
+                text = format!("{text} % {}", self.poly(&vars[n].extent).operand());
+            }
+            if vars[n].is_reversed {
+                let last = self.poly(&(vars[n].extent.clone() - Poly::constant(1))).text;
+                text = format!("{last} - {text}");
+            }
+            self.line(&format!("const Index {name} = {text};"));
+        }
+    }
+
+    /// Whether a loop is that of a block over its tiles.
+    pub(super) fn is_over_tiles(&self, var: VarId) -> bool {
+        self.kernel.tiles.as_ref().is_some_and(|it| it.wave == var)
+    }
+
+    /// What a block does for each of its tiles.
+    pub(super) fn tiles(&mut self, body: &[Stmt]) {
+        let Some(tiles) = &self.kernel.tiles else { return };
+        let names = match &tiles.shares {
+            None => self.open_tiles(tiles),
+            Some(shares) => self.open_parts(tiles, shares),
+        };
+        self.digits(&names[0], &tiles.vars);
+        self.block(body);
+        self.close();
+        let of_parts = tiles.of_parts().into_iter().map(|it| it.0);
+        tiles.vars.iter().map(|it| it.var).chain(of_parts).for_each(|it| self.names.leave(it));
+        names.iter().for_each(|it| self.names.leave_text(it));
+    }
+
+    /// A loop over tiles; returns the names it declares, that of the tile first.
+    fn open_tiles(&mut self, tiles: &Tiles) -> Vec<String> {
+        let name = self.names.enter_text("tile");
+        let first = self.poly(&Poly::var(tiles.block)).text;
+        let count = self.poly(&tiles.count()).operand();
+        let stride = tiles.stride;
+        self.open(&format!("for (Index {name} = {first}; {name} < {count}; {name} += {stride})"));
+        vec![name]
+    }
+
+    /// A loop over parts of tiles, or the tile whose parts are joined; returns the names declared,
+    /// that of the tile first.
+    fn open_parts(&mut self, tiles: &Tiles, shares: &Shares) -> Vec<String> {
+        let tile = self.names.enter_text("tile");
+        let all = self.names.enter_text("shares");
+        let polys = [Poly::var(tiles.block), tiles.count(), shares.depth.clone()];
+        let [block, count, depth] = polys.map(|it| self.poly(&it).text);
+        let stride = tiles.stride;
+        self.line(&format!("const Shares<Index> {all}({block}, {stride}, {count}, {depth});"));
+        match shares.part {
+            Part::Sums { first, end, .. } => {
+                let part = self.names.enter_text("part");
+                let limit = format!("{all}.parts()");
+                self.open(&format!("for (Index {part} = 0; {part} < {limit}; ++{part})"));
+                self.line(&format!("const Index {tile} = {all}.tile({part});"));
+                for (var, name) in [(first, "first"), (end, "end")] {
+                    let variable = self.names.enter(var, name);
+                    self.line(&format!("const Index {variable} = {all}.{name}({part});"));
+                }
+                vec![tile, all, part]
+            }
+            Part::Joins { count } => {
+                let parts = self.names.enter(count, "parts");
+                self.open(&format!("if (const Index {parts} = {all}.joined())"));
+                self.line(&format!("const Index {tile} = {all}.begun();"));
+                vec![tile, all]
+            }
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Where threads wait for one another.
+//!
+//! The walk keeps, for the threads that run together, what they have read and written of memory
+//! they share since they last waited. A statement that reads what was written, or writes what was
+//! read or written, waits first. A loop is walked twice: what its end leaves pending is pending at
+//! its start. If nothing in it is to be waited for by itself, threads
+//! wait for what came before it once. Tiles that a block takes one after the other have only its own memory in common.
+//!
+//! Iterations of one loop over threads need nothing of one another, so inside the innermost there
+//! is nothing to wait for. Where a condition stands around a single statement, threads wait before
+//! it, so that all do, whatever the condition.
+
+use std::collections::BTreeSet;
+
+use super::pipeline::take_apart;
+use super::{Buffer, Home, Kernel, LoopKind, Stmt, Unplaceable};
+use tvmtune_ir::dag::{Expr, TensorId};
+use tvmtune_ir::poly::{Atom, Poly, VarId};
+
+/// Lets the threads of a kernel wait where they must.
+pub(super) fn insert(kernel: &mut Kernel, buffers: &[Buffer]) -> Result<(), Unplaceable> {
+    let mut written = BTreeSet::new();
+    for stmt in &kernel.body {
+        stmt.walk(&mut |it| {
+            if let Stmt::Store { tensor, .. } | Stmt::Update { tensor, .. } = it {
+                written.insert(*tensor);
+            }
+        });
+    }
+    // What nobody writes can be read at any time.
+    written.retain(|it| buffers[it.0 as usize].home != Home::Registers);
+    let wave = kernel.tiles.as_ref().map(|it| it.wave);
+    let mut walk = Walk { buffers, shared: written, wave, threads: Vec::new() };
+    let body = std::mem::take(&mut kernel.body);
+    kernel.body = walk.block(body, kernel.threads, &mut Pending::default())?;
+    Ok(())
+}
+
+/// What threads did with shared memory since they last waited.
+#[derive(Clone, Default)]
+struct Pending {
+    read: BTreeSet<TensorId>,
+    written: BTreeSet<TensorId>,
+}
+
+impl Pending {
+    fn with(mut self, more: Pending) -> Self {
+        self.add(more);
+        self
+    }
+
+    fn conflicts(&self, next: &Pending) -> bool {
+        !self.written.is_disjoint(&next.read)
+            || !self.written.is_disjoint(&next.written)
+            || !self.read.is_disjoint(&next.written)
+    }
+
+    fn retain(&mut self, keep: impl Fn(&TensorId) -> bool) {
+        self.read.retain(&keep);
+        self.written.retain(&keep);
+    }
+
+    fn add(&mut self, more: Pending) {
+        self.read.extend(more.read);
+        self.written.extend(more.written);
+    }
+}
+
+/// Whether a body is one statement, inside of which nobody waits.
+fn is_single(body: &[Stmt]) -> bool {
+    matches!(body, [Stmt::Store { .. } | Stmt::Update { .. }])
+}
+
+struct Walk<'a> {
+    buffers: &'a [Buffer],
+    /// What a kernel writes outside of registers.
+    shared: BTreeSet<TensorId>,
+    /// The loop of a block over its tiles.
+    wave: Option<VarId>,
+    /// The open loops over threads.
+    threads: Vec<VarId>,
+}
+
+impl Walk<'_> {
+    /// Statements that `range` threads run together.
+    fn block(
+        &mut self,
+        body: Vec<Stmt>,
+        range: u32,
+        pending: &mut Pending,
+    ) -> Result<Vec<Stmt>, Unplaceable> {
+        let mut stmts = Vec::new();
+        for stmt in body {
+            match stmt {
+                Stmt::For { var, name, extent, kind: LoopKind::Pipelined(depth), body }
+                    if range > 1 =>
+                {
+                    let parts = take_apart(var, depth, &extent, body, self.buffers, &self.shared);
+                    let copies = parts.prologue.iter().map(|it| self.accesses(it));
+                    let copies = copies.reduce(Pending::with).unwrap_or_default();
+                    if pending.conflicts(&copies) {
+                        stmts.push(Stmt::Sync { range });
+                        *pending = Pending::default();
+                    }
+                    pending.add(copies);
+                    let rest = self.block(parts.rest, range, &mut Pending::default())?;
+                    for stmt in &rest {
+                        pending.add(self.accesses(stmt));
+                    }
+                    if self.depends_on_thread([&extent]) {
+                        return Err(Unplaceable::Divergent);
+                    }
+                    stmts.extend(parts.prologue);
+                    let head = [parts.wait, Stmt::Sync { range }];
+                    let body = head.into_iter().chain(parts.ahead).chain(rest).collect();
+                    let kind = LoopKind::Serial;
+                    stmts.push(Stmt::For { var, name, extent, kind, body });
+                }
+                Stmt::For { var, name, extent, kind, body } if range > 1 => {
+                    stmts.extend(self.wait_before(&body, range, pending)?);
+                    let before = pending.clone();
+                    let mut end = pending.clone();
+                    self.block(body.clone(), range, &mut end)?;
+                    if self.wave == Some(var) {
+                        // Tiles have nothing in common but memory of the block.
+                        end.retain(|it| {
+                            matches!(self.buffers[it.0 as usize].home, Home::Shared(_))
+                        });
+                    }
+                    pending.add(end);
+                    let body = self.block(body, range, pending)?;
+                    if self.depends_on_thread([&extent]) && body.iter().any(Stmt::waits) {
+                        return Err(Unplaceable::Divergent);
+                    }
+                    // It may run no iteration.
+                    pending.add(before);
+                    stmts.push(Stmt::For { var, name, extent, kind, body });
+                }
+                Stmt::If { guards, body } if range > 1 && !is_single(&body) => {
+                    let before = pending.clone();
+                    let body = self.block(body, range, pending)?;
+                    let polys = guards.iter().flat_map(|it| [&it.value, &it.bound]);
+                    if self.depends_on_thread(polys) && body.iter().any(Stmt::waits) {
+                        return Err(Unplaceable::Divergent);
+                    }
+                    pending.add(before);
+                    stmts.push(Stmt::If { guards, body });
+                }
+                stmt => {
+                    let next = self.accesses(&stmt);
+                    if range > 1 && pending.conflicts(&next) {
+                        stmts.push(Stmt::Sync { range });
+                        *pending = Pending::default();
+                    }
+                    pending.add(next);
+                    stmts.push(self.inside(stmt)?);
+                }
+            }
+        }
+        Ok(stmts)
+    }
+
+    /// A wait before a loop, so that threads need not wait in each iteration: if nothing in the loop
+    /// itself is to be waited for.
+    fn wait_before(
+        &mut self,
+        body: &[Stmt],
+        range: u32,
+        pending: &mut Pending,
+    ) -> Result<Option<Stmt>, Unplaceable> {
+        let accesses = body.iter().map(|it| self.accesses(it)).reduce(Pending::with);
+        if !accesses.is_some_and(|it| pending.conflicts(&it)) {
+            return Ok(None);
+        }
+        let mut own = Pending::default();
+        self.block(body.to_vec(), range, &mut own)?;
+        let again = self.block(body.to_vec(), range, &mut own)?;
+        if again.iter().any(Stmt::waits_for_threads) {
+            return Ok(None);
+        }
+        *pending = Pending::default();
+        Ok(Some(Stmt::Sync { range }))
+    }
+
+    /// A statement, with waits among the threads of one iteration if it is a loop over threads.
+    fn inside(&mut self, stmt: Stmt) -> Result<Stmt, Unplaceable> {
+        Ok(match stmt {
+            Stmt::Thread { var, extent, step, range, body } if step > 1 => {
+                self.threads.push(var);
+                let body = self.block(body, step, &mut Pending::default())?;
+                self.threads.pop();
+                Stmt::Thread { var, extent, step, range, body }
+            }
+            other => other,
+        })
+    }
+
+    fn depends_on_thread<'p>(&self, polys: impl IntoIterator<Item = &'p Poly>) -> bool {
+        let mut depends = false;
+        for poly in polys {
+            poly.for_each_leaf(&mut |leaf| {
+                depends |= matches!(leaf, Atom::Var(var) if self.threads.contains(var));
+            });
+        }
+        depends
+    }
+
+    /// What a statement and all inside it does with shared memory.
+    fn accesses(&self, stmt: &Stmt) -> Pending {
+        let mut found = Pending::default();
+        stmt.walk(&mut |it| {
+            let (Stmt::Store { tensor, value, .. } | Stmt::Update { tensor, value, .. }) = it
+            else {
+                return;
+            };
+            if self.shared.contains(tensor) {
+                found.written.insert(*tensor);
+                if matches!(it, Stmt::Update { .. }) {
+                    found.read.insert(*tensor);
+                }
+            }
+            value.walk(&mut |it| {
+                if let Expr::Read { tensor, .. } = it
+                    && self.shared.contains(tensor)
+                {
+                    found.read.insert(*tensor);
+                }
+            });
+        });
+        found
+    }
+}

@@ -1,0 +1,185 @@
+//! Which thread keeps which element: buffers of a block, dealt out to the registers of its threads.
+//!
+//! In: how every access of a buffer computes the element's position: a linear form over positions
+//! of threads and over loops of one thread. Out: the same for the registers of one thread, if no
+//! thread ever touches another's elements: if the part of the form that tells threads apart is
+//! the same in all accesses, and no two threads reach the same element.
+//!
+//! A form is read as a number in mixed radix: a thread's digit `stride * t`, `t < extent`, takes up
+//! the places from `stride` to `stride * extent`, and loops must not reach into them.
+
+use std::collections::BTreeMap;
+
+use tvmtune_ir::poly::{Atom, Poly, VarId};
+
+/// Where a thread stands, as far as one loop over threads says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Digit {
+    /// How far apart in the buffer neighbors are.
+    stride: i64,
+    extent: i64,
+    /// `thread % range / step`
+    step: u32,
+    range: u32,
+}
+
+/// A variable of an access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Runs {
+    /// A loop over threads: its extent, and threads for one iteration and for all.
+    Threads { extent: i64, step: u32, range: u32 },
+    /// A loop of one thread, of that extent.
+    Loop(i64),
+}
+
+/// A position: what tells threads apart, and the rest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Form {
+    digits: Vec<Digit>,
+    loops: Vec<(VarId, i64, i64)>,
+    constant: i64,
+}
+
+impl Form {
+    /// Reads a position; `None` if it is not linear in variables that `runs` knows.
+    pub(super) fn read(position: &Poly, runs: &BTreeMap<VarId, Runs>) -> Option<Self> {
+        let mut form = Form { digits: Vec::new(), loops: Vec::new(), constant: 0 };
+        for (atoms, coefficient) in position.terms() {
+            match atoms {
+                [] => form.constant = coefficient,
+                [Atom::Var(var)] => match *runs.get(var)? {
+                    _ if coefficient < 0 => return None,
+                    Runs::Loop(extent) => form.loops.push((*var, coefficient, extent)),
+                    Runs::Threads { extent, step, range } => {
+                        form.digits.push(Digit { stride: coefficient, extent, step, range });
+                    }
+                },
+                _ => return None,
+            }
+        }
+        (form.constant >= 0).then(|| form.merged())
+    }
+
+    /// With digits that continue one another as one.
+    fn merged(mut self) -> Self {
+        self.digits.sort();
+        let mut merged: Vec<Digit> = Vec::new();
+        for digit in self.digits {
+            match merged.last_mut() {
+                Some(low)
+                    if digit.stride == low.stride * low.extent
+                        && i64::from(digit.step) == i64::from(low.step) * low.extent
+                        && low.range == digit.step =>
+                {
+                    *low = Digit { extent: low.extent * digit.extent, range: digit.range, ..*low };
+                }
+                _ => merged.push(digit),
+            }
+        }
+        self.digits = merged;
+        self
+    }
+
+    /// The place among the registers of one thread, and how many there must be at least; `None` if
+    /// loops reach the elements of other threads.
+    fn local(&self) -> Option<(Poly, i64)> {
+        let (mut place, mut size) = (Poly::constant(self.constant), self.constant + 1);
+        for digit in &self.digits {
+            let below = |stride: i64| stride < digit.stride;
+            let lower = self.loops.iter().filter(|it| below(it.1)).map(|it| it.1 * (it.2 - 1));
+            let lower_digits = self.digits.iter().filter(|it| below(it.stride));
+            let lower_digits = lower_digits.map(|it| it.stride * (it.extent - 1));
+            let reach = lower.sum::<i64>() + lower_digits.sum::<i64>();
+            let above = self.loops.iter().filter(|it| !below(it.1));
+            let aligned = above.clone().all(|it| it.1 % (digit.stride * digit.extent) == 0);
+            if reach >= digit.stride || !aligned || self.constant > 0 {
+                return None;
+            }
+        }
+        let compressed = |stride: i64| {
+            let taken = self.digits.iter().filter(|it| it.stride <= stride);
+            stride / taken.map(|it| it.extent).product::<i64>()
+        };
+        for (var, stride, extent) in &self.loops {
+            place += Poly::var(*var) * compressed(*stride);
+            size += compressed(*stride) * (extent - 1);
+        }
+        Some((place, size))
+    }
+}
+
+/// For each access the place in the registers of its thread, and how many registers each thread
+/// needs; `None` if threads touch one another's elements.
+pub(super) fn distribute(forms: &[Form]) -> Option<(Vec<Poly>, i64)> {
+    let (first, others) = forms.split_first()?;
+    if others.iter().any(|it| it.digits != first.digits) {
+        return None;
+    }
+    let local: Vec<(Poly, i64)> = forms.iter().map(Form::local).collect::<Option<_>>()?;
+    let size = local.iter().map(|it| it.1).max().unwrap_or(1);
+    Some((local.into_iter().map(|it| it.0).collect(), size))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TY: VarId = VarId(0);
+    const TX: VarId = VarId(1);
+    const T: VarId = VarId(2);
+    const I: VarId = VarId(3);
+    const J: VarId = VarId(4);
+
+    /// 8 x 16 threads, and loops of 4 and 2.
+    fn form(terms: &[(VarId, i64)], constant: i64) -> Option<Form> {
+        let runs = BTreeMap::from([
+            (TY, Runs::Threads { extent: 8, step: 16, range: 128 }),
+            (TX, Runs::Threads { extent: 16, step: 1, range: 16 }),
+            (T, Runs::Threads { extent: 128, step: 1, range: 128 }),
+            (I, Runs::Loop(4)),
+            (J, Runs::Loop(2)),
+        ]);
+        let terms = terms.iter().map(|(var, by)| Poly::var(*var) * *by);
+        Form::read(&terms.fold(Poly::constant(constant), |a, b| a + b), &runs)
+    }
+
+    fn registers(forms: &[&[(VarId, i64)]]) -> Option<(Vec<Poly>, i64)> {
+        let forms: Option<Vec<Form>> = forms.iter().map(|it| form(it, 0)).collect();
+        distribute(&forms.unwrap())
+    }
+
+    #[test]
+    fn tiles_of_threads_become_registers() {
+        // Rows of 32: element (4 ty + i, 2 tx + j).
+        let tile = [(TY, 128), (I, 32), (TX, 2), (J, 1)];
+        let place = Poly::var(I) * 2 + Poly::var(J);
+        assert_eq!(registers(&[&tile, &tile]), Some((vec![place.clone(), place], 8)));
+    }
+
+    #[test]
+    fn two_loops_over_the_same_threads_are_one() {
+        let (pair, flat) = ([(TY, 16), (TX, 1), (I, 128)], [(T, 1), (I, 128)]);
+        let place = Poly::var(I);
+        assert_eq!(registers(&[&pair, &flat]), Some((vec![place.clone(), place], 4)));
+    }
+
+    #[test]
+    fn what_no_thread_tells_apart_is_in_every_thread() {
+        assert_eq!(registers(&[&[(J, 1)]]), Some((vec![Poly::var(J)], 2)));
+    }
+
+    #[test]
+    fn elements_of_others_are_not_in_registers() {
+        assert_eq!(registers(&[&[(TY, 1)], &[(TX, 1)]]), None, "transposed");
+        assert_eq!(registers(&[&[(TX, 1), (I, 8)]]), None, "a loop over what is dealt out");
+        assert_eq!(registers(&[&[(TX, 2), (I, 1)]]), None, "a loop into the next thread's");
+        assert_eq!(registers(&[&[(TX, 1)], &[(TX, 1), (J, 1)]]), None, "a window that slides");
+    }
+
+    #[test]
+    fn what_is_not_linear_is_not_read() {
+        let runs = BTreeMap::from([(I, Runs::Loop(4))]);
+        assert_eq!(Form::read(&(Poly::var(I) * Poly::var(I)), &runs), None);
+        assert_eq!(Form::read(&Poly::var(J), &runs), None, "unknown");
+    }
+}

@@ -1,0 +1,503 @@
+//! Loops that are a matrix instruction of a warpgroup: four warps, operands in shared memory, the first
+//! one perhaps in registers.
+//!
+//! As the instruction of one warp (`tensor`), over rows of four warps and as many columns as the
+//! accumulators have room for:
+//!
+//! ```text
+//! thread u in 0..4: thread g in 0..8: thread q in 0..4
+//!   tensor j in 0..n: tensor h in 0..2: tensor p in 0..2: tensor k in 0..16
+//!     acc[..] += a[16*u + 8*h + g, k] * b[8*j + 2*q + p, k]
+//! ```
+//!
+//! The rows of a warp, or its warps, may be digits: pixels of a picture, and its rows. Loops around
+//! that are written out make one batch of instructions, one after the other: registers that a loop
+//! of the compiler would move about are out of reach until the batch is done. Operands are read
+//! where they lie, by rows of 32, 64 or 128 bytes whose 16-byte chunks are permuted: a buffer whose
+//! rows have that length becomes one of those. Its rows go along the reduction, or along the other
+//! dimension in panels as wide as a row.
+//!
+//! `f32` are multiplied as TF32. The instruction ignores their lower bits, which rounds towards zero;
+//! a program says that they are rounded to the nearest. So they must be when they come: by the
+//! hardware that copies boxes, which can do that on the way.
+//!
+//! # Source
+//!
+//! PTX ISA, `wgmma.mma_async`: fragment layouts, matrix descriptors, swizzling modes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::memory::flat;
+use super::operand::Spreads;
+use super::tensor::{Loop, Tile, operands, read};
+use super::{
+    Accumulators, Buffer, FirstOperand, Home, Kernel, RegisterOperand, SharedOperand, Stmt,
+    ThreadVar, WARP, WARPGROUP,
+};
+use tvmtune_ir::dag::expr::affine;
+use tvmtune_ir::dag::{DType, Expr, Subscript, TensorId};
+use tvmtune_ir::poly::{Facts, Poly, VarId};
+use tvmtune_schedule::nest::Guard;
+
+/// Threads of a row.
+const LINE: u32 = 4;
+/// Rows of one instruction.
+const ROWS: i64 = 64;
+/// The most columns of one instruction.
+const MOST_COLUMNS: i64 = 256;
+/// Rows after which chunks lie as in the first one.
+const PERIOD: i64 = 8;
+
+/// Puts matrix instructions of warpgroups where loops are some, and permutes the buffers they read.
+pub(super) fn find(kernel: &mut Kernel, buffers: &mut [Buffer], spreads: &Spreads) {
+    let columns = kernel.thread_vars.iter().find(|it| (it.step, it.range) == (1, LINE));
+    let Some(q) = columns.map(|it| it.var) else { return };
+    let threads = kernel.thread_vars.clone();
+    let fed = read_once(kernel);
+    let mut search = Search { buffers, spreads, q, threads, fed, bounded: Vec::new() };
+    let mut body = std::mem::take(&mut kernel.body);
+    search.block(&mut body);
+    kernel.body = overlapped(body, false);
+    if is_written(kernel, buffers) {
+        kernel.body = fenced(std::mem::take(&mut kernel.body));
+    }
+}
+
+/// The buffers that boxes are copied to, and that one statement reads.
+fn read_once(kernel: &Kernel) -> BTreeSet<TensorId> {
+    let mut n_reads: BTreeMap<TensorId, usize> = kernel.maps.iter().map(|it| (it.to, 0)).collect();
+    let mut count = |value: &Expr| {
+        value.walk(&mut |it| {
+            if let Expr::Read { tensor, .. } = it {
+                n_reads.entry(*tensor).and_modify(|it| *it += 1);
+            }
+        });
+    };
+    for stmt in &kernel.body {
+        stmt.walk(&mut |it| match it {
+            Stmt::Store { value, .. } | Stmt::Update { value, .. } => count(value),
+            _ => {}
+        });
+    }
+    n_reads.into_iter().filter(|it| it.1 == 1).map(|it| it.0).collect()
+}
+
+struct Search<'a> {
+    buffers: &'a mut [Buffer],
+    /// First operands that are in registers.
+    spreads: &'a Spreads,
+    /// The columns of a thread.
+    q: VarId,
+    threads: Vec<ThreadVar>,
+    /// What boxes are copied to, for one statement.
+    fed: BTreeSet<TensorId>,
+    /// Guards around: variables below a constant.
+    bounded: Vec<(VarId, i64)>,
+}
+
+/// The loops of an instruction.
+struct Roles {
+    /// Halves of a warp's rows.
+    h: VarId,
+    /// Pairs of columns.
+    p: VarId,
+    /// Steps of the reduction.
+    k: VarId,
+    /// Columns in eights: innermost first, one loop or two.
+    columns: Vec<(VarId, i64)>,
+}
+
+impl Search<'_> {
+    fn block(&mut self, body: &mut Vec<Stmt>) {
+        for mut stmt in std::mem::take(body) {
+            if let Some(stmts) = self.tile(&stmt) {
+                body.extend(stmts);
+                continue;
+            }
+            let n_bounded = self.bounded.len();
+            let mut splits = false;
+            if let Stmt::If { guards, .. } = &stmt {
+                splits = !guards.iter().all(|it| self.keeps_groups(it));
+                let bound = |it: &Guard| Some((it.value.as_var()?, it.bound.as_constant()?));
+                self.bounded.extend(guards.iter().filter_map(bound));
+            }
+            if let Some(body) = stmt.body_mut().filter(|_| !splits) {
+                self.block(body);
+            }
+            self.bounded.truncate(n_bounded);
+            body.push(stmt);
+        }
+    }
+
+    /// Whether a guard holds for all threads of a group or for none: they come to an instruction
+    /// together.
+    fn keeps_groups(&self, guard: &Guard) -> bool {
+        let group = i64::from(WARPGROUP);
+        let concerned =
+            |it: &&ThreadVar| guard.value.mentions(it.var) || guard.bound.mentions(it.var);
+        self.threads.iter().filter(concerned).all(|it| {
+            let whole = |n: i64| (n * i64::from(it.step)) % group == 0;
+            let own = guard.value.as_var() == Some(it.var);
+            whole(1) || (own && guard.bound.as_constant().is_some_and(whole))
+        })
+    }
+
+    /// A position without a number that `last` threads in a row have in common, and which starts
+    /// again after `end`: of one variable, or of several that are its digits. Neighbors by that
+    /// number are `stride` apart.
+    fn without(&self, at: &Poly, (last, end): (u32, u32), stride: i64) -> Option<Poly> {
+        let (mut rest, mut known) = (at.clone(), last);
+        while known < end {
+            let is_digit = |it: &&ThreadVar| it.step == known && at.mentions(it.var);
+            let digit = self.threads.iter().find(is_digit)?;
+            let range = self.range(digit);
+            let (by, without) = linear(&rest, digit.var)?;
+            if range <= known || range > end || by != stride * i64::from(known / last) {
+                return None;
+            }
+            (rest, known) = (without, range);
+        }
+        Some(rest)
+    }
+
+    /// After how many threads a variable starts again, where guards around hold.
+    fn range(&self, it: &ThreadVar) -> u32 {
+        let of_bound = |(var, bound): &(VarId, i64)| {
+            let range = u32::try_from(*bound).unwrap_or(u32::MAX).saturating_mul(it.step);
+            (*var == it.var).then_some(range)
+        };
+        self.bounded.iter().filter_map(of_bound).fold(it.range, u32::min)
+    }
+
+    /// Whether a position is the same for all threads of a group.
+    fn is_of_group(&self, at: &Poly) -> bool {
+        self.threads.iter().all(|it| it.step >= WARPGROUP || !at.mentions(it.var))
+    }
+
+    /// What loops become if they and all inside them are instructions.
+    fn tile(&mut self, stmt: &Stmt) -> Option<Vec<Stmt>> {
+        let tile = read(stmt)?;
+        let (tensor, outer): (Vec<&Loop>, Vec<&Loop>) =
+            tile.loops.iter().partition(|it| it.is_tensor);
+        let (a, b, dtype) = operands(tile.value, self.buffers)?;
+        if dtype == DType::F32 && ![a.0, b.0].iter().all(|it| self.fed.contains(it)) {
+            return None;
+        }
+        // Either factor may have the rows.
+        let factors = [(a, b), (b, a)];
+        factors.into_iter().find_map(|it| self.batch(&tile, &tensor, &outer, it, dtype))
+    }
+
+    /// The instructions of a tile, if the first of these factors has the rows.
+    fn batch(
+        &mut self,
+        tile: &Tile<'_>,
+        tensor: &[&Loop],
+        outer: &[&Loop],
+        (a, b): (Read<'_>, Read<'_>),
+        dtype: DType,
+    ) -> Option<Vec<Stmt>> {
+        let roles = roles(tensor, tile, a, dtype, self.buffers)?;
+        let accumulators = accumulators(tile, &roles)?;
+        let (first, first_row) = self.first(a, &roles, dtype)?;
+        let (second, second_row) = self.second(b, &roles, dtype)?;
+        let columns = 8 * roles.columns.iter().map(|it| it.1).product::<i64>();
+        let narrow = dtype.bytes() == 2;
+        let shared = match &first {
+            FirstOperand::Shared(it) => Some(it),
+            FirstOperand::Registers(_) => None,
+        };
+        let transposed = second.transposed || shared.is_some_and(|it| it.transposed);
+        if columns > MOST_COLUMNS || (!narrow && transposed) {
+            return None;
+        }
+        for (operand, row) in
+            shared.map(|it| (it, first_row)).into_iter().chain([(&second, second_row)])
+        {
+            self.permute(operand.tensor, row)?;
+            self.buffers[operand.tensor.0 as usize].is_rounded = dtype == DType::F32;
+        }
+        let sum = accumulators.tensor;
+        let multiply = |of: &Values| {
+            let of = &|var: VarId| of.get(&var).cloned();
+            let at = |it: &Poly| it.substitute_vars(of, &Facts::default());
+            let base = at(&accumulators.base);
+            let shared = |it: &SharedOperand| SharedOperand { base: at(&it.base), ..it.clone() };
+            let first = match &first {
+                FirstOperand::Shared(it) => FirstOperand::Shared(shared(it)),
+                FirstOperand::Registers(it) => {
+                    FirstOperand::Registers(RegisterOperand { base: at(&it.base), ..it.clone() })
+                }
+            };
+            Stmt::GroupMultiply {
+                accumulators: Box::new(Accumulators { base, ..accumulators }),
+                columns: columns as u32,
+                a: Box::new(first),
+                b: Box::new(shared(&second)),
+                dtype,
+            }
+        };
+        let body = written_out(outer, &multiply);
+        Some(vec![Stmt::Matrices { body }, Stmt::WaitMatrices { batches: 0, sum }])
+    }
+
+    /// The first operand, and the bytes of its rows in memory if it is there.
+    fn first(&self, a: Read<'_>, roles: &Roles, dtype: DType) -> Option<(FirstOperand, i64)> {
+        if self.buffers[a.0.0 as usize].home == Home::Registers {
+            return Some((FirstOperand::Registers(self.held(a, roles)?), 0));
+        }
+        let at = self.position(a)?;
+        let (half, rest) = linear(&at, roles.h)?;
+        let row = half / PERIOD;
+        let rest = self.without(&rest, (LINE, WARP), row)?;
+        let rest = self.without(&rest, (WARP, WARPGROUP), 2 * half)?;
+        let (step, base) = linear(&rest, roles.k)?;
+        if half != PERIOD * row || !self.is_of_group(&base) {
+            return None;
+        }
+        let operand = operand(a.0, base, row, step, None, dtype)?;
+        // A panel has all rows of an instruction.
+        let bytes = row_bytes(row, step, dtype)?;
+        let fits = !operand.transposed || bytes == ROWS * dtype.bytes() as i64;
+        fits.then_some((FirstOperand::Shared(operand), bytes))
+    }
+
+    /// A first operand in registers.
+    fn held(&self, (tensor, index): Read<'_>, roles: &Roles) -> Option<RegisterOperand> {
+        let spread = self.spreads.get(roles.k).filter(|it| it.tensor == tensor)?;
+        let index = affine(index)?;
+        let [at] = index.as_slice() else { return None };
+        let (half, rest) = linear(at, roles.h)?;
+        let (far, rest) = linear(&rest, spread.far)?;
+        let (pair, base) = linear(&rest, spread.pair)?;
+        Some(RegisterOperand { tensor, base, half, far, pair })
+    }
+
+    /// The second operand, and the bytes of its rows in memory.
+    fn second(&self, b: Read<'_>, roles: &Roles, dtype: DType) -> Option<(SharedOperand, i64)> {
+        let at = self.position(b)?;
+        let (row, rest) = linear(&at, roles.p)?;
+        let (pairs, rest) = linear(&rest, self.q)?;
+        let (eights, mut rest) = linear(&rest, roles.columns[0].0)?;
+        if pairs != 2 * row || eights != PERIOD * row {
+            return None;
+        }
+        let mut panel = None;
+        if let Some((var, _)) = roles.columns.get(1) {
+            let (stride, without) = linear(&rest, *var)?;
+            rest = without;
+            panel = Some(stride);
+        }
+        let (step, base) = linear(&rest, roles.k)?;
+        if !self.is_of_group(&base) {
+            return None;
+        }
+        let bytes = row_bytes(row, step, dtype)?;
+        let inner = PERIOD * roles.columns[0].1;
+        let fits = match panel {
+            // Rows follow one another, or panels do.
+            Some(stride) if row != 1 => stride == inner * row,
+            Some(_) => inner * dtype.bytes() as i64 == bytes,
+            None => row != 1 || inner * dtype.bytes() as i64 <= bytes,
+        };
+        let operand = operand(b.0, base, row, step, panel, dtype)?;
+        fits.then_some((operand, bytes))
+    }
+
+    fn position(&self, (tensor, index): Read<'_>) -> Option<Poly> {
+        let buffer = &self.buffers[tensor.0 as usize];
+        let in_shared = matches!(buffer.home, Home::Shared(_));
+        in_shared.then(|| affine(index)).flatten().map(|it| flat(&it, &buffer.shape))
+    }
+
+    /// Permutes the chunks of a buffer's rows.
+    fn permute(&mut self, tensor: TensorId, row_bytes: i64) -> Option<()> {
+        let buffer = &mut self.buffers[tensor.0 as usize];
+        let row_bytes = u32::try_from(row_bytes).ok()?;
+        if buffer.permuted.is_some_and(|it| it != row_bytes) {
+            return None;
+        }
+        buffer.permuted = Some(row_bytes);
+        Some(())
+    }
+}
+
+type Read<'e> = (TensorId, &'e [Subscript]);
+
+/// The constant factor of a variable, and the rest.
+fn linear(poly: &Poly, var: VarId) -> Option<(i64, Poly)> {
+    let (factor, rest) = poly.split_linear(var)?;
+    Some((factor.as_constant()?, rest))
+}
+
+/// Bytes of the rows that an operand has in memory: those of one step of the reduction, where
+/// neighbors of the operand's rows are neighbors in memory.
+fn row_bytes(row: i64, step: i64, dtype: DType) -> Option<i64> {
+    let elements = if row == 1 { step } else { row };
+    let bytes = elements * dtype.bytes() as i64;
+    ([32, 64, 128].contains(&bytes) && (row == 1 || step == 1)).then_some(bytes)
+}
+
+fn operand(
+    tensor: TensorId,
+    base: Poly,
+    row: i64,
+    step: i64,
+    panel: Option<i64>,
+    dtype: DType,
+) -> Option<SharedOperand> {
+    let bytes = row_bytes(row, step, dtype)?;
+    let transposed = row == 1;
+    let of_instruction = 32;
+    // Instructions start at whole periods of rows, or at their part of a row.
+    let starts = |by: i64| {
+        let by = by * dtype.bytes() as i64;
+        by % (PERIOD * bytes) == 0 || (!transposed && by % of_instruction == 0)
+    };
+    let aligned = base.terms().all(|(_, by)| starts(by));
+    let panel = panel.filter(|_| transposed).unwrap_or(0);
+    aligned.then_some(SharedOperand { tensor, base, transposed, panel })
+}
+
+/// Which loop is what.
+fn roles(
+    loops: &[&Loop],
+    tile: &Tile<'_>,
+    (first, index): Read<'_>,
+    dtype: DType,
+    buffers: &[Buffer],
+) -> Option<Roles> {
+    let depth = 32 / dtype.bytes() as i64;
+    let position = flat(&affine(index)?, &buffers[first.0 as usize].shape);
+    let along = |it: &&&Loop| tile.index.iter().any(|at| at.mentions(it.var));
+    let k = loops.iter().find(|it| !along(it) && it.extent == depth)?;
+    let h = loops.iter().find(|it| along(it) && position.mentions(it.var) && it.extent == 2)?;
+    let (last, columns) = loops
+        .iter()
+        .filter(|it| along(it) && !position.mentions(it.var))
+        .collect::<Vec<_>>()
+        .split_last()
+        .map(|(last, others)| {
+            (**last, others.iter().rev().map(|it| (it.var, it.extent)).collect())
+        })?;
+    let roles = Roles { h: h.var, p: last.var, k: k.var, columns };
+    let known = 3 + roles.columns.len();
+    let complete = last.extent == 2 && (1..=2).contains(&roles.columns.len());
+    (complete && loops.len() == known).then_some(roles)
+}
+
+/// What variables of loops stand for in one iteration.
+type Values = BTreeMap<VarId, Poly>;
+
+/// A statement for each iteration of some loops, the outermost first.
+fn written_out(loops: &[&Loop], stmt: &dyn Fn(&Values) -> Stmt) -> Vec<Stmt> {
+    let count: i64 = loops.iter().map(|it| it.extent).product();
+    let iteration = |n: i64| {
+        let mut values = Values::new();
+        let mut rest = n;
+        for it in loops.iter().rev() {
+            values.insert(it.var, Poly::constant(rest % it.extent));
+            rest /= it.extent;
+        }
+        stmt(&values)
+    };
+    (0..count).map(iteration).collect()
+}
+
+/// Where the accumulators of one thread are.
+fn accumulators(tile: &Tile<'_>, roles: &Roles) -> Option<Accumulators> {
+    let [at] = tile.index else { return None };
+    let (half, rest) = linear(at, roles.h)?;
+    let (pair, rest) = linear(&rest, roles.p)?;
+    let (eight, mut base) = linear(&rest, roles.columns[0].0)?;
+    if let Some((var, _)) = roles.columns.get(1) {
+        let (outer, rest) = linear(&base, *var)?;
+        if outer != eight * roles.columns[0].1 {
+            return None;
+        }
+        base = rest;
+    }
+    Some(Accumulators { tensor: tile.tensor, base, half, pair, eight })
+}
+
+/// With batches of fed loops left running until the next one has begun:
+///
+/// ```text
+/// for k                       for k
+///   wait until full             wait until full
+///   batch(k)                    batch(k)
+///   wait for it          =>     wait for all but it
+///   release the slot            if 0 < k: release the slot before
+///   next slot                   next slot
+///                             wait for the last one; release the slot before
+/// ```
+///
+/// A slot that nobody fills again is not released.
+fn overlapped(body: Vec<Stmt>, is_repeated: bool) -> Vec<Stmt> {
+    let mut stmts = Vec::new();
+    for mut stmt in body {
+        let repeats = is_repeated || matches!(stmt, Stmt::For { .. });
+        if let Some(body) = stmt.body_mut() {
+            *body = overlapped(std::mem::take(body), repeats);
+        }
+        let Stmt::For { var, extent, body, .. } = &mut stmt else {
+            stmts.push(stmt);
+            continue;
+        };
+        let [Stmt::WaitFull { ring }, Stmt::Matrices { .. }, wait, release, Stmt::Advance { .. }] =
+            body.as_mut_slice()
+        else {
+            stmts.push(stmt);
+            continue;
+        };
+        let Stmt::WaitMatrices { batches, sum } = wait else {
+            stmts.push(stmt);
+            continue;
+        };
+        let (ring, sum, extent) = (*ring, *sum, extent.clone());
+        *batches = 1;
+        let before = Stmt::Release { ring, before: true };
+        let guards = vec![Guard { value: Poly::default(), bound: Poly::var(*var) }];
+        *release = Stmt::If { guards, body: vec![before.clone()] };
+        stmts.extend([stmt, Stmt::WaitMatrices { batches: 0, sum }]);
+        if !is_repeated {
+            continue;
+        }
+        stmts.push(match extent.as_constant() {
+            Some(1..) => before,
+            _ => {
+                let guards = vec![Guard { value: Poly::default(), bound: extent }];
+                Stmt::If { guards, body: vec![before] }
+            }
+        });
+    }
+    stmts
+}
+
+/// With what threads wrote made known to instructions before threads wait for one another.
+fn fenced(body: Vec<Stmt>) -> Vec<Stmt> {
+    let mut stmts = Vec::new();
+    for mut stmt in body {
+        if let Stmt::Sync { .. } = stmt {
+            stmts.push(Stmt::FenceAsync);
+        }
+        if let Some(body) = stmt.body_mut() {
+            *body = fenced(std::mem::take(body));
+        }
+        stmts.push(stmt);
+    }
+    stmts
+}
+
+/// Whether threads write what instructions read.
+fn is_written(kernel: &Kernel, buffers: &[Buffer]) -> bool {
+    let mut found = false;
+    for stmt in &kernel.body {
+        stmt.walk(&mut |it| {
+            if let Stmt::Store { tensor, .. } = it {
+                found |= buffers[tensor.0 as usize].permuted.is_some();
+            }
+        });
+    }
+    found
+}

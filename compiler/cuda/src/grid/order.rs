@@ -1,0 +1,61 @@
+//! Blocks with most to do start first.
+//!
+//! Where a loop runs the longer, the larger the variable of a loop over blocks is, as in causal
+//! attention, blocks that are started in order leave the longest for the end, and most
+//! multiprocessors with nothing to do meanwhile. Such a loop over blocks is walked from its end.
+//!
+//! # Source
+//!
+//! List scheduling by longest processing time (Graham, 1969).
+
+use super::{Kernel, Stmt};
+use tvmtune_ir::poly::{Atom, Facts, Poly, VarId};
+
+/// Lets loops over blocks or tiles count down with whose variables only the work grows.
+pub(super) fn longest_first(kernel: &mut Kernel, facts: &Facts) {
+    let mut extents = Vec::new();
+    for stmt in kernel.statements() {
+        stmt.walk(&mut |it| {
+            if let Stmt::For { extent, .. } = it
+                && extent.has_vars()
+            {
+                extents.push(extent.clone());
+            }
+        });
+    }
+    let is_longest_last = |var: VarId| {
+        let mut depend = extents.iter().filter(|it| it.mentions(var)).peekable();
+        depend.peek().is_some() && depend.all(|it| grows(it, var, facts))
+    };
+    let tiles = kernel.tiles.iter_mut().flat_map(|it| &mut it.vars);
+    for it in kernel.blocks.iter_mut().chain(tiles) {
+        // Blocks of a cluster start at the same time.
+        it.is_reversed = !it.in_cluster && is_longest_last(it.var);
+    }
+}
+
+/// Whether a polynomial does not fall as a variable grows.
+fn grows(poly: &Poly, var: VarId, facts: &Facts) -> bool {
+    poly.terms().all(|(atoms, coefficient)| {
+        let mut depend = atoms.iter().filter(|it| Poly::atom((*it).clone()).mentions(var));
+        match (depend.next(), depend.next()) {
+            (None, _) => true,
+            (Some(it), None) => {
+                let others = atoms.iter().filter(|other| *other != it);
+                let times = others
+                    .fold(Poly::constant(coefficient), |all, it| all * Poly::atom(it.clone()));
+                times.is_nonnegative(facts) && atom_grows(it, var, facts)
+            }
+            _ => false,
+        }
+    })
+}
+
+fn atom_grows(atom: &Atom, var: VarId, facts: &Facts) -> bool {
+    match atom {
+        Atom::Dim(_) | Atom::Var(_) => true,
+        Atom::Div(a, b) => !b.mentions(var) && grows(a, var, facts),
+        Atom::Min(a, b) | Atom::Max(a, b) => grows(a, var, facts) && grows(b, var, facts),
+        Atom::Mod(..) => false,
+    }
+}

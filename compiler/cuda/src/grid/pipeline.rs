@@ -1,0 +1,263 @@
+//! Copies on their way while threads compute.
+//!
+//! ```text
+//! pipelined(3) k in 0..n              copy(0); commit; copy(1); commit
+//!   copy(k)                           for k in 0..n
+//!   use(k)                     =>       wait for all but 1; sync
+//!                                       if k + 2 < n: copy(k + 2)
+//!                                       commit
+//!                                       use(k)
+//! ```
+//!
+//! What is copied has a slot for each iteration on its way: `k % 3`. One wait in an iteration is
+//! enough: who passes it knows that all threads have used slot `(k - 1) % 3`, which is filled next.
+//!
+//! # Source
+//!
+//! The multistage main loop of CUTLASS 2.x (`mma_multistage.h`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use super::{Buffer, Home, Kernel, LoopKind, Stmt};
+use tvmtune_ir::dag::{Expr, TensorId};
+use tvmtune_ir::poly::{Facts, Poly, VarId};
+use tvmtune_schedule::nest::Guard;
+
+/// Where a copied buffer keeps the iterations on their way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slot {
+    /// The loop.
+    var: VarId,
+    /// How many iterations.
+    pub(super) depth: u8,
+    /// The variable that says which slot, where threads count.
+    ring: Option<VarId>,
+}
+
+impl Slot {
+    /// The slot of an iteration.
+    pub(super) fn position(&self) -> Poly {
+        let depth = Poly::constant(self.depth.into());
+        let of_loop = || Poly::var(self.var).modulo(&depth, &Facts::default());
+        self.ring.map_or_else(of_loop, Poly::var)
+    }
+
+    /// Whether it belongs to that loop.
+    pub(super) fn is_of(&self, var: VarId) -> bool {
+        self.var == var
+    }
+
+    /// The variable that says which slot, of a loop that is fed.
+    pub(super) fn ring_position(&self) -> Option<VarId> {
+        self.ring
+    }
+}
+
+/// What pipelined and fed loops copy ahead, if all of it turns out to be in shared memory.
+pub(super) fn slots(
+    kernel: &Kernel,
+    buffers: &[Buffer],
+    n_vars: &mut u32,
+) -> BTreeMap<TensorId, Slot> {
+    let written = written(&kernel.body);
+    let mut slots = BTreeMap::new();
+    for stmt in &kernel.body {
+        stmt.walk(&mut |it| {
+            let Stmt::For { var, kind, body, .. } = it else { return };
+            let mut insert = |copies: &[Stmt], depth: u8, ring: Option<VarId>| {
+                for tensor in self::written(copies) {
+                    // What is used after the loop has one place for all iterations.
+                    if n_accesses(body, tensor) == n_accesses(&kernel.body, tensor) {
+                        slots.insert(tensor, Slot { var: *var, depth, ring });
+                    }
+                }
+            };
+            match kind {
+                LoopKind::Pipelined(depth) => {
+                    insert(&body[..n_copies(body, buffers, &written)], *depth, None);
+                }
+                LoopKind::Fed(depth) => {
+                    for run in runs_of_copies(body, buffers, &written) {
+                        *n_vars += 1;
+                        insert(&body[run], *depth, Some(VarId(*n_vars - 1)));
+                    }
+                }
+                _ => {}
+            }
+        });
+    }
+    slots
+}
+
+/// How often statements read or write a buffer.
+pub(super) fn n_accesses(body: &[Stmt], of: TensorId) -> usize {
+    let mut n = 0;
+    for stmt in body {
+        stmt.walk(&mut |it| {
+            if let Stmt::Store { tensor, value, .. } | Stmt::Update { tensor, value, .. } = it {
+                n += usize::from(*tensor == of);
+                value.walk(&mut |it| {
+                    n += usize::from(matches!(it, Expr::Read { tensor, .. } if *tensor == of));
+                });
+            }
+        });
+    }
+    n
+}
+
+/// Makes loops serial whose copies have no slots: they copy nothing, or to registers.
+pub(super) fn keep(kernel: &mut Kernel, buffers: &[Buffer], slots: &BTreeMap<TensorId, Slot>) {
+    let all_written = written(&kernel.body);
+    let shared = |it: &TensorId| matches!(buffers[it.0 as usize].home, Home::Shared(_));
+    visit(&mut kernel.body, &mut |var, body, kind| {
+        let copied = written(&body[..n_copies(body, buffers, &all_written)]);
+        let has_slot = |it: &TensorId| slots.get(it).is_some_and(|it| it.var == var);
+        if copied.is_empty() || !copied.iter().all(|it| shared(it) && has_slot(it)) {
+            *kind = LoopKind::Serial;
+        }
+    });
+}
+
+fn visit(body: &mut [Stmt], change: &mut dyn FnMut(VarId, &[Stmt], &mut LoopKind)) {
+    for stmt in body {
+        if let Stmt::For { var, kind, body, .. } = stmt
+            && matches!(kind, LoopKind::Pipelined(_))
+        {
+            change(*var, body, kind);
+        }
+        if let Some(body) = stmt.body_mut() {
+            visit(body, change);
+        }
+    }
+}
+
+/// How many of the first statements only copy, from memory that nobody writes, what is not
+/// written after them.
+pub(super) fn n_copies(
+    body: &[Stmt],
+    buffers: &[Buffer],
+    written_somewhere: &BTreeSet<TensorId>,
+) -> usize {
+    let n = body.iter().take_while(|it| copies(it, buffers, written_somewhere)).count();
+    let copied = written(&body[..n]);
+    if written(&body[n..]).is_disjoint(&copied) { n } else { 0 }
+}
+
+/// The statements of a fed loop that its feeder runs, in runs that are waited for together: the
+/// first ones, and further on copies that are nobody's so far, where they are needed.
+pub(super) fn runs_of_copies(
+    body: &[Stmt],
+    buffers: &[Buffer],
+    written_somewhere: &BTreeSet<TensorId>,
+) -> Vec<Range<usize>> {
+    let first = n_copies(body, buffers, written_somewhere);
+    let mut runs: Vec<Range<usize>> = (first > 0).then_some(0..first).into_iter().collect();
+    for (n, stmt) in body.iter().enumerate().skip(first) {
+        let is_new = written(std::slice::from_ref(stmt)).iter().all(|it| {
+            let others = [&body[..n], &body[n + 1..]];
+            n_accesses(others[0], *it) == 0 && !written(others[1]).contains(it)
+        });
+        if !is_new || has_threads(stmt) || !copies(stmt, buffers, written_somewhere) {
+            continue;
+        }
+        match runs.last_mut() {
+            Some(last) if last.end == n => last.end = n + 1,
+            _ => runs.push(n..n + 1),
+        }
+    }
+    runs
+}
+
+fn has_threads(stmt: &Stmt) -> bool {
+    let mut found = false;
+    stmt.walk(&mut |it| found |= matches!(it, Stmt::Thread { .. }));
+    found
+}
+
+/// Whether a statement only copies from memory that nobody writes.
+fn copies(stmt: &Stmt, buffers: &[Buffer], written_somewhere: &BTreeSet<TensorId>) -> bool {
+    let source = |value: &Expr| {
+        let (mut reads, mut only_reads) = (false, true);
+        value.walk(&mut |it| {
+            if let Expr::Read { tensor, .. } = it {
+                let home = buffers[tensor.0 as usize].home;
+                reads = true;
+                only_reads &= matches!(home, Home::Argument | Home::Workspace)
+                    && !written_somewhere.contains(tensor);
+            }
+        });
+        // A constant is where a reduction starts.
+        reads && only_reads
+    };
+    let mut is_copy = true;
+    stmt.walk(&mut |it| match it {
+        Stmt::Store { tensor, value, .. } => {
+            let home = buffers[tensor.0 as usize].home;
+            is_copy &= matches!(home, Home::Shared(_) | Home::Registers) && source(value);
+        }
+        Stmt::Update { .. } | Stmt::Combine { .. } => is_copy = false,
+        _ => {}
+    });
+    is_copy
+}
+
+pub(super) fn written(body: &[Stmt]) -> BTreeSet<TensorId> {
+    let mut found = BTreeSet::new();
+    for stmt in body {
+        stmt.walk(&mut |it| {
+            if let Stmt::Store { tensor, .. } | Stmt::Update { tensor, .. } = it {
+                found.insert(*tensor);
+            }
+        });
+    }
+    found
+}
+
+/// A pipelined loop, taken apart.
+pub(super) struct Pipeline {
+    /// What fills the first slots, before the loop.
+    pub(super) prologue: Vec<Stmt>,
+    /// What begins an iteration: the wait, then the copies of a later one. Threads wait for one
+    /// another between the two.
+    pub(super) wait: Stmt,
+    pub(super) ahead: Vec<Stmt>,
+    /// The rest of an iteration.
+    pub(super) rest: Vec<Stmt>,
+}
+
+/// Takes a loop apart that [`keep`] kept.
+pub(super) fn take_apart(
+    var: VarId,
+    depth: u8,
+    extent: &Poly,
+    mut body: Vec<Stmt>,
+    buffers: &[Buffer],
+    written_somewhere: &BTreeSet<TensorId>,
+) -> Pipeline {
+    let rest = body.split_off(n_copies(&body, buffers, written_somewhere));
+    let ahead = i64::from(depth) - 1;
+    let copies_of = |iteration: Poly| {
+        let inside = Guard { value: iteration.clone(), bound: extent.clone() };
+        let copies = body.iter().map(|it| at(it.clone(), var, &iteration)).collect();
+        let copies = Stmt::Async { body: copies };
+        // Often there are that many iterations for certain.
+        let room = inside.bound.clone() - inside.value.clone();
+        if room.is_positive(&Facts::default()) {
+            return vec![copies, Stmt::Commit];
+        }
+        vec![Stmt::If { guards: vec![inside], body: vec![copies] }, Stmt::Commit]
+    };
+    Pipeline {
+        prologue: (0..ahead).flat_map(|it| copies_of(Poly::constant(it))).collect(),
+        wait: Stmt::Wait { groups: u32::from(depth) - 2 },
+        ahead: copies_of(Poly::var(var) + Poly::constant(ahead)),
+        rest,
+    }
+}
+
+/// A statement in another iteration.
+fn at(stmt: Stmt, var: VarId, iteration: &Poly) -> Stmt {
+    let of = |it: VarId| (it == var).then(|| iteration.clone());
+    stmt.map_polys(&|it| it.substitute_vars(&of, &Facts::default()))
+}

@@ -1,0 +1,302 @@
+//! Who reads what, how it lies in memory, and what is used more than once.
+//!
+//! In: a [`Compute`] and the shapes of the tensors. Out: [`Access`]es, and the predicates that
+//! decide which rules of [`tvmtune_space::sketch`] apply. All follow from subscripts and extents,
+//! none from what an operation is called.
+//!
+//! # Source
+//!
+//! Ansor's access analysis (`compute_dag.cc` of TVM 0.16): `needs_tiling` is its
+//! `NeedsMultiLevelTiling`. We count strides too, for layouts and vectors.
+
+use super::{BinaryOp, Compute, Expr, Subscript, TensorId, UnaryOp};
+use crate::poly::{Facts, Poly, VarId};
+
+/// One read in the body of a compute.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Access {
+    /// What is read.
+    pub tensor: TensorId,
+    /// For each axis of the compute: how many elements of the row-major tensor lie between one
+    /// iteration and the next. `None` if that differs from place to place, or depends on data.
+    pub strides: Vec<Option<Poly>>,
+    /// For each dimension of the tensor, for each axis: how far one iteration moves the subscript.
+    /// `None` for subscripts that are not linear in all axes, or depend on data.
+    pub steps: Vec<Option<Vec<i64>>>,
+    /// Whether it stands below a condition.
+    pub conditional: bool,
+}
+
+impl Access {
+    /// Whether different iterations of that axis read different elements, as far as is known.
+    pub fn depends_on(&self, axis: usize) -> bool {
+        self.strides[axis].as_ref().is_none_or(|it| !it.is_zero())
+    }
+
+    /// Whether iterations of that axis read neighbors.
+    pub fn is_contiguous(&self, axis: usize) -> bool {
+        self.strides[axis].as_ref().and_then(Poly::as_constant) == Some(1)
+    }
+
+    /// Whether iterations of that axis read every other element of a row.
+    pub fn is_every_other(&self, axis: usize) -> bool {
+        self.strides[axis].as_ref().and_then(Poly::as_constant) == Some(2)
+            && self.steps.last().is_some_and(|it| it.as_ref().is_some_and(|it| it[axis] == 2))
+    }
+
+    /// The same read of a tensor whose dimensions are stored in another order.
+    pub fn permute(&mut self, order: &[usize], shape: &[Poly]) {
+        let stored = |axis: usize| {
+            let step = |stride: Poly, dim: &usize| {
+                let step = self.steps[*dim].as_ref()?[axis];
+                Some(stride * shape[*dim].clone() + Poly::constant(step))
+            };
+            order.iter().try_fold(Poly::default(), step)
+        };
+        self.strides = (0..self.strides.len()).map(stored).collect();
+    }
+
+    /// How many elements are read while each axis runs so many iterations; an upper bound.
+    pub fn footprint(&self, extents: &[u64]) -> u64 {
+        let everything = || extents.iter().product::<u64>();
+        let width = |steps: &Option<Vec<i64>>| {
+            let steps = steps.as_ref()?.iter().zip(extents);
+            Some(steps.map(|(step, n)| step.unsigned_abs() * (n - 1)).sum::<u64>() + 1)
+        };
+        let box_of = self.steps.iter().map(width).product::<Option<u64>>();
+        box_of.unwrap_or_else(everything)
+    }
+}
+
+/// Every read of a compute, in order of evaluation.
+pub fn accesses(
+    compute: &Compute,
+    shape: &dyn Fn(TensorId) -> Vec<Poly>,
+    facts: &Facts,
+) -> Vec<Access> {
+    let mut found = Vec::new();
+    let n_axes = compute.axes.len();
+    visit(&compute.body, false, &mut |tensor, index, conditional| {
+        let shape = shape(tensor);
+        let steps = index.iter().map(|it| steps(it, n_axes)).collect();
+        let strides = strides(index, &shape, n_axes, facts);
+        found.push(Access { tensor, strides, steps, conditional });
+    });
+    found
+}
+
+/// Whether some element read is used by several iterations of a spatial axis that runs more than
+/// once, which makes tiles pay: a tensor does not depend on an axis while something is reduced, or
+/// two do not.
+pub fn needs_tiling(compute: &Compute, accesses: &[Access], extent: &dyn Fn(usize) -> u64) -> bool {
+    let mut tensors: Vec<TensorId> = accesses.iter().map(|it| it.tensor).collect();
+    tensors.sort_unstable();
+    tensors.dedup();
+    let reused = |tensor: &&TensorId| {
+        (0..compute.n_spatial).any(|axis| {
+            let mut reads = accesses.iter().filter(|it| it.tensor == **tensor);
+            extent(axis) > 1 && reads.all(|it| !it.depends_on(axis))
+        })
+    };
+    let n_reused = tensors.iter().filter(reused).count();
+    n_reused >= 2 || (n_reused >= 1 && compute.reducer.is_some())
+}
+
+/// How many of the leading spatial axes index `tensor` as they are, in all reads of it.
+pub fn leading_axes(compute: &Compute, tensor: TensorId) -> usize {
+    let mut n = compute.n_spatial;
+    visit(&compute.body, false, &mut |read, index, _| {
+        let same = |(axis, it): &(usize, &Subscript)| matches!(it, Subscript::Affine(poly) if poly.as_var() == Some(VarId(*axis as u32)));
+        if read == tensor {
+            n = n.min(index.iter().enumerate().take_while(same).count());
+        }
+    });
+    n
+}
+
+/// Rough cost of evaluating an expression once, in vector instructions; loads and index
+/// arithmetic are free.
+pub fn work(expr: &Expr) -> u64 {
+    let own = match expr {
+        Expr::Const(..) | Expr::Index(_) | Expr::Scalar(_) | Expr::Read { .. } => 0,
+        Expr::Unary(op, _) => match op {
+            UnaryOp::Sqrt | UnaryOp::Rsqrt => 8,
+            UnaryOp::Exp => 12,
+            UnaryOp::Ln | UnaryOp::Tanh | UnaryOp::Erf | UnaryOp::Sin | UnaryOp::Cos => 20,
+            UnaryOp::Tf32 => 4,
+            UnaryOp::Neg
+            | UnaryOp::Not
+            | UnaryOp::Abs
+            | UnaryOp::Floor
+            | UnaryOp::Ceil
+            | UnaryOp::Round => 1,
+        },
+        Expr::Binary(op, ..) => match op {
+            BinaryOp::Div | BinaryOp::Rem => 6,
+            BinaryOp::Pow => 40,
+            BinaryOp::Add
+            | BinaryOp::Sub
+            | BinaryOp::Mul
+            | BinaryOp::Min
+            | BinaryOp::Max
+            | BinaryOp::And
+            | BinaryOp::Or => 1,
+        },
+        Expr::Compare(..) | Expr::Select { .. } | Expr::Cast(..) => 1,
+    };
+    expr.children().into_iter().map(work).sum::<u64>() + own
+}
+
+/// Calls `f` for each read: what, where, and whether it stands below a condition.
+fn visit(expr: &Expr, conditional: bool, f: &mut dyn FnMut(TensorId, &[Subscript], bool)) {
+    if let Expr::Read { tensor, index } = expr {
+        f(*tensor, index, conditional);
+    }
+    let below = conditional || matches!(expr, Expr::Select { .. });
+    for child in expr.children() {
+        visit(child, below, f);
+    }
+}
+
+fn steps(subscript: &Subscript, n_axes: usize) -> Option<Vec<i64>> {
+    let Subscript::Affine(poly) = subscript else { return None };
+    let step = |axis: usize| poly.split_linear(VarId(axis as u32))?.0.as_constant();
+    (0..n_axes).map(step).collect()
+}
+
+fn strides(index: &[Subscript], shape: &[Poly], n_axes: usize, facts: &Facts) -> Vec<Option<Poly>> {
+    let affine = |it: &Subscript| match it {
+        Subscript::Affine(poly) => Some(poly.clone()),
+        Subscript::Value(_) => None,
+    };
+    let mut flat = Poly::default();
+    for (subscript, extent) in index.iter().zip(shape) {
+        let Some(poly) = affine(subscript) else {
+            return data_dependent_strides(index, shape, n_axes, facts);
+        };
+        flat = flat * extent.clone() + poly;
+    }
+    let stride = |axis: usize| {
+        let (stride, _) = flat.split_linear(VarId(axis as u32))?;
+        (!stride.has_vars()).then_some(stride)
+    };
+    (0..n_axes).map(stride).collect()
+}
+
+/// Strides where some subscripts are data: those of the other subscripts, for axes on which no
+/// data-dependent one depends.
+fn data_dependent_strides(
+    index: &[Subscript],
+    shape: &[Poly],
+    n_axes: usize,
+    facts: &Facts,
+) -> Vec<Option<Poly>> {
+    let zero = || Subscript::Affine(Poly::default());
+    let known: Vec<Subscript> = index
+        .iter()
+        .map(|it| if matches!(it, Subscript::Value(_)) { zero() } else { it.clone() })
+        .collect();
+    let mut strides = strides(&known, shape, n_axes, facts);
+    for subscript in index {
+        let Subscript::Value(value) = subscript else { continue };
+        for (axis, stride) in strides.iter_mut().enumerate() {
+            if depends_on(value, VarId(axis as u32)) {
+                *stride = None;
+            }
+        }
+    }
+    strides
+}
+
+/// Whether an expression may change with a variable.
+pub(super) fn depends_on(expr: &Expr, var: VarId) -> bool {
+    let mut found = false;
+    expr.walk(&mut |it| found |= mentions(it, var));
+    found
+}
+
+fn mentions(expr: &Expr, var: VarId) -> bool {
+    match expr {
+        Expr::Index(poly) => poly.mentions(var),
+        Expr::Read { index, .. } => {
+            index.iter().any(|it| matches!(it, Subscript::Affine(poly) if poly.mentions(var)))
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dag::{ComputeAxis, Reducer};
+
+    const X: TensorId = TensorId(0);
+    const W: TensorId = TensorId(1);
+
+    /// `c[i, j] = sum(k, body)` over 4 x 5 x 6.
+    fn compute(body: Expr) -> Compute {
+        let axis = |(name, extent): (&str, i64)| ComputeAxis {
+            name: name.into(),
+            extent: Poly::constant(extent),
+        };
+        let axes = [("i", 4), ("j", 5), ("k", 6)].map(axis).to_vec();
+        Compute { tensor: TensorId(2), axes, n_spatial: 2, reducer: Some(Reducer::Sum), body }
+    }
+
+    fn var(n: u32) -> Poly {
+        Poly::var(VarId(n))
+    }
+
+    fn analyzed(body: Expr, shapes: [&[i64]; 2]) -> (Compute, Vec<Access>) {
+        let compute = compute(body);
+        let shape =
+            |it: TensorId| shapes[it.0 as usize].iter().map(|n| Poly::constant(*n)).collect();
+        let accesses = accesses(&compute, &shape, &Facts::default());
+        (compute, accesses)
+    }
+
+    fn strides(access: &Access) -> Vec<Option<i64>> {
+        access.strides.iter().map(|it| it.as_ref().and_then(Poly::as_constant)).collect()
+    }
+
+    #[test]
+    fn a_product_of_matrices_reuses_both() {
+        let body =
+            Expr::read(X, [var(0), var(2)]).binary(BinaryOp::Mul, Expr::read(W, [var(1), var(2)]));
+        let (compute, accesses) = analyzed(body, [&[4, 6], &[5, 6]]);
+        assert_eq!(strides(&accesses[0]), [Some(6), Some(0), Some(1)]);
+        assert_eq!(strides(&accesses[1]), [Some(0), Some(6), Some(1)]);
+        assert!(needs_tiling(&compute, &accesses, &|_| 4));
+        assert_eq!(accesses[0].footprint(&[2, 5, 3]), 6);
+    }
+
+    #[test]
+    fn a_sum_of_rows_reuses_nothing() {
+        let (compute, accesses) =
+            analyzed(Expr::read(X, [var(0), var(1), var(2)]), [&[4, 5, 6], &[]]);
+        assert!(!needs_tiling(&compute, &accesses, &|_| 4));
+        assert!(accesses[0].is_contiguous(2) && !accesses[0].is_contiguous(1));
+    }
+
+    #[test]
+    fn axes_that_run_once_are_no_reuse() {
+        let (compute, accesses) = analyzed(Expr::read(X, [var(0), var(2)]), [&[4, 6], &[]]);
+        assert!(needs_tiling(&compute, &accesses, &|_| 5));
+        assert!(!needs_tiling(&compute, &accesses, &|_| 1));
+    }
+
+    #[test]
+    fn windows_overlap_in_their_footprint() {
+        let (_, accesses) = analyzed(Expr::read(X, [var(0) * 2 + var(2), var(1)]), [&[16, 5], &[]]);
+        assert_eq!(strides(&accesses[0]), [Some(10), Some(1), Some(5)]);
+        assert_eq!(accesses[0].footprint(&[4, 1, 3]), 9);
+    }
+
+    #[test]
+    fn a_gather_has_strides_where_it_does_not_look_up() {
+        let row = Subscript::Value(Box::new(Expr::read(W, [var(0)])));
+        let index = vec![row, Subscript::Affine(var(1))];
+        let (_, accesses) = analyzed(Expr::Read { tensor: X, index }, [&[100, 5], &[4]]);
+        assert_eq!(strides(&accesses[0]), [None, Some(1), Some(0)]);
+    }
+}

@@ -1,0 +1,300 @@
+//! Scalar expressions: how one element is computed from others.
+//!
+//! The same type serves a [`Dag`](crate::dag::Dag), where variables are the axes of one compute
+//! and reads use logical indices, and a [`Nest`](tvmtune_schedule::nest::Nest), where variables are loops and
+//! reads use indices into buffers as stored.
+
+use crate::dag::{DType, TensorId};
+use crate::poly::{Facts, Poly, VarId};
+
+/// A run-time scalar parameter, by position in [`crate::dag::Dag::scalars`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ScalarId(pub u32);
+
+/// A literal.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Literal {
+    /// A floating-point value; rounded to its type where it is used.
+    Float(f64),
+    /// An integer value; fits its type.
+    Int(i64),
+    /// A truth value.
+    Bool(bool),
+}
+
+impl Literal {
+    /// Whether two literals are the same number; zeros of either sign are.
+    pub fn equals(self, other: Literal) -> bool {
+        match (self, other) {
+            (Literal::Float(a), Literal::Float(b)) => a == b,
+            (a, b) => a == b,
+        }
+    }
+}
+
+/// Operations on one value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum UnaryOp {
+    /// Arithmetic negation; integers wrap.
+    Neg,
+    /// Logical complement of a `Bool`.
+    Not,
+    /// Absolute value; integers wrap.
+    Abs,
+    /// Square root.
+    Sqrt,
+    /// `1 / sqrt(x)`, correctly rounded twice: a division of a root.
+    Rsqrt,
+    /// `e^x`.
+    Exp,
+    /// Natural logarithm.
+    Ln,
+    /// Hyperbolic tangent.
+    Tanh,
+    /// The error function.
+    Erf,
+    /// Sine.
+    Sin,
+    /// Cosine.
+    Cos,
+    /// Largest integral value not above.
+    Floor,
+    /// Smallest integral value not below.
+    Ceil,
+    /// Nearest integral value, ties to even.
+    Round,
+    /// The nearest `f32` whose lower 13 bits are 0, ties to even: what matrix instructions of `f32`
+    /// multiply. A NaN stays one.
+    Tf32,
+}
+
+/// Operations on two values of one type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum BinaryOp {
+    /// Sum.
+    Add,
+    /// Difference.
+    Sub,
+    /// Product.
+    Mul,
+    /// Quotient; of integers, rounded towards zero, and 0 where the divisor is 0.
+    Div,
+    /// Remainder of `Div`, with the sign of the dividend; 0 where the divisor is 0.
+    Rem,
+    /// The smaller; of a number and a NaN, the number.
+    Min,
+    /// The larger; of a number and a NaN, the number.
+    Max,
+    /// `x^y`, of floats.
+    Pow,
+    /// Conjunction, of `Bool`.
+    And,
+    /// Disjunction, of `Bool`.
+    Or,
+}
+
+/// Comparisons; false where either side is a NaN, but for `Ne`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CompareOp {
+    /// Less than.
+    Lt,
+    /// At most.
+    Le,
+    /// Equal.
+    Eq,
+    /// Not equal.
+    Ne,
+    /// At least.
+    Ge,
+    /// Greater than.
+    Gt,
+}
+
+/// One subscript of a read.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Subscript {
+    /// Known from the loop variables alone.
+    Affine(Poly),
+    /// Computed from data (a gather): an expression of type `I64` or `I32`.
+    Value(Box<Expr>),
+}
+
+/// A scalar expression. Its type follows from its parts, see [`Expr::dtype`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Expr {
+    /// A literal of a type.
+    Const(Literal, DType),
+    /// An index as a value, of type `I64`.
+    Index(Poly),
+    /// A run-time scalar.
+    Scalar(ScalarId),
+    /// An element. In bounds whenever it is evaluated: proven, or below a `Select` that asks.
+    Read {
+        /// The tensor (in a nest: the buffer of that tensor) read from.
+        tensor: TensorId,
+        /// One subscript for each dimension.
+        index: Vec<Subscript>,
+    },
+    /// An operation on one value.
+    Unary(UnaryOp, Box<Expr>),
+    /// An operation on two values of one type.
+    Binary(BinaryOp, Box<Expr>, Box<Expr>),
+    /// A comparison of two values of one type; a `Bool`.
+    Compare(CompareOp, Box<Expr>, Box<Expr>),
+    /// `if condition { then } else { otherwise }`; only the chosen branch is evaluated.
+    Select {
+        /// A `Bool`.
+        condition: Box<Expr>,
+        /// The value where it holds.
+        then: Box<Expr>,
+        /// The value where it does not; of the same type.
+        otherwise: Box<Expr>,
+    },
+    /// Conversion as Rust's `as`: floats to integers saturate, NaN becomes 0.
+    Cast(DType, Box<Expr>),
+}
+
+/// The types of what an expression refers to.
+pub trait Types {
+    /// The element type of a tensor.
+    fn tensor(&self, tensor: TensorId) -> DType;
+    /// The type of a run-time scalar.
+    fn scalar(&self, scalar: ScalarId) -> DType;
+}
+
+impl Expr {
+    /// The `F32` literal `value`.
+    pub fn f32(value: f64) -> Self {
+        Expr::Const(Literal::Float(value), DType::F32)
+    }
+
+    /// A read with affine subscripts only.
+    pub fn read(tensor: TensorId, index: impl IntoIterator<Item = Poly>) -> Self {
+        Expr::Read { tensor, index: index.into_iter().map(Subscript::Affine).collect() }
+    }
+
+    /// `op(self)`.
+    pub fn unary(self, op: UnaryOp) -> Self {
+        Expr::Unary(op, Box::new(self))
+    }
+
+    /// `self op other`.
+    pub fn binary(self, op: BinaryOp, other: Expr) -> Self {
+        Expr::Binary(op, Box::new(self), Box::new(other))
+    }
+
+    /// `self op other`, a `Bool`.
+    pub fn compare(self, op: CompareOp, other: Expr) -> Self {
+        Expr::Compare(op, Box::new(self), Box::new(other))
+    }
+
+    /// The type of the value.
+    pub fn dtype(&self, types: &dyn Types) -> DType {
+        match self {
+            Expr::Const(_, dtype) | Expr::Cast(dtype, _) => *dtype,
+            Expr::Index(_) => DType::I64,
+            Expr::Scalar(scalar) => types.scalar(*scalar),
+            Expr::Read { tensor, .. } => types.tensor(*tensor),
+            Expr::Unary(_, a) | Expr::Binary(_, a, _) => a.dtype(types),
+            Expr::Compare(..) => DType::Bool,
+            Expr::Select { then, .. } => then.dtype(types),
+        }
+    }
+
+    /// The direct parts, subscripts that are values included, in order of evaluation.
+    pub fn children(&self) -> Vec<&Expr> {
+        match self {
+            Expr::Const(..) | Expr::Index(_) | Expr::Scalar(_) => Vec::new(),
+            Expr::Read { index, .. } => index
+                .iter()
+                .filter_map(|it| match it {
+                    Subscript::Affine(_) => None,
+                    Subscript::Value(value) => Some(&**value),
+                })
+                .collect(),
+            Expr::Unary(_, a) | Expr::Cast(_, a) => vec![a],
+            Expr::Binary(_, a, b) | Expr::Compare(_, a, b) => vec![a, b],
+            Expr::Select { condition, then, otherwise } => vec![condition, then, otherwise],
+        }
+    }
+
+    /// Calls `visit` for this expression and everything below it, outermost first.
+    pub fn walk<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
+        visit(self);
+        for child in self.children() {
+            child.walk(visit);
+        }
+    }
+
+    /// The same expression with each direct part replaced by `f` of it.
+    pub fn map_children(&self, f: &mut dyn FnMut(&Expr) -> Expr) -> Expr {
+        let mut boxed = |it: &Expr| Box::new(f(it));
+        match self {
+            Expr::Const(..) | Expr::Index(_) | Expr::Scalar(_) => self.clone(),
+            Expr::Read { tensor, index } => {
+                let index = index.iter().map(|it| match it {
+                    Subscript::Affine(poly) => Subscript::Affine(poly.clone()),
+                    Subscript::Value(value) => Subscript::Value(boxed(value)),
+                });
+                Expr::Read { tensor: *tensor, index: index.collect() }
+            }
+            Expr::Unary(op, a) => Expr::Unary(*op, boxed(a)),
+            Expr::Cast(dtype, a) => Expr::Cast(*dtype, boxed(a)),
+            Expr::Binary(op, a, b) => {
+                let a = boxed(a);
+                Expr::Binary(*op, a, boxed(b))
+            }
+            Expr::Compare(op, a, b) => {
+                let a = boxed(a);
+                Expr::Compare(*op, a, boxed(b))
+            }
+            Expr::Select { condition, then, otherwise } => {
+                let condition = boxed(condition);
+                let then = boxed(then);
+                Expr::Select { condition, then, otherwise: boxed(otherwise) }
+            }
+        }
+    }
+
+    /// Replaces variables, in subscripts and in indices used as values.
+    pub fn substitute_vars(&self, of: &dyn Fn(VarId) -> Option<Poly>, facts: &Facts) -> Expr {
+        self.map_polys(&mut |poly| poly.substitute_vars(of, facts))
+    }
+
+    /// Replaces every polynomial, in subscripts and in indices used as values.
+    pub fn map_polys(&self, f: &mut dyn FnMut(&Poly) -> Poly) -> Expr {
+        match self {
+            Expr::Index(poly) => Expr::Index(f(poly)),
+            Expr::Read { tensor, index } => {
+                let index = index.iter().map(|it| match it {
+                    Subscript::Affine(poly) => Subscript::Affine(f(poly)),
+                    Subscript::Value(value) => Subscript::Value(Box::new(value.map_polys(f))),
+                });
+                Expr::Read { tensor: *tensor, index: index.collect() }
+            }
+            other => other.map_children(&mut |child| child.map_polys(f)),
+        }
+    }
+
+    /// Replaces each read for which `of` gives something; what it gives is not searched again.
+    pub fn replace_reads(
+        &self,
+        of: &mut dyn FnMut(TensorId, &[Subscript]) -> Option<Expr>,
+    ) -> Expr {
+        if let Expr::Read { tensor, index } = self
+            && let Some(replacement) = of(*tensor, index)
+        {
+            return replacement;
+        }
+        self.map_children(&mut |child| child.replace_reads(of))
+    }
+}
+
+/// The subscripts, if none is computed from data.
+pub fn affine(index: &[Subscript]) -> Option<Vec<Poly>> {
+    let poly = |it: &Subscript| match it {
+        Subscript::Affine(poly) => Some(poly.clone()),
+        Subscript::Value(_) => None,
+    };
+    index.iter().map(poly).collect()
+}

@@ -1,0 +1,271 @@
+//! Step 2 of 12: *what* a program computes: tensors, and the computes that define them.
+//!
+//! ```text
+//! dsl -> [dag] -> schedule -> nest -> kernel -> codegen -> compile -> measure -> ...
+//! ```
+//!
+//! In: a [`Program`](crate::dsl::Program). Out: a [`Dag`], in which every compute is either an
+//! expression of its axes or one reduction of such an expression. Next: its canonical text is the
+//! workload's identity ([`crate::workload`]), and [`tvmtune_schedule`] decides how it runs.
+//!
+//! # Invariants
+//!
+//! - Computes are in topological order; each defines one tensor, and reads tensors before it.
+//! - A compute with a reducer has a body without further reductions; nested ones of the program
+//!   were flattened or split off by [`build`].
+//! - Reads are in bounds wherever they are evaluated ([`verify`] proves it again).
+//! - Types are explicit: both sides of an operation have one type, conversions are `Cast`s, and
+//!   arithmetic on `f16` and `bf16` has been widened to `f32`.
+//! - A condition on indices compares two [`Expr::Index`]; one that always or never holds is gone.
+
+pub mod access;
+pub mod anchor;
+pub mod bounds;
+pub mod condition;
+pub mod dtype;
+pub mod expr;
+mod fold;
+pub mod number;
+pub mod parse;
+pub mod prefix;
+pub mod print;
+pub mod signature;
+pub(crate) mod simplify;
+mod verify;
+
+use crate::poly::{DimId, Facts, Interval, Poly, VarId};
+
+pub use dtype::DType;
+pub use expr::{BinaryOp, CompareOp, Expr, Literal, ScalarId, Subscript, Types, UnaryOp};
+pub use number::Number;
+pub use parse::ParseDagError;
+pub use verify::{Finding, verify};
+
+/// A tensor of a [`Dag`], by position in [`Dag::tensors`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TensorId(pub u32);
+
+/// A compute of a [`Dag`], by position in [`Dag::computes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ComputeId(pub u32);
+
+/// The tensors of a program and the computes that define them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dag {
+    /// The program's name: for people, not part of its identity.
+    pub name: String,
+    /// Dimensions whose extent is known at launch only. Fixed ones are constants everywhere.
+    pub dims: Vec<Dim>,
+    /// Run-time scalars, in order of declaration.
+    pub scalars: Vec<Scalar>,
+    /// Parameters in order of declaration, then what the computes define, in their order.
+    pub tensors: Vec<Tensor>,
+    /// In topological order.
+    pub computes: Vec<Compute>,
+    /// What the program returns, in order.
+    pub outputs: Vec<TensorId>,
+}
+
+/// A dimension whose extent is known at launch only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dim {
+    /// As the program spells it; not part of the identity.
+    pub name: String,
+    /// The extents for which kernels must be right; never empty, `lo >= 1`.
+    pub range: Interval,
+}
+
+/// A run-time scalar parameter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scalar {
+    /// As the program spells it; not part of the identity.
+    pub name: String,
+    /// Its type.
+    pub dtype: DType,
+}
+
+/// Where a tensor comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TensorKind {
+    /// A parameter; new at every launch, row-major.
+    Input,
+    /// A parameter that stays the same over many launches: a schedule may choose its layout.
+    Weight,
+    /// The result of a compute.
+    Computed(ComputeId),
+}
+
+/// A dense array, row-major.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tensor {
+    /// As the program spells it, or made up; not part of the identity.
+    pub name: String,
+    /// The type of the elements.
+    pub dtype: DType,
+    /// Extents, outermost first; polynomials in the dimensions. Empty for a single element.
+    pub shape: Vec<Poly>,
+    /// Where it comes from.
+    pub kind: TensorKind,
+}
+
+/// How the values of a reduction combine. Each is associative and commutative up to rounding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reducer {
+    /// Sum; starts at 0.
+    Sum,
+    /// Product; starts at 1.
+    Prod,
+    /// Largest; starts at the least value of the type.
+    Max,
+    /// Smallest; starts at the greatest value of the type.
+    Min,
+    /// Disjunction of `Bool`; starts at false.
+    Any,
+    /// Conjunction of `Bool`; starts at true.
+    All,
+}
+
+/// One loop of a compute's definition. Its variable in the body is `VarId(position)`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ComputeAxis {
+    /// As the program spells it, or made up; not part of the identity.
+    pub name: String,
+    /// Number of iterations, at least 1; a polynomial in the dimensions.
+    pub extent: Poly,
+}
+
+/// One tensor's definition.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Compute {
+    /// The tensor it defines: its shape is the extents of the spatial axes.
+    pub tensor: TensorId,
+    /// Spatial axes, one for each dimension of the tensor, in order; then reduce axes.
+    pub axes: Vec<ComputeAxis>,
+    /// How many of the axes are spatial.
+    pub n_spatial: usize,
+    /// How values over the reduce axes combine; `None` exactly if there are none.
+    pub reducer: Option<Reducer>,
+    /// The element, or the value to reduce; of the tensor's type.
+    ///
+    /// A reduction accumulates in the tensor's type, so a half-precision sum is an `F32` compute
+    /// followed by one that rounds.
+    pub body: Expr,
+}
+
+impl Dag {
+    /// The tensor of that id.
+    pub fn tensor(&self, id: TensorId) -> &Tensor {
+        &self.tensors[id.0 as usize]
+    }
+
+    /// The compute of that id.
+    pub fn compute(&self, id: ComputeId) -> &Compute {
+        &self.computes[id.0 as usize]
+    }
+
+    /// Ids of the computes, in topological order.
+    pub fn compute_ids(&self) -> impl DoubleEndedIterator<Item = ComputeId> + use<> {
+        (0..self.computes.len() as u32).map(ComputeId)
+    }
+
+    /// Ids of the parameters, in order of declaration.
+    pub fn params(&self) -> impl Iterator<Item = TensorId> {
+        let is_param = |it: &&Tensor| !matches!(it.kind, TensorKind::Computed(_));
+        (0..self.tensors.iter().take_while(is_param).count() as u32).map(TensorId)
+    }
+
+    /// The compute that defines a tensor; `None` for a parameter.
+    pub fn producer(&self, tensor: TensorId) -> Option<ComputeId> {
+        match self.tensor(tensor).kind {
+            TensorKind::Computed(compute) => Some(compute),
+            TensorKind::Input | TensorKind::Weight => None,
+        }
+    }
+
+    /// The computes that read a tensor, in order.
+    pub fn consumers(&self, tensor: TensorId) -> Vec<ComputeId> {
+        self.compute_ids().filter(|it| self.compute(*it).reads(tensor)).collect()
+    }
+
+    /// What the declared ranges say about the dimensions.
+    pub fn facts(&self) -> Facts {
+        let mut facts = Facts::default();
+        for (n, dim) in self.dims.iter().enumerate() {
+            facts.bound_dim(DimId(n as u32), dim.range);
+        }
+        facts
+    }
+}
+
+impl Types for Dag {
+    fn tensor(&self, tensor: TensorId) -> DType {
+        self.tensors[tensor.0 as usize].dtype
+    }
+
+    fn scalar(&self, scalar: ScalarId) -> DType {
+        self.scalars[scalar.0 as usize].dtype
+    }
+}
+
+impl Compute {
+    /// Whether the body reads `tensor`.
+    pub fn reads(&self, tensor: TensorId) -> bool {
+        let mut found = false;
+        self.body
+            .walk(&mut |it| found |= matches!(it, Expr::Read { tensor: t, .. } if *t == tensor));
+        found
+    }
+
+    /// The variables of the spatial axes, in order.
+    pub fn spatial_vars(&self) -> impl Iterator<Item = VarId> + use<> {
+        (0..self.n_spatial as u32).map(VarId)
+    }
+
+    /// The variables of the reduce axes, in order.
+    pub fn reduce_vars(&self) -> impl Iterator<Item = VarId> + use<> {
+        (self.n_spatial as u32..self.axes.len() as u32).map(VarId)
+    }
+}
+
+impl Reducer {
+    /// The value that changes nothing.
+    pub fn identity(self, dtype: DType) -> Literal {
+        match (self, dtype) {
+            (Reducer::Any, _) => Literal::Bool(false),
+            (Reducer::All, _) => Literal::Bool(true),
+            (Reducer::Sum, it) if it.is_float() => Literal::Float(0.0),
+            (Reducer::Prod, it) if it.is_float() => Literal::Float(1.0),
+            (Reducer::Max, it) if it.is_float() => Literal::Float(f64::NEG_INFINITY),
+            (Reducer::Min, it) if it.is_float() => Literal::Float(f64::INFINITY),
+            (Reducer::Sum, _) => Literal::Int(0),
+            (Reducer::Prod, _) => Literal::Int(1),
+            (Reducer::Max, it) => Literal::Int(integer_range(it).lo),
+            (Reducer::Min, it) => Literal::Int(integer_range(it).hi),
+        }
+    }
+
+    /// The operation that combines two values.
+    pub fn op(self) -> BinaryOp {
+        match self {
+            Reducer::Sum => BinaryOp::Add,
+            Reducer::Prod => BinaryOp::Mul,
+            Reducer::Max => BinaryOp::Max,
+            Reducer::Min => BinaryOp::Min,
+            Reducer::Any => BinaryOp::Or,
+            Reducer::All => BinaryOp::And,
+        }
+    }
+}
+
+/// The values of an integer type; 0 and 1 for the others.
+pub fn integer_range(dtype: DType) -> Interval {
+    match dtype {
+        DType::I8 => Interval { lo: i8::MIN.into(), hi: i8::MAX.into() },
+        DType::U8 => Interval { lo: 0, hi: u8::MAX.into() },
+        DType::I32 => Interval { lo: i32::MIN.into(), hi: i32::MAX.into() },
+        DType::I64 => Interval { lo: i64::MIN, hi: i64::MAX },
+        DType::F32 | DType::F16 | DType::Bf16 | DType::F64 | DType::Bool => {
+            Interval { lo: 0, hi: 1 }
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Brings a dag into its simplest form: fewer computes, conditions and conversions, same values.
+//!
+//! Every rewrite is exact: the values before and after are equal bit for bit, NaNs included.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::bounds::Known;
+use super::fold::fold;
+use super::{Compute, ComputeId, Dag, Expr, Subscript, TensorId, TensorKind};
+use crate::poly::{Facts, Interval, Poly, VarId};
+
+/// Simplifies until nothing is left to do; names of tensors end up unique.
+pub(crate) fn simplify(dag: &mut Dag) {
+    fold_bodies(dag);
+    forward_copies(dag);
+    // What was forwarded is dead, and must not be found equal to what it became.
+    prune(dag);
+    share(dag);
+    prune(dag);
+    name_apart(dag);
+}
+
+impl Dag {
+    /// The same program for the extents in `ranges`, one for each dynamic dimension: what a bucket
+    /// is tuned for. Conditions that always hold there are gone.
+    ///
+    /// # Panics
+    ///
+    /// If there is not a range for each dimension.
+    #[must_use]
+    pub fn narrow(&self, ranges: &[Interval]) -> Dag {
+        assert_eq!(ranges.len(), self.dims.len(), "a range for each dynamic dimension");
+        let mut dag = self.clone();
+        for (dim, range) in dag.dims.iter_mut().zip(ranges) {
+            dim.range = *range;
+        }
+        fold_bodies(&mut dag);
+        dag
+    }
+}
+
+impl Compute {
+    /// What the extents of its axes say about its variables, given what is known of dimensions.
+    pub fn facts(&self, dims: &Facts) -> Facts {
+        let mut facts = dims.clone();
+        for (n, axis) in self.axes.iter().enumerate() {
+            facts.bound_var(VarId(n as u32), axis.extent.clone());
+        }
+        facts
+    }
+
+    /// The tensor this merely copies, element by element.
+    fn copies(&self) -> Option<TensorId> {
+        let Expr::Read { tensor, index } = &self.body else { return None };
+        let same_place = index.len() == self.n_spatial
+            && index.iter().zip(self.spatial_vars()).all(|(subscript, var)| match subscript {
+                Subscript::Affine(poly) => poly.as_var() == Some(var),
+                Subscript::Value(_) => false,
+            });
+        (same_place && self.reducer.is_none()).then_some(*tensor)
+    }
+}
+
+fn fold_bodies(dag: &mut Dag) {
+    let dims = dag.facts();
+    for n in 0..dag.computes.len() {
+        let known = Known::new(dag.computes[n].facts(&dims));
+        dag.computes[n].body = fold(&dag.computes[n].body, &known, dag);
+    }
+}
+
+/// A compute that copies one that nobody else reads takes over its definition.
+fn forward_copies(dag: &mut Dag) {
+    for id in dag.compute_ids() {
+        let compute = dag.compute(id);
+        let Some(source) = compute.copies() else { continue };
+        let Some(producer) = dag.producer(source) else { continue };
+        let (from, to) = (dag.tensor(source), dag.tensor(compute.tensor));
+        let alike = from.dtype == to.dtype && from.shape == to.shape;
+        if !alike || dag.consumers(source).len() > 1 || dag.outputs.contains(&source) {
+            continue;
+        }
+        let mut definition = dag.compute(producer).clone();
+        definition.tensor = compute.tensor;
+        for (axis, named) in definition.axes.iter_mut().zip(&compute.axes) {
+            axis.name.clone_from(&named.name);
+        }
+        dag.computes[id.0 as usize] = definition;
+    }
+}
+
+/// Of several equal definitions, the first one serves all readers.
+fn share(dag: &mut Dag) {
+    let mut first: BTreeMap<TensorId, TensorId> = BTreeMap::new();
+    for n in 0..dag.computes.len() {
+        dag.computes[n].body =
+            map_tensors(&dag.computes[n].body, &|it| first.get(&it).copied().unwrap_or(it));
+        let (before, compute) = (&dag.computes[..n], &dag.computes[n]);
+        let equal = before.iter().find(|it| {
+            let extents = |it: &Compute| -> Vec<Poly> {
+                it.axes.iter().map(|axis| axis.extent.clone()).collect()
+            };
+            it.reducer == compute.reducer
+                && it.n_spatial == compute.n_spatial
+                && dag.tensor(it.tensor).dtype == dag.tensor(compute.tensor).dtype
+                && it.body == compute.body
+                && extents(it) == extents(compute)
+        });
+        if let Some(equal) = equal {
+            first.insert(compute.tensor, equal.tensor);
+        }
+    }
+}
+
+/// Drops what no result needs, and numbers the rest anew.
+fn prune(dag: &mut Dag) {
+    let mut live: BTreeSet<TensorId> = dag.outputs.iter().copied().collect();
+    for compute in dag.computes.iter().rev() {
+        if live.contains(&compute.tensor) {
+            compute.body.walk(&mut |it| {
+                if let Expr::Read { tensor, .. } = it {
+                    live.insert(*tensor);
+                }
+            });
+        }
+    }
+    let n_params = dag.params().count();
+    let mut renumbered: BTreeMap<TensorId, TensorId> = dag.params().map(|it| (it, it)).collect();
+    let (mut tensors, mut computes) = (dag.tensors[..n_params].to_vec(), Vec::new());
+    for compute in dag.computes.iter().filter(|it| live.contains(&it.tensor)) {
+        let id = TensorId(tensors.len() as u32);
+        let mut tensor = dag.tensor(compute.tensor).clone();
+        tensor.kind = TensorKind::Computed(ComputeId(computes.len() as u32));
+        let body = map_tensors(&compute.body, &|it| renumbered[&it]);
+        renumbered.insert(compute.tensor, id);
+        tensors.push(tensor);
+        computes.push(Compute { tensor: id, body, ..compute.clone() });
+    }
+    dag.outputs = dag.outputs.iter().map(|it| renumbered[it]).collect();
+    (dag.tensors, dag.computes) = (tensors, computes);
+}
+
+fn map_tensors(expr: &Expr, of: &dyn Fn(TensorId) -> TensorId) -> Expr {
+    match expr.map_children(&mut |it| map_tensors(it, of)) {
+        Expr::Read { tensor, index } => Expr::Read { tensor: of(tensor), index },
+        other => other,
+    }
+}
+
+fn name_apart(dag: &mut Dag) {
+    let mut taken = BTreeSet::new();
+    for tensor in &mut dag.tensors {
+        let base = tensor.name.clone();
+        let mut n = 1;
+        while !taken.insert(tensor.name.clone()) {
+            n += 1;
+            tensor.name = format!("{base}_{n}");
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Step 1 of 12: reads a function annotated with `#[autotune]`.
+//!
+//! ```text
+//! [dsl] -> dag -> schedule -> nest -> kernel -> codegen -> compile -> measure -> ...
+//! ```
+//!
+//! In: the attribute's arguments and the function, as tokens. Out: a [`Program`], in which every
+//! name is resolved, every type is known, every read is proven in bounds, and reductions stand on
+//! their own. Next: [`crate::dsl::build`] brings it into the form whose text is its identity.
+//!
+//! `docs/language.md` describes the language for those who write it.
+//!
+//! # Invariants
+//!
+//! - All that is wrong is reported at once, each error where it is, none because of another.
+//! - Whatever the tokens, nothing here panics, and nothing takes long.
+
+mod body;
+mod build;
+mod call;
+mod elaborate;
+mod errors;
+mod expr;
+mod index;
+mod infer;
+mod options;
+mod read;
+mod reduce;
+mod signature;
+mod value;
+
+use proc_macro2::{Ident, TokenStream};
+
+use crate::dag::{Compute, DType, Dag, Scalar, ScalarId, Tensor, TensorId};
+use crate::poly::{Interval, Poly};
+
+pub use build::build;
+pub use options::{DimDeclaration, Options, Tolerance};
+
+/// One `#[autotune]` function. See the [module documentation](self).
+pub struct Program {
+    /// The function's name.
+    pub ident: Ident,
+    /// The function's visibility.
+    pub visibility: syn::Visibility,
+    /// The function's other attributes, its documentation among them.
+    pub attributes: Vec<syn::Attribute>,
+    /// What the attribute says.
+    pub options: Options,
+    /// The dynamic dimensions, by [`DimId`](crate::poly::DimId): in order of appearance in the
+    /// parameters' shapes.
+    pub dims: Vec<DynamicDim>,
+    /// The parameters, in order.
+    pub params: Vec<Param>,
+    /// The results, in order.
+    pub outputs: Vec<Output>,
+    /// The tensors of the parameters, in order, then those of the computes.
+    pub tensors: Vec<Tensor>,
+    /// The run-time scalars, in order.
+    pub scalars: Vec<Scalar>,
+    /// The definitions, in order, as written: nothing is simplified yet.
+    pub computes: Vec<Compute>,
+}
+
+/// A dimension that is known at launch only.
+pub struct DynamicDim {
+    /// Its name, where it is declared.
+    pub ident: Ident,
+    /// The extents for which kernels must be right.
+    pub range: Interval,
+    /// Where a launch finds it: the position of a parameter, and of a dimension of its shape.
+    pub source: (usize, usize),
+    /// The intervals in which schedules may differ: they cover `range`, in order.
+    pub buckets: Vec<Interval>,
+}
+
+/// A parameter of the function.
+pub struct Param {
+    /// Its name.
+    pub ident: Ident,
+    /// Its type, as written.
+    pub ty: syn::Type,
+    /// The type of its elements, or its own.
+    pub dtype: DType,
+    /// What it is.
+    pub kind: ParamKind,
+}
+
+/// What a parameter is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParamKind {
+    /// `Tensor<..>`.
+    Input(TensorId),
+    /// `Weight<..>`.
+    Weight(TensorId),
+    /// A plain scalar.
+    Scalar(ScalarId),
+}
+
+/// A result of the function.
+pub struct Output {
+    /// Its type, as written.
+    pub ty: syn::Type,
+    /// The type of its elements.
+    pub dtype: DType,
+    /// Its extents, outermost first.
+    pub shape: Vec<Poly>,
+    /// The tensor of [`Program::tensors`] that it is.
+    pub tensor: TensorId,
+}
+
+impl Program {
+    /// For each dynamic dimension, the intervals in which schedules may differ.
+    pub fn buckets(&self) -> Vec<Vec<Interval>> {
+        self.dims.iter().map(|it| it.buckets.clone()).collect()
+    }
+
+    /// How far results may be from the reference; by element type where the attribute is silent.
+    pub fn tolerance(&self) -> Tolerance {
+        let coarsest =
+            self.outputs.iter().map(|it| default_tolerance(it.dtype)).fold(0.0, f64::max);
+        Tolerance {
+            rel: self.options.rel.unwrap_or(coarsest),
+            abs: self.options.abs.unwrap_or(coarsest),
+        }
+    }
+}
+
+/// Some ten units in the last place of a sum of terms around 1.
+fn default_tolerance(dtype: DType) -> f64 {
+    match dtype {
+        DType::Bf16 => 2e-2,
+        DType::F16 => 2e-3,
+        DType::F32 => 1e-4,
+        DType::F64 => 1e-9,
+        DType::I8 | DType::U8 | DType::I32 | DType::I64 | DType::Bool => 0.0,
+    }
+}
+
+/// Reads a function and the arguments of its attribute.
+///
+/// # Errors
+///
+/// All that is wrong with the program, as one error that holds them all.
+pub fn parse(options: TokenStream, function: &syn::ItemFn) -> syn::Result<Program> {
+    let mut errors = errors::Errors::default();
+    let options = options::parse(options, &mut errors);
+    elaborate::program(options, function, errors)
+}
+
+/// The arguments of a function's `#[autotune]`, by whatever path it is named; none if it has none.
+pub fn attribute(function: &syn::ItemFn) -> Option<syn::Result<TokenStream>> {
+    let attribute = function.attrs.iter().find(|it| is_autotune(it))?;
+    Some(match &attribute.meta {
+        syn::Meta::Path(_) => Ok(TokenStream::new()),
+        syn::Meta::List(list) => Ok(list.tokens.clone()),
+        meta @ syn::Meta::NameValue(_) => {
+            Err(syn::Error::new_spanned(meta, "expected `#[autotune(dims(..))]`"))
+        }
+    })
+}
+
+fn is_autotune(attribute: &syn::Attribute) -> bool {
+    attribute.path().segments.last().is_some_and(|it| it.ident == "autotune")
+}
+
+/// Reads the text of one function, attribute included, up to its dag.
+///
+/// # Errors
+///
+/// All that is wrong with the program; what is wrong with it as Rust comes first and alone.
+pub fn program(source: &str) -> syn::Result<Dag> {
+    let function: syn::ItemFn = syn::parse_str(source)?;
+    let options = attribute(&function).transpose()?.unwrap_or_default();
+    build(&parse(options, &function)?)
+}
+
+#[cfg(test)]
+mod tests;

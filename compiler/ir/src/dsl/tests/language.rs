@@ -1,0 +1,39 @@
+//! The page that describes the language says the truth.
+
+use super::errors::render;
+use crate::dag::verify;
+use crate::dsl::{attribute, build, call, parse, reduce};
+
+const PAGE: &str = include_str!("../../../../../docs/language.md");
+
+/// The text of each block of that language.
+fn blocks(language: &str) -> Vec<String> {
+    let open = format!("```{language}\n");
+    PAGE.split(&open).skip(1).map(|it| it.split("```").next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn every_program_on_the_page_is_right() {
+    let mut n_programs = 0;
+    for block in blocks("rust") {
+        for item in syn::parse_file(&block).unwrap().items {
+            let syn::Item::Fn(function) = item else { panic!("only functions: {block}") };
+            let options = attribute(&function).unwrap().unwrap();
+            let program = match parse(options, &function) {
+                Ok(program) => program,
+                Err(error) => panic!("{}", render(&block, error)),
+            };
+            assert_eq!(verify(&build(&program).unwrap()), []);
+            n_programs += 1;
+        }
+    }
+    assert!(n_programs >= 10, "{n_programs} programs");
+}
+
+#[test]
+fn every_intrinsic_is_on_the_page() {
+    let words: Vec<&str> = PAGE.split(|it: char| !it.is_alphanumeric() && it != '_').collect();
+    for name in reduce::NAMES.into_iter().chain(call::names()) {
+        assert!(words.contains(&name), "`{name}` is not on the page");
+    }
+}

@@ -1,0 +1,231 @@
+//! What programs compute, against values worked out by hand or by plain loops.
+
+use super::{dag, program};
+use crate::dag::{DType, Number};
+use crate::interp::{Array, run};
+
+fn f32s(shape: &[u64], values: &[f32]) -> Array {
+    Array::from_f32(shape, values.to_vec())
+}
+
+/// The result of a program over `x: f32[M]`, as `f32`.
+fn map(definition: &str, x: &[f32]) -> Vec<f32> {
+    let source = format!(
+        "#[autotune(dims(M = 1..=64))]
+         fn f(x: Tensor<f32, M>) -> Tensor<f32, M> {{ compute(|i| {definition}) }}"
+    );
+    let x = f32s(&[x.len() as u64], x);
+    run(&dag(&source), &[x.len() as i64], &[x], &[])[0].to_f32_vec()
+}
+
+#[test]
+fn softmax_sums_to_one() {
+    let softmax = dag("
+        #[autotune(dims(R = 1..=8192, D = 4))]
+        fn softmax(x: Tensor<f32, R, D>) -> Tensor<f32, R, D> {
+            let m = compute(|r| max(0..D, |d| x[[r, d]]));
+            let e = compute(|r, d| exp(x[[r, d]] - m[[r]]));
+            compute(|r, d| e[[r, d]] / sum(0..D, |k| e[[r, k]]))
+        }");
+    let x = f32s(&[2, 4], &[0.0, 0.0, 0.0, 0.0, 1.0, 2.0, 3.0, 1000.0]);
+    let got = run(&softmax, &[2], &[x], &[])[0].to_f32_vec();
+    assert_eq!(got, [0.25, 0.25, 0.25, 0.25, 0.0, 0.0, 0.0, 1.0]);
+}
+
+#[test]
+fn a_padded_convolution_reads_zeros_outside() {
+    let conv = dag("
+        #[autotune(dims(W = 1..=99))]
+        fn conv(x: Tensor<f32, W>, w: Weight<f32, 3>) -> Tensor<f32, W> {
+            compute(|p| sum(0..3, |s| x.get([p + s - 1]).unwrap_or(0.0) * w[[s]]))
+        }");
+    let (x, w) = (f32s(&[4], &[1.0, 2.0, 3.0, 4.0]), f32s(&[3], &[1.0, 10.0, 100.0]));
+    let got = run(&conv, &[4], &[x, w], &[])[0].to_f32_vec();
+    assert_eq!(got, [210.0, 321.0, 432.0, 43.0]);
+}
+
+#[test]
+fn a_gather_takes_the_default_for_ids_outside() {
+    let gather = dag("
+        #[autotune(dims(B = 1..=8, V = 3, D = 2))]
+        fn embed(ids: Tensor<i64, B>, table: Weight<f32, V, D>) -> Tensor<f32, B, D> {
+            compute(|b, d| table.get([ids[[b]], d]).unwrap_or(-1.0))
+        }");
+    let ids = Array::from_fn(DType::I64, &[4], |n| Number::Int([2, -1, 0, 3][n]));
+    let table = f32s(&[3, 2], &[0.0, 1.0, 10.0, 11.0, 20.0, 21.0]);
+    let got = run(&gather, &[4], &[ids, table], &[])[0].to_f32_vec();
+    assert_eq!(got, [20.0, 21.0, -1.0, -1.0, 0.0, 1.0, -1.0, -1.0]);
+}
+
+#[test]
+fn argmax_takes_the_first_of_equals_and_stays_inside_for_nans() {
+    let argmax = dag("
+        #[autotune(dims(R = 1..=8))]
+        fn f(x: Tensor<f32, R, 4>) -> (Tensor<i32, R>, Tensor<i64, R>) {
+            (
+                compute(|r| argmax(0..4, |k| x[[r, k]]) as i32),
+                compute(|r| argmin(1..4, |k| x[[r, k]] * 2.0)),
+            )
+        }");
+    let nan = f32::NAN;
+    let x = f32s(&[3, 4], &[1.0, 7.0, 7.0, -2.0, nan, 1.0, nan, 1.0, nan, nan, nan, nan]);
+    let got = run(&argmax, &[3], &[x], &[]);
+    assert_eq!(got[0].to_f32_vec(), [1.0, 1.0, 3.0]);
+    assert_eq!(got[1].to_f32_vec(), [3.0, 1.0, 3.0]);
+}
+
+#[test]
+fn only_f32_is_rounded_to_tf32() {
+    let error = |dtype: &str| {
+        let source = format!(
+            "#[autotune(dims(M = 1..=64))]
+             fn f(x: Tensor<{dtype}, M>) -> Tensor<f32, M> {{ compute(|i| tf32(x[[i]]) as f32) }}"
+        );
+        program(&source).err().map(|it| it.to_string())
+    };
+    assert_eq!((error("f32"), error("f16")), (None, None));
+    let f64s = "`tf32` rounds an f32, not f64: convert with `as f32`";
+    assert_eq!(error("f64").as_deref(), Some(f64s));
+    let integers = "`tf32` applies to floats, and this is i32: convert it with `as f32`";
+    assert_eq!(error("i32").as_deref(), Some(integers));
+}
+
+#[test]
+fn functions_agree_with_those_of_rust() {
+    let x = [-2.5f32, -1.0, -0.49999997, 0.0, 0.3, 0.5, 1.5, 2.5, 8388609.0];
+    type Case = (&'static str, fn(f32) -> f32);
+    let cases: [Case; 15] = [
+        ("x[[i]].round()", f32::round),
+        ("x[[i]].round_ties_even()", f32::round_ties_even),
+        ("x[[i]].floor()", f32::floor),
+        ("tf32(x[[i]] * 1.0005)", |x| {
+            let x = x * 1.0005;
+            let digit = if x == 0.0 { 1.0 } else { (x.abs().log2().floor() - 10.0).exp2() };
+            (x / digit).round_ties_even() * digit
+        }),
+        ("x[[i]].ceil()", f32::ceil),
+        ("x[[i]].abs().sqrt()", |x| x.abs().sqrt()),
+        ("-x[[i]]", |x| -x),
+        ("x[[i]].clamp(-1.0, 1.0)", |x| x.clamp(-1.0, 1.0)),
+        ("relu(x[[i]])", |x| x.max(0.0)),
+        ("x[[i]].powi(3)", |x| x * x * x),
+        ("x[[i]] % 0.4", |x| x % 0.4),
+        ("if x[[i]] > 0.4 { 1.0 } else if x[[i]] < -1.0 { x[[i]] } else { 0.25 }", |x| {
+            if x > 0.4 {
+                1.0
+            } else if x < -1.0 {
+                x
+            } else {
+                0.25
+            }
+        }),
+        ("(x[[i]] as i32 / 2 * 7 % 5) as f32", |x| (x as i32 / 2 * 7 % 5) as f32),
+        ("(x[[i]] * 100.0) as i8 as f32", |x| f32::from((x * 100.0) as i8)),
+        ("x[[i]] as u8 as f32 - f32::consts::PI", |x| f32::from(x as u8) - std::f32::consts::PI),
+    ];
+    for (definition, want) in cases {
+        assert_eq!(map(definition, &x), x.map(want), "{definition}");
+    }
+}
+
+#[test]
+fn smooth_functions_have_their_known_values() {
+    let close = |definition: &str, want: [f32; 3]| {
+        for (got, want) in map(definition, &[-1.0, 0.0, 2.0]).into_iter().zip(want) {
+            assert!((got - want).abs() < 1e-6, "{definition}: {got}, not {want}");
+        }
+    };
+    close("gelu(x[[i]])", [-0.158_655_25, 0.0, 1.954_499_7]);
+    close("gelu_tanh(x[[i]])", [-0.158_808, 0.0, 1.954_597_7]);
+    close("silu(x[[i]])", [-0.268_941_43, 0.0, 1.761_594_2]);
+    close("sigmoid(x[[i]])", [0.268_941_43, 0.5, 0.880_797]);
+    close("exp(x[[i]])", [0.367_879_44, 1.0, 7.389_056]);
+    close("x[[i]].tanh() + erf(x[[i]])", [-1.604_295, 0.0, 1.959_349_8]);
+    close("rsqrt(x[[i]] * x[[i]] + 1.0)", [0.707_106_77, 1.0, 0.447_213_6]);
+}
+
+#[test]
+fn halves_round_once() {
+    // 2048 + 1 + 1 is 2048 if each sum rounds, and 2050 if only the last does.
+    let add = dag("
+        #[autotune(dims(M = 1..=8))]
+        fn f(x: Tensor<f16, M>) -> Tensor<f16, M> { compute(|i| x[[i]] + 1.0 + 1.0) }");
+    let x = Array::from_fn(DType::F16, &[1], |_| Number::Float(2048.0));
+    assert_eq!(run(&add, &[1], &[x], &[])[0].to_f32_vec(), [2050.0]);
+}
+
+#[test]
+fn scalars_masks_and_means_over_dynamic_extents() {
+    let f = dag("
+        #[autotune(dims(M = 1..=8, N = 1..=8))]
+        fn f(x: Tensor<f32, M, N>, causal: bool, bias: i32) -> (Tensor<f32, M>, Tensor<f32, M, N>) {
+            let mean = compute(|i| mean(0..N, |j| x[[i, j]]));
+            let out = compute(|i, j| if causal && j > i { bias as f32 } else { x[[i, j]] });
+            (mean, out)
+        }");
+    let x = f32s(&[2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 9.0]);
+    let got = run(&f, &[2, 3], &[x], &[Number::Bool(true), Number::Int(-7)]);
+    assert_eq!(got[0].to_f32_vec(), [2.0, 6.0]);
+    assert_eq!(got[1].to_f32_vec(), [1.0, -7.0, -7.0, 4.0, 5.0, -7.0]);
+}
+
+#[test]
+fn splitting_and_merging_heads_is_the_identity() {
+    let f = dag("
+        #[autotune(dims(M = 1..=8, S = 3))]
+        fn f(x: Tensor<f32, M, { S * 4 }>) -> Tensor<f32, M, 12> {
+            let y: Tensor<f32, S, M, 4> = compute(|s, m, d| x[[m, s * 4 + d]]);
+            compute(|m, c| y[[c / 4, m, c % 4]])
+        }");
+    let x = Array::random(DType::F32, &[5, 12], 3);
+    assert_eq!(run(&f, &[5], std::slice::from_ref(&x), &[])[0], x);
+}
+
+#[test]
+fn a_matrix_product_of_ordinary_size_is_judged_quickly() {
+    let matmul = dag("
+        #[autotune(dims(M = 1..=512))]
+        fn f(x: Tensor<f32, M, 384>, w: Weight<f32, 384, 384>) -> Tensor<f32, M, 384> {
+            compute(|i, j| sum(0..384, |k| x[[i, k]] * w[[j, k]]))
+        }");
+    let x = Array::whole_numbers(DType::F32, &[128, 384], 1);
+    let w = Array::whole_numbers(DType::F32, &[384, 384], 2);
+    let start = std::time::Instant::now();
+    let got = run(&matmul, &[128], &[x.clone(), w.clone()], &[]);
+    println!("128 x 384 x 384 took {:?}", start.elapsed());
+    let (x, w) = (x.to_f32_vec(), w.to_f32_vec());
+    let want: f32 = (0..384).map(|k| x[127 * 384 + k] * w[383 * 384 + k]).sum();
+    assert_eq!(got[0].to_f32_vec()[127 * 384 + 383], want);
+}
+
+#[test]
+fn a_range_may_end_or_start_at_an_index() {
+    let x = [1.0, 2.0, 4.0, 8.0];
+    assert_eq!(map("sum(0..=i, |k| x[[k]])", &x), [1.0, 3.0, 7.0, 15.0]);
+    assert_eq!(map("sum(0..i, |k| x[[k]])", &x), [0.0, 1.0, 3.0, 7.0]);
+    assert_eq!(map("sum(i..M, |k| x[[k]])", &x), [15.0, 14.0, 12.0, 8.0]);
+    assert_eq!(map("sum(i + 1..M, |k| x[[k]])", &x), [14.0, 12.0, 8.0, 0.0]);
+    assert_eq!(map("prod(0..=i, |k| x[[k]])", &x), [1.0, 2.0, 8.0, 64.0]);
+    assert_eq!(map("mean(0..=i, |k| x[[k]])", &x), [1.0, 1.5, 7.0 / 3.0, 3.75]);
+    assert_eq!(map("max(0..i, |k| x[[k]])", &x), [f32::NEG_INFINITY, 1.0, 2.0, 4.0]);
+    assert_eq!(map("sum(i..i + 2, |k| x.get([k]).unwrap_or(0.0))", &x), [3.0, 6.0, 12.0, 8.0]);
+    let truth = "if all(i..M, |k| x[[k]] > 2.0) { 1.0 } else { 0.0 }";
+    assert_eq!(map(truth, &x), [0.0, 0.0, 1.0, 1.0]);
+    // With one index there is none before it.
+    assert_eq!(map("sum(0..i, |k| x[[k]])", &[3.0]), [0.0]);
+    assert_eq!(map("sum(i + 1..M, |k| x[[k]])", &[3.0]), [0.0]);
+}
+
+#[test]
+fn ranges_up_to_an_index_are_choices() {
+    let text = |body: &str| {
+        let source = format!(
+            "#[autotune(dims(M = 64))]
+             fn f(x: Tensor<f32, M, M>) -> Tensor<f32, M, M> {{ compute(|i, j| {body}) }}"
+        );
+        crate::dag::print::canonical(&dag(&source))
+    };
+    let range = "sum(0..=j, |k| x[[i, k]])";
+    let choice = "sum(0..M, |k| if k < j + 1 { x[[i, k]] } else { 0.0 })";
+    assert_eq!(text(range), text(choice));
+}

@@ -1,0 +1,357 @@
+//! Typed tensors in memory, for the interpreters and whoever checks results against them.
+//!
+//! Row-major and dense. Elements are stored in their own type, so that what is read back is what
+//! a kernel's buffer would hold.
+
+use std::fmt;
+
+use half::{bf16, f16};
+
+use crate::dag::{DType, Number};
+
+/// A dense tensor of known extents.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Array {
+    /// The type of the elements.
+    pub dtype: DType,
+    /// Extents, outermost first; empty for a single element.
+    pub shape: Vec<u64>,
+    elements: Elements,
+}
+
+/// The elements, row-major, in their own type.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Elements {
+    F32(Vec<f32>),
+    F16(Vec<f16>),
+    Bf16(Vec<bf16>),
+    F64(Vec<f64>),
+    I8(Vec<i8>),
+    U8(Vec<u8>),
+    I32(Vec<i32>),
+    I64(Vec<i64>),
+    Bool(Vec<bool>),
+}
+
+/// Where two arrays differ most, in units of what was allowed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mismatch {
+    /// The position, one index for each dimension.
+    pub index: Vec<u64>,
+    /// The value in the array that was checked.
+    pub got: f64,
+    /// The value in the array it was checked against.
+    pub want: f64,
+    /// How many elements differ by more than is allowed.
+    pub count: usize,
+}
+
+/// Runs `$body` with `$it` bound to the vector of elements, whatever their type.
+macro_rules! with_elements {
+    ($elements:expr, $it:ident => $body:expr) => {
+        match $elements {
+            Elements::F32($it) => $body,
+            Elements::F16($it) => $body,
+            Elements::Bf16($it) => $body,
+            Elements::F64($it) => $body,
+            Elements::I8($it) => $body,
+            Elements::U8($it) => $body,
+            Elements::I32($it) => $body,
+            Elements::I64($it) => $body,
+            Elements::Bool($it) => $body,
+        }
+    };
+}
+
+impl Array {
+    /// An array of zeros (of `bool`: false).
+    pub fn zeros(dtype: DType, shape: &[u64]) -> Self {
+        let len = len_elems(shape);
+        let elements = match dtype {
+            DType::F32 => Elements::F32(vec![0.0; len]),
+            DType::F16 => Elements::F16(vec![f16::ZERO; len]),
+            DType::Bf16 => Elements::Bf16(vec![bf16::ZERO; len]),
+            DType::F64 => Elements::F64(vec![0.0; len]),
+            DType::I8 => Elements::I8(vec![0; len]),
+            DType::U8 => Elements::U8(vec![0; len]),
+            DType::I32 => Elements::I32(vec![0; len]),
+            DType::I64 => Elements::I64(vec![0; len]),
+            DType::Bool => Elements::Bool(vec![false; len]),
+        };
+        Self { dtype, shape: shape.to_vec(), elements }
+    }
+
+    /// An array of `f32` with these elements.
+    ///
+    /// # Panics
+    ///
+    /// If the number of elements is not the product of the extents.
+    pub fn from_f32(shape: &[u64], elements: Vec<f32>) -> Self {
+        assert_eq!(elements.len(), len_elems(shape), "elements do not fill the shape {shape:?}");
+        Self { dtype: DType::F32, shape: shape.to_vec(), elements: Elements::F32(elements) }
+    }
+
+    /// An array in which the element at each flat position is what `f` says, cast to `dtype`.
+    pub fn from_fn(dtype: DType, shape: &[u64], mut f: impl FnMut(usize) -> Number) -> Self {
+        let mut array = Self::zeros(dtype, shape);
+        for n in 0..array.len() {
+            array.set(n, f(n));
+        }
+        array
+    }
+
+    /// Floats uniform in -1..1; integers uniform in -100..=100 (of `u8`: 0..=200); coin flips.
+    pub fn random(dtype: DType, shape: &[u64], seed: u64) -> Self {
+        let mut state = seed;
+        Self::from_fn(dtype, shape, |_| {
+            let bits = next_bits(&mut state);
+            match dtype {
+                DType::Bool => Number::Bool(bits >> 63 == 1),
+                DType::U8 => Number::Int((bits % 201) as i64),
+                it if it.is_integer() => Number::Int((bits % 201) as i64 - 100),
+                _ => Number::Float((bits >> 11) as f64 / (1u64 << 52) as f64 - 1.0),
+            }
+        })
+    }
+
+    /// Whole numbers in -3..=3 (of `u8`: 0..=6): sums of them are exact in any order, also in the
+    /// small floats while they stay short.
+    pub fn whole_numbers(dtype: DType, shape: &[u64], seed: u64) -> Self {
+        let mut state = seed;
+        Self::from_fn(dtype, shape, |_| {
+            let value = (next_bits(&mut state) % 7) as i64;
+            match dtype {
+                DType::Bool => Number::Bool(value > 2),
+                DType::U8 => Number::Int(value),
+                _ => Number::Int(value - 3),
+            }
+        })
+    }
+
+    /// The array whose little-endian bytes are `bytes`.
+    ///
+    /// # Panics
+    ///
+    /// If the number of bytes is not that of the shape's elements.
+    pub fn from_bytes(dtype: DType, shape: &[u64], bytes: &[u8]) -> Self {
+        let len = len_elems(shape);
+        assert_eq!(bytes.len(), len * dtype.bytes() as usize, "bytes do not fill {shape:?}");
+        macro_rules! read {
+            ($variant:ident, $type:ty) => {
+                Elements::$variant(
+                    bytes.as_chunks().0.iter().map(|it| <$type>::from_le_bytes(*it)).collect(),
+                )
+            };
+        }
+        let elements = match dtype {
+            DType::F32 => read!(F32, f32),
+            DType::F16 => read!(F16, f16),
+            DType::Bf16 => read!(Bf16, bf16),
+            DType::F64 => read!(F64, f64),
+            DType::I8 => read!(I8, i8),
+            DType::U8 => read!(U8, u8),
+            DType::I32 => read!(I32, i32),
+            DType::I64 => read!(I64, i64),
+            DType::Bool => Elements::Bool(bytes.iter().map(|it| *it != 0).collect()),
+        };
+        Self { dtype, shape: shape.to_vec(), elements }
+    }
+
+    /// The elements' little-endian bytes; of `bool`, 0 and 1.
+    pub fn bytes(&self) -> Vec<u8> {
+        macro_rules! written {
+            ($elements:expr) => {{
+                let mut bytes = vec![0; $elements.len() * self.dtype.bytes() as usize];
+                for (bytes, it) in bytes.as_chunks_mut().0.iter_mut().zip($elements) {
+                    *bytes = it.to_le_bytes();
+                }
+                bytes
+            }};
+        }
+        match &self.elements {
+            Elements::Bool(it) => it.iter().map(|it| u8::from(*it)).collect(),
+            Elements::F32(it) => written!(it),
+            Elements::F16(it) => written!(it),
+            Elements::Bf16(it) => written!(it),
+            Elements::F64(it) => written!(it),
+            Elements::I8(it) => written!(it),
+            Elements::U8(it) => it.clone(),
+            Elements::I32(it) => written!(it),
+            Elements::I64(it) => written!(it),
+        }
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        with_elements!(&self.elements, it => it.len())
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The element at a flat position.
+    ///
+    /// # Panics
+    ///
+    /// If the position is not below [`len`](Self::len).
+    pub fn get(&self, flat: usize) -> Number {
+        match &self.elements {
+            Elements::F32(it) => Number::Float(it[flat].into()),
+            Elements::F16(it) => Number::Float(it[flat].into()),
+            Elements::Bf16(it) => Number::Float(it[flat].into()),
+            Elements::F64(it) => Number::Float(it[flat]),
+            Elements::I8(it) => Number::Int(it[flat].into()),
+            Elements::U8(it) => Number::Int(it[flat].into()),
+            Elements::I32(it) => Number::Int(it[flat].into()),
+            Elements::I64(it) => Number::Int(it[flat]),
+            Elements::Bool(it) => Number::Bool(it[flat]),
+        }
+    }
+
+    /// Stores `value`, cast to the type of the elements, at a flat position.
+    ///
+    /// # Panics
+    ///
+    /// If the position is not below [`len`](Self::len).
+    pub fn set(&mut self, flat: usize, value: Number) {
+        match &mut self.elements {
+            Elements::F32(it) => it[flat] = value.to_f64() as f32,
+            Elements::F16(it) => it[flat] = f16::from_f64(value.to_f64()),
+            Elements::Bf16(it) => it[flat] = bf16::from_f64(value.to_f64()),
+            Elements::F64(it) => it[flat] = value.to_f64(),
+            Elements::I8(it) => it[flat] = value.cast(DType::I8).to_i64() as i8,
+            Elements::U8(it) => it[flat] = value.cast(DType::U8).to_i64() as u8,
+            Elements::I32(it) => it[flat] = value.cast(DType::I32).to_i64() as i32,
+            Elements::I64(it) => it[flat] = value.to_i64(),
+            Elements::Bool(it) => it[flat] = value.cast(DType::Bool) == Number::Bool(true),
+        }
+    }
+
+    /// The elements, each as the nearest `f32`.
+    pub fn to_f32_vec(&self) -> Vec<f32> {
+        (0..self.len()).map(|n| self.get(n).to_f64() as f32).collect()
+    }
+
+    pub(super) fn elements(&self) -> &Elements {
+        &self.elements
+    }
+
+    /// Where this differs most from `want` by more than `abs + rel * |want|`; `None` if nowhere.
+    ///
+    /// Integers and truth values must be equal. A NaN equals a NaN, an infinity only itself.
+    ///
+    /// # Panics
+    ///
+    /// If types or shapes differ.
+    pub fn max_error(&self, want: &Array, rel: f64, abs: f64) -> Option<Mismatch> {
+        assert_eq!((self.dtype, &self.shape), (want.dtype, &want.shape), "arrays of two kinds");
+        let (mut worst, mut count) = (None, 0);
+        for n in 0..self.len() {
+            let (a, b) = (self.get(n), want.get(n));
+            let excess = match (a, b) {
+                (Number::Float(a), Number::Float(b)) => float_excess(a, b, rel, abs),
+                _ if a == b => 0.0,
+                _ => f64::INFINITY,
+            };
+            count += usize::from(excess > 1.0);
+            if excess > worst.map_or(1.0, |(_, it)| it) {
+                worst = Some((n, excess));
+            }
+        }
+        worst.map(|(n, _)| Mismatch {
+            index: self.unflatten(n),
+            got: self.get(n).to_f64(),
+            want: want.get(n).to_f64(),
+            count,
+        })
+    }
+
+    fn unflatten(&self, mut flat: usize) -> Vec<u64> {
+        let mut index = vec![0; self.shape.len()];
+        for (at, extent) in index.iter_mut().zip(&self.shape).rev() {
+            *at = flat as u64 % extent;
+            flat /= *extent as usize;
+        }
+        index
+    }
+}
+
+/// The difference in units of what is allowed; above 1 is too much.
+fn float_excess(a: f64, b: f64, rel: f64, abs: f64) -> f64 {
+    if a == b || (a.is_nan() && b.is_nan()) {
+        return 0.0;
+    }
+    let excess = (a - b).abs() / (abs + rel * b.abs());
+    if excess.is_nan() || b.is_infinite() { f64::INFINITY } else { excess }
+}
+
+fn len_elems(shape: &[u64]) -> usize {
+    usize::try_from(shape.iter().product::<u64>()).expect("an array fits into memory")
+}
+
+/// The next 64 bits of `SplitMix64` (Steele, Lea, Flood, 2014).
+fn next_bits(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut bits = *state;
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { index, got, want, count } = self;
+        write!(f, "{count} elements differ, most at {index:?}: got {got}, expected {want}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_read_back_as_they_were_for_every_type() {
+        for dtype in DType::ALL {
+            let array = Array::random(dtype, &[3, 5], 7);
+            assert_eq!(array.bytes().len() as u64, 15 * dtype.bytes());
+            assert_eq!(Array::from_bytes(dtype, &[3, 5], &array.bytes()), array);
+        }
+    }
+
+    #[test]
+    fn random_floats_fill_the_range_and_whole_numbers_are_whole() {
+        let floats = Array::random(DType::F32, &[1000], 1).to_f32_vec();
+        assert!(floats.iter().all(|it| (-1.0..=1.0).contains(it)));
+        assert!(floats.iter().any(|it| *it > 0.9) && floats.iter().any(|it| *it < -0.9));
+        let whole = Array::whole_numbers(DType::F16, &[1000], 1).to_f32_vec();
+        assert!(whole.iter().all(|it| it.fract() == 0.0 && it.abs() <= 3.0));
+        assert!(whole.contains(&3.0) && whole.contains(&-3.0));
+        let other = Array::random(DType::F32, &[1000], 2).to_f32_vec();
+        assert_ne!(floats, other, "seeds matter");
+    }
+
+    #[test]
+    fn the_worst_element_is_reported_with_its_position() {
+        let want = Array::from_f32(&[2, 3], vec![1.0, 2.0, 3.0, 4.0, f32::NAN, f32::INFINITY]);
+        let mut got = want.clone();
+        assert_eq!(got.max_error(&want, 1e-3, 0.0), None);
+        got.set(1, Number::Float(2.01));
+        got.set(3, Number::Float(4.5));
+        let mismatch = got.max_error(&want, 1e-3, 0.0).unwrap();
+        assert_eq!(mismatch.to_string(), "2 elements differ, most at [1, 0]: got 4.5, expected 4");
+        got.set(5, Number::Float(1.0));
+        assert_eq!(got.max_error(&want, 1e-3, 0.0).unwrap().index, [1, 2]);
+    }
+
+    #[test]
+    fn storing_rounds_and_wraps_into_the_type() {
+        let mut half = Array::zeros(DType::F16, &[1]);
+        half.set(0, Number::Float(2049.0));
+        assert_eq!(half.get(0), Number::Float(2048.0));
+        let mut byte = Array::zeros(DType::I8, &[1]);
+        byte.set(0, Number::Int(129));
+        assert_eq!(byte.get(0), Number::Int(-127));
+    }
+}

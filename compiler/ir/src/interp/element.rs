@@ -1,0 +1,173 @@
+//! Single elements of a program's results, by definition.
+//!
+//! Where evaluating all of a [`Dag`] would take minutes, a few thousand elements of its results
+//! take a second: only what they depend on is evaluated, each element once.
+//!
+//! In: the same as [`super::dag::run`]. Out: the same values, for the elements asked for.
+
+use std::collections::BTreeMap;
+
+use super::Array;
+use crate::dag::{Compute, Dag, Expr, Number, Reducer, Subscript, TensorId, number};
+use crate::poly::{Poly, VarId};
+
+/// Elements of the tensors of a program, evaluated when asked for.
+pub struct Elements<'a> {
+    dag: &'a Dag,
+    dims: &'a [i64],
+    params: &'a [Array],
+    scalars: Vec<Number>,
+    /// What was evaluated before, by tensor and row-major position.
+    known: BTreeMap<(TensorId, usize), Number>,
+    n_evaluated: u64,
+}
+
+impl<'a> Elements<'a> {
+    /// The elements for these extents of the dynamic dimensions, parameters, and scalars.
+    ///
+    /// # Panics
+    ///
+    /// If there is not one of each for each of the program's.
+    pub fn new(dag: &'a Dag, dims: &'a [i64], params: &'a [Array], scalars: &[Number]) -> Self {
+        assert_eq!(dims.len(), dag.dims.len(), "an extent for each dynamic dimension");
+        assert_eq!(params.len(), dag.params().count(), "an array for each parameter");
+        assert_eq!(scalars.len(), dag.scalars.len(), "a value for each run-time scalar");
+        let typed = scalars.iter().zip(&dag.scalars).map(|(it, scalar)| it.cast(scalar.dtype));
+        let scalars = typed.collect();
+        Self { dag, dims, params, scalars, known: BTreeMap::new(), n_evaluated: 0 }
+    }
+
+    /// The element of a tensor at a row-major position.
+    ///
+    /// # Panics
+    ///
+    /// If the tensor has no such element, or a read of its definition is out of bounds, which
+    /// `dag::verify` excludes.
+    pub fn get(&mut self, tensor: TensorId, flat: usize) -> Number {
+        let Some(compute) = self.dag.producer(tensor) else {
+            return self.params[tensor.0 as usize].get(flat);
+        };
+        if let Some(value) = self.known.get(&(tensor, flat)) {
+            return *value;
+        }
+        let compute = self.dag.compute(compute);
+        let extents: Vec<i64> =
+            compute.axes.iter().map(|it| it.extent.eval_dims(self.dims)).collect();
+        let mut point = unflatten(flat, &extents[..compute.n_spatial]);
+        point.resize(extents.len(), 0);
+        let value = match compute.reducer {
+            None => self.eval(&compute.body, &point),
+            Some(reducer) => self.reduce(reducer, compute, &extents, point),
+        };
+        self.known.insert((tensor, flat), value);
+        value
+    }
+
+    /// How many times the body of a compute was evaluated so far.
+    pub fn n_evaluated(&self) -> u64 {
+        self.n_evaluated
+    }
+
+    /// The reduction of the body over all reduce axes.
+    fn reduce(
+        &mut self,
+        reducer: Reducer,
+        compute: &Compute,
+        extents: &[i64],
+        mut point: Vec<i64>,
+    ) -> Number {
+        let dtype = self.dag.tensor(compute.tensor).dtype;
+        let first = compute.n_spatial;
+        // Sums and products of floats round once, at the end.
+        let wide = dtype.is_float() && matches!(reducer, Reducer::Sum | Reducer::Prod);
+        let mut exact = if reducer == Reducer::Sum { 0.0 } else { 1.0 };
+        let mut result = Number::literal(reducer.identity(dtype), dtype);
+        if extents[first..].iter().all(|it| *it > 0) {
+            loop {
+                let value = self.eval(&compute.body, &point);
+                match value {
+                    Number::Float(it) if wide && reducer == Reducer::Sum => exact += it,
+                    Number::Float(it) if wide => exact *= it,
+                    _ => result = result.binary(reducer.op(), value, dtype),
+                }
+                if !advance(&mut point[first..], &extents[first..]) {
+                    break;
+                }
+            }
+        }
+        if wide { Number::Float(number::round(exact, dtype)) } else { result }
+    }
+
+    fn eval(&mut self, body: &Expr, point: &[i64]) -> Number {
+        self.n_evaluated += 1;
+        self.expr(body, point)
+    }
+
+    fn expr(&mut self, expr: &Expr, point: &[i64]) -> Number {
+        match expr {
+            Expr::Const(value, dtype) => Number::literal(*value, *dtype),
+            Expr::Index(poly) => Number::Int(self.poly(poly, point)),
+            Expr::Scalar(id) => self.scalars[id.0 as usize],
+            Expr::Read { tensor, index } => {
+                let flat = self.position(*tensor, index, point);
+                self.get(*tensor, flat)
+            }
+            Expr::Unary(op, a) => self.expr(a, point).unary(*op, a.dtype(self.dag)),
+            Expr::Binary(op, a, b) => {
+                let (left, right) = (self.expr(a, point), self.expr(b, point));
+                left.binary(*op, right, a.dtype(self.dag))
+            }
+            Expr::Compare(op, a, b) => {
+                let (left, right) = (self.expr(a, point), self.expr(b, point));
+                Number::Bool(left.compare(*op, right))
+            }
+            Expr::Select { condition, then, otherwise } => {
+                let holds = self.expr(condition, point) == Number::Bool(true);
+                self.expr(if holds { then } else { otherwise }, point)
+            }
+            Expr::Cast(dtype, a) => self.expr(a, point).cast(*dtype),
+        }
+    }
+
+    /// The row-major position of the element that is read.
+    fn position(&mut self, tensor: TensorId, index: &[Subscript], point: &[i64]) -> usize {
+        let mut flat = 0;
+        for (subscript, extent) in index.iter().zip(&self.dag.tensor(tensor).shape) {
+            let at = match subscript {
+                Subscript::Affine(poly) => self.poly(poly, point),
+                Subscript::Value(value) => self.expr(value, point).to_i64(),
+            };
+            let extent = extent.eval_dims(self.dims);
+            assert!((0..extent).contains(&at), "{at} of {extent}: a read out of bounds");
+            flat = flat * extent + at;
+        }
+        flat as usize
+    }
+
+    fn poly(&self, poly: &Poly, point: &[i64]) -> i64 {
+        let var = |it: VarId| point[it.0 as usize];
+        poly.eval(&|it| self.dims[it.0 as usize], &var)
+    }
+}
+
+fn unflatten(mut flat: usize, extents: &[i64]) -> Vec<i64> {
+    let mut index = vec![0; extents.len()];
+    for (at, extent) in index.iter_mut().zip(extents).rev() {
+        *at = flat as i64 % extent;
+        flat /= *extent as usize;
+    }
+    assert_eq!(flat, 0, "a position within the tensor");
+    index
+}
+
+/// The next index in row-major order; false after the last one.
+fn advance(index: &mut [i64], extents: &[i64]) -> bool {
+    for (at, extent) in index.iter_mut().zip(extents).rev() {
+        *at += 1;
+        if *at < *extent {
+            return true;
+        }
+        *at = 0;
+    }
+    false
+}

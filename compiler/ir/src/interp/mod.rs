@@ -1,0 +1,147 @@
+//! The interpreter of programs: evaluates each element of each tensor by definition, in order.
+//!
+//! What is generated is right if it computes the same, within a tolerance that the program states.
+//! In: a [`Dag`], the extents of its dynamic dimensions, its parameters in order of declaration and
+//! its run-time scalars. Out: its results, in order. Later crates have interpreters of loop nests
+//! and of vector code, which are compared with this one.
+//!
+//! To be quick enough to check every winner, the body of a compute is resolved once for the given
+//! extents (`code`), and evaluated for a few hundred values of the longest axis at a time
+//! (`column`). A `Select` splits these values, so that a branch sees only those that chose it.
+//!
+//! # Invariants
+//!
+//! - Arithmetic rounds to the type of each operation; sums and products of floats accumulate in
+//!   `f64` and round once, so that no order of summation is favored.
+//! - The same inputs give the same bytes on every machine: transcendental functions are `libm`'s.
+
+pub mod array;
+mod code;
+mod column;
+pub mod element;
+
+use self::code::Code;
+use self::column::Column;
+use crate::dag::{Compute, DType, Dag, Number};
+
+pub use self::array::{Array, Mismatch};
+pub use self::element::Elements;
+
+/// How many values of the longest axis are evaluated at a time.
+const LANES: i64 = 512;
+
+/// What the program computes from these parameters.
+///
+/// `dims` holds an extent for each of [`Dag::dims`], `params` an array for each of
+/// [`Dag::params`], and `scalars` a value for each of [`Dag::scalars`].
+///
+/// # Panics
+///
+/// If their number, types or shapes are not those of the program, or if a read is out of bounds,
+/// which `dag::verify` excludes.
+pub fn run(dag: &Dag, dims: &[i64], params: &[Array], scalars: &[Number]) -> Vec<Array> {
+    assert_eq!(dims.len(), dag.dims.len(), "an extent for each dynamic dimension");
+    assert_eq!(params.len(), dag.params().count(), "an array for each parameter");
+    assert_eq!(scalars.len(), dag.scalars.len(), "a value for each run-time scalar");
+    for (id, array) in dag.params().zip(params) {
+        let tensor = dag.tensor(id);
+        let shape: Vec<i64> = tensor.shape.iter().map(|it| it.eval_dims(dims)).collect();
+        let given: Vec<i64> = array.shape.iter().map(|it| *it as i64).collect();
+        assert_eq!((array.dtype, given), (tensor.dtype, shape), "parameter `{}`", tensor.name);
+    }
+    let scalars: Vec<Number> =
+        scalars.iter().zip(&dag.scalars).map(|(value, it)| value.cast(it.dtype)).collect();
+    let scalar_types: Vec<DType> = dag.scalars.iter().map(|it| it.dtype).collect();
+    let mut arrays = params.to_vec();
+    for compute in &dag.computes {
+        let (arrays_so_far, scalars, scalar_types) = (&arrays, &scalars, &scalar_types);
+        let env = Env { dims, arrays: arrays_so_far, scalars, scalar_types };
+        let array = evaluate(dag, compute, &env);
+        arrays.push(array);
+    }
+    dag.outputs.iter().map(|it| arrays[it.0 as usize].clone()).collect()
+}
+
+/// What is known while one compute is evaluated.
+struct Env<'a> {
+    dims: &'a [i64],
+    /// The tensors so far, by [`TensorId`](crate::dag::TensorId).
+    arrays: &'a [Array],
+    scalars: &'a [Number],
+    scalar_types: &'a [DType],
+}
+
+fn evaluate(dag: &Dag, compute: &Compute, env: &Env) -> Array {
+    let extents: Vec<i64> = compute.axes.iter().map(|it| it.extent.eval_dims(env.dims)).collect();
+    let (n_spatial, dtype) = (compute.n_spatial, dag.tensor(compute.tensor).dtype);
+    let shape: Vec<u64> = extents[..n_spatial].iter().map(|it| *it as u64).collect();
+    let mut out = Array::zeros(dtype, &shape);
+
+    // Of several longest axes the last; none if the compute has no axes.
+    let lane_axis = (0..extents.len()).max_by_key(|it| extents[*it]);
+    let code = Code::new(&compute.body, env, &extents, lane_axis);
+    let lanes_reduce = lane_axis.is_some_and(|it| it >= n_spatial);
+    let others = |axes: std::ops::Range<usize>| axes.filter(|it| Some(*it) != lane_axis).collect();
+    let spatial: Vec<usize> = others(0..n_spatial);
+    let reduce: Vec<usize> = others(n_spatial..extents.len());
+    let chunks = chunks(lane_axis.map_or(1, |it| extents[it]));
+    let lane_stride = lane_axis.map_or(0, |it| extents[..n_spatial].iter().skip(it + 1).product());
+
+    for_each_point(&spatial, &extents, &mut vec![0; extents.len()], &mut |point| {
+        let row = flatten(&point[..n_spatial], &extents);
+        if lanes_reduce {
+            let mut sum = Column::identity(compute.reducer, dtype, 1);
+            for lanes in &chunks {
+                for_each_point(&reduce, &extents, point, &mut |point| {
+                    sum.combine(
+                        compute.reducer,
+                        code.column(point, lanes).fold(compute.reducer, dtype),
+                    );
+                });
+            }
+            out.set(row as usize, sum.get(0));
+            return;
+        }
+        for lanes in &chunks {
+            let mut sum = Column::identity(compute.reducer, dtype, lanes.len());
+            for_each_point(&reduce, &extents, point, &mut |point| {
+                sum.combine(compute.reducer, code.column(point, lanes));
+            });
+            for (n, lane) in lanes.iter().enumerate() {
+                out.set((row + lane * lane_stride) as usize, sum.get(n));
+            }
+        }
+    });
+    out
+}
+
+/// `0..extent` in runs of at most [`LANES`].
+fn chunks(extent: i64) -> Vec<Vec<i64>> {
+    (0..extent)
+        .step_by(LANES as usize)
+        .map(|first| (first..extent.min(first + LANES)).collect())
+        .collect()
+}
+
+/// Calls `visit` with each combination of values of `axes` in `point`, which it leaves at zeros.
+fn for_each_point(
+    axes: &[usize],
+    extents: &[i64],
+    point: &mut Vec<i64>,
+    visit: &mut dyn FnMut(&mut Vec<i64>),
+) {
+    let Some((axis, inner)) = axes.split_first() else { return visit(point) };
+    for value in 0..extents[*axis] {
+        point[*axis] = value;
+        for_each_point(inner, extents, point, visit);
+    }
+    point[*axis] = 0;
+}
+
+/// The row-major position of `index`; its axes are the first ones.
+fn flatten(index: &[i64], extents: &[i64]) -> i64 {
+    index.iter().zip(extents).fold(0, |flat, (at, extent)| flat * extent + at)
+}
+
+#[cfg(test)]
+mod tests;

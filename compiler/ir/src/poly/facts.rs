@@ -1,0 +1,271 @@
+//! What is known about dimensions and variables, and what follows from it.
+
+use std::collections::BTreeMap;
+
+use super::{Atom, DimId, Poly, VarId};
+
+/// The values an integer may take, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interval {
+    /// The least value.
+    pub lo: i64,
+    /// The greatest value.
+    pub hi: i64,
+}
+
+impl Interval {
+    /// The interval that holds one value.
+    pub fn point(value: i64) -> Self {
+        Self { lo: value, hi: value }
+    }
+
+    pub(crate) fn hull(values: impl IntoIterator<Item = i128>) -> Self {
+        let (mut lo, mut hi) = (i128::MAX, i128::MIN);
+        for it in values {
+            (lo, hi) = (lo.min(it), hi.max(it));
+        }
+        Self { lo: saturate(lo), hi: saturate(hi) }
+    }
+
+    /// The sums of a value of each.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self { lo: self.lo.saturating_add(other.lo), hi: self.hi.saturating_add(other.hi) }
+    }
+
+    /// The products of a value of each.
+    #[must_use]
+    pub fn times(self, other: Self) -> Self {
+        let product = |a: i64, b: i64| i128::from(a) * i128::from(b);
+        Self::hull([
+            product(self.lo, other.lo),
+            product(self.lo, other.hi),
+            product(self.hi, other.lo),
+            product(self.hi, other.hi),
+        ])
+    }
+}
+
+fn saturate(value: i128) -> i64 {
+    i64::try_from(value).unwrap_or(if value < 0 { i64::MIN } else { i64::MAX })
+}
+
+/// What is known about dimensions and loop variables while something is proven about a [`Poly`].
+///
+/// A variable's bound may mention dimensions and other variables; looking it up must terminate,
+/// so a bound mentions only variables of loops further out.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    dims: BTreeMap<DimId, Interval>,
+    vars: BTreeMap<VarId, Poly>,
+}
+
+impl Facts {
+    /// States that `dim` lies in `range` at every launch.
+    pub fn bound_dim(&mut self, dim: DimId, range: Interval) {
+        self.dims.insert(dim, range);
+    }
+
+    /// States that `0 <= var < extent` in every iteration. Of the lesser of two, one that depends on
+    /// no other variable is what counts: proofs go through sums and products.
+    pub fn bound_var(&mut self, var: VarId, extent: Poly) {
+        let independent = match extent.terms.as_slice() {
+            [(atoms, 1)] => match atoms.as_slice() {
+                [Atom::Min(a, b)] if a.has_vars() && !b.has_vars() => Some(Poly::clone(b)),
+                [Atom::Min(a, b)] if b.has_vars() && !a.has_vars() => Some(Poly::clone(a)),
+                _ => None,
+            },
+            _ => None,
+        };
+        self.vars.insert(var, independent.unwrap_or(extent));
+    }
+
+    /// The extent that bounds `var`, if one was stated.
+    pub fn extent(&self, var: VarId) -> Option<&Poly> {
+        self.vars.get(&var)
+    }
+
+    /// The range of `dim`, if one was stated.
+    pub fn range(&self, dim: DimId) -> Option<Interval> {
+        self.dims.get(&dim).copied()
+    }
+}
+
+impl Poly {
+    /// Every value this may take under the facts; unknown atoms make it unbounded.
+    pub fn interval(&self, facts: &Facts) -> Interval {
+        let mut sum = Interval::point(0);
+        for (atoms, coefficient) in &self.terms {
+            let mut product = Interval::point(*coefficient);
+            for atom in atoms {
+                product = product.times(atom.interval(facts));
+            }
+            sum = sum.plus(product);
+        }
+        sum
+    }
+
+    /// Whether `self >= 0` can be proven.
+    pub fn is_nonnegative(&self, facts: &Facts) -> bool {
+        if self.interval(facts).lo >= 0 {
+            return true;
+        }
+        let proves =
+            |least: Poly| least.interval(facts).lo >= 0 || least.shifted_is_nonnegative(facts);
+        proves(self.least(facts))
+            || self.with_multiples_of_quotients().is_some_and(|it| proves(it.least(facts)))
+    }
+
+    /// A lower bound in which multiples of a divisor times its quotient became what was divided, up
+    /// to the rest: `8 * ((p + 7) / 8) >= p`. `None` if there are none.
+    fn with_multiples_of_quotients(&self) -> Option<Poly> {
+        let mut bound = Poly::default();
+        let mut found = false;
+        for (atoms, value) in &self.terms {
+            let multiple = match atoms.as_slice() {
+                [Atom::Div(inner, divisor)] => {
+                    let divisor = divisor.as_constant().filter(|it| value % it == 0);
+                    divisor.map(|it| (inner, value / it, it - 1))
+                }
+                _ => None,
+            };
+            found |= multiple.is_some();
+            bound += match multiple {
+                Some((inner, times, rest)) if times > 0 => {
+                    ((**inner).clone() - Poly::constant(rest)) * times
+                }
+                Some((inner, times, _)) => (**inner).clone() * times,
+                None => Poly { terms: vec![(atoms.clone(), *value)] },
+            };
+        }
+        found.then_some(bound)
+    }
+
+    /// Whether `self >= 1` can be proven.
+    pub fn is_positive(&self, facts: &Facts) -> bool {
+        self.interval(facts).lo >= 1 || (self.clone() - Poly::constant(1)).is_nonnegative(facts)
+    }
+
+    /// A lower bound in which each variable, innermost first, took its worst value.
+    fn least(&self, facts: &Facts) -> Poly {
+        let mut bound = self.without_divisions(facts);
+        let mut below = VarId(u32::MAX);
+        while let Some(var) = bound.last_var_before(below) {
+            below = var;
+            let Some(extent) = facts.vars.get(&var) else { continue };
+            let Some((coefficient, rest)) = bound.split_linear(var) else { continue };
+            let range = coefficient.interval(facts);
+            if range.lo >= 0 {
+                bound = rest;
+            } else if range.hi <= 0 {
+                bound = coefficient * (extent.clone() - Poly::constant(1)) + rest;
+            }
+        }
+        bound
+    }
+
+    /// A lower bound in which quotients and remainders took their worst value.
+    fn without_divisions(&self, facts: &Facts) -> Poly {
+        let mut bound = Poly::default();
+        for (atoms, value) in &self.terms {
+            let place = atoms.iter().position(|it| matches!(it, Atom::Div(..) | Atom::Mod(..)));
+            let worst = place.and_then(|place| {
+                let mut factor = Poly::constant(*value);
+                for (n, atom) in atoms.iter().enumerate() {
+                    if n != place {
+                        factor = factor * Poly::atom(atom.clone());
+                    }
+                }
+                let range = factor.interval(facts);
+                let worst = atoms[place].worst(range.lo >= 0, facts)?;
+                (range.lo >= 0 || range.hi <= 0).then(|| factor * worst)
+            });
+            bound += worst.unwrap_or_else(|| Poly { terms: vec![(atoms.clone(), *value)] });
+        }
+        bound
+    }
+
+    /// The innermost variable below `limit` that is a factor of a term.
+    fn last_var_before(&self, limit: VarId) -> Option<VarId> {
+        let vars = self.terms.iter().flat_map(|(atoms, _)| atoms).filter_map(|it| match it {
+            Atom::Var(var) if *var < limit => Some(*var),
+            _ => None,
+        });
+        vars.max()
+    }
+
+    /// Whether every coefficient is nonnegative once dimensions count from their lower bound.
+    fn shifted_is_nonnegative(&self, facts: &Facts) -> bool {
+        // What is nested in other atoms stays as it is: its range is told by the facts.
+        let shift = |atom: &Atom| match atom {
+            Atom::Dim(dim) => {
+                let lo = facts.dims.get(dim).map_or(0, |it| it.lo);
+                Poly::dim(*dim) + Poly::constant(lo)
+            }
+            other => Poly::atom(other.clone()),
+        };
+        let mut shifted = Poly::default();
+        for (atoms, value) in &self.terms {
+            let product = atoms.iter().map(shift).fold(Poly::constant(*value), |a, b| a * b);
+            shifted += product;
+        }
+        let nonnegative = |atom: &Atom| match atom {
+            Atom::Dim(dim) => facts.dims.contains_key(dim),
+            other => other.interval(facts).lo >= 0,
+        };
+        shifted.terms.iter().all(|(atoms, value)| *value >= 0 && atoms.iter().all(nonnegative))
+    }
+}
+
+impl Atom {
+    /// A lower bound (or else an upper bound) of a quotient or remainder in which nothing runs.
+    fn worst(&self, least: bool, facts: &Facts) -> Option<Poly> {
+        let (Atom::Div(value, divisor) | Atom::Mod(value, divisor)) = self else { return None };
+        if divisor.has_vars() || divisor.interval(facts).lo < 1 {
+            return None;
+        }
+        let bound = match self {
+            Atom::Div(..) if least => value.least(facts).div(divisor, facts),
+            Atom::Div(..) => {
+                let most = -Poly::least(&-(**value).clone(), facts);
+                most.div(divisor, facts)
+            }
+            _ if least => Poly::default(),
+            _ => (**divisor).clone() - Poly::constant(1),
+        };
+        (!bound.has_vars()).then_some(bound)
+    }
+
+    fn interval(&self, facts: &Facts) -> Interval {
+        const ANY: Interval = Interval { lo: i64::MIN, hi: i64::MAX };
+        match self {
+            Atom::Dim(dim) => facts.dims.get(dim).copied().unwrap_or(ANY),
+            Atom::Var(var) => facts.vars.get(var).map_or(ANY, |extent| Interval {
+                lo: 0,
+                hi: extent.interval(facts).hi.saturating_sub(1).max(0),
+            }),
+            Atom::Div(a, b) => {
+                let (a, b) = (a.interval(facts), b.interval(facts));
+                let (b_lo, b_hi) = (b.lo.max(1), b.hi.max(1));
+                let quotient = |x: i64, y: i64| i128::from(x.div_euclid(y));
+                Interval::hull([
+                    quotient(a.lo, b_lo),
+                    quotient(a.lo, b_hi),
+                    quotient(a.hi, b_lo),
+                    quotient(a.hi, b_hi),
+                ])
+            }
+            Atom::Mod(_, b) => {
+                Interval { lo: 0, hi: b.interval(facts).hi.saturating_sub(1).max(0) }
+            }
+            Atom::Min(a, b) => {
+                let (a, b) = (a.interval(facts), b.interval(facts));
+                Interval { lo: a.lo.min(b.lo), hi: a.hi.min(b.hi) }
+            }
+            Atom::Max(a, b) => {
+                let (a, b) = (a.interval(facts), b.interval(facts));
+                Interval { lo: a.lo.max(b.lo), hi: a.hi.max(b.hi) }
+            }
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! What a schedule may count on: the limits of a kind of device, and the identity of one.
+
+pub mod gpu;
+#[cfg(test)]
+mod gpu_tests;
+mod isa;
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+pub use gpu::GpuTarget;
+pub use isa::Isa;
+
+/// A device as generated code and the search see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A CPU.
+    Cpu(CpuTarget),
+    /// An NVIDIA GPU.
+    Gpu(GpuTarget),
+}
+
+/// What code is generated for: on a CPU an instruction set, on a GPU an architecture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Platform {
+    /// CPUs with that instruction set.
+    Cpu(Isa),
+    /// NVIDIA GPUs of that architecture.
+    Cuda(gpu::Arch),
+}
+
+/// A CPU as generated code and the search see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuTarget {
+    /// The instruction set code is generated for.
+    pub isa: Isa,
+    /// Threads that may run at once.
+    pub threads: u32,
+    /// First-level data cache of one core, in bytes.
+    pub l1_bytes: u64,
+    /// Second-level cache of one core, in bytes.
+    pub l2_bytes: u64,
+}
+
+/// The identity of a device: records of one device time another only by chance.
+///
+/// The text is `cpu-<isa>-l1:<KiB>-l2:<KiB>-t<threads>`. Model names are left out: hypervisors
+/// make them up.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct DeviceKey(pub String);
+
+impl CpuTarget {
+    /// The key under which records of this device are kept.
+    pub fn key(&self) -> DeviceKey {
+        let (l1, l2) = (self.l1_bytes / 1024, self.l2_bytes / 1024);
+        DeviceKey(format!("cpu-{}-l1:{l1}-l2:{l2}-t{}", self.isa.name(), self.threads))
+    }
+
+    /// The device of a key; `None` if the text is no key.
+    pub fn from_key(key: &DeviceKey) -> Option<Self> {
+        let rest = key.0.strip_prefix("cpu-")?;
+        let isa = [Isa::Avx512, Isa::Avx2].into_iter();
+        let (isa, rest) = isa.filter_map(|it| Some((it, rest.strip_prefix(it.name())?))).next()?;
+        let (l1, rest) = rest.strip_prefix("-l1:")?.split_once("-l2:")?;
+        let (l2, threads) = rest.split_once("-t")?;
+        let bytes = |kib: &str| kib.parse::<u64>().ok()?.checked_mul(1024);
+        let threads = threads.parse().ok().filter(|it| *it > 0)?;
+        Some(Self { isa, threads, l1_bytes: bytes(l1)?, l2_bytes: bytes(l2)? })
+    }
+
+    /// A machine nobody has seen: what schedules are made for where nothing was measured.
+    pub fn generic(isa: Isa) -> Self {
+        Self { isa, threads: 4, l1_bytes: 32 * 1024, l2_bytes: 1024 * 1024 }
+    }
+}
+
+impl Target {
+    /// The key under which records of this device are kept.
+    pub fn key(&self) -> DeviceKey {
+        match self {
+            Target::Cpu(cpu) => cpu.key(),
+            Target::Gpu(gpu) => gpu.key(),
+        }
+    }
+
+    /// What code is generated for.
+    pub fn platform(&self) -> Platform {
+        match self {
+            Target::Cpu(cpu) => cpu.isa.into(),
+            Target::Gpu(gpu) => gpu.arch.into(),
+        }
+    }
+
+    /// The device of a key; `None` if the text is no key.
+    pub fn from_key(key: &DeviceKey) -> Option<Self> {
+        let cpu = CpuTarget::from_key(key).map(Target::Cpu);
+        cpu.or_else(|| GpuTarget::from_key(key).map(Target::Gpu))
+    }
+
+    /// A CPU nobody has seen: what schedules are made for where nothing was measured.
+    pub fn generic(isa: Isa) -> Self {
+        Target::Cpu(CpuTarget::generic(isa))
+    }
+}
+
+impl Platform {
+    /// The platform of that name: `avx2`, `sm_90a`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        let isa = [Isa::Avx512, Isa::Avx2].into_iter().find(|it| it.name() == name);
+        isa.map(Platform::Cpu).or_else(|| gpu::Arch::from_name(name).map(Platform::Cuda))
+    }
+
+    /// 32-bit lanes that run together: those of a vector, or of a warp.
+    pub fn lanes(self) -> u32 {
+        match self {
+            Platform::Cpu(isa) => isa.lanes(),
+            Platform::Cuda(_) => 32,
+        }
+    }
+
+    /// Whether a device of that key, which need not be one, runs such code.
+    pub fn is_of(self, key: &DeviceKey) -> bool {
+        match (self, GpuTarget::from_key(key)) {
+            (Platform::Cpu(_), device) => device.is_none(),
+            (Platform::Cuda(arch), device) => device.is_some_and(|it| it.arch == arch),
+        }
+    }
+}
+
+impl From<Isa> for Platform {
+    fn from(isa: Isa) -> Self {
+        Platform::Cpu(isa)
+    }
+}
+
+impl From<gpu::Arch> for Platform {
+    fn from(arch: gpu::Arch) -> Self {
+        Platform::Cuda(arch)
+    }
+}
+
+impl fmt::Display for Platform {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Platform::Cpu(isa) => f.write_str(isa.name()),
+            Platform::Cuda(arch) => arch.fmt(f),
+        }
+    }
+}
+
+impl From<CpuTarget> for Target {
+    fn from(cpu: CpuTarget) -> Self {
+        Target::Cpu(cpu)
+    }
+}
+
+impl From<GpuTarget> for Target {
+    fn from(gpu: GpuTarget) -> Self {
+        Target::Gpu(gpu)
+    }
+}
+
+impl fmt::Display for DeviceKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_tells_its_device() {
+        let target =
+            CpuTarget { threads: 3, l1_bytes: 48 * 1024, ..CpuTarget::generic(Isa::Avx512) };
+        assert_eq!(target.key().0, "cpu-avx512-l1:48-l2:1024-t3");
+        assert_eq!(CpuTarget::from_key(&target.key()), Some(target));
+        for bad in ["", "cpu-avx512", "gpu-sm_90", "cpu-avx2-l1:x-l2:1-t1", "cpu-avx2-l1:1-l2:1-t"]
+        {
+            assert_eq!(CpuTarget::from_key(&DeviceKey(bad.to_owned())), None, "{bad}");
+        }
+    }
+}

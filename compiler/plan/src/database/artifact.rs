@@ -1,0 +1,226 @@
+//! Compiled code in files beside records: named by their hashes, and used only if they have them.
+//!
+//! The file of an image is `<the record's name>.<12 digits of its SHA-256>.cubin` or `.ptx`; that
+//! of the source it was compiled from is `<..>.<12 digits of the artifact>.cu`, for people.
+//!
+//! # Invariants
+//!
+//! - Bytes leave here only if they have the hash that a record says.
+//! - A record that is written names no file that is not there.
+//! - Code is run that the crate's author or this user compiled ([`LayerKind::is_trusted`]). What
+//!   any other database contributes are schedules.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use crate::record::{Entry, Image, Record};
+use tvmtune_ir::artifact::ArtifactId;
+use tvmtune_ir::target::Platform;
+
+use super::{DatabaseError, LayerKind, Lookup, atomic, entries, files_in};
+
+/// Files that belong to schedules, by their SHA-256.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Files(BTreeMap<String, Vec<u8>>);
+
+/// An image with what is in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageFile {
+    /// What a record says of it.
+    pub image: Image,
+    /// The file.
+    pub bytes: Vec<u8>,
+}
+
+/// The images of the schedules of a workload that may be run.
+#[derive(Debug, Default)]
+pub struct Images {
+    by_artifact: BTreeMap<(Platform, String), Vec<ImageFile>>,
+    /// Where they lie.
+    pub paths: Vec<PathBuf>,
+}
+
+impl Files {
+    /// Adds a file; returns its SHA-256.
+    pub fn add(&mut self, bytes: Vec<u8>) -> String {
+        let ArtifactId(sha256) = ArtifactId::of([bytes.as_slice()]);
+        self.0.insert(sha256.clone(), bytes);
+        sha256
+    }
+
+    /// The file of that SHA-256.
+    pub fn get(&self, sha256: &str) -> Option<&[u8]> {
+        self.0.get(sha256).map(Vec::as_slice)
+    }
+
+    /// What lies beside a record and is what it says, and what is wrong with the rest.
+    pub fn beside(path: &Path, record: &Record) -> (Self, Vec<DatabaseError>) {
+        let (mut files, mut warnings) = (Self::default(), Vec::new());
+        for name in names(record) {
+            match read(&name.path(path), &name) {
+                Ok(bytes) => drop(files.0.insert(name.sha256.to_owned(), bytes)),
+                Err(warning) => warnings.push(warning),
+            }
+        }
+        (files, warnings)
+    }
+
+    /// Makes a record forget the images that are not here.
+    pub(super) fn restrict(&self, record: &mut Record) {
+        let entries = record.buckets.iter_mut().flat_map(|it| &mut it.schedules);
+        entries.for_each(|it| it.images.retain(|it| self.0.contains_key(&it.sha256)));
+    }
+
+    /// Writes the files that a record names beside it.
+    pub(super) fn write(&self, path: &Path, record: &Record) -> Result<(), DatabaseError> {
+        for name in names(record) {
+            if let Some(bytes) = self.get(name.sha256) {
+                atomic::write(&name.path(path), bytes)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl LayerKind {
+    /// Whether code from such a database may be run.
+    pub fn is_trusted(self) -> bool {
+        matches!(self, LayerKind::Cache | LayerKind::Crate)
+    }
+}
+
+impl Lookup {
+    /// Reads the images of all schedules in databases whose code may be run.
+    pub(super) fn read_images(&mut self) {
+        for found in self.records.iter().filter(|it| it.layer.is_trusted()) {
+            for entry in found.record.buckets.iter().flat_map(|it| &it.schedules) {
+                let warnings = self.images.add(&found.path, entry);
+                self.warnings.extend(warnings);
+            }
+        }
+    }
+}
+
+impl Images {
+    /// The images of an artifact; none if it was not compiled, or damaged since.
+    pub fn of(&self, platform: impl Into<Platform>, artifact: &str) -> &[ImageFile] {
+        let key = (platform.into(), artifact.to_owned());
+        self.by_artifact.get(&key).map_or(&[], Vec::as_slice)
+    }
+
+    /// The SHA-256 of each, in a fixed order.
+    pub fn hashes(&self) -> impl Iterator<Item = &str> {
+        self.by_artifact.values().flatten().map(|it| it.image.sha256.as_str())
+    }
+
+    /// Reads the images of a schedule; returns what is wrong with them.
+    fn add(&mut self, record: &Path, entry: &Entry) -> Vec<DatabaseError> {
+        let mut warnings = Vec::new();
+        let key = (entry.platform, entry.artifact.clone());
+        for image in &entry.images {
+            let known = self.by_artifact.entry(key.clone()).or_default();
+            let is_same =
+                |it: &ImageFile| (it.image.format, it.image.arch) == (image.format, image.arch);
+            if known.iter().any(is_same) {
+                continue;
+            }
+            let name = Name::of_image(image);
+            let path = name.path(record);
+            match read(&path, &name) {
+                Ok(bytes) => known.push(ImageFile { image: image.clone(), bytes }),
+                Err(warning) => warnings.push(warning),
+            }
+            self.paths.push(path);
+        }
+        warnings
+    }
+}
+
+/// What a record says of a file beside it.
+struct Name<'a> {
+    sha256: &'a str,
+    extension: &'static str,
+    /// How long it is, where the record says so.
+    n_bytes: Option<u64>,
+}
+
+/// All files of a record.
+fn names(record: &Record) -> impl Iterator<Item = Name<'_>> {
+    let schedules = record.buckets.iter().flat_map(|it| &it.schedules);
+    schedules.filter(|it| !it.images.is_empty()).flat_map(|it| {
+        let source = Name { sha256: &it.artifact, extension: "cu", n_bytes: None };
+        it.images.iter().map(Name::of_image).chain([source])
+    })
+}
+
+impl<'a> Name<'a> {
+    fn of_image(image: &'a Image) -> Self {
+        let Image { format, bytes, sha256, .. } = image;
+        Self { sha256, extension: format.extension(), n_bytes: Some(*bytes) }
+    }
+
+    /// Beside a record. The hash is one: records are checked when they are read.
+    fn path(&self, record: &Path) -> PathBuf {
+        let (digits, extension) = (&self.sha256[..super::ID_DIGITS], self.extension);
+        record.with_file_name(format!("{}{digits}.{extension}", prefix(record)))
+    }
+}
+
+/// What the names of all files of a record start with.
+fn prefix(record: &Path) -> String {
+    let stem = record.file_stem().and_then(|it| it.to_str()).unwrap_or_default();
+    format!("{stem}.")
+}
+
+/// The bytes of a file, if they are what its record says.
+fn read(path: &Path, name: &Name<'_>) -> Result<Vec<u8>, DatabaseError> {
+    let damaged = |what| DatabaseError::Artifact { path: path.to_owned(), what };
+    let missing = |it: io::Error| match it.kind() {
+        io::ErrorKind::NotFound => damaged("it is missing"),
+        _ => DatabaseError::io("read", path, it),
+    };
+    // Before it is read: whatever lies there, no more than an image of it gets into memory.
+    let n_bytes = fs::metadata(path).map_err(missing)?.len();
+    if name.n_bytes.is_some_and(|it| it != n_bytes) || n_bytes >= Image::TOO_LARGE {
+        return Err(damaged("it does not have the length that its record says"));
+    }
+    let bytes = fs::read(path).map_err(missing)?;
+    match ArtifactId::of([bytes.as_slice()]).0 == name.sha256 {
+        true => Ok(bytes),
+        false => Err(damaged("it does not have the hash that its record says")),
+    }
+}
+
+/// The files beside a record that it does not name.
+pub(super) fn left_by(path: &Path, record: &Record) -> Vec<PathBuf> {
+    let (named, prefix) = (paths(path, record), prefix(path));
+    let is_of = |it: &PathBuf| {
+        let name = it.file_name().and_then(|it| it.to_str()).unwrap_or_default();
+        name.starts_with(&prefix) && !named.contains(it)
+    };
+    artifacts_in(path.parent().unwrap_or(Path::new("."))).filter(is_of).collect()
+}
+
+/// The files in a folder of records that none that is kept names.
+pub(super) fn orphans(folder: &Path, is_kept: &dyn Fn(&Record) -> bool) -> Vec<PathBuf> {
+    let named = |path: PathBuf| match super::read(&path) {
+        Ok(record) if is_kept(&record) => paths(&path, &record),
+        Ok(_) | Err(_) => BTreeSet::new(),
+    };
+    let named: BTreeSet<PathBuf> = files_in(folder, "").into_iter().flat_map(named).collect();
+    artifacts_in(folder).filter(|it| !named.contains(it)).collect()
+}
+
+fn paths(path: &Path, record: &Record) -> BTreeSet<PathBuf> {
+    names(record).map(|it| it.path(path)).collect()
+}
+
+/// The files in a folder that hold source or compiled code.
+fn artifacts_in(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    let is_artifact = |it: &PathBuf| {
+        let extension = it.extension().and_then(|it| it.to_str());
+        extension.is_some_and(|it| ["cubin", "ptx", "cu"].contains(&it))
+    };
+    entries(folder).into_iter().filter(is_artifact)
+}

@@ -1,0 +1,102 @@
+//! The machine a build runs on, as far as schedules care.
+//!
+//! In: the processor and the operating system. Out: a [`CpuTarget`], whose key names the device.
+
+use std::fs;
+use std::path::Path;
+
+use tvmtune_ir::target::{CpuTarget, Isa};
+
+/// The CPU this process runs on; `None` where no code can be generated for it.
+///
+/// Cache sizes come from Linux's `/sys`; elsewhere they are those of [`CpuTarget::generic`].
+pub fn detect() -> Option<CpuTarget> {
+    let isa = isas().first().copied()?;
+    let generic = CpuTarget::generic(isa);
+    let caches = Path::new("/sys/devices/system/cpu/cpu0/cache");
+    Some(CpuTarget {
+        isa,
+        threads: std::thread::available_parallelism().map_or(generic.threads, |it| it.get() as u32),
+        l1_bytes: cache_bytes(caches, 1).unwrap_or(generic.l1_bytes),
+        l2_bytes: cache_bytes(caches, 2).unwrap_or(generic.l2_bytes),
+    })
+}
+
+/// The instruction sets this process can run, best first.
+#[cfg(target_arch = "x86_64")]
+pub fn isas() -> Vec<Isa> {
+    use std::arch::is_x86_feature_detected as has;
+
+    let avx2 = has!("avx2") && has!("fma") && has!("f16c");
+    let avx512 = avx2 && has!("avx512f") && has!("avx512bw") && has!("avx512dq");
+    let avx512 = avx512 && has!("avx512vl");
+    let isas = [(avx512, Isa::Avx512), (avx2, Isa::Avx2)];
+    isas.into_iter().filter_map(|(has, isa)| has.then_some(isa)).collect()
+}
+
+/// The instruction sets this process can run: none that code is generated for.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn isas() -> Vec<Isa> {
+    Vec::new()
+}
+
+/// The size of a data cache, from the folders `index0`, `index1`... that Linux describes them in.
+fn cache_bytes(caches: &Path, level: u32) -> Option<u64> {
+    let caches = fs::read_dir(caches).ok()?.filter_map(|it| it.ok().map(|it| it.path()));
+    let is_it = |cache: &Path| {
+        let read = |name| fs::read_to_string(cache.join(name)).unwrap_or_default();
+        read("level").trim() == level.to_string() && read("type").trim() != "Instruction"
+    };
+    let cache = caches.filter(|it| is_it(it)).min()?;
+    parse_size(fs::read_to_string(cache.join("size")).ok()?.trim())
+}
+
+/// `48K` or `2M`, in bytes.
+fn parse_size(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(|it: char| !it.is_ascii_digit());
+    let unit = match &text[digits.len()..] {
+        "" => 1,
+        "K" => 1024,
+        "M" => 1024 * 1024,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(parse_size("48K"), Some(48 * 1024));
+        assert_eq!(parse_size("2M"), Some(2 * 1024 * 1024));
+        assert_eq!(parse_size("512"), Some(512));
+        assert_eq!(parse_size("lots"), None);
+        assert_eq!(parse_size(""), None);
+    }
+
+    #[test]
+    fn the_data_cache_of_a_level_is_found_among_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = |name: &str, level: &str, kind: &str, size: &str| {
+            let dir = dir.path().join(name);
+            fs::create_dir(&dir).unwrap();
+            for (file, text) in [("level", level), ("type", kind), ("size", size)] {
+                fs::write(dir.join(file), format!("{text}\n")).unwrap();
+            }
+        };
+        cache("index0", "1", "Instruction", "32K");
+        cache("index1", "1", "Data", "48K");
+        cache("index2", "2", "Unified", "2M");
+        assert_eq!(cache_bytes(dir.path(), 1), Some(48 * 1024));
+        assert_eq!(cache_bytes(dir.path(), 2), Some(2 * 1024 * 1024));
+        assert_eq!(cache_bytes(dir.path(), 3), None);
+    }
+
+    #[test]
+    fn the_best_instruction_set_comes_first() {
+        assert!(isas().is_sorted());
+        assert_eq!(detect().map(|it| it.isa), isas().first().copied());
+    }
+}

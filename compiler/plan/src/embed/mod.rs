@@ -1,0 +1,393 @@
+//! Step 10 and 11 of 12: what a crate embeds of one program, as Rust text.
+//!
+//! In: a [`Dag`], and machine code for buckets of its dimensions and for instruction sets. Out:
+//! the items of a module, which a build script writes to a file and `#[autotune]` expands to.
+//! Next: `tvmtune_runtime::raw` launches it. What is for CUDA devices follows, see [`cuda`].
+//!
+//! The items are `BUCKETS`, a `static [rt::raw::Bucket; _]`, and `portable`, the function that
+//! [`super::rust`] prints. The machine code stands in naked functions, byte for byte what was
+//! measured, behind a `cfg`: elsewhere the list of variants is empty.
+//!
+//! # Invariants
+//!
+//! - The text depends on the meaning of the program and on the variants, but for names in
+//!   `portable`, which are for readers: programs with one workload id may share it.
+//! - It needs one name from outside: `rt`, the crate `tvmtune-runtime`.
+
+pub mod cuda;
+
+use std::fmt::Write;
+
+use crate::record::Tier;
+use tvmtune_cpu::kernel::{Count, Kernel, TableEntry};
+use tvmtune_cpu::rust::{self, Text};
+use tvmtune_cpu::{Generated, generate};
+use tvmtune_ir::dag::{Dag, Dim, TensorId};
+use tvmtune_ir::poly::{Atom, Interval, Poly};
+use tvmtune_ir::target::{Isa, Target};
+use tvmtune_schedule::nest::{self, Nest};
+use tvmtune_schedule::{Instruction, Layout, Schedule, Threads};
+use tvmtune_space::default;
+
+/// The first line of every text. One with another first line is of another version of tvmtune:
+/// ignore it.
+pub const HEADER: &str = concat!("// tvmtune plan, ", env!("CARGO_PKG_VERSION"));
+
+/// Where machine code can run.
+const CFG: &str = "all(target_arch = \"x86_64\", not(miri))";
+
+/// Machine code for one bucket and instruction set.
+#[derive(Clone, Copy, Debug)]
+pub struct Variant<'a> {
+    /// The range of each dynamic dimension.
+    pub bucket: &'a [Interval],
+    /// How the schedule was found.
+    pub tier: Tier,
+    /// The time of one launch where this code was measured, in ns.
+    pub median_ns: Option<f64>,
+    /// What was generated.
+    pub generated: &'a Generated,
+}
+
+/// The text for a program whose dimensions are divided into `buckets`; of the variants of one
+/// bucket the first that a machine can execute runs.
+pub fn plan(dag: &Dag, buckets: &[Vec<Interval>], variants: &[Variant<'_>]) -> String {
+    let mut text = format!("{HEADER}\n");
+    summary(&mut text, dag, buckets, variants);
+    let mut list = String::new();
+    for (n, ranges) in buckets.iter().enumerate() {
+        let pairs: Vec<String> =
+            ranges.iter().map(|it| format!("({}, {})", it.lo, it.hi)).collect();
+        let pairs = pairs.join(", ");
+        push(
+            &mut list,
+            format_args!("    rt::raw::Bucket {{ ranges: &[{pairs}], variants: &BUCKET_{n} }},\n"),
+        );
+    }
+    let n_buckets = buckets.len();
+    push(
+        &mut text,
+        format_args!("pub static BUCKETS: [rt::raw::Bucket; {n_buckets}] = [\n{list}];\n"),
+    );
+    for (n, ranges) in buckets.iter().enumerate() {
+        let variants: Vec<_> = variants.iter().filter(|it| it.bucket == *ranges).collect();
+        bucket(&mut text, dag, n, &variants);
+    }
+    text.push('\n');
+    text.push_str(&rust::print(&portable(dag)));
+    text
+}
+
+/// A comment line for each bucket: what runs there.
+fn summary(text: &mut String, dag: &Dag, buckets: &[Vec<Interval>], variants: &[Variant<'_>]) {
+    for ranges in buckets {
+        let what = |it: &Variant<'_>| {
+            let (isa, tier) = (it.generated.kernel.isa.name(), it.tier);
+            match it.median_ns {
+                Some(ns) => format!("{isa} {tier}, {:.1} us", ns / 1000.0),
+                None => format!("{isa} {tier}"),
+            }
+        };
+        let mut runs: Vec<String> =
+            variants.iter().filter(|it| it.bucket == *ranges).map(what).collect();
+        runs.push("portable".to_owned());
+        push(text, format_args!("// {}: {}\n", place(dag, ranges), runs.join("; ")));
+    }
+    text.push('\n');
+}
+
+/// A bucket for people: `M in 2..=40, N = 3`.
+fn place(dag: &Dag, ranges: &[Interval]) -> String {
+    let range = |(dim, range): (&Dim, &Interval)| {
+        let (name, Interval { lo, hi }) = (&dim.name, range);
+        if lo == hi { format!("{name} = {lo}") } else { format!("{name} in {lo}..={hi}") }
+    };
+    let ranges: Vec<String> = dag.dims.iter().zip(ranges).map(range).collect();
+    if ranges.is_empty() { "always".to_owned() } else { ranges.join(", ") }
+}
+
+/// Every combination of a bucket of each dynamic dimension, the first one varying slowest.
+pub fn buckets(by_dim: &[Vec<Interval>]) -> Vec<Vec<Interval>> {
+    by_dim.iter().fold(vec![Vec::new()], |combinations, buckets| {
+        let extended = |it: Vec<Interval>| {
+            buckets.iter().map(move |bucket| [it.as_slice(), &[*bucket]].concat())
+        };
+        combinations.into_iter().flat_map(extended).collect()
+    })
+}
+
+/// The text for a program of which nothing is known: default schedules for both instruction sets.
+pub fn default_plan(dag: &Dag, buckets: &[Vec<Interval>]) -> String {
+    let mut generated = Vec::new();
+    for ranges in buckets {
+        let narrow = dag.narrow(ranges);
+        for isa in [Isa::Avx512, Isa::Avx2] {
+            let schedule = default::schedule(&narrow, &Target::generic(isa));
+            // What machine code is not generated for runs as portable Rust.
+            generated.extend(generate(&schedule, isa).ok().map(|it| (ranges, it)));
+        }
+    }
+    let mut variants = Vec::new();
+    for (bucket, generated) in &generated {
+        variants.push(Variant { bucket, tier: Tier::Default, median_ns: None, generated });
+    }
+    plan(dag, buckets, &variants)
+}
+
+/// A nest for portable code: the default schedule, but that it leaves every weight as it is.
+pub fn portable(dag: &Dag) -> Nest {
+    let schedule = default::schedule(dag, &Target::generic(Isa::Avx2));
+    let keeps_layout = |it: &&Instruction| !matches!(it, Instruction::Pack { .. });
+    let trace: Vec<Instruction> = schedule.trace.iter().filter(keeps_layout).cloned().collect();
+    let schedule = Schedule::replay(dag, &trace).unwrap_or_else(|_| Schedule::new(dag));
+    nest::lower(&schedule)
+}
+
+/// The variants of bucket number `n`, and their code.
+fn bucket(text: &mut String, dag: &Dag, n: usize, variants: &[&Variant<'_>]) {
+    let n_variants = variants.len();
+    let empty = format!("static BUCKET_{n}: [rt::raw::Variant; 0] = [];\n");
+    if variants.is_empty() {
+        text.push_str(&empty);
+        return;
+    }
+    push(text, format_args!("#[cfg(not({CFG}))]\n{empty}"));
+    push(
+        text,
+        format_args!("#[cfg({CFG})]\nstatic BUCKET_{n}: [rt::raw::Variant; {n_variants}] = [\n"),
+    );
+    for it in variants {
+        variant(text, dag, n, it);
+    }
+    text.push_str("];\n");
+    for it in variants {
+        numbers(text, n, it);
+        for (phase, bytes) in it.generated.code.phases.iter().enumerate() {
+            code(text, &entry(n, &it.generated.kernel, phase), bytes);
+        }
+    }
+}
+
+fn variant(text: &mut String, dag: &Dag, bucket: usize, variant: &Variant<'_>) {
+    let Variant { tier, median_ns, generated, .. } = variant;
+    let Generated { kernel, code, artifact, .. } = generated;
+    let isa = match kernel.isa {
+        Isa::Avx512 => "Avx512",
+        Isa::Avx2 => "Avx2",
+    };
+    let threads = match kernel.threads {
+        Threads::One => "One",
+        Threads::All => "All",
+    };
+    let entries: Vec<String> = (0..code.phases.len()).map(|it| entry(bucket, kernel, it)).collect();
+    let table: Vec<String> = kernel.table.iter().map(|it| table_entry(dag, it)).collect();
+    push(
+        text,
+        format_args!(
+            "    rt::raw::Variant {{\n        \
+                     isa: rt::Isa::{isa},\n        \
+                     threads: rt::raw::Threads::{threads},\n        \
+                     entries: &[{}],\n        \
+                     table: &[{}],\n        \
+                     numbers: {},\n        \
+                     tier: rt::Tier::{tier:?},\n        \
+                     median_ns: {median_ns:?},\n        \
+                     artifact: \"{artifact}\",\n    \
+             }},\n",
+            entries.join(", "),
+            table.join(", "),
+            numbers_name(bucket, kernel),
+        ),
+    );
+}
+
+fn table_entry(dag: &Dag, entry: &TableEntry) -> String {
+    let variant = match entry {
+        TableEntry::Pointer { tensor, layout } => {
+            let layout = layout.as_ref().map_or("None".to_owned(), layout_literal);
+            format!("Pointer({}, {layout})", argument(dag, *tensor))
+        }
+        TableEntry::Shared { .. } => "Shared".to_owned(),
+        TableEntry::Param(_) => "Param".to_owned(),
+        TableEntry::Scalar(scalar) => format!("Scalar({})", scalar.0),
+    };
+    format!("rt::raw::TableEntry::{variant}")
+}
+
+fn layout_literal(layout: &Layout) -> String {
+    let Layout { splits, order } = layout;
+    format!("Some(&rt::raw::Layout {{ splits: &{splits:?}, order: &{order:?} }})")
+}
+
+/// The position of a tensor among the arguments: parameters, then results.
+fn argument(dag: &Dag, tensor: TensorId) -> usize {
+    let mut arguments = dag.params().chain(dag.outputs.iter().copied());
+    arguments.position(|it| it == tensor).expect("a kernel takes the program's arguments")
+}
+
+fn entry(bucket: usize, kernel: &Kernel, phase: usize) -> String {
+    format!("bucket_{bucket}_{}_phase_{phase}", kernel.isa.name())
+}
+
+fn numbers_name(bucket: usize, kernel: &Kernel) -> String {
+    format!("bucket_{bucket}_{}_numbers", kernel.isa.name())
+}
+
+/// The function that computes what a launch needs to know from the dimensions.
+fn numbers(text: &mut String, bucket: usize, variant: &Variant<'_>) {
+    let kernel = &variant.generated.kernel;
+    let name = numbers_name(bucket, kernel);
+    push(text, format_args!("#[cfg({CFG})]\nfn {name}(dims: &[i64], numbers: &mut [u64]) {{\n"));
+    let mut line = |n: usize, value: String| {
+        push(text, format_args!("    numbers[{n}] = {value} as u64;\n"));
+    };
+    for (n, entry) in kernel.table.iter().enumerate() {
+        match entry {
+            TableEntry::Param(value) | TableEntry::Shared { bytes: value } => {
+                line(n, dims_poly(value).operand());
+            }
+            TableEntry::Pointer { .. } | TableEntry::Scalar(_) => {}
+        }
+    }
+    let n_entries = kernel.table.len();
+    for (n, phase) in kernel.phases.iter().enumerate() {
+        let counts = phase.tasks.iter().map(|(_, count)| match count {
+            Count::Const(count) => count.max(&0).to_string(),
+            Count::Param(slot) => format!("i64::max(0, {})", dims_poly(param(kernel, slot.0)).text),
+        });
+        let product: Vec<String> = counts.collect();
+        let product = if product.is_empty() { "1".to_owned() } else { product.join(" * ") };
+        line(n_entries + n, format!("({product})"));
+    }
+    line(n_entries + kernel.phases.len(), dims_poly(&kernel.scratch_bytes).operand());
+    text.push_str("}\n");
+}
+
+fn param(kernel: &Kernel, slot: u32) -> &Poly {
+    match &kernel.table[slot as usize] {
+        TableEntry::Param(value) => value,
+        other => unreachable!("{other:?} is not a number"),
+    }
+}
+
+fn dims_poly(value: &Poly) -> Text {
+    rust::poly(value, &|leaf| match leaf {
+        Atom::Dim(dim) => format!("dims[{}]", dim.0),
+        other => unreachable!("{other:?} is not known at launch"),
+    })
+}
+
+/// A naked function that is nothing but the bytes, aligned as they were when they were measured.
+fn code(text: &mut String, name: &str, bytes: &[u8]) {
+    push(
+        text,
+        format_args!(
+            "#[cfg({CFG})]\n#[unsafe(naked)]\n\
+             unsafe extern \"sysv64\" fn {name}(_: *const u64, _: *mut u8, _: u64, _: u64) {{\n    \
+             ::core::arch::naked_asm!(\n        \".balign 64\",\n"
+        ),
+    );
+    for line in bytes.chunks(64) {
+        let (words, rest) = line.as_chunks::<8>();
+        let words: Vec<String> =
+            words.iter().map(|it| format!("{:#x}", u64::from_le_bytes(*it))).collect();
+        let rest: Vec<String> = rest.iter().map(|it| format!("{it:#x}")).collect();
+        for (directive, values) in [(".quad", words), (".byte", rest)] {
+            if !values.is_empty() {
+                push(text, format_args!("        \"{directive} {}\",\n", values.join(",")));
+            }
+        }
+    }
+    text.push_str("    )\n}\n");
+}
+
+fn push(text: &mut String, line: std::fmt::Arguments<'_>) {
+    text.write_fmt(line).expect("writing to a string does not fail");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tvmtune_ir::dsl;
+
+    const LINEAR: &str = "#[autotune(dims(M = 1..=40, N = 24, K = 10), buckets(M = [1, 40]))]
+        fn linear(x: Tensor<f32, M, K>, w: Weight<f32, N, K>, s: f32) -> Tensor<f32, M, N> {
+            compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[j, k]]) * s)
+        }";
+
+    fn ranges() -> Vec<Vec<Interval>> {
+        buckets(&[vec![Interval::point(1), Interval { lo: 2, hi: 40 }]])
+    }
+
+    /// The bytes that the data directives of a naked function stand for.
+    fn bytes_of(text: &str, function: &str) -> Vec<u8> {
+        let lines = text.lines().skip_while(|it| !it.contains(&format!("fn {function}(")));
+        let number = |it: &str| u64::from_str_radix(it.trim_start_matches("0x"), 16).unwrap();
+        let mut bytes = Vec::new();
+        for line in lines.take_while(|it| *it != "}") {
+            let line = line.trim().trim_start_matches('"').trim_end_matches("\",");
+            if let Some(words) = line.strip_prefix(".quad ") {
+                bytes.extend(words.split(',').flat_map(|it| number(it).to_le_bytes()));
+            } else if let Some(rest) = line.strip_prefix(".byte ") {
+                bytes.extend(rest.split(',').map(|it| number(it) as u8));
+            }
+        }
+        bytes
+    }
+
+    #[test]
+    fn the_bytes_that_were_generated_are_embedded() {
+        let dag = dsl::program(LINEAR).unwrap();
+        let bucket = &ranges()[1];
+        let narrow = dag.narrow(bucket);
+        for isa in [Isa::Avx512, Isa::Avx2] {
+            let schedule = default::schedule(&narrow, &Target::generic(isa));
+            let generated = generate(&schedule, isa).unwrap();
+            let tier = Tier::Exact;
+            let variant = Variant { bucket, tier, median_ns: Some(1500.0), generated: &generated };
+            let text = plan(&dag, &ranges(), &[variant]);
+            for (phase, code) in generated.code.phases.iter().enumerate() {
+                let name = format!("bucket_1_{}_phase_{phase}", isa.name());
+                assert_eq!(bytes_of(&text, &name), *code);
+            }
+            let summary: Vec<&str> = text.lines().skip(1).take(2).collect();
+            let runs = format!("// M in 2..=40: {} exact, 1.5 us; portable", isa.name());
+            assert_eq!(summary, ["// M = 1: portable", &runs]);
+        }
+    }
+
+    #[test]
+    fn a_plan_is_rust_and_the_same_each_time() {
+        let dag = dsl::program(LINEAR).unwrap();
+        let text = default_plan(&dag, &ranges());
+        assert_eq!(text, default_plan(&dag, &ranges()));
+        let items = syn::parse_file(&text).unwrap().items;
+        let has = |name: &str| {
+            items.iter().any(|it| match it {
+                syn::Item::Static(it) => it.ident == name,
+                syn::Item::Fn(it) => it.sig.ident == name,
+                _ => false,
+            })
+        };
+        for name in ["BUCKETS", "BUCKET_0", "BUCKET_1", "bucket_0_avx2_phase_0", "portable"] {
+            assert!(has(name), "{name} is missing");
+        }
+    }
+
+    #[test]
+    fn programs_without_machine_code_are_portable() {
+        let source = "#[autotune(dims(N = 3))] fn f(x: Tensor<f64, N>) -> Tensor<f64, N> {
+            compute(|n| x[[n]] + 1.0)
+        }";
+        let text = default_plan(&dsl::program(source).unwrap(), &[Vec::new()]);
+        assert_eq!(text.lines().nth(1), Some("// always: portable"));
+        assert!(text.contains("static BUCKET_0: [rt::raw::Variant; 0] = [];"), "{text}");
+    }
+
+    #[test]
+    fn buckets_combine() {
+        let [a, b, c] = [1, 2, 3].map(Interval::point);
+        assert_eq!(buckets(&[vec![a, b], vec![c]]), [[a, c], [b, c]]);
+        assert_eq!(buckets(&[]), [Vec::new()]);
+    }
+}

@@ -1,0 +1,16 @@
+//! Steps 9 and 10 of 12: what is remembered of a workload, and what a crate embeds of it.
+//!
+//! In: a workload. Out: its [records](record), read from the layers of a [database]; and the
+//! [Rust text](embed) that a build script writes and `#[autotune]` expands to. Next: the macro.
+//!
+//! # Invariants
+//!
+//! - A record that cannot be used is a miss and one warning, never an error of a build.
+//! - [`record`] and [`embed`] are pure; [`database`] alone reads and writes files.
+
+#![forbid(unsafe_code)]
+
+pub mod record; // what is remembered
+pub mod database; // records in files
+pub mod device; // the machine a build runs on
+pub mod embed; // what a crate embeds

@@ -1,0 +1,68 @@
+//! Compiled code of a schedule: files beside a record, known by their hashes.
+//!
+//! A record says which files belong to it and what is in them; it never says where they are, and
+//! nobody runs what has another hash.
+
+use serde::{Deserialize, Serialize};
+
+use tvmtune_ir::target::gpu::Arch;
+
+/// One compiled file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Image {
+    /// What kind of file it is.
+    pub format: Format,
+    /// The architecture it is for: with PTX, every one from that on.
+    #[serde(with = "arch")]
+    pub arch: Arch,
+    /// Its length.
+    pub bytes: u64,
+    /// Its SHA-256, in hexadecimal.
+    pub sha256: String,
+}
+
+/// What kind of file an [`Image`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// An ELF file with machine code.
+    Cubin,
+    /// Text that a driver compiles.
+    Ptx,
+}
+
+impl Image {
+    /// Bytes that no image has: a hundred times those of our largest.
+    pub const TOO_LARGE: u64 = 64 << 20;
+}
+
+impl Format {
+    /// The end of a file's name.
+    pub fn extension(self) -> &'static str {
+        match self {
+            Format::Cubin => "cubin",
+            Format::Ptx => "ptx",
+        }
+    }
+}
+
+/// Architectures by name.
+mod arch {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::Arch;
+
+    pub(super) fn serialize<S: Serializer>(arch: &Arch, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(arch)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Arch, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        Arch::from_name(&name)
+            .ok_or_else(|| D::Error::custom(format!("`{name}` is not an architecture")))
+    }
+}

@@ -1,0 +1,71 @@
+//! Where a schedule came from, and what made it better on the way.
+//!
+//! A lineage is a list of ancestors, the oldest first. The first may be of another workload or
+//! device: a schedule that was carried over. Each later one was made from the one before it.
+
+use serde::{Deserialize, Serialize};
+
+use super::Source;
+use tvmtune_ir::target::DeviceKey;
+use tvmtune_ir::workload::WorkloadId;
+
+/// A schedule that another one was derived from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ancestor {
+    /// Who proposed it; `transfer` for one of another workload or device.
+    pub source: Source,
+    /// Its latency: taken in the same session as its descendant's, or else over there.
+    pub median_ns: f64,
+    /// Whose schedule it was, if that is another workload.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload: Option<WorkloadId>,
+    /// Where it was measured, if that is another device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<DeviceKey>,
+    /// What was changed to make its descendant, if that is known: `c rows 8 -> 6`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub moves: Vec<String>,
+}
+
+impl Ancestor {
+    /// A schedule of the same workload, measured in the same session.
+    pub fn new(source: Source, median_ns: f64) -> Self {
+        Self { source, median_ns, workload: None, device: None, moves: Vec::new() }
+    }
+
+    /// A schedule of another workload, as fast as it was there.
+    pub fn donor(workload: WorkloadId, median_ns: f64) -> Self {
+        Self { workload: Some(workload), ..Self::new(Source::Transfer, median_ns) }
+    }
+
+    /// The same, measured on another device.
+    #[must_use]
+    pub fn on(self, device: DeviceKey) -> Self {
+        Self { device: Some(device), ..self }
+    }
+
+    /// The same, with what was changed to make its descendant.
+    #[must_use]
+    pub fn moved(self, moves: Vec<String>) -> Self {
+        Self { moves, ..self }
+    }
+
+    /// Whether it says what records of schema 2 can't.
+    pub(super) fn is_of_schema_3(&self) -> bool {
+        self.workload.is_some() || self.device.is_some() || !self.moves.is_empty()
+    }
+
+    /// Whether what it says can be true.
+    pub(super) fn check(&self) -> Result<(), &'static str> {
+        if self.workload.as_ref().is_some_and(|it| it.0.len() != 64 || !super::text::is_hex(&it.0))
+        {
+            return Err("`workload` of an ancestor is not 64 hexadecimal digits");
+        }
+        let is_line = |it: &String| !it.is_empty() && !it.contains('\n');
+        match self.moves.iter().all(is_line) {
+            true => Ok(()),
+            false => Err("a move is not one line"),
+        }
+    }
+}

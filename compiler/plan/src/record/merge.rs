@@ -1,0 +1,134 @@
+//! What two records of the same workload and device say together.
+//!
+//! Merging is how concurrent tuners lose nothing, and how databases are united. An order that
+//! stands is only changed where the difference exceeds the noise, so that files do not churn.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BTreeMap;
+
+use super::{Bucket, Entry, Record, Source};
+use tvmtune_ir::target::Platform;
+
+/// How many schedules of one platform a bucket keeps, besides the default one: seeds for
+/// transfer and refinement on other devices.
+pub const KEPT_PER_ISA: usize = 4;
+
+/// Two records that do not speak of the same thing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("records of different {0} cannot be merged")]
+pub struct Conflict(pub &'static str);
+
+impl Record {
+    /// Takes over what another record of the same workload and device knows better.
+    ///
+    /// A record of a newer code generator replaces an older one: its timings are of other code.
+    ///
+    /// # Errors
+    ///
+    /// [`Conflict`] if the records are of different workloads (by hash and by text) or devices.
+    pub fn merge(&mut self, other: Record) -> Result<(), Conflict> {
+        let differs = [
+            (self.workload != other.workload, "workloads"),
+            (self.dag != other.dag, "workloads with the same hash"),
+            (self.device != other.device, "devices"),
+        ];
+        if let Some((_, what)) = differs.into_iter().find(|(differs, _)| *differs) {
+            return Err(Conflict(what));
+        }
+        match self.generator.cmp(&other.generator) {
+            Ordering::Less => *self = other,
+            Ordering::Greater => {}
+            Ordering::Equal => {
+                for bucket in other.buckets {
+                    self.bucket_mut(&bucket.dims).merge(bucket);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Bucket {
+    /// Takes over the schedules of another bucket of the same ranges, and the larger effort: the
+    /// other may be an earlier state of this one, so efforts do not add up.
+    pub fn merge(&mut self, other: Bucket) {
+        self.trials = self.trials.max(other.trials);
+        self.seconds = self.seconds.max(other.seconds);
+        self.complete |= other.complete;
+        for entry in other.schedules {
+            self.add(entry);
+        }
+    }
+
+    /// Takes over the result of a session that timed schedules of one platform side by side: they
+    /// come first, in the order given. Of what was known before, only what the session did not
+    /// measure is kept, at its place, and the images of what it did.
+    pub fn supersede(
+        &mut self,
+        platform: impl Into<Platform>,
+        session: Vec<Entry>,
+        was_measured: &dyn Fn(&str) -> bool,
+    ) {
+        let platform = platform.into();
+        let before = std::mem::replace(&mut self.schedules, session);
+        for entry in before {
+            if entry.platform != platform || !was_measured(&entry.artifact) {
+                self.add(entry);
+            } else if let Some(now) = self.schedules.iter_mut().find(|it| it.is_same_code(&entry))
+                && now.images.is_empty()
+            {
+                // It need not be the best any more to be of use.
+                now.images = entry.images;
+            }
+        }
+        self.tidy();
+    }
+
+    /// Adds a schedule at its place: before those that it clearly beats, after all others of its
+    /// platform. The same code measured twice stays once, by its clearly faster timing, and with
+    /// the images that came last. Of schedules that were not measured, one stays.
+    pub fn add(&mut self, mut entry: Entry) {
+        if let Some(position) = self.schedules.iter().position(|it| it.is_same_code(&entry)) {
+            let known = &mut self.schedules[position];
+            if !entry.clearly_beats(known) {
+                if !entry.images.is_empty() {
+                    known.images = entry.images;
+                }
+                return;
+            }
+            if entry.images.is_empty() {
+                entry.images = std::mem::take(&mut known.images);
+            }
+            self.schedules.remove(position);
+        }
+        let platform = entry.platform;
+        if entry.measured.is_none() {
+            self.schedules.retain(|it| it.platform != platform || it.measured.is_some());
+        }
+        let beaten = |it: &Entry| it.platform == platform && entry.clearly_beats(it);
+        let end = self.schedules.iter().rposition(|it| it.platform == platform).map(|it| it + 1);
+        let place = self.schedules.iter().position(beaten).or(end);
+        self.schedules.insert(place.unwrap_or(self.schedules.len()), entry);
+        self.tidy();
+    }
+
+    /// Puts the widest platform first, and drops what is beyond the best few of each, but
+    /// never the default schedule.
+    fn tidy(&mut self) {
+        self.schedules.sort_by_key(|it| Reverse(it.platform.lanes()));
+        let mut n_kept = BTreeMap::new();
+        self.schedules.retain(|it| {
+            let n = n_kept.entry(it.platform).or_insert(0);
+            let keep = it.source == Source::Default || *n < KEPT_PER_ISA;
+            *n += usize::from(it.source != Source::Default);
+            keep
+        });
+    }
+}
+
+impl Entry {
+    /// Whether both are the same code.
+    fn is_same_code(&self, other: &Entry) -> bool {
+        self.platform == other.platform && self.artifact == other.artifact
+    }
+}

@@ -1,0 +1,338 @@
+//! Step 9 of 12: what is remembered of a workload on a device.
+//!
+//! ```text
+//! ... -> codegen -> compile -> measure -> [record] -> plan -> expand -> launch
+//! ```
+//!
+//! In: the traces that measured best, with their samples. Out: a [`Record`], kept as one TOML file
+//! by the tuner's database. Next: the build plan replays its best trace.
+//!
+//! Read `text.rs` for the file, and `merge.rs` for what happens when two people measured the same
+//! workload.
+//!
+//! # Invariants
+//!
+//! - Equal records are equal text, byte for byte; a record survives the way to text and back.
+//! - Only *choices* are compared between records. What the clock said lives in `measured` tables.
+//! - Within a bucket, the schedules of one platform are in order of preference.
+//! - What a platform's code is measured on is what the record's device is: no schedule for GPUs
+//!   stands in a record of a CPU.
+//!
+//! # Versions
+//!
+//! [`SCHEMA`] grows when the meaning of a field changes or a field is added. A reader refuses a
+//! newer schema ([`RecordError::Newer`]) and fields it does not know: a record that was mangled
+//! would otherwise be trusted. Callers treat either as a miss.
+//!
+//! Version 2 is that of GPUs: schedules may be unmeasured, and may have [`Image`]s. Records of CPUs
+//! are written as before ([`schema`]), so that readers of version 1 lose nothing. Version 3 has
+//! ancestors of other workloads and devices, and moves; records without any are written as before
+//! ([`Record::needed_schema`]).
+
+mod image;
+mod lineage;
+mod merge;
+#[cfg(test)]
+mod tests;
+mod text;
+mod tier;
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use tvmtune_ir::poly::Interval;
+use tvmtune_ir::target::{DeviceKey, GpuTarget, Platform};
+
+pub use image::{Format, Image};
+pub use lineage::Ancestor;
+pub use merge::{Conflict, KEPT_PER_ISA};
+pub use text::RecordError;
+pub use tier::Tier;
+
+/// The newest version of the file format that this build reads.
+pub const SCHEMA: u32 = 3;
+
+/// The version of the code generator. It grows when the same trace makes other machine code.
+pub const GENERATOR: u32 = 1;
+
+/// The version of the file format that records of a device are written in, where nothing in them
+/// takes a newer one.
+pub fn schema(device: &DeviceKey) -> u32 {
+    if GpuTarget::from_key(device).is_some() { 2 } else { 1 }
+}
+
+/// What is known of one workload on one device. See the [module documentation](self).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    /// The version of the format.
+    pub schema: u32,
+    /// The workload's identity: 64 hexadecimal digits.
+    pub workload: String,
+    /// The program's name, for people and for the folder the file lies in.
+    pub name: String,
+    /// Where the timings were taken.
+    pub device: DeviceKey,
+    /// The version of the code generator: another one may make other bytes of the same trace.
+    pub generator: u32,
+    /// The canonical text whose hash is `workload`: for people, and against collisions.
+    pub dag: String,
+    /// Where the record comes from.
+    pub provenance: Provenance,
+    /// What was found for each range of the dynamic dimensions, sorted by range.
+    #[serde(default, rename = "bucket", skip_serializing_if = "Vec::is_empty")]
+    pub buckets: Vec<Bucket>,
+    /// The last line of the file.
+    pub end: End,
+}
+
+/// Shows that a file is whole: one that was cut between two tables would still be TOML.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct End {}
+
+/// Where a record comes from: shown and warned about, never part of an identity.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Provenance {
+    /// The tool and its version.
+    pub tool: String,
+    /// The machine, as its operating system describes it.
+    pub host: String,
+}
+
+/// What was found for one range of each dynamic dimension.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bucket {
+    /// The range of each dynamic dimension, in order; empty if there are none.
+    #[serde(default, with = "ranges")]
+    pub dims: Vec<Interval>,
+    /// Candidates measured so far.
+    pub trials: u64,
+    /// Wall time spent on them.
+    pub seconds: f64,
+    /// Whether the search ended by itself: nothing was left to try, or nothing better was found
+    /// for long.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub complete: bool,
+    /// The best schedules of each platform, best first.
+    #[serde(default, rename = "schedule", skip_serializing_if = "Vec::is_empty")]
+    pub schedules: Vec<Entry>,
+}
+
+/// A schedule that was measured, or prepared for a device that is not here.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    /// What its code was generated for: `isa = "avx2"`, `isa = "sm_90a"`.
+    #[serde(rename = "isa", with = "platform")]
+    pub platform: Platform,
+    /// The hash of the code, in hexadecimal; for GPUs, of its source. A replay must reproduce it,
+    /// or the entry is stale.
+    pub artifact: String,
+    /// Who proposed it.
+    pub source: Source,
+    /// The primitives that make it, one a line.
+    pub trace: Vec<String>,
+    /// What the clock said; only a schedule for GPUs may do without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured: Option<Measured>,
+    /// The schedules it was derived from, oldest first; empty for one that stands on its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lineage: Vec<Ancestor>,
+    /// Its compiled code, in files beside the record; only for GPUs.
+    #[serde(default, rename = "image", skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<Image>,
+}
+
+/// Who proposed a schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// The schedule that needs no measurement.
+    Default,
+    /// A random point of the space.
+    Random,
+    /// A descendant of better points.
+    Evolved,
+    /// The trace of another workload.
+    Transfer,
+    /// A neighbor of the incumbent.
+    Droplet,
+}
+
+/// The latency of one launch, over repeats.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Measured {
+    /// The dynamic dimensions at which it was timed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dims: Vec<i64>,
+    /// Threads that ran it.
+    pub threads: u32,
+    /// Half of the samples are faster.
+    pub median_ns: f64,
+    /// The fastest sample.
+    pub min_ns: f64,
+    /// A tenth of the samples are faster.
+    pub p10_ns: f64,
+    /// A tenth of the samples are slower.
+    pub p90_ns: f64,
+    /// How many samples there are.
+    pub samples: u32,
+}
+
+impl Record {
+    /// The bucket of those ranges.
+    pub fn bucket(&self, dims: &[Interval]) -> Option<&Bucket> {
+        self.buckets.iter().find(|it| it.dims == dims)
+    }
+
+    /// The bucket of those ranges, made if it is missing; buckets stay sorted by their ranges.
+    pub fn bucket_mut(&mut self, dims: &[Interval]) -> &mut Bucket {
+        let key =
+            |it: &[Interval]| -> Vec<(i64, i64)> { it.iter().map(|x| (x.lo, x.hi)).collect() };
+        let place = self.buckets.binary_search_by_key(&key(dims), |it| key(&it.dims));
+        let position = place.unwrap_or_else(|position| {
+            let empty = Bucket { dims: dims.to_vec(), ..Bucket::default() };
+            self.buckets.insert(position, empty);
+            position
+        });
+        &mut self.buckets[position]
+    }
+}
+
+impl Record {
+    /// The version of the file format that it takes to say all this: records are written in it.
+    pub fn needed_schema(&self) -> u32 {
+        let mut entries = self.buckets.iter().flat_map(|it| &it.schedules);
+        let is_new = entries.any(|it| it.lineage.iter().any(Ancestor::is_of_schema_3));
+        if is_new { 3 } else { schema(&self.device) }
+    }
+}
+
+impl Bucket {
+    /// The best schedule of a platform.
+    pub fn best(&self, platform: impl Into<Platform>) -> Option<&Entry> {
+        let platform = platform.into();
+        self.schedules.iter().find(|it| it.platform == platform)
+    }
+}
+
+impl Entry {
+    /// Whether this is faster than the other by more than the noise of both; what was measured
+    /// beats what was not.
+    pub fn clearly_beats(&self, other: &Entry) -> bool {
+        match (&self.measured, &other.measured) {
+            (Some(this), Some(other)) => this.clearly_beats(other),
+            (this, other) => this.is_some() && other.is_none(),
+        }
+    }
+
+    /// The time of one launch, in ns; `None` if it was not measured.
+    pub fn median_ns(&self) -> Option<f64> {
+        self.measured.as_ref().map(|it| it.median_ns)
+    }
+}
+
+impl Measured {
+    /// The relative spread of the samples: the distance from `p10` to the median, and never below
+    /// half a percent, which is what clocks drift by anyway. Samples above the median say what else
+    /// ran on the machine: a few that took twice as long would outweigh any difference.
+    pub fn noise(&self) -> f64 {
+        ((self.median_ns - self.p10_ns) / self.median_ns).max(0.005)
+    }
+
+    /// Whether this is faster than the other by more than the noise of both.
+    pub fn clearly_beats(&self, other: &Measured) -> bool {
+        self.median_ns < other.median_ns * (1.0 - self.noise().max(other.noise()))
+    }
+}
+
+impl Source {
+    /// The spelling in records and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Source::Default => "default",
+            Source::Random => "random",
+            Source::Evolved => "evolved",
+            Source::Transfer => "transfer",
+            Source::Droplet => "droplet",
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Platforms by name.
+mod platform {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::Platform;
+
+    pub(super) fn serialize<S: Serializer>(
+        it: &Platform,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(it)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Platform, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        Platform::from_name(&name)
+            .ok_or_else(|| D::Error::custom(format!("`{name}` is not an instruction set")))
+    }
+}
+
+/// A range as a program spells it: `1..=16`.
+struct Range(Interval);
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}..={}", self.0.lo, self.0.hi)
+    }
+}
+
+impl FromStr for Range {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let bad = || format!("`{text}` is not a range; expected one such as `1..=16`");
+        let (lo, hi) = text.split_once("..=").ok_or_else(bad)?;
+        let (lo, hi) = (lo.parse().map_err(|_| bad())?, hi.parse().map_err(|_| bad())?);
+        if 1 <= lo && lo <= hi { Ok(Self(Interval { lo, hi })) } else { Err(bad()) }
+    }
+}
+
+/// Ranges as text.
+mod ranges {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::{Interval, Range};
+
+    pub(super) fn serialize<S: Serializer>(
+        ranges: &[Interval],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(ranges.iter().map(|it| Range(*it).to_string()))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<Interval>, D::Error> {
+        let ranges = Vec::<String>::deserialize(deserializer)?;
+        let parse = |it: &String| it.parse::<Range>().map(|it| it.0).map_err(D::Error::custom);
+        ranges.iter().map(parse).collect()
+    }
+}

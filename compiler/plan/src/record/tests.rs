@@ -1,0 +1,447 @@
+//! Records to text and back, mangled text, and merging.
+
+use super::*;
+use tvmtune_ir::target::Isa;
+use tvmtune_ir::target::gpu::Arch;
+use tvmtune_ir::workload::WorkloadId;
+
+fn measured(median_ns: f64) -> Measured {
+    Measured {
+        dims: vec![16],
+        threads: 2,
+        median_ns,
+        min_ns: median_ns * 0.98,
+        p10_ns: median_ns * 0.99,
+        p90_ns: median_ns * 1.01,
+        samples: 12,
+    }
+}
+
+fn entry(artifact: &str, source: Source, median_ns: f64) -> Entry {
+    Entry {
+        platform: Platform::Cpu(Isa::Avx512),
+        artifact: artifact.to_owned(),
+        source,
+        trace: vec!["split s0 a0 [4, 16]".to_owned(), "annotate s0 a3 vectorized".to_owned()],
+        measured: Some(measured(median_ns)),
+        lineage: Vec::new(),
+        images: Vec::new(),
+    }
+}
+
+fn record(buckets: Vec<Bucket>) -> Record {
+    Record {
+        schema: 1,
+        workload: "ab".repeat(32),
+        name: "linear".to_owned(),
+        device: DeviceKey("cpu-avx512-l1:48-l2:2048-t2".to_owned()),
+        generator: 1,
+        dag: "dims d0 1..=16\ninput t0 f32 [d0, 8]\n".to_owned(),
+        provenance: Provenance { tool: "tvmtune 0.1.0".to_owned(), host: "linux".to_owned() },
+        buckets,
+        end: End {},
+    }
+}
+
+fn bucket(lo: i64, hi: i64, schedules: Vec<Entry>) -> Bucket {
+    let dims = vec![Interval { lo, hi }];
+    Bucket { dims, trials: 64, seconds: 1.5, complete: true, schedules }
+}
+
+fn sample() -> Record {
+    let mut evolved = entry("c0ffee", Source::Evolved, 1234.5);
+    evolved.lineage = vec![Ancestor::new(Source::Default, 1500.0)];
+    record(vec![bucket(1, 16, vec![evolved, entry("0ddba11", Source::Default, 1500.0)])])
+}
+
+#[test]
+fn a_record_is_readable_text() {
+    insta::assert_snapshot!(sample().to_toml(), @r#"
+schema = 1
+workload = "abababababababababababababababababababababababababababababababab"
+name = "linear"
+device = "cpu-avx512-l1:48-l2:2048-t2"
+generator = 1
+dag = """
+dims d0 1..=16
+input t0 f32 [d0, 8]
+"""
+
+[provenance]
+tool = "tvmtune 0.1.0"
+host = "linux"
+
+[[bucket]]
+dims = ["1..=16"]
+trials = 64
+seconds = 1.5
+complete = true
+
+[[bucket.schedule]]
+isa = "avx512"
+artifact = "c0ffee"
+source = "evolved"
+trace = [
+    "split s0 a0 [4, 16]",
+    "annotate s0 a3 vectorized",
+]
+
+[bucket.schedule.measured]
+dims = [16]
+threads = 2
+median_ns = 1234.5
+min_ns = 1209.81
+p10_ns = 1222.155
+p90_ns = 1246.845
+samples = 12
+
+[[bucket.schedule.lineage]]
+source = "default"
+median_ns = 1500.0
+
+[[bucket.schedule]]
+isa = "avx512"
+artifact = "0ddba11"
+source = "default"
+trace = [
+    "split s0 a0 [4, 16]",
+    "annotate s0 a3 vectorized",
+]
+
+[bucket.schedule.measured]
+dims = [16]
+threads = 2
+median_ns = 1500.0
+min_ns = 1470.0
+p10_ns = 1485.0
+p90_ns = 1515.0
+samples = 12
+
+[end]
+"#);
+}
+
+#[test]
+fn text_and_back_is_the_same_record_and_the_same_text() {
+    let text = sample().to_toml();
+    let back = Record::from_toml(&text).unwrap();
+    assert_eq!(back, sample());
+    assert_eq!(back.to_toml(), text);
+}
+
+#[test]
+fn no_proper_part_of_a_file_is_a_record() {
+    let text = sample().to_toml();
+    let whole = text.trim_end().len();
+    for n in (0..whole).filter(|n| text.is_char_boundary(*n)) {
+        assert!(Record::from_toml(&text[..n]).is_err(), "the first {n} bytes were accepted");
+    }
+    assert!(Record::from_toml(&text[..whole]).is_ok());
+}
+
+/// The error of the sample's text with `from` replaced by `to`.
+#[track_caller]
+fn error(from: &str, to: &str) -> String {
+    let text = sample().to_toml();
+    assert!(text.contains(from), "`{from}` does not occur");
+    Record::from_toml(&text.replacen(from, to, 1)).unwrap_err().to_string()
+}
+
+#[test]
+fn mangled_files_are_errors_that_say_where() {
+    insta::assert_snapshot!(error("trials = 64", "trials = many"), @"line 17: string values must be quoted, expected literal string; delete the file, or restore it, and tune again");
+    insta::assert_snapshot!(error("trials = 64", "trails = 64"), @"line 17: unknown field `trails`, expected one of `dims`, `trials`, `seconds`, `complete`, `schedule`; delete the file, or restore it, and tune again");
+    insta::assert_snapshot!(error("\"1..=16\"", "\"16..=1\""), @"line 16: `16..=1` is not a range; expected one such as `1..=16`; delete the file, or restore it, and tune again");
+    insta::assert_snapshot!(error("\"avx512\"", "\"avx1024\""), @"line 22: `avx1024` is not an instruction set; delete the file, or restore it, and tune again");
+    insta::assert_snapshot!(error("\"avx512\"", "\"sm_90a\""), @"`isa` is not what the device runs; delete the file, or restore it, and tune again");
+    insta::assert_snapshot!(error("p90_ns = 1246.845", "p90_ns = 1.0"), @"timings are not in order, 0 < min <= p10 <= median <= p90; delete the file, or restore it, and tune again");
+    insta::assert_snapshot!(error("abababab", "../../../"), @"`workload` is not 64 hexadecimal digits; delete the file, or restore it, and tune again");
+    insta::assert_snapshot!(error("name = \"linear\"", "name = \"../linear\""), @"`name` is not the name of a function; delete the file, or restore it, and tune again");
+    insta::assert_snapshot!(error("artifact = \"c0ffee\"", "artifact = \"coffee!\""), @"`artifact` is not a hexadecimal number; delete the file, or restore it, and tune again");
+}
+
+#[test]
+fn a_newer_schema_is_refused_before_its_fields_are_looked_at() {
+    let text = "schema = 99\nsomething = \"else\"\n";
+    assert_eq!(Record::from_toml(text), Err(RecordError::Newer { found: 99 }));
+}
+
+/// The artifacts that a bucket holds after adding schedules one by one, with their medians.
+fn added(schedules: &[Entry]) -> Vec<String> {
+    let mut bucket = bucket(1, 16, Vec::new());
+    for it in schedules {
+        bucket.add(it.clone());
+    }
+    bucket
+        .schedules
+        .iter()
+        .map(|it| format!("{} {}", it.artifact, it.median_ns().unwrap()))
+        .collect()
+}
+
+#[test]
+fn order_changes_only_beyond_the_noise() {
+    let [a, b, c] = [("a", 100.0), ("b", 99.5), ("c", 90.0)]
+        .map(|(name, median_ns)| entry(name, Source::Random, median_ns));
+    assert_eq!(added(&[a.clone(), b.clone(), c.clone()]), ["c 90", "a 100", "b 99.5"]);
+    assert_eq!(added(&[c, b, a]), ["c 90", "b 99.5", "a 100"]);
+}
+
+#[test]
+fn samples_that_others_disturbed_hold_nothing_back() {
+    let [a, mut b] = [("a", 100.0), ("b", 90.0)].map(|(it, ns)| entry(it, Source::Random, ns));
+    b.measured.as_mut().unwrap().p90_ns *= 2.0;
+    assert_eq!(added(&[a.clone(), b.clone()]), ["b 90", "a 100"]);
+    b.measured.as_mut().unwrap().p10_ns *= 0.8;
+    assert_eq!(added(&[a, b]), ["a 100", "b 90"], "this is the spread of the code itself");
+}
+
+#[test]
+fn the_same_code_is_kept_once_by_its_clearly_faster_timing() {
+    let times = [100.0, 99.9, 80.0, 120.0].map(|it| entry("a", Source::Random, it));
+    assert_eq!(added(&times), ["a 80"]);
+}
+
+#[test]
+fn only_the_best_few_and_the_default_are_kept() {
+    let mut all = vec![entry("d", Source::Default, 500.0)];
+    all.extend((0..9_u32).map(|n| entry(&n.to_string(), Source::Evolved, f64::from(400 - 20 * n))));
+    assert_eq!(added(&all), ["8 240", "7 260", "6 280", "5 300", "d 500"]);
+}
+
+#[test]
+fn merging_loses_nothing_and_depends_on_no_order() {
+    let mut left = record(vec![bucket(1, 16, vec![entry("a", Source::Evolved, 100.0)])]);
+    let mut right = record(vec![
+        bucket(1, 16, vec![entry("b", Source::Evolved, 50.0)]),
+        bucket(17, 64, vec![entry("c", Source::Evolved, 70.0)]),
+    ]);
+    let (a, b) = (left.clone(), right.clone());
+    left.merge(b).unwrap();
+    right.merge(a).unwrap();
+    assert_eq!(left, right);
+    assert_eq!(left.buckets.len(), 2);
+    assert_eq!(left.buckets[0].best(Isa::Avx512).unwrap().artifact, "b");
+    assert_eq!(left.buckets[0].trials, 64, "the other may be an earlier state of the same effort");
+}
+
+#[test]
+fn records_of_different_things_do_not_merge() {
+    let mut left = sample();
+    let collision = Record { dag: "something else".to_owned(), ..sample() };
+    assert_eq!(left.merge(collision), Err(Conflict("workloads with the same hash")));
+    let elsewhere = Record { device: DeviceKey("cpu-avx2-l1:32-l2:1024-t8".into()), ..sample() };
+    assert_eq!(left.merge(elsewhere), Err(Conflict("devices")));
+    assert_eq!(left, sample());
+}
+
+#[test]
+fn a_newer_generator_replaces_an_older_one() {
+    let newer = Record { generator: 2, buckets: Vec::new(), ..sample() };
+    let mut older = sample();
+    older.merge(newer.clone()).unwrap();
+    assert_eq!(older, newer);
+    older.merge(sample()).unwrap();
+    assert_eq!(older, newer);
+}
+
+#[test]
+fn a_session_reorders_what_it_measured_and_keeps_the_rest() {
+    let mut known = bucket(1, 16, Vec::new());
+    for (name, median_ns) in [("old", 100.0), ("lost", 60.0), ("other", 104.0), ("slow", 300.0)] {
+        known.add(entry(name, Source::Evolved, median_ns));
+    }
+    known.add(Entry { platform: Platform::Cpu(Isa::Avx2), ..entry("lost", Source::Evolved, 60.0) });
+    let session =
+        [("new", 101.0), ("old", 103.0)].map(|(name, ns)| entry(name, Source::Evolved, ns));
+    let was_measured = |artifact: &str| ["new", "old", "lost"].contains(&artifact);
+    known.supersede(Isa::Avx512, session.into(), &was_measured);
+    let names: Vec<_> =
+        known.schedules.iter().map(|it| (it.platform, it.artifact.as_str())).collect();
+    let expected = ["new", "old", "other", "slow"].map(|it| (Platform::Cpu(Isa::Avx512), it));
+    assert_eq!(names[..4], expected);
+    assert_eq!(names[4..], [(Platform::Cpu(Isa::Avx2), "lost")], "another instruction set");
+}
+
+/// A schedule for GPUs, compiled and never measured; `n` tells artifacts and images apart.
+fn prepared(n: u8) -> Entry {
+    let arch = Arch { sm: 90, exact: true };
+    let image = |format, arch| Image { format, arch, bytes: 100, sha256: "0f".repeat(32) };
+    Entry {
+        platform: Platform::Cuda(arch),
+        artifact: format!("{n:x}").repeat(64),
+        measured: None,
+        images: vec![image(Format::Cubin, arch), image(Format::Ptx, Arch { exact: false, ..arch })],
+        ..entry("", Source::Default, 1.0)
+    }
+}
+
+#[test]
+fn code_that_is_measured_again_keeps_its_images() {
+    let measured = |n: u8, ns: f64| Entry { images: Vec::new(), ..timed(prepared(n), ns) };
+    let before = Bucket { schedules: vec![timed(prepared(1), 100.0)], ..Bucket::default() };
+    let mut known = before.clone();
+    let session = vec![timed(prepared(2), 90.0), measured(1, 95.0)];
+    let platform = session[0].platform;
+    known.supersede(platform, session, &|_| true);
+    let n_images = |it: &Entry| it.images.len();
+    assert_eq!(known.schedules.iter().map(n_images).collect::<Vec<_>>(), [2, 2]);
+}
+
+/// The entry as if it was measured.
+fn timed(it: Entry, ns: f64) -> Entry {
+    Entry { measured: entry("", Source::Default, ns).measured, ..it }
+}
+
+fn record_of_a_gpu(schedules: Vec<Entry>) -> Record {
+    let device = GpuTarget::generic(Arch { sm: 90, exact: true }).key();
+    let bucket = Bucket { dims: vec![Interval { lo: 1, hi: 16 }], schedules, ..Bucket::default() };
+    Record { schema: schema(&device), device, ..record(vec![bucket]) }
+}
+
+#[test]
+fn a_record_of_a_gpu_names_what_was_compiled() {
+    let record = record_of_a_gpu(vec![prepared(1)]);
+    let text = record.to_toml();
+    assert_eq!(Record::from_toml(&text), Ok(record));
+    let schedule = text.split_once("[[bucket.schedule]]\n").unwrap().1;
+    insta::assert_snapshot!(schedule, @r#"
+isa = "sm_90a"
+artifact = "1111111111111111111111111111111111111111111111111111111111111111"
+source = "default"
+trace = [
+    "split s0 a0 [4, 16]",
+    "annotate s0 a3 vectorized",
+]
+
+[[bucket.schedule.image]]
+format = "cubin"
+arch = "sm_90a"
+bytes = 100
+sha256 = "0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f"
+
+[[bucket.schedule.image]]
+format = "ptx"
+arch = "sm_90"
+bytes = 100
+sha256 = "0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f"
+
+[end]
+"#);
+}
+
+#[test]
+fn a_record_of_a_gpu_that_cannot_be_true_is_refused() {
+    let refused = |change: &dyn Fn(&mut Record)| {
+        let mut record = record_of_a_gpu(vec![prepared(1)]);
+        change(&mut record);
+        Record::from_toml(&record.to_toml()).unwrap_err().to_string()
+    };
+    let of_image = |change: &dyn Fn(&mut Image)| {
+        refused(&|it| change(&mut it.buckets[0].schedules[0].images[0]))
+    };
+    for error in [
+        of_image(&|it| it.sha256.truncate(12)),
+        of_image(&|it| it.sha256 = "../".repeat(22)[..64].to_owned()),
+        of_image(&|it| it.bytes = 0),
+        of_image(&|it| it.bytes = Image::TOO_LARGE),
+    ] {
+        assert!(error.starts_with("`image` has no hash"), "{error}");
+    }
+    let error = refused(&|it| it.buckets[0].schedules[0].artifact.truncate(12));
+    assert!(error.starts_with("`image` is of a schedule that has none"), "{error}");
+    let other =
+        |it: &mut Record| it.device = GpuTarget::generic(Arch { sm: 80, exact: false }).key();
+    assert!(refused(&other).starts_with("`isa` is not what the device runs"));
+    let unmeasured = Entry { measured: None, ..entry("c0ffee", Source::Default, 1.0) };
+    let text = record(vec![bucket(1, 16, vec![unmeasured])]).to_toml();
+    let error = Record::from_toml(&text).unwrap_err().to_string();
+    assert!(error.starts_with("a schedule for a CPU has no timings"), "{error}");
+}
+
+#[test]
+fn what_was_measured_goes_before_what_was_not_and_keeps_its_images() {
+    let mut known = bucket(1, 16, vec![prepared(1)]);
+    let arrange = |it: &Bucket| -> Vec<_> {
+        let one = |it: &Entry| (it.artifact[..1].to_owned(), it.median_ns(), it.images.len());
+        it.schedules.iter().map(one).collect()
+    };
+    // Another default schedule: the one before is of an older generator.
+    known.add(prepared(2));
+    assert_eq!(arrange(&known), [("2".to_owned(), None, 2)]);
+    let timed = |n, ns| Entry { measured: Some(measured(ns)), images: Vec::new(), ..prepared(n) };
+    known.add(timed(3, 50.0));
+    known.add(timed(2, 60.0));
+    let expected = [("3".to_owned(), Some(50.0), 0), ("2".to_owned(), Some(60.0), 2)];
+    assert_eq!(arrange(&known), expected);
+    // Compiled again: the timing stays.
+    let images = prepared(2).images[..1].to_vec();
+    known.add(Entry { images, ..prepared(3) });
+    assert_eq!(arrange(&known)[0], ("3".to_owned(), Some(50.0), 1));
+}
+
+/// A record with a schedule that came from elsewhere and was refined here.
+fn transferred() -> Record {
+    let mut record = sample();
+    let donor = Ancestor::donor(WorkloadId("cd".repeat(32)), 777.0);
+    record.buckets[0].schedules[0].lineage = vec![
+        donor.on(DeviceKey("cpu-avx2-l1:32-l2:256-t8".to_owned())),
+        Ancestor::new(Source::Transfer, 1400.0).moved(vec!["c rows 8 -> 6".to_owned()]),
+    ];
+    record
+}
+
+#[test]
+fn a_lineage_says_where_a_schedule_came_from_and_what_refined_it() {
+    let record = Record { schema: transferred().needed_schema(), ..transferred() };
+    let text = record.to_toml();
+    assert_eq!(Record::from_toml(&text).as_ref(), Ok(&record));
+    let start = text.find("[[bucket.schedule.lineage]]").unwrap();
+    insta::assert_snapshot!(text[start..].split("[[bucket.schedule]]").next().unwrap(), @r#"
+[[bucket.schedule.lineage]]
+source = "transfer"
+median_ns = 777.0
+workload = "cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd"
+device = "cpu-avx2-l1:32-l2:256-t8"
+
+[[bucket.schedule.lineage]]
+source = "transfer"
+median_ns = 1400.0
+moves = ["c rows 8 -> 6"]
+"#);
+}
+
+#[test]
+fn only_records_that_need_it_are_of_the_newest_schema() {
+    assert_eq!((sample().needed_schema(), transferred().needed_schema()), (1, 3));
+    let own = || Ancestor::new(Source::Evolved, 1.0);
+    let donor = Ancestor::donor(WorkloadId("cd".repeat(32)), 1.0);
+    for ancestor in [donor, own().on(sample().device), own().moved(vec!["a 1 -> 2".into()])] {
+        let mut record = sample();
+        record.buckets[0].schedules[1].lineage = vec![own(), ancestor];
+        assert_eq!(record.needed_schema(), 3);
+    }
+    let gpu = GpuTarget::generic(Arch { sm: 90, exact: true }).key();
+    assert_eq!(Record { device: gpu, ..record(Vec::new()) }.needed_schema(), 2);
+    let old = Record { schema: 1, ..transferred() }.to_toml();
+    let refused = "it says more than records of its schema can; delete the file, or restore it, and tune again";
+    assert_eq!(Record::from_toml(&old).unwrap_err().to_string(), refused);
+}
+
+#[test]
+fn ancestors_that_cannot_be_are_refused() {
+    let text = Record { schema: 3, ..transferred() }.to_toml();
+    for (part, instead) in [("cdcd", "CDCD"), ("c rows 8 -> 6", ""), ("median_ns = 777.0\n", "")] {
+        assert!(text.contains(part));
+        assert!(Record::from_toml(&text.replacen(part, instead, 1)).is_err(), "{part}");
+    }
+}
+
+#[test]
+fn merging_keeps_lineages() {
+    let mut known = sample();
+    known.buckets[0].schedules.remove(0);
+    known.merge(transferred()).unwrap();
+    assert_eq!(known.buckets[0].schedules, transferred().buckets[0].schedules);
+    assert_eq!(known.needed_schema(), 3);
+}

@@ -1,0 +1,115 @@
+//! Records as TOML text.
+
+use serde::Deserialize;
+
+use super::{Ancestor, Entry, Image, Record, SCHEMA};
+use tvmtune_ir::target::{DeviceKey, Platform};
+
+/// Text that is not a record this build can use. Callers name the file, and treat it as a miss.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum RecordError {
+    /// Written by a newer version of the format.
+    #[error("its schema is {found}, this version of tvmtune reads up to {SCHEMA}; update tvmtune")]
+    Newer {
+        /// The schema of the file.
+        found: u32,
+    },
+    /// Not TOML, or fields are missing, unknown or of the wrong type.
+    #[error("{0}; delete the file, or restore it, and tune again")]
+    Malformed(String),
+    /// Well-formed, but it cannot be true.
+    #[error("{0}; delete the file, or restore it, and tune again")]
+    Invalid(&'static str),
+}
+
+/// What every file says, so that newer ones are told from mangled ones.
+#[derive(Deserialize)]
+struct Version {
+    schema: u32,
+}
+
+impl Record {
+    /// The record as text; equal records give equal text.
+    #[expect(clippy::missing_panics_doc, reason = "no value of a record is without a TOML form")]
+    pub fn to_toml(&self) -> String {
+        toml::to_string_pretty(self).expect("a record has string keys and finite numbers only")
+    }
+
+    /// The record in a text.
+    ///
+    /// # Errors
+    ///
+    /// See [`RecordError`].
+    pub fn from_toml(text: &str) -> Result<Self, RecordError> {
+        let malformed = |it: toml::de::Error| {
+            let line = it.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
+            RecordError::Malformed(format!("line {line}: {}", it.message()))
+        };
+        // Most files are records: what is wrong with one is found out where there is something.
+        match toml::from_str::<Record>(text) {
+            Ok(record) if record.schema <= SCHEMA => {
+                record.check().map_err(RecordError::Invalid)?;
+                Ok(record)
+            }
+            parsed => {
+                let Version { schema } = toml::from_str(text).map_err(malformed)?;
+                if schema > SCHEMA {
+                    return Err(RecordError::Newer { found: schema });
+                }
+                parsed.map_err(malformed)
+            }
+        }
+    }
+
+    /// What types do not say.
+    fn check(&self) -> Result<(), &'static str> {
+        if self.workload.len() != 64 || !is_hex(&self.workload) {
+            return Err("`workload` is not 64 hexadecimal digits");
+        }
+        if self.name.is_empty() || !self.name.chars().all(|it| it.is_alphanumeric() || it == '_') {
+            return Err("`name` is not the name of a function");
+        }
+        if self.schema < self.needed_schema() {
+            return Err("it says more than records of its schema can");
+        }
+        let mut entries = self.buckets.iter().flat_map(|it| &it.schedules);
+        entries.try_for_each(|it| it.check(&self.device))
+    }
+}
+
+pub(super) fn is_hex(text: &str) -> bool {
+    text.bytes().all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+impl Entry {
+    fn check(&self, device: &DeviceKey) -> Result<(), &'static str> {
+        if !is_hex(&self.artifact) || self.artifact.is_empty() {
+            return Err("`artifact` is not a hexadecimal number");
+        }
+        if !self.platform.is_of(device) {
+            return Err("`isa` is not what the device runs");
+        }
+        self.lineage.iter().try_for_each(Ancestor::check)?;
+        let prepared = matches!(self.platform, Platform::Cuda(_));
+        match &self.measured {
+            Some(it) => {
+                let sorted = [0.0, it.min_ns, it.p10_ns, it.median_ns, it.p90_ns, f64::INFINITY];
+                if !sorted.is_sorted_by(|a, b| a <= b && a.is_finite()) || it.min_ns <= 0.0 {
+                    return Err("timings are not in order, 0 < min <= p10 <= median <= p90");
+                }
+            }
+            None if prepared => {}
+            None => return Err("a schedule for a CPU has no timings"),
+        }
+        if !self.images.is_empty() && (!prepared || self.artifact.len() != 64) {
+            return Err("`image` is of a schedule that has none");
+        }
+        let is_whole = |it: &Image| {
+            it.sha256.len() == 64 && is_hex(&it.sha256) && (1..Image::TOO_LARGE).contains(&it.bytes)
+        };
+        match self.images.iter().all(is_whole) {
+            true => Ok(()),
+            false => Err("`image` has no hash of 64 hexadecimal digits, or no length that can be"),
+        }
+    }
+}

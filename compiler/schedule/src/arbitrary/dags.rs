@@ -1,0 +1,390 @@
+//! The programs: what users write most, with random extents.
+
+use tvmtune_ir::dag::{
+    BinaryOp, CompareOp, Compute, ComputeAxis, ComputeId, DType, Dag, Dim, Expr, Literal, Reducer,
+    Scalar, ScalarId, Subscript, Tensor, TensorId, TensorKind,
+};
+use tvmtune_ir::poly::{DimId, Interval, Poly, VarId};
+
+/// A kind of program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Family {
+    /// Matrix product, bias, activation.
+    Matmul,
+    /// Batched matrix product with a transposed operand, scaled by a run-time scalar.
+    BatchedMatmul,
+    /// Two matrix products, the second of the first.
+    Mlp,
+    /// Strided, dilated, padded convolution, bias and activation.
+    Conv,
+    /// A pooling window, of an elementwise stage.
+    Pool,
+    /// Rows: maximum, differences, their sum, quotient-like combination.
+    Softmax,
+    /// Rows: sum, centered squares, their sum, scaled and shifted.
+    Layernorm,
+    /// A chain of elementwise stages with transposition, reversal and broadcast.
+    Chain,
+    /// Rows of a table at data-dependent places, some outside, then a row sum.
+    Gather,
+    /// The least index of the largest element.
+    Argmax,
+    /// Sums or maxima up to an index, or from one on, with or without its element.
+    Prefix,
+}
+
+impl Family {
+    /// All of them.
+    pub const ALL: [Family; 11] = [
+        Family::Matmul,
+        Family::BatchedMatmul,
+        Family::Mlp,
+        Family::Conv,
+        Family::Pool,
+        Family::Softmax,
+        Family::Layernorm,
+        Family::Chain,
+        Family::Gather,
+        Family::Argmax,
+        Family::Prefix,
+    ];
+}
+
+/// A program of that family, made of random numbers, and extents for its dynamic dimensions.
+pub fn dag(family: Family, numbers: &[u32]) -> (Dag, Vec<i64>) {
+    let mut it = Builder::new(family, numbers);
+    match family {
+        Family::Matmul => it.matmul(),
+        Family::BatchedMatmul => it.batched_matmul(),
+        Family::Mlp => it.mlp(),
+        Family::Conv => it.conv(),
+        Family::Pool => it.pool(),
+        Family::Softmax => it.softmax(),
+        Family::Layernorm => it.layernorm(),
+        Family::Chain => it.chain(),
+        Family::Gather => it.gather(),
+        Family::Argmax => it.argmax(),
+        Family::Prefix => it.prefix(),
+    }
+    (it.dag, it.dims)
+}
+
+struct Builder<'a> {
+    dag: Dag,
+    dims: Vec<i64>,
+    numbers: std::iter::Cycle<std::slice::Iter<'a, u32>>,
+}
+
+fn var(n: u32) -> Poly {
+    Poly::var(VarId(n))
+}
+
+fn read(tensor: TensorId, vars: &[u32]) -> Expr {
+    Expr::read(tensor, vars.iter().map(|it| var(*it)))
+}
+
+fn add(a: Expr, b: Expr) -> Expr {
+    a.binary(BinaryOp::Add, b)
+}
+
+fn sub(a: Expr, b: Expr) -> Expr {
+    a.binary(BinaryOp::Sub, b)
+}
+
+fn mul(a: Expr, b: Expr) -> Expr {
+    a.binary(BinaryOp::Mul, b)
+}
+
+fn relu(a: Expr) -> Expr {
+    a.binary(BinaryOp::Max, Expr::f32(0.0))
+}
+
+/// `0 <= index < extent`.
+fn inside(index: &Poly, extent: &Poly) -> Expr {
+    let at = || Expr::Index(index.clone());
+    let least = at().compare(CompareOp::Ge, Expr::Index(Poly::default()));
+    let most = at().compare(CompareOp::Lt, Expr::Index(extent.clone()));
+    least.binary(BinaryOp::And, most)
+}
+
+fn select(condition: Expr, then: Expr, otherwise: Expr) -> Expr {
+    Expr::Select {
+        condition: Box::new(condition),
+        then: Box::new(then),
+        otherwise: Box::new(otherwise),
+    }
+}
+
+impl<'a> Builder<'a> {
+    fn new(family: Family, numbers: &'a [u32]) -> Self {
+        let dag = Dag {
+            name: format!("{family:?}").to_lowercase(),
+            dims: Vec::new(),
+            scalars: Vec::new(),
+            tensors: Vec::new(),
+            computes: Vec::new(),
+            outputs: Vec::new(),
+        };
+        Self { dag, dims: Vec::new(), numbers: numbers.iter().cycle() }
+    }
+
+    /// A random number below `n`.
+    fn below(&mut self, n: i64) -> i64 {
+        self.numbers.next().map_or(0, |it| i64::from(*it) % n)
+    }
+
+    /// An awkward extent: fixed, or dynamic and then often at an end of its range.
+    fn extent(&mut self) -> Poly {
+        const SIZES: [i64; 10] = [1, 2, 3, 4, 5, 7, 8, 11, 12, 13];
+        let value = SIZES[self.below(10) as usize];
+        if self.below(3) > 0 {
+            return Poly::constant(value);
+        }
+        let dim = DimId(self.dims.len() as u32);
+        let (lo, hi) = match self.below(4) {
+            0 => (value, value + self.below(9)),
+            1 => (1, value),
+            2 => (value, value),
+            _ => (1, value + self.below(20)),
+        };
+        self.dag.dims.push(Dim { name: format!("n{}", dim.0), range: Interval { lo, hi } });
+        self.dims.push(value);
+        Poly::dim(dim)
+    }
+
+    fn param(&mut self, name: &str, dtype: DType, shape: &[&Poly]) -> TensorId {
+        let constant = shape.iter().all(|it| it.as_constant().is_some());
+        let weight = constant && self.below(2) == 0;
+        let kind = if weight { TensorKind::Weight } else { TensorKind::Input };
+        self.tensor(name, dtype, shape, kind)
+    }
+
+    fn tensor(&mut self, name: &str, dtype: DType, shape: &[&Poly], kind: TensorKind) -> TensorId {
+        let shape = shape.iter().map(|it| (*it).clone()).collect();
+        self.dag.tensors.push(Tensor { name: name.to_owned(), dtype, shape, kind });
+        TensorId(self.dag.tensors.len() as u32 - 1)
+    }
+
+    /// A compute over `spatial` and then `reduce` axes; returns its tensor.
+    fn compute(
+        &mut self,
+        name: &str,
+        spatial: &[&Poly],
+        reduce: &[&Poly],
+        reducer: Reducer,
+        body: Expr,
+    ) -> TensorId {
+        let id = ComputeId(self.dag.computes.len() as u32);
+        let dtype = body.dtype(&self.dag);
+        let tensor = self.tensor(name, dtype, spatial, TensorKind::Computed(id));
+        let axis = |(n, extent): (usize, &&Poly)| ComputeAxis {
+            name: ["i", "j", "k", "l", "m", "n", "o"][n].to_owned(),
+            extent: (*extent).clone(),
+        };
+        self.dag.computes.push(Compute {
+            tensor,
+            axes: spatial.iter().chain(reduce).enumerate().map(axis).collect(),
+            n_spatial: spatial.len(),
+            reducer: (!reduce.is_empty()).then_some(reducer),
+            body,
+        });
+        tensor
+    }
+
+    fn elementwise(&mut self, name: &str, shape: &[&Poly], body: Expr) -> TensorId {
+        self.compute(name, shape, &[], Reducer::Sum, body)
+    }
+
+    fn sum(&mut self, name: &str, spatial: &[&Poly], reduce: &[&Poly], body: Expr) -> TensorId {
+        self.compute(name, spatial, reduce, Reducer::Sum, body)
+    }
+
+    fn outputs(&mut self, outputs: Vec<TensorId>) {
+        self.dag.outputs = outputs;
+    }
+
+    fn matmul(&mut self) {
+        let (m, n, k) = (self.extent(), self.extent(), self.extent());
+        let x = self.param("x", DType::F32, &[&m, &k]);
+        let w = self.param("w", DType::F32, &[&n, &k]);
+        let b = self.param("b", DType::F32, &[&n]);
+        let c = self.sum("c", &[&m, &n], &[&k], mul(read(x, &[0, 2]), read(w, &[1, 2])));
+        let body = relu(add(read(c, &[0, 1]), read(b, &[1])));
+        let d = self.elementwise("d", &[&m, &n], body);
+        let both = self.below(4) == 0;
+        self.outputs(if both { vec![d, c] } else { vec![d] });
+    }
+
+    fn batched_matmul(&mut self) {
+        let (b, m, n, k) = (self.extent(), self.extent(), self.extent(), self.extent());
+        self.dag.scalars.push(Scalar { name: "scale".to_owned(), dtype: DType::F32 });
+        let x = self.param("x", DType::F32, &[&b, &m, &k]);
+        let y = self.param("y", DType::F32, &[&b, &k, &n]);
+        let product = mul(read(x, &[0, 2, 3]), read(y, &[0, 3, 1]));
+        let c = self.sum("c", &[&b, &n, &m], &[&k], product);
+        let scaled = mul(read(c, &[0, 2, 1]), Expr::Scalar(ScalarId(0)));
+        let d = self.elementwise("d", &[&b, &m, &n], scaled);
+        self.outputs(vec![d]);
+    }
+
+    fn mlp(&mut self) {
+        let (m, n, k, o) = (self.extent(), self.extent(), self.extent(), self.extent());
+        let x = self.param("x", DType::F32, &[&m, &k]);
+        let w = self.param("w", DType::F32, &[&k, &n]);
+        let v = self.param("v", DType::F32, &[&n, &o]);
+        let h = self.sum("h", &[&m, &n], &[&k], mul(read(x, &[0, 2]), read(w, &[2, 1])));
+        let g = self.elementwise("g", &[&m, &n], relu(read(h, &[0, 1])));
+        let c = self.sum("c", &[&m, &o], &[&n], mul(read(g, &[0, 2]), read(v, &[2, 1])));
+        self.outputs(vec![c]);
+    }
+
+    fn conv(&mut self) {
+        let (c, o) = (Poly::from(1 + self.below(3)), Poly::from(1 + self.below(5)));
+        let (h, w) = (self.extent(), self.extent());
+        let taps = Poly::from(1 + self.below(3));
+        let (stride, dilation, padding) = (1 + self.below(2), 1 + self.below(2), self.below(3));
+        let x = self.param("x", DType::F32, &[&c, &h, &w]);
+        let k = self.param("k", DType::F32, &[&o, &c, &taps, &taps]);
+        let b = self.param("b", DType::F32, &[&o]);
+        let before = self.below(3) == 0;
+        let x = if before {
+            self.elementwise("p", &[&c, &h, &w], add(read(x, &[0, 1, 2]), Expr::f32(1.0)))
+        } else {
+            x
+        };
+        // Axes: o, y, z, c, r, s.
+        let at = |a: u32, t: u32| var(a) * stride + var(t) * dilation - Poly::from(padding);
+        let (y, z) = (at(1, 4), at(2, 5));
+        let element = Expr::read(x, [var(3), y.clone(), z.clone()]);
+        let condition = inside(&y, &h).binary(BinaryOp::And, inside(&z, &w));
+        let padded = select(condition, element, Expr::f32(0.0));
+        let body = mul(padded, read(k, &[0, 3, 4, 5]));
+        let conv = self.sum("conv", &[&o, &h, &w], &[&c, &taps, &taps], body);
+        let body = relu(add(read(conv, &[0, 1, 2]), read(b, &[0])));
+        let out = self.elementwise("out", &[&o, &h, &w], body);
+        self.outputs(vec![out]);
+    }
+
+    fn pool(&mut self) {
+        let (c, h) = (self.extent(), self.extent());
+        let (taps, stride) = (Poly::from(1 + self.below(3)), 1 + self.below(3));
+        let wide = h.clone() * stride + taps.clone();
+        let x = self.param("x", DType::F32, &[&c, &wide]);
+        let y = self.param("y", DType::F32, &[&c]);
+        let p = self.elementwise("p", &[&c, &wide], mul(read(x, &[0, 1]), read(y, &[0])));
+        let at = var(1) * stride + var(2);
+        let body = Expr::read(p, [var(0), at]);
+        let pooled = self.compute("pooled", &[&c, &h], &[&taps], Reducer::Max, body);
+        let out = self.elementwise("out", &[&h, &c], add(read(pooled, &[1, 0]), read(y, &[1])));
+        self.outputs(vec![out]);
+    }
+
+    fn softmax(&mut self) {
+        let (r, d) = (self.extent(), self.extent());
+        let x = self.param("x", DType::F32, &[&r, &d]);
+        let m = self.compute("m", &[&r], &[&d], Reducer::Max, read(x, &[0, 1]));
+        let e = self.elementwise("e", &[&r, &d], sub(read(x, &[0, 1]), read(m, &[0])));
+        let s = self.sum("s", &[&r], &[&d], read(e, &[0, 1]));
+        let half = read(s, &[0]).binary(BinaryOp::Div, Expr::f32(2.0));
+        let body = add(mul(read(e, &[0, 1]), Expr::f32(2.0)), half);
+        let out = self.elementwise("out", &[&r, &d], body);
+        self.outputs(vec![out]);
+    }
+
+    fn layernorm(&mut self) {
+        let (b, r, d) = (self.extent(), self.extent(), self.extent());
+        let x = self.param("x", DType::F32, &[&b, &r, &d]);
+        let g = self.param("g", DType::F32, &[&d]);
+        let s = self.sum("s", &[&b, &r], &[&d], read(x, &[0, 1, 2]));
+        let centered = sub(read(x, &[0, 1, 2]), read(s, &[0, 1]));
+        let c = self.elementwise("c", &[&b, &r, &d], centered);
+        let squares = mul(read(c, &[0, 1, 2]), read(c, &[0, 1, 2]));
+        let v = self.sum("v", &[&b, &r], &[&d], squares);
+        let scaled = mul(read(c, &[0, 1, 2]), read(g, &[2]));
+        let quarter = read(v, &[0, 1]).binary(BinaryOp::Div, Expr::f32(4.0));
+        let out = self.elementwise("out", &[&b, &r, &d], add(scaled, quarter));
+        self.outputs(vec![out]);
+    }
+
+    fn chain(&mut self) {
+        let (m, n) = (self.extent(), self.extent());
+        let x = self.param("x", DType::F32, &[&m, &n]);
+        let y = self.param("y", DType::F32, &[&n]);
+        let t = self.elementwise("t", &[&n, &m], add(read(x, &[1, 0]), read(y, &[0])));
+        let last = n.clone() - Poly::from(1) - var(0);
+        let reversed = Expr::read(t, [last, var(1)]);
+        let index = Expr::Cast(DType::F32, Box::new(Expr::Index(var(0) * 2 + var(1))));
+        let u = self.elementwise("u", &[&n, &m], add(reversed, index));
+        // The tensor seen as one row, and back.
+        let flat = m.clone() * n.clone();
+        let facts = self.dag.facts();
+        let (row, column) = var(0).div_mod(&m, &facts);
+        let f = self.elementwise("f", &[&flat], Expr::read(u, [row, column]));
+        let z = self.elementwise("z", &[&flat], add(read(f, &[0]), Expr::f32(1.0)));
+        let both = self.below(2) == 0;
+        self.outputs(if both { vec![z, u] } else { vec![z] });
+    }
+
+    fn gather(&mut self) {
+        let (m, rows, n) = (self.extent(), Poly::from(1 + self.below(3)), self.extent());
+        let ids = self.param("ids", DType::I32, &[&m]);
+        let table = self.param("table", DType::F32, &[&rows, &n]);
+        let doubled = add(read(table, &[0, 1]), read(table, &[0, 1]));
+        let t = self.elementwise("t", &[&rows, &n], doubled);
+        let id = || read(ids, &[0]);
+        let zero = Expr::Const(Literal::Int(0), DType::I32);
+        let count = Expr::Cast(DType::I32, Box::new(Expr::Index(rows.clone())));
+        let condition = id()
+            .compare(CompareOp::Ge, zero)
+            .binary(BinaryOp::And, id().compare(CompareOp::Lt, count));
+        let index = vec![Subscript::Value(Box::new(id())), Subscript::Affine(var(1))];
+        let element = Expr::Read { tensor: t, index };
+        let body = select(condition, element, Expr::f32(-1.0));
+        let g = self.elementwise("g", &[&m, &n], body);
+        let s = self.sum("s", &[&m], &[&n], read(g, &[0, 1]));
+        let out = self.elementwise("out", &[&m, &n], add(read(g, &[0, 1]), read(s, &[0])));
+        self.outputs(vec![out]);
+    }
+
+    fn argmax(&mut self) {
+        let (r, d) = (self.extent(), self.extent());
+        let x = self.param("x", DType::F32, &[&r, &d]);
+        let m = self.compute("m", &[&r], &[&d], Reducer::Max, read(x, &[0, 1]));
+        let index = Expr::Cast(DType::I32, Box::new(Expr::Index(var(1))));
+        let none = Expr::Const(Literal::Int(i64::from(i32::MAX)), DType::I32);
+        let equal = read(x, &[0, 1]).compare(CompareOp::Eq, read(m, &[0]));
+        let body = select(equal, index, none);
+        let a = self.compute("a", &[&r], &[&d], Reducer::Min, body);
+        self.outputs(vec![a]);
+    }
+
+    fn prefix(&mut self) {
+        let (r, n, c) = (self.extent(), self.extent(), self.extent());
+        let x = self.param("x", DType::F32, &[&r, &n, &c]);
+        // The axis of the prefixes is `n`, whose elements are read along `k`; and `c` is reduced or
+        // lies beside it.
+        let both = self.below(3) == 0;
+        let along = if both { var(2) } else { var(3) };
+        let other = if both { var(3) } else { var(2) };
+        let (op, lag) = match self.below(4) {
+            0 => (CompareOp::Le, 0),
+            1 => (CompareOp::Lt, 0),
+            2 => (CompareOp::Ge, 0),
+            _ => (CompareOp::Gt, 1),
+        };
+        let bound = Expr::Index(var(1) + Poly::constant(lag));
+        let counts = Expr::Index(along.clone()).compare(op, bound);
+        let element = Expr::read(x, [var(0), along, other]);
+        let (reducer, identity) = match self.below(2) {
+            0 => (Reducer::Sum, 0.0),
+            _ => (Reducer::Max, f64::NEG_INFINITY),
+        };
+        let body = select(counts, element, Expr::Const(Literal::Float(identity), DType::F32));
+        let p = if both {
+            self.compute("p", &[&r, &n], &[&n, &c], reducer, body)
+        } else {
+            self.compute("p", &[&r, &n, &c], &[&n], reducer, body)
+        };
+        self.outputs(vec![p]);
+    }
+}

@@ -1,0 +1,61 @@
+//! Random programs and random schedules of them, for property tests (feature `arbitrary`).
+//!
+//! Programs are small, and all their values are small whole numbers if those of the parameters are:
+//! then `f32` sums are exact in any order, and results compare with `==`. Extents are awkward:
+//! ones, primes, both ends of a dynamic range.
+
+mod dags;
+mod moves;
+
+use proptest::prelude::*;
+
+use tvmtune_ir::dag::{Dag, Number};
+use tvmtune_ir::interp::Array;
+
+pub use dags::{Family, dag};
+pub use moves::{Move, any_move, instruction};
+
+/// A program with the extents of its dynamic dimensions.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// Which kind of program.
+    pub family: Family,
+    /// The program.
+    pub dag: Dag,
+    /// An extent for each dynamic dimension, in its range.
+    pub dims: Vec<i64>,
+    /// From which the values of the parameters are made.
+    pub seed: u64,
+}
+
+/// Any program of any family.
+pub fn any_case() -> impl Strategy<Value = Case> {
+    let numbers = proptest::collection::vec(any::<u32>(), 24);
+    (proptest::sample::select(&Family::ALL[..]), numbers, any::<u64>()).prop_map(
+        |(family, numbers, seed)| {
+            let (dag, dims) = dag(family, &numbers);
+            Case { family, dag, dims, seed }
+        },
+    )
+}
+
+impl Case {
+    /// Small whole numbers for each parameter.
+    ///
+    /// Parameters of an integer type are indices into a table of a few rows, some outside.
+    pub fn params(&self) -> Vec<Array> {
+        let param = |(n, id)| {
+            let tensor = self.dag.tensor(id);
+            let shape: Vec<u64> =
+                tensor.shape.iter().map(|it| it.eval_dims(&self.dims) as u64).collect();
+            Array::whole_numbers(tensor.dtype, &shape, self.seed.wrapping_add(n))
+        };
+        (0..).zip(self.dag.params()).map(param).collect()
+    }
+
+    /// A value for each run-time scalar.
+    pub fn scalars(&self) -> Vec<Number> {
+        let value = Number::Int((self.seed % 5) as i64);
+        self.dag.scalars.iter().map(|it| value.cast(it.dtype)).collect()
+    }
+}

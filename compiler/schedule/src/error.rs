@@ -1,0 +1,189 @@
+//! Why a primitive refused: small values for search, sentences for people.
+
+use std::fmt;
+
+use super::{AxisId, AxisRole, LoopKind, Schedule, StageId};
+use tvmtune_ir::dag::TensorId;
+
+/// A primitive's precondition does not hold; the schedule is as it was.
+///
+/// Search meets this error very often, so it is small, holds no text and allocates nothing. Call
+/// [`explain`](Self::explain) to show it to a person.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{kind} ({subject})")]
+pub struct ScheduleError {
+    /// What the primitive was asked to change.
+    pub subject: Subject,
+    /// What is wrong with it.
+    pub kind: ErrorKind,
+}
+
+/// What a [`ScheduleError`] is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// A stage as a whole.
+    Stage(StageId),
+    /// One loop of a stage.
+    Axis(StageId, AxisId),
+    /// A tensor.
+    Tensor(TensorId),
+}
+
+/// The ways a precondition can fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// No primitive so far handed out that id.
+    #[error("there is no such id")]
+    Unknown,
+    /// The stage's body was put into its readers.
+    #[error("the stage was inlined")]
+    Inlined,
+    /// An earlier primitive split or fused the axis away.
+    #[error("the loop no longer exists")]
+    NotLive,
+    /// The loop is parallel, vectorized or unrolled.
+    #[error("the loop is {0:?}, not serial")]
+    NotSerial(LoopKind),
+    /// A factor is 0, or the product of all is too large.
+    #[error("a factor is 0 or the product of the factors exceeds 2^31")]
+    FactorOutOfRange,
+    /// The list of factors is empty.
+    #[error("there is nothing to split by")]
+    NoFactors,
+    /// The second axis is not the loop right below the first.
+    #[error("the loops do not follow each other")]
+    NotAdjacent,
+    /// A spatial and a reduce axis.
+    #[error("one loop is spatial, the other reduces")]
+    MixedRoles,
+    /// The role of the axis does not allow it.
+    #[error("the loop's role is {0:?}")]
+    WrongRole(AxisRole),
+    /// The same axis twice.
+    #[error("an axis is listed twice")]
+    Repeated,
+    /// Another stage runs at this loop (or in this stage).
+    #[error("another stage runs inside it")]
+    HasAttached,
+    /// Only the innermost loop may be vectorized.
+    #[error("a vectorized loop must be innermost")]
+    NotInnermost,
+    /// Only the outermost loops, all parallel, of a root stage are tasks.
+    #[error("parallel loops must be the outermost ones of a root stage")]
+    NotOutermost,
+    /// The stage runs inside another one, or was to.
+    #[error("the stage does not run on its own")]
+    NotRoot,
+    /// What the program returns cannot be computed elsewhere, inlined or given a layout.
+    #[error("it is a result of the program")]
+    IsOutput,
+    /// A stage outside the loop reads the tensor, or nothing does.
+    #[error("not all readers lie inside that loop")]
+    ReadersOutside,
+    /// The primitive applies to reductions only.
+    #[error("the stage is not a reduction")]
+    NotReduction,
+    /// The primitive applies to stages without a reduction only.
+    #[error("the stage is a reduction")]
+    IsReduction,
+    /// The stage's loops were already changed.
+    #[error("the stage's loops were already changed")]
+    AlreadyScheduled,
+    /// The named stage does not read the tensor.
+    #[error("the stage does not read the tensor")]
+    NotRead,
+    /// The reads are not affine, or not below a condition that asks exactly for the bounds.
+    #[error("the reads are not padded reads")]
+    NotPadded,
+    /// The read is evaluated under a condition only.
+    #[error("the read stands below a condition")]
+    Conditional,
+    /// Data-dependent subscripts reach an expression that cannot be computed from them.
+    #[error("a data-dependent subscript is divided")]
+    DataDependent,
+    /// Only weights and intermediate results may have a layout, and only one.
+    #[error("the tensor's layout cannot be chosen")]
+    NoLayout,
+    /// A reduction that goes along with another one's loop, over an axis that is not its own.
+    #[error("the reductions do not run over one axis, block by block of the outermost loop")]
+    NotAlike,
+    /// What was added up so far depends on a value that still changes, and is no multiple of it.
+    #[error("a sum so far cannot be corrected by a factor when what it depends on changes")]
+    Uncorrectable,
+    /// Every factor of the sum depends on what it runs over.
+    #[error("no factor is the same in all that is added up")]
+    NothingInvariant,
+    /// Not every element is reduced up to its own index, or from it on; or the loop is not the
+    /// inner of two along which it is.
+    #[error("it is no reduction up to an index, in two loops of which this is the inner")]
+    NotPrefix,
+    /// Iterations of the loop may add something however far it goes.
+    #[error(
+        "nothing tells where the loop may end: what it adds is not masked from some iteration on"
+    )]
+    NotMasked,
+    /// The values may be too large for a narrower type, or are needed as they are.
+    #[error("the values cannot be stored in that type")]
+    Precise,
+    /// The layout's dimensions or its order do not fit the tensor.
+    #[error("the layout does not fit the tensor's shape")]
+    BadLayout,
+}
+
+impl ErrorKind {
+    /// This error about a stage.
+    pub fn of_stage(self, stage: StageId) -> ScheduleError {
+        ScheduleError { subject: Subject::Stage(stage), kind: self }
+    }
+
+    /// This error about a loop.
+    pub fn of_axis(self, stage: StageId, axis: AxisId) -> ScheduleError {
+        ScheduleError { subject: Subject::Axis(stage, axis), kind: self }
+    }
+
+    /// This error about a tensor.
+    pub(crate) fn of_tensor(self, tensor: TensorId) -> ScheduleError {
+        ScheduleError { subject: Subject::Tensor(tensor), kind: self }
+    }
+}
+
+impl ScheduleError {
+    /// The error with names and the loop order, for people.
+    pub fn explain(self, schedule: &Schedule) -> String {
+        let tensor_name = |id: TensorId| {
+            schedule.tensors.get(id.0 as usize).map_or("?", |it| it.tensor.name.as_str())
+        };
+        let stage = |id: StageId| schedule.stages.get(id.0 as usize);
+        let stage_name = |id: StageId| stage(id).map_or("?", |it| tensor_name(it.tensor()));
+        let loops = |id: StageId| {
+            let Some(stage) = stage(id) else { return String::new() };
+            let names = stage.order.iter().map(|it| stage.axis(*it).name.as_str());
+            format!("; loops now: {}", names.collect::<Vec<_>>().join(", "))
+        };
+        match self.subject {
+            Subject::Stage(id) => {
+                format!("cannot schedule stage `{}`: {}{}", stage_name(id), self.kind, loops(id))
+            }
+            Subject::Axis(id, axis) => {
+                let name = stage(id).and_then(|it| it.axes.get(axis.0 as usize));
+                let name = name.map_or("?", |it| it.name.as_str());
+                let stage = stage_name(id);
+                format!("cannot schedule loop `{name}` of `{stage}`: {}{}", self.kind, loops(id))
+            }
+            Subject::Tensor(id) => {
+                format!("cannot schedule tensor `{}`: {}", tensor_name(id), self.kind)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Subject::Stage(stage) => write!(f, "s{}", stage.0),
+            Subject::Axis(stage, axis) => write!(f, "s{} a{}", stage.0, axis.0),
+            Subject::Tensor(tensor) => write!(f, "t{}", tensor.0),
+        }
+    }
+}

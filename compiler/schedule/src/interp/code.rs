@@ -1,0 +1,241 @@
+//! A nest resolved for given extents: positions instead of polynomials.
+
+use std::collections::BTreeMap;
+
+use crate::LoopKind;
+use crate::nest::{Nest, Scope, Stmt};
+use tvmtune_ir::dag::{BinaryOp, CompareOp, DType, Expr, Number, Subscript, TensorId, UnaryOp};
+use tvmtune_ir::poly::{Atom, Facts, Poly};
+
+/// A nest with known dimensions.
+pub(super) struct Code {
+    pub(super) body: Vec<Op>,
+    /// Of the buffers.
+    pub(super) names: Vec<String>,
+}
+
+/// A statement.
+pub(super) enum Op {
+    For {
+        var: usize,
+        name: String,
+        extent: Affine,
+        kind: LoopKind,
+        /// Local buffers touched in this loop only: each iteration finds them unwritten.
+        fresh: Vec<usize>,
+        body: Vec<Op>,
+    },
+    If {
+        guards: Vec<(Affine, Affine)>,
+        /// A buffer written inside, to name the place.
+        writes: usize,
+        body: Vec<Op>,
+    },
+    Store {
+        buffer: usize,
+        index: Vec<Affine>,
+        value: Node,
+    },
+    Update {
+        buffer: usize,
+        index: Vec<Affine>,
+        value: Node,
+        dtype: DType,
+        /// How old and new combine.
+        reducer: BinaryOp,
+        /// The variables on which the index depends.
+        along: Vec<usize>,
+    },
+}
+
+/// An expression.
+pub(super) enum Node {
+    Constant(Number),
+    Index(Affine),
+    Read {
+        buffer: usize,
+        index: Vec<Result<Affine, Node>>,
+    },
+    Unary(UnaryOp, DType, Box<Node>),
+    Binary(BinaryOp, DType, Box<Node>, Box<Node>),
+    Compare(CompareOp, Box<Node>, Box<Node>),
+    /// Condition, then, otherwise.
+    Select(Box<[Node; 3]>),
+    Cast(DType, Box<Node>),
+}
+
+/// An integer as a function of the loop variables.
+pub(super) enum Affine {
+    /// `constant + sum of coefficient * variable`.
+    Linear(i64, Vec<(usize, i64)>),
+    /// With divisions in it.
+    General(Poly),
+}
+
+impl Affine {
+    pub(super) fn eval(&self, vars: &[i64]) -> i64 {
+        match self {
+            Affine::Linear(constant, terms) => {
+                terms.iter().fold(*constant, |sum, (var, by)| sum + vars[*var] * by)
+            }
+            Affine::General(poly) => poly
+                .eval(&|it| unreachable!("dimension {it:?} is known"), &|it| vars[it.0 as usize]),
+        }
+    }
+}
+
+impl Code {
+    pub(super) fn new(nest: &Nest, dims: &[i64], scalars: &[Number]) -> Self {
+        let mut resolver = Resolver { nest, dims, scalars, homes: BTreeMap::new() };
+        let mut path = Vec::new();
+        resolver.find_homes(&nest.body, &mut path);
+        let body = resolver.block(&nest.body);
+        Self { body, names: nest.buffers.iter().map(|it| it.name.clone()).collect() }
+    }
+}
+
+struct Resolver<'a> {
+    nest: &'a Nest,
+    dims: &'a [i64],
+    scalars: &'a [Number],
+    /// For each local buffer, the loops around all of its accesses, outermost first.
+    homes: BTreeMap<TensorId, Vec<u32>>,
+}
+
+impl Resolver<'_> {
+    fn find_homes(&mut self, body: &[Stmt], path: &mut Vec<u32>) {
+        for stmt in body {
+            match stmt {
+                Stmt::For { var, body, .. } => {
+                    path.push(var.0);
+                    self.find_homes(body, path);
+                    path.pop();
+                }
+                Stmt::If { body, .. } => self.find_homes(body, path),
+                Stmt::Store { tensor, value, .. } | Stmt::Update { tensor, value, .. } => {
+                    self.note(*tensor, path);
+                    value.walk(&mut |it| {
+                        if let Expr::Read { tensor, .. } = it {
+                            self.note(*tensor, path);
+                        }
+                    });
+                }
+            }
+        }
+    }
+
+    fn note(&mut self, tensor: TensorId, path: &[u32]) {
+        if self.nest.buffer(tensor).scope == Scope::Local {
+            let home = self.homes.entry(tensor).or_insert_with(|| path.to_vec());
+            let common = home.iter().zip(path).take_while(|(a, b)| a == b).count();
+            home.truncate(common);
+        }
+    }
+
+    fn block(&self, body: &[Stmt]) -> Vec<Op> {
+        body.iter().map(|it| self.stmt(it)).collect()
+    }
+
+    fn stmt(&self, stmt: &Stmt) -> Op {
+        match stmt {
+            Stmt::For { var, name, extent, kind, body } => Op::For {
+                var: var.0 as usize,
+                name: name.clone(),
+                extent: self.affine(extent),
+                kind: *kind,
+                fresh: (self.homes.iter())
+                    .filter(|(_, home)| home.last() == Some(&var.0))
+                    .map(|(tensor, _)| tensor.0 as usize)
+                    .collect(),
+                body: self.block(body),
+            },
+            Stmt::If { guards, body } => Op::If {
+                guards: (guards.iter())
+                    .map(|it| (self.affine(&it.value), self.affine(&it.bound)))
+                    .collect(),
+                writes: written(body).map_or(0, |it| it.0 as usize),
+                body: self.block(body),
+            },
+            Stmt::Store { tensor, index, value } => Op::Store {
+                buffer: tensor.0 as usize,
+                index: index.iter().map(|it| self.affine(it)).collect(),
+                value: self.node(value),
+            },
+            Stmt::Update { tensor, index, reducer, value } => Op::Update {
+                buffer: tensor.0 as usize,
+                index: index.iter().map(|it| self.affine(it)).collect(),
+                value: self.node(value),
+                dtype: self.nest.buffer(*tensor).dtype,
+                reducer: reducer.op(),
+                along: variables(index),
+            },
+        }
+    }
+
+    fn node(&self, expr: &Expr) -> Node {
+        let boxed = |it: &Expr| Box::new(self.node(it));
+        match expr {
+            Expr::Const(literal, dtype) => Node::Constant(Number::literal(*literal, *dtype)),
+            Expr::Index(poly) => Node::Index(self.affine(poly)),
+            Expr::Scalar(scalar) => {
+                let n = scalar.0 as usize;
+                Node::Constant(self.scalars[n].cast(self.nest.scalars[n].dtype))
+            }
+            Expr::Read { tensor, index } => {
+                let subscript = |it: &Subscript| match it {
+                    Subscript::Affine(poly) => Ok(self.affine(poly)),
+                    Subscript::Value(value) => Err(self.node(value)),
+                };
+                let index = index.iter().map(subscript).collect();
+                Node::Read { buffer: tensor.0 as usize, index }
+            }
+            Expr::Unary(op, a) => Node::Unary(*op, a.dtype(self.nest), boxed(a)),
+            Expr::Binary(op, a, b) => Node::Binary(*op, a.dtype(self.nest), boxed(a), boxed(b)),
+            Expr::Compare(op, a, b) => Node::Compare(*op, boxed(a), boxed(b)),
+            Expr::Select { condition, then, otherwise } => Node::Select(Box::new([
+                self.node(condition),
+                self.node(then),
+                self.node(otherwise),
+            ])),
+            Expr::Cast(to, a) => Node::Cast(*to, boxed(a)),
+        }
+    }
+
+    fn affine(&self, poly: &Poly) -> Affine {
+        let dim = |atom: &Atom| match atom {
+            Atom::Dim(dim) => Some(Poly::constant(self.dims[dim.0 as usize])),
+            _ => None,
+        };
+        let known = poly.substitute(&dim, &Facts::default());
+        let mut terms = Vec::new();
+        let mut constant = 0;
+        for (atoms, coefficient) in known.terms() {
+            match atoms {
+                [] => constant = coefficient,
+                [Atom::Var(var)] => terms.push((var.0 as usize, coefficient)),
+                _ => return Affine::General(known.clone()),
+            }
+        }
+        Affine::Linear(constant, terms)
+    }
+}
+
+/// The variables on which an index depends.
+fn variables(index: &[Poly]) -> Vec<usize> {
+    let mut vars = Vec::new();
+    for poly in index {
+        poly.for_each_leaf(&mut |leaf| {
+            if let Atom::Var(var) = leaf {
+                vars.push(var.0 as usize);
+            }
+        });
+    }
+    vars
+}
+
+fn written(body: &[Stmt]) -> Option<TensorId> {
+    body.iter().find_map(|stmt| match stmt {
+        Stmt::For { body, .. } | Stmt::If { body, .. } => written(body),
+        Stmt::Store { tensor, .. } | Stmt::Update { tensor, .. } => Some(*tensor),
+    })
+}

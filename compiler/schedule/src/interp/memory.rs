@@ -1,0 +1,164 @@
+//! One buffer, and who touched each of its elements.
+
+use super::FaultKind;
+use super::lane::Lane;
+use crate::nest::{Nest, Scope};
+use crate::pack::pack;
+use tvmtune_ir::dag::Number;
+use tvmtune_ir::interp::Array;
+
+/// A buffer with its elements' histories.
+pub(super) struct Memory {
+    pub(super) array: Array,
+    scope: Scope,
+    extents: Vec<i64>,
+    /// Counts how often local contents were forgotten, from 1.
+    epoch: u32,
+    /// Empty for a parameter, which no one writes.
+    cells: Vec<Cell>,
+}
+
+/// What happened to one element; tasks are numbered from 1.
+#[derive(Clone, Copy, Default)]
+struct Cell {
+    /// The task that wrote last.
+    writer: u32,
+    /// The epoch in which it was.
+    epoch: u32,
+    /// The lane that wrote last.
+    lane: Lane,
+    /// The last lane that read, and one that did before it.
+    read_lanes: [Lane; 2],
+    /// The task that read last.
+    reader: u32,
+    /// The task that read last before another one did.
+    other_reader: u32,
+}
+
+impl Memory {
+    /// The buffers of a nest, parameters filled in.
+    pub(super) fn all(nest: &Nest, dims: &[i64], params: &[Array]) -> Vec<Memory> {
+        let empty = nest.buffers.iter().map(|buffer| {
+            let used = buffer.scope != Scope::Unused;
+            let extents: Vec<i64> =
+                buffer.shape.iter().map(|it| if used { it.eval_dims(dims) } else { 0 }).collect();
+            let shape: Vec<u64> = extents.iter().map(|it| *it as u64).collect();
+            let array = Array::zeros(buffer.dtype, &shape);
+            let cells = vec![Cell::default(); array.len()];
+            Memory { array, scope: buffer.scope, extents, epoch: 1, cells }
+        });
+        let mut memory: Vec<Memory> = empty.collect();
+        for (tensor, array) in nest.params.iter().zip(params) {
+            let buffer = nest.buffer(*tensor);
+            let it = &mut memory[tensor.0 as usize];
+            let stored = match &buffer.layout {
+                None => array.clone(),
+                Some(layout) => pack(array, layout),
+            };
+            assert_eq!(
+                (stored.dtype, &stored.shape),
+                (it.array.dtype, &it.array.shape),
+                "parameter `{}`",
+                buffer.name
+            );
+            it.array = stored;
+            it.cells = Vec::new();
+        }
+        memory
+    }
+
+    /// The row-major position of an element; `None` if it is out of bounds.
+    pub(super) fn flatten(&self, index: &[i64]) -> Option<usize> {
+        if index.len() != self.extents.len() {
+            return None;
+        }
+        let mut flat = 0;
+        for (at, extent) in index.iter().zip(&self.extents) {
+            if !(0..*extent).contains(at) {
+                return None;
+            }
+            flat = flat * extent + at;
+        }
+        Some(flat as usize)
+    }
+
+    /// The element at a row-major position.
+    pub(super) fn unflatten(&self, mut flat: usize) -> Vec<i64> {
+        let mut index = vec![0; self.extents.len()];
+        for (at, extent) in index.iter_mut().zip(&self.extents).rev() {
+            *at = flat as i64 % extent;
+            flat /= *extent as usize;
+        }
+        index
+    }
+
+    /// The first element that no one wrote; parameters count as written.
+    pub(super) fn unwritten(&self) -> Option<usize> {
+        self.cells.iter().position(|it| it.writer == 0)
+    }
+
+    /// Makes every element unwritten: a new iteration of the loop that all accesses lie in.
+    pub(super) fn forget(&mut self) {
+        self.epoch += 1;
+    }
+
+    /// The element there, read by that task and lane of the phase that starts with task `phase`.
+    pub(super) fn load(
+        &mut self,
+        at: usize,
+        phase: u32,
+        task: u32,
+        lane: Lane,
+    ) -> Result<Number, FaultKind> {
+        let Some(cell) = self.cells.get_mut(at) else { return Ok(self.array.get(at)) };
+        let local = self.scope == Scope::Local;
+        let written =
+            if local { cell.writer == task && cell.epoch == self.epoch } else { cell.writer > 0 };
+        if !written {
+            return Err(FaultKind::Uninitialized);
+        }
+        let by_another_task = !local && cell.writer >= phase && cell.writer != task;
+        if by_another_task || cell.lane.races_after_write(&lane) {
+            return Err(FaultKind::Race);
+        }
+        if cell.read_lanes[0].races_after_read(&lane) {
+            cell.read_lanes[1] = cell.read_lanes[0];
+        }
+        cell.read_lanes[0] = lane;
+        if cell.reader != task {
+            cell.other_reader = cell.reader;
+            cell.reader = task;
+        }
+        Ok(self.array.get(at))
+    }
+
+    /// Writes the element there.
+    pub(super) fn store(
+        &mut self,
+        at: usize,
+        value: Number,
+        phase: u32,
+        task: u32,
+        lane: Lane,
+    ) -> Result<(), FaultKind> {
+        // Parameters are never written: their elements have no history.
+        let Some(cell) = self.cells.get_mut(at) else { return Err(FaultKind::Race) };
+        let shared = self.scope != Scope::Local;
+        if !shared && cell.epoch != self.epoch {
+            // Another iteration's element, at the same place.
+            *cell = Cell::default();
+        }
+        let by_another = |it: u32| it >= phase && it != task;
+        let races =
+            by_another(cell.writer) || by_another(cell.reader) || by_another(cell.other_reader);
+        let read_races = cell.read_lanes.iter().any(|it| it.races_after_read(&lane));
+        if shared && races || read_races || cell.lane.races_after_write(&lane) {
+            return Err(FaultKind::Race);
+        }
+        cell.writer = task;
+        cell.epoch = self.epoch;
+        cell.lane = lane;
+        self.array.set(at, value);
+        Ok(())
+    }
+}

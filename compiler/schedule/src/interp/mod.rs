@@ -1,0 +1,284 @@
+//! Runs a [`Nest`] statement by statement, and watches what each iteration touches.
+//!
+//! In: the extents of the dynamic dimensions, the parameters in order of declaration and as the
+//! program sees them (weights are packed here), and the run-time scalars. Out: the results, in
+//! order, or the first [`Fault`].
+//!
+//! The interpreter is sequential, so wrong sharing does not show in its results. Instead it notes
+//! for each element which task and which lane last touched it (`memory`), and refuses what would
+//! depend on their order: that is a race, whatever the numbers say.
+
+mod code;
+mod lane;
+mod memory;
+
+use std::fmt;
+
+use self::code::{Affine, Code, Node, Op};
+use self::lane::Lane;
+use self::memory::Memory;
+use crate::LoopKind;
+use crate::nest::Nest;
+use tvmtune_ir::dag::{BinaryOp, DType, Number, TensorId};
+use tvmtune_ir::interp::Array;
+
+/// What a nest must not do. See [`FaultKind`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// What happened.
+    pub kind: FaultKind,
+    /// The buffer it happened to.
+    pub buffer: String,
+    /// The element, as stored.
+    pub index: Vec<i64>,
+    /// The iteration: names and values of the open loops, outermost first.
+    pub iteration: Vec<(String, i64)>,
+}
+
+/// The ways in which a nest can be wrong whatever it computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// An index is negative or not below the extent.
+    OutOfBounds,
+    /// An element is read that this iteration (for local memory) or no one (for shared memory)
+    /// wrote before.
+    Uninitialized,
+    /// Two tasks of one phase, two threads of a block, or two lanes of one vectorized loop, touch an
+    /// element in no order, and at least one of them writes it.
+    Race,
+    /// A guard's value is negative.
+    NegativeGuard,
+    /// An element of a result was never written.
+    NeverWritten,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.kind {
+            FaultKind::OutOfBounds => "out of bounds",
+            FaultKind::Uninitialized => "read before it was written",
+            FaultKind::Race => "touched by two tasks, threads or lanes in no order",
+            FaultKind::NegativeGuard => "guarded by a negative value",
+            FaultKind::NeverWritten => "never written",
+        };
+        write!(f, "`{}` at {:?} is {what}", self.buffer, self.index)?;
+        let iteration = self.iteration.iter().map(|(name, value)| format!(" {name}={value}"));
+        let iteration: String = iteration.collect();
+        if iteration.is_empty() { Ok(()) } else { write!(f, ", in iteration{iteration}") }
+    }
+}
+
+/// What the nest computes from these parameters.
+///
+/// # Errors
+///
+/// The first [`Fault`] met.
+///
+/// # Panics
+///
+/// If number, types or shapes of the arguments are not those of the program.
+pub fn run(
+    nest: &Nest,
+    dims: &[i64],
+    params: &[Array],
+    scalars: &[Number],
+) -> Result<Vec<Array>, Fault> {
+    assert_eq!(dims.len(), nest.dims.len(), "an extent for each dynamic dimension");
+    assert_eq!(params.len(), nest.params.len(), "an array for each parameter");
+    assert_eq!(scalars.len(), nest.scalars.len(), "a value for each run-time scalar");
+    let code = Code::new(nest, dims, scalars);
+    let mut run = Run {
+        code: &code,
+        memory: Memory::all(nest, dims, params),
+        vars: vec![0; nest.n_vars as usize],
+        open: Vec::new(),
+        phase: 0,
+        task: 0,
+        lane: Lane::default(),
+        n_loops: 0,
+    };
+    for op in &code.body {
+        run.task += 1;
+        run.phase = run.task;
+        if let Err(fault) = run.op(op) {
+            return Err(run.located(*fault));
+        }
+    }
+    for output in &nest.outputs {
+        let buffer = output.0 as usize;
+        if let Some(at) = run.memory[buffer].unwritten() {
+            return Err(run.located(*run.broken(FaultKind::NeverWritten, buffer, at)));
+        }
+    }
+    let result = |it: &TensorId| run.memory[it.0 as usize].array.clone();
+    Ok(nest.outputs.iter().map(result).collect())
+}
+
+/// A fault before its place in the program is written out.
+struct Broken {
+    kind: FaultKind,
+    buffer: usize,
+    index: Vec<i64>,
+}
+
+type Check<T> = Result<T, Box<Broken>>;
+
+struct Run<'a> {
+    code: &'a Code,
+    memory: Vec<Memory>,
+    vars: Vec<i64>,
+    open: Vec<(&'a str, usize)>,
+    /// The first task of the current phase; tasks are numbered through the whole run, from 1.
+    phase: u32,
+    task: u32,
+    lane: Lane,
+    /// How many loops over threads or lanes have been run.
+    n_loops: u32,
+}
+
+impl<'a> Run<'a> {
+    fn located(&self, broken: Broken) -> Fault {
+        let value = |(name, var): &(&str, usize)| ((*name).to_owned(), self.vars[*var]);
+        Fault {
+            kind: broken.kind,
+            buffer: self.code.names[broken.buffer].clone(),
+            index: broken.index,
+            iteration: self.open.iter().map(value).collect(),
+        }
+    }
+
+    fn op(&mut self, op: &'a Op) -> Check<()> {
+        match op {
+            Op::For { .. } => self.run_loop(op),
+            Op::If { guards, writes, body } => {
+                for (value, bound) in guards {
+                    let value = value.eval(&self.vars);
+                    if value < 0 {
+                        let kind = FaultKind::NegativeGuard;
+                        return Err(Box::new(Broken { kind, buffer: *writes, index: vec![value] }));
+                    }
+                    if value >= bound.eval(&self.vars) {
+                        return Ok(());
+                    }
+                }
+                body.iter().try_for_each(|it| self.op(it))
+            }
+            Op::Store { buffer, index, value } => {
+                let value = self.eval(value)?;
+                let at = self.position(*buffer, index)?;
+                self.store(*buffer, at, value)
+            }
+            Op::Update { buffer, index, value, dtype, reducer, along } => {
+                let value = self.eval(value)?;
+                let at = self.position(*buffer, index)?;
+                // Threads and lanes that add into one element do it together.
+                let together = self.lane.without(|var| !along.contains(&var));
+                let alone = std::mem::replace(&mut self.lane, together);
+                let old = self.load(*buffer, at)?;
+                self.store(*buffer, at, old.binary(*reducer, value, *dtype))?;
+                self.lane = alone;
+                Ok(())
+            }
+        }
+    }
+
+    fn run_loop(&mut self, op: &'a Op) -> Check<()> {
+        let Op::For { var, name, extent, kind, fresh, body } = op else {
+            return Ok(());
+        };
+        let outside = self.lane;
+        self.n_loops += 1;
+        let instance = self.n_loops;
+        self.open.push((name, *var));
+        for value in 0..extent.eval(&self.vars) {
+            self.vars[*var] = value;
+            self.lane = match kind {
+                LoopKind::Thread => outside.inside(instance, *var, value, true),
+                LoopKind::Vectorized => outside.inside(instance, *var, value, false),
+                _ => outside,
+            };
+            if kind.is_parallel() {
+                self.task += 1;
+            }
+            for buffer in fresh {
+                self.memory[*buffer].forget();
+            }
+            body.iter().try_for_each(|it| self.op(it))?;
+        }
+        self.open.pop();
+        self.lane = outside;
+        Ok(())
+    }
+
+    fn eval(&mut self, node: &Node) -> Check<Number> {
+        Ok(match node {
+            Node::Constant(value) => *value,
+            Node::Index(index) => Number::Int(index.eval(&self.vars)),
+            Node::Read { buffer, index } => {
+                let mut at = Vec::with_capacity(index.len());
+                for subscript in index {
+                    at.push(match subscript {
+                        Ok(affine) => affine.eval(&self.vars),
+                        Err(value) => self.eval(value)?.to_i64(),
+                    });
+                }
+                let position = self.flatten(*buffer, &at)?;
+                self.load(*buffer, position)?
+            }
+            Node::Unary(op, dtype, a) => self.eval(a)?.unary(*op, *dtype),
+            Node::Binary(op, dtype, a, b) => self.binary(*op, *dtype, a, b)?,
+            Node::Compare(op, a, b) => {
+                let a = self.eval(a)?;
+                Number::Bool(a.compare(*op, self.eval(b)?))
+            }
+            Node::Select(parts) => {
+                let [condition, then, otherwise] = &**parts;
+                let chosen = self.eval(condition)? == Number::Bool(true);
+                self.eval(if chosen { then } else { otherwise })?
+            }
+            Node::Cast(to, a) => self.eval(a)?.cast(*to),
+        })
+    }
+
+    fn binary(&mut self, op: BinaryOp, dtype: DType, a: &Node, b: &Node) -> Check<Number> {
+        let a = self.eval(a)?;
+        Ok(a.binary(op, self.eval(b)?, dtype))
+    }
+
+    fn position(&self, buffer: usize, index: &[Affine]) -> Check<usize> {
+        let at: Vec<i64> = index.iter().map(|it| it.eval(&self.vars)).collect();
+        self.flatten(buffer, &at)
+    }
+
+    fn flatten(&self, buffer: usize, index: &[i64]) -> Check<usize> {
+        self.memory[buffer].flatten(index).ok_or_else(|| {
+            let kind = FaultKind::OutOfBounds;
+            Box::new(Broken { kind, buffer, index: index.to_vec() })
+        })
+    }
+
+    fn load(&mut self, buffer: usize, at: usize) -> Check<Number> {
+        let (phase, task, lane) = (self.phase, self.task, self.lane);
+        let memory = &mut self.memory[buffer];
+        memory.load(at, phase, task, lane).map_err(|kind| self.broken(kind, buffer, at))
+    }
+
+    fn store(&mut self, buffer: usize, at: usize, value: Number) -> Check<()> {
+        let (phase, task, lane) = (self.phase, self.task, self.lane);
+        let memory = &mut self.memory[buffer];
+        memory.store(at, value, phase, task, lane).map_err(|kind| self.broken(kind, buffer, at))
+    }
+
+    fn broken(&self, kind: FaultKind, buffer: usize, at: usize) -> Box<Broken> {
+        Box::new(Broken { kind, buffer, index: self.memory[buffer].unflatten(at) })
+    }
+}
+
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod tests_lift;
+#[cfg(test)]
+mod tests_rolling;
+#[cfg(test)]
+mod tests_scan;

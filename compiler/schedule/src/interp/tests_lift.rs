@@ -1,0 +1,175 @@
+//! What is computed once for many elements: what that becomes, what it computes, and which divisors
+//! stay where they are.
+
+use crate::nest::lower;
+use crate::nest::tests::{nest_of, scheduled};
+use crate::{ErrorKind, Schedule, StageId};
+use tvmtune_ir::dag::DType;
+use tvmtune_ir::interp::Array;
+
+/// Rows of `x`, with a number for each and one for each column.
+fn program(body: &str) -> String {
+    format!(
+        "#[autotune(dims(M = 5, N = 7))]
+         fn f(x: Tensor<f32, M, N>, s: Tensor<f32, M>, b: Tensor<f32, N>) -> Tensor<f32, M, N> {{
+             {body}
+         }}"
+    )
+}
+
+const SOFTMAX: &str = "
+    let m = compute(|i| max(0..N, |j| x[[i, j]]));
+    let e = compute(|i, j| exp(x[[i, j]] - m[[i]]));
+    let t = compute(|i| sum(0..N, |j| e[[i, j]]));
+    compute(|i, j| e[[i, j]] / t[[i]])";
+
+#[test]
+fn quotients_by_what_is_the_same_along_a_row_are_products() {
+    insta::assert_snapshot!(nest_of(&program(SOFTMAX), "lift s3"), @r"
+    shared m[5]: f32
+    shared e[5, 7]: f32
+    shared t[5]: f32
+    shared out_same[5]: f32
+    for i in 0..5
+      m[i] = -inf
+      for j in 0..7
+        m[i] max= x[i, j]
+    for i in 0..5
+      for j in 0..7
+        e[i, j] = exp(x[i, j] - m[i])
+    for i in 0..5
+      t[i] = 0
+      for j in 0..7
+        t[i] += e[i, j]
+    for i in 0..5
+      out_same[i] = 1 / t[i]
+    for i in 0..5
+      for j in 0..7
+        out[i, j] = e[i, j] * out_same[i]
+    ");
+}
+
+#[test]
+fn values_that_are_the_same_along_columns_are_computed_once() {
+    let body = "compute(|i, j| x[[i, j]] * exp(b[[j]] + 1.0) + exp(b[[j]] + 1.0))";
+    insta::assert_snapshot!(nest_of(&program(body), "lift s0"), @r"
+    shared out_same[7]: f32
+    for j in 0..7
+      out_same[j] = exp(b[j] + 1)
+    for i in 0..5
+      for j in 0..7
+        out[i, j] = x[i, j] * out_same[j] + out_same[j]
+    ");
+}
+
+/// Why the last stage of a program has nothing to lift; `None` where it has.
+fn refused(body: &str) -> Option<ErrorKind> {
+    let mut schedule = Schedule::new(&tvmtune_ir::dsl::program(&program(body)).unwrap());
+    let last = StageId(schedule.stages.len() as u32 - 1);
+    schedule.lift(last).err().map(|it| it.kind)
+}
+
+/// Whether a quotient by this number of each row is lifted.
+fn divides(divisor: &str) -> bool {
+    let body = format!("let d = compute(|i| {divisor}); compute(|i, j| x[[i, j]] / d[[i]])");
+    refused(&body).is_none()
+}
+
+#[test]
+fn divisors_are_inverted_that_are_normal_numbers_for_certain() {
+    for divisor in [
+        "sum(0..N, |j| exp(tanh(x[[i, j]]))) + 1.0",
+        "sqrt(mean(0..N, |j| x[[i, j]] * x[[i, j]]) + 1e-5)",
+        "max(sqrt(sum(0..N, |j| x[[i, j]] * x[[i, j]])), 1e-12)",
+        "max(sum(0..N, |j| abs(x[[i, j]])), 1e-3).min(1e3)",
+        "tanh(s[[i]]) + 1.5",
+        "sqrt(s[[i]]) + 1e-20",
+        "3.0 - erf(s[[i]])",
+        "2.0 / sqrt(abs(s[[i]]) + 1.0) + 1.0",
+        "if s[[i]] > 1.0 { 2.0 } else { 4.0 }",
+    ] {
+        assert!(divides(divisor), "{divisor}");
+    }
+}
+
+#[test]
+fn divisors_that_may_be_anything_are_not() {
+    for divisor in [
+        "s[[i]] + 0.0",
+        "s[[i]] * s[[i]]",
+        // Too small, and too large.
+        "s[[i]] * s[[i]] + 1e-38",
+        "abs(s[[i]]) + 1.0",
+        "exp(s[[i]])",
+        "sqrt(s[[i]])",
+        "sum(0..N, |j| exp(x[[i, j]])) + 1.0",
+        "sum(0..N, |j| tanh(x[[i, j]])) + 2.0",
+        "sqrt(s[[i]] + 1e-5) - 1e-5",
+        "max(0..N, |j| x[[i, j]])",
+        "min(sqrt(s[[i]]) + 1.0, s[[i]])",
+        "tanh(s[[i]]) + 1.0",
+        "1.0 / (sqrt(s[[i]]) + 1.0)",
+        "if s[[i]] > 1.0 { 2.0 } else { s[[i]] }",
+    ] {
+        assert!(!divides(divisor), "{divisor}");
+    }
+}
+
+#[test]
+fn only_the_sum_of_a_whole_softmax_is_known_to_be_one_at_least() {
+    let softmax = |peak: &str, sum: &str| {
+        refused(&format!(
+            "let m = compute(|i| {peak});
+             let t = compute(|i| sum({sum}));
+             compute(|i, j| x[[i, j]] / t[[i]])"
+        ))
+        .is_none()
+    };
+    let (peak, sum) = ("max(0..N, |j| x[[i, j]])", "0..N, |j| exp(x[[i, j]] - m[[i]])");
+    assert!(softmax(peak, sum));
+    assert!(!softmax("min(0..N, |j| x[[i, j]])", sum));
+    assert!(!softmax("max(0..N, |j| x[[i, j]] * 2.0)", sum));
+    assert!(!softmax("max(0..7, |j| b[[j]] + s[[i]])", sum));
+    // Without the first column, which may be the largest.
+    assert!(!softmax(peak, "1..N, |j| exp(x[[i, j]] - m[[i]])"));
+    assert!(!softmax(peak, "0..N, |j| if j > 0 { exp(x[[i, j]] - m[[i]]) } else { 0.0 }"));
+    assert!(!softmax(peak, "0..N, |j| exp(x[[i, j]] * 2.0 - m[[i]])"));
+    assert!(!softmax(peak, "0..N, |j| exp(m[[i]] - x[[i, j]])"));
+}
+
+#[test]
+fn only_parts_that_cost_and_are_asked_for_everywhere_are_lifted() {
+    let nothing = Some(ErrorKind::NothingInvariant);
+    assert_eq!(refused("compute(|i, j| x[[i, j]] * (s[[i]] + 1.0))"), nothing);
+    assert_eq!(refused("compute(|i, j| exp(x[[i, j]] + s[[i]] + b[[j]]))"), nothing);
+    assert_eq!(refused("compute(|i, j| x[[i, j]] / 3.0)"), nothing);
+    let whole = "compute(|i, j| (s[[i]] as i32 / 3 * 3 + b[[j]] as i32) as f32)";
+    assert_eq!(refused(whole), nothing);
+    assert_eq!(
+        refused("compute(|i, j| if j > 3 { exp(s.get([i + 1]).unwrap_or(0.0)) } else { 0.0 })"),
+        nothing
+    );
+    let mut schedule = scheduled(&program(SOFTMAX), "");
+    assert_eq!(schedule.lift(StageId(0)).unwrap_err().kind, ErrorKind::IsReduction);
+}
+
+#[test]
+fn what_is_lifted_computes_the_same() {
+    let rms = "
+        let t = compute(|i| sqrt(mean(0..N, |j| x[[i, j]] * x[[i, j]]) + 1e-5));
+        compute(|i, j| x[[i, j]] / t[[i]] * exp(s[[i]]) + b[[j]] / (1.0 + exp(b[[j]])))";
+    for (body, lifts) in [(SOFTMAX, 1), (rms, 3)] {
+        let program = program(body);
+        let last = scheduled(&program, "").order.len() - 1;
+        let schedule = scheduled(&program, &format!("lift s{last}\n").repeat(lifts));
+        let mut again = schedule.clone();
+        let last = StageId(last as u32);
+        assert_eq!(again.lift(last).unwrap_err().kind, ErrorKind::NothingInvariant);
+        let shapes: [&[u64]; 3] = [&[5, 7], &[5], &[7]];
+        let params: Vec<Array> =
+            (1..).zip(shapes).map(|(seed, it)| Array::random(DType::F32, it, seed)).collect();
+        let expected = tvmtune_ir::interp::run(&schedule.dag, &[], &params, &[]);
+        let got = crate::interp::run(&lower(&schedule), &[], &params, &[]).unwrap();
+        assert_eq!(got[0].max_error(&expected[0], 1e-6, 1e-6), None, "{body}");
+    }
+}

@@ -1,0 +1,122 @@
+//! Prefixes by blocks: what they become, what they compute, and what is none.
+
+use crate::nest::lower;
+use crate::nest::tests::{nest_of, scheduled};
+use crate::{ErrorKind, Instruction, LoopKind, Schedule};
+use tvmtune_ir::interp::Array;
+
+#[test]
+fn prefixes_are_those_of_blocks_and_of_what_comes_before_them() {
+    let program = "
+        #[autotune(dims(N = 1..=100))]
+        fn sums(x: Tensor<f32, N>) -> Tensor<f32, N> {
+            compute(|i| sum(0..=i, |k| x[[k]]))
+        }";
+    let trace = "
+        split s0 a1 [8]
+        scan s0 a3
+        inline s1
+        split s3 a1 [4]
+        scan s3 a3
+        inline s4";
+    insta::assert_snapshot!(nest_of(program, trace), @r"
+    shared out_within[((N + 7)/(8)), 8]: f32
+    shared out_before[((N + 7)/(8))]: f32
+    shared out_before_within[((N + 31)/(32)), 4]: f32
+    shared out_before_before[((N + 31)/(32))]: f32
+    for i_b in 0..(((N + 7)/(8)))
+      for i_r in 0..8
+        out_within[i_b, i_r] = 0
+        for k in 0..8
+          out_within[i_b, i_r] += select(k <= i_r, select((8*i_b + k) < N, x[8*i_b + k], 0), 0)
+    for i_b_b in 0..(((N + 31)/(32)))
+      for i_b_r in 0..4
+        out_before_within[i_b_b, i_b_r] = 0
+        for k in 0..4
+          out_before_within[i_b_b, i_b_r] += select(k <= i_b_r, select((4*i_b_b + k - 1) >= 0, select((4*i_b_b + k - 1) < (((N + 7)/(8))), out_within[4*i_b_b + k - 1, 7], 0), 0), 0)
+    for i_b_b in 0..(((N + 31)/(32)))
+      out_before_before[i_b_b] = 0
+      for k in 0..(((N + 31)/(32)))
+        out_before_before[i_b_b] += select(k < i_b_b, out_before_within[k, 3], 0)
+    for i_b in 0..(((N + 7)/(8)))
+      out_before[i_b] = out_before_before[((i_b)/(4))] + out_before_within[((i_b)/(4)), ((i_b)%(4))]
+    for i in 0..N
+      out[i] = out_before[((i)/(8))] + out_within[((i)/(8)), ((i)%(8))]
+    ");
+}
+
+#[test]
+fn only_prefixes_in_untouched_loops_are_scanned() {
+    let kind = |reduction: &str, trace: &str| {
+        let program = format!(
+            "#[autotune(dims(N = 64))]
+             fn sums(x: Tensor<f32, N>) -> Tensor<f32, N> {{ compute(|i| {reduction}) }}"
+        );
+        let dag = tvmtune_ir::dsl::program(&program).unwrap();
+        let mut schedule = Schedule::new(&dag);
+        let mut lines = trace.split("; ").map(|it| it.parse::<Instruction>().unwrap());
+        lines.find_map(|it| schedule.apply(&it).err()).map(|it| it.kind)
+    };
+    let sums = "sum(0..=i, |k| x[[k]])";
+    assert_eq!(kind(sums, "split s0 a1 [8]; scan s0 a3"), None);
+    assert_eq!(kind(sums, "split s0 a1 [8]; scan s0 a2"), Some(ErrorKind::NotPrefix));
+    assert_eq!(kind(sums, "scan s0 a1"), Some(ErrorKind::NotPrefix));
+    assert_eq!(kind(sums, "split s0 a1 [2, 8]; scan s0 a4"), Some(ErrorKind::NotPrefix));
+    assert_eq!(kind(sums, "split s0 a0 [8]; scan s0 a3"), Some(ErrorKind::NotPrefix));
+    assert_eq!(
+        kind(sums, "split s0 a1 [8]; annotate s0 a3 unrolled; scan s0 a3"),
+        Some(ErrorKind::NotSerial(LoopKind::Unrolled)),
+    );
+    assert_eq!(
+        kind(sums, "split s0 a1 [8]; annotate s0 a2 unrolled; scan s0 a3"),
+        Some(ErrorKind::AlreadyScheduled),
+    );
+    let all = "sum(0..N, |k| x[[k]])";
+    assert_eq!(kind(all, "split s0 a0 [8]; scan s0 a2"), Some(ErrorKind::NotPrefix));
+}
+
+/// A program of a reduction, in one level of blocks and in two.
+#[track_caller]
+fn check(reduction: &str) {
+    let program = format!(
+        "#[autotune(dims(N = 1..=70))]
+         fn f(x: Tensor<f32, N>, y: Tensor<f32, N, 3>) -> Tensor<f32, N> {{
+             compute(|i| {reduction})
+         }}"
+    );
+    let one_level = "split s0 a1 [4]\nscan s0 a3";
+    let two_levels = "split s0 a1 [4]\nscan s0 a3\nsplit s3 a1 [3]\nscan s3 a3";
+    for trace in [one_level, two_levels] {
+        // Over two axes, the parts of the first come after both.
+        let trace =
+            if reduction.contains("|k, c|") { trace.replacen("a3", "a4", 1) } else { trace.into() };
+        let schedule = scheduled(&program, &trace);
+        let nest = lower(&schedule);
+        for n in [1, 3, 4, 5, 11, 12, 13, 70] {
+            let shape = n as u64;
+            let params = [
+                Array::whole_numbers(tvmtune_ir::dag::DType::F32, &[shape], 1),
+                Array::whole_numbers(tvmtune_ir::dag::DType::F32, &[shape, 3], 2),
+            ];
+            let expected = tvmtune_ir::interp::run(&schedule.dag, &[n], &params, &[]);
+            let got = crate::interp::run(&nest, &[n], &params, &[]).unwrap();
+            assert!(got == expected, "{reduction} of {n}: {got:?}, not {expected:?}\n{nest}");
+        }
+    }
+}
+
+#[test]
+fn prefixes_by_blocks_are_what_the_program_says() {
+    for reduction in [
+        "sum(0..=i, |k| x[[k]])",
+        "sum(0..i, |k| x[[k]])",
+        "max(i..N, |k| x[[k]])",
+        "min(i + 1..N, |k| x[[k]])",
+        "sum((0..=i, 0..3), |k, c| y[[k, c]])",
+        "max((i..N, 0..3), |k, c| y[[k, c]] - x[[k]])",
+        // Three elements behind.
+        "sum(0..N, |k| if k + 3 <= i { x[[k]] } else { 0.0 })",
+    ] {
+        check(reduction);
+    }
+}

@@ -1,0 +1,54 @@
+//! How the iterations of a loop run, and how many threads there are.
+
+use crate::error::ScheduleError;
+use crate::{AxisId, Instruction, LoopKind, Schedule, StageId, Threads};
+
+impl Schedule {
+    /// Says how the iterations of a loop run; [`LoopKind::Serial`] takes it back.
+    ///
+    /// `Unrolled` is legal anywhere: where the extent turns out not to be a small constant, the
+    /// loop is written out as a serial one.
+    ///
+    /// # Rewrite
+    ///
+    /// ```text
+    /// for i in 0..e        =>   parallel i in 0..e
+    ///   body(i)                   body(i)
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - [`ErrorKind::NotLive`](super::super::ErrorKind::NotLive) if the axis is no loop.
+    /// - [`ErrorKind::NotInnermost`](super::super::ErrorKind::NotInnermost) for a vectorized loop,
+    ///   [`ErrorKind::HasAttached`](super::super::ErrorKind::HasAttached) if a stage runs at it.
+    /// - [`ErrorKind::NotOutermost`](super::super::ErrorKind::NotOutermost) or
+    ///   [`ErrorKind::WrongRole`](super::super::ErrorKind::WrongRole) for a parallel loop that is
+    ///   not among the outermost spatial ones of a root stage.
+    ///
+    /// # Source
+    ///
+    /// Halide's `parallel`, `vectorize` and `unroll`.
+    pub fn annotate(
+        &mut self,
+        stage: StageId,
+        axis: AxisId,
+        kind: LoopKind,
+    ) -> Result<(), ScheduleError> {
+        self.loop_position(stage, axis)?;
+        let declared = &mut self.stage_mut(stage).axes[axis.0 as usize].kind;
+        let before = std::mem::replace(declared, kind);
+        let checked = self.check_kinds(stage);
+        if checked.is_err() {
+            self.stage_mut(stage).axes[axis.0 as usize].kind = before;
+            return checked;
+        }
+        self.trace.push(Instruction::Annotate { stage, axis, kind });
+        Ok(())
+    }
+
+    /// Says how many threads may run the kernel.
+    pub fn set_threads(&mut self, threads: Threads) {
+        self.threads = threads;
+        self.trace.push(Instruction::Threads { threads });
+    }
+}

@@ -1,0 +1,137 @@
+//! Copies: of what a stage reads, and of what a reduction writes.
+
+use crate::error::{ErrorKind, ScheduleError};
+use crate::{Attach, Instruction, Schedule, Stage, StageId};
+use tvmtune_ir::dag::{Compute, ComputeAxis, Expr, TensorId};
+use tvmtune_ir::poly::{Poly, VarId};
+
+impl Schedule {
+    /// Makes `reader` read a copy of a tensor; returns the stage that copies. Computed at a loop
+    /// of the reader, it holds just what is read there, side by side.
+    ///
+    /// # Rewrite
+    ///
+    /// ```text
+    /// c[i] = f(a[i])               =>   a_copy[i] = a[i]
+    ///                                   c[i] = f(a_copy[i])
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - [`ErrorKind::NotRead`] if the stage does not read the tensor.
+    /// - [`ErrorKind::NotRoot`] if the tensor is computed inside another stage.
+    ///
+    /// # Source
+    ///
+    /// TVM's `cache_read`.
+    pub fn cache_read(
+        &mut self,
+        tensor: TensorId,
+        reader: StageId,
+    ) -> Result<StageId, ScheduleError> {
+        self.keeping_corrections(|it| it.copy_for(tensor, reader))
+    }
+
+    fn copy_for(&mut self, tensor: TensorId, reader: StageId) -> Result<StageId, ScheduleError> {
+        self.check_cacheable(tensor, reader)?;
+
+        let (stage, copy) = self.next_ids();
+        let origin = self.tensor(tensor).tensor.clone();
+        let index = (0..origin.shape.len() as u32).map(|it| Poly::var(VarId(it)));
+        let compute = Compute {
+            tensor: copy,
+            axes: axes_of(&origin.shape),
+            n_spatial: origin.shape.len(),
+            reducer: None,
+            body: Expr::read(tensor, index),
+        };
+        self.add_stage_before(reader, compute, &origin, "copy");
+        redirect(&mut self.stage_mut(reader).compute.body, tensor, copy);
+        self.trace.push(Instruction::CacheRead { tensor, reader });
+        Ok(stage)
+    }
+
+    /// Splits a reduction from the writing of its result; returns the stage that reduces. What
+    /// was the reduction then copies, can be tiled, and the reduction computed in each tile: its
+    /// accumulators live in registers.
+    ///
+    /// # Rewrite
+    ///
+    /// ```text
+    /// c[i] = sum(k, a[i, k])       =>   c_acc[i] = sum(k, a[i, k])
+    ///                                   c[i] = c_acc[i]
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - [`ErrorKind::NotReduction`] if the stage does not reduce.
+    /// - [`ErrorKind::AlreadyScheduled`] if its loops were changed, [`ErrorKind::HasAttached`] if a
+    ///   stage runs in it, [`ErrorKind::NotRoot`] if it reads what runs in another stage.
+    ///
+    /// # Source
+    ///
+    /// TVM's `cache_write`, for reductions.
+    pub fn cache_write(&mut self, stage: StageId) -> Result<StageId, ScheduleError> {
+        let found = self.live_stage(stage)?;
+        if found.compute.reducer.is_none() {
+            return Err(ErrorKind::NotReduction.of_stage(stage));
+        }
+        self.check_untouched(stage)?;
+        self.check_reads_roots(stage)?;
+
+        let (reduction, partial) = self.next_ids();
+        let Stage { compute, attach, .. } = found.clone();
+        let origin = self.tensor(compute.tensor).tensor.clone();
+        let copy = Compute {
+            axes: compute.axes[..compute.n_spatial].to_vec(),
+            reducer: None,
+            body: spatial_read(partial, &compute),
+            ..compute
+        };
+        let reduce = Compute { tensor: partial, ..compute };
+        self.add_stage_before(stage, reduce, &origin, "acc");
+        *self.stage_mut(stage) = Stage { attach, ..Stage::new(copy) };
+        self.trace.push(Instruction::CacheWrite { stage });
+        Ok(reduction)
+    }
+
+    /// Refuses unless `reader` reads `tensor`, and a copy can be made anywhere before it.
+    pub(super) fn check_cacheable(
+        &self,
+        tensor: TensorId,
+        reader: StageId,
+    ) -> Result<(), ScheduleError> {
+        self.known_tensor(tensor)?;
+        if !self.live_stage(reader)?.compute.reads(tensor) {
+            return Err(ErrorKind::NotRead.of_stage(reader));
+        }
+        let producer = self.tensor(tensor).stage;
+        if producer.is_some_and(|it| self.stage(it).attach != Attach::Root) {
+            return Err(ErrorKind::NotRoot.of_tensor(tensor));
+        }
+        Ok(())
+    }
+}
+
+/// Axes that count the elements of a tensor of that shape.
+pub(super) fn axes_of(shape: &[Poly]) -> Vec<ComputeAxis> {
+    let axis =
+        |(n, extent): (usize, &Poly)| ComputeAxis { name: format!("x{n}"), extent: extent.clone() };
+    shape.iter().enumerate().map(axis).collect()
+}
+
+/// The element of a tensor that has the spatial axes of a compute as dimensions.
+pub(super) fn spatial_read(tensor: TensorId, compute: &Compute) -> Expr {
+    Expr::read(tensor, compute.spatial_vars().map(Poly::var))
+}
+
+/// Makes every read of one tensor a read of the other, at the same place.
+fn redirect(body: &mut Expr, from: TensorId, to: TensorId) {
+    fn redirected(expr: &Expr, from: TensorId, to: TensorId) -> Expr {
+        match expr.map_children(&mut |child| redirected(child, from, to)) {
+            Expr::Read { tensor, index } if tensor == from => Expr::Read { tensor: to, index },
+            other => other,
+        }
+    }
+    *body = redirected(body, from, to);
+}

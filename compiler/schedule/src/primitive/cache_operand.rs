@@ -1,0 +1,131 @@
+//! Copying just what one read of a stage touches, in the order in which its loops touch it.
+
+use crate::error::{ErrorKind, ScheduleError};
+use crate::{Attach, Instruction, Schedule, StageId};
+use tvmtune_ir::dag::{Compute, Expr, Subscript, TensorId};
+use tvmtune_ir::poly::{Poly, VarId};
+
+impl Schedule {
+    /// Makes one read of `reader`, by its number in order of evaluation, read a copy that has the
+    /// reader's own axes as dimensions: those on which the read depends. Returns the stage that
+    /// copies. Unlike [`cache_read`](Self::cache_read) it leaves other reads of the tensor alone,
+    /// and turns any access into one that is indexed by plain loops, which a layout can put into
+    /// any order.
+    ///
+    /// # Rewrite
+    ///
+    /// ```text
+    /// c[i, j] = sum(k, a[i, k] * a[j, k + 8])      -- cache_operand c 1
+    /// =>
+    /// a_copy[j, k] = a[j, k + 8]
+    /// c[i, j] = sum(k, a[i, k] * a_copy[j, k])
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - [`ErrorKind::NotRead`] if the stage has no such read.
+    /// - [`ErrorKind::Conditional`] if it stands below a condition.
+    /// - [`ErrorKind::NotRoot`] if the tensor is computed inside another stage.
+    ///
+    /// # Source
+    ///
+    /// TVM's `reindex_cache_read`.
+    pub fn cache_operand(&mut self, reader: StageId, read: u32) -> Result<StageId, ScheduleError> {
+        self.keeping_corrections(|it| it.copy_operand(reader, read))
+    }
+
+    fn copy_operand(&mut self, reader: StageId, read: u32) -> Result<StageId, ScheduleError> {
+        let found = self.live_stage(reader)?;
+        let Operand { tensor, index, conditional } =
+            operand(&found.compute.body, read).ok_or(ErrorKind::NotRead.of_stage(reader))?;
+        if conditional {
+            return Err(ErrorKind::Conditional.of_stage(reader));
+        }
+        let producer = self.tensor(tensor).stage;
+        if producer.is_some_and(|it| self.stage(it).attach != Attach::Root) {
+            return Err(ErrorKind::NotRoot.of_tensor(tensor));
+        }
+
+        let (stage, copy) = self.next_ids();
+        let facts = self.dag.facts();
+        let axes = &found.compute.axes;
+        let used: Vec<u32> =
+            (0..axes.len() as u32).filter(|it| mentions(&index, VarId(*it))).collect();
+        let renumbered = |var: VarId| {
+            let at = used.iter().position(|it| *it == var.0)?;
+            Some(Poly::var(VarId(at as u32)))
+        };
+        let compute = Compute {
+            tensor: copy,
+            axes: used.iter().map(|it| axes[*it as usize].clone()).collect(),
+            n_spatial: used.len(),
+            reducer: None,
+            body: Expr::Read { tensor, index }.substitute_vars(&renumbered, &facts),
+        };
+        let copied = Expr::read(copy, used.iter().map(|it| Poly::var(VarId(*it))));
+        let body = replaced(&found.compute.body, read, &copied);
+        let origin = self.tensor(tensor).tensor.clone();
+        self.add_stage_before(reader, compute, &origin, "operand");
+        self.stage_mut(reader).compute.body = body;
+        self.trace.push(Instruction::CacheOperand { reader, read });
+        Ok(stage)
+    }
+}
+
+/// One read of an expression.
+struct Operand {
+    tensor: TensorId,
+    index: Vec<Subscript>,
+    conditional: bool,
+}
+
+/// The read of that number, in order of evaluation, outermost first.
+fn operand(body: &Expr, number: u32) -> Option<Operand> {
+    fn find(expr: &Expr, conditional: bool, left: &mut u32) -> Option<Operand> {
+        if let Expr::Read { tensor, index } = expr {
+            if *left == 0 {
+                return Some(Operand { tensor: *tensor, index: index.clone(), conditional });
+            }
+            *left -= 1;
+        }
+        let below = conditional || matches!(expr, Expr::Select { .. });
+        expr.children().into_iter().find_map(|it| find(it, below, left))
+    }
+    find(body, false, &mut number.clone())
+}
+
+/// `body` with the read of that number replaced.
+fn replaced(body: &Expr, number: u32, by: &Expr) -> Expr {
+    fn walk(expr: &Expr, left: &mut Option<u32>, by: &Expr) -> Expr {
+        if matches!(expr, Expr::Read { .. }) {
+            match left {
+                Some(0) => {
+                    *left = None;
+                    return by.clone();
+                }
+                Some(n) => *n -= 1,
+                None => {}
+            }
+        }
+        expr.map_children(&mut |child| walk(child, left, by))
+    }
+    walk(body, &mut Some(number), by)
+}
+
+fn mentions(index: &[Subscript], var: VarId) -> bool {
+    index.iter().any(|subscript| match subscript {
+        Subscript::Affine(poly) => poly.mentions(var),
+        Subscript::Value(value) => {
+            let mut found = false;
+            value.walk(&mut |it| match it {
+                Expr::Index(poly) => found |= poly.mentions(var),
+                Expr::Read { index, .. } => {
+                    let affine = |it: &Subscript| matches!(it, Subscript::Affine(poly) if poly.mentions(var));
+                    found |= index.iter().any(affine);
+                }
+                _ => {}
+            });
+            found
+        }
+    })
+}

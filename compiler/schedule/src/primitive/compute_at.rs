@@ -1,0 +1,80 @@
+//! Computing a tensor where it is needed, as much of it as is needed.
+
+use crate::error::{ErrorKind, ScheduleError};
+use crate::{Attach, AxisId, Instruction, LoopKind, Schedule, StageId};
+
+impl Schedule {
+    /// Computes a stage in each iteration of a loop of `consumer`, for the region which that
+    /// iteration reads.
+    ///
+    /// The consumer need not read it itself: all readers must run inside the loop. What one
+    /// iteration reads is derived when loops are written out; where it cannot be (data-dependent
+    /// subscripts, reads that may start outside) the whole dimension is computed.
+    ///
+    /// # Rewrite
+    ///
+    /// ```text
+    /// for i in 0..e                =>   for i in 0..e
+    ///   p[i] = ..                         local p[1]
+    /// for i in 0..e                       p[0] = ..
+    ///   c[i] = f(p[i])                    c[i] = f(p[0])
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - [`ErrorKind::IsOutput`] if the program returns the tensor.
+    /// - [`ErrorKind::NotLive`] if the axis is no loop of the consumer; [`ErrorKind::NotInnermost`]
+    ///   if it is vectorized.
+    /// - [`ErrorKind::NotOutermost`] if one of the stage's own loops is parallel.
+    /// - [`ErrorKind::HasAttached`] if the loop is parallel and the next one too: tasks share no
+    ///   memory of their own.
+    /// - [`ErrorKind::ReadersOutside`] if a reader does not run inside the loop, or if a stage that
+    ///   runs elsewhere needs this one where it is.
+    ///
+    /// # Source
+    ///
+    /// Halide's `compute_at`.
+    pub fn compute_at(
+        &mut self,
+        stage: StageId,
+        consumer: StageId,
+        axis: AxisId,
+    ) -> Result<(), ScheduleError> {
+        let found = self.live_stage(stage)?;
+        if self.is_output(found.tensor()) {
+            return Err(ErrorKind::IsOutput.of_stage(stage));
+        }
+        self.loop_position(consumer, axis)?;
+        if self.stage(consumer).axis(axis).kind == LoopKind::Vectorized {
+            return Err(ErrorKind::NotInnermost.of_axis(consumer, axis));
+        }
+        if self.runs_inside(consumer, stage, 0) {
+            return Err(ErrorKind::ReadersOutside.of_stage(stage));
+        }
+        self.attached(stage, Attach::At(consumer, axis), false)?;
+        self.trace.push(Instruction::ComputeAt { stage, consumer, axis });
+        Ok(())
+    }
+
+    /// Lets a stage run at a loop of another one, if everything is in order then.
+    pub(super) fn attached(
+        &mut self,
+        stage: StageId,
+        attach: Attach,
+        rolling: bool,
+    ) -> Result<(), ScheduleError> {
+        let found = self.stage_mut(stage);
+        let before = (found.attach, found.rolling);
+        (found.attach, found.rolling) = (attach, rolling);
+        let checked = self.check_kinds(stage).and_then(|()| match attach {
+            Attach::At(host, _) => self.check_kinds(host),
+            Attach::Root | Attach::Inline => Ok(()),
+        });
+        let checked = checked.and_then(|()| self.check_attachments());
+        if checked.is_err() {
+            let found = self.stage_mut(stage);
+            (found.attach, found.rolling) = before;
+        }
+        checked
+    }
+}

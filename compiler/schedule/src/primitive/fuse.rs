@@ -1,0 +1,56 @@
+//! The opposite of tiling: two loops become one.
+
+use crate::error::{ErrorKind, ScheduleError};
+use crate::{Axis, AxisId, Instruction, Relation, Schedule, StageId};
+
+impl Schedule {
+    /// Fuses two serial loops of one role, the second right below the first; returns what replaces
+    /// them.
+    ///
+    /// # Rewrite
+    ///
+    /// ```text
+    /// for i in 0..e        =>   for i_j in 0..e * f
+    ///   for j in 0..f             body(i_j / f, i_j % f)
+    ///     body(i, j)
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - [`ErrorKind::NotLive`], [`ErrorKind::NotSerial`] or [`ErrorKind::HasAttached`], of either.
+    /// - [`ErrorKind::NotAdjacent`] unless `inner` is the next loop after `outer`.
+    /// - [`ErrorKind::MixedRoles`] if one is spatial and the other reduces.
+    ///
+    /// # Source
+    ///
+    /// Halide's and TVM's `fuse`.
+    pub fn fuse(
+        &mut self,
+        stage: StageId,
+        outer: AxisId,
+        inner: AxisId,
+    ) -> Result<AxisId, ScheduleError> {
+        let position = self.free_position(stage, outer)?;
+        if self.free_position(stage, inner)? != position + 1 {
+            return Err(ErrorKind::NotAdjacent.of_axis(stage, inner));
+        }
+        let (above, below) = (self.stage(stage).axis(outer), self.stage(stage).axis(inner));
+        if above.role != below.role {
+            return Err(ErrorKind::MixedRoles.of_axis(stage, inner));
+        }
+
+        let axis = Axis {
+            name: format!("{}_{}", above.name, below.name),
+            extent: above.extent.clone() * below.extent.clone(),
+            role: above.role,
+            kind: above.kind,
+            trimmed: false,
+        };
+        let stage_mut = self.stage_mut(stage);
+        let fused = stage_mut.add_axis(axis);
+        stage_mut.order.splice(position..=position + 1, [fused]);
+        stage_mut.relations.push(Relation::Fuse { outer, inner, fused });
+        self.trace.push(Instruction::Fuse { stage, outer, inner });
+        Ok(fused)
+    }
+}

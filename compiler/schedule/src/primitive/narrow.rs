@@ -1,0 +1,91 @@
+//! Storing what is multiplied with narrow numbers as narrowly as those.
+
+use crate::error::{ErrorKind, ScheduleError};
+use crate::{Instruction, Schedule, StageId};
+use tvmtune_ir::dag::{BinaryOp, DType, Expr, Reducer, TensorId};
+
+impl Schedule {
+    /// Stores the elements of a stage in a narrower type, which is that of the numbers they are
+    /// multiplied with: then there are instructions for the products.
+    ///
+    /// This is the one primitive that rounds. It applies to exponentials that are at most 1, of
+    /// which sums are made: each is rounded as the other factor was, and none overflows.
+    ///
+    /// # Rewrite
+    ///
+    /// ```text
+    /// e[j] = exp(x[j] - m)              =>   e[j] = f16(exp(x[j] - m))
+    /// o = sum(j, e[j] * f32(v[j]))           o = sum(j, f32(e[j]) * f32(v[j]))
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - [`ErrorKind::IsOutput`] if the program returns the tensor, [`ErrorKind::IsReduction`] if
+    ///   the stage reduces.
+    /// - [`ErrorKind::Precise`] if the type is not `f16` or `bf16` and the stage's `f32`, if
+    ///   elements may be above 1, or if a reader does not add them up, or none does so in products
+    ///   with numbers of that type.
+    ///
+    /// # Source
+    ///
+    /// The probabilities of `FlashAttention` (Dao et al., 2022), which are those of its operands.
+    pub fn narrow(&mut self, stage: StageId, dtype: DType) -> Result<(), ScheduleError> {
+        self.keeping_corrections(|it| it.store_narrow(stage, dtype))
+    }
+
+    fn store_narrow(&mut self, stage: StageId, dtype: DType) -> Result<(), ScheduleError> {
+        let found = self.live_stage(stage)?;
+        let tensor = found.tensor();
+        if self.is_output(tensor) {
+            return Err(ErrorKind::IsOutput.of_stage(stage));
+        }
+        if found.compute.reducer.is_some() {
+            return Err(ErrorKind::IsReduction.of_stage(stage));
+        }
+        let fits = matches!(dtype, DType::F16 | DType::Bf16)
+            && self.tensor(tensor).tensor.dtype == DType::F32
+            && self.is_at_most_one(stage);
+        let readers: Vec<StageId> = self.readers(tensor).collect();
+        let uses: Option<Vec<bool>> =
+            readers.iter().map(|it| self.multiplies(*it, tensor, dtype)).collect();
+        if !fits || !uses.is_some_and(|it| it.contains(&true)) {
+            return Err(ErrorKind::Precise.of_stage(stage));
+        }
+
+        let body = &mut self.stage_mut(stage).compute.body;
+        *body = Expr::Cast(dtype, Box::new(body.clone()));
+        self.tensors[tensor.0 as usize].tensor.dtype = dtype;
+        for reader in readers {
+            let body = &mut self.stage_mut(reader).compute.body;
+            *body = body.replace_reads(&mut |read, index| {
+                let index = index.to_vec();
+                let wide = || Box::new(Expr::Read { tensor, index });
+                (read == tensor).then(|| Expr::Cast(DType::F32, wide()))
+            });
+        }
+        self.trace.push(Instruction::Narrow { stage, dtype });
+        Ok(())
+    }
+
+    /// Whether a reader adds up products of a tensor with numbers of that type; `None` unless it
+    /// adds up those, or the tensor's elements alone.
+    fn multiplies(&self, reader: StageId, tensor: TensorId, dtype: DType) -> Option<bool> {
+        let compute = &self.stage(reader).compute;
+        let is_tensor = |it: &Expr| matches!(it, Expr::Read { tensor: t, .. } if *t == tensor);
+        let is_narrow = |it: &Expr| match it {
+            Expr::Cast(DType::F32, inner) => match &**inner {
+                Expr::Read { tensor, .. } => self.tensor(*tensor).tensor.dtype == dtype,
+                _ => false,
+            },
+            _ => false,
+        };
+        match &compute.body {
+            _ if compute.reducer != Some(Reducer::Sum) => None,
+            Expr::Binary(BinaryOp::Mul, a, b) => {
+                let fits = is_tensor(a) && is_narrow(b) || is_narrow(a) && is_tensor(b);
+                fits.then_some(true)
+            }
+            body => is_tensor(body).then_some(false),
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Prefix sums: what is reduced up to an index, of sums of blocks.
+
+use crate::error::{ErrorKind, ScheduleError};
+use crate::{AxisId, Instruction, LoopKind, Relation, Schedule, Stage, StageId};
+use tvmtune_ir::dag::prefix::Prefix;
+use tvmtune_ir::dag::{CompareOp, Compute, ComputeAxis, Expr, Reducer, TensorId};
+use tvmtune_ir::poly::{Facts, Poly, VarId};
+
+/// The stages that [`Schedule::scan`] adds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scanned {
+    /// What is reduced, an element for each of the results; those that end the last block are what
+    /// changes nothing.
+    pub terms: StageId,
+    /// What each block comes to, up to each of its elements.
+    pub within: StageId,
+    /// What the blocks before each block come to.
+    pub before: StageId,
+}
+
+impl Schedule {
+    /// Reduces prefixes by blocks: `axis` is the inner part of the axis that is reduced up to an
+    /// index, and as long as a block.
+    ///
+    /// What comes of a prefix is what comes of the blocks before, and of the elements of its own
+    /// block up to there. Both are prefixes again: this applies to the stages `before` and `within`,
+    /// too.
+    ///
+    /// # Rewrite
+    ///
+    /// ```text
+    /// c[i] = sum(k, if k <= i { a[k] } else { 0 })
+    /// =>
+    /// c_terms[t] = if t < n { a[t] } else { 0 }
+    /// c_within[b, r] = sum(k, if k <= r { c_terms[b * f + k] } else { 0 })
+    /// c_before[b] = sum(k, if k < b { c_within[k, f - 1] } else { 0 })
+    /// c[i] = c_before[i / f] + c_within[i / f, i % f]
+    /// ```
+    ///
+    /// What starts at an index, as `k >= i`, is the same from the other end.
+    ///
+    /// # Errors
+    ///
+    /// - [`ErrorKind::NotReduction`]; [`ErrorKind::NotPrefix`] if what is reduced does not follow
+    ///   from such a condition, or the axis is not the inner of two parts of that axis.
+    /// - [`ErrorKind::AlreadyScheduled`] if other loops were changed, [`ErrorKind::HasAttached`] if
+    ///   a stage runs in it, [`ErrorKind::NotRoot`] if it reads what runs in another stage.
+    ///
+    /// # Source
+    ///
+    /// Blelloch, "Prefix Sums and Their Applications", 1990: scan, then propagate.
+    pub fn scan(&mut self, stage: StageId, axis: AxisId) -> Result<Scanned, ScheduleError> {
+        self.free_position(stage, axis)?;
+        let found = self.stage(stage).clone();
+        let Some(reducer) = found.compute.reducer else {
+            return Err(ErrorKind::NotReduction.of_stage(stage));
+        };
+        let refused = ErrorKind::NotPrefix.of_axis(stage, axis);
+        let (along, length) = inner_part(&found, axis).ok_or(refused)?;
+        let serial = found.axes.iter().all(|it| it.kind == LoopKind::Serial);
+        if !serial || found.rolling {
+            return Err(ErrorKind::AlreadyScheduled.of_stage(stage));
+        }
+        if self.has_attached(stage) {
+            return Err(ErrorKind::HasAttached.of_stage(stage));
+        }
+        self.check_reads_roots(stage)?;
+        let prefix = self.prefix(&found.compute).filter(|it| it.along == along).ok_or(refused)?;
+
+        let (first, tensor) = self.next_ids();
+        let stages = [0, 1, 2].map(|it| StageId(first.0 + it));
+        let [terms, within, before] = [0, 1, 2].map(|it| TensorId(tensor.0 + it));
+        let origin = self.tensor(found.tensor()).tensor.clone();
+        let dtype = origin.dtype;
+        let identity = Expr::Const(reducer.identity(dtype), dtype);
+        let blocks = Blocks { compute: &found.compute, prefix: &prefix, length, identity };
+        let facts = self.dag.facts();
+        let computes = [
+            (blocks.terms(terms, &facts), "terms"),
+            (blocks.within(within, terms, reducer, &facts), "within"),
+            (blocks.before(before, within, reducer, &facts), "before"),
+        ];
+        let last = blocks.last(before, within, reducer, &facts);
+        for (compute, role) in computes {
+            self.add_stage_before(stage, compute, &origin, role);
+        }
+        *self.stage_mut(stage) = Stage { attach: found.attach, ..Stage::new(last) };
+        self.trace.push(Instruction::Scan { stage, axis });
+        Ok(Scanned { terms: stages[0], within: stages[1], before: stages[2] })
+    }
+
+    /// The axis of a result up to whose index (or from it on) a stage reduces, and the one which it
+    /// reduces along it.
+    pub fn prefix_axes(&self, stage: StageId) -> Option<[AxisId; 2]> {
+        let Prefix { axis, along, .. } = self.prefix(&self.stage(stage).compute)?;
+        Some([axis, along].map(|it| AxisId(it as u32)))
+    }
+
+    fn prefix(&self, compute: &Compute) -> Option<Prefix> {
+        let shape = |it: TensorId| self.tensor(it).tensor.shape.clone();
+        Prefix::of(compute, &shape, self, &self.dag.facts())
+    }
+}
+
+/// The axis that was split into two, of which `axis` is the inner, and how long that is.
+fn inner_part(stage: &Stage, axis: AxisId) -> Option<(usize, u64)> {
+    let [Relation::Split { parent, parts, factors }] = stage.relations.as_slice() else {
+        return None;
+    };
+    let ([_, inner], [length]) = (parts.as_slice(), factors.as_slice()) else { return None };
+    (*inner == axis).then_some((parent.0 as usize, *length))
+}
+
+/// Prefixes of a compute as blocks of `length`.
+struct Blocks<'a> {
+    compute: &'a Compute,
+    prefix: &'a Prefix,
+    length: u64,
+    identity: Expr,
+}
+
+impl Blocks<'_> {
+    fn length(&self) -> Poly {
+        Poly::constant(self.length as i64)
+    }
+
+    fn n_blocks(&self, facts: &Facts) -> Poly {
+        self.compute.axes[self.prefix.axis].extent.ceil_div(self.length as i64, facts)
+    }
+
+    /// The spatial axes, with these instead of the one of the prefixes.
+    fn spatial(&self, instead: &[(&str, Poly)]) -> Vec<ComputeAxis> {
+        let at = self.prefix.axis;
+        let name = &self.compute.axes[at].name;
+        let axis = |(role, extent): &(&str, Poly)| ComputeAxis {
+            name: format!("{name}_{role}"),
+            extent: extent.clone(),
+        };
+        let mut axes = self.compute.axes[..self.compute.n_spatial].to_vec();
+        axes.splice(at..=at, instead.iter().map(axis));
+        axes
+    }
+
+    /// A read at the spatial axes of a compute in which `n_instead` stand for that of the prefixes,
+    /// and at `index` instead of those.
+    fn read(&self, tensor: TensorId, n_instead: usize, index: &[Poly]) -> Expr {
+        let at = self.prefix.axis;
+        let n_after = self.compute.n_spatial - at - 1;
+        let axis = |it: usize| Poly::var(VarId(it as u32));
+        let after = (at + n_instead..).take(n_after);
+        let all = (0..at).map(axis).chain(index.iter().cloned()).chain(after.map(axis));
+        Expr::read(tensor, all)
+    }
+
+    fn only(&self, condition: Expr, then: Expr) -> Expr {
+        let otherwise = Box::new(self.identity.clone());
+        Expr::Select { condition: Box::new(condition), then: Box::new(then), otherwise }
+    }
+
+    /// `c_terms[t] = if 0 <= t + shift < n { a[t + shift] } else { identity }`
+    fn terms(&self, tensor: TensorId, facts: &Facts) -> Compute {
+        let Prefix { axis, along, shift, value, .. } = self.prefix;
+        let Compute { n_spatial, reducer, .. } = *self.compute;
+        let mut axes = self.spatial(&[("t", self.n_blocks(facts) * self.length())]);
+        axes.extend(self.compute.axes[n_spatial..].iter().cloned());
+        let n_values = axes.remove(*along).extent;
+
+        let mut facts = facts.clone();
+        for (n, it) in axes.iter().enumerate() {
+            facts.bound_var(VarId(n as u32), it.extent.clone());
+        }
+        let at = Poly::var(VarId(*axis as u32)) + shift.clone();
+        let moved = |var: VarId| {
+            Some(match var.0 as usize {
+                it if it == *along => at.clone(),
+                it if it > *along => Poly::var(VarId(var.0 - 1)),
+                _ => return None,
+            })
+        };
+        let mut body = value.substitute_vars(&moved, &facts);
+        let room = n_values.clone() - at.clone();
+        if !room.is_positive(&facts) {
+            let ends = Expr::Index(at.clone()).compare(CompareOp::Lt, Expr::Index(n_values));
+            body = self.only(ends, body);
+        }
+        if !at.is_nonnegative(&facts) {
+            let zero = Expr::Index(Poly::default());
+            body = self.only(Expr::Index(at).compare(CompareOp::Ge, zero), body);
+        }
+        let reducer = reducer.filter(|_| axes.len() > n_spatial);
+        Compute { tensor, axes, n_spatial, reducer, body }
+    }
+
+    /// `c_within[b, r] = sum(k, if k <= r { c_terms[b * length + k] } else { identity })`
+    fn within(
+        &self,
+        tensor: TensorId,
+        terms: TensorId,
+        reducer: Reducer,
+        facts: &Facts,
+    ) -> Compute {
+        let at = self.prefix.axis as u32;
+        let mut axes = self.spatial(&[("b", self.n_blocks(facts)), ("r", self.length())]);
+        let n_spatial = axes.len();
+        axes.push(ComputeAxis { name: "k".into(), extent: self.length() });
+        let [block, element] = [at, at + 1].map(|it| Poly::var(VarId(it)));
+        let k = Poly::var(VarId(n_spatial as u32));
+        let op = if self.prefix.is_upward { CompareOp::Le } else { CompareOp::Ge };
+        let counts = Expr::Index(k.clone()).compare(op, Expr::Index(element));
+        let body = self.only(counts, self.read(terms, 2, &[block * self.length() + k]));
+        Compute { tensor, axes, n_spatial, reducer: Some(reducer), body }
+    }
+
+    /// `c_before[b] = sum(k, if k < b { c_within[k, length - 1] } else { identity })`
+    fn before(
+        &self,
+        tensor: TensorId,
+        within: TensorId,
+        reducer: Reducer,
+        facts: &Facts,
+    ) -> Compute {
+        let n_blocks = self.n_blocks(facts);
+        let mut axes = self.spatial(&[("b", n_blocks.clone())]);
+        let n_spatial = axes.len();
+        axes.push(ComputeAxis { name: "k".into(), extent: n_blocks });
+        let k = Poly::var(VarId(n_spatial as u32));
+        let block = Expr::Index(Poly::var(VarId(self.prefix.axis as u32)));
+        let (op, whole) = if self.prefix.is_upward {
+            (CompareOp::Lt, self.length() - Poly::constant(1))
+        } else {
+            (CompareOp::Gt, Poly::default())
+        };
+        let counts = Expr::Index(k.clone()).compare(op, block);
+        let body = self.only(counts, self.read(within, 1, &[k, whole]));
+        Compute { tensor, axes, n_spatial, reducer: Some(reducer), body }
+    }
+
+    /// `c[i] = c_before[i / length] + c_within[i / length, i % length]`
+    fn last(&self, before: TensorId, within: TensorId, reducer: Reducer, facts: &Facts) -> Compute {
+        let Compute { tensor, n_spatial, .. } = *self.compute;
+        let axes = self.compute.axes[..n_spatial].to_vec();
+        let mut facts = facts.clone();
+        for (n, it) in axes.iter().enumerate() {
+            facts.bound_var(VarId(n as u32), it.extent.clone());
+        }
+        let index = Poly::var(VarId(self.prefix.axis as u32));
+        let (block, element) = index.div_mod(&self.length(), &facts);
+        let own = self.read(within, 1, &[block.clone(), element]);
+        let body = self.read(before, 1, &[block]).binary(reducer.op(), own);
+        Compute { tensor, axes, n_spatial, reducer: None, body }
+    }
+}

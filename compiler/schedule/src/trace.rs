@@ -1,0 +1,108 @@
+//! Primitives as data: what a record stores, what search mutates, what replay applies.
+
+use super::{AxisId, Layout, LoopKind, Schedule, ScheduleError, StageId};
+use tvmtune_ir::dag::{DType, TensorId};
+
+/// One primitive with its arguments. Its text is one line: see [`std::fmt::Display`].
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Instruction {
+    /// [`Schedule::split`](super::Schedule::split)
+    Split { stage: StageId, axis: AxisId, factors: Vec<u64> },
+    /// [`Schedule::fuse`](super::Schedule::fuse)
+    Fuse { stage: StageId, outer: AxisId, inner: AxisId },
+    /// [`Schedule::reorder`](super::Schedule::reorder)
+    Reorder { stage: StageId, order: Vec<AxisId> },
+    /// [`Schedule::annotate`](super::Schedule::annotate)
+    Annotate { stage: StageId, axis: AxisId, kind: LoopKind },
+    /// [`Schedule::compute_at`](super::Schedule::compute_at)
+    ComputeAt { stage: StageId, consumer: StageId, axis: AxisId },
+    /// [`Schedule::rolling_update`](super::Schedule::rolling_update)
+    RollingUpdate { stage: StageId, host: StageId, axis: AxisId },
+    /// [`Schedule::hoist`](super::Schedule::hoist)
+    Hoist { stage: StageId },
+    /// [`Schedule::lift`](super::Schedule::lift)
+    Lift { stage: StageId },
+    /// [`Schedule::narrow`](super::Schedule::narrow)
+    Narrow { stage: StageId, dtype: DType },
+    /// [`Schedule::invert`](super::Schedule::invert)
+    Invert { stage: StageId },
+    /// [`Schedule::inline`](super::Schedule::inline)
+    Inline { stage: StageId },
+    /// [`Schedule::cache_read`](super::Schedule::cache_read)
+    CacheRead { tensor: TensorId, reader: StageId },
+    /// [`Schedule::cache_operand`](super::Schedule::cache_operand)
+    CacheOperand { reader: StageId, read: u32 },
+    /// [`Schedule::cache_padded`](super::Schedule::cache_padded)
+    CachePadded { tensor: TensorId, reader: StageId },
+    /// [`Schedule::cache_write`](super::Schedule::cache_write)
+    CacheWrite { stage: StageId },
+    /// [`Schedule::rfactor`](super::Schedule::rfactor)
+    Rfactor { stage: StageId, axis: AxisId },
+    /// [`Schedule::scan`](super::Schedule::scan)
+    Scan { stage: StageId, axis: AxisId },
+    /// [`Schedule::trim`](super::Schedule::trim)
+    Trim { stage: StageId, axis: AxisId },
+    /// [`Schedule::pack`](super::Schedule::pack)
+    Pack { tensor: TensorId, layout: Layout },
+    /// [`Schedule::threads`](super::Schedule::set_threads)
+    Threads { threads: Threads },
+}
+
+/// How many threads a kernel may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum Threads {
+    /// The caller's only: below some 30 us, waking others costs more than they do.
+    One,
+    /// All of the pool.
+    #[default]
+    All,
+}
+
+impl Schedule {
+    /// Applies one instruction; whatever id it hands out is the next one.
+    ///
+    /// # Errors
+    ///
+    /// That of the primitive; the schedule is then as it was.
+    pub fn apply(&mut self, instruction: &Instruction) -> Result<(), ScheduleError> {
+        match instruction {
+            Instruction::Split { stage, axis, factors } => {
+                self.split(*stage, *axis, factors).map(drop)
+            }
+            Instruction::Fuse { stage, outer, inner } => {
+                self.fuse(*stage, *outer, *inner).map(drop)
+            }
+            Instruction::Reorder { stage, order } => self.reorder(*stage, order),
+            Instruction::Annotate { stage, axis, kind } => self.annotate(*stage, *axis, *kind),
+            Instruction::ComputeAt { stage, consumer, axis } => {
+                self.compute_at(*stage, *consumer, *axis)
+            }
+            Instruction::RollingUpdate { stage, host, axis } => {
+                self.rolling_update(*stage, *host, *axis)
+            }
+            Instruction::Hoist { stage } => self.hoist(*stage).map(drop),
+            Instruction::Lift { stage } => self.lift(*stage).map(drop),
+            Instruction::Narrow { stage, dtype } => self.narrow(*stage, *dtype),
+            Instruction::Invert { stage } => self.invert(*stage),
+            Instruction::Inline { stage } => self.inline(*stage),
+            Instruction::CacheRead { tensor, reader } => {
+                self.cache_read(*tensor, *reader).map(drop)
+            }
+            Instruction::CacheOperand { reader, read } => {
+                self.cache_operand(*reader, *read).map(drop)
+            }
+            Instruction::CachePadded { tensor, reader } => {
+                self.cache_padded(*tensor, *reader).map(drop)
+            }
+            Instruction::CacheWrite { stage } => self.cache_write(*stage).map(drop),
+            Instruction::Rfactor { stage, axis } => self.rfactor(*stage, *axis).map(drop),
+            Instruction::Scan { stage, axis } => self.scan(*stage, *axis).map(drop),
+            Instruction::Trim { stage, axis } => self.trim(*stage, *axis),
+            Instruction::Pack { tensor, layout } => self.pack(*tensor, layout.clone()),
+            Instruction::Threads { threads } => {
+                self.set_threads(*threads);
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Whether a nest fits a device, and if not, why.
+//!
+//! One total function, far cheaper than placing the nest: search asks it before anything is
+//! generated. What it refuses would run slowly (accumulators that do not fit the registers, code
+//! that does not fit the instruction cache), or not at all (scratch memory without bound).
+
+use std::fmt;
+
+use tvmtune_ir::dag::access::work;
+use tvmtune_ir::dag::{Expr, Subscript};
+use tvmtune_ir::poly::{Poly, VarId};
+use tvmtune_ir::target::CpuTarget;
+use tvmtune_schedule::LoopKind;
+use tvmtune_schedule::nest::{Nest, Scope, Stmt};
+
+/// Why a nest does not fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Misfit {
+    /// Unrolled, it has about so many vector instructions.
+    CodeSize(u64),
+    /// An inner loop keeps so many vectors in registers.
+    Registers(u64),
+    /// Each thread needs so many bytes of scratch memory.
+    Scratch(u64),
+}
+
+/// Vector instructions of all of the code, tails not counted.
+const MOST_CODE: u64 = 6000;
+/// Scratch memory of one thread, in bytes.
+const MOST_SCRATCH: u64 = 64 << 20;
+
+/// Whether `nest` fits `target`.
+///
+/// # Errors
+///
+/// Every reason why it does not, each kind once.
+pub fn fits(nest: &Nest, target: &CpuTarget) -> Result<(), Vec<Misfit>> {
+    let mut code = Code { nest, lanes: target.isa.lanes().into(), size: 0, registers: 0 };
+    for stmt in &nest.body {
+        code.visit(stmt, &mut Vec::new());
+    }
+    let mut facts = tvmtune_ir::poly::Facts::default();
+    for (n, dim) in nest.dims.iter().enumerate() {
+        facts.bound_dim(tvmtune_ir::poly::DimId(n as u32), dim.range);
+    }
+    let bytes = |shape: &[Poly]| {
+        let most = shape.iter().map(|it| it.interval(&facts).hi.max(0) as u64);
+        most.fold(4_u64, u64::saturating_mul)
+    };
+    let local = nest.buffers.iter().filter(|it| it.scope == Scope::Local);
+    let scratch = local.map(|it| bytes(&it.shape)).fold(0, u64::saturating_add);
+
+    let mut misfits = Vec::new();
+    if code.size > MOST_CODE {
+        misfits.push(Misfit::CodeSize(code.size));
+    }
+    if code.registers > target.isa.registers().into() {
+        misfits.push(Misfit::Registers(code.registers));
+    }
+    if scratch > MOST_SCRATCH {
+        misfits.push(Misfit::Scratch(scratch));
+    }
+    if misfits.is_empty() { Ok(()) } else { Err(misfits) }
+}
+
+/// A loop whose iterations are written out.
+#[derive(Clone, Copy)]
+struct Copies {
+    var: VarId,
+    /// How often the body is repeated: vectors, where lanes are iterations.
+    times: u64,
+    vectorized: bool,
+}
+
+struct Code<'a> {
+    nest: &'a Nest,
+    lanes: u64,
+    size: u64,
+    registers: u64,
+}
+
+impl Code<'_> {
+    /// Adds a statement inside loops of which those in `copies`, since the last counted one, are
+    /// written out.
+    fn visit(&mut self, stmt: &Stmt, copies: &mut Vec<Copies>) {
+        match stmt {
+            Stmt::For { var, extent, kind, body, .. } => {
+                let extent = extent.as_constant().map(|it| it.max(1) as u64);
+                let times = match (kind, extent) {
+                    (LoopKind::Unrolled | LoopKind::Tensor, Some(n)) => Some((n, false)),
+                    (LoopKind::Vectorized, Some(n)) => Some((n.div_ceil(self.lanes), true)),
+                    (LoopKind::Vectorized, None) => Some((1, true)),
+                    _ => None,
+                };
+                let before = copies.len();
+                match times {
+                    Some((times, vectorized)) => {
+                        copies.push(Copies { var: *var, times, vectorized });
+                    }
+                    // What is written out further out repeats this loop as a whole.
+                    None => copies.iter_mut().for_each(|it| it.vectorized = false),
+                }
+                for stmt in body {
+                    self.visit(stmt, copies);
+                }
+                copies.truncate(before);
+            }
+            Stmt::If { body, .. } => body.iter().for_each(|it| self.visit(it, copies)),
+            Stmt::Store { value, .. } => self.count(value, None, copies),
+            Stmt::Update { tensor, index, value, .. } => {
+                let local = self.nest.buffer(*tensor).scope == Scope::Local;
+                self.count(value, local.then_some(index), copies);
+            }
+        }
+    }
+
+    /// Adds a statement with that value, which adds into registers at `index`.
+    fn count(&mut self, value: &Expr, index: Option<&Vec<Poly>>, copies: &[Copies]) {
+        let times: u64 = copies.iter().map(|it| it.times).product();
+        self.size = self.size.saturating_add(times.saturating_mul(work(value) + 1));
+        let Some(index) = index else { return };
+        let along = |it: &&Copies| index.iter().any(|poly| poly.mentions(it.var));
+        let accumulators: u64 = copies.iter().filter(along).map(|it| it.times).product();
+        let mut held = 0;
+        value.walk(&mut |it| {
+            let Expr::Read { index, .. } = it else { return };
+            let depends = |copies: &&Copies| index.iter().any(|it| mentions(it, copies.var));
+            let vectors = copies.iter().filter(|it| it.vectorized).filter(depends);
+            let per_row =
+                copies.iter().filter(|it| !it.vectorized).filter(along).any(|it| depends(&it));
+            let n_vectors: u64 = vectors.clone().map(|it| it.times).product();
+            if vectors.count() > 0 && !per_row {
+                held += n_vectors;
+            }
+        });
+        self.registers = self.registers.max(accumulators + held + 1);
+    }
+}
+
+fn mentions(subscript: &Subscript, var: VarId) -> bool {
+    matches!(subscript, Subscript::Affine(poly) if poly.mentions(var))
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Misfit::CodeSize(n) => write!(f, "about {n} instructions once unrolled"),
+            Misfit::Registers(n) => write!(f, "{n} vectors in registers at once"),
+            Misfit::Scratch(n) => write!(f, "{n} bytes of scratch memory for each thread"),
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! Whether a grid fits a GPU, and if not, why.
+//!
+//! One total function, far cheaper than compiling: search asks it before any code is generated.
+//! What it refuses would not run (too many threads, too much shared memory), or slowly: registers
+//! that spill to memory, code that does not fit the instruction cache.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use super::live;
+use tvmtune_cuda::grid::{
+    FirstOperand, Fragment, Grid, Home, Kernel, LoopKind, MOST_THREADS, Stmt,
+};
+use tvmtune_ir::dag::access::work;
+use tvmtune_ir::dag::{DType, Expr, Subscript, TensorId};
+use tvmtune_ir::poly::{Atom, Poly, VarId};
+use tvmtune_ir::target::GpuTarget;
+use tvmtune_ir::target::gpu::{REGISTERS, THREAD_REGISTERS};
+
+/// Why a kernel of a grid does not fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Misfit {
+    /// The architecture lacks instructions that a kernel uses.
+    Arch,
+    /// A block has so many threads.
+    Threads(u32),
+    /// A block needs so many bytes of shared memory.
+    Shared(u32),
+    /// The arrays of one thread need so many registers.
+    Arrays(u64),
+    /// A thread needs about so many registers, of those that one of such a block may have.
+    Registers(u32),
+    /// No block can be resident.
+    Occupancy,
+    /// Unrolled, a kernel has about so many instructions.
+    CodeSize(u64),
+}
+
+impl Misfit {
+    /// Whether the kernel runs all the same, only slowly.
+    pub fn runs(self) -> bool {
+        matches!(self, Misfit::Arrays(_) | Misfit::Registers(_) | Misfit::CodeSize(_))
+    }
+}
+
+/// Registers of arrays: with more, what else a thread needs no longer fits.
+const MOST_ARRAYS: u64 = 208;
+/// Instructions of 16 bytes that the 128 KiB of instruction cache hold which multiprocessors have
+/// since Volta (Jia et al., "Dissecting the NVIDIA Volta GPU Architecture", 2018).
+const MOST_CODE: u64 = 8192;
+
+/// Registers that every kernel needs: indices, counters, and what the compiler moves ahead.
+const BASE_REGISTERS: u64 = 12;
+/// Those for the address of one tensor in memory.
+const ADDRESS_REGISTERS: u64 = 3;
+/// Copies that the compiler starts before it waits for the first of them, in registers.
+const MOST_IN_FLIGHT: u64 = 32;
+/// Quotients and remainders that the compiler computes before a loop and keeps.
+const MOST_KEPT: u64 = 96;
+
+/// Whether every kernel of `grid` fits `target`.
+///
+/// # Errors
+///
+/// Every reason why one does not, each kind once.
+pub fn fits(grid: &Grid, target: &GpuTarget) -> Result<(), Vec<Misfit>> {
+    let limits = target.arch.limits();
+    let mut misfits = Vec::new();
+    for kernel in &grid.kernels {
+        let mut found = Vec::new();
+        let threads = kernel.block_threads();
+        if threads == 0 || threads > MOST_THREADS {
+            found.push(Misfit::Threads(threads));
+        }
+        let lacks_feeder = !kernel.feeder.is_empty() && target.arch.sm < 90;
+        if lacks_feeder || (kernel.multiplies_by_groups() && !target.arch.has_wgmma()) {
+            found.push(Misfit::Arch);
+        }
+        if kernel.shared_bytes > limits.block_shared_bytes {
+            found.push(Misfit::Shared(kernel.shared_bytes));
+        }
+        let needs = Needs::of(grid, kernel);
+        if needs.arrays > MOST_ARRAYS {
+            found.push(Misfit::Arrays(needs.arrays));
+        }
+        let registers = needs.registers();
+        if registers > most_registers(kernel) {
+            found.push(Misfit::Registers(registers));
+        }
+        let launched = launched_registers(kernel, registers);
+        if found.is_empty() && target.occupancy(threads, launched, kernel.shared_bytes) == 0 {
+            found.push(Misfit::Occupancy);
+        }
+        if needs.code > MOST_CODE {
+            found.push(Misfit::CodeSize(needs.code));
+        }
+        misfits.extend(found);
+    }
+    misfits.sort_unstable();
+    misfits.dedup_by_key(|it| std::mem::discriminant(it));
+    if misfits.is_empty() { Ok(()) } else { Err(misfits) }
+}
+
+/// Registers that a thread of a kernel's body may have.
+pub fn most_registers(kernel: &Kernel) -> u32 {
+    match kernel.granted_registers() {
+        Some((granted, _)) => granted,
+        None => share(kernel.block_threads()),
+    }
+}
+
+/// Registers that threads of a kernel are launched with, where those of the body need so many: they
+/// may be dealt out more later.
+pub fn launched_registers(kernel: &Kernel, registers: u32) -> u32 {
+    match kernel.granted_registers() {
+        Some(_) => registers.min(share(kernel.block_threads())),
+        None => registers,
+    }
+}
+
+/// Registers that a thread of so large a block is launched with at most: they are handed out in
+/// eights.
+fn share(threads: u32) -> u32 {
+    (REGISTERS / threads.max(1).next_multiple_of(32) / 8 * 8).min(THREAD_REGISTERS)
+}
+
+/// About how many registers a thread of a kernel needs, spills not counted.
+pub fn registers(grid: &Grid, kernel: &Kernel) -> u32 {
+    Needs::of(grid, kernel).registers()
+}
+
+/// What a thread needs.
+struct Needs<'a> {
+    grid: &'a Grid,
+    /// Registers of arrays.
+    arrays: u64,
+    /// Operands of matrix instructions among them: their elements fill registers.
+    packed: BTreeSet<TensorId>,
+    /// Elements that one step of a sum reads.
+    fragments: u64,
+    /// Registers of copies that are on their way at the same time.
+    in_flight: u64,
+    /// Quotients and remainders in indices, and how many registers they take.
+    divisions: BTreeSet<Atom>,
+    kept: u64,
+    /// Tensors in memory.
+    tensors: Vec<TensorId>,
+    /// Instructions.
+    code: u64,
+}
+
+/// A loop around a statement.
+#[derive(Clone, Copy)]
+struct Open {
+    var: VarId,
+    /// How often it is written out; 1 if it stays a loop.
+    times: u64,
+}
+
+impl<'a> Needs<'a> {
+    fn of(grid: &'a Grid, kernel: &Kernel) -> Self {
+        let (arrays, tensors) = (0, Vec::new());
+        let mut needs = Self {
+            grid,
+            arrays,
+            packed: BTreeSet::new(),
+            fragments: 0,
+            in_flight: 0,
+            divisions: BTreeSet::new(),
+            kept: 0,
+            tensors,
+            code: 0,
+        };
+        let mut written = Vec::new();
+        for stmt in &kernel.body {
+            stmt.walk(&mut |it| match it {
+                Stmt::Store { tensor, .. } | Stmt::Update { tensor, .. } => {
+                    written.push(*tensor);
+                }
+                Stmt::GroupMultiply { a, .. } => {
+                    if let FirstOperand::Registers(it) = &**a {
+                        needs.packed.insert(it.tensor);
+                    }
+                }
+                _ => {}
+            });
+            needs.visit(stmt, &mut Vec::new());
+        }
+        let of_fragment = |it: &Fragment| it.count.unsigned_abs() * u64::from(it.registers);
+        let fragments = kernel.fragments.iter().map(of_fragment).sum();
+        needs.fragments = needs.fragments.max(fragments);
+        written.sort_unstable();
+        written.dedup();
+        // Between batches of instructions whose accumulators stay where they are, arrays come and go.
+        needs.arrays = match kernel.multiplies_by_groups() {
+            true => live::most(kernel, &|it| needs.array(it)),
+            false => written.iter().map(|it| needs.array(*it)).fold(0, u64::saturating_add),
+        };
+        needs
+    }
+
+    fn registers(&self) -> u32 {
+        let needed = [
+            self.arrays,
+            self.fragments.max(self.in_flight.min(MOST_IN_FLIGHT)),
+            self.kept.min(MOST_KEPT),
+            self.tensors.len() as u64 * ADDRESS_REGISTERS,
+            BASE_REGISTERS,
+        ];
+        let all = needed.into_iter().fold(0, u64::saturating_add);
+        u32::try_from(all).unwrap_or(u32::MAX / 2).next_multiple_of(8)
+    }
+
+    /// Registers of a buffer that each thread has.
+    fn array(&self, tensor: TensorId) -> u64 {
+        let Some(buffer) = self.grid.buffers.get(tensor.0 as usize) else { return 0 };
+        if buffer.home != Home::Registers {
+            return 0;
+        }
+        let extent = |it: &Poly| it.as_constant().unwrap_or(1).max(1) as u64;
+        let elements = buffer.shape.iter().map(extent).fold(1, u64::saturating_mul);
+        match self.packed.contains(&tensor) {
+            true => elements.saturating_mul(buffer.dtype.bytes()).div_ceil(4),
+            false => elements.saturating_mul(words(buffer.dtype)),
+        }
+    }
+
+    fn visit(&mut self, stmt: &Stmt, open: &mut Vec<Open>) {
+        match stmt {
+            Stmt::For { var, extent, kind, body, .. } => {
+                let times = match (kind, extent.as_constant()) {
+                    (LoopKind::Unrolled | LoopKind::Vectorized, Some(n)) => n.max(1) as u64,
+                    _ => 1,
+                };
+                open.push(Open { var: *var, times });
+                body.iter().for_each(|it| self.visit(it, open));
+                open.pop();
+            }
+            Stmt::Store { tensor, value, .. } => self.statement(*tensor, value, None, open),
+            Stmt::Update { tensor, index, value, .. } => {
+                self.statement(*tensor, value, Some(index), open);
+            }
+            Stmt::Combine { .. } | Stmt::Sync { .. } => {
+                self.code = self.code.saturating_add(times(open.iter()).saturating_mul(16));
+            }
+            Stmt::Async { body } => {
+                // They go by no register.
+                let in_flight = self.in_flight;
+                body.iter().for_each(|it| self.visit(it, open));
+                self.in_flight = in_flight;
+            }
+            other => other.body().iter().for_each(|it| self.visit(it, open)),
+        }
+    }
+
+    fn statement(&mut self, to: TensorId, value: &Expr, sum: Option<&Vec<Poly>>, open: &[Open]) {
+        self.note(to);
+        let to_registers = self.home(to) == Some(Home::Registers);
+        let mut held = 0_u64;
+        value.walk(&mut |it| {
+            let Expr::Read { tensor, index } = it else { return };
+            self.note(*tensor);
+            if self.home(*tensor) == Some(Home::Registers) {
+                return;
+            }
+            let depends = |it: &&Open| index.iter().any(|at| mentions(at, it.var));
+            // Of a sum, one step at a time: loops that do not move the result are steps.
+            let along = |it: &&Open| sum.is_none_or(|sum| sum.iter().any(|at| at.mentions(it.var)));
+            let n = times(open.iter().filter(depends).filter(along));
+            index.iter().filter_map(affine).for_each(|at| self.keep(at, open));
+            held = held.saturating_add(n.saturating_mul(self.words_of(*tensor)));
+        });
+        match sum {
+            Some(_) if to_registers => self.fragments = self.fragments.max(held),
+            _ if to_registers => {}
+            _ => self.in_flight = self.in_flight.saturating_add(held),
+        }
+        let code = times(open.iter()).saturating_mul(work(value).saturating_add(1));
+        self.code = self.code.saturating_add(code);
+    }
+
+    /// Counts the quotients and remainders in an index, each once for all that only adds to it.
+    fn keep(&mut self, index: &Poly, open: &[Open]) {
+        let is_division = |it: &&Atom| matches!(it, Atom::Div(..) | Atom::Mod(..));
+        for atom in index.terms().flat_map(|it| it.0).filter(is_division) {
+            if self.divisions.insert(atom.clone()) {
+                let value = Poly::atom(atom.clone());
+                let copies = times(open.iter().filter(|it| value.mentions(it.var)));
+                self.kept = self.kept.saturating_add(copies);
+            }
+        }
+    }
+
+    fn home(&self, tensor: TensorId) -> Option<Home> {
+        self.grid.buffers.get(tensor.0 as usize).map(|it| it.home)
+    }
+
+    fn words_of(&self, tensor: TensorId) -> u64 {
+        self.grid.buffers.get(tensor.0 as usize).map_or(1, |it| words(it.dtype))
+    }
+
+    fn note(&mut self, tensor: TensorId) {
+        let in_memory = matches!(self.home(tensor), Some(Home::Argument | Home::Workspace));
+        if in_memory && !self.tensors.contains(&tensor) {
+            self.tensors.push(tensor);
+        }
+    }
+}
+
+fn times<'a>(open: impl Iterator<Item = &'a Open>) -> u64 {
+    open.map(|it| it.times).fold(1, u64::saturating_mul)
+}
+
+/// Registers of one element.
+fn words(dtype: DType) -> u64 {
+    dtype.bytes().div_ceil(4)
+}
+
+fn affine(subscript: &Subscript) -> Option<&Poly> {
+    match subscript {
+        Subscript::Affine(poly) => Some(poly),
+        Subscript::Value(_) => None,
+    }
+}
+
+fn mentions(subscript: &Subscript, var: VarId) -> bool {
+    match subscript {
+        Subscript::Affine(poly) => poly.mentions(var),
+        Subscript::Value(_) => true,
+    }
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Misfit::Arch => f.write_str("instructions that the architecture does not have"),
+            Misfit::Threads(n) => write!(f, "{n} threads in a block"),
+            Misfit::Shared(n) => write!(f, "{n} bytes of shared memory in a block"),
+            Misfit::Arrays(n) => write!(f, "{n} registers in arrays of one thread"),
+            Misfit::Registers(n) => write!(f, "about {n} registers of one thread"),
+            Misfit::Occupancy => f.write_str("no block can be resident"),
+            Misfit::CodeSize(n) => write!(f, "about {n} instructions once unrolled"),
+        }
+    }
+}

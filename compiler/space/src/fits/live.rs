@@ -1,0 +1,100 @@
+//! Which arrays of a thread are needed at the same time: those of scores are over where
+//! exponentials begin.
+//!
+//! In: a kernel. Out: the most that its arrays take at once, each from where it is first written to
+//! where it is last read. What an iteration of a loop needs from the one before, or what is needed
+//! outside of it, is needed all along.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use tvmtune_cuda::grid::{FirstOperand, Kernel, LoopKind, Stmt};
+use tvmtune_ir::dag::{Expr, TensorId};
+
+/// The most that arrays take at once, where each takes so much.
+pub(super) fn most(kernel: &Kernel, size: &dyn Fn(TensorId) -> u64) -> u64 {
+    let mut walk = Walk::default();
+    walk.body(&kernel.body);
+    let lives: Vec<(Range<usize>, u64)> =
+        walk.accesses.iter().map(|(tensor, it)| (walk.life(it), size(*tensor))).collect();
+    let at = |place: usize| {
+        let alive = lives.iter().filter(|it| it.0.contains(&place));
+        alive.map(|it| it.1).fold(0, u64::saturating_add)
+    };
+    (0..walk.place).map(at).max().unwrap_or(0)
+}
+
+#[derive(Default)]
+struct Walk {
+    /// How many statements came so far.
+    place: usize,
+    /// Where each array is accessed, and whether it is only written there.
+    accesses: BTreeMap<TensorId, Vec<(usize, bool)>>,
+    /// Loops that stay loops, inner ones first.
+    loops: Vec<Range<usize>>,
+}
+
+impl Walk {
+    fn body(&mut self, body: &[Stmt]) {
+        for stmt in body {
+            let first = self.place;
+            self.leaf(stmt);
+            self.body(stmt.body());
+            if let Stmt::For { kind: LoopKind::Serial, .. } = stmt {
+                self.loops.push(first..self.place);
+            }
+        }
+    }
+
+    fn leaf(&mut self, stmt: &Stmt) {
+        match stmt {
+            Stmt::Store { tensor, value, .. } => {
+                self.reads(value);
+                self.note(*tensor, true);
+            }
+            Stmt::Update { tensor, value, .. } => {
+                self.reads(value);
+                self.note(*tensor, false);
+            }
+            Stmt::Combine { tensor, .. } | Stmt::Multiply { tensor, .. } => {
+                self.note(*tensor, false);
+            }
+            Stmt::GroupMultiply { accumulators, a, .. } => {
+                self.note(accumulators.tensor, false);
+                if let FirstOperand::Registers(it) = &**a {
+                    self.note(it.tensor, false);
+                }
+            }
+            Stmt::WaitMatrices { sum, .. } => self.note(*sum, false),
+            _ => return,
+        }
+        self.place += 1;
+    }
+
+    fn reads(&mut self, value: &Expr) {
+        value.walk(&mut |it| {
+            if let Expr::Read { tensor, .. } = it {
+                self.note(*tensor, false);
+            }
+        });
+    }
+
+    fn note(&mut self, tensor: TensorId, is_store: bool) {
+        self.accesses.entry(tensor).or_default().push((self.place, is_store));
+    }
+
+    /// From the first access to the last one; what ends where another begins leaves its place to it.
+    fn life(&self, accesses: &[(usize, bool)]) -> Range<usize> {
+        let first = accesses.first().map_or(0, |it| it.0);
+        let last = accesses.last().map_or(0, |it| it.0);
+        let mut life = first..last.max(first + 1);
+        for around in &self.loops {
+            let mut inside = accesses.iter().filter(|it| around.contains(&it.0));
+            let Some((_, begins)) = inside.next() else { continue };
+            if !begins || inside.count() + 1 < accesses.len() {
+                life = life.start.min(around.start)..life.end.max(around.end);
+            }
+        }
+        life
+    }
+}

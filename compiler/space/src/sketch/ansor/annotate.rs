@@ -1,0 +1,168 @@
+//! How loops run: what Ansor draws at random becomes decisions.
+//!
+//! - Vectors: the innermost loop of a tile; of other stages as much of the last axis as a decision
+//!   says.
+//! - Written out: from the innermost loop outwards, up to 0, 16, 64 or 512 iterations together.
+//! - Tasks: how many of the outermost loops.
+
+use super::locate::locate;
+use super::state::State;
+use crate::sketch::{DecisionKind, Factor, Sketch, Step};
+use tvmtune_schedule::error::ScheduleError;
+use tvmtune_schedule::{Attach, AxisId, AxisRole, Instruction, LoopKind, StageId, Threads};
+
+/// Iterations that may be written out.
+const UNROLLED: [u64; 4] = [0, 16, 64, 512];
+/// The same on a GPU.
+const UNROLLED_BY_THREADS: [u64; 5] = [0, 16, 64, 512, 1024];
+/// Tasks for each thread that are enough.
+const TASKS: u64 = 16;
+/// The longest vectorized loop, where nothing is kept in registers.
+const LONGEST: u64 = 64;
+
+/// The sketch of a derivation.
+pub(super) fn annotate(mut state: State) -> Result<Sketch, ScheduleError> {
+    let live = |it: &StageId| state.schedule().stage(*it).attach != Attach::Inline;
+    let stages: Vec<StageId> = state.schedule().order.iter().copied().filter(live).collect();
+    for stage in stages.iter().rev() {
+        vectorize(&mut state, *stage)?;
+        unroll(&mut state, *stage)?;
+        locate(&mut state, *stage)?;
+    }
+    for stage in stages {
+        run_in_parallel(&mut state, stage)?;
+    }
+    let group = state.b.new_group();
+    let decision = state.b.decide("threads".into(), DecisionKind::Choice, &[0, 1], 1, group);
+    let list = |threads| vec![Instruction::Threads { threads }];
+    state.b.one_of(decision, vec![list(Threads::One), list(Threads::All)])?;
+    Ok(state.b.finish())
+}
+
+fn vectorize(state: &mut State, stage: StageId) -> Result<(), ScheduleError> {
+    let lanes = match state.laid(stage) {
+        Some(laid) => laid.lanes,
+        None => split_last(state, stage)?,
+    };
+    match lanes {
+        Some(axis) => state.b.annotate(stage, axis, LoopKind::Vectorized),
+        None => Ok(()),
+    }
+}
+
+/// Splits the last axis of a stage that does not reduce into blocks of vectors.
+fn split_last(state: &mut State, stage: StageId) -> Result<Option<AxisId>, ScheduleError> {
+    let compute = &state.schedule().stage(stage).compute;
+    let extents = state.b.extents(stage);
+    let last = (0..extents.len()).rev().find(|it| extents[*it] > 1);
+    let Some(last) = last.filter(|_| compute.reducer.is_none()) else { return Ok(None) };
+    let name = state.b.stage_name(stage).to_owned();
+    let lengths = |most: u64| -> Vec<u64> {
+        (0..10).map(|it| 1 << it).filter(|it| *it <= most.min(extents[last])).collect()
+    };
+    let group = state.b.new_group();
+    let mut open = |what: &str, kind: DecisionKind, most: u64, wanted: u64| {
+        let options = lengths(most);
+        let best = options.iter().copied().filter(|it| *it <= wanted).max().unwrap_or(1);
+        Factor::Open(state.b.decide(format!("{name} {what}"), kind, &options, best, group))
+    };
+    let block = open("block", DecisionKind::Outer, 512, 16);
+    let vector = open("lanes", DecisionKind::Inner, LONGEST, LONGEST / 4);
+    let parts = state.split(stage, AxisId(last as u32), &[block, vector])?;
+    let mut order = state.schedule().stage(stage).order.clone();
+    order.retain(|it| *it != parts[2]);
+    order.push(parts[2]);
+    state.b.apply(|it| it.reorder(stage, &order))?;
+    Ok(Some(parts[2]))
+}
+
+/// Writes out loops below the reduction's outermost one, as many as a decision says.
+pub(super) fn unroll(state: &mut State, stage: StageId) -> Result<(), ScheduleError> {
+    let found = state.schedule().stage(stage);
+    let is_reduce = |it: &AxisId| found.axis(*it).role == AxisRole::Reduce;
+    let Some(first) = found.order.iter().position(is_reduce) else { return Ok(()) };
+    let mut loops = Vec::new();
+    for axis in found.order[first..].iter().rev() {
+        if found.axis(*axis).kind == LoopKind::Vectorized {
+            continue;
+        }
+        match length(state, stage, *axis) {
+            Some(length) => loops.push((*axis, length)),
+            None => break,
+        }
+    }
+    if loops.is_empty() {
+        return Ok(());
+    }
+    let name = format!("{} unroll", state.b.stage_name(stage));
+    let group = state.b.new_group();
+    let options: &[u64] = if state.b.is_gpu() { &UNROLLED_BY_THREADS } else { &UNROLLED };
+    let most = state.b.decide(name, DecisionKind::Choice, options, 64, group);
+    state.b.step(Step::Unroll { stage, loops, most })
+}
+
+/// How long a loop is, if decisions say so, or nothing can change it.
+fn length(state: &State, stage: StageId, axis: AxisId) -> Option<Factor> {
+    let known = state.lengths.get(&(stage, axis)).cloned();
+    let found = state.schedule().stage(stage);
+    let is_whole = (axis.0 as usize) < found.compute.axes.len();
+    let fixed = || found.axis(axis).extent.as_constant().filter(|_| is_whole);
+    known.or_else(|| fixed().map(|it| Factor::Fixed(it as u64)))
+}
+
+/// Makes tasks of the outermost loops of a stage that runs by itself.
+fn run_in_parallel(state: &mut State, stage: StageId) -> Result<(), ScheduleError> {
+    let found = state.schedule().stage(stage);
+    if found.attach != Attach::Root {
+        return Ok(());
+    }
+    let enough = u64::from(state.b.cpu().threads) * TASKS;
+    let laid = state.laid(stage);
+    let mut loops = Vec::new();
+    let mut tasks = 1_u64;
+    for axis in &found.order {
+        let is_task = found.axis(*axis).role == AxisRole::Spatial
+            && found.axis(*axis).kind == LoopKind::Serial;
+        let is_enough = match laid {
+            Some(laid) => loops.len() >= laid.n_outer,
+            None => tasks > enough,
+        };
+        if !is_task || is_enough {
+            break;
+        }
+        tasks = tasks.saturating_mul(state.b.extent(stage, *axis));
+        loops.push(*axis);
+        if state.schedule().has_attached_at(stage, *axis) {
+            break;
+        }
+    }
+    if loops.is_empty() {
+        return Ok(());
+    }
+    let stops = state.places.iter().filter_map(|it| stop(state, stage, it)).collect();
+    let numbers: Vec<u64> = (1..=loops.len() as u64).collect();
+    let best = found.compute.n_spatial.clamp(1, loops.len()) as u64;
+    let name = format!("{} tasks", state.b.stage_name(stage));
+    let group = state.b.new_group();
+    let count = state.b.decide(name, DecisionKind::Choice, &numbers, best, group);
+    state.b.step(Step::Parallel { stage, loops, count, stops })
+}
+
+/// How many loops of a stage may be tasks by where it runs itself, or another one in it.
+fn stop(
+    state: &State,
+    stage: StageId,
+    place: &super::state::Place,
+) -> Option<(crate::sketch::DecisionId, Vec<u64>)> {
+    let order = &state.schedule().stage(stage).order;
+    let most = |at: &Option<(StageId, AxisId)>| match at {
+        None => u64::MAX,
+        Some(_) if place.stage == stage => 0,
+        Some((host, axis)) if *host == stage => {
+            order.iter().position(|it| it == axis).map_or(u64::MAX, |it| it as u64 + 1)
+        }
+        Some(_) => u64::MAX,
+    };
+    let most: Vec<u64> = place.at.iter().map(most).collect();
+    most.iter().any(|it| *it != u64::MAX).then_some((place.decision, most))
+}

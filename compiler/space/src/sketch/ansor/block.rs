@@ -1,0 +1,204 @@
+//! Tiles for blocks of threads: levels of loops as they are published, in the order in which threads
+//! run them here.
+//!
+//! ```text
+//! parallel i_0, j_0                                           -- S: blocks
+//!   for k_0                                                   -- R
+//!     thread t: a_copy[i, k] = a[i, k]                        -- by all threads, in vectors
+//!     thread i_2, j_2                                         -- S: threads
+//!       for k_1                                               -- R
+//!         unrolled i_1, j_1, i_3, j_3                         -- S: virtual threads, and S
+//!           for k_2                                           -- R
+//!             unrolled i_4, j_4: acc[i, j] += a_copy[i, k] * b_copy[k, j]     -- S
+//!   thread i_2, j_2
+//!     unrolled i_1, j_1, i_3: vectorized j_4: c[i, j] = f(acc[i, j])
+//! ```
+
+use super::factors::{Level, open, product};
+use super::rules::way;
+use super::state::{Block, Laid, State};
+use super::{Verdict, annotate};
+use crate::sketch::{DecisionKind, Factor};
+use tvmtune_schedule::error::ScheduleError;
+use tvmtune_schedule::{AxisId, LoopKind, StageId};
+
+/// Threads along an axis.
+const MOST_THREADS: u64 = 256;
+/// Virtual threads along an axis.
+const MOST_VIRTUAL: u64 = 8;
+/// Accumulators of a thread along an axis, on each of the two innermost levels: they are in
+/// registers, so no point with more would fit.
+const MOST_INNER: u64 = 8;
+/// Steps of a reduction on each of its inner levels: what they read is in shared memory.
+const MOST_STEPS: u64 = 16;
+/// Elements that one access may copy.
+const WIDEST: u64 = 4;
+
+/// The lengths of the inner levels of each spatial axis.
+struct Lengths {
+    of: Vec<Vec<Factor>>,
+    /// The axis of the innermost loop.
+    last: usize,
+}
+
+/// "Multi-level tiling with fusion": at the third level, that of the threads.
+pub(super) fn fused(state: &State, stage: StageId, reader: StageId) -> Verdict {
+    let at = state.schedule().stage(stage).tensor();
+    if state.shared.contains(&reader) {
+        return Verdict::Skip;
+    }
+    Verdict::ApplyAndSkipRest(way(state, |it| {
+        it.note(stage, "tile, fused at 3");
+        tile(it, stage, Some(reader))?;
+        Ok(state.before(at))
+    }))
+}
+
+/// Tiles a stage, and what stores its elements.
+pub(super) fn tile(
+    state: &mut State,
+    stage: StageId,
+    reader: Option<StageId>,
+) -> Result<(), ScheduleError> {
+    let lengths = lengths(state, stage);
+    let reduces = state.schedule().stage(stage).compute.reducer.is_some();
+    // What nothing follows adds up in registers all the same.
+    let (root, anchor) = match reader {
+        Some(reader) => (reader, Some(stage)),
+        None if reduces => (stage, Some(state.b.apply(|it| it.cache_write(stage))?)),
+        None => (stage, None),
+    };
+    let block = split_root(state, root, &lengths)?;
+    if let Some(anchor) = anchor {
+        state.b.apply(|it| it.compute_at(anchor, root, block))?;
+        reduce(state, anchor, &lengths)?;
+    }
+    Ok(())
+}
+
+/// Opens the lengths of the spatial axes of a stage.
+fn lengths(state: &mut State, stage: StageId) -> Lengths {
+    let extents = state.b.extents(stage);
+    let n_spatial = state.schedule().stage(stage).compute.n_spatial;
+    let last = (0..n_spatial).rev().find(|it| extents[*it] > 1).unwrap_or(0);
+    // By default threads are along the last axis, and along one over which what moves with the last
+    // one is used again.
+    let accesses = state.b.accesses(stage);
+    let is_reused =
+        |axis: usize| accesses.iter().any(|it| it.depends_on(last) && !it.depends_on(axis));
+    let others = (0..n_spatial).filter(|it| *it != last);
+    let beside = others.max_by_key(|it| (is_reused(*it), extents[*it]));
+    let wanted = |axis: usize| match axis {
+        axis if axis == last => [2, 16, 2, 2],
+        axis if Some(axis) == beside => [2, 8, 2, 2],
+        _ => [1; 4],
+    };
+    let of = (0..n_spatial).map(|axis| {
+        let [repeats, threads, outer, inner] = wanted(axis);
+        let levels = [
+            Level::outer("S1", repeats).at_most(MOST_VIRTUAL),
+            Level::outer("S2", threads).at_most(MOST_THREADS),
+            Level::inner("S3", outer).at_most(MOST_INNER),
+            Level::inner("S4", inner).at_most(MOST_INNER),
+        ];
+        open(state, stage, AxisId(axis as u32), &levels)
+    });
+    Lengths { of: of.collect(), last }
+}
+
+/// Splits the stage that stores the result; returns its last loop over blocks.
+fn split_root(
+    state: &mut State,
+    root: StageId,
+    lengths: &Lengths,
+) -> Result<AxisId, ScheduleError> {
+    let (mut blocks, mut threads, mut inner) = (Vec::new(), Vec::new(), Vec::new());
+    let mut lanes = None;
+    for (axis, of) in lengths.of.iter().enumerate() {
+        let mut factors = of.clone();
+        if axis != lengths.last {
+            factors = vec![of[0].clone(), of[1].clone(), product(&of[2..])];
+        }
+        let parts = state.split(root, AxisId(axis as u32), &factors)?;
+        blocks.push(parts[0]);
+        threads.push(parts[2]);
+        inner.extend([parts[1], parts[3]]);
+        lanes = lanes.or(parts.get(4).copied());
+    }
+    let order: Vec<AxisId> =
+        blocks.iter().chain(&threads).chain(&inner).copied().chain(lanes).collect();
+    state.b.apply(|it| it.reorder(root, &order))?;
+    for axis in &blocks {
+        state.b.annotate(root, *axis, LoopKind::Parallel)?;
+    }
+    for axis in &threads {
+        state.b.annotate(root, *axis, LoopKind::Thread)?;
+    }
+    for axis in &inner {
+        state.b.annotate(root, *axis, LoopKind::Unrolled)?;
+    }
+    if let Some(axis) = lanes {
+        state.b.annotate(root, axis, LoopKind::Vectorized)?;
+    }
+    state.laid.push(Laid { stage: root, is_tiled: true, n_outer: blocks.len(), lanes });
+    Ok(*blocks.last().expect("what is tiled has axes"))
+}
+
+/// Orders the loops of the reduction.
+fn reduce(state: &mut State, anchor: StageId, lengths: &Lengths) -> Result<(), ScheduleError> {
+    let n_axes = state.schedule().stage(anchor).compute.axes.len() as u32;
+    let mut threads = Vec::new();
+    let mut space = [const { Vec::new() }; 3];
+    for (axis, of) in lengths.of.iter().enumerate() {
+        let parts = state.split(anchor, AxisId(axis as u32), &of[1..])?;
+        threads.push(parts[1]);
+        for (level, part) in space.iter_mut().zip([parts[0], parts[2], parts[3]]) {
+            level.push(part);
+        }
+        state.lengths.insert((anchor, parts[0]), of[0].clone());
+    }
+    let mut reduce = [const { Vec::new() }; 3];
+    let extents = state.b.extents(anchor);
+    let longest = (lengths.of.len()..extents.len()).max_by_key(|it| extents[*it]);
+    for axis in (lengths.of.len() as u32..n_axes).map(AxisId) {
+        let wanted = if longest == Some(axis.0 as usize) { 4 } else { 1 };
+        let levels = ["R1", "R2"].map(|it| Level::inner(it, wanted).at_most(MOST_STEPS));
+        let own = open(state, anchor, axis, &levels);
+        for (level, part) in reduce.iter_mut().zip(state.split(anchor, axis, &own)?) {
+            level.push(part);
+        }
+    }
+    let step = *reduce[0].last().expect("an anchor reduces");
+    let [repeats, outer, inner] = &space;
+    let parts = [&reduce[0], &threads, &reduce[1], repeats, outer, &reduce[2], inner];
+    let order: Vec<AxisId> = parts.into_iter().flatten().copied().collect();
+    state.b.apply(|it| it.reorder(anchor, &order))?;
+    for axis in &threads {
+        state.b.annotate(anchor, *axis, LoopKind::Thread)?;
+    }
+    for axis in space.iter().flatten() {
+        state.b.annotate(anchor, *axis, LoopKind::Unrolled)?;
+    }
+    let counts: Vec<Factor> = lengths.of.iter().map(|it| it[1].clone()).collect();
+    state.laid.push(Laid { stage: anchor, is_tiled: true, n_outer: 0, lanes: None });
+    state.blocks.push(Block { stage: anchor, step, threads: product(&counts) });
+    annotate::unroll(state, anchor)
+}
+
+/// Lets all threads of a block share what a stage copies, in vectors.
+pub(super) fn copy_by_all(
+    state: &mut State,
+    stage: StageId,
+    threads: &Factor,
+) -> Result<(), ScheduleError> {
+    let order = state.schedule().stage(stage).order.clone();
+    let Some(fused) = state.fuse(stage, &order)? else { return Ok(()) };
+    let name = format!("{} vector", state.b.stage_name(stage));
+    let group = state.b.new_group();
+    let widths: Vec<u64> = [1, 2, WIDEST].to_vec();
+    let width = Factor::Open(state.b.decide(name, DecisionKind::Inner, &widths, 1, group));
+    let parts = state.split(stage, fused, &[threads.clone(), width])?;
+    state.b.apply(|it| it.reorder(stage, &[parts[1], parts[0], parts[2]]))?;
+    state.b.annotate(stage, parts[1], LoopKind::Thread)?;
+    state.b.annotate(stage, parts[2], LoopKind::Vectorized)
+}

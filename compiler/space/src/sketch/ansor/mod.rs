@@ -1,0 +1,145 @@
+//! Ansor's own sketches: its rules as published, for any program.
+//!
+//! In: a [`Dag`] and a [`Target`]. Out: [`Sketch`]es that know of no machine but how many threads it
+//! has: what the sketches of [`super::sketches`], with their analytic choices, are compared with, and
+//! where other sketches come from for programs about which those have little to say.
+//!
+//! Stages are visited from the results to the parameters. At each, rules are asked in order; every
+//! way that one offers is followed. What is left open at the end, tiles and where and how things run,
+//! becomes decisions ([`annotate`]) where Ansor draws random numbers.
+//!
+//! # What differs from the published rules
+//!
+//! - Loops that are fused to run in parallel are here that many parallel loops, and a tile need not
+//!   divide its axis.
+//! - A padded read becomes a stage of its own, as in the programs that Ansor is given.
+//! - The last axis of a stage that no rule tiled is split into vectors, since no later compiler does.
+//! - On GPUs, threads are loops of each stage of a block, and virtual ones are written out inside
+//!   of them; a reduction adds up in registers also where nothing follows it.
+//! - There is no rule for constant matrices that are multiplied with (Winograd): an attribute of the
+//!   program asks for it, and our programs have none.
+//! - A stage in a loop that runs once is not made parallel instead of it.
+//!
+//! # Source
+//!
+//! Zheng et al., "Ansor" (OSDI 2020); rules and their order as in TVM 0.16,
+//! `src/auto_scheduler/search_policy/sketch_policy_rules.cc`.
+
+mod annotate;
+mod bind;
+mod block;
+mod cross_thread;
+mod factors;
+mod locate;
+mod predicates;
+mod rfactor;
+mod rules;
+mod state;
+#[cfg(test)]
+mod tests;
+mod tile;
+
+use std::collections::VecDeque;
+
+use self::state::State;
+use super::Sketch;
+use tvmtune_ir::dag::{Dag, TensorId};
+use tvmtune_ir::target::Target;
+
+/// A program with a stage for each of many reductions has more derivations than anybody wants: where
+/// there are so many, one way of each stage is followed.
+const MOST_DERIVATIONS: usize = 32;
+
+/// What becomes of a state at a stage: the ways to go on, each with what to visit next.
+type Ways = Vec<(State, Option<TensorId>)>;
+
+/// What a rule says.
+enum Verdict {
+    /// It is none of its business.
+    Skip,
+    /// These ways, and those of the rules after it.
+    Apply(Ways),
+    /// These ways only.
+    ApplyAndSkipRest(Ways),
+}
+
+/// What is applied to the stage that defines a tensor, or to a parameter.
+type Rule = fn(&State, TensorId) -> Verdict;
+
+/// The rules for CPUs, in order. After the last one there is always the way that leaves the stage
+/// alone.
+const CPU_RULES: [Rule; 5] = [
+    rules::always_inline,
+    rfactor::add_rfactor,
+    rules::add_cache_write,
+    tile::multi_level_tiling_with_fusion,
+    tile::multi_level_tiling,
+];
+
+/// The rules for GPUs, in order.
+const GPU_RULES: [Rule; 6] = [
+    rules::add_cache_read,
+    rules::always_inline,
+    cross_thread::cross_thread_reduction,
+    rules::add_cache_write,
+    tile::multi_level_tiling_with_fusion,
+    tile::multi_level_tiling,
+];
+
+/// Ansor's sketches of a dag on a target.
+pub fn ansor(dag: &Dag, target: &Target) -> Vec<Sketch> {
+    let mut sketches: Vec<Sketch> = Vec::new();
+    for state in derivations(dag, target) {
+        // What cannot be annotated cannot run.
+        let annotated =
+            if state.b.is_gpu() { bind::bind(state) } else { annotate::annotate(state) };
+        let Ok(sketch) = annotated else { continue };
+        let is_same = |it: &Sketch| it.steps == sketch.steps && it.decisions == sketch.decisions;
+        if !sketches.iter().any(is_same) {
+            sketches.push(sketch);
+        }
+    }
+    sketches
+}
+
+/// All that the rules derive.
+fn derivations(dag: &Dag, target: &Target) -> Vec<State> {
+    let start = State::new(dag, target);
+    let last = start.last();
+    let mut work = VecDeque::from([(start, last)]);
+    let mut derived = Vec::new();
+    while let Some((state, at)) = work.pop_front() {
+        let Some(at) = at else {
+            derived.push(state);
+            continue;
+        };
+        let mut ways = ways(&state, at);
+        let n_others = derived.len() + work.len();
+        if n_others + ways.len() > MOST_DERIVATIONS {
+            // A different one each time.
+            ways = vec![ways.swap_remove(n_others % ways.len())];
+        }
+        work.extend(ways);
+    }
+    derived
+}
+
+/// The ways to go on; at least one.
+fn ways(state: &State, at: TensorId) -> Ways {
+    let mut ways = Vec::new();
+    let rules: &[Rule] = if state.b.is_gpu() { &GPU_RULES } else { &CPU_RULES };
+    for rule in rules {
+        match rule(state, at) {
+            Verdict::Skip => {}
+            Verdict::Apply(more) => ways.extend(more),
+            // Where a primitive refuses all of them, the stage is as if the rule did not apply.
+            Verdict::ApplyAndSkipRest(more) if more.is_empty() => {}
+            Verdict::ApplyAndSkipRest(more) => {
+                ways.extend(more);
+                return ways;
+            }
+        }
+    }
+    ways.push((state.clone(), state.before(at)));
+    ways
+}

@@ -1,0 +1,81 @@
+//! The rule for long reductions of few elements: partial results, which are independent.
+
+use super::factors::{Level, open};
+use super::predicates::{needs_tiling, space_and_reduce};
+use super::rules::way;
+use super::state::{Laid, State};
+use super::{Verdict, Ways};
+use tvmtune_ir::dag::TensorId;
+use tvmtune_schedule::error::ScheduleError;
+use tvmtune_schedule::{AxisId, StageId};
+
+/// Tasks for each thread that are enough.
+const TASKS: u64 = 16;
+
+/// "Add rfactor": partial results of blocks that follow one another, or of elements that lie so far
+/// apart.
+pub(super) fn add_rfactor(state: &State, at: TensorId) -> Verdict {
+    let Some(stage) = state.stage_of(at) else { return Verdict::Skip };
+    if !needs_rfactor(state, stage) || state.written.contains(&stage) {
+        return Verdict::Skip;
+    }
+    let ways: Ways = [Part::Outer, Part::Inner]
+        .into_iter()
+        .flat_map(|part| way(state, |it| factor(it, stage, part)))
+        .collect();
+    Verdict::Apply(ways)
+}
+
+fn needs_rfactor(state: &State, stage: StageId) -> bool {
+    let threads = u64::from(state.b.cpu().threads);
+    let (space, reduce) = space_and_reduce(state, stage);
+    if needs_tiling(state, stage) {
+        return state.schedule().stage(stage).compute.reducer.is_some()
+            && space <= reduce
+            && space <= threads * TASKS;
+    }
+    reduce > threads
+}
+
+/// Which part of the split reduction becomes an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Outer,
+    Inner,
+}
+
+fn factor(
+    state: &mut State,
+    stage: StageId,
+    part: Part,
+) -> Result<Option<TensorId>, ScheduleError> {
+    let what = if part == Part::Outer { "rfactor outer" } else { "rfactor inner" };
+    state.note(stage, what);
+    let compute = state.schedule().stage(stage).compute.clone();
+    let n_spatial = compute.n_spatial as u32;
+    let reduce: Vec<AxisId> = (n_spatial..compute.axes.len() as u32).map(AxisId).collect();
+    let Some(fused) = state.fuse(stage, &reduce)? else { return Ok(None) };
+    let lengths = open(state, stage, fused, &[Level::inner("rfactor", 16)]);
+    let parts = state.split(stage, fused, &lengths)?;
+    let length = lengths[0].clone();
+    let chosen = if part == Part::Outer { parts[0] } else { parts[1] };
+    let partial = state.b.apply(|it| it.rfactor(stage, chosen))?;
+
+    // The axes of the partial results: spatial ones, the new one, what is left to reduce.
+    let (new, rest) = (AxisId(n_spatial), AxisId(n_spatial + 1));
+    // The loops of the stage itself are new ones.
+    state.lengths.retain(|(of, _), _| *of != stage);
+    match part {
+        Part::Outer => {
+            state.lengths.insert((partial, rest), length);
+        }
+        Part::Inner => {
+            state.lengths.insert((partial, new), length.clone());
+            state.lengths.insert((stage, new), length);
+            state.b.apply(|it| it.reorder(partial, &[rest, new]))?;
+            let n_outer = n_spatial as usize;
+            state.laid.push(Laid { stage: partial, is_tiled: false, n_outer, lanes: Some(new) });
+        }
+    }
+    Ok(state.before(state.schedule().stage(partial).tensor()))
+}

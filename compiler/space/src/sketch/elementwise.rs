@@ -1,0 +1,130 @@
+//! The rule for stages with no reduction and nothing inside: one long loop where memory is, tasks
+//! of it for the threads, vectors inside.
+//!
+//! ```text
+//! parallel others, f_0
+//!   for f_1
+//!     vectorized f_2:  c[f] = g(a[f], b[f])        -- f: the axes along which all tensors lie flat
+//! ```
+
+use super::builder::Builder;
+use super::tile::sizes;
+use super::{DecisionKind, Factor, lift};
+use tvmtune_ir::dag::access::Access;
+use tvmtune_ir::dag::{Compute, Expr};
+use tvmtune_ir::poly::VarId;
+use tvmtune_schedule::error::ScheduleError;
+use tvmtune_schedule::{AxisId, LoopKind, StageId};
+
+/// Bytes that a task should touch, so that handing it out costs little.
+const TASK_BYTES: u64 = 64 * 1024;
+
+pub(super) fn elementwise(b: &mut Builder, root: StageId) -> Result<(), ScheduleError> {
+    lift::apart(b, root)?;
+    let name = b.stage_name(root).to_owned();
+    let extents = b.extents(root);
+    let accesses = b.accesses(root);
+    let bytes_each = 4 * (accesses.len() as u64 + 1);
+    let Some(last) = extents.len().checked_sub(1) else { return Ok(()) };
+    let compute = b.schedule.stage(root).compute.clone();
+
+    let across = (0..last).rev().find(|axis| reads_across(&accesses, *axis, last));
+    let flat_from = match across {
+        Some(_) => last,
+        None => (0..last)
+            .rev()
+            .take_while(|it| is_flat(b, &compute, &accesses, *it))
+            .last()
+            .unwrap_or(last),
+    };
+    let mut flat = AxisId(last as u32);
+    for axis in (flat_from..last).rev() {
+        flat = b.apply(|it| it.fuse(root, AxisId(axis as u32), flat))?;
+    }
+    let length = b.extent(root, flat);
+    let lanes = b.lanes();
+    let n_vectors = length.div_ceil(lanes);
+    let group = b.new_group();
+    let best = if across.is_some() { 1 } else { n_vectors.min(4) };
+    let inner = tile_of_lanes(b, &format!("{name} lanes"), n_vectors, best, group);
+    let rows: u64 = extents[..flat_from].iter().product();
+    let n_tiles = n_vectors.div_ceil(best);
+    let wanted = u64::from(b.cpu().threads) * 4;
+    let cached = TASK_BYTES.div_ceil(bytes_each * best * lanes).max(1);
+    let share = (n_tiles * rows).div_ceil(wanted).max(1);
+    let block = cached.min(share).min(n_tiles);
+    let kind = DecisionKind::Outer;
+    let outer = b.decide(format!("{name} block"), kind, &sizes(n_tiles), block, group);
+    let parts = b.split(root, flat, &[Factor::Open(outer), Factor::Open(inner)])?;
+    if let Some(axis) = across {
+        tile_across(b, root, axis, &parts, &name)?;
+    }
+    let order = b.schedule.stage(root).order.clone();
+    for axis in order.iter().take_while(|it| **it != parts[1]) {
+        b.annotate(root, *axis, LoopKind::Parallel)?;
+    }
+    b.annotate(root, parts[2], LoopKind::Vectorized)?;
+    b.name.push(format!("{name}: flat"));
+    Ok(())
+}
+
+/// A decision on how many lanes a vectorized loop has; `best` in vectors.
+pub(super) fn tile_of_lanes(
+    b: &mut Builder,
+    name: &str,
+    n_vectors: u64,
+    best: u64,
+    group: u32,
+) -> super::DecisionId {
+    let lanes = b.lanes();
+    let mut options: Vec<u64> = [1, 2, 3, 4, 6, 8].iter().map(|it| it * lanes).collect();
+    options.retain(|it| *it <= n_vectors.max(1) * lanes);
+    b.decide(name.to_owned(), DecisionKind::Inner, &options, best.max(1) * lanes, group)
+}
+
+/// Whether some read is contiguous along `axis` where it is not along the last one.
+fn reads_across(accesses: &[Access], axis: usize, last: usize) -> bool {
+    accesses
+        .iter()
+        .any(|it| it.is_contiguous(axis) && it.depends_on(last) && !it.is_contiguous(last))
+}
+
+/// Whether all tensors lie flat over an axis and the one after it.
+fn is_flat(b: &Builder, compute: &Compute, accesses: &[Access], axis: usize) -> bool {
+    let next = axis + 1;
+    let extent = &compute.axes[next].extent;
+    let as_value = |it: &Expr| {
+        let is_axis = |n: usize| VarId(n as u32);
+        matches!(it, Expr::Index(poly) if poly.mentions(is_axis(axis)) || poly.mentions(is_axis(next)))
+    };
+    let mut used = false;
+    compute.body.walk(&mut |it| used |= as_value(it));
+    let flat = |it: &Access| match (&it.strides[axis], &it.strides[next]) {
+        (Some(outer), Some(inner)) => *outer == inner.clone() * extent.clone(),
+        _ => false,
+    };
+    // An axis that is as long as a task needs no help from those around it.
+    let short = b.most(extent) * 4 < TASK_BYTES;
+    short && !used && accesses.iter().all(flat)
+}
+
+/// Tiles the axis along which something else is contiguous, so that whole cache lines are used.
+fn tile_across(
+    b: &mut Builder,
+    root: StageId,
+    axis: usize,
+    parts: &[AxisId],
+    name: &str,
+) -> Result<(), ScheduleError> {
+    let group = b.new_group();
+    let lanes = b.lanes();
+    let options: Vec<u64> = [4, 8, 16, 32].into_iter().filter(|it| *it <= 2 * lanes).collect();
+    let decision = b.decide(format!("{name} across"), DecisionKind::Inner, &options, lanes, group);
+    let across = b.split(root, AxisId(axis as u32), &[Factor::Open(decision)])?;
+    let mut order = b.schedule.stage(root).order.clone();
+    order.retain(|it| *it != across[1]);
+    let at = order.iter().position(|it| *it == parts[2]).unwrap_or(order.len());
+    order.insert(at, across[1]);
+    b.apply(|it| it.reorder(root, &order))?;
+    b.annotate(root, across[1], LoopKind::Unrolled)
+}

@@ -1,0 +1,185 @@
+//! The rule for long reductions across memory: neighboring threads take neighboring columns, rows of
+//! threads take every so many steps of the reduction, and what they found is combined in shared
+//! memory.
+//!
+//! ```text
+//! parallel others, j_0
+//!   thread r: thread j_1:  for k: vectorized j_2:  acc[j] += x[k, r, j]      -- in registers
+//!                          vectorized j_2:         part[r, j] = acc[j]
+//!   thread j_1: for r:     vectorized j_2:  sum[j] += part[r, j]
+//!   thread j_1:            vectorized j_2:  y[j] = f(sum[j])
+//! ```
+
+use super::reads::{column, lanes, length, reduces};
+use super::{innermost, power};
+use crate::sketch::builder::Builder;
+use crate::sketch::{DecisionId, Factor};
+use tvmtune_schedule::error::{ErrorKind, ScheduleError};
+use tvmtune_schedule::{AxisId, Layout, LoopKind, StageId};
+
+/// Threads side by side.
+const SIDE: u64 = 32;
+/// Rows of threads.
+const MOST_ROWS: u64 = 16;
+/// Steps of the reduction that a thread should have at least.
+const LEAST_STEPS: u64 = 8;
+/// Threads that keep the memory of a multiprocessor busy.
+const BUSY: u64 = 1024;
+
+/// The tile of a block.
+#[derive(Clone, Copy)]
+struct Tile {
+    /// The axis that runs along memory.
+    column: usize,
+    threads: DecisionId,
+    lanes: DecisionId,
+}
+
+/// A stage that runs inside of a block.
+struct Placed {
+    stage: StageId,
+    /// Its axis over rows of threads, if it has one.
+    row: Option<AxisId>,
+    /// What computes it in registers.
+    accumulator: Option<StageId>,
+}
+
+pub(super) fn columns(
+    b: &mut Builder,
+    root: StageId,
+    inside: &[StageId],
+) -> Result<(), ScheduleError> {
+    let name = b.stage_name(root).to_owned();
+    let n_spatial = b.schedule.stage(root).compute.n_spatial;
+    let mut attached = inside.to_vec();
+    if reduces(b, root) {
+        attached.push(b.apply(|it| it.cache_write(root))?);
+    }
+    let is_reduction = |it: &StageId| reduces(b, *it);
+    let reductions: Vec<StageId> = attached.iter().copied().filter(is_reduction).collect();
+    let longest = reductions.iter().copied().max_by_key(|it| length(b, *it));
+    let longest = longest.ok_or(ErrorKind::NotReduction.of_stage(root))?;
+    let last = n_spatial.checked_sub(1).ok_or(ErrorKind::NotOutermost.of_stage(root))?;
+    let column = column(b, longest).unwrap_or(last);
+
+    let (tile, rows) = decide(b, &name, root, longest, column, &reductions);
+    let mut placed = Vec::new();
+    for stage in attached {
+        if reduces(b, stage) {
+            placed.push(rows_of_threads(b, stage, rows)?);
+        }
+        placed.push(Placed { stage, row: None, accumulator: None });
+    }
+    let block = split_root(b, root, tile)?;
+    // Readers first: a stage runs inside the loop only when all that read it do.
+    for Placed { stage, row, accumulator } in placed.into_iter().rev() {
+        let thread = split_inside(b, stage, tile, row)?;
+        b.apply(|it| it.compute_at(stage, root, block))?;
+        if let Some(accumulator) = accumulator {
+            innermost(b, accumulator, AxisId(tile.column as u32))?;
+            b.apply(|it| it.compute_at(accumulator, stage, thread))?;
+        }
+    }
+    b.name.push(format!("{name}: columns"));
+    Ok(())
+}
+
+fn decide(
+    b: &mut Builder,
+    name: &str,
+    root: StageId,
+    longest: StageId,
+    column: usize,
+    reductions: &[StageId],
+) -> (Tile, DecisionId) {
+    let extents = b.extents(root);
+    let elements: u64 = extents.iter().product();
+    let multiprocessors = u64::from(b.gpu().multiprocessors);
+    let most_rows = (length(b, longest) / LEAST_STEPS).clamp(1, MOST_ROWS);
+    // Wide accesses only where there is enough to do for all threads without them.
+    let widest = lanes(b, reductions, column);
+    let busy = |lanes: &u64| elements / (lanes * SIDE) >= multiprocessors;
+    let best = [8, 4, 2].into_iter().find(|it| *it <= widest && busy(it)).unwrap_or(1);
+    let group = b.new_group();
+    let lanes = power(b, format!("{name} vector"), widest, best, group);
+    let side = (extents[column] / best).next_power_of_two().clamp(1, SIDE);
+    let threads = power(b, format!("{name} columns"), 4 * SIDE, side, group);
+    let group = b.new_group();
+    let rows =
+        (multiprocessors * BUSY * best / elements.max(1)).next_power_of_two().clamp(1, most_rows);
+    let rows = 1 << rows.ilog2();
+    let rows = power(b, format!("{name} rows"), 2 * MOST_ROWS, rows, group);
+    (Tile { column, threads, lanes }, rows)
+}
+
+/// Lets rows of threads reduce on their own, each in registers.
+fn rows_of_threads(
+    b: &mut Builder,
+    stage: StageId,
+    rows: DecisionId,
+) -> Result<Placed, ScheduleError> {
+    let (extents, n_spatial) = (b.extents(stage), b.schedule.stage(stage).compute.n_spatial);
+    let longest = (n_spatial..extents.len()).max_by_key(|it| extents[*it]);
+    let longest = longest.ok_or(ErrorKind::NotReduction.of_stage(stage))?;
+    let parts = b.split(stage, AxisId(longest as u32), &[Factor::Open(rows)])?;
+    let stage = b.apply(|it| it.rfactor(stage, parts[1]))?;
+    let tensor = b.schedule.stage(stage).tensor();
+    let order = [n_spatial].into_iter().chain(0..n_spatial).collect();
+    let layout = Layout { splits: Vec::new(), order };
+    b.apply(|it| it.pack(tensor, layout))?;
+    let accumulator = Some(b.apply(|it| it.cache_write(stage))?);
+    Ok(Placed { stage, row: Some(AxisId(n_spatial as u32)), accumulator })
+}
+
+/// Splits the stage that stores the result; returns its last loop over blocks.
+fn split_root(b: &mut Builder, root: StageId, tile: Tile) -> Result<AxisId, ScheduleError> {
+    let n_spatial = b.schedule.stage(root).compute.n_spatial;
+    let parts = split(b, root, tile)?;
+    let others = (0..n_spatial).filter(|it| *it != tile.column).map(|it| AxisId(it as u32));
+    let blocks: Vec<AxisId> = others.chain([parts[0]]).collect();
+    let order: Vec<AxisId> = blocks.iter().chain(&parts[1..]).copied().collect();
+    b.apply(|it| it.reorder(root, &order))?;
+    for axis in blocks {
+        b.annotate(root, axis, LoopKind::Parallel)?;
+    }
+    b.annotate(root, parts[1], LoopKind::Thread)?;
+    b.annotate(root, parts[2], LoopKind::Vectorized)?;
+    Ok(parts[0])
+}
+
+/// Gives each thread of a row, and each row of threads, its elements of a stage; returns the
+/// innermost loop over threads.
+fn split_inside(
+    b: &mut Builder,
+    stage: StageId,
+    tile: Tile,
+    row: Option<AxisId>,
+) -> Result<AxisId, ScheduleError> {
+    let n_spatial = b.schedule.stage(stage).compute.n_spatial as u32;
+    let order = b.schedule.stage(stage).order.clone();
+    let [outer, thread, inner] = split(b, stage, tile)?;
+    let is_other = |it: &AxisId| it.0 != tile.column as u32 && Some(*it) != row;
+    let (others, steps): (Vec<AxisId>, Vec<AxisId>) =
+        order.into_iter().filter(is_other).partition(|it| it.0 < n_spatial);
+    let mut order = others;
+    order.extend(row);
+    order.extend([thread, outer]);
+    order.extend(&steps);
+    order.push(inner);
+    b.apply(|it| it.reorder(stage, &order))?;
+    for axis in row.into_iter().chain([thread]) {
+        b.annotate(stage, axis, LoopKind::Thread)?;
+    }
+    for axis in steps {
+        b.annotate(stage, axis, LoopKind::Unrolled)?;
+    }
+    b.annotate(stage, inner, LoopKind::Vectorized)?;
+    Ok(thread)
+}
+
+/// Splits columns into those of a block, a thread and a vector.
+fn split(b: &mut Builder, stage: StageId, tile: Tile) -> Result<[AxisId; 3], ScheduleError> {
+    let factors = [Factor::Open(tile.threads), Factor::Open(tile.lanes)];
+    let parts = b.split(stage, AxisId(tile.column as u32), &factors)?;
+    Ok([parts[0], parts[1], parts[2]])
+}

@@ -1,0 +1,348 @@
+//! The rule for products that matrix instructions can do: sums of products of narrow numbers, or of
+//! ones rounded to TF32, also where they are convolutions.
+//!
+//! ```text
+//! parallel others, u_0, i_0, j_0
+//!   pipelined r, s, k_0                                       -- other reduce loops outermost
+//!     thread t:  a_tile[u, i, k] = a[u_0 + u, i_0 + i, k_0 + k]   -- by all threads, in vectors
+//!     thread t:  b_tile[j, k] = b[j_0 + j, k_0 + k]
+//!     thread u_1, i_1, j_1 (warps), g, q (threads of a warp)
+//!       unrolled k_1: unrolled u_2, i_2, j_2:                 -- instructions
+//!         tensor h, p, k_2:  acc[u, i, j] += a_tile[u, i, k] * b_tile[j, k]
+//!   thread u_1, i_1, j_1, g, q
+//!     unrolled u_2, i_2, h, j_2: vectorized p:  c[u, i, j] = f(acc[u, i, j])
+//! ```
+//!
+//! Rows are `16 * i_2 + 8 * h + g`, columns `8 * j_2 + 2 * q + p`: what `grid::tensor` looks for. `u`
+//! is one more axis of the factor that has the rows, or of the one that has the columns: pixels of an
+//! image that has few in a row.
+
+use super::operand::{self, Factors};
+use super::power;
+use super::tile::{most_stages, pipeline};
+use crate::sketch::builder::Builder;
+use crate::sketch::{DecisionId, Factor};
+use tvmtune_ir::dag::access::Access;
+use tvmtune_ir::dag::{BinaryOp, DType, Expr, Literal, Reducer, UnaryOp};
+use tvmtune_schedule::error::{ErrorKind, ScheduleError};
+use tvmtune_schedule::{AxisId, LoopKind, StageId};
+
+/// Fewer rows leave the second half of an instruction's empty.
+const LEAST_ROWS: u64 = 9;
+/// Fewer columns leave threads without.
+const LEAST_COLUMNS: u64 = 7;
+
+/// Steps of the reduction in one instruction of TF32.
+pub(super) const TF32_STEP: u64 = 8;
+
+/// The axes of a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Product {
+    /// That of the rows: one factor depends on it.
+    pub(super) row: usize,
+    /// That of the columns: the other factor depends on it.
+    pub(super) column: usize,
+    /// One more axis in the tile of a block, of either.
+    pub(super) beside: Option<usize>,
+    /// What is reduced.
+    pub(super) depth: usize,
+    /// Steps of the reduction in one instruction.
+    pub(super) step: u64,
+}
+
+/// The product that a reduction is, if there are instructions for it, and it has rows for them.
+pub(super) fn product(b: &Builder, anchor: StageId) -> Option<Product> {
+    candidate(b, anchor, true).filter(|it| b.extents(anchor)[it.row] >= LEAST_ROWS)
+}
+
+/// The product that a reduction is, if there are instructions for it. Rows may be those of columns if
+/// there are few.
+pub(super) fn candidate(b: &Builder, anchor: StageId, may_swap: bool) -> Option<Product> {
+    if !b.gpu().arch.has_async_copies() {
+        return None;
+    }
+    let compute = &b.schedule.stage(anchor).compute;
+    let step = step(b, &compute.body)?;
+    let (extents, accesses) = (b.extents(anchor), b.accesses(anchor));
+    let [first, second] = accesses.as_slice() else { return None };
+    let alone = |own: &Access, other: &Access| {
+        let is_own = |it: &usize| own.depends_on(*it) && !other.depends_on(*it) && extents[*it] > 1;
+        (0..compute.n_spatial).filter(is_own).collect::<Vec<usize>>()
+    };
+    let (first_own, second_own) = (alone(first, second), alone(second, first));
+    // Results lie along the columns.
+    let long = |it: &&usize| extents[**it] >= LEAST_COLUMNS;
+    let last = first_own.iter().chain(&second_own).filter(long).max().copied()?;
+    let others = if first_own.contains(&last) { &second_own } else { &first_own };
+    let other = longest(others, &extents, 16)?;
+    // Few of them are better the side that an instruction has less of.
+    let swapped = may_swap && extents[other] <= 8 && extents[last] >= 16;
+    let (row, column) = if swapped { (last, other) } else { (other, last) };
+    let left = |it: &usize| *it != row && *it != column;
+    let beside: Vec<usize> = first_own.iter().chain(&second_own).copied().filter(left).collect();
+    let beside = beside.into_iter().max_by_key(|it| (extents[*it], *it));
+    let both = |it: &usize| first.depends_on(*it) && second.depends_on(*it) && extents[*it] >= step;
+    let depth =
+        (compute.n_spatial..compute.axes.len()).filter(both).max_by_key(|it| extents[*it])?;
+    let is_large = extents[column] >= LEAST_COLUMNS;
+    let fits = compute.reducer == Some(Reducer::Sum) && is_large;
+    fits.then_some(Product { row, column, beside, depth, step })
+}
+
+/// The axis that wastes least of tiles of that side; the last of those.
+fn longest(axes: &[usize], extents: &[u64], side: u64) -> Option<usize> {
+    let used = |axis: &usize| {
+        let extent = extents[*axis];
+        (extent * 1024 / extent.next_multiple_of(side), extent.min(8 * side), *axis)
+    };
+    axes.iter().copied().max_by_key(used)
+}
+
+/// How many steps of a sum of products of narrow numbers one instruction does.
+fn step(b: &Builder, body: &Expr) -> Option<u64> {
+    let Expr::Binary(BinaryOp::Mul, one, other) = body else { return None };
+    let factor = |it: &Expr| {
+        let (wide, is_tf32, inner) = match padded(it) {
+            Expr::Cast(to, inner) => (*to, false, inner),
+            Expr::Unary(UnaryOp::Tf32, inner) => (DType::F32, true, inner),
+            _ => return None,
+        };
+        let Expr::Read { tensor, .. } = padded(inner) else { return None };
+        let narrow = b.schedule.tensor(*tensor).tensor.dtype;
+        ((narrow == DType::F32) == is_tf32).then_some((narrow, wide))
+    };
+    let (one, other) = (factor(one)?, factor(other)?);
+    match one {
+        _ if one != other => None,
+        (DType::F16 | DType::Bf16, DType::F32) => Some(16),
+        (DType::I8, DType::I32) => Some(32),
+        (DType::F32, DType::F32) => Some(TF32_STEP),
+        _ => None,
+    }
+}
+
+/// What is read where it is not padding of zeros.
+fn padded(value: &Expr) -> &Expr {
+    match value {
+        Expr::Select { then, otherwise, .. } => match **otherwise {
+            Expr::Const(Literal::Float(0.0) | Literal::Int(0), _) => then,
+            _ => value,
+        },
+        other => other,
+    }
+}
+
+/// The tile of a block, by axis.
+#[derive(Clone, Copy)]
+struct Sides {
+    row: u64,
+    column: u64,
+    beside: u64,
+}
+
+/// The decisions on one axis.
+#[derive(Clone, Copy)]
+struct Axis {
+    axis: usize,
+    warps: DecisionId,
+    instructions: DecisionId,
+}
+
+/// The decisions on a tile.
+struct Tile {
+    row: Axis,
+    column: Axis,
+    beside: Option<Axis>,
+}
+
+pub(super) fn tensor(b: &mut Builder, root: StageId, anchor: StageId) -> Result<(), ScheduleError> {
+    let name = b.stage_name(root).to_owned();
+    let product = product(b, anchor).ok_or(ErrorKind::NotReduction.of_stage(anchor))?;
+    let anchor = if root == anchor { b.apply(|it| it.cache_write(anchor))? } else { anchor };
+    let sides = sides(b, anchor, product);
+    let depth = 2 * product.step;
+    let tiled = |axis: usize| match axis {
+        it if it == product.row => Some(sides.row),
+        it if it == product.column => Some(sides.column),
+        it if it == product.depth => Some(depth),
+        it if Some(it) == product.beside => Some(sides.beside),
+        _ => None,
+    };
+    let factors = Factors { depth: product.depth, tiled: &tiled };
+    let operands = operand::copy(b, anchor, &factors)?;
+    let tile = decide(b, &name, product, sides);
+    let block = split_root(b, root, anchor, &tile)?;
+    b.apply(|it| it.compute_at(anchor, root, block))?;
+    let step = reduce(b, anchor, product, &tile, &name)?;
+    let warps = [Some(tile.row), Some(tile.column), tile.beside];
+    let warps: Vec<DecisionId> = warps.into_iter().flatten().map(|it| it.warps).collect();
+    for operand in operands {
+        operand::lay(b, &operand, anchor, step, None)?;
+        operand::by_all_threads(b, &operand, 32, &warps)?;
+    }
+    b.name.push(format!("{name}: tensor"));
+    Ok(())
+}
+
+/// The tile of a block: as large as leaves every multiprocessor one, where that can be.
+fn sides(b: &Builder, anchor: StageId, product: Product) -> Sides {
+    const SIDES: [(u64, u64); 6] = [(128, 128), (64, 128), (64, 64), (32, 64), (32, 32), (16, 16)];
+    let extents = b.extents(anchor);
+    let n_spatial = b.schedule.stage(anchor).compute.n_spatial;
+    let Product { row, column, beside, .. } = product;
+    let is_other = |it: &usize| ![Some(row), Some(column), beside].contains(&Some(*it));
+    let others: u64 = (0..n_spatial).filter(is_other).map(|it| extents[it]).product();
+    let with_row = beside.is_some_and(|it| moves_with(b, anchor, it, row));
+    let mut chosen = Sides { row: 16, column: 8, beside: 1 };
+    for (rows, columns) in SIDES {
+        let tile = |axis: usize, side: u64| side.min(extents[axis].next_power_of_two());
+        let (in_row, in_column) = (tile(row, rows).max(16), tile(column, columns).max(8));
+        let left = if with_row { rows / in_row } else { columns / in_column };
+        let beside_tile = beside.map_or(1, |it| tile(it, left.max(1)));
+        chosen = Sides { row: in_row, column: in_column, beside: beside_tile };
+        let n_blocks = extents[row].div_ceil(in_row)
+            * extents[column].div_ceil(in_column)
+            * beside.map_or(1, |it| extents[it].div_ceil(beside_tile));
+        if n_blocks * others >= u64::from(b.gpu().multiprocessors) {
+            break;
+        }
+    }
+    chosen
+}
+
+/// Whether the same factor depends on both axes.
+pub(super) fn moves_with(b: &Builder, anchor: StageId, one: usize, other: usize) -> bool {
+    b.accesses(anchor).iter().any(|it| it.depends_on(one) && it.depends_on(other))
+}
+
+/// Opens the tile: two by two warps, of up to 64 x 64 each.
+fn decide(b: &mut Builder, name: &str, product: Product, sides: Sides) -> Tile {
+    let mut axis = |what: &str, axis: usize, n: u64, warps: u64, most: (u64, u64)| {
+        let group = b.new_group();
+        let warps_of = power(b, format!("{name} {what} warps"), most.0, warps, group);
+        let each = power(b, format!("{name} {what} tiles"), most.1, n / warps, group);
+        Axis { axis, warps: warps_of, instructions: each }
+    };
+    let two = |n: u64| if n >= 4 { 2 } else { 1 };
+    let (n_rows, n_columns) = (sides.row / 16, sides.column / 8);
+    let row = axis("row", product.row, n_rows, two(n_rows), (4, 8));
+    let column = axis("column", product.column, n_columns, two(n_columns), (8, 16));
+    // Where a side has few instructions, warps take what lies beside.
+    let few = two(n_rows) * two(n_columns) < 4;
+    let beside = product.beside.filter(|_| sides.beside > 1).map(|it| {
+        let warps = if few { two(2 * sides.beside) } else { 1 };
+        axis("beside", it, sides.beside, warps, (4, 8))
+    });
+    Tile { row, column, beside }
+}
+
+/// The loops of a tile: over blocks, over threads, and those that are written out.
+struct Parts {
+    blocks: Vec<AxisId>,
+    threads: Vec<AxisId>,
+    /// Of the side beside, of rows, of columns.
+    instructions: Vec<AxisId>,
+    /// The halves of the rows, the pairs of columns.
+    inside: [AxisId; 2],
+}
+
+fn split(b: &mut Builder, stage: StageId, tile: &Tile) -> Result<Parts, ScheduleError> {
+    let open = Factor::Open;
+    let id = |axis: Axis| AxisId(axis.axis as u32);
+    let Tile { row, column, beside } = tile;
+    let beside = match beside {
+        Some(it) => b.split(stage, id(*it), &[open(it.warps), open(it.instructions)])?,
+        None => Vec::new(),
+    };
+    let rows = [open(row.warps), open(row.instructions), Factor::Fixed(2), Factor::Fixed(8)];
+    let i = b.split(stage, id(*row), &rows)?;
+    let columns =
+        [open(column.warps), open(column.instructions), Factor::Fixed(4), Factor::Fixed(2)];
+    let j = b.split(stage, id(*column), &columns)?;
+    let part = |n: usize| beside.get(n).copied();
+    Ok(Parts {
+        blocks: part(0).into_iter().chain([i[0], j[0]]).collect(),
+        threads: part(1).into_iter().chain([i[1], j[1], i[4], j[3]]).collect(),
+        instructions: part(2).into_iter().chain([i[2], j[2]]).collect(),
+        inside: [i[3], j[4]],
+    })
+}
+
+/// Splits the stage that stores the result; returns its last loop over blocks.
+fn split_root(
+    b: &mut Builder,
+    root: StageId,
+    anchor: StageId,
+    tile: &Tile,
+) -> Result<AxisId, ScheduleError> {
+    let n_spatial = b.schedule.stage(anchor).compute.n_spatial as u32;
+    let parts = split(b, root, tile)?;
+    let untouched = |it: &AxisId| b.schedule.stage(root).order.contains(it);
+    let others: Vec<AxisId> = (0..n_spatial).map(AxisId).filter(untouched).collect();
+    let blocks: Vec<AxisId> = others.into_iter().chain(parts.blocks).collect();
+    let (columns, rows) = parts.instructions.split_last().expect("a tile has columns");
+    let [half, pair] = parts.inside;
+    let inner: Vec<AxisId> = rows.iter().copied().chain([half, *columns]).collect();
+    let order = blocks.iter().chain(&parts.threads).chain(&inner).chain([&pair]);
+    let order: Vec<AxisId> = order.copied().collect();
+    b.apply(|it| it.reorder(root, &order))?;
+    for axis in &blocks {
+        b.annotate(root, *axis, LoopKind::Parallel)?;
+    }
+    for axis in parts.threads {
+        b.annotate(root, axis, LoopKind::Thread)?;
+    }
+    for axis in inner {
+        b.annotate(root, axis, LoopKind::Unrolled)?;
+    }
+    b.annotate(root, pair, LoopKind::Vectorized)?;
+    blocks.last().copied().ok_or(ErrorKind::NotOutermost.of_stage(root))
+}
+
+/// Orders the loops of the reduction; returns the one at which operands are copied.
+fn reduce(
+    b: &mut Builder,
+    anchor: StageId,
+    product: Product,
+    tile: &Tile,
+    name: &str,
+) -> Result<AxisId, ScheduleError> {
+    let n_spatial = b.schedule.stage(anchor).compute.n_spatial;
+    let before = b.schedule.stage(anchor).order.clone();
+    let parts = split(b, anchor, tile)?;
+    let group = b.new_group();
+    let steps = power(b, format!("{name} steps"), 4, 2, group);
+    let factors = [Factor::Open(steps), Factor::Fixed(product.step)];
+    let k = b.split(anchor, AxisId(product.depth as u32), &factors)?;
+    let untouched: Vec<AxisId> =
+        before.into_iter().filter(|it| b.schedule.stage(anchor).order.contains(it)).collect();
+    let is_spatial = |it: &AxisId| (it.0 as usize) < n_spatial;
+    let (others, windows): (Vec<AxisId>, Vec<AxisId>) = untouched.into_iter().partition(is_spatial);
+    let [half, pair] = parts.inside;
+    let mut order = others;
+    order.extend(&parts.blocks);
+    order.extend(&windows);
+    order.push(k[0]);
+    order.extend(&parts.threads);
+    order.push(k[1]);
+    order.extend(&parts.instructions);
+    order.extend([half, pair, k[2]]);
+    b.apply(|it| it.reorder(anchor, &order))?;
+    for axis in &parts.threads {
+        b.annotate(anchor, *axis, LoopKind::Thread)?;
+    }
+    for axis in parts.instructions.iter().chain([&k[1]]) {
+        b.annotate(anchor, *axis, LoopKind::Unrolled)?;
+    }
+    for axis in [half, pair, k[2]] {
+        b.annotate(anchor, axis, LoopKind::Tensor)?;
+    }
+    // One loop over all that is copied, so that copies go ahead across its parts.
+    let mut step = k[0];
+    for window in windows.into_iter().rev() {
+        step = b.apply(|it| it.fuse(anchor, window, step))?;
+    }
+    let stages = most_stages(b);
+    pipeline(b, anchor, step, stages, name)?;
+    Ok(step)
+}

@@ -1,0 +1,331 @@
+//! The rule for reductions of which two operands are used more than once: matrix products,
+//! convolutions, and whatever else looks like them.
+//!
+//! ```text
+//! parallel i_0, j_0
+//!   for k_0                                                  -- the reduction, computed here
+//!     thread t:  a_tile[k, i] = a[i_0 + i, k_0 + k]          -- by all threads, in vectors
+//!     thread t:  b_tile[k, j] = b[k_0 + k, j_0 + j]
+//!     thread i_2, j_2
+//!       unrolled k_1
+//!         unrolled i_1, j_1, i_3, j_3:  acc[i, j] += a_tile[k, i] * b_tile[k, j]
+//!   thread i_2, j_2
+//!     unrolled i_1, j_1, i_3: vectorized j_3:  c[i, j] = f(acc[i, j])
+//! ```
+//!
+//! # Source
+//!
+//! Ansor's multi-level tiling for GPUs (`SSSRRSRS`), with virtual threads as repeats inside.
+
+use super::power;
+use super::tile_size::{AxisTile, TileSize, choose};
+use crate::sketch::builder::Builder;
+use crate::sketch::{DecisionId, DecisionKind, Factor};
+use tvmtune_ir::dag::TensorId;
+use tvmtune_ir::dag::access::Access;
+use tvmtune_schedule::error::{ErrorKind, ScheduleError};
+use tvmtune_schedule::{AxisId, Instruction, Layout, LoopKind, StageId};
+
+/// Steps of a reduction that are written out one after the other.
+const LONGEST: u64 = 32;
+
+/// A copy of an operand: the stage, and the dimension whose elements threads read side by side.
+pub(super) struct Operand {
+    pub(super) stage: StageId,
+    pub(super) dim: Option<usize>,
+    pub(super) vector: u64,
+}
+
+/// The decisions on one axis.
+struct Axis {
+    tile: AxisTile,
+    repeats: DecisionId,
+    threads: DecisionId,
+    inner: DecisionId,
+}
+
+pub(super) fn tile(b: &mut Builder, root: StageId, anchor: StageId) -> Result<(), ScheduleError> {
+    let name = b.stage_name(root).to_owned();
+    let anchor = if root == anchor { b.apply(|it| it.cache_write(anchor))? } else { anchor };
+    let size = choose(b, anchor).ok_or(ErrorKind::NotReduction.of_stage(anchor))?;
+    let operands = copy_operands(b, anchor, &size)?;
+    let axes = decide(b, &size, &name);
+    let block = split_root(b, root, anchor, &axes)?;
+    b.apply(|it| it.compute_at(anchor, root, block))?;
+    let step = reduce(b, anchor, &axes, &size, &name)?;
+    let threads: Vec<DecisionId> = axes.iter().map(|it| it.threads).collect();
+    for operand in operands {
+        place(b, &operand, anchor, step, &threads, 1)?;
+    }
+    b.name.push(format!("{name}: tile"));
+    Ok(())
+}
+
+/// Copies every operand that varies inside a tile.
+pub(super) fn copy_operands(
+    b: &mut Builder,
+    anchor: StageId,
+    size: &TileSize,
+) -> Result<Vec<Operand>, ScheduleError> {
+    let accesses = b.accesses(anchor);
+    let mut tensors: Vec<TensorId> = accesses.iter().map(|it| it.tensor).collect();
+    tensors.sort_unstable();
+    tensors.dedup();
+    let mut operands = Vec::new();
+    for tensor in tensors {
+        let Some(read) = accesses.iter().position(|it| it.tensor == tensor) else { continue };
+        let access = &accesses[read];
+        let reads = || accesses.iter().filter(|it| it.tensor == tensor);
+        let is_padded = reads().any(|it| it.conditional);
+        let skips = reads().count() == 1 && !is_padded && skips_elements(access);
+        let copied = match is_padded {
+            true => b.apply(|it| it.cache_padded(tensor, anchor)),
+            false if skips => b.apply(|it| it.cache_operand(anchor, read as u32)),
+            false => b.apply(|it| it.cache_read(tensor, anchor)),
+        };
+        // What cannot be copied is read where it is.
+        let Ok(stage) = copied else { continue };
+        let side = size.axes.iter().rev();
+        let (dim, vector) = if skips {
+            // Its dimensions are the axes that it is read along.
+            let before = |axis: usize| (0..axis).filter(|it| access.depends_on(*it)).count();
+            let moving = side.map(|it| it.axis).find(|it| access.depends_on(*it));
+            (moving.map(before), 1)
+        } else {
+            let vector = if is_padded { 1 } else { vector(b, access, size) };
+            (side.clone().find_map(|it| dim_along(access, it.axis)), vector)
+        };
+        operands.push(Operand { stage, dim, vector });
+    }
+    Ok(operands)
+}
+
+/// Whether a read steps over elements that no other iteration reads.
+fn skips_elements(access: &Access) -> bool {
+    access.steps.iter().flatten().any(|steps| {
+        let mut moving = steps.iter().filter(|it| **it != 0);
+        moving.next().is_some_and(|it| it.abs() > 1) && moving.next().is_none()
+    })
+}
+
+/// The dimension that an axis indexes with step 1.
+fn dim_along(access: &Access, axis: usize) -> Option<usize> {
+    access.steps.iter().position(|it| it.as_ref().is_some_and(|it| it[axis] == 1))
+}
+
+/// How many elements of a tile's rows lie side by side for certain, 4 at most.
+fn vector(b: &Builder, access: &Access, size: &TileSize) -> u64 {
+    let tensor = &b.schedule.tensor(access.tensor).tensor;
+    let Some((steps, extent)) = access.steps.last().zip(tensor.shape.last()) else { return 1 };
+    let Some(steps) = steps else { return 1 };
+    let length = |axis: usize| {
+        let tiled = size.axes.iter().find(|it| it.axis == axis).map(|it| it.length());
+        if axis == size.step.0 { Some(size.step.1) } else { tiled }
+    };
+    let moving: Vec<usize> = (0..steps.len()).filter(|it| steps[*it] != 0).collect();
+    let [axis] = moving.as_slice() else { return 1 };
+    let row = length(*axis).unwrap_or(1);
+    let whole = extent.as_constant().unwrap_or(1) as u64;
+    let widest = 16 / tensor.dtype.bytes();
+    let fits = |it: &u64| *it <= widest && row.is_multiple_of(*it) && whole.is_multiple_of(*it);
+    [8, 4, 2].into_iter().find(fits).unwrap_or(1)
+}
+
+fn decide(b: &mut Builder, size: &TileSize, name: &str) -> Vec<Axis> {
+    let mut axes = Vec::new();
+    for tile in &size.axes {
+        let group = b.new_group();
+        let mut open = |what: &str, most, best| {
+            power(b, format!("{name} axis {} {what}", tile.axis), most, best, group)
+        };
+        let repeats = open("repeats", 8, tile.repeats);
+        let threads = open("threads", 64, tile.threads);
+        let inner = open("inner", 16, tile.inner);
+        axes.push(Axis { tile: *tile, repeats, threads, inner });
+    }
+    axes
+}
+
+/// Splits the stage that stores the result; returns its last loop over blocks.
+fn split_root(
+    b: &mut Builder,
+    root: StageId,
+    anchor: StageId,
+    axes: &[Axis],
+) -> Result<AxisId, ScheduleError> {
+    let n_spatial = b.schedule.stage(anchor).compute.n_spatial;
+    let (mut blocks, mut threads, mut inner) = (Vec::new(), Vec::new(), Vec::new());
+    let mut last_inner = Vec::new();
+    for axis in 0..n_spatial {
+        let id = AxisId(axis as u32);
+        match axes.iter().find(|it| it.tile.axis == axis) {
+            Some(it) => {
+                let factors = [it.repeats, it.threads, it.inner].map(Factor::Open);
+                let parts = b.split(root, id, &factors)?;
+                blocks.push(parts[0]);
+                inner.push(parts[1]);
+                threads.push(parts[2]);
+                last_inner.push(parts[3]);
+            }
+            None => blocks.push(id),
+        }
+    }
+    inner.extend(&last_inner);
+    let order: Vec<AxisId> = blocks.iter().chain(&threads).chain(&inner).copied().collect();
+    b.apply(|it| it.reorder(root, &order))?;
+    for axis in &blocks {
+        b.annotate(root, *axis, LoopKind::Parallel)?;
+    }
+    for axis in &threads {
+        b.annotate(root, *axis, LoopKind::Thread)?;
+    }
+    let (vector, unrolled) = inner.split_last().expect("a tile has an axis");
+    for axis in unrolled {
+        b.annotate(root, *axis, LoopKind::Unrolled)?;
+    }
+    b.annotate(root, *vector, LoopKind::Vectorized)?;
+    blocks.last().copied().ok_or(ErrorKind::NotOutermost.of_stage(root))
+}
+
+/// Orders the loops of the reduction; returns the one at which operands are copied.
+fn reduce(
+    b: &mut Builder,
+    anchor: StageId,
+    axes: &[Axis],
+    size: &TileSize,
+    name: &str,
+) -> Result<AxisId, ScheduleError> {
+    let compute = b.schedule.stage(anchor).compute.clone();
+    let (mut threads, mut repeats, mut inner) = (Vec::new(), Vec::new(), Vec::new());
+    let mut others = Vec::new();
+    for axis in 0..compute.n_spatial {
+        let id = AxisId(axis as u32);
+        match axes.iter().find(|it| it.tile.axis == axis) {
+            Some(it) => {
+                let parts =
+                    b.split(anchor, id, &[Factor::Open(it.threads), Factor::Open(it.inner)])?;
+                repeats.push(parts[0]);
+                threads.push(parts[1]);
+                inner.push(parts[2]);
+            }
+            None => others.push(id),
+        }
+    }
+    let group = b.new_group();
+    let (axis, depth) = size.step;
+    let most = b.extents(anchor)[axis].next_power_of_two().min(64);
+    let decision = power(b, format!("{name} depth"), most, depth, group);
+    let parts = b.split(anchor, AxisId(axis as u32), &[Factor::Open(decision)])?;
+    let reduce_axes = compute.n_spatial..compute.axes.len();
+    let kept = reduce_axes.filter(|it| *it != axis).map(|it| AxisId(it as u32));
+    let steps: Vec<AxisId> = [parts[1]].into_iter().chain(kept).collect();
+    let mut order = others;
+    order.push(parts[0]);
+    order.extend(&threads);
+    order.extend(&steps);
+    order.extend(&repeats);
+    order.extend(&inner);
+    b.apply(|it| it.reorder(anchor, &order))?;
+    for axis in &threads {
+        b.annotate(anchor, *axis, LoopKind::Thread)?;
+    }
+    for axis in repeats.iter().chain(&inner) {
+        b.annotate(anchor, *axis, LoopKind::Unrolled)?;
+    }
+    let group = b.new_group();
+    let kind = DecisionKind::Choice;
+    let decision = b.decide(format!("{name} unroll"), kind, &[0, 1], 1, group);
+    let unrolled = |axis: &AxisId| Instruction::Annotate {
+        stage: anchor,
+        axis: *axis,
+        kind: LoopKind::Unrolled,
+    };
+    // The innermost loops, as far as the code stays short.
+    let mut written_out = 1;
+    let short = |axis: &&AxisId| {
+        let extent = if **axis == parts[1] { depth } else { b.extent(anchor, **axis) };
+        written_out *= extent;
+        written_out <= LONGEST
+    };
+    let inner: Vec<Instruction> = steps.iter().rev().take_while(short).map(unrolled).collect();
+    b.one_of(decision, vec![Vec::new(), inner])?;
+    let stages = most_stages(b);
+    pipeline(b, anchor, parts[0], stages, name)?;
+    Ok(parts[0])
+}
+
+/// How many steps of a reduction are on their way at once where there is room for them.
+pub(super) fn most_stages(b: &Builder) -> u64 {
+    if b.gpu().arch.has_async_copies() { 3 } else { 1 }
+}
+
+/// Opens how many steps of the reduction are on their way at once; by default `best`.
+pub(super) fn pipeline(
+    b: &mut Builder,
+    anchor: StageId,
+    axis: AxisId,
+    best: u64,
+    name: &str,
+) -> Result<(), ScheduleError> {
+    let group = b.new_group();
+    let kind = DecisionKind::Outer;
+    let decision = b.decide(format!("{name} stages"), kind, &[1, 2, 3, 4], best, group);
+    let pipelined = |depth: u8| {
+        let kind = LoopKind::Pipelined(depth);
+        vec![Instruction::Annotate { stage: anchor, axis, kind }]
+    };
+    b.one_of(decision, vec![Vec::new(), pipelined(2), pipelined(3), pipelined(4)])
+}
+
+/// Copies an operand in each step of the reduction, by all threads: `each` for every combination of
+/// what `threads` count.
+pub(super) fn place(
+    b: &mut Builder,
+    operand: &Operand,
+    anchor: StageId,
+    step: AxisId,
+    threads: &[DecisionId],
+    each: u64,
+) -> Result<(), ScheduleError> {
+    let stage = operand.stage;
+    let name = b.stage_name(stage).to_owned();
+    let tensor = b.schedule.stage(stage).tensor();
+    let n_dims = b.schedule.tensor(tensor).tensor.shape.len();
+    b.apply(|it| it.compute_at(stage, anchor, step))?;
+    if let Some(dim) = operand.dim.filter(|it| it + 1 != n_dims) {
+        let order = (0..n_dims).filter(|it| *it != dim).chain([dim]).collect();
+        let layout = Layout { splits: Vec::new(), order };
+        let group = b.new_group();
+        let kind = DecisionKind::Choice;
+        // Copies that run by themselves keep what lies side by side together.
+        let best = u64::from(!b.gpu().arch.has_async_copies());
+        let decision = b.decide(format!("{name} layout"), kind, &[0, 1], best, group);
+        b.one_of(decision, vec![Vec::new(), vec![Instruction::Pack { tensor, layout }]])?;
+    }
+    by_all_threads(b, stage, &name, operand.vector, each, threads)
+}
+
+/// Lets all threads of a block share what a stage copies, in vectors: `each` for every combination
+/// of what `threads` count.
+pub(super) fn by_all_threads(
+    b: &mut Builder,
+    stage: StageId,
+    name: &str,
+    vector: u64,
+    each: u64,
+    threads: &[DecisionId],
+) -> Result<(), ScheduleError> {
+    let mut order = b.schedule.stage(stage).order.clone();
+    let Some(mut axis) = order.pop() else { return Ok(()) };
+    while let Some(outer) = order.pop() {
+        axis = b.apply(|it| it.fuse(stage, outer, axis))?;
+    }
+    let group = b.new_group();
+    let lanes = power(b, format!("{name} vector"), vector, vector, group);
+    let factors = [Factor::Product(each, threads.to_vec()), Factor::Open(lanes)];
+    let parts = b.split(stage, axis, &factors)?;
+    b.apply(|it| it.reorder(stage, &[parts[1], parts[0], parts[2]]))?;
+    b.annotate(stage, parts[1], LoopKind::Thread)?;
+    b.annotate(stage, parts[0], LoopKind::Unrolled)?;
+    b.annotate(stage, parts[2], LoopKind::Vectorized)
+}

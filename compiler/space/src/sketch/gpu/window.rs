@@ -1,0 +1,123 @@
+//! The rule for short reductions over windows: what the windows of a block cover goes through shared
+//! memory, padding included, so that each element is fetched once.
+//!
+//! ```text
+//! parallel others, y_0, x_0
+//!   thread t:  tile[y, x] = image[y_0 + y - 1, x_0 + x - 1]   -- by all threads, zero outside
+//!   thread y_1, x_1
+//!     for r, s: vectorized x_2:  acc[x] += tile[y + r, x + s] * w[r, s]
+//!     vectorized x_2:  c[y, x] = f(acc[x])
+//! ```
+
+use super::reads::{lanes, reduces};
+use super::{innermost, operand, power, tile};
+use crate::sketch::builder::Builder;
+use crate::sketch::{DecisionId, Factor};
+use tvmtune_ir::dag::access::Access;
+use tvmtune_schedule::error::{ErrorKind, ScheduleError};
+use tvmtune_schedule::{AxisId, LoopKind, StageId};
+
+/// Threads of a block.
+const THREADS: u64 = 256;
+/// Threads along one axis.
+const SIDE: u64 = 16;
+
+/// The read of a reduction whose windows overlap. Prefixes do, but a condition says which elements
+/// are in one.
+pub(super) fn read(b: &Builder, anchor: StageId) -> Option<Access> {
+    if b.schedule.prefix_axes(anchor).is_some() {
+        return None;
+    }
+    let n_spatial = b.schedule.stage(anchor).compute.n_spatial;
+    let extents = b.extents(anchor);
+    let iterations: u64 = extents.iter().product();
+    let overlaps = |it: &Access| {
+        let in_window = |steps: &Option<Vec<i64>>| {
+            let moving = |range: &[i64]| range.iter().any(|it| *it != 0);
+            steps.as_ref().is_some_and(|it| moving(&it[..n_spatial]) && moving(&it[n_spatial..]))
+        };
+        it.steps.iter().any(in_window) && 2 * it.footprint(&extents) <= iterations
+    };
+    b.accesses(anchor).into_iter().find(overlaps)
+}
+
+pub(super) fn window(
+    b: &mut Builder,
+    root: StageId,
+    inside: &[StageId],
+) -> Result<(), ScheduleError> {
+    let name = b.stage_name(root).to_owned();
+    let mut attached = inside.to_vec();
+    if reduces(b, root) {
+        attached.push(b.apply(|it| it.cache_write(root))?);
+    }
+    let refused = ErrorKind::NotReduction.of_stage(root);
+    let anchor = attached.iter().copied().find(|it| read(b, *it).is_some()).ok_or(refused)?;
+    let Access { tensor, conditional, .. } = read(b, anchor).ok_or(refused)?;
+    let copy = match conditional {
+        true => b.apply(|it| it.cache_padded(tensor, anchor))?,
+        false => b.apply(|it| it.cache_read(tensor, anchor))?,
+    };
+
+    let split = split_root(b, root, &name)?;
+    // Readers first: a stage runs inside the loop only when all that read it do.
+    for stage in attached.into_iter().rev() {
+        innermost(b, stage, AxisId(split.last as u32))?;
+        b.apply(|it| it.compute_at(stage, root, split.thread))?;
+    }
+    b.apply(|it| it.compute_at(copy, root, split.block))?;
+    let copied = b.stage_name(copy).to_owned();
+    let vector = operand::whole_vector(b, copy);
+    tile::by_all_threads(b, copy, &copied, vector, 1, &split.decisions)?;
+    b.name.push(format!("{name}: window"));
+    Ok(())
+}
+
+/// The loops of the stage that stores the result.
+struct Split {
+    /// Its last axis.
+    last: usize,
+    /// The last loop over blocks, and over threads.
+    block: AxisId,
+    thread: AxisId,
+    /// How many threads along each axis.
+    decisions: Vec<DecisionId>,
+}
+
+fn split_root(b: &mut Builder, root: StageId, name: &str) -> Result<Split, ScheduleError> {
+    let extents = b.extents(root);
+    let last = extents.len().checked_sub(1).ok_or(ErrorKind::NotOutermost.of_stage(root))?;
+    let widest = lanes(b, &[root], last).min(4);
+    let group = b.new_group();
+    let vector = power(b, format!("{name} vector"), 8, widest, group);
+    let (mut blocks, mut threads, mut inner) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut decisions, mut left) = (Vec::new(), THREADS);
+    // The innermost axes first: threads side by side read side by side.
+    for axis in (0..extents.len()).rev() {
+        let each = if axis == last { widest } else { 1 };
+        let best = extents[axis].div_ceil(each).next_power_of_two().min(SIDE).min(left);
+        left /= best;
+        let group = b.new_group();
+        let n = power(b, format!("{name} axis {axis} threads"), 64, best, group);
+        let vector = (axis == last).then_some(Factor::Open(vector));
+        let factors: Vec<Factor> = [Factor::Open(n)].into_iter().chain(vector).collect();
+        let parts = b.split(root, AxisId(axis as u32), &factors)?;
+        blocks.insert(0, parts[0]);
+        threads.insert(0, parts[1]);
+        inner.extend(&parts[2..]);
+        decisions.push(n);
+    }
+    let order: Vec<AxisId> = blocks.iter().chain(&threads).chain(&inner).copied().collect();
+    b.apply(|it| it.reorder(root, &order))?;
+    let kinds = [
+        (&blocks, LoopKind::Parallel),
+        (&threads, LoopKind::Thread),
+        (&inner, LoopKind::Vectorized),
+    ];
+    for (axes, kind) in kinds {
+        for axis in axes {
+            b.annotate(root, *axis, kind)?;
+        }
+    }
+    Ok(Split { last, block: blocks[last], thread: threads[last], decisions })
+}

@@ -1,0 +1,221 @@
+//! The rule for rows: everything that one row needs is computed in the loop over rows, in memory
+//! that stays in the first-level cache; reductions run in vectors of partial results.
+//!
+//! ```text
+//! parallel rows_0
+//!   for rows_1, with memory asked ahead for the next
+//!     for d_0: vectorized d_1:  max_part[d_1] = max(max_part[d_1], x[row, d])
+//!     vectorized d_1:  max = max(max, max_part[d_1])
+//!     for d_0: vectorized d_1:  e[d] = exp(x[row, d] - max)
+//!     ...
+//!     inverse = 1 / sum
+//!     for d_0: vectorized d_1:  y[row, d] = e[d] * inverse
+//! ```
+//!
+//! # Source
+//!
+//! Ansor's rule "add rfactor", with the factored axis in lanes. What rows share is computed once for
+//! each ([`Schedule::lift`](tvmtune_schedule::Schedule::lift)).
+
+use std::collections::BTreeMap;
+
+use super::builder::Builder;
+use super::elementwise::tile_of_lanes;
+use super::tile::sizes;
+use super::{DecisionKind, Factor, lift, scan};
+use tvmtune_ir::dag::TensorId;
+use tvmtune_schedule::error::ScheduleError;
+use tvmtune_schedule::{AxisId, Instruction, LoopKind, StageId};
+
+/// Bytes of an element, more or less.
+const WORD: u64 = 4;
+
+pub(super) fn rows(
+    b: &mut Builder,
+    root: StageId,
+    inside: &[StageId],
+    depth: usize,
+) -> Result<(), ScheduleError> {
+    let name = b.stage_name(root).to_owned();
+    let cycles = b.cycles(inside.iter().chain([&root]));
+    // First, while computes still say what they are.
+    let mut stages = Vec::new();
+    for stage in inside.iter().chain([&root]) {
+        stages.extend(lift::of_rows(b, *stage, depth)?);
+        stages.push(*stage);
+    }
+    let mut attached = Vec::new();
+    for stage in stages {
+        attached.extend(lay_out(b, stage, depth)?);
+        attached.extend((stage != root).then_some(stage));
+    }
+
+    let Some(last) = depth.checked_sub(1) else { return attach_at_root(b, root, &attached) };
+    let extents = b.extents(root);
+    let n_rows: u64 = extents[..depth].iter().product();
+    let wanted = u64::from(b.cpu().threads) * 8;
+    let per_row = (cycles / n_rows as f64).max(1.0);
+    // A task should run for some 2 us at least, or handing it out shows.
+    let least = (8_000.0 / per_row).ceil() as u64;
+    let block = n_rows.div_ceil(wanted).max(1).min(extents[last]).min(least.max(1));
+    let group = b.new_group();
+    let kind = DecisionKind::Outer;
+    let decision = b.decide(format!("{name} rows"), kind, &sizes(extents[last]), block, group);
+    let parts = b.split(root, AxisId(last as u32), &[Factor::Open(decision)])?;
+    for axis in (0..last as u32).map(AxisId).chain([parts[0]]) {
+        b.annotate(root, axis, LoopKind::Parallel)?;
+    }
+    ahead(b, root, parts[1], &attached, depth, &name)?;
+    // Readers first: a stage runs inside the loop only when all that read it do.
+    for stage in attached.into_iter().rev() {
+        b.apply(|it| it.compute_at(stage, root, parts[1]))?;
+    }
+    b.name.push(format!("{name}: rows"));
+    Ok(())
+}
+
+/// Opens how many rows memory is asked ahead for, the one that is computed counted.
+fn ahead(
+    b: &mut Builder,
+    root: StageId,
+    row: AxisId,
+    inside: &[StageId],
+    depth: usize,
+    name: &str,
+) -> Result<(), ScheduleError> {
+    let best = if waits_for_memory(b, root, inside, depth) { 2 } else { 1 };
+    let group = b.new_group();
+    let kind = DecisionKind::Outer;
+    let decision = b.decide(format!("{name} rows ahead"), kind, &[1, 2, 3], best, group);
+    let pipelined = |depth: u8| {
+        let kind = LoopKind::Pipelined(depth);
+        vec![Instruction::Annotate { stage: root, axis: row, kind }]
+    };
+    b.one_of(decision, vec![Vec::new(), pipelined(2), pipelined(3)])
+}
+
+/// Whether rows go through memory more than once, come from behind the second-level cache, and
+/// leave room for the next one in the first-level one.
+fn waits_for_memory(b: &Builder, root: StageId, inside: &[StageId], depth: usize) -> bool {
+    let mut passes: BTreeMap<TensorId, u64> = BTreeMap::new();
+    for stage in inside.iter().chain([&root]) {
+        let accesses = b.accesses(*stage);
+        let of_rows = accesses.iter().filter(|it| it.depends_on(depth - 1));
+        of_rows.for_each(|it| *passes.entry(it.tensor).or_default() += 1);
+    }
+    let cpu = b.cpu();
+    passes.retain(|tensor, n| {
+        let shape = &b.schedule.tensor(*tensor).tensor.shape;
+        let elements = |from: usize| shape.iter().skip(from).map(|it| b.most(it)).product::<u64>();
+        let given = b.schedule.tensor(*tensor).stage.is_none();
+        given
+            && *n > 1
+            && elements(0) * WORD > cpu.l2_bytes
+            && elements(depth) * WORD < cpu.l1_bytes / 4
+    });
+    !passes.is_empty()
+}
+
+fn attach_at_root(
+    b: &mut Builder,
+    root: StageId,
+    attached: &[StageId],
+) -> Result<(), ScheduleError> {
+    // With no rows there is no loop to run at: partial results are stages of their own.
+    b.name.push(format!("{}: one row, {} parts", b.stage_name(root), attached.len()));
+    Ok(())
+}
+
+/// The axis along which a reduction can be vectorized: all reads are contiguous along it, or
+/// independent of it, and it is as long as a vector. With it the first of the axes that are one
+/// run of memory together with it.
+pub(super) fn contiguous_reduction(b: &Builder, stage: StageId) -> Option<(usize, usize)> {
+    let compute = &b.schedule.stage(stage).compute;
+    compute.reducer?;
+    let (extents, accesses) = (b.extents(stage), b.accesses(stage));
+    let last = compute.axes.len() - 1;
+    let fits = |axis: usize| {
+        accesses.iter().any(|it| it.is_contiguous(axis))
+            && accesses.iter().all(|it| it.is_contiguous(axis) || !it.depends_on(axis))
+    };
+    let along = (compute.n_spatial..=last).rev().find(|it| extents[*it] > 1)?;
+    if !fits(along) {
+        return None;
+    }
+    let flat = |axis: &usize| {
+        let extent = &compute.axes[*axis + 1].extent;
+        accesses.iter().all(|it| match (&it.strides[*axis], &it.strides[*axis + 1]) {
+            (Some(outer), Some(inner)) => *outer == inner.clone() * extent.clone(),
+            _ => false,
+        }) && !mentions_as_value(b, stage, *axis)
+            && !mentions_as_value(b, stage, *axis + 1)
+    };
+    let first = (compute.n_spatial..along).rev().take_while(flat).last().unwrap_or(along);
+    let length: u64 = extents[first..=along].iter().product();
+    (length >= b.lanes()).then_some((first, along))
+}
+
+fn mentions_as_value(b: &Builder, stage: StageId, axis: usize) -> bool {
+    use tvmtune_ir::dag::Expr;
+    use tvmtune_ir::poly::VarId;
+    let mut found = false;
+    b.schedule.stage(stage).compute.body.walk(&mut |it| {
+        found |= matches!(it, Expr::Index(poly) if poly.mentions(VarId(axis as u32)));
+    });
+    found
+}
+
+/// Orders the loops of one stage inside its rows; returns the stages that it was factored into.
+fn lay_out(b: &mut Builder, stage: StageId, depth: usize) -> Result<Vec<StageId>, ScheduleError> {
+    if let Some(part) = b.part(stage) {
+        scan::lay_out(b, part)?;
+        return Ok(Vec::new());
+    }
+    let name = b.stage_name(stage).to_owned();
+    let compute = b.schedule.stage(stage).compute.clone();
+    if let Some((first, along)) = contiguous_reduction(b, stage) {
+        return factor_lanes(b, stage, first, along);
+    }
+    if compute.reducer.is_some() || compute.n_spatial <= depth {
+        return Ok(Vec::new());
+    }
+    let last = compute.n_spatial - 1;
+    let n_vectors = b.extents(stage)[last].div_ceil(b.lanes());
+    let group = b.new_group();
+    let inner = tile_of_lanes(b, &format!("{name} lanes"), n_vectors, n_vectors.min(4), group);
+    let parts = b.split(stage, AxisId(last as u32), &[Factor::Open(inner)])?;
+    b.annotate(stage, parts[1], LoopKind::Vectorized)?;
+    Ok(Vec::new())
+}
+
+/// Reduces into a vector of partial results first.
+fn factor_lanes(
+    b: &mut Builder,
+    stage: StageId,
+    first: usize,
+    along: usize,
+) -> Result<Vec<StageId>, ScheduleError> {
+    let name = b.stage_name(stage).to_owned();
+    let mut axis = AxisId(along as u32);
+    for outer in (first..along).rev() {
+        axis = b.apply(|it| it.fuse(stage, AxisId(outer as u32), axis))?;
+    }
+    let length = b.extent(stage, axis);
+    let n_vectors = length.div_ceil(b.lanes());
+    let group = b.new_group();
+    let best = if n_vectors >= 16 { 4 } else { n_vectors.min(4) };
+    let inner = tile_of_lanes(b, &format!("{name} lanes"), n_vectors, best, group);
+    let parts = b.split(stage, axis, &[Factor::Open(inner)])?;
+    let part = b.apply(|it| it.rfactor(stage, parts[1]))?;
+    let partial = b.schedule.stage(part);
+    // The axes of the partial results: spatial ones, the lanes, what is left to reduce.
+    let lanes = AxisId(partial.compute.n_spatial as u32 - 1);
+    let mut order = partial.order.clone();
+    order.retain(|it| *it != lanes);
+    order.push(lanes);
+    b.apply(|it| it.reorder(part, &order))?;
+    b.annotate(part, lanes, LoopKind::Vectorized)?;
+    let reduced = *b.schedule.stage(stage).order.last().expect("a factored stage reduces");
+    b.annotate(stage, reduced, LoopKind::Vectorized)?;
+    Ok(vec![part])
+}

@@ -1,0 +1,372 @@
+//! Measures the cost model: how fast candidates are scored, and how well predictions rank.
+//!
+//! ```text
+//! cargo run --release -p tvmtune-tuner --features engine --example model -- speed kernels/src/*.rs
+//! cargo run --release -p tvmtune-tuner --features engine --example model -- evolve kernels/src/*.rs
+//! cargo run --release -p tvmtune-tuner --features engine --example model -- gather <trials> 200 kernels/src/*.rs
+//! cargo run --release -p tvmtune-tuner --features engine --example model -- quality <trials> kernels/src/*.rs
+//! ```
+//!
+//! `speed` needs no quiet machine: it counts the time that its thread runs. `evolve` has evolution
+//! guess some 8,000 times by each guide for one batch, on two threads. `gather` measures so many
+//! random points of each program, on one thread. `quality` learns from what it left, or tuning did
+//! (`<cache>/v1/trials`).
+
+#![expect(clippy::unwrap_used, reason = "a tool for those who change the model")]
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tvmtune_ir::dag::Dag;
+use tvmtune_ir::target::{CpuTarget, Isa, Target};
+use tvmtune_ir::{dsl, workload};
+use tvmtune_plan::record::{GENERATOR, Source};
+use tvmtune_schedule::nest::{self, Nest};
+use tvmtune_schedule::{Instruction, Schedule, Threads};
+use tvmtune_space::default;
+use tvmtune_space::fits::cpu::fits;
+use tvmtune_tuner::cost::features::Features;
+use tvmtune_tuner::cost::learned::{self, Learned};
+use tvmtune_tuner::cost::model::CostModel;
+use tvmtune_tuner::cost::rank::{Judged, pairwise_accuracy, regret};
+use tvmtune_tuner::cost::{Draft, cycles};
+use tvmtune_tuner::measure::{CaseSpec, Job, Measure, Measurer, Policy, WorkerCommand, worker};
+use tvmtune_tuner::outcome::{Outcome, Timing};
+use tvmtune_tuner::random::Random;
+use tvmtune_tuner::search::{Effort, Evolutionary, Scene, Score, Strategy};
+use tvmtune_tuner::space::{Point, Space};
+use tvmtune_tuner::tune::{Stage, Trial, trials};
+
+/// Pairs that differ by less are taken for noise.
+const NOISE: f64 = 0.05;
+
+fn main() {
+    worker::maybe_run();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments.as_slice() {
+        ["speed", files @ ..] => programs(files).iter().for_each(speed),
+        ["evolve", files @ ..] => programs(files).iter().for_each(evolve),
+        ["gather", logs, n, files @ ..] => {
+            programs(files).iter().for_each(|it| gather(it, Path::new(logs), n.parse().unwrap()));
+        }
+        ["quality", logs, files @ ..] => quality(Path::new(logs), &programs(files)),
+        _ => println!(
+            "usage: model speed <file>... | evolve <file>... | gather <trials> <n> <file>... | quality <trials> <file>..."
+        ),
+    }
+}
+
+fn target() -> CpuTarget {
+    CpuTarget {
+        threads: 2,
+        l1_bytes: 48 << 10,
+        l2_bytes: 1 << 20,
+        ..CpuTarget::generic(Isa::Avx512)
+    }
+}
+
+/// The annotated functions of some files.
+fn programs(files: &[&str]) -> Vec<Dag> {
+    let functions = files
+        .iter()
+        .flat_map(|it| syn::parse_file(&fs::read_to_string(it).unwrap()).unwrap().items);
+    let dag = |item: syn::Item| {
+        let syn::Item::Fn(function) = item else { return None };
+        let attribute = function.attrs.iter().find(|it| it.path().is_ident("autotune"))?;
+        let options = attribute.meta.require_list().unwrap().tokens.clone();
+        Some(dsl::build(&dsl::parse(options, &function).unwrap()).unwrap())
+    };
+    functions.filter_map(dag).collect()
+}
+
+/// Time that this thread has run, in us.
+fn now_us() -> f64 {
+    let spent = fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let spent = spent.and_then(|it| it.split(' ').next()?.parse::<f64>().ok());
+    spent.unwrap_or_else(|| Instant::now().elapsed().as_nanos() as f64) / 1e3
+}
+
+/// How long each step takes for random candidates.
+fn speed(dag: &Dag) {
+    let target = target();
+    let space = Space::new(dag, &Target::Cpu(target));
+    let mut random = Random::new(1);
+    let points: Vec<_> = (0..2000).map(|_| space.random(&mut random)).collect();
+    let mut spent = [0.0; 6];
+    let mut last = now_us();
+    let mut step = |n: usize| {
+        let now = now_us();
+        spent[n] += now - last;
+        last = now;
+    };
+    let traces: Vec<_> = points.iter().map(|it| space.instructions(it)).collect();
+    step(0);
+    let replay = |it: &Vec<Instruction>| Schedule::replay(dag, it).ok();
+    let schedules: Vec<Schedule> = traces.iter().filter_map(replay).collect();
+    step(1);
+    let nests: Vec<Nest> = schedules.iter().map(nest::lower).collect();
+    step(2);
+    let fitting: Vec<&Nest> = nests.iter().filter(|it| fits(it, &target).is_ok()).collect();
+    step(3);
+    let drafts: f64 = fitting.iter().map(|it| cycles(it, &target)).sum();
+    step(4);
+    let features: Vec<Features> =
+        fitting.iter().filter_map(|it| Features::of(it, &Target::Cpu(target))).collect();
+    step(5);
+    let rows: usize = features.iter().map(|it| it.rows().len()).sum();
+    let mut model = CostModel::new().with_threads(2);
+    for (n, it) in features.iter().cycle().take(1000).enumerate() {
+        model.add(0, it.clone(), Some(random.unit() + 1.0 + n as f64 * 1e-3));
+    }
+    let began = (Instant::now(), now_us());
+    model.train();
+    let (wall, own) = (began.0.elapsed().as_secs_f64(), (now_us() - began.1) / 1e6);
+    let began = now_us();
+    let predictions = model.predict(&features);
+    let predicting = (now_us() - began) / features.len().max(1) as f64;
+    let each = spent.map(|it| it / points.len() as f64);
+    let of_fitting =
+        [each[4], each[5]].map(|it| it * points.len() as f64 / fitting.len().max(1) as f64);
+    println!(
+        "{:28} trace {:5.1} replay {:6.1} lower {:6.1} fits {:5.1} | draft {:6.1} features {:6.1} predict {:5.1} us; \
+         {:3} of {} fit, {:.1} rows; {:6.0} candidates/s; training {wall:.2} s, {own:.2} s of it here ({:.0}, {:.1})",
+        dag.name,
+        each[0],
+        each[1],
+        each[2],
+        each[3],
+        of_fitting[0],
+        of_fitting[1],
+        predicting,
+        fitting.len(),
+        points.len(),
+        rows as f64 / features.len().max(1) as f64,
+        1e6 / (each[0] + each[1] + each[2] + each[5] + predicting),
+        drafts.log2(),
+        predictions.first().unwrap_or(&0.0),
+    );
+}
+
+/// How long one batch takes of which much is guessed: as often as in Ansor's five generations of
+/// 2,048, where here half of a generation is new.
+fn evolve(dag: &Dag) {
+    let target = target();
+    let target = Target::Cpu(target);
+    let space = Space::new(dag, &target);
+    let draft = Draft::new(dag, self::target()).with_threads(2);
+    let mut random = Random::new(1);
+    let points: Vec<Point> = (0..200).map(|_| space.random(&mut random)).collect();
+    let drafts = draft.score(&space, &points);
+    let effort = Effort { population: 2048, generations: 8 };
+    let mut search = Evolutionary::new(1, effort);
+    let mut model = CostModel::new().with_threads(2);
+    for (point, cycles) in points.iter().zip(drafts) {
+        let Some(timing) = Timing::new(vec![cycles; 3]) else { continue };
+        let Some(features) = learned::features(dag, &target, &space.instructions(point)) else {
+            continue;
+        };
+        model.add(0, features, Some(cycles));
+        search.observe(point, &Outcome::Timed(timing));
+    }
+    model.train();
+    let learned = Counted {
+        score: Learned { model: &model, dag, target: &target, drafts: true, n_threads: 2 },
+        n: Cell::new(0),
+    };
+    let scene = Scene { space: &space, draft: Some(&draft), model: Some(&learned) };
+    let began = Instant::now();
+    let n_proposed = search.propose(&scene, 64).len();
+    let seconds = began.elapsed().as_secs_f64();
+    println!(
+        "{:28} {:6} guesses, {n_proposed:3} proposed: {seconds:.2} s",
+        dag.name,
+        learned.n.get()
+    );
+}
+
+/// Counts guesses.
+struct Counted<S> {
+    score: S,
+    n: Cell<usize>,
+}
+
+impl<S: Score> Score for Counted<S> {
+    fn score(&self, space: &Space, points: &[Point]) -> Vec<f64> {
+        self.n.set(self.n.get() + points.len());
+        self.score.score(space, points)
+    }
+}
+
+/// Measures random points that fit, on one thread; a line of a log for each.
+fn gather(dag: &Dag, logs: &Path, n: usize) {
+    let target = target();
+    let space = Space::new(dag, &Target::Cpu(target));
+    let folder = logs.join(&dag.name);
+    fs::create_dir_all(&folder).unwrap();
+    let mut log = fs::File::create(folder.join("random.jsonl")).unwrap();
+    let cases = [CaseSpec::new(&Arc::new(dag.clone()), &[], 1, &|_| (1e-2, 1e-2))];
+    let mut measurer = Measurer::new(WorkerCommand::this_executable().unwrap());
+    measurer.set_up(&cases, None).unwrap();
+    let default =
+        tvmtune_cpu::generate(&default::schedule(dag, &Target::Cpu(target)), target.isa).unwrap();
+    let default = Job::new(&default.kernel, &default.code.phases, &cases);
+    let expected = measurer.evaluate(&default, 0).unwrap().unwrap();
+    measurer.set_up(&cases, Some(&expected)).unwrap();
+    let policy = Policy { repeats: 6, min_sample_ns: 100_000.0, best_ns: None, hopeless: 1e9 };
+    let mut random = Random::new(2);
+    let mut left = n;
+    while left > 0 {
+        let mut trace = space.instructions(&space.random(&mut random));
+        trace.push(Instruction::Threads { threads: Threads::One });
+        let schedule = Schedule::replay(dag, &trace).unwrap();
+        if fits(&nest::lower(&schedule), &target).is_err() {
+            continue;
+        }
+        left -= 1;
+        let Ok(generated) = tvmtune_cpu::generate(&schedule, target.isa) else { continue };
+        let job = Job::new(&generated.kernel, &generated.code.phases, &cases);
+        let outcome = measurer.measure(&job, &policy).unwrap();
+        let trial = Trial {
+            stage: Stage::Screen,
+            parent: Vec::new(),
+            slowdown: 1.0,
+            workload: workload::id(dag).to_string(),
+            generator: GENERATOR,
+            bucket: Vec::new(),
+            isa: target.isa.name().to_owned(),
+            source: Source::Random,
+            sketch: String::new(),
+            choices: Vec::new(),
+            trace: trace.iter().map(ToString::to_string).collect(),
+            artifact: generated.artifact.0,
+            outcome,
+            generate_ms: 0.0,
+            measure_ms: 0.0,
+            unix_ms: 0,
+        };
+        serde_json::to_writer(&mut log, &trial).unwrap();
+        writeln!(log).unwrap();
+    }
+    println!("{}", dag.name);
+}
+
+/// One trial of a log.
+struct Sample {
+    features: Features,
+    draft: f64,
+    latency_ns: f64,
+}
+
+/// The timed trials of a program on this instruction set that can be replayed, each schedule once.
+fn samples(dag: &Dag, logs: &Path) -> Vec<Sample> {
+    let id = workload::id(dag).to_string();
+    let mut best: BTreeMap<Vec<String>, f64> = BTreeMap::new();
+    for entry in fs::read_dir(logs.join(&dag.name)).into_iter().flatten() {
+        for trial in trials(&entry.unwrap().path()) {
+            let Outcome::Timed(timing) = trial.outcome else { continue };
+            if trial.workload == id && trial.isa == "avx512" {
+                let known = best.entry(trial.trace).or_insert(f64::INFINITY);
+                *known = known.min(timing.min_ns());
+            }
+        }
+    }
+    let target = target();
+    let sample = |(trace, latency_ns): (Vec<String>, f64)| {
+        let trace: Vec<Instruction> =
+            trace.iter().map(|it| it.parse().ok()).collect::<Option<_>>()?;
+        let nest = nest::lower(&Schedule::replay(dag, &trace).ok()?);
+        let features = Features::of(&nest, &Target::Cpu(target))?;
+        Some(Sample { features, draft: cycles(&nest, &target), latency_ns })
+    };
+    let mut samples: Vec<Sample> = best.into_iter().filter_map(sample).collect();
+    // In no order that says anything.
+    let mut random = Random::new(5);
+    (1..samples.len()).for_each(|n| samples.swap(n, random.below(n + 1)));
+    samples
+}
+
+/// How well predictions rank: accuracy of pairs, and what the best 1 and 10 by them lose.
+#[derive(Default)]
+struct Quality([f64; 3]);
+
+impl Quality {
+    fn of(judged: &[Judged]) -> Self {
+        let accuracy = pairwise_accuracy(judged, NOISE).unwrap_or(1.0);
+        Self([accuracy, regret(judged, 1).unwrap_or(0.0), regret(judged, 10).unwrap_or(0.0)])
+    }
+
+    fn add(&mut self, other: &Self, n: f64) {
+        self.0.iter_mut().zip(other.0).for_each(|(a, b)| *a += b / n);
+    }
+
+    fn print(&self, name: &str) {
+        let [accuracy, one, ten] = self.0;
+        print!(" | {name} {accuracy:.3} {:5.1}% {:5.1}%", one * 100.0, ten * 100.0);
+    }
+}
+
+fn judge(samples: &[Sample], predicted: impl Fn(&Sample) -> f64) -> Quality {
+    let judged =
+        samples.iter().map(|it| Judged { predicted: predicted(it), latency_ns: it.latency_ns });
+    Quality::of(&judged.collect::<Vec<_>>())
+}
+
+/// Learns from some samples of each task.
+fn learned<'a>(tasks: impl Iterator<Item = (usize, &'a [Sample])>) -> CostModel {
+    let mut model = CostModel::new();
+    for (task, samples) in tasks {
+        for it in samples {
+            model.add(task, it.features.clone(), Some(it.latency_ns));
+        }
+    }
+    model.train();
+    model
+}
+
+fn quality(logs: &Path, programs: &[Dag]) {
+    let tasks: Vec<(&str, Vec<Sample>)> =
+        programs.iter().map(|it| (it.name.as_str(), samples(it, logs))).collect();
+    let tasks: Vec<_> = tasks.into_iter().filter(|(_, it)| it.len() >= 100).collect();
+    let n = tasks.len() as f64;
+    let mut means = [(); 7].map(|()| Quality::default());
+    let names = [
+        "draft",
+        "32 learned",
+        "with draft",
+        "64 learned",
+        "with draft",
+        "other tasks",
+        "with draft",
+    ];
+    for (task, (name, samples)) in tasks.iter().enumerate() {
+        let (known, unknown) = samples.split_at(samples.len() / 2);
+        let first = |n: usize| learned([(task, &known[..n.min(known.len())])].into_iter());
+        let others = tasks.iter().enumerate().filter(|(other, _)| *other != task);
+        let others = learned(others.map(|(n, (_, it))| (n, &it[..it.len().min(100)])));
+        let by = |model: &CostModel, drafts: bool| {
+            judge(unknown, |it| {
+                let share = model.predict(std::slice::from_ref(&it.features))[0];
+                -learned::guess(share, drafts.then_some(it.draft))
+            })
+        };
+        let mut found = vec![judge(unknown, |it| -it.draft)];
+        for model in [first(32), first(64), others] {
+            found.extend([by(&model, false), by(&model, true)]);
+        }
+        print!("{name:28} {:4}", samples.len());
+        for ((mean, it), name) in means.iter_mut().zip(&found).zip(names) {
+            mean.add(it, n);
+            it.print(name);
+        }
+        println!();
+    }
+    print!("{:28} {n:4}", "mean");
+    means.iter().zip(names).for_each(|(it, name)| it.print(name));
+    println!();
+}

@@ -1,0 +1,159 @@
+//! How long a grid takes on a GPU, unmeasured.
+//!
+//! In: a [`Grid`], a [`GpuTarget`], and, where it was compiled, the registers that its kernels use.
+//! Out: an [`Estimate`]: for each kernel a time, and what bounds it. Next: `rank` sorts the points
+//! of a space by it, search measures the first.
+//!
+//! The walk over a kernel (`walk`) counts what one block does: instructions by unit (`arithmetic`),
+//! accesses by the sectors and wavefronts that lanes touch (`access`), and waits. `traffic` says what
+//! blocks move, `time` how long a GPU (`machine`) takes for it. Nothing here panics, whatever the
+//! schedule: what cannot run takes forever.
+//!
+//! # Source
+//!
+//! The quantities are those of `DeepGEMM` and `nvMatmulHeuristics` for matrix products, here of any
+//! grid. `docs/gpu-model.md` has the constants and the blind spots.
+
+mod access;
+mod arithmetic;
+mod machine;
+mod parts;
+mod rank;
+#[cfg(test)]
+mod tests;
+mod time;
+mod traffic;
+mod value;
+mod walk;
+
+use std::fmt;
+
+use tvmtune_cuda::grid::{Grid, Kernel};
+use tvmtune_ir::target::GpuTarget;
+use tvmtune_space::fits;
+
+pub use rank::{Draft, Ranked, Ranking, rank};
+
+/// How long a program takes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Estimate {
+    /// All kernels, one after the other.
+    pub ns: f64,
+    /// Each kernel.
+    pub kernels: Vec<KernelEstimate>,
+}
+
+/// How long a kernel takes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KernelEstimate {
+    /// With the launch; infinite if no block can run.
+    pub ns: f64,
+    /// What takes most of that.
+    pub bound: Bound,
+    /// What each bound takes alone, in the order of [`Bound::ALL`], in nanoseconds.
+    pub parts: [f64; Bound::ALL.len()],
+    /// Registers of a thread: given, or guessed.
+    pub registers: u32,
+    /// Blocks that are resident on one multiprocessor.
+    pub occupancy: u32,
+    /// Blocks.
+    pub blocks: u64,
+    /// How often all multiprocessors are filled with blocks, or with their next tiles.
+    pub waves: u64,
+    /// Bytes between the multiprocessors and the second-level cache.
+    pub l2_bytes: f64,
+    /// Bytes between that and memory.
+    pub dram_bytes: f64,
+}
+
+/// What limits a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Bound {
+    /// Instructions that schedulers issue.
+    Issue,
+    /// Multiply-adds.
+    Fma,
+    /// Roots, reciprocals, powers of 2.
+    Special,
+    /// Matrix instructions.
+    Tensor,
+    /// Shared memory and the first-level cache.
+    Shared,
+    /// The second-level cache.
+    L2,
+    /// Memory.
+    Dram,
+    /// Waiting, with too few other warps to run meanwhile.
+    Latency,
+    /// Multiprocessors that have nothing to do while others work on the last blocks.
+    Waves,
+    /// The launch.
+    Launch,
+}
+
+/// Registers that a kernel uses for certain: the compiler said so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// Of one thread.
+    pub registers: u32,
+}
+
+/// How long `grid` takes on `target` at the largest values of its dimensions.
+pub fn estimate(grid: &Grid, target: &GpuTarget) -> Estimate {
+    let dims: Vec<i64> = grid.dims.iter().map(|it| it.range.hi).collect();
+    estimate_at(grid, target, &dims, &[])
+}
+
+/// The same at those dimensions, with what is known of the first kernels.
+pub fn estimate_at(grid: &Grid, target: &GpuTarget, dims: &[i64], known: &[Known]) -> Estimate {
+    let registers = |n: usize, kernel: &Kernel| {
+        let guess = || {
+            let most = fits::gpu::most_registers(kernel);
+            fits::gpu::registers(grid, kernel).min(most)
+        };
+        known.get(n).map_or_else(guess, |it| it.registers)
+    };
+    let kernel = |(n, it): (usize, &Kernel)| time::kernel(grid, it, target, dims, registers(n, it));
+    let kernels: Vec<KernelEstimate> = grid.kernels.iter().enumerate().map(kernel).collect();
+    Estimate { ns: kernels.iter().map(|it| it.ns).sum(), kernels }
+}
+
+impl Bound {
+    /// All of them.
+    pub const ALL: [Bound; 10] = [
+        Bound::Issue,
+        Bound::Fma,
+        Bound::Special,
+        Bound::Tensor,
+        Bound::Shared,
+        Bound::L2,
+        Bound::Dram,
+        Bound::Latency,
+        Bound::Waves,
+        Bound::Launch,
+    ];
+}
+
+impl KernelEstimate {
+    /// What one bound takes alone, in nanoseconds.
+    pub fn part(&self, bound: Bound) -> f64 {
+        self.parts[bound as usize]
+    }
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Bound::Issue => "issue",
+            Bound::Fma => "fma",
+            Bound::Special => "special",
+            Bound::Tensor => "tensor",
+            Bound::Shared => "shared",
+            Bound::L2 => "l2",
+            Bound::Dram => "dram",
+            Bound::Latency => "latency",
+            Bound::Waves => "waves",
+            Bound::Launch => "launch",
+        })
+    }
+}

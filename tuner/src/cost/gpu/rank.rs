@@ -1,0 +1,141 @@
+//! The points of a space by their estimates.
+//!
+//! In: a program, a GPU, and how many points to look at. Out: the best of them, and why others were
+//! dropped. Nothing is compiled and nothing measured.
+
+use std::collections::{BTreeMap, BTreeSet};
+use tvmtune_cuda::grid::{self, Grid, Unplaceable};
+use tvmtune_ir::dag::Dag;
+use tvmtune_ir::target::GpuTarget;
+use tvmtune_schedule::{Schedule, nest};
+use tvmtune_space::fits::gpu::{Misfit, fits};
+
+use super::{Estimate, estimate};
+use crate::parallel::on_all_cores;
+use crate::random::Random;
+use crate::search::Score;
+use crate::space::{Point, Space};
+
+/// The points of a space that promise most.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ranking {
+    /// The best first.
+    pub best: Vec<Ranked>,
+    /// How many points were looked at.
+    pub n_points: usize,
+    /// How many of them were dropped, by the reason.
+    pub dropped: BTreeMap<&'static str, usize>,
+}
+
+/// A point with its estimate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ranked {
+    /// The point.
+    pub point: Point,
+    /// How long it takes.
+    pub estimate: Estimate,
+}
+
+/// Looks at the analytic choice of each sketch and at random points, `n` together, and keeps the
+/// `most` best.
+pub fn rank(
+    dag: &Dag,
+    target: &GpuTarget,
+    space: &Space,
+    n: usize,
+    most: usize,
+    random: &mut Random,
+) -> Ranking {
+    let mut ranking = Ranking { best: Vec::new(), n_points: 0, dropped: BTreeMap::new() };
+    let mut seen = BTreeSet::new();
+    let defaults = space.defaults();
+    // A small space gives the same points again and again.
+    for draw in 0..n.saturating_mul(4) {
+        if ranking.n_points >= n {
+            break;
+        }
+        let point = defaults.get(draw).cloned().unwrap_or_else(|| space.random(random));
+        if !seen.insert(point.clone()) {
+            continue;
+        }
+        ranking.n_points += 1;
+        match place(dag, target, space, &point) {
+            Ok(grid) => {
+                let estimate = estimate(&grid, target);
+                ranking.best.push(Ranked { point, estimate });
+            }
+            Err(reasons) => {
+                for reason in reasons {
+                    *ranking.dropped.entry(reason).or_default() += 1;
+                }
+            }
+        }
+    }
+    ranking.best.sort_by(|a, b| {
+        let by_time = a.estimate.ns.total_cmp(&b.estimate.ns);
+        by_time.then_with(|| a.point.cmp(&b.point))
+    });
+    ranking.best.truncate(most);
+    ranking
+}
+
+/// A point as a grid that fits; else the kinds of reasons why it is none.
+fn place(
+    dag: &Dag,
+    target: &GpuTarget,
+    space: &Space,
+    point: &Point,
+) -> Result<Grid, Vec<&'static str>> {
+    let schedule =
+        Schedule::replay(dag, &space.instructions(point)).map_err(|_| vec!["schedule"])?;
+    let grid = grid::place(&nest::lower(&schedule)).map_err(|it| vec![unplaceable(it)])?;
+    match fits(&grid, target) {
+        Ok(()) => Ok(grid),
+        Err(misfits) => Err(misfits.into_iter().map(misfit).collect()),
+    }
+}
+
+fn unplaceable(reason: Unplaceable) -> &'static str {
+    match reason {
+        Unplaceable::Threads(_) => "threads",
+        Unplaceable::Shared(_) => "shared memory",
+        Unplaceable::Registers(_) => "arrays in registers",
+        _ => "cannot be placed",
+    }
+}
+
+fn misfit(reason: Misfit) -> &'static str {
+    match reason {
+        Misfit::Arch => "architecture",
+        Misfit::Threads(_) => "threads",
+        Misfit::Shared(_) => "shared memory",
+        Misfit::Arrays(_) => "arrays in registers",
+        Misfit::Registers(_) => "registers",
+        Misfit::Occupancy => "occupancy",
+        Misfit::CodeSize(_) => "code size",
+    }
+}
+
+/// Estimates of the points of one space, for search.
+#[derive(Debug)]
+pub struct Draft {
+    dag: Dag,
+    target: GpuTarget,
+}
+
+impl Draft {
+    /// Drafts for spaces of that dag on that target.
+    pub fn new(dag: &Dag, target: GpuTarget) -> Self {
+        Self { dag: dag.clone(), target }
+    }
+}
+
+impl Score for Draft {
+    fn score(&self, space: &Space, points: &[Point]) -> Vec<f64> {
+        let ns = |point: &Point| match place(&self.dag, &self.target, space, point) {
+            Ok(grid) => estimate(&grid, &self.target).ns,
+            Err(_) => f64::INFINITY,
+        };
+        on_all_cores(points, ns)
+    }
+}

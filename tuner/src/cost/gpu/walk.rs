@@ -1,0 +1,540 @@
+//! What a block does: instructions, accesses, and waits, with how often. Where blocks take several
+//! tiles, what one does for each of them.
+//!
+//! The walk goes over the statements of a kernel once. Loops that stay loops multiply what is in
+//! them; of loops that are written out, an access that does not depend on their variables happens
+//! once, and neighbors in shared memory become one access of several elements, as the compiler does
+//! it. Where lanes access memory is computed for warps that stand for the others.
+
+use std::collections::BTreeSet;
+
+use tvmtune_cuda::codegen::{self, Vectors};
+use tvmtune_cuda::grid::{FirstOperand, Grid, Home, Kernel, LoopKind, Operand, Stmt, Tiles, Way};
+use tvmtune_ir::dag::{DType, Expr, Reducer, Subscript, TensorId};
+use tvmtune_ir::poly::{Atom, Poly, VarId};
+use tvmtune_schedule::nest::Guard;
+
+use super::access::{Addresses, sectors, wavefronts};
+use super::arithmetic::{self, Ops};
+use super::machine::{
+    AHEAD, BARRIER_LATENCY, GLOBAL_LATENCY, LANES, RESULT_LATENCY, SECTOR, SHARED_LATENCY,
+    SHUFFLE_LATENCY, WARP_SHARE,
+};
+use super::parts::Parts;
+use super::value::Values;
+
+/// Instructions of a division by a constant, and of what is left by one.
+const DIVISION: f64 = 5.0;
+
+/// What one block does for one tile.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Block {
+    /// Warp instructions by unit.
+    pub(super) ops: Ops,
+    /// Warp instructions of accesses, barriers, and loops.
+    pub(super) others: f64,
+    /// Cycles of shared memory and the first-level cache.
+    pub(super) wavefronts: f64,
+    /// Multiply-adds of matrix instructions.
+    pub(super) tensor: f64,
+    /// Cycles that its longest chain of waits takes.
+    pub(super) latency: f64,
+    /// How much of that is over before it begins, if another tile comes before.
+    pub(super) ahead: f64,
+    /// What it accesses in memory.
+    pub(super) sites: Vec<Site>,
+}
+
+/// An access of memory that all blocks see.
+#[derive(Clone, Debug)]
+pub(super) struct Site {
+    pub(super) tensor: TensorId,
+    pub(super) writes: bool,
+    /// In each dimension; `None` where the data says.
+    pub(super) index: Vec<Option<Poly>>,
+    /// The loops around it, outermost first, with their extents.
+    pub(super) loops: Vec<(VarId, i64)>,
+    /// Bytes of the sectors that one block asks for.
+    pub(super) bytes: f64,
+    /// Elements that one block accesses.
+    pub(super) elements: f64,
+}
+
+/// What one block of a kernel does, with those values of the dimensions.
+pub(super) fn block(grid: &Grid, kernel: &Kernel, dims: &[i64]) -> Block {
+    let mut values = Values::new(dims);
+    for it in kernel.tile_vars() {
+        // One in the middle stands for all.
+        let extent = values.of(&it.extent);
+        values.set(it.var, extent.max(1) / 2);
+    }
+    if let Some(parts) = &Parts::of(kernel, &values) {
+        parts.stand_at_whole(&mut values);
+    }
+    let n_warps = kernel.threads.div_ceil(LANES) as usize;
+    let last = kernel.threads % LANES;
+    let mut masks = vec![u32::MAX; n_warps.min(64)];
+    if let Some(it) = masks.last_mut().filter(|_| last > 0) {
+        *it = (1 << last) - 1;
+    }
+    let (open, segment) = (Vec::new(), Segment::default());
+    let block = Block::default();
+    let part_vars = kernel.tiles.iter().flat_map(Tiles::of_parts).map(|it| it.0).collect();
+    let (n_guards, repeats) = (0, 1.0);
+    let mut walk =
+        Walk { grid, kernel, part_vars, values, open, masks, n_guards, repeats, segment, block };
+    walk.body(&kernel.feeder);
+    walk.body(&kernel.body);
+    walk.end_segment();
+    walk.block
+}
+
+/// Whether a loop stays one.
+fn is_loop(kind: LoopKind) -> bool {
+    !matches!(kind, LoopKind::Unrolled | LoopKind::Vectorized | LoopKind::Tensor)
+}
+
+/// A loop around a statement.
+#[derive(Clone, Debug)]
+struct Open {
+    var: VarId,
+    extent: i64,
+    kind: LoopKind,
+    /// How it is printed, if by vectors.
+    vectors: Option<Vectors>,
+    /// How many conditions stand around it.
+    n_guards: usize,
+}
+
+/// What threads have waited for since they last waited for one another.
+#[derive(Clone, Copy, Debug, Default)]
+struct Segment {
+    reads_global: bool,
+    reads_shared: bool,
+    chain: f64,
+}
+
+struct Walk<'a> {
+    grid: &'a Grid,
+    kernel: &'a Kernel,
+    /// The variables that say what part of a tile a block has.
+    part_vars: Vec<VarId>,
+    values: Values,
+    open: Vec<Open>,
+    /// Of each warp, which lanes take part.
+    masks: Vec<u32>,
+    n_guards: usize,
+    /// How often the current segment is waited for.
+    repeats: f64,
+    segment: Segment,
+    block: Block,
+}
+
+impl Walk<'_> {
+    fn body(&mut self, body: &[Stmt]) {
+        body.iter().for_each(|it| self.stmt(it));
+    }
+
+    fn stmt(&mut self, stmt: &Stmt) {
+        match stmt {
+            // A tile stands for all.
+            Stmt::For { var, body, .. } if self.is_over_tiles(*var) => self.body(body),
+            Stmt::For { var, extent, kind, body, .. } => self.for_loop(*var, extent, *kind, body),
+            Stmt::If { guards, body } => self.guarded(guards, body),
+            Stmt::Store { tensor, index, value } => self.leaf(*tensor, index, value, None),
+            Stmt::Update { tensor, index, reducer, value } => {
+                self.leaf(*tensor, index, value, Some(*reducer));
+            }
+            Stmt::Combine { range, .. } => self.combine(*range),
+            Stmt::Sync { .. } => self.wait(BARRIER_LATENCY),
+            Stmt::Async { body } => {
+                // Nobody waits for these here.
+                let before = self.segment;
+                self.body(body);
+                self.segment = before;
+            }
+            // As many iterations run while a copy is on its way.
+            Stmt::Wait { groups } => self.wait(GLOBAL_LATENCY / (f64::from(*groups) + 1.0)),
+            Stmt::LoadFragment { operand, .. } => self.load_fragment(operand),
+            Stmt::Multiply { dtype, .. } => self.multiply(*dtype),
+            Stmt::GroupMultiply { columns, a, dtype, .. } => {
+                self.group_multiply(a, *columns, *dtype);
+            }
+            Stmt::CopyBox { map, coordinates, .. } => self.copy_box(*map, coordinates),
+            Stmt::WaitFull { ring } => {
+                // As many slots are on their way; all of them, while a tile before is stored.
+                let depth = f64::from(self.kernel.rings[*ring].depth);
+                self.block.ahead += GLOBAL_LATENCY / depth * self.repeats.min(depth);
+                self.wait(GLOBAL_LATENCY / depth);
+            }
+            other => self.body(other.body()),
+        }
+    }
+
+    fn is_over_tiles(&self, var: VarId) -> bool {
+        self.kernel.tiles.as_ref().is_some_and(|it| it.wave == var)
+    }
+
+    fn group_multiply(&mut self, a: &FirstOperand, columns: u32, dtype: DType) {
+        // From 32 bytes of each of 64 rows and of each column.
+        let depth = (32 / dtype.bytes().max(1)) as f64;
+        let groups = (self.n_warps() / 4.0).max(1.0);
+        let n = self.times() * groups;
+        let elements = 64.0 * f64::from(columns) * depth;
+        // The machine's rate is that of single warps.
+        self.block.tensor += elements * n * dtype.bytes() as f64 / 2.0 * WARP_SHARE;
+        let rows = match a {
+            FirstOperand::Shared(_) => 64,
+            FirstOperand::Registers(_) => 0,
+        };
+        self.block.wavefronts += f64::from(rows + columns) * 32.0 / 128.0 * n;
+        // Of operands in registers, pairs are packed.
+        self.block.others += if rows == 0 { 20.0 } else { 4.0 } * n;
+    }
+
+    /// The hardware copies a box of a tensor.
+    fn copy_box(&mut self, map: usize, coordinates: &[Poly]) {
+        let map = &self.kernel.maps[map];
+        let mut loops: Vec<(VarId, i64)> = self.open.iter().map(|it| (it.var, it.extent)).collect();
+        let mut index = Vec::new();
+        for (n, (at, extent)) in coordinates.iter().zip(&map.extents).enumerate() {
+            // As if by a loop over the box.
+            let var = VarId(u32::MAX - n as u32);
+            loops.push((var, *extent));
+            index.push(Some(at.clone() + Poly::var(var)));
+        }
+        let elements = map.extents.iter().product::<i64>() as f64 * self.times();
+        let bytes = elements * self.grid.buffer(map.tensor).dtype.bytes() as f64;
+        let blocks = if map.is_shared { self.kernel.cluster() } else { 1 };
+        self.block.wavefronts += bytes * f64::from(blocks) / 128.0;
+        let (tensor, writes) = (map.tensor, false);
+        self.block.sites.push(Site { tensor, writes, index, loops, bytes, elements });
+    }
+
+    fn load_fragment(&mut self, operand: &Operand) {
+        let matrices = if operand.is_first { 4.0 } else { 2.0 };
+        let n = self.times() * self.n_warps();
+        self.block.wavefronts += matrices * n;
+        // One instruction, or two loads and a packing for each register; each of TF32 is rounded.
+        let is_tf32 = self.grid.buffer(operand.tensor).dtype == DType::F32;
+        let each = match operand.way {
+            Way::Elements if is_tf32 => 2.0 * matrices,
+            Way::Elements => 3.0 * matrices,
+            Way::Matrices { .. } if is_tf32 => 1.0 + matrices,
+            Way::Matrices { .. } => 1.0,
+        };
+        self.block.others += each * n;
+        self.segment.reads_shared = true;
+    }
+
+    fn multiply(&mut self, dtype: DType) {
+        // 16 x 8 elements, each from 32 bytes of a row and a column.
+        let depth = (32 / dtype.bytes().max(1)) as f64;
+        let n = self.times() * self.n_warps();
+        // Twice as many of half the size in a cycle.
+        self.block.tensor += 16.0 * 8.0 * depth * n * dtype.bytes() as f64 / 2.0;
+        self.block.others += n;
+    }
+
+    fn for_loop(&mut self, var: VarId, extent: &Poly, kind: LoopKind, body: &[Stmt]) {
+        let n = self.values.of(extent);
+        if n <= 0 {
+            return;
+        }
+        let vectors = match (kind, body) {
+            (LoopKind::Vectorized, [inner]) => codegen::vectors(self.grid, var, extent, inner),
+            _ => None,
+        };
+        let is_loop = is_loop(kind);
+        // Of a loop, an iteration in its middle stands for all.
+        self.values.set(var, if is_loop { n / 2 } else { 0 });
+        self.open.push(Open { var, extent: n, kind, vectors, n_guards: self.n_guards });
+        let repeats = self.repeats;
+        if is_loop {
+            self.end_segment();
+            let waits = body.iter().any(Stmt::waits);
+            // Without waits, the loads of some iterations overlap.
+            self.repeats *= if waits { n as f64 } else { (n as f64 / AHEAD).max(1.0) };
+            self.block.others += 2.0 * self.times() * self.n_warps();
+        }
+        self.body(body);
+        if is_loop {
+            self.end_segment();
+        }
+        self.repeats = repeats;
+        self.open.pop();
+        self.values.set(var, 0);
+    }
+
+    /// What lanes do for which conditions hold.
+    fn guarded(&mut self, guards: &[Guard], body: &[Stmt]) {
+        let before = self.masks.clone();
+        self.indices(guards.iter().flat_map(|it| [&it.value, &it.bound]));
+        for guard in guards {
+            let n = self.times_of(&guard.value).max(self.times_of(&guard.bound));
+            self.block.ops.add(Ops { integer: 1.0, ..Ops::default() }, n * self.n_warps());
+            let depends =
+                |poly: &Poly| self.kernel.thread_vars.iter().any(|it| poly.mentions(it.var));
+            if !depends(&guard.value) && !depends(&guard.bound) {
+                let of_part = |it: &VarId| guard.value.mentions(*it) || guard.bound.mentions(*it);
+                let fails = self.values.of(&guard.value) >= self.values.of(&guard.bound);
+                if fails && self.part_vars.iter().any(of_part) {
+                    // What happens to parts of tiles is added later.
+                    return;
+                }
+                continue;
+            }
+            for warp in 0..self.masks.len() {
+                for lane in 0..LANES {
+                    if self.masks[warp] & (1 << lane) != 0 {
+                        self.stand_at(warp as u32 * LANES + lane);
+                        if self.values.of(&guard.value) >= self.values.of(&guard.bound) {
+                            self.masks[warp] &= !(1 << lane);
+                        }
+                    }
+                }
+            }
+        }
+        self.n_guards += 1;
+        self.body(body);
+        self.n_guards -= 1;
+        self.masks = before;
+    }
+
+    /// Sets the variables that say which thread it is.
+    fn stand_at(&mut self, thread: u32) {
+        for it in &self.kernel.thread_vars {
+            let place = thread % it.range.max(1) / it.step.max(1);
+            self.values.set(it.var, place.into());
+        }
+    }
+
+    fn n_warps(&self) -> f64 {
+        self.masks.iter().filter(|it| **it != 0).count() as f64
+    }
+
+    /// Iterations of all open loops.
+    fn times(&self) -> f64 {
+        self.open.iter().map(|it| it.extent as f64).product()
+    }
+
+    /// How often something is computed that depends on what a polynomial does: outside of all
+    /// other loops.
+    fn times_of(&self, poly: &Poly) -> f64 {
+        self.open.iter().filter(|it| poly.mentions(it.var)).map(|it| it.extent as f64).product()
+    }
+
+    /// The divisions of indices, each once.
+    fn indices<'p>(&mut self, polys: impl Iterator<Item = &'p Poly>) {
+        let mut found = BTreeSet::new();
+        polys.for_each(|it| divisions(it, &mut found));
+        let times: f64 = found.iter().map(|it| self.times_of(it)).sum();
+        self.block.ops.add(Ops { integer: DIVISION, ..Ops::default() }, times * self.n_warps());
+    }
+
+    /// The open loops that stay loops, and, inside them, those that are written out.
+    fn split(&self) -> (&[Open], &[Open]) {
+        let n = self.open.iter().rposition(|it| is_loop(it.kind)).map_or(0, |it| it + 1);
+        self.open.split_at(n)
+    }
+
+    fn combine(&mut self, range: u32) {
+        let steps = f64::from(range.clamp(2, LANES)).log2().ceil();
+        let mut n = 2.0 * steps;
+        self.wait(steps * SHUFFLE_LATENCY);
+        if range > LANES {
+            n += 2.0 * (n + 4.0);
+            self.wait(2.0 * BARRIER_LATENCY + SHARED_LATENCY + 5.0 * SHUFFLE_LATENCY);
+        }
+        let all = n * self.times() * self.n_warps();
+        self.block.others += all;
+        self.block.wavefronts += all / 2.0;
+    }
+
+    /// Threads wait, for so long.
+    fn wait(&mut self, latency: f64) {
+        self.end_segment();
+        self.block.latency += latency * self.repeats;
+        self.block.others += self.times() * self.n_warps();
+    }
+
+    fn end_segment(&mut self) {
+        let Segment { reads_global, reads_shared, chain } = std::mem::take(&mut self.segment);
+        let global = if reads_global { GLOBAL_LATENCY } else { 0.0 };
+        let shared = if reads_shared { SHARED_LATENCY } else { 0.0 };
+        self.block.latency += (global + shared + chain) * self.repeats;
+    }
+
+    /// One statement, with its copies.
+    fn leaf(&mut self, to: TensorId, index: &[Poly], value: &Expr, reducer: Option<Reducer>) {
+        let ops = arithmetic::ops(self.grid, value, reducer);
+        // What only copies, copies vectors as a whole.
+        let whole = self.open.last().and_then(|it| it.vectors.as_ref());
+        let whole = whole.filter(|it| it.stores && reducer.is_none() && is_copy(value));
+        let lanes = whole.map_or(1, |it| it.lanes);
+        self.block.ops.add(ops, self.times() * self.n_warps() / lanes as f64);
+        let mut reads: Vec<(TensorId, &[Subscript])> = Vec::new();
+        let mut polys: Vec<&Poly> = index.iter().collect();
+        value.walk(&mut |it| {
+            if let Expr::Read { tensor, index } = it
+                && !reads.contains(&(*tensor, index.as_slice()))
+            {
+                reads.push((*tensor, index));
+                polys.extend(index.iter().filter_map(affine));
+            }
+            if let Expr::Compare(_, a, b) = it
+                && let (Expr::Index(a), Expr::Index(b)) = (&**a, &**b)
+            {
+                polys.extend([a, b]);
+                let n = self.times_of(a).max(self.times_of(b)) * self.n_warps();
+                self.block.ops.add(Ops { integer: 1.0, ..Ops::default() }, n);
+            }
+        });
+        self.indices(polys.into_iter());
+        for (tensor, index) in reads {
+            self.access(tensor, index.iter().map(|it| affine(it).cloned()).collect(), false);
+        }
+        let in_registers = self.home(to) == Some(Home::Registers);
+        let written: Vec<Option<Poly>> = index.iter().cloned().map(Some).collect();
+        if reducer.is_some() && !in_registers {
+            self.access(to, written.clone(), false);
+        }
+        self.access(to, written, true);
+        // What is added to one element is added one after the other.
+        let again = |it: &&Open| !index.iter().any(|at| at.mentions(it.var));
+        let chain: f64 = match reducer {
+            Some(_) => self.split().1.iter().filter(again).map(|it| it.extent as f64).product(),
+            None => 1.0,
+        };
+        self.segment.chain += chain * ops.issued().max(1.0) * RESULT_LATENCY;
+    }
+
+    fn home(&self, tensor: TensorId) -> Option<Home> {
+        self.grid.buffers.get(tensor.0 as usize).map(|it| it.home)
+    }
+
+    /// One access of a statement, with its copies.
+    fn access(&mut self, tensor: TensorId, index: Vec<Option<Poly>>, writes: bool) {
+        let home = match self.home(tensor) {
+            Some(it) if it != Home::Registers && it != Home::Unused => it,
+            _ => return,
+        };
+        let affine: Option<Vec<Poly>> = index.iter().cloned().collect();
+        let position = affine.map(|it| codegen::position(self.grid, tensor, &it));
+        let lanes = position.as_ref().map_or(1, |it| self.lanes(tensor, it, writes));
+        let (loops, copies) = self.split();
+        let mentions =
+            |it: &&Open| index.iter().any(|at| at.as_ref().is_none_or(|at| at.mentions(it.var)));
+        let distinct: f64 = copies.iter().filter(mentions).map(|it| it.extent as f64).product();
+        let outer: f64 = loops.iter().map(|it| it.extent as f64).product();
+        let n_warps = self.n_warps();
+        let requests = outer * (distinct / lanes as f64).max(1.0) * n_warps;
+        self.block.others += requests;
+        self.block.ops.add(Ops { integer: 1.0, ..Ops::default() }, outer * n_warps);
+        let bytes = self.grid.buffer(tensor).dtype.bytes() as i64;
+        let patterns = self.patterns(home, position.or_else(|| self.row(tensor, &index)), bytes);
+        let mean = |of: &dyn Fn(&Addresses) -> f64| {
+            patterns.iter().map(of).sum::<f64>() / patterns.len().max(1) as f64
+        };
+        let width = bytes.saturating_mul(lanes);
+        if matches!(home, Home::Shared(_)) {
+            self.segment.reads_shared |= !writes;
+            self.block.wavefronts += requests * mean(&|it| wavefronts(it, width));
+            return;
+        }
+        self.segment.reads_global |= !writes;
+        self.block.wavefronts += requests * mean(&|it| sectors(it, width).1);
+        let active: u32 = self.masks.iter().map(|it| it.count_ones()).sum();
+        let elements = outer * distinct * f64::from(active);
+        let touched = requests * mean(&|it| sectors(it, width).0) * SECTOR as f64;
+        let loops = self.open.iter().map(|it| (it.var, it.extent)).collect();
+        self.block.sites.push(Site { tensor, writes, index, loops, bytes: touched, elements });
+    }
+
+    /// Elements of one access: what the printer says, or what the compiler makes of neighbors in
+    /// shared memory whose alignment it knows.
+    fn lanes(&self, tensor: TensorId, position: &Poly, writes: bool) -> i64 {
+        if let Some(vectors) = self.open.last().and_then(|it| it.vectors.as_ref()) {
+            let loads = |it: &codegen::Load| it.tensor == tensor && it.position == *position;
+            let whole = if writes { vectors.stores } else { vectors.loads.iter().any(loads) };
+            return if whole { vectors.lanes } else { 1 };
+        }
+        if !matches!(self.home(tensor), Some(Home::Shared(_))) {
+            return 1;
+        }
+        let widest = |it: &Open| {
+            let fits = |lanes: &i64| {
+                it.n_guards == self.n_guards
+                    && it.extent % lanes == 0
+                    && codegen::is_vector(self.grid, tensor, position, it.var, *lanes)
+            };
+            [16, 8, 4, 2].into_iter().find(fits).unwrap_or(1)
+        };
+        self.split().1.iter().map(widest).max().unwrap_or(1)
+    }
+
+    /// The position in one row, where the data says which row, and lanes go along it.
+    fn row(&self, tensor: TensorId, index: &[Option<Poly>]) -> Option<Poly> {
+        let known: Vec<Poly> = index.iter().map(|it| it.clone().unwrap_or_default()).collect();
+        let position = codegen::position(self.grid, tensor, &known);
+        let moves = self.kernel.thread_vars.iter().any(|it| position.mentions(it.var));
+        moves.then_some(position)
+    }
+
+    /// Where the lanes of some warps access memory; where the data says, far from one another.
+    fn patterns(&mut self, home: Home, position: Option<Poly>, bytes: i64) -> Vec<Addresses> {
+        let first = if let Home::Shared(first) = home { i64::from(first) } else { 0 };
+        let active: Vec<usize> = (0..self.masks.len()).filter(|it| self.masks[*it] != 0).collect();
+        let Some(last) = active.len().checked_sub(1) else { return Vec::new() };
+        let mut some = vec![active[0], active[last / 2], active[last]];
+        some.dedup();
+        let mut patterns = Vec::new();
+        for warp in some {
+            let mut addresses = Vec::new();
+            let mask = self.masks[warp];
+            for lane in (0..LANES).filter(|it| mask & (1 << it) != 0) {
+                self.stand_at(warp as u32 * LANES + lane);
+                let at = match &position {
+                    Some(it) => self.values.of(it),
+                    // An odd stride: no two in a sector, and none in another's bank.
+                    None => i64::from(lane) * 129,
+                };
+                addresses.push(at.saturating_mul(bytes).saturating_add(first));
+            }
+            patterns.push(addresses);
+        }
+        patterns
+    }
+}
+
+/// Whether a value is an element, or where a condition does not hold, a constant.
+fn is_copy(value: &Expr) -> bool {
+    match value {
+        Expr::Read { .. } | Expr::Const(..) => true,
+        Expr::Select { condition, then, otherwise } => {
+            arithmetic::is_bound(condition) && is_copy(then) && is_copy(otherwise)
+        }
+        _ => false,
+    }
+}
+
+fn affine(subscript: &Subscript) -> Option<&Poly> {
+    match subscript {
+        Subscript::Affine(poly) => Some(poly),
+        Subscript::Value(_) => None,
+    }
+}
+
+/// Quotients and remainders in a polynomial, also those inside of others.
+fn divisions(poly: &Poly, found: &mut BTreeSet<Poly>) {
+    for atom in poly.terms().flat_map(|(atoms, _)| atoms) {
+        match atom {
+            Atom::Div(a, b) | Atom::Mod(a, b) | Atom::Min(a, b) | Atom::Max(a, b) => {
+                divisions(a, found);
+                divisions(b, found);
+                found.insert(Poly::atom(atom.clone()));
+            }
+            Atom::Dim(_) | Atom::Var(_) => {}
+        }
+    }
+}

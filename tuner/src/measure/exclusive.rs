@@ -1,0 +1,84 @@
+//! One measurement at a time on a device, whichever process asks.
+//!
+//! Whoever also holds cargo's jobserver tokens takes this lock first: two that hold some tokens
+//! each, and wait for the lock, would wait for ever.
+
+use std::fs::{self, File, TryLockError};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use std::{io, thread};
+
+use tvmtune_ir::target::DeviceKey;
+
+use tvmtune_plan::database::Cache;
+
+/// The right to measure on a device; the system takes it back when the process ends, however.
+#[derive(Debug)]
+pub struct Exclusive {
+    _lock: File,
+}
+
+/// The right could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum ExclusiveError {
+    /// Someone else measures.
+    #[error("another process has been measuring for {} s; try again when it is done", .0.as_secs())]
+    Busy(Duration),
+    /// The operating system refused.
+    #[error("cannot lock `{path}`: {source}")]
+    Io {
+        /// The lock file.
+        path: PathBuf,
+        /// What the operating system says.
+        source: io::Error,
+    },
+}
+
+impl Exclusive {
+    /// Waits until no other process measures on this device, but no longer than `patience`.
+    ///
+    /// # Errors
+    ///
+    /// [`ExclusiveError::Busy`] if it took too long, [`ExclusiveError::Io`] if there can be no lock.
+    pub fn acquire(
+        cache: &Cache,
+        device: &DeviceKey,
+        patience: Duration,
+    ) -> Result<Self, ExclusiveError> {
+        let path = cache.locks().join(format!("{}.lock", device.0.replace(':', "_")));
+        let failed = |source| ExclusiveError::Io { path: path.clone(), source };
+        fs::create_dir_all(cache.locks()).map_err(failed)?;
+        let open = File::options().create(true).truncate(false).write(true).open(&path);
+        let lock = open.map_err(failed)?;
+        let start = Instant::now();
+        loop {
+            match lock.try_lock() {
+                Ok(()) => return Ok(Self { _lock: lock }),
+                Err(TryLockError::Error(source)) => return Err(failed(source)),
+                Err(TryLockError::WouldBlock) if start.elapsed() >= patience => {
+                    return Err(ExclusiveError::Busy(start.elapsed()));
+                }
+                Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(50)),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tvmtune_ir::target::{CpuTarget, Isa};
+
+    #[test]
+    fn the_right_is_had_by_one_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let (cache, device) = (Cache::new(dir.path()), CpuTarget::generic(Isa::Avx2).key());
+        let acquire = || Exclusive::acquire(&cache, &device, Duration::from_millis(10));
+        let first = acquire().unwrap();
+        assert!(matches!(acquire(), Err(ExclusiveError::Busy(_))));
+        let other = CpuTarget::generic(Isa::Avx512).key();
+        assert!(Exclusive::acquire(&cache, &other, Duration::ZERO).is_ok(), "another device");
+        drop(first);
+        assert!(acquire().is_ok());
+    }
+}

@@ -1,0 +1,62 @@
+//! Candidates for CPUs: machine code, and for each case its argument table and its tasks.
+
+use tvmtune_cpu::Generated;
+use tvmtune_cpu::kernel::{Count, Kernel, TableEntry};
+use tvmtune_ir::dag::Number;
+use tvmtune_schedule::Threads;
+
+use super::super::protocol::{CodeSpec, CpuLaunch, CpuSpec, Word};
+use super::{CaseSpec, Job, unsigned};
+
+impl Job {
+    /// A candidate of a kernel and its code, a blob a phase, for each of the cases.
+    pub fn new(kernel: &Kernel, phases: &[Vec<u8>], cases: &[CaseSpec]) -> Self {
+        let code = CodeSpec::Cpu(CpuSpec {
+            phases: phases.iter().map(Vec::len).collect(),
+            parallel: kernel.threads == Threads::All,
+            launches: cases.iter().map(|it| launch(kernel, it)).collect(),
+        });
+        Self { code, bytes: phases.concat(), artifact: String::new() }
+    }
+
+    /// The candidate of generated code, for each of the cases.
+    pub fn of(generated: &Generated, cases: &[CaseSpec]) -> Self {
+        let made = Self::new(&generated.kernel, &generated.code.phases, cases);
+        Self { artifact: generated.artifact.0.clone(), ..made }
+    }
+}
+
+fn launch(kernel: &Kernel, case: &CaseSpec) -> CpuLaunch {
+    let (dims, scalars) = (case.dims(), case.scalars());
+    let word = |entry: &TableEntry| match entry {
+        TableEntry::Pointer { tensor, layout } => case.address(*tensor, layout.as_ref()),
+        TableEntry::Shared { bytes } => Word::Shared(unsigned(bytes.eval_dims(dims))),
+        TableEntry::Param(value) => Word::Value(value.eval_dims(dims).cast_unsigned()),
+        TableEntry::Scalar(id) => Word::Value(bits(scalars[id.0 as usize])),
+    };
+    let count = |it: &Count| match it {
+        Count::Const(value) => *value,
+        Count::Param(slot) => match &kernel.table[slot.0 as usize] {
+            TableEntry::Param(value) => value.eval_dims(dims),
+            _ => 0,
+        },
+    };
+    CpuLaunch {
+        table: kernel.table.iter().map(word).collect(),
+        n_tasks: kernel
+            .phases
+            .iter()
+            .map(|it| it.tasks.iter().map(|(_, n)| unsigned(count(n))).product())
+            .collect(),
+        scratch_bytes: unsigned(kernel.scratch_bytes.eval_dims(dims)),
+    }
+}
+
+/// A scalar as machine code reads it: floats widened to `f32`, the rest to `i32`.
+fn bits(value: Number) -> u64 {
+    match value {
+        Number::Float(it) => u64::from((it as f32).to_bits()),
+        Number::Int(it) => u64::from((it as i32).cast_unsigned()),
+        Number::Bool(it) => u64::from(it),
+    }
+}

@@ -1,0 +1,117 @@
+//! Candidates for GPUs: images, the functions in them, and for each case what they are passed.
+
+use tvmtune_cuda::Generated;
+use tvmtune_cuda::codegen::{Map, Param};
+use tvmtune_cuda::grid::Home;
+use tvmtune_ir::dag::{DType, Number, TensorId};
+use tvmtune_ir::poly::Poly;
+use tvmtune_ir::target::gpu::Arch;
+
+use super::super::protocol::{
+    CodeSpec, FunctionSpec, GpuLaunch, GpuSpec, ImageSpec, MapSpec, ParamPlace, Word,
+};
+use super::{CaseSpec, Job, unsigned};
+use crate::compile::Code;
+
+impl Job {
+    /// The candidate of code that was generated and compiled for an architecture, for each of the
+    /// cases.
+    pub fn on_gpu(generated: &Generated, (code, arch): (&Code, Arch), cases: &[CaseSpec]) -> Self {
+        let mut images = vec![(None, code.cubin.as_slice())];
+        images.extend(code.ptx_version().map(|it| (Some(it), code.ptx.as_bytes())));
+        images.retain(|(_, bytes)| !bytes.is_empty());
+        let small = |it: u32| u8::try_from(it).unwrap_or(0);
+        let image = |(ptx, bytes): &(Option<(u8, u8)>, &[u8])| ImageSpec {
+            arch: (small(arch.sm / 10), small(arch.sm % 10)),
+            exact: arch.exact,
+            ptx: *ptx,
+            n_bytes: bytes.len(),
+        };
+        let mut table = Table { generated, params: Vec::new() };
+        let functions = generated.unit.entries.iter().map(|it| FunctionSpec {
+            name: it.name.clone(),
+            params: it.params.iter().map(|it| table.place(*it)).collect(),
+            threads: it.threads,
+            shared_bytes: it.shared_bytes,
+        });
+        let functions = functions.collect();
+        let map = |it: &Map| MapSpec {
+            entry: table.position(Param::Pointer(it.tensor)),
+            element: it.element,
+            boxes: it.boxes.clone(),
+            steps: it.steps.clone(),
+            swizzle: it.swizzle,
+        };
+        let maps = generated.unit.maps.iter().map(map).collect();
+        let launches = cases.iter().map(|it| table.launch(it)).collect();
+        let bytes = images.iter().map(|it| it.1).collect::<Vec<_>>().concat();
+        let images = images.iter().map(image).collect();
+        Self {
+            code: CodeSpec::Gpu(GpuSpec { images, functions, maps, launches }),
+            bytes,
+            artifact: generated.artifact.0.clone(),
+        }
+    }
+}
+
+/// What functions are passed, each once, but for maps.
+struct Table<'a> {
+    generated: &'a Generated,
+    params: Vec<Param>,
+}
+
+impl Table<'_> {
+    fn place(&mut self, param: Param) -> ParamPlace {
+        match param {
+            Param::Map(map) => ParamPlace::Map(map),
+            other => ParamPlace::Table(self.position(other)),
+        }
+    }
+
+    fn position(&mut self, param: Param) -> usize {
+        self.params.iter().position(|it| *it == param).unwrap_or_else(|| {
+            self.params.push(param);
+            self.params.len() - 1
+        })
+    }
+
+    fn launch(&self, case: &CaseSpec) -> GpuLaunch {
+        let (unit, dims, scalars) = (&self.generated.unit, case.dims(), case.scalars());
+        let word = |param: &Param| match *param {
+            Param::Pointer(tensor) => self.address(tensor, case),
+            Param::Dim(dim) => Word::Value(dims[dim.0 as usize].cast_unsigned()),
+            Param::Scalar(id) => {
+                let n = id.0 as usize;
+                Word::Value(bits(scalars[n], case.dag.scalars[n].dtype))
+            }
+            Param::Map(_) => unreachable!("maps are not in the table"),
+        };
+        let value = |it: &Poly| unsigned(it.eval_dims(dims));
+        let of_maps = unit.maps.iter().flat_map(|it| it.extents.iter().chain(&it.strides));
+        GpuLaunch {
+            table: self.params.iter().map(word).collect(),
+            blocks: unit.entries.iter().map(|it| value(&it.blocks)).collect(),
+            maps: of_maps.map(value).collect(),
+        }
+    }
+
+    /// Where a tensor is: an argument, or memory between functions.
+    fn address(&self, tensor: TensorId, case: &CaseSpec) -> Word {
+        let buffer = self.generated.grid.buffer(tensor);
+        if buffer.home != Home::Workspace {
+            return case.address(tensor, buffer.layout.as_ref());
+        }
+        let extents = buffer.shape.iter().map(|it| unsigned(it.eval_dims(case.dims())));
+        Word::Shared(extents.product::<u64>() * buffer.dtype.bytes())
+    }
+}
+
+/// A scalar as functions are passed it, in its own type; narrow floats as `f32`.
+fn bits(value: Number, dtype: DType) -> u64 {
+    match (value.cast(dtype), dtype) {
+        (it, DType::F64) => it.to_f64().to_bits(),
+        (Number::Float(it), _) => u64::from((it as f32).to_bits()),
+        (Number::Int(it), _) => it.cast_unsigned(),
+        (Number::Bool(it), _) => u64::from(it),
+    }
+}

@@ -1,0 +1,138 @@
+//! What a worker is told of a problem and of a candidate, put together from what the core made:
+//! numbers and tables for each case, so that the worker evaluates nothing.
+
+mod cpu;
+mod gpu;
+
+use std::sync::Arc;
+
+use tvmtune_ir::dag::{DType, Dag, Expr, Number, Subscript, TensorId};
+use tvmtune_ir::interp::Array;
+use tvmtune_schedule::Layout;
+
+use super::protocol::{Case, CodeSpec, LayoutSpec, OutputSpec, ParamSpec, Problem, Word};
+
+/// Arguments for one launch of a program.
+#[derive(Clone, Debug)]
+pub struct CaseSpec {
+    dag: Arc<Dag>,
+    dims: Vec<i64>,
+    case: Case,
+}
+
+/// A candidate, ready to be launched on each case of a problem.
+#[derive(Clone, Debug, Default)]
+pub struct Job {
+    pub(super) code: CodeSpec,
+    pub(super) bytes: Vec<u8>,
+    /// The identity of the code, for who looks it up in a log; empty if nobody does.
+    pub(super) artifact: String,
+}
+
+impl CaseSpec {
+    /// Arguments drawn from a seed, for the given extents of the dynamic dimensions; how far each
+    /// result may be from the expected one, relatively and absolutely, is for `tolerance` to say.
+    pub fn new(
+        dag: &Arc<Dag>,
+        dims: &[i64],
+        seed: u64,
+        tolerance: &dyn Fn(TensorId) -> (f64, f64),
+    ) -> Self {
+        let shape = |id: TensorId| {
+            let extents = dag.tensor(id).shape.iter();
+            extents.map(|it| it.eval_dims(dims).max(0) as u64).collect()
+        };
+        let param = |(n, id): (usize, TensorId)| ParamSpec {
+            dtype: dag.tensor(id).dtype,
+            shape: shape(id),
+            seed: seed.wrapping_mul(1000).wrapping_add(n as u64),
+            rows: rows(dag, id, dims),
+        };
+        let output = |id: &TensorId| {
+            let (rel, abs) = tolerance(*id);
+            OutputSpec { dtype: dag.tensor(*id).dtype, shape: shape(*id), rel, abs }
+        };
+        let case = Case {
+            params: dag.params().enumerate().map(param).collect(),
+            outputs: dag.outputs.iter().map(output).collect(),
+        };
+        Self { dag: dag.clone(), dims: dims.to_vec(), case }
+    }
+
+    /// The extents of the dynamic dimensions.
+    pub fn dims(&self) -> &[i64] {
+        &self.dims
+    }
+
+    /// The parameters, as the worker fills them.
+    pub fn params(&self) -> Vec<Array> {
+        self.case.params.iter().map(ParamSpec::array).collect()
+    }
+
+    /// The run-time scalars: neither zero nor one, and of moderate size.
+    pub fn scalars(&self) -> Vec<Number> {
+        let scalar = |(n, dtype): (usize, DType)| match dtype {
+            DType::Bool => Number::Bool(true),
+            it if it.is_float() => Number::Float(0.375 + n as f64 / 8.0),
+            _ => Number::Int(3 + n as i64),
+        };
+        self.dag.scalars.iter().map(|it| it.dtype).enumerate().map(scalar).collect()
+    }
+
+    /// The results in bytes that a worker gave, one after the other; `None` if they are of another
+    /// size.
+    pub fn results(&self, mut bytes: &[u8]) -> Option<Vec<Array>> {
+        let outputs = self.case.outputs.iter();
+        let arrays = outputs.map(|it| {
+            let (result, rest) = bytes.split_at_checked(it.bytes() as usize)?;
+            bytes = rest;
+            Some(Array::from_bytes(it.dtype, &it.shape, result))
+        });
+        arrays.collect()
+    }
+
+    /// How far a result may be from the expected one, relatively and absolutely.
+    pub fn tolerance(&self, output: usize) -> (f64, f64) {
+        (self.case.outputs[output].rel, self.case.outputs[output].abs)
+    }
+
+    /// What the worker is told of several cases.
+    pub(super) fn problem(cases: &[CaseSpec], has_expected: bool, on_gpu: bool) -> Problem {
+        Problem { cases: cases.iter().map(|it| it.case.clone()).collect(), has_expected, on_gpu }
+    }
+
+    /// The address of a parameter, in a layout, or of a result.
+    fn address(&self, tensor: TensorId, layout: Option<&Layout>) -> Word {
+        let output = || self.dag.outputs.iter().position(|it| *it == tensor);
+        match (self.dag.params().position(|it| it == tensor), layout) {
+            (Some(n), None) => Word::Param(n),
+            (Some(n), Some(Layout { splits, order })) => {
+                Word::Packed(n, LayoutSpec { splits: splits.clone(), order: order.clone() })
+            }
+            (None, _) => Word::Output(output().unwrap_or(usize::MAX)),
+        }
+    }
+}
+
+/// How many rows a parameter chooses from, if elements of a tensor are looked up by it.
+fn rows(dag: &Dag, param: TensorId, dims: &[i64]) -> Option<u64> {
+    let mut found = None;
+    let mut look = |node: &Expr| {
+        let Expr::Read { tensor, index } = node else { return };
+        for (subscript, extent) in index.iter().zip(&dag.tensor(*tensor).shape) {
+            if let Subscript::Value(value) = subscript {
+                value.walk(&mut |it| {
+                    if matches!(it, Expr::Read { tensor, .. } if *tensor == param) {
+                        found = Some(unsigned(extent.eval_dims(dims)));
+                    }
+                });
+            }
+        }
+    };
+    dag.computes.iter().for_each(|it| it.body.walk(&mut look));
+    found
+}
+
+fn unsigned(value: i64) -> u64 {
+    u64::try_from(value).unwrap_or(0)
+}

@@ -1,0 +1,409 @@
+//! What tuner and worker say to each other: frames of a JSON header and a blob, over pipes.
+//!
+//! ```text
+//! frame  = "tvm1", header bytes: u32, blob bytes: u64 (both little-endian), header, blob
+//! tuner  -> worker: Request; the blob holds machine code or expected results
+//! worker -> tuner:  Response; the blob holds computed results
+//! ```
+//!
+//! The tuner believes nothing of what it reads: a worker may have been overwritten by the code it
+//! ran. Whatever is no frame is an error, never a panic.
+
+use std::io::{self, Read, Write};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tvmtune_ir::dag::DType;
+
+use crate::outcome::{Outcome, Timing};
+
+/// Starts every frame; the digit is the version.
+const MAGIC: [u8; 4] = *b"tvm1";
+/// A header longer than this is garbage.
+const MAX_HEADER: u32 = 1 << 26;
+/// A blob longer than this is garbage.
+const MAX_BLOB: u64 = 1 << 34;
+
+/// A message with bytes that are no text.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Frame<T> {
+    pub(super) message: T,
+    pub(super) blob: Vec<u8>,
+}
+
+/// What the tuner asks for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) enum Request {
+    /// Say what the first GPU is. Answered by `Gpu`.
+    Gpu,
+    /// Copy within the memory of the GPU, so many times. Answered by `Copied`.
+    Copy(usize),
+    /// Prepare for this problem: what is to be run from now on computes it. Answered by `Done`.
+    SetUp(Problem),
+    /// Run something that computes the last problem.
+    Run(Run),
+}
+
+/// What is to be run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) enum Run {
+    /// Run the code once on a case and give back the results. Answered by `Results`.
+    Evaluate { code: CodeSpec, case: usize },
+    /// Verify the code and time it. Answered by `Outcome`.
+    Measure { code: CodeSpec, policy: Policy },
+    /// Time several codes side by side on the first case, without verifying them again. Answered
+    /// by `Timings`.
+    Compare { codes: Vec<CodeSpec>, rounds: usize, policy: Policy },
+}
+
+/// What the worker answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) enum Response {
+    /// Sent once, unasked: it is a worker.
+    Ready,
+    /// The GPU.
+    Gpu(Gpu),
+    /// What each copy moved, in bytes read and written a ns.
+    Copied(Vec<f64>),
+    /// It was done.
+    Done,
+    /// The results, one after the other, in the blob.
+    Results,
+    /// What became of the candidate.
+    Outcome(Outcome),
+    /// A timing for each code.
+    Timings(Vec<Timing>),
+    /// It could not be done, for lack of memory for instance.
+    Failed(String),
+    /// What was run broke the GPU for this process, which ends: nothing that came after it could
+    /// be believed.
+    Lost(String),
+}
+
+/// A GPU, as its driver describes it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Gpu {
+    /// What it is called: `NVIDIA H200`.
+    pub name: String,
+    /// Its compute capability: `(9, 0)`.
+    pub capability: (u8, u8),
+    /// Streaming multiprocessors.
+    pub multiprocessors: u32,
+    /// Shared memory that a block may have.
+    pub shared_bytes: u64,
+    /// Second-level cache.
+    pub l2_bytes: u64,
+    /// Memory.
+    pub memory_bytes: u64,
+    /// Memory that nobody uses.
+    pub free_bytes: u64,
+    /// What memory moves at most, in GB/s; 0 if the driver does not say.
+    pub bandwidth_gbps: u32,
+    /// The highest clock of multiprocessors; 0 if the driver does not say.
+    pub clock_mhz: u32,
+    /// The latest PTX that the driver compiles.
+    pub ptx: (u8, u8),
+}
+
+/// What candidates of one task compute, and what with.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Problem {
+    /// The first is where candidates are timed.
+    pub(super) cases: Vec<Case>,
+    /// Whether the blob holds the results of all cases, one after the other.
+    pub(super) has_expected: bool,
+    /// Whether candidates are timed on the GPU.
+    pub(super) on_gpu: bool,
+}
+
+/// Arguments for one launch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Case {
+    pub(super) params: Vec<ParamSpec>,
+    pub(super) outputs: Vec<OutputSpec>,
+}
+
+/// A parameter: filled with numbers drawn from a seed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct ParamSpec {
+    pub(super) dtype: DType,
+    pub(super) shape: Vec<u64>,
+    pub(super) seed: u64,
+    /// How many rows there are for them to choose from, if elements are looked up by them.
+    pub(super) rows: Option<u64>,
+}
+
+/// A result, and how far it may be from the expected one: `|a - b| <= abs + rel * |b|`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct OutputSpec {
+    pub(super) dtype: DType,
+    pub(super) shape: Vec<u64>,
+    pub(super) rel: f64,
+    pub(super) abs: f64,
+}
+
+/// What code is; its bytes are in the blob, code by code.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) enum CodeSpec {
+    /// Machine code for this CPU.
+    Cpu(CpuSpec),
+    /// Functions for the GPU.
+    Gpu(GpuSpec),
+}
+
+/// Machine code; its bytes are in the blob, phase by phase.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct CpuSpec {
+    /// Bytes of each phase.
+    pub(super) phases: Vec<usize>,
+    /// Whether all threads may take tasks, or only one.
+    pub(super) parallel: bool,
+    /// How to launch it on each case.
+    pub(super) launches: Vec<CpuLaunch>,
+}
+
+/// How to launch machine code on one case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct CpuLaunch {
+    /// The argument table.
+    pub(super) table: Vec<Word>,
+    /// Tasks of each phase.
+    pub(super) n_tasks: Vec<u64>,
+    /// Bytes of scratch memory each thread needs.
+    pub(super) scratch_bytes: u64,
+}
+
+/// The same functions in one or more images, whose bytes are in the blob, one after the other.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct GpuSpec {
+    /// The most specific first.
+    pub(super) images: Vec<ImageSpec>,
+    /// What is launched, one after the other.
+    pub(super) functions: Vec<FunctionSpec>,
+    /// Tensors whose boxes functions copy.
+    pub(super) maps: Vec<MapSpec>,
+    /// How to launch it on each case.
+    pub(super) launches: Vec<GpuLaunch>,
+}
+
+/// A compiled file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct ImageSpec {
+    /// What it was compiled for: `sm_90a` is `(9, 0)`, and exact.
+    pub(super) arch: (u8, u8),
+    pub(super) exact: bool,
+    /// The version of the language, if it is PTX.
+    pub(super) ptx: Option<(u8, u8)>,
+    pub(super) n_bytes: usize,
+}
+
+/// One launch of a function: see [`tvmtune_runtime::raw::cuda::Function`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct FunctionSpec {
+    pub(super) name: String,
+    pub(super) params: Vec<ParamPlace>,
+    pub(super) threads: u32,
+    pub(super) shared_bytes: u32,
+}
+
+/// Where a function's parameter is found.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) enum ParamPlace {
+    /// In the argument table.
+    Table(usize),
+    /// Among the maps.
+    Map(usize),
+}
+
+/// A map, but for its numbers: see [`tvmtune_runtime::raw::cuda::TensorMap`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct MapSpec {
+    pub(super) entry: usize,
+    pub(super) element: u32,
+    pub(super) boxes: Vec<u32>,
+    pub(super) steps: Vec<u32>,
+    pub(super) swizzle: u32,
+}
+
+/// How to launch functions on one case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct GpuLaunch {
+    /// The argument table.
+    pub(super) table: Vec<Word>,
+    /// Blocks of each function.
+    pub(super) blocks: Vec<u64>,
+    /// The numbers of each map: extents, innermost first, then strides.
+    pub(super) maps: Vec<u64>,
+}
+
+/// One entry of the argument table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) enum Word {
+    /// The address of a parameter, as it is.
+    Param(usize),
+    /// The address of a parameter, packed.
+    Packed(usize, LayoutSpec),
+    /// The address of a result.
+    Output(usize),
+    /// The address of so many bytes of memory.
+    Shared(u64),
+    /// A number.
+    Value(u64),
+}
+
+/// See [`tvmtune_schedule::Layout`].
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct LayoutSpec {
+    pub(super) splits: Vec<(usize, u64)>,
+    pub(super) order: Vec<usize>,
+}
+
+/// How to time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Policy {
+    /// Samples of a candidate that is not hopeless; at least 1.
+    pub repeats: usize,
+    /// Launches are repeated until a sample takes at least this long.
+    pub min_sample_ns: f64,
+    /// The latency to beat, if there is one.
+    pub best_ns: Option<f64>,
+    /// A candidate that is so many times slower than the best is given up early.
+    pub hopeless: f64,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        // Three samples rank as well as ten do; a fourth of a percent is what the clock costs.
+        Self { repeats: 3, min_sample_ns: 50_000.0, best_ns: None, hopeless: 1.5 }
+    }
+}
+
+impl Default for CodeSpec {
+    fn default() -> Self {
+        CodeSpec::Cpu(CpuSpec::default())
+    }
+}
+
+impl CodeSpec {
+    /// How many bytes the blob has of it.
+    pub(super) fn n_bytes(&self) -> usize {
+        match self {
+            CodeSpec::Cpu(it) => it.phases.iter().sum(),
+            CodeSpec::Gpu(it) => it.images.iter().map(|it| it.n_bytes).sum(),
+        }
+    }
+}
+
+impl Policy {
+    /// How to time on a GPU: what starts a batch of launches weighs more there than a clock does on
+    /// a CPU, and little is known of what is only a third slower.
+    pub const GPU: Self =
+        Self { repeats: 5, min_sample_ns: 300_000.0, best_ns: None, hopeless: 2.0 };
+}
+
+impl Problem {
+    /// How many bytes the results of all cases have.
+    pub(super) fn expected_bytes(&self) -> u64 {
+        self.cases.iter().flat_map(|it| &it.outputs).map(OutputSpec::bytes).sum()
+    }
+}
+
+impl Case {
+    /// Whether the arguments of both are the same, whatever results are expected.
+    pub(super) fn has_arguments_of(&self, other: &Self) -> bool {
+        let shapes = |case: &Self| -> Vec<(DType, Vec<u64>)> {
+            case.outputs.iter().map(|it| (it.dtype, it.shape.clone())).collect()
+        };
+        self.params == other.params && shapes(self) == shapes(other)
+    }
+}
+
+impl OutputSpec {
+    /// How many bytes the result has.
+    pub(super) fn bytes(&self) -> u64 {
+        self.shape.iter().product::<u64>() * self.dtype.bytes()
+    }
+}
+
+impl<T: Serialize + DeserializeOwned> Frame<T> {
+    /// A message without a blob.
+    pub(super) fn new(message: T) -> Self {
+        Self { message, blob: Vec::new() }
+    }
+
+    /// Writes the frame and flushes.
+    pub(super) fn write(&self, to: &mut impl Write) -> io::Result<()> {
+        let header = serde_json::to_vec(&self.message)?;
+        to.write_all(&MAGIC)?;
+        to.write_all(&(header.len() as u32).to_le_bytes())?;
+        to.write_all(&(self.blob.len() as u64).to_le_bytes())?;
+        to.write_all(&header)?;
+        to.write_all(&self.blob)?;
+        to.flush()
+    }
+
+    /// Reads the next frame; an error of kind `UnexpectedEof` where the other side is gone, of
+    /// kind `InvalidData` where what it sent is no frame.
+    pub(super) fn read(from: &mut impl Read) -> io::Result<Self> {
+        let garbage = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
+        let mut start = [0; 16];
+        from.read_exact(&mut start)?;
+        let (magic, sizes) = start.split_at(4);
+        let (header, blob) = sizes.split_at(4);
+        let header = header.iter().rev().fold(0, |n, it| n << 8 | u32::from(*it));
+        let blob = blob.iter().rev().fold(0, |n, it| n << 8 | u64::from(*it));
+        if magic != MAGIC || header > MAX_HEADER || blob > MAX_BLOB {
+            return Err(garbage("no frame"));
+        }
+        let header = read_bytes(from, u64::from(header))?;
+        let message = serde_json::from_slice(&header).map_err(|_| garbage("no message"))?;
+        Ok(Self { message, blob: read_bytes(from, blob)? })
+    }
+}
+
+/// Exactly `n` bytes; grows as they come, as a length may be a lie.
+fn read_bytes(from: &mut impl Read, n: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.take(n).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 == n { Ok(bytes) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_survives_the_pipe() {
+        let outcome = Outcome::Timed(Timing::new(vec![1.5, 2.5]).unwrap());
+        let frame = Frame { message: Response::Outcome(outcome), blob: vec![1, 2, 3] };
+        let mut pipe = Vec::new();
+        frame.write(&mut pipe).unwrap();
+        Frame::new(Response::Done).write(&mut pipe).unwrap();
+        let mut pipe = pipe.as_slice();
+        assert_eq!(Frame::read(&mut pipe).unwrap(), frame);
+        assert_eq!(Frame::read(&mut pipe).unwrap(), Frame::new(Response::Done));
+        let end = Frame::<Response>::read(&mut pipe).unwrap_err();
+        assert_eq!(end.kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    /// The kind of error that reading these bytes gives.
+    fn error(bytes: &[u8]) -> io::ErrorKind {
+        Frame::<Response>::read(&mut &*bytes).unwrap_err().kind()
+    }
+
+    #[test]
+    fn whatever_is_no_frame_is_an_error() {
+        let mut good = Vec::new();
+        Frame { message: Response::Results, blob: vec![9; 8] }.write(&mut good).unwrap();
+        for n in 0..good.len() {
+            assert_eq!(error(&good[..n]), io::ErrorKind::UnexpectedEof);
+        }
+        assert_eq!(error(&[0x55; 64]), io::ErrorKind::InvalidData);
+        let mut other = good.clone();
+        other[16] ^= 0xff;
+        assert_eq!(error(&other), io::ErrorKind::InvalidData);
+        let mut huge = good;
+        huge[8..16].fill(0xff);
+        assert_eq!(error(&huge), io::ErrorKind::InvalidData);
+    }
+}

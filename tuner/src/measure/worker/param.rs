@@ -1,0 +1,115 @@
+//! Parameters: what they hold, and how weights are brought into another order.
+
+use std::io;
+
+use tvmtune_ir::dag::{DType, Number};
+use tvmtune_ir::interp::Array;
+use tvmtune_runtime::raw::Layout;
+
+use super::super::protocol::{LayoutSpec, ParamSpec};
+use super::invalid;
+use crate::random::Random;
+
+/// Elements that are drawn; larger parameters repeat them. A prime, so that rows differ.
+const DRAWN: usize = 1_000_003;
+
+impl ParamSpec {
+    /// The parameter's value: floats anywhere in -1..1, so that each of them matters; of rows to look
+    /// up any, and two that there are not; other whole numbers up to 100.
+    pub(crate) fn array(&self) -> Array {
+        let n = self.shape.iter().product::<u64>() as usize;
+        let few = [n.min(DRAWN) as u64];
+        let drawn = match self.rows {
+            Some(rows) => {
+                let mut random = Random::new(self.seed);
+                let row = |_| Number::Int(random.below(rows as usize + 2) as i64 - 1);
+                Array::from_fn(self.dtype, &few, row)
+            }
+            None => Array::random(self.dtype, &few, self.seed),
+        };
+        let drawn = drawn.bytes();
+        let n_bytes = n * self.dtype.bytes() as usize;
+        let mut bytes = Vec::with_capacity(n_bytes);
+        while bytes.len() < n_bytes {
+            bytes.extend_from_slice(&drawn[..drawn.len().min(n_bytes - bytes.len())]);
+        }
+        Array::from_bytes(self.dtype, &self.shape, &bytes)
+    }
+}
+
+/// How a parameter's elements get into another order: by the function that packs weights for users.
+pub(super) struct Packing {
+    dtype: DType,
+    shape: Vec<usize>,
+    layout: Layout,
+}
+
+impl Packing {
+    pub(super) fn of(spec: &ParamSpec, layout: &LayoutSpec) -> io::Result<Self> {
+        if !fits(layout, spec.shape.len()) {
+            return Err(invalid("the layout does not fit the parameter"));
+        }
+        // There are few layouts in a worker's life, and the type is made for constants.
+        let layout = Layout {
+            splits: Box::leak(layout.splits.clone().into_boxed_slice()),
+            order: Box::leak(layout.order.clone().into_boxed_slice()),
+        };
+        let shape = spec.shape.iter().map(|it| *it as usize).collect();
+        Ok(Self { dtype: spec.dtype, shape, layout })
+    }
+
+    /// How many bytes the elements have in that order.
+    pub(super) fn n_bytes(&self) -> usize {
+        let n_elements: usize = self.layout.stored_shape(&self.shape).iter().product();
+        n_elements * self.dtype.bytes() as usize
+    }
+
+    pub(super) fn pack(&self, from: &[u8], to: &mut [u8]) {
+        let Self { dtype, shape, layout } = self;
+        match dtype {
+            DType::I8 | DType::U8 | DType::Bool => layout.pack(from, shape, to),
+            DType::F16 | DType::Bf16 => pack_as::<2>(*layout, shape, from, to),
+            DType::F32 | DType::I32 => pack_as::<4>(*layout, shape, from, to),
+            DType::F64 | DType::I64 => pack_as::<8>(*layout, shape, from, to),
+        }
+    }
+}
+
+/// Packs elements of so many bytes.
+fn pack_as<const N: usize>(layout: Layout, shape: &[usize], from: &[u8], to: &mut [u8])
+where
+    [u8; N]: Default,
+{
+    layout.pack(from.as_chunks::<N>().0, shape, to.as_chunks_mut::<N>().0);
+}
+
+/// Whether a layout is one of tensors with so many dimensions.
+fn fits(layout: &LayoutSpec, rank: usize) -> bool {
+    let mut splits = layout.splits.iter().zip(rank..);
+    let splits_fit = splits.all(|((dim, factor), rank)| *dim < rank && *factor > 0);
+    let mut sorted = layout.order.clone();
+    sorted.sort_unstable();
+    splits_fit && sorted == (0..rank + layout.splits.len()).collect::<Vec<_>>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_parameters_repeat_what_was_drawn() {
+        let param = ParamSpec { dtype: DType::F16, shape: vec![3, 500_000], seed: 1, rows: None };
+        let array = param.array();
+        assert_eq!(array.get(0), array.get(DRAWN));
+        assert_ne!(array.get(0), array.get(500_000));
+    }
+
+    #[test]
+    fn rows_are_looked_up_by_numbers_that_are_nearly_always_inside() {
+        let param = ParamSpec { dtype: DType::I32, shape: vec![1000], seed: 1, rows: Some(10) };
+        let array = param.array();
+        let rows: Vec<i64> = (0..1000).map(|it| array.get(it).to_i64()).collect();
+        assert!((0..10).all(|it| rows.contains(&it)));
+        assert!(rows.iter().all(|it| (-1..=10).contains(it)) && rows.contains(&10));
+    }
+}

@@ -1,0 +1,74 @@
+//! Grid search: every point in order, a yardstick.
+//!
+//! # Source
+//!
+//! `AutoTVM`'s `GridSearchTuner`: the first decision turns fastest. Sketches take turns, so that a
+//! large one does not hide those behind it.
+
+use tvmtune_plan::record::Source;
+
+use super::seen::Seen;
+use super::{Proposal, Scene, Strategy};
+use crate::outcome::Outcome;
+use crate::space::{Point, Space};
+
+/// Proposes all points, one after the other.
+#[derive(Debug, Default)]
+pub struct Grid {
+    /// The number of the next point in each sketch.
+    next: Vec<u64>,
+    /// Whose turn it is.
+    turn: usize,
+    seen: Seen,
+}
+
+impl Grid {
+    /// Grid search.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The next point in order; `None` when all were.
+    fn step(&mut self, space: &Space) -> Option<Point> {
+        self.next.resize(space.sketches.len(), 0);
+        for _ in 0..self.next.len() {
+            let sketch = self.turn % self.next.len();
+            self.turn = sketch + 1;
+            if self.next[sketch] < space.sketches[sketch].n_points() {
+                let number = self.next[sketch];
+                self.next[sketch] += 1;
+                return Some(numbered(space, sketch as u16, number));
+            }
+        }
+        None
+    }
+}
+
+/// The point of that number in a sketch.
+fn numbered(space: &Space, sketch: u16, mut number: u64) -> Point {
+    let digit = |n_options: usize| {
+        let digit = number % n_options as u64;
+        number /= n_options as u64;
+        digit as u16
+    };
+    let decisions = &space.sketches[sketch as usize].decisions;
+    Point { sketch, choices: decisions.iter().map(|it| it.options.len()).map(digit).collect() }
+}
+
+impl Strategy for Grid {
+    fn propose(&mut self, scene: &Scene<'_>, n: usize) -> Vec<Proposal> {
+        let mut fresh = Vec::new();
+        while fresh.len() < n
+            && let Some(point) = self.step(scene.space)
+        {
+            if self.seen.insert(&point) {
+                fresh.push(Proposal::new(Source::Random, point));
+            }
+        }
+        fresh
+    }
+
+    fn observe(&mut self, point: &Point, _outcome: &Outcome) {
+        self.seen.insert(point);
+    }
+}

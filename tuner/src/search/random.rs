@@ -1,0 +1,40 @@
+//! Random search: the yardstick for all others.
+
+use tvmtune_plan::record::Source;
+
+use super::seen::Seen;
+use super::{Proposal, Scene, Strategy};
+use crate::outcome::Outcome;
+use crate::random;
+use crate::space::Point;
+
+/// Proposes the analytic choice of each sketch, then random points.
+#[derive(Debug)]
+pub struct Random {
+    random: random::Random,
+    seen: Seen,
+}
+
+impl Random {
+    /// Random search.
+    pub fn new(seed: u64) -> Self {
+        Self { random: random::Random::new(seed), seen: Seen::default() }
+    }
+}
+
+impl Strategy for Random {
+    fn propose(&mut self, scene: &Scene<'_>, n: usize) -> Vec<Proposal> {
+        let mut analytic = scene.space.defaults().into_iter();
+        let random = &mut self.random;
+        let draw = || analytic.next().unwrap_or_else(|| scene.space.random(random));
+        let fresh = self.seen.draw(n, draw);
+        fresh.iter().for_each(|it| {
+            self.seen.insert(it);
+        });
+        fresh.into_iter().map(|it| Proposal::new(Source::Random, it)).collect()
+    }
+
+    fn observe(&mut self, point: &Point, _outcome: &Outcome) {
+        self.seen.insert(point);
+    }
+}

@@ -1,0 +1,47 @@
+//! Traces from elsewhere: of other workloads, other devices, other versions of the rules.
+
+use tvmtune_ir::dag::Dag;
+use tvmtune_ir::target::Target;
+use tvmtune_schedule::Instruction;
+use tvmtune_space::sketch::Sketch;
+
+use super::{Point, Space};
+
+impl Space {
+    /// The point that makes a trace: one of a sketch that is there, else the default of a new one
+    /// of about that name, in which the factors of the trace are open. `dag` and `target` are those
+    /// of the space; a trace that does not apply to them is a point that does not either. A space
+    /// of as many sketches as there can be adopts nothing: then this is its default point.
+    pub fn adopt(
+        &mut self,
+        dag: &Dag,
+        target: &Target,
+        trace: &[Instruction],
+        name: &str,
+    ) -> Point {
+        if let Some(point) = self.locate(trace) {
+            return point;
+        }
+        let Ok(sketch) = u16::try_from(self.sketches.len()) else {
+            return Point { sketch: 0, choices: self.sketches[0].default.clone() };
+        };
+        let is_taken = |name: &str| self.sketches.iter().any(|it| it.name == name);
+        let (mut unique, mut n) = (name.to_owned(), 2);
+        while is_taken(&unique) {
+            unique = format!("{name} {n}");
+            n += 1;
+        }
+        let adopted = Sketch::adopt(unique, trace, dag, target);
+        let choices = adopted.default.clone();
+        self.sketches.push(adopted);
+        Point { sketch, choices }
+    }
+
+    /// The point that makes exactly that trace, if there is one.
+    pub fn locate(&self, trace: &[Instruction]) -> Option<Point> {
+        (0..).zip(&self.sketches).find_map(|(sketch, it)| {
+            let located = it.locate(trace).filter(|it| it.is_exact)?;
+            Some(Point { sketch, choices: located.choices })
+        })
+    }
+}

@@ -1,0 +1,165 @@
+//! Points near others: what evolution and coordinate descent try next.
+
+use tvmtune_space::sketch::DecisionKind;
+
+use super::{Neighbor, Point, Space};
+use crate::random::Random;
+
+impl Space {
+    /// A point that differs from this one in one or two decisions; the same only if there are no
+    /// others. Moves, tried until one applies: a factor to its neighbor or to any other, a factor
+    /// from one level of an axis to another, any other option of the rest.
+    pub fn mutate(&self, point: &Point, random: &mut Random) -> Point {
+        for _ in 0..16 {
+            let mut next = point.clone();
+            let moved = match random.below(10) {
+                0..=3 => self.step(&mut next, random),
+                4..=5 => self.exchange(&mut next, random),
+                6..=8 => self.replace(&mut next, random),
+                _ => {
+                    let first = self.replace(&mut next, random);
+                    self.replace(&mut next, random) && first
+                }
+            };
+            if moved && next != *point {
+                return next;
+            }
+        }
+        self.random_of(point.sketch, random)
+    }
+
+    /// A child that takes each group of decisions from either parent. Parents of different
+    /// sketches have no common decisions: the first is mutated instead.
+    pub fn crossover(&self, one: &Point, other: &Point, random: &mut Random) -> Point {
+        if one.sketch != other.sketch {
+            return self.mutate(one, random);
+        }
+        let salt = random.bits();
+        let mut child = one.clone();
+        for (n, decision) in self.decisions(one).iter().enumerate() {
+            let mut coin = Random::new(salt).fork(u64::from(decision.group));
+            if coin.chance(0.5) {
+                child.choices[n] = other.choices[n];
+            }
+        }
+        child
+    }
+
+    /// All points that differ in one decision: ordered ones by `distance` options to either side,
+    /// the others by any. Then those that move as many options from one level of an axis to
+    /// another.
+    pub fn neighbors(&self, point: &Point, distance: u16) -> Vec<Neighbor> {
+        let mut near = Vec::new();
+        for (n, decision) in self.decisions(point).iter().enumerate() {
+            let now = point.choices[n];
+            for option in 0..decision.options.len() as u16 {
+                // Others have no far neighbors: all are near.
+                let is_near = if decision.kind.is_ordered() {
+                    option.abs_diff(now) == distance
+                } else {
+                    option != now && distance == 1
+                };
+                if is_near {
+                    let up = option > now;
+                    let point = with(point, n, option);
+                    near.push(Neighbor { point, decision: n as u16, up });
+                }
+            }
+        }
+        for (from, to) in self.exchangeable(point, distance) {
+            let (less, more) = (point.choices[from] - distance, point.choices[to] + distance);
+            let point = with(&with(point, from, less), to, more);
+            near.push(Neighbor { point, decision: to as u16, up: true });
+        }
+        near
+    }
+
+    /// The point of the sketch whose values are nearest to what `wanted` gives for a decision's
+    /// name and kind; the default where it gives nothing. For options of another workload.
+    pub fn nearest(
+        &self,
+        sketch: u16,
+        wanted: &dyn Fn(&str, DecisionKind) -> Option<u64>,
+    ) -> Point {
+        let found = &self.sketches[sketch as usize];
+        let mut choices = found.default.clone();
+        for (choice, decision) in choices.iter_mut().zip(&found.decisions) {
+            let Some(value) = wanted(&decision.name, decision.kind) else { continue };
+            // None and one are near each other, and not the same.
+            let distance = |it: u64| match it == value {
+                true => -1.0,
+                false => (it.max(1) as f64 / value.max(1) as f64).ln().abs(),
+            };
+            let options = decision.options.iter().map(|it| distance(*it)).enumerate();
+            if let Some((best, _)) = options.min_by(|a, b| a.1.total_cmp(&b.1)) {
+                *choice = best as u16;
+            }
+        }
+        Point { sketch, choices }
+    }
+
+    fn step(&self, point: &mut Point, random: &mut Random) -> bool {
+        let decisions = self.decisions(point);
+        if decisions.is_empty() {
+            return false;
+        }
+        let n = random.below(decisions.len());
+        let up = random.chance(0.5);
+        let now = point.choices[n];
+        let next = if up { now + 1 } else { now.wrapping_sub(1) };
+        let legal = decisions[n].kind.is_ordered() && (next as usize) < decisions[n].options.len();
+        if legal {
+            point.choices[n] = next;
+        }
+        legal
+    }
+
+    fn replace(&self, point: &mut Point, random: &mut Random) -> bool {
+        let decisions = self.decisions(point);
+        if decisions.is_empty() {
+            return false;
+        }
+        let n = random.below(decisions.len());
+        let options = decisions[n].options.len();
+        let next = random.below(options) as u16;
+        let moved = next != point.choices[n];
+        point.choices[n] = next;
+        moved
+    }
+
+    fn exchange(&self, point: &mut Point, random: &mut Random) -> bool {
+        let pairs = self.exchangeable(point, 1);
+        if pairs.is_empty() {
+            return false;
+        }
+        let (from, to) = pairs[random.below(pairs.len())];
+        point.choices[from] -= 1;
+        point.choices[to] += 1;
+        true
+    }
+
+    /// Pairs of levels of one axis of which the first can shrink and the second can grow by so many
+    /// options.
+    fn exchangeable(&self, point: &Point, by: u16) -> Vec<(usize, usize)> {
+        let decisions = self.decisions(point);
+        let mut pairs = Vec::new();
+        for (from, a) in decisions.iter().enumerate() {
+            for (to, b) in decisions.iter().enumerate() {
+                let same = from != to && a.group == b.group;
+                let factors = a.kind.is_ordered() && b.kind.is_ordered();
+                let room = point.choices[from] >= by
+                    && usize::from(point.choices[to] + by) < b.options.len();
+                if same && factors && room {
+                    pairs.push((from, to));
+                }
+            }
+        }
+        pairs
+    }
+}
+
+fn with(point: &Point, decision: usize, option: u16) -> Point {
+    let mut next = point.clone();
+    next.choices[decision] = option;
+    next
+}
