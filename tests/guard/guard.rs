@@ -180,7 +180,7 @@ fn line(case: &Case, platform: Platform) -> String {
     };
     let mut defaults = Sha256::new();
     for ranges in &case.buckets {
-        let schedule = default::schedule(&case.dag.narrow(ranges), &target);
+        let schedule = default::schedule(&case.dag.specialize(ranges), &target);
         defaults.update(code(&schedule, &target));
     }
     let (mut points, mut n_code) = (Sha256::new(), 0);

@@ -132,7 +132,7 @@ fn without_a_driver_there_is_no_gpu_and_that_is_said() {
 
 /// The default code of a workload at its largest extents, compiled.
 fn compiled(workload: &Workload, gpu: &GpuTarget) -> Option<(Generated, Code)> {
-    let dag = workload.dag.narrow(&workload.buckets[0]);
+    let dag = workload.dag.specialize(&workload.buckets[0]);
     let generated = tvmtune_cuda::generate(&default::schedule(&dag, &(*gpu).into())).unwrap();
     let (arch, text) = (gpu.arch.to_string(), &generated.unit.source);
     let source = compile::Source { name: "k.cu", text, arch: &arch, options: &[] };
@@ -150,7 +150,7 @@ fn a_candidate_that_breaks_the_gpu_costs_itself_only() {
         let buffers = &generated.grid.buffers;
         n_packed += buffers.iter().filter(|it| it.layout.is_some()).count();
         n_between += buffers.iter().filter(|it| it.home == Home::Workspace).count();
-        let dag = Arc::new(workload.dag.narrow(&workload.buckets[0]));
+        let dag = Arc::new(workload.dag.specialize(&workload.buckets[0]));
         let tolerance = (workload.tolerance.rel, workload.tolerance.abs);
         let hi: Vec<i64> = workload.buckets[0].iter().map(|it| it.hi).collect();
         let cases = [hi, vec![1]].map(|dims| CaseSpec::new(&dag, &dims, 1, &|_| tolerance));
@@ -238,7 +238,7 @@ fn check_record(machine: &Machine, workload: &Workload) {
     assert!(entries.iter().any(|it| it.source == Source::Default));
     for entry in entries {
         let trace: Vec<Instruction> = entry.trace.iter().map(|it| it.parse().unwrap()).collect();
-        let schedule = Schedule::replay(&workload.dag.narrow(bucket), &trace).unwrap();
+        let schedule = Schedule::replay(&workload.dag.specialize(bucket), &trace).unwrap();
         assert_eq!(tvmtune_cuda::generate(&schedule).unwrap().artifact.0, entry.artifact);
     }
     let logs = Cache::new(machine.root.path()).trials().join(&workload.dag.name);

@@ -370,7 +370,8 @@ fn who_builds_a_crate_with_prepared_kernels_needs_no_toolkit_and_no_device() {
     let record = Record::from_toml(&fs::read_to_string(record).expect("readable")).expect("valid");
     for (lo, hi) in [(1, 8), (9, 64)] {
         let range = [Interval { lo, hi }];
-        let schedule = default::schedule(&dag.narrow(&range), &GpuTarget::generic(HOPPER).into());
+        let schedule =
+            default::schedule(&dag.specialize(&range), &GpuTarget::generic(HOPPER).into());
         let generated = tvmtune_cuda::generate(&schedule).expect("placed");
         let images = &record.bucket(&range).and_then(|it| it.best(HOPPER)).expect("there").images;
         let image = |it: &tvmtune_plan::record::Image| {

@@ -76,7 +76,7 @@ fn any_program_reads_back() {
 fn a_shipped_schedule_stays_as_it_is_where_it_was_made() {
     for (record, dag) in records() {
         for bucket in &record.buckets {
-            let dag = dag.narrow(&bucket.dims);
+            let dag = dag.specialize(&bucket.dims);
             for trace in bucket.schedules.iter().map(|it| parsed(&it.trace)) {
                 for policy in POLICIES {
                     let repaired = repair_by(policy, &trace, &dag, &dag).unwrap();
@@ -237,7 +237,7 @@ fn a_database_is_a_pool_of_donors_for_its_neighbors() {
     assert!(Donors::from_database(&database, &gpu).is_empty());
     for (record, dag) in records() {
         let ranges: Vec<_> = dag.dims.iter().map(|it| it.range).collect();
-        let found = donors.candidates(&dag.narrow(&ranges), &target, 8);
+        let found = donors.candidates(&dag.specialize(&ranges), &target, 8);
         assert_eq!(found.len(), 8, "{}", record.name);
     }
 }

@@ -131,7 +131,7 @@ fn check_record(machine: &Machine, workload: &Workload, isa: Isa) {
         for entry in entries.iter().filter(|it| it.platform == isa.into()) {
             let trace: Vec<Instruction> =
                 entry.trace.iter().map(|it| it.parse().unwrap()).collect();
-            let schedule = Schedule::replay(&workload.dag.narrow(bucket), &trace).unwrap();
+            let schedule = Schedule::replay(&workload.dag.specialize(bucket), &trace).unwrap();
             let generated = tvmtune_cpu::generate(&schedule, isa).unwrap();
             assert_eq!(generated.artifact.0, entry.artifact);
         }
@@ -333,7 +333,7 @@ fn schedules_are_timed_side_by_side() {
     let Some(machine) = Machine::new() else { return };
     let workload = workload(MATMUL);
     let bucket = &workload.buckets[1];
-    let narrow = workload.dag.narrow(bucket);
+    let narrow = workload.dag.specialize(bucket);
     let default = default::schedule(&narrow, &machine.target.into()).trace;
     let contestants = [
         Contestant { label: "default".to_owned(), trace: default },

@@ -142,7 +142,7 @@ pub fn realize<'a>(
     sources: &Sources<'_>,
     flawed: &mut Option<&'a Path>,
 ) -> Option<Variant<'a>> {
-    let dag = op.dag.narrow(slot.bucket);
+    let dag = op.dag.specialize(slot.bucket);
     let (bucket, arch) = (slot.bucket, slot.arch());
     let variant = |schedule: Schedule, choice: Option<Choice<'a>>| {
         let generated = tvmtune_cuda::generate(&schedule).ok()?;

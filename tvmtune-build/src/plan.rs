@@ -139,7 +139,7 @@ impl Digest {
 ///
 /// If no machine code can be generated for the op: it runs as portable Rust then.
 pub fn realize<'a>(op: &Op, slot: &Slot<'a>, aim: &Aim) -> Result<Variant<'a>, Unsupported> {
-    let dag = op.dag.narrow(slot.bucket);
+    let dag = op.dag.specialize(slot.bucket);
     let Slot { bucket, isa, .. } = *slot;
     let (mut flawed, mut outdated) = (None, None);
     for choice in &slot.choices {
@@ -188,7 +188,7 @@ pub(crate) fn schedule(op: &Op, choice: &Choice<'_>, dag: &Dag) -> Option<Schedu
         return Schedule::replay(dag, &trace).ok();
     }
     let holds_it = |it: &&Bucket| it.schedules.iter().any(|it| std::ptr::eq(it, choice.entry));
-    let made_for = op.dag.narrow(&choice.record.buckets.iter().find(holds_it)?.dims);
+    let made_for = op.dag.specialize(&choice.record.buckets.iter().find(holds_it)?.dims);
     Some(repair(&trace, &made_for, dag).ok()?.schedule)
 }
 

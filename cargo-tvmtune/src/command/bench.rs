@@ -131,7 +131,7 @@ fn on_gpu<'a>(op: &'a Op, lookup: &'a Lookup, gpu: GpuTarget) -> Vec<Result<Time
     let timed = |slot: cuda::Slot<'a>| {
         let variant = known::realize_cuda(op, &slot, lookup);
         let standing = variant.as_ref().map(|it| Standing::new(it.tier, it.stale));
-        let default = || default::schedule(&op.dag.narrow(slot.bucket), &gpu.into()).trace;
+        let default = || default::schedule(&op.dag.specialize(slot.bucket), &gpu.into()).trace;
         Ok(Timed {
             bucket: slot.bucket,
             platform: gpu.arch.into(),
@@ -150,7 +150,7 @@ fn time(
     device: Target,
     exclusive: &Exclusive,
 ) -> Result<[Timing; 2], String> {
-    let default = default::schedule(&op.dag.narrow(timed.bucket), &device);
+    let default = default::schedule(&op.dag.specialize(timed.bucket), &device);
     let contestants = [("plan", timed.trace.clone()), ("default", default.trace)]
         .map(|(label, trace)| Contestant { label: label.to_owned(), trace });
     let workload = session::workload(&(op, Vec::new()));

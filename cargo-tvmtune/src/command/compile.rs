@@ -142,7 +142,7 @@ fn compile(
     arguments: &Compile,
 ) -> Result<Result<Vec<Line>, String>> {
     let name = job.op.name();
-    let dag = job.op.dag.narrow(job.bucket);
+    let dag = job.op.dag.specialize(job.bucket);
     let compiled = match choose(name, &dag, compiler, arguments) {
         Ok(compiled) => compiled,
         Err(why) => {

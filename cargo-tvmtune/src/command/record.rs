@@ -113,7 +113,7 @@ fn ranked_first<'a>(
 ) -> Result<Variant<'a>, String> {
     let nvrtc = Nvrtc::get().map_err(|it| it.to_string())?;
     let compiler = compile::Compiler::new(nvrtc, None);
-    let dag = op.dag.narrow(slot.bucket);
+    let dag = op.dag.specialize(slot.bucket);
     let Compiled { schedule, generated, .. } = choose(op.name(), &dag, &compiler, arguments)?;
     let images = sources.images(op, slot.arch(), &generated);
     if images.is_empty() {

@@ -132,7 +132,7 @@ fn replay(op: &Op, bucket: &Bucket, entry: &Entry) -> Result<Schedule, String> {
     }
     let trace = entry.trace.iter().map(|it| it.parse().map_err(|it| format!("{it}")));
     let trace: Vec<Instruction> = trace.collect::<Result<_, String>>()?;
-    Schedule::replay(&op.dag.narrow(&bucket.dims), &trace).map_err(|it| it.to_string())
+    Schedule::replay(&op.dag.specialize(&bucket.dims), &trace).map_err(|it| it.to_string())
 }
 
 fn on_cpu(

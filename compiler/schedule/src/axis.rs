@@ -33,7 +33,7 @@ pub enum LoopKind {
     Pipelined(u8),
     /// The same, with copies made by a thread that does nothing else, box by box: each copy is of
     /// whole boxes of a tensor in memory.
-    Fed(u8),
+    WarpSpecialized(u8),
     /// One after the other, with the body repeated in the code: what is indexed by such loops
     /// only may live in registers. Constant extent, at most 512.
     Unrolled,
@@ -42,7 +42,7 @@ pub enum LoopKind {
     Vectorized,
     /// As part of a matrix instruction, where the loops around and the types are those of one. Else
     /// as [`Unrolled`](LoopKind::Unrolled).
-    Tensor,
+    Tensorized,
     /// As tasks that any thread may take, in no order. Outermost, of a spatial axis of a root
     /// stage; several in a row make one grid of tasks.
     Parallel,
@@ -53,7 +53,7 @@ pub enum LoopKind {
     /// As [`Persistent`](LoopKind::Persistent), where the last tiles are divided between blocks along
     /// their reduction, so that all blocks have the same work: stream-K. What they add up of a tile
     /// is added by a second kernel. On a CPU: as `Parallel`.
-    Streamed(u16),
+    StreamK(u16),
     /// As [`Parallel`](LoopKind::Parallel), with all iterations at the same time, so that what they
     /// all need is copied once for all of them. Constant extent, at most 8.
     Cluster,
@@ -72,7 +72,7 @@ impl LoopKind {
     /// How many blocks take turns, if blocks take several of the iterations.
     pub fn most_blocks(self) -> Option<u16> {
         match self {
-            LoopKind::Persistent(most) | LoopKind::Streamed(most) => Some(most),
+            LoopKind::Persistent(most) | LoopKind::StreamK(most) => Some(most),
             _ => None,
         }
     }
@@ -81,7 +81,10 @@ impl LoopKind {
     pub fn is_in_order(self) -> bool {
         matches!(
             self,
-            LoopKind::Serial | LoopKind::Pipelined(_) | LoopKind::Fed(_) | LoopKind::Unrolled
+            LoopKind::Serial
+                | LoopKind::Pipelined(_)
+                | LoopKind::WarpSpecialized(_)
+                | LoopKind::Unrolled
         )
     }
 }
@@ -99,7 +102,7 @@ pub struct Axis {
     /// How the iterations run.
     pub kind: LoopKind,
     /// Whether iterations that a mask leaves nothing of are not run: see
-    /// [`Schedule::trim`](super::Schedule::trim).
+    /// [`Schedule::tighten_bounds`](super::Schedule::tighten_bounds).
     pub trimmed: bool,
 }
 
@@ -154,7 +157,7 @@ pub struct Stage {
     pub attach: Attach,
     /// Whether it reduces, in each iteration of the loop at which it runs, only the block of that
     /// iteration, into what it has from those before: see
-    /// [`Schedule::rolling_update`](super::Schedule::rolling_update).
+    /// [`Schedule::online_reduction`](super::Schedule::online_reduction).
     pub rolling: bool,
 }
 

@@ -175,26 +175,28 @@ impl Schedule {
                 }
                 LoopKind::Parallel
                 | LoopKind::Persistent(_)
-                | LoopKind::Streamed(_)
+                | LoopKind::StreamK(_)
                 | LoopKind::Cluster
                 | LoopKind::Thread
-                | LoopKind::Tensor
+                | LoopKind::Tensorized
                     if self.rolling_at(id, *axis).next().is_some() =>
                 {
                     return refuse(ErrorKind::HasAttached);
                 }
-                LoopKind::Pipelined(depth) | LoopKind::Fed(depth) if !(2..=8).contains(&depth) => {
+                LoopKind::Pipelined(depth) | LoopKind::WarpSpecialized(depth)
+                    if !(2..=8).contains(&depth) =>
+                {
                     return refuse(ErrorKind::FactorOutOfRange);
                 }
                 LoopKind::Serial
                 | LoopKind::Pipelined(_)
-                | LoopKind::Fed(_)
-                | LoopKind::Tensor
+                | LoopKind::WarpSpecialized(_)
+                | LoopKind::Tensorized
                 | LoopKind::Unrolled
                 | LoopKind::Vectorized
                 | LoopKind::Parallel
                 | LoopKind::Persistent(_)
-                | LoopKind::Streamed(_)
+                | LoopKind::StreamK(_)
                 | LoopKind::Cluster
                 | LoopKind::Thread => {}
             }

@@ -37,7 +37,7 @@ pub mod primitive;
 mod range;
 pub mod relation;
 pub mod repair;
-pub mod rolling;
+pub mod online;
 pub mod text;
 pub mod trace;
 

@@ -2,7 +2,7 @@
 //!
 //! `if j <= i { s } else { -inf }` adds nothing to a maximum where `j > i`, and the exponential of
 //! its difference to that maximum adds nothing to a sum. This finds the inequalities behind that,
-//! for [`trim`](Schedule::trim) to let loops end where no more of them hold.
+//! for [`trim`](Schedule::tighten_bounds) to let loops end where no more of them hold.
 //!
 //! In: a stage. Out: polynomials in its axes; wherever one of them is negative, what the stage
 //! reduces is the value that changes nothing. The proof is the walk over the body: [`Walk::masked`]

@@ -6,10 +6,10 @@
 //! reorder s0 [a4, a0, a3]
 //! annotate s0 a4 vectorized
 //! compute_at s1 s0 a2
-//! rolling_update s1 s0 a2
-//! hoist s2
-//! lift s2
-//! narrow s2 f16
+//! online_reduction s1 s0 a2
+//! factor_out s2
+//! hoist_invariant s2
+//! downcast s2 f16
 //! inline s2
 //! cache_read t0 s1
 //! cache_operand s1 r0
@@ -17,10 +17,12 @@
 //! cache_write s1
 //! rfactor s1 a2
 //! scan s1 a3
-//! trim s1 a3
+//! tighten_bounds s1 a3
 //! pack t1 [0:48, 1:4] [0, 2, 1, 3]
 //! threads one
 //! ```
+//!
+//! Records of earlier versions spell some names differently: those are read, but never written.
 //!
 //! A stage is `s` and its number, an axis `a`, a tensor `t`, a read of a stage `r`. A layout is its
 //! splits, each a dimension and a factor, and the order of the dimensions after them.
@@ -49,13 +51,13 @@ impl fmt::Display for Instruction {
             Instruction::ComputeAt { stage, consumer, axis } => {
                 write!(f, "compute_at s{} s{} a{}", stage.0, consumer.0, axis.0)
             }
-            Instruction::RollingUpdate { stage, host, axis } => {
-                write!(f, "rolling_update s{} s{} a{}", stage.0, host.0, axis.0)
+            Instruction::OnlineReduction { stage, host, axis } => {
+                write!(f, "online_reduction s{} s{} a{}", stage.0, host.0, axis.0)
             }
-            Instruction::Hoist { stage } => write!(f, "hoist s{}", stage.0),
-            Instruction::Lift { stage } => write!(f, "lift s{}", stage.0),
-            Instruction::Narrow { stage, dtype } => write!(f, "narrow s{} {dtype}", stage.0),
-            Instruction::Invert { stage } => write!(f, "invert s{}", stage.0),
+            Instruction::FactorOut { stage } => write!(f, "factor_out s{}", stage.0),
+            Instruction::HoistInvariant { stage } => write!(f, "hoist_invariant s{}", stage.0),
+            Instruction::Downcast { stage, dtype } => write!(f, "downcast s{} {dtype}", stage.0),
+            Instruction::Reciprocal { stage } => write!(f, "reciprocal s{}", stage.0),
             Instruction::Inline { stage } => write!(f, "inline s{}", stage.0),
             Instruction::CacheRead { tensor, reader } => {
                 write!(f, "cache_read t{} s{}", tensor.0, reader.0)
@@ -69,7 +71,9 @@ impl fmt::Display for Instruction {
             Instruction::CacheWrite { stage } => write!(f, "cache_write s{}", stage.0),
             Instruction::Rfactor { stage, axis } => write!(f, "rfactor s{} a{}", stage.0, axis.0),
             Instruction::Scan { stage, axis } => write!(f, "scan s{} a{}", stage.0, axis.0),
-            Instruction::Trim { stage, axis } => write!(f, "trim s{} a{}", stage.0, axis.0),
+            Instruction::TightenBounds { stage, axis } => {
+                write!(f, "tighten_bounds s{} a{}", stage.0, axis.0)
+            }
             Instruction::Pack { tensor, layout } => {
                 let splits = layout.splits.iter().map(|(dim, factor)| format!("{dim}:{factor}"));
                 write!(f, "pack t{} {} {}", tensor.0, list(splits), list(&layout.order))
@@ -78,6 +82,24 @@ impl fmt::Display for Instruction {
             Instruction::Threads { threads: Threads::All } => f.write_str("threads all"),
         }
     }
+}
+
+/// Former spellings of primitives and of loop kinds, with those in use.
+const FORMER: [(&str, &str); 9] = [
+    ("fed", "warp_specialized"),
+    ("hoist", "factor_out"),
+    ("invert", "reciprocal"),
+    ("lift", "hoist_invariant"),
+    ("narrow", "downcast"),
+    ("rolling_update", "online_reduction"),
+    ("streamed", "stream_k"),
+    ("tensor", "tensorized"),
+    ("trim", "tighten_bounds"),
+];
+
+/// The spelling in use of a name.
+fn current(name: &str) -> &str {
+    FORMER.iter().find(|(former, _)| *former == name).map_or(name, |(_, current)| current)
 }
 
 /// A letter and a number.
@@ -102,7 +124,7 @@ const KINDS: [LoopKind; 21] = [
     LoopKind::Parallel,
     LoopKind::Cluster,
     LoopKind::Thread,
-    LoopKind::Tensor,
+    LoopKind::Tensorized,
     LoopKind::Pipelined(2),
     LoopKind::Pipelined(3),
     LoopKind::Pipelined(4),
@@ -110,13 +132,13 @@ const KINDS: [LoopKind; 21] = [
     LoopKind::Pipelined(6),
     LoopKind::Pipelined(7),
     LoopKind::Pipelined(8),
-    LoopKind::Fed(2),
-    LoopKind::Fed(3),
-    LoopKind::Fed(4),
-    LoopKind::Fed(5),
-    LoopKind::Fed(6),
-    LoopKind::Fed(7),
-    LoopKind::Fed(8),
+    LoopKind::WarpSpecialized(2),
+    LoopKind::WarpSpecialized(3),
+    LoopKind::WarpSpecialized(4),
+    LoopKind::WarpSpecialized(5),
+    LoopKind::WarpSpecialized(6),
+    LoopKind::WarpSpecialized(7),
+    LoopKind::WarpSpecialized(8),
 ];
 
 /// A kind as one word.
@@ -125,17 +147,17 @@ struct Kind(LoopKind);
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
-            LoopKind::Fed(depth) => return write!(f, "fed:{depth}"),
+            LoopKind::WarpSpecialized(depth) => return write!(f, "warp_specialized:{depth}"),
             LoopKind::Pipelined(depth) => return write!(f, "pipelined:{depth}"),
             LoopKind::Persistent(blocks) => return write!(f, "persistent:{blocks}"),
-            LoopKind::Streamed(blocks) => return write!(f, "streamed:{blocks}"),
+            LoopKind::StreamK(blocks) => return write!(f, "stream_k:{blocks}"),
             LoopKind::Serial => "serial",
             LoopKind::Unrolled => "unrolled",
             LoopKind::Vectorized => "vectorized",
             LoopKind::Parallel => "parallel",
             LoopKind::Cluster => "cluster",
             LoopKind::Thread => "thread",
-            LoopKind::Tensor => "tensor",
+            LoopKind::Tensorized => "tensorized",
         })
     }
 }
@@ -167,7 +189,7 @@ struct Words<'a>(&'a str);
 
 impl<'a> Words<'a> {
     fn instruction(&mut self) -> Result<Instruction, &'static str> {
-        Ok(match self.word() {
+        Ok(match current(self.word()) {
             "split" => Instruction::Split {
                 stage: self.stage()?,
                 axis: self.axis()?,
@@ -190,15 +212,15 @@ impl<'a> Words<'a> {
                 consumer: self.stage()?,
                 axis: self.axis()?,
             },
-            "rolling_update" => Instruction::RollingUpdate {
+            "online_reduction" => Instruction::OnlineReduction {
                 stage: self.stage()?,
                 host: self.stage()?,
                 axis: self.axis()?,
             },
-            "hoist" => Instruction::Hoist { stage: self.stage()? },
-            "lift" => Instruction::Lift { stage: self.stage()? },
-            "narrow" => Instruction::Narrow { stage: self.stage()?, dtype: self.dtype()? },
-            "invert" => Instruction::Invert { stage: self.stage()? },
+            "factor_out" => Instruction::FactorOut { stage: self.stage()? },
+            "hoist_invariant" => Instruction::HoistInvariant { stage: self.stage()? },
+            "downcast" => Instruction::Downcast { stage: self.stage()?, dtype: self.dtype()? },
+            "reciprocal" => Instruction::Reciprocal { stage: self.stage()? },
             "inline" => Instruction::Inline { stage: self.stage()? },
             "cache_read" => {
                 Instruction::CacheRead { tensor: self.tensor()?, reader: self.stage()? }
@@ -212,7 +234,9 @@ impl<'a> Words<'a> {
             "cache_write" => Instruction::CacheWrite { stage: self.stage()? },
             "rfactor" => Instruction::Rfactor { stage: self.stage()?, axis: self.axis()? },
             "scan" => Instruction::Scan { stage: self.stage()?, axis: self.axis()? },
-            "trim" => Instruction::Trim { stage: self.stage()?, axis: self.axis()? },
+            "tighten_bounds" => {
+                Instruction::TightenBounds { stage: self.stage()?, axis: self.axis()? }
+            }
             "pack" => Instruction::Pack { tensor: self.tensor()?, layout: self.layout()? },
             "threads" => Instruction::Threads { threads: self.threads()? },
             _ => return Err("the name of a primitive"),
@@ -244,11 +268,19 @@ impl<'a> Words<'a> {
 
     fn kind(&mut self) -> Result<LoopKind, &'static str> {
         let word = self.word();
-        let blocks = |name: &str| word.strip_prefix(name)?.strip_prefix(':')?.parse().ok();
-        let kind = KINDS.into_iter().find(|it| Kind(*it).to_string() == word);
-        kind.or_else(|| blocks("persistent").map(LoopKind::Persistent))
-            .or_else(|| blocks("streamed").map(LoopKind::Streamed))
-            .ok_or("`serial`, `unrolled`, `vectorized` or `parallel`")
+        let (name, number) = word.split_once(':').unwrap_or((word, ""));
+        let name = current(name);
+        let blocks = || number.parse().ok();
+        let kind = match name {
+            "persistent" => blocks().map(LoopKind::Persistent),
+            "stream_k" => blocks().map(LoopKind::StreamK),
+            _ => {
+                let word =
+                    if number.is_empty() { name.to_owned() } else { format!("{name}:{number}") };
+                KINDS.into_iter().find(|it| Kind(*it).to_string() == word)
+            }
+        };
+        kind.ok_or("`serial`, `unrolled`, `vectorized` or `parallel`")
     }
 
     fn dtype(&mut self) -> Result<DType, &'static str> {
@@ -303,13 +335,31 @@ mod tests {
         let lines = "split s0 a1 [8, 4]\nfuse s0 a2 a3\nreorder s0 [a4, a0, a3]\nreorder s1 []\n\
                      annotate s0 a4 vectorized\nannotate s0 a0 parallel\nannotate s0 a0 serial\n\
                      annotate s0 a1 unrolled\n\
-                     annotate s0 a0 persistent:132\nannotate s0 a0 streamed:132\ncompute_at s1 s0 a2\n\
-                     rolling_update s1 s0 a2\nhoist s1\nlift s1\nnarrow s1 bf16\ninvert s1\ninline s2\ncache_read t0 s1\n\
-                     cache_operand s1 r1\ncache_padded t0 s1\ncache_write s1\nrfactor s1 a2\nscan s1 a3\ntrim s1 a3\n\
+                     annotate s0 a0 persistent:132\nannotate s0 a0 stream_k:132\nannotate s0 a0 warp_specialized:3\nannotate s0 a1 tensorized\ncompute_at s1 s0 a2\n\
+                     online_reduction s1 s0 a2\nfactor_out s1\nhoist_invariant s1\ndowncast s1 bf16\nreciprocal s1\ninline s2\ncache_read t0 s1\n\
+                     cache_operand s1 r1\ncache_padded t0 s1\ncache_write s1\nrfactor s1 a2\nscan s1 a3\ntighten_bounds s1 a3\n\
                      pack t1 [0:48, 1:4] [0, 2, 1, 3]\npack t1 [] [1, 0]\nthreads one\nthreads all";
         for line in lines.lines() {
             let instruction: Instruction = line.parse().unwrap();
             assert_eq!(instruction.to_string(), line);
+        }
+    }
+
+    #[test]
+    fn former_spellings_are_read() {
+        let current = |line: &str| line.parse::<Instruction>().unwrap().to_string();
+        for (former, now) in [
+            ("rolling_update s1 s0 a2", "online_reduction s1 s0 a2"),
+            ("hoist s1", "factor_out s1"),
+            ("lift s1", "hoist_invariant s1"),
+            ("narrow s1 bf16", "downcast s1 bf16"),
+            ("invert s1", "reciprocal s1"),
+            ("trim s1 a3", "tighten_bounds s1 a3"),
+            ("annotate s0 a0 fed:4", "annotate s0 a0 warp_specialized:4"),
+            ("annotate s0 a0 streamed:132", "annotate s0 a0 stream_k:132"),
+            ("annotate s0 a0 tensor", "annotate s0 a0 tensorized"),
+        ] {
+            assert_eq!(current(former), now);
         }
     }
 

@@ -16,16 +16,16 @@ pub enum Instruction {
     Annotate { stage: StageId, axis: AxisId, kind: LoopKind },
     /// [`Schedule::compute_at`](super::Schedule::compute_at)
     ComputeAt { stage: StageId, consumer: StageId, axis: AxisId },
-    /// [`Schedule::rolling_update`](super::Schedule::rolling_update)
-    RollingUpdate { stage: StageId, host: StageId, axis: AxisId },
-    /// [`Schedule::hoist`](super::Schedule::hoist)
-    Hoist { stage: StageId },
-    /// [`Schedule::lift`](super::Schedule::lift)
-    Lift { stage: StageId },
-    /// [`Schedule::narrow`](super::Schedule::narrow)
-    Narrow { stage: StageId, dtype: DType },
-    /// [`Schedule::invert`](super::Schedule::invert)
-    Invert { stage: StageId },
+    /// [`Schedule::online_reduction`](super::Schedule::online_reduction)
+    OnlineReduction { stage: StageId, host: StageId, axis: AxisId },
+    /// [`Schedule::factor_out`](super::Schedule::factor_out)
+    FactorOut { stage: StageId },
+    /// [`Schedule::hoist_invariant`](super::Schedule::hoist_invariant)
+    HoistInvariant { stage: StageId },
+    /// [`Schedule::downcast`](super::Schedule::downcast)
+    Downcast { stage: StageId, dtype: DType },
+    /// [`Schedule::reciprocal`](super::Schedule::reciprocal)
+    Reciprocal { stage: StageId },
     /// [`Schedule::inline`](super::Schedule::inline)
     Inline { stage: StageId },
     /// [`Schedule::cache_read`](super::Schedule::cache_read)
@@ -40,8 +40,8 @@ pub enum Instruction {
     Rfactor { stage: StageId, axis: AxisId },
     /// [`Schedule::scan`](super::Schedule::scan)
     Scan { stage: StageId, axis: AxisId },
-    /// [`Schedule::trim`](super::Schedule::trim)
-    Trim { stage: StageId, axis: AxisId },
+    /// [`Schedule::tighten_bounds`](super::Schedule::tighten_bounds)
+    TightenBounds { stage: StageId, axis: AxisId },
     /// [`Schedule::pack`](super::Schedule::pack)
     Pack { tensor: TensorId, layout: Layout },
     /// [`Schedule::threads`](super::Schedule::set_threads)
@@ -77,13 +77,13 @@ impl Schedule {
             Instruction::ComputeAt { stage, consumer, axis } => {
                 self.compute_at(*stage, *consumer, *axis)
             }
-            Instruction::RollingUpdate { stage, host, axis } => {
-                self.rolling_update(*stage, *host, *axis)
+            Instruction::OnlineReduction { stage, host, axis } => {
+                self.online_reduction(*stage, *host, *axis)
             }
-            Instruction::Hoist { stage } => self.hoist(*stage).map(drop),
-            Instruction::Lift { stage } => self.lift(*stage).map(drop),
-            Instruction::Narrow { stage, dtype } => self.narrow(*stage, *dtype),
-            Instruction::Invert { stage } => self.invert(*stage),
+            Instruction::FactorOut { stage } => self.factor_out(*stage).map(drop),
+            Instruction::HoistInvariant { stage } => self.hoist_invariant(*stage).map(drop),
+            Instruction::Downcast { stage, dtype } => self.downcast(*stage, *dtype),
+            Instruction::Reciprocal { stage } => self.reciprocal(*stage),
             Instruction::Inline { stage } => self.inline(*stage),
             Instruction::CacheRead { tensor, reader } => {
                 self.cache_read(*tensor, *reader).map(drop)
@@ -97,7 +97,7 @@ impl Schedule {
             Instruction::CacheWrite { stage } => self.cache_write(*stage).map(drop),
             Instruction::Rfactor { stage, axis } => self.rfactor(*stage, *axis).map(drop),
             Instruction::Scan { stage, axis } => self.scan(*stage, *axis).map(drop),
-            Instruction::Trim { stage, axis } => self.trim(*stage, *axis),
+            Instruction::TightenBounds { stage, axis } => self.tighten_bounds(*stage, *axis),
             Instruction::Pack { tensor, layout } => self.pack(*tensor, layout.clone()),
             Instruction::Threads { threads } => {
                 self.set_threads(*threads);

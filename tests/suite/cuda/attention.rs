@@ -269,7 +269,7 @@ fn a_causal_mask_halves_the_work() {
     let dag = dsl::program(&masked("f16", "S = 512", "S", "j <= i")).unwrap();
     let trimmed = default::schedule(&dag, &target().into()).trace;
     let mut whole = trimmed.clone();
-    whole.retain(|it| !matches!(it, Instruction::Trim { .. }));
+    whole.retain(|it| !matches!(it, Instruction::TightenBounds { .. }));
     assert_eq!(whole.len() + 1, trimmed.len());
     let instructions = |trace: &[Instruction]| -> u64 {
         let generated = tvmtune_cuda::generate(&Schedule::replay(&dag, trace).unwrap()).unwrap();

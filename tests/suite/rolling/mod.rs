@@ -29,10 +29,10 @@ impl Example {
         let root = stage(&schedule, self.root);
         if self.host == "out_sum" {
             schedule.inline(stage(&schedule, "p")).unwrap();
-            schedule.hoist(root).unwrap();
+            schedule.factor_out(root).unwrap();
         }
         if self.text.contains("fn narrow") {
-            schedule.narrow(stage(&schedule, "e"), DType::F16).unwrap();
+            schedule.downcast(stage(&schedule, "e"), DType::F16).unwrap();
         }
         let host = stage(&schedule, self.host);
         let mut order = [Vec::new(), Vec::new()];
@@ -47,14 +47,14 @@ impl Example {
         for other in schedule.order.clone().into_iter().rev() {
             let name = &schedule.tensor(schedule.stage(other).tensor()).tensor.name;
             if self.rolling.contains(&name.as_str()) {
-                schedule.rolling_update(other, host, blocks).unwrap();
+                schedule.online_reduction(other, host, blocks).unwrap();
             } else if other != host && other != root && is_live(&schedule, other) {
                 schedule.compute_at(other, host, blocks).unwrap();
             }
         }
         if pick(2) == 0 {
             // Most of the masks say nothing about where.
-            let _ = schedule.trim(host, blocks);
+            let _ = schedule.tighten_bounds(host, blocks);
         }
         schedule
     }
@@ -224,7 +224,7 @@ fn refused(body: &str) -> ErrorKind {
     schedule.compute_at(l, out, inside).unwrap();
     let blocks = EXAMPLES[0].blocks(&mut schedule, l, 4);
     let before = schedule.clone();
-    let why = schedule.rolling_update(m, l, blocks).unwrap_err().kind;
+    let why = schedule.online_reduction(m, l, blocks).unwrap_err().kind;
     assert_eq!(schedule, before, "what is refused changes nothing");
     why
 }
@@ -311,7 +311,7 @@ fn only_what_is_at_most_one_and_multiplied_is_narrowed() {
     let why = |e: &str, out: &str, dtype| {
         let mut schedule = three(e, out);
         let e = stage(&schedule, "e");
-        schedule.narrow(e, dtype).map_err(|it| it.kind)
+        schedule.downcast(e, dtype).map_err(|it| it.kind)
     };
     let (weight, product) = ("exp(x[[i, j]] - m[[i]])", "sum(0..S, |j| e[[i, j]] * y[[i, j]])");
     assert_eq!(why(weight, product, DType::F16), Ok(()));
@@ -336,7 +336,7 @@ fn quotients_by_normal_constants_become_products() {
     let body = |e: &str| {
         let mut schedule = three(e, "sum(0..S, |j| e[[i, j]])");
         let e = stage(&schedule, "e");
-        schedule.invert(e).map_err(|it| it.kind)?;
+        schedule.reciprocal(e).map_err(|it| it.kind)?;
         let nest = nest::lower(&schedule).to_string();
         let line = nest.lines().map(str::trim).find(|it| it.starts_with("e["));
         Ok(line.unwrap_or_default().to_owned())
@@ -353,7 +353,7 @@ fn only_what_does_not_vary_is_moved_behind_a_sum() {
     let body = |out: &str| {
         let mut schedule = three("x[[i, j]] + m[[i]]", out);
         let root = stage(&schedule, "out");
-        let made = schedule.hoist(root).map_err(|it| it.kind)?;
+        let made = schedule.factor_out(root).map_err(|it| it.kind)?;
         let nest = nest::lower(&schedule).to_string();
         let text: Vec<&str> = nest.lines().filter(|it| it.contains("out")).map(str::trim).collect();
         assert_eq!(schedule.tensor(schedule.stage(made).tensor()).tensor.name, "out_sum");

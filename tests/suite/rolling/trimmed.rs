@@ -20,9 +20,9 @@ fn causal(block: u64) -> (Dag, Schedule, StageId, AxisId) {
     let row = schedule.stage(out).order[0];
     schedule.compute_at(o, out, row).unwrap();
     let blocks = example.blocks(&mut schedule, o, block);
-    schedule.rolling_update(l, o, blocks).unwrap();
+    schedule.online_reduction(l, o, blocks).unwrap();
     schedule.compute_at(e, o, blocks).unwrap();
-    schedule.rolling_update(m, o, blocks).unwrap();
+    schedule.online_reduction(m, o, blocks).unwrap();
     schedule.compute_at(s, o, blocks).unwrap();
     schedule.compute_at(scores, o, blocks).unwrap();
     (dag, schedule, o, blocks)
@@ -34,28 +34,30 @@ fn loops_are_trimmed_where_masks_end_them() {
         let (_, mut schedule, host, blocks) = causal(4);
         edit(&mut schedule, host, blocks).map_err(|it| it.kind)
     };
-    assert_eq!(why(&|it, host, blocks| it.trim(host, blocks)), Ok(()));
-    let again = why(&|it, host, blocks| it.trim(host, blocks).and_then(|()| it.trim(host, blocks)));
+    assert_eq!(why(&|it, host, blocks| it.tighten_bounds(host, blocks)), Ok(()));
+    let again = why(&|it, host, blocks| {
+        it.tighten_bounds(host, blocks).and_then(|()| it.tighten_bounds(host, blocks))
+    });
     assert_eq!(again, Err(ErrorKind::AlreadyScheduled));
-    let spatial = why(&|it, host, _| it.trim(host, AxisId(0)));
+    let spatial = why(&|it, host, _| it.tighten_bounds(host, AxisId(0)));
     assert_eq!(spatial, Err(ErrorKind::WrongRole(AxisRole::Spatial)));
     // The sum over features of a score is masked where it is read, not where it is made.
-    let unmasked = why(&|it, _, _| it.trim(stage(it, "s_sum"), AxisId(2)));
+    let unmasked = why(&|it, _, _| it.tighten_bounds(stage(it, "s_sum"), AxisId(2)));
     assert_eq!(unmasked, Err(ErrorKind::NotMasked));
     // Lanes, and what is made of a loop that ends somewhere.
     let lanes = why(&|it, host, _| {
         let last = *it.stage(host).order.last().unwrap();
         it.annotate(host, last, LoopKind::Vectorized)?;
-        it.trim(host, last)
+        it.tighten_bounds(host, last)
     });
     assert!(matches!(lanes, Err(ErrorKind::NotSerial(_) | ErrorKind::WrongRole(_))), "{lanes:?}");
     let thread = why(&|it, host, blocks| {
-        it.trim(host, blocks)?;
-        it.annotate(host, blocks, LoopKind::Tensor)
+        it.tighten_bounds(host, blocks)?;
+        it.annotate(host, blocks, LoopKind::Tensorized)
     });
-    assert_eq!(thread, Err(ErrorKind::NotSerial(LoopKind::Tensor)));
+    assert_eq!(thread, Err(ErrorKind::NotSerial(LoopKind::Tensorized)));
     let pipelined = why(&|it, host, blocks| {
-        it.trim(host, blocks)?;
+        it.tighten_bounds(host, blocks)?;
         it.annotate(host, blocks, LoopKind::Pipelined(2))
     });
     assert_eq!(pipelined, Ok(()));
@@ -63,7 +65,10 @@ fn loops_are_trimmed_where_masks_end_them() {
     let mut schedule = partly.scheduled(&partly.dag(), &[1; 12]);
     let host = stage(&schedule, partly.host);
     let blocks = schedule.stage(host).order[0];
-    assert_eq!(schedule.trim(host, blocks).map_err(|it| it.kind), Err(ErrorKind::NotMasked));
+    assert_eq!(
+        schedule.tighten_bounds(host, blocks).map_err(|it| it.kind),
+        Err(ErrorKind::NotMasked)
+    );
 }
 
 /// What a mask hides wholly is not looked at: there, an infinity is nothing.
@@ -84,7 +89,7 @@ fn what_is_hidden_from_all_rows_of_a_tile_may_be_anything() {
     let rows =
         |array: &Array| -> Vec<f64> { (0..8 * 5).map(|it| array.get(it).to_f64()).collect() };
     assert!(rows(&run(&schedule)).iter().all(|it| it.is_nan()), "0 times infinity");
-    schedule.trim(host, blocks).unwrap();
+    schedule.tighten_bounds(host, blocks).unwrap();
     let error = |(a, b): (f64, f64)| (a - b).abs();
     let errors = rows(&run(&schedule)).into_iter().zip(rows(&expected[0])).map(error);
     assert!(errors.fold(0.0, f64::max) < 1e-5);

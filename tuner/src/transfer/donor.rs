@@ -54,7 +54,7 @@ impl Donors {
         };
         let Some(dag) = record.dag.parse::<Dag>().ok().filter(|_| suits) else { return };
         for bucket in record.buckets.iter().filter(|it| it.dims.len() == dag.dims.len()) {
-            let dag = Arc::new(dag.narrow(&bucket.dims));
+            let dag = Arc::new(dag.specialize(&bucket.dims));
             let (narrowed, classes) = (workload::id(&dag), classes_of(&dag));
             for entry in &bucket.schedules {
                 let Some(median_ns) = entry.median_ns() else { continue };

@@ -79,7 +79,7 @@ impl Task {
             workload: n,
             bucket: bucket.to_vec(),
             maker: maker.clone(),
-            dag: Arc::new(workload.dag.narrow(bucket)),
+            dag: Arc::new(workload.dag.specialize(bucket)),
             tolerance: workload.tolerance,
             weight: workload.weight,
             share,

@@ -150,7 +150,7 @@ impl Build<'_> {
             (LoopKind::Vectorized, _) if !self.in_lanes => {
                 return self.vectorized(var, &bound, body, guards);
             }
-            (LoopKind::Unrolled | LoopKind::Tensor, Some(n)) if n <= MAX_UNROLLED => {
+            (LoopKind::Unrolled | LoopKind::Tensorized, Some(n)) if n <= MAX_UNROLLED => {
                 Kind::Unrolled(n)
             }
             (kind, _) if top && kind.is_parallel() => Kind::Parallel,
@@ -158,7 +158,7 @@ impl Build<'_> {
         };
         let nested = top && run == Kind::Parallel && body.len() == 1;
         let mut body = self.items(body, nested)?;
-        if let LoopKind::Pipelined(depth) | LoopKind::Fed(depth) = kind {
+        if let LoopKind::Pipelined(depth) | LoopKind::WarpSpecialized(depth) = kind {
             prefetch::ask_ahead(&mut body, &self.tree, var, i64::from(depth) - 1);
         }
         Ok(Item::Loop(Loop { var, kind: run, body: wrap(guards, body) }))

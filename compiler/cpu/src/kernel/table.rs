@@ -37,7 +37,7 @@ impl Table {
             table.pointers.insert(*tensor, slot);
         }
         for (n, buffer) in nest.buffers.iter().enumerate() {
-            if buffer.scope == Scope::Shared {
+            if buffer.scope == Scope::Workspace {
                 let elements = buffer.shape.iter().fold(Poly::constant(1), |n, it| n * it.clone());
                 let bytes = elements * buffer.dtype.bytes() as i64;
                 let slot = table.push(TableEntry::Shared { bytes });

@@ -93,7 +93,7 @@ impl Printer<'_> {
         self.line(&format!("pub fn portable({}) {{", params.join(", ")));
         self.depth += 1;
         for (n, buffer) in nest.buffers.iter().enumerate() {
-            if matches!(buffer.scope, Scope::Shared | Scope::Local) {
+            if matches!(buffer.scope, Scope::Workspace | Scope::Local) {
                 self.temporary(TensorId(n as u32), buffer);
             }
         }

@@ -38,7 +38,7 @@ fn nest(body: Vec<Stmt>) -> Nest {
         buffers: vec![
             buffer("x", DType::F32, &[m(), 4.into()], Scope::Argument),
             buffer("move", DType::I32, &[m()], Scope::Argument),
-            buffer("h", DType::F16, &[m(), 4.into()], Scope::Shared),
+            buffer("h", DType::F16, &[m(), 4.into()], Scope::Workspace),
             buffer("out", DType::F32, &[m()], Scope::Argument),
         ],
         params: vec![X, IDS],

@@ -96,8 +96,10 @@ fn collect(
             }
             Stmt::For { var, extent, kind, body, .. } => {
                 let extent = extent.as_constant().unwrap_or(16).max(1) as u64;
-                let repeated =
-                    matches!(kind, LoopKind::Unrolled | LoopKind::Vectorized | LoopKind::Tensor);
+                let repeated = matches!(
+                    kind,
+                    LoopKind::Unrolled | LoopKind::Vectorized | LoopKind::Tensorized
+                );
                 around.push(Around { var: *var, extent, repeated });
                 collect(body, buffers, around, found);
                 around.pop();

@@ -89,7 +89,9 @@ fn combines_in_block(body: &[Stmt]) -> bool {
 fn has_fed(body: &[Stmt]) -> bool {
     let mut found = false;
     for stmt in body {
-        stmt.walk(&mut |it| found |= matches!(it, Stmt::For { kind: LoopKind::Fed(_), .. }));
+        stmt.walk(&mut |it| {
+            found |= matches!(it, Stmt::For { kind: LoopKind::WarpSpecialized(_), .. })
+        });
     }
     found
 }
@@ -113,7 +115,7 @@ impl Division<'_> {
         let (mut feeder, mut others) = (Vec::new(), Vec::new());
         for stmt in body {
             match stmt {
-                Stmt::For { var, name, extent, kind: LoopKind::Fed(depth), body } => {
+                Stmt::For { var, name, extent, kind: LoopKind::WarpSpecialized(depth), body } => {
                     let (copies, rest) = self.fed(var, depth, body)?;
                     let of = |body| {
                         let (name, extent, kind) = (name.clone(), extent.clone(), LoopKind::Serial);

@@ -31,7 +31,7 @@ pub(super) fn unplaced(buffer: &nest::Buffer) -> Buffer {
         shape: buffer.shape.clone(),
         home: match buffer.scope {
             Scope::Argument => Home::Argument,
-            Scope::Shared => Home::Workspace,
+            Scope::Workspace => Home::Workspace,
             Scope::Local => Home::Registers,
             Scope::Unused => Home::Unused,
         },

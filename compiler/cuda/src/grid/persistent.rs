@@ -43,7 +43,7 @@ pub(super) fn persist(
     let (count, limit) = (tiles.count(), Poly::constant(stride));
     kernel.blocks = outer;
     let is_even = count.as_constant().is_some_and(|it| it % stride == 0);
-    let divides = matches!(kind, tvmtune_schedule::LoopKind::Streamed(_)) && !is_even;
+    let divides = matches!(kind, tvmtune_schedule::LoopKind::StreamK(_)) && !is_even;
     if !divides && (limit.clone() - count.clone()).is_nonnegative(facts) {
         kernel.blocks.extend(tiles.vars.into_iter().chain(clustered));
         return false;

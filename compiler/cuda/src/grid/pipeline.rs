@@ -77,7 +77,7 @@ pub(super) fn slots(
                 LoopKind::Pipelined(depth) => {
                     insert(&body[..n_copies(body, buffers, &written)], *depth, None);
                 }
-                LoopKind::Fed(depth) => {
+                LoopKind::WarpSpecialized(depth) => {
                     for run in runs_of_copies(body, buffers, &written) {
                         *n_vars += 1;
                         insert(&body[run], *depth, Some(VarId(*n_vars - 1)));

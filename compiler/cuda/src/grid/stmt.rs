@@ -272,11 +272,11 @@ pub enum LoopKind {
     /// As a loop, with copies on their way that many iterations ahead, this one counted.
     Pipelined(u8),
     /// The same, with copies made by the feeder; none is left once it has its part.
-    Fed(u8),
+    WarpSpecialized(u8),
     /// With its body repeated.
     Unrolled,
     /// The same, where no matrix instruction took its place.
-    Tensor,
+    Tensorized,
     /// As one access of several elements where memory allows it, else repeated.
     Vectorized,
 }

@@ -86,7 +86,7 @@ pub(super) fn divide(
 
 /// Whether iterations of a loop run one after the other.
 fn runs_in_order(kind: LoopKind) -> bool {
-    matches!(kind, LoopKind::Serial | LoopKind::Pipelined(_) | LoopKind::Fed(_))
+    matches!(kind, LoopKind::Serial | LoopKind::Pipelined(_) | LoopKind::WarpSpecialized(_))
 }
 
 /// Whether a part is all of its tile.
@@ -158,7 +158,10 @@ fn starts_at_identity(
 fn moves_ahead(stmt: &Stmt) -> bool {
     let mut found = false;
     stmt.walk(&mut |it| {
-        found |= matches!(it, Stmt::For { kind: LoopKind::Fed(_) | LoopKind::Pipelined(_), .. });
+        found |= matches!(
+            it,
+            Stmt::For { kind: LoopKind::WarpSpecialized(_) | LoopKind::Pipelined(_), .. }
+        );
     });
     found
 }

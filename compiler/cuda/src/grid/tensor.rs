@@ -237,12 +237,17 @@ pub(super) fn read(stmt: &Stmt) -> Option<Tile<'_>> {
                 var,
                 name,
                 extent,
-                kind: kind @ (LoopKind::Unrolled | LoopKind::Tensor),
+                kind: kind @ (LoopKind::Unrolled | LoopKind::Tensorized),
                 body,
             } => {
                 let [next] = body.as_slice() else { return None };
                 let (name, extent) = (name.clone(), extent.as_constant()?);
-                loops.push(Loop { var: *var, name, extent, is_tensor: *kind == LoopKind::Tensor });
+                loops.push(Loop {
+                    var: *var,
+                    name,
+                    extent,
+                    is_tensor: *kind == LoopKind::Tensorized,
+                });
                 inner = next;
             }
             Stmt::Update { tensor, index, reducer: Reducer::Sum, value } if !loops.is_empty() => {

@@ -165,9 +165,11 @@ impl Walk<'_> {
                 let kind = match kind {
                     tvmtune_schedule::LoopKind::Unrolled => LoopKind::Unrolled,
                     tvmtune_schedule::LoopKind::Vectorized => LoopKind::Vectorized,
-                    tvmtune_schedule::LoopKind::Tensor => LoopKind::Tensor,
+                    tvmtune_schedule::LoopKind::Tensorized => LoopKind::Tensorized,
                     tvmtune_schedule::LoopKind::Pipelined(depth) => LoopKind::Pipelined(*depth),
-                    tvmtune_schedule::LoopKind::Fed(depth) => LoopKind::Fed(*depth),
+                    tvmtune_schedule::LoopKind::WarpSpecialized(depth) => {
+                        LoopKind::WarpSpecialized(*depth)
+                    }
                     _ => LoopKind::Serial,
                 };
                 let body = self.block(body, range)?;

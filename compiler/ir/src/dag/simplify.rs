@@ -28,7 +28,7 @@ impl Dag {
     ///
     /// If there is not a range for each dimension.
     #[must_use]
-    pub fn narrow(&self, ranges: &[Interval]) -> Dag {
+    pub fn specialize(&self, ranges: &[Interval]) -> Dag {
         assert_eq!(ranges.len(), self.dims.len(), "a range for each dynamic dimension");
         let mut dag = self.clone();
         for (dim, range) in dag.dims.iter_mut().zip(ranges) {

@@ -307,7 +307,7 @@ mod tests {
     /// The text for the second bucket, by a schedule of two phases, with blocks of eight rows.
     fn text() -> String {
         let (dag, buckets) = (dsl::program(SUMS).unwrap(), buckets());
-        let mut schedule = Schedule::new(&dag.narrow(&buckets[1]));
+        let mut schedule = Schedule::new(&dag.specialize(&buckets[1]));
         for stage in [StageId(0), StageId(1)] {
             let parts = schedule.split(stage, AxisId(0), &[8]).unwrap();
             schedule.annotate(stage, parts[0], LoopKind::Parallel).unwrap();

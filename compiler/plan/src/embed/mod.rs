@@ -120,7 +120,7 @@ pub fn buckets(by_dim: &[Vec<Interval>]) -> Vec<Vec<Interval>> {
 pub fn default_plan(dag: &Dag, buckets: &[Vec<Interval>]) -> String {
     let mut generated = Vec::new();
     for ranges in buckets {
-        let narrow = dag.narrow(ranges);
+        let narrow = dag.specialize(ranges);
         for isa in [Isa::Avx512, Isa::Avx2] {
             let schedule = default::schedule(&narrow, &Target::generic(isa));
             // What machine code is not generated for runs as portable Rust.
@@ -339,7 +339,7 @@ mod tests {
     fn the_bytes_that_were_generated_are_embedded() {
         let dag = dsl::program(LINEAR).unwrap();
         let bucket = &ranges()[1];
-        let narrow = dag.narrow(bucket);
+        let narrow = dag.specialize(bucket);
         for isa in [Isa::Avx512, Isa::Avx2] {
             let schedule = default::schedule(&narrow, &Target::generic(isa));
             let generated = generate(&schedule, isa).unwrap();

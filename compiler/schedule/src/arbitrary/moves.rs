@@ -30,10 +30,10 @@ pub fn instruction(schedule: &Schedule, it: &Move) -> Instruction {
         return instruction;
     }
     if let Some(axis) = trim(schedule, stage, it) {
-        return Instruction::Trim { stage, axis };
+        return Instruction::TightenBounds { stage, axis };
     }
     if it.kind.is_multiple_of(3) && schedule.lifted(stage).is_ok() {
-        return Instruction::Lift { stage };
+        return Instruction::HoistInvariant { stage };
     }
     match it.kind % 32 {
         0..=6 => {
@@ -119,9 +119,11 @@ fn pick_stage(schedule: &Schedule, number: u16) -> StageId {
 fn annotation(stage: &Stage, number: u16, any: AxisId) -> (AxisId, LoopKind) {
     let kind = |it: &&AxisId| stage.axis(**it).kind.is_parallel();
     match number % 7 {
-        6 => (any, LoopKind::Tensor),
+        6 => (any, LoopKind::Tensorized),
         4 => (any, LoopKind::Thread),
-        5 if number.is_multiple_of(2) => (any, LoopKind::Fed(2 + (number / 12 % 3) as u8)),
+        5 if number.is_multiple_of(2) => {
+            (any, LoopKind::WarpSpecialized(2 + (number / 12 % 3) as u8))
+        }
         5 => (any, LoopKind::Pipelined(2 + (number / 6 % 3) as u8)),
         0 => (any, LoopKind::Unrolled),
         1 => (stage.order.last().copied().unwrap_or(any), LoopKind::Vectorized),
@@ -130,7 +132,7 @@ fn annotation(stage: &Stage, number: u16, any: AxisId) -> (AxisId, LoopKind) {
             let tasks_kind = match number % 5 {
                 0 => LoopKind::Cluster,
                 1 => LoopKind::Persistent(1 + number / 35 % 4),
-                2 => LoopKind::Streamed(1 + number / 35 % 4),
+                2 => LoopKind::StreamK(1 + number / 35 % 4),
                 _ => LoopKind::Parallel,
             };
             (stage.order.get(tasks).copied().unwrap_or(any), tasks_kind)

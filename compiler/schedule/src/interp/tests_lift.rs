@@ -26,10 +26,10 @@ const SOFTMAX: &str = "
 #[test]
 fn quotients_by_what_is_the_same_along_a_row_are_products() {
     insta::assert_snapshot!(nest_of(&program(SOFTMAX), "lift s3"), @r"
-    shared m[5]: f32
-    shared e[5, 7]: f32
-    shared t[5]: f32
-    shared out_same[5]: f32
+    workspace m[5]: f32
+    workspace e[5, 7]: f32
+    workspace t[5]: f32
+    workspace out_same[5]: f32
     for i in 0..5
       m[i] = -inf
       for j in 0..7
@@ -53,7 +53,7 @@ fn quotients_by_what_is_the_same_along_a_row_are_products() {
 fn values_that_are_the_same_along_columns_are_computed_once() {
     let body = "compute(|i, j| x[[i, j]] * exp(b[[j]] + 1.0) + exp(b[[j]] + 1.0))";
     insta::assert_snapshot!(nest_of(&program(body), "lift s0"), @r"
-    shared out_same[7]: f32
+    workspace out_same[7]: f32
     for j in 0..7
       out_same[j] = exp(b[j] + 1)
     for i in 0..5
@@ -66,7 +66,7 @@ fn values_that_are_the_same_along_columns_are_computed_once() {
 fn refused(body: &str) -> Option<ErrorKind> {
     let mut schedule = Schedule::new(&tvmtune_ir::dsl::program(&program(body)).unwrap());
     let last = StageId(schedule.stages.len() as u32 - 1);
-    schedule.lift(last).err().map(|it| it.kind)
+    schedule.hoist_invariant(last).err().map(|it| it.kind)
 }
 
 /// Whether a quotient by this number of each row is lifted.
@@ -150,7 +150,7 @@ fn only_parts_that_cost_and_are_asked_for_everywhere_are_lifted() {
         nothing
     );
     let mut schedule = scheduled(&program(SOFTMAX), "");
-    assert_eq!(schedule.lift(StageId(0)).unwrap_err().kind, ErrorKind::IsReduction);
+    assert_eq!(schedule.hoist_invariant(StageId(0)).unwrap_err().kind, ErrorKind::IsReduction);
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn what_is_lifted_computes_the_same() {
         let schedule = scheduled(&program, &format!("lift s{last}\n").repeat(lifts));
         let mut again = schedule.clone();
         let last = StageId(last as u32);
-        assert_eq!(again.lift(last).unwrap_err().kind, ErrorKind::NothingInvariant);
+        assert_eq!(again.hoist_invariant(last).unwrap_err().kind, ErrorKind::NothingInvariant);
         let shapes: [&[u64]; 3] = [&[5, 7], &[5], &[7]];
         let params: Vec<Array> =
             (1..).zip(shapes).map(|(seed, it)| Array::random(DType::F32, it, seed)).collect();

@@ -20,10 +20,10 @@ fn prefixes_are_those_of_blocks_and_of_what_comes_before_them() {
         scan s3 a3
         inline s4";
     insta::assert_snapshot!(nest_of(program, trace), @r"
-    shared out_within[((N + 7)/(8)), 8]: f32
-    shared out_before[((N + 7)/(8))]: f32
-    shared out_before_within[((N + 31)/(32)), 4]: f32
-    shared out_before_before[((N + 31)/(32))]: f32
+    workspace out_within[((N + 7)/(8)), 8]: f32
+    workspace out_before[((N + 7)/(8))]: f32
+    workspace out_before_within[((N + 31)/(32)), 4]: f32
+    workspace out_before_before[((N + 31)/(32))]: f32
     for i_b in 0..(((N + 7)/(8)))
       for i_r in 0..8
         out_within[i_b, i_r] = 0

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use super::bounds::{Host, Hulls, hulls};
 use super::index::Places;
-use super::rolling::Rolling;
+use super::online::Rolling;
 use super::{Buffer, Guard, Nest, Scope, Stmt};
 use crate::relation::Extents;
 use crate::{Attach, AxisId, AxisRole, LoopKind, Schedule, Stage, StageId};
@@ -127,7 +127,7 @@ impl<'a> Lowering<'a> {
         };
         let kind = stage.axis(axis).kind;
         // Who feeds a loop feeds one of a single iteration too.
-        let kept = matches!(kind, LoopKind::Fed(_))
+        let kept = matches!(kind, LoopKind::WarpSpecialized(_))
             || stage.attach == Attach::Root && (place == 0 || kind.is_parallel());
         let rolls = self.schedule.rolling_at(run.id, axis).next().is_some();
         if rolls {
@@ -314,7 +314,7 @@ impl<'a> Lowering<'a> {
         };
         let short = extent.as_constant().is_some_and(|it| it <= MOST_UNROLLED);
         let kind = match declared.kind {
-            LoopKind::Unrolled | LoopKind::Tensor if !short => LoopKind::Serial,
+            LoopKind::Unrolled | LoopKind::Tensorized if !short => LoopKind::Serial,
             kind => kind,
         };
         Opened(Some((var, declared.name.clone(), extent, kind)))
@@ -352,7 +352,7 @@ impl<'a> Lowering<'a> {
             return Scope::Argument;
         }
         match self.schedule.stage(stage).attach {
-            Attach::Root => Scope::Shared,
+            Attach::Root => Scope::Workspace,
             Attach::At(..) => Scope::Local,
             Attach::Inline => Scope::Unused,
         }

@@ -21,8 +21,8 @@ mod fix;
 pub mod index;
 mod lower;
 mod print;
-mod rolling;
-mod trim;
+mod online;
+mod tighten;
 pub mod verify;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -67,7 +67,7 @@ pub enum Scope {
     /// In memory the caller gave.
     Argument,
     /// In memory that lives through one launch and that all tasks see.
-    Shared,
+    Workspace,
     /// In memory (or registers) of one task; contents do not outlive it.
     Local,
     /// Nowhere: the stage was inlined.

@@ -20,7 +20,7 @@ impl fmt::Display for Nest {
         let mut printer = Printer { nest: self, names: BTreeMap::new(), open: Vec::new() };
         for buffer in &self.buffers {
             let keyword = match (buffer.scope, &buffer.layout) {
-                (Scope::Shared, _) => "shared",
+                (Scope::Workspace, _) => "workspace",
                 (Scope::Local, _) => "local",
                 (Scope::Argument, Some(_)) => "packed",
                 (Scope::Argument, None) | (Scope::Unused, _) => continue,
@@ -198,15 +198,15 @@ fn keyword(kind: LoopKind) -> &'static str {
     match kind {
         LoopKind::Serial => "for",
         LoopKind::Pipelined(_) => "pipelined",
-        LoopKind::Fed(_) => "fed",
+        LoopKind::WarpSpecialized(_) => "warp-specialized",
         LoopKind::Unrolled => "unrolled",
         LoopKind::Vectorized => "vectorized",
         LoopKind::Parallel => "parallel",
         LoopKind::Persistent(_) => "persistent",
-        LoopKind::Streamed(_) => "streamed",
+        LoopKind::StreamK(_) => "stream-K",
         LoopKind::Cluster => "cluster",
         LoopKind::Thread => "thread",
-        LoopKind::Tensor => "tensor",
+        LoopKind::Tensorized => "tensorized",
     }
 }
 

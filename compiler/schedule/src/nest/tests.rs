@@ -68,7 +68,7 @@ pub(crate) fn scheduled(program: &str, trace: &str) -> Schedule {
 #[test]
 fn a_program_nobody_scheduled_runs_stage_by_stage() {
     insta::assert_snapshot!(nest_of(MATMUL, ""), @r"
-    shared h[M, 32]: f32
+    workspace h[M, 32]: f32
     for i in 0..M
       for j in 0..32
         h[i, j] = 0
@@ -86,7 +86,7 @@ fn split_guards_a_tail_and_only_a_tail() {
         split s1 a0 [4]
         split s1 a1 [2, 8]
     "), @r"
-    shared h[M, 32]: f32
+    workspace h[M, 32]: f32
     for i in 0..M
       for j in 0..32
         h[i, j] = 0
@@ -105,7 +105,7 @@ fn split_guards_a_tail_and_only_a_tail() {
 #[test]
 fn a_factor_longer_than_its_axis_is_one_tile_of_the_whole() {
     insta::assert_snapshot!(nest_of(MATMUL, "split s1 a1 [4, 64]"), @r"
-    shared h[M, 32]: f32
+    workspace h[M, 32]: f32
     for i in 0..M
       for j in 0..32
         h[i, j] = 0
@@ -123,7 +123,7 @@ fn fused_loops_divide_back_and_their_quotients_need_no_guard() {
         fuse s1 a0 a1
         split s1 a2 [16]
     "), @r"
-    shared h[M, 32]: f32
+    workspace h[M, 32]: f32
     for i in 0..M
       for j in 0..32
         h[i, j] = 0
@@ -203,7 +203,7 @@ fn without_padding_what_one_iteration_reads_starts_outside_and_everything_is_com
         cache_read t0 s0
         compute_at s2 s0 a1
     "), @r"
-    shared h[8, 7, 7]: f32
+    workspace h[8, 7, 7]: f32
     local x_copy[3, 14, 14]: f32
     for o in 0..8
       for y in 0..7
@@ -288,7 +288,7 @@ fn partial_sums_get_an_axis_of_their_own_and_start_at_zero_in_the_tail() {
         reorder s2 [a3, a2]
         annotate s2 a2 vectorized
     "), @r"
-    shared h[M, 32]: f32
+    workspace h[M, 32]: f32
     local h_part[1, 1, 16]: f32
     for i in 0..M
       for j in 0..32
@@ -313,8 +313,8 @@ fn a_reduction_is_split_from_the_writing_of_its_result() {
         cache_write s2
         compute_at s4 s2 a0
     "), @r"
-    shared m[R]: f32
-    shared s[R]: f32
+    workspace m[R]: f32
+    workspace s[R]: f32
     local s_acc[1]: f32
     for r in 0..R
       m[r] = -inf

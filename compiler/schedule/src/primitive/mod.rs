@@ -9,20 +9,20 @@ mod cache_operand;
 mod cache_padded;
 mod compute_at;
 mod fuse;
-mod hoist;
+mod factor_out;
 mod inline;
-mod invert;
-mod lift;
-mod narrow;
+mod reciprocal;
+mod hoist_invariant;
+mod downcast;
 mod pack;
 mod reorder;
 mod rfactor;
-mod rolling_update;
+mod online_reduction;
 mod scan;
 mod split;
-mod trim;
+mod tighten_bounds;
 
-pub use lift::Lifted;
+pub use hoist_invariant::Lifted;
 
 pub use self::scan::Scanned;
 

@@ -56,7 +56,7 @@ impl Ids {
     /// the spatial axes are still the same ones.
     pub(super) fn reset(&mut self, instruction: &Instruction, from: &Schedule, applied: bool) {
         let (Instruction::CacheWrite { stage }
-        | Instruction::Hoist { stage }
+        | Instruction::FactorOut { stage }
         | Instruction::Rfactor { stage, .. }
         | Instruction::Scan { stage, .. }) = instruction
         else {
@@ -98,17 +98,21 @@ impl Ids {
                 consumer: stage(consumer)?,
                 axis: axis(consumer, a)?,
             },
-            Instruction::RollingUpdate { stage: s, host, axis: a } => Instruction::RollingUpdate {
-                stage: stage(s)?,
-                host: stage(host)?,
-                axis: axis(host, a)?,
-            },
-            Instruction::Hoist { stage: s } => Instruction::Hoist { stage: stage(s)? },
-            Instruction::Lift { stage: s } => Instruction::Lift { stage: stage(s)? },
-            Instruction::Narrow { stage: s, dtype } => {
-                Instruction::Narrow { stage: stage(s)?, dtype: *dtype }
+            Instruction::OnlineReduction { stage: s, host, axis: a } => {
+                Instruction::OnlineReduction {
+                    stage: stage(s)?,
+                    host: stage(host)?,
+                    axis: axis(host, a)?,
+                }
             }
-            Instruction::Invert { stage: s } => Instruction::Invert { stage: stage(s)? },
+            Instruction::FactorOut { stage: s } => Instruction::FactorOut { stage: stage(s)? },
+            Instruction::HoistInvariant { stage: s } => {
+                Instruction::HoistInvariant { stage: stage(s)? }
+            }
+            Instruction::Downcast { stage: s, dtype } => {
+                Instruction::Downcast { stage: stage(s)?, dtype: *dtype }
+            }
+            Instruction::Reciprocal { stage: s } => Instruction::Reciprocal { stage: stage(s)? },
             Instruction::Inline { stage: s } => Instruction::Inline { stage: stage(s)? },
             Instruction::CacheRead { tensor: t, reader } => {
                 Instruction::CacheRead { tensor: tensor(t)?, reader: stage(reader)? }
@@ -126,8 +130,8 @@ impl Ids {
             Instruction::Scan { stage: s, axis: a } => {
                 Instruction::Scan { stage: stage(s)?, axis: axis(s, a)? }
             }
-            Instruction::Trim { stage: s, axis: a } => {
-                Instruction::Trim { stage: stage(s)?, axis: axis(s, a)? }
+            Instruction::TightenBounds { stage: s, axis: a } => {
+                Instruction::TightenBounds { stage: stage(s)?, axis: axis(s, a)? }
             }
             Instruction::Pack { tensor: t, layout } => {
                 Instruction::Pack { tensor: tensor(t)?, layout: layout.clone() }

@@ -87,7 +87,7 @@ impl Code<'_> {
             Stmt::For { var, extent, kind, body, .. } => {
                 let extent = extent.as_constant().map(|it| it.max(1) as u64);
                 let times = match (kind, extent) {
-                    (LoopKind::Unrolled | LoopKind::Tensor, Some(n)) => Some((n, false)),
+                    (LoopKind::Unrolled | LoopKind::Tensorized, Some(n)) => Some((n, false)),
                     (LoopKind::Vectorized, Some(n)) => Some((n.div_ceil(self.lanes), true)),
                     (LoopKind::Vectorized, None) => Some((1, true)),
                     _ => None,

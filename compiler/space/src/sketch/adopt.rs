@@ -110,7 +110,7 @@ impl Adoption {
                 self.follow(*tensor, layout)
             }
             Instruction::CacheWrite { stage }
-            | Instruction::Hoist { stage }
+            | Instruction::FactorOut { stage }
             | Instruction::Rfactor { stage, .. }
             | Instruction::Scan { stage, .. } => {
                 // Its loops are new ones.
@@ -153,7 +153,7 @@ impl Adoption {
             let lanes = if *kind == Some(LoopKind::Vectorized) { self.lanes } else { 1 };
             let options = match kind {
                 // As long as the instruction is.
-                Some(LoopKind::Tensor) => vec![*value],
+                Some(LoopKind::Tensorized) => vec![*value],
                 _ => near(*value, extent, lanes, room),
             };
             if options.len() == 1 {
@@ -248,7 +248,7 @@ fn kinds(
                 }
             }
             Instruction::CacheWrite { stage: s }
-            | Instruction::Hoist { stage: s }
+            | Instruction::FactorOut { stage: s }
             | Instruction::Rfactor { stage: s, .. }
             | Instruction::Scan { stage: s, .. }
                 if *s == stage =>

@@ -23,7 +23,7 @@ pub(super) fn of_rows(
         found.is_ok_and(|it| it.axes.iter().all(|axis| *axis < depth))
     };
     while is_of_rows(b) {
-        lifted.push(b.apply(|it| it.lift(stage))?);
+        lifted.push(b.apply(|it| it.hoist_invariant(stage))?);
     }
     Ok(lifted)
 }
@@ -31,7 +31,7 @@ pub(super) fn of_rows(
 /// Computes what a stage shares along an axis in phases before it, where that pays.
 pub(super) fn apart(b: &mut Builder, stage: StageId) -> Result<(), ScheduleError> {
     while pays(b, stage) {
-        let lifted = b.apply(|it| it.lift(stage))?;
+        let lifted = b.apply(|it| it.hoist_invariant(stage))?;
         let last = b.schedule.stage(lifted).compute.n_spatial - 1;
         b.annotate(lifted, AxisId(last as u32), LoopKind::Vectorized)?;
     }

@@ -15,7 +15,7 @@
 //! # Source
 //!
 //! Ansor's rule "add rfactor", with the factored axis in lanes. What rows share is computed once for
-//! each ([`Schedule::lift`](tvmtune_schedule::Schedule::lift)).
+//! each ([`Schedule::hoist_invariant`](tvmtune_schedule::Schedule::hoist_invariant)).
 
 use std::collections::BTreeMap;
 

@@ -372,7 +372,7 @@ fn the_default_of_a_convolution() {
     insta::assert_snapshot!(nest::lower(&schedule), @r"
     packed w[2, 64, 3, 3, 32]: f32
     local y_acc[1, 1, 14, 32]: f32
-    shared x_padded[1, 64, 58, 58]: f32
+    workspace x_padded[1, 64, 58, 58]: f32
     parallel x0 in 0..1
       parallel x1 in 0..64
         for x2 in 0..58

@@ -38,18 +38,18 @@ pub(super) fn runs(site: &Site<'_>, is_gpu: bool) -> Vec<Run> {
     let run = |(depth, it): (usize, &Loop)| match it.kind {
         LoopKind::Vectorized => Run::Vectorized,
         LoopKind::Unrolled if is_gpu && threads > Some(depth) => Run::Virtual,
-        LoopKind::Unrolled | LoopKind::Tensor => Run::Written,
-        LoopKind::Parallel
-        | LoopKind::Persistent(_)
-        | LoopKind::Streamed(_)
-        | LoopKind::Cluster => match is_gpu {
-            true => Run::Block,
-            false => Run::Parallel,
-        },
-        LoopKind::Thread if is_gpu => Run::Thread,
-        LoopKind::Thread | LoopKind::Serial | LoopKind::Pipelined(_) | LoopKind::Fed(_) => {
-            Run::Serial
+        LoopKind::Unrolled | LoopKind::Tensorized => Run::Written,
+        LoopKind::Parallel | LoopKind::Persistent(_) | LoopKind::StreamK(_) | LoopKind::Cluster => {
+            match is_gpu {
+                true => Run::Block,
+                false => Run::Parallel,
+            }
         }
+        LoopKind::Thread if is_gpu => Run::Thread,
+        LoopKind::Thread
+        | LoopKind::Serial
+        | LoopKind::Pipelined(_)
+        | LoopKind::WarpSpecialized(_) => Run::Serial,
     };
     site.loops.iter().enumerate().map(run).collect()
 }

@@ -145,7 +145,7 @@ impl<'a> Sites<'a> {
     pub(super) fn made(&self, tensor: TensorId) -> usize {
         match self.nest.buffer(tensor).scope {
             Scope::Local => self.made[tensor.0 as usize].unwrap_or(0),
-            Scope::Argument | Scope::Shared | Scope::Unused => 0,
+            Scope::Argument | Scope::Workspace | Scope::Unused => 0,
         }
     }
 

@@ -198,7 +198,7 @@ fn what_a_fused_statement_reads_was_just_written() {
     b_is_reused(&found);
     // In one as large as the others.
     let b = nest.buffers.iter_mut().find(|it| it.name == "b").unwrap();
-    (b.shape, b.scope) = ([64, 32].map(Poly::constant).to_vec(), nest::Scope::Shared);
+    (b.shape, b.scope) = ([64, 32].map(Poly::constant).to_vec(), nest::Scope::Workspace);
     let Stmt::For { body: rows, .. } = &mut nest.body[0] else { panic!("no loop") };
     let Stmt::For { body: columns, .. } = &mut rows[0] else { panic!("no loop") };
     let [Stmt::Store { index: written, .. }, Stmt::Store { index: to, value, .. }] =

@@ -501,7 +501,7 @@ fn loops_that_masks_end_count_as_on_average() {
         }");
     let trimmed = default::schedule(&dag, &Target::Gpu(hopper())).trace;
     let mut whole = trimmed.clone();
-    whole.retain(|it| !matches!(it, Instruction::Trim { .. }));
+    whole.retain(|it| !matches!(it, Instruction::TightenBounds { .. }));
     assert!(whole.len() < trimmed.len());
     let ns = |trace: &[Instruction]| {
         let schedule = Schedule::replay(&dag, trace).unwrap();

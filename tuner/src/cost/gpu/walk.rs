@@ -91,7 +91,7 @@ pub(super) fn block(grid: &Grid, kernel: &Kernel, dims: &[i64]) -> Block {
 
 /// Whether a loop stays one.
 fn is_loop(kind: LoopKind) -> bool {
-    !matches!(kind, LoopKind::Unrolled | LoopKind::Vectorized | LoopKind::Tensor)
+    !matches!(kind, LoopKind::Unrolled | LoopKind::Vectorized | LoopKind::Tensorized)
 }
 
 /// A loop around a statement.

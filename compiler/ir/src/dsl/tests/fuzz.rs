@@ -168,7 +168,7 @@ fn read(seed: usize, edits: &[(i64, u8, usize)], tally: &mut Tally) {
             assert!(!print::canonical(&dag).is_empty() && !print::class(&dag).is_empty());
             let narrow: Vec<_> =
                 dag.dims.iter().map(|it| crate::poly::Interval::point(it.range.hi)).collect();
-            assert_eq!(verify(&dag.narrow(&narrow)), []);
+            assert_eq!(verify(&dag.specialize(&narrow)), []);
         }
         Err(error) => assert!(error.into_iter().count() > 0),
     }

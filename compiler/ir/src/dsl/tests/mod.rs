@@ -322,7 +322,7 @@ fn a_bucket_knows_more_than_the_whole_range() {
         fn f(x: Tensor<f32, M>) -> Tensor<f32, M> {
             compute(|i| x.get([i + 8]).unwrap_or(0.0) + x.get([7 - i]).unwrap_or(0.0))
         }");
-    let narrow = dag.narrow(&[crate::poly::Interval { lo: 1, hi: 8 }]);
+    let narrow = dag.specialize(&[crate::poly::Interval { lo: 1, hi: 8 }]);
     assert_eq!(verify(&narrow), []);
     insta::assert_snapshot!(print::canonical(&narrow), @r#"
     tvmtune dag v1

@@ -100,7 +100,7 @@ pub(super) fn attention(b: &mut Builder, chain: &Chain) -> Result<(), ScheduleEr
     }
     pipeline(b, anchor, at.block.1, stages, &name)?;
     // What no mask ends has all its blocks.
-    let _ = b.apply(|it| it.trim(anchor, at.block.1));
+    let _ = b.apply(|it| it.tighten_bounds(anchor, at.block.1));
     b.name.push(format!("{name}: attention"));
     Ok(())
 }
@@ -155,7 +155,7 @@ pub(super) fn stages_of(
             b.apply(|it| it.compute_at(stage, anchor, blocks))?;
         } else if let Some((_, row)) = chain.rolling.iter().find(|it| it.0 == stage) {
             roll(b, stage, *row, deal)?;
-            b.apply(|it| it.rolling_update(stage, anchor, blocks))?;
+            b.apply(|it| it.online_reduction(stage, anchor, blocks))?;
         }
     }
     Ok(Places { root: (root, block), block: (anchor, blocks) })
@@ -184,7 +184,7 @@ fn narrow_scores(b: &mut Builder, chain: &Chain, anchor: StageId) {
     };
     if let (Some(narrow), Some(stage)) = (narrow, reads.iter().find_map(stored)) {
         // What needs more precision keeps it.
-        let _ = b.apply(|it| it.narrow(stage, narrow));
+        let _ = b.apply(|it| it.downcast(stage, narrow));
     }
 }
 
@@ -367,7 +367,7 @@ fn multiply(
     };
     let order = [first, &loops.outer, &loops.threads, steps, &tile].concat();
     b.apply(|it| it.reorder(stage, &order))?;
-    let kind = if is_tensor { LoopKind::Tensor } else { LoopKind::Unrolled };
+    let kind = if is_tensor { LoopKind::Tensorized } else { LoopKind::Unrolled };
     for axis in row_tiles {
         b.annotate(stage, *axis, LoopKind::Unrolled)?;
     }

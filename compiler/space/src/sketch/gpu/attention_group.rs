@@ -83,7 +83,7 @@ pub(super) fn attention(b: &mut Builder, chain: &Chain) -> Result<(), ScheduleEr
     copies.iter().try_for_each(|it| lay(b, it, &at, groups))?;
     feed(b, at.block, size.slots, &name)?;
     // What no mask ends has all its blocks.
-    let _ = b.apply(|it| it.trim(anchor, at.block.1));
+    let _ = b.apply(|it| it.tighten_bounds(anchor, at.block.1));
     b.name.push(format!("{name}: group attention"));
     Ok(())
 }
@@ -94,7 +94,7 @@ fn scaled(b: &mut Builder, chain: &Chain) -> Chain {
     let mut left = chain.clone();
     for stage in chain.members() {
         // Most divide by nothing.
-        let _ = b.apply(|it| it.invert(stage));
+        let _ = b.apply(|it| it.reciprocal(stage));
         let compute = &b.schedule.stage(stage).compute;
         let is_scaled = match &compute.body {
             Expr::Binary(BinaryOp::Mul, a, b) => {
@@ -225,7 +225,7 @@ fn feed(
     let options: Vec<u64> = SLOTS.collect();
     let decision = b.decide(format!("{name} slots"), DecisionKind::Outer, &options, slots, group);
     let fed = |depth: &u64| {
-        let kind = LoopKind::Fed(*depth as u8);
+        let kind = LoopKind::WarpSpecialized(*depth as u8);
         vec![Instruction::Annotate { stage, axis, kind }]
     };
     b.one_of(decision, options.iter().map(fed).collect())

@@ -52,7 +52,7 @@ pub(in crate::sketch) fn chained(b: &Builder) -> Option<(Builder, Vec<Group>)> {
         reads.sort_unstable();
         reads.dedup();
         let is_inlined = reads.into_iter().all(|it| tried.apply(|s| s.inline(it)).is_ok());
-        if is_inlined && tried.apply(|it| it.hoist(stage)).is_ok() {
+        if is_inlined && tried.apply(|it| it.factor_out(stage)).is_ok() {
             tried.inline_stages();
             b = tried;
         }

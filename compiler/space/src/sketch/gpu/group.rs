@@ -221,7 +221,7 @@ fn feed(
     let best = (room / bytes.max(1)).clamp(*DEPTHS.start(), *DEPTHS.end());
     let decision = b.decide(format!("{name} slots"), DecisionKind::Outer, &options, best, group);
     let fed = |depth: &u64| {
-        let kind = LoopKind::Fed(*depth as u8);
+        let kind = LoopKind::WarpSpecialized(*depth as u8);
         vec![Instruction::Annotate { stage: anchor, axis, kind }]
     };
     b.one_of(decision, options.iter().map(fed).collect())?;
@@ -264,7 +264,7 @@ fn persist(
         Ok(most) => {
             let kind = match *it < STREAMED {
                 true => LoopKind::Persistent(most),
-                false => LoopKind::Streamed(most),
+                false => LoopKind::StreamK(most),
             };
             vec![Instruction::Annotate { stage: root, axis, kind }]
         }
@@ -405,7 +405,7 @@ fn reduce(
         b.annotate(anchor, axis, LoopKind::Unrolled)?;
     }
     for axis in [panels, eights, halves, pairs, k[2]] {
-        b.annotate(anchor, axis, LoopKind::Tensor)?;
+        b.annotate(anchor, axis, LoopKind::Tensorized)?;
     }
     // One loop over all that is copied, so that copies go ahead across its parts.
     let mut step = k[0];

@@ -335,7 +335,7 @@ fn reduce(
         b.annotate(anchor, *axis, LoopKind::Unrolled)?;
     }
     for axis in [half, pair, k[2]] {
-        b.annotate(anchor, axis, LoopKind::Tensor)?;
+        b.annotate(anchor, axis, LoopKind::Tensorized)?;
     }
     // One loop over all that is copied, so that copies go ahead across its parts.
     let mut step = k[0];

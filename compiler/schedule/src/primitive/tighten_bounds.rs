@@ -35,7 +35,7 @@ impl Schedule {
     ///
     /// Blocks that causal attention skips (`FlashAttention-2`, Dao, 2023). As bounds of loops that
     /// follow from a predicate: Halide's `RDom::where`.
-    pub fn trim(&mut self, stage: StageId, axis: AxisId) -> Result<(), ScheduleError> {
+    pub fn tighten_bounds(&mut self, stage: StageId, axis: AxisId) -> Result<(), ScheduleError> {
         self.loop_position(stage, axis)?;
         let found = self.stage(stage).axis(axis);
         if found.role != AxisRole::Reduce {
@@ -51,7 +51,7 @@ impl Schedule {
             return Err(ErrorKind::NotMasked.of_axis(stage, axis));
         }
         self.stage_mut(stage).axes[axis.0 as usize].trimmed = true;
-        self.trace.push(Instruction::Trim { stage, axis });
+        self.trace.push(Instruction::TightenBounds { stage, axis });
         Ok(())
     }
 }

@@ -24,7 +24,7 @@ impl Schedule {
     /// # Source
     ///
     /// Strength reduction.
-    pub fn invert(&mut self, stage: StageId) -> Result<(), ScheduleError> {
+    pub fn reciprocal(&mut self, stage: StageId) -> Result<(), ScheduleError> {
         self.keeping_corrections(|it| {
             let body = &it.live_stage(stage)?.compute.body;
             let product = inverted(body);
@@ -32,7 +32,7 @@ impl Schedule {
                 return Err(ErrorKind::NothingInvariant.of_stage(stage));
             }
             it.stage_mut(stage).compute.body = product;
-            it.trace.push(Instruction::Invert { stage });
+            it.trace.push(Instruction::Reciprocal { stage });
             Ok(())
         })
     }

@@ -29,7 +29,7 @@ impl Schedule {
     /// # Source
     ///
     /// The probabilities of `FlashAttention` (Dao et al., 2022), which are those of its operands.
-    pub fn narrow(&mut self, stage: StageId, dtype: DType) -> Result<(), ScheduleError> {
+    pub fn downcast(&mut self, stage: StageId, dtype: DType) -> Result<(), ScheduleError> {
         self.keeping_corrections(|it| it.store_narrow(stage, dtype))
     }
 
@@ -63,7 +63,7 @@ impl Schedule {
                 (read == tensor).then(|| Expr::Cast(DType::F32, wide()))
             });
         }
-        self.trace.push(Instruction::Narrow { stage, dtype });
+        self.trace.push(Instruction::Downcast { stage, dtype });
         Ok(())
     }
 

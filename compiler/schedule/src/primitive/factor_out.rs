@@ -28,7 +28,7 @@ impl Schedule {
     /// # Source
     ///
     /// Loop-invariant code motion, by the distributive law.
-    pub fn hoist(&mut self, stage: StageId) -> Result<StageId, ScheduleError> {
+    pub fn factor_out(&mut self, stage: StageId) -> Result<StageId, ScheduleError> {
         let found = self.live_stage(stage)?;
         let dtype = self.tensor(found.tensor()).tensor.dtype;
         if found.compute.reducer != Some(Reducer::Sum) || !dtype.is_float() {
@@ -59,7 +59,7 @@ impl Schedule {
         let reduce = Compute { tensor: sum, body: rest.unwrap_or_else(one), ..compute };
         self.add_stage_before(stage, reduce, &origin, "sum");
         *self.stage_mut(stage) = Stage { attach, ..Stage::new(finish) };
-        self.trace.push(Instruction::Hoist { stage });
+        self.trace.push(Instruction::FactorOut { stage });
         Ok(reduction)
     }
 }

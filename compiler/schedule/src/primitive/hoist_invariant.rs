@@ -44,7 +44,7 @@ impl Schedule {
     /// # Source
     ///
     /// Loop-invariant code motion.
-    pub fn lift(&mut self, stage: StageId) -> Result<StageId, ScheduleError> {
+    pub fn hoist_invariant(&mut self, stage: StageId) -> Result<StageId, ScheduleError> {
         let Lifted { axes, value, body } = self.lifted(stage)?;
         let (lifted, tensor) = self.next_ids();
         let own = &self.stage(stage).compute;
@@ -54,15 +54,15 @@ impl Schedule {
         origin.dtype = DType::F32;
         self.add_stage_before(stage, compute, &origin, "same");
         self.stage_mut(stage).compute.body = body;
-        self.trace.push(Instruction::Lift { stage });
+        self.trace.push(Instruction::HoistInvariant { stage });
         Ok(lifted)
     }
 
-    /// What [`lift`](Self::lift) computes apart.
+    /// What [`lift`](Self::hoist_invariant) computes apart.
     ///
     /// # Errors
     ///
-    /// Those of [`lift`](Self::lift).
+    /// Those of [`lift`](Self::hoist_invariant).
     pub fn lifted(&self, stage: StageId) -> Result<Lifted, ScheduleError> {
         let compute = &self.live_stage(stage)?.compute;
         if compute.reducer.is_some() {

@@ -37,7 +37,7 @@ impl Schedule {
     /// # Source
     ///
     /// See [`crate::rolling`].
-    pub fn rolling_update(
+    pub fn online_reduction(
         &mut self,
         stage: StageId,
         host: StageId,
@@ -55,7 +55,7 @@ impl Schedule {
             return Err(ErrorKind::ReadersOutside.of_stage(stage));
         }
         self.attached(stage, Attach::At(host, axis), true)?;
-        self.trace.push(Instruction::RollingUpdate { stage, host, axis });
+        self.trace.push(Instruction::OnlineReduction { stage, host, axis });
         Ok(())
     }
 }

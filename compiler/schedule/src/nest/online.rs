@@ -20,7 +20,7 @@
 
 use super::lower::{Lowering, Running};
 use super::{Buffer, Scope, Stmt};
-use crate::rolling::Correction;
+use crate::online::Correction;
 use crate::{AxisId, StageId};
 use tvmtune_ir::dag::{BinaryOp, DType, Expr, Literal, Reducer, TensorId, UnaryOp};
 use tvmtune_ir::poly::Poly;

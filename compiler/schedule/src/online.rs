@@ -134,7 +134,10 @@ impl Schedule {
         let stage = self.stage(host);
         let in_order = matches!(
             stage.axis(axis).kind,
-            LoopKind::Serial | LoopKind::Pipelined(_) | LoopKind::Fed(_) | LoopKind::Unrolled
+            LoopKind::Serial
+                | LoopKind::Pipelined(_)
+                | LoopKind::WarpSpecialized(_)
+                | LoopKind::Unrolled
         );
         let Some(counted) = self.counted_axis(host, axis) else { return false };
         let reduces = stage.axis(axis).role == AxisRole::Reduce;
