@@ -35,6 +35,8 @@ pub(crate) enum Command {
     Show(Show),
     /// Add the records of other databases to yours
     Merge(Merge),
+    /// Carry records of earlier releases over, where their schedules still make the same code
+    Migrate(Migrate),
     /// List records of kernels that no longer exist
     Gc(Gc),
     /// Run an experiment: networks tuned in several ways, and what each way is worth
@@ -160,6 +162,15 @@ pub(crate) struct Verify {
     /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Migrate {
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+    /// Look at what the crate ships only, not at your cache
+    #[arg(long)]
+    pub(crate) shipped: bool,
 }
 
 #[derive(Debug, Args)]

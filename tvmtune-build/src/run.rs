@@ -149,7 +149,7 @@ impl Planner<'_> {
             let slots = Slots { cpu, cuda: cuda::slots(op, lookup, &targets) };
             let sources = Sources { known: &lookup.images, compiler: self.compiler.as_ref() };
             let mut digest = Digest::new(op, &slots.cpu, &self.aim);
-            cuda::add_to_digest(&mut digest, &slots.cuda, &sources);
+            cuda::add_to_digest(&mut digest, &slots.cuda, lookup, sources.compiler);
             let (workload, digest) = (op.id.to_string(), digest.finish());
             let report = match emitter.keep(&workload, &digest) {
                 Some(report) => report,
@@ -193,23 +193,9 @@ fn plan_op(op: &Op, slots: &Slots<'_>, aim: &Aim, sources: &Sources<'_>) -> Plan
         flawed = flawed.or(variant.as_ref().and_then(|it| it.flawed));
         variants.extend(variant);
     }
-    let (mut devices, mut lacks, mut gpu) = (Vec::new(), Vec::new(), None);
-    for slot in &slots.cuda {
-        let variant = cuda::realize(op, slot, sources, &mut flawed);
-        if aim.gpu == Some(slot.target) {
-            let standing = variant.as_ref().map(|it| Standing::new(it.tier, it.stale));
-            gpu = gpu.max(Some(standing.unwrap_or(Standing::Default)));
-        }
-        match variant {
-            Some(variant) => devices.push(variant),
-            None => lacks.push(slot.arch().to_string()),
-        }
-    }
-    lacks.sort();
-    lacks.dedup();
-    let text = plan::text(op, &variants) + &cuda::text(op, &devices);
-    let images = devices.into_iter().flat_map(|it| it.images);
-    let includes = images.map(|it| (cuda::file_name(&it.image), it.bytes)).collect();
+    let cuda::Planned { text, includes, gpu, lacks } =
+        cuda::plan(op, &slots.cuda, aim.gpu, sources, &mut flawed);
+    let text = plan::text(op, &variants) + &text;
     let flawed = flawed.map(Path::to_owned);
     let report = OpReport { name: op.name().to_owned(), cpu: worst, gpu, flawed, lacks };
     Planned { text, includes, report }

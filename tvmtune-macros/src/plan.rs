@@ -20,20 +20,23 @@ pub(crate) struct Plan {
     pub(crate) n_buckets: usize,
     /// Whether the items have code for CUDA devices: `CUDA`, beside `BUCKETS`.
     pub(crate) has_cuda: bool,
+    /// Architectures whose code is asked for, and was left out by a build without code for GPUs.
+    pub(crate) left_out: Option<String>,
 }
 
 impl Plan {
     /// `None` if another version wrote the text. What CUDA devices run is taken over on demand:
     /// it is large, and nothing else asks for it.
     fn new(text: &str, tracked: TokenStream, n_buckets: usize, with_cuda: bool) -> Option<Self> {
-        let (cpu, cuda) = text.split_once(embed::cuda::MARK).unwrap_or((text, ""));
+        let (cpu, cuda) = text.split_once(embed::CUDA_MARK).unwrap_or((text, ""));
         let mut summary = summary(cpu);
         let has_cuda = with_cuda && !cuda.is_empty();
+        let left_out = embed::archs_left_out(text).filter(|_| with_cuda).map(str::to_owned);
         let text = if has_cuda { text } else { cpu };
         if has_cuda {
             summary.extend(self::summary(cuda));
         }
-        Some(Self { items: tokens(text)?, tracked, summary, n_buckets, has_cuda })
+        Some(Self { items: tokens(text)?, tracked, summary, n_buckets, has_cuda, left_out })
     }
 }
 
@@ -76,6 +79,8 @@ fn summary(text: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use tvmtune_ir::target::gpu::Arch;
+
     use super::*;
 
     #[test]
@@ -86,12 +91,22 @@ mod tests {
         };
         let without =
             format!("{}\n// a line\n\nstatic BUCKETS: [Bucket; 1] = [];\n", embed::HEADER);
-        let mark = embed::cuda::MARK;
+        let mark = embed::CUDA_MARK;
         let with = format!("{without}\n{mark}\n// another\n\npub static CUDA: [A; 1] = [&[]];\n");
         let lines =
             |lines: &[&str]| -> Vec<String> { lines.iter().map(|it| (*it).into()).collect() };
         assert_eq!(plan(&without, true), (false, false, lines(&["a line"])));
         assert_eq!(plan(&with, false), (false, false, lines(&["a line"])));
         assert_eq!(plan(&with, true), (true, true, lines(&["a line", "another"])));
+    }
+
+    #[test]
+    fn code_that_was_left_out_is_missed_only_where_it_is_asked_for() {
+        let text = format!("{}\n\nstatic BUCKETS: [Bucket; 1] = [];\n", embed::HEADER);
+        let text = text + &embed::left_out(&[Arch { sm: 90, exact: true }]);
+        let left_out =
+            |with_cuda| Plan::new(&text, TokenStream::new(), 1, with_cuda).unwrap().left_out;
+        assert_eq!(left_out(false), None);
+        assert_eq!(left_out(true).as_deref(), Some("sm_90a"));
     }
 }

@@ -82,7 +82,8 @@ fn record(
             .ok_or_else(|| failed("no code; `cargo tvmtune compile` says why"))?,
     };
     let mut files = Files::default();
-    files.add(variant.generated.unit.source.as_bytes().to_vec());
+    let generated = &variant.generated;
+    files.add_source(&generated.artifact, &generated.unit.source);
     for it in &mut variant.images {
         files.add(std::mem::take(&mut it.bytes));
     }

@@ -18,6 +18,7 @@
 pub mod kernel; // 5 a nest placed on a CPU
 pub mod x86; // 6 machine code
 pub mod rust; // 6 portable Rust
+mod identity; // a hash of what runs
 pub mod interp; // runs vector code lane by lane
 
 use tvmtune_ir::artifact::ArtifactId;
@@ -50,15 +51,20 @@ pub fn generate(schedule: &Schedule, isa: Isa) -> Result<Generated, Unsupported>
     let nest = nest::lower(schedule);
     let kernel = kernel::lower(&nest, isa)?;
     let code = x86::assemble(&kernel);
-    let artifact = artifact(&kernel, &code);
+    let artifact = identity::identify(&kernel, &code);
     Ok(Generated { nest, kernel, code, artifact })
 }
 
-fn artifact(kernel: &Kernel, code: &MachineCode) -> ArtifactId {
-    let text = kernel.to_string();
-    let lengths: Vec<[u8; 8]> =
-        code.phases.iter().map(|it| (it.len() as u64).to_le_bytes()).collect();
-    let phases = lengths.iter().zip(&code.phases);
-    let parts = phases.flat_map(|(length, phase)| [length.as_slice(), phase.as_slice()]);
-    ArtifactId::of([text.as_bytes()].into_iter().chain(parts))
+impl Generated {
+    /// Returns the identity that releases before 0.2 recorded: of the kernel's text, with its names,
+    /// and of its bytes.
+    pub fn former_artifact(&self) -> ArtifactId {
+        let text = self.kernel.to_string();
+        let phases = &self.code.phases;
+        let lengths: Vec<[u8; 8]> =
+            phases.iter().map(|it| (it.len() as u64).to_le_bytes()).collect();
+        let phases = lengths.iter().zip(phases);
+        let parts = phases.flat_map(|(length, phase)| [length.as_slice(), phase.as_slice()]);
+        ArtifactId::of([text.as_bytes()].into_iter().chain(parts))
+    }
 }

@@ -16,6 +16,7 @@
 
 pub mod grid; // 5 a nest placed on blocks and threads
 pub mod codegen; // 6 printed
+mod identity; // a hash of what runs
 
 use tvmtune_ir::artifact::ArtifactId;
 use tvmtune_schedule::Schedule;
@@ -45,6 +46,6 @@ pub fn generate(schedule: &Schedule) -> Result<Generated, Unplaceable> {
     let nest = nest::lower(schedule);
     let grid = grid::place(&nest)?;
     let unit = codegen::print(&grid);
-    let artifact = ArtifactId::of([unit.source.as_bytes()]);
+    let artifact = identity::identify(&unit);
     Ok(Generated { nest, grid, unit, artifact })
 }

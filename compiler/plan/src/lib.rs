@@ -12,5 +12,6 @@
 
 pub mod record; // what is remembered
 pub mod database; // records in files
+pub mod migrate; // records of earlier releases
 pub mod device; // the machine a build runs on
 pub mod embed; // what a crate embeds

@@ -41,7 +41,6 @@ impl Compiler<'_> {
         };
         let mut images = vec![image(Format::Cubin, arch, code.cubin)];
         images.extend(ptx.map(|it| image(Format::Ptx, later, it.into_bytes())));
-        files.add(text.as_bytes().to_vec());
         Ok(images)
     }
 }

@@ -83,6 +83,7 @@ impl Maker {
         let schedule = Schedule::replay(dag, trace).map_err(|it| it.to_string())?;
         let generated = tvmtune_cuda::generate(&schedule).map_err(|it| it.to_string())?;
         let source = (&*format!("{}.cu", dag.name), &*generated.unit.source);
+        files.add_source(&generated.artifact, &generated.unit.source);
         compiler.images(source, gpu.arch, files).map_err(|it| it.to_string())
     }
 }

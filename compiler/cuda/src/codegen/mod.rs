@@ -48,6 +48,8 @@ pub struct Unit {
     pub entries: Vec<Entry>,
     /// Tensors whose boxes kernels copy.
     pub maps: Vec<Map>,
+    /// Names that the text declares, but for those of kernels.
+    pub names: BTreeSet<String>,
 }
 
 /// How boxes of a tensor are described to the hardware that copies them. Dimensions are counted
@@ -135,7 +137,7 @@ pub fn print(grid: &Grid) -> Unit {
     source.push_str(&group::declarations(grid));
     source.push_str("\nusing namespace tvmtune;\n");
     source.push_str(&format!("using Index = {index};\n"));
-    let (mut entries, mut maps) = (Vec::new(), Vec::new());
+    let (mut entries, mut maps, mut names) = (Vec::new(), Vec::new(), BTreeSet::new());
     for (n, kernel) in grid.kernels.iter().enumerate() {
         let name = format!("{}_{n}", identifier(&grid.name));
         let mut printer = Printer::new(grid, kernel);
@@ -144,6 +146,8 @@ pub fn print(grid: &Grid) -> Unit {
         maps.extend(kernel.maps.iter().map(|it| printer.encoded(it)));
         source.push('\n');
         source.push_str(&printer.text);
+        names.extend((0..kernel.maps.len()).map(|it| printer.map_name(it)));
+        names.append(&mut printer.names.given);
         let blocks = kernel.blocks.iter().fold(Poly::constant(1), |n, it| n * it.extent.clone());
         entries.push(Entry {
             name,
@@ -153,7 +157,7 @@ pub fn print(grid: &Grid) -> Unit {
             shared_bytes: kernel.shared_bytes,
         });
     }
-    Unit { source, entries, maps }
+    Unit { source, entries, maps, names }
 }
 
 /// A name as C++ takes it.

@@ -96,6 +96,8 @@ pub(super) struct Names {
     buffers: Vec<String>,
     vars: BTreeMap<VarId, String>,
     in_scope: BTreeSet<String>,
+    /// Every name that was given so far.
+    pub(super) given: BTreeSet<String>,
 }
 
 impl Names {
@@ -106,6 +108,7 @@ impl Names {
             buffers: Vec::new(),
             vars: BTreeMap::new(),
             in_scope: BTreeSet::new(),
+            given: BTreeSet::new(),
         };
         // Buffers first: their names are what a reader looks for.
         names.buffers = grid.buffers.iter().map(|it| names.fresh(&it.name)).collect();
@@ -156,6 +159,7 @@ impl Names {
     /// Keeps a name from being given to anything else.
     pub(super) fn reserve(&mut self, name: &str) {
         self.in_scope.insert(name.to_owned());
+        self.given.insert(name.to_owned());
     }
 
     /// Names something else, for as long as it is in scope.
@@ -175,6 +179,7 @@ impl Names {
         let name = std::iter::once(base.clone()).chain(numbered).find(free);
         let name = name.expect("there are more numbers than names");
         self.in_scope.insert(name.clone());
+        self.given.insert(name.clone());
         name
     }
 }

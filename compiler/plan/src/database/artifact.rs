@@ -5,7 +5,8 @@
 //!
 //! # Invariants
 //!
-//! - Bytes leave here only if they have the hash that a record says.
+//! - Compiled code leaves here only if it has the hash that a record says. Sources are for people:
+//!   they are copied along, and never compiled.
 //! - A record that is written names no file that is not there.
 //! - Code is run that the crate's author or this user compiled ([`LayerKind::is_trusted`]). What
 //!   any other database contributes are schedules.
@@ -20,7 +21,7 @@ use tvmtune_ir::target::Platform;
 
 use super::{DatabaseError, LayerKind, Lookup, atomic, entries, files_in};
 
-/// Files that belong to schedules, by their SHA-256.
+/// Files that belong to schedules: compiled code by its SHA-256, sources by the artifact.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Files(BTreeMap<String, Vec<u8>>);
 
@@ -47,6 +48,24 @@ impl Files {
         let ArtifactId(sha256) = ArtifactId::of([bytes.as_slice()]);
         self.0.insert(sha256.clone(), bytes);
         sha256
+    }
+
+    /// Adds the text that an artifact was compiled from.
+    pub fn add_source(&mut self, artifact: &ArtifactId, source: &str) {
+        self.0.insert(artifact.0.clone(), source.as_bytes().to_vec());
+    }
+
+    /// Gives the sources of schedules whose artifacts were stamped anew their new names.
+    pub(super) fn restamp(&mut self, before: &Record, after: &Record) {
+        let artifacts = |it: &Record| -> Vec<String> {
+            let schedules = it.buckets.iter().flat_map(|it| &it.schedules);
+            schedules.map(|it| it.artifact.clone()).collect()
+        };
+        for (before, after) in artifacts(before).iter().zip(artifacts(after)) {
+            if let Some(source) = self.0.remove(before) {
+                self.0.insert(after, source);
+            }
+        }
     }
 
     /// The file of that SHA-256.
@@ -186,7 +205,8 @@ fn read(path: &Path, name: &Name<'_>) -> Result<Vec<u8>, DatabaseError> {
         return Err(damaged("it does not have the length that its record says"));
     }
     let bytes = fs::read(path).map_err(missing)?;
-    match ArtifactId::of([bytes.as_slice()]).0 == name.sha256 {
+    let is_source = name.n_bytes.is_none();
+    match is_source || ArtifactId::of([bytes.as_slice()]).0 == name.sha256 {
         true => Ok(bytes),
         false => Err(damaged("it does not have the hash that its record says")),
     }

@@ -1,9 +1,12 @@
 //! Where databases lie, and which counts more.
 
 use std::env;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy;
+
+use super::{DatabaseError, atomic};
 
 /// A folder of records.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +86,13 @@ impl Cache {
     /// The folder of the locks.
     pub fn locks(&self) -> PathBuf {
         self.root.join("locks")
+    }
+
+    /// Waits until no other process writes records; until the file is dropped, none does.
+    pub(super) fn lock_records(&self) -> Result<File, DatabaseError> {
+        let lock = atomic::lock_file(&self.locks().join("records.lock"))?;
+        lock.lock().map_err(|it| DatabaseError::io("lock", &self.locks(), it))?;
+        Ok(lock)
     }
 }
 

@@ -190,8 +190,7 @@ impl Database {
         let cache = self.cache.as_ref().ok_or(DatabaseError::NoCache)?;
         let dir = cache.records();
         let path = file_of(&dir, fresh);
-        let lock = atomic::lock_file(&cache.locks().join("records.lock"))?;
-        lock.lock().map_err(|it| DatabaseError::io("lock", &cache.locks(), it))?;
+        let _lock = cache.lock_records()?;
         let known = path.exists().then(|| read(&path).ok()).flatten();
         let same = |it: &Record| {
             it.workload == fresh.workload && it.dag == fresh.dag && it.generator == fresh.generator
@@ -241,6 +240,32 @@ impl Database {
         }
         write(&path, &merged, files)?;
         Ok(path)
+    }
+
+    /// Changes a record where it lies; `update` says whether anything changed.
+    ///
+    /// # Errors
+    ///
+    /// That of the file, if it can't be read or written.
+    pub fn rewrite(
+        &self,
+        path: &Path,
+        update: impl FnOnce(&mut Record) -> bool,
+    ) -> Result<bool, DatabaseError> {
+        let lock = match self.cache.as_ref().filter(|it| path.starts_with(it.records())) {
+            Some(cache) => Some(cache.lock_records()?),
+            None => None,
+        };
+        let before = read(path)?;
+        let mut record = before.clone();
+        let changed = update(&mut record);
+        if changed {
+            let (mut files, _) = Files::beside(path, &before);
+            files.restamp(&before, &record);
+            write(path, &record, &files)?;
+        }
+        drop(lock);
+        Ok(changed)
     }
 
     /// Files with compiled code that no record names which is kept, in every layer.

@@ -1,7 +1,7 @@
 //! Step 10 and 11 of 12, for GPUs: what a crate embeds of one program for CUDA devices, as Rust text.
 //!
 //! In: a [`Dag`], and of buckets of its dimensions what was generated, with the files it was
-//! compiled to. Out: text that follows that of [`super::plan`], from [`MARK`] on: a static `CUDA`
+//! compiled to. Out: text that follows that of [`super::plan`], from [`CUDA_MARK`] on: a static `CUDA`
 //! with a list for each bucket, as `tvmtune_runtime::raw::cuda` has it. Whoever embeds no code for
 //! devices leaves the text from there on out.
 //!
@@ -10,7 +10,7 @@
 //! - Files are named, not written: they lie where `TVMTUNE_PLAN_DIR` says.
 //! - Variants of a bucket are in the order given: the runtime takes the first that a device runs.
 
-use super::{argument, dims_poly, layout_literal, place, push};
+use super::{CUDA_MARK, argument, dims_poly, layout_literal, place, push};
 use crate::record::Tier;
 use tvmtune_cuda::Generated;
 use tvmtune_cuda::codegen::{ALIGNMENT, Entry, Map, Param};
@@ -18,9 +18,6 @@ use tvmtune_cuda::grid::Home;
 use tvmtune_ir::dag::{Dag, TensorId};
 use tvmtune_ir::poly::{DimId, Interval, Poly};
 use tvmtune_ir::target::gpu::Arch;
-
-/// The line that the text starts with.
-pub const MARK: &str = "// what CUDA devices run";
 
 /// Code for one bucket and architecture.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +70,7 @@ pub fn plan(dag: &Dag, buckets: &[Vec<Interval>], variants: &[Variant<'_>]) -> S
     if variants.is_empty() {
         return text;
     }
-    push(&mut text, format_args!("\n{MARK}\n"));
+    push(&mut text, format_args!("\n{CUDA_MARK}\n"));
     for Variant { bucket, arch, tier, median_ns, .. } in variants {
         let time = median_ns.map_or(String::new(), |ns| format!(", {:.1} us", ns / 1000.0));
         push(&mut text, format_args!("// {}: {arch} {tier}{time}\n", place(dag, bucket)));
@@ -369,7 +366,7 @@ mod tests {
         let (dag, buckets) = (dsl::program(SUMS).unwrap(), buckets());
         let cpu = super::super::default_plan(&dag, &buckets);
         let all = format!("{cpu}{}", text());
-        assert_eq!(all.split_once(MARK).unwrap().0.trim_end(), cpu.trim_end());
+        assert_eq!(all.split_once(CUDA_MARK).unwrap().0.trim_end(), cpu.trim_end());
         let items = syn::parse_file(&all).unwrap().items;
         let is_cuda = |it: &&syn::Item| matches!(it, syn::Item::Static(it) if it.ident == "CUDA");
         assert_eq!(items.iter().filter(is_cuda).count(), 1);

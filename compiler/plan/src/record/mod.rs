@@ -54,8 +54,9 @@ pub use tier::Tier;
 /// The newest version of the file format that this build reads.
 pub const SCHEMA: u32 = 3;
 
-/// The version of the code generator. It grows when the same trace makes other machine code.
-pub const GENERATOR: u32 = 1;
+/// The version of generated code and of its identity. It grows when the same trace makes other
+/// machine code, or when identities are computed in another way: see [`crate::migrate`].
+pub const GENERATOR: u32 = 2;
 
 /// The version of the file format that records of a device are written in, where nothing in them
 /// takes a newer one.

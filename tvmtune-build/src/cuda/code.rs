@@ -1,25 +1,14 @@
-//! Decides which code a crate embeds for CUDA devices.
+//! Code of an op for CUDA devices: that of the best schedule of each slot, with its images.
 //!
-//! In: an [`Op`], what the database knows of it, and GPUs, each of another architecture. Out:
-//! [`Slot`]s, one for each bucket and GPU, and of each a [`Variant`] with its images. Next:
+//! In: [`Slot`]s, and [`Sources`] of images. Out: [`Variant`]s, and the text of a plan. Next:
 //! [`crate::emit`].
-//!
-//! A crate without records of GPUs, whose `tvmtune.toml` names none, has no slots: nothing here
-//! costs its build anything.
-//!
-//! # Invariants
-//!
-//! - An image is embedded if it was compiled from the text that the schedule makes here and now,
-//!   and by somebody whose code may be run ([`Images`]).
-//! - Compiling is for builds that may tune: any other embeds what records have, so that it gives
-//!   the same on every machine.
 
 use std::path::Path;
 
 use tvmtune_cuda::Generated;
 use tvmtune_ir::poly::Interval;
+use tvmtune_ir::target::GpuTarget;
 use tvmtune_ir::target::gpu::Arch;
-use tvmtune_ir::target::{GpuTarget, Platform};
 use tvmtune_plan::database::{Choice, ImageFile, Images, Lookup};
 use tvmtune_plan::embed::cuda as embed;
 use tvmtune_plan::embed::cuda::ptx_version;
@@ -27,19 +16,10 @@ use tvmtune_plan::record::{Format, Image, Tier};
 use tvmtune_schedule::Schedule;
 use tvmtune_space::default;
 
-use crate::config::Config;
+use super::{Planned, Slot};
 use crate::op::Op;
 use crate::plan::{self, Digest};
-
-/// One bucket of an op on one GPU, and the schedules that are known for it.
-pub struct Slot<'a> {
-    /// The range of each dynamic dimension.
-    pub bucket: &'a [Interval],
-    /// The GPU, which stands for all of its architecture.
-    pub target: GpuTarget,
-    /// What the database has, best first.
-    pub choices: Vec<Choice<'a>>,
-}
+use crate::report::Standing;
 
 /// The code of one slot.
 pub struct Variant<'a> {
@@ -70,68 +50,49 @@ pub struct Sources<'a> {
     pub compiler: Option<&'a Compiler>,
 }
 
-/// The GPUs that code of an op is embedded for, one of each architecture, the newest first. That of
-/// this machine stands for its architecture, if the package is for that at all.
-pub fn targets(config: &Config, lookup: &Lookup, here: Option<GpuTarget>) -> Vec<GpuTarget> {
-    let of_records = || {
-        let trusted = lookup.records.iter().filter(|it| it.layer.is_trusted());
-        let schedules = trusted.flat_map(|it| &it.record.buckets).flat_map(|it| &it.schedules);
-        let arch = |platform| match platform {
-            Platform::Cuda(arch) => Some(arch),
-            Platform::Cpu(_) => None,
-        };
-        schedules.filter_map(|it| arch(it.platform)).collect::<Vec<_>>()
-    };
-    let mut archs: Vec<Arch> = match (&config.targets.cuda, here) {
-        (Some(it), Some(here)) if it.native => [&*it.archs, &[here.arch]].concat(),
-        // A build that does not look for a GPU embeds what earlier ones found for it.
-        (Some(it), None) if it.native => [it.archs.clone(), of_records()].concat(),
-        (Some(it), _) => it.archs.clone(),
-        (None, _) => of_records(),
-    };
-    archs.sort_unstable_by(|a, b| b.cmp(a));
-    archs.dedup();
-    let target = |arch| here.filter(|it| it.arch == arch).unwrap_or(GpuTarget::generic(arch));
-    archs.into_iter().map(target).collect()
-}
-
-/// Whether a package has code for GPUs, as far as it is known without one.
-pub fn is_wanted(config: &Config, lookups: &[Lookup]) -> bool {
-    let native = config.targets.cuda.as_ref().is_some_and(|it| it.native);
-    native || lookups.iter().any(|it| !targets(config, it, None).is_empty())
-}
-
-/// What is known for each bucket and GPU of an op, bucket by bucket.
-pub fn slots<'a>(op: &'a Op, lookup: &'a Lookup, targets: &[GpuTarget]) -> Vec<Slot<'a>> {
-    let slot = |bucket: &'a Vec<Interval>, target: &GpuTarget| {
-        let choices = lookup.choices(&target.key(), bucket, target.arch);
-        Slot { bucket, target: *target, choices }
-    };
-    op.buckets.iter().flat_map(|it| targets.iter().map(move |target| slot(it, target))).collect()
-}
-
-impl Slot<'_> {
-    /// The architecture.
-    pub fn arch(&self) -> Arch {
-        self.target.arch
-    }
-
-    /// How the first schedule was found.
-    pub fn tier(&self) -> Tier {
-        self.choices.first().map_or(Tier::Default, |it| it.tier)
-    }
-}
-
 /// Adds all that the code of the slots follows from to a digest.
-pub(crate) fn add_to_digest(digest: &mut Digest, slots: &[Slot<'_>], sources: &Sources<'_>) {
+pub(crate) fn add_to_digest(
+    digest: &mut Digest,
+    slots: &[Slot<'_>],
+    lookup: &Lookup,
+    compiler: Option<&Compiler>,
+) {
     for slot in slots {
         digest.add(&format!("{:?} {}", slot.bucket, slot.target.key()));
         slot.choices.iter().for_each(|it| digest.add_choice(it));
     }
-    sources.known.hashes().for_each(|it| digest.add(it));
+    lookup.images.hashes().for_each(|it| digest.add(it));
     if !slots.is_empty() {
-        digest.add(&sources.compiler.map_or("no compiler".to_owned(), Compiler::version));
+        digest.add(&compiler.map_or("no compiler".to_owned(), Compiler::version));
     }
+}
+
+/// Plans the code of an op's slots. Adds the records whose schedules do not apply to `flawed`.
+pub(crate) fn plan<'a>(
+    op: &Op,
+    slots: &[Slot<'a>],
+    here: Option<GpuTarget>,
+    sources: &Sources<'_>,
+    flawed: &mut Option<&'a Path>,
+) -> Planned {
+    let (mut planned, mut variants) = (Planned::default(), Vec::new());
+    for slot in slots {
+        let variant = realize(op, slot, sources, flawed);
+        if here == Some(slot.target) {
+            let standing = variant.as_ref().map(|it| Standing::new(it.tier, it.stale));
+            planned.gpu = planned.gpu.max(Some(standing.unwrap_or(Standing::Default)));
+        }
+        match variant {
+            Some(variant) => variants.push(variant),
+            None => planned.lacks.push(slot.arch().to_string()),
+        }
+    }
+    planned.lacks.sort();
+    planned.lacks.dedup();
+    planned.text = text(op, &variants);
+    let images = variants.into_iter().flat_map(|it| it.images);
+    planned.includes = images.map(|it| (file_name(&it.image), it.bytes)).collect();
+    planned
 }
 
 /// The code of a slot: by the best schedule of which there are images, or can be; `None` if there
@@ -191,12 +152,12 @@ impl Variant<'_> {
 }
 
 /// The name of an image in the folder of plans: that of what is in it.
-pub(crate) fn file_name(image: &Image) -> String {
+fn file_name(image: &Image) -> String {
     format!("{}.{}", image.sha256, image.format.extension())
 }
 
 /// The part of an op's plan that is for CUDA devices; empty if there is none.
-pub(crate) fn text(op: &Op, variants: &[Variant<'_>]) -> String {
+fn text(op: &Op, variants: &[Variant<'_>]) -> String {
     let image = |ImageFile { image, bytes }: &ImageFile| {
         let format = match image.format {
             Format::Cubin => embed::Format::Cubin,

@@ -1,0 +1,59 @@
+//! Plans without code for CUDA devices: the build script was compiled without the feature `cuda`.
+//!
+//! In: the same as with it. Out: a line in the plan of each op that would have code for GPUs, so
+//! that the macro says what to do where that code is asked for.
+
+use std::convert::Infallible;
+use std::path::Path;
+
+use tvmtune_ir::target::GpuTarget;
+use tvmtune_ir::target::gpu::Arch;
+use tvmtune_plan::database::{Images, Lookup};
+use tvmtune_plan::embed;
+
+use super::{Planned, Slot};
+use crate::op::Op;
+use crate::plan::Digest;
+
+/// Sources of images, of which none is embedded.
+pub struct Sources<'a> {
+    /// Those of records.
+    pub known: &'a Images,
+    /// None.
+    pub compiler: Option<&'a Compiler>,
+}
+
+/// No compiler.
+pub struct Compiler(Infallible);
+
+impl Compiler {
+    /// `None`
+    pub fn find() -> Option<Self> {
+        None
+    }
+}
+
+/// Adds all that the plan of the slots follows from to a digest.
+pub(crate) fn add_to_digest(
+    digest: &mut Digest,
+    slots: &[Slot<'_>],
+    _: &Lookup,
+    _: Option<&Compiler>,
+) {
+    slots.iter().for_each(|it| digest.add(&format!("left out {}", it.arch())));
+}
+
+/// Says which architectures were left out.
+pub(crate) fn plan<'a>(
+    _: &Op,
+    slots: &[Slot<'a>],
+    _: Option<GpuTarget>,
+    _: &Sources<'_>,
+    _: &mut Option<&'a Path>,
+) -> Planned {
+    let mut archs: Vec<Arch> = slots.iter().map(Slot::arch).collect();
+    archs.sort_unstable();
+    archs.dedup();
+    let text = if archs.is_empty() { String::new() } else { embed::left_out(&archs) };
+    Planned { text, ..Planned::default() }
+}

@@ -1,0 +1,111 @@
+//! Decides which code a crate embeds for CUDA devices.
+//!
+//! In: an [`Op`], what the database knows of it, and GPUs, each of another architecture. Out:
+//! [`Slot`]s, one for each bucket and GPU; with the feature `cuda` also their code, else a line in
+//! the plan that it was left out. Next: [`crate::emit`].
+//!
+//! A crate without records of GPUs, whose `tvmtune.toml` names none, has no slots: nothing here
+//! costs its build anything.
+//!
+//! # Invariants
+//!
+//! - An image is embedded if it was compiled from the text that the schedule makes here and now,
+//!   and by somebody whose code may be run ([`Images`]).
+//! - Compiling is for builds that may tune: any other embeds what records have, so that it gives
+//!   the same on every machine.
+
+#[cfg(feature = "cuda")]
+mod code;
+// The same interface, for builds without a code generator for GPUs.
+#[cfg(not(feature = "cuda"))]
+#[path = "left_out.rs"]
+mod code;
+
+use tvmtune_ir::poly::Interval;
+use tvmtune_ir::target::gpu::Arch;
+use tvmtune_ir::target::{GpuTarget, Platform};
+use tvmtune_plan::database::{Choice, Lookup};
+use tvmtune_plan::record::Tier;
+
+pub use self::code::{Compiler, Sources};
+#[cfg(feature = "cuda")]
+pub use self::code::{Variant, realize};
+pub(crate) use self::code::{add_to_digest, plan};
+use crate::config::Config;
+use crate::op::Op;
+use crate::report::Standing;
+
+/// One bucket of an op on one GPU, and the schedules that are known for it.
+pub struct Slot<'a> {
+    /// The range of each dynamic dimension.
+    pub bucket: &'a [Interval],
+    /// The GPU, which stands for all of its architecture.
+    pub target: GpuTarget,
+    /// What the database has, best first.
+    pub choices: Vec<Choice<'a>>,
+}
+
+/// The part of an op's plan that is for CUDA devices.
+#[derive(Default)]
+pub(crate) struct Planned {
+    /// Its text; empty if there is none.
+    pub(crate) text: String,
+    /// The files that the text includes, by name.
+    pub(crate) includes: Vec<(String, Vec<u8>)>,
+    /// The standing of what the GPU of this machine runs, if a build looked for one.
+    pub(crate) gpu: Option<Standing>,
+    /// Architectures that code was wanted for, and that have none.
+    pub(crate) lacks: Vec<String>,
+}
+
+/// The GPUs that code of an op is embedded for, one of each architecture, the newest first. That of
+/// this machine stands for its architecture, if the package is for that at all.
+pub fn targets(config: &Config, lookup: &Lookup, here: Option<GpuTarget>) -> Vec<GpuTarget> {
+    let of_records = || {
+        let trusted = lookup.records.iter().filter(|it| it.layer.is_trusted());
+        let schedules = trusted.flat_map(|it| &it.record.buckets).flat_map(|it| &it.schedules);
+        let arch = |platform| match platform {
+            Platform::Cuda(arch) => Some(arch),
+            Platform::Cpu(_) => None,
+        };
+        schedules.filter_map(|it| arch(it.platform)).collect::<Vec<_>>()
+    };
+    let mut archs: Vec<Arch> = match (&config.targets.cuda, here) {
+        (Some(it), Some(here)) if it.native => [&*it.archs, &[here.arch]].concat(),
+        // A build that does not look for a GPU embeds what earlier ones found for it.
+        (Some(it), None) if it.native => [it.archs.clone(), of_records()].concat(),
+        (Some(it), _) => it.archs.clone(),
+        (None, _) => of_records(),
+    };
+    archs.sort_unstable_by(|a, b| b.cmp(a));
+    archs.dedup();
+    let target = |arch| here.filter(|it| it.arch == arch).unwrap_or(GpuTarget::generic(arch));
+    archs.into_iter().map(target).collect()
+}
+
+/// Whether a package has code for GPUs, as far as it is known without one.
+pub fn is_wanted(config: &Config, lookups: &[Lookup]) -> bool {
+    let native = config.targets.cuda.as_ref().is_some_and(|it| it.native);
+    native || lookups.iter().any(|it| !targets(config, it, None).is_empty())
+}
+
+/// What is known for each bucket and GPU of an op, bucket by bucket.
+pub fn slots<'a>(op: &'a Op, lookup: &'a Lookup, targets: &[GpuTarget]) -> Vec<Slot<'a>> {
+    let slot = |bucket: &'a Vec<Interval>, target: &GpuTarget| {
+        let choices = lookup.choices(&target.key(), bucket, target.arch);
+        Slot { bucket, target: *target, choices }
+    };
+    op.buckets.iter().flat_map(|it| targets.iter().map(move |target| slot(it, target))).collect()
+}
+
+impl Slot<'_> {
+    /// The architecture.
+    pub fn arch(&self) -> Arch {
+        self.target.arch
+    }
+
+    /// How the first schedule was found.
+    pub fn tier(&self) -> Tier {
+        self.choices.first().map_or(Tier::Default, |it| it.tier)
+    }
+}
