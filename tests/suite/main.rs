@@ -15,6 +15,7 @@ mod elements;
 mod gpu_tuning;
 mod kernels;
 mod macros;
+mod migrate;
 mod nvrtc;
 mod played;
 mod prepared;
