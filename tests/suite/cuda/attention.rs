@@ -61,13 +61,13 @@ fn check(text: &str, products: usize, dims: &[&[i64]]) {
     check_sketches(text, &[products], dims);
 }
 
-/// The same, also by matrix instructions of groups of warps, which is then the default.
+/// The same, also by MMA instructions of groups of warps, which is then the default.
 #[track_caller]
 fn check_groups(text: &str, dims: &[&[i64]]) {
     check_sketches(text, &[0, 2], dims);
 }
 
-/// Checks the sketches of a program that run it as one kernel: so many kinds of matrix instructions
+/// Checks the sketches of a program that run it as one kernel: so many kinds of MMA instructions
 /// of a warp has each, and those with none but the last are of groups of warps.
 #[track_caller]
 fn check_sketches(text: &str, products: &[usize], dims: &[&[i64]]) {

@@ -195,7 +195,7 @@ fn of_a_product_by_warpgroups_that_is_fed() {
     check_rule(": fed group", PRODUCT, 13);
 }
 
-/// Two tiles of a block, each with more steps than slots.
+/// Two tiles of a block, each with more steps than stages.
 #[test]
 fn of_a_product_whose_blocks_take_several_tiles() {
     check_rule_on(&small(1), ": fed group", &PRODUCT.replace("M = 128", "M = 192"), 13);
@@ -227,7 +227,7 @@ fn of_attention() {
     check(&source("f16"), 3);
 }
 
-/// Of each ring, of keys and of values, those of a ring; and those of each product.
+/// Of each circular buffer, of keys and of values, those of a circular buffer; and those of each product.
 #[test]
 fn of_attention_by_warpgroups_that_is_fed() {
     check_rule(

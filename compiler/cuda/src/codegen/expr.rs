@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use super::{Printer, element_type, lanes};
+use super::{Printer, element_type, vector_access};
 use crate::grid::Grid;
 use tvmtune_ir::dag::{
     BinaryOp, CompareOp, DType, Expr, Literal, Reducer, Subscript, TensorId, UnaryOp,
@@ -62,7 +62,7 @@ impl Printer<'_> {
     /// The element of a buffer in memory at a position.
     pub(super) fn place(&self, tensor: TensorId, position: &str) -> String {
         let (name, buffer) = (self.names.buffer(tensor), self.grid.buffer(tensor));
-        match buffer.permuted {
+        match buffer.swizzle {
             Some(row) => format!("{name}[permuted<{row}, {}>({position})]", buffer.dtype.bytes()),
             None => format!("{name}[{position}]"),
         }
@@ -70,7 +70,7 @@ impl Printer<'_> {
 
     /// The row-major position of an element.
     pub(super) fn position(&self, tensor: TensorId, index: &[Poly]) -> Poly {
-        lanes::position(self.grid, tensor, index)
+        vector_access::position(self.grid, tensor, index)
     }
 
     fn offset(&self, tensor: TensorId, index: &[Subscript]) -> Text {

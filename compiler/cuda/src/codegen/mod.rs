@@ -13,28 +13,28 @@
 //! - Pointers are those of memory aligned to [`ALIGNMENT`] bytes.
 //! - An operand that is not a single token, call or element stands in parentheses.
 
-mod copy;
+mod cp_async;
 mod expr;
-mod feed;
-mod group;
-mod lanes;
-mod matrix;
+mod mma;
 mod names;
-mod registers;
+mod producer;
+mod register_pressure;
 mod stmt;
 #[cfg(test)]
 mod tests;
-mod tiles;
+mod tile_loop;
 mod vector;
+mod vector_access;
+mod wgmma;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::grid::{Buffer, Grid, Home, Kernel, Stmt, Tiles};
+use crate::grid::{Buffer, Grid, Kernel, MemoryScope, Stmt, Tiles};
 pub use expr::narrow_exp;
-pub use lanes::{Load, Vectors, is_vector, position, vectors};
 use names::Names;
 use tvmtune_ir::dag::{DType, Expr, ScalarId, TensorId};
 use tvmtune_ir::poly::{Atom, DimId, Facts, Poly};
+pub use vector_access::{Load, Vectors, is_vector, position, vectors};
 
 /// Alignment of every pointer that kernels are passed, in bytes.
 pub const ALIGNMENT: u64 = 16;
@@ -47,13 +47,13 @@ pub struct Unit {
     /// What is launched, one after the other.
     pub entries: Vec<Entry>,
     /// Tensors whose boxes kernels copy.
-    pub maps: Vec<Map>,
+    pub tensor_maps: Vec<TensorMapEncoding>,
 }
 
 /// How boxes of a tensor are described to the hardware that copies them. Dimensions are counted
 /// from the innermost.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Map {
+pub struct TensorMapEncoding {
     /// The tensor, which lies at a multiple of [`ALIGNMENT`] bytes.
     pub tensor: TensorId,
     /// The type of its elements, as `CUtensorMapDataType`.
@@ -63,11 +63,11 @@ pub struct Map {
     /// Bytes between neighbors in each dimension but the innermost.
     pub strides: Vec<Poly>,
     /// How many elements a box reaches over.
-    pub boxes: Vec<u32>,
+    pub box_dims: Vec<u32>,
     /// Of how many of these one is copied.
-    pub steps: Vec<u32>,
+    pub element_strides: Vec<u32>,
     /// How a box lies in shared memory, as `CUtensorMapSwizzle`: 0 row by row, 1 to 3 with the
-    /// chunks of rows of 32, 64 or 128 bytes permuted.
+    /// chunks of rows of 32, 64 or 128 bytes swizzle.
     pub swizzle: u32,
 }
 
@@ -95,8 +95,8 @@ pub enum Param {
     Dim(DimId),
     /// A run-time scalar, in its own type; `f16` and `bf16` as `f32`.
     Scalar(ScalarId),
-    /// One of the unit's [maps](Unit::maps), by value.
-    Map(usize),
+    /// One of the unit's [tensor maps](Unit::tensor_maps), by value.
+    TensorMap(usize),
 }
 
 /// Whether indices need 64 bits: some tensor has 2^31 elements or more.
@@ -106,7 +106,10 @@ pub fn wide(grid: &Grid) -> bool {
         let extents = it.shape.iter().map(|it| it.interval(&facts).hi.max(0) as u64);
         extents.fold(1, u64::saturating_mul)
     };
-    grid.buffers.iter().filter(|it| it.home != Home::Unused).any(|it| most(it) > i32::MAX as u64)
+    grid.buffers
+        .iter()
+        .filter(|it| it.scope != MemoryScope::Unused)
+        .any(|it| most(it) > i32::MAX as u64)
 }
 
 /// The text of a grid's kernels.
@@ -122,26 +125,26 @@ pub fn print(grid: &Grid) -> Unit {
     if grid.kernels.iter().any(|it| !it.fragments.is_empty()) {
         source.push_str("#include \"tvmtune/mma.cuh\"\n");
     }
-    let is_fed = grid.kernels.iter().any(|it| !it.feeder.is_empty());
-    if is_fed || grid.kernels.iter().any(Kernel::multiplies_by_groups) {
+    let is_warp_specialized = grid.kernels.iter().any(|it| !it.producer.is_empty());
+    if is_warp_specialized || grid.kernels.iter().any(Kernel::uses_wgmma) {
         source.push_str("#include \"tvmtune/barrier.cuh\"\n");
     }
-    if is_fed {
+    if is_warp_specialized {
         source.push_str("#include \"tvmtune/tma.cuh\"\n");
     }
-    if grid.kernels.iter().any(|it| it.tiles.as_ref().is_some_and(|it| it.shares.is_some())) {
+    if grid.kernels.iter().any(|it| it.tiles.as_ref().is_some_and(|it| it.stream_k.is_some())) {
         source.push_str("#include \"tvmtune/stream.cuh\"\n");
     }
-    source.push_str(&group::declarations(grid));
+    source.push_str(&wgmma::declarations(grid));
     source.push_str("\nusing namespace tvmtune;\n");
     source.push_str(&format!("using Index = {index};\n"));
-    let (mut entries, mut maps) = (Vec::new(), Vec::new());
+    let (mut entries, mut tensor_maps) = (Vec::new(), Vec::new());
     for (n, kernel) in grid.kernels.iter().enumerate() {
         let name = format!("{}_{n}", identifier(&grid.name));
         let mut printer = Printer::new(grid, kernel);
-        printer.n_maps = maps.len();
+        printer.n_tensor_maps = tensor_maps.len();
         let params = printer.kernel(&name);
-        maps.extend(kernel.maps.iter().map(|it| printer.encoded(it)));
+        tensor_maps.extend(kernel.tensor_maps.iter().map(|it| printer.encoded(it)));
         source.push('\n');
         source.push_str(&printer.text);
         let blocks = kernel.blocks.iter().fold(Poly::constant(1), |n, it| n * it.extent.clone());
@@ -153,7 +156,7 @@ pub fn print(grid: &Grid) -> Unit {
             shared_bytes: kernel.shared_bytes,
         });
     }
-    Unit { source, entries, maps }
+    Unit { source, entries, tensor_maps }
 }
 
 /// A name as C++ takes it.
@@ -190,13 +193,13 @@ struct Printer<'a> {
     /// Elements that were loaded as vectors: what stands for them.
     loaded: BTreeMap<(TensorId, Poly), String>,
     /// Whether stores may happen later.
-    asynchronous: bool,
+    in_cp_async: bool,
     /// The names of the fragments.
     fragments: Vec<String>,
     /// What the next instructions of a batch have in registers as their first operands.
-    held: VecDeque<String>,
+    register_operands: VecDeque<String>,
     /// Maps of the kernels before.
-    n_maps: usize,
+    n_tensor_maps: usize,
     text: String,
     depth: usize,
 }
@@ -209,10 +212,10 @@ impl<'a> Printer<'a> {
             facts: dim_facts(grid),
             names: Names::new(grid),
             loaded: BTreeMap::new(),
-            asynchronous: false,
+            in_cp_async: false,
             fragments: Vec::new(),
-            held: VecDeque::new(),
-            n_maps: 0,
+            register_operands: VecDeque::new(),
+            n_tensor_maps: 0,
             text: String::new(),
             depth: 0,
         };
@@ -220,14 +223,14 @@ impl<'a> Printer<'a> {
         for it in kernel.blocks.iter().chain(of_tiles) {
             printer.facts.bound_var(it.var, it.extent.clone());
         }
-        for (var, extent) in kernel.tiles.iter().flat_map(Tiles::of_parts) {
+        for (var, extent) in kernel.tiles.iter().flat_map(Tiles::work_unit_vars) {
             printer.facts.bound_var(var, extent);
         }
         for var in &kernel.thread_vars {
             printer.facts.bound_var(var.var, Poly::constant((var.range / var.step).into()));
         }
-        for ring in &kernel.rings {
-            printer.facts.bound_var(ring.slot, Poly::constant(ring.depth.into()));
+        for it in &kernel.circular_buffers {
+            printer.facts.bound_var(it.stage, Poly::constant(it.n_stages.into()));
         }
         for stmt in kernel.statements() {
             stmt.walk(&mut |it| {
@@ -240,7 +243,7 @@ impl<'a> Printer<'a> {
     }
 
     fn in_registers(&self, tensor: TensorId) -> bool {
-        self.grid.buffer(tensor).home == Home::Registers
+        self.grid.buffer(tensor).scope == MemoryScope::Registers
     }
 
     fn line(&mut self, line: &str) {
@@ -295,7 +298,7 @@ impl<'a> Printer<'a> {
         };
         let tensor = |it: TensorId, used: &mut BTreeSet<Param>| {
             let buffer = self.grid.buffer(it);
-            if matches!(buffer.home, Home::Argument | Home::Workspace) {
+            if matches!(buffer.scope, MemoryScope::Argument | MemoryScope::Workspace) {
                 used.insert(Param::Pointer(it));
             }
             for extent in buffer.shape.iter().skip(1) {
@@ -312,12 +315,12 @@ impl<'a> Printer<'a> {
         }
         if let Some(tiles) = &self.kernel.tiles {
             tiles.vars.iter().for_each(|it| polys(&it.extent, &mut used));
-            tiles.shares.iter().for_each(|it| polys(&it.depth, &mut used));
+            tiles.stream_k.iter().for_each(|it| polys(&it.iterations, &mut used));
         }
-        used.extend(self.map_params());
+        used.extend(self.tensor_map_params());
         for stmt in self.kernel.statements() {
             stmt.walk(&mut |stmt| match stmt {
-                Stmt::CopyBox { coordinates, .. } => {
+                Stmt::TmaLoad { coordinates, .. } => {
                     coordinates.iter().for_each(|it| polys(it, &mut used));
                 }
                 Stmt::For { extent, .. } => polys(extent, &mut used),
@@ -357,7 +360,9 @@ impl<'a> Printer<'a> {
                 let alone = if is_exchanged { "" } else { " __restrict__" };
                 format!("{constant}{element}*{alone} {}", self.names.buffer(tensor))
             }
-            Param::Map(map) => format!("TVMTUNE_TENSOR_MAP {}", self.map_name(map - self.n_maps)),
+            Param::TensorMap(map) => {
+                format!("TVMTUNE_TENSOR_MAP {}", self.tensor_map_name(map - self.n_tensor_maps))
+            }
             Param::Dim(dim) => format!("Index {}", self.names.dim(dim)),
             Param::Scalar(scalar) => {
                 let dtype = self.grid.scalars[scalar.0 as usize].dtype;
@@ -393,8 +398,8 @@ impl<'a> Printer<'a> {
     }
 
     /// The buffers of this kernel, by where they live.
-    fn used(&self, is: impl Fn(Home) -> bool) -> Vec<TensorId> {
-        let mut used: BTreeSet<TensorId> = self.kernel.maps.iter().map(|it| it.to).collect();
+    fn used(&self, is: impl Fn(MemoryScope) -> bool) -> Vec<TensorId> {
+        let mut used: BTreeSet<TensorId> = self.kernel.tensor_maps.iter().map(|it| it.to).collect();
         for stmt in &self.kernel.body {
             stmt.walk(&mut |it| {
                 if let Stmt::Store { tensor, .. } | Stmt::Update { tensor, .. } = it {
@@ -402,16 +407,16 @@ impl<'a> Printer<'a> {
                 }
             });
         }
-        used.into_iter().filter(|it| is(self.grid.buffer(*it).home)).collect()
+        used.into_iter().filter(|it| is(self.grid.buffer(*it).scope)).collect()
     }
 
     fn shared_memory(&mut self) {
         if self.kernel.shared_bytes > 0 {
             self.line("extern __shared__ __align__(1024) unsigned char shared[];");
         }
-        for tensor in self.used(|it| matches!(it, Home::Shared(_))) {
+        for tensor in self.used(|it| matches!(it, MemoryScope::Shared(_))) {
             let buffer = self.grid.buffer(tensor);
-            let Home::Shared(first) = buffer.home else { continue };
+            let MemoryScope::Shared(first) = buffer.scope else { continue };
             let (element, name) = (element_type(buffer.dtype), self.names.buffer(tensor));
             let line = format!(
                 "{element}* const {name} = reinterpret_cast<{element}*>(shared + {first});"
@@ -442,7 +447,7 @@ impl<'a> Printer<'a> {
     }
 
     fn registers(&mut self) {
-        for tensor in self.used(|it| it == Home::Registers) {
+        for tensor in self.used(|it| it == MemoryScope::Registers) {
             let (element, n) =
                 (element_type(self.grid.buffer(tensor).dtype), self.n_elements(tensor));
             let name = self.names.buffer(tensor);

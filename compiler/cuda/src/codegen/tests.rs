@@ -160,5 +160,5 @@ fn threads_of_a_block_do_not_combine_beside_a_feeder() {
     };
     assert_eq!(placed("pipelined:2", 64), Ok(1));
     assert_eq!(placed("fed:2", 32), Ok(1), "a warp waits for nobody else");
-    assert_eq!(placed("fed:2", 64), Err(grid::Unplaceable::FedReduction));
+    assert_eq!(placed("fed:2", 64), Err(grid::Unplaceable::BlockReductionBesideProducer));
 }

@@ -13,7 +13,7 @@
 use std::collections::BTreeSet;
 
 use super::pipeline::take_apart;
-use super::{Buffer, Home, Kernel, LoopKind, Stmt, Unplaceable};
+use super::{Buffer, Kernel, LoopKind, MemoryScope, Stmt, Unplaceable};
 use tvmtune_ir::dag::{Expr, TensorId};
 use tvmtune_ir::poly::{Atom, Poly, VarId};
 
@@ -28,9 +28,9 @@ pub(super) fn insert(kernel: &mut Kernel, buffers: &[Buffer]) -> Result<(), Unpl
         });
     }
     // What nobody writes can be read at any time.
-    written.retain(|it| buffers[it.0 as usize].home != Home::Registers);
-    let wave = kernel.tiles.as_ref().map(|it| it.wave);
-    let mut walk = Walk { buffers, shared: written, wave, threads: Vec::new() };
+    written.retain(|it| buffers[it.0 as usize].scope != MemoryScope::Registers);
+    let tile_loop = kernel.tiles.as_ref().map(|it| it.tile_loop);
+    let mut walk = Inserter { buffers, shared: written, tile_loop, threads: Vec::new() };
     let body = std::mem::take(&mut kernel.body);
     kernel.body = walk.block(body, kernel.threads, &mut Pending::default())?;
     Ok(())
@@ -71,17 +71,17 @@ fn is_single(body: &[Stmt]) -> bool {
     matches!(body, [Stmt::Store { .. } | Stmt::Update { .. }])
 }
 
-struct Walk<'a> {
+struct Inserter<'a> {
     buffers: &'a [Buffer],
     /// What a kernel writes outside of registers.
     shared: BTreeSet<TensorId>,
     /// The loop of a block over its tiles.
-    wave: Option<VarId>,
+    tile_loop: Option<VarId>,
     /// The open loops over threads.
     threads: Vec<VarId>,
 }
 
-impl Walk<'_> {
+impl Inserter<'_> {
     /// Statements that `range` threads run together.
     fn block(
         &mut self,
@@ -99,7 +99,7 @@ impl Walk<'_> {
                     let copies = parts.prologue.iter().map(|it| self.accesses(it));
                     let copies = copies.reduce(Pending::with).unwrap_or_default();
                     if pending.conflicts(&copies) {
-                        stmts.push(Stmt::Sync { range });
+                        stmts.push(Stmt::Barrier { range });
                         *pending = Pending::default();
                     }
                     pending.add(copies);
@@ -111,7 +111,7 @@ impl Walk<'_> {
                         return Err(Unplaceable::Divergent);
                     }
                     stmts.extend(parts.prologue);
-                    let head = [parts.wait, Stmt::Sync { range }];
+                    let head = [parts.wait, Stmt::Barrier { range }];
                     let body = head.into_iter().chain(parts.ahead).chain(rest).collect();
                     let kind = LoopKind::Serial;
                     stmts.push(Stmt::For { var, name, extent, kind, body });
@@ -121,10 +121,10 @@ impl Walk<'_> {
                     let before = pending.clone();
                     let mut end = pending.clone();
                     self.block(body.clone(), range, &mut end)?;
-                    if self.wave == Some(var) {
+                    if self.tile_loop == Some(var) {
                         // Tiles have nothing in common but memory of the block.
                         end.retain(|it| {
-                            matches!(self.buffers[it.0 as usize].home, Home::Shared(_))
+                            matches!(self.buffers[it.0 as usize].scope, MemoryScope::Shared(_))
                         });
                     }
                     pending.add(end);
@@ -149,7 +149,7 @@ impl Walk<'_> {
                 stmt => {
                     let next = self.accesses(&stmt);
                     if range > 1 && pending.conflicts(&next) {
-                        stmts.push(Stmt::Sync { range });
+                        stmts.push(Stmt::Barrier { range });
                         *pending = Pending::default();
                     }
                     pending.add(next);
@@ -179,7 +179,7 @@ impl Walk<'_> {
             return Ok(None);
         }
         *pending = Pending::default();
-        Ok(Some(Stmt::Sync { range }))
+        Ok(Some(Stmt::Barrier { range }))
     }
 
     /// A statement, with waits among the threads of one iteration if it is a loop over threads.

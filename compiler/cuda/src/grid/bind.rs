@@ -64,8 +64,8 @@ impl Binder<'_> {
                 Stmt::If { guards, body } => {
                     stmts.push(Stmt::If { guards, body: self.block(body, range) });
                 }
-                Stmt::Async { body } => {
-                    stmts.push(Stmt::Async { body: self.block(body, range) });
+                Stmt::CpAsync { body } => {
+                    stmts.push(Stmt::CpAsync { body: self.block(body, range) });
                 }
                 Stmt::Store { tensor, .. } | Stmt::Update { tensor, .. }
                     if range > 1 && !(self.in_registers)(tensor) =>

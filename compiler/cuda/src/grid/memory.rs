@@ -3,10 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::distribute::{Form, Runs, distribute};
-use super::operand::Spreads;
-use super::tails::Unneeded;
-use super::{Buffer, Home, Kernel, Stmt, ThreadVar, Unplaceable, WARP, feed, pipeline, write_out};
+use super::fragment_layout::FragmentLayouts;
+use super::predicate::DontCare;
+use super::thread_layout::{LoopAxis, ThreadLayout, distribute};
+use super::{
+    Buffer, Kernel, MemoryScope, Stmt, ThreadVar, Unplaceable, WARP, pipeline, unroll,
+    warp_specialize,
+};
 use tvmtune_ir::dag::expr::affine;
 use tvmtune_ir::dag::{Expr, Subscript, TensorId};
 use tvmtune_ir::poly::{Facts, Poly, VarId};
@@ -15,7 +18,7 @@ use tvmtune_schedule::nest::{self, Scope};
 /// Where shared buffers start: on a line of 16 bytes, so that vectors can be read from them.
 const ALIGNMENT: u64 = 16;
 /// More elements than any memory of a block has.
-const MOST_ELEMENTS: i64 = 1 << 24;
+const MAX_ELEMENTS: i64 = 1 << 24;
 /// Where buffers start that boxes are copied to.
 const BOX_ALIGNMENT: u64 = 128;
 /// Bytes of a barrier in shared memory.
@@ -29,25 +32,25 @@ pub(super) fn unplaced(buffer: &nest::Buffer) -> Buffer {
         name: buffer.name.clone(),
         dtype: buffer.dtype,
         shape: buffer.shape.clone(),
-        home: match buffer.scope {
-            Scope::Argument => Home::Argument,
-            Scope::Workspace => Home::Workspace,
-            Scope::Local => Home::Registers,
-            Scope::Unused => Home::Unused,
+        scope: match buffer.scope {
+            Scope::Argument => MemoryScope::Argument,
+            Scope::Workspace => MemoryScope::Workspace,
+            Scope::Local => MemoryScope::Registers,
+            Scope::Unused => MemoryScope::Unused,
         },
         layout: buffer.layout.clone(),
-        permuted: None,
+        swizzle: None,
         is_rounded: false,
     }
 }
 
 /// The loops around an access, outermost first.
-pub(super) type Path = Vec<(VarId, Runs)>;
+pub(super) type Path = Vec<(VarId, LoopAxis)>;
 
 /// What all accesses of a buffer have in common.
 struct Use {
     /// The loops around all of them.
-    home: Path,
+    common: Path,
     /// Where each is, and the loops around it; `None` where the data says.
     accesses: Vec<(Option<Vec<Poly>>, Path)>,
 }
@@ -57,7 +60,7 @@ enum Decision {
     /// Every thread has all of it.
     Private,
     /// Every thread has its elements only: so many loops out it lies.
-    Dealt { n_home: usize },
+    Distributed { n_common: usize },
     /// It lies in shared memory; once for each value of the variable, if there is one.
     Shared { group: Option<VarId> },
 }
@@ -67,16 +70,16 @@ pub(super) fn place(
     kernel: &mut Kernel,
     buffers: &mut [Buffer],
     facts: &Facts,
-    (unneeded, spreads): (&Unneeded, &Spreads),
+    (dont_care, layouts): (&DontCare, &FragmentLayouts),
     n_vars: &mut u32,
 ) -> Result<(), Unplaceable> {
-    let slots = pipeline::slots(kernel, buffers, n_vars);
+    let stagings = pipeline::stagings(kernel, buffers, n_vars);
     let mut uses: BTreeMap<TensorId, Use> = BTreeMap::new();
     each_access(&mut kernel.body, facts, &mut Vec::new(), &mut |tensor, index, path| {
-        if buffers[tensor.0 as usize].home == Home::Registers {
+        if buffers[tensor.0 as usize].scope == MemoryScope::Registers {
             match affine(index) {
                 Some(it) => {
-                    let (index, path) = as_shared(spreads, tensor, it, path);
+                    let (index, path) = as_shared(layouts, tensor, it, path);
                     note(&mut uses, tensor, Some(index), &path);
                 }
                 None => note(&mut uses, tensor, None, path),
@@ -99,11 +102,11 @@ pub(super) fn place(
         facts,
         &mut Vec::new(),
         &mut |tensor, index, path| match decisions.get(&tensor) {
-            Some(Decision::Dealt { n_home }) => {
-                let known = affine(index).map(|it| as_shared(spreads, tensor, it, path));
+            Some(Decision::Distributed { n_common }) => {
+                let known = affine(index).map(|it| as_shared(layouts, tensor, it, path));
                 let form = known.and_then(|(index, path)| {
                     let position = flat(&index, &shapes[tensor.0 as usize]);
-                    Form::read(&position, &runs(&path[*n_home..]))
+                    ThreadLayout::read(&position, &runs(&path[*n_common..]))
                 });
                 let local = form.and_then(|it| distribute(&[it]));
                 let (places, _) = local.expect("it was read when it was decided");
@@ -111,8 +114,8 @@ pub(super) fn place(
             }
             Some(Decision::Shared { group }) => {
                 let own = group.map(Poly::var).into_iter();
-                let slot = slots.get(&tensor).map(pipeline::Slot::position).into_iter();
-                index.splice(0..0, slot.chain(own).map(Subscript::Affine));
+                let stage = stagings.get(&tensor).map(pipeline::Staging::stage).into_iter();
+                index.splice(0..0, stage.chain(own).map(Subscript::Affine));
             }
             Some(Decision::Private) | None => {}
         },
@@ -120,26 +123,26 @@ pub(super) fn place(
     for (tensor, decision) in &decisions {
         let Decision::Shared { group } = decision else { continue };
         let buffer = &mut buffers[tensor.0 as usize];
-        let n_slots = slots.get(tensor).map(|it| Poly::constant(it.depth.into()));
+        let n_stages = stagings.get(tensor).map(|it| Poly::constant(it.n_stages.into()));
         let n_groups = group.map(|var| n_groups(kernel, var));
-        buffer.shape.splice(0..0, n_slots.into_iter().chain(n_groups));
-        buffer.home = Home::Shared(0);
+        buffer.shape.splice(0..0, n_stages.into_iter().chain(n_groups));
+        buffer.scope = MemoryScope::Shared(0);
     }
-    pipeline::keep(kernel, buffers, &slots);
-    feed::divide(kernel, buffers, &slots, unneeded)?;
-    let in_registers = |it: TensorId| buffers[it.0 as usize].home == Home::Registers;
-    write_out::loops(kernel, &in_registers, facts);
+    pipeline::keep(kernel, buffers, &stagings);
+    warp_specialize::divide(kernel, buffers, &stagings, dont_care)?;
+    let in_registers = |it: TensorId| buffers[it.0 as usize].scope == MemoryScope::Registers;
+    unroll::loops(kernel, &in_registers, facts);
     Ok(())
 }
 
-/// An access, and the loops around it, as threads of a matrix instruction share it, if they do.
+/// An access, and the loops around it, as threads of an MMA instruction share it, if they do.
 fn as_shared(
-    spreads: &Spreads,
+    layouts: &FragmentLayouts,
     tensor: TensorId,
     index: Vec<Poly>,
     path: &Path,
 ) -> (Vec<Poly>, Path) {
-    let shared = spreads.shared(tensor, &index, path);
+    let shared = layouts.shared(tensor, &index, path);
     shared.unwrap_or_else(|| (index, path.clone()))
 }
 
@@ -151,7 +154,7 @@ fn bound_shape(buffer: &mut Buffer, facts: &Facts) -> Result<(), Unplaceable> {
         elements = elements.saturating_mul(most);
         *extent = Poly::constant(most);
     }
-    if elements > MOST_ELEMENTS { Err(Unplaceable::DynamicMemory) } else { Ok(()) }
+    if elements > MAX_ELEMENTS { Err(Unplaceable::DynamicMemory) } else { Ok(()) }
 }
 
 fn note(
@@ -161,30 +164,30 @@ fn note(
     path: &Path,
 ) {
     let found =
-        uses.entry(tensor).or_insert_with(|| Use { home: path.clone(), accesses: Vec::new() });
-    let common = found.home.iter().zip(path).take_while(|(a, b)| a == b).count();
-    found.home.truncate(common);
+        uses.entry(tensor).or_insert_with(|| Use { common: path.clone(), accesses: Vec::new() });
+    let common = found.common.iter().zip(path).take_while(|(a, b)| a == b).count();
+    found.common.truncate(common);
     found.accesses.push((index, path.clone()));
 }
 
 fn decide(buffer: &mut Buffer, found: &Use, kernel: &mut Kernel, n_vars: &mut u32) -> Decision {
-    let step = found.home.iter().rev().find_map(|(_, it)| match it {
-        Runs::Threads { step, .. } => Some(*step),
-        Runs::Loop(_) => None,
+    let step = found.common.iter().rev().find_map(|(_, it)| match it {
+        LoopAxis::Threads { step, .. } => Some(*step),
+        LoopAxis::Loop(_) => None,
     });
     let range = step.unwrap_or(kernel.threads);
     if range == 1 {
         return Decision::Private;
     }
-    let n_home = found.home.len();
+    let n_common = found.common.len();
     let form = |(index, path): &(Option<Vec<Poly>>, Path)| {
         let position = flat(index.as_ref()?, &buffer.shape);
-        Form::read(&position, &runs(&path[n_home..]))
+        ThreadLayout::read(&position, &runs(&path[n_common..]))
     };
-    let forms: Option<Vec<Form>> = found.accesses.iter().map(form).collect();
+    let forms: Option<Vec<ThreadLayout>> = found.accesses.iter().map(form).collect();
     if let Some((_, size)) = forms.and_then(|it| distribute(&it)) {
         buffer.shape = vec![Poly::constant(size)];
-        return Decision::Dealt { n_home };
+        return Decision::Distributed { n_common };
     }
     let group = (range < kernel.threads).then(|| {
         let same = |it: &&ThreadVar| it.step == range && it.range == kernel.threads;
@@ -207,46 +210,47 @@ fn n_groups(kernel: &Kernel, group: VarId) -> Poly {
 
 /// Gives every buffer its place in shared memory, and what warps combined too.
 pub(super) fn allocate(kernel: &mut Kernel, buffers: &mut [Buffer]) -> Result<(), Unplaceable> {
-    let (mut shared, mut combines) = (BTreeSet::new(), false);
-    shared.extend(kernel.maps.iter().map(|it| it.to));
+    let (mut shared, mut all_reduces) = (BTreeSet::new(), false);
+    shared.extend(kernel.tensor_maps.iter().map(|it| it.to));
     for stmt in &kernel.body {
         stmt.walk(&mut |it| match it {
             Stmt::Store { tensor, .. } | Stmt::Update { tensor, .. } => {
-                if matches!(buffers[tensor.0 as usize].home, Home::Shared(_)) {
+                if matches!(buffers[tensor.0 as usize].scope, MemoryScope::Shared(_)) {
                     shared.insert(*tensor);
                 }
             }
-            Stmt::Combine { range, .. } => combines |= *range > WARP,
+            Stmt::AllReduce { range, .. } => all_reduces |= *range > WARP,
             _ => {}
         });
     }
     let mut end: u64 = 0;
     for tensor in shared {
         let buffer = &mut buffers[tensor.0 as usize];
-        let is_fed = kernel.maps.iter().any(|it| it.to == tensor);
-        let plain = if is_fed { BOX_ALIGNMENT } else { ALIGNMENT };
-        let alignment = buffer.permuted.map_or(plain, |it| 8 * u64::from(it));
+        let is_tma = kernel.tensor_maps.iter().any(|it| it.to == tensor);
+        let plain = if is_tma { BOX_ALIGNMENT } else { ALIGNMENT };
+        let alignment = buffer.swizzle.map_or(plain, |it| 8 * u64::from(it));
         let first = end.next_multiple_of(alignment);
         let most = |it: &Poly| it.as_constant().unwrap_or(i64::MAX) as u64;
         let elements = buffer.shape.iter().map(most).fold(1, u64::saturating_mul);
         end = first.saturating_add(elements.saturating_mul(buffer.dtype.bytes()));
-        buffer.home = Home::Shared(u32::try_from(first).map_err(|_| Unplaceable::Shared(first))?);
+        buffer.scope =
+            MemoryScope::Shared(u32::try_from(first).map_err(|_| Unplaceable::Shared(first))?);
     }
-    if combines {
+    if all_reduces {
         let first = end.next_multiple_of(ALIGNMENT);
         kernel.partials = Some(u32::try_from(first).map_err(|_| Unplaceable::Shared(first))?);
         end = first + u64::from(kernel.threads.div_ceil(WARP)) * WIDEST;
     }
-    for ring in &mut kernel.rings {
+    for it in &mut kernel.circular_buffers {
         let first = end.next_multiple_of(ALIGNMENT);
-        ring.place = u32::try_from(first).map_err(|_| Unplaceable::Shared(first))?;
-        end = first + 2 * u64::from(ring.depth) * BARRIER;
+        it.barriers = u32::try_from(first).map_err(|_| Unplaceable::Shared(first))?;
+        end = first + 2 * u64::from(it.n_stages) * BARRIER;
     }
     kernel.shared_bytes = u32::try_from(end).map_err(|_| Unplaceable::Shared(end))?;
     Ok(())
 }
 
-fn runs(path: &[(VarId, Runs)]) -> BTreeMap<VarId, Runs> {
+fn runs(path: &[(VarId, LoopAxis)]) -> BTreeMap<VarId, LoopAxis> {
     path.iter().copied().collect()
 }
 
@@ -264,37 +268,37 @@ fn each_access(body: &mut [Stmt], facts: &Facts, path: &mut Path, visit: &mut Vi
     for stmt in body {
         match stmt {
             Stmt::For { var, extent, body, .. } => {
-                let extent = extent.interval(facts).hi.clamp(1, MOST_ELEMENTS);
-                path.push((*var, Runs::Loop(extent)));
+                let extent = extent.interval(facts).hi.clamp(1, MAX_ELEMENTS);
+                path.push((*var, LoopAxis::Loop(extent)));
                 each_access(body, facts, path, visit);
                 path.pop();
             }
             Stmt::Thread { var, extent, step, range, body } => {
                 let extent = i64::from(*extent).max(1);
-                path.push((*var, Runs::Threads { extent, step: *step, range: *range }));
+                path.push((*var, LoopAxis::Threads { extent, step: *step, range: *range }));
                 each_access(body, facts, path, visit);
                 path.pop();
             }
-            Stmt::If { body, .. } | Stmt::Async { body } => each_access(body, facts, path, visit),
+            Stmt::If { body, .. } | Stmt::CpAsync { body } => each_access(body, facts, path, visit),
             Stmt::Store { tensor, index, value } | Stmt::Update { tensor, index, value, .. } => {
                 *value = read(value, path, visit);
                 *index = written(*tensor, index, path, visit);
             }
-            Stmt::Combine { tensor, index, .. } => *index = written(*tensor, index, path, visit),
-            Stmt::Sync { .. }
-            | Stmt::Commit
-            | Stmt::Wait { .. }
+            Stmt::AllReduce { tensor, index, .. } => *index = written(*tensor, index, path, visit),
+            Stmt::Barrier { .. }
+            | Stmt::CpAsyncCommit
+            | Stmt::CpAsyncWait { .. }
             | Stmt::LoadFragment { .. }
-            | Stmt::Multiply { .. }
-            | Stmt::GroupMultiply { .. }
-            | Stmt::Matrices { .. }
-            | Stmt::WaitMatrices { .. }
-            | Stmt::WaitFull { .. }
-            | Stmt::WaitEmpty { .. }
-            | Stmt::CopyBox { .. }
-            | Stmt::Release { .. }
-            | Stmt::Advance { .. }
-            | Stmt::FenceAsync => {}
+            | Stmt::Mma { .. }
+            | Stmt::Wgmma { .. }
+            | Stmt::WgmmaGroup { .. }
+            | Stmt::WgmmaWait { .. }
+            | Stmt::ConsumerWait { .. }
+            | Stmt::ProducerAcquire { .. }
+            | Stmt::TmaLoad { .. }
+            | Stmt::ConsumerRelease { .. }
+            | Stmt::AdvanceStage { .. }
+            | Stmt::FenceProxyAsync => {}
         }
     }
 }

@@ -17,41 +17,42 @@
 //!
 //! # Invariants
 //!
-//! - Whether a thread reaches a [`Stmt::Sync`] or a [`Stmt::Combine`] does not depend on the thread.
+//! - Whether a thread reaches a [`Stmt::Barrier`] or a [`Stmt::AllReduce`] does not depend on the thread.
 //! - Registers have constant extents, and their indices depend on loops that are written out.
-//! - What one thread wrote and another reads, or writes again, has a [`Stmt::Sync`] between.
+//! - What one thread wrote and another reads, or writes again, has a [`Stmt::Barrier`] between.
 //!
 //! # Source
 //!
 //! Loops over threads that stand one after the other, fused into one program with barriers: the
 //! reverse of the loop fission by which MCUDA (Stratton et al., 2008) and POCL run kernels on CPUs.
 
-mod banks;
+mod bank_conflicts;
 mod barrier;
 mod bind;
-mod copied;
-mod distribute;
-mod feed;
-mod group;
+mod fragment_layout;
+mod lpt;
 mod memory;
-mod operand;
-mod order;
+mod mma;
 mod persistent;
 mod pipeline;
+mod predicate;
+mod predicated_load;
 mod reduce;
 mod stmt;
-mod stream;
-mod tails;
-mod tensor;
+mod stream_k;
+mod thread_layout;
 mod threads;
-mod write_out;
+mod unroll;
+mod warp_specialize;
+mod wgmma;
 
-pub use copied::{Copied, copied};
-use operand::Spreads;
+use fragment_layout::FragmentLayouts;
+pub use predicated_load::{PredicatedLoad, predicated_load};
 pub use stmt::{
-    Accumulators, FirstOperand, LoopKind, Operand, RegisterOperand, SharedOperand, Stmt, Way,
+    Accumulators, FirstOperand, LoopKind, Operand, OperandLoad, RegisterOperand, Released,
+    SharedOperand, Stmt,
 };
-pub use stream::Division;
+pub use stream_k::Decomposition;
 use tvmtune_ir::dag::{DType, Dim, Reducer, Scalar, ScalarId, TensorId, Types};
 use tvmtune_ir::poly::{DimId, Facts, Poly, VarId};
 use tvmtune_schedule::Layout;
@@ -62,7 +63,7 @@ pub const WARP: u32 = 32;
 /// Threads of four warps that multiply together.
 pub const WARPGROUP: u32 = 4 * WARP;
 /// Threads of the largest block.
-pub const MOST_THREADS: u32 = 1024;
+pub const MAX_THREADS: u32 = 1024;
 
 /// Why a nest cannot run on a grid as it is scheduled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
@@ -71,7 +72,7 @@ pub enum Unplaceable {
     #[error("the extent of a loop over threads is no constant")]
     DynamicThreads,
     /// More threads than a block has.
-    #[error("{0} threads in a block, of {MOST_THREADS} at most")]
+    #[error("{0} threads in a block, of {MAX_THREADS} at most")]
     Threads(u32),
     /// Memory of a block, or registers, whose size is known at launch only.
     #[error("memory of a block whose size is no constant")]
@@ -79,18 +80,18 @@ pub enum Unplaceable {
     /// Threads that wait for one another in a loop which not all of them run as often.
     #[error("threads wait for one another in a loop that they do not all run as often")]
     Divergent,
-    /// A fed loop copies what are no boxes of a tensor.
+    /// A warp-specialized loop copies what are no boxes of a tensor.
     #[error("a fed loop copies what are no boxes of a tensor")]
-    NotBoxes,
-    /// All threads of a block would combine values, and its feeder would not come.
+    NotTmaLoads,
+    /// All threads of a block would combine values, and its producer would not come.
     #[error("all threads of a block combine values beside a loop that is fed")]
-    FedReduction,
+    BlockReductionBesideProducer,
     /// Blocks would take parts of tiles that no single loop adds up.
     #[error("blocks take parts of tiles that no single loop adds up")]
-    Undivided,
+    NotStreamK,
     /// Threads that combine values inside of which others are told apart.
     #[error("a loop over threads stands inside one whose threads reduce together")]
-    ReductionOutside,
+    NestedReduction,
     /// No instruction reads an operand that is in registers for one.
     #[error("no matrix instruction reads an operand that is in registers")]
     OperandInRegisters,
@@ -131,19 +132,19 @@ pub struct Buffer {
     /// Extents as stored, outermost first; constant in shared memory and registers.
     pub shape: Vec<Poly>,
     /// Where it lives.
-    pub home: Home,
+    pub scope: MemoryScope,
     /// How a weight is rearranged before it is passed.
     pub layout: Option<Layout>,
-    /// Of a buffer that matrix instructions read in shared memory: the bytes of its rows, 32, 64
-    /// or 128, whose 16-byte chunks are permuted so that a column of them is in all banks.
-    pub permuted: Option<u32>,
+    /// Of a buffer that MMA instructions read in shared memory: the bytes of its rows, 32, 64
+    /// or 128, whose 16-byte chunks are swizzled so that a column of them is in all banks.
+    pub swizzle: Option<u32>,
     /// Of a buffer that boxes are copied to: whether `f32` are rounded to TF32 on their way.
     pub is_rounded: bool,
 }
 
 /// Where a buffer lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Home {
+pub enum MemoryScope {
     /// In memory the caller passes.
     Argument,
     /// In memory that lives through one launch and that all kernels see.
@@ -169,50 +170,50 @@ pub struct Kernel {
     pub shared_bytes: u32,
     /// Where in it warps leave what they combined, if blocks combine anything.
     pub partials: Option<u32>,
-    /// Operands of matrix instructions, in registers.
+    /// Operands of MMA instructions, in registers.
     pub fragments: Vec<Fragment>,
     /// Variables that say which thread it is.
     pub thread_vars: Vec<ThreadVar>,
     /// Slots that boxes are copied to.
-    pub rings: Vec<Ring>,
+    pub circular_buffers: Vec<CircularBuffer>,
     /// What boxes are copied.
-    pub maps: Vec<BoxMap>,
+    pub tensor_maps: Vec<TensorMap>,
     /// What one thread beside the others does: it copies boxes.
-    pub feeder: Vec<Stmt>,
+    pub producer: Vec<Stmt>,
     /// What each of the other threads does.
     pub body: Vec<Stmt>,
 }
 
-/// A ring of slots in shared memory, which the feeder fills and the other threads empty.
+/// A circular buffer of stages in shared memory, which the producer fills and the other threads empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ring {
-    /// The variable by which each side counts its way around: the slot it is at.
-    pub slot: VarId,
-    /// How many slots.
-    pub depth: u32,
-    /// Bytes that make a slot full.
-    pub bytes: u32,
-    /// Where in shared memory its barriers are: for each slot one that says it is full, then for
+pub struct CircularBuffer {
+    /// The variable by which each side counts its way around: the stage it is at.
+    pub stage: VarId,
+    /// How many stages.
+    pub n_stages: u32,
+    /// Bytes that make a stage full.
+    pub stage_bytes: u32,
+    /// Where in shared memory its barriers are: for each stage one that says it is full, then for
     /// each one that says it is empty.
-    pub place: u32,
+    pub barriers: u32,
 }
 
 /// Boxes of a tensor in memory, as the hardware copies them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BoxMap {
+pub struct TensorMap {
     /// The tensor.
     pub tensor: TensorId,
     /// The buffer in shared memory that they are copied to.
     pub to: TensorId,
     /// Elements of a box along each dimension of the tensor.
-    pub extents: Vec<i64>,
+    pub box_extents: Vec<i64>,
     /// How far apart in the tensor they are, along each dimension.
-    pub steps: Vec<i64>,
+    pub element_strides: Vec<i64>,
     /// Whether it goes to all blocks of a cluster.
-    pub is_shared: bool,
+    pub is_multicast: bool,
 }
 
-/// Operands of matrix instructions: each thread of a warp has a part of each.
+/// Operands of MMA instructions: each thread of a warp has a part of each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fragment {
     /// For people; not unique.
@@ -243,7 +244,7 @@ pub struct BlockVar {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tiles {
     /// The loop of a block over its tiles, around all that it does.
-    pub wave: VarId,
+    pub tile_loop: VarId,
     /// The loop over blocks that numbers those which share the tiles.
     pub block: VarId,
     /// How many tiles further the next one of a block is: there are no more blocks than that.
@@ -251,24 +252,24 @@ pub struct Tiles {
     /// The loops that number the tiles, outermost first.
     pub vars: Vec<BlockVar>,
     /// How blocks divide the last ones between them, if they do.
-    pub shares: Option<Shares>,
+    pub stream_k: Option<StreamK>,
 }
 
 /// What blocks have of tiles that they divide between them. All tiles stand in a row, each as its
 /// iterations; blocks have equal parts of that, in order.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Shares {
+pub struct StreamK {
     /// The iterations of a tile.
-    pub depth: Poly,
+    pub iterations: Poly,
     /// What a block does with its part.
-    pub part: Part,
+    pub work_unit: WorkUnit,
 }
 
 /// What a block does with its part of a tile.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Part {
+pub enum WorkUnit {
     /// It adds up.
-    Sums {
+    PartialSums {
         /// The part's first iteration.
         first: VarId,
         /// The iteration after its last one.
@@ -277,7 +278,7 @@ pub enum Part {
         sums: Vec<(TensorId, Reducer)>,
     },
     /// It joins the sums of a tile that it began and did not end.
-    Joins {
+    FixUp {
         /// The parts of that tile: its own, and those of the blocks that follow.
         count: VarId,
     },
@@ -290,13 +291,13 @@ impl Tiles {
     }
 
     /// The variables that say what part a block has, each with one more than it is at most.
-    pub fn of_parts(&self) -> Vec<(VarId, Poly)> {
-        let Some(Shares { depth, part }) = &self.shares else { return Vec::new() };
-        match part {
-            Part::Sums { first, end, .. } => {
-                vec![(*first, depth.clone()), (*end, depth.clone() + Poly::constant(1))]
+    pub fn work_unit_vars(&self) -> Vec<(VarId, Poly)> {
+        let Some(StreamK { iterations, work_unit }) = &self.stream_k else { return Vec::new() };
+        match work_unit {
+            WorkUnit::PartialSums { first, end, .. } => {
+                vec![(*first, iterations.clone()), (*end, iterations.clone() + Poly::constant(1))]
             }
-            Part::Joins { count } => vec![(*count, Poly::constant(self.stride + 1))],
+            WorkUnit::FixUp { count } => vec![(*count, Poly::constant(self.stride + 1))],
         }
     }
 }
@@ -343,9 +344,9 @@ pub fn place(nest: &Nest) -> Result<Grid, Unplaceable> {
             placed = place_phases(phases, nest, &mut grid.buffers, &mut n_vars, &facts, false);
         }
         let mut kernel = placed?;
-        let joining = stream::join(&mut kernel, &mut grid.buffers, &mut n_vars)?;
+        let fix_up = stream_k::fix_up(&mut kernel, &mut grid.buffers, &mut n_vars)?;
         grid.kernels.push(kernel);
-        grid.kernels.extend(joining);
+        grid.kernels.extend(fix_up);
     }
     Ok(grid)
 }
@@ -362,22 +363,22 @@ fn place_phases(
 ) -> Result<Kernel, Unplaceable> {
     let mut kernel = threads::kernel(phases, nest, buffers, n_vars, facts)?;
     let facts = kernel_facts(&kernel, facts);
-    let unneeded = tails::fill(&mut kernel, buffers, &facts);
-    let spreads = match may_hold {
-        true => Spreads::new(&kernel, buffers, n_vars),
-        false => Spreads::default(),
+    let dont_care = predicate::fill(&mut kernel, buffers, &facts);
+    let layouts = match may_hold {
+        true => FragmentLayouts::new(&kernel, buffers, n_vars),
+        false => FragmentLayouts::default(),
     };
-    memory::place(&mut kernel, buffers, &facts, (&unneeded, &spreads), n_vars)?;
+    memory::place(&mut kernel, buffers, &facts, (&dont_care, &layouts), n_vars)?;
     barrier::insert(&mut kernel, buffers)?;
-    let in_registers = |it: TensorId| buffers[it.0 as usize].home == Home::Registers;
+    let in_registers = |it: TensorId| buffers[it.0 as usize].scope == MemoryScope::Registers;
     bind::bind(&mut kernel, &in_registers, n_vars);
-    group::find(&mut kernel, buffers, &spreads);
-    if spreads.any_left(&kernel.body) {
+    wgmma::find(&mut kernel, buffers, &layouts);
+    if layouts.any_left(&kernel.body) {
         return Err(Unplaceable::OperandInRegisters);
     }
-    banks::pad(&kernel, buffers);
-    tensor::find(&mut kernel, buffers);
-    order::longest_first(&mut kernel, &facts);
+    bank_conflicts::pad(&kernel, buffers);
+    mma::find(&mut kernel, buffers);
+    lpt::lpt_order(&mut kernel, &facts);
     memory::allocate(&mut kernel, buffers)?;
     Ok(kernel)
 }
@@ -404,7 +405,7 @@ fn kernel_facts(kernel: &Kernel, known: &Facts) -> Facts {
     for it in kernel.blocks.iter().chain(of_tiles) {
         facts.bound_var(it.var, it.extent.clone());
     }
-    for (var, extent) in kernel.tiles.iter().flat_map(Tiles::of_parts) {
+    for (var, extent) in kernel.tiles.iter().flat_map(Tiles::work_unit_vars) {
         facts.bound_var(var, extent);
     }
     visit(&kernel.body, &mut facts);
@@ -416,17 +417,17 @@ fn kernel_facts(kernel: &Kernel, known: &Facts) -> Facts {
 const REGISTERS: [Option<(u32, u32)>; 4] = [None, None, Some((232, 40)), Some((160, 32))];
 
 impl Kernel {
-    /// Registers that threads of the body, and those of the feeder, are dealt out, where that is not
+    /// Registers that threads of the body, and those of the producer, are dealt out, where that is not
     /// the same.
-    pub fn granted_registers(&self) -> Option<(u32, u32)> {
+    pub fn redistributed_registers(&self) -> Option<(u32, u32)> {
         let groups = (self.threads / WARPGROUP) as usize;
-        let divides = !self.feeder.is_empty() && self.multiplies_by_groups();
+        let divides = !self.producer.is_empty() && self.uses_wgmma();
         REGISTERS.get(groups).copied().flatten().filter(|_| divides)
     }
 
-    /// Threads of a block, the feeder's warps among them.
+    /// Threads of a block, the producer's warps among them.
     pub fn block_threads(&self) -> u32 {
-        match (self.feeder.is_empty(), self.threads % WARPGROUP) {
+        match (self.producer.is_empty(), self.threads % WARPGROUP) {
             (true, _) => self.threads,
             // Registers are dealt out to whole warpgroups.
             (false, 0) => self.threads + WARPGROUP,
@@ -435,17 +436,17 @@ impl Kernel {
     }
 
     /// Whether warpgroups multiply in it.
-    pub fn multiplies_by_groups(&self) -> bool {
+    pub fn uses_wgmma(&self) -> bool {
         let mut found = false;
         for stmt in &self.body {
-            stmt.walk(&mut |it| found |= matches!(it, Stmt::GroupMultiply { .. }));
+            stmt.walk(&mut |it| found |= matches!(it, Stmt::Wgmma { .. }));
         }
         found
     }
 
     /// Blocks that run at the same time, so that boxes can be copied to all of them: 1 if none are.
     pub fn cluster(&self) -> u32 {
-        if !self.maps.iter().any(|it| it.is_shared) {
+        if !self.tensor_maps.iter().any(|it| it.is_multicast) {
             return 1;
         }
         let extent = |it: &BlockVar| it.extent.as_constant().unwrap_or(1) as u32;
@@ -461,9 +462,9 @@ impl Kernel {
         })
     }
 
-    /// What all threads do: the feeder, then the others.
+    /// What all threads do: the producer, then the others.
     pub fn statements(&self) -> impl Iterator<Item = &Stmt> {
-        self.feeder.iter().chain(&self.body)
+        self.producer.iter().chain(&self.body)
     }
 }
 

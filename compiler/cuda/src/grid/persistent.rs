@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! persistent(132) i in 0..m      block in 0..min(66, m * n); cluster c
-//!   parallel j in 0..n             for wave in 0..(m * n - block + 65) / 66
-//!     cluster c in 0..2      =>      i, j = the digits of 66 * wave + block
+//!   parallel j in 0..n             for tile_loop in 0..(m * n - block + 65) / 66
+//!     cluster c in 0..2      =>      i, j = the digits of 66 * tile_loop + block
 //!       body                         body
 //! ```
 //!
@@ -37,9 +37,9 @@ pub(super) fn persist(
     let in_cluster: i64 = clustered.iter().map(extent).product();
     let first = outer.iter().position(|it| it.var == outermost).unwrap_or(outer.len());
     let vars = outer.split_off(first);
-    let (wave, block) = (VarId(*n_vars), VarId(*n_vars + 1));
+    let (tile_loop, block) = (VarId(*n_vars), VarId(*n_vars + 1));
     let stride = (i64::from(most) / in_cluster).max(1);
-    let tiles = Tiles { wave, block, stride, vars, shares: None };
+    let tiles = Tiles { tile_loop, block, stride, vars, stream_k: None };
     let (count, limit) = (tiles.count(), Poly::constant(stride));
     kernel.blocks = outer;
     let is_even = count.as_constant().is_some_and(|it| it % stride == 0);
@@ -56,8 +56,8 @@ pub(super) fn persist(
     kernel.blocks.extend(clustered);
     let extent = (count - Poly::var(block)).ceil_div(stride, facts);
     let (name, kind, body) =
-        ("wave".to_owned(), LoopKind::Serial, std::mem::take(&mut kernel.body));
-    kernel.body = vec![Stmt::For { var: wave, name, extent, kind, body }];
+        ("tile_loop".to_owned(), LoopKind::Serial, std::mem::take(&mut kernel.body));
+    kernel.body = vec![Stmt::For { var: tile_loop, name, extent, kind, body }];
     kernel.tiles = Some(tiles);
     divides
 }

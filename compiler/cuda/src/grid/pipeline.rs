@@ -9,8 +9,8 @@
 //!                                       use(k)
 //! ```
 //!
-//! What is copied has a slot for each iteration on its way: `k % 3`. One wait in an iteration is
-//! enough: who passes it knows that all threads have used slot `(k - 1) % 3`, which is filled next.
+//! What is copied has a stage for each iteration on its way: `k % 3`. One wait in an iteration is
+//! enough: who passes it knows that all threads have used stage `(k - 1) % 3`, which is filled next.
 //!
 //! # Source
 //!
@@ -19,28 +19,28 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::{Buffer, Home, Kernel, LoopKind, Stmt};
+use super::{Buffer, Kernel, LoopKind, MemoryScope, Stmt};
 use tvmtune_ir::dag::{Expr, TensorId};
 use tvmtune_ir::poly::{Facts, Poly, VarId};
 use tvmtune_schedule::nest::Guard;
 
 /// Where a copied buffer keeps the iterations on their way.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Slot {
+pub(super) struct Staging {
     /// The loop.
     var: VarId,
     /// How many iterations.
-    pub(super) depth: u8,
-    /// The variable that says which slot, where threads count.
-    ring: Option<VarId>,
+    pub(super) n_stages: u8,
+    /// The variable that says which stage, where threads count.
+    stage_var: Option<VarId>,
 }
 
-impl Slot {
-    /// The slot of an iteration.
-    pub(super) fn position(&self) -> Poly {
-        let depth = Poly::constant(self.depth.into());
+impl Staging {
+    /// The stage of an iteration.
+    pub(super) fn stage(&self) -> Poly {
+        let depth = Poly::constant(self.n_stages.into());
         let of_loop = || Poly::var(self.var).modulo(&depth, &Facts::default());
-        self.ring.map_or_else(of_loop, Poly::var)
+        self.stage_var.map_or_else(of_loop, Poly::var)
     }
 
     /// Whether it belongs to that loop.
@@ -48,28 +48,28 @@ impl Slot {
         self.var == var
     }
 
-    /// The variable that says which slot, of a loop that is fed.
-    pub(super) fn ring_position(&self) -> Option<VarId> {
-        self.ring
+    /// The variable that says which stage, of a warp-specialized loop.
+    pub(super) fn stage_var(&self) -> Option<VarId> {
+        self.stage_var
     }
 }
 
-/// What pipelined and fed loops copy ahead, if all of it turns out to be in shared memory.
-pub(super) fn slots(
+/// What pipelined and warp-specialized loops copy ahead, if all of it turns out to be in shared memory.
+pub(super) fn stagings(
     kernel: &Kernel,
     buffers: &[Buffer],
     n_vars: &mut u32,
-) -> BTreeMap<TensorId, Slot> {
+) -> BTreeMap<TensorId, Staging> {
     let written = written(&kernel.body);
-    let mut slots = BTreeMap::new();
+    let mut stagings = BTreeMap::new();
     for stmt in &kernel.body {
         stmt.walk(&mut |it| {
             let Stmt::For { var, kind, body, .. } = it else { return };
-            let mut insert = |copies: &[Stmt], depth: u8, ring: Option<VarId>| {
+            let mut insert = |copies: &[Stmt], depth: u8, stage_var: Option<VarId>| {
                 for tensor in self::written(copies) {
                     // What is used after the loop has one place for all iterations.
                     if n_accesses(body, tensor) == n_accesses(&kernel.body, tensor) {
-                        slots.insert(tensor, Slot { var: *var, depth, ring });
+                        stagings.insert(tensor, Staging { var: *var, n_stages: depth, stage_var });
                     }
                 }
             };
@@ -87,7 +87,7 @@ pub(super) fn slots(
             }
         });
     }
-    slots
+    stagings
 }
 
 /// How often statements read or write a buffer.
@@ -106,14 +106,18 @@ pub(super) fn n_accesses(body: &[Stmt], of: TensorId) -> usize {
     n
 }
 
-/// Makes loops serial whose copies have no slots: they copy nothing, or to registers.
-pub(super) fn keep(kernel: &mut Kernel, buffers: &[Buffer], slots: &BTreeMap<TensorId, Slot>) {
+/// Makes loops serial whose copies have no stages: they copy nothing, or to registers.
+pub(super) fn keep(
+    kernel: &mut Kernel,
+    buffers: &[Buffer],
+    stagings: &BTreeMap<TensorId, Staging>,
+) {
     let all_written = written(&kernel.body);
-    let shared = |it: &TensorId| matches!(buffers[it.0 as usize].home, Home::Shared(_));
+    let shared = |it: &TensorId| matches!(buffers[it.0 as usize].scope, MemoryScope::Shared(_));
     visit(&mut kernel.body, &mut |var, body, kind| {
         let copied = written(&body[..n_copies(body, buffers, &all_written)]);
-        let has_slot = |it: &TensorId| slots.get(it).is_some_and(|it| it.var == var);
-        if copied.is_empty() || !copied.iter().all(|it| shared(it) && has_slot(it)) {
+        let has_staging = |it: &TensorId| stagings.get(it).is_some_and(|it| it.var == var);
+        if copied.is_empty() || !copied.iter().all(|it| shared(it) && has_staging(it)) {
             *kind = LoopKind::Serial;
         }
     });
@@ -144,7 +148,7 @@ pub(super) fn n_copies(
     if written(&body[n..]).is_disjoint(&copied) { n } else { 0 }
 }
 
-/// The statements of a fed loop that its feeder runs, in runs that are waited for together: the
+/// The statements of a warp-specialized loop that its producer runs, in runs that are waited for together: the
 /// first ones, and further on copies that are nobody's so far, where they are needed.
 pub(super) fn runs_of_copies(
     body: &[Stmt],
@@ -181,9 +185,9 @@ fn copies(stmt: &Stmt, buffers: &[Buffer], written_somewhere: &BTreeSet<TensorId
         let (mut reads, mut only_reads) = (false, true);
         value.walk(&mut |it| {
             if let Expr::Read { tensor, .. } = it {
-                let home = buffers[tensor.0 as usize].home;
+                let home = buffers[tensor.0 as usize].scope;
                 reads = true;
-                only_reads &= matches!(home, Home::Argument | Home::Workspace)
+                only_reads &= matches!(home, MemoryScope::Argument | MemoryScope::Workspace)
                     && !written_somewhere.contains(tensor);
             }
         });
@@ -193,10 +197,11 @@ fn copies(stmt: &Stmt, buffers: &[Buffer], written_somewhere: &BTreeSet<TensorId
     let mut is_copy = true;
     stmt.walk(&mut |it| match it {
         Stmt::Store { tensor, value, .. } => {
-            let home = buffers[tensor.0 as usize].home;
-            is_copy &= matches!(home, Home::Shared(_) | Home::Registers) && source(value);
+            let home = buffers[tensor.0 as usize].scope;
+            is_copy &=
+                matches!(home, MemoryScope::Shared(_) | MemoryScope::Registers) && source(value);
         }
-        Stmt::Update { .. } | Stmt::Combine { .. } => is_copy = false,
+        Stmt::Update { .. } | Stmt::AllReduce { .. } => is_copy = false,
         _ => {}
     });
     is_copy
@@ -216,7 +221,7 @@ pub(super) fn written(body: &[Stmt]) -> BTreeSet<TensorId> {
 
 /// A pipelined loop, taken apart.
 pub(super) struct Pipeline {
-    /// What fills the first slots, before the loop.
+    /// What fills the first stages, before the loop.
     pub(super) prologue: Vec<Stmt>,
     /// What begins an iteration: the wait, then the copies of a later one. Threads wait for one
     /// another between the two.
@@ -240,17 +245,17 @@ pub(super) fn take_apart(
     let copies_of = |iteration: Poly| {
         let inside = Guard { value: iteration.clone(), bound: extent.clone() };
         let copies = body.iter().map(|it| at(it.clone(), var, &iteration)).collect();
-        let copies = Stmt::Async { body: copies };
+        let copies = Stmt::CpAsync { body: copies };
         // Often there are that many iterations for certain.
         let room = inside.bound.clone() - inside.value.clone();
         if room.is_positive(&Facts::default()) {
-            return vec![copies, Stmt::Commit];
+            return vec![copies, Stmt::CpAsyncCommit];
         }
-        vec![Stmt::If { guards: vec![inside], body: vec![copies] }, Stmt::Commit]
+        vec![Stmt::If { guards: vec![inside], body: vec![copies] }, Stmt::CpAsyncCommit]
     };
     Pipeline {
         prologue: (0..ahead).flat_map(|it| copies_of(Poly::constant(it))).collect(),
-        wait: Stmt::Wait { groups: u32::from(depth) - 2 },
+        wait: Stmt::CpAsyncWait { groups: u32::from(depth) - 2 },
         ahead: copies_of(Poly::var(var) + Poly::constant(ahead)),
         rest,
     }

@@ -9,15 +9,15 @@
 
 use std::collections::BTreeMap;
 
-use super::threads::Walk;
-use super::{Buffer, Home, LoopKind, Stmt, Unplaceable};
+use super::threads::ThreadLowering;
+use super::{Buffer, LoopKind, MemoryScope, Stmt, Unplaceable};
 use tvmtune_ir::dag::{Expr, Reducer, Subscript, TensorId};
 use tvmtune_ir::poly::{Facts, Poly, VarId};
 use tvmtune_schedule::nest::{self, Guard, Nest, Scope};
 
 /// For each buffer of a task, the loops around all that touches it, outermost first.
 pub(super) struct Reductions {
-    homes: BTreeMap<TensorId, Vec<VarId>>,
+    common: BTreeMap<TensorId, Vec<VarId>>,
 }
 
 /// What threads reduce together: where to, and how.
@@ -42,7 +42,7 @@ struct Around {
 
 impl Reductions {
     pub(super) fn new(phases: &[nest::Stmt], nest: &Nest) -> Self {
-        let mut reductions = Self { homes: BTreeMap::new() };
+        let mut reductions = Self { common: BTreeMap::new() };
         phases.iter().for_each(|it| reductions.visit(it, nest, &mut Vec::new()));
         reductions
     }
@@ -68,9 +68,9 @@ impl Reductions {
 
     fn note(&mut self, tensor: TensorId, nest: &Nest, path: &[VarId]) {
         if nest.buffer(tensor).scope == Scope::Local {
-            let home = self.homes.entry(tensor).or_insert_with(|| path.to_vec());
-            let common = home.iter().zip(path).take_while(|(a, b)| a == b).count();
-            home.truncate(common);
+            let loops = self.common.entry(tensor).or_insert_with(|| path.to_vec());
+            let common = loops.iter().zip(path).take_while(|(a, b)| a == b).count();
+            loops.truncate(common);
         }
     }
 
@@ -106,7 +106,7 @@ impl Reductions {
                 nest::Stmt::Store { .. } => {}
                 nest::Stmt::Update { tensor, index, reducer, .. } => {
                     let depends = |var: VarId| index.iter().any(|it| it.mentions(var));
-                    let inside = self.homes.get(tensor).is_some_and(|it| it.contains(&thread));
+                    let inside = self.common.get(tensor).is_some_and(|it| it.contains(&thread));
                     if inside || depends(thread) {
                         continue;
                     }
@@ -132,7 +132,7 @@ impl Reductions {
     }
 }
 
-impl Walk<'_> {
+impl ThreadLowering<'_> {
     /// A loop whose threads reduce together, among `range` of them.
     pub(super) fn reduce(
         &mut self,
@@ -146,7 +146,7 @@ impl Walk<'_> {
         let mut parts = BTreeMap::new();
         for it in reduced {
             let shape: Option<Vec<i64>> = it.loops.iter().map(|it| it.1.as_constant()).collect();
-            let shape = shape.ok_or(Unplaceable::ReductionOutside)?;
+            let shape = shape.ok_or(Unplaceable::NestedReduction)?;
             let part = self.part(it.tensor, &shape);
             parts.insert(it.tensor, (part, it.loops.iter().map(|it| Poly::var(it.0)).collect()));
             let value = Expr::Const(
@@ -168,13 +168,13 @@ impl Walk<'_> {
                     true => update,
                     false => Stmt::If { guards, body: vec![update] },
                 };
-                vec![Stmt::Combine { tensor: part, index: vars.to_vec(), reducer, range }, update]
+                vec![Stmt::AllReduce { tensor: part, index: vars.to_vec(), reducer, range }, update]
             }));
         }
         let mut threads = self.thread(var, extent, body, range)?;
         if matches!(threads, Stmt::Thread { step: 2.., .. }) {
             // Each thread would add what all those of its iteration add.
-            return Err(Unplaceable::ReductionOutside);
+            return Err(Unplaceable::NestedReduction);
         }
         redirect(&mut threads, &parts);
         Ok(before.into_iter().chain([threads]).chain(after).collect())
@@ -188,9 +188,9 @@ impl Walk<'_> {
             name: format!("{}_part{}", origin.name, id.0),
             dtype: origin.dtype,
             shape: shape.iter().map(|it| Poly::constant(*it)).collect(),
-            home: Home::Registers,
+            scope: MemoryScope::Registers,
             layout: None,
-            permuted: None,
+            swizzle: None,
             is_rounded: false,
         });
         id

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use super::persistent::persist;
 use super::reduce::Reductions;
-use super::{BlockVar, Buffer, Kernel, LoopKind, MOST_THREADS, Stmt, Unplaceable, WARP, stream};
+use super::{BlockVar, Buffer, Kernel, LoopKind, MAX_THREADS, Stmt, Unplaceable, WARP, stream_k};
 use tvmtune_ir::dag::Reducer;
 use tvmtune_ir::poly::{Facts, VarId};
 use tvmtune_schedule::nest::{self, Nest};
@@ -37,12 +37,13 @@ pub(super) fn kernel(
         1 => 1,
         threads => threads.max(WARP),
     };
-    if threads > MOST_THREADS {
+    if threads > MAX_THREADS {
         return Err(Unplaceable::Threads(threads));
     }
     let reductions = Reductions::new(phases, nest);
     let path = Vec::new();
-    let mut walk = Walk { reductions, needs, path, buffers: &mut *buffers, n_vars: &mut *n_vars };
+    let mut walk =
+        ThreadLowering { reductions, needs, path, buffers: &mut *buffers, n_vars: &mut *n_vars };
     let body = walk.block(body, threads)?;
     let mut kernel = Kernel {
         blocks,
@@ -52,15 +53,15 @@ pub(super) fn kernel(
         partials: None,
         fragments: Vec::new(),
         thread_vars: Vec::new(),
-        rings: Vec::new(),
-        maps: Vec::new(),
-        feeder: Vec::new(),
+        circular_buffers: Vec::new(),
+        tensor_maps: Vec::new(),
+        producer: Vec::new(),
         body,
     };
     if let Some(persistent) = persistent {
         let divides = persist(&mut kernel, persistent, facts, n_vars);
         if divides {
-            stream::divide(&mut kernel, buffers, facts, n_vars)?;
+            stream_k::divide(&mut kernel, buffers, facts, n_vars)?;
         }
     }
     Ok(kernel)
@@ -126,7 +127,7 @@ impl Needs {
 }
 
 /// The walk from loops to threads.
-pub(super) struct Walk<'a> {
+pub(super) struct ThreadLowering<'a> {
     pub(super) reductions: Reductions,
     needs: Needs,
     /// The extents of the open loops over threads.
@@ -135,7 +136,7 @@ pub(super) struct Walk<'a> {
     pub(super) n_vars: &'a mut u32,
 }
 
-impl Walk<'_> {
+impl ThreadLowering<'_> {
     /// What `range` threads do.
     pub(super) fn block(
         &mut self,

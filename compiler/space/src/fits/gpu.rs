@@ -9,7 +9,7 @@ use std::fmt;
 
 use super::live;
 use tvmtune_cuda::grid::{
-    FirstOperand, Fragment, Grid, Home, Kernel, LoopKind, MOST_THREADS, Stmt,
+    FirstOperand, Fragment, Grid, Kernel, LoopKind, MAX_THREADS, MemoryScope, Stmt,
 };
 use tvmtune_ir::dag::access::work;
 use tvmtune_ir::dag::{DType, Expr, Subscript, TensorId};
@@ -44,19 +44,19 @@ impl Misfit {
 }
 
 /// Registers of arrays: with more, what else a thread needs no longer fits.
-const MOST_ARRAYS: u64 = 208;
+const MAX_ARRAYS: u64 = 208;
 /// Instructions of 16 bytes that the 128 KiB of instruction cache hold which multiprocessors have
 /// since Volta (Jia et al., "Dissecting the NVIDIA Volta GPU Architecture", 2018).
-const MOST_CODE: u64 = 8192;
+const MAX_CODE: u64 = 8192;
 
 /// Registers that every kernel needs: indices, counters, and what the compiler moves ahead.
 const BASE_REGISTERS: u64 = 12;
 /// Those for the address of one tensor in memory.
 const ADDRESS_REGISTERS: u64 = 3;
 /// Copies that the compiler starts before it waits for the first of them, in registers.
-const MOST_IN_FLIGHT: u64 = 32;
+const MAX_IN_FLIGHT: u64 = 32;
 /// Quotients and remainders that the compiler computes before a loop and keeps.
-const MOST_KEPT: u64 = 96;
+const MAX_KEPT: u64 = 96;
 
 /// Whether every kernel of `grid` fits `target`.
 ///
@@ -69,18 +69,18 @@ pub fn fits(grid: &Grid, target: &GpuTarget) -> Result<(), Vec<Misfit>> {
     for kernel in &grid.kernels {
         let mut found = Vec::new();
         let threads = kernel.block_threads();
-        if threads == 0 || threads > MOST_THREADS {
+        if threads == 0 || threads > MAX_THREADS {
             found.push(Misfit::Threads(threads));
         }
-        let lacks_feeder = !kernel.feeder.is_empty() && target.arch.sm < 90;
-        if lacks_feeder || (kernel.multiplies_by_groups() && !target.arch.has_wgmma()) {
+        let lacks_feeder = !kernel.producer.is_empty() && target.arch.sm < 90;
+        if lacks_feeder || (kernel.uses_wgmma() && !target.arch.has_wgmma()) {
             found.push(Misfit::Arch);
         }
         if kernel.shared_bytes > limits.block_shared_bytes {
             found.push(Misfit::Shared(kernel.shared_bytes));
         }
         let needs = Needs::of(grid, kernel);
-        if needs.arrays > MOST_ARRAYS {
+        if needs.arrays > MAX_ARRAYS {
             found.push(Misfit::Arrays(needs.arrays));
         }
         let registers = needs.registers();
@@ -91,7 +91,7 @@ pub fn fits(grid: &Grid, target: &GpuTarget) -> Result<(), Vec<Misfit>> {
         if found.is_empty() && target.occupancy(threads, launched, kernel.shared_bytes) == 0 {
             found.push(Misfit::Occupancy);
         }
-        if needs.code > MOST_CODE {
+        if needs.code > MAX_CODE {
             found.push(Misfit::CodeSize(needs.code));
         }
         misfits.extend(found);
@@ -103,7 +103,7 @@ pub fn fits(grid: &Grid, target: &GpuTarget) -> Result<(), Vec<Misfit>> {
 
 /// Registers that a thread of a kernel's body may have.
 pub fn most_registers(kernel: &Kernel) -> u32 {
-    match kernel.granted_registers() {
+    match kernel.redistributed_registers() {
         Some((granted, _)) => granted,
         None => share(kernel.block_threads()),
     }
@@ -112,7 +112,7 @@ pub fn most_registers(kernel: &Kernel) -> u32 {
 /// Registers that threads of a kernel are launched with, where those of the body need so many: they
 /// may be dealt out more later.
 pub fn launched_registers(kernel: &Kernel, registers: u32) -> u32 {
-    match kernel.granted_registers() {
+    match kernel.redistributed_registers() {
         Some(_) => registers.min(share(kernel.block_threads())),
         None => registers,
     }
@@ -134,7 +134,7 @@ struct Needs<'a> {
     grid: &'a Grid,
     /// Registers of arrays.
     arrays: u64,
-    /// Operands of matrix instructions among them: their elements fill registers.
+    /// Operands of MMA instructions among them: their elements fill registers.
     packed: BTreeSet<TensorId>,
     /// Elements that one step of a sum reads.
     fragments: u64,
@@ -177,7 +177,7 @@ impl<'a> Needs<'a> {
                 Stmt::Store { tensor, .. } | Stmt::Update { tensor, .. } => {
                     written.push(*tensor);
                 }
-                Stmt::GroupMultiply { a, .. } => {
+                Stmt::Wgmma { a, .. } => {
                     if let FirstOperand::Registers(it) = &**a {
                         needs.packed.insert(it.tensor);
                     }
@@ -192,7 +192,7 @@ impl<'a> Needs<'a> {
         written.sort_unstable();
         written.dedup();
         // Between batches of instructions whose accumulators stay where they are, arrays come and go.
-        needs.arrays = match kernel.multiplies_by_groups() {
+        needs.arrays = match kernel.uses_wgmma() {
             true => live::most(kernel, &|it| needs.array(it)),
             false => written.iter().map(|it| needs.array(*it)).fold(0, u64::saturating_add),
         };
@@ -202,8 +202,8 @@ impl<'a> Needs<'a> {
     fn registers(&self) -> u32 {
         let needed = [
             self.arrays,
-            self.fragments.max(self.in_flight.min(MOST_IN_FLIGHT)),
-            self.kept.min(MOST_KEPT),
+            self.fragments.max(self.in_flight.min(MAX_IN_FLIGHT)),
+            self.kept.min(MAX_KEPT),
             self.tensors.len() as u64 * ADDRESS_REGISTERS,
             BASE_REGISTERS,
         ];
@@ -214,7 +214,7 @@ impl<'a> Needs<'a> {
     /// Registers of a buffer that each thread has.
     fn array(&self, tensor: TensorId) -> u64 {
         let Some(buffer) = self.grid.buffers.get(tensor.0 as usize) else { return 0 };
-        if buffer.home != Home::Registers {
+        if buffer.scope != MemoryScope::Registers {
             return 0;
         }
         let extent = |it: &Poly| it.as_constant().unwrap_or(1).max(1) as u64;
@@ -240,10 +240,10 @@ impl<'a> Needs<'a> {
             Stmt::Update { tensor, index, value, .. } => {
                 self.statement(*tensor, value, Some(index), open);
             }
-            Stmt::Combine { .. } | Stmt::Sync { .. } => {
+            Stmt::AllReduce { .. } | Stmt::Barrier { .. } => {
                 self.code = self.code.saturating_add(times(open.iter()).saturating_mul(16));
             }
-            Stmt::Async { body } => {
+            Stmt::CpAsync { body } => {
                 // They go by no register.
                 let in_flight = self.in_flight;
                 body.iter().for_each(|it| self.visit(it, open));
@@ -255,12 +255,12 @@ impl<'a> Needs<'a> {
 
     fn statement(&mut self, to: TensorId, value: &Expr, sum: Option<&Vec<Poly>>, open: &[Open]) {
         self.note(to);
-        let to_registers = self.home(to) == Some(Home::Registers);
+        let to_registers = self.scope(to) == Some(MemoryScope::Registers);
         let mut held = 0_u64;
         value.walk(&mut |it| {
             let Expr::Read { tensor, index } = it else { return };
             self.note(*tensor);
-            if self.home(*tensor) == Some(Home::Registers) {
+            if self.scope(*tensor) == Some(MemoryScope::Registers) {
                 return;
             }
             let depends = |it: &&Open| index.iter().any(|at| mentions(at, it.var));
@@ -291,8 +291,8 @@ impl<'a> Needs<'a> {
         }
     }
 
-    fn home(&self, tensor: TensorId) -> Option<Home> {
-        self.grid.buffers.get(tensor.0 as usize).map(|it| it.home)
+    fn scope(&self, tensor: TensorId) -> Option<MemoryScope> {
+        self.grid.buffers.get(tensor.0 as usize).map(|it| it.scope)
     }
 
     fn words_of(&self, tensor: TensorId) -> u64 {
@@ -300,7 +300,8 @@ impl<'a> Needs<'a> {
     }
 
     fn note(&mut self, tensor: TensorId) {
-        let in_memory = matches!(self.home(tensor), Some(Home::Argument | Home::Workspace));
+        let in_memory =
+            matches!(self.scope(tensor), Some(MemoryScope::Argument | MemoryScope::Workspace));
         if in_memory && !self.tensors.contains(&tensor) {
             self.tensors.push(tensor);
         }

@@ -13,19 +13,19 @@ use tvmtune_ir::dag::{Expr, TensorId};
 
 /// The most that arrays take at once, where each takes so much.
 pub(super) fn most(kernel: &Kernel, size: &dyn Fn(TensorId) -> u64) -> u64 {
-    let mut walk = Walk::default();
-    walk.body(&kernel.body);
+    let mut liveness = Liveness::default();
+    liveness.body(&kernel.body);
     let lives: Vec<(Range<usize>, u64)> =
-        walk.accesses.iter().map(|(tensor, it)| (walk.life(it), size(*tensor))).collect();
+        liveness.accesses.iter().map(|(tensor, it)| (liveness.life(it), size(*tensor))).collect();
     let at = |place: usize| {
         let alive = lives.iter().filter(|it| it.0.contains(&place));
         alive.map(|it| it.1).fold(0, u64::saturating_add)
     };
-    (0..walk.place).map(at).max().unwrap_or(0)
+    (0..liveness.place).map(at).max().unwrap_or(0)
 }
 
 #[derive(Default)]
-struct Walk {
+struct Liveness {
     /// How many statements came so far.
     place: usize,
     /// Where each array is accessed, and whether it is only written there.
@@ -34,7 +34,7 @@ struct Walk {
     loops: Vec<Range<usize>>,
 }
 
-impl Walk {
+impl Liveness {
     fn body(&mut self, body: &[Stmt]) {
         for stmt in body {
             let first = self.place;
@@ -56,16 +56,16 @@ impl Walk {
                 self.reads(value);
                 self.note(*tensor, false);
             }
-            Stmt::Combine { tensor, .. } | Stmt::Multiply { tensor, .. } => {
+            Stmt::AllReduce { tensor, .. } | Stmt::Mma { tensor, .. } => {
                 self.note(*tensor, false);
             }
-            Stmt::GroupMultiply { accumulators, a, .. } => {
+            Stmt::Wgmma { accumulators, a, .. } => {
                 self.note(accumulators.tensor, false);
                 if let FirstOperand::Registers(it) = &**a {
                     self.note(it.tensor, false);
                 }
             }
-            Stmt::WaitMatrices { sum, .. } => self.note(*sum, false),
+            Stmt::WgmmaWait { sum, .. } => self.note(*sum, false),
             _ => return,
         }
         self.place += 1;

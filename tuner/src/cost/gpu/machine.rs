@@ -56,7 +56,7 @@ pub(super) struct Machine {
     pub(super) integer: f64,
     /// Those of special functions: reciprocals, roots, powers of 2.
     pub(super) special: f64,
-    /// Multiply-adds of matrix instructions of one warp each.
+    /// Multiply-adds of MMA instructions of one warp each.
     pub(super) tensor: f64,
     /// Bytes from the second-level cache.
     pub(super) l2: f64,

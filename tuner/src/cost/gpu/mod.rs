@@ -17,8 +17,8 @@
 mod access;
 mod arithmetic;
 mod machine;
-mod parts;
 mod rank;
+mod stream_k;
 #[cfg(test)]
 mod tests;
 mod time;
@@ -75,7 +75,7 @@ pub enum Bound {
     Fma,
     /// Roots, reciprocals, powers of 2.
     Special,
-    /// Matrix instructions.
+    /// MMA instructions.
     Tensor,
     /// Shared memory and the first-level cache.
     Shared,

@@ -13,7 +13,7 @@ use tvmtune_space::fits;
 use super::machine::{
     ARITHMETIC_SHARE, BLOCK_LATENCY, FILL, LANES, LAUNCH_NS, Machine, NOT_OVERLAPPED, SCHEDULERS,
 };
-use super::parts::Parts;
+use super::stream_k::WorkUnits;
 use super::traffic::{Shape, Traffic};
 use super::value::Values;
 use super::walk::{self, Block};
@@ -37,7 +37,7 @@ pub(super) fn kernel(
     let all = |extents: &mut dyn Iterator<Item = i64>| {
         extents.fold(1_u64, |n, it| n.saturating_mul(it as u64))
     };
-    let parts = Parts::of(kernel, &values);
+    let parts = WorkUnits::of(kernel, &values);
     let all_tiles = all(&mut extents.iter().copied());
     let tiles = parts.and_then(|it| it.joined()).unwrap_or(all_tiles);
     let blocks = all(&mut kernel.blocks.iter().map(extent));

@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 
-use tvmtune_cuda::grid::{Grid, Home, Kernel, Tiles};
+use tvmtune_cuda::grid::{Grid, Kernel, MemoryScope, Tiles};
 use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::poly::{DimId, Facts, Interval, Poly, VarId};
 
@@ -106,7 +106,8 @@ impl Shape<'_> {
             kept += bytes;
             let stays = kept <= self.l2_bytes * L2_SHARE;
             let is_written = sites.iter().any(|it| it.writes && it.tensor == tensor);
-            let is_between = self.grid.buffer(tensor).home == Home::Workspace && !is_written;
+            let is_between =
+                self.grid.buffer(tensor).scope == MemoryScope::Workspace && !is_written;
             total += match stays {
                 // The kernel before left it there.
                 true if is_between => 0.0,
@@ -133,7 +134,7 @@ impl Shape<'_> {
         for (block, extent) in self.kernel.tile_vars().zip(blocks) {
             bound(block.var, *extent);
         }
-        for (var, _) in self.kernel.tiles.iter().flat_map(Tiles::of_parts) {
+        for (var, _) in self.kernel.tiles.iter().flat_map(Tiles::work_unit_vars) {
             // A whole tile stands for its parts.
             bound(var, 1);
         }

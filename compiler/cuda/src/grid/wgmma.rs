@@ -1,4 +1,4 @@
-//! Loops that are a matrix instruction of a warpgroup: four warps, operands in shared memory, the first
+//! Loops that are an MMA instruction of a warpgroup: four warps, operands in shared memory, the first
 //! one perhaps in registers.
 //!
 //! As the instruction of one warp (`tensor`), over rows of four warps and as many columns as the
@@ -13,7 +13,7 @@
 //! The rows of a warp, or its warps, may be digits: pixels of a picture, and its rows. Loops around
 //! that are written out make one batch of instructions, one after the other: registers that a loop
 //! of the compiler would move about are out of reach until the batch is done. Operands are read
-//! where they lie, by rows of 32, 64 or 128 bytes whose 16-byte chunks are permuted: a buffer whose
+//! where they lie, by rows of 32, 64 or 128 bytes whose 16-byte chunks are swizzled: a buffer whose
 //! rows have that length becomes one of those. Its rows go along the reduction, or along the other
 //! dimension in panels as wide as a row.
 //!
@@ -27,12 +27,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::fragment_layout::FragmentLayouts;
 use super::memory::flat;
-use super::operand::Spreads;
-use super::tensor::{Loop, Tile, operands, read};
+use super::mma::{Loop, Tile, operands, read};
 use super::{
-    Accumulators, Buffer, FirstOperand, Home, Kernel, RegisterOperand, SharedOperand, Stmt,
-    ThreadVar, WARP, WARPGROUP,
+    Accumulators, Buffer, FirstOperand, Kernel, MemoryScope, RegisterOperand, Released,
+    SharedOperand, Stmt, ThreadVar, WARP, WARPGROUP,
 };
 use tvmtune_ir::dag::expr::affine;
 use tvmtune_ir::dag::{DType, Expr, Subscript, TensorId};
@@ -44,17 +44,17 @@ const LINE: u32 = 4;
 /// Rows of one instruction.
 const ROWS: i64 = 64;
 /// The most columns of one instruction.
-const MOST_COLUMNS: i64 = 256;
+const MAX_COLUMNS: i64 = 256;
 /// Rows after which chunks lie as in the first one.
 const PERIOD: i64 = 8;
 
-/// Puts matrix instructions of warpgroups where loops are some, and permutes the buffers they read.
-pub(super) fn find(kernel: &mut Kernel, buffers: &mut [Buffer], spreads: &Spreads) {
+/// Puts MMA instructions of warpgroups where loops are some, and permutes the buffers they read.
+pub(super) fn find(kernel: &mut Kernel, buffers: &mut [Buffer], layouts: &FragmentLayouts) {
     let columns = kernel.thread_vars.iter().find(|it| (it.step, it.range) == (1, LINE));
     let Some(q) = columns.map(|it| it.var) else { return };
     let threads = kernel.thread_vars.clone();
-    let fed = read_once(kernel);
-    let mut search = Search { buffers, spreads, q, threads, fed, bounded: Vec::new() };
+    let tma_targets = read_once(kernel);
+    let mut search = Matcher { buffers, layouts, q, threads, tma_targets, bounded: Vec::new() };
     let mut body = std::mem::take(&mut kernel.body);
     search.block(&mut body);
     kernel.body = overlapped(body, false);
@@ -65,7 +65,8 @@ pub(super) fn find(kernel: &mut Kernel, buffers: &mut [Buffer], spreads: &Spread
 
 /// The buffers that boxes are copied to, and that one statement reads.
 fn read_once(kernel: &Kernel) -> BTreeSet<TensorId> {
-    let mut n_reads: BTreeMap<TensorId, usize> = kernel.maps.iter().map(|it| (it.to, 0)).collect();
+    let mut n_reads: BTreeMap<TensorId, usize> =
+        kernel.tensor_maps.iter().map(|it| (it.to, 0)).collect();
     let mut count = |value: &Expr| {
         value.walk(&mut |it| {
             if let Expr::Read { tensor, .. } = it {
@@ -82,15 +83,15 @@ fn read_once(kernel: &Kernel) -> BTreeSet<TensorId> {
     n_reads.into_iter().filter(|it| it.1 == 1).map(|it| it.0).collect()
 }
 
-struct Search<'a> {
+struct Matcher<'a> {
     buffers: &'a mut [Buffer],
     /// First operands that are in registers.
-    spreads: &'a Spreads,
+    layouts: &'a FragmentLayouts,
     /// The columns of a thread.
     q: VarId,
     threads: Vec<ThreadVar>,
     /// What boxes are copied to, for one statement.
-    fed: BTreeSet<TensorId>,
+    tma_targets: BTreeSet<TensorId>,
     /// Guards around: variables below a constant.
     bounded: Vec<(VarId, i64)>,
 }
@@ -107,7 +108,7 @@ struct Roles {
     columns: Vec<(VarId, i64)>,
 }
 
-impl Search<'_> {
+impl Matcher<'_> {
     fn block(&mut self, body: &mut Vec<Stmt>) {
         for mut stmt in std::mem::take(body) {
             if let Some(stmts) = self.tile(&stmt) {
@@ -117,7 +118,7 @@ impl Search<'_> {
             let n_bounded = self.bounded.len();
             let mut splits = false;
             if let Stmt::If { guards, .. } = &stmt {
-                splits = !guards.iter().all(|it| self.keeps_groups(it));
+                splits = !guards.iter().all(|it| self.keeps_warpgroups(it));
                 let bound = |it: &Guard| Some((it.value.as_var()?, it.bound.as_constant()?));
                 self.bounded.extend(guards.iter().filter_map(bound));
             }
@@ -131,7 +132,7 @@ impl Search<'_> {
 
     /// Whether a guard holds for all threads of a group or for none: they come to an instruction
     /// together.
-    fn keeps_groups(&self, guard: &Guard) -> bool {
+    fn keeps_warpgroups(&self, guard: &Guard) -> bool {
         let group = i64::from(WARPGROUP);
         let concerned =
             |it: &&ThreadVar| guard.value.mentions(it.var) || guard.bound.mentions(it.var);
@@ -170,7 +171,7 @@ impl Search<'_> {
     }
 
     /// Whether a position is the same for all threads of a group.
-    fn is_of_group(&self, at: &Poly) -> bool {
+    fn is_of_warpgroup(&self, at: &Poly) -> bool {
         self.threads.iter().all(|it| it.step >= WARPGROUP || !at.mentions(it.var))
     }
 
@@ -180,7 +181,7 @@ impl Search<'_> {
         let (tensor, outer): (Vec<&Loop>, Vec<&Loop>) =
             tile.loops.iter().partition(|it| it.is_tensor);
         let (a, b, dtype) = operands(tile.value, self.buffers)?;
-        if dtype == DType::F32 && ![a.0, b.0].iter().all(|it| self.fed.contains(it)) {
+        if dtype == DType::F32 && ![a.0, b.0].iter().all(|it| self.tma_targets.contains(it)) {
             return None;
         }
         // Either factor may have the rows.
@@ -208,13 +209,13 @@ impl Search<'_> {
             FirstOperand::Registers(_) => None,
         };
         let transposed = second.transposed || shared.is_some_and(|it| it.transposed);
-        if columns > MOST_COLUMNS || (!narrow && transposed) {
+        if columns > MAX_COLUMNS || (!narrow && transposed) {
             return None;
         }
         for (operand, row) in
             shared.map(|it| (it, first_row)).into_iter().chain([(&second, second_row)])
         {
-            self.permute(operand.tensor, row)?;
+            self.set_swizzle(operand.tensor, row)?;
             self.buffers[operand.tensor.0 as usize].is_rounded = dtype == DType::F32;
         }
         let sum = accumulators.tensor;
@@ -229,7 +230,7 @@ impl Search<'_> {
                     FirstOperand::Registers(RegisterOperand { base: at(&it.base), ..it.clone() })
                 }
             };
-            Stmt::GroupMultiply {
+            Stmt::Wgmma {
                 accumulators: Box::new(Accumulators { base, ..accumulators }),
                 columns: columns as u32,
                 a: Box::new(first),
@@ -237,14 +238,14 @@ impl Search<'_> {
                 dtype,
             }
         };
-        let body = written_out(outer, &multiply);
-        Some(vec![Stmt::Matrices { body }, Stmt::WaitMatrices { batches: 0, sum }])
+        let body = unrolled(outer, &multiply);
+        Some(vec![Stmt::WgmmaGroup { body }, Stmt::WgmmaWait { groups: 0, sum }])
     }
 
     /// The first operand, and the bytes of its rows in memory if it is there.
     fn first(&self, a: Read<'_>, roles: &Roles, dtype: DType) -> Option<(FirstOperand, i64)> {
-        if self.buffers[a.0.0 as usize].home == Home::Registers {
-            return Some((FirstOperand::Registers(self.held(a, roles)?), 0));
+        if self.buffers[a.0.0 as usize].scope == MemoryScope::Registers {
+            return Some((FirstOperand::Registers(self.register_operand(a, roles)?), 0));
         }
         let at = self.position(a)?;
         let (half, rest) = linear(&at, roles.h)?;
@@ -252,7 +253,7 @@ impl Search<'_> {
         let rest = self.without(&rest, (LINE, WARP), row)?;
         let rest = self.without(&rest, (WARP, WARPGROUP), 2 * half)?;
         let (step, base) = linear(&rest, roles.k)?;
-        if half != PERIOD * row || !self.is_of_group(&base) {
+        if half != PERIOD * row || !self.is_of_warpgroup(&base) {
             return None;
         }
         let operand = operand(a.0, base, row, step, None, dtype)?;
@@ -263,13 +264,17 @@ impl Search<'_> {
     }
 
     /// A first operand in registers.
-    fn held(&self, (tensor, index): Read<'_>, roles: &Roles) -> Option<RegisterOperand> {
-        let spread = self.spreads.get(roles.k).filter(|it| it.tensor == tensor)?;
+    fn register_operand(
+        &self,
+        (tensor, index): Read<'_>,
+        roles: &Roles,
+    ) -> Option<RegisterOperand> {
+        let layout = self.layouts.get(roles.k).filter(|it| it.tensor == tensor)?;
         let index = affine(index)?;
         let [at] = index.as_slice() else { return None };
         let (half, rest) = linear(at, roles.h)?;
-        let (far, rest) = linear(&rest, spread.far)?;
-        let (pair, base) = linear(&rest, spread.pair)?;
+        let (far, rest) = linear(&rest, layout.far)?;
+        let (pair, base) = linear(&rest, layout.pair)?;
         Some(RegisterOperand { tensor, base, half, far, pair })
     }
 
@@ -289,7 +294,7 @@ impl Search<'_> {
             panel = Some(stride);
         }
         let (step, base) = linear(&rest, roles.k)?;
-        if !self.is_of_group(&base) {
+        if !self.is_of_warpgroup(&base) {
             return None;
         }
         let bytes = row_bytes(row, step, dtype)?;
@@ -306,18 +311,18 @@ impl Search<'_> {
 
     fn position(&self, (tensor, index): Read<'_>) -> Option<Poly> {
         let buffer = &self.buffers[tensor.0 as usize];
-        let in_shared = matches!(buffer.home, Home::Shared(_));
+        let in_shared = matches!(buffer.scope, MemoryScope::Shared(_));
         in_shared.then(|| affine(index)).flatten().map(|it| flat(&it, &buffer.shape))
     }
 
     /// Permutes the chunks of a buffer's rows.
-    fn permute(&mut self, tensor: TensorId, row_bytes: i64) -> Option<()> {
+    fn set_swizzle(&mut self, tensor: TensorId, row_bytes: i64) -> Option<()> {
         let buffer = &mut self.buffers[tensor.0 as usize];
         let row_bytes = u32::try_from(row_bytes).ok()?;
-        if buffer.permuted.is_some_and(|it| it != row_bytes) {
+        if buffer.swizzle.is_some_and(|it| it != row_bytes) {
             return None;
         }
-        buffer.permuted = Some(row_bytes);
+        buffer.swizzle = Some(row_bytes);
         Some(())
     }
 }
@@ -390,7 +395,7 @@ fn roles(
 type Values = BTreeMap<VarId, Poly>;
 
 /// A statement for each iteration of some loops, the outermost first.
-fn written_out(loops: &[&Loop], stmt: &dyn Fn(&Values) -> Stmt) -> Vec<Stmt> {
+fn unrolled(loops: &[&Loop], stmt: &dyn Fn(&Values) -> Stmt) -> Vec<Stmt> {
     let count: i64 = loops.iter().map(|it| it.extent).product();
     let iteration = |n: i64| {
         let mut values = Values::new();
@@ -420,19 +425,19 @@ fn accumulators(tile: &Tile<'_>, roles: &Roles) -> Option<Accumulators> {
     Some(Accumulators { tensor: tile.tensor, base, half, pair, eight })
 }
 
-/// With batches of fed loops left running until the next one has begun:
+/// With batches of warp-specialized loops left running until the next one has begun:
 ///
 /// ```text
 /// for k                       for k
 ///   wait until full             wait until full
 ///   batch(k)                    batch(k)
 ///   wait for it          =>     wait for all but it
-///   release the slot            if 0 < k: release the slot before
-///   next slot                   next slot
-///                             wait for the last one; release the slot before
+///   release the stage            if 0 < k: release the stage before
+///   next stage                   next stage
+///                             wait for the last one; release the stage before
 /// ```
 ///
-/// A slot that nobody fills again is not released.
+/// A stage that nobody fills again is not released.
 fn overlapped(body: Vec<Stmt>, is_repeated: bool) -> Vec<Stmt> {
     let mut stmts = Vec::new();
     for mut stmt in body {
@@ -444,22 +449,27 @@ fn overlapped(body: Vec<Stmt>, is_repeated: bool) -> Vec<Stmt> {
             stmts.push(stmt);
             continue;
         };
-        let [Stmt::WaitFull { ring }, Stmt::Matrices { .. }, wait, release, Stmt::Advance { .. }] =
-            body.as_mut_slice()
+        let [
+            Stmt::ConsumerWait { pipeline },
+            Stmt::WgmmaGroup { .. },
+            wait,
+            release,
+            Stmt::AdvanceStage { .. },
+        ] = body.as_mut_slice()
         else {
             stmts.push(stmt);
             continue;
         };
-        let Stmt::WaitMatrices { batches, sum } = wait else {
+        let Stmt::WgmmaWait { groups, sum } = wait else {
             stmts.push(stmt);
             continue;
         };
-        let (ring, sum, extent) = (*ring, *sum, extent.clone());
-        *batches = 1;
-        let before = Stmt::Release { ring, before: true };
+        let (pipeline, sum, extent) = (*pipeline, *sum, extent.clone());
+        *groups = 1;
+        let before = Stmt::ConsumerRelease { pipeline, stage: Released::Previous };
         let guards = vec![Guard { value: Poly::default(), bound: Poly::var(*var) }];
         *release = Stmt::If { guards, body: vec![before.clone()] };
-        stmts.extend([stmt, Stmt::WaitMatrices { batches: 0, sum }]);
+        stmts.extend([stmt, Stmt::WgmmaWait { groups: 0, sum }]);
         if !is_repeated {
             continue;
         }
@@ -478,8 +488,8 @@ fn overlapped(body: Vec<Stmt>, is_repeated: bool) -> Vec<Stmt> {
 fn fenced(body: Vec<Stmt>) -> Vec<Stmt> {
     let mut stmts = Vec::new();
     for mut stmt in body {
-        if let Stmt::Sync { .. } = stmt {
-            stmts.push(Stmt::FenceAsync);
+        if let Stmt::Barrier { .. } = stmt {
+            stmts.push(Stmt::FenceProxyAsync);
         }
         if let Some(body) = stmt.body_mut() {
             *body = fenced(std::mem::take(body));
@@ -495,7 +505,7 @@ fn is_written(kernel: &Kernel, buffers: &[Buffer]) -> bool {
     for stmt in &kernel.body {
         stmt.walk(&mut |it| {
             if let Stmt::Store { tensor, .. } = it {
-                found |= buffers[tensor.0 as usize].permuted.is_some();
+                found |= buffers[tensor.0 as usize].swizzle.is_some();
             }
         });
     }

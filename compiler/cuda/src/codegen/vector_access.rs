@@ -5,7 +5,7 @@
 
 use super::ALIGNMENT;
 use super::expr::affine_one;
-use crate::grid::{Grid, Home, Stmt};
+use crate::grid::{Grid, MemoryScope, Stmt};
 use tvmtune_ir::dag::{BinaryOp, Expr, Reducer, TensorId};
 use tvmtune_ir::poly::{Poly, VarId};
 use tvmtune_schedule::nest::Guard;
@@ -41,7 +41,7 @@ pub fn vectors(grid: &Grid, var: VarId, extent: &Poly, stmt: &Stmt) -> Option<Ve
 pub fn is_vector(grid: &Grid, tensor: TensorId, position: &Poly, var: VarId, lanes: i64) -> bool {
     let buffer = grid.buffer(tensor);
     let bytes = buffer.dtype.bytes() * lanes as u64;
-    if buffer.home == Home::Registers || bytes > ALIGNMENT {
+    if buffer.scope == MemoryScope::Registers || bytes > ALIGNMENT {
         return false;
     }
     position

@@ -10,8 +10,8 @@ use tvmtune_space::default;
 use tvmtune_space::sketch::sketches;
 use tvmtune_tests::program;
 
+use super::mma::check_rule;
 use super::target;
-use super::tensor::check_rule;
 
 /// A convolution of windows of 3 x 3, or of single pixels, padded by as many as they reach over.
 struct Convolution {
@@ -66,7 +66,7 @@ fn default_of(convolution: &Convolution) -> Generated {
     tvmtune_cuda::generate(&default::schedule(&dag, &target().into())).unwrap()
 }
 
-/// Points of the rule by a feeder, and of that by all threads.
+/// Points of the rule by a producer, and of that by all threads.
 #[track_caller]
 fn check(convolution: &Convolution, batches: &[i64], n_points: u64) {
     let (hopper, text) = (Arch { sm: 90, exact: true }, convolution.text());
@@ -151,7 +151,7 @@ fn parts_of_channels_are_no_boxes() {
     let schedule = Schedule::replay(&dag, &fed.instructions(&fed.default)).unwrap();
     assert_eq!(
         tvmtune_cuda::generate(&schedule).map(|it| it.unit.source),
-        Err(Unplaceable::NotBoxes)
+        Err(Unplaceable::NotTmaLoads)
     );
     let hopper = Arch { sm: 90, exact: true };
     check_rule(": group", hopper, text, "wgmma_f16<0, 0>(", &[1, 2], 0);
@@ -159,9 +159,9 @@ fn parts_of_channels_are_no_boxes() {
 
 /// The boxes of pictures that a kernel copies: their extents, and how far apart what they copy is.
 fn boxes_of_pictures(generated: &Generated) -> Vec<(&[i64], &[i64])> {
-    let maps = generated.grid.kernels.iter().flat_map(|it| &it.maps);
+    let maps = generated.grid.kernels.iter().flat_map(|it| &it.tensor_maps);
     let of_picture = maps.filter(|it| generated.grid.buffer(it.tensor).name == "x");
-    of_picture.map(|it| (&it.extents[..], &it.steps[..])).collect()
+    of_picture.map(|it| (&it.extents[..], &it.element_strides[..])).collect()
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn a_step_of_a_convolution_is_one_box_of_pixels() {
 #[test]
 fn what_no_box_fits_stays_what_it_was() {
     let is_fed = |it: &Convolution| {
-        default_of(it).grid.kernels.iter().any(|kernel| !kernel.feeder.is_empty())
+        default_of(it).grid.kernels.iter().any(|kernel| !kernel.producer.is_empty())
     };
     assert!(is_fed(&SINGLE));
     assert!(!is_fed(&Convolution { channels: [64, 8], ..SINGLE }), "few columns");

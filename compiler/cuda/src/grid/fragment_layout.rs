@@ -1,4 +1,4 @@
-//! Operands of matrix instructions that stay in registers: what one product leaves there, rounded, is
+//! Operands of MMA instructions that stay in registers: what one product leaves there, rounded, is
 //! what the next one multiplies.
 //!
 //! In a schedule each thread of a row reads all steps of an instruction. The instruction does not:
@@ -10,7 +10,7 @@
 //!
 //! which are the columns that it has of a result. So for `memory`, which asks whose elements are
 //! whose, an access along `k` is one along these three. `far` and `pair` are variables of no loop:
-//! they stand in the operand's index until `group` has made an instruction of it, and if it can't,
+//! they stand in the operand's index until `wgmma` has made an instruction of it, and if it can't,
 //! the kernel is placed again with the operand in shared memory.
 //!
 //! # Source
@@ -20,10 +20,10 @@
 
 use std::collections::BTreeMap;
 
-use super::distribute::Runs;
 use super::memory::Path;
-use super::tensor::{operands, read};
-use super::{Buffer, Home, Kernel, Stmt};
+use super::mma::{operands, read};
+use super::thread_layout::LoopAxis;
+use super::{Buffer, Kernel, MemoryScope, Stmt};
 use tvmtune_ir::dag::expr::affine;
 use tvmtune_ir::dag::{Expr, TensorId};
 use tvmtune_ir::poly::{Facts, Poly, VarId};
@@ -36,7 +36,7 @@ const LINE: i64 = 4;
 
 /// An operand along the steps of an instruction.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Spread {
+pub(super) struct FragmentLayout {
     pub(super) tensor: TensorId,
     pub(super) far: VarId,
     pub(super) pair: VarId,
@@ -44,14 +44,14 @@ pub(super) struct Spread {
 
 /// Operands that may stay in registers, by the loops over steps of their instructions.
 #[derive(Default)]
-pub(super) struct Spreads(BTreeMap<VarId, Spread>);
+pub(super) struct FragmentLayouts(BTreeMap<VarId, FragmentLayout>);
 
-impl Spreads {
+impl FragmentLayouts {
     /// The first operands of a kernel's products that its threads compute.
     pub(super) fn new(kernel: &Kernel, buffers: &[Buffer], n_vars: &mut u32) -> Self {
-        let mut spreads = Self::default();
-        spreads.collect(&kernel.body, buffers, n_vars);
-        spreads
+        let mut layouts = Self::default();
+        layouts.collect(&kernel.body, buffers, n_vars);
+        layouts
     }
 
     fn collect(&mut self, body: &[Stmt], buffers: &[Buffer], n_vars: &mut u32) {
@@ -62,12 +62,12 @@ impl Spreads {
             };
             let (far, pair) = (VarId(*n_vars), VarId(*n_vars + 1));
             *n_vars += 2;
-            self.0.insert(steps, Spread { tensor, far, pair });
+            self.0.insert(steps, FragmentLayout { tensor, far, pair });
         }
     }
 
     /// The operand that an instruction has along that loop.
-    pub(super) fn get(&self, steps: VarId) -> Option<Spread> {
+    pub(super) fn get(&self, steps: VarId) -> Option<FragmentLayout> {
         self.0.get(&steps).copied()
     }
 
@@ -80,16 +80,17 @@ impl Spreads {
         path: &Path,
     ) -> Option<(Vec<Poly>, Path)> {
         let own = path.iter().find_map(|(var, _)| Some((*var, self.get(*var)?)));
-        let (steps, spread) = own.filter(|it| it.1.tensor == tensor)?;
-        let of_row =
-            |runs: &Runs| *runs == Runs::Threads { extent: LINE, step: 1, range: LINE as u32 };
+        let (steps, layout) = own.filter(|it| it.1.tensor == tensor)?;
+        let of_row = |runs: &LoopAxis| {
+            *runs == LoopAxis::Threads { extent: LINE, step: 1, range: LINE as u32 }
+        };
         let thread = path.iter().find(|it| of_row(&it.1))?.0;
-        let step = Poly::var(spread.far) * (PAIR * LINE)
+        let step = Poly::var(layout.far) * (PAIR * LINE)
             + Poly::var(thread) * PAIR
-            + Poly::var(spread.pair);
+            + Poly::var(layout.pair);
         let of = |var: VarId| (var == steps).then(|| step.clone());
         let index = index.iter().map(|it| it.substitute_vars(&of, &Facts::default())).collect();
-        let inside = [spread.far, spread.pair].map(|it| (it, Runs::Loop(2)));
+        let inside = [layout.far, layout.pair].map(|it| (it, LoopAxis::Loop(2)));
         let path = path.iter().filter(|it| it.0 != steps).copied().chain(inside).collect();
         Some((index, path))
     }
@@ -100,7 +101,7 @@ impl Spreads {
         let mut look = |value: &Expr| {
             value.walk(&mut |it| {
                 let Expr::Read { tensor, index } = it else { return };
-                let is_along = |it: &Spread| {
+                let is_along = |it: &FragmentLayout| {
                     let index = affine(index).unwrap_or_default();
                     it.tensor == *tensor && index.iter().any(|at| at.mentions(it.far))
                 };
@@ -134,6 +135,6 @@ fn first_operand(stmt: &Stmt, buffers: &[Buffer]) -> Option<(VarId, TensorId)> {
     let of_group = tensor().count() > 3 && dtype.bytes() == 2;
     let mut factors = [a, b].into_iter();
     let (first, _) = factors.find(|it| affine(it.1).is_some_and(|it| is_first(&it)))?;
-    let is_local = buffers[first.0 as usize].home == Home::Registers;
+    let is_local = buffers[first.0 as usize].scope == MemoryScope::Registers;
     (of_group && is_local).then_some((steps, first))
 }

@@ -16,7 +16,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::memory::flat;
-use super::{Buffer, Home, Kernel, Stmt};
+use super::{Buffer, Kernel, MemoryScope, Stmt};
 use tvmtune_ir::dag::expr::affine;
 use tvmtune_ir::dag::{
     BinaryOp, CompareOp, DType, Expr, Literal, Reducer, Subscript, TensorId, UnaryOp,
@@ -31,10 +31,10 @@ struct Filled {
 }
 
 /// Conditions of copies that need not be zero where they fail.
-pub(super) type Unneeded = BTreeMap<TensorId, Vec<Guard>>;
+pub(super) type DontCare = BTreeMap<TensorId, Vec<Guard>>;
 
 /// Fills copies, and drops guards that do not matter any more.
-pub(super) fn fill(kernel: &mut Kernel, buffers: &[Buffer], facts: &Facts) -> Unneeded {
+pub(super) fn fill(kernel: &mut Kernel, buffers: &[Buffer], facts: &Facts) -> DontCare {
     let mut n_writes: BTreeMap<TensorId, u32> = BTreeMap::new();
     for stmt in &kernel.body {
         stmt.walk(&mut |it| {
@@ -46,9 +46,9 @@ pub(super) fn fill(kernel: &mut Kernel, buffers: &[Buffer], facts: &Facts) -> Un
     let of_blocks = kernel.tile_vars().map(|it| it.var).collect();
     let mut pass = Pass { buffers, facts, of_blocks, n_writes, filled: BTreeMap::new() };
     pass.fill(&mut kernel.body);
-    let unneeded = pass.unneeded(&kernel.body);
+    let dont_care = pass.dont_care(&kernel.body);
     pass.relax(&mut kernel.body);
-    unneeded
+    dont_care
 }
 
 struct Pass<'a> {
@@ -62,7 +62,10 @@ struct Pass<'a> {
 
 impl Pass<'_> {
     fn is_local(&self, tensor: TensorId) -> bool {
-        matches!(self.buffers[tensor.0 as usize].home, Home::Shared(_) | Home::Registers)
+        matches!(
+            self.buffers[tensor.0 as usize].scope,
+            MemoryScope::Shared(_) | MemoryScope::Registers
+        )
     }
 
     /// Whether an index is inside its buffer whatever the guards say.
@@ -246,7 +249,7 @@ impl Pass<'_> {
 
     /// The conditions of copies where nobody needs the zeros: whenever one fails, what is read is
     /// only added to elements that are dropped.
-    fn unneeded(&self, body: &[Stmt]) -> Unneeded {
+    fn dont_care(&self, body: &[Stmt]) -> DontCare {
         let all = self.filled.iter().map(|(tensor, it)| (*tensor, it.outside.clone()));
         let mut found = all.collect();
         for stmt in body {
@@ -256,7 +259,7 @@ impl Pass<'_> {
     }
 
     /// Takes conditions out that a statement needs, which stands below these guards.
-    fn note_needs(&self, stmt: &Stmt, around: &[Guard], found: &mut Unneeded) {
+    fn note_needs(&self, stmt: &Stmt, around: &[Guard], found: &mut DontCare) {
         let (value, dropped) = match stmt {
             Stmt::If { guards, .. } => {
                 let all = [around, guards].concat();

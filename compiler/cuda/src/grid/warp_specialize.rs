@@ -1,19 +1,19 @@
 //! Copies that a warp of their own makes, box by box, while the others compute.
 //!
 //! ```text
-//! fed(3) k in 0..n          feeder: for k in 0..n            the others: for k in 0..n
-//!   copy(k)                           wait until slot empty                wait until slot full
+//! fed(3) k in 0..n          producer: for k in 0..n            the others: for k in 0..n
+//!   copy(k)                           wait until stage empty                wait until stage full
 //!   use(k)            =>              copy(k) by boxes                     use(k)
-//!                                     next slot                            slot is empty; next slot
+//!                                     next stage                            stage is empty; next stage
 //! ```
 //!
-//! The copies have a ring of slots; those further on in the loop, where they are needed, one of their
+//! The copies have a circular buffer of stages; those further on in the loop, where they are needed, one of their
 //! own. Each side counts its own way around; barriers in shared memory
 //! say how far the other is, so loops and conditions around are run by both. A copy is one of boxes
-//! if its loops walk along one dimension of the tensor each, from the innermost out; loops further
+//! if its loops axis along one dimension of the tensor each, from the innermost out; loops further
 //! out repeat it. Zero stands for what is outside of the tensor, as the hardware has it; elements
 //! that are read for nothing (`tails`) may be anything. Blocks of a cluster that need the same box
-//! copy a part of it each, to all of them; a slot is then empty when it is in all of them.
+//! copy a part of it each, to all of them; a stage is then empty when it is in all of them.
 //!
 //! # Source
 //!
@@ -23,10 +23,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::memory::flat;
-use super::pipeline::{Slot, n_accesses, runs_of_copies, written};
-use super::tails::Unneeded;
+use super::pipeline::{Staging, n_accesses, runs_of_copies, written};
+use super::predicate::DontCare;
 use super::{
-    BlockVar, BoxMap, Buffer, Copied, Home, Kernel, LoopKind, Ring, Stmt, Unplaceable, WARP, copied,
+    BlockVar, Buffer, CircularBuffer, Kernel, LoopKind, MemoryScope, PredicatedLoad, Released,
+    Stmt, TensorMap, Unplaceable, WARP, predicated_load,
 };
 use tvmtune_ir::dag::expr::affine;
 use tvmtune_ir::dag::{Expr, TensorId};
@@ -34,59 +35,69 @@ use tvmtune_ir::poly::{Atom, Facts, Poly, VarId};
 use tvmtune_schedule::nest::Guard;
 
 /// The most elements that a box reaches over along one dimension.
-const MOST_EXTENT: i64 = 256;
+const MAX_EXTENT: i64 = 256;
 /// The most elements of which one is copied.
-const MOST_STEP: i64 = 8;
+const MAX_STEP: i64 = 8;
 /// The most dimensions of a tensor that is copied by boxes.
-const MOST_DIMS: usize = 5;
-/// Bytes after which permuted rows lie as in the first one.
+const MAX_DIMS: usize = 5;
+/// Bytes after which swizzled rows lie as in the first one.
 const PATTERN: i64 = 1024;
 /// Bytes of what the place of a box is a multiple of.
 const PLACE: i64 = 128;
 /// Bytes of what rows of boxes, and of tensors, are multiples of.
 const LINE: i64 = 16;
 
-/// Divides a kernel with fed loops between the feeder and the other threads.
+/// Divides a kernel with warp-specialized loops between the producer and the other threads.
 pub(super) fn divide(
     kernel: &mut Kernel,
     buffers: &[Buffer],
-    slots: &BTreeMap<TensorId, Slot>,
-    unneeded: &Unneeded,
+    stagings: &BTreeMap<TensorId, Staging>,
+    dont_care: &DontCare,
 ) -> Result<(), Unplaceable> {
-    if !has_fed(&kernel.body) {
+    if !has_warp_specialized(&kernel.body) {
         return Ok(());
     }
-    if combines_in_block(&kernel.body) {
-        return Err(Unplaceable::FedReduction);
+    if all_reduces_in_block(&kernel.body) {
+        return Err(Unplaceable::BlockReductionBesideProducer);
     }
     let everything = written(&kernel.body);
-    let (rings, maps, cluster) = (Vec::new(), Vec::new(), cluster(&kernel.blocks));
-    let mut division = Division { buffers, slots, unneeded, everything, cluster, rings, maps };
+    let (circular_buffers, tensor_maps, cluster) =
+        (Vec::new(), Vec::new(), cluster(&kernel.blocks));
+    let mut specializer = Specializer {
+        buffers,
+        stagings,
+        dont_care,
+        everything,
+        cluster,
+        circular_buffers,
+        tensor_maps,
+    };
     let body = std::mem::take(&mut kernel.body);
-    let (feeder, others) = division.block(body)?;
+    let (producer, others) = specializer.block(body)?;
     // What is fed is written by nobody else.
-    let fed: Vec<TensorId> = division.maps.iter().map(|it| it.to).collect();
+    let fed: Vec<TensorId> = specializer.tensor_maps.iter().map(|it| it.to).collect();
     let also = written(&others);
     if fed.iter().any(|it| also.contains(it)) {
-        return Err(Unplaceable::NotBoxes);
+        return Err(Unplaceable::NotTmaLoads);
     }
-    (kernel.body, kernel.feeder) = (others, feeder);
-    (kernel.rings, kernel.maps) = (division.rings, division.maps);
+    (kernel.body, kernel.producer) = (others, producer);
+    (kernel.circular_buffers, kernel.tensor_maps) =
+        (specializer.circular_buffers, specializer.tensor_maps);
     Ok(())
 }
 
 /// Whether more threads than a warp combine what they have: they wait for all of the block.
-fn combines_in_block(body: &[Stmt]) -> bool {
+fn all_reduces_in_block(body: &[Stmt]) -> bool {
     let mut found = false;
     for stmt in body {
         stmt.walk(&mut |it| {
-            found |= matches!(it, Stmt::Combine { range, .. } if *range > WARP);
+            found |= matches!(it, Stmt::AllReduce { range, .. } if *range > WARP);
         });
     }
     found
 }
 
-fn has_fed(body: &[Stmt]) -> bool {
+fn has_warp_specialized(body: &[Stmt]) -> bool {
     let mut found = false;
     for stmt in body {
         stmt.walk(&mut |it| {
@@ -96,60 +107,64 @@ fn has_fed(body: &[Stmt]) -> bool {
     found
 }
 
-struct Division<'a> {
+struct Specializer<'a> {
     buffers: &'a [Buffer],
-    slots: &'a BTreeMap<TensorId, Slot>,
+    stagings: &'a BTreeMap<TensorId, Staging>,
     /// What need not be zero.
-    unneeded: &'a Unneeded,
+    dont_care: &'a DontCare,
     /// The variable that numbers the blocks of a cluster, and how many those are.
     cluster: Option<(VarId, i64)>,
     /// What the kernel writes.
     everything: BTreeSet<TensorId>,
-    rings: Vec<Ring>,
-    maps: Vec<BoxMap>,
+    circular_buffers: Vec<CircularBuffer>,
+    tensor_maps: Vec<TensorMap>,
 }
 
-impl Division<'_> {
-    /// What the feeder does of some statements, and what the others do.
+impl Specializer<'_> {
+    /// What the producer does of some statements, and what the others do.
     fn block(&mut self, body: Vec<Stmt>) -> Result<(Vec<Stmt>, Vec<Stmt>), Unplaceable> {
-        let (mut feeder, mut others) = (Vec::new(), Vec::new());
+        let (mut producer, mut others) = (Vec::new(), Vec::new());
         for stmt in body {
             match stmt {
                 Stmt::For { var, name, extent, kind: LoopKind::WarpSpecialized(depth), body } => {
-                    let (copies, rest) = self.fed(var, depth, body)?;
+                    let (copies, rest) = self.specialized(var, depth, body)?;
                     let of = |body| {
                         let (name, extent, kind) = (name.clone(), extent.clone(), LoopKind::Serial);
                         Stmt::For { var, name, extent, kind, body }
                     };
-                    feeder.push(of(copies));
+                    producer.push(of(copies));
                     others.push(of(rest));
                 }
-                Stmt::For { var, name, extent, kind, body } if has_fed(&body) => {
+                Stmt::For { var, name, extent, kind, body } if has_warp_specialized(&body) => {
                     let (feeds, rest) = self.block(body)?;
                     let of = |body| {
                         let (name, extent) = (name.clone(), extent.clone());
                         Stmt::For { var, name, extent, kind, body }
                     };
-                    feeder.push(of(feeds));
+                    producer.push(of(feeds));
                     others.push(of(rest));
                 }
                 // Blocks of a cluster wait for one another.
-                Stmt::If { guards, body } if has_fed(&body) && self.cluster.is_none() => {
+                Stmt::If { guards, body }
+                    if has_warp_specialized(&body) && self.cluster.is_none() =>
+                {
                     let (feeds, rest) = self.block(body)?;
-                    feeder.push(Stmt::If { guards: guards.clone(), body: feeds });
+                    producer.push(Stmt::If { guards: guards.clone(), body: feeds });
                     others.push(Stmt::If { guards, body: rest });
                 }
-                // Threads of a loop would each need a feeder.
-                stmt if has_fed(std::slice::from_ref(&stmt)) => return Err(Unplaceable::NotBoxes),
+                // Threads of a loop would each need a producer.
+                stmt if has_warp_specialized(std::slice::from_ref(&stmt)) => {
+                    return Err(Unplaceable::NotTmaLoads);
+                }
                 stmt => others.push(stmt),
             }
         }
-        Ok((feeder, others))
+        Ok((producer, others))
     }
 
-    /// One iteration of a fed loop, for the feeder and for the others. What is copied in one go has
-    /// a ring: it is waited for where the copies stand, and released when it was read last.
-    fn fed(
+    /// One iteration of a warp-specialized loop, for the producer and for the others. What is copied in one go has
+    /// a circular buffer: it is waited for where the copies stand, and released when it was read last.
+    fn specialized(
         &mut self,
         var: VarId,
         depth: u8,
@@ -157,78 +172,87 @@ impl Division<'_> {
     ) -> Result<(Vec<Stmt>, Vec<Stmt>), Unplaceable> {
         let runs = runs_of_copies(&body, self.buffers, &self.everything);
         if runs.is_empty() {
-            return Err(Unplaceable::NotBoxes);
+            return Err(Unplaceable::NotTmaLoads);
         }
         let (mut copies, mut begins, mut ends) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
         for run in &runs {
-            let ring = self.ring(var, depth, &body[run.clone()], &mut copies)?;
+            let pipeline = self.pipeline(var, depth, &body[run.clone()], &mut copies)?;
             let copied = written(&body[run.clone()]);
             let reads =
                 |it: &Stmt| copied.iter().any(|of| n_accesses(std::slice::from_ref(it), *of) > 0);
             let last = body.iter().rposition(reads).filter(|it| *it >= run.end);
-            begins.insert(run.start, ring);
-            ends.entry(last.unwrap_or(body.len() - 1)).or_insert_with(Vec::new).push(ring);
+            begins.insert(run.start, pipeline);
+            ends.entry(last.unwrap_or(body.len() - 1)).or_insert_with(Vec::new).push(pipeline);
         }
         let mut uses = Vec::new();
         for (n, stmt) in body.into_iter().enumerate() {
-            uses.extend(begins.get(&n).map(|ring| Stmt::WaitFull { ring: *ring }));
+            uses.extend(begins.get(&n).map(|pipeline| Stmt::ConsumerWait { pipeline: *pipeline }));
             if !runs.iter().any(|it| it.contains(&n)) {
                 uses.push(stmt);
             }
-            for ring in ends.get(&n).into_iter().flatten().copied() {
-                uses.extend([Stmt::Release { ring, before: false }, Stmt::Advance { ring }]);
+            for pipeline in ends.get(&n).into_iter().flatten().copied() {
+                uses.extend([
+                    Stmt::ConsumerRelease { pipeline, stage: Released::Current },
+                    Stmt::AdvanceStage { pipeline },
+                ]);
             }
         }
         Ok((copies, uses))
     }
 
-    /// A ring for some copies; what the feeder does for it is added to what it does before.
-    fn ring(
+    /// A circular buffer for some copies; what the producer does for it is added to what it does before.
+    fn pipeline(
         &mut self,
         var: VarId,
         depth: u8,
         copies: &[Stmt],
-        feeder: &mut Vec<Stmt>,
+        producer: &mut Vec<Stmt>,
     ) -> Result<usize, Unplaceable> {
-        let ring = self.rings.len();
-        let slot_of = |it: &TensorId| self.slots.get(it).filter(|it| it.is_of(var));
+        let pipeline = self.circular_buffers.len();
+        let staging_of = |it: &TensorId| self.stagings.get(it).filter(|it| it.is_of(var));
         let copied = written(copies);
-        let all_have = copied.iter().all(|it| slot_of(it).is_some());
-        let slot = copied.iter().find_map(|it| slot_of(it)?.ring_position());
-        let Some(slot) = slot.filter(|_| all_have) else { return Err(Unplaceable::NotBoxes) };
+        let all_have = copied.iter().all(|it| staging_of(it).is_some());
+        let stage = copied.iter().find_map(|it| staging_of(it)?.stage_var());
+        let Some(stage) = stage.filter(|_| all_have) else { return Err(Unplaceable::NotTmaLoads) };
         let (mut boxes, mut bytes) = (Vec::new(), 0);
         for copy in copies {
-            let (stmts, n) = self.boxes(copy, ring).ok_or(Unplaceable::NotBoxes)?;
+            let (stmts, n) = self.boxes(copy, pipeline).ok_or(Unplaceable::NotTmaLoads)?;
             boxes.extend(stmts);
             bytes += n;
         }
-        self.rings.push(Ring { slot, depth: depth.into(), bytes: bytes as u32, place: 0 });
-        feeder.push(Stmt::WaitEmpty { ring });
-        feeder.extend(boxes);
-        feeder.push(Stmt::Advance { ring });
-        Ok(ring)
+        self.circular_buffers.push(CircularBuffer {
+            stage,
+            n_stages: depth.into(),
+            stage_bytes: bytes as u32,
+            barriers: 0,
+        });
+        producer.push(Stmt::ProducerAcquire { pipeline });
+        producer.extend(boxes);
+        producer.push(Stmt::AdvanceStage { pipeline });
+        Ok(pipeline)
     }
 
     /// A copy as boxes, and how many bytes they are.
-    fn boxes(&mut self, copy: &Stmt, ring: usize) -> Option<(Vec<Stmt>, i64)> {
+    fn boxes(&mut self, copy: &Stmt, pipeline: usize) -> Option<(Vec<Stmt>, i64)> {
         let (loops, to, index, value) = read(copy)?;
-        let Copied { tensor: from, index: subscripts, conditions } = copied(value)?;
+        let PredicatedLoad { tensor: from, index: subscripts, conditions } =
+            predicated_load(value)?;
         let index_from = affine(subscripts)?;
         let (target, tensor) = (&self.buffers[to.0 as usize], &self.buffers[from.0 as usize]);
         let outside: Option<Vec<Vec<Guard>>> = conditions.into_iter().map(Guard::all_of).collect();
-        let is_copy = matches!(target.home, Home::Shared(_))
-            && matches!(tensor.home, Home::Argument | Home::Workspace)
+        let is_copy = matches!(target.scope, MemoryScope::Shared(_))
+            && matches!(tensor.scope, MemoryScope::Argument | MemoryScope::Workspace)
             && target.dtype == tensor.dtype
-            && tensor.shape.len() <= MOST_DIMS
+            && tensor.shape.len() <= MAX_DIMS
             && outside?
                 .concat()
                 .iter()
-                .all(|it| is_edge(it, &index_from, &tensor.shape) || self.is_unneeded(it, to));
+                .all(|it| is_edge(it, &index_from, &tensor.shape) || self.is_dont_care(it, to));
         if !is_copy || !has_lines(tensor) {
             return None;
         }
         let place = flat(index, &target.shape);
-        let Shape { mut extents, steps, repeats } = shape(loops, &place, &index_from)?;
+        let BoxShape { mut extents, steps, repeats } = shape(loops, &place, &index_from)?;
         let bytes = tensor.dtype.bytes() as i64;
         if extents.last()? * bytes % LINE != 0 {
             return None;
@@ -238,7 +262,7 @@ impl Division<'_> {
             return None;
         }
         let n_bytes = repeats.iter().map(|it| it.extent).product::<i64>() * filled * bytes;
-        let is_repeated = |it: VarId| repeats.iter().any(|walk| walk.var == it);
+        let is_repeated = |it: VarId| repeats.iter().any(|axis| axis.var == it);
         let at_first = |it: &Poly| first_of(it, copy, &is_repeated);
         let mut position = at_first(&place);
         let mut coordinates: Vec<Poly> = index_from.iter().map(at_first).collect();
@@ -248,8 +272,14 @@ impl Division<'_> {
             coordinates[*dim] += block.clone() * (length * steps[*dim]);
             position += block.clone() * (length * row);
         }
-        let map = self.map(BoxMap { tensor: from, to, extents, steps, is_shared: share.is_some() });
-        let stmt = Stmt::CopyBox { map, position, coordinates, ring };
+        let tensor_map = self.tensor_map(TensorMap {
+            tensor: from,
+            to,
+            box_extents: extents,
+            element_strides: steps,
+            is_multicast: share.is_some(),
+        });
+        let stmt = Stmt::TmaLoad { tensor_map, position, coordinates, pipeline };
         let stmts = repeats.iter().fold(vec![stmt], |body, it| {
             let (name, extent) = (it.name.clone(), Poly::constant(it.extent));
             vec![Stmt::For { var: it.var, name, extent, kind: LoopKind::Unrolled, body }]
@@ -279,18 +309,18 @@ impl Division<'_> {
     }
 
     /// Whether nobody needs the zeros of a copy where a condition fails.
-    fn is_unneeded(&self, guard: &Guard, to: TensorId) -> bool {
+    fn is_dont_care(&self, guard: &Guard, to: TensorId) -> bool {
         let room = |it: &Guard| it.bound.clone() - it.value.clone();
-        let unneeded = self.unneeded.get(&to);
-        unneeded.is_some_and(|all| all.iter().any(|it| room(it) == room(guard)))
+        let dont_care = self.dont_care.get(&to);
+        dont_care.is_some_and(|all| all.iter().any(|it| room(it) == room(guard)))
     }
 
-    fn map(&mut self, map: BoxMap) -> usize {
-        if let Some(known) = self.maps.iter().position(|it| *it == map) {
+    fn tensor_map(&mut self, map: TensorMap) -> usize {
+        if let Some(known) = self.tensor_maps.iter().position(|it| *it == map) {
             return known;
         }
-        self.maps.push(map);
-        self.maps.len() - 1
+        self.tensor_maps.push(map);
+        self.tensor_maps.len() - 1
     }
 }
 
@@ -308,7 +338,7 @@ fn mentions(poly: &Poly, var: VarId) -> bool {
 }
 
 /// A loop of a copy.
-struct Walk {
+struct BoxLoop {
     var: VarId,
     name: String,
     extent: i64,
@@ -332,7 +362,7 @@ fn first_of(poly: &Poly, copy: &Stmt, is_repeated: &dyn Fn(VarId) -> bool) -> Po
 }
 
 /// The loops of a copy, and its one store: where, and what.
-fn read(copy: &Stmt) -> Option<(Vec<Walk>, TensorId, &[Poly], &Expr)> {
+fn read(copy: &Stmt) -> Option<(Vec<BoxLoop>, TensorId, &[Poly], &Expr)> {
     let mut loops = Vec::new();
     let mut inner = copy;
     loop {
@@ -341,7 +371,7 @@ fn read(copy: &Stmt) -> Option<(Vec<Walk>, TensorId, &[Poly], &Expr)> {
                 let [next] = body.as_slice() else { return None };
                 let extent = extent.as_constant()?;
                 let (var, name) = (*var, name.clone());
-                loops.push(Walk { var, name, extent, stride: 0, dim: 0, step: 1 });
+                loops.push(BoxLoop { var, name, extent, stride: 0, dim: 0, step: 1 });
                 inner = next;
             }
             Stmt::Store { tensor, index, value } => return Some((loops, *tensor, index, value)),
@@ -351,39 +381,39 @@ fn read(copy: &Stmt) -> Option<(Vec<Walk>, TensorId, &[Poly], &Expr)> {
 }
 
 /// The shape of a box.
-struct Shape {
+struct BoxShape {
     /// Elements along the dimensions of the tensor, and how far apart they are.
     extents: Vec<i64>,
     steps: Vec<i64>,
     /// The loops that repeat it.
-    repeats: Vec<Walk>,
+    repeats: Vec<BoxLoop>,
 }
 
-/// The shape of a box that loops walk over.
-fn shape(mut loops: Vec<Walk>, place: &Poly, index_from: &[Poly]) -> Option<Shape> {
+/// The shape of a box that loops axis over.
+fn shape(mut loops: Vec<BoxLoop>, place: &Poly, index_from: &[Poly]) -> Option<BoxShape> {
     loops.retain(|it| it.extent > 1);
-    for walk in &mut loops {
-        walk.stride = place.split_linear(walk.var)?.0.as_constant()?;
-        (walk.dim, walk.step) = dim_of(walk.var, index_from)?;
+    for axis in &mut loops {
+        axis.stride = place.split_linear(axis.var)?.0.as_constant()?;
+        (axis.dim, axis.step) = dim_of(axis.var, index_from)?;
     }
     loops.sort_by_key(|it| it.stride);
     let (mut extents, mut steps) = (vec![1; index_from.len()], vec![1; index_from.len()]);
-    let mut repeats: Vec<Walk> = Vec::new();
+    let mut repeats: Vec<BoxLoop> = Vec::new();
     let (mut filled, mut dim) = (1, index_from.len());
-    for walk in loops {
-        let continues = walk.stride == filled && walk.dim < dim;
+    for axis in loops {
+        let continues = axis.stride == filled && axis.dim < dim;
         // Lines of the innermost dimension are copied as they are.
-        let is_last = walk.dim + 1 == index_from.len();
-        let most_step = if is_last { 1 } else { MOST_STEP };
-        let fits = (1..=most_step).contains(&walk.step) && walk.extent * walk.step <= MOST_EXTENT;
+        let is_last = axis.dim + 1 == index_from.len();
+        let most_step = if is_last { 1 } else { MAX_STEP };
+        let fits = (1..=most_step).contains(&axis.step) && axis.extent * axis.step <= MAX_EXTENT;
         if continues && fits && repeats.is_empty() {
-            (extents[walk.dim], steps[walk.dim], dim) = (walk.extent, walk.step, walk.dim);
-            filled *= walk.extent;
+            (extents[axis.dim], steps[axis.dim], dim) = (axis.extent, axis.step, axis.dim);
+            filled *= axis.extent;
         } else {
-            repeats.push(walk);
+            repeats.push(axis);
         }
     }
-    Some(Shape { extents, steps, repeats })
+    Some(BoxShape { extents, steps, repeats })
 }
 
 /// Whether a condition only asks if an index is inside its dimension.

@@ -6,7 +6,7 @@
 //! for the next one, take more registers than there are.
 
 use super::Printer;
-use crate::grid::{Home, LoopKind, Stmt};
+use crate::grid::{LoopKind, MemoryScope, Stmt};
 use tvmtune_ir::dag::{Expr, Subscript};
 use tvmtune_ir::poly::{Poly, VarId};
 
@@ -25,7 +25,7 @@ impl Printer<'_> {
     /// multiprocessor: left alone, the assembler spills a few registers for one block more.
     pub(super) fn bounds(&self) -> String {
         let threads = i64::from(self.kernel.block_threads());
-        let arrays = self.used(|it| it == Home::Registers);
+        let arrays = self.used(|it| it == MemoryScope::Registers);
         let arrays: i64 = arrays.into_iter().map(|it| self.n_elements(it)).sum();
         let fragments = self.kernel.fragments.iter().map(|it| it.count * i64::from(it.registers));
         let needed = arrays + fragments.sum::<i64>() + OTHERS;
@@ -62,7 +62,7 @@ impl Printer<'_> {
             Stmt::Store { tensor, value, .. } => {
                 only &= !self.in_registers(*tensor) && !self.names_registers(value, var);
             }
-            Stmt::For { .. } | Stmt::If { .. } | Stmt::Async { .. } => {}
+            Stmt::For { .. } | Stmt::If { .. } | Stmt::CpAsync { .. } => {}
             _ => only = false,
         });
         only

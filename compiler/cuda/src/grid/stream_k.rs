@@ -20,7 +20,7 @@
 //! other one does, and those of a tile are added in order: a result does not depend on who is fast.
 //! Nobody waits for anybody: the second kernel starts when the first one has ended.
 //!
-//! Which parts are whose is said by `Shares` in `tvmtune/stream.cuh`, and by [`Division`] to those
+//! Which parts are whose is said by `Shares` in `tvmtune/stream.cuh`, and by [`Decomposition`] to those
 //! who predict.
 //!
 //! # Source
@@ -32,7 +32,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::pipeline::written;
 use super::{
-    BlockVar, Buffer, Home, Kernel, LoopKind, Part, Shares, Stmt, ThreadVar, Tiles, Unplaceable,
+    BlockVar, Buffer, Kernel, LoopKind, MemoryScope, Stmt, StreamK, ThreadVar, Tiles, Unplaceable,
+    WorkUnit,
 };
 use tvmtune_ir::dag::{Expr, Reducer, Subscript, TensorId};
 use tvmtune_ir::poly::{Facts, Poly, VarId};
@@ -50,23 +51,23 @@ pub(super) fn divide(
     // What blocks leave is numbered by those.
     let is_own = |it: &BlockVar| it.in_cluster || it.var == tiles.block;
     if !kernel.blocks.iter().all(is_own) {
-        return Err(Unplaceable::Undivided);
+        return Err(Unplaceable::NotStreamK);
     }
     let [Stmt::For { extent: rounds, body, .. }] = kernel.body.as_mut_slice() else {
-        return Err(Unplaceable::Undivided);
+        return Err(Unplaceable::NotStreamK);
     };
     let is_reduction = |it: &Stmt| matches!(it, Stmt::For { kind, .. } if runs_in_order(*kind));
-    let at = body.iter().position(is_reduction).ok_or(Unplaceable::Undivided)?;
+    let at = body.iter().position(is_reduction).ok_or(Unplaceable::NotStreamK)?;
     let after = body.split_off(at + 1);
-    let sums = sums(&body[..at], &body[at], &after, buffers).ok_or(Unplaceable::Undivided)?;
+    let sums = sums(&body[..at], &body[at], &after, buffers).ok_or(Unplaceable::NotStreamK)?;
     let (first, end) = (VarId(*n_vars), VarId(*n_vars + 1));
     *n_vars += 2;
     let Some(Stmt::For { var, name, extent, kind, body: adds }) = body.pop() else {
-        return Err(Unplaceable::Undivided);
+        return Err(Unplaceable::NotStreamK);
     };
-    // Shares are of tiles that are all alike.
+    // Work units are of tiles that are all alike.
     if extent.has_vars() || !extent.is_positive(facts) {
-        return Err(Unplaceable::Undivided);
+        return Err(Unplaceable::NotStreamK);
     }
     let shifted = Poly::var(var) + Poly::var(first);
     let of = |it: VarId| (it == var).then(|| shifted.clone());
@@ -80,7 +81,8 @@ pub(super) fn divide(
     let most = Poly::constant(tiles.stride).lesser(&(tiles.count() * extent.clone()), facts);
     let own = kernel.blocks.iter_mut().filter(|it| it.var == tiles.block);
     own.for_each(|it| it.extent = most.clone());
-    tiles.shares = Some(Shares { depth: extent, part: Part::Sums { first, end, sums } });
+    tiles.stream_k =
+        Some(StreamK { iterations: extent, work_unit: WorkUnit::PartialSums { first, end, sums } });
     Ok(())
 }
 
@@ -102,7 +104,7 @@ fn sums(
     buffers: &[Buffer],
 ) -> Option<Vec<(TensorId, Reducer)>> {
     let (mut reducers, mut stored, mut is_plain) = (BTreeMap::new(), BTreeSet::new(), true);
-    let is_local = |it: &TensorId| buffers[it.0 as usize].home == Home::Registers;
+    let is_local = |it: &TensorId| buffers[it.0 as usize].scope == MemoryScope::Registers;
     adds.walk(&mut |it| match it {
         Stmt::Update { tensor, reducer, .. } => {
             is_plain &= reducers.insert(*tensor, *reducer).is_none_or(|it| it == *reducer);
@@ -113,7 +115,7 @@ fn sums(
             is_plain &= is_local(tensor);
         }
         // All threads have all of it then.
-        Stmt::Combine { .. } => is_plain = false,
+        Stmt::AllReduce { .. } => is_plain = false,
         _ => {}
     });
     let (inside, later) = (reads(std::slice::from_ref(adds)), reads(after));
@@ -183,27 +185,29 @@ fn reads(body: &[Stmt]) -> BTreeSet<TensorId> {
 }
 
 /// Lets a finished kernel leave the sums of parts in memory; returns the one that joins them.
-pub(super) fn join(
+pub(super) fn fix_up(
     kernel: &mut Kernel,
     buffers: &mut Vec<Buffer>,
     n_vars: &mut u32,
 ) -> Result<Option<Kernel>, Unplaceable> {
     let Some(tiles) = kernel.tiles.clone() else { return Ok(None) };
-    let Some(Shares { depth, part: Part::Sums { first, end, sums } }) = &tiles.shares else {
+    let Some(StreamK { iterations: depth, work_unit: WorkUnit::PartialSums { first, end, sums } }) =
+        &tiles.stream_k
+    else {
         return Ok(None);
     };
-    let mut joining = kernel.clone();
+    let mut fix_up = kernel.clone();
     let [Stmt::For { body, .. }] = kernel.body.as_mut_slice() else {
-        return Err(Unplaceable::Undivided);
+        return Err(Unplaceable::NotStreamK);
     };
     let length = Poly::var(*end) - Poly::var(*first);
-    let (before, after) = around(body, depth, &length).ok_or(Unplaceable::Undivided)?;
-    let in_registers = |it: &TensorId| buffers[it.0 as usize].home == Home::Registers;
+    let (before, after) = around(body, depth, &length).ok_or(Unplaceable::NotStreamK)?;
+    let in_registers = |it: &TensorId| buffers[it.0 as usize].scope == MemoryScope::Registers;
     if !sums.iter().all(|it| in_registers(&it.0)) {
-        return Err(Unplaceable::Undivided);
+        return Err(Unplaceable::NotStreamK);
     }
-    let sums = Sums::new(sums, &mut joining, &tiles, buffers, n_vars);
-    kernel.thread_vars.clone_from(&joining.thread_vars);
+    let sums = Sums::new(sums, &mut fix_up, &tiles, buffers, n_vars);
+    kernel.thread_vars.clone_from(&fix_up.thread_vars);
     let guards = vec![Guard { value: length, bound: depth.clone() }];
     let left = Stmt::If { guards, body: sums.leave(&Poly::var(tiles.block), &Poly::var(*first)) };
     body.insert(body.len() - 1, left);
@@ -216,17 +220,19 @@ pub(super) fn join(
         kind: LoopKind::Serial,
         body: sums.add(&(Poly::var(tiles.block) + Poly::var(nth)), &Poly::var(nth)),
     };
-    if let [Stmt::For { body, .. }] = joining.body.as_mut_slice() {
+    if let [Stmt::For { body, .. }] = fix_up.body.as_mut_slice() {
         *body = before.into_iter().chain([added]).chain(after).collect();
     }
-    let shares = Some(Shares { depth: depth.clone(), part: Part::Joins { count } });
-    joining.tiles = Some(Tiles { shares, ..tiles });
-    (joining.rings, joining.maps, joining.feeder) = (Vec::new(), Vec::new(), Vec::new());
-    let is_shared = |it: &TensorId| matches!(buffers[it.0 as usize].home, Home::Shared(_));
-    if joining.partials.is_none() && !written(&joining.body).iter().any(is_shared) {
-        joining.shared_bytes = 0;
+    let stream_k =
+        Some(StreamK { iterations: depth.clone(), work_unit: WorkUnit::FixUp { count } });
+    fix_up.tiles = Some(Tiles { stream_k, ..tiles });
+    (fix_up.circular_buffers, fix_up.tensor_maps, fix_up.producer) =
+        (Vec::new(), Vec::new(), Vec::new());
+    let is_shared = |it: &TensorId| matches!(buffers[it.0 as usize].scope, MemoryScope::Shared(_));
+    if fix_up.partials.is_none() && !written(&fix_up.body).iter().any(is_shared) {
+        fix_up.shared_bytes = 0;
     }
-    Ok(Some(joining))
+    Ok(Some(fix_up))
 }
 
 /// What a block does before it adds up, and what it does once it has all.
@@ -280,9 +286,9 @@ impl Sums {
             let shape = [tiles.stride, 2, cluster, elements, i64::from(kernel.threads)];
             let (name, shape) =
                 (format!("{}_left", buffer.name), shape.map(Poly::constant).to_vec());
-            let (dtype, home) = (buffer.dtype, Home::Workspace);
-            let (layout, permuted, is_rounded) = (None, None, false);
-            buffers.push(Buffer { name, dtype, shape, home, layout, permuted, is_rounded });
+            let (dtype, scope) = (buffer.dtype, MemoryScope::Workspace);
+            let (layout, swizzle, is_rounded) = (None, None, false);
+            buffers.push(Buffer { name, dtype, shape, scope, layout, swizzle, is_rounded });
             let left = TensorId(buffers.len() as u32 - 1);
             Sum { tensor: *tensor, reducer: *reducer, left, loops, element }
         };
@@ -361,7 +367,7 @@ fn thread(kernel: &mut Kernel, n_vars: &mut u32) -> Poly {
 
 /// How many parts there are of what: as `Shares` in `tvmtune/stream.cuh` divides tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Division {
+pub struct Decomposition {
     /// Whole tiles of each block, before it takes parts.
     pub rounds: i64,
     /// The most iterations of parts that a block has.
@@ -372,7 +378,7 @@ pub struct Division {
     pub joined: i64,
 }
 
-impl Division {
+impl Decomposition {
     /// Of so many tiles, of that many iterations each, between so many blocks.
     pub fn new(tiles: i64, depth: i64, blocks: i64) -> Self {
         let (depth, blocks) = (depth.max(1), blocks.max(1));
@@ -402,7 +408,7 @@ mod tests {
         for (tiles, depth, blocks) in
             (0..30).flat_map(|t| (1..9).flat_map(move |d| (1..9).map(move |b| (t, d, b))))
         {
-            let it = Division::new(tiles, depth, blocks);
+            let it = Decomposition::new(tiles, depth, blocks);
             let rest = tiles - it.rounds * blocks;
             assert!(rest < 2 * blocks && (it.rounds == 0 || rest >= blocks), "{tiles} {blocks}");
             let (mut parts, mut joined) = (0, 0);

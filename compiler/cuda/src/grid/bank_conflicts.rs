@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 
 use super::memory::flat;
-use super::{Buffer, Home, Kernel, LoopKind, Stmt, WARP};
+use super::{Buffer, Kernel, LoopKind, MemoryScope, Stmt, WARP};
 use tvmtune_ir::dag::expr::affine;
 use tvmtune_ir::dag::{Expr, TensorId};
 use tvmtune_ir::poly::{Poly, VarId};
@@ -50,8 +50,8 @@ pub(super) fn pad(kernel: &Kernel, buffers: &mut [Buffer]) {
         let widest = accesses.iter().map(|it| it.lanes * bytes).max().unwrap_or(bytes);
         let step = (widest.max(BANK_BYTES) / bytes).max(1);
         let Some(row) = buffer.shape.last().and_then(Poly::as_constant) else { continue };
-        let is_box = kernel.maps.iter().any(|it| it.to == tensor);
-        if buffer.shape.len() < 2 || buffer.permuted.is_some() || is_box {
+        let is_box = kernel.tensor_maps.iter().any(|it| it.to == tensor);
+        if buffer.shape.len() < 2 || buffer.swizzle.is_some() || is_box {
             continue;
         }
         let cost = |padding: u64| {
@@ -78,7 +78,7 @@ fn collect(
     for stmt in body {
         let mut note = |tensor: TensorId, index: Vec<Poly>| {
             let buffer = &buffers[tensor.0 as usize];
-            if matches!(buffer.home, Home::Shared(_)) {
+            if matches!(buffer.scope, MemoryScope::Shared(_)) {
                 let access = access(buffer, index, around);
                 found.entry(tensor).or_default().push(access);
             }

@@ -12,7 +12,7 @@ use super::{Kernel, Stmt};
 use tvmtune_ir::poly::{Atom, Facts, Poly, VarId};
 
 /// Lets loops over blocks or tiles count down with whose variables only the work grows.
-pub(super) fn longest_first(kernel: &mut Kernel, facts: &Facts) {
+pub(super) fn lpt_order(kernel: &mut Kernel, facts: &Facts) {
     let mut extents = Vec::new();
     for stmt in kernel.statements() {
         stmt.walk(&mut |it| {

@@ -2,7 +2,7 @@
 //! tiles, and of iterations of each, blocks have the same work, and each tile is stored once.
 
 use tvmtune_cuda::Generated;
-use tvmtune_cuda::grid::Division;
+use tvmtune_cuda::grid::Decomposition;
 use tvmtune_emulator::{Completion, Fault, Launch, Memory, Module, Options, Order};
 use tvmtune_ir::dag::Dag;
 use tvmtune_ir::dsl;
@@ -141,11 +141,11 @@ fn mistakes_are_seen() {
         // A part that nobody joins, or that somebody joins twice.
         ("n < parts", "n < parts - 1"),
         (
-            "if (const Index parts = shares.joined())",
-            "if (const Index parts = shares.joined() / 2)",
+            "if (const Index parts = work_units.joined())",
+            "if (const Index parts = work_units.joined() / 2)",
         ),
-        ("shares.begun()", "shares.begun() - 1"),
-        // A part that starts anew, for the feeder.
+        ("work_units.begun()", "work_units.begun() - 1"),
+        // A part that starts anew, for the producer.
         ("int(64 * k_0 + 64 * first)", "int(64 * k_0)"),
         // A tile that is stored before all of it is there.
         ("if (13 < (-first + end))", "if (0 < (-first + end))"),
@@ -216,7 +216,7 @@ fn every_iteration_of_every_tile_has_one_block() {
                 let number = |it: &[u8]| i32::from_le_bytes(it.try_into().unwrap());
                 memory.bytes(it).chunks(4).map(number).collect::<Vec<i32>>()
             });
-            let division = Division::new(tiles.into(), depth.into(), blocks.into());
+            let division = Decomposition::new(tiles.into(), depth.into(), blocks.into());
             let what =
                 format!("{tiles} tiles of {depth} for {blocks} blocks: {block_of:?}, {division:?}");
             assert!(block_of.iter().all(|it| (0..blocks).contains(it)), "{what}");

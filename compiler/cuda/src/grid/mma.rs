@@ -1,4 +1,4 @@
-//! Loops that are a matrix instruction.
+//! Loops that are an MMA instruction.
 //!
 //! Each thread of a warp keeps four accumulators of a tile of 16 x 8: of rows `g` and `g + 8`, and
 //! columns `2q` and `2q + 1`, where it is thread `4g + q`. What it adds to them in 16 steps of the
@@ -19,7 +19,9 @@
 //! Fragment layouts: PTX ISA, `mma.m16n8k16`, `mma.m16n8k32` and `mma.m16n8k8`.
 
 use super::memory::flat;
-use super::{Buffer, Fragment, Home, Kernel, LoopKind, Operand, Stmt, ThreadVar, Way};
+use super::{
+    Buffer, Fragment, Kernel, LoopKind, MemoryScope, Operand, OperandLoad, Stmt, ThreadVar,
+};
 use tvmtune_ir::dag::expr::affine;
 use tvmtune_ir::dag::{BinaryOp, DType, Expr, Reducer, Subscript, TensorId, UnaryOp};
 use tvmtune_ir::poly::{Facts, Poly, VarId};
@@ -28,7 +30,7 @@ use tvmtune_schedule::nest::Guard;
 /// Bytes of a row that the hardware exchanges at once.
 const ROW_BYTES: i64 = 16;
 
-/// Puts matrix instructions where loops are some.
+/// Puts MMA instructions where loops are some.
 pub(super) fn find(kernel: &mut Kernel, buffers: &[Buffer]) {
     let position = |step: u32| {
         let of_warp = |it: &&ThreadVar| it.step == step && it.range >= 4 * step.max(8);
@@ -36,7 +38,7 @@ pub(super) fn find(kernel: &mut Kernel, buffers: &[Buffer]) {
     };
     let columns = kernel.thread_vars.iter().find(|it| (it.step, it.range) == (1, 4));
     let Some(q) = columns.map(|it| it.var) else { return };
-    let mut search = Search {
+    let mut search = Matcher {
         buffers,
         rows: position(4),
         q,
@@ -50,7 +52,7 @@ pub(super) fn find(kernel: &mut Kernel, buffers: &[Buffer]) {
     kernel.fragments = search.fragments;
 }
 
-struct Search<'a> {
+struct Matcher<'a> {
     buffers: &'a [Buffer],
     /// What may be the row of a thread.
     rows: Vec<ThreadVar>,
@@ -79,7 +81,7 @@ pub(super) struct Tile<'s> {
     pub(super) value: &'s Expr,
 }
 
-impl Search<'_> {
+impl Matcher<'_> {
     fn block(&mut self, body: &mut Vec<Stmt>) {
         for stmt in std::mem::take(body) {
             match self.tile(&stmt) {
@@ -170,7 +172,11 @@ impl Search<'_> {
             true => (thread_stride, own_stride == 8 * thread_stride),
             false => (own_stride, thread_stride == 2 * own_stride),
         };
-        if !fits || base.mentions(other) || row_stride == 0 || buffer.home == Home::Registers {
+        if !fits
+            || base.mentions(other)
+            || row_stride == 0
+            || buffer.scope == MemoryScope::Registers
+        {
             return None;
         }
         let per_row = ROW_BYTES / dtype.bytes() as i64;
@@ -178,13 +184,15 @@ impl Search<'_> {
         let rows = (k_stride == 1 && row_stride % per_row == 0).then_some(false);
         let columns =
             (row_stride == 1 && k_stride % per_row == 0 && dtype.bytes() == 2).then_some(true);
-        let way = match rows.or(columns) {
-            Some(transposed) if matches!(buffer.home, Home::Shared(_)) && aligned(&base) => {
-                Way::Matrices { transposed }
+        let load = match rows.or(columns) {
+            Some(transposed)
+                if matches!(buffer.scope, MemoryScope::Shared(_)) && aligned(&base) =>
+            {
+                OperandLoad::Ldmatrix { transposed }
             }
-            _ => Way::Elements,
+            _ => OperandLoad::Elements,
         };
-        Some(Operand { tensor, base, row_stride, k_stride, is_first, way })
+        Some(Operand { tensor, base, row_stride, k_stride, is_first, load })
     }
 
     /// Loads of all operands, then all instructions.
@@ -222,7 +230,7 @@ impl Search<'_> {
         let index =
             Box::new([accumulator(0, 0), accumulator(0, 1), accumulator(1, 0), accumulator(1, 1)]);
         let (tensor, a, b) = (tile.tensor, places[0].clone(), places[1].clone());
-        stmts.extend(around(outer, Stmt::Multiply { tensor, index, a, b, dtype }));
+        stmts.extend(around(outer, Stmt::Mma { tensor, index, a, b, dtype }));
         stmts
     }
 }

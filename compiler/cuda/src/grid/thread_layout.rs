@@ -5,7 +5,7 @@
 //! thread ever touches another's elements: if the part of the form that tells threads apart is
 //! the same in all accesses, and no two threads reach the same element.
 //!
-//! A form is read as a number in mixed radix: a thread's digit `stride * t`, `t < extent`, takes up
+//! A form is read as a number in mixed radix: a thread's mode `stride * t`, `t < extent`, takes up
 //! the places from `stride` to `stride * extent`, and loops must not reach into them.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use tvmtune_ir::poly::{Atom, Poly, VarId};
 
 /// Where a thread stands, as far as one loop over threads says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Digit {
+pub(super) struct LayoutMode {
     /// How far apart in the buffer neighbors are.
     stride: i64,
     extent: i64,
@@ -25,7 +25,7 @@ pub(super) struct Digit {
 
 /// A variable of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Runs {
+pub(super) enum LoopAxis {
     /// A loop over threads: its extent, and threads for one iteration and for all.
     Threads { extent: i64, step: u32, range: u32 },
     /// A loop of one thread, of that extent.
@@ -34,24 +34,24 @@ pub(super) enum Runs {
 
 /// A position: what tells threads apart, and the rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Form {
-    digits: Vec<Digit>,
+pub(super) struct ThreadLayout {
+    modes: Vec<LayoutMode>,
     loops: Vec<(VarId, i64, i64)>,
     constant: i64,
 }
 
-impl Form {
+impl ThreadLayout {
     /// Reads a position; `None` if it is not linear in variables that `runs` knows.
-    pub(super) fn read(position: &Poly, runs: &BTreeMap<VarId, Runs>) -> Option<Self> {
-        let mut form = Form { digits: Vec::new(), loops: Vec::new(), constant: 0 };
+    pub(super) fn read(position: &Poly, runs: &BTreeMap<VarId, LoopAxis>) -> Option<Self> {
+        let mut form = ThreadLayout { modes: Vec::new(), loops: Vec::new(), constant: 0 };
         for (atoms, coefficient) in position.terms() {
             match atoms {
                 [] => form.constant = coefficient,
                 [Atom::Var(var)] => match *runs.get(var)? {
                     _ if coefficient < 0 => return None,
-                    Runs::Loop(extent) => form.loops.push((*var, coefficient, extent)),
-                    Runs::Threads { extent, step, range } => {
-                        form.digits.push(Digit { stride: coefficient, extent, step, range });
+                    LoopAxis::Loop(extent) => form.loops.push((*var, coefficient, extent)),
+                    LoopAxis::Threads { extent, step, range } => {
+                        form.modes.push(LayoutMode { stride: coefficient, extent, step, range });
                     }
                 },
                 _ => return None,
@@ -60,23 +60,24 @@ impl Form {
         (form.constant >= 0).then(|| form.merged())
     }
 
-    /// With digits that continue one another as one.
+    /// With modes that continue one another as one.
     fn merged(mut self) -> Self {
-        self.digits.sort();
-        let mut merged: Vec<Digit> = Vec::new();
-        for digit in self.digits {
+        self.modes.sort();
+        let mut merged: Vec<LayoutMode> = Vec::new();
+        for mode in self.modes {
             match merged.last_mut() {
                 Some(low)
-                    if digit.stride == low.stride * low.extent
-                        && i64::from(digit.step) == i64::from(low.step) * low.extent
-                        && low.range == digit.step =>
+                    if mode.stride == low.stride * low.extent
+                        && i64::from(mode.step) == i64::from(low.step) * low.extent
+                        && low.range == mode.step =>
                 {
-                    *low = Digit { extent: low.extent * digit.extent, range: digit.range, ..*low };
+                    *low =
+                        LayoutMode { extent: low.extent * mode.extent, range: mode.range, ..*low };
                 }
-                _ => merged.push(digit),
+                _ => merged.push(mode),
             }
         }
-        self.digits = merged;
+        self.modes = merged;
         self
     }
 
@@ -84,20 +85,20 @@ impl Form {
     /// loops reach the elements of other threads.
     fn local(&self) -> Option<(Poly, i64)> {
         let (mut place, mut size) = (Poly::constant(self.constant), self.constant + 1);
-        for digit in &self.digits {
-            let below = |stride: i64| stride < digit.stride;
+        for mode in &self.modes {
+            let below = |stride: i64| stride < mode.stride;
             let lower = self.loops.iter().filter(|it| below(it.1)).map(|it| it.1 * (it.2 - 1));
-            let lower_digits = self.digits.iter().filter(|it| below(it.stride));
+            let lower_digits = self.modes.iter().filter(|it| below(it.stride));
             let lower_digits = lower_digits.map(|it| it.stride * (it.extent - 1));
             let reach = lower.sum::<i64>() + lower_digits.sum::<i64>();
             let above = self.loops.iter().filter(|it| !below(it.1));
-            let aligned = above.clone().all(|it| it.1 % (digit.stride * digit.extent) == 0);
-            if reach >= digit.stride || !aligned || self.constant > 0 {
+            let aligned = above.clone().all(|it| it.1 % (mode.stride * mode.extent) == 0);
+            if reach >= mode.stride || !aligned || self.constant > 0 {
                 return None;
             }
         }
         let compressed = |stride: i64| {
-            let taken = self.digits.iter().filter(|it| it.stride <= stride);
+            let taken = self.modes.iter().filter(|it| it.stride <= stride);
             stride / taken.map(|it| it.extent).product::<i64>()
         };
         for (var, stride, extent) in &self.loops {
@@ -110,12 +111,12 @@ impl Form {
 
 /// For each access the place in the registers of its thread, and how many registers each thread
 /// needs; `None` if threads touch one another's elements.
-pub(super) fn distribute(forms: &[Form]) -> Option<(Vec<Poly>, i64)> {
+pub(super) fn distribute(forms: &[ThreadLayout]) -> Option<(Vec<Poly>, i64)> {
     let (first, others) = forms.split_first()?;
-    if others.iter().any(|it| it.digits != first.digits) {
+    if others.iter().any(|it| it.modes != first.modes) {
         return None;
     }
-    let local: Vec<(Poly, i64)> = forms.iter().map(Form::local).collect::<Option<_>>()?;
+    let local: Vec<(Poly, i64)> = forms.iter().map(ThreadLayout::local).collect::<Option<_>>()?;
     let size = local.iter().map(|it| it.1).max().unwrap_or(1);
     Some((local.into_iter().map(|it| it.0).collect(), size))
 }
@@ -131,20 +132,20 @@ mod tests {
     const J: VarId = VarId(4);
 
     /// 8 x 16 threads, and loops of 4 and 2.
-    fn form(terms: &[(VarId, i64)], constant: i64) -> Option<Form> {
+    fn form(terms: &[(VarId, i64)], constant: i64) -> Option<ThreadLayout> {
         let runs = BTreeMap::from([
-            (TY, Runs::Threads { extent: 8, step: 16, range: 128 }),
-            (TX, Runs::Threads { extent: 16, step: 1, range: 16 }),
-            (T, Runs::Threads { extent: 128, step: 1, range: 128 }),
-            (I, Runs::Loop(4)),
-            (J, Runs::Loop(2)),
+            (TY, LoopAxis::Threads { extent: 8, step: 16, range: 128 }),
+            (TX, LoopAxis::Threads { extent: 16, step: 1, range: 16 }),
+            (T, LoopAxis::Threads { extent: 128, step: 1, range: 128 }),
+            (I, LoopAxis::Loop(4)),
+            (J, LoopAxis::Loop(2)),
         ]);
         let terms = terms.iter().map(|(var, by)| Poly::var(*var) * *by);
-        Form::read(&terms.fold(Poly::constant(constant), |a, b| a + b), &runs)
+        ThreadLayout::read(&terms.fold(Poly::constant(constant), |a, b| a + b), &runs)
     }
 
     fn registers(forms: &[&[(VarId, i64)]]) -> Option<(Vec<Poly>, i64)> {
-        let forms: Option<Vec<Form>> = forms.iter().map(|it| form(it, 0)).collect();
+        let forms: Option<Vec<ThreadLayout>> = forms.iter().map(|it| form(it, 0)).collect();
         distribute(&forms.unwrap())
     }
 
@@ -178,8 +179,8 @@ mod tests {
 
     #[test]
     fn what_is_not_linear_is_not_read() {
-        let runs = BTreeMap::from([(I, Runs::Loop(4))]);
-        assert_eq!(Form::read(&(Poly::var(I) * Poly::var(I)), &runs), None);
-        assert_eq!(Form::read(&Poly::var(J), &runs), None, "unknown");
+        let runs = BTreeMap::from([(I, LoopAxis::Loop(4))]);
+        assert_eq!(ThreadLayout::read(&(Poly::var(I) * Poly::var(I)), &runs), None);
+        assert_eq!(ThreadLayout::read(&Poly::var(J), &runs), None, "unknown");
     }
 }

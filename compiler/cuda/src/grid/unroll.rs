@@ -12,7 +12,7 @@ use tvmtune_ir::poly::{Atom, Facts, Poly, VarId};
 use tvmtune_schedule::nest::Guard;
 
 /// Longer loops stay: what they index then has addresses after all, and is slow.
-const MOST_UNROLLED: i64 = 128;
+const MAX_UNROLLED: i64 = 128;
 
 /// Writes out the loops on whose variables registers depend.
 pub(super) fn loops(kernel: &mut Kernel, in_registers: &dyn Fn(TensorId) -> bool, facts: &Facts) {
@@ -48,7 +48,7 @@ fn collect(stmt: &Stmt, in_registers: &dyn Fn(TensorId) -> bool, vars: &mut BTre
                 }
             });
         }
-        Stmt::Combine { index, .. } => index.iter().for_each(note),
+        Stmt::AllReduce { index, .. } => index.iter().for_each(note),
         _ => {}
     }
 }
@@ -57,7 +57,7 @@ fn rewrite(body: &mut [Stmt], vars: &BTreeSet<VarId>, facts: &Facts) {
     for stmt in body {
         if let Stmt::For { var, extent, kind, body, .. } = stmt
             && vars.contains(var)
-            && extent.interval(facts).hi <= MOST_UNROLLED
+            && extent.interval(facts).hi <= MAX_UNROLLED
         {
             if *kind == LoopKind::Serial {
                 *kind = LoopKind::Unrolled;
