@@ -227,14 +227,14 @@ fn every_iteration_of_every_tile_has_one_block() {
                 (0..blocks).map(|n| of.iter().filter(|it| **it == n).count() as i64).max()
             };
             assert_eq!(work(whole), Some(division.rounds * i64::from(depth)), "{what}");
-            assert_eq!(work(divided), Some(division.each), "{what}");
+            assert_eq!(work(divided), Some(division.iterations), "{what}");
             for (tile, said) in block_of.chunks(depth as usize).zip(&joined) {
                 let n = tile.chunk_by(i32::eq).count() as i32;
                 assert_eq!(*said, if n > 1 { n } else { -1 }, "{what}, {joined:?}");
             }
             let all = joined.iter().filter(|it| **it > 0);
             let counted = (all.clone().map(|it| i64::from(*it)).sum::<i64>(), all.count() as i64);
-            assert_eq!(counted, (division.parts, division.joined), "{what}");
+            assert_eq!(counted, (division.work_units, division.split_tiles), "{what}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Copies to shared memory that run on while their thread does.
+//! Copies to shared memory by `cp.async`.
 
 use super::Printer;
 use super::expr::affine_one;
@@ -51,7 +51,7 @@ impl Printer<'_> {
     ) -> bool {
         let (target, source) = (self.grid.buffer(to), self.grid.buffer(from));
         let bytes = target.dtype.bytes() * lanes as u64;
-        let is_global = matches!(source.scope, MemoryScope::Argument | MemoryScope::Workspace);
+        let is_global = source.scope.is_global();
         let is_shared = matches!(target.scope, MemoryScope::Shared(_));
         if ![4, 8, 16].contains(&bytes) || !is_global || !is_shared {
             return false;

@@ -1,4 +1,4 @@
-//! MMA instructions of a warp.
+//! MMA instructions of a warp: fragments, their loads, and `mma.sync`.
 
 use super::Printer;
 use crate::grid::{Operand, OperandLoad};

@@ -29,7 +29,7 @@ mod wgmma;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::grid::{Buffer, Grid, Kernel, MemoryScope, Stmt, Tiles};
+use crate::grid::{Buffer, Grid, Kernel, MemoryScope, Stmt, Tiles, any, read, written};
 pub use expr::narrow_exp;
 use names::Names;
 use tvmtune_ir::dag::{DType, Expr, ScalarId, TensorId};
@@ -298,7 +298,7 @@ impl<'a> Printer<'a> {
         };
         let tensor = |it: TensorId, used: &mut BTreeSet<Param>| {
             let buffer = self.grid.buffer(it);
-            if matches!(buffer.scope, MemoryScope::Argument | MemoryScope::Workspace) {
+            if buffer.scope.is_global() {
                 used.insert(Param::Pointer(it));
             }
             for extent in buffer.shape.iter().skip(1) {
@@ -372,41 +372,19 @@ impl<'a> Printer<'a> {
     }
 
     fn is_written(&self, tensor: TensorId) -> bool {
-        let mut found = false;
-        for stmt in &self.kernel.body {
-            stmt.walk(&mut |it| {
-                if let Stmt::Store { tensor: to, .. } | Stmt::Update { tensor: to, .. } = it {
-                    found |= *to == tensor;
-                }
-            });
-        }
-        found
+        written(&self.kernel.body).contains(&tensor)
     }
 
     fn is_read(&self, tensor: TensorId) -> bool {
-        let mut found = false;
-        for stmt in &self.kernel.body {
-            stmt.walk(&mut |it| {
-                found |= matches!(it, Stmt::Update { tensor: to, .. } if *to == tensor);
-                let (Stmt::Store { value, .. } | Stmt::Update { value, .. }) = it else { return };
-                value.walk(&mut |it| {
-                    found |= matches!(it, Expr::Read { tensor: from, .. } if *from == tensor);
-                });
-            });
-        }
-        found
+        let body = &self.kernel.body;
+        let updates = |it: &Stmt| matches!(it, Stmt::Update { tensor: to, .. } if *to == tensor);
+        read(body).contains(&tensor) || any(body, &updates)
     }
 
     /// The buffers of this kernel, by where they live.
     fn used(&self, is: impl Fn(MemoryScope) -> bool) -> Vec<TensorId> {
-        let mut used: BTreeSet<TensorId> = self.kernel.tensor_maps.iter().map(|it| it.to).collect();
-        for stmt in &self.kernel.body {
-            stmt.walk(&mut |it| {
-                if let Stmt::Store { tensor, .. } | Stmt::Update { tensor, .. } = it {
-                    used.insert(*tensor);
-                }
-            });
-        }
+        let mut used = written(&self.kernel.body);
+        used.extend(self.kernel.tensor_maps.iter().map(|it| it.to));
         used.into_iter().filter(|it| is(self.grid.buffer(*it).scope)).collect()
     }
 

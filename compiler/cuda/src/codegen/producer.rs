@@ -1,7 +1,7 @@
-//! What the producer of a block and the other threads say to each other.
+//! Warp-specialized kernels: the roles of producer and consumers, their barriers, and TMA loads.
 
 use super::{Param, Printer, TensorMapEncoding};
-use crate::grid::{Released, Stmt, TensorMap, WARP};
+use crate::grid::{Released, Stmt, TensorMap, WARP, any};
 use tvmtune_ir::dag::DType;
 use tvmtune_ir::poly::Poly;
 
@@ -133,16 +133,12 @@ impl Printer<'_> {
     /// Whether lanes read the stages of a circular buffer on their own; else MMA instructions do, for which
     /// warps wait as a whole.
     fn is_read_by_lanes(&self, pipeline: usize) -> bool {
-        let mut found = false;
-        for stmt in &self.kernel.producer {
-            stmt.walk(&mut |it| {
-                if let Stmt::TmaLoad { tensor_map, pipeline: of, .. } = it {
-                    let to = self.kernel.tensor_maps[*tensor_map].to;
-                    found |= *of == pipeline && self.grid.buffer(to).swizzle.is_none();
-                }
-            });
-        }
-        found
+        let maps = &self.kernel.tensor_maps;
+        let is_plain = |it: usize| self.grid.buffer(maps[it].to).swizzle.is_none();
+        any(&self.kernel.producer, &|it| {
+            matches!(it, Stmt::TmaLoad { tensor_map, pipeline: of, .. }
+                if *of == pipeline && is_plain(*tensor_map))
+        })
     }
 
     pub(super) fn advance_stage(&mut self, pipeline: usize) {

@@ -1,12 +1,11 @@
-//! What keeps registers from being spilled: how far long copies are written out, and how many blocks
-//! share the registers of a multiprocessor.
+//! Measures against register spills: partial unrolling of long copies, and launch bounds.
 //!
-//! A loop that a schedule unrolls is written out as a whole: its variable says which register is
-//! meant, or arithmetic waits for less. But of a long copy only a part is: all its addresses, kept
-//! for the next one, take more registers than there are.
+//! A loop that a schedule unrolls is unrolled fully: its variable indexes registers, or unrolling
+//! hides latency. A long copy is unrolled only in part: all of its addresses, computed ahead, take
+//! more registers than there are.
 
 use super::Printer;
-use crate::grid::{LoopKind, MemoryScope, Stmt};
+use crate::grid::{LoopKind, MemoryScope, Stmt, reads};
 use tvmtune_ir::dag::{Expr, Subscript};
 use tvmtune_ir::poly::{Poly, VarId};
 
@@ -57,23 +56,19 @@ impl Printer<'_> {
     /// Whether a statement does nothing but store to memory what it reads of other memory, or of
     /// registers that the variable does not tell apart.
     fn only_copies(&self, stmt: &Stmt, var: VarId) -> bool {
-        let mut only = true;
-        stmt.walk(&mut |it| match it {
+        !stmt.any(&|it| match it {
             Stmt::Store { tensor, value, .. } => {
-                only &= !self.in_registers(*tensor) && !self.names_registers(value, var);
+                self.in_registers(*tensor) || self.names_registers(value, var)
             }
-            Stmt::For { .. } | Stmt::If { .. } | Stmt::CpAsync { .. } => {}
-            _ => only = false,
-        });
-        only
+            Stmt::For { .. } | Stmt::If { .. } | Stmt::CpAsync { .. } => false,
+            _ => true,
+        })
     }
 
     fn names_registers(&self, value: &Expr, var: VarId) -> bool {
         let mut found = false;
-        value.walk(&mut |it| {
-            if let Expr::Read { tensor, index } = it {
-                found |= self.in_registers(*tensor) && mentions(index, var);
-            }
+        reads(value, &mut |tensor, index| {
+            found |= self.in_registers(tensor) && mentions(index, var);
         });
         found
     }

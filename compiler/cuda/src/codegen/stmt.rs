@@ -21,7 +21,7 @@ impl Printer<'_> {
                 (LoopKind::Vectorized, [inner]) if self.vectorized(*var, extent, inner) => {}
                 _ => self.for_loop(*var, name, extent, *kind, body),
             },
-            Stmt::Thread { .. } => unreachable!("threads were bound"),
+            Stmt::Thread(none) => match *none {},
             Stmt::If { guards, body } => {
                 let condition = self.condition(guards);
                 self.open(&format!("if ({condition})"));

@@ -1,4 +1,4 @@
-//! The text of printed CUDA: what schedules become.
+//! The text of printed CUDA.
 
 use crate::codegen::print;
 use crate::grid;

@@ -1,4 +1,4 @@
-//! Which tiles a block has: by its number, several, or parts of some.
+//! Tiles of a block: by its number, by the persistent tile loop, or by its stream-K work units.
 
 use super::Printer;
 use crate::grid::{BlockVar, Stmt, StreamK, Tiles, WorkUnit};

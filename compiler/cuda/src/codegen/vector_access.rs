@@ -1,7 +1,7 @@
-//! Which accesses of a vectorized loop become one access of several elements.
+//! Vector accesses: accesses of a vectorized loop that become one access of several elements.
 //!
-//! Those whose elements lie side by side, start at a multiple of the vector's length, and are all
-//! guarded alike. `vector` prints them; a model of the hardware counts them.
+//! Those whose elements are neighbors, start at a multiple of the vector's length, and are all
+//! predicated alike. `vector` prints them; a cost model counts them.
 
 use super::ALIGNMENT;
 use super::expr::affine_one;

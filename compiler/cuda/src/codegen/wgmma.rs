@@ -1,4 +1,4 @@
-//! WGMMA.
+//! WGMMA instructions: descriptors, register operands, groups and waits.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use tvmtune_ir::poly::Poly;
 /// Rows after which chunks of a swizzled buffer lie as in the first one.
 const PERIOD: u64 = 8;
 
-/// What the kernels need before they can be declared: headers, and the shapes they use.
+/// Declares the instruction shapes that kernels use.
 pub(super) fn declarations(grid: &Grid) -> String {
     let mut shapes = BTreeSet::new();
     for stmt in grid.kernels.iter().flat_map(|it| &it.body) {

@@ -1,8 +1,8 @@
-//! Rows of shared memory, as far apart as it takes for the threads of a warp to reach them at once.
+//! Padding of shared buffers against bank conflicts.
 //!
-//! Shared memory has 32 banks of 4 bytes. Lanes that want different words of one bank take turns:
-//! a column of a tile whose rows are 128 bytes long takes 32. Every buffer gets the padding behind
-//! its rows with which its accesses, weighted by how often they happen, take fewest turns.
+//! Shared memory has 32 banks of 4 bytes. Lanes that access different words of one bank are
+//! serialized: a column of a tile whose rows are 128 bytes long takes 32 turns. Every buffer gets
+//! the padding behind its rows with which its accesses, weighted by their number, take fewest turns.
 //!
 //! # Source
 //!
@@ -12,9 +12,9 @@
 use std::collections::BTreeMap;
 
 use super::memory::flat;
-use super::{Buffer, Kernel, LoopKind, MemoryScope, Stmt, WARP};
+use super::{Buffer, Kernel, LoopKind, MemoryScope, Stmt, WARP, walk};
+use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::dag::expr::affine;
-use tvmtune_ir::dag::{Expr, TensorId};
 use tvmtune_ir::poly::{Poly, VarId};
 
 const BANKS: u64 = 32;
@@ -84,16 +84,14 @@ fn collect(
             }
         };
         match stmt {
-            Stmt::Store { tensor, index, value } | Stmt::Update { tensor, index, value, .. } => {
-                note(*tensor, index.clone());
-                value.walk(&mut |it| {
-                    if let Expr::Read { tensor, index } = it
-                        && let Some(index) = affine(index)
-                    {
-                        note(*tensor, index);
+            Stmt::Store { .. } | Stmt::Update { .. } => stmt.own_accesses(&mut |it| match it {
+                walk::Access::Write(tensor, index) => note(tensor, index.to_vec()),
+                walk::Access::Read(tensor, index) => {
+                    if let Some(index) = affine(index) {
+                        note(tensor, index);
                     }
-                });
-            }
+                }
+            }),
             Stmt::For { var, extent, kind, body, .. } => {
                 let extent = extent.as_constant().unwrap_or(16).max(1) as u64;
                 let repeated = matches!(

@@ -1,33 +1,28 @@
-//! Where threads wait for one another.
+//! Barrier insertion.
 //!
-//! The walk keeps, for the threads that run together, what they have read and written of memory
-//! they share since they last waited. A statement that reads what was written, or writes what was
-//! read or written, waits first. A loop is walked twice: what its end leaves pending is pending at
-//! its start. If nothing in it is to be waited for by itself, threads
-//! wait for what came before it once. Tiles that a block takes one after the other have only its own memory in common.
+//! The pass keeps, for the threads that run together, the sets of shared buffers that they have read
+//! and written since their last barrier. A statement with a read-after-write, write-after-read or
+//! write-after-write hazard gets a barrier before it. A loop is visited twice: accesses pending at
+//! its end are pending at its start. If a loop has no hazards of its own, one barrier before it is
+//! enough. Tiles of a persistent block have only the block's own memory in common.
 //!
-//! Iterations of one loop over threads need nothing of one another, so inside the innermost there
-//! is nothing to wait for. Where a condition stands around a single statement, threads wait before
-//! it, so that all do, whatever the condition.
+//! Iterations of one loop over threads are independent, so inside the innermost there are no
+//! hazards. The barrier of a condition around a single statement stands before the condition, so
+//! that all threads reach it.
 
 use std::collections::BTreeSet;
 
 use super::pipeline::take_apart;
-use super::{Buffer, Kernel, LoopKind, MemoryScope, Stmt, Unplaceable};
-use tvmtune_ir::dag::{Expr, TensorId};
+use super::unbound::{Kernel, Stmt};
+use super::walk::{Access, any, written};
+use super::{Buffer, LoopKind, MemoryScope, ThreadLoop, Unplaceable};
+use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::poly::{Atom, Poly, VarId};
 
 /// Lets the threads of a kernel wait where they must.
 pub(super) fn insert(kernel: &mut Kernel, buffers: &[Buffer]) -> Result<(), Unplaceable> {
-    let mut written = BTreeSet::new();
-    for stmt in &kernel.body {
-        stmt.walk(&mut |it| {
-            if let Stmt::Store { tensor, .. } | Stmt::Update { tensor, .. } = it {
-                written.insert(*tensor);
-            }
-        });
-    }
-    // What nobody writes can be read at any time.
+    // Memory that nobody writes can be read at any time.
+    let mut written = written(&kernel.body);
     written.retain(|it| buffers[it.0 as usize].scope != MemoryScope::Registers);
     let tile_loop = kernel.tiles.as_ref().map(|it| it.tile_loop);
     let mut walk = Inserter { buffers, shared: written, tile_loop, threads: Vec::new() };
@@ -175,7 +170,7 @@ impl Inserter<'_> {
         let mut own = Pending::default();
         self.block(body.to_vec(), range, &mut own)?;
         let again = self.block(body.to_vec(), range, &mut own)?;
-        if again.iter().any(Stmt::waits_for_threads) {
+        if any(&again, &|it| matches!(it, Stmt::Barrier { .. })) {
             return Ok(None);
         }
         *pending = Pending::default();
@@ -185,11 +180,11 @@ impl Inserter<'_> {
     /// A statement, with waits among the threads of one iteration if it is a loop over threads.
     fn inside(&mut self, stmt: Stmt) -> Result<Stmt, Unplaceable> {
         Ok(match stmt {
-            Stmt::Thread { var, extent, step, range, body } if step > 1 => {
+            Stmt::Thread(ThreadLoop { var, extent, step, range, body }) if step > 1 => {
                 self.threads.push(var);
                 let body = self.block(body, step, &mut Pending::default())?;
                 self.threads.pop();
-                Stmt::Thread { var, extent, step, range, body }
+                Stmt::Thread(ThreadLoop { var, extent, step, range, body })
             }
             other => other,
         })
@@ -208,24 +203,15 @@ impl Inserter<'_> {
     /// What a statement and all inside it does with shared memory.
     fn accesses(&self, stmt: &Stmt) -> Pending {
         let mut found = Pending::default();
-        stmt.walk(&mut |it| {
-            let (Stmt::Store { tensor, value, .. } | Stmt::Update { tensor, value, .. }) = it
-            else {
-                return;
-            };
-            if self.shared.contains(tensor) {
-                found.written.insert(*tensor);
-                if matches!(it, Stmt::Update { .. }) {
-                    found.read.insert(*tensor);
-                }
-            }
-            value.walk(&mut |it| {
-                if let Expr::Read { tensor, .. } = it
-                    && self.shared.contains(tensor)
-                {
-                    found.read.insert(*tensor);
-                }
-            });
+        let is_shared = |it: TensorId| self.shared.contains(&it);
+        stmt.accesses(&mut |it| match it {
+            Access::Write(tensor, _) if is_shared(tensor) => drop(found.written.insert(tensor)),
+            Access::Read(tensor, _) if is_shared(tensor) => drop(found.read.insert(tensor)),
+            _ => {}
+        });
+        stmt.walk(&mut |it| match it {
+            Stmt::Update { tensor, .. } if is_shared(*tensor) => drop(found.read.insert(*tensor)),
+            _ => {}
         });
         found
     }

@@ -1,31 +1,32 @@
-//! Operands of MMA instructions that stay in registers: what one product leaves there, rounded, is
-//! what the next one multiplies.
+//! Fragment layouts of register operands: the first operand of a WGMMA instruction may be the rounded
+//! result of another one, which is in registers already.
 //!
 //! In a schedule each thread of a row reads all steps of an instruction. The instruction does not:
-//! of 16 steps, a thread of a warpgroup brings those four that its neighbors do not,
+//! of 16 steps, a thread of a warpgroup holds those four that its neighbors do not,
 //!
 //! ```text
 //! k = 8 * far + 2 * q + pair        far, pair in 0..2        -- q: the thread of the row, of four
 //! ```
 //!
-//! which are the columns that it has of a result. So for `memory`, which asks whose elements are
-//! whose, an access along `k` is one along these three. `far` and `pair` are variables of no loop:
-//! they stand in the operand's index until `wgmma` has made an instruction of it, and if it can't,
-//! the kernel is placed again with the operand in shared memory.
+//! which are the columns that it has of a result. So for `memory`, which decides by the elements
+//! that each thread accesses, an access along `k` is one along these three. `far` and `pair` are
+//! variables of no loop: they stand in the operand's index until `wgmma` has formed an instruction;
+//! if it can't, `lowering` takes its other candidate, with the operand in shared memory.
 //!
 //! # Source
 //!
-//! PTX ISA, `wgmma.mma_async`: fragments of the first operand and of accumulators. That they are the
-//! same is what FlashAttention-2 and -3 are built on.
+//! PTX ISA, `wgmma.mma_async`: fragments of the first operand and of accumulators. FlashAttention-2
+//! and -3 build on their equality.
 
 use std::collections::BTreeMap;
 
 use super::memory::Path;
 use super::mma::{operands, read};
 use super::thread_layout::LoopAxis;
-use super::{Buffer, Kernel, MemoryScope, Stmt};
+use super::walk::{Access, accesses};
+use super::{Buffer, MemoryScope, Stmt, unbound};
+use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::dag::expr::affine;
-use tvmtune_ir::dag::{Expr, TensorId};
 use tvmtune_ir::poly::{Facts, Poly, VarId};
 
 /// Steps of the reduction in one instruction.
@@ -48,13 +49,13 @@ pub(super) struct FragmentLayouts(BTreeMap<VarId, FragmentLayout>);
 
 impl FragmentLayouts {
     /// The first operands of a kernel's products that its threads compute.
-    pub(super) fn new(kernel: &Kernel, buffers: &[Buffer], n_vars: &mut u32) -> Self {
+    pub(super) fn new(kernel: &unbound::Kernel, buffers: &[Buffer], n_vars: &mut u32) -> Self {
         let mut layouts = Self::default();
         layouts.collect(&kernel.body, buffers, n_vars);
         layouts
     }
 
-    fn collect(&mut self, body: &[Stmt], buffers: &[Buffer], n_vars: &mut u32) {
+    fn collect(&mut self, body: &[unbound::Stmt], buffers: &[Buffer], n_vars: &mut u32) {
         for stmt in body {
             let Some((steps, tensor)) = first_operand(stmt, buffers) else {
                 self.collect(stmt.body(), buffers, n_vars);
@@ -98,29 +99,21 @@ impl FragmentLayouts {
     /// Whether an operand is in registers that no instruction reads.
     pub(super) fn any_left(&self, body: &[Stmt]) -> bool {
         let mut found = false;
-        let mut look = |value: &Expr| {
-            value.walk(&mut |it| {
-                let Expr::Read { tensor, index } = it else { return };
-                let is_along = |it: &FragmentLayout| {
-                    let index = affine(index).unwrap_or_default();
-                    it.tensor == *tensor && index.iter().any(|at| at.mentions(it.far))
-                };
-                found |= self.0.values().any(is_along);
-            });
-        };
-        for stmt in body {
-            stmt.walk(&mut |it| match it {
-                Stmt::Store { value, .. } | Stmt::Update { value, .. } => look(value),
-                _ => {}
-            });
-        }
+        accesses(body, &mut |it| {
+            let Access::Read(tensor, index) = it else { return };
+            let is_along = |it: &FragmentLayout| {
+                let index = affine(index).unwrap_or_default();
+                it.tensor == tensor && index.iter().any(|at| at.mentions(it.far))
+            };
+            found |= self.0.values().any(is_along);
+        });
         found
     }
 }
 
 /// If loops may be instructions of a warpgroup: the loop over their steps, and the first operand, if
 /// it has a place of the block.
-fn first_operand(stmt: &Stmt, buffers: &[Buffer]) -> Option<(VarId, TensorId)> {
+fn first_operand(stmt: &unbound::Stmt, buffers: &[Buffer]) -> Option<(VarId, TensorId)> {
     let tile = read(stmt)?;
     let (a, b, dtype) = operands(tile.value, buffers)?;
     let along = |var: VarId| tile.index.iter().any(|at| at.mentions(var));
@@ -135,6 +128,6 @@ fn first_operand(stmt: &Stmt, buffers: &[Buffer]) -> Option<(VarId, TensorId)> {
     let of_group = tensor().count() > 3 && dtype.bytes() == 2;
     let mut factors = [a, b].into_iter();
     let (first, _) = factors.find(|it| affine(it.1).is_some_and(|it| is_first(&it)))?;
-    let is_local = buffers[first.0 as usize].scope == MemoryScope::Registers;
+    let is_local = buffers[first.0 as usize].scope == MemoryScope::Undecided;
     (of_group && is_local).then_some((steps, first))
 }

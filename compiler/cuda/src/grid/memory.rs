@@ -1,33 +1,26 @@
-//! Where the buffers of a block live: in registers where each thread needs only its own elements,
-//! else in shared memory.
+//! Memory scopes of the buffers of a block: registers where each thread accesses only its own elements,
+//! else shared memory.
+//!
+//! In: buffers that are [`MemoryScope::Undecided`]. Out: for each a scope, its shape there, and its
+//! accesses as elements of that.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::fragment_layout::FragmentLayouts;
-use super::predicate::DontCare;
+use super::pipeline::{self, Staging};
 use super::thread_layout::{LoopAxis, ThreadLayout, distribute};
-use super::{
-    Buffer, Kernel, MemoryScope, Stmt, ThreadVar, Unplaceable, WARP, pipeline, unroll,
-    warp_specialize,
-};
+use super::unbound::{Kernel, Stmt};
+use super::{Buffer, MemoryScope, ThreadLoop, ThreadVar, Unplaceable};
 use tvmtune_ir::dag::expr::affine;
 use tvmtune_ir::dag::{Expr, Subscript, TensorId};
 use tvmtune_ir::poly::{Facts, Poly, VarId};
 use tvmtune_schedule::nest::{self, Scope};
 
-/// Where shared buffers start: on a line of 16 bytes, so that vectors can be read from them.
-const ALIGNMENT: u64 = 16;
 /// More elements than any memory of a block has.
 const MAX_ELEMENTS: i64 = 1 << 24;
-/// Where buffers start that boxes are copied to.
-const BOX_ALIGNMENT: u64 = 128;
-/// Bytes of a barrier in shared memory.
-const BARRIER: u64 = 8;
-/// Bytes of the largest element.
-const WIDEST: u64 = 8;
 
-/// A buffer of a nest; those of blocks count as registers until [`place`] has decided.
-pub(super) fn unplaced(buffer: &nest::Buffer) -> Buffer {
+/// A buffer of a nest; [`place`] decides on the memory scope of those of a block.
+pub(super) fn undecided(buffer: &nest::Buffer) -> Buffer {
     Buffer {
         name: buffer.name.clone(),
         dtype: buffer.dtype,
@@ -35,7 +28,7 @@ pub(super) fn unplaced(buffer: &nest::Buffer) -> Buffer {
         scope: match buffer.scope {
             Scope::Argument => MemoryScope::Argument,
             Scope::Workspace => MemoryScope::Workspace,
-            Scope::Local => MemoryScope::Registers,
+            Scope::Local => MemoryScope::Undecided,
             Scope::Unused => MemoryScope::Unused,
         },
         layout: buffer.layout.clone(),
@@ -70,13 +63,13 @@ pub(super) fn place(
     kernel: &mut Kernel,
     buffers: &mut [Buffer],
     facts: &Facts,
-    (dont_care, layouts): (&DontCare, &FragmentLayouts),
+    layouts: &FragmentLayouts,
     n_vars: &mut u32,
-) -> Result<(), Unplaceable> {
+) -> Result<BTreeMap<TensorId, Staging>, Unplaceable> {
     let stagings = pipeline::stagings(kernel, buffers, n_vars);
     let mut uses: BTreeMap<TensorId, Use> = BTreeMap::new();
     each_access(&mut kernel.body, facts, &mut Vec::new(), &mut |tensor, index, path| {
-        if buffers[tensor.0 as usize].scope == MemoryScope::Registers {
+        if buffers[tensor.0 as usize].scope == MemoryScope::Undecided {
             match affine(index) {
                 Some(it) => {
                     let (index, path) = as_shared(layouts, tensor, it, path);
@@ -114,25 +107,24 @@ pub(super) fn place(
             }
             Some(Decision::Shared { group }) => {
                 let own = group.map(Poly::var).into_iter();
-                let stage = stagings.get(&tensor).map(pipeline::Staging::stage).into_iter();
+                let stage = stagings.get(&tensor).map(Staging::stage).into_iter();
                 index.splice(0..0, stage.chain(own).map(Subscript::Affine));
             }
             Some(Decision::Private) | None => {}
         },
     );
     for (tensor, decision) in &decisions {
-        let Decision::Shared { group } = decision else { continue };
         let buffer = &mut buffers[tensor.0 as usize];
+        let Decision::Shared { group } = decision else {
+            buffer.scope = MemoryScope::Registers;
+            continue;
+        };
         let n_stages = stagings.get(tensor).map(|it| Poly::constant(it.n_stages.into()));
         let n_groups = group.map(|var| n_groups(kernel, var));
         buffer.shape.splice(0..0, n_stages.into_iter().chain(n_groups));
         buffer.scope = MemoryScope::Shared(0);
     }
-    pipeline::keep(kernel, buffers, &stagings);
-    warp_specialize::divide(kernel, buffers, &stagings, dont_care)?;
-    let in_registers = |it: TensorId| buffers[it.0 as usize].scope == MemoryScope::Registers;
-    unroll::loops(kernel, &in_registers, facts);
-    Ok(())
+    Ok(stagings)
 }
 
 /// An access, and the loops around it, as threads of an MMA instruction share it, if they do.
@@ -208,48 +200,6 @@ fn n_groups(kernel: &Kernel, group: VarId) -> Poly {
     Poly::constant(found.map_or(1, |it| it.range / it.step).into())
 }
 
-/// Gives every buffer its place in shared memory, and what warps combined too.
-pub(super) fn allocate(kernel: &mut Kernel, buffers: &mut [Buffer]) -> Result<(), Unplaceable> {
-    let (mut shared, mut all_reduces) = (BTreeSet::new(), false);
-    shared.extend(kernel.tensor_maps.iter().map(|it| it.to));
-    for stmt in &kernel.body {
-        stmt.walk(&mut |it| match it {
-            Stmt::Store { tensor, .. } | Stmt::Update { tensor, .. } => {
-                if matches!(buffers[tensor.0 as usize].scope, MemoryScope::Shared(_)) {
-                    shared.insert(*tensor);
-                }
-            }
-            Stmt::AllReduce { range, .. } => all_reduces |= *range > WARP,
-            _ => {}
-        });
-    }
-    let mut end: u64 = 0;
-    for tensor in shared {
-        let buffer = &mut buffers[tensor.0 as usize];
-        let is_tma = kernel.tensor_maps.iter().any(|it| it.to == tensor);
-        let plain = if is_tma { BOX_ALIGNMENT } else { ALIGNMENT };
-        let alignment = buffer.swizzle.map_or(plain, |it| 8 * u64::from(it));
-        let first = end.next_multiple_of(alignment);
-        let most = |it: &Poly| it.as_constant().unwrap_or(i64::MAX) as u64;
-        let elements = buffer.shape.iter().map(most).fold(1, u64::saturating_mul);
-        end = first.saturating_add(elements.saturating_mul(buffer.dtype.bytes()));
-        buffer.scope =
-            MemoryScope::Shared(u32::try_from(first).map_err(|_| Unplaceable::Shared(first))?);
-    }
-    if all_reduces {
-        let first = end.next_multiple_of(ALIGNMENT);
-        kernel.partials = Some(u32::try_from(first).map_err(|_| Unplaceable::Shared(first))?);
-        end = first + u64::from(kernel.threads.div_ceil(WARP)) * WIDEST;
-    }
-    for it in &mut kernel.circular_buffers {
-        let first = end.next_multiple_of(ALIGNMENT);
-        it.barriers = u32::try_from(first).map_err(|_| Unplaceable::Shared(first))?;
-        end = first + 2 * u64::from(it.n_stages) * BARRIER;
-    }
-    kernel.shared_bytes = u32::try_from(end).map_err(|_| Unplaceable::Shared(end))?;
-    Ok(())
-}
-
 fn runs(path: &[(VarId, LoopAxis)]) -> BTreeMap<VarId, LoopAxis> {
     path.iter().copied().collect()
 }
@@ -273,7 +223,7 @@ fn each_access(body: &mut [Stmt], facts: &Facts, path: &mut Path, visit: &mut Vi
                 each_access(body, facts, path, visit);
                 path.pop();
             }
-            Stmt::Thread { var, extent, step, range, body } => {
+            Stmt::Thread(ThreadLoop { var, extent, step, range, body }) => {
                 let extent = i64::from(*extent).max(1);
                 path.push((*var, LoopAxis::Threads { extent, step: *step, range: *range }));
                 each_access(body, facts, path, visit);
@@ -285,20 +235,7 @@ fn each_access(body: &mut [Stmt], facts: &Facts, path: &mut Path, visit: &mut Vi
                 *index = written(*tensor, index, path, visit);
             }
             Stmt::AllReduce { tensor, index, .. } => *index = written(*tensor, index, path, visit),
-            Stmt::Barrier { .. }
-            | Stmt::CpAsyncCommit
-            | Stmt::CpAsyncWait { .. }
-            | Stmt::LoadFragment { .. }
-            | Stmt::Mma { .. }
-            | Stmt::Wgmma { .. }
-            | Stmt::WgmmaGroup { .. }
-            | Stmt::WgmmaWait { .. }
-            | Stmt::ConsumerWait { .. }
-            | Stmt::ProducerAcquire { .. }
-            | Stmt::TmaLoad { .. }
-            | Stmt::ConsumerRelease { .. }
-            | Stmt::AdvanceStage { .. }
-            | Stmt::FenceProxyAsync => {}
+            _ => {}
         }
     }
 }

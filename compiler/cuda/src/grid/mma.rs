@@ -1,8 +1,8 @@
-//! Loops that are an MMA instruction.
+//! Tensorization by MMA instructions of a warp.
 //!
-//! Each thread of a warp keeps four accumulators of a tile of 16 x 8: of rows `g` and `g + 8`, and
-//! columns `2q` and `2q + 1`, where it is thread `4g + q`. What it adds to them in 16 steps of the
-//! reduction (32 of bytes, 8 of TF32) is its share of one instruction:
+//! Each thread of a warp has four accumulators of a tile of 16 x 8: of rows `g` and `g + 8`, and
+//! columns `2q` and `2q + 1`, as thread `4g + q`. Its additions in 16 steps of the reduction (32 of
+//! bytes, 8 of TF32) are its share of one instruction:
 //!
 //! ```text
 //! thread g in 0..8: thread q in 0..4
@@ -10,15 +10,16 @@
 //!     acc[.. h, b] += a[8*h + g, k] * b[2*q + b, k]
 //! ```
 //!
-//! So a schedule says by splits which thread has which element, and everything else (registers,
-//! epilogues, barriers) is as for any loops. Loops around the tile that are written out share
-//! operands: those are loaded first, each once.
+//! So a schedule states the fragment layout by splits, and everything else (registers, epilogues,
+//! barriers) is as for any loops. Unrolled loops around the tile share operands: those are loaded
+//! first, each once.
 //!
 //! # Source
 //!
 //! Fragment layouts: PTX ISA, `mma.m16n8k16`, `mma.m16n8k32` and `mma.m16n8k8`.
 
 use super::memory::flat;
+use super::walk::ThreadLoops;
 use super::{
     Buffer, Fragment, Kernel, LoopKind, MemoryScope, Operand, OperandLoad, Stmt, ThreadVar,
 };
@@ -236,7 +237,7 @@ impl Matcher<'_> {
 }
 
 /// Loops that hold nothing but one update.
-pub(super) fn read(stmt: &Stmt) -> Option<Tile<'_>> {
+pub(super) fn read<L: ThreadLoops>(stmt: &Stmt<L>) -> Option<Tile<'_>> {
     let mut loops = Vec::new();
     let mut inner = stmt;
     loop {

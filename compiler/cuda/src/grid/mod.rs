@@ -1,25 +1,23 @@
-//! Step 5 of 12, for GPUs: a nest placed on a grid: blocks, threads, shared memory, registers.
+//! Step 5 of 12, for GPUs: a nest lowered to a grid: blocks, threads, shared memory, registers.
 //!
 //! ```text
 //! dsl -> dag -> schedule -> nest -> [grid] -> codegen::cuda -> compile -> measure -> ...
 //! ```
 //!
-//! In: a [`Nest`]. Out: a [`Grid`]: for each phase of the nest a kernel, written as what one of its
-//! threads does; phases of one block that follow one another are one kernel. Next:
-//! [`crate::codegen`] prints it.
+//! In: a [`Nest`]. Out: a [`Grid`]: a kernel for each phase of the nest, as one of its threads runs
+//! it; consecutive phases of one block are one kernel. Next: [`crate::codegen`] prints it.
 //!
 //! Parallel loops become blocks. Loops over threads, wherever they stand, become positions of the
-//! threads of one block: the walk goes from loops that run one after the other, each by all threads
-//! (`threads`), over where each buffer lives (`memory`) and what lies outside of tensors (`tails`),
-//! to the one program that every thread runs (`bind`), waiting for the others where it must
-//! (`barrier`). Blocks may take several tiles (`persistent`), or parts of some (`stream`); those with
-//! most to do start first (`order`).
+//! threads of one block. `lowering` has the stages between, and what holds after each. Blocks may
+//! run several tiles (`persistent`), or parts of some (`stream_k`); those with most work start first
+//! (`lpt`).
 //!
 //! # Invariants
 //!
-//! - Whether a thread reaches a [`Stmt::Barrier`] or a [`Stmt::AllReduce`] does not depend on the thread.
-//! - Registers have constant extents, and their indices depend on loops that are written out.
-//! - What one thread wrote and another reads, or writes again, has a [`Stmt::Barrier`] between.
+//! - Whether a thread reaches a [`Stmt::Barrier`] or a [`Stmt::AllReduce`] does not depend on the
+//!   thread.
+//! - Registers have constant extents, and their indices depend on unrolled loops.
+//! - Between a write of one thread and an access of another there is a [`Stmt::Barrier`].
 //!
 //! # Source
 //!
@@ -29,7 +27,9 @@
 mod bank_conflicts;
 mod barrier;
 mod bind;
+mod fix_up;
 mod fragment_layout;
+mod lowering;
 mod lpt;
 mod memory;
 mod mma;
@@ -38,34 +38,46 @@ mod pipeline;
 mod predicate;
 mod predicated_load;
 mod reduce;
+mod shared_memory;
 mod stmt;
 mod stream_k;
 mod thread_layout;
 mod threads;
 mod unroll;
 mod warp_specialize;
+mod walk;
 mod wgmma;
 
-use fragment_layout::FragmentLayouts;
 pub use predicated_load::{PredicatedLoad, predicated_load};
 pub use stmt::{
     Accumulators, FirstOperand, LoopKind, Operand, OperandLoad, RegisterOperand, Released,
-    SharedOperand, Stmt,
+    SharedOperand, Stmt, ThreadLoop,
 };
 pub use stream_k::Decomposition;
+pub use walk::{Access, ThreadLoops, accesses, any, read, reads, written};
+
+use std::convert::Infallible;
+
+use lowering::Tables;
 use tvmtune_ir::dag::{DType, Dim, Reducer, Scalar, ScalarId, TensorId, Types};
 use tvmtune_ir::poly::{DimId, Facts, Poly, VarId};
 use tvmtune_schedule::Layout;
 use tvmtune_schedule::nest::{self, Nest};
 
+/// Kernels and statements whose loops over threads are not bound yet.
+mod unbound {
+    pub(super) type Kernel = super::Kernel<super::ThreadLoop>;
+    pub(super) type Stmt = super::Stmt<super::ThreadLoop>;
+}
+
 /// Threads of a warp.
 pub const WARP: u32 = 32;
-/// Threads of four warps that multiply together.
+/// Threads of a warpgroup, which runs WGMMA instructions.
 pub const WARPGROUP: u32 = 4 * WARP;
 /// Threads of the largest block.
 pub const MAX_THREADS: u32 = 1024;
 
-/// Why a nest cannot run on a grid as it is scheduled.
+/// The reason why a nest cannot run on a grid as it is scheduled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum Unplaceable {
     /// The number of threads is known at launch only.
@@ -74,31 +86,31 @@ pub enum Unplaceable {
     /// More threads than a block has.
     #[error("{0} threads in a block, of {MAX_THREADS} at most")]
     Threads(u32),
-    /// Memory of a block, or registers, whose size is known at launch only.
+    /// Memory of a block, or registers, of a size that is known at launch only.
     #[error("memory of a block whose size is no constant")]
     DynamicMemory,
-    /// Threads that wait for one another in a loop which not all of them run as often.
+    /// A barrier in a loop that not all threads run equally often.
     #[error("threads wait for one another in a loop that they do not all run as often")]
     Divergent,
-    /// A warp-specialized loop copies what are no boxes of a tensor.
-    #[error("a fed loop copies what are no boxes of a tensor")]
+    /// The copies of a warp-specialized loop are no boxes of a tensor.
+    #[error("the copies of a warp-specialized loop are no boxes of a tensor")]
     NotTmaLoads,
-    /// All threads of a block would combine values, and its producer would not come.
-    #[error("all threads of a block combine values beside a loop that is fed")]
+    /// A block all-reduce, in which the producer warp would have to take part.
+    #[error("all threads of a block reduce together beside a warp-specialized loop")]
     BlockReductionBesideProducer,
-    /// Blocks would take parts of tiles that no single loop adds up.
-    #[error("blocks take parts of tiles that no single loop adds up")]
+    /// A stream-K loop whose tiles are no single sum.
+    #[error("stream-K of tiles that no single loop adds up")]
     NotStreamK,
-    /// Threads that combine values inside of which others are told apart.
+    /// A loop over threads inside of one whose threads reduce together.
     #[error("a loop over threads stands inside one whose threads reduce together")]
     NestedReduction,
-    /// No instruction reads an operand that is in registers for one.
-    #[error("no matrix instruction reads an operand that is in registers")]
+    /// A register operand that no MMA instruction reads.
+    #[error("no MMA instruction reads an operand that is in registers")]
     OperandInRegisters,
-    /// So many bytes of shared memory.
+    /// More bytes of shared memory than can be addressed.
     #[error("{0} bytes of shared memory in a block")]
     Shared(u64),
-    /// So many 4-byte registers for one thread's values.
+    /// Too many 4-byte registers in arrays of one thread.
     #[error("{0} registers in arrays of one thread")]
     Registers(u64),
 }
@@ -112,13 +124,13 @@ pub struct Grid {
     pub dims: Vec<Dim>,
     /// The run-time scalars.
     pub scalars: Vec<Scalar>,
-    /// Where each tensor lives: those of the schedule by the same ids, then those added here.
+    /// The memory of each tensor: those of the schedule by the same ids, then those added here.
     pub buffers: Vec<Buffer>,
     /// The parameters, in order of declaration.
     pub params: Vec<TensorId>,
     /// The results, in order.
     pub outputs: Vec<TensorId>,
-    /// What is launched, one after the other.
+    /// The launches, one after the other.
     pub kernels: Vec<Kernel>,
 }
 
@@ -131,9 +143,9 @@ pub struct Buffer {
     pub dtype: DType,
     /// Extents as stored, outermost first; constant in shared memory and registers.
     pub shape: Vec<Poly>,
-    /// Where it lives.
+    /// Its memory.
     pub scope: MemoryScope,
-    /// How a weight is rearranged before it is passed.
+    /// The layout that a weight is packed to before it is passed.
     pub layout: Option<Layout>,
     /// Of a buffer that MMA instructions read in shared memory: the bytes of its rows, 32, 64
     /// or 128, whose 16-byte chunks are swizzled so that a column of them is in all banks.
@@ -142,7 +154,7 @@ pub struct Buffer {
     pub is_rounded: bool,
 }
 
-/// Where a buffer lives.
+/// The memory that a buffer is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MemoryScope {
     /// In memory the caller passes.
@@ -155,50 +167,65 @@ pub enum MemoryScope {
     Registers,
     /// Nowhere.
     Unused,
+    /// Of a block or of its threads: `memory::place` decides. No buffer of a [`Grid`] is that.
+    Undecided,
+}
+
+impl MemoryScope {
+    /// Whether it is memory that all blocks see.
+    pub fn is_global(self) -> bool {
+        matches!(self, Self::Argument | Self::Workspace)
+    }
+
+    /// Whether it is memory of a block or of its threads.
+    pub fn is_local(self) -> bool {
+        matches!(self, Self::Shared(_) | Self::Registers | Self::Undecided)
+    }
 }
 
 /// One launch: a grid of blocks.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Kernel {
+pub struct Kernel<L = Infallible> {
     /// The loops that number the blocks, outermost first: name and extent.
     pub blocks: Vec<BlockVar>,
-    /// Where blocks take several tiles: which.
+    /// The tiles of persistent blocks.
     pub tiles: Option<Tiles>,
     /// Threads of a block that run the body.
     pub threads: u32,
     /// Bytes of shared memory of a block.
     pub shared_bytes: u32,
-    /// Where in it warps leave what they combined, if blocks combine anything.
+    /// Offset of the partial results of warps in it, for block all-reduces.
     pub partials: Option<u32>,
-    /// Operands of MMA instructions, in registers.
+    /// Register fragments of MMA operands.
     pub fragments: Vec<Fragment>,
-    /// Variables that say which thread it is.
+    /// Variables that are positions of the thread.
     pub thread_vars: Vec<ThreadVar>,
     /// Slots that boxes are copied to.
     pub circular_buffers: Vec<CircularBuffer>,
-    /// What boxes are copied.
+    /// The tensor maps of TMA loads.
     pub tensor_maps: Vec<TensorMap>,
-    /// What one thread beside the others does: it copies boxes.
-    pub producer: Vec<Stmt>,
-    /// What each of the other threads does.
-    pub body: Vec<Stmt>,
+    /// The statements of the producer: one thread of a warp of its own, which issues TMA loads.
+    pub producer: Vec<Stmt<L>>,
+    /// The statements of each of the other threads, the consumers.
+    pub body: Vec<Stmt<L>>,
 }
 
-/// A circular buffer of stages in shared memory, which the producer fills and the other threads empty.
+/// A circular buffer of pipeline stages in shared memory, filled by the producer and emptied by the
+/// consumers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CircularBuffer {
-    /// The variable by which each side counts its way around: the stage it is at.
+    /// The variable of the stage that each side is at.
     pub stage: VarId,
-    /// How many stages.
+    /// Number of stages.
     pub n_stages: u32,
-    /// Bytes that make a stage full.
+    /// Bytes of a full stage.
     pub stage_bytes: u32,
-    /// Where in shared memory its barriers are: for each stage one that says it is full, then for
-    /// each one that says it is empty.
+    /// Offset of its barriers in shared memory: the full barrier of each stage, then the empty
+    /// barrier of each.
     pub barriers: u32,
 }
 
-/// Boxes of a tensor in memory, as the hardware copies them.
+/// A TMA descriptor: boxes of a tensor in memory, as the hardware copies them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorMap {
     /// The tensor.
@@ -207,18 +234,18 @@ pub struct TensorMap {
     pub to: TensorId,
     /// Elements of a box along each dimension of the tensor.
     pub box_extents: Vec<i64>,
-    /// How far apart in the tensor they are, along each dimension.
+    /// Distance of neighbors in the tensor, along each dimension.
     pub element_strides: Vec<i64>,
-    /// Whether it goes to all blocks of a cluster.
+    /// Whether boxes go to all blocks of a cluster.
     pub is_multicast: bool,
 }
 
-/// Operands of MMA instructions: each thread of a warp has a part of each.
+/// Registers for operands of MMA instructions, of which each thread of a warp has a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fragment {
     /// For people; not unique.
     pub name: String,
-    /// How many operands.
+    /// Number of operands.
     pub count: i64,
     /// 32-bit registers of each in one thread.
     pub registers: u32,
@@ -231,66 +258,66 @@ pub struct BlockVar {
     pub var: VarId,
     /// For people; not unique.
     pub name: String,
-    /// How many there are.
+    /// Number of iterations.
     pub extent: Poly,
-    /// Whether they run at the same time; the last ones do.
+    /// Whether its iterations are the blocks of a cluster; such loops are the last.
     pub in_cluster: bool,
-    /// Whether the last iteration starts first.
+    /// Whether iterations are numbered from the last one.
     pub is_reversed: bool,
 }
 
-/// The tiles that blocks take, one after the other: of block `b`, those of number `b`,
-/// `b + stride`, `b + 2 * stride` and so on.
+/// The tiles of persistent blocks: block `b` runs those of number `b`, `b + stride`,
+/// `b + 2 * stride` and so on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tiles {
-    /// The loop of a block over its tiles, around all that it does.
+    /// The persistent tile loop, around the whole body.
     pub tile_loop: VarId,
-    /// The loop over blocks that numbers those which share the tiles.
+    /// The loop that numbers the blocks.
     pub block: VarId,
-    /// How many tiles further the next one of a block is: there are no more blocks than that.
+    /// Distance of the tiles of a block, and the most blocks there are.
     pub stride: i64,
     /// The loops that number the tiles, outermost first.
     pub vars: Vec<BlockVar>,
-    /// How blocks divide the last ones between them, if they do.
+    /// The stream-K decomposition of the last tiles, if there is one.
     pub stream_k: Option<StreamK>,
 }
 
-/// What blocks have of tiles that they divide between them. All tiles stand in a row, each as its
-/// iterations; blocks have equal parts of that, in order.
+/// A stream-K decomposition: the iterations of all tiles in a row, of which blocks have equal
+/// consecutive shares.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StreamK {
-    /// The iterations of a tile.
+    /// Iterations of a tile.
     pub iterations: Poly,
-    /// What a block does with its part.
+    /// The work of a block on its share of a tile.
     pub work_unit: WorkUnit,
 }
 
-/// What a block does with its part of a tile.
+/// The work of a block on its share of a tile.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WorkUnit {
-    /// It adds up.
+    /// Partial sums.
     PartialSums {
-        /// The part's first iteration.
+        /// The first iteration.
         first: VarId,
-        /// The iteration after its last one.
+        /// The iteration after the last one.
         end: VarId,
-        /// What is added up, and how.
+        /// The accumulators.
         sums: Vec<(TensorId, Reducer)>,
     },
-    /// It joins the sums of a tile that it began and did not end.
+    /// The fix-up of a tile that the block began and did not end: the sum of the partial sums.
     FixUp {
-        /// The parts of that tile: its own, and those of the blocks that follow.
+        /// Work units of that tile: the block's own, and those of the blocks that follow.
         count: VarId,
     },
 }
 
 impl Tiles {
-    /// How many there are.
+    /// Returns the number of tiles.
     pub fn count(&self) -> Poly {
         self.vars.iter().fold(Poly::constant(1), |n, it| n * it.extent.clone())
     }
 
-    /// The variables that say what part a block has, each with one more than it is at most.
+    /// Returns the variables of the work unit, each with its exclusive upper bound.
     pub fn work_unit_vars(&self) -> Vec<(VarId, Poly)> {
         let Some(StreamK { iterations, work_unit }) = &self.stream_k else { return Vec::new() };
         match work_unit {
@@ -307,99 +334,55 @@ impl Tiles {
 pub struct ThreadVar {
     /// The variable.
     pub var: VarId,
-    /// So many threads in a row have the same value.
+    /// Consecutive threads with the same value.
     pub step: u32,
-    /// After so many threads it starts again at 0.
+    /// Threads after which it starts again at 0.
     pub range: u32,
 }
 
-/// Places a nest on a grid.
+/// Lowers a nest to a grid.
 ///
 /// # Errors
 ///
-/// If the schedule asks for what no GPU does.
+/// If the schedule cannot run on a GPU.
 pub fn place(nest: &Nest) -> Result<Grid, Unplaceable> {
     let nest = &*nest::fix(nest);
     let mut facts = Facts::default();
     for (n, dim) in nest.dims.iter().enumerate() {
         facts.bound_dim(DimId(n as u32), dim.range);
     }
-    let mut grid = Grid {
+    let mut tables = Tables {
+        buffers: nest.buffers.iter().map(memory::undecided).collect(),
+        n_vars: nest.n_vars,
+    };
+    let mut kernels = Vec::new();
+    // Phases that one block runs one after the other need no launches of their own.
+    let are_one = |a: &nest::Stmt, b: &nest::Stmt| [a, b].into_iter().all(threads::is_one_block);
+    for phases in nest.body.chunk_by(are_one) {
+        let mut kernel;
+        (kernel, tables) = lowering::lower(phases, nest, tables, &facts)?;
+        let fix_up = fix_up::fix_up(&mut kernel, &mut tables.buffers, &mut tables.n_vars)?;
+        kernels.push(kernel);
+        kernels.extend(fix_up);
+    }
+    let mut buffers = tables.buffers;
+    for it in buffers.iter_mut().filter(|it| it.scope == MemoryScope::Undecided) {
+        // No kernel accesses it.
+        it.scope = MemoryScope::Unused;
+    }
+    Ok(Grid {
         name: nest.name.clone(),
         dims: nest.dims.clone(),
         scalars: nest.scalars.clone(),
-        buffers: nest.buffers.iter().map(memory::unplaced).collect(),
+        buffers,
         params: nest.params.clone(),
         outputs: nest.outputs.clone(),
-        kernels: Vec::new(),
-    };
-    let mut n_vars = nest.n_vars;
-    // What one block does after another one costs no launch of its own.
-    let are_one = |a: &nest::Stmt, b: &nest::Stmt| [a, b].into_iter().all(threads::is_one_block);
-    for phases in nest.body.chunk_by(are_one) {
-        let (buffers, first_var) = (grid.buffers.clone(), n_vars);
-        let mut placed = place_phases(phases, nest, &mut grid.buffers, &mut n_vars, &facts, true);
-        if placed == Err(Unplaceable::OperandInRegisters) {
-            (grid.buffers, n_vars) = (buffers, first_var);
-            placed = place_phases(phases, nest, &mut grid.buffers, &mut n_vars, &facts, false);
-        }
-        let mut kernel = placed?;
-        let fix_up = stream_k::fix_up(&mut kernel, &mut grid.buffers, &mut n_vars)?;
-        grid.kernels.push(kernel);
-        grid.kernels.extend(fix_up);
-    }
-    Ok(grid)
+        kernels,
+    })
 }
 
-/// The kernel of some phases; with operands of instructions in registers, where that can be and is
-/// allowed.
-fn place_phases(
-    phases: &[nest::Stmt],
-    nest: &Nest,
-    buffers: &mut Vec<Buffer>,
-    n_vars: &mut u32,
-    facts: &Facts,
-    may_hold: bool,
-) -> Result<Kernel, Unplaceable> {
-    let mut kernel = threads::kernel(phases, nest, buffers, n_vars, facts)?;
-    let facts = kernel_facts(&kernel, facts);
-    let dont_care = predicate::fill(&mut kernel, buffers, &facts);
-    let layouts = match may_hold {
-        true => FragmentLayouts::new(&kernel, buffers, n_vars),
-        false => FragmentLayouts::default(),
-    };
-    memory::place(&mut kernel, buffers, &facts, (&dont_care, &layouts), n_vars)?;
-    barrier::insert(&mut kernel, buffers)?;
-    let in_registers = |it: TensorId| buffers[it.0 as usize].scope == MemoryScope::Registers;
-    bind::bind(&mut kernel, &in_registers, n_vars);
-    wgmma::find(&mut kernel, buffers, &layouts);
-    if layouts.any_left(&kernel.body) {
-        return Err(Unplaceable::OperandInRegisters);
-    }
-    bank_conflicts::pad(&kernel, buffers);
-    mma::find(&mut kernel, buffers);
-    lpt::lpt_order(&mut kernel, &facts);
-    memory::allocate(&mut kernel, buffers)?;
-    Ok(kernel)
-}
-
-/// What is known of a kernel's variables.
-fn kernel_facts(kernel: &Kernel, known: &Facts) -> Facts {
-    fn visit(body: &[Stmt], facts: &mut Facts) {
-        for stmt in body {
-            match stmt {
-                Stmt::For { var, extent, body, .. } => {
-                    facts.bound_var(*var, extent.clone());
-                    visit(body, facts);
-                }
-                Stmt::Thread { var, extent, body, .. } => {
-                    facts.bound_var(*var, Poly::constant(i64::from(*extent)));
-                    visit(body, facts);
-                }
-                other => visit(other.body(), facts),
-            }
-        }
-    }
+/// Bounds the variables of a kernel.
+fn kernel_facts(kernel: &unbound::Kernel, known: &Facts) -> Facts {
     let mut facts = known.clone();
     let of_tiles = kernel.tiles.iter().flat_map(|it| &it.vars);
     for it in kernel.blocks.iter().chain(of_tiles) {
@@ -408,43 +391,44 @@ fn kernel_facts(kernel: &Kernel, known: &Facts) -> Facts {
     for (var, extent) in kernel.tiles.iter().flat_map(Tiles::work_unit_vars) {
         facts.bound_var(var, extent);
     }
-    visit(&kernel.body, &mut facts);
+    for stmt in &kernel.body {
+        stmt.walk(&mut |it| match it {
+            Stmt::For { var, extent, .. } => facts.bound_var(*var, extent.clone()),
+            Stmt::Thread(it) => facts.bound_var(it.var, Poly::constant(it.extent.into())),
+            _ => {}
+        });
+    }
     facts
 }
 
-/// Registers of a thread that multiplies, and of one that feeds, by how many warpgroups multiply:
-/// more than all threads get at launch.
+/// Registers of a consumer and of a producer thread, by the number of consumer warpgroups: more
+/// than all threads get at launch.
 const REGISTERS: [Option<(u32, u32)>; 4] = [None, None, Some((232, 40)), Some((160, 32))];
 
 impl Kernel {
-    /// Registers that threads of the body, and those of the producer, are dealt out, where that is not
-    /// the same.
+    /// Returns the registers of consumers and of the producer after `setmaxnreg`, where it is used.
     pub fn redistributed_registers(&self) -> Option<(u32, u32)> {
         let groups = (self.threads / WARPGROUP) as usize;
         let divides = !self.producer.is_empty() && self.uses_wgmma();
         REGISTERS.get(groups).copied().flatten().filter(|_| divides)
     }
 
-    /// Threads of a block, the producer's warps among them.
+    /// Returns the threads of a block, the producer's warps among them.
     pub fn block_threads(&self) -> u32 {
         match (self.producer.is_empty(), self.threads % WARPGROUP) {
             (true, _) => self.threads,
-            // Registers are dealt out to whole warpgroups.
+            // `setmaxnreg` is for whole warpgroups.
             (false, 0) => self.threads + WARPGROUP,
             (false, _) => self.threads + WARP,
         }
     }
 
-    /// Whether warpgroups multiply in it.
+    /// Whether it has WGMMA instructions.
     pub fn uses_wgmma(&self) -> bool {
-        let mut found = false;
-        for stmt in &self.body {
-            stmt.walk(&mut |it| found |= matches!(it, Stmt::Wgmma { .. }));
-        }
-        found
+        any(&self.body, &|it| matches!(it, Stmt::Wgmma { .. }))
     }
 
-    /// Blocks that run at the same time, so that boxes can be copied to all of them: 1 if none are.
+    /// Returns the blocks of a cluster that TMA loads multicast to; 1 if none does.
     pub fn cluster(&self) -> u32 {
         if !self.tensor_maps.iter().any(|it| it.is_multicast) {
             return 1;
@@ -453,7 +437,14 @@ impl Kernel {
         self.blocks.iter().filter(|it| it.in_cluster).map(extent).product()
     }
 
-    /// The loops that number tiles, outermost first: each block has one, or takes several.
+    /// Returns the statements of all threads: those of the producer, then of the consumers.
+    pub fn statements(&self) -> impl Iterator<Item = &Stmt> {
+        self.producer.iter().chain(&self.body)
+    }
+}
+
+impl<L> Kernel<L> {
+    /// Returns the loops that number tiles, outermost first: each block has one, or runs several.
     pub fn tile_vars(&self) -> impl Iterator<Item = &BlockVar> {
         let tiles = self.tiles.as_ref();
         self.blocks.iter().flat_map(move |it| match tiles {
@@ -461,15 +452,10 @@ impl Kernel {
             _ => std::slice::from_ref(it),
         })
     }
-
-    /// What all threads do: the producer, then the others.
-    pub fn statements(&self) -> impl Iterator<Item = &Stmt> {
-        self.producer.iter().chain(&self.body)
-    }
 }
 
 impl Grid {
-    /// The buffer of that tensor.
+    /// Returns the buffer of a tensor.
     pub fn buffer(&self, tensor: TensorId) -> &Buffer {
         &self.buffers[tensor.0 as usize]
     }

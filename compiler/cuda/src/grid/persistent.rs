@@ -1,24 +1,24 @@
-//! Blocks that take several tiles, one after the other.
+//! Persistent blocks: a loop over tiles in each block.
 //!
 //! ```text
 //! persistent(132) i in 0..m      block in 0..min(66, m * n); cluster c
 //!   parallel j in 0..n             for tile_loop in 0..(m * n - block + 65) / 66
-//!     cluster c in 0..2      =>      i, j = the digits of 66 * tile_loop + block
+//!     cluster c in 0..2      =>      i, j = delinearize(66 * tile_loop + block)
 //!       body                         body
 //! ```
 //!
 //! Blocks that run at the same time have neighboring tiles, as if each had one. The blocks of a
-//! cluster have the same tiles, and all threads of a block the same number of them: whoever waits
-//! for others in the body waits as often as they do. What counts its way around (`feed`) goes on
-//! counting from one tile to the next, so that copies for the next one are made while the one
-//! before is stored.
+//! cluster have the same tiles, and all threads of a block the same number of them, so waits in the
+//! body match. Pipeline stages (`warp_specialize`) are counted on from one tile to the next, so that
+//! loads for the next one overlap the epilogue of the one before.
 //!
 //! # Source
 //!
 //! Persistent threads (Gupta et al., 2012); static tile schedulers of CUTLASS 3
 //! (`sm90_tile_scheduler.hpp`).
 
-use super::{BlockVar, Kernel, LoopKind, Stmt, Tiles};
+use super::unbound::{Kernel, Stmt};
+use super::{BlockVar, LoopKind, Tiles};
 use tvmtune_ir::poly::{Facts, Poly, VarId};
 
 /// Lets no more than so many blocks run the loops over blocks from `outermost` inwards; leaves a

@@ -1,16 +1,16 @@
-//! Copies on their way while threads compute.
+//! Software pipelining by `cp.async`.
 //!
 //! ```text
 //! pipelined(3) k in 0..n              copy(0); commit; copy(1); commit
 //!   copy(k)                           for k in 0..n
-//!   use(k)                     =>       wait for all but 1; sync
+//!   use(k)                     =>       wait for all but 1; barrier
 //!                                       if k + 2 < n: copy(k + 2)
 //!                                       commit
 //!                                       use(k)
 //! ```
 //!
-//! What is copied has a stage for each iteration on its way: `k % 3`. One wait in an iteration is
-//! enough: who passes it knows that all threads have used stage `(k - 1) % 3`, which is filled next.
+//! A copied buffer has a stage for each iteration in flight: `k % 3`. One barrier in an iteration is
+//! enough: behind it all threads have used stage `(k - 1) % 3`, which is filled next.
 //!
 //! # Source
 //!
@@ -19,7 +19,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::{Buffer, Kernel, LoopKind, MemoryScope, Stmt};
+use super::unbound::{Kernel, Stmt};
+use super::walk::{n_accesses, reads, written};
+use super::{Buffer, LoopKind, MemoryScope};
 use tvmtune_ir::dag::{Expr, TensorId};
 use tvmtune_ir::poly::{Facts, Poly, VarId};
 use tvmtune_schedule::nest::Guard;
@@ -60,13 +62,13 @@ pub(super) fn stagings(
     buffers: &[Buffer],
     n_vars: &mut u32,
 ) -> BTreeMap<TensorId, Staging> {
-    let written = written(&kernel.body);
+    let all_written = written(&kernel.body);
     let mut stagings = BTreeMap::new();
     for stmt in &kernel.body {
         stmt.walk(&mut |it| {
             let Stmt::For { var, kind, body, .. } = it else { return };
             let mut insert = |copies: &[Stmt], depth: u8, stage_var: Option<VarId>| {
-                for tensor in self::written(copies) {
+                for tensor in written(copies) {
                     // What is used after the loop has one place for all iterations.
                     if n_accesses(body, tensor) == n_accesses(&kernel.body, tensor) {
                         stagings.insert(tensor, Staging { var: *var, n_stages: depth, stage_var });
@@ -75,10 +77,10 @@ pub(super) fn stagings(
             };
             match kind {
                 LoopKind::Pipelined(depth) => {
-                    insert(&body[..n_copies(body, buffers, &written)], *depth, None);
+                    insert(&body[..n_copies(body, buffers, &all_written)], *depth, None);
                 }
                 LoopKind::WarpSpecialized(depth) => {
-                    for run in runs_of_copies(body, buffers, &written) {
+                    for run in runs_of_copies(body, buffers, &all_written) {
                         *n_vars += 1;
                         insert(&body[run], *depth, Some(VarId(*n_vars - 1)));
                     }
@@ -90,22 +92,6 @@ pub(super) fn stagings(
     stagings
 }
 
-/// How often statements read or write a buffer.
-pub(super) fn n_accesses(body: &[Stmt], of: TensorId) -> usize {
-    let mut n = 0;
-    for stmt in body {
-        stmt.walk(&mut |it| {
-            if let Stmt::Store { tensor, value, .. } | Stmt::Update { tensor, value, .. } = it {
-                n += usize::from(*tensor == of);
-                value.walk(&mut |it| {
-                    n += usize::from(matches!(it, Expr::Read { tensor, .. } if *tensor == of));
-                });
-            }
-        });
-    }
-    n
-}
-
 /// Makes loops serial whose copies have no stages: they copy nothing, or to registers.
 pub(super) fn keep(
     kernel: &mut Kernel,
@@ -114,26 +100,15 @@ pub(super) fn keep(
 ) {
     let all_written = written(&kernel.body);
     let shared = |it: &TensorId| matches!(buffers[it.0 as usize].scope, MemoryScope::Shared(_));
-    visit(&mut kernel.body, &mut |var, body, kind| {
+    let mut keep = |stmt: &mut Stmt| {
+        let Stmt::For { var, kind: kind @ LoopKind::Pipelined(_), body, .. } = stmt else { return };
         let copied = written(&body[..n_copies(body, buffers, &all_written)]);
-        let has_staging = |it: &TensorId| stagings.get(it).is_some_and(|it| it.var == var);
+        let has_staging = |it: &TensorId| stagings.get(it).is_some_and(|it| it.var == *var);
         if copied.is_empty() || !copied.iter().all(|it| shared(it) && has_staging(it)) {
             *kind = LoopKind::Serial;
         }
-    });
-}
-
-fn visit(body: &mut [Stmt], change: &mut dyn FnMut(VarId, &[Stmt], &mut LoopKind)) {
-    for stmt in body {
-        if let Stmt::For { var, kind, body, .. } = stmt
-            && matches!(kind, LoopKind::Pipelined(_))
-        {
-            change(*var, body, kind);
-        }
-        if let Some(body) = stmt.body_mut() {
-            visit(body, change);
-        }
-    }
+    };
+    kernel.body.iter_mut().for_each(|it| it.for_each_mut(&mut keep));
 }
 
 /// How many of the first statements only copy, from memory that nobody writes, what is not
@@ -162,7 +137,10 @@ pub(super) fn runs_of_copies(
             let others = [&body[..n], &body[n + 1..]];
             n_accesses(others[0], *it) == 0 && !written(others[1]).contains(it)
         });
-        if !is_new || has_threads(stmt) || !copies(stmt, buffers, written_somewhere) {
+        if !is_new
+            || stmt.any(&|it| matches!(it, Stmt::Thread(_)))
+            || !copies(stmt, buffers, written_somewhere)
+        {
             continue;
         }
         match runs.last_mut() {
@@ -173,50 +151,26 @@ pub(super) fn runs_of_copies(
     runs
 }
 
-fn has_threads(stmt: &Stmt) -> bool {
-    let mut found = false;
-    stmt.walk(&mut |it| found |= matches!(it, Stmt::Thread { .. }));
-    found
-}
-
 /// Whether a statement only copies from memory that nobody writes.
 fn copies(stmt: &Stmt, buffers: &[Buffer], written_somewhere: &BTreeSet<TensorId>) -> bool {
     let source = |value: &Expr| {
-        let (mut reads, mut only_reads) = (false, true);
-        value.walk(&mut |it| {
-            if let Expr::Read { tensor, .. } = it {
-                let home = buffers[tensor.0 as usize].scope;
-                reads = true;
-                only_reads &= matches!(home, MemoryScope::Argument | MemoryScope::Workspace)
-                    && !written_somewhere.contains(tensor);
-            }
+        let (mut any_read, mut only_constant) = (false, true);
+        reads(value, &mut |tensor, _| {
+            let scope = buffers[tensor.0 as usize].scope;
+            any_read = true;
+            only_constant &= scope.is_global() && !written_somewhere.contains(&tensor);
         });
         // A constant is where a reduction starts.
-        reads && only_reads
+        any_read && only_constant
     };
-    let mut is_copy = true;
-    stmt.walk(&mut |it| match it {
+    let is_other = |it: &Stmt| match it {
         Stmt::Store { tensor, value, .. } => {
-            let home = buffers[tensor.0 as usize].scope;
-            is_copy &=
-                matches!(home, MemoryScope::Shared(_) | MemoryScope::Registers) && source(value);
+            !buffers[tensor.0 as usize].scope.is_local() || !source(value)
         }
-        Stmt::Update { .. } | Stmt::AllReduce { .. } => is_copy = false,
-        _ => {}
-    });
-    is_copy
-}
-
-pub(super) fn written(body: &[Stmt]) -> BTreeSet<TensorId> {
-    let mut found = BTreeSet::new();
-    for stmt in body {
-        stmt.walk(&mut |it| {
-            if let Stmt::Store { tensor, .. } | Stmt::Update { tensor, .. } = it {
-                found.insert(*tensor);
-            }
-        });
-    }
-    found
+        Stmt::Update { .. } | Stmt::AllReduce { .. } => true,
+        _ => false,
+    };
+    !stmt.any(&is_other)
 }
 
 /// A pipelined loop, taken apart.

@@ -1,16 +1,18 @@
-//! Reductions across threads: each adds into a register of its own, then all combine theirs.
+//! Reductions across threads: each adds into a register of its own, then all all-reduce theirs.
 //!
 //! ```text
 //! thread t: for k: s[i] += x[i, k, t]    =>    part = 0
 //!                                              thread t: for k: part += x[i, k, t]
-//!                                              part = sum of part over the threads, in each
+//!                                              part = all-reduce of part
 //!                                              s[i] += part
 //! ```
 
 use std::collections::BTreeMap;
 
 use super::threads::ThreadLowering;
-use super::{Buffer, LoopKind, MemoryScope, Stmt, Unplaceable};
+use super::unbound::Stmt;
+use super::walk::reads;
+use super::{Buffer, LoopKind, MemoryScope, ThreadLoop, Unplaceable};
 use tvmtune_ir::dag::{Expr, Reducer, Subscript, TensorId};
 use tvmtune_ir::poly::{Facts, Poly, VarId};
 use tvmtune_schedule::nest::{self, Guard, Nest, Scope};
@@ -57,11 +59,7 @@ impl Reductions {
             nest::Stmt::If { body, .. } => body.iter().for_each(|it| self.visit(it, nest, path)),
             nest::Stmt::Store { tensor, value, .. } | nest::Stmt::Update { tensor, value, .. } => {
                 self.note(*tensor, nest, path);
-                value.walk(&mut |it| {
-                    if let Expr::Read { tensor, .. } = it {
-                        self.note(*tensor, nest, path);
-                    }
-                });
+                reads(value, &mut |tensor, _| self.note(tensor, nest, path));
             }
         }
     }
@@ -172,7 +170,7 @@ impl ThreadLowering<'_> {
             }));
         }
         let mut threads = self.thread(var, extent, body, range)?;
-        if matches!(threads, Stmt::Thread { step: 2.., .. }) {
+        if matches!(threads, Stmt::Thread(ThreadLoop { step: 2.., .. })) {
             // Each thread would add what all those of its iteration add.
             return Err(Unplaceable::NestedReduction);
         }
@@ -188,7 +186,7 @@ impl ThreadLowering<'_> {
             name: format!("{}_part{}", origin.name, id.0),
             dtype: origin.dtype,
             shape: shape.iter().map(|it| Poly::constant(*it)).collect(),
-            scope: MemoryScope::Registers,
+            scope: MemoryScope::Undecided,
             layout: None,
             swizzle: None,
             is_rounded: false,
@@ -222,24 +220,20 @@ impl ThreadLowering<'_> {
 
 /// Lets updates of what is reduced go to each thread's own part.
 fn redirect(stmt: &mut Stmt, parts: &BTreeMap<TensorId, (TensorId, Vec<Poly>)>) {
-    if let Stmt::Update { tensor, index, value, .. } = stmt {
-        debug_assert!(!reads(value, parts), "what is being reduced is not read");
+    stmt.for_each_mut(&mut |it| {
+        let Stmt::Update { tensor, index, value, .. } = it else { return };
+        debug_assert!(!reads_any(value, parts), "what is being reduced is not read");
         if let Some((part, at)) = parts.get(tensor) {
             (*tensor, *index) = (*part, at.clone());
         }
-    }
-    if let Some(body) = stmt.body_mut() {
-        body.iter_mut().for_each(|it| redirect(it, parts));
-    }
+    });
 }
 
-fn reads(value: &Expr, parts: &BTreeMap<TensorId, (TensorId, Vec<Poly>)>) -> bool {
+fn reads_any(value: &Expr, parts: &BTreeMap<TensorId, (TensorId, Vec<Poly>)>) -> bool {
     let mut found = false;
-    value.walk(&mut |it| {
-        if let Expr::Read { tensor, index } = it {
-            let affine = index.iter().all(|it| matches!(it, Subscript::Affine(_)));
-            found |= affine && parts.contains_key(tensor);
-        }
+    reads(value, &mut |tensor, index| {
+        let affine = index.iter().all(|it| matches!(it, Subscript::Affine(_)));
+        found |= affine && parts.contains_key(&tensor);
     });
     found
 }

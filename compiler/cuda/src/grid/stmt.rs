@@ -1,14 +1,17 @@
-//! What a thread does: the statements of a kernel.
+//! Statements of a kernel, as one thread runs them.
 //!
-//! Loops and stores come from the nest; everything else is put in by the steps of the grid.
+//! Loops and stores come from the nest; the passes of the grid insert everything else. Loops over
+//! threads are there until `bind`: a [`Stmt`] without a parameter can't hold any.
+
+use std::convert::Infallible;
 
 use tvmtune_ir::dag::{DType, Expr, Reducer, TensorId};
 use tvmtune_ir::poly::{Poly, VarId};
 use tvmtune_schedule::nest::Guard;
 
-/// A statement of one thread.
+/// A statement of one thread; `L` is [`ThreadLoop`] before threads are bound.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Stmt {
+pub enum Stmt<L = Infallible> {
     /// `for var in 0..extent`, in order.
     For {
         /// The loop's variable.
@@ -20,28 +23,16 @@ pub enum Stmt {
         /// How it is printed.
         kind: LoopKind,
         /// The statements of an iteration.
-        body: Vec<Stmt>,
+        body: Vec<Stmt<L>>,
     },
-    /// A loop over threads, until `bind` makes it a position: its iterations are runs of `step`
-    /// threads among the `range` that have got here.
-    Thread {
-        /// The loop's variable.
-        var: VarId,
-        /// Number of iterations.
-        extent: u32,
-        /// Threads of one iteration.
-        step: u32,
-        /// Threads there are for all of them.
-        range: u32,
-        /// The statements of an iteration.
-        body: Vec<Stmt>,
-    },
+    /// A loop over threads.
+    Thread(L),
     /// `if all guards hold`
     If {
         /// At least one.
         guards: Vec<Guard>,
         /// The statements guarded.
-        body: Vec<Stmt>,
+        body: Vec<Stmt<L>>,
     },
     /// `tensor[index] = value`
     Store {
@@ -78,7 +69,7 @@ pub enum Stmt {
     /// Stores as `cp.async`: complete once this thread has waited for their group.
     CpAsync {
         /// Copies from memory that nobody writes to shared memory.
-        body: Vec<Stmt>,
+        body: Vec<Stmt<L>>,
     },
     /// `cp.async.commit_group`
     CpAsyncCommit,
@@ -126,7 +117,7 @@ pub enum Stmt {
     /// A group of WGMMA instructions, committed together.
     WgmmaGroup {
         /// Each a [`Stmt::Wgmma`].
-        body: Vec<Stmt>,
+        body: Vec<Stmt<L>>,
     },
     /// `wgmma.wait_group`
     WgmmaWait {
@@ -176,6 +167,22 @@ pub enum Stmt {
         /// Up to [`WARP`](super::WARP): of a warp, else of the block.
         range: u32,
     },
+}
+
+/// A loop over threads, before it is bound to positions of threads: its iterations are runs of
+/// `step` threads among the `range` that have got here.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ThreadLoop {
+    /// The loop's variable.
+    pub var: VarId,
+    /// Number of iterations.
+    pub extent: u32,
+    /// Threads of one iteration.
+    pub step: u32,
+    /// Threads there are for all of them.
+    pub range: u32,
+    /// The statements of an iteration.
+    pub body: Vec<Stmt<ThreadLoop>>,
 }
 
 /// The stage that consumers release.
@@ -290,100 +297,4 @@ pub enum LoopKind {
     Tensorized,
     /// As one access of several elements where memory allows it, else repeated.
     Vectorized,
-}
-
-impl Stmt {
-    /// The statements inside.
-    pub fn body(&self) -> &[Stmt] {
-        match self {
-            Stmt::For { body, .. }
-            | Stmt::Thread { body, .. }
-            | Stmt::If { body, .. }
-            | Stmt::WgmmaGroup { body }
-            | Stmt::CpAsync { body } => body,
-            _ => &[],
-        }
-    }
-
-    pub(super) fn body_mut(&mut self) -> Option<&mut Vec<Stmt>> {
-        match self {
-            Stmt::For { body, .. }
-            | Stmt::Thread { body, .. }
-            | Stmt::If { body, .. }
-            | Stmt::WgmmaGroup { body }
-            | Stmt::CpAsync { body } => Some(body),
-            _ => None,
-        }
-    }
-
-    /// With every polynomial of this statement and of all inside it changed, as long as they are
-    /// loops, conditions, and accesses.
-    pub(super) fn map_polys(mut self, change: &dyn Fn(&Poly) -> Poly) -> Self {
-        match &mut self {
-            Stmt::For { extent, .. } => *extent = change(extent),
-            Stmt::If { guards, .. } => {
-                for Guard { value, bound } in guards {
-                    (*value, *bound) = (change(value), change(bound));
-                }
-            }
-            Stmt::Store { index, value, .. } | Stmt::Update { index, value, .. } => {
-                *index = index.iter().map(change).collect();
-                *value = value.map_polys(&mut |it| change(it));
-            }
-            Stmt::AllReduce { index, .. } => *index = index.iter().map(change).collect(),
-            Stmt::Thread { .. }
-            | Stmt::Barrier { .. }
-            | Stmt::CpAsync { .. }
-            | Stmt::CpAsyncCommit
-            | Stmt::CpAsyncWait { .. }
-            | Stmt::LoadFragment { .. }
-            | Stmt::Mma { .. }
-            | Stmt::Wgmma { .. }
-            | Stmt::WgmmaGroup { .. }
-            | Stmt::WgmmaWait { .. }
-            | Stmt::ConsumerWait { .. }
-            | Stmt::ProducerAcquire { .. }
-            | Stmt::TmaLoad { .. }
-            | Stmt::ConsumerRelease { .. }
-            | Stmt::AdvanceStage { .. }
-            | Stmt::FenceProxyAsync => {}
-        }
-        if let Some(body) = self.body_mut() {
-            *body = std::mem::take(body).into_iter().map(|it| it.map_polys(change)).collect();
-        }
-        self
-    }
-
-    /// Calls `visit` with this statement and all inside it, outermost first.
-    pub fn walk<'a>(&'a self, visit: &mut dyn FnMut(&'a Stmt)) {
-        visit(self);
-        for stmt in self.body() {
-            stmt.walk(visit);
-        }
-    }
-
-    /// Whether threads wait in it for one another.
-    pub(super) fn waits_for_threads(&self) -> bool {
-        let mut found = false;
-        self.walk(&mut |it| found |= matches!(it, Stmt::Barrier { .. }));
-        found
-    }
-
-    /// Whether threads wait in it, for one another or for copies.
-    pub fn waits(&self) -> bool {
-        let mut found = false;
-        self.walk(&mut |it| {
-            found |= matches!(
-                it,
-                Stmt::Barrier { .. }
-                    | Stmt::AllReduce { .. }
-                    | Stmt::CpAsyncCommit
-                    | Stmt::CpAsyncWait { .. }
-                    | Stmt::WgmmaWait { .. }
-                    | Stmt::ConsumerWait { .. }
-                    | Stmt::ConsumerRelease { .. }
-            );
-        });
-        found
-    }
 }

@@ -1,46 +1,44 @@
-//! Blocks that take parts of tiles, so that all have the same work: stream-K.
+//! Stream-K: blocks run equal shares of the iterations of all tiles.
 //!
 //! ```text
-//! streamed(132) i in 0..m            block in 0..132
-//!   parallel j in 0..n                 for part of block's share
-//!     acc = 0                            i, j = the tile of the part
+//! stream_k(132) i in 0..m            block in 0..132
+//!   parallel j in 0..n                 for work unit of block
+//!     acc = 0                            i, j = the tile of the work unit
 //!     for k in 0..K              =>      acc = 0
 //!       acc += ..                        for k in first..end: acc += ..
 //!     out[i, j] = f(acc)                 if all of K: out[i, j] = f(acc)
-//!                                        else: sums[block] = acc
+//!                                        else: partial_sums[block] = acc
 //!                                    block in 0..132
 //!                                      if block began a tile that it did not end
-//!                                        acc = all sums of that tile
+//!                                        acc = all partial sums of that tile
 //!                                        out[i, j] = f(acc)
 //! ```
 //!
-//! With more tiles than blocks, first come rounds of whole tiles, as in `persistent`; the last round,
-//! and what is left over, is one row of iterations, of which each block has as many as the others.
-//! So no multiprocessor is idle while others have one tile more. A block leaves its sums where no
-//! other one does, and those of a tile are added in order: a result does not depend on who is fast.
-//! Nobody waits for anybody: the second kernel starts when the first one has ended.
+//! With more tiles than blocks, rounds of whole tiles come first, as in `persistent`; the iterations
+//! of the last round and of the remaining tiles are divided evenly. So no multiprocessor is idle
+//! while others have one tile more. Each block stores partial sums in a place of its own, and
+//! `fix_up` adds those of a tile in order: results do not depend on timing. No block waits for
+//! another: the second kernel starts when the first one has ended.
 //!
-//! Which parts are whose is said by `Shares` in `tvmtune/stream.cuh`, and by [`Decomposition`] to those
-//! who predict.
+//! `Shares` in `tvmtune/stream.cuh` is the decomposition on the device, and [`Decomposition`] the
+//! same for cost models.
 //!
 //! # Source
 //!
-//! Stream-K (Osama et al., 2023), in its form with whole tiles first; sums are joined by a kernel of
-//! their own instead of by blocks that wait for one another.
+//! Stream-K (Osama et al., 2023), in its form with whole tiles first; the fix-up is a kernel of its
+//! own instead of blocks that wait for one another.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::pipeline::written;
-use super::{
-    BlockVar, Buffer, Kernel, LoopKind, MemoryScope, Stmt, StreamK, ThreadVar, Tiles, Unplaceable,
-    WorkUnit,
-};
-use tvmtune_ir::dag::{Expr, Reducer, Subscript, TensorId};
+use super::unbound::{Kernel, Stmt};
+use super::walk::{any, read};
+use super::{BlockVar, Buffer, LoopKind, MemoryScope, StreamK, Unplaceable, WorkUnit};
+use tvmtune_ir::dag::{Expr, Reducer, TensorId};
 use tvmtune_ir::poly::{Facts, Poly, VarId};
 use tvmtune_schedule::nest::Guard;
 
-/// Lets blocks take parts of the last tiles, if there can be tiles that are not the same number for
-/// each block.
+/// Divides the last tiles of persistent blocks into work units, if tiles may not be divisible by
+/// blocks.
 pub(super) fn divide(
     kernel: &mut Kernel,
     buffers: &[Buffer],
@@ -48,7 +46,7 @@ pub(super) fn divide(
     n_vars: &mut u32,
 ) -> Result<(), Unplaceable> {
     let Some(tiles) = &mut kernel.tiles else { return Ok(()) };
-    // What blocks leave is numbered by those.
+    // Partial sums are numbered by those.
     let is_own = |it: &BlockVar| it.in_cluster || it.var == tiles.block;
     if !kernel.blocks.iter().all(is_own) {
         return Err(Unplaceable::NotStreamK);
@@ -56,7 +54,7 @@ pub(super) fn divide(
     let [Stmt::For { extent: rounds, body, .. }] = kernel.body.as_mut_slice() else {
         return Err(Unplaceable::NotStreamK);
     };
-    let is_reduction = |it: &Stmt| matches!(it, Stmt::For { kind, .. } if runs_in_order(*kind));
+    let is_reduction = |it: &Stmt| matches!(it, Stmt::For { kind, .. } if is_sequential(*kind));
     let at = body.iter().position(is_reduction).ok_or(Unplaceable::NotStreamK)?;
     let after = body.split_off(at + 1);
     let sums = sums(&body[..at], &body[at], &after, buffers).ok_or(Unplaceable::NotStreamK)?;
@@ -76,7 +74,7 @@ pub(super) fn divide(
     let adds = adds.into_iter().map(shift).collect();
     body.push(Stmt::For { var, name, extent: length.clone(), kind, body: adds });
     body.push(Stmt::If { guards: vec![is_whole(&extent, &length)], body: after });
-    // A block has one part of a tile in front, and one behind.
+    // A block has a work unit of a tile before its whole ones, and one after.
     *rounds = rounds.clone() + Poly::constant(2);
     let most = Poly::constant(tiles.stride).lesser(&(tiles.count() * extent.clone()), facts);
     let own = kernel.blocks.iter_mut().filter(|it| it.var == tiles.block);
@@ -86,17 +84,17 @@ pub(super) fn divide(
     Ok(())
 }
 
-/// Whether iterations of a loop run one after the other.
-fn runs_in_order(kind: LoopKind) -> bool {
+/// Whether a loop is sequential.
+fn is_sequential(kind: LoopKind) -> bool {
     matches!(kind, LoopKind::Serial | LoopKind::Pipelined(_) | LoopKind::WarpSpecialized(_))
 }
 
-/// Whether a part is all of its tile.
-fn is_whole(depth: &Poly, length: &Poly) -> Guard {
+/// Returns the guard that a work unit is a whole tile.
+pub(super) fn is_whole(depth: &Poly, length: &Poly) -> Guard {
     Guard { value: depth.clone() - Poly::constant(1), bound: length.clone() }
 }
 
-/// What a loop adds up for those after it, and how; `None` if parts of it cannot be added up later.
+/// Returns the accumulators of a loop with their reducers; `None` if it has no partial sums.
 fn sums(
     before: &[Stmt],
     adds: &Stmt,
@@ -104,7 +102,7 @@ fn sums(
     buffers: &[Buffer],
 ) -> Option<Vec<(TensorId, Reducer)>> {
     let (mut reducers, mut stored, mut is_plain) = (BTreeMap::new(), BTreeSet::new(), true);
-    let is_local = |it: &TensorId| buffers[it.0 as usize].scope == MemoryScope::Registers;
+    let is_local = |it: &TensorId| buffers[it.0 as usize].scope == MemoryScope::Undecided;
     adds.walk(&mut |it| match it {
         Stmt::Update { tensor, reducer, .. } => {
             is_plain &= reducers.insert(*tensor, *reducer).is_none_or(|it| it == *reducer);
@@ -114,11 +112,11 @@ fn sums(
             stored.insert(*tensor);
             is_plain &= is_local(tensor);
         }
-        // All threads have all of it then.
+        // Its result is in all threads.
         Stmt::AllReduce { .. } => is_plain = false,
         _ => {}
     });
-    let (inside, later) = (reads(std::slice::from_ref(adds)), reads(after));
+    let (inside, later) = (read(std::slice::from_ref(adds)), read(after));
     reducers.retain(|it, _| later.contains(it));
     let is_sum = |it: &TensorId| {
         !inside.contains(it)
@@ -129,11 +127,11 @@ fn sums(
         && !reducers.is_empty()
         && reducers.keys().all(is_sum)
         && stored.is_disjoint(&later)
-        && !before.iter().chain(after).any(moves_ahead);
+        && ![before, after].into_iter().any(has_pipelined);
     fits.then(|| reducers.into_iter().collect())
 }
 
-/// Whether a sum is made nothing, and nothing else, before it is added to.
+/// Whether an accumulator is only initialized, with the identity, before it is added to.
 fn starts_at_identity(
     before: &[Stmt],
     sum: TensorId,
@@ -156,245 +154,42 @@ fn starts_at_identity(
     starts && is_nothing
 }
 
-/// Whether there are loops in a statement whose copies are ahead.
-fn moves_ahead(stmt: &Stmt) -> bool {
-    let mut found = false;
-    stmt.walk(&mut |it| {
-        found |= matches!(
-            it,
-            Stmt::For { kind: LoopKind::WarpSpecialized(_) | LoopKind::Pipelined(_), .. }
-        );
-    });
-    found
+/// Whether there are pipelined loops in statements.
+fn has_pipelined(body: &[Stmt]) -> bool {
+    use LoopKind::{Pipelined, WarpSpecialized};
+    any(body, &|it| matches!(it, Stmt::For { kind: WarpSpecialized(_) | Pipelined(_), .. }))
 }
 
-/// What statements read.
-fn reads(body: &[Stmt]) -> BTreeSet<TensorId> {
-    let mut found = BTreeSet::new();
-    for stmt in body {
-        stmt.walk(&mut |it| {
-            let (Stmt::Store { value, .. } | Stmt::Update { value, .. }) = it else { return };
-            value.walk(&mut |it| {
-                if let Expr::Read { tensor, .. } = it {
-                    found.insert(*tensor);
-                }
-            });
-        });
-    }
-    found
-}
-
-/// Lets a finished kernel leave the sums of parts in memory; returns the one that joins them.
-pub(super) fn fix_up(
-    kernel: &mut Kernel,
-    buffers: &mut Vec<Buffer>,
-    n_vars: &mut u32,
-) -> Result<Option<Kernel>, Unplaceable> {
-    let Some(tiles) = kernel.tiles.clone() else { return Ok(None) };
-    let Some(StreamK { iterations: depth, work_unit: WorkUnit::PartialSums { first, end, sums } }) =
-        &tiles.stream_k
-    else {
-        return Ok(None);
-    };
-    let mut fix_up = kernel.clone();
-    let [Stmt::For { body, .. }] = kernel.body.as_mut_slice() else {
-        return Err(Unplaceable::NotStreamK);
-    };
-    let length = Poly::var(*end) - Poly::var(*first);
-    let (before, after) = around(body, depth, &length).ok_or(Unplaceable::NotStreamK)?;
-    let in_registers = |it: &TensorId| buffers[it.0 as usize].scope == MemoryScope::Registers;
-    if !sums.iter().all(|it| in_registers(&it.0)) {
-        return Err(Unplaceable::NotStreamK);
-    }
-    let sums = Sums::new(sums, &mut fix_up, &tiles, buffers, n_vars);
-    kernel.thread_vars.clone_from(&fix_up.thread_vars);
-    let guards = vec![Guard { value: length, bound: depth.clone() }];
-    let left = Stmt::If { guards, body: sums.leave(&Poly::var(tiles.block), &Poly::var(*first)) };
-    body.insert(body.len() - 1, left);
-    let (count, nth) = (VarId(*n_vars), VarId(*n_vars + 1));
-    *n_vars += 2;
-    let added = Stmt::For {
-        var: nth,
-        name: "n".to_owned(),
-        extent: Poly::var(count),
-        kind: LoopKind::Serial,
-        body: sums.add(&(Poly::var(tiles.block) + Poly::var(nth)), &Poly::var(nth)),
-    };
-    if let [Stmt::For { body, .. }] = fix_up.body.as_mut_slice() {
-        *body = before.into_iter().chain([added]).chain(after).collect();
-    }
-    let stream_k =
-        Some(StreamK { iterations: depth.clone(), work_unit: WorkUnit::FixUp { count } });
-    fix_up.tiles = Some(Tiles { stream_k, ..tiles });
-    (fix_up.circular_buffers, fix_up.tensor_maps, fix_up.producer) =
-        (Vec::new(), Vec::new(), Vec::new());
-    let is_shared = |it: &TensorId| matches!(buffers[it.0 as usize].scope, MemoryScope::Shared(_));
-    if fix_up.partials.is_none() && !written(&fix_up.body).iter().any(is_shared) {
-        fix_up.shared_bytes = 0;
-    }
-    Ok(Some(fix_up))
-}
-
-/// What a block does before it adds up, and what it does once it has all.
-fn around(body: &[Stmt], depth: &Poly, length: &Poly) -> Option<(Vec<Stmt>, Vec<Stmt>)> {
-    let of_part = |it: &Stmt| matches!(it, Stmt::For { extent, .. } if extent == length);
-    let adds = body.iter().position(of_part)?;
-    let Some(Stmt::If { guards, body: after }) = body.last() else { return None };
-    let is_last = *guards == [is_whole(depth, length)];
-    is_last.then(|| (body[..adds].to_vec(), after.clone()))
-}
-
-/// The sums that blocks leave in memory.
-struct Sums {
-    each: Vec<Sum>,
-    /// The number of a block in its cluster, and of a thread.
-    within: [Poly; 2],
-}
-
-/// One buffer of sums.
-struct Sum {
-    tensor: TensorId,
-    reducer: Reducer,
-    /// Where parts are left: `[block, behind or in front, block of a cluster, element, thread]`.
-    left: TensorId,
-    /// Loops over its elements in one thread.
-    loops: Vec<(VarId, i64)>,
-    /// The position of an element.
-    element: Poly,
-}
-
-impl Sums {
-    fn new(
-        sums: &[(TensorId, Reducer)],
-        kernel: &mut Kernel,
-        tiles: &Tiles,
-        buffers: &mut Vec<Buffer>,
-        n_vars: &mut u32,
-    ) -> Self {
-        let (cluster, rank) = rank(&kernel.blocks);
-        let thread = thread(kernel, n_vars);
-        let mut of = |(tensor, reducer): &(TensorId, Reducer)| {
-            let buffer = &buffers[tensor.0 as usize];
-            let extents = buffer.shape.iter().map(|it| it.as_constant().unwrap_or(1).max(1));
-            let loops: Vec<(VarId, i64)> = (*n_vars..).map(VarId).zip(extents).collect();
-            *n_vars += loops.len() as u32;
-            let next = |at: Poly, (var, extent): &(VarId, i64)| {
-                at * Poly::constant(*extent) + Poly::var(*var)
-            };
-            let element = loops.iter().fold(Poly::default(), next);
-            let elements: i64 = loops.iter().map(|it| it.1).product();
-            let shape = [tiles.stride, 2, cluster, elements, i64::from(kernel.threads)];
-            let (name, shape) =
-                (format!("{}_left", buffer.name), shape.map(Poly::constant).to_vec());
-            let (dtype, scope) = (buffer.dtype, MemoryScope::Workspace);
-            let (layout, swizzle, is_rounded) = (None, None, false);
-            buffers.push(Buffer { name, dtype, shape, scope, layout, swizzle, is_rounded });
-            let left = TensorId(buffers.len() as u32 - 1);
-            Sum { tensor: *tensor, reducer: *reducer, left, loops, element }
-        };
-        Self { each: sums.iter().map(&mut of).collect(), within: [rank, thread] }
-    }
-
-    /// Where a block leaves an element: of the part behind if `turn` is 0, else of the one in front.
-    fn place(&self, sum: &Sum, block: &Poly, turn: &Poly) -> Vec<Poly> {
-        let turn = Poly::constant(1).lesser(turn, &Facts::default());
-        let [rank, thread] = self.within.clone();
-        vec![block.clone(), turn, rank, sum.element.clone(), thread]
-    }
-
-    /// Leaves the sums of a part.
-    fn leave(&self, block: &Poly, turn: &Poly) -> Vec<Stmt> {
-        let store = |it: &Sum| {
-            let (index, value) = (self.place(it, block, turn), read(it.tensor, it.index()));
-            it.each(Stmt::Store { tensor: it.left, index, value })
-        };
-        self.each.iter().map(store).collect()
-    }
-
-    /// Adds the sums that a block left.
-    fn add(&self, block: &Poly, turn: &Poly) -> Vec<Stmt> {
-        let update = |it: &Sum| {
-            let (reducer, index) = (it.reducer, it.index());
-            let value = read(it.left, self.place(it, block, turn));
-            it.each(Stmt::Update { tensor: it.tensor, index, reducer, value })
-        };
-        self.each.iter().map(update).collect()
-    }
-}
-
-impl Sum {
-    fn index(&self) -> Vec<Poly> {
-        self.loops.iter().map(|it| Poly::var(it.0)).collect()
-    }
-
-    /// A statement for each element.
-    fn each(&self, stmt: Stmt) -> Stmt {
-        self.loops.iter().rev().fold(stmt, |stmt, (var, extent)| Stmt::For {
-            var: *var,
-            name: "element".to_owned(),
-            extent: Poly::constant(*extent),
-            kind: LoopKind::Unrolled,
-            body: vec![stmt],
-        })
-    }
-}
-
-fn read(tensor: TensorId, index: Vec<Poly>) -> Expr {
-    Expr::Read { tensor, index: index.into_iter().map(Subscript::Affine).collect() }
-}
-
-/// How many blocks a cluster has, and which of them one is.
-fn rank(blocks: &[BlockVar]) -> (i64, Poly) {
-    let in_cluster = blocks.iter().filter(|it| it.in_cluster);
-    in_cluster.fold((1, Poly::default()), |(n, rank), it| {
-        let extent = it.extent.as_constant().unwrap_or(1);
-        (n * extent, rank * Poly::constant(extent) + Poly::var(it.var))
-    })
-}
-
-/// The number of a thread.
-fn thread(kernel: &mut Kernel, n_vars: &mut u32) -> Poly {
-    let range = kernel.threads;
-    let is_own = |it: &&ThreadVar| (it.step, it.range) == (1, range);
-    if let Some(known) = kernel.thread_vars.iter().find(is_own) {
-        return Poly::var(known.var);
-    }
-    let var = VarId(*n_vars);
-    *n_vars += 1;
-    kernel.thread_vars.push(ThreadVar { var, step: 1, range });
-    Poly::var(var)
-}
-
-/// How many parts there are of what: as `Shares` in `tvmtune/stream.cuh` divides tiles.
+/// The counts of a stream-K decomposition: as `Shares` in `tvmtune/stream.cuh` divides tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decomposition {
-    /// Whole tiles of each block, before it takes parts.
+    /// Whole tiles of each block, before its work units.
     pub rounds: i64,
-    /// The most iterations of parts that a block has.
-    pub each: i64,
-    /// Parts that are not whole tiles, of all blocks.
-    pub parts: i64,
-    /// Tiles that are made of those.
-    pub joined: i64,
+    /// The most iterations of work units that a block has after those.
+    pub iterations: i64,
+    /// Work units that are not whole tiles, of all blocks.
+    pub work_units: i64,
+    /// Tiles that consist of those.
+    pub split_tiles: i64,
 }
 
 impl Decomposition {
-    /// Of so many tiles, of that many iterations each, between so many blocks.
+    /// Decomposes `tiles` of `depth` iterations each over `blocks`.
     pub fn new(tiles: i64, depth: i64, blocks: i64) -> Self {
         let (depth, blocks) = (depth.max(1), blocks.max(1));
         let rounds = (tiles / blocks - 1).max(0);
         let n_divided = tiles - rounds * blocks;
-        let each = (n_divided * depth + blocks - 1) / blocks;
-        let (mut parts, mut joined) = (0, 0);
+        let iterations = (n_divided * depth + blocks - 1) / blocks;
+        let (mut work_units, mut split_tiles) = (0, 0);
         for tile in 0..n_divided {
-            let owner = |iteration: i64| iteration / each;
+            let owner = |iteration: i64| iteration / iterations;
             let n = owner((tile + 1) * depth - 1) - owner(tile * depth) + 1;
             if n > 1 {
-                parts += n;
-                joined += 1;
+                work_units += n;
+                split_tiles += 1;
             }
         }
-        Self { rounds, each, parts, joined }
+        Self { rounds, iterations, work_units, split_tiles }
     }
 }
 
@@ -411,26 +206,30 @@ mod tests {
             let it = Decomposition::new(tiles, depth, blocks);
             let rest = tiles - it.rounds * blocks;
             assert!(rest < 2 * blocks && (it.rounds == 0 || rest >= blocks), "{tiles} {blocks}");
-            let (mut parts, mut joined) = (0, 0);
+            let (mut work_units, mut split_tiles) = (0, 0);
             let mut work = vec![0; blocks as usize];
             for tile in 0..rest {
                 let mut owners: Vec<i64> =
-                    (tile * depth..(tile + 1) * depth).map(|n| n / it.each).collect();
+                    (tile * depth..(tile + 1) * depth).map(|n| n / it.iterations).collect();
                 owners.iter().for_each(|owner| work[*owner as usize] += 1);
                 owners.dedup();
                 if owners.len() > 1 {
-                    parts += owners.len() as i64;
-                    joined += 1;
+                    work_units += owners.len() as i64;
+                    split_tiles += 1;
                 }
             }
-            assert_eq!((it.parts, it.joined), (parts, joined), "{tiles} {depth} {blocks}");
-            assert!(work.iter().all(|n| *n <= it.each));
+            assert_eq!(
+                (it.work_units, it.split_tiles),
+                (work_units, split_tiles),
+                "{tiles} {depth} {blocks}"
+            );
+            assert!(work.iter().all(|n| *n <= it.iterations));
             assert!(
-                it.joined < blocks.max(1),
+                it.split_tiles < blocks.max(1),
                 "a block begins at most one tile that it does not end"
             );
             if tiles % blocks == 0 {
-                assert_eq!(it.parts, 0);
+                assert_eq!(it.work_units, 0);
             }
         }
     }

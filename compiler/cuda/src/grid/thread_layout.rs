@@ -1,12 +1,13 @@
-//! Which thread keeps which element: buffers of a block, dealt out to the registers of its threads.
+//! Thread layouts: buffers of a block, distributed over the registers of its threads.
 //!
-//! In: how every access of a buffer computes the element's position: a linear form over positions
-//! of threads and over loops of one thread. Out: the same for the registers of one thread, if no
-//! thread ever touches another's elements: if the part of the form that tells threads apart is
-//! the same in all accesses, and no two threads reach the same element.
+//! In: of every access of a buffer the element's position, linear in positions of threads and in
+//! loops of one thread. Out: the position among the registers of one thread, if no thread accesses
+//! elements of another: if the modes over threads are the same in all accesses, and no two threads
+//! reach the same element.
 //!
-//! A form is read as a number in mixed radix: a thread's mode `stride * t`, `t < extent`, takes up
-//! the places from `stride` to `stride * extent`, and loops must not reach into them.
+//! A layout is read as a number in mixed radix: a mode over threads, `stride * t` with `t < extent`,
+//! takes up the places from `stride` to `stride * extent`, and loops must not reach into them. The
+//! modes are those of layouts in CuTe: pairs of extent and stride.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
-//! The phases of a nest as kernels: which loops are blocks, and how many threads a block has.
+//! Phases of a nest as kernels: loops over blocks, and the number of threads of a block.
 //!
 //! A loop over threads gives each of its iterations as many threads as the loops inside it need; of
-//! loops one after the other the longest says how many there are. So `ty` stands for the same
-//! threads in all loops inside it, and what they keep in registers stays theirs.
+//! consecutive loops the longest decides. So `ty` stands for the same threads in all loops inside
+//! it, and registers of a thread stay its own.
 //!
 //! Loops of the same extents, from the outermost on, are the same threads wherever they stand: a
 //! row of which four threads share the elements starts, and ends, in those four.
@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 
 use super::persistent::persist;
 use super::reduce::Reductions;
-use super::{BlockVar, Buffer, Kernel, LoopKind, MAX_THREADS, Stmt, Unplaceable, WARP, stream_k};
+use super::unbound::{Kernel, Stmt};
+use super::{BlockVar, Buffer, LoopKind, MAX_THREADS, ThreadLoop, Unplaceable, WARP, stream_k};
 use tvmtune_ir::dag::Reducer;
 use tvmtune_ir::poly::{Facts, VarId};
 use tvmtune_schedule::nest::{self, Nest};
@@ -205,7 +206,7 @@ impl ThreadLowering<'_> {
         let step = if alone { 1 } else { step };
         let body = self.block(body, step)?;
         self.path.pop();
-        Ok(Stmt::Thread { var, extent, step, range, body })
+        Ok(Stmt::Thread(ThreadLoop { var, extent, step, range, body }))
     }
 }
 

@@ -1,4 +1,5 @@
-//! Loops that must be written out: registers have no addresses, so what indexes them is a constant.
+//! Unrolling of loops that index registers: registers have no addresses, so their indices must be
+//! constants.
 //!
 //! ```text
 //! for i in 0..n: r[i] = x[i]     =>     unrolled i in 0..8: if i < n: r[i] = x[i]      -- n <= 8
@@ -6,8 +7,10 @@
 
 use std::collections::BTreeSet;
 
-use super::{Kernel, LoopKind, Stmt};
-use tvmtune_ir::dag::{Expr, Subscript, TensorId};
+use super::LoopKind;
+use super::unbound::{Kernel, Stmt};
+use super::walk::Access;
+use tvmtune_ir::dag::{Subscript, TensorId};
 use tvmtune_ir::poly::{Atom, Facts, Poly, VarId};
 use tvmtune_schedule::nest::Guard;
 
@@ -20,7 +23,7 @@ pub(super) fn loops(kernel: &mut Kernel, in_registers: &dyn Fn(TensorId) -> bool
     for stmt in &kernel.body {
         stmt.walk(&mut |it| collect(it, in_registers, &mut vars));
     }
-    rewrite(&mut kernel.body, &vars, facts);
+    kernel.body.iter_mut().for_each(|it| it.for_each_mut(&mut |it| unroll(it, &vars, facts)));
 }
 
 fn collect(stmt: &Stmt, in_registers: &dyn Fn(TensorId) -> bool, vars: &mut BTreeSet<VarId>) {
@@ -31,46 +34,34 @@ fn collect(stmt: &Stmt, in_registers: &dyn Fn(TensorId) -> bool, vars: &mut BTre
             }
         });
     };
-    match stmt {
-        Stmt::Store { tensor, index, value } | Stmt::Update { tensor, index, value, .. } => {
-            if in_registers(*tensor) {
-                index.iter().for_each(&mut note);
-            }
-            value.walk(&mut |it| {
-                if let Expr::Read { tensor, index } = it
-                    && in_registers(*tensor)
-                {
-                    for subscript in index {
-                        if let Subscript::Affine(poly) = subscript {
-                            note(poly);
-                        }
-                    }
-                }
-            });
-        }
-        Stmt::AllReduce { index, .. } => index.iter().for_each(note),
-        _ => {}
+    if let Stmt::AllReduce { index, .. } = stmt {
+        index.iter().for_each(&mut note);
     }
+    stmt.own_accesses(&mut |it| match it {
+        _ if !in_registers(it.tensor()) => {}
+        Access::Write(_, index) => index.iter().for_each(&mut note),
+        Access::Read(_, index) => {
+            for subscript in index {
+                if let Subscript::Affine(poly) = subscript {
+                    note(poly);
+                }
+            }
+        }
+    });
 }
 
-fn rewrite(body: &mut [Stmt], vars: &BTreeSet<VarId>, facts: &Facts) {
-    for stmt in body {
-        if let Stmt::For { var, extent, kind, body, .. } = stmt
-            && vars.contains(var)
-            && extent.interval(facts).hi <= MAX_UNROLLED
-        {
-            if *kind == LoopKind::Serial {
-                *kind = LoopKind::Unrolled;
-            }
-            if extent.as_constant().is_none() {
-                let most = extent.interval(facts).hi.max(0);
-                let bound = std::mem::replace(extent, Poly::constant(most));
-                let guards = vec![Guard { value: Poly::var(*var), bound }];
-                *body = vec![Stmt::If { guards, body: std::mem::take(body) }];
-            }
-        }
-        if let Some(body) = stmt.body_mut() {
-            rewrite(body, vars, facts);
-        }
+fn unroll(stmt: &mut Stmt, vars: &BTreeSet<VarId>, facts: &Facts) {
+    let Stmt::For { var, extent, kind, body, .. } = stmt else { return };
+    if !vars.contains(var) || extent.interval(facts).hi > MAX_UNROLLED {
+        return;
+    }
+    if *kind == LoopKind::Serial {
+        *kind = LoopKind::Unrolled;
+    }
+    if extent.as_constant().is_none() {
+        let most = extent.interval(facts).hi.max(0);
+        let bound = std::mem::replace(extent, Poly::constant(most));
+        let guards = vec![Guard { value: Poly::var(*var), bound }];
+        *body = vec![Stmt::If { guards, body: std::mem::take(body) }];
     }
 }

@@ -1,19 +1,19 @@
-//! Copies that a warp of their own makes, box by box, while the others compute.
+//! Warp specialization: a producer warp issues TMA loads while the consumers compute.
 //!
 //! ```text
-//! fed(3) k in 0..n          producer: for k in 0..n            the others: for k in 0..n
-//!   copy(k)                           wait until stage empty                wait until stage full
-//!   use(k)            =>              copy(k) by boxes                     use(k)
-//!                                     next stage                            stage is empty; next stage
+//! warp_specialized(3) k in 0..n   producer: for k in 0..n          consumers: for k in 0..n
+//!   copy(k)                                   acquire stage                    wait until stage full
+//!   use(k)                   =>               TMA loads of copy(k)             use(k)
+//!                                             next stage                       release; next stage
 //! ```
 //!
-//! The copies have a circular buffer of stages; those further on in the loop, where they are needed, one of their
-//! own. Each side counts its own way around; barriers in shared memory
-//! say how far the other is, so loops and conditions around are run by both. A copy is one of boxes
-//! if its loops axis along one dimension of the tensor each, from the innermost out; loops further
-//! out repeat it. Zero stands for what is outside of the tensor, as the hardware has it; elements
-//! that are read for nothing (`tails`) may be anything. Blocks of a cluster that need the same box
-//! copy a part of it each, to all of them; a stage is then empty when it is in all of them.
+//! The first copies of an iteration have a circular buffer of stages; later ones, where they are
+//! needed, have one of their own. Producer and consumers count stages on their own; barriers in
+//! shared memory synchronize them, so both run the loops and conditions around. A copy is TMA loads
+//! if its loops run along one dimension of the tensor each, from the innermost out; loops further
+//! out repeat the load. Outside of the tensor TMA fills in zeros; don't-cares (`predicate`) may be
+//! anything. Blocks of a cluster that need the same box load a part of it each, by multicast; a
+//! stage is then empty once it is in all of them.
 //!
 //! # Source
 //!
@@ -23,11 +23,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::memory::flat;
-use super::pipeline::{Staging, n_accesses, runs_of_copies, written};
+use super::pipeline::{Staging, runs_of_copies};
 use super::predicate::DontCare;
+use super::unbound::{Kernel, Stmt};
+use super::walk::{any, n_accesses, written};
 use super::{
-    BlockVar, Buffer, CircularBuffer, Kernel, LoopKind, MemoryScope, PredicatedLoad, Released,
-    Stmt, TensorMap, Unplaceable, WARP, predicated_load,
+    BlockVar, Buffer, CircularBuffer, LoopKind, MemoryScope, PredicatedLoad, Released, TensorMap,
+    Unplaceable, WARP, predicated_load,
 };
 use tvmtune_ir::dag::expr::affine;
 use tvmtune_ir::dag::{Expr, TensorId};
@@ -88,23 +90,11 @@ pub(super) fn divide(
 
 /// Whether more threads than a warp combine what they have: they wait for all of the block.
 fn all_reduces_in_block(body: &[Stmt]) -> bool {
-    let mut found = false;
-    for stmt in body {
-        stmt.walk(&mut |it| {
-            found |= matches!(it, Stmt::AllReduce { range, .. } if *range > WARP);
-        });
-    }
-    found
+    any(body, &|it| matches!(it, Stmt::AllReduce { range, .. } if *range > WARP))
 }
 
 fn has_warp_specialized(body: &[Stmt]) -> bool {
-    let mut found = false;
-    for stmt in body {
-        stmt.walk(&mut |it| {
-            found |= matches!(it, Stmt::For { kind: LoopKind::WarpSpecialized(_), .. })
-        });
-    }
-    found
+    any(body, &|it| matches!(it, Stmt::For { kind: LoopKind::WarpSpecialized(_), .. }))
 }
 
 struct Specializer<'a> {
@@ -241,7 +231,7 @@ impl Specializer<'_> {
         let (target, tensor) = (&self.buffers[to.0 as usize], &self.buffers[from.0 as usize]);
         let outside: Option<Vec<Vec<Guard>>> = conditions.into_iter().map(Guard::all_of).collect();
         let is_copy = matches!(target.scope, MemoryScope::Shared(_))
-            && matches!(tensor.scope, MemoryScope::Argument | MemoryScope::Workspace)
+            && tensor.scope.is_global()
             && target.dtype == tensor.dtype
             && tensor.shape.len() <= MAX_DIMS
             && outside?

@@ -1,8 +1,8 @@
-//! Loops that are an MMA instruction of a warpgroup: four warps, operands in shared memory, the first
-//! one perhaps in registers.
+//! Tensorization by WGMMA instructions: four warps, operands in shared memory, the first one possibly
+//! in registers.
 //!
-//! As the instruction of one warp (`tensor`), over rows of four warps and as many columns as the
-//! accumulators have room for:
+//! As MMA instructions (`mma`), over rows of four warps and as many columns as the accumulators have
+//! room for:
 //!
 //! ```text
 //! thread u in 0..4: thread g in 0..8: thread q in 0..4
@@ -10,16 +10,15 @@
 //!     acc[..] += a[16*u + 8*h + g, k] * b[8*j + 2*q + p, k]
 //! ```
 //!
-//! The rows of a warp, or its warps, may be digits: pixels of a picture, and its rows. Loops around
-//! that are written out make one batch of instructions, one after the other: registers that a loop
-//! of the compiler would move about are out of reach until the batch is done. Operands are read
-//! where they lie, by rows of 32, 64 or 128 bytes whose 16-byte chunks are swizzled: a buffer whose
-//! rows have that length becomes one of those. Its rows go along the reduction, or along the other
-//! dimension in panels as wide as a row.
+//! The rows of a warp, or its warps, may have several modes: im2col rows are columns and rows of an
+//! image. Unrolled loops around make one group of instructions, unrolled here: accumulators that a
+//! loop of the compiler would move are out of reach until the group is done. Operands are read in
+//! place, in rows of 32, 64 or 128 bytes with swizzled 16-byte chunks: a buffer with rows of that
+//! length gets that swizzle. Its rows go along the reduction (K-major), or along the other dimension
+//! (MN-major) in panels as wide as a row.
 //!
 //! `f32` are multiplied as TF32. The instruction ignores their lower bits, which rounds towards zero;
-//! a program says that they are rounded to the nearest. So they must be when they come: by the
-//! hardware that copies boxes, which can do that on the way.
+//! programs round to nearest. So they must be rounded before: by TMA, which can do that in flight.
 //!
 //! # Source
 //!
@@ -30,12 +29,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::fragment_layout::FragmentLayouts;
 use super::memory::flat;
 use super::mma::{Loop, Tile, operands, read};
+use super::walk::{Access, accesses, any};
 use super::{
     Accumulators, Buffer, FirstOperand, Kernel, MemoryScope, RegisterOperand, Released,
     SharedOperand, Stmt, ThreadVar, WARP, WARPGROUP,
 };
 use tvmtune_ir::dag::expr::affine;
-use tvmtune_ir::dag::{DType, Expr, Subscript, TensorId};
+use tvmtune_ir::dag::{DType, Subscript, TensorId};
 use tvmtune_ir::poly::{Facts, Poly, VarId};
 use tvmtune_schedule::nest::Guard;
 
@@ -67,19 +67,11 @@ pub(super) fn find(kernel: &mut Kernel, buffers: &mut [Buffer], layouts: &Fragme
 fn read_once(kernel: &Kernel) -> BTreeSet<TensorId> {
     let mut n_reads: BTreeMap<TensorId, usize> =
         kernel.tensor_maps.iter().map(|it| (it.to, 0)).collect();
-    let mut count = |value: &Expr| {
-        value.walk(&mut |it| {
-            if let Expr::Read { tensor, .. } = it {
-                n_reads.entry(*tensor).and_modify(|it| *it += 1);
-            }
-        });
-    };
-    for stmt in &kernel.body {
-        stmt.walk(&mut |it| match it {
-            Stmt::Store { value, .. } | Stmt::Update { value, .. } => count(value),
-            _ => {}
-        });
-    }
+    accesses(&kernel.body, &mut |it| {
+        if let Access::Read(tensor, _) = it {
+            n_reads.entry(tensor).and_modify(|it| *it += 1);
+        }
+    });
     n_reads.into_iter().filter(|it| it.1 == 1).map(|it| it.0).collect()
 }
 
@@ -501,13 +493,6 @@ fn fenced(body: Vec<Stmt>) -> Vec<Stmt> {
 
 /// Whether threads write what instructions read.
 fn is_written(kernel: &Kernel, buffers: &[Buffer]) -> bool {
-    let mut found = false;
-    for stmt in &kernel.body {
-        stmt.walk(&mut |it| {
-            if let Stmt::Store { tensor, .. } = it {
-                found |= buffers[tensor.0 as usize].swizzle.is_some();
-            }
-        });
-    }
-    found
+    let is_swizzled = |it: TensorId| buffers[it.0 as usize].swizzle.is_some();
+    any(&kernel.body, &|it| matches!(it, Stmt::Store { tensor, .. } if is_swizzled(*tensor)))
 }

@@ -1,15 +1,15 @@
-//! Whether a grid fits a GPU, and if not, why.
+//! Feasibility of a grid on a GPU.
 //!
 //! One total function, far cheaper than compiling: search asks it before any code is generated.
-//! What it refuses would not run (too many threads, too much shared memory), or slowly: registers
-//! that spill to memory, code that does not fit the instruction cache.
+//! Kernels that it refuses would not run (too many threads, too much shared memory), or slowly:
+//! registers that spill, code that exceeds the instruction cache.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use super::live;
 use tvmtune_cuda::grid::{
-    FirstOperand, Fragment, Grid, Kernel, LoopKind, MAX_THREADS, MemoryScope, Stmt,
+    FirstOperand, Fragment, Grid, Kernel, LoopKind, MAX_THREADS, MemoryScope, Stmt, reads, written,
 };
 use tvmtune_ir::dag::access::work;
 use tvmtune_ir::dag::{DType, Expr, Subscript, TensorId};
@@ -17,7 +17,7 @@ use tvmtune_ir::poly::{Atom, Poly, VarId};
 use tvmtune_ir::target::GpuTarget;
 use tvmtune_ir::target::gpu::{REGISTERS, THREAD_REGISTERS};
 
-/// Why a kernel of a grid does not fit.
+/// The reason why a kernel of a grid does not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Misfit {
     /// The architecture lacks instructions that a kernel uses.
@@ -43,13 +43,13 @@ impl Misfit {
     }
 }
 
-/// Registers of arrays: with more, what else a thread needs no longer fits.
+/// Registers of arrays: with more, indices and operands no longer fit.
 const MAX_ARRAYS: u64 = 208;
 /// Instructions of 16 bytes that the 128 KiB of instruction cache hold which multiprocessors have
 /// since Volta (Jia et al., "Dissecting the NVIDIA Volta GPU Architecture", 2018).
 const MAX_CODE: u64 = 8192;
 
-/// Registers that every kernel needs: indices, counters, and what the compiler moves ahead.
+/// Registers that every kernel needs: indices, counters, and code motion of the compiler.
 const BASE_REGISTERS: u64 = 12;
 /// Those for the address of one tensor in memory.
 const ADDRESS_REGISTERS: u64 = 3;
@@ -58,7 +58,7 @@ const MAX_IN_FLIGHT: u64 = 32;
 /// Quotients and remainders that the compiler computes before a loop and keeps.
 const MAX_KEPT: u64 = 96;
 
-/// Whether every kernel of `grid` fits `target`.
+/// Checks that every kernel of `grid` fits `target`.
 ///
 /// # Errors
 ///
@@ -101,7 +101,7 @@ pub fn fits(grid: &Grid, target: &GpuTarget) -> Result<(), Vec<Misfit>> {
     if misfits.is_empty() { Ok(()) } else { Err(misfits) }
 }
 
-/// Registers that a thread of a kernel's body may have.
+/// Returns the most registers that a thread of a kernel's body may have.
 pub fn most_registers(kernel: &Kernel) -> u32 {
     match kernel.redistributed_registers() {
         Some((granted, _)) => granted,
@@ -109,8 +109,8 @@ pub fn most_registers(kernel: &Kernel) -> u32 {
     }
 }
 
-/// Registers that threads of a kernel are launched with, where those of the body need so many: they
-/// may be dealt out more later.
+/// Returns the registers that threads of a kernel are launched with, where those of the body need so
+/// many: `setmaxnreg` may redistribute them later.
 pub fn launched_registers(kernel: &Kernel, registers: u32) -> u32 {
     match kernel.redistributed_registers() {
         Some(_) => registers.min(share(kernel.block_threads())),
@@ -118,23 +118,23 @@ pub fn launched_registers(kernel: &Kernel, registers: u32) -> u32 {
     }
 }
 
-/// Registers that a thread of so large a block is launched with at most: they are handed out in
+/// Returns the most registers that a thread of such a block is launched with: they are allocated in
 /// eights.
 fn share(threads: u32) -> u32 {
     (REGISTERS / threads.max(1).next_multiple_of(32) / 8 * 8).min(THREAD_REGISTERS)
 }
 
-/// About how many registers a thread of a kernel needs, spills not counted.
+/// Estimates the registers that a thread of a kernel needs, without spills.
 pub fn registers(grid: &Grid, kernel: &Kernel) -> u32 {
     Needs::of(grid, kernel).registers()
 }
 
-/// What a thread needs.
+/// The registers and instructions of a thread.
 struct Needs<'a> {
     grid: &'a Grid,
     /// Registers of arrays.
     arrays: u64,
-    /// Operands of MMA instructions among them: their elements fill registers.
+    /// Register operands of WGMMA instructions among them: their elements are packed.
     packed: BTreeSet<TensorId>,
     /// Elements that one step of a sum reads.
     fragments: u64,
@@ -153,7 +153,7 @@ struct Needs<'a> {
 #[derive(Clone, Copy)]
 struct Open {
     var: VarId,
-    /// How often it is written out; 1 if it stays a loop.
+    /// Its copies after unrolling; 1 if it stays a loop.
     times: u64,
 }
 
@@ -171,30 +171,26 @@ impl<'a> Needs<'a> {
             tensors,
             code: 0,
         };
-        let mut written = Vec::new();
         for stmt in &kernel.body {
-            stmt.walk(&mut |it| match it {
-                Stmt::Store { tensor, .. } | Stmt::Update { tensor, .. } => {
-                    written.push(*tensor);
+            stmt.walk(&mut |it| {
+                if let Stmt::Wgmma { a, .. } = it
+                    && let FirstOperand::Registers(it) = &**a
+                {
+                    needs.packed.insert(it.tensor);
                 }
-                Stmt::Wgmma { a, .. } => {
-                    if let FirstOperand::Registers(it) = &**a {
-                        needs.packed.insert(it.tensor);
-                    }
-                }
-                _ => {}
             });
             needs.visit(stmt, &mut Vec::new());
         }
         let of_fragment = |it: &Fragment| it.count.unsigned_abs() * u64::from(it.registers);
         let fragments = kernel.fragments.iter().map(of_fragment).sum();
         needs.fragments = needs.fragments.max(fragments);
-        written.sort_unstable();
-        written.dedup();
         // Between batches of instructions whose accumulators stay where they are, arrays come and go.
         needs.arrays = match kernel.uses_wgmma() {
             true => live::most(kernel, &|it| needs.array(it)),
-            false => written.iter().map(|it| needs.array(*it)).fold(0, u64::saturating_add),
+            false => written(&kernel.body)
+                .into_iter()
+                .map(|it| needs.array(it))
+                .fold(0, u64::saturating_add),
         };
         needs
     }
@@ -257,10 +253,9 @@ impl<'a> Needs<'a> {
         self.note(to);
         let to_registers = self.scope(to) == Some(MemoryScope::Registers);
         let mut held = 0_u64;
-        value.walk(&mut |it| {
-            let Expr::Read { tensor, index } = it else { return };
-            self.note(*tensor);
-            if self.scope(*tensor) == Some(MemoryScope::Registers) {
+        reads(value, &mut |tensor, index| {
+            self.note(tensor);
+            if self.scope(tensor) == Some(MemoryScope::Registers) {
                 return;
             }
             let depends = |it: &&Open| index.iter().any(|at| mentions(at, it.var));
@@ -268,7 +263,7 @@ impl<'a> Needs<'a> {
             let along = |it: &&Open| sum.is_none_or(|sum| sum.iter().any(|at| at.mentions(it.var)));
             let n = times(open.iter().filter(depends).filter(along));
             index.iter().filter_map(affine).for_each(|at| self.keep(at, open));
-            held = held.saturating_add(n.saturating_mul(self.words_of(*tensor)));
+            held = held.saturating_add(n.saturating_mul(self.words_of(tensor)));
         });
         match sum {
             Some(_) if to_registers => self.fragments = self.fragments.max(held),
@@ -300,8 +295,7 @@ impl<'a> Needs<'a> {
     }
 
     fn note(&mut self, tensor: TensorId) {
-        let in_memory =
-            matches!(self.scope(tensor), Some(MemoryScope::Argument | MemoryScope::Workspace));
+        let in_memory = self.scope(tensor).is_some_and(MemoryScope::is_global);
         if in_memory && !self.tensors.contains(&tensor) {
             self.tensors.push(tensor);
         }

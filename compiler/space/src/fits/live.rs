@@ -1,14 +1,13 @@
-//! Which arrays of a thread are needed at the same time: those of scores are over where
-//! exponentials begin.
+//! Liveness of the arrays of a thread: those of attention scores are dead where exponentials begin.
 //!
-//! In: a kernel. Out: the most that its arrays take at once, each from where it is first written to
-//! where it is last read. What an iteration of a loop needs from the one before, or what is needed
-//! outside of it, is needed all along.
+//! In: a kernel. Out: the most registers that its arrays take at once. An array lives from its first
+//! write to its last read; one that a loop carries from one iteration to the next, or that is
+//! accessed outside of it, lives through all of the loop.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use tvmtune_cuda::grid::{FirstOperand, Kernel, LoopKind, Stmt};
+use tvmtune_cuda::grid::{FirstOperand, Kernel, LoopKind, Stmt, reads};
 use tvmtune_ir::dag::{Expr, TensorId};
 
 /// The most that arrays take at once, where each takes so much.
@@ -49,11 +48,11 @@ impl Liveness {
     fn leaf(&mut self, stmt: &Stmt) {
         match stmt {
             Stmt::Store { tensor, value, .. } => {
-                self.reads(value);
+                self.note_reads(value);
                 self.note(*tensor, true);
             }
             Stmt::Update { tensor, value, .. } => {
-                self.reads(value);
+                self.note_reads(value);
                 self.note(*tensor, false);
             }
             Stmt::AllReduce { tensor, .. } | Stmt::Mma { tensor, .. } => {
@@ -71,12 +70,8 @@ impl Liveness {
         self.place += 1;
     }
 
-    fn reads(&mut self, value: &Expr) {
-        value.walk(&mut |it| {
-            if let Expr::Read { tensor, .. } = it {
-                self.note(*tensor, false);
-            }
-        });
+    fn note_reads(&mut self, value: &Expr) {
+        reads(value, &mut |tensor, _| self.note(tensor, false));
     }
 
     fn note(&mut self, tensor: TensorId, is_store: bool) {

@@ -1,12 +1,12 @@
-//! What kernels do whose blocks divide tiles between them: as if each had some tiles and a fraction,
-//! and what it costs to leave sums in memory and to join them.
+//! Stream-K kernels: as if each block had some tiles and a fraction, and the cost of storing partial
+//! sums and of the fix-up.
 
 use tvmtune_cuda::grid::{BlockVar, Decomposition, Grid, Kernel, StreamK, WorkUnit};
 use tvmtune_ir::poly::Poly;
 
 use super::value::Values;
 
-/// How tiles are divided, at given extents.
+/// A stream-K decomposition at given extents.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WorkUnits<'a> {
     kernel: &'a Kernel,
@@ -16,8 +16,8 @@ pub(super) struct WorkUnits<'a> {
 }
 
 impl<'a> WorkUnits<'a> {
-    /// Of a kernel that adds up parts, or joins them.
-    pub(super) fn of(kernel: &'a Kernel, values: &Values) -> Option<Self> {
+    /// Of a kernel that computes partial sums, or fixes tiles up.
+    pub(super) fn new(kernel: &'a Kernel, values: &Values) -> Option<Self> {
         let tiles = kernel.tiles.as_ref()?;
         let stream_k = tiles.stream_k.as_ref()?;
         let extent = |it: &BlockVar| values.of(&it.extent).max(0);
@@ -31,7 +31,7 @@ impl<'a> WorkUnits<'a> {
         })
     }
 
-    /// Lets a part be a whole tile, or what is joined the average of what there is to join.
+    /// Sets a work unit to a whole tile, or those of a tile to their average number.
     pub(super) fn stand_at_whole(&self, values: &mut Values) {
         match self.stream_k.work_unit {
             WorkUnit::PartialSums { first, end, .. } => {
@@ -39,27 +39,27 @@ impl<'a> WorkUnits<'a> {
                 values.set(end, self.depth);
             }
             WorkUnit::FixUp { count } => {
-                let Decomposition { parts, joined, .. } = self.decomposition;
-                values.set(count, (parts + joined / 2) / joined.max(1));
+                let Decomposition { work_units, split_tiles, .. } = self.decomposition;
+                values.set(count, (work_units + split_tiles / 2) / split_tiles.max(1));
             }
         }
     }
 
-    /// The tiles of all blocks, if the kernel joins some.
-    pub(super) fn joined(&self) -> Option<u64> {
+    /// Returns the tiles of all blocks, if the kernel fixes some up.
+    pub(super) fn fixed_up(&self) -> Option<u64> {
         let joins = matches!(self.stream_k.work_unit, WorkUnit::FixUp { .. });
-        joins.then_some(self.decomposition.joined as u64)
+        joins.then_some(self.decomposition.split_tiles as u64)
     }
 
-    /// The tiles that each block adds up, if the kernel does that.
+    /// Returns the tiles that each block adds up, if the kernel does that.
     pub(super) fn tiles_of_block(&self) -> Option<f64> {
         let adds = matches!(self.stream_k.work_unit, WorkUnit::PartialSums { .. });
-        let Decomposition { rounds, each, .. } = self.decomposition;
-        adds.then_some(rounds as f64 + each as f64 / self.depth as f64)
+        let Decomposition { rounds, iterations, .. } = self.decomposition;
+        adds.then_some(rounds as f64 + iterations as f64 / self.depth as f64)
     }
 
-    /// Bytes that all blocks of a kernel which adds up leave for another one.
-    pub(super) fn left_bytes(&self, grid: &Grid) -> f64 {
+    /// Returns the bytes of partial sums that all blocks store.
+    pub(super) fn partial_sum_bytes(&self, grid: &Grid) -> f64 {
         let WorkUnit::PartialSums { sums, .. } = &self.stream_k.work_unit else { return 0.0 };
         let constant = |it: &Poly| it.as_constant().unwrap_or(1) as f64;
         let bytes = |tensor| {
@@ -69,6 +69,8 @@ impl<'a> WorkUnits<'a> {
         let in_cluster = self.kernel.blocks.iter().filter(|it| it.in_cluster);
         let threads = in_cluster.map(|it| constant(&it.extent)).product::<f64>()
             * f64::from(self.kernel.threads);
-        sums.iter().map(|it| bytes(it.0)).sum::<f64>() * threads * self.decomposition.parts as f64
+        sums.iter().map(|it| bytes(it.0)).sum::<f64>()
+            * threads
+            * self.decomposition.work_units as f64
     }
 }

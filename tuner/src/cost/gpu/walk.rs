@@ -1,10 +1,9 @@
-//! What a block does: instructions, accesses, and waits, with how often. Where blocks take several
-//! tiles, what one does for each of them.
+//! Counts of a block: instructions, accesses, and waits; of a persistent block, for one tile.
 //!
-//! The walk goes over the statements of a kernel once. Loops that stay loops multiply what is in
-//! them; of loops that are written out, an access that does not depend on their variables happens
-//! once, and neighbors in shared memory become one access of several elements, as the compiler does
-//! it. Where lanes access memory is computed for warps that stand for the others.
+//! Every statement of a kernel is visited once. Loops that stay loops multiply their contents; of
+//! unrolled loops, an access that does not depend on their variables happens once, and neighbors in
+//! shared memory become one access of several elements, as the compiler does it. Addresses of lanes
+//! are computed for some warps, which stand for the others.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +27,7 @@ use super::value::Values;
 /// Instructions of a division by a constant, and of what is left by one.
 const DIVISION: f64 = 5.0;
 
-/// What one block does for one tile.
+/// The counts of one block for one tile.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Block {
     /// Warp instructions by unit.
@@ -62,7 +61,7 @@ pub(super) struct Site {
     pub(super) elements: f64,
 }
 
-/// What one block of a kernel does, with those values of the dimensions.
+/// Counts the work of one block of a kernel at given dimensions.
 pub(super) fn block(grid: &Grid, kernel: &Kernel, dims: &[i64]) -> Block {
     let mut values = Values::new(dims);
     for it in kernel.tile_vars() {
@@ -70,8 +69,8 @@ pub(super) fn block(grid: &Grid, kernel: &Kernel, dims: &[i64]) -> Block {
         let extent = values.of(&it.extent);
         values.set(it.var, extent.max(1) / 2);
     }
-    if let Some(parts) = &WorkUnits::of(kernel, &values) {
-        parts.stand_at_whole(&mut values);
+    if let Some(work_units) = &WorkUnits::new(kernel, &values) {
+        work_units.stand_at_whole(&mut values);
     }
     let n_warps = kernel.threads.div_ceil(LANES) as usize;
     let last = kernel.threads % LANES;
@@ -81,12 +80,13 @@ pub(super) fn block(grid: &Grid, kernel: &Kernel, dims: &[i64]) -> Block {
     }
     let (open, segment) = (Vec::new(), Segment::default());
     let block = Block::default();
-    let part_vars = kernel.tiles.iter().flat_map(Tiles::work_unit_vars).map(|it| it.0).collect();
+    let work_unit_vars =
+        kernel.tiles.iter().flat_map(Tiles::work_unit_vars).map(|it| it.0).collect();
     let (n_guards, repeats) = (0, 1.0);
     let mut walk = BlockCounter {
         grid,
         kernel,
-        part_vars,
+        work_unit_vars,
         values,
         open,
         masks,
@@ -129,8 +129,8 @@ struct Segment {
 struct BlockCounter<'a> {
     grid: &'a Grid,
     kernel: &'a Kernel,
-    /// The variables that say what part of a tile a block has.
-    part_vars: Vec<VarId>,
+    /// The variables of the stream-K work unit.
+    work_unit_vars: Vec<VarId>,
     values: Values,
     open: Vec<Open>,
     /// Of each warp, which lanes take part.
@@ -160,7 +160,7 @@ impl BlockCounter<'_> {
             Stmt::AllReduce { range, .. } => self.combine(*range),
             Stmt::Barrier { .. } => self.wait(BARRIER_LATENCY),
             Stmt::CpAsync { body } => {
-                // Nobody waits for these here.
+                // Waits for these come later.
                 let before = self.segment;
                 self.body(body);
                 self.segment = before;
@@ -206,7 +206,7 @@ impl BlockCounter<'_> {
         self.block.others += if rows == 0 { 20.0 } else { 4.0 } * n;
     }
 
-    /// The hardware copies a box of a tensor.
+    /// A box of a tensor, copied by TMA.
     fn tma_load(&mut self, map: usize, coordinates: &[Poly]) {
         let map = &self.kernel.tensor_maps[map];
         let mut loops: Vec<(VarId, i64)> = self.open.iter().map(|it| (it.var, it.extent)).collect();
@@ -290,10 +290,11 @@ impl BlockCounter<'_> {
             let depends =
                 |poly: &Poly| self.kernel.thread_vars.iter().any(|it| poly.mentions(it.var));
             if !depends(&guard.value) && !depends(&guard.bound) {
-                let of_part = |it: &VarId| guard.value.mentions(*it) || guard.bound.mentions(*it);
+                let of_work_unit =
+                    |it: &VarId| guard.value.mentions(*it) || guard.bound.mentions(*it);
                 let fails = self.values.of(&guard.value) >= self.values.of(&guard.bound);
-                if fails && self.part_vars.iter().any(of_part) {
-                    // What happens to parts of tiles is added later.
+                if fails && self.work_unit_vars.iter().any(of_work_unit) {
+                    // The cost of work units is added later.
                     return;
                 }
                 continue;
@@ -338,7 +339,7 @@ impl BlockCounter<'_> {
         self.open.iter().filter(|it| poly.mentions(it.var)).map(|it| it.extent as f64).product()
     }
 
-    /// The divisions of indices, each once.
+    /// Counts the divisions of indices, each once.
     fn indices<'p>(&mut self, polys: impl Iterator<Item = &'p Poly>) {
         let mut found = BTreeSet::new();
         polys.for_each(|it| divisions(it, &mut found));
