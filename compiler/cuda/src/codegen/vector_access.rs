@@ -5,7 +5,7 @@
 
 use super::ALIGNMENT;
 use super::expr::affine_one;
-use crate::grid::{Grid, MemoryScope, Stmt};
+use crate::grid::{Grid, MemoryScope, Stmt, flat};
 use tvmtune_ir::dag::{BinaryOp, Expr, Reducer, TensorId};
 use tvmtune_ir::poly::{Poly, VarId};
 use tvmtune_schedule::nest::Guard;
@@ -51,10 +51,7 @@ pub fn is_vector(grid: &Grid, tensor: TensorId, position: &Poly, var: VarId, lan
 
 /// The row-major position of an element.
 pub fn position(grid: &Grid, tensor: TensorId, index: &[Poly]) -> Poly {
-    let shape = &grid.buffer(tensor).shape;
-    let step =
-        |position: Poly, (at, extent): (&Poly, &Poly)| position * extent.clone() + at.clone();
-    index.iter().zip(shape).fold(Poly::default(), step)
+    flat(index, &grid.buffer(tensor).shape)
 }
 
 /// The statement of a vectorized loop.

@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 
-use super::memory::flat;
+use super::position::flat;
 use super::{Buffer, Kernel, LoopKind, MemoryScope, Stmt, WARP, walk};
 use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::dag::expr::affine;

@@ -20,9 +20,8 @@
 
 use std::collections::BTreeMap;
 
-use super::memory::Path;
 use super::mma::{operands, read};
-use super::thread_layout::LoopAxis;
+use super::thread_layout::{LoopAxis, Path};
 use super::walk::{Access, accesses};
 use super::{Buffer, MemoryScope, Stmt, unbound};
 use tvmtune_ir::dag::TensorId;

@@ -11,12 +11,12 @@ use super::fragment_layout::FragmentLayouts;
 use super::pipeline::Staging;
 use super::predicate::DontCare;
 use super::{
-    Buffer, Kernel, MemoryScope, Unplaceable, bank_conflicts, barrier, bind, kernel_facts, lpt,
+    Buffer, Kernel, MemoryScope, Stmt, Tiles, Unplaceable, bank_conflicts, barrier, bind, lpt,
     memory, mma, pipeline, predicate, shared_memory, threads, unbound, unroll, warp_specialize,
     wgmma,
 };
 use tvmtune_ir::dag::TensorId;
-use tvmtune_ir::poly::Facts;
+use tvmtune_ir::poly::{Facts, Poly};
 use tvmtune_schedule::nest::{self, Nest};
 
 /// The tables that all kernels of a grid share.
@@ -175,6 +175,26 @@ impl Tensorized {
         shared_memory::allocate(&mut kernel, &mut tables.buffers)?;
         Ok((kernel, tables))
     }
+}
+
+/// Bounds the variables of a kernel.
+fn kernel_facts(kernel: &unbound::Kernel, known: &Facts) -> Facts {
+    let mut facts = known.clone();
+    let of_tiles = kernel.tiles.iter().flat_map(|it| &it.vars);
+    for it in kernel.blocks.iter().chain(of_tiles) {
+        facts.bound_var(it.var, it.extent.clone());
+    }
+    for (var, extent) in kernel.tiles.iter().flat_map(Tiles::work_unit_vars) {
+        facts.bound_var(var, extent);
+    }
+    for stmt in &kernel.body {
+        stmt.walk(&mut |it| match it {
+            Stmt::For { var, extent, .. } => facts.bound_var(*var, extent.clone()),
+            Stmt::Thread(it) => facts.bound_var(it.var, Poly::constant(it.extent.into())),
+            _ => {}
+        });
+    }
+    facts
 }
 
 fn in_registers(buffers: &[Buffer], tensor: TensorId) -> bool {

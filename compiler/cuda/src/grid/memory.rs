@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 
 use super::fragment_layout::FragmentLayouts;
 use super::pipeline::{self, Staging};
-use super::thread_layout::{LoopAxis, ThreadLayout, distribute};
+use super::position::flat;
+use super::thread_layout::{LoopAxis, Path, ThreadLayout, distribute};
 use super::unbound::{Kernel, Stmt};
 use super::{Buffer, MemoryScope, ThreadLoop, ThreadVar, Unplaceable};
 use tvmtune_ir::dag::expr::affine;
@@ -36,9 +37,6 @@ pub(super) fn undecided(buffer: &nest::Buffer) -> Buffer {
         is_rounded: false,
     }
 }
-
-/// The loops around an access, outermost first.
-pub(super) type Path = Vec<(VarId, LoopAxis)>;
 
 /// What all accesses of a buffer have in common.
 struct Use {
@@ -202,13 +200,6 @@ fn n_groups(kernel: &Kernel, group: VarId) -> Poly {
 
 fn runs(path: &[(VarId, LoopAxis)]) -> BTreeMap<VarId, LoopAxis> {
     path.iter().copied().collect()
-}
-
-/// The row-major position of an element.
-pub(super) fn flat(index: &[Poly], shape: &[Poly]) -> Poly {
-    let step =
-        |position: Poly, (at, extent): (&Poly, &Poly)| position * extent.clone() + at.clone();
-    index.iter().zip(shape).fold(Poly::default(), step)
 }
 
 type Visit<'v> = dyn FnMut(TensorId, &mut Vec<Subscript>, &Path) + 'v;

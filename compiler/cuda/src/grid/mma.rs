@@ -18,7 +18,7 @@
 //!
 //! Fragment layouts: PTX ISA, `mma.m16n8k16`, `mma.m16n8k32` and `mma.m16n8k8`.
 
-use super::memory::flat;
+use super::position::flat;
 use super::walk::ThreadLoops;
 use super::{
     Buffer, Fragment, Kernel, LoopKind, MemoryScope, Operand, OperandLoad, Stmt, ThreadVar,

@@ -16,7 +16,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Buffer;
-use super::memory::flat;
+use super::position::flat;
 use super::unbound::{Kernel, Stmt};
 use super::walk::{Access, accesses, reads};
 use tvmtune_ir::dag::expr::affine;

@@ -33,6 +33,9 @@ pub(super) enum LoopAxis {
     Loop(i64),
 }
 
+/// The loops around an access, outermost first.
+pub(super) type Path = Vec<(VarId, LoopAxis)>;
+
 /// A position: what tells threads apart, and the rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ThreadLayout {

@@ -22,8 +22,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::memory::flat;
 use super::pipeline::{Staging, runs_of_copies};
+use super::position::flat;
 use super::predicate::DontCare;
 use super::unbound::{Kernel, Stmt};
 use super::walk::{any, n_accesses, written};

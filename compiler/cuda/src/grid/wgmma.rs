@@ -27,8 +27,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::fragment_layout::FragmentLayouts;
-use super::memory::flat;
 use super::mma::{Loop, Tile, operands, read};
+use super::position::flat;
 use super::walk::{Access, accesses, any};
 use super::{
     Accumulators, Buffer, FirstOperand, Kernel, MemoryScope, RegisterOperand, Released,
