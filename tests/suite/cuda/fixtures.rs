@@ -1,6 +1,6 @@
 //! Stored PTX of generated kernels, run by the emulator on machines where nothing compiles CUDA C++.
 //!
-//! A fixture is what NVRTC made of the default schedule of a case, without what only debuggers
+//! A fixture is the PTX of the default schedule of a case, without the sections that only debuggers
 //! read. Its first line has the hash of the source that it was made of: where that changed, the
 //! fixture is stale, and a test says how to make it anew.
 

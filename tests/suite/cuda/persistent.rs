@@ -27,7 +27,7 @@ pub(super) fn small(multiprocessors: u32) -> GpuTarget {
     GpuTarget { multiprocessors, ..GpuTarget::generic(ARCH) }
 }
 
-/// Points of the rule for warpgroups that are fed, the default one first, with so many blocks for
+/// Points of the warp-specialized rule for WGMMA, the default one first, with so many blocks for
 /// each multiprocessor, or whatever option that is.
 pub(super) fn points(space: &Space, n_random: u64, blocks: u64) -> Vec<Point> {
     let sketch = space.sketches.iter().position(|it| it.name.contains(": fed group"));
@@ -55,7 +55,7 @@ pub(super) fn generate(dag: &Dag, space: &Space, point: &Point) -> Option<Genera
     generated.grid.kernels.iter().all(|it| it.shared_bytes <= most).then_some(generated)
 }
 
-/// Arguments, and what the program makes of them.
+/// Arguments and results.
 pub(super) fn data(dag: &Dag, dims: &[i64]) -> (Vec<Array>, Vec<Array>) {
     let param = |(seed, id)| {
         let tensor = dag.tensor(id);
@@ -102,7 +102,7 @@ fn check(text: &str, extents: &[i64], is_seen: &dyn Fn(&Generated) -> bool) {
         }
     }
     assert!(n_placed >= 3, "only {n_placed} points can be placed");
-    assert!(seen, "no point has what is to be tested");
+    assert!(seen, "no point has the property that is tested");
 }
 
 /// The lines of the block that a line opens.
@@ -295,7 +295,7 @@ fn with_loops(text: &str, change: &dyn Fn(&str) -> String) -> String {
 }
 
 #[test]
-fn a_ring_that_starts_anew_with_each_tile_is_seen() {
+fn a_stage_that_starts_anew_with_each_tile_is_seen() {
     // Each side has a count of its own.
     let producer = |it: &str| format!("{it}\nstage = 0; phase_0 = 0;");
     let others = |it: &str| format!("{it}\nstage_2 = 0; phase_0 = 0;");

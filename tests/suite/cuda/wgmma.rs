@@ -1,5 +1,4 @@
-//! MMA instructions of four warps: every type, every way operands lie, at extents that tiles do
-//! not divide.
+//! WGMMA instructions: every type, every layout of operands, at non-divisible extents.
 
 use tvmtune_ir::target::gpu::Arch;
 

@@ -8,6 +8,12 @@ use tvmtune_ir::dag::{Expr, TensorId};
 use tvmtune_ir::poly::Poly;
 use tvmtune_schedule::nest::Guard;
 
+/// An element of a buffer, at a printed offset.
+struct Place<'t> {
+    tensor: TensorId,
+    offset: &'t str,
+}
+
 impl Printer<'_> {
     /// Prints a copy of one vector to shared memory that runs on by itself, if it is one.
     pub(super) fn cp_async_vector(&mut self, inner: &Inner<'_>, vectors: &Vectors) -> bool {
@@ -19,7 +25,9 @@ impl Printer<'_> {
         let to = self.poly(&self.position(inner.tensor, inner.index)).text;
         let from = self.poly(&load.position).text;
         let lanes = vectors.lanes;
-        self.cp_async((inner.tensor, &to), (load.tensor, &from), lanes, &load.conditions)
+        let to = Place { tensor: inner.tensor, offset: &to };
+        let from = Place { tensor: load.tensor, offset: &from };
+        self.cp_async(&to, &from, lanes, &load.conditions)
     }
 
     /// The same for one element.
@@ -39,17 +47,19 @@ impl Printer<'_> {
         let (Some(guards), Some(affine)) = (guards, affine) else { return false };
         let to = self.poly(&self.position(tensor, index)).text;
         let at = self.poly(&self.position(from, &affine)).text;
-        self.cp_async((tensor, &to), (from, &at), 1, &guards.concat())
+        let to = Place { tensor, offset: &to };
+        let from = Place { tensor: from, offset: &at };
+        self.cp_async(&to, &from, 1, &guards.concat())
     }
 
     fn cp_async(
         &mut self,
-        (to, to_offset): (TensorId, &str),
-        (from, from_offset): (TensorId, &str),
+        to: &Place<'_>,
+        from: &Place<'_>,
         lanes: i64,
         conditions: &[Guard],
     ) -> bool {
-        let (target, source) = (self.grid.buffer(to), self.grid.buffer(from));
+        let (target, source) = (self.grid.buffer(to.tensor), self.grid.buffer(from.tensor));
         let bytes = target.dtype.bytes() * lanes as u64;
         let is_global = source.scope.is_global();
         let is_shared = matches!(target.scope, MemoryScope::Shared(_));
@@ -60,7 +70,7 @@ impl Printer<'_> {
             [] => String::new(),
             some => format!(", {}", self.condition(some)),
         };
-        let (to, from) = (self.place(to, to_offset), self.place(from, from_offset));
+        let (to, from) = (self.place(to.tensor, to.offset), self.place(from.tensor, from.offset));
         let line = format!("copy_async<{bytes}>(&{to}, &{from}{valid});");
         self.line(&line);
         true

@@ -222,7 +222,7 @@ fn float(digits: String) -> String {
     if digits.starts_with('-') { format!("({digits})") } else { digits }
 }
 
-/// What an exponential is one of that is rounded to 16 bits at once.
+/// Returns the exponent of an exponential that is rounded to 16 bits at once.
 pub fn narrow_exp<'e>(grid: &Grid, to: DType, value: &'e Expr) -> Option<&'e Expr> {
     match value {
         Expr::Unary(UnaryOp::Exp, exponent) => {
@@ -287,7 +287,7 @@ pub(super) fn binary(op: BinaryOp, a: &Text, b: &Text, dtype: DType) -> Text {
     Text::atom(format!("tvmtune::{name}({}, {})", a.text, b.text))
 }
 
-/// The device type that says how values combine.
+/// Returns the device type of a reducer.
 pub(super) fn reducer_type(reducer: Reducer) -> &'static str {
     match reducer {
         Reducer::Sum => "Sum",

@@ -43,14 +43,14 @@ pub const ALIGNMENT: u64 = 16;
 pub struct Unit {
     /// CUDA C++.
     pub source: String,
-    /// What is launched, one after the other.
+    /// The launches, one after the other.
     pub entries: Vec<Entry>,
-    /// Tensors whose boxes kernels copy.
+    /// The tensor maps of the kernels.
     pub tensor_maps: Vec<TensorMapEncoding>,
 }
 
-/// How boxes of a tensor are described to the hardware that copies them. Dimensions are counted
-/// from the innermost.
+/// The arguments of `cuTensorMapEncodeTiled` for a tensor. Dimensions are counted from the
+/// innermost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TensorMapEncoding {
     /// The tensor, which lies at a multiple of [`ALIGNMENT`] bytes.
@@ -61,12 +61,11 @@ pub struct TensorMapEncoding {
     pub extents: Vec<Poly>,
     /// Bytes between neighbors in each dimension but the innermost.
     pub strides: Vec<Poly>,
-    /// How many elements a box reaches over.
+    /// The dimensions of a box.
     pub box_dims: Vec<u32>,
-    /// Of how many of these one is copied.
+    /// The element strides of a box.
     pub element_strides: Vec<u32>,
-    /// How a box lies in shared memory, as `CUtensorMapSwizzle`: 0 row by row, 1 to 3 with the
-    /// chunks of rows of 32, 64 or 128 bytes swizzle.
+    /// The swizzle, as `CUtensorMapSwizzle`: 0 for none, 1 to 3 for rows of 32, 64 or 128 bytes.
     pub swizzle: u32,
 }
 
@@ -165,7 +164,7 @@ fn identifier(name: &str) -> String {
     if text.starts_with(|c: char| c.is_ascii_alphabetic()) { text } else { format!("t{text}") }
 }
 
-/// What is known of the dimensions.
+/// Bounds the dimensions.
 fn dim_facts(grid: &Grid) -> Facts {
     let mut facts = Facts::default();
     for (n, dim) in grid.dims.iter().enumerate() {
@@ -179,7 +178,7 @@ fn element_type(dtype: DType) -> &'static str {
     dtype.name()
 }
 
-/// What a run-time scalar is passed as.
+/// The C++ type that a run-time scalar is passed as.
 fn scalar_type(dtype: DType) -> &'static str {
     element_type(dtype.compute())
 }

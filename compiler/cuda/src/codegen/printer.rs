@@ -17,15 +17,15 @@ pub(super) struct Printer<'a> {
     pub(super) kernel: &'a Kernel,
     pub(super) facts: Facts,
     pub(super) names: Names,
-    /// Elements that were loaded as vectors: what stands for them.
+    /// Texts of elements that were loaded as vectors.
     pub(super) loaded: BTreeMap<(TensorId, Poly), String>,
-    /// Whether stores may happen later.
+    /// Whether stores are `cp.async`.
     pub(super) in_cp_async: bool,
     /// The names of the fragments.
     pub(super) fragments: Vec<String>,
-    /// What the next instructions of a batch have in registers as their first operands.
+    /// The packed register operands of the next WGMMA instructions.
     pub(super) register_operands: VecDeque<String>,
-    /// Maps of the kernels before.
+    /// Tensor maps of the kernels before.
     pub(super) n_tensor_maps: usize,
     pub(super) text: String,
     pub(super) depth: usize,
@@ -113,7 +113,7 @@ impl<'a> Printer<'a> {
         params
     }
 
-    /// What the kernel uses of what there is.
+    /// Returns the parameters of the kernel: the buffers, dimensions and scalars that it uses.
     pub(super) fn params(&self) -> Vec<Param> {
         let mut used = BTreeSet::new();
         let polys = |poly: &Poly, used: &mut BTreeSet<Param>| {
@@ -265,7 +265,7 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// How many elements a buffer in registers has.
+    /// Returns the number of elements of a buffer in registers.
     pub(super) fn n_elements(&self, tensor: TensorId) -> i64 {
         let shape = &self.grid.buffer(tensor).shape;
         shape.iter().map(|it| it.as_constant().unwrap_or(1).max(1)).product()

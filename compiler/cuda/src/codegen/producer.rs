@@ -6,7 +6,7 @@ use tvmtune_ir::dag::DType;
 use tvmtune_ir::poly::Poly;
 
 impl Printer<'_> {
-    /// The kernel's body, by who does it.
+    /// Prints the body, by roles if the kernel is warp-specialized.
     pub(super) fn roles(&mut self) {
         let kernel = self.kernel;
         if kernel.producer.is_empty() {
@@ -63,7 +63,7 @@ impl Printer<'_> {
         self.line(if cluster > 1 { "cluster_sync();" } else { "__syncthreads();" });
     }
 
-    /// Declares how far around the circular buffers a thread is.
+    /// Declares the pipeline state of a role: stage and phase of each circular buffer.
     fn pipeline_states(&mut self) {
         let kernel = self.kernel;
         for (n, pipeline) in kernel.circular_buffers.iter().enumerate() {
@@ -78,7 +78,7 @@ impl Printer<'_> {
         self.poly(&Poly::var(self.kernel.circular_buffers[pipeline].stage)).text
     }
 
-    /// The barrier that says that the stage is full.
+    /// Returns the full barrier of the stage.
     fn full(&self, pipeline: usize) -> String {
         format!(
             "&barriers[{} + {}]",
@@ -87,7 +87,7 @@ impl Printer<'_> {
         )
     }
 
-    /// The barrier that says that a stage is empty.
+    /// Returns the empty barrier of a stage.
     fn empty(&self, pipeline: usize, stage: &str) -> String {
         let it = &self.kernel.circular_buffers[pipeline];
         format!("&barriers[{} + {stage}]", it.barriers / 8 + it.n_stages)
@@ -180,13 +180,13 @@ impl Printer<'_> {
         format!("map_{map}_{}", self.names.buffer(tensor))
     }
 
-    /// The parameters by which the kernel knows what it copies by boxes, of maps of the unit.
+    /// Returns the tensor maps that the kernel is passed, of those of the unit.
     pub(super) fn tensor_map_params(&self) -> impl Iterator<Item = Param> + use<> {
         (self.n_tensor_maps..self.n_tensor_maps + self.kernel.tensor_maps.len())
             .map(Param::TensorMap)
     }
 
-    /// A map as its user encodes it.
+    /// Returns the encoding of a tensor map.
     pub(super) fn encoded(&self, map: &TensorMap) -> TensorMapEncoding {
         let buffer = self.grid.buffer(map.tensor);
         let mut strides = Vec::new();
@@ -237,7 +237,7 @@ fn element(dtype: DType) -> u32 {
     }
 }
 
-/// The name of the bit that says whether a thread went around a circular buffer an odd number of times.
+/// Returns the name of the phase bit of a circular buffer.
 fn phase(pipeline: usize) -> String {
     format!("phase_{pipeline}")
 }

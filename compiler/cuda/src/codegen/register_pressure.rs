@@ -9,9 +9,9 @@ use crate::grid::{LoopKind, MemoryScope, Stmt, reads};
 use tvmtune_ir::dag::{Expr, Subscript};
 use tvmtune_ir::poly::{Poly, VarId};
 
-/// Longer loops are written out in part.
+/// Longer loops are unrolled in part.
 const LONG: i64 = 8;
-/// Iterations one after the other, of a loop written out in part.
+/// The unroll factor of those.
 const PART: i64 = 4;
 
 /// Registers of a multiprocessor.
@@ -20,7 +20,7 @@ const REGISTERS: i64 = 65_536;
 const OTHERS: i64 = 56;
 
 impl Printer<'_> {
-    /// How many threads a block has; and, where they keep tiles, how many blocks are enough for a
+    /// Returns the launch bounds: threads of a block and, where they keep tiles, the least blocks of a
     /// multiprocessor: left alone, the assembler spills a few registers for one block more.
     pub(super) fn bounds(&self) -> String {
         let threads = i64::from(self.kernel.block_threads());
@@ -35,7 +35,7 @@ impl Printer<'_> {
         }
     }
 
-    /// What says before a loop how far to write it out; `None` if it stays a loop.
+    /// Returns the unroll pragma of a loop; `None` if it stays a loop.
     pub(super) fn pragma(
         &self,
         var: VarId,
@@ -53,8 +53,8 @@ impl Printer<'_> {
         }
     }
 
-    /// Whether a statement does nothing but store to memory what it reads of other memory, or of
-    /// registers that the variable does not tell apart.
+    /// Whether a statement only copies to memory, from memory or from registers that the variable
+    /// does not index.
     fn only_copies(&self, stmt: &Stmt, var: VarId) -> bool {
         !stmt.any(&|it| match it {
             Stmt::Store { tensor, value, .. } => {

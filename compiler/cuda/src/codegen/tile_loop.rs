@@ -8,11 +8,11 @@ impl Printer<'_> {
     /// Declares the variables of loops over blocks.
     pub(super) fn blocks(&mut self) {
         let kernel = self.kernel;
-        self.digits("Index(blockIdx.x)", &kernel.blocks);
+        self.delinearize("Index(blockIdx.x)", &kernel.blocks);
     }
 
-    /// Declares the variables of loops of which a number says the iteration.
-    fn digits(&mut self, number: &str, vars: &[BlockVar]) {
+    /// Declares the variables of loops by delinearizing a number.
+    fn delinearize(&mut self, number: &str, vars: &[BlockVar]) {
         let names: Vec<String> = vars.iter().map(|it| self.names.enter(it.var, &it.name)).collect();
         for (n, name) in names.iter().enumerate() {
             if vars[n].extent.as_constant() == Some(1) {
@@ -35,19 +35,19 @@ impl Printer<'_> {
         }
     }
 
-    /// Whether a loop is that of a block over its tiles.
+    /// Whether a loop is the persistent tile loop.
     pub(super) fn is_tile_loop(&self, var: VarId) -> bool {
         self.kernel.tiles.as_ref().is_some_and(|it| it.tile_loop == var)
     }
 
-    /// What a block does for each of its tiles.
+    /// Prints the persistent tile loop.
     pub(super) fn tiles(&mut self, body: &[Stmt]) {
         let Some(tiles) = &self.kernel.tiles else { return };
         let names = match &tiles.stream_k {
             None => self.open_tiles(tiles),
             Some(stream_k) => self.open_work_units(tiles, stream_k),
         };
-        self.digits(&names[0], &tiles.vars);
+        self.delinearize(&names[0], &tiles.vars);
         self.block(body);
         self.close();
         let work_unit_vars = tiles.work_unit_vars().into_iter().map(|it| it.0);
@@ -60,7 +60,7 @@ impl Printer<'_> {
         names.iter().for_each(|it| self.names.leave_text(it));
     }
 
-    /// A loop over tiles; returns the names it declares, that of the tile first.
+    /// Opens a loop over tiles; returns the names it declares, that of the tile first.
     fn open_tiles(&mut self, tiles: &Tiles) -> Vec<String> {
         let name = self.names.enter_text("tile");
         let first = self.poly(&Poly::var(tiles.block)).text;
@@ -70,8 +70,8 @@ impl Printer<'_> {
         vec![name]
     }
 
-    /// A loop over parts of tiles, or the tile whose parts are joined; returns the names declared,
-    /// that of the tile first.
+    /// Opens a loop over work units, or the tile to be fixed up; returns the names declared, that of
+    /// the tile first.
     fn open_work_units(&mut self, tiles: &Tiles, stream_k: &StreamK) -> Vec<String> {
         let tile = self.names.enter_text("tile");
         let all = self.names.enter_text("work_units");

@@ -9,7 +9,7 @@
 //!                                }
 //! ```
 //!
-//! Which accesses those are is decided in `vector_access`; others stay element by element.
+//! `vector_access` decides on those accesses; others stay element by element.
 
 use super::vector_access::{Inner, Load, Vectors};
 use super::{Printer, element_type};

@@ -17,22 +17,22 @@ pub struct Vectors {
     pub lanes: i64,
     /// Whether the statement stores them at once.
     pub stores: bool,
-    /// What it reads at once.
+    /// The vector loads.
     pub loads: Vec<Load>,
 }
 
 /// A read that becomes one of a vector.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
-    /// Of what.
+    /// The buffer.
     pub tensor: TensorId,
     /// The position of its lane 0, with the loop's variable in it.
     pub position: Poly,
-    /// When it happens.
+    /// Its predicate.
     pub(super) conditions: Vec<Guard>,
 }
 
-/// How a vectorized loop around `stmt` is printed; `None` if nothing in it becomes a vector.
+/// Returns the vector accesses of a vectorized loop around `stmt`; `None` if there are none.
 pub fn vectors(grid: &Grid, var: VarId, extent: &Poly, stmt: &Stmt) -> Option<Vectors> {
     Inner::read(grid, var, extent, stmt)?.vectors()
 }
@@ -49,7 +49,7 @@ pub fn is_vector(grid: &Grid, tensor: TensorId, position: &Poly, var: VarId, lan
         .is_some_and(|(step, first)| step.as_constant() == Some(1) && is_multiple(&first, lanes))
 }
 
-/// The row-major position of an element.
+/// Returns the row-major position of an element.
 pub fn position(grid: &Grid, tensor: TensorId, index: &[Poly]) -> Poly {
     flat(index, &grid.buffer(tensor).shape)
 }
@@ -63,7 +63,7 @@ pub(super) struct Inner<'a> {
     pub(super) tensor: TensorId,
     pub(super) index: &'a [Poly],
     pub(super) value: &'a Expr,
-    /// How old and new combine; `None` for a store.
+    /// The reduction; `None` for a store.
     pub(super) reducer: Option<Reducer>,
 }
 

@@ -7,7 +7,7 @@ use crate::grid::{Accumulators, FirstOperand, Grid, RegisterOperand, SharedOpera
 use tvmtune_ir::dag::{DType, TensorId};
 use tvmtune_ir::poly::Poly;
 
-/// Rows after which chunks of a swizzled buffer lie as in the first one.
+/// Rows after which a swizzle repeats.
 const PERIOD: u64 = 8;
 
 /// Declares the instruction shapes that kernels use.
@@ -30,7 +30,7 @@ pub(super) fn declarations(grid: &Grid) -> String {
     text
 }
 
-/// The elements of operands, as the instructions have them.
+/// Returns the element type of operands, as instructions name it.
 fn operand_type(dtype: DType) -> &'static str {
     if dtype == DType::F32 { "tf32" } else { dtype.name() }
 }
@@ -70,7 +70,7 @@ impl Printer<'_> {
         self.line(&format!("  {second}, true);"));
     }
 
-    /// A batch of instructions.
+    /// Prints a group of instructions, between fence and commit.
     pub(super) fn wgmma_group(&mut self, body: &[Stmt]) {
         let parts = self.pack_register_operands(body);
         if let [Stmt::Wgmma { accumulators, .. }, ..] = body {
@@ -86,8 +86,8 @@ impl Printer<'_> {
         }
     }
 
-    /// Packs the first operands of a batch that are in registers: they must be there before its
-    /// fence. Opens a scope for them, and returns what they are called.
+    /// Packs the register operands of a group, before its fence. Opens a scope for them, and returns
+    /// their name.
     fn pack_register_operands(&mut self, body: &[Stmt]) -> Option<String> {
         let operand = |it: &Stmt| match it {
             Stmt::Wgmma { a, .. } => match &**a {
@@ -125,7 +125,7 @@ impl Printer<'_> {
         Some(parts)
     }
 
-    /// The descriptor of an operand.
+    /// Returns the matrix descriptor of an operand.
     fn shared_operand(&self, operand: &SharedOperand) -> String {
         let buffer = self.grid.buffer(operand.tensor);
         let row = u64::from(buffer.swizzle.unwrap_or(128));

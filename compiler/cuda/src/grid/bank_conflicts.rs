@@ -27,11 +27,11 @@ struct Access {
     index: Vec<Poly>,
     /// Elements that one thread reaches at once.
     lanes: u64,
-    /// How often it happens.
+    /// Number of executions.
     times: u64,
 }
 
-/// The loops around a statement: what elements of one iteration lie side by side, and how often.
+/// A loop around a statement.
 #[derive(Clone, Copy)]
 struct Around {
     var: VarId,
@@ -107,8 +107,8 @@ fn collect(
     }
 }
 
-/// An access inside some loops: those that are written out may make vectors of it, and it happens
-/// once for all iterations on which it does not depend.
+/// Returns an access inside of loops: unrolled ones may vectorize it, and it happens once for all
+/// iterations on which it does not depend.
 fn access(buffer: &Buffer, index: Vec<Poly>, around: &[Around]) -> Access {
     let position = flat(&index, &buffer.shape);
     let most = (WIDEST / buffer.dtype.bytes()).max(1);
@@ -128,7 +128,7 @@ fn access(buffer: &Buffer, index: Vec<Poly>, around: &[Around]) -> Access {
     Access { index, lanes, times }
 }
 
-/// How many turns the first warp takes for one access.
+/// Returns the turns that one access of the first warp takes.
 fn turns(kernel: &Kernel, access: &Access, shape: &[Poly], bytes: u64) -> u64 {
     let position = flat(&access.index, shape);
     let width = access.lanes * bytes;

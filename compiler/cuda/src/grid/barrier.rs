@@ -19,7 +19,7 @@ use super::{Buffer, LoopKind, MemoryScope, ThreadLoop, Unplaceable};
 use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::poly::{Atom, Poly, VarId};
 
-/// Lets the threads of a kernel wait where they must.
+/// Inserts the barriers of a kernel.
 pub(super) fn insert(kernel: &mut Kernel, buffers: &[Buffer]) -> Result<(), Unplaceable> {
     // Memory that nobody writes can be read at any time.
     let mut written = written(&kernel.body);
@@ -31,7 +31,7 @@ pub(super) fn insert(kernel: &mut Kernel, buffers: &[Buffer]) -> Result<(), Unpl
     Ok(())
 }
 
-/// What threads did with shared memory since they last waited.
+/// Accesses of shared memory since the last barrier.
 #[derive(Clone, Default)]
 struct Pending {
     read: BTreeSet<TensorId>,
@@ -68,9 +68,9 @@ fn is_single(body: &[Stmt]) -> bool {
 
 struct Inserter<'a> {
     buffers: &'a [Buffer],
-    /// What a kernel writes outside of registers.
+    /// Buffers outside of registers that the kernel writes.
     shared: BTreeSet<TensorId>,
-    /// The loop of a block over its tiles.
+    /// The persistent tile loop.
     tile_loop: Option<VarId>,
     /// The open loops over threads.
     threads: Vec<VarId>,
@@ -155,8 +155,8 @@ impl Inserter<'_> {
         Ok(stmts)
     }
 
-    /// A wait before a loop, so that threads need not wait in each iteration: if nothing in the loop
-    /// itself is to be waited for.
+    /// Returns a barrier before a loop, if that saves one in each iteration: the loop has no hazards
+    /// of its own.
     fn wait_before(
         &mut self,
         body: &[Stmt],
@@ -177,7 +177,7 @@ impl Inserter<'_> {
         Ok(Some(Stmt::Barrier { range }))
     }
 
-    /// A statement, with waits among the threads of one iteration if it is a loop over threads.
+    /// Inserts barriers among the threads of one iteration of a loop over threads.
     fn inside(&mut self, stmt: Stmt) -> Result<Stmt, Unplaceable> {
         Ok(match stmt {
             Stmt::Thread(ThreadLoop { var, extent, step, range, body }) if step > 1 => {
@@ -200,7 +200,7 @@ impl Inserter<'_> {
         depends
     }
 
-    /// What a statement and all inside it does with shared memory.
+    /// Returns the accesses of shared memory in a statement.
     fn accesses(&self, stmt: &Stmt) -> Pending {
         let mut found = Pending::default();
         let is_shared = |it: TensorId| self.shared.contains(&it);

@@ -9,7 +9,7 @@ use tvmtune_ir::dag::{Expr, Reducer, Subscript, TensorId};
 use tvmtune_ir::poly::{Facts, Poly, VarId};
 use tvmtune_schedule::nest::Guard;
 
-/// Lets a finished kernel leave the sums of parts in memory; returns the one that joins them.
+/// Lets a kernel store partial sums in a workspace; returns the kernel that adds them up.
 pub(super) fn fix_up(
     kernel: &mut Kernel,
     buffers: &mut Vec<Buffer>,
@@ -60,7 +60,7 @@ pub(super) fn fix_up(
     Ok(Some(fix_up))
 }
 
-/// What a block does before it adds up, and what it does once it has all.
+/// Splits a tile into its prologue and its epilogue, before and after the sum.
 fn around(body: &[Stmt], depth: &Poly, length: &Poly) -> Option<(Vec<Stmt>, Vec<Stmt>)> {
     let of_part = |it: &Stmt| matches!(it, Stmt::For { extent, .. } if extent == length);
     let adds = body.iter().position(of_part)?;
@@ -69,7 +69,7 @@ fn around(body: &[Stmt], depth: &Poly, length: &Poly) -> Option<(Vec<Stmt>, Vec<
     is_last.then(|| (body[..adds].to_vec(), after.clone()))
 }
 
-/// The sums that blocks leave in memory.
+/// The partial sums that blocks store.
 struct Sums {
     each: Vec<Sum>,
     /// The number of a block in its cluster, and of a thread.
@@ -80,7 +80,7 @@ struct Sums {
 struct Sum {
     tensor: TensorId,
     reducer: Reducer,
-    /// Where parts are left: `[block, behind or in front, block of a cluster, element, thread]`.
+    /// The workspace: `[block, last or first work unit, block of a cluster, element, thread]`.
     left: TensorId,
     /// Loops over its elements in one thread.
     loops: Vec<(VarId, i64)>,
@@ -120,14 +120,15 @@ impl Sums {
         Self { each: sums.iter().map(&mut of).collect(), within: [rank, thread] }
     }
 
-    /// Where a block leaves an element: of the part behind if `turn` is 0, else of the one in front.
+    /// Returns the place of an element in the workspace: of a block's last work unit if `turn` is 0,
+    /// else of its first.
     fn place(&self, sum: &Sum, block: &Poly, turn: &Poly) -> Vec<Poly> {
         let turn = Poly::constant(1).lesser(turn, &Facts::default());
         let [rank, thread] = self.within.clone();
         vec![block.clone(), turn, rank, sum.element.clone(), thread]
     }
 
-    /// Leaves the sums of a part.
+    /// Stores the partial sums of a work unit.
     fn leave(&self, block: &Poly, turn: &Poly) -> Vec<Stmt> {
         let store = |it: &Sum| {
             let (index, value) = (self.place(it, block, turn), read(it.tensor, it.index()));
@@ -136,7 +137,7 @@ impl Sums {
         self.each.iter().map(store).collect()
     }
 
-    /// Adds the sums that a block left.
+    /// Adds the partial sums of a block.
     fn add(&self, block: &Poly, turn: &Poly) -> Vec<Stmt> {
         let update = |it: &Sum| {
             let (reducer, index) = (it.reducer, it.index());
@@ -152,7 +153,7 @@ impl Sum {
         self.loops.iter().map(|it| Poly::var(it.0)).collect()
     }
 
-    /// A statement for each element.
+    /// Repeats a statement for each element.
     fn each(&self, stmt: Stmt) -> Stmt {
         self.loops.iter().rev().fold(stmt, |stmt, (var, extent)| Stmt::For {
             var: *var,
@@ -168,7 +169,7 @@ fn read(tensor: TensorId, index: Vec<Poly>) -> Expr {
     Expr::Read { tensor, index: index.into_iter().map(Subscript::Affine).collect() }
 }
 
-/// How many blocks a cluster has, and which of them one is.
+/// Returns the number of blocks of a cluster, and the rank of a block in it.
 fn rank(blocks: &[BlockVar]) -> (i64, Poly) {
     let in_cluster = blocks.iter().filter(|it| it.in_cluster);
     in_cluster.fold((1, Poly::default()), |(n, rank), it| {
@@ -177,7 +178,7 @@ fn rank(blocks: &[BlockVar]) -> (i64, Poly) {
     })
 }
 
-/// The number of a thread.
+/// Returns the variable of the thread index, which is added if there is none.
 fn thread(kernel: &mut Kernel, n_vars: &mut u32) -> Poly {
     let range = kernel.threads;
     let is_own = |it: &&ThreadVar| (it.step, it.range) == (1, range);

@@ -126,7 +126,7 @@ fn first_operand(stmt: &unbound::Stmt, buffers: &[Buffer]) -> Option<(VarId, Ten
     };
     let of_group = tensor().count() > 3 && dtype.bytes() == 2;
     let mut factors = [a, b].into_iter();
-    let (first, _) = factors.find(|it| affine(it.1).is_some_and(|it| is_first(&it)))?;
+    let first = factors.find(|it| affine(it.index).is_some_and(|it| is_first(&it)))?.tensor;
     let is_local = buffers[first.0 as usize].scope == MemoryScope::Undecided;
     (of_group && is_local).then_some((steps, first))
 }

@@ -27,7 +27,7 @@ pub(super) struct Tables {
     pub(super) n_vars: u32,
 }
 
-/// Where the first operands of WGMMA instructions go that threads compute.
+/// The place of first operands of WGMMA instructions that threads compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OperandPlacement {
     /// In registers, wherever that may be possible.

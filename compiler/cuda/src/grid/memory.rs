@@ -38,25 +38,25 @@ pub(super) fn undecided(buffer: &nest::Buffer) -> Buffer {
     }
 }
 
-/// What all accesses of a buffer have in common.
+/// The accesses of a buffer.
 struct Use {
     /// The loops around all of them.
     common: Path,
-    /// Where each is, and the loops around it; `None` where the data says.
+    /// The index of each, `None` where it depends on data, and the loops around it.
     accesses: Vec<(Option<Vec<Poly>>, Path)>,
 }
 
-/// What becomes of a buffer.
+/// The decision about a buffer.
 enum Decision {
     /// Every thread has all of it.
     Private,
-    /// Every thread has its elements only: so many loops out it lies.
+    /// Every thread has its own elements, inside of the `n_common` outermost loops.
     Distributed { n_common: usize },
-    /// It lies in shared memory; once for each value of the variable, if there is one.
+    /// It is in shared memory; once for each value of the variable, if there is one.
     Shared { group: Option<VarId> },
 }
 
-/// Decides for every buffer of a block that the kernel uses.
+/// Decides on every buffer of a block that the kernel accesses; returns the pipeline stages.
 pub(super) fn place(
     kernel: &mut Kernel,
     buffers: &mut [Buffer],
@@ -125,7 +125,7 @@ pub(super) fn place(
     Ok(stagings)
 }
 
-/// An access, and the loops around it, as threads of an MMA instruction share it, if they do.
+/// Returns an access, and the loops around it, in the fragment layout if it has one.
 fn as_shared(
     layouts: &FragmentLayouts,
     tensor: TensorId,
@@ -136,7 +136,7 @@ fn as_shared(
     shared.unwrap_or_else(|| (index, path.clone()))
 }
 
-/// Gives a buffer the largest extents it can have: memory of a block has a constant size.
+/// Sets a buffer's extents to their maxima: memory of a block has a constant size.
 fn bound_shape(buffer: &mut Buffer, facts: &Facts) -> Result<(), Unplaceable> {
     let mut elements: i64 = 1;
     for extent in &mut buffer.shape {
@@ -192,7 +192,7 @@ fn decide(buffer: &mut Buffer, found: &Use, kernel: &mut Kernel, n_vars: &mut u3
     Decision::Shared { group }
 }
 
-/// How many values a position of threads has.
+/// Returns the extent of a position of threads.
 fn n_groups(kernel: &Kernel, group: VarId) -> Poly {
     let found = kernel.thread_vars.iter().find(|it| it.var == group);
     Poly::constant(found.map_or(1, |it| it.range / it.step).into())

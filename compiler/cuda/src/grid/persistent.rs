@@ -21,21 +21,27 @@ use super::unbound::{Kernel, Stmt};
 use super::{BlockVar, LoopKind, Tiles};
 use tvmtune_ir::poly::{Facts, Poly, VarId};
 
-/// Lets no more than so many blocks run the loops over blocks from `outermost` inwards; leaves a
+/// The outermost persistent loop over blocks.
+pub(super) struct PersistentLoop {
+    pub(super) var: VarId,
+    pub(super) kind: tvmtune_schedule::LoopKind,
+}
+
+/// Lets no more than so many blocks run the loops over blocks from a persistent one inwards; leaves a
 /// kernel alone that has no more tiles than that. Returns whether blocks may then divide tiles
 /// between them.
 pub(super) fn persist(
     kernel: &mut Kernel,
-    (outermost, kind): (VarId, tvmtune_schedule::LoopKind),
+    persistent: &PersistentLoop,
     facts: &Facts,
     n_vars: &mut u32,
 ) -> bool {
-    let most = kind.most_blocks().unwrap_or(1);
+    let most = persistent.kind.most_blocks().unwrap_or(1);
     let (clustered, mut outer): (Vec<BlockVar>, Vec<BlockVar>) =
         std::mem::take(&mut kernel.blocks).into_iter().partition(|it| it.in_cluster);
     let extent = |it: &BlockVar| it.extent.as_constant().unwrap_or(1).max(1);
     let in_cluster: i64 = clustered.iter().map(extent).product();
-    let first = outer.iter().position(|it| it.var == outermost).unwrap_or(outer.len());
+    let first = outer.iter().position(|it| it.var == persistent.var).unwrap_or(outer.len());
     let vars = outer.split_off(first);
     let (tile_loop, block) = (VarId(*n_vars), VarId(*n_vars + 1));
     let stride = (i64::from(most) / in_cluster).max(1);
@@ -43,7 +49,7 @@ pub(super) fn persist(
     let (count, limit) = (tiles.count(), Poly::constant(stride));
     kernel.blocks = outer;
     let is_even = count.as_constant().is_some_and(|it| it % stride == 0);
-    let divides = matches!(kind, tvmtune_schedule::LoopKind::StreamK(_)) && !is_even;
+    let divides = matches!(persistent.kind, tvmtune_schedule::LoopKind::StreamK(_)) && !is_even;
     if !divides && (limit.clone() - count.clone()).is_nonnegative(facts) {
         kernel.blocks.extend(tiles.vars.into_iter().chain(clustered));
         return false;

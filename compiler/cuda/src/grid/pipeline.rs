@@ -26,19 +26,19 @@ use tvmtune_ir::dag::{Expr, TensorId};
 use tvmtune_ir::poly::{Facts, Poly, VarId};
 use tvmtune_schedule::nest::Guard;
 
-/// Where a copied buffer keeps the iterations on their way.
+/// The pipeline stages of a copied buffer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Staging {
     /// The loop.
     var: VarId,
-    /// How many iterations.
+    /// Number of stages.
     pub(super) n_stages: u8,
-    /// The variable that says which stage, where threads count.
+    /// The variable of the stage, where producer and consumers count.
     stage_var: Option<VarId>,
 }
 
 impl Staging {
-    /// The stage of an iteration.
+    /// Returns the stage of an iteration.
     pub(super) fn stage(&self) -> Poly {
         let depth = Poly::constant(self.n_stages.into());
         let of_loop = || Poly::var(self.var).modulo(&depth, &Facts::default());
@@ -50,13 +50,14 @@ impl Staging {
         self.var == var
     }
 
-    /// The variable that says which stage, of a warp-specialized loop.
+    /// Returns the variable of the stage, of a warp-specialized loop.
     pub(super) fn stage_var(&self) -> Option<VarId> {
         self.stage_var
     }
 }
 
-/// What pipelined and warp-specialized loops copy ahead, if all of it turns out to be in shared memory.
+/// Returns the stages of the buffers that pipelined and warp-specialized loops copy ahead, if all of
+/// them turn out to be in shared memory.
 pub(super) fn stagings(
     kernel: &Kernel,
     buffers: &[Buffer],
@@ -111,8 +112,8 @@ pub(super) fn keep(
     kernel.body.iter_mut().for_each(|it| it.for_each_mut(&mut keep));
 }
 
-/// How many of the first statements only copy, from memory that nobody writes, what is not
-/// written after them.
+/// Returns the number of leading statements that only copy, from memory that the kernel does not
+/// write, to buffers that later statements do not write.
 pub(super) fn n_copies(
     body: &[Stmt],
     buffers: &[Buffer],
@@ -123,8 +124,8 @@ pub(super) fn n_copies(
     if written(&body[n..]).is_disjoint(&copied) { n } else { 0 }
 }
 
-/// The statements of a warp-specialized loop that its producer runs, in runs that are waited for together: the
-/// first ones, and further on copies that are nobody's so far, where they are needed.
+/// Returns the statements of a warp-specialized loop that the producer runs, in runs of one circular
+/// buffer each: the leading copies, and later ones where they are needed.
 pub(super) fn runs_of_copies(
     body: &[Stmt],
     buffers: &[Buffer],
@@ -173,12 +174,11 @@ fn copies(stmt: &Stmt, buffers: &[Buffer], written_somewhere: &BTreeSet<TensorId
     !stmt.any(&is_other)
 }
 
-/// A pipelined loop, taken apart.
+/// The parts of a pipelined loop.
 pub(super) struct Pipeline {
-    /// What fills the first stages, before the loop.
+    /// Copies that fill the first stages, before the loop.
     pub(super) prologue: Vec<Stmt>,
-    /// What begins an iteration: the wait, then the copies of a later one. Threads wait for one
-    /// another between the two.
+    /// The head of an iteration: the wait, then, behind a barrier, the copies of a later one.
     pub(super) wait: Stmt,
     pub(super) ahead: Vec<Stmt>,
     /// The rest of an iteration.
@@ -215,7 +215,7 @@ pub(super) fn take_apart(
     }
 }
 
-/// A statement in another iteration.
+/// Moves a statement to another iteration.
 fn at(stmt: Stmt, var: VarId, iteration: &Poly) -> Stmt {
     let of = |it: VarId| (it == var).then(|| iteration.clone());
     stmt.map_polys(&|it| it.substitute_vars(&of, &Facts::default()))

@@ -26,16 +26,16 @@ use tvmtune_ir::dag::{
 use tvmtune_ir::poly::{Atom, Facts, Poly, VarId};
 use tvmtune_schedule::nest::Guard;
 
-/// What is known of a buffer all of which is written: where, and what lies outside and is zero.
+/// A buffer all of which is written: the index, and the conditions outside of which it is zero.
 struct Filled {
     index: Vec<Poly>,
     outside: Vec<Guard>,
 }
 
-/// Conditions of copies that need not be zero where they fail.
+/// Conditions of copies whose zero fill is a don't-care.
 pub(super) type DontCare = BTreeMap<TensorId, Vec<Guard>>;
 
-/// Fills copies, and drops guards that do not matter any more.
+/// Zero-fills copies, and drops guards that became redundant.
 pub(super) fn fill(kernel: &mut Kernel, buffers: &[Buffer], facts: &Facts) -> DontCare {
     let mut n_writes: BTreeMap<TensorId, u32> = BTreeMap::new();
     accesses(&kernel.body, &mut |it| {
@@ -239,8 +239,8 @@ impl Pass<'_> {
         mentions_any(guard, &of_blocks) && !mentions_any(guard, &|it| !of_blocks(it))
     }
 
-    /// The conditions of copies where nobody needs the zeros: whenever one fails, what is read is
-    /// only added to elements that are dropped.
+    /// Returns the conditions of copies whose zero fill is a don't-care: wherever one fails, elements
+    /// read are only added to results that are not stored.
     fn dont_care(&self, body: &[Stmt]) -> DontCare {
         let all = self.filled.iter().map(|(tensor, it)| (*tensor, it.outside.clone()));
         let mut found = all.collect();

@@ -17,12 +17,12 @@ use tvmtune_ir::dag::{Expr, Reducer, Subscript, TensorId};
 use tvmtune_ir::poly::{Facts, Poly, VarId};
 use tvmtune_schedule::nest::{self, Guard, Nest, Scope};
 
-/// For each buffer of a task, the loops around all that touches it, outermost first.
+/// For each buffer of a task, the loops around all of its accesses, outermost first.
 pub(super) struct Reductions {
     common: BTreeMap<TensorId, Vec<VarId>>,
 }
 
-/// What threads reduce together: where to, and how.
+/// A reduction across the threads of a loop.
 pub(super) struct Reduced {
     tensor: TensorId,
     index: Vec<Poly>,
@@ -34,7 +34,7 @@ pub(super) struct Reduced {
     guards: Vec<Guard>,
 }
 
-/// What stands around a statement inside of a loop over threads.
+/// The loops and guards around a statement inside of a loop over threads.
 #[derive(Default)]
 struct Around {
     /// Loops: extents, and whether over threads.
@@ -72,8 +72,8 @@ impl Reductions {
         }
     }
 
-    /// What the threads of a loop reduce together: updates whose place does not depend on the
-    /// thread, of what is seen outside the loop.
+    /// Returns the reductions across the threads of a loop: updates, of elements that do not depend on
+    /// the thread, in buffers that are visible outside of the loop.
     pub(super) fn of(&self, var: VarId, body: &[nest::Stmt]) -> Vec<Reduced> {
         let mut found = Vec::new();
         self.collect(var, body, &mut Around::default(), &mut found);
@@ -131,7 +131,7 @@ impl Reductions {
 }
 
 impl ThreadLowering<'_> {
-    /// A loop whose threads reduce together, among `range` of them.
+    /// Lowers a loop whose threads reduce together, among `range` of them.
     pub(super) fn reduce(
         &mut self,
         var: VarId,
@@ -178,7 +178,7 @@ impl ThreadLowering<'_> {
         Ok(before.into_iter().chain([threads]).chain(after).collect())
     }
 
-    /// A buffer for what one thread has.
+    /// Adds a buffer for the partial result of one thread.
     fn part(&mut self, of: TensorId, shape: &[i64]) -> TensorId {
         let id = TensorId(self.buffers.len() as u32);
         let origin = &self.buffers[of.0 as usize];
@@ -194,8 +194,8 @@ impl ThreadLowering<'_> {
         id
     }
 
-    /// Statements in loops like those given, with variables of their own; `stmts` gets those, and
-    /// what renames the old ones.
+    /// Returns statements in copies of loops; `stmts` gets their variables, and a function that
+    /// renames the old ones.
     fn each(
         &mut self,
         loops: &[(VarId, Poly)],
@@ -218,7 +218,7 @@ impl ThreadLowering<'_> {
     }
 }
 
-/// Lets updates of what is reduced go to each thread's own part.
+/// Redirects updates of reduced buffers to each thread's partial result.
 fn redirect(stmt: &mut Stmt, parts: &BTreeMap<TensorId, (TensorId, Vec<Poly>)>) {
     stmt.for_each_mut(&mut |it| {
         let Stmt::Update { tensor, index, value, .. } = it else { return };

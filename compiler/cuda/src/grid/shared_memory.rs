@@ -5,16 +5,16 @@ use super::walk::{any, written};
 use super::{Buffer, Kernel, MemoryScope, Stmt, Unplaceable, WARP};
 use tvmtune_ir::poly::Poly;
 
-/// Where shared buffers start: on a line of 16 bytes, so that vectors can be read from them.
+/// Alignment of shared buffers, in bytes: that of the widest vectors.
 const ALIGNMENT: u64 = 16;
-/// Where buffers start that boxes are copied to.
+/// Alignment of the destination of a TMA load, in bytes.
 const BOX_ALIGNMENT: u64 = 128;
 /// Bytes of a barrier in shared memory.
 const BARRIER: u64 = 8;
 /// Bytes of the largest element.
 const WIDEST: u64 = 8;
 
-/// Gives every buffer its place in shared memory, and what warps combined too.
+/// Allocates the shared memory of a kernel.
 pub(super) fn allocate(kernel: &mut Kernel, buffers: &mut [Buffer]) -> Result<(), Unplaceable> {
     let mut shared = written(&kernel.body);
     shared.retain(|it| matches!(buffers[it.0 as usize].scope, MemoryScope::Shared(_)));

@@ -20,7 +20,7 @@ pub enum Stmt<L = Infallible> {
         name: String,
         /// Number of iterations; none if it is 0 or less.
         extent: Poly,
-        /// How it is printed.
+        /// Its code generation.
         kind: LoopKind,
         /// The statements of an iteration.
         body: Vec<Stmt<L>>,
@@ -49,7 +49,7 @@ pub enum Stmt<L = Infallible> {
         tensor: TensorId,
         /// The element.
         index: Vec<Poly>,
-        /// How old and new combine.
+        /// The reduction.
         reducer: Reducer,
         /// Of the buffer's type.
         value: Expr,
@@ -61,7 +61,7 @@ pub enum Stmt<L = Infallible> {
         tensor: TensorId,
         /// The element.
         index: Vec<Poly>,
-        /// How they combine.
+        /// The reduction.
         reducer: Reducer,
         /// Number of threads; a power of two up to a warp, else whole warps.
         range: u32,
@@ -84,7 +84,7 @@ pub enum Stmt<L = Infallible> {
         fragment: usize,
         /// Number of the operand in it.
         at: Poly,
-        /// Where it lies.
+        /// Its place in memory.
         operand: Operand,
     },
     /// A warp's `mma.sync`: `m16n8k16`, or `m16n8k32` of 8-bit integers.
@@ -208,7 +208,7 @@ pub struct Operand {
     pub k_stride: i64,
     /// Whether it is the first operand, of 16 rows; else the second, of 8.
     pub is_first: bool,
-    /// How it is loaded.
+    /// The kind of load.
     pub load: OperandLoad,
 }
 
@@ -269,7 +269,7 @@ pub struct RegisterOperand {
     pub pair: i64,
 }
 
-/// How a warp loads an operand of an MMA instruction.
+/// The load of an operand of an MMA instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperandLoad {
     /// By `ldmatrix`, from rows of 16 bytes of shared memory.
@@ -281,7 +281,7 @@ pub enum OperandLoad {
     Elements,
 }
 
-/// How a loop is printed.
+/// The code generation of a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LoopKind {
     /// As a loop.

@@ -13,10 +13,10 @@ use std::collections::BTreeMap;
 
 use tvmtune_ir::poly::{Atom, Poly, VarId};
 
-/// Where a thread stands, as far as one loop over threads says.
+/// A mode of a layout: the stride and extent of one loop over threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LayoutMode {
-    /// How far apart in the buffer neighbors are.
+    /// Distance of neighbors in the buffer.
     stride: i64,
     extent: i64,
     /// `thread % range / step`
@@ -36,7 +36,7 @@ pub(super) enum LoopAxis {
 /// The loops around an access, outermost first.
 pub(super) type Path = Vec<(VarId, LoopAxis)>;
 
-/// A position: what tells threads apart, and the rest.
+/// A position as a layout: modes over threads, loops of one thread, and an offset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ThreadLayout {
     modes: Vec<LayoutMode>,
@@ -64,7 +64,7 @@ impl ThreadLayout {
         (form.constant >= 0).then(|| form.merged())
     }
 
-    /// With modes that continue one another as one.
+    /// Coalesces modes that continue one another.
     fn merged(mut self) -> Self {
         self.modes.sort();
         let mut merged: Vec<LayoutMode> = Vec::new();
@@ -85,8 +85,8 @@ impl ThreadLayout {
         self
     }
 
-    /// The place among the registers of one thread, and how many there must be at least; `None` if
-    /// loops reach the elements of other threads.
+    /// Returns the position among the registers of one thread, and the least number of those; `None`
+    /// if loops reach the elements of other threads.
     fn local(&self) -> Option<(Poly, i64)> {
         let (mut place, mut size) = (Poly::constant(self.constant), self.constant + 1);
         for mode in &self.modes {
@@ -113,8 +113,8 @@ impl ThreadLayout {
     }
 }
 
-/// For each access the place in the registers of its thread, and how many registers each thread
-/// needs; `None` if threads touch one another's elements.
+/// Returns for each access its position in the registers of a thread, and the number of those;
+/// `None` if threads access one another's elements.
 pub(super) fn distribute(forms: &[ThreadLayout]) -> Option<(Vec<Poly>, i64)> {
     let (first, others) = forms.split_first()?;
     if others.iter().any(|it| it.modes != first.modes) {
@@ -169,20 +169,20 @@ mod tests {
     }
 
     #[test]
-    fn what_no_thread_tells_apart_is_in_every_thread() {
+    fn elements_that_depend_on_no_thread_are_in_every_thread() {
         assert_eq!(registers(&[&[(J, 1)]]), Some((vec![Poly::var(J)], 2)));
     }
 
     #[test]
     fn elements_of_others_are_not_in_registers() {
         assert_eq!(registers(&[&[(TY, 1)], &[(TX, 1)]]), None, "transposed");
-        assert_eq!(registers(&[&[(TX, 1), (I, 8)]]), None, "a loop over what is dealt out");
+        assert_eq!(registers(&[&[(TX, 1), (I, 8)]]), None, "a loop over a distributed dimension");
         assert_eq!(registers(&[&[(TX, 2), (I, 1)]]), None, "a loop into the next thread's");
         assert_eq!(registers(&[&[(TX, 1)], &[(TX, 1), (J, 1)]]), None, "a window that slides");
     }
 
     #[test]
-    fn what_is_not_linear_is_not_read() {
+    fn positions_that_are_not_linear_have_no_layout() {
         let runs = BTreeMap::from([(I, LoopAxis::Loop(4))]);
         assert_eq!(ThreadLayout::read(&(Poly::var(I) * Poly::var(I)), &runs), None);
         assert_eq!(ThreadLayout::read(&Poly::var(J), &runs), None, "unknown");

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use super::persistent::persist;
+use super::persistent::{PersistentLoop, persist};
 use super::reduce::Reductions;
 use super::unbound::{Kernel, Stmt};
 use super::{BlockVar, Buffer, LoopKind, MAX_THREADS, ThreadLoop, Unplaceable, WARP, stream_k};
@@ -60,7 +60,7 @@ pub(super) fn kernel(
         body,
     };
     if let Some(persistent) = persistent {
-        let divides = persist(&mut kernel, persistent, facts, n_vars);
+        let divides = persist(&mut kernel, &persistent, facts, n_vars);
         if divides {
             stream_k::divide(&mut kernel, buffers, facts, n_vars)?;
         }
@@ -68,17 +68,14 @@ pub(super) fn kernel(
     Ok(kernel)
 }
 
-/// The loops over blocks, neighbors of a cluster last; from which of them on so many blocks at most
-/// take turns; and what is inside.
-fn blocks(
-    phases: &[nest::Stmt],
-) -> (Vec<BlockVar>, Option<(VarId, tvmtune_schedule::LoopKind)>, &[nest::Stmt]) {
+/// Returns the loops over blocks, those of a cluster last; the outermost persistent one; and the body.
+fn blocks(phases: &[nest::Stmt]) -> (Vec<BlockVar>, Option<PersistentLoop>, &[nest::Stmt]) {
     let (mut blocks, mut persistent, mut body) = (Vec::new(), None, phases);
     while let [nest::Stmt::For { var, name, extent, kind, body: inner }] = body
         && kind.is_parallel()
     {
         if kind.most_blocks().is_some() {
-            persistent = persistent.or(Some((*var, *kind)));
+            persistent = persistent.or(Some(PersistentLoop { var: *var, kind: *kind }));
         }
         let in_cluster = *kind == tvmtune_schedule::LoopKind::Cluster;
         let (name, extent) = (name.clone(), extent.clone());
@@ -89,13 +86,13 @@ fn blocks(
     (blocks, persistent, body)
 }
 
-/// How many threads one iteration needs, by the extents of the loops over threads around it: a
-/// power of two up to a warp, or warps.
+/// Threads that one iteration needs, by the extents of the loops over threads around it: a power of
+/// two up to a warp, or whole warps.
 #[derive(Default)]
 pub(super) struct Needs(BTreeMap<Vec<u32>, u32>);
 
 impl Needs {
-    /// Notes what statements need that stand inside loops of these extents.
+    /// Notes the needs of statements inside of loops of these extents.
     fn note(&mut self, body: &[nest::Stmt], path: &mut Vec<u32>) -> Result<(), Unplaceable> {
         for stmt in body {
             match stmt {
@@ -138,7 +135,7 @@ pub(super) struct ThreadLowering<'a> {
 }
 
 impl ThreadLowering<'_> {
-    /// What `range` threads do.
+    /// Lowers statements that `range` threads run.
     pub(super) fn block(
         &mut self,
         body: &[nest::Stmt],
@@ -191,7 +188,7 @@ impl ThreadLowering<'_> {
         }])
     }
 
-    /// A loop over threads.
+    /// Lowers a loop over threads.
     pub(super) fn thread(
         &mut self,
         var: VarId,

@@ -36,12 +36,12 @@ impl ThreadLoops for ThreadLoop {
     }
 }
 
-/// A store or an update reads, or writes, an element.
+/// An access of a store or an update.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Access<'a> {
-    /// Where a value says.
+    /// Of an element that a value reads.
     Read(TensorId, &'a [Subscript]),
-    /// Where loops say.
+    /// Of the element that a store or update writes.
     Write(TensorId, &'a [Poly]),
 }
 
@@ -190,7 +190,7 @@ pub fn read<L: ThreadLoops>(body: &[Stmt<L>]) -> BTreeSet<TensorId> {
     found
 }
 
-/// How often statements read or write a buffer.
+/// Counts the reads and writes of a buffer.
 pub(super) fn n_accesses<L: ThreadLoops>(body: &[Stmt<L>], tensor: TensorId) -> usize {
     let mut n = 0;
     accesses(body, &mut |it| n += usize::from(it.tensor() == tensor));

@@ -36,20 +36,20 @@ use tvmtune_ir::dag::{Expr, TensorId};
 use tvmtune_ir::poly::{Atom, Facts, Poly, VarId};
 use tvmtune_schedule::nest::Guard;
 
-/// The most elements that a box reaches over along one dimension.
+/// The largest box dimension, in elements.
 const MAX_EXTENT: i64 = 256;
-/// The most elements of which one is copied.
+/// The largest element stride.
 const MAX_STEP: i64 = 8;
-/// The most dimensions of a tensor that is copied by boxes.
+/// The most dimensions of a tensor map.
 const MAX_DIMS: usize = 5;
-/// Bytes after which swizzled rows lie as in the first one.
+/// Bytes after which a swizzle repeats.
 const PATTERN: i64 = 1024;
-/// Bytes of what the place of a box is a multiple of.
+/// Alignment of a TMA box in shared memory, in bytes.
 const PLACE: i64 = 128;
-/// Bytes of what rows of boxes, and of tensors, are multiples of.
+/// Granularity of rows of boxes and tensors, in bytes.
 const LINE: i64 = 16;
 
-/// Divides a kernel with warp-specialized loops between the producer and the other threads.
+/// Splits a kernel with warp-specialized loops between producer and consumers.
 pub(super) fn divide(
     kernel: &mut Kernel,
     buffers: &[Buffer],
@@ -76,10 +76,10 @@ pub(super) fn divide(
     };
     let body = std::mem::take(&mut kernel.body);
     let (producer, others) = specializer.block(body)?;
-    // What is fed is written by nobody else.
-    let fed: Vec<TensorId> = specializer.tensor_maps.iter().map(|it| it.to).collect();
+    // Destinations of TMA loads are written by no thread.
+    let targets: Vec<TensorId> = specializer.tensor_maps.iter().map(|it| it.to).collect();
     let also = written(&others);
-    if fed.iter().any(|it| also.contains(it)) {
+    if targets.iter().any(|it| also.contains(it)) {
         return Err(Unplaceable::NotTmaLoads);
     }
     (kernel.body, kernel.producer) = (others, producer);
@@ -88,7 +88,7 @@ pub(super) fn divide(
     Ok(())
 }
 
-/// Whether more threads than a warp combine what they have: they wait for all of the block.
+/// Whether there are block all-reduces: their barriers are of all threads.
 fn all_reduces_in_block(body: &[Stmt]) -> bool {
     any(body, &|it| matches!(it, Stmt::AllReduce { range, .. } if *range > WARP))
 }
@@ -100,18 +100,18 @@ fn has_warp_specialized(body: &[Stmt]) -> bool {
 struct Specializer<'a> {
     buffers: &'a [Buffer],
     stagings: &'a BTreeMap<TensorId, Staging>,
-    /// What need not be zero.
+    /// Zero fill that is not needed.
     dont_care: &'a DontCare,
     /// The variable that numbers the blocks of a cluster, and how many those are.
     cluster: Option<(VarId, i64)>,
-    /// What the kernel writes.
+    /// The buffers that the kernel writes.
     everything: BTreeSet<TensorId>,
     circular_buffers: Vec<CircularBuffer>,
     tensor_maps: Vec<TensorMap>,
 }
 
 impl Specializer<'_> {
-    /// What the producer does of some statements, and what the others do.
+    /// Splits statements into those of the producer and those of the consumers.
     fn block(&mut self, body: Vec<Stmt>) -> Result<(Vec<Stmt>, Vec<Stmt>), Unplaceable> {
         let (mut producer, mut others) = (Vec::new(), Vec::new());
         for stmt in body {
@@ -152,8 +152,8 @@ impl Specializer<'_> {
         Ok((producer, others))
     }
 
-    /// One iteration of a warp-specialized loop, for the producer and for the others. What is copied in one go has
-    /// a circular buffer: it is waited for where the copies stand, and released when it was read last.
+    /// Splits one iteration of a warp-specialized loop. Each run of copies has a circular buffer, which
+    /// consumers wait for in place of the copies, and release after the last read.
     fn specialized(
         &mut self,
         var: VarId,
@@ -190,7 +190,7 @@ impl Specializer<'_> {
         Ok((copies, uses))
     }
 
-    /// A circular buffer for some copies; what the producer does for it is added to what it does before.
+    /// Adds a circular buffer for some copies, and the statements of the producer for it.
     fn pipeline(
         &mut self,
         var: VarId,
@@ -222,7 +222,7 @@ impl Specializer<'_> {
         Ok(pipeline)
     }
 
-    /// A copy as boxes, and how many bytes they are.
+    /// Returns the TMA loads of a copy, and their bytes.
     fn boxes(&mut self, copy: &Stmt, pipeline: usize) -> Option<(Vec<Stmt>, i64)> {
         let (loops, to, index, value) = read(copy)?;
         let PredicatedLoad { tensor: from, index: subscripts, conditions } =
@@ -277,9 +277,8 @@ impl Specializer<'_> {
         Some((stmts, n_bytes))
     }
 
-    /// How blocks of a cluster that need the same box share the work: each copies the part of its
-    /// number, of that length along that dimension, to all of them. A row of the box has so many
-    /// bytes.
+    /// Divides a box that all blocks of a cluster need into multicasts: each block copies the part of
+    /// its rank, of that length along that dimension, to all of them.
     fn share(
         &self,
         coordinates: &[Poly],
@@ -298,7 +297,7 @@ impl Specializer<'_> {
         Some((dim, Poly::var(var), length))
     }
 
-    /// Whether nobody needs the zeros of a copy where a condition fails.
+    /// Whether the zero fill of a copy is a don't-care where a condition fails.
     fn is_dont_care(&self, guard: &Guard, to: TensorId) -> bool {
         let room = |it: &Guard| it.bound.clone() - it.value.clone();
         let dont_care = self.dont_care.get(&to);
@@ -314,7 +313,7 @@ impl Specializer<'_> {
     }
 }
 
-/// The variable that numbers the blocks of a cluster.
+/// Returns the variable of the rank in a cluster, and the size of the cluster.
 fn cluster(blocks: &[BlockVar]) -> Option<(VarId, i64)> {
     let mut in_cluster = blocks.iter().filter(|it| it.in_cluster);
     let block = in_cluster.next().filter(|_| in_cluster.next().is_none())?;
@@ -332,14 +331,14 @@ struct BoxLoop {
     var: VarId,
     name: String,
     extent: i64,
-    /// How far apart in the copy neighbors are.
+    /// Distance of neighbors in the copy.
     stride: i64,
     /// The dimension of the tensor it walks along, and how far.
     dim: usize,
     step: i64,
 }
 
-/// Where a copy's loops start: with the variables that are not repeated at 0.
+/// Returns a position at the start of a box: with the variables that are not repeated at 0.
 fn first_of(poly: &Poly, copy: &Stmt, is_repeated: &dyn Fn(VarId) -> bool) -> Poly {
     let mut vars = Vec::new();
     copy.walk(&mut |it| {
@@ -351,7 +350,7 @@ fn first_of(poly: &Poly, copy: &Stmt, is_repeated: &dyn Fn(VarId) -> bool) -> Po
     poly.substitute_vars(&of, &Facts::default())
 }
 
-/// The loops of a copy, and its one store: where, and what.
+/// Reads the loops of a copy, and its one store.
 fn read(copy: &Stmt) -> Option<(Vec<BoxLoop>, TensorId, &[Poly], &Expr)> {
     let mut loops = Vec::new();
     let mut inner = copy;
@@ -406,7 +405,7 @@ fn shape(mut loops: Vec<BoxLoop>, place: &Poly, index_from: &[Poly]) -> Option<B
     Some(BoxShape { extents, steps, repeats })
 }
 
-/// Whether a condition only asks if an index is inside its dimension.
+/// Whether a condition is a bounds check of the tensor.
 fn is_edge(guard: &Guard, index: &[Poly], shape: &[Poly]) -> bool {
     let room = guard.bound.clone() - guard.value.clone();
     index.iter().zip(shape).any(|(at, extent)| {
@@ -414,7 +413,7 @@ fn is_edge(guard: &Guard, index: &[Poly], shape: &[Poly]) -> bool {
     })
 }
 
-/// Whether rows, and what has several of them, are whole lines.
+/// Whether the strides of a tensor are multiples of a line.
 fn has_lines(tensor: &Buffer) -> bool {
     let bytes = tensor.dtype.bytes() as i64;
     let mut row = Poly::constant(bytes);
@@ -424,7 +423,7 @@ fn has_lines(tensor: &Buffer) -> bool {
     })
 }
 
-/// The one dimension along which a variable walks, and how many elements at a time.
+/// Returns the one dimension that a variable indexes, and its stride there.
 fn dim_of(var: VarId, index: &[Poly]) -> Option<(usize, i64)> {
     let mut along = index.iter().enumerate().filter(|(_, it)| mentions(it, var));
     let (dim, at) = along.next()?;

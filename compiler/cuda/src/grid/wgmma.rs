@@ -25,9 +25,10 @@
 //! PTX ISA, `wgmma.mma_async`: fragment layouts, matrix descriptors, swizzling modes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use super::fragment_layout::FragmentLayouts;
-use super::mma::{Loop, Tile, operands, read};
+use super::mma::{Factor, Loop, Tile, operands, read};
 use super::position::flat;
 use super::walk::{Access, accesses, any};
 use super::{
@@ -35,7 +36,7 @@ use super::{
     SharedOperand, Stmt, ThreadVar, WARP, WARPGROUP,
 };
 use tvmtune_ir::dag::expr::affine;
-use tvmtune_ir::dag::{DType, Subscript, TensorId};
+use tvmtune_ir::dag::{DType, TensorId};
 use tvmtune_ir::poly::{Facts, Poly, VarId};
 use tvmtune_schedule::nest::Guard;
 
@@ -45,10 +46,10 @@ const LINE: u32 = 4;
 const ROWS: i64 = 64;
 /// The most columns of one instruction.
 const MAX_COLUMNS: i64 = 256;
-/// Rows after which chunks lie as in the first one.
+/// Rows after which the swizzle repeats.
 const PERIOD: i64 = 8;
 
-/// Puts MMA instructions of warpgroups where loops are some, and permutes the buffers they read.
+/// Replaces loops by WGMMA instructions, and swizzles the buffers they read.
 pub(super) fn find(kernel: &mut Kernel, buffers: &mut [Buffer], layouts: &FragmentLayouts) {
     let columns = kernel.thread_vars.iter().find(|it| (it.step, it.range) == (1, LINE));
     let Some(q) = columns.map(|it| it.var) else { return };
@@ -63,7 +64,7 @@ pub(super) fn find(kernel: &mut Kernel, buffers: &mut [Buffer], layouts: &Fragme
     }
 }
 
-/// The buffers that boxes are copied to, and that one statement reads.
+/// Returns the destinations of TMA loads that one statement reads.
 fn read_once(kernel: &Kernel) -> BTreeSet<TensorId> {
     let mut n_reads: BTreeMap<TensorId, usize> =
         kernel.tensor_maps.iter().map(|it| (it.to, 0)).collect();
@@ -79,10 +80,10 @@ struct Matcher<'a> {
     buffers: &'a mut [Buffer],
     /// First operands that are in registers.
     layouts: &'a FragmentLayouts,
-    /// The columns of a thread.
+    /// The position of a thread among the columns.
     q: VarId,
     threads: Vec<ThreadVar>,
-    /// What boxes are copied to, for one statement.
+    /// Destinations of TMA loads that one statement reads.
     tma_targets: BTreeSet<TensorId>,
     /// Guards around: variables below a constant.
     bounded: Vec<(VarId, i64)>,
@@ -122,8 +123,7 @@ impl Matcher<'_> {
         }
     }
 
-    /// Whether a guard holds for all threads of a group or for none: they come to an instruction
-    /// together.
+    /// Whether a guard is uniform in each warpgroup, as instructions need.
     fn keeps_warpgroups(&self, guard: &Guard) -> bool {
         let group = i64::from(WARPGROUP);
         let concerned =
@@ -135,17 +135,20 @@ impl Matcher<'_> {
         })
     }
 
-    /// A position without a number that `last` threads in a row have in common, and which starts
-    /// again after `end`: of one variable, or of several that are its digits. Neighbors by that
-    /// number are `stride` apart.
-    fn without(&self, at: &Poly, (last, end): (u32, u32), stride: i64) -> Option<Poly> {
-        let (mut rest, mut known) = (at.clone(), last);
-        while known < end {
-            let is_digit = |it: &&ThreadVar| it.step == known && at.mentions(it.var);
-            let digit = self.threads.iter().find(is_digit)?;
-            let range = self.range(digit);
-            let (by, without) = linear(&rest, digit.var)?;
-            if range <= known || range > end || by != stride * i64::from(known / last) {
+    /// Subtracts a position of threads that `threads.start` consecutive threads have in common, and
+    /// that repeats after `threads.end`, from a position: one mode, or several that continue one another. Neighbors
+    /// are `stride` apart.
+    fn without(&self, at: &Poly, threads: Range<u32>, stride: i64) -> Option<Poly> {
+        let (mut rest, mut known) = (at.clone(), threads.start);
+        while known < threads.end {
+            let is_mode = |it: &&ThreadVar| it.step == known && at.mentions(it.var);
+            let mode = self.threads.iter().find(is_mode)?;
+            let range = self.range(mode);
+            let (by, without) = linear(&rest, mode.var)?;
+            if range <= known
+                || range > threads.end
+                || by != stride * i64::from(known / threads.start)
+            {
                 return None;
             }
             (rest, known) = (without, range);
@@ -153,7 +156,7 @@ impl Matcher<'_> {
         Some(rest)
     }
 
-    /// After how many threads a variable starts again, where guards around hold.
+    /// Returns the threads after which a variable repeats, where guards around hold.
     fn range(&self, it: &ThreadVar) -> u32 {
         let of_bound = |(var, bound): &(VarId, i64)| {
             let range = u32::try_from(*bound).unwrap_or(u32::MAX).saturating_mul(it.step);
@@ -162,32 +165,34 @@ impl Matcher<'_> {
         self.bounded.iter().filter_map(of_bound).fold(it.range, u32::min)
     }
 
-    /// Whether a position is the same for all threads of a group.
+    /// Whether a position is uniform in each warpgroup.
     fn is_of_warpgroup(&self, at: &Poly) -> bool {
         self.threads.iter().all(|it| it.step >= WARPGROUP || !at.mentions(it.var))
     }
 
-    /// What loops become if they and all inside them are instructions.
+    /// Forms the instructions of loops that, with all inside them, are some.
     fn tile(&mut self, stmt: &Stmt) -> Option<Vec<Stmt>> {
         let tile = read(stmt)?;
         let (tensor, outer): (Vec<&Loop>, Vec<&Loop>) =
             tile.loops.iter().partition(|it| it.is_tensor);
         let (a, b, dtype) = operands(tile.value, self.buffers)?;
-        if dtype == DType::F32 && ![a.0, b.0].iter().all(|it| self.tma_targets.contains(it)) {
+        if dtype == DType::F32
+            && ![a.tensor, b.tensor].iter().all(|it| self.tma_targets.contains(it))
+        {
             return None;
         }
         // Either factor may have the rows.
-        let factors = [(a, b), (b, a)];
-        factors.into_iter().find_map(|it| self.batch(&tile, &tensor, &outer, it, dtype))
+        let factors = [[a, b], [b, a]];
+        factors.into_iter().find_map(|it| self.group(&tile, &tensor, &outer, it, dtype))
     }
 
-    /// The instructions of a tile, if the first of these factors has the rows.
-    fn batch(
+    /// Forms the instructions of a tile, if the first of these factors has the rows.
+    fn group(
         &mut self,
         tile: &Tile<'_>,
         tensor: &[&Loop],
         outer: &[&Loop],
-        (a, b): (Read<'_>, Read<'_>),
+        [a, b]: [Factor<'_>; 2],
         dtype: DType,
     ) -> Option<Vec<Stmt>> {
         let roles = roles(tensor, tile, a, dtype, self.buffers)?;
@@ -234,31 +239,31 @@ impl Matcher<'_> {
         Some(vec![Stmt::WgmmaGroup { body }, Stmt::WgmmaWait { groups: 0, sum }])
     }
 
-    /// The first operand, and the bytes of its rows in memory if it is there.
-    fn first(&self, a: Read<'_>, roles: &Roles, dtype: DType) -> Option<(FirstOperand, i64)> {
-        if self.buffers[a.0.0 as usize].scope == MemoryScope::Registers {
+    /// Returns the first operand, and the bytes of its rows if it is in memory.
+    fn first(&self, a: Factor<'_>, roles: &Roles, dtype: DType) -> Option<(FirstOperand, i64)> {
+        if self.buffers[a.tensor.0 as usize].scope == MemoryScope::Registers {
             return Some((FirstOperand::Registers(self.register_operand(a, roles)?), 0));
         }
         let at = self.position(a)?;
         let (half, rest) = linear(&at, roles.h)?;
         let row = half / PERIOD;
-        let rest = self.without(&rest, (LINE, WARP), row)?;
-        let rest = self.without(&rest, (WARP, WARPGROUP), 2 * half)?;
+        let rest = self.without(&rest, LINE..WARP, row)?;
+        let rest = self.without(&rest, WARP..WARPGROUP, 2 * half)?;
         let (step, base) = linear(&rest, roles.k)?;
         if half != PERIOD * row || !self.is_of_warpgroup(&base) {
             return None;
         }
-        let operand = operand(a.0, base, row, step, None, dtype)?;
+        let operand = operand(a.tensor, base, row, step, None, dtype)?;
         // A panel has all rows of an instruction.
         let bytes = row_bytes(row, step, dtype)?;
         let fits = !operand.transposed || bytes == ROWS * dtype.bytes() as i64;
         fits.then_some((FirstOperand::Shared(operand), bytes))
     }
 
-    /// A first operand in registers.
+    /// Returns a first operand in registers.
     fn register_operand(
         &self,
-        (tensor, index): Read<'_>,
+        Factor { tensor, index }: Factor<'_>,
         roles: &Roles,
     ) -> Option<RegisterOperand> {
         let layout = self.layouts.get(roles.k).filter(|it| it.tensor == tensor)?;
@@ -270,8 +275,8 @@ impl Matcher<'_> {
         Some(RegisterOperand { tensor, base, half, far, pair })
     }
 
-    /// The second operand, and the bytes of its rows in memory.
-    fn second(&self, b: Read<'_>, roles: &Roles, dtype: DType) -> Option<(SharedOperand, i64)> {
+    /// Returns the second operand, and the bytes of its rows in memory.
+    fn second(&self, b: Factor<'_>, roles: &Roles, dtype: DType) -> Option<(SharedOperand, i64)> {
         let at = self.position(b)?;
         let (row, rest) = linear(&at, roles.p)?;
         let (pairs, rest) = linear(&rest, self.q)?;
@@ -297,17 +302,17 @@ impl Matcher<'_> {
             Some(_) => inner * dtype.bytes() as i64 == bytes,
             None => row != 1 || inner * dtype.bytes() as i64 <= bytes,
         };
-        let operand = operand(b.0, base, row, step, panel, dtype)?;
+        let operand = operand(b.tensor, base, row, step, panel, dtype)?;
         fits.then_some((operand, bytes))
     }
 
-    fn position(&self, (tensor, index): Read<'_>) -> Option<Poly> {
+    fn position(&self, Factor { tensor, index }: Factor<'_>) -> Option<Poly> {
         let buffer = &self.buffers[tensor.0 as usize];
         let in_shared = matches!(buffer.scope, MemoryScope::Shared(_));
         in_shared.then(|| affine(index)).flatten().map(|it| flat(&it, &buffer.shape))
     }
 
-    /// Permutes the chunks of a buffer's rows.
+    /// Sets the swizzle of a buffer.
     fn set_swizzle(&mut self, tensor: TensorId, row_bytes: i64) -> Option<()> {
         let buffer = &mut self.buffers[tensor.0 as usize];
         let row_bytes = u32::try_from(row_bytes).ok()?;
@@ -319,16 +324,13 @@ impl Matcher<'_> {
     }
 }
 
-type Read<'e> = (TensorId, &'e [Subscript]);
-
-/// The constant factor of a variable, and the rest.
+/// Splits a polynomial into the constant factor of a variable and the rest.
 fn linear(poly: &Poly, var: VarId) -> Option<(i64, Poly)> {
     let (factor, rest) = poly.split_linear(var)?;
     Some((factor.as_constant()?, rest))
 }
 
-/// Bytes of the rows that an operand has in memory: those of one step of the reduction, where
-/// neighbors of the operand's rows are neighbors in memory.
+/// Returns the bytes of an operand's rows in memory: of one step of the reduction, if it is MN-major.
 fn row_bytes(row: i64, step: i64, dtype: DType) -> Option<i64> {
     let elements = if row == 1 { step } else { row };
     let bytes = elements * dtype.bytes() as i64;
@@ -356,16 +358,16 @@ fn operand(
     aligned.then_some(SharedOperand { tensor, base, transposed, panel })
 }
 
-/// Which loop is what.
+/// Assigns the loops their roles.
 fn roles(
     loops: &[&Loop],
     tile: &Tile<'_>,
-    (first, index): Read<'_>,
+    first: Factor<'_>,
     dtype: DType,
     buffers: &[Buffer],
 ) -> Option<Roles> {
     let depth = 32 / dtype.bytes() as i64;
-    let position = flat(&affine(index)?, &buffers[first.0 as usize].shape);
+    let position = flat(&affine(first.index)?, &buffers[first.tensor.0 as usize].shape);
     let along = |it: &&&Loop| tile.index.iter().any(|at| at.mentions(it.var));
     let k = loops.iter().find(|it| !along(it) && it.extent == depth)?;
     let h = loops.iter().find(|it| along(it) && position.mentions(it.var) && it.extent == 2)?;
@@ -383,10 +385,10 @@ fn roles(
     (complete && loops.len() == known).then_some(roles)
 }
 
-/// What variables of loops stand for in one iteration.
+/// The values of loop variables in one iteration.
 type Values = BTreeMap<VarId, Poly>;
 
-/// A statement for each iteration of some loops, the outermost first.
+/// Returns a statement for each iteration of some loops, the outermost first.
 fn unrolled(loops: &[&Loop], stmt: &dyn Fn(&Values) -> Stmt) -> Vec<Stmt> {
     let count: i64 = loops.iter().map(|it| it.extent).product();
     let iteration = |n: i64| {
@@ -401,7 +403,7 @@ fn unrolled(loops: &[&Loop], stmt: &dyn Fn(&Values) -> Stmt) -> Vec<Stmt> {
     (0..count).map(iteration).collect()
 }
 
-/// Where the accumulators of one thread are.
+/// Returns the accumulators of one thread.
 fn accumulators(tile: &Tile<'_>, roles: &Roles) -> Option<Accumulators> {
     let [at] = tile.index else { return None };
     let (half, rest) = linear(at, roles.h)?;
@@ -417,19 +419,19 @@ fn accumulators(tile: &Tile<'_>, roles: &Roles) -> Option<Accumulators> {
     Some(Accumulators { tensor: tile.tensor, base, half, pair, eight })
 }
 
-/// With batches of warp-specialized loops left running until the next one has begun:
+/// Overlaps the WGMMA groups of warp-specialized loops with the next iteration:
 ///
 /// ```text
 /// for k                       for k
-///   wait until full             wait until full
-///   batch(k)                    batch(k)
-///   wait for it          =>     wait for all but it
-///   release the stage            if 0 < k: release the stage before
-///   next stage                   next stage
-///                             wait for the last one; release the stage before
+///   wait until stage full       wait until stage full
+///   group(k)                    group(k)
+///   wait for 0 pending    =>    wait for 1 pending
+///   release stage               if 0 < k: release previous stage
+///   next stage                  next stage
+///                             wait for 0 pending; release previous stage
 /// ```
 ///
-/// A stage that nobody fills again is not released.
+/// The last stage is released only if the producer fills it again.
 fn overlapped(body: Vec<Stmt>, is_repeated: bool) -> Vec<Stmt> {
     let mut stmts = Vec::new();
     for mut stmt in body {
@@ -476,7 +478,7 @@ fn overlapped(body: Vec<Stmt>, is_repeated: bool) -> Vec<Stmt> {
     stmts
 }
 
-/// With what threads wrote made known to instructions before threads wait for one another.
+/// Inserts proxy fences before barriers, so that WGMMA sees stores of the threads before them.
 fn fenced(body: Vec<Stmt>) -> Vec<Stmt> {
     let mut stmts = Vec::new();
     for mut stmt in body {
@@ -491,7 +493,7 @@ fn fenced(body: Vec<Stmt>) -> Vec<Stmt> {
     stmts
 }
 
-/// Whether threads write what instructions read.
+/// Whether threads store to operands of WGMMA instructions.
 fn is_written(kernel: &Kernel, buffers: &[Buffer]) -> bool {
     let is_swizzled = |it: TensorId| buffers[it.0 as usize].swizzle.is_some();
     any(&kernel.body, &|it| matches!(it, Stmt::Store { tensor, .. } if is_swizzled(*tensor)))

@@ -138,7 +138,7 @@ struct Needs<'a> {
     packed: BTreeSet<TensorId>,
     /// Elements that one step of a sum reads.
     fragments: u64,
-    /// Registers of copies that are on their way at the same time.
+    /// Registers of copies in flight at the same time.
     in_flight: u64,
     /// Quotients and remainders in indices, and how many registers they take.
     divisions: BTreeSet<Atom>,
@@ -184,7 +184,7 @@ impl<'a> Needs<'a> {
         let of_fragment = |it: &Fragment| it.count.unsigned_abs() * u64::from(it.registers);
         let fragments = kernel.fragments.iter().map(of_fragment).sum();
         needs.fragments = needs.fragments.max(fragments);
-        // Between batches of instructions whose accumulators stay where they are, arrays come and go.
+        // Between WGMMA groups whose accumulators stay where they are, arrays come and go.
         needs.arrays = match kernel.uses_wgmma() {
             true => live::most(kernel, &|it| needs.array(it)),
             false => written(&kernel.body)
@@ -252,7 +252,7 @@ impl<'a> Needs<'a> {
     fn statement(&mut self, to: TensorId, value: &Expr, sum: Option<&Vec<Poly>>, open: &[Open]) {
         self.note(to);
         let to_registers = self.scope(to) == Some(MemoryScope::Registers);
-        let mut held = 0_u64;
+        let mut words = 0_u64;
         reads(value, &mut |tensor, index| {
             self.note(tensor);
             if self.scope(tensor) == Some(MemoryScope::Registers) {
@@ -263,12 +263,12 @@ impl<'a> Needs<'a> {
             let along = |it: &&Open| sum.is_none_or(|sum| sum.iter().any(|at| at.mentions(it.var)));
             let n = times(open.iter().filter(depends).filter(along));
             index.iter().filter_map(affine).for_each(|at| self.keep(at, open));
-            held = held.saturating_add(n.saturating_mul(self.words_of(tensor)));
+            words = words.saturating_add(n.saturating_mul(self.words_of(tensor)));
         });
         match sum {
-            Some(_) if to_registers => self.fragments = self.fragments.max(held),
+            Some(_) if to_registers => self.fragments = self.fragments.max(words),
             _ if to_registers => {}
-            _ => self.in_flight = self.in_flight.saturating_add(held),
+            _ => self.in_flight = self.in_flight.saturating_add(words),
         }
         let code = times(open.iter()).saturating_mul(work(value).saturating_add(1));
         self.code = self.code.saturating_add(code);

@@ -10,7 +10,7 @@ use std::ops::Range;
 use tvmtune_cuda::grid::{FirstOperand, Kernel, LoopKind, Stmt, reads};
 use tvmtune_ir::dag::{Expr, TensorId};
 
-/// The most that arrays take at once, where each takes so much.
+/// Returns the most registers that arrays of those sizes take at once.
 pub(super) fn most(kernel: &Kernel, size: &dyn Fn(TensorId) -> u64) -> u64 {
     let mut liveness = Liveness::default();
     liveness.body(&kernel.body);
@@ -25,9 +25,9 @@ pub(super) fn most(kernel: &Kernel, size: &dyn Fn(TensorId) -> u64) -> u64 {
 
 #[derive(Default)]
 struct Liveness {
-    /// How many statements came so far.
+    /// Statements visited so far.
     place: usize,
-    /// Where each array is accessed, and whether it is only written there.
+    /// The places of accesses of each array, and whether they only write.
     accesses: BTreeMap<TensorId, Vec<(usize, bool)>>,
     /// Loops that stay loops, inner ones first.
     loops: Vec<Range<usize>>,

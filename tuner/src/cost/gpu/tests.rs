@@ -1,4 +1,4 @@
-//! What must hold of estimates, whatever their constants.
+//! Properties of estimates that hold for any constants.
 
 use tvmtune_cuda::grid::{self, Grid, MemoryScope};
 use tvmtune_ir::dag::Dag;

@@ -174,7 +174,7 @@ impl Sum {
         first + (full - 1.0) * round(self.resident, later) + last(later)
     }
 
-    /// What takes most of the time.
+    /// Returns the bound that takes most of the time.
     fn bound(&self, estimate: &KernelEstimate, busy: f64) -> Bound {
         let part = |it: Bound| estimate.part(it);
         let longest = |some: &[Bound]| {

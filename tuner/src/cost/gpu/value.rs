@@ -1,11 +1,11 @@
-//! Polynomials at chosen values, whatever they are.
+//! Total evaluation of polynomials.
 //!
 //! Where a program would be wrong (an overflow, a division by what is not positive) the value is
 //! some number: an estimate of such a program means nothing, but there is one.
 
 use tvmtune_ir::poly::{Atom, Poly, VarId};
 
-/// What dimensions and variables are.
+/// Values of dimensions and variables.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Values {
     dims: Vec<i64>,

@@ -40,9 +40,9 @@ pub(super) struct Block {
     pub(super) tensor: f64,
     /// Cycles that its longest chain of waits takes.
     pub(super) latency: f64,
-    /// How much of that is over before it begins, if another tile comes before.
+    /// The part of that which overlaps the tile before, if there is one.
     pub(super) ahead: f64,
-    /// What it accesses in memory.
+    /// Its accesses of memory.
     pub(super) sites: Vec<Site>,
 }
 
@@ -112,13 +112,13 @@ struct Open {
     var: VarId,
     extent: i64,
     kind: LoopKind,
-    /// How it is printed, if by vectors.
+    /// Its vector accesses.
     vectors: Option<Vectors>,
-    /// How many conditions stand around it.
+    /// Number of conditions around it.
     n_guards: usize,
 }
 
-/// What threads have waited for since they last waited for one another.
+/// Latencies since the last wait.
 #[derive(Clone, Copy, Debug, Default)]
 struct Segment {
     reads_global: bool,
@@ -136,7 +136,7 @@ struct BlockCounter<'a> {
     /// Of each warp, which lanes take part.
     masks: Vec<u32>,
     n_guards: usize,
-    /// How often the current segment is waited for.
+    /// Executions of the current segment.
     repeats: f64,
     segment: Segment,
     block: Block,
@@ -157,7 +157,7 @@ impl BlockCounter<'_> {
             Stmt::Update { tensor, index, reducer, value } => {
                 self.leaf(*tensor, index, value, Some(*reducer));
             }
-            Stmt::AllReduce { range, .. } => self.combine(*range),
+            Stmt::AllReduce { range, .. } => self.all_reduce(*range),
             Stmt::Barrier { .. } => self.wait(BARRIER_LATENCY),
             Stmt::CpAsync { body } => {
                 // Waits for these come later.
@@ -176,7 +176,7 @@ impl BlockCounter<'_> {
                 self.tma_load(*tensor_map, coordinates)
             }
             Stmt::ConsumerWait { pipeline } => {
-                // As many stages are on their way; all of them, while a tile before is stored.
+                // As many stages are in flight; all of them, during the epilogue of the tile before.
                 let depth = f64::from(self.kernel.circular_buffers[*pipeline].n_stages);
                 self.block.ahead += GLOBAL_LATENCY / depth * self.repeats.min(depth);
                 self.wait(GLOBAL_LATENCY / depth);
@@ -280,7 +280,7 @@ impl BlockCounter<'_> {
         self.values.set(var, 0);
     }
 
-    /// What lanes do for which conditions hold.
+    /// Statements of the lanes for which conditions hold.
     fn guarded(&mut self, guards: &[Guard], body: &[Stmt]) {
         let before = self.masks.clone();
         self.indices(guards.iter().flat_map(|it| [&it.value, &it.bound]));
@@ -333,8 +333,8 @@ impl BlockCounter<'_> {
         self.open.iter().map(|it| it.extent as f64).product()
     }
 
-    /// How often something is computed that depends on what a polynomial does: outside of all
-    /// other loops.
+    /// Returns the executions of a computation that depends on a polynomial: outside of all other
+    /// loops.
     fn times_of(&self, poly: &Poly) -> f64 {
         self.open.iter().filter(|it| poly.mentions(it.var)).map(|it| it.extent as f64).product()
     }
@@ -347,13 +347,13 @@ impl BlockCounter<'_> {
         self.block.ops.add(Ops { integer: DIVISION, ..Ops::default() }, times * self.n_warps());
     }
 
-    /// The open loops that stay loops, and, inside them, those that are written out.
+    /// The open loops that stay loops, and, inside them, unrolled ones.
     fn split(&self) -> (&[Open], &[Open]) {
         let n = self.open.iter().rposition(|it| is_loop(it.kind)).map_or(0, |it| it + 1);
         self.open.split_at(n)
     }
 
-    fn combine(&mut self, range: u32) {
+    fn all_reduce(&mut self, range: u32) {
         let steps = f64::from(range.clamp(2, LANES)).log2().ceil();
         let mut n = 2.0 * steps;
         self.wait(steps * SHUFFLE_LATENCY);
@@ -496,7 +496,7 @@ impl BlockCounter<'_> {
         moves.then_some(position)
     }
 
-    /// Where the lanes of some warps access memory; where the data says, far from one another.
+    /// Returns the addresses of lanes of some warps; where they depend on data, far from one another.
     fn patterns(
         &mut self,
         home: MemoryScope,
