@@ -1,8 +1,8 @@
-//! Generated CUDA on the emulator: what a GPU would compute, on any machine.
+//! Generated CUDA on the emulator: the results of a GPU, on any machine.
 
 use tvmtune_cuda::Generated;
-use tvmtune_cuda::codegen::{Entry, Map, Param, wide};
-use tvmtune_cuda::grid::Home;
+use tvmtune_cuda::codegen::{Entry, Param, TensorMapEncoding, wide};
+use tvmtune_cuda::grid::MemoryScope;
 use tvmtune_emulator::{
     Argument, Buffer, Element, Fault, Launch, Memory, Module, Options, Report, Swizzle, TensorMap,
 };
@@ -11,7 +11,7 @@ use tvmtune_ir::interp::Array;
 use tvmtune_ir::poly::Poly;
 use tvmtune_schedule::pack::pack;
 
-/// What arrays of results and workspace hold before anything is written.
+/// The byte that arrays of results and workspace are filled with before anything is written.
 const POISON: u8 = 0xff;
 
 /// Runs every kernel of a program, one after the other; gives its results.
@@ -34,7 +34,7 @@ pub fn run(
     run_reporting(generated, module, dims, params, scalars, options).map(|it| it.0)
 }
 
-/// The same, with what each kernel did.
+/// The same, with a report of each kernel.
 ///
 /// # Errors
 ///
@@ -56,12 +56,12 @@ pub fn run_reporting(
     let mut buffers = Vec::new();
     for (n, buffer) in grid.buffers.iter().enumerate() {
         let shape = || buffer.shape.iter().map(|it| it.eval_dims(dims) as u64);
-        let bytes = match (grid.params.iter().position(|it| it.0 as usize == n), buffer.home) {
+        let bytes = match (grid.params.iter().position(|it| it.0 as usize == n), buffer.scope) {
             (Some(param), _) => match &buffer.layout {
                 Some(layout) => pack(&params[param], layout).bytes(),
                 None => params[param].bytes(),
             },
-            (None, Home::Argument | Home::Workspace) => {
+            (None, MemoryScope::Argument | MemoryScope::Workspace) => {
                 vec![POISON; (shape().product::<u64>() * buffer.dtype.bytes()) as usize]
             }
             _ => Vec::new(),
@@ -97,7 +97,9 @@ fn launch(
         return Ok(Report::default());
     }
     let argument = |it: &Param| match it {
-        Param::Map(map) => tensor_map(&generated.unit.maps[*map], dims, buffers).into(),
+        Param::TensorMap(map) => {
+            tensor_map(&generated.unit.tensor_maps[*map], dims, buffers).into()
+        }
         Param::Pointer(tensor) => Argument::from(buffers[tensor.0 as usize]),
         Param::Dim(dim) if wide(grid) => dims[dim.0 as usize].into(),
         Param::Dim(dim) => (dims[dim.0 as usize] as i32).into(),
@@ -115,16 +117,16 @@ fn launch(
     kernel.run(&launch, &arguments, memory, options)
 }
 
-/// What a driver makes of a map.
-fn tensor_map(map: &Map, dims: &[i64], buffers: &[Buffer]) -> TensorMap {
+/// The tensor map that a driver encodes.
+fn tensor_map(map: &TensorMapEncoding, dims: &[i64], buffers: &[Buffer]) -> TensorMap {
     let number = |it: &Poly| it.eval_dims(dims) as u64;
     TensorMap {
         base: (buffers[map.tensor.0 as usize], 0),
         element: Element::of_driver(map.element).expect("a type of elements"),
         dims: map.extents.iter().map(number).collect(),
         strides: map.strides.iter().map(number).collect(),
-        box_dims: map.boxes.clone(),
-        element_strides: map.steps.clone(),
+        box_dims: map.box_dims.clone(),
+        element_strides: map.element_strides.clone(),
         swizzle: [Swizzle::None, Swizzle::Bytes32, Swizzle::Bytes64, Swizzle::Bytes128]
             [map.swizzle as usize],
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tvmtune_cuda::Generated;
-use tvmtune_cuda::grid::Home;
+use tvmtune_cuda::grid::MemoryScope;
 use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::GpuTarget;
 use tvmtune_plan::database::{Cache, Database, Files, Layer, LayerKind};
@@ -149,7 +149,7 @@ fn a_candidate_that_breaks_the_gpu_costs_itself_only() {
         let Some((generated, code)) = compiled(&workload, &machine.gpu) else { return };
         let buffers = &generated.grid.buffers;
         n_packed += buffers.iter().filter(|it| it.layout.is_some()).count();
-        n_between += buffers.iter().filter(|it| it.home == Home::Workspace).count();
+        n_between += buffers.iter().filter(|it| it.scope == MemoryScope::Workspace).count();
         let dag = Arc::new(workload.dag.specialize(&workload.buckets[0]));
         let tolerance = (workload.tolerance.rel, workload.tolerance.abs);
         let hi: Vec<i64> = workload.buckets[0].iter().map(|it| it.hi).collect();

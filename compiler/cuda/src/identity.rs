@@ -11,7 +11,7 @@ use std::fmt::Write;
 
 use tvmtune_ir::artifact::ArtifactId;
 
-use crate::codegen::{Entry, Map, Param, Unit};
+use crate::codegen::{Entry, Param, TensorMapEncoding, Unit};
 
 /// The first line of what is hashed.
 const VERSION: &str = "cuda code, identity 2";
@@ -27,13 +27,15 @@ pub(crate) fn identify(unit: &Unit) -> ArtifactId {
                 Param::Pointer(tensor) => writeln!(text, "tensor {}", tensor.0),
                 Param::Dim(dim) => writeln!(text, "dim {}", dim.0),
                 Param::Scalar(scalar) => writeln!(text, "scalar {}", scalar.0),
-                Param::Map(map) => writeln!(text, "map {map}"),
+                Param::TensorMap(map) => writeln!(text, "map {map}"),
             };
         }
     }
-    for Map { tensor, element, extents, strides, boxes, steps, swizzle } in &unit.maps {
-        let _ = write!(text, "tensor map {} {element} {boxes:?} {steps:?} {swizzle}", tensor.0);
-        for number in extents.iter().chain(strides) {
+    for map in &unit.tensor_maps {
+        let TensorMapEncoding { tensor, element, box_dims, element_strides, swizzle, .. } = map;
+        let boxes = format!("{box_dims:?} {element_strides:?}");
+        let _ = write!(text, "tensor map {} {element} {boxes} {swizzle}", tensor.0);
+        for number in map.extents.iter().chain(&map.strides) {
             let _ = write!(text, ", {number}");
         }
         text.push('\n');

@@ -55,20 +55,20 @@ fn points(sketch: &Sketch) -> Vec<Vec<u16>> {
 }
 
 /// Checks the default schedule, which is to be one kernel with so many kinds of matrix
-/// instructions, and others like it; and those of groups of warps, where there are to be some.
+/// instructions, and others like it; and those of warpgroups, where there are to be some.
 #[track_caller]
 fn check(text: &str, products: usize, dims: &[&[i64]]) {
     check_sketches(text, &[products], dims);
 }
 
-/// The same, also by matrix instructions of groups of warps, which is then the default.
+/// The same, also by MMA instructions of warpgroups, which is then the default.
 #[track_caller]
 fn check_groups(text: &str, dims: &[&[i64]]) {
     check_sketches(text, &[0, 2], dims);
 }
 
-/// Checks the sketches of a program that run it as one kernel: so many kinds of matrix instructions
-/// of a warp has each, and those with none but the last are of groups of warps.
+/// Checks the sketches of a program that run it as one kernel: so many kinds of MMA instructions
+/// of a warp has each, and those with none but the last are of warpgroups.
 #[track_caller]
 fn check_sketches(text: &str, products: &[usize], dims: &[&[i64]]) {
     let Some(nvrtc) = nvrtc() else { return };
@@ -93,8 +93,8 @@ fn check_sketches(text: &str, products: &[usize], dims: &[&[i64]]) {
             let source = &generated.unit.source;
             assert_eq!(source.matches(" mma_m16n8k16").count(), *products, "{source}");
             if sketch.name.ends_with("group attention") {
-                let held = source.contains("_part[0],") && !source.contains("e_operand");
-                assert!(held && source.contains("<0, 1>(accumulators"), "{source}");
+                let in_registers = source.contains("_part[0],") && !source.contains("e_operand");
+                assert!(in_registers && source.contains("<0, 1>(accumulators"), "{source}");
                 let is_default = point == sketch.default;
                 let fits = fits::gpu::fits(&generated.grid, &super::target());
                 assert!(!is_default || fits.is_ok(), "{fits:?}");
@@ -313,7 +313,7 @@ fn of_probabilities() {
     );
 }
 
-/// Lengths around those of instructions, of blocks of keys, and of two groups of warps.
+/// Lengths around those of instructions, of blocks of keys, and of two warpgroups.
 #[test]
 fn of_halves_with_a_causal_mask_at_any_length() {
     check_groups(
@@ -389,8 +389,8 @@ fn of_halves_whose_values_are_in_no_panels() {
     let trace: Vec<Instruction> = trace.into_iter().map(in_rows).collect();
     let generated = tvmtune_cuda::generate(&Schedule::replay(&dag, &trace).unwrap()).unwrap();
     let source = &generated.unit.source;
-    let is_held = source.contains("_part[0],\n");
-    assert!(!is_held && source.contains("wgmma_f16<0, 0>("), "{source}");
+    let is_in_registers = source.contains("_part[0],\n");
+    assert!(!is_in_registers && source.contains("wgmma_f16<0, 0>("), "{source}");
     let module = Module::parse(&ptx(nvrtc, source, "compute_90a")).unwrap();
     for (n, rows) in [1, 65, 140].into_iter().enumerate() {
         run(&dag, &generated, &module, &[rows], n);

@@ -1,4 +1,4 @@
-//! Many programs compiled as one: most of what NVRTC does for a small kernel is the same for all.
+//! Many programs compiled as one: most of NVRTC's work on a small kernel is the same for all.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -21,7 +21,7 @@ const TOGETHER: usize = 25;
 /// Attempts at a simpler program that fails too.
 const ATTEMPTS: usize = 200;
 
-/// Programs as one; what they declare of the device functions is declared once.
+/// Joins programs; their declarations of device functions stand once.
 fn together<'s>(sources: impl Iterator<Item = &'s str>) -> String {
     let mut declared = BTreeSet::new();
     let mut all = String::new();
@@ -82,7 +82,7 @@ fn named<T>((mut case, with): (Case, T), n: usize) -> (Case, T) {
     (case, with)
 }
 
-/// Whether a program computes what it says; if not, what is wrong.
+/// Compares a program with the interpreter; returns the difference.
 fn check(case: &Case, generated: &Generated, module: &Module) -> Result<(), String> {
     let text = &generated.unit.source;
     let shown = || format!("{:?} {:?}\n{}\n{text}", case.family, case.dims, generated.nest);

@@ -1,4 +1,4 @@
-//! Default schedules for GPUs: what they are made of, and what the compiler makes of them.
+//! Default schedules for GPUs: their constructs, and their resource usage.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};

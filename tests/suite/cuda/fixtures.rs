@@ -1,6 +1,6 @@
 //! Stored PTX of generated kernels, run by the emulator on machines where nothing compiles CUDA C++.
 //!
-//! A fixture is what NVRTC made of the default schedule of a case, without what only debuggers
+//! A fixture is the PTX of the default schedule of a case, without the sections that only debuggers
 //! read. Its first line has the hash of the source that it was made of: where that changed, the
 //! fixture is stale, and a test says how to make it anew.
 
@@ -30,7 +30,7 @@ const CASES: [&str; 7] = [
 /// Makes fixtures anew if it is set.
 const WRITE: &str = "TVMTUNE_WRITE_FIXTURES";
 /// All fixtures together have fewer bytes.
-const MOST_BYTES: usize = 400_000;
+const MAX_BYTES: usize = 400_000;
 
 /// A case with its code.
 struct Subject {
@@ -114,5 +114,5 @@ fn fixtures_compute_what_their_programs_say() {
             }
         }
     }
-    assert!(n_bytes < MOST_BYTES, "fixtures have {n_bytes} bytes");
+    assert!(n_bytes < MAX_BYTES, "fixtures have {n_bytes} bytes");
 }

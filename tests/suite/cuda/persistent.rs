@@ -27,7 +27,7 @@ pub(super) fn small(multiprocessors: u32) -> GpuTarget {
     GpuTarget { multiprocessors, ..GpuTarget::generic(ARCH) }
 }
 
-/// Points of the rule for warpgroups that are fed, the default one first, with so many blocks for
+/// Points of the warp-specialized rule for WGMMA, the default one first, with so many blocks for
 /// each multiprocessor, or whatever option that is.
 pub(super) fn points(space: &Space, n_random: u64, blocks: u64) -> Vec<Point> {
     let sketch = space.sketches.iter().position(|it| it.name.contains(": fed group"));
@@ -55,7 +55,7 @@ pub(super) fn generate(dag: &Dag, space: &Space, point: &Point) -> Option<Genera
     generated.grid.kernels.iter().all(|it| it.shared_bytes <= most).then_some(generated)
 }
 
-/// Arguments, and what the program makes of them.
+/// Arguments and results.
 pub(super) fn data(dag: &Dag, dims: &[i64]) -> (Vec<Array>, Vec<Array>) {
     let param = |(seed, id)| {
         let tensor = dag.tensor(id);
@@ -102,7 +102,7 @@ fn check(text: &str, extents: &[i64], is_seen: &dyn Fn(&Generated) -> bool) {
         }
     }
     assert!(n_placed >= 3, "only {n_placed} points can be placed");
-    assert!(seen, "no point has what is to be tested");
+    assert!(seen, "no point has the property that is tested");
 }
 
 /// The lines of the block that a line opens.
@@ -129,16 +129,20 @@ fn check_text(generated: &Generated) {
             let found = lines.iter().position(|it| it.trim_start().starts_with(start));
             found.unwrap_or_else(|| panic!("no `{start}`\n{source}"))
         };
-        let feeder = position(&lines, &format!("if (threadIdx.x == {})", kernel.threads));
-        for side in [feeder, position(&lines, "else {")] {
+        let producer = position(&lines, &format!("if (threadIdx.x == {})", kernel.threads));
+        for side in [producer, position(&lines, "else {")] {
             let side = inside(&lines, side);
             let over_tiles = |it: &&&str| it.trim_start().starts_with("for (Index tile = ");
             assert_eq!(side.iter().filter(over_tiles).count(), 1, "{source}");
             let opens = position(&side, "for (Index tile = ");
             let each = inside(&side, opens);
-            let counts = side[..opens].iter().filter(|it| it.contains("parity_")).count();
-            assert_eq!(counts, kernel.rings.len(), "counted from the first tile on\n{source}");
-            for start in ["Index slot", "u32 parity", "mbarrier_init", "cluster_sync", "__sync"] {
+            let counts = side[..opens].iter().filter(|it| it.contains("phase_")).count();
+            assert_eq!(
+                counts,
+                kernel.circular_buffers.len(),
+                "counted from the first tile on\n{source}"
+            );
+            for start in ["Index stage", "u32 phase", "mbarrier_init", "cluster_sync", "__sync"] {
                 assert!(!each.iter().any(|it| it.trim().starts_with(start)), "{start}\n{source}");
             }
             let around = side.len() - each.len();
@@ -211,7 +215,7 @@ fn products_of_a_single_step() {
             compute(|b, i, j| sum(0..K, |d| q[[b, i, d]] as f32 * k[[b, j, d]] as f32) * 0.125)
         }",
         &[1, 2, 3, 7],
-        &|it| it.grid.kernels.iter().all(|it| !it.feeder.is_empty()),
+        &|it| it.grid.kernels.iter().all(|it| !it.producer.is_empty()),
     );
 }
 
@@ -230,7 +234,7 @@ fn convolutions() {
     );
 }
 
-/// A product on a GPU of so many multiprocessors, whose ring goes around in each tile.
+/// A product on a GPU of so many multiprocessors, whose circular buffer goes around in each tile.
 fn product(dims: &str) -> String {
     format!(
         "#[autotune(dims({dims}, K = 840))]
@@ -276,7 +280,7 @@ const ALONE: (&str, u32) = ("M = 192, N = 64", 1);
 /// Eight tiles, by one cluster.
 const CLUSTER: (&str, u32) = ("M = 512, N = 64", 2);
 
-/// The text with the first loop over tiles, which is the feeder's, or the last one, changed.
+/// The text with the first loop over tiles, which is the producer's, or the last one, changed.
 fn with_loop(text: &str, first: bool, change: &dyn Fn(&str) -> String) -> String {
     let is_loop = |it: &&str| it.trim_start().starts_with("for (Index tile = ");
     let mut loops = text.lines().filter(is_loop);
@@ -291,16 +295,16 @@ fn with_loops(text: &str, change: &dyn Fn(&str) -> String) -> String {
 }
 
 #[test]
-fn a_ring_that_starts_anew_with_each_tile_is_seen() {
+fn a_stage_that_starts_anew_with_each_tile_is_seen() {
     // Each side has a count of its own.
-    let feeder = |it: &str| format!("{it}\nslot = 0; parity_0 = 0;");
-    let others = |it: &str| format!("{it}\nslot_2 = 0; parity_0 = 0;");
+    let producer = |it: &str| format!("{it}\nstage = 0; phase_0 = 0;");
+    let others = |it: &str| format!("{it}\nstage_2 = 0; phase_0 = 0;");
     let kinds = [FaultKind::Deadlock, FaultKind::Race];
-    check_mistake(ALONE, &|text| with_loop(text, true, &feeder), &kinds);
+    check_mistake(ALONE, &|text| with_loop(text, true, &producer), &kinds);
     check_mistake(ALONE, &|text| with_loop(text, false, &others), &kinds);
     check_mistake(
         ALONE,
-        &|text| with_loop(&with_loop(text, true, &feeder), false, &others),
+        &|text| with_loop(&with_loop(text, true, &producer), false, &others),
         &kinds,
     );
 }

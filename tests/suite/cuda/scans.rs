@@ -3,7 +3,7 @@
 
 use tvmtune_ir::target::gpu::Arch;
 
-use super::tensor::check_rule;
+use super::mma::check_rule;
 
 /// Random points of the first sketch of a rule, with the default one.
 #[track_caller]

@@ -1,4 +1,4 @@
-//! Products of `f32` by matrix instructions: rounded as their program says, where it says so.
+//! Products of `f32` by MMA instructions: rounded as their program says, where it says so.
 //!
 //! All data are halves between two numbers of TF32, all positive, so that an element rounded another
 //! way, or not at all, moves every sum by far more than the order of summation does.
@@ -14,8 +14,8 @@ use tvmtune_tests::nvrtc::nvrtc;
 use tvmtune_tuner::random::Random;
 use tvmtune_tuner::space::{Point, Space};
 
+use super::mma::{Data, check_with};
 use super::ptx;
-use super::tensor::{Data, check_with};
 
 const AMPERE: Arch = Arch { sm: 80, exact: false };
 const HOPPER: Arch = Arch { sm: 90, exact: true };
@@ -26,7 +26,7 @@ fn halves(dtype: DType, shape: &[u64], seed: u64) -> Array {
     Array::from_fn(dtype, shape, |_| Number::Float((2049 + 2 * random.below(1024)) as f64))
 }
 
-/// Runs points of the sketch with matrix instructions at each extent of the dynamic dimension.
+/// Runs points of the sketch with MMA instructions at each extent of the dynamic dimension.
 #[track_caller]
 fn check(text: &str, rows: &[i64], n_points: u64) {
     let data = Data { values: halves, tolerance: 1e-5 };

@@ -16,7 +16,7 @@ use tvmtune_tests::nvrtc::nvrtc;
 use super::persistent::small;
 use super::ptx;
 
-/// What threads wait by, and what others wait for.
+/// Statements by which threads wait, or let others go on.
 const WAITS: [&str; 17] = [
     "__syncthreads();",
     "__syncwarp();",
@@ -37,7 +37,7 @@ const WAITS: [&str; 17] = [
     "if (threadIdx.x % 32 == 0) mbarrier_arrive(",
 ];
 
-/// What the emulator says where one is missing.
+/// The faults that the emulator reports where one is missing.
 const KINDS: [FaultKind; 8] = [
     FaultKind::Race,
     FaultKind::Uninitialised,
@@ -144,7 +144,7 @@ fn of_a_pipelined_product() {
 }
 
 #[test]
-fn of_a_product_by_matrix_instructions() {
+fn of_a_product_by_mma_instructions() {
     check(
         "#[autotune(dims(M = 64, N = 48, K = 160))]
         fn matmul(x: Tensor<f16, M, K>, w: Weight<f16, N, K>) -> Tensor<f16, M, N> {
@@ -167,7 +167,7 @@ fn of_a_transpose() {
 
 #[test]
 fn of_rows_longer_than_a_warp() {
-    // What warps combine, they combine in the device functions: nothing is left to wait for here.
+    // Block all-reduces are device functions: no wait is left here.
     check(
         "#[autotune(dims(R = 3, D = 5000))]
         fn softmax(x: Tensor<f32, R, D>) -> Tensor<f32, R, D> {
@@ -186,16 +186,16 @@ const PRODUCT: &str = "#[autotune(dims(M = 128, N = 64, K = 1280))]
     }";
 
 #[test]
-fn of_a_product_by_warpgroups() {
+fn of_a_product_by_wgmma() {
     check_rule(": group", PRODUCT, 6);
 }
 
 #[test]
-fn of_a_product_by_warpgroups_that_is_fed() {
+fn of_a_warp_specialized_product_by_wgmma() {
     check_rule(": fed group", PRODUCT, 13);
 }
 
-/// Two tiles of a block, each with more steps than slots.
+/// Two tiles of a block, each with more steps than stages.
 #[test]
 fn of_a_product_whose_blocks_take_several_tiles() {
     check_rule_on(&small(1), ": fed group", &PRODUCT.replace("M = 128", "M = 192"), 13);
@@ -227,9 +227,9 @@ fn of_attention() {
     check(&source("f16"), 3);
 }
 
-/// Of each ring, of keys and of values, those of a ring; and those of each product.
+/// Those of the circular buffers of keys and of values, and those of each product.
 #[test]
-fn of_attention_by_warpgroups_that_is_fed() {
+fn of_warp_specialized_attention_by_wgmma() {
     check_rule(
         ": group attention",
         "#[autotune(dims(H = 1, S = 64, T = 700, D = 64))]

@@ -1,4 +1,4 @@
-//! What was compiled, in files of the user's cache: one for each source and all it depends on.
+//! Compiled code in the user's cache: one file for each source and all that it depends on.
 //!
 //! A file that cannot be used is a miss, and one that cannot be written is not there the next
 //! time: nothing here fails.

@@ -1,11 +1,11 @@
-//! What a cubin says of its kernels: an ELF file, read without any tool of CUDA.
+//! Resource usage of kernels, read from a cubin: an ELF file, without any tool of CUDA.
 //!
 //! The sections are those of NVRTC 12.9 to 13.5. `.nv.info` and `.nv.info.<kernel>` are lists of
 //! attributes: a format, a number, and a value or the length of one that follows.
 
 use super::Usage;
 
-/// What is strange about a cubin.
+/// A deviation of a cubin from the known form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CubinError {
     /// It is not an ELF file for a GPU.
@@ -34,10 +34,10 @@ const BARRIERS: u8 = 0x4c;
 /// length.
 const VALUE_FOLLOWS: u8 = 4;
 
-/// What the system takes of each block's shared memory where the file reserves it (from sm_90).
+/// Shared memory of each block that the system reserves (from sm_90).
 const RESERVED_SHARED_BYTES: u64 = 1024;
 
-/// What each kernel of a cubin uses, but for what only the log of its compiler knows: spills.
+/// Reads the resource usage of each kernel of a cubin, except for spills, which only the log has.
 ///
 /// # Errors
 ///

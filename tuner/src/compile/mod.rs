@@ -1,4 +1,4 @@
-//! Step 7 of 12, for CUDA: printed C++ to code for one architecture, and what that code uses.
+//! Step 7 of 12, for CUDA: printed C++ to code for one architecture, and its resource usage.
 //!
 //! In: a file of CUDA C++ that includes headers of `tvmtune-device`. Out: PTX and a cubin, with
 //! registers, memory and barriers of each kernel. Next: candidates that use too much are dropped
@@ -26,7 +26,7 @@ pub use cubin::{CubinError, usage};
 pub use remarks::Remark;
 pub use tvmtune_runtime::cuda::nvrtc::Nvrtc;
 
-/// What every file is compiled with: functions are device functions unless they say otherwise,
+/// Options for every file: functions are device functions unless they say otherwise,
 /// the log says what kernels use, and variables that nobody reads are no news. Code that is shipped
 /// knows no lines: with them it would name the folder in which it was compiled.
 pub const OPTIONS: [&str; 3] = ["-default-device", "--ptxas-options=-v", "-diag-suppress=177"];
@@ -37,7 +37,7 @@ pub const LINES: &str = "-lineinfo";
 /// A file of CUDA C++, with what decides how it is compiled.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
-    /// What it is called in errors, and where there are [`LINES`].
+    /// Its name in errors, and in line information.
     pub name: &'a str,
     /// Its text.
     pub text: &'a str,
@@ -47,22 +47,22 @@ pub struct Source<'a> {
     pub options: &'a [&'a str],
 }
 
-/// What came of a [`Source`].
+/// The code compiled from a [`Source`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Code {
     /// As text.
     pub ptx: String,
     /// The code for one architecture, an ELF file; empty if PTX only was asked for.
     pub cubin: Vec<u8>,
-    /// What NVRTC and its assembler say.
+    /// The log of NVRTC and its assembler.
     pub log: String,
-    /// What each kernel of the cubin uses, by name.
+    /// Resource usage of each kernel of the cubin, by name.
     pub kernels: Vec<Usage>,
-    /// What the assembler has to say about its speed.
+    /// Remarks of the assembler on performance.
     pub remarks: Vec<Remark>,
 }
 
-/// What one kernel uses.
+/// Resource usage of a kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// The name of the kernel.
@@ -86,23 +86,23 @@ pub struct Usage {
     pub code_bytes: u64,
 }
 
-/// Why there is no code.
+/// An error of compilation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompileError {
     /// NVRTC did not compile it.
     #[error(transparent)]
     Nvrtc(#[from] NvrtcError),
-    /// What NVRTC made is not what we know.
+    /// NVRTC wrote a cubin of an unknown form.
     #[error("`{name}`: {error}; this version of NVRTC may be newer than this version of tvmtune")]
     Cubin {
         /// The file.
         name: String,
-        /// What is strange.
+        /// The deviation.
         error: CubinError,
     },
 }
 
-/// Why code is not worth measuring: other candidates do the same without.
+/// A reason against measuring code: other candidates do without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The assembler had to serialize asynchronous matrix instructions.
@@ -178,12 +178,12 @@ impl Code {
         ptx_version(&self.ptx)
     }
 
-    /// What a kernel uses.
+    /// Returns the resource usage of a kernel.
     pub fn usage(&self, kernel: &str) -> Option<&Usage> {
         self.kernels.iter().find(|it| it.kernel == kernel)
     }
 
-    /// What is wrong with the code, if anything is.
+    /// Returns the reason against measuring the code, if there is one.
     pub fn verdict(&self) -> Option<Verdict> {
         if self.remarks.iter().any(Remark::serializes) {
             return Some(Verdict::Serialized);

@@ -1,4 +1,4 @@
-//! What NVRTC's assembler says in its log, as far as a cubin does not.
+//! Remarks of NVRTC's assembler in its log that a cubin does not have.
 
 use super::Usage;
 

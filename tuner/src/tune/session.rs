@@ -257,7 +257,7 @@ impl Task {
 fn draft(task: &Task, n_threads: usize) -> Box<dyn Score> {
     match task.target() {
         Target::Cpu(cpu) => Box::new(cost::Draft::new(&task.dag, cpu).with_threads(n_threads)),
-        Target::Gpu(gpu) => Box::new(cost::gpu::Draft::new(&task.dag, gpu)),
+        Target::Gpu(gpu) => Box::new(cost::gpu::AnalyticModel::new(&task.dag, gpu)),
     }
 }
 

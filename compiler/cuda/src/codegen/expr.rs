@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use super::{Printer, element_type, lanes};
+use super::{Printer, element_type, vector_access};
 use crate::grid::Grid;
 use tvmtune_ir::dag::{
     BinaryOp, CompareOp, DType, Expr, Literal, Reducer, Subscript, TensorId, UnaryOp,
@@ -62,7 +62,7 @@ impl Printer<'_> {
     /// The element of a buffer in memory at a position.
     pub(super) fn place(&self, tensor: TensorId, position: &str) -> String {
         let (name, buffer) = (self.names.buffer(tensor), self.grid.buffer(tensor));
-        match buffer.permuted {
+        match buffer.swizzle {
             Some(row) => format!("{name}[permuted<{row}, {}>({position})]", buffer.dtype.bytes()),
             None => format!("{name}[{position}]"),
         }
@@ -70,7 +70,7 @@ impl Printer<'_> {
 
     /// The row-major position of an element.
     pub(super) fn position(&self, tensor: TensorId, index: &[Poly]) -> Poly {
-        lanes::position(self.grid, tensor, index)
+        vector_access::position(self.grid, tensor, index)
     }
 
     fn offset(&self, tensor: TensorId, index: &[Subscript]) -> Text {
@@ -222,7 +222,7 @@ fn float(digits: String) -> String {
     if digits.starts_with('-') { format!("({digits})") } else { digits }
 }
 
-/// What an exponential is one of that is rounded to 16 bits at once.
+/// Returns the exponent of an exponential that is rounded to 16 bits at once.
 pub fn narrow_exp<'e>(grid: &Grid, to: DType, value: &'e Expr) -> Option<&'e Expr> {
     match value {
         Expr::Unary(UnaryOp::Exp, exponent) => {
@@ -287,7 +287,7 @@ pub(super) fn binary(op: BinaryOp, a: &Text, b: &Text, dtype: DType) -> Text {
     Text::atom(format!("tvmtune::{name}({}, {})", a.text, b.text))
 }
 
-/// The device type that says how values combine.
+/// Returns the device type of a reducer.
 pub(super) fn reducer_type(reducer: Reducer) -> &'static str {
     match reducer {
         Reducer::Sum => "Sum",

@@ -13,28 +13,29 @@
 //! - Pointers are those of memory aligned to [`ALIGNMENT`] bytes.
 //! - An operand that is not a single token, call or element stands in parentheses.
 
-mod copy;
+mod cp_async;
 mod expr;
-mod feed;
-mod group;
-mod lanes;
-mod matrix;
+mod mma;
 mod names;
-mod registers;
+mod printer;
+mod producer;
+mod register_pressure;
 mod stmt;
 #[cfg(test)]
 mod tests;
-mod tiles;
+mod tile_loop;
 mod vector;
+mod vector_access;
+mod wgmma;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
-use crate::grid::{Buffer, Grid, Home, Kernel, Stmt, Tiles};
+use crate::grid::{Buffer, Grid, Kernel, MemoryScope};
 pub use expr::narrow_exp;
-pub use lanes::{Load, Vectors, is_vector, position, vectors};
-use names::Names;
-use tvmtune_ir::dag::{DType, Expr, ScalarId, TensorId};
-use tvmtune_ir::poly::{Atom, DimId, Facts, Poly};
+use printer::Printer;
+use std::collections::BTreeSet;
+
+use tvmtune_ir::dag::{DType, ScalarId, TensorId};
+use tvmtune_ir::poly::{DimId, Facts, Poly};
+pub use vector_access::{Load, Vectors, is_vector, position, vectors};
 
 /// Alignment of every pointer that kernels are passed, in bytes.
 pub const ALIGNMENT: u64 = 16;
@@ -44,18 +45,18 @@ pub const ALIGNMENT: u64 = 16;
 pub struct Unit {
     /// CUDA C++.
     pub source: String,
-    /// What is launched, one after the other.
+    /// The launches, one after the other.
     pub entries: Vec<Entry>,
-    /// Tensors whose boxes kernels copy.
-    pub maps: Vec<Map>,
+    /// The tensor maps of the kernels.
+    pub tensor_maps: Vec<TensorMapEncoding>,
     /// Names that the text declares, but for those of kernels.
     pub names: BTreeSet<String>,
 }
 
-/// How boxes of a tensor are described to the hardware that copies them. Dimensions are counted
-/// from the innermost.
+/// The arguments of `cuTensorMapEncodeTiled` for a tensor. Dimensions are counted from the
+/// innermost.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Map {
+pub struct TensorMapEncoding {
     /// The tensor, which lies at a multiple of [`ALIGNMENT`] bytes.
     pub tensor: TensorId,
     /// The type of its elements, as `CUtensorMapDataType`.
@@ -64,12 +65,11 @@ pub struct Map {
     pub extents: Vec<Poly>,
     /// Bytes between neighbors in each dimension but the innermost.
     pub strides: Vec<Poly>,
-    /// How many elements a box reaches over.
-    pub boxes: Vec<u32>,
-    /// Of how many of these one is copied.
-    pub steps: Vec<u32>,
-    /// How a box lies in shared memory, as `CUtensorMapSwizzle`: 0 row by row, 1 to 3 with the
-    /// chunks of rows of 32, 64 or 128 bytes permuted.
+    /// The dimensions of a box.
+    pub box_dims: Vec<u32>,
+    /// The element strides of a box.
+    pub element_strides: Vec<u32>,
+    /// The swizzle, as `CUtensorMapSwizzle`: 0 for none, 1 to 3 for rows of 32, 64 or 128 bytes.
     pub swizzle: u32,
 }
 
@@ -97,8 +97,8 @@ pub enum Param {
     Dim(DimId),
     /// A run-time scalar, in its own type; `f16` and `bf16` as `f32`.
     Scalar(ScalarId),
-    /// One of the unit's [maps](Unit::maps), by value.
-    Map(usize),
+    /// One of the unit's [tensor maps](Unit::tensor_maps), by value.
+    TensorMap(usize),
 }
 
 /// Whether indices need 64 bits: some tensor has 2^31 elements or more.
@@ -108,7 +108,10 @@ pub fn wide(grid: &Grid) -> bool {
         let extents = it.shape.iter().map(|it| it.interval(&facts).hi.max(0) as u64);
         extents.fold(1, u64::saturating_mul)
     };
-    grid.buffers.iter().filter(|it| it.home != Home::Unused).any(|it| most(it) > i32::MAX as u64)
+    grid.buffers
+        .iter()
+        .filter(|it| it.scope != MemoryScope::Unused)
+        .any(|it| most(it) > i32::MAX as u64)
 }
 
 /// The text of a grid's kernels.
@@ -124,29 +127,29 @@ pub fn print(grid: &Grid) -> Unit {
     if grid.kernels.iter().any(|it| !it.fragments.is_empty()) {
         source.push_str("#include \"tvmtune/mma.cuh\"\n");
     }
-    let is_fed = grid.kernels.iter().any(|it| !it.feeder.is_empty());
-    if is_fed || grid.kernels.iter().any(Kernel::multiplies_by_groups) {
+    let is_warp_specialized = grid.kernels.iter().any(|it| !it.producer.is_empty());
+    if is_warp_specialized || grid.kernels.iter().any(Kernel::uses_wgmma) {
         source.push_str("#include \"tvmtune/barrier.cuh\"\n");
     }
-    if is_fed {
+    if is_warp_specialized {
         source.push_str("#include \"tvmtune/tma.cuh\"\n");
     }
-    if grid.kernels.iter().any(|it| it.tiles.as_ref().is_some_and(|it| it.shares.is_some())) {
+    if grid.kernels.iter().any(|it| it.tiles.as_ref().is_some_and(|it| it.stream_k.is_some())) {
         source.push_str("#include \"tvmtune/stream.cuh\"\n");
     }
-    source.push_str(&group::declarations(grid));
+    source.push_str(&wgmma::declarations(grid));
     source.push_str("\nusing namespace tvmtune;\n");
     source.push_str(&format!("using Index = {index};\n"));
-    let (mut entries, mut maps, mut names) = (Vec::new(), Vec::new(), BTreeSet::new());
+    let (mut entries, mut tensor_maps, mut names) = (Vec::new(), Vec::new(), BTreeSet::new());
     for (n, kernel) in grid.kernels.iter().enumerate() {
         let name = format!("{}_{n}", identifier(&grid.name));
         let mut printer = Printer::new(grid, kernel);
-        printer.n_maps = maps.len();
+        printer.n_tensor_maps = tensor_maps.len();
         let params = printer.kernel(&name);
-        maps.extend(kernel.maps.iter().map(|it| printer.encoded(it)));
+        tensor_maps.extend(kernel.tensor_maps.iter().map(|it| printer.encoded(it)));
         source.push('\n');
         source.push_str(&printer.text);
-        names.extend((0..kernel.maps.len()).map(|it| printer.map_name(it)));
+        names.extend((0..kernel.tensor_maps.len()).map(|it| printer.tensor_map_name(it)));
         names.append(&mut printer.names.given);
         let blocks = kernel.blocks.iter().fold(Poly::constant(1), |n, it| n * it.extent.clone());
         entries.push(Entry {
@@ -157,7 +160,7 @@ pub fn print(grid: &Grid) -> Unit {
             shared_bytes: kernel.shared_bytes,
         });
     }
-    Unit { source, entries, maps, names }
+    Unit { source, entries, tensor_maps, names }
 }
 
 /// A name as C++ takes it.
@@ -167,7 +170,7 @@ fn identifier(name: &str) -> String {
     if text.starts_with(|c: char| c.is_ascii_alphabetic()) { text } else { format!("t{text}") }
 }
 
-/// What is known of the dimensions.
+/// Bounds the dimensions.
 fn dim_facts(grid: &Grid) -> Facts {
     let mut facts = Facts::default();
     for (n, dim) in grid.dims.iter().enumerate() {
@@ -181,287 +184,7 @@ fn element_type(dtype: DType) -> &'static str {
     dtype.name()
 }
 
-/// What a run-time scalar is passed as.
+/// The C++ type that a run-time scalar is passed as.
 fn scalar_type(dtype: DType) -> &'static str {
     element_type(dtype.compute())
-}
-
-struct Printer<'a> {
-    grid: &'a Grid,
-    kernel: &'a Kernel,
-    facts: Facts,
-    names: Names,
-    /// Elements that were loaded as vectors: what stands for them.
-    loaded: BTreeMap<(TensorId, Poly), String>,
-    /// Whether stores may happen later.
-    asynchronous: bool,
-    /// The names of the fragments.
-    fragments: Vec<String>,
-    /// What the next instructions of a batch have in registers as their first operands.
-    held: VecDeque<String>,
-    /// Maps of the kernels before.
-    n_maps: usize,
-    text: String,
-    depth: usize,
-}
-
-impl<'a> Printer<'a> {
-    fn new(grid: &'a Grid, kernel: &'a Kernel) -> Self {
-        let mut printer = Self {
-            grid,
-            kernel,
-            facts: dim_facts(grid),
-            names: Names::new(grid),
-            loaded: BTreeMap::new(),
-            asynchronous: false,
-            fragments: Vec::new(),
-            held: VecDeque::new(),
-            n_maps: 0,
-            text: String::new(),
-            depth: 0,
-        };
-        let of_tiles = kernel.tiles.iter().flat_map(|it| &it.vars);
-        for it in kernel.blocks.iter().chain(of_tiles) {
-            printer.facts.bound_var(it.var, it.extent.clone());
-        }
-        for (var, extent) in kernel.tiles.iter().flat_map(Tiles::of_parts) {
-            printer.facts.bound_var(var, extent);
-        }
-        for var in &kernel.thread_vars {
-            printer.facts.bound_var(var.var, Poly::constant((var.range / var.step).into()));
-        }
-        for ring in &kernel.rings {
-            printer.facts.bound_var(ring.slot, Poly::constant(ring.depth.into()));
-        }
-        for stmt in kernel.statements() {
-            stmt.walk(&mut |it| {
-                if let Stmt::For { var, extent, .. } = it {
-                    printer.facts.bound_var(*var, extent.clone());
-                }
-            });
-        }
-        printer
-    }
-
-    fn in_registers(&self, tensor: TensorId) -> bool {
-        self.grid.buffer(tensor).home == Home::Registers
-    }
-
-    fn line(&mut self, line: &str) {
-        for _ in 0..self.depth {
-            self.text.push_str("  ");
-        }
-        self.text.push_str(line);
-        self.text.push('\n');
-    }
-
-    fn open(&mut self, line: &str) {
-        let space = if line.is_empty() { "" } else { " " };
-        self.line(&format!("{line}{space}{{"));
-        self.depth += 1;
-    }
-
-    fn close(&mut self) {
-        self.depth -= 1;
-        self.line("}");
-    }
-
-    /// The function; returns its parameters.
-    fn kernel(&mut self, name: &str) -> Vec<Param> {
-        let params = self.params();
-        let declared: Vec<String> = params.iter().map(|it| self.param(*it)).collect();
-        let bounds = self.bounds();
-        let cluster = match self.kernel.cluster() {
-            1 => String::new(),
-            n => format!("__cluster_dims__({n}, 1, 1) "),
-        };
-        self.open(&format!(
-            "extern \"C\" __global__ void {cluster}__launch_bounds__({bounds}) {name}({})",
-            declared.join(", ")
-        ));
-        self.shared_memory();
-        self.blocks();
-        self.threads();
-        self.roles();
-        self.close();
-        params
-    }
-
-    /// What the kernel uses of what there is.
-    fn params(&self) -> Vec<Param> {
-        let mut used = BTreeSet::new();
-        let polys = |poly: &Poly, used: &mut BTreeSet<Param>| {
-            poly.for_each_leaf(&mut |leaf| {
-                if let Atom::Dim(dim) = leaf {
-                    used.insert(Param::Dim(*dim));
-                }
-            });
-        };
-        let tensor = |it: TensorId, used: &mut BTreeSet<Param>| {
-            let buffer = self.grid.buffer(it);
-            if matches!(buffer.home, Home::Argument | Home::Workspace) {
-                used.insert(Param::Pointer(it));
-            }
-            for extent in buffer.shape.iter().skip(1) {
-                extent.for_each_leaf(&mut |leaf| {
-                    if let Atom::Dim(dim) = leaf {
-                        used.insert(Param::Dim(*dim));
-                    }
-                });
-            }
-        };
-        // The first extent says only how many blocks there are.
-        for block in self.kernel.blocks.iter().skip(1) {
-            polys(&block.extent, &mut used);
-        }
-        if let Some(tiles) = &self.kernel.tiles {
-            tiles.vars.iter().for_each(|it| polys(&it.extent, &mut used));
-            tiles.shares.iter().for_each(|it| polys(&it.depth, &mut used));
-        }
-        used.extend(self.map_params());
-        for stmt in self.kernel.statements() {
-            stmt.walk(&mut |stmt| match stmt {
-                Stmt::CopyBox { coordinates, .. } => {
-                    coordinates.iter().for_each(|it| polys(it, &mut used));
-                }
-                Stmt::For { extent, .. } => polys(extent, &mut used),
-                Stmt::If { guards, .. } => {
-                    for guard in guards {
-                        polys(&guard.value, &mut used);
-                        polys(&guard.bound, &mut used);
-                    }
-                }
-                Stmt::Store { tensor: to, index, value }
-                | Stmt::Update { tensor: to, index, value, .. } => {
-                    tensor(*to, &mut used);
-                    index.iter().for_each(|it| polys(it, &mut used));
-                    value.map_polys(&mut |it| {
-                        polys(it, &mut used);
-                        it.clone()
-                    });
-                    value.walk(&mut |it| match it {
-                        Expr::Read { tensor: from, .. } => tensor(*from, &mut used),
-                        Expr::Scalar(scalar) => drop(used.insert(Param::Scalar(*scalar))),
-                        _ => {}
-                    });
-                }
-                _ => {}
-            });
-        }
-        used.into_iter().collect()
-    }
-
-    fn param(&self, param: Param) -> String {
-        match param {
-            Param::Pointer(tensor) => {
-                let element = element_type(self.grid.buffer(tensor).dtype);
-                let constant = if self.is_written(tensor) { "" } else { "const " };
-                // What other threads write, the compiler must read again after a wait.
-                let is_exchanged = self.is_written(tensor) && self.is_read(tensor);
-                let alone = if is_exchanged { "" } else { " __restrict__" };
-                format!("{constant}{element}*{alone} {}", self.names.buffer(tensor))
-            }
-            Param::Map(map) => format!("TVMTUNE_TENSOR_MAP {}", self.map_name(map - self.n_maps)),
-            Param::Dim(dim) => format!("Index {}", self.names.dim(dim)),
-            Param::Scalar(scalar) => {
-                let dtype = self.grid.scalars[scalar.0 as usize].dtype;
-                format!("{} {}", scalar_type(dtype), self.names.scalar(scalar))
-            }
-        }
-    }
-
-    fn is_written(&self, tensor: TensorId) -> bool {
-        let mut found = false;
-        for stmt in &self.kernel.body {
-            stmt.walk(&mut |it| {
-                if let Stmt::Store { tensor: to, .. } | Stmt::Update { tensor: to, .. } = it {
-                    found |= *to == tensor;
-                }
-            });
-        }
-        found
-    }
-
-    fn is_read(&self, tensor: TensorId) -> bool {
-        let mut found = false;
-        for stmt in &self.kernel.body {
-            stmt.walk(&mut |it| {
-                found |= matches!(it, Stmt::Update { tensor: to, .. } if *to == tensor);
-                let (Stmt::Store { value, .. } | Stmt::Update { value, .. }) = it else { return };
-                value.walk(&mut |it| {
-                    found |= matches!(it, Expr::Read { tensor: from, .. } if *from == tensor);
-                });
-            });
-        }
-        found
-    }
-
-    /// The buffers of this kernel, by where they live.
-    fn used(&self, is: impl Fn(Home) -> bool) -> Vec<TensorId> {
-        let mut used: BTreeSet<TensorId> = self.kernel.maps.iter().map(|it| it.to).collect();
-        for stmt in &self.kernel.body {
-            stmt.walk(&mut |it| {
-                if let Stmt::Store { tensor, .. } | Stmt::Update { tensor, .. } = it {
-                    used.insert(*tensor);
-                }
-            });
-        }
-        used.into_iter().filter(|it| is(self.grid.buffer(*it).home)).collect()
-    }
-
-    fn shared_memory(&mut self) {
-        if self.kernel.shared_bytes > 0 {
-            self.line("extern __shared__ __align__(1024) unsigned char shared[];");
-        }
-        for tensor in self.used(|it| matches!(it, Home::Shared(_))) {
-            let buffer = self.grid.buffer(tensor);
-            let Home::Shared(first) = buffer.home else { continue };
-            let (element, name) = (element_type(buffer.dtype), self.names.buffer(tensor));
-            let line = format!(
-                "{element}* const {name} = reinterpret_cast<{element}*>(shared + {first});"
-            );
-            self.line(&line);
-        }
-    }
-
-    fn threads(&mut self) {
-        let kernel = self.kernel;
-        for var in &kernel.thread_vars {
-            let wish = match (var.step, var.range == kernel.threads) {
-                (1, true) => "t".to_owned(),
-                (step, true) => format!("t_{step}"),
-                (1, false) => format!("t_mod_{}", var.range),
-                (step, false) => format!("t_mod_{}_by_{step}", var.range),
-            };
-            let name = self.names.enter(var.var, &wish);
-            let mut text = "Index(threadIdx.x)".to_owned();
-            if var.range != kernel.threads {
-                text = format!("{text} % {}", var.range);
-            }
-            if var.step != 1 {
-                text = format!("{text} / {}", var.step);
-            }
-            self.line(&format!("const Index {name} = {text};"));
-        }
-    }
-
-    fn registers(&mut self) {
-        for tensor in self.used(|it| it == Home::Registers) {
-            let (element, n) =
-                (element_type(self.grid.buffer(tensor).dtype), self.n_elements(tensor));
-            let name = self.names.buffer(tensor);
-            let line = if n == 1 {
-                format!("{element} {name};")
-            } else {
-                format!("{element} {name}[{n}];")
-            };
-            self.line(&line);
-        }
-    }
-
-    /// How many elements a buffer in registers has.
-    fn n_elements(&self, tensor: TensorId) -> i64 {
-        let shape = &self.grid.buffer(tensor).shape;
-        shape.iter().map(|it| it.as_constant().unwrap_or(1).max(1)).product()
-    }
 }

@@ -1,4 +1,4 @@
-//! What things are called in printed CUDA: readable, and never the same twice in one kernel.
+//! Names in printed CUDA: readable, and unique in a kernel.
 
 use std::collections::{BTreeMap, BTreeSet};
 

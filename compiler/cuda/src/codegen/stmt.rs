@@ -17,11 +17,11 @@ impl Printer<'_> {
     fn stmt(&mut self, stmt: &Stmt) {
         match stmt {
             Stmt::For { var, name, extent, kind, body } => match (kind, body.as_slice()) {
-                (_, body) if self.is_over_tiles(*var) => self.tiles(body),
+                (_, body) if self.is_tile_loop(*var) => self.tiles(body),
                 (LoopKind::Vectorized, [inner]) if self.vectorized(*var, extent, inner) => {}
                 _ => self.for_loop(*var, name, extent, *kind, body),
             },
-            Stmt::Thread { .. } => unreachable!("threads were bound"),
+            Stmt::Thread(none) => match *none {},
             Stmt::If { guards, body } => {
                 let condition = self.condition(guards);
                 self.open(&format!("if ({condition})"));
@@ -29,7 +29,7 @@ impl Printer<'_> {
                 self.close();
             }
             Stmt::Store { tensor, index, value }
-                if self.asynchronous && self.copies_async(*tensor, index, value) => {}
+                if self.in_cp_async && self.cp_async_element(*tensor, index, value) => {}
             Stmt::Store { tensor, index, value } => {
                 let (place, value) = (self.element(*tensor, index), self.expr(value).text);
                 self.line(&format!("{place} = {value};"));
@@ -37,7 +37,7 @@ impl Printer<'_> {
             Stmt::Update { tensor, index, reducer, value } => {
                 self.update(*tensor, index, *reducer, value);
             }
-            Stmt::Combine { tensor, index, reducer, range } => {
+            Stmt::AllReduce { tensor, index, reducer, range } => {
                 let (place, reducer) = (self.element(*tensor, index), reducer_type(*reducer));
                 let call = if *range <= WARP {
                     format!("warp_reduce<{reducer}, {range}>({place})")
@@ -51,38 +51,38 @@ impl Printer<'_> {
                 };
                 self.line(&format!("{place} = {call};"));
             }
-            Stmt::Async { body } => {
-                self.asynchronous = true;
+            Stmt::CpAsync { body } => {
+                self.in_cp_async = true;
                 self.block(body);
-                self.asynchronous = false;
+                self.in_cp_async = false;
             }
             Stmt::LoadFragment { fragment, at, operand } => {
                 self.load_fragment(*fragment, at, operand);
             }
-            Stmt::Multiply { tensor, index, a, b, dtype } => {
-                self.multiply(*tensor, index, a, b, *dtype);
+            Stmt::Mma { tensor, index, a, b, dtype } => {
+                self.mma(*tensor, index, a, b, *dtype);
             }
-            Stmt::GroupMultiply { accumulators, columns, a, b, dtype } => {
-                self.group_multiply(accumulators, *columns, (a, b), *dtype);
+            Stmt::Wgmma { accumulators, columns, a, b, dtype } => {
+                self.wgmma(accumulators, *columns, (a, b), *dtype);
             }
-            Stmt::Matrices { body } => self.matrices(body),
-            Stmt::WaitMatrices { batches, sum } => self.wait_matrices(*batches, *sum),
-            Stmt::CopyBox { map, position, coordinates, ring } => {
-                self.copy_box(*map, position, coordinates, *ring);
+            Stmt::WgmmaGroup { body } => self.wgmma_group(body),
+            Stmt::WgmmaWait { groups, sum } => self.wgmma_wait(*groups, *sum),
+            Stmt::TmaLoad { tensor_map, position, coordinates, pipeline } => {
+                self.tma_load(*tensor_map, position, coordinates, *pipeline);
             }
-            Stmt::WaitEmpty { ring } => self.wait_empty(*ring),
-            Stmt::WaitFull { ring } => self.wait_full(*ring),
-            Stmt::Release { ring, before } => self.release(*ring, *before),
-            Stmt::Advance { ring } => self.advance(*ring),
-            Stmt::FenceAsync => self.line("fence_async();"),
-            Stmt::Commit => self.line("copy_async_commit();"),
-            Stmt::Wait { groups } => self.line(&format!("copy_async_wait<{groups}>();")),
-            Stmt::Sync { range } if *range <= WARP => self.line("__syncwarp();"),
-            Stmt::Sync { .. } if !self.kernel.feeder.is_empty() => {
-                // The feeder goes its own way.
+            Stmt::ProducerAcquire { pipeline } => self.producer_acquire(*pipeline),
+            Stmt::ConsumerWait { pipeline } => self.consumer_wait(*pipeline),
+            Stmt::ConsumerRelease { pipeline, stage } => self.consumer_release(*pipeline, *stage),
+            Stmt::AdvanceStage { pipeline } => self.advance_stage(*pipeline),
+            Stmt::FenceProxyAsync => self.line("fence_async();"),
+            Stmt::CpAsyncCommit => self.line("copy_async_commit();"),
+            Stmt::CpAsyncWait { groups } => self.line(&format!("copy_async_wait<{groups}>();")),
+            Stmt::Barrier { range } if *range <= WARP => self.line("__syncwarp();"),
+            Stmt::Barrier { .. } if !self.kernel.producer.is_empty() => {
+                // The producer goes its own way.
                 self.line(&format!("barrier_wait<1, {}>();", self.kernel.threads));
             }
-            Stmt::Sync { .. } => self.line("__syncthreads();"),
+            Stmt::Barrier { .. } => self.line("__syncthreads();"),
         }
     }
 

@@ -1,4 +1,4 @@
-//! The text of printed CUDA: what schedules become.
+//! The text of printed CUDA.
 
 use crate::codegen::print;
 use crate::grid;
@@ -143,7 +143,7 @@ fn a_tiled_product() {
 }
 
 #[test]
-fn threads_of_a_block_do_not_combine_beside_a_feeder() {
+fn blocks_do_not_all_reduce_beside_a_producer() {
     let program = "
         #[autotune(dims(M = 4, K = 256))]
         fn sums(x: Tensor<f32, M, K>) -> Tensor<f32, M> { compute(|i| sum(0..K, |k| x[[i, k]])) }";
@@ -159,6 +159,9 @@ fn threads_of_a_block_do_not_combine_beside_a_feeder() {
         grid::place(&nest::lower(&scheduled(program, &trace))).map(|it| it.kernels.len())
     };
     assert_eq!(placed("pipelined:2", 64), Ok(1));
-    assert_eq!(placed("fed:2", 32), Ok(1), "a warp waits for nobody else");
-    assert_eq!(placed("fed:2", 64), Err(grid::Unplaceable::FedReduction));
+    assert_eq!(placed("warp_specialized:2", 32), Ok(1), "a warp all-reduces alone");
+    assert_eq!(
+        placed("warp_specialized:2", 64),
+        Err(grid::Unplaceable::BlockReductionBesideProducer)
+    );
 }

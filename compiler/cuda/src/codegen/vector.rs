@@ -9,11 +9,11 @@
 //!                                }
 //! ```
 //!
-//! Which accesses those are is decided in `lanes`; others stay element by element.
+//! `vector_access` decides on those accesses; others stay element by element.
 
-use super::lanes::{Inner, Load, Vectors};
+use super::vector_access::{Inner, Load, Vectors};
 use super::{Printer, element_type};
-use crate::grid::{Home, Stmt};
+use crate::grid::{MemoryScope, Stmt};
 use tvmtune_ir::poly::{Atom, Poly, VarId};
 
 impl Printer<'_> {
@@ -48,7 +48,7 @@ impl Printer<'_> {
     fn chunk(&mut self, inner: &Inner<'_>, vectors: &Vectors) {
         let Inner { var, tensor, index, value, reducer, .. } = *inner;
         let Vectors { lanes, stores, ref loads } = *vectors;
-        if self.asynchronous && self.copies_vector_async(inner, vectors) {
+        if self.in_cp_async && self.cp_async_vector(inner, vectors) {
             return;
         }
         let lane = self.names.enter_text("lane");
@@ -98,7 +98,7 @@ impl Printer<'_> {
         let buffer = self.grid.buffer(load.tensor);
         let vector = format!("Vec<{}, {lanes}>", element_type(buffer.dtype));
         let address = format!("&{}", self.place(load.tensor, &self.poly(&load.position).text));
-        let constant = buffer.home == Home::Argument && !self.is_written(load.tensor);
+        let constant = buffer.scope == MemoryScope::Argument && !self.is_written(load.tensor);
         let function = if constant { "load_constant" } else { "load" };
         if load.conditions.is_empty() {
             self.line(&format!("const {vector} {name} = {function}<{vector}>({address});"));

@@ -1,42 +1,37 @@
-//! Where threads wait for one another.
+//! Barrier insertion.
 //!
-//! The walk keeps, for the threads that run together, what they have read and written of memory
-//! they share since they last waited. A statement that reads what was written, or writes what was
-//! read or written, waits first. A loop is walked twice: what its end leaves pending is pending at
-//! its start. If nothing in it is to be waited for by itself, threads
-//! wait for what came before it once. Tiles that a block takes one after the other have only its own memory in common.
+//! The pass keeps, for the threads that run together, the sets of shared buffers that they have read
+//! and written since their last barrier. A statement with a read-after-write, write-after-read or
+//! write-after-write hazard gets a barrier before it. A loop is visited twice: accesses pending at
+//! its end are pending at its start. If a loop has no hazards of its own, one barrier before it is
+//! enough. Tiles of a persistent block have only the block's own memory in common.
 //!
-//! Iterations of one loop over threads need nothing of one another, so inside the innermost there
-//! is nothing to wait for. Where a condition stands around a single statement, threads wait before
-//! it, so that all do, whatever the condition.
+//! Iterations of one loop over threads are independent, so inside the innermost there are no
+//! hazards. The barrier of a condition around a single statement stands before the condition, so
+//! that all threads reach it.
 
 use std::collections::BTreeSet;
 
 use super::pipeline::take_apart;
-use super::{Buffer, Home, Kernel, LoopKind, Stmt, Unplaceable};
-use tvmtune_ir::dag::{Expr, TensorId};
+use super::unbound::{Kernel, Stmt};
+use super::walk::{Access, any, written};
+use super::{Buffer, LoopKind, MemoryScope, ThreadLoop, Unplaceable};
+use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::poly::{Atom, Poly, VarId};
 
-/// Lets the threads of a kernel wait where they must.
+/// Inserts the barriers of a kernel.
 pub(super) fn insert(kernel: &mut Kernel, buffers: &[Buffer]) -> Result<(), Unplaceable> {
-    let mut written = BTreeSet::new();
-    for stmt in &kernel.body {
-        stmt.walk(&mut |it| {
-            if let Stmt::Store { tensor, .. } | Stmt::Update { tensor, .. } = it {
-                written.insert(*tensor);
-            }
-        });
-    }
-    // What nobody writes can be read at any time.
-    written.retain(|it| buffers[it.0 as usize].home != Home::Registers);
-    let wave = kernel.tiles.as_ref().map(|it| it.wave);
-    let mut walk = Walk { buffers, shared: written, wave, threads: Vec::new() };
+    // Memory that nobody writes can be read at any time.
+    let mut written = written(&kernel.body);
+    written.retain(|it| buffers[it.0 as usize].scope != MemoryScope::Registers);
+    let tile_loop = kernel.tiles.as_ref().map(|it| it.tile_loop);
+    let mut walk = Inserter { buffers, shared: written, tile_loop, threads: Vec::new() };
     let body = std::mem::take(&mut kernel.body);
     kernel.body = walk.block(body, kernel.threads, &mut Pending::default())?;
     Ok(())
 }
 
-/// What threads did with shared memory since they last waited.
+/// Accesses of shared memory since the last barrier.
 #[derive(Clone, Default)]
 struct Pending {
     read: BTreeSet<TensorId>,
@@ -71,17 +66,17 @@ fn is_single(body: &[Stmt]) -> bool {
     matches!(body, [Stmt::Store { .. } | Stmt::Update { .. }])
 }
 
-struct Walk<'a> {
+struct Inserter<'a> {
     buffers: &'a [Buffer],
-    /// What a kernel writes outside of registers.
+    /// Buffers outside of registers that the kernel writes.
     shared: BTreeSet<TensorId>,
-    /// The loop of a block over its tiles.
-    wave: Option<VarId>,
+    /// The persistent tile loop.
+    tile_loop: Option<VarId>,
     /// The open loops over threads.
     threads: Vec<VarId>,
 }
 
-impl Walk<'_> {
+impl Inserter<'_> {
     /// Statements that `range` threads run together.
     fn block(
         &mut self,
@@ -99,7 +94,7 @@ impl Walk<'_> {
                     let copies = parts.prologue.iter().map(|it| self.accesses(it));
                     let copies = copies.reduce(Pending::with).unwrap_or_default();
                     if pending.conflicts(&copies) {
-                        stmts.push(Stmt::Sync { range });
+                        stmts.push(Stmt::Barrier { range });
                         *pending = Pending::default();
                     }
                     pending.add(copies);
@@ -111,7 +106,7 @@ impl Walk<'_> {
                         return Err(Unplaceable::Divergent);
                     }
                     stmts.extend(parts.prologue);
-                    let head = [parts.wait, Stmt::Sync { range }];
+                    let head = [parts.wait, Stmt::Barrier { range }];
                     let body = head.into_iter().chain(parts.ahead).chain(rest).collect();
                     let kind = LoopKind::Serial;
                     stmts.push(Stmt::For { var, name, extent, kind, body });
@@ -121,10 +116,10 @@ impl Walk<'_> {
                     let before = pending.clone();
                     let mut end = pending.clone();
                     self.block(body.clone(), range, &mut end)?;
-                    if self.wave == Some(var) {
+                    if self.tile_loop == Some(var) {
                         // Tiles have nothing in common but memory of the block.
                         end.retain(|it| {
-                            matches!(self.buffers[it.0 as usize].home, Home::Shared(_))
+                            matches!(self.buffers[it.0 as usize].scope, MemoryScope::Shared(_))
                         });
                     }
                     pending.add(end);
@@ -149,7 +144,7 @@ impl Walk<'_> {
                 stmt => {
                     let next = self.accesses(&stmt);
                     if range > 1 && pending.conflicts(&next) {
-                        stmts.push(Stmt::Sync { range });
+                        stmts.push(Stmt::Barrier { range });
                         *pending = Pending::default();
                     }
                     pending.add(next);
@@ -160,8 +155,8 @@ impl Walk<'_> {
         Ok(stmts)
     }
 
-    /// A wait before a loop, so that threads need not wait in each iteration: if nothing in the loop
-    /// itself is to be waited for.
+    /// Returns a barrier before a loop, if that saves one in each iteration: the loop has no hazards
+    /// of its own.
     fn wait_before(
         &mut self,
         body: &[Stmt],
@@ -175,21 +170,21 @@ impl Walk<'_> {
         let mut own = Pending::default();
         self.block(body.to_vec(), range, &mut own)?;
         let again = self.block(body.to_vec(), range, &mut own)?;
-        if again.iter().any(Stmt::waits_for_threads) {
+        if any(&again, &|it| matches!(it, Stmt::Barrier { .. })) {
             return Ok(None);
         }
         *pending = Pending::default();
-        Ok(Some(Stmt::Sync { range }))
+        Ok(Some(Stmt::Barrier { range }))
     }
 
-    /// A statement, with waits among the threads of one iteration if it is a loop over threads.
+    /// Inserts barriers among the threads of one iteration of a loop over threads.
     fn inside(&mut self, stmt: Stmt) -> Result<Stmt, Unplaceable> {
         Ok(match stmt {
-            Stmt::Thread { var, extent, step, range, body } if step > 1 => {
+            Stmt::Thread(ThreadLoop { var, extent, step, range, body }) if step > 1 => {
                 self.threads.push(var);
                 let body = self.block(body, step, &mut Pending::default())?;
                 self.threads.pop();
-                Stmt::Thread { var, extent, step, range, body }
+                Stmt::Thread(ThreadLoop { var, extent, step, range, body })
             }
             other => other,
         })
@@ -205,27 +200,18 @@ impl Walk<'_> {
         depends
     }
 
-    /// What a statement and all inside it does with shared memory.
+    /// Returns the accesses of shared memory in a statement.
     fn accesses(&self, stmt: &Stmt) -> Pending {
         let mut found = Pending::default();
-        stmt.walk(&mut |it| {
-            let (Stmt::Store { tensor, value, .. } | Stmt::Update { tensor, value, .. }) = it
-            else {
-                return;
-            };
-            if self.shared.contains(tensor) {
-                found.written.insert(*tensor);
-                if matches!(it, Stmt::Update { .. }) {
-                    found.read.insert(*tensor);
-                }
-            }
-            value.walk(&mut |it| {
-                if let Expr::Read { tensor, .. } = it
-                    && self.shared.contains(tensor)
-                {
-                    found.read.insert(*tensor);
-                }
-            });
+        let is_shared = |it: TensorId| self.shared.contains(&it);
+        stmt.accesses(&mut |it| match it {
+            Access::Write(tensor, _) if is_shared(tensor) => drop(found.written.insert(tensor)),
+            Access::Read(tensor, _) if is_shared(tensor) => drop(found.read.insert(tensor)),
+            _ => {}
+        });
+        stmt.walk(&mut |it| match it {
+            Stmt::Update { tensor, .. } if is_shared(*tensor) => drop(found.read.insert(*tensor)),
+            _ => {}
         });
         found
     }

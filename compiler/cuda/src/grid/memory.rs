@@ -1,82 +1,76 @@
-//! Where the buffers of a block live: in registers where each thread needs only its own elements,
-//! else in shared memory.
+//! Memory scopes of the buffers of a block: registers where each thread accesses only its own elements,
+//! else shared memory.
+//!
+//! In: buffers that are [`MemoryScope::Undecided`]. Out: for each a scope, its shape there, and its
+//! accesses as elements of that.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use super::distribute::{Form, Runs, distribute};
-use super::operand::Spreads;
-use super::tails::Unneeded;
-use super::{Buffer, Home, Kernel, Stmt, ThreadVar, Unplaceable, WARP, feed, pipeline, write_out};
+use super::fragment_layout::FragmentLayouts;
+use super::pipeline::{self, Staging};
+use super::position::flat;
+use super::thread_layout::{LoopAxis, Path, ThreadLayout, distribute};
+use super::unbound::{Kernel, Stmt};
+use super::{Buffer, MemoryScope, ThreadLoop, ThreadVar, Unplaceable};
 use tvmtune_ir::dag::expr::affine;
 use tvmtune_ir::dag::{Expr, Subscript, TensorId};
 use tvmtune_ir::poly::{Facts, Poly, VarId};
 use tvmtune_schedule::nest::{self, Scope};
 
-/// Where shared buffers start: on a line of 16 bytes, so that vectors can be read from them.
-const ALIGNMENT: u64 = 16;
 /// More elements than any memory of a block has.
-const MOST_ELEMENTS: i64 = 1 << 24;
-/// Where buffers start that boxes are copied to.
-const BOX_ALIGNMENT: u64 = 128;
-/// Bytes of a barrier in shared memory.
-const BARRIER: u64 = 8;
-/// Bytes of the largest element.
-const WIDEST: u64 = 8;
+const MAX_ELEMENTS: i64 = 1 << 24;
 
-/// A buffer of a nest; those of blocks count as registers until [`place`] has decided.
-pub(super) fn unplaced(buffer: &nest::Buffer) -> Buffer {
+/// A buffer of a nest; [`place`] decides on the memory scope of those of a block.
+pub(super) fn undecided(buffer: &nest::Buffer) -> Buffer {
     Buffer {
         name: buffer.name.clone(),
         dtype: buffer.dtype,
         shape: buffer.shape.clone(),
-        home: match buffer.scope {
-            Scope::Argument => Home::Argument,
-            Scope::Workspace => Home::Workspace,
-            Scope::Local => Home::Registers,
-            Scope::Unused => Home::Unused,
+        scope: match buffer.scope {
+            Scope::Argument => MemoryScope::Argument,
+            Scope::Workspace => MemoryScope::Workspace,
+            Scope::Local => MemoryScope::Undecided,
+            Scope::Unused => MemoryScope::Unused,
         },
         layout: buffer.layout.clone(),
-        permuted: None,
+        swizzle: None,
         is_rounded: false,
     }
 }
 
-/// The loops around an access, outermost first.
-pub(super) type Path = Vec<(VarId, Runs)>;
-
-/// What all accesses of a buffer have in common.
+/// The accesses of a buffer.
 struct Use {
     /// The loops around all of them.
-    home: Path,
-    /// Where each is, and the loops around it; `None` where the data says.
+    common: Path,
+    /// The index of each, `None` where it depends on data, and the loops around it.
     accesses: Vec<(Option<Vec<Poly>>, Path)>,
 }
 
-/// What becomes of a buffer.
+/// The decision about a buffer.
 enum Decision {
     /// Every thread has all of it.
     Private,
-    /// Every thread has its elements only: so many loops out it lies.
-    Dealt { n_home: usize },
-    /// It lies in shared memory; once for each value of the variable, if there is one.
+    /// Every thread has its own elements, inside of the `n_common` outermost loops.
+    Distributed { n_common: usize },
+    /// It is in shared memory; once for each value of the variable, if there is one.
     Shared { group: Option<VarId> },
 }
 
-/// Decides for every buffer of a block that the kernel uses.
+/// Decides on every buffer of a block that the kernel accesses; returns the pipeline stages.
 pub(super) fn place(
     kernel: &mut Kernel,
     buffers: &mut [Buffer],
     facts: &Facts,
-    (unneeded, spreads): (&Unneeded, &Spreads),
+    layouts: &FragmentLayouts,
     n_vars: &mut u32,
-) -> Result<(), Unplaceable> {
-    let slots = pipeline::slots(kernel, buffers, n_vars);
+) -> Result<BTreeMap<TensorId, Staging>, Unplaceable> {
+    let stagings = pipeline::stagings(kernel, buffers, n_vars);
     let mut uses: BTreeMap<TensorId, Use> = BTreeMap::new();
     each_access(&mut kernel.body, facts, &mut Vec::new(), &mut |tensor, index, path| {
-        if buffers[tensor.0 as usize].home == Home::Registers {
+        if buffers[tensor.0 as usize].scope == MemoryScope::Undecided {
             match affine(index) {
                 Some(it) => {
-                    let (index, path) = as_shared(spreads, tensor, it, path);
+                    let (index, path) = as_shared(layouts, tensor, it, path);
                     note(&mut uses, tensor, Some(index), &path);
                 }
                 None => note(&mut uses, tensor, None, path),
@@ -99,11 +93,11 @@ pub(super) fn place(
         facts,
         &mut Vec::new(),
         &mut |tensor, index, path| match decisions.get(&tensor) {
-            Some(Decision::Dealt { n_home }) => {
-                let known = affine(index).map(|it| as_shared(spreads, tensor, it, path));
+            Some(Decision::Distributed { n_common }) => {
+                let known = affine(index).map(|it| as_shared(layouts, tensor, it, path));
                 let form = known.and_then(|(index, path)| {
                     let position = flat(&index, &shapes[tensor.0 as usize]);
-                    Form::read(&position, &runs(&path[*n_home..]))
+                    ThreadLayout::read(&position, &runs(&path[*n_common..]))
                 });
                 let local = form.and_then(|it| distribute(&[it]));
                 let (places, _) = local.expect("it was read when it was decided");
@@ -111,39 +105,38 @@ pub(super) fn place(
             }
             Some(Decision::Shared { group }) => {
                 let own = group.map(Poly::var).into_iter();
-                let slot = slots.get(&tensor).map(pipeline::Slot::position).into_iter();
-                index.splice(0..0, slot.chain(own).map(Subscript::Affine));
+                let stage = stagings.get(&tensor).map(Staging::stage).into_iter();
+                index.splice(0..0, stage.chain(own).map(Subscript::Affine));
             }
             Some(Decision::Private) | None => {}
         },
     );
     for (tensor, decision) in &decisions {
-        let Decision::Shared { group } = decision else { continue };
         let buffer = &mut buffers[tensor.0 as usize];
-        let n_slots = slots.get(tensor).map(|it| Poly::constant(it.depth.into()));
+        let Decision::Shared { group } = decision else {
+            buffer.scope = MemoryScope::Registers;
+            continue;
+        };
+        let n_stages = stagings.get(tensor).map(|it| Poly::constant(it.n_stages.into()));
         let n_groups = group.map(|var| n_groups(kernel, var));
-        buffer.shape.splice(0..0, n_slots.into_iter().chain(n_groups));
-        buffer.home = Home::Shared(0);
+        buffer.shape.splice(0..0, n_stages.into_iter().chain(n_groups));
+        buffer.scope = MemoryScope::Shared(0);
     }
-    pipeline::keep(kernel, buffers, &slots);
-    feed::divide(kernel, buffers, &slots, unneeded)?;
-    let in_registers = |it: TensorId| buffers[it.0 as usize].home == Home::Registers;
-    write_out::loops(kernel, &in_registers, facts);
-    Ok(())
+    Ok(stagings)
 }
 
-/// An access, and the loops around it, as threads of a matrix instruction share it, if they do.
+/// Returns an access, and the loops around it, in the fragment layout if it has one.
 fn as_shared(
-    spreads: &Spreads,
+    layouts: &FragmentLayouts,
     tensor: TensorId,
     index: Vec<Poly>,
     path: &Path,
 ) -> (Vec<Poly>, Path) {
-    let shared = spreads.shared(tensor, &index, path);
+    let shared = layouts.shared(tensor, &index, path);
     shared.unwrap_or_else(|| (index, path.clone()))
 }
 
-/// Gives a buffer the largest extents it can have: memory of a block has a constant size.
+/// Sets a buffer's extents to their maxima: memory of a block has a constant size.
 fn bound_shape(buffer: &mut Buffer, facts: &Facts) -> Result<(), Unplaceable> {
     let mut elements: i64 = 1;
     for extent in &mut buffer.shape {
@@ -151,7 +144,7 @@ fn bound_shape(buffer: &mut Buffer, facts: &Facts) -> Result<(), Unplaceable> {
         elements = elements.saturating_mul(most);
         *extent = Poly::constant(most);
     }
-    if elements > MOST_ELEMENTS { Err(Unplaceable::DynamicMemory) } else { Ok(()) }
+    if elements > MAX_ELEMENTS { Err(Unplaceable::DynamicMemory) } else { Ok(()) }
 }
 
 fn note(
@@ -161,30 +154,30 @@ fn note(
     path: &Path,
 ) {
     let found =
-        uses.entry(tensor).or_insert_with(|| Use { home: path.clone(), accesses: Vec::new() });
-    let common = found.home.iter().zip(path).take_while(|(a, b)| a == b).count();
-    found.home.truncate(common);
+        uses.entry(tensor).or_insert_with(|| Use { common: path.clone(), accesses: Vec::new() });
+    let common = found.common.iter().zip(path).take_while(|(a, b)| a == b).count();
+    found.common.truncate(common);
     found.accesses.push((index, path.clone()));
 }
 
 fn decide(buffer: &mut Buffer, found: &Use, kernel: &mut Kernel, n_vars: &mut u32) -> Decision {
-    let step = found.home.iter().rev().find_map(|(_, it)| match it {
-        Runs::Threads { step, .. } => Some(*step),
-        Runs::Loop(_) => None,
+    let step = found.common.iter().rev().find_map(|(_, it)| match it {
+        LoopAxis::Threads { step, .. } => Some(*step),
+        LoopAxis::Loop(_) => None,
     });
     let range = step.unwrap_or(kernel.threads);
     if range == 1 {
         return Decision::Private;
     }
-    let n_home = found.home.len();
+    let n_common = found.common.len();
     let form = |(index, path): &(Option<Vec<Poly>>, Path)| {
         let position = flat(index.as_ref()?, &buffer.shape);
-        Form::read(&position, &runs(&path[n_home..]))
+        ThreadLayout::read(&position, &runs(&path[n_common..]))
     };
-    let forms: Option<Vec<Form>> = found.accesses.iter().map(form).collect();
+    let forms: Option<Vec<ThreadLayout>> = found.accesses.iter().map(form).collect();
     if let Some((_, size)) = forms.and_then(|it| distribute(&it)) {
         buffer.shape = vec![Poly::constant(size)];
-        return Decision::Dealt { n_home };
+        return Decision::Distributed { n_common };
     }
     let group = (range < kernel.threads).then(|| {
         let same = |it: &&ThreadVar| it.step == range && it.range == kernel.threads;
@@ -199,62 +192,14 @@ fn decide(buffer: &mut Buffer, found: &Use, kernel: &mut Kernel, n_vars: &mut u3
     Decision::Shared { group }
 }
 
-/// How many values a position of threads has.
+/// Returns the extent of a position of threads.
 fn n_groups(kernel: &Kernel, group: VarId) -> Poly {
     let found = kernel.thread_vars.iter().find(|it| it.var == group);
     Poly::constant(found.map_or(1, |it| it.range / it.step).into())
 }
 
-/// Gives every buffer its place in shared memory, and what warps combined too.
-pub(super) fn allocate(kernel: &mut Kernel, buffers: &mut [Buffer]) -> Result<(), Unplaceable> {
-    let (mut shared, mut combines) = (BTreeSet::new(), false);
-    shared.extend(kernel.maps.iter().map(|it| it.to));
-    for stmt in &kernel.body {
-        stmt.walk(&mut |it| match it {
-            Stmt::Store { tensor, .. } | Stmt::Update { tensor, .. } => {
-                if matches!(buffers[tensor.0 as usize].home, Home::Shared(_)) {
-                    shared.insert(*tensor);
-                }
-            }
-            Stmt::Combine { range, .. } => combines |= *range > WARP,
-            _ => {}
-        });
-    }
-    let mut end: u64 = 0;
-    for tensor in shared {
-        let buffer = &mut buffers[tensor.0 as usize];
-        let is_fed = kernel.maps.iter().any(|it| it.to == tensor);
-        let plain = if is_fed { BOX_ALIGNMENT } else { ALIGNMENT };
-        let alignment = buffer.permuted.map_or(plain, |it| 8 * u64::from(it));
-        let first = end.next_multiple_of(alignment);
-        let most = |it: &Poly| it.as_constant().unwrap_or(i64::MAX) as u64;
-        let elements = buffer.shape.iter().map(most).fold(1, u64::saturating_mul);
-        end = first.saturating_add(elements.saturating_mul(buffer.dtype.bytes()));
-        buffer.home = Home::Shared(u32::try_from(first).map_err(|_| Unplaceable::Shared(first))?);
-    }
-    if combines {
-        let first = end.next_multiple_of(ALIGNMENT);
-        kernel.partials = Some(u32::try_from(first).map_err(|_| Unplaceable::Shared(first))?);
-        end = first + u64::from(kernel.threads.div_ceil(WARP)) * WIDEST;
-    }
-    for ring in &mut kernel.rings {
-        let first = end.next_multiple_of(ALIGNMENT);
-        ring.place = u32::try_from(first).map_err(|_| Unplaceable::Shared(first))?;
-        end = first + 2 * u64::from(ring.depth) * BARRIER;
-    }
-    kernel.shared_bytes = u32::try_from(end).map_err(|_| Unplaceable::Shared(end))?;
-    Ok(())
-}
-
-fn runs(path: &[(VarId, Runs)]) -> BTreeMap<VarId, Runs> {
+fn runs(path: &[(VarId, LoopAxis)]) -> BTreeMap<VarId, LoopAxis> {
     path.iter().copied().collect()
-}
-
-/// The row-major position of an element.
-pub(super) fn flat(index: &[Poly], shape: &[Poly]) -> Poly {
-    let step =
-        |position: Poly, (at, extent): (&Poly, &Poly)| position * extent.clone() + at.clone();
-    index.iter().zip(shape).fold(Poly::default(), step)
 }
 
 type Visit<'v> = dyn FnMut(TensorId, &mut Vec<Subscript>, &Path) + 'v;
@@ -264,37 +209,24 @@ fn each_access(body: &mut [Stmt], facts: &Facts, path: &mut Path, visit: &mut Vi
     for stmt in body {
         match stmt {
             Stmt::For { var, extent, body, .. } => {
-                let extent = extent.interval(facts).hi.clamp(1, MOST_ELEMENTS);
-                path.push((*var, Runs::Loop(extent)));
+                let extent = extent.interval(facts).hi.clamp(1, MAX_ELEMENTS);
+                path.push((*var, LoopAxis::Loop(extent)));
                 each_access(body, facts, path, visit);
                 path.pop();
             }
-            Stmt::Thread { var, extent, step, range, body } => {
+            Stmt::Thread(ThreadLoop { var, extent, step, range, body }) => {
                 let extent = i64::from(*extent).max(1);
-                path.push((*var, Runs::Threads { extent, step: *step, range: *range }));
+                path.push((*var, LoopAxis::Threads { extent, step: *step, range: *range }));
                 each_access(body, facts, path, visit);
                 path.pop();
             }
-            Stmt::If { body, .. } | Stmt::Async { body } => each_access(body, facts, path, visit),
+            Stmt::If { body, .. } | Stmt::CpAsync { body } => each_access(body, facts, path, visit),
             Stmt::Store { tensor, index, value } | Stmt::Update { tensor, index, value, .. } => {
                 *value = read(value, path, visit);
                 *index = written(*tensor, index, path, visit);
             }
-            Stmt::Combine { tensor, index, .. } => *index = written(*tensor, index, path, visit),
-            Stmt::Sync { .. }
-            | Stmt::Commit
-            | Stmt::Wait { .. }
-            | Stmt::LoadFragment { .. }
-            | Stmt::Multiply { .. }
-            | Stmt::GroupMultiply { .. }
-            | Stmt::Matrices { .. }
-            | Stmt::WaitMatrices { .. }
-            | Stmt::WaitFull { .. }
-            | Stmt::WaitEmpty { .. }
-            | Stmt::CopyBox { .. }
-            | Stmt::Release { .. }
-            | Stmt::Advance { .. }
-            | Stmt::FenceAsync => {}
+            Stmt::AllReduce { tensor, index, .. } => *index = written(*tensor, index, path, visit),
+            _ => {}
         }
     }
 }

@@ -1,16 +1,16 @@
-//! Copies on their way while threads compute.
+//! Software pipelining by `cp.async`.
 //!
 //! ```text
 //! pipelined(3) k in 0..n              copy(0); commit; copy(1); commit
 //!   copy(k)                           for k in 0..n
-//!   use(k)                     =>       wait for all but 1; sync
+//!   use(k)                     =>       wait for all but 1; barrier
 //!                                       if k + 2 < n: copy(k + 2)
 //!                                       commit
 //!                                       use(k)
 //! ```
 //!
-//! What is copied has a slot for each iteration on its way: `k % 3`. One wait in an iteration is
-//! enough: who passes it knows that all threads have used slot `(k - 1) % 3`, which is filled next.
+//! A copied buffer has a stage for each iteration in flight: `k % 3`. One barrier in an iteration is
+//! enough: behind it all threads have used stage `(k - 1) % 3`, which is filled next.
 //!
 //! # Source
 //!
@@ -19,28 +19,30 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::{Buffer, Home, Kernel, LoopKind, Stmt};
+use super::unbound::{Kernel, Stmt};
+use super::walk::{n_accesses, reads, written};
+use super::{Buffer, LoopKind, MemoryScope};
 use tvmtune_ir::dag::{Expr, TensorId};
 use tvmtune_ir::poly::{Facts, Poly, VarId};
 use tvmtune_schedule::nest::Guard;
 
-/// Where a copied buffer keeps the iterations on their way.
+/// The pipeline stages of a copied buffer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Slot {
+pub(super) struct Staging {
     /// The loop.
     var: VarId,
-    /// How many iterations.
-    pub(super) depth: u8,
-    /// The variable that says which slot, where threads count.
-    ring: Option<VarId>,
+    /// Number of stages.
+    pub(super) n_stages: u8,
+    /// The variable of the stage, where producer and consumers count.
+    stage_var: Option<VarId>,
 }
 
-impl Slot {
-    /// The slot of an iteration.
-    pub(super) fn position(&self) -> Poly {
-        let depth = Poly::constant(self.depth.into());
+impl Staging {
+    /// Returns the stage of an iteration.
+    pub(super) fn stage(&self) -> Poly {
+        let depth = Poly::constant(self.n_stages.into());
         let of_loop = || Poly::var(self.var).modulo(&depth, &Facts::default());
-        self.ring.map_or_else(of_loop, Poly::var)
+        self.stage_var.map_or_else(of_loop, Poly::var)
     }
 
     /// Whether it belongs to that loop.
@@ -48,37 +50,38 @@ impl Slot {
         self.var == var
     }
 
-    /// The variable that says which slot, of a loop that is fed.
-    pub(super) fn ring_position(&self) -> Option<VarId> {
-        self.ring
+    /// Returns the variable of the stage, of a warp-specialized loop.
+    pub(super) fn stage_var(&self) -> Option<VarId> {
+        self.stage_var
     }
 }
 
-/// What pipelined and fed loops copy ahead, if all of it turns out to be in shared memory.
-pub(super) fn slots(
+/// Returns the stages of the buffers that pipelined and warp-specialized loops copy ahead, if all of
+/// them turn out to be in shared memory.
+pub(super) fn stagings(
     kernel: &Kernel,
     buffers: &[Buffer],
     n_vars: &mut u32,
-) -> BTreeMap<TensorId, Slot> {
-    let written = written(&kernel.body);
-    let mut slots = BTreeMap::new();
+) -> BTreeMap<TensorId, Staging> {
+    let all_written = written(&kernel.body);
+    let mut stagings = BTreeMap::new();
     for stmt in &kernel.body {
         stmt.walk(&mut |it| {
             let Stmt::For { var, kind, body, .. } = it else { return };
-            let mut insert = |copies: &[Stmt], depth: u8, ring: Option<VarId>| {
-                for tensor in self::written(copies) {
+            let mut insert = |copies: &[Stmt], depth: u8, stage_var: Option<VarId>| {
+                for tensor in written(copies) {
                     // What is used after the loop has one place for all iterations.
                     if n_accesses(body, tensor) == n_accesses(&kernel.body, tensor) {
-                        slots.insert(tensor, Slot { var: *var, depth, ring });
+                        stagings.insert(tensor, Staging { var: *var, n_stages: depth, stage_var });
                     }
                 }
             };
             match kind {
                 LoopKind::Pipelined(depth) => {
-                    insert(&body[..n_copies(body, buffers, &written)], *depth, None);
+                    insert(&body[..n_copies(body, buffers, &all_written)], *depth, None);
                 }
                 LoopKind::WarpSpecialized(depth) => {
-                    for run in runs_of_copies(body, buffers, &written) {
+                    for run in runs_of_copies(body, buffers, &all_written) {
                         *n_vars += 1;
                         insert(&body[run], *depth, Some(VarId(*n_vars - 1)));
                     }
@@ -87,53 +90,30 @@ pub(super) fn slots(
             }
         });
     }
-    slots
+    stagings
 }
 
-/// How often statements read or write a buffer.
-pub(super) fn n_accesses(body: &[Stmt], of: TensorId) -> usize {
-    let mut n = 0;
-    for stmt in body {
-        stmt.walk(&mut |it| {
-            if let Stmt::Store { tensor, value, .. } | Stmt::Update { tensor, value, .. } = it {
-                n += usize::from(*tensor == of);
-                value.walk(&mut |it| {
-                    n += usize::from(matches!(it, Expr::Read { tensor, .. } if *tensor == of));
-                });
-            }
-        });
-    }
-    n
-}
-
-/// Makes loops serial whose copies have no slots: they copy nothing, or to registers.
-pub(super) fn keep(kernel: &mut Kernel, buffers: &[Buffer], slots: &BTreeMap<TensorId, Slot>) {
+/// Makes loops serial whose copies have no stages: they copy nothing, or to registers.
+pub(super) fn keep(
+    kernel: &mut Kernel,
+    buffers: &[Buffer],
+    stagings: &BTreeMap<TensorId, Staging>,
+) {
     let all_written = written(&kernel.body);
-    let shared = |it: &TensorId| matches!(buffers[it.0 as usize].home, Home::Shared(_));
-    visit(&mut kernel.body, &mut |var, body, kind| {
+    let shared = |it: &TensorId| matches!(buffers[it.0 as usize].scope, MemoryScope::Shared(_));
+    let mut keep = |stmt: &mut Stmt| {
+        let Stmt::For { var, kind: kind @ LoopKind::Pipelined(_), body, .. } = stmt else { return };
         let copied = written(&body[..n_copies(body, buffers, &all_written)]);
-        let has_slot = |it: &TensorId| slots.get(it).is_some_and(|it| it.var == var);
-        if copied.is_empty() || !copied.iter().all(|it| shared(it) && has_slot(it)) {
+        let has_staging = |it: &TensorId| stagings.get(it).is_some_and(|it| it.var == *var);
+        if copied.is_empty() || !copied.iter().all(|it| shared(it) && has_staging(it)) {
             *kind = LoopKind::Serial;
         }
-    });
+    };
+    kernel.body.iter_mut().for_each(|it| it.for_each_mut(&mut keep));
 }
 
-fn visit(body: &mut [Stmt], change: &mut dyn FnMut(VarId, &[Stmt], &mut LoopKind)) {
-    for stmt in body {
-        if let Stmt::For { var, kind, body, .. } = stmt
-            && matches!(kind, LoopKind::Pipelined(_))
-        {
-            change(*var, body, kind);
-        }
-        if let Some(body) = stmt.body_mut() {
-            visit(body, change);
-        }
-    }
-}
-
-/// How many of the first statements only copy, from memory that nobody writes, what is not
-/// written after them.
+/// Returns the number of leading statements that only copy, from memory that the kernel does not
+/// write, to buffers that later statements do not write.
 pub(super) fn n_copies(
     body: &[Stmt],
     buffers: &[Buffer],
@@ -144,8 +124,8 @@ pub(super) fn n_copies(
     if written(&body[n..]).is_disjoint(&copied) { n } else { 0 }
 }
 
-/// The statements of a fed loop that its feeder runs, in runs that are waited for together: the
-/// first ones, and further on copies that are nobody's so far, where they are needed.
+/// Returns the statements of a warp-specialized loop that the producer runs, in runs of one circular
+/// buffer each: the leading copies, and later ones where they are needed.
 pub(super) fn runs_of_copies(
     body: &[Stmt],
     buffers: &[Buffer],
@@ -158,7 +138,10 @@ pub(super) fn runs_of_copies(
             let others = [&body[..n], &body[n + 1..]];
             n_accesses(others[0], *it) == 0 && !written(others[1]).contains(it)
         });
-        if !is_new || has_threads(stmt) || !copies(stmt, buffers, written_somewhere) {
+        if !is_new
+            || stmt.any(&|it| matches!(it, Stmt::Thread(_)))
+            || !copies(stmt, buffers, written_somewhere)
+        {
             continue;
         }
         match runs.last_mut() {
@@ -169,57 +152,33 @@ pub(super) fn runs_of_copies(
     runs
 }
 
-fn has_threads(stmt: &Stmt) -> bool {
-    let mut found = false;
-    stmt.walk(&mut |it| found |= matches!(it, Stmt::Thread { .. }));
-    found
-}
-
 /// Whether a statement only copies from memory that nobody writes.
 fn copies(stmt: &Stmt, buffers: &[Buffer], written_somewhere: &BTreeSet<TensorId>) -> bool {
     let source = |value: &Expr| {
-        let (mut reads, mut only_reads) = (false, true);
-        value.walk(&mut |it| {
-            if let Expr::Read { tensor, .. } = it {
-                let home = buffers[tensor.0 as usize].home;
-                reads = true;
-                only_reads &= matches!(home, Home::Argument | Home::Workspace)
-                    && !written_somewhere.contains(tensor);
-            }
+        let (mut any_read, mut only_constant) = (false, true);
+        reads(value, &mut |tensor, _| {
+            let scope = buffers[tensor.0 as usize].scope;
+            any_read = true;
+            only_constant &= scope.is_global() && !written_somewhere.contains(&tensor);
         });
         // A constant is where a reduction starts.
-        reads && only_reads
+        any_read && only_constant
     };
-    let mut is_copy = true;
-    stmt.walk(&mut |it| match it {
+    let is_other = |it: &Stmt| match it {
         Stmt::Store { tensor, value, .. } => {
-            let home = buffers[tensor.0 as usize].home;
-            is_copy &= matches!(home, Home::Shared(_) | Home::Registers) && source(value);
+            !buffers[tensor.0 as usize].scope.is_local() || !source(value)
         }
-        Stmt::Update { .. } | Stmt::Combine { .. } => is_copy = false,
-        _ => {}
-    });
-    is_copy
+        Stmt::Update { .. } | Stmt::AllReduce { .. } => true,
+        _ => false,
+    };
+    !stmt.any(&is_other)
 }
 
-pub(super) fn written(body: &[Stmt]) -> BTreeSet<TensorId> {
-    let mut found = BTreeSet::new();
-    for stmt in body {
-        stmt.walk(&mut |it| {
-            if let Stmt::Store { tensor, .. } | Stmt::Update { tensor, .. } = it {
-                found.insert(*tensor);
-            }
-        });
-    }
-    found
-}
-
-/// A pipelined loop, taken apart.
+/// The parts of a pipelined loop.
 pub(super) struct Pipeline {
-    /// What fills the first slots, before the loop.
+    /// Copies that fill the first stages, before the loop.
     pub(super) prologue: Vec<Stmt>,
-    /// What begins an iteration: the wait, then the copies of a later one. Threads wait for one
-    /// another between the two.
+    /// The head of an iteration: the wait, then, behind a barrier, the copies of a later one.
     pub(super) wait: Stmt,
     pub(super) ahead: Vec<Stmt>,
     /// The rest of an iteration.
@@ -240,23 +199,23 @@ pub(super) fn take_apart(
     let copies_of = |iteration: Poly| {
         let inside = Guard { value: iteration.clone(), bound: extent.clone() };
         let copies = body.iter().map(|it| at(it.clone(), var, &iteration)).collect();
-        let copies = Stmt::Async { body: copies };
+        let copies = Stmt::CpAsync { body: copies };
         // Often there are that many iterations for certain.
         let room = inside.bound.clone() - inside.value.clone();
         if room.is_positive(&Facts::default()) {
-            return vec![copies, Stmt::Commit];
+            return vec![copies, Stmt::CpAsyncCommit];
         }
-        vec![Stmt::If { guards: vec![inside], body: vec![copies] }, Stmt::Commit]
+        vec![Stmt::If { guards: vec![inside], body: vec![copies] }, Stmt::CpAsyncCommit]
     };
     Pipeline {
         prologue: (0..ahead).flat_map(|it| copies_of(Poly::constant(it))).collect(),
-        wait: Stmt::Wait { groups: u32::from(depth) - 2 },
+        wait: Stmt::CpAsyncWait { groups: u32::from(depth) - 2 },
         ahead: copies_of(Poly::var(var) + Poly::constant(ahead)),
         rest,
     }
 }
 
-/// A statement in another iteration.
+/// Moves a statement to another iteration.
 fn at(stmt: Stmt, var: VarId, iteration: &Poly) -> Stmt {
     let of = |it: VarId| (it == var).then(|| iteration.clone());
     stmt.map_polys(&|it| it.substitute_vars(&of, &Facts::default()))

@@ -1,26 +1,28 @@
-//! Reductions across threads: each adds into a register of its own, then all combine theirs.
+//! Reductions across threads: each adds into a register of its own, then all all-reduce theirs.
 //!
 //! ```text
 //! thread t: for k: s[i] += x[i, k, t]    =>    part = 0
 //!                                              thread t: for k: part += x[i, k, t]
-//!                                              part = sum of part over the threads, in each
+//!                                              part = all-reduce of part
 //!                                              s[i] += part
 //! ```
 
 use std::collections::BTreeMap;
 
-use super::threads::Walk;
-use super::{Buffer, Home, LoopKind, Stmt, Unplaceable};
+use super::threads::ThreadLowering;
+use super::unbound::Stmt;
+use super::walk::reads;
+use super::{Buffer, LoopKind, MemoryScope, ThreadLoop, Unplaceable};
 use tvmtune_ir::dag::{Expr, Reducer, Subscript, TensorId};
 use tvmtune_ir::poly::{Facts, Poly, VarId};
 use tvmtune_schedule::nest::{self, Guard, Nest, Scope};
 
-/// For each buffer of a task, the loops around all that touches it, outermost first.
+/// For each buffer of a task, the loops around all of its accesses, outermost first.
 pub(super) struct Reductions {
-    homes: BTreeMap<TensorId, Vec<VarId>>,
+    common: BTreeMap<TensorId, Vec<VarId>>,
 }
 
-/// What threads reduce together: where to, and how.
+/// A reduction across the threads of a loop.
 pub(super) struct Reduced {
     tensor: TensorId,
     index: Vec<Poly>,
@@ -32,7 +34,7 @@ pub(super) struct Reduced {
     guards: Vec<Guard>,
 }
 
-/// What stands around a statement inside of a loop over threads.
+/// The loops and guards around a statement inside of a loop over threads.
 #[derive(Default)]
 struct Around {
     /// Loops: extents, and whether over threads.
@@ -42,7 +44,7 @@ struct Around {
 
 impl Reductions {
     pub(super) fn new(phases: &[nest::Stmt], nest: &Nest) -> Self {
-        let mut reductions = Self { homes: BTreeMap::new() };
+        let mut reductions = Self { common: BTreeMap::new() };
         phases.iter().for_each(|it| reductions.visit(it, nest, &mut Vec::new()));
         reductions
     }
@@ -57,25 +59,21 @@ impl Reductions {
             nest::Stmt::If { body, .. } => body.iter().for_each(|it| self.visit(it, nest, path)),
             nest::Stmt::Store { tensor, value, .. } | nest::Stmt::Update { tensor, value, .. } => {
                 self.note(*tensor, nest, path);
-                value.walk(&mut |it| {
-                    if let Expr::Read { tensor, .. } = it {
-                        self.note(*tensor, nest, path);
-                    }
-                });
+                reads(value, &mut |tensor, _| self.note(tensor, nest, path));
             }
         }
     }
 
     fn note(&mut self, tensor: TensorId, nest: &Nest, path: &[VarId]) {
         if nest.buffer(tensor).scope == Scope::Local {
-            let home = self.homes.entry(tensor).or_insert_with(|| path.to_vec());
-            let common = home.iter().zip(path).take_while(|(a, b)| a == b).count();
-            home.truncate(common);
+            let loops = self.common.entry(tensor).or_insert_with(|| path.to_vec());
+            let common = loops.iter().zip(path).take_while(|(a, b)| a == b).count();
+            loops.truncate(common);
         }
     }
 
-    /// What the threads of a loop reduce together: updates whose place does not depend on the
-    /// thread, of what is seen outside the loop.
+    /// Returns the reductions across the threads of a loop: updates, of elements that do not depend on
+    /// the thread, in buffers that are visible outside of the loop.
     pub(super) fn of(&self, var: VarId, body: &[nest::Stmt]) -> Vec<Reduced> {
         let mut found = Vec::new();
         self.collect(var, body, &mut Around::default(), &mut found);
@@ -106,7 +104,7 @@ impl Reductions {
                 nest::Stmt::Store { .. } => {}
                 nest::Stmt::Update { tensor, index, reducer, .. } => {
                     let depends = |var: VarId| index.iter().any(|it| it.mentions(var));
-                    let inside = self.homes.get(tensor).is_some_and(|it| it.contains(&thread));
+                    let inside = self.common.get(tensor).is_some_and(|it| it.contains(&thread));
                     if inside || depends(thread) {
                         continue;
                     }
@@ -132,8 +130,8 @@ impl Reductions {
     }
 }
 
-impl Walk<'_> {
-    /// A loop whose threads reduce together, among `range` of them.
+impl ThreadLowering<'_> {
+    /// Lowers a loop whose threads reduce together, among `range` of them.
     pub(super) fn reduce(
         &mut self,
         var: VarId,
@@ -146,7 +144,7 @@ impl Walk<'_> {
         let mut parts = BTreeMap::new();
         for it in reduced {
             let shape: Option<Vec<i64>> = it.loops.iter().map(|it| it.1.as_constant()).collect();
-            let shape = shape.ok_or(Unplaceable::ReductionOutside)?;
+            let shape = shape.ok_or(Unplaceable::NestedReduction)?;
             let part = self.part(it.tensor, &shape);
             parts.insert(it.tensor, (part, it.loops.iter().map(|it| Poly::var(it.0)).collect()));
             let value = Expr::Const(
@@ -168,19 +166,19 @@ impl Walk<'_> {
                     true => update,
                     false => Stmt::If { guards, body: vec![update] },
                 };
-                vec![Stmt::Combine { tensor: part, index: vars.to_vec(), reducer, range }, update]
+                vec![Stmt::AllReduce { tensor: part, index: vars.to_vec(), reducer, range }, update]
             }));
         }
         let mut threads = self.thread(var, extent, body, range)?;
-        if matches!(threads, Stmt::Thread { step: 2.., .. }) {
+        if matches!(threads, Stmt::Thread(ThreadLoop { step: 2.., .. })) {
             // Each thread would add what all those of its iteration add.
-            return Err(Unplaceable::ReductionOutside);
+            return Err(Unplaceable::NestedReduction);
         }
         redirect(&mut threads, &parts);
         Ok(before.into_iter().chain([threads]).chain(after).collect())
     }
 
-    /// A buffer for what one thread has.
+    /// Adds a buffer for the partial result of one thread.
     fn part(&mut self, of: TensorId, shape: &[i64]) -> TensorId {
         let id = TensorId(self.buffers.len() as u32);
         let origin = &self.buffers[of.0 as usize];
@@ -188,16 +186,16 @@ impl Walk<'_> {
             name: format!("{}_part{}", origin.name, id.0),
             dtype: origin.dtype,
             shape: shape.iter().map(|it| Poly::constant(*it)).collect(),
-            home: Home::Registers,
+            scope: MemoryScope::Undecided,
             layout: None,
-            permuted: None,
+            swizzle: None,
             is_rounded: false,
         });
         id
     }
 
-    /// Statements in loops like those given, with variables of their own; `stmts` gets those, and
-    /// what renames the old ones.
+    /// Returns statements in copies of loops; `stmts` gets their variables, and a function that
+    /// renames the old ones.
     fn each(
         &mut self,
         loops: &[(VarId, Poly)],
@@ -220,26 +218,22 @@ impl Walk<'_> {
     }
 }
 
-/// Lets updates of what is reduced go to each thread's own part.
+/// Redirects updates of reduced buffers to each thread's partial result.
 fn redirect(stmt: &mut Stmt, parts: &BTreeMap<TensorId, (TensorId, Vec<Poly>)>) {
-    if let Stmt::Update { tensor, index, value, .. } = stmt {
-        debug_assert!(!reads(value, parts), "what is being reduced is not read");
+    stmt.for_each_mut(&mut |it| {
+        let Stmt::Update { tensor, index, value, .. } = it else { return };
+        debug_assert!(!reads_any(value, parts), "what is being reduced is not read");
         if let Some((part, at)) = parts.get(tensor) {
             (*tensor, *index) = (*part, at.clone());
         }
-    }
-    if let Some(body) = stmt.body_mut() {
-        body.iter_mut().for_each(|it| redirect(it, parts));
-    }
+    });
 }
 
-fn reads(value: &Expr, parts: &BTreeMap<TensorId, (TensorId, Vec<Poly>)>) -> bool {
+fn reads_any(value: &Expr, parts: &BTreeMap<TensorId, (TensorId, Vec<Poly>)>) -> bool {
     let mut found = false;
-    value.walk(&mut |it| {
-        if let Expr::Read { tensor, index } = it {
-            let affine = index.iter().all(|it| matches!(it, Subscript::Affine(_)));
-            found |= affine && parts.contains_key(tensor);
-        }
+    reads(value, &mut |tensor, index| {
+        let affine = index.iter().all(|it| matches!(it, Subscript::Affine(_)));
+        found |= affine && parts.contains_key(&tensor);
     });
     found
 }

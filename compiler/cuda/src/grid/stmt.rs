@@ -1,14 +1,17 @@
-//! What a thread does: the statements of a kernel.
+//! Statements of a kernel, as one thread runs them.
 //!
-//! Loops and stores come from the nest; everything else is put in by the steps of the grid.
+//! Loops and stores come from the nest; the passes of the grid insert everything else. Loops over
+//! threads are there until `bind`: a [`Stmt`] without a parameter can't hold any.
+
+use std::convert::Infallible;
 
 use tvmtune_ir::dag::{DType, Expr, Reducer, TensorId};
 use tvmtune_ir::poly::{Poly, VarId};
 use tvmtune_schedule::nest::Guard;
 
-/// What a thread does.
+/// A statement of one thread; `L` is [`ThreadLoop`] before threads are bound.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Stmt {
+pub enum Stmt<L = Infallible> {
     /// `for var in 0..extent`, in order.
     For {
         /// The loop's variable.
@@ -17,37 +20,25 @@ pub enum Stmt {
         name: String,
         /// Number of iterations; none if it is 0 or less.
         extent: Poly,
-        /// How it is written.
+        /// Its code generation.
         kind: LoopKind,
-        /// What each iteration does.
-        body: Vec<Stmt>,
+        /// The statements of an iteration.
+        body: Vec<Stmt<L>>,
     },
-    /// A loop over threads, until `bind` makes it a position: its iterations are runs of `step`
-    /// threads among the `range` that have got here.
-    Thread {
-        /// The loop's variable.
-        var: VarId,
-        /// Number of iterations.
-        extent: u32,
-        /// Threads of one iteration.
-        step: u32,
-        /// Threads there are for all of them.
-        range: u32,
-        /// What each iteration does.
-        body: Vec<Stmt>,
-    },
+    /// A loop over threads.
+    Thread(L),
     /// `if all guards hold`
     If {
         /// At least one.
         guards: Vec<Guard>,
-        /// What happens then.
-        body: Vec<Stmt>,
+        /// The statements guarded.
+        body: Vec<Stmt<L>>,
     },
     /// `tensor[index] = value`
     Store {
         /// The buffer written.
         tensor: TensorId,
-        /// Where.
+        /// The element.
         index: Vec<Poly>,
         /// Of the buffer's type.
         value: Expr,
@@ -56,62 +47,63 @@ pub enum Stmt {
     Update {
         /// The buffer read and written.
         tensor: TensorId,
-        /// Where.
+        /// The element.
         index: Vec<Poly>,
-        /// How old and new combine.
+        /// The reduction.
         reducer: Reducer,
         /// Of the buffer's type.
         value: Expr,
     },
-    /// A register gets what those of `range` threads in a row combine to, in all of them.
-    Combine {
+    /// A warp or block all-reduce: a register of each of `range` consecutive threads becomes the
+    /// reduction of all of them.
+    AllReduce {
         /// A buffer in registers.
         tensor: TensorId,
-        /// Which of its elements.
+        /// The element.
         index: Vec<Poly>,
-        /// How they combine.
+        /// The reduction.
         reducer: Reducer,
-        /// How many threads; a power of two up to a warp, else whole warps.
+        /// Number of threads; a power of two up to a warp, else whole warps.
         range: u32,
     },
-    /// Stores that may happen any time until this thread waits for their group.
-    Async {
+    /// Stores as `cp.async`: complete once this thread has waited for their group.
+    CpAsync {
         /// Copies from memory that nobody writes to shared memory.
-        body: Vec<Stmt>,
+        body: Vec<Stmt<L>>,
     },
-    /// Ends a group of stores that happen later.
-    Commit,
-    /// Waits until all groups of this thread but the last so many have happened.
-    Wait {
-        /// How many may still be on their way.
+    /// `cp.async.commit_group`
+    CpAsyncCommit,
+    /// `cp.async.wait_group`
+    CpAsyncWait {
+        /// Groups that may still be pending.
         groups: u32,
     },
-    /// A warp loads an operand of a matrix instruction.
+    /// A warp loads an operand of an MMA instruction.
     LoadFragment {
-        /// Which of the kernel's fragments.
+        /// Index of the kernel's fragment.
         fragment: usize,
-        /// Which operand of those.
+        /// Number of the operand in it.
         at: Poly,
-        /// What it is made of.
+        /// Its place in memory.
         operand: Operand,
     },
-    /// A warp multiplies and adds: `m16n8k16`, or `m16n8k32` of 8-bit integers.
-    Multiply {
+    /// A warp's `mma.sync`: `m16n8k16`, or `m16n8k32` of 8-bit integers.
+    Mma {
         /// The accumulators, in registers.
         tensor: TensorId,
         /// The four of one thread: rows `g` and `g + 8`, columns `2q` and `2q + 1` of each.
         index: Box<[Vec<Poly>; 4]>,
-        /// The first operand: fragment, and which.
+        /// The first operand: fragment, and number in it.
         a: (usize, Poly),
         /// The second.
         b: (usize, Poly),
         /// The type of the operands.
         dtype: DType,
     },
-    /// A warpgroup multiplies two operands, and adds, some time until it waits:
-    /// `wgmma.mma_async.m64nNk16`, or `k32` of 8-bit integers.
-    GroupMultiply {
-        /// What is added to.
+    /// A warpgroup's `wgmma.mma_async.m64nNk16`, or `k32` of 8-bit integers: complete once its
+    /// group was waited for.
+    Wgmma {
+        /// The accumulators.
         accumulators: Box<Accumulators>,
         /// N, a multiple of 8 up to 256.
         columns: u32,
@@ -122,61 +114,87 @@ pub enum Stmt {
         /// The type of the operands.
         dtype: DType,
     },
-    /// A batch of instructions.
-    Matrices {
-        /// Each a [`Stmt::GroupMultiply`].
-        body: Vec<Stmt>,
+    /// A group of WGMMA instructions, committed together.
+    WgmmaGroup {
+        /// Each a [`Stmt::Wgmma`].
+        body: Vec<Stmt<L>>,
     },
-    /// Waits until all batches but the last so many are done.
-    WaitMatrices {
-        /// How many may still run.
-        batches: u32,
-        /// What they add to.
+    /// `wgmma.wait_group`
+    WgmmaWait {
+        /// Groups that may still be pending.
+        groups: u32,
+        /// Their accumulators.
         sum: TensorId,
     },
-    /// The feeder copies a box to the slot it is at; what lies outside of the tensor is zero.
-    CopyBox {
-        /// Which of the kernel's maps.
-        map: usize,
-        /// The position of its first element in the buffer.
+    /// The producer copies a box of a tensor to its stage by `cp.async.bulk.tensor`, with zero fill
+    /// outside of the tensor.
+    TmaLoad {
+        /// Index of the kernel's tensor map.
+        tensor_map: usize,
+        /// The position of the box in the buffer.
         position: Poly,
-        /// Where it starts in the tensor.
+        /// The first element in the tensor.
         coordinates: Vec<Poly>,
-        /// The ring.
-        ring: usize,
+        /// Index of the kernel's circular buffer.
+        pipeline: usize,
     },
-    /// The feeder waits until its slot is empty, and says how many bytes it will copy to it.
-    WaitEmpty {
-        /// The ring.
-        ring: usize,
+    /// The producer waits until its stage is empty, and expects the bytes of one.
+    ProducerAcquire {
+        /// Index of the kernel's circular buffer.
+        pipeline: usize,
     },
-    /// Threads wait until their slot is full.
-    WaitFull {
-        /// The ring.
-        ring: usize,
+    /// Consumers wait until their stage is full.
+    ConsumerWait {
+        /// Index of the kernel's circular buffer.
+        pipeline: usize,
     },
-    /// Threads are done with a slot.
-    Release {
-        /// The ring.
-        ring: usize,
-        /// Whether with the one before the one they are at.
-        before: bool,
+    /// Consumers are done with a stage.
+    ConsumerRelease {
+        /// Index of the kernel's circular buffer.
+        pipeline: usize,
+        /// The stage.
+        stage: Released,
     },
-    /// On to the next slot.
-    Advance {
-        /// The ring.
-        ring: usize,
+    /// On to the next stage.
+    AdvanceStage {
+        /// Index of the kernel's circular buffer.
+        pipeline: usize,
     },
-    /// What this thread wrote to shared memory can be read by who reads it asynchronously.
-    FenceAsync,
-    /// So many threads in a row wait for one another.
-    Sync {
-        /// Up to [`WARP`](super::WARP): those of a warp wait, else those of the block.
+    /// `fence.proxy.async`: stores to shared memory become visible to WGMMA and TMA.
+    FenceProxyAsync,
+    /// A barrier of `range` consecutive threads.
+    Barrier {
+        /// Up to [`WARP`](super::WARP): of a warp, else of the block.
         range: u32,
     },
 }
 
-/// An operand of a matrix instruction, where it lies: element `(row, k)` at
+/// A loop over threads, before it is bound to positions of threads: its iterations are runs of
+/// `step` threads among the `range` that have got here.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ThreadLoop {
+    /// The loop's variable.
+    pub var: VarId,
+    /// Number of iterations.
+    pub extent: u32,
+    /// Threads of one iteration.
+    pub step: u32,
+    /// Threads there are for all of them.
+    pub range: u32,
+    /// The statements of an iteration.
+    pub body: Vec<Stmt<ThreadLoop>>,
+}
+
+/// The stage that consumers release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Released {
+    /// The one they are at.
+    Current,
+    /// The one before.
+    Previous,
+}
+
+/// An operand of an MMA instruction in memory: element `(row, k)` at
 /// `base + row * row_stride + k * k_stride`. Rows of the second operand are columns of the matrix.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operand {
@@ -190,12 +208,12 @@ pub struct Operand {
     pub k_stride: i64,
     /// Whether it is the first operand, of 16 rows; else the second, of 8.
     pub is_first: bool,
-    /// How threads get at it.
-    pub way: Way,
+    /// The kind of load.
+    pub load: OperandLoad,
 }
 
 /// The accumulators of one thread of a warpgroup, in registers: number `4j + 2h + p` of an
-/// instruction, which is of row `8h` and column `8j + p` of the thread's, is
+/// instruction, in row `8h` and column `8j + p` of the thread's, is
 /// `base + eight * j + half * h + pair * p`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Accumulators {
@@ -211,21 +229,21 @@ pub struct Accumulators {
     pub eight: i64,
 }
 
-/// An operand of a warpgroup's matrix instruction, in a [permuted](super::Buffer::permuted) buffer.
+/// A WGMMA operand in a [swizzled](super::Buffer::swizzle) buffer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SharedOperand {
     /// The buffer.
     pub tensor: TensorId,
     /// Position of its first element.
     pub base: Poly,
-    /// Whether neighbors in memory are neighbors in rows (columns, of the second operand); else
-    /// along the reduction.
+    /// Whether it is MN-major: neighbors in memory are neighbors in rows (columns, of the second
+    /// operand); else K-major.
     pub transposed: bool,
     /// If transposed: elements from one panel, as wide as the buffer's rows, to the next.
     pub panel: i64,
 }
 
-/// The first operand of a warpgroup's matrix instruction.
+/// The first operand of a WGMMA instruction.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FirstOperand {
     /// In shared memory.
@@ -234,8 +252,8 @@ pub enum FirstOperand {
     Registers(RegisterOperand),
 }
 
-/// The elements of an operand that one thread of a warpgroup has, in registers: what is of row `8h`
-/// of the thread's, and of step `8f + p` of those that start at its own, is
+/// The fragment of a register operand that one thread of a warpgroup has: the element in row `8h`
+/// of the thread's, at step `8f + p` of those that start at its own, is
 /// `base + half * h + far * f + pair * p`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RegisterOperand {
@@ -251,128 +269,32 @@ pub struct RegisterOperand {
     pub pair: i64,
 }
 
-/// How threads get at an operand of a matrix instruction.
+/// The load of an operand of an MMA instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// Whole rows of 16 bytes of shared memory, exchanged by the hardware: along the reduction, or
-    /// transposed.
-    Matrices {
-        /// Whether neighbors in memory are neighbors in rows.
+pub enum OperandLoad {
+    /// By `ldmatrix`, from rows of 16 bytes of shared memory.
+    Ldmatrix {
+        /// Whether neighbors in memory are neighbors in rows: `.trans`.
         transposed: bool,
     },
     /// Element by element.
     Elements,
 }
 
-/// How a loop is written.
+/// The code generation of a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LoopKind {
     /// As a loop.
     Serial,
-    /// As a loop, with copies on their way that many iterations ahead, this one counted.
+    /// As a loop, software-pipelined by `cp.async` in that many stages.
     Pipelined(u8),
-    /// The same, with copies made by the feeder; none is left once it has its part.
+    /// As a loop, with copies made by the producer warp in that many stages; none is left after
+    /// warp specialization.
     WarpSpecialized(u8),
     /// With its body repeated.
     Unrolled,
-    /// The same, where no matrix instruction took its place.
+    /// The same, where no MMA instruction took its place.
     Tensorized,
     /// As one access of several elements where memory allows it, else repeated.
     Vectorized,
-}
-
-impl Stmt {
-    /// The statements inside.
-    pub fn body(&self) -> &[Stmt] {
-        match self {
-            Stmt::For { body, .. }
-            | Stmt::Thread { body, .. }
-            | Stmt::If { body, .. }
-            | Stmt::Matrices { body }
-            | Stmt::Async { body } => body,
-            _ => &[],
-        }
-    }
-
-    pub(super) fn body_mut(&mut self) -> Option<&mut Vec<Stmt>> {
-        match self {
-            Stmt::For { body, .. }
-            | Stmt::Thread { body, .. }
-            | Stmt::If { body, .. }
-            | Stmt::Matrices { body }
-            | Stmt::Async { body } => Some(body),
-            _ => None,
-        }
-    }
-
-    /// With every polynomial of this statement and of all inside it changed, as long as they are
-    /// loops, conditions, and accesses.
-    pub(super) fn map_polys(mut self, change: &dyn Fn(&Poly) -> Poly) -> Self {
-        match &mut self {
-            Stmt::For { extent, .. } => *extent = change(extent),
-            Stmt::If { guards, .. } => {
-                for Guard { value, bound } in guards {
-                    (*value, *bound) = (change(value), change(bound));
-                }
-            }
-            Stmt::Store { index, value, .. } | Stmt::Update { index, value, .. } => {
-                *index = index.iter().map(change).collect();
-                *value = value.map_polys(&mut |it| change(it));
-            }
-            Stmt::Combine { index, .. } => *index = index.iter().map(change).collect(),
-            Stmt::Thread { .. }
-            | Stmt::Sync { .. }
-            | Stmt::Async { .. }
-            | Stmt::Commit
-            | Stmt::Wait { .. }
-            | Stmt::LoadFragment { .. }
-            | Stmt::Multiply { .. }
-            | Stmt::GroupMultiply { .. }
-            | Stmt::Matrices { .. }
-            | Stmt::WaitMatrices { .. }
-            | Stmt::WaitFull { .. }
-            | Stmt::WaitEmpty { .. }
-            | Stmt::CopyBox { .. }
-            | Stmt::Release { .. }
-            | Stmt::Advance { .. }
-            | Stmt::FenceAsync => {}
-        }
-        if let Some(body) = self.body_mut() {
-            *body = std::mem::take(body).into_iter().map(|it| it.map_polys(change)).collect();
-        }
-        self
-    }
-
-    /// Calls `visit` with this statement and all inside it, outermost first.
-    pub fn walk<'a>(&'a self, visit: &mut dyn FnMut(&'a Stmt)) {
-        visit(self);
-        for stmt in self.body() {
-            stmt.walk(visit);
-        }
-    }
-
-    /// Whether threads wait in it for one another.
-    pub(super) fn waits_for_threads(&self) -> bool {
-        let mut found = false;
-        self.walk(&mut |it| found |= matches!(it, Stmt::Sync { .. }));
-        found
-    }
-
-    /// Whether threads wait in it, for one another or for copies.
-    pub fn waits(&self) -> bool {
-        let mut found = false;
-        self.walk(&mut |it| {
-            found |= matches!(
-                it,
-                Stmt::Sync { .. }
-                    | Stmt::Combine { .. }
-                    | Stmt::Commit
-                    | Stmt::Wait { .. }
-                    | Stmt::WaitMatrices { .. }
-                    | Stmt::WaitFull { .. }
-                    | Stmt::Release { .. }
-            );
-        });
-        found
-    }
 }

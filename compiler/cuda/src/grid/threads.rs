@@ -1,17 +1,18 @@
-//! The phases of a nest as kernels: which loops are blocks, and how many threads a block has.
+//! Phases of a nest as kernels: loops over blocks, and the number of threads of a block.
 //!
 //! A loop over threads gives each of its iterations as many threads as the loops inside it need; of
-//! loops one after the other the longest says how many there are. So `ty` stands for the same
-//! threads in all loops inside it, and what they keep in registers stays theirs.
+//! consecutive loops the longest decides. So `ty` stands for the same threads in all loops inside
+//! it, and registers of a thread stay its own.
 //!
 //! Loops of the same extents, from the outermost on, are the same threads wherever they stand: a
 //! row of which four threads share the elements starts, and ends, in those four.
 
 use std::collections::BTreeMap;
 
-use super::persistent::persist;
+use super::persistent::{PersistentLoop, persist};
 use super::reduce::Reductions;
-use super::{BlockVar, Buffer, Kernel, LoopKind, MOST_THREADS, Stmt, Unplaceable, WARP, stream};
+use super::unbound::{Kernel, Stmt};
+use super::{BlockVar, Buffer, LoopKind, MAX_THREADS, ThreadLoop, Unplaceable, WARP, stream_k};
 use tvmtune_ir::dag::Reducer;
 use tvmtune_ir::poly::{Facts, VarId};
 use tvmtune_schedule::nest::{self, Nest};
@@ -37,12 +38,13 @@ pub(super) fn kernel(
         1 => 1,
         threads => threads.max(WARP),
     };
-    if threads > MOST_THREADS {
+    if threads > MAX_THREADS {
         return Err(Unplaceable::Threads(threads));
     }
     let reductions = Reductions::new(phases, nest);
     let path = Vec::new();
-    let mut walk = Walk { reductions, needs, path, buffers: &mut *buffers, n_vars: &mut *n_vars };
+    let mut walk =
+        ThreadLowering { reductions, needs, path, buffers: &mut *buffers, n_vars: &mut *n_vars };
     let body = walk.block(body, threads)?;
     let mut kernel = Kernel {
         blocks,
@@ -52,31 +54,28 @@ pub(super) fn kernel(
         partials: None,
         fragments: Vec::new(),
         thread_vars: Vec::new(),
-        rings: Vec::new(),
-        maps: Vec::new(),
-        feeder: Vec::new(),
+        circular_buffers: Vec::new(),
+        tensor_maps: Vec::new(),
+        producer: Vec::new(),
         body,
     };
     if let Some(persistent) = persistent {
-        let divides = persist(&mut kernel, persistent, facts, n_vars);
+        let divides = persist(&mut kernel, &persistent, facts, n_vars);
         if divides {
-            stream::divide(&mut kernel, buffers, facts, n_vars)?;
+            stream_k::divide(&mut kernel, buffers, facts, n_vars)?;
         }
     }
     Ok(kernel)
 }
 
-/// The loops over blocks, neighbors of a cluster last; from which of them on so many blocks at most
-/// take turns; and what is inside.
-fn blocks(
-    phases: &[nest::Stmt],
-) -> (Vec<BlockVar>, Option<(VarId, tvmtune_schedule::LoopKind)>, &[nest::Stmt]) {
+/// Returns the loops over blocks, those of a cluster last; the outermost persistent one; and the body.
+fn blocks(phases: &[nest::Stmt]) -> (Vec<BlockVar>, Option<PersistentLoop>, &[nest::Stmt]) {
     let (mut blocks, mut persistent, mut body) = (Vec::new(), None, phases);
     while let [nest::Stmt::For { var, name, extent, kind, body: inner }] = body
         && kind.is_parallel()
     {
         if kind.most_blocks().is_some() {
-            persistent = persistent.or(Some((*var, *kind)));
+            persistent = persistent.or(Some(PersistentLoop { var: *var, kind: *kind }));
         }
         let in_cluster = *kind == tvmtune_schedule::LoopKind::Cluster;
         let (name, extent) = (name.clone(), extent.clone());
@@ -87,13 +86,13 @@ fn blocks(
     (blocks, persistent, body)
 }
 
-/// How many threads one iteration needs, by the extents of the loops over threads around it: a
-/// power of two up to a warp, or warps.
+/// Threads that one iteration needs, by the extents of the loops over threads around it: a power of
+/// two up to a warp, or whole warps.
 #[derive(Default)]
 pub(super) struct Needs(BTreeMap<Vec<u32>, u32>);
 
 impl Needs {
-    /// Notes what statements need that stand inside loops of these extents.
+    /// Notes the needs of statements inside of loops of these extents.
     fn note(&mut self, body: &[nest::Stmt], path: &mut Vec<u32>) -> Result<(), Unplaceable> {
         for stmt in body {
             match stmt {
@@ -126,7 +125,7 @@ impl Needs {
 }
 
 /// The walk from loops to threads.
-pub(super) struct Walk<'a> {
+pub(super) struct ThreadLowering<'a> {
     pub(super) reductions: Reductions,
     needs: Needs,
     /// The extents of the open loops over threads.
@@ -135,8 +134,8 @@ pub(super) struct Walk<'a> {
     pub(super) n_vars: &'a mut u32,
 }
 
-impl Walk<'_> {
-    /// What `range` threads do.
+impl ThreadLowering<'_> {
+    /// Lowers statements that `range` threads run.
     pub(super) fn block(
         &mut self,
         body: &[nest::Stmt],
@@ -189,7 +188,7 @@ impl Walk<'_> {
         }])
     }
 
-    /// A loop over threads.
+    /// Lowers a loop over threads.
     pub(super) fn thread(
         &mut self,
         var: VarId,
@@ -204,7 +203,7 @@ impl Walk<'_> {
         let step = if alone { 1 } else { step };
         let body = self.block(body, step)?;
         self.path.pop();
-        Ok(Stmt::Thread { var, extent, step, range, body })
+        Ok(Stmt::Thread(ThreadLoop { var, extent, step, range, body }))
     }
 }
 

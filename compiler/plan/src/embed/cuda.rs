@@ -1,8 +1,8 @@
-//! Step 10 and 11 of 12, for GPUs: what a crate embeds of one program for CUDA devices, as Rust text.
+//! Steps 10 and 11 of 12, for GPUs: the Rust text that a crate embeds of one program for CUDA devices.
 //!
-//! In: a [`Dag`], and of buckets of its dimensions what was generated, with the files it was
+//! In: a [`Dag`], and for buckets of its dimensions the generated code, with the files it was
 //! compiled to. Out: text that follows that of [`super::plan`], from [`CUDA_MARK`] on: a static `CUDA`
-//! with a list for each bucket, as `tvmtune_runtime::raw::cuda` has it. Whoever embeds no code for
+//! with a list for each bucket, as `tvmtune_runtime::raw::cuda` has it. A crate without code for
 //! devices leaves the text from there on out.
 //!
 //! # Invariants
@@ -13,8 +13,8 @@
 use super::{CUDA_MARK, argument, dims_poly, layout_literal, place, push};
 use crate::record::Tier;
 use tvmtune_cuda::Generated;
-use tvmtune_cuda::codegen::{ALIGNMENT, Entry, Map, Param};
-use tvmtune_cuda::grid::Home;
+use tvmtune_cuda::codegen::{ALIGNMENT, Entry, Param, TensorMapEncoding};
+use tvmtune_cuda::grid::MemoryScope;
 use tvmtune_ir::dag::{Dag, TensorId};
 use tvmtune_ir::poly::{DimId, Interval, Poly};
 use tvmtune_ir::target::gpu::Arch;
@@ -24,30 +24,30 @@ use tvmtune_ir::target::gpu::Arch;
 pub struct Variant<'a> {
     /// The range of each dynamic dimension.
     pub bucket: &'a [Interval],
-    /// What it was generated for.
+    /// The architecture it was generated for.
     pub arch: Arch,
     /// How the schedule was found.
     pub tier: Tier,
     /// The time of one launch where this code was measured, in ns.
     pub median_ns: Option<f64>,
-    /// What was generated.
+    /// The generated code.
     pub generated: &'a Generated,
-    /// What it was compiled to, the most specific first.
+    /// The compiled files, the most specific first.
     pub images: &'a [Image],
 }
 
 /// A compiled file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
-    /// What it was compiled for.
+    /// The architecture it was compiled for.
     pub arch: Arch,
-    /// How.
+    /// Its format.
     pub format: Format,
     /// Its name.
     pub file: String,
 }
 
-/// How a file was compiled.
+/// The format of a compiled file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// To machine code.
@@ -105,7 +105,7 @@ fn numbers_name(bucket: usize, variant: usize) -> String {
     format!("cuda_{bucket}_{variant}_numbers")
 }
 
-/// An entry of the table: what a launch knows, each thing once.
+/// An entry of the table of launch arguments, each of them once.
 #[derive(Clone, Debug, PartialEq)]
 enum Word {
     Argument(TensorId),
@@ -117,12 +117,14 @@ enum Word {
 
 fn word(generated: &Generated, param: Param) -> Word {
     match param {
-        Param::Map(map) => word(generated, Param::Pointer(generated.unit.maps[map].tensor)),
+        Param::TensorMap(map) => {
+            word(generated, Param::Pointer(generated.unit.tensor_maps[map].tensor))
+        }
         Param::Dim(dim) => Word::Dim(dim),
         Param::Scalar(scalar) => Word::Scalar(scalar.0),
         Param::Pointer(tensor) => {
             let buffer = generated.grid.buffer(tensor);
-            if buffer.home != Home::Workspace {
+            if buffer.scope != MemoryScope::Workspace {
                 return Word::Argument(tensor);
             }
             let element = Poly::constant(buffer.dtype.bytes() as i64);
@@ -132,7 +134,7 @@ fn word(generated: &Generated, param: Param) -> Word {
     }
 }
 
-/// What the functions are passed, in order of first use.
+/// The arguments of the functions, in order of first use.
 fn table(generated: &Generated) -> Vec<Word> {
     let mut table = Vec::new();
     for param in generated.unit.entries.iter().flat_map(|it| &it.params) {
@@ -150,7 +152,7 @@ fn variant(text: &mut String, dag: &Dag, numbers: &str, variant: &Variant<'_>, t
     let function = |it: &Entry| function(generated, it, table);
     let functions: Vec<String> = generated.unit.entries.iter().map(function).collect();
     let entry = |it: &Word| format!("rt::raw::cuda::TableEntry::{}", entry(dag, generated, it));
-    let maps = maps(generated, table);
+    let maps = tensor_maps(generated, table);
     let table: Vec<String> = table.iter().map(entry).collect();
     push(
         text,
@@ -198,8 +200,8 @@ fn image(image: &Image) -> String {
 fn function(generated: &Generated, entry: &Entry, table: &[Word]) -> String {
     let Entry { name, params, threads, shared_bytes, .. } = entry;
     let param = |it: &Param| {
-        if let Param::Map(map) = it {
-            return format!("rt::raw::cuda::Param::Map({map})");
+        if let Param::TensorMap(map) = it {
+            return format!("rt::raw::cuda::Param::TensorMap({map})");
         }
         let word = word(generated, *it);
         let position = table.iter().position(|it| *it == word);
@@ -228,25 +230,25 @@ fn entry(dag: &Dag, generated: &Generated, word: &Word) -> String {
     }
 }
 
-/// What the tensors are whose boxes kernels copy.
-fn maps(generated: &Generated, table: &[Word]) -> Vec<String> {
+/// The tensor maps of the kernels.
+fn tensor_maps(generated: &Generated, table: &[Word]) -> Vec<String> {
     let mut numbers = 0;
-    let mut map = |it: &Map| {
+    let mut map = |it: &TensorMapEncoding| {
         let word = word(generated, Param::Pointer(it.tensor));
         let entry = table.iter().position(|it| *it == word);
         let entry = entry.expect("the table has what functions are passed");
-        let Map { element, boxes, steps, swizzle, .. } = it;
+        let TensorMapEncoding { element, box_dims, element_strides, swizzle, .. } = it;
         let first = numbers;
         numbers += it.extents.len() + it.strides.len();
         format!(
             "rt::raw::cuda::TensorMap {{ entry: {entry}, element: {element}, \
-             extents: &{boxes:?}, steps: &{steps:?}, swizzle: {swizzle}, numbers: {first} }}"
+             extents: &{box_dims:?}, steps: &{element_strides:?}, swizzle: {swizzle}, numbers: {first} }}"
         )
     };
-    generated.unit.maps.iter().map(&mut map).collect()
+    generated.unit.tensor_maps.iter().map(&mut map).collect()
 }
 
-/// The function that computes what a launch needs to know from the dimensions.
+/// Prints the function that computes the numbers of a launch from the dimensions.
 fn numbers(text: &mut String, name: &str, generated: &Generated, table: &[Word]) {
     push(text, format_args!("fn {name}(dims: &[i64], numbers: &mut [u64]) {{\n"));
     let mut line = |n: usize, value: &str| {
@@ -262,7 +264,8 @@ fn numbers(text: &mut String, name: &str, generated: &Generated, table: &[Word])
     for (n, entry) in generated.unit.entries.iter().enumerate() {
         line(table.len() + n, &format!("i64::max(0, {})", dims_poly(&entry.blocks).text));
     }
-    let of_maps = generated.unit.maps.iter().flat_map(|it| it.extents.iter().chain(&it.strides));
+    let of_maps =
+        generated.unit.tensor_maps.iter().flat_map(|it| it.extents.iter().chain(&it.strides));
     for (n, number) in of_maps.enumerate() {
         let first = table.len() + generated.unit.entries.len();
         line(first + n, &dims_poly(number).operand());
@@ -385,7 +388,7 @@ mod tests {
         for param in generated.unit.entries.iter().flat_map(|it| &it.params) {
             let word = word(&generated, *param);
             let Param::Pointer(tensor) = *param else { continue };
-            let is_workspace = generated.grid.buffer(tensor).home == Home::Workspace;
+            let is_workspace = generated.grid.buffer(tensor).scope == MemoryScope::Workspace;
             assert_eq!(matches!(word, Word::Workspace(..)), is_workspace);
         }
         let arguments: Vec<String> =

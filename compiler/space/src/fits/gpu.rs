@@ -1,15 +1,15 @@
-//! Whether a grid fits a GPU, and if not, why.
+//! Feasibility of a grid on a GPU.
 //!
 //! One total function, far cheaper than compiling: search asks it before any code is generated.
-//! What it refuses would not run (too many threads, too much shared memory), or slowly: registers
-//! that spill to memory, code that does not fit the instruction cache.
+//! Kernels that it refuses would not run (too many threads, too much shared memory), or slowly:
+//! registers that spill, code that exceeds the instruction cache.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use super::live;
 use tvmtune_cuda::grid::{
-    FirstOperand, Fragment, Grid, Home, Kernel, LoopKind, MOST_THREADS, Stmt,
+    FirstOperand, Fragment, Grid, Kernel, LoopKind, MAX_THREADS, MemoryScope, Stmt, reads, written,
 };
 use tvmtune_ir::dag::access::work;
 use tvmtune_ir::dag::{DType, Expr, Subscript, TensorId};
@@ -17,7 +17,7 @@ use tvmtune_ir::poly::{Atom, Poly, VarId};
 use tvmtune_ir::target::GpuTarget;
 use tvmtune_ir::target::gpu::{REGISTERS, THREAD_REGISTERS};
 
-/// Why a kernel of a grid does not fit.
+/// The reason why a kernel of a grid does not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Misfit {
     /// The architecture lacks instructions that a kernel uses.
@@ -43,22 +43,22 @@ impl Misfit {
     }
 }
 
-/// Registers of arrays: with more, what else a thread needs no longer fits.
-const MOST_ARRAYS: u64 = 208;
+/// Registers of arrays: with more, indices and operands no longer fit.
+const MAX_ARRAYS: u64 = 208;
 /// Instructions of 16 bytes that the 128 KiB of instruction cache hold which multiprocessors have
 /// since Volta (Jia et al., "Dissecting the NVIDIA Volta GPU Architecture", 2018).
-const MOST_CODE: u64 = 8192;
+const MAX_CODE: u64 = 8192;
 
-/// Registers that every kernel needs: indices, counters, and what the compiler moves ahead.
+/// Registers that every kernel needs: indices, counters, and code motion of the compiler.
 const BASE_REGISTERS: u64 = 12;
 /// Those for the address of one tensor in memory.
 const ADDRESS_REGISTERS: u64 = 3;
 /// Copies that the compiler starts before it waits for the first of them, in registers.
-const MOST_IN_FLIGHT: u64 = 32;
+const MAX_IN_FLIGHT: u64 = 32;
 /// Quotients and remainders that the compiler computes before a loop and keeps.
-const MOST_KEPT: u64 = 96;
+const MAX_KEPT: u64 = 96;
 
-/// Whether every kernel of `grid` fits `target`.
+/// Checks that every kernel of `grid` fits `target`.
 ///
 /// # Errors
 ///
@@ -69,18 +69,18 @@ pub fn fits(grid: &Grid, target: &GpuTarget) -> Result<(), Vec<Misfit>> {
     for kernel in &grid.kernels {
         let mut found = Vec::new();
         let threads = kernel.block_threads();
-        if threads == 0 || threads > MOST_THREADS {
+        if threads == 0 || threads > MAX_THREADS {
             found.push(Misfit::Threads(threads));
         }
-        let lacks_feeder = !kernel.feeder.is_empty() && target.arch.sm < 90;
-        if lacks_feeder || (kernel.multiplies_by_groups() && !target.arch.has_wgmma()) {
+        let lacks_feeder = !kernel.producer.is_empty() && target.arch.sm < 90;
+        if lacks_feeder || (kernel.uses_wgmma() && !target.arch.has_wgmma()) {
             found.push(Misfit::Arch);
         }
         if kernel.shared_bytes > limits.block_shared_bytes {
             found.push(Misfit::Shared(kernel.shared_bytes));
         }
         let needs = Needs::of(grid, kernel);
-        if needs.arrays > MOST_ARRAYS {
+        if needs.arrays > MAX_ARRAYS {
             found.push(Misfit::Arrays(needs.arrays));
         }
         let registers = needs.registers();
@@ -91,7 +91,7 @@ pub fn fits(grid: &Grid, target: &GpuTarget) -> Result<(), Vec<Misfit>> {
         if found.is_empty() && target.occupancy(threads, launched, kernel.shared_bytes) == 0 {
             found.push(Misfit::Occupancy);
         }
-        if needs.code > MOST_CODE {
+        if needs.code > MAX_CODE {
             found.push(Misfit::CodeSize(needs.code));
         }
         misfits.extend(found);
@@ -101,44 +101,44 @@ pub fn fits(grid: &Grid, target: &GpuTarget) -> Result<(), Vec<Misfit>> {
     if misfits.is_empty() { Ok(()) } else { Err(misfits) }
 }
 
-/// Registers that a thread of a kernel's body may have.
+/// Returns the most registers that a thread of a kernel's body may have.
 pub fn most_registers(kernel: &Kernel) -> u32 {
-    match kernel.granted_registers() {
+    match kernel.redistributed_registers() {
         Some((granted, _)) => granted,
         None => share(kernel.block_threads()),
     }
 }
 
-/// Registers that threads of a kernel are launched with, where those of the body need so many: they
-/// may be dealt out more later.
+/// Returns the registers that threads of a kernel are launched with, where those of the body need so
+/// many: `setmaxnreg` may redistribute them later.
 pub fn launched_registers(kernel: &Kernel, registers: u32) -> u32 {
-    match kernel.granted_registers() {
+    match kernel.redistributed_registers() {
         Some(_) => registers.min(share(kernel.block_threads())),
         None => registers,
     }
 }
 
-/// Registers that a thread of so large a block is launched with at most: they are handed out in
+/// Returns the most registers that a thread of such a block is launched with: they are allocated in
 /// eights.
 fn share(threads: u32) -> u32 {
     (REGISTERS / threads.max(1).next_multiple_of(32) / 8 * 8).min(THREAD_REGISTERS)
 }
 
-/// About how many registers a thread of a kernel needs, spills not counted.
+/// Estimates the registers that a thread of a kernel needs, without spills.
 pub fn registers(grid: &Grid, kernel: &Kernel) -> u32 {
     Needs::of(grid, kernel).registers()
 }
 
-/// What a thread needs.
+/// The registers and instructions of a thread.
 struct Needs<'a> {
     grid: &'a Grid,
     /// Registers of arrays.
     arrays: u64,
-    /// Operands of matrix instructions among them: their elements fill registers.
+    /// Register operands of WGMMA instructions among them: their elements are packed.
     packed: BTreeSet<TensorId>,
     /// Elements that one step of a sum reads.
     fragments: u64,
-    /// Registers of copies that are on their way at the same time.
+    /// Registers of copies in flight at the same time.
     in_flight: u64,
     /// Quotients and remainders in indices, and how many registers they take.
     divisions: BTreeSet<Atom>,
@@ -153,7 +153,7 @@ struct Needs<'a> {
 #[derive(Clone, Copy)]
 struct Open {
     var: VarId,
-    /// How often it is written out; 1 if it stays a loop.
+    /// Its copies after unrolling; 1 if it stays a loop.
     times: u64,
 }
 
@@ -171,30 +171,26 @@ impl<'a> Needs<'a> {
             tensors,
             code: 0,
         };
-        let mut written = Vec::new();
         for stmt in &kernel.body {
-            stmt.walk(&mut |it| match it {
-                Stmt::Store { tensor, .. } | Stmt::Update { tensor, .. } => {
-                    written.push(*tensor);
+            stmt.walk(&mut |it| {
+                if let Stmt::Wgmma { a, .. } = it
+                    && let FirstOperand::Registers(it) = &**a
+                {
+                    needs.packed.insert(it.tensor);
                 }
-                Stmt::GroupMultiply { a, .. } => {
-                    if let FirstOperand::Registers(it) = &**a {
-                        needs.packed.insert(it.tensor);
-                    }
-                }
-                _ => {}
             });
             needs.visit(stmt, &mut Vec::new());
         }
         let of_fragment = |it: &Fragment| it.count.unsigned_abs() * u64::from(it.registers);
         let fragments = kernel.fragments.iter().map(of_fragment).sum();
         needs.fragments = needs.fragments.max(fragments);
-        written.sort_unstable();
-        written.dedup();
-        // Between batches of instructions whose accumulators stay where they are, arrays come and go.
-        needs.arrays = match kernel.multiplies_by_groups() {
+        // Between WGMMA groups whose accumulators stay where they are, arrays come and go.
+        needs.arrays = match kernel.uses_wgmma() {
             true => live::most(kernel, &|it| needs.array(it)),
-            false => written.iter().map(|it| needs.array(*it)).fold(0, u64::saturating_add),
+            false => written(&kernel.body)
+                .into_iter()
+                .map(|it| needs.array(it))
+                .fold(0, u64::saturating_add),
         };
         needs
     }
@@ -202,8 +198,8 @@ impl<'a> Needs<'a> {
     fn registers(&self) -> u32 {
         let needed = [
             self.arrays,
-            self.fragments.max(self.in_flight.min(MOST_IN_FLIGHT)),
-            self.kept.min(MOST_KEPT),
+            self.fragments.max(self.in_flight.min(MAX_IN_FLIGHT)),
+            self.kept.min(MAX_KEPT),
             self.tensors.len() as u64 * ADDRESS_REGISTERS,
             BASE_REGISTERS,
         ];
@@ -214,7 +210,7 @@ impl<'a> Needs<'a> {
     /// Registers of a buffer that each thread has.
     fn array(&self, tensor: TensorId) -> u64 {
         let Some(buffer) = self.grid.buffers.get(tensor.0 as usize) else { return 0 };
-        if buffer.home != Home::Registers {
+        if buffer.scope != MemoryScope::Registers {
             return 0;
         }
         let extent = |it: &Poly| it.as_constant().unwrap_or(1).max(1) as u64;
@@ -240,10 +236,10 @@ impl<'a> Needs<'a> {
             Stmt::Update { tensor, index, value, .. } => {
                 self.statement(*tensor, value, Some(index), open);
             }
-            Stmt::Combine { .. } | Stmt::Sync { .. } => {
+            Stmt::AllReduce { .. } | Stmt::Barrier { .. } => {
                 self.code = self.code.saturating_add(times(open.iter()).saturating_mul(16));
             }
-            Stmt::Async { body } => {
+            Stmt::CpAsync { body } => {
                 // They go by no register.
                 let in_flight = self.in_flight;
                 body.iter().for_each(|it| self.visit(it, open));
@@ -255,12 +251,11 @@ impl<'a> Needs<'a> {
 
     fn statement(&mut self, to: TensorId, value: &Expr, sum: Option<&Vec<Poly>>, open: &[Open]) {
         self.note(to);
-        let to_registers = self.home(to) == Some(Home::Registers);
-        let mut held = 0_u64;
-        value.walk(&mut |it| {
-            let Expr::Read { tensor, index } = it else { return };
-            self.note(*tensor);
-            if self.home(*tensor) == Some(Home::Registers) {
+        let to_registers = self.scope(to) == Some(MemoryScope::Registers);
+        let mut words = 0_u64;
+        reads(value, &mut |tensor, index| {
+            self.note(tensor);
+            if self.scope(tensor) == Some(MemoryScope::Registers) {
                 return;
             }
             let depends = |it: &&Open| index.iter().any(|at| mentions(at, it.var));
@@ -268,12 +263,12 @@ impl<'a> Needs<'a> {
             let along = |it: &&Open| sum.is_none_or(|sum| sum.iter().any(|at| at.mentions(it.var)));
             let n = times(open.iter().filter(depends).filter(along));
             index.iter().filter_map(affine).for_each(|at| self.keep(at, open));
-            held = held.saturating_add(n.saturating_mul(self.words_of(*tensor)));
+            words = words.saturating_add(n.saturating_mul(self.words_of(tensor)));
         });
         match sum {
-            Some(_) if to_registers => self.fragments = self.fragments.max(held),
+            Some(_) if to_registers => self.fragments = self.fragments.max(words),
             _ if to_registers => {}
-            _ => self.in_flight = self.in_flight.saturating_add(held),
+            _ => self.in_flight = self.in_flight.saturating_add(words),
         }
         let code = times(open.iter()).saturating_mul(work(value).saturating_add(1));
         self.code = self.code.saturating_add(code);
@@ -291,8 +286,8 @@ impl<'a> Needs<'a> {
         }
     }
 
-    fn home(&self, tensor: TensorId) -> Option<Home> {
-        self.grid.buffers.get(tensor.0 as usize).map(|it| it.home)
+    fn scope(&self, tensor: TensorId) -> Option<MemoryScope> {
+        self.grid.buffers.get(tensor.0 as usize).map(|it| it.scope)
     }
 
     fn words_of(&self, tensor: TensorId) -> u64 {
@@ -300,7 +295,7 @@ impl<'a> Needs<'a> {
     }
 
     fn note(&mut self, tensor: TensorId) {
-        let in_memory = matches!(self.home(tensor), Some(Home::Argument | Home::Workspace));
+        let in_memory = self.scope(tensor).is_some_and(MemoryScope::is_global);
         if in_memory && !self.tensors.contains(&tensor) {
             self.tensors.push(tensor);
         }

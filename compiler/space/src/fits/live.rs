@@ -1,40 +1,39 @@
-//! Which arrays of a thread are needed at the same time: those of scores are over where
-//! exponentials begin.
+//! Liveness of the arrays of a thread: those of attention scores are dead where exponentials begin.
 //!
-//! In: a kernel. Out: the most that its arrays take at once, each from where it is first written to
-//! where it is last read. What an iteration of a loop needs from the one before, or what is needed
-//! outside of it, is needed all along.
+//! In: a kernel. Out: the most registers that its arrays take at once. An array lives from its first
+//! write to its last read; one that a loop carries from one iteration to the next, or that is
+//! accessed outside of it, lives through all of the loop.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use tvmtune_cuda::grid::{FirstOperand, Kernel, LoopKind, Stmt};
+use tvmtune_cuda::grid::{FirstOperand, Kernel, LoopKind, Stmt, reads};
 use tvmtune_ir::dag::{Expr, TensorId};
 
-/// The most that arrays take at once, where each takes so much.
+/// Returns the most registers that arrays of those sizes take at once.
 pub(super) fn most(kernel: &Kernel, size: &dyn Fn(TensorId) -> u64) -> u64 {
-    let mut walk = Walk::default();
-    walk.body(&kernel.body);
+    let mut liveness = Liveness::default();
+    liveness.body(&kernel.body);
     let lives: Vec<(Range<usize>, u64)> =
-        walk.accesses.iter().map(|(tensor, it)| (walk.life(it), size(*tensor))).collect();
+        liveness.accesses.iter().map(|(tensor, it)| (liveness.life(it), size(*tensor))).collect();
     let at = |place: usize| {
         let alive = lives.iter().filter(|it| it.0.contains(&place));
         alive.map(|it| it.1).fold(0, u64::saturating_add)
     };
-    (0..walk.place).map(at).max().unwrap_or(0)
+    (0..liveness.place).map(at).max().unwrap_or(0)
 }
 
 #[derive(Default)]
-struct Walk {
-    /// How many statements came so far.
+struct Liveness {
+    /// Statements visited so far.
     place: usize,
-    /// Where each array is accessed, and whether it is only written there.
+    /// The places of accesses of each array, and whether they only write.
     accesses: BTreeMap<TensorId, Vec<(usize, bool)>>,
     /// Loops that stay loops, inner ones first.
     loops: Vec<Range<usize>>,
 }
 
-impl Walk {
+impl Liveness {
     fn body(&mut self, body: &[Stmt]) {
         for stmt in body {
             let first = self.place;
@@ -49,34 +48,30 @@ impl Walk {
     fn leaf(&mut self, stmt: &Stmt) {
         match stmt {
             Stmt::Store { tensor, value, .. } => {
-                self.reads(value);
+                self.note_reads(value);
                 self.note(*tensor, true);
             }
             Stmt::Update { tensor, value, .. } => {
-                self.reads(value);
+                self.note_reads(value);
                 self.note(*tensor, false);
             }
-            Stmt::Combine { tensor, .. } | Stmt::Multiply { tensor, .. } => {
+            Stmt::AllReduce { tensor, .. } | Stmt::Mma { tensor, .. } => {
                 self.note(*tensor, false);
             }
-            Stmt::GroupMultiply { accumulators, a, .. } => {
+            Stmt::Wgmma { accumulators, a, .. } => {
                 self.note(accumulators.tensor, false);
                 if let FirstOperand::Registers(it) = &**a {
                     self.note(it.tensor, false);
                 }
             }
-            Stmt::WaitMatrices { sum, .. } => self.note(*sum, false),
+            Stmt::WgmmaWait { sum, .. } => self.note(*sum, false),
             _ => return,
         }
         self.place += 1;
     }
 
-    fn reads(&mut self, value: &Expr) {
-        value.walk(&mut |it| {
-            if let Expr::Read { tensor, .. } = it {
-                self.note(*tensor, false);
-            }
-        });
+    fn note_reads(&mut self, value: &Expr) {
+        reads(value, &mut |tensor, _| self.note(tensor, false));
     }
 
     fn note(&mut self, tensor: TensorId, is_store: bool) {

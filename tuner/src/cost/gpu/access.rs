@@ -1,4 +1,4 @@
-//! What one access costs a warp: sectors of memory, wavefronts of shared memory.
+//! Cost of one access of a warp: sectors of memory, wavefronts of shared memory.
 //!
 //! # Source
 //!
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use super::machine::{BANK_BYTES, BANKS, LINE, SECTOR};
 
-/// Where the lanes of a warp that take part access memory, in bytes.
+/// Addresses of the active lanes of a warp, in bytes.
 pub(super) type Addresses = Vec<i64>;
 
 /// Cycles for which a request to shared memory keeps its banks busy.

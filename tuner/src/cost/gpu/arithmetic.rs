@@ -1,4 +1,4 @@
-//! What expressions cost, by the unit that computes them.
+//! Cost of expressions, by the unit that computes them.
 //!
 //! Instructions of one evaluation in one warp. Elementary functions are those of `math.cuh`: at full
 //! accuracy, so that most are a dozen multiply-adds around one special instruction.

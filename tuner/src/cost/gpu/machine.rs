@@ -1,4 +1,4 @@
-//! What a GPU does in a cycle, and where each number comes from.
+//! Throughput of a GPU per cycle, with the source of each number.
 //!
 //! [Guide]: CUDA C++ Programming Guide, "Throughput of Native Arithmetic Instructions". Numbers
 //! with no source are estimates, to be refitted once they can be measured; `docs/gpu-model.md` lists
@@ -42,10 +42,10 @@ pub(super) const BLOCK_LATENCY: f64 = 500.0;
 pub(super) const AHEAD: f64 = 4.0;
 /// Nanoseconds between launches.
 pub(super) const LAUNCH_NS: f64 = 2500.0;
-/// How much of the second-longest work does not overlap with the longest.
+/// The share of the second-longest work that does not overlap with the longest.
 pub(super) const NOT_OVERLAPPED: f64 = 0.1;
 
-/// What a multiprocessor of one target does in a cycle.
+/// Throughput of a multiprocessor per cycle.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Machine {
     /// Warp instructions of multiply-adds in `f32`.
@@ -56,7 +56,7 @@ pub(super) struct Machine {
     pub(super) integer: f64,
     /// Those of special functions: reciprocals, roots, powers of 2.
     pub(super) special: f64,
-    /// Multiply-adds of matrix instructions of one warp each.
+    /// Multiply-adds of MMA instructions of one warp each.
     pub(super) tensor: f64,
     /// Bytes from the second-level cache.
     pub(super) l2: f64,
@@ -72,7 +72,7 @@ pub(super) struct Machine {
     pub(super) l2_bytes: f64,
 }
 
-/// Of what tensor cores of sm_90 do for warp groups, they do so much for single warps (estimate:
+/// The share of the WGMMA throughput of sm_90 that MMA instructions of single warps reach (estimate:
 /// kernels of that kind peak near 400 of 750 TFLOP/s, third-party logs of CUTLASS 2 on an H100).
 pub(super) const WARP_SHARE: f64 = 0.6;
 

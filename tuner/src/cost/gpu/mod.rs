@@ -1,13 +1,13 @@
-//! How long a grid takes on a GPU, unmeasured.
+//! The analytic cost model of GPUs.
 //!
 //! In: a [`Grid`], a [`GpuTarget`], and, where it was compiled, the registers that its kernels use.
-//! Out: an [`Estimate`]: for each kernel a time, and what bounds it. Next: `rank` sorts the points
-//! of a space by it, search measures the first.
+//! Out: an [`Estimate`]: for each kernel a time, and its bound. Next: `rank` sorts the points of a
+//! space by it, search measures the first.
 //!
-//! The walk over a kernel (`walk`) counts what one block does: instructions by unit (`arithmetic`),
-//! accesses by the sectors and wavefronts that lanes touch (`access`), and waits. `traffic` says what
-//! blocks move, `time` how long a GPU (`machine`) takes for it. Nothing here panics, whatever the
-//! schedule: what cannot run takes forever.
+//! `walk` counts the work of one block: instructions by unit (`arithmetic`), accesses by the sectors
+//! and wavefronts that lanes touch (`access`), and waits. `traffic` has the bytes that blocks move,
+//! `time` the time on a GPU (`machine`). Nothing here panics, for any schedule: kernels that cannot
+//! run take forever.
 //!
 //! # Source
 //!
@@ -17,8 +17,8 @@
 mod access;
 mod arithmetic;
 mod machine;
-mod parts;
 mod rank;
+mod stream_k;
 #[cfg(test)]
 mod tests;
 mod time;
@@ -32,9 +32,9 @@ use tvmtune_cuda::grid::{Grid, Kernel};
 use tvmtune_ir::target::GpuTarget;
 use tvmtune_space::fits;
 
-pub use rank::{Draft, Ranked, Ranking, rank};
+pub use rank::{AnalyticModel, Ranked, Ranking, rank};
 
-/// How long a program takes.
+/// The estimated time of a program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Estimate {
     /// All kernels, one after the other.
@@ -43,14 +43,14 @@ pub struct Estimate {
     pub kernels: Vec<KernelEstimate>,
 }
 
-/// How long a kernel takes.
+/// The estimated time of a kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelEstimate {
     /// With the launch; infinite if no block can run.
     pub ns: f64,
-    /// What takes most of that.
+    /// The bound that takes most of it.
     pub bound: Bound,
-    /// What each bound takes alone, in the order of [`Bound::ALL`], in nanoseconds.
+    /// The time of each bound alone, in the order of [`Bound::ALL`], in nanoseconds.
     pub parts: [f64; Bound::ALL.len()],
     /// Registers of a thread: given, or guessed.
     pub registers: u32,
@@ -58,7 +58,7 @@ pub struct KernelEstimate {
     pub occupancy: u32,
     /// Blocks.
     pub blocks: u64,
-    /// How often all multiprocessors are filled with blocks, or with their next tiles.
+    /// Waves: the times that all multiprocessors are filled with blocks, or with their next tiles.
     pub waves: u64,
     /// Bytes between the multiprocessors and the second-level cache.
     pub l2_bytes: f64,
@@ -66,7 +66,7 @@ pub struct KernelEstimate {
     pub dram_bytes: f64,
 }
 
-/// What limits a kernel.
+/// A limit of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Bound {
     /// Instructions that schedulers issue.
@@ -75,7 +75,7 @@ pub enum Bound {
     Fma,
     /// Roots, reciprocals, powers of 2.
     Special,
-    /// Matrix instructions.
+    /// MMA instructions.
     Tensor,
     /// Shared memory and the first-level cache.
     Shared,
@@ -98,7 +98,7 @@ pub struct Known {
     pub registers: u32,
 }
 
-/// How long `grid` takes on `target` at the largest values of its dimensions.
+/// Estimates the time of `grid` on `target` at the largest values of its dimensions.
 pub fn estimate(grid: &Grid, target: &GpuTarget) -> Estimate {
     let dims: Vec<i64> = grid.dims.iter().map(|it| it.range.hi).collect();
     estimate_at(grid, target, &dims, &[])
@@ -135,7 +135,7 @@ impl Bound {
 }
 
 impl KernelEstimate {
-    /// What one bound takes alone, in nanoseconds.
+    /// Returns the time of one bound alone, in nanoseconds.
     pub fn part(&self, bound: Bound) -> f64 {
         self.parts[bound as usize]
     }

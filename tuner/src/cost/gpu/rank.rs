@@ -1,7 +1,7 @@
-//! The points of a space by their estimates.
+//! Points of a space, ranked by the analytic cost model.
 //!
-//! In: a program, a GPU, and how many points to look at. Out: the best of them, and why others were
-//! dropped. Nothing is compiled and nothing measured.
+//! In: a program, a GPU, and a number of points. Out: the best of them, and the reasons why others
+//! were dropped. Nothing is compiled and nothing measured.
 
 use std::collections::{BTreeMap, BTreeSet};
 use tvmtune_cuda::grid::{self, Grid, Unplaceable};
@@ -21,9 +21,9 @@ use crate::space::{Point, Space};
 pub struct Ranking {
     /// The best first.
     pub best: Vec<Ranked>,
-    /// How many points were looked at.
+    /// Number of points looked at.
     pub n_points: usize,
-    /// How many of them were dropped, by the reason.
+    /// Number of points dropped, by reason.
     pub dropped: BTreeMap<&'static str, usize>,
 }
 
@@ -32,7 +32,7 @@ pub struct Ranking {
 pub struct Ranked {
     /// The point.
     pub point: Point,
-    /// How long it takes.
+    /// Its time.
     pub estimate: Estimate,
 }
 
@@ -79,7 +79,7 @@ pub fn rank(
     ranking
 }
 
-/// A point as a grid that fits; else the kinds of reasons why it is none.
+/// Lowers a point to a grid that fits; else returns the kinds of reasons against it.
 fn place(
     dag: &Dag,
     target: &GpuTarget,
@@ -116,21 +116,21 @@ fn misfit(reason: Misfit) -> &'static str {
     }
 }
 
-/// Estimates of the points of one space, for search.
+/// The analytic cost model as the score of a search.
 #[derive(Debug)]
-pub struct Draft {
+pub struct AnalyticModel {
     dag: Dag,
     target: GpuTarget,
 }
 
-impl Draft {
-    /// Drafts for spaces of that dag on that target.
+impl AnalyticModel {
+    /// A model for spaces of that dag on that target.
     pub fn new(dag: &Dag, target: GpuTarget) -> Self {
         Self { dag: dag.clone(), target }
     }
 }
 
-impl Score for Draft {
+impl Score for AnalyticModel {
     fn score(&self, space: &Space, points: &[Point]) -> Vec<f64> {
         let ns = |point: &Point| match place(&self.dag, &self.target, space, point) {
             Ok(grid) => estimate(&grid, &self.target).ns,

@@ -1,6 +1,6 @@
-//! What must hold of estimates, whatever their constants.
+//! Properties of estimates that hold for any constants.
 
-use tvmtune_cuda::grid::{self, Grid, Home};
+use tvmtune_cuda::grid::{self, Grid, MemoryScope};
 use tvmtune_ir::dag::Dag;
 use tvmtune_ir::dsl;
 use tvmtune_ir::poly::Poly;
@@ -204,7 +204,7 @@ fn more_bytes_never_take_less_time() {
 /// A grid whose shared memory has rows of so many elements.
 fn with_rows(grid: &Grid, n: i64) -> Grid {
     let mut grid = grid.clone();
-    for buffer in grid.buffers.iter_mut().filter(|it| matches!(it.home, Home::Shared(_))) {
+    for buffer in grid.buffers.iter_mut().filter(|it| matches!(it.scope, MemoryScope::Shared(_))) {
         *buffer.shape.last_mut().unwrap() = Poly::constant(n);
     }
     grid

@@ -1,4 +1,4 @@
-//! From what blocks need to how long a kernel takes.
+//! Time of a kernel from the counts of its blocks.
 //!
 //! A multiprocessor works on as many blocks as fit. Together they take as long as the unit that is
 //! busiest, or, if they are few, as long as one of them waits and works alone:
@@ -13,7 +13,7 @@ use tvmtune_space::fits;
 use super::machine::{
     ARITHMETIC_SHARE, BLOCK_LATENCY, FILL, LANES, LAUNCH_NS, Machine, NOT_OVERLAPPED, SCHEDULERS,
 };
-use super::parts::Parts;
+use super::stream_k::WorkUnits;
 use super::traffic::{Shape, Traffic};
 use super::value::Values;
 use super::walk::{self, Block};
@@ -37,9 +37,9 @@ pub(super) fn kernel(
     let all = |extents: &mut dyn Iterator<Item = i64>| {
         extents.fold(1_u64, |n, it| n.saturating_mul(it as u64))
     };
-    let parts = Parts::of(kernel, &values);
+    let work_units = WorkUnits::new(kernel, &values);
     let all_tiles = all(&mut extents.iter().copied());
-    let tiles = parts.and_then(|it| it.joined()).unwrap_or(all_tiles);
+    let tiles = work_units.and_then(|it| it.fixed_up()).unwrap_or(all_tiles);
     let blocks = all(&mut kernel.blocks.iter().map(extent));
     let mut estimate = KernelEstimate {
         ns: f64::INFINITY,
@@ -76,15 +76,15 @@ pub(super) fn kernel(
         l2_bytes: machine.l2_bytes,
     };
     let mut traffic = shape.traffic(&block.sites);
-    if let Some(parts) = parts {
-        let (some, left) = (tiles as f64 / all_tiles as f64, parts.left_bytes(grid));
+    if let Some(it) = work_units {
+        let (some, left) = (tiles as f64 / all_tiles as f64, it.partial_sum_bytes(grid));
         traffic = Traffic { l2: traffic.l2 * some + left, dram: traffic.dram * some };
     }
     estimate.waves = (tiles as f64 / per_wave).ceil() as u64;
     estimate.l2_bytes = traffic.l2;
     estimate.dram_bytes = traffic.dram;
     let warps = f64::from(kernel.threads.div_ceil(LANES));
-    let of_block = parts.and_then(|it| it.tiles_of_block());
+    let of_block = work_units.and_then(|it| it.tiles_of_block());
     let tiles = tiles as f64;
     Sum { machine, block, traffic, warps, tiles, of_block, resident, is_persistent }
         .finish(&mut estimate);
@@ -174,7 +174,7 @@ impl Sum {
         first + (full - 1.0) * round(self.resident, later) + last(later)
     }
 
-    /// What takes most of the time.
+    /// Returns the bound that takes most of the time.
     fn bound(&self, estimate: &KernelEstimate, busy: f64) -> Bound {
         let part = |it: Bound| estimate.part(it);
         let longest = |some: &[Bound]| {

@@ -1,6 +1,6 @@
-//! What a kernel moves between its caches and memory.
+//! Traffic of a kernel between its caches and memory.
 //!
-//! What an access touches while some loops run is a box: in each dimension from the least to the
+//! The footprint of an access while some loops run is a box: in each dimension from the least to the
 //! greatest index, in whole sectors. The first-level cache of a block keeps what the outermost loop
 //! touches whose box fits. The blocks that run at the same time walk side by side: memory gives each
 //! box of theirs once, and of small tensors every box once for all of them.
@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 
-use tvmtune_cuda::grid::{Grid, Home, Kernel, Tiles};
+use tvmtune_cuda::grid::{Grid, Kernel, MemoryScope, Tiles};
 use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::poly::{DimId, Facts, Interval, Poly, VarId};
 
@@ -28,7 +28,7 @@ pub(super) struct Traffic {
     pub(super) dram: f64,
 }
 
-/// How a kernel runs.
+/// The execution of a kernel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape<'a> {
     pub(super) grid: &'a Grid,
@@ -106,7 +106,8 @@ impl Shape<'_> {
             kept += bytes;
             let stays = kept <= self.l2_bytes * L2_SHARE;
             let is_written = sites.iter().any(|it| it.writes && it.tensor == tensor);
-            let is_between = self.grid.buffer(tensor).home == Home::Workspace && !is_written;
+            let is_between =
+                self.grid.buffer(tensor).scope == MemoryScope::Workspace && !is_written;
             total += match stays {
                 // The kernel before left it there.
                 true if is_between => 0.0,
@@ -121,7 +122,7 @@ impl Shape<'_> {
         vec![1; self.tiles.len()]
     }
 
-    /// What variables are while loops from that depth on run, in so many blocks: those further out
+    /// Bounds the variables while loops from that depth on run, in so many blocks: loops further out
     /// stand still.
     fn facts(&self, sites: &[Site], blocks: &[i64], depth: usize) -> Facts {
         let mut facts = Facts::default();
@@ -133,7 +134,7 @@ impl Shape<'_> {
         for (block, extent) in self.kernel.tile_vars().zip(blocks) {
             bound(block.var, *extent);
         }
-        for (var, _) in self.kernel.tiles.iter().flat_map(Tiles::of_parts) {
+        for (var, _) in self.kernel.tiles.iter().flat_map(Tiles::work_unit_vars) {
             // A whole tile stands for its parts.
             bound(var, 1);
         }
@@ -177,7 +178,7 @@ impl Shape<'_> {
     }
 }
 
-/// How many values an index takes at most.
+/// Returns the most values that an index takes.
 fn width(index: &Poly, facts: &Facts) -> f64 {
     let Interval { lo, hi } = index.interval(facts);
     hi.saturating_sub(lo).saturating_add(1).max(1) as f64

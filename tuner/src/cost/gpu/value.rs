@@ -1,11 +1,11 @@
-//! Polynomials at chosen values, whatever they are.
+//! Total evaluation of polynomials.
 //!
 //! Where a program would be wrong (an overflow, a division by what is not positive) the value is
 //! some number: an estimate of such a program means nothing, but there is one.
 
 use tvmtune_ir::poly::{Atom, Poly, VarId};
 
-/// What dimensions and variables are.
+/// Values of dimensions and variables.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Values {
     dims: Vec<i64>,
@@ -13,7 +13,7 @@ pub(super) struct Values {
 }
 
 /// More variables than any grid has.
-const MOST_VARS: usize = 1 << 16;
+const MAX_VARS: usize = 1 << 16;
 
 impl Values {
     /// Those dimensions; every variable is 0.
@@ -23,7 +23,7 @@ impl Values {
 
     pub(super) fn set(&mut self, var: VarId, value: i64) {
         let n = var.0 as usize;
-        if n >= self.vars.len() && n < MOST_VARS {
+        if n >= self.vars.len() && n < MAX_VARS {
             self.vars.resize(n + 1, 0);
         }
         if let Some(it) = self.vars.get_mut(n) {

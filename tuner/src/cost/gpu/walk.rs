@@ -1,15 +1,16 @@
-//! What a block does: instructions, accesses, and waits, with how often. Where blocks take several
-//! tiles, what one does for each of them.
+//! Counts of a block: instructions, accesses, and waits; of a persistent block, for one tile.
 //!
-//! The walk goes over the statements of a kernel once. Loops that stay loops multiply what is in
-//! them; of loops that are written out, an access that does not depend on their variables happens
-//! once, and neighbors in shared memory become one access of several elements, as the compiler does
-//! it. Where lanes access memory is computed for warps that stand for the others.
+//! Every statement of a kernel is visited once. Loops that stay loops multiply their contents; of
+//! unrolled loops, an access that does not depend on their variables happens once, and neighbors in
+//! shared memory become one access of several elements, as the compiler does it. Addresses of lanes
+//! are computed for some warps, which stand for the others.
 
 use std::collections::BTreeSet;
 
 use tvmtune_cuda::codegen::{self, Vectors};
-use tvmtune_cuda::grid::{FirstOperand, Grid, Home, Kernel, LoopKind, Operand, Stmt, Tiles, Way};
+use tvmtune_cuda::grid::{
+    FirstOperand, Grid, Kernel, LoopKind, MemoryScope, Operand, OperandLoad, Stmt, Tiles,
+};
 use tvmtune_ir::dag::{DType, Expr, Reducer, Subscript, TensorId};
 use tvmtune_ir::poly::{Atom, Poly, VarId};
 use tvmtune_schedule::nest::Guard;
@@ -20,13 +21,13 @@ use super::machine::{
     AHEAD, BARRIER_LATENCY, GLOBAL_LATENCY, LANES, RESULT_LATENCY, SECTOR, SHARED_LATENCY,
     SHUFFLE_LATENCY, WARP_SHARE,
 };
-use super::parts::Parts;
+use super::stream_k::WorkUnits;
 use super::value::Values;
 
 /// Instructions of a division by a constant, and of what is left by one.
 const DIVISION: f64 = 5.0;
 
-/// What one block does for one tile.
+/// The counts of one block for one tile.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Block {
     /// Warp instructions by unit.
@@ -35,13 +36,13 @@ pub(super) struct Block {
     pub(super) others: f64,
     /// Cycles of shared memory and the first-level cache.
     pub(super) wavefronts: f64,
-    /// Multiply-adds of matrix instructions.
+    /// Multiply-adds of MMA instructions.
     pub(super) tensor: f64,
     /// Cycles that its longest chain of waits takes.
     pub(super) latency: f64,
-    /// How much of that is over before it begins, if another tile comes before.
+    /// The part of that which overlaps the tile before, if there is one.
     pub(super) ahead: f64,
-    /// What it accesses in memory.
+    /// Its accesses of memory.
     pub(super) sites: Vec<Site>,
 }
 
@@ -60,7 +61,7 @@ pub(super) struct Site {
     pub(super) elements: f64,
 }
 
-/// What one block of a kernel does, with those values of the dimensions.
+/// Counts the work of one block of a kernel at given dimensions.
 pub(super) fn block(grid: &Grid, kernel: &Kernel, dims: &[i64]) -> Block {
     let mut values = Values::new(dims);
     for it in kernel.tile_vars() {
@@ -68,8 +69,8 @@ pub(super) fn block(grid: &Grid, kernel: &Kernel, dims: &[i64]) -> Block {
         let extent = values.of(&it.extent);
         values.set(it.var, extent.max(1) / 2);
     }
-    if let Some(parts) = &Parts::of(kernel, &values) {
-        parts.stand_at_whole(&mut values);
+    if let Some(work_units) = &WorkUnits::new(kernel, &values) {
+        work_units.stand_at_whole(&mut values);
     }
     let n_warps = kernel.threads.div_ceil(LANES) as usize;
     let last = kernel.threads % LANES;
@@ -79,11 +80,22 @@ pub(super) fn block(grid: &Grid, kernel: &Kernel, dims: &[i64]) -> Block {
     }
     let (open, segment) = (Vec::new(), Segment::default());
     let block = Block::default();
-    let part_vars = kernel.tiles.iter().flat_map(Tiles::of_parts).map(|it| it.0).collect();
+    let work_unit_vars =
+        kernel.tiles.iter().flat_map(Tiles::work_unit_vars).map(|it| it.0).collect();
     let (n_guards, repeats) = (0, 1.0);
-    let mut walk =
-        Walk { grid, kernel, part_vars, values, open, masks, n_guards, repeats, segment, block };
-    walk.body(&kernel.feeder);
+    let mut walk = BlockCounter {
+        grid,
+        kernel,
+        work_unit_vars,
+        values,
+        open,
+        masks,
+        n_guards,
+        repeats,
+        segment,
+        block,
+    };
+    walk.body(&kernel.producer);
     walk.body(&kernel.body);
     walk.end_segment();
     walk.block
@@ -100,13 +112,13 @@ struct Open {
     var: VarId,
     extent: i64,
     kind: LoopKind,
-    /// How it is printed, if by vectors.
+    /// Its vector accesses.
     vectors: Option<Vectors>,
-    /// How many conditions stand around it.
+    /// Number of conditions around it.
     n_guards: usize,
 }
 
-/// What threads have waited for since they last waited for one another.
+/// Latencies since the last wait.
 #[derive(Clone, Copy, Debug, Default)]
 struct Segment {
     reads_global: bool,
@@ -114,23 +126,23 @@ struct Segment {
     chain: f64,
 }
 
-struct Walk<'a> {
+struct BlockCounter<'a> {
     grid: &'a Grid,
     kernel: &'a Kernel,
-    /// The variables that say what part of a tile a block has.
-    part_vars: Vec<VarId>,
+    /// The variables of the stream-K work unit.
+    work_unit_vars: Vec<VarId>,
     values: Values,
     open: Vec<Open>,
     /// Of each warp, which lanes take part.
     masks: Vec<u32>,
     n_guards: usize,
-    /// How often the current segment is waited for.
+    /// Executions of the current segment.
     repeats: f64,
     segment: Segment,
     block: Block,
 }
 
-impl Walk<'_> {
+impl BlockCounter<'_> {
     fn body(&mut self, body: &[Stmt]) {
         body.iter().for_each(|it| self.stmt(it));
     }
@@ -138,32 +150,34 @@ impl Walk<'_> {
     fn stmt(&mut self, stmt: &Stmt) {
         match stmt {
             // A tile stands for all.
-            Stmt::For { var, body, .. } if self.is_over_tiles(*var) => self.body(body),
+            Stmt::For { var, body, .. } if self.is_tile_loop(*var) => self.body(body),
             Stmt::For { var, extent, kind, body, .. } => self.for_loop(*var, extent, *kind, body),
             Stmt::If { guards, body } => self.guarded(guards, body),
             Stmt::Store { tensor, index, value } => self.leaf(*tensor, index, value, None),
             Stmt::Update { tensor, index, reducer, value } => {
                 self.leaf(*tensor, index, value, Some(*reducer));
             }
-            Stmt::Combine { range, .. } => self.combine(*range),
-            Stmt::Sync { .. } => self.wait(BARRIER_LATENCY),
-            Stmt::Async { body } => {
-                // Nobody waits for these here.
+            Stmt::AllReduce { range, .. } => self.all_reduce(*range),
+            Stmt::Barrier { .. } => self.wait(BARRIER_LATENCY),
+            Stmt::CpAsync { body } => {
+                // Waits for these come later.
                 let before = self.segment;
                 self.body(body);
                 self.segment = before;
             }
             // As many iterations run while a copy is on its way.
-            Stmt::Wait { groups } => self.wait(GLOBAL_LATENCY / (f64::from(*groups) + 1.0)),
+            Stmt::CpAsyncWait { groups } => self.wait(GLOBAL_LATENCY / (f64::from(*groups) + 1.0)),
             Stmt::LoadFragment { operand, .. } => self.load_fragment(operand),
-            Stmt::Multiply { dtype, .. } => self.multiply(*dtype),
-            Stmt::GroupMultiply { columns, a, dtype, .. } => {
-                self.group_multiply(a, *columns, *dtype);
+            Stmt::Mma { dtype, .. } => self.mma(*dtype),
+            Stmt::Wgmma { columns, a, dtype, .. } => {
+                self.wgmma(a, *columns, *dtype);
             }
-            Stmt::CopyBox { map, coordinates, .. } => self.copy_box(*map, coordinates),
-            Stmt::WaitFull { ring } => {
-                // As many slots are on their way; all of them, while a tile before is stored.
-                let depth = f64::from(self.kernel.rings[*ring].depth);
+            Stmt::TmaLoad { tensor_map, coordinates, .. } => {
+                self.tma_load(*tensor_map, coordinates)
+            }
+            Stmt::ConsumerWait { pipeline } => {
+                // As many stages are in flight; all of them, during the epilogue of the tile before.
+                let depth = f64::from(self.kernel.circular_buffers[*pipeline].n_stages);
                 self.block.ahead += GLOBAL_LATENCY / depth * self.repeats.min(depth);
                 self.wait(GLOBAL_LATENCY / depth);
             }
@@ -171,11 +185,11 @@ impl Walk<'_> {
         }
     }
 
-    fn is_over_tiles(&self, var: VarId) -> bool {
-        self.kernel.tiles.as_ref().is_some_and(|it| it.wave == var)
+    fn is_tile_loop(&self, var: VarId) -> bool {
+        self.kernel.tiles.as_ref().is_some_and(|it| it.tile_loop == var)
     }
 
-    fn group_multiply(&mut self, a: &FirstOperand, columns: u32, dtype: DType) {
+    fn wgmma(&mut self, a: &FirstOperand, columns: u32, dtype: DType) {
         // From 32 bytes of each of 64 rows and of each column.
         let depth = (32 / dtype.bytes().max(1)) as f64;
         let groups = (self.n_warps() / 4.0).max(1.0);
@@ -192,20 +206,20 @@ impl Walk<'_> {
         self.block.others += if rows == 0 { 20.0 } else { 4.0 } * n;
     }
 
-    /// The hardware copies a box of a tensor.
-    fn copy_box(&mut self, map: usize, coordinates: &[Poly]) {
-        let map = &self.kernel.maps[map];
+    /// A box of a tensor, copied by TMA.
+    fn tma_load(&mut self, map: usize, coordinates: &[Poly]) {
+        let map = &self.kernel.tensor_maps[map];
         let mut loops: Vec<(VarId, i64)> = self.open.iter().map(|it| (it.var, it.extent)).collect();
         let mut index = Vec::new();
-        for (n, (at, extent)) in coordinates.iter().zip(&map.extents).enumerate() {
+        for (n, (at, extent)) in coordinates.iter().zip(&map.box_extents).enumerate() {
             // As if by a loop over the box.
             let var = VarId(u32::MAX - n as u32);
             loops.push((var, *extent));
             index.push(Some(at.clone() + Poly::var(var)));
         }
-        let elements = map.extents.iter().product::<i64>() as f64 * self.times();
+        let elements = map.box_extents.iter().product::<i64>() as f64 * self.times();
         let bytes = elements * self.grid.buffer(map.tensor).dtype.bytes() as f64;
-        let blocks = if map.is_shared { self.kernel.cluster() } else { 1 };
+        let blocks = if map.is_multicast { self.kernel.cluster() } else { 1 };
         self.block.wavefronts += bytes * f64::from(blocks) / 128.0;
         let (tensor, writes) = (map.tensor, false);
         self.block.sites.push(Site { tensor, writes, index, loops, bytes, elements });
@@ -217,17 +231,17 @@ impl Walk<'_> {
         self.block.wavefronts += matrices * n;
         // One instruction, or two loads and a packing for each register; each of TF32 is rounded.
         let is_tf32 = self.grid.buffer(operand.tensor).dtype == DType::F32;
-        let each = match operand.way {
-            Way::Elements if is_tf32 => 2.0 * matrices,
-            Way::Elements => 3.0 * matrices,
-            Way::Matrices { .. } if is_tf32 => 1.0 + matrices,
-            Way::Matrices { .. } => 1.0,
+        let each = match operand.load {
+            OperandLoad::Elements if is_tf32 => 2.0 * matrices,
+            OperandLoad::Elements => 3.0 * matrices,
+            OperandLoad::Ldmatrix { .. } if is_tf32 => 1.0 + matrices,
+            OperandLoad::Ldmatrix { .. } => 1.0,
         };
         self.block.others += each * n;
         self.segment.reads_shared = true;
     }
 
-    fn multiply(&mut self, dtype: DType) {
+    fn mma(&mut self, dtype: DType) {
         // 16 x 8 elements, each from 32 bytes of a row and a column.
         let depth = (32 / dtype.bytes().max(1)) as f64;
         let n = self.times() * self.n_warps();
@@ -266,7 +280,7 @@ impl Walk<'_> {
         self.values.set(var, 0);
     }
 
-    /// What lanes do for which conditions hold.
+    /// Statements of the lanes for which conditions hold.
     fn guarded(&mut self, guards: &[Guard], body: &[Stmt]) {
         let before = self.masks.clone();
         self.indices(guards.iter().flat_map(|it| [&it.value, &it.bound]));
@@ -276,10 +290,11 @@ impl Walk<'_> {
             let depends =
                 |poly: &Poly| self.kernel.thread_vars.iter().any(|it| poly.mentions(it.var));
             if !depends(&guard.value) && !depends(&guard.bound) {
-                let of_part = |it: &VarId| guard.value.mentions(*it) || guard.bound.mentions(*it);
+                let of_work_unit =
+                    |it: &VarId| guard.value.mentions(*it) || guard.bound.mentions(*it);
                 let fails = self.values.of(&guard.value) >= self.values.of(&guard.bound);
-                if fails && self.part_vars.iter().any(of_part) {
-                    // What happens to parts of tiles is added later.
+                if fails && self.work_unit_vars.iter().any(of_work_unit) {
+                    // The cost of work units is added later.
                     return;
                 }
                 continue;
@@ -318,13 +333,13 @@ impl Walk<'_> {
         self.open.iter().map(|it| it.extent as f64).product()
     }
 
-    /// How often something is computed that depends on what a polynomial does: outside of all
-    /// other loops.
+    /// Returns the executions of a computation that depends on a polynomial: outside of all other
+    /// loops.
     fn times_of(&self, poly: &Poly) -> f64 {
         self.open.iter().filter(|it| poly.mentions(it.var)).map(|it| it.extent as f64).product()
     }
 
-    /// The divisions of indices, each once.
+    /// Counts the divisions of indices, each once.
     fn indices<'p>(&mut self, polys: impl Iterator<Item = &'p Poly>) {
         let mut found = BTreeSet::new();
         polys.for_each(|it| divisions(it, &mut found));
@@ -332,13 +347,13 @@ impl Walk<'_> {
         self.block.ops.add(Ops { integer: DIVISION, ..Ops::default() }, times * self.n_warps());
     }
 
-    /// The open loops that stay loops, and, inside them, those that are written out.
+    /// The open loops that stay loops, and, inside them, unrolled ones.
     fn split(&self) -> (&[Open], &[Open]) {
         let n = self.open.iter().rposition(|it| is_loop(it.kind)).map_or(0, |it| it + 1);
         self.open.split_at(n)
     }
 
-    fn combine(&mut self, range: u32) {
+    fn all_reduce(&mut self, range: u32) {
         let steps = f64::from(range.clamp(2, LANES)).log2().ceil();
         let mut n = 2.0 * steps;
         self.wait(steps * SHUFFLE_LATENCY);
@@ -394,7 +409,7 @@ impl Walk<'_> {
         for (tensor, index) in reads {
             self.access(tensor, index.iter().map(|it| affine(it).cloned()).collect(), false);
         }
-        let in_registers = self.home(to) == Some(Home::Registers);
+        let in_registers = self.scope(to) == Some(MemoryScope::Registers);
         let written: Vec<Option<Poly>> = index.iter().cloned().map(Some).collect();
         if reducer.is_some() && !in_registers {
             self.access(to, written.clone(), false);
@@ -409,14 +424,14 @@ impl Walk<'_> {
         self.segment.chain += chain * ops.issued().max(1.0) * RESULT_LATENCY;
     }
 
-    fn home(&self, tensor: TensorId) -> Option<Home> {
-        self.grid.buffers.get(tensor.0 as usize).map(|it| it.home)
+    fn scope(&self, tensor: TensorId) -> Option<MemoryScope> {
+        self.grid.buffers.get(tensor.0 as usize).map(|it| it.scope)
     }
 
     /// One access of a statement, with its copies.
     fn access(&mut self, tensor: TensorId, index: Vec<Option<Poly>>, writes: bool) {
-        let home = match self.home(tensor) {
-            Some(it) if it != Home::Registers && it != Home::Unused => it,
+        let home = match self.scope(tensor) {
+            Some(it) if it != MemoryScope::Registers && it != MemoryScope::Unused => it,
             _ => return,
         };
         let affine: Option<Vec<Poly>> = index.iter().cloned().collect();
@@ -437,7 +452,7 @@ impl Walk<'_> {
             patterns.iter().map(of).sum::<f64>() / patterns.len().max(1) as f64
         };
         let width = bytes.saturating_mul(lanes);
-        if matches!(home, Home::Shared(_)) {
+        if matches!(home, MemoryScope::Shared(_)) {
             self.segment.reads_shared |= !writes;
             self.block.wavefronts += requests * mean(&|it| wavefronts(it, width));
             return;
@@ -459,7 +474,7 @@ impl Walk<'_> {
             let whole = if writes { vectors.stores } else { vectors.loads.iter().any(loads) };
             return if whole { vectors.lanes } else { 1 };
         }
-        if !matches!(self.home(tensor), Some(Home::Shared(_))) {
+        if !matches!(self.scope(tensor), Some(MemoryScope::Shared(_))) {
             return 1;
         }
         let widest = |it: &Open| {
@@ -481,9 +496,14 @@ impl Walk<'_> {
         moves.then_some(position)
     }
 
-    /// Where the lanes of some warps access memory; where the data says, far from one another.
-    fn patterns(&mut self, home: Home, position: Option<Poly>, bytes: i64) -> Vec<Addresses> {
-        let first = if let Home::Shared(first) = home { i64::from(first) } else { 0 };
+    /// Returns the addresses of lanes of some warps; where they depend on data, far from one another.
+    fn patterns(
+        &mut self,
+        home: MemoryScope,
+        position: Option<Poly>,
+        bytes: i64,
+    ) -> Vec<Addresses> {
+        let first = if let MemoryScope::Shared(first) = home { i64::from(first) } else { 0 };
         let active: Vec<usize> = (0..self.masks.len()).filter(|it| self.masks[*it] != 0).collect();
         let Some(last) = active.len().checked_sub(1) else { return Vec::new() };
         let mut some = vec![active[0], active[last / 2], active[last]];

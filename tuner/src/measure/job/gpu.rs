@@ -1,8 +1,8 @@
 //! Candidates for GPUs: images, the functions in them, and for each case what they are passed.
 
 use tvmtune_cuda::Generated;
-use tvmtune_cuda::codegen::{Map, Param};
-use tvmtune_cuda::grid::Home;
+use tvmtune_cuda::codegen::{Param, TensorMapEncoding};
+use tvmtune_cuda::grid::MemoryScope;
 use tvmtune_ir::dag::{DType, Number, TensorId};
 use tvmtune_ir::poly::Poly;
 use tvmtune_ir::target::gpu::Arch;
@@ -35,14 +35,14 @@ impl Job {
             shared_bytes: it.shared_bytes,
         });
         let functions = functions.collect();
-        let map = |it: &Map| MapSpec {
+        let map = |it: &TensorMapEncoding| MapSpec {
             entry: table.position(Param::Pointer(it.tensor)),
             element: it.element,
-            boxes: it.boxes.clone(),
-            steps: it.steps.clone(),
+            boxes: it.box_dims.clone(),
+            steps: it.element_strides.clone(),
             swizzle: it.swizzle,
         };
-        let maps = generated.unit.maps.iter().map(map).collect();
+        let maps = generated.unit.tensor_maps.iter().map(map).collect();
         let launches = cases.iter().map(|it| table.launch(it)).collect();
         let bytes = images.iter().map(|it| it.1).collect::<Vec<_>>().concat();
         let images = images.iter().map(image).collect();
@@ -63,7 +63,7 @@ struct Table<'a> {
 impl Table<'_> {
     fn place(&mut self, param: Param) -> ParamPlace {
         match param {
-            Param::Map(map) => ParamPlace::Map(map),
+            Param::TensorMap(map) => ParamPlace::Map(map),
             other => ParamPlace::Table(self.position(other)),
         }
     }
@@ -84,10 +84,10 @@ impl Table<'_> {
                 let n = id.0 as usize;
                 Word::Value(bits(scalars[n], case.dag.scalars[n].dtype))
             }
-            Param::Map(_) => unreachable!("maps are not in the table"),
+            Param::TensorMap(_) => unreachable!("maps are not in the table"),
         };
         let value = |it: &Poly| unsigned(it.eval_dims(dims));
-        let of_maps = unit.maps.iter().flat_map(|it| it.extents.iter().chain(&it.strides));
+        let of_maps = unit.tensor_maps.iter().flat_map(|it| it.extents.iter().chain(&it.strides));
         GpuLaunch {
             table: self.params.iter().map(word).collect(),
             blocks: unit.entries.iter().map(|it| value(&it.blocks)).collect(),
@@ -98,7 +98,7 @@ impl Table<'_> {
     /// Where a tensor is: an argument, or memory between functions.
     fn address(&self, tensor: TensorId, case: &CaseSpec) -> Word {
         let buffer = self.generated.grid.buffer(tensor);
-        if buffer.home != Home::Workspace {
+        if buffer.scope != MemoryScope::Workspace {
             return case.address(tensor, buffer.layout.as_ref());
         }
         let extents = buffer.shape.iter().map(|it| unsigned(it.eval_dims(case.dims())));

@@ -1,5 +1,5 @@
-//! Convolutions as products of four warps, fed by boxes of pixels: pictures of any width, windows and
-//! single pixels, strides, batches, few channels.
+//! Convolutions as implicit GEMM by WGMMA, with TMA loads of boxes of images: images of any width,
+//! windows and single pixels, strides, batches, few channels.
 
 use tvmtune_cuda::Generated;
 use tvmtune_cuda::grid::Unplaceable;
@@ -10,8 +10,8 @@ use tvmtune_space::default;
 use tvmtune_space::sketch::sketches;
 use tvmtune_tests::program;
 
+use super::mma::check_rule;
 use super::target;
-use super::tensor::check_rule;
 
 /// A convolution of windows of 3 x 3, or of single pixels, padded by as many as they reach over.
 struct Convolution {
@@ -22,7 +22,7 @@ struct Convolution {
     /// Of how many pixels one has a window.
     stride: i64,
     window: i64,
-    /// Channels of the picture and of the result.
+    /// Channels of the image and of the result.
     channels: [i64; 2],
 }
 
@@ -66,7 +66,7 @@ fn default_of(convolution: &Convolution) -> Generated {
     tvmtune_cuda::generate(&default::schedule(&dag, &target().into())).unwrap()
 }
 
-/// Points of the rule by a feeder, and of that by all threads.
+/// Points of the rule by a producer, and of that by all threads.
 #[track_caller]
 fn check(convolution: &Convolution, batches: &[i64], n_points: u64) {
     let (hopper, text) = (Arch { sm: 90, exact: true }, convolution.text());
@@ -86,7 +86,7 @@ fn windows_of_small_pictures() {
 }
 
 #[test]
-fn windows_of_pictures_that_are_wider_than_boxes() {
+fn windows_of_images_that_are_wider_than_boxes() {
     check(&Convolution { out: [14, 14], channels: [72, 96], ..SINGLE }, &[1, 2], 2);
     check(&Convolution { out: [15, 15], channels: [64, 24], ..SINGLE }, &[2, 1], 2);
     check(&Convolution { batch: 1, out: [28, 28], channels: [24, 64], ..SINGLE }, &[1], 2);
@@ -113,7 +113,7 @@ fn single_pixels() {
 }
 
 #[test]
-fn windows_inside_of_pictures() {
+fn windows_inside_of_images() {
     let text = "#[autotune(dims(B = 1..=3, C = 64, H = 15, W = 11, O = 40, T = 3))]
         fn conv(x: Tensor<bf16, B, H, W, C>, w: Weight<bf16, O, T, T, C>)
             -> Tensor<bf16, B, { H - 2 }, { W - 2 }, O> {
@@ -151,17 +151,17 @@ fn parts_of_channels_are_no_boxes() {
     let schedule = Schedule::replay(&dag, &fed.instructions(&fed.default)).unwrap();
     assert_eq!(
         tvmtune_cuda::generate(&schedule).map(|it| it.unit.source),
-        Err(Unplaceable::NotBoxes)
+        Err(Unplaceable::NotTmaLoads)
     );
     let hopper = Arch { sm: 90, exact: true };
     check_rule(": group", hopper, text, "wgmma_f16<0, 0>(", &[1, 2], 0);
 }
 
-/// The boxes of pictures that a kernel copies: their extents, and how far apart what they copy is.
-fn boxes_of_pictures(generated: &Generated) -> Vec<(&[i64], &[i64])> {
-    let maps = generated.grid.kernels.iter().flat_map(|it| &it.maps);
-    let of_picture = maps.filter(|it| generated.grid.buffer(it.tensor).name == "x");
-    of_picture.map(|it| (&it.extents[..], &it.steps[..])).collect()
+/// Box extents and element strides of the TMA loads of images in a kernel.
+fn boxes_of_images(generated: &Generated) -> Vec<(&[i64], &[i64])> {
+    let maps = generated.grid.kernels.iter().flat_map(|it| &it.tensor_maps);
+    let of_image = maps.filter(|it| generated.grid.buffer(it.tensor).name == "x");
+    of_image.map(|it| (&it.extents[..], &it.element_strides[..])).collect()
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn a_step_of_a_convolution_is_one_box_of_pixels() {
         let generated = default_of(convolution);
         let by = convolution.stride;
         let steps = extents.map(|it| if it == 1 { 1 } else { by });
-        let boxes = boxes_of_pictures(&generated);
+        let boxes = boxes_of_images(&generated);
         let steps = [1, steps[1], steps[2], 1];
         assert_eq!(boxes, [(&extents[..], &steps[..])], "{}", generated.nest);
         let copies = generated.unit.source.lines().filter(|it| it.contains("map_"));
@@ -200,7 +200,7 @@ fn a_step_of_a_convolution_is_one_box_of_pixels() {
 #[test]
 fn what_no_box_fits_stays_what_it_was() {
     let is_fed = |it: &Convolution| {
-        default_of(it).grid.kernels.iter().any(|kernel| !kernel.feeder.is_empty())
+        default_of(it).grid.kernels.iter().any(|kernel| !kernel.producer.is_empty())
     };
     assert!(is_fed(&SINGLE));
     assert!(!is_fed(&Convolution { channels: [64, 8], ..SINGLE }), "few columns");

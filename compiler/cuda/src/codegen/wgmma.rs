@@ -1,4 +1,4 @@
-//! Matrix instructions of a warpgroup.
+//! WGMMA instructions: descriptors, register operands, groups and waits.
 
 use std::collections::BTreeSet;
 
@@ -7,15 +7,15 @@ use crate::grid::{Accumulators, FirstOperand, Grid, RegisterOperand, SharedOpera
 use tvmtune_ir::dag::{DType, TensorId};
 use tvmtune_ir::poly::Poly;
 
-/// Rows after which chunks of a permuted buffer lie as in the first one.
+/// Rows after which a swizzle repeats.
 const PERIOD: u64 = 8;
 
-/// What the kernels need before they can be declared: headers, and the shapes they use.
+/// Declares the instruction shapes that kernels use.
 pub(super) fn declarations(grid: &Grid) -> String {
     let mut shapes = BTreeSet::new();
     for stmt in grid.kernels.iter().flat_map(|it| &it.body) {
         stmt.walk(&mut |it| {
-            if let Stmt::GroupMultiply { columns, dtype, .. } = it {
+            if let Stmt::Wgmma { columns, dtype, .. } = it {
                 shapes.insert((operand_type(*dtype), *columns));
             }
         });
@@ -30,13 +30,13 @@ pub(super) fn declarations(grid: &Grid) -> String {
     text
 }
 
-/// The elements of operands, as the instructions have them.
+/// Returns the element type of operands, as instructions name it.
 fn operand_type(dtype: DType) -> &'static str {
     if dtype == DType::F32 { "tf32" } else { dtype.name() }
 }
 
 impl Printer<'_> {
-    pub(super) fn group_multiply(
+    pub(super) fn wgmma(
         &mut self,
         accumulators: &Accumulators,
         columns: u32,
@@ -49,7 +49,9 @@ impl Printer<'_> {
         let base = self.poly(base).text;
         let (first, transposed) = match a {
             FirstOperand::Shared(it) => (self.shared_operand(it), it.transposed),
-            FirstOperand::Registers(_) => (self.held.pop_front().unwrap_or_default(), false),
+            FirstOperand::Registers(_) => {
+                (self.register_operands.pop_front().unwrap_or_default(), false)
+            }
         };
         let second = self.shared_operand(b);
         // Integers have one form.
@@ -68,10 +70,10 @@ impl Printer<'_> {
         self.line(&format!("  {second}, true);"));
     }
 
-    /// A batch of instructions.
-    pub(super) fn matrices(&mut self, body: &[Stmt]) {
-        let parts = self.hold_operands(body);
-        if let [Stmt::GroupMultiply { accumulators, .. }, ..] = body {
+    /// Prints a group of instructions, between fence and commit.
+    pub(super) fn wgmma_group(&mut self, body: &[Stmt]) {
+        let parts = self.pack_register_operands(body);
+        if let [Stmt::Wgmma { accumulators, .. }, ..] = body {
             let sum = self.names.buffer(accumulators.tensor).to_owned();
             self.line(&format!("wgmma_hold({sum});"));
         }
@@ -84,11 +86,11 @@ impl Printer<'_> {
         }
     }
 
-    /// Packs the first operands of a batch that are in registers: they must be there before its
-    /// fence. Opens a scope for them, and returns what they are called.
-    fn hold_operands(&mut self, body: &[Stmt]) -> Option<String> {
+    /// Packs the register operands of a group, before its fence. Opens a scope for them, and returns
+    /// their name.
+    fn pack_register_operands(&mut self, body: &[Stmt]) -> Option<String> {
         let operand = |it: &Stmt| match it {
-            Stmt::GroupMultiply { a, .. } => match &**a {
+            Stmt::Wgmma { a, .. } => match &**a {
                 FirstOperand::Registers(it) => Some(it.clone()),
                 FirstOperand::Shared(_) => None,
             },
@@ -119,23 +121,23 @@ impl Printer<'_> {
             }
         }
         self.line(&format!("wgmma_hold({parts});"));
-        self.held = which.into_iter().map(|it| format!("{parts}[{it}]")).collect();
+        self.register_operands = which.into_iter().map(|it| format!("{parts}[{it}]")).collect();
         Some(parts)
     }
 
-    /// The descriptor of an operand.
+    /// Returns the matrix descriptor of an operand.
     fn shared_operand(&self, operand: &SharedOperand) -> String {
         let buffer = self.grid.buffer(operand.tensor);
-        let row = u64::from(buffer.permuted.unwrap_or(128));
+        let row = u64::from(buffer.swizzle.unwrap_or(128));
         let (name, at) = (self.names.buffer(operand.tensor), self.poly(&operand.base).text);
         let panel = operand.panel * buffer.dtype.bytes() as i64;
         let period = PERIOD * row;
         format!("wgmma_operand(shared_address(&{name}[{at}]), {panel}, {period}, SWIZZLE_{row})")
     }
 
-    pub(super) fn wait_matrices(&mut self, batches: u32, sum: TensorId) {
-        self.line(&format!("wgmma_wait<{batches}>();"));
-        if batches == 0 {
+    pub(super) fn wgmma_wait(&mut self, groups: u32, sum: TensorId) {
+        self.line(&format!("wgmma_wait<{groups}>();"));
+        if groups == 0 {
             let sum = self.names.buffer(sum).to_owned();
             self.line(&format!("wgmma_hold({sum});"));
         }

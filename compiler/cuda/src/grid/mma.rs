@@ -1,8 +1,8 @@
-//! Loops that are a matrix instruction.
+//! Tensorization by MMA instructions of a warp.
 //!
-//! Each thread of a warp keeps four accumulators of a tile of 16 x 8: of rows `g` and `g + 8`, and
-//! columns `2q` and `2q + 1`, where it is thread `4g + q`. What it adds to them in 16 steps of the
-//! reduction (32 of bytes, 8 of TF32) is its share of one instruction:
+//! Each thread of a warp has four accumulators of a tile of 16 x 8: of rows `g` and `g + 8`, and
+//! columns `2q` and `2q + 1`, as thread `4g + q`. Its additions in 16 steps of the reduction (32 of
+//! bytes, 8 of TF32) are its share of one instruction:
 //!
 //! ```text
 //! thread g in 0..8: thread q in 0..4
@@ -10,16 +10,19 @@
 //!     acc[.. h, b] += a[8*h + g, k] * b[2*q + b, k]
 //! ```
 //!
-//! So a schedule says by splits which thread has which element, and everything else (registers,
-//! epilogues, barriers) is as for any loops. Loops around the tile that are written out share
-//! operands: those are loaded first, each once.
+//! So a schedule states the fragment layout by splits, and everything else (registers, epilogues,
+//! barriers) is as for any loops. Unrolled loops around the tile share operands: those are loaded
+//! first, each once.
 //!
 //! # Source
 //!
 //! Fragment layouts: PTX ISA, `mma.m16n8k16`, `mma.m16n8k32` and `mma.m16n8k8`.
 
-use super::memory::flat;
-use super::{Buffer, Fragment, Home, Kernel, LoopKind, Operand, Stmt, ThreadVar, Way};
+use super::position::flat;
+use super::walk::ThreadLoops;
+use super::{
+    Buffer, Fragment, Kernel, LoopKind, MemoryScope, Operand, OperandLoad, Stmt, ThreadVar,
+};
 use tvmtune_ir::dag::expr::affine;
 use tvmtune_ir::dag::{BinaryOp, DType, Expr, Reducer, Subscript, TensorId, UnaryOp};
 use tvmtune_ir::poly::{Facts, Poly, VarId};
@@ -28,7 +31,7 @@ use tvmtune_schedule::nest::Guard;
 /// Bytes of a row that the hardware exchanges at once.
 const ROW_BYTES: i64 = 16;
 
-/// Puts matrix instructions where loops are some.
+/// Replaces loops by MMA instructions.
 pub(super) fn find(kernel: &mut Kernel, buffers: &[Buffer]) {
     let position = |step: u32| {
         let of_warp = |it: &&ThreadVar| it.step == step && it.range >= 4 * step.max(8);
@@ -36,7 +39,7 @@ pub(super) fn find(kernel: &mut Kernel, buffers: &[Buffer]) {
     };
     let columns = kernel.thread_vars.iter().find(|it| (it.step, it.range) == (1, 4));
     let Some(q) = columns.map(|it| it.var) else { return };
-    let mut search = Search {
+    let mut search = Matcher {
         buffers,
         rows: position(4),
         q,
@@ -50,9 +53,9 @@ pub(super) fn find(kernel: &mut Kernel, buffers: &[Buffer]) {
     kernel.fragments = search.fragments;
 }
 
-struct Search<'a> {
+struct Matcher<'a> {
     buffers: &'a [Buffer],
-    /// What may be the row of a thread.
+    /// Candidates for the row of a thread.
     rows: Vec<ThreadVar>,
     /// The column of a thread.
     q: VarId,
@@ -79,7 +82,7 @@ pub(super) struct Tile<'s> {
     pub(super) value: &'s Expr,
 }
 
-impl Search<'_> {
+impl Matcher<'_> {
     fn block(&mut self, body: &mut Vec<Stmt>) {
         for stmt in std::mem::take(body) {
             match self.tile(&stmt) {
@@ -106,7 +109,7 @@ impl Search<'_> {
         stmt
     }
 
-    /// Whether a guard holds for all threads of a warp or for none.
+    /// Whether a guard is uniform in each warp.
     fn keeps_warps(&self, guard: &Guard) -> bool {
         let positions = self.threads.iter();
         let inside =
@@ -118,7 +121,7 @@ impl Search<'_> {
         })
     }
 
-    /// The variable that is the row of a thread: below 8.
+    /// Returns the variable that is the row of a thread: below 8.
     fn row(&self) -> Option<VarId> {
         let is_row = |it: &&ThreadVar| {
             it.range == 32 || self.bounded.iter().any(|(var, bound)| *var == it.var && *bound == 8)
@@ -126,7 +129,7 @@ impl Search<'_> {
         self.rows.iter().find(is_row).map(|it| it.var)
     }
 
-    /// What a loop becomes if it and all inside it is one tile.
+    /// Forms the instructions of a loop that, with all inside it, is one tile.
     fn tile(&mut self, stmt: &Stmt) -> Option<Vec<Stmt>> {
         let tile = read(stmt)?;
         let along = |it: &&Loop| tile.index.iter().any(|at| at.mentions(it.var));
@@ -141,23 +144,18 @@ impl Search<'_> {
         // Either factor may have the rows.
         [(a, b), (b, a)].into_iter().find_map(|(a, b)| {
             let [h, b_var, k] = roles(&tensor, &tile, depth, a, self.buffers)?;
-            let first = self.operand(a, (row, self.q), h, k, dtype)?;
-            let second = self.operand(b, (self.q, row), b_var, k, dtype)?;
-            Some(self.instructions(&tile, &outer, (h, b_var), [first, second], dtype))
+            let first = Role { thread: row, other: self.q, own: h, k, is_first: true };
+            let second = Role { thread: self.q, other: row, own: b_var, k, is_first: false };
+            let operands = [self.operand(a, &first, dtype)?, self.operand(b, &second, dtype)?];
+            Some(self.instructions(&tile, &outer, [h, b_var], operands, dtype))
         })
     }
 
-    /// An operand, if its elements lie as those of an instruction do: a row follows from the thread
-    /// and one of the loops; nothing from the other position of the thread.
-    fn operand(
-        &self,
-        (tensor, index): (TensorId, &[Subscript]),
-        (thread, other): (VarId, VarId),
-        own: VarId,
-        k: VarId,
-        dtype: DType,
-    ) -> Option<Operand> {
-        let is_first = thread != self.q;
+    /// Returns an operand, if its elements have the fragment layout: the row depends on the thread and
+    /// on one of the loops, and nothing on the other position of the thread.
+    fn operand(&self, factor: Factor<'_>, role: &Role, dtype: DType) -> Option<Operand> {
+        let Factor { tensor, index } = factor;
+        let Role { thread, other, own, k, is_first } = *role;
         let buffer = &self.buffers[tensor.0 as usize];
         let position = flat(&affine(index)?, &buffer.shape);
         let (thread_stride, rest) = position.split_linear(thread)?;
@@ -170,7 +168,11 @@ impl Search<'_> {
             true => (thread_stride, own_stride == 8 * thread_stride),
             false => (own_stride, thread_stride == 2 * own_stride),
         };
-        if !fits || base.mentions(other) || row_stride == 0 || buffer.home == Home::Registers {
+        if !fits
+            || base.mentions(other)
+            || row_stride == 0
+            || buffer.scope == MemoryScope::Registers
+        {
             return None;
         }
         let per_row = ROW_BYTES / dtype.bytes() as i64;
@@ -178,21 +180,23 @@ impl Search<'_> {
         let rows = (k_stride == 1 && row_stride % per_row == 0).then_some(false);
         let columns =
             (row_stride == 1 && k_stride % per_row == 0 && dtype.bytes() == 2).then_some(true);
-        let way = match rows.or(columns) {
-            Some(transposed) if matches!(buffer.home, Home::Shared(_)) && aligned(&base) => {
-                Way::Matrices { transposed }
+        let load = match rows.or(columns) {
+            Some(transposed)
+                if matches!(buffer.scope, MemoryScope::Shared(_)) && aligned(&base) =>
+            {
+                OperandLoad::Ldmatrix { transposed }
             }
-            _ => Way::Elements,
+            _ => OperandLoad::Elements,
         };
-        Some(Operand { tensor, base, row_stride, k_stride, is_first, way })
+        Some(Operand { tensor, base, row_stride, k_stride, is_first, load })
     }
 
-    /// Loads of all operands, then all instructions.
+    /// Returns the loads of all operands, then all instructions.
     fn instructions(
         &mut self,
         tile: &Tile<'_>,
         outer: &[&Loop],
-        (h, b): (VarId, VarId),
+        [h, b]: [VarId; 2],
         operands: [Operand; 2],
         dtype: DType,
     ) -> Vec<Stmt> {
@@ -222,13 +226,13 @@ impl Search<'_> {
         let index =
             Box::new([accumulator(0, 0), accumulator(0, 1), accumulator(1, 0), accumulator(1, 1)]);
         let (tensor, a, b) = (tile.tensor, places[0].clone(), places[1].clone());
-        stmts.extend(around(outer, Stmt::Multiply { tensor, index, a, b, dtype }));
+        stmts.extend(around(outer, Stmt::Mma { tensor, index, a, b, dtype }));
         stmts
     }
 }
 
-/// Loops that hold nothing but one update.
-pub(super) fn read(stmt: &Stmt) -> Option<Tile<'_>> {
+/// Reads a perfect loop nest around one sum.
+pub(super) fn read<L: ThreadLoops>(stmt: &Stmt<L>) -> Option<Tile<'_>> {
     let mut loops = Vec::new();
     let mut inner = stmt;
     loop {
@@ -258,13 +262,32 @@ pub(super) fn read(stmt: &Stmt) -> Option<Tile<'_>> {
     }
 }
 
-pub(super) type Read<'e> = (TensorId, &'e [Subscript]);
+/// A factor of a product: an element that is read.
+#[derive(Clone, Copy)]
+pub(super) struct Factor<'e> {
+    pub(super) tensor: TensorId,
+    pub(super) index: &'e [Subscript],
+}
 
-/// The factors of a product of narrow numbers, added up in wide ones; `f32` are as narrow as TF32.
+/// The variables of an operand.
+struct Role {
+    /// The position of a thread along its rows.
+    thread: VarId,
+    /// The other position of a thread.
+    other: VarId,
+    /// The loop over its rows.
+    own: VarId,
+    /// The loop over the reduction.
+    k: VarId,
+    is_first: bool,
+}
+
+/// Returns the factors of a product of narrow numbers that is accumulated in wide ones; `f32` count
+/// as TF32.
 pub(super) fn operands<'e>(
     value: &'e Expr,
     buffers: &[Buffer],
-) -> Option<(Read<'e>, Read<'e>, DType)> {
+) -> Option<(Factor<'e>, Factor<'e>, DType)> {
     let Expr::Binary(BinaryOp::Mul, a, b) = value else { return None };
     let factor = |it: &'e Expr| {
         let (wide, is_tf32, inner) = match it {
@@ -274,7 +297,11 @@ pub(super) fn operands<'e>(
         };
         let Expr::Read { tensor, index } = &**inner else { return None };
         let narrow = buffers[tensor.0 as usize].dtype;
-        ((narrow == DType::F32) == is_tf32).then_some((wide, narrow, (*tensor, index.as_slice())))
+        ((narrow == DType::F32) == is_tf32).then_some((
+            wide,
+            narrow,
+            Factor { tensor: *tensor, index },
+        ))
     };
     let ((wide, narrow, a), (wide_b, narrow_b, b)) = (factor(a)?, factor(b)?);
     let known = matches!(
@@ -284,16 +311,16 @@ pub(super) fn operands<'e>(
     (known && wide == wide_b && narrow == narrow_b).then_some((a, b, narrow))
 }
 
-/// Which of the three loops are the halves of the rows, the pairs of columns, and the reduction, if
-/// that factor has the rows.
+/// Returns the loops over halves of the rows, pairs of columns, and the reduction, if that factor
+/// has the rows.
 fn roles(
     loops: &[&Loop],
     tile: &Tile<'_>,
     depth: i64,
-    (first, index): Read<'_>,
+    first: Factor<'_>,
     buffers: &[Buffer],
 ) -> Option<[VarId; 3]> {
-    let position = flat(&affine(index)?, &buffers[first.0 as usize].shape);
+    let position = flat(&affine(first.index)?, &buffers[first.tensor.0 as usize].shape);
     let along = |it: &&&Loop| tile.index.iter().any(|at| at.mentions(it.var));
     let k = loops.iter().find(|it| !along(it) && it.extent == depth)?;
     let h = loops.iter().find(|it| along(it) && position.mentions(it.var) && it.extent == 2)?;
@@ -301,7 +328,7 @@ fn roles(
     (loops.len() == 3).then_some([h.var, b.var, k.var])
 }
 
-/// A statement in loops that are written out.
+/// Wraps a statement in unrolled loops.
 fn around(loops: &[&Loop], stmt: Stmt) -> Vec<Stmt> {
     loops.iter().rev().fold(vec![stmt], |body, it| {
         let (var, name, extent) = (it.var, it.name.clone(), Poly::constant(it.extent));

@@ -1,11 +1,11 @@
-//! Which accesses of a vectorized loop become one access of several elements.
+//! Vector accesses: accesses of a vectorized loop that become one access of several elements.
 //!
-//! Those whose elements lie side by side, start at a multiple of the vector's length, and are all
-//! guarded alike. `vector` prints them; a model of the hardware counts them.
+//! Those whose elements are neighbors, start at a multiple of the vector's length, and are all
+//! predicated alike. `vector` prints them; a cost model counts them.
 
 use super::ALIGNMENT;
 use super::expr::affine_one;
-use crate::grid::{Grid, Home, Stmt};
+use crate::grid::{Grid, MemoryScope, Stmt, flat};
 use tvmtune_ir::dag::{BinaryOp, Expr, Reducer, TensorId};
 use tvmtune_ir::poly::{Poly, VarId};
 use tvmtune_schedule::nest::Guard;
@@ -17,22 +17,22 @@ pub struct Vectors {
     pub lanes: i64,
     /// Whether the statement stores them at once.
     pub stores: bool,
-    /// What it reads at once.
+    /// The vector loads.
     pub loads: Vec<Load>,
 }
 
 /// A read that becomes one of a vector.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
-    /// Of what.
+    /// The buffer.
     pub tensor: TensorId,
     /// The position of its lane 0, with the loop's variable in it.
     pub position: Poly,
-    /// When it happens.
+    /// Its predicate.
     pub(super) conditions: Vec<Guard>,
 }
 
-/// How a vectorized loop around `stmt` is printed; `None` if nothing in it becomes a vector.
+/// Returns the vector accesses of a vectorized loop around `stmt`; `None` if there are none.
 pub fn vectors(grid: &Grid, var: VarId, extent: &Poly, stmt: &Stmt) -> Option<Vectors> {
     Inner::read(grid, var, extent, stmt)?.vectors()
 }
@@ -41,7 +41,7 @@ pub fn vectors(grid: &Grid, var: VarId, extent: &Poly, stmt: &Stmt) -> Option<Ve
 pub fn is_vector(grid: &Grid, tensor: TensorId, position: &Poly, var: VarId, lanes: i64) -> bool {
     let buffer = grid.buffer(tensor);
     let bytes = buffer.dtype.bytes() * lanes as u64;
-    if buffer.home == Home::Registers || bytes > ALIGNMENT {
+    if buffer.scope == MemoryScope::Registers || bytes > ALIGNMENT {
         return false;
     }
     position
@@ -49,12 +49,9 @@ pub fn is_vector(grid: &Grid, tensor: TensorId, position: &Poly, var: VarId, lan
         .is_some_and(|(step, first)| step.as_constant() == Some(1) && is_multiple(&first, lanes))
 }
 
-/// The row-major position of an element.
+/// Returns the row-major position of an element.
 pub fn position(grid: &Grid, tensor: TensorId, index: &[Poly]) -> Poly {
-    let shape = &grid.buffer(tensor).shape;
-    let step =
-        |position: Poly, (at, extent): (&Poly, &Poly)| position * extent.clone() + at.clone();
-    index.iter().zip(shape).fold(Poly::default(), step)
+    flat(index, &grid.buffer(tensor).shape)
 }
 
 /// The statement of a vectorized loop.
@@ -66,7 +63,7 @@ pub(super) struct Inner<'a> {
     pub(super) tensor: TensorId,
     pub(super) index: &'a [Poly],
     pub(super) value: &'a Expr,
-    /// How old and new combine; `None` for a store.
+    /// The reduction; `None` for a store.
     pub(super) reducer: Option<Reducer>,
 }
 

@@ -1,8 +1,8 @@
-//! Blocks with most to do start first.
+//! LPT order: blocks with most work start first.
 //!
-//! Where a loop runs the longer, the larger the variable of a loop over blocks is, as in causal
-//! attention, blocks that are started in order leave the longest for the end, and most
-//! multiprocessors with nothing to do meanwhile. Such a loop over blocks is walked from its end.
+//! Where the trip count of a loop grows with the variable of a loop over blocks, as in causal
+//! attention, blocks that start in order leave the longest for the end, when most multiprocessors
+//! are idle. Such a loop over blocks is reversed.
 //!
 //! # Source
 //!
@@ -12,7 +12,7 @@ use super::{Kernel, Stmt};
 use tvmtune_ir::poly::{Atom, Facts, Poly, VarId};
 
 /// Lets loops over blocks or tiles count down with whose variables only the work grows.
-pub(super) fn longest_first(kernel: &mut Kernel, facts: &Facts) {
+pub(super) fn lpt_order(kernel: &mut Kernel, facts: &Facts) {
     let mut extents = Vec::new();
     for stmt in kernel.statements() {
         stmt.walk(&mut |it| {

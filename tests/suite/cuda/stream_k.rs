@@ -2,7 +2,7 @@
 //! tiles, and of iterations of each, blocks have the same work, and each tile is stored once.
 
 use tvmtune_cuda::Generated;
-use tvmtune_cuda::grid::Division;
+use tvmtune_cuda::grid::Decomposition;
 use tvmtune_emulator::{Completion, Fault, Launch, Memory, Module, Options, Order};
 use tvmtune_ir::dag::Dag;
 use tvmtune_ir::dsl;
@@ -16,9 +16,9 @@ use super::persistent::{ARCH, data, generate, points, small};
 use super::ptx;
 
 /// The options of the rule that divide tiles between one block for each multiprocessor, or two.
-const STREAMED: [u64; 2] = [101, 102];
+const STREAM_K: [u64; 2] = [101, 102];
 
-/// Whether blocks of a kernel divide tiles, and another one joins what they leave.
+/// Whether a kernel is divided by stream-K, with a fix-up.
 fn divides(generated: &Generated) -> bool {
     generated.grid.kernels.iter().any(|it| it.tiles.as_ref().is_some_and(|it| it.shares.is_some()))
 }
@@ -56,7 +56,7 @@ fn check(text: &str, extents: &[i64]) {
     let dag = dsl::program(text).unwrap();
     let mut n_placed = 0;
     for (multiprocessors, option, n_random) in
-        [(3, STREAMED[0], 3), (5, STREAMED[1], 2), (7, STREAMED[0], 2)]
+        [(3, STREAM_K[0], 3), (5, STREAM_K[1], 2), (7, STREAM_K[0], 2)]
     {
         for it in generated(&dag, multiprocessors, option, n_random) {
             n_placed += 1;
@@ -121,8 +121,8 @@ fn products_in_clusters() {
 #[test]
 fn tiles_that_all_blocks_have_the_same_number_of_are_not_divided() {
     let dag = dsl::build(&program(&product("M = 320, N = 64", 840))).unwrap();
-    assert_eq!(generated(&dag, 5, STREAMED[0], 0).len(), 0, "five tiles, five blocks");
-    assert_eq!(generated(&dag, 3, STREAMED[0], 0).len(), 1);
+    assert_eq!(generated(&dag, 5, STREAM_K[0], 0).len(), 0, "five tiles, five blocks");
+    assert_eq!(generated(&dag, 3, STREAM_K[0], 0).len(), 1);
 }
 
 fn product(dims: &str, k: u32) -> String {
@@ -134,18 +134,18 @@ fn product(dims: &str, k: u32) -> String {
     )
 }
 
-/// Mistakes in the text of a product whose blocks have parts in front, in the middle, and behind.
+/// Mistakes in the text of a product whose blocks have a last, whole, and a first work unit.
 #[test]
 fn mistakes_are_seen() {
     const MISTAKES: &[(&str, &str)] = &[
-        // A part that nobody joins, or that somebody joins twice.
+        // A work unit that no fix-up adds, or that is added twice.
         ("n < parts", "n < parts - 1"),
         (
-            "if (const Index parts = shares.joined())",
-            "if (const Index parts = shares.joined() / 2)",
+            "if (const Index parts = work_units.joined())",
+            "if (const Index parts = work_units.joined() / 2)",
         ),
-        ("shares.begun()", "shares.begun() - 1"),
-        // A part that starts anew, for the feeder.
+        ("work_units.begun()", "work_units.begun() - 1"),
+        // A work unit that starts anew, for the producer.
         ("int(64 * k_0 + 64 * first)", "int(64 * k_0)"),
         // A tile that is stored before all of it is there.
         ("if (13 < (-first + end))", "if (0 < (-first + end))"),
@@ -154,7 +154,7 @@ fn mistakes_are_seen() {
     ];
     let Some(nvrtc) = nvrtc() else { return };
     let dag = dsl::build(&program(&product("M = 192, N = 64", 840))).unwrap();
-    let all = generated(&dag, 5, STREAMED[0], 0);
+    let all = generated(&dag, 5, STREAM_K[0], 0);
     let [right] = all.as_slice() else { panic!("one default schedule: {}", all.len()) };
     for (was, is) in MISTAKES {
         let mut wrong = right.clone();
@@ -169,12 +169,12 @@ fn mistakes_are_seen() {
 /// What the assembler makes of large products: accumulators stay in registers, and instructions need
 /// not wait for one another.
 #[test]
-fn accumulators_of_parts_stay_in_registers() {
+fn accumulators_of_work_units_stay_in_registers() {
     let Some(nvrtc) = nvrtc() else { return };
     for dims in ["M = 4096, N = 5120", "M = 1..=8192, N = 11008"] {
         let dag = dsl::build(&program(&product(dims, 4096))).unwrap();
         let space = Space::new(&dag, &GpuTarget::generic(ARCH).into());
-        let generated = generate(&dag, &space, &points(&space, 0, STREAMED[0])[0]).unwrap();
+        let generated = generate(&dag, &space, &points(&space, 0, STREAM_K[0])[0]).unwrap();
         assert!(divides(&generated));
         let text = &generated.unit.source;
         let source = Source { name: "kernel.cu", text, arch: "sm_90a", options: &[] };
@@ -187,8 +187,8 @@ fn accumulators_of_parts_stay_in_registers() {
     }
 }
 
-/// What the device functions say of parts: each iteration has one block, all in order, and no block
-/// more of them than others; and those who predict count the same.
+/// The decomposition on the device: each iteration has one block, all in order, and no block more of
+/// them than others; and the cost model counts the same.
 #[test]
 fn every_iteration_of_every_tile_has_one_block() {
     let Some(nvrtc) = nvrtc() else { return };
@@ -216,25 +216,26 @@ fn every_iteration_of_every_tile_has_one_block() {
                 let number = |it: &[u8]| i32::from_le_bytes(it.try_into().unwrap());
                 memory.bytes(it).chunks(4).map(number).collect::<Vec<i32>>()
             });
-            let division = Division::new(tiles.into(), depth.into(), blocks.into());
-            let what =
-                format!("{tiles} tiles of {depth} for {blocks} blocks: {block_of:?}, {division:?}");
+            let decomposition = Decomposition::new(tiles.into(), depth.into(), blocks.into());
+            let what = format!(
+                "{tiles} tiles of {depth} for {blocks} blocks: {block_of:?}, {decomposition:?}"
+            );
             assert!(block_of.iter().all(|it| (0..blocks).contains(it)), "{what}");
             let (whole, divided) =
-                block_of.split_at((division.rounds as i32 * blocks * depth) as usize);
+                block_of.split_at((decomposition.rounds as i32 * blocks * depth) as usize);
             assert!(divided.is_sorted(), "{what}");
             let work = |of: &[i32]| {
                 (0..blocks).map(|n| of.iter().filter(|it| **it == n).count() as i64).max()
             };
-            assert_eq!(work(whole), Some(division.rounds * i64::from(depth)), "{what}");
-            assert_eq!(work(divided), Some(division.each), "{what}");
+            assert_eq!(work(whole), Some(decomposition.rounds * i64::from(depth)), "{what}");
+            assert_eq!(work(divided), Some(decomposition.iterations), "{what}");
             for (tile, said) in block_of.chunks(depth as usize).zip(&joined) {
                 let n = tile.chunk_by(i32::eq).count() as i32;
                 assert_eq!(*said, if n > 1 { n } else { -1 }, "{what}, {joined:?}");
             }
             let all = joined.iter().filter(|it| **it > 0);
             let counted = (all.clone().map(|it| i64::from(*it)).sum::<i64>(), all.count() as i64);
-            assert_eq!(counted, (division.parts, division.joined), "{what}");
+            assert_eq!(counted, (decomposition.work_units, decomposition.split_tiles), "{what}");
         }
     }
 }

@@ -1,16 +1,15 @@
-//! Matrix instructions of four warps: every type, every way operands lie, at extents that tiles do
-//! not divide.
+//! WGMMA instructions: every type, every layout of operands, at non-divisible extents.
 
 use tvmtune_ir::target::gpu::Arch;
 
-use super::tensor::check_rule;
+use super::mma::check_rule;
 
-/// With operands copied by all threads, and by a feeder.
+/// With operands copied by all threads, and by a producer.
 #[track_caller]
 fn check(text: &str, instruction: &str, rows: &[i64], n_points: u64) {
     let hopper = Arch { sm: 90, exact: true };
     check_rule(": group", hopper, text, instruction, rows, n_points);
-    // Many rings are larger than shared memory.
+    // Many circular buffers are larger than shared memory.
     check_rule(": fed group", hopper, text, instruction, rows, 2 * n_points);
 }
 

@@ -1,8 +1,8 @@
-//! Rows of shared memory, as far apart as it takes for the threads of a warp to reach them at once.
+//! Padding of shared buffers against bank conflicts.
 //!
-//! Shared memory has 32 banks of 4 bytes. Lanes that want different words of one bank take turns:
-//! a column of a tile whose rows are 128 bytes long takes 32. Every buffer gets the padding behind
-//! its rows with which its accesses, weighted by how often they happen, take fewest turns.
+//! Shared memory has 32 banks of 4 bytes. Lanes that access different words of one bank are
+//! serialized: a column of a tile whose rows are 128 bytes long takes 32 turns. Every buffer gets
+//! the padding behind its rows with which its accesses, weighted by their number, take fewest turns.
 //!
 //! # Source
 //!
@@ -11,10 +11,10 @@
 
 use std::collections::BTreeMap;
 
-use super::memory::flat;
-use super::{Buffer, Home, Kernel, LoopKind, Stmt, WARP};
+use super::position::flat;
+use super::{Buffer, Kernel, LoopKind, MemoryScope, Stmt, WARP, walk};
+use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::dag::expr::affine;
-use tvmtune_ir::dag::{Expr, TensorId};
 use tvmtune_ir::poly::{Poly, VarId};
 
 const BANKS: u64 = 32;
@@ -27,11 +27,11 @@ struct Access {
     index: Vec<Poly>,
     /// Elements that one thread reaches at once.
     lanes: u64,
-    /// How often it happens.
+    /// Number of executions.
     times: u64,
 }
 
-/// The loops around a statement: what elements of one iteration lie side by side, and how often.
+/// A loop around a statement.
 #[derive(Clone, Copy)]
 struct Around {
     var: VarId,
@@ -50,8 +50,8 @@ pub(super) fn pad(kernel: &Kernel, buffers: &mut [Buffer]) {
         let widest = accesses.iter().map(|it| it.lanes * bytes).max().unwrap_or(bytes);
         let step = (widest.max(BANK_BYTES) / bytes).max(1);
         let Some(row) = buffer.shape.last().and_then(Poly::as_constant) else { continue };
-        let is_box = kernel.maps.iter().any(|it| it.to == tensor);
-        if buffer.shape.len() < 2 || buffer.permuted.is_some() || is_box {
+        let is_box = kernel.tensor_maps.iter().any(|it| it.to == tensor);
+        if buffer.shape.len() < 2 || buffer.swizzle.is_some() || is_box {
             continue;
         }
         let cost = |padding: u64| {
@@ -78,22 +78,20 @@ fn collect(
     for stmt in body {
         let mut note = |tensor: TensorId, index: Vec<Poly>| {
             let buffer = &buffers[tensor.0 as usize];
-            if matches!(buffer.home, Home::Shared(_)) {
+            if matches!(buffer.scope, MemoryScope::Shared(_)) {
                 let access = access(buffer, index, around);
                 found.entry(tensor).or_default().push(access);
             }
         };
         match stmt {
-            Stmt::Store { tensor, index, value } | Stmt::Update { tensor, index, value, .. } => {
-                note(*tensor, index.clone());
-                value.walk(&mut |it| {
-                    if let Expr::Read { tensor, index } = it
-                        && let Some(index) = affine(index)
-                    {
-                        note(*tensor, index);
+            Stmt::Store { .. } | Stmt::Update { .. } => stmt.own_accesses(&mut |it| match it {
+                walk::Access::Write(tensor, index) => note(tensor, index.to_vec()),
+                walk::Access::Read(tensor, index) => {
+                    if let Some(index) = affine(index) {
+                        note(tensor, index);
                     }
-                });
-            }
+                }
+            }),
             Stmt::For { var, extent, kind, body, .. } => {
                 let extent = extent.as_constant().unwrap_or(16).max(1) as u64;
                 let repeated = matches!(
@@ -109,8 +107,8 @@ fn collect(
     }
 }
 
-/// An access inside some loops: those that are written out may make vectors of it, and it happens
-/// once for all iterations on which it does not depend.
+/// Returns an access inside of loops: unrolled ones may vectorize it, and it happens once for all
+/// iterations on which it does not depend.
 fn access(buffer: &Buffer, index: Vec<Poly>, around: &[Around]) -> Access {
     let position = flat(&index, &buffer.shape);
     let most = (WIDEST / buffer.dtype.bytes()).max(1);
@@ -130,7 +128,7 @@ fn access(buffer: &Buffer, index: Vec<Poly>, around: &[Around]) -> Access {
     Access { index, lanes, times }
 }
 
-/// How many turns the first warp takes for one access.
+/// Returns the turns that one access of the first warp takes.
 fn turns(kernel: &Kernel, access: &Access, shape: &[Poly], bytes: u64) -> u64 {
     let position = flat(&access.index, shape);
     let width = access.lanes * bytes;

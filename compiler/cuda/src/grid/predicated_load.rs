@@ -1,23 +1,23 @@
-//! Values that are copies of an element, or zero where conditions do not hold.
+//! Predicated loads: values that are an element, or zero where a condition fails.
 
 use tvmtune_ir::dag::{Expr, Literal, Subscript, TensorId};
 
-/// An element that is copied as it is; where a condition does not hold, zero.
+/// An element as it is; zero where a condition fails.
 #[derive(Clone, Debug)]
-pub struct Copied<'e> {
+pub struct PredicatedLoad<'e> {
     /// The tensor it is read from.
     pub tensor: TensorId,
-    /// Where.
+    /// The element.
     pub index: &'e [Subscript],
     /// All of these must hold.
     pub conditions: Vec<&'e Expr>,
 }
 
-/// What a value copies, if it is a copy.
-pub fn copied(value: &Expr) -> Option<Copied<'_>> {
+/// Returns the load that a value is, if it is one.
+pub fn predicated_load(value: &Expr) -> Option<PredicatedLoad<'_>> {
     match value {
         Expr::Read { tensor, index } => {
-            Some(Copied { tensor: *tensor, index, conditions: Vec::new() })
+            Some(PredicatedLoad { tensor: *tensor, index, conditions: Vec::new() })
         }
         Expr::Select { condition, then, otherwise } => {
             let is_zero = match **otherwise {
@@ -25,7 +25,7 @@ pub fn copied(value: &Expr) -> Option<Copied<'_>> {
                 Expr::Const(Literal::Int(it), _) => it == 0,
                 _ => false,
             };
-            let mut inner = copied(then).filter(|_| is_zero)?;
+            let mut inner = predicated_load(then).filter(|_| is_zero)?;
             inner.conditions.push(condition);
             Some(inner)
         }

@@ -1,18 +1,18 @@
-//! Which tiles a block has: by its number, several, or parts of some.
+//! Tiles of a block: by its number, by the persistent tile loop, or by its stream-K work units.
 
 use super::Printer;
-use crate::grid::{BlockVar, Part, Shares, Stmt, Tiles};
+use crate::grid::{BlockVar, Stmt, StreamK, Tiles, WorkUnit};
 use tvmtune_ir::poly::{Poly, VarId};
 
 impl Printer<'_> {
     /// Declares the variables of loops over blocks.
     pub(super) fn blocks(&mut self) {
         let kernel = self.kernel;
-        self.digits("Index(blockIdx.x)", &kernel.blocks);
+        self.delinearize("Index(blockIdx.x)", &kernel.blocks);
     }
 
-    /// Declares the variables of loops of which a number says the iteration.
-    fn digits(&mut self, number: &str, vars: &[BlockVar]) {
+    /// Declares the variables of loops by delinearizing a number.
+    fn delinearize(&mut self, number: &str, vars: &[BlockVar]) {
         let names: Vec<String> = vars.iter().map(|it| self.names.enter(it.var, &it.name)).collect();
         for (n, name) in names.iter().enumerate() {
             if vars[n].extent.as_constant() == Some(1) {
@@ -35,27 +35,32 @@ impl Printer<'_> {
         }
     }
 
-    /// Whether a loop is that of a block over its tiles.
-    pub(super) fn is_over_tiles(&self, var: VarId) -> bool {
-        self.kernel.tiles.as_ref().is_some_and(|it| it.wave == var)
+    /// Whether a loop is the persistent tile loop.
+    pub(super) fn is_tile_loop(&self, var: VarId) -> bool {
+        self.kernel.tiles.as_ref().is_some_and(|it| it.tile_loop == var)
     }
 
-    /// What a block does for each of its tiles.
+    /// Prints the persistent tile loop.
     pub(super) fn tiles(&mut self, body: &[Stmt]) {
         let Some(tiles) = &self.kernel.tiles else { return };
-        let names = match &tiles.shares {
+        let names = match &tiles.stream_k {
             None => self.open_tiles(tiles),
-            Some(shares) => self.open_parts(tiles, shares),
+            Some(stream_k) => self.open_work_units(tiles, stream_k),
         };
-        self.digits(&names[0], &tiles.vars);
+        self.delinearize(&names[0], &tiles.vars);
         self.block(body);
         self.close();
-        let of_parts = tiles.of_parts().into_iter().map(|it| it.0);
-        tiles.vars.iter().map(|it| it.var).chain(of_parts).for_each(|it| self.names.leave(it));
+        let work_unit_vars = tiles.work_unit_vars().into_iter().map(|it| it.0);
+        tiles
+            .vars
+            .iter()
+            .map(|it| it.var)
+            .chain(work_unit_vars)
+            .for_each(|it| self.names.leave(it));
         names.iter().for_each(|it| self.names.leave_text(it));
     }
 
-    /// A loop over tiles; returns the names it declares, that of the tile first.
+    /// Opens a loop over tiles; returns the names it declares, that of the tile first.
     fn open_tiles(&mut self, tiles: &Tiles) -> Vec<String> {
         let name = self.names.enter_text("tile");
         let first = self.poly(&Poly::var(tiles.block)).text;
@@ -65,18 +70,18 @@ impl Printer<'_> {
         vec![name]
     }
 
-    /// A loop over parts of tiles, or the tile whose parts are joined; returns the names declared,
-    /// that of the tile first.
-    fn open_parts(&mut self, tiles: &Tiles, shares: &Shares) -> Vec<String> {
+    /// Opens a loop over work units, or the tile to be fixed up; returns the names declared, that of
+    /// the tile first.
+    fn open_work_units(&mut self, tiles: &Tiles, stream_k: &StreamK) -> Vec<String> {
         let tile = self.names.enter_text("tile");
-        let all = self.names.enter_text("shares");
-        let polys = [Poly::var(tiles.block), tiles.count(), shares.depth.clone()];
+        let all = self.names.enter_text("work_units");
+        let polys = [Poly::var(tiles.block), tiles.count(), stream_k.iterations.clone()];
         let [block, count, depth] = polys.map(|it| self.poly(&it).text);
         let stride = tiles.stride;
         self.line(&format!("const Shares<Index> {all}({block}, {stride}, {count}, {depth});"));
-        match shares.part {
-            Part::Sums { first, end, .. } => {
-                let part = self.names.enter_text("part");
+        match stream_k.work_unit {
+            WorkUnit::PartialSums { first, end, .. } => {
+                let part = self.names.enter_text("unit");
                 let limit = format!("{all}.parts()");
                 self.open(&format!("for (Index {part} = 0; {part} < {limit}; ++{part})"));
                 self.line(&format!("const Index {tile} = {all}.tile({part});"));
@@ -86,7 +91,7 @@ impl Printer<'_> {
                 }
                 vec![tile, all, part]
             }
-            Part::Joins { count } => {
+            WorkUnit::FixUp { count } => {
                 let parts = self.names.enter(count, "parts");
                 self.open(&format!("if (const Index {parts} = {all}.joined())"));
                 self.line(&format!("const Index {tile} = {all}.begun();"));

@@ -1,4 +1,4 @@
-//! Matrix instructions: every type, every way operands lie, at extents that tiles do not divide.
+//! MMA instructions: every type, every way operands lie, at extents that tiles do not divide.
 use tvmtune_emulator::{Completion, Module, Options};
 use tvmtune_ir::dag::{DType, Dag};
 use tvmtune_ir::dsl;
@@ -29,7 +29,7 @@ impl Data {
     }
 }
 
-/// Runs points of the sketch with matrix instructions at each extent of the dynamic dimension.
+/// Runs points of the sketch with MMA instructions at each extent of the dynamic dimension.
 #[track_caller]
 fn check(text: &str, instruction: &str, rows: &[i64], n_points: u64) {
     check_rule("tensor", Arch { sm: 80, exact: false }, text, instruction, rows, n_points);

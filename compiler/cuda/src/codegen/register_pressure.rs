@@ -1,18 +1,17 @@
-//! What keeps registers from being spilled: how far long copies are written out, and how many blocks
-//! share the registers of a multiprocessor.
+//! Measures against register spills: partial unrolling of long copies, and launch bounds.
 //!
-//! A loop that a schedule unrolls is written out as a whole: its variable says which register is
-//! meant, or arithmetic waits for less. But of a long copy only a part is: all its addresses, kept
-//! for the next one, take more registers than there are.
+//! A loop that a schedule unrolls is unrolled fully: its variable indexes registers, or unrolling
+//! hides latency. A long copy is unrolled only in part: all of its addresses, computed ahead, take
+//! more registers than there are.
 
 use super::Printer;
-use crate::grid::{Home, LoopKind, Stmt};
+use crate::grid::{LoopKind, MemoryScope, Stmt, reads};
 use tvmtune_ir::dag::{Expr, Subscript};
 use tvmtune_ir::poly::{Poly, VarId};
 
-/// Longer loops are written out in part.
+/// Longer loops are unrolled in part.
 const LONG: i64 = 8;
-/// Iterations one after the other, of a loop written out in part.
+/// The unroll factor of those.
 const PART: i64 = 4;
 
 /// Registers of a multiprocessor.
@@ -21,11 +20,11 @@ const REGISTERS: i64 = 65_536;
 const OTHERS: i64 = 56;
 
 impl Printer<'_> {
-    /// How many threads a block has; and, where they keep tiles, how many blocks are enough for a
+    /// Returns the launch bounds: threads of a block and, where they keep tiles, the least blocks of a
     /// multiprocessor: left alone, the assembler spills a few registers for one block more.
     pub(super) fn bounds(&self) -> String {
         let threads = i64::from(self.kernel.block_threads());
-        let arrays = self.used(|it| it == Home::Registers);
+        let arrays = self.used(|it| it == MemoryScope::Registers);
         let arrays: i64 = arrays.into_iter().map(|it| self.n_elements(it)).sum();
         let fragments = self.kernel.fragments.iter().map(|it| it.count * i64::from(it.registers));
         let needed = arrays + fragments.sum::<i64>() + OTHERS;
@@ -36,7 +35,7 @@ impl Printer<'_> {
         }
     }
 
-    /// What says before a loop how far to write it out; `None` if it stays a loop.
+    /// Returns the unroll pragma of a loop; `None` if it stays a loop.
     pub(super) fn pragma(
         &self,
         var: VarId,
@@ -54,26 +53,22 @@ impl Printer<'_> {
         }
     }
 
-    /// Whether a statement does nothing but store to memory what it reads of other memory, or of
-    /// registers that the variable does not tell apart.
+    /// Whether a statement only copies to memory, from memory or from registers that the variable
+    /// does not index.
     fn only_copies(&self, stmt: &Stmt, var: VarId) -> bool {
-        let mut only = true;
-        stmt.walk(&mut |it| match it {
+        !stmt.any(&|it| match it {
             Stmt::Store { tensor, value, .. } => {
-                only &= !self.in_registers(*tensor) && !self.names_registers(value, var);
+                self.in_registers(*tensor) || self.names_registers(value, var)
             }
-            Stmt::For { .. } | Stmt::If { .. } | Stmt::Async { .. } => {}
-            _ => only = false,
-        });
-        only
+            Stmt::For { .. } | Stmt::If { .. } | Stmt::CpAsync { .. } => false,
+            _ => true,
+        })
     }
 
     fn names_registers(&self, value: &Expr, var: VarId) -> bool {
         let mut found = false;
-        value.walk(&mut |it| {
-            if let Expr::Read { tensor, index } = it {
-                found |= self.in_registers(*tensor) && mentions(index, var);
-            }
+        reads(value, &mut |tensor, index| {
+            found |= self.in_registers(tensor) && mentions(index, var);
         });
         found
     }

@@ -1,7 +1,7 @@
-//! Matrix instructions of a warp.
+//! MMA instructions of a warp: fragments, their loads, and `mma.sync`.
 
 use super::Printer;
-use crate::grid::{Operand, Way};
+use crate::grid::{Operand, OperandLoad};
 use tvmtune_ir::dag::{DType, TensorId};
 use tvmtune_ir::poly::Poly;
 
@@ -23,14 +23,14 @@ impl Printer<'_> {
 
     pub(super) fn load_fragment(&mut self, fragment: usize, at: &Poly, operand: &Operand) {
         let to = format!("{}[{}]", self.fragments[fragment], self.poly(at).text);
-        match operand.way {
-            Way::Matrices { transposed } => self.load_matrices(&to, operand, transposed),
-            Way::Elements => self.load_elements(&to, operand),
+        match operand.load {
+            OperandLoad::Ldmatrix { transposed } => self.ldmatrix(&to, operand, transposed),
+            OperandLoad::Elements => self.load_elements(&to, operand),
         }
     }
 
     /// Each lane gives the address of one row of 16 bytes.
-    fn load_matrices(&mut self, to: &str, operand: &Operand, transposed: bool) {
+    fn ldmatrix(&mut self, to: &str, operand: &Operand, transposed: bool) {
         let buffer = self.grid.buffer(operand.tensor);
         let per_row = 16 / buffer.dtype.bytes();
         let Operand { row_stride, k_stride, .. } = operand;
@@ -76,7 +76,7 @@ impl Printer<'_> {
         }
     }
 
-    pub(super) fn multiply(
+    pub(super) fn mma(
         &mut self,
         tensor: TensorId,
         index: &[Vec<Poly>; 4],

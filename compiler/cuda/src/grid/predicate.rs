@@ -1,22 +1,24 @@
-//! What lies outside of tensors is zero, so that inner loops ask no questions.
+//! Predication of partial tiles: zero fill in copies instead of guards in inner loops.
 //!
-//! A tile that sticks out of its tensor is guarded, statement by statement. A copy of it can do
-//! better: it stores zeros where there is nothing to copy. What adds products of copies then needs
-//! no guard: products with what lies outside are zero, and elements that stick out are dropped by
-//! whoever stores the result.
+//! A tile that exceeds its tensor is guarded, statement by statement. A copy of it can store zeros
+//! outside of the tensor instead. A sum of products of copies then needs no guard: products with
+//! elements outside are zero, and excess elements of the result are not stored.
 //!
 //! ```text
 //! if k < K: s[k] = x[k]                  s[k] = k < K ? x[k] : 0
 //! if k < K: acc += s[k] * r[k]     =>    acc += s[k] * r[k]
 //! ```
 //!
-//! Of a copy that is only read for elements which are dropped, anything may lie outside: a tile of a
-//! picture that sticks out reads windows that do not. That is said to who copies by other means.
+//! Where a copy is read only for elements that are not stored, its elements outside are don't-cares:
+//! windows of a partial tile of an image reach beyond those of the image. TMA loads, whose zero fill
+//! knows only the bounds of the tensor, may then fill in anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::memory::flat;
-use super::{Buffer, Home, Kernel, Stmt};
+use super::Buffer;
+use super::position::flat;
+use super::unbound::{Kernel, Stmt};
+use super::walk::{Access, accesses, reads};
 use tvmtune_ir::dag::expr::affine;
 use tvmtune_ir::dag::{
     BinaryOp, CompareOp, DType, Expr, Literal, Reducer, Subscript, TensorId, UnaryOp,
@@ -24,31 +26,29 @@ use tvmtune_ir::dag::{
 use tvmtune_ir::poly::{Atom, Facts, Poly, VarId};
 use tvmtune_schedule::nest::Guard;
 
-/// What is known of a buffer all of which is written: where, and what lies outside and is zero.
+/// A buffer all of which is written: the index, and the conditions outside of which it is zero.
 struct Filled {
     index: Vec<Poly>,
     outside: Vec<Guard>,
 }
 
-/// Conditions of copies that need not be zero where they fail.
-pub(super) type Unneeded = BTreeMap<TensorId, Vec<Guard>>;
+/// Conditions of copies whose zero fill is a don't-care.
+pub(super) type DontCare = BTreeMap<TensorId, Vec<Guard>>;
 
-/// Fills copies, and drops guards that do not matter any more.
-pub(super) fn fill(kernel: &mut Kernel, buffers: &[Buffer], facts: &Facts) -> Unneeded {
+/// Zero-fills copies, and drops guards that became redundant.
+pub(super) fn fill(kernel: &mut Kernel, buffers: &[Buffer], facts: &Facts) -> DontCare {
     let mut n_writes: BTreeMap<TensorId, u32> = BTreeMap::new();
-    for stmt in &kernel.body {
-        stmt.walk(&mut |it| {
-            if let Stmt::Store { tensor, .. } | Stmt::Update { tensor, .. } = it {
-                *n_writes.entry(*tensor).or_default() += 1;
-            }
-        });
-    }
+    accesses(&kernel.body, &mut |it| {
+        if let Access::Write(tensor, _) = it {
+            *n_writes.entry(tensor).or_default() += 1;
+        }
+    });
     let of_blocks = kernel.tile_vars().map(|it| it.var).collect();
     let mut pass = Pass { buffers, facts, of_blocks, n_writes, filled: BTreeMap::new() };
     pass.fill(&mut kernel.body);
-    let unneeded = pass.unneeded(&kernel.body);
+    let dont_care = pass.dont_care(&kernel.body);
     pass.relax(&mut kernel.body);
-    unneeded
+    dont_care
 }
 
 struct Pass<'a> {
@@ -62,7 +62,7 @@ struct Pass<'a> {
 
 impl Pass<'_> {
     fn is_local(&self, tensor: TensorId) -> bool {
-        matches!(self.buffers[tensor.0 as usize].home, Home::Shared(_) | Home::Registers)
+        self.buffers[tensor.0 as usize].scope.is_local()
     }
 
     /// Whether an index is inside its buffer whatever the guards say.
@@ -204,11 +204,9 @@ impl Pass<'_> {
     /// Whether a value is added up in memory of the block, from copies that can be read anywhere.
     fn is_sum_of_copies(&self, tensor: TensorId, index: &[Poly], value: &Expr) -> bool {
         let mut all_filled = true;
-        value.walk(&mut |it| {
-            if let Expr::Read { tensor, index } = it {
-                let inside = affine(index).is_some_and(|it| self.is_inside(*tensor, &it));
-                all_filled &= inside && self.is_local(*tensor) && self.filled.contains_key(tensor);
-            }
+        reads(value, &mut |tensor, index| {
+            let inside = affine(index).is_some_and(|it| self.is_inside(tensor, &it));
+            all_filled &= inside && self.is_local(tensor) && self.filled.contains_key(&tensor);
         });
         all_filled && self.is_local(tensor) && self.is_inside(tensor, index) && vanishes(value)
     }
@@ -223,11 +221,8 @@ impl Pass<'_> {
             return true;
         }
         let mut all_zero = true;
-        value.walk(&mut |it| {
-            if let Expr::Read { tensor, index } = it {
-                all_zero &=
-                    affine(index).is_some_and(|it| self.is_zero_outside(*tensor, &it, guard));
-            }
+        reads(value, &mut |tensor, index| {
+            all_zero &= affine(index).is_some_and(|it| self.is_zero_outside(tensor, &it, guard));
         });
         all_zero
     }
@@ -244,9 +239,9 @@ impl Pass<'_> {
         mentions_any(guard, &of_blocks) && !mentions_any(guard, &|it| !of_blocks(it))
     }
 
-    /// The conditions of copies where nobody needs the zeros: whenever one fails, what is read is
-    /// only added to elements that are dropped.
-    fn unneeded(&self, body: &[Stmt]) -> Unneeded {
+    /// Returns the conditions of copies whose zero fill is a don't-care: wherever one fails, elements
+    /// read are only added to results that are not stored.
+    fn dont_care(&self, body: &[Stmt]) -> DontCare {
         let all = self.filled.iter().map(|(tensor, it)| (*tensor, it.outside.clone()));
         let mut found = all.collect();
         for stmt in body {
@@ -256,7 +251,7 @@ impl Pass<'_> {
     }
 
     /// Takes conditions out that a statement needs, which stands below these guards.
-    fn note_needs(&self, stmt: &Stmt, around: &[Guard], found: &mut Unneeded) {
+    fn note_needs(&self, stmt: &Stmt, around: &[Guard], found: &mut DontCare) {
         let (value, dropped) = match stmt {
             Stmt::If { guards, .. } => {
                 let all = [around, guards].concat();
@@ -276,9 +271,8 @@ impl Pass<'_> {
             Stmt::Update { value, .. } | Stmt::Store { value, .. } => (value, Vec::new()),
             _ => return stmt.body().iter().for_each(|it| self.note_needs(it, around, found)),
         };
-        value.walk(&mut |it| {
-            let Expr::Read { tensor, index } = it else { return };
-            let (Some(kept), Some(filled)) = (found.get_mut(tensor), self.filled.get(tensor))
+        reads(value, &mut |tensor, index| {
+            let (Some(kept), Some(filled)) = (found.get_mut(&tensor), self.filled.get(&tensor))
             else {
                 return;
             };
@@ -343,10 +337,8 @@ fn condition(guard: &Guard) -> Expr {
 
 fn reads_mention(value: &Expr, var: VarId) -> bool {
     let mut found = false;
-    value.walk(&mut |it| {
-        if let Expr::Read { index, .. } = it {
-            found |= index.iter().any(|it| matches!(it, Subscript::Affine(at) if at.mentions(var)));
-        }
+    reads(value, &mut |_, index| {
+        found |= index.iter().any(|it| matches!(it, Subscript::Affine(at) if at.mentions(var)));
     });
     found
 }

@@ -1,30 +1,45 @@
-//! Copies to shared memory that run on while their thread does.
+//! Copies to shared memory by `cp.async`.
 
 use super::Printer;
 use super::expr::affine_one;
-use super::lanes::{Inner, Vectors};
-use crate::grid::{Copied, Home, copied};
+use super::vector_access::{Inner, Vectors};
+use crate::grid::{MemoryScope, PredicatedLoad, predicated_load};
 use tvmtune_ir::dag::{Expr, TensorId};
 use tvmtune_ir::poly::Poly;
 use tvmtune_schedule::nest::Guard;
 
+/// An element of a buffer, at a printed offset.
+struct Place<'t> {
+    tensor: TensorId,
+    offset: &'t str,
+}
+
 impl Printer<'_> {
     /// Prints a copy of one vector to shared memory that runs on by itself, if it is one.
-    pub(super) fn copies_vector_async(&mut self, inner: &Inner<'_>, vectors: &Vectors) -> bool {
+    pub(super) fn cp_async_vector(&mut self, inner: &Inner<'_>, vectors: &Vectors) -> bool {
         let [load] = vectors.loads.as_slice() else { return false };
-        let is_copy = copied(inner.value).is_some_and(|it| it.tensor == load.tensor);
+        let is_copy = predicated_load(inner.value).is_some_and(|it| it.tensor == load.tensor);
         if !is_copy || !vectors.stores {
             return false;
         }
         let to = self.poly(&self.position(inner.tensor, inner.index)).text;
         let from = self.poly(&load.position).text;
         let lanes = vectors.lanes;
-        self.copy_async((inner.tensor, &to), (load.tensor, &from), lanes, &load.conditions)
+        let to = Place { tensor: inner.tensor, offset: &to };
+        let from = Place { tensor: load.tensor, offset: &from };
+        self.cp_async(&to, &from, lanes, &load.conditions)
     }
 
     /// The same for one element.
-    pub(super) fn copies_async(&mut self, tensor: TensorId, index: &[Poly], value: &Expr) -> bool {
-        let Some(Copied { tensor: from, index: subscripts, conditions }) = copied(value) else {
+    pub(super) fn cp_async_element(
+        &mut self,
+        tensor: TensorId,
+        index: &[Poly],
+        value: &Expr,
+    ) -> bool {
+        let Some(PredicatedLoad { tensor: from, index: subscripts, conditions }) =
+            predicated_load(value)
+        else {
             return false;
         };
         let guards: Option<Vec<Vec<Guard>>> = conditions.into_iter().map(Guard::all_of).collect();
@@ -32,20 +47,22 @@ impl Printer<'_> {
         let (Some(guards), Some(affine)) = (guards, affine) else { return false };
         let to = self.poly(&self.position(tensor, index)).text;
         let at = self.poly(&self.position(from, &affine)).text;
-        self.copy_async((tensor, &to), (from, &at), 1, &guards.concat())
+        let to = Place { tensor, offset: &to };
+        let from = Place { tensor: from, offset: &at };
+        self.cp_async(&to, &from, 1, &guards.concat())
     }
 
-    fn copy_async(
+    fn cp_async(
         &mut self,
-        (to, to_offset): (TensorId, &str),
-        (from, from_offset): (TensorId, &str),
+        to: &Place<'_>,
+        from: &Place<'_>,
         lanes: i64,
         conditions: &[Guard],
     ) -> bool {
-        let (target, source) = (self.grid.buffer(to), self.grid.buffer(from));
+        let (target, source) = (self.grid.buffer(to.tensor), self.grid.buffer(from.tensor));
         let bytes = target.dtype.bytes() * lanes as u64;
-        let is_global = matches!(source.home, Home::Argument | Home::Workspace);
-        let is_shared = matches!(target.home, Home::Shared(_));
+        let is_global = source.scope.is_global();
+        let is_shared = matches!(target.scope, MemoryScope::Shared(_));
         if ![4, 8, 16].contains(&bytes) || !is_global || !is_shared {
             return false;
         }
@@ -53,7 +70,7 @@ impl Printer<'_> {
             [] => String::new(),
             some => format!(", {}", self.condition(some)),
         };
-        let (to, from) = (self.place(to, to_offset), self.place(from, from_offset));
+        let (to, from) = (self.place(to.tensor, to.offset), self.place(from.tensor, from.offset));
         let line = format!("copy_async<{bytes}>(&{to}, &{from}{valid});");
         self.line(&line);
         true

@@ -1,31 +1,31 @@
-//! Operands of matrix instructions that stay in registers: what one product leaves there, rounded, is
-//! what the next one multiplies.
+//! Fragment layouts of register operands: the first operand of a WGMMA instruction may be the rounded
+//! result of another one, which is in registers already.
 //!
 //! In a schedule each thread of a row reads all steps of an instruction. The instruction does not:
-//! of 16 steps, a thread of a warpgroup brings those four that its neighbors do not,
+//! of 16 steps, a thread of a warpgroup holds those four that its neighbors do not,
 //!
 //! ```text
 //! k = 8 * far + 2 * q + pair        far, pair in 0..2        -- q: the thread of the row, of four
 //! ```
 //!
-//! which are the columns that it has of a result. So for `memory`, which asks whose elements are
-//! whose, an access along `k` is one along these three. `far` and `pair` are variables of no loop:
-//! they stand in the operand's index until `group` has made an instruction of it, and if it can't,
-//! the kernel is placed again with the operand in shared memory.
+//! which are the columns that it has of a result. So for `memory`, which decides by the elements
+//! that each thread accesses, an access along `k` is one along these three. `far` and `pair` are
+//! variables of no loop: they stand in the operand's index until `wgmma` has formed an instruction;
+//! if it can't, `lowering` takes its other candidate, with the operand in shared memory.
 //!
 //! # Source
 //!
-//! PTX ISA, `wgmma.mma_async`: fragments of the first operand and of accumulators. That they are the
-//! same is what FlashAttention-2 and -3 are built on.
+//! PTX ISA, `wgmma.mma_async`: fragments of the first operand and of accumulators. FlashAttention-2
+//! and -3 build on their equality.
 
 use std::collections::BTreeMap;
 
-use super::distribute::Runs;
-use super::memory::Path;
-use super::tensor::{operands, read};
-use super::{Buffer, Home, Kernel, Stmt};
+use super::mma::{operands, read};
+use super::thread_layout::{LoopAxis, Path};
+use super::walk::{Access, accesses};
+use super::{Buffer, MemoryScope, Stmt, unbound};
+use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::dag::expr::affine;
-use tvmtune_ir::dag::{Expr, TensorId};
 use tvmtune_ir::poly::{Facts, Poly, VarId};
 
 /// Steps of the reduction in one instruction.
@@ -36,7 +36,7 @@ const LINE: i64 = 4;
 
 /// An operand along the steps of an instruction.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Spread {
+pub(super) struct FragmentLayout {
     pub(super) tensor: TensorId,
     pub(super) far: VarId,
     pub(super) pair: VarId,
@@ -44,17 +44,17 @@ pub(super) struct Spread {
 
 /// Operands that may stay in registers, by the loops over steps of their instructions.
 #[derive(Default)]
-pub(super) struct Spreads(BTreeMap<VarId, Spread>);
+pub(super) struct FragmentLayouts(BTreeMap<VarId, FragmentLayout>);
 
-impl Spreads {
+impl FragmentLayouts {
     /// The first operands of a kernel's products that its threads compute.
-    pub(super) fn new(kernel: &Kernel, buffers: &[Buffer], n_vars: &mut u32) -> Self {
-        let mut spreads = Self::default();
-        spreads.collect(&kernel.body, buffers, n_vars);
-        spreads
+    pub(super) fn new(kernel: &unbound::Kernel, buffers: &[Buffer], n_vars: &mut u32) -> Self {
+        let mut layouts = Self::default();
+        layouts.collect(&kernel.body, buffers, n_vars);
+        layouts
     }
 
-    fn collect(&mut self, body: &[Stmt], buffers: &[Buffer], n_vars: &mut u32) {
+    fn collect(&mut self, body: &[unbound::Stmt], buffers: &[Buffer], n_vars: &mut u32) {
         for stmt in body {
             let Some((steps, tensor)) = first_operand(stmt, buffers) else {
                 self.collect(stmt.body(), buffers, n_vars);
@@ -62,12 +62,12 @@ impl Spreads {
             };
             let (far, pair) = (VarId(*n_vars), VarId(*n_vars + 1));
             *n_vars += 2;
-            self.0.insert(steps, Spread { tensor, far, pair });
+            self.0.insert(steps, FragmentLayout { tensor, far, pair });
         }
     }
 
     /// The operand that an instruction has along that loop.
-    pub(super) fn get(&self, steps: VarId) -> Option<Spread> {
+    pub(super) fn get(&self, steps: VarId) -> Option<FragmentLayout> {
         self.0.get(&steps).copied()
     }
 
@@ -80,16 +80,17 @@ impl Spreads {
         path: &Path,
     ) -> Option<(Vec<Poly>, Path)> {
         let own = path.iter().find_map(|(var, _)| Some((*var, self.get(*var)?)));
-        let (steps, spread) = own.filter(|it| it.1.tensor == tensor)?;
-        let of_row =
-            |runs: &Runs| *runs == Runs::Threads { extent: LINE, step: 1, range: LINE as u32 };
+        let (steps, layout) = own.filter(|it| it.1.tensor == tensor)?;
+        let of_row = |runs: &LoopAxis| {
+            *runs == LoopAxis::Threads { extent: LINE, step: 1, range: LINE as u32 }
+        };
         let thread = path.iter().find(|it| of_row(&it.1))?.0;
-        let step = Poly::var(spread.far) * (PAIR * LINE)
+        let step = Poly::var(layout.far) * (PAIR * LINE)
             + Poly::var(thread) * PAIR
-            + Poly::var(spread.pair);
+            + Poly::var(layout.pair);
         let of = |var: VarId| (var == steps).then(|| step.clone());
         let index = index.iter().map(|it| it.substitute_vars(&of, &Facts::default())).collect();
-        let inside = [spread.far, spread.pair].map(|it| (it, Runs::Loop(2)));
+        let inside = [layout.far, layout.pair].map(|it| (it, LoopAxis::Loop(2)));
         let path = path.iter().filter(|it| it.0 != steps).copied().chain(inside).collect();
         Some((index, path))
     }
@@ -97,29 +98,21 @@ impl Spreads {
     /// Whether an operand is in registers that no instruction reads.
     pub(super) fn any_left(&self, body: &[Stmt]) -> bool {
         let mut found = false;
-        let mut look = |value: &Expr| {
-            value.walk(&mut |it| {
-                let Expr::Read { tensor, index } = it else { return };
-                let is_along = |it: &Spread| {
-                    let index = affine(index).unwrap_or_default();
-                    it.tensor == *tensor && index.iter().any(|at| at.mentions(it.far))
-                };
-                found |= self.0.values().any(is_along);
-            });
-        };
-        for stmt in body {
-            stmt.walk(&mut |it| match it {
-                Stmt::Store { value, .. } | Stmt::Update { value, .. } => look(value),
-                _ => {}
-            });
-        }
+        accesses(body, &mut |it| {
+            let Access::Read(tensor, index) = it else { return };
+            let is_along = |it: &FragmentLayout| {
+                let index = affine(index).unwrap_or_default();
+                it.tensor == tensor && index.iter().any(|at| at.mentions(it.far))
+            };
+            found |= self.0.values().any(is_along);
+        });
         found
     }
 }
 
 /// If loops may be instructions of a warpgroup: the loop over their steps, and the first operand, if
 /// it has a place of the block.
-fn first_operand(stmt: &Stmt, buffers: &[Buffer]) -> Option<(VarId, TensorId)> {
+fn first_operand(stmt: &unbound::Stmt, buffers: &[Buffer]) -> Option<(VarId, TensorId)> {
     let tile = read(stmt)?;
     let (a, b, dtype) = operands(tile.value, buffers)?;
     let along = |var: VarId| tile.index.iter().any(|at| at.mentions(var));
@@ -133,7 +126,7 @@ fn first_operand(stmt: &Stmt, buffers: &[Buffer]) -> Option<(VarId, TensorId)> {
     };
     let of_group = tensor().count() > 3 && dtype.bytes() == 2;
     let mut factors = [a, b].into_iter();
-    let (first, _) = factors.find(|it| affine(it.1).is_some_and(|it| is_first(&it)))?;
-    let is_local = buffers[first.0 as usize].home == Home::Registers;
+    let first = factors.find(|it| affine(it.index).is_some_and(|it| is_first(&it)))?.tensor;
+    let is_local = buffers[first.0 as usize].scope == MemoryScope::Undecided;
     (of_group && is_local).then_some((steps, first))
 }

@@ -1,8 +1,8 @@
-//! Loops that are a matrix instruction of a warpgroup: four warps, operands in shared memory, the first
-//! one perhaps in registers.
+//! Tensorization by WGMMA instructions: four warps, operands in shared memory, the first one possibly
+//! in registers.
 //!
-//! As the instruction of one warp (`tensor`), over rows of four warps and as many columns as the
-//! accumulators have room for:
+//! As MMA instructions (`mma`), over rows of four warps and as many columns as the accumulators have
+//! room for:
 //!
 //! ```text
 //! thread u in 0..4: thread g in 0..8: thread q in 0..4
@@ -10,32 +10,33 @@
 //!     acc[..] += a[16*u + 8*h + g, k] * b[8*j + 2*q + p, k]
 //! ```
 //!
-//! The rows of a warp, or its warps, may be digits: pixels of a picture, and its rows. Loops around
-//! that are written out make one batch of instructions, one after the other: registers that a loop
-//! of the compiler would move about are out of reach until the batch is done. Operands are read
-//! where they lie, by rows of 32, 64 or 128 bytes whose 16-byte chunks are permuted: a buffer whose
-//! rows have that length becomes one of those. Its rows go along the reduction, or along the other
-//! dimension in panels as wide as a row.
+//! The rows of a warp, or its warps, may have several modes: im2col rows are columns and rows of an
+//! image. Unrolled loops around make one group of instructions, unrolled here: accumulators that a
+//! loop of the compiler would move are out of reach until the group is done. Operands are read in
+//! place, in rows of 32, 64 or 128 bytes with swizzled 16-byte chunks: a buffer with rows of that
+//! length gets that swizzle. Its rows go along the reduction (K-major), or along the other dimension
+//! (MN-major) in panels as wide as a row.
 //!
 //! `f32` are multiplied as TF32. The instruction ignores their lower bits, which rounds towards zero;
-//! a program says that they are rounded to the nearest. So they must be when they come: by the
-//! hardware that copies boxes, which can do that on the way.
+//! programs round to nearest. So they must be rounded before: by TMA, which can do that in flight.
 //!
 //! # Source
 //!
 //! PTX ISA, `wgmma.mma_async`: fragment layouts, matrix descriptors, swizzling modes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
-use super::memory::flat;
-use super::operand::Spreads;
-use super::tensor::{Loop, Tile, operands, read};
+use super::fragment_layout::FragmentLayouts;
+use super::mma::{Factor, Loop, Tile, operands, read};
+use super::position::flat;
+use super::walk::{Access, accesses, any};
 use super::{
-    Accumulators, Buffer, FirstOperand, Home, Kernel, RegisterOperand, SharedOperand, Stmt,
-    ThreadVar, WARP, WARPGROUP,
+    Accumulators, Buffer, FirstOperand, Kernel, MemoryScope, RegisterOperand, Released,
+    SharedOperand, Stmt, ThreadVar, WARP, WARPGROUP,
 };
 use tvmtune_ir::dag::expr::affine;
-use tvmtune_ir::dag::{DType, Expr, Subscript, TensorId};
+use tvmtune_ir::dag::{DType, TensorId};
 use tvmtune_ir::poly::{Facts, Poly, VarId};
 use tvmtune_schedule::nest::Guard;
 
@@ -44,17 +45,17 @@ const LINE: u32 = 4;
 /// Rows of one instruction.
 const ROWS: i64 = 64;
 /// The most columns of one instruction.
-const MOST_COLUMNS: i64 = 256;
-/// Rows after which chunks lie as in the first one.
+const MAX_COLUMNS: i64 = 256;
+/// Rows after which the swizzle repeats.
 const PERIOD: i64 = 8;
 
-/// Puts matrix instructions of warpgroups where loops are some, and permutes the buffers they read.
-pub(super) fn find(kernel: &mut Kernel, buffers: &mut [Buffer], spreads: &Spreads) {
+/// Replaces loops by WGMMA instructions, and swizzles the buffers they read.
+pub(super) fn find(kernel: &mut Kernel, buffers: &mut [Buffer], layouts: &FragmentLayouts) {
     let columns = kernel.thread_vars.iter().find(|it| (it.step, it.range) == (1, LINE));
     let Some(q) = columns.map(|it| it.var) else { return };
     let threads = kernel.thread_vars.clone();
-    let fed = read_once(kernel);
-    let mut search = Search { buffers, spreads, q, threads, fed, bounded: Vec::new() };
+    let tma_targets = read_once(kernel);
+    let mut search = Matcher { buffers, layouts, q, threads, tma_targets, bounded: Vec::new() };
     let mut body = std::mem::take(&mut kernel.body);
     search.block(&mut body);
     kernel.body = overlapped(body, false);
@@ -63,34 +64,27 @@ pub(super) fn find(kernel: &mut Kernel, buffers: &mut [Buffer], spreads: &Spread
     }
 }
 
-/// The buffers that boxes are copied to, and that one statement reads.
+/// Returns the destinations of TMA loads that one statement reads.
 fn read_once(kernel: &Kernel) -> BTreeSet<TensorId> {
-    let mut n_reads: BTreeMap<TensorId, usize> = kernel.maps.iter().map(|it| (it.to, 0)).collect();
-    let mut count = |value: &Expr| {
-        value.walk(&mut |it| {
-            if let Expr::Read { tensor, .. } = it {
-                n_reads.entry(*tensor).and_modify(|it| *it += 1);
-            }
-        });
-    };
-    for stmt in &kernel.body {
-        stmt.walk(&mut |it| match it {
-            Stmt::Store { value, .. } | Stmt::Update { value, .. } => count(value),
-            _ => {}
-        });
-    }
+    let mut n_reads: BTreeMap<TensorId, usize> =
+        kernel.tensor_maps.iter().map(|it| (it.to, 0)).collect();
+    accesses(&kernel.body, &mut |it| {
+        if let Access::Read(tensor, _) = it {
+            n_reads.entry(tensor).and_modify(|it| *it += 1);
+        }
+    });
     n_reads.into_iter().filter(|it| it.1 == 1).map(|it| it.0).collect()
 }
 
-struct Search<'a> {
+struct Matcher<'a> {
     buffers: &'a mut [Buffer],
     /// First operands that are in registers.
-    spreads: &'a Spreads,
-    /// The columns of a thread.
+    layouts: &'a FragmentLayouts,
+    /// The position of a thread among the columns.
     q: VarId,
     threads: Vec<ThreadVar>,
-    /// What boxes are copied to, for one statement.
-    fed: BTreeSet<TensorId>,
+    /// Destinations of TMA loads that one statement reads.
+    tma_targets: BTreeSet<TensorId>,
     /// Guards around: variables below a constant.
     bounded: Vec<(VarId, i64)>,
 }
@@ -107,7 +101,7 @@ struct Roles {
     columns: Vec<(VarId, i64)>,
 }
 
-impl Search<'_> {
+impl Matcher<'_> {
     fn block(&mut self, body: &mut Vec<Stmt>) {
         for mut stmt in std::mem::take(body) {
             if let Some(stmts) = self.tile(&stmt) {
@@ -117,7 +111,7 @@ impl Search<'_> {
             let n_bounded = self.bounded.len();
             let mut splits = false;
             if let Stmt::If { guards, .. } = &stmt {
-                splits = !guards.iter().all(|it| self.keeps_groups(it));
+                splits = !guards.iter().all(|it| self.keeps_warpgroups(it));
                 let bound = |it: &Guard| Some((it.value.as_var()?, it.bound.as_constant()?));
                 self.bounded.extend(guards.iter().filter_map(bound));
             }
@@ -129,9 +123,8 @@ impl Search<'_> {
         }
     }
 
-    /// Whether a guard holds for all threads of a group or for none: they come to an instruction
-    /// together.
-    fn keeps_groups(&self, guard: &Guard) -> bool {
+    /// Whether a guard is uniform in each warpgroup, as instructions need.
+    fn keeps_warpgroups(&self, guard: &Guard) -> bool {
         let group = i64::from(WARPGROUP);
         let concerned =
             |it: &&ThreadVar| guard.value.mentions(it.var) || guard.bound.mentions(it.var);
@@ -142,17 +135,20 @@ impl Search<'_> {
         })
     }
 
-    /// A position without a number that `last` threads in a row have in common, and which starts
-    /// again after `end`: of one variable, or of several that are its digits. Neighbors by that
-    /// number are `stride` apart.
-    fn without(&self, at: &Poly, (last, end): (u32, u32), stride: i64) -> Option<Poly> {
-        let (mut rest, mut known) = (at.clone(), last);
-        while known < end {
-            let is_digit = |it: &&ThreadVar| it.step == known && at.mentions(it.var);
-            let digit = self.threads.iter().find(is_digit)?;
-            let range = self.range(digit);
-            let (by, without) = linear(&rest, digit.var)?;
-            if range <= known || range > end || by != stride * i64::from(known / last) {
+    /// Subtracts a position of threads that `threads.start` consecutive threads have in common, and
+    /// that repeats after `threads.end`, from a position: one mode, or several that continue one another. Neighbors
+    /// are `stride` apart.
+    fn without(&self, at: &Poly, threads: Range<u32>, stride: i64) -> Option<Poly> {
+        let (mut rest, mut known) = (at.clone(), threads.start);
+        while known < threads.end {
+            let is_mode = |it: &&ThreadVar| it.step == known && at.mentions(it.var);
+            let mode = self.threads.iter().find(is_mode)?;
+            let range = self.range(mode);
+            let (by, without) = linear(&rest, mode.var)?;
+            if range <= known
+                || range > threads.end
+                || by != stride * i64::from(known / threads.start)
+            {
                 return None;
             }
             (rest, known) = (without, range);
@@ -160,7 +156,7 @@ impl Search<'_> {
         Some(rest)
     }
 
-    /// After how many threads a variable starts again, where guards around hold.
+    /// Returns the threads after which a variable repeats, where guards around hold.
     fn range(&self, it: &ThreadVar) -> u32 {
         let of_bound = |(var, bound): &(VarId, i64)| {
             let range = u32::try_from(*bound).unwrap_or(u32::MAX).saturating_mul(it.step);
@@ -169,32 +165,34 @@ impl Search<'_> {
         self.bounded.iter().filter_map(of_bound).fold(it.range, u32::min)
     }
 
-    /// Whether a position is the same for all threads of a group.
-    fn is_of_group(&self, at: &Poly) -> bool {
+    /// Whether a position is uniform in each warpgroup.
+    fn is_of_warpgroup(&self, at: &Poly) -> bool {
         self.threads.iter().all(|it| it.step >= WARPGROUP || !at.mentions(it.var))
     }
 
-    /// What loops become if they and all inside them are instructions.
+    /// Forms the instructions of loops that, with all inside them, are some.
     fn tile(&mut self, stmt: &Stmt) -> Option<Vec<Stmt>> {
         let tile = read(stmt)?;
         let (tensor, outer): (Vec<&Loop>, Vec<&Loop>) =
             tile.loops.iter().partition(|it| it.is_tensor);
         let (a, b, dtype) = operands(tile.value, self.buffers)?;
-        if dtype == DType::F32 && ![a.0, b.0].iter().all(|it| self.fed.contains(it)) {
+        if dtype == DType::F32
+            && ![a.tensor, b.tensor].iter().all(|it| self.tma_targets.contains(it))
+        {
             return None;
         }
         // Either factor may have the rows.
-        let factors = [(a, b), (b, a)];
-        factors.into_iter().find_map(|it| self.batch(&tile, &tensor, &outer, it, dtype))
+        let factors = [[a, b], [b, a]];
+        factors.into_iter().find_map(|it| self.group(&tile, &tensor, &outer, it, dtype))
     }
 
-    /// The instructions of a tile, if the first of these factors has the rows.
-    fn batch(
+    /// Forms the instructions of a tile, if the first of these factors has the rows.
+    fn group(
         &mut self,
         tile: &Tile<'_>,
         tensor: &[&Loop],
         outer: &[&Loop],
-        (a, b): (Read<'_>, Read<'_>),
+        [a, b]: [Factor<'_>; 2],
         dtype: DType,
     ) -> Option<Vec<Stmt>> {
         let roles = roles(tensor, tile, a, dtype, self.buffers)?;
@@ -208,13 +206,13 @@ impl Search<'_> {
             FirstOperand::Registers(_) => None,
         };
         let transposed = second.transposed || shared.is_some_and(|it| it.transposed);
-        if columns > MOST_COLUMNS || (!narrow && transposed) {
+        if columns > MAX_COLUMNS || (!narrow && transposed) {
             return None;
         }
         for (operand, row) in
             shared.map(|it| (it, first_row)).into_iter().chain([(&second, second_row)])
         {
-            self.permute(operand.tensor, row)?;
+            self.set_swizzle(operand.tensor, row)?;
             self.buffers[operand.tensor.0 as usize].is_rounded = dtype == DType::F32;
         }
         let sum = accumulators.tensor;
@@ -229,7 +227,7 @@ impl Search<'_> {
                     FirstOperand::Registers(RegisterOperand { base: at(&it.base), ..it.clone() })
                 }
             };
-            Stmt::GroupMultiply {
+            Stmt::Wgmma {
                 accumulators: Box::new(Accumulators { base, ..accumulators }),
                 columns: columns as u32,
                 a: Box::new(first),
@@ -237,44 +235,48 @@ impl Search<'_> {
                 dtype,
             }
         };
-        let body = written_out(outer, &multiply);
-        Some(vec![Stmt::Matrices { body }, Stmt::WaitMatrices { batches: 0, sum }])
+        let body = unrolled(outer, &multiply);
+        Some(vec![Stmt::WgmmaGroup { body }, Stmt::WgmmaWait { groups: 0, sum }])
     }
 
-    /// The first operand, and the bytes of its rows in memory if it is there.
-    fn first(&self, a: Read<'_>, roles: &Roles, dtype: DType) -> Option<(FirstOperand, i64)> {
-        if self.buffers[a.0.0 as usize].home == Home::Registers {
-            return Some((FirstOperand::Registers(self.held(a, roles)?), 0));
+    /// Returns the first operand, and the bytes of its rows if it is in memory.
+    fn first(&self, a: Factor<'_>, roles: &Roles, dtype: DType) -> Option<(FirstOperand, i64)> {
+        if self.buffers[a.tensor.0 as usize].scope == MemoryScope::Registers {
+            return Some((FirstOperand::Registers(self.register_operand(a, roles)?), 0));
         }
         let at = self.position(a)?;
         let (half, rest) = linear(&at, roles.h)?;
         let row = half / PERIOD;
-        let rest = self.without(&rest, (LINE, WARP), row)?;
-        let rest = self.without(&rest, (WARP, WARPGROUP), 2 * half)?;
+        let rest = self.without(&rest, LINE..WARP, row)?;
+        let rest = self.without(&rest, WARP..WARPGROUP, 2 * half)?;
         let (step, base) = linear(&rest, roles.k)?;
-        if half != PERIOD * row || !self.is_of_group(&base) {
+        if half != PERIOD * row || !self.is_of_warpgroup(&base) {
             return None;
         }
-        let operand = operand(a.0, base, row, step, None, dtype)?;
+        let operand = operand(a.tensor, base, row, step, None, dtype)?;
         // A panel has all rows of an instruction.
         let bytes = row_bytes(row, step, dtype)?;
         let fits = !operand.transposed || bytes == ROWS * dtype.bytes() as i64;
         fits.then_some((FirstOperand::Shared(operand), bytes))
     }
 
-    /// A first operand in registers.
-    fn held(&self, (tensor, index): Read<'_>, roles: &Roles) -> Option<RegisterOperand> {
-        let spread = self.spreads.get(roles.k).filter(|it| it.tensor == tensor)?;
+    /// Returns a first operand in registers.
+    fn register_operand(
+        &self,
+        Factor { tensor, index }: Factor<'_>,
+        roles: &Roles,
+    ) -> Option<RegisterOperand> {
+        let layout = self.layouts.get(roles.k).filter(|it| it.tensor == tensor)?;
         let index = affine(index)?;
         let [at] = index.as_slice() else { return None };
         let (half, rest) = linear(at, roles.h)?;
-        let (far, rest) = linear(&rest, spread.far)?;
-        let (pair, base) = linear(&rest, spread.pair)?;
+        let (far, rest) = linear(&rest, layout.far)?;
+        let (pair, base) = linear(&rest, layout.pair)?;
         Some(RegisterOperand { tensor, base, half, far, pair })
     }
 
-    /// The second operand, and the bytes of its rows in memory.
-    fn second(&self, b: Read<'_>, roles: &Roles, dtype: DType) -> Option<(SharedOperand, i64)> {
+    /// Returns the second operand, and the bytes of its rows in memory.
+    fn second(&self, b: Factor<'_>, roles: &Roles, dtype: DType) -> Option<(SharedOperand, i64)> {
         let at = self.position(b)?;
         let (row, rest) = linear(&at, roles.p)?;
         let (pairs, rest) = linear(&rest, self.q)?;
@@ -289,7 +291,7 @@ impl Search<'_> {
             panel = Some(stride);
         }
         let (step, base) = linear(&rest, roles.k)?;
-        if !self.is_of_group(&base) {
+        if !self.is_of_warpgroup(&base) {
             return None;
         }
         let bytes = row_bytes(row, step, dtype)?;
@@ -300,38 +302,35 @@ impl Search<'_> {
             Some(_) => inner * dtype.bytes() as i64 == bytes,
             None => row != 1 || inner * dtype.bytes() as i64 <= bytes,
         };
-        let operand = operand(b.0, base, row, step, panel, dtype)?;
+        let operand = operand(b.tensor, base, row, step, panel, dtype)?;
         fits.then_some((operand, bytes))
     }
 
-    fn position(&self, (tensor, index): Read<'_>) -> Option<Poly> {
+    fn position(&self, Factor { tensor, index }: Factor<'_>) -> Option<Poly> {
         let buffer = &self.buffers[tensor.0 as usize];
-        let in_shared = matches!(buffer.home, Home::Shared(_));
+        let in_shared = matches!(buffer.scope, MemoryScope::Shared(_));
         in_shared.then(|| affine(index)).flatten().map(|it| flat(&it, &buffer.shape))
     }
 
-    /// Permutes the chunks of a buffer's rows.
-    fn permute(&mut self, tensor: TensorId, row_bytes: i64) -> Option<()> {
+    /// Sets the swizzle of a buffer.
+    fn set_swizzle(&mut self, tensor: TensorId, row_bytes: i64) -> Option<()> {
         let buffer = &mut self.buffers[tensor.0 as usize];
         let row_bytes = u32::try_from(row_bytes).ok()?;
-        if buffer.permuted.is_some_and(|it| it != row_bytes) {
+        if buffer.swizzle.is_some_and(|it| it != row_bytes) {
             return None;
         }
-        buffer.permuted = Some(row_bytes);
+        buffer.swizzle = Some(row_bytes);
         Some(())
     }
 }
 
-type Read<'e> = (TensorId, &'e [Subscript]);
-
-/// The constant factor of a variable, and the rest.
+/// Splits a polynomial into the constant factor of a variable and the rest.
 fn linear(poly: &Poly, var: VarId) -> Option<(i64, Poly)> {
     let (factor, rest) = poly.split_linear(var)?;
     Some((factor.as_constant()?, rest))
 }
 
-/// Bytes of the rows that an operand has in memory: those of one step of the reduction, where
-/// neighbors of the operand's rows are neighbors in memory.
+/// Returns the bytes of an operand's rows in memory: of one step of the reduction, if it is MN-major.
 fn row_bytes(row: i64, step: i64, dtype: DType) -> Option<i64> {
     let elements = if row == 1 { step } else { row };
     let bytes = elements * dtype.bytes() as i64;
@@ -359,16 +358,16 @@ fn operand(
     aligned.then_some(SharedOperand { tensor, base, transposed, panel })
 }
 
-/// Which loop is what.
+/// Assigns the loops their roles.
 fn roles(
     loops: &[&Loop],
     tile: &Tile<'_>,
-    (first, index): Read<'_>,
+    first: Factor<'_>,
     dtype: DType,
     buffers: &[Buffer],
 ) -> Option<Roles> {
     let depth = 32 / dtype.bytes() as i64;
-    let position = flat(&affine(index)?, &buffers[first.0 as usize].shape);
+    let position = flat(&affine(first.index)?, &buffers[first.tensor.0 as usize].shape);
     let along = |it: &&&Loop| tile.index.iter().any(|at| at.mentions(it.var));
     let k = loops.iter().find(|it| !along(it) && it.extent == depth)?;
     let h = loops.iter().find(|it| along(it) && position.mentions(it.var) && it.extent == 2)?;
@@ -386,11 +385,11 @@ fn roles(
     (complete && loops.len() == known).then_some(roles)
 }
 
-/// What variables of loops stand for in one iteration.
+/// The values of loop variables in one iteration.
 type Values = BTreeMap<VarId, Poly>;
 
-/// A statement for each iteration of some loops, the outermost first.
-fn written_out(loops: &[&Loop], stmt: &dyn Fn(&Values) -> Stmt) -> Vec<Stmt> {
+/// Returns a statement for each iteration of some loops, the outermost first.
+fn unrolled(loops: &[&Loop], stmt: &dyn Fn(&Values) -> Stmt) -> Vec<Stmt> {
     let count: i64 = loops.iter().map(|it| it.extent).product();
     let iteration = |n: i64| {
         let mut values = Values::new();
@@ -404,7 +403,7 @@ fn written_out(loops: &[&Loop], stmt: &dyn Fn(&Values) -> Stmt) -> Vec<Stmt> {
     (0..count).map(iteration).collect()
 }
 
-/// Where the accumulators of one thread are.
+/// Returns the accumulators of one thread.
 fn accumulators(tile: &Tile<'_>, roles: &Roles) -> Option<Accumulators> {
     let [at] = tile.index else { return None };
     let (half, rest) = linear(at, roles.h)?;
@@ -420,19 +419,19 @@ fn accumulators(tile: &Tile<'_>, roles: &Roles) -> Option<Accumulators> {
     Some(Accumulators { tensor: tile.tensor, base, half, pair, eight })
 }
 
-/// With batches of fed loops left running until the next one has begun:
+/// Overlaps the WGMMA groups of warp-specialized loops with the next iteration:
 ///
 /// ```text
 /// for k                       for k
-///   wait until full             wait until full
-///   batch(k)                    batch(k)
-///   wait for it          =>     wait for all but it
-///   release the slot            if 0 < k: release the slot before
-///   next slot                   next slot
-///                             wait for the last one; release the slot before
+///   wait until stage full       wait until stage full
+///   group(k)                    group(k)
+///   wait for 0 pending    =>    wait for 1 pending
+///   release stage               if 0 < k: release previous stage
+///   next stage                  next stage
+///                             wait for 0 pending; release previous stage
 /// ```
 ///
-/// A slot that nobody fills again is not released.
+/// The last stage is released only if the producer fills it again.
 fn overlapped(body: Vec<Stmt>, is_repeated: bool) -> Vec<Stmt> {
     let mut stmts = Vec::new();
     for mut stmt in body {
@@ -444,22 +443,27 @@ fn overlapped(body: Vec<Stmt>, is_repeated: bool) -> Vec<Stmt> {
             stmts.push(stmt);
             continue;
         };
-        let [Stmt::WaitFull { ring }, Stmt::Matrices { .. }, wait, release, Stmt::Advance { .. }] =
-            body.as_mut_slice()
+        let [
+            Stmt::ConsumerWait { pipeline },
+            Stmt::WgmmaGroup { .. },
+            wait,
+            release,
+            Stmt::AdvanceStage { .. },
+        ] = body.as_mut_slice()
         else {
             stmts.push(stmt);
             continue;
         };
-        let Stmt::WaitMatrices { batches, sum } = wait else {
+        let Stmt::WgmmaWait { groups, sum } = wait else {
             stmts.push(stmt);
             continue;
         };
-        let (ring, sum, extent) = (*ring, *sum, extent.clone());
-        *batches = 1;
-        let before = Stmt::Release { ring, before: true };
+        let (pipeline, sum, extent) = (*pipeline, *sum, extent.clone());
+        *groups = 1;
+        let before = Stmt::ConsumerRelease { pipeline, stage: Released::Previous };
         let guards = vec![Guard { value: Poly::default(), bound: Poly::var(*var) }];
         *release = Stmt::If { guards, body: vec![before.clone()] };
-        stmts.extend([stmt, Stmt::WaitMatrices { batches: 0, sum }]);
+        stmts.extend([stmt, Stmt::WgmmaWait { groups: 0, sum }]);
         if !is_repeated {
             continue;
         }
@@ -474,12 +478,12 @@ fn overlapped(body: Vec<Stmt>, is_repeated: bool) -> Vec<Stmt> {
     stmts
 }
 
-/// With what threads wrote made known to instructions before threads wait for one another.
+/// Inserts proxy fences before barriers, so that WGMMA sees stores of the threads before them.
 fn fenced(body: Vec<Stmt>) -> Vec<Stmt> {
     let mut stmts = Vec::new();
     for mut stmt in body {
-        if let Stmt::Sync { .. } = stmt {
-            stmts.push(Stmt::FenceAsync);
+        if let Stmt::Barrier { .. } = stmt {
+            stmts.push(Stmt::FenceProxyAsync);
         }
         if let Some(body) = stmt.body_mut() {
             *body = fenced(std::mem::take(body));
@@ -489,15 +493,8 @@ fn fenced(body: Vec<Stmt>) -> Vec<Stmt> {
     stmts
 }
 
-/// Whether threads write what instructions read.
+/// Whether threads store to operands of WGMMA instructions.
 fn is_written(kernel: &Kernel, buffers: &[Buffer]) -> bool {
-    let mut found = false;
-    for stmt in &kernel.body {
-        stmt.walk(&mut |it| {
-            if let Stmt::Store { tensor, .. } = it {
-                found |= buffers[tensor.0 as usize].permuted.is_some();
-            }
-        });
-    }
-    found
+    let is_swizzled = |it: TensorId| buffers[it.0 as usize].swizzle.is_some();
+    any(&kernel.body, &|it| matches!(it, Stmt::Store { tensor, .. } if is_swizzled(*tensor)))
 }
