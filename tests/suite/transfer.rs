@@ -12,13 +12,14 @@ use tvmtune_ir::workload;
 use tvmtune_plan::database::{Database, Layer, LayerKind};
 use tvmtune_plan::record::Record;
 use tvmtune_schedule::arbitrary::{Case, Family, Move, any_case, any_move, dag, instruction};
-use tvmtune_schedule::{Instruction, Policy, Schedule, nest, repair_by};
+use tvmtune_schedule::{FactorPolicy, Instruction, Schedule, nest, repair_by};
 use tvmtune_space::sketch::{Sketch, sketches};
 use tvmtune_tuner::random::Random;
 use tvmtune_tuner::space::Space;
 use tvmtune_tuner::transfer::Donors;
 
-const POLICIES: [Policy; 4] = [Policy::KeepInner, Policy::Snap, Policy::Scale, Policy::Shrink];
+const POLICIES: [FactorPolicy; 4] =
+    [FactorPolicy::KeepInner, FactorPolicy::Snap, FactorPolicy::Scale, FactorPolicy::Shrink];
 
 /// Folders of records that ship with the project.
 fn shipped() -> [PathBuf; 2] {
@@ -157,7 +158,7 @@ fn any_trace_fits_a_program_with_other_extents() {
     let mut runner =
         TestRunner::new(Config { cases: 2000, failure_persistence: None, ..Config::default() });
     let policy = proptest::sample::select(&POLICIES[..]);
-    let check = |((original, case), moves, policy): ((Dag, Case), Vec<Move>, Policy)| {
+    let check = |((original, case), moves, policy): ((Dag, Case), Vec<Move>, FactorPolicy)| {
         let trace = scheduled(&original, &moves).trace;
         let repaired = repair_by(policy, &trace, &original, &case.dag).unwrap();
         let replayed = Schedule::replay(&case.dag, &repaired.schedule.trace);
@@ -173,7 +174,7 @@ fn any_trace_fits_any_other_program() {
         TestRunner::new(Config { cases: 1000, failure_persistence: None, ..Config::default() });
     let check = |(original, case, moves): (Case, Case, Vec<Move>)| {
         let trace = scheduled(&original.dag, &moves).trace;
-        let repaired = repair_by(Policy::Snap, &trace, &original.dag, &case.dag).unwrap();
+        let repaired = repair_by(FactorPolicy::Snap, &trace, &original.dag, &case.dag).unwrap();
         judge(&case, &repaired.schedule, &trace)
     };
     runner.run(&(any_case(), any_case(), any_moves()), check).unwrap();
@@ -185,7 +186,7 @@ fn most_of_a_trace_fits_the_same_program_with_other_extents() {
     let others = records().into_iter().filter(|it| it.0.name.contains("3x3_"));
     for (_, other) in others {
         let trace = parsed(&original.0.buckets[0].schedules[0].trace);
-        for policy in Policy::TRANSFER {
+        for policy in FactorPolicy::TRANSFER {
             let repaired = repair_by(policy, &trace, &original.1, &other).unwrap();
             assert_eq!(repaired.schedule.trace.len(), trace.len(), "{policy}");
         }

@@ -318,7 +318,7 @@ pub struct ThreadVar {
 ///
 /// If the schedule asks for what no GPU does.
 pub fn place(nest: &Nest) -> Result<Grid, Unplaceable> {
-    let nest = &*nest::fix(nest);
+    let nest = &*nest::fold_constant_dims(nest);
     let mut facts = Facts::default();
     for (n, dim) in nest.dims.iter().enumerate() {
         facts.bound_dim(DimId(n as u32), dim.range);

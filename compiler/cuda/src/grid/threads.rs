@@ -75,7 +75,7 @@ fn blocks(
     while let [nest::Stmt::For { var, name, extent, kind, body: inner }] = body
         && kind.is_parallel()
     {
-        if kind.most_blocks().is_some() {
+        if kind.max_blocks().is_some() {
             persistent = persistent.or(Some((*var, *kind)));
         }
         let in_cluster = *kind == tvmtune_schedule::LoopKind::Cluster;

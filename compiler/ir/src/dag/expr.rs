@@ -119,6 +119,16 @@ pub enum Subscript {
     Value(Box<Expr>),
 }
 
+impl Subscript {
+    /// The polynomial, unless the subscript is computed from data.
+    pub fn affine(&self) -> Option<&Poly> {
+        match self {
+            Subscript::Affine(poly) => Some(poly),
+            Subscript::Value(_) => None,
+        }
+    }
+}
+
 /// A scalar expression. Its type follows from its parts, see [`Expr::dtype`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expr {
@@ -226,6 +236,47 @@ impl Expr {
         }
     }
 
+    /// Whether `holds` for this expression or one below it; outermost first.
+    pub fn any<'a>(&'a self, holds: &mut dyn FnMut(&'a Expr) -> bool) -> bool {
+        holds(self) || self.children().into_iter().any(|it| it.any(holds))
+    }
+
+    /// Calls `visit` for each read, outermost first, in order of evaluation.
+    pub fn for_each_read<'a>(&'a self, visit: &mut dyn FnMut(TensorId, &'a [Subscript])) {
+        self.walk(&mut |it| {
+            if let Expr::Read { tensor, index } = it {
+                visit(*tensor, index);
+            }
+        });
+    }
+
+    /// Whether the expression reads that tensor.
+    pub fn reads(&self, tensor: TensorId) -> bool {
+        self.any(&mut |it| matches!(it, Expr::Read { tensor: read, .. } if *read == tensor))
+    }
+
+    /// Calls `visit` for each polynomial, in subscripts and in indices used as values.
+    pub fn for_each_poly<'a>(&'a self, visit: &mut dyn FnMut(&'a Poly)) {
+        self.walk(&mut |it| match it {
+            Expr::Index(poly) => visit(poly),
+            Expr::Read { index, .. } => {
+                index.iter().filter_map(Subscript::affine).for_each(&mut *visit)
+            }
+            _ => {}
+        });
+    }
+
+    /// Whether a polynomial in the expression mentions `var`.
+    pub fn mentions(&self, var: VarId) -> bool {
+        self.any(&mut |it| match it {
+            Expr::Index(poly) => poly.mentions(var),
+            Expr::Read { index, .. } => {
+                index.iter().filter_map(Subscript::affine).any(|it| it.mentions(var))
+            }
+            _ => false,
+        })
+    }
+
     /// The same expression with each direct part replaced by `f` of it.
     pub fn map_children(&self, f: &mut dyn FnMut(&Expr) -> Expr) -> Expr {
         let mut boxed = |it: &Expr| Box::new(f(it));
@@ -290,11 +341,7 @@ impl Expr {
     }
 }
 
-/// The subscripts, if none is computed from data.
+/// Returns the subscripts as polynomials, if none is computed from data.
 pub fn affine(index: &[Subscript]) -> Option<Vec<Poly>> {
-    let poly = |it: &Subscript| match it {
-        Subscript::Affine(poly) => Some(poly.clone()),
-        Subscript::Value(_) => None,
-    };
-    index.iter().map(poly).collect()
+    index.iter().map(|it| it.affine().cloned()).collect()
 }

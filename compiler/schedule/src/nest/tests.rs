@@ -358,7 +358,7 @@ fn reductions_that_roll_along() {
         compute_at s1 s2 a0
         split s1 a1 [8]
         reorder s1 [a2, a0, a3]
-        rolling_update s0 s1 a2";
+        online_reduction s0 s1 a2";
     insta::assert_snapshot!(nest_of(program, trace), @r"
     local m[1]: f32
     local l[1]: f32
@@ -428,8 +428,8 @@ fn a_trimmed_loop_ends_where_the_last_of_all_that_go_along_does() {
         compute_at s2 s3 a1
         split s2 a1 [4]
         reorder s2 [a2, a0, a3]
-        rolling_update s1 s2 a2
-        rolling_update s0 s2 a2
+        online_reduction s1 s2 a2
+        online_reduction s0 s2 a2
         trim s2 a2";
     let nest = nest_of(program, trace);
     let line = nest.lines().find(|it| it.contains("for j_0")).map(str::trim);

@@ -17,7 +17,7 @@ const TRACE: &str = "
     compute_at s1 s2 a0
     split s1 a1 [8]
     reorder s1 [a2, a0, a3]
-    rolling_update s0 s1 a2";
+    online_reduction s0 s1 a2";
 
 /// The statements for one row: the two starts, the loop over blocks, the last factor, the last
 /// correction, the result; and for one block: what the maximum was, the maximum, the factor, the

@@ -1,10 +1,9 @@
 //! Programs with reductions that share one loop: masks of all kinds, several maxima, other types.
 
-/// A program, its reductions that go along with the last of them, in order, and which of its
-/// parameters mask: 0 or an infinity.
+/// A program, the reductions that share the loop of the host, in order, and the root.
 pub(super) struct Example {
     pub(super) text: &'static str,
-    pub(super) rolling: &'static [&'static str],
+    pub(super) online: &'static [&'static str],
     pub(super) host: &'static str,
     pub(super) root: &'static str,
 }
@@ -21,7 +20,7 @@ pub(super) const EXAMPLES: [Example; 12] = [
             let o = compute(|h, i, d| sum(0..S, |j| e[[h, i, j]] * v[[h, j, d]]));
             compute(|h, i, d| o[[h, i, d]] / l[[h, i]])
         }",
-        rolling: &["m", "l"],
+        online: &["m", "l"],
         host: "o",
         root: "out",
     },
@@ -39,7 +38,7 @@ pub(super) const EXAMPLES: [Example; 12] = [
             let l = compute(|i| sum(0..S, |j| e[[i, j]]));
             compute(|i, d| o[[i, d]] / l[[i]])
         }",
-        rolling: &["m", "l"],
+        online: &["m", "l"],
         host: "o",
         root: "out",
     },
@@ -51,7 +50,7 @@ pub(super) const EXAMPLES: [Example; 12] = [
             let l = compute(|b| sum(0..S, |j| exp(s[[b, j]] - m[[b]])));
             compute(|b| m[[b]] + ln(l[[b]]))
         }",
-        rolling: &["m"],
+        online: &["m"],
         host: "l",
         root: "out",
     },
@@ -64,7 +63,7 @@ pub(super) const EXAMPLES: [Example; 12] = [
             let l = compute(|i| sum(0..S, |j| exp(x[[i, j]] + mask[[j]] - m[[i]]) * w[[j]]));
             compute(|i| l[[i]] / n[[i]] + least[[i]])
         }",
-        rolling: &["m", "least", "n"],
+        online: &["m", "least", "n"],
         host: "l",
         root: "out",
     },
@@ -79,7 +78,7 @@ pub(super) const EXAMPLES: [Example; 12] = [
             let o = compute(|i, d| sum(0..S, |j| e[[i, j]] * v[[j, d]]));
             compute(|i, d| (o[[i, d]] / l[[i]]) as f16)
         }",
-        rolling: &["m", "l"],
+        online: &["m", "l"],
         host: "o",
         root: "out",
     },
@@ -94,7 +93,7 @@ pub(super) const EXAMPLES: [Example; 12] = [
             let l = compute(|d| sum(0..S, |j| f[[j, d]]));
             compute(|d| l[[d]] - p[[d]])
         }",
-        rolling: &["m", "n", "p"],
+        online: &["m", "n", "p"],
         host: "l",
         root: "out",
     },
@@ -109,7 +108,7 @@ pub(super) const EXAMPLES: [Example; 12] = [
             let p = compute(|i, j| e[[i, j]] / l[[i]] * 0.5);
             compute(|i, d| sum(0..S, |j| v[[j, d]] * p[[i, j]]))
         }",
-        rolling: &["m", "l"],
+        online: &["m", "l"],
         host: "out_sum",
         root: "out",
     },
@@ -124,7 +123,7 @@ pub(super) const EXAMPLES: [Example; 12] = [
             let o = compute(|i, d| sum(0..S, |j| e[[i, j]] * v[[j, d]]));
             compute(|i, d| (o[[i, d]] / l[[i]]) as f16)
         }",
-        rolling: &["m", "l"],
+        online: &["m", "l"],
         host: "o",
         root: "out",
     },
@@ -143,7 +142,7 @@ pub(super) const EXAMPLES: [Example; 12] = [
             let o = compute(|i, d| sum(0..T, |j| e[[i, j]] * v[[j, d]]));
             compute(|i, d| o[[i, d]] / l[[i]])
         }",
-        rolling: &["m", "l"],
+        online: &["m", "l"],
         host: "o",
         root: "out",
     },
@@ -161,7 +160,7 @@ pub(super) const EXAMPLES: [Example; 12] = [
             let o = compute(|h, i, d| sum(0..S, |j| if j <= 2 * i + 3 { e[[h, i, j]] } else { 0.0 } * v[[h, j, d]]));
             compute(|h, i, d| o[[h, i, d]] / l[[h, i]])
         }",
-        rolling: &["m", "l"],
+        online: &["m", "l"],
         host: "o",
         root: "out",
     },
@@ -175,7 +174,7 @@ pub(super) const EXAMPLES: [Example; 12] = [
             let l = compute(|i| sum(0..S, |j| exp(s[[i, j]] - m[[i]])));
             compute(|i| l[[i]] + more[[i]] + m[[i]])
         }",
-        rolling: &["m", "more"],
+        online: &["m", "more"],
         host: "l",
         root: "out",
     },
@@ -189,7 +188,7 @@ pub(super) const EXAMPLES: [Example; 12] = [
             let l = compute(|i| sum(0..S, |j| exp(s[[i, j]] - m[[i]])));
             compute(|i| l[[i]] + all[[i]] + m[[i]])
         }",
-        rolling: &["m", "all"],
+        online: &["m", "all"],
         host: "l",
         root: "out",
     },
