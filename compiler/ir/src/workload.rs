@@ -1,8 +1,8 @@
-//! Identity: what is computed, whoever wrote it, in whatever words.
+//! Identity of programs: hashes of their canonical text.
 //!
 //! A [`WorkloadId`] is the SHA-256 of the canonical text of a dag, ranges of dimensions included.
-//! A [`ClassId`] is that of a text with less in it, extents in any case: where schedules transfer.
-//! How much less is the [`Strength`] of the class.
+//! A [`ClassId`] is that of a text with fewer details, always without extents: schedules transfer
+//! within a class. The [`Strength`] of the class says how many details are left out.
 
 use std::fmt;
 
@@ -21,8 +21,8 @@ pub struct WorkloadId(pub String);
 #[serde(transparent)]
 pub struct ClassId(pub String);
 
-/// How much the workloads of a class have in common, the most first; who shares a stronger class
-/// need not share a weaker one where another compute has most of the work.
+/// The similarity of the workloads of a class, the most similar first. Workloads of one strong class
+/// may be of two weaker ones, where another compute has most of the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Strength {
     /// All but extents.
@@ -47,12 +47,12 @@ impl Strength {
     }
 }
 
-/// The identity of what `dag` computes, for the ranges of its dimensions.
+/// Returns the identity of `dag`, ranges of dimensions included.
 pub fn id(dag: &Dag) -> WorkloadId {
     WorkloadId(sha256(&print::canonical(dag)))
 }
 
-/// The class of what `dag` computes.
+/// Returns the class of `dag`.
 pub fn class(dag: &Dag, strength: Strength) -> ClassId {
     ClassId(sha256(&match strength {
         Strength::Shape => print::class(dag),
@@ -95,7 +95,7 @@ mod tests {
         dsl::build(&dsl::parse(options, &function).unwrap()).unwrap()
     }
 
-    /// A padded convolution of windows of `r` by `r`, then what `after` makes of `y`.
+    /// A padded convolution of windows of `r` by `r`, then the expression `after` of `y`.
     fn conv((c, h, o, r, stride): (i64, i64, i64, i64, i64), after: &str) -> Dag {
         let (p, pad) = (h / stride, r / 2);
         program(&format!(
@@ -142,7 +142,7 @@ mod tests {
         let v = compute(|i| mean(0..N, |j| (x[[i, j]] - c[[i]]) * (x[[i, j]] - c[[i]])));
         compute(|i, j| (x[[i, j]] - c[[i]]) * rsqrt(v[[i]] + 1e-5))";
 
-    /// What two programs have in common.
+    /// The strongest class that two programs share.
     #[track_caller]
     fn check(one: &Dag, other: &Dag, expected: Option<Strength>) {
         let shared = |it: &Strength| class(one, *it) == class(other, *it);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_an_anchor_is_in_all_classes_but_the_weakest() {
+    fn epilogues_of_an_anchor_are_in_all_classes_but_the_weakest() {
         let one = conv((64, 56, 64, 3, 1), NOTHING);
         let relu = conv((64, 56, 64, 3, 1), RELU);
         check(&one, &relu, Some(Strength::Anchor));

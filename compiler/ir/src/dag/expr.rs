@@ -1,8 +1,8 @@
-//! Scalar expressions: how one element is computed from others.
+//! Scalar expressions: the definition of one element in terms of others.
 //!
-//! The same type serves a [`Dag`](crate::dag::Dag), where variables are the axes of one compute
-//! and reads use logical indices, and a [`Nest`](tvmtune_schedule::nest::Nest), where variables are loops and
-//! reads use indices into buffers as stored.
+//! The same type serves a [`Dag`](crate::dag::Dag), where variables are the axes of one compute and
+//! reads use logical indices, and a loop nest, where variables are loops and reads use indices into
+//! buffers as stored.
 
 use crate::dag::{DType, TensorId};
 use crate::poly::{Facts, Poly, VarId};
@@ -63,8 +63,8 @@ pub enum UnaryOp {
     Ceil,
     /// Nearest integral value, ties to even.
     Round,
-    /// The nearest `f32` whose lower 13 bits are 0, ties to even: what matrix instructions of `f32`
-    /// multiply. A NaN stays one.
+    /// The nearest `f32` whose lower 13 bits are 0, ties to even: the operands of TF32
+    /// tensor cores. A NaN stays one.
     Tf32,
 }
 
@@ -113,7 +113,7 @@ pub enum CompareOp {
 /// One subscript of a read.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Subscript {
-    /// Known from the loop variables alone.
+    /// A polynomial in loop variables and dimensions.
     Affine(Poly),
     /// Computed from data (a gather): an expression of type `I64` or `I32`.
     Value(Box<Expr>),
@@ -164,7 +164,7 @@ pub enum Expr {
     Cast(DType, Box<Expr>),
 }
 
-/// The types of what an expression refers to.
+/// The types of the tensors and scalars that an expression refers to.
 pub trait Types {
     /// The element type of a tensor.
     fn tensor(&self, tensor: TensorId) -> DType;
@@ -211,7 +211,7 @@ impl Expr {
         }
     }
 
-    /// The direct parts, subscripts that are values included, in order of evaluation.
+    /// The direct operands, data-dependent subscripts included, in order of evaluation.
     pub fn children(&self) -> Vec<&Expr> {
         match self {
             Expr::Const(..) | Expr::Index(_) | Expr::Scalar(_) => Vec::new(),
@@ -277,7 +277,7 @@ impl Expr {
         })
     }
 
-    /// The same expression with each direct part replaced by `f` of it.
+    /// The same expression with `f` applied to each direct operand.
     pub fn map_children(&self, f: &mut dyn FnMut(&Expr) -> Expr) -> Expr {
         let mut boxed = |it: &Expr| Box::new(f(it));
         match self {
@@ -308,8 +308,12 @@ impl Expr {
     }
 
     /// Replaces variables, in subscripts and in indices used as values.
-    pub fn substitute_vars(&self, of: &dyn Fn(VarId) -> Option<Poly>, facts: &Facts) -> Expr {
-        self.map_polys(&mut |poly| poly.substitute_vars(of, facts))
+    pub fn substitute_vars(
+        &self,
+        replacement: &dyn Fn(VarId) -> Option<Poly>,
+        facts: &Facts,
+    ) -> Expr {
+        self.map_polys(&mut |poly| poly.substitute_vars(replacement, facts))
     }
 
     /// Replaces every polynomial, in subscripts and in indices used as values.
@@ -327,17 +331,17 @@ impl Expr {
         }
     }
 
-    /// Replaces each read for which `of` gives something; what it gives is not searched again.
+    /// Replaces each read for which `replacement` gives an expression, which is not searched again.
     pub fn replace_reads(
         &self,
-        of: &mut dyn FnMut(TensorId, &[Subscript]) -> Option<Expr>,
+        replacement: &mut dyn FnMut(TensorId, &[Subscript]) -> Option<Expr>,
     ) -> Expr {
         if let Expr::Read { tensor, index } = self
-            && let Some(replacement) = of(*tensor, index)
+            && let Some(replaced) = replacement(*tensor, index)
         {
-            return replacement;
+            return replaced;
         }
-        self.map_children(&mut |child| child.replace_reads(of))
+        self.map_children(&mut |child| child.replace_reads(replacement))
     }
 }
 

@@ -7,7 +7,7 @@ use super::errors::{Place, count};
 use super::expr::no_statement;
 use super::infer;
 use super::signature::Declared;
-use crate::dag::bounds::Known;
+use crate::dag::bounds::PathFacts;
 use crate::dag::{DType, TensorId, TensorKind};
 use crate::poly::Poly;
 
@@ -142,7 +142,7 @@ impl Elaborator {
         self.vars.clear();
         self.around.clear();
         self.reductions.clear();
-        self.known = Known::new(self.dim_facts.clone());
+        self.known = PathFacts::new(self.dim_facts.clone());
         self.current = name.to_owned();
     }
 

@@ -9,7 +9,7 @@ use super::errors::{Errors, Place};
 use super::options::{Options, undeclared};
 use super::value::{Kind, Value};
 use super::{DynamicDim, Output, Param, Program};
-use crate::dag::bounds::Known;
+use crate::dag::bounds::PathFacts;
 use crate::dag::{Compute, DType, Expr, Scalar, ScalarId, Tensor, TensorId, Types};
 use crate::poly::{DimId, Facts, Interval, Poly, VarId};
 
@@ -28,7 +28,7 @@ pub(super) struct Elaborator {
     /// What the ranges of dimensions say.
     pub(super) dim_facts: Facts,
     /// What holds where the expression being read is evaluated.
-    pub(super) known: Known,
+    pub(super) known: PathFacts,
     /// The reductions of this compute that were given tensors of their own.
     pub(super) reductions: BTreeMap<TensorId, Reduction>,
     /// The name of the compute being read.
@@ -153,7 +153,7 @@ impl Elaborator {
             scope,
             vars: Vec::new(),
             around: Vec::new(),
-            known: Known::new(facts.clone()),
+            known: PathFacts::new(facts.clone()),
             dim_facts: facts,
             reductions: BTreeMap::new(),
             current: String::new(),

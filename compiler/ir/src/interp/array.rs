@@ -1,7 +1,6 @@
-//! Typed tensors in memory, for the interpreters and whoever checks results against them.
+//! Dense, row-major tensors in memory, for the interpreters and for checks of results.
 //!
-//! Row-major and dense. Elements are stored in their own type, so that what is read back is what
-//! a kernel's buffer would hold.
+//! Elements are stored in their own type, so that they read back as from a kernel's buffer.
 
 use std::fmt;
 
@@ -33,7 +32,7 @@ pub(super) enum Elements {
     Bool(Vec<bool>),
 }
 
-/// Where two arrays differ most, in units of what was allowed.
+/// The element at which two arrays differ most, in units of the tolerance.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mismatch {
     /// The position, one index for each dimension.
@@ -42,7 +41,7 @@ pub struct Mismatch {
     pub got: f64,
     /// The value in the array it was checked against.
     pub want: f64,
-    /// How many elements differ by more than is allowed.
+    /// The number of elements that differ by more than the tolerance.
     pub count: usize,
 }
 
@@ -91,7 +90,7 @@ impl Array {
         Self { dtype: DType::F32, shape: shape.to_vec(), elements: Elements::F32(elements) }
     }
 
-    /// An array in which the element at each flat position is what `f` says, cast to `dtype`.
+    /// An array whose element at each flat position is `f` of it, cast to `dtype`.
     pub fn from_fn(dtype: DType, shape: &[u64], mut f: impl FnMut(usize) -> Number) -> Self {
         let mut array = Self::zeros(dtype, shape);
         for n in 0..array.len() {
@@ -238,7 +237,7 @@ impl Array {
         &self.elements
     }
 
-    /// Where this differs most from `want` by more than `abs + rel * |want|`; `None` if nowhere.
+    /// Returns the element that differs most from `want`, if by more than `abs + rel * |want|`; `None` if nowhere.
     ///
     /// Integers and truth values must be equal. A NaN equals a NaN, an infinity only itself.
     ///
@@ -278,7 +277,7 @@ impl Array {
     }
 }
 
-/// The difference in units of what is allowed; above 1 is too much.
+/// The difference in units of the tolerance; above 1 is too much.
 fn float_excess(a: f64, b: f64, rel: f64, abs: f64) -> f64 {
     if a == b || (a.is_nan() && b.is_nan()) {
         return 0.0;

@@ -1,4 +1,4 @@
-//! The body of a compute, resolved for given extents: addresses instead of subscripts.
+//! Bodies of computes resolved for given extents: positions instead of subscripts.
 
 use super::Env;
 use super::column::Column;
@@ -7,7 +7,7 @@ use crate::interp::Array;
 use crate::interp::array::Elements;
 use crate::poly::{Atom, Facts, Poly, VarId};
 
-/// An expression whose polynomials are known but for the axes.
+/// An expression whose polynomials depend on the axes only.
 pub(super) struct Code<'a> {
     lane_axis: Option<usize>,
     arrays: &'a [Array],
@@ -31,7 +31,7 @@ enum At {
     Value(Node),
 }
 
-/// An integer as a function of the axes.
+/// An index as a function of the axes.
 enum Affine {
     /// `constant + sum of coefficient * axis`.
     Linear { constant: i64, coefficients: Vec<(usize, i64)> },
