@@ -4,14 +4,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
 use tvmtune_ir::dag::{Dag, print, verify};
 use tvmtune_ir::target::gpu::Arch;
 use tvmtune_ir::target::{CpuTarget, GpuTarget, Isa, Target};
 use tvmtune_ir::workload;
 use tvmtune_plan::database::{Database, Layer, LayerKind};
 use tvmtune_plan::record::Record;
-use tvmtune_schedule::arbitrary::{Case, Family, Move, any_case, any_move, dag, instruction};
+use tvmtune_schedule::arbitrary::{
+    Case, Family, Move, any_case, any_moves, dag, runner, scheduled,
+};
 use tvmtune_schedule::{FactorPolicy, Instruction, Schedule, nest, repair_by};
 use tvmtune_space::sketch::{Sketch, sketches};
 use tvmtune_tuner::random::Random;
@@ -59,8 +60,7 @@ fn the_program_of_a_record_reads_back() {
 
 #[test]
 fn any_program_reads_back() {
-    let mut runner =
-        TestRunner::new(Config { cases: 2000, failure_persistence: None, ..Config::default() });
+    let mut runner = runner(2000);
     let check = |case: Case| {
         let text = print::canonical(&case.dag);
         let dag: Dag = text.parse().map_err(|it| TestCaseError::fail(format!("{it}:\n{text}")))?;
@@ -111,17 +111,6 @@ fn points_of_shipped_programs_are_found_by_their_traces() {
     }
 }
 
-/// What moves make of a program.
-fn scheduled(dag: &Dag, moves: &[Move]) -> Schedule {
-    let mut schedule = Schedule::new(dag);
-    for it in moves {
-        let instruction = instruction(&schedule, it);
-        // What does not apply changes nothing.
-        let _ = schedule.apply(&instruction);
-    }
-    schedule
-}
-
 /// The schedule computes what the program says.
 fn judge(case: &Case, schedule: &Schedule, from: &[Instruction]) -> Result<(), TestCaseError> {
     let nest = nest::lower(schedule);
@@ -149,14 +138,9 @@ fn any_pair() -> impl Strategy<Value = (Dag, Case)> {
         })
 }
 
-fn any_moves() -> impl Strategy<Value = Vec<Move>> {
-    proptest::collection::vec(any_move(), 0..16)
-}
-
 #[test]
 fn any_trace_fits_a_program_with_other_extents() {
-    let mut runner =
-        TestRunner::new(Config { cases: 2000, failure_persistence: None, ..Config::default() });
+    let mut runner = runner(2000);
     let policy = proptest::sample::select(&POLICIES[..]);
     let check = |((original, case), moves, policy): ((Dag, Case), Vec<Move>, FactorPolicy)| {
         let trace = scheduled(&original, &moves).trace;
@@ -165,19 +149,18 @@ fn any_trace_fits_a_program_with_other_extents() {
         prop_assert_eq!(replayed, Ok(repaired.schedule.clone()));
         judge(&case, &repaired.schedule, &trace)
     };
-    runner.run(&(any_pair(), any_moves(), policy), check).unwrap();
+    runner.run(&(any_pair(), any_moves(15), policy), check).unwrap();
 }
 
 #[test]
 fn any_trace_fits_any_other_program() {
-    let mut runner =
-        TestRunner::new(Config { cases: 1000, failure_persistence: None, ..Config::default() });
+    let mut runner = runner(1000);
     let check = |(original, case, moves): (Case, Case, Vec<Move>)| {
         let trace = scheduled(&original.dag, &moves).trace;
         let repaired = repair_by(FactorPolicy::Snap, &trace, &original.dag, &case.dag).unwrap();
         judge(&case, &repaired.schedule, &trace)
     };
-    runner.run(&(any_case(), any_case(), any_moves()), check).unwrap();
+    runner.run(&(any_case(), any_case(), any_moves(15)), check).unwrap();
 }
 
 #[test]
@@ -195,8 +178,7 @@ fn most_of_a_trace_fits_the_same_program_with_other_extents() {
 
 #[test]
 fn any_trace_makes_a_sketch_of_which_it_is_a_point() {
-    let mut runner =
-        TestRunner::new(Config { cases: 500, failure_persistence: None, ..Config::default() });
+    let mut runner = runner(500);
     let target: Target = CpuTarget::generic(Isa::Avx512).into();
     let check = |(case, moves, salt): (Case, Vec<Move>, u64)| {
         let schedule = scheduled(&case.dag, &moves);
@@ -219,7 +201,7 @@ fn any_trace_makes_a_sketch_of_which_it_is_a_point() {
         prop_assert_eq!(mutant.sketch, point.sketch);
         Ok(())
     };
-    runner.run(&(any_case(), any_moves(), any::<u64>()), check).unwrap();
+    runner.run(&(any_case(), any_moves(15), any::<u64>()), check).unwrap();
 }
 
 #[test]

@@ -96,7 +96,7 @@ mod tests {
     }
 
     /// A padded convolution of windows of `r` by `r`, then the expression `after` of `y`.
-    fn conv((c, h, o, r, stride): (i64, i64, i64, i64, i64), after: &str) -> Dag {
+    fn conv([c, h, o, r, stride]: [i64; 5], after: &str) -> Dag {
         let (p, pad) = (h / stride, r / 2);
         program(&format!(
             "#[autotune(dims(B = 1, C = {c}, H = {h}, O = {o}, R = {r}, P = {p}))]
@@ -151,29 +151,29 @@ mod tests {
 
     #[test]
     fn extents_are_in_no_class() {
-        let one = conv((64, 56, 64, 3, 1), NOTHING);
-        check(&one, &conv((512, 7, 16, 3, 1), NOTHING), Some(Strength::Shape));
-        assert_ne!(id(&one), id(&conv((512, 7, 16, 3, 1), NOTHING)));
+        let one = conv([64, 56, 64, 3, 1], NOTHING);
+        check(&one, &conv([512, 7, 16, 3, 1], NOTHING), Some(Strength::Shape));
+        assert_ne!(id(&one), id(&conv([512, 7, 16, 3, 1], NOTHING)));
         let product = matmul(128, 768, 64, false, "y[[i, j]]");
         check(&product, &matmul(1, 10, 1000, false, "y[[i, j]]"), Some(Strength::Shape));
     }
 
     #[test]
     fn windows_of_another_size_are_read_alike_and_other_windows_are_not() {
-        let one = conv((64, 56, 64, 3, 1), NOTHING);
-        check(&one, &conv((64, 56, 64, 5, 1), NOTHING), Some(Strength::Access));
-        check(&one, &conv((64, 56, 64, 1, 1), NOTHING), None);
-        check(&one, &conv((64, 56, 64, 3, 2), NOTHING), None);
-        let strided = conv((64, 56, 64, 3, 2), NOTHING);
-        check(&strided, &conv((64, 55, 64, 7, 2), NOTHING), Some(Strength::Access));
+        let one = conv([64, 56, 64, 3, 1], NOTHING);
+        check(&one, &conv([64, 56, 64, 5, 1], NOTHING), Some(Strength::Access));
+        check(&one, &conv([64, 56, 64, 1, 1], NOTHING), None);
+        check(&one, &conv([64, 56, 64, 3, 2], NOTHING), None);
+        let strided = conv([64, 56, 64, 3, 2], NOTHING);
+        check(&strided, &conv([64, 55, 64, 7, 2], NOTHING), Some(Strength::Access));
     }
 
     #[test]
     fn epilogues_of_an_anchor_are_in_all_classes_but_the_weakest() {
-        let one = conv((64, 56, 64, 3, 1), NOTHING);
-        let relu = conv((64, 56, 64, 3, 1), RELU);
+        let one = conv([64, 56, 64, 3, 1], NOTHING);
+        let relu = conv([64, 56, 64, 3, 1], RELU);
         check(&one, &relu, Some(Strength::Anchor));
-        check(&relu, &conv((64, 56, 64, 3, 1), SCALED_RELU), Some(Strength::Anchor));
+        check(&relu, &conv([64, 56, 64, 3, 1], SCALED_RELU), Some(Strength::Anchor));
         let product = matmul(128, 768, 64, false, "y[[i, j]]");
         check(&product, &matmul(96, 9, 64, false, "gelu(y[[i, j]])"), Some(Strength::Anchor));
     }
@@ -182,7 +182,7 @@ mod tests {
     fn layouts_reductions_and_types_tell_anchors_apart() {
         let product = matmul(128, 768, 64, false, "y[[i, j]]");
         check(&product, &matmul(128, 768, 64, true, "y[[i, j]]"), None);
-        check(&product, &conv((64, 56, 64, 1, 1), NOTHING), None);
+        check(&product, &conv([64, 56, 64, 1, 1], NOTHING), None);
         check(&rows(SOFTMAX), &rows(LAYERNORM), None);
         check(&rows(SOFTMAX), &rows(SOFTMAX), Some(Strength::Shape));
     }

@@ -97,7 +97,7 @@ pub(super) const EXAMPLES: [Example; 12] = [
         host: "l",
         root: "out",
     },
-    // The quotient is in what is added up: it is moved behind the sum.
+    // The quotient is in the summed expression: it is factored out.
     Example {
         text: "#[autotune(dims(S = 1..=20, D = 5))]
         fn probabilities(x: Tensor<f32, S, S>, v: Tensor<f32, S, D>, mask: Tensor<f32, S, S>)
@@ -112,7 +112,7 @@ pub(super) const EXAMPLES: [Example; 12] = [
         host: "out_sum",
         root: "out",
     },
-    // Exponentials are stored as narrowly as what they are multiplied with.
+    // Exponentials are stored in the type of their other factor.
     Example {
         text: "#[autotune(dims(S = 1..=20, D = 5))]
         fn narrow(x: Tensor<f32, S, S>, v: Tensor<f16, S, D>, mask: Tensor<f32, S, S>)
@@ -127,7 +127,7 @@ pub(super) const EXAMPLES: [Example; 12] = [
         host: "o",
         root: "out",
     },
-    // There are more queries than keys, or fewer; some of them see nothing.
+    // There are more queries than keys, or fewer; some rows are masked as a whole.
     Example {
         text: "#[autotune(dims(S = 1..=20, T = 1..=20, D = 5))]
         fn shifted(q: Tensor<f32, S, D>, k: Tensor<f32, T, D>, v: Tensor<f32, T, D>)
@@ -164,7 +164,7 @@ pub(super) const EXAMPLES: [Example; 12] = [
         host: "o",
         root: "out",
     },
-    // What goes along ends later than the loop's own stage.
+    // An online reduction ends later than the loop's own stage.
     Example {
         text: "#[autotune(dims(S = 1..=20))]
         fn two_masks(x: Tensor<f32, S, S>) -> Tensor<f32, S> {
@@ -178,7 +178,7 @@ pub(super) const EXAMPLES: [Example; 12] = [
         host: "l",
         root: "out",
     },
-    // One of two that go along is not masked: all iterations run.
+    // One of two online reductions is not masked: all iterations run.
     Example {
         text: "#[autotune(dims(S = 1..=20))]
         fn partly_masked(x: Tensor<f32, S, S>) -> Tensor<f32, S> {

@@ -52,7 +52,7 @@ impl Prefix {
 }
 
 /// Returns the mask and the operand of a reduction whose masked operands are the identity.
-fn chosen<'a>(compute: &'a Compute, types: &dyn Types) -> Option<(&'a Expr, &'a Expr)> {
+fn masked_operand<'a>(compute: &'a Compute, types: &dyn Types) -> Option<(&'a Expr, &'a Expr)> {
     let identity = compute.reducer?.identity(types.tensor(compute.tensor));
     match &compute.body {
         Expr::Select { condition, then, otherwise } => match **otherwise {

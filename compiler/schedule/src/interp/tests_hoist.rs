@@ -61,7 +61,7 @@ fn values_that_are_the_same_along_columns_are_computed_once() {
     ");
 }
 
-/// Why the last stage of a program has nothing to lift; `None` where it has.
+/// The refusal to hoist from the last stage of a program; `None` if it hoists.
 fn refused(body: &str) -> Option<ErrorKind> {
     let mut schedule = Schedule::new(&tvmtune_ir::dsl::program(&program(body)).unwrap());
     let last = StageId(schedule.stages.len() as u32 - 1);

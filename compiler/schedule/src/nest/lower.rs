@@ -127,13 +127,14 @@ impl<'a> Lowering<'a> {
         };
         let kind = stage.axis(axis).kind;
         // A producer warp needs the loop even for a single iteration.
-        let kept = matches!(kind, LoopKind::WarpSpecialized(_))
+        let is_kept = matches!(kind, LoopKind::WarpSpecialized(_))
             || stage.attach == Attach::Root && (depth == 0 || kind.is_parallel());
+        let single = if is_kept { Single::Kept } else { Single::Omitted };
         let is_online = self.schedule.online_at(instance.id, axis).next().is_some();
         if is_online {
             stmts.extend(self.begin_online(instance.id, axis));
         }
-        let opened = self.open(instance, axis, kept);
+        let opened = self.open(instance, axis, single);
         let hosts = self.schedule.has_attached_at(instance.id, axis);
         let mut body = if hosts { self.attached(instance, depth) } else { Vec::new() };
         if is_online {
@@ -222,7 +223,7 @@ impl<'a> Lowering<'a> {
         let spatial = |it: &&AxisId| stage.axis(**it).role == AxisRole::Spatial;
         let mut opened = Vec::new();
         for axis in stage.order[depth..].iter().filter(spatial) {
-            opened.push(self.open(&mut instance, *axis, false));
+            opened.push(self.open(&mut instance, *axis, Single::Omitted));
         }
         let values = self.values(&instance);
         let guards = self.guards(&instance, &values, AxisRole::Spatial);
@@ -293,11 +294,11 @@ impl<'a> Lowering<'a> {
         guards
     }
 
-    /// Opens a loop; one of a single iteration is omitted unless it is `kept`.
-    fn open(&mut self, instance: &mut Instance<'a>, axis: AxisId, kept: bool) -> Opened {
+    /// Opens a loop.
+    fn open(&mut self, instance: &mut Instance<'a>, axis: AxisId, if_single: Single) -> Opened {
         let extent = instance.extents.get(axis).clone();
         let single = extent.as_constant() == Some(1);
-        if single && !kept {
+        if single && if_single == Single::Omitted {
             instance.loops[axis.0 as usize] = Poly::default();
             return Opened(None);
         }
@@ -373,6 +374,13 @@ const KEYWORDS: [&str; 53] = [
     "return", "Self", "self", "static", "struct", "super", "trait", "true", "try", "type",
     "typeof", "union", "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
 ];
+
+/// The treatment of a loop with a single iteration.
+#[derive(Clone, Copy, PartialEq)]
+enum Single {
+    Kept,
+    Omitted,
+}
 
 /// A loop whose body is being lowered; `None` is the single iteration of an omitted loop.
 struct Opened(Option<(VarId, String, Poly, LoopKind)>);

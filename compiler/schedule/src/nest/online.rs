@@ -113,7 +113,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// Multiplies the partial result of a stage by its factors.
-    pub(super) fn rescale(&mut self, instance: &Instance<'a>, place: usize) -> Vec<Stmt> {
+    pub(super) fn rescale(&mut self, instance: &Instance<'a>, depth: usize) -> Vec<Stmt> {
         let Some(online) = self.online_loops.last() else { return Vec::new() };
         let is_own = |it: &&(StageId, Vec<Correction>)| it.0 == instance.id;
         let corrections = online.corrections.iter().find(is_own).map(|it| it.1.clone());
@@ -122,7 +122,7 @@ impl<'a> Lowering<'a> {
             let Some(maximum) = self.running_max(correction.maximum) else { continue };
             let same_scale = |it: &&Factor| it.scale == correction.scale;
             let Some(factor) = maximum.factors.iter().find(same_scale).copied() else { continue };
-            stmts.extend(self.for_each_element(instance, place, |lowering, instance, values| {
+            stmts.extend(self.for_each_element(instance, depth, |lowering, instance, values| {
                 let tensor = instance.stage.tensor();
                 let maximum = lowering.schedule.stage(maximum.stage).tensor();
                 let index = lowering.addressing.region_index(
@@ -144,7 +144,7 @@ impl<'a> Lowering<'a> {
 
     /// Rescales sums once their loop has closed, from the least finite number to the maximum that
     /// the definition has where no element was unmasked.
-    pub(super) fn end_online(&mut self, host: &Instance<'a>, place: usize) -> Vec<Stmt> {
+    pub(super) fn end_online(&mut self, host: &Instance<'a>, depth: usize) -> Vec<Stmt> {
         let Some(online) = self.online_loops.last() else { return Vec::new() };
         let (stages, maxima) = (online.stages.clone(), online.maxima.clone());
         let mut stmts = Vec::new();
@@ -167,7 +167,7 @@ impl<'a> Lowering<'a> {
             let instance = self.whole_instance(stage);
             stmts.extend(self.rescale(&instance, 0));
         }
-        stmts.extend(self.rescale(host, place));
+        stmts.extend(self.rescale(host, depth));
         self.online_loops.pop();
         stmts
     }
