@@ -16,7 +16,7 @@ use tvmtune_schedule::arbitrary::{Case, Move, any_case, any_moves, runner, sched
 use tvmtune_schedule::{Instruction, Schedule, nest};
 use tvmtune_tests::program;
 
-use super::{run, runner};
+use super::run;
 
 /// The results of machine code.
 fn launch(
