@@ -3,7 +3,6 @@
 use std::cell::Cell;
 
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
 use tvmtune_cpu::kernel::{self, Unsupported};
 use tvmtune_cuda::grid;
 use tvmtune_ir::dag::Dag;
@@ -12,7 +11,7 @@ use tvmtune_ir::interp::Array;
 use tvmtune_ir::target::gpu::Arch;
 use tvmtune_ir::target::{CpuTarget, GpuTarget, Isa};
 use tvmtune_schedule::Schedule;
-use tvmtune_schedule::arbitrary::{Case, any_case};
+use tvmtune_schedule::arbitrary::{Case, any_case, runner};
 use tvmtune_schedule::nest::{self, Nest};
 use tvmtune_space::fits;
 use tvmtune_space::fits::cpu::fits;
@@ -91,8 +90,7 @@ fn points_compute_what_the_program_says() {
         }
         Ok(())
     };
-    let config = Config { cases: 300, failure_persistence: None, ..Config::default() };
-    TestRunner::new(config).run(&(any_case(), any::<u64>()), run).unwrap();
+    runner(300).run(&(any_case(), any::<u64>()), run).unwrap();
     let (n_points, n_kernels) = (n_points.get(), n_kernels.get());
     assert!(n_kernels * 10 > n_points * 9, "only {n_kernels} of {n_points} points have kernels");
 }
@@ -116,8 +114,7 @@ fn points_for_gpus_compute_what_the_program_says_and_most_can_be_placed() {
         }
         Ok(())
     };
-    let config = Config { cases: 300, failure_persistence: None, ..Config::default() };
-    TestRunner::new(config).run(&(any_case(), any::<u64>()), run).unwrap();
+    runner(300).run(&(any_case(), any::<u64>()), run).unwrap();
     let (n_points, n_placed) = (n_points.get(), n_placed.get());
     assert!(n_placed * 10 > n_points * 7, "only {n_placed} of {n_points} points can be placed");
 }

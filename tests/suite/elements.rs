@@ -1,10 +1,9 @@
-//! Two judges agree: programs by definition, all elements at once and one by one.
+//! Two reference interpreters agree: programs by definition, all elements at once and one by one.
 
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
 use tvmtune_ir::dag::DType;
 use tvmtune_ir::interp::{Array, Elements};
-use tvmtune_schedule::arbitrary::{Case, Family, any_case, dag};
+use tvmtune_schedule::arbitrary::{Case, Family, any_case, dag, runner};
 
 /// The parameters with fractions, where that means something.
 fn params(case: &Case) -> Vec<Array> {
@@ -33,9 +32,7 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
 
 #[test]
 fn elements_are_those_of_the_whole() {
-    let mut runner =
-        TestRunner::new(Config { cases: 600, failure_persistence: None, ..Config::default() });
-    runner.run(&any_case(), |case| check(&case)).unwrap();
+    runner(600).run(&any_case(), |case| check(&case)).unwrap();
 }
 
 #[test]

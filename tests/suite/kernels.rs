@@ -2,14 +2,13 @@
 //! accesses out of bounds, registers without a value and races.
 
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
 use tvmtune_cpu::kernel::{self, Unsupported};
 use tvmtune_ir::dsl;
 use tvmtune_ir::dsl::Program;
 use tvmtune_ir::interp::Array;
 use tvmtune_ir::poly::Poly;
 use tvmtune_ir::target::{Isa, Target};
-use tvmtune_schedule::arbitrary::{Case, Move, any_case, any_move, instruction};
+use tvmtune_schedule::arbitrary::{Case, Move, any_case, any_moves, runner, scheduled};
 use tvmtune_schedule::{Instruction, Schedule, nest};
 use tvmtune_space::default;
 use tvmtune_tests::program;
@@ -41,12 +40,7 @@ fn check(case: &Case, schedule: &Schedule, isa: Isa) -> Result<bool, TestCaseErr
 }
 
 fn check_moves(case: &Case, moves: &[Move]) -> Result<usize, TestCaseError> {
-    let mut schedule = Schedule::new(&case.dag);
-    for it in moves {
-        let instruction = instruction(&schedule, it);
-        // What does not apply changes nothing.
-        let _ = schedule.apply(&instruction);
-    }
+    let schedule = scheduled(&case.dag, moves);
     let mut n_lowered = 0;
     for isa in ISAS {
         n_lowered += usize::from(check(case, &schedule, isa)?);
@@ -54,19 +48,14 @@ fn check_moves(case: &Case, moves: &[Move]) -> Result<usize, TestCaseError> {
     Ok(n_lowered)
 }
 
-fn runner(cases: u32) -> TestRunner {
-    TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() })
-}
-
 #[test]
 fn kernels_of_random_schedules_are_right() {
     let (cases, lowered) = (1500, std::cell::Cell::new(0));
-    let moves = proptest::collection::vec(any_move(), 0..16);
     let run = |(case, moves): (Case, Vec<Move>)| {
         lowered.set(lowered.get() + check_moves(&case, &moves)?);
         Ok(())
     };
-    runner(cases).run(&(any_case(), moves), run).unwrap();
+    runner(cases).run(&(any_case(), any_moves(15)), run).unwrap();
     let share = lowered.get() as f64 / f64::from(2 * cases);
     assert!(share > 0.95, "only {share} of the schedules have kernels");
 }

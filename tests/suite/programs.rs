@@ -1,5 +1,5 @@
-//! Whole programs under their default schedules, at extents around the edges of tiles and vectors,
-//! as vector code against their definition.
+//! Whole programs under their default schedules, at extents around the sizes of tiles and vectors: vector
+//! code against the reference interpreter.
 
 use tvmtune_cpu::kernel;
 use tvmtune_ir::dag::Number;

@@ -1,29 +1,26 @@
-//! Any schedule computes what the program says, without races, at any extents.
+//! Any schedule computes the results of its program, without races, at any extents.
 
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
-use proptest::test_runner::{Config, TestRunner};
-use tvmtune_schedule::arbitrary::{Case, Move, any_case, any_move, instruction};
+use proptest::test_runner::TestRunner;
+use tvmtune_schedule::arbitrary::{
+    Case, Move, any_case, any_move, any_moves, move_by_move, runner,
+};
 use tvmtune_schedule::nest::verify::Problem;
 use tvmtune_schedule::{Instruction, Schedule, nest};
 
-/// The schedule that the moves which apply make, and how many of them did.
-///
-/// A move that is refused must leave the schedule as it was.
-fn scheduled(case: &Case, moves: &[Move]) -> Result<(Schedule, Vec<bool>), TestCaseError> {
+/// Applies the moves; a move that is refused must leave the schedule as it was.
+fn scheduled(case: &Case, moves: &[Move]) -> Schedule {
     let mut schedule = Schedule::new(&case.dag);
-    let mut applied = Vec::new();
-    for it in moves {
+    move_by_move(&mut schedule, moves, |schedule, instruction| {
         let before = schedule.clone();
-        let instruction = instruction(&schedule, it);
-        applied.push(schedule.apply(&instruction).is_ok());
-        if applied.last() == Some(&false) {
-            prop_assert_eq!(&schedule, &before, "refused `{}` changed the schedule", instruction);
+        if schedule.apply(instruction).is_err() {
+            assert_eq!(schedule, &before, "refused `{instruction}` changed the schedule");
         }
-    }
-    Ok((schedule, applied))
+    });
+    schedule
 }
 
 fn text(trace: &[Instruction]) -> String {
@@ -31,7 +28,7 @@ fn text(trace: &[Instruction]) -> String {
 }
 
 fn check(case: &Case, moves: &[Move]) -> Result<(), TestCaseError> {
-    let (schedule, _) = scheduled(case, moves)?;
+    let schedule = scheduled(case, moves);
     let nest = nest::lower(&schedule);
     let (params, scalars) = (case.params(), case.scalars());
     let expected = tvmtune_ir::interp::run(&case.dag, &case.dims, &params, &scalars);
@@ -48,10 +45,7 @@ fn check(case: &Case, moves: &[Move]) -> Result<(), TestCaseError> {
 
 #[test]
 fn no_schedule_changes_the_result() {
-    let mut runner =
-        TestRunner::new(Config { cases: 3000, failure_persistence: None, ..Config::default() });
-    let moves = proptest::collection::vec(any_move(), 0..16);
-    runner.run(&(any_case(), moves), |(case, moves)| check(&case, &moves)).unwrap();
+    runner(3000).run(&(any_case(), any_moves(15)), |(case, moves)| check(&case, &moves)).unwrap();
 }
 
 fn is_unproven(problem: &Problem) -> bool {
@@ -61,12 +55,12 @@ fn is_unproven(problem: &Problem) -> bool {
 #[test]
 fn nearly_all_accesses_are_proven_to_be_in_bounds() {
     let mut runner = TestRunner::deterministic();
-    let moves = proptest::collection::vec(any_move(), 0..16);
+    let moves = any_moves(15);
     let mut unproven = 0;
     for _ in 0..2000 {
         let case = any_case().new_tree(&mut runner).unwrap().current();
         let moves = moves.new_tree(&mut runner).unwrap().current();
-        let (schedule, _) = scheduled(&case, &moves).unwrap();
+        let schedule = scheduled(&case, &moves);
         unproven += u32::from(!nest::verify(&nest::lower(&schedule)).is_empty());
     }
     assert!(unproven <= 2, "{unproven} of 2000 nests");
@@ -81,13 +75,12 @@ fn most_random_moves_apply() {
         let case = any_case().new_tree(&mut runner).unwrap().current();
         let moves = moves.new_tree(&mut runner).unwrap().current();
         let mut schedule = Schedule::new(&case.dag);
-        for it in &moves {
-            let instruction = instruction(&schedule, it);
+        move_by_move(&mut schedule, &moves, |schedule, instruction| {
             let name = instruction.to_string().split(' ').next().unwrap_or("").to_owned();
             let (applied, tried) = counts.entry(name).or_default();
             *tried += 1;
-            *applied += u32::from(schedule.apply(&instruction).is_ok());
-        }
+            *applied += u32::from(schedule.apply(instruction).is_ok());
+        });
     }
     let share = |(applied, tried): &(u32, u32)| f64::from(*applied) / f64::from(*tried);
     let all = counts.values().fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1));

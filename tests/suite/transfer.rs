@@ -4,21 +4,23 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
 use tvmtune_ir::dag::{Dag, print, verify};
 use tvmtune_ir::target::gpu::Arch;
 use tvmtune_ir::target::{CpuTarget, GpuTarget, Isa, Target};
 use tvmtune_ir::workload;
 use tvmtune_plan::database::{Database, Layer, LayerKind};
 use tvmtune_plan::record::Record;
-use tvmtune_schedule::arbitrary::{Case, Family, Move, any_case, any_move, dag, instruction};
-use tvmtune_schedule::{Instruction, Policy, Schedule, nest, repair_by};
+use tvmtune_schedule::arbitrary::{
+    Case, Family, Move, any_case, any_moves, dag, runner, scheduled,
+};
+use tvmtune_schedule::{FactorPolicy, Instruction, Schedule, nest, repair_by};
 use tvmtune_space::sketch::{Sketch, sketches};
 use tvmtune_tuner::random::Random;
 use tvmtune_tuner::space::Space;
 use tvmtune_tuner::transfer::Donors;
 
-const POLICIES: [Policy; 4] = [Policy::KeepInner, Policy::Snap, Policy::Scale, Policy::Shrink];
+const POLICIES: [FactorPolicy; 4] =
+    [FactorPolicy::KeepInner, FactorPolicy::Snap, FactorPolicy::Scale, FactorPolicy::Shrink];
 
 /// Folders of records that ship with the project.
 fn shipped() -> [PathBuf; 2] {
@@ -58,8 +60,7 @@ fn the_program_of_a_record_reads_back() {
 
 #[test]
 fn any_program_reads_back() {
-    let mut runner =
-        TestRunner::new(Config { cases: 2000, failure_persistence: None, ..Config::default() });
+    let mut runner = runner(2000);
     let check = |case: Case| {
         let text = print::canonical(&case.dag);
         let dag: Dag = text.parse().map_err(|it| TestCaseError::fail(format!("{it}:\n{text}")))?;
@@ -110,17 +111,6 @@ fn points_of_shipped_programs_are_found_by_their_traces() {
     }
 }
 
-/// What moves make of a program.
-fn scheduled(dag: &Dag, moves: &[Move]) -> Schedule {
-    let mut schedule = Schedule::new(dag);
-    for it in moves {
-        let instruction = instruction(&schedule, it);
-        // What does not apply changes nothing.
-        let _ = schedule.apply(&instruction);
-    }
-    schedule
-}
-
 /// The schedule computes what the program says.
 fn judge(case: &Case, schedule: &Schedule, from: &[Instruction]) -> Result<(), TestCaseError> {
     let nest = nest::lower(schedule);
@@ -148,35 +138,29 @@ fn any_pair() -> impl Strategy<Value = (Dag, Case)> {
         })
 }
 
-fn any_moves() -> impl Strategy<Value = Vec<Move>> {
-    proptest::collection::vec(any_move(), 0..16)
-}
-
 #[test]
 fn any_trace_fits_a_program_with_other_extents() {
-    let mut runner =
-        TestRunner::new(Config { cases: 2000, failure_persistence: None, ..Config::default() });
+    let mut runner = runner(2000);
     let policy = proptest::sample::select(&POLICIES[..]);
-    let check = |((original, case), moves, policy): ((Dag, Case), Vec<Move>, Policy)| {
+    let check = |((original, case), moves, policy): ((Dag, Case), Vec<Move>, FactorPolicy)| {
         let trace = scheduled(&original, &moves).trace;
         let repaired = repair_by(policy, &trace, &original, &case.dag).unwrap();
         let replayed = Schedule::replay(&case.dag, &repaired.schedule.trace);
         prop_assert_eq!(replayed, Ok(repaired.schedule.clone()));
         judge(&case, &repaired.schedule, &trace)
     };
-    runner.run(&(any_pair(), any_moves(), policy), check).unwrap();
+    runner.run(&(any_pair(), any_moves(15), policy), check).unwrap();
 }
 
 #[test]
 fn any_trace_fits_any_other_program() {
-    let mut runner =
-        TestRunner::new(Config { cases: 1000, failure_persistence: None, ..Config::default() });
+    let mut runner = runner(1000);
     let check = |(original, case, moves): (Case, Case, Vec<Move>)| {
         let trace = scheduled(&original.dag, &moves).trace;
-        let repaired = repair_by(Policy::Snap, &trace, &original.dag, &case.dag).unwrap();
+        let repaired = repair_by(FactorPolicy::Snap, &trace, &original.dag, &case.dag).unwrap();
         judge(&case, &repaired.schedule, &trace)
     };
-    runner.run(&(any_case(), any_case(), any_moves()), check).unwrap();
+    runner.run(&(any_case(), any_case(), any_moves(15)), check).unwrap();
 }
 
 #[test]
@@ -185,7 +169,7 @@ fn most_of_a_trace_fits_the_same_program_with_other_extents() {
     let others = records().into_iter().filter(|it| it.0.name.contains("3x3_"));
     for (_, other) in others {
         let trace = parsed(&original.0.buckets[0].schedules[0].trace);
-        for policy in Policy::TRANSFER {
+        for policy in FactorPolicy::TRANSFER {
             let repaired = repair_by(policy, &trace, &original.1, &other).unwrap();
             assert_eq!(repaired.schedule.trace.len(), trace.len(), "{policy}");
         }
@@ -194,8 +178,7 @@ fn most_of_a_trace_fits_the_same_program_with_other_extents() {
 
 #[test]
 fn any_trace_makes_a_sketch_of_which_it_is_a_point() {
-    let mut runner =
-        TestRunner::new(Config { cases: 500, failure_persistence: None, ..Config::default() });
+    let mut runner = runner(500);
     let target: Target = CpuTarget::generic(Isa::Avx512).into();
     let check = |(case, moves, salt): (Case, Vec<Move>, u64)| {
         let schedule = scheduled(&case.dag, &moves);
@@ -218,7 +201,7 @@ fn any_trace_makes_a_sketch_of_which_it_is_a_point() {
         prop_assert_eq!(mutant.sketch, point.sketch);
         Ok(())
     };
-    runner.run(&(any_case(), any_moves(), any::<u64>()), check).unwrap();
+    runner.run(&(any_case(), any_moves(15), any::<u64>()), check).unwrap();
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Identity of generated code: a hash of what runs.
+//! Identity of generated code: a hash of its parts.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 pub struct ArtifactId(pub String);
 
 impl ArtifactId {
-    /// The identity of what these parts make together.
+    /// Hashes the parts of generated code, in order.
     pub fn of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut hash = Sha256::new();
         for part in parts {

@@ -1,22 +1,30 @@
-//! Steps 1 and 2 of 12: the program a user wrote, what it computes, and its identity.
+//! Tensor programs: the language of `#[autotune]`, the dags that programs mean, and their identity.
 //!
-//! In: the tokens of an annotated function. Out: a [`Dag`](dag::Dag), its
-//! [`WorkloadId`](workload::WorkloadId), and what the program computes by definition ([`interp`]).
-//! Next: `tvmtune-schedule` decides how it runs.
+//! ```text
+//! [dsl -> dag] -> schedule -> nest -> cpu or cuda -> compile -> measure -> ...
+//! ```
+//!
+//! In: the tokens of an annotated function ([`dsl`]). Out: a [`Dag`](dag::Dag) of tensors and the
+//! computes that define them, and its [`WorkloadId`](workload::WorkloadId). Next: `tvmtune-schedule`
+//! decides how it runs.
+//!
+//! - [`poly`] and [`span`]: symbolic integers and intervals, the arithmetic of all indices.
+//! - [`interp`]: the reference interpreter, which evaluates programs by definition.
+//! - [`target`]: the limits and the identity of devices, as data.
 //!
 //! # Invariants
 //!
 //! - No file, clock, thread, process or environment variable is touched: the same input gives the
 //!   same output in the macro, in a build script and in the tuner.
-//! - Devices are data ([`target`]): nothing here depends on one.
+//! - No module but [`target`] knows a device.
 
 #![forbid(unsafe_code)]
 
 pub mod poly; // symbolic integers
 pub mod span; // symbolic intervals
-pub mod dag; // what is computed
-pub mod dsl; // the text of programs, and what it means
-pub mod workload; // the identity of what is computed
+pub mod dag; // programs as dags of computes
+pub mod dsl; // the language of programs
+pub mod workload; // the identity of programs
 pub mod artifact; // the identity of generated code
 pub mod target; // devices as data
-pub mod interp; // evaluates programs by definition
+pub mod interp; // the reference interpreter

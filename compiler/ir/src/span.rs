@@ -1,13 +1,13 @@
-//! Symbolic intervals: where an index lies while some of its variables run and others stand still.
+//! Symbolic intervals: the values of an index while some of its variables run and others are fixed.
 //!
-//! Used to derive how much of a tensor is read: by one iteration of a loop (the bound of that
-//! loop's variable is then a single value) or by all of a compute.
+//! They give the region of a tensor that is read: by one iteration of a loop (the span of that loop's
+//! variable is then a single value) or by all of a compute.
 //!
 //! # Invariants
 //!
 //! - Sizes depend on dimensions only: they are extents of memory.
-//! - Monotone: smaller spans of the variables never give a span that reaches further. What could
-//!   only be bounded loosely is `None` instead.
+//! - Monotone: smaller spans of the variables never give a span that reaches further. Indices that
+//!   could only be bounded loosely have no span.
 
 use crate::poly::{Atom, Facts, Poly, VarId};
 
@@ -20,8 +20,8 @@ pub struct Span {
     pub size: Poly,
 }
 
-/// What a variable spans.
-pub type SpanOf<'a> = &'a dyn Fn(VarId) -> Option<Span>;
+/// The span of a variable.
+pub type VarSpan<'a> = &'a dyn Fn(VarId) -> Option<Span>;
 
 impl Span {
     /// A single value.
@@ -44,8 +44,8 @@ impl Span {
         self.first.clone() + self.size.clone() - Poly::constant(1)
     }
 
-    /// The values of `poly` while its variables run; `None` where that is no span, or unknown.
-    pub fn of(poly: &Poly, var: SpanOf<'_>, facts: &Facts) -> Option<Self> {
+    /// Returns the values of `poly` while its variables run; `None` if they are no span, or unknown.
+    pub fn of(poly: &Poly, var: VarSpan<'_>, facts: &Facts) -> Option<Self> {
         let mut sum = Span::point(Poly::default());
         for (atoms, coefficient) in poly.terms() {
             let mut factor = Poly::constant(coefficient);
@@ -66,7 +66,7 @@ impl Span {
         Some(sum)
     }
 
-    fn of_atom(atom: &Atom, var: SpanOf<'_>, facts: &Facts) -> Option<Self> {
+    fn of_atom(atom: &Atom, var: VarSpan<'_>, facts: &Facts) -> Option<Self> {
         match atom {
             Atom::Dim(_) => Some(Span::point(Poly::atom(atom.clone()))),
             Atom::Var(it) => var(*it),
@@ -127,7 +127,7 @@ impl Span {
             .then(|| Span { first: remainder, size: self.size.clone() })
     }
 
-    /// The least span that holds both, if it is known where each starts and ends.
+    /// Returns the least span that contains both, if the order of their ends is known.
     pub fn hull(&self, other: &Span, facts: &Facts) -> Option<Self> {
         if self == other {
             return Some(self.clone());

@@ -1,8 +1,8 @@
-//! Identity: what is computed, whoever wrote it, in whatever words.
+//! Identity of programs: hashes of their canonical text.
 //!
 //! A [`WorkloadId`] is the SHA-256 of the canonical text of a dag, ranges of dimensions included.
-//! A [`ClassId`] is that of a text with less in it, extents in any case: where schedules transfer.
-//! How much less is the [`Strength`] of the class.
+//! A [`ClassId`] is that of a text with fewer details, always without extents: schedules transfer
+//! within a class. The [`Strength`] of the class says how many details are left out.
 
 use std::fmt;
 
@@ -21,8 +21,8 @@ pub struct WorkloadId(pub String);
 #[serde(transparent)]
 pub struct ClassId(pub String);
 
-/// How much the workloads of a class have in common, the most first; who shares a stronger class
-/// need not share a weaker one where another compute has most of the work.
+/// The similarity of the workloads of a class, the most similar first. Workloads of one strong class
+/// may be of two weaker ones, where another compute has most of the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Strength {
     /// All but extents.
@@ -47,12 +47,12 @@ impl Strength {
     }
 }
 
-/// The identity of what `dag` computes, for the ranges of its dimensions.
+/// Returns the identity of `dag`, ranges of dimensions included.
 pub fn id(dag: &Dag) -> WorkloadId {
     WorkloadId(sha256(&print::canonical(dag)))
 }
 
-/// The class of what `dag` computes.
+/// Returns the class of `dag`.
 pub fn class(dag: &Dag, strength: Strength) -> ClassId {
     ClassId(sha256(&match strength {
         Strength::Shape => print::class(dag),
@@ -95,8 +95,8 @@ mod tests {
         dsl::build(&dsl::parse(options, &function).unwrap()).unwrap()
     }
 
-    /// A padded convolution of windows of `r` by `r`, then what `after` makes of `y`.
-    fn conv((c, h, o, r, stride): (i64, i64, i64, i64, i64), after: &str) -> Dag {
+    /// A padded convolution of windows of `r` by `r`, then the expression `after` of `y`.
+    fn conv([c, h, o, r, stride]: [i64; 5], after: &str) -> Dag {
         let (p, pad) = (h / stride, r / 2);
         program(&format!(
             "#[autotune(dims(B = 1, C = {c}, H = {h}, O = {o}, R = {r}, P = {p}))]
@@ -142,7 +142,7 @@ mod tests {
         let v = compute(|i| mean(0..N, |j| (x[[i, j]] - c[[i]]) * (x[[i, j]] - c[[i]])));
         compute(|i, j| (x[[i, j]] - c[[i]]) * rsqrt(v[[i]] + 1e-5))";
 
-    /// What two programs have in common.
+    /// The strongest class that two programs share.
     #[track_caller]
     fn check(one: &Dag, other: &Dag, expected: Option<Strength>) {
         let shared = |it: &Strength| class(one, *it) == class(other, *it);
@@ -151,29 +151,29 @@ mod tests {
 
     #[test]
     fn extents_are_in_no_class() {
-        let one = conv((64, 56, 64, 3, 1), NOTHING);
-        check(&one, &conv((512, 7, 16, 3, 1), NOTHING), Some(Strength::Shape));
-        assert_ne!(id(&one), id(&conv((512, 7, 16, 3, 1), NOTHING)));
+        let one = conv([64, 56, 64, 3, 1], NOTHING);
+        check(&one, &conv([512, 7, 16, 3, 1], NOTHING), Some(Strength::Shape));
+        assert_ne!(id(&one), id(&conv([512, 7, 16, 3, 1], NOTHING)));
         let product = matmul(128, 768, 64, false, "y[[i, j]]");
         check(&product, &matmul(1, 10, 1000, false, "y[[i, j]]"), Some(Strength::Shape));
     }
 
     #[test]
     fn windows_of_another_size_are_read_alike_and_other_windows_are_not() {
-        let one = conv((64, 56, 64, 3, 1), NOTHING);
-        check(&one, &conv((64, 56, 64, 5, 1), NOTHING), Some(Strength::Access));
-        check(&one, &conv((64, 56, 64, 1, 1), NOTHING), None);
-        check(&one, &conv((64, 56, 64, 3, 2), NOTHING), None);
-        let strided = conv((64, 56, 64, 3, 2), NOTHING);
-        check(&strided, &conv((64, 55, 64, 7, 2), NOTHING), Some(Strength::Access));
+        let one = conv([64, 56, 64, 3, 1], NOTHING);
+        check(&one, &conv([64, 56, 64, 5, 1], NOTHING), Some(Strength::Access));
+        check(&one, &conv([64, 56, 64, 1, 1], NOTHING), None);
+        check(&one, &conv([64, 56, 64, 3, 2], NOTHING), None);
+        let strided = conv([64, 56, 64, 3, 2], NOTHING);
+        check(&strided, &conv([64, 55, 64, 7, 2], NOTHING), Some(Strength::Access));
     }
 
     #[test]
-    fn what_follows_an_anchor_is_in_all_classes_but_the_weakest() {
-        let one = conv((64, 56, 64, 3, 1), NOTHING);
-        let relu = conv((64, 56, 64, 3, 1), RELU);
+    fn epilogues_of_an_anchor_are_in_all_classes_but_the_weakest() {
+        let one = conv([64, 56, 64, 3, 1], NOTHING);
+        let relu = conv([64, 56, 64, 3, 1], RELU);
         check(&one, &relu, Some(Strength::Anchor));
-        check(&relu, &conv((64, 56, 64, 3, 1), SCALED_RELU), Some(Strength::Anchor));
+        check(&relu, &conv([64, 56, 64, 3, 1], SCALED_RELU), Some(Strength::Anchor));
         let product = matmul(128, 768, 64, false, "y[[i, j]]");
         check(&product, &matmul(96, 9, 64, false, "gelu(y[[i, j]])"), Some(Strength::Anchor));
     }
@@ -182,7 +182,7 @@ mod tests {
     fn layouts_reductions_and_types_tell_anchors_apart() {
         let product = matmul(128, 768, 64, false, "y[[i, j]]");
         check(&product, &matmul(128, 768, 64, true, "y[[i, j]]"), None);
-        check(&product, &conv((64, 56, 64, 1, 1), NOTHING), None);
+        check(&product, &conv([64, 56, 64, 1, 1], NOTHING), None);
         check(&rows(SOFTMAX), &rows(LAYERNORM), None);
         check(&rows(SOFTMAX), &rows(SOFTMAX), Some(Strength::Shape));
     }

@@ -1,5 +1,6 @@
-//! The data of a schedule: stages, their axes, and where they run.
+//! The data of a schedule: stages, their axes, loop kinds and compute locations.
 
+use super::layout::Layout;
 use tvmtune_ir::dag::{Compute, TensorId};
 use tvmtune_ir::poly::Poly;
 
@@ -13,7 +14,7 @@ pub struct StageId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AxisId(pub u32);
 
-/// Whether iterations of an axis write different elements or add into the same one.
+/// The role of an axis: its iterations write different elements, or reduce into the same one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AxisRole {
     /// Indexes the output.
@@ -25,59 +26,58 @@ pub enum AxisRole {
 /// How the iterations of one loop run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LoopKind {
-    /// One after the other.
+    /// Sequentially.
     Serial,
-    /// One after the other, with what is copied at the head of an iteration on its way while so
-    /// many iterations before it run. 2 to 8, this one counted. On a CPU, what reads it asks memory
-    /// ahead.
+    /// Sequentially, as a software pipeline with that many stages, 2 to 8: copies at the head of an
+    /// iteration are issued that many iterations ahead, less one. On a CPU: prefetches.
     Pipelined(u8),
-    /// The same, with copies made by a thread that does nothing else, box by box: each copy is of
-    /// whole boxes of a tensor in memory.
+    /// As [`Pipelined`](LoopKind::Pipelined), with the copies issued by a producer warp as bulk
+    /// transfers (TMA) of whole boxes of a tensor: warp specialization.
     WarpSpecialized(u8),
-    /// One after the other, with the body repeated in the code: what is indexed by such loops
-    /// only may live in registers. Constant extent, at most 512.
+    /// Sequentially, with the body repeated in the code: tensors that are indexed by such loops only
+    /// may live in registers. Constant extent, at most 512.
     Unrolled,
     /// As the lanes of vector instructions: several where the extent is longer than a vector, the
     /// last one masked where it does not divide. Innermost.
     Vectorized,
-    /// As part of a matrix instruction, where the loops around and the types are those of one. Else
-    /// as [`Unrolled`](LoopKind::Unrolled).
+    /// As part of an MMA, where the surrounding loops and the types match one. Else as
+    /// [`Unrolled`](LoopKind::Unrolled).
     Tensorized,
     /// As tasks that any thread may take, in no order. Outermost, of a spatial axis of a root
     /// stage; several in a row make one grid of tasks.
     Parallel,
-    /// As [`Parallel`](LoopKind::Parallel), where tasks are blocks of threads with no more than so
-    /// many blocks for the iterations of this loop and of the parallel ones inside it: each takes
-    /// several, one after the other. On a CPU: as `Parallel`.
+    /// As [`Parallel`](LoopKind::Parallel), as a persistent tile loop on GPUs: at most that many
+    /// thread blocks share the iterations of this loop and of the parallel ones inside it, several
+    /// to a block, one after the other. On a CPU: as `Parallel`.
     Persistent(u16),
-    /// As [`Persistent`](LoopKind::Persistent), where the last tiles are divided between blocks along
-    /// their reduction, so that all blocks have the same work: stream-K. What they add up of a tile
-    /// is added by a second kernel. On a CPU: as `Parallel`.
+    /// As [`Persistent`](LoopKind::Persistent), with the last tiles split between blocks along their
+    /// reduction, so that all blocks have the same work: stream-K. A second kernel, the fix-up, adds
+    /// the partial sums of a tile. On a CPU: as `Parallel`.
     StreamK(u16),
-    /// As [`Parallel`](LoopKind::Parallel), with all iterations at the same time, so that what they
-    /// all need is copied once for all of them. Constant extent, at most 8.
+    /// As [`Parallel`](LoopKind::Parallel), with all iterations resident at the same time as a thread
+    /// block cluster, so that shared operands are multicast. Constant extent, at most 8.
     Cluster,
-    /// As the threads of a block (of a task, where tasks are blocks of threads), in no order; they
-    /// wait for one another where one needs what another wrote. Threads of a reduce axis combine
-    /// what they have, and all of them get the result. On a CPU: one after the other.
+    /// As the threads of a block, in no order, with barriers where one reads values that another
+    /// wrote. Threads of a reduce axis combine their values by an all-reduce. On a CPU:
+    /// sequentially.
     Thread,
 }
 
 impl LoopKind {
     /// Whether iterations are tasks that any thread may take.
     pub fn is_parallel(self) -> bool {
-        matches!(self, LoopKind::Parallel | LoopKind::Cluster) || self.most_blocks().is_some()
+        matches!(self, LoopKind::Parallel | LoopKind::Cluster) || self.max_blocks().is_some()
     }
 
-    /// How many blocks take turns, if blocks take several of the iterations.
-    pub fn most_blocks(self) -> Option<u16> {
+    /// The most thread blocks of a persistent tile loop.
+    pub fn max_blocks(self) -> Option<u16> {
         match self {
-            LoopKind::Persistent(most) | LoopKind::StreamK(most) => Some(most),
+            LoopKind::Persistent(blocks) | LoopKind::StreamK(blocks) => Some(blocks),
             _ => None,
         }
     }
 
-    /// Whether one thread runs the iterations one after the other, however many there are.
+    /// Whether one thread runs all iterations sequentially.
     pub fn is_in_order(self) -> bool {
         matches!(
             self,
@@ -97,16 +97,16 @@ pub struct Axis {
     /// Number of iterations when the whole tensor is computed. A stage computed at another one
     /// runs fewer: lowering derives its extents from the region that is read.
     pub extent: Poly,
-    /// What iterations do to the output.
+    /// Whether iterations write different elements or reduce.
     pub role: AxisRole,
     /// How the iterations run.
     pub kind: LoopKind,
-    /// Whether iterations that a mask leaves nothing of are not run: see
+    /// Whether iterations that are masked as a whole are skipped: see
     /// [`Schedule::tighten_bounds`](super::Schedule::tighten_bounds).
-    pub trimmed: bool,
+    pub tightened: bool,
 }
 
-/// How axes were replaced by others; the index of the old one follows from the new.
+/// The replacement of axes by others; the index of the old one follows from the new.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Relation {
     /// `parent = sum over n of parts[n] * (product of factors[n..])`: `parts` has one more entry
@@ -126,12 +126,12 @@ pub enum Relation {
         outer: AxisId,
         /// The inner of the two.
         inner: AxisId,
-        /// What replaced them.
+        /// The axis that replaced them.
         fused: AxisId,
     },
 }
 
-/// Where a stage runs.
+/// The compute location of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attach {
     /// On its own, before its consumers: a phase of the kernel, with a barrier after it.
@@ -145,33 +145,20 @@ pub enum Attach {
 /// A compute with its loops.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stage {
-    /// What is computed. Axis `n` of the compute is `AxisId(n)`.
+    /// The definition of its tensor. Axis `n` of the compute is `AxisId(n)`.
     pub compute: Compute,
     /// Every axis there ever was; only those in `order` are loops.
     pub axes: Vec<Axis>,
     /// The loops, outermost first.
     pub order: Vec<AxisId>,
-    /// What became of the axes that are no longer loops, in the order it happened.
+    /// The splits and fusions of axes that are no longer loops, in order.
     pub relations: Vec<Relation>,
-    /// Where it runs.
+    /// Its compute location.
     pub attach: Attach,
-    /// Whether it reduces, in each iteration of the loop at which it runs, only the block of that
-    /// iteration, into what it has from those before: see
+    /// Whether it is an online reduction: each iteration of the loop at which it runs reduces one
+    /// block into the partial result of those before; see
     /// [`Schedule::online_reduction`](super::Schedule::online_reduction).
-    pub rolling: bool,
-}
-
-/// How a tensor lies in memory, when not row-major.
-///
-/// Each entry of `splits`, in order, replaces dimension `dim` of the shape so far by two:
-/// `ceil(extent / factor)` and `factor`. Then `order[n]` says which of the dimensions so far is
-/// the `n`-th stored one, outermost first. Elements that padding adds are 0.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Layout {
-    /// `(dim, factor)`; `dim` counts in the shape as earlier splits left it.
-    pub splits: Vec<(usize, u64)>,
-    /// A permutation of the dimensions after all splits.
-    pub order: Vec<usize>,
+    pub online: bool,
 }
 
 /// A tensor as a schedule sees it.
@@ -179,8 +166,8 @@ pub struct Layout {
 pub struct ScheduledTensor {
     /// The stage that defines it; `None` for a parameter.
     pub stage: Option<StageId>,
-    /// How it lies in memory; `None` is row-major. Only for weights, and for what a stage defines
-    /// that is no output.
+    /// Its layout in memory; `None` is row-major. Only weights, and computed tensors that the program
+    /// does not return, have one.
     pub layout: Option<Layout>,
     /// The tensor: that of the dag, or one that a primitive added.
     pub tensor: tvmtune_ir::dag::Tensor,

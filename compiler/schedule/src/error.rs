@@ -1,4 +1,4 @@
-//! Why a primitive refused: small values for search, sentences for people.
+//! Refusals of primitives: small values for search, sentences for people.
 
 use std::fmt;
 
@@ -12,13 +12,13 @@ use tvmtune_ir::dag::TensorId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind} ({subject})")]
 pub struct ScheduleError {
-    /// What the primitive was asked to change.
+    /// The object that the primitive was asked to change.
     pub subject: Subject,
-    /// What is wrong with it.
+    /// The precondition that does not hold.
     pub kind: ErrorKind,
 }
 
-/// What a [`ScheduleError`] is about.
+/// The object of a [`ScheduleError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// A stage as a whole.
@@ -29,7 +29,7 @@ pub enum Subject {
     Tensor(TensorId),
 }
 
-/// The ways a precondition can fail.
+/// The preconditions that can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -75,7 +75,7 @@ pub enum ErrorKind {
     /// The stage runs inside another one, or was to.
     #[error("the stage does not run on its own")]
     NotRoot,
-    /// What the program returns cannot be computed elsewhere, inlined or given a layout.
+    /// A result of the program cannot be computed at another stage, inlined or given a layout.
     #[error("it is a result of the program")]
     IsOutput,
     /// A stage outside the loop reads the tensor, or nothing does.
@@ -93,7 +93,7 @@ pub enum ErrorKind {
     /// The named stage does not read the tensor.
     #[error("the stage does not read the tensor")]
     NotRead,
-    /// The reads are not affine, or not below a condition that asks exactly for the bounds.
+    /// The reads are not affine, or not below a condition that is exactly the bounds check.
     #[error("the reads are not padded reads")]
     NotPadded,
     /// The read is evaluated under a condition only.
@@ -105,27 +105,28 @@ pub enum ErrorKind {
     /// Only weights and intermediate results may have a layout, and only one.
     #[error("the tensor's layout cannot be chosen")]
     NoLayout,
-    /// A reduction that goes along with another one's loop, over an axis that is not its own.
+    /// An online reduction cannot share the loop: it is not the outermost one of a reduction over an
+    /// axis of the same extent, or does not run sequentially.
     #[error("the reductions do not run over one axis, block by block of the outermost loop")]
-    NotAlike,
-    /// What was added up so far depends on a value that still changes, and is no multiple of it.
+    NotFusible,
+    /// A partial sum depends on a running maximum, and no factor rescales it.
     #[error("a sum so far cannot be corrected by a factor when what it depends on changes")]
     Uncorrectable,
-    /// Every factor of the sum depends on what it runs over.
+    /// No part of the expression is loop-invariant, or no divisor is a constant.
     #[error("no factor is the same in all that is added up")]
     NothingInvariant,
     /// Not every element is reduced up to its own index, or from it on; or the loop is not the
     /// inner of two along which it is.
     #[error("it is no reduction up to an index, in two loops of which this is the inner")]
     NotPrefix,
-    /// Iterations of the loop may add something however far it goes.
+    /// No mask ends the loop: its last iterations may contribute.
     #[error(
         "nothing tells where the loop may end: what it adds is not masked from some iteration on"
     )]
     NotMasked,
-    /// The values may be too large for a narrower type, or are needed as they are.
+    /// A narrower type would lose range or precision that readers need.
     #[error("the values cannot be stored in that type")]
-    Precise,
+    PrecisionLoss,
     /// The layout's dimensions or its order do not fit the tensor.
     #[error("the layout does not fit the tensor's shape")]
     BadLayout,

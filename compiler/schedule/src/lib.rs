@@ -1,26 +1,33 @@
-//! Steps 3 and 4 of 12: *how* computes run, the record of how it got there, and the loops it makes.
+//! Schedules of tensor programs, and the loop nests that they lower to.
 //!
 //! ```text
-//! dsl -> dag -> [schedule] -> nest -> kernel -> codegen -> compile -> measure -> ...
+//! dsl -> dag -> [schedule -> nest] -> cpu or cuda -> compile -> measure -> ...
 //! ```
 //!
-//! In: a [`Dag`], what to compute. Out: a [`Schedule`], a [`Stage`] with loops in order for each
-//! compute, plus the trace of primitives that made it. Next: [`crate::nest::lower`].
+//! In: a [`Dag`], the definition of each tensor. A [`Schedule`] holds a [`Stage`] with an ordered list
+//! of loops for each of them, and the trace of [primitives](primitive) that made it so. Out: a
+//! [`nest::Nest`] of explicit loops, guards and indices ([`nest::lower`]).
 //!
-//! Read `axis.rs` for the data, `primitive/split.rs` for the shape of every primitive, and
-//! `trace.rs` for replay.
+//! - [`pack`] rearranges weights into the layouts that a schedule chose.
+//! - [`interp`] runs a nest, and reports races and accesses out of bounds.
+//! - [`repair`] replays a trace on a dag with other extents, or with the same anchor.
+//! - `arbitrary` (a feature) makes random programs and random schedules for property tests.
+//!
+//! Read `axis.rs` for the data, `primitive/split.rs` for the shape of every primitive, and `trace.rs`
+//! for replay.
 //!
 //! # Invariants
 //!
-//! - **Same meaning.** No primitive changes what is computed, or makes iterations race; `narrow` alone
-//!   rounds what other primitives keep, and `lift` and `invert` once more. `trim` alone takes nothing
-//!   times infinity for nothing.
+//! - **Same meaning.** No primitive changes the results, or makes iterations race. Three of them round
+//!   differently, within a unit in the last place of their type: `downcast`, `hoist_invariant` and
+//!   `reciprocal`; those that reorder a sum round in another order. `tighten_bounds` alone evaluates 0
+//!   times a masked infinity to 0, not NaN.
 //! - **Exact replay.** Ids are handed out in order, and their number does not depend on factors,
 //!   so a trace replayed on a fresh schedule gives the same ids, hence the same nest and text; and
 //!   a trace with other factors is another point of the same sketch.
 //! - **All or nothing.** A primitive that returns an error has changed nothing.
-//! - **No device in here.** Whether a legal schedule fits a device is for
-//!   [`tvmtune_ir::target`] to say, never for a primitive.
+//! - **Device independence.** No primitive knows a device. Whether a legal schedule fits one is decided
+//!   where it is placed.
 //!
 //! # Source
 //!
@@ -29,40 +36,42 @@
 
 #![forbid(unsafe_code)]
 
-pub mod axis;
-pub mod error;
-mod legal;
-pub mod masked;
-pub mod primitive;
-mod range;
-pub mod relation;
-pub mod repair;
-pub mod online;
-pub mod text;
-pub mod trace;
+pub mod axis; // stages, axes, loop kinds
+pub mod layout; // layouts of tensors
+pub mod relation; // index arithmetic of splits and fusions
+pub mod error; // refusals of primitives
+mod query; // questions about a schedule
+pub mod mask; // iterations that masks make contribute nothing
+pub mod online; // corrections of online reductions
+mod value_range; // ranges of expressions
+mod legal; // legality checks
+pub mod primitive; // edits of a schedule
+pub mod trace; // primitives as data
+pub mod text; // primitives as text
+pub mod repair; // traces on other dags
 
-pub mod nest; // 4 its loops and indices, written out
-pub mod pack; // tensors in the layouts that schedules choose
-pub mod interp; // runs nests, and watches for races
+pub mod nest; // lowering to loop nests
+pub mod pack; // weights in the layouts that schedules choose
+pub mod interp; // the interpreter of nests
 
-// Random programs and schedules, for property tests.
 #[cfg(feature = "arbitrary")]
-pub mod arbitrary;
+pub mod arbitrary; // random programs and schedules
 
 use tvmtune_ir::dag::{DType, Dag, ScalarId, Tensor, TensorId, TensorKind, Types};
 
 pub use axis::{
-    Attach, Axis, AxisId, AxisRole, Layout, LoopKind, Relation, ScheduledTensor, Stage, StageId,
+    Attach, Axis, AxisId, AxisRole, LoopKind, Relation, ScheduledTensor, Stage, StageId,
 };
 pub use error::{ErrorKind, ScheduleError, Subject};
-pub use repair::{Policy, Repaired, repair, repair_by};
+pub use layout::Layout;
+pub use repair::{FactorPolicy, Repaired, repair, repair_by};
 pub use text::ParseInstructionError;
 pub use trace::{Instruction, Threads};
 
-/// How a [`Dag`] runs. See the [module documentation](self).
+/// A schedule of a [`Dag`]. See the [crate documentation](self).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schedule {
-    /// What is computed, as the program says it.
+    /// The program.
     pub dag: Dag,
     /// The tensors of the dag, by the same ids, then those that primitives added.
     pub tensors: Vec<ScheduledTensor>,
@@ -70,14 +79,14 @@ pub struct Schedule {
     pub stages: Vec<Stage>,
     /// The stages in topological order: each before those that read it.
     pub order: Vec<StageId>,
-    /// How many threads run it.
+    /// The threads that run it.
     pub threads: Threads,
     /// The primitives that made it, in order.
     pub trace: Vec<Instruction>,
 }
 
 impl Schedule {
-    /// The schedule nobody has touched: every stage on its own, every loop serial.
+    /// Makes the initial schedule: every stage at the root, every loop serial.
     pub fn new(dag: &Dag) -> Self {
         let tensor = |it: &Tensor| ScheduledTensor {
             stage: match it.kind {
@@ -97,11 +106,11 @@ impl Schedule {
         }
     }
 
-    /// The schedule that a trace makes of a dag.
+    /// Replays a trace on a dag.
     ///
     /// # Errors
     ///
-    /// That of the first primitive which refuses.
+    /// The error of the first primitive that refuses.
     pub fn replay(dag: &Dag, trace: &[Instruction]) -> Result<Self, ScheduleError> {
         let mut schedule = Self::new(dag);
         for instruction in trace {

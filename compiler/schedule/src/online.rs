@@ -1,18 +1,19 @@
-//! By what a sum so far must be multiplied when a maximum that it was computed with has grown.
+//! Corrections of an online reduction: the factor that rescales a partial sum when the running maximum
+//! that it was computed with grows.
 //!
-//! A sum whose elements contain a maximum `m` over the same axis needs all of it first. If every
-//! element is a multiple of `exp(k * (x - m))`, it can begin with the maximum of what has been seen:
-//! when that grows from `m` to `n`, all that was added up is wrong by one factor.
+//! A sum whose elements contain a maximum `m` over the same axis needs the complete maximum first. If
+//! every element is a multiple of `exp(k * (x - m))`, the sum can start with the maximum of the elements
+//! seen so far: when that grows from `m` to `n`, the partial sum is wrong by one factor.
 //!
 //! ```text
 //! exp(k * (x - m)) * exp(k * (m - n)) = exp(k * (x - n))
 //! ```
 //!
-//! In: a stage of a rolling loop. Out: its [`Correction`]s, or why there are none. The proof is the
-//! walk over the body: [`Walk::factor`] has one case for each way to make a multiple out of
-//! multiples, and whatever it does not know is refused. Since `x` must be the element that the
-//! maximum is taken of and `k` positive, no exponent is ever above 0 and nothing overflows that
-//! would not overflow in the definition.
+//! In: a stage that reduces along an online loop. Out: its [`Correction`]s, or a refusal. The proof is
+//! an abstract interpretation of the body over the lattice of [`Dependence`], with one case for each
+//! operation that keeps a value a multiple; every other operation is refused. Since `x` must be the
+//! element that the maximum is taken of and `k` positive, no exponent is ever above 0 and nothing
+//! overflows that would not overflow in the definition.
 //!
 //! # Source
 //!
@@ -20,33 +21,25 @@
 //! "rolling update" of Neptune (Zhao et al., 2025).
 
 use super::error::{ErrorKind, ScheduleError};
-use super::{Attach, AxisId, AxisRole, LoopKind, Relation, Schedule, StageId};
+use super::{Attach, AxisId, AxisRole, Relation, Schedule, StageId};
 use tvmtune_ir::dag::expr::affine;
 use tvmtune_ir::dag::{BinaryOp, Compute, DType, Expr, Literal, Reducer, TensorId, UnaryOp};
 use tvmtune_ir::poly::{Facts, Poly, VarId};
 
-/// A sum so far is multiplied by `exp(scale * (before - now))` when a maximum has changed.
+/// The rescaling of a partial sum by `exp(scale * (before - now))` when a running maximum grows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Correction {
     /// The stage that computes the maximum.
-    pub leader: StageId,
-    /// Which element of it an element of the sum depends on: polynomials in the sum's axes.
+    pub maximum: StageId,
+    /// The element of it on which an element of the sum depends: polynomials in the sum's axes.
     pub index: Vec<Poly>,
-    /// What the difference is multiplied by in the exponent; positive.
+    /// The factor of the difference in the exponent; positive.
     pub scale: f64,
 }
 
 impl Schedule {
-    /// The stages that are reduced along with a loop of `host`, in topological order.
-    pub fn rolling_at(&self, host: StageId, axis: AxisId) -> impl Iterator<Item = StageId> {
-        self.order.iter().copied().filter(move |it| {
-            let stage = self.stage(*it);
-            stage.rolling && stage.attach == Attach::At(host, axis)
-        })
-    }
-
-    /// The axis of a stage's compute whose blocks a loop counts.
-    pub fn counted_axis(&self, stage: StageId, axis: AxisId) -> Option<usize> {
+    /// The axis of a stage's compute that a loop iterates over in blocks.
+    pub fn blocked_axis(&self, stage: StageId, axis: AxisId) -> Option<usize> {
         let stage = self.stage(stage);
         let n_axes = stage.compute.axes.len();
         let split = stage.relations.iter().find_map(|it| match it {
@@ -56,11 +49,11 @@ impl Schedule {
         Some(split.unwrap_or(axis).0 as usize).filter(|it| *it < n_axes)
     }
 
-    /// How a stage that reduces in blocks of that loop, or the loop's own stage, must be corrected.
+    /// Returns the corrections of a stage that reduces along that loop, or of the loop's own stage.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Uncorrectable`] if no factor does it.
+    /// [`ErrorKind::Uncorrectable`] if no factor corrects it.
     pub fn corrections(
         &self,
         stage: StageId,
@@ -69,58 +62,56 @@ impl Schedule {
     ) -> Result<Vec<Correction>, ScheduleError> {
         let refused = || ErrorKind::Uncorrectable.of_stage(stage);
         let compute = &self.stage(stage).compute;
-        let counted = match stage == host {
-            true => self.counted_axis(host, axis).ok_or(refused())?,
+        let blocked = match stage == host {
+            true => self.blocked_axis(host, axis).ok_or(refused())?,
             false => compute.n_spatial,
         };
         let mut corrections = Vec::new();
-        for leader in self.rolling_at(host, axis).filter(|it| *it != stage) {
+        for maximum in self.online_at(host, axis).filter(|it| *it != stage) {
+            let block = VarId(blocked as u32);
             let facts = self.dag.facts();
-            let walk = Walk { schedule: self, host, leader, block: VarId(counted as u32), facts };
-            match walk.factor(&compute.body).ok_or(refused())? {
-                Factor::Any | Factor::None => {}
-                Factor::Exp { index, scale } => {
-                    let moves = |at: &Poly| compute.reduce_vars().any(|it| at.mentions(it));
+            let analysis = Analysis { schedule: self, host, maximum, block, facts };
+            match analysis.value(&compute.body).ok_or(refused())? {
+                Dependence::Zero | Dependence::Independent => {}
+                Dependence::Exp { index, scale } => {
+                    let varies = |at: &Poly| compute.reduce_vars().any(|it| at.mentions(it));
                     let is_sum = compute.reducer == Some(Reducer::Sum);
-                    let grows = self.stage(leader).compute.reducer == Some(Reducer::Max);
-                    if !is_sum || !grows || index.iter().any(moves) {
+                    let grows = self.stage(maximum).compute.reducer == Some(Reducer::Max);
+                    if !is_sum || !grows || index.iter().any(varies) {
                         return Err(refused());
                     }
-                    corrections.push(Correction { leader, index, scale });
+                    corrections.push(Correction { maximum, index, scale });
                 }
             }
         }
         Ok(corrections)
     }
 
-    /// Whether a stage's elements are exponentials of what is 0 at most: an element, less the
-    /// maximum of all such.
+    /// Whether a stage's elements are exponentials of `x - max(x)`, so at most 1.
     pub(crate) fn is_at_most_one(&self, stage: StageId) -> bool {
         let compute = &self.stage(stage).compute;
         let Expr::Unary(UnaryOp::Exp, exponent) = &compute.body else { return false };
         let is_maximum = |it: &&StageId| self.stage(**it).compute.reducer == Some(Reducer::Max);
-        let leaders: Vec<StageId> = self.order.iter().filter(is_maximum).copied().collect();
+        let maxima: Vec<StageId> = self.order.iter().filter(is_maximum).copied().collect();
         compute.spatial_vars().any(|block| {
-            leaders.iter().any(|leader| {
-                let [_] =
-                    &self.stage(*leader).compute.axes[self.stage(*leader).compute.n_spatial..]
-                else {
-                    return false;
-                };
+            maxima.iter().any(|maximum| {
+                let reduction = &self.stage(*maximum).compute;
+                let [_] = &reduction.axes[reduction.n_spatial..] else { return false };
                 let facts = self.dag.facts();
-                let walk = Walk { schedule: self, host: stage, leader: *leader, block, facts };
-                matches!(walk.exponent(exponent), Some(Factor::Exp { .. }))
+                let analysis =
+                    Analysis { schedule: self, host: stage, maximum: *maximum, block, facts };
+                matches!(analysis.exponent(exponent), Some(Dependence::Exp { .. }))
             })
         })
     }
 
-    /// Refuses unless everything that is reduced along with another stage's loop may be.
-    pub(crate) fn check_rolling(&self) -> Result<(), ScheduleError> {
-        for (n, stage) in self.stages.iter().enumerate().filter(|(_, it)| it.rolling) {
+    /// Refuses unless every online reduction shares its host's loop legally and can be corrected.
+    pub(crate) fn check_online(&self) -> Result<(), ScheduleError> {
+        for (n, stage) in self.stages.iter().enumerate().filter(|(_, it)| it.online) {
             let Attach::At(host, axis) = stage.attach else { continue };
             let id = StageId(n as u32);
-            if !self.is_alike(&stage.compute, host, axis) {
-                return Err(ErrorKind::NotAlike.of_stage(id));
+            if !self.is_fusible(&stage.compute, host, axis) {
+                return Err(ErrorKind::NotFusible.of_stage(id));
             }
             self.corrections(id, host, axis)?;
             self.corrections(host, host, axis)?;
@@ -128,136 +119,113 @@ impl Schedule {
         Ok(())
     }
 
-    /// Whether a reduction runs over the axis whose blocks are counted by a loop, one after the
-    /// other and outermost in its stage.
-    fn is_alike(&self, compute: &Compute, host: StageId, axis: AxisId) -> bool {
+    /// Whether a reduction can be fused into a loop of `host`: the loop is sequential, outermost in
+    /// its stage, and iterates in blocks over an axis as long as the reduction's own.
+    fn is_fusible(&self, compute: &Compute, host: StageId, axis: AxisId) -> bool {
         let stage = self.stage(host);
-        let in_order = matches!(
-            stage.axis(axis).kind,
-            LoopKind::Serial
-                | LoopKind::Pipelined(_)
-                | LoopKind::WarpSpecialized(_)
-                | LoopKind::Unrolled
-        );
-        let Some(counted) = self.counted_axis(host, axis) else { return false };
+        let Some(blocked) = self.blocked_axis(host, axis) else { return false };
         let reduces = stage.axis(axis).role == AxisRole::Reduce;
         let [own] = &compute.axes[compute.n_spatial..] else { return false };
-        in_order
+        stage.axis(axis).kind.is_in_order()
             && reduces
             && stage.order.first() == Some(&axis)
             && matches!(stage.attach, Attach::At(..))
-            && !stage.rolling
-            && own.extent == stage.compute.axes[counted].extent
-    }
-
-    /// Whether a stage runs after `host` has run, in the same iteration of the loop where that does.
-    pub(crate) fn runs_after(&self, stage: StageId, host: StageId) -> bool {
-        let Attach::At(outer, axis) = self.stage(host).attach else { return false };
-        let Ok(position) = self.loop_position(outer, axis) else { return false };
-        let place = |it: StageId| self.order.iter().position(|other| *other == it);
-        let mut current = stage;
-        while current != outer {
-            let Attach::At(next, at) = self.stage(current).attach else { return false };
-            if next == outer {
-                let inside = self.loop_position(outer, at).is_ok_and(|it| it >= position);
-                return inside && (at != axis || place(current) > place(host));
-            }
-            current = next;
-        }
-        true
+            && !stage.online
+            && own.extent == stage.compute.axes[blocked].extent
     }
 }
 
-/// How a value depends on a maximum.
+/// The dependence of a value on a running maximum.
 #[derive(Clone, Debug, PartialEq)]
-enum Factor {
-    /// It is zero: any factor leaves it as it is.
-    Any,
-    /// Not at all.
-    None,
-    /// It is a multiple of `exp(-scale * maximum[index])`.
+enum Dependence {
+    /// The value is zero: any factor leaves it as it is.
+    Zero,
+    /// The value does not depend on the maximum.
+    Independent,
+    /// The value is a multiple of `exp(-scale * maximum[index])`.
     Exp { index: Vec<Poly>, scale: f64 },
 }
 
-impl Factor {
-    /// That of a value which is one of the two.
-    fn either(self, other: Factor) -> Option<Factor> {
+impl Dependence {
+    /// Returns the dependence of a value that is one of the two; `None` if they differ.
+    fn join(self, other: Self) -> Option<Self> {
         match (self, other) {
-            (Factor::Any, it) | (it, Factor::Any) => Some(it),
+            (Dependence::Zero, it) | (it, Dependence::Zero) => Some(it),
             (a, b) => (a == b).then_some(a),
         }
     }
 
-    /// That of the product.
-    fn times(self, other: Factor) -> Option<Factor> {
+    /// Returns the dependence of the product.
+    fn times(self, other: Self) -> Option<Self> {
         match (self, other) {
-            (Factor::Any, _) | (_, Factor::Any) => Some(Factor::Any),
-            (Factor::None, it) | (it, Factor::None) => Some(it),
-            (Factor::Exp { index, scale: a }, Factor::Exp { index: other, scale: b }) => {
-                (index == other).then_some(Factor::Exp { index, scale: a + b })
+            (Dependence::Zero, _) | (_, Dependence::Zero) => Some(Dependence::Zero),
+            (Dependence::Independent, it) | (it, Dependence::Independent) => Some(it),
+            (Dependence::Exp { index, scale: a }, Dependence::Exp { index: other, scale: b }) => {
+                (index == other).then_some(Dependence::Exp { index, scale: a + b })
             }
         }
     }
 
-    /// That of the exponential of `by` times what was the exponent.
-    fn scaled(self, by: f64) -> Factor {
+    /// Returns the dependence once the exponent is multiplied by `by`.
+    fn scaled(self, by: f64) -> Self {
         match self {
-            Factor::Exp { index, scale } => Factor::Exp { index, scale: scale * by },
+            Dependence::Exp { index, scale } => Dependence::Exp { index, scale: scale * by },
             other => other,
         }
     }
 }
 
-struct Walk<'a> {
+struct Analysis<'a> {
     schedule: &'a Schedule,
     host: StageId,
     /// The stage that computes the maximum.
-    leader: StageId,
-    /// The variable that runs over the axis that both reduce.
+    maximum: StageId,
+    /// The variable of the axis that both reduce.
     block: VarId,
     facts: Facts,
 }
 
-impl Walk<'_> {
-    /// How a value depends on the maximum, if in a way that a factor corrects.
-    fn factor(&self, value: &Expr) -> Option<Factor> {
+impl Analysis<'_> {
+    /// Returns the dependence of a value on the maximum, if a factor corrects it.
+    fn value(&self, value: &Expr) -> Option<Dependence> {
         if is_zero(value) {
-            return Some(Factor::Any);
+            return Some(Dependence::Zero);
         }
         if !self.depends(value) {
-            return Some(Factor::None);
+            return Some(Dependence::Independent);
         }
         match value {
-            Expr::Read { .. } => self.factor(&self.element(value)?),
+            Expr::Read { .. } => self.value(&self.element(value)?),
             Expr::Unary(UnaryOp::Exp, exponent) => self.exponent(exponent),
-            Expr::Unary(UnaryOp::Neg, a) => self.factor(a),
+            Expr::Unary(UnaryOp::Neg, a) => self.value(a),
             // Up to the rounding of the type that the program asks for.
-            Expr::Cast(to, a) if to.is_float() && self.is_float(a) => self.factor(a),
-            Expr::Binary(BinaryOp::Mul, a, b) => self.factor(a)?.times(self.factor(b)?),
-            Expr::Binary(BinaryOp::Div, a, b) if !self.depends(b) => self.factor(a),
+            Expr::Cast(to, a) if to.is_float() && self.is_float(a) => self.value(a),
+            Expr::Binary(BinaryOp::Mul, a, b) => self.value(a)?.times(self.value(b)?),
+            Expr::Binary(BinaryOp::Div, a, b) if !self.depends(b) => self.value(a),
             Expr::Binary(BinaryOp::Add | BinaryOp::Sub, a, b) => {
-                self.factor(a)?.either(self.factor(b)?)
+                self.value(a)?.join(self.value(b)?)
             }
             Expr::Select { condition, then, otherwise } if !self.depends(condition) => {
-                self.factor(then)?.either(self.factor(otherwise)?)
+                self.value(then)?.join(self.value(otherwise)?)
             }
             _ => None,
         }
     }
 
-    /// How the exponential of a value depends on the maximum.
-    fn exponent(&self, value: &Expr) -> Option<Factor> {
+    /// Returns the dependence of the exponential of a value on the maximum.
+    fn exponent(&self, value: &Expr) -> Option<Dependence> {
         if matches!(value, Expr::Const(Literal::Float(it), _) if *it == f64::NEG_INFINITY) {
-            return Some(Factor::Any);
+            return Some(Dependence::Zero);
         }
         if !self.depends(value) {
-            return Some(Factor::None);
+            return Some(Dependence::Independent);
         }
         match value {
             Expr::Read { .. } => self.exponent(&self.element(value)?),
             Expr::Binary(BinaryOp::Sub, element, maximum) => {
-                let index = self.maximum(maximum)?;
-                (**element == self.maximized(&index)).then_some(Factor::Exp { index, scale: 1.0 })
+                let index = self.maximum_index(maximum)?;
+                (**element == self.maximized(&index))
+                    .then_some(Dependence::Exp { index, scale: 1.0 })
             }
             Expr::Binary(BinaryOp::Mul, a, b) => match (positive(a), positive(b)) {
                 (Some(by), _) => Some(self.exponent(b)?.scaled(by)),
@@ -268,59 +236,56 @@ impl Walk<'_> {
                 Some(self.exponent(a)?.scaled(positive(b)?.recip()))
             }
             Expr::Select { condition, then, otherwise } if !self.depends(condition) => {
-                self.exponent(then)?.either(self.exponent(otherwise)?)
+                self.exponent(then)?.join(self.exponent(otherwise)?)
             }
             _ => None,
         }
     }
 
-    /// Which element of the maximum a value is.
-    fn maximum(&self, value: &Expr) -> Option<Vec<Poly>> {
-        let leader = &self.schedule.stage(self.leader).compute;
+    /// Returns the index of the element of the maximum that a value is.
+    fn maximum_index(&self, value: &Expr) -> Option<Vec<Poly>> {
+        let maximum = &self.schedule.stage(self.maximum).compute;
         match value {
-            Expr::Read { tensor, index } if *tensor == leader.tensor => affine(index),
+            Expr::Read { tensor, index } if *tensor == maximum.tensor => affine(index),
             _ => None,
         }
     }
 
-    /// What an element of the maximum is the maximum of, at the place where the body stands.
+    /// Returns the value that an element of the maximum reduces, in the variables of the body.
     fn maximized(&self, index: &[Poly]) -> Expr {
-        let leader = &self.schedule.stage(self.leader).compute;
-        let of = |var: VarId| {
-            let own = index.get(var.0 as usize).cloned();
-            Some(own.unwrap_or_else(|| Poly::var(self.block)))
+        let maximum = &self.schedule.stage(self.maximum).compute;
+        let position = |var: VarId| {
+            let spatial = index.get(var.0 as usize).cloned();
+            Some(spatial.unwrap_or_else(|| Poly::var(self.block)))
         };
-        leader.body.substitute_vars(&of, &self.facts)
+        maximum.body.substitute_vars(&position, &self.facts)
     }
 
-    /// What is read, as an expression: an element of an elementwise stage inside the loop.
+    /// Returns the definition of the element that is read, of an elementwise stage inside the loop.
     fn element(&self, read: &Expr) -> Option<Expr> {
         let Expr::Read { tensor, index } = read else { return None };
         let compute = self.inside(*tensor)?;
         let index = affine(index)?;
-        let of = |var: VarId| index.get(var.0 as usize).cloned();
-        compute.reducer.is_none().then(|| compute.body.substitute_vars(&of, &self.facts))
+        let position = |var: VarId| index.get(var.0 as usize).cloned();
+        compute.reducer.is_none().then(|| compute.body.substitute_vars(&position, &self.facts))
     }
 
-    /// The compute of a tensor that is computed anew for each block.
+    /// Returns the compute of a tensor that is recomputed for each block.
     fn inside(&self, tensor: TensorId) -> Option<&Compute> {
         let stage = self.schedule.tensor(tensor).stage?;
         let found = self.schedule.stage(stage);
         let inside = stage != self.host && self.schedule.runs_inside(stage, self.host, 0);
-        (inside && !found.rolling).then_some(&found.compute)
+        (inside && !found.online).then_some(&found.compute)
     }
 
     fn depends(&self, value: &Expr) -> bool {
-        let maximum = self.schedule.stage(self.leader).tensor();
-        let mut found = false;
-        value.walk(&mut |it| {
-            if let Expr::Read { tensor, .. } = it {
-                found = found
-                    || *tensor == maximum
-                    || self.inside(*tensor).is_some_and(|it| self.depends(&it.body));
+        let maximum = self.schedule.stage(self.maximum).tensor();
+        value.any(&mut |it| match it {
+            Expr::Read { tensor, .. } => {
+                *tensor == maximum || self.inside(*tensor).is_some_and(|it| self.depends(&it.body))
             }
-        });
-        found
+            _ => false,
+        })
     }
 
     fn is_float(&self, value: &Expr) -> bool {
@@ -336,7 +301,7 @@ fn is_zero(value: &Expr) -> bool {
     }
 }
 
-/// A positive number.
+/// Returns the value of a positive, finite constant.
 fn positive(value: &Expr) -> Option<f64> {
     match value {
         Expr::Const(Literal::Float(it), _) if *it > 0.0 && it.is_finite() => Some(*it),

@@ -1,10 +1,10 @@
-//! Weights rearranged as a schedule wants them.
+//! Packs arrays of weights into the layouts that a schedule chose.
 
 use crate::Layout;
 use tvmtune_ir::dag::Number;
 use tvmtune_ir::interp::Array;
 
-/// The array as stored in a layout: same elements, 0 where the layout adds padding.
+/// Returns the array as stored in a layout: same elements, 0 in the padding.
 ///
 /// # Panics
 ///

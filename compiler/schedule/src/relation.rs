@@ -1,12 +1,12 @@
-//! Index arithmetic of splits and fusions: extents of tiles, values of what was tiled, tails.
+//! Index arithmetic of splits and fusions: extents of tiles, values of parent axes, tails.
 //!
-//! A stage's own axes count the whole tensor; the same stage computed at another one covers the
-//! region that is read. So everything here is derived anew for the extents at hand.
+//! A stage's own axes count the whole tensor; the same stage computed at another one covers only the
+//! region that is read there. So extents are derived anew for each region.
 
 use super::{AxisId, Relation, Stage};
 use tvmtune_ir::poly::{Facts, Poly};
 
-/// The tiles of one split, derived for one extent.
+/// The tiles of one split, for one extent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tiles {
     /// The extents of all parts, outermost first.
@@ -15,10 +15,10 @@ pub struct Tiles {
     pub strides: Vec<i64>,
 }
 
-/// The tiles of an axis of `extent` split by `factors`.
+/// Derives the tiles of an axis of `extent` split by `factors`.
 ///
 /// Factors larger than what is left to tile are lowered to it, from the innermost outwards, so
-/// that a tile longer than its axis costs nothing: what remains is one tile of the whole axis.
+/// that a tile longer than its axis costs nothing: the whole axis is one tile.
 pub fn tiles(extent: &Poly, factors: &[u64], facts: &Facts) -> Tiles {
     let n = factors.len();
     let mut rest = extent.clone();
@@ -38,31 +38,31 @@ pub fn tiles(extent: &Poly, factors: &[u64], facts: &Facts) -> Tiles {
     tiles
 }
 
-/// A stage's axes with the extents they have where it runs.
+/// The extents of a stage's axes for the region that it computes.
 #[derive(Clone, Debug)]
 pub struct Extents {
-    /// Of every axis, by id.
-    pub of: Vec<Poly>,
+    /// The extent of every axis, by id.
+    pub by_axis: Vec<Poly>,
     /// For each relation, in order, the strides of its parts; empty for a fusion.
     pub strides: Vec<Vec<i64>>,
 }
 
 impl Extents {
-    /// Extents of every axis of a stage when its compute's axes have the extents `declared`.
+    /// Derives the extents of every axis of a stage when its compute's axes have the extents `declared`.
     pub fn derive(stage: &Stage, mut declared: Vec<Poly>, facts: &Facts) -> Self {
         declared.resize(stage.axes.len(), Poly::default());
-        let mut it = Self { of: declared, strides: Vec::with_capacity(stage.relations.len()) };
+        let mut it = Self { by_axis: declared, strides: Vec::with_capacity(stage.relations.len()) };
         for relation in &stage.relations {
             match relation {
                 Relation::Split { parent, parts, factors } => {
                     let tiles = tiles(it.get(*parent), factors, facts);
                     for (part, extent) in parts.iter().zip(tiles.extents) {
-                        it.of[part.0 as usize] = extent;
+                        it.by_axis[part.0 as usize] = extent;
                     }
                     it.strides.push(tiles.strides);
                 }
                 Relation::Fuse { outer, inner, fused } => {
-                    it.of[fused.0 as usize] = it.get(*outer).clone() * it.get(*inner).clone();
+                    it.by_axis[fused.0 as usize] = it.get(*outer).clone() * it.get(*inner).clone();
                     it.strides.push(Vec::new());
                 }
             }
@@ -72,10 +72,10 @@ impl Extents {
 
     /// The extent of one axis.
     pub fn get(&self, axis: AxisId) -> &Poly {
-        &self.of[axis.0 as usize]
+        &self.by_axis[axis.0 as usize]
     }
 
-    /// The values of every axis, by id, from those of the loops; the others' entries are ignored.
+    /// Derives the value of every axis, by id, from those of the loops; other entries are ignored.
     pub fn values(&self, stage: &Stage, mut loops: Vec<Poly>, facts: &Facts) -> Vec<Poly> {
         for (relation, strides) in stage.relations.iter().zip(&self.strides).rev() {
             match relation {
@@ -97,8 +97,8 @@ impl Extents {
         loops
     }
 
-    /// The axes that were split into tiles which cover more than the axis, in the order in which
-    /// they were split: their values must be kept below their extents.
+    /// The axes whose tiles cover more than the axis, in order of their splits: guards must keep
+    /// their values below their extents.
     pub fn tails(&self, stage: &Stage) -> impl Iterator<Item = AxisId> {
         stage.relations.iter().zip(&self.strides).filter_map(|(relation, strides)| {
             let Relation::Split { parent, parts, .. } = relation else { return None };

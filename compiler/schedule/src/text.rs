@@ -1,4 +1,4 @@
-//! Instructions as text, one line each: what records store.
+//! The text of instructions, one line each, as records store it.
 //!
 //! ```text
 //! split s0 a1 [8, 4]
@@ -116,7 +116,7 @@ fn list<T: fmt::Display>(items: impl IntoIterator<Item = T>) -> String {
     format!("[{}]", items.join(", "))
 }
 
-/// The kinds of loops, but for those that say how many blocks there are.
+/// The loop kinds without a number of blocks.
 const KINDS: [LoopKind; 21] = [
     LoopKind::Serial,
     LoopKind::Unrolled,
@@ -162,13 +162,13 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A line is no instruction.
+/// A line that is no instruction.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{line}` is not an instruction: expected {expected}")]
 pub struct ParseInstructionError {
     /// The whole line.
     pub line: String,
-    /// What should have come next.
+    /// The token that should have come next.
     pub expected: &'static str,
 }
 
@@ -184,7 +184,7 @@ impl FromStr for Instruction {
     }
 }
 
-/// What is left of a line; errors say what should have come next.
+/// The rest of a line; an error is the token that was expected next.
 struct Words<'a>(&'a str);
 
 impl<'a> Words<'a> {
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_instruction_is_refused_with_what_was_expected() {
+    fn other_lines_are_refused_with_the_token_that_was_expected() {
         let refused = |line: &str| line.parse::<Instruction>().unwrap_err().to_string();
         insta::assert_snapshot!(refused("splat s0"), @"`splat s0` is not an instruction: expected the name of a primitive");
         insta::assert_snapshot!(refused("split s0 a1 8"), @"`split s0 a1 8` is not an instruction: expected a list of factors");

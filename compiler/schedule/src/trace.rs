@@ -1,4 +1,4 @@
-//! Primitives as data: what a record stores, what search mutates, what replay applies.
+//! Primitives as data: the instructions that records store, search mutates and replay applies.
 
 use super::{AxisId, Layout, LoopKind, Schedule, ScheduleError, StageId};
 use tvmtune_ir::dag::{DType, TensorId};
@@ -48,10 +48,10 @@ pub enum Instruction {
     Threads { threads: Threads },
 }
 
-/// How many threads a kernel may use.
+/// The threads that a kernel may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Threads {
-    /// The caller's only: below some 30 us, waking others costs more than they do.
+    /// The caller's only: below some 30 us, waking others costs more than it saves.
     One,
     /// All of the pool.
     #[default]
@@ -59,11 +59,11 @@ pub enum Threads {
 }
 
 impl Schedule {
-    /// Applies one instruction; whatever id it hands out is the next one.
+    /// Applies one instruction; ids that it hands out are the next ones.
     ///
     /// # Errors
     ///
-    /// That of the primitive; the schedule is then as it was.
+    /// The error of the primitive; the schedule is then unchanged.
     pub fn apply(&mut self, instruction: &Instruction) -> Result<(), ScheduleError> {
         match instruction {
             Instruction::Split { stage, axis, factors } => {

@@ -12,7 +12,7 @@ use tvmtune_ir::dag::{DType, Dag, Number};
 use tvmtune_ir::dsl;
 use tvmtune_ir::interp::Array;
 use tvmtune_schedule::Schedule;
-use tvmtune_schedule::arbitrary::{any_case, any_move, instruction};
+use tvmtune_schedule::arbitrary::{any_case, any_moves, scheduled};
 use tvmtune_schedule::nest::{self, Nest};
 
 /// One launch: what runs, on what, and what should come of it.
@@ -71,15 +71,11 @@ fn judge(name: &str, launches: &[Launch], texts: &[String]) -> Vec<Option<String
 /// Random programs under random schedules.
 fn launches(n: usize) -> Vec<Launch> {
     let mut runner = TestRunner::deterministic();
-    let moves = proptest::collection::vec(any_move(), 0..12);
+    let moves = any_moves(11);
     let mut launches = Vec::new();
     for _ in 0..n {
         let case = any_case().new_tree(&mut runner).unwrap().current();
-        let mut schedule = Schedule::new(&case.dag);
-        for it in &moves.new_tree(&mut runner).unwrap().current() {
-            let instruction = instruction(&schedule, it);
-            let _ = schedule.apply(&instruction);
-        }
+        let schedule = scheduled(&case.dag, &moves.new_tree(&mut runner).unwrap().current());
         let (params, scalars) = (case.params(), case.scalars());
         launches.push(Launch::new(&case.dag, &schedule, (case.dims.clone(), &params, scalars)));
     }

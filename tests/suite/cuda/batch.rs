@@ -5,12 +5,11 @@ use std::fmt::Debug;
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
-use proptest::test_runner::{Config, TestRunner};
 use tvmtune_cuda::Generated;
 use tvmtune_emulator::{Module, Options};
 use tvmtune_runtime::cuda::nvrtc::Nvrtc;
 use tvmtune_schedule::Schedule;
-use tvmtune_schedule::arbitrary::Case;
+use tvmtune_schedule::arbitrary::{Case, runner};
 use tvmtune_tests::emulate;
 use tvmtune_tuner::cost;
 
@@ -46,7 +45,7 @@ where
     S: Strategy<Value = (Case, T)>,
     T: Debug,
 {
-    let mut runner = TestRunner::new(Config { failure_persistence: None, ..Config::default() });
+    let mut runner = runner(n as u32);
     let mut n_placed = 0;
     for first in (0..n).step_by(TOGETHER) {
         let draw = |_| strategy.new_tree(&mut runner).unwrap();

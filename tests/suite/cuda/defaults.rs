@@ -1,14 +1,13 @@
 //! Default schedules for GPUs: their constructs, and their resource usage.
 
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
 use tvmtune_ir::dag::{Dag, Expr};
 use tvmtune_ir::dsl;
 use tvmtune_ir::poly::{DimId, Facts};
 use tvmtune_ir::target::gpu::Arch;
 use tvmtune_ir::target::{GpuTarget, Target};
 use tvmtune_runtime::cuda::nvrtc::Nvrtc;
-use tvmtune_schedule::arbitrary::{Case, any_case};
+use tvmtune_schedule::arbitrary::{Case, any_case, runner};
 use tvmtune_schedule::nest::{self, Stmt};
 use tvmtune_schedule::{LoopKind, Schedule};
 use tvmtune_space::default;
@@ -59,8 +58,7 @@ fn no_thread_of_a_default_schedule_works_alone() {
         prop_assert!(most < LITTLE, "{most} times: {:?} {:?}\n{nest}", case.family, case.dims);
         Ok(())
     };
-    let config = Config { cases: 1000, failure_persistence: None, ..Config::default() };
-    TestRunner::new(config).run(&any_case(), run).unwrap();
+    runner(1000).run(&any_case(), run).unwrap();
 }
 
 /// The programs of a file.

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use tvmtune_schedule::Schedule;
-use tvmtune_schedule::arbitrary::{Case, Move, any_case, any_move, instruction};
+use tvmtune_schedule::arbitrary::{Case, Move, any_case, any_moves, scheduled};
 use tvmtune_space::default;
 use tvmtune_space::sketch::ansor;
 use tvmtune_tests::nvrtc::nvrtc;
@@ -49,16 +49,7 @@ fn random_points_of_ansors_sketches_are_right() {
 #[test]
 fn random_schedules_are_right() {
     let Some(nvrtc) = nvrtc() else { return };
-    let schedule = |case: &Case, moves: &Vec<Move>| {
-        let mut schedule = Schedule::new(&case.dag);
-        for it in moves {
-            let instruction = instruction(&schedule, it);
-            // What does not apply changes nothing.
-            let _ = schedule.apply(&instruction);
-        }
-        schedule
-    };
-    let moves = proptest::collection::vec(any_move(), 0..16);
-    let n_placed = check_all(nvrtc, 350, &(any_case(), moves), &schedule);
+    let schedule = |case: &Case, moves: &Vec<Move>| scheduled(&case.dag, moves);
+    let n_placed = check_all(nvrtc, 350, &(any_case(), any_moves(15)), &schedule);
     assert!(n_placed > 175, "only {n_placed} of the schedules can be placed");
 }

@@ -7,13 +7,9 @@ mod schedules;
 mod tile;
 
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
 use tvmtune_cpu::x86::RegisterFile;
 use tvmtune_ir::target::Isa;
-
-fn runner(cases: u32) -> TestRunner {
-    TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() })
-}
+use tvmtune_schedule::arbitrary::runner;
 
 /// Checks random kernels of up to so many registers, assembled for a register file.
 fn check(isa: Isa, cases: u32, max_regs: u32, file: RegisterFile) -> u64 {

@@ -12,11 +12,11 @@ use tvmtune_ir::dsl;
 use tvmtune_ir::interp::Array;
 use tvmtune_ir::target::Isa;
 use tvmtune_runtime::raw::Threads;
-use tvmtune_schedule::arbitrary::{Case, Move, any_case, any_move, instruction};
+use tvmtune_schedule::arbitrary::{Case, Move, any_case, any_moves, runner, scheduled};
 use tvmtune_schedule::{Instruction, Schedule, nest};
 use tvmtune_tests::program;
 
-use super::{run, runner};
+use super::run;
 
 /// The results of machine code.
 fn launch(
@@ -56,17 +56,12 @@ fn code_of_random_schedules_computes_what_the_interpreter_does() {
             continue;
         }
         let (cases, ran) = (1000, Count::new(0));
-        let moves = proptest::collection::vec(any_move(), 0..16);
         let run = |(case, moves): (Case, Vec<Move>)| {
-            let mut schedule = Schedule::new(&case.dag);
-            for it in &moves {
-                // What does not apply changes nothing.
-                let _ = schedule.apply(&instruction(&schedule, it));
-            }
+            let schedule = scheduled(&case.dag, &moves);
             ran.set(ran.get() + usize::from(check(&case, &schedule, isa)?));
             Ok(())
         };
-        runner(cases).run(&(any_case(), moves), run).unwrap();
+        runner(cases).run(&(any_case(), any_moves(15)), run).unwrap();
         assert!(ran.get() > cases as usize * 9 / 10, "only {} of {cases} ran", ran.get());
     }
 }

@@ -3,7 +3,7 @@
 use tvmtune_ir::dag::prefix::Prefix;
 use tvmtune_ir::dag::{Compute, Dag, Expr, Subscript, TensorId, Types, UnaryOp};
 use tvmtune_ir::poly::{Poly, VarId};
-use tvmtune_schedule::masked::unneeded;
+use tvmtune_schedule::mask::dont_care;
 
 /// What a launch can't do without.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,7 +47,7 @@ pub fn least_points(dag: &Dag, compute: &Compute, dims: &[i64]) -> f64 {
     match Prefix::of(compute, &shape, dag, &dag.facts()) {
         Some(prefix) => all / compute.axes[prefix.axis].extent.eval_dims(dims).max(1) as f64,
         None => {
-            let mut masks = unneeded(dag, compute);
+            let mut masks = dont_care(dag, compute);
             let edges = edges(dag, compute);
             masks.retain(|it| !edges.contains(it));
             all * share(compute, &masks, dims)

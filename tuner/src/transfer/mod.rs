@@ -30,7 +30,7 @@ use tvmtune_ir::poly::Poly;
 use tvmtune_ir::target::{DeviceKey, Target};
 use tvmtune_ir::workload::{self, ClassId, Strength, WorkloadId};
 use tvmtune_plan::record::Ancestor;
-use tvmtune_schedule::{Instruction, Policy, Schedule, nest, repair_by};
+use tvmtune_schedule::{FactorPolicy, Instruction, Schedule, nest, repair_by};
 use tvmtune_space::fits;
 
 use self::history::History;
@@ -63,7 +63,7 @@ pub struct Transfer {
     /// The class that both are in.
     pub class: ClassId,
     /// What became of its factors.
-    pub policy: Policy,
+    pub policy: FactorPolicy,
     /// How far the donor is: the log ratios of extents, and what class and device add.
     pub distance: f64,
     /// How far its trace moved: see [`Repaired`](tvmtune_schedule::Repaired).
@@ -149,7 +149,7 @@ impl Donors {
             let parsed: Result<Vec<Instruction>, _> =
                 donor.trace.iter().map(|it| it.parse()).collect();
             let Ok(trace) = parsed else { continue };
-            for policy in Policy::TRANSFER {
+            for policy in FactorPolicy::TRANSFER {
                 if found.len() == limit || n_tries == limit.saturating_mul(TRIES) {
                     return found;
                 }

@@ -20,7 +20,7 @@ use tvmtune_schedule::nest::{self, Nest};
 ///
 /// What the nest asks for that this target leaves to portable code.
 pub fn lower(nest: &Nest, isa: Isa) -> Result<Kernel, Unsupported> {
-    let nest = &*nest::fix(nest);
+    let nest = &*nest::fold_constant_dims(nest);
     let mut tree = build::build(nest, isa)?;
     let places = loop {
         match place::choose(&tree, isa) {

@@ -124,7 +124,7 @@ pub enum Unplaceable {
 ///
 /// If the schedule cannot run on a GPU.
 pub fn place(nest: &Nest) -> Result<Grid, Unplaceable> {
-    let nest = &*nest::fix(nest);
+    let nest = &*nest::fold_constant_dims(nest);
     let mut facts = Facts::default();
     for (n, dim) in nest.dims.iter().enumerate() {
         facts.bound_dim(DimId(n as u32), dim.range);

@@ -36,7 +36,7 @@ pub(super) fn persist(
     facts: &Facts,
     n_vars: &mut u32,
 ) -> bool {
-    let most = persistent.kind.most_blocks().unwrap_or(1);
+    let most = persistent.kind.max_blocks().unwrap_or(1);
     let (clustered, mut outer): (Vec<BlockVar>, Vec<BlockVar>) =
         std::mem::take(&mut kernel.blocks).into_iter().partition(|it| it.in_cluster);
     let extent = |it: &BlockVar| it.extent.as_constant().unwrap_or(1).max(1);

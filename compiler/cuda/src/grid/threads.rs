@@ -74,7 +74,7 @@ fn blocks(phases: &[nest::Stmt]) -> (Vec<BlockVar>, Option<PersistentLoop>, &[ne
     while let [nest::Stmt::For { var, name, extent, kind, body: inner }] = body
         && kind.is_parallel()
     {
-        if kind.most_blocks().is_some() {
+        if kind.max_blocks().is_some() {
             persistent = persistent.or(Some(PersistentLoop { var: *var, kind: *kind }));
         }
         let in_cluster = *kind == tvmtune_schedule::LoopKind::Cluster;

@@ -1,13 +1,13 @@
-//! Who reads what, how it lies in memory, and what is used more than once.
+//! Access analysis: the reads of a compute with their strides, and reuse.
 //!
-//! In: a [`Compute`] and the shapes of the tensors. Out: [`Access`]es, and the predicates that
-//! decide which rules of [`tvmtune_space::sketch`] apply. All follow from subscripts and extents,
-//! none from what an operation is called.
+//! In: a [`Compute`] and the shapes of the tensors. Out: [`Access`]es, and predicates on them that
+//! decide which sketch rules apply. All follow from subscripts and extents, none from the name of an
+//! operation.
 //!
 //! # Source
 //!
 //! Ansor's access analysis (`compute_dag.cc` of TVM 0.16): `needs_tiling` is its
-//! `NeedsMultiLevelTiling`. We count strides too, for layouts and vectors.
+//! `NeedsMultiLevelTiling`. Strides, for layouts and vectors, are ours.
 
 use super::{BinaryOp, Compute, Expr, Subscript, TensorId, UnaryOp};
 use crate::poly::{Facts, Poly, VarId};
@@ -15,15 +15,15 @@ use crate::poly::{Facts, Poly, VarId};
 /// One read in the body of a compute.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Access {
-    /// What is read.
+    /// The tensor that is read.
     pub tensor: TensorId,
-    /// For each axis of the compute: how many elements of the row-major tensor lie between one
-    /// iteration and the next. `None` if that differs from place to place, or depends on data.
+    /// For each axis of the compute, the stride between iterations in elements of the row-major
+    /// tensor. `None` if it is not constant, or depends on data.
     pub strides: Vec<Option<Poly>>,
-    /// For each dimension of the tensor, for each axis: how far one iteration moves the subscript.
-    /// `None` for subscripts that are not linear in all axes, or depend on data.
+    /// For each dimension of the tensor, for each axis, the coefficient in the subscript. `None` for
+    /// subscripts that are not linear in all axes, or depend on data.
     pub steps: Vec<Option<Vec<i64>>>,
-    /// Whether it stands below a condition.
+    /// Whether it is evaluated under a condition only.
     pub conditional: bool,
 }
 
@@ -33,7 +33,7 @@ impl Access {
         self.strides[axis].as_ref().is_none_or(|it| !it.is_zero())
     }
 
-    /// Whether iterations of that axis read neighbors.
+    /// Whether iterations of that axis read adjacent elements.
     pub fn is_contiguous(&self, axis: usize) -> bool {
         self.strides[axis].as_ref().and_then(Poly::as_constant) == Some(1)
     }
@@ -44,7 +44,7 @@ impl Access {
             && self.steps.last().is_some_and(|it| it.as_ref().is_some_and(|it| it[axis] == 2))
     }
 
-    /// The same read of a tensor whose dimensions are stored in another order.
+    /// Recomputes the strides for a tensor whose dimensions are stored in another order.
     pub fn permute(&mut self, order: &[usize], shape: &[Poly]) {
         let stored = |axis: usize| {
             let step = |stride: Poly, dim: &usize| {
@@ -56,19 +56,19 @@ impl Access {
         self.strides = (0..self.strides.len()).map(stored).collect();
     }
 
-    /// How many elements are read while each axis runs so many iterations; an upper bound.
+    /// Returns an upper bound on the elements read while each axis runs that many iterations.
     pub fn footprint(&self, extents: &[u64]) -> u64 {
         let everything = || extents.iter().product::<u64>();
         let width = |steps: &Option<Vec<i64>>| {
             let steps = steps.as_ref()?.iter().zip(extents);
             Some(steps.map(|(step, n)| step.unsigned_abs() * (n - 1)).sum::<u64>() + 1)
         };
-        let box_of = self.steps.iter().map(width).product::<Option<u64>>();
-        box_of.unwrap_or_else(everything)
+        let elements = self.steps.iter().map(width).product::<Option<u64>>();
+        elements.unwrap_or_else(everything)
     }
 }
 
-/// Every read of a compute, in order of evaluation.
+/// Returns every read of a compute, in order of evaluation.
 pub fn accesses(
     compute: &Compute,
     shape: &dyn Fn(TensorId) -> Vec<Poly>,
@@ -85,9 +85,8 @@ pub fn accesses(
     found
 }
 
-/// Whether some element read is used by several iterations of a spatial axis that runs more than
-/// once, which makes tiles pay: a tensor does not depend on an axis while something is reduced, or
-/// two do not.
+/// Whether tiling pays: some tensor is reused along a spatial axis with more than one iteration, of a
+/// reduction; or two tensors are.
 pub fn needs_tiling(compute: &Compute, accesses: &[Access], extent: &dyn Fn(usize) -> u64) -> bool {
     let mut tensors: Vec<TensorId> = accesses.iter().map(|it| it.tensor).collect();
     tensors.sort_unstable();
@@ -102,7 +101,7 @@ pub fn needs_tiling(compute: &Compute, accesses: &[Access], extent: &dyn Fn(usiz
     n_reused >= 2 || (n_reused >= 1 && compute.reducer.is_some())
 }
 
-/// How many of the leading spatial axes index `tensor` as they are, in all reads of it.
+/// Returns the number of leading spatial axes that index `tensor` unchanged, in all reads of it.
 pub fn leading_axes(compute: &Compute, tensor: TensorId) -> usize {
     let mut n = compute.n_spatial;
     visit(&compute.body, false, &mut |read, index, _| {
@@ -114,7 +113,7 @@ pub fn leading_axes(compute: &Compute, tensor: TensorId) -> usize {
     n
 }
 
-/// Rough cost of evaluating an expression once, in vector instructions; loads and index
+/// Estimates the cost of evaluating an expression once, in vector instructions; loads and index
 /// arithmetic are free.
 pub fn work(expr: &Expr) -> u64 {
     let own = match expr {
@@ -147,7 +146,7 @@ pub fn work(expr: &Expr) -> u64 {
     expr.children().into_iter().map(work).sum::<u64>() + own
 }
 
-/// Calls `f` for each read: what, where, and whether it stands below a condition.
+/// Calls `f` for each read: the tensor, the index, and whether it is under a condition.
 fn visit(expr: &Expr, conditional: bool, f: &mut dyn FnMut(TensorId, &[Subscript], bool)) {
     if let Expr::Read { tensor, index } = expr {
         f(*tensor, index, conditional);
@@ -165,16 +164,12 @@ fn steps(subscript: &Subscript, n_axes: usize) -> Option<Vec<i64>> {
 }
 
 fn strides(index: &[Subscript], shape: &[Poly], n_axes: usize, facts: &Facts) -> Vec<Option<Poly>> {
-    let affine = |it: &Subscript| match it {
-        Subscript::Affine(poly) => Some(poly.clone()),
-        Subscript::Value(_) => None,
-    };
     let mut flat = Poly::default();
     for (subscript, extent) in index.iter().zip(shape) {
-        let Some(poly) = affine(subscript) else {
+        let Some(poly) = subscript.affine() else {
             return data_dependent_strides(index, shape, n_axes, facts);
         };
-        flat = flat * extent.clone() + poly;
+        flat = flat * extent.clone() + poly.clone();
     }
     let stride = |axis: usize| {
         let (stride, _) = flat.split_linear(VarId(axis as u32))?;
@@ -183,8 +178,7 @@ fn strides(index: &[Subscript], shape: &[Poly], n_axes: usize, facts: &Facts) ->
     (0..n_axes).map(stride).collect()
 }
 
-/// Strides where some subscripts are data: those of the other subscripts, for axes on which no
-/// data-dependent one depends.
+/// Returns the strides of the affine subscripts, for axes on which no data-dependent one depends.
 fn data_dependent_strides(
     index: &[Subscript],
     shape: &[Poly],
@@ -200,29 +194,12 @@ fn data_dependent_strides(
     for subscript in index {
         let Subscript::Value(value) = subscript else { continue };
         for (axis, stride) in strides.iter_mut().enumerate() {
-            if depends_on(value, VarId(axis as u32)) {
+            if value.mentions(VarId(axis as u32)) {
                 *stride = None;
             }
         }
     }
     strides
-}
-
-/// Whether an expression may change with a variable.
-pub(super) fn depends_on(expr: &Expr, var: VarId) -> bool {
-    let mut found = false;
-    expr.walk(&mut |it| found |= mentions(it, var));
-    found
-}
-
-fn mentions(expr: &Expr, var: VarId) -> bool {
-    match expr {
-        Expr::Index(poly) => poly.mentions(var),
-        Expr::Read { index, .. } => {
-            index.iter().any(|it| matches!(it, Subscript::Affine(poly) if poly.mentions(var)))
-        }
-        _ => false,
-    }
 }
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
-//! What may be taken for granted where an expression is evaluated, and what follows from it.
+//! Proofs of bounds under path conditions: facts, and the conditions of the branches taken.
 //!
-//! Used twice, with one meaning: by [`dsl`](crate::dsl) to accept a read, and by
-//! [`verify`](super::verify) to accept the dag that came of it.
+//! Used twice, with one meaning: by the language to accept a read, and by [`verify`](super::verify) to
+//! accept the dag.
 
 use super::{
     BinaryOp, CompareOp, Expr, Literal, Subscript, TensorId, Types, UnaryOp, integer_range,
 };
 use crate::poly::{Facts, Interval, Poly};
 
-/// Facts about dimensions and variables, and conditions of the branches taken.
+/// Facts about dimensions and variables, and the path condition: that of the branches taken.
 #[derive(Clone, Debug, Default)]
-pub struct Known {
+pub struct PathFacts {
     /// Ranges of dimensions and extents of variables.
     pub facts: Facts,
     /// Polynomials that are not negative here.
@@ -19,23 +19,23 @@ pub struct Known {
     compared: Vec<(CompareOp, Expr, Expr)>,
 }
 
-impl Known {
-    /// What follows from facts alone.
+impl PathFacts {
+    /// Makes facts with no path condition.
     pub fn new(facts: Facts) -> Self {
         Self { facts, ..Self::default() }
     }
 
-    /// The same facts with no branch taken.
+    /// Returns the same facts with no path condition.
     pub fn without_conditions(&self) -> Self {
         Self::new(self.facts.clone())
     }
 
-    /// Goes back to the conditions of `earlier`; facts learned since then stay.
-    pub fn restore_conditions(&mut self, earlier: Known) {
+    /// Restores the path condition of `earlier`; facts learned since then stay.
+    pub fn restore_conditions(&mut self, earlier: PathFacts) {
         (self.nonnegative, self.compared) = (earlier.nonnegative, earlier.compared);
     }
 
-    /// Notes that `condition` evaluates to `holds` here.
+    /// Adds to the path condition that `condition` evaluates to `holds`.
     pub fn assume(&mut self, condition: &Expr, holds: bool) {
         match condition {
             Expr::Unary(UnaryOp::Not, a) => self.assume(a, !holds),
@@ -79,7 +79,7 @@ impl Known {
                 .any(|it| (poly.clone() - it.clone()).is_nonnegative(&self.facts))
     }
 
-    /// Whether `a op b` is the same wherever this is evaluated, and if so, which.
+    /// Decides `a op b`, if it is the same wherever the path condition holds.
     pub fn decides(&self, op: CompareOp, a: &Poly, b: &Poly) -> Option<bool> {
         let at_least = |a: &Poly, b: &Poly, gap: i64| {
             self.is_nonnegative(&(a.clone() - b.clone() - Poly::constant(gap)))
@@ -149,7 +149,7 @@ impl Known {
         types: &dyn Types,
     ) -> bool {
         let all = |known: &Self, it: &Expr| known.reads_in_bounds(it, shape, types);
-        let where_ = |condition: &Expr, holds: bool, it: &Expr| {
+        let under = |condition: &Expr, holds: bool, it: &Expr| {
             let mut known = self.clone();
             known.assume(condition, holds);
             all(&known, it)
@@ -164,16 +164,16 @@ impl Known {
             }
             Expr::Select { condition, then, otherwise } => {
                 all(self, condition)
-                    && where_(condition, true, then)
-                    && where_(condition, false, otherwise)
+                    && under(condition, true, then)
+                    && under(condition, false, otherwise)
             }
-            Expr::Binary(BinaryOp::And, a, b) => all(self, a) && where_(a, true, b),
-            Expr::Binary(BinaryOp::Or, a, b) => all(self, a) && where_(a, false, b),
+            Expr::Binary(BinaryOp::And, a, b) => all(self, a) && under(a, true, b),
+            Expr::Binary(BinaryOp::Or, a, b) => all(self, a) && under(a, false, b),
             _ => expr.children().into_iter().all(|it| all(self, it)),
         }
     }
 
-    /// Polynomials that the integer `value` never exceeds.
+    /// Returns upper bounds of an integer.
     fn upper_bounds(&self, value: &Expr, types: &dyn Types) -> Vec<Poly> {
         let mut found = vec![Poly::constant(self.interval(value, types).hi)];
         found.extend(self.exact(value, types));
@@ -184,7 +184,7 @@ impl Known {
         found
     }
 
-    /// The integer `value` as a polynomial, if it is one and no step of it wraps.
+    /// Returns an integer as a polynomial, if it is one and no operation wraps.
     fn exact(&self, value: &Expr, types: &dyn Types) -> Option<Poly> {
         let poly = match value {
             Expr::Index(poly) => return Some(poly.clone()),
@@ -198,39 +198,39 @@ impl Known {
         contains(whole, poly.interval(&self.facts)).then_some(poly)
     }
 
-    /// Every value that an integer expression may take, as far as its form tells.
+    /// Returns an interval that contains every value of an integer expression.
     pub fn interval(&self, value: &Expr, types: &dyn Types) -> Interval {
         let dtype = value.dtype(types);
         let whole = integer_range(dtype);
         if let Some(poly) = self.exact(value, types) {
             return poly.interval(&self.facts);
         }
-        let of = |it: &Expr| self.interval(it, types);
+        let interval = |it: &Expr| self.interval(it, types);
         let found = match value {
-            Expr::Cast(_, a) if !a.dtype(types).is_float() => of(a),
+            Expr::Cast(_, a) if !a.dtype(types).is_float() => interval(a),
             Expr::Binary(BinaryOp::Min, a, b) => {
-                let (a, b) = (of(a), of(b));
+                let (a, b) = (interval(a), interval(b));
                 Interval { lo: a.lo.min(b.lo), hi: a.hi.min(b.hi) }
             }
             Expr::Binary(BinaryOp::Max, a, b) => {
-                let (a, b) = (of(a), of(b));
+                let (a, b) = (interval(a), interval(b));
                 Interval { lo: a.lo.max(b.lo), hi: a.hi.max(b.hi) }
             }
             Expr::Binary(BinaryOp::Rem, a, b) => {
-                let top = of(b).hi.saturating_sub(1);
-                if of(b).lo < 1 {
+                let top = interval(b).hi.saturating_sub(1);
+                if interval(b).lo < 1 {
                     whole
                 } else {
-                    Interval { lo: if of(a).lo < 0 { -top } else { 0 }, hi: top }
+                    Interval { lo: if interval(a).lo < 0 { -top } else { 0 }, hi: top }
                 }
             }
             Expr::Select { then, otherwise, .. } => {
-                let (a, b) = (of(then), of(otherwise));
+                let (a, b) = (interval(then), interval(otherwise));
                 Interval { lo: a.lo.min(b.lo), hi: a.hi.max(b.hi) }
             }
             _ => whole,
         };
-        // What does not fit wraps, to anything.
+        // Values that exceed the type wrap, to anything.
         if contains(whole, found) { found } else { whole }
     }
 }

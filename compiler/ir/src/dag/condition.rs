@@ -1,9 +1,9 @@
-//! Conditions on indices, as inequalities.
+//! Conditions on indices as conjunctions of inequalities.
 
 use super::{BinaryOp, CompareOp, DType, Expr, Literal, UnaryOp};
 use crate::poly::Poly;
 
-/// An integer expression of loop variables and dimensions as a polynomial.
+/// Converts an integer expression of loop variables and dimensions to a polynomial.
 pub fn as_index(expr: &Expr) -> Option<Poly> {
     match expr {
         Expr::Index(poly) => Some(poly.clone()),
@@ -17,7 +17,7 @@ pub fn as_index(expr: &Expr) -> Option<Poly> {
     }
 }
 
-/// `.0 >= 0` exactly where the comparison holds, for comparisons of order between indices.
+/// Returns a polynomial that is at least 0 exactly where an order comparison of indices holds.
 pub fn as_inequality(op: CompareOp, left: &Expr, right: &Expr) -> Option<Poly> {
     let difference = || Some(as_index(right)? - as_index(left)?);
     let one = Poly::constant(1);
@@ -30,7 +30,7 @@ pub fn as_inequality(op: CompareOp, left: &Expr, right: &Expr) -> Option<Poly> {
     }
 }
 
-/// The inequalities `.. >= 0` which together are the condition; `None` if it is anything else.
+/// Returns the inequalities `.. >= 0` whose conjunction is the condition; `None` if there are none.
 pub fn inequalities(condition: &Expr) -> Option<Vec<Poly>> {
     match condition {
         Expr::Const(Literal::Bool(true), _) => Some(Vec::new()),

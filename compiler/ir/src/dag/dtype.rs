@@ -1,4 +1,4 @@
-//! Element types, and what they promise about arithmetic.
+//! Element types of tensors, and their arithmetic.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 /// The type of a tensor's elements, or of a scalar expression.
 ///
-/// Arithmetic on `F16` and `Bf16` is done in `F32`: [`crate::dsl::build`] casts on every read and
-/// rounds once, where a compute stores its element.
+/// Arithmetic on `F16` and `Bf16` is done in `F32`: programs cast on every read and round once, where
+/// a compute stores its element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DType {
@@ -66,7 +66,7 @@ impl DType {
         matches!(self, DType::I8 | DType::U8 | DType::I32 | DType::I64)
     }
 
-    /// The type arithmetic on this type is done in.
+    /// The type in which arithmetic on this type is done.
     pub fn compute(self) -> DType {
         match self {
             DType::F16 | DType::Bf16 => DType::F32,

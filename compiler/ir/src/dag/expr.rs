@@ -1,8 +1,8 @@
-//! Scalar expressions: how one element is computed from others.
+//! Scalar expressions: the definition of one element in terms of others.
 //!
-//! The same type serves a [`Dag`](crate::dag::Dag), where variables are the axes of one compute
-//! and reads use logical indices, and a [`Nest`](tvmtune_schedule::nest::Nest), where variables are loops and
-//! reads use indices into buffers as stored.
+//! The same type serves a [`Dag`](crate::dag::Dag), where variables are the axes of one compute and
+//! reads use logical indices, and a loop nest, where variables are loops and reads use indices into
+//! buffers as stored.
 
 use crate::dag::{DType, TensorId};
 use crate::poly::{Facts, Poly, VarId};
@@ -63,8 +63,8 @@ pub enum UnaryOp {
     Ceil,
     /// Nearest integral value, ties to even.
     Round,
-    /// The nearest `f32` whose lower 13 bits are 0, ties to even: what matrix instructions of `f32`
-    /// multiply. A NaN stays one.
+    /// The nearest `f32` whose lower 13 bits are 0, ties to even: the operands of TF32
+    /// tensor cores. A NaN stays one.
     Tf32,
 }
 
@@ -113,10 +113,20 @@ pub enum CompareOp {
 /// One subscript of a read.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Subscript {
-    /// Known from the loop variables alone.
+    /// A polynomial in loop variables and dimensions.
     Affine(Poly),
     /// Computed from data (a gather): an expression of type `I64` or `I32`.
     Value(Box<Expr>),
+}
+
+impl Subscript {
+    /// The polynomial, unless the subscript is computed from data.
+    pub fn affine(&self) -> Option<&Poly> {
+        match self {
+            Subscript::Affine(poly) => Some(poly),
+            Subscript::Value(_) => None,
+        }
+    }
 }
 
 /// A scalar expression. Its type follows from its parts, see [`Expr::dtype`].
@@ -154,7 +164,7 @@ pub enum Expr {
     Cast(DType, Box<Expr>),
 }
 
-/// The types of what an expression refers to.
+/// The types of the tensors and scalars that an expression refers to.
 pub trait Types {
     /// The element type of a tensor.
     fn tensor(&self, tensor: TensorId) -> DType;
@@ -201,7 +211,7 @@ impl Expr {
         }
     }
 
-    /// The direct parts, subscripts that are values included, in order of evaluation.
+    /// The direct operands, data-dependent subscripts included, in order of evaluation.
     pub fn children(&self) -> Vec<&Expr> {
         match self {
             Expr::Const(..) | Expr::Index(_) | Expr::Scalar(_) => Vec::new(),
@@ -226,7 +236,48 @@ impl Expr {
         }
     }
 
-    /// The same expression with each direct part replaced by `f` of it.
+    /// Whether `holds` for this expression or one below it; outermost first.
+    pub fn any<'a>(&'a self, holds: &mut dyn FnMut(&'a Expr) -> bool) -> bool {
+        holds(self) || self.children().into_iter().any(|it| it.any(holds))
+    }
+
+    /// Calls `visit` for each read, outermost first, in order of evaluation.
+    pub fn for_each_read<'a>(&'a self, visit: &mut dyn FnMut(TensorId, &'a [Subscript])) {
+        self.walk(&mut |it| {
+            if let Expr::Read { tensor, index } = it {
+                visit(*tensor, index);
+            }
+        });
+    }
+
+    /// Whether the expression reads that tensor.
+    pub fn reads(&self, tensor: TensorId) -> bool {
+        self.any(&mut |it| matches!(it, Expr::Read { tensor: read, .. } if *read == tensor))
+    }
+
+    /// Calls `visit` for each polynomial, in subscripts and in indices used as values.
+    pub fn for_each_poly<'a>(&'a self, visit: &mut dyn FnMut(&'a Poly)) {
+        self.walk(&mut |it| match it {
+            Expr::Index(poly) => visit(poly),
+            Expr::Read { index, .. } => {
+                index.iter().filter_map(Subscript::affine).for_each(&mut *visit)
+            }
+            _ => {}
+        });
+    }
+
+    /// Whether a polynomial in the expression mentions `var`.
+    pub fn mentions(&self, var: VarId) -> bool {
+        self.any(&mut |it| match it {
+            Expr::Index(poly) => poly.mentions(var),
+            Expr::Read { index, .. } => {
+                index.iter().filter_map(Subscript::affine).any(|it| it.mentions(var))
+            }
+            _ => false,
+        })
+    }
+
+    /// The same expression with `f` applied to each direct operand.
     pub fn map_children(&self, f: &mut dyn FnMut(&Expr) -> Expr) -> Expr {
         let mut boxed = |it: &Expr| Box::new(f(it));
         match self {
@@ -257,8 +308,12 @@ impl Expr {
     }
 
     /// Replaces variables, in subscripts and in indices used as values.
-    pub fn substitute_vars(&self, of: &dyn Fn(VarId) -> Option<Poly>, facts: &Facts) -> Expr {
-        self.map_polys(&mut |poly| poly.substitute_vars(of, facts))
+    pub fn substitute_vars(
+        &self,
+        replacement: &dyn Fn(VarId) -> Option<Poly>,
+        facts: &Facts,
+    ) -> Expr {
+        self.map_polys(&mut |poly| poly.substitute_vars(replacement, facts))
     }
 
     /// Replaces every polynomial, in subscripts and in indices used as values.
@@ -276,25 +331,21 @@ impl Expr {
         }
     }
 
-    /// Replaces each read for which `of` gives something; what it gives is not searched again.
+    /// Replaces each read for which `replacement` gives an expression, which is not searched again.
     pub fn replace_reads(
         &self,
-        of: &mut dyn FnMut(TensorId, &[Subscript]) -> Option<Expr>,
+        replacement: &mut dyn FnMut(TensorId, &[Subscript]) -> Option<Expr>,
     ) -> Expr {
         if let Expr::Read { tensor, index } = self
-            && let Some(replacement) = of(*tensor, index)
+            && let Some(replaced) = replacement(*tensor, index)
         {
-            return replacement;
+            return replaced;
         }
-        self.map_children(&mut |child| child.replace_reads(of))
+        self.map_children(&mut |child| child.replace_reads(replacement))
     }
 }
 
-/// The subscripts, if none is computed from data.
+/// Returns the subscripts as polynomials, if none is computed from data.
 pub fn affine(index: &[Subscript]) -> Option<Vec<Poly>> {
-    let poly = |it: &Subscript| match it {
-        Subscript::Affine(poly) => Some(poly.clone()),
-        Subscript::Value(_) => None,
-    };
-    index.iter().map(poly).collect()
+    index.iter().map(|it| it.affine().cloned()).collect()
 }

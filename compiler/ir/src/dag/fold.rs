@@ -1,11 +1,11 @@
-//! Evaluates what is known before launch in an expression, exactly.
+//! Constant folding of expressions, exactly.
 
-use super::bounds::{Known, negated};
+use super::bounds::{PathFacts, negated};
 use super::{BinaryOp, DType, Expr, Literal, Types, UnaryOp, integer_range};
 use crate::dag::Number;
 
-/// The expression with all its parts simplified, where `known` holds.
-pub(super) fn fold(expr: &Expr, known: &Known, types: &dyn Types) -> Expr {
+/// Folds an expression and all its operands, under the path condition `known`.
+pub(super) fn fold(expr: &Expr, known: &PathFacts, types: &dyn Types) -> Expr {
     if let Expr::Select { condition, then, otherwise } = expr {
         let condition = fold(condition, known, types);
         let branch = |branch: &Expr, holds: bool| {
@@ -48,7 +48,7 @@ fn fold_unary(op: UnaryOp, a: &Expr, types: &dyn Types) -> Option<Expr> {
         Expr::Unary(inner, x) if *inner == op && matches!(op, UnaryOp::Neg | UnaryOp::Not) => {
             Some((**x).clone())
         }
-        // Of floats, not below is not at least: one may be a NaN.
+        // Floats are not totally ordered: a NaN is neither below nor at least.
         Expr::Compare(compare, x, y) if op == UnaryOp::Not && !x.dtype(types).is_float() => {
             Some(Expr::Compare(negated(*compare), x.clone(), y.clone()))
         }
@@ -61,7 +61,7 @@ fn fold_binary(op: BinaryOp, a: &Expr, b: &Expr) -> Option<Expr> {
     if let (Some((x, dtype)), Some((y, _))) = (left, right) {
         return Some(literal(x.binary(op, y, dtype), dtype));
     }
-    let is = |side: Option<(Number, DType)>, value: f64| {
+    let equals = |side: Option<(Number, DType)>, value: f64| {
         side.is_some_and(|(it, dtype)| {
             let zero_sign = !it.to_f64().is_sign_negative() || !dtype.is_float();
             dtype != DType::Bool && it.to_f64() == value && zero_sign
@@ -73,12 +73,12 @@ fn fold_binary(op: BinaryOp, a: &Expr, b: &Expr) -> Option<Expr> {
     };
     let integer = |side: Option<(Number, DType)>| side.is_some_and(|(_, it)| it.is_integer());
     match op {
-        BinaryOp::Mul if is(left, 1.0) => Some(b.clone()),
-        BinaryOp::Mul | BinaryOp::Div if is(right, 1.0) => Some(a.clone()),
-        BinaryOp::Sub if is(right, 0.0) => Some(a.clone()),
+        BinaryOp::Mul if equals(left, 1.0) => Some(b.clone()),
+        BinaryOp::Mul | BinaryOp::Div if equals(right, 1.0) => Some(a.clone()),
+        BinaryOp::Sub if equals(right, 0.0) => Some(a.clone()),
         // Of floats, -0.0 + 0.0 is 0.0.
-        BinaryOp::Add if integer(right) && is(right, 0.0) => Some(a.clone()),
-        BinaryOp::Add if integer(left) && is(left, 0.0) => Some(b.clone()),
+        BinaryOp::Add if integer(right) && equals(right, 0.0) => Some(a.clone()),
+        BinaryOp::Add if integer(left) && equals(left, 0.0) => Some(b.clone()),
         BinaryOp::And | BinaryOp::Or => {
             let neutral = op == BinaryOp::And;
             match (truth_of(left), truth_of(right)) {

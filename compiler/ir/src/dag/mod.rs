@@ -1,37 +1,40 @@
-//! Step 2 of 12: *what* a program computes: tensors, and the computes that define them.
+//! Programs as dags: tensors, and the computes that define them.
 //!
 //! ```text
-//! dsl -> [dag] -> schedule -> nest -> kernel -> codegen -> compile -> measure -> ...
+//! dsl -> [dag] -> schedule -> nest -> cpu or cuda -> compile -> measure -> ...
 //! ```
 //!
-//! In: a [`Program`](crate::dsl::Program). Out: a [`Dag`], in which every compute is either an
-//! expression of its axes or one reduction of such an expression. Next: its canonical text is the
-//! workload's identity ([`crate::workload`]), and [`tvmtune_schedule`] decides how it runs.
+//! In: a program of the language, or its canonical text. Out: a [`Dag`], in which every compute is
+//! either an expression of its axes or one reduction of such an expression. Next: its canonical text is
+//! the workload's identity ([`crate::workload`]), and `tvmtune-schedule` decides how it runs.
+//!
+//! This file holds the data, which every file of the module uses; it uses none but their types. The
+//! other files use one another in the order in which they are declared.
 //!
 //! # Invariants
 //!
 //! - Computes are in topological order; each defines one tensor, and reads tensors before it.
-//! - A compute with a reducer has a body without further reductions; nested ones of the program
-//!   were flattened or split off by [`build`].
-//! - Reads are in bounds wherever they are evaluated ([`verify`] proves it again).
+//! - A compute with a reducer has a body without further reductions: nested ones of the program are
+//!   flattened, or computes of their own.
+//! - Reads are in bounds wherever they are evaluated ([`verify`] proves it).
 //! - Types are explicit: both sides of an operation have one type, conversions are `Cast`s, and
 //!   arithmetic on `f16` and `bf16` has been widened to `f32`.
-//! - A condition on indices compares two [`Expr::Index`]; one that always or never holds is gone.
+//! - A condition on indices compares two [`Expr::Index`]; one that always or never holds is folded.
 
-pub mod access;
-pub mod anchor;
-pub mod bounds;
-pub mod condition;
 pub mod dtype;
 pub mod expr;
-mod fold;
 pub mod number;
-pub mod parse;
-pub mod prefix;
-pub mod print;
-pub mod signature;
+pub mod condition;
+pub mod bounds;
+mod fold;
 pub(crate) mod simplify;
+pub mod access;
+pub mod anchor;
+pub mod prefix;
+pub mod signature;
 mod verify;
+pub mod print;
+pub mod parse;
 
 use crate::poly::{DimId, Facts, Interval, Poly, VarId};
 
@@ -58,11 +61,11 @@ pub struct Dag {
     pub dims: Vec<Dim>,
     /// Run-time scalars, in order of declaration.
     pub scalars: Vec<Scalar>,
-    /// Parameters in order of declaration, then what the computes define, in their order.
+    /// Parameters in order of declaration, then the tensors that computes define, in their order.
     pub tensors: Vec<Tensor>,
     /// In topological order.
     pub computes: Vec<Compute>,
-    /// What the program returns, in order.
+    /// The results of the program, in order.
     pub outputs: Vec<TensorId>,
 }
 
@@ -84,7 +87,7 @@ pub struct Scalar {
     pub dtype: DType,
 }
 
-/// Where a tensor comes from.
+/// The origin of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TensorKind {
     /// A parameter; new at every launch, row-major.
@@ -98,17 +101,17 @@ pub enum TensorKind {
 /// A dense array, row-major.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensor {
-    /// As the program spells it, or made up; not part of the identity.
+    /// As the program spells it, or generated; not part of the identity.
     pub name: String,
     /// The type of the elements.
     pub dtype: DType,
     /// Extents, outermost first; polynomials in the dimensions. Empty for a single element.
     pub shape: Vec<Poly>,
-    /// Where it comes from.
+    /// The origin.
     pub kind: TensorKind,
 }
 
-/// How the values of a reduction combine. Each is associative and commutative up to rounding.
+/// The operation of a reduction. Each is associative and commutative up to rounding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reducer {
     /// Sum; starts at 0.
@@ -128,7 +131,7 @@ pub enum Reducer {
 /// One loop of a compute's definition. Its variable in the body is `VarId(position)`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ComputeAxis {
-    /// As the program spells it, or made up; not part of the identity.
+    /// As the program spells it, or generated; not part of the identity.
     pub name: String,
     /// Number of iterations, at least 1; a polynomial in the dimensions.
     pub extent: Poly,
@@ -143,7 +146,7 @@ pub struct Compute {
     pub axes: Vec<ComputeAxis>,
     /// How many of the axes are spatial.
     pub n_spatial: usize,
-    /// How values over the reduce axes combine; `None` exactly if there are none.
+    /// The reduction over the reduce axes; `None` exactly if there are none.
     pub reducer: Option<Reducer>,
     /// The element, or the value to reduce; of the tensor's type.
     ///
@@ -187,7 +190,7 @@ impl Dag {
         self.compute_ids().filter(|it| self.compute(*it).reads(tensor)).collect()
     }
 
-    /// What the declared ranges say about the dimensions.
+    /// Returns the declared ranges of the dimensions.
     pub fn facts(&self) -> Facts {
         let mut facts = Facts::default();
         for (n, dim) in self.dims.iter().enumerate() {
@@ -210,10 +213,7 @@ impl Types for Dag {
 impl Compute {
     /// Whether the body reads `tensor`.
     pub fn reads(&self, tensor: TensorId) -> bool {
-        let mut found = false;
-        self.body
-            .walk(&mut |it| found |= matches!(it, Expr::Read { tensor: t, .. } if *t == tensor));
-        found
+        self.body.reads(tensor)
     }
 
     /// The variables of the spatial axes, in order.
@@ -228,7 +228,7 @@ impl Compute {
 }
 
 impl Reducer {
-    /// The value that changes nothing.
+    /// The neutral element.
     pub fn identity(self, dtype: DType) -> Literal {
         match (self, dtype) {
             (Reducer::Any, _) => Literal::Bool(false),
@@ -244,7 +244,7 @@ impl Reducer {
         }
     }
 
-    /// The operation that combines two values.
+    /// The operation on two values.
     pub fn op(self) -> BinaryOp {
         match self {
             Reducer::Sum => BinaryOp::Add,

@@ -1,8 +1,8 @@
-//! One value, and what each operation of [`Expr`](crate::dag::Expr) does to it.
+//! Values of element types, and the semantics of each operation of [`Expr`](crate::dag::Expr).
 //!
-//! This is where the meaning of arithmetic is written down: Rust's, in the operation's type.
-//! Floats are held as `f64`: an operation on `f32` operands done in `f64` and rounded once is
-//! exactly the `f32` operation, since `f64` has more than twice the digits.
+//! Arithmetic is Rust's, in the operation's type. Floats are held as `f64`: an operation on `f32`
+//! operands done in `f64` and rounded once is exactly the `f32` operation, since `f64` has more than
+//! twice the digits.
 
 use std::cmp::Ordering;
 
@@ -31,7 +31,7 @@ pub fn round(value: f64, dtype: DType) -> f64 {
     }
 }
 
-/// The value of type `dtype` that is congruent to `value`: what wrapping arithmetic leaves.
+/// The value of type `dtype` that is congruent to `value`: the result of wrapping arithmetic.
 pub fn wrap(value: i64, dtype: DType) -> i64 {
     match dtype {
         DType::I8 => i64::from(value as i8),
@@ -120,7 +120,7 @@ pub fn bool_binary(op: BinaryOp, a: bool, b: bool) -> bool {
     }
 }
 
-/// What the comparison says of two values so ordered; `None` if one of them is a NaN.
+/// Whether a comparison of two values of that ordering holds; the ordering with a NaN is `None`.
 pub fn holds(op: CompareOp, ordering: Option<Ordering>) -> bool {
     match op {
         CompareOp::Lt => ordering == Some(Ordering::Less),

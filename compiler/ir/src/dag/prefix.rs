@@ -1,43 +1,42 @@
-//! Reductions that go up to the index of their result, or start there: prefix sums and the like.
+//! Prefix reductions: reductions up to the index of their result, or from it on.
 //!
-//! As written they go over everything and choose; what they need is one step for each element. This
-//! says which are of the kind, for schedules that make use of it, and for those who count the steps.
+//! As written they run over all elements and mask some; a scan needs one step for each element. The
+//! analysis recognizes them, for schedules that scan and for models that count work.
 
-use super::access::depends_on;
-use super::bounds::Known;
+use super::bounds::PathFacts;
 use super::condition::inequalities;
 use super::{Compute, Expr, TensorId, Types};
 use crate::poly::{Facts, Poly, VarId};
 
-/// A reduction that goes up to the index of its result, or starts there.
+/// A reduction up to the index of its result, or from it on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prefix {
-    /// The axis of the index.
+    /// The spatial axis of the index.
     pub axis: usize,
-    /// The axis that is reduced up to it.
+    /// The reduce axis that runs up to (or from) it.
     pub along: usize,
-    /// Whether it goes up to the index; else it starts there.
+    /// Whether it runs up to the index; else it starts there.
     pub is_upward: bool,
-    /// Of all results that reduce a value, the one at `i` is the first (the last, if they start
-    /// there) for the value `i + shift`.
+    /// The distance from result to operand: the operand `i + shift` is the last (or first) one of the
+    /// result `i`.
     pub shift: Poly,
-    /// The value, which does not depend on the index.
+    /// The operand, which does not depend on the index.
     pub value: Expr,
 }
 
 impl Prefix {
-    /// What a compute reduces, if that is prefixes, of tensors of those shapes and types.
+    /// Recognizes a prefix reduction of tensors of those shapes and types.
     pub fn of(
         compute: &Compute,
         shape: &dyn Fn(TensorId) -> Vec<Poly>,
         types: &dyn Types,
         dims: &Facts,
     ) -> Option<Self> {
-        let (condition, value) = chosen(compute, types)?;
+        let (condition, value) = masked_operand(compute, types)?;
         let [inequality] = inequalities(condition)?.try_into().ok()?;
         let facts = compute.facts(dims);
-        let (axis, along, is_upward, shift) = compared(compute, &inequality)?;
-        // No result is the first with several values, and each value has a result.
+        let Comparison { axis, along, is_upward, shift } = compared(compute, &inequality)?;
+        // Each operand enters at a result of its own.
         let extent = |axis: usize| compute.axes[axis].extent.clone();
         let one_each = if is_upward {
             (-shift.clone()).is_nonnegative(&facts)
@@ -46,14 +45,14 @@ impl Prefix {
             shift.is_nonnegative(&facts) && room.is_nonnegative(&facts)
         };
         let is_whole = one_each
-            && !depends_on(value, VarId(axis as u32))
-            && Known::new(facts).reads_in_bounds(value, shape, types);
+            && !value.mentions(VarId(axis as u32))
+            && PathFacts::new(facts).reads_in_bounds(value, shape, types);
         is_whole.then(|| Self { axis, along, is_upward, shift, value: value.clone() })
     }
 }
 
-/// Where a compute reduces only what a condition chooses: that, and the value.
-fn chosen<'a>(compute: &'a Compute, types: &dyn Types) -> Option<(&'a Expr, &'a Expr)> {
+/// Returns the mask and the operand of a reduction whose masked operands are the identity.
+fn masked_operand<'a>(compute: &'a Compute, types: &dyn Types) -> Option<(&'a Expr, &'a Expr)> {
     let identity = compute.reducer?.identity(types.tensor(compute.tensor));
     match &compute.body {
         Expr::Select { condition, then, otherwise } => match **otherwise {
@@ -64,9 +63,17 @@ fn chosen<'a>(compute: &'a Compute, types: &dyn Types) -> Option<(&'a Expr, &'a 
     }
 }
 
-/// The spatial and the reduce axis that `.. >= 0` compares, whether the first is the greater, and by
-/// how much they may differ.
-fn compared(compute: &Compute, inequality: &Poly) -> Option<(usize, usize, bool, Poly)> {
+/// An inequality between a spatial and a reduce axis.
+struct Comparison {
+    axis: usize,
+    along: usize,
+    /// Whether the spatial axis is the upper bound.
+    is_upward: bool,
+    shift: Poly,
+}
+
+/// Reads `inequality >= 0` as a comparison of two axes.
+fn compared(compute: &Compute, inequality: &Poly) -> Option<Comparison> {
     let reduced = compute.n_spatial..compute.axes.len();
     let pairs =
         (0..compute.n_spatial).flat_map(|axis| reduced.clone().map(move |along| (axis, along)));
@@ -74,10 +81,10 @@ fn compared(compute: &Compute, inequality: &Poly) -> Option<(usize, usize, bool,
         let distance = Poly::var(VarId(axis as u32)) - Poly::var(VarId(along as u32));
         let shift = inequality.clone() - distance.clone();
         if !shift.has_vars() {
-            return Some((axis, along, true, shift));
+            return Some(Comparison { axis, along, is_upward: true, shift });
         }
         let shift = -(inequality.clone() + distance);
-        (!shift.has_vars()).then_some((axis, along, false, shift))
+        (!shift.has_vars()).then_some(Comparison { axis, along, is_upward: false, shift })
     })
 }
 
@@ -86,7 +93,7 @@ mod tests {
     use super::*;
     use crate::dsl;
 
-    /// Axis, axis along it, direction and shift of the prefix that a body is; empty if it is none.
+    /// Axis, axis along it, direction and shift of a prefix reduction; empty for other bodies.
     fn prefix(body: &str) -> String {
         prefix_of(&format!(
             "#[autotune(dims(M = 1..=64))]
@@ -105,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn reductions_up_to_an_index_are_known() {
+    fn reductions_up_to_an_index_are_recognized() {
         assert_eq!(prefix("sum(0..=i, |k| x[[k]] * y[[k]])"), "0 1 true 0");
         assert_eq!(prefix("max(0..i, |k| x[[k]])"), "0 1 true -1");
         assert_eq!(prefix("sum(i..M, |k| x[[k]])"), "0 1 false 0");
@@ -115,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_none() {
+    fn other_reductions_are_not() {
         for body in [
             "sum(0..M, |k| x[[k]])",
             // A window, values that depend on the index, and some that count everywhere.
@@ -131,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_come_after_the_last_result_are_none_of_a_prefix() {
+    fn operands_after_the_last_result_are_none_of_a_prefix() {
         let source = "#[autotune(dims(N = 16))]
             fn f(x: Tensor<f32, N>) -> Tensor<f32, 8> { compute(|i| sum(i..N, |k| x[[k]])) }";
         assert_eq!(prefix_of(source), "");

@@ -1,7 +1,7 @@
-//! Canonical text: two programs mean the same if, and for our purposes only if, it is the same.
+//! Canonical text of dags: equal exactly if two programs are the same workload.
 //!
 //! Names, formatting and comments leave no trace in it; dimensions, tensors, scalars and axes are
-//! known by position. It is hashed as the identity of a workload, and kept in records to be read.
+//! known by position. It is hashed as the identity of a workload, and kept in records to be parsed.
 //! Its first line is its version: a change of the text below is a new version, and makes every
 //! record stale.
 
@@ -10,30 +10,37 @@ use std::fmt::{self, Write};
 use super::{Compute, DType, Dag, Expr, Literal, Reducer, Subscript, TensorKind};
 use crate::poly::{Atom, Poly};
 
-/// Integers from here on are taken for extents where a class leaves extents out.
+/// Integers from here on count as extents in the text of a class, which omits extents.
 const LARGE: i64 = 8;
 
 /// The canonical text of a dag.
 pub fn canonical(dag: &Dag) -> String {
-    Printer { dag, class: false }.to_string()
+    Printer { dag, detail: Detail::All }.to_string()
 }
 
-/// The canonical text with extents, and all that follows from them, left out: programs that
-/// differ in nothing else are one class, in which schedules carry over.
+/// The canonical text without extents and values derived from them: programs that differ in nothing
+/// else are one class, within which schedules transfer.
 pub fn class(dag: &Dag) -> String {
-    Printer { dag, class: true }.to_string()
+    Printer { dag, detail: Detail::WithoutExtents }.to_string()
+}
+
+/// The details that are printed.
+#[derive(Clone, Copy, PartialEq)]
+enum Detail {
+    All,
+    WithoutExtents,
 }
 
 struct Printer<'a> {
     dag: &'a Dag,
-    class: bool,
+    detail: Detail,
 }
 
 impl fmt::Display for Printer<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let dag = self.dag;
-        writeln!(f, "tvmtune {} v1", if self.class { "class" } else { "dag" })?;
-        if !self.class {
+        writeln!(f, "tvmtune {} v1", if self.is_class() { "class" } else { "dag" })?;
+        if !self.is_class() {
             for (n, dim) in dag.dims.iter().enumerate() {
                 writeln!(f, "dim d{n} in {}..={}", dim.range.lo, dim.range.hi)?;
             }
@@ -57,6 +64,10 @@ impl fmt::Display for Printer<'_> {
 }
 
 impl Printer<'_> {
+    fn is_class(&self) -> bool {
+        self.detail == Detail::WithoutExtents
+    }
+
     fn extents(&self, f: &mut dyn Write, extents: &[Poly]) -> fmt::Result {
         f.write_char('[')?;
         for (n, extent) in extents.iter().enumerate() {
@@ -67,7 +78,7 @@ impl Printer<'_> {
     }
 
     fn extent(&self, f: &mut dyn Write, extent: &Poly) -> fmt::Result {
-        if self.class { f.write_char('_') } else { write!(f, "{extent}") }
+        if self.is_class() { f.write_char('_') } else { write!(f, "{extent}") }
     }
 
     /// `t3: f32[d0, 64] = sum(v2 < 384) mul(t0[v0, v2], t1[v1, v2])`
@@ -91,7 +102,7 @@ impl Printer<'_> {
     fn expr(&self, f: &mut dyn Write, expr: &Expr) -> fmt::Result {
         match expr {
             Expr::Const(literal, dtype) => self.literal(f, *literal, *dtype),
-            Expr::Index(poly) if self.class && !poly.has_vars() => f.write_char('_'),
+            Expr::Index(poly) if self.is_class() && !poly.has_vars() => f.write_char('_'),
             Expr::Index(poly) => {
                 f.write_str("index(")?;
                 self.poly(f, poly)?;
@@ -132,7 +143,7 @@ impl Printer<'_> {
     /// The shortest text that reads back as the value, then the type: `0.1_f32`.
     fn literal(&self, f: &mut dyn Write, literal: Literal, dtype: DType) -> fmt::Result {
         match literal {
-            Literal::Float(_) if self.class => f.write_char('_')?,
+            Literal::Float(_) if self.is_class() => f.write_char('_')?,
             Literal::Float(it) if dtype == DType::F64 => write!(f, "{it:?}")?,
             // Halves are exact in `f32`, and none of their text is stored.
             Literal::Float(it) => write!(f, "{:?}", it as f32)?,
@@ -143,10 +154,10 @@ impl Printer<'_> {
     }
 
     fn poly(&self, f: &mut dyn Write, poly: &Poly) -> fmt::Result {
-        if !self.class {
+        if !self.is_class() {
             return write!(f, "{poly}");
         }
-        // A sum without its large coefficients and dimensions, which are extents or made of them.
+        // Large coefficients and dimensions are extents or derived from them.
         let mut terms: Vec<String> = Vec::new();
         for (atoms, coefficient) in poly.terms() {
             let is_dim = |it: &&Atom| matches!(it, Atom::Dim(_));

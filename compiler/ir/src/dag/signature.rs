@@ -1,9 +1,8 @@
-//! What programs have in common that are not the same: the text behind classes wider than that of
-//! equal dags.
+//! Signatures of dags: the text behind classes that are wider than equal dags.
 //!
-//! Reductions are told with the pattern of their reads: which axes move which dimensions, in steps
-//! of one or more, in windows, over padding. What is computed element by element is told by its
-//! operations, or left out.
+//! Reductions are described by their access patterns: which axes move which dimensions, with unit or
+//! larger strides, in windows, under padding. Elementwise computes are described by their operations,
+//! or omitted.
 
 use std::fmt::{self, Write};
 
@@ -11,28 +10,29 @@ use super::access::{self, accesses};
 use super::anchor::Anchor;
 use super::{Compute, ComputeId, Dag, Expr, TensorId, TensorKind};
 
-/// The operations of a dag, and how its reductions read. Offsets and extents are left out.
+/// Returns the operations of a dag, and the access patterns of its reductions, without offsets and
+/// extents.
 pub fn access(dag: &Dag) -> String {
-    Access(dag).to_string()
+    AccessSignature(dag).to_string()
 }
 
-/// The anchor alone: how it reduces, and how it reads. Operations and their order are left out.
+/// Returns the reducer and the access patterns of the anchor alone, without operations.
 pub fn anchor(dag: &Dag) -> String {
-    OfAnchor(dag).to_string()
+    AnchorSignature(dag).to_string()
 }
 
-struct Access<'a>(&'a Dag);
+struct AccessSignature<'a>(&'a Dag);
 
-struct OfAnchor<'a>(&'a Dag);
+struct AnchorSignature<'a>(&'a Dag);
 
-impl fmt::Display for Access<'_> {
+impl fmt::Display for AccessSignature<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let dag = self.0;
         writeln!(f, "tvmtune access v1")?;
         for id in dag.compute_ids() {
             let compute = dag.compute(id);
             if compute.reducer.is_some() {
-                reduction(f, dag, id, true)?;
+                reduction(f, dag, id, Operations::Listed)?;
             } else {
                 write!(f, "{} of {}:", dag.tensor(compute.tensor).dtype, compute.n_spatial)?;
                 operations(f, &compute.body)?;
@@ -43,15 +43,28 @@ impl fmt::Display for Access<'_> {
     }
 }
 
-impl fmt::Display for OfAnchor<'_> {
+impl fmt::Display for AnchorSignature<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "tvmtune anchor v1")?;
-        Anchor::of(self.0).map_or(Ok(()), |it| reduction(f, self.0, it.compute, false))
+        Anchor::of(self.0)
+            .map_or(Ok(()), |it| reduction(f, self.0, it.compute, Operations::Omitted))
     }
 }
 
-/// `Sum f32 of 2 over 1: [0, 2] [1, 2]`, with operations if they are to be told.
-fn reduction(f: &mut fmt::Formatter<'_>, dag: &Dag, id: ComputeId, told: bool) -> fmt::Result {
+/// Operations and kinds of parameters in the signature of a reduction.
+#[derive(Clone, Copy, PartialEq)]
+enum Operations {
+    Listed,
+    Omitted,
+}
+
+/// Prints `Sum f32 of 2 over 1: [0, 2] [1, 2]`.
+fn reduction(
+    f: &mut fmt::Formatter<'_>,
+    dag: &Dag,
+    id: ComputeId,
+    operations_are: Operations,
+) -> fmt::Result {
     let compute = dag.compute(id);
     let n_reduce = compute.axes.len() - compute.n_spatial;
     match compute.reducer {
@@ -60,14 +73,14 @@ fn reduction(f: &mut fmt::Formatter<'_>, dag: &Dag, id: ComputeId, told: bool) -
     }
     let dtype = dag.tensor(compute.tensor).dtype;
     write!(f, "{dtype} of {} over {n_reduce}:", compute.n_spatial)?;
-    if told {
+    if operations_are == Operations::Listed {
         operations(f, &compute.body)?;
     }
     let shape = |it: TensorId| dag.tensor(it).shape.clone();
     for access in accesses(compute, &shape, &dag.facts()) {
         let tensor = dag.tensor(access.tensor);
         write!(f, " {}", tensor.dtype)?;
-        if told && tensor.kind == TensorKind::Weight {
+        if operations_are == Operations::Listed && tensor.kind == TensorKind::Weight {
             f.write_str(" weight")?;
         }
         pattern(f, compute, &access)?;
@@ -75,8 +88,8 @@ fn reduction(f: &mut fmt::Formatter<'_>, dag: &Dag, id: ComputeId, told: bool) -
     Ok(())
 }
 
-/// Which axes move each dimension that is read, `s` after those that skip elements, and `?` where
-/// that is not known; `if` behind all of them where some elements are outside.
+/// Prints the axes that move each dimension, `s` after those with a larger stride, `?` where they
+/// are unknown, and `if` behind conditional reads.
 fn pattern(f: &mut fmt::Formatter<'_>, compute: &Compute, access: &access::Access) -> fmt::Result {
     f.write_char('[')?;
     let mut comma = "";
@@ -90,7 +103,7 @@ fn pattern(f: &mut fmt::Formatter<'_>, compute: &Compute, access: &access::Acces
             .filter(|axis| steps[*axis] != 0)
             .map(|axis| format!("{axis}{}", if steps[axis].abs() > 1 { "s" } else { "" }))
             .collect();
-        // A dimension that stands still is as if it were not there.
+        // Dimensions that no axis moves are omitted.
         if !moving.is_empty() {
             write!(f, "{comma}{}", moving.join("+"))?;
             comma = ", ";
@@ -99,7 +112,7 @@ fn pattern(f: &mut fmt::Formatter<'_>, compute: &Compute, access: &access::Acces
     f.write_str(if access.conditional { "] if" } else { "]" })
 }
 
-/// The operations of an expression on data, in order of evaluation.
+/// Prints the operations of an expression on data, in order of evaluation.
 fn operations(f: &mut fmt::Formatter<'_>, body: &Expr) -> fmt::Result {
     let mut names = Vec::new();
     visit(body, &mut names);
@@ -107,9 +120,9 @@ fn operations(f: &mut fmt::Formatter<'_>, body: &Expr) -> fmt::Result {
 }
 
 fn visit(expr: &Expr, names: &mut Vec<String>) {
-    // What is asked of indices is part of the pattern.
+    // Conditions on indices are part of the access pattern.
     if let Expr::Select { condition, .. } = expr
-        && !reads(condition)
+        && !condition.any(&mut |it| matches!(it, Expr::Read { .. }))
     {
         for child in expr.children().into_iter().skip(1) {
             visit(child, names);
@@ -127,10 +140,4 @@ fn visit(expr: &Expr, names: &mut Vec<String>) {
         Expr::Cast(to, _) => names.push(to.name().to_owned()),
         Expr::Const(..) | Expr::Index(_) | Expr::Scalar(_) | Expr::Read { .. } => {}
     }
-}
-
-fn reads(expr: &Expr) -> bool {
-    let mut found = false;
-    expr.walk(&mut |it| found |= matches!(it, Expr::Read { .. }));
-    found
 }

@@ -1,28 +1,29 @@
-//! Brings a dag into its simplest form: fewer computes, conditions and conversions, same values.
+//! Simplification of dags: constant folding, copy forwarding, dead-code and common-subexpression
+//! elimination.
 //!
 //! Every rewrite is exact: the values before and after are equal bit for bit, NaNs included.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::bounds::Known;
+use super::bounds::PathFacts;
 use super::fold::fold;
 use super::{Compute, ComputeId, Dag, Expr, Subscript, TensorId, TensorKind};
 use crate::poly::{Facts, Interval, Poly, VarId};
 
-/// Simplifies until nothing is left to do; names of tensors end up unique.
+/// Simplifies a dag; names of tensors end up unique.
 pub(crate) fn simplify(dag: &mut Dag) {
     fold_bodies(dag);
     forward_copies(dag);
-    // What was forwarded is dead, and must not be found equal to what it became.
-    prune(dag);
-    share(dag);
-    prune(dag);
-    name_apart(dag);
+    // Forwarded computes are dead, and must not be found equal to their copies.
+    eliminate_dead(dag);
+    eliminate_common(dag);
+    eliminate_dead(dag);
+    make_names_unique(dag);
 }
 
 impl Dag {
-    /// The same program for the extents in `ranges`, one for each dynamic dimension: what a bucket
-    /// is tuned for. Conditions that always hold there are gone.
+    /// Specializes the program to the extents in `ranges`, one for each dynamic dimension, as for a
+    /// bucket. Conditions that always hold there are folded.
     ///
     /// # Panics
     ///
@@ -40,7 +41,7 @@ impl Dag {
 }
 
 impl Compute {
-    /// What the extents of its axes say about its variables, given what is known of dimensions.
+    /// Returns the facts about dimensions and, by the extents of its axes, about its variables.
     pub fn facts(&self, dims: &Facts) -> Facts {
         let mut facts = dims.clone();
         for (n, axis) in self.axes.iter().enumerate() {
@@ -49,8 +50,8 @@ impl Compute {
         facts
     }
 
-    /// The tensor this merely copies, element by element.
-    fn copies(&self) -> Option<TensorId> {
+    /// Returns the tensor that this copies elementwise.
+    fn copied(&self) -> Option<TensorId> {
         let Expr::Read { tensor, index } = &self.body else { return None };
         let same_place = index.len() == self.n_spatial
             && index.iter().zip(self.spatial_vars()).all(|(subscript, var)| match subscript {
@@ -64,16 +65,16 @@ impl Compute {
 fn fold_bodies(dag: &mut Dag) {
     let dims = dag.facts();
     for n in 0..dag.computes.len() {
-        let known = Known::new(dag.computes[n].facts(&dims));
+        let known = PathFacts::new(dag.computes[n].facts(&dims));
         dag.computes[n].body = fold(&dag.computes[n].body, &known, dag);
     }
 }
 
-/// A compute that copies one that nobody else reads takes over its definition.
+/// Copy forwarding: a copy of a compute without other readers takes over its definition.
 fn forward_copies(dag: &mut Dag) {
     for id in dag.compute_ids() {
         let compute = dag.compute(id);
-        let Some(source) = compute.copies() else { continue };
+        let Some(source) = compute.copied() else { continue };
         let Some(producer) = dag.producer(source) else { continue };
         let (from, to) = (dag.tensor(source), dag.tensor(compute.tensor));
         let alike = from.dtype == to.dtype && from.shape == to.shape;
@@ -89,8 +90,8 @@ fn forward_copies(dag: &mut Dag) {
     }
 }
 
-/// Of several equal definitions, the first one serves all readers.
-fn share(dag: &mut Dag) {
+/// Common-subexpression elimination: the first of equal definitions serves all readers.
+fn eliminate_common(dag: &mut Dag) {
     let mut first: BTreeMap<TensorId, TensorId> = BTreeMap::new();
     for n in 0..dag.computes.len() {
         dag.computes[n].body =
@@ -112,15 +113,13 @@ fn share(dag: &mut Dag) {
     }
 }
 
-/// Drops what no result needs, and numbers the rest anew.
-fn prune(dag: &mut Dag) {
+/// Dead-code elimination: drops computes that no result needs, and renumbers the rest.
+fn eliminate_dead(dag: &mut Dag) {
     let mut live: BTreeSet<TensorId> = dag.outputs.iter().copied().collect();
     for compute in dag.computes.iter().rev() {
         if live.contains(&compute.tensor) {
-            compute.body.walk(&mut |it| {
-                if let Expr::Read { tensor, .. } = it {
-                    live.insert(*tensor);
-                }
+            compute.body.for_each_read(&mut |tensor, _| {
+                live.insert(tensor);
             });
         }
     }
@@ -140,14 +139,14 @@ fn prune(dag: &mut Dag) {
     (dag.tensors, dag.computes) = (tensors, computes);
 }
 
-fn map_tensors(expr: &Expr, of: &dyn Fn(TensorId) -> TensorId) -> Expr {
-    match expr.map_children(&mut |it| map_tensors(it, of)) {
-        Expr::Read { tensor, index } => Expr::Read { tensor: of(tensor), index },
+fn map_tensors(expr: &Expr, renamed: &dyn Fn(TensorId) -> TensorId) -> Expr {
+    match expr.map_children(&mut |it| map_tensors(it, renamed)) {
+        Expr::Read { tensor, index } => Expr::Read { tensor: renamed(tensor), index },
         other => other,
     }
 }
 
-fn name_apart(dag: &mut Dag) {
+fn make_names_unique(dag: &mut Dag) {
     let mut taken = BTreeSet::new();
     for tensor in &mut dag.tensors {
         let base = tensor.name.clone();

@@ -1,9 +1,9 @@
-//! What makes a [`Dag`] well formed: every invariant of the module, checked again.
+//! The verifier of dags: every invariant of the module.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
-use super::bounds::Known;
+use super::bounds::PathFacts;
 use super::{
     BinaryOp, Compute, ComputeId, DType, Dag, Expr, Literal, Reducer, Subscript, TensorId,
     TensorKind, UnaryOp, integer_range,
@@ -15,7 +15,7 @@ use crate::poly::{Atom, Poly};
 pub struct Finding {
     /// The compute in which it was found; `None` if it concerns the dag.
     pub compute: Option<ComputeId>,
-    /// What is wrong.
+    /// The violation.
     pub message: String,
 }
 
@@ -28,7 +28,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Every broken invariant; none if the dag is well formed.
+/// Returns every broken invariant; none if the dag is well formed.
 ///
 /// - Dimensions have a range of positive extents, shapes and axes extents of at least 1.
 /// - Parameters come first, then what computes define, each once, in their order.
@@ -107,7 +107,7 @@ impl Check<'_> {
         });
         let whole = extents.iter().all(|it| it.is_positive(&dims) && !it.has_vars());
         self.require(whole, || "an axis may have an extent below 1".to_owned());
-        let known = Known::new(compute.facts(&dims));
+        let known = PathFacts::new(compute.facts(&dims));
         let dtype = self.expr(&compute.body, &known);
         self.require(dtype.is_none_or(|it| it == tensor.dtype), || {
             format!("the body is not of the tensor's type, {}", tensor.dtype)
@@ -120,8 +120,8 @@ impl Check<'_> {
         self.require(fits, || format!("{:?} of {}", compute.reducer, tensor.dtype));
     }
 
-    /// Checks an expression where `known` holds; its type, if it has one.
-    fn expr(&mut self, expr: &Expr, known: &Known) -> Option<DType> {
+    /// Checks an expression under a path condition; returns its type, if it has one.
+    fn expr(&mut self, expr: &Expr, known: &PathFacts) -> Option<DType> {
         match expr {
             Expr::Const(literal, dtype) => {
                 let fits = is_of(*literal, *dtype);
@@ -189,14 +189,14 @@ impl Check<'_> {
         }
     }
 
-    fn same(&mut self, a: &Expr, b: &Expr, known: &Known) -> Option<DType> {
+    fn same(&mut self, a: &Expr, b: &Expr, known: &PathFacts) -> Option<DType> {
         let (a, b) = (self.expr(a, known), self.expr(b, known));
         let (a, b) = (a?, b?);
         self.require(a == b, || format!("operands of types {a} and {b}"));
         Some(a)
     }
 
-    fn read(&mut self, id: TensorId, index: &[Subscript], known: &Known) -> Option<DType> {
+    fn read(&mut self, id: TensorId, index: &[Subscript], known: &PathFacts) -> Option<DType> {
         let dag = self.dag;
         let earlier = (id.0 as usize) < dag.tensors.len()
             && dag.producer(id).is_none_or(|it| Some(it) < self.compute);
@@ -225,7 +225,7 @@ impl Check<'_> {
         Some(tensor.dtype)
     }
 
-    /// Every variable is an axis, every dimension declared.
+    /// Checks that every variable is an axis, and every dimension declared.
     fn poly(&mut self, poly: &Poly) {
         let n_axes = self.compute.map_or(0, |it| self.dag.compute(it).axes.len());
         let n_dims = self.dag.dims.len();

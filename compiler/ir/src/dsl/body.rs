@@ -3,26 +3,27 @@
 use syn::{Block, Expr as Syntax, Stmt};
 
 use super::elaborate::{Binding, Elaborator};
-use super::errors::{Place, count};
-use super::expr::no_statement;
+use super::errors::{Location, count};
+use super::expr::{LetParts, no_statement};
 use super::infer;
+use super::reduce::Axes;
 use super::signature::Declared;
-use crate::dag::bounds::Known;
+use crate::dag::bounds::PathFacts;
 use crate::dag::{DType, TensorId, TensorKind};
 use crate::poly::Poly;
 
-/// What is known of a tensor before its definition is read.
+/// The declaration of a tensor, before its definition is elaborated.
 enum Expected {
     /// Its element type and its extents.
     Declared(DType, Vec<Poly>),
-    /// Nothing: they follow from the definition.
+    /// None: type and extents follow from the definition.
     Inferred,
-    /// They were declared, but could not be read.
+    /// A declaration with an error.
     Poisoned,
 }
 
 impl Elaborator {
-    /// Reads the body; the tensors it returns.
+    /// Elaborates the body; returns the tensors that it returns.
     pub(super) fn body(
         &mut self,
         block: &Block,
@@ -38,7 +39,7 @@ impl Elaborator {
             let (n, given) = (declared.len(), results.len());
             let declares = count(n, "result", "results");
             let message = format!("the function declares {declares}, but returns {given}");
-            self.errors.at_place::<()>(all_of(results), message);
+            self.errors.at_location::<()>(all_of(results), message);
         }
         for it in lets {
             self.statement(it, results.as_deref().unwrap_or_default(), declared);
@@ -46,12 +47,12 @@ impl Elaborator {
         let Some(results) = results else {
             let message = "the function ends in its results, with no `;`: `compute(..)`, the name \
                            of a computed tensor, or a tuple of those";
-            return self.errors.at_place(block.brace_token.span.close(), message);
+            return self.errors.at_location(block.brace_token.span.close(), message);
         };
         let mut found = Vec::new();
         for (n, result) in results.iter().enumerate() {
             let expected = match declared.and_then(|it| it.get(n)) {
-                Some((_, dtype, shape)) => Expected::Declared(*dtype, shape.clone()),
+                Some(it) => Expected::Declared(it.dtype, it.shape.clone()),
                 None => Expected::Poisoned,
             };
             let name = if results.len() == 1 { "out".to_owned() } else { format!("out{n}") };
@@ -69,9 +70,9 @@ impl Elaborator {
             self.errors.at::<()>(statement, no_statement(statement));
             return;
         };
-        let Some((ident, ty, init)) = self.let_parts(local) else { return };
+        let Some(LetParts { ident, ty, init }) = self.let_parts(local) else { return };
         let name = ident.to_string();
-        self.fresh(&name);
+        self.start_compute(&name);
         let binding = if let Some(call) = compute_call(init) {
             // A tensor that is returned has the type declared for the result.
             let returned = results.iter().position(|it| is_name(it, &name));
@@ -81,7 +82,7 @@ impl Elaborator {
                     Some((dtype, shape)) => Expected::Declared(dtype, shape),
                     None => Expected::Poisoned,
                 },
-                (None, Some((_, dtype, shape))) => Expected::Declared(*dtype, shape.clone()),
+                (None, Some(it)) => Expected::Declared(it.dtype, it.shape.clone()),
                 (None, None) if returned.is_some() => Expected::Poisoned,
                 (None, None) => Expected::Inferred,
             };
@@ -99,7 +100,7 @@ impl Elaborator {
 
     fn result(&mut self, name: &str, syntax: &Syntax, expected: Expected) -> Option<TensorId> {
         if let Some(call) = compute_call(syntax) {
-            self.fresh(name);
+            self.start_compute(name);
             return self.compute(name, call, expected);
         }
         let ident = match syntax {
@@ -137,12 +138,12 @@ impl Elaborator {
         format!("`Tensor<{dtype}{extents}>`")
     }
 
-    /// Forgets what belonged to the compute before.
-    fn fresh(&mut self, name: &str) {
+    /// Resets the state of the compute before.
+    fn start_compute(&mut self, name: &str) {
         self.vars.clear();
         self.around.clear();
         self.reductions.clear();
-        self.known = Known::new(self.dim_facts.clone());
+        self.known = PathFacts::new(self.dim_facts.clone());
         self.current = name.to_owned();
     }
 
@@ -163,21 +164,21 @@ impl Elaborator {
             let rank = shape.len();
             let given = count(n_axes, "axis", "axes");
             let message = format!("this closure takes {given}, but the tensor has rank {rank}");
-            return self.errors.at_place(axes_place(closure), message);
+            return self.errors.at_location(axes_location(closure), message);
         }
         let extents = match &expected {
             Expected::Declared(_, shape) => shape.iter().cloned().map(Some).collect(),
             Expected::Inferred => self.infer(closure),
             Expected::Poisoned => vec![None; n_axes],
         };
-        let (axes, body) = self.scoped(|walk| {
+        let (axes, body) = self.scoped(|this| {
             let zero = Poly::default();
             let mut axes = Vec::new();
             for (pat, extent) in closure.inputs.iter().zip(&extents) {
-                axes.push(walk.closure_axis(pat, extent.as_ref().map(|it| (&zero, it))));
+                axes.push(this.closure_axis(pat, extent.as_ref().map(|it| (&zero, it))));
             }
-            walk.check_closure(closure);
-            (axes, walk.expr(&closure.body))
+            this.check_closure(closure);
+            (axes, this.expr(&closure.body))
         });
         let axes: Vec<_> = axes.into_iter().collect::<Option<_>>()?;
         let body = body?;
@@ -186,7 +187,7 @@ impl Elaborator {
             Expected::Inferred => body.typed(&mut self.errors)?,
             Expected::Poisoned => return None,
         };
-        Some(self.define(name.to_owned(), (&axes, &[]), None, &expr, dtype))
+        Some(self.define(name.to_owned(), Axes { spatial: &axes, reduce: &[] }, None, &expr, dtype))
     }
 
     /// The extents of a closure's axes, from the dimensions they index.
@@ -201,21 +202,22 @@ impl Elaborator {
         let uses = infer::uses(&closure.body, &names);
         let mut extents = Vec::new();
         for (axis, pat) in closure.inputs.iter().enumerate() {
-            let of_axis = || uses.iter().filter(|it| it.axis == axis);
-            let certain: Vec<_> = of_axis().filter(|it| it.in_bounds).collect();
-            let used = if certain.is_empty() { of_axis().collect() } else { certain };
+            let axis_uses = || uses.iter().filter(|it| it.axis == axis);
+            let certain: Vec<_> =
+                axis_uses().filter(|it| it.access == infer::Access::InBounds).collect();
+            let used = if certain.is_empty() { axis_uses().collect() } else { certain };
             extents.push(self.infer_one(pat, &names[axis], &used));
         }
         extents
     }
 
-    fn infer_one(&mut self, pat: &syn::Pat, name: &str, uses: &[&infer::Use]) -> Option<Poly> {
+    fn infer_one(&mut self, pat: &syn::Pat, name: &str, uses: &[&infer::AxisUse]) -> Option<Poly> {
         let hint = "declare the tensor, as in `let t: Tensor<f32, M, N> = compute(..)`";
         let mut found: Option<(Poly, &str)> = None;
         for it in uses {
             let tensor = match self.lookup(&it.tensor) {
                 Some(Binding::Tensor(id)) => &self.symbols.tensors[id.0 as usize],
-                // What is wrong with it is or will be reported; the axis may depend on it.
+                // Its error is or will be reported; the axis may depend on it.
                 _ => return None,
             };
             if tensor.shape.len() != it.rank {
@@ -245,7 +247,7 @@ impl Elaborator {
     }
 }
 
-/// The results that the last expression lists.
+/// Returns the results that the last expression lists.
 fn result_list(tail: &Syntax) -> Vec<&Syntax> {
     match tail {
         Syntax::Tuple(tuple) => tuple.elems.iter().collect(),
@@ -272,14 +274,14 @@ fn is_name(syntax: &Syntax, name: &str) -> bool {
 }
 
 /// `|i, j|`
-fn axes_place(closure: &syn::ExprClosure) -> Place {
-    Place::of(&closure.inputs_begin).to(Place::of(&closure.inputs_end))
+fn axes_location(closure: &syn::ExprClosure) -> Location {
+    Location::of(&closure.inputs_begin).to(Location::of(&closure.inputs_end))
 }
 
-fn all_of(results: &[&Syntax]) -> Place {
+fn all_of(results: &[&Syntax]) -> Location {
     match results {
-        [first, .., last] => Place::of(first).to(Place::of(last)),
-        [one] => Place::of(one),
-        [] => Place::from(proc_macro2::Span::call_site()),
+        [first, .., last] => Location::of(first).to(Location::of(last)),
+        [one] => Location::of(one),
+        [] => Location::from(proc_macro2::Span::call_site()),
     }
 }

@@ -1,14 +1,13 @@
-//! From a program as written to the dag that is its meaning.
+//! The last step of the language: from a program as written to its dag.
 
 use crate::dag::{Dag, Dim, simplify, verify};
 use crate::dsl::Program;
 
-/// The dag of a program: simplified, with nothing in it that no result needs.
+/// Builds the dag of a program: simplified, without dead code.
 ///
 /// # Errors
 ///
-/// If the result breaks an invariant of this module, which is a bug of tvmtune, not of the
-/// program.
+/// If the dag is not well formed, which is a bug of tvmtune, not of the program.
 pub fn build(program: &Program) -> Result<Dag, syn::Error> {
     let dims = program.dims.iter().map(|it| Dim { name: it.ident.to_string(), range: it.range });
     let mut dag = Dag {

@@ -1,9 +1,9 @@
-//! Functions and methods: what numbers can do. `x.exp()` and `exp(x)` are the same.
+//! Functions and methods of numbers. `x.exp()` and `exp(x)` are the same.
 
 use syn::Expr as Syntax;
 
 use super::elaborate::Elaborator;
-use super::errors::{Place, count};
+use super::errors::{Location, count};
 use super::reduce;
 use super::value::{Kind, Value};
 use crate::dag::{BinaryOp, CompareOp, DType, Expr, Literal, UnaryOp};
@@ -71,7 +71,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 
 impl Elaborator {
     /// `f(a, b)`
-    pub(super) fn call(&mut self, call: &syn::ExprCall, place: Place) -> Option<Value> {
+    pub(super) fn call(&mut self, call: &syn::ExprCall, location: Location) -> Option<Value> {
         let ident = match &*call.func {
             Syntax::Path(path) if path.qself.is_none() => path.path.get_ident(),
             _ => None,
@@ -84,21 +84,21 @@ impl Elaborator {
         if reduce::NAMES.contains(&name.as_str())
             && (!both || reduce::is_reduction_call(&call.args))
         {
-            return self.reduction(&name, &call.args, place);
+            return self.reduction(&name, &call.args, location);
         }
         if name == "compute" {
             let message = "a tensor is defined in a statement of its own: `let t = compute(..);`";
             return self.errors.at(ident, message);
         }
         let args: Vec<Option<Value>> = call.args.iter().map(|it| self.expr(it)).collect();
-        self.function(ident, args, place)
+        self.function(ident, args, location)
     }
 
     /// `a.f(b)`
     pub(super) fn method_call(
         &mut self,
         call: &syn::ExprMethodCall,
-        place: Place,
+        location: Location,
     ) -> Option<Value> {
         if let Some(it) = &call.turbofish {
             return self.errors.at(it, "there are no generics here");
@@ -106,7 +106,9 @@ impl Elaborator {
         match (call.method.to_string().as_str(), &*call.receiver) {
             ("unwrap_or", Syntax::MethodCall(get)) if get.method == "get" => {
                 return match call.args.first() {
-                    Some(otherwise) if call.args.len() == 1 => self.get_or(get, otherwise, place),
+                    Some(otherwise) if call.args.len() == 1 => {
+                        self.get_or(get, otherwise, location)
+                    }
                     _ => self.errors.at(call, "`unwrap_or` takes one value"),
                 };
             }
@@ -122,14 +124,14 @@ impl Elaborator {
         }
         let args = std::iter::once(&*call.receiver).chain(&call.args);
         let args: Vec<Option<Value>> = args.map(|it| self.expr(it)).collect();
-        self.function(&call.method, args, place)
+        self.function(&call.method, args, location)
     }
 
     fn function(
         &mut self,
         ident: &syn::Ident,
         args: Vec<Option<Value>>,
-        place: Place,
+        location: Location,
     ) -> Option<Value> {
         let name = ident.to_string();
         let Some((_, arity, function)) = FUNCTIONS.iter().find(|(it, ..)| *it == name) else {
@@ -143,10 +145,10 @@ impl Elaborator {
         if args.len() != *arity {
             let takes = count(*arity, "value", "values");
             let message = format!("`{name}` takes {takes}, not {}", args.len());
-            return self.errors.at_place(place, message);
+            return self.errors.at_location(location, message);
         }
         let args: Vec<Value> = args.into_iter().collect::<Option<_>>()?;
-        self.apply(*function, &name, &args, place)
+        self.apply(*function, &name, &args, location)
     }
 
     fn apply(
@@ -154,61 +156,61 @@ impl Elaborator {
         function: Function,
         name: &str,
         args: &[Value],
-        place: Place,
+        location: Location,
     ) -> Option<Value> {
         let x = &args[0];
         match function {
-            Function::Binary(op) => self.arithmetic(op, x, &args[1], place),
+            Function::Binary(op) => self.arithmetic(op, x, &args[1], location),
             Function::Clamp => {
-                let raised = self.arithmetic(BinaryOp::Max, x, &args[1], place)?;
-                self.arithmetic(BinaryOp::Min, &raised, &args[2], place)
+                let raised = self.arithmetic(BinaryOp::Max, x, &args[1], location)?;
+                self.arithmetic(BinaryOp::Min, &raised, &args[2], location)
             }
             Function::MulAdd => {
-                let product = self.arithmetic(BinaryOp::Mul, x, &args[1], place)?;
-                self.arithmetic(BinaryOp::Add, &product, &args[2], place)
+                let product = self.arithmetic(BinaryOp::Mul, x, &args[1], location)?;
+                self.arithmetic(BinaryOp::Add, &product, &args[2], location)
             }
             Function::Pow => {
                 self.float(x, name)?;
                 self.float(&args[1], name)?;
-                self.arithmetic(BinaryOp::Pow, x, &args[1], place)
+                self.arithmetic(BinaryOp::Pow, x, &args[1], location)
             }
-            Function::Powi => self.integer_power(x, &args[1], place),
+            Function::Powi => self.integer_power(x, &args[1], location),
             Function::Abs => {
                 let (expr, dtype) = x.widened(&mut self.errors)?;
                 if dtype == DType::Bool {
-                    return self.errors.at_place(x.place, "`abs` applies to numbers");
+                    return self.errors.at_location(x.location, "`abs` applies to numbers");
                 }
-                self.made(expr.unary(UnaryOp::Abs), dtype, place, &[x])
+                self.typed_value(expr.unary(UnaryOp::Abs), dtype, location, &[x])
             }
             Function::Tf32 => {
                 let (expr, dtype) = self.float(x, name)?;
                 if dtype != DType::F32 {
                     let message =
                         format!("`tf32` rounds an f32, not {dtype}: convert with `as f32`");
-                    return self.errors.at_place(x.place, message);
+                    return self.errors.at_location(x.location, message);
                 }
-                self.made(expr.unary(UnaryOp::Tf32), dtype, place, &[x])
+                self.typed_value(expr.unary(UnaryOp::Tf32), dtype, location, &[x])
             }
             Function::Relu => {
                 let (expr, dtype) = x.widened(&mut self.errors)?;
                 let zero = match dtype {
                     DType::Bool => {
-                        return self.errors.at_place(x.place, "`relu` applies to numbers");
+                        return self.errors.at_location(x.location, "`relu` applies to numbers");
                     }
                     it if it.is_integer() => Expr::Const(Literal::Int(0), it),
                     it => constant(0.0, it),
                 };
-                self.made(expr.binary(BinaryOp::Max, zero), dtype, place, &[x])
+                self.typed_value(expr.binary(BinaryOp::Max, zero), dtype, location, &[x])
             }
             _ => {
                 let (expr, dtype) = self.float(x, name)?;
-                let (expr, n_uses) = of_float(function, expr, dtype);
-                self.made(expr, dtype, place, &vec![x; n_uses])
+                let (expr, n_uses) = expand_float(function, expr, dtype);
+                self.typed_value(expr, dtype, location, &vec![x; n_uses])
             }
         }
     }
 
-    /// The argument of a function that only floats have.
+    /// Checks the argument of a function of floats.
     fn float(&mut self, x: &Value, name: &str) -> Option<(Expr, DType)> {
         match x.default_type() {
             it if it.is_float() => x.widened(&mut self.errors),
@@ -217,23 +219,23 @@ impl Elaborator {
                 let message = format!(
                     "`{name}` applies to floats, and this is {found}: convert it with `as f32`"
                 );
-                self.errors.at_place(x.place, message)
+                self.errors.at_location(x.location, message)
             }
         }
     }
 
     /// `x` to a literal power, as a chain of products.
-    fn integer_power(&mut self, x: &Value, power: &Value, place: Place) -> Option<Value> {
+    fn integer_power(&mut self, x: &Value, power: &Value, location: Location) -> Option<Value> {
         let (expr, dtype) = self.float(x, "powi")?;
         let power = match power.kind {
             Kind::Integer(it) if it.abs() <= MAX_POWER => it,
             _ => {
                 let message = format!("`powi` takes a literal of at most {MAX_POWER}; use `powf`");
-                return self.errors.at_place(power.place, message);
+                return self.errors.at_location(power.location, message);
             }
         };
         let n_uses = power.unsigned_abs().max(1) as usize;
-        Value::measure(place, &vec![x; n_uses], &mut self.errors)?;
+        Value::measure(location, &vec![x; n_uses], &mut self.errors)?;
         let mut factors = Vec::new();
         let mut square = expr;
         let mut rest = power.unsigned_abs();
@@ -248,7 +250,7 @@ impl Elaborator {
         let product = product.unwrap_or_else(|| constant(1.0, dtype));
         let value =
             if power < 0 { constant(1.0, dtype).binary(BinaryOp::Div, product) } else { product };
-        self.made(value, dtype, place, &vec![x; n_uses])
+        self.typed_value(value, dtype, location, &vec![x; n_uses])
     }
 }
 
@@ -256,8 +258,8 @@ fn constant(value: f64, dtype: DType) -> Expr {
     Expr::Const(Literal::Float(value), dtype)
 }
 
-/// A function of a float in terms of operations, and how often its argument occurs.
-fn of_float(function: Function, x: Expr, dtype: DType) -> (Expr, usize) {
+/// Expands a function of a float to operations; returns the occurrences of its argument, too.
+fn expand_float(function: Function, x: Expr, dtype: DType) -> (Expr, usize) {
     let c = |value: f64| constant(value, dtype);
     let add = |a: Expr, b: Expr| a.binary(BinaryOp::Add, b);
     let mul = |a: Expr, b: Expr| a.binary(BinaryOp::Mul, b);

@@ -1,19 +1,24 @@
-//! From syntax to a [`Program`]: the state that the walk over a function carries along.
+//! Elaboration of a function to a [`Program`]: its state and its driver.
+//!
+//! Each kind of syntax has a file that extends [`Elaborator`]: `signature`, `body`, `expr`, `call`,
+//! `read`, `reduce`, `index`. These are mutually recursive, as the grammar is; so all of them use this
+//! file, and its driver calls the first two.
 
 use std::collections::BTreeMap;
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::ToTokens;
 
-use super::errors::{Errors, Place};
+use super::errors::{Errors, Location};
 use super::options::{Options, undeclared};
+use super::signature::Declared;
 use super::value::{Kind, Value};
 use super::{DynamicDim, Output, Param, Program};
-use crate::dag::bounds::Known;
+use crate::dag::bounds::PathFacts;
 use crate::dag::{Compute, DType, Expr, Scalar, ScalarId, Tensor, TensorId, Types};
 use crate::poly::{DimId, Facts, Interval, Poly, VarId};
 
-/// The state of the walk.
+/// The state of the elaboration.
 pub(super) struct Elaborator {
     pub(super) errors: Errors,
     pub(super) options: Options,
@@ -23,34 +28,34 @@ pub(super) struct Elaborator {
     pub(super) scope: Vec<(String, Binding)>,
     /// The axes of the compute being read and of its reductions, by `VarId`.
     pub(super) vars: Vec<Var>,
-    /// Those of the loops around the expression being read, outermost first.
+    /// The axes that enclose the expression being read, outermost first.
     pub(super) around: Vec<VarId>,
-    /// What the ranges of dimensions say.
+    /// The ranges of dimensions.
     pub(super) dim_facts: Facts,
-    /// What holds where the expression being read is evaluated.
-    pub(super) known: Known,
+    /// The path condition of the expression being read.
+    pub(super) known: PathFacts,
     /// The reductions of this compute that were given tensors of their own.
     pub(super) reductions: BTreeMap<TensorId, Reduction>,
     /// The name of the compute being read.
     pub(super) current: String,
-    /// How deep the expression being read is nested.
+    /// The nesting depth of the expression being read.
     pub(super) depth: usize,
 }
 
-/// The types of what expressions refer to.
+/// The tensors and scalars so far.
 #[derive(Default)]
 pub(super) struct Symbols {
     pub(super) tensors: Vec<Tensor>,
     pub(super) scalars: Vec<Scalar>,
 }
 
-/// What a name stands for.
+/// The meaning of a name.
 #[derive(Clone)]
 pub(super) enum Binding {
     Tensor(TensorId),
     Scalar(ScalarId),
     Value(Value),
-    /// Something was wrong with its declaration, which has been reported.
+    /// None, after an error in its declaration.
     Poisoned,
 }
 
@@ -60,7 +65,7 @@ pub(super) struct Var {
     pub(super) extent: Poly,
 }
 
-/// A reduction as read, before its variables were renumbered.
+/// A reduction before its variables were renumbered.
 pub(super) struct Reduction {
     pub(super) axes: Vec<VarId>,
     pub(super) body: Expr,
@@ -76,7 +81,7 @@ impl Types for Symbols {
     }
 }
 
-/// Reads a whole function.
+/// Elaborates a whole function.
 pub(super) fn program(
     options: Options,
     function: &syn::ItemFn,
@@ -84,18 +89,24 @@ pub(super) fn program(
 ) -> syn::Result<Program> {
     let mut options = options;
     order_dims(&mut options, &function.sig);
-    let mut walk = Elaborator::new(options, errors);
-    walk.check_function(function);
-    let params = walk.params(&function.sig);
-    let dims = walk.dynamic_dims(&params);
-    let declared = walk.results(&function.sig);
-    let tensors = walk.body(&function.block, declared.as_deref());
+    let mut elaborator = Elaborator::new(options, errors);
+    elaborator.check_function(function);
+    let params = elaborator.params(&function.sig);
+    let dims = elaborator.dynamic_dims(&params);
+    let declared = elaborator.results(&function.sig);
+    let tensors = elaborator.body(&function.block, declared.as_deref());
     let outputs = declared.zip(tensors).map(|(declared, tensors)| {
         let pairs = declared.into_iter().zip(tensors);
-        pairs.map(|((ty, dtype, shape), tensor)| Output { ty, dtype, shape, tensor }).collect()
+        let output = |(it, tensor): (Declared, TensorId)| Output {
+            ty: it.ty,
+            dtype: it.dtype,
+            shape: it.shape,
+            tensor,
+        };
+        pairs.map(output).collect()
     });
     let attributes = function.attrs.iter().filter(|it| !super::is_autotune(it)).cloned().collect();
-    let Elaborator { errors, options, symbols, computes, .. } = walk;
+    let Elaborator { errors, options, symbols, computes, .. } = elaborator;
     let program = outputs.map(|outputs| Program {
         ident: function.sig.ident.clone(),
         visibility: function.vis.clone(),
@@ -142,7 +153,7 @@ impl Elaborator {
             } else {
                 Poly::constant(dim.range.lo)
             };
-            let value = Value::new(Kind::Index(extent), Place::of(&dim.ident));
+            let value = Value::new(Kind::Index(extent), Location::of(&dim.ident));
             scope.push((dim.ident.to_string(), Binding::Value(value)));
         }
         Self {
@@ -153,7 +164,7 @@ impl Elaborator {
             scope,
             vars: Vec::new(),
             around: Vec::new(),
-            known: Known::new(facts.clone()),
+            known: PathFacts::new(facts.clone()),
             dim_facts: facts,
             reductions: BTreeMap::new(),
             current: String::new(),
@@ -161,7 +172,7 @@ impl Elaborator {
         }
     }
 
-    /// The dynamic dimensions, each with the first place in a parameter's shape where it stands
+    /// The dynamic dimensions, each with the first position in a parameter's shape where it stands
     /// alone; without one it could not be known at launch.
     fn dynamic_dims(&mut self, params: &[Option<Param>]) -> Vec<DynamicDim> {
         let mut found = Vec::new();
@@ -190,7 +201,7 @@ impl Elaborator {
         found
     }
 
-    /// What a name stands for, if it stands for anything.
+    /// Returns the meaning of a name, if it has one.
     pub(super) fn lookup(&self, name: &str) -> Option<&Binding> {
         self.scope.iter().rev().find(|(it, _)| it == name).map(|(_, binding)| binding)
     }
@@ -208,14 +219,14 @@ impl Elaborator {
         result
     }
 
-    /// A new loop around what is read next, and its name bound to `lo` plus its variable.
+    /// Opens a loop around the syntax read next, and binds its name to `lo` plus its variable.
     pub(super) fn enter_axis(&mut self, ident: Option<&Ident>, lo: Poly, extent: Poly) -> VarId {
         let var = VarId(self.vars.len() as u32);
         let name = ident.map_or_else(|| format!("axis{}", var.0), ToString::to_string);
         self.known.facts.bound_var(var, extent.clone());
         self.around.push(var);
         if let Some(ident) = ident {
-            let value = Value::new(Kind::Index(lo + Poly::var(var)), Place::of(&ident));
+            let value = Value::new(Kind::Index(lo + Poly::var(var)), Location::of(&ident));
             self.bind(&name, Binding::Value(value));
         }
         self.vars.push(Var { name, extent });

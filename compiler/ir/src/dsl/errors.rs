@@ -1,19 +1,19 @@
-//! All that is wrong with a program, found in one go.
+//! Diagnostics: all errors of a program, each at its location.
 
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::ToTokens;
 
-/// Where a piece of the program's text is.
+/// The location of a piece of the program's text.
 ///
 /// Both ends are kept, since spans cannot be joined in a procedural macro; the compiler joins
 /// them when it shows an error that begins with the one and ends with the other.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct Location {
     start: Span,
     end: Span,
 }
 
-impl Place {
+impl Location {
     /// From the first to the last token of `syntax`.
     pub(super) fn of(syntax: &impl ToTokens) -> Self {
         let mut tokens = syntax.to_token_stream().into_iter();
@@ -24,18 +24,18 @@ impl Place {
     }
 
     /// From the start of `self` to the end of `other`.
-    pub(super) fn to(self, other: Place) -> Self {
+    pub(super) fn to(self, other: Location) -> Self {
         Self { start: self.start, end: other.end }
     }
 }
 
-impl From<Span> for Place {
+impl From<Span> for Location {
     fn from(span: Span) -> Self {
         Self { start: span, end: span }
     }
 }
 
-/// The errors so far. Whoever reports one goes on with the rest of the program.
+/// The errors so far. Elaboration goes on after one, with the rest of the program.
 #[derive(Default)]
 pub(super) struct Errors {
     found: Option<syn::Error>,
@@ -51,13 +51,13 @@ impl Errors {
         self.add(syn::Error::new_spanned(tokens, message))
     }
 
-    /// Reports an error at `place`, and gives nothing to go on with.
-    pub(super) fn at_place<T>(
+    /// Reports an error at a location, and gives nothing to go on with.
+    pub(super) fn at_location<T>(
         &mut self,
-        place: impl Into<Place>,
+        location: impl Into<Location>,
         message: impl std::fmt::Display,
     ) -> Option<T> {
-        let Place { start, end } = place.into();
+        let Location { start, end } = location.into();
         // Tokens that stand for the ends; their text does not show.
         let ends = [start, end].map(|span| TokenTree::from(proc_macro2::Ident::new("_", span)));
         self.at(TokenStream::from_iter(ends), message)

@@ -1,9 +1,9 @@
-//! Expressions inside a `compute`: operators, literals, names, choices, conversions.
+//! Expressions inside a `compute`: operators, literals, names, conditionals, conversions.
 
 use syn::{BinOp, Block, Expr as Syntax, Lit, Stmt, UnOp};
 
 use super::elaborate::{Binding, Elaborator};
-use super::errors::Place;
+use super::errors::Location;
 use super::index::LARGEST;
 use super::signature::plain_ident;
 use super::value::{Kind, Value, cast, unify};
@@ -13,8 +13,15 @@ use crate::poly::Poly;
 /// Nesting beyond this could exhaust a stack.
 const MAX_NESTING: usize = 200;
 
+/// The parts of a `let`.
+pub(super) struct LetParts<'a> {
+    pub(super) ident: &'a syn::Ident,
+    pub(super) ty: Option<&'a syn::Type>,
+    pub(super) init: &'a Syntax,
+}
+
 impl Elaborator {
-    /// What an expression stands for; `None` if that is unknown and has been reported.
+    /// Elaborates an expression; `None` after an error.
     pub(super) fn expr(&mut self, syntax: &Syntax) -> Option<Value> {
         if self.depth > MAX_NESTING {
             return self
@@ -22,26 +29,26 @@ impl Elaborator {
                 .at(syntax, "this is nested too deeply; bind parts of it with `let`");
         }
         self.depth += 1;
-        let value = self.expr_inner(syntax).map(|it| it.at(Place::of(&syntax)));
+        let value = self.expr_inner(syntax).map(|it| it.located(Location::of(&syntax)));
         self.depth -= 1;
         value
     }
 
     fn expr_inner(&mut self, syntax: &Syntax) -> Option<Value> {
-        let place = Place::of(&syntax);
+        let location = Location::of(&syntax);
         match syntax {
             Syntax::Lit(it) => self.literal(&it.lit),
             Syntax::Path(it) => self.path(it),
             Syntax::Paren(it) => self.expr(&it.expr),
             Syntax::Group(it) => self.expr(&it.expr),
-            Syntax::Unary(it) => self.unary_operator(it, place),
-            Syntax::Binary(it) => self.binary_operator(it, place),
-            Syntax::Cast(it) => self.cast_operator(it, place),
-            Syntax::If(it) => self.choice(it, place),
+            Syntax::Unary(it) => self.unary_operator(it, location),
+            Syntax::Binary(it) => self.binary_operator(it, location),
+            Syntax::Cast(it) => self.cast_operator(it, location),
+            Syntax::If(it) => self.choice(it, location),
             Syntax::Block(it) if it.label.is_none() => self.block(&it.block),
-            Syntax::Index(it) => self.index_operator(it, place),
-            Syntax::Call(it) => self.call(it, place),
-            Syntax::MethodCall(it) => self.method_call(it, place),
+            Syntax::Index(it) => self.index_operator(it, location),
+            Syntax::Call(it) => self.call(it, location),
+            Syntax::MethodCall(it) => self.method_call(it, location),
             other => self.errors.at(other, unsupported(other)),
         }
     }
@@ -79,14 +86,14 @@ impl Elaborator {
             }
             _ => return self.errors.at(lit, "expected a number or a truth value"),
         };
-        Some(Value::new(kind, Place::of(&lit)))
+        Some(Value::new(kind, Location::of(&lit)))
     }
 
     fn suffixed(&mut self, lit: &Lit, suffix: &str, kind: Kind) -> Option<Value> {
         match suffix.parse::<DType>() {
             Ok(dtype) if dtype != DType::Bool => {
-                let expr = Value::new(kind, Place::of(&lit)).stored(dtype, &mut self.errors)?;
-                Some(Value::new(Kind::Typed(expr, dtype), Place::of(&lit)))
+                let expr = Value::new(kind, Location::of(&lit)).stored(dtype, &mut self.errors)?;
+                Some(Value::new(Kind::Typed(expr, dtype), Location::of(&lit)))
             }
             _ => self.errors.at(lit, format!("`{suffix}` is not an element type")),
         }
@@ -101,7 +108,7 @@ impl Elaborator {
             Some(Binding::Value(value)) => Some(value.clone()),
             Some(Binding::Scalar(id)) => {
                 let (expr, dtype) = (Expr::Scalar(*id), self.symbols.scalars[id.0 as usize].dtype);
-                Some(Value::new(Kind::Typed(expr, dtype), Place::of(&ident)))
+                Some(Value::new(Kind::Typed(expr, dtype), Location::of(&ident)))
             }
             Some(Binding::Tensor(id)) => {
                 let rank = self.symbols.tensors[id.0 as usize].shape.len();
@@ -141,10 +148,10 @@ impl Elaborator {
             return self.errors.at(path, message);
         };
         let expr = Expr::Const(literal, dtype);
-        Some(Value::new(Kind::Typed(expr, dtype), Place::of(&path)))
+        Some(Value::new(Kind::Typed(expr, dtype), Location::of(&path)))
     }
 
-    fn unary_operator(&mut self, unary: &syn::ExprUnary, place: Place) -> Option<Value> {
+    fn unary_operator(&mut self, unary: &syn::ExprUnary, location: Location) -> Option<Value> {
         if let (UnOp::Neg(_), Syntax::Lit(it)) = (unary.op, &*unary.expr)
             && let Lit::Int(lit) = &it.lit
             && let Ok(value) = lit.base10_parse::<i64>()
@@ -155,16 +162,16 @@ impl Elaborator {
         }
         let value = self.expr(&unary.expr)?;
         match unary.op {
-            UnOp::Neg(_) => self.negate(&value, place),
+            UnOp::Neg(_) => self.negate(&value, location),
             UnOp::Not(_) => {
                 let condition = value.operand(DType::Bool, &mut self.errors)?;
-                self.made(condition.unary(UnaryOp::Not), DType::Bool, place, &[&value])
+                self.typed_value(condition.unary(UnaryOp::Not), DType::Bool, location, &[&value])
             }
             _ => self.errors.at(unary.op, "there are no references to follow here: remove the `*`"),
         }
     }
 
-    fn negate(&mut self, value: &Value, place: Place) -> Option<Value> {
+    fn negate(&mut self, value: &Value, location: Location) -> Option<Value> {
         let kind = match &value.kind {
             Kind::Integer(it) => Kind::Integer(it.wrapping_neg()),
             Kind::Index(poly) => Kind::Index(-poly.clone()),
@@ -172,33 +179,33 @@ impl Elaborator {
             Kind::Typed(_, DType::Bool) => {
                 return self
                     .errors
-                    .at_place(place, "`-` applies to numbers; `!` negates a condition");
+                    .at_location(location, "`-` applies to numbers; `!` negates a condition");
             }
             Kind::Typed(..) => {
                 let (expr, dtype) = value.widened(&mut self.errors)?;
                 Kind::Typed(expr.unary(UnaryOp::Neg), dtype)
             }
         };
-        Value::of_parts(kind, place, &[value], &mut self.errors)
+        Value::of_parts(kind, location, &[value], &mut self.errors)
     }
 
-    fn binary_operator(&mut self, binary: &syn::ExprBinary, place: Place) -> Option<Value> {
+    fn binary_operator(&mut self, binary: &syn::ExprBinary, location: Location) -> Option<Value> {
         let (a, b) = (self.expr(&binary.left), self.expr(&binary.right));
         let (a, b) = (a?, b?);
         match binary.op {
-            BinOp::Add(_) => self.arithmetic(BinaryOp::Add, &a, &b, place),
-            BinOp::Sub(_) => self.arithmetic(BinaryOp::Sub, &a, &b, place),
-            BinOp::Mul(_) => self.arithmetic(BinaryOp::Mul, &a, &b, place),
-            BinOp::Div(_) => self.arithmetic(BinaryOp::Div, &a, &b, place),
-            BinOp::Rem(_) => self.arithmetic(BinaryOp::Rem, &a, &b, place),
-            BinOp::And(_) => self.logic(BinaryOp::And, &a, &b, place),
-            BinOp::Or(_) => self.logic(BinaryOp::Or, &a, &b, place),
-            BinOp::Eq(_) => self.comparison(CompareOp::Eq, &a, &b, place),
-            BinOp::Ne(_) => self.comparison(CompareOp::Ne, &a, &b, place),
-            BinOp::Lt(_) => self.comparison(CompareOp::Lt, &a, &b, place),
-            BinOp::Le(_) => self.comparison(CompareOp::Le, &a, &b, place),
-            BinOp::Gt(_) => self.comparison(CompareOp::Gt, &a, &b, place),
-            BinOp::Ge(_) => self.comparison(CompareOp::Ge, &a, &b, place),
+            BinOp::Add(_) => self.arithmetic(BinaryOp::Add, &a, &b, location),
+            BinOp::Sub(_) => self.arithmetic(BinaryOp::Sub, &a, &b, location),
+            BinOp::Mul(_) => self.arithmetic(BinaryOp::Mul, &a, &b, location),
+            BinOp::Div(_) => self.arithmetic(BinaryOp::Div, &a, &b, location),
+            BinOp::Rem(_) => self.arithmetic(BinaryOp::Rem, &a, &b, location),
+            BinOp::And(_) => self.logic(BinaryOp::And, &a, &b, location),
+            BinOp::Or(_) => self.logic(BinaryOp::Or, &a, &b, location),
+            BinOp::Eq(_) => self.comparison(CompareOp::Eq, &a, &b, location),
+            BinOp::Ne(_) => self.comparison(CompareOp::Ne, &a, &b, location),
+            BinOp::Lt(_) => self.comparison(CompareOp::Lt, &a, &b, location),
+            BinOp::Le(_) => self.comparison(CompareOp::Le, &a, &b, location),
+            BinOp::Gt(_) => self.comparison(CompareOp::Gt, &a, &b, location),
+            BinOp::Ge(_) => self.comparison(CompareOp::Ge, &a, &b, location),
             BinOp::BitAnd(_) => self.errors.at(binary.op, "for conditions, write `&&`"),
             BinOp::BitOr(_) => self.errors.at(binary.op, "for conditions, write `||`"),
             BinOp::BitXor(_) | BinOp::Shl(_) | BinOp::Shr(_) => {
@@ -214,37 +221,45 @@ impl Elaborator {
         op: BinaryOp,
         a: &Value,
         b: &Value,
-        place: Place,
+        location: Location,
     ) -> Option<Value> {
         let kind = match (&a.kind, &b.kind) {
             (Kind::Integer(_), Kind::Integer(_)) => {
                 let (a, b) = (a.as_index()?, b.as_index()?);
-                let value = self.index_binary(op, &a, &b, place)?.as_constant()?;
+                let value = self.index_binary(op, &a, &b, location)?.as_constant()?;
                 Kind::Integer(value)
             }
             (Kind::Integer(_) | Kind::Index(_), Kind::Integer(_) | Kind::Index(_)) => {
                 let (a, b) = (a.as_index()?, b.as_index()?);
-                Kind::Index(self.index_binary(op, &a, &b, place)?)
+                Kind::Index(self.index_binary(op, &a, &b, location)?)
             }
             (Kind::Float(a), Kind::Float(b)) => Kind::Float(a.clone().binary(op, b.clone())),
             _ => {
                 let (a, b, dtype) = unify(a, b, &mut self.errors)?;
                 if dtype == DType::Bool {
-                    return self.errors.at_place(place, "expected numbers, found truth values");
+                    return self
+                        .errors
+                        .at_location(location, "expected numbers, found truth values");
                 }
                 Kind::Typed(a.binary(op, b), dtype)
             }
         };
-        Value::of_parts(kind, place, &[a, b], &mut self.errors)
+        Value::of_parts(kind, location, &[a, b], &mut self.errors)
     }
 
-    fn logic(&mut self, op: BinaryOp, a: &Value, b: &Value, place: Place) -> Option<Value> {
+    fn logic(&mut self, op: BinaryOp, a: &Value, b: &Value, location: Location) -> Option<Value> {
         let left = a.operand(DType::Bool, &mut self.errors);
         let right = b.operand(DType::Bool, &mut self.errors);
-        self.made(left?.binary(op, right?), DType::Bool, place, &[a, b])
+        self.typed_value(left?.binary(op, right?), DType::Bool, location, &[a, b])
     }
 
-    fn comparison(&mut self, op: CompareOp, a: &Value, b: &Value, place: Place) -> Option<Value> {
+    fn comparison(
+        &mut self,
+        op: CompareOp,
+        a: &Value,
+        b: &Value,
+        location: Location,
+    ) -> Option<Value> {
         let known = |it: &Value| matches!(it.kind, Kind::Integer(_) | Kind::Index(_));
         let expr = match (a.as_index(), b.as_index()) {
             // Indices are compared as such, so that conditions on them can be proven.
@@ -256,10 +271,10 @@ impl Elaborator {
                 a.compare(op, b)
             }
         };
-        self.made(expr, DType::Bool, place, &[a, b])
+        self.typed_value(expr, DType::Bool, location, &[a, b])
     }
 
-    fn cast_operator(&mut self, syntax: &syn::ExprCast, place: Place) -> Option<Value> {
+    fn cast_operator(&mut self, syntax: &syn::ExprCast, location: Location) -> Option<Value> {
         let value = self.expr(&syntax.expr);
         let name = match &*syntax.ty {
             syn::Type::Path(path) => path.path.get_ident().map(ToString::to_string),
@@ -269,8 +284,8 @@ impl Elaborator {
             Some("usize" | "isize") => {
                 let value = value?;
                 return match value.as_index() {
-                    Some(poly) => Some(Value::new(Kind::Index(poly), place)),
-                    None => self.convert(&value, DType::I64, place),
+                    Some(poly) => Some(Value::new(Kind::Index(poly), location)),
+                    None => self.convert(&value, DType::I64, location),
                 };
             }
             Some(name) => name.parse::<DType>().ok(),
@@ -279,11 +294,11 @@ impl Elaborator {
         let Some(to) = to else {
             return self.errors.at(&syntax.ty, "expected an element type, as in `as f32`");
         };
-        self.convert(&value?, to, place)
+        self.convert(&value?, to, location)
     }
 
     /// The value as another type, as Rust's `as`.
-    fn convert(&mut self, value: &Value, to: DType, place: Place) -> Option<Value> {
+    fn convert(&mut self, value: &Value, to: DType, location: Location) -> Option<Value> {
         // A literal takes the type at once if it can: `300.0 as f64` is not rounded to `f32`.
         let literal = match value.kind {
             Kind::Float(_) => to.is_float(),
@@ -305,16 +320,16 @@ impl Elaborator {
         if to == DType::Bool && from != DType::Bool {
             return self
                 .errors
-                .at_place(place, "a number is no truth value: compare it, as in `x != 0`");
+                .at_location(location, "a number is no truth value: compare it, as in `x != 0`");
         }
         if from == DType::Bool && to.is_float() {
             let message = "a truth value becomes a float by choice: `if c { 1.0 } else { 0.0 }`";
-            return self.errors.at_place(place, message);
+            return self.errors.at_location(location, message);
         }
-        self.made(cast(to, from, expr), to, place, &[value])
+        self.typed_value(cast(to, from, expr), to, location, &[value])
     }
 
-    fn choice(&mut self, syntax: &syn::ExprIf, place: Place) -> Option<Value> {
+    fn choice(&mut self, syntax: &syn::ExprIf, location: Location) -> Option<Value> {
         if let Syntax::Let(it) = &*syntax.cond {
             return self.errors.at(it, "patterns are not part of the language: compare instead");
         }
@@ -324,15 +339,15 @@ impl Elaborator {
             let message = "an `if` needs an `else`: every element has a value";
             return self.errors.at(syntax.if_token, message);
         };
-        let then = self.under(test.as_ref(), true, |walk| walk.block(&syntax.then_branch));
-        let otherwise = self.under(test.as_ref(), false, |walk| walk.expr(otherwise));
+        let then = self.under(test.as_ref(), true, |it| it.block(&syntax.then_branch));
+        let otherwise = self.under(test.as_ref(), false, |it| it.expr(otherwise));
         let (condition, then, otherwise) = (condition?, then?, otherwise?);
         let (a, b, dtype) = unify(&then, &otherwise, &mut self.errors)?;
         let kind = select(test?, a, b, dtype);
-        Value::of_parts(kind, place, &[&condition, &then, &otherwise], &mut self.errors)
+        Value::of_parts(kind, location, &[&condition, &then, &otherwise], &mut self.errors)
     }
 
-    /// Runs `f` where `condition` is known to be `holds`.
+    /// Runs `f` under the path condition that `condition` is `holds`.
     fn under<T>(
         &mut self,
         condition: Option<&Expr>,
@@ -350,23 +365,25 @@ impl Elaborator {
 
     /// `{ let a = ..; let b = ..; value }`
     pub(super) fn block(&mut self, block: &Block) -> Option<Value> {
-        self.scoped(|walk| {
+        self.scoped(|this| {
             let Some((last, lets)) = block.stmts.split_last() else {
-                return walk.errors.at_place(Place::of(&block), "expected a value in this block");
+                return this
+                    .errors
+                    .at_location(Location::of(&block), "expected a value in this block");
             };
             for it in lets {
-                walk.scalar_let(it);
+                this.scalar_let(it);
             }
             match last {
-                Stmt::Expr(value, None) => walk.expr(value),
+                Stmt::Expr(value, None) => this.expr(value),
                 Stmt::Local(_) => {
-                    walk.scalar_let(last);
-                    walk.errors.at(last, "a block ends in a value, not in a `let`")
+                    this.scalar_let(last);
+                    this.errors.at(last, "a block ends in a value, not in a `let`")
                 }
                 Stmt::Expr(_, Some(semicolon)) => {
-                    walk.errors.at(semicolon, "a block ends in a value, with no `;` after it")
+                    this.errors.at(semicolon, "a block ends in a value, with no `;` after it")
                 }
-                other => walk.errors.at(other, no_statement(other)),
+                other => this.errors.at(other, no_statement(other)),
             }
         })
     }
@@ -376,7 +393,7 @@ impl Elaborator {
             self.errors.at::<()>(statement, no_statement(statement));
             return;
         };
-        let Some((ident, ty, init)) = self.let_parts(local) else { return };
+        let Some(LetParts { ident, ty, init }) = self.let_parts(local) else { return };
         let value = self.expr(init);
         let value = match ty {
             None => value,
@@ -385,11 +402,8 @@ impl Elaborator {
         self.bind(ident.to_string(), value.map_or(Binding::Poisoned, Binding::Value));
     }
 
-    /// Name, type and value of a `let`; names it binds become known as poisoned otherwise.
-    pub(super) fn let_parts<'a>(
-        &mut self,
-        local: &'a syn::Local,
-    ) -> Option<(&'a syn::Ident, Option<&'a syn::Type>, &'a Syntax)> {
+    /// Returns the parts of a `let`; after an error, names that it binds are poisoned.
+    pub(super) fn let_parts<'a>(&mut self, local: &'a syn::Local) -> Option<LetParts<'a>> {
         let (pat, ty) = match &local.pat {
             syn::Pat::Type(it) => (&*it.pat, Some(&*it.ty)),
             other => (other, None),
@@ -401,7 +415,7 @@ impl Elaborator {
             return self.errors.at(pat, "`let` binds one name, for good: no `mut`, no patterns");
         };
         match &local.init {
-            Some(init) if init.diverge.is_none() => Some((ident, ty, &init.expr)),
+            Some(init) if init.diverge.is_none() => Some(LetParts { ident, ty, init: &init.expr }),
             Some(_) => {
                 self.bind(ident.to_string(), Binding::Poisoned);
                 self.errors.at(local, "`let .. else` is not part of the language")
@@ -413,31 +427,31 @@ impl Elaborator {
         }
     }
 
-    /// A value under the type that its `let` states.
+    /// Converts a value to the type that its `let` states.
     pub(super) fn annotated(&mut self, value: &Value, ty: &syn::Type) -> Option<Value> {
         let name = match ty {
             syn::Type::Path(path) => path.path.get_ident().map(ToString::to_string),
             _ => None,
         };
         if let (Some("usize"), Some(poly)) = (name.as_deref(), value.as_index()) {
-            return Some(Value::new(Kind::Index(poly), value.place));
+            return Some(Value::new(Kind::Index(poly), value.location));
         }
         let Some(dtype) = name.and_then(|it| it.parse::<DType>().ok()) else {
             return self.errors.at(ty, "expected an element type, or no type at all");
         };
         let expr = value.stored(dtype, &mut self.errors)?;
-        self.made(expr, dtype, value.place, &[value])
+        self.typed_value(expr, dtype, value.location, &[value])
     }
 
-    /// A typed value made of `parts`.
-    pub(super) fn made(
+    /// Makes a typed value of `parts`.
+    pub(super) fn typed_value(
         &mut self,
         expr: Expr,
         dtype: DType,
-        place: Place,
+        location: Location,
         parts: &[&Value],
     ) -> Option<Value> {
-        Value::of_parts(Kind::Typed(expr, dtype), place, parts, &mut self.errors)
+        Value::of_parts(Kind::Typed(expr, dtype), location, parts, &mut self.errors)
     }
 }
 
@@ -497,7 +511,7 @@ fn limit(dtype: DType, name: &str) -> Option<Literal> {
     Some(Literal::Float(value))
 }
 
-/// Why a statement that is no `let` has no place in a program.
+/// The message for a statement that is not part of the language.
 pub(super) fn no_statement(statement: &Stmt) -> String {
     match statement {
         Stmt::Expr(it, _) => match it {
@@ -520,7 +534,7 @@ fn is_assignment(op: &BinOp) -> bool {
     text.len() > 1 && text.ends_with('=') && !["==", "<=", ">=", "!="].contains(&text.as_str())
 }
 
-/// Why a kind of Rust expression has no place in a program.
+/// The message for an expression that is not part of the language.
 fn unsupported(syntax: &Syntax) -> String {
     let message = match syntax {
         Syntax::ForLoop(_) | Syntax::While(_) | Syntax::Loop(_) => {

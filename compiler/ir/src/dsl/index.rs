@@ -1,7 +1,7 @@
 //! Exact integer arithmetic on axes and dimensions.
 
 use super::elaborate::Elaborator;
-use super::errors::Place;
+use super::errors::Location;
 use super::value::magnitude;
 use crate::dag::BinaryOp;
 use crate::poly::Poly;
@@ -10,17 +10,17 @@ use crate::poly::Poly;
 const MAX_MAGNITUDE: f64 = LARGEST as f64;
 /// The largest of them.
 pub(super) const LARGEST: i64 = 1 << 53;
-/// As are those with more terms than anyone writes.
+/// The most terms of an index.
 const MAX_TERMS: usize = 256;
 
 impl Elaborator {
-    /// `a op b`, with Rust's meaning; where that is not certain, an error.
+    /// Elaborates `a op b` with Rust's meaning; reports an error where that is not proven.
     pub(super) fn index_binary(
         &mut self,
         op: BinaryOp,
         a: &Poly,
         b: &Poly,
-        place: Place,
+        location: Location,
     ) -> Option<Poly> {
         let facts = &self.known.facts;
         let (size_a, size_b) = (magnitude(a, facts), magnitude(b, facts));
@@ -30,7 +30,7 @@ impl Elaborator {
             _ => (size_a + size_b, terms_a + terms_b),
         };
         if size > MAX_MAGNITUDE || terms > MAX_TERMS {
-            return self.errors.at_place(place, "this index could exceed 2^53");
+            return self.errors.at_location(location, "this index could exceed 2^53");
         }
         match op {
             BinaryOp::Add => Some(a.clone() + b.clone()),
@@ -38,18 +38,26 @@ impl Elaborator {
             BinaryOp::Mul => Some(a.clone() * b.clone()),
             BinaryOp::Min => Some(a.lesser(b, facts)),
             BinaryOp::Max => Some(a.greater(b, facts)),
-            BinaryOp::Div | BinaryOp::Rem => self.index_divide(op, a, b, place),
+            BinaryOp::Div | BinaryOp::Rem => self.index_divide(op, a, b, location),
             BinaryOp::Pow | BinaryOp::And | BinaryOp::Or => self
                 .errors
-                .at_place(place, "indices know `+ - * / %`, `min`, `max` and comparisons"),
+                .at_location(location, "indices know `+ - * / %`, `min`, `max` and comparisons"),
         }
     }
 
-    fn index_divide(&mut self, op: BinaryOp, a: &Poly, b: &Poly, place: Place) -> Option<Poly> {
+    fn index_divide(
+        &mut self,
+        op: BinaryOp,
+        a: &Poly,
+        b: &Poly,
+        location: Location,
+    ) -> Option<Poly> {
         let facts = &self.known.facts;
         if !b.is_positive(facts) {
             let b = self.name_poly(b);
-            return self.errors.at_place(place, format!("the divisor `{b}` may be 0 or less"));
+            return self
+                .errors
+                .at_location(location, format!("the divisor `{b}` may be 0 or less"));
         }
         if let (Some(a), Some(b)) = (a.as_constant(), b.as_constant()) {
             return Some(Poly::constant(if op == BinaryOp::Div { a / b } else { a % b }));
@@ -60,7 +68,7 @@ impl Elaborator {
                 "`{a}` may be negative, and an index is divided only where it cannot be; \
                  add a multiple of the divisor first"
             );
-            return self.errors.at_place(place, message);
+            return self.errors.at_location(location, message);
         }
         Some(if op == BinaryOp::Div { a.div(b, facts) } else { a.modulo(b, facts) })
     }

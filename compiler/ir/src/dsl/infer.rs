@@ -1,4 +1,4 @@
-//! Extents of axes that nothing declares: an axis that indexes a dimension covers it.
+//! Inference of extents that nothing declares: an axis that indexes a dimension covers it.
 
 use syn::{Block, Expr as Syntax, Stmt};
 
@@ -7,8 +7,8 @@ use super::signature::plain_ident;
 /// Nesting beyond this is refused later, when the expression is read.
 const MAX_NESTING: usize = 250;
 
-/// An axis that is, alone, a subscript.
-pub(super) struct Use {
+/// The use of an axis alone as a subscript.
+pub(super) struct AxisUse {
     /// Its position among the axes asked for.
     pub(super) axis: usize,
     /// The name of the tensor.
@@ -16,21 +16,29 @@ pub(super) struct Use {
     /// The position of the subscript, and how many there are.
     pub(super) position: usize,
     pub(super) rank: usize,
-    /// Whether it stands in `x[[..]]`, which must be in bounds, not in `x.get([..])`.
-    pub(super) in_bounds: bool,
+    pub(super) access: Access,
 }
 
-/// Every such use in an expression; axes hidden by an inner name are not theirs.
-pub(super) fn uses(syntax: &Syntax, axes: &[String]) -> Vec<Use> {
+/// The access in which a subscript stands.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Access {
+    /// `x[[..]]`, which must be in bounds.
+    InBounds,
+    /// `x.get([..])`.
+    Checked,
+}
+
+/// Finds every such use in an expression; axes shadowed by an inner name have none there.
+pub(super) fn uses(syntax: &Syntax, axes: &[String]) -> Vec<AxisUse> {
     let mut search = Search { axes: axes.to_vec(), found: Vec::new(), depth: 0 };
     search.expr(syntax);
     search.found
 }
 
 struct Search {
-    /// Names of the axes; emptied while hidden.
+    /// Names of the axes; emptied while shadowed.
     axes: Vec<String>,
-    found: Vec<Use>,
+    found: Vec<AxisUse>,
     depth: usize,
 }
 
@@ -46,11 +54,11 @@ impl Search {
 
     fn visit(&mut self, syntax: &Syntax) {
         match syntax {
-            Syntax::Index(it) => self.subscripts(&it.expr, &it.index, true),
+            Syntax::Index(it) => self.subscripts(&it.expr, &it.index, Access::InBounds),
             Syntax::MethodCall(it) => {
                 match it.args.first() {
                     Some(array) if it.method == "get" => {
-                        self.subscripts(&it.receiver, array, false);
+                        self.subscripts(&it.receiver, array, Access::Checked);
                     }
                     _ => {
                         self.expr(&it.receiver);
@@ -78,7 +86,7 @@ impl Search {
             Syntax::Closure(it) => {
                 let outer = self.axes.clone();
                 for name in it.inputs.iter().filter_map(plain_ident) {
-                    self.hide(&name.to_string());
+                    self.shadow(&name.to_string());
                 }
                 self.expr(&it.body);
                 self.axes = outer;
@@ -96,7 +104,7 @@ impl Search {
                         self.expr(&init.expr);
                     }
                     if let Some(name) = plain_ident(&local.pat) {
-                        self.hide(&name.to_string());
+                        self.shadow(&name.to_string());
                     }
                 }
                 Stmt::Expr(value, _) => self.expr(value),
@@ -106,13 +114,13 @@ impl Search {
         self.axes = outer;
     }
 
-    fn hide(&mut self, name: &str) {
+    fn shadow(&mut self, name: &str) {
         for axis in self.axes.iter_mut().filter(|it| *it == name) {
             axis.clear();
         }
     }
 
-    fn subscripts(&mut self, tensor: &Syntax, index: &Syntax, in_bounds: bool) {
+    fn subscripts(&mut self, tensor: &Syntax, index: &Syntax, access: Access) {
         let (Syntax::Path(path), Syntax::Array(array)) = (tensor, index) else { return };
         let Some(tensor) = path.path.get_ident() else { return };
         for (position, subscript) in array.elems.iter().enumerate() {
@@ -123,7 +131,7 @@ impl Search {
             let axis = alone.and_then(|it| self.axes.iter().position(|axis| it == axis));
             let (tensor, rank) = (tensor.to_string(), array.elems.len());
             match axis {
-                Some(axis) => self.found.push(Use { axis, tensor, position, rank, in_bounds }),
+                Some(axis) => self.found.push(AxisUse { axis, tensor, position, rank, access }),
                 None => self.expr(subscript),
             }
         }

@@ -1,19 +1,20 @@
-//! Step 1 of 12: reads a function annotated with `#[autotune]`.
+//! The language: elaborates a function annotated with `#[autotune]`.
 //!
 //! ```text
-//! [dsl] -> dag -> schedule -> nest -> kernel -> codegen -> compile -> measure -> ...
+//! [dsl] -> dag -> schedule -> nest -> cpu or cuda -> compile -> measure -> ...
 //! ```
 //!
 //! In: the attribute's arguments and the function, as tokens. Out: a [`Program`], in which every
-//! name is resolved, every type is known, every read is proven in bounds, and reductions stand on
-//! their own. Next: [`crate::dsl::build`] brings it into the form whose text is its identity.
+//! name is resolved, every type is known, every read is proven in bounds, and reductions are computes
+//! of their own. Next: [`build`] brings it into the form whose text is its identity.
 //!
-//! `docs/language.md` describes the language for those who write it.
+//! `docs/language.md` describes the language for its users. This file holds the data of a program,
+//! which every file of the module uses.
 //!
 //! # Invariants
 //!
-//! - All that is wrong is reported at once, each error where it is, none because of another.
-//! - Whatever the tokens, nothing here panics, and nothing takes long.
+//! - All errors are reported at once, each at its location, none as a consequence of another.
+//! - No tokens make the elaboration panic, or take long.
 
 mod body;
 mod build;
@@ -45,7 +46,7 @@ pub struct Program {
     pub visibility: syn::Visibility,
     /// The function's other attributes, its documentation among them.
     pub attributes: Vec<syn::Attribute>,
-    /// What the attribute says.
+    /// The arguments of the attribute.
     pub options: Options,
     /// The dynamic dimensions, by [`DimId`](crate::poly::DimId): in order of appearance in the
     /// parameters' shapes.
@@ -68,7 +69,7 @@ pub struct DynamicDim {
     pub ident: Ident,
     /// The extents for which kernels must be right.
     pub range: Interval,
-    /// Where a launch finds it: the position of a parameter, and of a dimension of its shape.
+    /// The source at launch: the position of a parameter, and of a dimension of its shape.
     pub source: (usize, usize),
     /// The intervals in which schedules may differ: they cover `range`, in order.
     pub buckets: Vec<Interval>,
@@ -82,11 +83,11 @@ pub struct Param {
     pub ty: syn::Type,
     /// The type of its elements, or its own.
     pub dtype: DType,
-    /// What it is.
+    /// Its kind.
     pub kind: ParamKind,
 }
 
-/// What a parameter is.
+/// The kinds of parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParamKind {
     /// `Tensor<..>`.
@@ -115,7 +116,7 @@ impl Program {
         self.dims.iter().map(|it| it.buckets.clone()).collect()
     }
 
-    /// How far results may be from the reference; by element type where the attribute is silent.
+    /// The tolerance of results; by element type where the attribute states none.
     pub fn tolerance(&self) -> Tolerance {
         let coarsest =
             self.outputs.iter().map(|it| default_tolerance(it.dtype)).fold(0.0, f64::max);
@@ -137,18 +138,18 @@ fn default_tolerance(dtype: DType) -> f64 {
     }
 }
 
-/// Reads a function and the arguments of its attribute.
+/// Elaborates a function and the arguments of its attribute.
 ///
 /// # Errors
 ///
-/// All that is wrong with the program, as one error that holds them all.
+/// All errors of the program, combined.
 pub fn parse(options: TokenStream, function: &syn::ItemFn) -> syn::Result<Program> {
     let mut errors = errors::Errors::default();
     let options = options::parse(options, &mut errors);
     elaborate::program(options, function, errors)
 }
 
-/// The arguments of a function's `#[autotune]`, by whatever path it is named; none if it has none.
+/// Returns the arguments of a function's `#[autotune]`, named by any path; `None` without one.
 pub fn attribute(function: &syn::ItemFn) -> Option<syn::Result<TokenStream>> {
     let attribute = function.attrs.iter().find(|it| is_autotune(it))?;
     Some(match &attribute.meta {
@@ -164,11 +165,11 @@ fn is_autotune(attribute: &syn::Attribute) -> bool {
     attribute.path().segments.last().is_some_and(|it| it.ident == "autotune")
 }
 
-/// Reads the text of one function, attribute included, up to its dag.
+/// Builds the dag of the text of one function, attribute included.
 ///
 /// # Errors
 ///
-/// All that is wrong with the program; what is wrong with it as Rust comes first and alone.
+/// All errors of the program; syntax errors of Rust come first and alone.
 pub fn program(source: &str) -> syn::Result<Dag> {
     let function: syn::ItemFn = syn::parse_str(source)?;
     let options = attribute(&function).transpose()?.unwrap_or_default();

@@ -18,7 +18,7 @@ pub(super) const MAX_EXTENT: i64 = i32::MAX as i64;
 const EXPECTED: &str =
     "`dims(..)`, `buckets(..)`, `accum = ..`, `tol(rel = .., abs = ..)` or `crate = ..`";
 
-/// How far results may be from the reference: `abs + rel * |reference|`.
+/// The tolerance of results: `abs + rel * |reference|`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tolerance {
     /// In units of the reference's magnitude.
@@ -27,7 +27,7 @@ pub struct Tolerance {
     pub abs: f64,
 }
 
-/// What the attribute says.
+/// The arguments of the attribute.
 #[derive(Clone, Default)]
 pub struct Options {
     /// In the order in which the attribute declares them.
@@ -36,12 +36,13 @@ pub struct Options {
     pub(super) buckets: Vec<(Ident, Vec<i64>)>,
     /// The type in which sums and products of `f32` and narrower floats accumulate.
     pub accum: Option<DType>,
-    /// As far as the attribute states it.
+    /// The relative tolerance, if stated.
     pub(super) rel: Option<f64>,
+    /// The absolute tolerance, if stated.
     pub(super) abs: Option<f64>,
     /// The path of the run-time crate, where it goes by another name.
     pub krate: Option<syn::Path>,
-    /// Whether something could not be read, so that what is missing may have been there.
+    /// Whether a syntax error may have hidden declarations.
     pub(super) incomplete: bool,
 }
 
@@ -62,7 +63,7 @@ struct Assignment {
     value: Expr,
 }
 
-/// Reads the arguments; what cannot be read is reported and left out.
+/// Parses the arguments; erroneous ones are reported and omitted.
 pub(super) fn parse(tokens: TokenStream, errors: &mut Errors) -> Options {
     let mut options = Options::default();
     let mut seen = BTreeSet::new();

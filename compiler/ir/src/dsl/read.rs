@@ -1,20 +1,29 @@
-//! Reads of tensors: `x[[i, j]]`, proven in bounds, and `x.get([i, j]).unwrap_or(v)`, which asks.
+//! Reads of tensors: `x[[i, j]]`, proven in bounds, and `x.get([i, j]).unwrap_or(v)`, checked.
 
 use quote::ToTokens;
 use syn::Expr as Syntax;
 
 use super::elaborate::{Binding, Elaborator};
-use super::errors::Place;
+use super::errors::Location;
 use super::value::{Kind, Value, cast, unify};
 use crate::dag::{BinaryOp, CompareOp, DType, Expr, Literal, Subscript, TensorId};
 use crate::poly::Poly;
+
+/// The treatment of bounds of a read.
+#[derive(Clone, Copy)]
+enum Bounds {
+    /// Reads that are not proven in bounds are errors.
+    Proven,
+    /// The caller adds a condition.
+    Checked,
+}
 
 impl Elaborator {
     /// `x[[i, j]]`
     pub(super) fn index_operator(
         &mut self,
         syntax: &syn::ExprIndex,
-        place: Place,
+        location: Location,
     ) -> Option<Value> {
         if let Syntax::Index(_) = &*syntax.expr {
             return self
@@ -26,8 +35,8 @@ impl Elaborator {
             let message = "indices stand in double brackets, as in `x[[i, j]]`";
             return self.errors.at(&syntax.index, message);
         };
-        let (expr, dtype, parts) = self.read(tensor, array, true)?;
-        self.made(expr, dtype, place, &parts.iter().collect::<Vec<_>>())
+        let (expr, dtype, parts) = self.read(tensor, array, Bounds::Proven)?;
+        self.typed_value(expr, dtype, location, &parts.iter().collect::<Vec<_>>())
     }
 
     /// `x.get([i, j]).unwrap_or(value)`
@@ -35,28 +44,28 @@ impl Elaborator {
         &mut self,
         get: &syn::ExprMethodCall,
         otherwise: &Syntax,
-        place: Place,
+        location: Location,
     ) -> Option<Value> {
         let tensor = self.tensor_named(&get.receiver);
         let array = match get.args.first() {
             Some(Syntax::Array(array)) if get.args.len() == 1 => array,
             _ => return self.errors.at(get, "indices stand in brackets, as in `x.get([i, j])`"),
         };
-        let read = self.read(tensor, array, false);
+        let read = self.read(tensor, array, Bounds::Checked);
         let otherwise = self.expr(otherwise);
         let ((read, dtype, mut parts), otherwise) = (read?, otherwise?);
         let Expr::Read { tensor, index } = &read else { return None };
         let condition = self.is_inside(*tensor, index);
-        let read = Value::new(Kind::Typed(read.clone(), dtype), place);
+        let read = Value::new(Kind::Typed(read.clone(), dtype), location);
         let (then, otherwise_expr, dtype) = unify(&read, &otherwise, &mut self.errors)?;
         parts.push(otherwise);
         let parts: Vec<&Value> = parts.iter().collect();
         let Some(condition) = condition else {
-            return self.made(then, dtype, place, &parts);
+            return self.typed_value(then, dtype, location, &parts);
         };
         let (then, otherwise) = (Box::new(then), Box::new(otherwise_expr));
         let expr = Expr::Select { condition: Box::new(condition), then, otherwise };
-        self.made(expr, dtype, place, &parts)
+        self.typed_value(expr, dtype, location, &parts)
     }
 
     /// The tensor that an expression names.
@@ -78,12 +87,12 @@ impl Elaborator {
         }
     }
 
-    /// A read with its type, and the values in its subscripts.
+    /// Elaborates a read; returns its type and the values in its subscripts, too.
     fn read(
         &mut self,
         tensor: Option<TensorId>,
         array: &syn::ExprArray,
-        prove: bool,
+        bounds: Bounds,
     ) -> Option<(Expr, DType, Vec<Value>)> {
         let values: Vec<Option<Value>> = array.elems.iter().map(|it| self.expr(it)).collect();
         let id = tensor?;
@@ -99,7 +108,7 @@ impl Elaborator {
         let mut index = Vec::new();
         for ((value, extent), syntax) in values.iter().zip(&shape).zip(&array.elems) {
             let subscript = self.subscript(value, extent);
-            if let (Some(it), true) = (&subscript, prove) {
+            if let (Some(it), Bounds::Proven) = (&subscript, bounds) {
                 self.prove_inside(it, extent, &name, syntax);
             }
             index.push(subscript);
@@ -113,14 +122,14 @@ impl Elaborator {
             return Some(Subscript::Affine(poly));
         }
         let Kind::Typed(expr, dtype) = &value.kind else {
-            return self.errors.at_place(value.place, "an index is an integer, not a float");
+            return self.errors.at_location(value.location, "an index is an integer, not a float");
         };
         if !dtype.is_integer() {
             return self
                 .errors
-                .at_place(value.place, format!("an index is an integer, not {dtype}"));
+                .at_location(value.location, format!("an index is an integer, not {dtype}"));
         }
-        // 32 bits if the value has no more, whatever it was cast to, and the extent fits.
+        // 32 bits suffice if the value had no more before a cast, and the extent fits.
         let (expr, dtype) = match expr {
             Expr::Cast(DType::I64, inner) if is_narrow(inner.dtype(&self.symbols)) => {
                 (&**inner, inner.dtype(&self.symbols))
@@ -153,10 +162,10 @@ impl Elaborator {
                  {hint}, or clamp it"
             ),
         };
-        self.errors.at_place::<()>(Place::of(syntax), message);
+        self.errors.at_location::<()>(Location::of(syntax), message);
     }
 
-    /// The condition under which all subscripts are in bounds, as far as it can fail.
+    /// Returns the condition that all subscripts are in bounds, without parts that are proven.
     fn is_inside(&self, tensor: TensorId, index: &[Subscript]) -> Option<Expr> {
         let shape = &self.symbols.tensors[tensor.0 as usize].shape;
         let mut conditions = Vec::new();

@@ -1,26 +1,29 @@
-//! Reductions: each becomes a compute of its own, which the expression around it reads.
+//! Reductions: each becomes a compute of its own, which the enclosing expression reads.
+//!
+//! Its bodies are expressions, which may hold reductions: `expr`, `call` and `reduce` are mutually
+//! recursive, as the grammar is.
 
 use syn::punctuated::Punctuated;
 use syn::{Expr as Syntax, RangeLimits, Token};
 
 use super::elaborate::{Binding, Elaborator, Reduction, Var};
-use super::errors::{Place, count};
+use super::errors::{Location, count};
 use super::signature::plain_ident;
 use super::value::{Kind, Value, cast};
 use crate::dag::{
-    BinaryOp, CompareOp, Compute, ComputeAxis, ComputeId, DType, Expr, Literal, Reducer, Subscript,
-    Tensor, TensorId, TensorKind,
+    BinaryOp, CompareOp, Compute, ComputeAxis, ComputeId, DType, Expr, Literal, Reducer, Tensor,
+    TensorId, TensorKind,
 };
 use crate::poly::{Atom, Poly, VarId};
 use crate::span::Span;
 
-/// What a reduction's name asks for.
+/// The kinds of reductions.
 #[derive(Clone, Copy, PartialEq)]
-enum Wanted {
-    Value(Reducer),
+enum ReductionKind {
+    Fold(Reducer),
     Mean,
-    /// Where the largest or smallest is.
-    Place(Reducer),
+    /// The index of the maximum or minimum.
+    Arg(Reducer),
 }
 
 /// The names of reductions.
@@ -29,30 +32,37 @@ pub(super) const NAMES: [&str; 9] =
 
 /// The axis of a reduction.
 struct Range {
-    /// Where it starts, and how long it is: whatever the axes around are.
+    /// The least index for any values of the enclosing axes.
     lo: Poly,
+    /// The extent for any values of the enclosing axes.
     extent: Poly,
-    /// Which part of it counts, where that depends on an axis around.
+    /// The ends that depend on an enclosing axis, as a mask.
     part: Part,
-    /// How much of it counts.
+    /// The number of indices that are not masked.
     count: Poly,
 }
 
-/// The ends of a range that depend on axes around.
+/// The ends of a range that depend on enclosing axes.
 #[derive(Default)]
 struct Part {
     /// The first index.
     first: Option<Poly>,
-    /// The one after the last.
+    /// The exclusive end.
     end: Option<Poly>,
 }
 
-/// What is reduced, as read.
+/// The axes of a compute, by their ids in the program.
+pub(super) struct Axes<'a> {
+    pub(super) spatial: &'a [VarId],
+    pub(super) reduce: &'a [VarId],
+}
+
+/// The body of a reduction.
 struct ReductionBody {
     axes: Vec<VarId>,
-    /// The condition under which a value counts, if not all do.
-    counts: Option<Expr>,
-    /// `None` if something was wrong with it or with an axis.
+    /// The mask, if some values do not count.
+    mask: Option<Expr>,
+    /// `None` after an error in it or in an axis.
     value: Option<Value>,
 }
 
@@ -62,14 +72,14 @@ impl Elaborator {
         &mut self,
         name: &str,
         args: &Punctuated<Syntax, Token![,]>,
-        place: Place,
+        location: Location,
     ) -> Option<Value> {
-        let wanted = wanted(name);
+        let kind = reduction_kind(name);
         let (Some(ranges), Some(Syntax::Closure(closure)), 2) =
             (args.first(), args.last(), args.len())
         else {
             let message = format!("`{name}` takes a range and a closure: `{name}(0..K, |k| ..)`");
-            return self.errors.at_place(place, message);
+            return self.errors.at_location(location, message);
         };
         let ranges = match ranges {
             Syntax::Tuple(tuple) => tuple.elems.iter().map(|it| self.range(it)).collect(),
@@ -83,39 +93,44 @@ impl Elaborator {
             };
             return self.errors.at(&closure.inputs, message);
         }
-        if matches!(wanted, Wanted::Place(_)) && ranges.len() != 1 {
+        if matches!(kind, ReductionKind::Arg(_)) && ranges.len() != 1 {
             return self.errors.at(args, format!("`{name}` goes over one range"));
         }
-        let ReductionBody { axes, counts, value } = self.reduction_body(&ranges, closure);
+        let ReductionBody { axes, mask, value } = self.reduction_body(&ranges, closure);
         let ranges: Vec<Range> = ranges.into_iter().collect::<Option<_>>()?;
         let body = value?;
-        let (body_expr, dtype) = match wanted {
-            Wanted::Value(Reducer::Any | Reducer::All) => {
+        let (body_expr, dtype) = match kind {
+            ReductionKind::Fold(Reducer::Any | Reducer::All) => {
                 (body.operand(DType::Bool, &mut self.errors)?, DType::Bool)
             }
             _ => body.widened(&mut self.errors)?,
         };
-        if dtype == DType::Bool && !matches!(wanted, Wanted::Value(Reducer::Any | Reducer::All)) {
+        if dtype == DType::Bool && !matches!(kind, ReductionKind::Fold(Reducer::Any | Reducer::All))
+        {
             let message = format!("`{name}` applies to numbers; `any` and `all` to conditions");
-            return self.errors.at_place(body.place, message);
+            return self.errors.at_location(body.location, message);
         }
-        let body_expr = match (counts, wanted) {
+        let body_expr = match (mask, kind) {
             (None, _) => body_expr,
-            (Some(_), Wanted::Place(_)) => {
+            (Some(_), ReductionKind::Arg(_)) => {
                 let message = format!("a range of `{name}` cannot depend on an axis");
                 return self.errors.at(args, message);
             }
-            (Some(counts), Wanted::Value(reducer)) => only(counts, body_expr, reducer, dtype),
-            (Some(counts), Wanted::Mean) => only(counts, body_expr, Reducer::Sum, dtype),
+            (Some(mask), ReductionKind::Fold(reducer)) => masked(mask, body_expr, reducer, dtype),
+            (Some(mask), ReductionKind::Mean) => masked(mask, body_expr, Reducer::Sum, dtype),
         };
-        let (expr, dtype) = match wanted {
-            Wanted::Value(reducer) => (self.accumulate(reducer, axes, body_expr, dtype), dtype),
-            Wanted::Mean => (self.mean(&ranges, axes, body_expr, dtype, body.place)?, dtype),
-            Wanted::Place(reducer) => {
-                (self.place(reducer, &ranges[0], axes[0], body_expr, dtype), DType::I64)
+        let (expr, dtype) = match kind {
+            ReductionKind::Fold(reducer) => {
+                (self.accumulate(reducer, axes, body_expr, dtype), dtype)
+            }
+            ReductionKind::Mean => {
+                (self.mean(&ranges, axes, body_expr, dtype, body.location)?, dtype)
+            }
+            ReductionKind::Arg(reducer) => {
+                (self.arg(reducer, &ranges[0], axes[0], body_expr, dtype), DType::I64)
             }
         };
-        Some(Value::new(Kind::Typed(expr, dtype), place))
+        Some(Value::new(Kind::Typed(expr, dtype), location))
     }
 
     fn range(&mut self, syntax: &Syntax) -> Option<Range> {
@@ -164,45 +179,45 @@ impl Elaborator {
         Some(poly)
     }
 
-    /// The values that an index may have, whatever the axes around are.
+    /// Returns the values of an index over all values of the enclosing axes.
     fn span(&self, index: &Poly) -> Option<Span> {
         let axis = |it: VarId| Some(Span::whole(self.vars.get(it.0 as usize)?.extent.clone()));
         Span::of(index, &axis, &self.known.facts)
     }
 
-    /// The closure's body, read with its axes in scope.
+    /// Elaborates the closure's body with its axes in scope.
     fn reduction_body(
         &mut self,
         ranges: &[Option<Range>],
         closure: &syn::ExprClosure,
     ) -> ReductionBody {
-        // The reduction is computed for every point, whatever branch it is read in.
+        // The reduction is computed for every point, so no branch condition holds.
         let known = self.known.clone();
         self.known = known.without_conditions();
         let depth = self.around.len();
-        let (axes, counts, body) = self.scoped(|walk| {
-            let (mut axes, mut counts) = (Vec::new(), None);
+        let (axes, mask, body) = self.scoped(|this| {
+            let (mut axes, mut mask) = (Vec::new(), None);
             for (range, pat) in ranges.iter().zip(&closure.inputs) {
-                let axis = walk.closure_axis(pat, range.as_ref().map(|it| (&it.lo, &it.extent)));
+                let axis = this.closure_axis(pat, range.as_ref().map(|it| (&it.lo, &it.extent)));
                 if let (Some(range), Some(axis)) = (range, axis) {
-                    counts = and(counts, range.counts(axis));
+                    mask = and(mask, range.mask(axis));
                 }
                 axes.push(axis);
             }
-            if let Some(counts) = &counts {
-                walk.known.assume(counts, true);
+            if let Some(mask) = &mask {
+                this.known.assume(mask, true);
             }
-            walk.check_closure(closure);
-            (axes, counts, walk.expr(&closure.body))
+            this.check_closure(closure);
+            (axes, mask, this.expr(&closure.body))
         });
         self.around.truncate(depth);
         self.known.restore_conditions(known);
         let complete = axes.iter().all(Option::is_some);
         let axes = axes.into_iter().flatten().collect();
-        ReductionBody { axes, counts, value: body.filter(|_| complete) }
+        ReductionBody { axes, mask, value: body.filter(|_| complete) }
     }
 
-    /// A closure's parameter as an axis; where its extent is unknown, its name is poisoned.
+    /// Binds a closure's parameter to an axis; where its extent is unknown, its name is poisoned.
     pub(super) fn closure_axis(
         &mut self,
         pat: &syn::Pat,
@@ -225,7 +240,7 @@ impl Elaborator {
         }
     }
 
-    /// Reports what a closure of axes cannot have.
+    /// Reports syntax that a closure of axes cannot have.
     pub(super) fn check_closure(&mut self, closure: &syn::ExprClosure) {
         if closure.capture.is_some() || closure.asyncness.is_some() || closure.constness.is_some() {
             let message = "nothing stands before the axes, as in `|i, j|`";
@@ -236,12 +251,12 @@ impl Elaborator {
         }
     }
 
-    /// The reduction as a read; sums and products accumulate in the type of option `accum`.
+    /// Reads a reduction; sums and products accumulate in the type of option `accum`.
     fn accumulate(&mut self, reducer: Reducer, axes: Vec<VarId>, body: Expr, dtype: DType) -> Expr {
         let sums = matches!(reducer, Reducer::Sum | Reducer::Prod);
         match self.options.accum {
             Some(DType::F64) if sums && dtype == DType::F32 => {
-                // A sum of sums stays wide.
+                // A sum of sums stays in the wider type.
                 let body = match body {
                     Expr::Cast(DType::F32, inner) if self.is_reduction(&inner, reducer) => *inner,
                     other => cast(DType::F64, DType::F32, other),
@@ -258,19 +273,19 @@ impl Elaborator {
         axes: Vec<VarId>,
         body: Expr,
         dtype: DType,
-        place: Place,
+        location: Location,
     ) -> Option<Expr> {
         if !dtype.is_float() {
             let message = format!("`mean` applies to floats, not {dtype}: convert with `as f32`");
-            return self.errors.at_place(place, message);
+            return self.errors.at_location(location, message);
         }
         let mut count = Poly::constant(1);
         for it in ranges {
             if !it.count.is_positive(&self.known.facts) {
                 let message = "a range may be empty here, and the mean of nothing is no number";
-                return self.errors.at_place(place, message);
+                return self.errors.at_location(location, message);
             }
-            count = self.index_binary(BinaryOp::Mul, &count, &it.count, place)?;
+            count = self.index_binary(BinaryOp::Mul, &count, &it.count, location)?;
         }
         let count = match count.as_constant() {
             Some(it) => Expr::Const(Literal::Float(it as f64), dtype),
@@ -279,8 +294,8 @@ impl Elaborator {
         Some(self.accumulate(Reducer::Sum, axes, body, dtype).binary(BinaryOp::Div, count))
     }
 
-    /// The least index at which the body has its largest or smallest value, as `I64`.
-    fn place(
+    /// Reads the least index at which the body is extreme, as `I64`.
+    fn arg(
         &mut self,
         reducer: Reducer,
         range: &Range,
@@ -291,20 +306,20 @@ impl Elaborator {
         let body = self.materialized(axis, body, dtype);
         let best = self.reduce(reducer, vec![axis], body.clone(), dtype);
         let last = range.lo.clone() + range.extent.clone() - Poly::constant(1);
-        // In 32 bits where they suffice: vectors of those are twice as fast.
+        // Vectors of 32-bit integers are twice as fast, so they are used where they suffice.
         let narrow = last.interval(&self.known.facts).hi <= i64::from(i32::MAX);
-        let of = if narrow { DType::I32 } else { DType::I64 };
-        let index = |poly: Poly| Box::new(cast(of, DType::I64, Expr::Index(poly)));
-        let place = Expr::Select {
+        let index_type = if narrow { DType::I32 } else { DType::I64 };
+        let index = |poly: Poly| Box::new(cast(index_type, DType::I64, Expr::Index(poly)));
+        let position = Expr::Select {
             condition: Box::new(body.compare(CompareOp::Eq, best)),
             then: index(range.lo.clone() + Poly::var(axis)),
-            // A valid index even where nothing is equal, since all are NaN.
+            // A valid index even where all values are NaN, and none is equal.
             otherwise: index(last),
         };
-        cast(DType::I64, of, self.reduce(Reducer::Min, vec![axis], place, of))
+        cast(DType::I64, index_type, self.reduce(Reducer::Min, vec![axis], position, index_type))
     }
 
-    /// A body that will be read twice, as a tensor of its own unless it is a mere read.
+    /// Gives a body that is read twice a tensor of its own, unless it is a mere read.
     fn materialized(&mut self, axis: VarId, body: Expr, dtype: DType) -> Expr {
         let is_read = |it: &Expr| matches!(it, Expr::Read { .. });
         match &body {
@@ -312,10 +327,10 @@ impl Elaborator {
             it if is_read(it) => return body,
             _ => {}
         }
-        let mut spatial = self.used_around(&body);
+        let mut spatial = self.enclosing_axes_of(&body);
         spatial.push(axis);
         let name = format!("{}_values", self.current);
-        let tensor = self.define(name, (&spatial, &[]), None, &body, dtype);
+        let tensor = self.define(name, Axes { spatial: &spatial, reduce: &[] }, None, &body, dtype);
         Expr::read(tensor, spatial.into_iter().map(Poly::var))
     }
 
@@ -336,7 +351,7 @@ impl Elaborator {
         mut body: Expr,
         dtype: DType,
     ) -> Expr {
-        // A sum of nothing but a sum is one sum.
+        // A sum whose body is a sum is one sum.
         if self.is_reduction(&body, reducer)
             && let Expr::Read { tensor, .. } = &body
             && let Some(inner) = self.reductions.get(tensor)
@@ -344,47 +359,43 @@ impl Elaborator {
             axes.extend(&inner.axes);
             body = inner.body.clone();
         }
-        let spatial = self.used_around(&body);
+        let spatial = self.enclosing_axes_of(&body);
         let op = format!("{reducer:?}").to_lowercase();
         let name = format!("{}_{op}", self.current);
-        let tensor = self.define(name, (&spatial, &axes), Some(reducer), &body, dtype);
+        let tensor = self.define(
+            name,
+            Axes { spatial: &spatial, reduce: &axes },
+            Some(reducer),
+            &body,
+            dtype,
+        );
         self.reductions.insert(tensor, Reduction { axes, body });
         Expr::read(tensor, spatial.into_iter().map(Poly::var))
     }
 
-    /// The axes around that occur in `expr`, outermost first.
-    fn used_around(&self, expr: &Expr) -> Vec<VarId> {
+    /// The enclosing axes that occur in `expr`, outermost first.
+    fn enclosing_axes_of(&self, expr: &Expr) -> Vec<VarId> {
         let mut used = std::collections::BTreeSet::new();
-        let mut collect = |poly: &Poly| {
+        expr.for_each_poly(&mut |poly| {
             poly.for_each_leaf(&mut |atom| {
                 if let Atom::Var(var) = atom {
                     used.insert(*var);
                 }
             });
-        };
-        expr.walk(&mut |it| match it {
-            Expr::Index(poly) => collect(poly),
-            Expr::Read { index, .. } => {
-                for it in index {
-                    if let Subscript::Affine(poly) = it {
-                        collect(poly);
-                    }
-                }
-            }
-            _ => {}
         });
         self.around.iter().copied().filter(|it| used.contains(it)).collect()
     }
 
-    /// Adds a compute over these axes, spatial and to reduce, in which they are numbered anew.
+    /// Adds a compute over these axes, which it renumbers.
     pub(super) fn define(
         &mut self,
         name: String,
-        (spatial, reduce): (&[VarId], &[VarId]),
+        axes: Axes<'_>,
         reducer: Option<Reducer>,
         body: &Expr,
         dtype: DType,
     ) -> TensorId {
+        let Axes { spatial, reduce } = axes;
         let all = [spatial, reduce].concat();
         let axis = |it: &VarId| {
             let Var { name, extent } = &self.vars[it.0 as usize];
@@ -400,16 +411,16 @@ impl Elaborator {
             body.substitute_vars(&|var| position(var).map(|n| Poly::var(VarId(n as u32))), &facts);
         let tensor = TensorId(self.symbols.tensors.len() as u32);
         let shape = axes[..spatial.len()].iter().map(|it| it.extent.clone()).collect();
-        let kind = TensorKind::Computed(ComputeId(self.computes.len() as u32));
-        self.symbols.tensors.push(Tensor { name, dtype, shape, kind });
+        let tensor_kind = TensorKind::Computed(ComputeId(self.computes.len() as u32));
+        self.symbols.tensors.push(Tensor { name, dtype, shape, kind: tensor_kind });
         self.computes.push(Compute { tensor, axes, n_spatial: spatial.len(), reducer, body });
         tensor
     }
 }
 
 impl Range {
-    /// The condition under which the index at an axis counts, if not all do.
-    fn counts(&self, axis: VarId) -> Option<Expr> {
+    /// Returns the mask of the index at an axis, if some indices do not count.
+    fn mask(&self, axis: VarId) -> Option<Expr> {
         let index = Expr::Index(self.lo.clone() + Poly::var(axis));
         let compared = |op: CompareOp, end: &Option<Poly>| {
             Some(index.clone().compare(op, Expr::Index(end.clone()?)))
@@ -418,7 +429,7 @@ impl Range {
     }
 }
 
-/// Both conditions, where there are two.
+/// Returns the conjunction of the conditions.
 fn and(a: Option<Expr>, b: Option<Expr>) -> Option<Expr> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.binary(BinaryOp::And, b)),
@@ -426,10 +437,10 @@ fn and(a: Option<Expr>, b: Option<Expr>) -> Option<Expr> {
     }
 }
 
-/// What is reduced, and where that does not count what changes nothing.
-fn only(counts: Expr, body: Expr, reducer: Reducer, dtype: DType) -> Expr {
+/// Replaces masked values by the reducer's identity.
+fn masked(mask: Expr, body: Expr, reducer: Reducer, dtype: DType) -> Expr {
     Expr::Select {
-        condition: Box::new(counts),
+        condition: Box::new(mask),
         then: Box::new(body),
         otherwise: Box::new(Expr::Const(reducer.identity(dtype), dtype)),
     }
@@ -440,17 +451,17 @@ fn closed(range: &syn::ExprRange) -> bool {
     matches!(range.limits, RangeLimits::Closed(_))
 }
 
-fn wanted(name: &str) -> Wanted {
+fn reduction_kind(name: &str) -> ReductionKind {
     match name {
-        "sum" => Wanted::Value(Reducer::Sum),
-        "prod" => Wanted::Value(Reducer::Prod),
-        "min" => Wanted::Value(Reducer::Min),
-        "max" => Wanted::Value(Reducer::Max),
-        "any" => Wanted::Value(Reducer::Any),
-        "all" => Wanted::Value(Reducer::All),
-        "mean" => Wanted::Mean,
-        "argmax" => Wanted::Place(Reducer::Max),
-        "argmin" => Wanted::Place(Reducer::Min),
+        "sum" => ReductionKind::Fold(Reducer::Sum),
+        "prod" => ReductionKind::Fold(Reducer::Prod),
+        "min" => ReductionKind::Fold(Reducer::Min),
+        "max" => ReductionKind::Fold(Reducer::Max),
+        "any" => ReductionKind::Fold(Reducer::Any),
+        "all" => ReductionKind::Fold(Reducer::All),
+        "mean" => ReductionKind::Mean,
+        "argmax" => ReductionKind::Arg(Reducer::Max),
+        "argmin" => ReductionKind::Arg(Reducer::Min),
         _ => unreachable!("the caller looked the name up"),
     }
 }

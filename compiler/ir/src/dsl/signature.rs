@@ -1,4 +1,4 @@
-//! The function's signature: parameters, results, and what a function may not be.
+//! The function's signature: parameters, results, and features of Rust that a program lacks.
 
 use proc_macro2::Ident;
 use syn::{FnArg, GenericArgument, Pat, PathArguments, ReturnType, Safety, Signature, Type};
@@ -13,11 +13,18 @@ const DTYPES: &str = "f32, f16, bf16, f64, i8, u8, i32, i64, bool";
 /// More elements than any memory holds; addresses stay exact below.
 const MAX_ELEMENTS: f64 = (1u64 << 40) as f64;
 
-/// A result as declared: its type as written, of its elements, and its extents.
-pub(super) type Declared = (Type, DType, Vec<Poly>);
+/// A result as declared.
+pub(super) struct Declared {
+    /// The type, as written.
+    pub(super) ty: Type,
+    /// The type of its elements.
+    pub(super) dtype: DType,
+    /// Its extents, outermost first.
+    pub(super) shape: Vec<Poly>,
+}
 
 impl Elaborator {
-    /// Reports what a program's function cannot be.
+    /// Reports features of Rust's functions that a program cannot have.
     pub(super) fn check_function(&mut self, function: &syn::ItemFn) {
         let sig = &function.sig;
         let errors = &mut self.errors;
@@ -138,7 +145,9 @@ impl Elaborator {
         }
         let results: Vec<Option<Declared>> = types
             .into_iter()
-            .map(|ty| self.result_type(ty).map(|(dtype, shape)| (ty.clone(), dtype, shape)))
+            .map(|ty| {
+                self.result_type(ty).map(|(dtype, shape)| Declared { ty: ty.clone(), dtype, shape })
+            })
             .collect();
         results.into_iter().collect()
     }
@@ -239,7 +248,7 @@ fn head(ty: &Type) -> Option<&syn::PathSegment> {
     }
 }
 
-/// The name that a pattern binds, if that is all it does.
+/// Returns the name that a pattern binds, if it is a plain one.
 pub(super) fn plain_ident(pat: &Pat) -> Option<&Ident> {
     match pat {
         Pat::Ident(it) if it.by_ref.is_none() && it.mutability.is_none() && it.subpat.is_none() => {

@@ -1,10 +1,9 @@
-//! What a piece of program text stands for, before and after its type is known.
+//! The meaning of an expression of the program, before and after its type is known.
 //!
-//! Literals have no type until they meet something that has one, as in Rust. Integers that are
-//! known from axes and dimensions alone are *indices*: exact, unbounded, and the only values that
-//! bounds can be proven of.
+//! Literals have no type until they meet a typed operand, as in Rust. Integers made of axes and
+//! dimensions alone are *indices*: exact, unbounded, and the only values whose bounds can be proven.
 
-use super::errors::{Errors, Place};
+use super::errors::{Errors, Location};
 use crate::dag::{DType, Expr, Literal, integer_range};
 use crate::poly::{Facts, Poly};
 
@@ -17,9 +16,10 @@ const MAX_DEPTH: usize = 200;
 #[derive(Clone, Debug)]
 pub(super) struct Value {
     pub(super) kind: Kind,
-    pub(super) place: Place,
-    /// Operations in it, and the longest chain of them.
+    pub(super) location: Location,
+    /// The number of operations.
     size: usize,
+    /// The longest chain of operations.
     depth: usize,
 }
 
@@ -36,24 +36,25 @@ pub(super) enum Kind {
 }
 
 impl Value {
-    pub(super) fn new(kind: Kind, place: Place) -> Self {
-        Self { kind, place, size: 1, depth: 1 }
+    pub(super) fn new(kind: Kind, location: Location) -> Self {
+        Self { kind, location, size: 1, depth: 1 }
     }
 
     /// A value made of `parts`; nothing, with an error reported, if it is too large.
     pub(super) fn of_parts(
         kind: Kind,
-        place: Place,
+        location: Location,
         parts: &[&Value],
         errors: &mut Errors,
     ) -> Option<Self> {
-        let (size, depth) = Self::measure(place, parts, errors)?;
-        Some(Self { kind, place, size, depth })
+        let (size, depth) = Self::measure(location, parts, errors)?;
+        Some(Self { kind, location, size, depth })
     }
 
-    /// Size and depth of what is made of `parts`; nothing, with an error reported, if too large.
+    /// Returns size and depth of a value made of `parts`; nothing, with an error reported, if too
+    /// large.
     pub(super) fn measure(
-        place: Place,
+        location: Location,
         parts: &[&Value],
         errors: &mut Errors,
     ) -> Option<(usize, usize)> {
@@ -62,14 +63,14 @@ impl Value {
         if size > MAX_SIZE || depth > MAX_DEPTH {
             let message = "this expression is too large; bind parts of it to tensors of their own \
                            with `let t = compute(..)`";
-            return errors.at_place(place, message);
+            return errors.at_location(location, message);
         }
         Some((size, depth))
     }
 
-    /// The same value at another place in the text.
-    pub(super) fn at(mut self, place: Place) -> Self {
-        self.place = place;
+    /// Returns the same value at another location.
+    pub(super) fn located(mut self, location: Location) -> Self {
+        self.location = location;
         self
     }
 
@@ -82,7 +83,7 @@ impl Value {
         }
     }
 
-    /// The type arithmetic on this value is done in; `None` while it is a literal or an index.
+    /// The type in which arithmetic on this value is done; `None` for a literal or an index.
     pub(super) fn compute_type(&self) -> Option<DType> {
         match &self.kind {
             Kind::Typed(_, dtype) => Some(dtype.compute()),
@@ -90,7 +91,7 @@ impl Value {
         }
     }
 
-    /// What a message calls the type of this.
+    /// The name of its type in messages.
     pub(super) fn type_name(&self) -> &'static str {
         match &self.kind {
             Kind::Integer(_) => "an integer",
@@ -100,7 +101,7 @@ impl Value {
         }
     }
 
-    /// The type this has if nothing else decides: `f32`, `i32`, and `i64` for indices.
+    /// The type that it has if nothing else decides: `f32`, `i32`, and `i64` for indices.
     pub(super) fn default_type(&self) -> DType {
         match &self.kind {
             Kind::Integer(_) => DType::I32,
@@ -120,34 +121,36 @@ impl Value {
                 let range = integer_range(dtype);
                 if !(range.lo..=range.hi).contains(value) {
                     return errors
-                        .at_place(self.place, format!("{value} does not fit into {dtype}"));
+                        .at_location(self.location, format!("{value} does not fit into {dtype}"));
                 }
                 Some(Expr::Const(Literal::Int(*value), dtype))
             }
             Kind::Index(poly) if dtype == DType::I64 => Some(Expr::Index(poly.clone())),
-            Kind::Integer(value) if dtype.is_float() => errors.at_place(
-                self.place,
+            Kind::Integer(value) if dtype.is_float() => errors.at_location(
+                self.location,
                 format!("expected {dtype}, found an integer: write `{value}.0`"),
             ),
-            Kind::Index(_) if dtype != DType::Bool => errors.at_place(
-                self.place,
+            Kind::Index(_) if dtype != DType::Bool => errors.at_location(
+                self.location,
                 format!("expected {dtype}, found an index: convert it with `as {dtype}`"),
             ),
-            Kind::Typed(_, own) if *own != DType::Bool && dtype != DType::Bool => errors.at_place(
-                self.place,
-                format!("expected {dtype}, found {own}: convert it with `as {dtype}`"),
-            ),
-            Kind::Float(_) if dtype.is_integer() => errors.at_place(
-                self.place,
+            Kind::Typed(_, own) if *own != DType::Bool && dtype != DType::Bool => errors
+                .at_location(
+                    self.location,
+                    format!("expected {dtype}, found {own}: convert it with `as {dtype}`"),
+                ),
+            Kind::Float(_) if dtype.is_integer() => errors.at_location(
+                self.location,
                 format!("expected {dtype}, found a float: convert the other side with `as f32`"),
             ),
-            _ if dtype == DType::Bool => errors.at_place(
-                self.place,
+            _ if dtype == DType::Bool => errors.at_location(
+                self.location,
                 format!("expected a condition, found {}: compare it", self.type_name()),
             ),
-            _ => {
-                errors.at_place(self.place, format!("expected {dtype}, found {}", self.type_name()))
-            }
+            _ => errors.at_location(
+                self.location,
+                format!("expected {dtype}, found {}", self.type_name()),
+            ),
         }
     }
 
@@ -165,14 +168,14 @@ impl Value {
         self.stored(dtype, errors).map(|it| (it, dtype))
     }
 
-    /// The value ready for arithmetic, with the type that is done in.
+    /// The value ready for arithmetic, with the type of the arithmetic.
     pub(super) fn widened(&self, errors: &mut Errors) -> Option<(Expr, DType)> {
         let dtype = self.default_type().compute();
         self.operand(dtype, errors).map(|it| (it, dtype))
     }
 }
 
-/// Both values in the type that their combination is done in.
+/// Converts both values to the type of their combination.
 pub(super) fn unify(a: &Value, b: &Value, errors: &mut Errors) -> Option<(Expr, Expr, DType)> {
     let dtype = match (a.compute_type(), b.compute_type()) {
         (Some(x), Some(y)) if x != y => {
@@ -181,7 +184,7 @@ pub(super) fn unify(a: &Value, b: &Value, errors: &mut Errors) -> Option<(Expr, 
                 a.type_name(),
                 b.type_name()
             );
-            return errors.at_place(a.place.to(b.place), message);
+            return errors.at_location(a.location.to(b.location), message);
         }
         (Some(dtype), _) | (_, Some(dtype)) => dtype,
         // An index takes an integer along; a float literal stays a float.
@@ -221,7 +224,7 @@ fn retype(expr: &Expr, dtype: DType) -> Expr {
 
 /// The largest magnitude any partial sum of `poly` can have, roughly.
 ///
-/// Symbolic integers are exact below 2^53 by this measure; what is above is refused.
+/// Symbolic integers are exact below 2^53 by this measure; larger ones are refused.
 pub(super) fn magnitude(poly: &Poly, facts: &Facts) -> f64 {
     let atom = |it: &crate::poly::Atom| {
         let range = Poly::atom(it.clone()).interval(facts);

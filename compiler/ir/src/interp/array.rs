@@ -1,7 +1,6 @@
-//! Typed tensors in memory, for the interpreters and whoever checks results against them.
+//! Dense, row-major tensors in memory, for the interpreters and for checks of results.
 //!
-//! Row-major and dense. Elements are stored in their own type, so that what is read back is what
-//! a kernel's buffer would hold.
+//! Storage are stored in their own type, so that they read back as from a kernel's buffer.
 
 use std::fmt;
 
@@ -16,12 +15,12 @@ pub struct Array {
     pub dtype: DType,
     /// Extents, outermost first; empty for a single element.
     pub shape: Vec<u64>,
-    elements: Elements,
+    elements: Storage,
 }
 
-/// The elements, row-major, in their own type.
+/// The elements of an array, row-major, in their own type.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Elements {
+pub(super) enum Storage {
     F32(Vec<f32>),
     F16(Vec<f16>),
     Bf16(Vec<bf16>),
@@ -33,7 +32,7 @@ pub(super) enum Elements {
     Bool(Vec<bool>),
 }
 
-/// Where two arrays differ most, in units of what was allowed.
+/// The element at which two arrays differ most, in units of the tolerance.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mismatch {
     /// The position, one index for each dimension.
@@ -42,7 +41,7 @@ pub struct Mismatch {
     pub got: f64,
     /// The value in the array it was checked against.
     pub want: f64,
-    /// How many elements differ by more than is allowed.
+    /// The number of elements that differ by more than the tolerance.
     pub count: usize,
 }
 
@@ -50,15 +49,15 @@ pub struct Mismatch {
 macro_rules! with_elements {
     ($elements:expr, $it:ident => $body:expr) => {
         match $elements {
-            Elements::F32($it) => $body,
-            Elements::F16($it) => $body,
-            Elements::Bf16($it) => $body,
-            Elements::F64($it) => $body,
-            Elements::I8($it) => $body,
-            Elements::U8($it) => $body,
-            Elements::I32($it) => $body,
-            Elements::I64($it) => $body,
-            Elements::Bool($it) => $body,
+            Storage::F32($it) => $body,
+            Storage::F16($it) => $body,
+            Storage::Bf16($it) => $body,
+            Storage::F64($it) => $body,
+            Storage::I8($it) => $body,
+            Storage::U8($it) => $body,
+            Storage::I32($it) => $body,
+            Storage::I64($it) => $body,
+            Storage::Bool($it) => $body,
         }
     };
 }
@@ -68,15 +67,15 @@ impl Array {
     pub fn zeros(dtype: DType, shape: &[u64]) -> Self {
         let len = len_elems(shape);
         let elements = match dtype {
-            DType::F32 => Elements::F32(vec![0.0; len]),
-            DType::F16 => Elements::F16(vec![f16::ZERO; len]),
-            DType::Bf16 => Elements::Bf16(vec![bf16::ZERO; len]),
-            DType::F64 => Elements::F64(vec![0.0; len]),
-            DType::I8 => Elements::I8(vec![0; len]),
-            DType::U8 => Elements::U8(vec![0; len]),
-            DType::I32 => Elements::I32(vec![0; len]),
-            DType::I64 => Elements::I64(vec![0; len]),
-            DType::Bool => Elements::Bool(vec![false; len]),
+            DType::F32 => Storage::F32(vec![0.0; len]),
+            DType::F16 => Storage::F16(vec![f16::ZERO; len]),
+            DType::Bf16 => Storage::Bf16(vec![bf16::ZERO; len]),
+            DType::F64 => Storage::F64(vec![0.0; len]),
+            DType::I8 => Storage::I8(vec![0; len]),
+            DType::U8 => Storage::U8(vec![0; len]),
+            DType::I32 => Storage::I32(vec![0; len]),
+            DType::I64 => Storage::I64(vec![0; len]),
+            DType::Bool => Storage::Bool(vec![false; len]),
         };
         Self { dtype, shape: shape.to_vec(), elements }
     }
@@ -88,10 +87,10 @@ impl Array {
     /// If the number of elements is not the product of the extents.
     pub fn from_f32(shape: &[u64], elements: Vec<f32>) -> Self {
         assert_eq!(elements.len(), len_elems(shape), "elements do not fill the shape {shape:?}");
-        Self { dtype: DType::F32, shape: shape.to_vec(), elements: Elements::F32(elements) }
+        Self { dtype: DType::F32, shape: shape.to_vec(), elements: Storage::F32(elements) }
     }
 
-    /// An array in which the element at each flat position is what `f` says, cast to `dtype`.
+    /// An array whose element at each flat position is `f` of it, cast to `dtype`.
     pub fn from_fn(dtype: DType, shape: &[u64], mut f: impl FnMut(usize) -> Number) -> Self {
         let mut array = Self::zeros(dtype, shape);
         for n in 0..array.len() {
@@ -138,7 +137,7 @@ impl Array {
         assert_eq!(bytes.len(), len * dtype.bytes() as usize, "bytes do not fill {shape:?}");
         macro_rules! read {
             ($variant:ident, $type:ty) => {
-                Elements::$variant(
+                Storage::$variant(
                     bytes.as_chunks().0.iter().map(|it| <$type>::from_le_bytes(*it)).collect(),
                 )
             };
@@ -152,7 +151,7 @@ impl Array {
             DType::U8 => read!(U8, u8),
             DType::I32 => read!(I32, i32),
             DType::I64 => read!(I64, i64),
-            DType::Bool => Elements::Bool(bytes.iter().map(|it| *it != 0).collect()),
+            DType::Bool => Storage::Bool(bytes.iter().map(|it| *it != 0).collect()),
         };
         Self { dtype, shape: shape.to_vec(), elements }
     }
@@ -169,15 +168,15 @@ impl Array {
             }};
         }
         match &self.elements {
-            Elements::Bool(it) => it.iter().map(|it| u8::from(*it)).collect(),
-            Elements::F32(it) => written!(it),
-            Elements::F16(it) => written!(it),
-            Elements::Bf16(it) => written!(it),
-            Elements::F64(it) => written!(it),
-            Elements::I8(it) => written!(it),
-            Elements::U8(it) => it.clone(),
-            Elements::I32(it) => written!(it),
-            Elements::I64(it) => written!(it),
+            Storage::Bool(it) => it.iter().map(|it| u8::from(*it)).collect(),
+            Storage::F32(it) => written!(it),
+            Storage::F16(it) => written!(it),
+            Storage::Bf16(it) => written!(it),
+            Storage::F64(it) => written!(it),
+            Storage::I8(it) => written!(it),
+            Storage::U8(it) => it.clone(),
+            Storage::I32(it) => written!(it),
+            Storage::I64(it) => written!(it),
         }
     }
 
@@ -198,15 +197,15 @@ impl Array {
     /// If the position is not below [`len`](Self::len).
     pub fn get(&self, flat: usize) -> Number {
         match &self.elements {
-            Elements::F32(it) => Number::Float(it[flat].into()),
-            Elements::F16(it) => Number::Float(it[flat].into()),
-            Elements::Bf16(it) => Number::Float(it[flat].into()),
-            Elements::F64(it) => Number::Float(it[flat]),
-            Elements::I8(it) => Number::Int(it[flat].into()),
-            Elements::U8(it) => Number::Int(it[flat].into()),
-            Elements::I32(it) => Number::Int(it[flat].into()),
-            Elements::I64(it) => Number::Int(it[flat]),
-            Elements::Bool(it) => Number::Bool(it[flat]),
+            Storage::F32(it) => Number::Float(it[flat].into()),
+            Storage::F16(it) => Number::Float(it[flat].into()),
+            Storage::Bf16(it) => Number::Float(it[flat].into()),
+            Storage::F64(it) => Number::Float(it[flat]),
+            Storage::I8(it) => Number::Int(it[flat].into()),
+            Storage::U8(it) => Number::Int(it[flat].into()),
+            Storage::I32(it) => Number::Int(it[flat].into()),
+            Storage::I64(it) => Number::Int(it[flat]),
+            Storage::Bool(it) => Number::Bool(it[flat]),
         }
     }
 
@@ -217,15 +216,15 @@ impl Array {
     /// If the position is not below [`len`](Self::len).
     pub fn set(&mut self, flat: usize, value: Number) {
         match &mut self.elements {
-            Elements::F32(it) => it[flat] = value.to_f64() as f32,
-            Elements::F16(it) => it[flat] = f16::from_f64(value.to_f64()),
-            Elements::Bf16(it) => it[flat] = bf16::from_f64(value.to_f64()),
-            Elements::F64(it) => it[flat] = value.to_f64(),
-            Elements::I8(it) => it[flat] = value.cast(DType::I8).to_i64() as i8,
-            Elements::U8(it) => it[flat] = value.cast(DType::U8).to_i64() as u8,
-            Elements::I32(it) => it[flat] = value.cast(DType::I32).to_i64() as i32,
-            Elements::I64(it) => it[flat] = value.to_i64(),
-            Elements::Bool(it) => it[flat] = value.cast(DType::Bool) == Number::Bool(true),
+            Storage::F32(it) => it[flat] = value.to_f64() as f32,
+            Storage::F16(it) => it[flat] = f16::from_f64(value.to_f64()),
+            Storage::Bf16(it) => it[flat] = bf16::from_f64(value.to_f64()),
+            Storage::F64(it) => it[flat] = value.to_f64(),
+            Storage::I8(it) => it[flat] = value.cast(DType::I8).to_i64() as i8,
+            Storage::U8(it) => it[flat] = value.cast(DType::U8).to_i64() as u8,
+            Storage::I32(it) => it[flat] = value.cast(DType::I32).to_i64() as i32,
+            Storage::I64(it) => it[flat] = value.to_i64(),
+            Storage::Bool(it) => it[flat] = value.cast(DType::Bool) == Number::Bool(true),
         }
     }
 
@@ -234,11 +233,11 @@ impl Array {
         (0..self.len()).map(|n| self.get(n).to_f64() as f32).collect()
     }
 
-    pub(super) fn elements(&self) -> &Elements {
+    pub(super) fn elements(&self) -> &Storage {
         &self.elements
     }
 
-    /// Where this differs most from `want` by more than `abs + rel * |want|`; `None` if nowhere.
+    /// Returns the element that differs most from `want`, if by more than `abs + rel * |want|`; `None` if nowhere.
     ///
     /// Integers and truth values must be equal. A NaN equals a NaN, an infinity only itself.
     ///
@@ -278,7 +277,7 @@ impl Array {
     }
 }
 
-/// The difference in units of what is allowed; above 1 is too much.
+/// The difference in units of the tolerance; above 1 is too much.
 fn float_excess(a: f64, b: f64, rel: f64, abs: f64) -> f64 {
     if a == b || (a.is_nan() && b.is_nan()) {
         return 0.0;

@@ -1,13 +1,13 @@
-//! The body of a compute, resolved for given extents: addresses instead of subscripts.
+//! Bodies of computes resolved for given extents: positions instead of subscripts.
 
 use super::Env;
 use super::column::Column;
 use crate::dag::{BinaryOp, CompareOp, DType, Expr, Number, Subscript, UnaryOp};
 use crate::interp::Array;
-use crate::interp::array::Elements;
+use crate::interp::array::Storage;
 use crate::poly::{Atom, Facts, Poly, VarId};
 
-/// An expression whose polynomials are known but for the axes.
+/// An expression whose polynomials depend on the axes only.
 pub(super) struct Code<'a> {
     lane_axis: Option<usize>,
     arrays: &'a [Array],
@@ -17,7 +17,7 @@ pub(super) struct Code<'a> {
 enum Node {
     Constant(Number),
     Index(Affine),
-    Read { array: usize, subscripts: Vec<At> },
+    Read { array: usize, subscripts: Vec<SubscriptNode> },
     Unary(UnaryOp, DType, Box<Node>),
     Binary(BinaryOp, DType, Box<Node>, Box<Node>),
     Compare(CompareOp, Box<Node>, Box<Node>),
@@ -26,12 +26,12 @@ enum Node {
 }
 
 /// One subscript of a read.
-enum At {
+enum SubscriptNode {
     Affine(Affine),
     Value(Node),
 }
 
-/// An integer as a function of the axes.
+/// An index as a function of the axes.
 enum Affine {
     /// `constant + sum of coefficient * axis`.
     Linear { constant: i64, coefficients: Vec<(usize, i64)> },
@@ -107,7 +107,13 @@ impl<'a> Code<'a> {
         Column::merge(condition, &then, &otherwise)
     }
 
-    fn read(&self, array: &Array, subscripts: &[At], point: &[i64], lanes: &[i64]) -> Column {
+    fn read(
+        &self,
+        array: &Array,
+        subscripts: &[SubscriptNode],
+        point: &[i64],
+        lanes: &[i64],
+    ) -> Column {
         // Linear subscripts add up to a first position and a stride; the others to `offsets`.
         let (mut first, mut stride, mut offsets) = (0, 0, Vec::new());
         let mut step = array.len() as i64;
@@ -115,7 +121,7 @@ impl<'a> Code<'a> {
             let extent = *extent as i64;
             step /= extent.max(1);
             let values = match subscript {
-                At::Affine(it @ Affine::Linear { .. }) => {
+                SubscriptNode::Affine(it @ Affine::Linear { .. }) => {
                     let (start, slope) = self.line(it, point);
                     let ends = [lanes[0], lanes[lanes.len() - 1]].map(|it| start + slope * it);
                     check_bounds(&ends, extent);
@@ -123,8 +129,8 @@ impl<'a> Code<'a> {
                     stride += slope * step;
                     continue;
                 }
-                At::Affine(it) => self.affine(it, point, lanes),
-                At::Value(it) => match self.eval(it, point, lanes) {
+                SubscriptNode::Affine(it) => self.affine(it, point, lanes),
+                SubscriptNode::Value(it) => match self.eval(it, point, lanes) {
                     Column::Int(values) => values,
                     _ => unreachable!("a subscript is an integer"),
                 },
@@ -199,8 +205,8 @@ impl Resolver<'_, '_> {
             Expr::Read { tensor, index } => {
                 let array = tensor.0 as usize;
                 let subscripts = index.iter().map(|it| match it {
-                    Subscript::Affine(poly) => At::Affine(self.affine(poly)),
-                    Subscript::Value(value) => At::Value(self.node(value).0),
+                    Subscript::Affine(poly) => SubscriptNode::Affine(self.affine(poly)),
+                    Subscript::Value(value) => SubscriptNode::Value(self.node(value).0),
                 });
                 let subscripts = subscripts.collect();
                 (Node::Read { array, subscripts }, self.env.arrays[array].dtype)
@@ -249,14 +255,14 @@ fn check_bounds(values: &[i64], extent: i64) {
 
 fn gather(array: &Array, positions: impl Iterator<Item = usize>) -> Column {
     match array.elements() {
-        Elements::F32(it) => Column::Float(positions.map(|n| it[n].into()).collect()),
-        Elements::F16(it) => Column::Float(positions.map(|n| it[n].into()).collect()),
-        Elements::Bf16(it) => Column::Float(positions.map(|n| it[n].into()).collect()),
-        Elements::F64(it) => Column::Float(positions.map(|n| it[n]).collect()),
-        Elements::I8(it) => Column::Int(positions.map(|n| it[n].into()).collect()),
-        Elements::U8(it) => Column::Int(positions.map(|n| it[n].into()).collect()),
-        Elements::I32(it) => Column::Int(positions.map(|n| it[n].into()).collect()),
-        Elements::I64(it) => Column::Int(positions.map(|n| it[n]).collect()),
-        Elements::Bool(it) => Column::Bool(positions.map(|n| it[n]).collect()),
+        Storage::F32(it) => Column::Float(positions.map(|n| it[n].into()).collect()),
+        Storage::F16(it) => Column::Float(positions.map(|n| it[n].into()).collect()),
+        Storage::Bf16(it) => Column::Float(positions.map(|n| it[n].into()).collect()),
+        Storage::F64(it) => Column::Float(positions.map(|n| it[n]).collect()),
+        Storage::I8(it) => Column::Int(positions.map(|n| it[n].into()).collect()),
+        Storage::U8(it) => Column::Int(positions.map(|n| it[n].into()).collect()),
+        Storage::I32(it) => Column::Int(positions.map(|n| it[n].into()).collect()),
+        Storage::I64(it) => Column::Int(positions.map(|n| it[n]).collect()),
+        Storage::Bool(it) => Column::Bool(positions.map(|n| it[n]).collect()),
     }
 }

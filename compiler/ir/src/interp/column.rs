@@ -1,4 +1,4 @@
-//! The values of one expression for several lanes, and what operations do to all of them.
+//! Columns: the values of one expression for several lanes, and the operations on them.
 
 use crate::dag::number::{self, holds, round, wrap};
 use crate::dag::{BinaryOp, CompareOp, DType, Number, Reducer, UnaryOp};
@@ -21,7 +21,7 @@ impl Column {
         }
     }
 
-    /// What a reduction starts with; for a compute that reduces nothing, anything of its type.
+    /// The reducer's identity; for a compute without a reducer, any value of its type.
     pub(super) fn identity(reducer: Option<Reducer>, dtype: DType, len: usize) -> Self {
         let literal = reducer.unwrap_or(Reducer::Sum).identity(dtype);
         Self::splat(Number::literal(literal, dtype), len)

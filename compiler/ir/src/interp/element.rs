@@ -1,9 +1,9 @@
-//! Single elements of a program's results, by definition.
+//! Lazy evaluation of single elements of a program's results, by definition.
 //!
 //! Where evaluating all of a [`Dag`] would take minutes, a few thousand elements of its results
-//! take a second: only what they depend on is evaluated, each element once.
+//! take a second: only the elements they depend on are evaluated, each once.
 //!
-//! In: the same as [`super::dag::run`]. Out: the same values, for the elements asked for.
+//! In: the same as [`super::run`]. Out: the same values, for the elements requested.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use super::Array;
 use crate::dag::{Compute, Dag, Expr, Number, Reducer, Subscript, TensorId, number};
 use crate::poly::{Poly, VarId};
 
-/// Elements of the tensors of a program, evaluated when asked for.
+/// Elements of the tensors of a program, evaluated on demand.
 pub struct Elements<'a> {
     dag: &'a Dag,
     dims: &'a [i64],
     params: &'a [Array],
     scalars: Vec<Number>,
-    /// What was evaluated before, by tensor and row-major position.
+    /// The elements evaluated so far, by tensor and row-major position.
     known: BTreeMap<(TensorId, usize), Number>,
     n_evaluated: u64,
 }
@@ -63,7 +63,7 @@ impl<'a> Elements<'a> {
         value
     }
 
-    /// How many times the body of a compute was evaluated so far.
+    /// The number of evaluations of the body of a compute so far.
     pub fn n_evaluated(&self) -> u64 {
         self.n_evaluated
     }

@@ -1,11 +1,11 @@
-//! The interpreter of programs: evaluates each element of each tensor by definition, in order.
+//! The reference interpreter: evaluates each element of each tensor by definition, in order.
 //!
-//! What is generated is right if it computes the same, within a tolerance that the program states.
+//! Generated code is right if it computes the same, within a tolerance that the program states.
 //! In: a [`Dag`], the extents of its dynamic dimensions, its parameters in order of declaration and
 //! its run-time scalars. Out: its results, in order. Later crates have interpreters of loop nests
 //! and of vector code, which are compared with this one.
 //!
-//! To be quick enough to check every winner, the body of a compute is resolved once for the given
+//! To be fast enough to check every winner, the body of a compute is resolved once for the given
 //! extents (`code`), and evaluated for a few hundred values of the longest axis at a time
 //! (`column`). A `Select` splits these values, so that a branch sees only those that chose it.
 //!
@@ -27,10 +27,10 @@ use crate::dag::{Compute, DType, Dag, Number};
 pub use self::array::{Array, Mismatch};
 pub use self::element::Elements;
 
-/// How many values of the longest axis are evaluated at a time.
+/// The number of values of the longest axis that are evaluated at a time.
 const LANES: i64 = 512;
 
-/// What the program computes from these parameters.
+/// Evaluates the program on these parameters.
 ///
 /// `dims` holds an extent for each of [`Dag::dims`], `params` an array for each of
 /// [`Dag::params`], and `scalars` a value for each of [`Dag::scalars`].
@@ -62,7 +62,7 @@ pub fn run(dag: &Dag, dims: &[i64], params: &[Array], scalars: &[Number]) -> Vec
     dag.outputs.iter().map(|it| arrays[it.0 as usize].clone()).collect()
 }
 
-/// What is known while one compute is evaluated.
+/// The environment in which one compute is evaluated.
 struct Env<'a> {
     dims: &'a [i64],
     /// The tensors so far, by [`TensorId`](crate::dag::TensorId).

@@ -23,7 +23,8 @@ impl Poly {
         self.div_mod(divisor, facts).1
     }
 
-    /// Quotient and remainder: multiples of the divisor come out, the rest is divided by range.
+    /// Quotient and remainder: terms that are multiples of the divisor are divided exactly, the rest
+    /// by its range.
     ///
     /// # Panics
     ///
@@ -107,7 +108,7 @@ impl Poly {
         Some((others * by + (**inner).clone()).div(&Poly::constant(by * divisor), facts))
     }
 
-    /// Writes `self` as `quotient * divisor + rest`, with every term that is a multiple taken out.
+    /// Decomposes `self` into `quotient * divisor + rest`, with all multiples in the quotient.
     fn extract_multiples(&self, divisor: &Poly) -> (Poly, Poly) {
         let [(divisor_atoms, divisor_value)] = divisor.terms.as_slice() else {
             return (Poly::default(), self.clone());

@@ -1,4 +1,4 @@
-//! What is known about dimensions and variables, and what follows from it.
+//! Facts about dimensions and variables, and proofs from them.
 
 use std::collections::BTreeMap;
 
@@ -50,7 +50,7 @@ fn saturate(value: i128) -> i64 {
     i64::try_from(value).unwrap_or(if value < 0 { i64::MIN } else { i64::MAX })
 }
 
-/// What is known about dimensions and loop variables while something is proven about a [`Poly`].
+/// Ranges of dimensions and extents of loop variables, from which facts about a [`Poly`] are proven.
 ///
 /// A variable's bound may mention dimensions and other variables; looking it up must terminate,
 /// so a bound mentions only variables of loops further out.
@@ -66,8 +66,8 @@ impl Facts {
         self.dims.insert(dim, range);
     }
 
-    /// States that `0 <= var < extent` in every iteration. Of the lesser of two, one that depends on
-    /// no other variable is what counts: proofs go through sums and products.
+    /// States that `0 <= var < extent` in every iteration. Of a minimum, the operand
+    /// that depends on no other variable counts: proofs go through sums and products.
     pub fn bound_var(&mut self, var: VarId, extent: Poly) {
         let independent = match extent.terms.as_slice() {
             [(atoms, 1)] => match atoms.as_slice() {
@@ -116,8 +116,8 @@ impl Poly {
             || self.with_multiples_of_quotients().is_some_and(|it| proves(it.least(facts)))
     }
 
-    /// A lower bound in which multiples of a divisor times its quotient became what was divided, up
-    /// to the rest: `8 * ((p + 7) / 8) >= p`. `None` if there are none.
+    /// A lower bound in which multiples of a divisor times its quotient became the dividend, up to
+    /// the remainder: `8 * ((p + 7) / 8) >= p`. `None` if there are none.
     fn with_multiples_of_quotients(&self) -> Option<Poly> {
         let mut bound = Poly::default();
         let mut found = false;
@@ -177,7 +177,8 @@ impl Poly {
                     }
                 }
                 let range = factor.interval(facts);
-                let worst = atoms[place].worst(range.lo >= 0, facts)?;
+                let side = if range.lo >= 0 { Side::Lower } else { Side::Upper };
+                let worst = atoms[place].bound(side, facts)?;
                 (range.lo >= 0 || range.hi <= 0).then(|| factor * worst)
             });
             bound += worst.unwrap_or_else(|| Poly { terms: vec![(atoms.clone(), *value)] });
@@ -196,7 +197,7 @@ impl Poly {
 
     /// Whether every coefficient is nonnegative once dimensions count from their lower bound.
     fn shifted_is_nonnegative(&self, facts: &Facts) -> bool {
-        // What is nested in other atoms stays as it is: its range is told by the facts.
+        // Dimensions nested in other atoms stay: the facts bound those atoms.
         let shift = |atom: &Atom| match atom {
             Atom::Dim(dim) => {
                 let lo = facts.dims.get(dim).map_or(0, |it| it.lo);
@@ -217,20 +218,27 @@ impl Poly {
     }
 }
 
+/// The side of a bound.
+#[derive(Clone, Copy, PartialEq)]
+enum Side {
+    Lower,
+    Upper,
+}
+
 impl Atom {
-    /// A lower bound (or else an upper bound) of a quotient or remainder in which nothing runs.
-    fn worst(&self, least: bool, facts: &Facts) -> Option<Poly> {
+    /// A bound of a quotient or remainder without variables.
+    fn bound(&self, side: Side, facts: &Facts) -> Option<Poly> {
         let (Atom::Div(value, divisor) | Atom::Mod(value, divisor)) = self else { return None };
         if divisor.has_vars() || divisor.interval(facts).lo < 1 {
             return None;
         }
         let bound = match self {
-            Atom::Div(..) if least => value.least(facts).div(divisor, facts),
+            Atom::Div(..) if side == Side::Lower => value.least(facts).div(divisor, facts),
             Atom::Div(..) => {
                 let most = -Poly::least(&-(**value).clone(), facts);
                 most.div(divisor, facts)
             }
-            _ if least => Poly::default(),
+            _ if side == Side::Lower => Poly::default(),
             _ => (**divisor).clone() - Poly::constant(1),
         };
         (!bound.has_vars()).then_some(bound)

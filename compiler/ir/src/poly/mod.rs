@@ -5,8 +5,8 @@
 //! floor divisions or minima that could not be simplified away. Two polynomials that are equal
 //! term by term are the same value, so equality here is equality of text, and hashes are stable.
 //!
-//! Every step of the walk uses this type: extents in `dag`, indices in `nest`, launch parameters
-//! in `kernel`.
+//! Every stage of the compiler uses this type: extents in `dag`, indices in nests, launch parameters
+//! in kernels.
 //!
 //! # Invariants
 //!
@@ -33,7 +33,7 @@ pub struct DimId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VarId(pub u32);
 
-/// What a term multiplies.
+/// A factor of a term.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Atom {
     /// A dynamic dimension, known at launch.
@@ -127,7 +127,7 @@ impl Poly {
         self.terms.iter().map(|(atoms, coefficient)| coefficient * product(atoms)).sum()
     }
 
-    /// The value under an assignment of dimensions, by position; for what depends on no variable.
+    /// The value under an assignment of dimensions, by position, of a polynomial without variables.
     ///
     /// # Panics
     ///
@@ -149,10 +149,14 @@ impl Poly {
         sum
     }
 
-    /// Replaces variables by what `of` gives for them.
-    pub fn substitute_vars(&self, of: &dyn Fn(VarId) -> Option<Poly>, facts: &Facts) -> Poly {
+    /// Replaces variables for which `replacement` gives a polynomial.
+    pub fn substitute_vars(
+        &self,
+        replacement: &dyn Fn(VarId) -> Option<Poly>,
+        facts: &Facts,
+    ) -> Poly {
         let replace = |atom: &Atom| match atom {
-            Atom::Var(var) => of(*var),
+            Atom::Var(var) => replacement(*var),
             _ => None,
         };
         self.substitute(&replace, facts)
@@ -181,7 +185,7 @@ impl Poly {
         self.terms.iter().flat_map(|(atoms, _)| atoms).any(Atom::has_vars)
     }
 
-    /// How far one more of `var` moves the value; `None` if that is not the same number everywhere.
+    /// The difference that an increment of `var` makes; `None` if it is not constant.
     pub fn step(&self, var: VarId) -> Option<i64> {
         let mut step = 0;
         for (atoms, coefficient) in &self.terms {
@@ -263,7 +267,7 @@ fn positive(divisor: i64) -> i64 {
     divisor
 }
 
-/// The sorted product `atoms` with the sorted product `part` taken out, if it is contained.
+/// Divides the sorted product `atoms` by the sorted product `part`, if it is a factor.
 fn without(atoms: &[Atom], part: &[Atom]) -> Option<Vec<Atom>> {
     let mut left = Vec::with_capacity(atoms.len());
     let mut wanted = part.iter().peekable();

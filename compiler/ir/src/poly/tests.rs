@@ -133,7 +133,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..Default::default() })]
 
     #[test]
-    fn what_is_proven_and_simplified_is_so(
+    fn proofs_and_simplifications_agree_with_evaluation(
         a in any_poly(),
         b in any_poly(),
         by in prop::sample::select(&[1_i64, 2, 3, 8, 12, 16, 48][..]),

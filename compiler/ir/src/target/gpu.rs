@@ -1,12 +1,12 @@
-//! NVIDIA GPUs as generated code and the search see them.
+//! NVIDIA GPUs: limits of compute capabilities, properties of devices, occupancy.
 //!
 //! Limits of a compute capability are those of NVIDIA's occupancy calculator (`cuda_occupancy.h`);
-//! what differs between products of one capability (multiprocessors, bandwidth, clock) belongs to
-//! the device.
+//! properties that differ between products of one capability (multiprocessors, bandwidth, clock) belong
+//! to the device.
 
 use super::DeviceKey;
 
-/// What a kernel is compiled for: `sm_90a`.
+/// The architecture that a kernel is compiled for: `sm_90a`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Arch {
     /// Compute capability times ten: 90.
@@ -18,7 +18,7 @@ pub struct Arch {
 /// A GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GpuTarget {
-    /// What kernels are compiled for.
+    /// The architecture of its kernels.
     pub arch: Arch,
     /// Streaming multiprocessors.
     pub multiprocessors: u32,
@@ -30,7 +30,7 @@ pub struct GpuTarget {
     pub clock_mhz: u32,
 }
 
-/// What every multiprocessor of a compute capability has.
+/// The limits of a multiprocessor of one compute capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Shared memory of a multiprocessor, in bytes.
@@ -79,17 +79,17 @@ impl Arch {
         Some(Self { sm, exact })
     }
 
-    /// Whether copies to shared memory can run while a thread goes on (`cp.async`).
+    /// Whether there are asynchronous copies to shared memory (`cp.async`).
     pub fn has_async_copies(self) -> bool {
         self.sm >= 80
     }
 
-    /// Whether warp groups multiply from shared memory (`wgmma`), fed by bulk copies (TMA).
+    /// Whether there are warpgroup MMAs (`wgmma`) and bulk tensor copies (TMA).
     pub fn has_wgmma(self) -> bool {
         self.sm == 90 && self.exact
     }
 
-    /// What its multiprocessors have.
+    /// The limits of its multiprocessors.
     pub fn limits(self) -> Limits {
         let kib = |it: u32| it * 1024;
         // From 8.0 on the system keeps a KiB of each block.
@@ -130,7 +130,7 @@ impl std::fmt::Display for Arch {
     }
 }
 
-/// A name is that of no architecture.
+/// A name of no known architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected an architecture, such as one of {}", Arch::ALL.map(|it| format!("cuda:{it}")).join(" "))]
 pub struct UnknownArch;
@@ -146,7 +146,7 @@ impl std::str::FromStr for GpuTarget {
 }
 
 impl GpuTarget {
-    /// A typical GPU of an architecture: what schedules are made for where there is none.
+    /// A typical GPU of an architecture, for schedules without measurements.
     pub fn generic(arch: Arch) -> Self {
         let (multiprocessors, l2_mib, bandwidth_gbps, clock_mhz) = match arch.sm {
             ..80 => (40, 4, 320, 1590),
@@ -185,7 +185,7 @@ impl GpuTarget {
 
     /// Blocks that can be resident on one multiprocessor; 0 if not one can.
     ///
-    /// `registers` are those of one thread, `shared_bytes` what a block asks for.
+    /// `registers` are those of one thread, `shared_bytes` those of one block.
     pub fn occupancy(&self, threads: u32, registers: u32, shared_bytes: u32) -> u32 {
         /// Registers are handed out to warps in pieces of this many.
         const UNIT: u32 = 256;

@@ -1,4 +1,4 @@
-//! What a schedule may count on: the limits of a kind of device, and the identity of one.
+//! Devices as data: the limits of a kind of device, and the identity of one.
 
 pub mod gpu;
 #[cfg(test)]
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub use gpu::GpuTarget;
 pub use isa::Isa;
 
-/// A device as generated code and the search see it.
+/// The model of a device for code generation and search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// A CPU.
@@ -21,7 +21,7 @@ pub enum Target {
     Gpu(GpuTarget),
 }
 
-/// What code is generated for: on a CPU an instruction set, on a GPU an architecture.
+/// The platform of generated code: on a CPU an instruction set, on a GPU an architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Platform {
     /// CPUs with that instruction set.
@@ -30,7 +30,7 @@ pub enum Platform {
     Cuda(gpu::Arch),
 }
 
-/// A CPU as generated code and the search see it.
+/// The model of a CPU for code generation and search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuTarget {
     /// The instruction set code is generated for.
@@ -43,7 +43,7 @@ pub struct CpuTarget {
     pub l2_bytes: u64,
 }
 
-/// The identity of a device: records of one device time another only by chance.
+/// The identity of a device: timings are valid on devices of the same key only.
 ///
 /// The text is `cpu-<isa>-l1:<KiB>-l2:<KiB>-t<threads>`. Model names are left out: hypervisors
 /// make them up.
@@ -70,7 +70,7 @@ impl CpuTarget {
         Some(Self { isa, threads, l1_bytes: bytes(l1)?, l2_bytes: bytes(l2)? })
     }
 
-    /// A machine nobody has seen: what schedules are made for where nothing was measured.
+    /// A typical machine, for schedules without measurements.
     pub fn generic(isa: Isa) -> Self {
         Self { isa, threads: 4, l1_bytes: 32 * 1024, l2_bytes: 1024 * 1024 }
     }
@@ -85,7 +85,7 @@ impl Target {
         }
     }
 
-    /// What code is generated for.
+    /// The platform of code for the device.
     pub fn platform(&self) -> Platform {
         match self {
             Target::Cpu(cpu) => cpu.isa.into(),
@@ -99,7 +99,7 @@ impl Target {
         cpu.or_else(|| GpuTarget::from_key(key).map(Target::Gpu))
     }
 
-    /// A CPU nobody has seen: what schedules are made for where nothing was measured.
+    /// A typical CPU, for schedules without measurements.
     pub fn generic(isa: Isa) -> Self {
         Target::Cpu(CpuTarget::generic(isa))
     }

@@ -1,4 +1,4 @@
-//! The programs: what users write most, with random extents.
+//! Random programs of common kinds, with random extents.
 
 use tvmtune_ir::dag::{
     BinaryOp, CompareOp, Compute, ComputeAxis, ComputeId, DType, Dag, Dim, Expr, Literal, Reducer,
@@ -50,7 +50,7 @@ impl Family {
     ];
 }
 
-/// A program of that family, made of random numbers, and extents for its dynamic dimensions.
+/// Makes a program of that family from random numbers, and extents for its dynamic dimensions.
 pub fn dag(family: Family, numbers: &[u32]) -> (Dag, Vec<i64>) {
     let mut it = Builder::new(family, numbers);
     match family {
@@ -128,12 +128,12 @@ impl<'a> Builder<'a> {
         Self { dag, dims: Vec::new(), numbers: numbers.iter().cycle() }
     }
 
-    /// A random number below `n`.
+    /// Returns a random number below `n`.
     fn below(&mut self, n: i64) -> i64 {
         self.numbers.next().map_or(0, |it| i64::from(*it) % n)
     }
 
-    /// An awkward extent: fixed, or dynamic and then often at an end of its range.
+    /// Makes a non-divisible extent: fixed, or dynamic and then often at an end of its range.
     fn extent(&mut self) -> Poly {
         const SIZES: [i64; 10] = [1, 2, 3, 4, 5, 7, 8, 11, 12, 13];
         let value = SIZES[self.below(10) as usize];
@@ -165,7 +165,7 @@ impl<'a> Builder<'a> {
         TensorId(self.dag.tensors.len() as u32 - 1)
     }
 
-    /// A compute over `spatial` and then `reduce` axes; returns its tensor.
+    /// Adds a compute over `spatial` and then `reduce` axes; returns its tensor.
     fn compute(
         &mut self,
         name: &str,

@@ -1,11 +1,15 @@
 //! Random programs and random schedules of them, for property tests (feature `arbitrary`).
 //!
 //! Programs are small, and all their values are small whole numbers if those of the parameters are:
-//! then `f32` sums are exact in any order, and results compare with `==`. Extents are awkward:
+//! then `f32` sums are exact in any order, and results compare with `==`. Extents are non-divisible:
 //! ones, primes, both ends of a dynamic range.
+//!
+//! [`config`] is the one configuration of property tests, and [`scheduled`] the one loop that applies
+//! random moves.
 
 mod dags;
 mod moves;
+mod runner;
 
 use proptest::prelude::*;
 
@@ -13,22 +17,23 @@ use tvmtune_ir::dag::{Dag, Number};
 use tvmtune_ir::interp::Array;
 
 pub use dags::{Family, dag};
-pub use moves::{Move, any_move, instruction};
+pub use moves::{Move, any_move, any_moves, instruction, move_by_move, scheduled};
+pub use runner::{config, runner};
 
 /// A program with the extents of its dynamic dimensions.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// Which kind of program.
+    /// The kind of program.
     pub family: Family,
     /// The program.
     pub dag: Dag,
     /// An extent for each dynamic dimension, in its range.
     pub dims: Vec<i64>,
-    /// From which the values of the parameters are made.
+    /// The seed of the parameters' values.
     pub seed: u64,
 }
 
-/// Any program of any family.
+/// Makes any program of any family.
 pub fn any_case() -> impl Strategy<Value = Case> {
     let numbers = proptest::collection::vec(any::<u32>(), 24);
     (proptest::sample::select(&Family::ALL[..]), numbers, any::<u64>()).prop_map(

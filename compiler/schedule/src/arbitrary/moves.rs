@@ -1,11 +1,11 @@
-//! Random instructions, most of which apply.
+//! Random moves: instructions about stages, loops and tensors that exist, most of which apply.
 
 use proptest::prelude::*;
 
 use crate::{
     Attach, AxisId, Instruction, Layout, LoopKind, Relation, Schedule, Stage, StageId, Threads,
 };
-use tvmtune_ir::dag::TensorId;
+use tvmtune_ir::dag::{Dag, Expr, TensorId, TensorKind};
 
 /// Random numbers from which an instruction is made for a schedule.
 #[derive(Clone, Debug)]
@@ -14,25 +14,52 @@ pub struct Move {
     picks: [u16; 5],
 }
 
-/// Any move.
+/// Makes any move.
 pub fn any_move() -> impl Strategy<Value = Move> {
     (any::<u8>(), any::<[u16; 5]>()).prop_map(|(kind, picks)| Move { kind, picks })
 }
 
-/// The instruction that a move stands for: about stages, loops and tensors that exist, so that
-/// most of them apply.
+/// Makes up to `max` moves.
+pub fn any_moves(max: usize) -> impl Strategy<Value = Vec<Move>> {
+    proptest::collection::vec(any_move(), 0..=max)
+}
+
+/// Applies the moves to the initial schedule of a dag; those that are refused change nothing.
+pub fn scheduled(dag: &Dag, moves: &[Move]) -> Schedule {
+    let mut schedule = Schedule::new(dag);
+    move_by_move(&mut schedule, moves, |schedule, instruction| {
+        // Search drops refused primitives, too.
+        let _ = schedule.apply(instruction);
+    });
+    schedule
+}
+
+/// Calls `visit` with the instruction of each move, for the schedule that `visit` left before.
+pub fn move_by_move(
+    schedule: &mut Schedule,
+    moves: &[Move],
+    mut visit: impl FnMut(&mut Schedule, &Instruction),
+) {
+    for it in moves {
+        let instruction = instruction(schedule, it);
+        visit(schedule, &instruction);
+    }
+}
+
+/// Returns the instruction of a move: about stages, loops and tensors that exist, so that most of
+/// them apply.
 pub fn instruction(schedule: &Schedule, it: &Move) -> Instruction {
-    let pick = |n: usize, of: usize| it.picks[n] as usize % of.max(1);
+    let pick = |n: usize, below: usize| it.picks[n] as usize % below.max(1);
     let stage = pick_stage(schedule, it.picks[0]);
     let found = schedule.stage(stage);
     let axis = |n| found.order.get(pick(n, found.order.len())).copied().unwrap_or(AxisId(0));
     if let Some(instruction) = scan(schedule, stage, it) {
         return instruction;
     }
-    if let Some(axis) = trim(schedule, stage, it) {
+    if let Some(axis) = tighten(schedule, stage, it) {
         return Instruction::TightenBounds { stage, axis };
     }
-    if it.kind.is_multiple_of(3) && schedule.lifted(stage).is_ok() {
+    if it.kind.is_multiple_of(3) && schedule.invariant_part(stage).is_ok() {
         return Instruction::HoistInvariant { stage };
     }
     match it.kind % 32 {
@@ -44,8 +71,8 @@ pub fn instruction(schedule: &Schedule, it: &Move) -> Instruction {
         }
         7..=8 => {
             let place = pick(1, found.order.len().saturating_sub(1));
-            let at = |n| found.order.get(n).copied().unwrap_or(AxisId(0));
-            Instruction::Fuse { stage, outer: at(place), inner: at(place + 1) }
+            let axis_at = |n| found.order.get(n).copied().unwrap_or(AxisId(0));
+            Instruction::Fuse { stage, outer: axis_at(place), inner: axis_at(place + 1) }
         }
         9..=12 => {
             let mut order = found.order.clone();
@@ -79,8 +106,8 @@ pub fn instruction(schedule: &Schedule, it: &Move) -> Instruction {
     }
 }
 
-/// A step towards a scan, more often than not, where nothing else has happened yet to a stage that
-/// reduces prefixes.
+/// Makes a step towards a scan, more often than not, of a stage that reduces prefixes and is not
+/// scheduled yet.
 fn scan(schedule: &Schedule, stage: StageId, it: &Move) -> Option<Instruction> {
     let [_, along] = schedule.prefix_axes(stage)?;
     if it.kind.is_multiple_of(3) {
@@ -99,23 +126,23 @@ fn scan(schedule: &Schedule, stage: StageId, it: &Move) -> Option<Instruction> {
     }
 }
 
-/// A loop that a mask ends, every other time that a stage has one.
-fn trim(schedule: &Schedule, stage: StageId, it: &Move) -> Option<AxisId> {
+/// Picks a loop that a mask ends, every other time that a stage has one.
+fn tighten(schedule: &Schedule, stage: StageId, it: &Move) -> Option<AxisId> {
     let found = schedule.stage(stage);
-    let is_whole = |it: &AxisId| !found.axis(*it).trimmed && schedule.is_masked(stage, *it);
+    let is_whole = |it: &AxisId| !found.axis(*it).tightened && schedule.is_masked(stage, *it);
     let masked: Vec<AxisId> = found.order.iter().copied().filter(is_whole).collect();
     let at = usize::from(it.picks[1]) % masked.len().max(1);
     masked.get(at).copied().filter(|_| it.picks[4].is_multiple_of(2))
 }
 
-/// Any stage that still has loops.
+/// Picks any stage that still has loops.
 fn pick_stage(schedule: &Schedule, number: u16) -> StageId {
     let live = |it: &&StageId| schedule.stage(**it).attach != Attach::Inline;
     let stages: Vec<StageId> = schedule.order.iter().filter(live).copied().collect();
     stages[number as usize % stages.len()]
 }
 
-/// A kind for a loop which it often suits.
+/// Picks a loop and a kind that is often legal there.
 fn annotation(stage: &Stage, number: u16, any: AxisId) -> (AxisId, LoopKind) {
     let kind = |it: &&AxisId| stage.axis(**it).kind.is_parallel();
     match number % 7 {
@@ -141,7 +168,7 @@ fn annotation(stage: &Stage, number: u16, any: AxisId) -> (AxisId, LoopKind) {
     }
 }
 
-/// At a loop of a reader, or of the stage where that runs.
+/// Computes a stage at a loop of a reader, or of the stage where that runs.
 fn compute_at(schedule: &Schedule, stage: StageId, it: &Move) -> Instruction {
     let readers: Vec<StageId> = schedule.readers(schedule.stage(stage).tensor()).collect();
     let mut consumer = readers.get(it.picks[1] as usize % readers.len().max(1)).copied();
@@ -156,20 +183,20 @@ fn compute_at(schedule: &Schedule, stage: StageId, it: &Move) -> Instruction {
     Instruction::ComputeAt { stage, consumer, axis: order.get(place).copied().unwrap_or(AxisId(0)) }
 }
 
-/// A tensor that the stage reads, or else any.
+/// Picks a tensor that the stage reads, or else any.
 fn pick_read(schedule: &Schedule, stage: StageId, it: &Move) -> TensorId {
     let ids = (0..schedule.tensors.len() as u32).map(TensorId);
     let read: Vec<TensorId> = ids.filter(|id| schedule.stage(stage).compute.reads(*id)).collect();
     read.get(it.picks[1] as usize % read.len().max(1)).copied().unwrap_or(TensorId(0))
 }
 
-/// A padded read, if the program has one.
+/// Stages a padded read, if the program has one.
 fn padded(schedule: &Schedule, it: &Move) -> Instruction {
     let mut found = Vec::new();
     for reader in &schedule.order {
         schedule.stage(*reader).compute.body.walk(&mut |expr| {
-            if let tvmtune_ir::dag::Expr::Select { then, .. } = expr
-                && let tvmtune_ir::dag::Expr::Read { tensor, .. } = **then
+            if let Expr::Select { then, .. } = expr
+                && let Expr::Read { tensor, .. } = **then
             {
                 found.push(Instruction::CachePadded { tensor, reader: *reader });
             }
@@ -181,13 +208,13 @@ fn padded(schedule: &Schedule, it: &Move) -> Instruction {
     if found.is_empty() { otherwise } else { found.swap_remove(it.picks[0] as usize % found.len()) }
 }
 
-/// A layout with up to two splits for any tensor that may have one.
+/// Makes a layout with up to two splits for any tensor that may have one.
 fn pack(schedule: &Schedule, it: &Move) -> Instruction {
     let ids = (0..schedule.tensors.len() as u32).map(TensorId);
     let packable: Vec<TensorId> = ids
         .filter(|id| {
             let tensor = schedule.tensor(*id);
-            let weight = tensor.tensor.kind == tvmtune_ir::dag::TensorKind::Weight;
+            let weight = tensor.tensor.kind == TensorKind::Weight;
             let computed = tensor.stage.is_some() && !schedule.is_output(*id);
             tensor.layout.is_none() && (weight || computed)
         })

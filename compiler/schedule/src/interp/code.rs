@@ -1,4 +1,4 @@
-//! A nest resolved for given extents: positions instead of polynomials.
+//! Nests resolved for given extents: ids and polynomials become positions and integers.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use tvmtune_ir::poly::{Atom, Facts, Poly};
 /// A nest with known dimensions.
 pub(super) struct Code {
     pub(super) body: Vec<Op>,
-    /// Of the buffers.
+    /// The names of the buffers.
     pub(super) names: Vec<String>,
 }
 
@@ -21,13 +21,13 @@ pub(super) enum Op {
         name: String,
         extent: Affine,
         kind: LoopKind,
-        /// Local buffers touched in this loop only: each iteration finds them unwritten.
-        fresh: Vec<usize>,
+        /// Local buffers that each iteration allocates: all their accesses are inside this loop.
+        allocates: Vec<usize>,
         body: Vec<Op>,
     },
     If {
         guards: Vec<(Affine, Affine)>,
-        /// A buffer written inside, to name the place.
+        /// A buffer written inside, for error messages.
         writes: usize,
         body: Vec<Op>,
     },
@@ -41,7 +41,7 @@ pub(super) enum Op {
         index: Vec<Affine>,
         value: Node,
         dtype: DType,
-        /// How old and new combine.
+        /// The reduction of old and new.
         reducer: BinaryOp,
         /// The variables on which the index depends.
         along: Vec<usize>,
@@ -64,7 +64,7 @@ pub(super) enum Node {
     Cast(DType, Box<Node>),
 }
 
-/// An integer as a function of the loop variables.
+/// An index as a function of the loop variables.
 pub(super) enum Affine {
     /// `constant + sum of coefficient * variable`.
     Linear(i64, Vec<(usize, i64)>),
@@ -86,9 +86,9 @@ impl Affine {
 
 impl Code {
     pub(super) fn new(nest: &Nest, dims: &[i64], scalars: &[Number]) -> Self {
-        let mut resolver = Resolver { nest, dims, scalars, homes: BTreeMap::new() };
+        let mut resolver = Resolver { nest, dims, scalars, lifetimes: BTreeMap::new() };
         let mut path = Vec::new();
-        resolver.find_homes(&nest.body, &mut path);
+        resolver.find_lifetimes(&nest.body, &mut path);
         let body = resolver.block(&nest.body);
         Self { body, names: nest.buffers.iter().map(|it| it.name.clone()).collect() }
     }
@@ -98,37 +98,30 @@ struct Resolver<'a> {
     nest: &'a Nest,
     dims: &'a [i64],
     scalars: &'a [Number],
-    /// For each local buffer, the loops around all of its accesses, outermost first.
-    homes: BTreeMap<TensorId, Vec<u32>>,
+    /// The loops that contain all accesses of a local buffer, outermost first.
+    lifetimes: BTreeMap<TensorId, Vec<u32>>,
 }
 
 impl Resolver<'_> {
-    fn find_homes(&mut self, body: &[Stmt], path: &mut Vec<u32>) {
+    fn find_lifetimes(&mut self, body: &[Stmt], path: &mut Vec<u32>) {
         for stmt in body {
-            match stmt {
-                Stmt::For { var, body, .. } => {
-                    path.push(var.0);
-                    self.find_homes(body, path);
-                    path.pop();
-                }
-                Stmt::If { body, .. } => self.find_homes(body, path),
-                Stmt::Store { tensor, value, .. } | Stmt::Update { tensor, value, .. } => {
-                    self.note(*tensor, path);
-                    value.walk(&mut |it| {
-                        if let Expr::Read { tensor, .. } = it {
-                            self.note(*tensor, path);
-                        }
-                    });
-                }
+            if let Stmt::For { var, .. } = stmt {
+                path.push(var.0);
+                self.find_lifetimes(stmt.body(), path);
+                path.pop();
+            } else if !stmt.body().is_empty() {
+                self.find_lifetimes(stmt.body(), path);
+            } else {
+                stmt.for_each_access(&mut |it| self.note(it.tensor(), path));
             }
         }
     }
 
     fn note(&mut self, tensor: TensorId, path: &[u32]) {
         if self.nest.buffer(tensor).scope == Scope::Local {
-            let home = self.homes.entry(tensor).or_insert_with(|| path.to_vec());
-            let common = home.iter().zip(path).take_while(|(a, b)| a == b).count();
-            home.truncate(common);
+            let loops = self.lifetimes.entry(tensor).or_insert_with(|| path.to_vec());
+            let common = loops.iter().zip(path).take_while(|(a, b)| a == b).count();
+            loops.truncate(common);
         }
     }
 
@@ -143,8 +136,8 @@ impl Resolver<'_> {
                 name: name.clone(),
                 extent: self.affine(extent),
                 kind: *kind,
-                fresh: (self.homes.iter())
-                    .filter(|(_, home)| home.last() == Some(&var.0))
+                allocates: (self.lifetimes.iter())
+                    .filter(|(_, loops)| loops.last() == Some(&var.0))
                     .map(|(tensor, _)| tensor.0 as usize)
                     .collect(),
                 body: self.block(body),
@@ -234,8 +227,5 @@ fn variables(index: &[Poly]) -> Vec<usize> {
 }
 
 fn written(body: &[Stmt]) -> Option<TensorId> {
-    body.iter().find_map(|stmt| match stmt {
-        Stmt::For { body, .. } | Stmt::If { body, .. } => written(body),
-        Stmt::Store { tensor, .. } | Stmt::Update { tensor, .. } => Some(*tensor),
-    })
+    body.iter().find_map(|stmt| stmt.written().or_else(|| written(stmt.body())))
 }

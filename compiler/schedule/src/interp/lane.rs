@@ -1,41 +1,48 @@
-//! Which thread of a block, and which lane of a vector, does something.
+//! Lanes: the iterations of concurrent loops, over threads and vector lanes, that make an access.
 
-/// Loops over threads and lanes nest no deeper than this; what is deeper counts as in order.
-const DEEPEST: usize = 4;
+/// The depth to which loops over threads and lanes are tracked; deeper ones count as sequential.
+const MAX_DEPTH: usize = 4;
 
 /// One iteration of each open loop over threads or lanes, outermost first.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Lane {
-    path: [Step; DEEPEST],
+    path: [LaneStep; MAX_DEPTH],
     depth: u8,
 }
 
+/// One iteration of a loop over threads or lanes.
 #[derive(Clone, Copy, Default)]
-struct Step {
-    /// The run of the loop: unique in the run of a nest.
+pub(super) struct LaneStep {
+    /// The execution of the loop: unique in the run of a nest.
     instance: u32,
     number: u32,
     var: u16,
     is_thread: bool,
 }
 
+impl LaneStep {
+    /// An iteration of a loop over the threads of a block.
+    pub(super) fn thread(instance: u32, var: usize, number: i64) -> Self {
+        Self { instance, number: number as u32, var: var as u16, is_thread: true }
+    }
+
+    /// An iteration of a vectorized loop.
+    pub(super) fn vector_lane(instance: u32, var: usize, number: i64) -> Self {
+        Self { is_thread: false, ..Self::thread(instance, var, number) }
+    }
+}
+
 impl Lane {
-    /// That iteration of a loop inside what `self` is in.
-    pub(super) fn inside(
-        mut self,
-        instance: u32,
-        var: usize,
-        number: i64,
-        is_thread: bool,
-    ) -> Self {
-        if let Some(step) = self.path.get_mut(usize::from(self.depth)) {
-            *step = Step { instance, number: number as u32, var: var as u16, is_thread };
+    /// Returns the lane inside one more loop.
+    pub(super) fn inside(mut self, step: LaneStep) -> Self {
+        if let Some(innermost) = self.path.get_mut(usize::from(self.depth)) {
+            *innermost = step;
             self.depth += 1;
         }
         self
     }
 
-    /// Without the loops over variables for which `drop` holds.
+    /// Returns the lane without the loops over variables for which `drop` holds.
     pub(super) fn without(self, drop: impl Fn(usize) -> bool) -> Self {
         let mut kept = Self::default();
         for step in self.steps().iter().filter(|it| !drop(it.var.into())) {
@@ -45,21 +52,21 @@ impl Lane {
         kept
     }
 
-    /// Whether a write and something after it, in the order of the interpreter, are in no order
+    /// Whether a write and a later access of `later`, in the order of the interpreter, are unordered
     /// on a device.
     pub(super) fn races_after_write(&self, later: &Lane) -> bool {
-        self.parting(later).is_some()
+        self.divergence(later).is_some()
     }
 
     /// As `races_after_write` for a read before a write: the lanes of a vector all read before one
     /// of them writes.
     pub(super) fn races_after_read(&self, later: &Lane) -> bool {
-        self.parting(later).is_some_and(|it| it.is_thread)
+        self.divergence(later).is_some_and(|it| it.is_thread)
     }
 
-    /// The outermost loop in two different iterations of which they are. Loops one after the other
-    /// are in order.
-    fn parting(&self, other: &Lane) -> Option<Step> {
+    /// The outermost loop in whose iterations two lanes differ; loops one after the other are
+    /// ordered.
+    fn divergence(&self, other: &Lane) -> Option<LaneStep> {
         for (a, b) in self.steps().iter().zip(other.steps()) {
             if a.instance != b.instance {
                 return None;
@@ -71,7 +78,7 @@ impl Lane {
         None
     }
 
-    fn steps(&self) -> &[Step] {
+    fn steps(&self) -> &[LaneStep] {
         &self.path[..usize::from(self.depth)]
     }
 }

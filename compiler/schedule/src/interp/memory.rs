@@ -1,4 +1,4 @@
-//! One buffer, and who touched each of its elements.
+//! Buffers of the interpreter, with shadow memory that records the last accesses of each element.
 
 use super::FaultKind;
 use super::lane::Lane;
@@ -7,27 +7,37 @@ use crate::pack::pack;
 use tvmtune_ir::dag::Number;
 use tvmtune_ir::interp::Array;
 
-/// A buffer with its elements' histories.
+/// A buffer with its shadow memory.
 pub(super) struct Memory {
     pub(super) array: Array,
     scope: Scope,
     extents: Vec<i64>,
-    /// Counts how often local contents were forgotten, from 1.
+    /// Counts the allocations of local memory, from 1.
     epoch: u32,
-    /// Empty for a parameter, which no one writes.
-    cells: Vec<Cell>,
+    /// Empty for a parameter, which is never written.
+    shadow: Vec<Shadow>,
 }
 
-/// What happened to one element; tasks are numbered from 1.
+/// The task and the lane that make an access.
 #[derive(Clone, Copy, Default)]
-struct Cell {
+pub(super) struct Agent {
+    /// The first task of the current phase.
+    pub(super) phase: u32,
+    /// Numbered through the whole run, from 1.
+    pub(super) task: u32,
+    pub(super) lane: Lane,
+}
+
+/// The last accesses to one element; tasks are numbered from 1.
+#[derive(Clone, Copy, Default)]
+struct Shadow {
     /// The task that wrote last.
     writer: u32,
-    /// The epoch in which it was.
+    /// The epoch of that write.
     epoch: u32,
     /// The lane that wrote last.
     lane: Lane,
-    /// The last lane that read, and one that did before it.
+    /// The last lane that read, and an earlier one that it races with.
     read_lanes: [Lane; 2],
     /// The task that read last.
     reader: u32,
@@ -36,16 +46,16 @@ struct Cell {
 }
 
 impl Memory {
-    /// The buffers of a nest, parameters filled in.
-    pub(super) fn all(nest: &Nest, dims: &[i64], params: &[Array]) -> Vec<Memory> {
+    /// Allocates the buffers of a nest, parameters filled in.
+    pub(super) fn allocate(nest: &Nest, dims: &[i64], params: &[Array]) -> Vec<Memory> {
         let empty = nest.buffers.iter().map(|buffer| {
             let used = buffer.scope != Scope::Unused;
             let extents: Vec<i64> =
                 buffer.shape.iter().map(|it| if used { it.eval_dims(dims) } else { 0 }).collect();
             let shape: Vec<u64> = extents.iter().map(|it| *it as u64).collect();
             let array = Array::zeros(buffer.dtype, &shape);
-            let cells = vec![Cell::default(); array.len()];
-            Memory { array, scope: buffer.scope, extents, epoch: 1, cells }
+            let shadow = vec![Shadow::default(); array.len()];
+            Memory { array, scope: buffer.scope, extents, epoch: 1, shadow }
         });
         let mut memory: Vec<Memory> = empty.collect();
         for (tensor, array) in nest.params.iter().zip(params) {
@@ -62,7 +72,7 @@ impl Memory {
                 buffer.name
             );
             it.array = stored;
-            it.cells = Vec::new();
+            it.shadow = Vec::new();
         }
         memory
     }
@@ -92,25 +102,20 @@ impl Memory {
         index
     }
 
-    /// The first element that no one wrote; parameters count as written.
+    /// The first element that was never written; parameters count as written.
     pub(super) fn unwritten(&self) -> Option<usize> {
-        self.cells.iter().position(|it| it.writer == 0)
+        self.shadow.iter().position(|it| it.writer == 0)
     }
 
-    /// Makes every element unwritten: a new iteration of the loop that all accesses lie in.
-    pub(super) fn forget(&mut self) {
+    /// Makes every element unwritten: a new iteration of the loop that contains all accesses.
+    pub(super) fn reallocate(&mut self) {
         self.epoch += 1;
     }
 
-    /// The element there, read by that task and lane of the phase that starts with task `phase`.
-    pub(super) fn load(
-        &mut self,
-        at: usize,
-        phase: u32,
-        task: u32,
-        lane: Lane,
-    ) -> Result<Number, FaultKind> {
-        let Some(cell) = self.cells.get_mut(at) else { return Ok(self.array.get(at)) };
+    /// Reads the element at a row-major position.
+    pub(super) fn load(&mut self, at: usize, agent: Agent) -> Result<Number, FaultKind> {
+        let Agent { phase, task, lane } = agent;
+        let Some(cell) = self.shadow.get_mut(at) else { return Ok(self.array.get(at)) };
         let local = self.scope == Scope::Local;
         let written =
             if local { cell.writer == task && cell.epoch == self.epoch } else { cell.writer > 0 };
@@ -132,21 +137,20 @@ impl Memory {
         Ok(self.array.get(at))
     }
 
-    /// Writes the element there.
+    /// Writes the element at a row-major position.
     pub(super) fn store(
         &mut self,
         at: usize,
         value: Number,
-        phase: u32,
-        task: u32,
-        lane: Lane,
+        agent: Agent,
     ) -> Result<(), FaultKind> {
-        // Parameters are never written: their elements have no history.
-        let Some(cell) = self.cells.get_mut(at) else { return Err(FaultKind::Race) };
+        let Agent { phase, task, lane } = agent;
+        // Parameters are never written: their elements have no shadow.
+        let Some(cell) = self.shadow.get_mut(at) else { return Err(FaultKind::Race) };
         let shared = self.scope != Scope::Local;
         if !shared && cell.epoch != self.epoch {
-            // Another iteration's element, at the same place.
-            *cell = Cell::default();
+            // The element of another allocation.
+            *cell = Shadow::default();
         }
         let by_another = |it: u32| it >= phase && it != task;
         let races =

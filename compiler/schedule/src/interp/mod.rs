@@ -1,12 +1,16 @@
-//! Runs a [`Nest`] statement by statement, and watches what each iteration touches.
+//! The interpreter of nests: runs a [`Nest`] statement by statement, with a race detector.
 //!
 //! In: the extents of the dynamic dimensions, the parameters in order of declaration and as the
 //! program sees them (weights are packed here), and the run-time scalars. Out: the results, in
 //! order, or the first [`Fault`].
 //!
-//! The interpreter is sequential, so wrong sharing does not show in its results. Instead it notes
-//! for each element which task and which lane last touched it (`memory`), and refuses what would
-//! depend on their order: that is a race, whatever the numbers say.
+//! The interpreter is sequential, so a race does not show in its results. Instead shadow memory
+//! (`memory`) records for each element the task and the lane of the last accesses, and an access whose
+//! order is undefined on a device is a fault, whatever the values.
+//!
+//! # Source
+//!
+//! Shadow memory: `ThreadSanitizer` (Serebryany and Iskhodzhanov, 2009).
 
 mod code;
 mod lane;
@@ -15,19 +19,19 @@ mod memory;
 use std::fmt;
 
 use self::code::{Affine, Code, Node, Op};
-use self::lane::Lane;
-use self::memory::Memory;
+use self::lane::LaneStep;
+use self::memory::{Agent, Memory};
 use crate::LoopKind;
 use crate::nest::Nest;
 use tvmtune_ir::dag::{BinaryOp, DType, Number, TensorId};
 use tvmtune_ir::interp::Array;
 
-/// What a nest must not do. See [`FaultKind`].
+/// A fault of a nest at run time. See [`FaultKind`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What happened.
+    /// The kind of fault.
     pub kind: FaultKind,
-    /// The buffer it happened to.
+    /// The buffer that was accessed.
     pub buffer: String,
     /// The element, as stored.
     pub index: Vec<i64>,
@@ -35,13 +39,12 @@ pub struct Fault {
     pub iteration: Vec<(String, i64)>,
 }
 
-/// The ways in which a nest can be wrong whatever it computes.
+/// The kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
     /// An index is negative or not below the extent.
     OutOfBounds,
-    /// An element is read that this iteration (for local memory) or no one (for shared memory)
-    /// wrote before.
+    /// An element is read that was not written before, of local memory: in the same iteration.
     Uninitialized,
     /// Two tasks of one phase, two threads of a block, or two lanes of one vectorized loop, touch an
     /// element in no order, and at least one of them writes it.
@@ -54,21 +57,21 @@ pub enum FaultKind {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = match self.kind {
+        let fault = match self.kind {
             FaultKind::OutOfBounds => "out of bounds",
             FaultKind::Uninitialized => "read before it was written",
             FaultKind::Race => "touched by two tasks, threads or lanes in no order",
             FaultKind::NegativeGuard => "guarded by a negative value",
             FaultKind::NeverWritten => "never written",
         };
-        write!(f, "`{}` at {:?} is {what}", self.buffer, self.index)?;
+        write!(f, "`{}` at {:?} is {fault}", self.buffer, self.index)?;
         let iteration = self.iteration.iter().map(|(name, value)| format!(" {name}={value}"));
         let iteration: String = iteration.collect();
         if iteration.is_empty() { Ok(()) } else { write!(f, ", in iteration{iteration}") }
     }
 }
 
-/// What the nest computes from these parameters.
+/// Runs the nest on these parameters.
 ///
 /// # Errors
 ///
@@ -89,17 +92,15 @@ pub fn run(
     let code = Code::new(nest, dims, scalars);
     let mut run = Run {
         code: &code,
-        memory: Memory::all(nest, dims, params),
+        memory: Memory::allocate(nest, dims, params),
         vars: vec![0; nest.n_vars as usize],
         open: Vec::new(),
-        phase: 0,
-        task: 0,
-        lane: Lane::default(),
+        agent: Agent::default(),
         n_loops: 0,
     };
     for op in &code.body {
-        run.task += 1;
-        run.phase = run.task;
+        run.agent.task += 1;
+        run.agent.phase = run.agent.task;
         if let Err(fault) = run.op(op) {
             return Err(run.located(*fault));
         }
@@ -107,37 +108,34 @@ pub fn run(
     for output in &nest.outputs {
         let buffer = output.0 as usize;
         if let Some(at) = run.memory[buffer].unwritten() {
-            return Err(run.located(*run.broken(FaultKind::NeverWritten, buffer, at)));
+            return Err(run.located(*run.raw_fault(FaultKind::NeverWritten, buffer, at)));
         }
     }
     let result = |it: &TensorId| run.memory[it.0 as usize].array.clone();
     Ok(nest.outputs.iter().map(result).collect())
 }
 
-/// A fault before its place in the program is written out.
-struct Broken {
+/// A fault without its iteration.
+struct RawFault {
     kind: FaultKind,
     buffer: usize,
     index: Vec<i64>,
 }
 
-type Check<T> = Result<T, Box<Broken>>;
+type Check<T> = Result<T, Box<RawFault>>;
 
 struct Run<'a> {
     code: &'a Code,
     memory: Vec<Memory>,
     vars: Vec<i64>,
     open: Vec<(&'a str, usize)>,
-    /// The first task of the current phase; tasks are numbered through the whole run, from 1.
-    phase: u32,
-    task: u32,
-    lane: Lane,
-    /// How many loops over threads or lanes have been run.
+    agent: Agent,
+    /// The number of loops that have been run.
     n_loops: u32,
 }
 
 impl<'a> Run<'a> {
-    fn located(&self, broken: Broken) -> Fault {
+    fn located(&self, broken: RawFault) -> Fault {
         let value = |(name, var): &(&str, usize)| ((*name).to_owned(), self.vars[*var]);
         Fault {
             kind: broken.kind,
@@ -155,7 +153,11 @@ impl<'a> Run<'a> {
                     let value = value.eval(&self.vars);
                     if value < 0 {
                         let kind = FaultKind::NegativeGuard;
-                        return Err(Box::new(Broken { kind, buffer: *writes, index: vec![value] }));
+                        return Err(Box::new(RawFault {
+                            kind,
+                            buffer: *writes,
+                            index: vec![value],
+                        }));
                     }
                     if value >= bound.eval(&self.vars) {
                         return Ok(());
@@ -171,42 +173,44 @@ impl<'a> Run<'a> {
             Op::Update { buffer, index, value, dtype, reducer, along } => {
                 let value = self.eval(value)?;
                 let at = self.position(*buffer, index)?;
-                // Threads and lanes that add into one element do it together.
-                let together = self.lane.without(|var| !along.contains(&var));
-                let alone = std::mem::replace(&mut self.lane, together);
+                // Threads and lanes that reduce into one element do so as one.
+                let reduced = self.agent.lane.without(|var| !along.contains(&var));
+                let lane = std::mem::replace(&mut self.agent.lane, reduced);
                 let old = self.load(*buffer, at)?;
                 self.store(*buffer, at, old.binary(*reducer, value, *dtype))?;
-                self.lane = alone;
+                self.agent.lane = lane;
                 Ok(())
             }
         }
     }
 
     fn run_loop(&mut self, op: &'a Op) -> Check<()> {
-        let Op::For { var, name, extent, kind, fresh, body } = op else {
+        let Op::For { var, name, extent, kind, allocates, body } = op else {
             return Ok(());
         };
-        let outside = self.lane;
+        let outside = self.agent.lane;
         self.n_loops += 1;
         let instance = self.n_loops;
         self.open.push((name, *var));
         for value in 0..extent.eval(&self.vars) {
             self.vars[*var] = value;
-            self.lane = match kind {
-                LoopKind::Thread => outside.inside(instance, *var, value, true),
-                LoopKind::Vectorized => outside.inside(instance, *var, value, false),
+            self.agent.lane = match kind {
+                LoopKind::Thread => outside.inside(LaneStep::thread(instance, *var, value)),
+                LoopKind::Vectorized => {
+                    outside.inside(LaneStep::vector_lane(instance, *var, value))
+                }
                 _ => outside,
             };
             if kind.is_parallel() {
-                self.task += 1;
+                self.agent.task += 1;
             }
-            for buffer in fresh {
-                self.memory[*buffer].forget();
+            for buffer in allocates {
+                self.memory[*buffer].reallocate();
             }
             body.iter().try_for_each(|it| self.op(it))?;
         }
         self.open.pop();
-        self.lane = outside;
+        self.agent.lane = outside;
         Ok(())
     }
 
@@ -253,32 +257,30 @@ impl<'a> Run<'a> {
     fn flatten(&self, buffer: usize, index: &[i64]) -> Check<usize> {
         self.memory[buffer].flatten(index).ok_or_else(|| {
             let kind = FaultKind::OutOfBounds;
-            Box::new(Broken { kind, buffer, index: index.to_vec() })
+            Box::new(RawFault { kind, buffer, index: index.to_vec() })
         })
     }
 
     fn load(&mut self, buffer: usize, at: usize) -> Check<Number> {
-        let (phase, task, lane) = (self.phase, self.task, self.lane);
-        let memory = &mut self.memory[buffer];
-        memory.load(at, phase, task, lane).map_err(|kind| self.broken(kind, buffer, at))
+        let loaded = self.memory[buffer].load(at, self.agent);
+        loaded.map_err(|kind| self.raw_fault(kind, buffer, at))
     }
 
     fn store(&mut self, buffer: usize, at: usize, value: Number) -> Check<()> {
-        let (phase, task, lane) = (self.phase, self.task, self.lane);
-        let memory = &mut self.memory[buffer];
-        memory.store(at, value, phase, task, lane).map_err(|kind| self.broken(kind, buffer, at))
+        let stored = self.memory[buffer].store(at, value, self.agent);
+        stored.map_err(|kind| self.raw_fault(kind, buffer, at))
     }
 
-    fn broken(&self, kind: FaultKind, buffer: usize, at: usize) -> Box<Broken> {
-        Box::new(Broken { kind, buffer, index: self.memory[buffer].unflatten(at) })
+    fn raw_fault(&self, kind: FaultKind, buffer: usize, at: usize) -> Box<RawFault> {
+        Box::new(RawFault { kind, buffer, index: self.memory[buffer].unflatten(at) })
     }
 }
 
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
-mod tests_lift;
+mod tests_hoist;
 #[cfg(test)]
-mod tests_rolling;
+mod tests_online;
 #[cfg(test)]
 mod tests_scan;

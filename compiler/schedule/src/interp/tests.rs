@@ -1,4 +1,4 @@
-//! Bugs, seeded into a nest that is right: each must be seen.
+//! Bugs seeded into a correct nest: each must be detected.
 
 use crate::LoopKind;
 use crate::nest::tests::scheduled;
@@ -22,7 +22,7 @@ const TILED: &str = "
     reorder s0 [a2, a0, a1]
     annotate s0 a1 vectorized";
 
-/// What running the nest with that change reports.
+/// Runs the nest with that change; returns the report.
 fn seeded(trace: &str, change: impl FnOnce(&mut Nest)) -> String {
     let schedule = scheduled(PROGRAM, trace);
     let mut nest = lower(&schedule);
@@ -61,7 +61,7 @@ fn loops(nest: &mut Nest, wanted: &str, change: impl Fn(&mut Poly, &mut LoopKind
     });
 }
 
-/// Changes where the last statement writes.
+/// Changes the index that the last statement writes.
 fn last_index(nest: &mut Nest, change: impl FnOnce(&mut Vec<Poly>)) {
     let mut body = &mut nest.body;
     loop {

@@ -1,4 +1,4 @@
-//! Prefixes by blocks: what they become, what they compute, and what is none.
+//! Blocked prefix scans: the loop nests, their results, and refusals.
 
 use crate::nest::lower;
 use crate::nest::tests::{nest_of, scheduled};

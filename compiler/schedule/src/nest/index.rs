@@ -1,22 +1,23 @@
-//! Expressions of a stage, placed in the nest: loop variables for axes, memory for tensors.
+//! Addressing: rewrites a stage's expressions from axes to loop variables, and from logical indices of
+//! tensors to indices of their buffers.
 
 use crate::Schedule;
 use tvmtune_ir::dag::condition::as_inequality;
 use tvmtune_ir::dag::{BinaryOp, DType, Expr, Literal, Subscript, TensorId, UnaryOp};
 use tvmtune_ir::poly::{Facts, Poly, VarId};
 
-/// Where tensors lie, while statements are written out.
-pub struct Places<'a> {
-    /// Whose tensors.
+/// The mapping from logical indices of tensors to indices of their buffers.
+pub struct Addressing<'a> {
+    /// The schedule that owns the tensors.
     pub schedule: &'a Schedule,
-    /// By tensor: where the region starts that its buffer holds; empty if it holds everything.
-    pub firsts: Vec<Vec<Poly>>,
+    /// By tensor: the origin of the region that its buffer holds; empty if it holds everything.
+    pub origins: Vec<Vec<Poly>>,
 }
 
-impl Places<'_> {
-    /// Where an element is stored, from its logical index.
-    pub fn stored(&self, tensor: TensorId, mut index: Vec<Poly>, facts: &Facts) -> Vec<Poly> {
-        for (at, first) in index.iter_mut().zip(&self.firsts[tensor.0 as usize]) {
+impl Addressing<'_> {
+    /// Maps a logical index to the buffer's, layout included.
+    pub fn stored_index(&self, tensor: TensorId, mut index: Vec<Poly>, facts: &Facts) -> Vec<Poly> {
+        for (at, first) in index.iter_mut().zip(&self.origins[tensor.0 as usize]) {
             *at += -first.clone();
         }
         match &self.schedule.tensor(tensor).layout {
@@ -25,8 +26,7 @@ impl Places<'_> {
         }
     }
 
-    /// Where an element of what is beside a tensor's buffer lies: counted from where its region
-    /// starts, in no layout.
+    /// Maps a logical index to one relative to the origin of the tensor's region, with no layout.
     pub fn region_index(
         &self,
         tensor: TensorId,
@@ -34,64 +34,64 @@ impl Places<'_> {
         values: &[Poly],
         facts: &Facts,
     ) -> Vec<Poly> {
-        let firsts = &self.firsts[tensor.0 as usize];
-        let at = |(n, it): (usize, &Poly)| {
-            let first = firsts.get(n).cloned().unwrap_or_default();
+        let origins = &self.origins[tensor.0 as usize];
+        let relative = |(n, it): (usize, &Poly)| {
+            let first = origins.get(n).cloned().unwrap_or_default();
             replaced(it, values, facts) - first
         };
-        index.iter().enumerate().map(at).collect()
+        index.iter().enumerate().map(relative).collect()
     }
 
-    /// `expr` with its variables replaced by `values` and its reads by reads of buffers, without
-    /// the choices that the facts decide.
-    pub fn placed(&self, expr: &Expr, values: &[Poly], facts: &Facts) -> Expr {
-        let again = |it: &Expr| self.placed(it, values, facts);
+    /// Replaces variables by `values` and reads of tensors by reads of buffers, and folds the
+    /// conditions that the facts decide.
+    pub fn lower_expr(&self, expr: &Expr, values: &[Poly], facts: &Facts) -> Expr {
+        let lower = |it: &Expr| self.lower_expr(it, values, facts);
         match expr {
             Expr::Index(poly) => Expr::Index(replaced(poly, values, facts)),
-            Expr::Read { tensor, index } => self.placed_read(*tensor, index, values, facts),
-            Expr::Unary(UnaryOp::Not, a) => match again(a) {
+            Expr::Read { tensor, index } => self.lower_read(*tensor, index, values, facts),
+            Expr::Unary(UnaryOp::Not, a) => match lower(a) {
                 Expr::Const(Literal::Bool(value), _) => truth(!value),
                 a => a.unary(UnaryOp::Not),
             },
             Expr::Binary(op @ (BinaryOp::And | BinaryOp::Or), a, b) => {
-                connective(*op, again(a), again(b))
+                connective(*op, lower(a), lower(b))
             }
             Expr::Compare(op, a, b) => {
-                let (a, b) = (again(a), again(b));
+                let (a, b) = (lower(a), lower(b));
                 decided(as_inequality(*op, &a, &b), facts).unwrap_or_else(|| a.compare(*op, b))
             }
-            Expr::Select { condition, then, otherwise } => match again(condition) {
-                Expr::Const(Literal::Bool(true), _) => again(then),
-                Expr::Const(Literal::Bool(false), _) => again(otherwise),
+            Expr::Select { condition, then, otherwise } => match lower(condition) {
+                Expr::Const(Literal::Bool(true), _) => lower(then),
+                Expr::Const(Literal::Bool(false), _) => lower(otherwise),
                 condition => Expr::Select {
                     condition: Box::new(condition),
-                    then: Box::new(again(then)),
-                    otherwise: Box::new(again(otherwise)),
+                    then: Box::new(lower(then)),
+                    otherwise: Box::new(lower(otherwise)),
                 },
             },
-            other => other.map_children(&mut |child| again(child)),
+            other => other.map_children(&mut |child| lower(child)),
         }
     }
 
-    fn placed_read(
+    fn lower_read(
         &self,
         tensor: TensorId,
         index: &[Subscript],
         values: &[Poly],
         facts: &Facts,
     ) -> Expr {
-        let firsts = &self.firsts[tensor.0 as usize];
+        let origins = &self.origins[tensor.0 as usize];
         let subscript = |(n, it): (usize, &Subscript)| match it {
             Subscript::Affine(poly) => {
                 let mut at = replaced(poly, values, facts);
-                if let Some(first) = firsts.get(n) {
+                if let Some(first) = origins.get(n) {
                     at += -first.clone();
                 }
                 Subscript::Affine(at)
             }
-            // Such a dimension is never cut: what is read of it is not known.
+            // The region of such a dimension is the whole: its reads are unknown.
             Subscript::Value(value) => {
-                Subscript::Value(Box::new(self.placed(value, values, facts)))
+                Subscript::Value(Box::new(self.lower_expr(value, values, facts)))
             }
         };
         let index: Vec<Subscript> = index.iter().enumerate().map(subscript).collect();
@@ -102,7 +102,7 @@ impl Places<'_> {
         Expr::Read { tensor, index }
     }
 
-    /// A subscript of a split dimension: which tile, and where in it.
+    /// Splits a subscript into the tile and the position in it.
     fn split(&self, subscript: &Subscript, factor: i64, facts: &Facts) -> [Subscript; 2] {
         match subscript {
             Subscript::Affine(poly) => {
@@ -131,7 +131,7 @@ fn truth(value: bool) -> Expr {
     Expr::Const(Literal::Bool(value), DType::Bool)
 }
 
-/// The truth of `inequality >= 0`, if the facts know it.
+/// Returns the truth of `inequality >= 0`, if the facts decide it.
 fn decided(inequality: Option<Poly>, facts: &Facts) -> Option<Expr> {
     let inequality = inequality?;
     if inequality.is_nonnegative(facts) {
@@ -140,25 +140,15 @@ fn decided(inequality: Option<Poly>, facts: &Facts) -> Option<Expr> {
     (-inequality).is_positive(facts).then(|| truth(false))
 }
 
-/// `a and b`, `a or b`, without constants.
+/// Folds `a and b`, `a or b` with constant operands.
 fn connective(op: BinaryOp, a: Expr, b: Expr) -> Expr {
-    // What leaves the other side as it is: true for `and`, false for `or`.
+    // The neutral element: true for `and`, false for `or`.
     let neutral = op == BinaryOp::And;
     match (&a, &b) {
-        (Expr::Const(Literal::Bool(value), _), _) => {
-            if *value == neutral {
-                b
-            } else {
-                a
-            }
-        }
-        (_, Expr::Const(Literal::Bool(value), _)) => {
-            if *value == neutral {
-                a
-            } else {
-                b
-            }
-        }
+        (Expr::Const(Literal::Bool(it), _), _) if *it == neutral => b,
+        (Expr::Const(Literal::Bool(_), _), _) => a,
+        (_, Expr::Const(Literal::Bool(it), _)) if *it == neutral => a,
+        (_, Expr::Const(Literal::Bool(_), _)) => b,
         _ => a.binary(op, b),
     }
 }

@@ -1,14 +1,14 @@
-//! Writes the loops of a schedule out.
+//! Lowers a schedule to a loop nest.
 //!
-//! Stage by stage, loop by loop: open the loop, write the stages that run at it, then the loops
-//! further in, then the statement. A reduction is two statements: its start, over the spatial
-//! loops that lie inside the outermost reduce loop, and the update.
+//! Stage by stage, loop by loop: open the loop, lower the stages that instance at it, then the loops further
+//! in, then the statement. A reduction is two statements: its initialization, over the spatial loops
+//! inside the outermost reduce loop, and the update.
 
 use std::collections::BTreeSet;
 
-use super::bounds::{Host, Hulls, hulls};
-use super::index::Places;
-use super::online::Rolling;
+use super::bounds::{OpenLoop, Regions, infer_bounds};
+use super::index::Addressing;
+use super::online::OnlineLoop;
 use super::{Buffer, Guard, Nest, Scope, Stmt};
 use crate::relation::Extents;
 use crate::{Attach, AxisId, AxisRole, LoopKind, Schedule, Stage, StageId};
@@ -16,21 +16,21 @@ use tvmtune_ir::dag::{Expr, TensorId, TensorKind};
 use tvmtune_ir::poly::{Facts, Poly, VarId};
 use tvmtune_ir::span::Span;
 
-/// Longer loops are never unrolled.
-const MOST_UNROLLED: i64 = 512;
+/// The longest loop that is unrolled.
+const MAX_UNROLLED: i64 = 512;
 
-/// The loops and indices of a schedule, written out.
+/// Lowers a schedule to a loop nest.
 pub fn lower(schedule: &Schedule) -> Nest {
     let n_tensors = schedule.tensors.len();
     let mut lowering = Lowering {
         schedule,
         facts: schedule.dag.facts(),
         n_vars: 0,
-        places: Places { schedule, firsts: vec![Vec::new(); n_tensors] },
+        addressing: Addressing { schedule, origins: vec![Vec::new(); n_tensors] },
         shapes: schedule.tensors.iter().map(|it| it.tensor.shape.clone()).collect(),
-        around: Vec::new(),
-        fixed: schedule.has_threads(),
-        rolling: Vec::new(),
+        enclosing: Vec::new(),
+        keep_full_tiles: schedule.has_threads(),
+        online_loops: Vec::new(),
         added: Vec::new(),
         threads: Vec::new(),
     };
@@ -55,120 +55,121 @@ pub fn lower(schedule: &Schedule) -> Nest {
 
 pub(super) struct Lowering<'a> {
     pub(super) schedule: &'a Schedule,
-    /// What is known about dimensions and about the variables handed out so far.
+    /// Ranges of dimensions and of the variables handed out so far.
     pub(super) facts: Facts,
     n_vars: u32,
-    pub(super) places: Places<'a>,
-    /// By tensor: how much of it its buffer holds.
+    pub(super) addressing: Addressing<'a>,
+    /// By tensor: the extents of the region that its buffer holds.
     shapes: Vec<Vec<Poly>>,
-    /// What stages compute inside the open loops at which stages run, outermost first.
-    pub(super) around: Vec<Hulls>,
-    /// Whether regions keep their size where they stick out of a tensor.
-    fixed: bool,
-    /// The open loops along with which others than their own stages are reduced.
-    pub(super) rolling: Vec<Rolling>,
-    /// Buffers beside those of tensors: by the ids that come next.
+    /// The regions at the open loops at which stages instance, outermost first.
+    pub(super) enclosing: Vec<Regions>,
+    /// Whether regions keep their size where they exceed a tensor.
+    keep_full_tiles: bool,
+    /// The open loops along which other stages are reduced online.
+    pub(super) online_loops: Vec<OnlineLoop>,
+    /// Buffers that belong to no tensor, by the ids after those of tensors.
     pub(super) added: Vec<Buffer>,
     /// The loops over threads, with their extents.
     pub(super) threads: Vec<(VarId, Poly)>,
 }
 
-/// A stage that is being written out.
+/// A stage instantiated for a region, while it is lowered.
 #[derive(Clone)]
-pub(super) struct Running<'a> {
+pub(super) struct Instance<'a> {
     pub(super) id: StageId,
     pub(super) stage: &'a Stage,
     pub(super) extents: Extents,
-    /// Where its region starts, for each axis.
-    pub(super) firsts: Vec<Poly>,
+    /// The origin of its region, for each axis.
+    pub(super) origins: Vec<Poly>,
     /// The values of its loops, by axis, as far as they are open.
     pub(super) loops: Vec<Poly>,
 }
 
 impl<'a> Lowering<'a> {
-    /// The statements of a stage, for the region of its tensor given, or all of it.
+    /// Lowers a stage for a region of its tensor, or all of it.
     fn stage(&mut self, id: StageId, region: Option<&[Span]>) -> Vec<Stmt> {
-        let mut run = self.running(id, region);
-        self.loops(&mut run, 0)
+        let mut instance = self.instance(id, region);
+        self.loops(&mut instance, 0)
     }
 
-    /// A stage for a region of its axes, or all of them.
-    pub(super) fn running(&mut self, id: StageId, region: Option<&[Span]>) -> Running<'a> {
+    /// Instantiates a stage for a region of its axes, or all of them.
+    pub(super) fn instance(&mut self, id: StageId, region: Option<&[Span]>) -> Instance<'a> {
         let stage = self.schedule.stage(id);
         let n_spatial = stage.compute.n_spatial;
         let mut declared: Vec<Poly> =
             stage.compute.axes.iter().map(|it| it.extent.clone()).collect();
-        let mut firsts = vec![Poly::default(); declared.len()];
+        let mut origins = vec![Poly::default(); declared.len()];
         if let Some(region) = region {
             for (n, span) in region.iter().enumerate() {
                 declared[n] = span.size.clone();
-                firsts[n] = span.first.clone();
+                origins[n] = span.first.clone();
             }
             let tensor = stage.tensor().0 as usize;
             self.shapes[tensor] = declared[..n_spatial].to_vec();
-            self.places.firsts[tensor] = firsts[..n_spatial].to_vec();
+            self.addressing.origins[tensor] = origins[..n_spatial].to_vec();
         }
         let extents = Extents::derive(stage, declared, &self.facts);
         let loops = vec![Poly::default(); stage.axes.len()];
-        Running { id, stage, extents, firsts, loops }
+        Instance { id, stage, extents, origins, loops }
     }
 
-    /// The loops of a stage from number `place` on, with all they contain.
-    pub(super) fn loops(&mut self, run: &mut Running<'a>, place: usize) -> Vec<Stmt> {
-        let stage = run.stage;
+    /// Lowers the loops of a stage from number `depth` on, with all they contain.
+    pub(super) fn loops(&mut self, instance: &mut Instance<'a>, depth: usize) -> Vec<Stmt> {
+        let stage = instance.stage;
         let mut stmts = Vec::new();
         let reduces = |it: &AxisId| stage.axis(*it).role == AxisRole::Reduce;
-        if stage.order.iter().position(reduces) == Some(place) && !stage.rolling {
-            stmts.extend(self.start(run, place));
+        if stage.order.iter().position(reduces) == Some(depth) && !stage.online {
+            stmts.extend(self.initialize(instance, depth));
         }
-        let Some(axis) = stage.order.get(place).copied() else {
-            stmts.push(self.statement(run));
+        let Some(axis) = stage.order.get(depth).copied() else {
+            stmts.push(self.statement(instance));
             return stmts;
         };
         let kind = stage.axis(axis).kind;
-        // Who feeds a loop feeds one of a single iteration too.
-        let kept = matches!(kind, LoopKind::WarpSpecialized(_))
-            || stage.attach == Attach::Root && (place == 0 || kind.is_parallel());
-        let rolls = self.schedule.rolling_at(run.id, axis).next().is_some();
-        if rolls {
-            stmts.extend(self.start_rolling(run.id, axis));
+        // A producer warp needs the loop even for a single iteration.
+        let is_kept = matches!(kind, LoopKind::WarpSpecialized(_))
+            || stage.attach == Attach::Root && (depth == 0 || kind.is_parallel());
+        let single = if is_kept { Single::Kept } else { Single::Omitted };
+        let is_online = self.schedule.online_at(instance.id, axis).next().is_some();
+        if is_online {
+            stmts.extend(self.begin_online(instance.id, axis));
         }
-        let opened = self.open(run, axis, kept);
-        let hosts = self.schedule.has_attached_at(run.id, axis);
-        let mut body = if hosts { self.attached(run, place) } else { Vec::new() };
-        if rolls {
-            body.extend(self.corrected(run, place + 1));
+        let opened = self.open(instance, axis, single);
+        let hosts = self.schedule.has_attached_at(instance.id, axis);
+        let mut body = if hosts { self.attached(instance, depth) } else { Vec::new() };
+        if is_online {
+            body.extend(self.rescale(instance, depth + 1));
         }
-        body.extend(self.loops(run, place + 1));
+        body.extend(self.loops(instance, depth + 1));
         if hosts {
-            self.around.pop();
+            self.enclosing.pop();
         }
         stmts.extend(opened.close(body));
-        if rolls {
-            stmts.extend(self.finish_rolling(run, place + 1));
+        if is_online {
+            stmts.extend(self.end_online(instance, depth + 1));
         }
         stmts
     }
 
-    /// The stages that run at the loop number `place`, which is the innermost open one. What is
-    /// needed in there stays noted in `around`.
-    fn attached(&mut self, run: &Running<'a>, place: usize) -> Vec<Stmt> {
-        let host = Host {
-            id: run.id,
-            extents: &run.extents,
-            firsts: &run.firsts,
-            loops: &run.loops,
-            n_open: place + 1,
+    /// Lowers the stages that instance at loop number `depth`, the innermost open one. Their regions stay
+    /// in `enclosing`.
+    fn attached(&mut self, instance: &Instance<'a>, depth: usize) -> Vec<Stmt> {
+        let host = OpenLoop {
+            id: instance.id,
+            extents: &instance.extents,
+            origins: &instance.origins,
+            loops: &instance.loops,
+            n_open: depth + 1,
         };
-        let hulls = hulls(self.schedule, &host, &self.around, &self.facts);
-        self.around.push(hulls.clone());
-        let attach = Attach::At(run.id, run.stage.order[place]);
+        let regions = infer_bounds(self.schedule, &host, &self.enclosing, &self.facts);
+        self.enclosing.push(regions.clone());
+        let attach = Attach::At(instance.id, instance.stage.order[depth]);
         let mut stmts = Vec::new();
-        for id in &self.running_order(run, attach) {
-            let region = hulls.get(id).map(Vec::as_slice);
-            if self.schedule.stage(*id).rolling {
-                let mut run = self.running(*id, region);
-                stmts.extend(self.roll(&mut run));
+        for id in &self.attached_order(instance, attach) {
+            let region = regions.get(id).map(Vec::as_slice);
+            if self.schedule.stage(*id).online {
+                let mut instance = self.instance(*id, region);
+                stmts.extend(self.online_block(&mut instance));
             } else {
                 stmts.extend(self.stage(*id, region));
             }
@@ -176,69 +177,70 @@ impl<'a> Lowering<'a> {
         stmts
     }
 
-    /// The stages that run at a loop, in order. In a pipelined one those come first that need none
-    /// of the others: what is copied ahead stands at the head of an iteration.
-    fn running_order(&self, run: &Running<'a>, attach: Attach) -> Vec<StageId> {
-        let at = |it: &StageId| self.schedule.stage(*it).attach == attach;
-        let all: Vec<StageId> = self.schedule.order.iter().copied().filter(at).collect();
+    /// The stages that instance at a loop, in order. In a pipelined loop, stages that read none of the
+    /// others come first: prefetched copies stand at the head of an iteration.
+    fn attached_order(&self, instance: &Instance<'a>, attach: Attach) -> Vec<StageId> {
+        let runs_here = |it: &StageId| self.schedule.stage(*it).attach == attach;
+        let all: Vec<StageId> = self.schedule.order.iter().copied().filter(runs_here).collect();
         let Attach::At(_, axis) = attach else { return all };
-        if !matches!(run.stage.axis(axis).kind, LoopKind::Pipelined(_)) {
+        if !matches!(instance.stage.axis(axis).kind, LoopKind::Pipelined(_)) {
             return all;
         }
-        let needs_none = |it: &StageId| {
+        let is_independent = |it: &StageId| {
             let compute = &self.schedule.stage(*it).compute;
             compute.reducer.is_none()
                 && !self.schedule.has_attached(*it)
                 && !all.iter().any(|it| compute.reads(self.schedule.stage(*it).tensor()))
         };
-        let (first, then): (Vec<StageId>, Vec<StageId>) = all.iter().partition(|it| needs_none(it));
+        let (first, then): (Vec<StageId>, Vec<StageId>) =
+            all.iter().partition(|it| is_independent(it));
         first.into_iter().chain(then).collect()
     }
 
-    /// Sets the elements that the reduce loops from number `place` on add into to where the
-    /// reduction starts.
-    pub(super) fn start(&mut self, run: &Running<'a>, place: usize) -> Vec<Stmt> {
-        let tensor = run.stage.tensor();
+    /// Sets the elements that the reduce loops from number `depth` on update to the reducer's
+    /// identity.
+    pub(super) fn initialize(&mut self, instance: &Instance<'a>, depth: usize) -> Vec<Stmt> {
+        let tensor = instance.stage.tensor();
         let dtype = self.schedule.tensor(tensor).tensor.dtype;
-        let Some(reducer) = run.stage.compute.reducer else { return Vec::new() };
-        self.for_each_element(run, place, |lowering, run, values| {
-            let index = lowering.written(run, values);
+        let Some(reducer) = instance.stage.compute.reducer else { return Vec::new() };
+        self.for_each_element(instance, depth, |lowering, instance, values| {
+            let index = lowering.written_index(instance, values);
             let value = Expr::Const(reducer.identity(dtype), dtype);
             Stmt::Store { tensor, index, value }
         })
     }
 
-    /// A statement in the spatial loops of a stage from number `place` on; it gets the values of
-    /// the stage's axes.
+    /// Lowers a statement in the spatial loops of a stage from number `depth` on; it gets the values
+    /// of the stage's axes.
     pub(super) fn for_each_element(
         &mut self,
-        run: &Running<'a>,
-        place: usize,
-        stmt: impl FnOnce(&Self, &Running<'a>, &[Poly]) -> Stmt,
+        instance: &Instance<'a>,
+        depth: usize,
+        stmt: impl FnOnce(&Self, &Instance<'a>, &[Poly]) -> Stmt,
     ) -> Vec<Stmt> {
-        let mut run = run.clone();
-        let stage = run.stage;
+        let mut instance = instance.clone();
+        let stage = instance.stage;
         let spatial = |it: &&AxisId| stage.axis(**it).role == AxisRole::Spatial;
         let mut opened = Vec::new();
-        for axis in stage.order[place..].iter().filter(spatial) {
-            opened.push(self.open(&mut run, *axis, false));
+        for axis in stage.order[depth..].iter().filter(spatial) {
+            opened.push(self.open(&mut instance, *axis, Single::Omitted));
         }
-        let values = self.values(&run);
-        let guards = self.guards(&run, &values, AxisRole::Spatial);
-        let stmt = guarded(guards, stmt(self, &run, &values));
+        let values = self.values(&instance);
+        let guards = self.guards(&instance, &values, AxisRole::Spatial);
+        let stmt = guarded(guards, stmt(self, &instance, &values));
         opened.into_iter().rev().fold(vec![stmt], |body, it| it.close(body))
     }
 
-    /// The innermost statement of a stage, all of whose loops are open.
-    fn statement(&self, run: &Running<'a>) -> Stmt {
-        let compute = &run.stage.compute;
+    /// Lowers the innermost statement of a stage, all of whose loops are open.
+    fn statement(&self, instance: &Instance<'a>) -> Stmt {
+        let compute = &instance.stage.compute;
         let tensor = compute.tensor;
-        let values = self.values(run);
-        let mut guards = self.guards(run, &values, AxisRole::Spatial);
-        guards.extend(self.guards(run, &values, AxisRole::Reduce));
-        let index = self.written(run, &values);
-        let value = self.places.placed(&compute.body, &values, &self.facts);
-        let value = self.with_running(value);
+        let values = self.values(instance);
+        let mut guards = self.guards(instance, &values, AxisRole::Spatial);
+        guards.extend(self.guards(instance, &values, AxisRole::Reduce));
+        let index = self.written_index(instance, &values);
+        let value = self.addressing.lower_expr(&compute.body, &values, &self.facts);
+        let value = self.with_finite_maxima(value);
         let stmt = match compute.reducer {
             None => Stmt::Store { tensor, index, value },
             Some(reducer) => Stmt::Update { tensor, index, reducer, value },
@@ -246,44 +248,45 @@ impl<'a> Lowering<'a> {
         guarded(guards, stmt)
     }
 
-    /// The values of all axes, those of the compute first: they count in the whole tensor.
-    fn values(&self, run: &Running<'a>) -> Vec<Poly> {
-        let mut values = run.extents.values(run.stage, run.loops.clone(), &self.facts);
-        for (value, first) in values.iter_mut().zip(&run.firsts) {
+    /// The values of all axes, those of the compute first, as positions in the whole tensor.
+    fn values(&self, instance: &Instance<'a>) -> Vec<Poly> {
+        let mut values =
+            instance.extents.values(instance.stage, instance.loops.clone(), &self.facts);
+        for (value, first) in values.iter_mut().zip(&instance.origins) {
             *value += first.clone();
         }
         values
     }
 
-    /// Where the stage writes.
-    pub(super) fn written(&self, run: &Running<'a>, values: &[Poly]) -> Vec<Poly> {
-        let index = values[..run.stage.compute.n_spatial].to_vec();
-        self.places.stored(run.stage.tensor(), index, &self.facts)
+    /// The index that the stage writes.
+    pub(super) fn written_index(&self, instance: &Instance<'a>, values: &[Poly]) -> Vec<Poly> {
+        let index = values[..instance.stage.compute.n_spatial].to_vec();
+        self.addressing.stored_index(instance.stage.tensor(), index, &self.facts)
     }
 
-    /// What keeps axes of one role below their extents: tiles in their region, and the region in
-    /// the tensor.
-    fn guards(&self, run: &Running<'a>, values: &[Poly], role: AxisRole) -> Vec<Guard> {
+    /// The guards that keep axes of one role below their extents: tiles in their region, and the
+    /// region in the tensor.
+    fn guards(&self, instance: &Instance<'a>, values: &[Poly], role: AxisRole) -> Vec<Guard> {
         let mut guards = Vec::new();
-        for axis in run.extents.tails(run.stage) {
-            if run.stage.axis(axis).role == role {
+        for axis in instance.extents.tails(instance.stage) {
+            if instance.stage.axis(axis).role == role {
                 let mut value = values[axis.0 as usize].clone();
-                if let Some(first) = run.firsts.get(axis.0 as usize) {
+                if let Some(first) = instance.origins.get(axis.0 as usize) {
                     value += -first.clone();
                 }
-                guards.push(Guard { value, bound: run.extents.get(axis).clone() });
+                guards.push(Guard { value, bound: instance.extents.get(axis).clone() });
             }
         }
-        let n_spatial = run.stage.compute.n_spatial;
+        let n_spatial = instance.stage.compute.n_spatial;
         let of_role = match role {
             AxisRole::Spatial => 0..n_spatial,
-            AxisRole::Reduce => n_spatial..run.firsts.len(),
+            AxisRole::Reduce => n_spatial..instance.origins.len(),
         };
         for n in of_role {
-            let (value, bound) = (&values[n], &run.stage.compute.axes[n].extent);
-            // Tiles of threads keep their size where they stick out.
-            let moved = self.fixed && !run.firsts[n].is_zero();
-            let is_cut = run.extents.of[n] != *bound || moved;
+            let (value, bound) = (&values[n], &instance.stage.compute.axes[n].extent);
+            // Tiles of threads keep their size where they exceed the tensor.
+            let moved = self.keep_full_tiles && !instance.origins[n].is_zero();
+            let is_cut = instance.extents.by_axis[n] != *bound || moved;
             if is_cut && !(bound.clone() - value.clone()).is_positive(&self.facts) {
                 guards.push(Guard { value: value.clone(), bound: bound.clone() });
             }
@@ -291,28 +294,32 @@ impl<'a> Lowering<'a> {
         guards
     }
 
-    /// Opens a loop; one of a single iteration is written out only if it is `kept`.
-    fn open(&mut self, run: &mut Running<'a>, axis: AxisId, kept: bool) -> Opened {
-        let extent = run.extents.get(axis).clone();
+    /// Opens a loop.
+    fn open(&mut self, instance: &mut Instance<'a>, axis: AxisId, if_single: Single) -> Opened {
+        let extent = instance.extents.get(axis).clone();
         let single = extent.as_constant() == Some(1);
-        if single && !kept {
-            run.loops[axis.0 as usize] = Poly::default();
+        if single && if_single == Single::Omitted {
+            instance.loops[axis.0 as usize] = Poly::default();
             return Opened(None);
         }
         let var = VarId(self.n_vars);
         self.n_vars += 1;
         self.facts.bound_var(var, extent.clone());
-        run.loops[axis.0 as usize] = if single { Poly::default() } else { Poly::var(var) };
-        let declared = run.stage.axis(axis);
+        instance.loops[axis.0 as usize] = if single { Poly::default() } else { Poly::var(var) };
+        let declared = instance.stage.axis(axis);
         if declared.kind == LoopKind::Thread {
             self.threads.push((var, extent.clone()));
         }
-        // Proofs go on with all iterations.
-        let extent = match declared.trimmed.then(|| self.trimmed(run, axis, var)).flatten() {
+        // Proofs use the full extent.
+        let extent = match declared
+            .tightened
+            .then(|| self.tightened_extent(instance, axis, var))
+            .flatten()
+        {
             Some(end) if !single => extent.lesser(&end, &self.facts),
             _ => extent,
         };
-        let short = extent.as_constant().is_some_and(|it| it <= MOST_UNROLLED);
+        let short = extent.as_constant().is_some_and(|it| it <= MAX_UNROLLED);
         let kind = match declared.kind {
             LoopKind::Unrolled | LoopKind::Tensorized if !short => LoopKind::Serial,
             kind => kind,
@@ -320,7 +327,7 @@ impl<'a> Lowering<'a> {
         Opened(Some((var, declared.name.clone(), extent, kind)))
     }
 
-    /// The memory of each tensor.
+    /// The buffer of each tensor, then the added ones.
     fn buffers(&self) -> Vec<Buffer> {
         let mut names = BTreeSet::new();
         let buffer = |(n, it): (usize, &crate::ScheduledTensor)| {
@@ -359,7 +366,7 @@ impl<'a> Lowering<'a> {
     }
 }
 
-/// What Rust does not take as the name of a variable, of the words a program may well use.
+/// Rust's keywords, which are no names of variables.
 const KEYWORDS: [&str; 53] = [
     "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate",
     "do", "dyn", "else", "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl",
@@ -368,11 +375,18 @@ const KEYWORDS: [&str; 53] = [
     "typeof", "union", "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
 ];
 
-/// A loop whose body is being written; `None` stands for the single iteration of a loop left out.
+/// The treatment of a loop with a single iteration.
+#[derive(Clone, Copy, PartialEq)]
+enum Single {
+    Kept,
+    Omitted,
+}
+
+/// A loop whose body is being lowered; `None` is the single iteration of an omitted loop.
 struct Opened(Option<(VarId, String, Poly, LoopKind)>);
 
 impl Opened {
-    /// The loop around its body.
+    /// Closes the loop around its body.
     fn close(self, body: Vec<Stmt>) -> Vec<Stmt> {
         match self.0 {
             None => body,
@@ -385,7 +399,7 @@ fn guarded(guards: Vec<Guard>, stmt: Stmt) -> Stmt {
     if guards.is_empty() { stmt } else { Stmt::If { guards, body: vec![stmt] } }
 }
 
-/// `name` as a Rust identifier that was not used before.
+/// Makes `name` a Rust identifier that was not used before.
 fn unique_name(name: &str, used: &mut BTreeSet<String>) -> String {
     let legal = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     let mut base: String = name.chars().map(legal).collect();

@@ -1,29 +1,29 @@
-//! Step 4 of 12: the loops and indices of a schedule, written out.
+//! Loop nests: the imperative program that a schedule lowers to.
 //!
 //! ```text
-//! dsl -> dag -> schedule -> [nest] -> kernel -> codegen -> compile -> measure -> ...
+//! dsl -> dag -> schedule -> [nest] -> cpu or cuda -> compile -> measure -> ...
 //! ```
 //!
-//! In: a [`Schedule`](crate::Schedule). Out: a [`Nest`], an imperative program of loops,
-//! guards and stores that knows no device. Next: [`tvmtune_cpu::kernel::lower`] places it on one, and
-//! [`tvmtune_cpu::rust`] prints it as portable Rust.
+//! In: a [`Schedule`](crate::Schedule). Out: a [`Nest`] of loops, guards and stores that knows no
+//! device. Next: the crates `tvmtune-cpu` and `tvmtune-cuda` place it on one.
 //!
 //! # Invariants
 //!
 //! - Every access is in bounds whenever it is executed: guards stand innermost, around the
-//!   statements that need them, and are left out where the facts prove them.
+//!   statements that need them, and are omitted where the facts prove them.
 //! - Iterations of a parallel loop, and lanes of a vectorized spatial one, write different
-//!   elements; what they share, they only read. [`crate::interp`] watches both.
+//!   elements; elements they share, they only read. [`crate::interp`] checks both.
 //! - Variables are unique in the nest.
 
 pub mod bounds;
-mod fix;
+mod constant_dims;
 pub mod index;
 mod lower;
-mod print;
 mod online;
+mod print;
 mod tighten;
 pub mod verify;
+mod walk;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -33,9 +33,10 @@ use tvmtune_ir::dag::{
 };
 use tvmtune_ir::poly::{Poly, VarId};
 
-pub use fix::fix;
+pub use constant_dims::fold_constant_dims;
 pub use lower::lower;
 pub use verify::verify;
+pub use walk::StmtAccess;
 
 /// Loops, guards and stores. See the [module documentation](self).
 #[derive(Clone, Debug, PartialEq)]
@@ -46,7 +47,7 @@ pub struct Nest {
     pub dims: Vec<Dim>,
     /// The run-time scalars, those of the dag.
     pub scalars: Vec<Scalar>,
-    /// Where each tensor of the schedule lies, by the same ids.
+    /// The buffers of the schedule's tensors, by the same ids, then those of lowering.
     pub buffers: Vec<Buffer>,
     /// The parameters, in order of declaration.
     pub params: Vec<TensorId>,
@@ -54,23 +55,23 @@ pub struct Nest {
     pub outputs: Vec<TensorId>,
     /// Variables are `VarId(0..n_vars)`.
     pub n_vars: u32,
-    /// How many threads may run it.
+    /// The threads that may run it.
     pub threads: Threads,
     /// Statements that run one after the other. A top-level loop that is parallel is a phase of
     /// its own; a barrier separates top-level statements.
     pub body: Vec<Stmt>,
 }
 
-/// Where a tensor lies and for how long.
+/// The memory scope of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// In memory the caller gave.
+    /// Memory that the caller gave.
     Argument,
-    /// In memory that lives through one launch and that all tasks see.
+    /// Memory that lives through one launch and that all tasks see.
     Workspace,
-    /// In memory (or registers) of one task; contents do not outlive it.
+    /// Memory (or registers) of one task; contents do not outlive it.
     Local,
-    /// Nowhere: the stage was inlined.
+    /// None: the stage was inlined.
     Unused,
 }
 
@@ -84,9 +85,9 @@ pub struct Buffer {
     /// Extents as stored, outermost first: after the layout, and of the region only where the
     /// scope is local.
     pub shape: Vec<Poly>,
-    /// Where it lies.
+    /// The memory scope.
     pub scope: Scope,
-    /// How a weight is rearranged before the kernel sees it; `None` if it is row-major.
+    /// The layout into which a weight is packed before launch; `None` if it is row-major.
     pub layout: Option<Layout>,
 }
 
@@ -95,13 +96,13 @@ pub struct Buffer {
 pub struct Guard {
     /// Never negative.
     pub value: Poly,
-    /// What it must stay below.
+    /// The exclusive upper bound.
     pub bound: Poly,
 }
 
 impl Guard {
-    /// A condition on indices as guards all of which must hold, if it is such a one. Of
-    /// conditions, values may be negative.
+    /// Returns a condition on indices as a conjunction of guards; `None` if it is anything else.
+    /// Values of such guards may be negative.
     pub fn all_of(condition: &Expr) -> Option<Vec<Self>> {
         match condition {
             Expr::Binary(BinaryOp::And, a, b) => {
@@ -118,7 +119,6 @@ impl Guard {
                     CompareOp::Ge => (b.clone(), a.clone() + Poly::constant(1)),
                     CompareOp::Eq | CompareOp::Ne => return None,
                 };
-                // The variable counts up on the left.
                 Some(vec![Self { value, bound }])
             }
             _ => None,
@@ -138,36 +138,36 @@ pub enum Stmt {
         /// Number of iterations; may depend on dimensions and on variables further out. May be 0
         /// or less, for no iterations.
         extent: Poly,
-        /// How the iterations run.
+        /// The way in which the iterations run.
         kind: LoopKind,
-        /// What each does.
+        /// The statements of an iteration.
         body: Vec<Stmt>,
     },
     /// `if all guards hold { body }`
     If {
         /// At least one.
         guards: Vec<Guard>,
-        /// What happens where they hold.
+        /// The statements that run where they hold.
         body: Vec<Stmt>,
     },
     /// `tensor[index] = value`
     Store {
         /// The buffer written.
         tensor: TensorId,
-        /// Where, in the buffer as stored.
+        /// The index, in the buffer as stored.
         index: Vec<Poly>,
-        /// Of the buffer's type.
+        /// The value, of the buffer's type.
         value: Expr,
     },
     /// `tensor[index] = reducer(value, tensor[index])`
     Update {
         /// The buffer read and written.
         tensor: TensorId,
-        /// Where, in the buffer as stored.
+        /// The index, in the buffer as stored.
         index: Vec<Poly>,
-        /// How old and new combine.
+        /// The reduction of old and new.
         reducer: Reducer,
-        /// Of the buffer's type.
+        /// The value, of the buffer's type.
         value: Expr,
     },
 }

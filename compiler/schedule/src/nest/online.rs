@@ -1,122 +1,131 @@
-//! Writes out what reductions that share a loop do beside reducing: what they are so far is kept
-//! from one block to the next, and sums are corrected when a maximum grows.
+//! Lowers online reductions: partial results are kept from block to block, and partial sums are
+//! rescaled when a running maximum grows.
 //!
 //! ```text
-//! m[i] = -inf; l[i] = 0; o[i, d] = 0              start_rolling
+//! m[i] = -inf; l[i] = 0; o[i, d] = 0              begin_online
 //! for j_0
-//!   m_before[i] = m[i]                            roll
+//!   m_before[i] = m[i]                            online_block
 //!   for j_1: m[i] max= x[i, j]
 //!   m_factor[i] = exp(max(m_before[i], least) - max(m[i], least))
-//!   l[i] *= m_factor[i]                           roll, corrected
+//!   l[i] *= m_factor[i]                           online_block, rescale
 //!   for j_1: l[i] += exp(x[i, j] - max(m[i], least))
-//!   o[i, d] *= m_factor[i]                        corrected
+//!   o[i, d] *= m_factor[i]                        rescale
 //!   for j_1: o[i, d] += exp(x[i, j] - max(m[i], least)) * v[j, d]
-//! m_factor[i] = exp(max(m[i], least) - m[i])      finish_rolling
+//! m_factor[i] = exp(max(m[i], least) - m[i])      end_online
 //! l[i] *= m_factor[i]; o[i, d] *= m_factor[i]
 //! ```
 //!
-//! The least finite number stands for a maximum of nothing: differences to it are numbers, and what
-//! is masked so far adds 0. The last factor is 1, or undefined if everything was masked.
+//! The least finite number stands for a maximum of no elements: differences to it are numbers, and
+//! elements masked so far add 0. The last factor is 1, or undefined if everything was masked.
 
-use super::lower::{Lowering, Running};
+use super::lower::{Instance, Lowering};
 use super::{Buffer, Scope, Stmt};
 use crate::online::Correction;
 use crate::{AxisId, StageId};
 use tvmtune_ir::dag::{BinaryOp, DType, Expr, Literal, Reducer, TensorId, UnaryOp};
 use tvmtune_ir::poly::Poly;
 
-/// A loop along with which others than its own stage are reduced.
-pub(super) struct Rolling {
-    /// Those others, in topological order.
+/// A loop along which other stages than its own are reduced online.
+pub(super) struct OnlineLoop {
+    /// Those other stages, in topological order.
     stages: Vec<StageId>,
-    /// How each of them, and the loop's own stage, is corrected.
+    /// The corrections of each of them, and of the loop's own stage.
     corrections: Vec<(StageId, Vec<Correction>)>,
-    leaders: Vec<Leader>,
+    maxima: Vec<RunningMax>,
 }
 
-/// A maximum that sums depend on while it runs.
+/// A running maximum that partial sums depend on.
 #[derive(Clone)]
-struct Leader {
+struct RunningMax {
     stage: StageId,
     dtype: DType,
-    /// What it was before the block.
+    /// The buffer of its value before the block.
     before: TensorId,
-    /// By what sums are multiplied: the scale of the exponent, and where the factor lies.
-    factors: Vec<(f64, TensorId)>,
+    factors: Vec<Factor>,
+}
+
+/// The factor of sums that depend on a running maximum.
+#[derive(Clone, Copy)]
+struct Factor {
+    /// The scale of the exponent.
+    scale: f64,
+    buffer: TensorId,
 }
 
 impl<'a> Lowering<'a> {
-    /// Lets everything start that is reduced along with a loop, which opens next.
-    pub(super) fn start_rolling(&mut self, host: StageId, axis: AxisId) -> Vec<Stmt> {
-        let stages: Vec<StageId> = self.schedule.rolling_at(host, axis).collect();
+    /// Initializes the online reductions of a loop, which opens next.
+    pub(super) fn begin_online(&mut self, host: StageId, axis: AxisId) -> Vec<Stmt> {
+        let stages: Vec<StageId> = self.schedule.online_at(host, axis).collect();
         let corrections: Vec<(StageId, Vec<Correction>)> = stages
             .iter()
             .chain([&host])
-            // Primitives refuse what cannot be corrected.
+            // Primitives refuse reductions that cannot be corrected.
             .map(|it| (*it, self.schedule.corrections(*it, host, axis).unwrap_or_default()))
             .collect();
         let mut stmts = Vec::new();
-        let mut leaders = Vec::new();
+        let mut maxima = Vec::new();
         for id in &stages {
-            let run = self.whole(*id);
-            stmts.extend(self.start(&run, 0));
-            let followers = corrections.iter().flat_map(|(_, it)| it);
+            let instance = self.whole_instance(*id);
+            stmts.extend(self.initialize(&instance, 0));
+            let dependents = corrections.iter().flat_map(|(_, it)| it);
             let mut scales: Vec<f64> =
-                followers.filter(|it| it.leader == *id).map(|it| it.scale).collect();
+                dependents.filter(|it| it.maximum == *id).map(|it| it.scale).collect();
             scales.sort_by(f64::total_cmp);
             scales.dedup();
             if !scales.is_empty() {
-                let before = self.add_buffer(&run, "before");
-                let factors =
-                    scales.into_iter().map(|it| (it, self.add_buffer(&run, "factor"))).collect();
-                let dtype = self.schedule.tensor(run.stage.tensor()).tensor.dtype;
-                leaders.push(Leader { stage: *id, dtype, before, factors });
+                let before = self.add_buffer(&instance, "before");
+                let factor = |scale| Factor { scale, buffer: self.add_buffer(&instance, "factor") };
+                let factors = scales.into_iter().map(factor).collect();
+                let dtype = self.schedule.tensor(instance.stage.tensor()).tensor.dtype;
+                maxima.push(RunningMax { stage: *id, dtype, before, factors });
             }
         }
-        self.rolling.push(Rolling { stages, corrections, leaders });
+        self.online_loops.push(OnlineLoop { stages, corrections, maxima });
         stmts
     }
 
-    /// One block of a stage that is reduced along with the open loop.
-    pub(super) fn roll(&mut self, run: &mut Running<'a>) -> Vec<Stmt> {
-        let mut stmts = self.corrected(run, 0);
-        let Some(leader) = self.leader(run.id) else {
-            stmts.extend(self.loops(run, 0));
+    /// Lowers one block of a stage that is reduced online along the open loop.
+    pub(super) fn online_block(&mut self, instance: &mut Instance<'a>) -> Vec<Stmt> {
+        let mut stmts = self.rescale(instance, 0);
+        let Some(maximum) = self.running_max(instance.id) else {
+            stmts.extend(self.loops(instance, 0));
             return stmts;
         };
-        stmts.extend(self.for_each_element(run, 0, |lowering, run, values| Stmt::Store {
-            tensor: leader.before,
-            index: lowering.in_region(run, values),
-            value: lowering.so_far(run, values),
+        stmts.extend(self.for_each_element(instance, 0, |lowering, instance, values| {
+            Stmt::Store {
+                tensor: maximum.before,
+                index: lowering.region_offset(instance, values),
+                value: lowering.partial(instance, values),
+            }
         }));
-        stmts.extend(self.loops(run, 0));
-        for (scale, factor) in &leader.factors {
-            stmts.extend(self.for_each_element(run, 0, |lowering, run, values| {
-                let index = lowering.in_region(run, values);
-                let before = Expr::read(leader.before, index.iter().cloned());
-                let [before, now] =
-                    [before, lowering.so_far(run, values)].map(|it| finite(it, leader.dtype));
-                let value = factor_between(before, now, *scale, leader.dtype);
-                Stmt::Store { tensor: *factor, index, value }
+        stmts.extend(self.loops(instance, 0));
+        for Factor { scale, buffer } in &maximum.factors {
+            stmts.extend(self.for_each_element(instance, 0, |lowering, instance, values| {
+                let index = lowering.region_offset(instance, values);
+                let before = Expr::read(maximum.before, index.iter().cloned());
+                let [before, now] = [before, lowering.partial(instance, values)]
+                    .map(|it| finite(it, maximum.dtype));
+                let value = factor_between(before, now, *scale, maximum.dtype);
+                Stmt::Store { tensor: *buffer, index, value }
             }));
         }
         stmts
     }
 
-    /// Multiplies what a stage has so far by its factors.
-    pub(super) fn corrected(&mut self, run: &Running<'a>, place: usize) -> Vec<Stmt> {
-        let Some(rolling) = self.rolling.last() else { return Vec::new() };
-        let of = |it: &&(StageId, Vec<Correction>)| it.0 == run.id;
-        let corrections = rolling.corrections.iter().find(of).map(|it| it.1.clone());
+    /// Multiplies the partial result of a stage by its factors.
+    pub(super) fn rescale(&mut self, instance: &Instance<'a>, depth: usize) -> Vec<Stmt> {
+        let Some(online) = self.online_loops.last() else { return Vec::new() };
+        let is_own = |it: &&(StageId, Vec<Correction>)| it.0 == instance.id;
+        let corrections = online.corrections.iter().find(is_own).map(|it| it.1.clone());
         let mut stmts = Vec::new();
         for correction in corrections.unwrap_or_default() {
-            let Some(leader) = self.leader(correction.leader) else { continue };
-            let same = |it: &&(f64, TensorId)| it.0 == correction.scale;
-            let Some((_, factor)) = leader.factors.iter().find(same).copied() else { continue };
-            stmts.extend(self.for_each_element(run, place, |lowering, run, values| {
-                let tensor = run.stage.tensor();
-                let maximum = lowering.schedule.stage(leader.stage).tensor();
-                let at = lowering.places.region_index(
+            let Some(maximum) = self.running_max(correction.maximum) else { continue };
+            let same_scale = |it: &&Factor| it.scale == correction.scale;
+            let Some(factor) = maximum.factors.iter().find(same_scale).copied() else { continue };
+            stmts.extend(self.for_each_element(instance, depth, |lowering, instance, values| {
+                let tensor = instance.stage.tensor();
+                let maximum = lowering.schedule.stage(maximum.stage).tensor();
+                let index = lowering.addressing.region_index(
                     maximum,
                     &correction.index,
                     values,
@@ -124,91 +133,95 @@ impl<'a> Lowering<'a> {
                 );
                 Stmt::Update {
                     tensor,
-                    index: lowering.written(run, values),
+                    index: lowering.written_index(instance, values),
                     reducer: Reducer::Prod,
-                    value: Expr::read(factor, at),
+                    value: Expr::read(factor.buffer, index),
                 }
             }));
         }
         stmts
     }
 
-    /// Corrects what has been added up when its loop has closed: maxima of nothing are what the
-    /// definition says they are.
-    pub(super) fn finish_rolling(&mut self, host: &Running<'a>, place: usize) -> Vec<Stmt> {
-        let Some(rolling) = self.rolling.last() else { return Vec::new() };
-        let (stages, leaders) = (rolling.stages.clone(), rolling.leaders.clone());
+    /// Rescales sums once their loop has closed, from the least finite number to the maximum that
+    /// the definition has where no element was unmasked.
+    pub(super) fn end_online(&mut self, host: &Instance<'a>, depth: usize) -> Vec<Stmt> {
+        let Some(online) = self.online_loops.last() else { return Vec::new() };
+        let (stages, maxima) = (online.stages.clone(), online.maxima.clone());
         let mut stmts = Vec::new();
-        for leader in leaders {
-            let run = self.whole(leader.stage);
-            for (scale, factor) in &leader.factors {
-                stmts.extend(self.for_each_element(&run, 0, |lowering, run, values| {
-                    let now = lowering.so_far(run, values);
-                    let from = finite(now.clone(), leader.dtype);
-                    let value = factor_between(from, now, *scale, leader.dtype);
-                    Stmt::Store { tensor: *factor, index: lowering.in_region(run, values), value }
+        for maximum in maxima {
+            let instance = self.whole_instance(maximum.stage);
+            for Factor { scale, buffer } in &maximum.factors {
+                stmts.extend(self.for_each_element(&instance, 0, |lowering, instance, values| {
+                    let now = lowering.partial(instance, values);
+                    let from = finite(now.clone(), maximum.dtype);
+                    let value = factor_between(from, now, *scale, maximum.dtype);
+                    Stmt::Store {
+                        tensor: *buffer,
+                        index: lowering.region_offset(instance, values),
+                        value,
+                    }
                 }));
             }
         }
         for stage in stages {
-            let run = self.whole(stage);
-            stmts.extend(self.corrected(&run, 0));
+            let instance = self.whole_instance(stage);
+            stmts.extend(self.rescale(&instance, 0));
         }
-        stmts.extend(self.corrected(host, place));
-        self.rolling.pop();
+        stmts.extend(self.rescale(host, depth));
+        self.online_loops.pop();
         stmts
     }
 
-    /// A value in which maxima that still run are finite.
-    pub(super) fn with_running(&self, value: Expr) -> Expr {
-        if self.rolling.is_empty() {
+    /// Clamps the running maxima that a value reads to finite numbers.
+    pub(super) fn with_finite_maxima(&self, value: Expr) -> Expr {
+        if self.online_loops.is_empty() {
             return value;
         }
         value.replace_reads(&mut |tensor, index| {
             let stage = self.schedule.tensors.get(tensor.0 as usize)?.stage?;
-            let leader = self.leader(stage)?;
-            Some(finite(Expr::Read { tensor, index: index.to_vec() }, leader.dtype))
+            let maximum = self.running_max(stage)?;
+            Some(finite(Expr::Read { tensor, index: index.to_vec() }, maximum.dtype))
         })
     }
 
-    fn leader(&self, stage: StageId) -> Option<Leader> {
-        self.rolling.iter().flat_map(|it| &it.leaders).find(|it| it.stage == stage).cloned()
+    fn running_max(&self, stage: StageId) -> Option<RunningMax> {
+        self.online_loops.iter().flat_map(|it| &it.maxima).find(|it| it.stage == stage).cloned()
     }
 
-    /// A stage for all of its tensor that is kept while the loop runs.
-    fn whole(&mut self, id: StageId) -> Running<'a> {
-        let region = self.around.last().and_then(|it| it.get(&id)).cloned();
-        self.running(id, region.as_deref())
+    /// Instantiates a stage for the whole region that is kept while the loop runs.
+    fn whole_instance(&mut self, id: StageId) -> Instance<'a> {
+        let region = self.enclosing.last().and_then(|it| it.get(&id)).cloned();
+        self.instance(id, region.as_deref())
     }
 
-    /// Memory beside that of a stage's tensor, of the same shape.
-    fn add_buffer(&mut self, run: &Running<'a>, role: &str) -> TensorId {
-        let tensor = &self.schedule.tensor(run.stage.tensor()).tensor;
+    /// Adds a local buffer of the shape of a stage's region.
+    fn add_buffer(&mut self, instance: &Instance<'a>, role: &str) -> TensorId {
+        let tensor = &self.schedule.tensor(instance.stage.tensor()).tensor;
         let id = TensorId((self.schedule.tensors.len() + self.added.len()) as u32);
         self.added.push(Buffer {
             name: format!("{}_{role}", tensor.name),
             dtype: tensor.dtype,
-            shape: run.extents.of[..run.stage.compute.n_spatial].to_vec(),
+            shape: instance.extents.by_axis[..instance.stage.compute.n_spatial].to_vec(),
             scope: Scope::Local,
             layout: None,
         });
         id
     }
 
-    /// Where an element of a stage lies in such memory.
-    fn in_region(&self, run: &Running<'a>, values: &[Poly]) -> Vec<Poly> {
-        let n_spatial = run.stage.compute.n_spatial;
+    /// Returns the index of an element in such a buffer.
+    fn region_offset(&self, instance: &Instance<'a>, values: &[Poly]) -> Vec<Poly> {
+        let n_spatial = instance.stage.compute.n_spatial;
         let from_first = |(value, first): (&Poly, &Poly)| value.clone() - first.clone();
-        values[..n_spatial].iter().zip(&run.firsts).map(from_first).collect()
+        values[..n_spatial].iter().zip(&instance.origins).map(from_first).collect()
     }
 
-    /// What a stage has so far.
-    fn so_far(&self, run: &Running<'a>, values: &[Poly]) -> Expr {
-        Expr::read(run.stage.tensor(), self.written(run, values))
+    /// Reads the partial result of a stage.
+    fn partial(&self, instance: &Instance<'a>, values: &[Poly]) -> Expr {
+        Expr::read(instance.stage.tensor(), self.written_index(instance, values))
     }
 }
 
-/// A maximum that is a number: of nothing, the least.
+/// Clamps a maximum to finite numbers: the least one for a maximum of no elements.
 fn finite(maximum: Expr, dtype: DType) -> Expr {
     let least = if dtype == DType::F64 { f64::MIN } else { f32::MIN.into() };
     maximum.binary(BinaryOp::Max, Expr::Const(Literal::Float(least), dtype))

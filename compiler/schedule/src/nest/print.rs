@@ -14,7 +14,7 @@ use crate::LoopKind;
 use tvmtune_ir::dag::{BinaryOp, CompareOp, Expr, Literal, Reducer, Subscript, TensorId, UnaryOp};
 use tvmtune_ir::poly::{Atom, Poly, VarId};
 
-/// Memory that the nest makes for itself, then its statements, indented by two spaces a level.
+/// Prints the buffers that the nest allocates, then its statements, indented by two spaces a level.
 impl fmt::Display for Nest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut printer = Printer { nest: self, names: BTreeMap::new(), open: Vec::new() };
@@ -39,6 +39,15 @@ struct Printer<'a> {
     names: BTreeMap<VarId, String>,
     /// The names of the loops that are open.
     open: Vec<String>,
+}
+
+/// An operation with one or two operands.
+struct Operator<'a> {
+    symbol: &'static str,
+    a: &'a Expr,
+    b: Option<&'a Expr>,
+    /// Its precedence.
+    binds: u8,
 }
 
 impl Printer<'_> {
@@ -103,7 +112,7 @@ impl Printer<'_> {
         Ok(())
     }
 
-    /// An extent: in parentheses unless it is one word.
+    /// Prints an extent, in parentheses unless it is one word.
     fn bound(&self, f: &mut dyn Write, poly: &Poly) -> fmt::Result {
         let mut text = String::new();
         self.poly(&mut text, poly)?;
@@ -121,7 +130,7 @@ impl Printer<'_> {
         })
     }
 
-    /// An expression, in parentheses if it binds weaker than `level`.
+    /// Prints an expression, in parentheses if it binds weaker than `level`.
     fn expr(&self, f: &mut dyn Write, expr: &Expr, level: u8) -> fmt::Result {
         match expr {
             Expr::Const(Literal::Float(value), _) if value.is_finite() && value.abs() >= 1e16 => {
@@ -133,15 +142,22 @@ impl Printer<'_> {
             Expr::Index(poly) => self.bound(f, poly),
             Expr::Scalar(scalar) => f.write_str(&self.nest.scalars[scalar.0 as usize].name),
             Expr::Read { tensor, index } => self.read(f, *tensor, index),
-            Expr::Unary(UnaryOp::Neg, a) => self.operator(f, ("-", a, None), 6, level),
-            Expr::Unary(UnaryOp::Not, a) => self.operator(f, ("!", a, None), 6, level),
+            Expr::Unary(UnaryOp::Neg, a) => {
+                self.operator(f, Operator { symbol: "-", a, b: None, binds: 6 }, level)
+            }
+            Expr::Unary(UnaryOp::Not, a) => {
+                self.operator(f, Operator { symbol: "!", a, b: None, binds: 6 }, level)
+            }
             Expr::Unary(op, a) => self.call(f, &format!("{op:?}").to_lowercase(), &[a]),
             Expr::Binary(op, a, b) => match infix(*op) {
-                Some((symbol, own)) => self.operator(f, (symbol, a, Some(b)), own, level),
+                Some((symbol, binds)) => {
+                    self.operator(f, Operator { symbol, a, b: Some(b), binds }, level)
+                }
                 None => self.call(f, &format!("{op:?}").to_lowercase(), &[a, b]),
             },
             Expr::Compare(op, a, b) => {
-                self.operator(f, (compare_symbol(*op), a, Some(b)), 3, level)
+                let symbol = compare_symbol(*op);
+                self.operator(f, Operator { symbol, a, b: Some(b), binds: 3 }, level)
             }
             Expr::Select { condition, then, otherwise } => {
                 self.call(f, "select", &[condition, then, otherwise])
@@ -150,26 +166,21 @@ impl Printer<'_> {
         }
     }
 
-    fn operator(
-        &self,
-        f: &mut dyn Write,
-        (symbol, a, b): (&str, &Expr, Option<&Expr>),
-        own: u8,
-        level: u8,
-    ) -> fmt::Result {
-        f.write_str(if own < level { "(" } else { "" })?;
+    fn operator(&self, f: &mut dyn Write, operator: Operator<'_>, level: u8) -> fmt::Result {
+        let Operator { symbol, a, b, binds } = operator;
+        f.write_str(if binds < level { "(" } else { "" })?;
         match b {
             None => {
                 f.write_str(symbol)?;
-                self.expr(f, a, own)?;
+                self.expr(f, a, binds)?;
             }
             Some(b) => {
-                self.expr(f, a, own)?;
+                self.expr(f, a, binds)?;
                 write!(f, " {symbol} ")?;
-                self.expr(f, b, own + 1)?;
+                self.expr(f, b, binds + 1)?;
             }
         }
-        f.write_str(if own < level { ")" } else { "" })
+        f.write_str(if binds < level { ")" } else { "" })
     }
 
     fn call(&self, f: &mut dyn Write, name: &str, arguments: &[&Expr]) -> fmt::Result {
@@ -221,7 +232,7 @@ fn reducer_symbol(reducer: Reducer) -> &'static str {
     }
 }
 
-/// The symbol of an operator and how strongly it binds; `None` if it is written as a call.
+/// The symbol of an operator and its precedence; `None` if it is printed as a call.
 fn infix(op: BinaryOp) -> Option<(&'static str, u8)> {
     match op {
         BinaryOp::Or => Some(("||", 1)),

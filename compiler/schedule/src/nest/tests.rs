@@ -1,4 +1,4 @@
-//! The text of nests: a program, a trace, and what they make.
+//! The text of nests, from a program and a trace.
 
 use super::{lower, verify};
 use crate::{Instruction, Schedule};
@@ -43,7 +43,7 @@ const SCORES: &str = "
         compute(|i, j| sum(0..8, |k| a[[i, k]] * a[[j, k + 8]]))
     }";
 
-/// The nest that a trace makes of a program, as text.
+/// Lowers a program under a trace; returns the text of the nest.
 #[track_caller]
 pub(crate) fn nest_of(program: &str, trace: &str) -> String {
     let nest = lower(&scheduled(program, trace));
@@ -51,7 +51,7 @@ pub(crate) fn nest_of(program: &str, trace: &str) -> String {
     nest.to_string()
 }
 
-/// The schedule that a trace, a line an instruction, makes of a program.
+/// Schedules a program by a trace, one instruction a line.
 #[track_caller]
 pub(crate) fn scheduled(program: &str, trace: &str) -> Schedule {
     let dag = tvmtune_ir::dsl::program(program).unwrap();
@@ -358,7 +358,7 @@ fn reductions_that_roll_along() {
         compute_at s1 s2 a0
         split s1 a1 [8]
         reorder s1 [a2, a0, a3]
-        rolling_update s0 s1 a2";
+        online_reduction s0 s1 a2";
     insta::assert_snapshot!(nest_of(program, trace), @r"
     local m[1]: f32
     local l[1]: f32
@@ -390,7 +390,7 @@ const CAUSAL: &str = "
     }";
 
 #[test]
-fn a_trimmed_loop_ends_where_the_last_row_of_a_tile_does() {
+fn a_tightened_loop_ends_with_the_last_row_of_a_tile() {
     insta::assert_snapshot!(nest_of(CAUSAL, "split s0 a0 [8]\nsplit s0 a1 [4]\nreorder s0 [a2, a4, a3, a5]\ntrim s0 a4"), @r"
     for i_0 in 0..(((S + 7)/(8)))
       for i_1 in 0..8
@@ -408,14 +408,14 @@ fn a_trimmed_loop_ends_where_the_last_row_of_a_tile_does() {
         let line = nest.lines().rfind(|it| it.contains("for j")).map(str::trim);
         line.unwrap_or_default().to_owned()
     };
-    insta::assert_snapshot!(ends("trim s0 a1"), @"for j in 0..((min(T, (max(-S + T + i + 1, 0)))))");
+    insta::assert_snapshot!(ends("tighten_bounds s0 a1"), @"for j in 0..((min(T, (max(-S + T + i + 1, 0)))))");
     insta::assert_snapshot!(ends("split s0 a0 [8]\nannotate s0 a3 thread\ntrim s0 a1"), @"for j in 0..((min(T, (max(-S + T + 8*i_0 + 8, 0)))))");
     // A part of the axis inside of another one.
     insta::assert_snapshot!(ends("split s0 a1 [5]\nreorder s0 [a2, a0, a3]\ntrim s0 a3"), @"for j_1 in 0..((min(5, (max(-S + T - 5*j_0 + i + 1, 0)))))");
 }
 
 #[test]
-fn a_trimmed_loop_ends_where_the_last_of_all_that_go_along_does() {
+fn a_tightened_loop_ends_with_the_last_of_its_online_reductions() {
     let program = "
         #[autotune(dims(S = 64))]
         fn f(x: Tensor<f32, S, S>) -> Tensor<f32, S> {
@@ -428,9 +428,9 @@ fn a_trimmed_loop_ends_where_the_last_of_all_that_go_along_does() {
         compute_at s2 s3 a1
         split s2 a1 [4]
         reorder s2 [a2, a0, a3]
-        rolling_update s1 s2 a2
-        rolling_update s0 s2 a2
-        trim s2 a2";
+        online_reduction s1 s2 a2
+        online_reduction s0 s2 a2
+        tighten_bounds s2 a2";
     let nest = nest_of(program, trace);
     let line = nest.lines().find(|it| it.contains("for j_0")).map(str::trim);
     insta::assert_snapshot!(line.unwrap(), @"for j_0 in 0..((min(16, 2*i_0 + 7)))");

@@ -1,16 +1,15 @@
-//! What makes a nest well formed: the contract between lowering and what comes next.
+//! The verifier of nests: the contract between lowering and code generation.
 //!
 //! - Variables are below `n_vars`, belong to one loop, and occur inside it only.
-//! - Parallel loops stand outermost, several only in a direct row; nothing but one statement is
-//!   inside a vectorized one.
+//! - Parallel loops stand outermost, perfectly nested; a vectorized loop contains one statement.
 //! - Indices have one entry for each dimension of a buffer that is in use; parameters are only
 //!   read; values have the type of their buffer.
-//! - Guards are there to guard something, and their values are never negative.
-//! - Affine indices are in bounds, by the extents of loops, guards, and conditions around. What
-//!   cannot be proven is a finding too; of random schedules, that is less than one in a thousand.
+//! - Guards have a condition and a body, and their values are never negative.
+//! - Affine indices are in bounds, by the extents of loops, guards, and enclosing conditions. An index
+//!   that cannot be proven is a finding too; of random schedules, that is less than one in a thousand.
 //!
-//! Subscripts that are data-dependent or divided are left to [`crate::interp`], which looks
-//! at every access.
+//! Subscripts that are data-dependent or divided are left to [`crate::interp`], which checks every
+//! access.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -21,16 +20,16 @@ use tvmtune_ir::dag::condition::inequalities;
 use tvmtune_ir::dag::{Expr, Subscript, TensorId};
 use tvmtune_ir::poly::{Atom, DimId, Facts, Poly, VarId};
 
-/// Something that a nest must not be.
+/// A violation of the contract.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The loops around it, outermost first.
     pub loops: Vec<String>,
-    /// What is wrong.
+    /// The violation.
     pub problem: Problem,
 }
 
-/// The ways in which a nest can be ill formed.
+/// The kinds of violations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Problem {
     /// Two loops have that variable, or it is not below `n_vars`.
@@ -51,7 +50,7 @@ pub enum Problem {
     ParameterWritten(TensorId),
     /// The value's type is not the buffer's.
     WrongType(TensorId),
-    /// The index of that dimension could not be proven to be in bounds.
+    /// The index of that dimension is not proven to be in bounds.
     MayBeOutside(TensorId, usize, Poly),
 }
 
@@ -61,7 +60,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Everything that is wrong with a nest; empty if it keeps the contract.
+/// Returns every violation of the contract; none if the nest is well formed.
 pub fn verify(nest: &Nest) -> Vec<Finding> {
     let mut facts = Facts::default();
     for (n, dim) in nest.dims.iter().enumerate() {
@@ -75,8 +74,17 @@ pub fn verify(nest: &Nest) -> Vec<Finding> {
         known: Vec::new(),
         findings: Vec::new(),
     };
-    verifier.block(&nest.body, true);
+    verifier.block(&nest.body, Nesting::Tasks);
     verifier.findings
+}
+
+/// The loops around a statement.
+#[derive(Clone, Copy, PartialEq)]
+enum Nesting {
+    /// All are parallel, and contain nothing else.
+    Tasks,
+    /// Some are not.
+    Inner,
 }
 
 struct Verifier<'a> {
@@ -84,7 +92,7 @@ struct Verifier<'a> {
     facts: Facts,
     seen: BTreeSet<VarId>,
     open: Vec<(VarId, &'a str)>,
-    /// What is at least 0 here, by guards and conditions.
+    /// Polynomials that are at least 0 here, by guards and conditions.
     known: Vec<Poly>,
     findings: Vec<Finding>,
 }
@@ -95,21 +103,21 @@ impl<'a> Verifier<'a> {
         self.findings.push(Finding { loops, problem });
     }
 
-    /// Statements; `tasks` says whether all loops around them are parallel.
-    fn block(&mut self, body: &'a [Stmt], tasks: bool) {
+    fn block(&mut self, body: &'a [Stmt], nesting: Nesting) {
+        let is_perfect = body.len() == 1 || self.open.is_empty();
         for stmt in body {
-            self.stmt(stmt, tasks && (body.len() == 1 || self.open.is_empty()));
+            self.stmt(stmt, if is_perfect { nesting } else { Nesting::Inner });
         }
     }
 
-    fn stmt(&mut self, stmt: &'a Stmt, tasks: bool) {
+    fn stmt(&mut self, stmt: &'a Stmt, nesting: Nesting) {
         match stmt {
             Stmt::For { var, name, extent, kind, body } => {
                 if var.0 >= self.nest.n_vars || !self.seen.insert(*var) {
                     self.report(Problem::VarNotUnique(*var));
                 }
                 self.open_vars(extent);
-                if kind.is_parallel() && !tasks {
+                if kind.is_parallel() && nesting != Nesting::Tasks {
                     self.report(Problem::ParallelInside);
                 }
                 if *kind == LoopKind::Vectorized && !is_statement(body) {
@@ -117,7 +125,7 @@ impl<'a> Verifier<'a> {
                 }
                 self.facts.bound_var(*var, extent.clone());
                 self.open.push((*var, name));
-                self.block(body, tasks && kind.is_parallel());
+                self.block(body, if kind.is_parallel() { nesting } else { Nesting::Inner });
                 self.open.pop();
             }
             Stmt::If { guards, body } => {
@@ -134,7 +142,7 @@ impl<'a> Verifier<'a> {
                     let room = guard.bound.clone() - guard.value.clone() - Poly::constant(1);
                     self.known.push(room);
                 }
-                self.block(body, false);
+                self.block(body, Nesting::Inner);
                 self.known.truncate(n_known);
             }
             Stmt::Store { tensor, index, value } | Stmt::Update { tensor, index, value, .. } => {
@@ -210,9 +218,11 @@ impl<'a> Verifier<'a> {
 
     /// Whether `poly >= 0` follows from `known >= 0`, scaled until a term of theirs is the same.
     fn follows(&self, poly: &Poly, known: &Poly) -> bool {
-        let of = |terms: &[Atom]| poly.terms().find(|(atoms, _)| *atoms == terms).map(|it| it.1);
+        let coefficient =
+            |terms: &[Atom]| poly.terms().find(|(atoms, _)| *atoms == terms).map(|it| it.1);
         let running = known.terms().filter(|(atoms, _)| !atoms.is_empty());
-        let common = running.filter_map(|(atoms, theirs)| Some((of(atoms)?, theirs))).next();
+        let common =
+            running.filter_map(|(atoms, theirs)| Some((coefficient(atoms)?, theirs))).next();
         let (ours, theirs) = common.unwrap_or((1, 1));
         if (ours < 0) != (theirs < 0) {
             return false;
@@ -224,7 +234,7 @@ impl<'a> Verifier<'a> {
     }
 }
 
-/// Whether nothing is divided.
+/// Whether a polynomial contains no division, minimum or maximum.
 fn is_affine(poly: &Poly) -> bool {
     poly.terms().all(|(atoms, _)| atoms.iter().all(|it| matches!(it, Atom::Dim(_) | Atom::Var(_))))
 }

@@ -1,13 +1,13 @@
-//! How the iterations of a loop run, and how many threads there are.
+//! Loop kinds (parallel, vectorized, unrolled, bound to threads ...), and the number of threads.
 
 use crate::error::ScheduleError;
 use crate::{AxisId, Instruction, LoopKind, Schedule, StageId, Threads};
 
 impl Schedule {
-    /// Says how the iterations of a loop run; [`LoopKind::Serial`] takes it back.
+    /// Sets the kind of a loop; [`LoopKind::Serial`] undoes it.
     ///
     /// `Unrolled` is legal anywhere: where the extent turns out not to be a small constant, the
-    /// loop is written out as a serial one.
+    /// loop is lowered to a serial one.
     ///
     /// # Rewrite
     ///
@@ -27,7 +27,7 @@ impl Schedule {
     ///
     /// # Source
     ///
-    /// Halide's `parallel`, `vectorize` and `unroll`.
+    /// Halide's `parallel`, `vectorize` and `unroll`; TVM's `bind` and `tensorize`.
     pub fn annotate(
         &mut self,
         stage: StageId,
@@ -46,7 +46,7 @@ impl Schedule {
         Ok(())
     }
 
-    /// Says how many threads may run the kernel.
+    /// Sets the number of threads that may run the kernel.
     pub fn set_threads(&mut self, threads: Threads) {
         self.threads = threads;
         self.trace.push(Instruction::Threads { threads });

@@ -1,4 +1,4 @@
-//! Copies: of what a stage reads, and of what a reduction writes.
+//! Staging through copies: of a tensor that a stage reads, and of the result of a reduction.
 
 use crate::error::{ErrorKind, ScheduleError};
 use crate::{Attach, Instruction, Schedule, Stage, StageId};
@@ -6,8 +6,8 @@ use tvmtune_ir::dag::{Compute, ComputeAxis, Expr, TensorId};
 use tvmtune_ir::poly::{Poly, VarId};
 
 impl Schedule {
-    /// Makes `reader` read a copy of a tensor; returns the stage that copies. Computed at a loop
-    /// of the reader, it holds just what is read there, side by side.
+    /// Makes `reader` read a copy of a tensor; returns the stage that copies. Computed at a loop of
+    /// the reader, the copy holds just the region that is read there, contiguously.
     ///
     /// # Rewrite
     ///
@@ -29,7 +29,7 @@ impl Schedule {
         tensor: TensorId,
         reader: StageId,
     ) -> Result<StageId, ScheduleError> {
-        self.keeping_corrections(|it| it.copy_for(tensor, reader))
+        self.with_rollback(|it| it.copy_for(tensor, reader))
     }
 
     fn copy_for(&mut self, tensor: TensorId, reader: StageId) -> Result<StageId, ScheduleError> {
@@ -51,8 +51,8 @@ impl Schedule {
         Ok(stage)
     }
 
-    /// Splits a reduction from the writing of its result; returns the stage that reduces. What
-    /// was the reduction then copies, can be tiled, and the reduction computed in each tile: its
+    /// Splits a reduction from the write-back of its result; returns the stage that reduces. The
+    /// original stage then copies, can be tiled, and the reduction computed in each tile: its
     /// accumulators live in registers.
     ///
     /// # Rewrite
@@ -113,19 +113,19 @@ impl Schedule {
     }
 }
 
-/// Axes that count the elements of a tensor of that shape.
+/// Returns one axis for each dimension of a shape.
 pub(super) fn axes_of(shape: &[Poly]) -> Vec<ComputeAxis> {
     let axis =
         |(n, extent): (usize, &Poly)| ComputeAxis { name: format!("x{n}"), extent: extent.clone() };
     shape.iter().enumerate().map(axis).collect()
 }
 
-/// The element of a tensor that has the spatial axes of a compute as dimensions.
+/// Reads the element of a tensor whose dimensions are the spatial axes of a compute.
 pub(super) fn spatial_read(tensor: TensorId, compute: &Compute) -> Expr {
     Expr::read(tensor, compute.spatial_vars().map(Poly::var))
 }
 
-/// Makes every read of one tensor a read of the other, at the same place.
+/// Redirects every read of one tensor to the other, at the same index.
 fn redirect(body: &mut Expr, from: TensorId, to: TensorId) {
     fn redirected(expr: &Expr, from: TensorId, to: TensorId) -> Expr {
         match expr.map_children(&mut |child| redirected(child, from, to)) {

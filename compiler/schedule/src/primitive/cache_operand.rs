@@ -1,4 +1,4 @@
-//! Copying just what one read of a stage touches, in the order in which its loops touch it.
+//! Staging of a single read, in the iteration order of its reader.
 
 use crate::error::{ErrorKind, ScheduleError};
 use crate::{Attach, Instruction, Schedule, StageId};
@@ -6,11 +6,10 @@ use tvmtune_ir::dag::{Compute, Expr, Subscript, TensorId};
 use tvmtune_ir::poly::{Poly, VarId};
 
 impl Schedule {
-    /// Makes one read of `reader`, by its number in order of evaluation, read a copy that has the
-    /// reader's own axes as dimensions: those on which the read depends. Returns the stage that
-    /// copies. Unlike [`cache_read`](Self::cache_read) it leaves other reads of the tensor alone,
-    /// and turns any access into one that is indexed by plain loops, which a layout can put into
-    /// any order.
+    /// Makes one read of `reader`, by its number in order of evaluation, read a copy whose dimensions
+    /// are the reader's axes on which the read depends. Returns the stage that copies. Unlike
+    /// [`cache_read`](Self::cache_read) it leaves other reads of the tensor alone, and turns any
+    /// access into one that is indexed by plain loops, which a layout can permute.
     ///
     /// # Rewrite
     ///
@@ -31,7 +30,7 @@ impl Schedule {
     ///
     /// TVM's `reindex_cache_read`.
     pub fn cache_operand(&mut self, reader: StageId, read: u32) -> Result<StageId, ScheduleError> {
-        self.keeping_corrections(|it| it.copy_operand(reader, read))
+        self.with_rollback(|it| it.copy_operand(reader, read))
     }
 
     fn copy_operand(&mut self, reader: StageId, read: u32) -> Result<StageId, ScheduleError> {
@@ -79,7 +78,7 @@ struct Operand {
     conditional: bool,
 }
 
-/// The read of that number, in order of evaluation, outermost first.
+/// Finds the read of that number, in order of evaluation, outermost first.
 fn operand(body: &Expr, number: u32) -> Option<Operand> {
     fn find(expr: &Expr, conditional: bool, left: &mut u32) -> Option<Operand> {
         if let Expr::Read { tensor, index } = expr {
@@ -94,7 +93,7 @@ fn operand(body: &Expr, number: u32) -> Option<Operand> {
     find(body, false, &mut number.clone())
 }
 
-/// `body` with the read of that number replaced.
+/// Replaces the read of that number.
 fn replaced(body: &Expr, number: u32, by: &Expr) -> Expr {
     fn walk(expr: &Expr, left: &mut Option<u32>, by: &Expr) -> Expr {
         if matches!(expr, Expr::Read { .. }) {
@@ -113,19 +112,8 @@ fn replaced(body: &Expr, number: u32, by: &Expr) -> Expr {
 }
 
 fn mentions(index: &[Subscript], var: VarId) -> bool {
-    index.iter().any(|subscript| match subscript {
+    index.iter().any(|it| match it {
         Subscript::Affine(poly) => poly.mentions(var),
-        Subscript::Value(value) => {
-            let mut found = false;
-            value.walk(&mut |it| match it {
-                Expr::Index(poly) => found |= poly.mentions(var),
-                Expr::Read { index, .. } => {
-                    let affine = |it: &Subscript| matches!(it, Subscript::Affine(poly) if poly.mentions(var));
-                    found |= index.iter().any(affine);
-                }
-                _ => {}
-            });
-            found
-        }
+        Subscript::Value(value) => value.mentions(var),
     })
 }

@@ -1,18 +1,19 @@
-//! Padding made real, so that the reader's inner loop asks no questions.
+//! Staging of a padded tensor: the copy holds the padding, so the reader needs no bounds checks.
 
 use super::cache::axes_of;
 use crate::error::{ErrorKind, ScheduleError};
 use crate::{Instruction, Schedule, StageId};
 use tvmtune_ir::dag::condition::inequalities;
-use tvmtune_ir::dag::{CompareOp, Compute, DType, Expr, Literal, Subscript, TensorId};
+use tvmtune_ir::dag::expr::affine;
+use tvmtune_ir::dag::{CompareOp, Compute, DType, Expr, Literal, TensorId};
 use tvmtune_ir::poly::{Facts, Poly, VarId};
 use tvmtune_ir::span::Span;
 
 /// A read of the tensor, as the reader makes it.
 struct PaddedRead {
-    /// Where, in the reader's variables.
+    /// The index, in the reader's variables.
     index: Vec<Poly>,
-    /// What it yields where that is outside; `None` if it never is.
+    /// The value outside of the tensor; `None` if the read is never outside.
     padding: Option<Literal>,
 }
 
@@ -34,8 +35,8 @@ impl Schedule {
     ///
     /// - [`ErrorKind::NotRead`] if the stage does not read the tensor, [`ErrorKind::NotRoot`] if
     ///   the tensor is computed inside another stage.
-    /// - [`ErrorKind::NotPadded`] if a read is not affine, its condition is not the one that asks
-    ///   whether it is in bounds, paddings differ, or no read is padded.
+    /// - [`ErrorKind::NotPadded`] if a read is not affine, its condition is not exactly the
+    ///   bounds check, paddings differ, or no read is padded.
     ///
     /// # Source
     ///
@@ -45,7 +46,7 @@ impl Schedule {
         tensor: TensorId,
         reader: StageId,
     ) -> Result<StageId, ScheduleError> {
-        self.keeping_corrections(|it| it.copy_padded(tensor, reader))
+        self.with_rollback(|it| it.copy_padded(tensor, reader))
     }
 
     fn copy_padded(&mut self, tensor: TensorId, reader: StageId) -> Result<StageId, ScheduleError> {
@@ -66,11 +67,11 @@ impl Schedule {
         if paddings.any(|it| it != padding) {
             return Err(refused);
         }
-        let padding = (of_type(padding, origin.dtype), origin.dtype);
+        let padding = Expr::Const(of_type(padding, origin.dtype), origin.dtype);
         let covered = covered(&reads, compute, &facts).ok_or(refused)?;
 
-        let firsts: Vec<Poly> = covered.iter().map(|it| it.first.clone()).collect();
-        let body = redirect(&compute.body, tensor, copy, &firsts);
+        let origins: Vec<Poly> = covered.iter().map(|it| it.first.clone()).collect();
+        let body = redirect(&compute.body, tensor, copy, &origins);
         let shape: Vec<Poly> = covered.into_iter().map(|it| it.size).collect();
         let facts = self.dag.facts();
         let compute = Compute {
@@ -78,7 +79,7 @@ impl Schedule {
             axes: axes_of(&shape),
             n_spatial: shape.len(),
             reducer: None,
-            body: padded_element(tensor, &origin.shape, &firsts, &shape, padding, facts),
+            body: padded_element(tensor, &origin.shape, &origins, &shape, padding, facts),
         };
         self.add_stage_before(reader, compute, &origin, "padded");
         self.stage_mut(reader).compute.body = body;
@@ -87,7 +88,8 @@ impl Schedule {
     }
 }
 
-/// Collects the reads of `tensor`; `None` if one is not affine or not padded as it should be.
+/// Collects the reads of `tensor`; `None` if one is not affine or its condition is not the bounds
+/// check.
 fn find(
     expr: &Expr,
     tensor: TensorId,
@@ -96,7 +98,7 @@ fn find(
     reads: &mut Vec<PaddedRead>,
 ) -> Option<()> {
     if let Some(Padded { index, condition, padding, .. }) = as_padded(expr, tensor) {
-        asks_for_bounds(condition, &index, shape, facts).then_some(())?;
+        is_bounds_check(condition, &index, shape, facts).then_some(())?;
         reads.push(PaddedRead { index, padding: Some(padding) });
         return Some(());
     }
@@ -114,7 +116,7 @@ struct Padded<'e> {
     index: Vec<Poly>,
     condition: &'e Expr,
     padding: Literal,
-    /// What the element is converted to, if it is.
+    /// The type that the element is converted to, if any.
     to: Option<DType>,
 }
 
@@ -149,28 +151,20 @@ fn is_zero(literal: Literal) -> bool {
     }
 }
 
-fn affine(index: &[Subscript]) -> Option<Vec<Poly>> {
-    let poly = |it: &Subscript| match it {
-        Subscript::Affine(poly) => Some(poly.clone()),
-        Subscript::Value(_) => None,
-    };
-    index.iter().map(poly).collect()
-}
-
 /// Whether the condition holds exactly where `index` lies inside `shape`.
-fn asks_for_bounds(condition: &Expr, index: &[Poly], shape: &[Poly], facts: &Facts) -> bool {
-    let Some(asked) = inequalities(condition) else { return false };
+fn is_bounds_check(condition: &Expr, index: &[Poly], shape: &[Poly], facts: &Facts) -> bool {
+    let Some(stated) = inequalities(condition) else { return false };
     let mut wanted = Vec::with_capacity(2 * index.len());
     for (at, extent) in index.iter().zip(shape) {
         wanted.push(at.clone());
         wanted.push(extent.clone() - at.clone() - Poly::constant(1));
     }
     let holds = |it: &Poly| it.is_nonnegative(facts);
-    asked.iter().all(|it| wanted.contains(it) || holds(it))
-        && wanted.iter().all(|it| asked.contains(it) || holds(it))
+    stated.iter().all(|it| wanted.contains(it) || holds(it))
+        && wanted.iter().all(|it| stated.contains(it) || holds(it))
 }
 
-/// What all reads together cover, for each dimension.
+/// Returns the hull of all reads, for each dimension.
 fn covered(reads: &[PaddedRead], compute: &Compute, facts: &Facts) -> Option<Vec<Span>> {
     let axis = |var: VarId| {
         let axis = compute.axes.get(var.0 as usize)?;
@@ -191,18 +185,18 @@ fn covered(reads: &[PaddedRead], compute: &Compute, facts: &Facts) -> Option<Vec
     all
 }
 
-/// `if firsts[0] + x0 in bounds .. { tensor[firsts[0] + x0, ..] } else { padding }`, without the
-/// questions whose answer is known.
+/// `if origins[0] + x0 in bounds .. { tensor[origins[0] + x0, ..] } else { padding }`, without the
+/// conditions that the facts decide.
 fn padded_element(
     tensor: TensorId,
     shape: &[Poly],
-    firsts: &[Poly],
+    origins: &[Poly],
     extents: &[Poly],
-    (padding, dtype): (Literal, DType),
+    padding: Expr,
     mut facts: Facts,
 ) -> Expr {
     let mut index = Vec::with_capacity(shape.len());
-    for (n, (first, extent)) in firsts.iter().zip(extents).enumerate() {
+    for (n, (first, extent)) in origins.iter().zip(extents).enumerate() {
         facts.bound_var(VarId(n as u32), extent.clone());
         index.push(Poly::var(VarId(n as u32)) + first.clone());
     }
@@ -218,7 +212,7 @@ fn padded_element(
                 element = Expr::Select {
                     condition: Box::new(condition),
                     then: Box::new(element),
-                    otherwise: Box::new(Expr::Const(padding, dtype)),
+                    otherwise: Box::new(padding.clone()),
                 };
             }
         }
@@ -226,10 +220,10 @@ fn padded_element(
     element
 }
 
-/// Makes every read of `from`, padded or not, a read of `to`, which starts at `firsts`.
-fn redirect(expr: &Expr, from: TensorId, to: TensorId, firsts: &[Poly]) -> Expr {
+/// Redirects every read of `from`, padded or not, to `to`, whose origin is `origins`.
+fn redirect(expr: &Expr, from: TensorId, to: TensorId, origins: &[Poly]) -> Expr {
     let moved = |index: Vec<Poly>| {
-        Expr::read(to, index.into_iter().zip(firsts).map(|(at, first)| at - first.clone()))
+        Expr::read(to, index.into_iter().zip(origins).map(|(at, first)| at - first.clone()))
     };
     if let Some(Padded { index, to, .. }) = as_padded(expr, from) {
         let element = moved(index);
@@ -242,6 +236,6 @@ fn redirect(expr: &Expr, from: TensorId, to: TensorId, firsts: &[Poly]) -> Expr 
         Expr::Read { tensor, index } if *tensor == from => {
             affine(index).map_or_else(|| expr.clone(), moved)
         }
-        other => other.map_children(&mut |child| redirect(child, from, to, firsts)),
+        other => other.map_children(&mut |child| redirect(child, from, to, origins)),
     }
 }

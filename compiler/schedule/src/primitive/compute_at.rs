@@ -1,14 +1,23 @@
-//! Computing a tensor where it is needed, as much of it as is needed.
+//! Producer-consumer fusion: a stage computed inside a loop of its consumer.
 
 use crate::error::{ErrorKind, ScheduleError};
 use crate::{Attach, AxisId, Instruction, LoopKind, Schedule, StageId};
+
+/// The part of its result that a stage computes in an iteration of the loop at which it runs.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Reduces {
+    /// All of the region.
+    Whole,
+    /// One block of an online reduction.
+    Online,
+}
 
 impl Schedule {
     /// Computes a stage in each iteration of a loop of `consumer`, for the region which that
     /// iteration reads.
     ///
-    /// The consumer need not read it itself: all readers must run inside the loop. What one
-    /// iteration reads is derived when loops are written out; where it cannot be (data-dependent
+    /// The consumer need not read it itself: all readers must run inside the loop. The region that an
+    /// iteration reads is inferred when the schedule is lowered; where that fails (data-dependent
     /// subscripts, reads that may start outside) the whole dimension is computed.
     ///
     /// # Rewrite
@@ -51,21 +60,21 @@ impl Schedule {
         if self.runs_inside(consumer, stage, 0) {
             return Err(ErrorKind::ReadersOutside.of_stage(stage));
         }
-        self.attached(stage, Attach::At(consumer, axis), false)?;
+        self.attach(stage, Attach::At(consumer, axis), Reduces::Whole)?;
         self.trace.push(Instruction::ComputeAt { stage, consumer, axis });
         Ok(())
     }
 
-    /// Lets a stage run at a loop of another one, if everything is in order then.
-    pub(super) fn attached(
+    /// Sets the compute location of a stage, if that is legal.
+    pub(super) fn attach(
         &mut self,
         stage: StageId,
         attach: Attach,
-        rolling: bool,
+        reduces: Reduces,
     ) -> Result<(), ScheduleError> {
         let found = self.stage_mut(stage);
-        let before = (found.attach, found.rolling);
-        (found.attach, found.rolling) = (attach, rolling);
+        let before = (found.attach, found.online);
+        (found.attach, found.online) = (attach, reduces == Reduces::Online);
         let checked = self.check_kinds(stage).and_then(|()| match attach {
             Attach::At(host, _) => self.check_kinds(host),
             Attach::Root | Attach::Inline => Ok(()),
@@ -73,7 +82,7 @@ impl Schedule {
         let checked = checked.and_then(|()| self.check_attachments());
         if checked.is_err() {
             let found = self.stage_mut(stage);
-            (found.attach, found.rolling) = before;
+            (found.attach, found.online) = before;
         }
         checked
     }

@@ -1,15 +1,15 @@
-//! Storing what is multiplied with narrow numbers as narrowly as those.
+//! Precision downcast of probabilities, for tensor-core products.
 
 use crate::error::{ErrorKind, ScheduleError};
 use crate::{Instruction, Schedule, StageId};
 use tvmtune_ir::dag::{BinaryOp, DType, Expr, Reducer, TensorId};
 
 impl Schedule {
-    /// Stores the elements of a stage in a narrower type, which is that of the numbers they are
-    /// multiplied with: then there are instructions for the products.
+    /// Stores the elements of a stage in a narrower type: that of the factors they are multiplied
+    /// with, so that tensor cores apply.
     ///
-    /// This is the one primitive that rounds. It applies to exponentials that are at most 1, of
-    /// which sums are made: each is rounded as the other factor was, and none overflows.
+    /// It rounds. It applies to exponentials that are at most 1 and are summed: each is rounded as
+    /// the other factor was, and none overflows.
     ///
     /// # Rewrite
     ///
@@ -22,18 +22,18 @@ impl Schedule {
     ///
     /// - [`ErrorKind::IsOutput`] if the program returns the tensor, [`ErrorKind::IsReduction`] if
     ///   the stage reduces.
-    /// - [`ErrorKind::Precise`] if the type is not `f16` or `bf16` and the stage's `f32`, if
-    ///   elements may be above 1, or if a reader does not add them up, or none does so in products
-    ///   with numbers of that type.
+    /// - [`ErrorKind::PrecisionLoss`] if the type is not `f16` or `bf16` and the stage's `f32`, if
+    ///   elements may be above 1, or if a reader does not sum them, or none sums products with numbers
+    ///   of that type.
     ///
     /// # Source
     ///
-    /// The probabilities of `FlashAttention` (Dao et al., 2022), which are those of its operands.
+    /// `FlashAttention` (Dao et al., 2022), whose probabilities have the type of its operands.
     pub fn downcast(&mut self, stage: StageId, dtype: DType) -> Result<(), ScheduleError> {
-        self.keeping_corrections(|it| it.store_narrow(stage, dtype))
+        self.with_rollback(|it| it.store_narrower(stage, dtype))
     }
 
-    fn store_narrow(&mut self, stage: StageId, dtype: DType) -> Result<(), ScheduleError> {
+    fn store_narrower(&mut self, stage: StageId, dtype: DType) -> Result<(), ScheduleError> {
         let found = self.live_stage(stage)?;
         let tensor = found.tensor();
         if self.is_output(tensor) {
@@ -42,14 +42,14 @@ impl Schedule {
         if found.compute.reducer.is_some() {
             return Err(ErrorKind::IsReduction.of_stage(stage));
         }
-        let fits = matches!(dtype, DType::F16 | DType::Bf16)
+        let is_precise = matches!(dtype, DType::F16 | DType::Bf16)
             && self.tensor(tensor).tensor.dtype == DType::F32
             && self.is_at_most_one(stage);
         let readers: Vec<StageId> = self.readers(tensor).collect();
         let uses: Option<Vec<bool>> =
             readers.iter().map(|it| self.multiplies(*it, tensor, dtype)).collect();
-        if !fits || !uses.is_some_and(|it| it.contains(&true)) {
-            return Err(ErrorKind::Precise.of_stage(stage));
+        if !is_precise || !uses.is_some_and(|it| it.contains(&true)) {
+            return Err(ErrorKind::PrecisionLoss.of_stage(stage));
         }
 
         let body = &mut self.stage_mut(stage).compute.body;
@@ -67,8 +67,8 @@ impl Schedule {
         Ok(())
     }
 
-    /// Whether a reader adds up products of a tensor with numbers of that type; `None` unless it
-    /// adds up those, or the tensor's elements alone.
+    /// Whether a reader sums products of a tensor with numbers of that type; `None` unless it sums
+    /// those, or the tensor's elements alone.
     fn multiplies(&self, reader: StageId, tensor: TensorId, dtype: DType) -> Option<bool> {
         let compute = &self.stage(reader).compute;
         let is_tensor = |it: &Expr| matches!(it, Expr::Read { tensor: t, .. } if *t == tensor);

@@ -1,15 +1,14 @@
-//! Factors that are the same in all that is added up, moved behind the sum.
+//! Factoring out: loop-invariant factors of a sum, moved behind it by distributivity.
 
 use super::cache::spatial_read;
 use crate::error::{ErrorKind, ScheduleError};
 use crate::{Instruction, Schedule, Stage, StageId};
 use tvmtune_ir::dag::{BinaryOp, Compute, Expr, Literal, Reducer};
-use tvmtune_ir::poly::VarId;
 
 impl Schedule {
-    /// Takes the factors and divisors out of a sum that do not depend on what it runs over; returns
-    /// the stage that adds up the rest. As after [`cache_write`](Self::cache_write), what was the
-    /// reduction is elementwise.
+    /// Moves the factors and divisors of a sum that do not depend on its reduce axes behind the sum;
+    /// returns the stage that sums the rest. As after [`cache_write`](Self::cache_write), the original
+    /// stage is elementwise then.
     ///
     /// # Rewrite
     ///
@@ -27,7 +26,7 @@ impl Schedule {
     ///
     /// # Source
     ///
-    /// Loop-invariant code motion, by the distributive law.
+    /// The distributive law, as in LLVM's `Reassociate` pass.
     pub fn factor_out(&mut self, stage: StageId) -> Result<StageId, ScheduleError> {
         let found = self.live_stage(stage)?;
         let dtype = self.tensor(found.tensor()).tensor.dtype;
@@ -36,14 +35,14 @@ impl Schedule {
         }
         self.check_untouched(stage)?;
         self.check_reads_roots(stage)?;
-        let mut split = Split { compute: &found.compute, moved: Vec::new() };
-        let rest = split.rest(&found.compute.body);
-        if split.moved.is_empty() {
+        let mut factors = Factors { compute: &found.compute, moved: Vec::new() };
+        let rest = factors.rest(&found.compute.body);
+        if factors.moved.is_empty() {
             return Err(ErrorKind::NothingInvariant.of_stage(stage));
         }
 
         let (reduction, sum) = self.next_ids();
-        let moved = split.moved;
+        let moved = factors.moved;
         let Stage { compute, attach, .. } = found.clone();
         let origin = self.tensor(compute.tensor).tensor.clone();
         let one = || Expr::Const(Literal::Float(1.0), dtype);
@@ -64,14 +63,14 @@ impl Schedule {
     }
 }
 
-struct Split<'a> {
+struct Factors<'a> {
     compute: &'a Compute,
-    /// What the sum is multiplied with, or divided by.
+    /// The factors and divisors of the sum.
     moved: Vec<(BinaryOp, Expr)>,
 }
 
-impl Split<'_> {
-    /// What is left of a product without the factors that do not vary; `None` if that is nothing.
+impl Factors<'_> {
+    /// Removes the invariant factors of a product; `None` if no other is left.
     fn rest(&mut self, value: &Expr) -> Option<Expr> {
         match value {
             _ if !self.varies(value) => {
@@ -92,13 +91,6 @@ impl Split<'_> {
     }
 
     fn varies(&self, value: &Expr) -> bool {
-        let reduced: Vec<VarId> = self.compute.reduce_vars().collect();
-        let mut varies = false;
-        // Counts the polynomials that change with what is reduced.
-        let _ = value.map_polys(&mut |poly| {
-            varies |= reduced.iter().any(|it| poly.mentions(*it));
-            poly.clone()
-        });
-        varies
+        self.compute.reduce_vars().any(|it| value.mentions(it))
     }
 }

@@ -1,11 +1,10 @@
-//! The opposite of tiling: two loops become one.
+//! Loop fusion: two nested loops become one.
 
 use crate::error::{ErrorKind, ScheduleError};
 use crate::{Axis, AxisId, Instruction, Relation, Schedule, StageId};
 
 impl Schedule {
-    /// Fuses two serial loops of one role, the second right below the first; returns what replaces
-    /// them.
+    /// Fuses two serial loops of one role, the second right below the first; returns the fused loop.
     ///
     /// # Rewrite
     ///
@@ -44,7 +43,7 @@ impl Schedule {
             extent: above.extent.clone() * below.extent.clone(),
             role: above.role,
             kind: above.kind,
-            trimmed: false,
+            tightened: false,
         };
         let stage_mut = self.stage_mut(stage);
         let fused = stage_mut.add_axis(axis);

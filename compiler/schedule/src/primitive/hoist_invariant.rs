@@ -1,6 +1,4 @@
-//! What is the same all along an inner loop, computed once.
-
-use std::collections::BTreeSet;
+//! Loop-invariant code motion: a part of an elementwise body that is invariant along an axis.
 
 use crate::error::{ErrorKind, ScheduleError};
 use crate::{Instruction, Schedule, StageId};
@@ -8,24 +6,23 @@ use tvmtune_ir::dag::access::work;
 use tvmtune_ir::dag::{BinaryOp, Compute, DType, Expr, Literal};
 use tvmtune_ir::poly::{Poly, VarId};
 
-/// What is cheaper than that is computed again.
+/// Parts whose work is no more than this stay in the loop.
 const CHEAP: u64 = 4;
 
-/// A part of a stage's body that changes along some of its axes only.
-pub struct Lifted {
-    /// Those axes, by place among the compute's; at least one, not all.
+/// A part of a stage's body that varies along some of its axes only.
+pub struct InvariantPart {
+    /// The positions of those axes among the compute's; at least one, not all.
     pub axes: Vec<usize>,
-    /// What is computed once for each of their values.
+    /// The part: computed once for each of their values.
     pub value: Expr,
-    /// The body that reads it.
+    /// The body, with a read in place of the part.
     body: Expr,
 }
 
 impl Schedule {
-    /// Computes the first part of a stage's body that is a costly `f32` and the same along some axis
-    /// in a stage of its own, which it returns. Of a quotient of which only the divisor is, that is the
-    /// divisor's inverse, where it is known that the inverse is no more wrong than any rounded
-    /// number.
+    /// Moves the first costly `f32` part of a stage's body that is invariant along some axis into a
+    /// stage of its own, which it returns. Of a quotient with an invariant divisor, that is the
+    /// divisor's reciprocal, if value-range analysis proves that to be a normal number.
     ///
     /// # Rewrite
     ///
@@ -43,10 +40,10 @@ impl Schedule {
     ///
     /// # Source
     ///
-    /// Loop-invariant code motion.
+    /// Loop-invariant code motion (LLVM's LICM); reciprocals of invariant divisors: LLVM's `arcp`.
     pub fn hoist_invariant(&mut self, stage: StageId) -> Result<StageId, ScheduleError> {
-        let Lifted { axes, value, body } = self.lifted(stage)?;
-        let (lifted, tensor) = self.next_ids();
+        let InvariantPart { axes, value, body } = self.invariant_part(stage)?;
+        let (hoisted, tensor) = self.next_ids();
         let own = &self.stage(stage).compute;
         let axes: Vec<_> = axes.iter().map(|it| own.axes[*it].clone()).collect();
         let compute = Compute { tensor, n_spatial: axes.len(), axes, reducer: None, body: value };
@@ -55,25 +52,25 @@ impl Schedule {
         self.add_stage_before(stage, compute, &origin, "same");
         self.stage_mut(stage).compute.body = body;
         self.trace.push(Instruction::HoistInvariant { stage });
-        Ok(lifted)
+        Ok(hoisted)
     }
 
-    /// What [`lift`](Self::hoist_invariant) computes apart.
+    /// Returns the part that [`hoist_invariant`](Self::hoist_invariant) would move.
     ///
     /// # Errors
     ///
-    /// Those of [`lift`](Self::hoist_invariant).
-    pub fn lifted(&self, stage: StageId) -> Result<Lifted, ScheduleError> {
+    /// Those of [`hoist_invariant`](Self::hoist_invariant).
+    pub fn invariant_part(&self, stage: StageId) -> Result<InvariantPart, ScheduleError> {
         let compute = &self.live_stage(stage)?.compute;
         if compute.reducer.is_some() {
             return Err(ErrorKind::IsReduction.of_stage(stage));
         }
         self.check_reads_roots(stage)?;
-        let found = self.part(compute, &compute.body);
+        let found = self.find_invariant(compute, &compute.body);
         let (axes, part) = found.ok_or(ErrorKind::NothingInvariant.of_stage(stage))?;
         let facts = self.dag.facts();
-        let place = |var: VarId| axes.iter().position(|it| *it == var.0 as usize);
-        let renamed = |var: VarId| place(var).map(|it| Poly::var(VarId(it as u32)));
+        let position = |var: VarId| axes.iter().position(|it| *it == var.0 as usize);
+        let renamed = |var: VarId| position(var).map(|it| Poly::var(VarId(it as u32)));
         let (_, tensor) = self.next_ids();
         let vars = axes.iter().map(|it| Poly::var(VarId(*it as u32)));
         let read = Expr::read(tensor, vars);
@@ -93,35 +90,39 @@ impl Schedule {
             }
         };
         let value = value.substitute_vars(&renamed, &facts);
-        Ok(Lifted { axes, value, body })
+        Ok(InvariantPart { axes, value, body })
     }
 
-    /// The first part of a value that is worth computing apart, with the axes it changes along.
-    fn part<'a>(&self, compute: &Compute, value: &'a Expr) -> Option<(Vec<usize>, Part<'a>)> {
-        let same = |it: &Expr| {
+    /// Finds the first part of a value that is worth moving, with the axes along which it varies.
+    fn find_invariant<'a>(
+        &self,
+        compute: &Compute,
+        value: &'a Expr,
+    ) -> Option<(Vec<usize>, Part<'a>)> {
+        let varying = |it: &Expr| {
             let axes = axes_of(it, compute.n_spatial);
             (!axes.is_empty() && axes.len() < compute.n_spatial).then_some(axes)
         };
-        // Numbers of all other types are stored where code for some device does not take them.
-        let is_lifted = value.dtype(self) == DType::F32;
-        if is_lifted
+        // Not every device loads other types from the scope of the new tensor.
+        let is_f32 = value.dtype(self) == DType::F32;
+        if is_f32
             && work(value) > CHEAP
-            && let Some(axes) = same(value)
+            && let Some(axes) = varying(value)
         {
             return Some((axes, Part::Value(value)));
         }
         if let Expr::Binary(BinaryOp::Div, _, divisor) = value
-            && is_lifted
-            && let Some(axes) = same(divisor)
-            && self.is_invertible(divisor)
+            && is_f32
+            && let Some(axes) = varying(divisor)
+            && self.has_normal_reciprocal(divisor)
         {
             return Some((axes, Part::Divisor(divisor)));
         }
         match value {
-            // What is asked for first may not hold where the part would be computed.
-            Expr::Select { condition, .. } => self.part(compute, condition),
+            // A branch may be undefined where the part would be evaluated, so only the condition counts.
+            Expr::Select { condition, .. } => self.find_invariant(compute, condition),
             Expr::Read { .. } => None,
-            _ => value.children().into_iter().find_map(|it| self.part(compute, it)),
+            _ => value.children().into_iter().find_map(|it| self.find_invariant(compute, it)),
         }
     }
 }
@@ -131,19 +132,13 @@ enum Part<'a> {
     Divisor(&'a Expr),
 }
 
-/// The axes that a value changes along, of so many.
+/// Returns the axes along which a value varies, out of `n_axes`.
 fn axes_of(value: &Expr, n_axes: usize) -> Vec<usize> {
-    let mut axes = BTreeSet::new();
-    // Looks at the polynomials only.
-    let _ = value.map_polys(&mut |poly| {
-        axes.extend((0..n_axes).filter(|it| poly.mentions(VarId(*it as u32))));
-        poly.clone()
-    });
-    axes.into_iter().collect()
+    (0..n_axes).filter(|it| value.mentions(VarId(*it as u32))).collect()
 }
 
-/// An expression with what `of` gives for its parts, outermost first, in their place.
-fn replaced(value: &Expr, of: &dyn Fn(&Expr) -> Option<Expr>) -> Expr {
-    let value = of(value).unwrap_or_else(|| value.clone());
-    value.map_children(&mut |it| replaced(it, of))
+/// Replaces the parts of an expression for which `replacement` gives one, outermost first.
+fn replaced(value: &Expr, replacement: &dyn Fn(&Expr) -> Option<Expr>) -> Expr {
+    let value = replacement(value).unwrap_or_else(|| value.clone());
+    value.map_children(&mut |it| replaced(it, replacement))
 }

@@ -1,4 +1,4 @@
-//! Not computing a tensor at all, but its elements where they are read.
+//! Inlining of elementwise stages into their readers.
 
 use std::collections::BTreeMap;
 
@@ -24,14 +24,14 @@ impl Schedule {
     /// - [`ErrorKind::IsReduction`] if the stage reduces.
     /// - [`ErrorKind::HasAttached`] if another stage runs inside this one.
     /// - [`ErrorKind::NoLayout`] if the tensor was given a layout.
-    /// - [`ErrorKind::DataDependent`] if it is read at a data-dependent place and its body divides
+    /// - [`ErrorKind::DataDependent`] if it is read at a data-dependent index and its body divides
     ///   that index.
     ///
     /// # Source
     ///
     /// TVM's `compute_inline`.
     pub fn inline(&mut self, stage: StageId) -> Result<(), ScheduleError> {
-        self.keeping_corrections(|it| it.put_into_readers(stage))
+        self.with_rollback(|it| it.put_into_readers(stage))
     }
 
     fn put_into_readers(&mut self, stage: StageId) -> Result<(), ScheduleError> {
@@ -94,23 +94,23 @@ fn put_in(
 ///
 /// Computed subscripts are of type `I64` or `I32`.
 fn element(body: &Expr, index: &[Subscript], facts: &Facts) -> Option<Expr> {
-    // Computed variables stand aside under numbers no compute uses while the known ones are
-    // replaced, since the reader's numbers start at 0 too.
-    let aside = |n: usize| VarId(u32::MAX - n as u32);
+    // Data-dependent variables get ids that no compute uses while the affine ones are replaced,
+    // since the reader's ids start at 0 too.
+    let renamed = |n: usize| VarId(u32::MAX - n as u32);
     let replace = |var: VarId| match index.get(var.0 as usize)? {
         Subscript::Affine(poly) => Some(poly.clone()),
-        Subscript::Value(_) => Some(Poly::var(aside(var.0 as usize))),
+        Subscript::Value(_) => Some(Poly::var(renamed(var.0 as usize))),
     };
     let placed = body.substitute_vars(&replace, facts);
     let computed = |(n, it): (usize, &Subscript)| match it {
         Subscript::Affine(_) => None,
-        Subscript::Value(value) => Some((aside(n), (**value).clone())),
+        Subscript::Value(value) => Some((renamed(n), (**value).clone())),
     };
     let values: BTreeMap<VarId, Expr> = index.iter().enumerate().filter_map(computed).collect();
     if values.is_empty() { Some(placed) } else { with_values(&placed, &values) }
 }
 
-/// Replaces variables by what they are computed from; `None` if one of them is divided.
+/// Replaces variables by their data-dependent values; `None` if one of them is divided.
 fn with_values(expr: &Expr, values: &BTreeMap<VarId, Expr>) -> Option<Expr> {
     let depends = |poly: &Poly| values.keys().any(|it| poly.mentions(*it));
     match expr {

@@ -1,48 +1,65 @@
 //! The primitives, a file each: legal edits of a schedule.
 //!
-//! Each checks everything, then changes everything, then notes itself in the trace. Read
-//! `split.rs` first: the others have its shape.
+//! Each checks its preconditions, then edits, then appends itself to the trace. Read `split.rs` first:
+//! the others have its shape.
+//!
+//! The table gives the pass that each primitive is, and its name elsewhere.
+//!
+//! | primitive | pass | elsewhere |
+//! |---|---|---|
+//! | `split`, `fuse`, `reorder` | tiling, loop fusion, interchange | Halide, TVM, Exo |
+//! | `annotate` | parallelization, vectorization, unrolling, binding to threads | Halide, TVM |
+//! | `compute_at`, `inline` | producer-consumer fusion | Halide, TVM |
+//! | `cache_read`, `cache_write`, `cache_operand`, `cache_padded` | staging through a copy | TVM |
+//! | `rfactor` | factored reduction | TVM |
+//! | `scan` | blocked prefix scan | Blelloch |
+//! | `online_reduction` | online softmax | FlashAttention |
+//! | `factor_out` | factoring by distributivity | LLVM `Reassociate` |
+//! | `hoist_invariant` | loop-invariant code motion | LLVM LICM |
+//! | `reciprocal` | strength reduction of divisions | LLVM `arcp` |
+//! | `downcast` | precision downcast | FlashAttention |
+//! | `tighten_bounds` | loop-bound tightening | Halide |
+//! | `pack` | layout transformation | TVM |
 
 mod annotate;
 mod cache;
 mod cache_operand;
 mod cache_padded;
 mod compute_at;
-mod fuse;
-mod factor_out;
-mod inline;
-mod reciprocal;
-mod hoist_invariant;
 mod downcast;
+mod factor_out;
+mod fuse;
+mod hoist_invariant;
+mod inline;
+mod online_reduction;
 mod pack;
+mod reciprocal;
 mod reorder;
 mod rfactor;
-mod online_reduction;
 mod scan;
 mod split;
 mod tighten_bounds;
 
-pub use hoist_invariant::Lifted;
-
-pub use self::scan::Scanned;
+pub use hoist_invariant::InvariantPart;
+pub use scan::ScanStages;
 
 use super::{Attach, Axis, AxisId, AxisRole, LoopKind, Schedule, ScheduledTensor, Stage, StageId};
 use tvmtune_ir::dag::{Compute, ComputeId, Tensor, TensorId, TensorKind};
 
 impl Stage {
-    /// A stage with one serial loop for each axis of the compute.
+    /// Makes a stage with one serial loop for each axis of the compute.
     pub(super) fn new(compute: Compute) -> Self {
         let axis = |(n, it): (usize, &tvmtune_ir::dag::ComputeAxis)| Axis {
             name: it.name.clone(),
             extent: it.extent.clone(),
             role: if n < compute.n_spatial { AxisRole::Spatial } else { AxisRole::Reduce },
             kind: LoopKind::Serial,
-            trimmed: false,
+            tightened: false,
         };
         let axes: Vec<Axis> = compute.axes.iter().enumerate().map(axis).collect();
         let order = (0..axes.len() as u32).map(AxisId).collect();
         let attach = Attach::Root;
-        Self { compute, axes, order, relations: Vec::new(), attach, rolling: false }
+        Self { compute, axes, order, relations: Vec::new(), attach, online: false }
     }
 
     /// Hands out the next id for an axis; the caller puts it into the order.

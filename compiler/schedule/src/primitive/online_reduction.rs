@@ -1,13 +1,14 @@
-//! Reductions that share one loop over blocks, although each needs the one before it.
+//! Online reductions: dependent reductions fused into one loop over blocks.
 
+use super::compute_at::Reduces;
 use crate::error::{ErrorKind, ScheduleError};
 use crate::{Attach, AxisId, Instruction, Schedule, StageId};
 
 impl Schedule {
-    /// Reduces `stage` along with a reduction that it would have to be complete for: in each
-    /// iteration of `axis`, the outermost loop of `host`, it takes in that iteration's block of the
-    /// axis that both reduce. Stages inside the loop see what it is so far; sums that were computed
-    /// with less of a maximum are multiplied by what [`Schedule::corrections`] says.
+    /// Fuses the reduction `stage` into a reduction that depends on its result: each iteration of
+    /// `axis`, the outermost loop of `host`, reduces one block of the axis that both reduce. Stages
+    /// inside the loop read the partial result; partial sums that were computed with a smaller
+    /// maximum are rescaled by [`Schedule::corrections`].
     ///
     /// # Rewrite
     ///
@@ -20,23 +21,24 @@ impl Schedule {
     ///                                        for j_1 ..: o += exp(x[j] - m) * v[j]
     /// ```
     ///
-    /// While it runs, a maximum of nothing counts as the least finite number, so that what is
-    /// masked wholly adds 0; after the loop sums are corrected by the difference, and are what the
-    /// definition says also where there is no other element.
+    /// While the loop runs, a maximum of no elements counts as the least finite number, so that rows
+    /// masked as a whole add 0; after the loop sums are rescaled by the difference, so that they are
+    /// those of the definition also in such rows.
     ///
     /// # Errors
     ///
     /// - [`ErrorKind::IsOutput`] if the program returns the tensor, [`ErrorKind::NotReduction`] if
     ///   the stage does not reduce.
     /// - [`ErrorKind::NotLive`] if the axis is no loop of the host.
-    /// - [`ErrorKind::NotAlike`] if it is not the outermost one, counts no blocks of an axis that
-    ///   both reduce, does not run in order, or the host does not run inside another stage.
+    /// - [`ErrorKind::NotFusible`] if it is not the outermost one, does not iterate over blocks of an
+    ///   axis that both reduce, is not sequential, or the host does not run inside another stage.
     /// - [`ErrorKind::ReadersOutside`] if a reader runs neither inside the loop nor right after it.
     /// - [`ErrorKind::Uncorrectable`] if a sum does not depend on it by a factor.
     ///
     /// # Source
     ///
-    /// See [`crate::rolling`].
+    /// Online softmax (Milakov and Gimelshein, 2018), as `FlashAttention` (Dao et al., 2022) uses it;
+    /// see [`crate::online`].
     pub fn online_reduction(
         &mut self,
         stage: StageId,
@@ -54,7 +56,7 @@ impl Schedule {
         if self.runs_inside(host, stage, 0) {
             return Err(ErrorKind::ReadersOutside.of_stage(stage));
         }
-        self.attached(stage, Attach::At(host, axis), true)?;
+        self.attach(stage, Attach::At(host, axis), Reduces::Online)?;
         self.trace.push(Instruction::OnlineReduction { stage, host, axis });
         Ok(())
     }

@@ -1,15 +1,15 @@
-//! Multiplying by inverses of constants instead of dividing by them.
+//! Strength reduction of divisions by constants to multiplications by reciprocals.
 
 use crate::error::{ErrorKind, ScheduleError};
 use crate::{Instruction, Schedule, StageId};
 use tvmtune_ir::dag::{BinaryOp, DType, Expr, Literal};
 
 impl Schedule {
-    /// Multiplies by the inverses of all `f32` constants that a stage's body divides by: products
-    /// take one instruction, quotients a dozen.
+    /// Replaces divisions by `f32` constants in a stage's body by multiplications with their
+    /// reciprocals: a product takes one instruction, a quotient a dozen.
     ///
-    /// It rounds twice what a quotient rounds once, which is to within one unit of the last place:
-    /// the inverse is a normal number.
+    /// A product rounds twice where a quotient rounds once, so it is within one unit in the last
+    /// place: the reciprocal is a normal number.
     ///
     /// # Rewrite
     ///
@@ -23,11 +23,11 @@ impl Schedule {
     ///
     /// # Source
     ///
-    /// Strength reduction.
+    /// Strength reduction; LLVM's fast-math flag `arcp`.
     pub fn reciprocal(&mut self, stage: StageId) -> Result<(), ScheduleError> {
-        self.keeping_corrections(|it| {
+        self.with_rollback(|it| {
             let body = &it.live_stage(stage)?.compute.body;
-            let product = inverted(body);
+            let product = with_reciprocals(body);
             if product == *body {
                 return Err(ErrorKind::NothingInvariant.of_stage(stage));
             }
@@ -38,21 +38,21 @@ impl Schedule {
     }
 }
 
-fn inverted(value: &Expr) -> Expr {
-    let inner = value.map_children(&mut inverted);
+fn with_reciprocals(value: &Expr) -> Expr {
+    let inner = value.map_children(&mut with_reciprocals);
     match &inner {
-        Expr::Binary(BinaryOp::Div, a, b) => match inverse(b) {
-            Some(inverse) => a.clone().binary(BinaryOp::Mul, inverse),
+        Expr::Binary(BinaryOp::Div, a, b) => match reciprocal(b) {
+            Some(reciprocal) => a.clone().binary(BinaryOp::Mul, reciprocal),
             None => inner,
         },
         _ => inner,
     }
 }
 
-/// The inverse of a constant, if both are normal numbers.
-fn inverse(divisor: &Expr) -> Option<Expr> {
+/// Returns the reciprocal of a constant, if both are normal numbers.
+fn reciprocal(divisor: &Expr) -> Option<Expr> {
     let Expr::Const(Literal::Float(divisor), DType::F32) = divisor else { return None };
-    let inverse = (1.0 / divisor) as f32;
-    let is_normal = (*divisor as f32).is_normal() && inverse.is_normal();
-    is_normal.then_some(Expr::Const(Literal::Float(inverse.into()), DType::F32))
+    let reciprocal = (1.0 / divisor) as f32;
+    let is_normal = (*divisor as f32).is_normal() && reciprocal.is_normal();
+    is_normal.then_some(Expr::Const(Literal::Float(reciprocal.into()), DType::F32))
 }

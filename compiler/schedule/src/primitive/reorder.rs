@@ -1,11 +1,10 @@
-//! Which loop is inside which.
+//! Loop interchange.
 
 use crate::error::{ErrorKind, ScheduleError};
 use crate::{AxisId, Instruction, Schedule, StageId};
 
 impl Schedule {
-    /// Puts the loops listed into that order, outermost first, at the places they hold together;
-    /// loops not listed stay where they are.
+    /// Permutes the loops listed into that order, outermost first; other loops keep their positions.
     ///
     /// # Rewrite
     ///
@@ -16,34 +15,34 @@ impl Schedule {
     ///       body                      body
     /// ```
     ///
-    /// Iterations of a compute are independent or combine in any order, so every order is right.
+    /// Iterations of a compute are independent or reduce in any order, so every order is legal.
     ///
     /// # Errors
     ///
     /// - [`ErrorKind::NotLive`] of any of them, [`ErrorKind::Repeated`] if one is listed twice.
     /// - [`ErrorKind::NotInnermost`], [`ErrorKind::NotOutermost`] if a vectorized or parallel loop
-    ///   would leave its place.
-    /// - [`ErrorKind::ReadersOutside`] if a stage that runs inside would no longer contain all
-    ///   readers.
+    ///   would leave its position.
+    /// - [`ErrorKind::ReadersOutside`] if a loop would no longer contain all readers of a stage that
+    ///   runs at it.
     ///
     /// # Source
     ///
     /// Halide's and TVM's `reorder`.
     pub fn reorder(&mut self, stage: StageId, order: &[AxisId]) -> Result<(), ScheduleError> {
         self.live_stage(stage)?;
-        let mut places = Vec::with_capacity(order.len());
+        let mut positions = Vec::with_capacity(order.len());
         for axis in order {
-            let place = self.loop_position(stage, *axis)?;
-            if places.contains(&place) {
+            let position = self.loop_position(stage, *axis)?;
+            if positions.contains(&position) {
                 return Err(ErrorKind::Repeated.of_axis(stage, *axis));
             }
-            places.push(place);
+            positions.push(position);
         }
-        places.sort_unstable();
+        positions.sort_unstable();
 
         let before = self.stage(stage).order.clone();
-        for (place, axis) in places.iter().zip(order) {
-            self.stage_mut(stage).order[*place] = *axis;
+        for (position, axis) in positions.iter().zip(order) {
+            self.stage_mut(stage).order[*position] = *axis;
         }
         let checked = self.check_kinds(stage).and_then(|()| self.check_attachments());
         if checked.is_err() {

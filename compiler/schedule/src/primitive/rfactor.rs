@@ -1,4 +1,4 @@
-//! Partial results: one reduce loop becomes an axis of a tensor of its own.
+//! Factored reductions: a reduce loop becomes an axis of a tensor of partial results.
 
 use crate::error::{ErrorKind, ScheduleError};
 use crate::relation::Extents;
@@ -69,8 +69,8 @@ impl Schedule {
         }
         self.check_reads_roots(stage)?;
         let spatial_live = (0..found.compute.n_spatial as u32).all(|it| found.is_live(AxisId(it)));
-        let serial = found.axes.iter().all(|it| it.kind == LoopKind::Serial && !it.trimmed);
-        if !spatial_live || !serial || found.rolling {
+        let serial = found.axes.iter().all(|it| it.kind == LoopKind::Serial && !it.tightened);
+        if !spatial_live || !serial || found.online {
             return Err(ErrorKind::AlreadyScheduled.of_stage(stage));
         }
         Ok(())

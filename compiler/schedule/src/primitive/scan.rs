@@ -1,4 +1,4 @@
-//! Prefix sums: what is reduced up to an index, of sums of blocks.
+//! Blocked prefix scan: reductions up to an index, from reductions of blocks.
 
 use crate::error::{ErrorKind, ScheduleError};
 use crate::{AxisId, Instruction, LoopKind, Relation, Schedule, Stage, StageId};
@@ -8,22 +8,21 @@ use tvmtune_ir::poly::{Facts, Poly, VarId};
 
 /// The stages that [`Schedule::scan`] adds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Scanned {
-    /// What is reduced, an element for each of the results; those that end the last block are what
-    /// changes nothing.
+pub struct ScanStages {
+    /// The operands, one for each result; those that pad the last block are the reducer's identity.
     pub terms: StageId,
-    /// What each block comes to, up to each of its elements.
+    /// The scan within each block.
     pub within: StageId,
-    /// What the blocks before each block come to.
+    /// The exclusive scan of the blocks' totals.
     pub before: StageId,
 }
 
 impl Schedule {
-    /// Reduces prefixes by blocks: `axis` is the inner part of the axis that is reduced up to an
-    /// index, and as long as a block.
+    /// Scans by blocks: `axis` is the inner part of the axis that is reduced up to an index, and as
+    /// long as a block.
     ///
-    /// What comes of a prefix is what comes of the blocks before, and of the elements of its own
-    /// block up to there. Both are prefixes again: this applies to the stages `before` and `within`,
+    /// A prefix is the reduction of the blocks before its own, and of the elements of its own block
+    /// up to its index. Both are prefixes again, so this applies to the stages `before` and `within`,
     /// too.
     ///
     /// # Rewrite
@@ -37,19 +36,19 @@ impl Schedule {
     /// c[i] = c_before[i / f] + c_within[i / f, i % f]
     /// ```
     ///
-    /// What starts at an index, as `k >= i`, is the same from the other end.
+    /// A suffix, as `k >= i`, is scanned from the other end.
     ///
     /// # Errors
     ///
-    /// - [`ErrorKind::NotReduction`]; [`ErrorKind::NotPrefix`] if what is reduced does not follow
-    ///   from such a condition, or the axis is not the inner of two parts of that axis.
+    /// - [`ErrorKind::NotReduction`]; [`ErrorKind::NotPrefix`] if no such condition selects the
+    ///   operands, or the axis is not the inner of two parts of that axis.
     /// - [`ErrorKind::AlreadyScheduled`] if other loops were changed, [`ErrorKind::HasAttached`] if
     ///   a stage runs in it, [`ErrorKind::NotRoot`] if it reads what runs in another stage.
     ///
     /// # Source
     ///
     /// Blelloch, "Prefix Sums and Their Applications", 1990: scan, then propagate.
-    pub fn scan(&mut self, stage: StageId, axis: AxisId) -> Result<Scanned, ScheduleError> {
+    pub fn scan(&mut self, stage: StageId, axis: AxisId) -> Result<ScanStages, ScheduleError> {
         self.free_position(stage, axis)?;
         let found = self.stage(stage).clone();
         let Some(reducer) = found.compute.reducer else {
@@ -58,7 +57,7 @@ impl Schedule {
         let refused = ErrorKind::NotPrefix.of_axis(stage, axis);
         let (along, length) = inner_part(&found, axis).ok_or(refused)?;
         let serial = found.axes.iter().all(|it| it.kind == LoopKind::Serial);
-        if !serial || found.rolling {
+        if !serial || found.online {
             return Err(ErrorKind::AlreadyScheduled.of_stage(stage));
         }
         if self.has_attached(stage) {
@@ -86,11 +85,11 @@ impl Schedule {
         }
         *self.stage_mut(stage) = Stage { attach: found.attach, ..Stage::new(last) };
         self.trace.push(Instruction::Scan { stage, axis });
-        Ok(Scanned { terms: stages[0], within: stages[1], before: stages[2] })
+        Ok(ScanStages { terms: stages[0], within: stages[1], before: stages[2] })
     }
 
-    /// The axis of a result up to whose index (or from it on) a stage reduces, and the one which it
-    /// reduces along it.
+    /// Returns the spatial axis up to (or from) whose index a stage reduces, and the reduce axis that
+    /// runs up to (or from) it.
     pub fn prefix_axes(&self, stage: StageId) -> Option<[AxisId; 2]> {
         let Prefix { axis, along, .. } = self.prefix(&self.stage(stage).compute)?;
         Some([axis, along].map(|it| AxisId(it as u32)))
@@ -102,7 +101,7 @@ impl Schedule {
     }
 }
 
-/// The axis that was split into two, of which `axis` is the inner, and how long that is.
+/// Returns the axis whose only split has `axis` as its inner part, and the length of that.
 fn inner_part(stage: &Stage, axis: AxisId) -> Option<(usize, u64)> {
     let [Relation::Split { parent, parts, factors }] = stage.relations.as_slice() else {
         return None;
@@ -128,7 +127,7 @@ impl Blocks<'_> {
         self.compute.axes[self.prefix.axis].extent.ceil_div(self.length as i64, facts)
     }
 
-    /// The spatial axes, with these instead of the one of the prefixes.
+    /// Returns the spatial axes, with `instead` in place of that of the prefixes.
     fn spatial(&self, instead: &[(&str, Poly)]) -> Vec<ComputeAxis> {
         let at = self.prefix.axis;
         let name = &self.compute.axes[at].name;
@@ -141,8 +140,8 @@ impl Blocks<'_> {
         axes
     }
 
-    /// A read at the spatial axes of a compute in which `n_instead` stand for that of the prefixes,
-    /// and at `index` instead of those.
+    /// Reads at the spatial axes of a compute in which `n_instead` axes replace that of the prefixes,
+    /// with `index` in their place.
     fn read(&self, tensor: TensorId, n_instead: usize, index: &[Poly]) -> Expr {
         let at = self.prefix.axis;
         let n_after = self.compute.n_spatial - at - 1;
@@ -152,7 +151,7 @@ impl Blocks<'_> {
         Expr::read(tensor, all)
     }
 
-    fn only(&self, condition: Expr, then: Expr) -> Expr {
+    fn masked(&self, condition: Expr, then: Expr) -> Expr {
         let otherwise = Box::new(self.identity.clone());
         Expr::Select { condition: Box::new(condition), then: Box::new(then), otherwise }
     }
@@ -169,23 +168,23 @@ impl Blocks<'_> {
         for (n, it) in axes.iter().enumerate() {
             facts.bound_var(VarId(n as u32), it.extent.clone());
         }
-        let at = Poly::var(VarId(*axis as u32)) + shift.clone();
+        let operand = Poly::var(VarId(*axis as u32)) + shift.clone();
         let moved = |var: VarId| {
             Some(match var.0 as usize {
-                it if it == *along => at.clone(),
+                it if it == *along => operand.clone(),
                 it if it > *along => Poly::var(VarId(var.0 - 1)),
                 _ => return None,
             })
         };
         let mut body = value.substitute_vars(&moved, &facts);
-        let room = n_values.clone() - at.clone();
+        let room = n_values.clone() - operand.clone();
         if !room.is_positive(&facts) {
-            let ends = Expr::Index(at.clone()).compare(CompareOp::Lt, Expr::Index(n_values));
-            body = self.only(ends, body);
+            let ends = Expr::Index(operand.clone()).compare(CompareOp::Lt, Expr::Index(n_values));
+            body = self.masked(ends, body);
         }
-        if !at.is_nonnegative(&facts) {
+        if !operand.is_nonnegative(&facts) {
             let zero = Expr::Index(Poly::default());
-            body = self.only(Expr::Index(at).compare(CompareOp::Ge, zero), body);
+            body = self.masked(Expr::Index(operand).compare(CompareOp::Ge, zero), body);
         }
         let reducer = reducer.filter(|_| axes.len() > n_spatial);
         Compute { tensor, axes, n_spatial, reducer, body }
@@ -207,7 +206,7 @@ impl Blocks<'_> {
         let k = Poly::var(VarId(n_spatial as u32));
         let op = if self.prefix.is_upward { CompareOp::Le } else { CompareOp::Ge };
         let counts = Expr::Index(k.clone()).compare(op, Expr::Index(element));
-        let body = self.only(counts, self.read(terms, 2, &[block * self.length() + k]));
+        let body = self.masked(counts, self.read(terms, 2, &[block * self.length() + k]));
         Compute { tensor, axes, n_spatial, reducer: Some(reducer), body }
     }
 
@@ -231,7 +230,7 @@ impl Blocks<'_> {
             (CompareOp::Gt, Poly::default())
         };
         let counts = Expr::Index(k.clone()).compare(op, block);
-        let body = self.only(counts, self.read(within, 1, &[k, whole]));
+        let body = self.masked(counts, self.read(within, 1, &[k, whole]));
         Compute { tensor, axes, n_spatial, reducer: Some(reducer), body }
     }
 

@@ -4,16 +4,16 @@ use crate::error::{ErrorKind, ScheduleError};
 use crate::relation::tiles;
 use crate::{Axis, AxisId, Instruction, Relation, Schedule, StageId};
 
-/// No tile is longer than this, nor all factors of one split together.
-const MOST: u64 = 1 << 31;
+/// The largest product of the factors of one split.
+const MAX_TILE: u64 = 1 << 31;
 
 impl Schedule {
-    /// Splits a loop into `factors.len() + 1` serial loops of its role, in its place; returns
-    /// them, outermost first. The inner ones run `factors` iterations, the outermost as many as it
-    /// takes.
+    /// Splits a loop into `factors.len() + 1` serial loops of its role, in its position;
+    /// returns them, outermost first. The inner ones run `factors` iterations, the outermost the
+    /// rounded-up rest.
     ///
-    /// Factors need not divide. A factor larger than what is left to tile is lowered to it when
-    /// loops are written out; 1 is legal. So no factor is refused, whatever the extent.
+    /// Factors need not divide the extent. A factor larger than the extent left to tile is clamped to
+    /// it when the schedule is lowered; 1 is legal. So legality does not depend on the extent.
     ///
     /// # Rewrite
     ///
@@ -46,7 +46,7 @@ impl Schedule {
             return Err(ErrorKind::NoFactors.of_axis(stage, axis));
         }
         let product = factors.iter().try_fold(1_u64, |all, it| all.checked_mul(*it));
-        if product.is_none_or(|it| it == 0 || it > MOST) {
+        if product.is_none_or(|it| it == 0 || it > MAX_TILE) {
             return Err(ErrorKind::FactorOutOfRange.of_axis(stage, axis));
         }
 
@@ -56,7 +56,7 @@ impl Schedule {
         let extents = tiles(&extent, factors, &facts).extents;
         let tile = |(level, extent)| {
             let name = format!("{name}_{level}");
-            Axis { name, extent, role, kind, trimmed: false }
+            Axis { name, extent, role, kind, tightened: false }
         };
         let parts: Vec<AxisId> =
             (extents.into_iter().enumerate().map(tile)).map(|it| stage_mut.add_axis(it)).collect();

@@ -1,20 +1,20 @@
-//! Loops that end where a mask leaves nothing of what is reduced.
+//! Loop-bound tightening: reduce loops end at their last unmasked iteration.
 
 use crate::error::{ErrorKind, ScheduleError};
 use crate::{AxisId, AxisRole, Instruction, Schedule, StageId};
 
 impl Schedule {
-    /// Lets a reduce loop end at the last iteration in which it, or anything that is reduced along
-    /// with it, adds something to an element of the tile that the loops around it make.
+    /// Ends a reduce loop after the last iteration in which its stage, or one that is reduced online
+    /// along it, contributes to an element of the tile that the surrounding loops make.
     ///
-    /// Where that is follows from masks, when loops are written out: the extent becomes a polynomial
-    /// in the loops around. It does not depend on threads, so that all of a block run as many
-    /// iterations. Where nothing can be told, all iterations run.
+    /// The bound follows from masks when the schedule is lowered: the extent becomes a polynomial in
+    /// the surrounding loops. It does not depend on threads, so that all of a block run the same
+    /// number of iterations. Where no bound can be derived, all iterations run.
     ///
-    /// The mask itself stays: there are tiles of which it hides a part. What it hides wholly is not
-    /// looked at, so this is the one primitive that takes nothing times an infinity for nothing: a
-    /// masked exponential times an argument that is no number is a NaN by definition. See
-    /// `schedule::masked` for what is taken for granted.
+    /// The mask itself stays, for tiles that it covers in part. Tiles that it covers as a whole are
+    /// not evaluated, so this is the one primitive that evaluates 0 times a masked infinity to 0: by
+    /// definition, a masked exponential times an infinity is NaN. [`crate::mask`] lists the
+    /// assumptions.
     ///
     /// # Rewrite
     ///
@@ -26,22 +26,23 @@ impl Schedule {
     ///
     /// # Errors
     ///
-    /// - [`ErrorKind::NotLive`] if the axis is no loop, [`ErrorKind::WrongRole`] if it reduces
-    ///   nothing, [`ErrorKind::AlreadyScheduled`] if it is trimmed.
-    /// - [`ErrorKind::NotSerial`] if iterations run as threads, lanes or parts of an instruction.
-    /// - [`ErrorKind::NotMasked`] if no mask ends it, or not one of what goes along with it.
+    /// - [`ErrorKind::NotLive`] if the axis is no loop, [`ErrorKind::WrongRole`] if it is
+    ///   spatial, [`ErrorKind::AlreadyScheduled`] if it is tightened already.
+    /// - [`ErrorKind::NotSerial`] if iterations run as threads, lanes or parts of an MMA.
+    /// - [`ErrorKind::NotMasked`] if no mask ends it, or none ends a stage that is reduced online
+    ///   along it.
     ///
     /// # Source
     ///
-    /// Blocks that causal attention skips (`FlashAttention-2`, Dao, 2023). As bounds of loops that
-    /// follow from a predicate: Halide's `RDom::where`.
+    /// The blocks that causal attention skips (`FlashAttention-2`, Dao, 2023). Loop bounds that follow
+    /// from a predicate: Halide's `RDom::where`.
     pub fn tighten_bounds(&mut self, stage: StageId, axis: AxisId) -> Result<(), ScheduleError> {
         self.loop_position(stage, axis)?;
         let found = self.stage(stage).axis(axis);
         if found.role != AxisRole::Reduce {
             return Err(ErrorKind::WrongRole(found.role).of_axis(stage, axis));
         }
-        if found.trimmed {
+        if found.tightened {
             return Err(ErrorKind::AlreadyScheduled.of_axis(stage, axis));
         }
         if !found.kind.is_in_order() {
@@ -50,7 +51,7 @@ impl Schedule {
         if !self.is_masked(stage, axis) {
             return Err(ErrorKind::NotMasked.of_axis(stage, axis));
         }
-        self.stage_mut(stage).axes[axis.0 as usize].trimmed = true;
+        self.stage_mut(stage).axes[axis.0 as usize].tightened = true;
         self.trace.push(Instruction::TightenBounds { stage, axis });
         Ok(())
     }

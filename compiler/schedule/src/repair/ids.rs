@@ -1,50 +1,57 @@
-//! Which id of a schedule stands for which one of another, while a trace is replayed on both.
+//! The mapping of ids from one schedule to another, while a trace is replayed on both.
 
 use std::collections::BTreeMap;
 
 use crate::{AxisId, Instruction, Schedule, Stage, StageId};
 use tvmtune_ir::dag::TensorId;
 
-/// Which id of the new schedule stands for which of the original's.
+/// The ids of the new schedule, by those of the original: its counterparts.
 #[derive(Default)]
 pub(super) struct Ids {
     pub(super) stages: BTreeMap<StageId, StageId>,
     pub(super) tensors: BTreeMap<TensorId, TensorId>,
     pub(super) axes: BTreeMap<(StageId, AxisId), AxisId>,
-    /// How many of the original's stages, tensors, and axes of each stage, were looked at.
+    /// The number of the original's stages, tensors, and axes of each stage, that were mapped.
     n_stages: usize,
     n_tensors: usize,
     n_axes: BTreeMap<StageId, usize>,
 }
 
+/// The outcome of an instruction on the new schedule.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Outcome {
+    Applied,
+    Dropped,
+}
+
 impl Ids {
-    /// Pairs up the ids that an instruction which applied to both handed out.
+    /// Maps the ids that an instruction handed out on both schedules.
     pub(super) fn note(&mut self, from: &Schedule, to: &Schedule) {
         // New ids are the last ones on both sides.
-        let twin = |n: usize, of: usize, others: usize| (n + others).checked_sub(of);
+        let counterpart = |n: usize, of: usize, others: usize| (n + others).checked_sub(of);
         for n in self.n_stages..from.stages.len() {
-            if let Some(twin) = twin(n, from.stages.len(), to.stages.len()) {
-                self.stages.insert(StageId(n as u32), StageId(twin as u32));
+            if let Some(counterpart) = counterpart(n, from.stages.len(), to.stages.len()) {
+                self.stages.insert(StageId(n as u32), StageId(counterpart as u32));
             }
         }
         for n in self.n_tensors..from.tensors.len() {
-            if let Some(twin) = twin(n, from.tensors.len(), to.tensors.len()) {
-                self.tensors.insert(TensorId(n as u32), TensorId(twin as u32));
+            if let Some(counterpart) = counterpart(n, from.tensors.len(), to.tensors.len()) {
+                self.tensors.insert(TensorId(n as u32), TensorId(counterpart as u32));
             }
         }
-        for (stage, counterpart) in &self.stages {
-            let (mine, theirs) = (&from.stage(*stage).axes, &to.stage(*counterpart).axes);
+        for (stage, other) in &self.stages {
+            let (mine, theirs) = (&from.stage(*stage).axes, &to.stage(*other).axes);
             let seen = self.n_axes.get(stage).copied().unwrap_or(0);
             for n in seen..mine.len() {
-                if let Some(twin) = twin(n, mine.len(), theirs.len()) {
-                    self.axes.insert((*stage, AxisId(n as u32)), AxisId(twin as u32));
+                if let Some(counterpart) = counterpart(n, mine.len(), theirs.len()) {
+                    self.axes.insert((*stage, AxisId(n as u32)), AxisId(counterpart as u32));
                 }
             }
         }
         self.skip(from);
     }
 
-    /// Leaves the ids that an instruction handed out on the original without a twin.
+    /// Leaves the ids that an instruction handed out on the original unmapped.
     pub(super) fn skip(&mut self, from: &Schedule) {
         self.n_stages = from.stages.len();
         self.n_tensors = from.tensors.len();
@@ -52,9 +59,9 @@ impl Ids {
         self.n_axes = from.stages.iter().enumerate().map(count).collect();
     }
 
-    /// Forgets the axes of a stage whose loops the instruction made anew; where it was left out,
-    /// the spatial axes are still the same ones.
-    pub(super) fn reset(&mut self, instruction: &Instruction, from: &Schedule, applied: bool) {
+    /// Unmaps the axes of a stage whose loops the instruction replaced; where it was dropped, the
+    /// spatial axes keep their counterparts.
+    pub(super) fn reset(&mut self, instruction: &Instruction, from: &Schedule, outcome: Outcome) {
         let (Instruction::CacheWrite { stage }
         | Instruction::FactorOut { stage }
         | Instruction::Rfactor { stage, .. }
@@ -64,7 +71,7 @@ impl Ids {
         };
         self.axes.retain(|(it, _), _| it != stage);
         self.n_axes.insert(*stage, 0);
-        if !applied {
+        if outcome == Outcome::Dropped {
             let n_spatial = from.stage(*stage).compute.n_spatial as u32;
             for axis in (0..n_spatial).map(AxisId) {
                 self.axes.insert((*stage, axis), axis);
@@ -72,7 +79,7 @@ impl Ids {
         }
     }
 
-    /// The instruction about the new schedule's ids; `None` if one of them has no twin there.
+    /// Translates an instruction to the new schedule's ids; `None` if one is unmapped.
     pub(super) fn translated(&self, instruction: &Instruction) -> Option<Instruction> {
         let stage = |it: &StageId| self.stages.get(it).copied();
         let tensor = |it: &TensorId| self.tensors.get(it).copied();

@@ -1,65 +1,65 @@
-//! Replaying a trace where it was not made: on a dag of the same class with other extents, or on
-//! one that has only its anchor in common.
+//! Trace transfer: replays a trace on another dag, of the same class with other extents, or with only
+//! the anchor in common.
 //!
-//! The trace is replayed on both dags side by side. Factors of what is longer or shorter there
-//! change as a [`Policy`] says; what does not apply is left out, with whatever uses an id that it
-//! would have handed out. Dags that differ in more than extents are paired up by what their stages
-//! are there for ([`Anchor`]), and the rest of the trace is left out.
+//! The trace is replayed on both dags side by side. Factors of loops whose extents differ change by a
+//! [`FactorPolicy`]; instructions that do not apply are dropped, with all that use an id that they
+//! would have handed out. Dags that differ in more than extents are paired by the roles of their stages
+//! ([`Anchor`](tvmtune_ir::dag::anchor::Anchor)), and the rest of the trace is dropped.
 //!
 //! # Source
 //!
-//! Inner factors as they are, the outermost from what is left: Gibson and Cano, "Transfer-Tuning",
-//! 2022. `MetaSchedule`'s trace application with `remove_postproc` and its `PerfectTile`
-//! resampling; the distance is ours: how far search should look around what transfer found.
+//! Inner factors as they are, the outermost from the rest: Gibson and Cano, "Transfer-Tuning", 2022.
+//! `MetaSchedule`'s trace application with `remove_postproc` and its `PerfectTile` resampling; the
+//! distance is ours: the radius in which search should look around the transferred schedule.
 
-mod fit;
 mod ids;
-mod role;
+mod pairing;
+mod policy;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 
-use self::fit::Extent;
-use self::ids::Ids;
+use self::ids::{Ids, Outcome};
+use self::pairing::Writeback;
+use self::policy::Extent;
 use super::{AxisId, Instruction, Layout, Schedule, ScheduleError, StageId};
 use tvmtune_ir::dag::Dag;
 use tvmtune_ir::poly::{Facts, Poly};
 
-pub use self::fit::{Policy, octaves};
+pub use self::policy::{FactorPolicy, octaves};
 
 /// A schedule made from a trace of another dag.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Repaired {
-    /// What became of it; its trace replays exactly.
+    /// The schedule; its trace replays exactly.
     pub schedule: Schedule,
-    /// How far it moved: for each factor the binary logarithm of how much it grew or shrank, and
-    /// [`DROPPED`] for each instruction left out. 0 if the trace applied as it was.
+    /// The distance from the original: for each factor the binary logarithm of its ratio, and
+    /// [`DROPPED`] for each dropped instruction. 0 if the trace applied unchanged.
     pub distance: f64,
 }
 
-/// What an instruction that had to be left out adds to the distance: as much as a tile that shrank
-/// to an eighth.
+/// The distance of a dropped instruction: that of a tile that shrank to an eighth.
 pub const DROPPED: f64 = 3.0;
 
-/// Replays a trace of `original` on `dag`, as much of it as applies, with factors that are lowered
-/// until they fit: see [`Policy::Shrink`].
+/// Replays a trace of `original` on `dag`, as much of it as applies, with factors lowered until
+/// they fit: see [`FactorPolicy::Shrink`].
 ///
 /// # Errors
 ///
-/// That of the first primitive which refuses on `original`: then the trace was not made there.
+/// The error of the first primitive that refuses on `original`: the trace was not made there.
 pub fn repair(trace: &[Instruction], original: &Dag, dag: &Dag) -> Result<Repaired, ScheduleError> {
-    repair_by(Policy::Shrink, trace, original, dag)
+    repair_by(FactorPolicy::Shrink, trace, original, dag)
 }
 
-/// Replays a trace of `original` on `dag`, as much of it as applies. On `original` itself it stays
-/// as it is, whatever the policy.
+/// Replays a trace of `original` on `dag`, as much of it as applies. On `original` itself no
+/// policy changes it.
 ///
 /// # Errors
 ///
-/// That of the first primitive which refuses on `original`: then the trace was not made there.
+/// The error of the first primitive that refuses on `original`: the trace was not made there.
 pub fn repair_by(
-    policy: Policy,
+    policy: FactorPolicy,
     trace: &[Instruction],
     original: &Dag,
     dag: &Dag,
@@ -70,7 +70,7 @@ pub fn repair_by(
         to: Schedule::new(dag),
         facts: [original.facts(), dag.facts()],
         ids: Ids::default(),
-        apart: None,
+        writeback: None,
         tiles: BTreeMap::new(),
         distance: 0.0,
     };
@@ -82,47 +82,47 @@ pub fn repair_by(
 }
 
 struct Repair {
-    policy: Policy,
+    policy: FactorPolicy,
     from: Schedule,
     to: Schedule,
-    /// What is known of the dimensions of either dag.
+    /// The ranges of the dimensions of either dag.
     facts: [Facts; 2],
     ids: Ids,
-    /// The original's anchor, which stores what it comes to, with anchor and root of a dag in which
-    /// another stage does that.
-    apart: Option<(StageId, [StageId; 2])>,
-    /// What became of tiles of a length, by both extents that were tiled: layouts go along.
+    /// Set while the original's anchor writes its own result back, but another stage does so in the
+    /// new dag.
+    writeback: Option<Writeback>,
+    /// The adapted lengths of tiles, by both extents and the original length: layouts follow them.
     tiles: BTreeMap<(Extent, Extent, u64), u64>,
     distance: f64,
 }
 
 impl Repair {
     fn step(&mut self, instruction: &Instruction) -> Result<(), ScheduleError> {
-        if self.is_apart_already(instruction)? {
+        if self.skips_writeback_split(instruction)? {
             return Ok(());
         }
-        let fitting = self.ids.translated(instruction).map(|it| self.fitting(instruction, it));
+        let adapted = self.ids.translated(instruction).map(|it| self.adapted(instruction, it));
         self.from.apply(instruction)?;
-        let applied = fitting.filter(|(it, _)| self.to.apply(it).is_ok());
+        let applied = adapted.filter(|(it, _)| self.to.apply(it).is_ok());
         match (applied, instruction) {
             (Some((_, distance)), _) => {
                 self.distance += distance;
-                self.ids.reset(instruction, &self.from, true);
+                self.ids.reset(instruction, &self.from, Outcome::Applied);
                 self.ids.note(&self.from, &self.to);
             }
-            // What is not there needs no place.
+            // A stage without a counterpart needs no inlining.
             (None, Instruction::Inline { stage }) if !self.ids.stages.contains_key(stage) => {}
             (None, _) => {
                 self.distance += DROPPED;
-                self.ids.reset(instruction, &self.from, false);
+                self.ids.reset(instruction, &self.from, Outcome::Dropped);
                 self.ids.skip(&self.from);
             }
         }
         Ok(())
     }
 
-    /// The instruction with factors that fit the new extents, and how far they moved.
-    fn fitting(&mut self, old: &Instruction, mut new: Instruction) -> (Instruction, f64) {
+    /// Adapts the factors of an instruction to the new extents; returns the distance moved.
+    fn adapted(&mut self, old: &Instruction, mut new: Instruction) -> (Instruction, f64) {
         let mut distance = 0.0;
         match (old, &mut new) {
             (
@@ -151,7 +151,7 @@ impl Repair {
         (new, distance)
     }
 
-    /// Fits the factors of a split, and remembers what became of its tiles.
+    /// Adapts the factors of a split, and records the lengths of its tiles.
     fn fit_tiles(&mut self, factors: &mut [u64], was: Extent, is: Extent) -> f64 {
         let old = factors.to_vec();
         let distance = self.policy.fit(factors, was, is);
@@ -163,7 +163,7 @@ impl Repair {
         distance
     }
 
-    /// Fits the splits of a layout, each on its own, or as the tile of that length.
+    /// Adapts the splits of a layout: as the tile of that length, or each on its own.
     fn fit_layout(&self, layout: &mut Layout, mut shapes: [Vec<Poly>; 2]) -> f64 {
         let mut distance = 0.0;
         for (dim, factor) in &mut layout.splits {

@@ -1,9 +1,9 @@
-//! What becomes of traces on other extents, and on other programs.
+//! The adaptation of traces to other extents and other programs.
 
 use super::*;
 use crate::nest;
 
-/// `c[i, j] = sum(k, a[i, k] * b[j, k])`, then what `after` says.
+/// `c[i, j] = sum(k, a[i, k] * b[j, k])`, then the computes of `after`.
 fn matmul_then(m: i64, n: i64, k: i64, after: &str) -> Dag {
     let last = 2 + after.lines().count();
     let text = format!(
@@ -17,7 +17,7 @@ fn matmul(m: i64, n: i64, k: i64) -> Dag {
     matmul_then(m, n, k, "")
 }
 
-/// A matrix product, its root, and what is positive of that.
+/// A matrix product, its square root, and a ReLU of that.
 fn matmul_relu(m: i64, n: i64, k: i64) -> Dag {
     let after = format!(
         "t3: f32[{m}, {n}] = sqrt(t2[v0, v1])\nt4: f32[{m}, {n}] = max(t3[v0, v1], 0.0_f32)\n"
@@ -30,9 +30,9 @@ fn lines(text: &str) -> Vec<Instruction> {
     lines.map(|it| it.trim().parse().unwrap()).collect()
 }
 
-/// What a trace of one dag becomes on another.
+/// Transfers a trace of one dag to another.
 #[track_caller]
-fn check_on(policy: Policy, dags: [Dag; 2], trace: &str, expected: &str, distance: f64) {
+fn check_on(policy: FactorPolicy, dags: [Dag; 2], trace: &str, expected: &str, distance: f64) {
     let [original, dag] = dags;
     let repaired = repair_by(policy, &lines(trace), &original, &dag).unwrap();
     assert_eq!(repaired.schedule.trace, lines(expected));
@@ -41,9 +41,15 @@ fn check_on(policy: Policy, dags: [Dag; 2], trace: &str, expected: &str, distanc
     assert!(nest::verify(&nest::lower(&repaired.schedule)).is_empty());
 }
 
-/// What a trace of a 64 x 96 x 32 matmul becomes on one of other extents.
+/// Transfers a trace of a 64 x 96 x 32 matmul to one of other extents.
 #[track_caller]
-fn check(policy: Policy, extents: (i64, i64, i64), trace: &str, expected: &str, distance: f64) {
+fn check(
+    policy: FactorPolicy,
+    extents: (i64, i64, i64),
+    trace: &str,
+    expected: &str,
+    distance: f64,
+) {
     let dag = matmul(extents.0, extents.1, extents.2);
     check_on(policy, [matmul(64, 96, 32), dag], trace, expected, distance);
 }
@@ -68,34 +74,36 @@ fn octaves(ratios: [f64; 4]) -> f64 {
 }
 
 #[test]
-fn a_trace_stays_as_it_is_where_it_was_made() {
-    let awkward = TILED.replace("[8]", "[100]").replace("[3, 16]", "[7, 33]");
-    for policy in [Policy::KeepInner, Policy::Snap, Policy::Scale, Policy::Shrink] {
+fn a_trace_is_unchanged_on_its_own_dag() {
+    let non_divisible = TILED.replace("[8]", "[100]").replace("[3, 16]", "[7, 33]");
+    for policy in
+        [FactorPolicy::KeepInner, FactorPolicy::Snap, FactorPolicy::Scale, FactorPolicy::Shrink]
+    {
         check(policy, (64, 96, 32), TILED, TILED, 0.0);
         check(policy, (64, 96, 7), TILED, TILED, 0.0);
-        check(policy, (64, 96, 32), &awkward, &awkward, 0.0);
+        check(policy, (64, 96, 32), &non_divisible, &non_divisible, 0.0);
     }
 }
 
 #[test]
 fn inner_factors_are_kept() {
-    check(Policy::KeepInner, (6, 64, 32), TILED, TILED, 0.0);
-    check(Policy::KeepInner, (1000, 1, 1), TILED, TILED, 0.0);
+    check(FactorPolicy::KeepInner, (6, 64, 32), TILED, TILED, 0.0);
+    check(FactorPolicy::KeepInner, (1000, 1, 1), TILED, TILED, 0.0);
 }
 
 #[test]
-fn factors_snap_to_the_nearest_divisor_innermost_first_and_layouts_go_along() {
+fn factors_snap_to_the_nearest_divisor_innermost_first_and_layouts_follow() {
     let distance = |it| octaves(it);
     // 8 of 6: 6; 16 of 64: 16, and 3 of the 4 that are left: 4.
     let moved = distance([8.0 / 6.0, 1.0, 4.0 / 3.0, 4.0 / 3.0]);
-    check(Policy::Snap, (6, 64, 32), TILED, &tiled(6, 4, 16), moved);
+    check(FactorPolicy::Snap, (6, 64, 32), TILED, &tiled(6, 4, 16), moved);
     // 8 of 13: 13; 16 of 100: 20, and 3 of the 5 that are left: 5.
     let moved = distance([13.0 / 8.0, 20.0 / 16.0, 5.0 / 3.0, 100.0 / 48.0]);
-    check(Policy::Snap, (13, 100, 32), TILED, &tiled(13, 5, 20), moved);
+    check(FactorPolicy::Snap, (13, 100, 32), TILED, &tiled(13, 5, 20), moved);
 }
 
 #[test]
-fn where_a_length_is_known_at_launch_only_factors_stay() {
+fn factors_of_dynamic_extents_stay() {
     let dynamic = |range: &str| -> Dag {
         let text = format!(
             "tvmtune dag v1\ndim d0 in {range}\ninput t0: f32[d0, 32]\nweight t1: f32[96, 32]\n\
@@ -104,34 +112,40 @@ fn where_a_length_is_known_at_launch_only_factors_stay() {
         text.parse().unwrap()
     };
     let dags = |range| [matmul(64, 96, 32), dynamic(range)];
-    check_on(Policy::Snap, dags("1..=12"), "split s0 a0 [8]", "split s0 a0 [8]", 0.0);
+    check_on(FactorPolicy::Snap, dags("1..=12"), "split s0 a0 [8]", "split s0 a0 [8]", 0.0);
     let moved = (8.0_f64 / 6.0).log2();
-    check_on(Policy::Snap, dags("12..=12"), "split s0 a0 [8]", "split s0 a0 [6]", moved);
+    check_on(FactorPolicy::Snap, dags("12..=12"), "split s0 a0 [8]", "split s0 a0 [6]", moved);
 }
 
 #[test]
 fn outer_factors_scale_with_the_extent() {
     // Four times as many columns: twice as many tiles in each of twice as many blocks.
     let moved = octaves([1.0, 1.0, 2.0, 2.0]);
-    check(Policy::Scale, (64, 384, 32), TILED, &tiled(8, 6, 16), moved);
-    check(Policy::Scale, (256, 96, 32), TILED, TILED, 0.0);
+    check(FactorPolicy::Scale, (64, 384, 32), TILED, &tiled(8, 6, 16), moved);
+    check(FactorPolicy::Scale, (256, 96, 32), TILED, TILED, 0.0);
 }
 
 #[test]
 fn factors_without_a_tail_shrink_until_they_divide_again() {
     let distance = octaves([8.0 / 6.0, 1.5, 1.5, 1.0]);
-    check(Policy::Shrink, (6, 64, 32), TILED, &tiled(6, 2, 16), distance);
-    check(Policy::Shrink, (128, 480, 7), TILED, TILED, 0.0);
+    check(FactorPolicy::Shrink, (6, 64, 32), TILED, &tiled(6, 2, 16), distance);
+    check(FactorPolicy::Shrink, (128, 480, 7), TILED, TILED, 0.0);
 }
 
 #[test]
 fn factors_that_had_a_tail_may_keep_one() {
-    check(Policy::Shrink, (63, 96, 32), "split s0 a0 [24]", "split s0 a0 [24]", 0.0);
-    check(Policy::Shrink, (10, 96, 32), "split s0 a0 [24]", "split s0 a0 [10]", 2.4_f64.log2());
+    check(FactorPolicy::Shrink, (63, 96, 32), "split s0 a0 [24]", "split s0 a0 [24]", 0.0);
+    check(
+        FactorPolicy::Shrink,
+        (10, 96, 32),
+        "split s0 a0 [24]",
+        "split s0 a0 [10]",
+        2.4_f64.log2(),
+    );
 }
 
 #[test]
-fn what_follows_the_anchor_takes_the_place_of_what_stored_its_result() {
+fn the_root_after_the_anchor_is_the_counterpart_of_the_write_back() {
     let expected = "
         inline s1
         split s2 a0 [8]
@@ -140,11 +154,11 @@ fn what_follows_the_anchor_takes_the_place_of_what_stored_its_result() {
         pack t1 [0:48] [0, 2, 1]
         compute_at s0 s2 a4";
     let dags = [matmul(64, 96, 32), matmul_relu(64, 96, 32)];
-    check_on(Policy::Snap, dags, TILED, expected, 0.0);
+    check_on(FactorPolicy::Snap, dags, TILED, expected, 0.0);
 }
 
 #[test]
-fn where_nothing_follows_the_anchor_its_result_is_stored_apart() {
+fn an_anchor_without_a_root_gets_a_write_back_stage() {
     let trace = "
         inline s1
         split s2 a0 [8]
@@ -156,11 +170,11 @@ fn where_nothing_follows_the_anchor_its_result_is_stored_apart() {
         split s1 a2 [4]
         compute_at s1 s0 a3";
     let dags = [matmul_relu(64, 96, 32), matmul(64, 96, 32)];
-    check_on(Policy::Snap, dags, trace, expected, 0.0);
+    check_on(FactorPolicy::Snap, dags, trace, expected, 0.0);
 }
 
 #[test]
-fn what_has_no_counterpart_is_left_out() {
+fn instructions_without_a_counterpart_are_dropped() {
     let trace = "
         split s1 a0 [4]
         split s0 a0 [8]
@@ -169,5 +183,5 @@ fn what_has_no_counterpart_is_left_out() {
     let expected = "
         cache_write s0
         split s1 a0 [8]";
-    check_on(Policy::Snap, dags, trace, expected, 2.0 * DROPPED);
+    check_on(FactorPolicy::Snap, dags, trace, expected, 2.0 * DROPPED);
 }

@@ -19,7 +19,7 @@ pub(super) fn of_rows(
 ) -> Result<Vec<StageId>, ScheduleError> {
     let mut lifted = Vec::new();
     let is_of_rows = |b: &Builder| {
-        let found = b.schedule.lifted(stage);
+        let found = b.schedule.invariant_part(stage);
         found.is_ok_and(|it| it.axes.iter().all(|axis| *axis < depth))
     };
     while is_of_rows(b) {
@@ -39,7 +39,7 @@ pub(super) fn apart(b: &mut Builder, stage: StageId) -> Result<(), ScheduleError
 }
 
 fn pays(b: &Builder, stage: StageId) -> bool {
-    let Ok(lifted) = b.schedule.lifted(stage) else { return false };
+    let Ok(lifted) = b.schedule.invariant_part(stage) else { return false };
     let extents = b.extents(stage);
     let all: u64 = extents.iter().product();
     let apart: u64 = lifted.axes.iter().map(|it| extents[*it]).product();

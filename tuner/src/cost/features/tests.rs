@@ -7,7 +7,7 @@ use tvmtune_ir::dsl;
 use tvmtune_ir::poly::Poly;
 use tvmtune_ir::target::CpuTarget;
 use tvmtune_ir::target::gpu::{Arch, GpuTarget};
-use tvmtune_schedule::arbitrary::{any_case, any_move, instruction};
+use tvmtune_schedule::arbitrary::{any_case, any_moves, config, scheduled};
 use tvmtune_schedule::nest::{self, Stmt};
 use tvmtune_schedule::{Instruction, Schedule};
 
@@ -271,20 +271,15 @@ fn slog_keeps_signs_and_order() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(config(200))]
 
     /// Any schedule of any program: whole rows of finite numbers, the same each time.
     #[test]
     fn numbers_are_finite(
         case in any_case(),
-        moves in proptest::collection::vec(any_move(), 0..16),
+        moves in any_moves(15),
     ) {
-        let mut schedule = Schedule::new(&case.dag);
-        for it in &moves {
-            let instruction = instruction(&schedule, it);
-            // What does not apply changes nothing.
-            let _ = schedule.apply(&instruction);
-        }
+        let schedule = scheduled(&case.dag, &moves);
         let nest = nest::lower(&schedule);
         for is_gpu in [false, true] {
             let features = Features::of_loops(&nest, is_gpu, &Program::default());

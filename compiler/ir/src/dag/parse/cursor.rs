@@ -1,17 +1,17 @@
-//! One line of canonical text, read word by word: numbers, types, literals, and what is between them.
+//! The lexer of canonical text: numbers, types, literals and punctuation of one line.
 
 use super::index::MAX_MAGNITUDE;
 use crate::dag::{DType, Expr, Literal, Reducer};
 
-/// What was read, or what was expected instead.
+/// A parsed item, or the error message.
 pub(super) type Parsed<T> = Result<T, String>;
 
-/// What is left of a line.
+/// The rest of a line.
 pub(super) struct Cursor<'a> {
     pub(super) rest: &'a str,
-    /// How deep in expressions it stands.
+    /// The nesting depth of expressions.
     pub(super) depth: usize,
-    /// How deep in quotients it stands.
+    /// The nesting depth of quotients.
     pub(super) n_quotients: usize,
 }
 
@@ -30,9 +30,9 @@ impl Cursor<'_> {
         if self.eat(text) { Ok(()) } else { Err(self.expected(&format!("`{text}`"))) }
     }
 
-    pub(super) fn expected(&self, what: &str) -> String {
+    pub(super) fn expected(&self, item: &str) -> String {
         let found: String = self.rest.chars().take(16).collect();
-        format!("expected {what}, found `{found}`")
+        format!("expected {item}, found `{found}`")
     }
 
     pub(super) fn end(&self) -> Parsed<()> {
@@ -65,7 +65,7 @@ impl Cursor<'_> {
         Ok(number)
     }
 
-    /// The number of what comes next in its list.
+    /// Parses the position of the next item of a list.
     pub(super) fn position(&mut self, expected: usize) -> Parsed<usize> {
         match self.number()? {
             n if usize::try_from(n) == Ok(expected) => Ok(expected),
@@ -73,7 +73,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// What reads like a name.
+    /// Returns the next word.
     fn word(&self) -> &str {
         let is_end = |it: char| !it.is_ascii_alphanumeric();
         &self.rest[..self.rest.find(is_end).unwrap_or(self.rest.len())]
@@ -87,7 +87,7 @@ impl Cursor<'_> {
         Ok(dtype)
     }
 
-    /// `max(` before `v1 < 8`: of values, `max` is an operation.
+    /// Parses `max(` before `v1 < 8`; before operands, `max` is an operation.
     pub(super) fn reducer(&mut self) -> Option<Reducer> {
         let (reducer, name) = match self.word() {
             "sum" => (Reducer::Sum, "sum"),

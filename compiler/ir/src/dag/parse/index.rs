@@ -1,6 +1,6 @@
-//! Indices and extents: sums of products, exactly as they were written.
+//! The parser of polynomials: indices and extents, exactly as they were written.
 //!
-//! What is read is small enough that no arithmetic on it overflows, and no proof about it takes long.
+//! Magnitudes and sizes are limited, so that no arithmetic overflows and no proof takes long.
 
 use super::Reader;
 use super::cursor::{Cursor, Parsed, starts_with_digit};
@@ -8,9 +8,9 @@ use crate::poly::{Atom, DimId, Facts, Poly, VarId};
 
 /// Indices, and numbers of elements, of larger magnitude are refused.
 pub(super) const MAX_MAGNITUDE: f64 = (1_u64 << 53) as f64;
-/// Quotients of quotients are refused beyond this: proofs try every one in several ways.
+/// The nesting depth of quotients beyond which they are refused: proofs try each in several ways.
 const MAX_QUOTIENTS: usize = 6;
-/// As are longer products, and longer sums, of indices.
+/// The longest products and sums of indices.
 const MAX_FACTORS: usize = 8;
 const MAX_TERMS: usize = 64;
 

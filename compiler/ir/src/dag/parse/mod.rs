@@ -1,9 +1,12 @@
-//! Canonical text back to a dag: what records keep of a program is enough to schedule it.
+//! The parser of canonical text: records keep enough of a program to schedule it.
 //!
 //! Any text gives a dag that [`verify`] finds nothing wrong with and whose canonical text is the
-//! one that was read, or an error that names a line. Names are not in the text: they are made of
-//! positions. Limits are those of the language ([`crate::dsl`]), so that no arithmetic on indices
-//! overflows and nothing takes long.
+//! one that was read, or an error that names a line. Names are not in the text: they are made from
+//! positions. Limits are those of the language, so that no arithmetic on indices overflows and nothing
+//! takes long.
+//!
+//! `index` extends the [`Reader`] of this file by polynomials; the two files are mutually recursive, as
+//! a recursive-descent parser is.
 
 mod cursor;
 mod index;
@@ -34,7 +37,7 @@ const MAX_BYTES: usize = 1 << 16;
 pub struct ParseDagError {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The error in it.
     pub message: String,
 }
 
@@ -42,33 +45,33 @@ impl FromStr for Dag {
     type Err = ParseDagError;
 
     fn from_str(text: &str) -> Result<Self, ParseDagError> {
-        let at = |line: usize| move |message: String| ParseDagError { line, message };
+        let error = |line: usize| move |message: String| ParseDagError { line, message };
         if text.len() > MAX_BYTES {
-            return Err(at(1)(format!("the text has more than {MAX_BYTES} bytes")));
+            return Err(error(1)(format!("the text has more than {MAX_BYTES} bytes")));
         }
         let mut reader = Reader::default();
         for (n, line) in text.lines().enumerate() {
             let mut cursor = Cursor { rest: line, depth: 0, n_quotients: 0 };
-            reader.line(n, &mut cursor).and_then(|()| cursor.end()).map_err(at(n + 1))?;
+            reader.line(n, &mut cursor).and_then(|()| cursor.end()).map_err(error(n + 1))?;
         }
         let dag = reader.dag;
         let canonical = canonical(&dag);
         if canonical != text {
             let same = text.lines().zip(canonical.lines()).take_while(|(a, b)| a == b).count();
-            return Err(at(same + 1)("not as canonical text has it".to_owned()));
+            return Err(error(same + 1)("not as canonical text has it".to_owned()));
         }
         match verify(&dag).first() {
             None => Ok(dag),
             Some(finding) => {
                 let before = 1 + dag.dims.len() + dag.scalars.len() + dag.params().count();
                 let line = finding.compute.map_or(1, |it| before + 1 + it.0 as usize);
-                Err(at(line)(finding.message.clone()))
+                Err(error(line)(finding.message.clone()))
             }
         }
     }
 }
 
-/// The dag so far, and what is known where the line stands.
+/// The dag so far, and the facts and axes in scope.
 struct Reader {
     dag: Dag,
     facts: Facts,
@@ -290,7 +293,7 @@ impl Reader {
     }
 }
 
-/// What stands before a parenthesis.
+/// An operation: the word before a parenthesis.
 #[derive(Clone, Copy)]
 enum Operation {
     Unary(UnaryOp),

@@ -1,4 +1,4 @@
-//! Canonical text to dags: what comes back, what is refused, and that nothing else happens.
+//! The parser of canonical text: round trips, and refusals with their lines.
 
 use proptest::prelude::*;
 

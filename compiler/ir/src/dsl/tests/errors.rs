@@ -1,4 +1,4 @@
-//! What is wrong with a program, and where: each line is a place in the text and a message.
+//! Errors of programs: each line is a location in the text and a message.
 
 use std::fmt::Write;
 

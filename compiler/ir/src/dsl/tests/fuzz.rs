@@ -1,4 +1,4 @@
-//! Whatever the tokens, reading them neither panics nor takes long.
+//! Mutated programs: no tokens make the elaboration panic, or take long.
 
 use proc_macro2::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenStream, TokenTree};
 use proptest::prelude::*;

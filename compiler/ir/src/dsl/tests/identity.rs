@@ -1,4 +1,4 @@
-//! What the identity of a workload depends on, and what it does not.
+//! The identity of workloads: changes of a program that change it, and changes that do not.
 
 use super::dag;
 use crate::workload::{Strength, class, id};

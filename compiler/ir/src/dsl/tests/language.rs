@@ -1,4 +1,4 @@
-//! The page that describes the language says the truth.
+//! The page that describes the language, against the language.
 
 use super::errors::render;
 use crate::dag::verify;

@@ -1,4 +1,4 @@
-//! What programs mean, as canonical text; see the modules for errors, values and identity.
+//! The meaning of programs, as canonical text; see the modules for errors, values and identity.
 
 mod errors;
 mod fuzz;
@@ -303,7 +303,7 @@ fn functions_expand_into_operations() {
 }
 
 #[test]
-fn what_no_result_needs_is_gone_and_equal_definitions_are_one() {
+fn dead_computes_are_dropped_and_equal_definitions_are_shared() {
     insta::assert_snapshot!(body("Tensor<f32, M>",
         "let unused = compute(|i| exp(x[[i, 0]]));
          let a = compute(|i| sum(0..K, |k| x[[i, k]]));

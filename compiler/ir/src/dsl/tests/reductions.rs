@@ -1,4 +1,4 @@
-//! What is wrong with reductions, and where.
+//! Errors of reductions, with their locations.
 
 use super::errors::body;
 

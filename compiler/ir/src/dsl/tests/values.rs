@@ -1,4 +1,4 @@
-//! What programs compute, against values worked out by hand or by plain loops.
+//! The results of programs, against values worked out by hand or by plain loops.
 
 use super::{dag, program};
 use crate::dag::{DType, Number};
@@ -182,7 +182,7 @@ fn splitting_and_merging_heads_is_the_identity() {
 }
 
 #[test]
-fn a_matrix_product_of_ordinary_size_is_judged_quickly() {
+fn a_matrix_product_of_ordinary_size_is_evaluated_quickly() {
     let matmul = dag("
         #[autotune(dims(M = 1..=512))]
         fn f(x: Tensor<f32, M, 384>, w: Weight<f32, 384, 384>) -> Tensor<f32, M, 384> {

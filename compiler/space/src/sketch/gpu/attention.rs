@@ -449,7 +449,7 @@ fn place(
     let fits = |it: &u64| *it * dtype.bytes() <= 16 && length.is_multiple_of(*it);
     let best = if contiguous.is_some() { [8, 4, 2].into_iter().find(fits).unwrap_or(1) } else { 1 };
     let mut order = order.into_iter().map(|it| AxisId(it as u32)).rev();
-    let mut fused = order.next().ok_or(ErrorKind::NotAlike.of_stage(stage))?;
+    let mut fused = order.next().ok_or(ErrorKind::NotFusible.of_stage(stage))?;
     for outer in order {
         fused = b.apply(|it| it.fuse(stage, outer, fused))?;
     }

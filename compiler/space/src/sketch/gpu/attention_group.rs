@@ -179,7 +179,7 @@ fn copy_operands(
                 continue;
             }
             if access.conditional || !access.is_contiguous(along) {
-                return Err(ErrorKind::NotAlike.of_stage(reader));
+                return Err(ErrorKind::NotFusible.of_stage(reader));
             }
             let last = (0..along).filter(|it| access.depends_on(*it)).count();
             let is_row = column.is_some_and(|it| !access.depends_on(it));

@@ -1,15 +1,26 @@
-//! Which stage stands for which, where dags differ in more than extents: anchor for anchor, what
-//! stores its result for what stores it there.
+//! Pairing of stages where dags differ in more than extents: anchor with anchor, and the stage that
+//! writes the anchor's result back with that of the other dag.
 
 use super::Repair;
 use crate::{AxisId, Instruction, Schedule, ScheduleError, StageId};
 use tvmtune_ir::dag::anchor::Anchor;
-use tvmtune_ir::dag::{ComputeId, Dag, Expr, TensorId};
+use tvmtune_ir::dag::{ComputeId, Dag, TensorId};
+
+/// The split of a write-back from its anchor that the new dag has already.
+#[derive(Clone, Copy)]
+pub(super) struct Writeback {
+    /// The original's anchor, which also writes its result back.
+    original: StageId,
+    /// The new dag's anchor.
+    anchor: StageId,
+    /// The stage that writes its result back.
+    root: StageId,
+}
 
 impl Repair {
-    /// Pairs up the stages of both dags before anything is replayed.
+    /// Pairs the stages of both dags before the replay.
     pub(super) fn pair_up(&mut self) {
-        if alike(&self.from.dag, &self.to.dag) {
+        if same_structure(&self.from.dag, &self.to.dag) {
             self.ids.note(&self.from, &self.to);
             return;
         }
@@ -17,10 +28,10 @@ impl Repair {
         let (Some(from), Some(to)) = (Anchor::of(&self.from.dag), Anchor::of(&self.to.dag)) else {
             return;
         };
-        // What lies between anchor and root is part of the root.
+        // Stages between anchor and root become part of the root.
         for between in to.after.iter().rev().skip(1).rev() {
             let inline = Instruction::Inline { stage: stage(*between) };
-            // One that can't be inlined keeps its loops.
+            // A stage that cannot be inlined keeps its loops.
             let _ = self.to.apply(&inline);
         }
         let [anchor, root] = [from.compute, from.root()].map(stage);
@@ -33,7 +44,8 @@ impl Repair {
             }
             (true, false) => {
                 self.pair(anchor, to_anchor);
-                self.apart = Some((anchor, [to_anchor, to_root]));
+                self.writeback =
+                    Some(Writeback { original: anchor, anchor: to_anchor, root: to_root });
             }
             (false, true) => match self.to.cache_write(to_anchor) {
                 Ok(sum) => {
@@ -45,30 +57,33 @@ impl Repair {
         }
     }
 
-    /// Lets a stage that separates an anchor from what stores its result do nothing where they are
-    /// two stages already; whether the instruction was that.
-    pub(super) fn is_apart_already(&mut self, it: &Instruction) -> Result<bool, ScheduleError> {
-        let (Instruction::CacheWrite { stage }, Some((anchor, [to_anchor, to_root]))) =
-            (it, self.apart)
+    /// Skips a `cache_write` of the anchor where the new dag has a stage for the write-back; returns
+    /// whether the instruction was that.
+    pub(super) fn skips_writeback_split(
+        &mut self,
+        it: &Instruction,
+    ) -> Result<bool, ScheduleError> {
+        let (Instruction::CacheWrite { stage }, Some(Writeback { original, anchor, root })) =
+            (it, self.writeback)
         else {
             return Ok(false);
         };
-        if *stage != anchor {
+        if *stage != original {
             return Ok(false);
         }
         let sum = self.from.cache_write(*stage)?;
-        self.apart = None;
-        self.ids.axes.retain(|(it, _), _| *it != anchor);
-        self.pair(sum, to_anchor);
-        self.pair(anchor, to_root);
+        self.writeback = None;
+        self.ids.axes.retain(|(it, _), _| *it != original);
+        self.pair(sum, anchor);
+        self.pair(original, root);
         self.ids.skip(&self.from);
         Ok(true)
     }
 
-    /// Lets a stage stand for another one, with its axes, what it defines and what it reads.
-    fn pair(&mut self, stage: StageId, twin: StageId) {
-        let (mine, theirs) = (self.from.stage(stage), self.to.stage(twin));
-        self.ids.stages.insert(stage, twin);
+    /// Maps a stage to its counterpart, with its axes, its tensor and those that it reads.
+    fn pair(&mut self, stage: StageId, counterpart: StageId) {
+        let (mine, theirs) = (self.from.stage(stage), self.to.stage(counterpart));
+        self.ids.stages.insert(stage, counterpart);
         self.ids.tensors.insert(mine.tensor(), theirs.tensor());
         let n_spatial = [mine, theirs].map(|it| it.compute.n_spatial as u32);
         let n_axes = [mine, theirs].map(|it| it.compute.axes.len() as u32);
@@ -77,7 +92,9 @@ impl Repair {
         for (axis, other) in spatial.chain(reduce) {
             self.ids.axes.insert((stage, AxisId(axis)), AxisId(other));
         }
-        for (tensor, other) in reads(&self.from, stage).into_iter().zip(reads(&self.to, twin)) {
+        for (tensor, other) in
+            reads(&self.from, stage).into_iter().zip(reads(&self.to, counterpart))
+        {
             self.ids.tensors.entry(tensor).or_insert(other);
         }
     }
@@ -86,18 +103,16 @@ impl Repair {
 /// The tensors that a stage reads, in order, each once.
 fn reads(schedule: &Schedule, stage: StageId) -> Vec<TensorId> {
     let mut found = Vec::new();
-    schedule.stage(stage).compute.body.walk(&mut |it| {
-        if let Expr::Read { tensor, .. } = it
-            && !found.contains(tensor)
-        {
-            found.push(*tensor);
+    schedule.stage(stage).compute.body.for_each_read(&mut |tensor, _| {
+        if !found.contains(&tensor) {
+            found.push(tensor);
         }
     });
     found
 }
 
-/// Whether stages stand for those at the same place.
-fn alike(one: &Dag, other: &Dag) -> bool {
+/// Whether stages are the counterparts of those with the same id.
+fn same_structure(one: &Dag, other: &Dag) -> bool {
     let loops = |dag: &Dag| -> Vec<_> {
         dag.computes.iter().map(|it| (it.tensor, it.n_spatial, it.axes.len(), it.reducer)).collect()
     };

@@ -1,10 +1,9 @@
 //! Programs with reductions that share one loop: masks of all kinds, several maxima, other types.
 
-/// A program, its reductions that go along with the last of them, in order, and which of its
-/// parameters mask: 0 or an infinity.
+/// A program, the reductions that share the loop of the host, in order, and the root.
 pub(super) struct Example {
     pub(super) text: &'static str,
-    pub(super) rolling: &'static [&'static str],
+    pub(super) online: &'static [&'static str],
     pub(super) host: &'static str,
     pub(super) root: &'static str,
 }
@@ -21,7 +20,7 @@ pub(super) const EXAMPLES: [Example; 12] = [
             let o = compute(|h, i, d| sum(0..S, |j| e[[h, i, j]] * v[[h, j, d]]));
             compute(|h, i, d| o[[h, i, d]] / l[[h, i]])
         }",
-        rolling: &["m", "l"],
+        online: &["m", "l"],
         host: "o",
         root: "out",
     },
@@ -39,7 +38,7 @@ pub(super) const EXAMPLES: [Example; 12] = [
             let l = compute(|i| sum(0..S, |j| e[[i, j]]));
             compute(|i, d| o[[i, d]] / l[[i]])
         }",
-        rolling: &["m", "l"],
+        online: &["m", "l"],
         host: "o",
         root: "out",
     },
@@ -51,7 +50,7 @@ pub(super) const EXAMPLES: [Example; 12] = [
             let l = compute(|b| sum(0..S, |j| exp(s[[b, j]] - m[[b]])));
             compute(|b| m[[b]] + ln(l[[b]]))
         }",
-        rolling: &["m"],
+        online: &["m"],
         host: "l",
         root: "out",
     },
@@ -64,7 +63,7 @@ pub(super) const EXAMPLES: [Example; 12] = [
             let l = compute(|i| sum(0..S, |j| exp(x[[i, j]] + mask[[j]] - m[[i]]) * w[[j]]));
             compute(|i| l[[i]] / n[[i]] + least[[i]])
         }",
-        rolling: &["m", "least", "n"],
+        online: &["m", "least", "n"],
         host: "l",
         root: "out",
     },
@@ -79,7 +78,7 @@ pub(super) const EXAMPLES: [Example; 12] = [
             let o = compute(|i, d| sum(0..S, |j| e[[i, j]] * v[[j, d]]));
             compute(|i, d| (o[[i, d]] / l[[i]]) as f16)
         }",
-        rolling: &["m", "l"],
+        online: &["m", "l"],
         host: "o",
         root: "out",
     },
@@ -94,11 +93,11 @@ pub(super) const EXAMPLES: [Example; 12] = [
             let l = compute(|d| sum(0..S, |j| f[[j, d]]));
             compute(|d| l[[d]] - p[[d]])
         }",
-        rolling: &["m", "n", "p"],
+        online: &["m", "n", "p"],
         host: "l",
         root: "out",
     },
-    // The quotient is in what is added up: it is moved behind the sum.
+    // The quotient is in the summed expression: it is factored out.
     Example {
         text: "#[autotune(dims(S = 1..=20, D = 5))]
         fn probabilities(x: Tensor<f32, S, S>, v: Tensor<f32, S, D>, mask: Tensor<f32, S, S>)
@@ -109,11 +108,11 @@ pub(super) const EXAMPLES: [Example; 12] = [
             let p = compute(|i, j| e[[i, j]] / l[[i]] * 0.5);
             compute(|i, d| sum(0..S, |j| v[[j, d]] * p[[i, j]]))
         }",
-        rolling: &["m", "l"],
+        online: &["m", "l"],
         host: "out_sum",
         root: "out",
     },
-    // Exponentials are stored as narrowly as what they are multiplied with.
+    // Exponentials are stored in the type of their other factor.
     Example {
         text: "#[autotune(dims(S = 1..=20, D = 5))]
         fn narrow(x: Tensor<f32, S, S>, v: Tensor<f16, S, D>, mask: Tensor<f32, S, S>)
@@ -124,11 +123,11 @@ pub(super) const EXAMPLES: [Example; 12] = [
             let o = compute(|i, d| sum(0..S, |j| e[[i, j]] * v[[j, d]]));
             compute(|i, d| (o[[i, d]] / l[[i]]) as f16)
         }",
-        rolling: &["m", "l"],
+        online: &["m", "l"],
         host: "o",
         root: "out",
     },
-    // There are more queries than keys, or fewer; some of them see nothing.
+    // There are more queries than keys, or fewer; some rows are masked as a whole.
     Example {
         text: "#[autotune(dims(S = 1..=20, T = 1..=20, D = 5))]
         fn shifted(q: Tensor<f32, S, D>, k: Tensor<f32, T, D>, v: Tensor<f32, T, D>)
@@ -143,7 +142,7 @@ pub(super) const EXAMPLES: [Example; 12] = [
             let o = compute(|i, d| sum(0..T, |j| e[[i, j]] * v[[j, d]]));
             compute(|i, d| o[[i, d]] / l[[i]])
         }",
-        rolling: &["m", "l"],
+        online: &["m", "l"],
         host: "o",
         root: "out",
     },
@@ -161,11 +160,11 @@ pub(super) const EXAMPLES: [Example; 12] = [
             let o = compute(|h, i, d| sum(0..S, |j| if j <= 2 * i + 3 { e[[h, i, j]] } else { 0.0 } * v[[h, j, d]]));
             compute(|h, i, d| o[[h, i, d]] / l[[h, i]])
         }",
-        rolling: &["m", "l"],
+        online: &["m", "l"],
         host: "o",
         root: "out",
     },
-    // What goes along ends later than the loop's own stage.
+    // An online reduction ends later than the loop's own stage.
     Example {
         text: "#[autotune(dims(S = 1..=20))]
         fn two_masks(x: Tensor<f32, S, S>) -> Tensor<f32, S> {
@@ -175,11 +174,11 @@ pub(super) const EXAMPLES: [Example; 12] = [
             let l = compute(|i| sum(0..S, |j| exp(s[[i, j]] - m[[i]])));
             compute(|i| l[[i]] + more[[i]] + m[[i]])
         }",
-        rolling: &["m", "more"],
+        online: &["m", "more"],
         host: "l",
         root: "out",
     },
-    // One of two that go along is not masked: all iterations run.
+    // One of two online reductions is not masked: all iterations run.
     Example {
         text: "#[autotune(dims(S = 1..=20))]
         fn partly_masked(x: Tensor<f32, S, S>) -> Tensor<f32, S> {
@@ -189,7 +188,7 @@ pub(super) const EXAMPLES: [Example; 12] = [
             let l = compute(|i| sum(0..S, |j| exp(s[[i, j]] - m[[i]])));
             compute(|i| l[[i]] + all[[i]] + m[[i]])
         }",
-        rolling: &["m", "all"],
+        online: &["m", "all"],
         host: "l",
         root: "out",
     },

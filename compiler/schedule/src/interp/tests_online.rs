@@ -1,4 +1,4 @@
-//! Bugs, seeded into a nest in which a sum is corrected when its maximum grows: each must be seen.
+//! Bugs seeded into a nest with an online reduction: each must be detected.
 
 use crate::nest::tests::scheduled;
 use crate::nest::{Stmt, lower};
@@ -17,10 +17,10 @@ const TRACE: &str = "
     compute_at s1 s2 a0
     split s1 a1 [8]
     reorder s1 [a2, a0, a3]
-    rolling_update s0 s1 a2";
+    online_reduction s0 s1 a2";
 
 /// The statements for one row: the two starts, the loop over blocks, the last factor, the last
-/// correction, the result; and for one block: what the maximum was, the maximum, the factor, the
+/// correction, the result; and for one block: the maximum before it, the maximum, the factor, the
 /// correction, the sum.
 fn seeded(change: impl FnOnce(&mut Vec<Stmt>)) -> String {
     let schedule = scheduled(PROGRAM, TRACE);

@@ -1,5 +1,4 @@
-//! What is computed once for many elements: what that becomes, what it computes, and which divisors
-//! stay where they are.
+//! Loop-invariant code motion: the loop nests, their results, and divisors that stay.
 
 use crate::nest::lower;
 use crate::nest::tests::{nest_of, scheduled};
@@ -24,8 +23,8 @@ const SOFTMAX: &str = "
     compute(|i, j| e[[i, j]] / t[[i]])";
 
 #[test]
-fn quotients_by_what_is_the_same_along_a_row_are_products() {
-    insta::assert_snapshot!(nest_of(&program(SOFTMAX), "lift s3"), @r"
+fn quotients_by_a_row_invariant_divisor_become_products() {
+    insta::assert_snapshot!(nest_of(&program(SOFTMAX), "hoist_invariant s3"), @r"
     workspace m[5]: f32
     workspace e[5, 7]: f32
     workspace t[5]: f32
@@ -52,7 +51,7 @@ fn quotients_by_what_is_the_same_along_a_row_are_products() {
 #[test]
 fn values_that_are_the_same_along_columns_are_computed_once() {
     let body = "compute(|i, j| x[[i, j]] * exp(b[[j]] + 1.0) + exp(b[[j]] + 1.0))";
-    insta::assert_snapshot!(nest_of(&program(body), "lift s0"), @r"
+    insta::assert_snapshot!(nest_of(&program(body), "hoist_invariant s0"), @r"
     workspace out_same[7]: f32
     for j in 0..7
       out_same[j] = exp(b[j] + 1)
@@ -62,14 +61,14 @@ fn values_that_are_the_same_along_columns_are_computed_once() {
     ");
 }
 
-/// Why the last stage of a program has nothing to lift; `None` where it has.
+/// The refusal to hoist from the last stage of a program; `None` if it hoists.
 fn refused(body: &str) -> Option<ErrorKind> {
     let mut schedule = Schedule::new(&tvmtune_ir::dsl::program(&program(body)).unwrap());
     let last = StageId(schedule.stages.len() as u32 - 1);
     schedule.hoist_invariant(last).err().map(|it| it.kind)
 }
 
-/// Whether a quotient by this number of each row is lifted.
+/// Whether a quotient by this row-invariant number is hoisted.
 fn divides(divisor: &str) -> bool {
     let body = format!("let d = compute(|i| {divisor}); compute(|i, j| x[[i, j]] / d[[i]])");
     refused(&body).is_none()
@@ -138,7 +137,7 @@ fn only_the_sum_of_a_whole_softmax_is_known_to_be_one_at_least() {
 }
 
 #[test]
-fn only_parts_that_cost_and_are_asked_for_everywhere_are_lifted() {
+fn only_costly_parts_outside_of_conditions_are_hoisted() {
     let nothing = Some(ErrorKind::NothingInvariant);
     assert_eq!(refused("compute(|i, j| x[[i, j]] * (s[[i]] + 1.0))"), nothing);
     assert_eq!(refused("compute(|i, j| exp(x[[i, j]] + s[[i]] + b[[j]]))"), nothing);
@@ -154,14 +153,14 @@ fn only_parts_that_cost_and_are_asked_for_everywhere_are_lifted() {
 }
 
 #[test]
-fn what_is_lifted_computes_the_same() {
+fn hoisting_keeps_the_results() {
     let rms = "
         let t = compute(|i| sqrt(mean(0..N, |j| x[[i, j]] * x[[i, j]]) + 1e-5));
         compute(|i, j| x[[i, j]] / t[[i]] * exp(s[[i]]) + b[[j]] / (1.0 + exp(b[[j]])))";
     for (body, lifts) in [(SOFTMAX, 1), (rms, 3)] {
         let program = program(body);
         let last = scheduled(&program, "").order.len() - 1;
-        let schedule = scheduled(&program, &format!("lift s{last}\n").repeat(lifts));
+        let schedule = scheduled(&program, &format!("hoist_invariant s{last}\n").repeat(lifts));
         let mut again = schedule.clone();
         let last = StageId(last as u32);
         assert_eq!(again.hoist_invariant(last).unwrap_err().kind, ErrorKind::NothingInvariant);

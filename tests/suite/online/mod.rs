@@ -1,17 +1,17 @@
-//! Reductions that share one loop although each needs the one before: any splits, any schedule
-//! around them, masks of all kinds, in the nest and as vector code.
+//! Online reductions: any splits, any schedule around them, masks of all kinds, in the nest and as
+//! vector code.
 
 mod examples;
-mod trimmed;
+mod tightened;
 
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestCaseResult, TestRunner};
+use proptest::test_runner::TestCaseResult;
 use tvmtune_cpu::kernel::{self, Unsupported};
 use tvmtune_ir::dag::{DType, Dag, Number};
 use tvmtune_ir::dsl;
 use tvmtune_ir::interp::Array;
 use tvmtune_ir::target::Isa;
-use tvmtune_schedule::arbitrary::{Move, any_move, instruction};
+use tvmtune_schedule::arbitrary::{Move, any_moves, move_by_move, runner};
 use tvmtune_schedule::{Attach, AxisId, ErrorKind, Instruction, LoopKind, Schedule, StageId, nest};
 
 use examples::{EXAMPLES, Example};
@@ -21,7 +21,7 @@ impl Example {
         dsl::program(self.text).unwrap()
     }
 
-    /// A schedule in which all goes along with the host's loop, by random factors.
+    /// A schedule in which all reductions share the host's loop, with random factors.
     fn scheduled(&self, dag: &Dag, picks: &[u16]) -> Schedule {
         let mut picks = picks.iter().copied().cycle();
         let mut pick = |n: usize| usize::from(picks.next().unwrap_or(0)) % n;
@@ -46,14 +46,14 @@ impl Example {
         let blocks = self.blocks(&mut schedule, host, [1, 2, 3, 4, 5, 8, 16, 40][pick(8)]);
         for other in schedule.order.clone().into_iter().rev() {
             let name = &schedule.tensor(schedule.stage(other).tensor()).tensor.name;
-            if self.rolling.contains(&name.as_str()) {
+            if self.online.contains(&name.as_str()) {
                 schedule.online_reduction(other, host, blocks).unwrap();
             } else if other != host && other != root && is_live(&schedule, other) {
                 schedule.compute_at(other, host, blocks).unwrap();
             }
         }
         if pick(2) == 0 {
-            // Most of the masks say nothing about where.
+            // Most of the masks do not end a loop.
             let _ = schedule.tighten_bounds(host, blocks);
         }
         schedule
@@ -70,7 +70,7 @@ impl Example {
         parts[0]
     }
 
-    /// Random numbers; in what is called a mask, zeros and infinities, whole rows among them.
+    /// Random numbers; in a parameter named `mask`, zeros and infinities, whole rows among them.
     fn params(&self, dag: &Dag, dims: &[i64], seed: u64) -> Vec<Array> {
         let param = |(n, id)| {
             let tensor = dag.tensor(id);
@@ -100,13 +100,12 @@ fn is_live(schedule: &Schedule, stage: StageId) -> bool {
     schedule.stage(stage).attach != Attach::Inline
 }
 
-/// An example, what its schedule is made of, moves after that, an extent, a seed.
+/// An example, picks that make its schedule, moves after that, an extent, a seed.
 type Case = (usize, Vec<u16>, Vec<Move>, u8, u64);
 
-fn any_rolling(most_moves: usize) -> impl Strategy<Value = Case> {
+fn any_online(max_moves: usize) -> impl Strategy<Value = Case> {
     let picks = proptest::collection::vec(any::<u16>(), 12);
-    let moves = proptest::collection::vec(any_move(), 0..=most_moves);
-    (0..EXAMPLES.len(), picks, moves, any::<u8>(), 0..1_u64 << 32)
+    (0..EXAMPLES.len(), picks, any_moves(max_moves), any::<u8>(), 0..1_u64 << 32)
 }
 
 /// The schedule of a case, and the extents it is run at.
@@ -114,14 +113,13 @@ fn made((example, picks, moves, extent, _): &Case) -> (Dag, Schedule, Vec<i64>) 
     let example = &EXAMPLES[*example];
     let dag = example.dag();
     let mut schedule = example.scheduled(&dag, picks);
-    for it in moves {
-        let instruction = instruction(&schedule, it);
-        // Where everything runs is what is tested.
+    move_by_move(&mut schedule, moves, |schedule, instruction| {
+        // The compute locations under test stay.
         if !matches!(instruction, Instruction::ComputeAt { .. }) {
-            // What does not apply changes nothing: `semantics` says so.
-            let _ = schedule.apply(&instruction);
+            // Refused primitives change nothing: `semantics` tests that.
+            let _ = schedule.apply(instruction);
         }
-    }
+    });
     let dims = dag.dims.iter().map(|it| 1 + i64::from(*extent) % it.range.hi).collect();
     (dag, schedule, dims)
 }
@@ -173,24 +171,20 @@ fn check_kernel(case: &Case, isa: Isa) -> TestCaseResult {
     }
 }
 
-fn runner(cases: u32) -> TestRunner {
-    TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() })
+#[test]
+fn an_online_reduction_computes_the_results_of_separate_loops() {
+    runner(600).run(&any_online(0), |case| check_nest(&case)).unwrap();
 }
 
 #[test]
-fn one_loop_computes_what_several_do() {
-    runner(600).run(&any_rolling(0), |case| check_nest(&case)).unwrap();
+fn other_primitives_keep_an_online_reduction_right() {
+    runner(1500).run(&any_online(10), |case| check_nest(&case)).unwrap();
 }
 
 #[test]
-fn other_primitives_keep_it_right() {
-    runner(1500).run(&any_rolling(10), |case| check_nest(&case)).unwrap();
-}
-
-#[test]
-fn vector_code_of_it_is_right() {
+fn vector_code_of_online_reductions_is_right() {
     runner(400)
-        .run(&any_rolling(6), |case| {
+        .run(&any_online(6), |case| {
             check_kernel(&case, Isa::Avx512)?;
             check_kernel(&case, Isa::Avx2)
         })
@@ -198,9 +192,9 @@ fn vector_code_of_it_is_right() {
 }
 
 #[test]
-fn its_trace_replays() {
+fn traces_of_online_reductions_replay() {
     runner(200)
-        .run(&any_rolling(8), |case| {
+        .run(&any_online(8), |case| {
             let (dag, schedule, _) = made(&case);
             let lines: Vec<String> = schedule.trace.iter().map(ToString::to_string).collect();
             let trace: Vec<_> = lines.iter().map(|it| it.parse().unwrap()).collect();
@@ -210,7 +204,7 @@ fn its_trace_replays() {
         .unwrap();
 }
 
-/// Why the stage called `m` cannot go along with the loop over blocks of the one called `l`.
+/// The refusal to reduce the stage `m` online along the loop over blocks of the stage `l`.
 #[track_caller]
 fn refused(body: &str) -> ErrorKind {
     let text = format!(
@@ -225,12 +219,12 @@ fn refused(body: &str) -> ErrorKind {
     let blocks = EXAMPLES[0].blocks(&mut schedule, l, 4);
     let before = schedule.clone();
     let why = schedule.online_reduction(m, l, blocks).unwrap_err().kind;
-    assert_eq!(schedule, before, "what is refused changes nothing");
+    assert_eq!(schedule, before, "a refused primitive changes nothing");
     why
 }
 
 #[test]
-fn what_no_factor_corrects_is_refused() {
+fn reductions_that_no_factor_corrects_are_refused() {
     let with = |m: &str, l: &str| {
         refused(&format!(
             "let m = compute(|i| {m});
@@ -258,14 +252,14 @@ fn what_no_factor_corrects_is_refused() {
 }
 
 #[test]
-fn what_does_not_run_along_is_refused() {
+fn reductions_that_cannot_share_the_loop_are_refused() {
     let sums = "let l = compute(|i| sum(0..S, |j| y[[i, j]]));";
     let with = |m: &str, out: &str| {
         refused(&format!(
             "let m: Tensor<f32, N> = compute(|i| {m}); {sums} compute(|i| {out} + l[[i]])"
         ))
     };
-    assert_eq!(with("max(0..N, |j| x[[j, 0]] + x[[i, 0]])", "m[[i]]"), ErrorKind::NotAlike);
+    assert_eq!(with("max(0..N, |j| x[[j, 0]] + x[[i, 0]])", "m[[i]]"), ErrorKind::NotFusible);
     assert_eq!(with("x[[i, 0]]", "m[[i]]"), ErrorKind::NotReduction);
     let read_before = "let m = compute(|i| max(0..S, |j| x[[i, j]]));
         let n = compute(|i| sum(0..S, |j| x[[i, j]] * m[[i]]));
@@ -292,7 +286,7 @@ fn later_edits_keep_what_is_corrected() {
     assert_eq!(schedule, before);
 }
 
-/// A schedule of three stages: `m`, what `e` says, and the sum that `out` says.
+/// A schedule of four stages: `m`, `e` with body `e`, `l`, and `out` with body `out`.
 fn three(e: &str, out: &str) -> Schedule {
     let text = format!(
         "#[autotune(dims(N = 7, S = 1..=33))]
@@ -307,7 +301,7 @@ fn three(e: &str, out: &str) -> Schedule {
 }
 
 #[test]
-fn only_what_is_at_most_one_and_multiplied_is_narrowed() {
+fn only_probabilities_that_are_multiplied_are_downcast() {
     let why = |e: &str, out: &str, dtype| {
         let mut schedule = three(e, out);
         let e = stage(&schedule, "e");
@@ -315,8 +309,8 @@ fn only_what_is_at_most_one_and_multiplied_is_narrowed() {
     };
     let (weight, product) = ("exp(x[[i, j]] - m[[i]])", "sum(0..S, |j| e[[i, j]] * y[[i, j]])");
     assert_eq!(why(weight, product, DType::F16), Ok(()));
-    assert_eq!(why(weight, product, DType::Bf16), Err(ErrorKind::Precise));
-    assert_eq!(why(weight, product, DType::F32), Err(ErrorKind::Precise));
+    assert_eq!(why(weight, product, DType::Bf16), Err(ErrorKind::PrecisionLoss));
+    assert_eq!(why(weight, product, DType::F32), Err(ErrorKind::PrecisionLoss));
     let refused = [
         ("exp(x[[i, j]])", product),
         ("exp(z[[i, j]] - m[[i]])", product),
@@ -327,7 +321,7 @@ fn only_what_is_at_most_one_and_multiplied_is_narrowed() {
         (weight, "max(0..S, |j| e[[i, j]] * y[[i, j]])"),
     ];
     for (e, out) in refused {
-        assert_eq!(why(e, out, DType::F16), Err(ErrorKind::Precise), "{e}, {out}");
+        assert_eq!(why(e, out, DType::F16), Err(ErrorKind::PrecisionLoss), "{e}, {out}");
     }
 }
 
@@ -349,7 +343,7 @@ fn quotients_by_normal_constants_become_products() {
 }
 
 #[test]
-fn only_what_does_not_vary_is_moved_behind_a_sum() {
+fn only_invariant_factors_are_moved_behind_a_sum() {
     let body = |out: &str| {
         let mut schedule = three("x[[i, j]] + m[[i]]", out);
         let root = stage(&schedule, "out");

@@ -1,5 +1,4 @@
-//! Loops over blocks that end where a mask leaves nothing: which may, and what becomes of what is
-//! hidden.
+//! Tightened loops: those that masks end, and the effect of masked values.
 
 use tvmtune_ir::dag::{DType, Dag, Number};
 use tvmtune_ir::interp::Array;
@@ -10,7 +9,7 @@ use tvmtune_schedule::{
 use super::examples::EXAMPLES;
 use super::stage;
 
-/// A causal attention whose reductions go along with a loop over blocks of so many keys.
+/// A causal attention whose reductions share a loop over blocks of that many keys.
 fn causal(block: u64) -> (Dag, Schedule, StageId, AxisId) {
     let example = EXAMPLES.iter().find(|it| it.text.contains("fn causal")).unwrap();
     let dag = example.dag();
@@ -29,7 +28,7 @@ fn causal(block: u64) -> (Dag, Schedule, StageId, AxisId) {
 }
 
 #[test]
-fn loops_are_trimmed_where_masks_end_them() {
+fn loops_are_tightened_where_masks_end_them() {
     let why = |edit: &dyn Fn(&mut Schedule, StageId, AxisId) -> Result<(), ScheduleError>| {
         let (_, mut schedule, host, blocks) = causal(4);
         edit(&mut schedule, host, blocks).map_err(|it| it.kind)
@@ -44,7 +43,7 @@ fn loops_are_trimmed_where_masks_end_them() {
     // The sum over features of a score is masked where it is read, not where it is made.
     let unmasked = why(&|it, _, _| it.tighten_bounds(stage(it, "s_sum"), AxisId(2)));
     assert_eq!(unmasked, Err(ErrorKind::NotMasked));
-    // Lanes, and what is made of a loop that ends somewhere.
+    // Lanes, and kinds of a tightened loop.
     let lanes = why(&|it, host, _| {
         let last = *it.stage(host).order.last().unwrap();
         it.annotate(host, last, LoopKind::Vectorized)?;
@@ -71,9 +70,9 @@ fn loops_are_trimmed_where_masks_end_them() {
     );
 }
 
-/// What a mask hides wholly is not looked at: there, an infinity is nothing.
+/// Blocks that a mask hides as a whole are not evaluated: an infinity there has no effect.
 #[test]
-fn what_is_hidden_from_all_rows_of_a_tile_may_be_anything() {
+fn values_hidden_from_all_rows_of_a_tile_have_no_effect() {
     let (dag, mut schedule, host, blocks) = causal(1);
     let mut params: Vec<Array> =
         (1..).map(|it| Array::random(DType::F32, &[9, 5], it)).take(3).collect();

@@ -1,0 +1,32 @@
+//! Constant folding of dimensions whose range is one value.
+//!
+//! Buckets often hold one extent; then tiles divide, and shapes of local buffers are constants.
+
+use std::borrow::Cow;
+
+use crate::nest::Nest;
+use tvmtune_ir::poly::{Atom, DimId, Facts, Poly};
+
+/// Replaces dimensions of one value by it.
+pub fn fold_constant_dims(nest: &Nest) -> Cow<'_, Nest> {
+    if !nest.dims.iter().any(|it| it.range.lo == it.range.hi) {
+        return Cow::Borrowed(nest);
+    }
+    let mut facts = Facts::default();
+    for (n, dim) in nest.dims.iter().enumerate() {
+        facts.bound_dim(DimId(n as u32), dim.range);
+    }
+    let constant = |atom: &Atom| match atom {
+        Atom::Dim(dim) => facts.range(*dim).filter(|it| it.lo == it.hi).map(|it| it.lo.into()),
+        _ => None,
+    };
+    let replace = |poly: &Poly| poly.substitute(&constant, &facts);
+    let mut nest = nest.clone();
+    for buffer in &mut nest.buffers {
+        buffer.shape.iter_mut().for_each(|it| *it = replace(it));
+    }
+    for stmt in &mut nest.body {
+        stmt.map_polys(&mut |it| replace(it));
+    }
+    Cow::Owned(nest)
+}
