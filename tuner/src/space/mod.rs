@@ -2,7 +2,7 @@
 //!
 //! In: a [`Dag`] and a [`Target`]. Out: a [`Space`]: the sketches of the dag, and what search does
 //! with their points. Next: [`Space::instructions`] turns a point into a trace, which
-//! `Schedule::replay` applies. A trace from elsewhere is a point too: [`Space::adopt`].
+//! `Schedule::replay` applies. A trace from elsewhere is a point too: [`Space::import_trace`].
 //!
 //! # Invariants
 //!
@@ -11,7 +11,7 @@
 //! - Nothing here depends on anything but its arguments: the same random numbers give the same
 //!   points.
 
-mod adopt;
+mod import_trace;
 mod mutate;
 mod sample;
 

@@ -48,7 +48,7 @@ fn for_each_point(mut check: impl FnMut(&Dag, &Target, &Sketch, &[u16])) {
 fn a_point_is_found_by_its_trace() {
     for_each_point(|_, _, sketch, choices| {
         let trace = sketch.instructions(choices);
-        let located = sketch.locate(&trace).expect("a point of the sketch");
+        let located = sketch.encode(&trace).expect("a point of the sketch");
         assert!(located.is_exact, "{}: {choices:?}, not {:?}", sketch.name, located.choices);
         assert_eq!(sketch.instructions(&located.choices), trace);
     });
@@ -78,7 +78,7 @@ fn other_factors_are_near_and_other_structure_is_nowhere() {
         },
     ];
     let sketch = Sketch::new("test", decisions, vec![0, 0], steps);
-    let locate = |text: &str| sketch.locate(&parse(text)).map(|it| (it.choices, it.is_exact));
+    let locate = |text: &str| sketch.encode(&parse(text)).map(|it| (it.choices, it.is_exact));
     assert_eq!(locate("split s0 a1 [4, 12]"), Some((vec![2, 0], true)));
     assert_eq!(locate("split s0 a1 [5, 12]; annotate s0 a2 parallel"), Some((vec![2, 1], false)));
     assert_eq!(locate("split s0 a1 [9, 40]"), Some((vec![3, 0], false)));
@@ -92,9 +92,9 @@ fn other_factors_are_near_and_other_structure_is_nowhere() {
 fn an_adopted_trace_is_the_default_of_its_sketch() {
     for_each_point(|dag, target, sketch, choices| {
         let trace = sketch.instructions(choices);
-        let adopted = Sketch::adopt("adopted", &trace, dag, target);
+        let adopted = Sketch::import_trace("adopted", &trace, dag, target);
         assert_eq!(adopted.instructions(&adopted.default), trace);
-        let located = adopted.locate(&trace).expect("the default");
+        let located = adopted.encode(&trace).expect("the default");
         assert_eq!((located.choices, located.is_exact), (adopted.default.clone(), true));
         let has_splits = trace.iter().any(|it| matches!(it, Instruction::Split { .. }));
         assert_eq!(adopted.decisions.is_empty(), !has_splits, "{trace:?}");
@@ -113,7 +113,8 @@ fn points_near_an_adopted_trace_apply_and_compute_what_the_program_says() {
             let judge = Judge::new(dag, dims);
             for sketch in sketches(&judge.dag, &Target::generic(isa)) {
                 let trace = sketch.instructions(&any_point(&sketch, &mut random));
-                let adopted = Sketch::adopt("adopted", &trace, &judge.dag, &Target::generic(isa));
+                let adopted =
+                    Sketch::import_trace("adopted", &trace, &judge.dag, &Target::generic(isa));
                 for n in 0..adopted.decisions.len() {
                     let mut choices = adopted.default.clone();
                     choices[n] = random(adopted.decisions[n].options.len()) as u16;
@@ -133,7 +134,7 @@ fn a_layout_follows_the_tile_that_it_was_made_for() {
     let (dag, _) = programs().swap_remove(0);
     let target = Target::generic(Isa::Avx512);
     let trace = sketches(&dag, &target)[0].instructions(&sketches(&dag, &target)[0].default);
-    let adopted = Sketch::adopt("adopted", &trace, &dag, &target);
+    let adopted = Sketch::import_trace("adopted", &trace, &dag, &target);
     let lanes = adopted.decisions.iter().position(|it| it.name == "y j 1").expect("the vectors");
     let mut choices = adopted.default.clone();
     let packed = |choices: &[u16]| {
@@ -150,6 +151,6 @@ fn what_does_not_apply_is_adopted_with_nothing_open() {
     let (dag, _) = programs().swap_remove(0);
     let trace: Vec<Instruction> =
         ["split s0 a0 [4]", "inline s7"].map(|it| it.parse().unwrap()).to_vec();
-    let adopted = Sketch::adopt("adopted", &trace, &dag, &Target::generic(Isa::Avx2));
+    let adopted = Sketch::import_trace("adopted", &trace, &dag, &Target::generic(Isa::Avx2));
     assert_eq!((adopted.instructions(&[]), adopted.n_points()), (trace, 1));
 }

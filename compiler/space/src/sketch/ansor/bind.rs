@@ -5,7 +5,7 @@
 
 use super::annotate::unroll;
 use super::state::State;
-use crate::sketch::{DecisionKind, Factor, Sketch};
+use crate::sketch::types::{DecisionKind, Factor, Sketch};
 use tvmtune_schedule::error::ScheduleError;
 use tvmtune_schedule::{Attach, AxisId, LoopKind, StageId};
 
@@ -14,7 +14,7 @@ pub(super) fn bind(mut state: State) -> Result<Sketch, ScheduleError> {
     let is_root = |it: &StageId| state.schedule().stage(*it).attach == Attach::Root;
     let stages: Vec<StageId> = state.schedule().order.iter().copied().filter(is_root).collect();
     for stage in stages.into_iter().rev() {
-        if state.laid(stage).is_none() {
+        if state.loop_nest(stage).is_none() {
             spread(&mut state, stage)?;
         }
     }

@@ -15,22 +15,22 @@
 //! ```
 
 use super::factors::{Level, open, product};
-use super::rules::way;
-use super::state::{Block, Laid, State};
+use super::rules::derive;
+use super::state::{Block, LoopNest, State};
 use super::{Verdict, annotate};
-use crate::sketch::{DecisionKind, Factor};
+use crate::sketch::types::{DecisionKind, Factor};
 use tvmtune_schedule::error::ScheduleError;
 use tvmtune_schedule::{AxisId, LoopKind, StageId};
 
 /// Threads along an axis.
-const MOST_THREADS: u64 = 256;
+const MAX_THREADS: u64 = 256;
 /// Virtual threads along an axis.
-const MOST_VIRTUAL: u64 = 8;
+const MAX_VIRTUAL: u64 = 8;
 /// Accumulators of a thread along an axis, on each of the two innermost levels: they are in
 /// registers, so no point with more would fit.
-const MOST_INNER: u64 = 8;
+const MAX_INNER: u64 = 8;
 /// Steps of a reduction on each of its inner levels: what they read is in shared memory.
-const MOST_STEPS: u64 = 16;
+const MAX_STEPS: u64 = 16;
 /// Elements that one access may copy.
 const WIDEST: u64 = 4;
 
@@ -47,7 +47,7 @@ pub(super) fn fused(state: &State, stage: StageId, reader: StageId) -> Verdict {
     if state.shared.contains(&reader) {
         return Verdict::Skip;
     }
-    Verdict::ApplyAndSkipRest(way(state, |it| {
+    Verdict::ApplyAndSkipRest(derive(state, |it| {
         it.note(stage, "tile, fused at 3");
         tile(it, stage, Some(reader))?;
         Ok(state.before(at))
@@ -96,10 +96,10 @@ fn lengths(state: &mut State, stage: StageId) -> Lengths {
     let of = (0..n_spatial).map(|axis| {
         let [repeats, threads, outer, inner] = wanted(axis);
         let levels = [
-            Level::outer("S1", repeats).at_most(MOST_VIRTUAL),
-            Level::outer("S2", threads).at_most(MOST_THREADS),
-            Level::inner("S3", outer).at_most(MOST_INNER),
-            Level::inner("S4", inner).at_most(MOST_INNER),
+            Level::outer("S1", repeats).at_most(MAX_VIRTUAL),
+            Level::outer("S2", threads).at_most(MAX_THREADS),
+            Level::inner("S3", outer).at_most(MAX_INNER),
+            Level::inner("S4", inner).at_most(MAX_INNER),
         ];
         open(state, stage, AxisId(axis as u32), &levels)
     });
@@ -140,7 +140,7 @@ fn split_root(
     if let Some(axis) = lanes {
         state.b.annotate(root, axis, LoopKind::Vectorized)?;
     }
-    state.laid.push(Laid { stage: root, is_tiled: true, n_outer: blocks.len(), lanes });
+    state.loop_nests.push(LoopNest { stage: root, is_tiled: true, n_outer: blocks.len(), lanes });
     Ok(*blocks.last().expect("what is tiled has axes"))
 }
 
@@ -162,7 +162,7 @@ fn reduce(state: &mut State, anchor: StageId, lengths: &Lengths) -> Result<(), S
     let longest = (lengths.of.len()..extents.len()).max_by_key(|it| extents[*it]);
     for axis in (lengths.of.len() as u32..n_axes).map(AxisId) {
         let wanted = if longest == Some(axis.0 as usize) { 4 } else { 1 };
-        let levels = ["R1", "R2"].map(|it| Level::inner(it, wanted).at_most(MOST_STEPS));
+        let levels = ["R1", "R2"].map(|it| Level::inner(it, wanted).at_most(MAX_STEPS));
         let own = open(state, anchor, axis, &levels);
         for (level, part) in reduce.iter_mut().zip(state.split(anchor, axis, &own)?) {
             level.push(part);
@@ -180,7 +180,7 @@ fn reduce(state: &mut State, anchor: StageId, lengths: &Lengths) -> Result<(), S
         state.b.annotate(anchor, *axis, LoopKind::Unrolled)?;
     }
     let counts: Vec<Factor> = lengths.of.iter().map(|it| it[1].clone()).collect();
-    state.laid.push(Laid { stage: anchor, is_tiled: true, n_outer: 0, lanes: None });
+    state.loop_nests.push(LoopNest { stage: anchor, is_tiled: true, n_outer: 0, lanes: None });
     state.blocks.push(Block { stage: anchor, step, threads: product(&counts) });
     annotate::unroll(state, anchor)
 }

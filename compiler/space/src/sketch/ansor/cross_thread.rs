@@ -7,17 +7,17 @@
 //! ```
 
 use super::predicates::{needs_tiling, single_reader, space_and_reduce};
-use super::rules::way;
-use super::state::{Laid, State};
+use super::rules::derive;
+use super::state::{LoopNest, State};
 use super::{Verdict, annotate};
-use crate::sketch::{DecisionKind, Factor};
+use crate::sketch::types::{DecisionKind, Factor};
 use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::dag::access::leading_axes;
 use tvmtune_schedule::error::ScheduleError;
 use tvmtune_schedule::{AxisId, LoopKind, StageId};
 
 /// Threads of a block.
-const MOST_THREADS: u64 = 1024;
+const MAX_THREADS: u64 = 1024;
 /// Threads that run together.
 const WARP: u64 = 32;
 
@@ -26,7 +26,7 @@ pub(super) fn cross_thread_reduction(state: &State, at: TensorId) -> Verdict {
     let Some(stage) = state.stage_of(at).filter(|it| is_long(state, *it)) else {
         return Verdict::Skip;
     };
-    Verdict::Apply(way(state, |it| {
+    Verdict::Apply(derive(state, |it| {
         it.note(stage, "cross-thread");
         match host(it, stage) {
             Some((reader, depth)) => along_with(it, stage, reader, depth)?,
@@ -42,7 +42,7 @@ fn is_long(state: &State, stage: StageId) -> bool {
         return false;
     }
     let (space, reduce) = space_and_reduce(state, stage);
-    if needs_tiling(state, stage) { space <= MOST_THREADS && space < reduce } else { reduce > WARP }
+    if needs_tiling(state, stage) { space <= MAX_THREADS && space < reduce } else { reduce > WARP }
 }
 
 /// The stage in which a reduction can run, and how many of its outer axes they share.
@@ -53,7 +53,7 @@ fn host(state: &State, stage: StageId) -> Option<(StageId, usize)> {
     let is_free = !state.schedule().is_output(tensor)
         && compute.reducer.is_none()
         && !needs_tiling(state, reader)
-        && (state.laid(reader).is_none() || threads_of(state, reader).is_some());
+        && (state.loop_nest(reader).is_none() || threads_of(state, reader).is_some());
     let depth = leading_axes(compute, tensor);
     (is_free && depth > 0).then_some((reader, depth))
 }
@@ -121,7 +121,7 @@ fn share_elements(
         state.b.annotate(stage, *axis, LoopKind::Parallel)?;
     }
     state.crossed.push((stage, threads.clone()));
-    state.laid.push(Laid { stage, is_tiled: false, n_outer: depth, lanes: None });
+    state.loop_nests.push(LoopNest { stage, is_tiled: false, n_outer: depth, lanes: None });
     Ok(())
 }
 
@@ -138,6 +138,6 @@ fn share_reduction(
     let parts = state.split(stage, fused, std::slice::from_ref(threads))?;
     state.b.apply(|it| it.reorder(stage, &[parts[1], parts[0]]))?;
     state.b.annotate(stage, parts[1], LoopKind::Thread)?;
-    state.laid.push(Laid { stage, is_tiled: false, n_outer: 0, lanes: None });
+    state.loop_nests.push(LoopNest { stage, is_tiled: false, n_outer: 0, lanes: None });
     annotate::unroll(state, stage)
 }

@@ -28,9 +28,9 @@
 mod annotate;
 mod bind;
 mod block;
+mod compute_location;
 mod cross_thread;
 mod factors;
-mod locate;
 mod predicates;
 mod rfactor;
 mod rules;
@@ -48,19 +48,19 @@ use tvmtune_ir::target::Target;
 
 /// A program with a stage for each of many reductions has more derivations than anybody wants: where
 /// there are so many, one way of each stage is followed.
-const MOST_DERIVATIONS: usize = 32;
+const MAX_DERIVATIONS: usize = 32;
 
 /// What becomes of a state at a stage: the ways to go on, each with what to visit next.
-type Ways = Vec<(State, Option<TensorId>)>;
+type Derived = Vec<(State, Option<TensorId>)>;
 
 /// What a rule says.
 enum Verdict {
     /// It is none of its business.
     Skip,
     /// These ways, and those of the rules after it.
-    Apply(Ways),
+    Apply(Derived),
     /// These ways only.
-    ApplyAndSkipRest(Ways),
+    ApplyAndSkipRest(Derived),
 }
 
 /// What is applied to the stage that defines a tensor, or to a parameter.
@@ -115,7 +115,7 @@ fn derivations(dag: &Dag, target: &Target) -> Vec<State> {
         };
         let mut ways = ways(&state, at);
         let n_others = derived.len() + work.len();
-        if n_others + ways.len() > MOST_DERIVATIONS {
+        if n_others + ways.len() > MAX_DERIVATIONS {
             // A different one each time.
             ways = vec![ways.swap_remove(n_others % ways.len())];
         }
@@ -125,7 +125,7 @@ fn derivations(dag: &Dag, target: &Target) -> Vec<State> {
 }
 
 /// The ways to go on; at least one.
-fn ways(state: &State, at: TensorId) -> Ways {
+fn ways(state: &State, at: TensorId) -> Derived {
     let mut ways = Vec::new();
     let rules: &[Rule] = if state.b.is_gpu() { &GPU_RULES } else { &CPU_RULES };
     for rule in rules {

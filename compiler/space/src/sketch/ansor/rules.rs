@@ -3,16 +3,16 @@
 
 use super::predicates::{elementwise_reader, is_strictly_inlineable, needs_tiling, single_reader};
 use super::state::State;
-use super::{Verdict, Ways, block};
+use super::{Derived, Verdict, block};
 use tvmtune_ir::dag::TensorId;
 use tvmtune_schedule::StageId;
 use tvmtune_schedule::error::ScheduleError;
 
-/// The way on which a change leads, unless a primitive refuses.
-pub(super) fn way(
+/// Returns the state that a change leads to, unless a primitive refuses it.
+pub(super) fn derive(
     state: &State,
     change: impl FnOnce(&mut State) -> Result<Option<TensorId>, ScheduleError>,
-) -> Ways {
+) -> Derived {
     let mut next = state.clone();
     let at = change(&mut next);
     at.map(|at| (next, at)).into_iter().collect()
@@ -24,7 +24,7 @@ pub(super) fn always_inline(state: &State, at: TensorId) -> Verdict {
     if !is_inlineable(state, stage) {
         return Verdict::Skip;
     }
-    Verdict::ApplyAndSkipRest(way(state, |it| {
+    Verdict::ApplyAndSkipRest(derive(state, |it| {
         it.b.apply(|schedule| schedule.inline(stage))?;
         Ok(state.before(at))
     }))
@@ -45,13 +45,13 @@ pub(super) fn add_cache_write(state: &State, at: TensorId) -> Verdict {
     if !needs_tiling(state, stage) || is_read {
         return Verdict::Skip;
     }
-    let ways = way(state, |it| {
+    let derived = derive(state, |it| {
         it.note(stage, "cache write");
         let written = it.b.apply(|schedule| schedule.cache_write(stage))?;
         it.written.push(written);
         Ok(Some(it.schedule().stage(written).tensor()))
     });
-    if state.b.is_gpu() { Verdict::ApplyAndSkipRest(ways) } else { Verdict::Apply(ways) }
+    if state.b.is_gpu() { Verdict::ApplyAndSkipRest(derived) } else { Verdict::Apply(derived) }
 }
 
 /// Whether the only reader of a stage copies it to shared memory.
@@ -66,7 +66,7 @@ pub(super) fn add_cache_read(state: &State, at: TensorId) -> Verdict {
     let Some(block) = state.blocks.iter().find(|it| it.stage == reader) else {
         return Verdict::Skip;
     };
-    Verdict::ApplyAndSkipRest(way(state, |it| {
+    Verdict::ApplyAndSkipRest(derive(state, |it| {
         let name = it.schedule().tensor(at).tensor.name.clone();
         it.b.name.push(format!("{name}: shared"));
         let copy = it.b.apply(|schedule| schedule.cache_read(at, reader))?;

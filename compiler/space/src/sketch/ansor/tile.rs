@@ -16,12 +16,12 @@
 
 use super::factors::{Level, open, product};
 use super::predicates::{elementwise_reader, needs_tiling};
-use super::rules::way;
-use super::state::{Laid, State};
-use super::{Verdict, Ways, block};
-use crate::sketch::Factor;
-use crate::sketch::copies::pack_by_tile;
-use crate::sketch::variant::dim_along;
+use super::rules::derive;
+use super::state::{LoopNest, State};
+use super::{Derived, Verdict, block};
+use crate::sketch::layout::dim_along;
+use crate::sketch::layout::pack_by_tile;
+use crate::sketch::types::Factor;
 use tvmtune_ir::dag::TensorId;
 use tvmtune_schedule::error::ScheduleError;
 use tvmtune_schedule::{AxisId, StageId};
@@ -47,7 +47,7 @@ pub(super) fn multi_level_tiling(state: &State, at: TensorId) -> Verdict {
     let Some(stage) = state.stage_of(at).filter(|it| needs_tiling(state, *it)) else {
         return Verdict::Skip;
     };
-    Verdict::ApplyAndSkipRest(way(state, |it| {
+    Verdict::ApplyAndSkipRest(derive(state, |it| {
         it.note(stage, "tile");
         if it.b.is_gpu() {
             block::tile(it, stage, None)?;
@@ -63,7 +63,7 @@ pub(super) fn multi_level_tiling_with_fusion(state: &State, at: TensorId) -> Ver
     let Some(stage) = state.stage_of(at).filter(|it| needs_tiling(state, *it)) else {
         return Verdict::Skip;
     };
-    let Some(reader) = elementwise_reader(state, stage).filter(|it| state.laid(*it).is_none())
+    let Some(reader) = elementwise_reader(state, stage).filter(|it| state.loop_nest(*it).is_none())
     else {
         return Verdict::Skip;
     };
@@ -71,7 +71,7 @@ pub(super) fn multi_level_tiling_with_fusion(state: &State, at: TensorId) -> Ver
         return block::fused(state, stage, reader);
     }
     let fused = |level: usize| {
-        way(state, |it| {
+        derive(state, |it| {
             it.note(stage, &format!("tile, fused at {level}"));
             let tiled = tile(it, stage, false)?;
             let axis = follow(it, reader, &tiled, level)?;
@@ -79,7 +79,7 @@ pub(super) fn multi_level_tiling_with_fusion(state: &State, at: TensorId) -> Ver
             Ok(state.before(at))
         })
     };
-    let ways: Ways = FUSED_LEVELS.into_iter().flat_map(fused).collect();
+    let ways: Derived = FUSED_LEVELS.into_iter().flat_map(fused).collect();
     if state.written.contains(&stage) {
         Verdict::ApplyAndSkipRest(ways)
     } else {
@@ -102,7 +102,7 @@ fn tile(state: &mut State, stage: StageId, is_root: bool) -> Result<Tiled, Sched
     }
     state.b.apply(|it| it.reorder(stage, &order))?;
     let n_axes = tiled.space[0].len();
-    state.laid.push(Laid {
+    state.loop_nests.push(LoopNest {
         stage,
         is_tiled: true,
         n_outer: if is_root { 2 * n_axes } else { 0 },
@@ -194,6 +194,6 @@ fn follow(
     let outer = outer.concat();
     let order: Vec<AxisId> = outer.iter().copied().chain(inner).chain(lanes).collect();
     state.b.apply(|it| it.reorder(stage, &order))?;
-    state.laid.push(Laid { stage, is_tiled: true, n_outer: outer.len(), lanes });
+    state.loop_nests.push(LoopNest { stage, is_tiled: true, n_outer: outer.len(), lanes });
     Ok(*outer.last().expect("a tiled stage has axes"))
 }

@@ -12,14 +12,14 @@ impl Space {
     /// of about that name, in which the factors of the trace are open. `dag` and `target` are those
     /// of the space; a trace that does not apply to them is a point that does not either. A space
     /// of as many sketches as there can be adopts nothing: then this is its default point.
-    pub fn adopt(
+    pub fn import_trace(
         &mut self,
         dag: &Dag,
         target: &Target,
         trace: &[Instruction],
         name: &str,
     ) -> Point {
-        if let Some(point) = self.locate(trace) {
+        if let Some(point) = self.encode(trace) {
             return point;
         }
         let Ok(sketch) = u16::try_from(self.sketches.len()) else {
@@ -31,16 +31,16 @@ impl Space {
             unique = format!("{name} {n}");
             n += 1;
         }
-        let adopted = Sketch::adopt(unique, trace, dag, target);
+        let adopted = Sketch::import_trace(unique, trace, dag, target);
         let choices = adopted.default.clone();
         self.sketches.push(adopted);
         Point { sketch, choices }
     }
 
     /// The point that makes exactly that trace, if there is one.
-    pub fn locate(&self, trace: &[Instruction]) -> Option<Point> {
+    pub fn encode(&self, trace: &[Instruction]) -> Option<Point> {
         (0..).zip(&self.sketches).find_map(|(sketch, it)| {
-            let located = it.locate(trace).filter(|it| it.is_exact)?;
+            let located = it.encode(trace).filter(|it| it.is_exact)?;
             Some(Point { sketch, choices: located.choices })
         })
     }
