@@ -13,7 +13,7 @@ use tvmtune_schedule::{AxisId, Instruction, LoopKind};
 pub struct Encoded {
     /// An option number for each decision.
     pub choices: Vec<u16>,
-    /// Whether the point makes that very trace; else it is the nearest one.
+    /// The point makes that very trace; else it is the nearest one.
     pub is_exact: bool,
 }
 

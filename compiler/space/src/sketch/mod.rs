@@ -139,5 +139,3 @@ fn combinations(n_templates: &[usize]) -> Vec<Vec<usize>> {
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod tests_trace;

@@ -1,4 +1,4 @@
-//! The data of a sketch: a trace with open arguments, its decisions, and what a point makes of it.
+//! The data of a sketch: a trace with open arguments, its decisions, and the trace of a point.
 
 use tvmtune_ir::dag::TensorId;
 use tvmtune_schedule::{AxisId, Instruction, Layout, LoopKind, StageId};
@@ -84,7 +84,7 @@ pub struct Decision {
     pub kind: DecisionKind,
     /// The values to choose from, at least one: factors, or numbers of alternatives.
     pub options: Vec<u64>,
-    /// Decisions of one group tile one axis: what one factor loses another may gain.
+    /// Decisions of one group tile one axis: search moves a factor from one to another.
     pub group: u32,
 }
 

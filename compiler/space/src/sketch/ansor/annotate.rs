@@ -101,7 +101,7 @@ pub(super) fn unroll(state: &mut State, stage: StageId) -> Result<(), ScheduleEr
     state.b.step(Step::Unroll { stage, loops, max_iterations })
 }
 
-/// How long a loop is, if decisions say so, or nothing can change it.
+/// Returns the length of a loop, if it is a decision or a constant.
 fn length(state: &State, stage: StageId, axis: AxisId) -> Option<Factor> {
     let known = state.lengths.get(&(stage, axis)).cloned();
     let found = state.schedule().stage(stage);

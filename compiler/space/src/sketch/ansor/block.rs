@@ -29,7 +29,7 @@ const MAX_VIRTUAL: u64 = 8;
 /// Accumulators of a thread along an axis, on each of the two innermost levels: they are in
 /// registers, so no point with more would fit.
 const MAX_INNER: u64 = 8;
-/// Steps of a reduction on each of its inner levels: what they read is in shared memory.
+/// Steps of a reduction on each of its inner levels: shared memory holds their operands.
 const MAX_STEPS: u64 = 16;
 /// Elements that one access may copy.
 const WIDEST: u64 = 4;
@@ -54,7 +54,7 @@ pub(super) fn fused(state: &State, stage: StageId, reader: StageId) -> Verdict {
     }))
 }
 
-/// Tiles a stage, and what stores its elements.
+/// Tiles a stage, and the stage that stores its elements.
 pub(super) fn tile(
     state: &mut State,
     stage: StageId,
@@ -62,7 +62,7 @@ pub(super) fn tile(
 ) -> Result<(), ScheduleError> {
     let lengths = lengths(state, stage);
     let reduces = state.schedule().stage(stage).compute.reducer.is_some();
-    // What nothing follows adds up in registers all the same.
+    // A reduction without an epilogue has accumulators in registers all the same.
     let (root, anchor) = match reader {
         Some(reader) => (reader, Some(stage)),
         None if reduces => (stage, Some(state.b.apply(|it| it.cache_write(stage))?)),
@@ -81,8 +81,7 @@ fn lengths(state: &mut State, stage: StageId) -> Lengths {
     let extents = state.b.extents(stage);
     let n_spatial = state.schedule().stage(stage).compute.n_spatial;
     let last = (0..n_spatial).rev().find(|it| extents[*it] > 1).unwrap_or(0);
-    // By default threads are along the last axis, and along one over which what moves with the last
-    // one is used again.
+    // By default threads are along the last axis, and along one that reuses the operand of the last.
     let accesses = state.b.accesses(stage);
     let is_reused =
         |axis: usize| accesses.iter().any(|it| it.depends_on(last) && !it.depends_on(axis));
@@ -185,7 +184,7 @@ fn reduce(state: &mut State, anchor: StageId, lengths: &Lengths) -> Result<(), S
     annotate::unroll(state, anchor)
 }
 
-/// Lets all threads of a block share what a stage copies, in vectors.
+/// Distributes a copy over all threads of a block, in vectors.
 pub(super) fn copy_by_all(
     state: &mut State,
     stage: StageId,

@@ -1,9 +1,9 @@
-//! The rule for long reductions on GPUs: threads share one, and combine what they have.
+//! The rule for long reductions on GPUs: cross-thread reduction, a block all-reduce.
 //!
 //! ```text
 //! parallel i
 //!   thread t: for k_0:  total[i] += x[i, k_0 * threads + t]
-//!   thread t: for j_0:  y[i, j] = x[i, j] / total[i]       -- what reads it, by the same threads
+//!   thread t: for j_0:  y[i, j] = x[i, j] / total[i]       -- its reader, by the same threads
 //! ```
 
 use super::predicates::{needs_tiling, single_reader, space_and_reduce};
@@ -45,7 +45,7 @@ fn is_long(state: &State, stage: StageId) -> bool {
     if needs_tiling(state, stage) { space <= MAX_THREADS && space < reduce } else { reduce > WARP }
 }
 
-/// The stage in which a reduction can run, and how many of its outer axes they share.
+/// Returns the stage in which a reduction can run, and the number of outer axes they share.
 fn host(state: &State, stage: StageId) -> Option<(StageId, usize)> {
     let tensor = state.schedule().stage(stage).tensor();
     let reader = single_reader(state, tensor)?;
@@ -58,12 +58,12 @@ fn host(state: &State, stage: StageId) -> Option<(StageId, usize)> {
     (is_free && depth > 0).then_some((reader, depth))
 }
 
-/// How many threads share the elements of a stage.
+/// Returns the number of threads that share the elements of a stage.
 fn threads_of(state: &State, stage: StageId) -> Option<Factor> {
     state.crossed.iter().find(|it| it.0 == stage).map(|it| it.1.clone())
 }
 
-/// A reduction in the loop over rows of what reads it.
+/// Schedules a reduction in the loop over rows of its reader.
 fn along_with(
     state: &mut State,
     stage: StageId,
@@ -83,7 +83,7 @@ fn along_with(
     state.b.apply(|it| it.compute_at(stage, reader, row))
 }
 
-/// A reduction by itself: a block for each result.
+/// Schedules a reduction by itself: a block for each result.
 fn alone(state: &mut State, stage: StageId) -> Result<(), ScheduleError> {
     let threads = open_threads(state, stage);
     let n_spatial = state.schedule().stage(stage).compute.n_spatial;
@@ -125,7 +125,7 @@ fn share_elements(
     Ok(())
 }
 
-/// Lets threads share what is reduced to one element.
+/// Distributes the steps of a reduction over threads.
 fn share_reduction(
     state: &mut State,
     stage: StageId,

@@ -1,4 +1,4 @@
-//! Which lengths tiles may have: the divisors of an axis, and powers of two where there are few.
+//! Lengths of tiles: the divisors of an axis, and powers of two where there are few.
 
 use super::state::State;
 use crate::sketch::types::{DecisionKind, Factor};
@@ -15,7 +15,7 @@ pub(super) struct Level {
     pub(super) kind: DecisionKind,
     /// About how long its tiles are by default.
     pub(super) wanted: u64,
-    /// How long they may be.
+    /// The longest tiles.
     pub(super) max: u64,
 }
 

@@ -1,5 +1,4 @@
-//! The rules about single stages: what is computed where it is read, and what is reduced in
-//! registers.
+//! The rules about single stages: inlining, accumulators in registers, copies in shared memory.
 
 use super::predicates::{elementwise_reader, is_strictly_inlineable, needs_tiling, single_reader};
 use super::state::State;
@@ -18,7 +17,7 @@ pub(super) fn derive(
     at.map(|at| (next, at)).into_iter().collect()
 }
 
-/// "Always inline": what does not reduce, is no result, and is simple.
+/// "Always inline": elementwise stages that are simple and no results.
 pub(super) fn always_inline(state: &State, at: TensorId) -> Verdict {
     let Some(stage) = state.stage_of(at) else { return Verdict::Skip };
     if !is_inlineable(state, stage) {
@@ -37,8 +36,7 @@ fn is_inlineable(state: &State, stage: StageId) -> bool {
         && (state.b.is_gpu() || is_strictly_inlineable(compute))
 }
 
-/// "Add cache write": what is tiled and read by nothing that could store it is stored by a stage of
-/// its own.
+/// "Add cache write": a tiled stage without an elementwise reader is stored by a stage of its own.
 pub(super) fn add_cache_write(state: &State, at: TensorId) -> Verdict {
     let Some(stage) = state.stage_of(at) else { return Verdict::Skip };
     let is_read = elementwise_reader(state, stage).is_some() || is_shared(state, stage);
@@ -54,13 +52,13 @@ pub(super) fn add_cache_write(state: &State, at: TensorId) -> Verdict {
     if state.b.is_gpu() { Verdict::ApplyAndSkipRest(derived) } else { Verdict::Apply(derived) }
 }
 
-/// Whether the only reader of a stage copies it to shared memory.
+/// Returns whether the only reader of a stage copies it to shared memory.
 fn is_shared(state: &State, stage: StageId) -> bool {
     let reader = single_reader(state, state.schedule().stage(stage).tensor());
     reader.is_some_and(|it| state.shared.contains(&it))
 }
 
-/// "Add cache read": what a tiled reduction reads is copied to shared memory, in each of its steps.
+/// "Add cache read": the operands of a tiled reduction are copied to shared memory in each step.
 pub(super) fn add_cache_read(state: &State, at: TensorId) -> Verdict {
     let Some(reader) = state.schedule().readers(at).next() else { return Verdict::Skip };
     let Some(block) = state.blocks.iter().find(|it| it.stage == reader) else {

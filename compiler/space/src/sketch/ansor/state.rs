@@ -17,7 +17,7 @@ pub(super) struct State {
     pub(super) b: Builder,
     /// The loop nests that rules made.
     pub(super) loop_nests: Vec<LoopNest>,
-    /// Accumulators that were split from what stores them.
+    /// Accumulators of stages made by the rule "add cache write".
     pub(super) written: Vec<StageId>,
     /// Extents of loops as decisions have them, where that is known.
     pub(super) lengths: BTreeMap<(StageId, AxisId), Factor>,
@@ -35,7 +35,7 @@ pub(super) struct State {
 #[derive(Clone, Debug)]
 pub(super) struct LoopNest {
     pub(super) stage: StageId,
-    /// Whether it is tiled: its location is fixed, and others may run inside its reduction.
+    /// Tiled: its location is fixed, and others may run inside its reduction.
     pub(super) is_tiled: bool,
     /// The number of outermost loops that may be tasks.
     pub(super) n_outer: usize,
@@ -56,9 +56,9 @@ pub(super) struct ComputeLocation {
 #[derive(Clone, Debug)]
 pub(super) struct Block {
     pub(super) stage: StageId,
-    /// The loop in which what it reads is copied to shared memory.
+    /// The loop in which its operands are copied to shared memory.
     pub(super) step: AxisId,
-    /// How many threads.
+    /// The number of threads.
     pub(super) threads: Factor,
 }
 
@@ -91,7 +91,7 @@ impl State {
         padded.sort_unstable();
         padded.dedup();
         for tensor in padded {
-            // Where the condition is no padding, it stays.
+            // A condition that is no padding stays.
             let _ = self.b.apply(|it| it.cache_padded(tensor, stage));
         }
     }
@@ -110,7 +110,7 @@ impl State {
         self.visited().take_while(|it| *it != tensor).last()
     }
 
-    /// Parameters, then what stages define, in topological order.
+    /// Returns parameters, then the results of stages, in topological order.
     fn visited(&self) -> impl Iterator<Item = TensorId> {
         let stages = self.schedule().order.iter().map(|it| self.schedule().stage(*it).tensor());
         self.schedule().dag.params().chain(stages)

@@ -1,5 +1,4 @@
-//! The rules for stages that use elements more than once: tiles on every level of the memory, and
-//! what reads them computed along with them.
+//! The rules for stages with reuse: multi-level tiling, and fusion with an elementwise reader.
 //!
 //! ```text
 //! for i_0, j_0                                -- S
@@ -11,8 +10,8 @@
 //!             c[i, j] += a[i, k] * b[k, j]
 //! ```
 //!
-//! Where a stage follows that reads each element once, it has the outer loops, one or two levels of
-//! them, and the tiles are computed inside.
+//! An elementwise reader takes the outer loops, one or two levels of them, and the tiles are computed
+//! inside.
 
 use super::factors::{Level, open, product};
 use super::predicates::{elementwise_reader, needs_tiling};
@@ -30,7 +29,7 @@ use tvmtune_schedule::{AxisId, StageId};
 const STRUCTURE: &str = "SSRSRS";
 const N_SPACE: usize = 4;
 
-/// How many levels of loops a stage that follows may share.
+/// The levels of loops that an elementwise reader may share.
 const FUSED_LEVELS: [usize; 2] = [1, 2];
 
 /// A stage in tiles: its loops by level, and the lengths of all but the outermost for each axis.
@@ -40,6 +39,15 @@ struct Tiled {
     lengths: Vec<Vec<Factor>>,
     /// The axis of the innermost loop.
     last: usize,
+}
+
+/// The stage in whose loops a tiled stage runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Host {
+    /// The tiled stage runs on its own.
+    None,
+    /// Its elementwise reader.
+    Reader,
 }
 
 /// "Multi-level tiling": a stage by itself.
@@ -52,13 +60,13 @@ pub(super) fn multi_level_tiling(state: &State, at: TensorId) -> Verdict {
         if it.b.is_gpu() {
             block::tile(it, stage, None)?;
         } else {
-            tile(it, stage, true)?;
+            tile(it, stage, Host::None)?;
         }
         Ok(state.before(at))
     }))
 }
 
-/// "Multi-level tiling with fusion": a stage, and what reads it element by element.
+/// "Multi-level tiling with fusion": a stage, and its elementwise reader.
 pub(super) fn multi_level_tiling_with_fusion(state: &State, at: TensorId) -> Verdict {
     let Some(stage) = state.stage_of(at).filter(|it| needs_tiling(state, *it)) else {
         return Verdict::Skip;
@@ -73,22 +81,22 @@ pub(super) fn multi_level_tiling_with_fusion(state: &State, at: TensorId) -> Ver
     let fused = |level: usize| {
         derive(state, |it| {
             it.note(stage, &format!("tile, fused at {level}"));
-            let tiled = tile(it, stage, false)?;
+            let tiled = tile(it, stage, Host::Reader)?;
             let axis = follow(it, reader, &tiled, level)?;
             it.b.apply(|schedule| schedule.compute_at(stage, reader, axis))?;
             Ok(state.before(at))
         })
     };
-    let ways: Derived = FUSED_LEVELS.into_iter().flat_map(fused).collect();
+    let derived: Derived = FUSED_LEVELS.into_iter().flat_map(fused).collect();
     if state.written.contains(&stage) {
-        Verdict::ApplyAndSkipRest(ways)
+        Verdict::ApplyAndSkipRest(derived)
     } else {
-        Verdict::Apply(ways)
+        Verdict::Apply(derived)
     }
 }
 
-/// Tiles a stage, which runs on its own or not.
-fn tile(state: &mut State, stage: StageId, is_root: bool) -> Result<Tiled, ScheduleError> {
+/// Tiles a stage.
+fn tile(state: &mut State, stage: StageId, host: Host) -> Result<Tiled, ScheduleError> {
     let tiled = split_axes(state, stage)?;
     let (mut n_space, mut n_reduce) = (0, 0);
     let mut order = Vec::new();
@@ -105,7 +113,7 @@ fn tile(state: &mut State, stage: StageId, is_root: bool) -> Result<Tiled, Sched
     state.loop_nests.push(LoopNest {
         stage,
         is_tiled: true,
-        n_outer: if is_root { 2 * n_axes } else { 0 },
+        n_outer: if host == Host::None { 2 * n_axes } else { 0 },
         lanes: order.last().copied(),
     });
     rewrite_layouts(state, stage, &tiled)?;
@@ -160,7 +168,7 @@ fn rewrite_layouts(state: &mut State, stage: StageId, tiled: &Tiled) -> Result<(
     Ok(())
 }
 
-/// "Follow tiling": gives a stage the `level` outermost levels of loops of what it reads; returns the
+/// "Follow tiling": gives a reader the `level` outermost levels of loops of a tiled stage; returns the
 /// innermost of them.
 fn follow(
     state: &mut State,

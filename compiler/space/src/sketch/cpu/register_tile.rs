@@ -30,9 +30,9 @@ pub(super) struct RegisterTile {
 /// One operand, as the inner loop sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Operand {
-    /// Whether it is loaded as vectors; else one element is broadcast.
+    /// It is loaded as vectors; else one element is broadcast.
     pub(super) vector: bool,
-    /// Whether each row has its own.
+    /// Each row has its own.
     pub(super) per_row: bool,
     /// Loads that a vector of it takes: two where windows slide over it, so that vectors straddle
     /// lines; three, one of them a permutation, of every other element.

@@ -55,7 +55,7 @@ pub(super) struct ThreadLayout {
     pub(super) steps: DecisionId,
     /// Threads of a block.
     pub(super) all: Factor,
-    /// Whether tiles of columns belong to one instruction (WGMMA), or to one each (MMA).
+    /// Tiles of columns belong to one instruction (WGMMA), else to one each (MMA).
     pub(super) is_wide: bool,
 }
 
@@ -309,7 +309,7 @@ fn decide(b: &mut Builder, sizes: &Sizes, max_threads: u64, name: &str) -> [Deci
 /// A copy of an operand of a product.
 struct OperandCopy {
     stage: StageId,
-    /// Whether it is loop-invariant along blocks of columns.
+    /// It is loop-invariant along blocks of columns.
     is_row: bool,
 }
 

@@ -62,7 +62,7 @@ pub(super) struct MmaRows {
     /// The axis along which instructions follow one another; they have one iteration of axes further
     /// out.
     pub(super) tall: usize,
-    /// Whether they are pixels of images.
+    /// The rows are pixels of images.
     pub(super) is_im2col: bool,
 }
 

@@ -57,7 +57,7 @@ pub(super) struct Product {
     pub(super) step: u64,
 }
 
-/// Which operand of a product may have the rows.
+/// The operand of a product that may have the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operands {
     /// The one whose axis is not the last.

@@ -54,7 +54,7 @@ struct Size {
 /// A copy of an operand.
 struct OperandCopy {
     stage: StageId,
-    /// Whether it is loop-invariant along blocks of columns.
+    /// It is loop-invariant along blocks of columns.
     is_row: bool,
     /// The axis along which it is contiguous.
     last: usize,
