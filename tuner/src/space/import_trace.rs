@@ -1,4 +1,4 @@
-//! Traces from elsewhere: of other workloads, other devices, other versions of the rules.
+//! Imports traces: of other workloads, other devices, other versions of the templates.
 
 use tvmtune_ir::dag::Dag;
 use tvmtune_ir::target::Target;
@@ -8,10 +8,10 @@ use tvmtune_space::sketch::Sketch;
 use super::{Point, Space};
 
 impl Space {
-    /// The point that makes a trace: one of a sketch that is there, else the default of a new one
-    /// of about that name, in which the factors of the trace are open. `dag` and `target` are those
-    /// of the space; a trace that does not apply to them is a point that does not either. A space
-    /// of as many sketches as there can be adopts nothing: then this is its default point.
+    /// Returns the point of a trace: one of a present sketch, else the default of a new sketch named
+    /// after `name`, in which the factors of the trace are open. `dag` and `target` are those of the
+    /// space; a trace that does not apply to them is a point that does not either. A full space imports
+    /// nothing, and returns its default point.
     pub fn import_trace(
         &mut self,
         dag: &Dag,
@@ -31,17 +31,17 @@ impl Space {
             unique = format!("{name} {n}");
             n += 1;
         }
-        let adopted = Sketch::import_trace(unique, trace, dag, target);
-        let choices = adopted.default.clone();
-        self.sketches.push(adopted);
+        let imported = Sketch::import_trace(unique, trace, dag, target);
+        let choices = imported.default.clone();
+        self.sketches.push(imported);
         Point { sketch, choices }
     }
 
-    /// The point that makes exactly that trace, if there is one.
+    /// Returns the point of exactly that trace, if there is one.
     pub fn encode(&self, trace: &[Instruction]) -> Option<Point> {
         (0..).zip(&self.sketches).find_map(|(sketch, it)| {
-            let located = it.encode(trace).filter(|it| it.is_exact)?;
-            Some(Point { sketch, choices: located.choices })
+            let encoded = it.encode(trace).filter(|it| it.is_exact)?;
+            Some(Point { sketch, choices: encoded.choices })
         })
     }
 }

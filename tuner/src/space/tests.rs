@@ -1,4 +1,4 @@
-//! Sampling and moves: in range, deterministic, and covering what they should.
+//! Sampling and moves: in range, deterministic, and covering.
 
 use std::collections::BTreeSet;
 
@@ -93,7 +93,7 @@ fn options_of_another_workload_map_to_the_nearest() {
 }
 
 #[test]
-fn a_trace_is_adopted_once_and_has_neighbors() {
+fn a_trace_is_imported_once_and_has_neighbors() {
     let text = "tvmtune dag v1\ninput t0: f32[60]\nt1: f32[60] = exp(t0[v0])\nreturn t1\n";
     let dag: Dag = text.parse().unwrap();
     let target = Target::generic(Isa::Avx512);

@@ -4,6 +4,7 @@ mod block_scan;
 mod blocks;
 mod copies;
 mod elementwise;
+mod enumerate;
 mod hoist_invariant;
 mod register_tile;
 mod rows;
@@ -28,7 +29,7 @@ pub(super) fn templates<'a>(b: &Builder, group: &'a FusionGroup) -> Vec<Bound<'a
             let bind = |variant| -> Bound<'a> {
                 Box::new(move |b| tile::register_tile(b, *tiled, &variant))
             };
-            variant::variants(b, tiled.anchor).into_iter().map(bind).collect()
+            enumerate::variants(b, tiled.anchor).into_iter().map(bind).collect()
         }
         FusionGroup::Rows(rows) => applicable(ROWS, b, rows).into_iter().take(1).collect(),
         FusionGroup::Chain(_) => Vec::new(),
@@ -39,5 +40,5 @@ pub(super) fn templates<'a>(b: &Builder, group: &'a FusionGroup) -> Vec<Bound<'a
 /// its spatial axes make vectors.
 pub(super) fn is_tiled(b: &Builder, stage: StageId) -> bool {
     let has_vectors = rows::contiguous_reduction(b, stage).is_some();
-    (b.has_reuse(stage) || !has_vectors) && !variant::variants(b, stage).is_empty()
+    (b.has_reuse(stage) || !has_vectors) && !enumerate::variants(b, stage).is_empty()
 }

@@ -21,7 +21,8 @@
 use super::blocks::Blocks;
 use super::copies::{self, TileLoops};
 use super::hoist_invariant;
-use super::variant::{self, CopyScope, TileVariant};
+use super::register_tile::MAX_TILE;
+use super::variant::{CopyScope, TileVariant};
 use crate::sketch::builder::Builder;
 use crate::sketch::fusion_group::Tiled;
 use crate::sketch::layout::{block_sizes, pack_by_tile};
@@ -152,7 +153,7 @@ fn split_root(
     if let Some(axis) = variant.row {
         let group = b.new_group();
         let extent = extents[axis];
-        let tiles: Vec<u64> = (1..=extent.min(variant::MAX_TILE.0)).collect();
+        let tiles: Vec<u64> = (1..=extent.min(MAX_TILE.0)).collect();
         let kind = DecisionKind::Inner;
         let inner = b.decide(format!("{name} rows"), kind, &tiles, variant.tile.rows, group);
         let options = block_sizes(extent.div_ceil(variant.tile.rows));
@@ -167,7 +168,7 @@ fn split_root(
     let group = b.new_group();
     let extent = extents[variant.vector];
     let n_vectors = extent.div_ceil(lanes);
-    let tiles: Vec<u64> = (1..=n_vectors.min(variant::MAX_TILE.1)).map(|it| it * lanes).collect();
+    let tiles: Vec<u64> = (1..=n_vectors.min(MAX_TILE.1)).map(|it| it * lanes).collect();
     let best = variant.tile.vectors * lanes;
     let inner = b.decide(format!("{name} lanes"), DecisionKind::Inner, &tiles, best, group);
     let options = block_sizes(n_vectors.div_ceil(variant.tile.vectors));

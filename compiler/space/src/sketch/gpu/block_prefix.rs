@@ -13,7 +13,7 @@
 
 use super::pattern::Pattern;
 use super::reads::lanes;
-use super::vector;
+use super::reads::vector;
 use crate::sketch::builder::Builder;
 use crate::sketch::fusion_group::Rows;
 use crate::sketch::template::Template;
@@ -21,10 +21,6 @@ use crate::sketch::types::{Factor, TemplateKind};
 use tvmtune_schedule::error::{ErrorKind, ScheduleError};
 use tvmtune_schedule::{AxisId, LoopKind, StageId};
 
-/// Elements of a block: longer ones have more results than a thread has registers.
-const MAX_LENGTH: u64 = 32;
-/// Blocks of elements: fewer are better shared by threads.
-const MIN_BLOCKS: u64 = 64;
 /// Threads of a thread block.
 const THREADS: u64 = 128;
 /// Results of a thread.
@@ -40,23 +36,6 @@ impl Template<Rows> for BlockPrefix {
     fn schedule(&self, b: &mut Builder, rows: &Rows) -> Result<(), ScheduleError> {
         schedule(b, rows.root)
     }
-}
-
-/// Returns whether a stage is a prefix reduction within short blocks, and reduces nothing else.
-pub(super) fn is_block_prefix(b: &Builder, stage: StageId) -> bool {
-    let extents = b.extents(stage);
-    let n_spatial = b.schedule.stage(stage).compute.n_spatial;
-    let is_short = |it: AxisId| extents[it.0 as usize] <= MAX_LENGTH;
-    let of_elements = |axes: [AxisId; 2]| axes.into_iter().all(is_short);
-    n_spatial + 1 == extents.len() && b.schedule.prefix_axes(stage).is_some_and(of_elements)
-}
-
-/// Returns whether there are blocks for many threads.
-pub(super) fn has_many_blocks(b: &Builder, stage: StageId) -> bool {
-    let Some([results, _]) = b.schedule.prefix_axes(stage) else { return false };
-    let elements: u64 =
-        b.extents(stage)[..b.schedule.stage(stage).compute.n_spatial].iter().product();
-    elements / b.extent(stage, results).max(1) >= MIN_BLOCKS
 }
 
 fn schedule(b: &mut Builder, root: StageId) -> Result<(), ScheduleError> {

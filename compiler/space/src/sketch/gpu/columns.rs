@@ -10,9 +10,9 @@
 //!   thread j_1:            vectorized j_2:  y[j] = f(sum[j])
 //! ```
 
-use super::innermost;
 use super::pattern::Pattern;
 use super::reads::{column, lanes, length, reduces};
+use super::threads::innermost;
 use crate::sketch::builder::Builder;
 use crate::sketch::fusion_group::Rows;
 use crate::sketch::template::Template;

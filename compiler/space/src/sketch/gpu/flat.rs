@@ -10,7 +10,8 @@
 
 use super::pattern::Pattern;
 use super::reads::reduces;
-use super::{innermost, vector};
+use super::reads::vector;
+use super::threads::innermost;
 use crate::sketch::builder::Builder;
 use crate::sketch::fusion_group::Rows;
 use crate::sketch::template::Template;

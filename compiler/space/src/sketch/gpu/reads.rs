@@ -1,4 +1,4 @@
-//! Access analysis: axes that are contiguous in memory, and the widest vectors along them.
+//! Access analysis: reuse of operands, axes that are contiguous in memory, the widest vectors along them.
 
 use crate::sketch::builder::Builder;
 use tvmtune_ir::dag::access::Access;
@@ -62,4 +62,27 @@ pub(super) fn lanes(b: &Builder, stages: &[StageId], axis: usize) -> u64 {
 fn is_multiple(b: &Builder, stage: StageId, axis: usize, number: u64) -> bool {
     let extent = &b.schedule.stage(stage).compute.axes[axis].extent;
     extent.as_constant().is_some_and(|it| (it as u64).is_multiple_of(number))
+}
+
+/// Returns whether a reduction runs in tiles: two of its operands are used more than once.
+pub(in crate::sketch) fn is_tiled(b: &Builder, stage: StageId) -> bool {
+    let compute = &b.schedule.stage(stage).compute;
+    let (extents, accesses) = (b.extents(stage), b.accesses(stage));
+    let long = |axis: &usize| extents[*axis] > 1;
+    let axes: Vec<usize> = (0..compute.n_spatial).filter(long).collect();
+    let reused = |axis: &&usize| accesses.iter().any(|it| !it.depends_on(**axis));
+    let differs = |a: &usize, b: &usize| {
+        accesses.iter().any(|it| it.depends_on(*a) && !it.depends_on(*b))
+            && accesses.iter().any(|it| it.depends_on(*b) && !it.depends_on(*a))
+    };
+    let shared: Vec<&usize> = axes.iter().filter(reused).collect();
+    b.has_reuse(stage) && shared.iter().any(|a| shared.iter().any(|b| differs(a, b)))
+}
+
+/// Returns the elements that one access may have along an axis of that extent.
+pub(super) fn vector(b: &Builder, stage: StageId, extent: u64) -> u64 {
+    let tensor = b.schedule.stage(stage).tensor();
+    let widest = ACCESS_BYTES / b.schedule.tensor(tensor).tensor.dtype.bytes();
+    let fits = |it: &u64| *it <= widest && extent.is_multiple_of(*it);
+    [8, 4, 2].into_iter().find(fits).unwrap_or(1)
 }

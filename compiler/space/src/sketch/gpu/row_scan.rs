@@ -10,10 +10,9 @@
 //!     thread t:  y[row, d] = carry[d / 16] + within[d / 16, d % 16]
 //! ```
 
-use super::block_prefix::is_block_prefix;
-use super::pattern::Pattern;
+use super::pattern::{Pattern, is_block_prefix};
 use super::reads::lanes;
-use super::row_threads::{distribute_row, distribute_rows};
+use super::threads::{distribute_row, distribute_rows};
 use crate::sketch::builder::Builder;
 use crate::sketch::fusion_group::Rows;
 use crate::sketch::layout::pack_by_tile;

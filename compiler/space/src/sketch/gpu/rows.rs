@@ -16,7 +16,7 @@
 
 use super::pattern::Pattern;
 use super::reads::{column, is_along_memory, lanes, length, reduces};
-use super::row_threads::{distribute_row, distribute_rows};
+use super::threads::{distribute_row, distribute_rows};
 use crate::sketch::builder::Builder;
 use crate::sketch::fusion_group::Rows;
 use crate::sketch::template::Template;

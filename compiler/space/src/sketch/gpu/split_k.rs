@@ -9,8 +9,8 @@
 //! The order of additions follows from extents alone: the same sums in every run, and no atomics.
 //! A slice is a stage like any other: the templates schedule it.
 
-use super::reads::{is_along_memory, length, reduces};
-use super::{is_tiled, mma};
+use super::mma;
+use super::reads::{is_along_memory, is_tiled, length, reduces};
 use crate::sketch::builder::Builder;
 use crate::sketch::types::{DecisionKind, Factor};
 use tvmtune_schedule::error::ScheduleError;

@@ -17,8 +17,8 @@
 //!
 //! Ansor's multi-level tiling for GPUs (`SSSRRSRS`), with virtual threads as repeats inside.
 
-use super::MAX_UNROLLED;
 use super::reads::ACCESS_BYTES;
+use super::threads::MAX_UNROLLED;
 use super::tile_size::{AxisTile, TileSize, choose};
 use crate::sketch::builder::Builder;
 use crate::sketch::fusion_group::Tiled;

@@ -22,7 +22,7 @@
 //!
 //! FlashAttention-3 (Shah et al., 2024): a producer warp, consumer warpgroups with rows of their own.
 
-use super::attention::{
+use super::chain_stages::{
     Blocking, CopyLocations, RowLevel, STEP, ThreadLayout, is_tensorized, products, schedule_stages,
 };
 use super::operand::{self, Location};

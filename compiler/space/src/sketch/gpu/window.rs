@@ -11,7 +11,8 @@
 
 use super::pattern::Pattern;
 use super::reads::{lanes, reduces};
-use super::{innermost, operand, tile};
+use super::threads::innermost;
+use super::{operand, tile};
 use crate::sketch::builder::Builder;
 use crate::sketch::fusion_group::Rows;
 use crate::sketch::template::Template;

@@ -1,4 +1,4 @@
-//! The threads of a row, and the rows of a thread block.
+//! Loops of threads: the rows of a thread block, the threads of a row, the iterations of a thread.
 
 use crate::sketch::builder::Builder;
 use crate::sketch::fusion_group::Rows;
@@ -10,6 +10,8 @@ use tvmtune_schedule::{AxisId, LoopKind, StageId};
 const BLOCK_THREADS: u64 = 128;
 /// Rows of a block.
 const MAX_ROWS: u64 = 32;
+/// Iterations of a reduction that are fully unrolled, at most.
+pub(super) const MAX_UNROLLED: u64 = 32;
 
 /// Distributes the rows of a root over thread blocks, several to a block where a row has few threads,
 /// and computes the other stages inside.
@@ -60,4 +62,27 @@ pub(super) fn distribute_row(
     b.apply(|it| it.reorder(stage, &order))?;
     b.annotate(stage, parts[1], LoopKind::Thread)?;
     b.annotate(stage, parts[2], LoopKind::Vectorized)
+}
+
+/// Orders the loops of a stage that one thread runs: `inner`, its few elements, is the innermost.
+pub(super) fn innermost(
+    b: &mut Builder,
+    stage: StageId,
+    inner: AxisId,
+) -> Result<(), ScheduleError> {
+    let n_spatial = b.schedule.stage(stage).compute.n_spatial;
+    let mut order = b.schedule.stage(stage).order.clone();
+    order.retain(|it| *it != inner);
+    let mut n_iterations = 1;
+    let short = |axis: &&AxisId| {
+        n_iterations *= b.extent(stage, **axis);
+        axis.0 as usize >= n_spatial && n_iterations <= MAX_UNROLLED
+    };
+    let short: Vec<AxisId> = order.iter().rev().take_while(short).copied().collect();
+    order.push(inner);
+    b.apply(|it| it.reorder(stage, &order))?;
+    for axis in short {
+        b.annotate(stage, axis, LoopKind::Unrolled)?;
+    }
+    b.annotate(stage, inner, LoopKind::Vectorized)
 }

@@ -1,0 +1,216 @@
+//! Enumerates the variants of the register tile of a reduction.
+//!
+//! In: a reduction, its accesses and extents. Out: [`TileVariant`]s, the cheapest first by an analytic
+//! cost model: that of the inner loop (`register_tile.rs`), and the cycles of copies and scattered
+//! stores. Next: `tile.rs` applies one.
+//!
+//! # Source
+//!
+//! Goto and van de Geijn (2008) pack operands that are read along the wrong axis; here that is decided
+//! for any access, from its strides.
+
+use super::blocks::Blocks;
+use super::register_tile::{Operand, choose};
+use super::variant::{CopyScope, OperandCopy, Padded, Sharing, TileVariant};
+use crate::sketch::builder::Builder;
+use crate::sketch::layout::dim_along;
+use tvmtune_ir::dag::TensorKind;
+use tvmtune_ir::dag::access::Access;
+use tvmtune_schedule::StageId;
+
+/// Variants that the cost model finds this many times as slow as the best are dropped; chosen by
+/// judgement.
+const MAX_SLOWDOWN: f64 = 2.5;
+
+/// The cost model of copies and stores, in cycles of one thread; /// AVX-512 machine (`docs/results`).
+mod cost_of {
+    /// A vector whose elements are stored one by one.
+    pub(super) const SCATTERED_VECTOR: f64 = 20.0;
+    /// An element that is copied along memory.
+    pub(super) const CONTIGUOUS_ELEMENT: f64 = 0.3;
+    /// An element that is copied across memory.
+    pub(super) const STRIDED_ELEMENT: f64 = 1.3;
+    /// An element of a copy that goes through the outer caches, out and in again.
+    pub(super) const OUTER_CACHE_ELEMENT: f64 = 2.1;
+    /// An element of rows so far apart that they share cache sets, in the second-level cache.
+    pub(super) const ROW_ELEMENT_IN_L2: f64 = 0.015;
+    /// The same element beyond the second-level cache.
+    pub(super) const ROW_ELEMENT: f64 = 0.05;
+    /// A phase of its own: a barrier between threads.
+    pub(super) const PHASE: f64 = 4000.0;
+}
+
+/// Returns the variants of a reduction, the most promising first.
+pub(super) fn variants(b: &Builder, anchor: StageId) -> Vec<TileVariant> {
+    let n_spatial = b.schedule.stage(anchor).compute.n_spatial;
+    let mut found: Vec<TileVariant> =
+        (0..n_spatial).flat_map(|axis| variants_along(b, anchor, axis)).collect();
+    found.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+    let best = found.first().map_or(0.0, |it| it.cost);
+    found.retain(|it| it.cost <= best * MAX_SLOWDOWN);
+    found
+}
+
+fn variants_along(b: &Builder, anchor: StageId, vector: usize) -> Vec<TileVariant> {
+    let compute = &b.schedule.stage(anchor).compute;
+    let (extents, accesses) = (b.extents(anchor), b.accesses(anchor));
+    if extents[vector] == 1 && extents[..compute.n_spatial].iter().any(|it| *it > 1) {
+        return Vec::new();
+    }
+    let (mut packed, mut scattered, mut padded) = (Vec::new(), Vec::new(), Vec::new());
+    for (number, access) in accesses.iter().enumerate() {
+        let stride = stride_along(access, compute.n_spatial, &extents, vector);
+        if access.conditional {
+            padded.push(Padded { tensor: access.tensor, stride: stride.unwrap_or(1) });
+        }
+        let is_strided_copy = access.conditional && stride.is_some();
+        // A copy that is hardly larger pays: its elements lie side by side.
+        let is_every_other = !access.conditional && access.is_every_other(vector);
+        let is_direct =
+            access.is_contiguous(vector) || (is_every_other && !can_copy(access, &extents));
+        if !access.depends_on(vector) || is_direct || is_strided_copy {
+            continue;
+        }
+        match dim_along(access, vector) {
+            Some(dim) if b.is_packable(access.tensor) => packed.push((access.tensor, dim)),
+            _ if can_copy(access, &extents) => scattered.push((number as u32, access)),
+            _ => return Vec::new(),
+        }
+    }
+    let has_two_layouts =
+        |it: &Padded| padded.iter().any(|a| a.tensor == it.tensor && a.stride != it.stride);
+    if scattered.len() > 1 || padded.iter().any(has_two_layouts) {
+        return Vec::new();
+    }
+    let row = row_axis(&accesses, &extents[..compute.n_spatial], vector);
+    let operands: Vec<Operand> =
+        accesses.iter().map(|it| Operand::new(it, vector, row, b.cpu().l1_bytes)).collect();
+    let tile = choose(b.cpu().isa, &operands, row.map_or(1, |it| extents[it]), extents[vector]);
+    let sharing = Sharing::Any;
+    let mut variant =
+        TileVariant { vector, row, packed, copied: None, padded, sharing, tile, cost: 0.0 };
+    variant.sharing = Sharing::of(&variant, &accesses, &extents[..compute.n_spatial]);
+    for access in accesses.iter().filter(|it| b.is_packable(it.tensor)) {
+        // Packing a weight costs nothing at a launch.
+        if lies_in_rows(b, access, &variant)
+            && let Some(dim) = dim_along(access, vector)
+        {
+            variant.packed.push((access.tensor, dim));
+        }
+    }
+    let with_copy = |copied| {
+        let cost = cost(b, anchor, &TileVariant { copied, ..variant.clone() });
+        TileVariant { copied, cost, ..variant.clone() }
+    };
+    let in_rows = accesses.iter().position(|it| is_read_in_rows(b, it, &variant, &extents));
+    let must = !scattered.is_empty();
+    let wanted = scattered.first().map(|it| it.0).or(in_rows.map(|it| it as u32));
+    let Some(number) = wanted else { return vec![with_copy(None)] };
+    // The copy's dimensions are the axes on which the read depends.
+    let access = &accesses[number as usize];
+    let dim = (0..vector).filter(|it| access.depends_on(*it)).count();
+    let copies = [CopyScope::Panel, CopyScope::Whole]
+        .map(|scope| with_copy(Some(OperandCopy { read: number, dim, scope })));
+    copies.into_iter().chain((!must).then(|| with_copy(None))).collect()
+}
+
+/// Returns whether a copy indexed by the axes of a read is hardly larger than the elements read.
+fn can_copy(access: &Access, extents: &[u64]) -> bool {
+    let axes = (0..extents.len()).filter(|it| access.depends_on(*it));
+    let copied: u64 = axes.map(|it| extents[it]).product();
+    !access.conditional && copied <= access.footprint(extents).saturating_mul(2)
+}
+
+/// Returns the elements by which an iteration of an axis moves a read in the last dimension, if more
+/// than one, and if each other axis that moves it there is unrolled or moves it by a multiple.
+fn stride_along(access: &Access, n_spatial: usize, extents: &[u64], axis: usize) -> Option<u64> {
+    let (last, others) = access.steps.split_last()?;
+    let steps = last.as_ref()?;
+    let stride = u64::try_from(steps[axis]).ok().filter(|it| (2..=4).contains(it))?;
+    let unrolled = (n_spatial..extents.len()).rfind(|it| extents[*it] > 1);
+    let known = |(n, step): (usize, &i64)| {
+        n == axis || Some(n) == unrolled || extents[n] == 1 || step.unsigned_abs() % stride == 0
+    };
+    let alone = others.iter().all(|it| it.as_ref().is_some_and(|it| it[axis] == 0));
+    (alone && steps.iter().enumerate().all(known)).then_some(stride)
+}
+
+/// Returns the axis to unroll: one on which as few vector operands as possible depend, and then as few
+/// others; of those the longest, of those the last.
+fn row_axis(accesses: &[Access], extents: &[u64], vector: usize) -> Option<usize> {
+    let dependent = |axis: usize| {
+        let all: Vec<&Access> = accesses.iter().filter(|it| it.depends_on(axis)).collect();
+        let vectors = all.iter().filter(|it| it.depends_on(vector)).count();
+        (vectors, all.len() - vectors)
+    };
+    let candidates = (0..extents.len()).filter(|it| *it != vector && extents[*it] > 1);
+    candidates.min_by_key(|it| (dependent(*it), std::cmp::Reverse((extents[*it].min(28), *it))))
+}
+
+/// Returns whether an operand is read as vectors along rows so far apart that they fill few cache sets,
+/// and pages of their own.
+fn lies_in_rows(b: &Builder, access: &Access, variant: &TileVariant) -> bool {
+    let vector_bytes = 4 * b.lanes() * variant.tile.vectors;
+    let far = access.strides.iter().flatten().any(|it| b.max_extent(it) * 4 > 4 * vector_bytes);
+    access.is_contiguous(variant.vector) && far && !access.conditional
+}
+
+/// Returns whether an operand with a given layout lies in such rows, and is read often enough for a
+/// copy to pay.
+fn is_read_in_rows(b: &Builder, access: &Access, variant: &TileVariant, extents: &[u64]) -> bool {
+    let reused = variant.row.is_some_and(|it| !access.depends_on(it) && extents[it] >= 16);
+    let input = b.schedule.tensor(access.tensor).tensor.kind != TensorKind::Weight;
+    reused && input && lies_in_rows(b, access, variant)
+}
+
+/// Estimates the cycles of one thread for a reduction with its copies.
+fn cost(b: &Builder, anchor: StageId, variant: &TileVariant) -> f64 {
+    let compute = &b.schedule.stage(anchor).compute;
+    let extents = b.extents(anchor);
+    let tiled = [Some(variant.vector), variant.row];
+    let others = extents.iter().enumerate().filter(|(n, _)| !tiled.contains(&Some(*n)));
+    let steps: u64 = others.map(|(_, it)| *it).product();
+    let mut cycles = variant.tile.cycles * steps as f64;
+    let outputs: u64 = extents[..compute.n_spatial].iter().product();
+    let n_vectors = outputs as f64 / b.lanes() as f64;
+    let scattered = variant.vector + 1 != compute.n_spatial && extents[variant.vector] > 1;
+    if scattered {
+        cycles += n_vectors * cost_of::SCATTERED_VECTOR;
+    }
+    for (number, access) in b.accesses(anchor).into_iter().enumerate() {
+        let elements = access.footprint(&extents) as f64;
+        let rows = variant.row.map_or(1, |it| extents[it]) as f64;
+        match variant.copied {
+            Some(copy) if copy.read as usize == number => {
+                let one = match access.is_contiguous(variant.vector) {
+                    true => cost_of::CONTIGUOUS_ELEMENT,
+                    false => cost_of::STRIDED_ELEMENT,
+                };
+                cycles += elements
+                    * match copy.scope {
+                        CopyScope::Whole => one + cost_of::OUTER_CACHE_ELEMENT,
+                        CopyScope::Panel => {
+                            let blocks = Blocks::choose(b, anchor, variant);
+                            one * blocks.tasks_sharing(variant, &access) as f64
+                        }
+                    };
+            }
+            _ if is_read_in_rows(b, &access, variant, &extents) => {
+                let is_cached = access.footprint(&extents) * 4 <= b.cpu().l2_bytes;
+                let one = match is_cached {
+                    true => cost_of::ROW_ELEMENT_IN_L2,
+                    false => cost_of::ROW_ELEMENT,
+                };
+                cycles += elements * (rows / variant.tile.rows as f64) * one;
+            }
+            _ if variant.is_strided(access.tensor) => {
+                cycles += elements * cost_of::STRIDED_ELEMENT;
+            }
+            _ => {}
+        }
+    }
+    if variant.copied.is_some_and(|it| it.scope == CopyScope::Whole) {
+        cycles += cost_of::PHASE;
+    }
+    cycles
+}
