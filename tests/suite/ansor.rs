@@ -1,4 +1,4 @@
-//! Ansor's sketches: every point computes what the program says, or is refused for a reason.
+//! Ansor's sketches: every point computes its program, or is refused for a reason.
 
 use std::cell::Cell;
 
@@ -76,7 +76,7 @@ fn check(case: &Case, sketch: &Sketch, point: &[u16], isa: Isa) -> Result<bool, 
 }
 
 #[test]
-fn points_compute_what_the_program_says() {
+fn points_compute_the_program() {
     let (n_points, n_kernels) = (Cell::new(0), Cell::new(0));
     let run = |(case, seed): (Case, u64)| {
         let mut random = Random::new(seed);
@@ -101,7 +101,7 @@ fn gpu() -> GpuTarget {
 }
 
 #[test]
-fn points_for_gpus_compute_what_the_program_says_and_most_can_be_placed() {
+fn points_for_gpus_compute_the_program_and_most_have_kernels() {
     let (n_points, n_placed) = (Cell::new(0), Cell::new(0));
     let run = |(case, seed): (Case, u64)| {
         let mut random = Random::new(seed);

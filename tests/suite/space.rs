@@ -1,4 +1,4 @@
-//! The points of spaces compute what the program says; drafts rank them as they must.
+//! Points of schedule spaces compute their program; the analytic cost model ranks them.
 
 use tvmtune_cpu::kernel;
 use tvmtune_ir::dag::{Dag, TensorId};
@@ -25,7 +25,7 @@ fn product(m: u64) -> Dag {
     dsl::build(&program).unwrap()
 }
 
-/// The draft of the default point of the first sketch, with the decisions of some names changed.
+/// The analytic cost of the default point of the first sketch, with the decisions of some names changed.
 fn draft(dag: &Dag, choose: impl Fn(&str) -> Option<u64>) -> f64 {
     let target = CpuTarget::generic(Isa::Avx512);
     let space = Space::new(dag, &target.into());
@@ -46,9 +46,9 @@ fn small_tiles_are_worse_than_the_default() {
 }
 
 #[test]
-fn what_does_not_fit_registers_comes_last() {
-    let most = |it: &str| matches!(it, "rows" | "lanes").then_some(1000);
-    assert_eq!(draft(&product(256), most), f64::INFINITY);
+fn tiles_that_spill_rank_last() {
+    let largest = |it: &str| matches!(it, "rows" | "lanes").then_some(1000);
+    assert_eq!(draft(&product(256), largest), f64::INFINITY);
 }
 
 #[test]
@@ -57,8 +57,8 @@ fn more_work_takes_longer() {
     assert!(cycles.is_sorted(), "{cycles:?}");
 }
 
-/// Every sketch of a program, at random points, computes what the program says: as loops, and as
-/// vector code for each instruction set where it fits.
+/// Every sketch of a program, at random points, agrees with the reference oracle: as loops, and as
+/// vector code for each instruction set that it fits.
 fn check(source: &str, dims: &[i64]) {
     let dag = dsl::program(source).unwrap();
     let param = |(n, id): (u64, TensorId)| {
@@ -80,7 +80,7 @@ fn check(source: &str, dims: &[i64]) {
                 let schedule = Schedule::replay(&dag, &trace).unwrap();
                 let nest = nest::lower(&schedule);
                 let text: String = trace.iter().map(|it| format!("{it}\n")).collect();
-                let judge = |results: Result<Vec<Array>, String>, shown: &str| {
+                let compare = |results: Result<Vec<Array>, String>, shown: &str| {
                     let results = results.unwrap_or_else(|it| panic!("{it}\n{text}\n{shown}"));
                     for (result, expected) in results.iter().zip(&expected) {
                         let error = result.max_error(expected, 2e-5, 2e-5);
@@ -88,12 +88,12 @@ fn check(source: &str, dims: &[i64]) {
                     }
                 };
                 let results = tvmtune_schedule::interp::run(&nest, dims, &params, &[]);
-                judge(results.map_err(|it| it.to_string()), &nest.to_string());
+                compare(results.map_err(|it| it.to_string()), &nest.to_string());
                 if fits(&nest, &target).is_ok() {
                     n_fit += 1;
                     let kernel = kernel::lower(&nest, isa).unwrap();
                     let results = tvmtune_cpu::interp::run(&kernel, dims, &params, &[], &zeros);
-                    judge(results.map_err(|it| it.to_string()), &format!("{nest}\n{kernel}"));
+                    compare(results.map_err(|it| it.to_string()), &format!("{nest}\n{kernel}"));
                 }
             }
             assert!(
@@ -126,7 +126,7 @@ fn points_of_a_normalization() {
 }
 
 #[test]
-fn points_of_sums_up_to_each_element() {
+fn points_of_prefix_sums() {
     check(
         "#[autotune(dims(R = 1..=20, N = 300))]
         fn sums(x: Tensor<f32, R, N>) -> Tensor<f32, R, N> {
@@ -190,7 +190,7 @@ fn weights_whose_rows_lie_far_apart_are_packed_by_tile() {
 }
 
 #[test]
-fn prefixes_of_rows_are_taken_by_blocks_of_lanes() {
+fn row_scans_go_by_blocks_of_lanes() {
     let text = default_nest(
         "#[autotune(dims(R = 64, N = 1024))]
         fn sums(x: Tensor<f32, R, N>) -> Tensor<f32, R, N> {
@@ -203,7 +203,7 @@ fn prefixes_of_rows_are_taken_by_blocks_of_lanes() {
 }
 
 #[test]
-fn memory_is_asked_ahead_for_rows_of_any_depth() {
+fn rows_of_any_depth_are_prefetched() {
     let softmax = |s: u32| {
         default_nest(&format!(
             "#[autotune(dims(B = 2, H = 12, S = {s}))]
@@ -221,7 +221,7 @@ fn memory_is_asked_ahead_for_rows_of_any_depth() {
 }
 
 #[test]
-fn what_channels_share_is_computed_before_everything() {
+fn channel_invariants_are_hoisted_into_a_phase_of_their_own() {
     let text = default_nest(
         "#[autotune(dims(C = 64, H = 56))]
         fn norm(x: Tensor<f32, C, H, H>, m: Tensor<f32, C>, v: Tensor<f32, C>)
@@ -233,7 +233,7 @@ fn what_channels_share_is_computed_before_everything() {
 }
 
 #[test]
-fn what_few_elements_share_is_computed_where_it_is() {
+fn invariants_of_few_elements_are_not_hoisted() {
     let text = default_nest(
         "#[autotune(dims(C = 64, H = 4))]
         fn norm(x: Tensor<f32, C, H>, v: Tensor<f32, C>) -> Tensor<f32, C, H> {
@@ -279,7 +279,7 @@ fn every_other_element_is_read_where_it_lies() {
 }
 
 #[test]
-fn a_strided_product_goes_along_its_channels() {
+fn a_strided_product_is_vectorized_along_its_channels() {
     let program = program(
         "#[autotune(dims(B = 1, C = 256, H = 56, W = 56, O = 512, R = 1, Y = 28, P = 28))]
         fn conv(x: Tensor<f32, B, C, H, W>, w: Weight<f32, O, C, R, R>) -> Tensor<f32, B, O, Y, P> {
@@ -358,7 +358,7 @@ fn threads(rows: u64) -> Threads {
 }
 
 #[test]
-fn all_of_the_work_decides_about_threads() {
+fn the_number_of_threads_follows_from_all_of_the_work() {
     // The normalization alone is too little for several.
     assert_eq!(threads(64), Threads::All);
     assert_eq!(threads(1), Threads::One);

@@ -103,7 +103,7 @@ fn points_of_shipped_programs_are_found_by_their_traces() {
                 let points = (0..4).map(|_| space.random_of(n as u16, &mut random));
                 for point in points.chain([default]) {
                     let trace = space.instructions(&point);
-                    let located = space.sketch(&point).locate(&trace).unwrap();
+                    let located = space.sketch(&point).encode(&trace).unwrap();
                     assert!(located.is_exact, "{}: {trace:?}", space.sketch(&point).name);
                 }
             }
@@ -183,7 +183,7 @@ fn any_trace_makes_a_sketch_of_which_it_is_a_point() {
     let check = |(case, moves, salt): (Case, Vec<Move>, u64)| {
         let schedule = scheduled(&case.dag, &moves);
         let mut space = Space { sketches: sketches(&case.dag, &target), is_analytic: true };
-        let point = space.adopt(&case.dag, &target, &schedule.trace, "adopted");
+        let point = space.import_trace(&case.dag, &target, &schedule.trace, "adopted");
         prop_assert_eq!(space.instructions(&point), schedule.trace.clone());
         // One step away the same primitives apply; further away too, as a rule.
         let sketch: &Sketch = space.sketch(&point);

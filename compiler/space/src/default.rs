@@ -1,29 +1,28 @@
 //! The schedule used where nothing was measured.
 //!
-//! In: a [`Dag`] and a [`Target`]. Out: the first sketch of the dag with the options that analysis
-//! chose: tiles from a model of registers and ports, blocks from cache sizes, threads from an
-//! estimate of the work. Search starts from the same point.
+//! In: a [`Dag`] and a [`Target`]. Out: the first sketch of the dag at the options of the analytic cost
+//! model: tiles from registers and ports, blocks from cache sizes, threads from an estimate of the
+//! work. Search starts from the same point.
 
-use super::sketch::sketches;
+use super::sketch::{Sketch, sketches};
 use tvmtune_cuda::grid;
 use tvmtune_ir::dag::Dag;
 use tvmtune_ir::target::Target;
 use tvmtune_schedule::{Schedule, nest};
 
-/// A schedule that is good with no measurement. Never fails: where no rule applies, loops run as
-/// the program wrote them.
+/// Returns a schedule that is good with no measurement. Never fails: where no template applies, loops
+/// run as the program wrote them.
 pub fn schedule(dag: &Dag, target: &Target) -> Schedule {
-    let from =
-        |it: &super::sketch::Sketch| Schedule::replay(dag, &it.instructions(&it.default)).ok();
+    let default = |it: &Sketch| Schedule::replay(dag, &it.instructions(&it.default)).ok();
     let sketches = sketches(dag, target);
-    let mut schedules = sketches.iter().filter_map(from);
+    let mut schedules = sketches.iter().filter_map(default);
     schedules.find(|it| can_run(it, target)).unwrap_or_else(|| Schedule::new(dag))
 }
 
-/// Whether a device runs a schedule at all: CPUs run any.
+/// Returns whether a device runs a schedule at all: CPUs run any.
 fn can_run(schedule: &Schedule, target: &Target) -> bool {
     let Target::Gpu(gpu) = target else { return true };
-    let most = gpu.arch.limits().block_shared_bytes;
+    let max_bytes = gpu.arch.limits().block_shared_bytes;
     let grid = grid::place(&nest::lower(schedule));
-    grid.is_ok_and(|it| it.kernels.iter().all(|it| it.shared_bytes <= most))
+    grid.is_ok_and(|it| it.kernels.iter().all(|it| it.shared_bytes <= max_bytes))
 }

@@ -9,7 +9,7 @@ use tvmtune_ir::interp::Array;
 use tvmtune_schedule::{Instruction, Layout, Schedule};
 use tvmtune_space::default;
 use tvmtune_space::fits;
-use tvmtune_space::sketch::{Sketch, sketches};
+use tvmtune_space::sketch::{Sketch, TemplateKind, sketches};
 use tvmtune_tests::emulate;
 use tvmtune_tests::nvrtc::nvrtc;
 use tvmtune_tuner::cost;
@@ -76,7 +76,9 @@ fn check_sketches(text: &str, products: &[usize], dims: &[&[i64]]) {
     let target = target().into();
     let sketches = sketches(&dag, &target);
     let names: Vec<&str> = sketches.iter().map(|it| it.name.as_str()).collect();
-    let n_sketches = names.iter().filter(|it| it.ends_with("attention")).count();
+    let is_attention =
+        |it: &&Sketch| it.uses(TemplateKind::Attention) || it.uses(TemplateKind::WgmmaAttention);
+    let n_sketches = sketches.iter().filter(is_attention).count();
     assert_eq!(n_sketches, products.len(), "{names:?}");
     for (sketch, products) in sketches.iter().zip(products) {
         let mut n_placed = 0;
@@ -92,7 +94,7 @@ fn check_sketches(text: &str, products: &[usize], dims: &[&[i64]]) {
             assert!(ns.is_finite() && ns > 0.0, "{ns} ns");
             let source = &generated.unit.source;
             assert_eq!(source.matches(" mma_m16n8k16").count(), *products, "{source}");
-            if sketch.name.ends_with("group attention") {
+            if sketch.uses(TemplateKind::WgmmaAttention) {
                 let in_registers = source.contains("_part[0],") && !source.contains("e_operand");
                 assert!(in_registers && source.contains("<0, 1>(accumulators"), "{source}");
                 let is_default = point == sketch.default;

@@ -7,7 +7,7 @@ use tvmtune_ir::dsl;
 use tvmtune_ir::target::gpu::Arch;
 use tvmtune_schedule::Schedule;
 use tvmtune_space::default;
-use tvmtune_space::sketch::sketches;
+use tvmtune_space::sketch::{TemplateKind, sketches};
 use tvmtune_tests::program;
 
 use super::mma::check_rule;
@@ -70,8 +70,15 @@ fn default_of(convolution: &Convolution) -> Generated {
 #[track_caller]
 fn check(convolution: &Convolution, batches: &[i64], n_points: u64) {
     let (hopper, text) = (Arch { sm: 90, exact: true }, convolution.text());
-    check_rule(": fed group", hopper, &text, "wgmma_f16<0, 0>(", batches, n_points);
-    check_rule(": group", hopper, &text, "wgmma_f16<0, 0>(", &batches[..1], 0);
+    check_rule(
+        TemplateKind::WgmmaWarpSpecialized,
+        hopper,
+        &text,
+        "wgmma_f16<0, 0>(",
+        batches,
+        n_points,
+    );
+    check_rule(TemplateKind::Wgmma, hopper, &text, "wgmma_f16<0, 0>(", &batches[..1], 0);
 }
 
 /// Pictures, and what goes into them.
@@ -122,7 +129,7 @@ fn windows_inside_of_images() {
             }))
         }";
     let hopper = Arch { sm: 90, exact: true };
-    check_rule(": fed group", hopper, text, "wgmma_bf16<0, 0>(", &[1, 3], 3);
+    check_rule(TemplateKind::WgmmaWarpSpecialized, hopper, text, "wgmma_bf16<0, 0>(", &[1, 3], 3);
 }
 
 #[test]
@@ -134,7 +141,7 @@ fn windows_of_bytes() {
             }))
         }";
     let hopper = Arch { sm: 90, exact: true };
-    check_rule(": fed group", hopper, text, "wgmma_i8(", &[1, 2], 2);
+    check_rule(TemplateKind::WgmmaWarpSpecialized, hopper, text, "wgmma_i8(", &[1, 2], 2);
 }
 
 /// What else is in memory beside a part of the channels must not be added up: zeros are needed there,
@@ -147,14 +154,14 @@ fn parts_of_channels_are_no_boxes() {
         }";
     let dag = dsl::program(text).unwrap();
     let sketches = sketches(&dag, &target().into());
-    let fed = sketches.iter().find(|it| it.name.contains(": fed group")).unwrap();
+    let fed = sketches.iter().find(|it| it.uses(TemplateKind::WgmmaWarpSpecialized)).unwrap();
     let schedule = Schedule::replay(&dag, &fed.instructions(&fed.default)).unwrap();
     assert_eq!(
         tvmtune_cuda::generate(&schedule).map(|it| it.unit.source),
         Err(Unplaceable::NotTmaLoads)
     );
     let hopper = Arch { sm: 90, exact: true };
-    check_rule(": group", hopper, text, "wgmma_f16<0, 0>(", &[1, 2], 0);
+    check_rule(TemplateKind::Wgmma, hopper, text, "wgmma_f16<0, 0>(", &[1, 2], 0);
 }
 
 /// Box extents and element strides of the TMA loads of images in a kernel.

@@ -5,6 +5,7 @@ use tvmtune_ir::dsl;
 use tvmtune_ir::interp::Array;
 use tvmtune_ir::target::gpu::{Arch, GpuTarget};
 use tvmtune_schedule::Schedule;
+use tvmtune_space::sketch::TemplateKind;
 use tvmtune_tests::emulate;
 use tvmtune_tests::nvrtc::nvrtc;
 use tvmtune_tuner::random::Random;
@@ -32,13 +33,13 @@ impl Data {
 /// Runs points of the sketch with MMA instructions at each extent of the dynamic dimension.
 #[track_caller]
 fn check(text: &str, instruction: &str, rows: &[i64], n_points: u64) {
-    check_rule("tensor", Arch { sm: 80, exact: false }, text, instruction, rows, n_points);
+    check_rule(TemplateKind::Mma, Arch { sm: 80, exact: false }, text, instruction, rows, n_points);
 }
 
 /// The same for another rule and architecture.
 #[track_caller]
 pub(super) fn check_rule(
-    rule: &str,
+    template: TemplateKind,
     arch: Arch,
     text: &str,
     instruction: &str,
@@ -46,14 +47,14 @@ pub(super) fn check_rule(
     n_points: u64,
 ) {
     let data = Data { values: Array::whole_numbers, tolerance: 1e-3 };
-    check_with(&data, (rule, arch), text, instruction, rows, n_points);
+    check_with(&data, (template, arch), text, instruction, rows, n_points);
 }
 
 /// The same with other data.
 #[track_caller]
 pub(super) fn check_with(
     data: &Data,
-    (rule, arch): (&str, Arch),
+    (template, arch): (TemplateKind, Arch),
     text: &str,
     instruction: &str,
     rows: &[i64],
@@ -62,7 +63,7 @@ pub(super) fn check_with(
     let Some(nvrtc) = nvrtc() else { return };
     let dag = dsl::program(text).unwrap();
     let space = Space::new(&dag, &GpuTarget::generic(arch).into());
-    let sketch = space.sketches.iter().position(|it| it.name.contains(rule));
+    let sketch = space.sketches.iter().position(|it| it.uses(template));
     let sketch = sketch.expect("there is a sketch with matrix instructions") as u16;
     let default = Point { sketch, choices: space.sketches[sketch as usize].default.clone() };
     let mut random = Random::new(7);

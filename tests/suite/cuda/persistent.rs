@@ -10,7 +10,7 @@ use tvmtune_ir::dsl;
 use tvmtune_ir::interp::Array;
 use tvmtune_ir::target::gpu::{Arch, GpuTarget};
 use tvmtune_schedule::Schedule;
-use tvmtune_space::sketch::Decision;
+use tvmtune_space::sketch::{Decision, TemplateKind};
 use tvmtune_tests::nvrtc::nvrtc;
 use tvmtune_tests::{emulate, program};
 use tvmtune_tuner::compile::{Compiler, Remark, Source};
@@ -30,7 +30,7 @@ pub(super) fn small(multiprocessors: u32) -> GpuTarget {
 /// Points of the warp-specialized rule for WGMMA, the default one first, with so many blocks for
 /// each multiprocessor, or whatever option that is.
 pub(super) fn points(space: &Space, n_random: u64, blocks: u64) -> Vec<Point> {
-    let sketch = space.sketches.iter().position(|it| it.name.contains(": fed group"));
+    let sketch = space.sketches.iter().position(|it| it.uses(TemplateKind::WgmmaWarpSpecialized));
     let sketch = sketch.expect("there is a rule that feeds warpgroups") as u16;
     let default = Point { sketch, choices: space.sketches[sketch as usize].default.clone() };
     let mut random = Random::new(11);

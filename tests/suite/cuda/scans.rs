@@ -2,13 +2,14 @@
 //! has, at lengths that blocks do not divide.
 
 use tvmtune_ir::target::gpu::Arch;
+use tvmtune_space::sketch::TemplateKind;
 
 use super::mma::check_rule;
 
 /// Random points of the first sketch of a rule, with the default one.
 #[track_caller]
-fn check(rule: &str, text: &str, extents: &[i64]) {
-    check_rule(rule, Arch { sm: 80, exact: false }, text, "", extents, 4);
+fn check(template: TemplateKind, text: &str, extents: &[i64]) {
+    check_rule(template, Arch { sm: 80, exact: false }, text, "", extents, 4);
 }
 
 #[test]
@@ -21,14 +22,14 @@ fn sums_of_rows() {
                 compute(|i, j| sum(0..=j, |k| x[[i, k]]))
             }}"
         );
-        check(": running", &text, &[1, 3]);
+        check(TemplateKind::RowScan, &text, &[1, 3]);
     }
 }
 
 #[test]
 fn rows_of_a_length_known_at_launch() {
     check(
-        ": running",
+        TemplateKind::RowScan,
         "#[autotune(dims(R = 140, N = 1..=400))]
         fn sums(x: Tensor<f32, R, N>) -> Tensor<f32, R, N> {
             compute(|i, j| sum(0..j, |k| x[[i, k]] * x[[i, k]]))
@@ -40,7 +41,7 @@ fn rows_of_a_length_known_at_launch() {
 #[test]
 fn maxima_from_the_other_end_and_what_follows() {
     check(
-        ": running",
+        TemplateKind::RowScan,
         "#[autotune(dims(B = 1..=12, R = 13, N = 100))]
         fn maxima(x: Tensor<f16, B, R, N>) -> Tensor<f16, B, R, N> {
             let m: Tensor<f32, B, R, N> =
@@ -54,7 +55,7 @@ fn maxima_from_the_other_end_and_what_follows() {
 #[test]
 fn means_along_columns() {
     check(
-        ": prefix",
+        TemplateKind::BlockPrefix,
         "#[autotune(dims(T = 1..=300, C = 38))]
         fn means(x: Tensor<bf16, T, C>) -> Tensor<f32, T, C> {
             compute(|t, c| mean(0..=t, |k| x[[k, c]] as f32))
@@ -66,7 +67,7 @@ fn means_along_columns() {
 #[test]
 fn few_long_rows() {
     check(
-        ": prefix",
+        TemplateKind::BlockPrefix,
         "#[autotune(dims(R = 1..=2, N = 1000))]
         fn squares(x: Tensor<f32, R, N>) -> Tensor<f32, R, N> {
             compute(|i, j| sum(0..=j, |k| x[[i, k]] * x[[i, k]]))

@@ -9,6 +9,7 @@ use tvmtune_ir::interp::Array;
 use tvmtune_ir::target::gpu::{Arch, GpuTarget};
 use tvmtune_schedule::{Instruction, Schedule};
 use tvmtune_space::default;
+use tvmtune_space::sketch::TemplateKind;
 use tvmtune_tests::emulate;
 use tvmtune_tests::nvrtc::nvrtc;
 use tvmtune_tuner::random::Random;
@@ -50,7 +51,14 @@ fn products_along_both_rows() {
 #[track_caller]
 fn check_fed(text: &str, rows: &[i64], n_points: u64) {
     let data = Data { values: halves, tolerance: 1e-5 };
-    check_with(&data, (": fed group", HOPPER), text, "wgmma_tf32(", rows, n_points);
+    check_with(
+        &data,
+        (TemplateKind::WgmmaWarpSpecialized, HOPPER),
+        text,
+        "wgmma_tf32(",
+        rows,
+        n_points,
+    );
 }
 
 #[test]
@@ -174,9 +182,9 @@ fn source(dag: &Dag, instructions: &[Instruction]) -> Option<String> {
 }
 
 /// The instructions of the default point of the first sketch of a rule.
-fn instructions(dag: &Dag, arch: Arch, rule: &str) -> Option<Vec<Instruction>> {
+fn instructions(dag: &Dag, arch: Arch, template: TemplateKind) -> Option<Vec<Instruction>> {
     let space = Space::new(dag, &GpuTarget::generic(arch).into());
-    let sketch = space.sketches.iter().position(|it| it.name.contains(rule))?;
+    let sketch = space.sketches.iter().position(|it| it.uses(template))?;
     let choices = space.sketches[sketch].default.clone();
     Some(space.instructions(&Point { sketch: sketch as u16, choices }))
 }
@@ -222,15 +230,15 @@ fn what_architectures_lack_is_not_used() {
     assert_eq!(instructions(&rounded, Arch { sm: 75, exact: false }, "tensor"), None);
     assert!(instructions(&rounded, HOPPER, "tensor").is_some());
     // By themselves, instructions of four warps round in another way.
-    assert_eq!(instructions(&rounded, HOPPER, ": group"), None);
-    assert!(instructions(&rounded, HOPPER, ": fed group").is_some());
+    assert_eq!(instructions(&rounded, HOPPER, TemplateKind::Wgmma), None);
+    assert!(instructions(&rounded, HOPPER, TemplateKind::WgmmaWarpSpecialized).is_some());
     assert_eq!(instructions(&rounded, Arch { sm: 90, exact: false }, "group"), None);
 }
 
 #[test]
 fn four_warps_do_not_multiply_what_nothing_rounds() {
     let narrow = product("x[[i, k]] as f32 * w[[j, k]] as f32", "bf16");
-    let mut loops = instructions(&narrow, HOPPER, ": group").unwrap();
+    let mut loops = instructions(&narrow, HOPPER, TemplateKind::Wgmma).unwrap();
     assert!(source(&narrow, &loops).unwrap().contains("wgmma_bf16"));
     for it in &mut loops {
         // Half as many steps fill a row of an instruction.

@@ -9,7 +9,7 @@ use tvmtune_ir::interp::Array;
 use tvmtune_ir::target::gpu::{Arch, GpuTarget};
 use tvmtune_schedule::Schedule;
 use tvmtune_space::default;
-use tvmtune_space::sketch::sketches;
+use tvmtune_space::sketch::{TemplateKind, sketches};
 use tvmtune_tests::emulate;
 use tvmtune_tests::nvrtc::nvrtc;
 
@@ -78,19 +78,19 @@ fn check(source: &str, n_expected: usize) {
 
 /// The first point of a rule for warpgroups.
 #[track_caller]
-fn check_rule(rule: &str, source: &str, n_expected: usize) {
+fn check_rule(template: TemplateKind, source: &str, n_expected: usize) {
     let target = GpuTarget::generic(Arch { sm: 90, exact: true });
-    check_rule_on(&target, rule, source, n_expected);
+    check_rule_on(&target, template, source, n_expected);
 }
 
 /// The same on a GPU of that kind.
 #[track_caller]
-fn check_rule_on(target: &GpuTarget, rule: &str, source: &str, n_expected: usize) {
+fn check_rule_on(target: &GpuTarget, template: TemplateKind, source: &str, n: usize) {
     let dag = dsl::program(source).unwrap();
     let sketches = sketches(&dag, &(*target).into());
-    let sketch = sketches.iter().find(|it| it.name.contains(rule)).expect("a rule that applies");
+    let sketch = sketches.iter().find(|it| it.uses(template)).expect("a template that applies");
     let schedule = Schedule::replay(&dag, &sketch.instructions(&sketch.default)).unwrap();
-    check_schedule(&dag, &schedule, "compute_90a", n_expected);
+    check_schedule(&dag, &schedule, "compute_90a", n);
 }
 
 #[track_caller]
@@ -187,24 +187,34 @@ const PRODUCT: &str = "#[autotune(dims(M = 128, N = 64, K = 1280))]
 
 #[test]
 fn of_a_product_by_wgmma() {
-    check_rule(": group", PRODUCT, 6);
+    check_rule(TemplateKind::Wgmma, PRODUCT, 6);
 }
 
 #[test]
 fn of_a_warp_specialized_product_by_wgmma() {
-    check_rule(": fed group", PRODUCT, 13);
+    check_rule(TemplateKind::WgmmaWarpSpecialized, PRODUCT, 13);
 }
 
 /// Two tiles of a block, each with more steps than stages.
 #[test]
 fn of_a_product_whose_blocks_take_several_tiles() {
-    check_rule_on(&small(1), ": fed group", &PRODUCT.replace("M = 128", "M = 192"), 13);
+    check_rule_on(
+        &small(1),
+        TemplateKind::WgmmaWarpSpecialized,
+        &PRODUCT.replace("M = 128", "M = 192"),
+        13,
+    );
 }
 
 /// The same of clusters, each with two tiles.
 #[test]
 fn of_a_product_whose_clusters_take_several_tiles() {
-    check_rule_on(&small(2), ": fed group", &PRODUCT.replace("M = 128", "M = 512"), 14);
+    check_rule_on(
+        &small(2),
+        TemplateKind::WgmmaWarpSpecialized,
+        &PRODUCT.replace("M = 128", "M = 512"),
+        14,
+    );
 }
 
 /// Those of the pipeline, and one between the exponentials and the second product.
@@ -231,7 +241,7 @@ fn of_attention() {
 #[test]
 fn of_warp_specialized_attention_by_wgmma() {
     check_rule(
-        ": group attention",
+        TemplateKind::WgmmaAttention,
         "#[autotune(dims(H = 1, S = 64, T = 700, D = 64))]
         fn attention(q: Tensor<f16, H, S, D>, k: Tensor<f16, H, T, D>, v: Tensor<f16, H, T, D>)
             -> Tensor<f16, H, S, D> {

@@ -1,6 +1,7 @@
 //! WGMMA instructions: every type, every layout of operands, at non-divisible extents.
 
 use tvmtune_ir::target::gpu::Arch;
+use tvmtune_space::sketch::TemplateKind;
 
 use super::mma::check_rule;
 
@@ -8,9 +9,9 @@ use super::mma::check_rule;
 #[track_caller]
 fn check(text: &str, instruction: &str, rows: &[i64], n_points: u64) {
     let hopper = Arch { sm: 90, exact: true };
-    check_rule(": group", hopper, text, instruction, rows, n_points);
+    check_rule(TemplateKind::Wgmma, hopper, text, instruction, rows, n_points);
     // Many circular buffers are larger than shared memory.
-    check_rule(": fed group", hopper, text, instruction, rows, 2 * n_points);
+    check_rule(TemplateKind::WgmmaWarpSpecialized, hopper, text, instruction, rows, 2 * n_points);
 }
 
 #[test]

@@ -1,8 +1,8 @@
-//! Which schedules there are to choose from.
+//! The schedule space of a task.
 //!
-//! In: a [`Dag`] and a [`Target`]. Out: a [`Space`]: the sketches of the dag, and what search does
-//! with their points. Next: [`Space::instructions`] turns a point into a trace, which
-//! `Schedule::replay` applies. A trace from elsewhere is a point too: [`Space::adopt`].
+//! In: a [`Dag`] and a [`Target`]. Out: a [`Space`]: the sketches of the dag, with samples, mutations,
+//! crossover and neighbors of their points. Next: [`Space::instructions`] turns a point into a trace, which
+//! `Schedule::replay` applies. Other traces become points by [`Space::import_trace`].
 //!
 //! # Invariants
 //!
@@ -11,7 +11,7 @@
 //! - Nothing here depends on anything but its arguments: the same random numbers give the same
 //!   points.
 
-mod adopt;
+mod import_trace;
 mod mutate;
 mod sample;
 
@@ -25,8 +25,7 @@ use tvmtune_space::sketch::{self, Decision, Sketch};
 pub struct Space {
     /// At least one; the first holds the default schedule.
     pub sketches: Vec<Sketch>,
-    /// Whether what analysis chose for a sketch is a point to start from. Only studies of search do
-    /// without.
+    /// Search starts from the options of the analytic cost model. Only studies of search do without.
     pub is_analytic: bool,
 }
 
@@ -37,7 +36,7 @@ pub struct Neighbor {
     pub point: Point,
     /// The decision that changed; of two, the one that grew.
     pub decision: u16,
-    /// Whether it has a later option now.
+    /// It has a later option now.
     pub up: bool,
 }
 
@@ -56,7 +55,7 @@ impl Space {
         Self::of(sketch::sketches(dag, target))
     }
 
-    /// The space in which Ansor searches. Nothing was analysed for it.
+    /// The space in which Ansor searches, without an analytic cost model.
     pub fn ansor(dag: &Dag, target: &Target) -> Self {
         Self { is_analytic: false, ..Self::of(sketch::ansor(dag, target)) }
     }
@@ -81,7 +80,7 @@ impl Space {
         self.sketch(point).instructions(&point.choices)
     }
 
-    /// The best points as far as analysis can tell: one of each sketch, the default first.
+    /// The points that the analytic cost model prefers: one of each sketch, the default first.
     pub fn defaults(&self) -> Vec<Point> {
         if !self.is_analytic {
             return Vec::new();
@@ -91,18 +90,18 @@ impl Space {
         self.sketches.iter().enumerate().map(point).collect()
     }
 
-    /// What changes from one point of a sketch to another, for people: `c rows 8 -> 6`.
+    /// The decisions that differ between points of a sketch, for people: `c rows 8 -> 6`.
     pub fn moves(&self, from: &Point, to: &Point) -> Vec<String> {
         let choices = from.choices.iter().zip(&to.choices);
         let changed = self.decisions(from).iter().zip(choices).filter(|(_, (a, b))| a != b);
-        let say = |(decision, (a, b)): (&Decision, (&u16, &u16))| {
+        let describe = |(decision, (a, b)): (&Decision, (&u16, &u16))| {
             let value = |it: &u16| decision.options[*it as usize];
             format!("{} {} -> {}", decision.name, value(a), value(b))
         };
-        if from.sketch == to.sketch { changed.map(say).collect() } else { Vec::new() }
+        if from.sketch == to.sketch { changed.map(describe).collect() } else { Vec::new() }
     }
 
-    /// How many points there are; saturates.
+    /// Counts the points; saturates.
     pub fn n_points(&self) -> u64 {
         self.sketches.iter().fold(0, |n, it| n.saturating_add(it.n_points()))
     }

@@ -1,4 +1,4 @@
-//! Points near others: what evolution and coordinate descent try next.
+//! Mutation, crossover and neighborhoods of points, for evolution and coordinate descent.
 
 use tvmtune_space::sketch::DecisionKind;
 
@@ -74,8 +74,8 @@ impl Space {
         near
     }
 
-    /// The point of the sketch whose values are nearest to what `wanted` gives for a decision's
-    /// name and kind; the default where it gives nothing. For options of another workload.
+    /// The point of a sketch whose values are nearest to those that `wanted` returns for the name and
+    /// kind of a decision; the default option where it returns none. For options of another workload.
     pub fn nearest(
         &self,
         sketch: u16,

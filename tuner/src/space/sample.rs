@@ -5,9 +5,9 @@ use tvmtune_space::sketch::{Decision, Sketch};
 use super::{Point, Space};
 use crate::random::Random;
 
-/// How often a random point keeps what analysis chose for a decision: the product of many uniform
-/// choices is nearly always bad in at least one of them.
-const KEEP: f64 = 0.4;
+/// Probability that a random point keeps the default of a decision: of many uniform choices, at least
+/// one is nearly always bad.
+const KEEP_DEFAULT: f64 = 0.4;
 
 impl Space {
     /// A point of any sketch, each as likely.
@@ -16,11 +16,10 @@ impl Space {
         self.random_of(sketch as u16, random)
     }
 
-    /// A point of one sketch: each decision has any of its options, with more weight on the one
-    /// that analysis chose.
+    /// A point of one sketch: each decision has any of its options, with more weight on its default.
     pub fn random_of(&self, sketch: u16, random: &mut Random) -> Point {
         let Sketch { decisions, default, .. } = &self.sketches[sketch as usize];
-        let keep = if self.is_analytic { KEEP } else { 0.0 };
+        let keep = if self.is_analytic { KEEP_DEFAULT } else { 0.0 };
         let choose = |(Decision { options, .. }, best): (&_, &u16)| {
             if random.chance(keep) { *best } else { random.below(options.len()) as u16 }
         };

@@ -1,4 +1,4 @@
-//! Sampling and moves: in range, deterministic, and covering what they should.
+//! Sampling and moves: in range, deterministic, and covering.
 
 use std::collections::BTreeSet;
 
@@ -93,7 +93,7 @@ fn options_of_another_workload_map_to_the_nearest() {
 }
 
 #[test]
-fn a_trace_is_adopted_once_and_has_neighbors() {
+fn a_trace_is_imported_once_and_has_neighbors() {
     let text = "tvmtune dag v1\ninput t0: f32[60]\nt1: f32[60] = exp(t0[v0])\nreturn t1\n";
     let dag: Dag = text.parse().unwrap();
     let target = Target::generic(Isa::Avx512);
@@ -101,20 +101,20 @@ fn a_trace_is_adopted_once_and_has_neighbors() {
     let n_sketches = space.sketches.len();
     let default = space.defaults()[0].clone();
     let known = space.instructions(&default);
-    assert_eq!(space.adopt(&dag, &target, &known, "known"), default);
+    assert_eq!(space.import_trace(&dag, &target, &known, "known"), default);
     assert_eq!(space.sketches.len(), n_sketches);
 
     let trace: Vec<Instruction> =
         ["split s0 a0 [5, 4]", "reorder s0 [a2, a1, a3]"].map(|it| it.parse().unwrap()).to_vec();
-    let point = space.adopt(&dag, &target, &trace, "new");
+    let point = space.import_trace(&dag, &target, &trace, "new");
     assert_eq!(space.instructions(&point), trace);
-    assert_eq!(space.adopt(&dag, &target, &trace, "new"), point);
+    assert_eq!(space.import_trace(&dag, &target, &trace, "new"), point);
     let near = space.neighbors(&point, 1)[0].point.clone();
     assert_ne!(space.instructions(&near), trace);
-    assert_eq!(space.adopt(&dag, &target, &space.instructions(&near), "new"), near);
+    assert_eq!(space.import_trace(&dag, &target, &space.instructions(&near), "new"), near);
     assert_eq!(space.sketches.len(), n_sketches + 1);
 
     let other: Vec<Instruction> = vec!["split s0 a0 [7]".parse().unwrap()];
-    let other = space.adopt(&dag, &target, &other, "new");
+    let other = space.import_trace(&dag, &target, &other, "new");
     assert_eq!(space.sketch(&other).name, "new 2");
 }

@@ -155,7 +155,7 @@ impl Session {
         let transfers = knowledge.donors.candidates(&self.task.dag, &target, limit);
         let mut points = Vec::new();
         for it in transfers {
-            let point = self.space.adopt(&self.task.dag, &target, &it.trace, "transferred");
+            let point = self.space.import_trace(&self.task.dag, &target, &it.trace, "transferred");
             points.push(point.clone());
             self.visits.transfers.entry(point).or_insert(it);
         }

@@ -197,7 +197,7 @@ impl Session {
                 let target = self.task.target();
                 let point = code
                     .is_ok()
-                    .then(|| self.space.adopt(&self.task.dag, &target, &trace, "recorded"));
+                    .then(|| self.space.import_trace(&self.task.dag, &target, &trace, "recorded"));
                 let proposed = Proposed { point, ..Proposed::new(entry.source, trace) };
                 self.try_out(&proposed, code, ctx)?;
             }

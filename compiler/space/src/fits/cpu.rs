@@ -1,8 +1,8 @@
-//! Whether a nest fits a device, and if not, why.
+//! Resource limits of a CPU: checks a nest, and reports the limits that it exceeds.
 //!
-//! One total function, far cheaper than placing the nest: search asks it before anything is
-//! generated. What it refuses would run slowly (accumulators that do not fit the registers, code
-//! that does not fit the instruction cache), or not at all (scratch memory without bound).
+//! One total function, far cheaper than code generation: search asks it first. A nest that it refuses
+//! would run slowly (accumulators that spill, code that does not fit the instruction cache), or not at
+//! all (workspace without bound).
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use tvmtune_ir::target::CpuTarget;
 use tvmtune_schedule::LoopKind;
 use tvmtune_schedule::nest::{Nest, Scope, Stmt};
 
-/// Why a nest does not fit.
+/// A limit that a nest exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Misfit {
     /// Unrolled, it has about so many vector instructions.
@@ -24,16 +24,17 @@ pub enum Misfit {
     Scratch(u64),
 }
 
-/// Vector instructions of all of the code, tails not counted.
-const MOST_CODE: u64 = 6000;
+/// Vector instructions of all of the code, tails not counted; chosen so that loops stay in the
+/// instruction cache.
+const MAX_CODE: u64 = 6000;
 /// Scratch memory of one thread, in bytes.
-const MOST_SCRATCH: u64 = 64 << 20;
+const MAX_SCRATCH: u64 = 64 << 20;
 
-/// Whether `nest` fits `target`.
+/// Checks that `nest` fits `target`.
 ///
 /// # Errors
 ///
-/// Every reason why it does not, each kind once.
+/// Each limit that it exceeds, once.
 pub fn fits(nest: &Nest, target: &CpuTarget) -> Result<(), Vec<Misfit>> {
     let mut code = Code { nest, lanes: target.isa.lanes().into(), size: 0, registers: 0 };
     for stmt in &nest.body {
@@ -44,30 +45,30 @@ pub fn fits(nest: &Nest, target: &CpuTarget) -> Result<(), Vec<Misfit>> {
         facts.bound_dim(tvmtune_ir::poly::DimId(n as u32), dim.range);
     }
     let bytes = |shape: &[Poly]| {
-        let most = shape.iter().map(|it| it.interval(&facts).hi.max(0) as u64);
-        most.fold(4_u64, u64::saturating_mul)
+        let extents = shape.iter().map(|it| it.interval(&facts).hi.max(0) as u64);
+        extents.fold(4_u64, u64::saturating_mul)
     };
     let local = nest.buffers.iter().filter(|it| it.scope == Scope::Local);
     let scratch = local.map(|it| bytes(&it.shape)).fold(0, u64::saturating_add);
 
     let mut misfits = Vec::new();
-    if code.size > MOST_CODE {
+    if code.size > MAX_CODE {
         misfits.push(Misfit::CodeSize(code.size));
     }
     if code.registers > target.isa.registers().into() {
         misfits.push(Misfit::Registers(code.registers));
     }
-    if scratch > MOST_SCRATCH {
+    if scratch > MAX_SCRATCH {
         misfits.push(Misfit::Scratch(scratch));
     }
     if misfits.is_empty() { Ok(()) } else { Err(misfits) }
 }
 
-/// A loop whose iterations are written out.
+/// A loop that is fully unrolled, or vectorized.
 #[derive(Clone, Copy)]
 struct Copies {
     var: VarId,
-    /// How often the body is repeated: vectors, where lanes are iterations.
+    /// Repetitions of the body: vectors, where lanes are iterations.
     times: u64,
     vectorized: bool,
 }
@@ -80,8 +81,7 @@ struct Code<'a> {
 }
 
 impl Code<'_> {
-    /// Adds a statement inside loops of which those in `copies`, since the last counted one, are
-    /// written out.
+    /// Adds a statement inside loops; `copies` are those that are unrolled since the last counted one.
     fn visit(&mut self, stmt: &Stmt, copies: &mut Vec<Copies>) {
         match stmt {
             Stmt::For { var, extent, kind, body, .. } => {
@@ -97,7 +97,7 @@ impl Code<'_> {
                     Some((times, vectorized)) => {
                         copies.push(Copies { var: *var, times, vectorized });
                     }
-                    // What is written out further out repeats this loop as a whole.
+                    // Loops that are unrolled further out repeat this loop as a whole.
                     None => copies.iter_mut().for_each(|it| it.vectorized = false),
                 }
                 for stmt in body {
@@ -121,7 +121,7 @@ impl Code<'_> {
         let Some(index) = index else { return };
         let along = |it: &&Copies| index.iter().any(|poly| poly.mentions(it.var));
         let accumulators: u64 = copies.iter().filter(along).map(|it| it.times).product();
-        let mut held = 0;
+        let mut resident = 0;
         value.walk(&mut |it| {
             let Expr::Read { index, .. } = it else { return };
             let depends = |copies: &&Copies| index.iter().any(|it| mentions(it, copies.var));
@@ -130,10 +130,10 @@ impl Code<'_> {
                 copies.iter().filter(|it| !it.vectorized).filter(along).any(|it| depends(&it));
             let n_vectors: u64 = vectors.clone().map(|it| it.times).product();
             if vectors.count() > 0 && !per_row {
-                held += n_vectors;
+                resident += n_vectors;
             }
         });
-        self.registers = self.registers.max(accumulators + held + 1);
+        self.registers = self.registers.max(accumulators + resident + 1);
     }
 }
 

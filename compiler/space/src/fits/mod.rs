@@ -1,4 +1,4 @@
-//! Whether a device can run what a schedule became, and if not, why.
+//! Resource limits: checks that a device can run a schedule, and reports the limits that it exceeds.
 
 pub mod cpu;
 #[cfg(feature = "cuda")]

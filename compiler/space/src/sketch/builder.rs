@@ -1,8 +1,7 @@
-//! Building a sketch: primitives are applied to a schedule as they are noted, with the options
-//! that analysis chose, so that a rule sees real ids and every sketch has one point that is legal.
+//! Building a sketch: primitives are applied to a schedule while they are recorded, at the default
+//! options, so that a template sees real ids and every sketch has one point that is legal.
 
-use super::scan::Part;
-use super::{Decision, DecisionId, DecisionKind, Factor, Sketch, Step};
+use super::types::{Decision, DecisionId, DecisionKind, Factor, Sketch, Step, TemplateKind};
 use tvmtune_ir::dag::access::{Access, accesses, needs_tiling, work};
 use tvmtune_ir::dag::{Dag, TensorId, TensorKind};
 use tvmtune_ir::poly::{Facts, Poly};
@@ -10,10 +9,18 @@ use tvmtune_ir::target::{CpuTarget, GpuTarget, Target};
 use tvmtune_schedule::error::ScheduleError;
 use tvmtune_schedule::{AxisId, Instruction, LoopKind, Schedule, StageId, Threads};
 
+/// Cycles of a vectorized operation, two of which a core issues at once.
+const CYCLES_PER_OP: f64 = 0.5;
+/// Cycles of the loads and stores of an iteration in vectors; chosen on the Zen 5 of `docs/results`.
+const CYCLES_PER_ITERATION: f64 = 2.0;
+/// Cycles up to which one thread works alone: below some 10 us on one core, waking the others takes
+/// longer than they save.
+const MAX_SERIAL_CYCLES: f64 = 60_000.0;
+
 /// A sketch in the making.
 #[derive(Clone, Debug)]
 pub(super) struct Builder {
-    target: Target,
+    pub(super) target: Target,
     pub(super) facts: Facts,
     /// The schedule of the default point so far.
     pub(super) schedule: Schedule,
@@ -22,10 +29,32 @@ pub(super) struct Builder {
     default: Vec<u16>,
     steps: Vec<Step>,
     n_groups: u32,
-    /// Stages that run on their own, whatever reads them.
-    apart: Vec<StageId>,
-    /// What stages do in reductions by blocks.
-    pub(super) parts: Vec<Part>,
+    templates: Vec<TemplateKind>,
+    /// Stages that are never fused into those that read them.
+    unfused: Vec<StageId>,
+    /// The stages of scans by blocks whose lanes are the elements of blocks.
+    scan_stages: Vec<ScanStage>,
+}
+
+/// The role of a stage in a scan by blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ScanRole {
+    /// Prefixes within blocks.
+    Within,
+    /// The exclusive prefix over the totals of blocks.
+    Carry,
+    /// The sum of both.
+    Combine,
+}
+
+/// A stage of a scan by blocks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ScanStage {
+    pub(super) stage: StageId,
+    pub(super) role: ScanRole,
+    /// The axis of the blocks, or of all elements.
+    pub(super) axis: usize,
+    pub(super) block_length: DecisionId,
 }
 
 impl Builder {
@@ -39,27 +68,57 @@ impl Builder {
             default: Vec::new(),
             steps: Vec::new(),
             n_groups: 0,
-            apart: Vec::new(),
-            parts: Vec::new(),
+            templates: Vec::new(),
+            unfused: Vec::new(),
+            scan_stages: Vec::new(),
         }
     }
 
     pub(super) fn finish(self) -> Sketch {
         let name = if self.name.is_empty() { "plain".into() } else { self.name.join(" ") };
-        Sketch::new(name, self.decisions, self.default, self.steps)
+        let sketch = Sketch::new(name, self.decisions, self.default, self.steps);
+        Sketch { templates: self.templates, ..sketch }
     }
 
-    /// Lets a stage run on its own, whatever reads it.
-    pub(super) fn keep_apart(&mut self, stage: StageId) {
-        self.apart.push(stage);
+    /// Notes that a template scheduled a stage that runs on its own.
+    pub(super) fn note_template(&mut self, template: TemplateKind, root: StageId) {
+        self.note_template_as(template, root, template.label());
     }
 
-    /// Whether a stage must run on its own.
-    pub(super) fn is_apart(&self, stage: StageId) -> bool {
-        self.apart.contains(&stage)
+    /// Notes a template under a label that says more than its kind.
+    pub(super) fn note_template_as(&mut self, template: TemplateKind, root: StageId, label: &str) {
+        self.name.push(format!("{}: {label}", self.stage_name(root)));
+        self.templates.push(template);
     }
 
-    /// A number for decisions that tile the same axis.
+    /// Keeps a stage from being fused into those that read it.
+    pub(super) fn forbid_fusion(&mut self, stage: StageId) {
+        self.unfused.push(stage);
+    }
+
+    /// Returns whether a stage must run on its own.
+    pub(super) fn is_fusion_forbidden(&self, stage: StageId) -> bool {
+        self.unfused.contains(&stage)
+    }
+
+    /// Notes a stage of a scan by blocks.
+    pub(super) fn note_scan_stage(&mut self, stage: ScanStage) {
+        self.scan_stages.push(stage);
+    }
+
+    /// Returns the role of a stage in a scan by blocks whose elements are lanes.
+    pub(super) fn scan_stage(&self, stage: StageId) -> Option<ScanStage> {
+        // The last one: a carry may be the result of a scan of its own.
+        self.scan_stages.iter().rev().find(|it| it.stage == stage).copied()
+    }
+
+    /// Returns the decision on the length of the blocks that a stage makes prefixes of.
+    pub(super) fn block_length(&self, stage: StageId) -> Option<DecisionId> {
+        let scan = self.scan_stage(stage).filter(|it| it.role == ScanRole::Within);
+        scan.map(|it| it.block_length)
+    }
+
+    /// Returns a new number for decisions that tile the same axis.
     pub(super) fn new_group(&mut self) -> u32 {
         self.n_groups += 1;
         self.n_groups - 1
@@ -86,12 +145,38 @@ impl Builder {
         DecisionId(self.decisions.len() as u16 - 1)
     }
 
-    /// The options of a decision.
+    /// Opens a decision among powers of two from 1 to `max`; the default need not be one.
+    pub(super) fn decide_power(
+        &mut self,
+        name: String,
+        max: u64,
+        best: u64,
+        group: u32,
+    ) -> DecisionId {
+        let options: Vec<u64> = (0..11).map(|it| 1 << it).filter(|it| *it <= max.max(1)).collect();
+        self.decide(name, DecisionKind::Inner, &options, best, group)
+    }
+
+    /// Opens a decision on the length of a vectorized loop; `best` in vectors.
+    pub(super) fn decide_lanes(
+        &mut self,
+        name: String,
+        n_vectors: u64,
+        best: u64,
+        group: u32,
+    ) -> DecisionId {
+        let lanes = self.lanes();
+        let mut options: Vec<u64> = [1, 2, 3, 4, 6, 8].iter().map(|it| it * lanes).collect();
+        options.retain(|it| *it <= n_vectors.max(1) * lanes);
+        self.decide(name, DecisionKind::Inner, &options, best.max(1) * lanes, group)
+    }
+
+    /// Returns the options of a decision.
     pub(super) fn options(&self, decision: DecisionId) -> Vec<u64> {
         self.decisions[decision.0 as usize].options.clone()
     }
 
-    /// The value of a decision at the default point.
+    /// Returns the value of a decision at the default point.
     pub(super) fn value(&self, decision: DecisionId) -> u64 {
         let n = decision.0 as usize;
         self.decisions[n].options[self.default[n] as usize]
@@ -142,7 +227,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Says how a loop runs.
+    /// Annotates a loop with how it runs.
     pub(super) fn annotate(
         &mut self,
         stage: StageId,
@@ -152,27 +237,26 @@ impl Builder {
         self.apply(|it| it.annotate(stage, axis, kind))
     }
 
-    /// Estimated cycles that stages take on one thread.
+    /// Estimates the cycles that stages take on one CPU thread.
     pub(super) fn cycles<'a>(&self, stages: impl IntoIterator<Item = &'a StageId>) -> f64 {
-        let of = |stage: &StageId| {
-            let each = work(&self.schedule.stage(*stage).compute.body) as f64 * 0.5 + 2.0;
+        let cycles_of = |stage: &StageId| {
+            let n_ops = work(&self.schedule.stage(*stage).compute.body) as f64;
+            let each = n_ops * CYCLES_PER_OP + CYCLES_PER_ITERATION;
             self.extents(*stage).iter().product::<u64>() as f64 * each / self.lanes() as f64
         };
-        stages.into_iter().map(of).sum()
+        stages.into_iter().map(cycles_of).sum()
     }
 
-    /// Opens how many threads there are; the default from an estimate of what one has to do.
+    /// Opens the number of threads; the default follows from the cycles that one would take.
     pub(super) fn decide_threads(&mut self, cycles: f64) -> Result<(), ScheduleError> {
-        // Below some 10 us on one core, waking others costs more than they do.
-        const ALONE: f64 = 60_000.0;
-        let best = u64::from(cycles > ALONE && self.cpu().threads > 1);
+        let best = u64::from(cycles > MAX_SERIAL_CYCLES && self.cpu().threads > 1);
         let group = self.new_group();
         let decision = self.decide("threads".into(), DecisionKind::Choice, &[0, 1], best, group);
         let list = |threads| vec![Instruction::Threads { threads }];
         self.one_of(decision, vec![list(Threads::One), list(Threads::All)])
     }
 
-    /// The reads of a stage, of tensors as they are stored.
+    /// Returns the reads of a stage, of tensors as they are stored.
     pub(super) fn accesses(&self, stage: StageId) -> Vec<Access> {
         let shape = |it: TensorId| self.schedule.tensor(it).tensor.shape.clone();
         let mut found = accesses(&self.schedule.stage(stage).compute, &shape, &self.facts);
@@ -186,30 +270,30 @@ impl Builder {
         found
     }
 
-    /// Whether tiles of a stage pay, and it reduces.
-    pub(super) fn is_anchor(&self, stage: StageId) -> bool {
+    /// Returns whether a stage is a reduction whose operands are used more than once.
+    pub(super) fn has_reuse(&self, stage: StageId) -> bool {
         let compute = &self.schedule.stage(stage).compute;
-        let extent = |axis: usize| self.most(&compute.axes[axis].extent);
+        let extent = |axis: usize| self.max_extent(&compute.axes[axis].extent);
         compute.reducer.is_some() && needs_tiling(compute, &self.accesses(stage), &extent)
     }
 
-    /// The largest value of an extent.
-    pub(super) fn most(&self, extent: &Poly) -> u64 {
+    /// Returns the largest value of an extent.
+    pub(super) fn max_extent(&self, extent: &Poly) -> u64 {
         extent.interval(&self.facts).hi.max(1) as u64
     }
 
-    /// The largest extents of the axes that a stage's compute declares.
+    /// Returns the largest extents of the axes that a stage's compute declares.
     pub(super) fn extents(&self, stage: StageId) -> Vec<u64> {
         let axes = &self.schedule.stage(stage).compute.axes;
-        axes.iter().map(|it| self.most(&it.extent)).collect()
+        axes.iter().map(|it| self.max_extent(&it.extent)).collect()
     }
 
-    /// The extent of a loop of a stage.
+    /// Returns the extent of a loop of a stage.
     pub(super) fn extent(&self, stage: StageId, axis: AxisId) -> u64 {
-        self.most(&self.schedule.stage(stage).axis(axis).extent)
+        self.max_extent(&self.schedule.stage(stage).axis(axis).extent)
     }
 
-    /// Whether a tensor's layout may be chosen with no copy: a weight that one stage reads.
+    /// Returns whether a tensor's layout may be chosen without a copy: a weight that one stage reads.
     pub(super) fn is_packable(&self, tensor: TensorId) -> bool {
         let found = self.schedule.tensor(tensor);
         found.tensor.kind == TensorKind::Weight
@@ -217,34 +301,34 @@ impl Builder {
             && self.schedule.readers(tensor).count() == 1
     }
 
-    /// The name of what a stage computes.
+    /// Returns the name of the tensor that a stage computes.
     pub(super) fn stage_name(&self, stage: StageId) -> &str {
         let tensor = self.schedule.stage(stage).tensor();
         &self.schedule.tensor(tensor).tensor.name
     }
 
-    /// The CPU that rules for CPUs are applied for.
+    /// Returns the CPU that templates for CPUs are applied for.
     pub(super) fn cpu(&self) -> CpuTarget {
         match self.target {
             Target::Cpu(cpu) => cpu,
-            Target::Gpu(_) => unreachable!("rules for CPUs are applied for CPUs"),
+            Target::Gpu(_) => unreachable!("templates for CPUs are applied for CPUs"),
         }
     }
 
-    /// Whether schedules are made for a GPU.
+    /// Returns whether the target is a GPU.
     pub(super) fn is_gpu(&self) -> bool {
         matches!(self.target, Target::Gpu(_))
     }
 
-    /// The GPU that rules for GPUs are applied for.
+    /// Returns the GPU that templates for GPUs are applied for.
     pub(super) fn gpu(&self) -> GpuTarget {
         match self.target {
             Target::Gpu(gpu) => gpu,
-            Target::Cpu(_) => unreachable!("rules for GPUs are applied for GPUs"),
+            Target::Cpu(_) => unreachable!("templates for GPUs are applied for GPUs"),
         }
     }
 
-    /// 32-bit lanes of a vector.
+    /// Returns the number of 32-bit lanes of a vector.
     pub(super) fn lanes(&self) -> u64 {
         self.cpu().isa.lanes().into()
     }

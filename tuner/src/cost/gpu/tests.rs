@@ -9,6 +9,7 @@ use tvmtune_ir::target::gpu::{Arch, GpuTarget};
 use tvmtune_schedule::{Instruction, Schedule, nest};
 use tvmtune_space::default;
 use tvmtune_space::fits::gpu::{Misfit, fits};
+use tvmtune_space::sketch::TemplateKind;
 
 use super::*;
 use crate::random::Random;
@@ -402,7 +403,7 @@ fn blocks_that_take_several_tiles_are_no_slower() {
     let products = extents.map(|(m, n, k)| product(m, n, k, "bf16"));
     for dag in products.into_iter().chain([product(8192, 8192, 512, "f32"), convolution]) {
         let space = Space::new(&dag, &Target::from(hopper()));
-        let n = space.sketches.iter().position(|it| it.name.contains(": fed group"));
+        let n = space.sketches.iter().position(|it| it.uses(TemplateKind::WgmmaWarpSpecialized));
         let names = || space.sketches.iter().map(|it| &it.name).collect::<Vec<_>>();
         let n = n.unwrap_or_else(|| panic!("{}: {:?}", dag.name, names()));
         let default = grid_of(&dag, &space, &space.defaults()[n]);
@@ -435,7 +436,11 @@ fn blocks_that_divide_tiles_gain_what_others_idle() {
             }}"
         ));
         let space = Space::new(&dag, &Target::from(hopper()));
-        let sketch = space.sketches.iter().position(|it| it.name.contains(": fed group")).unwrap();
+        let sketch = space
+            .sketches
+            .iter()
+            .position(|it| it.uses(TemplateKind::WgmmaWarpSpecialized))
+            .unwrap();
         let large = |blocks: u64| {
             let choices = move |name: &str, _| {
                 let ending = |it: &str| name.ends_with(it);

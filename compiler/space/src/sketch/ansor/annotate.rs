@@ -1,17 +1,17 @@
-//! How loops run: what Ansor draws at random becomes decisions.
+//! Annotations: the random choices of Ansor become decisions.
 //!
 //! - Vectors: the innermost loop of a tile; of other stages as much of the last axis as a decision
 //!   says.
-//! - Written out: from the innermost loop outwards, up to 0, 16, 64 or 512 iterations together.
+//! - Full unrolling: from the innermost loop outwards, up to 0, 16, 64 or 512 iterations together.
 //! - Tasks: how many of the outermost loops.
 
-use super::locate::locate;
-use super::state::State;
-use crate::sketch::{DecisionKind, Factor, Sketch, Step};
+use super::compute_location::decide_location;
+use super::state::{ComputeLocation, State};
+use crate::sketch::types::{DecisionId, DecisionKind, Factor, Sketch, Step};
 use tvmtune_schedule::error::ScheduleError;
 use tvmtune_schedule::{Attach, AxisId, AxisRole, Instruction, LoopKind, StageId, Threads};
 
-/// Iterations that may be written out.
+/// Iterations that may be fully unrolled.
 const UNROLLED: [u64; 4] = [0, 16, 64, 512];
 /// The same on a GPU.
 const UNROLLED_BY_THREADS: [u64; 5] = [0, 16, 64, 512, 1024];
@@ -27,7 +27,7 @@ pub(super) fn annotate(mut state: State) -> Result<Sketch, ScheduleError> {
     for stage in stages.iter().rev() {
         vectorize(&mut state, *stage)?;
         unroll(&mut state, *stage)?;
-        locate(&mut state, *stage)?;
+        decide_location(&mut state, *stage)?;
     }
     for stage in stages {
         run_in_parallel(&mut state, stage)?;
@@ -40,8 +40,8 @@ pub(super) fn annotate(mut state: State) -> Result<Sketch, ScheduleError> {
 }
 
 fn vectorize(state: &mut State, stage: StageId) -> Result<(), ScheduleError> {
-    let lanes = match state.laid(stage) {
-        Some(laid) => laid.lanes,
+    let lanes = match state.loop_nest(stage) {
+        Some(loop_nest) => loop_nest.lanes,
         None => split_last(state, stage)?,
     };
     match lanes {
@@ -76,7 +76,7 @@ fn split_last(state: &mut State, stage: StageId) -> Result<Option<AxisId>, Sched
     Ok(Some(parts[2]))
 }
 
-/// Writes out loops below the reduction's outermost one, as many as a decision says.
+/// Unrolls loops below the reduction's outermost one, as many as a decision says.
 pub(super) fn unroll(state: &mut State, stage: StageId) -> Result<(), ScheduleError> {
     let found = state.schedule().stage(stage);
     let is_reduce = |it: &AxisId| found.axis(*it).role == AxisRole::Reduce;
@@ -97,11 +97,11 @@ pub(super) fn unroll(state: &mut State, stage: StageId) -> Result<(), ScheduleEr
     let name = format!("{} unroll", state.b.stage_name(stage));
     let group = state.b.new_group();
     let options: &[u64] = if state.b.is_gpu() { &UNROLLED_BY_THREADS } else { &UNROLLED };
-    let most = state.b.decide(name, DecisionKind::Choice, options, 64, group);
-    state.b.step(Step::Unroll { stage, loops, most })
+    let max_iterations = state.b.decide(name, DecisionKind::Choice, options, 64, group);
+    state.b.step(Step::Unroll { stage, loops, max_iterations })
 }
 
-/// How long a loop is, if decisions say so, or nothing can change it.
+/// Returns the length of a loop, if it is a decision or a constant.
 fn length(state: &State, stage: StageId, axis: AxisId) -> Option<Factor> {
     let known = state.lengths.get(&(stage, axis)).cloned();
     let found = state.schedule().stage(stage);
@@ -117,14 +117,14 @@ fn run_in_parallel(state: &mut State, stage: StageId) -> Result<(), ScheduleErro
         return Ok(());
     }
     let enough = u64::from(state.b.cpu().threads) * TASKS;
-    let laid = state.laid(stage);
+    let loop_nest = state.loop_nest(stage);
     let mut loops = Vec::new();
     let mut tasks = 1_u64;
     for axis in &found.order {
         let is_task = found.axis(*axis).role == AxisRole::Spatial
             && found.axis(*axis).kind == LoopKind::Serial;
-        let is_enough = match laid {
-            Some(laid) => loops.len() >= laid.n_outer,
+        let is_enough = match loop_nest {
+            Some(loop_nest) => loops.len() >= loop_nest.n_outer,
             None => tasks > enough,
         };
         if !is_task || is_enough {
@@ -139,30 +139,31 @@ fn run_in_parallel(state: &mut State, stage: StageId) -> Result<(), ScheduleErro
     if loops.is_empty() {
         return Ok(());
     }
-    let stops = state.places.iter().filter_map(|it| stop(state, stage, it)).collect();
+    let limits = state.locations.iter().filter_map(|it| limits(state, stage, it)).collect();
     let numbers: Vec<u64> = (1..=loops.len() as u64).collect();
     let best = found.compute.n_spatial.clamp(1, loops.len()) as u64;
     let name = format!("{} tasks", state.b.stage_name(stage));
     let group = state.b.new_group();
     let count = state.b.decide(name, DecisionKind::Choice, &numbers, best, group);
-    state.b.step(Step::Parallel { stage, loops, count, stops })
+    state.b.step(Step::Parallel { stage, loops, count, limits })
 }
 
-/// How many loops of a stage may be tasks by where it runs itself, or another one in it.
-fn stop(
+/// Returns the loops of a stage that may be tasks, for each option of its location or that of a stage
+/// inside it.
+fn limits(
     state: &State,
     stage: StageId,
-    place: &super::state::Place,
-) -> Option<(crate::sketch::DecisionId, Vec<u64>)> {
+    location: &ComputeLocation,
+) -> Option<(DecisionId, Vec<u64>)> {
     let order = &state.schedule().stage(stage).order;
-    let most = |at: &Option<(StageId, AxisId)>| match at {
+    let max_loops = |at: &Option<(StageId, AxisId)>| match at {
         None => u64::MAX,
-        Some(_) if place.stage == stage => 0,
+        Some(_) if location.stage == stage => 0,
         Some((host, axis)) if *host == stage => {
             order.iter().position(|it| it == axis).map_or(u64::MAX, |it| it as u64 + 1)
         }
         Some(_) => u64::MAX,
     };
-    let most: Vec<u64> = place.at.iter().map(most).collect();
-    most.iter().any(|it| *it != u64::MAX).then_some((place.decision, most))
+    let limits: Vec<u64> = location.at.iter().map(max_loops).collect();
+    limits.iter().any(|it| *it != u64::MAX).then_some((location.decision, limits))
 }

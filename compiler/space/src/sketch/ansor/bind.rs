@@ -1,11 +1,11 @@
-//! Blocks and threads for the stages that no rule has given any: each thread computes elements of
-//! its own.
+//! Binds the loops of stages that no rule has bound to blocks and threads: each thread computes elements
+//! of its own.
 //!
 //! Source: Ansor's "thread bind".
 
 use super::annotate::unroll;
 use super::state::State;
-use crate::sketch::{DecisionKind, Factor, Sketch};
+use crate::sketch::types::{DecisionKind, Factor, Sketch};
 use tvmtune_schedule::error::ScheduleError;
 use tvmtune_schedule::{Attach, AxisId, LoopKind, StageId};
 
@@ -14,15 +14,15 @@ pub(super) fn bind(mut state: State) -> Result<Sketch, ScheduleError> {
     let is_root = |it: &StageId| state.schedule().stage(*it).attach == Attach::Root;
     let stages: Vec<StageId> = state.schedule().order.iter().copied().filter(is_root).collect();
     for stage in stages.into_iter().rev() {
-        if state.laid(stage).is_none() {
-            spread(&mut state, stage)?;
+        if state.loop_nest(stage).is_none() {
+            distribute(&mut state, stage)?;
         }
     }
     Ok(state.b.finish())
 }
 
-/// Spreads the elements of a stage over threads; what it reduces, each adds up in registers.
-fn spread(state: &mut State, stage: StageId) -> Result<(), ScheduleError> {
+/// Distributes the elements of a stage over threads, with accumulators in registers.
+fn distribute(state: &mut State, stage: StageId) -> Result<(), ScheduleError> {
     let compute = &state.schedule().stage(stage).compute;
     let (n_spatial, reduces) = (compute.n_spatial as u32, compute.reducer.is_some());
     let anchor = match n_spatial > 0 && reduces {

@@ -15,22 +15,22 @@
 //! ```
 
 use super::factors::{Level, open, product};
-use super::rules::way;
-use super::state::{Block, Laid, State};
+use super::rules::derive;
+use super::state::{Block, LoopNest, State};
 use super::{Verdict, annotate};
-use crate::sketch::{DecisionKind, Factor};
+use crate::sketch::types::{DecisionKind, Factor};
 use tvmtune_schedule::error::ScheduleError;
 use tvmtune_schedule::{AxisId, LoopKind, StageId};
 
 /// Threads along an axis.
-const MOST_THREADS: u64 = 256;
+const MAX_THREADS: u64 = 256;
 /// Virtual threads along an axis.
-const MOST_VIRTUAL: u64 = 8;
+const MAX_VIRTUAL: u64 = 8;
 /// Accumulators of a thread along an axis, on each of the two innermost levels: they are in
 /// registers, so no point with more would fit.
-const MOST_INNER: u64 = 8;
-/// Steps of a reduction on each of its inner levels: what they read is in shared memory.
-const MOST_STEPS: u64 = 16;
+const MAX_INNER: u64 = 8;
+/// Steps of a reduction on each of its inner levels: shared memory holds their operands.
+const MAX_STEPS: u64 = 16;
 /// Elements that one access may copy.
 const WIDEST: u64 = 4;
 
@@ -47,14 +47,14 @@ pub(super) fn fused(state: &State, stage: StageId, reader: StageId) -> Verdict {
     if state.shared.contains(&reader) {
         return Verdict::Skip;
     }
-    Verdict::ApplyAndSkipRest(way(state, |it| {
+    Verdict::ApplyAndSkipRest(derive(state, |it| {
         it.note(stage, "tile, fused at 3");
         tile(it, stage, Some(reader))?;
         Ok(state.before(at))
     }))
 }
 
-/// Tiles a stage, and what stores its elements.
+/// Tiles a stage, and the stage that stores its elements.
 pub(super) fn tile(
     state: &mut State,
     stage: StageId,
@@ -62,7 +62,7 @@ pub(super) fn tile(
 ) -> Result<(), ScheduleError> {
     let lengths = lengths(state, stage);
     let reduces = state.schedule().stage(stage).compute.reducer.is_some();
-    // What nothing follows adds up in registers all the same.
+    // A reduction without an epilogue has accumulators in registers all the same.
     let (root, anchor) = match reader {
         Some(reader) => (reader, Some(stage)),
         None if reduces => (stage, Some(state.b.apply(|it| it.cache_write(stage))?)),
@@ -81,8 +81,7 @@ fn lengths(state: &mut State, stage: StageId) -> Lengths {
     let extents = state.b.extents(stage);
     let n_spatial = state.schedule().stage(stage).compute.n_spatial;
     let last = (0..n_spatial).rev().find(|it| extents[*it] > 1).unwrap_or(0);
-    // By default threads are along the last axis, and along one over which what moves with the last
-    // one is used again.
+    // By default threads are along the last axis, and along one that reuses the operand of the last.
     let accesses = state.b.accesses(stage);
     let is_reused =
         |axis: usize| accesses.iter().any(|it| it.depends_on(last) && !it.depends_on(axis));
@@ -96,10 +95,10 @@ fn lengths(state: &mut State, stage: StageId) -> Lengths {
     let of = (0..n_spatial).map(|axis| {
         let [repeats, threads, outer, inner] = wanted(axis);
         let levels = [
-            Level::outer("S1", repeats).at_most(MOST_VIRTUAL),
-            Level::outer("S2", threads).at_most(MOST_THREADS),
-            Level::inner("S3", outer).at_most(MOST_INNER),
-            Level::inner("S4", inner).at_most(MOST_INNER),
+            Level::outer("S1", repeats).at_most(MAX_VIRTUAL),
+            Level::outer("S2", threads).at_most(MAX_THREADS),
+            Level::inner("S3", outer).at_most(MAX_INNER),
+            Level::inner("S4", inner).at_most(MAX_INNER),
         ];
         open(state, stage, AxisId(axis as u32), &levels)
     });
@@ -140,7 +139,7 @@ fn split_root(
     if let Some(axis) = lanes {
         state.b.annotate(root, axis, LoopKind::Vectorized)?;
     }
-    state.laid.push(Laid { stage: root, is_tiled: true, n_outer: blocks.len(), lanes });
+    state.loop_nests.push(LoopNest { stage: root, is_tiled: true, n_outer: blocks.len(), lanes });
     Ok(*blocks.last().expect("what is tiled has axes"))
 }
 
@@ -162,7 +161,7 @@ fn reduce(state: &mut State, anchor: StageId, lengths: &Lengths) -> Result<(), S
     let longest = (lengths.of.len()..extents.len()).max_by_key(|it| extents[*it]);
     for axis in (lengths.of.len() as u32..n_axes).map(AxisId) {
         let wanted = if longest == Some(axis.0 as usize) { 4 } else { 1 };
-        let levels = ["R1", "R2"].map(|it| Level::inner(it, wanted).at_most(MOST_STEPS));
+        let levels = ["R1", "R2"].map(|it| Level::inner(it, wanted).at_most(MAX_STEPS));
         let own = open(state, anchor, axis, &levels);
         for (level, part) in reduce.iter_mut().zip(state.split(anchor, axis, &own)?) {
             level.push(part);
@@ -180,12 +179,12 @@ fn reduce(state: &mut State, anchor: StageId, lengths: &Lengths) -> Result<(), S
         state.b.annotate(anchor, *axis, LoopKind::Unrolled)?;
     }
     let counts: Vec<Factor> = lengths.of.iter().map(|it| it[1].clone()).collect();
-    state.laid.push(Laid { stage: anchor, is_tiled: true, n_outer: 0, lanes: None });
+    state.loop_nests.push(LoopNest { stage: anchor, is_tiled: true, n_outer: 0, lanes: None });
     state.blocks.push(Block { stage: anchor, step, threads: product(&counts) });
     annotate::unroll(state, anchor)
 }
 
-/// Lets all threads of a block share what a stage copies, in vectors.
+/// Distributes a copy over all threads of a block, in vectors.
 pub(super) fn copy_by_all(
     state: &mut State,
     stage: StageId,

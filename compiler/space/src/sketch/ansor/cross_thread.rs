@@ -1,23 +1,23 @@
-//! The rule for long reductions on GPUs: threads share one, and combine what they have.
+//! The rule for long reductions on GPUs: cross-thread reduction, a block all-reduce.
 //!
 //! ```text
 //! parallel i
 //!   thread t: for k_0:  total[i] += x[i, k_0 * threads + t]
-//!   thread t: for j_0:  y[i, j] = x[i, j] / total[i]       -- what reads it, by the same threads
+//!   thread t: for j_0:  y[i, j] = x[i, j] / total[i]       -- its reader, by the same threads
 //! ```
 
 use super::predicates::{needs_tiling, single_reader, space_and_reduce};
-use super::rules::way;
-use super::state::{Laid, State};
+use super::rules::derive;
+use super::state::{LoopNest, State};
 use super::{Verdict, annotate};
-use crate::sketch::{DecisionKind, Factor};
+use crate::sketch::types::{DecisionKind, Factor};
 use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::dag::access::leading_axes;
 use tvmtune_schedule::error::ScheduleError;
 use tvmtune_schedule::{AxisId, LoopKind, StageId};
 
 /// Threads of a block.
-const MOST_THREADS: u64 = 1024;
+const MAX_THREADS: u64 = 1024;
 /// Threads that run together.
 const WARP: u64 = 32;
 
@@ -26,7 +26,7 @@ pub(super) fn cross_thread_reduction(state: &State, at: TensorId) -> Verdict {
     let Some(stage) = state.stage_of(at).filter(|it| is_long(state, *it)) else {
         return Verdict::Skip;
     };
-    Verdict::Apply(way(state, |it| {
+    Verdict::Apply(derive(state, |it| {
         it.note(stage, "cross-thread");
         match host(it, stage) {
             Some((reader, depth)) => along_with(it, stage, reader, depth)?,
@@ -42,10 +42,10 @@ fn is_long(state: &State, stage: StageId) -> bool {
         return false;
     }
     let (space, reduce) = space_and_reduce(state, stage);
-    if needs_tiling(state, stage) { space <= MOST_THREADS && space < reduce } else { reduce > WARP }
+    if needs_tiling(state, stage) { space <= MAX_THREADS && space < reduce } else { reduce > WARP }
 }
 
-/// The stage in which a reduction can run, and how many of its outer axes they share.
+/// Returns the stage in which a reduction can run, and the number of outer axes they share.
 fn host(state: &State, stage: StageId) -> Option<(StageId, usize)> {
     let tensor = state.schedule().stage(stage).tensor();
     let reader = single_reader(state, tensor)?;
@@ -53,17 +53,17 @@ fn host(state: &State, stage: StageId) -> Option<(StageId, usize)> {
     let is_free = !state.schedule().is_output(tensor)
         && compute.reducer.is_none()
         && !needs_tiling(state, reader)
-        && (state.laid(reader).is_none() || threads_of(state, reader).is_some());
+        && (state.loop_nest(reader).is_none() || threads_of(state, reader).is_some());
     let depth = leading_axes(compute, tensor);
     (is_free && depth > 0).then_some((reader, depth))
 }
 
-/// How many threads share the elements of a stage.
+/// Returns the number of threads that share the elements of a stage.
 fn threads_of(state: &State, stage: StageId) -> Option<Factor> {
     state.crossed.iter().find(|it| it.0 == stage).map(|it| it.1.clone())
 }
 
-/// A reduction in the loop over rows of what reads it.
+/// Schedules a reduction in the loop over rows of its reader.
 fn along_with(
     state: &mut State,
     stage: StageId,
@@ -83,7 +83,7 @@ fn along_with(
     state.b.apply(|it| it.compute_at(stage, reader, row))
 }
 
-/// A reduction by itself: a block for each result.
+/// Schedules a reduction by itself: a block for each result.
 fn alone(state: &mut State, stage: StageId) -> Result<(), ScheduleError> {
     let threads = open_threads(state, stage);
     let n_spatial = state.schedule().stage(stage).compute.n_spatial;
@@ -121,11 +121,11 @@ fn share_elements(
         state.b.annotate(stage, *axis, LoopKind::Parallel)?;
     }
     state.crossed.push((stage, threads.clone()));
-    state.laid.push(Laid { stage, is_tiled: false, n_outer: depth, lanes: None });
+    state.loop_nests.push(LoopNest { stage, is_tiled: false, n_outer: depth, lanes: None });
     Ok(())
 }
 
-/// Lets threads share what is reduced to one element.
+/// Distributes the steps of a reduction over threads.
 fn share_reduction(
     state: &mut State,
     stage: StageId,
@@ -138,6 +138,6 @@ fn share_reduction(
     let parts = state.split(stage, fused, std::slice::from_ref(threads))?;
     state.b.apply(|it| it.reorder(stage, &[parts[1], parts[0]]))?;
     state.b.annotate(stage, parts[1], LoopKind::Thread)?;
-    state.laid.push(Laid { stage, is_tiled: false, n_outer: 0, lanes: None });
+    state.loop_nests.push(LoopNest { stage, is_tiled: false, n_outer: 0, lanes: None });
     annotate::unroll(state, stage)
 }

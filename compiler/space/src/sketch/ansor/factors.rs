@@ -1,7 +1,7 @@
-//! Which lengths tiles may have: the divisors of an axis, and powers of two where there are few.
+//! Lengths of tiles: the divisors of an axis, and powers of two where there are few.
 
 use super::state::State;
-use crate::sketch::{DecisionKind, Factor};
+use crate::sketch::types::{DecisionKind, Factor};
 use tvmtune_schedule::{AxisId, StageId};
 
 /// Innermost tiles are no longer than this.
@@ -11,27 +11,27 @@ const INNERMOST: u64 = 64;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Level {
     /// Its name.
-    pub(super) what: &'static str,
+    pub(super) name: &'static str,
     pub(super) kind: DecisionKind,
     /// About how long its tiles are by default.
     pub(super) wanted: u64,
-    /// How long they may be.
-    pub(super) most: u64,
+    /// The longest tiles.
+    pub(super) max: u64,
 }
 
 impl Level {
     /// A level of tiles of any length, which groups smaller ones.
-    pub(super) fn outer(what: &'static str, wanted: u64) -> Self {
-        Self { what, kind: DecisionKind::Outer, wanted, most: u64::MAX }
+    pub(super) fn outer(name: &'static str, wanted: u64) -> Self {
+        Self { name, kind: DecisionKind::Outer, wanted, max: u64::MAX }
     }
 
     /// The innermost level.
-    pub(super) fn inner(what: &'static str, wanted: u64) -> Self {
-        Self { what, kind: DecisionKind::Inner, wanted, most: INNERMOST }
+    pub(super) fn inner(name: &'static str, wanted: u64) -> Self {
+        Self { name, kind: DecisionKind::Inner, wanted, max: INNERMOST }
     }
 
-    pub(super) fn at_most(self, most: u64) -> Self {
-        Self { most, ..self }
+    pub(super) fn at_most(self, max: u64) -> Self {
+        Self { max, ..self }
     }
 }
 
@@ -46,14 +46,14 @@ pub(super) fn open(
     let group = b.new_group();
     let found = b.schedule.stage(stage).axis(axis);
     let name = format!("{} {}", b.stage_name(stage), found.name);
-    let (extent, constant) = (b.most(&found.extent), found.extent.as_constant());
+    let (extent, constant) = (b.max_extent(&found.extent), found.extent.as_constant());
     let one = |level: &Level| {
-        let most = extent.min(level.most);
+        let most = extent.min(level.max);
         let options = if constant.is_some() { lengths(extent, most) } else { powers(most) };
         if options.len() == 1 {
             return Factor::Fixed(options[0]);
         }
-        let name = format!("{name} {}", level.what);
+        let name = format!("{name} {}", level.name);
         let best = nearest(&options, level.wanted);
         Factor::Open(b.decide(name, level.kind, &options, best, group))
     };

@@ -1,12 +1,12 @@
 //! Ansor's own sketches: its rules as published, for any program.
 //!
-//! In: a [`Dag`] and a [`Target`]. Out: [`Sketch`]es that know of no machine but how many threads it
-//! has: what the sketches of [`super::sketches`], with their analytic choices, are compared with, and
-//! where other sketches come from for programs about which those have little to say.
+//! In: a [`Dag`] and a [`Target`]. Out: [`Sketch`]es that depend on the number of threads of a machine
+//! only: the baseline for those of [`super::sketches`] with their analytic choices, and an alternative
+//! for programs that templates do not cover.
 //!
-//! Stages are visited from the results to the parameters. At each, rules are asked in order; every
-//! way that one offers is followed. What is left open at the end, tiles and where and how things run,
-//! becomes decisions ([`annotate`]) where Ansor draws random numbers.
+//! Stages are visited from the results to the parameters. At each, rules are asked in order, and all
+//! states that they derive are followed. Where Ansor draws random numbers at the end (tiles, compute
+//! locations, annotations), decisions are opened ([`annotate`]).
 //!
 //! # What differs from the published rules
 //!
@@ -28,9 +28,9 @@
 mod annotate;
 mod bind;
 mod block;
+mod compute_location;
 mod cross_thread;
 mod factors;
-mod locate;
 mod predicates;
 mod rfactor;
 mod rules;
@@ -46,28 +46,27 @@ use super::Sketch;
 use tvmtune_ir::dag::{Dag, TensorId};
 use tvmtune_ir::target::Target;
 
-/// A program with a stage for each of many reductions has more derivations than anybody wants: where
-/// there are so many, one way of each stage is followed.
-const MOST_DERIVATIONS: usize = 32;
+/// Derivations that are followed: the number grows exponentially with stages, and beyond this a single
+/// one is followed at each stage.
+const MAX_DERIVATIONS: usize = 32;
 
-/// What becomes of a state at a stage: the ways to go on, each with what to visit next.
-type Ways = Vec<(State, Option<TensorId>)>;
+/// The states derived at a stage, each with the tensor to visit next.
+type Derived = Vec<(State, Option<TensorId>)>;
 
-/// What a rule says.
+/// The verdict of a rule on a stage.
 enum Verdict {
-    /// It is none of its business.
+    /// The rule does not apply.
     Skip,
-    /// These ways, and those of the rules after it.
-    Apply(Ways),
-    /// These ways only.
-    ApplyAndSkipRest(Ways),
+    /// These states, and those of later rules.
+    Apply(Derived),
+    /// These states only.
+    ApplyAndSkipRest(Derived),
 }
 
-/// What is applied to the stage that defines a tensor, or to a parameter.
+/// A rule, applied to the stage that defines a tensor, or to a parameter.
 type Rule = fn(&State, TensorId) -> Verdict;
 
-/// The rules for CPUs, in order. After the last one there is always the way that leaves the stage
-/// alone.
+/// The rules for CPUs, in order. After the last one the stage is skipped.
 const CPU_RULES: [Rule; 5] = [
     rules::always_inline,
     rfactor::add_rfactor,
@@ -90,7 +89,7 @@ const GPU_RULES: [Rule; 6] = [
 pub fn ansor(dag: &Dag, target: &Target) -> Vec<Sketch> {
     let mut sketches: Vec<Sketch> = Vec::new();
     for state in derivations(dag, target) {
-        // What cannot be annotated cannot run.
+        // A derivation that cannot be annotated cannot run.
         let annotated =
             if state.b.is_gpu() { bind::bind(state) } else { annotate::annotate(state) };
         let Ok(sketch) = annotated else { continue };
@@ -102,7 +101,7 @@ pub fn ansor(dag: &Dag, target: &Target) -> Vec<Sketch> {
     sketches
 }
 
-/// All that the rules derive.
+/// Returns the final states that the rules derive.
 fn derivations(dag: &Dag, target: &Target) -> Vec<State> {
     let start = State::new(dag, target);
     let last = start.last();
@@ -113,33 +112,33 @@ fn derivations(dag: &Dag, target: &Target) -> Vec<State> {
             derived.push(state);
             continue;
         };
-        let mut ways = ways(&state, at);
+        let mut next = derive_at(&state, at);
         let n_others = derived.len() + work.len();
-        if n_others + ways.len() > MOST_DERIVATIONS {
+        if n_others + next.len() > MAX_DERIVATIONS {
             // A different one each time.
-            ways = vec![ways.swap_remove(n_others % ways.len())];
+            next = vec![next.swap_remove(n_others % next.len())];
         }
-        work.extend(ways);
+        work.extend(next);
     }
     derived
 }
 
-/// The ways to go on; at least one.
-fn ways(state: &State, at: TensorId) -> Ways {
-    let mut ways = Vec::new();
+/// Returns the states derived at a stage; at least one.
+fn derive_at(state: &State, at: TensorId) -> Derived {
+    let mut derived = Vec::new();
     let rules: &[Rule] = if state.b.is_gpu() { &GPU_RULES } else { &CPU_RULES };
     for rule in rules {
         match rule(state, at) {
             Verdict::Skip => {}
-            Verdict::Apply(more) => ways.extend(more),
-            // Where a primitive refuses all of them, the stage is as if the rule did not apply.
+            Verdict::Apply(more) => derived.extend(more),
+            // If a primitive refuses all of them, the rule does not apply.
             Verdict::ApplyAndSkipRest(more) if more.is_empty() => {}
             Verdict::ApplyAndSkipRest(more) => {
-                ways.extend(more);
-                return ways;
+                derived.extend(more);
+                return derived;
             }
         }
     }
-    ways.push((state.clone(), state.before(at)));
-    ways
+    derived.push((state.clone(), state.before(at)));
+    derived
 }

@@ -1,4 +1,4 @@
-//! What the rules ask about stages: all follows from subscripts and extents.
+//! Predicates of the rules on stages, from subscripts and extents.
 
 use super::state::State;
 use tvmtune_ir::dag::access::leading_axes;
@@ -6,7 +6,7 @@ use tvmtune_ir::dag::{BinaryOp, Compute, Expr, Subscript, TensorId, UnaryOp};
 use tvmtune_ir::poly::VarId;
 use tvmtune_schedule::StageId;
 
-/// Whether elements are read by several iterations of an axis: of one tensor while something is
+/// Returns whether elements are read by several iterations of an axis: of one tensor while something is
 /// reduced, or of two.
 pub(super) fn needs_tiling(state: &State, stage: StageId) -> bool {
     let compute = &state.schedule().stage(stage).compute;
@@ -28,8 +28,7 @@ pub(super) fn single_reader(state: &State, tensor: TensorId) -> Option<StageId> 
     readers.next().filter(|_| readers.next().is_none())
 }
 
-/// The one stage that reads what a stage computes, if it reads each element for its own one, and
-/// does not reduce; and the stage is no result.
+/// Returns the only reader of a stage that is no result, if the reader is elementwise.
 pub(super) fn elementwise_reader(state: &State, stage: StageId) -> Option<StageId> {
     let tensor = state.schedule().stage(stage).tensor();
     let reader = single_reader(state, tensor)?;
@@ -42,7 +41,7 @@ pub(super) fn elementwise_reader(state: &State, stage: StageId) -> Option<StageI
     is_matched.then_some(reader)
 }
 
-/// Whether a stage does little with elements that it reads in the order of its axes.
+/// Returns whether a stage does little with elements that it reads in the order of its axes.
 pub(super) fn is_strictly_inlineable(compute: &Compute) -> bool {
     let mut is_plain = true;
     compute.body.walk(&mut |it| {
@@ -64,7 +63,7 @@ fn is_expensive(op: UnaryOp) -> bool {
     )
 }
 
-/// Whether each subscript is a constant or one axis plus a constant, axes in order, none twice.
+/// Returns whether each subscript is a constant or one axis plus a constant, axes in order, none twice.
 fn reads_in_order(compute: &Compute, index: &[Subscript]) -> bool {
     let mut next = 0;
     index.iter().all(|subscript| {

@@ -2,9 +2,9 @@
 
 use super::factors::{Level, open};
 use super::predicates::{needs_tiling, space_and_reduce};
-use super::rules::way;
-use super::state::{Laid, State};
-use super::{Verdict, Ways};
+use super::rules::derive;
+use super::state::{LoopNest, State};
+use super::{Derived, Verdict};
 use tvmtune_ir::dag::TensorId;
 use tvmtune_schedule::error::ScheduleError;
 use tvmtune_schedule::{AxisId, StageId};
@@ -19,11 +19,11 @@ pub(super) fn add_rfactor(state: &State, at: TensorId) -> Verdict {
     if !needs_rfactor(state, stage) || state.written.contains(&stage) {
         return Verdict::Skip;
     }
-    let ways: Ways = [Part::Outer, Part::Inner]
+    let derived: Derived = [RfactorAxis::Outer, RfactorAxis::Inner]
         .into_iter()
-        .flat_map(|part| way(state, |it| factor(it, stage, part)))
+        .flat_map(|axis| derive(state, |it| factor(it, stage, axis)))
         .collect();
-    Verdict::Apply(ways)
+    Verdict::Apply(derived)
 }
 
 fn needs_rfactor(state: &State, stage: StageId) -> bool {
@@ -37,9 +37,9 @@ fn needs_rfactor(state: &State, stage: StageId) -> bool {
     reduce > threads
 }
 
-/// Which part of the split reduction becomes an axis.
+/// The loop of the split reduction that becomes an axis of the partial results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum RfactorAxis {
     Outer,
     Inner,
 }
@@ -47,10 +47,10 @@ enum Part {
 fn factor(
     state: &mut State,
     stage: StageId,
-    part: Part,
+    axis: RfactorAxis,
 ) -> Result<Option<TensorId>, ScheduleError> {
-    let what = if part == Part::Outer { "rfactor outer" } else { "rfactor inner" };
-    state.note(stage, what);
+    let rule = if axis == RfactorAxis::Outer { "rfactor outer" } else { "rfactor inner" };
+    state.note(stage, rule);
     let compute = state.schedule().stage(stage).compute.clone();
     let n_spatial = compute.n_spatial as u32;
     let reduce: Vec<AxisId> = (n_spatial..compute.axes.len() as u32).map(AxisId).collect();
@@ -58,23 +58,28 @@ fn factor(
     let lengths = open(state, stage, fused, &[Level::inner("rfactor", 16)]);
     let parts = state.split(stage, fused, &lengths)?;
     let length = lengths[0].clone();
-    let chosen = if part == Part::Outer { parts[0] } else { parts[1] };
+    let chosen = if axis == RfactorAxis::Outer { parts[0] } else { parts[1] };
     let partial = state.b.apply(|it| it.rfactor(stage, chosen))?;
 
     // The axes of the partial results: spatial ones, the new one, what is left to reduce.
     let (new, rest) = (AxisId(n_spatial), AxisId(n_spatial + 1));
     // The loops of the stage itself are new ones.
     state.lengths.retain(|(of, _), _| *of != stage);
-    match part {
-        Part::Outer => {
+    match axis {
+        RfactorAxis::Outer => {
             state.lengths.insert((partial, rest), length);
         }
-        Part::Inner => {
+        RfactorAxis::Inner => {
             state.lengths.insert((partial, new), length.clone());
             state.lengths.insert((stage, new), length);
             state.b.apply(|it| it.reorder(partial, &[rest, new]))?;
             let n_outer = n_spatial as usize;
-            state.laid.push(Laid { stage: partial, is_tiled: false, n_outer, lanes: Some(new) });
+            state.loop_nests.push(LoopNest {
+                stage: partial,
+                is_tiled: false,
+                n_outer,
+                lanes: Some(new),
+            });
         }
     }
     Ok(state.before(state.schedule().stage(partial).tensor()))

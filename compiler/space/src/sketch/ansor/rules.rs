@@ -1,30 +1,29 @@
-//! The rules about single stages: what is computed where it is read, and what is reduced in
-//! registers.
+//! The rules about single stages: inlining, accumulators in registers, copies in shared memory.
 
 use super::predicates::{elementwise_reader, is_strictly_inlineable, needs_tiling, single_reader};
 use super::state::State;
-use super::{Verdict, Ways, block};
+use super::{Derived, Verdict, block};
 use tvmtune_ir::dag::TensorId;
 use tvmtune_schedule::StageId;
 use tvmtune_schedule::error::ScheduleError;
 
-/// The way on which a change leads, unless a primitive refuses.
-pub(super) fn way(
+/// Returns the state that a change leads to, unless a primitive refuses it.
+pub(super) fn derive(
     state: &State,
     change: impl FnOnce(&mut State) -> Result<Option<TensorId>, ScheduleError>,
-) -> Ways {
+) -> Derived {
     let mut next = state.clone();
     let at = change(&mut next);
     at.map(|at| (next, at)).into_iter().collect()
 }
 
-/// "Always inline": what does not reduce, is no result, and is simple.
+/// "Always inline": elementwise stages that are simple and no results.
 pub(super) fn always_inline(state: &State, at: TensorId) -> Verdict {
     let Some(stage) = state.stage_of(at) else { return Verdict::Skip };
     if !is_inlineable(state, stage) {
         return Verdict::Skip;
     }
-    Verdict::ApplyAndSkipRest(way(state, |it| {
+    Verdict::ApplyAndSkipRest(derive(state, |it| {
         it.b.apply(|schedule| schedule.inline(stage))?;
         Ok(state.before(at))
     }))
@@ -37,36 +36,35 @@ fn is_inlineable(state: &State, stage: StageId) -> bool {
         && (state.b.is_gpu() || is_strictly_inlineable(compute))
 }
 
-/// "Add cache write": what is tiled and read by nothing that could store it is stored by a stage of
-/// its own.
+/// "Add cache write": a tiled stage without an elementwise reader is stored by a stage of its own.
 pub(super) fn add_cache_write(state: &State, at: TensorId) -> Verdict {
     let Some(stage) = state.stage_of(at) else { return Verdict::Skip };
     let is_read = elementwise_reader(state, stage).is_some() || is_shared(state, stage);
     if !needs_tiling(state, stage) || is_read {
         return Verdict::Skip;
     }
-    let ways = way(state, |it| {
+    let derived = derive(state, |it| {
         it.note(stage, "cache write");
         let written = it.b.apply(|schedule| schedule.cache_write(stage))?;
         it.written.push(written);
         Ok(Some(it.schedule().stage(written).tensor()))
     });
-    if state.b.is_gpu() { Verdict::ApplyAndSkipRest(ways) } else { Verdict::Apply(ways) }
+    if state.b.is_gpu() { Verdict::ApplyAndSkipRest(derived) } else { Verdict::Apply(derived) }
 }
 
-/// Whether the only reader of a stage copies it to shared memory.
+/// Returns whether the only reader of a stage copies it to shared memory.
 fn is_shared(state: &State, stage: StageId) -> bool {
     let reader = single_reader(state, state.schedule().stage(stage).tensor());
     reader.is_some_and(|it| state.shared.contains(&it))
 }
 
-/// "Add cache read": what a tiled reduction reads is copied to shared memory, in each of its steps.
+/// "Add cache read": the operands of a tiled reduction are copied to shared memory in each step.
 pub(super) fn add_cache_read(state: &State, at: TensorId) -> Verdict {
     let Some(reader) = state.schedule().readers(at).next() else { return Verdict::Skip };
     let Some(block) = state.blocks.iter().find(|it| it.stage == reader) else {
         return Verdict::Skip;
     };
-    Verdict::ApplyAndSkipRest(way(state, |it| {
+    Verdict::ApplyAndSkipRest(derive(state, |it| {
         let name = it.schedule().tensor(at).tensor.name.clone();
         it.b.name.push(format!("{name}: shared"));
         let copy = it.b.apply(|schedule| schedule.cache_read(at, reader))?;

@@ -1,10 +1,10 @@
-//! What is known while sketches are derived: a sketch in the making, and what rules did to stages.
+//! The state of a derivation: a partial sketch, and the loop nests that rules made.
 
 use std::collections::BTreeMap;
 
 use super::predicates;
 use crate::sketch::builder::Builder;
-use crate::sketch::{DecisionId, Factor};
+use crate::sketch::types::{DecisionId, Factor};
 use tvmtune_ir::dag::{Dag, TensorId};
 use tvmtune_ir::target::Target;
 use tvmtune_schedule::error::ScheduleError;
@@ -15,37 +15,37 @@ use tvmtune_schedule::{Attach, AxisId, Schedule, StageId};
 pub(super) struct State {
     /// The sketch.
     pub(super) b: Builder,
-    /// Stages whose loops a rule has laid out.
-    pub(super) laid: Vec<Laid>,
-    /// Accumulators that were split from what stores them.
+    /// The loop nests that rules made.
+    pub(super) loop_nests: Vec<LoopNest>,
+    /// Accumulators of stages made by the rule "add cache write".
     pub(super) written: Vec<StageId>,
     /// Extents of loops as decisions have them, where that is known.
     pub(super) lengths: BTreeMap<(StageId, AxisId), Factor>,
-    /// Decisions on where stages run.
-    pub(super) places: Vec<Place>,
+    /// Decisions on compute locations.
+    pub(super) locations: Vec<ComputeLocation>,
     /// Tiles of blocks of threads.
     pub(super) blocks: Vec<Block>,
     /// Copies in shared memory.
     pub(super) shared: Vec<StageId>,
-    /// Reductions that threads share, and how many.
+    /// Cross-thread reductions, and their numbers of threads.
     pub(super) crossed: Vec<(StageId, Factor)>,
 }
 
-/// A stage whose loops a rule has laid out.
+/// The loops that a rule gave a stage.
 #[derive(Clone, Debug)]
-pub(super) struct Laid {
+pub(super) struct LoopNest {
     pub(super) stage: StageId,
-    /// Whether it is in tiles: where it runs is decided, and others may run inside its reduction.
+    /// Tiled: its location is fixed, and others may run inside its reduction.
     pub(super) is_tiled: bool,
-    /// So many of its outermost loops may be tasks.
+    /// The number of outermost loops that may be tasks.
     pub(super) n_outer: usize,
     /// The innermost loop, which is vectorized.
     pub(super) lanes: Option<AxisId>,
 }
 
-/// A decision on where a stage runs.
+/// A decision on the location of a stage.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct ComputeLocation {
     pub(super) stage: StageId,
     pub(super) decision: DecisionId,
     /// For each option the loop at which it runs; `None` for a phase of its own.
@@ -56,9 +56,9 @@ pub(super) struct Place {
 #[derive(Clone, Debug)]
 pub(super) struct Block {
     pub(super) stage: StageId,
-    /// The loop in which what it reads is copied to shared memory.
+    /// The loop in which its operands are copied to shared memory.
     pub(super) step: AxisId,
-    /// How many threads.
+    /// The number of threads.
     pub(super) threads: Factor,
 }
 
@@ -69,10 +69,10 @@ impl State {
         b.name.push("ansor".into());
         let mut state = Self {
             b,
-            laid: Vec::new(),
+            loop_nests: Vec::new(),
             written: Vec::new(),
             lengths: BTreeMap::new(),
-            places: Vec::new(),
+            locations: Vec::new(),
             blocks: Vec::new(),
             shared: Vec::new(),
             crossed: Vec::new(),
@@ -91,7 +91,7 @@ impl State {
         padded.sort_unstable();
         padded.dedup();
         for tensor in padded {
-            // Where the condition is no padding, it stays.
+            // A condition that is no padding stays.
             let _ = self.b.apply(|it| it.cache_padded(tensor, stage));
         }
     }
@@ -100,17 +100,17 @@ impl State {
         &self.b.schedule
     }
 
-    /// What is visited first: the last stage's tensor.
+    /// Returns the tensor that is visited first: that of the last stage.
     pub(super) fn last(&self) -> Option<TensorId> {
         self.visited().last()
     }
 
-    /// What is visited after a tensor: the one before it.
+    /// Returns the tensor that is visited after another: the one before it.
     pub(super) fn before(&self, tensor: TensorId) -> Option<TensorId> {
         self.visited().take_while(|it| *it != tensor).last()
     }
 
-    /// Parameters, then what stages define, in topological order.
+    /// Returns parameters, then the results of stages, in topological order.
     fn visited(&self) -> impl Iterator<Item = TensorId> {
         let stages = self.schedule().order.iter().map(|it| self.schedule().stage(*it).tensor());
         self.schedule().dag.params().chain(stages)
@@ -122,12 +122,12 @@ impl State {
         (self.schedule().stage(stage).attach != Attach::Inline).then_some(stage)
     }
 
-    /// What a rule did to the loops of a stage.
-    pub(super) fn laid(&self, stage: StageId) -> Option<&Laid> {
-        self.laid.iter().find(|it| it.stage == stage)
+    /// Returns the loops that a rule gave a stage.
+    pub(super) fn loop_nest(&self, stage: StageId) -> Option<&LoopNest> {
+        self.loop_nests.iter().find(|it| it.stage == stage)
     }
 
-    /// Splits a loop, and notes how long its inner parts are.
+    /// Splits a loop, and notes the lengths of its inner parts.
     pub(super) fn split(
         &mut self,
         stage: StageId,
@@ -141,7 +141,7 @@ impl State {
         Ok(parts)
     }
 
-    /// Makes one loop of several that follow one another.
+    /// Fuses consecutive loops.
     pub(super) fn fuse(
         &mut self,
         stage: StageId,
@@ -155,9 +155,9 @@ impl State {
         Ok(Some(fused))
     }
 
-    /// Adds what a rule did to the name.
-    pub(super) fn note(&mut self, stage: StageId, what: &str) {
-        let text = format!("{}: {what}", self.b.stage_name(stage));
+    /// Adds a rule to the name.
+    pub(super) fn note(&mut self, stage: StageId, rule: &str) {
+        let text = format!("{}: {rule}", self.b.stage_name(stage));
         self.b.name.push(text);
     }
 }

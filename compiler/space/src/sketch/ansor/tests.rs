@@ -16,7 +16,7 @@ fn dag_of(source: &str) -> Dag {
     dsl::program(source).expect("a program")
 }
 
-/// What the rules did on the way to each derivation, in alphabetical order.
+/// The rules of each derivation, in alphabetical order.
 fn derived(source: &str, target: &Target) -> Vec<String> {
     let mut all: Vec<String> = derivations(&dag_of(source), target)
         .into_iter()
@@ -135,7 +135,7 @@ fn two_products_of_matrices() {
 }
 
 #[test]
-fn a_convolution_with_what_follows() {
+fn a_convolution_with_an_epilogue() {
     check(CONVOLUTION, &["conv: tile", "conv: tile, fused at 1", "conv: tile, fused at 2"]);
 }
 
@@ -206,7 +206,7 @@ fn reductions_of_rows_on_a_gpu() {
 }
 
 #[test]
-fn a_program_with_many_reductions_has_not_too_many() {
+fn derivations_of_many_reductions_are_bounded() {
     let stage =
         |n: usize| format!("let t{} = compute(|i| sum(0..N, |j| x[[i, j]] + t{n}[[i]]));\n", n + 1);
     let stages: String = (0..12).map(stage).collect();
@@ -217,5 +217,5 @@ fn a_program_with_many_reductions_has_not_too_many() {
         }}"
     );
     let n = derived(&source, &Target::generic(Isa::Avx512)).len();
-    assert!((MOST_DERIVATIONS / 2..=MOST_DERIVATIONS).contains(&n), "{n}");
+    assert!((MAX_DERIVATIONS / 2..=MAX_DERIVATIONS).contains(&n), "{n}");
 }

@@ -1,5 +1,4 @@
-//! The rules for stages that use elements more than once: tiles on every level of the memory, and
-//! what reads them computed along with them.
+//! The rules for stages with reuse: multi-level tiling, and fusion with an elementwise reader.
 //!
 //! ```text
 //! for i_0, j_0                                -- S
@@ -11,17 +10,17 @@
 //!             c[i, j] += a[i, k] * b[k, j]
 //! ```
 //!
-//! Where a stage follows that reads each element once, it has the outer loops, one or two levels of
-//! them, and the tiles are computed inside.
+//! An elementwise reader takes the outer loops, one or two levels of them, and the tiles are computed
+//! inside.
 
 use super::factors::{Level, open, product};
 use super::predicates::{elementwise_reader, needs_tiling};
-use super::rules::way;
-use super::state::{Laid, State};
-use super::{Verdict, Ways, block};
-use crate::sketch::Factor;
-use crate::sketch::copies::pack_by_tile;
-use crate::sketch::variant::dim_along;
+use super::rules::derive;
+use super::state::{LoopNest, State};
+use super::{Derived, Verdict, block};
+use crate::sketch::layout::dim_along;
+use crate::sketch::layout::pack_by_tile;
+use crate::sketch::types::Factor;
 use tvmtune_ir::dag::TensorId;
 use tvmtune_schedule::error::ScheduleError;
 use tvmtune_schedule::{AxisId, StageId};
@@ -30,7 +29,7 @@ use tvmtune_schedule::{AxisId, StageId};
 const STRUCTURE: &str = "SSRSRS";
 const N_SPACE: usize = 4;
 
-/// How many levels of loops a stage that follows may share.
+/// The levels of loops that an elementwise reader may share.
 const FUSED_LEVELS: [usize; 2] = [1, 2];
 
 /// A stage in tiles: its loops by level, and the lengths of all but the outermost for each axis.
@@ -42,28 +41,37 @@ struct Tiled {
     last: usize,
 }
 
+/// The stage in whose loops a tiled stage runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Host {
+    /// The tiled stage runs on its own.
+    None,
+    /// Its elementwise reader.
+    Reader,
+}
+
 /// "Multi-level tiling": a stage by itself.
 pub(super) fn multi_level_tiling(state: &State, at: TensorId) -> Verdict {
     let Some(stage) = state.stage_of(at).filter(|it| needs_tiling(state, *it)) else {
         return Verdict::Skip;
     };
-    Verdict::ApplyAndSkipRest(way(state, |it| {
+    Verdict::ApplyAndSkipRest(derive(state, |it| {
         it.note(stage, "tile");
         if it.b.is_gpu() {
             block::tile(it, stage, None)?;
         } else {
-            tile(it, stage, true)?;
+            tile(it, stage, Host::None)?;
         }
         Ok(state.before(at))
     }))
 }
 
-/// "Multi-level tiling with fusion": a stage, and what reads it element by element.
+/// "Multi-level tiling with fusion": a stage, and its elementwise reader.
 pub(super) fn multi_level_tiling_with_fusion(state: &State, at: TensorId) -> Verdict {
     let Some(stage) = state.stage_of(at).filter(|it| needs_tiling(state, *it)) else {
         return Verdict::Skip;
     };
-    let Some(reader) = elementwise_reader(state, stage).filter(|it| state.laid(*it).is_none())
+    let Some(reader) = elementwise_reader(state, stage).filter(|it| state.loop_nest(*it).is_none())
     else {
         return Verdict::Skip;
     };
@@ -71,24 +79,24 @@ pub(super) fn multi_level_tiling_with_fusion(state: &State, at: TensorId) -> Ver
         return block::fused(state, stage, reader);
     }
     let fused = |level: usize| {
-        way(state, |it| {
+        derive(state, |it| {
             it.note(stage, &format!("tile, fused at {level}"));
-            let tiled = tile(it, stage, false)?;
+            let tiled = tile(it, stage, Host::Reader)?;
             let axis = follow(it, reader, &tiled, level)?;
             it.b.apply(|schedule| schedule.compute_at(stage, reader, axis))?;
             Ok(state.before(at))
         })
     };
-    let ways: Ways = FUSED_LEVELS.into_iter().flat_map(fused).collect();
+    let derived: Derived = FUSED_LEVELS.into_iter().flat_map(fused).collect();
     if state.written.contains(&stage) {
-        Verdict::ApplyAndSkipRest(ways)
+        Verdict::ApplyAndSkipRest(derived)
     } else {
-        Verdict::Apply(ways)
+        Verdict::Apply(derived)
     }
 }
 
-/// Tiles a stage, which runs on its own or not.
-fn tile(state: &mut State, stage: StageId, is_root: bool) -> Result<Tiled, ScheduleError> {
+/// Tiles a stage.
+fn tile(state: &mut State, stage: StageId, host: Host) -> Result<Tiled, ScheduleError> {
     let tiled = split_axes(state, stage)?;
     let (mut n_space, mut n_reduce) = (0, 0);
     let mut order = Vec::new();
@@ -102,10 +110,10 @@ fn tile(state: &mut State, stage: StageId, is_root: bool) -> Result<Tiled, Sched
     }
     state.b.apply(|it| it.reorder(stage, &order))?;
     let n_axes = tiled.space[0].len();
-    state.laid.push(Laid {
+    state.loop_nests.push(LoopNest {
         stage,
         is_tiled: true,
-        n_outer: if is_root { 2 * n_axes } else { 0 },
+        n_outer: if host == Host::None { 2 * n_axes } else { 0 },
         lanes: order.last().copied(),
     });
     rewrite_layouts(state, stage, &tiled)?;
@@ -160,7 +168,7 @@ fn rewrite_layouts(state: &mut State, stage: StageId, tiled: &Tiled) -> Result<(
     Ok(())
 }
 
-/// "Follow tiling": gives a stage the `level` outermost levels of loops of what it reads; returns the
+/// "Follow tiling": gives a reader the `level` outermost levels of loops of a tiled stage; returns the
 /// innermost of them.
 fn follow(
     state: &mut State,
@@ -194,6 +202,6 @@ fn follow(
     let outer = outer.concat();
     let order: Vec<AxisId> = outer.iter().copied().chain(inner).chain(lanes).collect();
     state.b.apply(|it| it.reorder(stage, &order))?;
-    state.laid.push(Laid { stage, is_tiled: true, n_outer: outer.len(), lanes });
+    state.loop_nests.push(LoopNest { stage, is_tiled: true, n_outer: outer.len(), lanes });
     Ok(*outer.last().expect("a tiled stage has axes"))
 }

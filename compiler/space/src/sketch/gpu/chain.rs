@@ -1,81 +1,40 @@
-//! Finds chains of two products with something between that needs whole rows of the first: what must
-//! run along with the second product so that nothing waits for a row to be complete.
+//! Finds attention: two products with row statistics of the first between them (a softmax), which are
+//! fused so that no stage waits for complete rows.
 //!
-//! In: the groups of a program. Out: those with each chain as one group. What belongs to a chain
-//! follows from how stages index one another: a tensor that has the rows and what is reduced of the
-//! second product as dimensions is computed block by block; what reduces such a tensor along blocks
-//! is reduced along with the product. Next: [`super::attention`] schedules it, and primitives refuse
-//! what is none.
+//! In: the fusion groups of a program. Out: the groups with each chain as one. Members follow from
+//! subscripts: a tensor with the rows and the reduced axis of the second product as dimensions is a
+//! *score*, computed block by block; a stage that reduces scores along their columns is reduced online.
+//! Next: [`super::attention`] schedules the chain; primitives refuse those that are no attention.
 
 use crate::sketch::builder::Builder;
-use crate::sketch::group::Group;
+use crate::sketch::fusion_group::{Chain, FusionGroup, RowReduction, Rows, Score, Tiled};
 use tvmtune_ir::dag::access::Access;
 use tvmtune_ir::dag::{Expr, Subscript};
 use tvmtune_ir::poly::VarId;
 use tvmtune_schedule::StageId;
 
-/// More columns of the result are too many accumulators for one thread.
-const MOST_COLUMNS: u64 = 256;
+/// Columns of the result: more are too many accumulators for one thread.
+const MAX_COLUMNS: u64 = 256;
 
-/// Stages that run along with a reduction.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::sketch) struct Chain {
-    /// The stage that stores the result.
-    pub(super) root: StageId,
-    /// The second product.
-    pub(super) anchor: StageId,
-    /// The axis of rows of the second product, and that of its columns.
-    pub(super) row: usize,
-    pub(super) column: usize,
-    /// What is computed for a block of rows and columns, with its axes of rows and columns; in
-    /// topological order.
-    pub(super) scores: Vec<(StageId, usize, usize)>,
-    /// Reductions of such blocks along their columns, with their axis of rows.
-    pub(super) rolling: Vec<(StageId, usize)>,
-}
-
-/// Everything with factors that do not vary moved behind sums, and the groups that makes with every
-/// chain as one; `None` if there is no chain.
-pub(in crate::sketch) fn chained(b: &Builder) -> Option<(Builder, Vec<Group>)> {
-    let mut b = b.clone();
-    for stage in b.schedule.order.clone() {
-        if !super::tiles(&b, stage) {
-            continue;
-        }
-        let mut tried = b.clone();
-        let mut reads: Vec<StageId> = tried
-            .accesses(stage)
-            .iter()
-            .filter_map(|it| tried.schedule.tensor(it.tensor).stage)
-            .filter(|it| tried.schedule.stage(*it).compute.reducer.is_none())
-            .collect();
-        reads.sort_unstable();
-        reads.dedup();
-        let is_inlined = reads.into_iter().all(|it| tried.apply(|s| s.inline(it)).is_ok());
-        if is_inlined && tried.apply(|it| it.factor_out(stage)).is_ok() {
-            tried.inline_stages();
-            b = tried;
-        }
-    }
-    let groups = merged(&b, &b.groups())?;
-    Some((b, groups))
-}
-
-/// The groups with every chain of stages that can run along with a product as one group; `None` if
-/// there is none.
-fn merged(b: &Builder, groups: &[Group]) -> Option<Vec<Group>> {
+/// Returns the groups with the members of each chain as one group; `None` if there is no chain.
+pub(in crate::sketch) fn fuse_chains(
+    b: &Builder,
+    groups: &[FusionGroup],
+) -> Option<Vec<FusionGroup>> {
     let mut merged = groups.to_vec();
     for group in groups {
-        let Group::Tiled { root, anchor } = group else { continue };
+        let FusionGroup::Tiled(Tiled { root, anchor }) = group else { continue };
         let Some(chain) = chain(b, *root, *anchor) else { continue };
         let members: Vec<StageId> = chain.members().collect();
-        let is_covered = |it: &Group| match it {
-            Group::Tiled { root, anchor } => [*root, *anchor].map(|it| members.contains(&it)),
-            Group::Rows { root, inside, .. } => {
+        let is_covered = |it: &FusionGroup| match it {
+            FusionGroup::Tiled(Tiled { root, anchor }) => {
+                [*root, *anchor].map(|it| members.contains(&it))
+            }
+            FusionGroup::Rows(Rows { root, inside, .. }) => {
                 let own = members.contains(root);
                 [own, inside.iter().all(|it| members.contains(it) == own) == own]
             }
-            Group::Chain(_) => [false; 2],
+            FusionGroup::Chain(_) => [false; 2],
         };
         let covered: Vec<[bool; 2]> = merged.iter().map(is_covered).collect();
         if covered.iter().any(|it| it[0] != it[1]) {
@@ -84,21 +43,13 @@ fn merged(b: &Builder, groups: &[Group]) -> Option<Vec<Group>> {
         let mut covered = covered.into_iter();
         merged.retain(|_| covered.next() != Some([true; 2]));
         if let Some(at) = merged.iter_mut().find(|it| *it == group) {
-            *at = Group::Chain(chain);
+            *at = FusionGroup::Chain(chain);
         }
     }
     (merged != groups).then_some(merged)
 }
 
-impl Chain {
-    /// Everything that runs along with the product.
-    pub(super) fn members(&self) -> impl Iterator<Item = StageId> {
-        let scores = self.scores.iter().map(|it| it.0);
-        scores.chain(self.rolling.iter().map(|it| it.0))
-    }
-}
-
-/// What must run along with a product so that it need not wait for it.
+/// Returns the chain that ends in a product.
 fn chain(b: &Builder, root: StageId, anchor: StageId) -> Option<Chain> {
     let compute = &b.schedule.stage(anchor).compute;
     let [_] = &compute.axes[compute.n_spatial..] else { return None };
@@ -109,20 +60,20 @@ fn chain(b: &Builder, root: StageId, anchor: StageId) -> Option<Chain> {
         (0..compute.n_spatial).filter(is).max_by_key(|it| (extents[*it], *it))
     };
     let (row, column) = (alone(first, second)?, alone(second, first)?);
-    if extents[column] > MOST_COLUMNS {
+    if extents[column] > MAX_COLUMNS {
         return None;
     }
     let mut search = Search {
         b,
         anchor,
-        found: Chain { root, anchor, row, column, scores: Vec::new(), rolling: Vec::new() },
+        found: Chain { root, anchor, row, column, scores: Vec::new(), reductions: Vec::new() },
     };
     search.reads(anchor, row, compute.n_spatial)?;
     let mut chain = search.found;
-    let place = |it: StageId| b.schedule.order.iter().position(|other| *other == it);
-    chain.scores.sort_by_key(|it| place(it.0));
-    chain.rolling.sort_by_key(|it| place(it.0));
-    (!chain.rolling.is_empty() && !chain.scores.is_empty()).then_some(chain)
+    let position = |it: StageId| b.schedule.order.iter().position(|other| *other == it);
+    chain.scores.sort_by_key(|it| position(it.stage));
+    chain.reductions.sort_by_key(|it| position(it.stage));
+    (!chain.reductions.is_empty() && !chain.scores.is_empty()).then_some(chain)
 }
 
 struct Search<'a> {
@@ -132,7 +83,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Adds what a stage reads for rows and columns of a block, which two of its axes count.
+    /// Adds the stages that a stage reads for a block, whose rows and columns are two of its axes.
     fn reads(&mut self, stage: StageId, row: usize, column: usize) -> Option<()> {
         let mut reads = Vec::new();
         self.b.schedule.stage(stage).compute.body.walk(&mut |it| {
@@ -144,7 +95,9 @@ impl Search<'_> {
             let Some(producer) = self.b.schedule.tensor(tensor).stage else { continue };
             match (row, column) {
                 (Some(row), Some(column)) => self.score(producer, row, column)?,
-                (Some(row), None) if self.reduces_columns(producer) => self.roll(producer, row)?,
+                (Some(row), None) if self.reduces_columns(producer) => {
+                    self.reduction(producer, row)?
+                }
                 _ => {}
             }
         }
@@ -155,20 +108,21 @@ impl Search<'_> {
     fn score(&mut self, stage: StageId, row: usize, column: usize) -> Option<()> {
         let schedule = &self.b.schedule;
         let tensor = schedule.stage(stage).tensor();
-        if self.found.scores.contains(&(stage, row, column)) {
+        let score = Score { stage, row, column };
+        if self.found.scores.contains(&score) {
             return Some(());
         }
-        if schedule.is_output(tensor) || self.found.scores.iter().any(|it| it.0 == stage) {
+        if schedule.is_output(tensor) || self.found.score(stage).is_some() {
             return None;
         }
-        self.found.scores.push((stage, row, column));
+        self.found.scores.push(score);
         self.reads(stage, row, column)?;
         let readers: Vec<StageId> = schedule.readers(tensor).collect();
         for reader in readers {
             if reader == self.anchor || self.found.members().any(|it| it == reader) {
                 continue;
             }
-            // The row of the reader is what stands where this stage has its rows.
+            // The rows of the reader are its subscript of this stage's rows.
             let mut own = None;
             self.b.schedule.stage(reader).compute.body.walk(&mut |it| {
                 if let Expr::Read { tensor: read, index } = it
@@ -177,29 +131,30 @@ impl Search<'_> {
                     own = as_axis(index.get(row));
                 }
             });
-            match self.reduces_columns(reader) {
-                true => self.roll(reader, own?)?,
-                false => return None,
+            if !self.reduces_columns(reader) {
+                return None;
             }
+            self.reduction(reader, own?)?;
         }
         Some(())
     }
 
     /// Adds a stage that reduces the columns of blocks.
-    fn roll(&mut self, stage: StageId, row: usize) -> Option<()> {
+    fn reduction(&mut self, stage: StageId, row: usize) -> Option<()> {
         let compute = &self.b.schedule.stage(stage).compute;
         if self.b.schedule.is_output(compute.tensor) || row >= compute.n_spatial {
             return None;
         }
-        if !self.found.rolling.contains(&(stage, row)) {
+        let reduction = RowReduction { stage, row };
+        if !self.found.reductions.contains(&reduction) {
             let column = compute.n_spatial;
-            self.found.rolling.push((stage, row));
+            self.found.reductions.push(reduction);
             self.reads(stage, row, column)?;
         }
         Some(())
     }
 
-    /// Whether a stage reduces one axis as long as the one that the product reduces.
+    /// Returns whether a stage reduces one axis as long as the one that the product reduces.
     fn reduces_columns(&self, stage: StageId) -> bool {
         let compute = |it: StageId| &self.b.schedule.stage(it).compute;
         let reduced = |it: StageId| match &compute(it).axes[compute(it).n_spatial..] {
@@ -210,7 +165,7 @@ impl Search<'_> {
     }
 }
 
-/// The subscript that is an axis as it is.
+/// Returns the position of the subscript that is an axis and nothing else.
 fn along(index: &[Subscript], axis: usize) -> Option<usize> {
     index.iter().position(|it| as_axis(Some(it)) == Some(axis))
 }

@@ -1,5 +1,5 @@
-//! The rule for long reductions across memory: neighboring threads take neighboring columns, rows of
-//! threads take every so many steps of the reduction, and what they found is combined in shared
+//! The GPU template for long reductions across memory: neighboring threads take neighboring columns,
+//! rows of threads interleave the steps of the reduction, and partial results are combined in shared
 //! memory.
 //!
 //! ```text
@@ -10,21 +10,24 @@
 //!   thread j_1:            vectorized j_2:  y[j] = f(sum[j])
 //! ```
 
+use super::pattern::Pattern;
 use super::reads::{column, lanes, length, reduces};
-use super::{innermost, power};
+use super::threads::innermost;
 use crate::sketch::builder::Builder;
-use crate::sketch::{DecisionId, Factor};
+use crate::sketch::fusion_group::Rows;
+use crate::sketch::template::Template;
+use crate::sketch::types::{DecisionId, Factor, TemplateKind};
 use tvmtune_schedule::error::{ErrorKind, ScheduleError};
 use tvmtune_schedule::{AxisId, Layout, LoopKind, StageId};
 
-/// Threads side by side.
+/// Threads along the columns: a warp.
 const SIDE: u64 = 32;
 /// Rows of threads.
-const MOST_ROWS: u64 = 16;
-/// Steps of the reduction that a thread should have at least.
-const LEAST_STEPS: u64 = 8;
-/// Threads that keep the memory of a multiprocessor busy.
-const BUSY: u64 = 1024;
+const MAX_ROWS: u64 = 16;
+/// Steps of the reduction that a thread should have.
+const MIN_STEPS: u64 = 8;
+/// Threads that keep the memory of a multiprocessor busy: half of those that it can hold.
+const BUSY_THREADS: u64 = 1024;
 
 /// The tile of a block.
 #[derive(Clone, Copy)]
@@ -44,11 +47,19 @@ struct Placed {
     accumulator: Option<StageId>,
 }
 
-pub(super) fn columns(
-    b: &mut Builder,
-    root: StageId,
-    inside: &[StageId],
-) -> Result<(), ScheduleError> {
+pub(super) struct ColumnReduction;
+
+impl Template<Rows> for ColumnReduction {
+    fn is_applicable(&self, b: &Builder, rows: &Rows) -> bool {
+        Pattern::of(b, rows) == Pattern::StridedReduction
+    }
+
+    fn schedule(&self, b: &mut Builder, rows: &Rows) -> Result<(), ScheduleError> {
+        schedule(b, rows.root, &rows.inside)
+    }
+}
+
+fn schedule(b: &mut Builder, root: StageId, inside: &[StageId]) -> Result<(), ScheduleError> {
     let name = b.stage_name(root).to_owned();
     let n_spatial = b.schedule.stage(root).compute.n_spatial;
     let mut attached = inside.to_vec();
@@ -80,7 +91,7 @@ pub(super) fn columns(
             b.apply(|it| it.compute_at(accumulator, stage, thread))?;
         }
     }
-    b.name.push(format!("{name}: columns"));
+    b.note_template(TemplateKind::Columns, root);
     Ok(())
 }
 
@@ -95,24 +106,25 @@ fn decide(
     let extents = b.extents(root);
     let elements: u64 = extents.iter().product();
     let multiprocessors = u64::from(b.gpu().multiprocessors);
-    let most_rows = (length(b, longest) / LEAST_STEPS).clamp(1, MOST_ROWS);
+    let most_rows = (length(b, longest) / MIN_STEPS).clamp(1, MAX_ROWS);
     // Wide accesses only where there is enough to do for all threads without them.
     let widest = lanes(b, reductions, column);
     let busy = |lanes: &u64| elements / (lanes * SIDE) >= multiprocessors;
     let best = [8, 4, 2].into_iter().find(|it| *it <= widest && busy(it)).unwrap_or(1);
     let group = b.new_group();
-    let lanes = power(b, format!("{name} vector"), widest, best, group);
+    let lanes = b.decide_power(format!("{name} vector"), widest, best, group);
     let side = (extents[column] / best).next_power_of_two().clamp(1, SIDE);
-    let threads = power(b, format!("{name} columns"), 4 * SIDE, side, group);
+    let threads = b.decide_power(format!("{name} columns"), 4 * SIDE, side, group);
     let group = b.new_group();
-    let rows =
-        (multiprocessors * BUSY * best / elements.max(1)).next_power_of_two().clamp(1, most_rows);
+    let rows = (multiprocessors * BUSY_THREADS * best / elements.max(1))
+        .next_power_of_two()
+        .clamp(1, most_rows);
     let rows = 1 << rows.ilog2();
-    let rows = power(b, format!("{name} rows"), 2 * MOST_ROWS, rows, group);
+    let rows = b.decide_power(format!("{name} rows"), 2 * MAX_ROWS, rows, group);
     (Tile { column, threads, lanes }, rows)
 }
 
-/// Lets rows of threads reduce on their own, each in registers.
+/// Factors a reduction into partial results of rows of threads, each in registers.
 fn rows_of_threads(
     b: &mut Builder,
     stage: StageId,

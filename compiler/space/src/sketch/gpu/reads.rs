@@ -1,24 +1,24 @@
-//! How stages read: which of their axes run along memory, and in vectors of how many elements.
+//! Access analysis: reuse of operands, axes that are contiguous in memory, the widest vectors along them.
 
 use crate::sketch::builder::Builder;
 use tvmtune_ir::dag::access::Access;
 use tvmtune_schedule::StageId;
 
 /// Bytes of the widest access of a thread.
-const WIDEST: u64 = 16;
+pub(super) const ACCESS_BYTES: u64 = 16;
 
-/// How many elements are reduced to one; 1 for a stage that does not reduce.
+/// Counts the elements that are reduced to one; 1 for a stage that does not reduce.
 pub(super) fn length(b: &Builder, stage: StageId) -> u64 {
     let n_spatial = b.schedule.stage(stage).compute.n_spatial;
     b.extents(stage)[n_spatial..].iter().product()
 }
 
-/// Whether a stage reduces.
+/// Returns whether a stage reduces.
 pub(super) fn reduces(b: &Builder, stage: StageId) -> bool {
     b.schedule.stage(stage).compute.reducer.is_some()
 }
 
-/// The read that touches most: what it costs decides how a stage runs.
+/// Returns the read with the largest footprint: it dominates the memory traffic.
 fn largest(b: &Builder, stage: StageId) -> Option<Access> {
     let extents = b.extents(stage);
     let size = |it: &Access| {
@@ -28,7 +28,7 @@ fn largest(b: &Builder, stage: StageId) -> Option<Access> {
     b.accesses(stage).into_iter().max_by_key(size)
 }
 
-/// Whether a stage reads along memory as its last reduce loop runs.
+/// Returns whether the last reduce axis of a stage is contiguous in memory.
 pub(super) fn is_along_memory(b: &Builder, stage: StageId) -> bool {
     let n_spatial = b.schedule.stage(stage).compute.n_spatial;
     let extents = b.extents(stage);
@@ -36,30 +36,53 @@ pub(super) fn is_along_memory(b: &Builder, stage: StageId) -> bool {
     last.is_some_and(|last| largest(b, stage).is_some_and(|it| it.is_contiguous(last)))
 }
 
-/// The spatial axis along which a stage reads memory, if there is one.
+/// Returns the spatial axis of a stage that is contiguous in memory.
 pub(super) fn column(b: &Builder, stage: StageId) -> Option<usize> {
     let (extents, read) = (b.extents(stage), largest(b, stage)?);
     let n_spatial = b.schedule.stage(stage).compute.n_spatial;
     (0..n_spatial).find(|it| extents[*it] > 1 && read.is_contiguous(*it))
 }
 
-/// How many elements of an axis of that extent a vector may have, where those stages run along it:
-/// 1 where that is known at launch only.
+/// Returns the elements of an axis that a vector may have in all of those stages: 1 where extents are
+/// known at launch only.
 pub(super) fn lanes(b: &Builder, stages: &[StageId], axis: usize) -> u64 {
     let bytes = |it: &StageId| {
         let own = b.schedule.stage(*it).tensor();
         let read = b.accesses(*it).into_iter().filter(|it| it.is_contiguous(axis));
         let tensors = read.map(|it| it.tensor).chain([own]);
-        tensors.map(|it| b.schedule.tensor(it).tensor.dtype.bytes()).min().unwrap_or(WIDEST)
+        tensors.map(|it| b.schedule.tensor(it).tensor.dtype.bytes()).min().unwrap_or(ACCESS_BYTES)
     };
-    let widest = WIDEST / stages.iter().map(bytes).min().unwrap_or(WIDEST);
+    let widest = ACCESS_BYTES / stages.iter().map(bytes).min().unwrap_or(ACCESS_BYTES);
     let fits =
         |lanes: &u64| *lanes <= widest && stages.iter().all(|it| is_multiple(b, *it, axis, *lanes));
     [8, 4, 2].into_iter().find(fits).unwrap_or(1)
 }
 
-/// Whether an axis has a multiple of so many iterations, whatever the dimensions.
-fn is_multiple(b: &Builder, stage: StageId, axis: usize, of: u64) -> bool {
+/// Returns whether the extent of an axis is a multiple of a number, whatever the dimensions.
+fn is_multiple(b: &Builder, stage: StageId, axis: usize, number: u64) -> bool {
     let extent = &b.schedule.stage(stage).compute.axes[axis].extent;
-    extent.as_constant().is_some_and(|it| (it as u64).is_multiple_of(of))
+    extent.as_constant().is_some_and(|it| (it as u64).is_multiple_of(number))
+}
+
+/// Returns whether a reduction runs in tiles: two of its operands are used more than once.
+pub(in crate::sketch) fn is_tiled(b: &Builder, stage: StageId) -> bool {
+    let compute = &b.schedule.stage(stage).compute;
+    let (extents, accesses) = (b.extents(stage), b.accesses(stage));
+    let long = |axis: &usize| extents[*axis] > 1;
+    let axes: Vec<usize> = (0..compute.n_spatial).filter(long).collect();
+    let reused = |axis: &&usize| accesses.iter().any(|it| !it.depends_on(**axis));
+    let differs = |a: &usize, b: &usize| {
+        accesses.iter().any(|it| it.depends_on(*a) && !it.depends_on(*b))
+            && accesses.iter().any(|it| it.depends_on(*b) && !it.depends_on(*a))
+    };
+    let shared: Vec<&usize> = axes.iter().filter(reused).collect();
+    b.has_reuse(stage) && shared.iter().any(|a| shared.iter().any(|b| differs(a, b)))
+}
+
+/// Returns the elements that one access may have along an axis of that extent.
+pub(super) fn vector(b: &Builder, stage: StageId, extent: u64) -> u64 {
+    let tensor = b.schedule.stage(stage).tensor();
+    let widest = ACCESS_BYTES / b.schedule.tensor(tensor).tensor.dtype.bytes();
+    let fits = |it: &u64| *it <= widest && extent.is_multiple_of(*it);
+    [8, 4, 2].into_iter().find(fits).unwrap_or(1)
 }

@@ -1,5 +1,5 @@
-//! The rule for rows: threads share a row, combine what they reduce, and keep their elements of
-//! what is used again in registers.
+//! The GPU template for reductions along memory: threads share a row, combine partial results by an
+//! all-reduce, and keep elements that are used again in registers.
 //!
 //! ```text
 //! parallel rows_0
@@ -14,28 +14,48 @@
 //!
 //! The row kernels of quack (Dao-AILab): 8 to 256 threads a row, by its length.
 
-use super::power;
+use super::pattern::Pattern;
 use super::reads::{column, is_along_memory, lanes, length, reduces};
+use super::threads::{distribute_row, distribute_rows};
 use crate::sketch::builder::Builder;
-use crate::sketch::{DecisionId, Factor};
+use crate::sketch::fusion_group::Rows;
+use crate::sketch::template::Template;
+use crate::sketch::types::TemplateKind;
+use tvmtune_schedule::StageId;
 use tvmtune_schedule::error::ScheduleError;
-use tvmtune_schedule::{AxisId, LoopKind, StageId};
 
-/// Threads of a block with several rows.
-const THREADS: u64 = 128;
-/// Threads of a block that has a multiprocessor for itself.
-const MOST_THREADS: u64 = 512;
+/// Threads of a row that has a multiprocessor for itself.
+const MAX_THREADS: u64 = 512;
+/// Elements along memory that threads share, rather than those of a row.
+const MIN_SHARED_ELEMENTS: u64 = 8;
+/// Elements of a reduction along memory that threads share.
+const MIN_SHARED_LENGTH: u64 = 32;
 
-pub(super) fn rows(
-    b: &mut Builder,
-    root: StageId,
-    inside: &[StageId],
-    depth: usize,
-) -> Result<(), ScheduleError> {
+pub(super) struct RowReduction;
+
+impl Template<Rows> for RowReduction {
+    fn is_applicable(&self, b: &Builder, rows: &Rows) -> bool {
+        match Pattern::of(b, rows) {
+            Pattern::MixedRanks | Pattern::FullReduction | Pattern::ContiguousReduction => true,
+            Pattern::RowScan
+            | Pattern::Elementwise
+            | Pattern::BlockPrefix
+            | Pattern::ShortReduction
+            | Pattern::StridedReduction => false,
+        }
+    }
+
+    fn schedule(&self, b: &mut Builder, rows: &Rows) -> Result<(), ScheduleError> {
+        schedule(b, rows)
+    }
+}
+
+fn schedule(b: &mut Builder, rows: &Rows) -> Result<(), ScheduleError> {
+    let Rows { root, ref inside, depth } = *rows;
     let name = b.stage_name(root).to_owned();
     let extents = b.extents(root);
-    let mut attached = inside.to_vec();
-    // A single result is added up where it belongs.
+    let mut attached = inside.clone();
+    // A single result needs no accumulator beside it.
     if reduces(b, root) && depth > 0 {
         attached.push(b.apply(|it| it.cache_write(root))?);
     }
@@ -48,7 +68,7 @@ pub(super) fn rows(
     let longest = stages.iter().zip(&shared).map(length).max().unwrap_or(1);
     let n_rows: u64 = extents[..depth].iter().product();
     let best = match longest {
-        8192.. if n_rows <= u64::from(b.gpu().multiprocessors) => MOST_THREADS,
+        8192.. if n_rows <= u64::from(b.gpu().multiprocessors) => MAX_THREADS,
         ..=64 => 8,
         65..=128 => 16,
         129..=3072 => 32,
@@ -57,33 +77,20 @@ pub(super) fn rows(
         _ => 256,
     };
     let group = b.new_group();
-    let threads = power(b, format!("{name} threads"), 1024, best, group);
-    // All stages have the same, so that what a thread computed is what it needs.
+    let threads = b.decide_power(format!("{name} threads"), 1024, best, group);
+    // All stages have the same vectors, so that threads read the elements that they computed.
     let along = |(stage, axes): (&StageId, &Vec<usize>)| Some(lanes(b, &[*stage], *axes.last()?));
     let widest = stages.iter().zip(&shared).filter_map(along).min().unwrap_or(1);
-    let lanes = power(b, format!("{name} vector"), 8, widest, group);
+    let lanes = b.decide_power(format!("{name} vector"), 8, widest, group);
     for (stage, axes) in stages.iter().zip(&shared) {
-        share(b, *stage, axes, threads, lanes)?;
+        distribute_row(b, *stage, axes, threads, lanes)?;
     }
-    b.name.push(format!("{name}: rows"));
-    let Some(last) = depth.checked_sub(1) else { return Ok(()) };
-    let group = b.new_group();
-    let best = (THREADS / best).clamp(1, extents[last].next_power_of_two());
-    let block = power(b, format!("{name} rows"), 32.min(extents[last]), best, group);
-    let parts = b.split(root, AxisId(last as u32), &[Factor::Open(block)])?;
-    for axis in (0..last as u32).map(AxisId).chain([parts[0]]) {
-        b.annotate(root, axis, LoopKind::Parallel)?;
-    }
-    b.annotate(root, parts[1], LoopKind::Thread)?;
-    // Readers first: a stage runs inside the loop only when all that read it do.
-    for stage in attached.into_iter().rev() {
-        b.apply(|it| it.compute_at(stage, root, parts[1]))?;
-    }
-    Ok(())
+    b.note_template(TemplateKind::Rows, root);
+    distribute_rows(b, &Rows { root, inside: attached, depth }, best, &name)
 }
 
-/// The axes of a stage that the threads of a row share: those of its elements, or those that it
-/// reduces.
+/// Returns the axes of a stage that the threads of a row share: those of its elements, or those that
+/// it reduces.
 fn shared_axes(b: &Builder, stage: StageId, depth: usize) -> Vec<usize> {
     let extents = b.extents(stage);
     let n_spatial = b.schedule.stage(stage).compute.n_spatial;
@@ -91,34 +98,13 @@ fn shared_axes(b: &Builder, stage: StageId, depth: usize) -> Vec<usize> {
     let by_element = match reduces(b, stage) {
         false => true,
         true if elements == 1 => false,
-        true if column(b, stage).is_some_and(|it| it >= depth) && elements >= 8 => true,
-        true if is_along_memory(b, stage) && length(b, stage) >= 32 => false,
+        true if column(b, stage).is_some_and(|it| it >= depth)
+            && elements >= MIN_SHARED_ELEMENTS =>
+        {
+            true
+        }
+        true if is_along_memory(b, stage) && length(b, stage) >= MIN_SHARED_LENGTH => false,
         true => elements >= length(b, stage),
     };
     if by_element { (depth..n_spatial).collect() } else { (n_spatial..extents.len()).collect() }
-}
-
-/// Lets threads share what a stage does for one row.
-pub(super) fn share(
-    b: &mut Builder,
-    stage: StageId,
-    axes: &[usize],
-    threads: DecisionId,
-    lanes: DecisionId,
-) -> Result<(), ScheduleError> {
-    let Some((last, outer)) = axes.split_last() else { return Ok(()) };
-    let mut axis = AxisId(*last as u32);
-    for outer in outer.iter().rev() {
-        axis = b.apply(|it| it.fuse(stage, AxisId(*outer as u32), axis))?;
-    }
-    let parts = b.split(stage, axis, &[Factor::Open(threads), Factor::Open(lanes)])?;
-    let mut order = b.schedule.stage(stage).order.clone();
-    let first = order.iter().position(|it| parts.contains(it)).unwrap_or(0);
-    order.retain(|it| !parts.contains(it));
-    // Elements that are reduced stay the innermost loop.
-    order.splice(first..first, [parts[1], parts[0]]);
-    order.push(parts[2]);
-    b.apply(|it| it.reorder(stage, &order))?;
-    b.annotate(stage, parts[1], LoopKind::Thread)?;
-    b.annotate(stage, parts[2], LoopKind::Vectorized)
 }

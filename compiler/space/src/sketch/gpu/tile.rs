@@ -1,10 +1,10 @@
-//! The rule for reductions of which two operands are used more than once: matrix products,
-//! convolutions, and whatever else looks like them.
+//! The GPU template for reductions in thread tiles: two operands are used more than once, as in matrix
+//! products and convolutions.
 //!
 //! ```text
 //! parallel i_0, j_0
 //!   for k_0                                                  -- the reduction, computed here
-//!     thread t:  a_tile[k, i] = a[i_0 + i, k_0 + k]          -- by all threads, in vectors
+//!     thread t:  a_tile[k, i] = a[i_0 + i, k_0 + k]          -- cooperatively, in vectors
 //!     thread t:  b_tile[k, j] = b[k_0 + k, j_0 + j]
 //!     thread i_2, j_2
 //!       unrolled k_1
@@ -17,23 +17,25 @@
 //!
 //! Ansor's multi-level tiling for GPUs (`SSSRRSRS`), with virtual threads as repeats inside.
 
-use super::power;
+use super::reads::ACCESS_BYTES;
+use super::threads::MAX_UNROLLED;
 use super::tile_size::{AxisTile, TileSize, choose};
 use crate::sketch::builder::Builder;
-use crate::sketch::{DecisionId, DecisionKind, Factor};
+use crate::sketch::fusion_group::Tiled;
+use crate::sketch::template::Template;
+use crate::sketch::types::{DecisionId, DecisionKind, Factor, TemplateKind};
 use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::dag::access::Access;
 use tvmtune_schedule::error::{ErrorKind, ScheduleError};
 use tvmtune_schedule::{AxisId, Instruction, Layout, LoopKind, StageId};
 
-/// Steps of a reduction that are written out one after the other.
-const LONGEST: u64 = 32;
-
-/// A copy of an operand: the stage, and the dimension whose elements threads read side by side.
-pub(super) struct Operand {
-    pub(super) stage: StageId,
-    pub(super) dim: Option<usize>,
-    pub(super) vector: u64,
+/// A copy of an operand.
+struct Operand {
+    stage: StageId,
+    /// The dimension along which neighboring threads read.
+    dim: Option<usize>,
+    /// Elements of an access.
+    vector: u64,
 }
 
 /// The decisions on one axis.
@@ -44,7 +46,19 @@ struct Axis {
     inner: DecisionId,
 }
 
-pub(super) fn tile(b: &mut Builder, root: StageId, anchor: StageId) -> Result<(), ScheduleError> {
+pub(super) struct ThreadTile;
+
+impl Template<Tiled> for ThreadTile {
+    fn is_applicable(&self, _: &Builder, _: &Tiled) -> bool {
+        true
+    }
+
+    fn schedule(&self, b: &mut Builder, group: &Tiled) -> Result<(), ScheduleError> {
+        schedule(b, group.root, group.anchor)
+    }
+}
+
+fn schedule(b: &mut Builder, root: StageId, anchor: StageId) -> Result<(), ScheduleError> {
     let name = b.stage_name(root).to_owned();
     let anchor = if root == anchor { b.apply(|it| it.cache_write(anchor))? } else { anchor };
     let size = choose(b, anchor).ok_or(ErrorKind::NotReduction.of_stage(anchor))?;
@@ -55,14 +69,14 @@ pub(super) fn tile(b: &mut Builder, root: StageId, anchor: StageId) -> Result<()
     let step = reduce(b, anchor, &axes, &size, &name)?;
     let threads: Vec<DecisionId> = axes.iter().map(|it| it.threads).collect();
     for operand in operands {
-        place(b, &operand, anchor, step, &threads, 1)?;
+        place(b, &operand, anchor, step, &threads)?;
     }
-    b.name.push(format!("{name}: tile"));
+    b.note_template(TemplateKind::Tile, root);
     Ok(())
 }
 
 /// Copies every operand that varies inside a tile.
-pub(super) fn copy_operands(
+fn copy_operands(
     b: &mut Builder,
     anchor: StageId,
     size: &TileSize,
@@ -83,11 +97,11 @@ pub(super) fn copy_operands(
             false if skips => b.apply(|it| it.cache_operand(anchor, read as u32)),
             false => b.apply(|it| it.cache_read(tensor, anchor)),
         };
-        // What cannot be copied is read where it is.
+        // An operand that cannot be copied is read in place.
         let Ok(stage) = copied else { continue };
         let side = size.axes.iter().rev();
         let (dim, vector) = if skips {
-            // Its dimensions are the axes that it is read along.
+            // The dimensions of the copy are the axes of the read.
             let before = |axis: usize| (0..axis).filter(|it| access.depends_on(*it)).count();
             let moving = side.map(|it| it.axis).find(|it| access.depends_on(*it));
             (moving.map(before), 1)
@@ -100,7 +114,7 @@ pub(super) fn copy_operands(
     Ok(operands)
 }
 
-/// Whether a read steps over elements that no other iteration reads.
+/// Returns whether a read skips elements that no other iteration reads.
 fn skips_elements(access: &Access) -> bool {
     access.steps.iter().flatten().any(|steps| {
         let mut moving = steps.iter().filter(|it| **it != 0);
@@ -108,12 +122,12 @@ fn skips_elements(access: &Access) -> bool {
     })
 }
 
-/// The dimension that an axis indexes with step 1.
+/// Returns the dimension that an axis indexes with step 1.
 fn dim_along(access: &Access, axis: usize) -> Option<usize> {
     access.steps.iter().position(|it| it.as_ref().is_some_and(|it| it[axis] == 1))
 }
 
-/// How many elements of a tile's rows lie side by side for certain, 4 at most.
+/// Returns the elements of a tile's rows that are contiguous for certain, in an access of 16 bytes.
 fn vector(b: &Builder, access: &Access, size: &TileSize) -> u64 {
     let tensor = &b.schedule.tensor(access.tensor).tensor;
     let Some((steps, extent)) = access.steps.last().zip(tensor.shape.last()) else { return 1 };
@@ -126,7 +140,7 @@ fn vector(b: &Builder, access: &Access, size: &TileSize) -> u64 {
     let [axis] = moving.as_slice() else { return 1 };
     let row = length(*axis).unwrap_or(1);
     let whole = extent.as_constant().unwrap_or(1) as u64;
-    let widest = 16 / tensor.dtype.bytes();
+    let widest = ACCESS_BYTES / tensor.dtype.bytes();
     let fits = |it: &u64| *it <= widest && row.is_multiple_of(*it) && whole.is_multiple_of(*it);
     [8, 4, 2].into_iter().find(fits).unwrap_or(1)
 }
@@ -135,8 +149,8 @@ fn decide(b: &mut Builder, size: &TileSize, name: &str) -> Vec<Axis> {
     let mut axes = Vec::new();
     for tile in &size.axes {
         let group = b.new_group();
-        let mut open = |what: &str, most, best| {
-            power(b, format!("{name} axis {} {what}", tile.axis), most, best, group)
+        let mut open = |level: &str, max, best| {
+            b.decide_power(format!("{name} axis {} {level}", tile.axis), max, best, group)
         };
         let repeats = open("repeats", 8, tile.repeats);
         let threads = open("threads", 64, tile.threads);
@@ -213,8 +227,8 @@ fn reduce(
     }
     let group = b.new_group();
     let (axis, depth) = size.step;
-    let most = b.extents(anchor)[axis].next_power_of_two().min(64);
-    let decision = power(b, format!("{name} depth"), most, depth, group);
+    let max = b.extents(anchor)[axis].next_power_of_two().min(64);
+    let decision = b.decide_power(format!("{name} depth"), max, depth, group);
     let parts = b.split(anchor, AxisId(axis as u32), &[Factor::Open(decision)])?;
     let reduce_axes = compute.n_spatial..compute.axes.len();
     let kept = reduce_axes.filter(|it| *it != axis).map(|it| AxisId(it as u32));
@@ -241,25 +255,25 @@ fn reduce(
         kind: LoopKind::Unrolled,
     };
     // The innermost loops, as far as the code stays short.
-    let mut written_out = 1;
+    let mut n_iterations = 1;
     let short = |axis: &&AxisId| {
         let extent = if **axis == parts[1] { depth } else { b.extent(anchor, **axis) };
-        written_out *= extent;
-        written_out <= LONGEST
+        n_iterations *= extent;
+        n_iterations <= MAX_UNROLLED
     };
     let inner: Vec<Instruction> = steps.iter().rev().take_while(short).map(unrolled).collect();
     b.one_of(decision, vec![Vec::new(), inner])?;
-    let stages = most_stages(b);
+    let stages = max_stages(b);
     pipeline(b, anchor, parts[0], stages, name)?;
     Ok(parts[0])
 }
 
-/// How many steps of a reduction are on their way at once where there is room for them.
-pub(super) fn most_stages(b: &Builder) -> u64 {
+/// Returns the pipeline stages of a reduction where there is room for them.
+pub(super) fn max_stages(b: &Builder) -> u64 {
     if b.gpu().arch.has_async_copies() { 3 } else { 1 }
 }
 
-/// Opens how many steps of the reduction are on their way at once; by default `best`.
+/// Opens the number of pipeline stages of a reduction; by default `best`.
 pub(super) fn pipeline(
     b: &mut Builder,
     anchor: StageId,
@@ -277,15 +291,13 @@ pub(super) fn pipeline(
     b.one_of(decision, vec![Vec::new(), pipelined(2), pipelined(3), pipelined(4)])
 }
 
-/// Copies an operand in each step of the reduction, by all threads: `each` for every combination of
-/// what `threads` count.
-pub(super) fn place(
+/// Copies an operand in each step of the reduction, by all threads.
+fn place(
     b: &mut Builder,
     operand: &Operand,
     anchor: StageId,
     step: AxisId,
     threads: &[DecisionId],
-    each: u64,
 ) -> Result<(), ScheduleError> {
     let stage = operand.stage;
     let name = b.stage_name(stage).to_owned();
@@ -297,32 +309,30 @@ pub(super) fn place(
         let layout = Layout { splits: Vec::new(), order };
         let group = b.new_group();
         let kind = DecisionKind::Choice;
-        // Copies that run by themselves keep what lies side by side together.
+        // Asynchronous copies keep contiguous elements together.
         let best = u64::from(!b.gpu().arch.has_async_copies());
         let decision = b.decide(format!("{name} layout"), kind, &[0, 1], best, group);
         b.one_of(decision, vec![Vec::new(), vec![Instruction::Pack { tensor, layout }]])?;
     }
-    by_all_threads(b, stage, &name, operand.vector, each, threads)
+    copy_by_all_threads(b, stage, operand.vector, Factor::Product(1, threads.to_vec()))
 }
 
-/// Lets all threads of a block share what a stage copies, in vectors: `each` for every combination
-/// of what `threads` count.
-pub(super) fn by_all_threads(
+/// Distributes the elements that a stage copies over all threads of a block, in vectors.
+pub(super) fn copy_by_all_threads(
     b: &mut Builder,
     stage: StageId,
-    name: &str,
     vector: u64,
-    each: u64,
-    threads: &[DecisionId],
+    threads: Factor,
 ) -> Result<(), ScheduleError> {
+    let name = b.stage_name(stage).to_owned();
     let mut order = b.schedule.stage(stage).order.clone();
     let Some(mut axis) = order.pop() else { return Ok(()) };
     while let Some(outer) = order.pop() {
         axis = b.apply(|it| it.fuse(stage, outer, axis))?;
     }
     let group = b.new_group();
-    let lanes = power(b, format!("{name} vector"), vector, vector, group);
-    let factors = [Factor::Product(each, threads.to_vec()), Factor::Open(lanes)];
+    let lanes = b.decide_power(format!("{name} vector"), vector, vector, group);
+    let factors = [threads, Factor::Open(lanes)];
     let parts = b.split(stage, axis, &factors)?;
     b.apply(|it| it.reorder(stage, &[parts[1], parts[0], parts[2]]))?;
     b.annotate(stage, parts[1], LoopKind::Thread)?;

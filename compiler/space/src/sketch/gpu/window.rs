@@ -1,5 +1,5 @@
-//! The rule for short reductions over windows: what the windows of a block cover goes through shared
-//! memory, padding included, so that each element is fetched once.
+//! The GPU template for short reductions over sliding windows: the elements under the windows of a
+//! block go through shared memory, padding included, so that each is fetched once.
 //!
 //! ```text
 //! parallel others, y_0, x_0
@@ -9,10 +9,14 @@
 //!     vectorized x_2:  c[y, x] = f(acc[x])
 //! ```
 
+use super::pattern::Pattern;
 use super::reads::{lanes, reduces};
-use super::{innermost, operand, power, tile};
+use super::threads::innermost;
+use super::{operand, tile};
 use crate::sketch::builder::Builder;
-use crate::sketch::{DecisionId, Factor};
+use crate::sketch::fusion_group::Rows;
+use crate::sketch::template::Template;
+use crate::sketch::types::{DecisionId, Factor, TemplateKind};
 use tvmtune_ir::dag::access::Access;
 use tvmtune_schedule::error::{ErrorKind, ScheduleError};
 use tvmtune_schedule::{AxisId, LoopKind, StageId};
@@ -22,9 +26,23 @@ const THREADS: u64 = 256;
 /// Threads along one axis.
 const SIDE: u64 = 16;
 
-/// The read of a reduction whose windows overlap. Prefixes do, but a condition says which elements
-/// are in one.
-pub(super) fn read(b: &Builder, anchor: StageId) -> Option<Access> {
+pub(super) struct Window;
+
+impl Template<Rows> for Window {
+    fn is_applicable(&self, b: &Builder, rows: &Rows) -> bool {
+        let mut stages = rows.inside.iter().chain([&rows.root]);
+        Pattern::of(b, rows) == Pattern::ShortReduction
+            && stages.any(|it| window_read(b, *it).is_some())
+    }
+
+    fn schedule(&self, b: &mut Builder, rows: &Rows) -> Result<(), ScheduleError> {
+        schedule(b, rows.root, &rows.inside)
+    }
+}
+
+/// Returns the read of a reduction whose windows overlap. Those of prefixes do not count: a condition
+/// selects their elements.
+fn window_read(b: &Builder, anchor: StageId) -> Option<Access> {
     if b.schedule.prefix_axes(anchor).is_some() {
         return None;
     }
@@ -41,19 +59,16 @@ pub(super) fn read(b: &Builder, anchor: StageId) -> Option<Access> {
     b.accesses(anchor).into_iter().find(overlaps)
 }
 
-pub(super) fn window(
-    b: &mut Builder,
-    root: StageId,
-    inside: &[StageId],
-) -> Result<(), ScheduleError> {
+fn schedule(b: &mut Builder, root: StageId, inside: &[StageId]) -> Result<(), ScheduleError> {
     let name = b.stage_name(root).to_owned();
     let mut attached = inside.to_vec();
     if reduces(b, root) {
         attached.push(b.apply(|it| it.cache_write(root))?);
     }
     let refused = ErrorKind::NotReduction.of_stage(root);
-    let anchor = attached.iter().copied().find(|it| read(b, *it).is_some()).ok_or(refused)?;
-    let Access { tensor, conditional, .. } = read(b, anchor).ok_or(refused)?;
+    let anchor =
+        attached.iter().copied().find(|it| window_read(b, *it).is_some()).ok_or(refused)?;
+    let Access { tensor, conditional, .. } = window_read(b, anchor).ok_or(refused)?;
     let copy = match conditional {
         true => b.apply(|it| it.cache_padded(tensor, anchor))?,
         false => b.apply(|it| it.cache_read(tensor, anchor))?,
@@ -66,10 +81,9 @@ pub(super) fn window(
         b.apply(|it| it.compute_at(stage, root, split.thread))?;
     }
     b.apply(|it| it.compute_at(copy, root, split.block))?;
-    let copied = b.stage_name(copy).to_owned();
-    let vector = operand::whole_vector(b, copy);
-    tile::by_all_threads(b, copy, &copied, vector, 1, &split.decisions)?;
-    b.name.push(format!("{name}: window"));
+    let vector = operand::aligned_vector(b, copy);
+    tile::copy_by_all_threads(b, copy, vector, Factor::Product(1, split.decisions))?;
+    b.note_template(TemplateKind::Window, root);
     Ok(())
 }
 
@@ -80,7 +94,7 @@ struct Split {
     /// The last loop over blocks, and over threads.
     block: AxisId,
     thread: AxisId,
-    /// How many threads along each axis.
+    /// The decisions on threads along each axis.
     decisions: Vec<DecisionId>,
 }
 
@@ -89,7 +103,7 @@ fn split_root(b: &mut Builder, root: StageId, name: &str) -> Result<Split, Sched
     let last = extents.len().checked_sub(1).ok_or(ErrorKind::NotOutermost.of_stage(root))?;
     let widest = lanes(b, &[root], last).min(4);
     let group = b.new_group();
-    let vector = power(b, format!("{name} vector"), 8, widest, group);
+    let vector = b.decide_power(format!("{name} vector"), 8, widest, group);
     let (mut blocks, mut threads, mut inner) = (Vec::new(), Vec::new(), Vec::new());
     let (mut decisions, mut left) = (Vec::new(), THREADS);
     // The innermost axes first: threads side by side read side by side.
@@ -98,7 +112,7 @@ fn split_root(b: &mut Builder, root: StageId, name: &str) -> Result<Split, Sched
         let best = extents[axis].div_ceil(each).next_power_of_two().min(SIDE).min(left);
         left /= best;
         let group = b.new_group();
-        let n = power(b, format!("{name} axis {axis} threads"), 64, best, group);
+        let n = b.decide_power(format!("{name} axis {axis} threads"), 64, best, group);
         let vector = (axis == last).then_some(Factor::Open(vector));
         let factors: Vec<Factor> = [Factor::Open(n)].into_iter().chain(vector).collect();
         let parts = b.split(root, AxisId(axis as u32), &factors)?;

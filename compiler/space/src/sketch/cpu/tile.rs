@@ -1,5 +1,5 @@
-//! The rule for reductions that use their operands more than once: tiles of accumulators in
-//! registers, tiles of those for the caches, tasks of those for the threads.
+//! The CPU template for reductions with reuse: tiles of accumulators in registers, blocks of those for
+//! the caches, tasks of those for the threads.
 //!
 //! ```text
 //! parallel others, y_0, u_0, v_0
@@ -10,75 +10,86 @@
 //!     unrolled u_2: vectorized v_2:  c[.., u, v] = f(acc[u, v])
 //! ```
 //!
-//! `v` is vectorized: operands that depend on it are read as vectors, so they lie side by side
-//! along it, or they are weights, which are packed so, or they are copied so. `u` is an axis on
-//! which such operands do not depend. `y` is what else there is to walk over.
+//! `v` is vectorized: operands that depend on it are contiguous along it, or they are weights, which
+//! are packed so, or they are copied so. `u` is unrolled: an axis on which such operands do not
+//! depend. `y` is the last of the other axes.
 //!
 //! # Source
 //!
 //! Goto and van de Geijn's layers of matrix multiplication, for any reduction with reuse.
 
 use super::blocks::Blocks;
-use super::builder::Builder;
-use super::copies::{pack_by_tile, place_copy, place_padded};
-use super::variant::{Copy, TileVariant};
-use super::{DecisionId, DecisionKind, Factor, lift};
+use super::copies::{self, TileLoops};
+use super::hoist_invariant;
+use super::register_tile::MAX_TILE;
+use super::variant::{CopyScope, TileVariant};
+use crate::sketch::builder::Builder;
+use crate::sketch::fusion_group::Tiled;
+use crate::sketch::layout::{block_sizes, pack_by_tile};
+use crate::sketch::types::{DecisionKind, Factor, TemplateKind};
 use tvmtune_schedule::error::ScheduleError;
 use tvmtune_schedule::{AxisId, Instruction, Layout, LoopKind, StageId};
 
 /// The loops of the stage that is tiled.
-pub(super) struct Loops {
-    /// Those that make the grid of tasks.
-    pub(super) grid: Vec<AxisId>,
-    /// Between the grid and the register tile, with what they walk over.
-    middle: Vec<(char, AxisId)>,
+struct Loops {
+    /// The grid of tasks.
+    grid: Vec<AxisId>,
+    /// The loops between the grid and the register tile.
+    middle: Vec<(Middle, AxisId)>,
     row: Option<AxisId>,
     vector: AxisId,
-    /// The decision that sets the length of the vectorized tile.
-    pub(super) vector_tile: DecisionId,
-    /// Whether tasks pad what they read, as far as analysis can tell.
-    pub(super) pad: bool,
+    copies: TileLoops,
 }
 
-/// Applies the rule: `root` is tiled, `anchor` computed in each of its tiles.
-pub(super) fn tile(
+/// A loop between the grid and the register tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Middle {
+    /// Over iterations of the last other axis.
+    Outer,
+    /// Over tiles of the unrolled axis.
+    Rows,
+    /// Over tiles of the vectorized axis.
+    Vectors,
+}
+
+/// Tiles the root of a group, and computes its anchor in each of the tiles.
+pub(super) fn register_tile(
     b: &mut Builder,
-    root: StageId,
-    anchor: StageId,
+    group: Tiled,
     variant: &TileVariant,
 ) -> Result<(), ScheduleError> {
+    let Tiled { root, anchor } = group;
     let name = b.stage_name(root).to_owned();
-    lift::apart(b, root)?;
+    hoist_invariant::to_phases(b, root)?;
     let anchor = if root == anchor { b.apply(|it| it.cache_write(anchor))? } else { anchor };
     let copied = match variant.copied {
-        Some((read, dim, place)) => {
-            Some((b.apply(|it| it.cache_operand(anchor, read))?, dim, place))
-        }
+        Some(copy) => Some((b.apply(|it| it.cache_operand(anchor, copy.read))?, copy)),
         None => None,
     };
     let mut padded = Vec::new();
     for it in &variant.padded {
         match b.apply(|schedule| schedule.cache_padded(it.tensor, anchor)) {
             Ok(stage) => padded.push((stage, it.stride)),
-            // Where the condition is no padding, it stays.
+            // A condition that is no padding stays.
             Err(_) if it.stride == 1 => {}
             Err(error) => return Err(error),
         }
     }
     pack_accumulators(b, anchor, variant)?;
     let loops = split_root(b, root, anchor, variant, &name)?;
-    order_root(b, root, anchor, &loops, copied, &name)?;
+    let panel = copied.filter(|it| it.1.scope == CopyScope::Panel).map(|it| it.0);
+    order_root(b, Tiled { root, anchor }, &loops, panel, &name)?;
     reduce_in_registers(b, anchor, variant, &name)?;
     for (tensor, dim) in &variant.packed {
-        pack_by_tile(b, *tensor, *dim, loops.vector_tile)?;
+        pack_by_tile(b, *tensor, *dim, loops.copies.vector_tile)?;
     }
     for it in padded {
-        place_padded(b, it, root, &loops, &name)?;
+        copies::place_padded(b, it, root, &loops.copies, &name)?;
     }
-    if let Some((stage, dim, place)) = copied {
-        place_copy(b, stage, dim, place, &loops)?;
+    if let Some((stage, copy)) = copied {
+        copies::place_copy(b, stage, copy, loops.copies.vector_tile)?;
     }
-    b.name.push(variant_name(b, root, variant));
+    b.note_template_as(TemplateKind::Tile, root, &label(b, root, variant));
     Ok(())
 }
 
@@ -98,14 +109,14 @@ fn pack_accumulators(
     b.apply(|it| it.pack(tensor, layout))
 }
 
-fn variant_name(b: &Builder, root: StageId, variant: &TileVariant) -> String {
-    let copied = match variant.copied {
-        Some((_, _, Copy::Panel)) => " panel",
-        Some((_, _, Copy::Whole)) => " copy",
+fn label(b: &Builder, root: StageId, variant: &TileVariant) -> String {
+    let copied = match variant.copied.map(|it| it.scope) {
+        Some(CopyScope::Panel) => " panel",
+        Some(CopyScope::Whole) => " copy",
         None => "",
     };
     let axis = &b.schedule.stage(root).compute.axes[variant.vector].name;
-    format!("{}: tile {axis}{copied}", b.stage_name(root))
+    format!("{} {axis}{copied}", TemplateKind::Tile.label())
 }
 
 fn split_root(
@@ -120,20 +131,20 @@ fn split_root(
     let lanes = b.lanes();
     let (mut grid, mut middle) = (Vec::new(), Vec::new());
 
-    let walked = variant.walked(&extents);
+    let last_outer = variant.last_outer(&extents);
     for (axis, extent) in extents.iter().copied().enumerate() {
         let id = AxisId(axis as u32);
         if axis == variant.vector || Some(axis) == variant.row {
             continue;
         }
-        if Some(axis) == walked {
+        if Some(axis) == last_outer {
             let group = b.new_group();
-            let options = sizes(extent);
+            let options = block_sizes(extent);
             let kind = DecisionKind::Outer;
-            let inner = b.decide(format!("{name} walk"), kind, &options, blocks.walk, group);
+            let inner = b.decide(format!("{name} walk"), kind, &options, blocks.outer, group);
             let parts = b.split(root, id, &[Factor::Open(inner)])?;
             grid.push(parts[0]);
-            middle.push(('y', parts[1]));
+            middle.push((Middle::Outer, parts[1]));
         } else {
             grid.push(id);
         }
@@ -142,51 +153,53 @@ fn split_root(
     if let Some(axis) = variant.row {
         let group = b.new_group();
         let extent = extents[axis];
-        let tiles: Vec<u64> = (1..=extent.min(30)).collect();
+        let tiles: Vec<u64> = (1..=extent.min(MAX_TILE.0)).collect();
         let kind = DecisionKind::Inner;
         let inner = b.decide(format!("{name} rows"), kind, &tiles, variant.tile.rows, group);
-        let options = sizes(extent.div_ceil(variant.tile.rows));
+        let options = block_sizes(extent.div_ceil(variant.tile.rows));
         let kind = DecisionKind::Outer;
         let outer = b.decide(format!("{name} row tiles"), kind, &options, blocks.rows, group);
         let factors = [Factor::Open(outer), Factor::Open(inner)];
         let parts = b.split(root, AxisId(axis as u32), &factors)?;
         grid.push(parts[0]);
-        middle.push(('u', parts[1]));
+        middle.push((Middle::Rows, parts[1]));
         row = Some(parts[2]);
     }
     let group = b.new_group();
     let extent = extents[variant.vector];
     let n_vectors = extent.div_ceil(lanes);
-    let tiles: Vec<u64> = (1..=n_vectors.min(12)).map(|it| it * lanes).collect();
+    let tiles: Vec<u64> = (1..=n_vectors.min(MAX_TILE.1)).map(|it| it * lanes).collect();
     let best = variant.tile.vectors * lanes;
     let inner = b.decide(format!("{name} lanes"), DecisionKind::Inner, &tiles, best, group);
-    let options = sizes(n_vectors.div_ceil(variant.tile.vectors));
+    let options = block_sizes(n_vectors.div_ceil(variant.tile.vectors));
     let kind = DecisionKind::Outer;
     let outer = b.decide(format!("{name} lane tiles"), kind, &options, blocks.vectors, group);
     let factors = [Factor::Open(outer), Factor::Open(inner)];
     let parts = b.split(root, AxisId(variant.vector as u32), &factors)?;
     grid.push(parts[0]);
-    middle.push(('v', parts[1]));
-    Ok(Loops { grid, middle, row, vector: parts[2], vector_tile: inner, pad: blocks.pad })
+    middle.push((Middle::Vectors, parts[1]));
+    let copies = TileLoops { task: parts[0], vector_tile: inner, padding: blocks.padding };
+    Ok(Loops { grid, middle, row, vector: parts[2], copies })
 }
 
-/// The order of the loops, and where the reduction and a panel are computed.
+/// Opens the order of the loops, and places the reduction and a panel.
 fn order_root(
     b: &mut Builder,
-    root: StageId,
-    anchor: StageId,
+    group: Tiled,
     loops: &Loops,
-    copied: Option<(StageId, usize, Copy)>,
+    panel: Option<StageId>,
     name: &str,
 ) -> Result<(), ScheduleError> {
-    let panel = copied.filter(|it| it.2 == Copy::Panel).map(|it| it.0);
-    let position = |order: &[(char, AxisId)], what| order.iter().position(|it| it.0 == what);
+    let Tiled { root, anchor } = group;
+    let position = |order: &[(Middle, AxisId)], it| order.iter().position(|(n, _)| *n == it);
+    let vectors = |order: &[(Middle, AxisId)]| position(order, Middle::Vectors);
+    let rows = |order: &[(Middle, AxisId)]| position(order, Middle::Rows);
     let mut orders = permutations(&loops.middle);
     // A panel is copied for each column of tiles, and must serve all rows in it.
-    orders.retain(|it| panel.is_none() || position(it, 'v') == Some(0));
+    orders.retain(|it| panel.is_none() || vectors(it) == Some(0));
     // First the order in which operands of the vectorized axis stay in the cache.
-    orders.sort_by_key(|it| (position(it, 'v'), position(it, 'u').map(std::cmp::Reverse)));
-    let list = |order: &Vec<(char, AxisId)>| {
+    orders.sort_by_key(|it| (vectors(it), rows(it).map(std::cmp::Reverse)));
+    let list = |order: &Vec<(Middle, AxisId)>| {
         let axes = order.iter().map(|it| it.1);
         let inner = loops.row.into_iter().chain([loops.vector]);
         let all = loops.grid.iter().copied().chain(axes).chain(inner).collect();
@@ -214,13 +227,13 @@ fn order_root(
     b.annotate(root, loops.vector, LoopKind::Vectorized)
 }
 
-fn permutations<T: Clone>(of: &[T]) -> Vec<Vec<T>> {
-    if of.is_empty() {
+fn permutations<T: Clone>(items: &[T]) -> Vec<Vec<T>> {
+    if items.is_empty() {
         return vec![Vec::new()];
     }
     let mut all = Vec::new();
-    for n in 0..of.len() {
-        let mut rest = of.to_vec();
+    for n in 0..items.len() {
+        let mut rest = items.to_vec();
         let first = rest.remove(n);
         all.extend(permutations(&rest).into_iter().map(|mut it| {
             it.insert(0, first.clone());
@@ -272,13 +285,4 @@ fn reduce_in_registers(
         b.annotate(anchor, AxisId(axis as u32), LoopKind::Unrolled)?;
     }
     b.annotate(anchor, AxisId(variant.vector as u32), LoopKind::Vectorized)
-}
-
-/// Sizes of blocks of an axis: 1, 2, 3, 4, 6, 8, 12, ... and the whole.
-pub(super) fn sizes(extent: u64) -> Vec<u64> {
-    let mut sizes: Vec<u64> = (0..16).flat_map(|it| [1 << it, 3 << it]).collect();
-    sizes.retain(|it| *it < extent);
-    sizes.push(extent);
-    sizes.sort_unstable();
-    sizes
 }

@@ -1,121 +1,53 @@
-//! The ways to tile a reduction: which axis is vectorized, which unrolled, what is packed or copied
-//! so that lanes lie side by side.
+//! Enumerates the variants of the register tile of a reduction.
 //!
-//! In: a reduction, its accesses and extents. Out: [`TileVariant`]s, the cheapest by a model of the
-//! inner loop (`register_tile.rs`) and of what copies and scattered stores take. Next: `tile.rs`
-//! applies one.
+//! In: a reduction, its accesses and extents. Out: [`TileVariant`]s, the cheapest first by an analytic
+//! cost model: that of the inner loop (`register_tile.rs`), and the cycles of copies and scattered
+//! stores. Next: `tile.rs` applies one.
 //!
 //! # Source
 //!
-//! Goto and van de Geijn (2008) pack what is read along the wrong axis; here that is decided for any
-//! access, from its strides.
+//! Goto and van de Geijn (2008) pack operands that are read along the wrong axis; here that is decided
+//! for any access, from its strides.
 
 use super::blocks::Blocks;
-use super::builder::Builder;
-use super::register_tile::{Operand, RegisterTile, choose};
+use super::register_tile::{Operand, choose};
+use super::variant::{CopyScope, OperandCopy, Padded, Sharing, TileVariant};
+use crate::sketch::builder::Builder;
+use crate::sketch::layout::dim_along;
+use tvmtune_ir::dag::TensorKind;
 use tvmtune_ir::dag::access::Access;
-use tvmtune_ir::dag::{TensorId, TensorKind};
 use tvmtune_schedule::StageId;
 
-/// One way to apply the rule.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct TileVariant {
-    /// The vectorized axis.
-    pub(super) vector: usize,
-    /// The unrolled axis.
-    pub(super) row: Option<usize>,
-    /// Weights to pack so that the vectorized axis comes last, with the dimension it indexes.
-    pub(super) packed: Vec<(TensorId, usize)>,
-    /// A read to copy, by its number, with the dimension of the copy that the vectorized axis
-    /// indexes, and where.
-    pub(super) copied: Option<(u32, usize, Copy)>,
-    /// What padding makes conditional is copied to where it is not.
-    pub(super) padded: Vec<Padded>,
-    pub(super) sharing: Sharing,
-    pub(super) tile: RegisterTile,
-    /// Estimated cycles; variants are tried in this order.
-    cost: f64,
+/// Variants that the cost model finds this many times as slow as the best are dropped; chosen by
+/// judgement.
+const MAX_SLOWDOWN: f64 = 2.5;
+
+/// The cost model of copies and stores, in cycles of one thread; /// AVX-512 machine (`docs/results`).
+mod cost_of {
+    /// A vector whose elements are stored one by one.
+    pub(super) const SCATTERED_VECTOR: f64 = 20.0;
+    /// An element that is copied along memory.
+    pub(super) const CONTIGUOUS_ELEMENT: f64 = 0.3;
+    /// An element that is copied across memory.
+    pub(super) const STRIDED_ELEMENT: f64 = 1.3;
+    /// An element of a copy that goes through the outer caches, out and in again.
+    pub(super) const OUTER_CACHE_ELEMENT: f64 = 2.1;
+    /// An element of rows so far apart that they share cache sets, in the second-level cache.
+    pub(super) const ROW_ELEMENT_IN_L2: f64 = 0.015;
+    /// The same element beyond the second-level cache.
+    pub(super) const ROW_ELEMENT: f64 = 0.05;
+    /// A phase of its own: a barrier between threads.
+    pub(super) const PHASE: f64 = 4000.0;
 }
 
-/// A padded copy. It is made in any case, so that its layout is free.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Padded {
-    pub(super) tensor: TensorId,
-    /// Elements that are so many apart in the last dimension lie side by side.
-    pub(super) stride: u64,
-}
-
-/// Which tasks read the same of what is padded, but for the edges of windows. Where that is one
-/// task only, it may as well copy what it reads, right before it does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sharing {
-    /// Some do, or nothing is padded.
-    Any,
-    /// None, however tasks are made.
-    None,
-    /// None, where tasks differ only in the axis that is walked over.
-    NoneAlongWalk,
-}
-
-impl Sharing {
-    /// Of the tasks of a variant, for axes of those extents.
-    fn of(variant: &TileVariant, accesses: &[Access], extents: &[u64]) -> Self {
-        let padded: Vec<&Access> = accesses.iter().filter(|it| it.conditional).collect();
-        let of_all = |axis: usize| padded.iter().all(|it| it.depends_on(axis));
-        let long = || (0..extents.len()).filter(|it| extents[*it] > 1);
-        let tiled = |axis: &usize| [Some(variant.vector), variant.row].contains(&Some(*axis));
-        let walked = variant.walked(extents);
-        let is_walk = |axis: usize| Some(axis) == walked && of_all(axis);
-        match () {
-            () if padded.is_empty() => Sharing::Any,
-            () if long().all(of_all) => Sharing::None,
-            () if of_all(variant.vector) && long().all(|it| tiled(&it) || is_walk(it)) => {
-                Sharing::NoneAlongWalk
-            }
-            () => Sharing::Any,
-        }
-    }
-}
-
-/// Where an operand is copied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Copy {
-    /// In each task, as much as one column of tiles reads.
-    Panel,
-    /// Once, before all tasks.
-    Whole,
-}
-
-impl TileVariant {
-    /// Whether a padded copy of a tensor has a layout of its own.
-    fn is_strided(&self, tensor: TensorId) -> bool {
-        self.padded.iter().any(|it| it.tensor == tensor && it.stride > 1)
-    }
-
-    /// The largest stride of a padded copy: that many steps of the reduction are written out at
-    /// least, so that it is known which of the elements side by side they read.
-    pub(super) fn stride(&self) -> u64 {
-        self.padded.iter().map(|it| it.stride).max().unwrap_or(1)
-    }
-
-    /// The last of the axes that are neither vectorized nor unrolled: tasks walk over it.
-    pub(super) fn walked(&self, extents: &[u64]) -> Option<usize> {
-        let tiled = [Some(self.vector), self.row];
-        (0..extents.len()).rfind(|it| !tiled.contains(&Some(*it)) && extents[*it] > 1)
-    }
-}
-
-/// Ways that analysis finds this many times as slow as the best are not tried.
-const HOPELESS: f64 = 2.5;
-
-/// The ways to tile a reduction, the most promising first.
+/// Returns the variants of a reduction, the most promising first.
 pub(super) fn variants(b: &Builder, anchor: StageId) -> Vec<TileVariant> {
     let n_spatial = b.schedule.stage(anchor).compute.n_spatial;
     let mut found: Vec<TileVariant> =
         (0..n_spatial).flat_map(|axis| variants_along(b, anchor, axis)).collect();
     found.sort_by(|a, b| a.cost.total_cmp(&b.cost));
     let best = found.first().map_or(0.0, |it| it.cost);
-    found.retain(|it| it.cost <= best * HOPELESS);
+    found.retain(|it| it.cost <= best * MAX_SLOWDOWN);
     found
 }
 
@@ -152,14 +84,14 @@ fn variants_along(b: &Builder, anchor: StageId, vector: usize) -> Vec<TileVarian
     }
     let row = row_axis(&accesses, &extents[..compute.n_spatial], vector);
     let operands: Vec<Operand> =
-        accesses.iter().map(|it| Operand::of(it, vector, row, b.cpu().l1_bytes)).collect();
+        accesses.iter().map(|it| Operand::new(it, vector, row, b.cpu().l1_bytes)).collect();
     let tile = choose(b.cpu().isa, &operands, row.map_or(1, |it| extents[it]), extents[vector]);
     let sharing = Sharing::Any;
     let mut variant =
         TileVariant { vector, row, packed, copied: None, padded, sharing, tile, cost: 0.0 };
     variant.sharing = Sharing::of(&variant, &accesses, &extents[..compute.n_spatial]);
     for access in accesses.iter().filter(|it| b.is_packable(it.tensor)) {
-        // To pack a weight costs nothing at a launch.
+        // Packing a weight costs nothing at a launch.
         if lies_in_rows(b, access, &variant)
             && let Some(dim) = dim_along(access, vector)
         {
@@ -177,29 +109,20 @@ fn variants_along(b: &Builder, anchor: StageId, vector: usize) -> Vec<TileVarian
     // The copy's dimensions are the axes on which the read depends.
     let access = &accesses[number as usize];
     let dim = (0..vector).filter(|it| access.depends_on(*it)).count();
-    let copies = [Copy::Panel, Copy::Whole].map(|it| with_copy(Some((number, dim, it))));
+    let copies = [CopyScope::Panel, CopyScope::Whole]
+        .map(|scope| with_copy(Some(OperandCopy { read: number, dim, scope })));
     copies.into_iter().chain((!must).then(|| with_copy(None))).collect()
 }
 
-/// Whether a copy of what a read touches, by the axes that touch it, is hardly larger than that.
+/// Returns whether a copy indexed by the axes of a read is hardly larger than the elements read.
 fn can_copy(access: &Access, extents: &[u64]) -> bool {
     let axes = (0..extents.len()).filter(|it| access.depends_on(*it));
     let copied: u64 = axes.map(|it| extents[it]).product();
     !access.conditional && copied <= access.footprint(extents).saturating_mul(2)
 }
 
-/// The dimension of a tensor that an axis, and in it no other spatial one, indexes with step 1.
-pub(super) fn dim_along(access: &Access, axis: usize) -> Option<usize> {
-    let along = |steps: &Option<Vec<i64>>| steps.as_ref().is_none_or(|it| it[axis] != 0);
-    let mut dims = access.steps.iter().enumerate().filter(|(_, it)| along(it));
-    let (dim, steps) = dims.next()?;
-    let steps = steps.as_ref()?;
-    let alone = steps.iter().filter(|it| **it != 0).count() == 1 && steps[axis] == 1;
-    (alone && dims.next().is_none()).then_some(dim)
-}
-
-/// How many elements one iteration of an axis moves a read in the last dimension, if more than one,
-/// and if everything else that moves it there is written out or moves it by a multiple.
+/// Returns the elements by which an iteration of an axis moves a read in the last dimension, if more
+/// than one, and if each other axis that moves it there is unrolled or moves it by a multiple.
 fn stride_along(access: &Access, n_spatial: usize, extents: &[u64], axis: usize) -> Option<u64> {
     let (last, others) = access.steps.split_last()?;
     let steps = last.as_ref()?;
@@ -212,7 +135,7 @@ fn stride_along(access: &Access, n_spatial: usize, extents: &[u64], axis: usize)
     (alone && steps.iter().enumerate().all(known)).then_some(stride)
 }
 
-/// The axis to unroll: one on which as few vector operands as possible depend, and then as few
+/// Returns the axis to unroll: one on which as few vector operands as possible depend, and then as few
 /// others; of those the longest, of those the last.
 fn row_axis(accesses: &[Access], extents: &[u64], vector: usize) -> Option<usize> {
     let dependent = |axis: usize| {
@@ -224,23 +147,23 @@ fn row_axis(accesses: &[Access], extents: &[u64], vector: usize) -> Option<usize
     candidates.min_by_key(|it| (dependent(*it), std::cmp::Reverse((extents[*it].min(28), *it))))
 }
 
-/// Whether an operand is read as vectors along rows so far apart that they fill few cache sets, and
-/// pages of their own.
+/// Returns whether an operand is read as vectors along rows so far apart that they fill few cache sets,
+/// and pages of their own.
 fn lies_in_rows(b: &Builder, access: &Access, variant: &TileVariant) -> bool {
     let vector_bytes = 4 * b.lanes() * variant.tile.vectors;
-    let far = access.strides.iter().flatten().any(|it| b.most(it) * 4 > 4 * vector_bytes);
+    let far = access.strides.iter().flatten().any(|it| b.max_extent(it) * 4 > 4 * vector_bytes);
     access.is_contiguous(variant.vector) && far && !access.conditional
 }
 
-/// Whether an operand that no layout can be chosen for lies in such rows, and is read often enough
-/// for a copy to pay.
+/// Returns whether an operand with a given layout lies in such rows, and is read often enough for a
+/// copy to pay.
 fn is_read_in_rows(b: &Builder, access: &Access, variant: &TileVariant, extents: &[u64]) -> bool {
     let reused = variant.row.is_some_and(|it| !access.depends_on(it) && extents[it] >= 16);
     let input = b.schedule.tensor(access.tensor).tensor.kind != TensorKind::Weight;
     reused && input && lies_in_rows(b, access, variant)
 }
 
-/// Estimated cycles of one thread for everything.
+/// Estimates the cycles of one thread for a reduction with its copies.
 fn cost(b: &Builder, anchor: StageId, variant: &TileVariant) -> f64 {
     let compute = &b.schedule.stage(anchor).compute;
     let extents = b.extents(anchor);
@@ -250,39 +173,44 @@ fn cost(b: &Builder, anchor: StageId, variant: &TileVariant) -> f64 {
     let mut cycles = variant.tile.cycles * steps as f64;
     let outputs: u64 = extents[..compute.n_spatial].iter().product();
     let n_vectors = outputs as f64 / b.lanes() as f64;
-    // Elements that are stored one by one, or copied one by one.
     let scattered = variant.vector + 1 != compute.n_spatial && extents[variant.vector] > 1;
     if scattered {
-        cycles += n_vectors * 20.0;
+        cycles += n_vectors * cost_of::SCATTERED_VECTOR;
     }
     for (number, access) in b.accesses(anchor).into_iter().enumerate() {
         let elements = access.footprint(&extents) as f64;
         let rows = variant.row.map_or(1, |it| extents[it]) as f64;
         match variant.copied {
-            Some((copied, _, place)) if copied as usize == number => {
-                let one = if access.is_contiguous(variant.vector) { 0.3 } else { 1.3 };
+            Some(copy) if copy.read as usize == number => {
+                let one = match access.is_contiguous(variant.vector) {
+                    true => cost_of::CONTIGUOUS_ELEMENT,
+                    false => cost_of::STRIDED_ELEMENT,
+                };
                 cycles += elements
-                    * match place {
-                        // It goes through the outer caches, out and in again.
-                        Copy::Whole => one + 2.1,
-                        Copy::Panel => {
+                    * match copy.scope {
+                        CopyScope::Whole => one + cost_of::OUTER_CACHE_ELEMENT,
+                        CopyScope::Panel => {
                             let blocks = Blocks::choose(b, anchor, variant);
-                            one * blocks.tasks_beside(variant, &access) as f64
+                            one * blocks.tasks_sharing(variant, &access) as f64
                         }
                     };
             }
             _ if is_read_in_rows(b, &access, variant, &extents) => {
-                // Rows far apart fall into the same sets of the caches, and pages of their own.
-                let stays = access.footprint(&extents) * 4 <= b.cpu().l2_bytes;
-                let one = if stays { 0.015 } else { 0.05 };
+                let is_cached = access.footprint(&extents) * 4 <= b.cpu().l2_bytes;
+                let one = match is_cached {
+                    true => cost_of::ROW_ELEMENT_IN_L2,
+                    false => cost_of::ROW_ELEMENT,
+                };
                 cycles += elements * (rows / variant.tile.rows as f64) * one;
             }
-            _ if variant.is_strided(access.tensor) => cycles += elements * 1.3,
+            _ if variant.is_strided(access.tensor) => {
+                cycles += elements * cost_of::STRIDED_ELEMENT;
+            }
             _ => {}
         }
     }
-    if matches!(variant.copied, Some((_, _, Copy::Whole))) {
-        cycles += 4000.0;
+    if variant.copied.is_some_and(|it| it.scope == CopyScope::Whole) {
+        cycles += cost_of::PHASE;
     }
     cycles
 }

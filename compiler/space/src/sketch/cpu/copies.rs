@@ -1,47 +1,36 @@
-//! Where copies of what a tiled reduction reads are made, and how they lie.
+//! Copies of the operands of a tiled reduction: where they are made, and their layouts.
 
-use super::builder::Builder;
-use super::tile::Loops;
-use super::variant::Copy;
-use super::{DecisionId, DecisionKind, Factor};
-use tvmtune_ir::dag::TensorId;
+use super::blocks::Padding;
+use super::variant::{CopyScope, OperandCopy};
+use crate::sketch::builder::Builder;
+use crate::sketch::layout::pack_by_tile;
+use crate::sketch::types::{DecisionId, DecisionKind, Factor};
 use tvmtune_schedule::error::ScheduleError;
 use tvmtune_schedule::{AxisId, Instruction, Layout, LoopKind, StageId};
 
-/// Gives a tensor a layout in which the elements of one vectorized tile lie side by side.
-pub(super) fn pack_by_tile(
-    b: &mut Builder,
-    tensor: TensorId,
-    dim: usize,
-    tile: DecisionId,
-) -> Result<(), ScheduleError> {
-    let n_dims = b.schedule.tensor(tensor).tensor.shape.len();
-    // Stored: the tile's number, the other dimensions, the element in the tile.
-    let others = (0..=n_dims).filter(|it| *it != dim && *it != dim + 1);
-    let order: Vec<usize> = [dim].into_iter().chain(others).chain([dim + 1]).collect();
-    let list = |factor: &u64| {
-        let layout = Layout { splits: vec![(dim, *factor)], order: order.clone() };
-        vec![Instruction::Pack { tensor, layout }]
-    };
-    let lists = b.options(tile).iter().map(list).collect();
-    b.one_of(tile, lists)
+/// Loops and decisions of a tiled stage that its copies follow.
+pub(super) struct TileLoops {
+    /// The innermost loop of the grid of tasks.
+    pub(super) task: AxisId,
+    /// The decision on the length of the vectorized tile.
+    pub(super) vector_tile: DecisionId,
+    pub(super) padding: Padding,
 }
 
-/// A padded copy, with its stride: before everything, or what each task reads.
+/// Places a padded copy with its stride: in a phase of its own, or in each task.
 pub(super) fn place_padded(
     b: &mut Builder,
     (stage, stride): (StageId, u64),
     root: StageId,
-    loops: &Loops,
+    loops: &TileLoops,
     name: &str,
 ) -> Result<(), ScheduleError> {
     let order = b.schedule.stage(stage).order.clone();
     let Some((last, outer)) = order.split_last() else { return Ok(()) };
     let group = b.new_group();
     let kind = DecisionKind::Choice;
-    let best = u64::from(loops.pad);
+    let best = u64::from(loops.padding == Padding::InTasks);
     let decision = b.decide(format!("{name} padded copy"), kind, &[0, 1], best, group);
-    let task = *loops.grid.last().expect("the vectorized axis has a loop in the grid");
     // As many loops as it takes to have several tasks for each thread.
     let (mut n_tasks, wanted) = (1, u64::from(b.cpu().threads) * 8);
     let parallel = outer.iter().copied().take_while(|axis| {
@@ -52,16 +41,16 @@ pub(super) fn place_padded(
     let parallel =
         parallel.map(|axis| Instruction::Annotate { stage, axis, kind: LoopKind::Parallel });
     let parallel = parallel.collect();
-    let inside = vec![Instruction::ComputeAt { stage, consumer: root, axis: task }];
+    let inside = vec![Instruction::ComputeAt { stage, consumer: root, axis: loops.task }];
     b.one_of(decision, vec![parallel, inside])?;
-    let last = if stride > 1 { take_apart(b, stage, *last, stride)? } else { *last };
+    let last = if stride > 1 { deinterleave(b, stage, *last, stride)? } else { *last };
     let vector = b.split(stage, last, &[Factor::Fixed(4 * b.lanes())])?;
     b.annotate(stage, vector[1], LoopKind::Vectorized)
 }
 
-/// Lets elements that are `stride` apart in the last dimension of a copy lie side by side; returns
-/// the loop over them.
-fn take_apart(
+/// Makes elements that are `stride` apart in the last dimension of a copy contiguous; returns the
+/// loop over them.
+fn deinterleave(
     b: &mut Builder,
     stage: StageId,
     last: AxisId,
@@ -78,20 +67,20 @@ fn take_apart(
     Ok(parts[0])
 }
 
-/// The loops and the layout of a copy along the vectorized axis.
+/// Orders the loops of a copy, and gives it a layout along the vectorized axis.
 pub(super) fn place_copy(
     b: &mut Builder,
     stage: StageId,
-    dim: usize,
-    place: Copy,
-    loops: &Loops,
+    copy: OperandCopy,
+    vector_tile: DecisionId,
 ) -> Result<(), ScheduleError> {
+    let OperandCopy { dim, scope, .. } = copy;
     let tensor = b.schedule.stage(stage).tensor();
     let n_dims = b.schedule.tensor(tensor).tensor.shape.len();
     let along = AxisId(dim as u32);
     let others: Vec<AxisId> = (0..n_dims as u32).map(AxisId).filter(|it| *it != along).collect();
-    match place {
-        Copy::Panel => {
+    match scope {
+        CopyScope::Panel => {
             if dim + 1 != n_dims {
                 let order = others.iter().chain([&along]).map(|it| it.0 as usize).collect();
                 b.apply(|it| it.pack(tensor, Layout { splits: Vec::new(), order }))?;
@@ -100,9 +89,9 @@ pub(super) fn place_copy(
             b.apply(|it| it.reorder(stage, &order))?;
             b.annotate(stage, along, LoopKind::Vectorized)
         }
-        Copy::Whole => {
-            pack_by_tile(b, tensor, dim, loops.vector_tile)?;
-            let parts = b.split(stage, along, &[Factor::Open(loops.vector_tile)])?;
+        CopyScope::Whole => {
+            pack_by_tile(b, tensor, dim, vector_tile)?;
+            let parts = b.split(stage, along, &[Factor::Open(vector_tile)])?;
             let mut order = vec![parts[0]];
             order.extend(others);
             order.push(parts[1]);

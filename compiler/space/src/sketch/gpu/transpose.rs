@@ -1,5 +1,5 @@
-//! The rule for transposes: tiles go through shared memory, so that both reads and writes run along
-//! memory.
+//! The GPU template for transposes: tiles go through shared memory, so that both reads and writes are
+//! coalesced.
 //!
 //! ```text
 //! parallel others, i_0, j_0
@@ -7,35 +7,58 @@
 //!   thread i_2: thread j_1: for i_1:  y[.. i, j ..] = f(tile[.., ..])   -- along y
 //! ```
 
-use super::power;
-use crate::sketch::Factor;
+use super::pattern::Pattern;
 use crate::sketch::builder::Builder;
+use crate::sketch::fusion_group::Rows;
+use crate::sketch::template::Template;
+use crate::sketch::types::{Factor, TemplateKind};
 use tvmtune_ir::dag::access::Access;
-use tvmtune_schedule::error::ScheduleError;
+use tvmtune_schedule::error::{ErrorKind, ScheduleError};
 use tvmtune_schedule::{AxisId, LoopKind, StageId};
 
-/// The sides of a tile.
+/// Elements of a side of a tile: a warp reads and writes rows of it.
 const SIDE: u64 = 32;
 
-/// The axis along which something lies that is not the last one, while along the last one it does
-/// not: reading it in the order of the loops would touch a line of memory for each element.
-pub(super) fn axis(b: &Builder, root: StageId) -> Option<usize> {
+/// The shortest axes that are worth a tile.
+const MIN_EXTENT: u64 = 8;
+
+pub(super) struct Transpose;
+
+impl Template<Rows> for Transpose {
+    fn is_applicable(&self, b: &Builder, rows: &Rows) -> bool {
+        Pattern::of(b, rows) == Pattern::Elementwise
+            && rows.inside.is_empty()
+            && transposed_axis(b, rows.root).is_some()
+    }
+
+    fn schedule(&self, b: &mut Builder, rows: &Rows) -> Result<(), ScheduleError> {
+        let refused = ErrorKind::NotOutermost.of_stage(rows.root);
+        let axis = transposed_axis(b, rows.root).ok_or(refused)?;
+        let last = b.schedule.stage(rows.root).compute.n_spatial - 1;
+        transpose(b, rows.root, (axis, last))
+    }
+}
+
+/// Returns an axis other than the last along which a read is contiguous that is not along the last:
+/// in the order of the loops, each element would touch a cache line.
+fn transposed_axis(b: &Builder, root: StageId) -> Option<usize> {
     let extents = b.extents(root);
     let last = extents.len().checked_sub(1)?;
     let accesses = b.accesses(root);
-    let crosses = |axis: &usize| accesses.iter().any(|it| is_across(it, *axis, last));
-    (0..last).rev().find(crosses).filter(|it| extents[*it] >= 8 && extents[last] >= 8)
+    let is_read_along = |axis: &usize| accesses.iter().any(|it| is_transposed(it, *axis, last));
+    let is_long = |axis: usize| extents[axis] >= MIN_EXTENT;
+    (0..last).rev().find(is_read_along).filter(|it| is_long(*it) && is_long(last))
 }
 
-fn is_across(access: &Access, axis: usize, last: usize) -> bool {
+fn is_transposed(access: &Access, axis: usize, last: usize) -> bool {
     access.is_contiguous(axis)
         && access.depends_on(last)
         && !access.is_contiguous(last)
         && !access.conditional
 }
 
-/// The rule, for what is read along an axis and written along another.
-pub(super) fn across(
+/// Schedules a stage that reads along `axis` and writes along `last`.
+pub(super) fn transpose(
     b: &mut Builder,
     root: StageId,
     (axis, last): (usize, usize),
@@ -43,15 +66,15 @@ pub(super) fn across(
     let name = b.stage_name(root).to_owned();
     let accesses = b.accesses(root);
     let mut tensors: Vec<_> =
-        accesses.iter().filter(|it| is_across(it, axis, last)).map(|it| it.tensor).collect();
+        accesses.iter().filter(|it| is_transposed(it, axis, last)).map(|it| it.tensor).collect();
     tensors.dedup();
     let mut copies = Vec::new();
     for tensor in tensors {
         copies.push(b.apply(|it| it.cache_read(tensor, root))?);
     }
     let group = b.new_group();
-    let rows = power(b, format!("{name} rows"), SIDE, 8, group);
-    let repeats = power(b, format!("{name} repeats"), 8, SIDE / 8, group);
+    let rows = b.decide_power(format!("{name} rows"), SIDE, 8, group);
+    let repeats = b.decide_power(format!("{name} repeats"), 8, SIDE / 8, group);
     let factors = [Factor::Open(repeats), Factor::Open(rows)];
     let i = b.split(root, AxisId(axis as u32), &factors)?;
     let j = b.split(root, AxisId(last as u32), &[Factor::Fixed(SIDE)])?;
@@ -81,6 +104,6 @@ pub(super) fn across(
         b.annotate(copy, parts[0], LoopKind::Unrolled)?;
         b.apply(|it| it.reorder(copy, &[parts[1], parts[0]]))?;
     }
-    b.name.push(format!("{name}: across"));
+    b.note_template(TemplateKind::Transpose, root);
     Ok(())
 }

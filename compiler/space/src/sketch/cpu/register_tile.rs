@@ -1,4 +1,4 @@
-//! How large a tile of accumulators should be: the analytic model of a reduction's inner loop.
+//! The analytic cost model of a reduction's inner loop: the best register tile.
 //!
 //! A tile of `rows x vectors` accumulators issues as many multiply-adds in each step of the
 //! reduction, and loads what it reads: of operands that depend on the vectorized axis `vectors`
@@ -10,7 +10,8 @@
 //! # Source
 //!
 //! The register-tile model of Goto and van de Geijn (2008) and of Low et al., "Analytical Modeling
-//! Is Enough for High-Performance BLIS" (2016), with masked tails counted as full tiles.
+//! Is Enough for High-Performance BLIS" (2016), with masked tails counted as full tiles. Ports and
+//! latencies: Fog, "Instruction tables".
 
 use tvmtune_ir::dag::access::Access;
 use tvmtune_ir::target::Isa;
@@ -29,9 +30,9 @@ pub(super) struct RegisterTile {
 /// One operand, as the inner loop sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Operand {
-    /// Whether it is loaded as vectors; else one element is broadcast.
+    /// It is loaded as vectors; else one element is broadcast.
     pub(super) vector: bool,
-    /// Whether each row has its own.
+    /// Each row has its own.
     pub(super) per_row: bool,
     /// Loads that a vector of it takes: two where windows slide over it, so that vectors straddle
     /// lines; three, one of them a permutation, of every other element.
@@ -40,26 +41,38 @@ pub(super) struct Operand {
     pub(super) cached_rows: u64,
 }
 
-/// Multiply-adds that a core starts in a cycle, and cycles until one can be used by the next.
-const ARITHMETIC: (f64, f64) = (2.0, 4.0);
-/// Loads that a core starts in a cycle.
-const LOADS: f64 = 2.0;
+/// Vector FMAs that a core issues in a cycle: two ports, as on Intel cores since Haswell and AMD cores
+/// since Zen 2.
+const FMAS_PER_CYCLE: f64 = 2.0;
+/// Latency of a vector FMA in cycles, as on Intel cores since Skylake and AMD cores since Zen 3.
+const FMA_LATENCY: f64 = 4.0;
+/// Vector loads that a core issues in a cycle: two ports, as on the same cores.
+const LOADS_PER_CYCLE: f64 = 2.0;
+/// Cycles of a load that misses the first-level cache and hits the second, of which several are in
+/// flight; chosen on the Zen 5 of `docs/results`.
+const RELOAD_CYCLES: f64 = 0.4;
+/// Cycles of the loop itself in each step, which larger tiles amortize; chosen on the Zen 5 of `docs/results`.
+const LOOP_CYCLES: f64 = 0.15;
 const PAGE_BYTES: u64 = 4096;
 const LINE_BYTES: u64 = 64;
-/// Accumulator tiles are no longer than this, along either axis.
-const MOST: (u64, u64) = (30, 12);
+/// Bytes of an element, more or less.
+const WORD_BYTES: u64 = 4;
+/// The largest tile: rows, then vectors. No instruction set here has registers for more.
+pub(super) const MAX_TILE: (u64, u64) = (30, 12);
+/// Relative difference of cycles below which tiles are as good as each other.
+const TOLERANCE: f64 = 0.001;
 
 impl Operand {
-    /// The operand of an access when one axis is vectorized and another unrolled, in a cache of
+    /// Returns the operand of an access when one axis is vectorized and another unrolled, in a cache of
     /// that many bytes. Elements have 4 bytes.
-    pub(super) fn of(
+    pub(super) fn new(
         access: &Access,
         vector_axis: usize,
         row_axis: Option<usize>,
         l1_bytes: u64,
     ) -> Self {
         let stride = row_axis.and_then(|it| access.strides[it].as_ref()?.as_constant());
-        let bytes = stride.unwrap_or(0).unsigned_abs() * 4;
+        let bytes = stride.unwrap_or(0).unsigned_abs() * WORD_BYTES;
         // Lines a multiple of this apart share a set, in any cache indexed before translation.
         let n_sets = PAGE_BYTES / gcd(bytes, PAGE_BYTES).max(LINE_BYTES);
         let n_ways = (l1_bytes / PAGE_BYTES).max(1);
@@ -79,29 +92,29 @@ impl Operand {
     }
 }
 
-/// Vector registers that a tile needs.
+/// Counts the vector registers that a tile needs.
 pub(super) fn registers(rows: u64, vectors: u64, operands: &[Operand]) -> u64 {
-    let held = |it: &Operand| if it.vector && !it.per_row { vectors } else { 0 };
-    // One more for what is loaded and used at once.
-    rows * vectors + operands.iter().map(held).sum::<u64>() + 1
+    let resident = |it: &Operand| if it.vector && !it.per_row { vectors } else { 0 };
+    // One more for an operand that is loaded and used at once.
+    rows * vectors + operands.iter().map(resident).sum::<u64>() + 1
 }
 
-/// The fastest tile for axes of those extents, of which it is never longer.
+/// Returns the fastest tile for axes of those extents, never longer than these.
 pub(super) fn choose(isa: Isa, operands: &[Operand], rows: u64, lanes: u64) -> RegisterTile {
     let n_vectors = lanes.div_ceil(isa.lanes().into());
     let mut best = RegisterTile { rows: 1, vectors: 1, cycles: f64::INFINITY };
-    for vectors in 1..=n_vectors.min(MOST.1) {
-        for tile_rows in 1..=rows.min(MOST.0) {
+    for vectors in 1..=n_vectors.min(MAX_TILE.1) {
+        for tile_rows in 1..=rows.min(MAX_TILE.0) {
             if registers(tile_rows, vectors, operands) > u64::from(isa.registers()) {
                 break;
             }
             let n_tiles = rows.div_ceil(tile_rows) * n_vectors.div_ceil(vectors);
             let cycles = n_tiles as f64 * step(tile_rows, vectors, operands);
-            // Where all that is read as vectors is read anew for each row, long ones are as good.
+            // Where each row reads vectors of its own, long tiles are as good.
             let as_good = operands.iter().all(|it| it.per_row || !it.vector)
-                && cycles < best.cycles * 1.001
+                && cycles < best.cycles * (1.0 + TOLERANCE)
                 && vectors > best.vectors;
-            if cycles < best.cycles * 0.999 || as_good {
+            if cycles < best.cycles * (1.0 - TOLERANCE) || as_good {
                 best = RegisterTile { rows: tile_rows, vectors, cycles };
             }
         }
@@ -109,7 +122,7 @@ pub(super) fn choose(isa: Isa, operands: &[Operand], rows: u64, lanes: u64) -> R
     best
 }
 
-/// Cycles of one reduction step of a tile.
+/// Estimates the cycles of one reduction step of a tile.
 fn step(rows: u64, vectors: u64, operands: &[Operand]) -> f64 {
     let load = |it: &Operand| {
         let along = if it.vector { vectors } else { 1 };
@@ -117,11 +130,11 @@ fn step(rows: u64, vectors: u64, operands: &[Operand]) -> f64 {
         (along * times * it.loads) as f64
     };
     let loads: f64 = operands.iter().map(load).sum();
-    let arithmetic = (rows * vectors) as f64 / ARITHMETIC.0;
+    let arithmetic = (rows * vectors) as f64 / FMAS_PER_CYCLE;
     let evicted = |it: &&Operand| it.per_row && !it.vector && rows > it.cached_rows;
     let reloads = operands.iter().filter(evicted).count() as u64 * rows;
-    // A little for the loop itself, which larger tiles amortize.
-    arithmetic.max(loads / LOADS).max(ARITHMETIC.1) + 0.4 * reloads as f64 + 0.15
+    let busy = arithmetic.max(loads / LOADS_PER_CYCLE).max(FMA_LATENCY);
+    busy + RELOAD_CYCLES * reloads as f64 + LOOP_CYCLES
 }
 
 fn gcd(a: u64, b: u64) -> u64 {

@@ -1,5 +1,5 @@
-//! The rule for stages with no reduction and nothing inside: one long loop where memory is, tasks
-//! of it for the threads, vectors inside.
+//! The CPU template for elementwise stages: axes that lie flat in memory become one loop, tasks of it
+//! for the threads, vectors inside.
 //!
 //! ```text
 //! parallel others, f_0
@@ -7,20 +7,35 @@
 //!     vectorized f_2:  c[f] = g(a[f], b[f])        -- f: the axes along which all tensors lie flat
 //! ```
 
-use super::builder::Builder;
-use super::tile::sizes;
-use super::{DecisionKind, Factor, lift};
+use super::hoist_invariant;
+use crate::sketch::builder::Builder;
+use crate::sketch::fusion_group::Rows;
+use crate::sketch::layout::block_sizes;
+use crate::sketch::template::Template;
+use crate::sketch::types::{DecisionKind, Factor, TemplateKind};
 use tvmtune_ir::dag::access::Access;
 use tvmtune_ir::dag::{Compute, Expr};
 use tvmtune_ir::poly::VarId;
 use tvmtune_schedule::error::ScheduleError;
 use tvmtune_schedule::{AxisId, LoopKind, StageId};
 
-/// Bytes that a task should touch, so that handing it out costs little.
+/// Bytes that a task should touch, so that its dispatch costs little; chosen on the Zen 5 of `docs/results`.
 const TASK_BYTES: u64 = 64 * 1024;
 
-pub(super) fn elementwise(b: &mut Builder, root: StageId) -> Result<(), ScheduleError> {
-    lift::apart(b, root)?;
+pub(super) struct Elementwise;
+
+impl Template<Rows> for Elementwise {
+    fn is_applicable(&self, b: &Builder, rows: &Rows) -> bool {
+        rows.inside.is_empty() && b.schedule.stage(rows.root).compute.reducer.is_none()
+    }
+
+    fn schedule(&self, b: &mut Builder, rows: &Rows) -> Result<(), ScheduleError> {
+        elementwise(b, rows.root)
+    }
+}
+
+fn elementwise(b: &mut Builder, root: StageId) -> Result<(), ScheduleError> {
+    hoist_invariant::to_phases(b, root)?;
     let name = b.stage_name(root).to_owned();
     let extents = b.extents(root);
     let accesses = b.accesses(root);
@@ -28,8 +43,8 @@ pub(super) fn elementwise(b: &mut Builder, root: StageId) -> Result<(), Schedule
     let Some(last) = extents.len().checked_sub(1) else { return Ok(()) };
     let compute = b.schedule.stage(root).compute.clone();
 
-    let across = (0..last).rev().find(|axis| reads_across(&accesses, *axis, last));
-    let flat_from = match across {
+    let transposed = (0..last).rev().find(|axis| is_transposed(&accesses, *axis, last));
+    let flat_from = match transposed {
         Some(_) => last,
         None => (0..last)
             .rev()
@@ -45,8 +60,8 @@ pub(super) fn elementwise(b: &mut Builder, root: StageId) -> Result<(), Schedule
     let lanes = b.lanes();
     let n_vectors = length.div_ceil(lanes);
     let group = b.new_group();
-    let best = if across.is_some() { 1 } else { n_vectors.min(4) };
-    let inner = tile_of_lanes(b, &format!("{name} lanes"), n_vectors, best, group);
+    let best = if transposed.is_some() { 1 } else { n_vectors.min(4) };
+    let inner = b.decide_lanes(format!("{name} lanes"), n_vectors, best, group);
     let rows: u64 = extents[..flat_from].iter().product();
     let n_tiles = n_vectors.div_ceil(best);
     let wanted = u64::from(b.cpu().threads) * 4;
@@ -54,62 +69,48 @@ pub(super) fn elementwise(b: &mut Builder, root: StageId) -> Result<(), Schedule
     let share = (n_tiles * rows).div_ceil(wanted).max(1);
     let block = cached.min(share).min(n_tiles);
     let kind = DecisionKind::Outer;
-    let outer = b.decide(format!("{name} block"), kind, &sizes(n_tiles), block, group);
+    let outer = b.decide(format!("{name} block"), kind, &block_sizes(n_tiles), block, group);
     let parts = b.split(root, flat, &[Factor::Open(outer), Factor::Open(inner)])?;
-    if let Some(axis) = across {
-        tile_across(b, root, axis, &parts, &name)?;
+    if let Some(axis) = transposed {
+        tile_transposed(b, root, axis, &parts, &name)?;
     }
     let order = b.schedule.stage(root).order.clone();
     for axis in order.iter().take_while(|it| **it != parts[1]) {
         b.annotate(root, *axis, LoopKind::Parallel)?;
     }
     b.annotate(root, parts[2], LoopKind::Vectorized)?;
-    b.name.push(format!("{name}: flat"));
+    b.note_template(TemplateKind::Flat, root);
     Ok(())
 }
 
-/// A decision on how many lanes a vectorized loop has; `best` in vectors.
-pub(super) fn tile_of_lanes(
-    b: &mut Builder,
-    name: &str,
-    n_vectors: u64,
-    best: u64,
-    group: u32,
-) -> super::DecisionId {
-    let lanes = b.lanes();
-    let mut options: Vec<u64> = [1, 2, 3, 4, 6, 8].iter().map(|it| it * lanes).collect();
-    options.retain(|it| *it <= n_vectors.max(1) * lanes);
-    b.decide(name.to_owned(), DecisionKind::Inner, &options, best.max(1) * lanes, group)
-}
-
-/// Whether some read is contiguous along `axis` where it is not along the last one.
-fn reads_across(accesses: &[Access], axis: usize, last: usize) -> bool {
+/// Returns whether some read is contiguous along `axis` and not along the last one.
+fn is_transposed(accesses: &[Access], axis: usize, last: usize) -> bool {
     accesses
         .iter()
         .any(|it| it.is_contiguous(axis) && it.depends_on(last) && !it.is_contiguous(last))
 }
 
-/// Whether all tensors lie flat over an axis and the one after it.
+/// Returns whether all tensors lie flat over an axis and the one after it.
 fn is_flat(b: &Builder, compute: &Compute, accesses: &[Access], axis: usize) -> bool {
     let next = axis + 1;
     let extent = &compute.axes[next].extent;
-    let as_value = |it: &Expr| {
+    let is_index = |it: &Expr| {
         let is_axis = |n: usize| VarId(n as u32);
         matches!(it, Expr::Index(poly) if poly.mentions(is_axis(axis)) || poly.mentions(is_axis(next)))
     };
     let mut used = false;
-    compute.body.walk(&mut |it| used |= as_value(it));
+    compute.body.walk(&mut |it| used |= is_index(it));
     let flat = |it: &Access| match (&it.strides[axis], &it.strides[next]) {
         (Some(outer), Some(inner)) => *outer == inner.clone() * extent.clone(),
         _ => false,
     };
     // An axis that is as long as a task needs no help from those around it.
-    let short = b.most(extent) * 4 < TASK_BYTES;
+    let short = b.max_extent(extent) * 4 < TASK_BYTES;
     short && !used && accesses.iter().all(flat)
 }
 
-/// Tiles the axis along which something else is contiguous, so that whole cache lines are used.
-fn tile_across(
+/// Tiles the axis along which a read is contiguous, so that whole cache lines are used.
+fn tile_transposed(
     b: &mut Builder,
     root: StageId,
     axis: usize,
@@ -120,11 +121,11 @@ fn tile_across(
     let lanes = b.lanes();
     let options: Vec<u64> = [4, 8, 16, 32].into_iter().filter(|it| *it <= 2 * lanes).collect();
     let decision = b.decide(format!("{name} across"), DecisionKind::Inner, &options, lanes, group);
-    let across = b.split(root, AxisId(axis as u32), &[Factor::Open(decision)])?;
+    let tiled = b.split(root, AxisId(axis as u32), &[Factor::Open(decision)])?;
     let mut order = b.schedule.stage(root).order.clone();
-    order.retain(|it| *it != across[1]);
+    order.retain(|it| *it != tiled[1]);
     let at = order.iter().position(|it| *it == parts[2]).unwrap_or(order.len());
-    order.insert(at, across[1]);
+    order.insert(at, tiled[1]);
     b.apply(|it| it.reorder(root, &order))?;
-    b.annotate(root, across[1], LoopKind::Unrolled)
+    b.annotate(root, tiled[1], LoopKind::Unrolled)
 }

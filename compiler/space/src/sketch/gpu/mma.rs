@@ -1,10 +1,10 @@
-//! The rule for products that matrix instructions can do: sums of products of narrow numbers, or of
-//! ones rounded to TF32, also where they are convolutions.
+//! The GPU template for products by MMA instructions: sums of products of narrow numbers, or of numbers
+//! rounded to TF32, convolutions among them.
 //!
 //! ```text
 //! parallel others, u_0, i_0, j_0
 //!   pipelined r, s, k_0                                       -- other reduce loops outermost
-//!     thread t:  a_tile[u, i, k] = a[u_0 + u, i_0 + i, k_0 + k]   -- by all threads, in vectors
+//!     thread t:  a_tile[u, i, k] = a[u_0 + u, i_0 + i, k_0 + k]   -- cooperatively, in vectors
 //!     thread t:  b_tile[j, k] = b[j_0 + j, k_0 + k]
 //!     thread u_1, i_1, j_1 (warps), g, q (threads of a warp)
 //!       unrolled k_1: unrolled u_2, i_2, j_2:                 -- instructions
@@ -13,51 +13,78 @@
 //!     unrolled u_2, i_2, h, j_2: vectorized p:  c[u, i, j] = f(acc[u, i, j])
 //! ```
 //!
-//! Rows are `16 * i_2 + 8 * h + g`, columns `8 * j_2 + 2 * q + p`: what `grid::tensor` looks for. `u`
-//! is one more axis of the factor that has the rows, or of the one that has the columns: pixels of an
-//! image that has few in a row.
+//! Rows are `16 * i_2 + 8 * h + g`, columns `8 * j_2 + 2 * q + p`: the fragment layout that lowering to
+//! the grid recognizes. `u` is one more axis of the operand with the rows, or of the one with the
+//! columns: the second axis of images with short rows.
 
-use super::operand::{self, Factors};
-use super::power;
-use super::tile::{most_stages, pipeline};
+use super::operand::{self, ProductTile};
+use super::tile::{max_stages, pipeline};
 use crate::sketch::builder::Builder;
-use crate::sketch::{DecisionId, Factor};
+use crate::sketch::fusion_group::Tiled;
+use crate::sketch::template::Template;
+use crate::sketch::types::{DecisionId, Factor, TemplateKind};
 use tvmtune_ir::dag::access::Access;
 use tvmtune_ir::dag::{BinaryOp, DType, Expr, Literal, Reducer, UnaryOp};
 use tvmtune_schedule::error::{ErrorKind, ScheduleError};
 use tvmtune_schedule::{AxisId, LoopKind, StageId};
 
-/// Fewer rows leave the second half of an instruction's empty.
-const LEAST_ROWS: u64 = 9;
-/// Fewer columns leave threads without.
-const LEAST_COLUMNS: u64 = 7;
+/// Rows of an MMA instruction.
+const MMA_ROWS: u64 = 16;
+/// Columns of an MMA instruction.
+const MMA_COLUMNS: u64 = 8;
+/// Fewer rows leave the second half of an instruction empty.
+const MIN_ROWS: u64 = 9;
+/// Fewer columns leave threads idle.
+const MIN_COLUMNS: u64 = 7;
 
+/// Threads of a warp.
+const WARP_THREADS: u64 = 32;
 /// Steps of the reduction in one instruction of TF32.
 pub(super) const TF32_STEP: u64 = 8;
 
 /// The axes of a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Product {
-    /// That of the rows: one factor depends on it.
+    /// The axis of the rows: one operand depends on it.
     pub(super) row: usize,
-    /// That of the columns: the other factor depends on it.
+    /// The axis of the columns: the other operand depends on it.
     pub(super) column: usize,
-    /// One more axis in the tile of a block, of either.
+    /// One more axis in the tile of a block, of either operand.
     pub(super) beside: Option<usize>,
-    /// What is reduced.
+    /// The axis that is reduced.
     pub(super) depth: usize,
     /// Steps of the reduction in one instruction.
     pub(super) step: u64,
 }
 
-/// The product that a reduction is, if there are instructions for it, and it has rows for them.
-pub(super) fn product(b: &Builder, anchor: StageId) -> Option<Product> {
-    candidate(b, anchor, true).filter(|it| b.extents(anchor)[it.row] >= LEAST_ROWS)
+/// The operand of a product that may have the rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operands {
+    /// The one whose axis is not the last.
+    InOrder,
+    /// Either: few rows become columns.
+    MaySwap,
 }
 
-/// The product that a reduction is, if there are instructions for it. Rows may be those of columns if
-/// there are few.
-pub(super) fn candidate(b: &Builder, anchor: StageId, may_swap: bool) -> Option<Product> {
+pub(super) struct Mma;
+
+impl Template<Tiled> for Mma {
+    fn is_applicable(&self, b: &Builder, group: &Tiled) -> bool {
+        product(b, group.anchor).is_some()
+    }
+
+    fn schedule(&self, b: &mut Builder, group: &Tiled) -> Result<(), ScheduleError> {
+        schedule(b, group.root, group.anchor)
+    }
+}
+
+/// Returns the product that a reduction is, if there are MMA instructions for it and it fills them.
+pub(super) fn product(b: &Builder, anchor: StageId) -> Option<Product> {
+    candidate(b, anchor, Operands::MaySwap).filter(|it| b.extents(anchor)[it.row] >= MIN_ROWS)
+}
+
+/// Returns the product that a reduction is, if there are MMA instructions for it.
+pub(super) fn candidate(b: &Builder, anchor: StageId, operands: Operands) -> Option<Product> {
     if !b.gpu().arch.has_async_copies() {
         return None;
     }
@@ -70,13 +97,13 @@ pub(super) fn candidate(b: &Builder, anchor: StageId, may_swap: bool) -> Option<
         (0..compute.n_spatial).filter(is_own).collect::<Vec<usize>>()
     };
     let (first_own, second_own) = (alone(first, second), alone(second, first));
-    // Results lie along the columns.
-    let long = |it: &&usize| extents[**it] >= LEAST_COLUMNS;
+    // Results are contiguous along the columns.
+    let long = |it: &&usize| extents[**it] >= MIN_COLUMNS;
     let last = first_own.iter().chain(&second_own).filter(long).max().copied()?;
     let others = if first_own.contains(&last) { &second_own } else { &first_own };
-    let other = longest(others, &extents, 16)?;
-    // Few of them are better the side that an instruction has less of.
-    let swapped = may_swap && extents[other] <= 8 && extents[last] >= 16;
+    let other = least_padded(others, &extents, MMA_ROWS)?;
+    // A short axis is better along the shorter side of an instruction.
+    let swapped = operands == Operands::MaySwap && extents[other] <= 8 && extents[last] >= 16;
     let (row, column) = if swapped { (last, other) } else { (other, last) };
     let left = |it: &usize| *it != row && *it != column;
     let beside: Vec<usize> = first_own.iter().chain(&second_own).copied().filter(left).collect();
@@ -84,13 +111,13 @@ pub(super) fn candidate(b: &Builder, anchor: StageId, may_swap: bool) -> Option<
     let both = |it: &usize| first.depends_on(*it) && second.depends_on(*it) && extents[*it] >= step;
     let depth =
         (compute.n_spatial..compute.axes.len()).filter(both).max_by_key(|it| extents[*it])?;
-    let is_large = extents[column] >= LEAST_COLUMNS;
+    let is_large = extents[column] >= MIN_COLUMNS;
     let fits = compute.reducer == Some(Reducer::Sum) && is_large;
     fits.then_some(Product { row, column, beside, depth, step })
 }
 
-/// The axis that wastes least of tiles of that side; the last of those.
-fn longest(axes: &[usize], extents: &[u64], side: u64) -> Option<usize> {
+/// Returns the axis with the least padding in tiles of that side; the last of those.
+fn least_padded(axes: &[usize], extents: &[u64], side: u64) -> Option<usize> {
     let used = |axis: &usize| {
         let extent = extents[*axis];
         (extent * 1024 / extent.next_multiple_of(side), extent.min(8 * side), *axis)
@@ -98,16 +125,16 @@ fn longest(axes: &[usize], extents: &[u64], side: u64) -> Option<usize> {
     axes.iter().copied().max_by_key(used)
 }
 
-/// How many steps of a sum of products of narrow numbers one instruction does.
+/// Returns the steps of a sum of products of narrow numbers in one instruction.
 fn step(b: &Builder, body: &Expr) -> Option<u64> {
     let Expr::Binary(BinaryOp::Mul, one, other) = body else { return None };
     let factor = |it: &Expr| {
-        let (wide, is_tf32, inner) = match padded(it) {
+        let (wide, is_tf32, inner) = match without_padding(it) {
             Expr::Cast(to, inner) => (*to, false, inner),
             Expr::Unary(UnaryOp::Tf32, inner) => (DType::F32, true, inner),
             _ => return None,
         };
-        let Expr::Read { tensor, .. } = padded(inner) else { return None };
+        let Expr::Read { tensor, .. } = without_padding(inner) else { return None };
         let narrow = b.schedule.tensor(*tensor).tensor.dtype;
         ((narrow == DType::F32) == is_tf32).then_some((narrow, wide))
     };
@@ -121,8 +148,8 @@ fn step(b: &Builder, body: &Expr) -> Option<u64> {
     }
 }
 
-/// What is read where it is not padding of zeros.
-fn padded(value: &Expr) -> &Expr {
+/// Returns the value that is read outside of zero padding.
+fn without_padding(value: &Expr) -> &Expr {
     match value {
         Expr::Select { then, otherwise, .. } => match **otherwise {
             Expr::Const(Literal::Float(0.0) | Literal::Int(0), _) => then,
@@ -155,7 +182,7 @@ struct Tile {
     beside: Option<Axis>,
 }
 
-pub(super) fn tensor(b: &mut Builder, root: StageId, anchor: StageId) -> Result<(), ScheduleError> {
+fn schedule(b: &mut Builder, root: StageId, anchor: StageId) -> Result<(), ScheduleError> {
     let name = b.stage_name(root).to_owned();
     let product = product(b, anchor).ok_or(ErrorKind::NotReduction.of_stage(anchor))?;
     let anchor = if root == anchor { b.apply(|it| it.cache_write(anchor))? } else { anchor };
@@ -168,8 +195,7 @@ pub(super) fn tensor(b: &mut Builder, root: StageId, anchor: StageId) -> Result<
         it if Some(it) == product.beside => Some(sides.beside),
         _ => None,
     };
-    let factors = Factors { depth: product.depth, tiled: &tiled };
-    let operands = operand::copy(b, anchor, &factors)?;
+    let operands = operand::copy(b, anchor, &ProductTile { depth: product.depth, tiled: &tiled })?;
     let tile = decide(b, &name, product, sides);
     let block = split_root(b, root, anchor, &tile)?;
     b.apply(|it| it.compute_at(anchor, root, block))?;
@@ -177,14 +203,14 @@ pub(super) fn tensor(b: &mut Builder, root: StageId, anchor: StageId) -> Result<
     let warps = [Some(tile.row), Some(tile.column), tile.beside];
     let warps: Vec<DecisionId> = warps.into_iter().flatten().map(|it| it.warps).collect();
     for operand in operands {
-        operand::lay(b, &operand, anchor, step, None)?;
-        operand::by_all_threads(b, &operand, 32, &warps)?;
+        operand::place(b, &operand, anchor, step, None)?;
+        operand::copy_by_all_threads(b, &operand, WARP_THREADS, &warps)?;
     }
-    b.name.push(format!("{name}: tensor"));
+    b.note_template(TemplateKind::Mma, root);
     Ok(())
 }
 
-/// The tile of a block: as large as leaves every multiprocessor one, where that can be.
+/// Returns the tile of a block: the largest that leaves each multiprocessor one, where that can be.
 fn sides(b: &Builder, anchor: StageId, product: Product) -> Sides {
     const SIDES: [(u64, u64); 6] = [(128, 128), (64, 128), (64, 64), (32, 64), (32, 32), (16, 16)];
     let extents = b.extents(anchor);
@@ -193,10 +219,11 @@ fn sides(b: &Builder, anchor: StageId, product: Product) -> Sides {
     let is_other = |it: &usize| ![Some(row), Some(column), beside].contains(&Some(*it));
     let others: u64 = (0..n_spatial).filter(is_other).map(|it| extents[it]).product();
     let with_row = beside.is_some_and(|it| moves_with(b, anchor, it, row));
-    let mut chosen = Sides { row: 16, column: 8, beside: 1 };
+    let mut chosen = Sides { row: MMA_ROWS, column: MMA_COLUMNS, beside: 1 };
     for (rows, columns) in SIDES {
         let tile = |axis: usize, side: u64| side.min(extents[axis].next_power_of_two());
-        let (in_row, in_column) = (tile(row, rows).max(16), tile(column, columns).max(8));
+        let (in_row, in_column) =
+            (tile(row, rows).max(MMA_ROWS), tile(column, columns).max(MMA_COLUMNS));
         let left = if with_row { rows / in_row } else { columns / in_column };
         let beside_tile = beside.map_or(1, |it| tile(it, left.max(1)));
         chosen = Sides { row: in_row, column: in_column, beside: beside_tile };
@@ -210,24 +237,24 @@ fn sides(b: &Builder, anchor: StageId, product: Product) -> Sides {
     chosen
 }
 
-/// Whether the same factor depends on both axes.
+/// Returns whether an operand depends on both axes.
 pub(super) fn moves_with(b: &Builder, anchor: StageId, one: usize, other: usize) -> bool {
     b.accesses(anchor).iter().any(|it| it.depends_on(one) && it.depends_on(other))
 }
 
 /// Opens the tile: two by two warps, of up to 64 x 64 each.
 fn decide(b: &mut Builder, name: &str, product: Product, sides: Sides) -> Tile {
-    let mut axis = |what: &str, axis: usize, n: u64, warps: u64, most: (u64, u64)| {
+    let mut axis = |side: &str, axis: usize, n: u64, warps: u64, max: (u64, u64)| {
         let group = b.new_group();
-        let warps_of = power(b, format!("{name} {what} warps"), most.0, warps, group);
-        let each = power(b, format!("{name} {what} tiles"), most.1, n / warps, group);
+        let warps_of = b.decide_power(format!("{name} {side} warps"), max.0, warps, group);
+        let each = b.decide_power(format!("{name} {side} tiles"), max.1, n / warps, group);
         Axis { axis, warps: warps_of, instructions: each }
     };
     let two = |n: u64| if n >= 4 { 2 } else { 1 };
-    let (n_rows, n_columns) = (sides.row / 16, sides.column / 8);
+    let (n_rows, n_columns) = (sides.row / MMA_ROWS, sides.column / MMA_COLUMNS);
     let row = axis("row", product.row, n_rows, two(n_rows), (4, 8));
     let column = axis("column", product.column, n_columns, two(n_columns), (8, 16));
-    // Where a side has few instructions, warps take what lies beside.
+    // Where a side has few instructions, warps are distributed along the axis beside.
     let few = two(n_rows) * two(n_columns) < 4;
     let beside = product.beside.filter(|_| sides.beside > 1).map(|it| {
         let warps = if few { two(2 * sides.beside) } else { 1 };
@@ -236,11 +263,11 @@ fn decide(b: &mut Builder, name: &str, product: Product, sides: Sides) -> Tile {
     Tile { row, column, beside }
 }
 
-/// The loops of a tile: over blocks, over threads, and those that are written out.
+/// The loops of a tile: over blocks, over threads, and those that are fully unrolled.
 struct Parts {
     blocks: Vec<AxisId>,
     threads: Vec<AxisId>,
-    /// Of the side beside, of rows, of columns.
+    /// Instructions along the axis beside, along rows, along columns.
     instructions: Vec<AxisId>,
     /// The halves of the rows, the pairs of columns.
     inside: [AxisId; 2],
@@ -311,7 +338,7 @@ fn reduce(
     let before = b.schedule.stage(anchor).order.clone();
     let parts = split(b, anchor, tile)?;
     let group = b.new_group();
-    let steps = power(b, format!("{name} steps"), 4, 2, group);
+    let steps = b.decide_power(format!("{name} steps"), 4, 2, group);
     let factors = [Factor::Open(steps), Factor::Fixed(product.step)];
     let k = b.split(anchor, AxisId(product.depth as u32), &factors)?;
     let untouched: Vec<AxisId> =
@@ -337,12 +364,12 @@ fn reduce(
     for axis in [half, pair, k[2]] {
         b.annotate(anchor, axis, LoopKind::Tensorized)?;
     }
-    // One loop over all that is copied, so that copies go ahead across its parts.
+    // One loop over all steps, so that the pipeline runs across windows.
     let mut step = k[0];
     for window in windows.into_iter().rev() {
         step = b.apply(|it| it.fuse(anchor, window, step))?;
     }
-    let stages = most_stages(b);
+    let stages = max_stages(b);
     pipeline(b, anchor, step, stages, name)?;
     Ok(step)
 }

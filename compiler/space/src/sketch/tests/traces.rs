@@ -1,10 +1,10 @@
-//! Traces and sketches: each point is found by its trace, and any trace makes a sketch.
+//! Encoding and import: the trace of a point encodes to the point, and any trace imports as a sketch.
 
-use super::tests::{Judge, programs};
-use super::*;
+use super::programs::{Oracle, programs};
+use crate::sketch::*;
 use tvmtune_ir::target::gpu::Arch;
 use tvmtune_ir::target::{GpuTarget, Isa};
-use tvmtune_schedule::{Schedule, nest};
+use tvmtune_schedule::{AxisId, Instruction, Schedule, StageId, nest};
 
 fn targets() -> [Target; 3] {
     [
@@ -45,17 +45,17 @@ fn for_each_point(mut check: impl FnMut(&Dag, &Target, &Sketch, &[u16])) {
 }
 
 #[test]
-fn a_point_is_found_by_its_trace() {
+fn the_trace_of_a_point_encodes_to_it() {
     for_each_point(|_, _, sketch, choices| {
         let trace = sketch.instructions(choices);
-        let located = sketch.locate(&trace).expect("a point of the sketch");
-        assert!(located.is_exact, "{}: {choices:?}, not {:?}", sketch.name, located.choices);
-        assert_eq!(sketch.instructions(&located.choices), trace);
+        let encoded = sketch.encode(&trace).expect("a point of the sketch");
+        assert!(encoded.is_exact, "{}: {choices:?}, not {:?}", sketch.name, encoded.choices);
+        assert_eq!(sketch.instructions(&encoded.choices), trace);
     });
 }
 
 #[test]
-fn other_factors_are_near_and_other_structure_is_nowhere() {
+fn other_factors_encode_to_the_nearest_point_and_other_structure_to_none() {
     let decision = |options: &[u64], kind| Decision {
         name: "tile".into(),
         kind,
@@ -78,49 +78,50 @@ fn other_factors_are_near_and_other_structure_is_nowhere() {
         },
     ];
     let sketch = Sketch::new("test", decisions, vec![0, 0], steps);
-    let locate = |text: &str| sketch.locate(&parse(text)).map(|it| (it.choices, it.is_exact));
-    assert_eq!(locate("split s0 a1 [4, 12]"), Some((vec![2, 0], true)));
-    assert_eq!(locate("split s0 a1 [5, 12]; annotate s0 a2 parallel"), Some((vec![2, 1], false)));
-    assert_eq!(locate("split s0 a1 [9, 40]"), Some((vec![3, 0], false)));
-    assert_eq!(locate("split s0 a0 [4, 12]"), None);
-    assert_eq!(locate("split s0 a1 [4]"), None);
-    assert_eq!(locate("split s0 a1 [4, 12]; annotate s0 a3 parallel"), None);
-    assert_eq!(locate("split s0 a1 [4, 12]; annotate s0 a2 parallel; inline s1"), None);
+    let encode = |text: &str| sketch.encode(&parse(text)).map(|it| (it.choices, it.is_exact));
+    assert_eq!(encode("split s0 a1 [4, 12]"), Some((vec![2, 0], true)));
+    assert_eq!(encode("split s0 a1 [5, 12]; annotate s0 a2 parallel"), Some((vec![2, 1], false)));
+    assert_eq!(encode("split s0 a1 [9, 40]"), Some((vec![3, 0], false)));
+    assert_eq!(encode("split s0 a0 [4, 12]"), None);
+    assert_eq!(encode("split s0 a1 [4]"), None);
+    assert_eq!(encode("split s0 a1 [4, 12]; annotate s0 a3 parallel"), None);
+    assert_eq!(encode("split s0 a1 [4, 12]; annotate s0 a2 parallel; inline s1"), None);
 }
 
 #[test]
-fn an_adopted_trace_is_the_default_of_its_sketch() {
+fn an_imported_trace_is_the_default_of_its_sketch() {
     for_each_point(|dag, target, sketch, choices| {
         let trace = sketch.instructions(choices);
-        let adopted = Sketch::adopt("adopted", &trace, dag, target);
-        assert_eq!(adopted.instructions(&adopted.default), trace);
-        let located = adopted.locate(&trace).expect("the default");
-        assert_eq!((located.choices, located.is_exact), (adopted.default.clone(), true));
+        let imported = Sketch::import_trace("imported", &trace, dag, target);
+        assert_eq!(imported.instructions(&imported.default), trace);
+        let encoded = imported.encode(&trace).expect("the default");
+        assert_eq!((encoded.choices, encoded.is_exact), (imported.default.clone(), true));
         let has_splits = trace.iter().any(|it| matches!(it, Instruction::Split { .. }));
-        assert_eq!(adopted.decisions.is_empty(), !has_splits, "{trace:?}");
-        for decision in &adopted.decisions {
+        assert_eq!(imported.decisions.is_empty(), !has_splits, "{trace:?}");
+        for decision in &imported.decisions {
             assert!(decision.options.is_sorted_by(|a, b| a < b), "{decision:?}");
         }
     });
 }
 
 #[test]
-fn points_near_an_adopted_trace_apply_and_compute_what_the_program_says() {
+fn points_near_an_imported_trace_apply_and_compute_the_program() {
     let mut random = random(11);
     let (mut n_near, mut n_fit) = (0, 0);
     for isa in [Isa::Avx512, Isa::Avx2] {
         for (dag, dims) in programs() {
-            let judge = Judge::new(dag, dims);
-            for sketch in sketches(&judge.dag, &Target::generic(isa)) {
+            let oracle = Oracle::new(dag, dims);
+            for sketch in sketches(&oracle.dag, &Target::generic(isa)) {
                 let trace = sketch.instructions(&any_point(&sketch, &mut random));
-                let adopted = Sketch::adopt("adopted", &trace, &judge.dag, &Target::generic(isa));
-                for n in 0..adopted.decisions.len() {
-                    let mut choices = adopted.default.clone();
-                    choices[n] = random(adopted.decisions[n].options.len()) as u16;
-                    let trace = adopted.instructions(&choices);
-                    let schedule = Schedule::replay(&judge.dag, &trace).unwrap();
+                let imported =
+                    Sketch::import_trace("imported", &trace, &oracle.dag, &Target::generic(isa));
+                for n in 0..imported.decisions.len() {
+                    let mut choices = imported.default.clone();
+                    choices[n] = random(imported.decisions[n].options.len()) as u16;
+                    let trace = imported.instructions(&choices);
+                    let schedule = Schedule::replay(&oracle.dag, &trace).unwrap();
                     n_near += 1;
-                    n_fit += usize::from(judge.check(&schedule, isa));
+                    n_fit += usize::from(oracle.check(&schedule, isa));
                 }
             }
         }
@@ -133,11 +134,11 @@ fn a_layout_follows_the_tile_that_it_was_made_for() {
     let (dag, _) = programs().swap_remove(0);
     let target = Target::generic(Isa::Avx512);
     let trace = sketches(&dag, &target)[0].instructions(&sketches(&dag, &target)[0].default);
-    let adopted = Sketch::adopt("adopted", &trace, &dag, &target);
-    let lanes = adopted.decisions.iter().position(|it| it.name == "y j 1").expect("the vectors");
-    let mut choices = adopted.default.clone();
+    let imported = Sketch::import_trace("imported", &trace, &dag, &target);
+    let lanes = imported.decisions.iter().position(|it| it.name == "y j 1").expect("the vectors");
+    let mut choices = imported.default.clone();
     let packed = |choices: &[u16]| {
-        let schedule = Schedule::replay(&dag, &adopted.instructions(choices)).unwrap();
+        let schedule = Schedule::replay(&dag, &imported.instructions(choices)).unwrap();
         nest::lower(&schedule).to_string().lines().next().unwrap().to_owned()
     };
     assert_eq!(packed(&choices), "packed w[1, 9, 48]: f32");
@@ -146,10 +147,10 @@ fn a_layout_follows_the_tile_that_it_was_made_for() {
 }
 
 #[test]
-fn what_does_not_apply_is_adopted_with_nothing_open() {
+fn a_trace_that_does_not_apply_is_imported_with_nothing_open() {
     let (dag, _) = programs().swap_remove(0);
     let trace: Vec<Instruction> =
         ["split s0 a0 [4]", "inline s7"].map(|it| it.parse().unwrap()).to_vec();
-    let adopted = Sketch::adopt("adopted", &trace, &dag, &Target::generic(Isa::Avx2));
-    assert_eq!((adopted.instructions(&[]), adopted.n_points()), (trace, 1));
+    let imported = Sketch::import_trace("imported", &trace, &dag, &Target::generic(Isa::Avx2));
+    assert_eq!((imported.instructions(&[]), imported.n_points()), (trace, 1));
 }

@@ -1,36 +1,36 @@
-//! A sketch made from a bare trace, so that search can go on from a schedule which no rule made.
+//! Imports a trace as a sketch, so that search can go on from a schedule that no template made.
 //!
-//! The trace is replayed to learn how long its loops are. Each factor of a split becomes a decision
-//! among values near it: what divides the loop, powers of two, whole vectors. A layout that goes
-//! along with a split follows the decisions of that split. All else stays as it is.
+//! The trace is replayed for the lengths of its loops. Each factor of a split becomes a decision among
+//! values near it: divisors of the loop, powers of two, whole vectors. A layout with the same factor
+//! follows the decisions of that split. Everything else stays as it is.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Decision, DecisionId, DecisionKind, Factor, Sketch, Step};
+use super::types::{Decision, DecisionId, DecisionKind, Factor, Sketch, Step};
 use tvmtune_ir::dag::{Dag, Expr, Subscript, TensorId};
 use tvmtune_ir::poly::Facts;
 use tvmtune_ir::target::Target;
 use tvmtune_schedule::{AxisId, Instruction, Layout, LoopKind, Schedule, StageId};
 
-/// How many times as large or small as it is a factor may become.
-const NEAR: u64 = 8;
-/// Divisors of a loop are looked for up to here, and from there by what they leave over.
-const MOST_TRIED: u64 = 4096;
-/// The longest tile that is a number of whole vectors.
-const MOST_VECTORS: u64 = 12;
-/// All factors of a split together may be that large.
-const MOST: u64 = 1 << 31;
+/// Times by which a factor may grow or shrink.
+const MAX_RATIO: u64 = 8;
+/// Divisors of a loop are tried up to here; larger ones are quotients by those.
+const MAX_DIVISOR: u64 = 4096;
+/// Vectors of the longest tile in whole vectors.
+const MAX_VECTORS: u64 = 12;
+/// The largest product of the factors of a split.
+const MAX_PRODUCT: u64 = 1 << 31;
 
 impl Sketch {
-    /// The sketch of a trace; its default is the trace itself. Where the trace does not apply to
+    /// Returns the sketch of a trace; its default is the trace itself. Where the trace does not apply to
     /// `dag`, nothing is open.
-    pub fn adopt(
+    pub fn import_trace(
         name: impl Into<String>,
         trace: &[Instruction],
         dag: &Dag,
         target: &Target,
     ) -> Self {
-        let mut it = Adoption {
+        let mut it = Importer {
             schedule: Schedule::new(dag),
             facts: dag.facts(),
             lanes: match target {
@@ -55,7 +55,7 @@ impl Sketch {
         sketch
     }
 
-    /// Leaves out the options that make a trace which does not apply, everything else as it is.
+    /// Removes the options whose trace does not apply, all other decisions at their defaults.
     fn drop_refused(&mut self, dag: &Dag) {
         for n in 0..self.decisions.len() {
             let mut choices = self.default.clone();
@@ -76,11 +76,11 @@ impl Sketch {
     }
 }
 
-/// The inner parts of a split, by how long they are together.
+/// The inner parts of a split, by their length together.
 type Tiles = Vec<(u64, Factor)>;
 
 /// A sketch that is made while its trace is replayed.
-struct Adoption {
+struct Importer {
     schedule: Schedule,
     facts: Facts,
     /// Elements of a vector.
@@ -91,12 +91,12 @@ struct Adoption {
     /// The group of the decisions that tile an axis.
     groups: BTreeMap<(StageId, AxisId), u32>,
     n_groups: u32,
-    /// How axes that a compute declares were split.
+    /// The splits of axes that a compute declares.
     tiles: BTreeMap<(StageId, AxisId), Tiles>,
 }
 
-impl Adoption {
-    /// Takes over an instruction, which `next` come after; `None` if it does not apply.
+impl Importer {
+    /// Imports an instruction, which `next` follow; `None` if it does not apply.
     fn step(&mut self, instruction: &Instruction, next: &[Instruction]) -> Option<()> {
         let before = self.schedule.clone();
         self.schedule.apply(instruction).ok()?;
@@ -144,7 +144,7 @@ impl Adoption {
             self.groups.insert((stage, AxisId(part)), group);
         }
         // All of them may grow at once.
-        let room = (MOST / values.iter().product::<u64>().max(1)) as f64;
+        let room = (MAX_PRODUCT / values.iter().product::<u64>().max(1)) as f64;
         let room = room.powf(1.0 / values.len() as f64) as u64;
         let tensor = &before.tensor(found.tensor()).tensor.name;
         let name = format!("{tensor} {}", found.axis(axis).name);
@@ -176,7 +176,7 @@ impl Adoption {
         factors
     }
 
-    /// A layout in which each factor that is as long as a tile along its dimension stays so.
+    /// Returns a layout whose factors follow the tiles of the same length along their dimensions.
     fn follow(&self, tensor: TensorId, layout: &Layout) -> Step {
         let n_dims = self.schedule.tensor(tensor).tensor.shape.len();
         let mut dims: Vec<usize> = (0..n_dims).collect();
@@ -189,8 +189,8 @@ impl Adoption {
         Step::Pack { tensor, splits, order: layout.order.clone() }
     }
 
-    /// The tile of that length along a dimension of a tensor: of the loops that write it, that read
-    /// it, and of those that read what these make.
+    /// Returns the tile of a length along a dimension of a tensor: of the loops that write it, those that
+    /// read it, and those that read the results of these.
     fn tile(&self, tensor: TensorId, dim: usize, length: u64) -> Option<Factor> {
         let writer = self.schedule.tensor(tensor).stage.map(|it| (it, AxisId(dim as u32)));
         let mut open: Vec<(StageId, AxisId)> = writer.into_iter().collect();
@@ -212,7 +212,7 @@ impl Adoption {
         None
     }
 
-    /// The stages that read a tensor, each with the axis that is the subscript of a dimension.
+    /// Returns the stages that read a tensor, each with the axis that indexes a dimension.
     fn readers_along(&self, tensor: TensorId, dim: usize) -> Vec<(StageId, AxisId)> {
         let mut found = Vec::new();
         for stage in self.schedule.readers(tensor) {
@@ -230,7 +230,7 @@ impl Adoption {
     }
 }
 
-/// How the inner parts of a split run in the end, as far as `next` says.
+/// Returns the kinds that `next` gives the inner parts of a split.
 fn kinds(
     before: &Schedule,
     stage: StageId,
@@ -261,7 +261,7 @@ fn kinds(
     kinds
 }
 
-/// The inner parts of a split, the innermost alone first.
+/// Returns the inner parts of a split, the innermost alone first.
 fn tiles(values: &[u64], factors: &[Factor]) -> Tiles {
     let (mut length, mut fixed, mut open) = (1, 1, Vec::new());
     let mut tiles = Vec::with_capacity(values.len());
@@ -281,14 +281,14 @@ fn tiles(values: &[u64], factors: &[Factor]) -> Tiles {
     tiles
 }
 
-/// What a factor may become, sorted, itself included.
+/// Returns the options of a factor, sorted, itself included.
 fn near(value: u64, extent: u64, lanes: u64, room: u64) -> Vec<u64> {
-    let most = value.saturating_mul(NEAR.min(room.max(1))).min(extent.next_multiple_of(lanes));
-    let divisors = (1..=MOST_TRIED.min(extent)).filter(|it| extent.is_multiple_of(*it));
+    let max = value.saturating_mul(MAX_RATIO.min(room.max(1))).min(extent.next_multiple_of(lanes));
+    let divisors = (1..=MAX_DIVISOR.min(extent)).filter(|it| extent.is_multiple_of(*it));
     let mut options: Vec<u64> = divisors.flat_map(|it| [it, extent / it]).collect();
     options.extend((0..31).map(|it| 1 << it));
-    options.extend((1..=MOST_VECTORS).filter(|_| lanes > 1).map(|it| it * lanes));
-    options.retain(|it| *it <= most && it.saturating_mul(NEAR) >= value);
+    options.extend((1..=MAX_VECTORS).filter(|_| lanes > 1).map(|it| it * lanes));
+    options.retain(|it| *it <= max && it.saturating_mul(MAX_RATIO) >= value);
     options.push(value);
     options.sort_unstable();
     options.dedup();

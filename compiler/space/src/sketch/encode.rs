@@ -1,34 +1,33 @@
-//! Where a trace stands in a sketch: [`Sketch::instructions`] backwards.
+//! Encodes a trace as a point of a sketch: the inverse of [`Sketch::instructions`].
 //!
-//! A trace has the structure of a sketch if it differs from one of its points in factors only.
-//! What each factor wants is added up for every option of the decision that sets it, and each
-//! decision takes the option that is wanted most. Lists of several lengths for one decision are
-//! tried one after the other.
+//! A trace has the structure of a sketch if it differs from one of its points in factors only. Each
+//! factor adds its log distance to every option of the decision that sets it, and each decision takes
+//! the nearest option. Lists of several lengths for one decision are tried one after the other.
 
-use super::{DecisionId, Factor, Sketch, Step};
+use super::types::{DecisionId, Factor, Sketch, Step};
 use tvmtune_schedule::repair::octaves;
 use tvmtune_schedule::{AxisId, Instruction, LoopKind};
 
-/// A point of a sketch, and whether it is the trace that was looked for.
+/// The point of a sketch nearest to a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Located {
+pub struct Encoded {
     /// An option number for each decision.
     pub choices: Vec<u16>,
-    /// Whether the point makes that very trace; else it is the nearest one.
+    /// The point makes that very trace; else it is the nearest one.
     pub is_exact: bool,
 }
 
 impl Sketch {
-    /// The point whose factors come nearest to those of a trace, as the sum of their log distances;
+    /// Returns the point whose factors are nearest to those of a trace, by the sum of log distances;
     /// `None` if the trace differs from every point in more than factors.
-    pub fn locate(&self, trace: &[Instruction]) -> Option<Located> {
+    pub fn encode(&self, trace: &[Instruction]) -> Option<Encoded> {
         let none = self.decisions.iter().map(|it| vec![0.0; it.options.len()]).collect();
         let mut best = None;
         self.follow(0, trace, Distances(none), &mut best);
         let (_, mut choices) = best?;
         self.settle_unrolling(&mut choices, trace);
         let is_exact = self.instructions(&choices) == trace;
-        Some(Located { choices, is_exact })
+        Some(Encoded { choices, is_exact })
     }
 
     /// Follows the steps from number `first` on along the rest of a trace.
@@ -48,15 +47,15 @@ impl Sketch {
                 for length in lengths.into_iter().rev().filter(|it| *it <= rest.len()) {
                     let mut distances = distances.clone();
                     let (list, rest) = rest.split_at(length);
-                    distances.add(*decision, |option| apart_in_all(&lists[option], list));
+                    distances.add(*decision, |option| list_distance(&lists[option], list));
                     self.follow(n + 1, rest, distances, best);
                 }
                 return;
             }
             if let Some((loops, kind)) = step.annotated() {
                 let is_next = |(it, axis): &(&Instruction, AxisId)| matches!(it, Instruction::Annotate { axis: a, kind: k, .. } if a == axis && *k == kind);
-                let most = rest.iter().zip(loops).take_while(is_next).count();
-                for n_loops in (0..=most).rev() {
+                let max_loops = rest.iter().zip(loops).take_while(is_next).count();
+                for n_loops in (0..=max_loops).rev() {
                     let mut distances = distances.clone();
                     if let Step::Parallel { count, .. } = step {
                         let options = &self.decisions[count.0 as usize].options;
@@ -68,7 +67,7 @@ impl Sketch {
             }
             let Some((instruction, after)) = rest.split_first() else { return };
             rest = after;
-            if self.wish(step, instruction, &mut distances).is_none() {
+            if self.add_distances(step, instruction, &mut distances).is_none() {
                 return;
             }
         }
@@ -80,16 +79,16 @@ impl Sketch {
         }
     }
 
-    /// How much is written out follows from how large the loops are, so it is decided last: by how
-    /// much of the trace comes out.
+    /// Decides unrolling last, since it follows from the lengths of loops: by the longest common prefix
+    /// with the trace.
     fn settle_unrolling(&self, choices: &mut [u16], trace: &[Instruction]) {
         let in_common = |choices: &[u16]| {
             let made = self.instructions(choices);
             made.iter().zip(trace).take_while(|(a, b)| a == b).count()
         };
         for step in &self.steps {
-            let Step::Unroll { most, .. } = step else { continue };
-            let decision = most.0 as usize;
+            let Step::Unroll { max_iterations, .. } = step else { continue };
+            let decision = max_iterations.0 as usize;
             let mut best = (in_common(choices), choices[decision]);
             for option in 0..self.decisions[decision].options.len() as u16 {
                 choices[decision] = option;
@@ -102,24 +101,29 @@ impl Sketch {
         }
     }
 
-    /// Adds what an instruction wants of the decisions of a step; `None` if it differs in more than
-    /// factors.
-    fn wish(&self, step: &Step, it: &Instruction, distances: &mut Distances) -> Option<()> {
+    /// Adds the distances of an instruction to the decisions of a step; `None` if it differs in more
+    /// than factors.
+    fn add_distances(
+        &self,
+        step: &Step,
+        it: &Instruction,
+        distances: &mut Distances,
+    ) -> Option<()> {
         match (step, it) {
-            (Step::Fixed(fixed), it) => apart(fixed, it).map(drop),
+            (Step::Fixed(fixed), it) => distance(fixed, it).map(drop),
             (
                 Step::Split { stage, axis, factors },
                 Instruction::Split { stage: s, axis: a, factors: values },
             ) => {
                 let same = stage == s && axis == a && factors.len() == values.len();
-                same.then(|| self.wish_factors(factors, values, distances))
+                same.then(|| self.add_factors(factors, values, distances))
             }
             (Step::Pack { tensor, splits, order }, Instruction::Pack { tensor: t, layout }) => {
                 let dims = splits.iter().map(|it| it.0).eq(layout.splits.iter().map(|it| it.0));
                 let same = tensor == t && dims && *order == layout.order;
                 same.then(|| {
                     for ((_, factor), (_, value)) in splits.iter().zip(&layout.splits) {
-                        self.wish_factors(std::slice::from_ref(factor), &[*value], distances);
+                        self.add_factors(std::slice::from_ref(factor), &[*value], distances);
                     }
                 })
             }
@@ -127,8 +131,8 @@ impl Sketch {
         }
     }
 
-    /// Adds what factors want. A product wants nothing: its decisions set factors of their own.
-    fn wish_factors(&self, factors: &[Factor], values: &[u64], distances: &mut Distances) {
+    /// Adds the distances of factors. A product has none: its decisions set factors of their own.
+    fn add_factors(&self, factors: &[Factor], values: &[u64], distances: &mut Distances) {
         for (factor, value) in factors.iter().zip(values) {
             let (times, decision) = match factor {
                 Factor::Open(decision) => (1, *decision),
@@ -142,7 +146,7 @@ impl Sketch {
 }
 
 impl Step {
-    /// The loops that a step annotates as many of as decisions say, and how.
+    /// Returns the loops of which a step annotates as many as decisions say, and their kind.
     fn annotated(&self) -> Option<(Vec<AxisId>, LoopKind)> {
         match self {
             Step::Unroll { loops, .. } => {
@@ -154,20 +158,20 @@ impl Step {
     }
 }
 
-/// For each decision, how far each option is from what was wanted of it so far.
+/// For each decision, the distance of each option from the factors of the trace so far.
 #[derive(Clone)]
 struct Distances(Vec<Vec<f64>>);
 
 impl Distances {
-    /// Adds what `of` says of each option of a decision; `None` rules it out.
-    fn add(&mut self, decision: DecisionId, of: impl Fn(usize) -> Option<f64>) {
+    /// Adds a distance to each option of a decision; `None` rules the option out.
+    fn add(&mut self, decision: DecisionId, distance: impl Fn(usize) -> Option<f64>) {
         for (option, it) in self.0[decision.0 as usize].iter_mut().enumerate() {
-            *it += of(option).unwrap_or(f64::INFINITY);
+            *it += distance(option).unwrap_or(f64::INFINITY);
         }
     }
 
-    /// The nearest option of each decision, the default where others are no nearer, and how far
-    /// all of them are; `None` if a decision has no option left.
+    /// Returns the sum of the distances, and the nearest option of each decision, the default among
+    /// equals; `None` if a decision has no option left.
     fn nearest(&self, default: &[u16]) -> Option<(f64, Vec<u16>)> {
         let (mut total, mut choices) = (0.0, Vec::with_capacity(default.len()));
         for (distances, default) in self.0.iter().zip(default) {
@@ -188,16 +192,16 @@ impl Distances {
     }
 }
 
-/// How far apart lists of instructions are; `None` if they differ in more than factors.
-fn apart_in_all(one: &[Instruction], other: &[Instruction]) -> Option<f64> {
+/// Returns the distance of two lists; `None` if they differ in more than factors.
+fn list_distance(one: &[Instruction], other: &[Instruction]) -> Option<f64> {
     if one.len() != other.len() {
         return None;
     }
-    one.iter().zip(other).map(|(one, other)| apart(one, other)).sum()
+    one.iter().zip(other).map(|(one, other)| distance(one, other)).sum()
 }
 
-/// How far apart two instructions are; `None` if they differ in more than factors.
-fn apart(one: &Instruction, other: &Instruction) -> Option<f64> {
+/// Returns the distance of two instructions; `None` if they differ in more than factors.
+fn distance(one: &Instruction, other: &Instruction) -> Option<f64> {
     match (one, other) {
         (
             Instruction::Split { stage, axis, factors },

@@ -1,9 +1,9 @@
-//! The rule for rows: everything that one row needs is computed in the loop over rows, in memory
-//! that stays in the first-level cache; reductions run in vectors of partial results.
+//! The CPU template for rows: all stages are computed in the loop over rows, in memory that stays in
+//! the first-level cache; reductions run in vectors of partial results.
 //!
 //! ```text
 //! parallel rows_0
-//!   for rows_1, with memory asked ahead for the next
+//!   pipelined rows_1                       -- prefetches the next row
 //!     for d_0: vectorized d_1:  max_part[d_1] = max(max_part[d_1], x[row, d])
 //!     vectorized d_1:  max = max(max, max_part[d_1])
 //!     for d_0: vectorized d_1:  e[d] = exp(x[row, d] - max)
@@ -14,76 +14,89 @@
 //!
 //! # Source
 //!
-//! Ansor's rule "add rfactor", with the factored axis in lanes. What rows share is computed once for
-//! each ([`Schedule::hoist_invariant`](tvmtune_schedule::Schedule::hoist_invariant)).
+//! Ansor's rule "add rfactor", with the factored axis in lanes. Row-invariant subexpressions are
+//! hoisted ([`Schedule::hoist_invariant`](tvmtune_schedule::Schedule::hoist_invariant)).
 
 use std::collections::BTreeMap;
 
-use super::builder::Builder;
-use super::elementwise::tile_of_lanes;
-use super::tile::sizes;
-use super::{DecisionKind, Factor, lift, scan};
+use super::{block_scan, hoist_invariant};
+use crate::sketch::builder::Builder;
+use crate::sketch::fusion_group::Rows;
+use crate::sketch::layout::block_sizes;
+use crate::sketch::template::Template;
+use crate::sketch::types::{DecisionKind, Factor, TemplateKind};
 use tvmtune_ir::dag::TensorId;
 use tvmtune_schedule::error::ScheduleError;
 use tvmtune_schedule::{AxisId, Instruction, LoopKind, StageId};
 
 /// Bytes of an element, more or less.
-const WORD: u64 = 4;
+const WORD_BYTES: u64 = 4;
+/// Cycles that a task should take at least, some 2 us: its dispatch takes a share of that.
+const MIN_TASK_CYCLES: f64 = 8_000.0;
+/// Tasks for each thread, so that the last ones end at about the same time.
+const TASKS_PER_THREAD: u64 = 8;
 
-pub(super) fn rows(
-    b: &mut Builder,
-    root: StageId,
-    inside: &[StageId],
-    depth: usize,
-) -> Result<(), ScheduleError> {
+pub(super) struct RowByRow;
+
+impl Template<Rows> for RowByRow {
+    fn is_applicable(&self, _: &Builder, _: &Rows) -> bool {
+        true
+    }
+
+    fn schedule(&self, b: &mut Builder, rows: &Rows) -> Result<(), ScheduleError> {
+        schedule(b, rows)
+    }
+}
+
+fn schedule(b: &mut Builder, rows: &Rows) -> Result<(), ScheduleError> {
+    let Rows { root, ref inside, depth } = *rows;
     let name = b.stage_name(root).to_owned();
     let cycles = b.cycles(inside.iter().chain([&root]));
-    // First, while computes still say what they are.
+    // First, while bodies still have the invariant subexpressions.
     let mut stages = Vec::new();
     for stage in inside.iter().chain([&root]) {
-        stages.extend(lift::of_rows(b, *stage, depth)?);
+        stages.extend(hoist_invariant::to_rows(b, *stage, depth)?);
         stages.push(*stage);
     }
     let mut attached = Vec::new();
     for stage in stages {
-        attached.extend(lay_out(b, stage, depth)?);
+        attached.extend(order_loops(b, stage, depth)?);
         attached.extend((stage != root).then_some(stage));
     }
 
     let Some(last) = depth.checked_sub(1) else { return attach_at_root(b, root, &attached) };
     let extents = b.extents(root);
     let n_rows: u64 = extents[..depth].iter().product();
-    let wanted = u64::from(b.cpu().threads) * 8;
+    let wanted = u64::from(b.cpu().threads) * TASKS_PER_THREAD;
     let per_row = (cycles / n_rows as f64).max(1.0);
-    // A task should run for some 2 us at least, or handing it out shows.
-    let least = (8_000.0 / per_row).ceil() as u64;
-    let block = n_rows.div_ceil(wanted).max(1).min(extents[last]).min(least.max(1));
+    let min_rows = (MIN_TASK_CYCLES / per_row).ceil() as u64;
+    let block = n_rows.div_ceil(wanted).max(1).min(extents[last]).min(min_rows.max(1));
     let group = b.new_group();
     let kind = DecisionKind::Outer;
-    let decision = b.decide(format!("{name} rows"), kind, &sizes(extents[last]), block, group);
+    let decision =
+        b.decide(format!("{name} rows"), kind, &block_sizes(extents[last]), block, group);
     let parts = b.split(root, AxisId(last as u32), &[Factor::Open(decision)])?;
     for axis in (0..last as u32).map(AxisId).chain([parts[0]]) {
         b.annotate(root, axis, LoopKind::Parallel)?;
     }
-    ahead(b, root, parts[1], &attached, depth, &name)?;
+    let passes_memory = waits_for_memory(b, &Rows { root, inside: attached.clone(), depth });
+    decide_prefetch(b, root, parts[1], u64::from(passes_memory) + 1, &name)?;
     // Readers first: a stage runs inside the loop only when all that read it do.
     for stage in attached.into_iter().rev() {
         b.apply(|it| it.compute_at(stage, root, parts[1]))?;
     }
-    b.name.push(format!("{name}: rows"));
+    b.note_template(TemplateKind::Rows, root);
     Ok(())
 }
 
-/// Opens how many rows memory is asked ahead for, the one that is computed counted.
-fn ahead(
+/// Opens the number of rows in flight: the one that is computed, and those that are prefetched.
+fn decide_prefetch(
     b: &mut Builder,
     root: StageId,
     row: AxisId,
-    inside: &[StageId],
-    depth: usize,
+    best: u64,
     name: &str,
 ) -> Result<(), ScheduleError> {
-    let best = if waits_for_memory(b, root, inside, depth) { 2 } else { 1 };
     let group = b.new_group();
     let kind = DecisionKind::Outer;
     let decision = b.decide(format!("{name} rows ahead"), kind, &[1, 2, 3], best, group);
@@ -94,9 +107,10 @@ fn ahead(
     b.one_of(decision, vec![Vec::new(), pipelined(2), pipelined(3)])
 }
 
-/// Whether rows go through memory more than once, come from behind the second-level cache, and
-/// leave room for the next one in the first-level one.
-fn waits_for_memory(b: &Builder, root: StageId, inside: &[StageId], depth: usize) -> bool {
+/// Returns whether rows are read more than once, come from behind the second-level cache, and leave
+/// room for the next one in the first-level cache.
+fn waits_for_memory(b: &Builder, rows: &Rows) -> bool {
+    let Rows { root, ref inside, depth } = *rows;
     let mut passes: BTreeMap<TensorId, u64> = BTreeMap::new();
     for stage in inside.iter().chain([&root]) {
         let accesses = b.accesses(*stage);
@@ -106,12 +120,13 @@ fn waits_for_memory(b: &Builder, root: StageId, inside: &[StageId], depth: usize
     let cpu = b.cpu();
     passes.retain(|tensor, n| {
         let shape = &b.schedule.tensor(*tensor).tensor.shape;
-        let elements = |from: usize| shape.iter().skip(from).map(|it| b.most(it)).product::<u64>();
-        let given = b.schedule.tensor(*tensor).stage.is_none();
-        given
+        let elements =
+            |from: usize| shape.iter().skip(from).map(|it| b.max_extent(it)).product::<u64>();
+        let is_param = b.schedule.tensor(*tensor).stage.is_none();
+        is_param
             && *n > 1
-            && elements(0) * WORD > cpu.l2_bytes
-            && elements(depth) * WORD < cpu.l1_bytes / 4
+            && elements(0) * WORD_BYTES > cpu.l2_bytes
+            && elements(depth) * WORD_BYTES < cpu.l1_bytes / 4
     });
     !passes.is_empty()
 }
@@ -122,13 +137,14 @@ fn attach_at_root(
     attached: &[StageId],
 ) -> Result<(), ScheduleError> {
     // With no rows there is no loop to run at: partial results are stages of their own.
-    b.name.push(format!("{}: one row, {} parts", b.stage_name(root), attached.len()));
+    let label = format!("one row, {} parts", attached.len());
+    b.note_template_as(TemplateKind::Rows, root, &label);
     Ok(())
 }
 
-/// The axis along which a reduction can be vectorized: all reads are contiguous along it, or
-/// independent of it, and it is as long as a vector. With it the first of the axes that are one
-/// run of memory together with it.
+/// Returns the axis along which a reduction can be vectorized: all reads are contiguous along it, or
+/// independent of it, and it is as long as a vector. With it the first of the axes that are one run
+/// of memory together with it.
 pub(super) fn contiguous_reduction(b: &Builder, stage: StageId) -> Option<(usize, usize)> {
     let compute = &b.schedule.stage(stage).compute;
     compute.reducer?;
@@ -166,9 +182,13 @@ fn mentions_as_value(b: &Builder, stage: StageId, axis: usize) -> bool {
 }
 
 /// Orders the loops of one stage inside its rows; returns the stages that it was factored into.
-fn lay_out(b: &mut Builder, stage: StageId, depth: usize) -> Result<Vec<StageId>, ScheduleError> {
-    if let Some(part) = b.part(stage) {
-        scan::lay_out(b, part)?;
+fn order_loops(
+    b: &mut Builder,
+    stage: StageId,
+    depth: usize,
+) -> Result<Vec<StageId>, ScheduleError> {
+    if let Some(scan) = b.scan_stage(stage) {
+        block_scan::order_loops(b, scan)?;
         return Ok(Vec::new());
     }
     let name = b.stage_name(stage).to_owned();
@@ -182,13 +202,13 @@ fn lay_out(b: &mut Builder, stage: StageId, depth: usize) -> Result<Vec<StageId>
     let last = compute.n_spatial - 1;
     let n_vectors = b.extents(stage)[last].div_ceil(b.lanes());
     let group = b.new_group();
-    let inner = tile_of_lanes(b, &format!("{name} lanes"), n_vectors, n_vectors.min(4), group);
+    let inner = b.decide_lanes(format!("{name} lanes"), n_vectors, n_vectors.min(4), group);
     let parts = b.split(stage, AxisId(last as u32), &[Factor::Open(inner)])?;
     b.annotate(stage, parts[1], LoopKind::Vectorized)?;
     Ok(Vec::new())
 }
 
-/// Reduces into a vector of partial results first.
+/// Reduces into a vector of partial results first (rfactor).
 fn factor_lanes(
     b: &mut Builder,
     stage: StageId,
@@ -204,7 +224,7 @@ fn factor_lanes(
     let n_vectors = length.div_ceil(b.lanes());
     let group = b.new_group();
     let best = if n_vectors >= 16 { 4 } else { n_vectors.min(4) };
-    let inner = tile_of_lanes(b, &format!("{name} lanes"), n_vectors, best, group);
+    let inner = b.decide_lanes(format!("{name} lanes"), n_vectors, best, group);
     let parts = b.split(stage, axis, &[Factor::Open(inner)])?;
     let part = b.apply(|it| it.rfactor(stage, parts[1]))?;
     let partial = b.schedule.stage(part);

@@ -1,0 +1,124 @@
+//! Cache blocking: the number of register tiles of a task, as many as the second-level cache allows, but
+//! so few that all threads have some.
+
+use super::variant::{Sharing, TileVariant};
+use crate::sketch::builder::Builder;
+use tvmtune_ir::dag::access::Access;
+use tvmtune_schedule::StageId;
+
+/// Iterations of the outer axis that a task with a padded copy of its own should have: windows of
+/// neighboring tasks overlap, and both pad the overlap.
+const MIN_OUTER: u64 = 6;
+/// Tasks for each thread, so that the last ones end at about the same time.
+const TASKS_PER_THREAD: u64 = 8;
+/// Tasks for each thread where tasks share nothing.
+const UNSHARED_TASKS_PER_THREAD: u64 = 4;
+/// Bytes of an element, more or less.
+const WORD_BYTES: u64 = 4;
+
+/// The place of padded copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Padding {
+    /// In a phase of its own, before all tasks.
+    Ahead,
+    /// In each task, right before it reads the copy.
+    InTasks,
+}
+
+/// The number of register tiles of a task along each axis.
+#[derive(Clone, Copy)]
+pub(super) struct Blocks {
+    pub(super) outer: u64,
+    pub(super) rows: u64,
+    pub(super) vectors: u64,
+    pub(super) padding: Padding,
+    /// The last axis that is neither vectorized nor unrolled.
+    outer_axis: Option<usize>,
+    /// Tiles along the unrolled axis.
+    n_rows: u64,
+    /// Iterations of the outer axis.
+    n_outer: u64,
+}
+
+impl Blocks {
+    /// Chooses tasks as large as the second-level cache allows, but several for each thread.
+    pub(super) fn choose(b: &Builder, anchor: StageId, variant: &TileVariant) -> Self {
+        let n_spatial = b.schedule.stage(anchor).compute.n_spatial;
+        let extents = b.extents(anchor);
+        let n_rows = variant.row.map_or(1, |it| extents[it].div_ceil(variant.tile.rows));
+        let lanes = b.lanes() * variant.tile.vectors;
+        let n_vectors = extents[variant.vector].div_ceil(lanes);
+        let outer_axis = variant.last_outer(&extents[..n_spatial]);
+        let n_outer = outer_axis.map_or(1, |it| extents[it]);
+        let tiled = [Some(variant.vector), variant.row, outer_axis];
+        let others: u64 =
+            (0..n_spatial).filter(|it| !tiled.contains(&Some(*it))).map(|it| extents[it]).product();
+
+        let padding = match variant.sharing {
+            Sharing::None => Padding::InTasks,
+            Sharing::Any | Sharing::NoneAlongOuter => Padding::Ahead,
+        };
+        let (outer, rows, vectors) = (n_outer, n_rows, n_vectors);
+        let mut it = Self { outer, rows, vectors, padding, outer_axis, n_rows, n_outer };
+        let threads = u64::from(b.cpu().threads);
+        let wanted = threads * TASKS_PER_THREAD;
+        let n_tasks = |it: &Self| {
+            let of_rows = n_outer.div_ceil(it.outer) * n_rows.div_ceil(it.rows);
+            others * of_rows * n_vectors.div_ceil(it.vectors)
+        };
+        // The elements that the rows of a task read should stay in the cache while its columns pass.
+        let accesses = b.accesses(anchor);
+        let bytes = |it: &Self| {
+            let length = |(axis, extent): (usize, &u64)| match Some(axis) {
+                axis if axis == outer_axis => it.outer.min(*extent),
+                axis if axis == variant.row => (it.rows * variant.tile.rows).min(*extent),
+                Some(axis) if axis == variant.vector => lanes.min(*extent),
+                Some(axis) if axis < n_spatial => 1,
+                _ => *extent,
+            };
+            let tile: Vec<u64> = extents.iter().enumerate().map(length).collect();
+            accesses.iter().map(|it| it.footprint(&tile) * WORD_BYTES).sum::<u64>()
+        };
+        // A task reads its own copy many times, and soon.
+        let cache = match padding {
+            Padding::InTasks => b.cpu().l1_bytes,
+            Padding::Ahead => b.cpu().l2_bytes,
+        };
+        if variant.sharing == Sharing::NoneAlongOuter {
+            // Tasks that differ along the outer axis only share nothing but the edges of windows.
+            let mut rows = Self { padding: Padding::InTasks, ..it };
+            let enough = threads * UNSHARED_TASKS_PER_THREAD;
+            let is_large = |it: &Self| bytes(it) * it.vectors > cache * 3 / 4;
+            while (is_large(&rows) || n_tasks(&rows) < enough) && rows.outer > MIN_OUTER {
+                rows.halve();
+            }
+            if !is_large(&rows) && n_tasks(&rows) >= enough {
+                return rows;
+            }
+        }
+        while bytes(&it) > cache * 3 / 4 && it.halve() {}
+        while n_tasks(&it) < wanted && it.vectors > 1 {
+            it.vectors = it.vectors.div_ceil(2);
+        }
+        while n_tasks(&it) < wanted && it.halve() {}
+        it
+    }
+
+    /// Makes tasks half as large along one axis; false if they are single tiles already.
+    fn halve(&mut self) -> bool {
+        let longest = if self.outer > 1 { &mut self.outer } else { &mut self.rows };
+        let can = *longest > 1;
+        *longest = longest.div_ceil(2);
+        can
+    }
+
+    /// Counts the tasks that read the same elements of an operand.
+    pub(super) fn tasks_sharing(&self, variant: &TileVariant, access: &Access) -> u64 {
+        let along = |axis: Option<usize>, n: u64| match axis {
+            Some(axis) if !access.depends_on(axis) => n,
+            _ => 1,
+        };
+        along(self.outer_axis, self.n_outer.div_ceil(self.outer))
+            * along(variant.row, self.n_rows.div_ceil(self.rows))
+    }
+}

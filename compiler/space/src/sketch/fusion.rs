@@ -1,0 +1,196 @@
+//! Stage fusion: inlines cheap stages, and partitions the others into fusion groups.
+//!
+//! - *Tiled*: a reduction whose operands are used more than once, with its elementwise epilogue, if
+//!   any. It runs in tiles that fit registers.
+//! - *Rows*: any other stage, with those that it needs row by row (the maximum and the sum of a
+//!   softmax), computed at the loop over its rows.
+
+use super::builder::Builder;
+use super::fusion_group::{FusionGroup, Rows, Tiled};
+use super::{cpu, gpu};
+use tvmtune_ir::dag::TensorId;
+use tvmtune_ir::dag::access::{leading_axes, work};
+use tvmtune_ir::target::Target;
+use tvmtune_schedule::{Attach, StageId};
+
+/// Operations that one more evaluation of a value may take before the value is stored instead; chosen
+/// by judgement.
+const CHEAP: u64 = 3;
+/// Iterations of a row that one thread may as well run alone; chosen on the Zen 5 of `docs/results`.
+const SHORT_ROW: u64 = 1 << 16;
+
+impl Builder {
+    /// Inlines the stages that are cheaper to compute again than to store.
+    pub(super) fn inline_stages(&mut self) {
+        for stage in self.schedule.order.clone() {
+            if self.should_inline(stage) {
+                // A stage that cannot be inlined is computed and stored.
+                let _ = self.apply(|it| it.inline(stage));
+            }
+        }
+    }
+
+    fn should_inline(&self, stage: StageId) -> bool {
+        let compute = &self.schedule.stage(stage).compute;
+        let readers: Vec<StageId> = self.schedule.readers(compute.tensor).collect();
+        if compute.reducer.is_some()
+            || self.schedule.is_output(compute.tensor)
+            || readers.is_empty()
+        {
+            return false;
+        }
+        let work = work(&compute.body);
+        if work == 0 {
+            return true;
+        }
+        if readers.iter().any(|it| self.is_tiled(*it)) {
+            return false;
+        }
+        let elements: u64 = self.extents(stage).iter().product();
+        let evaluations = |reader: &StageId| {
+            let reads = self.accesses(*reader);
+            let reads = reads.iter().filter(|it| it.tensor == compute.tensor).count() as u64;
+            let iterations: u64 = self.extents(*reader).iter().product();
+            reads * iterations.div_ceil(elements)
+        };
+        let evaluations: u64 = readers.iter().map(evaluations).sum();
+        evaluations <= 1 || work * (evaluations - 1) <= CHEAP
+    }
+
+    /// Returns the program with loop-invariant factors of tiled reductions moved behind the sums: two
+    /// products with a softmax between them become a chain.
+    pub(super) fn with_factors_out(&self) -> Builder {
+        let mut b = self.clone();
+        for stage in b.schedule.order.clone() {
+            if !b.is_tiled_shape(stage) {
+                continue;
+            }
+            let mut tried = b.clone();
+            let mut reads: Vec<StageId> = tried
+                .accesses(stage)
+                .iter()
+                .filter_map(|it| tried.schedule.tensor(it.tensor).stage)
+                .filter(|it| tried.schedule.stage(*it).compute.reducer.is_none())
+                .collect();
+            reads.sort_unstable();
+            reads.dedup();
+            let is_inlined = reads.into_iter().all(|it| tried.apply(|s| s.inline(it)).is_ok());
+            if is_inlined && tried.apply(|it| it.factor_out(stage)).is_ok() {
+                tried.inline_stages();
+                b = tried;
+            }
+        }
+        b
+    }
+
+    /// Partitions the stages into groups, in order of execution.
+    pub(super) fn fusion_groups(&self) -> Vec<FusionGroup> {
+        let mut groups: Vec<FusionGroup> = Vec::new();
+        let mut member: Vec<Option<usize>> = vec![None; self.schedule.stages.len()];
+        // For each member of rows, how many of its leading axes are those of the root.
+        let mut depths = vec![0; self.schedule.stages.len()];
+        for stage in self.schedule.order.iter().rev().copied() {
+            let found = self.schedule.stage(stage);
+            if found.attach == Attach::Inline {
+                continue;
+            }
+            let at = stage.0 as usize;
+            let Some((group, depth)) = self.host(stage, &groups, &member, &depths) else {
+                let depth = found.compute.n_spatial;
+                (member[at], depths[at]) = (Some(groups.len()), depth);
+                groups.push(match self.is_tiled(stage) {
+                    true => FusionGroup::Tiled(Tiled { root: stage, anchor: stage }),
+                    false => FusionGroup::Rows(Rows { root: stage, inside: Vec::new(), depth }),
+                });
+                continue;
+            };
+            (member[at], depths[at]) = (Some(group), depth);
+            match &mut groups[group] {
+                FusionGroup::Rows(rows) if depth > 0 => {
+                    rows.inside.insert(0, stage);
+                    rows.depth = depth.min(rows.depth);
+                }
+                FusionGroup::Rows(Rows { root, .. }) | FusionGroup::Tiled(Tiled { root, .. }) => {
+                    let root = *root;
+                    groups[group] = FusionGroup::Tiled(Tiled { root, anchor: stage });
+                }
+                FusionGroup::Chain(_) => {}
+            }
+        }
+        groups.reverse();
+        groups
+    }
+
+    /// Returns the group that a stage is computed in, and how many leading axes it shares with its
+    /// root (0 for a reduction in tiles); `None` if it starts its own.
+    fn host(
+        &self,
+        stage: StageId,
+        groups: &[FusionGroup],
+        member: &[Option<usize>],
+        depths: &[usize],
+    ) -> Option<(usize, usize)> {
+        let tensor = self.schedule.stage(stage).tensor();
+        if self.schedule.is_output(tensor) || self.is_fusion_forbidden(stage) {
+            return None;
+        }
+        let readers: Vec<StageId> = self.schedule.readers(tensor).collect();
+        let group = member[readers.first()?.0 as usize]?;
+        let FusionGroup::Rows(Rows { root, inside, .. }) = &groups[group] else { return None };
+        if self.is_tiled(stage) {
+            let is_epilogue = readers.as_slice() == [*root]
+                && inside.is_empty()
+                && self.follows_elementwise(*root, tensor);
+            return is_epilogue.then_some((group, 0));
+        }
+        if self.is_gpu() && gpu::is_split_column_reduction(self, *root) {
+            return None;
+        }
+        let shared = |it: &StageId| {
+            let same = member[it.0 as usize] == Some(group);
+            let compute = &self.schedule.stage(*it).compute;
+            same.then(|| leading_axes(compute, tensor).min(depths[it.0 as usize]))
+        };
+        let depth = readers.iter().map(shared).min().flatten()?;
+        (depth > 0 && self.is_worth_fusing(*root, stage, depth)).then_some((group, depth))
+    }
+
+    /// Returns whether a reduction runs in tiles.
+    fn is_tiled(&self, stage: StageId) -> bool {
+        let is_reduction = self.schedule.stage(stage).compute.reducer.is_some();
+        is_reduction && self.scan_stage(stage).is_none() && self.is_tiled_shape(stage)
+    }
+
+    /// Returns whether tiles pay for the accesses of a reduction on the target.
+    fn is_tiled_shape(&self, stage: StageId) -> bool {
+        match self.target {
+            Target::Cpu(_) => cpu::is_tiled(self, stage),
+            Target::Gpu(_) => gpu::is_tiled(self, stage),
+        }
+    }
+
+    /// Returns whether a stage computes each element from the same element of `tensor`, without a
+    /// reduction.
+    fn follows_elementwise(&self, stage: StageId, tensor: TensorId) -> bool {
+        let compute = &self.schedule.stage(stage).compute;
+        let shape = &self.schedule.tensor(tensor).tensor.shape;
+        let own = &self.schedule.tensor(compute.tensor).tensor.shape;
+        compute.reducer.is_none()
+            && shape == own
+            && leading_axes(compute, tensor) == compute.n_spatial
+    }
+
+    /// Returns whether so many leading axes are enough rows for all threads, or rows are short anyway.
+    fn is_worth_fusing(&self, root: StageId, stage: StageId, depth: usize) -> bool {
+        let extents = self.extents(root);
+        let rows: u64 = extents[..depth].iter().product();
+        let all: u64 = extents.iter().product();
+        let (all, wanted) = match self.target {
+            Target::Cpu(cpu) => (all, cpu.threads),
+            Target::Gpu(gpu) => {
+                (all.max(self.extents(stage).iter().product()), gpu.multiprocessors)
+            }
+        };
+        rows >= u64::from(wanted) || all / rows.max(1) <= SHORT_ROW
+    }
+}

@@ -1,0 +1,46 @@
+//! Layouts and sizes of tiles that templates of both targets use.
+
+use super::builder::Builder;
+use super::types::DecisionId;
+use tvmtune_ir::dag::TensorId;
+use tvmtune_ir::dag::access::Access;
+use tvmtune_schedule::error::ScheduleError;
+use tvmtune_schedule::{Instruction, Layout};
+
+/// Gives a tensor a layout in which the elements of one vectorized tile lie side by side.
+pub(super) fn pack_by_tile(
+    b: &mut Builder,
+    tensor: TensorId,
+    dim: usize,
+    tile: DecisionId,
+) -> Result<(), ScheduleError> {
+    let n_dims = b.schedule.tensor(tensor).tensor.shape.len();
+    // Stored: the tile's number, the other dimensions, the element in the tile.
+    let others = (0..=n_dims).filter(|it| *it != dim && *it != dim + 1);
+    let order: Vec<usize> = [dim].into_iter().chain(others).chain([dim + 1]).collect();
+    let list = |factor: &u64| {
+        let layout = Layout { splits: vec![(dim, *factor)], order: order.clone() };
+        vec![Instruction::Pack { tensor, layout }]
+    };
+    let lists = b.options(tile).iter().map(list).collect();
+    b.one_of(tile, lists)
+}
+
+/// Returns the dimension of a tensor that an axis, and no other axis along it, indexes with step 1.
+pub(super) fn dim_along(access: &Access, axis: usize) -> Option<usize> {
+    let along = |steps: &Option<Vec<i64>>| steps.as_ref().is_none_or(|it| it[axis] != 0);
+    let mut dims = access.steps.iter().enumerate().filter(|(_, it)| along(it));
+    let (dim, steps) = dims.next()?;
+    let steps = steps.as_ref()?;
+    let alone = steps.iter().filter(|it| **it != 0).count() == 1 && steps[axis] == 1;
+    (alone && dims.next().is_none()).then_some(dim)
+}
+
+/// Returns the sizes of blocks of an axis: 1, 2, 3, 4, 6, 8, 12, ... and the whole.
+pub(super) fn block_sizes(extent: u64) -> Vec<u64> {
+    let mut sizes: Vec<u64> = (0..16).flat_map(|it| [1 << it, 3 << it]).collect();
+    sizes.retain(|it| *it < extent);
+    sizes.push(extent);
+    sizes.sort_unstable();
+    sizes
+}

@@ -1,0 +1,171 @@
+//! Sketches of CPUs: their templates and defaults, and that every point computes the program.
+
+use super::programs::{
+    Oracle, add, c, column_sum, conv, linear, matmul, pool, programs, softmax, transpose,
+};
+use crate::default;
+use crate::sketch::sketches;
+use tvmtune_ir::dag::Dag;
+use tvmtune_ir::poly::{DimId, Poly};
+use tvmtune_ir::target::{Isa, Target};
+use tvmtune_schedule::{Schedule, nest};
+
+fn names(dag: &Dag) -> Vec<String> {
+    sketches(dag, &Target::generic(Isa::Avx512)).into_iter().map(|it| it.name).collect()
+}
+
+#[test]
+fn templates_follow_from_accesses() {
+    assert_eq!(names(&linear(c(128), 768, 768, &[]))[0], "y: tile j");
+    let all = names(&matmul(512, 512, 512, false));
+    assert_eq!(all[..3], ["c: tile j panel", "c: tile j", "c: tile j copy"]);
+    assert_eq!(names(&matmul(1024, 1024, 1024, false))[0], "c: tile j copy");
+    assert_eq!(names(&matmul(512, 512, 512, true))[0], "c: tile j panel");
+    assert_eq!(names(&softmax(c(128), 768, &[])), ["y: rows"]);
+    assert_eq!(names(&add([8, 14, 14])), ["z: flat"]);
+    assert_eq!(names(&column_sum(512, 512)), ["y: tile i"]);
+    assert_eq!(names(&pool(64, 7)), ["y: rows"]);
+    assert_eq!(names(&transpose(64, 48)), ["y: flat"]);
+    assert_eq!(names(&conv(64, 56, 64, 3))[..2], ["y: tile j", "y: tile l"]);
+    assert_eq!(names(&conv(512, 7, 512, 3))[0], "y: tile j");
+}
+
+#[test]
+fn defaults_compute_the_program_and_fit() {
+    for isa in [Isa::Avx512, Isa::Avx2] {
+        for (dag, dims) in programs() {
+            let schedule = default::schedule(&dag, &Target::generic(isa));
+            assert!(Oracle::new(dag, dims).check(&schedule, isa));
+        }
+    }
+}
+
+#[test]
+fn every_point_computes_the_program() {
+    let mut state = 1_u64;
+    let mut random = |n: usize| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % n
+    };
+    let (mut n_points, mut n_fit) = (0, 0);
+    for (dag, dims) in programs() {
+        let oracle = Oracle::new(dag, dims);
+        for isa in [Isa::Avx512, Isa::Avx2] {
+            for sketch in sketches(&oracle.dag, &Target::generic(isa)) {
+                for _ in 0..10 {
+                    let options = sketch.decisions.iter().map(|it| it.options.len());
+                    let choices: Vec<u16> = options.map(|it| random(it) as u16).collect();
+                    let trace = sketch.instructions(&choices);
+                    let schedule = Schedule::replay(&oracle.dag, &trace)
+                        .unwrap_or_else(|error| panic!("{}: {error:?}", sketch.name));
+                    n_points += 1;
+                    n_fit += usize::from(oracle.check(&schedule, isa));
+                }
+            }
+        }
+    }
+    assert!(n_fit * 2 > n_points, "only {n_fit} of {n_points} points fit");
+}
+
+#[test]
+fn the_default_of_a_product_of_matrices() {
+    let dag = linear(Poly::dim(DimId(0)), 768, 384, &[(1, 512)]);
+    let schedule = default::schedule(&dag, &Target::generic(Isa::Avx512));
+    insta::assert_snapshot!(nest::lower(&schedule), @r"
+    packed w[16, 384, 48]: f32
+    local h[8, 48]: f32
+    parallel i_0 in 0..(((m + 255)/(256)))
+      parallel j_0 in 0..16
+        for i_1 in 0..32
+          unrolled i in 0..8
+            vectorized j in 0..48
+              if 256*i_0 + 8*i_1 + i < m
+                h[i, j] = 0
+          for k_0 in 0..96
+            unrolled k_1 in 0..4
+              unrolled i in 0..8
+                vectorized j in 0..48
+                  if 256*i_0 + 8*i_1 + i < m
+                    h[i, j] += x[256*i_0 + 8*i_1 + i, 4*k_0 + k_1] * w[j_0, 4*k_0 + k_1, j]
+          unrolled i_2 in 0..8
+            vectorized j_2 in 0..48
+              if 256*i_0 + 8*i_1 + i_2 < m
+                y[256*i_0 + 8*i_1 + i_2, 48*j_0 + j_2] = max(h[i_2, j_2] + b[48*j_0 + j_2], 0)
+    ");
+}
+
+#[test]
+fn the_default_of_a_softmax() {
+    let dag = softmax(c(4096), 1000, &[]);
+    let schedule = default::schedule(&dag, &Target::generic(Isa::Avx512));
+    insta::assert_snapshot!(nest::lower(&schedule), @r"
+    local m[1]: f32
+    local e[1, 1000]: f32
+    local s[1]: f32
+    local y_same[1]: f32
+    local m_part[1, 64]: f32
+    local s_part[1, 64]: f32
+    parallel i_0 in 0..512
+      pipelined i_1 in 0..8
+        vectorized j_1 in 0..64
+          m_part[0, j_1] = -inf
+        for j_0 in 0..16
+          vectorized j_1 in 0..64
+            m_part[0, j_1] max= select((64*j_0 + j_1) < 1000, x[8*i_0 + i_1, 64*j_0 + j_1], -inf)
+        m[0] = -inf
+        vectorized j_1 in 0..64
+          m[0] max= m_part[0, j_1]
+        for j_0 in 0..16
+          vectorized j_1 in 0..64
+            if 64*j_0 + j_1 < 1000
+              e[0, 64*j_0 + j_1] = exp(x[8*i_0 + i_1, 64*j_0 + j_1] - m[0])
+        vectorized j_1 in 0..64
+          s_part[0, j_1] = 0
+        for j_0 in 0..16
+          vectorized j_1 in 0..64
+            s_part[0, j_1] += select((64*j_0 + j_1) < 1000, e[0, 64*j_0 + j_1], 0)
+        s[0] = 0
+        vectorized j_1 in 0..64
+          s[0] += s_part[0, j_1]
+        y_same[0] = 1 / s[0]
+        for j_0 in 0..16
+          vectorized j_1 in 0..64
+            if 64*j_0 + j_1 < 1000
+              y[8*i_0 + i_1, 64*j_0 + j_1] = e[0, 64*j_0 + j_1] * y_same[0]
+    ");
+}
+
+#[test]
+fn the_default_of_a_convolution() {
+    let dag = conv(64, 56, 64, 3);
+    let schedule = default::schedule(&dag, &Target::generic(Isa::Avx512));
+    insta::assert_snapshot!(nest::lower(&schedule), @r"
+    packed w[2, 64, 3, 3, 32]: f32
+    local y_acc[1, 1, 14, 32]: f32
+    workspace x_padded[1, 64, 58, 58]: f32
+    parallel x0 in 0..1
+      parallel x1 in 0..64
+        for x2 in 0..58
+          vectorized x3_1 in 0..58
+            x_padded[0, x1, x2, x3_1] = select((x2 - 1) >= 0, select((x2 - 1) < 56, select((x3_1 - 1) >= 0, select((x3_1 - 1) < 56, x[0, x1, x2 - 1, x3_1 - 1], 0), 0), 0), 0)
+    parallel i in 0..1
+      parallel k_0 in 0..28
+        parallel l_0 in 0..1
+          parallel j_0 in 0..2
+            for k_1 in 0..2
+              for l_1 in 0..4
+                unrolled l in 0..14
+                  vectorized j in 0..32
+                    y_acc[0, 0, l, j] = 0
+                for p in 0..64
+                  for q in 0..3
+                    unrolled r_1 in 0..3
+                      unrolled l in 0..14
+                        vectorized j in 0..32
+                          y_acc[0, 0, l, j] += x_padded[0, p, 2*k_0 + k_1 + q, 14*l_1 + r_1 + l] * w[j_0, p, q, r_1, j]
+                unrolled l_2 in 0..14
+                  vectorized j_2 in 0..32
+                    y[0, 32*j_0 + j_2, 2*k_0 + k_1, 14*l_1 + l_2] = y_acc[0, 0, l_2, j_2]
+    ");
+}
