@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use super::affine::{Affine, Coef, gcd, tidy};
 use super::tree::{
     Access, Buffer, Derived, DerivedOp, GuardId, Item, Kind, Loop, Term, TermKind, Tree, Var,
-    Write, add_stride, int_bits,
+    Write, add_stride, literal_bits,
 };
 use super::{Unsupported, prefetch};
-use tvmtune_ir::dag::{DType, Expr, Literal, Reducer, Subscript, TensorId};
+use tvmtune_ir::dag::{DType, Expr, Reducer, Subscript, TensorId};
 use tvmtune_ir::poly::{Atom, DimId, Facts, Interval, Poly, VarId};
 use tvmtune_ir::target::Isa;
 use tvmtune_schedule::LoopKind;
@@ -487,22 +487,4 @@ fn check_items(items: &[Item], tree: &Tree<'_>, check: &mut dyn FnMut(&Affine)) 
             }
         }
     }
-}
-
-/// A literal as it stands in a lane.
-pub(super) fn literal_bits(literal: Literal, dtype: DType) -> Result<u32, Unsupported> {
-    Ok(match (literal, dtype) {
-        (Literal::Bool(value), _) => {
-            if value {
-                u32::MAX
-            } else {
-                0
-            }
-        }
-        (Literal::Float(value), DType::F16) => half::f16::from_f64(value).to_f32().to_bits(),
-        (Literal::Float(value), DType::Bf16) => half::bf16::from_f64(value).to_f32().to_bits(),
-        (Literal::Float(value), _) => (value as f32).to_bits(),
-        (Literal::Int(value), it) if it.is_float() => (value as f32).to_bits(),
-        (Literal::Int(value), _) => int_bits(value)?,
-    })
 }

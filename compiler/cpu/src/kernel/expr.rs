@@ -7,9 +7,8 @@
 
 use super::affine::{Coef, LANE};
 use super::graph::{Id, Op, Place};
-use super::scope::{Cause, LaneMask, Limit, Lower};
+use super::scope::{Cause, LaneMask, Limit, Lower, Target};
 use super::tree::{Access, Term, TermKind};
-use super::write::Target;
 use super::{Lanes, Linear, Storage, Unsupported, VectorBinary, VectorCompare, VectorUnary};
 use tvmtune_ir::dag::{BinaryOp, CompareOp, DType, UnaryOp, integer_range};
 use tvmtune_ir::poly::Interval;

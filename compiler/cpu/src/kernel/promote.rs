@@ -13,9 +13,10 @@
 
 use super::Unsupported;
 use super::affine::{Affine, Coef};
-use super::build::literal_bits;
 use super::place::Places;
-use super::tree::{Access, Buffer, GuardId, Item, Kind, Loop, Term, TermKind, Tree, Write};
+use super::tree::{
+    Access, Buffer, GuardId, Item, Kind, Loop, Term, TermKind, Tree, Write, literal_bits,
+};
 use tvmtune_ir::dag::{DType, Reducer, TensorId};
 use tvmtune_ir::poly::{Poly, VarId};
 use tvmtune_ir::target::Isa;

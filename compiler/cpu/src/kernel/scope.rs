@@ -5,9 +5,9 @@ use super::cse::{self, Budget, Pending};
 use super::graph::{Graph, Id, Interned, MaskOp};
 use super::place::Places;
 use super::table::Table;
-use super::tree::{DerivedOp, GuardId, Tree};
-use super::write::{Living, Sum};
-use super::{Address, Count, Quotient, Reg, Stmt, Unsupported};
+use super::tree::{DerivedOp, GuardId, Tree, Write};
+use super::{Address, Count, Lanes, Quotient, Reg, Stmt, Storage, Unsupported};
+use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::poly::{Interval, Poly, VarId};
 use tvmtune_ir::target::Isa;
 
@@ -83,6 +83,33 @@ pub(super) enum Cause {
     Guard { id: GuardId, may_be_empty: bool },
     /// A condition within the statement.
     Condition,
+}
+
+/// Where an element, or a vector of them, is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Target {
+    Register(Reg),
+    Memory { tensor: TensorId, address: u32, lanes: Lanes, storage: Storage },
+}
+
+/// An update that adds up lanes, while its vectorized loop is walked through.
+#[derive(Debug)]
+pub(super) struct Sum<'t> {
+    pub(super) write: &'t Write,
+    pub(super) target: Target,
+    /// What was added up so far.
+    pub(super) chains: Vec<Reg>,
+    pub(super) n_vectors: usize,
+}
+
+/// Local tensors in registers that live for one iteration.
+#[derive(Debug)]
+pub(super) struct Living {
+    pub(super) tensors: Vec<TensorId>,
+    pub(super) block: usize,
+    pub(super) at: usize,
+    /// Registers whose first assignment may not happen, or not in all lanes.
+    pub(super) unset: Vec<Reg>,
 }
 
 /// The state of lowering. See the [module documentation](self).

@@ -7,7 +7,7 @@
 
 use super::Unsupported;
 use super::affine::{Affine, Coef};
-use tvmtune_ir::dag::{BinaryOp, CompareOp, DType, Reducer, ScalarId, TensorId, UnaryOp};
+use tvmtune_ir::dag::{BinaryOp, CompareOp, DType, Literal, Reducer, ScalarId, TensorId, UnaryOp};
 use tvmtune_ir::poly::{Facts, Interval, Poly, VarId};
 use tvmtune_schedule::nest::Nest;
 
@@ -255,8 +255,26 @@ impl Term {
     }
 }
 
+/// A literal as it stands in a lane.
+pub(super) fn literal_bits(literal: Literal, dtype: DType) -> Result<u32, Unsupported> {
+    Ok(match (literal, dtype) {
+        (Literal::Bool(value), _) => {
+            if value {
+                u32::MAX
+            } else {
+                0
+            }
+        }
+        (Literal::Float(value), DType::F16) => half::f16::from_f64(value).to_f32().to_bits(),
+        (Literal::Float(value), DType::Bf16) => half::bf16::from_f64(value).to_f32().to_bits(),
+        (Literal::Float(value), _) => (value as f32).to_bits(),
+        (Literal::Int(value), it) if it.is_float() => (value as f32).to_bits(),
+        (Literal::Int(value), _) => int_bits(value)?,
+    })
+}
+
 /// The bits of an integer in a lane.
-pub(super) fn int_bits(value: i64) -> Result<u32, Unsupported> {
+fn int_bits(value: i64) -> Result<u32, Unsupported> {
     i32::try_from(value).map(|it| it as u32).map_err(|_| Unsupported::Range)
 }
 

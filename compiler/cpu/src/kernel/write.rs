@@ -1,12 +1,11 @@
 //! Stores and updates: where elements are, which lanes take part, and sums over lanes.
 
 use super::affine::{Affine, Coef, LANE};
-use super::build::literal_bits;
 use super::cse::Pending;
 use super::graph::{self, Id, MaskOp, Op};
 use super::place::Place;
-use super::scope::{Cause, Limit, Lower};
-use super::tree::{Access, TermKind, Write};
+use super::scope::{Cause, Limit, Living, Lower, Sum, Target};
+use super::tree::{Access, TermKind, Write, literal_bits};
 use super::{
     Address, Base, Count, Lanes, Linear, Reg, Stmt, Storage, Unsupported, Value, VectorBinary,
     VectorCompare,
@@ -15,33 +14,6 @@ use tvmtune_ir::dag::{DType, Reducer, TensorId};
 
 /// Vectors that are added up side by side.
 const SUM_CHAINS: usize = 4;
-
-/// Where an element, or a vector of them, is.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Target {
-    Register(Reg),
-    Memory { tensor: TensorId, address: u32, lanes: Lanes, storage: Storage },
-}
-
-/// An update that adds up lanes, while its vectorized loop is walked through.
-#[derive(Debug)]
-pub(super) struct Sum<'t> {
-    write: &'t Write,
-    target: Target,
-    /// What was added up so far.
-    chains: Vec<Reg>,
-    n_vectors: usize,
-}
-
-/// Local tensors in registers that live for one iteration.
-#[derive(Debug)]
-pub(super) struct Living {
-    tensors: Vec<TensorId>,
-    block: usize,
-    at: usize,
-    /// Registers whose first assignment may not happen, or not in all lanes.
-    unset: Vec<Reg>,
-}
 
 impl<'t> Lower<'t> {
     pub(super) fn write(&mut self, write: &'t Write) -> Result<(), Unsupported> {

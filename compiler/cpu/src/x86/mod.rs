@@ -32,8 +32,10 @@ mod inst;
 mod liveness;
 mod opcode;
 mod regalloc;
+mod registers;
 mod select;
 mod spill;
+mod stack;
 
 #[cfg(test)]
 mod tests;
@@ -41,7 +43,7 @@ mod tests;
 mod tests_int;
 
 use crate::kernel::Kernel;
-pub use regalloc::RegisterFile;
+pub use registers::RegisterFile;
 
 /// The code of a kernel. See the [module documentation](self).
 #[derive(Clone, Debug, PartialEq, Eq)]

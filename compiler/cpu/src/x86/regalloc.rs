@@ -14,8 +14,9 @@
 
 use super::inst::{Class, Code, Inst, Operand, Virt};
 use super::liveness::{Interval, intervals};
+use super::registers::RegisterFile;
 use super::spill;
-use tvmtune_ir::target::Isa;
+use super::stack::Slots;
 
 /// Where an interval lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,31 +43,6 @@ pub(super) struct Assignment {
     /// Vectors that moved to the frame.
     pub spills: u32,
 }
-
-/// How many registers of each class there are to be had.
-#[derive(Clone, Copy, Debug)]
-pub struct RegisterFile {
-    /// Vector registers; at least 4.
-    pub vectors: usize,
-    /// Mask registers, for AVX-512.
-    pub masks: usize,
-    /// General registers for addresses and counters.
-    pub ints: usize,
-}
-
-impl RegisterFile {
-    /// All that the instruction set has, but for those that code generation needs itself.
-    pub fn of(isa: Isa) -> Self {
-        Self {
-            vectors: isa.registers() as usize,
-            masks: MASKS.len(),
-            ints: super::emit::INTS.len(),
-        }
-    }
-}
-
-/// Mask registers to be had: `k0` means no mask, and two are the emitter's.
-pub(super) const MASKS: [u8; 5] = [1, 2, 3, 4, 5];
 
 /// Allocates registers; changes the code until its vectors fit.
 pub(super) fn allocate(code: &mut Code, file: RegisterFile, vector_bytes: u32) -> Assignment {
@@ -106,29 +82,6 @@ fn finish(code: &Code, intervals: &[Interval], places: &[Option<u8>], spills: u3
     }
     debug_assert_eq!(intervals.len(), places.len(), "of {} registers", code.classes.len());
     Assignment { placed, frame_bytes: slots.len() * 8, spills }
-}
-
-/// Parts of the frame, reused when an interval ends.
-#[derive(Default)]
-pub(super) struct Slots {
-    ends: Vec<u32>,
-}
-
-impl Slots {
-    /// A part that is free from the interval's start to its end. Intervals come by start.
-    pub(super) fn take(&mut self, interval: &Interval) -> u32 {
-        let free = self.ends.iter().position(|end| *end < interval.start);
-        let at = free.unwrap_or(self.ends.len());
-        if at == self.ends.len() {
-            self.ends.push(0);
-        }
-        self.ends[at] = interval.end;
-        at as u32
-    }
-
-    pub(super) fn len(&self) -> u32 {
-        self.ends.len() as u32
-    }
 }
 
 struct Scan<'a> {

@@ -7,7 +7,7 @@ use super::encode::Width;
 use super::inst::{Class, Code, FrameSlot, Inst, LaneMask, Operand, Place, VectorInst, Virt};
 use super::liveness::Interval;
 use super::opcode::{self, Form, Tuple};
-use super::regalloc::Slots;
+use super::stack::Slots;
 
 /// Moves the intervals to the frame, in parts of `bytes` each.
 pub(super) fn rewrite(code: &mut Code, spilled: &[Interval], bytes: u32) {

@@ -3,7 +3,8 @@
 use super::super::encode::{Alu, Condition, Gpr, Label, Mem, RAX, RDX, Rm};
 use super::super::inst::{IntOperand, Virt};
 use super::super::regalloc::Location;
-use super::{Emit, INTS};
+use super::super::registers::INTS;
+use super::Emit;
 
 /// A location as the operand of an instruction.
 fn rm(location: Location) -> Rm {

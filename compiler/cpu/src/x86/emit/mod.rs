@@ -5,25 +5,19 @@
 //! The frame, from `rsp` up, which is a multiple of 64: what the caller passed, what `rsp` was,
 //! spilled integers and masks, then the parts that [`Code::frame`] lists.
 //!
-//! `rax`, `rdx`, `k6` and `k7` are never allocated: here they stand in for what is in the frame.
+//! `rax`, `rdx`, `k6` and `k7` are never allocated: they hold spilled values for one instruction.
 
 mod int;
 mod lanes;
 mod vector;
 
 use super::encode::{
-    Alu, Anchor, Assembler, Condition, Gpr, Label, Mem, RAX, RBP, RBX, RCX, RDI, RDX, RSI, RSP, Rm,
+    Alu, Anchor, Assembler, Condition, Gpr, Label, Mem, RAX, RCX, RDI, RDX, RSI, RSP, Rm,
 };
 use super::inst::{Argument, Class, Code, FrameSlot, Inst, Origin, Place, Virt};
 use super::regalloc::{Assignment, Location};
+use super::registers::{INTS, N_CALLER_SAVED};
 use tvmtune_ir::target::Isa;
-
-/// General registers to be had; those that belong to the caller come last.
-pub(super) const INTS: [Gpr; 13] =
-    [RCX, RSI, RDI, Gpr(8), Gpr(9), Gpr(10), Gpr(11), RBX, RBP, Gpr(12), Gpr(13), Gpr(14), Gpr(15)];
-
-/// How many of [`INTS`] a function may change.
-const VOLATILE: usize = 7;
 
 const TABLE_AT: i32 = 0;
 const SCRATCH_AT: i32 = 8;
@@ -98,7 +92,7 @@ impl Emit<'_> {
                     && self.code.classes[it.virt.0 as usize] == Class::Int
             })
         };
-        (VOLATILE..INTS.len()).filter(|it| is_used(*it)).map(|it| INTS[it]).collect()
+        (N_CALLER_SAVED..INTS.len()).filter(|it| is_used(*it)).map(|it| INTS[it]).collect()
     }
 
     fn enter(&mut self, saved: &[Gpr], mut size: u32) {

@@ -3,8 +3,9 @@
 use super::super::encode::{Fields, Mem, RAX, Rm, Width};
 use super::super::inst::{Class, Operand, VectorInst, Virt};
 use super::super::opcode::{self, Form, Opcode};
-use super::super::regalloc::{Location, MASKS};
-use super::{Emit, INTS};
+use super::super::regalloc::Location;
+use super::super::registers::{INTS, MASKS};
+use super::Emit;
 use tvmtune_ir::target::Isa;
 
 /// Mask registers that stand in for masks in the frame.
