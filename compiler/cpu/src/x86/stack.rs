@@ -1,16 +1,16 @@
-//! Stack slot coloring: intervals that do not overlap share a part of the frame.
+//! Stack slot coloring: live intervals that do not overlap share a slot.
 
-use super::liveness::Interval;
+use super::liveness::LiveInterval;
 
-/// Parts of the frame, reused when an interval ends.
+/// Stack slots, reused when an interval ends.
 #[derive(Default)]
-pub(super) struct Slots {
+pub(super) struct StackSlots {
     ends: Vec<u32>,
 }
 
-impl Slots {
-    /// A part that is free from the interval's start to its end. Intervals come by start.
-    pub(super) fn take(&mut self, interval: &Interval) -> u32 {
+impl StackSlots {
+    /// Returns a slot that is free throughout an interval. Intervals come by start.
+    pub(super) fn take(&mut self, interval: &LiveInterval) -> u32 {
         let free = self.ends.iter().position(|end| *end < interval.start);
         let at = free.unwrap_or(self.ends.len());
         if at == self.ends.len() {
