@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use proptest::prelude::*;
-use tvmtune_cpu::kernel::{self, Unsupported};
+use tvmtune_cpu::vector::{self, Unsupported};
 use tvmtune_cuda::grid;
 use tvmtune_ir::dag::Dag;
 use tvmtune_ir::dsl;
@@ -35,7 +35,7 @@ fn replayed(dag: &Dag, sketch: &Sketch, point: &[u16]) -> Schedule {
 
 /// Whether a nest has a kernel; if not, it is too large, or indexed in a way that has none.
 fn kernel_of(nest: &Nest, isa: Isa) -> Option<kernel::Kernel> {
-    match kernel::lower(nest, isa) {
+    match vector::lower(nest, isa) {
         Ok(kernel) => Some(kernel),
         Err(Unsupported::Index | Unsupported::TooLarge { .. }) => None,
         Err(other) => panic!("{other}\n{nest}"),

@@ -163,7 +163,7 @@ static TABLE: [Entry; 6] = [
     Entry::Pointer { arg: 0, layout: None, align: 4 },
     Entry::Pointer { arg: 1, layout: Some(&SWAPPED), align: 16 },
     Entry::Pointer { arg: 2, layout: None, align: 4 },
-    Entry::Shared,
+    Entry::Workspace,
     Entry::Scalar(0),
     Entry::Param,
 ];

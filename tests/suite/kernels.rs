@@ -2,7 +2,7 @@
 //! accesses out of bounds, registers without a value and races.
 
 use proptest::prelude::*;
-use tvmtune_cpu::kernel::{self, Unsupported};
+use tvmtune_cpu::vector::{self, Unsupported};
 use tvmtune_ir::dsl;
 use tvmtune_ir::dsl::Program;
 use tvmtune_ir::interp::Array;
@@ -18,7 +18,7 @@ const ISAS: [Isa; 2] = [Isa::Avx512, Isa::Avx2];
 /// Whether there was a kernel, and it was right.
 fn check(case: &Case, schedule: &Schedule, isa: Isa) -> Result<bool, TestCaseError> {
     let nest = nest::lower(schedule);
-    let kernel = match kernel::lower(&nest, isa) {
+    let kernel = match vector::lower(&nest, isa) {
         Ok(kernel) => kernel,
         Err(Unsupported::Index) | Err(Unsupported::TooLarge { .. }) => return Ok(false),
         Err(other) => {
@@ -31,7 +31,7 @@ fn check(case: &Case, schedule: &Schedule, isa: Isa) -> Result<bool, TestCaseErr
     let like = |it: &Array| Array::zeros(it.dtype, &it.shape);
     let results: Vec<Array> = expected.iter().map(like).collect();
     let shown = || format!("{:?} {:?} {isa:?}\n{nest}\n{kernel}", case.family, case.dims);
-    prop_assert!(kernel::verify::verify(&kernel).is_empty(), "unset registers\n{}", shown());
+    prop_assert!(vector::verify::verify(&kernel).is_empty(), "unset registers\n{}", shown());
     match tvmtune_cpu::interp::run(&kernel, &case.dims, &params, &scalars, &results) {
         Ok(results) => prop_assert!(results == expected, "wrong result\n{}", shown()),
         Err(fault) => prop_assert!(false, "{fault}\n{}", shown()),
@@ -79,7 +79,7 @@ fn check_rows(program: &Program, trace: &[&str], rows: &[i64]) {
     let trace: Vec<Instruction> = trace.iter().map(|it| it.parse().unwrap()).collect();
     let nest = nest::lower(&Schedule::replay(&dag, &trace).unwrap());
     for isa in ISAS {
-        let kernel = kernel::lower(&nest, isa).unwrap();
+        let kernel = vector::lower(&nest, isa).unwrap();
         for rows in rows {
             let dims = [*rows];
             let shape = |it: &Poly| it.eval_dims(&dims) as u64;

@@ -1,7 +1,7 @@
 //! Whole programs under their default schedules, at extents around the sizes of tiles and vectors: vector
 //! code against the reference interpreter.
 
-use tvmtune_cpu::kernel;
+use tvmtune_cpu::vector;
 use tvmtune_ir::dag::Number;
 use tvmtune_ir::dsl;
 use tvmtune_ir::interp::Array;
@@ -15,8 +15,8 @@ fn check(source: &str, extents: &[i64]) {
     for isa in [Isa::Avx512, Isa::Avx2] {
         let schedule = default::schedule(&dag, &Target::generic(isa));
         let nest = nest::lower(&schedule);
-        let kernel = kernel::lower(&nest, isa).unwrap_or_else(|it| panic!("{it}\n{nest}"));
-        assert_eq!(kernel::verify::verify(&kernel), []);
+        let kernel = vector::lower(&nest, isa).unwrap_or_else(|it| panic!("{it}\n{nest}"));
+        assert_eq!(vector::verify::verify(&kernel), []);
         for extent in extents {
             let dims = [*extent];
             let param = |(n, id)| {

@@ -1,6 +1,6 @@
 //! Points of schedule spaces compute their program; the analytic cost model ranks them.
 
-use tvmtune_cpu::kernel;
+use tvmtune_cpu::vector;
 use tvmtune_ir::dag::{Dag, TensorId};
 use tvmtune_ir::dsl;
 use tvmtune_ir::interp::Array;
@@ -91,7 +91,7 @@ fn check(source: &str, dims: &[i64]) {
                 compare(results.map_err(|it| it.to_string()), &nest.to_string());
                 if fits(&nest, &target).is_ok() {
                     n_fit += 1;
-                    let kernel = kernel::lower(&nest, isa).unwrap();
+                    let kernel = vector::lower(&nest, isa).unwrap();
                     let results = tvmtune_cpu::interp::run(&kernel, dims, &params, &[], &zeros);
                     compare(results.map_err(|it| it.to_string()), &format!("{nest}\n{kernel}"));
                 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tvmtune_cpu::kernel::{Count, Kernel, Phase, Slot, TableEntry};
+use tvmtune_cpu::vector::{Count, EntryId, Phase, TableEntry, VectorCode};
 use tvmtune_ir::dag::{
     Compute, ComputeAxis, ComputeId, DType, Dag, Dim, Expr, Subscript, Tensor, TensorId, TensorKind,
 };
@@ -50,17 +50,17 @@ fn copy() -> Arc<Dag> {
 
 /// A kernel of that program: pointers to the weight (in a layout) and the result, `n`, and memory
 /// for a temporary. Its tasks are the elements.
-fn kernel(layout: Option<Layout>, phases: usize) -> Kernel {
+fn kernel(layout: Option<Layout>, phases: usize) -> VectorCode {
     let n = Poly::dim(DimId(0));
-    let phase = Phase { tasks: vec![(VarId(0), Count::Param(Slot(2)))], body: Vec::new() };
-    Kernel {
+    let phase = Phase { tasks: vec![(VarId(0), Count::Param(EntryId(2)))], body: Vec::new() };
+    VectorCode {
         name: "copy".to_owned(),
         isa: Isa::Avx2,
         table: vec![
             TableEntry::Pointer { tensor: TensorId(0), layout },
             TableEntry::Pointer { tensor: TensorId(1), layout: None },
             TableEntry::Param(n.clone()),
-            TableEntry::Shared { bytes: n * Poly::constant(4) },
+            TableEntry::Workspace { bytes: n * Poly::constant(4) },
         ],
         scratch_bytes: Poly::constant(256),
         n_regs: 0,

@@ -11,7 +11,7 @@
 use std::path::Path;
 
 use sha2::{Digest as _, Sha256};
-use tvmtune_cpu::kernel::Unsupported;
+use tvmtune_cpu::vector::Unsupported;
 use tvmtune_cpu::{self, Generated};
 use tvmtune_ir::dag::Dag;
 use tvmtune_ir::poly::Interval;

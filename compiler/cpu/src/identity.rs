@@ -9,14 +9,14 @@ use std::fmt::Write;
 use tvmtune_ir::artifact::ArtifactId;
 use tvmtune_schedule::Threads;
 
-use crate::kernel::{Count, Kernel, TableEntry};
+use crate::vector::{Count, VectorCode, TableEntry};
 use crate::x86::MachineCode;
 
 /// The first line of what is hashed.
 const VERSION: &str = "cpu code, identity 2";
 
 /// Returns the identity of a kernel's machine code.
-pub(crate) fn identify(kernel: &Kernel, code: &MachineCode) -> ArtifactId {
+pub(crate) fn identify(kernel: &VectorCode, code: &MachineCode) -> ArtifactId {
     let mut parts: Vec<Vec<u8>> = vec![launch(kernel).into_bytes()];
     for (phase, bytes) in kernel.phases.iter().zip(&code.phases) {
         let counts = phase.tasks.iter().map(|(_, count)| match count {
@@ -31,7 +31,7 @@ pub(crate) fn identify(kernel: &Kernel, code: &MachineCode) -> ArtifactId {
 }
 
 /// Writes what the caller passes, one line each.
-fn launch(kernel: &Kernel) -> String {
+fn launch(kernel: &VectorCode) -> String {
     let threads = match kernel.threads {
         Threads::One => "one",
         Threads::All => "all",
@@ -43,7 +43,7 @@ fn launch(kernel: &Kernel) -> String {
             TableEntry::Pointer { tensor, layout: Some(it) } => {
                 format!("tensor {} split {:?} order {:?}", tensor.0, it.splits, it.order)
             }
-            TableEntry::Shared { bytes } => format!("workspace {bytes}"),
+            TableEntry::Workspace { bytes } => format!("workspace {bytes}"),
             TableEntry::Param(value) => format!("number {value}"),
             TableEntry::Scalar(scalar) => format!("scalar {}", scalar.0),
         };

@@ -1,55 +1,55 @@
 //! Steps 5 and 6 of 12, for CPUs: loop nests to vector code, machine code and portable Rust.
 //!
 //! ```text
-//! nest -> [kernel -> x86], nest -> [rust]
+//! nest -> [vector -> x86], nest -> [rust]
 //! ```
 //!
 //! In: a [`Schedule`]. Out: [`Generated`], everything from its loops to its machine code, under one
-//! [`ArtifactId`]; and for machines without a generator the text of safe [Rust](rust). Next: a
+//! [`ArtifactId`]; and the text of safe [Rust](rust), for other machines. Next: a
 //! worker measures the bytes.
 //!
 //! # Invariants
 //!
 //! - Pure: the same schedule gives the same bytes.
-//! - Nothing here decides how a program runs: loops of the schedule say it.
+//! - The schedule decides loops, tiling and placement; code generation makes no search decision.
 
 #![forbid(unsafe_code)]
 
-pub mod kernel; // 5 a nest placed on a CPU
+pub mod vector; // 5 vector code
 pub mod x86; // 6 machine code
 pub mod rust; // 6 portable Rust
 mod identity; // a hash of what runs
-pub mod interp; // runs vector code lane by lane
+pub mod interp; // interprets vector code lane by lane
 
 use tvmtune_ir::artifact::ArtifactId;
 use tvmtune_ir::target::Isa;
 use tvmtune_schedule::Schedule;
 use tvmtune_schedule::nest::{self, Nest};
 
-use kernel::{Kernel, Unsupported};
+use vector::{Unsupported, VectorCode};
 use x86::MachineCode;
 
-/// A schedule, generated for one instruction set.
+/// Code of a schedule for one instruction set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Generated {
     /// Its loops.
     pub nest: Nest,
     /// Its vector code.
-    pub kernel: Kernel,
+    pub kernel: VectorCode,
     /// Its bytes.
     pub code: MachineCode,
     /// Its identity.
     pub artifact: ArtifactId,
 }
 
-/// Walks from a schedule to machine code.
+/// Generates machine code for a schedule.
 ///
 /// # Errors
 ///
 /// If the program, or this schedule of it, is left to portable code.
 pub fn generate(schedule: &Schedule, isa: Isa) -> Result<Generated, Unsupported> {
     let nest = nest::lower(schedule);
-    let kernel = kernel::lower(&nest, isa)?;
+    let kernel = vector::lower(&nest, isa)?;
     let code = x86::assemble(&kernel);
     let artifact = identity::identify(&kernel, &code);
     Ok(Generated { nest, kernel, code, artifact })

@@ -6,7 +6,7 @@ mod tightened;
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
-use tvmtune_cpu::kernel::{self, Unsupported};
+use tvmtune_cpu::vector::{self, Unsupported};
 use tvmtune_ir::dag::{DType, Dag, Number};
 use tvmtune_ir::dsl;
 use tvmtune_ir::interp::Array;
@@ -155,7 +155,7 @@ fn check_nest(case: &Case) -> TestCaseResult {
 fn check_kernel(case: &Case, isa: Isa) -> TestCaseResult {
     let (dag, schedule, dims) = made(case);
     let nest = nest::lower(&schedule);
-    let kernel = match kernel::lower(&nest, isa) {
+    let kernel = match vector::lower(&nest, isa) {
         Ok(kernel) => kernel,
         Err(Unsupported::Index | Unsupported::TooLarge { .. }) => return Ok(()),
         Err(other) => return Err(TestCaseError::fail(format!("{other}\n{nest}"))),
@@ -164,7 +164,7 @@ fn check_kernel(case: &Case, isa: Isa) -> TestCaseResult {
     let expected = tvmtune_ir::interp::run(&dag, &dims, &params, &[]);
     let like: Vec<Array> = expected.iter().map(|it| Array::zeros(it.dtype, &it.shape)).collect();
     let shown = || format!("{}\n{kernel}", shown(&schedule, &dims));
-    prop_assert!(kernel::verify::verify(&kernel).is_empty(), "unset registers\n{}", shown());
+    prop_assert!(vector::verify::verify(&kernel).is_empty(), "unset registers\n{}", shown());
     match tvmtune_cpu::interp::run(&kernel, &dims, &params, &[], &like) {
         Ok(results) => compare(&results, &expected, &shown),
         Err(fault) => Err(TestCaseError::fail(format!("{fault}:\n{}", shown()))),

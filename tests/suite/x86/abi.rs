@@ -1,8 +1,8 @@
 //! What the caller of machine code relies on: its registers survive, and the upper halves of
 //! vectors are clean.
 
-use tvmtune_cpu::kernel::{
-    Address, Base, Count, Lanes, Linear, Reg, Slot, Stmt, Storage, Value, VectorBinary,
+use tvmtune_cpu::vector::{
+    Address, Base, Count, EntryId, LaneStride, Linear, Reg, Stmt, Storage, Value, VectorBinary,
 };
 use tvmtune_cpu::x86::assemble;
 use tvmtune_ir::poly::VarId;
@@ -62,11 +62,11 @@ fn greedy(isa: Isa) -> Vec<u8> {
     let place = |at: u32| {
         let strides = vec![(VarId(1), Count::Const(4 * i64::from(at % 20) + 4))];
         let offset = Linear { constant: 0, param: None, strides };
-        Address { base: Base::Table(Slot(1)), offset }
+        Address { base: Base::Table(EntryId(1)), offset }
     };
     let set = |reg: u32, value: Value| Stmt::Set { reg: Reg(reg), value, mask: None };
     let add = |reg: u32| {
-        let (lanes, storage) = (Lanes::Contiguous, Storage::Word);
+        let (lanes, storage) = (LaneStride::Contiguous, Storage::Word);
         let load = Value::Load { address: place(reg), lanes, storage, mask: None };
         set(reg, Value::Binary(VectorBinary::AddF, Value::Reg(Reg(reg)).into(), load.into()))
     };
@@ -74,8 +74,8 @@ fn greedy(isa: Isa) -> Vec<u8> {
     let looped = (0..n).map(add).collect();
     body.push(Stmt::Loop { var: VarId(1), count: Count::Const(3), body: looped });
     body.extend((0..n).map(|it| Stmt::Store {
-        address: Address { base: Base::Table(Slot(1)), offset: Linear::constant(4096) },
-        lanes: Lanes::Contiguous,
+        address: Address { base: Base::Table(EntryId(1)), offset: Linear::constant(4096) },
+        lanes: LaneStride::Contiguous,
         storage: Storage::Word,
         value: Value::Reg(Reg(it)),
         mask: None,

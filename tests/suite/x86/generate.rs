@@ -6,9 +6,9 @@
 //! Values have a kind. The bits of floats never become integers unless a minimum has removed NaNs
 //! first: which of two NaNs an operation passes on is not specified.
 
-use tvmtune_cpu::kernel::{
-    Address, Base, Count, Kernel, Lanes, Linear, Mask, Phase, Quotient, Reg, Slot, Stmt, Storage,
-    TableEntry, Value, VectorBinary, VectorCompare, VectorUnary,
+use tvmtune_cpu::vector::{
+    Address, Base, Count, DivOp, EntryId, LaneStride, Linear, Mask, Phase, Reg, Stmt, Storage,
+    TableEntry, Value, VectorBinary, VectorCode, VectorCompare, VectorUnary,
 };
 use tvmtune_ir::dag::{ScalarId, TensorId};
 use tvmtune_ir::poly::{Poly, VarId};
@@ -18,7 +18,7 @@ use tvmtune_schedule::Threads;
 /// What a kernel is tested with.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
-    pub kernel: Kernel,
+    pub kernel: VectorCode,
     /// For each scalar, its bits.
     pub scalars: Vec<u32>,
 }
@@ -101,7 +101,7 @@ pub(super) fn program(tape: &[u32], isa: Isa, max_regs: u32) -> Program {
     let n_phases = 1 + generator.tape.below(2);
     let phases = (0..n_phases).map(|_| generator.phase()).collect();
     let scalars = vec![generator.float_bits(), generator.tape.below(100)];
-    let kernel = Kernel {
+    let kernel = VectorCode {
         name: "random".into(),
         isa,
         table,
@@ -117,7 +117,7 @@ impl Generator<'_> {
     fn table(&mut self) -> Vec<TableEntry> {
         let pointer = |n| TableEntry::Pointer { tensor: TensorId(n), layout: None };
         let mut table: Vec<TableEntry> = (0..7).map(pointer).collect();
-        table.push(TableEntry::Shared { bytes: Poly::constant(0) });
+        table.push(TableEntry::Workspace { bytes: Poly::constant(0) });
         let lanes = i64::from(self.isa.lanes());
         let sorts = [(COUNTS, 1), (OFFSETS, 4), (STEPS, 4), (DIVISORS, 1), ([0, lanes], 1)];
         for (range, scale) in sorts {
@@ -132,8 +132,8 @@ impl Generator<'_> {
     }
 
     /// A parameter of the sort: counts, offsets, steps, divisors, lanes.
-    fn param(&mut self, sort: u32) -> Slot {
-        Slot(8 + sort * N_PARAMS + self.tape.below(N_PARAMS))
+    fn param(&mut self, sort: u32) -> EntryId {
+        EntryId(8 + sort * N_PARAMS + self.tape.below(N_PARAMS))
     }
 
     fn count(&mut self, sort: u32, range: [i64; 2]) -> Count {
@@ -186,7 +186,7 @@ impl Generator<'_> {
         let bytes = i64::from(self.isa.lanes()) * 4;
         let store = |at: i64| Stmt::Store {
             address: Address { base: Base::Scratch, offset: Linear::constant(at * bytes) },
-            lanes: Lanes::Contiguous,
+            lanes: LaneStride::Contiguous,
             storage: Storage::Word,
             value: Value::Splat(1.0_f32.to_bits()),
             mask: None,
@@ -205,8 +205,8 @@ impl Generator<'_> {
             };
             let offset = Linear::constant(at * i64::from(self.isa.lanes()) * 4);
             Stmt::Store {
-                address: Address { base: Base::Table(Slot(slot)), offset },
-                lanes: Lanes::Contiguous,
+                address: Address { base: Base::Table(EntryId(slot)), offset },
+                lanes: LaneStride::Contiguous,
                 storage,
                 value: Value::Reg(*reg),
                 mask: None,
@@ -236,7 +236,7 @@ impl Generator<'_> {
             0..3 => self.set(),
             3 | 4 => self.store(),
             5 => {
-                let op = self.tape.pick(&[Quotient::Div, Quotient::Mod]);
+                let op = self.tape.pick(&[DivOp::Div, DivOp::Mod]);
                 let value = self.linear(60);
                 let by = self.count(3, DIVISORS);
                 let var = self.var();
@@ -301,16 +301,16 @@ impl Generator<'_> {
         Stmt::Store { address, lanes, storage, value, mask: self.mask(2) }
     }
 
-    fn lanes(&mut self, base: Base, storage: Storage) -> Lanes {
+    fn lanes(&mut self, base: Base, storage: Storage) -> LaneStride {
         if base == Base::Scratch {
-            return Lanes::Contiguous;
+            return LaneStride::Contiguous;
         }
         match self.tape.below(5) {
-            0 | 1 => Lanes::Contiguous,
-            2 => Lanes::Uniform,
-            3 if storage.bytes() > 1 => Lanes::Strided(self.scaled(2, STEPS, 4)),
-            3 => Lanes::Strided(self.count(2, STEPS)),
-            _ => Lanes::Strided(Count::Const(storage.bytes())),
+            0 | 1 => LaneStride::Contiguous,
+            2 => LaneStride::Uniform,
+            3 if storage.bytes() > 1 => LaneStride::Strided(self.scaled(2, STEPS, 4)),
+            3 => LaneStride::Strided(self.count(2, STEPS)),
+            _ => LaneStride::Strided(Count::Const(storage.bytes())),
         }
     }
 
@@ -365,7 +365,7 @@ impl Generator<'_> {
             return (Address { base: Base::Scratch, offset }, storage, kind);
         }
         let offset = if storage.bytes() > 1 { self.scaled_linear(50, 4) } else { self.linear(200) };
-        (Address { base: Base::Table(Slot(at)), offset }, storage, kind)
+        (Address { base: Base::Table(EntryId(at)), offset }, storage, kind)
     }
 
     fn boxed(&mut self, kind: Kind, depth: u32) -> Box<Value> {
@@ -398,8 +398,8 @@ impl Generator<'_> {
                 Kind::Int => Value::Splat(self.tape.pick(&[0, 1, 7, 0x8000_0000, u32::MAX, 1234])),
                 Kind::Truth => Value::Splat(self.tape.pick(&[0, u32::MAX])),
             },
-            1 if kind == Kind::Float => Value::Scalar(Slot(8 + 5 * N_PARAMS)),
-            1 if kind == Kind::Int => Value::Scalar(Slot(9 + 5 * N_PARAMS)),
+            1 if kind == Kind::Float => Value::Scalar(EntryId(8 + 5 * N_PARAMS)),
+            1 if kind == Kind::Int => Value::Scalar(EntryId(9 + 5 * N_PARAMS)),
             2 if kind == Kind::Int => {
                 let step = self.tape.pick(&[1, 0, -3, 4]);
                 Value::Index { base: self.linear(100), step }
@@ -456,7 +456,7 @@ impl Generator<'_> {
                     Box::new(Value::Splat(31)),
                 );
                 let address =
-                    Address { base: Base::Table(Slot(0)), offset: self.scaled_linear(25, 4) };
+                    Address { base: Base::Table(EntryId(0)), offset: self.scaled_linear(25, 4) };
                 let mask = self.mask(depth);
                 Value::Gather { address, index: Box::new(index), storage: Storage::Word, mask }
             }

@@ -1,8 +1,8 @@
 //! Runs a kernel twice, interpreted and assembled, on memory that ends where a page that may not
 //! be touched begins.
 
-use tvmtune_cpu::interp::{Cell, FaultKind, Races, execute};
-use tvmtune_cpu::kernel::{Base, Count, Kernel, Phase, Storage, TableEntry};
+use tvmtune_cpu::interp::{EntryValue, FaultKind, RaceCheck, execute};
+use tvmtune_cpu::vector::{Base, Count, Phase, Storage, TableEntry, VectorCode};
 use tvmtune_cpu::x86::{RegisterFile, assemble_in};
 use tvmtune_ir::target::Isa;
 use tvmtune_runtime::raw::{Code, Guarded, Threads};
@@ -35,25 +35,25 @@ fn content(slot: usize, at: usize) -> u8 {
     }
 }
 
-fn cells(program: &Program, sizes: &[usize]) -> Vec<Cell> {
+fn cells(program: &Program, sizes: &[usize]) -> Vec<EntryValue> {
     let cell = |(slot, entry): (usize, &TableEntry)| match entry {
-        TableEntry::Pointer { .. } | TableEntry::Shared { .. } => {
-            Cell::Bytes((0..sizes[slot]).map(|at| content(slot, at)).collect())
+        TableEntry::Pointer { .. } | TableEntry::Workspace { .. } => {
+            EntryValue::Bytes((0..sizes[slot]).map(|at| content(slot, at)).collect())
         }
-        TableEntry::Param(value) => Cell::Integer(value.eval_dims(&[])),
-        TableEntry::Scalar(id) => Cell::Bits(program.scalars[id.0 as usize]),
+        TableEntry::Param(value) => EntryValue::Integer(value.eval_dims(&[])),
+        TableEntry::Scalar(id) => EntryValue::Bits(program.scalars[id.0 as usize]),
     };
     program.kernel.table.iter().enumerate().map(cell).collect()
 }
 
 /// Interprets a program, with buffers just as large as it needs.
-fn interpret(program: &Program) -> Result<(Vec<usize>, Vec<Cell>), String> {
+fn interpret(program: &Program) -> Result<(Vec<usize>, Vec<EntryValue>), String> {
     let kernel = &program.kernel;
     let scratch = kernel.scratch_bytes.eval_dims(&[]) as usize;
     let mut sizes = vec![0; kernel.table.len()];
     loop {
         let mut table = cells(program, &sizes);
-        match execute(kernel, &mut table, scratch, Races::Ignore) {
+        match execute(kernel, &mut table, scratch, RaceCheck::Off) {
             Ok(()) => return Ok((sizes, table)),
             Err(fault) => match fault.kind {
                 FaultKind::OutOfBounds { base: Base::Table(slot), offset, bytes, .. }
@@ -67,7 +67,7 @@ fn interpret(program: &Program) -> Result<(Vec<usize>, Vec<Cell>), String> {
     }
 }
 
-fn n_tasks(kernel: &Kernel, dims: &[i64]) -> Vec<u64> {
+fn n_tasks(kernel: &VectorCode, dims: &[i64]) -> Vec<u64> {
     let count = |count| match count {
         Count::Const(value) => value,
         Count::Param(slot) => match &kernel.table[slot.0 as usize] {
@@ -81,9 +81,9 @@ fn n_tasks(kernel: &Kernel, dims: &[i64]) -> Vec<u64> {
 
 /// Assembles and runs a kernel. Memory behind the pointers of the table changes; returns the spills.
 pub(super) fn launch(
-    kernel: &Kernel,
+    kernel: &VectorCode,
     dims: &[i64],
-    cells: &mut [Cell],
+    cells: &mut [EntryValue],
     file: RegisterFile,
     threads: Threads,
 ) -> u32 {
@@ -93,7 +93,7 @@ pub(super) fn launch(
     let mut table = Vec::new();
     for cell in &*cells {
         let guarded = match cell {
-            Cell::Bytes(bytes) => {
+            EntryValue::Bytes(bytes) => {
                 let mut guarded = Guarded::new(bytes.len(), 1).unwrap();
                 guarded.bytes_mut().copy_from_slice(bytes);
                 Some(guarded)
@@ -101,10 +101,10 @@ pub(super) fn launch(
             _ => None,
         };
         table.push(match cell {
-            Cell::Bytes(_) => guarded.as_ref().unwrap().address(),
-            Cell::Integer(value) => value.cast_unsigned(),
+            EntryValue::Bytes(_) => guarded.as_ref().unwrap().address(),
+            EntryValue::Integer(value) => value.cast_unsigned(),
             // Only the low bytes count.
-            Cell::Bits(bits) => u64::from(*bits) | 0xdead_beef_0000_0000,
+            EntryValue::Bits(bits) => u64::from(*bits) | 0xdead_beef_0000_0000,
         });
         memory.push(guarded);
     }
@@ -112,7 +112,7 @@ pub(super) fn launch(
     code.try_out(&n_tasks(kernel, dims), &table, scratch, threads);
     for (cell, guarded) in cells.iter_mut().zip(memory) {
         if let Some(guarded) = guarded {
-            *cell = Cell::Bytes(guarded.bytes().to_vec());
+            *cell = EntryValue::Bytes(guarded.bytes().to_vec());
         }
     }
     machine.spills
@@ -135,7 +135,8 @@ pub(super) fn check(program: &Program, file: RegisterFile) -> Result<u32, String
     let mut found = cells(program, &sizes);
     let spills = launch(&program.kernel, &[], &mut found, file, Threads::One);
     for (slot, (found, (storage, float))) in found.iter().zip(BUFFERS).enumerate() {
-        let (Cell::Bytes(found), Cell::Bytes(expected)) = (found, &expected[slot]) else {
+        let (EntryValue::Bytes(found), EntryValue::Bytes(expected)) = (found, &expected[slot])
+        else {
             unreachable!("pointers come first")
         };
         let size = storage.bytes() as usize;

@@ -1,11 +1,11 @@
 //! From a program and any schedule to machine code that runs, on memory that ends at its end:
 //! it computes, bit for bit, what the kernel's interpreter does.
 
-use std::cell::Cell as Count;
+use std::cell::EntryValue as Count;
 
 use proptest::prelude::*;
-use tvmtune_cpu::interp::{Races, execute, table, written};
-use tvmtune_cpu::kernel;
+use tvmtune_cpu::interp::{RaceCheck, execute, results_of, table};
+use tvmtune_cpu::vector;
 use tvmtune_cpu::x86::RegisterFile;
 use tvmtune_ir::dag::{self, Number};
 use tvmtune_ir::dsl;
@@ -20,7 +20,7 @@ use super::run;
 
 /// The results of machine code.
 fn launch(
-    kernel: &kernel::Kernel,
+    kernel: &kernel::VectorCode,
     dims: &[i64],
     params: &[Array],
     scalars: &[Number],
@@ -28,18 +28,18 @@ fn launch(
 ) -> Vec<Array> {
     let mut cells = table(kernel, dims, params, scalars, results);
     run::launch(kernel, dims, &mut cells, RegisterFile::of(kernel.isa), Threads::All);
-    written(&cells[params.len()..], results)
+    results_of(&cells[params.len()..], results)
 }
 
 /// Whether there was a kernel, and its code was right.
 fn check(case: &Case, schedule: &Schedule, isa: Isa) -> Result<bool, TestCaseError> {
-    let Ok(kernel) = kernel::lower(&nest::lower(schedule), isa) else { return Ok(false) };
+    let Ok(kernel) = vector::lower(&nest::lower(schedule), isa) else { return Ok(false) };
     let (params, scalars) = (case.params(), case.scalars());
     let results: Vec<Array> = tvmtune_ir::interp::run(&case.dag, &case.dims, &params, &scalars);
     let mut cells = table(&kernel, &case.dims, &params, &scalars, &results);
     let scratch = kernel.scratch_bytes.eval_dims(&case.dims).max(0) as usize;
-    execute(&kernel, &mut cells, scratch, Races::Ignore).unwrap();
-    let expected = written(&cells[params.len()..], &results);
+    execute(&kernel, &mut cells, scratch, RaceCheck::Off).unwrap();
+    let expected = results_of(&cells[params.len()..], &results);
     let found = launch(&kernel, &case.dims, &params, &scalars, &results);
     for (found, expected) in found.iter().zip(&expected) {
         let error = found.max_error(expected, 0.0, 0.0);
@@ -96,7 +96,7 @@ fn a_tiled_convolution_is_right() {
     let expected = tvmtune_ir::interp::run(&dag, &[], &params, &[]);
     for isa in [Isa::Avx512, Isa::Avx2] {
         if run::executes(isa) {
-            let kernel = kernel::lower(&nest::lower(&schedule), isa).unwrap();
+            let kernel = vector::lower(&nest::lower(&schedule), isa).unwrap();
             let found = launch(&kernel, &[], &params, &[], &expected);
             assert_eq!(found[0].max_error(&expected[0], 0.0, 0.0), None);
         }

@@ -2,8 +2,9 @@
 
 use std::time::Instant;
 
-use tvmtune_cpu::kernel::{
-    Address, Base, Count, Kernel, Lanes, Linear, Phase, Reg, Slot, Stmt, Storage, TableEntry, Value,
+use tvmtune_cpu::vector::{
+    Address, Base, Count, EntryId, LaneStride, Linear, Phase, Reg, Stmt, Storage, TableEntry,
+    Value, VectorCode,
 };
 use tvmtune_cpu::x86::{RegisterFile, assemble};
 use tvmtune_ir::dag::TensorId;
@@ -25,10 +26,10 @@ fn tile(isa: Isa) -> (u32, u32) {
 
 const DEPTH: i64 = 128;
 
-fn load(slot: u32, constant: i64, strides: &[(u32, i64)], lanes: Lanes) -> Value {
+fn load(slot: u32, constant: i64, strides: &[(u32, i64)], lanes: LaneStride) -> Value {
     let strides = strides.iter().map(|it| (VarId(it.0), Count::Const(it.1))).collect();
     let offset = Linear { constant, param: None, strides };
-    let address = Address { base: Base::Table(Slot(slot)), offset };
+    let address = Address { base: Base::Table(EntryId(slot)), offset };
     Value::Load { address, lanes, storage: Storage::Word, mask: None }
 }
 
@@ -37,9 +38,9 @@ fn set(reg: u32, value: Value) -> Stmt {
 }
 
 /// A kernel of one task.
-pub(super) fn kernel(isa: Isa, n_regs: u32, n_pointers: u32, body: Vec<Stmt>) -> Kernel {
+pub(super) fn kernel(isa: Isa, n_regs: u32, n_pointers: u32, body: Vec<Stmt>) -> VectorCode {
     let pointer = |n| TableEntry::Pointer { tensor: TensorId(n), layout: None };
-    Kernel {
+    VectorCode {
         name: "tile".into(),
         isa,
         table: (0..n_pointers).map(pointer).collect(),
@@ -52,7 +53,7 @@ pub(super) fn kernel(isa: Isa, n_regs: u32, n_pointers: u32, body: Vec<Stmt>) ->
 
 /// `c = a * b`, with `a: [rows, DEPTH]`, `b: [DEPTH, vectors]`, `c: [rows, vectors]`, `times`
 /// times; two iterations of the sum at once.
-fn product(isa: Isa, times: i64) -> Kernel {
+fn product(isa: Isa, times: i64) -> VectorCode {
     let (rows, vectors) = tile(isa);
     let n_acc = rows * vectors;
     let acc = |row: u32, vector: u32| row * vectors + vector;
@@ -62,12 +63,12 @@ fn product(isa: Isa, times: i64) -> Kernel {
     for step in 0..2 {
         for vector in 0..vectors {
             let at = step * width + i64::from(vector) * bytes;
-            sum.push(set(n_acc + vector, load(1, at, &[(2, 2 * width)], Lanes::Contiguous)));
+            sum.push(set(n_acc + vector, load(1, at, &[(2, 2 * width)], LaneStride::Contiguous)));
         }
         for row in 0..rows {
             let at = (i64::from(row) * DEPTH + step) * 4;
             let factor = n_acc + vectors;
-            sum.push(set(factor, load(0, at, &[(2, 8)], Lanes::Uniform)));
+            sum.push(set(factor, load(0, at, &[(2, 8)], LaneStride::Uniform)));
             for vector in 0..vectors {
                 let [a, b, c] = [factor, n_acc + vector, acc(row, vector)].map(Reg).map(Value::Reg);
                 sum.push(set(acc(row, vector), Value::Fma(a.into(), b.into(), c.into())));
@@ -79,10 +80,10 @@ fn product(isa: Isa, times: i64) -> Kernel {
     for at in 0..n_acc {
         body.push(Stmt::Store {
             address: Address {
-                base: Base::Table(Slot(2)),
+                base: Base::Table(EntryId(2)),
                 offset: Linear::constant(i64::from(at) * bytes),
             },
-            lanes: Lanes::Contiguous,
+            lanes: LaneStride::Contiguous,
             storage: Storage::Word,
             value: Value::Reg(Reg(at)),
             mask: None,
@@ -93,7 +94,7 @@ fn product(isa: Isa, times: i64) -> Kernel {
 }
 
 /// As many multiplications and additions, of registers only.
-fn peak(isa: Isa, times: i64) -> Kernel {
+fn peak(isa: Isa, times: i64) -> VectorCode {
     let (rows, vectors) = tile(isa);
     let n_acc = rows * vectors;
     let fma = |at: u32| {
@@ -107,7 +108,7 @@ fn peak(isa: Isa, times: i64) -> Kernel {
 }
 
 /// The shortest of many runs, in seconds.
-fn time(kernel: &Kernel) -> f64 {
+fn time(kernel: &VectorCode) -> f64 {
     let machine = assemble(kernel);
     assert_eq!(machine.spills, 0, "a tile fits");
     let code = Code::load(&machine.phases).unwrap();

@@ -1,32 +1,32 @@
-//! Memory that is allocated once for each thread, and used again.
+//! Thread-local arenas for workspace and scratch memory.
 
 use std::cell::Cell;
 use std::collections::TryReserveError;
 
-/// What memory handed out is aligned to.
+/// Alignment of arena memory, in bytes.
 #[repr(C, align(64))]
 #[derive(Clone, Copy)]
 struct Line([u8; 64]);
 
-/// Memory that grows to the largest request.
+/// An arena that grows to the largest request.
 #[derive(Default)]
 pub(crate) struct Arena {
     lines: Vec<Line>,
 }
 
 thread_local! {
-    /// For temporaries that all threads of a launch see: of the thread that launches.
+    /// Workspace of a launch, owned by the launching thread.
     static SHARED: Cell<Arena> = const { Cell::new(Arena { lines: Vec::new() }) };
-    /// For what one thread needs while it runs tasks.
+    /// Scratch memory of a thread that runs tasks.
     static SCRATCH: Cell<Arena> = const { Cell::new(Arena { lines: Vec::new() }) };
 }
 
 impl Arena {
-    /// At least `bytes` bytes, 64-byte aligned, with unspecified contents.
+    /// Returns at least `bytes` bytes, 64-byte aligned, with unspecified contents.
     ///
     /// # Errors
     ///
-    /// If there is no memory for them; what there was before is freed then.
+    /// If memory is exhausted; the former memory is freed then.
     pub(crate) fn reserve(&mut self, bytes: usize) -> Result<*mut u8, TryReserveError> {
         let n_lines = bytes.div_ceil(size_of::<Line>());
         if n_lines > self.lines.len() {
@@ -38,17 +38,17 @@ impl Arena {
     }
 }
 
-/// Calls `use_it` with this thread's memory for shared temporaries.
+/// Calls `use_it` with this thread's workspace arena.
 pub(crate) fn with_shared<R>(use_it: impl FnOnce(&mut Arena) -> R) -> R {
     with(&SHARED, use_it)
 }
 
-/// Calls `use_it` with this thread's scratch memory.
+/// Calls `use_it` with this thread's scratch arena.
 pub(crate) fn with_scratch<R>(use_it: impl FnOnce(&mut Arena) -> R) -> R {
     with(&SCRATCH, use_it)
 }
 
-/// A call within a call gets memory of its own.
+/// Nested calls get separate memory.
 fn with<R>(
     cell: &'static std::thread::LocalKey<Cell<Arena>>,
     use_it: impl FnOnce(&mut Arena) -> R,

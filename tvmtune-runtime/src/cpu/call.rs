@@ -1,4 +1,7 @@
-//! What is `unsafe` in a launch: lending a closure to other threads, and calling machine code.
+//! The `unsafe` parts of a launch: sharing a closure between threads, and calling machine code.
+//!
+//! This module and [`super::pool`] use each other: `launch` runs on the pool, whose threads borrow
+//! closures by [`Loan`], which is here because it is `unsafe`.
 #![expect(unsafe_code, reason = "machine code is called here, and nowhere else")]
 
 use std::cell::UnsafeCell;
@@ -9,7 +12,7 @@ use super::{Cpu, pool};
 use crate::Error;
 use crate::raw::{Arg, Call, TableEntry, Threads, Variant};
 
-/// A closure that one thread lends to others, for as long as it likes.
+/// A closure that one thread lends to others for a scope.
 ///
 /// `state` counts borrowers, and has a bit that is set while something is lent. A borrower counts
 /// itself and learns in the same instruction whether anything is lent; the lender withdraws and
@@ -21,11 +24,11 @@ pub(crate) struct Loan {
 
 type Lent = &'static (dyn Fn() + Sync);
 
-/// Something is lent.
+/// Bit of `state`: a closure is lent.
 const LENT: usize = 1;
-/// There is a lender: it prepares, lends, or waits for borrowers.
+/// Bit of `state`: there is a lender.
 const LENDER: usize = 2;
-/// One borrower; more are multiples.
+/// Unit of the count of borrowers in `state`.
 const BORROWER: usize = 4;
 
 // SAFETY: `closure` is written in `lend` only, by the one who set `LENDER`, before it sets `LENT`
@@ -38,7 +41,7 @@ impl Loan {
         Self { state: AtomicUsize::new(0), closure: UnsafeCell::new(None) }
     }
 
-    /// Lets others borrow `closure` while `meanwhile` runs; returns when all gave it back.
+    /// Lends `closure` while `meanwhile` runs; returns when no thread uses it.
     ///
     /// There is one lender at a time: a second one, also on the same thread, aborts the process.
     pub(crate) fn lend(&self, closure: &(dyn Fn() + Sync), meanwhile: impl FnOnce()) {
@@ -91,33 +94,33 @@ impl Loan {
     }
 }
 
-/// A phase of a kernel: runs tasks `first..end` of those it has.
+/// A phase of machine code: runs tasks `first..end`.
 ///
-/// It reads its arguments from a table of 8-byte entries, and may use scratch memory of its own.
+/// Its arguments are the table of 8-byte entries and the thread's scratch memory.
 #[cfg(target_arch = "x86_64")]
 pub type Entry =
     unsafe extern "sysv64" fn(table: *const u64, scratch: *mut u8, first: u64, end: u64);
 
-/// Never called: there is machine code for x86-64 only.
+/// Never called: machine code is for x86-64 only.
 #[cfg(not(target_arch = "x86_64"))]
 pub type Entry = unsafe extern "C" fn(table: *const u64, scratch: *mut u8, first: u64, end: u64);
 
-/// One launch of machine code.
+/// A launch of machine code.
 #[derive(Clone, Copy, Debug)]
 pub struct Launch<'a> {
     /// The phases, with a barrier between.
     pub entries: &'a [Entry],
-    /// How many tasks each has.
+    /// Number of tasks of each phase.
     pub n_tasks: &'a [u64],
-    /// What the phases are passed.
+    /// The argument table.
     pub table: &'a [u64],
-    /// Bytes of scratch memory each thread needs; it is 64-byte aligned.
+    /// Scratch memory per thread in bytes, 64-byte aligned.
     pub scratch_bytes: usize,
-    /// How many threads may take tasks.
+    /// The threads that may run tasks.
     pub threads: Threads,
 }
 
-/// Runs all phases, one after the other.
+/// Runs all phases in order, with a barrier between.
 ///
 /// # Safety
 ///
@@ -152,7 +155,7 @@ pub unsafe fn launch(launch: &Launch<'_>) {
 ///
 /// # Errors
 ///
-/// [`Error::OutOfMemory`] if there is none for its temporaries.
+/// [`Error::OutOfMemory`] if the workspace cannot be allocated.
 ///
 /// # Safety
 ///
@@ -174,14 +177,14 @@ pub(crate) unsafe fn run<'a, A: AsRef<Arg<'a>>>(
         arena::with_shared(|arena| {
             let lines = |bytes: u64| bytes.next_multiple_of(64);
             let shared = variant.table.iter().zip(&*table);
-            let shared = shared.filter(|(it, _)| matches!(it, TableEntry::Shared));
+            let shared = shared.filter(|(it, _)| matches!(it, TableEntry::Workspace));
             let bytes = shared.map(|(_, bytes)| lines(*bytes)).sum::<u64>() as usize;
             let base = arena.reserve(bytes).map_err(|_| Error::OutOfMemory { kernel, bytes })?;
             let mut free = base.expose_provenance() as u64;
             for (entry, word) in variant.table.iter().zip(&mut *table) {
                 match entry {
                     TableEntry::Param => {}
-                    TableEntry::Shared => free += lines(std::mem::replace(word, free)),
+                    TableEntry::Workspace => free += lines(std::mem::replace(word, free)),
                     TableEntry::Pointer(arg, layout) => {
                         *word = args[*arg].as_ref().address(*layout);
                     }
@@ -199,7 +202,7 @@ pub(crate) unsafe fn run<'a, A: AsRef<Arg<'a>>>(
     })
 }
 
-/// Calls `fill` with so many zeros: on the stack, unless there are very many.
+/// Calls `fill` with zeroed words, on the stack up to a limit.
 pub(crate) fn with_words<R>(n_words: usize, fill: impl FnOnce(&mut [u64]) -> R) -> R {
     let mut few = [0; 64];
     match few.get_mut(..n_words) {
@@ -208,7 +211,7 @@ pub(crate) fn with_words<R>(n_words: usize, fill: impl FnOnce(&mut [u64]) -> R) 
     }
 }
 
-/// The elements at an address.
+/// Makes a slice of elements at an address.
 ///
 /// # Safety
 ///
@@ -218,7 +221,7 @@ pub unsafe fn slice<'a, T>(address: *const T, len: usize) -> &'a [T] {
     unsafe { std::slice::from_raw_parts(address, len) }
 }
 
-/// The elements at an address, to be written.
+/// Makes a mutable slice of elements at an address.
 ///
 /// # Safety
 ///

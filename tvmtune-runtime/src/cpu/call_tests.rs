@@ -74,7 +74,14 @@ unsafe extern "sysv64" fn reverse(table: *const u64, _: *mut u8, first: u64, end
 fn phases_see_arguments_temporaries_numbers_and_scalars() {
     let two_phases = variant(
         &[double, reverse],
-        &[X, OUT, TableEntry::Shared, TableEntry::Param, TableEntry::Scalar(0), TableEntry::Shared],
+        &[
+            X,
+            OUT,
+            TableEntry::Workspace,
+            TableEntry::Param,
+            TableEntry::Scalar(0),
+            TableEntry::Workspace,
+        ],
         |dims, numbers| {
             let n = dims[0] as u64;
             numbers[2] = 4 * n;
@@ -95,7 +102,7 @@ fn phases_see_arguments_temporaries_numbers_and_scalars() {
 fn launches_from_many_threads_do_not_disturb_each_other() {
     let two_phases = variant(
         &[double, reverse],
-        &[X, OUT, TableEntry::Shared, TableEntry::Param, TableEntry::Scalar(0)],
+        &[X, OUT, TableEntry::Workspace, TableEntry::Param, TableEntry::Scalar(0)],
         |dims, numbers| {
             let n = dims[0] as u64;
             numbers[2] = 4 * n;

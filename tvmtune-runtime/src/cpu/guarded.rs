@@ -1,18 +1,17 @@
-//! Memory between pages that may not be touched: an access just past its end is a fault.
+//! Memory between guard pages: an access past its end faults.
 //!
-//! For the tuner's workers: a kernel that reads or writes out of bounds by one element does not
-//! survive its first run.
+//! The tuner's workers use it to detect accesses out of bounds.
 #![expect(unsafe_code, reason = "the protection of pages is changed here")]
 
 use std::io;
 
 use memmap2::MmapMut;
 
-/// A multiple of the page size of every system there is.
+/// A multiple of the page size of all supported systems, in bytes.
 const PAGE: usize = 64 * 1024;
 
-/// Bytes that end where a page begins that may not be touched, or as close before it as their
-/// alignment allows. Another such page lies before them.
+/// Bytes that end at a guard page, or as close before it as their alignment permits; another guard
+/// page precedes them.
 #[derive(Debug)]
 pub struct Guarded {
     memory: MmapMut,
@@ -22,11 +21,11 @@ pub struct Guarded {
 }
 
 impl Guarded {
-    /// So many zero bytes, at a multiple of `align`, a power of two up to a page.
+    /// Allocates zeroed bytes, aligned to `align`, a power of two up to a page.
     ///
     /// # Errors
     ///
-    /// If there is no memory for them.
+    /// If memory is exhausted.
     pub fn new(len: usize, align: usize) -> io::Result<Self> {
         let too_large = || io::Error::from(io::ErrorKind::OutOfMemory);
         let inner = len.checked_next_multiple_of(PAGE).ok_or_else(too_large)?.max(PAGE);
@@ -38,12 +37,12 @@ impl Guarded {
         Ok(Self { memory, start, len, writable: true })
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.memory[self.start..self.start + self.len]
     }
 
-    /// The bytes, to be written.
+    /// Returns the bytes, mutably.
     ///
     /// # Panics
     ///
@@ -53,7 +52,7 @@ impl Guarded {
         &mut self.memory[self.start..self.start + self.len]
     }
 
-    /// From now on, writing to the bytes is a fault.
+    /// Makes the bytes read-only: writing to them faults.
     ///
     /// # Errors
     ///
@@ -64,7 +63,7 @@ impl Guarded {
         protect(&mut self.memory, inner, Access::Read)
     }
 
-    /// From now on, the bytes may be written again.
+    /// Makes the bytes writable again.
     ///
     /// # Errors
     ///
@@ -76,13 +75,13 @@ impl Guarded {
         Ok(())
     }
 
-    /// Where the bytes are.
+    /// Returns the address of the bytes.
     pub fn address(&self) -> u64 {
         self.bytes().as_ptr().expose_provenance() as u64
     }
 }
 
-/// What may be done to a page.
+/// The protection of a page.
 #[derive(Clone, Copy)]
 enum Access {
     None,

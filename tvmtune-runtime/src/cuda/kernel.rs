@@ -213,7 +213,7 @@ impl Loadable {
         let mut numbers = vec![0; self.variant.n_numbers()];
         (self.variant.numbers)(&dims, &mut numbers);
         let shared = self.variant.table.iter().zip(numbers);
-        let shared = shared.filter(|(it, _)| matches!(it, TableEntry::Shared));
+        let shared = shared.filter(|(it, _)| matches!(it, TableEntry::Workspace));
         shared.map(|(_, bytes)| bytes.next_multiple_of(ALIGN)).sum()
     }
 }

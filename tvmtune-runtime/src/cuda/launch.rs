@@ -92,7 +92,7 @@ fn fill<A>(
         match *entry {
             TableEntry::Param => {}
             TableEntry::Scalar(n) => *word = call.scalars[n],
-            TableEntry::Shared => {
+            TableEntry::Workspace => {
                 let bytes = std::mem::replace(word, free).next_multiple_of(ALIGN);
                 free += bytes;
                 if free > temporaries.end {
@@ -146,14 +146,14 @@ mod tests {
     static SWAPPED: Layout = Layout { splits: &[], order: &[1, 0] };
     const ENTRIES: [TableEntry; 6] = [
         TableEntry::Pointer { arg: 1, layout: Some(&SWAPPED), align: 16 },
-        TableEntry::Shared,
+        TableEntry::Workspace,
         TableEntry::Param,
         TableEntry::Scalar(1),
-        TableEntry::Shared,
+        TableEntry::Workspace,
         TableEntry::Pointer { arg: 0, layout: None, align: 4 },
     ];
 
-    /// The table, of which `Shared` and `Param` were computed, filled for arguments at these
+    /// The table, of which `Workspace` and `Param` were computed, filled for arguments at these
     /// addresses and memory of so many bytes at 4096.
     fn filled(addresses: [u64; 2], n_bytes: u64) -> Result<[u64; 6], Error> {
         let mut table = [0, 100, 7, 0, 256, 0];

@@ -1,4 +1,4 @@
-//! Arguments, as machine code reads them.
+//! Arguments in the form that machine code reads.
 
 use std::cell::OnceCell;
 use std::ops::Deref;
@@ -8,14 +8,14 @@ use half::{bf16, f16};
 use super::Layout;
 use crate::{Cpu, Element, Held, Weight};
 
-/// A tensor as machine code sees it.
+/// A tensor argument: address, layout and type-erased elements.
 #[derive(Clone, Copy)]
 pub struct Arg<'a> {
     address: u64,
     weight: Option<&'a dyn Pack>,
 }
 
-/// What can be packed.
+/// A tensor that can be packed.
 trait Pack {
     fn packed(&self, layout: &'static Layout) -> u64;
 }
@@ -36,7 +36,7 @@ impl<'a> Arg<'a> {
         Self { weight: Some(weight), ..Self::input(&weight.elements) }
     }
 
-    /// Where the elements are, in that layout.
+    /// Returns the address of the elements in a layout.
     pub(crate) fn address(&self, layout: Option<&'static Layout>) -> u64 {
         match (layout, self.weight) {
             (Some(layout), Some(weight)) => weight.packed(layout),
@@ -51,17 +51,17 @@ impl<'a> AsRef<Arg<'a>> for Arg<'a> {
     }
 }
 
-/// A weight on its way into a launch, of a shape that was checked.
+/// A weight argument with a checked shape.
 pub struct WeightArg<'a, T, E = &'a [T]> {
     elements: E,
     shape: &'a [usize],
     weight: Option<&'a Weight<T>>,
-    /// Stands in for a plain slice that has to be packed.
+    /// Packs a plain slice at each launch.
     temporary: OnceCell<Weight<T>>,
 }
 
 impl<'a, T: Element> WeightArg<'a, T> {
-    /// `shape` is to multiply to the number of elements: check that.
+    /// Makes a weight argument; the caller checks that `shape` multiplies to the number of elements.
     pub fn new(held: Held<'a, T, Cpu>, shape: &'a [usize]) -> Self {
         let (elements, weight) = match held {
             Held::Weight(weight) => (&**weight, Some(weight)),
@@ -72,12 +72,12 @@ impl<'a, T: Element> WeightArg<'a, T> {
 }
 
 impl<'a, T: Element, E: Deref<Target = [T]>> WeightArg<'a, T, E> {
-    /// Elements that are there for one launch.
+    /// Elements borrowed for one launch.
     pub fn of(elements: E, shape: &'a [usize]) -> Self {
         Self { elements, shape, weight: None, temporary: OnceCell::new() }
     }
 
-    /// The elements, row-major.
+    /// Returns the elements, row-major.
     pub fn elements(&self) -> &E {
         &self.elements
     }
@@ -93,7 +93,7 @@ impl<T: Element, E: Deref<Target = [T]>> Pack for WeightArg<'_, T, E> {
 
 /// A run-time scalar as machine code reads it: floats widened to `f32`, integers to `i32`.
 pub trait Scalar {
-    /// Its bits, in the low bytes.
+    /// Returns the bits of the scalar, in the low bytes.
     fn bits(self) -> u64;
 }
 

@@ -1,4 +1,4 @@
-//! What launching takes of a queue: the one interface between generated code and what runs it.
+//! The interface between generated code and the queues that launch it.
 #![expect(unsafe_code, reason = "declares a function whose callers must keep a promise")]
 
 use std::fmt;
@@ -9,13 +9,13 @@ use crate::{Element, Error, Held, PlanInfo, Queue};
 /// All code of one program, for buckets of its dimensions.
 #[derive(Clone, Copy, Debug)]
 pub struct Program<const N: usize> {
-    /// For CPUs.
+    /// Code for CPUs, by bucket.
     pub buckets: &'static [Bucket; N],
-    /// For CUDA devices: the variants of each bucket, the ones to prefer first.
+    /// Code for CUDA devices: the variants of each bucket, preferred ones first.
     pub cuda: &'static [&'static [cuda::Variant]; N],
 }
 
-/// What a launch passes, beside the queue.
+/// The arguments of a launch, beside the queue.
 pub struct Call<'a, A> {
     /// The kernel's name.
     pub kernel: &'static str,
@@ -29,7 +29,7 @@ pub struct Call<'a, A> {
     pub scalars: &'a [u64],
 }
 
-/// How a queue loads kernels, takes arguments and launches.
+/// A queue's way to load programs, convert arguments, and launch.
 pub trait Backend {
     /// The elements of a tensor that is read.
     type Elements<'a, T: Element>;
@@ -37,25 +37,25 @@ pub trait Backend {
     type ElementsMut<'a, T: Element>;
     /// A weight, of a shape that was checked.
     type Weight<'a, T: Element>;
-    /// Any of them, its type forgotten.
+    /// Any of these, type-erased.
     type Arg<'a>;
-    /// A program, loaded.
+    /// A loaded program.
     type Kernel<const N: usize>: Clone + fmt::Debug + Send + Sync;
-    /// What runs for some dimensions.
+    /// The code chosen for a bucket.
     type Variant<'a>;
 
-    /// Gets a program ready to be launched on this queue.
+    /// Loads a program on this queue.
     ///
     /// # Errors
     ///
-    /// Whatever is wrong with the device or the code.
+    /// If the device fails, or the code does not fit it.
     fn load<const N: usize>(
         &self,
         name: &'static str,
         program: &'static Program<N>,
     ) -> Result<Self::Kernel<N>, Error>;
 
-    /// What to run for these dimensions; `None` for the portable code.
+    /// Chooses code for these dimensions; `None` for portable code.
     ///
     /// # Errors
     ///
@@ -67,15 +67,14 @@ pub trait Backend {
         dims: &[i64],
     ) -> Result<Option<Self::Variant<'a>>, Error>;
 
-    /// What a launch with these dimensions runs.
+    /// Describes what a launch with these dimensions runs.
     fn plan<const N: usize>(kernel: &Self::Kernel<N>, dims: &[i64]) -> PlanInfo;
 
-    /// Brings a weight into the layouts, and to the device, where a kernel's argument `arg` is
-    /// to be.
+    /// Packs a weight, ahead of launches, into the layouts of argument `arg`, on the device.
     ///
     /// # Errors
     ///
-    /// If there is no room for it.
+    /// If memory is exhausted.
     fn prepare<const N: usize, T: Element>(
         name: &'static str,
         kernel: &Self::Kernel<N>,
@@ -84,47 +83,46 @@ pub trait Backend {
         shape: &[usize],
     ) -> Result<(), Error>;
 
-    /// How many elements a launch may read.
+    /// Returns the number of elements that a launch may read.
     fn n_read<T: Element>(elements: &Self::Elements<'_, T>) -> usize;
 
-    /// How many elements a launch may write.
+    /// Returns the number of elements that a launch may write.
     fn n_written<T: Element>(elements: &Self::ElementsMut<'_, T>) -> usize;
 
-    /// A weight on its way into a launch; `shape` multiplies to the number of its elements.
+    /// Converts a weight; `shape` multiplies to the number of its elements.
     fn constant<'a, T: Element>(held: Held<'a, T, Self>, shape: &'a [usize]) -> Self::Weight<'a, T>
     where
         Self: Queue + Sized;
 
-    /// A tensor that is read.
+    /// Erases the type of a tensor that is read.
     fn input<'a, T: Element>(elements: &'a Self::Elements<'_, T>) -> Self::Arg<'a>;
 
-    /// A tensor that is written.
+    /// Erases the type of a tensor that is written.
     fn output<'a, T: Element>(elements: &'a mut Self::ElementsMut<'_, T>) -> Self::Arg<'a>;
 
-    /// A weight.
+    /// Erases the type of a weight.
     fn weight<'a, T: Element>(weight: &'a Self::Weight<'_, T>) -> Self::Arg<'a>;
 
-    /// The elements where portable code reads them. Only [`Cpu`](crate::Cpu) runs that: elsewhere
-    /// there are none.
+    /// Returns the elements for portable code; empty on queues other than [`Cpu`](crate::Cpu).
     fn slice<'a, T: Element>(_: &'a Self::Elements<'_, T>) -> &'a [T] {
         &[]
     }
 
-    /// The same, of a tensor that is written.
+    /// Returns the elements to write for portable code.
     fn slice_mut<'a, T: Element>(_: &'a mut Self::ElementsMut<'_, T>) -> &'a mut [T] {
         &mut []
     }
 
-    /// The same, of a weight, row-major.
+    /// Returns the elements of a weight, row-major, for portable code.
     fn weight_slice<'a, T: Element>(_: &'a Self::Weight<'_, T>) -> &'a [T] {
         &[]
     }
 
-    /// Starts a variant that [`choose`](Self::choose) gave for these dimensions.
+    /// Launches a variant that [`choose`](Self::choose) returned for these dimensions.
     ///
     /// # Errors
     ///
-    /// If an argument is not where it must be, or the device refuses.
+    /// If an argument is not on the queue's device, or the launch fails.
     ///
     /// # Safety
     ///

@@ -1,4 +1,4 @@
-//! The checks before a launch, one function a kind of mistake.
+//! Checks before a launch, one function per error.
 
 use crate::{Error, Unfit};
 
@@ -37,7 +37,7 @@ pub fn len(
     if got == want { Ok(()) } else { Err(Error::Length { kernel, arg, shape, want, got }) }
 }
 
-/// An argument on its way into a launch, or the error about it.
+/// Unwraps a converted argument.
 ///
 /// # Errors
 ///
@@ -51,7 +51,7 @@ pub fn fit<T>(
     taken.map_err(|it| it.of(kernel, arg))
 }
 
-/// The dimension for which `factor * dim + rest` is the length of an argument.
+/// Infers a dimension: solves `factor * dim + rest = length` of an argument.
 ///
 /// # Errors
 ///
@@ -75,7 +75,7 @@ pub fn infer(
     })
 }
 
-/// Checks that an address can be that of elements of a type.
+/// Checks that an address is aligned to the element type.
 ///
 /// # Errors
 ///

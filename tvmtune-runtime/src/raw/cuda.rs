@@ -1,4 +1,4 @@
-//! The code of a kernel for CUDA devices: data that a crate embeds, and which of it a device runs.
+//! Embedded code of a program for CUDA devices, and the choice of an image for a device.
 //!
 //! All of it exists without the feature `cuda` as well, so that a plan compiles either way. A plan
 //! that has code for devices has, beside `BUCKETS`, a static `CUDA` with a list for each bucket:
@@ -72,109 +72,106 @@ use super::Layout;
 /// An architecture of CUDA devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Arch {
-    /// 9 of `sm_90a`.
+    /// Major version: 9 of `sm_90a`.
     pub major: u8,
-    /// 0 of `sm_90a`.
+    /// Minor version: 0 of `sm_90a`.
     pub minor: u8,
-    /// Whether it stands for that architecture and no later one: the `a` of `sm_90a`. A device's
-    /// own architecture has it set.
+    /// Architecture-specific, without forward compatibility: the `a` of `sm_90a`. Set in a device's own
+    /// architecture.
     pub exact: bool,
 }
 
 impl fmt::Display for Arch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { major, minor, exact } = self;
-        // No feature of an exact architecture is there before 9.0.
+        // Architecture-specific features exist from 9.0 on.
         let suffix = if *exact && *major >= 9 { "a" } else { "" };
         write!(f, "sm_{major}{minor}{suffix}")
     }
 }
 
-/// What an image is.
+/// The format of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// An ELF file with machine code.
     Cubin,
-    /// Text that a driver compiles, if it knows this version `(major, minor)` of the language.
+    /// PTX of version `(major, minor)`, which the driver compiles.
     Ptx((u8, u8)),
 }
 
 /// One compiled file.
 #[derive(Clone, Copy)]
 pub struct Image {
-    /// What it was compiled for.
+    /// The target architecture.
     pub arch: Arch,
-    /// How.
+    /// The format of `bytes`.
     pub format: Format,
-    /// The file.
+    /// The content of the file.
     pub bytes: &'static [u8],
 }
 
-/// What one launch of a kernel's function is passed.
+/// A parameter of a kernel function.
 #[derive(Clone, Copy, Debug)]
 pub enum Param {
-    /// That entry of the table: as many of its bytes as the parameter has, the lowest first.
+    /// An entry of the table: its low bytes, as many as the parameter has.
     Entry(usize),
-    /// That tensor map, by value.
+    /// A tensor map (TMA descriptor), by value.
     Map(usize),
 }
 
-/// One function of an image. Those of a variant are launched one after the other.
+/// A kernel function of an image. Those of a variant are launched in order.
 #[derive(Clone, Copy, Debug)]
 pub struct Function {
-    /// Its name in the image.
+    /// The name of the symbol.
     pub name: &'static str,
-    /// Threads of a block.
+    /// Threads per block.
     pub threads: u32,
-    /// Bytes of dynamic shared memory of a block.
+    /// Dynamic shared memory per block, in bytes.
     pub shared_bytes: u32,
-    /// Its parameters, in order.
+    /// The parameters, in order.
     pub params: &'static [Param],
 }
 
-/// What an entry of the table is.
+/// An entry of the argument table.
 #[derive(Clone, Copy, Debug)]
 pub enum TableEntry {
     /// The address of an argument: parameters, then results.
     Pointer {
-        /// Which one.
+        /// The position of the argument.
         arg: usize,
-        /// For a weight that is read in another layout.
+        /// The layout of a packed weight.
         layout: Option<&'static Layout>,
-        /// What the address is a multiple of: the widest access to it, in bytes.
+        /// Alignment of the address, in bytes: that of its widest access.
         align: usize,
     },
-    /// The address of memory for a temporary.
-    Shared,
-    /// A number that follows from the dimensions.
+    /// The address of workspace memory, for one launch.
+    Workspace,
+    /// An integer computed from the dimensions.
     Param,
-    /// That scalar.
+    /// A run-time scalar, by position.
     Scalar(usize),
 }
 
-/// How a tensor is described to the hardware that copies boxes of it.
+/// The parameters of a tensor map (`cuTensorMapEncodeTiled`).
 #[derive(Clone, Copy, Debug)]
 pub struct TensorMap {
-    /// The entry of the table that has its address: a multiple of 16.
+    /// The entry of the table with the tensor's address: a multiple of 16.
     pub entry: usize,
-    /// The type of its elements: `CUtensorMapDataType`.
+    /// The element type: `CUtensorMapDataType`.
     pub element: u32,
-    /// How many elements a box reaches over, innermost first: as many numbers as the tensor has
-    /// dimensions, 1 to 5.
+    /// Box dimensions in elements of the tensor, innermost first: one per dimension, 1 to 5.
     pub extents: &'static [u32],
-    /// Of how many of these one is copied, 1 to 8: as many numbers, the first of them 1.
+    /// Element strides, 1 to 8: one per dimension, the first of them 1.
     pub steps: &'static [u32],
-    /// How boxes lie in shared memory, `CUtensorMapSwizzle`: 0 row by row, 1 to 3 for rows of 32,
-    /// 64 or 128 bytes that are permuted.
+    /// Swizzle of boxes in shared memory, `CUtensorMapSwizzle`: 0 none, 1 to 3 for 32, 64 or 128 bytes.
     pub swizzle: u32,
-    /// Where its numbers start, counted from the first number of all maps: the extents of the
-    /// tensor, innermost first, then the bytes between neighbours in each dimension but the
-    /// innermost: one fewer.
+    /// Position of its numbers, from the first number of all maps: the tensor's extents, innermost
+    /// first, then its strides in bytes but for the innermost.
     pub numbers: usize,
 }
 
 impl TensorMap {
-    /// How many numbers it has.
+    /// Returns the count of its numbers.
     pub const fn n_numbers(&self) -> usize {
         2 * self.extents.len() - 1
     }
@@ -183,16 +180,16 @@ impl TensorMap {
 /// The code of a kernel for one bucket and architecture.
 #[derive(Clone, Copy)]
 pub struct Variant {
-    /// The same code for devices, the most specific first; with the same functions.
+    /// Images of the same functions, the most specific first.
     pub images: &'static [Image],
-    /// What is launched, one after the other.
+    /// The functions, launched in order.
     pub functions: &'static [Function],
-    /// What is passed.
+    /// The argument table.
     pub table: &'static [TableEntry],
-    /// Tensor maps that are passed.
+    /// Tensor maps of the launch.
     pub maps: &'static [TensorMap],
     /// Writes, for given dimensions: for each entry of the table the value of a `Param` or the
-    /// bytes of a `Shared`; then the number of blocks of each function; then the numbers of each
+    /// bytes of a `Workspace`; then the number of blocks of each function; then the numbers of each
     /// tensor map.
     pub numbers: fn(&[i64], &mut [u64]),
     /// How the code was found.
@@ -214,18 +211,18 @@ impl fmt::Debug for Variant {
 }
 
 impl Variant {
-    /// How many numbers a launch computes.
+    /// Returns the count of numbers that a launch computes.
     pub fn n_numbers(&self) -> usize {
         let of_maps: usize = self.maps.iter().map(TensorMap::n_numbers).sum();
         self.table.len() + self.functions.len() + of_maps
     }
 
-    /// The images to load on a device, whose driver compiles PTX up to a version: the first that
-    /// it takes, as a driver may refuse machine code that is newer than itself.
+    /// Returns the images to try on a device, whose driver compiles PTX up to a version. The first one
+    /// that the driver accepts runs: it may refuse machine code newer than itself.
     ///
     /// # Errors
     ///
-    /// [`Misfit`], if there is none.
+    /// [`Misfit`], if no image fits.
     pub fn images_for(
         &self,
         device: Arch,
@@ -245,17 +242,17 @@ impl Variant {
     }
 }
 
-/// Why a variant does not run on a device.
+/// The reason why no image of a variant runs on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misfit {
-    /// It is for other architectures.
+    /// All images are for other architectures.
     Arch,
-    /// It is PTX of a version that the driver does not know.
+    /// The PTX version is newer than the driver.
     PtxTooNew((u8, u8)),
 }
 
 impl Image {
-    /// Whether a device can run it, as far as the architecture goes.
+    /// Returns whether a device's architecture can run it.
     fn runs_on(&self, device: Arch) -> bool {
         let Arch { major, minor, exact } = self.arch;
         match self.format {
@@ -267,7 +264,7 @@ impl Image {
     }
 }
 
-/// The version of PTX that a driver compiles, which goes with the CUDA it is of: 13000 for 13.0.
+/// Returns the PTX version that a driver compiles, by its CUDA version: 13000 for 13.0.
 pub fn ptx_of_driver(cuda: i32) -> (u8, u8) {
     let (major, minor) = (cuda / 1000, cuda % 1000 / 10);
     let minor = u8::try_from(minor).unwrap_or(0);
@@ -292,7 +289,7 @@ mod tests {
         Arch { major, minor, exact: true }
     }
 
-    /// The positions of the images that are tried.
+    /// Positions of the images to try.
     fn tried(
         images: &'static [Image],
         device: Arch,

@@ -1,20 +1,20 @@
-//! The choice of what to run.
+//! Dispatch: the choice of a variant by bucket and instruction set.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::Variant;
 use crate::{Cpu, Error, Isa, PlanInfo, Tier};
 
-/// What a program runs for some of its dimensions.
+/// The code of a program for a range of its dimensions.
 #[derive(Clone, Copy, Debug)]
 pub struct Bucket {
     /// The range of each dynamic dimension, both ends included.
     pub ranges: &'static [(usize, usize)],
-    /// The machine code there is, the fastest first.
+    /// Machine code, the fastest first.
     pub variants: &'static [Variant],
 }
 
-/// A program's choice for one machine: for each bucket a variant, or the portable code.
+/// A program loaded for a CPU: a variant for each bucket, or portable code.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel<const N: usize> {
     buckets: &'static [Bucket; N],
@@ -22,14 +22,14 @@ pub struct Kernel<const N: usize> {
 }
 
 impl<const N: usize> Kernel<N> {
-    /// Chooses for the instruction set that `cpu` allows.
+    /// Chooses variants for the instruction set that `cpu` allows.
     pub fn new(cpu: &Cpu, buckets: &'static [Bucket; N]) -> Self {
         let fits = |it: &&Variant| it.isa <= cpu.isa();
         let chosen = buckets.each_ref().map(|it| it.variants.iter().find(fits));
         Self { buckets, chosen }
     }
 
-    /// What to run for these dimensions on `cpu`; `None` for the portable code.
+    /// Returns the variant for these dimensions on `cpu`; `None` for portable code.
     pub fn variant(&self, cpu: &Cpu, dims: &[i64]) -> Option<&'static Variant> {
         let bucket = self.bucket(dims)?;
         let fits = |it: &&Variant| it.isa <= cpu.isa();
@@ -38,12 +38,12 @@ impl<const N: usize> Kernel<N> {
         self.chosen[bucket].filter(fits).or_else(other)
     }
 
-    /// The variants chosen, one a bucket.
+    /// Returns the chosen variants, by bucket.
     pub fn chosen(&self) -> &[Option<&'static Variant>] {
         &self.chosen
     }
 
-    /// What runs for these dimensions.
+    /// Describes what runs for these dimensions.
     pub fn plan(&self, dims: &[i64]) -> PlanInfo {
         let bucket = self.bucket(dims);
         let ranges = bucket.map_or(&[] as &[_], |it| self.buckets[it].ranges);
@@ -73,7 +73,7 @@ impl<const N: usize> Kernel<N> {
     }
 }
 
-/// Runs portable code; a panic in it, which would be a bug of ours, does not leave the launch.
+/// Runs portable code; a panic in it, which would be a bug of tvmtune, becomes an error.
 ///
 /// # Errors
 ///

@@ -1,10 +1,10 @@
-//! How weights lie in memory.
+//! Packed layouts of weights.
 
-/// An order of elements that is not row-major.
+/// A packed layout: dimensions split and permuted.
 ///
-/// Each entry of `splits`, in order, replaces dimension `dim` of the shape so far by two:
-/// `ceil(extent / factor)` and `factor`. Then `order[n]` says which of the dimensions so far is
-/// the `n`-th stored one, outermost first. Elements that padding adds are 0.
+/// Each entry of `splits`, in order, replaces dimension `dim` of the shape by two:
+/// `ceil(extent / factor)` and `factor`. Then `order[n]` is the dimension that is stored `n`-th,
+/// outermost first. Padding elements are 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// `(dim, factor)`; `dim` counts in the shape as earlier splits left it.
@@ -13,23 +13,23 @@ pub struct Layout {
     pub order: &'static [usize],
 }
 
-/// Where elements come from: sums of stored indices, each times its coefficient.
+/// The map from stored indices to row-major offsets: affine sums.
 struct Source {
-    /// For each stored dimension, outermost first: what a step along it adds to each sum. The first
-    /// sum is the place in the row-major tensor.
+    /// The strides of each stored dimension, outermost first, in each sum. The first sum is the
+    /// row-major offset, in elements.
     steps: Vec<Vec<usize>>,
-    /// For each further sum, where padding begins.
+    /// The value of each further sum from which on elements are padding.
     limits: Vec<usize>,
 }
 
 impl Layout {
-    /// The extents as stored, outermost first.
+    /// Returns the stored extents, outermost first.
     pub fn stored_shape(&self, shape: &[usize]) -> Vec<usize> {
         let split = self.split_shapes(shape).pop().unwrap_or_default();
         self.order.iter().map(|dim| split[*dim]).collect()
     }
 
-    /// The shape before any split, after the first, and so on.
+    /// Returns the shapes before any split, after the first, and so on.
     fn split_shapes(&self, shape: &[usize]) -> Vec<Vec<usize>> {
         let mut shapes = vec![shape.to_vec()];
         for (dim, factor) in self.splits {
@@ -41,7 +41,7 @@ impl Layout {
         shapes
     }
 
-    /// Writes the elements of a row-major tensor in this order.
+    /// Packs a row-major tensor.
     ///
     /// # Panics
     ///
@@ -59,7 +59,7 @@ impl Layout {
         let mut index = vec![0; outer.len()];
         let mut sums = vec![0; along.len()];
         for row in packed.chunks_exact_mut(width) {
-            // No index decreases along a row: what is not padding comes first.
+            // Sums do not decrease along a row: padding comes last.
             let rooms = limits.iter().zip(&sums[1..]).map(|(limit, at)| limit.saturating_sub(*at));
             let n_valid = rooms.zip(&along[1..]).map(|it| match it {
                 (0, _) => 0,
@@ -84,7 +84,7 @@ impl Layout {
         }
     }
 
-    /// Where the stored elements come from.
+    /// Computes the map from stored indices to row-major offsets.
     fn source(&self, shape: &[usize]) -> Source {
         let mut place = 1;
         let mut dims = vec![Vec::new(); shape.len()];
@@ -109,8 +109,8 @@ impl Layout {
     }
 }
 
-/// The next index in row-major order. Tells of each dimension that moves: by one, or so many back
-/// and one on.
+/// Advances an index in row-major order. `moved(dim, n_back)` reports each dimension that moves: one
+/// step forward after `n_back` steps back.
 fn advance(index: &mut [usize], shape: &[usize], mut moved: impl FnMut(usize, usize)) {
     for (dim, (at, extent)) in index.iter_mut().zip(shape).enumerate().rev() {
         *at += 1;
@@ -126,7 +126,7 @@ fn advance(index: &mut [usize], shape: &[usize], mut moved: impl FnMut(usize, us
 mod tests {
     use super::*;
 
-    /// Element by element, by the definition.
+    /// Packs element by element, by the definition.
     fn by_definition(layout: &Layout, row_major: &[u32], shape: &[usize]) -> Vec<u32> {
         let shapes = layout.split_shapes(shape);
         let stored = layout.stored_shape(shape);

@@ -1,25 +1,25 @@
-//! The memory a kernel sees: one buffer for each entry of its table, and scratch.
+//! Memory of the interpreter: a buffer for each entry of the argument table, and scratch.
 //!
-//! Every access is checked against the bounds of its buffer. With [`Races::Watch`], each byte also
+//! Every access is checked against the bounds of its buffer. With [`RaceCheck::On`], each byte also
 //! remembers which task of the present phase wrote or read it.
 
-use crate::kernel::{Base, Storage};
+use crate::vector::{Base, Storage};
 
 use super::FaultKind;
 
-/// Whether tasks of one phase are watched for conflicting accesses.
+/// Detection of races between the tasks of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Races {
-    /// A byte that one task writes and another reads or writes is a fault.
-    Watch,
-    /// Tasks run in order and nothing is watched: about twice as fast.
-    Ignore,
+pub enum RaceCheck {
+    /// A byte that one task writes and another accesses is a fault.
+    On,
+    /// No detection: about twice as fast.
+    Off,
 }
 
-/// What the caller passed in one entry of the table.
+/// The value of an entry of the argument table.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Cell {
-    /// The memory that a `Pointer` or `Shared` entry points to.
+pub enum EntryValue {
+    /// The memory that a `Pointer` or `Workspace` entry points to.
     Bytes(Vec<u8>),
     /// The value of a `Param` entry.
     Integer(i64),
@@ -27,14 +27,14 @@ pub enum Cell {
     Bits(u32),
 }
 
-/// What memory holds before it is written: a NaN in every float type, and no `bool`.
+/// The byte of uninitialized memory: a NaN in every float type, and an invalid `bool`.
 pub const POISON: u8 = 0xff;
 
-/// No task, and more than one task, in a byte's history.
+/// Values of a byte's history: no task, and more than one task.
 const NOBODY: u32 = u32::MAX;
 const SEVERAL: u32 = u32::MAX - 1;
 
-/// Which task first wrote, and which read, each byte of one buffer.
+/// The first writer and the readers of each byte of a buffer.
 #[derive(Default)]
 struct History {
     writer: Vec<u32>,
@@ -43,43 +43,43 @@ struct History {
 
 /// Table, scratch and history.
 pub(super) struct Memory<'a> {
-    table: &'a mut [Cell],
+    table: &'a mut [EntryValue],
     scratch: Vec<u8>,
     histories: Vec<History>,
     task: u32,
 }
 
 impl<'a> Memory<'a> {
-    pub(super) fn new(table: &'a mut [Cell], scratch_bytes: usize, races: Races) -> Self {
-        let watched = if races == Races::Watch { table.len() } else { 0 };
+    pub(super) fn new(table: &'a mut [EntryValue], scratch_bytes: usize, races: RaceCheck) -> Self {
+        let watched = if races == RaceCheck::On { table.len() } else { 0 };
         let histories = (0..watched).map(|_| History::default()).collect();
         Self { table, scratch: vec![POISON; scratch_bytes], histories, task: 0 }
     }
 
-    /// Forgets who touched what: a barrier.
+    /// Clears the history, as a barrier does.
     pub(super) fn start_phase(&mut self) {
         for (history, cell) in self.histories.iter_mut().zip(self.table.iter()) {
-            let len = if let Cell::Bytes(bytes) = cell { bytes.len() } else { 0 };
+            let len = if let EntryValue::Bytes(bytes) = cell { bytes.len() } else { 0 };
             *history = History { writer: vec![NOBODY; len], reader: vec![NOBODY; len] };
         }
     }
 
-    /// Makes later accesses those of that task; scratch does not outlive a task.
+    /// Starts a task: attributes later accesses to it, and poisons scratch memory.
     pub(super) fn start_task(&mut self, task: u32) {
         self.task = task;
         self.scratch.fill(POISON);
     }
 
-    pub(super) fn cell(&self, slot: u32) -> Option<&Cell> {
+    pub(super) fn cell(&self, slot: u32) -> Option<&EntryValue> {
         self.table.get(slot as usize)
     }
 
-    /// Where an access starts, if all of it is inside.
+    /// Checks bounds and returns the start of an access.
     fn check(&self, base: Base, offset: i64, bytes: usize) -> Result<usize, FaultKind> {
         let size = match base {
             Base::Scratch => self.scratch.len(),
             Base::Table(slot) => match self.cell(slot.0) {
-                Some(Cell::Bytes(it)) => it.len(),
+                Some(EntryValue::Bytes(it)) => it.len(),
                 _ => return Err(FaultKind::WrongEntry { slot }),
             },
         };
@@ -93,13 +93,13 @@ impl<'a> Memory<'a> {
         match base {
             Base::Scratch => &mut self.scratch,
             Base::Table(slot) => match &mut self.table[slot.0 as usize] {
-                Cell::Bytes(it) => it,
+                EntryValue::Bytes(it) => it,
                 _ => unreachable!("`check` came first"),
             },
         }
     }
 
-    /// Remembers the access, and refuses it if it conflicts with that of another task.
+    /// Records an access; an access that conflicts with that of another task is a fault.
     fn watch(
         &mut self,
         base: Base,
@@ -127,7 +127,7 @@ impl<'a> Memory<'a> {
         Ok(())
     }
 
-    /// The element at that byte, as the 32 bits a register holds.
+    /// Loads the element at a byte offset as a 32-bit lane.
     pub(super) fn load(&mut self, base: Base, at: i64, storage: Storage) -> Result<u32, FaultKind> {
         let size = storage.bytes() as usize;
         let start = self.check(base, at, size)?;
@@ -144,7 +144,7 @@ impl<'a> Memory<'a> {
         })
     }
 
-    /// Writes what a register holds to the element at that byte.
+    /// Stores a 32-bit lane to the element at a byte offset.
     pub(super) fn store(
         &mut self,
         base: Base,

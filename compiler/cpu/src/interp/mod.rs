@@ -1,38 +1,38 @@
-//! Runs a [`Kernel`] lane by lane, and watches it.
+//! Interpreter of [`VectorCode`], lane by lane, with a sanitizer.
 //!
-//! In: a kernel and the arrays of its program ([`run`]), or the memory behind each entry of its
+//! In: vector code and the arrays of its program ([`run`]), or the memory of each entry of its
 //! table ([`execute`]). Out: the results, or the [`Fault`] that stopped it.
 //!
 //! # Invariants
 //!
-//! - What comes out is, bit for bit, what the generated code computes, but for the payloads of
-//!   NaNs: `f32` operations round once, integers wrap, minima and maxima are those of x86.
+//! - Results are bit-identical to those of machine code, but for payloads of NaNs: `f32` operations
+//!   round once, integers wrap, minima and maxima are those of x86.
 //! - An access outside its buffer, a register or variable without a value, and a conflict between
 //!   two tasks of a phase are faults, never values.
-//! - Memory that nothing wrote is [`POISON`]: a NaN, whatever the type of float.
+//! - Uninitialized memory is [`POISON`]: a NaN of every float type.
 
 mod memory;
 mod ops;
 mod task;
 mod value;
 
-use crate::kernel::{Base, Kernel, Reg, Slot, Storage, TableEntry};
+use crate::vector::{Base, EntryId, Reg, Storage, TableEntry, VectorCode};
 use tvmtune_ir::dag::Number;
 use tvmtune_ir::interp::Array;
 use tvmtune_ir::poly::VarId;
 use tvmtune_schedule::pack::pack;
 
-pub use memory::{Cell, POISON, Races};
+pub use memory::{EntryValue, POISON, RaceCheck};
 
-/// What a kernel did that it must not.
+/// An illegal operation of vector code.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("phase {phase}, task {task}: {kind}")]
 pub struct Fault {
-    /// Which phase, from 0.
+    /// The phase, from 0.
     pub phase: usize,
-    /// Which of its tasks, from 0.
+    /// The task, from 0.
     pub task: i64,
-    /// What it did.
+    /// The operation.
     pub kind: FaultKind,
 }
 
@@ -48,39 +48,39 @@ pub enum FaultKind {
     /// A variable is used outside its loop, or before its `Let`.
     #[error("variable {var:?} has no value")]
     NoValue { var: VarId },
-    /// The entry of the table is of another kind than its use.
+    /// An entry of the table is of another kind than its use.
     #[error("entry {slot:?} of the table is of another kind")]
-    WrongEntry { slot: Slot },
+    WrongEntry { slot: EntryId },
     /// A condition is neither all bits nor none.
     #[error("{bits:#010x} is not a truth value")]
     NotATruthValue { bits: u32 },
-    /// A mask takes fewer than no lanes, or more than there are.
+    /// A mask's number of lanes is negative, or above the number of lanes.
     #[error("a mask of the first {lanes} lanes")]
     MaskTooLong { lanes: i64 },
     /// The lanes of a strided access do not fit 31 bits.
     #[error("lanes {step} bytes apart reach too far")]
     TooFar { step: i64 },
-    /// A negative value divided, or a divisor below 1.
+    /// A division of a negative value, or by a divisor below 1.
     #[error("the quotient of {value} by {by}")]
-    BadQuotient { value: i64, by: i64 },
+    BadDivision { value: i64, by: i64 },
     /// Gathers are of words only.
     #[error("a gather of {storage:?}")]
     NoSuchGather { storage: Storage },
     /// Two tasks of one phase touch the same byte, and one of them writes it.
     #[error("byte {offset} of entry {slot:?} is also touched by task {other:?}")]
-    Race { slot: Slot, offset: usize, other: Option<u32> },
+    Race { slot: EntryId, offset: usize, other: Option<u32> },
 }
 
-/// Runs a kernel on the memory behind each entry of its table.
+/// Runs vector code on the values of its argument table.
 ///
 /// # Errors
 ///
-/// The first fault; memory is then as the fault left it.
+/// The first fault; stores before it stay in memory.
 pub fn execute(
-    kernel: &Kernel,
-    table: &mut [Cell],
+    kernel: &VectorCode,
+    table: &mut [EntryValue],
     scratch_bytes: usize,
-    races: Races,
+    races: RaceCheck,
 ) -> Result<(), Fault> {
     let mut memory = memory::Memory::new(table, scratch_bytes, races);
     for (phase_idx, phase) in kernel.phases.iter().enumerate() {
@@ -97,10 +97,8 @@ pub fn execute(
     Ok(())
 }
 
-/// Runs a kernel on the arrays of its program: parameters as the user declares them (weights are
-/// packed here), and arrays of the results' types and shapes, whose contents are ignored.
-///
-/// Tasks are watched for races.
+/// Runs vector code on the arrays of its program, with race detection. `params` are unpacked;
+/// `results` give types and shapes only.
 ///
 /// # Errors
 ///
@@ -110,7 +108,7 @@ pub fn execute(
 ///
 /// If there are fewer arrays than the table has pointers, or fewer scalars.
 pub fn run(
-    kernel: &Kernel,
+    kernel: &VectorCode,
     dims: &[i64],
     params: &[Array],
     scalars: &[Number],
@@ -118,63 +116,63 @@ pub fn run(
 ) -> Result<Vec<Array>, Fault> {
     let mut table = table(kernel, dims, params, scalars, results);
     let scratch_bytes = kernel.scratch_bytes.eval_dims(dims).max(0) as usize;
-    execute(kernel, &mut table, scratch_bytes, Races::Watch)?;
-    Ok(written(&table[params.len()..], results))
+    execute(kernel, &mut table, scratch_bytes, RaceCheck::On)?;
+    Ok(results_of(&table[params.len()..], results))
 }
 
-/// What the table of a kernel holds for the arrays of its program: parameters as the user declares
-/// them (weights are packed here), and [`POISON`] for the results and for what phases share.
+/// Makes the argument table for the arrays of a program: packs weights, and fills results and
+/// workspaces with [`POISON`].
 ///
 /// # Panics
 ///
 /// If there are fewer arrays than the table has pointers, or fewer scalars.
 pub fn table(
-    kernel: &Kernel,
+    kernel: &VectorCode,
     dims: &[i64],
     params: &[Array],
     scalars: &[Number],
     results: &[Array],
-) -> Vec<Cell> {
+) -> Vec<EntryValue> {
     let mut arrays = params.iter();
     let mut outputs = results.iter();
-    let mut table: Vec<Cell> = Vec::with_capacity(kernel.table.len());
+    let mut table: Vec<EntryValue> = Vec::with_capacity(kernel.table.len());
     for entry in &kernel.table {
         table.push(match entry {
             TableEntry::Pointer { layout, .. } => match arrays.next() {
-                Some(array) => Cell::Bytes(
+                Some(array) => EntryValue::Bytes(
                     layout
                         .as_ref()
                         .map_or_else(|| array.bytes(), |layout| pack(array, layout).bytes()),
                 ),
                 None => {
                     let output = outputs.next().expect("an array for each result");
-                    Cell::Bytes(vec![POISON; output.bytes().len()])
+                    EntryValue::Bytes(vec![POISON; output.bytes().len()])
                 }
             },
-            TableEntry::Shared { bytes } => {
-                Cell::Bytes(vec![POISON; bytes.eval_dims(dims).max(0) as usize])
+            TableEntry::Workspace { bytes } => {
+                EntryValue::Bytes(vec![POISON; bytes.eval_dims(dims).max(0) as usize])
             }
-            TableEntry::Param(value) => Cell::Integer(value.eval_dims(dims)),
-            TableEntry::Scalar(id) => Cell::Bits(scalar_bits(scalars[id.0 as usize])),
+            TableEntry::Param(value) => EntryValue::Integer(value.eval_dims(dims)),
+            TableEntry::Scalar(id) => EntryValue::Bits(scalar_bits(scalars[id.0 as usize])),
         });
     }
     table
 }
 
-/// The results that a kernel wrote to the cells that follow those of its parameters.
+/// Reads the results from the entries after those of the parameters.
 ///
 /// # Panics
 ///
-/// If one of them is no memory, or of another size.
-pub fn written(cells: &[Cell], results: &[Array]) -> Vec<Array> {
-    let array = |(like, cell): (&Array, &Cell)| match cell {
-        Cell::Bytes(bytes) => Array::from_bytes(like.dtype, &like.shape, bytes),
+/// If an entry is no memory, or of another size than its result.
+pub fn results_of(cells: &[EntryValue], results: &[Array]) -> Vec<Array> {
+    let array = |(like, cell): (&Array, &EntryValue)| match cell {
+        EntryValue::Bytes(bytes) => Array::from_bytes(like.dtype, &like.shape, bytes),
         _ => unreachable!("results follow the parameters in the table"),
     };
     results.iter().zip(cells).map(array).collect()
 }
 
-/// A scalar as the table holds it: floats as `f32`, integers and `bool` as `i32`.
+/// Returns the bits of a scalar in the table: floats as `f32`, integers and `bool` as `i32`.
 fn scalar_bits(value: Number) -> u32 {
     match value {
         Number::Float(it) => (it as f32).to_bits(),

@@ -1,10 +1,13 @@
-//! What each lane-wise operation does to the 32 bits of one lane.
+//! Semantics of lane-wise operations, on one 32-bit lane.
 
-use crate::kernel::{VectorBinary, VectorCompare, VectorUnary};
+use crate::vector::{VectorBinary, VectorCompare, VectorUnary};
 
 use super::FaultKind;
 
-/// A truth value: all bits, or none.
+/// One word for each lane; lanes beyond the width of the instruction set are unused.
+pub(super) type Vector = [u32; 16];
+
+/// Makes a truth value: all bits, or none.
 pub(super) fn truth(holds: bool) -> u32 {
     if holds { u32::MAX } else { 0 }
 }
@@ -22,7 +25,7 @@ fn float(bits: u32) -> f32 {
     f32::from_bits(bits)
 }
 
-/// The conversion of x86: what does not fit is the most negative integer.
+/// Converts as x86 does: values out of range become `i32::MIN`.
 fn truncate(value: f32) -> i32 {
     if (-2_147_483_648.0..2_147_483_648.0).contains(&value) { value as i32 } else { i32::MIN }
 }
@@ -77,12 +80,12 @@ pub(super) fn binary(op: VectorBinary, x: u32, y: u32) -> u32 {
     }
 }
 
-/// `x` times 2 to the whole number below `y`, rounded once.
+/// Computes `x * 2^floor(y)`, rounded once.
 fn scaled(x: f32, y: f32) -> f32 {
     const QUIET: u32 = 1 << 22;
     let is_quiet = x.is_nan() && x.to_bits() & QUIET != 0;
     let power = match y {
-        // The instruction has it so.
+        // As `vscalefps` does.
         f32::INFINITY if is_quiet => return f32::INFINITY,
         f32::NEG_INFINITY if is_quiet => return 0.0,
         f32::INFINITY => f32::INFINITY,

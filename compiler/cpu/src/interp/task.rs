@@ -1,23 +1,23 @@
-//! Runs the statements of one task.
+//! Execution of the statements of a task.
 
-use crate::kernel::{Kernel, Phase, Quotient, Reg, Stmt};
+use crate::vector::{DivOp, Phase, Reg, Stmt, VectorCode};
 use tvmtune_ir::poly::VarId;
 
 use super::FaultKind;
 use super::memory::Memory;
-use super::value::Vector;
+use super::ops::Vector;
 
-/// The state of a task that runs.
+/// The state of a running task.
 pub(super) struct Task<'m, 'a> {
     pub(super) memory: &'m mut Memory<'a>,
     pub(super) lanes: usize,
-    /// What each register holds; `None` before it is first assigned.
+    /// Values of registers; `None` before the first assignment.
     pub(super) regs: Vec<Option<Vector>>,
     vars: Vec<Option<i64>>,
 }
 
 impl<'m, 'a> Task<'m, 'a> {
-    pub(super) fn new(kernel: &Kernel, memory: &'m mut Memory<'a>) -> Self {
+    pub(super) fn new(kernel: &VectorCode, memory: &'m mut Memory<'a>) -> Self {
         let regs = vec![None; kernel.n_regs as usize];
         Self { memory, lanes: kernel.isa.lanes() as usize, regs, vars: Vec::new() }
     }
@@ -34,7 +34,7 @@ impl<'m, 'a> Task<'m, 'a> {
         self.vars[at] = value;
     }
 
-    /// How many tasks a phase has: the product of its grid.
+    /// Returns the number of tasks of a phase: the product of its grid.
     pub(super) fn number(&self, phase: &Phase) -> Result<i64, FaultKind> {
         let mut product = 1;
         for (_, count) in &phase.tasks {
@@ -43,7 +43,7 @@ impl<'m, 'a> Task<'m, 'a> {
         Ok(product)
     }
 
-    /// Gives the grid's variables the coordinates of task number `number`.
+    /// Assigns the coordinates of task `number` to the grid's variables.
     pub(super) fn place(&mut self, phase: &Phase, mut number: i64) -> Result<(), FaultKind> {
         for (var, count) in phase.tasks.iter().rev() {
             let count = self.count(*count)?;
@@ -81,11 +81,11 @@ impl<'m, 'a> Task<'m, 'a> {
             Stmt::Let { var, op, value, by } => {
                 let (value, by) = (self.linear(value)?, self.count(*by)?);
                 if value < 0 || by < 1 {
-                    return Err(FaultKind::BadQuotient { value, by });
+                    return Err(FaultKind::BadDivision { value, by });
                 }
                 let result = match op {
-                    Quotient::Div => value / by,
-                    Quotient::Mod => value % by,
+                    DivOp::Div => value / by,
+                    DivOp::Mod => value % by,
                 };
                 self.assign(*var, Some(result));
             }
@@ -97,10 +97,11 @@ impl<'m, 'a> Task<'m, 'a> {
             Stmt::Store { address, lanes, storage, value, mask } => {
                 let active = self.mask(mask.as_ref())?;
                 let value = self.value(value)?;
-                let places = self.places(address, *lanes, *storage)?;
-                let width = if *lanes == crate::kernel::Lanes::Uniform { 1 } else { self.lanes };
+                let lane_offsets = self.lane_offsets(address, *lanes, *storage)?;
+                let width =
+                    if *lanes == crate::vector::LaneStride::Uniform { 1 } else { self.lanes };
                 for lane in (0..width).filter(|it| active >> it & 1 == 1) {
-                    self.memory.store(address.base, places[lane], *storage, value[lane])?;
+                    self.memory.store(address.base, lane_offsets[lane], *storage, value[lane])?;
                 }
             }
             Stmt::Prefetch { .. } => {}
@@ -108,7 +109,7 @@ impl<'m, 'a> Task<'m, 'a> {
         Ok(())
     }
 
-    /// Assigns a register; with a mask, the other lanes keep what they had, so they had something.
+    /// Assigns a register; under a mask it must be defined, as other lanes keep their values.
     fn set(&mut self, reg: Reg, value: Vector, active: Option<u32>) -> Result<(), FaultKind> {
         let target = self.regs.get_mut(reg.0 as usize).ok_or(FaultKind::Unassigned { reg })?;
         let Some(active) = active else {

@@ -1,19 +1,19 @@
-//! Evaluates the vector expressions of one task.
+//! Evaluation of vector expressions.
 
-use crate::kernel::{Address, Count, Lanes, Linear, Mask, Reg, Slot, Storage, Value, VectorBinary};
+use crate::vector::{
+    Address, Count, EntryId, LaneStride, Linear, Mask, Reg, Storage, Value, VectorBinary,
+};
 
-use super::memory::Cell;
+use super::memory::EntryValue;
+use super::ops::Vector;
 use super::task::Task;
 use super::{FaultKind, ops};
 
-/// One word for each lane; lanes beyond the width of the instruction set are unused.
-pub(super) type Vector = [u32; 16];
-
 impl Task<'_, '_> {
-    /// An entry of the table that is an integer.
-    pub(super) fn param(&self, slot: Slot) -> Result<i64, FaultKind> {
+    /// Reads a parameter of the table.
+    pub(super) fn param(&self, slot: EntryId) -> Result<i64, FaultKind> {
         match self.memory.cell(slot.0) {
-            Some(Cell::Integer(value)) => Ok(*value),
+            Some(EntryValue::Integer(value)) => Ok(*value),
             _ => Err(FaultKind::WrongEntry { slot }),
         }
     }
@@ -41,7 +41,7 @@ impl Task<'_, '_> {
         self.regs.get(reg.0 as usize).copied().flatten().ok_or(FaultKind::Unassigned { reg })
     }
 
-    /// Which lanes take part: one bit each.
+    /// Returns the active lanes as a bit mask.
     pub(super) fn mask(&mut self, mask: Option<&Mask>) -> Result<u32, FaultKind> {
         let all = (1 << self.lanes) - 1;
         match mask {
@@ -64,17 +64,17 @@ impl Task<'_, '_> {
         }
     }
 
-    /// The byte, relative to the base, at which each lane's element starts.
-    pub(super) fn places(
+    /// Returns the offset of each lane's element from the base, in bytes.
+    pub(super) fn lane_offsets(
         &self,
         address: &Address,
-        lanes: Lanes,
+        lanes: LaneStride,
         storage: Storage,
     ) -> Result<[i64; 16], FaultKind> {
         let step = match lanes {
-            Lanes::Uniform => 0,
-            Lanes::Contiguous => storage.bytes(),
-            Lanes::Strided(count) => self.count(count)?,
+            LaneStride::Uniform => 0,
+            LaneStride::Contiguous => storage.bytes(),
+            LaneStride::Strided(count) => self.count(count)?,
         };
         let reach = step.checked_mul(self.lanes as i64).and_then(|it| i32::try_from(it).ok());
         if reach.is_none() {
@@ -87,13 +87,13 @@ impl Task<'_, '_> {
     pub(super) fn load(
         &mut self,
         address: &Address,
-        places: &[i64; 16],
+        lane_offsets: &[i64; 16],
         storage: Storage,
         active: u32,
     ) -> Result<Vector, FaultKind> {
         let mut result = [0; 16];
         for lane in (0..self.lanes).filter(|it| active >> it & 1 == 1) {
-            result[lane] = self.memory.load(address.base, places[lane], storage)?;
+            result[lane] = self.memory.load(address.base, lane_offsets[lane], storage)?;
         }
         Ok(result)
     }
@@ -111,8 +111,8 @@ impl Task<'_, '_> {
         self.load(address, &std::array::from_fn(place), Storage::Word, active)
     }
 
-    /// Combines lane `n` with lane `n ^ step` for steps of half the width down to 1, as the
-    /// generated code does: floats round in this order.
+    /// Reduces over lanes by a butterfly: lane `n` with lane `n ^ step`, for steps of half the width
+    /// down to 1, in the order of machine code.
     fn reduce(&self, op: VectorBinary, mut value: Vector) -> Vector {
         let mut step = self.lanes / 2;
         while step > 0 {
@@ -129,14 +129,14 @@ impl Task<'_, '_> {
         Ok(match value {
             Value::Splat(bits) => [*bits; 16],
             Value::Scalar(slot) => match self.memory.cell(slot.0) {
-                Some(Cell::Bits(bits)) => [*bits; 16],
+                Some(EntryValue::Bits(bits)) => [*bits; 16],
                 _ => return Err(FaultKind::WrongEntry { slot: *slot }),
             },
             Value::Reg(reg) => self.read(*reg)?,
             Value::Load { address, lanes, storage, mask } => {
                 let active = self.mask(mask.as_ref())?;
-                let places = self.places(address, *lanes, *storage)?;
-                self.load(address, &places, *storage, active)?
+                let lane_offsets = self.lane_offsets(address, *lanes, *storage)?;
+                self.load(address, &lane_offsets, *storage, active)?
             }
             Value::Gather { address, index, storage: Storage::Word, mask } => {
                 self.gather(address, index, mask.as_ref())?

@@ -1,4 +1,4 @@
-//! Expressions and indices as Rust text.
+//! Printing of expressions and indices.
 
 use half::{bf16, f16};
 
@@ -7,24 +7,24 @@ use tvmtune_ir::dag::expr::affine;
 use tvmtune_ir::dag::{BinaryOp, CompareOp, DType, Expr, Literal, Subscript, TensorId, UnaryOp};
 use tvmtune_ir::poly::{Atom, Poly};
 
-/// The text of an expression, and whether it may be an operand as it is.
-pub struct Text {
+/// The text of an expression, and whether it needs parentheses as an operand.
+pub struct ExprText {
     pub text: String,
     is_atom: bool,
 }
 
-impl Text {
-    /// A token, a call or an index: binds tighter than any operator.
+impl ExprText {
+    /// Makes a token, a call or an index, which bind tighter than any operator.
     pub(super) fn atom(text: impl Into<String>) -> Self {
         Self { text: text.into(), is_atom: true }
     }
 
-    /// An expression with an operator outside of all parentheses.
+    /// Makes an expression with an operator outside of all parentheses.
     fn compound(text: String) -> Self {
         Self { text, is_atom: false }
     }
 
-    /// The text as an operand, or before a `.`.
+    /// Returns the text as an operand or receiver, parenthesized if necessary.
     pub fn operand(&self) -> String {
         if self.is_atom { self.text.clone() } else { format!("({})", self.text) }
     }
@@ -62,7 +62,7 @@ impl Printer<'_> {
         if !values.is_empty() {
             let affine = (!affine.is_zero()).then_some(offset.text);
             let sum: Vec<String> = affine.into_iter().chain(values).collect();
-            offset = Text::compound(sum.join(" + "));
+            offset = ExprText::compound(sum.join(" + "));
         }
         let buffer = self.names.buffer(tensor);
         // A literal is a `usize` as it stands.
@@ -80,26 +80,26 @@ impl Printer<'_> {
         self.slices.get(&(tensor, offset)).cloned()
     }
 
-    pub(super) fn expr(&self, expr: &Expr) -> Text {
+    pub(super) fn expr(&self, expr: &Expr) -> ExprText {
         match expr {
             Expr::Const(value, dtype) => literal(*value, *dtype),
             Expr::Index(poly) => match poly.as_constant() {
                 Some(value) => literal(Literal::Int(value), DType::I64),
                 None => self.poly(poly),
             },
-            Expr::Scalar(scalar) => Text::atom(self.names.scalar(*scalar)),
-            Expr::Read { tensor, index } => Text::atom(self.read(*tensor, index)),
+            Expr::Scalar(scalar) => ExprText::atom(self.names.scalar(*scalar)),
+            Expr::Read { tensor, index } => ExprText::atom(self.read(*tensor, index)),
             Expr::Unary(op, a) => unary(*op, &self.expr(a), a.dtype(self.nest)),
             Expr::Binary(op, a, b) => binary(*op, &self.expr(a), &self.expr(b), a.dtype(self.nest)),
             Expr::Compare(op, a, b) => {
                 let (a, b) = (self.expr(a).operand(), self.expr(b).operand());
-                Text::compound(format!("{a} {} {b}", comparison(*op)))
+                ExprText::compound(format!("{a} {} {b}", comparison(*op)))
             }
             Expr::Select { condition, then, otherwise } => {
                 let [condition, then, otherwise] =
                     [condition, then, otherwise].map(|it| self.expr(it).text);
                 // In parentheses: a statement must not end at its closing brace.
-                Text::atom(format!("(if {condition} {{ {then} }} else {{ {otherwise} }})"))
+                ExprText::atom(format!("(if {condition} {{ {then} }} else {{ {otherwise} }})"))
             }
             Expr::Cast(to, a) => cast(&self.expr(a), a.dtype(self.nest), *to),
         }
@@ -107,7 +107,7 @@ impl Printer<'_> {
 }
 
 /// A polynomial over the names that `leaf` gives for dimensions and variables, of type `i64`.
-pub fn poly(value: &Poly, leaf: &dyn Fn(&Atom) -> String) -> Text {
+pub fn poly(value: &Poly, leaf: &dyn Fn(&Atom) -> String) -> ExprText {
     let (mut constants, mut others) = (Vec::new(), Vec::new());
     for (atoms, coefficient) in value.terms() {
         if atoms.is_empty() { &mut constants } else { &mut others }.push((atoms, coefficient));
@@ -127,10 +127,10 @@ pub fn poly(value: &Poly, leaf: &dyn Fn(&Atom) -> String) -> Text {
         text.push_str(&factors.collect::<Vec<String>>().join(" * "));
     }
     match terms.as_slice() {
-        [] => Text::atom("0"),
-        [(atoms, 1)] if atoms.len() == 1 => Text::atom(text),
-        [([], 0..)] => Text::atom(text),
-        _ => Text::compound(text),
+        [] => ExprText::atom("0"),
+        [(atoms, 1)] if atoms.len() == 1 => ExprText::atom(text),
+        [([], 0..)] => ExprText::atom(text),
+        _ => ExprText::compound(text),
     }
 }
 
@@ -146,7 +146,7 @@ fn atom(atom: &Atom, leaf: &dyn Fn(&Atom) -> String) -> String {
     format!("i64::{name}({}, {})", poly(a, leaf).text, poly(b, leaf).text)
 }
 
-fn literal(value: Literal, dtype: DType) -> Text {
+fn literal(value: Literal, dtype: DType) -> ExprText {
     let text = match (value, dtype) {
         (Literal::Float(it), DType::F16) => {
             format!("rt::half::f16::from_bits({:#x})", f16::from_f64(it).to_bits())
@@ -166,7 +166,7 @@ fn literal(value: Literal, dtype: DType) -> Text {
         (Literal::Bool(it), _) => it.to_string(),
     };
     // A method call binds tighter than a sign.
-    if text.starts_with('-') { Text::compound(text) } else { Text::atom(text) }
+    if text.starts_with('-') { ExprText::compound(text) } else { ExprText::atom(text) }
 }
 
 fn float(value: f64, digits: String, dtype: DType) -> String {
@@ -177,34 +177,38 @@ fn float(value: f64, digits: String, dtype: DType) -> String {
     }
 }
 
-fn unary(op: UnaryOp, a: &Text, dtype: DType) -> Text {
+fn unary(op: UnaryOp, a: &ExprText, dtype: DType) -> ExprText {
     let operand = a.operand();
-    let call = |name: &str| Text::atom(format!("{operand}.{name}()"));
+    let call = |name: &str| ExprText::atom(format!("{operand}.{name}()"));
     match op {
-        UnaryOp::Not => Text::compound(format!("!{operand}")),
-        UnaryOp::Neg if dtype.is_float() => Text::compound(format!("-{operand}")),
+        UnaryOp::Not => ExprText::compound(format!("!{operand}")),
+        UnaryOp::Neg if dtype.is_float() => ExprText::compound(format!("-{operand}")),
         UnaryOp::Neg => call("wrapping_neg"),
-        UnaryOp::Abs if dtype == DType::U8 => Text::atom(operand),
+        UnaryOp::Abs if dtype == DType::U8 => ExprText::atom(operand),
         UnaryOp::Abs if dtype.is_integer() => call("wrapping_abs"),
-        UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round if !dtype.is_float() => Text::atom(operand),
+        UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round if !dtype.is_float() => {
+            ExprText::atom(operand)
+        }
         UnaryOp::Abs => call("abs"),
         UnaryOp::Sqrt => call("sqrt"),
-        UnaryOp::Rsqrt => Text::compound(format!("1.0 / {operand}.sqrt()")),
+        UnaryOp::Rsqrt => ExprText::compound(format!("1.0 / {operand}.sqrt()")),
         UnaryOp::Exp => call("exp"),
         UnaryOp::Ln => call("ln"),
         UnaryOp::Tanh => call("tanh"),
-        UnaryOp::Erf if dtype == DType::F64 => Text::atom(format!("rt::math::erf64({})", a.text)),
-        UnaryOp::Erf => Text::atom(format!("rt::math::erf({})", a.text)),
+        UnaryOp::Erf if dtype == DType::F64 => {
+            ExprText::atom(format!("rt::math::erf64({})", a.text))
+        }
+        UnaryOp::Erf => ExprText::atom(format!("rt::math::erf({})", a.text)),
         UnaryOp::Sin => call("sin"),
         UnaryOp::Cos => call("cos"),
         UnaryOp::Floor => call("floor"),
         UnaryOp::Ceil => call("ceil"),
         UnaryOp::Round => call("round_ties_even"),
-        UnaryOp::Tf32 => Text::atom(format!("rt::math::tf32({})", a.text)),
+        UnaryOp::Tf32 => ExprText::atom(format!("rt::math::tf32({})", a.text)),
     }
 }
 
-pub(super) fn binary(op: BinaryOp, a: &Text, b: &Text, dtype: DType) -> Text {
+pub(super) fn binary(op: BinaryOp, a: &ExprText, b: &ExprText, dtype: DType) -> ExprText {
     let operator = match op {
         BinaryOp::And => Some("&&"),
         BinaryOp::Or => Some("||"),
@@ -216,17 +220,17 @@ pub(super) fn binary(op: BinaryOp, a: &Text, b: &Text, dtype: DType) -> Text {
         _ => None,
     };
     if let Some(operator) = operator {
-        return Text::compound(format!("{} {operator} {}", a.operand(), b.operand()));
+        return ExprText::compound(format!("{} {operator} {}", a.operand(), b.operand()));
     }
     let trait_method = match op {
         BinaryOp::Div => "rt::math::Integer::quotient",
         BinaryOp::Rem => "rt::math::Integer::remainder",
         _ => {
             let method = method(op).expect("all others are methods");
-            return Text::atom(format!("{}.{method}({})", a.operand(), b.text));
+            return ExprText::atom(format!("{}.{method}({})", a.operand(), b.text));
         }
     };
-    Text::atom(format!("{trait_method}({}, {})", a.text, b.text))
+    ExprText::atom(format!("{trait_method}({}, {})", a.text, b.text))
 }
 
 fn comparison(op: CompareOp) -> &'static str {
@@ -241,28 +245,28 @@ fn comparison(op: CompareOp) -> &'static str {
 }
 
 /// A conversion as Rust's `as`, also of types for which there is no `as`.
-fn cast(a: &Text, from: DType, to: DType) -> Text {
+fn cast(a: &ExprText, from: DType, to: DType) -> ExprText {
     if from == to {
-        return Text { text: a.text.clone(), is_atom: a.is_atom };
+        return ExprText { text: a.text.clone(), is_atom: a.is_atom };
     }
     let operand = a.operand();
     match (from, to) {
-        (DType::F16 | DType::Bf16, DType::F32) => Text::atom(format!("{operand}.to_f32()")),
+        (DType::F16 | DType::Bf16, DType::F32) => ExprText::atom(format!("{operand}.to_f32()")),
         (DType::F16 | DType::Bf16, _) => {
-            cast(&Text::atom(format!("{operand}.to_f64()")), DType::F64, to)
+            cast(&ExprText::atom(format!("{operand}.to_f64()")), DType::F64, to)
         }
         (DType::F32, DType::F16 | DType::Bf16) => {
-            Text::atom(format!("{}::from_f32({})", element_type(to), a.text))
+            ExprText::atom(format!("{}::from_f32({})", element_type(to), a.text))
         }
         (_, DType::F16 | DType::Bf16) => {
             let wide = cast(a, from, DType::F64);
-            Text::atom(format!("{}::from_f64({})", element_type(to), wide.text))
+            ExprText::atom(format!("{}::from_f64({})", element_type(to), wide.text))
         }
-        (DType::F32 | DType::F64, DType::Bool) => Text::compound(format!("{operand} != 0.0")),
-        (_, DType::Bool) => Text::compound(format!("{operand} != 0")),
+        (DType::F32 | DType::F64, DType::Bool) => ExprText::compound(format!("{operand} != 0.0")),
+        (_, DType::Bool) => ExprText::compound(format!("{operand} != 0")),
         (DType::Bool, DType::F32 | DType::F64) => {
-            Text::compound(format!("{operand} as u8 as {to}"))
+            ExprText::compound(format!("{operand} as u8 as {to}"))
         }
-        _ => Text::compound(format!("{operand} as {to}")),
+        _ => ExprText::compound(format!("{operand} as {to}")),
     }
 }

@@ -8,18 +8,17 @@
 //! the run-time scalars, the parameters and the results, in that order, each in order of
 //! declaration. Buffers are slices of the lengths that their shapes (as stored) say.
 //!
-//! It serves as the variant for machines and types that no machine code is generated for, as the
-//! `reference` of every kernel, and as the second judge: what the interpreter cannot see, such as
-//! a lost parenthesis, rustc does.
+//! It is the fallback for machines and types without machine code, the `reference` of every op, and
+//! a second test oracle: rustc sees lost parentheses, which the interpreter cannot.
 //!
 //! # Invariants
 //!
 //! - The text needs one name from outside: `rt`, the crate `tvmtune-runtime`.
-//! - Loops run one after the other, whatever their kind: the order of the nest.
+//! - Loops of all kinds run serially, in the order of the nest.
 //! - An operand that is not a single token, call or index stands in parentheses.
 
 mod expr;
-mod inner;
+mod innermost;
 mod names;
 
 use std::collections::BTreeMap;
@@ -28,15 +27,15 @@ use tvmtune_ir::dag::{BinaryOp, DType, Reducer, TensorId};
 use tvmtune_ir::poly::{Atom, Poly, VarId};
 use tvmtune_schedule::nest::{Buffer, Guard, Nest, Scope, Stmt};
 
-use inner::{Clamped, Cut};
+use innermost::{RowSlice, TightenedLoop};
 
-pub use expr::{Text, poly};
+pub use expr::{ExprText, poly};
 pub(super) use names::Names;
 
-/// Temporaries up to this many elements live on the stack.
+/// Elements up to which a temporary is on the stack.
 const STACK_ELEMENTS: i64 = 1024;
 
-/// The nest as the text of a Rust function. See the [module documentation](self).
+/// Prints a nest as a Rust function. See the [module documentation](self).
 pub fn print(nest: &Nest) -> String {
     let names = Names::new(nest);
     let mut printer =
@@ -45,12 +44,12 @@ pub fn print(nest: &Nest) -> String {
     printer.text
 }
 
-/// An integer expression as Rust of type `i64`, with what `leaf` gives for dimensions and variables.
+/// Prints an integer expression of type `i64`; `leaf` names dimensions and variables.
 pub fn index(value: &Poly, leaf: &dyn Fn(&Atom) -> String) -> String {
     poly(value, leaf).text
 }
 
-/// The Rust type of elements.
+/// Returns the Rust type of elements.
 pub fn element_type(dtype: DType) -> &'static str {
     match dtype {
         DType::F16 => "rt::half::f16",
@@ -62,7 +61,7 @@ pub fn element_type(dtype: DType) -> &'static str {
 struct Printer<'a> {
     nest: &'a Nest,
     names: Names,
-    /// Elements of slices that stand for elements of buffers, in the innermost loop.
+    /// Row slices that replace buffer accesses in the innermost loop.
     slices: BTreeMap<(TensorId, Poly), String>,
     text: String,
     depth: usize,
@@ -145,7 +144,7 @@ impl Printer<'_> {
                     (Reducer::Sum, _) if dtype.is_float() => format!("{place} += {};", value.text),
                     (Reducer::Prod, _) if dtype.is_float() => format!("{place} *= {};", value.text),
                     (_, op) => {
-                        let old = Text::atom(place.clone());
+                        let old = ExprText::atom(place.clone());
                         format!("{place} = {};", expr::binary(op, &old, &value, dtype).text)
                     }
                 };
@@ -155,10 +154,10 @@ impl Printer<'_> {
     }
 
     fn for_loop(&mut self, var: VarId, name: &str, extent: &Poly, body: &[Stmt]) {
-        let Some(clamped) = inner::clamp(var, extent, body) else {
+        let Some(tightened) = innermost::tighten_bounds(var, extent, body) else {
             return self.counted_loop(var, name, extent, body);
         };
-        let Clamped { outer, extent, body } = clamped;
+        let TightenedLoop { outer, extent, body } = tightened;
         if outer.is_empty() {
             return self.counted_loop(var, name, &extent, body);
         }
@@ -168,10 +167,10 @@ impl Printer<'_> {
     }
 
     fn counted_loop(&mut self, var: VarId, name: &str, extent: &Poly, body: &[Stmt]) {
-        let cuts = self.cuts(var, extent, body);
+        let row_slices = self.row_slices(var, extent, body);
         let mut count = self.poly(extent).operand();
-        // Where there is no iteration, there may be nothing to cut.
-        let may_be_empty = !cuts.is_empty() && extent.as_constant().is_none();
+        // Without iterations, a row slice may be out of bounds.
+        let may_be_empty = !row_slices.is_empty() && extent.as_constant().is_none();
         let count_name = self.names.enter_text(&format!("n_{name}"));
         if may_be_empty {
             self.line(&format!("let {count_name} = {};", self.poly(extent).text));
@@ -180,21 +179,21 @@ impl Printer<'_> {
             count.clone_from(&count_name);
         }
         let mut slices = Vec::new();
-        for cut in &cuts {
-            slices.push(self.cut(cut, &count));
+        for slice_row in &row_slices {
+            slices.push(self.slice_row(slice_row, &count));
         }
         let variable = self.names.enter(var, name);
-        for (cut, slice) in cuts.iter().zip(&slices) {
+        for (slice_row, slice) in row_slices.iter().zip(&slices) {
             let place = format!("{slice}[{variable} as usize]");
-            self.slices.insert((cut.tensor, cut.offset.clone()), place);
+            self.slices.insert((slice_row.tensor, slice_row.offset.clone()), place);
         }
         self.line(&format!("for {variable} in 0..{count} {{"));
         self.depth += 1;
         self.block(body);
         self.close();
         self.names.leave(var);
-        for (cut, slice) in cuts.into_iter().zip(&slices) {
-            self.slices.remove(&(cut.tensor, cut.offset));
+        for (slice_row, slice) in row_slices.into_iter().zip(&slices) {
+            self.slices.remove(&(slice_row.tensor, slice_row.offset));
             self.names.leave_text(slice);
         }
         self.names.leave_text(&count_name);
@@ -203,12 +202,14 @@ impl Printer<'_> {
         }
     }
 
-    /// Cuts a buffer to what a loop of `count` iterations accesses; returns the slice's name.
-    fn cut(&mut self, cut: &Cut, count: &str) -> String {
-        let buffer = self.names.buffer(cut.tensor).to_owned();
+    /// Slices a buffer to the elements that a loop of `count` iterations accesses; returns the slice's
+    /// name.
+    fn slice_row(&mut self, slice_row: &RowSlice, count: &str) -> String {
+        let buffer = self.names.buffer(slice_row.tensor).to_owned();
         let slice = self.names.enter_text(&format!("{buffer}_row"));
-        let (reference, first) = (if cut.written { "&mut " } else { "&" }, self.poly(&cut.first));
-        let from = match cut.first.as_constant() {
+        let (reference, first) =
+            (if slice_row.written { "&mut " } else { "&" }, self.poly(&slice_row.first));
+        let from = match slice_row.first.as_constant() {
             Some(0) => String::new(),
             Some(first) => format!("[{first}..]"),
             None => format!("[{} as usize..]", first.operand()),
@@ -236,7 +237,7 @@ impl Printer<'_> {
         format!("{} < {}", self.poly(&guard.value).text, self.poly(&guard.bound).text)
     }
 
-    fn poly(&self, value: &Poly) -> Text {
+    fn poly(&self, value: &Poly) -> ExprText {
         poly(value, &|leaf| self.names.leaf(leaf))
     }
 }
@@ -254,7 +255,7 @@ fn zero(dtype: DType) -> String {
     }
 }
 
-/// Whether an operation is written as a method, and so needs no parentheses around it.
+/// Returns the method of an operation that is not an operator.
 fn method(op: BinaryOp) -> Option<&'static str> {
     Some(match op {
         BinaryOp::Add => "wrapping_add",

@@ -1,4 +1,4 @@
-//! What things are called in printed text: readable, and never the same twice in one scope.
+//! Unique names in printed text.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use tvmtune_ir::dag::{ScalarId, TensorId};
 use tvmtune_ir::poly::{Atom, VarId};
 use tvmtune_schedule::nest::Nest;
 
-/// Words a name must not be: those of the language, and those the text uses itself.
+/// Reserved words: keywords, and names that the printed text uses.
 const RESERVED: &[&str] = &[
     "Self", "abstract", "as", "async", "await", "become", "box", "break", "const", "continue",
     "crate", "do", "dyn", "else", "enum", "extern", "false", "final", "fn", "for", "gen", "if",
@@ -17,9 +17,9 @@ const RESERVED: &[&str] = &[
 
 /// The names of one nest.
 pub(crate) struct Names {
-    /// Of the dimensions, in order.
+    /// Names of dimensions, in order.
     pub(crate) dims: Vec<String>,
-    /// Of the scalars, in order.
+    /// Names of scalars, in order.
     pub(crate) scalars: Vec<String>,
     buffers: Vec<String>,
     vars: BTreeMap<VarId, String>,
@@ -35,7 +35,7 @@ impl Names {
             vars: BTreeMap::new(),
             in_scope: BTreeSet::new(),
         };
-        // Buffers first: their names are what a reader looks for.
+        // Buffers first: they keep their names in conflicts.
         names.buffers = nest.buffers.iter().map(|it| names.fresh(&it.name)).collect();
         names.scalars = nest.scalars.iter().map(|it| names.fresh(&it.name)).collect();
         names.dims = nest.dims.iter().map(|it| names.fresh(&it.name.to_lowercase())).collect();
@@ -50,7 +50,7 @@ impl Names {
         &self.scalars[scalar.0 as usize]
     }
 
-    /// The name of a dimension or of a variable in scope.
+    /// Returns the name of a dimension or of a variable in scope.
     pub(super) fn leaf(&self, leaf: &Atom) -> String {
         match leaf {
             Atom::Dim(dim) => self.dims[dim.0 as usize].clone(),
@@ -59,7 +59,7 @@ impl Names {
         }
     }
 
-    /// Names a variable, for as long as it is in scope.
+    /// Names a variable while it is in scope.
     pub(super) fn enter(&mut self, var: VarId, wish: &str) -> String {
         let name = self.fresh(wish);
         self.vars.insert(var, name.clone());
@@ -72,7 +72,7 @@ impl Names {
         }
     }
 
-    /// Names something else, for as long as it is in scope.
+    /// Reserves a name for something else while it is in scope.
     pub(super) fn enter_text(&mut self, wish: &str) -> String {
         self.fresh(wish)
     }
@@ -81,7 +81,7 @@ impl Names {
         self.in_scope.remove(name);
     }
 
-    /// `wish`, made an identifier, or with the least number behind it that makes it unique.
+    /// Returns `wish` as an identifier, with the least number appended that makes it unique.
     fn fresh(&mut self, wish: &str) -> String {
         let letter = |it: char| if it.is_ascii_alphanumeric() { it } else { '_' };
         let mut base: String = wish.trim_start_matches("r#").chars().map(letter).collect();

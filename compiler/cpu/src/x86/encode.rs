@@ -24,7 +24,7 @@ pub(super) const RDI: Gpr = Gpr(7);
 
 /// What a memory operand is relative to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Anchor {
+pub(super) enum PhysBase {
     Gpr(Gpr),
     /// The constants behind the code, at that byte.
     Pool(u32),
@@ -33,7 +33,7 @@ pub(super) enum Anchor {
 /// A memory operand: `anchor + index * scale + disp`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mem {
-    pub anchor: Anchor,
+    pub anchor: PhysBase,
     /// A general register other than `rsp`, or the vector register of a gather; and 1, 2, 4 or 8.
     pub index: Option<(u8, u8)>,
     pub disp: i32,
@@ -41,7 +41,7 @@ pub(super) struct Mem {
 
 impl Mem {
     pub(super) fn at(base: Gpr, disp: i32) -> Self {
-        Self { anchor: Anchor::Gpr(base), index: None, disp }
+        Self { anchor: PhysBase::Gpr(base), index: None, disp }
     }
 }
 
@@ -113,7 +113,7 @@ enum Patch {
     Jump { at: usize, to: Label },
 }
 
-/// Code as it grows. See the [module documentation](self).
+/// MachineFunction as it grows. See the [module documentation](self).
 #[derive(Default)]
 pub(super) struct Assembler {
     bytes: Vec<u8>,
@@ -131,7 +131,7 @@ pub(super) struct Constants {
 
 impl Constants {
     /// Where those words lie, aligned to their size.
-    pub(super) fn place(&mut self, words: &[u32]) -> u32 {
+    pub(super) fn intern(&mut self, words: &[u32]) -> u32 {
         if let Some(at) = self.known.get(words) {
             return *at;
         }
@@ -162,7 +162,7 @@ impl Assembler {
             let (at, tail, target) = match *patch {
                 Patch::Pool { at, tail, offset } => (at, tail, pool + offset as usize),
                 Patch::Jump { at, to } => {
-                    (at, 0, self.labels[to.0 as usize].expect("every label is placed"))
+                    (at, 0, self.labels[to.0 as usize].expect("every label is assigned"))
                 }
             };
             let distance = target as i64 - (at + 4 + tail) as i64;
@@ -231,14 +231,14 @@ impl Assembler {
         match rm {
             Rm::Reg(rm) => self.bytes.push(0xc0 | reg | (rm & 7)),
             Rm::Mem(mem) | Rm::Broadcast(mem) => match mem.anchor {
-                Anchor::Pool(offset) => {
+                PhysBase::Pool(offset) => {
                     self.bytes.push(reg | 5);
                     let (at, tail) = (self.bytes.len(), trailer.imm.len());
                     let offset = offset.wrapping_add_signed(mem.disp);
                     self.patches.push(Patch::Pool { at, tail, offset });
                     self.bytes.extend([0; 4]);
                 }
-                Anchor::Gpr(base) => self.memory(reg, base, mem, trailer.unit),
+                PhysBase::Gpr(base) => self.memory(reg, base, mem, trailer.unit),
             },
         }
         self.bytes.extend(trailer.imm);
@@ -487,7 +487,7 @@ fn extension_bits(rm: Rm) -> (u8, u8) {
         Rm::Reg(reg) => (reg >> 4 & 1, reg >> 3 & 1),
         Rm::Mem(mem) | Rm::Broadcast(mem) => {
             let x = mem.index.map_or(0, |(index, _)| index >> 3 & 1);
-            let b = if let Anchor::Gpr(base) = mem.anchor { base.0 >> 3 & 1 } else { 0 };
+            let b = if let PhysBase::Gpr(base) = mem.anchor { base.0 >> 3 & 1 } else { 0 };
             (x, b)
         }
     }

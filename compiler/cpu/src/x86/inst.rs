@@ -1,24 +1,24 @@
-//! Machine instructions on virtual registers: what selection makes and allocation places.
+//! Machine IR: instructions on virtual registers, between selection and register allocation.
 //!
-//! The code of a phase is one flat list. Loops and branches are marked in it by instructions that
-//! nest, so that a position in the list is a point in time for liveness.
+//! The code of a phase is a linear list. Loops and branches are bracketed by instructions that nest,
+//! so that a position in the list is a program point of live intervals.
 //!
 //! # Invariants
 //!
 //! - An instruction reads all its sources before it writes its target, unless it says otherwise.
-//! - A register that a loop or a branch carries has one virtual register; anything else is written
-//!   once and read in the same block.
+//! - A value carried by a loop or merged by a branch has one virtual register, as there are no phis;
+//!   other virtual registers are written once and read in the same block.
 
 use super::encode::Width;
 use super::opcode::Opcode;
 
-/// A register before allocation.
+/// A virtual register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Virt(pub u32);
+pub(super) struct VirtReg(pub u32);
 
-/// The kinds of registers.
+/// The class of a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Class {
+pub(super) enum RegClass {
     /// A vector of the instruction set's width.
     Vector,
     /// One bit for each lane; AVX-512 only.
@@ -27,45 +27,45 @@ pub(super) enum Class {
     Int,
 }
 
-/// A part of the stack frame, by position in [`Code::frame`].
+/// A stack slot, by position in [`MachineFunction::frame`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FrameSlot(pub u32);
+pub(super) struct StackSlot(pub u32);
 
-/// What a place is relative to.
+/// The base of a memory operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
-    Int(Virt),
-    Frame(FrameSlot),
-    /// The constants behind the code.
+pub(super) enum MemBase {
+    Int(VirtReg),
+    Frame(StackSlot),
+    /// An offset into the constant pool behind the code, in bytes.
     Pool(u32),
 }
 
-/// A place in memory: `origin + index * scale + disp`, in bytes.
+/// A memory operand: `origin + index * scale + disp`, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    pub origin: Origin,
-    /// An integer, or the vector of a gather or scatter; and 1, 2, 4 or 8.
-    pub index: Option<(Virt, u8)>,
+pub(super) struct MemOperand {
+    pub origin: MemBase,
+    /// The index register (an integer, or the vector of a gather or scatter) and the scale: 1, 2, 4, 8.
+    pub index: Option<(VirtReg, u8)>,
     pub disp: i32,
 }
 
-impl Place {
+impl MemOperand {
     pub(super) fn pool(offset: u32) -> Self {
-        Self { origin: Origin::Pool(offset), index: None, disp: 0 }
+        Self { origin: MemBase::Pool(offset), index: None, disp: 0 }
     }
 
-    pub(super) fn frame(slot: FrameSlot) -> Self {
-        Self { origin: Origin::Frame(slot), index: None, disp: 0 }
+    pub(super) fn frame(slot: StackSlot) -> Self {
+        Self { origin: MemBase::Frame(slot), index: None, disp: 0 }
     }
 }
 
-/// The source that may be in memory.
+/// A source that may be in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operand {
-    Reg(Virt),
-    Place(Place),
-    /// 32 bits of memory in every lane; AVX-512 only.
-    Broadcast(Place),
+    Reg(VirtReg),
+    Mem(MemOperand),
+    /// An embedded broadcast of 32 bits; AVX-512 only.
+    Broadcast(MemOperand),
 }
 
 /// A VEX or EVEX instruction.
@@ -73,18 +73,18 @@ pub(super) enum Operand {
 pub(super) struct VectorInst {
     pub op: Opcode,
     pub width: Width,
-    pub dst: Option<Virt>,
-    /// Whether what `dst` held is read too: by merging, or because the instruction adds to it.
+    pub dst: Option<VirtReg>,
+    /// `dst` is read too: by merge-masking, or as an operand.
     pub updates: bool,
-    /// The first source: `vvvv`, or of a store, what is stored.
-    pub a: Option<Virt>,
+    /// The first source: `vvvv`, or the value of a store.
+    pub a: Option<VirtReg>,
     /// The last source, or the target of a store.
     pub b: Option<Operand>,
-    /// A third source: the choice of a blend, the mask of a masked move to memory.
-    pub c: Option<Virt>,
-    /// The lanes that take part; AVX-512 only.
-    pub mask: Option<Virt>,
-    /// Whether lanes masked off become 0.
+    /// The third source: the selector of a blend, the mask of an AVX2 masked store.
+    pub c: Option<VirtReg>,
+    /// The opmask of active lanes; AVX-512 only.
+    pub mask: Option<VirtReg>,
+    /// Zero-masking: lanes masked off become 0.
     pub zeroing: bool,
     pub imm: Option<u8>,
 }
@@ -93,10 +93,10 @@ pub(super) struct VectorInst {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IntOperand {
     Const(i64),
-    Reg(Virt),
+    Reg(VirtReg),
 }
 
-/// What the caller passes beside the table.
+/// An argument beside the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Argument {
     Scratch,
@@ -104,115 +104,115 @@ pub(super) enum Argument {
     End,
 }
 
-/// Which lanes a lane-by-lane copy is for.
+/// The active lanes of a scalarized copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LaneMask {
     All,
     /// A mask register, or a vector of truth values.
-    Where(Virt),
+    Where(VirtReg),
 }
 
-/// An element-by-element copy between packed elements in the frame and strided memory.
+/// A scalarized gather or scatter: a copy between packed elements in the frame and strided memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LaneCopy {
-    /// Where the packed elements are, or go; masked off ones are 0 there.
-    pub packed: FrameSlot,
-    /// Where the first of the strided elements is.
-    pub strided: Place,
-    /// Bytes between those.
+    /// The packed elements; those of inactive lanes are loaded as 0.
+    pub packed: StackSlot,
+    /// The first strided element.
+    pub strided: MemOperand,
+    /// Stride, in bytes.
     pub step: IntOperand,
-    /// Bytes of an element: 1, 2 or 4.
+    /// Size of an element in bytes: 1, 2 or 4.
     pub size: u8,
     pub lanes: u32,
     pub mask: LaneMask,
-    /// Keeps one bit for each lane while the copy runs.
-    pub bits: FrameSlot,
-    /// Whether it writes the strided elements, and does not read them.
+    /// Stack slot of the mask, one bit per lane.
+    pub bits: StackSlot,
+    /// The copy is a scatter: it writes the strided elements.
     pub stores: bool,
 }
 
-/// One instruction, or a short fixed sequence.
+/// An instruction, or a pseudo-instruction that expands to a short sequence.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Inst {
     Vector(VectorInst),
     /// `dst = a * b + c`; at most one source is in memory.
     Fma {
-        dst: Virt,
+        dst: VirtReg,
         a: Operand,
         b: Operand,
         c: Operand,
     },
     /// A vector of zeros.
     Zero {
-        dst: Virt,
+        dst: VirtReg,
     },
-    /// The low 32 bits of an integer in every lane.
+    /// A broadcast of the low 32 bits of an integer.
     Splat {
-        dst: Virt,
-        src: Virt,
+        dst: VirtReg,
+        src: VirtReg,
     },
-    /// A mask known when the code is generated.
+    /// A constant mask.
     MaskBits {
-        dst: Virt,
+        dst: VirtReg,
         bits: u16,
     },
     LaneCopy(LaneCopy),
-    /// Brings the line of a place into the first-level cache.
+    /// Prefetches a cache line into L1.
     Prefetch {
-        place: Place,
+        place: MemOperand,
     },
 
-    /// Entry of the argument table, all 8 bytes.
+    /// Loads an entry of the argument table: 8 bytes.
     LoadEntry {
-        dst: Virt,
+        dst: VirtReg,
         entry: u32,
     },
-    /// Entry of the argument table, its low 4 bytes in every lane.
+    /// Broadcasts the low 4 bytes of an entry of the argument table.
     SplatEntry {
-        dst: Virt,
+        dst: VirtReg,
         entry: u32,
     },
     LoadArgument {
-        dst: Virt,
+        dst: VirtReg,
         argument: Argument,
     },
     Copy {
-        dst: Virt,
+        dst: VirtReg,
         src: IntOperand,
     },
     /// `dst = dst + src`
     Add {
-        dst: Virt,
+        dst: VirtReg,
         src: IntOperand,
     },
     /// `dst = dst - src`
     Sub {
-        dst: Virt,
+        dst: VirtReg,
         src: IntOperand,
     },
     /// `dst = dst + src * by`
     MulAdd {
-        dst: Virt,
-        src: Virt,
+        dst: VirtReg,
+        src: VirtReg,
         by: IntOperand,
     },
-    /// `dst = value / by`, or the remainder; both are positive.
-    Quotient {
-        dst: Virt,
-        value: Virt,
+    /// `dst = value / by`, or the remainder; `value >= 0`, `by >= 1`.
+    Divide {
+        dst: VirtReg,
+        value: VirtReg,
         by: IntOperand,
         remainder: bool,
     },
 
-    /// Runs what follows `counter` times, which counts down. Unless `runs`, that may be never.
+    /// Begins a loop of `counter` iterations, counting down; at least one if `runs`.
     LoopBegin {
-        counter: Virt,
+        counter: VirtReg,
         runs: bool,
     },
     LoopEnd {
-        counter: Virt,
+        counter: VirtReg,
     },
-    /// Runs what follows if `value + plus < bound`.
+    /// Begins the branch taken if `value + plus < bound`.
     IfBegin {
         value: IntOperand,
         plus: i64,
@@ -222,30 +222,30 @@ pub(super) enum Inst {
     IfEnd,
 }
 
-/// The code of one phase, before allocation.
-pub(super) struct Code {
+/// The machine IR of a phase.
+pub(super) struct MachineFunction {
     pub insts: Vec<Inst>,
     /// The class of each virtual register.
-    pub classes: Vec<Class>,
-    /// The size of each part of the frame, in bytes; a multiple of 8.
+    pub classes: Vec<RegClass>,
+    /// The size of each stack slot, in bytes; a multiple of 8.
     pub frame: Vec<u32>,
 }
 
-impl Code {
-    pub(super) fn virt(&mut self, class: Class) -> Virt {
+impl MachineFunction {
+    pub(super) fn new_virt_reg(&mut self, class: RegClass) -> VirtReg {
         self.classes.push(class);
-        Virt(self.classes.len() as u32 - 1)
+        VirtReg(self.classes.len() as u32 - 1)
     }
 
-    pub(super) fn slot(&mut self, bytes: u32) -> FrameSlot {
+    pub(super) fn new_stack_slot(&mut self, bytes: u32) -> StackSlot {
         self.frame.push(bytes);
-        FrameSlot(self.frame.len() as u32 - 1)
+        StackSlot(self.frame.len() as u32 - 1)
     }
 }
 
-impl Place {
-    fn each_use(&self, visit: &mut dyn FnMut(Virt)) {
-        if let Origin::Int(virt) = self.origin {
+impl MemOperand {
+    fn for_each_use(&self, visit: &mut dyn FnMut(VirtReg)) {
+        if let MemBase::Int(virt) = self.origin {
             visit(virt);
         }
         if let Some((virt, _)) = self.index {
@@ -255,16 +255,16 @@ impl Place {
 }
 
 impl Operand {
-    fn each_use(&self, visit: &mut dyn FnMut(Virt)) {
+    fn for_each_use(&self, visit: &mut dyn FnMut(VirtReg)) {
         match self {
             Operand::Reg(virt) => visit(*virt),
-            Operand::Place(place) | Operand::Broadcast(place) => place.each_use(visit),
+            Operand::Mem(place) | Operand::Broadcast(place) => place.for_each_use(visit),
         }
     }
 }
 
 impl IntOperand {
-    fn each_use(self, visit: &mut dyn FnMut(Virt)) {
+    fn for_each_use(self, visit: &mut dyn FnMut(VirtReg)) {
         if let IntOperand::Reg(virt) = self {
             visit(virt);
         }
@@ -272,49 +272,48 @@ impl IntOperand {
 }
 
 impl Inst {
-    /// Calls `visit` for each register that is read, repeats included; also for a target that is
-    /// updated.
-    pub(super) fn each_use(&self, visit: &mut dyn FnMut(Virt)) {
+    /// Calls `visit` for each use, repeats included; also for a target that is read.
+    pub(super) fn for_each_use(&self, visit: &mut dyn FnMut(VirtReg)) {
         match self {
             Inst::Vector(it) => {
                 it.dst.filter(|_| it.updates).into_iter().for_each(&mut *visit);
                 it.a.into_iter().chain(it.c).chain(it.mask).for_each(&mut *visit);
                 if let Some(b) = &it.b {
-                    b.each_use(visit);
+                    b.for_each_use(visit);
                 }
             }
             Inst::Fma { a, b, c, .. } => {
                 for operand in [a, b, c] {
-                    operand.each_use(visit);
+                    operand.for_each_use(visit);
                 }
             }
             Inst::LaneCopy(it) => {
-                it.strided.each_use(visit);
-                it.step.each_use(visit);
+                it.strided.for_each_use(visit);
+                it.step.for_each_use(visit);
                 if let LaneMask::Where(mask) = it.mask {
                     visit(mask);
                 }
             }
-            Inst::Prefetch { place } => place.each_use(visit),
+            Inst::Prefetch { place } => place.for_each_use(visit),
             Inst::Splat { src, .. } => visit(*src),
-            Inst::Copy { src, .. } => src.each_use(visit),
+            Inst::Copy { src, .. } => src.for_each_use(visit),
             Inst::Add { dst, src } | Inst::Sub { dst, src } => {
                 visit(*dst);
-                src.each_use(visit);
+                src.for_each_use(visit);
             }
             Inst::MulAdd { dst, src, by } => {
                 visit(*dst);
                 visit(*src);
-                by.each_use(visit);
+                by.for_each_use(visit);
             }
-            Inst::Quotient { value, by, .. } => {
+            Inst::Divide { value, by, .. } => {
                 visit(*value);
-                by.each_use(visit);
+                by.for_each_use(visit);
             }
             Inst::LoopBegin { counter, .. } | Inst::LoopEnd { counter } => visit(*counter),
             Inst::IfBegin { value, bound, .. } => {
-                value.each_use(visit);
-                bound.each_use(visit);
+                value.for_each_use(visit);
+                bound.for_each_use(visit);
             }
             Inst::Zero { .. }
             | Inst::MaskBits { .. }
@@ -326,8 +325,8 @@ impl Inst {
         }
     }
 
-    /// The register that is written, and whether what it held counts too.
-    pub(super) fn target(&self) -> Option<(Virt, bool)> {
+    /// Returns the register that is defined, and whether it is read too.
+    pub(super) fn def(&self) -> Option<(VirtReg, bool)> {
         match self {
             Inst::Vector(it) => it.dst.map(|dst| (dst, it.updates)),
             Inst::Fma { dst, .. }
@@ -338,7 +337,7 @@ impl Inst {
             | Inst::SplatEntry { dst, .. }
             | Inst::LoadArgument { dst, .. }
             | Inst::Copy { dst, .. }
-            | Inst::Quotient { dst, .. } => Some((*dst, false)),
+            | Inst::Divide { dst, .. } => Some((*dst, false)),
             Inst::Add { dst, .. } | Inst::Sub { dst, .. } | Inst::MulAdd { dst, .. } => {
                 Some((*dst, true))
             }

@@ -1,117 +1,122 @@
-//! When each virtual register holds something that is still needed.
+//! Live intervals of virtual registers.
 //!
-//! In: the instructions of a phase. Out: [`Interval`]s, each to live in one place. Next:
-//! [`super::regalloc`].
+//! In: the machine IR of a phase. Out: [`LiveInterval`]s. Next: [`super::regalloc`].
 //!
-//! A register that is written several times has several intervals where it can: they need not
-//! share a place. Where control flow joins, they must, so a value that a loop carries stays
-//! throughout the loop, and one that a branch may change stays throughout the branch.
+//! Live ranges are split at definitions (renaming): a register that is written several times has
+//! several intervals, which need not share a location. Where control flow merges they must, so a
+//! loop-carried value is live throughout the loop, and a value that a branch may change throughout
+//! the branch.
+//!
+//! ```text
+//! upward-exposed uses and definitions of each region   (forward pass, `RegionScan`)
+//! live intervals                                       (backward pass, `IntervalBuilder`)
+//! ```
 //!
 //! # Invariants
 //!
-//! - Instruction `i` reads at time `2 * i` and writes at time `2 * i + 1`, so that a target may
-//!   take the place of a source that is read for the last time.
+//! - Instruction `i` reads at program point `2 * i` and writes at `2 * i + 1`, so that a target may
+//!   share the register of a source that dies.
 //! - Intervals of one register do not overlap; all are sorted by start.
 
 use std::collections::BTreeMap;
 
-use super::inst::{Code, Inst, Virt};
+use super::inst::{Inst, MachineFunction, VirtReg};
 
-/// A stretch of time for which a register keeps one place.
+/// A range of program points in which a virtual register keeps one location.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Interval {
-    pub virt: Virt,
+pub(super) struct LiveInterval {
+    pub virt: VirtReg,
     pub start: u32,
-    /// The last time at which the place is used.
+    /// The last program point at which the location is used.
     pub end: u32,
-    /// How often it is read and written, guessed from the depth of loops.
+    /// Spill weight: uses and definitions, each times 8 to the depth of its loops.
     pub weight: f32,
 }
 
-/// Iterations that a loop is guessed to have.
+/// Estimated trip count of a loop.
 const TRIPS: f32 = 8.0;
 
-/// What a loop or branch does to the registers that outlive a block.
+/// Uses and definitions of global registers in a loop or branch.
 #[derive(Default)]
 struct Region {
-    /// Read before they are written for certain: they come from before, or around the loop.
-    exposed: Vec<Virt>,
-    /// Written somewhere inside.
-    written: Vec<Virt>,
-    /// Written on both sides of a branch, and not before it.
-    fresh: Vec<Virt>,
+    /// Upward-exposed uses: read before a definition that dominates the use.
+    upward_exposed: Vec<VirtReg>,
+    /// Defined inside.
+    written: Vec<VirtReg>,
+    /// Defined on both sides of a branch, and not before it.
+    written_on_both: Vec<VirtReg>,
 }
 
 /// Finds the intervals of all registers.
-pub(super) fn intervals(code: &Code) -> Vec<Interval> {
-    let regions = Regions::find(code);
+pub(super) fn live_intervals(code: &MachineFunction) -> Vec<LiveInterval> {
+    let regions = Regions::scan(code);
     let n = code.classes.len();
-    let mut scan = Scan {
+    let mut scan = IntervalBuilder {
         regions,
         ends: vec![None; n],
         weights: vec![0.0; n],
         pins: vec![0; n],
         pinned: Vec::new(),
-        found: Vec::new(),
+        live_intervals: Vec::new(),
     };
     scan.run(&code.insts);
-    scan.found
+    scan.live_intervals
 }
 
-/// The regions, by the instruction that closes them; of a branch, also by its `Else`.
+/// Regions by the instruction that closes them; branches also by their `Else`.
 struct Regions(BTreeMap<usize, Region>);
 
-/// An open region during the walk.
-struct Open {
+/// An open region.
+struct OpenRegion {
     start: usize,
-    /// How many entries the log had.
+    /// Length of the log where the region opened.
     log: usize,
     is_loop: bool,
     region: Region,
-    /// What the first side of a branch wrote.
-    then: Vec<Virt>,
+    /// Definitions on the first side of a branch.
+    then: Vec<VirtReg>,
 }
 
-struct Find<'a> {
-    code: &'a Code,
-    /// Whether a register occurs in more than one block.
-    outlives: Vec<bool>,
-    /// One more than where each register was last written for certain; 0 is never.
+struct RegionScan<'a> {
+    code: &'a MachineFunction,
+    /// Registers that occur in more than one block.
+    is_global: Vec<bool>,
+    /// One more than the position of the last dominating definition; 0 for none.
     written_at: Vec<usize>,
-    /// What `written_at` was, to be undone where control flow joins.
-    log: Vec<(Virt, usize)>,
-    open: Vec<Open>,
+    /// Former values of `written_at`, restored where control flow merges.
+    log: Vec<(VirtReg, usize)>,
+    open: Vec<OpenRegion>,
     closed: BTreeMap<usize, Region>,
 }
 
 impl Regions {
-    fn find(code: &Code) -> Self {
+    fn scan(code: &MachineFunction) -> Self {
         let n = code.classes.len();
-        let mut find = Find {
+        let mut scan = RegionScan {
             code,
-            outlives: outlives(code),
+            is_global: is_global(code),
             written_at: vec![0; n],
             log: Vec::new(),
             open: Vec::new(),
             closed: BTreeMap::new(),
         };
-        find.run();
-        Regions(find.closed)
+        scan.run();
+        Regions(scan.closed)
     }
 }
 
-/// Which registers occur in more than one block.
-fn outlives(code: &Code) -> Vec<bool> {
+/// Finds the registers that occur in more than one block.
+fn is_global(code: &MachineFunction) -> Vec<bool> {
     let mut block = 0;
     let mut home = vec![None; code.classes.len()];
     let mut result = vec![false; code.classes.len()];
     for inst in &code.insts {
-        let mut occurs = |virt: Virt| {
+        let mut occurs = |virt: VirtReg| {
             let at = virt.0 as usize;
             result[at] |= *home[at].get_or_insert(block) != block;
         };
-        inst.each_use(&mut occurs);
-        if let Some((virt, _)) = inst.target() {
+        inst.for_each_use(&mut occurs);
+        if let Some((virt, _)) = inst.def() {
             occurs(virt);
         }
         if is_boundary(inst) {
@@ -132,39 +137,39 @@ fn is_boundary(inst: &Inst) -> bool {
     )
 }
 
-impl Find<'_> {
+impl RegionScan<'_> {
     fn run(&mut self) {
         let code = self.code;
         for (at, inst) in code.insts.iter().enumerate() {
-            inst.each_use(&mut |virt| self.read(virt));
-            if let Some((virt, _)) = inst.target() {
+            inst.for_each_use(&mut |virt| self.read(virt));
+            if let Some((virt, _)) = inst.def() {
                 self.write(virt, at);
             }
             match inst {
                 Inst::LoopBegin { .. } => self.enter(at, true),
                 Inst::IfBegin { .. } => self.enter(at, false),
-                Inst::Else => self.turn(at),
-                Inst::IfEnd => self.join(at),
-                Inst::LoopEnd { .. } => self.leave_loop(at),
+                Inst::Else => self.enter_else(at),
+                Inst::IfEnd => self.close_branch(at),
+                Inst::LoopEnd { .. } => self.close_loop(at),
                 _ => {}
             }
         }
     }
 
-    fn read(&mut self, virt: Virt) {
+    fn read(&mut self, virt: VirtReg) {
         let written = self.written_at[virt.0 as usize];
-        if !self.outlives[virt.0 as usize] {
+        if !self.is_global[virt.0 as usize] {
             return;
         }
         for open in self.open.iter_mut().rev().take_while(|it| it.start >= written) {
-            if open.is_loop && open.region.exposed.last() != Some(&virt) {
-                open.region.exposed.push(virt);
+            if open.is_loop && open.region.upward_exposed.last() != Some(&virt) {
+                open.region.upward_exposed.push(virt);
             }
         }
     }
 
-    fn write(&mut self, virt: Virt, at: usize) {
-        if !self.outlives[virt.0 as usize] {
+    fn write(&mut self, virt: VirtReg, at: usize) {
+        if !self.is_global[virt.0 as usize] {
             return;
         }
         let written = &mut self.written_at[virt.0 as usize];
@@ -177,11 +182,11 @@ impl Find<'_> {
 
     fn enter(&mut self, start: usize, is_loop: bool) {
         let (region, then) = (Region::default(), Vec::new());
-        self.open.push(Open { start, log: self.log.len(), is_loop, region, then });
+        self.open.push(OpenRegion { start, log: self.log.len(), is_loop, region, then });
     }
 
-    /// Forgets what was written for certain since the log had `len` entries.
-    fn undo(&mut self, len: usize) -> Vec<Virt> {
+    /// Restores `written_at` to the state at length `len` of the log; returns the undone registers.
+    fn undo(&mut self, len: usize) -> Vec<VirtReg> {
         let undone: Vec<_> = self.log.drain(len..).rev().collect();
         for (virt, written) in &undone {
             self.written_at[virt.0 as usize] = *written;
@@ -189,17 +194,17 @@ impl Find<'_> {
         undone.into_iter().map(|it| it.0).collect()
     }
 
-    /// From the first side of a branch to the second.
-    fn turn(&mut self, at: usize) {
+    /// Begins the second side of a branch.
+    fn enter_else(&mut self, at: usize) {
         let log = self.open.last().expect("regions nest").log;
         let then = self.undo(log);
         let open = self.open.last_mut().expect("regions nest");
         open.then = then;
-        let written = tidy(&mut open.region.written);
+        let written = sort_dedup(&mut open.region.written);
         self.closed.insert(at, Region { written, ..Region::default() });
     }
 
-    fn join(&mut self, at: usize) {
+    fn close_branch(&mut self, at: usize) {
         let mut open = self.open.pop().expect("regions nest");
         let otherwise = self.undo(open.log);
         let mut both = open.then;
@@ -209,7 +214,7 @@ impl Find<'_> {
         for virt in both {
             let written = &mut self.written_at[virt.0 as usize];
             if *written == 0 {
-                open.region.fresh.push(virt);
+                open.region.written_on_both.push(virt);
             }
             self.log.push((virt, *written));
             *written = at + 1;
@@ -217,7 +222,7 @@ impl Find<'_> {
         self.close(at, open.region);
     }
 
-    fn leave_loop(&mut self, at: usize) {
+    fn close_loop(&mut self, at: usize) {
         let open = self.open.pop().expect("regions nest");
         if !runs(&self.code.insts[open.start]) {
             self.undo(open.log);
@@ -226,8 +231,8 @@ impl Find<'_> {
     }
 
     fn close(&mut self, at: usize, mut region: Region) {
-        tidy(&mut region.written);
-        tidy(&mut region.exposed);
+        sort_dedup(&mut region.written);
+        sort_dedup(&mut region.upward_exposed);
         if let Some(outer) = self.open.last_mut() {
             outer.region.written.extend(&region.written);
         }
@@ -235,7 +240,7 @@ impl Find<'_> {
     }
 }
 
-fn tidy(virts: &mut Vec<Virt>) -> Vec<Virt> {
+fn sort_dedup(virts: &mut Vec<VirtReg>) -> Vec<VirtReg> {
     virts.sort_unstable();
     virts.dedup();
     virts.clone()
@@ -245,20 +250,20 @@ fn runs(begin: &Inst) -> bool {
     matches!(begin, Inst::LoopBegin { runs: true, .. })
 }
 
-/// The walk from the last instruction to the first.
-struct Scan {
+/// The backward pass.
+struct IntervalBuilder {
     regions: Regions,
-    /// When the interval that is open ends.
+    /// Ends of the open intervals, by register.
     ends: Vec<Option<u32>>,
     weights: Vec<f32>,
-    /// How many open regions a register must stay throughout.
+    /// Number of open regions in which a register is live throughout.
     pins: Vec<u32>,
-    /// For each open region, which those are.
-    pinned: Vec<Vec<Virt>>,
-    found: Vec<Interval>,
+    /// Those registers, by open region.
+    pinned: Vec<Vec<VirtReg>>,
+    live_intervals: Vec<LiveInterval>,
 }
 
-impl Scan {
+impl IntervalBuilder {
     fn run(&mut self, insts: &[Inst]) {
         let starts = loop_starts(insts);
         let mut weight = 1.0;
@@ -277,49 +282,53 @@ impl Scan {
                 }
                 Inst::IfBegin { .. } => {
                     self.leave();
-                    for virt in
-                        self.regions.0.remove(&starts[&at]).into_iter().flat_map(|it| it.fresh)
+                    for virt in self
+                        .regions
+                        .0
+                        .remove(&starts[&at])
+                        .into_iter()
+                        .flat_map(|it| it.written_on_both)
                     {
                         self.close(virt, now);
                     }
                 }
                 _ => {}
             }
-            if let Some((virt, updates)) = inst.target() {
+            if let Some((virt, updates)) = inst.def() {
                 self.open(virt, now + 1);
                 self.weights[virt.0 as usize] += weight;
                 if !updates {
                     self.close(virt, now + 1);
                 }
             }
-            inst.each_use(&mut |virt| {
+            inst.for_each_use(&mut |virt| {
                 self.open(virt, now);
                 self.weights[virt.0 as usize] += weight;
             });
         }
         for virt in 0..self.ends.len() as u32 {
-            self.close(Virt(virt), 0);
+            self.close(VirtReg(virt), 0);
         }
-        self.found.reverse();
+        self.live_intervals.reverse();
     }
 
-    fn open(&mut self, virt: Virt, end: u32) {
+    fn open(&mut self, virt: VirtReg, end: u32) {
         self.ends[virt.0 as usize].get_or_insert(end);
     }
 
-    /// Ends, that is begins, an interval, unless the register must stay.
-    fn close(&mut self, virt: Virt, start: u32) {
+    /// Closes an interval at its start, unless the register is pinned by a region.
+    fn close(&mut self, virt: VirtReg, start: u32) {
         let at = virt.0 as usize;
         if self.pins[at] > 0 {
             return;
         }
         if let Some(end) = self.ends[at].take() {
             let weight = std::mem::take(&mut self.weights[at]);
-            self.found.push(Interval { virt, start, end, weight });
+            self.live_intervals.push(LiveInterval { virt, start, end, weight });
         }
     }
 
-    fn pin(&mut self, virts: Vec<Virt>, end: u32) {
+    fn pin(&mut self, virts: Vec<VirtReg>, end: u32) {
         for virt in &virts {
             self.open(*virt, end);
             self.pins[virt.0 as usize] += 1;
@@ -328,23 +337,24 @@ impl Scan {
     }
 
     fn enter_loop(&mut self, at: usize, runs: bool) {
-        let Region { mut exposed, written, .. } = self.regions.0.remove(&at).unwrap_or_default();
-        // If the loop may not run, what it writes may be what was there before.
-        let kept = |it: &Virt| !runs && self.ends[it.0 as usize].is_some();
-        exposed.extend(written.into_iter().filter(kept));
-        self.pin(tidy(&mut exposed), 2 * at as u32 + 1);
+        let Region { mut upward_exposed, written, .. } =
+            self.regions.0.remove(&at).unwrap_or_default();
+        // If the loop may run zero times, its definitions merge with earlier ones.
+        let kept = |it: &VirtReg| !runs && self.ends[it.0 as usize].is_some();
+        upward_exposed.extend(written.into_iter().filter(kept));
+        self.pin(sort_dedup(&mut upward_exposed), 2 * at as u32 + 1);
     }
 
     fn enter_branch(&mut self, at: usize) {
         let written = self.regions.0.get(&at).map(|it| it.written.clone()).unwrap_or_default();
-        let live = |it: &Virt| self.ends[it.0 as usize].is_some();
+        let live = |it: &VirtReg| self.ends[it.0 as usize].is_some();
         self.pin(written.into_iter().filter(live).collect(), 2 * at as u32 + 1);
     }
 
-    /// What the second side needs, the first side must not lose.
+    /// Keeps live-ins of the second side live throughout the first.
     fn keep_in_first_side(&mut self, at: usize) {
         let written = self.regions.0.remove(&at).unwrap_or_default().written;
-        let live: Vec<Virt> =
+        let live: Vec<VirtReg> =
             written.into_iter().filter(|it| self.ends[it.0 as usize].is_some()).collect();
         for virt in &live {
             self.pins[virt.0 as usize] += 1;
@@ -359,7 +369,7 @@ impl Scan {
     }
 }
 
-/// For each end of a loop, where it begins; for each begin of a branch, where it ends.
+/// Maps each end of a loop to its begin, and each begin of a branch to its end.
 fn loop_starts(insts: &[Inst]) -> BTreeMap<usize, usize> {
     let mut open = Vec::new();
     let mut result = BTreeMap::new();

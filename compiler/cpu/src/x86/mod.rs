@@ -1,16 +1,15 @@
-//! Step 6 of 12, for x86-64: a kernel to machine code.
+//! Step 6 of 12, for x86-64: vector code to machine code.
 //!
 //! ```text
-//! dsl -> dag -> schedule -> nest -> kernel -> [codegen] -> compile -> measure -> ...
+//! dsl -> dag -> schedule -> nest -> vector code -> [codegen] -> compile -> measure -> ...
 //! ```
 //!
-//! In: a [`Kernel`]. Out: [`MachineCode`], a blob of bytes for each phase. Next: the worker maps
+//! In: a [`VectorCode`]. Out: [`MachineCode`], a blob of bytes for each phase. Next: the worker maps
 //! the blobs to measure them, and the macro embeds the same blobs.
 //!
-//! Walk: `address.rs` plans which addresses are kept in registers, `select` makes instructions of
-//! statements (`inst.rs` has their data), `liveness.rs` and `regalloc.rs` give them registers,
-//! `spill.rs` helps where those run out, and `emit` writes bytes through `encode.rs` and the table
-//! in `opcode.rs`.
+//! Passes: `induction` reduces the strength of addresses, `select` selects instructions (`inst`),
+//! `liveness` and `regalloc` allocate `registers` by linear scan, `spill` inserts spill code with
+//! `stack` slots, and `emit` writes bytes through `encode` and the table in `opcode`.
 //!
 //! # What a blob is
 //!
@@ -21,45 +20,46 @@
 //!
 //! # Invariants
 //!
-//! - Every kernel assembles: what does not fit registers goes to the stack.
-//! - No instruction is reordered, merged or dropped: the mix was decided in [`crate::kernel`].
+//! - All vector code assembles: registers that do not fit are spilled.
+//! - No instruction is reordered, merged or dropped: [`crate::vector`] decides the mix.
 //! - Memory of lanes that are masked off is not touched.
 
-mod address;
 mod emit;
 mod encode;
+mod induction;
 mod inst;
 mod liveness;
 mod opcode;
 mod regalloc;
+mod registers;
 mod select;
 mod spill;
+mod stack;
 
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod tests_int;
 
-use crate::kernel::Kernel;
-pub use regalloc::RegisterFile;
+use crate::vector::VectorCode;
+pub use registers::RegisterFile;
 
-/// The code of a kernel. See the [module documentation](self).
+/// Machine code. See the [module documentation](self).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineCode {
-    /// A blob for each phase of the kernel, in order.
+    /// A blob for each phase, in order.
     pub phases: Vec<Vec<u8>>,
-    /// How many times a vector had to move to the stack for want of registers. A schedule that
-    /// causes many is not a good one.
+    /// Number of vector intervals that were spilled; many indicate a bad schedule.
     pub spills: u32,
 }
 
-/// Assembles a kernel.
-pub fn assemble(kernel: &Kernel) -> MachineCode {
+/// Assembles vector code.
+pub fn assemble(kernel: &VectorCode) -> MachineCode {
     assemble_in(kernel, RegisterFile::of(kernel.isa))
 }
 
-/// Assembles a kernel with fewer registers than there are: for tests of what happens then.
-pub fn assemble_in(kernel: &Kernel, file: RegisterFile) -> MachineCode {
+/// Assembles vector code with a smaller register file, for tests of spilling.
+pub fn assemble_in(kernel: &VectorCode, file: RegisterFile) -> MachineCode {
     let mut result = MachineCode { phases: Vec::new(), spills: 0 };
     for phase in &kernel.phases {
         let mut asm = encode::Assembler::default();

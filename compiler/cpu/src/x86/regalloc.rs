@@ -1,211 +1,189 @@
-//! Which interval lives in which register, and which in the frame.
+//! Linear-scan register allocation over split live intervals, with spill weights.
 //!
-//! In: [`Code`]. Out: the code, changed where vectors had to move to the frame, and an
-//! [`Assignment`]. Next: [`super::emit`].
+//! In: a [`MachineFunction`]. Out: the function with spill code for vectors, and an [`Assignment`].
+//! Next: [`super::emit`].
 //!
-//! Integers and masks in the frame need no change of the code: the emitter moves them through
-//! registers that are set aside. There are none to spare among vectors, so instructions are
-//! rewritten ([`super::spill`]) and allocation starts over, until everything fits.
+//! Spilled integers and masks need no spill code: the emitter reloads them through reserved scratch
+//! registers. No vector register is reserved, so vector spills rewrite instructions
+//! ([`super::spill`]), and allocation starts over until all vectors fit.
 //!
 //! # Source
 //!
-//! Linear scan (Poletto and Sarkar, 1999), which gives up the interval that is used least; here by
-//! guessed uses, not by its end.
+//! Poletto and Sarkar, "Linear Scan Register Allocation" (1999). The spilled interval is the one of
+//! least weight (estimated uses, as in Chaitin, 1982), not the one that ends last.
 
-use super::inst::{Class, Code, Inst, Operand, Virt};
-use super::liveness::{Interval, intervals};
+use super::inst::{Inst, MachineFunction, Operand, RegClass, VirtReg};
+use super::liveness::{LiveInterval, live_intervals};
+use super::registers::RegisterFile;
 use super::spill;
-use tvmtune_ir::target::Isa;
+use super::stack::StackSlots;
 
-/// Where an interval lives.
+/// The location of an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Location {
-    /// A register of its class, counted from 0 among those to be had.
+    /// An allocatable register of its class, by index.
     Register(u8),
-    /// So many bytes into the part of the frame for spilled integers and masks.
+    /// An offset in the spill area for integers and masks, in bytes.
     Frame(u32),
 }
 
-/// An interval and its place.
+/// An interval with its location.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Placed {
-    pub virt: Virt,
+pub(super) struct Assigned {
+    pub virt: VirtReg,
     pub start: u32,
     pub location: Location,
 }
 
-/// Places for everything, by start.
+/// Locations of all intervals, by start.
 pub(super) struct Assignment {
-    pub placed: Vec<Placed>,
-    /// Bytes for spilled integers and masks.
+    pub assigned: Vec<Assigned>,
+    /// Size of the spill area for integers and masks, in bytes.
     pub frame_bytes: u32,
-    /// Vectors that moved to the frame.
+    /// Number of spilled vector intervals.
     pub spills: u32,
 }
 
-/// How many registers of each class there are to be had.
-#[derive(Clone, Copy, Debug)]
-pub struct RegisterFile {
-    /// Vector registers; at least 4.
-    pub vectors: usize,
-    /// Mask registers, for AVX-512.
-    pub masks: usize,
-    /// General registers for addresses and counters.
-    pub ints: usize,
-}
-
-impl RegisterFile {
-    /// All that the instruction set has, but for those that code generation needs itself.
-    pub fn of(isa: Isa) -> Self {
-        Self {
-            vectors: isa.registers() as usize,
-            masks: MASKS.len(),
-            ints: super::emit::INTS.len(),
-        }
-    }
-}
-
-/// Mask registers to be had: `k0` means no mask, and two are the emitter's.
-pub(super) const MASKS: [u8; 5] = [1, 2, 3, 4, 5];
-
-/// Allocates registers; changes the code until its vectors fit.
-pub(super) fn allocate(code: &mut Code, file: RegisterFile, vector_bytes: u32) -> Assignment {
+/// Allocates registers; inserts spill code until all vectors fit.
+pub(super) fn allocate(
+    code: &mut MachineFunction,
+    file: RegisterFile,
+    vector_bytes: u32,
+) -> Assignment {
     let mut spills = 0;
-    // Registers made by spilling are needed for one instruction only: spilling them again would
-    // not help.
+    // Registers made by spill code live for one instruction: spilling them again would not help.
     let spillable = code.classes.len() as u32;
     loop {
-        let intervals = intervals(code);
-        let mut scan = Scan::new(code, file, spillable);
-        for (at, interval) in intervals.iter().enumerate() {
-            scan.place(&intervals, at, interval);
+        let live_intervals = live_intervals(code);
+        let mut scan = LinearScan::new(code, file, spillable);
+        for (at, interval) in live_intervals.iter().enumerate() {
+            scan.place(&live_intervals, at, interval);
         }
-        let spilled: Vec<Interval> = (intervals.iter().zip(&scan.places))
+        let spilled: Vec<LiveInterval> = (live_intervals.iter().zip(&scan.assigned_registers))
             .filter(|(it, place)| {
-                place.is_none() && code.classes[it.virt.0 as usize] == Class::Vector
+                place.is_none() && code.classes[it.virt.0 as usize] == RegClass::Vector
             })
             .map(|(it, _)| *it)
             .collect();
         if spilled.is_empty() {
-            return finish(code, &intervals, &scan.places, spills);
+            return finish(code, &live_intervals, &scan.assigned_registers, spills);
         }
         spills += spilled.len() as u32;
         spill::rewrite(code, &spilled, vector_bytes);
     }
 }
 
-fn finish(code: &Code, intervals: &[Interval], places: &[Option<u8>], spills: u32) -> Assignment {
-    let mut slots = Slots::default();
-    let mut placed = Vec::with_capacity(intervals.len());
-    for (interval, place) in intervals.iter().zip(places) {
+fn finish(
+    code: &MachineFunction,
+    live_intervals: &[LiveInterval],
+    assigned_registers: &[Option<u8>],
+    spills: u32,
+) -> Assignment {
+    let mut slots = StackSlots::default();
+    let mut assigned = Vec::with_capacity(live_intervals.len());
+    for (interval, place) in live_intervals.iter().zip(assigned_registers) {
         let location = match place {
             Some(register) => Location::Register(*register),
             None => Location::Frame(slots.take(interval) * 8),
         };
-        placed.push(Placed { virt: interval.virt, start: interval.start, location });
+        assigned.push(Assigned { virt: interval.virt, start: interval.start, location });
     }
-    debug_assert_eq!(intervals.len(), places.len(), "of {} registers", code.classes.len());
-    Assignment { placed, frame_bytes: slots.len() * 8, spills }
+    debug_assert_eq!(
+        live_intervals.len(),
+        assigned_registers.len(),
+        "of {} registers",
+        code.classes.len()
+    );
+    Assignment { assigned, frame_bytes: slots.len() * 8, spills }
 }
 
-/// Parts of the frame, reused when an interval ends.
-#[derive(Default)]
-pub(super) struct Slots {
-    ends: Vec<u32>,
-}
-
-impl Slots {
-    /// A part that is free from the interval's start to its end. Intervals come by start.
-    pub(super) fn take(&mut self, interval: &Interval) -> u32 {
-        let free = self.ends.iter().position(|end| *end < interval.start);
-        let at = free.unwrap_or(self.ends.len());
-        if at == self.ends.len() {
-            self.ends.push(0);
-        }
-        self.ends[at] = interval.end;
-        at as u32
-    }
-
-    pub(super) fn len(&self) -> u32 {
-        self.ends.len() as u32
-    }
-}
-
-struct Scan<'a> {
-    code: &'a Code,
+struct LinearScan<'a> {
+    code: &'a MachineFunction,
     spillable: u32,
-    /// For each class, which interval each register holds.
+    /// The active interval of each register, by class.
     files: [Vec<Option<usize>>; 3],
-    /// For each interval so far, its register; `None` is the frame.
-    places: Vec<Option<u8>>,
-    /// The place each virtual register had last.
-    latest: Vec<Option<u8>>,
+    /// The register of each interval so far; `None` if spilled.
+    assigned_registers: Vec<Option<u8>>,
+    /// The last register of each virtual register, for hints.
+    last_register: Vec<Option<u8>>,
 }
 
-impl<'a> Scan<'a> {
-    fn new(code: &'a Code, file: RegisterFile, spillable: u32) -> Self {
+impl<'a> LinearScan<'a> {
+    fn new(code: &'a MachineFunction, file: RegisterFile, spillable: u32) -> Self {
         let sizes = [file.vectors, file.masks, file.ints];
         let files = sizes.map(|it| vec![None; it]);
-        Self { code, spillable, files, places: Vec::new(), latest: vec![None; code.classes.len()] }
+        Self {
+            code,
+            spillable,
+            files,
+            assigned_registers: Vec::new(),
+            last_register: vec![None; code.classes.len()],
+        }
     }
 
-    fn place(&mut self, intervals: &[Interval], at: usize, interval: &Interval) {
+    fn place(&mut self, live_intervals: &[LiveInterval], at: usize, interval: &LiveInterval) {
         let class = self.code.classes[interval.virt.0 as usize] as usize;
-        for held in &mut self.files[class] {
-            if held.is_some_and(|it| intervals[it].end < interval.start) {
-                *held = None;
+        for active in &mut self.files[class] {
+            if active.is_some_and(|it| live_intervals[it].end < interval.start) {
+                *active = None;
             }
         }
-        let place = self.free(class, interval).or_else(|| self.evict(intervals, class, interval));
-        self.places.push(place);
-        self.latest[interval.virt.0 as usize] = place;
+        let place = self
+            .free(class, interval)
+            .or_else(|| self.spill_cheapest(live_intervals, class, interval));
+        self.assigned_registers.push(place);
+        self.last_register[interval.virt.0 as usize] = place;
         if let Some(register) = place {
             self.files[class][register as usize] = Some(at);
         }
     }
 
-    /// A register that is free, of a source if one is: an addend that the target replaces, or
-    /// what is copied.
-    fn free(&self, class: usize, interval: &Interval) -> Option<u8> {
+    /// Finds a free register, preferably one of the hints (coalescing).
+    fn free(&self, class: usize, interval: &LiveInterval) -> Option<u8> {
         let file = &self.files[class];
         let is_free = |it: &u8| file[*it as usize].is_none();
         let hints = hints(&self.code.insts[interval.start as usize / 2]);
         let hint = hints.into_iter().flatten().find_map(|it| {
             let same_class = self.code.classes[it.0 as usize] as usize == class;
-            self.latest[it.0 as usize].filter(|it| same_class && is_free(it))
+            self.last_register[it.0 as usize].filter(|it| same_class && is_free(it))
         });
         hint.or_else(|| (0..file.len() as u8).find(is_free))
     }
 
-    /// Frees the register of the interval that is used least, if that is not the new one.
-    fn evict(&mut self, intervals: &[Interval], class: usize, new: &Interval) -> Option<u8> {
-        // Vectors come back through registers, so those made for that must have one. Integers and
-        // masks come back through the emitter's own.
-        let is_vector = class == Class::Vector as usize;
-        let is_short = |it: &Interval| it.virt.0 >= self.spillable || it.end <= it.start + 1;
-        let can_spill = |it: &Interval| !is_vector || !is_short(it);
-        let cost = |it: &Interval| (it.weight, std::cmp::Reverse(it.end));
-        let held = self.files[class].iter().enumerate();
-        let cheapest = held
+    /// Spills the active interval of least weight and returns its register; `None` if the new interval
+    /// weighs least.
+    fn spill_cheapest(
+        &mut self,
+        live_intervals: &[LiveInterval],
+        class: usize,
+        new: &LiveInterval,
+    ) -> Option<u8> {
+        // Intervals of spill code for vectors must have registers.
+        let is_vector = class == RegClass::Vector as usize;
+        let is_short = |it: &LiveInterval| it.virt.0 >= self.spillable || it.end <= it.start + 1;
+        let can_spill = |it: &LiveInterval| !is_vector || !is_short(it);
+        let cost = |it: &LiveInterval| (it.weight, std::cmp::Reverse(it.end));
+        let active = self.files[class].iter().enumerate();
+        let cheapest = active
             .filter_map(|(register, it)| Some((register as u8, (*it)?)))
-            .filter(|(_, it)| can_spill(&intervals[*it]))
+            .filter(|(_, it)| can_spill(&live_intervals[*it]))
             .min_by(|a, b| {
-                let (a, b) = (cost(&intervals[a.1]), cost(&intervals[b.1]));
+                let (a, b) = (cost(&live_intervals[a.1]), cost(&live_intervals[b.1]));
                 a.0.total_cmp(&b.0).then(a.1.cmp(&b.1))
             });
         let (register, victim) = match cheapest {
-            Some(it) if !can_spill(new) || cost(&intervals[it.1]) < cost(new) => it,
+            Some(it) if !can_spill(new) || cost(&live_intervals[it.1]) < cost(new) => it,
             Some(_) => return None,
             None if can_spill(new) => return None,
-            None => unreachable!("an instruction needs more registers than there are"),
+            None => unreachable!("an instruction register_need more registers than there are"),
         };
-        self.places[victim] = None;
+        self.assigned_registers[victim] = None;
         Some(register)
     }
 }
 
-/// Registers that the target of an instruction would best share, most wanted first.
-fn hints(inst: &Inst) -> [Option<Virt>; 3] {
+/// Register hints of an instruction's target, best first.
+fn hints(inst: &Inst) -> [Option<VirtReg>; 3] {
     let register = |it: &Operand| if let Operand::Reg(virt) = it { Some(*virt) } else { None };
     match inst {
         Inst::Fma { a, b, c, .. } => [register(c), register(a), register(b)],

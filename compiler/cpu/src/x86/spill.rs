@@ -1,61 +1,68 @@
-//! Rewrites instructions whose vectors moved to the frame.
+//! Spill code for vectors.
 //!
-//! A source in the frame becomes a memory operand where the instruction takes one, else it is
-//! loaded just before; a target is stored just after.
+//! ```text
+//! v1 = add v2, v3   =>   v2, v3 spilled: t = load [s2]; v1 = add t, [s3]
+//!                        v1 spilled:     t = add v2, v3; store [s1], t
+//! ```
+//!
+//! A spilled source is folded into a memory operand where the instruction takes one, else reloaded
+//! just before; a spilled target is stored just after.
 
 use super::encode::Width;
-use super::inst::{Class, Code, FrameSlot, Inst, LaneMask, Operand, Place, VectorInst, Virt};
-use super::liveness::Interval;
+use super::inst::{
+    Inst, LaneMask, MachineFunction, MemOperand, Operand, RegClass, StackSlot, VectorInst, VirtReg,
+};
+use super::liveness::LiveInterval;
 use super::opcode::{self, Form, Tuple};
-use super::regalloc::Slots;
+use super::stack::StackSlots;
 
-/// Moves the intervals to the frame, in parts of `bytes` each.
-pub(super) fn rewrite(code: &mut Code, spilled: &[Interval], bytes: u32) {
-    let mut slots = Slots::default();
-    let homes: Vec<u32> = spilled.iter().map(|it| slots.take(it)).collect();
+/// Inserts spill code for intervals, in stack slots of `bytes` each.
+pub(super) fn rewrite(code: &mut MachineFunction, spilled: &[LiveInterval], bytes: u32) {
+    let mut slots = StackSlots::default();
+    let slots_of: Vec<u32> = spilled.iter().map(|it| slots.take(it)).collect();
     let first = code.frame.len() as u32;
     code.frame.extend((0..slots.len()).map(|_| bytes));
     let insts = std::mem::take(&mut code.insts);
-    let mut rewrite = Rewrite {
-        home: vec![None; code.classes.len()],
+    let mut rewrite = SpillRewriter {
+        spilled: vec![None; code.classes.len()],
         out: Vec::with_capacity(insts.len() + 4 * spilled.len()),
         width: if bytes == 64 { Width::W512 } else { Width::W256 },
         code,
     };
-    let mut coming = spilled.iter().zip(&homes).peekable();
+    let mut coming = spilled.iter().zip(&slots_of).peekable();
     for (at, mut inst) in insts.into_iter().enumerate() {
         let now = 2 * at as u32;
-        let mut moved = |rewrite: &mut Rewrite<'_>, until: u32| {
-            while let Some((interval, home)) = coming.next_if(|it| it.0.start <= until) {
-                let slot = FrameSlot(first + home);
-                rewrite.home[interval.virt.0 as usize] = Some((slot, interval.end));
+        let mut moved = |rewrite: &mut SpillRewriter<'_>, until: u32| {
+            while let Some((interval, spilled)) = coming.next_if(|it| it.0.start <= until) {
+                let slot = StackSlot(first + spilled);
+                rewrite.spilled[interval.virt.0 as usize] = Some((slot, interval.end));
             }
         };
         moved(&mut rewrite, now);
-        let kept = rewrite.sources(&mut inst, now);
+        let updated = rewrite.sources(&mut inst, now);
         moved(&mut rewrite, now + 1);
-        rewrite.target(inst, kept, now + 1);
+        rewrite.target(inst, updated, now + 1);
     }
     let out = rewrite.out;
     code.insts = out;
 }
 
-struct Rewrite<'a> {
-    code: &'a mut Code,
-    /// Where each register's latest interval in the frame is, and when it ends.
-    home: Vec<Option<(FrameSlot, u32)>>,
+struct SpillRewriter<'a> {
+    code: &'a mut MachineFunction,
+    /// The slot and end of each register's latest spilled interval.
+    spilled: Vec<Option<(StackSlot, u32)>>,
     out: Vec<Inst>,
     width: Width,
 }
 
-impl Rewrite<'_> {
-    fn slot(&self, virt: Virt, now: u32) -> Option<FrameSlot> {
-        let (slot, end) = (*self.home.get(virt.0 as usize)?)?;
+impl SpillRewriter<'_> {
+    fn slot(&self, virt: VirtReg, now: u32) -> Option<StackSlot> {
+        let (slot, end) = (*self.spilled.get(virt.0 as usize)?)?;
         (now <= end).then_some(slot)
     }
 
-    fn temporary(&mut self) -> Virt {
-        self.code.virt(Class::Vector)
+    fn temporary(&mut self) -> VirtReg {
+        self.code.new_virt_reg(RegClass::Vector)
     }
 
     fn moved(&self, op: opcode::Opcode) -> VectorInst {
@@ -73,11 +80,11 @@ impl Rewrite<'_> {
         }
     }
 
-    /// Has a register loaded if it is in the frame.
-    fn reload(&mut self, virt: &mut Virt, now: u32) {
+    /// Reloads a register if it is spilled.
+    fn reload(&mut self, virt: &mut VirtReg, now: u32) {
         if let Some(slot) = self.slot(*virt, now) {
             let dst = self.temporary();
-            let b = Some(Operand::Place(Place::frame(slot)));
+            let b = Some(Operand::Mem(MemOperand::frame(slot)));
             self.out.push(Inst::Vector(VectorInst {
                 dst: Some(dst),
                 b,
@@ -88,31 +95,31 @@ impl Rewrite<'_> {
     }
 
     fn reload_index(&mut self, operand: &mut Operand, now: u32) {
-        if let Operand::Place(Place { index: Some((index, _)), .. }) = operand {
+        if let Operand::Mem(MemOperand { index: Some((index, _)), .. }) = operand {
             self.reload(index, now);
         }
     }
 
-    /// A source that is in memory, or that becomes so if `fold` allows it.
+    /// Rewrites a source that may be in memory; folds a spilled register if `fold` permits it.
     fn reload_operand(&mut self, operand: &mut Operand, fold: bool, now: u32) {
         match operand {
             Operand::Reg(virt) => match self.slot(*virt, now) {
-                Some(slot) if fold => *operand = Operand::Place(Place::frame(slot)),
+                Some(slot) if fold => *operand = Operand::Mem(MemOperand::frame(slot)),
                 _ => self.reload(virt, now),
             },
             _ => self.reload_index(operand, now),
         }
     }
 
-    /// Rewrites sources. Returns what stands for a target that is updated.
-    fn sources(&mut self, inst: &mut Inst, now: u32) -> Option<Virt> {
+    /// Rewrites sources; returns the reloaded register of a target that is read too.
+    fn sources(&mut self, inst: &mut Inst, now: u32) -> Option<VirtReg> {
         match inst {
             Inst::Vector(it) => {
                 let updated = it.dst.filter(|_| it.updates).map(|mut virt| {
                     self.reload(&mut virt, now);
                     virt
                 });
-                // Two sources may be the same register: load it once.
+                // Both sources may be one register: reload it once.
                 let same = it.a.map(Operand::Reg) == it.b;
                 if let Some(a) = &mut it.a {
                     self.reload(a, now);
@@ -125,7 +132,7 @@ impl Rewrite<'_> {
                         *b = Operand::Reg(a);
                     }
                     self.reload_operand(b, takes_memory(it.op, it.width == self.width), now);
-                    if it.op == opcode::MOVAPS && matches!(b, Operand::Place(_)) {
+                    if it.op == opcode::MOVAPS && matches!(b, Operand::Mem(_)) {
                         it.op = opcode::MOVUPS;
                     }
                 }
@@ -151,9 +158,9 @@ impl Rewrite<'_> {
         }
     }
 
-    /// Has the target stored if it is in the frame.
-    fn target(&mut self, mut inst: Inst, updated: Option<Virt>, now: u32) {
-        let slot = inst.target().and_then(|(virt, _)| self.slot(virt, now));
+    /// Stores the target if it is spilled.
+    fn target(&mut self, mut inst: Inst, updated: Option<VirtReg>, now: u32) {
+        let slot = inst.def().and_then(|(virt, _)| self.slot(virt, now));
         let (
             Some(slot),
             Inst::Vector(VectorInst { dst: Some(dst), .. })
@@ -172,13 +179,13 @@ impl Rewrite<'_> {
         };
         *dst = temporary;
         self.out.push(inst);
-        let b = Some(Operand::Place(Place::frame(slot)));
+        let b = Some(Operand::Mem(MemOperand::frame(slot)));
         let store = VectorInst { a: Some(temporary), b, ..self.moved(opcode::MOVUPS_STORE) };
         self.out.push(Inst::Vector(store));
     }
 }
 
-/// Whether the last source of an instruction may be a whole vector in memory.
+/// Returns whether the last source of an instruction may be a full vector in memory.
 fn takes_memory(op: opcode::Opcode, full: bool) -> bool {
     full && op.form == Form::Rvm && op.tuple == Tuple::Full && op != opcode::PMOVD2M
 }

@@ -2,7 +2,7 @@
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
 
-use super::encode::{Anchor, Assembler, Fields, Gpr, Mem, Rm, Width};
+use super::encode::{Assembler, Fields, Gpr, Mem, PhysBase, Rm, Width};
 use super::opcode::{self as op, Form, Opcode};
 
 /// An instruction: its name, and for each operand the letter of its register file and where it is
@@ -137,7 +137,7 @@ const VEX_MEMORY: &[Case] = &[
 ];
 
 /// Those on mask registers.
-const MASKS: &[Case] = &[
+const ALLOCATABLE_MASKS: &[Case] = &[
     (op::KMOVW, W128, "kmovw", "k0 k2"),
     (op::KMOVW_FROM_GPR, W128, "kmovw", "k0 d2"),
     (op::KANDW, W256, "kandw", "k0 k1 k2"),
@@ -155,11 +155,11 @@ fn memories() -> Vec<Mem> {
     let mut result = Vec::new();
     for base in 0..16 {
         for disp in [0, 1, 4, 64, -64, 127, 128, -128, 4096, 8128, -8192, 8192, -100_000] {
-            result.push(Mem { anchor: Anchor::Gpr(Gpr(base)), index: None, disp });
+            result.push(Mem { anchor: PhysBase::Gpr(Gpr(base)), index: None, disp });
         }
         for (index, scale) in [(0, 1), (5, 2), (12, 4), (15, 8)] {
             result.push(Mem {
-                anchor: Anchor::Gpr(Gpr(base)),
+                anchor: PhysBase::Gpr(Gpr(base)),
                 index: Some((index, scale)),
                 disp: 32,
             });
@@ -194,7 +194,7 @@ fn full_gpr(number: u8) -> String {
 }
 
 fn check_memory(instruction: &Instruction, mem: Mem, index_file: Option<char>) {
-    let Anchor::Gpr(base) = mem.anchor else { unreachable!("bases are registers here") };
+    let PhysBase::Gpr(base) = mem.anchor else { unreachable!("bases are registers here") };
     assert_eq!(format!("{:?}", instruction.memory_base()), full_gpr(base.0), "{instruction}");
     assert_eq!(instruction.memory_displacement64() as i32, mem.disp, "{instruction}");
     match (mem.index, index_file) {
@@ -317,7 +317,7 @@ fn vectors_under_vex_reach_16_registers() {
 
 #[test]
 fn masks_are_moved_and_combined() {
-    for case in MASKS {
+    for case in ALLOCATABLE_MASKS {
         for (reg, vvvv, rm) in triples(8) {
             check(case, false, fields(reg, vvvv, Rm::Reg(rm)));
         }
@@ -334,7 +334,7 @@ fn gathers_index_with_vectors() {
     for base in 0..16 {
         for index in 0..32 {
             for disp in [0, 4, 508, 512, -512, 3] {
-                let anchor = Anchor::Gpr(Gpr(base));
+                let anchor = PhysBase::Gpr(Gpr(base));
                 let mem = Mem { anchor, index: Some((index, 4)), disp };
                 for (opcode, name) in
                     [(op::GATHERDPS, Mnemonic::Vgatherdps), (op::SCATTERDPS, Mnemonic::Vscatterdps)]
@@ -378,10 +378,10 @@ fn blends_take_their_choice_from_the_immediate() {
 #[test]
 fn constants_are_reached_from_the_instruction_pointer() {
     let mut asm = Assembler::default();
-    asm.constants.place(&[1]);
-    let second = asm.constants.place(&[7, 8, 9, 10]);
-    assert_eq!(asm.constants.place(&[7, 8, 9, 10]), second, "each constant is there once");
-    let mem = Mem { anchor: Anchor::Pool(second), index: None, disp: 4 };
+    asm.constants.intern(&[1]);
+    let second = asm.constants.intern(&[7, 8, 9, 10]);
+    assert_eq!(asm.constants.intern(&[7, 8, 9, 10]), second, "each constant is there once");
+    let mem = Mem { anchor: PhysBase::Pool(second), index: None, disp: 4 };
     // An immediate after the displacement counts too.
     asm.evex(op::CMPPS, W512, Fields { imm: Some(1), ..fields(1, 2, Rm::Broadcast(mem)) });
     let bytes = asm.finish();

@@ -224,7 +224,7 @@ fn entry(dag: &Dag, generated: &Generated, word: &Word) -> String {
             let arg = argument(dag, *tensor);
             format!("Pointer {{ arg: {arg}, layout: {layout}, align: {ALIGNMENT} }}")
         }
-        Word::Workspace(..) => "Shared".to_owned(),
+        Word::Workspace(..) => "Workspace".to_owned(),
         Word::Dim(_) => "Param".to_owned(),
         Word::Scalar(scalar) => format!("Scalar({scalar})"),
     }
@@ -343,7 +343,7 @@ mod tests {
                 ],
                 table: &[
                     rt::raw::cuda::TableEntry::Pointer { arg: 0, layout: None, align: 16 },
-                    rt::raw::cuda::TableEntry::Shared,
+                    rt::raw::cuda::TableEntry::Workspace,
                     rt::raw::cuda::TableEntry::Param,
                     rt::raw::cuda::TableEntry::Pointer { arg: 1, layout: None, align: 16 },
                     rt::raw::cuda::TableEntry::Scalar(0),

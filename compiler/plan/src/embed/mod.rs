@@ -20,8 +20,8 @@ pub mod cuda;
 use std::fmt::Write;
 
 use crate::record::Tier;
-use tvmtune_cpu::kernel::{Count, Kernel, TableEntry};
-use tvmtune_cpu::rust::{self, Text};
+use tvmtune_cpu::rust::{self, ExprText};
+use tvmtune_cpu::vector::{Count, TableEntry, VectorCode};
 use tvmtune_cpu::{Generated, generate};
 use tvmtune_ir::dag::{Dag, Dim, TensorId};
 use tvmtune_ir::poly::{Atom, Interval, Poly};
@@ -227,7 +227,7 @@ fn table_entry(dag: &Dag, entry: &TableEntry) -> String {
             let layout = layout.as_ref().map_or("None".to_owned(), layout_literal);
             format!("Pointer({}, {layout})", argument(dag, *tensor))
         }
-        TableEntry::Shared { .. } => "Shared".to_owned(),
+        TableEntry::Workspace { .. } => "Workspace".to_owned(),
         TableEntry::Param(_) => "Param".to_owned(),
         TableEntry::Scalar(scalar) => format!("Scalar({})", scalar.0),
     };
@@ -245,11 +245,11 @@ fn argument(dag: &Dag, tensor: TensorId) -> usize {
     arguments.position(|it| it == tensor).expect("a kernel takes the program's arguments")
 }
 
-fn entry(bucket: usize, kernel: &Kernel, phase: usize) -> String {
+fn entry(bucket: usize, kernel: &VectorCode, phase: usize) -> String {
     format!("bucket_{bucket}_{}_phase_{phase}", kernel.isa.name())
 }
 
-fn numbers_name(bucket: usize, kernel: &Kernel) -> String {
+fn numbers_name(bucket: usize, kernel: &VectorCode) -> String {
     format!("bucket_{bucket}_{}_numbers", kernel.isa.name())
 }
 
@@ -263,7 +263,7 @@ fn numbers(text: &mut String, bucket: usize, variant: &Variant<'_>) {
     };
     for (n, entry) in kernel.table.iter().enumerate() {
         match entry {
-            TableEntry::Param(value) | TableEntry::Shared { bytes: value } => {
+            TableEntry::Param(value) | TableEntry::Workspace { bytes: value } => {
                 line(n, dims_poly(value).operand());
             }
             TableEntry::Pointer { .. } | TableEntry::Scalar(_) => {}
@@ -283,14 +283,14 @@ fn numbers(text: &mut String, bucket: usize, variant: &Variant<'_>) {
     text.push_str("}\n");
 }
 
-fn param(kernel: &Kernel, slot: u32) -> &Poly {
+fn param(kernel: &VectorCode, slot: u32) -> &Poly {
     match &kernel.table[slot as usize] {
         TableEntry::Param(value) => value,
         other => unreachable!("{other:?} is not a number"),
     }
 }
 
-fn dims_poly(value: &Poly) -> Text {
+fn dims_poly(value: &Poly) -> ExprText {
     rust::poly(value, &|leaf| match leaf {
         Atom::Dim(dim) => format!("dims[{}]", dim.0),
         other => unreachable!("{other:?} is not known at launch"),

@@ -1,7 +1,7 @@
 //! Candidates for CPUs: machine code, and for each case its argument table and its tasks.
 
 use tvmtune_cpu::Generated;
-use tvmtune_cpu::kernel::{Count, Kernel, TableEntry};
+use tvmtune_cpu::vector::{Count, TableEntry, VectorCode};
 use tvmtune_ir::dag::Number;
 use tvmtune_schedule::Threads;
 
@@ -10,7 +10,7 @@ use super::{CaseSpec, Job, unsigned};
 
 impl Job {
     /// A candidate of a kernel and its code, a blob a phase, for each of the cases.
-    pub fn new(kernel: &Kernel, phases: &[Vec<u8>], cases: &[CaseSpec]) -> Self {
+    pub fn new(kernel: &VectorCode, phases: &[Vec<u8>], cases: &[CaseSpec]) -> Self {
         let code = CodeSpec::Cpu(CpuSpec {
             phases: phases.iter().map(Vec::len).collect(),
             parallel: kernel.threads == Threads::All,
@@ -26,11 +26,11 @@ impl Job {
     }
 }
 
-fn launch(kernel: &Kernel, case: &CaseSpec) -> CpuLaunch {
+fn launch(kernel: &VectorCode, case: &CaseSpec) -> CpuLaunch {
     let (dims, scalars) = (case.dims(), case.scalars());
     let word = |entry: &TableEntry| match entry {
         TableEntry::Pointer { tensor, layout } => case.address(*tensor, layout.as_ref()),
-        TableEntry::Shared { bytes } => Word::Shared(unsigned(bytes.eval_dims(dims))),
+        TableEntry::Workspace { bytes } => Word::Shared(unsigned(bytes.eval_dims(dims))),
         TableEntry::Param(value) => Word::Value(value.eval_dims(dims).cast_unsigned()),
         TableEntry::Scalar(id) => Word::Value(bits(scalars[id.0 as usize])),
     };

@@ -1,25 +1,26 @@
-//! Integers: sums, products, quotients, and the branches that compare them.
+//! Emission of integer arithmetic and compare-and-branch.
 
 use super::super::encode::{Alu, Condition, Gpr, Label, Mem, RAX, RDX, Rm};
-use super::super::inst::{IntOperand, Virt};
+use super::super::inst::{IntOperand, VirtReg};
 use super::super::regalloc::Location;
-use super::{Emit, INTS};
+use super::super::registers::ALLOCATABLE_GPRS;
+use super::Emitter;
 
-/// A location as the operand of an instruction.
+/// Converts a location to an operand.
 fn rm(location: Location) -> Rm {
     match location {
-        Location::Register(at) => Rm::Reg(INTS[at as usize].0),
-        Location::Frame(at) => Rm::Mem(Emit::spilled(at)),
+        Location::Register(at) => Rm::Reg(ALLOCATABLE_GPRS[at as usize].0),
+        Location::Frame(at) => Rm::Mem(Emitter::spilled(at)),
     }
 }
 
-impl Emit<'_> {
-    pub(super) fn int_rm(&self, virt: Virt) -> Rm {
+impl Emitter<'_> {
+    pub(super) fn int_rm(&self, virt: VirtReg) -> Rm {
         rm(self.source(virt))
     }
 
-    /// A source in a register: its own, or `spare`.
-    pub(super) fn int_in(&mut self, virt: Virt, spare: Gpr) -> Gpr {
+    /// Returns a source in a register; a spilled one is reloaded into `spare`.
+    pub(super) fn int_in(&mut self, virt: VirtReg, spare: Gpr) -> Gpr {
         match self.int_rm(virt) {
             Rm::Reg(reg) => Gpr(reg),
             rm => {
@@ -38,7 +39,7 @@ impl Emit<'_> {
     }
 
     /// Writes a target. May use `rdx`.
-    pub(super) fn set_int(&mut self, dst: Virt, from: Rm) {
+    pub(super) fn set_int(&mut self, dst: VirtReg, from: Rm) {
         match (rm(self.target(dst)), from) {
             (Rm::Reg(dst), from) => self.move_to(Gpr(dst), from),
             (Rm::Mem(to), Rm::Reg(reg)) => self.asm.store(to, Gpr(reg)),
@@ -49,7 +50,7 @@ impl Emit<'_> {
         }
     }
 
-    pub(super) fn load_entry(&mut self, dst: Virt, entry: u32) {
+    pub(super) fn load_entry(&mut self, dst: VirtReg, entry: u32) {
         self.load_table();
         self.set_int(dst, Rm::Mem(Mem::at(RAX, 8 * entry as i32)));
     }
@@ -58,7 +59,7 @@ impl Emit<'_> {
         self.asm.load(RAX, Mem::at(super::RSP, super::TABLE_AT));
     }
 
-    pub(super) fn copy_int(&mut self, dst: Virt, src: IntOperand) {
+    pub(super) fn copy_int(&mut self, dst: VirtReg, src: IntOperand) {
         let value = match src {
             IntOperand::Reg(src) => {
                 let src = self.int_rm(src);
@@ -79,7 +80,7 @@ impl Emit<'_> {
     }
 
     /// `dst = dst op src`, where `op` is addition or subtraction.
-    pub(super) fn add(&mut self, op: Alu, dst: Virt, src: IntOperand) {
+    pub(super) fn add(&mut self, op: Alu, dst: VirtReg, src: IntOperand) {
         let dst = self.int_rm(dst);
         match src {
             IntOperand::Const(0) => {}
@@ -111,7 +112,7 @@ impl Emit<'_> {
         }
     }
 
-    pub(super) fn multiply_add(&mut self, dst: Virt, src: Virt, by: IntOperand) {
+    pub(super) fn multiply_add(&mut self, dst: VirtReg, src: VirtReg, by: IntOperand) {
         let source = self.int_rm(src);
         match by {
             IntOperand::Const(0) => return,
@@ -137,7 +138,7 @@ impl Emit<'_> {
         self.combine(Alu::Add, dst, Rm::Reg(RAX.0));
     }
 
-    pub(super) fn quotient(&mut self, dst: Virt, value: Virt, by: IntOperand, remainder: bool) {
+    pub(super) fn divide(&mut self, dst: VirtReg, value: VirtReg, by: IntOperand, remainder: bool) {
         let value = self.int_rm(value);
         let result = match by {
             IntOperand::Const(by) => self.divide_by_constant(value, by.unsigned_abs(), remainder),
@@ -152,8 +153,8 @@ impl Emit<'_> {
         self.set_int(dst, Rm::Reg(result.0));
     }
 
-    /// Divides by shifting, or by multiplying with a reciprocal that is exact for all positive
-    /// integers of 63 bits (Granlund and Montgomery, 1994).
+    /// Divides by a constant: shifts, or multiplies by a reciprocal that is exact for nonnegative
+    /// 63-bit integers (Granlund and Montgomery, 1994).
     fn divide_by_constant(&mut self, value: Rm, by: u64, remainder: bool) -> Gpr {
         self.move_to(RAX, value);
         if by.is_power_of_two() {

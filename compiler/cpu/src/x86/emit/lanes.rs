@@ -1,18 +1,18 @@
-//! Element-by-element copies between packed elements in the frame and strided memory.
+//! Emission of scalarized gathers and scatters.
 
 use super::super::encode::{Alu, Condition, Mem, RAX, RDX, RSP, Rm, Width};
-use super::super::inst::{Class, IntOperand, LaneCopy, LaneMask};
+use super::super::inst::{IntOperand, LaneCopy, LaneMask, RegClass};
 use super::super::opcode;
-use super::Emit;
+use super::Emitter;
 
-impl Emit<'_> {
+impl Emitter<'_> {
     pub(super) fn lane_copy(&mut self, it: &LaneCopy) {
         let packed = self.slot(it.packed);
         let bits = self.slot(it.bits);
         if let LaneMask::Where(mask) = it.mask {
             let reg = self.any_register(mask, 7);
             let to = Mem::at(RSP, bits);
-            if self.code.classes[mask.0 as usize] == Class::Mask {
+            if self.code.classes[mask.0 as usize] == RegClass::Mask {
                 self.plain(opcode::KMOVW_STORE, Width::W128, reg, 0, Rm::Mem(to));
             } else {
                 self.plain(opcode::MOVMSKPS, Width::W256, RAX.0, 0, Rm::Reg(reg));

@@ -1,29 +1,25 @@
-//! Instructions with places to bytes.
+//! Emission: machine IR with register assignment to bytes.
 //!
-//! In: [`Code`] and an [`Assignment`]. Out: bytes in an [`Assembler`].
+//! In: a [`MachineFunction`] and an [`Assignment`]. Out: bytes in an [`Assembler`].
 //!
-//! The frame, from `rsp` up, which is a multiple of 64: what the caller passed, what `rsp` was,
-//! spilled integers and masks, then the parts that [`Code::frame`] lists.
+//! The frame, from `rsp` up, which is a multiple of 64: the arguments, the caller's `rsp`, the spill
+//! area of integers and masks, then the stack slots of [`MachineFunction::frame`].
 //!
-//! `rax`, `rdx`, `k6` and `k7` are never allocated: here they stand in for what is in the frame.
+//! `rax`, `rdx`, `k6` and `k7` are never allocated: they hold spilled values for one instruction.
 
 mod int;
 mod lanes;
 mod vector;
 
 use super::encode::{
-    Alu, Anchor, Assembler, Condition, Gpr, Label, Mem, RAX, RBP, RBX, RCX, RDI, RDX, RSI, RSP, Rm,
+    Alu, Assembler, Condition, Gpr, Label, Mem, PhysBase, RAX, RCX, RDI, RDX, RSI, RSP, Rm,
 };
-use super::inst::{Argument, Class, Code, FrameSlot, Inst, Origin, Place, Virt};
+use super::inst::{
+    Argument, Inst, MachineFunction, MemBase, MemOperand, RegClass, StackSlot, VirtReg,
+};
 use super::regalloc::{Assignment, Location};
+use super::registers::{ALLOCATABLE_GPRS, N_CALLER_SAVED};
 use tvmtune_ir::target::Isa;
-
-/// General registers to be had; those that belong to the caller come last.
-pub(super) const INTS: [Gpr; 13] =
-    [RCX, RSI, RDI, Gpr(8), Gpr(9), Gpr(10), Gpr(11), RBX, RBP, Gpr(12), Gpr(13), Gpr(14), Gpr(15)];
-
-/// How many of [`INTS`] a function may change.
-const VOLATILE: usize = 7;
 
 const TABLE_AT: i32 = 0;
 const SCRATCH_AT: i32 = 8;
@@ -32,54 +28,53 @@ const END_AT: i32 = 24;
 const OLD_RSP_AT: i32 = 32;
 const SPILLS_AT: u32 = 40;
 
-/// Loops without loops inside start at a multiple of this, so that their first instructions are
-/// fetched together.
+/// Alignment of innermost loops, in bytes: an instruction fetch block.
 const LOOP_ALIGNMENT: usize = 32;
 
-/// A page: what the stack may grow by at once.
+/// Size of a page, in bytes: the step of stack probes.
 const PAGE: u32 = 4096;
 
 /// The labels of an open loop or branch.
-struct Open {
-    /// The top of a loop, or the second side of a branch.
+struct OpenLabels {
+    /// The header of a loop, or the second side of a branch.
     label: Label,
     end: Label,
 }
 
 /// See the [module documentation](self).
-struct Emit<'a> {
+struct Emitter<'a> {
     asm: &'a mut Assembler,
-    code: &'a Code,
+    code: &'a MachineFunction,
     assignment: &'a Assignment,
     isa: Isa,
-    /// Where each part of the frame is.
-    slots: Vec<i32>,
-    /// Where each virtual register is now.
-    now: Vec<Option<Location>>,
-    /// How many of the assignment's places are in effect.
-    placed: usize,
-    /// When the present instruction writes its target.
+    /// Offset of each stack slot from `rsp`, in bytes.
+    stack_offsets: Vec<i32>,
+    /// Location of each virtual register at this point.
+    locations: Vec<Option<Location>>,
+    /// Number of intervals of the assignment that have started.
+    assigned: usize,
+    /// Program point at which the instruction writes its target.
     writes_at: u32,
-    open: Vec<Open>,
+    open: Vec<OpenLabels>,
 }
 
-/// Appends the code of a phase, from its entry to its return.
-pub(super) fn emit(asm: &mut Assembler, code: &Code, assignment: &Assignment, isa: Isa) {
+/// Emits the function of a phase.
+pub(super) fn emit(asm: &mut Assembler, code: &MachineFunction, assignment: &Assignment, isa: Isa) {
     let mut size = SPILLS_AT + assignment.frame_bytes;
-    let mut slots = Vec::with_capacity(code.frame.len());
+    let mut stack_offsets = Vec::with_capacity(code.frame.len());
     for bytes in &code.frame {
         size = size.next_multiple_of(*bytes);
-        slots.push(size as i32);
+        stack_offsets.push(size as i32);
         size += bytes;
     }
-    let mut emit = Emit {
+    let mut emit = Emitter {
         asm,
         code,
         assignment,
         isa,
-        slots,
-        now: vec![None; code.classes.len()],
-        placed: 0,
+        stack_offsets,
+        locations: vec![None; code.classes.len()],
+        assigned: 0,
         writes_at: 0,
         open: Vec::new(),
     };
@@ -89,16 +84,19 @@ pub(super) fn emit(asm: &mut Assembler, code: &Code, assignment: &Assignment, is
     emit.leave(&saved);
 }
 
-impl Emit<'_> {
-    /// The registers of the caller that this code changes.
+impl Emitter<'_> {
+    /// Returns the callee-saved registers that the function changes.
     fn saved(&self) -> Vec<Gpr> {
         let is_used = |at: usize| {
-            self.assignment.placed.iter().any(|it| {
+            self.assignment.assigned.iter().any(|it| {
                 it.location == Location::Register(at as u8)
-                    && self.code.classes[it.virt.0 as usize] == Class::Int
+                    && self.code.classes[it.virt.0 as usize] == RegClass::Int
             })
         };
-        (VOLATILE..INTS.len()).filter(|it| is_used(*it)).map(|it| INTS[it]).collect()
+        (N_CALLER_SAVED..ALLOCATABLE_GPRS.len())
+            .filter(|it| is_used(*it))
+            .map(|it| ALLOCATABLE_GPRS[it])
+            .collect()
     }
 
     fn enter(&mut self, saved: &[Gpr], mut size: u32) {
@@ -106,7 +104,7 @@ impl Emit<'_> {
             self.asm.push(*reg);
         }
         self.asm.copy(RAX, RSP);
-        // The stack grows page by page: none may be skipped.
+        // Probe the stack page by page: the guard page must not be skipped.
         while size > PAGE {
             self.asm.alu_constant(Alu::Sub, Rm::Reg(RSP.0), PAGE as i32);
             self.asm.test_byte(Mem::at(RSP, 0), 0);
@@ -132,31 +130,32 @@ impl Emit<'_> {
     fn body(&mut self) {
         let code = self.code;
         for (at, inst) in code.insts.iter().enumerate() {
-            let now = 2 * at as u32;
-            self.take_effect(now);
-            self.writes_at = now + 1;
+            let locations = 2 * at as u32;
+            self.take_effect(locations);
+            self.writes_at = locations + 1;
             self.inst(at, inst);
-            self.take_effect(now + 1);
+            self.take_effect(locations + 1);
         }
     }
 
-    /// Has the places that start until then in effect.
+    /// Starts the intervals up to a program point.
     fn take_effect(&mut self, until: u32) {
-        while let Some(it) = self.assignment.placed.get(self.placed).filter(|it| it.start <= until)
+        while let Some(it) =
+            self.assignment.assigned.get(self.assigned).filter(|it| it.start <= until)
         {
-            self.now[it.virt.0 as usize] = Some(it.location);
-            self.placed += 1;
+            self.locations[it.virt.0 as usize] = Some(it.location);
+            self.assigned += 1;
         }
     }
 
-    /// Where a source is.
-    fn source(&self, virt: Virt) -> Location {
-        self.now[virt.0 as usize].expect("registers are written before they are read")
+    /// Returns the location of a source.
+    fn source(&self, virt: VirtReg) -> Location {
+        self.locations[virt.0 as usize].expect("registers are written before they are read")
     }
 
-    /// Where a target goes: its new place if it gets one.
-    fn target(&self, virt: Virt) -> Location {
-        match self.assignment.placed.get(self.placed) {
+    /// Returns the location of a target: that of the interval that starts here, if one does.
+    fn target(&self, virt: VirtReg) -> Location {
+        match self.assignment.assigned.get(self.assigned) {
             Some(it) if it.virt == virt && it.start == self.writes_at => it.location,
             _ => self.source(virt),
         }
@@ -188,13 +187,13 @@ impl Emit<'_> {
             Inst::Add { dst, src } => self.add(Alu::Add, *dst, *src),
             Inst::Sub { dst, src } => self.add(Alu::Sub, *dst, *src),
             Inst::MulAdd { dst, src, by } => self.multiply_add(*dst, *src, *by),
-            Inst::Quotient { dst, value, by, remainder } => {
-                self.quotient(*dst, *value, *by, *remainder);
+            Inst::Divide { dst, value, by, remainder } => {
+                self.divide(*dst, *value, *by, *remainder);
             }
             Inst::LoopBegin { counter, runs } => self.begin_loop(at, *counter, *runs),
             Inst::LoopEnd { counter } => self.end_loop(*counter),
             Inst::IfBegin { value, plus, bound } => {
-                let open = Open { label: self.asm.label(), end: self.asm.label() };
+                let open = OpenLabels { label: self.asm.label(), end: self.asm.label() };
                 self.branch_unless_less(*value, *plus, *bound, open.label);
                 self.open.push(open);
             }
@@ -212,8 +211,8 @@ impl Emit<'_> {
         }
     }
 
-    fn begin_loop(&mut self, at: usize, counter: Virt, runs: bool) {
-        let open = Open { label: self.asm.label(), end: self.asm.label() };
+    fn begin_loop(&mut self, at: usize, counter: VirtReg, runs: bool) {
+        let open = OpenLabels { label: self.asm.label(), end: self.asm.label() };
         if !runs {
             match self.int_rm(counter) {
                 Rm::Reg(reg) => self.asm.test(Gpr(reg)),
@@ -234,7 +233,7 @@ impl Emit<'_> {
         self.open.push(open);
     }
 
-    fn end_loop(&mut self, counter: Virt) {
+    fn end_loop(&mut self, counter: VirtReg) {
         let open = self.open.pop().expect("loops nest");
         let counter = self.int_rm(counter);
         self.asm.alu_constant(Alu::Sub, counter, 1);
@@ -242,40 +241,40 @@ impl Emit<'_> {
         self.asm.bind(open.end);
     }
 
-    /// A memory operand. Uses `rax` for an origin and `rdx` for an index that are in the frame.
-    fn mem(&mut self, place: &Place) -> Mem {
+    /// Encodes a memory operand; reloads a spilled base into `rax`, and a spilled index into `rdx`.
+    fn mem(&mut self, place: &MemOperand) -> Mem {
         let (anchor, extra) = match place.origin {
-            Origin::Int(virt) => (Anchor::Gpr(self.int_in(virt, RAX)), 0),
-            Origin::Frame(slot) => (Anchor::Gpr(RSP), self.slot(slot)),
-            Origin::Pool(offset) => (Anchor::Pool(offset), 0),
+            MemBase::Int(virt) => (PhysBase::Gpr(self.int_in(virt, RAX)), 0),
+            MemBase::Frame(slot) => (PhysBase::Gpr(RSP), self.slot(slot)),
+            MemBase::Pool(offset) => (PhysBase::Pool(offset), 0),
         };
         let index = place.index.map(|(virt, scale)| match self.code.classes[virt.0 as usize] {
-            Class::Int => (self.int_in(virt, RDX).0, scale),
+            RegClass::Int => (self.int_in(virt, RDX).0, scale),
             _ => (self.register(virt), scale),
         });
         Mem { anchor, index, disp: place.disp + extra }
     }
 
-    fn slot(&self, slot: FrameSlot) -> i32 {
-        self.slots[slot.0 as usize]
+    fn slot(&self, slot: StackSlot) -> i32 {
+        self.stack_offsets[slot.0 as usize]
     }
 
-    /// The number of a vector register.
-    fn register(&self, virt: Virt) -> u8 {
+    /// Returns the number of a vector register.
+    fn register(&self, virt: VirtReg) -> u8 {
         match self.source(virt) {
             Location::Register(register) => register,
             Location::Frame(_) => unreachable!("vectors in the frame were rewritten"),
         }
     }
 
-    fn target_register(&self, virt: Virt) -> u8 {
+    fn target_register(&self, virt: VirtReg) -> u8 {
         match self.target(virt) {
             Location::Register(register) => register,
             Location::Frame(_) => unreachable!("vectors in the frame were rewritten"),
         }
     }
 
-    /// A spilled integer or mask.
+    /// Returns the memory of a spilled integer or mask.
     fn spilled(at: u32) -> Mem {
         Mem::at(RSP, (SPILLS_AT + at) as i32)
     }

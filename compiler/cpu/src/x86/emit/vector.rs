@@ -1,22 +1,23 @@
-//! Vectors and masks.
+//! Emission of vector and mask instructions.
 
 use super::super::encode::{Fields, Mem, RAX, Rm, Width};
-use super::super::inst::{Class, Operand, VectorInst, Virt};
+use super::super::inst::{Operand, RegClass, VectorInst, VirtReg};
 use super::super::opcode::{self, Form, Opcode};
-use super::super::regalloc::{Location, MASKS};
-use super::{Emit, INTS};
+use super::super::regalloc::Location;
+use super::super::registers::{ALLOCATABLE_GPRS, ALLOCATABLE_MASKS};
+use super::Emitter;
 use tvmtune_ir::target::Isa;
 
-/// Mask registers that stand in for masks in the frame.
+/// Reserved mask registers, for spilled masks.
 const SPARE: u8 = 7;
 const OTHER_SPARE: u8 = 6;
 
-impl Emit<'_> {
+impl Emitter<'_> {
     fn width(&self) -> Width {
         if self.isa == Isa::Avx512 { Width::W512 } else { Width::W256 }
     }
 
-    /// An instruction without mask.
+    /// Emits an unmasked instruction.
     pub(super) fn plain(&mut self, op: Opcode, width: Width, reg: u8, vvvv: u8, rm: Rm) {
         self.encode(op, width, Fields { reg, vvvv, rm, mask: 0, zeroing: false, imm: None });
     }
@@ -33,12 +34,11 @@ impl Emit<'_> {
         }
     }
 
-    /// The number of a source that is a vector or a mask; `spare` stands in for a mask in the
-    /// frame.
-    pub(super) fn any_register(&mut self, virt: Virt, spare: u8) -> u8 {
+    /// Returns the number of a vector or mask register; a spilled mask is reloaded into `spare`.
+    pub(super) fn any_register(&mut self, virt: VirtReg, spare: u8) -> u8 {
         match (self.code.classes[virt.0 as usize], self.source(virt)) {
-            (Class::Mask, Location::Register(at)) => MASKS[at as usize],
-            (Class::Mask, Location::Frame(at)) => {
+            (RegClass::Mask, Location::Register(at)) => ALLOCATABLE_MASKS[at as usize],
+            (RegClass::Mask, Location::Frame(at)) => {
                 self.plain(opcode::KMOVW, Width::W128, spare, 0, Rm::Mem(Self::spilled(at)));
                 spare
             }
@@ -49,7 +49,7 @@ impl Emit<'_> {
     fn operand(&mut self, operand: &Operand) -> Rm {
         match operand {
             Operand::Reg(virt) => Rm::Reg(self.any_register(*virt, OTHER_SPARE)),
-            Operand::Place(place) => Rm::Mem(self.mem(place)),
+            Operand::Mem(place) => Rm::Mem(self.mem(place)),
             Operand::Broadcast(place) => Rm::Broadcast(self.mem(place)),
         }
     }
@@ -81,17 +81,17 @@ impl Emit<'_> {
         }
     }
 
-    /// The number of a target, and for a mask in the frame, where it goes after.
-    fn any_target(&mut self, virt: Virt) -> (u8, Option<u32>) {
+    /// Returns the number of a target, and the spill offset of a spilled mask.
+    fn any_target(&mut self, virt: VirtReg) -> (u8, Option<u32>) {
         match (self.code.classes[virt.0 as usize], self.target(virt)) {
-            (Class::Mask, Location::Register(at)) => (MASKS[at as usize], None),
-            (Class::Mask, Location::Frame(at)) => (SPARE, Some(at)),
+            (RegClass::Mask, Location::Register(at)) => (ALLOCATABLE_MASKS[at as usize], None),
+            (RegClass::Mask, Location::Frame(at)) => (SPARE, Some(at)),
             _ => (self.target_register(virt), None),
         }
     }
 
-    /// `dst = a * b + c`, in the form that needs no move if one does not.
-    pub(super) fn fma(&mut self, dst: Virt, sources: [Operand; 3]) {
+    /// Emits `dst = a * b + c` in the 132, 213 or 231 form that needs the fewest moves.
+    pub(super) fn fma(&mut self, dst: VirtReg, sources: [Operand; 3]) {
         let [a, b, c] = sources.map(|it| self.operand(&it));
         let dst = self.target_register(dst);
         let width = self.width();
@@ -126,11 +126,11 @@ impl Emit<'_> {
         }
     }
 
-    pub(super) fn zero(&mut self, dst: Virt) {
+    pub(super) fn zero(&mut self, dst: VirtReg) {
         let dst = self.target_register(dst);
         let fields =
             Fields { reg: dst, vvvv: dst, rm: Rm::Reg(dst), mask: 0, zeroing: false, imm: None };
-        // Writing 128 bits clears the rest.
+        // A 128-bit write zeroes the upper lanes.
         if dst < 16 {
             self.asm.vex(opcode::PXOR, Width::W128, fields);
         } else {
@@ -138,14 +138,14 @@ impl Emit<'_> {
         }
     }
 
-    pub(super) fn splat(&mut self, dst: Virt, src: Virt) {
+    pub(super) fn splat(&mut self, dst: VirtReg, src: VirtReg) {
         let (dst, width) = (self.target_register(dst), self.width());
         match self.source(src) {
             Location::Frame(at) => {
                 self.plain(opcode::PBROADCASTD, width, dst, 0, Rm::Mem(Self::spilled(at)));
             }
             Location::Register(at) => {
-                let src = Rm::Reg(INTS[at as usize].0);
+                let src = Rm::Reg(ALLOCATABLE_GPRS[at as usize].0);
                 if self.isa == Isa::Avx512 {
                     self.plain(opcode::PBROADCASTD_GPR, width, dst, 0, src);
                 } else {
@@ -156,14 +156,14 @@ impl Emit<'_> {
         }
     }
 
-    pub(super) fn splat_entry(&mut self, dst: Virt, entry: u32) {
+    pub(super) fn splat_entry(&mut self, dst: VirtReg, entry: u32) {
         self.load_table();
         let dst = self.target_register(dst);
         let from = Rm::Mem(Mem::at(RAX, 8 * entry as i32));
         self.plain(opcode::BROADCASTSS, self.width(), dst, 0, from);
     }
 
-    pub(super) fn mask_bits(&mut self, dst: Virt, bits: u16) {
+    pub(super) fn mask_bits(&mut self, dst: VirtReg, bits: u16) {
         let (dst, to_frame) = self.any_target(dst);
         self.asm.constant(RAX, bits.into());
         match to_frame {

@@ -1,21 +1,21 @@
-//! Between the words of registers and the elements of memory, packed.
+//! Selection of packed loads and stores with conversion between memory formats and 32-bit lanes.
 
 use super::super::encode::Width;
-use super::super::inst::{Class, Inst, Operand, Place, VectorInst, Virt};
+use super::super::inst::{Inst, MemOperand, Operand, RegClass, VectorInst, VirtReg};
 use super::super::opcode::{self, Opcode};
-use super::Select;
-use crate::kernel::Storage;
+use super::Selector;
+use crate::vector::Storage;
 
-impl Select<'_> {
-    /// Loads neighbouring elements; with a mask (AVX-512 only), 0 in lanes masked off.
+impl Selector<'_> {
+    /// Loads contiguous elements; with a mask (AVX-512 only), 0 in lanes masked off.
     pub(super) fn load_packed(
         &mut self,
-        place: Place,
+        place: MemOperand,
         storage: Storage,
-        mask: Option<Virt>,
-        dst: Virt,
+        mask: Option<VirtReg>,
+        dst: VirtReg,
     ) {
-        let b = Operand::Place(place);
+        let b = Operand::Mem(place);
         let op = match storage {
             Storage::Word => opcode::MOVUPS,
             Storage::F16 => opcode::CVTPH2PS,
@@ -24,7 +24,7 @@ impl Select<'_> {
             Storage::U8 | Storage::Bool => opcode::PMOVZXBD,
         };
         let finish = matches!(storage, Storage::Bf16 | Storage::Bool);
-        let words = if finish { self.vector_virt() } else { dst };
+        let words = if finish { self.new_vector() } else { dst };
         match mask {
             Some(mask) => self.masked(op, words, b, mask),
             None => self.unary(op, words, b),
@@ -36,51 +36,51 @@ impl Select<'_> {
         }
     }
 
-    /// All bits where the word is positive, none where it is 0.
-    fn truth_of(&mut self, words: Virt, dst: Virt) {
+    /// Makes a truth value: all bits where the word is positive, none where it is 0.
+    fn truth_of(&mut self, words: VirtReg, dst: VirtReg) {
         if self.is_avx512() {
-            let mask = self.code.virt(Class::Mask);
+            let mask = self.code.new_virt_reg(RegClass::Mask);
             self.binary(opcode::PTESTMD, mask, words, Operand::Reg(words));
             self.unary(opcode::PMOVM2D, dst, Operand::Reg(mask));
         } else {
-            let zero = self.vector_virt();
+            let zero = self.new_vector();
             self.push(Inst::Zero { dst: zero });
             self.binary(opcode::PCMPGTD, dst, words, Operand::Reg(zero));
         }
     }
 
-    /// Loads one element into every lane.
-    pub(super) fn load_uniform(&mut self, place: Place, storage: Storage, dst: Virt) {
-        let b = Operand::Place(place);
+    /// Broadcasts an element.
+    pub(super) fn load_uniform(&mut self, place: MemOperand, storage: Storage, dst: VirtReg) {
+        let b = Operand::Mem(place);
         let (op, shift, by) = match storage {
             Storage::Word => {
                 self.unary(opcode::BROADCASTSS, dst, b);
                 return;
             }
             Storage::F16 => {
-                let halves = self.vector_virt();
+                let halves = self.new_vector();
                 let width = self.narrower(false);
                 let inst = self.inst(opcode::PBROADCASTW, halves, b);
                 self.push(Inst::Vector(VectorInst { width, ..inst }));
                 self.unary(opcode::CVTPH2PS, dst, Operand::Reg(halves));
                 return;
             }
-            // Each word is the element two or four times: shifts leave one.
+            // Each word holds two or four copies of the element: a shift leaves one.
             Storage::Bf16 => (opcode::PBROADCASTW, opcode::PSLLD, 16),
             Storage::I8 => (opcode::PBROADCASTB, opcode::PSRAD, 24),
             Storage::U8 | Storage::Bool => (opcode::PBROADCASTB, opcode::PSRLD, 24),
         };
-        let copies = self.vector_virt();
+        let copies = self.new_vector();
         self.unary(op, copies, b);
-        let words = if storage == Storage::Bool { self.vector_virt() } else { dst };
+        let words = if storage == Storage::Bool { self.new_vector() } else { dst };
         self.immediate(shift, words, Operand::Reg(copies), by);
         if storage == Storage::Bool {
             self.truth_of(words, dst);
         }
     }
 
-    /// A store of a register, its target still missing.
-    pub(super) fn store_inst(&self, op: Opcode, value: Virt, width: Width) -> VectorInst {
+    /// Makes a store without its memory operand.
+    pub(super) fn store_inst(&self, op: Opcode, value: VirtReg, width: Width) -> VectorInst {
         VectorInst {
             op,
             width,
@@ -98,23 +98,23 @@ impl Select<'_> {
     pub(super) fn store_masked(
         &mut self,
         op: Opcode,
-        place: Place,
-        mask: Option<Virt>,
-        value: Virt,
+        place: MemOperand,
+        mask: Option<VirtReg>,
+        value: VirtReg,
         width: Width,
     ) {
-        let b = Some(Operand::Place(place));
+        let b = Some(Operand::Mem(place));
         let inst = VectorInst { b, mask, ..self.store_inst(op, value, width) };
         self.push(Inst::Vector(inst));
     }
 
-    /// Stores neighbouring elements; with a mask (AVX-512 only), only its lanes.
+    /// Stores contiguous elements; with a mask (AVX-512 only), only its lanes.
     pub(super) fn store_packed(
         &mut self,
-        place: Place,
+        place: MemOperand,
         storage: Storage,
-        mask: Option<Virt>,
-        value: Virt,
+        mask: Option<VirtReg>,
+        value: VirtReg,
     ) {
         let full = self.width();
         match storage {
@@ -129,7 +129,7 @@ impl Select<'_> {
             }
             Storage::I8 | Storage::U8 => self.store_words(value, true, place, mask),
             Storage::Bool => {
-                let ones = self.vector_virt();
+                let ones = self.new_vector();
                 self.immediate(opcode::PSRLD, ones, Operand::Reg(value), 31);
                 self.store_words(ones, true, place, mask);
             }
@@ -137,15 +137,21 @@ impl Select<'_> {
     }
 
     /// A narrowing move to a register.
-    fn narrow(&mut self, op: Opcode, value: Virt, imm: Option<u8>) -> Virt {
-        let dst = self.vector_virt();
+    fn narrow(&mut self, op: Opcode, value: VirtReg, imm: Option<u8>) -> VirtReg {
+        let dst = self.new_vector();
         let inst = self.store_inst(op, value, self.width());
         self.push(Inst::Vector(VectorInst { dst: Some(dst), imm, ..inst }));
         dst
     }
 
     /// Stores packed halves or bytes of a register.
-    fn store_narrow(&mut self, packed: Virt, bytes: bool, place: Place, mask: Option<Virt>) {
+    fn store_narrow(
+        &mut self,
+        packed: VirtReg,
+        bytes: bool,
+        place: MemOperand,
+        mask: Option<VirtReg>,
+    ) {
         let width = self.narrower(bytes);
         let op = match (mask, bytes) {
             (Some(_), true) => opcode::MOVDQU8_STORE,
@@ -157,49 +163,55 @@ impl Select<'_> {
     }
 
     /// Stores the low byte, or half, of each word.
-    fn store_words(&mut self, words: Virt, bytes: bool, place: Place, mask: Option<Virt>) {
+    fn store_words(
+        &mut self,
+        words: VirtReg,
+        bytes: bool,
+        place: MemOperand,
+        mask: Option<VirtReg>,
+    ) {
         if self.is_avx512() {
             let op = if bytes { opcode::PMOVDB } else { opcode::PMOVDW };
             let packed = self.narrow(op, words, None);
             self.store_narrow(packed, bytes, place, mask);
             return;
         }
-        // Packing saturates, so what is above the element must go; and it works within halves of
-        // the vector, so the quarters that matter are brought together.
+        // Packing saturates, so upper bits are cleared; and it works within 128-bit halves, so the
+        // quarters with elements are permuted together.
         let kept = if bytes { 0xff } else { 0xffff };
-        let kept = Operand::Place(Place::pool(self.constant_lanes(|_| kept)));
-        let low = self.vector_virt();
+        let kept = Operand::Mem(MemOperand::pool(self.constant_lanes(|_| kept)));
+        let low = self.new_vector();
         self.binary(opcode::PAND, low, words, kept);
-        let halves = self.vector_virt();
+        let halves = self.new_vector();
         self.binary(opcode::PACKUSDW, halves, low, Operand::Reg(low));
-        let mut packed = self.vector_virt();
+        let mut packed = self.new_vector();
         self.immediate(opcode::PERMQ, packed, Operand::Reg(halves), 0x08);
         if bytes {
             let halves = packed;
-            packed = self.vector_virt();
+            packed = self.new_vector();
             self.binary(opcode::PACKUSWB, packed, halves, Operand::Reg(halves));
         }
         self.store_narrow(packed, bytes, place, mask);
     }
 
-    /// The upper halves of floats, rounded to nearest even, in the lower halves of words.
-    fn round_to_bf16(&mut self, value: Virt) -> Virt {
+    /// Rounds floats to bfloat16, nearest even, in the lower half of each word.
+    fn round_to_bf16(&mut self, value: VirtReg) -> VirtReg {
         let splat =
-            |select: &mut Self, bits: u32| select.operand(&crate::kernel::Value::Splat(bits));
+            |select: &mut Self, bits: u32| select.operand(&crate::vector::Value::Splat(bits));
         let [upper, odd, bias, rounded, quiet, chosen, result] =
-            std::array::from_fn(|_| self.vector_virt());
-        // Adding just under one half, or one half if the result would else be odd.
+            std::array::from_fn(|_| self.new_vector());
+        // Adds 0x7fff, or 0x8000 if the truncated result is odd.
         self.immediate(opcode::PSRLD, upper, Operand::Reg(value), 16);
         let one = splat(self, 1);
         self.binary(opcode::PAND, odd, upper, one);
         let half = splat(self, 0x7fff);
         self.binary(opcode::PADDD, bias, odd, half);
         self.binary(opcode::PADDD, rounded, bias, Operand::Reg(value));
-        // A NaN must not round to infinity: it stays, made quiet.
+        // A NaN must not round to infinity: it is quieted.
         let quiet_bit = splat(self, 0x0040_0000);
         self.binary(opcode::POR, quiet, value, quiet_bit);
-        let class = if self.is_avx512() { Class::Mask } else { Class::Vector };
-        let nan = self.code.virt(class);
+        let class = if self.is_avx512() { RegClass::Mask } else { RegClass::Vector };
+        let nan = self.code.new_virt_reg(class);
         let unordered = self.inst(opcode::CMPPS, nan, Operand::Reg(value));
         self.push(Inst::Vector(VectorInst { a: Some(value), imm: Some(3), ..unordered }));
         let blend = VectorInst {

@@ -1,12 +1,12 @@
-//! Truth values and masks: registers of bits on AVX-512, vectors on AVX2.
+//! Selection of truth values and masks: opmask registers on AVX-512, vectors on AVX2.
 
-use super::super::address::masks;
-use super::super::inst::{Class, Inst, IntOperand, Operand, Place, VectorInst, Virt};
+use super::super::induction::is_partial;
+use super::super::inst::{Inst, IntOperand, MemOperand, Operand, RegClass, VectorInst, VirtReg};
 use super::super::opcode::{self, Opcode};
-use super::{Hoisted, Select};
-use crate::kernel::{Count, Mask, Storage, Value, VectorBinary, VectorCompare};
+use super::{PhaseConstant, Selector};
+use crate::vector::{Count, Mask, Storage, Value, VectorBinary, VectorCompare};
 
-/// What a comparison is when its operands change places, as an immediate of `vcmpps`.
+/// Returns the immediate of `vcmpps` for a comparison, with operands swapped or not.
 fn float_predicate(op: VectorCompare, swapped: bool) -> u8 {
     match (op, swapped) {
         (VectorCompare::LtF, false) => 0x11,
@@ -19,7 +19,7 @@ fn float_predicate(op: VectorCompare, swapped: bool) -> u8 {
     }
 }
 
-/// The same as an immediate of `vpcmpd`.
+/// Returns the immediate of `vpcmpd` for a comparison, with operands swapped or not.
 fn int_predicate(op: VectorCompare, swapped: bool) -> u8 {
     match (op, swapped) {
         (VectorCompare::EqI, _) => 0,
@@ -41,12 +41,12 @@ fn logic(op: VectorBinary) -> Option<Opcode> {
     }
 }
 
-impl Select<'_> {
-    pub(super) fn mask_virt(&mut self) -> Virt {
-        self.code.virt(Class::Mask)
+impl Selector<'_> {
+    pub(super) fn new_mask(&mut self) -> VirtReg {
+        self.code.new_virt_reg(RegClass::Mask)
     }
 
-    /// Whether a value is a truth value that AVX-512 computes in a mask register.
+    /// Returns whether AVX-512 computes a truth value in a mask register.
     pub(super) fn is_condition(&self, value: &Value) -> bool {
         match value {
             Value::Compare(..) | Value::Load { storage: Storage::Bool, .. } => true,
@@ -57,9 +57,9 @@ impl Select<'_> {
         }
     }
 
-    /// A truth value in a mask register; AVX-512 only.
-    pub(super) fn condition(&mut self, value: &Value) -> Virt {
-        let dst = self.mask_virt();
+    /// Selects a truth value into a mask register; AVX-512 only.
+    pub(super) fn condition(&mut self, value: &Value) -> VirtReg {
+        let dst = self.new_mask();
         match value {
             Value::Compare(op, x, y) => {
                 let swap = self.folds(x) && !self.folds(y);
@@ -74,7 +74,7 @@ impl Select<'_> {
                 self.push(Inst::Vector(VectorInst { a: Some(a), imm: Some(imm), ..inst }));
             }
             Value::Load { address, lanes, storage: Storage::Bool, mask } => {
-                let bytes = self.vector_virt();
+                let bytes = self.new_vector();
                 self.load(address, *lanes, Storage::U8, mask.as_ref(), bytes);
                 self.binary(opcode::PTESTMD, dst, bytes, Operand::Reg(bytes));
             }
@@ -92,13 +92,19 @@ impl Select<'_> {
         dst
     }
 
-    fn condition_of_vector(&mut self, value: &Value, dst: Virt) {
+    fn condition_of_vector(&mut self, value: &Value, dst: VirtReg) {
         let vector = self.vector(value);
         self.unary(opcode::PMOVD2M, dst, Operand::Reg(vector));
     }
 
-    /// A comparison as a vector; AVX2 only.
-    pub(super) fn compare_vectors(&mut self, op: VectorCompare, x: &Value, y: &Value, dst: Virt) {
+    /// Selects a comparison into a vector; AVX2 only.
+    pub(super) fn compare_vectors(
+        &mut self,
+        op: VectorCompare,
+        x: &Value,
+        y: &Value,
+        dst: VirtReg,
+    ) {
         let swap = self.folds(x) && !self.folds(y);
         match op {
             VectorCompare::LtI => {
@@ -119,46 +125,46 @@ impl Select<'_> {
         }
     }
 
-    /// Which lanes take part, in a register; `None` if all do.
-    pub(super) fn lane_mask(&mut self, mask: Option<&Mask>) -> Option<Virt> {
-        Some(match mask.filter(|it| masks(Some(it), self.isa))? {
-            Mask::First(count) => self.hoist(Hoisted::First(*count)),
+    /// Selects a mask into a register; `None` if all lanes are active.
+    pub(super) fn lane_mask(&mut self, mask: Option<&Mask>) -> Option<VirtReg> {
+        Some(match mask.filter(|it| is_partial(Some(it), self.isa))? {
+            Mask::First(count) => self.phase_constant(PhaseConstant::First(*count)),
             Mask::Where(value) if self.is_avx512() => self.condition(value),
             Mask::Where(value) => self.vector(value),
         })
     }
 
-    /// A copy of a mask that an instruction may destroy; all lanes if there is none.
-    pub(super) fn spent_mask(&mut self, mask: Option<Virt>) -> Virt {
-        let dst = if self.is_avx512() { self.mask_virt() } else { self.vector_virt() };
+    /// Copies a mask for an instruction that clobbers it; all lanes if there is none.
+    pub(super) fn clobbered_mask(&mut self, mask: Option<VirtReg>) -> VirtReg {
+        let dst = if self.is_avx512() { self.new_mask() } else { self.new_vector() };
         match (mask, self.is_avx512()) {
             (Some(mask), true) => self.unary(opcode::KMOVW, dst, Operand::Reg(mask)),
             (Some(mask), false) => self.unary(opcode::MOVAPS, dst, Operand::Reg(mask)),
             (None, true) => self.push(Inst::MaskBits { dst, bits: u16::MAX }),
             (None, false) => {
-                let all = Place::pool(self.constant_lanes(|_| u32::MAX));
-                self.unary(opcode::MOVUPS, dst, Operand::Place(all));
+                let all = MemOperand::pool(self.constant_lanes(|_| u32::MAX));
+                self.unary(opcode::MOVUPS, dst, Operand::Mem(all));
             }
         }
         dst
     }
 
-    /// Builds the mask of the first lanes.
-    pub(super) fn first_lanes(&mut self, count: Count, dst: Virt) {
+    /// Makes the mask of the first `count` lanes.
+    pub(super) fn first_lanes(&mut self, count: Count, dst: VirtReg) {
         match count {
             Count::Const(n) if self.is_avx512() => {
                 self.push(Inst::MaskBits { dst, bits: ((1_u32 << n) - 1) as u16 });
             }
             Count::Const(n) => {
                 let first = |lane: u32| if i64::from(lane) < n { u32::MAX } else { 0 };
-                let place = Place::pool(self.constant_lanes(first));
-                self.unary(opcode::MOVUPS, dst, Operand::Place(place));
+                let place = MemOperand::pool(self.constant_lanes(first));
+                self.unary(opcode::MOVUPS, dst, Operand::Mem(place));
             }
             Count::Param(slot) => {
-                let src = self.hoist(Hoisted::Param(slot));
-                let n = self.vector_virt();
+                let src = self.phase_constant(PhaseConstant::Param(slot));
+                let n = self.new_vector();
                 self.push(Inst::Splat { dst: n, src });
-                let lanes = Operand::Place(Place::pool(self.constant_lanes(|lane| lane)));
+                let lanes = Operand::Mem(MemOperand::pool(self.constant_lanes(|lane| lane)));
                 if self.is_avx512() {
                     let inst = self.inst(opcode::PCMPD, dst, lanes);
                     // Not less or equal: `n > lane`.
@@ -170,17 +176,17 @@ impl Select<'_> {
         }
     }
 
-    /// Builds the multiples of a stride: where the lanes of a strided access are.
-    pub(super) fn multiples(&mut self, count: Count, dst: Virt) {
+    /// Makes the vector of lane offsets of a strided access.
+    pub(super) fn multiples(&mut self, count: Count, dst: VirtReg) {
         match self.count(count) {
             IntOperand::Const(step) => {
                 let lanes = self.constant_lanes(|lane| (i64::from(lane) * step) as u32);
-                self.unary(opcode::MOVUPS, dst, Operand::Place(Place::pool(lanes)));
+                self.unary(opcode::MOVUPS, dst, Operand::Mem(MemOperand::pool(lanes)));
             }
             IntOperand::Reg(src) => {
-                let step = self.vector_virt();
+                let step = self.new_vector();
                 self.push(Inst::Splat { dst: step, src });
-                let lanes = Operand::Place(Place::pool(self.constant_lanes(|lane| lane)));
+                let lanes = Operand::Mem(MemOperand::pool(self.constant_lanes(|lane| lane)));
                 self.binary(opcode::PMULLD, dst, step, lanes);
             }
         }

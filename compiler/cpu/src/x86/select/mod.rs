@@ -1,15 +1,15 @@
-//! A phase's statements to machine instructions on virtual registers.
+//! Instruction selection: the statements of a phase to machine IR.
 //!
-//! In: a [`Phase`]. Out: [`Code`]. Next: [`super::regalloc`].
+//! In: a [`Phase`]. Out: a [`MachineFunction`]. Next: [`super::regalloc`].
 //!
-//! `value.rs` and `memory.rs` select vector instructions for expressions, `mask.rs` and
-//! `convert.rs` help them; `pointer.rs` keeps addresses and integers; this file does statements.
+//! `value.rs`, `memory.rs`, `mask.rs` and `convert.rs` select vector instructions for expressions;
+//! `pointer.rs` advances induction variables and makes memory operands; this file selects statements.
 //!
 //! # Invariants
 //!
-//! - A target is written by the last instruction of its expression, so that the expression may
-//!   read what the target held.
-//! - What does not change during the phase is computed once, before its first task.
+//! - The last instruction of an expression writes its target, so that the expression may read the
+//!   target's former value.
+//! - Phase-invariant values are computed once, before the first task.
 
 mod convert;
 mod mask;
@@ -19,23 +19,25 @@ mod value;
 
 use std::collections::BTreeMap;
 
-use super::address::{Active, Plan, Trips};
 use super::encode::{Constants, Width};
-use super::inst::{Argument, Class, Code, FrameSlot, Inst, IntOperand, Operand, VectorInst, Virt};
+use super::induction::{ActiveVars, InductionPlan, Trips};
+use super::inst::{
+    Argument, Inst, IntOperand, MachineFunction, Operand, RegClass, StackSlot, VectorInst, VirtReg,
+};
 use super::opcode::{self, Opcode};
-use crate::kernel::{Count, Kernel, Linear, Mask, Phase, Quotient, Reg, Slot, Stmt, Value};
+use crate::vector::{Count, DivOp, EntryId, Linear, Mask, Phase, Reg, Stmt, Value, VectorCode};
 use tvmtune_ir::poly::VarId;
 use tvmtune_ir::target::Isa;
 
-/// What is computed once in a phase, before its first task.
+/// A phase-invariant value, computed before the first task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Hoisted {
+enum PhaseConstant {
     /// An integer: a parameter.
-    Param(Slot),
+    Param(EntryId),
     /// An integer: the number of the first task.
     FirstTask,
     /// A vector: a run-time scalar in every lane.
-    Scalar(Slot),
+    Scalar(EntryId),
     /// A mask, or a vector of truth values: the first lanes.
     First(Count),
     /// A vector: multiples of the number of the lane.
@@ -43,39 +45,43 @@ enum Hoisted {
 }
 
 /// See the [module documentation](self).
-struct Select<'a> {
+struct Selector<'a> {
     isa: Isa,
-    code: Code,
+    code: MachineFunction,
     constants: &'a mut Constants,
-    /// What runs before the first task.
+    /// Instructions before the first task.
     prologue: Vec<Inst>,
-    hoisted: BTreeMap<Hoisted, Virt>,
-    /// The kernel's registers.
-    regs: Vec<Virt>,
-    plan: Plan,
-    active: Active,
+    phase_constants: BTreeMap<PhaseConstant, VirtReg>,
+    /// Virtual registers of the registers of vector code.
+    regs: Vec<VirtReg>,
+    plan: InductionPlan,
+    active: ActiveVars,
     n_scopes: usize,
-    /// The register that holds a sum, by its key, while its scope lasts.
-    sums: Vec<Option<Virt>>,
-    /// Parts of the frame that lane-by-lane copies use: elements, and the bits of a mask.
-    copy_slots: Option<(FrameSlot, FrameSlot)>,
+    /// The register of each sum while its scope is open.
+    sums: Vec<Option<VirtReg>>,
+    /// Stack slots of scalarized accesses: elements, and the bits of a mask.
+    copy_slots: Option<(StackSlot, StackSlot)>,
 }
 
 /// Selects instructions for one phase.
-pub(super) fn select(kernel: &Kernel, phase: &Phase, constants: &mut Constants) -> Code {
+pub(super) fn select(
+    kernel: &VectorCode,
+    phase: &Phase,
+    constants: &mut Constants,
+) -> MachineFunction {
     let grid = Grid::of(phase);
-    let plan = Plan::new(kernel.isa, grid.task, &grid.lets, &phase.body);
-    let classes = vec![Class::Vector; kernel.n_regs as usize];
-    let mut select = Select {
+    let plan = InductionPlan::new(kernel.isa, grid.task, &grid.lets, &phase.body);
+    let classes = vec![RegClass::Vector; kernel.n_regs as usize];
+    let mut select = Selector {
         isa: kernel.isa,
-        code: Code { insts: Vec::new(), classes, frame: Vec::new() },
+        code: MachineFunction { insts: Vec::new(), classes, frame: Vec::new() },
         constants,
         prologue: Vec::new(),
-        hoisted: BTreeMap::new(),
-        regs: (0..kernel.n_regs).map(Virt).collect(),
-        sums: vec![None; plan.n_keys()],
+        phase_constants: BTreeMap::new(),
+        regs: (0..kernel.n_regs).map(VirtReg).collect(),
+        sums: vec![None; plan.n_sums()],
         plan,
-        active: Active::default(),
+        active: ActiveVars::default(),
         n_scopes: 0,
         copy_slots: None,
     };
@@ -86,9 +92,9 @@ pub(super) fn select(kernel: &Kernel, phase: &Phase, constants: &mut Constants) 
     code
 }
 
-/// The loop over tasks, and the coordinates of a task computed from its number.
+/// The loop over tasks, with the delinearization of a task's number to grid coordinates.
 struct Grid {
-    /// The variable that is the number of the task.
+    /// The variable of the task's number.
     task: VarId,
     lets: Vec<Stmt>,
 }
@@ -108,7 +114,7 @@ impl Grid {
         for (n, (var, count)) in phase.tasks.iter().enumerate().skip(1).rev() {
             let quotient = if n == 1 { phase.tasks[0].0 } else { fresh(n) };
             let value = Linear { strides: vec![(rest, Count::Const(1))], ..Linear::default() };
-            for (var, op) in [(*var, Quotient::Mod), (quotient, Quotient::Div)] {
+            for (var, op) in [(*var, DivOp::Mod), (quotient, DivOp::Div)] {
                 lets.push(Stmt::Let { var, op, value: value.clone(), by: *count });
             }
             rest = quotient;
@@ -117,24 +123,24 @@ impl Grid {
     }
 }
 
-impl Select<'_> {
+impl Selector<'_> {
     fn push(&mut self, inst: Inst) {
         self.code.insts.push(inst);
     }
 
-    /// Runs `build` so that what it emits comes before the first task.
+    /// Runs `build` with the prologue as insertion point.
     fn in_prologue(&mut self, build: impl FnOnce(&mut Self)) {
         std::mem::swap(&mut self.code.insts, &mut self.prologue);
         build(self);
         std::mem::swap(&mut self.code.insts, &mut self.prologue);
     }
 
-    fn vector_virt(&mut self) -> Virt {
-        self.code.virt(Class::Vector)
+    fn new_vector(&mut self) -> VirtReg {
+        self.code.new_virt_reg(RegClass::Vector)
     }
 
-    fn int_virt(&mut self) -> Virt {
-        self.code.virt(Class::Int)
+    fn new_int(&mut self) -> VirtReg {
+        self.code.new_virt_reg(RegClass::Int)
     }
 
     fn is_avx512(&self) -> bool {
@@ -148,11 +154,11 @@ impl Select<'_> {
     /// A vector of constants, one for each lane.
     fn constant_lanes(&mut self, lane: impl Fn(u32) -> u32) -> u32 {
         let words: Vec<u32> = (0..self.isa.lanes()).map(lane).collect();
-        self.constants.place(&words)
+        self.constants.intern(&words)
     }
 
-    /// An instruction of full width with everything optional left out.
-    fn inst(&self, op: Opcode, dst: Virt, b: Operand) -> VectorInst {
+    /// Makes an instruction of full width without optional operands.
+    fn inst(&self, op: Opcode, dst: VirtReg, b: Operand) -> VectorInst {
         VectorInst {
             op,
             width: self.width(),
@@ -168,26 +174,26 @@ impl Select<'_> {
     }
 
     /// `dst = op(b)`
-    fn unary(&mut self, op: Opcode, dst: Virt, b: Operand) {
+    fn unary(&mut self, op: Opcode, dst: VirtReg, b: Operand) {
         let inst = self.inst(op, dst, b);
         self.push(Inst::Vector(inst));
     }
 
     /// `dst = op(a, b)`
-    fn binary(&mut self, op: Opcode, dst: Virt, a: Virt, b: Operand) {
+    fn binary(&mut self, op: Opcode, dst: VirtReg, a: VirtReg, b: Operand) {
         let inst = VectorInst { a: Some(a), ..self.inst(op, dst, b) };
         self.push(Inst::Vector(inst));
     }
 
     /// `dst = op(b, imm)`
-    fn immediate(&mut self, op: Opcode, dst: Virt, b: Operand, imm: u8) {
+    fn immediate(&mut self, op: Opcode, dst: VirtReg, b: Operand, imm: u8) {
         let inst = VectorInst { imm: Some(imm), ..self.inst(op, dst, b) };
         self.push(Inst::Vector(inst));
     }
 
     fn tasks(&mut self, grid: &Grid, phase: &Phase) {
-        let counter = self.int_virt();
-        let first = self.hoist(Hoisted::FirstTask);
+        let counter = self.new_int();
+        let first = self.phase_constant(PhaseConstant::FirstTask);
         self.push(Inst::LoadArgument { dst: counter, argument: Argument::End });
         self.push(Inst::Sub { dst: counter, src: IntOperand::Reg(first) });
         let scope = self.enter(grid.task, Some(first));
@@ -217,7 +223,7 @@ impl Select<'_> {
                     self.store(address, *lanes, *storage, value, mask.as_ref());
                 }
                 Stmt::Prefetch { address } => {
-                    let place = self.place(address);
+                    let place = self.mem_operand(address);
                     self.push(Inst::Prefetch { place });
                 }
             }
@@ -233,7 +239,7 @@ impl Select<'_> {
                 self.block(body);
             }
             Trips::Many => {
-                let counter = self.int_virt();
+                let counter = self.new_int();
                 let src = self.count(count);
                 self.push(Inst::Copy { dst: counter, src });
                 let scope = self.enter(var, None);
@@ -249,7 +255,7 @@ impl Select<'_> {
 
     fn branch(&mut self, value: &Linear, bound: &Linear, then: &[Stmt], otherwise: &[Stmt]) {
         let (left, right) = (self.linear(value), self.linear(bound));
-        // Both sides are selected even where the outcome is known: scopes are numbered in order.
+        // Both sides are selected even if the condition is constant, to keep the numbering of scopes.
         let (plus, right) = match right {
             IntOperand::Const(_) => (0, IntOperand::Const(bound.constant - value.constant)),
             right @ IntOperand::Reg(_) => (value.constant - bound.constant, right),
@@ -261,11 +267,11 @@ impl Select<'_> {
         self.push(Inst::IfEnd);
     }
 
-    fn define(&mut self, var: VarId, op: Quotient, value: &Linear, by: Count) {
+    fn define(&mut self, var: VarId, op: DivOp, value: &Linear, by: Count) {
         let of = self.linear_value(value);
         let by = self.count(by);
-        let dst = self.int_virt();
-        self.push(Inst::Quotient { dst, value: of, by, remainder: op == Quotient::Mod });
+        let dst = self.new_int();
+        self.push(Inst::Divide { dst, value: of, by, remainder: op == DivOp::Mod });
         self.enter_let(var, dst);
     }
 

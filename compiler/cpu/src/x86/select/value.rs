@@ -1,47 +1,46 @@
-//! Vector instructions for expressions.
+//! Selection of vector instructions for expressions.
 //!
-//! Of the sources of an instruction one may be in memory: loads, splats and scalars are folded
-//! into it where they fit. Where both sources of an instruction need registers, the one that needs
-//! more is computed first (Sethi and Ullman, 1970).
+//! Loads and splats are folded into memory operands. Of two sources, the one with the greater
+//! Sethi-Ullman number is evaluated first (Sethi and Ullman, 1970).
 
 use super::super::encode::Width;
-use super::super::inst::{Inst, IntOperand, Operand, Place, VectorInst, Virt};
+use super::super::inst::{Inst, IntOperand, MemOperand, Operand, VectorInst, VirtReg};
 use super::super::opcode::{self, Opcode};
-use super::{Hoisted, Select};
-use crate::kernel::{Lanes, Linear, Storage, Value, VectorBinary, VectorUnary};
+use super::{PhaseConstant, Selector};
+use crate::vector::{LaneStride, Linear, Storage, Value, VectorBinary, VectorUnary};
 use tvmtune_ir::target::Isa;
 
-/// How deep [`needs`] looks: it only orders evaluation, and must not make selection quadratic.
+/// Recursion limit of [`register_need`], which would else make selection quadratic.
 const DEPTH: u32 = 6;
 
-/// About how many registers a value takes while it is computed.
-fn needs(value: &Value, depth: u32) -> u32 {
+/// Estimates the Sethi-Ullman number of a value.
+fn register_need(value: &Value, depth: u32) -> u32 {
     let Some(depth) = depth.checked_sub(1) else { return 2 };
     let both = |a: &Value, b: &Value| {
-        let (a, b) = (needs(a, depth), needs(b, depth));
+        let (a, b) = (register_need(a, depth), register_need(b, depth));
         if a == b { a + 1 } else { a.max(b) }
     };
     match value {
         Value::Reg(_) | Value::Splat(_) | Value::Scalar(_) => 0,
         Value::Load { .. } | Value::Index { .. } => 1,
-        Value::Gather { index, .. } => needs(index, depth).max(3),
-        Value::Unary(_, x) => needs(x, depth).max(1),
-        Value::Reduce(_, x) => needs(x, depth).max(2),
+        Value::Gather { index, .. } => register_need(index, depth).max(3),
+        Value::Unary(_, x) => register_need(x, depth).max(1),
+        Value::Reduce(_, x) => register_need(x, depth).max(2),
         Value::Binary(_, a, b) | Value::Compare(_, a, b) => both(a, b),
         Value::Fma(a, b, c) | Value::Select { condition: a, then: b, otherwise: c } => {
             let ab = both(a, b);
-            let c = needs(c, depth);
+            let c = register_need(c, depth);
             if ab == c { ab + 1 } else { ab.max(c) }
         }
     }
 }
 
-/// Whether `a` should be computed before `b`.
-fn comes_first(a: &Value, b: &Value) -> bool {
-    needs(a, DEPTH) >= needs(b, DEPTH)
+/// Returns whether to evaluate `a` before `b`.
+fn evaluates_first(a: &Value, b: &Value) -> bool {
+    register_need(a, DEPTH) >= register_need(b, DEPTH)
 }
 
-/// The instruction of an operation, which the instruction set must have.
+/// Returns the instruction of an operation, which the instruction set must have.
 fn opcode_of(isa: Isa, op: VectorBinary) -> Opcode {
     debug_assert!(
         op != VectorBinary::ScaleF || isa.scales(),
@@ -66,7 +65,7 @@ fn opcode_of(isa: Isa, op: VectorBinary) -> Opcode {
     }
 }
 
-/// Whether the operands may change places. Minima and maxima of floats tell them apart.
+/// Returns whether an operation commutes. Float minima and maxima do not: of NaNs and zeros.
 fn commutes(op: VectorBinary) -> bool {
     !matches!(
         op,
@@ -79,54 +78,54 @@ fn commutes(op: VectorBinary) -> bool {
     )
 }
 
-impl Select<'_> {
-    /// Whether a value can be the last source of an instruction without taking a register.
+impl Selector<'_> {
+    /// Returns whether a value folds into a memory operand.
     pub(super) fn folds(&self, value: &Value) -> bool {
         match value {
             Value::Splat(_) => true,
             Value::Load { lanes, storage: Storage::Word, mask: None, .. } => match lanes {
-                Lanes::Contiguous => true,
-                Lanes::Uniform => self.is_avx512(),
-                Lanes::Strided(_) => false,
+                LaneStride::Contiguous => true,
+                LaneStride::Uniform => self.is_avx512(),
+                LaneStride::Strided(_) => false,
             },
             _ => false,
         }
     }
 
-    /// A value as the last source of an instruction.
+    /// Selects a value as the last source of an instruction.
     pub(super) fn operand(&mut self, value: &Value) -> Operand {
         match value {
             Value::Splat(bits) if self.is_avx512() => {
-                Operand::Broadcast(Place::pool(self.constants.place(&[*bits])))
+                Operand::Broadcast(MemOperand::pool(self.constants.intern(&[*bits])))
             }
-            Value::Splat(bits) => Operand::Place(Place::pool(self.constant_lanes(|_| *bits))),
+            Value::Splat(bits) => Operand::Mem(MemOperand::pool(self.constant_lanes(|_| *bits))),
             Value::Load { address, lanes, .. } if self.folds(value) => {
-                let place = self.place(address);
+                let place = self.mem_operand(address);
                 match lanes {
-                    Lanes::Uniform => Operand::Broadcast(place),
-                    _ => Operand::Place(place),
+                    LaneStride::Uniform => Operand::Broadcast(place),
+                    _ => Operand::Mem(place),
                 }
             }
             _ => Operand::Reg(self.vector(value)),
         }
     }
 
-    /// A value in a register: that of the kernel, or a new one.
-    pub(super) fn vector(&mut self, value: &Value) -> Virt {
+    /// Selects a value into a register.
+    pub(super) fn vector(&mut self, value: &Value) -> VirtReg {
         match value {
             Value::Reg(reg) => self.regs[reg.0 as usize],
-            Value::Scalar(slot) => self.hoist(Hoisted::Scalar(*slot)),
+            Value::Scalar(slot) => self.phase_constant(PhaseConstant::Scalar(*slot)),
             _ => {
-                let dst = self.vector_virt();
+                let dst = self.new_vector();
                 self.into(value, dst);
                 dst
             }
         }
     }
 
-    /// The first source in a register, the second wherever it fits.
-    pub(super) fn sources(&mut self, a: &Value, b: &Value) -> (Virt, Operand) {
-        if self.folds(b) || comes_first(a, b) {
+    /// Selects two sources: the first into a register, the second folded if possible.
+    pub(super) fn sources(&mut self, a: &Value, b: &Value) -> (VirtReg, Operand) {
+        if self.folds(b) || evaluates_first(a, b) {
             let a = self.vector(a);
             (a, self.operand(b))
         } else {
@@ -135,8 +134,8 @@ impl Select<'_> {
         }
     }
 
-    /// Computes a value into a register, which only the last instruction writes.
-    pub(super) fn into(&mut self, value: &Value, dst: Virt) {
+    /// Selects a value into a given register, which only the last instruction writes.
+    pub(super) fn into(&mut self, value: &Value, dst: VirtReg) {
         if self.is_avx512() && self.is_condition(value) {
             let mask = self.condition(value);
             self.unary(opcode::PMOVM2D, dst, Operand::Reg(mask));
@@ -145,8 +144,8 @@ impl Select<'_> {
         match value {
             Value::Splat(0) => self.push(Inst::Zero { dst }),
             Value::Splat(bits) => {
-                let place = Place::pool(self.constants.place(&[*bits]));
-                self.unary(opcode::BROADCASTSS, dst, Operand::Place(place));
+                let place = MemOperand::pool(self.constants.intern(&[*bits]));
+                self.unary(opcode::BROADCASTSS, dst, Operand::Mem(place));
             }
             Value::Reg(_) | Value::Scalar(_) => {
                 let b = Operand::Reg(self.vector(value));
@@ -158,7 +157,7 @@ impl Select<'_> {
             Value::Gather { address, index, mask, .. } => {
                 let index = self.vector(index);
                 let mask = self.lane_mask(mask.as_ref());
-                let place = self.indexed_place(address, (index, 4));
+                let place = self.gather_operand(address, (index, 4));
                 self.gather(place, mask, dst);
             }
             Value::Index { base, step } => self.index(base, *step, dst),
@@ -173,7 +172,7 @@ impl Select<'_> {
         }
     }
 
-    fn unary_value(&mut self, op: VectorUnary, x: &Value, dst: Virt) {
+    fn unary_value(&mut self, op: VectorUnary, x: &Value, dst: VirtReg) {
         match op {
             VectorUnary::SqrtF | VectorUnary::IntToFloat | VectorUnary::FloatToInt => {
                 let b = self.operand(x);
@@ -208,10 +207,10 @@ impl Select<'_> {
         }
     }
 
-    fn binary_value(&mut self, op: VectorBinary, x: &Value, y: &Value, dst: Virt) {
+    fn binary_value(&mut self, op: VectorBinary, x: &Value, y: &Value, dst: VirtReg) {
         let (x, y) = if commutes(op) && self.folds(x) && !self.folds(y) { (y, x) } else { (x, y) };
         if self.is_avx512() && op == VectorBinary::And {
-            // A comparison and a vector: the vector, where the comparison holds.
+            // `And` of a truth value and a vector is a zero-masked move.
             let (condition, value) = if self.is_condition(y) { (y, x) } else { (x, y) };
             if self.is_condition(condition) {
                 let mask = self.condition(condition);
@@ -225,16 +224,16 @@ impl Select<'_> {
     }
 
     /// `dst = op(b)`, 0 in lanes masked off.
-    pub(super) fn masked(&mut self, op: Opcode, dst: Virt, b: Operand, mask: Virt) {
+    pub(super) fn masked(&mut self, op: Opcode, dst: VirtReg, b: Operand, mask: VirtReg) {
         let inst = VectorInst { mask: Some(mask), zeroing: true, ..self.inst(op, dst, b) };
         self.push(Inst::Vector(inst));
     }
 
-    /// `dst = b` in the lanes of the mask; the others keep what they had, or become 0.
-    pub(super) fn masked_move(&mut self, dst: Virt, b: Operand, mask: Virt, merge: bool) {
-        // Moves broadcast by another name.
+    /// Selects `dst = b` in the lanes of the mask; the others keep their values, or become 0.
+    pub(super) fn masked_move(&mut self, dst: VirtReg, b: Operand, mask: VirtReg, merge: bool) {
+        // A broadcasting move is another opcode.
         let (op, b) = match b {
-            Operand::Broadcast(place) => (opcode::BROADCASTSS, Operand::Place(place)),
+            Operand::Broadcast(place) => (opcode::BROADCASTSS, Operand::Mem(place)),
             b => (opcode::MOVUPS, b),
         };
         let inst = self.inst(op, dst, b);
@@ -242,13 +241,13 @@ impl Select<'_> {
         self.push(Inst::Vector(inst));
     }
 
-    fn fma(&mut self, a: &Value, b: &Value, c: &Value, dst: Virt) {
-        // At most one source is folded: a factor rather than the sum, which is often a register
-        // that is the target too.
+    fn fma(&mut self, a: &Value, b: &Value, c: &Value, dst: VirtReg) {
+        // At most one source is folded: a factor rather than the addend, which is often the target's
+        // register.
         let folded = [b, a, c].into_iter().find(|it| self.folds(it));
         let is_folded = |it: &Value| folded.is_some_and(|folded| std::ptr::eq(folded, it));
         let mut order = [(0, a), (1, b), (2, c)];
-        order.sort_by_key(|(_, it)| (is_folded(it), std::cmp::Reverse(needs(it, DEPTH))));
+        order.sort_by_key(|(_, it)| (is_folded(it), std::cmp::Reverse(register_need(it, DEPTH))));
         let mut sources = [Operand::Reg(dst); 3];
         for (at, value) in order {
             sources[at] = if is_folded(value) {
@@ -261,7 +260,7 @@ impl Select<'_> {
         self.push(Inst::Fma { dst, a, b, c });
     }
 
-    fn select_value(&mut self, condition: &Value, then: &Value, otherwise: &Value, dst: Virt) {
+    fn select_value(&mut self, condition: &Value, then: &Value, otherwise: &Value, dst: VirtReg) {
         if !self.is_avx512() {
             let condition = self.vector(condition);
             let (a, b) = self.sources(otherwise, then);
@@ -280,41 +279,41 @@ impl Select<'_> {
         self.push(Inst::Vector(VectorInst { a: Some(a), mask: Some(mask), ..inst }));
     }
 
-    /// Combines each lane with that half the width away, then a quarter, and so on.
-    fn reduce(&mut self, op: VectorBinary, x: &Value, dst: Virt) {
+    /// Reduces over lanes by a butterfly: steps of half the width, a quarter, and so on.
+    fn reduce(&mut self, op: VectorBinary, x: &Value, dst: VirtReg) {
         let avx512 = [(opcode::SHUFF32X4, 0x4e), (opcode::SHUFF32X4, 0xb1)];
         let avx2 = [(opcode::PERM2F128, 0x01)];
         let within = [(opcode::PERMILPS, 0x4e), (opcode::PERMILPS, 0xb1)];
         let across: &[(Opcode, u8)] = if self.is_avx512() { &avx512 } else { &avx2 };
         let mut value = self.vector(x);
         for (n, (shuffle, imm)) in across.iter().chain(&within).enumerate() {
-            let other = self.vector_virt();
-            // Shuffles across the whole vector take two sources, here the same one twice.
+            let other = self.new_vector();
+            // Shuffles across 128-bit lanes take two sources: here the same one twice.
             let a = (n < across.len()).then_some(value);
             let inst = self.inst(*shuffle, other, Operand::Reg(value));
             self.push(Inst::Vector(VectorInst { a, imm: Some(*imm), ..inst }));
             let last = n + 1 == across.len() + within.len();
-            let next = if last { dst } else { self.vector_virt() };
+            let next = if last { dst } else { self.new_vector() };
             self.binary(opcode_of(self.isa, op), next, value, Operand::Reg(other));
             value = next;
         }
     }
 
-    fn index(&mut self, base: &Linear, step: i32, dst: Virt) {
+    fn index(&mut self, base: &Linear, step: i32, dst: VirtReg) {
         let start = base.constant as u32;
         let lanes = self.constant_lanes(|lane| start.wrapping_add(lane.wrapping_mul(step as u32)));
-        let lanes = Operand::Place(Place::pool(lanes));
+        let lanes = Operand::Mem(MemOperand::pool(lanes));
         match self.linear(base) {
             IntOperand::Const(_) => self.unary(opcode::MOVUPS, dst, lanes),
             IntOperand::Reg(src) => {
-                let splat = self.vector_virt();
+                let splat = self.new_vector();
                 self.push(Inst::Splat { dst: splat, src });
                 self.binary(opcode::PADDD, dst, splat, lanes);
             }
         }
     }
 
-    /// The width whose vectors hold as many halves, or quarters, as there are lanes.
+    /// Returns the width that holds a 16-bit or 8-bit element per lane.
     pub(super) fn narrower(&self, quarter: bool) -> Width {
         match (self.is_avx512(), quarter) {
             (true, false) => Width::W256,

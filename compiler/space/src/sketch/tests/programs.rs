@@ -1,7 +1,7 @@
 //! Small programs of every family, and the reference oracle that checks schedules of them.
 
 use crate::fits::cpu::fits;
-use tvmtune_cpu::kernel;
+use tvmtune_cpu::vector;
 use tvmtune_ir::dag::{
     BinaryOp, CompareOp, Compute, ComputeAxis, ComputeId, DType, Dag, Dim, Expr, Reducer, Tensor,
     TensorId, TensorKind, UnaryOp,
@@ -220,7 +220,7 @@ impl Oracle {
         if fits(&nest, &tvmtune_ir::target::CpuTarget::generic(isa)).is_err() {
             return false;
         }
-        let kernel = kernel::lower(&nest, isa).unwrap_or_else(|it| panic!("{it}\n{}", shown()));
+        let kernel = vector::lower(&nest, isa).unwrap_or_else(|it| panic!("{it}\n{}", shown()));
         let shown = || format!("{}\n{kernel}", shown());
         let like = |it: &Array| Array::zeros(it.dtype, &it.shape);
         let zeros: Vec<Array> = self.expected.iter().map(like).collect();

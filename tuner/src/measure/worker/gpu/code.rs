@@ -88,7 +88,7 @@ fn variant(spec: &GpuSpec, table: &[Word]) -> Variant {
     let mut n_addresses = 0;
     let entries = table.iter().map(|it| match it {
         Word::Value(_) => TableEntry::Param,
-        Word::Shared(_) => TableEntry::Shared,
+        Word::Shared(_) => TableEntry::Workspace,
         Word::Param(_) | Word::Packed(..) | Word::Output(_) => {
             n_addresses += 1;
             // Weights are brought into their layout before they are copied to the device.

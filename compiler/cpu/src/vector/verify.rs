@@ -1,24 +1,24 @@
-//! What makes a kernel well formed, and how many registers it wants.
+//! Verifier of vector code (definition before use), and its register pressure.
 
 use std::collections::BTreeSet;
 
-use super::{Kernel, Mask, Reg, Stmt, Value};
+use super::{Mask, Reg, Stmt, Value, VectorCode};
 
-/// A register that is read, or assigned in some lanes only, before it has a value.
+/// A register that is read, or assigned under a mask, before it is defined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unset(pub Reg);
+pub struct UseBeforeDef(pub Reg);
 
-/// Every register that some path reads before assigning it.
-pub fn verify(kernel: &Kernel) -> Vec<Unset> {
+/// Finds the registers that some path reads before assigning them.
+pub fn verify(kernel: &VectorCode) -> Vec<UseBeforeDef> {
     let mut unset = BTreeSet::new();
     for phase in &kernel.phases {
         check_block(&phase.body, &mut BTreeSet::new(), &mut unset);
     }
-    unset.into_iter().map(Unset).collect()
+    unset.into_iter().map(UseBeforeDef).collect()
 }
 
-/// The most registers that hold something at once, in any phase.
-pub fn pressure(kernel: &Kernel) -> usize {
+/// Returns the maximal number of registers that are live at once, over all phases.
+pub fn pressure(kernel: &VectorCode) -> usize {
     let mut most = 0;
     for phase in &kernel.phases {
         live_block(&phase.body, &mut BTreeSet::new(), &mut most);
@@ -37,7 +37,7 @@ fn check_block(stmts: &[Stmt], set: &mut BTreeSet<Reg>, unset: &mut BTreeSet<Reg
             Stmt::Set { reg, .. } => {
                 set.insert(*reg);
             }
-            // A loop may not run at all.
+            // A loop may run zero times.
             Stmt::Loop { body, .. } => check_block(body, &mut set.clone(), unset),
             Stmt::If { then, otherwise, .. } => {
                 let (mut a, mut b) = (set.clone(), set.clone());
@@ -50,13 +50,12 @@ fn check_block(stmts: &[Stmt], set: &mut BTreeSet<Reg>, unset: &mut BTreeSet<Reg
     }
 }
 
-/// Walks backwards; `live` is what is read after the block, and becomes what is read from its
-/// start on.
+/// Backward liveness analysis; `live` is live-out of the block, and becomes its live-in.
 fn live_block(stmts: &[Stmt], live: &mut BTreeSet<Reg>, most: &mut usize) {
     for stmt in stmts.iter().rev() {
         match stmt {
             Stmt::Loop { body, .. } => {
-                // What is live around the loop is live throughout; a second walk knows it.
+                // Loop-carried registers are live throughout: a second pass is the fixed point.
                 let mut around = live.clone();
                 live_block(body, &mut around, &mut 0);
                 live.extend(around);
@@ -82,7 +81,8 @@ fn live_block(stmts: &[Stmt], live: &mut BTreeSet<Reg>, most: &mut usize) {
     }
 }
 
-/// The registers a statement reads itself; one assigned under a mask keeps what it had.
+/// Calls `visit` for each register that a statement reads; an assignment under a mask reads its
+/// target.
 fn for_each_read(stmt: &Stmt, visit: &mut dyn FnMut(Reg)) {
     match stmt {
         Stmt::Set { reg, value, mask } => {

@@ -1,64 +1,67 @@
-//! Statements from the nodes of a block: what is used again is kept in a register.
+//! Common subexpression elimination under a register budget, with rematerialization of loads.
 //!
-//! A node used once becomes part of the statement that uses it. A computed node used again is
-//! kept. A *load* used again is kept from one use to the next only while registers last, else
-//! repeated: an instruction can read memory on its own, while a value that does not fit is
-//! spilled, and costs more than it saved. Where registers are short, the uses that are closest to
-//! each other share one load. This is where a matmul's operands come to stay in registers, and
-//! where a convolution's overlapping windows are read once, if there is room.
+//! ```text
+//! n1 = load a; n2 = n1 * n1; s0: use n2; s1: use n2 + n1
+//!     =>   r0 = a * a; s0: use r0; s1: use r0 + a      (n2 kept, the load repeated or kept)
+//! ```
+//!
+//! A node with one use becomes part of the statement that uses it. A computed node with more uses
+//! is kept in a register. A *load* is kept from one use to the next only while registers last, and
+//! repeated otherwise: a memory operand is cheaper than a spill. Where registers are short, the
+//! shortest gaps between uses share one load. Operands of a matmul stay in registers this way, and
+//! overlapping windows of a convolution are loaded once.
 //!
 //! # Source
 //!
-//! Load elimination under a register budget: measured in this project's study of compilers, which
-//! do it without the budget and lose half their speed on convolutions. Choosing the shortest gaps
-//! first is Belady's rule seen from the other side.
+//! Redundant load elimination and rematerialization (Briggs, Cooper and Torczon, 1992); shortest
+//! gaps first is Belady's rule (1966) applied to uses.
 
-use super::graph::{Graph, Id, Interned, MaskOp, Op, Place};
-use super::{Lanes, Mask, Reg, Stmt, Storage, Value};
+use super::numbering::{Interned, MaskRef, MemRef, Op, ValueGraph, ValueId};
+use super::{LaneStride, Mask, Reg, Stmt, Storage, Value};
 
 /// A statement whose operands are nodes.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Pending {
-    Set { reg: Reg, value: Id, mask: MaskOp },
-    Store { address: u32, lanes: Lanes, storage: Storage, value: Id, mask: MaskOp },
+pub(super) enum PendingStmt {
+    Set { reg: Reg, value: ValueId, mask: MaskRef },
+    Store { address: u32, lanes: LaneStride, storage: Storage, value: ValueId, mask: MaskRef },
     Prefetch { address: u32 },
 }
 
-/// What emission may count on.
+/// The register budget of a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budget {
-    /// Registers of the machine, less one.
+    /// Registers of the machine, less one for temporaries.
     pub(super) registers: u32,
-    /// Registers that hold something throughout the block.
-    pub(super) live: u32,
+    /// Registers that are live throughout the block.
+    pub(super) live_through: u32,
 }
 
-/// Appends the statements to `out`; `new_reg` hands out registers.
+/// Emits pending statements to `out`; `new_reg` makes registers.
 pub(super) fn emit(
-    graph: &Graph,
-    pending: &[Pending],
+    graph: &ValueGraph,
+    pending: &[PendingStmt],
     interned: &Interned,
     budget: Budget,
     new_reg: &mut dyn FnMut() -> Reg,
     out: &mut Vec<Stmt>,
 ) {
     let uses = Uses::of(graph, pending);
-    let kept = uses.choose(graph, pending.len(), budget);
-    let held = vec![None; graph.ops.len()];
+    let kept = uses.plan_reuse(graph, pending.len(), budget);
+    let in_register = vec![None; graph.ops.len()];
     let used = vec![0; graph.ops.len()];
-    let mut emit = Emit { graph, interned, kept, held, used, new_reg, out };
+    let mut emit = Emitter { graph, interned, kept, in_register, used, new_reg, out };
     for stmt in pending {
         match *stmt {
-            Pending::Set { reg, value, mask } => {
+            PendingStmt::Set { reg, value, mask } => {
                 let (value, mask) = (emit.value(value), emit.mask(mask));
                 emit.out.push(Stmt::Set { reg, value, mask });
             }
-            Pending::Store { address, lanes, storage, value, mask } => {
+            PendingStmt::Store { address, lanes, storage, value, mask } => {
                 let (value, mask) = (emit.value(value), emit.mask(mask));
                 let address = interned.addresses[address as usize].clone();
                 emit.out.push(Stmt::Store { address, lanes, storage, value, mask });
             }
-            Pending::Prefetch { address } => {
+            PendingStmt::Prefetch { address } => {
                 let address = interned.addresses[address as usize].clone();
                 emit.out.push(Stmt::Prefetch { address });
             }
@@ -66,38 +69,39 @@ pub(super) fn emit(
     }
 }
 
-/// For each node: the statements that use it, in order.
+/// The uses of each node, by statement, in order.
 struct Uses {
     at: Vec<Vec<u32>>,
-    /// Nodes in the order in which they are first needed.
-    order: Vec<Id>,
+    /// Nodes in order of first use.
+    order: Vec<ValueId>,
 }
 
-/// What is kept in registers.
-struct Kept {
-    /// From the first use to the last.
+/// The nodes that are kept in registers.
+struct ReusePlan {
+    /// Kept from the first use to the last.
     always: Vec<bool>,
-    /// From each use to the next.
+    /// Kept from each use to the next.
     gaps: Vec<Vec<bool>>,
 }
 
 impl Uses {
-    fn of(graph: &Graph, pending: &[Pending]) -> Self {
+    fn of(graph: &ValueGraph, pending: &[PendingStmt]) -> Self {
         let mut uses = Uses { at: vec![Vec::new(); graph.ops.len()], order: Vec::new() };
         for (at, stmt) in pending.iter().enumerate() {
-            let (Pending::Set { value, mask, .. } | Pending::Store { value, mask, .. }) = stmt
+            let (PendingStmt::Set { value, mask, .. } | PendingStmt::Store { value, mask, .. }) =
+                stmt
             else {
                 continue;
             };
             uses.visit(graph, *value, at as u32);
-            if let MaskOp::Where(id) = mask {
+            if let MaskRef::Where(id) = mask {
                 uses.visit(graph, *id, at as u32);
             }
         }
         uses
     }
 
-    fn visit(&mut self, graph: &Graph, id: Id, at: u32) {
+    fn visit(&mut self, graph: &ValueGraph, id: ValueId, at: u32) {
         let op = graph.op(id);
         let uses = &mut self.at[id.0 as usize];
         uses.push(at);
@@ -105,26 +109,28 @@ impl Uses {
         if is_first {
             self.order.push(id);
         }
-        // A load may be repeated, and its mask with it.
-        if is_first || is_cheap(op) {
+        // A rematerialized load uses its mask again.
+        if is_first || is_rematerializable(op) {
             for child in op.children() {
                 self.visit(graph, child, at);
             }
         }
     }
 
-    fn choose(&self, graph: &Graph, n_stmts: usize, budget: Budget) -> Kept {
-        let mut kept =
-            Kept { always: vec![false; graph.ops.len()], gaps: vec![Vec::new(); graph.ops.len()] };
-        let mut pressure = vec![budget.live; n_stmts];
-        // The gaps between uses of one load: (statements, node, which).
+    fn plan_reuse(&self, graph: &ValueGraph, n_stmts: usize, budget: Budget) -> ReusePlan {
+        let mut kept = ReusePlan {
+            always: vec![false; graph.ops.len()],
+            gaps: vec![Vec::new(); graph.ops.len()],
+        };
+        let mut pressure = vec![budget.live_through; n_stmts];
+        // Gaps between uses of one load: (length in statements, node, index of the gap).
         let mut gaps = Vec::new();
         for id in &self.order {
             let n = id.0 as usize;
             let [first, .., last] = self.at[n].as_slice() else { continue };
             match graph.op(*id) {
                 Op::Splat(_) | Op::Scalar(_) | Op::Reg(..) => {}
-                op if is_cheap(op) => {
+                op if is_rematerializable(op) => {
                     kept.gaps[n] = vec![false; self.at[n].len()];
                     let pairs = self.at[n].windows(2).enumerate();
                     gaps.extend(pairs.map(|(which, pair)| (pair[1] - pair[0], n, which)));
@@ -136,11 +142,11 @@ impl Uses {
                 }
             }
         }
-        self.add_temporaries(graph, &kept.always, &mut pressure);
+        self.add_temporary_pressure(graph, &kept.always, &mut pressure);
         gaps.sort_unstable();
         for (_, n, which) in gaps {
             let (from, to) = (self.at[n][which], self.at[n][which + 1]);
-            // Where a neighboring gap is kept, the register is counted already.
+            // A kept neighboring gap has counted the register at the shared use.
             let from = from + u32::from(which > 0 && kept.gaps[n][which - 1]);
             let to = to + 1 - u32::from(kept.gaps[n][which + 1]);
             let range = &mut pressure[from.min(to) as usize..to as usize];
@@ -152,25 +158,27 @@ impl Uses {
         kept
     }
 
-    /// Adds, for each statement, the most registers its expressions take while they are evaluated.
-    fn add_temporaries(&self, graph: &Graph, always: &[bool], pressure: &mut [u32]) {
-        // For each node: what it takes, its result included; 0 if it is an operand as it is.
+    /// Adds the Sethi-Ullman number of each statement: registers of its temporaries.
+    fn add_temporary_pressure(&self, graph: &ValueGraph, always: &[bool], pressure: &mut [u32]) {
+        // Registers that a node needs, its result included; 0 if it is an operand.
         let mut needed = vec![0; graph.ops.len()];
         let mut most = vec![0; pressure.len()];
         for id in self.order.iter().rev() {
             let n = id.0 as usize;
             let op = graph.op(*id);
-            let child = |it: Id| if always[it.0 as usize] { 0 } else { needed[it.0 as usize] };
+            let child = |it: ValueId| if always[it.0 as usize] { 0 } else { needed[it.0 as usize] };
             let mut parts: Vec<u32> = op.children().map(child).filter(|it| *it > 0).collect();
             parts.sort_unstable_by(|a, b| b.cmp(a));
-            let held = (0..).zip(&parts).map(|(before, it)| before + it).max().unwrap_or(0);
-            // One operand may come from memory; another one that does takes a register.
-            let once = |it: &Id| is_cheap(graph.op(*it)) && self.at[it.0 as usize].len() == 1;
+            let in_register = (0..).zip(&parts).map(|(before, it)| before + it).max().unwrap_or(0);
+            // One memory operand is free; each further one takes a register.
+            let once = |it: &ValueId| {
+                is_rematerializable(graph.op(*it)) && self.at[it.0 as usize].len() == 1
+            };
             let loads = op.children().filter(once).count().saturating_sub(1) as u32;
             let at = &mut most[self.at[n][0] as usize];
-            *at = (held + loads).max(*at);
+            *at = (in_register + loads).max(*at);
             let is_leaf = op.children().next().is_none();
-            needed[n] = if is_leaf || is_cheap(op) { 0 } else { held.max(1) };
+            needed[n] = if is_leaf || is_rematerializable(op) { 0 } else { in_register.max(1) };
         }
         for (pressure, most) in pressure.iter_mut().zip(most) {
             *pressure += most;
@@ -178,30 +186,30 @@ impl Uses {
     }
 }
 
-/// Whether a value is had again for an instruction or less.
-fn is_cheap(op: Op) -> bool {
+/// Returns whether a value is recomputed by at most one instruction.
+fn is_rematerializable(op: Op) -> bool {
     matches!(op, Op::Load(..) | Op::Index { .. })
 }
 
-struct Emit<'a> {
-    graph: &'a Graph,
+struct Emitter<'a> {
+    graph: &'a ValueGraph,
     interned: &'a Interned,
-    kept: Kept,
-    /// The register that holds a node now.
-    held: Vec<Option<Reg>>,
-    /// Uses so far.
+    kept: ReusePlan,
+    /// The register that holds a node at this point.
+    in_register: Vec<Option<Reg>>,
+    /// Number of uses emitted so far.
     used: Vec<usize>,
     new_reg: &'a mut dyn FnMut() -> Reg,
     out: &'a mut Vec<Stmt>,
 }
 
-impl Emit<'_> {
-    fn value(&mut self, id: Id) -> Value {
+impl Emitter<'_> {
+    fn value(&mut self, id: ValueId) -> Value {
         let n = id.0 as usize;
         let keep = self.kept.always[n] || self.kept.gaps[n].get(self.used[n]).is_some_and(|it| *it);
         self.used[n] += 1;
-        let held = if keep { self.held[n] } else { self.held[n].take() };
-        if let Some(reg) = held {
+        let in_register = if keep { self.in_register[n] } else { self.in_register[n].take() };
+        if let Some(reg) = in_register {
             return Value::Reg(reg);
         }
         let value = self.tree(id);
@@ -210,21 +218,21 @@ impl Emit<'_> {
         }
         let reg = (self.new_reg)();
         self.out.push(Stmt::Set { reg, value, mask: None });
-        self.held[n] = Some(reg);
+        self.in_register[n] = Some(reg);
         Value::Reg(reg)
     }
 
-    fn boxed(&mut self, id: Id) -> Box<Value> {
+    fn boxed(&mut self, id: ValueId) -> Box<Value> {
         Box::new(self.value(id))
     }
 
-    fn tree(&mut self, id: Id) -> Value {
+    fn tree(&mut self, id: ValueId) -> Value {
         match self.graph.op(id) {
             Op::Splat(bits) => Value::Splat(bits),
             Op::Scalar(slot) => Value::Scalar(slot),
             Op::Reg(reg, _) => Value::Reg(reg),
             Op::Load(place, lanes) => {
-                let Place { address, storage, mask, .. } = place;
+                let MemRef { address, storage, mask, .. } = place;
                 let mask = self.mask(mask);
                 let address = self.interned.addresses[address as usize].clone();
                 Value::Load { address, lanes, storage, mask }
@@ -259,11 +267,11 @@ impl Emit<'_> {
         }
     }
 
-    fn mask(&mut self, mask: MaskOp) -> Option<Mask> {
+    fn mask(&mut self, mask: MaskRef) -> Option<Mask> {
         match mask {
-            MaskOp::All => None,
-            MaskOp::First(count) => Some(Mask::First(count)),
-            MaskOp::Where(id) => Some(Mask::Where(self.boxed(id))),
+            MaskRef::All => None,
+            MaskRef::First(count) => Some(Mask::First(count)),
+            MaskRef::Where(id) => Some(Mask::Where(self.boxed(id))),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Elementary functions as vector arithmetic, the same on every device.
+//! Vector math library: elementary functions as vector arithmetic, bit-identical on every CPU.
 //!
 //! | function | greatest error | notes |
 //! |---|---|---|
@@ -13,24 +13,24 @@
 //!
 //! # Source
 //!
-//! Ranges are reduced as in Cody and Waite (1980); polynomials of `exp`, `ln`, `sin` and `cos` are
-//! those of Cephes (Moshier), the rational functions of `tanh` and `erf` those of Eigen. `pow`
-//! carries its logarithm in two numbers.
+//! Range reduction of Cody and Waite (1980); minimax polynomials of `exp`, `ln`, `sin` and `cos`
+//! from Cephes (Moshier), rational functions of `tanh` and `erf` from Eigen. `pow` computes its
+//! logarithm in double-float arithmetic.
 
-use super::graph::{Graph, Id};
+use super::numbering::{ValueGraph, ValueId};
 use super::{VectorBinary, VectorCompare, VectorUnary};
 
 const LOG2_E: f32 = std::f32::consts::LOG2_E;
-/// `ln 2` to 15 bits, so that its products with exponents are exact, and the rest.
+/// `ln 2` as a sum: 15 bits, so that products with exponents are exact, and the remainder.
 const LN_2_HIGH: f32 = 0.693_359_4;
 const LN_2_LOW: f32 = -2.121_944_4e-4;
 const TWO_BY_ROOT_PI: f32 = std::f32::consts::FRAC_2_SQRT_PI;
-/// The bits of 1, and where the exponent stands.
+/// The bit pattern of 1, and the position of the exponent.
 const ONE: i32 = 0x3f80_0000;
 const EXPONENT: u8 = 23;
 
-/// `tanh x = x P(x^2) / Q(x^2)`, highest power first. Both are scaled so that they are 1 at 0:
-/// otherwise denormal arguments would lose their last bits.
+/// `tanh x = x P(x^2) / Q(x^2)`, highest power first. Both are scaled to be 1 at 0: otherwise
+/// denormal arguments would lose their last bits.
 const TANH_P: [f64; 7] = [
     -2.760_768_477_423_55e-16,
     2.000_187_904_824_77e-13,
@@ -47,31 +47,31 @@ const TANH_Q: [f64; 4] = [
     4.893_525_185_543_85e-3,
 ];
 
-impl Graph {
-    pub(super) fn add(&mut self, a: Id, b: Id) -> Id {
+impl ValueGraph {
+    pub(super) fn add(&mut self, a: ValueId, b: ValueId) -> ValueId {
         self.binary(VectorBinary::AddF, a, b)
     }
 
-    pub(super) fn sub(&mut self, a: Id, b: Id) -> Id {
+    pub(super) fn sub(&mut self, a: ValueId, b: ValueId) -> ValueId {
         self.binary(VectorBinary::SubF, a, b)
     }
 
-    pub(super) fn mul(&mut self, a: Id, b: Id) -> Id {
+    pub(super) fn mul(&mut self, a: ValueId, b: ValueId) -> ValueId {
         self.binary(VectorBinary::MulF, a, b)
     }
 
-    fn div(&mut self, a: Id, b: Id) -> Id {
+    fn div(&mut self, a: ValueId, b: ValueId) -> ValueId {
         self.binary(VectorBinary::DivF, a, b)
     }
 
-    /// `a * b + c` of a constant.
-    fn fma_by(&mut self, a: Id, b: f32, c: Id) -> Id {
+    /// Computes `a * b + c` for a constant `b`.
+    fn fma_by(&mut self, a: ValueId, b: f32, c: ValueId) -> ValueId {
         let b = self.float(b);
         self.fma(a, b, c)
     }
 
-    /// A polynomial, highest power first.
-    fn polynomial(&mut self, x: Id, coefficients: &[f32]) -> Id {
+    /// Evaluates a polynomial by Horner's rule; coefficients are of descending powers.
+    fn polynomial(&mut self, x: ValueId, coefficients: &[f32]) -> ValueId {
         let first = self.float(coefficients[0]);
         coefficients[1..].iter().fold(first, |sum, it| {
             let it = self.float(*it);
@@ -79,21 +79,21 @@ impl Graph {
         })
     }
 
-    /// `x` within bounds; NaN stays NaN.
-    fn clamp(&mut self, x: Id, low: f32, high: f32) -> Id {
+    /// Clamps `x` to bounds; NaN stays NaN.
+    fn clamp(&mut self, x: ValueId, low: f32, high: f32) -> ValueId {
         let (low, high) = (self.float(low), self.float(high));
         let x = self.binary(VectorBinary::MinF, high, x);
         self.binary(VectorBinary::MaxF, low, x)
     }
 
-    pub(super) fn exp(&mut self, x: Id) -> Id {
+    pub(super) fn exp(&mut self, x: ValueId) -> ValueId {
         let zero = self.float(0.0);
         self.exp_sum(x, zero)
     }
 
-    /// `e^(x + low)`, where `low` is small against `x`.
-    fn exp_sum(&mut self, x: Id, low: Id) -> Id {
-        // Beyond these the result is infinite, or 0.
+    /// Computes `e^(x + low)` for `low` small against `x`.
+    fn exp_sum(&mut self, x: ValueId, low: ValueId) -> ValueId {
+        // Beyond these bounds the result is 0 or infinite.
         let x = self.clamp(x, -104.0, 89.0);
         let log2_e = self.float(LOG2_E);
         let n = self.mul(x, log2_e);
@@ -109,15 +109,15 @@ impl Graph {
         let p = self.fma(p, square, r);
         let one = self.float(1.0);
         let p = self.add(p, one);
-        self.scaled(p, n)
+        self.scale_by_power(p, n)
     }
 
-    /// `p * 2^n` for whole `n` in -150..=129, rounded once.
-    fn scaled(&mut self, p: Id, n: Id) -> Id {
+    /// Computes `p * 2^n` (`ldexp`) for integral `n` in -150..=129, rounded once.
+    fn scale_by_power(&mut self, p: ValueId, n: ValueId) -> ValueId {
         if self.isa.scales() {
             return self.binary(VectorBinary::ScaleF, p, n);
         }
-        // 2^n in two steps, each a normal number: so the last one rounds to a denormal correctly.
+        // 2^n as two normal factors, so that the last product rounds to a denormal correctly.
         let n = self.unary(VectorUnary::FloatToInt, n);
         let half = self.unary(VectorUnary::ShiftRightSigned(1), n);
         let rest = self.binary(VectorBinary::SubI, n, half);
@@ -129,15 +129,15 @@ impl Graph {
         self.mul(p, scale)
     }
 
-    /// `x = 2^exponent * (1 + fraction)` with `1 + fraction` around 1, for positive finite `x`.
-    fn split(&mut self, x: Id) -> (Id, Id) {
+    /// Splits positive finite `x = 2^exponent * (1 + fraction)`, with `1 + fraction` around 1.
+    fn frexp(&mut self, x: ValueId) -> (ValueId, ValueId) {
         // Denormal numbers are scaled up first.
         let tiny = self.float(f32::MIN_POSITIVE);
         let is_tiny = self.compare(VectorCompare::LtF, x, tiny);
         let up = self.float(8_388_608.0);
         let scaled = self.mul(x, up);
         let x = self.select(is_tiny, scaled, x);
-        // The exponent counts from the root of 1/2.
+        // The range of `1 + fraction` starts at the square root of 1/2.
         let root = self.int(0x3f35_04f3);
         let from_root = self.binary(VectorBinary::SubI, x, root);
         let exponent = self.unary(VectorUnary::ShiftRightSigned(EXPONENT), from_root);
@@ -150,8 +150,8 @@ impl Graph {
         (self.unary(VectorUnary::IntToFloat, exponent), fraction)
     }
 
-    /// `(ln(1 + f) - f + f^2 / 2) / f^3`
-    fn ln_tail(&mut self, f: Id) -> Id {
+    /// Computes `(ln(1 + f) - f + f^2 / 2) / f^3`.
+    fn log1p_tail(&mut self, f: ValueId) -> ValueId {
         self.polynomial(
             f,
             &[
@@ -168,10 +168,10 @@ impl Graph {
         )
     }
 
-    pub(super) fn ln(&mut self, x: Id) -> Id {
-        let (e, f) = self.split(x);
+    pub(super) fn ln(&mut self, x: ValueId) -> ValueId {
+        let (e, f) = self.frexp(x);
         let square = self.mul(f, f);
-        let p = self.ln_tail(f);
+        let p = self.log1p_tail(f);
         let cube = self.mul(square, f);
         let low = self.float(LN_2_LOW);
         let carried = self.mul(e, low);
@@ -182,8 +182,8 @@ impl Graph {
         self.ln_special(x, y)
     }
 
-    /// The logarithm where it is no finite number: of 0, infinity, NaN, and below 0.
-    fn ln_special(&mut self, x: Id, y: Id) -> Id {
+    /// Selects the logarithm of 0, infinity, NaN, and negative numbers.
+    fn ln_special(&mut self, x: ValueId, y: ValueId) -> ValueId {
         let (zero, infinity) = (self.float(0.0), self.float(f32::INFINITY));
         let (least, nan) = (self.float(f32::NEG_INFINITY), self.float(f32::NAN));
         let is_finite = self.compare(VectorCompare::LtF, x, infinity);
@@ -194,7 +194,7 @@ impl Graph {
         self.select(is_positive, y, special)
     }
 
-    pub(super) fn tanh(&mut self, x: Id) -> Id {
+    pub(super) fn tanh(&mut self, x: ValueId) -> ValueId {
         // Beyond, the result rounds to 1.
         let x = self.clamp(x, -7.905_311, 7.905_311);
         let square = self.mul(x, x);
@@ -204,7 +204,7 @@ impl Graph {
         self.div(p, q)
     }
 
-    pub(super) fn erf(&mut self, x: Id) -> Id {
+    pub(super) fn erf(&mut self, x: ValueId) -> ValueId {
         // Beyond, the result rounds to 1.
         let x = self.clamp(x, -3.743_921, 3.743_921);
         let square = self.mul(x, x);
@@ -228,20 +228,20 @@ impl Graph {
         self.div(p, q)
     }
 
-    pub(super) fn sin(&mut self, x: Id) -> Id {
-        self.circular(x, 0)
+    pub(super) fn sin(&mut self, x: ValueId) -> ValueId {
+        self.sin_shifted(x, 0)
     }
 
-    pub(super) fn cos(&mut self, x: Id) -> Id {
-        self.circular(x, 1)
+    pub(super) fn cos(&mut self, x: ValueId) -> ValueId {
+        self.sin_shifted(x, 1)
     }
 
-    /// The sine, that many quarter turns ahead.
-    fn circular(&mut self, x: Id, ahead: i32) -> Id {
+    /// Computes `sin(x + quarter_turns * pi / 2)`.
+    fn sin_shifted(&mut self, x: ValueId, quarter_turns: i32) -> ValueId {
         let by = self.float(std::f32::consts::FRAC_2_PI);
         let n = self.mul(x, by);
         let n = self.unary(VectorUnary::RoundF, n);
-        // pi / 2 in three parts.
+        // pi / 2 as a sum of three floats.
         let r = self.fma_by(n, -1.570_796_4, x);
         let r = self.fma_by(n, 4.371_139e-8, r);
         let r = self.fma_by(n, 1.715_124_4e-15, r);
@@ -254,8 +254,8 @@ impl Graph {
         let p = self.fma(p, square, half);
         let cos = self.fma(p, square, one);
         let quarter = self.unary(VectorUnary::FloatToInt, n);
-        let ahead = self.int(ahead);
-        let quarter = self.binary(VectorBinary::AddI, quarter, ahead);
+        let quarter_turns = self.int(quarter_turns);
+        let quarter = self.binary(VectorBinary::AddI, quarter, quarter_turns);
         let (bit, zero) = (self.int(1), self.int(0));
         let odd = self.binary(VectorBinary::And, quarter, bit);
         let is_even = self.compare(VectorCompare::EqI, odd, zero);
@@ -266,11 +266,11 @@ impl Graph {
         self.binary(VectorBinary::Xor, value, sign)
     }
 
-    pub(super) fn pow(&mut self, x: Id, y: Id) -> Id {
+    pub(super) fn pow(&mut self, x: ValueId, y: ValueId) -> ValueId {
         let magnitude = self.splat(i32::MAX as u32);
         let size = self.binary(VectorBinary::And, x, magnitude);
         let (high, low) = self.ln_pair(size);
-        // y * (high + low), again as two numbers.
+        // y * (high + low) as a double-float.
         let product = self.mul(y, high);
         let zero = self.float(0.0);
         let negative = self.sub(zero, product);
@@ -294,21 +294,21 @@ impl Graph {
         self.select(is_one, one, value)
     }
 
-    /// `ln x` as the sum of two numbers, for `x` that is not negative.
-    fn ln_pair(&mut self, x: Id) -> (Id, Id) {
-        let (e, f) = self.split(x);
+    /// Computes `ln x` as a double-float, for nonnegative `x`.
+    fn ln_pair(&mut self, x: ValueId) -> (ValueId, ValueId) {
+        let (e, f) = self.frexp(x);
         let square = self.mul(f, f);
         let zero = self.float(0.0);
         let negative = self.sub(zero, square);
         let square_error = self.fma(f, f, negative);
-        let p = self.ln_tail(f);
+        let p = self.log1p_tail(f);
         let cube = self.mul(square, f);
         let tail = self.mul(p, cube);
         let tail = self.fma_by(square_error, -0.5, tail);
         let tail = self.fma_by(e, LN_2_LOW, tail);
         let whole = self.float(LN_2_HIGH);
         let whole = self.mul(e, whole);
-        // Three numbers, largest first, added without losing what rounds off.
+        // Compensated sum of three numbers, largest first.
         let (sum, lost) = self.two_sum(whole, f);
         let half = self.float(-0.5);
         let half_square = self.mul(square, half);
@@ -322,8 +322,8 @@ impl Graph {
         (high, low)
     }
 
-    /// `a + b`, and what rounding took from it.
-    fn two_sum(&mut self, a: Id, b: Id) -> (Id, Id) {
+    /// Computes `a + b` and its rounding error (Knuth's TwoSum).
+    fn two_sum(&mut self, a: ValueId, b: ValueId) -> (ValueId, ValueId) {
         let sum = self.add(a, b);
         let part = self.sub(sum, a);
         let other = self.sub(sum, part);
@@ -331,8 +331,8 @@ impl Graph {
         (sum, self.add(lost_a, lost_b))
     }
 
-    /// The sign of a power of a negative number; NaN unless the exponent is a whole number.
-    fn pow_sign(&mut self, x: Id, y: Id, value: Id) -> Id {
+    /// Applies the sign of a power of a negative base; NaN unless the exponent is integral.
+    fn pow_sign(&mut self, x: ValueId, y: ValueId, value: ValueId) -> ValueId {
         let whole = self.unary(VectorUnary::FloorF, y);
         let is_whole = self.compare(VectorCompare::EqF, whole, y);
         let half = self.float(0.5);

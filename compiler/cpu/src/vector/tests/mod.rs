@@ -1,14 +1,15 @@
 //! What vector code is made of: functions against double precision, and the text of kernels.
 
-mod arith;
-mod function;
+mod legalize;
+mod math;
 mod prefetch;
 mod text;
 
-use super::cse::{self, Budget, Pending};
-use super::graph::{Graph, Id, Interned, MaskOp, Op, Place};
+use super::cse::{self, Budget, PendingStmt};
+use super::numbering::{Interned, MaskRef, MemRef, Op, ValueGraph, ValueId};
 use super::{
-    Address, Base, Count, Kernel, Lanes, Linear, Phase, Reg, Slot, Stmt, Storage, TableEntry,
+    Address, Base, Count, EntryId, LaneStride, Linear, Phase, Reg, Stmt, Storage, TableEntry,
+    VectorCode,
 };
 use tvmtune_ir::dag::{DType, TensorId};
 use tvmtune_ir::interp::Array;
@@ -17,7 +18,7 @@ use tvmtune_ir::target::Isa;
 use tvmtune_schedule::Threads;
 
 /// A function of two vectors.
-type Function<'a> = &'a dyn Fn(&mut Graph, Id, Id) -> Id;
+type Function<'a> = &'a dyn Fn(&mut ValueGraph, ValueId, ValueId) -> ValueId;
 
 /// What a function gives for each pair of words: the same on every instruction set.
 #[track_caller]
@@ -48,40 +49,40 @@ fn evaluate_on(isa: Isa, function: Function<'_>, a: &[u32], b: &[u32]) -> Vec<u3
 }
 
 /// `out = function(a, b)`, vector by vector.
-fn kernel(isa: Isa, function: Function<'_>, n_vectors: i64) -> Kernel {
-    let (mut graph, mut interned) = (Graph::new(isa), Interned::default());
+fn kernel(isa: Isa, function: Function<'_>, n_vectors: i64) -> VectorCode {
+    let (mut graph, mut interned) = (ValueGraph::new(isa), Interned::default());
     let lane_bytes = i64::from(isa.lanes()) * 4;
     let mut address = |slot| {
         let strides = vec![(VarId(0), Count::Const(lane_bytes))];
         let offset = Linear { strides, ..Linear::default() };
-        interned.address(Address { base: Base::Table(Slot(slot)), offset })
+        interned.address(Address { base: Base::Table(EntryId(slot)), offset })
     };
     let (a, b, out) = (address(0), address(1), address(2));
     let storage = Storage::Word;
     let mut load = |address| {
-        let place = Place { address, storage, mask: MaskOp::All, epoch: 0 };
-        graph.node(Op::Load(place, Lanes::Contiguous))
+        let place = MemRef { address, storage, mask: MaskRef::All, epoch: 0 };
+        graph.node(Op::Load(place, LaneStride::Contiguous))
     };
     let (a, b) = (load(a), load(b));
     let value = function(&mut graph, a, b);
-    let store = Pending::Store {
+    let store = PendingStmt::Store {
         address: out,
-        lanes: Lanes::Contiguous,
+        lanes: LaneStride::Contiguous,
         storage,
         value,
-        mask: MaskOp::All,
+        mask: MaskRef::All,
     };
     let (mut n_regs, mut body) = (0, Vec::new());
     let mut new_reg = || {
         n_regs += 1;
         Reg(n_regs - 1)
     };
-    let budget = Budget { registers: isa.registers() - 1, live: 0 };
+    let budget = Budget { registers: isa.registers() - 1, live_through: 0 };
     cse::emit(&graph, &[store], &interned, budget, &mut new_reg, &mut body);
     let count = Count::Const(n_vectors);
     let body = vec![Stmt::Loop { var: VarId(0), count, body }];
     let pointer = |n| TableEntry::Pointer { tensor: TensorId(n), layout: None };
-    Kernel {
+    VectorCode {
         name: "function".to_owned(),
         isa,
         table: (0..3).map(pointer).collect(),

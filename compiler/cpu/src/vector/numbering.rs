@@ -1,62 +1,62 @@
-//! The values of one straight-line block, each once.
+//! Local value numbering of a basic block, with constant folding.
 //!
-//! Expressions are built here as nodes; equal nodes are the same node, so common subexpressions
-//! cost nothing, and constants fold. A read of a register or of memory carries the number of
-//! writes it comes after, so what was read before a write is another node than what is read after
-//! it. [`super::cse`] turns the nodes of a block back into statements.
+//! Expressions are hash-consed: equal expressions are one node. A read of a register or of memory
+//! carries the number of writes before it, as memory SSA does, so that reads before and after a
+//! write are different nodes. [`super::cse`] turns the nodes of a block into statements.
 
 use std::collections::BTreeMap;
 
 use super::{
-    Address, Count, Lanes, Linear, Reg, Slot, Storage, VectorBinary, VectorCompare, VectorUnary,
+    Address, Count, EntryId, LaneStride, Linear, Reg, Storage, VectorBinary, VectorCompare,
+    VectorUnary,
 };
 use tvmtune_ir::target::Isa;
 
-/// A node of a [`Graph`].
+/// A node of a [`ValueGraph`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Id(pub(super) u32);
+pub(super) struct ValueId(pub(super) u32);
 
-/// Which lanes take part.
+/// The active lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum MaskOp {
+pub(super) enum MaskRef {
     All,
     First(Count),
-    Where(Id),
+    Where(ValueId),
 }
 
-/// Where elements are, and which.
+/// A memory reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
-    /// [`Interned::addresses`]
+pub(super) struct MemRef {
+    /// Index into [`Interned::addresses`].
     pub(super) address: u32,
     pub(super) storage: Storage,
-    pub(super) mask: MaskOp,
-    /// Writes to that buffer before the read.
+    pub(super) mask: MaskRef,
+    /// Number of writes to the buffer before the read.
     pub(super) epoch: u32,
 }
 
-/// A node's operation: [`super::Value`] with nodes for operands.
+/// The operation of a node: [`super::Value`] with nodes for operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Op {
     Splat(u32),
-    Scalar(Slot),
-    /// A register, after that many writes.
+    Scalar(EntryId),
+    /// A register, after a number of writes.
     Reg(Reg, u32),
-    Load(Place, Lanes),
-    Gather(Place, Id),
+    Load(MemRef, LaneStride),
+    Gather(MemRef, ValueId),
     Index {
         base: u32,
         step: i32,
     },
-    Unary(VectorUnary, Id),
-    Binary(VectorBinary, Id, Id),
-    Fma(Id, Id, Id),
-    Compare(VectorCompare, Id, Id),
-    Select(Id, Id, Id),
-    Reduce(VectorBinary, Id),
+    Unary(VectorUnary, ValueId),
+    Binary(VectorBinary, ValueId, ValueId),
+    Fma(ValueId, ValueId, ValueId),
+    Compare(VectorCompare, ValueId, ValueId),
+    Select(ValueId, ValueId, ValueId),
+    Reduce(VectorBinary, ValueId),
 }
 
-/// Addresses and linear forms, by number.
+/// Interned addresses and linear forms.
 #[derive(Debug, Default)]
 pub(super) struct Interned {
     pub(super) addresses: Vec<Address>,
@@ -87,12 +87,12 @@ impl Interned {
     }
 }
 
-/// The nodes of a block.
+/// The value graph of a block.
 #[derive(Debug)]
-pub(super) struct Graph {
+pub(super) struct ValueGraph {
     pub(super) isa: Isa,
     pub(super) ops: Vec<Op>,
-    ids: BTreeMap<Op, Id>,
+    ids: BTreeMap<Op, ValueId>,
 }
 
 /// The truth value `true`.
@@ -101,10 +101,10 @@ pub(super) const TRUE: u32 = u32::MAX;
 pub(super) const FALSE: u32 = 0;
 
 impl Op {
-    /// The nodes it reads.
-    pub(super) fn children(&self) -> impl Iterator<Item = Id> + use<> {
-        let masked = |place: &Place| match place.mask {
-            MaskOp::Where(id) => Some(id),
+    /// Returns the operands.
+    pub(super) fn children(&self) -> impl Iterator<Item = ValueId> + use<> {
+        let masked = |place: &MemRef| match place.mask {
+            MaskRef::Where(id) => Some(id),
             _ => None,
         };
         let (a, b, c) = match self {
@@ -119,17 +119,17 @@ impl Op {
     }
 }
 
-impl Graph {
+impl ValueGraph {
     pub(super) fn new(isa: Isa) -> Self {
         Self { isa, ops: Vec::new(), ids: BTreeMap::new() }
     }
 
-    pub(super) fn op(&self, id: Id) -> Op {
+    pub(super) fn op(&self, id: ValueId) -> Op {
         self.ops[id.0 as usize]
     }
 
-    pub(super) fn node(&mut self, op: Op) -> Id {
-        let next = Id(self.ops.len() as u32);
+    pub(super) fn node(&mut self, op: Op) -> ValueId {
+        let next = ValueId(self.ops.len() as u32);
         let id = *self.ids.entry(op).or_insert(next);
         if id == next {
             self.ops.push(op);
@@ -137,37 +137,37 @@ impl Graph {
         id
     }
 
-    pub(super) fn bits(&self, id: Id) -> Option<u32> {
+    pub(super) fn bits(&self, id: ValueId) -> Option<u32> {
         match self.op(id) {
             Op::Splat(bits) => Some(bits),
             _ => None,
         }
     }
 
-    pub(super) fn splat(&mut self, bits: u32) -> Id {
+    pub(super) fn splat(&mut self, bits: u32) -> ValueId {
         self.node(Op::Splat(bits))
     }
 
-    pub(super) fn float(&mut self, value: f32) -> Id {
+    pub(super) fn float(&mut self, value: f32) -> ValueId {
         self.splat(value.to_bits())
     }
 
-    pub(super) fn int(&mut self, value: i32) -> Id {
+    pub(super) fn int(&mut self, value: i32) -> ValueId {
         self.splat(value as u32)
     }
 
-    pub(super) fn truth(&mut self, value: bool) -> Id {
+    pub(super) fn truth(&mut self, value: bool) -> ValueId {
         self.splat(if value { TRUE } else { FALSE })
     }
 
-    pub(super) fn unary(&mut self, op: VectorUnary, a: Id) -> Id {
+    pub(super) fn unary(&mut self, op: VectorUnary, a: ValueId) -> ValueId {
         match self.bits(a).and_then(|bits| fold_unary(op, bits)) {
             Some(bits) => self.splat(bits),
             None => self.node(Op::Unary(op, a)),
         }
     }
 
-    pub(super) fn binary(&mut self, op: VectorBinary, a: Id, b: Id) -> Id {
+    pub(super) fn binary(&mut self, op: VectorBinary, a: ValueId, b: ValueId) -> ValueId {
         let (known_a, known_b) = (self.bits(a), self.bits(b));
         if let (Some(x), Some(y)) = (known_a, known_b)
             && let Some(bits) = fold_binary(op, x, y)
@@ -187,24 +187,29 @@ impl Graph {
         }
     }
 
-    /// `a * b + c`, rounded once.
-    pub(super) fn fma(&mut self, a: Id, b: Id, c: Id) -> Id {
+    /// Computes `a * b + c`, rounded once.
+    pub(super) fn fma(&mut self, a: ValueId, b: ValueId, c: ValueId) -> ValueId {
         self.node(Op::Fma(a, b, c))
     }
 
-    pub(super) fn compare(&mut self, op: VectorCompare, a: Id, b: Id) -> Id {
+    pub(super) fn compare(&mut self, op: VectorCompare, a: ValueId, b: ValueId) -> ValueId {
         if let (Some(x), Some(y)) = (self.bits(a), self.bits(b)) {
             return self.truth(fold_compare(op, x, y));
         }
         self.node(Op::Compare(op, a, b))
     }
 
-    pub(super) fn not(&mut self, a: Id) -> Id {
+    pub(super) fn not(&mut self, a: ValueId) -> ValueId {
         let all = self.truth(true);
         self.binary(VectorBinary::Xor, a, all)
     }
 
-    pub(super) fn select(&mut self, condition: Id, then: Id, otherwise: Id) -> Id {
+    pub(super) fn select(
+        &mut self,
+        condition: ValueId,
+        then: ValueId,
+        otherwise: ValueId,
+    ) -> ValueId {
         match self.bits(condition) {
             Some(FALSE) => otherwise,
             Some(_) => then,
@@ -213,7 +218,7 @@ impl Graph {
         }
     }
 
-    pub(super) fn reduce(&mut self, op: VectorBinary, a: Id) -> Id {
+    pub(super) fn reduce(&mut self, op: VectorBinary, a: ValueId) -> ValueId {
         self.node(Op::Reduce(op, a))
     }
 }
@@ -235,9 +240,9 @@ fn fold_unary(op: VectorUnary, bits: u32) -> Option<u32> {
     .filter(|_| !(op == VectorUnary::FloatToInt && (2e9..2.2e9).contains(&x.abs())))
 }
 
-/// See [`VectorBinary::ScaleF`]; `None` where it is not the arithmetic of real numbers.
+/// Folds [`VectorBinary::ScaleF`]; `None` for infinities and NaNs.
 fn scaled(x: f32, y: f32) -> Option<u32> {
-    // In double precision no power that matters is out of range, and the product is exact.
+    // In double precision no relevant power is out of range, and the product is exact.
     let power = || libm::exp2(f64::from(libm::floorf(y).clamp(-1000.0, 1000.0)));
     (x.is_finite() && y.is_finite()).then(|| ((f64::from(x) * power()) as f32).to_bits())
 }

@@ -1,8 +1,11 @@
-//! Innermost loops, brought into a form that LLVM vectorizes.
+//! Innermost loops in a form that LLVM vectorizes: loop-bound tightening and bounds-check
+//! elimination.
 //!
-//! Two things keep it from that: a condition in every iteration, and a bounds check on every
-//! access. So guards become part of the number of iterations, and what is accessed element by
-//! element is cut to a slice of exactly that many elements, in front of the loop.
+//! ```text
+//! for j in 0..8 { if i + j < n { y[i + j] = f(x[i + j]) } }
+//!     =>   let n_j = min(8, n - i); let (x_row, y_row) = (&x[i..][..n_j], &mut y[i..][..n_j]);
+//!          for j in 0..n_j { y_row[j] = f(x_row[j]) }
+//! ```
 
 use std::collections::BTreeMap;
 
@@ -12,51 +15,55 @@ use tvmtune_ir::dag::{BinaryOp, Expr, Subscript, TensorId};
 use tvmtune_ir::poly::{Facts, Poly, VarId};
 use tvmtune_schedule::nest::{Guard, Stmt};
 
-/// Shorter loops are unrolled anyway.
+/// Iterations below which LLVM unrolls a loop anyway.
 const LEAST_ITERATIONS: i64 = 4;
 
-/// A loop with the guards of its body moved out of it: those that do not change in the loop in
-/// front of it, the others into its extent.
-pub(super) struct Clamped<'a> {
+/// A loop without guards: loop-invariant ones stand around it, the others tighten its extent.
+pub(super) struct TightenedLoop<'a> {
     pub(super) outer: Vec<Guard>,
     pub(super) extent: Poly,
     pub(super) body: &'a [Stmt],
 }
 
-/// `None` if a guard can do neither.
-pub(super) fn clamp<'a>(var: VarId, extent: &Poly, body: &'a [Stmt]) -> Option<Clamped<'a>> {
+/// Tightens a loop's bound by the guards of its body; `None` if a guard is neither invariant nor
+/// linear with coefficient 1.
+pub(super) fn tighten_bounds<'a>(
+    var: VarId,
+    extent: &Poly,
+    body: &'a [Stmt],
+) -> Option<TightenedLoop<'a>> {
     let [Stmt::If { guards, body }] = body else { return None };
-    let mut clamped = Clamped { outer: Vec::new(), extent: extent.clone(), body };
+    let mut tightened = TightenedLoop { outer: Vec::new(), extent: extent.clone(), body };
     for Guard { value, bound } in guards {
         if bound.mentions(var) {
             return None;
         }
         let (coefficient, rest) = value.split_linear(var)?;
         match coefficient.as_constant()? {
-            0 => clamped.outer.push(Guard { value: value.clone(), bound: bound.clone() }),
+            0 => tightened.outer.push(Guard { value: value.clone(), bound: bound.clone() }),
             1 => {
                 let room = bound.clone() - rest;
-                clamped.extent = clamped.extent.lesser(&room, &Facts::default());
+                tightened.extent = tightened.extent.lesser(&room, &Facts::default());
             }
             _ => return None,
         }
     }
-    Some(clamped)
+    Some(tightened)
 }
 
-/// What one loop accesses of a tensor.
+/// A loop's accesses to a tensor.
 #[derive(Default)]
 struct Accesses {
     written: bool,
-    /// Offsets of every access; one that is not known counts as another one.
+    /// Number of accesses at unknown offsets, or not in every iteration.
     n_others: u32,
-    /// Offsets of accesses in every iteration, whatever the data.
+    /// Offsets of the accesses in every iteration.
     always: Vec<Poly>,
 }
 
-/// Slices to cut in front of a loop: the buffer, its offset in the first iteration, the offset
-/// that it stands for, and whether it is written.
-pub(super) struct Cut {
+/// A slice of a buffer in front of a loop: its offset in the first iteration, and the offset that
+/// it replaces.
+pub(super) struct RowSlice {
     pub(super) tensor: TensorId,
     pub(super) first: Poly,
     pub(super) offset: Poly,
@@ -64,8 +71,8 @@ pub(super) struct Cut {
 }
 
 impl Printer<'_> {
-    /// What to cut to slices in a loop; empty unless it is innermost and long enough.
-    pub(super) fn cuts(&self, var: VarId, extent: &Poly, body: &[Stmt]) -> Vec<Cut> {
+    /// Finds the contiguous accesses of a loop; none unless it is innermost and long enough.
+    pub(super) fn row_slices(&self, var: VarId, extent: &Poly, body: &[Stmt]) -> Vec<RowSlice> {
         if extent.as_constant().is_some_and(|it| it < LEAST_ITERATIONS) {
             return Vec::new();
         }
@@ -81,11 +88,11 @@ impl Printer<'_> {
             accesses.always.push(self.offset(*tensor, index));
             self.reads(value, true, &mut tensors);
         }
-        let mut cuts = Vec::new();
+        let mut row_slices = Vec::new();
         for (tensor, mut accesses) in tensors {
             accesses.always.sort();
             accesses.always.dedup();
-            // A slice that is written must be the only way to the buffer.
+            // A mutable slice must be the only reference to the buffer.
             if accesses.written && (accesses.n_others > 0 || accesses.always.len() > 1) {
                 continue;
             }
@@ -93,14 +100,14 @@ impl Printer<'_> {
                 if let Some((step, first)) = offset.split_linear(var)
                     && step.as_constant() == Some(1)
                 {
-                    cuts.push(Cut { tensor, first, offset, written: accesses.written });
+                    row_slices.push(RowSlice { tensor, first, offset, written: accesses.written });
                 }
             }
         }
-        cuts
+        row_slices
     }
 
-    /// Collects what an expression reads; `always` if it is evaluated in every iteration.
+    /// Collects the reads of an expression; `always` if it is evaluated in every iteration.
     fn reads(&self, expr: &Expr, always: bool, tensors: &mut BTreeMap<TensorId, Accesses>) {
         match expr {
             Expr::Read { tensor, index } => {
@@ -132,7 +139,7 @@ impl Printer<'_> {
         }
     }
 
-    /// The row-major position of an element in its buffer.
+    /// Returns the row-major offset of an element, in elements.
     pub(super) fn offset(&self, tensor: TensorId, index: &[Poly]) -> Poly {
         let shape = &self.nest.buffer(tensor).shape;
         let flat =

@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 
 use super::{Function, evaluate};
-use crate::kernel::VectorBinary;
+use crate::vector::VectorBinary;
 
 /// Every pair of the values.
 fn pairs<T: Copy>(values: &[T]) -> Vec<(T, T)> {
@@ -89,9 +89,9 @@ fn of_a_number_and_a_nan_the_number_is_smaller_and_larger() {
     let no_zeros = |(a, b): &(u32, u32)| (a | b) << 1 != 0;
     let points: Vec<(u32, u32)> = pairs(&words).into_iter().filter(no_zeros).collect();
     let right = |a, b| float(a).min(float(b)).to_bits();
-    check(&|graph, a, b| graph.number(VectorBinary::MinF, a, b), &points, &right);
+    check(&|graph, a, b| graph.min_max_num(VectorBinary::MinF, a, b), &points, &right);
     let right = |a, b| float(a).max(float(b)).to_bits();
-    check(&|graph, a, b| graph.number(VectorBinary::MaxF, a, b), &points, &right);
+    check(&|graph, a, b| graph.min_max_num(VectorBinary::MaxF, a, b), &points, &right);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The text of kernels: what a schedule becomes.
 
-use crate::kernel::{Kernel, lower, verify};
+use crate::vector::{VectorCode, lower, verify};
 use tvmtune_ir::dag::Dag;
 use tvmtune_ir::dsl;
 use tvmtune_ir::target::Isa;
@@ -20,7 +20,7 @@ pub(super) fn program(source: &str) -> Dag {
     dsl::program(source).unwrap()
 }
 
-pub(super) fn kernel(schedule: &Schedule, isa: Isa) -> Kernel {
+pub(super) fn kernel(schedule: &Schedule, isa: Isa) -> VectorCode {
     let kernel = lower(&nest::lower(schedule), isa).unwrap();
     assert_eq!(verify::verify(&kernel), []);
     kernel

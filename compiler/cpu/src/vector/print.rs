@@ -1,22 +1,23 @@
-//! The text of a kernel: part of an artifact's identity, and what people read.
+//! The text of vector code. Records of older releases identify artifacts by it: it must not change.
 //!
 //! ```text
 //! phase tasks v9 in 0..p3
 //!   r0 = 0
 //!   loop v12 in 0..24
-//!     r0 = fma(load x.1[p4 + 96*v9 + 4*v12], load w[64*v12 .. 16], r0)
+//!     r0 = fma(t0[p4 + 96*v9 + 4*v12].1, t1[64*v12].n, r0)
 //! ```
 //!
-//! A load names its entry of the table, its byte offset, and how lanes follow: `.1` is one element
-//! for all of them, `.n` elements in a row, `.+s` bytes apart. `p3` is parameter 3 of the table.
+//! A memory access names its entry of the table, its byte offset, and its lane stride: `.1` is
+//! uniform, `.n` contiguous, `.+s` strided by `s` bytes. `p3` is the parameter in entry 3.
 
 use std::fmt::{self, Write};
 
 use super::{
-    Address, Base, Count, Kernel, Lanes, Linear, Mask, Quotient, Stmt, Storage, TableEntry, Value,
+    Address, Base, Count, DivOp, LaneStride, Linear, Mask, Stmt, Storage, TableEntry, Value,
+    VectorCode,
 };
 
-impl fmt::Display for Kernel {
+impl fmt::Display for VectorCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "kernel {} for {}", self.name, self.isa.name())?;
         for (n, entry) in self.table.iter().enumerate() {
@@ -31,7 +32,7 @@ impl fmt::Display for Kernel {
                         tensor.0, it.splits, it.order
                     )?;
                 }
-                TableEntry::Shared { bytes } => writeln!(f, "t{n}: shared {bytes} bytes")?,
+                TableEntry::Workspace { bytes } => writeln!(f, "t{n}: shared {bytes} bytes")?,
                 TableEntry::Param(poly) => writeln!(f, "p{n}: {poly}")?,
                 TableEntry::Scalar(scalar) => writeln!(f, "s{n}: scalar {}", scalar.0)?,
             }
@@ -51,7 +52,7 @@ impl fmt::Display for Kernel {
     }
 }
 
-/// The text of statements.
+/// Writes statements.
 fn block(f: &mut fmt::Formatter<'_>, stmts: &[Stmt], depth: usize) -> fmt::Result {
     for stmt in stmts {
         write!(f, "{:1$}", "", 2 * depth)?;
@@ -69,7 +70,7 @@ fn block(f: &mut fmt::Formatter<'_>, stmts: &[Stmt], depth: usize) -> fmt::Resul
                 }
             }
             Stmt::Let { var, op, value, by } => {
-                let op = if *op == Quotient::Div { "/" } else { "%" };
+                let op = if *op == DivOp::Div { "/" } else { "%" };
                 writeln!(f, "v{} = ({value}) {op} {by}", var.0)?;
             }
             Stmt::Set { reg, value, mask } => {
@@ -99,14 +100,14 @@ fn masked(f: &mut fmt::Formatter<'_>, mask: &Option<Mask>) -> fmt::Result {
 fn element(
     f: &mut fmt::Formatter<'_>,
     address: &Address,
-    lanes: Lanes,
+    lanes: LaneStride,
     storage: Storage,
 ) -> fmt::Result {
     write!(f, "{address}")?;
     match lanes {
-        Lanes::Uniform => f.write_str(".1")?,
-        Lanes::Contiguous => f.write_str(".n")?,
-        Lanes::Strided(bytes) => write!(f, ".+{bytes}")?,
+        LaneStride::Uniform => f.write_str(".1")?,
+        LaneStride::Contiguous => f.write_str(".n")?,
+        LaneStride::Strided(bytes) => write!(f, ".+{bytes}")?,
     }
     if storage == Storage::Word { Ok(()) } else { write!(f, ":{storage:?}") }
 }
@@ -152,7 +153,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// Numbers that look like floats are written as such, with their bits where those say more.
+/// Writes the bits of a splat: as a float where that is readable, else as an integer.
 fn number(f: &mut fmt::Formatter<'_>, bits: u32) -> fmt::Result {
     let value = f32::from_bits(bits);
     match bits {

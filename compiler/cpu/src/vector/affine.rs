@@ -1,17 +1,17 @@
-//! Linear forms: what a polynomial becomes once it is known which of its atoms are variables.
+//! Affine forms: polynomials that are linear in variables, with coefficients in the dimensions.
 //!
 //! A [`Poly`] is a normal form for proofs; lowering evaluates the same index hundreds of times,
 //! once for each copy of an unrolled body. An [`Affine`] is the same integer as a constant, a part
-//! known at launch, and a list of variables with strides. It serves in two vocabularies: over the
-//! variables of the nest ([`super::tree`] makes these), and over those of the kernel and [`LANE`]
-//! (what [`super::scope`] evaluates them to).
+//! known at launch, and a list of variables with strides. Forms of [`super::tree`] are over the
+//! variables of the nest; [`super::context`] evaluates them to forms over the variables of the
+//! vector code and [`LANE`].
 
 use tvmtune_ir::poly::{Atom, Facts, Interval, Poly, VarId};
 
-/// The number of the lane, as a variable: 0, 1, ... in the lanes of one vector.
+/// The lane index as a variable: 0, 1, ... in the lanes of one vector.
 pub(super) const LANE: VarId = VarId(u32::MAX);
 
-/// What a variable is multiplied by; never 0.
+/// A variable's coefficient; never 0.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Coef {
     Const(i64),
@@ -69,7 +69,7 @@ impl Coef {
         }
     }
 
-    /// The greatest number known to divide it.
+    /// Returns the greatest constant known to divide the coefficient.
     pub(super) fn divisor(&self) -> i64 {
         match self {
             Coef::Const(value) => *value,
@@ -77,7 +77,7 @@ impl Coef {
         }
     }
 
-    /// The quotient, which must be exact.
+    /// Divides by a constant that must divide exactly.
     pub(super) fn exact_div(&self, by: i64) -> Coef {
         match self {
             Coef::Const(value) => Coef::Const(value / by),
@@ -95,7 +95,7 @@ impl Affine {
         Self { terms: vec![(var, Coef::Const(1))], ..Self::default() }
     }
 
-    /// A polynomial in which no variable occurs.
+    /// Makes a form of a polynomial without variables.
     pub(super) fn dims(poly: Poly) -> Self {
         let constant = poly.constant_term();
         Self { constant, dims: poly - Poly::constant(constant), terms: Vec::new() }
@@ -105,7 +105,7 @@ impl Affine {
         (self.terms.is_empty() && self.dims.is_zero()).then_some(self.constant)
     }
 
-    /// The value as a polynomial, if no variable occurs.
+    /// Returns the value as a polynomial, if no variable occurs.
     pub(super) fn as_dims(&self) -> Option<Poly> {
         self.terms.is_empty().then(|| self.dims.clone() + Poly::constant(self.constant))
     }
@@ -114,7 +114,7 @@ impl Affine {
         self.terms.iter().find(|(it, _)| *it == var).map(|(_, coefficient)| coefficient)
     }
 
-    /// Takes the term of a variable out.
+    /// Removes the term of a variable and returns its coefficient.
     pub(super) fn take(&mut self, var: VarId) -> Option<Coef> {
         let at = self.terms.iter().position(|(it, _)| *it == var)?;
         Some(self.terms.remove(at).1)
@@ -166,7 +166,7 @@ impl Affine {
         out
     }
 
-    /// Every value it may take, where `range` tells those of the variables.
+    /// Bounds the value, given the ranges of the variables.
     pub(super) fn interval(&self, facts: &Facts, range: &dyn Fn(VarId) -> Interval) -> Interval {
         let mut sum = Interval::point(self.constant);
         if !self.dims.is_zero() {
@@ -179,7 +179,7 @@ impl Affine {
     }
 }
 
-/// The greatest number known to divide a polynomial.
+/// Returns the greatest constant known to divide a polynomial.
 pub(super) fn poly_divisor(poly: &Poly) -> i64 {
     poly.terms().fold(0, |divisor, (_, value)| gcd(divisor, value))
 }
@@ -192,7 +192,7 @@ pub(super) fn gcd(a: i64, b: i64) -> i64 {
     a
 }
 
-/// The quotient, which must be exact term by term.
+/// Divides every term by a constant that must divide exactly.
 pub(super) fn exact_div(poly: &Poly, by: i64) -> Poly {
     let mut out = Poly::default();
     for (atoms, value) in poly.terms() {
@@ -205,18 +205,19 @@ fn product(atoms: &[Atom]) -> Poly {
     atoms.iter().fold(Poly::constant(1), |sum, it| sum * Poly::atom(it.clone()))
 }
 
-/// The same value in a form whose range can be told: `c * floor(a / c)` is `a - a % c`, so that
-/// what is left after whole tiles is a remainder, and a quotient of a quotient is one quotient.
-pub(super) fn tidy(poly: Poly, facts: &Facts) -> Poly {
+/// Canonicalizes divisions, so that interval analysis is exact for remainders of tiling:
+/// `c * floor(a / c)` becomes `a - a % c`, and `floor(floor(a / b) / c)` becomes `floor(a / (b * c))`.
+pub(super) fn simplify(poly: Poly, facts: &Facts) -> Poly {
     let is_composite = |atom: &Atom| !matches!(atom, Atom::Dim(_) | Atom::Var(_));
     if !poly.terms().any(|(atoms, _)| atoms.iter().any(is_composite)) {
         return poly;
     }
     let mut out = Poly::default();
     for (atoms, value) in poly.terms() {
-        let product =
-            atoms.iter().fold(Poly::constant(1), |product, atom| product * tidy_atom(atom, facts));
-        out += match rounded(&product, value) {
+        let product = atoms
+            .iter()
+            .fold(Poly::constant(1), |product, atom| product * simplify_atom(atom, facts));
+        out += match as_floor_multiple(&product, value) {
             Some((a, c)) => (a.clone() - remainder(&a, c, facts)) * (value / c),
             None => product * value,
         };
@@ -224,8 +225,8 @@ pub(super) fn tidy(poly: Poly, facts: &Facts) -> Poly {
     out
 }
 
-/// `a` and `c`, of a multiple of `c` times `floor(a / c)`.
-fn rounded(product: &Poly, value: i64) -> Option<(Poly, i64)> {
+/// Matches `k * c * floor(a / c)` and returns `a` and `c`.
+fn as_floor_multiple(product: &Poly, value: i64) -> Option<(Poly, i64)> {
     let mut terms = product.terms();
     match (terms.next(), terms.next()) {
         (Some(([Atom::Div(a, c)], 1)), None) => {
@@ -235,8 +236,8 @@ fn rounded(product: &Poly, value: i64) -> Option<(Poly, i64)> {
     }
 }
 
-fn tidy_atom(atom: &Atom, facts: &Facts) -> Poly {
-    let inner = |it: &Poly| tidy(it.clone(), facts);
+fn simplify_atom(atom: &Atom, facts: &Facts) -> Poly {
+    let inner = |it: &Poly| simplify(it.clone(), facts);
     match atom {
         Atom::Dim(_) | Atom::Var(_) => Poly::atom(atom.clone()),
         Atom::Div(a, b) => {
@@ -257,14 +258,14 @@ fn tidy_atom(atom: &Atom, facts: &Facts) -> Poly {
     }
 }
 
-/// `a`, `c` and `k`, of `floor(a / c) + k`.
+/// Matches `floor(a / c) + k` and returns `a`, `c` and `k`.
 fn quotient_of_quotient(poly: &Poly) -> Option<(Poly, i64, i64)> {
     let rest = poly.clone() - Poly::constant(poly.constant_term());
-    let (whole, c) = rounded(&rest, 0)?;
+    let (whole, c) = as_floor_multiple(&rest, 0)?;
     Some((whole, c, poly.constant_term()))
 }
 
-/// `a % c`; of a remainder of a multiple of `c`, that of the whole.
+/// Returns `a % c`, with `(x % (k * c)) % c` simplified to `x % c`.
 fn remainder(a: &Poly, c: i64, facts: &Facts) -> Poly {
     let whole = |atom: &Atom| match atom {
         Atom::Mod(whole, by) => {
@@ -280,12 +281,12 @@ fn remainder(a: &Poly, c: i64, facts: &Facts) -> Poly {
     out.modulo(&Poly::constant(c), facts)
 }
 
-/// How much there is to a polynomial: its atoms, also those within others.
-pub(super) fn weight(poly: &Poly) -> usize {
+/// Counts the atoms of a polynomial, nested ones included.
+pub(super) fn n_atoms(poly: &Poly) -> usize {
     let of_atom = |atom: &Atom| match atom {
         Atom::Dim(_) | Atom::Var(_) => 1,
         Atom::Div(a, b) | Atom::Mod(a, b) | Atom::Min(a, b) | Atom::Max(a, b) => {
-            1 + weight(a) + weight(b)
+            1 + n_atoms(a) + n_atoms(b)
         }
     };
     poly.terms().map(|(atoms, _)| atoms.iter().map(of_atom).sum::<usize>()).sum()

@@ -1,15 +1,15 @@
-//! Arithmetic that takes more than one instruction: comparisons, division of integers, minima of
-//! numbers and NaNs, conversions that saturate or round.
+//! Legalization: expansion of operations without an instruction. Comparisons, integer division,
+//! `minNum` and `maxNum` of NaNs, conversions that saturate or round.
 
-use super::graph::{Graph, Id, Op};
+use super::numbering::{Op, ValueGraph, ValueId};
 use super::{VectorBinary, VectorCompare, VectorUnary};
 use tvmtune_ir::dag::CompareOp;
 
-impl Graph {
-    /// The smaller or larger; of a number and a NaN, the number.
+impl ValueGraph {
+    /// Expands `minNum` or `maxNum` of IEEE 754-2008: of a number and a NaN, the number.
     ///
-    /// The instruction gives its second operand where either is a NaN.
-    pub(super) fn number(&mut self, op: VectorBinary, a: Id, b: Id) -> Id {
+    /// The instruction returns its second operand if either is a NaN.
+    pub(super) fn min_max_num(&mut self, op: VectorBinary, a: ValueId, b: ValueId) -> ValueId {
         if self.is_number(b) {
             return self.binary(op, a, b);
         }
@@ -21,15 +21,15 @@ impl Graph {
         self.select(is_number, chosen, a)
     }
 
-    /// The nearest number whose lower 13 bits are 0, ties to even; a NaN stays one.
-    pub(super) fn tf32(&mut self, x: Id) -> Id {
+    /// Rounds to TF32: to the nearest number whose lower 13 bits are 0, ties to even; NaN stays NaN.
+    pub(super) fn tf32(&mut self, x: ValueId) -> ValueId {
         let rounded = self.round_bits(x, 13);
         let is_number = self.compare(VectorCompare::EqF, x, x);
         self.select(is_number, rounded, x)
     }
 
-    /// Whether a value is never a NaN.
-    fn is_number(&self, id: Id) -> bool {
+    /// Returns whether a value is known not to be a NaN.
+    fn is_number(&self, id: ValueId) -> bool {
         match self.op(id) {
             Op::Splat(bits) => !f32::from_bits(bits).is_nan(),
             Op::Unary(VectorUnary::IntToFloat, _) => true,
@@ -38,7 +38,7 @@ impl Graph {
         }
     }
 
-    pub(super) fn compare_float(&mut self, op: CompareOp, a: Id, b: Id) -> Id {
+    pub(super) fn compare_float(&mut self, op: CompareOp, a: ValueId, b: ValueId) -> ValueId {
         match op {
             CompareOp::Lt => self.compare(VectorCompare::LtF, a, b),
             CompareOp::Le => self.compare(VectorCompare::LeF, a, b),
@@ -49,7 +49,7 @@ impl Graph {
         }
     }
 
-    pub(super) fn compare_int(&mut self, op: CompareOp, a: Id, b: Id) -> Id {
+    pub(super) fn compare_int(&mut self, op: CompareOp, a: ValueId, b: ValueId) -> ValueId {
         let less = |graph: &mut Self, a, b| graph.compare(VectorCompare::LtI, a, b);
         match op {
             CompareOp::Lt => less(self, a, b),
@@ -70,13 +70,13 @@ impl Graph {
         }
     }
 
-    /// Quotient towards zero and remainder of `i32`; both 0 where the divisor is. `small` says
-    /// that both fit 24 bits.
+    /// Divides `i32` towards zero and returns quotient and remainder; both are 0 if the divisor is.
+    /// `small` states that both operands fit 24 bits.
     ///
-    /// The quotient of the rounded floats is right where both are exact. Else it is off by a few
-    /// hundred at most; dividing what is left corrects it to one, and a look at the remainder to none.
-    /// Everything wraps, so that quotients of 2^31 come out as they should.
-    pub(super) fn divide(&mut self, a: Id, b: Id, small: bool) -> (Id, Id) {
+    /// The float quotient is exact if both operands are. Else it is off by a few hundred at most: a
+    /// second division, of the remainder, leaves an error of one, which `correct_quotient` removes.
+    /// All operations wrap, so that quotients of magnitude 2^31 are right.
+    pub(super) fn divide(&mut self, a: ValueId, b: ValueId, small: bool) -> (ValueId, ValueId) {
         let float_b = self.unary(VectorUnary::IntToFloat, b);
         let mut quotient = self.int(0);
         let mut rest = a;
@@ -89,53 +89,59 @@ impl Graph {
             rest = self.binary(VectorBinary::SubI, rest, product);
         }
         if !small {
-            (quotient, rest) = self.settle(a, b, quotient, rest);
+            (quotient, rest) = self.correct_quotient(a, b, quotient, rest);
         }
         let zero = self.int(0);
         let none = self.compare(VectorCompare::EqI, b, zero);
         (self.select(none, zero, quotient), self.select(none, zero, rest))
     }
 
-    /// Corrects a quotient that is off by one: the remainder has the sign of `a`, or is 0, and is
-    /// smaller than `b`.
-    fn settle(&mut self, a: Id, b: Id, quotient: Id, rest: Id) -> (Id, Id) {
+    /// Corrects a quotient that is off by one, until the remainder has the sign of `a`, or is 0, and
+    /// its magnitude is below that of `b`.
+    fn correct_quotient(
+        &mut self,
+        a: ValueId,
+        b: ValueId,
+        quotient: ValueId,
+        rest: ValueId,
+    ) -> (ValueId, ValueId) {
         let zero = self.int(0);
         let sign_a = self.unary(VectorUnary::ShiftRightSigned(31), a);
         let sign_b = self.unary(VectorUnary::ShiftRightSigned(31), b);
         let one = self.int(1);
         let opposite = self.binary(VectorBinary::Xor, sign_a, sign_b);
-        // What a step adds to the quotient, and to the remainder taken off.
+        // One step of the quotient, and the product to subtract from the remainder.
         let unit = self.binary(VectorBinary::Or, opposite, one);
         let step = self.binary(VectorBinary::MulI, unit, b);
-        // Too far: the remainder has the other sign.
+        // The quotient is too large: the remainder has the other sign.
         let sign_rest = self.unary(VectorUnary::ShiftRightSigned(31), rest);
         let differs = self.binary(VectorBinary::Xor, sign_rest, sign_a);
         let is_zero = self.compare(VectorCompare::EqI, rest, zero);
         let not_zero = self.not(is_zero);
-        let too_far = self.binary(VectorBinary::And, differs, not_zero);
-        let back = self.binary(VectorBinary::And, unit, too_far);
+        let overshoots = self.binary(VectorBinary::And, differs, not_zero);
+        let back = self.binary(VectorBinary::And, unit, overshoots);
         let quotient = self.binary(VectorBinary::SubI, quotient, back);
-        let back = self.binary(VectorBinary::And, step, too_far);
+        let back = self.binary(VectorBinary::And, step, overshoots);
         let rest = self.binary(VectorBinary::AddI, rest, back);
-        // Not far enough: compared below zero, where -2^31 has a place.
-        let (low_rest, low_b) = (self.below_zero(rest), self.below_zero(b));
+        // The quotient is too small: compare negated magnitudes, as 2^31 is no `i32`.
+        let (low_rest, low_b) = (self.negative_abs(rest), self.negative_abs(b));
         let enough = self.compare(VectorCompare::LtI, low_b, low_rest);
-        let too_near = self.not(enough);
-        let more = self.binary(VectorBinary::And, unit, too_near);
+        let undershoots = self.not(enough);
+        let more = self.binary(VectorBinary::And, unit, undershoots);
         let quotient = self.binary(VectorBinary::AddI, quotient, more);
-        let more = self.binary(VectorBinary::And, step, too_near);
+        let more = self.binary(VectorBinary::And, step, undershoots);
         (quotient, self.binary(VectorBinary::SubI, rest, more))
     }
 
-    /// `-|x|`
-    fn below_zero(&mut self, x: Id) -> Id {
+    /// Computes `-|x|`.
+    fn negative_abs(&mut self, x: ValueId) -> ValueId {
         let zero = self.int(0);
         let negative = self.binary(VectorBinary::SubI, zero, x);
         self.binary(VectorBinary::MinI, x, negative)
     }
 
-    /// `f32` to `i32`: saturates, and NaN becomes 0.
-    pub(super) fn float_to_int(&mut self, x: Id) -> Id {
+    /// Converts `f32` to `i32`: saturates, and NaN becomes 0.
+    pub(super) fn float_to_int(&mut self, x: ValueId) -> ValueId {
         let value = self.unary(VectorUnary::FloatToInt, x);
         let (limit, most) = (self.float(2_147_483_648.0), self.int(i32::MAX));
         let above = self.compare(VectorCompare::LeF, limit, x);
@@ -143,37 +149,37 @@ impl Graph {
         self.zero_of_nan(x, value)
     }
 
-    /// `f32` to an integer within bounds that a float holds; NaN becomes 0.
-    pub(super) fn float_to_byte(&mut self, x: Id, low: f32, high: f32) -> Id {
+    /// Converts `f32` to an integer clamped to `[low, high]`; NaN becomes 0.
+    pub(super) fn float_to_byte(&mut self, x: ValueId, low: f32, high: f32) -> ValueId {
         let (least, most) = (self.float(low), self.float(high));
         let value = self.binary(VectorBinary::MaxF, x, least);
         let value = self.binary(VectorBinary::MinF, value, most);
         let value = self.unary(VectorUnary::FloatToInt, value);
-        // Of a NaN the larger was the bound.
+        // The maximum of a NaN and the bound is the bound.
         if low == 0.0 { value } else { self.zero_of_nan(x, value) }
     }
 
-    fn zero_of_nan(&mut self, x: Id, value: Id) -> Id {
+    fn zero_of_nan(&mut self, x: ValueId, value: ValueId) -> ValueId {
         let is_number = self.compare(VectorCompare::EqF, x, x);
         self.binary(VectorBinary::And, value, is_number)
     }
 
-    /// The upper half of an `f32`, rounded to nearest, ties to even.
-    pub(super) fn round_to_bf16(&mut self, x: Id) -> Id {
+    /// Rounds to bfloat16, to nearest, ties to even; the result is an `f32`.
+    pub(super) fn round_to_bf16(&mut self, x: ValueId) -> ValueId {
         let rounded = self.round_bits(x, 16);
         self.unless_nan(x, rounded)
     }
 
-    /// The nearest binary16, ties to even, as an `f32`.
-    pub(super) fn round_to_f16(&mut self, x: Id) -> Id {
+    /// Rounds to binary16, to nearest, ties to even; the result is an `f32`.
+    pub(super) fn round_to_f16(&mut self, x: ValueId) -> ValueId {
         let magnitude = self.splat(i32::MAX as u32);
         let size = self.binary(VectorBinary::And, x, magnitude);
         let rounded = self.round_bits(size, 13);
-        // What rounds to 2^16 is infinite.
+        // Magnitudes that round to 2^16 overflow.
         let (limit, infinity) = (self.int(0x477f_ffff), self.float(f32::INFINITY));
         let overflows = self.compare(VectorCompare::LtI, limit, rounded);
         let rounded = self.select(overflows, infinity, rounded);
-        // Below 2^-14 the distance is 2^-24, which is that of floats at 1/2.
+        // Subnormals are 2^-24 apart, as floats at 1/2 are.
         let (half, least) = (self.float(0.5), self.float(1.0 / 16384.0));
         let shifted = self.binary(VectorBinary::AddF, size, half);
         let small = self.binary(VectorBinary::SubF, shifted, half);
@@ -185,8 +191,8 @@ impl Graph {
         self.unless_nan(x, rounded)
     }
 
-    /// Rounds the lowest bits away, to nearest, ties to even.
-    fn round_bits(&mut self, x: Id, bits: u8) -> Id {
+    /// Rounds to a multiple of 2^`bits` of the bit pattern, to nearest, ties to even.
+    fn round_bits(&mut self, x: ValueId, bits: u8) -> ValueId {
         let (one, half) = (self.int(1), self.int((1 << (bits - 1)) - 1));
         let last = self.unary(VectorUnary::ShiftRight(bits), x);
         let last = self.binary(VectorBinary::And, last, one);
@@ -196,7 +202,7 @@ impl Graph {
         self.binary(VectorBinary::And, sum, kept)
     }
 
-    fn unless_nan(&mut self, x: Id, value: Id) -> Id {
+    fn unless_nan(&mut self, x: ValueId, value: ValueId) -> ValueId {
         let (is_number, nan) = (self.compare(VectorCompare::EqF, x, x), self.float(f32::NAN));
         self.select(is_number, value, nan)
     }

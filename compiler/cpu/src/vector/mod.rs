@@ -1,41 +1,48 @@
-//! Step 5 of 12: a nest placed on a CPU: vectors, registers, masks, memory, tasks.
+//! Step 5 of 12: vector code, the machine-independent IR of CPU kernels: vectors, virtual registers,
+//! masks, memory, tasks.
 //!
 //! ```text
-//! dsl -> dag -> schedule -> nest -> [kernel] -> codegen -> compile -> measure -> ...
+//! dsl -> dag -> schedule -> nest -> [vector code] -> codegen -> compile -> measure -> ...
 //! ```
 //!
-//! In: a [`Nest`](tvmtune_schedule::nest::Nest) and an [`Isa`]. Out: a [`Kernel`]: straight-line vector code
-//! in counted loops, with nothing left to decide. Next: [`crate::x86`] encodes it.
+//! In: a [`Nest`](tvmtune_schedule::nest::Nest) and an [`Isa`]. Out: [`VectorCode`]:
+//! straight-line code in counted loops. Next: [`crate::x86`] selects instructions.
 //!
-//! A kernel works on vectors of 32-bit lanes. Everything that is known at launch (strides, trip
-//! counts, lengths of tails) is a *parameter*, computed by the caller from the dimensions and
-//! passed in the argument table, so that the code itself never computes an extent.
+//! Vectors have 32-bit lanes. Integers that are known at launch (strides, trip counts, lengths of
+//! tails) are *parameters*: the caller computes them from the dimensions and passes them in the
+//! argument table, so that the code itself never computes an extent.
+//!
+//! Passes, in order: `build` makes the loop [`tree`] (strip-mining, legality of vectorization),
+//! `allocate` puts local tensors into registers or scratch memory, `promote` gives reductions
+//! register accumulators, `lower` emits code (`partition` splits loops, `store` and `expr` lower
+//! statements, `legalize` and `math` expand operations without an instruction) as nodes of
+//! `numbering`, and `cse` turns these into statements.
 //!
 //! # Invariants
 //!
-//! - Unrolled loops are gone: their bodies are repeated. What is left are counted loops.
+//! - Loops are counted loops: unrolled ones are expanded.
 //! - Registers are assigned before they are read, on every path.
-//! - An address stays inside its buffer whenever it is accessed in a lane that is not masked off.
-//! - All optimisation that changes the instruction mix was done here; codegen prints.
+//! - An access is in bounds in every lane that is not masked off.
+//! - Later steps do not change the instruction mix.
 
 mod affine;
-mod arith;
+mod allocate;
 mod build;
 mod cse;
 mod expr;
-mod graph;
-mod intrinsic;
+mod legalize;
+mod math;
 mod lower;
 mod partition;
-mod place;
+mod numbering;
 mod prefetch;
 mod print;
 mod promote;
-mod scope;
+mod context;
 mod table;
 mod tree;
 pub mod verify;
-mod write;
+mod store;
 
 use tvmtune_ir::dag::{BinaryOp, DType, ScalarId, TensorId};
 use tvmtune_ir::poly::{Poly, VarId};
@@ -44,22 +51,22 @@ use tvmtune_schedule::{Layout, Threads};
 
 pub use lower::lower;
 
-/// Why a nest is left to portable code, or a schedule dropped.
+/// The reason why a nest is left to portable code, or a schedule is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsupported {
-    /// Elements or values of that type.
+    /// Elements or values of a type without machine code.
     #[error("values of type `{0}` are left to portable code")]
     Type(DType),
-    /// That operation, on the type it is used with.
+    /// An operation without machine code for its type.
     #[error("the operation {0:?} is left to portable code")]
     Operation(BinaryOp),
-    /// An index that no loop of the kernel can count.
+    /// An index that is no affine function of loop variables.
     #[error("an index is no linear function of loop variables")]
     Index,
     /// A 64-bit integer that cannot be proven to fit 32 bits.
     #[error("an integer may not fit 32 bits")]
     Range,
-    /// More code than any schedule worth running has.
+    /// More statements than the limit.
     #[error("the kernel has more than {statements} statements")]
     TooLarge {
         /// The limit.
@@ -67,22 +74,22 @@ pub enum Unsupported {
     },
 }
 
-/// A vector register before allocation; assigned any number of times.
+/// A virtual vector register; may be assigned more than once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Reg(pub u32);
 
-/// An entry of the argument table, by position in [`Kernel::table`].
+/// An entry of the argument table, by position in [`VectorCode::table`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Slot(pub u32);
+pub struct EntryId(pub u32);
 
-/// What the caller puts into one 8-byte entry of the argument table.
+/// One 8-byte entry of the argument table, which the caller fills.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TableEntry {
-    /// The address of a parameter or result; of a weight, in the layout given, 64-byte aligned.
+    /// The address of a parameter or result, or of a weight in `layout`; 64-byte aligned.
     Pointer { tensor: TensorId, layout: Option<Layout> },
-    /// The address of memory of that many bytes that lives through the launch and that all
-    /// tasks see; 64-byte aligned.
-    Shared { bytes: Poly },
+    /// The address of a workspace of that many bytes, shared by all tasks of a launch; 64-byte
+    /// aligned.
+    Workspace { bytes: Poly },
     /// An integer computed from the dimensions.
     Param(Poly),
     /// A run-time scalar: the bits of its type, in the low bytes; floats narrower than 32 bits
@@ -95,61 +102,59 @@ pub enum TableEntry {
 pub enum Count {
     /// Known when the code was generated.
     Const(i64),
-    /// Entry of the table, a [`TableEntry::Param`].
-    Param(Slot),
+    /// The value of a [`TableEntry::Param`].
+    Param(EntryId),
 }
 
-/// `constant + param + sum of var * stride`: an integer known in each iteration, the same for all
-/// lanes.
+/// An affine integer, uniform over lanes: `constant + param + sum of var * stride`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Linear {
     /// The constant part.
     pub constant: i64,
     /// The part known at launch, a [`TableEntry::Param`].
-    pub param: Option<Slot>,
+    pub param: Option<EntryId>,
     /// Variables of enclosing loops, tasks and lets, sorted, each once.
     pub strides: Vec<(VarId, Count)>,
 }
 
-/// Which memory an address is relative to.
+/// The base of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Base {
-    /// The pointer in that entry of the table: a `Pointer` or `Shared`.
-    Table(Slot),
+    /// The pointer in an entry of the table: a `Pointer` or `Workspace`.
+    Table(EntryId),
     /// The scratch memory of the thread that runs the task; 64-byte aligned.
     Scratch,
 }
 
-/// Where in memory; the offset is in bytes.
+/// A memory address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address {
-    /// What the offset is relative to.
     pub base: Base,
     /// The offset of lane 0, in bytes.
     pub offset: Linear,
 }
 
-/// How the lanes of an access lie in memory.
+/// The distance of the lanes of an access in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Lanes {
-    /// All lanes are the one element at the address. A store writes lane 0.
+pub enum LaneStride {
+    /// A broadcast: all lanes access the element at the address. A store writes lane 0.
     Uniform,
-    /// Lane `n` is the `n`-th element from the address on.
+    /// Lane `n` accesses element `n` from the address on.
     Contiguous,
-    /// Lane `n` lies `n` times that many bytes after the address; fits 31 bits over all lanes.
+    /// Lane `n` accesses byte `n * stride` from the address on; the offsets fit 31 bits.
     Strided(Count),
 }
 
-/// Which lanes take part.
+/// The active lanes of an operation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mask {
-    /// The first so many: 0 up to the number of lanes.
+    /// A prefix of the lanes: 0 up to all of them.
     First(Count),
-    /// Those in which the value, a truth value, is true.
+    /// The lanes in which a truth value is true.
     Where(Box<Value>),
 }
 
-/// How elements are stored; in registers they are `f32` or `i32`.
+/// The memory format of elements; in registers they are `f32` or `i32`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Storage {
     /// 32 bits, as they are: `f32` or `i32`.
@@ -167,7 +172,7 @@ pub enum Storage {
 }
 
 impl Storage {
-    /// How elements of a type are stored; `None` for types this target leaves to portable code.
+    /// Returns the format of a type; `None` for types that are left to portable code.
     pub fn of(dtype: DType) -> Option<Self> {
         Some(match dtype {
             DType::F32 | DType::I32 => Storage::Word,
@@ -180,7 +185,7 @@ impl Storage {
         })
     }
 
-    /// Size of one element in memory.
+    /// Returns the size of one element in memory, in bytes.
     pub fn bytes(self) -> i64 {
         match self {
             Storage::Word => 4,
@@ -273,41 +278,41 @@ pub enum Value {
     /// The same bits in all lanes.
     Splat(u32),
     /// A run-time scalar in all lanes: a [`TableEntry::Scalar`].
-    Scalar(Slot),
-    /// What a register holds.
+    Scalar(EntryId),
+    /// A register.
     Reg(Reg),
     /// Elements from memory; lanes masked off are 0 and their memory is not touched.
     Load {
-        /// Of lane 0.
+        /// The address of lane 0.
         address: Address,
-        /// Where the other lanes are.
-        lanes: Lanes,
-        /// How elements are stored.
+        /// The distance of the other lanes.
+        lanes: LaneStride,
+        /// The format of elements.
         storage: Storage,
-        /// Which lanes take part; `None` is all.
+        /// The active lanes; `None` is all.
         mask: Option<Mask>,
     },
-    /// Elements at computed places; lanes masked off are 0 and their memory is not touched.
+    /// Elements at computed offsets; lanes masked off are 0 and their memory is not touched.
     Gather {
-        /// Where offset 0 is.
+        /// The address of offset 0.
         address: Address,
         /// Offsets in elements, `i32` in each lane.
         index: Box<Value>,
-        /// How elements are stored: `Word` only.
+        /// The format of elements: `Word` only.
         storage: Storage,
-        /// Which lanes take part; `None` is all.
+        /// The active lanes; `None` is all.
         mask: Option<Mask>,
     },
     /// `i32`: `base + lane * step`.
     Index {
         /// The value in lane 0; fits 31 bits.
         base: Linear,
-        /// What each further lane adds.
+        /// The difference between neighboring lanes.
         step: i32,
     },
     /// An operation on one vector.
     Unary(VectorUnary, Box<Value>),
-    /// An operation on two.
+    /// An operation on two vectors.
     Binary(VectorBinary, Box<Value>, Box<Value>),
     /// `f32`: `.0 * .1 + .2`, rounded once.
     Fma(Box<Value>, Box<Value>, Box<Value>),
@@ -326,9 +331,9 @@ pub enum Value {
     Reduce(VectorBinary, Box<Value>),
 }
 
-/// Which part of a quotient.
+/// Floor division or its remainder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Quotient {
+pub enum DivOp {
     /// `floor(value / by)`.
     Div,
     /// `value - by * floor(value / by)`.
@@ -343,12 +348,18 @@ pub enum Stmt {
     /// `if value < bound { then } else { otherwise }`, the same for all lanes.
     If { value: Linear, bound: Linear, then: Vec<Stmt>, otherwise: Vec<Stmt> },
     /// `let var = value op by` for what follows in this block; `by >= 1`, `value >= 0`.
-    Let { var: VarId, op: Quotient, value: Linear, by: Count },
-    /// `reg = value` in the lanes of the mask; the others keep what they had.
+    Let { var: VarId, op: DivOp, value: Linear, by: Count },
+    /// `reg = value` in the lanes of the mask; the others keep their values.
     Set { reg: Reg, value: Value, mask: Option<Mask> },
-    /// Elements to memory, in the lanes of the mask.
-    Store { address: Address, lanes: Lanes, storage: Storage, value: Value, mask: Option<Mask> },
-    /// Has the memory around an address brought near. Changes nothing, wherever that is.
+    /// Stores elements, in the lanes of the mask.
+    Store {
+        address: Address,
+        lanes: LaneStride,
+        storage: Storage,
+        value: Value,
+        mask: Option<Mask>,
+    },
+    /// Prefetches the cache line of an address, which need not be valid.
     Prefetch { address: Address },
 }
 
@@ -358,31 +369,31 @@ pub struct Phase {
     /// The grid of tasks, outermost first: task number `t` has coordinates in row-major order.
     /// Empty for a single task.
     pub tasks: Vec<(VarId, Count)>,
-    /// What each task does.
+    /// The body of a task.
     pub body: Vec<Stmt>,
 }
 
-/// Code for one instruction set, ready to be encoded. See the [module documentation](self).
+/// Vector code for one instruction set. See the [module documentation](self).
 #[derive(Clone, Debug, PartialEq)]
-pub struct Kernel {
-    /// The program's name, for people.
+pub struct VectorCode {
+    /// The program's name, for readers.
     pub name: String,
-    /// What it may use.
+    /// The instruction set that it may use.
     pub isa: Isa,
-    /// What the caller passes, in order: first the parameters, then the results, then the rest.
+    /// The argument table: the parameters, then the results, then other entries.
     pub table: Vec<TableEntry>,
-    /// Bytes of scratch memory each thread needs.
+    /// Bytes of scratch memory of each thread.
     pub scratch_bytes: Poly,
     /// Registers are `Reg(0..n_regs)`.
     pub n_regs: u32,
-    /// How many threads may take tasks.
+    /// The threads that may run tasks.
     pub threads: Threads,
-    /// In order, with a barrier between.
+    /// Phases in order, with a barrier between.
     pub phases: Vec<Phase>,
 }
 
 impl Linear {
-    /// An integer that does not change.
+    /// Returns a constant.
     pub fn constant(constant: i64) -> Self {
         Self { constant, ..Self::default() }
     }

@@ -1,129 +1,161 @@
-//! Where lowering stands: what variables are bound to, which guards hold, the blocks being filled.
+//! State of lowering: bindings of loop variables, proven guards, lane predicates, open blocks.
 
 use super::affine::{Affine, Coef, LANE, gcd, poly_divisor};
-use super::cse::{self, Budget, Pending};
-use super::graph::{Graph, Id, Interned, MaskOp};
-use super::place::Places;
+use super::allocate::Allocations;
+use super::cse::{self, Budget, PendingStmt};
+use super::numbering::{Interned, MaskRef, ValueGraph, ValueId};
 use super::table::Table;
-use super::tree::{DerivedOp, GuardId, Tree};
-use super::write::{Living, Sum};
-use super::{Address, Count, Quotient, Reg, Stmt, Unsupported};
+use super::tree::{DerivedOp, GuardId, Tree, Write};
+use super::{Address, Count, DivOp, LaneStride, Reg, Stmt, Storage, Unsupported};
+use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::poly::{Interval, Poly, VarId};
 use tvmtune_ir::target::Isa;
 
-/// Statements after which a kernel is refused: no schedule worth running is that long.
+/// Statements beyond which a schedule is refused.
 const MAX_STATEMENTS: usize = 30_000;
 
-/// What stands for a variable of the nest.
+/// The value of a variable of the nest.
 #[derive(Clone, Debug)]
 pub(super) enum Binding {
-    /// Its loop was not entered.
+    /// The loop is not entered.
     Unbound,
     Const(i64),
-    /// A form over variables of the kernel.
+    /// A form over variables of the vector code.
     Form(Affine),
-    /// That number and the lane.
+    /// A constant plus the lane index.
     Lane(i64),
-    /// `start / of`: multiples of `of` times it are wanted only.
-    Part {
+    /// `start / tile`, which is used in multiples of `tile` only.
+    EdgeTile {
         start: Poly,
-        of: i64,
+        tile: i64,
     },
 }
 
-/// A block being filled.
+/// A basic block under construction.
 #[derive(Debug)]
 pub(super) struct Block {
-    pub(super) graph: Graph,
-    pub(super) pending: Vec<Pending>,
+    pub(super) graph: ValueGraph,
+    pub(super) pending: Vec<PendingStmt>,
     pub(super) stmts: Vec<Stmt>,
     lets: Vec<Let>,
-    /// What is on its way already.
+    /// Addresses that the block prefetches.
     pub(super) prefetched: Vec<Address>,
 }
 
 impl Block {
     fn new(isa: Isa) -> Self {
         let (pending, stmts, lets, prefetched) = Default::default();
-        Self { graph: Graph::new(isa), pending, stmts, lets, prefetched }
+        Self { graph: ValueGraph::new(isa), pending, stmts, lets, prefetched }
     }
 }
 
-/// `var = value op by`, computed in a block.
+/// A division that a block has computed: `var = value op by`.
 #[derive(Debug)]
 struct Let {
-    op: Quotient,
+    op: DivOp,
     value: Affine,
     by: Count,
     var: VarId,
 }
 
-/// Which lanes take part, and because of what.
+/// A predicate over lanes, and its origin.
 #[derive(Clone, Debug)]
-pub(super) struct LaneMask {
-    pub(super) limit: Limit,
-    pub(super) cause: Cause,
+pub(super) struct Predicate {
+    pub(super) limit: LaneCondition,
+    pub(super) cause: PredicateCause,
 }
 
-/// What lanes must satisfy. Values are made anew in each block that asks.
+/// The condition of active lanes. Blocks compute its value anew.
 #[derive(Clone, Debug)]
-pub(super) enum Limit {
+pub(super) enum LaneCondition {
     First(Count),
-    /// The form is below 0.
+    /// The form is negative.
     Negative(Affine),
-    /// The node, of the block being filled, is true.
-    True(Id),
+    /// A node of the open block is true.
+    True(ValueId),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cause {
-    /// The vectorized loop ends.
+pub(super) enum PredicateCause {
+    /// The extent of the vectorized loop.
     Extent(VarId),
-    /// A guard; of one that may hold in no lane at all, that.
+    /// A guard, and whether it may hold in no lane.
     Guard { id: GuardId, may_be_empty: bool },
-    /// A condition within the statement.
+    /// The condition of a select.
     Condition,
+}
+
+/// An element, or a vector of elements, in a register or in memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum ElementRef {
+    Register(Reg),
+    Memory { tensor: TensorId, address: u32, lanes: LaneStride, storage: Storage },
+}
+
+/// A reduction over lanes whose vectorized loop is being lowered.
+#[derive(Debug)]
+pub(super) struct LaneReduction<'t> {
+    pub(super) write: &'t Write,
+    pub(super) target: ElementRef,
+    /// Partial results, combined when the loop ends.
+    pub(super) accumulators: Vec<Reg>,
+    pub(super) n_vectors: usize,
+}
+
+/// The live scope of tensors in registers: one iteration of a loop, or a phase.
+#[derive(Debug)]
+pub(super) struct RegisterScope {
+    pub(super) tensors: Vec<TensorId>,
+    pub(super) block: usize,
+    pub(super) at: usize,
+    /// Registers that may be read before they are assigned in all lanes.
+    pub(super) maybe_undefined: Vec<Reg>,
 }
 
 /// The state of lowering. See the [module documentation](self).
 #[derive(Debug)]
-pub(super) struct Lower<'t> {
+pub(super) struct Lowering<'t> {
     pub(super) tree: &'t Tree<'t>,
     pub(super) isa: Isa,
     pub(super) table: Table,
-    pub(super) places: Places,
+    pub(super) allocations: Allocations,
     pub(super) interned: Interned,
-    /// By variable of the tree.
-    pub(super) bind: Vec<Binding>,
-    /// Fewer iterations than the extent, by variable of the tree.
+    /// Values of variables of the tree.
+    pub(super) bindings: Vec<Binding>,
+    /// Extents of loops shortened to an edge tile, by variable of the tree.
     pub(super) limits: Vec<Option<i64>>,
     pub(super) proven: Vec<bool>,
-    /// Ranges of variables of the kernel, and the blocks in which they are known.
+    /// Variables of the vector code: range, and depth of the block that defines it.
     vars: Vec<(Interval, usize)>,
     pub(super) blocks: Vec<Block>,
-    pub(super) masks: Vec<LaneMask>,
-    /// The variable of the vectorized loop around.
+    pub(super) masks: Vec<Predicate>,
+    /// Variable of the enclosing vectorized loop.
     pub(super) lane: Option<VarId>,
-    /// Writes so far, by register and by buffer.
+    /// Number of writes so far, by register and by buffer.
     pub(super) versions: Vec<u32>,
     pub(super) epochs: Vec<u32>,
-    /// Sums over lanes that are under way, and the block they are in.
-    pub(super) sums: Vec<Sum<'t>>,
-    pub(super) sums_block: usize,
-    /// Scopes of local tensors that are in registers, innermost last.
-    pub(super) living: Vec<Living>,
+    /// Open reductions over lanes, and the depth of their block.
+    pub(super) lane_reductions: Vec<LaneReduction<'t>>,
+    pub(super) lane_reduction_block: usize,
+    /// Open scopes of register tensors, innermost last.
+    pub(super) register_scopes: Vec<RegisterScope>,
     n_statements: usize,
 }
 
-impl<'t> Lower<'t> {
-    pub(super) fn new(tree: &'t Tree<'t>, isa: Isa, table: Table, places: Places) -> Self {
+impl<'t> Lowering<'t> {
+    pub(super) fn new(
+        tree: &'t Tree<'t>,
+        isa: Isa,
+        table: Table,
+        allocations: Allocations,
+    ) -> Self {
         Self {
             tree,
             isa,
             table,
-            places,
+            allocations,
             interned: Interned::default(),
-            bind: vec![Binding::Unbound; tree.vars.len()],
+            bindings: vec![Binding::Unbound; tree.vars.len()],
             limits: vec![None; tree.vars.len()],
             proven: vec![false; tree.guards.len()],
             vars: Vec::new(),
@@ -132,9 +164,9 @@ impl<'t> Lower<'t> {
             lane: None,
             versions: Vec::new(),
             epochs: vec![0; tree.buffers.len()],
-            sums: Vec::new(),
-            sums_block: 0,
-            living: Vec::new(),
+            lane_reductions: Vec::new(),
+            lane_reduction_block: 0,
+            register_scopes: Vec::new(),
             n_statements: 0,
         }
     }
@@ -147,17 +179,17 @@ impl<'t> Lower<'t> {
         self.blocks.last_mut().expect("there is always an open block")
     }
 
-    pub(super) fn graph(&mut self) -> &mut Graph {
+    pub(super) fn graph(&mut self) -> &mut ValueGraph {
         &mut self.block().graph
     }
 
-    /// A variable of the kernel, known from the innermost block on.
+    /// Adds a variable that the innermost block defines.
     pub(super) fn new_var(&mut self, range: Interval) -> VarId {
         self.vars.push((range, self.blocks.len() - 1));
         VarId((self.tree.vars.len() + self.vars.len()) as u32 - 1)
     }
 
-    /// A variable that is known throughout the phase that comes next.
+    /// Adds a variable of the task grid, defined throughout the next phase.
     pub(super) fn new_task_var(&mut self, range: Interval) -> VarId {
         let var = self.new_var(range);
         self.vars.last_mut().expect("pushed above").1 += 1;
@@ -169,7 +201,7 @@ impl<'t> Lower<'t> {
         Reg(self.versions.len() as u32 - 1)
     }
 
-    /// Every value of a variable, of the tree or of the kernel.
+    /// Returns the range of a variable, of the tree or of the vector code.
     fn range(&self, var: VarId) -> Interval {
         if var == LANE {
             return Interval { lo: 0, hi: self.lanes() - 1 };
@@ -184,19 +216,19 @@ impl<'t> Lower<'t> {
         }
     }
 
-    /// Every value of an evaluated form.
+    /// Returns the range of an evaluated form.
     pub(super) fn interval(&self, form: &Affine) -> Interval {
         form.interval(&self.tree.facts, &|var| self.range(var))
     }
 
     pub(super) fn is_bound(&self, var: VarId) -> bool {
         match &self.tree.var(var).derived {
-            None => !matches!(self.bind[var.0 as usize], Binding::Unbound),
+            None => !matches!(self.bindings[var.0 as usize], Binding::Unbound),
             Some(it) => it.a.terms.iter().chain(&it.b.terms).all(|(part, _)| self.is_bound(*part)),
         }
     }
 
-    /// A form over the tree's variables as one over the kernel's; what is unbound stays.
+    /// Evaluates a form over the tree's variables; unbound variables stay.
     pub(super) fn eval(&mut self, form: &Affine) -> Result<Affine, Unsupported> {
         let mut out = Affine {
             constant: form.constant,
@@ -209,7 +241,7 @@ impl<'t> Lower<'t> {
                 out.add_scaled(&value, coefficient);
                 continue;
             }
-            match &self.bind[var.0 as usize] {
+            match &self.bindings[var.0 as usize] {
                 Binding::Const(0) => {}
                 Binding::Const(value) => match coefficient {
                     Coef::Const(factor) => out.constant += factor * value,
@@ -221,8 +253,8 @@ impl<'t> Lower<'t> {
                     out.add_scaled(&Affine::constant(*base), coefficient);
                     out.add_term(LANE, coefficient.clone());
                 }
-                Binding::Part { start, of } => {
-                    out.add_dims(coefficient.exact_div(*of).to_poly() * start.clone());
+                Binding::EdgeTile { start, tile } => {
+                    out.add_dims(coefficient.exact_div(*tile).to_poly() * start.clone());
                 }
             }
         }
@@ -240,8 +272,8 @@ impl<'t> Lower<'t> {
         difference.add_scaled(&b, &Coef::Const(-1));
         let sign = self.interval(&difference);
         match derived.op {
-            DerivedOp::Div => self.divide(Quotient::Div, a, b),
-            DerivedOp::Mod => self.divide(Quotient::Mod, a, b),
+            DerivedOp::Div => self.divide(DivOp::Div, a, b),
+            DerivedOp::Mod => self.divide(DivOp::Mod, a, b),
             DerivedOp::Min if sign.hi <= 0 => Ok(a),
             DerivedOp::Min if sign.lo >= 0 => Ok(b),
             DerivedOp::Max if sign.lo >= 0 => Ok(a),
@@ -250,19 +282,20 @@ impl<'t> Lower<'t> {
         }
     }
 
-    /// A quotient or remainder. What varies by less than the grain of the rest stays outside: so
-    /// lanes that do not cross a multiple of the divisor share one quotient.
-    fn divide(&mut self, op: Quotient, mut a: Affine, b: Affine) -> Result<Affine, Unsupported> {
+    /// Computes a floor division or its remainder. Terms smaller than the common divisor of the
+    /// other terms are split off, so that lanes that do not cross a multiple of the divisor share
+    /// one quotient.
+    fn divide(&mut self, op: DivOp, mut a: Affine, b: Affine) -> Result<Affine, Unsupported> {
         let range = self.interval(&a);
         if let (Some(a), Some(b)) = (a.as_dims(), b.as_dims()) {
             let facts = &self.tree.facts;
             return Ok(Affine::dims(match op {
-                Quotient::Div => a.div(&b, facts),
-                Quotient::Mod => a.modulo(&b, facts),
+                DivOp::Div => a.div(&b, facts),
+                DivOp::Mod => a.modulo(&b, facts),
             }));
         }
         if range.lo >= 0 && range.hi < self.interval(&b).lo {
-            return Ok(if op == Quotient::Div { Affine::default() } else { a });
+            return Ok(if op == DivOp::Div { Affine::default() } else { a });
         }
         let by = b.as_dims().ok_or(Unsupported::Index)?;
         let Some(divisor) = by.as_constant() else {
@@ -290,49 +323,45 @@ impl<'t> Lower<'t> {
         }
         let by = divisor / grain;
         let least = self.interval(&coarse).lo;
-        // The division is of numbers that are not negative.
+        // Divisions of vector code are unsigned.
         let lifted = if least < 0 { (-least + by - 1) / by } else { 0 };
         coarse.constant += lifted * by;
         let coarse = match (by, op) {
-            (1, Quotient::Div) => coarse,
-            (1, Quotient::Mod) => Affine::default(),
+            (1, DivOp::Div) => coarse,
+            (1, DivOp::Mod) => Affine::default(),
             _ => self.divide_coarse(op, coarse, by)?,
         };
         Ok(match op {
-            Quotient::Div => {
+            DivOp::Div => {
                 let mut quotient = coarse;
                 quotient.constant -= lifted;
                 quotient
             }
-            Quotient::Mod => {
+            DivOp::Mod => {
                 low.add_scaled(&coarse, &Coef::Const(grain));
                 low
             }
         })
     }
 
-    fn divide_coarse(
-        &mut self,
-        op: Quotient,
-        value: Affine,
-        by: i64,
-    ) -> Result<Affine, Unsupported> {
+    fn divide_coarse(&mut self, op: DivOp, value: Affine, by: i64) -> Result<Affine, Unsupported> {
         let range = self.interval(&value);
         if range.hi < by {
-            return Ok(if op == Quotient::Div { Affine::default() } else { value });
+            return Ok(if op == DivOp::Div { Affine::default() } else { value });
         }
         if let Some(value) = value.as_dims() {
             let (facts, by) = (&self.tree.facts, Poly::constant(by));
             return Ok(Affine::dims(match op {
-                Quotient::Div => value.div(&by, facts),
-                Quotient::Mod => value.modulo(&by, facts),
+                DivOp::Div => value.div(&by, facts),
+                DivOp::Mod => value.modulo(&by, facts),
             }));
         }
         Ok(self.quotient(op, value, &Poly::constant(by)))
     }
 
-    /// A variable that is computed, in the outermost block in which it can be.
-    fn quotient(&mut self, op: Quotient, value: Affine, by: &Poly) -> Affine {
+    /// Defines a variable `value op by` in the outermost block in which its operands are defined
+    /// (loop-invariant code motion); reuses an equal one.
+    fn quotient(&mut self, op: DivOp, value: Affine, by: &Poly) -> Affine {
         let range = self.interval(&value);
         let divisor = by.interval(&self.tree.facts);
         let by = self.table.count(by);
@@ -343,8 +372,8 @@ impl<'t> Lower<'t> {
             }
         }
         let range = match op {
-            Quotient::Div => Interval { lo: 0, hi: range.hi / divisor.lo.max(1) },
-            Quotient::Mod => Interval { lo: 0, hi: (divisor.hi - 1).min(range.hi) },
+            DivOp::Div => Interval { lo: 0, hi: range.hi / divisor.lo.max(1) },
+            DivOp::Mod => Interval { lo: 0, hi: (divisor.hi - 1).min(range.hi) },
         };
         let known = |var: &VarId| self.vars[var.0 as usize - self.tree.vars.len()].1;
         let depth = value.terms.iter().map(|(var, _)| known(var)).max().unwrap_or(0);
@@ -358,12 +387,14 @@ impl<'t> Lower<'t> {
         Affine::var(var)
     }
 
-    /// Turns what was collected in the innermost block into statements.
+    /// Emits the pending nodes of the innermost block as statements.
     pub(super) fn flush(&mut self) {
         let new = Block::new(self.isa);
         let mut block = std::mem::replace(self.block(), new);
-        let budget =
-            Budget { registers: self.isa.registers() - 1, live: self.places.n_mapped() as u32 };
+        let budget = Budget {
+            registers: self.isa.registers() - 1,
+            live_through: self.allocations.n_registers() as u32,
+        };
         cse::emit(
             &block.graph,
             &block.pending,
@@ -376,12 +407,12 @@ impl<'t> Lower<'t> {
             &mut block.stmts,
         );
         block.pending.clear();
-        block.graph = Graph::new(self.isa);
+        block.graph = ValueGraph::new(self.isa);
         *self.block() = block;
     }
 
-    /// Counts a statement.
-    pub(super) fn push(&mut self, pending: Pending) -> Result<(), Unsupported> {
+    /// Adds a pending statement.
+    pub(super) fn push(&mut self, pending: PendingStmt) -> Result<(), Unsupported> {
         self.n_statements += 1;
         if self.n_statements > MAX_STATEMENTS {
             return Err(Unsupported::TooLarge { statements: MAX_STATEMENTS });
@@ -390,7 +421,7 @@ impl<'t> Lower<'t> {
         Ok(())
     }
 
-    /// Fills a nested block.
+    /// Builds a nested block.
     pub(super) fn nested(
         &mut self,
         fill: &mut dyn FnMut(&mut Self) -> Result<(), Unsupported>,
@@ -403,9 +434,14 @@ impl<'t> Lower<'t> {
         filled.map(|()| block.stmts)
     }
 
-    /// `reg = value` in the lanes of the mask.
-    pub(super) fn set(&mut self, reg: Reg, value: Id, mask: MaskOp) -> Result<(), Unsupported> {
-        self.push(Pending::Set { reg, value, mask })?;
+    /// Assigns a register in the lanes of the mask.
+    pub(super) fn set(
+        &mut self,
+        reg: Reg,
+        value: ValueId,
+        mask: MaskRef,
+    ) -> Result<(), Unsupported> {
+        self.push(PendingStmt::Set { reg, value, mask })?;
         self.versions[reg.0 as usize] += 1;
         Ok(())
     }

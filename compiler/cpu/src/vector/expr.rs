@@ -1,24 +1,23 @@
-//! Expressions as nodes: typed arithmetic in lanes of 32 bits.
+//! Lowering of expressions to nodes: typed arithmetic in 32-bit lanes.
 //!
-//! Floating-point arithmetic keeps the program's rounding: nothing is contracted or reassociated,
-//! but for sums, whose order the program leaves open (see [`super::write`]). Integers of 8 bits are
-//! brought back into their range after each operation. 64-bit integers are computed in 32 bits
-//! where their range is proven to fit; else the nest is refused.
+//! Floating-point arithmetic keeps the program's rounding: only sums are contracted and
+//! reassociated, as the program leaves their order open (see [`super::store`]). 8-bit integers wrap
+//! after each operation. 64-bit integers are narrowed to 32 bits where range analysis proves that
+//! they fit; else the nest is refused.
 
 use super::affine::{Coef, LANE};
-use super::graph::{Id, Op, Place};
-use super::scope::{Cause, LaneMask, Limit, Lower};
+use super::context::{ElementRef, LaneCondition, Lowering, Predicate, PredicateCause};
+use super::numbering::{MemRef, Op, ValueId};
 use super::tree::{Access, Term, TermKind};
-use super::write::Target;
-use super::{Lanes, Linear, Storage, Unsupported, VectorBinary, VectorCompare, VectorUnary};
+use super::{LaneStride, Linear, Storage, Unsupported, VectorBinary, VectorCompare, VectorUnary};
 use tvmtune_ir::dag::{BinaryOp, CompareOp, DType, UnaryOp, integer_range};
 use tvmtune_ir::poly::Interval;
 
 const SIGN: u32 = 1 << 31;
 
-impl Lower<'_> {
-    /// The value of an expression in each lane.
-    pub(super) fn term(&mut self, term: &Term) -> Result<Id, Unsupported> {
+impl Lowering<'_> {
+    /// Lowers an expression to its value in each lane.
+    pub(super) fn term(&mut self, term: &Term) -> Result<ValueId, Unsupported> {
         if term.dtype == DType::I64 {
             let range = self.range_of(term);
             if i32::try_from(range.lo).is_err() || i32::try_from(range.hi).is_err() {
@@ -57,7 +56,7 @@ impl Lower<'_> {
         &mut self,
         scalar: tvmtune_ir::dag::ScalarId,
         dtype: DType,
-    ) -> Result<Id, Unsupported> {
+    ) -> Result<ValueId, Unsupported> {
         if matches!(dtype, DType::I64 | DType::F64) {
             return Err(Unsupported::Type(dtype));
         }
@@ -70,30 +69,32 @@ impl Lower<'_> {
         Ok(self.graph().compare(VectorCompare::LtI, zero, value))
     }
 
-    fn read(&mut self, access: &Access) -> Result<Id, Unsupported> {
+    fn read(&mut self, access: &Access) -> Result<ValueId, Unsupported> {
         if !access.gather.is_empty() {
             return self.gather(access);
         }
-        let (tensor, address, lanes, storage) = match self.target(access, false)? {
-            Target::Register(reg) => return Ok(self.reg(reg)),
-            Target::Memory { tensor, address, lanes, storage } => (tensor, address, lanes, storage),
+        let (tensor, address, lanes, storage) = match self.element_ref(access, false)? {
+            ElementRef::Register(reg) => return Ok(self.reg(reg)),
+            ElementRef::Memory { tensor, address, lanes, storage } => {
+                (tensor, address, lanes, storage)
+            }
         };
-        // What all lanes read exists if any lane's element does. Conditions may deny even that, and
-        // so may a guard that holds in no lane, if it is about what the element depends on.
-        let uniform = lanes == Lanes::Uniform;
+        // A uniform element is in bounds if any lane is active. Lanes of a select's branch, and of a
+        // guard that may hold in no lane and restricts the element's index, must stay masked.
+        let uniform = lanes == LaneStride::Uniform;
         let mask = self.mask(&|this, cause| match cause {
-            Cause::Condition => !access.sure,
-            Cause::Guard { id, may_be_empty: true } if uniform => {
+            PredicateCause::Condition => !access.in_bounds,
+            PredicateCause::Guard { id, may_be_empty: true } if uniform => {
                 let leaves = this.tree.leaves(&this.tree.guards[id]);
                 leaves.into_iter().any(|it| this.tree.mentions(&access.offset, it))
             }
-            Cause::Extent(_) | Cause::Guard { .. } => !uniform,
+            PredicateCause::Extent(_) | PredicateCause::Guard { .. } => !uniform,
         })?;
         let epoch = self.epochs[tensor.0 as usize];
-        Ok(self.graph().node(Op::Load(Place { address, storage, mask, epoch }, lanes)))
+        Ok(self.graph().node(Op::Load(MemRef { address, storage, mask, epoch }, lanes)))
     }
 
-    fn gather(&mut self, access: &Access) -> Result<Id, Unsupported> {
+    fn gather(&mut self, access: &Access) -> Result<ValueId, Unsupported> {
         let buffer = &self.tree.buffers[access.tensor.0 as usize];
         let storage = Storage::of(buffer.dtype).ok_or(Unsupported::Type(buffer.dtype))?;
         if storage != Storage::Word {
@@ -103,7 +104,7 @@ impl Lower<'_> {
             return Err(Unsupported::Range);
         }
         let mut plain = Access { gather: Vec::new(), ..access.clone() };
-        // The lane's part of the offset goes into the index.
+        // The lane's term of the offset becomes part of the index vector.
         let mut form = self.eval(&access.offset)?;
         let lane = form.take(LANE);
         let mut index = match lane {
@@ -122,15 +123,15 @@ impl Lower<'_> {
             index = self.graph().binary(VectorBinary::AddI, part, index);
         }
         plain.offset = access.offset.clone();
-        let Target::Memory { tensor, address, .. } = self.target(&plain, false)? else {
+        let ElementRef::Memory { tensor, address, .. } = self.element_ref(&plain, false)? else {
             return Err(Unsupported::Index);
         };
         let mask = self.mask(&|_, _| true)?;
         let epoch = self.epochs[tensor.0 as usize];
-        Ok(self.graph().node(Op::Gather(Place { address, storage, mask, epoch }, index)))
+        Ok(self.graph().node(Op::Gather(MemRef { address, storage, mask, epoch }, index)))
     }
 
-    fn unary(&mut self, op: UnaryOp, dtype: DType, a: Id) -> Result<Id, Unsupported> {
+    fn unary(&mut self, op: UnaryOp, dtype: DType, a: ValueId) -> Result<ValueId, Unsupported> {
         let graph = self.graph();
         if !dtype.is_float() {
             let zero = graph.int(0);
@@ -174,10 +175,10 @@ impl Lower<'_> {
         &mut self,
         op: BinaryOp,
         dtype: DType,
-        a: Id,
-        b: Id,
+        a: ValueId,
+        b: ValueId,
         small: bool,
-    ) -> Result<Id, Unsupported> {
+    ) -> Result<ValueId, Unsupported> {
         let graph = self.graph();
         if dtype.is_float() {
             return Ok(match op {
@@ -185,8 +186,8 @@ impl Lower<'_> {
                 BinaryOp::Sub => graph.binary(VectorBinary::SubF, a, b),
                 BinaryOp::Mul => graph.binary(VectorBinary::MulF, a, b),
                 BinaryOp::Div => graph.binary(VectorBinary::DivF, a, b),
-                BinaryOp::Min => graph.number(VectorBinary::MinF, a, b),
-                BinaryOp::Max => graph.number(VectorBinary::MaxF, a, b),
+                BinaryOp::Min => graph.min_max_num(VectorBinary::MinF, a, b),
+                BinaryOp::Max => graph.min_max_num(VectorBinary::MaxF, a, b),
                 BinaryOp::Pow => graph.pow(a, b),
                 BinaryOp::Rem | BinaryOp::And | BinaryOp::Or => {
                     return Err(Unsupported::Operation(op));
@@ -208,8 +209,8 @@ impl Lower<'_> {
         Ok(self.wrap(value, dtype))
     }
 
-    /// An integer brought back into the range of its type.
-    pub(super) fn wrap(&mut self, value: Id, dtype: DType) -> Id {
+    /// Wraps an integer to the range of its type.
+    pub(super) fn wrap(&mut self, value: ValueId, dtype: DType) -> ValueId {
         let graph = self.graph();
         match dtype {
             DType::I8 => {
@@ -224,7 +225,7 @@ impl Lower<'_> {
         }
     }
 
-    fn compare(&mut self, op: CompareOp, a: &Term, b: &Term) -> Result<Id, Unsupported> {
+    fn compare(&mut self, op: CompareOp, a: &Term, b: &Term) -> Result<ValueId, Unsupported> {
         if let (TermKind::Index(a), TermKind::Index(b)) = (&a.kind, &b.kind) {
             let mut difference = self.eval(a)?;
             let b = self.eval(b)?;
@@ -250,31 +251,31 @@ impl Lower<'_> {
         })
     }
 
-    fn select(&mut self, parts: &[Term; 3]) -> Result<Id, Unsupported> {
+    fn select(&mut self, parts: &[Term; 3]) -> Result<ValueId, Unsupported> {
         let [condition, then, otherwise] = parts;
         let condition = self.term(condition)?;
         match self.graph().bits(condition) {
-            Some(super::graph::FALSE) => return self.term(otherwise),
+            Some(super::numbering::FALSE) => return self.term(otherwise),
             Some(_) => return self.term(then),
             None => {}
         }
-        let then = self.branch(then, condition)?;
+        let then = self.masked_term(then, condition)?;
         let opposite = self.graph().not(condition);
-        let otherwise = self.branch(otherwise, opposite)?;
+        let otherwise = self.masked_term(otherwise, opposite)?;
         Ok(self.graph().select(condition, then, otherwise))
     }
 
-    /// An expression of which only the lanes that satisfy a condition count.
-    fn branch(&mut self, term: &Term, condition: Id) -> Result<Id, Unsupported> {
-        let limit = Limit::True(condition);
-        self.masks.push(LaneMask { limit, cause: Cause::Condition });
+    /// Lowers a branch of a select under a mask: other lanes access no memory.
+    fn masked_term(&mut self, term: &Term, condition: ValueId) -> Result<ValueId, Unsupported> {
+        let limit = LaneCondition::True(condition);
+        self.masks.push(Predicate { limit, cause: PredicateCause::Condition });
         let value = self.term(term);
         self.masks.pop();
         value
     }
 
-    /// Conversion as Rust's `as`.
-    fn cast(&mut self, value: Id, from: DType, to: DType) -> Result<Id, Unsupported> {
+    /// Converts as Rust's `as` does.
+    fn cast(&mut self, value: ValueId, from: DType, to: DType) -> Result<ValueId, Unsupported> {
         let graph = self.graph();
         if from == to || (from.is_float() && to == DType::F32) {
             return Ok(value);
@@ -307,13 +308,13 @@ impl Lower<'_> {
         })
     }
 
-    /// Whether an integer expression is exact as an `f32`.
+    /// Returns whether an integer expression is exact as an `f32`.
     fn is_small(&self, term: &Term) -> bool {
         let range = self.range_of(term);
         -(1 << 24) < range.lo && range.hi < 1 << 24
     }
 
-    /// Every value of an integer expression.
+    /// Bounds an integer expression.
     fn range_of(&self, term: &Term) -> Interval {
         let of_type = integer_range(term.dtype);
         match &term.kind {
@@ -353,7 +354,7 @@ impl Lower<'_> {
     }
 }
 
-/// The truth of `value op 0`, if it is the same for all values.
+/// Decides `value op 0`, if all values in the range agree.
 fn decide(op: CompareOp, range: Interval) -> Option<bool> {
     let (below, above) = (range.hi < 0, range.lo > 0);
     let (at_most, at_least) = (range.hi <= 0, range.lo >= 0);

@@ -1,36 +1,37 @@
-//! The nest as lowering wants it: linear forms instead of polynomials, typed terms, guards by id.
+//! The loop tree: a nest with affine forms instead of polynomials, typed terms, and guards by id.
 //!
-//! What is settled here, once, so that nothing later has to ask: every loop has an extent that
-//! depends on dimensions only (other extents became guards); loops that cannot be vectorized are
-//! serial; a vectorized loop is short enough to be repeated vector by vector (longer ones were
-//! split); an element's place in a buffer is one linear form.
+//! # Invariants
+//!
+//! - Extents depend on dimensions only; loop-variant extents are guards.
+//! - Loops that cannot be vectorized are serial; long vectorized loops are strip-mined.
+//! - The offset of an element in its buffer is one affine form.
 
 use super::Unsupported;
 use super::affine::{Affine, Coef};
-use tvmtune_ir::dag::{BinaryOp, CompareOp, DType, Reducer, ScalarId, TensorId, UnaryOp};
+use tvmtune_ir::dag::{BinaryOp, CompareOp, DType, Literal, Reducer, ScalarId, TensorId, UnaryOp};
 use tvmtune_ir::poly::{Facts, Interval, Poly, VarId};
 use tvmtune_schedule::nest::Nest;
 
-/// A guard: [`Tree::guards`] at that place is negative.
+/// A guard by index into [`Tree::guards`]: it holds where the form is negative.
 pub(super) type GuardId = usize;
 
-/// A nest, prepared. See the [module documentation](self).
+/// A loop tree. See the [module documentation](self).
 #[derive(Debug)]
 pub(super) struct Tree<'n> {
     pub(super) nest: &'n Nest,
     /// Ranges of the dimensions.
     pub(super) facts: Facts,
-    /// Loop variables by id, and after them quotients and remainders.
+    /// Loop variables by id, then derived variables: quotients, remainders, minima, maxima.
     pub(super) vars: Vec<Var>,
-    /// Forms that must be negative.
+    /// Guards: forms that must be negative.
     pub(super) guards: Vec<Affine>,
-    /// The shapes of buffers, by tensor; promotion adds some to those of the nest.
+    /// Buffers by tensor: those of the nest, then those that promotion adds.
     pub(super) buffers: Vec<Buffer>,
-    /// A parallel loop each, or what runs on one thread between two of them.
-    pub(super) phases: Vec<Vec<Item>>,
+    /// Phases: each a parallel loop, or the serial nodes between two of them.
+    pub(super) phases: Vec<Vec<Node>>,
 }
 
-/// Memory or registers of one tensor.
+/// The buffer of a tensor.
 #[derive(Clone, Debug)]
 pub(super) struct Buffer {
     pub(super) dtype: DType,
@@ -39,18 +40,18 @@ pub(super) struct Buffer {
     pub(super) size: Poly,
 }
 
-/// What is known of a variable.
+/// A variable, and its range.
 #[derive(Clone, Debug)]
 pub(super) struct Var {
-    /// Iterations of the loop; a bound for what is computed.
+    /// Iterations of the loop; an upper bound of a derived variable.
     pub(super) extent: Poly,
-    /// Every value.
+    /// All values.
     pub(super) range: Interval,
-    /// How it is computed, if it belongs to no loop.
+    /// The definition of a derived variable; `None` for a loop's.
     pub(super) derived: Option<Derived>,
 }
 
-/// `a op b`.
+/// The definition `a op b` of a derived variable.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Derived {
     pub(super) op: DerivedOp,
@@ -67,39 +68,39 @@ pub(super) enum DerivedOp {
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Item {
+pub(super) enum Node {
     Loop(Loop),
-    If { guards: Vec<GuardId>, body: Vec<Item> },
+    If { guards: Vec<GuardId>, body: Vec<Node> },
     Write(Write),
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Loop {
     pub(super) var: VarId,
-    pub(super) kind: Kind,
-    pub(super) body: Vec<Item>,
+    pub(super) kind: LoopMode,
+    pub(super) body: Vec<Node>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// As many iterations as the variable's extent says.
+pub(super) enum LoopMode {
+    /// A counted loop.
     Serial,
-    /// The same, as tasks; outermost.
+    /// A loop of the task grid; outermost.
     Parallel,
     Unrolled(i64),
-    Lanes(i64),
+    Vectorized(i64),
 }
 
 /// A store or an update.
 #[derive(Clone, Debug)]
 pub(super) struct Write {
     pub(super) target: Access,
-    /// How old and new combine; `None` for a store.
+    /// The reducer of an update; `None` for a store.
     pub(super) reducer: Option<Reducer>,
-    /// The old value is the reducer's identity and was not written: the result is the new one.
-    pub(super) fresh: bool,
+    /// The update replaces the element, which is known to be the reducer's identity.
+    pub(super) overwrites: bool,
     pub(super) value: Term,
-    /// What later iterations read, to be on its way when they do: nothing that must be in bounds.
+    /// Elements to prefetch; they may be out of bounds.
     pub(super) prefetches: Vec<Access>,
 }
 
@@ -107,12 +108,12 @@ pub(super) struct Write {
 #[derive(Clone, Debug)]
 pub(super) struct Access {
     pub(super) tensor: TensorId,
-    /// In elements; the part known from variables.
+    /// The affine part of the offset, in elements.
     pub(super) offset: Affine,
-    /// The part known from data: strides in elements, and what they multiply.
+    /// The data-dependent part of the offset: strides in elements, and indices.
     pub(super) gather: Vec<(Poly, Term)>,
-    /// In bounds wherever the statement runs, whatever conditions within it say.
-    pub(super) sure: bool,
+    /// In bounds whenever the statement runs, even where a select does not evaluate it.
+    pub(super) in_bounds: bool,
 }
 
 /// A typed expression.
@@ -124,7 +125,7 @@ pub(super) struct Term {
 
 #[derive(Clone, Debug)]
 pub(super) enum TermKind {
-    /// A literal, as it stands in a lane.
+    /// The bits of a literal in a lane.
     Bits(u32),
     Index(Affine),
     Scalar(ScalarId),
@@ -147,12 +148,12 @@ impl Tree<'_> {
         VarId(self.vars.len() as u32 - 1)
     }
 
-    /// Every value of a form over variables of the tree.
+    /// Bounds a form over variables of the tree.
     pub(super) fn interval(&self, value: &Affine) -> Interval {
         value.interval(&self.facts, &|var| self.var(var).range)
     }
 
-    /// The loop variables that occur, also below quotients.
+    /// Returns the loop variables of a form, also those of derived variables.
     pub(super) fn leaves(&self, value: &Affine) -> Vec<VarId> {
         let mut leaves = Vec::new();
         for (var, _) in &value.terms {
@@ -166,7 +167,7 @@ impl Tree<'_> {
         leaves
     }
 
-    /// Whether a variable occurs, also below quotients.
+    /// Returns whether a variable occurs in a form, also in derived variables.
     pub(super) fn mentions(&self, value: &Affine, var: VarId) -> bool {
         value.terms.iter().any(|(it, _)| {
             *it == var
@@ -178,26 +179,26 @@ impl Tree<'_> {
     }
 }
 
-impl Item {
-    pub(super) fn body(&self) -> &[Item] {
+impl Node {
+    pub(super) fn body(&self) -> &[Node] {
         match self {
-            Item::Loop(Loop { body, .. }) | Item::If { body, .. } => body,
-            Item::Write(_) => &[],
+            Node::Loop(Loop { body, .. }) | Node::If { body, .. } => body,
+            Node::Write(_) => &[],
         }
     }
 
-    /// Calls `visit` for each write below, with the loops and guards around it, outermost first.
+    /// Calls `visit` for each write, with the loops and guards around it, outermost first.
     pub(super) fn for_each_write<'a>(
-        items: &'a [Item],
-        path: &mut Vec<&'a Item>,
-        visit: &mut dyn FnMut(&'a Write, &[&'a Item]),
+        nodes: &'a [Node],
+        path: &mut Vec<&'a Node>,
+        visit: &mut dyn FnMut(&'a Write, &[&'a Node]),
     ) {
-        for item in items {
-            if let Item::Write(write) = item {
+        for node in nodes {
+            if let Node::Write(write) = node {
                 visit(write, path);
             } else {
-                path.push(item);
-                Self::for_each_write(item.body(), path, visit);
+                path.push(node);
+                Self::for_each_write(node.body(), path, visit);
                 path.pop();
             }
         }
@@ -206,7 +207,7 @@ impl Item {
 
 impl Write {
     pub(super) fn new(target: Access, reducer: Option<Reducer>, value: Term) -> Self {
-        Self { target, reducer, fresh: false, value, prefetches: Vec::new() }
+        Self { target, reducer, overwrites: false, value, prefetches: Vec::new() }
     }
 
     /// Calls `visit` for each read, those in subscripts included.
@@ -255,12 +256,30 @@ impl Term {
     }
 }
 
-/// The bits of an integer in a lane.
-pub(super) fn int_bits(value: i64) -> Result<u32, Unsupported> {
+/// Returns the bits of a literal in a lane.
+pub(super) fn literal_bits(literal: Literal, dtype: DType) -> Result<u32, Unsupported> {
+    Ok(match (literal, dtype) {
+        (Literal::Bool(value), _) => {
+            if value {
+                u32::MAX
+            } else {
+                0
+            }
+        }
+        (Literal::Float(value), DType::F16) => half::f16::from_f64(value).to_f32().to_bits(),
+        (Literal::Float(value), DType::Bf16) => half::bf16::from_f64(value).to_f32().to_bits(),
+        (Literal::Float(value), _) => (value as f32).to_bits(),
+        (Literal::Int(value), it) if it.is_float() => (value as f32).to_bits(),
+        (Literal::Int(value), _) => int_bits(value)?,
+    })
+}
+
+/// Returns the bits of an integer in a lane.
+fn int_bits(value: i64) -> Result<u32, Unsupported> {
     i32::try_from(value).map(|it| it as u32).map_err(|_| Unsupported::Range)
 }
 
-/// A stride, or nothing where it is 0.
+/// Adds `index * stride` to an offset.
 pub(super) fn add_stride(offset: &mut Affine, index: &Affine, stride: &Poly) {
     offset.add_scaled(index, &Coef::from_poly(stride.clone()));
 }

@@ -1,27 +1,28 @@
-//! From a nest to a [`Tree`]: flattens polynomials, settles the kinds of loops, types expressions.
+//! Construction of the loop [`Tree`]: linearizes indices, strip-mines and legalizes vectorized loops,
+//! turns loop-variant extents into guards, types expressions.
 
 use std::collections::BTreeMap;
 
-use super::affine::{Affine, Coef, gcd, tidy};
+use super::affine::{Affine, Coef, gcd, simplify};
 use super::tree::{
-    Access, Buffer, Derived, DerivedOp, GuardId, Item, Kind, Loop, Term, TermKind, Tree, Var,
-    Write, add_stride, int_bits,
+    Access, Buffer, Derived, DerivedOp, GuardId, Loop, LoopMode, Node, Term, TermKind, Tree, Var,
+    Write, add_stride, literal_bits,
 };
 use super::{Unsupported, prefetch};
-use tvmtune_ir::dag::{DType, Expr, Literal, Reducer, Subscript, TensorId};
+use tvmtune_ir::dag::{DType, Expr, Reducer, Subscript, TensorId};
 use tvmtune_ir::poly::{Atom, DimId, Facts, Interval, Poly, VarId};
 use tvmtune_ir::target::Isa;
 use tvmtune_schedule::LoopKind;
 use tvmtune_schedule::nest::{Guard, Nest, Scope, Stmt};
 
-/// Vectors that accumulate side by side where a vectorized reduction is split.
-const REDUCE_VECTORS: i64 = 4;
-/// Vectors a step where another long vectorized loop is split.
-const STEP_VECTORS: i64 = 2;
-/// Iterations of an unrolled loop that are still repeated.
+/// Vectors per iteration of a strip-mined reduction: its independent accumulators.
+const REDUCTION_INTERLEAVE: i64 = 4;
+/// Vectors per iteration of other strip-mined loops: LLVM's interleave count.
+const INTERLEAVE: i64 = 2;
+/// Iterations beyond which a loop is not fully unrolled.
 const MAX_UNROLLED: i64 = 512;
 
-/// Prepares a nest.
+/// Builds the loop tree of a nest.
 pub(super) fn build(nest: &Nest, isa: Isa) -> Result<Tree<'_>, Unsupported> {
     let mut facts = Facts::default();
     for (n, dim) in nest.dims.iter().enumerate() {
@@ -41,64 +42,64 @@ pub(super) fn build(nest: &Nest, isa: Isa) -> Result<Tree<'_>, Unsupported> {
         buffers: buffers.collect(),
         phases: Vec::new(),
     };
-    let replaced = vec![None; nest.n_vars as usize];
-    let mut build = Build {
+    let substituted = vec![None; nest.n_vars as usize];
+    let mut build = TreeBuilder {
         tree,
         lanes: i64::from(isa.lanes()),
-        max_vectors: i64::from(isa.registers()),
-        replaced,
+        n_registers: i64::from(isa.registers()),
+        substituted,
         derived: BTreeMap::new(),
         proofs: facts,
-        holding: Vec::new(),
-        in_lanes: false,
+        enclosing_guards: Vec::new(),
+        inside_vectorized: false,
     };
     let mut alone = false;
     for stmt in &nest.body {
-        let item = build.item(stmt, true)?;
-        let is_parallel = matches!(&item, Item::Loop(it) if it.kind == Kind::Parallel);
+        let node = build.node(stmt, true)?;
+        let is_parallel = matches!(&node, Node::Loop(it) if it.kind == LoopMode::Parallel);
         match build.tree.phases.last_mut() {
-            // What one thread does in a row needs no barrier.
-            Some(phase) if alone && !is_parallel => phase.push(item),
-            _ => build.tree.phases.push(vec![item]),
+            // Serial statements in a row need no barrier between them.
+            Some(phase) if alone && !is_parallel => phase.push(node),
+            _ => build.tree.phases.push(vec![node]),
         }
         alone = !is_parallel;
     }
     Ok(build.tree)
 }
 
-struct Build<'n> {
+struct TreeBuilder<'n> {
     tree: Tree<'n>,
     lanes: i64,
-    max_vectors: i64,
-    /// What stands for a variable of a loop that was split.
-    replaced: Vec<Option<Affine>>,
+    n_registers: i64,
+    /// Substitution for the variable of a strip-mined loop.
+    substituted: Vec<Option<Affine>>,
     derived: BTreeMap<Derived, VarId>,
-    /// Extents of the loops around, in the nest's variables.
+    /// Extents of the enclosing loops, in the nest's variables.
     proofs: Facts,
-    /// Guards around.
-    holding: Vec<Guard>,
-    in_lanes: bool,
+    /// Guards that hold here.
+    enclosing_guards: Vec<Guard>,
+    inside_vectorized: bool,
 }
 
-impl Build<'_> {
-    fn items(&mut self, stmts: &[Stmt], top: bool) -> Result<Vec<Item>, Unsupported> {
-        stmts.iter().map(|stmt| self.item(stmt, top)).collect()
+impl TreeBuilder<'_> {
+    fn nodes(&mut self, stmts: &[Stmt], is_outermost: bool) -> Result<Vec<Node>, Unsupported> {
+        stmts.iter().map(|stmt| self.node(stmt, is_outermost)).collect()
     }
 
-    fn item(&mut self, stmt: &Stmt, top: bool) -> Result<Item, Unsupported> {
+    fn node(&mut self, stmt: &Stmt, is_outermost: bool) -> Result<Node, Unsupported> {
         Ok(match stmt {
             Stmt::For { var, extent, kind, body, .. } => {
-                self.loop_(*var, extent, *kind, body, top)?
+                self.loop_(*var, extent, *kind, body, is_outermost)?
             }
             Stmt::If { guards, body } => {
                 let ids = guards
                     .iter()
                     .map(|it| self.guard(&it.value, &it.bound))
                     .collect::<Result<_, _>>()?;
-                self.holding.extend(guards.iter().cloned());
-                let body = self.items(body, false)?;
-                self.holding.truncate(self.holding.len() - guards.len());
-                Item::If { guards: ids, body }
+                self.enclosing_guards.extend(guards.iter().cloned());
+                let body = self.nodes(body, false)?;
+                self.enclosing_guards.truncate(self.enclosing_guards.len() - guards.len());
+                Node::If { guards: ids, body }
             }
             Stmt::Store { tensor, index, value } => self.write(*tensor, index, None, value)?,
             Stmt::Update { tensor, index, reducer, value } => {
@@ -113,9 +114,9 @@ impl Build<'_> {
         index: &[Poly],
         reducer: Option<Reducer>,
         value: &Expr,
-    ) -> Result<Item, Unsupported> {
+    ) -> Result<Node, Unsupported> {
         let target = self.target(tensor, index)?;
-        Ok(Item::Write(Write::new(target, reducer, self.term(value, false)?)))
+        Ok(Node::Write(Write::new(target, reducer, self.term(value, false)?)))
     }
 
     fn guard(&mut self, value: &Poly, bound: &Poly) -> Result<GuardId, Unsupported> {
@@ -130,11 +131,11 @@ impl Build<'_> {
         extent: &Poly,
         kind: LoopKind,
         body: &[Stmt],
-        top: bool,
-    ) -> Result<Item, Unsupported> {
+        is_outermost: bool,
+    ) -> Result<Node, Unsupported> {
         self.proofs.bound_var(var, extent.clone());
         let (bound, limits) = self.extent(extent)?;
-        let bound = tidy(bound, &self.tree.facts);
+        let bound = simplify(bound, &self.tree.facts);
         let hi = bound.interval(&self.tree.facts).hi.saturating_sub(1).max(0);
         self.tree.vars[var.0 as usize] =
             Var { extent: bound.clone(), range: Interval { lo: 0, hi }, derived: None };
@@ -144,27 +145,27 @@ impl Build<'_> {
         }
         let wrap = |guards: Vec<GuardId>, body| match guards.is_empty() {
             true => body,
-            false => vec![Item::If { guards, body }],
+            false => vec![Node::If { guards, body }],
         };
         let run = match (kind, bound.as_constant()) {
-            (LoopKind::Vectorized, _) if !self.in_lanes => {
-                return self.vectorized(var, &bound, body, guards);
+            (LoopKind::Vectorized, _) if !self.inside_vectorized => {
+                return self.vectorized_loop(var, &bound, body, guards);
             }
             (LoopKind::Unrolled | LoopKind::Tensorized, Some(n)) if n <= MAX_UNROLLED => {
-                Kind::Unrolled(n)
+                LoopMode::Unrolled(n)
             }
-            (kind, _) if top && kind.is_parallel() => Kind::Parallel,
-            _ => Kind::Serial,
+            (kind, _) if is_outermost && kind.is_parallel() => LoopMode::Parallel,
+            _ => LoopMode::Serial,
         };
-        let nested = top && run == Kind::Parallel && body.len() == 1;
-        let mut body = self.items(body, nested)?;
+        let nested = is_outermost && run == LoopMode::Parallel && body.len() == 1;
+        let mut body = self.nodes(body, nested)?;
         if let LoopKind::Pipelined(depth) | LoopKind::WarpSpecialized(depth) = kind {
-            prefetch::ask_ahead(&mut body, &self.tree, var, i64::from(depth) - 1);
+            prefetch::insert(&mut body, &self.tree, var, i64::from(depth) - 1);
         }
-        Ok(Item::Loop(Loop { var, kind: run, body: wrap(guards, body) }))
+        Ok(Node::Loop(Loop { var, kind: run, body: wrap(guards, body) }))
     }
 
-    /// A bound in the dimensions, and what the variable must also stay below.
+    /// Splits an extent into a bound in the dimensions and limits that become guards.
     fn extent(&mut self, extent: &Poly) -> Result<(Poly, Vec<Poly>), Unsupported> {
         if !extent.has_vars() {
             return Ok((extent.clone(), Vec::new()));
@@ -174,7 +175,7 @@ impl Build<'_> {
             let (bound, mut limits) = self.extent(a)?;
             let (other, more) = self.extent(b)?;
             limits.extend(more);
-            // The constant of the two keeps a loop unrolled.
+            // A constant bound lets the loop be unrolled.
             let keep_first = bound.as_constant().is_some() || other.as_constant().is_none();
             let (kept, limit) = if keep_first { (bound, other) } else { (other, bound) };
             if !(limit.clone() - kept.clone()).is_nonnegative(&self.tree.facts) {
@@ -196,83 +197,83 @@ impl Build<'_> {
         Ok((greatest, vec![extent.clone()]))
     }
 
-    fn vectorized(
+    fn vectorized_loop(
         &mut self,
         var: VarId,
         bound: &Poly,
         body: &[Stmt],
         guards: Vec<GuardId>,
-    ) -> Result<Item, Unsupported> {
-        self.in_lanes = true;
+    ) -> Result<Node, Unsupported> {
+        self.inside_vectorized = true;
         let reduces = reduces_over(body, var);
-        let most = if reduces { 2 * REDUCE_VECTORS } else { self.max_vectors } * self.lanes;
+        let most = if reduces { 2 * REDUCTION_INTERLEAVE } else { self.n_registers } * self.lanes;
         let short = bound.as_constant().filter(|n| *n <= most);
-        let item = match short {
+        let node = match short {
             Some(n) => {
-                let mut body = self.items(body, false)?;
+                let mut body = self.nodes(body, false)?;
                 if !guards.is_empty() {
-                    body = vec![Item::If { guards, body }];
+                    body = vec![Node::If { guards, body }];
                 }
-                self.lanes_or_serial(var, n, body)
+                self.vectorize_or_serialize(var, n, body)
             }
             None => {
-                let width = self.lanes * if reduces { REDUCE_VECTORS } else { STEP_VECTORS };
-                self.strip(var, bound, width, body, guards)?
+                let width = self.lanes * if reduces { REDUCTION_INTERLEAVE } else { INTERLEAVE };
+                self.strip_mine(var, bound, width, body, guards)?
             }
         };
-        self.in_lanes = false;
-        Ok(item)
+        self.inside_vectorized = false;
+        Ok(node)
     }
 
-    /// `for outer { for inner in 0..width { var = width * outer + inner } }`
-    fn strip(
+    /// Strip-mines a loop: `for outer { for inner in 0..width { var = width * outer + inner } }`.
+    fn strip_mine(
         &mut self,
         var: VarId,
         bound: &Poly,
         width: i64,
         body: &[Stmt],
         mut guards: Vec<GuardId>,
-    ) -> Result<Item, Unsupported> {
+    ) -> Result<Node, Unsupported> {
         let facts = self.tree.facts.clone();
         let outer = self.tree.new_var(bound.ceil_div(width, &facts));
         let inner = self.tree.new_var(Poly::constant(width));
         let mut index = Affine::var(outer).scaled(width);
         index.add_term(inner, Coef::Const(1));
-        self.replaced[var.0 as usize] = Some(index.clone());
+        self.substituted[var.0 as usize] = Some(index.clone());
         if bound.as_constant().is_none_or(|n| n % width != 0) {
             index.add_dims(-bound.clone());
             self.tree.guards.push(index);
             guards.push(self.tree.guards.len() - 1);
         }
-        // Guards made before the split still name the variable itself.
+        // Guards made before still use the original variable.
         for id in &guards {
             let mut form = std::mem::take(&mut self.tree.guards[*id]);
             if let (Some(coefficient), Some(by)) =
-                (form.take(var), self.replaced[var.0 as usize].clone())
+                (form.take(var), self.substituted[var.0 as usize].clone())
             {
                 form.add_scaled(&by, &coefficient);
             }
             self.tree.guards[*id] = form;
         }
-        let mut body = self.items(body, false)?;
+        let mut body = self.nodes(body, false)?;
         if !guards.is_empty() {
-            body = vec![Item::If { guards, body }];
+            body = vec![Node::If { guards, body }];
         }
-        let inner = self.lanes_or_serial(inner, width, body);
-        Ok(Item::Loop(Loop { var: outer, kind: Kind::Serial, body: vec![inner] }))
+        let inner = self.vectorize_or_serialize(inner, width, body);
+        Ok(Node::Loop(Loop { var: outer, kind: LoopMode::Serial, body: vec![inner] }))
     }
 
-    /// Lanes if every index is linear in the lane, else one iteration after the other.
-    fn lanes_or_serial(&self, var: VarId, n: i64, body: Vec<Item>) -> Item {
+    /// Vectorizes a loop if every index is affine in the lane, else runs it serially.
+    fn vectorize_or_serialize(&self, var: VarId, n: i64, body: Vec<Node>) -> Node {
         let mut linear = true;
         let mut check = |form: &Affine| linear &= self.is_lane_linear(form, var, n);
-        check_items(&body, &self.tree, &mut check);
-        let kind = if linear { Kind::Lanes(n) } else { Kind::Serial };
-        Item::Loop(Loop { var, kind, body })
+        for_each_form(&body, &self.tree, &mut check);
+        let kind = if linear { LoopMode::Vectorized(n) } else { LoopMode::Serial };
+        Node::Loop(Loop { var, kind, body })
     }
 
-    /// Whether quotients in it do not change from lane to lane, and their remainders only by the
-    /// lane itself.
+    /// Returns whether a form is affine in the lane: its quotients are uniform over lanes, and their
+    /// remainders grow by a constant.
     fn is_lane_linear(&self, form: &Affine, lane: VarId, n: i64) -> bool {
         form.terms.iter().all(|(var, _)| {
             let Some(derived) = &self.tree.var(*var).derived else { return true };
@@ -304,11 +305,11 @@ impl Build<'_> {
             let index = self.flatten(poly)?;
             add_stride(&mut offset, &index, &stride);
         }
-        self.recombine(&mut offset);
-        Ok(Access { tensor, offset, gather: Vec::new(), sure: true })
+        self.recombine_div_mod(&mut offset);
+        Ok(Access { tensor, offset, gather: Vec::new(), in_bounds: true })
     }
 
-    /// Elements from one index to the next, for each dimension of a buffer.
+    /// Returns the row-major stride of each dimension of a buffer, in elements.
     fn strides(&self, tensor: TensorId) -> Vec<Poly> {
         let shape = &self.tree.nest.buffer(tensor).shape;
         let mut strides = vec![Poly::constant(1); shape.len()];
@@ -325,29 +326,29 @@ impl Build<'_> {
         lazy: bool,
     ) -> Result<Access, Unsupported> {
         let (mut offset, mut gather) = (Affine::default(), Vec::new());
-        let mut sure = true;
+        let mut in_bounds = true;
         for (at, stride) in self.strides(tensor).into_iter().enumerate() {
             match &index[at] {
                 Subscript::Affine(poly) => {
                     let index = self.flatten(poly)?;
                     add_stride(&mut offset, &index, &stride);
                     let extent = &self.tree.nest.buffer(tensor).shape[at];
-                    sure &= !lazy || self.is_within(poly, extent);
+                    in_bounds &= !lazy || self.is_within(poly, extent);
                 }
                 Subscript::Value(value) => {
                     gather.push((stride, self.term(value, lazy)?));
-                    sure &= !lazy;
+                    in_bounds &= !lazy;
                 }
             }
         }
-        self.recombine(&mut offset);
-        Ok(Access { tensor, offset, gather, sure })
+        self.recombine_div_mod(&mut offset);
+        Ok(Access { tensor, offset, gather, in_bounds })
     }
 
     fn is_within(&self, index: &Poly, extent: &Poly) -> bool {
         index.is_nonnegative(&self.proofs)
             && ((extent.clone() - index.clone()).is_positive(&self.proofs)
-                || self.holding.iter().any(|it| {
+                || self.enclosing_guards.iter().any(|it| {
                     it.value == *index
                         && (extent.clone() - it.bound.clone()).is_nonnegative(&self.proofs)
                 }))
@@ -396,13 +397,13 @@ impl Build<'_> {
         Ok(out)
     }
 
-    /// The form of an atom in which variables occur.
+    /// Converts an atom that contains variables; `None` for other atoms.
     fn flatten_atom(&mut self, atom: &Atom) -> Result<Option<Affine>, Unsupported> {
         let (op, a, b) = match atom {
             Atom::Dim(_) => return Ok(None),
             Atom::Var(var) => {
-                let replaced = &self.replaced[var.0 as usize];
-                return Ok(Some(replaced.clone().unwrap_or_else(|| Affine::var(*var))));
+                let substituted = &self.substituted[var.0 as usize];
+                return Ok(Some(substituted.clone().unwrap_or_else(|| Affine::var(*var))));
             }
             Atom::Div(a, b) => (DerivedOp::Div, a, b),
             Atom::Mod(a, b) => (DerivedOp::Mod, a, b),
@@ -435,9 +436,10 @@ impl Build<'_> {
         }
     }
 
-    /// `b * (a / b) + a % b` is `a`: what was fused and is accessed in its order is one line.
-    fn recombine(&self, form: &mut Affine) {
-        while let Some((quotient, remainder, coefficient)) = self.pair(form) {
+    /// Simplifies `b * (a / b) + a % b` to `a`, so that accesses in the order of a fused loop are
+    /// contiguous.
+    fn recombine_div_mod(&self, form: &mut Affine) {
+        while let Some((quotient, remainder, coefficient)) = self.div_mod_pair(form) {
             let Some(derived) = &self.tree.var(remainder).derived else { return };
             let whole = derived.a.clone();
             form.take(quotient);
@@ -446,7 +448,7 @@ impl Build<'_> {
         }
     }
 
-    fn pair(&self, form: &Affine) -> Option<(VarId, VarId, Coef)> {
+    fn div_mod_pair(&self, form: &Affine) -> Option<(VarId, VarId, Coef)> {
         for (remainder, coefficient) in &form.terms {
             let Some(Derived { op: DerivedOp::Mod, a, b }) = &self.tree.var(*remainder).derived
             else {
@@ -464,7 +466,7 @@ impl Build<'_> {
     }
 }
 
-/// Whether an update below adds up the iterations of `var`.
+/// Returns whether an update in the body reduces over `var`.
 fn reduces_over(body: &[Stmt], var: VarId) -> bool {
     body.iter().any(|stmt| match stmt {
         Stmt::For { body, .. } | Stmt::If { body, .. } => reduces_over(body, var),
@@ -473,36 +475,18 @@ fn reduces_over(body: &[Stmt], var: VarId) -> bool {
     })
 }
 
-fn check_items(items: &[Item], tree: &Tree<'_>, check: &mut dyn FnMut(&Affine)) {
-    for item in items {
-        match item {
-            Item::Loop(it) => check_items(&it.body, tree, check),
-            Item::If { guards, body } => {
+fn for_each_form(nodes: &[Node], tree: &Tree<'_>, check: &mut dyn FnMut(&Affine)) {
+    for node in nodes {
+        match node {
+            Node::Loop(it) => for_each_form(&it.body, tree, check),
+            Node::If { guards, body } => {
                 guards.iter().for_each(|id| check(&tree.guards[*id]));
-                check_items(body, tree, check);
+                for_each_form(body, tree, check);
             }
-            Item::Write(write) => {
+            Node::Write(write) => {
                 check(&write.target.offset);
                 write.value.for_each_form(check);
             }
         }
     }
-}
-
-/// A literal as it stands in a lane.
-pub(super) fn literal_bits(literal: Literal, dtype: DType) -> Result<u32, Unsupported> {
-    Ok(match (literal, dtype) {
-        (Literal::Bool(value), _) => {
-            if value {
-                u32::MAX
-            } else {
-                0
-            }
-        }
-        (Literal::Float(value), DType::F16) => half::f16::from_f64(value).to_f32().to_bits(),
-        (Literal::Float(value), DType::Bf16) => half::bf16::from_f64(value).to_f32().to_bits(),
-        (Literal::Float(value), _) => (value as f32).to_bits(),
-        (Literal::Int(value), it) if it.is_float() => (value as f32).to_bits(),
-        (Literal::Int(value), _) => int_bits(value)?,
-    })
 }

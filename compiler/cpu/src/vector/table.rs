@@ -1,27 +1,27 @@
-//! The argument table: what the caller passes, each thing once.
+//! The argument table: entries that the caller passes, without duplicates.
 
 use std::collections::BTreeMap;
 
-use super::affine::{Affine, Coef, tidy};
-use super::{Count, Linear, Slot, TableEntry};
+use super::affine::{Affine, Coef, simplify};
+use super::{Count, EntryId, Linear, TableEntry};
 use tvmtune_ir::dag::{ScalarId, TensorId};
 use tvmtune_ir::poly::{Facts, Poly};
 use tvmtune_schedule::nest::{Nest, Scope};
 
-/// The entries so far, and where they are.
+/// A table under construction.
 #[derive(Debug)]
 pub(super) struct Table {
     facts: Facts,
     entries: Vec<TableEntry>,
-    pointers: BTreeMap<TensorId, Slot>,
-    scalars: BTreeMap<ScalarId, Slot>,
-    params: BTreeMap<Poly, Slot>,
-    /// What was asked before, as it was asked.
+    pointers: BTreeMap<TensorId, EntryId>,
+    scalars: BTreeMap<ScalarId, EntryId>,
+    params: BTreeMap<Poly, EntryId>,
+    /// Cache of [`Table::count`], by polynomial before simplification.
     counts: BTreeMap<Poly, Count>,
 }
 
 impl Table {
-    /// The parameters, then the results, then shared memory.
+    /// Starts a table with the parameters, the results and the workspaces.
     pub(super) fn new(nest: &Nest, facts: &Facts) -> Self {
         let mut table = Self {
             facts: facts.clone(),
@@ -40,7 +40,7 @@ impl Table {
             if buffer.scope == Scope::Workspace {
                 let elements = buffer.shape.iter().fold(Poly::constant(1), |n, it| n * it.clone());
                 let bytes = elements * buffer.dtype.bytes() as i64;
-                let slot = table.push(TableEntry::Shared { bytes });
+                let slot = table.push(TableEntry::Workspace { bytes });
                 table.pointers.insert(TensorId(n as u32), slot);
             }
         }
@@ -51,17 +51,17 @@ impl Table {
         self.entries
     }
 
-    fn push(&mut self, entry: TableEntry) -> Slot {
+    fn push(&mut self, entry: TableEntry) -> EntryId {
         self.entries.push(entry);
-        Slot(self.entries.len() as u32 - 1)
+        EntryId(self.entries.len() as u32 - 1)
     }
 
-    /// Where the address of a buffer stands, if the caller provides its memory.
-    pub(super) fn pointer(&self, tensor: TensorId) -> Option<Slot> {
+    /// Returns the entry with the address of a buffer; `None` for local buffers.
+    pub(super) fn pointer(&self, tensor: TensorId) -> Option<EntryId> {
         self.pointers.get(&tensor).copied()
     }
 
-    pub(super) fn scalar(&mut self, scalar: ScalarId) -> Slot {
+    pub(super) fn scalar(&mut self, scalar: ScalarId) -> EntryId {
         if let Some(slot) = self.scalars.get(&scalar) {
             return *slot;
         }
@@ -70,7 +70,7 @@ impl Table {
         slot
     }
 
-    fn param(&mut self, poly: Poly) -> Slot {
+    fn param(&mut self, poly: Poly) -> EntryId {
         if let Some(slot) = self.params.get(&poly) {
             return *slot;
         }
@@ -79,7 +79,7 @@ impl Table {
         slot
     }
 
-    /// A polynomial in the dimensions; a constant where its range is one value.
+    /// Adds a polynomial in the dimensions; returns a constant where its range is one value.
     pub(super) fn count(&mut self, poly: &Poly) -> Count {
         if let Some(value) = poly.as_constant() {
             return Count::Const(value);
@@ -87,7 +87,7 @@ impl Table {
         if let Some(count) = self.counts.get(poly) {
             return *count;
         }
-        let tidied = tidy(poly.clone(), &self.facts);
+        let tidied = simplify(poly.clone(), &self.facts);
         let range = tidied.interval(&self.facts);
         let count = match range.lo == range.hi {
             true => Count::Const(range.lo),
@@ -97,15 +97,15 @@ impl Table {
         count
     }
 
-    /// The greatest value of a parameter.
-    pub(super) fn greatest(&self, slot: Slot) -> i64 {
+    /// Returns the greatest value of a parameter.
+    pub(super) fn greatest(&self, slot: EntryId) -> i64 {
         match &self.entries[slot.0 as usize] {
             TableEntry::Param(poly) => poly.interval(&self.facts).hi,
             _ => i64::MAX,
         }
     }
 
-    /// A linear form over variables of the kernel.
+    /// Converts an affine form over variables of the vector code.
     pub(super) fn linear(&mut self, value: &Affine) -> Linear {
         let mut linear = Linear::constant(value.constant);
         if !value.dims.is_zero() {

@@ -1,0 +1,258 @@
+//! Allocation of local tensors: scalar replacement (SROA) into vector registers where all indices
+//! are constants after unrolling, else into the scratch memory of the thread.
+//!
+//! ```text
+//! acc[4*i + j], i and j unrolled   =>   registers r0, r1, ...
+//! tmp[i], i a counted loop         =>   scratch[start + 4*i]
+//! ```
+//!
+//! Accumulators come first, then tensors of few vectors, until the register file is full.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::affine::{Affine, Coef};
+use super::tree::{Loop, LoopMode, Node, Tree};
+use super::{Base, Reg};
+use tvmtune_ir::dag::TensorId;
+use tvmtune_ir::poly::{Poly, VarId};
+use tvmtune_ir::target::Isa;
+
+/// Alignment of tensors in scratch memory, in bytes: a cache line, and a vector.
+const LINE_BYTES: i64 = 64;
+
+/// The storage of a local tensor.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Allocation {
+    /// Vector registers, by the offset in elements of lane 0 or of the broadcast element.
+    Registers,
+    /// Memory, at an offset in bytes from a base.
+    Memory(Base, Poly),
+}
+
+/// Storage of all local tensors, and the registers that hold their elements at this point.
+#[derive(Debug, Default)]
+pub(super) struct Allocations {
+    allocations: BTreeMap<TensorId, Allocation>,
+    scopes: BTreeMap<TensorId, Vec<VarId>>,
+    scoped: BTreeMap<Option<VarId>, Vec<TensorId>>,
+    registers: BTreeMap<(TensorId, i64), Reg>,
+    /// Bytes of scratch memory.
+    pub(super) scratch: Poly,
+}
+
+/// A vectorized loop whose lanes would write one element, or need private memory: it is not
+/// vectorizable.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct LaneConflict(pub(super) VarId);
+
+impl Allocations {
+    pub(super) fn local(&self, tensor: TensorId) -> Option<&Allocation> {
+        self.allocations.get(&tensor)
+    }
+
+    pub(super) fn in_registers(&self, tensor: TensorId) -> bool {
+        self.allocations.get(&tensor) == Some(&Allocation::Registers)
+    }
+
+    /// Returns the loops around all accesses of a local tensor, outermost first: its live scope.
+    pub(super) fn scope_loops(&self, tensor: TensorId) -> &[VarId] {
+        self.scopes.get(&tensor).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the register tensors whose live scope is one iteration of a loop; of `None`, a phase.
+    pub(super) fn allocated_in(&self, var: Option<VarId>) -> Option<Vec<TensorId>> {
+        self.scoped.get(&var).cloned()
+    }
+
+    pub(super) fn n_registers(&self) -> usize {
+        self.registers.len()
+    }
+
+    pub(super) fn reg(&self, tensor: TensorId, offset: i64) -> Option<Reg> {
+        self.registers.get(&(tensor, offset)).copied()
+    }
+
+    pub(super) fn map(&mut self, tensor: TensorId, offset: i64, reg: Reg) {
+        self.registers.insert((tensor, offset), reg);
+    }
+
+    pub(super) fn forget(&mut self, tensors: &[TensorId]) {
+        if !tensors.is_empty() {
+            self.registers.retain(|(tensor, _), _| !tensors.contains(tensor));
+        }
+    }
+}
+
+/// One access of a local tensor.
+struct LocalAccess<'t> {
+    offset: &'t Affine,
+    affine: bool,
+    loops: Vec<&'t Loop>,
+    accumulates: bool,
+}
+
+/// Allocates every local tensor.
+pub(super) fn allocate(tree: &Tree<'_>, isa: Isa) -> Result<Allocations, LaneConflict> {
+    let mut allocations = Allocations::default();
+    for phase in &tree.phases {
+        allocate_phase(tree, isa, phase, &mut allocations)?;
+    }
+    Ok(allocations)
+}
+
+fn allocate_phase(
+    tree: &Tree<'_>,
+    isa: Isa,
+    phase: &[Node],
+    allocations: &mut Allocations,
+) -> Result<(), LaneConflict> {
+    let local_accesses = local_accesses(tree, phase);
+    let mut requests = Vec::new();
+    for (tensor, local_accesses) in &local_accesses {
+        let scope_loops = common_prefix(local_accesses);
+        let n_vectors = n_vectors(tree, isa, local_accesses, &scope_loops);
+        let accumulates = local_accesses.iter().any(|it| it.accumulates);
+        requests.push((!accumulates, n_vectors.unwrap_or(usize::MAX), *tensor));
+        allocations.scopes.insert(*tensor, scope_loops);
+    }
+    check_lane_conflicts(tree, phase, allocations)?;
+    requests.sort_unstable();
+    let mut left = isa.registers() as usize;
+    let mut bytes = Poly::default();
+    for (_, n_vectors, tensor) in requests {
+        let place = if n_vectors <= left {
+            left -= n_vectors;
+            let scope_loops = allocations.scope_loops(tensor).last().copied();
+            allocations.scoped.entry(scope_loops).or_default().push(tensor);
+            Allocation::Registers
+        } else {
+            let in_lanes = local_accesses[&tensor][0].loops.iter().find(|it| {
+                matches!(it.kind, LoopMode::Vectorized(_))
+                    && allocations.scope_loops(tensor).contains(&it.var)
+            });
+            if let Some(lanes) = in_lanes {
+                return Err(LaneConflict(lanes.var));
+            }
+            let buffer = &tree.buffers[tensor.0 as usize];
+            let at = bytes.clone();
+            let size = buffer.size.clone() * buffer.dtype.bytes() as i64;
+            bytes += size.ceil_div(LINE_BYTES, &tree.facts) * LINE_BYTES;
+            Allocation::Memory(Base::Scratch, at)
+        };
+        allocations.allocations.insert(tensor, place);
+    }
+    allocations.scratch = allocations.scratch.greater(&bytes, &tree.facts);
+    Ok(())
+}
+
+fn local_accesses<'t>(
+    tree: &'t Tree<'_>,
+    phase: &'t [Node],
+) -> BTreeMap<TensorId, Vec<LocalAccess<'t>>> {
+    let mut local_accesses: BTreeMap<TensorId, Vec<LocalAccess<'t>>> = BTreeMap::new();
+    Node::for_each_write(phase, &mut Vec::new(), &mut |write, path| {
+        let loops = path.iter().filter_map(|it| match it {
+            Node::Loop(it) => Some(it),
+            _ => None,
+        });
+        let loops: Vec<&Loop> = loops.collect();
+        let mut add = |access: &'t super::tree::Access, accumulates| {
+            if tree.buffers[access.tensor.0 as usize].local {
+                local_accesses.entry(access.tensor).or_default().push(LocalAccess {
+                    offset: &access.offset,
+                    affine: access.gather.is_empty(),
+                    loops: loops.clone(),
+                    accumulates,
+                });
+            }
+        };
+        add(&write.target, write.reducer.is_some());
+        write.for_each_read(&mut |read| add(read, false));
+    });
+    local_accesses
+}
+
+fn common_prefix(local_accesses: &[LocalAccess<'_>]) -> Vec<VarId> {
+    let mut prefix: Vec<VarId> = local_accesses[0].loops.iter().map(|it| it.var).collect();
+    for it in &local_accesses[1..] {
+        let same = it.loops.iter().zip(&prefix).take_while(|(a, b)| a.var == **b).count();
+        prefix.truncate(same);
+    }
+    prefix
+}
+
+/// Counts the vector registers of a tensor; `None` if it must be in memory.
+///
+/// All accesses must divide the tensor into the same vectors: vectors that overlap without being
+/// equal would need shuffles.
+fn n_vectors(
+    tree: &Tree<'_>,
+    isa: Isa,
+    local_accesses: &[LocalAccess<'_>],
+    scope_loops: &[VarId],
+) -> Option<usize> {
+    let most = 2 * isa.registers() as usize;
+    let lanes = i64::from(isa.lanes());
+    let mut widths: BTreeMap<i64, i64> = BTreeMap::new();
+    let mut vectors = BTreeSet::new();
+    for it in local_accesses {
+        if !it.affine || !it.offset.dims.is_zero() {
+            return None;
+        }
+        let mut bases = vec![(it.offset.constant, 1)];
+        let mut is_vector = false;
+        for (var, coefficient) in &it.offset.terms {
+            let Coef::Const(step) = coefficient else { return None };
+            let loop_ = it.loops.iter().find(|it| it.var == *var)?;
+            if scope_loops.contains(var) || tree.var(*var).derived.is_some() {
+                return None;
+            }
+            let next: Vec<(i64, i64)> = match loop_.kind {
+                LoopMode::Unrolled(n) => (0..n).map(|at| (at * step, 0)).collect(),
+                LoopMode::Vectorized(n) if *step == 1 => {
+                    is_vector = true;
+                    (0..n).step_by(lanes as usize).map(|at| (at, lanes.min(n - at))).collect()
+                }
+                _ => return None,
+            };
+            if bases.len() * next.len() > most {
+                return None;
+            }
+            bases = bases
+                .iter()
+                .flat_map(|(base, width)| {
+                    next.iter().map(move |(at, w)| (base + at, *width.max(w)))
+                })
+                .collect();
+        }
+        vectors.insert(is_vector);
+        for (base, width) in bases {
+            let entry = widths.entry(base).or_insert(width);
+            *entry = width.max(*entry);
+        }
+    }
+    let ends = widths.iter().map(|(base, width)| base + width);
+    let apart = ends.zip(widths.keys().skip(1)).all(|(end, next)| end <= *next);
+    (vectors.len() == 1 && apart).then_some(widths.len())
+}
+
+/// Rejects a vectorized loop whose lanes store to one element.
+fn check_lane_conflicts(
+    tree: &Tree<'_>,
+    phase: &[Node],
+    allocations: &Allocations,
+) -> Result<(), LaneConflict> {
+    let mut found = None;
+    Node::for_each_write(phase, &mut Vec::new(), &mut |write, path| {
+        for node in path {
+            if let Node::Loop(Loop { var, kind: LoopMode::Vectorized(_), .. }) = node {
+                let own = allocations.scope_loops(write.target.tensor).contains(var);
+                let varies = tree.mentions(&write.target.offset, *var);
+                if !own && !varies && write.reducer.is_none() {
+                    found = Some(*var);
+                }
+            }
+        }
+    });
+    found.map_or(Ok(()), |var| Err(LaneConflict(var)))
+}

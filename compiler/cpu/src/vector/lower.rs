@@ -1,0 +1,418 @@
+//! Lowering of the loop tree to vector code: loops are unrolled, vectorized, partitioned, or become
+//! the task grid.
+
+use std::collections::BTreeMap;
+
+use super::affine::{Affine, Coef, LANE, simplify};
+use super::allocate::{self, LaneConflict};
+use super::context::{Binding, LaneCondition, Lowering, Predicate, PredicateCause};
+use super::numbering::{Op, ValueId};
+use super::partition::IterRange;
+use super::table::Table;
+use super::tree::{GuardId, Loop, LoopMode, Node};
+use super::{Count, Phase, Stmt, Unsupported, VectorCode, build, promote};
+use tvmtune_ir::poly::{Interval, Poly, VarId};
+use tvmtune_ir::target::Isa;
+use tvmtune_schedule::nest::{self, Nest};
+
+/// Lowers a nest to vector code.
+///
+/// # Errors
+///
+/// If the nest uses a type or operation that this back end leaves to portable code.
+pub fn lower(nest: &Nest, isa: Isa) -> Result<VectorCode, Unsupported> {
+    let nest = &*nest::fold_constant_dims(nest);
+    let mut tree = build::build(nest, isa)?;
+    let allocations = loop {
+        match allocate::allocate(&tree, isa) {
+            Ok(allocations) => break allocations,
+            Err(LaneConflict(var)) => make_serial(&mut tree.phases, var),
+        }
+    };
+    promote::promote(&mut tree, isa, &allocations)?;
+    let allocations = loop {
+        match allocate::allocate(&tree, isa) {
+            Ok(allocations) => break allocations,
+            Err(LaneConflict(var)) => make_serial(&mut tree.phases, var),
+        }
+    };
+    let table = Table::new(nest, &tree.facts);
+    let mut lower = Lowering::new(&tree, isa, table, allocations);
+    let phases = lower.phases()?;
+    Ok(VectorCode {
+        name: nest.name.clone(),
+        isa,
+        scratch_bytes: lower.allocations.scratch.clone(),
+        n_regs: lower.versions.len() as u32,
+        threads: nest.threads,
+        table: lower.table.into_entries(),
+        phases,
+    })
+}
+
+fn make_serial(phases: &mut [Vec<Node>], var: VarId) {
+    for node in phases.iter_mut().flatten() {
+        make_nodes_serial(std::slice::from_mut(node), var);
+    }
+}
+
+fn make_nodes_serial(nodes: &mut [Node], var: VarId) {
+    for node in nodes {
+        match node {
+            Node::Loop(it) if it.var == var => it.kind = LoopMode::Serial,
+            Node::Loop(Loop { body, .. }) | Node::If { body, .. } => make_nodes_serial(body, var),
+            Node::Write(_) => {}
+        }
+    }
+}
+
+impl<'t> Lowering<'t> {
+    fn phases(&mut self) -> Result<Vec<Phase>, Unsupported> {
+        let tree = self.tree;
+        let mut phases = Vec::new();
+        for nodes in &tree.phases {
+            let mut task_grid = Vec::new();
+            let mut vars = BTreeMap::new();
+            self.task_grid(&nodes[0], &mut task_grid, &mut vars);
+            // Tensors that are in registers throughout a phase; none is live between phases.
+            let tensors = self.allocations.allocated_in(None).unwrap_or_default();
+            let body = self.nested(&mut |this| {
+                this.enter_register_scope(tensors.clone());
+                if vars.is_empty() {
+                    this.nodes(nodes)?;
+                } else {
+                    this.parallel_loops(&nodes[0], &vars)?;
+                }
+                this.leave_register_scope();
+                Ok(())
+            })?;
+            phases.push(Phase { tasks: task_grid, body });
+        }
+        Ok(phases)
+    }
+
+    /// Collects the outermost parallel loops as a grid; `vars` maps their variables to those of the
+    /// vector code.
+    fn task_grid(
+        &mut self,
+        node: &Node,
+        task_grid: &mut Vec<(VarId, Count)>,
+        vars: &mut BTreeMap<VarId, VarId>,
+    ) {
+        let Node::Loop(loop_) = node else { return };
+        if loop_.kind != LoopMode::Parallel {
+            return;
+        }
+        let info = self.tree.var(loop_.var);
+        let var = self.new_task_var(info.range);
+        task_grid.push((var, self.table.count(&info.extent)));
+        vars.insert(loop_.var, var);
+        if let [inner] = loop_.body.as_slice() {
+            self.task_grid(inner, task_grid, vars);
+        }
+    }
+
+    /// Lowers the body of the task grid.
+    fn parallel_loops(
+        &mut self,
+        node: &'t Node,
+        vars: &BTreeMap<VarId, VarId>,
+    ) -> Result<(), Unsupported> {
+        let (Node::Loop(loop_), Some((_, var))) = (node, vars.iter().next()) else {
+            return self.nodes(std::slice::from_ref(node));
+        };
+        let mut rest = vars.clone();
+        let var = rest.remove(&loop_.var).unwrap_or(*var);
+        let partition = self.partition(loop_)?;
+        self.dispatch_tasks(loop_, var, &rest, &partition)
+    }
+
+    /// Selects the range of a parallel loop that a task belongs to, at run time. Tasks behind the
+    /// last range do nothing.
+    fn dispatch_tasks(
+        &mut self,
+        loop_: &'t Loop,
+        var: VarId,
+        inner: &BTreeMap<VarId, VarId>,
+        partition: &[IterRange],
+    ) -> Result<(), Unsupported> {
+        let Some((range, others)) = partition.split_first() else { return Ok(()) };
+        let mut fill = |this: &mut Self| {
+            let value = if range.at_most_one {
+                Affine::dims(range.start.clone())
+            } else {
+                Affine::var(var)
+            };
+            this.range_body(loop_, range, value, &mut |this| match loop_.body.as_slice() {
+                [node @ Node::Loop(_)] if !inner.is_empty() => this.parallel_loops(node, inner),
+                body => this.nodes(body),
+            })
+        };
+        let end = range.start.clone() + range.count.clone();
+        let behind = self.tree.var(loop_.var).extent.clone() - end.clone();
+        let is_last = simplify(behind, &self.tree.facts).interval(&self.tree.facts).hi <= 0;
+        if is_last {
+            return fill(self);
+        }
+        let then = self.nested(&mut fill)?;
+        let otherwise = self.nested(&mut |this| this.dispatch_tasks(loop_, var, inner, others))?;
+        let value = self.table.linear(&Affine::var(var));
+        let bound = self.table.linear(&Affine::dims(end));
+        self.flush();
+        self.block().stmts.push(Stmt::If { value, bound, then, otherwise });
+        Ok(())
+    }
+
+    pub(super) fn nodes(&mut self, nodes: &'t [Node]) -> Result<(), Unsupported> {
+        nodes.iter().try_for_each(|node| match node {
+            Node::Loop(loop_) => self.loop_(loop_),
+            Node::If { guards, body } => self.predicated(guards, body),
+            Node::Write(write) => self.write(write),
+        })
+    }
+
+    fn loop_(&mut self, loop_: &'t Loop) -> Result<(), Unsupported> {
+        match loop_.kind {
+            LoopMode::Unrolled(n) => {
+                let n = self.limits[loop_.var.0 as usize].map_or(n, |limit| limit.min(n));
+                for at in 0..n {
+                    self.iteration(loop_, Binding::Const(at), &mut |this| this.nodes(&loop_.body))?;
+                }
+            }
+            LoopMode::Vectorized(n) => self.vectorized_loop(loop_, n)?,
+            LoopMode::Serial | LoopMode::Parallel => {
+                for range in self.partition(loop_)? {
+                    self.serial_range(loop_, &range)?;
+                }
+            }
+        }
+        self.bindings[loop_.var.0 as usize] = Binding::Unbound;
+        Ok(())
+    }
+
+    /// Lowers one iteration, or all iterations of a counted loop, with new registers for the tensors
+    /// that are live in it only.
+    fn iteration(
+        &mut self,
+        loop_: &'t Loop,
+        binding: Binding,
+        body: &mut dyn FnMut(&mut Self) -> Result<(), Unsupported>,
+    ) -> Result<(), Unsupported> {
+        self.bindings[loop_.var.0 as usize] = binding;
+        let Some(tensors) = self.allocations.allocated_in(Some(loop_.var)) else {
+            return body(self);
+        };
+        self.enter_register_scope(tensors);
+        body(self)?;
+        self.leave_register_scope();
+        Ok(())
+    }
+
+    fn serial_range(&mut self, loop_: &'t Loop, range: &IterRange) -> Result<(), Unsupported> {
+        let count = self.table.count(&range.count);
+        let body = &mut |this: &mut Self| this.nodes(&loop_.body);
+        if range.at_most_one || count == Count::Const(1) {
+            let value = Affine::dims(range.start.clone());
+            if count == Count::Const(1) || !range.edge_tiles.is_empty() {
+                return self.range_body(loop_, range, value, body);
+            }
+            return self.counted_loop(count, &mut |this, _| {
+                this.range_body(loop_, range, value.clone(), body)
+            });
+        }
+        self.counted_loop(count, &mut |this, var| {
+            let mut value = Affine::dims(range.start.clone());
+            value.add_term(var, Coef::Const(1));
+            this.range_body(loop_, range, value, body)
+        })
+    }
+
+    /// Emits a counted loop, unless its body is empty.
+    fn counted_loop(
+        &mut self,
+        count: Count,
+        body: &mut dyn FnMut(&mut Self, VarId) -> Result<(), Unsupported>,
+    ) -> Result<(), Unsupported> {
+        let hi = match count {
+            Count::Const(n) => n,
+            Count::Param(slot) => self.table.greatest(slot),
+        };
+        if hi <= 0 {
+            return Ok(());
+        }
+        let mut var = None;
+        let stmts = self.nested(&mut |this| {
+            let new = this.new_var(Interval { lo: 0, hi: hi - 1 });
+            var = Some(new);
+            body(this, new)
+        })?;
+        if let (Some(var), false) = (var, stmts.is_empty()) {
+            self.block().stmts.push(Stmt::Loop { var, count, body: stmts });
+        }
+        Ok(())
+    }
+
+    /// Lowers the body for the iterations of a range.
+    fn range_body(
+        &mut self,
+        loop_: &'t Loop,
+        range: &IterRange,
+        value: Affine,
+        body: &mut dyn FnMut(&mut Self) -> Result<(), Unsupported>,
+    ) -> Result<(), Unsupported> {
+        for id in &range.proven {
+            self.proven[*id] = true;
+        }
+        if range.edge_tiles.is_empty() {
+            let binding = value.as_constant().map_or(Binding::Form(value), Binding::Const);
+            self.iteration(loop_, binding, body)?;
+        }
+        for edge in &range.edge_tiles {
+            let count = self.table.count(&edge.is_present);
+            for var in &edge.shortened {
+                self.limits[var.0 as usize] = Some(edge.rows);
+            }
+            let bounds = self.guards_of_shortened(loop_, &edge.shortened);
+            for id in &bounds {
+                self.proven[*id] = true;
+            }
+            self.counted_loop(count, &mut |this, _| {
+                let binding = Binding::EdgeTile { start: edge.start.clone(), tile: edge.tile };
+                this.iteration(loop_, binding, body)
+            })?;
+            for id in bounds {
+                self.proven[id] = false;
+            }
+            for var in &edge.shortened {
+                self.limits[var.0 as usize] = None;
+            }
+        }
+        for id in &range.proven {
+            self.proven[*id] = false;
+        }
+        Ok(())
+    }
+
+    /// Returns the guards that hold because loops were shortened to an edge tile.
+    fn guards_of_shortened(&self, loop_: &Loop, rows: &[VarId]) -> Vec<GuardId> {
+        let tree = self.tree;
+        let is_row = |id: &GuardId| {
+            let form = &tree.guards[*id];
+            tree.mentions(form, loop_.var) && rows.iter().any(|it| tree.mentions(form, *it))
+        };
+        let unproven = (0..tree.guards.len()).filter(|id| !self.proven[*id]);
+        unproven.filter(is_row).collect()
+    }
+
+    /// Lowers a vectorized loop of `n` iterations, one vector of lanes after the other.
+    fn vectorized_loop(&mut self, loop_: &'t Loop, n: i64) -> Result<(), Unsupported> {
+        let lanes = self.lanes();
+        self.lane = Some(loop_.var);
+        self.begin_lane_reductions();
+        for base in (0..n).step_by(lanes as usize) {
+            let n_masks = self.masks.len();
+            if n - base < lanes {
+                let limit = LaneCondition::First(Count::Const(n - base));
+                self.masks.push(Predicate { limit, cause: PredicateCause::Extent(loop_.var) });
+            }
+            self.iteration(loop_, Binding::Lane(base), &mut |this| this.nodes(&loop_.body))?;
+            self.masks.truncate(n_masks);
+        }
+        self.end_lane_reductions()?;
+        self.lane = None;
+        Ok(())
+    }
+
+    /// Lowers guarded statements: proven guards vanish, guards that differ between lanes become
+    /// masks, others branches.
+    fn predicated(&mut self, guards: &[GuardId], body: &'t [Node]) -> Result<(), Unsupported> {
+        let n_masks = self.masks.len();
+        let mut branch = None;
+        for (at, id) in guards.iter().enumerate() {
+            if self.proven[*id] {
+                continue;
+            }
+            let form = self.eval(&self.tree.guards[*id])?;
+            let range = self.interval(&form);
+            if range.hi < 0 {
+                continue;
+            }
+            if range.lo >= 0 {
+                self.masks.truncate(n_masks);
+                return Ok(());
+            }
+            if form.coefficient(LANE).is_some() {
+                let mut first = form.clone();
+                first.take(LANE);
+                let may_be_empty = self.interval(&first).hi >= 0;
+                let limit = self.lane_limit(form);
+                self.masks.push(Predicate {
+                    limit,
+                    cause: PredicateCause::Guard { id: *id, may_be_empty },
+                });
+            } else {
+                branch = Some((form, &guards[at + 1..]));
+                break;
+            }
+        }
+        let done = match branch {
+            None => self.nodes(body),
+            Some((form, rest)) => self.branch(form, &mut |this| match rest {
+                [] => this.nodes(body),
+                rest => this.predicated(rest, body),
+            }),
+        };
+        self.masks.truncate(n_masks);
+        done
+    }
+
+    /// Emits `if form < 0 { body }`.
+    fn branch(
+        &mut self,
+        form: Affine,
+        body: &mut dyn FnMut(&mut Self) -> Result<(), Unsupported>,
+    ) -> Result<(), Unsupported> {
+        let mut bound = Affine::dims(-form.dims.clone());
+        bound.constant = -form.constant;
+        let value = Affine { terms: form.terms, ..Affine::default() };
+        let then = self.nested(body)?;
+        if !then.is_empty() {
+            let (value, bound) = (self.table.linear(&value), self.table.linear(&bound));
+            self.block().stmts.push(Stmt::If { value, bound, then, otherwise: Vec::new() });
+        }
+        Ok(())
+    }
+
+    /// Returns the condition of the lanes in which a form is negative.
+    fn lane_limit(&mut self, mut form: Affine) -> LaneCondition {
+        let facts = &self.tree.facts;
+        if form.coefficient(LANE) != Some(&Coef::Const(1)) || form.terms.len() != 1 {
+            return LaneCondition::Negative(form);
+        }
+        form.take(LANE);
+        let most = Poly::constant(self.lanes());
+        let count = simplify(-(form.dims + Poly::constant(form.constant)), facts);
+        let count = count.greater(&Poly::constant(0), facts).lesser(&most, facts);
+        LaneCondition::First(self.table.count(&count))
+    }
+
+    /// Evaluates a form in each lane as an `i32`.
+    pub(super) fn index(&mut self, mut form: Affine) -> Result<ValueId, Unsupported> {
+        let range = self.interval(&form);
+        let fits = |n: i64| i32::try_from(n).is_ok();
+        if !fits(range.lo) || !fits(range.hi) {
+            return Err(Unsupported::Range);
+        }
+        let step = match form.take(LANE) {
+            None => 0,
+            Some(Coef::Const(step)) => i32::try_from(step).map_err(|_| Unsupported::Range)?,
+            Some(Coef::Dims(_)) => return Err(Unsupported::Index),
+        };
+        if let (Some(value), 0) = (form.as_constant(), step) {
+            return Ok(self.graph().int(value as i32));
+        }
+        let linear = self.table.linear(&form);
+        let base = self.interned.linear(linear);
+        Ok(self.graph().node(Op::Index { base, step }))
+    }
+}

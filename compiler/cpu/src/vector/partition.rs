@@ -1,0 +1,362 @@
+//! Loop partitioning: the main range of a loop runs without guards, its remainder with them.
+//!
+//! ```text
+//! for i in 0..n { if 4*i + j < m { s } }
+//!     =>   for i in 0..m/4 { s }; for i in m/4..n { if 4*i + j < m { s } }
+//! ```
+//!
+//! A guard is affine in the loop's variable, so it holds up to some iteration for all values of the
+//! inner loops. The remainder, mostly one iteration, is lowered again with the variable fixed, so
+//! that inner loops are partitioned in turn. Bounds that are constants give exact code; bounds
+//! known at launch give trip counts and masks.
+//!
+//! Rows of a tile in registers have no index at run time. A remainder of `r` rows, known at launch,
+//! therefore runs as edge tiles of 4, 2 and 1 rows, each executed or skipped.
+//!
+//! # Source
+//!
+//! Loop partitioning of Halide and TVM (`LoopPartition`); edge kernels of BLIS.
+
+use super::Unsupported;
+use super::affine::{Affine, Coef, n_atoms, simplify};
+use super::context::Lowering;
+use super::tree::{GuardId, Loop, LoopMode, Node, Write};
+use tvmtune_ir::poly::{Atom, Poly, VarId};
+
+/// Atoms in a bound beyond which the guard is evaluated instead: bounds of nested loops contain
+/// those of the loops around them.
+const MAX_BOUND_ATOMS: usize = 24;
+
+/// Iterations `start..start + count` of a loop.
+#[derive(Debug)]
+pub(super) struct IterRange {
+    pub(super) start: Poly,
+    pub(super) count: Poly,
+    /// Guards that hold in every iteration of the range.
+    pub(super) proven: Vec<GuardId>,
+    /// `count` is 0 or 1.
+    pub(super) at_most_one: bool,
+    /// Edge tiles that replace the iteration; empty if it runs as a whole.
+    pub(super) edge_tiles: Vec<EdgeTile>,
+}
+
+/// The last, partial tile of a loop: `rows` iterations of the loops over its rows.
+#[derive(Debug)]
+pub(super) struct EdgeTile {
+    pub(super) rows: i64,
+    /// 1 if the edge tile runs, else 0.
+    pub(super) is_present: Poly,
+    /// First row: the loop's variable times `tile`.
+    pub(super) start: Poly,
+    /// Rows of a whole tile.
+    pub(super) tile: i64,
+    /// Loops over the rows of a tile, which run `rows` iterations here.
+    pub(super) shortened: Vec<VarId>,
+}
+
+/// A guard as a bound of a loop's variable: it holds if `step * var + rest < 0`.
+struct GuardBound {
+    id: GuardId,
+    step: i64,
+    /// Greatest and least value of `rest`.
+    most: Poly,
+    least: Poly,
+    /// The only inner loop that `rest` depends on, with coefficient 1.
+    row: Option<VarId>,
+    /// `rest` without `row`.
+    base: Poly,
+    /// The first iteration in which the guard may fail.
+    at: Poly,
+}
+
+impl Lowering<'_> {
+    /// Splits the iterations of a loop into ranges in which the same guards are proven.
+    pub(super) fn partition(&mut self, loop_: &Loop) -> Result<Vec<IterRange>, Unsupported> {
+        let extent = self.tree.var(loop_.var).extent.clone();
+        let (ids, leaves) = guards_below(loop_);
+        let mut bounds = Vec::new();
+        for id in ids {
+            if !self.proven[id]
+                && let Some(bound) = self.bound(id, loop_.var, &extent)?
+            {
+                bounds.push(bound);
+            }
+        }
+        if bounds.is_empty() {
+            return Ok(vec![whole_range(extent)]);
+        }
+        let known: Option<Vec<i64>> = bounds.iter().map(|it| it.at.as_constant()).collect();
+        Ok(match (extent.as_constant(), known) {
+            (Some(extent), Some(known)) => partition_static(extent, &known, &bounds, &leaves),
+            _ => self.partition_dynamic(loop_, &extent, &bounds, &leaves),
+        })
+    }
+
+    /// Solves a guard for a loop's variable; `None` if it is not affine in it, with a positive
+    /// constant step.
+    fn bound(
+        &mut self,
+        id: GuardId,
+        var: VarId,
+        extent: &Poly,
+    ) -> Result<Option<GuardBound>, Unsupported> {
+        let tree = self.tree;
+        let mut form = self.eval(&tree.guards[id])?;
+        let Some(Coef::Const(step @ 1..)) = form.take(var) else { return Ok(None) };
+        let base = form.dims.clone() + Poly::constant(form.constant);
+        let (mut most, mut least) = (base.clone(), base.clone());
+        let (mut row, n_rows) = (None, form.terms.len());
+        for (inner, coefficient) in &form.terms {
+            let at = inner.0 as usize;
+            if at >= tree.vars.len() || tree.mentions(&Affine::var(*inner), var) {
+                return Ok(None);
+            }
+            if n_rows == 1 && *coefficient == Coef::Const(1) {
+                row = Some(*inner);
+            }
+            let extent = self.limits[at].map_or(tree.vars[at].extent.clone(), Poly::constant);
+            let reach = coefficient.to_poly() * (extent - Poly::constant(1));
+            let sign = coefficient.interval(&tree.facts);
+            match (sign.lo >= 0, sign.hi <= 0) {
+                (true, _) => most += reach,
+                (_, true) => least += reach,
+                _ => return Ok(None),
+            }
+        }
+        let facts = &tree.facts;
+        let count = (Poly::constant(step - 1) - simplify(most.clone(), facts))
+            .div(&Poly::constant(step), facts);
+        let at = count.greater(&Poly::constant(0), facts);
+        let inside = gap(extent, &at).is_some_and(|(gap, _)| gap >= 0);
+        let at = if inside { at } else { at.lesser(extent, facts) };
+        if n_atoms(&at) > MAX_BOUND_ATOMS {
+            return Ok(None);
+        }
+        Ok(Some(GuardBound { id, step, most, least, row, base, at }))
+    }
+
+    /// Splits a loop whose extent or bounds are known at launch: the main range, and the rest.
+    fn partition_dynamic(
+        &self,
+        loop_: &Loop,
+        extent: &Poly,
+        bounds: &[GuardBound],
+        leaves: &[Vec<GuardId>],
+    ) -> Vec<IterRange> {
+        let facts = &self.tree.facts;
+        let at = bounds[1..].iter().fold(bounds[0].at.clone(), |at, it| at.lesser(&it.at, facts));
+        let proven: Vec<GuardId> = bounds.iter().map(|it| it.id).collect();
+        let main = IterRange { count: at.clone(), proven, ..whole_range(extent.clone()) };
+        let same = bounds.iter().all(|it| it.at == at);
+        let covers = |ids: &[GuardId]| ids.iter().any(|id| bounds.iter().any(|it| it.id == *id));
+        let covered = same && leaves.iter().all(|it| covers(it));
+        let span = |it: &GuardBound| (it.most.clone() - it.least.clone()).as_constant();
+        let within = |slack: i64| {
+            covered && bounds.iter().all(|it| span(it).is_some_and(|n| n <= it.step * slack))
+        };
+        let mut count = simplify(extent.clone() - at.clone(), facts);
+        let reach = count.interval(facts).hi;
+        if reach <= 0 || within(0) {
+            return vec![main];
+        }
+        let ends = reach <= 1 || ends_within_one(extent, &at);
+        let at_most_one = ends || within(1);
+        if at_most_one && !ends {
+            count = count.lesser(&Poly::constant(1), facts);
+        }
+        let edge_tiles = match at_most_one && covered {
+            true => self.edge_tiles(loop_, bounds, &at),
+            false => Vec::new(),
+        };
+        vec![main, IterRange { start: at, count, proven: Vec::new(), at_most_one, edge_tiles }]
+    }
+
+    /// Splits the last iteration into edge tiles of 4, 2 and 1 rows; empty where that is illegal.
+    fn edge_tiles(&self, loop_: &Loop, bounds: &[GuardBound], at: &Poly) -> Vec<EdgeTile> {
+        let facts = &self.tree.facts;
+        let (tile, base) = (bounds[0].step, &bounds[0].base);
+        let mut shortened = Vec::new();
+        for bound in bounds {
+            let Some(row) = bound.row.filter(|_| bound.step == tile && bound.base == *base) else {
+                return Vec::new();
+            };
+            if !shortened.contains(&row) {
+                shortened.push(row);
+            }
+        }
+        let rows = |var: &VarId| self.tree.var(*var).extent.as_constant();
+        let n_rows = shortened.iter().map(rows).max().flatten().unwrap_or(0);
+        let exact = shortened.iter().all(|it| rows(it) == Some(n_rows));
+        if !exact
+            || n_rows > tile
+            || n_rows < 2
+            || !self.is_divisible(loop_, bounds, &shortened, tile)
+        {
+            return Vec::new();
+        }
+        let first = simplify(at.clone() * tile, facts);
+        let rest =
+            simplify(-base.clone() - first.clone(), facts).greater(&Poly::constant(0), facts);
+        let mut rows = 1 << (n_rows - 1).ilog2();
+        let mut edge_tiles = Vec::new();
+        while rows > 0 {
+            let edge = |by: i64| rest.div(&Poly::constant(by), facts);
+            let start = simplify(first.clone() + edge(2 * rows) * (2 * rows), facts);
+            let is_present = edge(rows).modulo(&Poly::constant(2), facts);
+            edge_tiles.push(EdgeTile {
+                rows,
+                is_present,
+                start,
+                tile,
+                shortened: shortened.clone(),
+            });
+            rows /= 2;
+        }
+        edge_tiles
+    }
+
+    /// Returns whether all indices in the body depend on the loop's variable in multiples of a
+    /// whole tile, and the guards that shorten loops stand around all of their statements.
+    fn is_divisible(
+        &self,
+        loop_: &Loop,
+        bounds: &[GuardBound],
+        shortened: &[VarId],
+        tile: i64,
+    ) -> bool {
+        let is_multiple = |form: &Affine| {
+            form.terms.iter().all(|(var, coefficient)| {
+                let derived = self.tree.var(*var).derived.is_some();
+                match *var == loop_.var {
+                    true => coefficient.divisor() % tile == 0,
+                    false => !derived || !self.tree.mentions(&Affine::var(*var), loop_.var),
+                }
+            })
+        };
+        let mut fits = true;
+        Node::for_each_write(&loop_.body, &mut Vec::new(), &mut |write, path| {
+            check_write(write, &mut |form| fits &= is_multiple(form));
+            let around =
+                |var: &VarId| path.iter().any(|it| matches!(it, Node::Loop(it) if it.var == *var));
+            let predicated = |var: &VarId| {
+                bounds.iter().any(|bound| {
+                    bound.row == Some(*var)
+                        && path.iter().any(
+                            |it| matches!(it, Node::If { guards, .. } if guards.contains(&bound.id)),
+                        )
+                })
+            };
+            let inside = shortened.iter().filter(|it| around(it));
+            fits &= inside.clone().count() == 1 && inside.clone().all(predicated);
+            fits &= path.iter().all(|it| match it {
+                Node::Loop(it) => {
+                    !shortened.contains(&it.var) || matches!(it.kind, LoopMode::Unrolled(_))
+                }
+                Node::If { guards, .. } => guards.iter().all(|id| {
+                    bounds.iter().any(|it| it.id == *id)
+                        || !self.tree.mentions(&self.tree.guards[*id], loop_.var)
+                }),
+                Node::Write(_) => true,
+            });
+        });
+        fits
+    }
+}
+
+fn check_write(write: &Write, check: &mut dyn FnMut(&Affine)) {
+    check(&write.target.offset);
+    for (_, index) in &write.target.gather {
+        index.for_each_form(check);
+    }
+    write.value.for_each_form(check);
+}
+
+fn whole_range(extent: Poly) -> IterRange {
+    IterRange {
+        start: Poly::default(),
+        count: extent,
+        proven: Vec::new(),
+        at_most_one: false,
+        edge_tiles: Vec::new(),
+    }
+}
+
+/// Splits a loop whose extent and bounds are constants.
+fn partition_static(
+    extent: i64,
+    known: &[i64],
+    bounds: &[GuardBound],
+    leaves: &[Vec<GuardId>],
+) -> Vec<IterRange> {
+    let mut ends: Vec<i64> = known.iter().copied().chain([extent]).filter(|it| *it > 0).collect();
+    ends.sort_unstable();
+    ends.dedup();
+    let mut start = 0;
+    let mut partition = Vec::new();
+    for end in ends {
+        let holds = bounds.iter().zip(known).filter(|(_, at)| **at >= end);
+        let fails = |id: &GuardId| {
+            bounds.iter().any(|it| {
+                it.id == *id
+                    && it.least.as_constant().is_some_and(|least| it.step * start + least >= 0)
+            })
+        };
+        // Nothing happens in iterations in which every statement is guarded off.
+        if !leaves.iter().all(|guards| guards.iter().any(fails)) {
+            partition.push(IterRange {
+                start: Poly::constant(start),
+                count: Poly::constant(end - start),
+                proven: holds.map(|(it, _)| it.id).collect(),
+                at_most_one: end - start == 1,
+                edge_tiles: Vec::new(),
+            });
+        }
+        start = end;
+    }
+    partition
+}
+
+/// Returns whether at most one iteration is left: `ceil(n / c) - floor(n / c)` of them.
+fn ends_within_one(extent: &Poly, at: &Poly) -> bool {
+    gap(extent, at).is_some_and(|(gap, by)| gap <= by)
+}
+
+/// Returns `a - b` and `c`, for two polynomials that differ in `floor(a / c)` and `floor(b / c)` only.
+fn gap(extent: &Poly, at: &Poly) -> Option<(i64, i64)> {
+    let split = |poly: &Poly| {
+        let mut rest = Poly::default();
+        let mut found = None;
+        for (atoms, value) in poly.terms() {
+            match (atoms, value) {
+                ([Atom::Div(a, by)], 1) if found.is_none() => found = Some((a.clone(), by.clone())),
+                _ => {
+                    let atoms = atoms.iter().map(|it| Poly::atom(it.clone()));
+                    rest += atoms.fold(Poly::constant(value), |product, it| product * it);
+                }
+            }
+        }
+        found.map(|(a, by)| (*a, *by, rest))
+    };
+    let (a, by, rest) = split(extent)?;
+    let (b, by_too, rest_too) = split(at)?;
+    let same = rest == rest_too && by == by_too;
+    same.then_some((a - b).as_constant()?).zip(by.as_constant())
+}
+
+/// Collects the guards inside a loop, and for each statement those around it.
+fn guards_below(loop_: &Loop) -> (Vec<GuardId>, Vec<Vec<GuardId>>) {
+    let (mut all, mut leaves) = (Vec::new(), Vec::new());
+    Node::for_each_write(&loop_.body, &mut Vec::new(), &mut |_, path| {
+        let mut around = Vec::new();
+        for node in path {
+            if let Node::If { guards, .. } = node {
+                around.extend_from_slice(guards);
+            }
+        }
+        all.extend_from_slice(&around);
+        leaves.push(around);
+    });
+    all.sort_unstable();
+    all.dedup();
+    (all, leaves)
+}

@@ -1,0 +1,428 @@
+//! Register promotion of reductions (LLVM's scalar promotion in LICM), with interleaved accumulators.
+//!
+//! An update of a loop-invariant element accumulates in a new local tensor, which is initialized to
+//! the reducer's identity before the loop and combined into the element after it:
+//!
+//! ```text
+//! for k { s += x[k] * y[k] }   =>   p = 0; for k { p += x[k] * y[k] }; s += p
+//! ```
+//!
+//! In a vectorized or unrolled loop the new tensor has an element for each lane and copy: independent
+//! dependence chains. The order of a reduction is not part of a program's meaning, so this changes
+//! rounding only.
+
+use super::Unsupported;
+use super::affine::{Affine, Coef};
+use super::allocate::Allocations;
+use super::tree::{
+    Access, Buffer, GuardId, Loop, LoopMode, Node, Term, TermKind, Tree, Write, literal_bits,
+};
+use tvmtune_ir::dag::{DType, Reducer, TensorId};
+use tvmtune_ir::poly::{Poly, VarId};
+use tvmtune_ir::target::Isa;
+
+/// Accumulators that hide the latency of an FMA: 4 cycles at 2 per cycle.
+const MIN_ACCUMULATORS: i64 = 8;
+
+/// Promotes reductions of the tree; `allocations` are those of the tree before.
+pub(super) fn promote(
+    tree: &mut Tree<'_>,
+    isa: Isa,
+    allocations: &Allocations,
+) -> Result<(), Unsupported> {
+    let phases = std::mem::take(&mut tree.phases);
+    let mut promote = PromotionPass { tree, isa, allocations };
+    let phases = phases.into_iter().map(|it| promote.nodes(it)).collect::<Result<_, _>>()?;
+    tree.phases = phases;
+    Ok(())
+}
+
+struct PromotionPass<'a, 'n> {
+    tree: &'a mut Tree<'n>,
+    isa: Isa,
+    allocations: &'a Allocations,
+}
+
+/// An update to promote.
+struct AccumulatorPlan {
+    tensor: TensorId,
+    reducer: Reducer,
+    /// Loops whose iterations have separate accumulators, outermost first.
+    dims: Vec<(VarId, LoopMode, Role)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// The loop indexes the element.
+    Tile,
+    /// Iterations of an unrolled reduction loop have interleaved accumulators.
+    Interleaved,
+    /// Lanes of a vectorized reduction loop have separate accumulators.
+    VectorLanes,
+}
+
+/// The new tensor of accumulators.
+struct Accumulator {
+    tensor: TensorId,
+    dtype: DType,
+    /// Stride of each loop of the plan, in elements.
+    strides: Vec<i64>,
+}
+
+impl Accumulator {
+    fn element(&self, vars: &[VarId]) -> Access {
+        let mut offset = Affine::default();
+        for (var, stride) in vars.iter().zip(&self.strides) {
+            offset.add_term(*var, Coef::Const(*stride));
+        }
+        Access { tensor: self.tensor, offset, gather: Vec::new(), in_bounds: true }
+    }
+
+    fn read(&self, offset: Affine) -> Term {
+        let access = Access { tensor: self.tensor, offset, gather: Vec::new(), in_bounds: true };
+        Term { dtype: self.dtype, kind: TermKind::Read(access) }
+    }
+}
+
+impl PromotionPass<'_, '_> {
+    fn nodes(&mut self, nodes: Vec<Node>) -> Result<Vec<Node>, Unsupported> {
+        let mut out = Vec::with_capacity(nodes.len());
+        for node in nodes {
+            match node {
+                Node::Loop(mut loop_) => {
+                    let mut after = Vec::new();
+                    while let Some(plan) = self.plan(&loop_) {
+                        after.extend(self.apply(&plan, &mut loop_, &mut out)?);
+                    }
+                    loop_.body = self.nodes(loop_.body)?;
+                    out.push(Node::Loop(loop_));
+                    out.extend(after);
+                }
+                Node::If { guards, body } => {
+                    out.push(Node::If { guards, body: self.nodes(body)? });
+                }
+                write @ Node::Write(_) => out.push(write),
+            }
+        }
+        Ok(out)
+    }
+
+    fn plan(&self, loop_: &Loop) -> Option<AccumulatorPlan> {
+        if !matches!(loop_.kind, LoopMode::Serial | LoopMode::Unrolled(_)) {
+            return None;
+        }
+        let mut found = None;
+        Node::for_each_write(&loop_.body, &mut Vec::new(), &mut |write, path| {
+            if found.is_none() {
+                found = self.plan_write(loop_, write, path);
+            }
+        });
+        found
+    }
+
+    fn plan_write(&self, loop_: &Loop, write: &Write, path: &[&Node]) -> Option<AccumulatorPlan> {
+        let reducer = write.reducer?;
+        let target = &write.target;
+        let is_fixed = |var: VarId| !self.tree.mentions(&target.offset, var);
+        let is_accumulator = target.tensor.0 as usize >= self.tree.nest.buffers.len();
+        if is_accumulator || !is_fixed(loop_.var) || accesses(&loop_.body, target.tensor) != 1 {
+            return None;
+        }
+        let loops = path.iter().filter_map(|it| match it {
+            Node::Loop(it) => Some(it),
+            _ => None,
+        });
+        let (mut dims, mut interleavable) = (Vec::new(), Vec::new());
+        let mut reduces_lanes = false;
+        for it in loops {
+            match (it.kind, is_fixed(it.var)) {
+                (LoopMode::Vectorized(_), true) => {
+                    reduces_lanes = true;
+                    dims.push((it.var, it.kind, Role::VectorLanes));
+                }
+                (LoopMode::Unrolled(_), true) => interleavable.push((dims.len(), it.var, it.kind)),
+                (_, true) => {}
+                (LoopMode::Vectorized(_) | LoopMode::Unrolled(_), false) => {
+                    target.offset.coefficient(it.var)?;
+                    dims.push((it.var, it.kind, Role::Tile));
+                }
+                (_, false) => return None,
+            }
+        }
+        if !self.can_rename_guards(path, &dims) {
+            return None;
+        }
+        let mut n_accumulators: i64 =
+            dims.iter().map(|(_, kind, _)| self.registers(*kind)).product();
+        let in_registers = self.allocations.in_registers(target.tensor);
+        let mut interleaves = false;
+        for (at, var, kind) in interleavable.into_iter().rev() {
+            let more = n_accumulators * self.registers(kind);
+            if n_accumulators < MIN_ACCUMULATORS && more <= 2 * MIN_ACCUMULATORS && !interleaves {
+                dims.insert(at, (var, kind, Role::Interleaved));
+                n_accumulators = more;
+                interleaves = true;
+            }
+        }
+        let useful = reduces_lanes || interleaves || !in_registers;
+        let fits = n_accumulators <= i64::from(self.isa.registers());
+        (useful && fits).then_some(AccumulatorPlan { tensor: target.tensor, reducer, dims })
+    }
+
+    /// Returns whether guards depend on the accumulators' loops only linearly: quotients and
+    /// remainders have no copy for the loops before and after.
+    fn can_rename_guards(&self, path: &[&Node], dims: &[(VarId, LoopMode, Role)]) -> bool {
+        let is_direct = |id: &usize| {
+            dims.iter().all(|(var, ..)| {
+                let mut rest = self.tree.guards[*id].clone();
+                rest.take(*var);
+                !self.tree.mentions(&rest, *var)
+            })
+        };
+        path.iter().all(|it| match it {
+            Node::If { guards, .. } => guards.iter().all(is_direct),
+            Node::Loop(_) | Node::Write(_) => true,
+        })
+    }
+
+    fn registers(&self, kind: LoopMode) -> i64 {
+        match kind {
+            LoopMode::Unrolled(n) => n,
+            LoopMode::Vectorized(n) => {
+                (n + i64::from(self.isa.lanes()) - 1) / i64::from(self.isa.lanes())
+            }
+            LoopMode::Serial | LoopMode::Parallel => 1,
+        }
+    }
+
+    /// Promotes an update: redirects it, appends the initialization to `before`, and returns the
+    /// nodes that follow the loop.
+    fn apply(
+        &mut self,
+        plan: &AccumulatorPlan,
+        loop_: &mut Loop,
+        before: &mut Vec<Node>,
+    ) -> Result<Vec<Node>, Unsupported> {
+        let sum = self.accumulator(plan);
+        let plan_vars: Vec<VarId> = plan.dims.iter().map(|it| it.0).collect();
+        let (target, guards) = redirect(&mut loop_.body, plan.tensor, &sum.element(&plan_vars));
+        let identity = literal_bits(plan.reducer.identity(sum.dtype), sum.dtype)?;
+        let guards = self.element_guards(&guards, plan, loop_, &target);
+        let vars = self.new_vars(plan);
+        let start = Write::new(sum.element(&vars), None, Term::bits(identity, sum.dtype));
+        let start = self.nest(plan, &vars, &guards, &|_| true, start);
+        let overwrites = self.remove_initialization(before, &target, plan, identity);
+        before.push(start);
+        let mut after = Vec::new();
+        if let Some(at) = plan.dims.iter().position(|it| it.2 == Role::Interleaved) {
+            after.push(self.combine_interleaved(plan, &sum, &guards, at));
+        }
+        let vars = self.new_vars(plan);
+        let mut from = sum.element(&vars).offset;
+        for ((_, _, role), var) in plan.dims.iter().zip(&vars) {
+            if *role == Role::Interleaved {
+                from.take(*var);
+            }
+        }
+        let mut element = target;
+        element.offset = rename(&element.offset, &plan_vars, &vars);
+        let value = sum.read(from);
+        let write = Write { overwrites, ..Write::new(element, Some(plan.reducer), value) };
+        after.push(self.nest(plan, &vars, &guards, &|role| role != Role::Interleaved, write));
+        Ok(after)
+    }
+
+    /// Adds a tensor with an element for each iteration of the plan's loops.
+    fn accumulator(&mut self, plan: &AccumulatorPlan) -> Accumulator {
+        let extent = |kind: LoopMode| match kind {
+            LoopMode::Unrolled(n) | LoopMode::Vectorized(n) => n,
+            LoopMode::Serial | LoopMode::Parallel => 1,
+        };
+        // Lanes are contiguous, so that they are a vector.
+        let mut strides = vec![1; plan.dims.len()];
+        let mut size = 1;
+        for lanes_only in [true, false] {
+            for (at, (_, kind, _)) in plan.dims.iter().enumerate().rev() {
+                if matches!(kind, LoopMode::Vectorized(_)) == lanes_only {
+                    strides[at] = size;
+                    size *= extent(*kind);
+                }
+            }
+        }
+        let dtype = self.tree.buffers[plan.tensor.0 as usize].dtype;
+        self.tree.buffers.push(Buffer { dtype, local: true, size: Poly::constant(size) });
+        let tensor = TensorId(self.tree.buffers.len() as u32 - 1);
+        Accumulator { tensor, dtype, strides }
+    }
+
+    /// Combines the interleaved accumulators of loop `at` into the first one.
+    fn combine_interleaved(
+        &mut self,
+        plan: &AccumulatorPlan,
+        sum: &Accumulator,
+        guards: &[GuardId],
+        at: usize,
+    ) -> Node {
+        let vars = self.new_vars(plan);
+        let mut into = sum.element(&vars);
+        let mut from = into.offset.clone();
+        from.constant += sum.strides[at];
+        into.offset.take(vars[at]);
+        let value = sum.read(from);
+        let write = Write::new(into, Some(plan.reducer), value);
+        let mut others = AccumulatorPlan { dims: plan.dims.clone(), ..*plan };
+        if let LoopMode::Unrolled(n) = &mut others.dims[at].1 {
+            *n -= 1;
+        }
+        self.nest(&others, &vars, guards, &|_| true, write)
+    }
+
+    fn new_vars(&mut self, plan: &AccumulatorPlan) -> Vec<VarId> {
+        let extents = plan.dims.iter().map(|it| self.tree.var(it.0).extent.clone());
+        extents.collect::<Vec<_>>().into_iter().map(|it| self.tree.new_var(it)).collect()
+    }
+
+    /// Keeps the guards on the element's index, and drops those on reduction iterations.
+    fn element_guards(
+        &self,
+        guards: &[usize],
+        plan: &AccumulatorPlan,
+        loop_: &Loop,
+        target: &Access,
+    ) -> Vec<usize> {
+        let mut reduced = vec![loop_.var];
+        Node::for_each_write(&loop_.body, &mut Vec::new(), &mut |_, path| {
+            reduced.extend(path.iter().filter_map(|it| match it {
+                Node::Loop(it) if !self.tree.mentions(&target.offset, it.var) => Some(it.var),
+                _ => None,
+            }));
+        });
+        let tile = |var: VarId| plan.dims.iter().any(|it| it.0 == var && it.2 == Role::Tile);
+        let mut kept = guards.to_vec();
+        kept.retain(|id| {
+            let form = &self.tree.guards[*id];
+            reduced.iter().all(|var| tile(*var) || !self.tree.mentions(form, *var))
+        });
+        kept
+    }
+
+    /// Wraps a write in loops over the accumulators.
+    fn nest(
+        &mut self,
+        plan: &AccumulatorPlan,
+        vars: &[VarId],
+        guards: &[usize],
+        wanted: &dyn Fn(Role) -> bool,
+        write: Write,
+    ) -> Node {
+        let plan_vars: Vec<VarId> = plan.dims.iter().map(|it| it.0).collect();
+        let renamed = guards.iter().map(|id| rename(&self.tree.guards[*id], &plan_vars, vars));
+        let renamed: Vec<Affine> = renamed.collect();
+        let first = self.tree.guards.len();
+        self.tree.guards.extend(renamed);
+        let mut guards: Vec<usize> = (first..self.tree.guards.len()).collect();
+        let mut node = Node::Write(write);
+        // Vectorized loops go innermost: loops inside would be repeated for each vector.
+        let order =
+            |lanes| {
+                plan.dims.iter().zip(vars).rev().filter(move |((_, kind, _), _)| {
+                    matches!(kind, LoopMode::Vectorized(_)) == lanes
+                })
+            };
+        for ((_, kind, role), var) in order(true).chain(order(false)) {
+            if !wanted(*role) {
+                continue;
+            }
+            // A guard that is invariant in the lanes stands around the vectorized loop: the
+            // reduction over lanes ends with that loop.
+            if guards.iter().any(|id| self.tree.mentions(&self.tree.guards[*id], *var)) {
+                node = Node::If { guards: std::mem::take(&mut guards), body: vec![node] };
+            }
+            node = Node::Loop(Loop { var: *var, kind: *kind, body: vec![node] });
+        }
+        if !guards.is_empty() {
+            node = Node::If { guards, body: vec![node] };
+        }
+        node
+    }
+
+    /// Removes the initialization of the element, if it stands before the loop.
+    fn remove_initialization(
+        &self,
+        before: &mut Vec<Node>,
+        target: &Access,
+        plan: &AccumulatorPlan,
+        identity: u32,
+    ) -> bool {
+        let touches = |node: &Node| accesses(std::slice::from_ref(node), target.tensor) > 0;
+        let Some(at) = before.iter().rposition(touches) else { return false };
+        let (mut node, mut vars, mut kinds) = (&before[at], Vec::new(), Vec::new());
+        let write = loop {
+            node = match node {
+                Node::Write(write) => break write,
+                Node::Loop(it) => {
+                    vars.push(it.var);
+                    kinds.push(it.kind);
+                    if it.body.len() != 1 {
+                        return false;
+                    }
+                    &it.body[0]
+                }
+                Node::If { body, .. } if body.len() == 1 => &body[0],
+                Node::If { .. } => return false,
+            };
+        };
+        let tile: Vec<&(VarId, LoopMode, Role)> =
+            plan.dims.iter().filter(|it| it.2 == Role::Tile).collect();
+        let plan_vars: Vec<VarId> = tile.iter().map(|it| it.0).collect();
+        let starts = write.reducer.is_none()
+            && write.target.tensor == target.tensor
+            && matches!(write.value.kind, TermKind::Bits(bits) if bits == identity)
+            && tile.iter().map(|it| it.1).eq(kinds)
+            && rename(&target.offset, &plan_vars, &vars) == write.target.offset;
+        if starts {
+            before.remove(at);
+        }
+        starts
+    }
+}
+
+/// Counts reads and writes of a tensor.
+fn accesses(nodes: &[Node], tensor: TensorId) -> usize {
+    let mut n = 0;
+    Node::for_each_write(nodes, &mut Vec::new(), &mut |write, _| {
+        n += usize::from(write.target.tensor == tensor);
+        write.for_each_read(&mut |read| n += usize::from(read.tensor == tensor));
+    });
+    n
+}
+
+/// Redirects the update of a tensor; returns its former target, and the guards around it.
+fn redirect(nodes: &mut [Node], tensor: TensorId, to: &Access) -> (Access, Vec<usize>) {
+    for node in nodes {
+        let (found, mut guards) = match node {
+            Node::Write(write) if write.target.tensor == tensor => {
+                return (std::mem::replace(&mut write.target, to.clone()), Vec::new());
+            }
+            Node::Write(_) => continue,
+            Node::Loop(it) if accesses(&it.body, tensor) > 0 => redirect(&mut it.body, tensor, to),
+            Node::If { guards, body } if accesses(body, tensor) > 0 => {
+                let (found, inner) = redirect(body, tensor, to);
+                (found, [guards.as_slice(), &inner].concat())
+            }
+            Node::Loop(_) | Node::If { .. } => continue,
+        };
+        guards.sort_unstable();
+        return (found, guards);
+    }
+    (to.clone(), Vec::new())
+}
+
+fn rename(form: &Affine, from: &[VarId], to: &[VarId]) -> Affine {
+    let mut out = Affine { terms: Vec::new(), ..form.clone() };
+    for (var, coefficient) in &form.terms {
+        let at = from.iter().position(|it| it == var);
+        out.add_term(at.map_or(*var, |at| to[at]), coefficient.clone());
+    }
+    out
+}

@@ -1,0 +1,397 @@
+//! Lowering of stores and updates: element addresses, lane masks, and reductions over lanes.
+
+use super::affine::{Affine, Coef, LANE};
+use super::allocate::Allocation;
+use super::context::{
+    ElementRef, LaneCondition, LaneReduction, Lowering, PredicateCause, RegisterScope,
+};
+use super::cse::PendingStmt;
+use super::numbering::{self, MaskRef, Op, ValueId};
+use super::tree::{Access, TermKind, Write, literal_bits};
+use super::{
+    Address, Base, Count, LaneStride, Linear, Reg, Stmt, Storage, Unsupported, Value, VectorBinary,
+    VectorCompare,
+};
+use tvmtune_ir::dag::{DType, Reducer, TensorId};
+
+/// Interleaved accumulators of a reduction over lanes.
+const N_ACCUMULATORS: usize = 4;
+
+impl<'t> Lowering<'t> {
+    pub(super) fn write(&mut self, write: &'t Write) -> Result<(), Unsupported> {
+        self.assign(write)?;
+        write.prefetches.iter().try_for_each(|it| self.prefetch(it))
+    }
+
+    fn assign(&mut self, write: &'t Write) -> Result<(), Unsupported> {
+        let tensor = write.target.tensor;
+        let dtype = self.tree.buffers[tensor.0 as usize].dtype;
+        let target = self.element_ref(&write.target, true)?;
+        let rounds_itself = matches!(target, ElementRef::Memory { .. });
+        let value = match &write.value.kind {
+            // The store rounds to the type in memory.
+            TermKind::Cast(inner)
+                if rounds_itself && inner.dtype == DType::F32 && dtype.is_float() =>
+            {
+                self.term(inner)?
+            }
+            _ => self.term(&write.value)?,
+        };
+        let Some(reducer) = write.reducer else { return self.store(&write.target, target, value) };
+        let reduces_lanes = self.lane.is_some_and(|lane| {
+            !self.tree.mentions(&write.target.offset, lane)
+                && !self.allocations.scope_loops(tensor).contains(&lane)
+        });
+        if reduces_lanes {
+            return self.reduce_lanes(write, target, value);
+        }
+        let value = match write.overwrites {
+            true => value,
+            false => {
+                let old = self.load_element(target)?;
+                self.combine(reducer, dtype, value, old)
+            }
+        };
+        self.store(&write.target, target, value)
+    }
+
+    /// Computes `reducer(value, old)`; a sum of a product is contracted to an FMA.
+    fn combine(&mut self, reducer: Reducer, dtype: DType, value: ValueId, old: ValueId) -> ValueId {
+        let graph = self.graph();
+        if let (Reducer::Sum, Op::Binary(VectorBinary::MulF, a, b)) = (reducer, graph.op(value)) {
+            return graph.fma(a, b, old);
+        }
+        let sum = graph.binary(reducing_op(reducer, dtype), value, old);
+        self.wrap(sum, dtype)
+    }
+
+    fn load_element(&mut self, target: ElementRef) -> Result<ValueId, Unsupported> {
+        Ok(match target {
+            ElementRef::Register(reg) => self.reg(reg),
+            ElementRef::Memory { tensor, address, lanes, storage } => {
+                let mask = match lanes {
+                    LaneStride::Uniform => MaskRef::All,
+                    _ => self.mask(&|_, _| true)?,
+                };
+                let epoch = self.epochs[tensor.0 as usize];
+                let place = numbering::MemRef { address, storage, mask, epoch };
+                self.graph().node(Op::Load(place, lanes))
+            }
+        })
+    }
+
+    pub(super) fn reg(&mut self, reg: Reg) -> ValueId {
+        let version = self.versions[reg.0 as usize];
+        self.graph().node(Op::Reg(reg, version))
+    }
+
+    fn store(
+        &mut self,
+        access: &Access,
+        target: ElementRef,
+        value: ValueId,
+    ) -> Result<(), Unsupported> {
+        match target {
+            ElementRef::Register(reg) => {
+                let mask = self.mask(&|this, cause| !this.is_dead_lane(access, cause))?;
+                if mask != MaskRef::All && self.versions[reg.0 as usize] == 0 {
+                    self.maybe_undefined(access.tensor, reg);
+                }
+                self.set(reg, value, mask)
+            }
+            ElementRef::Memory { tensor, address, lanes, storage } => {
+                let mask = match lanes {
+                    LaneStride::Uniform => MaskRef::All,
+                    _ => self.mask(&|_, _| true)?,
+                };
+                self.push(PendingStmt::Store { address, lanes, storage, value, mask })?;
+                self.epochs[tensor.0 as usize] += 1;
+                Ok(())
+            }
+        }
+    }
+
+    /// Accumulates a vector in a reduction over lanes, which is completed after its loop.
+    fn reduce_lanes(
+        &mut self,
+        write: &'t Write,
+        target: ElementRef,
+        value: ValueId,
+    ) -> Result<(), Unsupported> {
+        let (tensor, Some(reducer)) = (write.target.tensor, write.reducer) else { return Ok(()) };
+        let dtype = self.tree.buffers[tensor.0 as usize].dtype;
+        let mask = self.mask(&|_, _| true)?;
+        let at = self
+            .lane_reductions
+            .iter()
+            .position(|it| std::ptr::eq(it.write, write) && it.target == target);
+        if let Some(at) = at
+            && self.lane_reductions[at].accumulators.len() == N_ACCUMULATORS
+            && self.lane_reduction_block == self.blocks.len()
+        {
+            let turn = self.lane_reductions[at].n_vectors % N_ACCUMULATORS;
+            let reg = self.lane_reductions[at].accumulators[turn];
+            let old = self.reg(reg);
+            let value = self.combine(reducer, dtype, value, old);
+            self.lane_reductions[at].n_vectors += 1;
+            return self.set(reg, value, mask);
+        }
+        let identity = literal_bits(reducer.identity(dtype), dtype)?;
+        let identity = self.graph().splat(identity);
+        let mut value = match mask {
+            MaskRef::All => value,
+            // A masked load is 0 in inactive lanes.
+            mask if reducer == Reducer::Sum && self.is_load(value, mask) => value,
+            mask => {
+                let condition = self.truth(mask)?;
+                self.graph().select(condition, value, identity)
+            }
+        };
+        if dtype.is_float() && matches!(reducer, Reducer::Min | Reducer::Max) {
+            // A NaN must not become an accumulator's first value.
+            value = self.combine(reducer, dtype, value, identity);
+        }
+        if self.lane_reduction_block != self.blocks.len() {
+            return self.finish_lane_reduction(write, target, value);
+        }
+        let reg = self.new_reg();
+        self.set(reg, value, MaskRef::All)?;
+        match at {
+            Some(at) => {
+                self.lane_reductions[at].accumulators.push(reg);
+                self.lane_reductions[at].n_vectors += 1;
+            }
+            None => self.lane_reductions.push(LaneReduction {
+                write,
+                target,
+                accumulators: vec![reg],
+                n_vectors: 1,
+            }),
+        }
+        Ok(())
+    }
+
+    fn is_load(&mut self, value: ValueId, mask: MaskRef) -> bool {
+        matches!(self.graph().op(value), Op::Load(place, _) if place.mask == mask)
+    }
+
+    pub(super) fn begin_lane_reductions(&mut self) {
+        self.lane_reduction_block = self.blocks.len();
+    }
+
+    pub(super) fn end_lane_reductions(&mut self) -> Result<(), Unsupported> {
+        for sum in std::mem::take(&mut self.lane_reductions) {
+            let Some(reducer) = sum.write.reducer else { continue };
+            let dtype = self.tree.buffers[sum.write.target.tensor.0 as usize].dtype;
+            let mut values: Vec<ValueId> =
+                sum.accumulators.iter().map(|it| self.reg(*it)).collect();
+            while values.len() > 1 {
+                let half = values.len() / 2;
+                let more = values.split_off(values.len() - half);
+                for (value, other) in values.iter_mut().zip(more) {
+                    *value = self.combine(reducer, dtype, *value, other);
+                }
+            }
+            self.finish_lane_reduction(sum.write, sum.target, values[0])?;
+        }
+        Ok(())
+    }
+
+    /// Reduces a vector horizontally and updates the element.
+    fn finish_lane_reduction(
+        &mut self,
+        write: &Write,
+        target: ElementRef,
+        value: ValueId,
+    ) -> Result<(), Unsupported> {
+        let (tensor, Some(reducer)) = (write.target.tensor, write.reducer) else { return Ok(()) };
+        let dtype = self.tree.buffers[tensor.0 as usize].dtype;
+        let sum = self.graph().reduce(reducing_op(reducer, dtype), value);
+        let mut sum = self.wrap(sum, dtype);
+        if !write.overwrites {
+            let old = self.load_element(target)?;
+            sum = self.combine(reducer, dtype, sum, old);
+        }
+        match target {
+            ElementRef::Register(reg) => self.set(reg, sum, MaskRef::All),
+            memory @ ElementRef::Memory { .. } => self.store(&write.target, memory, sum),
+        }
+    }
+
+    /// Resolves an access to a register or an address with a lane stride.
+    pub(super) fn element_ref(
+        &mut self,
+        access: &Access,
+        writes: bool,
+    ) -> Result<ElementRef, Unsupported> {
+        let tensor = access.tensor;
+        let mut offset = self.eval(&access.offset)?;
+        let (base, start) = match self.allocations.local(tensor) {
+            Some(Allocation::Registers) => {
+                offset.take(LANE);
+                let at = offset.as_constant().ok_or(Unsupported::Index)?;
+                return Ok(ElementRef::Register(self.register(tensor, at, writes)));
+            }
+            Some(Allocation::Memory(base, start)) => (*base, start.clone()),
+            None => {
+                let slot = self.table.pointer(tensor).ok_or(Unsupported::Index)?;
+                (Base::Table(slot), tvmtune_ir::poly::Poly::default())
+            }
+        };
+        let dtype = self.tree.buffers[tensor.0 as usize].dtype;
+        let storage = Storage::of(dtype).ok_or(Unsupported::Type(dtype))?;
+        let lanes = match offset.take(LANE) {
+            None => LaneStride::Uniform,
+            Some(Coef::Const(1)) => LaneStride::Contiguous,
+            Some(step) => {
+                let bytes = self.table.count(&(step.to_poly() * storage.bytes()));
+                LaneStride::Strided(bytes)
+            }
+        };
+        let mut bytes = offset.scaled(storage.bytes());
+        bytes.add_dims(start);
+        let address = Address { base, offset: self.table.linear(&bytes) };
+        let address = self.interned.address(address);
+        Ok(ElementRef::Memory { tensor, address, lanes, storage })
+    }
+
+    fn register(&mut self, tensor: TensorId, at: i64, writes: bool) -> Reg {
+        if let Some(reg) = self.allocations.reg(tensor, at) {
+            return reg;
+        }
+        let reg = self.new_reg();
+        self.allocations.map(tensor, at, reg);
+        let register_scopes =
+            self.register_scopes.iter().rev().find(|it| it.tensors.contains(&tensor));
+        let certain = writes && register_scopes.is_some_and(|it| it.block + 1 == self.blocks.len());
+        if !certain {
+            self.maybe_undefined(tensor, reg);
+        }
+        reg
+    }
+
+    fn maybe_undefined(&mut self, tensor: TensorId, reg: Reg) {
+        if let Some(register_scopes) =
+            self.register_scopes.iter_mut().rev().find(|it| it.tensors.contains(&tensor))
+        {
+            register_scopes.maybe_undefined.push(reg);
+        }
+    }
+
+    /// Opens the live scope of tensors in registers.
+    pub(super) fn enter_register_scope(&mut self, tensors: Vec<TensorId>) {
+        self.allocations.forget(&tensors);
+        let block = self.blocks.len() - 1;
+        let at = self.block().stmts.len();
+        self.register_scopes.push(RegisterScope {
+            tensors,
+            block,
+            at,
+            maybe_undefined: Vec::new(),
+        });
+    }
+
+    /// Closes the innermost scope; registers that may be undefined are set to 0 where it begins.
+    pub(super) fn leave_register_scope(&mut self) {
+        let Some(register_scopes) = self.register_scopes.pop() else { return };
+        self.allocations.forget(&register_scopes.tensors);
+        let mut maybe_undefined = register_scopes.maybe_undefined;
+        maybe_undefined.sort_unstable();
+        maybe_undefined.dedup();
+        let zero = |reg| Stmt::Set { reg, value: Value::Splat(0), mask: None };
+        let at = register_scopes.at;
+        self.blocks[register_scopes.block]
+            .stmts
+            .splice(at..at, maybe_undefined.into_iter().map(zero));
+    }
+
+    /// Combines the lane predicates whose causes are `wanted` into a mask.
+    pub(super) fn mask(
+        &mut self,
+        wanted: &dyn Fn(&Self, PredicateCause) -> bool,
+    ) -> Result<MaskRef, Unsupported> {
+        if self.masks.is_empty() {
+            return Ok(MaskRef::All);
+        }
+        let chosen = self.masks.iter().filter(|it| wanted(self, it.cause));
+        let chosen: Vec<LaneCondition> = chosen.map(|it| it.limit.clone()).collect();
+        let mut all = MaskRef::All;
+        for limit in chosen {
+            let mask = match limit {
+                LaneCondition::First(count) => MaskRef::First(count),
+                LaneCondition::True(id) => MaskRef::Where(id),
+                LaneCondition::Negative(form) => {
+                    let value = self.index(form)?;
+                    let zero = self.graph().int(0);
+                    MaskRef::Where(self.graph().compare(VectorCompare::LtI, value, zero))
+                }
+            };
+            all = match (all, mask) {
+                (MaskRef::All, other) => other,
+                (a, b) if a == b => a,
+                (MaskRef::First(Count::Const(a)), MaskRef::First(Count::Const(b))) => {
+                    MaskRef::First(Count::Const(a.min(b)))
+                }
+                (a, b) => {
+                    let (a, b) = (self.truth(a)?, self.truth(b)?);
+                    MaskRef::Where(self.graph().binary(VectorBinary::And, a, b))
+                }
+            };
+        }
+        Ok(all)
+    }
+
+    /// Converts a mask to a truth value.
+    pub(super) fn truth(&mut self, mask: MaskRef) -> Result<ValueId, Unsupported> {
+        Ok(match mask {
+            MaskRef::All => self.graph().truth(true),
+            MaskRef::Where(id) => id,
+            MaskRef::First(count) => {
+                let bound = match count {
+                    Count::Const(n) => Linear::constant(n),
+                    Count::Param(slot) => Linear { param: Some(slot), ..Linear::default() },
+                };
+                let lane = self.index(Affine::var(LANE))?;
+                let bound = match bound.param {
+                    None => self.graph().int(bound.constant as i32),
+                    Some(_) => {
+                        let base = self.interned.linear(bound);
+                        self.graph().node(Op::Index { base, step: 0 })
+                    }
+                };
+                self.graph().compare(VectorCompare::LtI, lane, bound)
+            }
+        })
+    }
+
+    /// Returns whether lanes that a predicate excludes are dead elements of a register tensor, which
+    /// may be overwritten. A guard on anything but the element's index means that the element keeps
+    /// its value.
+    fn is_dead_lane(&self, access: &Access, cause: PredicateCause) -> bool {
+        let scope_loops = self.allocations.scope_loops(access.tensor);
+        let own = |var| scope_loops.contains(&var) || self.tree.mentions(&access.offset, var);
+        match cause {
+            PredicateCause::Extent(var) => own(var),
+            PredicateCause::Guard { id, .. } => {
+                self.tree.leaves(&self.tree.guards[id]).into_iter().all(own)
+            }
+            PredicateCause::Condition => false,
+        }
+    }
+}
+
+/// Returns the vector operation of a reducer.
+pub(super) fn reducing_op(reducer: Reducer, dtype: DType) -> VectorBinary {
+    match (reducer, dtype.is_float()) {
+        (Reducer::Sum, true) => VectorBinary::AddF,
+        (Reducer::Prod, true) => VectorBinary::MulF,
+        (Reducer::Max, true) => VectorBinary::MaxF,
+        (Reducer::Min, true) => VectorBinary::MinF,
+        (Reducer::Sum, false) => VectorBinary::AddI,
+        (Reducer::Prod, false) => VectorBinary::MulI,
+        (Reducer::Max, false) => VectorBinary::MaxI,
+        (Reducer::Min, false) => VectorBinary::MinI,
+        (Reducer::Any, _) => VectorBinary::Or,
+        (Reducer::All, _) => VectorBinary::And,
+    }
+}

@@ -1,0 +1,382 @@
+//! Strength reduction of addresses: induction variables for the affine sums of a phase.
+//!
+//! ```text
+//! for i { load [a + 64*i]; load [a + 64*i + 4] }
+//!     =>   p = a; for i { load [p]; load [p + 4]; p += 64 }
+//! ```
+//!
+//! In: the statements of a phase. Out: an [`InductionPlan`]: the induction variables of each loop and
+//! each `Let`. Next: [`super::select`] keeps them in registers.
+//!
+//! Addresses that differ by a constant share an induction variable and differ in displacement. Those
+//! that differ by a parameter (rows of a matrix of dynamic width) share one too: the parameter
+//! becomes the index register of the access.
+//!
+//! # Invariants
+//!
+//! - An induction variable belongs to the innermost scope whose variable its sum contains, and
+//!   starts at the sum without that variable, which an outer scope keeps.
+//! - Scopes are numbered in program order, here and in selection.
+//!
+//! # Source
+//!
+//! Allen, Cocke and Kennedy, "Reduction of Operator Strength" (1981); LLVM's loop strength reduction.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::vector::{
+    Address, Base, Count, EntryId, LaneStride, Linear, Mask, Stmt, Storage, Value,
+};
+use tvmtune_ir::poly::VarId;
+use tvmtune_ir::target::Isa;
+
+/// `base + param + sum of var * stride`: a [`Linear`] or [`Address`] without its constant.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct AffineSum {
+    pub base: Option<Base>,
+    pub param: Option<EntryId>,
+    pub strides: Vec<(VarId, Count)>,
+}
+
+/// An [`AffineSum`], by position in [`InductionPlan::sums`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct SumId(pub u32);
+
+/// An induction variable: a sum that changes with the variable of a scope.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InductionVar {
+    pub sum: SumId,
+    /// Its value where the scope's variable is 0.
+    pub start: SumId,
+    /// Its increment per increment of the scope's variable.
+    pub stride: Count,
+}
+
+/// Returns whether a mask excludes lanes.
+pub(super) fn is_partial(mask: Option<&Mask>, isa: Isa) -> bool {
+    let all = i64::from(isa.lanes());
+    mask.is_some_and(|it| !matches!(it, Mask::First(Count::Const(n)) if *n >= all))
+}
+
+/// Canonicalizes a stride of one element to contiguous.
+pub(super) fn canonical_lanes(lanes: LaneStride, storage: Storage) -> LaneStride {
+    match lanes {
+        LaneStride::Strided(Count::Const(step)) if step == storage.bytes() => {
+            LaneStride::Contiguous
+        }
+        lanes => lanes,
+    }
+}
+
+/// Returns whether a load is of every other word: two loads and a shuffle are faster than a gather.
+pub(super) fn loads_every_other(
+    isa: Isa,
+    lanes: LaneStride,
+    storage: Storage,
+    masked: bool,
+) -> bool {
+    lanes == LaneStride::Strided(Count::Const(8))
+        && storage == Storage::Word
+        && (!masked || isa == Isa::Avx512)
+}
+
+/// Returns whether a load is a gather, whose index register is a vector.
+pub(super) fn is_gather(isa: Isa, lanes: LaneStride, storage: Storage, masked: bool) -> bool {
+    storage == Storage::Word
+        && match canonical_lanes(lanes, storage) {
+            LaneStride::Uniform => masked && isa == Isa::Avx2,
+            LaneStride::Contiguous => false,
+            LaneStride::Strided(_) => !loads_every_other(isa, lanes, storage, masked),
+        }
+}
+
+/// Returns whether a store is a scatter.
+pub(super) fn is_scatter(isa: Isa, lanes: LaneStride, storage: Storage) -> bool {
+    let strided = matches!(canonical_lanes(lanes, storage), LaneStride::Strided(_));
+    storage == Storage::Word && isa == Isa::Avx512 && strided
+}
+
+/// The trip count of a loop, as far as selection depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trips {
+    Never,
+    Once,
+    /// More than one, or unknown.
+    Many,
+}
+
+impl Trips {
+    pub(super) fn of(count: Count) -> Self {
+        match count {
+            Count::Const(..=0) => Trips::Never,
+            Count::Const(1) => Trips::Once,
+            _ => Trips::Many,
+        }
+    }
+}
+
+/// Variables in scope, innermost last, with the number of their scope; `None` for variables that
+/// are always 0.
+#[derive(Default)]
+pub(super) struct ActiveVars(Vec<(VarId, Option<usize>)>);
+
+impl ActiveVars {
+    pub(super) fn push(&mut self, var: VarId, scope: Option<usize>) {
+        self.0.push((var, scope));
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn truncate(&mut self, len: usize) {
+        self.0.truncate(len);
+    }
+
+    fn scope(&self, var: VarId) -> Option<usize> {
+        self.0.iter().rev().find(|it| it.0 == var).expect("variables are in scope").1
+    }
+
+    /// Returns the innermost scope that a sum depends on, and the index of its stride.
+    fn innermost(&self, sum: &AffineSum) -> Option<(usize, usize)> {
+        let scopes = sum.strides.iter().enumerate();
+        scopes.filter_map(|(at, it)| Some((self.scope(it.0)?, at))).max()
+    }
+}
+
+/// Parameters of the accesses with the same base and strides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Params {
+    /// All have the same parameter, or none.
+    One(Option<EntryId>),
+    Several,
+}
+
+/// See the [module documentation](self).
+#[derive(Default)]
+pub(super) struct InductionPlan {
+    sums: Vec<AffineSum>,
+    ids: BTreeMap<AffineSum, SumId>,
+    params: BTreeMap<AffineSum, Params>,
+    seen: BTreeSet<(usize, SumId)>,
+    /// Induction variables of each scope, in order of first use.
+    scopes: Vec<Vec<InductionVar>>,
+}
+
+impl InductionPlan {
+    /// Plans a phase. `lets` stand before `body`, in the scope of `task`, which has number 0.
+    pub(super) fn new(isa: Isa, task: VarId, lets: &[Stmt], body: &[Stmt]) -> Self {
+        let mut plan = InductionPlan::default();
+        let mut walk =
+            Planner { isa, plan: &mut plan, active: ActiveVars::default(), collecting: true };
+        walk.phase(task, lets, body);
+        plan.scopes.clear();
+        let mut walk =
+            Planner { isa, plan: &mut plan, active: ActiveVars::default(), collecting: false };
+        walk.phase(task, lets, body);
+        plan
+    }
+
+    pub(super) fn sum(&self, id: SumId) -> &AffineSum {
+        &self.sums[id.0 as usize]
+    }
+
+    pub(super) fn n_sums(&self) -> usize {
+        self.sums.len()
+    }
+
+    /// Returns the induction variables of a scope.
+    pub(super) fn induction_vars(&self, scope: usize) -> &[InductionVar] {
+        &self.scopes[scope]
+    }
+
+    /// Returns the sum of an address, and the parameter that the access adds as an index register.
+    pub(super) fn address(
+        &self,
+        address: &Address,
+        active: &ActiveVars,
+        indexable: bool,
+    ) -> (SumId, Option<EntryId>) {
+        let (sum, index) = self.split(address, active, indexable);
+        (self.ids[&sum], index)
+    }
+
+    /// Returns the sum of an integer.
+    pub(super) fn linear(&self, linear: &Linear, active: &ActiveVars) -> SumId {
+        self.ids[&AffineSum::of(None, linear, active)]
+    }
+
+    fn split(
+        &self,
+        address: &Address,
+        active: &ActiveVars,
+        indexable: bool,
+    ) -> (AffineSum, Option<EntryId>) {
+        let full = AffineSum::of(Some(address.base), &address.offset, active);
+        let group = AffineSum { param: None, ..full.clone() };
+        match self.params.get(&group) {
+            Some(Params::Several) if indexable => (group, full.param),
+            _ => (full, None),
+        }
+    }
+
+    fn intern(&mut self, sum: AffineSum) -> SumId {
+        if let Some(id) = self.ids.get(&sum) {
+            return *id;
+        }
+        let id = SumId(self.sums.len() as u32);
+        self.sums.push(sum.clone());
+        self.ids.insert(sum, id);
+        id
+    }
+}
+
+impl AffineSum {
+    fn of(base: Option<Base>, linear: &Linear, active: &ActiveVars) -> Self {
+        let moves = |it: &&(VarId, Count)| it.1 != Count::Const(0) && active.scope(it.0).is_some();
+        let strides = linear.strides.iter().filter(moves).copied().collect();
+        Self { base, param: linear.param, strides }
+    }
+
+    /// Returns whether the sum is 0.
+    pub(super) fn is_zero(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A traversal of a phase: the first collects parameters, the second makes induction variables.
+struct Planner<'a> {
+    isa: Isa,
+    plan: &'a mut InductionPlan,
+    active: ActiveVars,
+    collecting: bool,
+}
+
+impl Planner<'_> {
+    fn phase(&mut self, task: VarId, lets: &[Stmt], body: &[Stmt]) {
+        self.enter(task);
+        self.stmts(lets);
+        self.stmts(body);
+    }
+
+    fn enter(&mut self, var: VarId) {
+        self.active.push(var, Some(self.plan.scopes.len()));
+        self.plan.scopes.push(Vec::new());
+    }
+
+    fn block(&mut self, body: &[Stmt]) {
+        let depth = self.active.len();
+        self.stmts(body);
+        self.active.truncate(depth);
+    }
+
+    fn stmts(&mut self, body: &[Stmt]) {
+        for stmt in body {
+            match stmt {
+                Stmt::Loop { var, count, body } => {
+                    let depth = self.active.len();
+                    match Trips::of(*count) {
+                        Trips::Never => continue,
+                        Trips::Once => self.active.push(*var, None),
+                        Trips::Many => self.enter(*var),
+                    }
+                    self.block(body);
+                    self.active.truncate(depth);
+                }
+                Stmt::If { value, bound, then, otherwise } => {
+                    self.linear(value);
+                    self.linear(bound);
+                    self.block(then);
+                    self.block(otherwise);
+                }
+                Stmt::Let { var, value, .. } => {
+                    self.linear(value);
+                    self.enter(*var);
+                }
+                Stmt::Set { value, mask, .. } => {
+                    self.value(value);
+                    self.mask(mask.as_ref());
+                }
+                Stmt::Store { address, lanes, storage, value, mask } => {
+                    self.value(value);
+                    self.mask(mask.as_ref());
+                    self.address(address, !is_scatter(self.isa, *lanes, *storage));
+                }
+                Stmt::Prefetch { address } => self.address(address, true),
+            }
+        }
+    }
+
+    fn mask(&mut self, mask: Option<&Mask>) {
+        if let Some(Mask::Where(value)) = mask {
+            self.value(value);
+        }
+    }
+
+    fn value(&mut self, value: &Value) {
+        match value {
+            Value::Splat(_) | Value::Scalar(_) | Value::Reg(_) => {}
+            Value::Load { address, lanes, storage, mask } => {
+                let masked = is_partial(mask.as_ref(), self.isa);
+                self.mask(mask.as_ref());
+                self.address(address, !is_gather(self.isa, *lanes, *storage, masked));
+            }
+            Value::Gather { address, index, mask, .. } => {
+                self.value(index);
+                self.mask(mask.as_ref());
+                self.address(address, false);
+            }
+            Value::Index { base, .. } => self.linear(base),
+            Value::Unary(_, x) | Value::Reduce(_, x) => self.value(x),
+            Value::Binary(_, x, y) | Value::Compare(_, x, y) => {
+                self.value(x);
+                self.value(y);
+            }
+            Value::Fma(a, b, c) => {
+                self.value(a);
+                self.value(b);
+                self.value(c);
+            }
+            Value::Select { condition, then, otherwise } => {
+                self.value(condition);
+                self.value(then);
+                self.value(otherwise);
+            }
+        }
+    }
+
+    fn address(&mut self, address: &Address, indexable: bool) {
+        if !self.collecting {
+            let (sum, _) = self.plan.split(address, &self.active, indexable);
+            self.require(sum);
+        } else if indexable {
+            let mut sum = AffineSum::of(Some(address.base), &address.offset, &self.active);
+            let mine = Params::One(sum.param.take());
+            let params = self.plan.params.entry(sum).or_insert(mine);
+            if *params != mine {
+                *params = Params::Several;
+            }
+        }
+    }
+
+    fn linear(&mut self, linear: &Linear) {
+        if !self.collecting {
+            self.require(AffineSum::of(None, linear, &self.active));
+        }
+    }
+
+    /// Adds an induction variable for a sum, and for its start in outer scopes.
+    fn require(&mut self, sum: AffineSum) -> SumId {
+        let innermost = self.active.innermost(&sum);
+        let id = self.plan.intern(sum);
+        if let Some((scope, at)) = innermost
+            && self.plan.seen.insert((scope, id))
+        {
+            let mut start = self.plan.sum(id).clone();
+            let (_, stride) = start.strides.remove(at);
+            let start = self.require(start);
+            self.plan.scopes[scope].push(InductionVar { sum: id, start, stride });
+        }
+        id
+    }
+}
