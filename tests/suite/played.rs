@@ -14,7 +14,7 @@ use tvmtune_acceptance::results::Results;
 use tvmtune_ir::target::gpu::{Arch, GpuTarget};
 use tvmtune_plan::database::{Database, Files, Layer, LayerKind};
 use tvmtune_plan::record::GENERATOR;
-use tvmtune_tests::nvrtc::nvrtc;
+use tvmtune_tests::nvrtc::{self, nvrtc};
 use tvmtune_tests::sandbox::files;
 use tvmtune_tuner::compile::Compiler;
 use tvmtune_tuner::tune::trials as trials_of;
@@ -93,7 +93,7 @@ fn run(folder: &Path) -> (Option<i32>, String) {
 fn acceptance(folder: &Path, arguments: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_acceptance"));
     command.args(arguments).arg("--folder").arg(folder).env("LD_LIBRARY_PATH", driver(folder));
-    if let Some(nvrtc) = nvrtc() {
+    if let Some(nvrtc) = nvrtc::optional() {
         command.env("TVMTUNE_NVRTC", nvrtc.path());
     }
     let output = command.output().unwrap();
