@@ -21,10 +21,10 @@ mkdir -p "$out"/{rust/bin,tvmtune} "$libraries"
 cp "$sysroot/bin/"{cargo,rustc} "$out/rust/bin"
 cp -a "$sysroot/lib/"*.so* "$out/rust/lib"
 cp -a "$sysroot/lib/rustlib/$host/"{lib,bin} "$libraries"
-# What nobody links who does not look for faults of memory.
+# Runtimes of sanitizers, which only instrumented builds link.
 rm -f "$libraries/lib/librustc-"*_rt.*
 
-crates="tvmtune-core tvmtune-macros tvmtune-runtime tvmtune-tuner tvmtune-build kernels/device"
+crates="compiler tuner tvmtune-macros tvmtune-runtime tvmtune-build kernels/device"
 # Tracked files only; the manifest at the root is what the crates inherit from.
 git ls-files -z Cargo.toml README.md LICENSE-APACHE LICENSE-MIT $crates |
     tar -c --null --files-from - | tar -x -C "$out/tvmtune"

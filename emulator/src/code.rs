@@ -1,15 +1,15 @@
 //! Decoded instructions: what the machine runs.
 
-use crate::registers::{Class, Relation, Rows, Slot};
+use crate::registers::{Class, Lanewise, Relation, Slot};
 use crate::tensor_map::Element;
 
 /// One instruction.
 pub(crate) struct Inst {
-    /// The predicate it depends on, and whether that must be false.
+    /// The guard predicate, and whether it is negated.
     pub(crate) guard: Option<(Slot, bool)>,
     pub(crate) op: Op,
-    /// Where it was printed from: an index into the places of the module.
-    pub(crate) place: u32,
+    /// Its location: an index into the lines of the module.
+    pub(crate) location: u32,
 }
 
 /// A register of either file.
@@ -20,8 +20,8 @@ pub(crate) struct Register {
 }
 
 pub(crate) enum Op {
-    /// What each lane does alone: the destination, then operands.
-    Rows(Rows, [Slot; 5]),
+    /// A lane-wise instruction: the destination, then operands.
+    Lanewise(Lanewise, [Slot; 5]),
     Compare(Compare),
     Logic(Logic),
     Branch(usize),
@@ -44,27 +44,27 @@ pub(crate) enum Op {
     Warp(Slot, Warp),
     Barrier(Barrier),
     Fence(Fence),
-    Copy(Copy),
-    CopyGroup(CopyGroup),
-    CopyArrive(CopyArrive),
-    MoveMatrix(MoveMatrix),
+    CpAsync(CpAsync),
+    CpAsyncGroup(CpAsyncGroup),
+    CpAsyncArrive(CpAsyncArrive),
+    LdStMatrix(LdStMatrix),
     Mma(Mma),
     Mbarrier(Mbarrier),
     Bulk(Bulk),
     BulkGroup(BulkGroup),
     Wgmma(Wgmma),
     WgmmaGroup(WgmmaGroup),
-    /// Another instruction, which touches registers of some `wgmma`.
-    Touch(Box<Op>, Touched),
+    /// Another instruction, which accesses registers of some `wgmma`.
+    WgmmaAccess(Box<Op>, WgmmaRegisters),
 }
 
-/// Registers of `wgmma` that another instruction touches.
+/// Registers of `wgmma` that another instruction accesses.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Touched {
+pub(crate) struct WgmmaRegisters {
     /// Accumulators that it reads or writes.
-    pub(crate) sums: Vec<Slot>,
-    /// Factors that it writes.
-    pub(crate) factors: Vec<Slot>,
+    pub(crate) accumulators: Vec<Slot>,
+    /// Registers of A that it writes.
+    pub(crate) multiplicands: Vec<Slot>,
 }
 
 /// Bytes copied between the frames of functions: from, to, how many.
@@ -80,14 +80,14 @@ pub(crate) struct Compare {
     pub(crate) relation: Relation,
     pub(crate) a: Slot,
     pub(crate) b: Slot,
-    /// Where the result goes, and where the negated one.
+    /// The destinations of the result and of its negation.
     pub(crate) to: Slot,
     pub(crate) negated: Option<Slot>,
-    pub(crate) with: Option<(Combine, Flag)>,
+    pub(crate) with: Option<(BoolOp, Flag)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Combine {
+pub(crate) enum BoolOp {
     And,
     Or,
     Xor,
@@ -105,10 +105,10 @@ pub(crate) struct Flag {
 pub(crate) enum Logic {
     Copy(Slot, Flag),
     Constant(Slot, bool),
-    Two(Slot, Combine, Flag, Flag),
+    Binary(Slot, BoolOp, Flag, Flag),
 }
 
-/// Which memory an address is in.
+/// A state space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Space {
     Generic,
@@ -126,12 +126,12 @@ pub(crate) struct Address {
     pub(crate) offset: i64,
 }
 
-/// What an access promises to other threads.
+/// The memory-model semantics of an access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Strength {
-    /// Not torn, and no race with others of its kind.
+    /// Strong: not torn, and no race with other strong accesses.
     pub(crate) strong: bool,
-    /// What the thread did before may be learned by who reads it.
+    /// Release: a read of it comes after all that the thread did before.
     pub(crate) release: bool,
 }
 
@@ -142,7 +142,7 @@ pub(crate) struct Load {
     pub(crate) bytes: u8,
     pub(crate) signed: bool,
     pub(crate) to: Vec<Register>,
-    /// What the address must be a multiple of.
+    /// The alignment of the address, in bytes.
     pub(crate) align: u32,
     pub(crate) strength: Strength,
 }
@@ -155,23 +155,23 @@ pub(crate) struct Store {
     pub(crate) strength: Strength,
 }
 
-/// The old value and an operand to the new value.
-pub(crate) type Combination = fn(u64, u64) -> u64;
+/// The old value and the operand to the new value.
+pub(crate) type AtomicFn = fn(u64, u64) -> u64;
 
 pub(crate) struct Atomic {
     pub(crate) space: Space,
     pub(crate) address: Address,
     pub(crate) bytes: u8,
-    /// Where old values go, if anybody wants them.
+    /// Destinations of the old values, if any.
     pub(crate) to: Vec<Register>,
     pub(crate) from: Vec<Register>,
-    /// For `cas`: what is stored if the old value equals the operand.
+    /// For `cas`: the new value if the old one equals the operand.
     pub(crate) swap: Option<Register>,
-    pub(crate) combine: Combination,
+    pub(crate) combine: AtomicFn,
     pub(crate) strength: Strength,
 }
 
-/// What the lanes of a warp do together.
+/// Warp-level collectives: shuffles, votes, matches, reductions.
 pub(crate) enum Warp {
     Shuffle { mode: Shuffle, to: Slot, valid: Option<Slot>, from: Slot, lane: Slot, clamp: Slot },
     Vote(Vote, Register, Flag),
@@ -216,12 +216,12 @@ pub(crate) struct CtaBarrier {
     pub(crate) reduce: Option<Reduce>,
 }
 
-/// What a barrier computes from a predicate of each thread.
+/// A reduction over a predicate of each thread at a barrier.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reduce {
-    pub(crate) what: Reduction,
+    pub(crate) op: Reduction,
     pub(crate) to: Register,
-    pub(crate) of: Flag,
+    pub(crate) predicate: Flag,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -233,55 +233,55 @@ pub(crate) enum Reduction {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fence {
-    /// Orders what the thread did and saw before what it does next.
+    /// `fence.acq_rel` or `fence.sc`: orders accesses before it before those after it.
     Memory,
-    /// Between ordinary accesses and those of asynchronous copies.
+    /// `fence.proxy.async`: between the generic and the asynchronous proxy.
     ProxyAsync,
-    /// Between the initialisation of mbarriers and asynchronous copies.
+    /// `fence.mbarrier_init`.
     MbarrierInit,
 }
 
 /// `cp.async`: 4, 8 or 16 bytes from global to shared memory.
-pub(crate) struct Copy {
+pub(crate) struct CpAsync {
     pub(crate) to: Address,
     pub(crate) from: Address,
     pub(crate) bytes: u32,
-    /// How many of them are read; the rest is zero.
+    /// Bytes that are read; the rest is zero-filled.
     pub(crate) source_bytes: Option<Slot>,
-    /// Lanes that read nothing.
+    /// Lanes whose bytes are all zero-filled.
     pub(crate) ignored: Option<Flag>,
 }
 
-/// Groups of such copies.
+/// `cp.async.commit_group`, `wait_group` and `wait_all`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CopyGroup {
+pub(crate) enum CpAsyncGroup {
     Commit,
-    /// Until at most this many groups are pending.
+    /// Waits until at most this many groups are pending.
     Wait(u32),
     WaitAll,
 }
 
-/// An arrival at an mbarrier when all copies of the thread so far are made.
+/// `cp.async.mbarrier.arrive`: an arrival once all copies of the thread so far have completed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct CopyArrive {
+pub(crate) struct CpAsyncArrive {
     pub(crate) address: Address,
-    /// Whether it counts as one of the arrivals that the mbarrier waits for; else it adds one more.
+    /// `.noinc`: the arrival is one of the expected ones; else it adds one to the pending count.
     pub(crate) counted: bool,
 }
 
-/// `ldmatrix` and `stmatrix`: matrices of 8 x 8 halves.
-pub(crate) struct MoveMatrix {
+/// `ldmatrix` and `stmatrix`: matrices of 8 x 8 elements of 16 bits.
+pub(crate) struct LdStMatrix {
     pub(crate) load: bool,
     pub(crate) transposed: bool,
     /// One for each matrix.
     pub(crate) registers: Vec<Slot>,
-    /// Of a row in each lane.
+    /// The address of a row in each lane.
     pub(crate) address: Address,
 }
 
-/// What is multiplied.
+/// The type of a multiplicand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Factor {
+pub(crate) enum Multiplicand {
     F16,
     Bf16,
     Tf32,
@@ -289,7 +289,7 @@ pub(crate) enum Factor {
     U8,
 }
 
-impl Factor {
+impl Multiplicand {
     pub(crate) fn bytes(self) -> usize {
         match self {
             Self::F16 | Self::Bf16 => 2,
@@ -298,15 +298,15 @@ impl Factor {
         }
     }
 
-    /// Whether sums are integers.
+    /// Returns whether accumulators are integers.
     pub(crate) fn is_integer(self) -> bool {
         matches!(self, Self::S8 | Self::U8)
     }
 }
 
-/// What products are added up in.
+/// The type of the accumulator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sum {
+pub(crate) enum Accumulator {
     F32,
     F16,
     S32 { saturate: bool },
@@ -319,11 +319,11 @@ pub(crate) struct Mma {
     pub(crate) a: Vec<Slot>,
     pub(crate) b: Vec<Slot>,
     pub(crate) c: Vec<Slot>,
-    pub(crate) factors: (Factor, Factor),
-    pub(crate) sum: Sum,
+    pub(crate) multiplicands: (Multiplicand, Multiplicand),
+    pub(crate) accumulator: Accumulator,
 }
 
-/// A barrier in shared memory.
+/// An instruction on an mbarrier.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mbarrier {
     pub(crate) space: Space,
@@ -333,35 +333,35 @@ pub(crate) struct Mbarrier {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum MbarrierOp {
-    /// For so many arrivals a phase.
+    /// Initialises with an expected count of arrivals.
     Init(Slot),
     Invalidate,
-    /// More bytes will come in this phase.
-    Expect(Slot),
-    /// Bytes have come.
-    Complete(Slot),
+    /// Increases the tx-count of the phase.
+    ExpectTx(Slot),
+    /// Decreases the tx-count.
+    CompleteTx(Slot),
     Arrive(Arrive),
     Wait(Wait),
 }
 
-/// Arrivals, and bytes that come besides.
+/// An arrival, perhaps with an expect-tx.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrive {
-    /// Where the phase goes.
+    /// The destination of the phase's state.
     pub(crate) state: Option<Slot>,
     pub(crate) count: Option<Slot>,
     pub(crate) bytes: Option<Slot>,
-    /// Whether later phases need fewer arrivals.
+    /// `arrive_drop`: later phases expect fewer arrivals.
     pub(crate) drop: bool,
     pub(crate) release: bool,
 }
 
-/// A question whether a phase is complete.
+/// `mbarrier.test_wait` and `try_wait`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wait {
     pub(crate) to: Slot,
     pub(crate) phase: Phase,
-    /// Whether it may take as long as it takes.
+    /// `try_wait`: may suspend the thread.
     pub(crate) suspend: bool,
     pub(crate) acquire: bool,
 }
@@ -375,39 +375,39 @@ pub(crate) enum Phase {
 
 /// A bulk copy.
 pub(crate) struct Bulk {
-    pub(crate) to: BulkMemory,
-    pub(crate) from: BulkMemory,
-    pub(crate) what: BulkWhat,
-    pub(crate) end: BulkEnd,
-    /// Whether it adds; for bytes, numbers of which type.
+    pub(crate) to: BulkSpace,
+    pub(crate) from: BulkSpace,
+    pub(crate) shape: BulkShape,
+    pub(crate) completion: BulkCompletion,
+    /// `cp.reduce.async.bulk.add`; with the element type for linear copies.
     pub(crate) add: Option<Option<Element>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BulkMemory {
+pub(crate) enum BulkSpace {
     Global,
     Shared,
 }
 
-pub(crate) enum BulkWhat {
-    /// A box of a tensor.
+pub(crate) enum BulkShape {
+    /// A box of a tensor, by its tensor map.
     Tensor {
         map: Slot,
         coordinates: Vec<Slot>,
         shared: Address,
     },
-    Bytes {
+    Linear {
         to: Address,
         from: Address,
         bytes: Slot,
     },
 }
 
-/// How the end of a bulk copy shows.
-pub(crate) enum BulkEnd {
-    /// By bytes that an mbarrier counts, perhaps in several CTAs.
+/// The completion mechanism of a bulk copy.
+pub(crate) enum BulkCompletion {
+    /// The tx-count of an mbarrier, with a CTA mask for multicast.
     Mbarrier { address: Address, mask: Option<Slot> },
-    /// In the groups of the thread.
+    /// The bulk groups of the thread.
     Group,
 }
 
@@ -422,20 +422,20 @@ pub(crate) struct Wgmma {
     pub(crate) n: usize,
     pub(crate) k: usize,
     pub(crate) to: Vec<Slot>,
-    pub(crate) left: Left,
-    pub(crate) right: Slot,
-    /// Whether sums are added to; else they are replaced.
+    pub(crate) a: OperandA,
+    pub(crate) b: Slot,
+    /// `scale-d`: adds to the accumulators; else replaces them.
     pub(crate) add: Flag,
     pub(crate) scales: [f32; 2],
-    /// Whether a factor's rows, instead of its columns, are next to each other.
+    /// `imm-trans-a` and `imm-trans-b`: the M or N dimension is contiguous, not K.
     pub(crate) transposed: [bool; 2],
-    pub(crate) factors: (Factor, Factor),
-    pub(crate) sum: Sum,
+    pub(crate) multiplicands: (Multiplicand, Multiplicand),
+    pub(crate) accumulator: Accumulator,
 }
 
-/// Where the first factor is.
-pub(crate) enum Left {
-    /// A descriptor.
+/// The A operand.
+pub(crate) enum OperandA {
+    /// A matrix descriptor.
     Shared(Slot),
     Registers(Vec<Slot>),
 }

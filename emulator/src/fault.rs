@@ -1,8 +1,8 @@
-//! What can be wrong with a kernel, and where.
+//! Faults of kernels, and their locations in the source.
 
 use std::fmt;
 
-use crate::parse::{Places, Position};
+use crate::parse::{LineTable, Position};
 
 /// The kind of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,21 +17,21 @@ pub enum FaultKind {
     Uninitialised,
     /// Two accesses of one CTA or cluster, at least one of them a write, that nothing orders.
     Race,
-    /// A plain write of one CTA where another one reads or writes, within a launch.
+    /// A weak write of one CTA where another one reads or writes, within a launch.
     CrossCtaRace,
     /// A write that an asynchronous copy or `wgmma` reads without a proxy fence in between.
     MissingProxyFence,
     /// Nothing can go on.
     Deadlock,
-    /// An instruction for the whole warp that some of its threads never reach.
+    /// A warp-level instruction that some of its threads never reach.
     DivergentCollective,
-    /// A barrier used as none may be.
+    /// A barrier used against the rules of the PTX ISA.
     BarrierMisuse,
     /// Operands that an instruction does not allow.
     BadInstruction,
-    /// What this crate does not know.
+    /// A feature that this crate does not implement.
     Unsupported,
-    /// A thread that ends while its copies still need its shared memory.
+    /// A thread that exits while its copies still need its shared memory.
     ExitWhilePending,
     /// `assert` failed, or `trap` was reached.
     Assertion,
@@ -41,16 +41,16 @@ pub enum FaultKind {
 
 /// A line of the source that was compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// The file, as the compiler was told.
+pub struct SourceLocation {
+    /// The file, as named to the compiler.
     pub file: String,
     /// The line in it.
     pub line: u32,
-    /// For the body of an inlined function: where it was called.
-    pub called_at: Option<Box<Place>>,
+    /// For the body of an inlined function: the location of its call.
+    pub called_at: Option<Box<SourceLocation>>,
 }
 
-impl Place {
+impl SourceLocation {
     /// The line that is not part of an inlined function.
     #[must_use]
     pub fn outermost(&self) -> &Self {
@@ -58,7 +58,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SourceLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.called_at {
             Some(caller) => write!(f, "{caller} in {}:{}", self.file, self.line),
@@ -67,30 +67,30 @@ impl fmt::Display for Place {
     }
 }
 
-/// An access, a wait, or whatever else a thread was at.
+/// An access, a wait, or another action of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Event {
     /// The CTA within the grid.
     pub cta: Option<[u32; 3]>,
     /// The thread within the CTA.
     pub thread: Option<[u32; 3]>,
-    /// What it did.
-    pub what: String,
+    /// The action, in words.
+    pub message: String,
     /// The line of the source.
-    pub place: Option<Place>,
+    pub location: Option<SourceLocation>,
 }
 
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.what)?;
+        f.write_str(&self.message)?;
         if let Some([x, y, z]) = self.thread {
             write!(f, " by thread ({x}, {y}, {z})")?;
         }
         if let Some([x, y, z]) = self.cta {
             write!(f, " of CTA ({x}, {y}, {z})")?;
         }
-        match &self.place {
-            Some(place) => write!(f, " at {place}"),
+        match &self.location {
+            Some(location) => write!(f, " at {location}"),
             None => Ok(()),
         }
     }
@@ -100,13 +100,13 @@ impl fmt::Display for Event {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{kernel}`: {kind}: {event}{}", Others(.others))]
 pub struct Fault {
-    /// What went wrong.
+    /// The rule that was broken.
     pub kind: FaultKind,
     /// The name of the kernel.
     pub kernel: String,
-    /// Where it was seen.
+    /// The event at which it was detected.
     pub event: Event,
-    /// The other side of a race, or who else waits.
+    /// The other access of a race, or other waiting threads.
     pub others: Vec<Event>,
 }
 
@@ -144,7 +144,7 @@ impl Fault {
     /// The line of the source, outside of inlined functions.
     #[must_use]
     pub fn line(&self) -> Option<u32> {
-        self.event.place.as_ref().map(|it| it.outermost().line)
+        self.event.location.as_ref().map(|it| it.outermost().line)
     }
 }
 
@@ -156,18 +156,18 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    pub(crate) fn new(places: &Places<'_>) -> Self {
-        let files = places.files.iter().map(|(n, name)| (*n, (*name).to_owned())).collect();
-        Self { files, lines: places.lines.clone() }
+    pub(crate) fn new(line_table: &LineTable<'_>) -> Self {
+        let files = line_table.files.iter().map(|(n, name)| (*n, (*name).to_owned())).collect();
+        Self { files, lines: line_table.lines.clone() }
     }
 
-    /// The place with an index; none for code without a line.
-    pub(crate) fn place(&self, index: u32) -> Option<Place> {
+    /// Returns the location with an index; none for code without a line.
+    pub(crate) fn location(&self, index: u32) -> Option<SourceLocation> {
         let (position, call) = self.lines[index as usize];
         self.resolve(position, call, 0)
     }
 
-    fn resolve(&self, at: Position, call: Option<Position>, depth: u32) -> Option<Place> {
+    fn resolve(&self, at: Position, call: Option<Position>, depth: u32) -> Option<SourceLocation> {
         let (file, line, _) = at;
         let name = &self.files.iter().find(|(n, _)| *n == file)?.1;
         // A call inside of an inlined function has a line of its own, with its own caller.
@@ -176,14 +176,14 @@ impl Source {
             self.resolve(call, next, depth + 1)
         });
         let line = u32::try_from(line).unwrap_or(u32::MAX);
-        Some(Place { file: name.clone(), line, called_at: outer.map(Box::new) })
+        Some(SourceLocation { file: name.clone(), line, called_at: outer.map(Box::new) })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::Source;
-    use crate::parse::Places;
+    use crate::parse::LineTable;
 
     #[test]
     fn places_lead_back_through_all_inlined_calls() {
@@ -193,10 +193,10 @@ mod tests {
             ((2, 20, 5), Some((1, 10, 7))),
             ((3, 1, 1), None),
         ];
-        let source = Source::new(&Places { files: vec![(1, "a.cu"), (2, "b.cuh")], lines });
-        let place = source.place(1).unwrap();
-        assert_eq!(place.to_string(), "a.cu:10 in b.cuh:20 in b.cuh:30");
-        assert_eq!((place.outermost().line, source.place(0)), (10, None));
-        assert_eq!(source.place(3), None, "a file that is not listed");
+        let source = Source::new(&LineTable { files: vec![(1, "a.cu"), (2, "b.cuh")], lines });
+        let location = source.location(1).unwrap();
+        assert_eq!(location.to_string(), "a.cu:10 in b.cuh:20 in b.cuh:30");
+        assert_eq!((location.outermost().line, source.location(0)), (10, None));
+        assert_eq!(source.location(3), None, "a file that is not listed");
     }
 }

@@ -1,4 +1,4 @@
-//! Modules and their kernels: the way in.
+//! Modules and their kernels: the entry points of this crate.
 
 use crate::code::Inst;
 use crate::decode::{Layout, Linked, link};
@@ -11,7 +11,7 @@ use crate::registers::Registers;
 use crate::report::Report;
 use std::sync::Arc;
 
-/// A parsed module: everything a PTX text defines.
+/// A parsed module.
 pub struct Module {
     version: String,
     target: String,
@@ -26,8 +26,10 @@ impl Module {
     pub fn parse(ptx: &str) -> Result<Self, ParseError> {
         let tree = parse(ptx)?;
         let layout = Layout::new(&tree);
-        let shared =
-            Arc::new(Common { source: Source::new(&tree.places), variables: layout.bytes.clone() });
+        let shared = Arc::new(Common {
+            source: Source::new(&tree.line_table),
+            variables: layout.bytes.clone(),
+        });
         let mut kernels = Vec::new();
         for (n, function) in tree.functions.iter().enumerate() {
             if function.is_kernel && function.body.is_some() {
@@ -68,7 +70,7 @@ impl Module {
     }
 }
 
-/// What the kernels of a module share.
+/// The data that kernels of a module share.
 pub(crate) struct Common {
     pub(crate) source: Source,
     /// Initial values of the module's variables.
@@ -133,9 +135,9 @@ impl Kernel {
         &self.linked.code
     }
 
-    /// Registers with constants in place, and zeros elsewhere.
+    /// Returns registers with constants in place, and zeros elsewhere.
     pub(crate) fn registers(&self) -> Registers {
-        let rows = &self.linked.rows;
+        let rows = &self.linked.registers;
         let mut registers = Registers {
             predicates: vec![0; rows.n_predicates as usize],
             words: vec![[0; 32]; rows.n_words as usize],

@@ -1,4 +1,4 @@
-//! What a launch says: how many threads, with which arguments, watched how.
+//! Launches: grid, arguments, and options of the emulator.
 
 use crate::kernel::Kernel;
 use crate::memory::{Buffer, Memory};
@@ -7,18 +7,18 @@ use crate::tensor_map::TensorMap;
 /// The shape of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Launch {
-    /// CTAs in each direction.
+    /// CTAs in each dimension.
     pub grid: [u32; 3],
-    /// Threads of a CTA in each direction.
+    /// Threads of a CTA in each dimension.
     pub block: [u32; 3],
-    /// CTAs of a cluster in each direction; `None` for what the kernel says, or one.
+    /// CTAs of a cluster in each dimension; `None` for the kernel's own, or one.
     pub cluster: Option<[u32; 3]>,
-    /// Shared memory besides what the kernel declares.
+    /// Shared memory in addition to the kernel's static one.
     pub dynamic_shared_bytes: u32,
 }
 
 impl Launch {
-    /// A launch in one direction.
+    /// Returns a launch in one dimension.
     #[must_use]
     pub fn linear(grid: u32, block: u32) -> Self {
         Self { grid: [grid, 1, 1], block: [block, 1, 1], cluster: None, dynamic_shared_bytes: 0 }
@@ -60,15 +60,15 @@ impl From<TensorMap> for Argument {
     }
 }
 
-/// When asynchronous copies happen, within what their waits allow.
+/// The time at which asynchronous copies complete, within what their waits allow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Completion {
-    /// As soon as they are issued.
+    /// Copies complete as soon as they are issued.
     #[default]
     Eager,
-    /// Only when somebody waits for them.
+    /// Copies complete only at a wait for them.
     Late,
-    /// Any time in between, by a seed.
+    /// Copies complete at random times in between, by a seed.
     Random(u64),
 }
 
@@ -84,16 +84,16 @@ pub enum Order {
     Random(u64),
 }
 
-/// How a kernel is run, and what is watched.
+/// Options of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// When asynchronous copies happen.
+    /// The time at which asynchronous copies complete.
     pub completion: Completion,
-    /// Which warp runs next.
+    /// The order in which warps run.
     pub order: Order,
-    /// Whether to look for races and for uninitialised shared memory.
+    /// Detects races and reads of uninitialised shared memory.
     pub check: bool,
-    /// Whether to count, for each line, what accesses cost.
+    /// Counts the costs of accesses, for each line.
     pub profile: bool,
     /// Instructions of warps, after which a kernel is taken to hang.
     pub instruction_limit: u64,
@@ -120,7 +120,7 @@ const MAX_SHARED: u32 = 227 * 1024;
 /// CTAs of a cluster, at most: 16 where a kernel asks for more than the portable 8.
 const MAX_CLUSTER: u32 = 16;
 
-/// Why a launch can't begin.
+/// Returns the reason why a launch can't begin, if there is one.
 pub(crate) fn refuse(kernel: &Kernel, launch: &Launch) -> Option<String> {
     let product = |it: [u32; 3]| it.iter().try_fold(1u32, |all, it| all.checked_mul(*it));
     let (Some(n_ctas), Some(n_threads)) = (product(launch.grid), product(launch.block)) else {

@@ -1,5 +1,5 @@
-//! The judge of generated CUDA: runs the PTX that NVRTC prints on any machine, with exact semantics,
-//! and reports races and faults by the line of the source.
+//! The judge of generated CUDA: runs the PTX that NVRTC prints on any machine, with exact
+//! semantics, and reports races and faults by the line of the source.
 //!
 //! ```
 //! use tvmtune_emulator::{Launch, Memory, Module, Options};
@@ -33,7 +33,7 @@
 //!     .unwrap_err();
 //! assert_eq!(
 //!     fault.to_string(),
-//!     "`double_it`: out of bounds: read of 4 bytes at `x`+8 of 8 by thread (2, 0, 0) of CTA (0, 0, 0)"
+//! "`double_it`: out of bounds: read of 4 bytes at `x`+8 of 8 by thread (2, 0, 0) of CTA (0, 0, 0)"
 //! );
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -56,7 +56,7 @@ mod report;
 mod space;
 mod tensor_map;
 
-pub use fault::{Event, Fault, FaultKind, Place};
+pub use fault::{Event, Fault, FaultKind, SourceLocation};
 pub use kernel::{Kernel, Module};
 pub use launch::{Argument, Completion, Launch, Options, Order};
 pub use memory::{Buffer, Memory};

@@ -5,7 +5,7 @@ use crate::space::BUFFER_WINDOW;
 /// Every buffer begins at a multiple of this, like allocations of the driver.
 const ALIGN: u64 = 256;
 
-/// Nobody's bytes after each buffer.
+/// Unmapped bytes after each buffer.
 const GUARD: u64 = 1 << 16;
 
 /// A buffer of a [`Memory`].
@@ -19,7 +19,7 @@ pub(crate) struct Allocation {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Global memory: what kernels read and write, and what stays between launches.
+/// Global memory of a device, which outlives launches.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     pub(crate) allocations: Vec<Allocation>,
@@ -41,24 +41,24 @@ impl Memory {
         Buffer(self.allocations.len() - 1)
     }
 
-    /// What a buffer holds.
+    /// Returns the bytes of a buffer.
     #[must_use]
     pub fn bytes(&self, buffer: Buffer) -> &[u8] {
         &self.allocations[buffer.0].bytes
     }
 
-    /// What a buffer holds, to be changed between launches.
+    /// Returns the bytes of a buffer, to be changed between launches.
     pub fn bytes_mut(&mut self, buffer: Buffer) -> &mut [u8] {
         &mut self.allocations[buffer.0].bytes
     }
 
-    /// The device address of a buffer.
+    /// Returns the device address of a buffer.
     #[must_use]
     pub fn address(&self, buffer: Buffer) -> u64 {
         self.allocations[buffer.0].base
     }
 
-    /// The buffer that begins at or before an address.
+    /// Returns the buffer that begins at or before an address.
     pub(crate) fn before(&self, address: u64) -> Option<usize> {
         self.allocations.partition_point(|it| it.base <= address).checked_sub(1)
     }

@@ -3,7 +3,7 @@
 
 use half::{bf16, f16};
 
-/// How an inexact result becomes a number of its type.
+/// Rounding of an inexact result to its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rounding {
     /// To nearest, ties to even.
@@ -29,8 +29,8 @@ pub(crate) fn fma_fast(a: f32, b: f32, c: f32) -> f64 {
     f64::from(a) * f64::from(b) + f64::from(c)
 }
 
-/// Whether rounding the sum of [`fma_fast`] once more may not give the fused result: it is halfway
-/// between two floats, or among the subnormal ones. Zeros are exact.
+/// Returns whether rounding the sum of [`fma_fast`] once more may not give the fused result: it is
+/// halfway between two floats, or among the subnormal ones. Zeros are exact.
 #[inline(always)]
 pub(crate) fn fma_in_doubt(sum: f64) -> bool {
     let bits = sum.to_bits();

@@ -12,6 +12,11 @@ pub(crate) const LANES: usize = 32;
 /// All lanes of a warp.
 pub(crate) const FULL: u32 = u32::MAX;
 
+/// Returns the first lane of a non-empty mask.
+pub(crate) fn first_lane(mask: u32) -> usize {
+    mask.trailing_zeros() as usize
+}
+
 /// The numbers of the lanes in a mask.
 pub(crate) fn lanes(mask: u32) -> impl Iterator<Item = usize> {
     let mut left = mask;
@@ -22,7 +27,7 @@ pub(crate) fn lanes(mask: u32) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Which file a register lives in.
+/// The register file of a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Class {
     /// One bit for each lane.
@@ -73,7 +78,7 @@ impl Registers {
 
 /// A type that the lanes of a row can be read as.
 pub(crate) trait Lane: Copy + 'static {
-    /// What the row holds.
+    /// The bits of a lane.
     type Raw: Copy + Default;
     /// The file of such rows.
     const CLASS: Class;
@@ -155,15 +160,15 @@ lane!(u64, u64, Double, doubles, |it| it, |it| it);
 lane!(i64, u64, Double, doubles, |it| it as i64, |it| it as u64);
 lane!(f64, u64, Double, doubles, f64::from_bits, f64::to_bits);
 
-/// What one instruction does in each lane alone: the lanes it is for, and the rows it works on,
+/// A lane-wise instruction: a function of the active lanes and the rows of its operands,
 /// the destination first.
-pub(crate) type Rows = Box<dyn Fn(&mut Registers, u32, &[Slot; 5]) + Send + Sync>;
+pub(crate) type Lanewise = Box<dyn Fn(&mut Registers, u32, &[Slot; 5]) + Send + Sync>;
 
 /// The lanes for which something holds of two rows.
 pub(crate) type Relation = Box<dyn Fn(&Registers, Slot, Slot) -> u32 + Send + Sync>;
 
 /// One operand to one result.
-pub(crate) fn unary<A: Lane, R: Lane>(f: impl Fn(A) -> R + Send + Sync + 'static) -> Rows {
+pub(crate) fn unary<A: Lane, R: Lane>(f: impl Fn(A) -> R + Send + Sync + 'static) -> Lanewise {
     Box::new(move |registers, mask, slots| {
         let a = A::row(registers, slots[1]);
         let mut out = [R::Raw::default(); LANES];
@@ -177,7 +182,7 @@ pub(crate) fn unary<A: Lane, R: Lane>(f: impl Fn(A) -> R + Send + Sync + 'static
 /// Two operands to one result.
 pub(crate) fn binary<A: Lane, B: Lane, R: Lane>(
     f: impl Fn(A, B) -> R + Send + Sync + 'static,
-) -> Rows {
+) -> Lanewise {
     Box::new(move |registers, mask, slots| {
         let (a, b) = (A::row(registers, slots[1]), B::row(registers, slots[2]));
         let mut out = [R::Raw::default(); LANES];
@@ -191,7 +196,7 @@ pub(crate) fn binary<A: Lane, B: Lane, R: Lane>(
 /// Three operands to one result.
 pub(crate) fn ternary<A: Lane, B: Lane, C: Lane, R: Lane>(
     f: impl Fn(A, B, C) -> R + Send + Sync + 'static,
-) -> Rows {
+) -> Lanewise {
     Box::new(move |registers, mask, slots| {
         let (a, b, c) =
             (A::row(registers, slots[1]), B::row(registers, slots[2]), C::row(registers, slots[3]));
@@ -206,7 +211,7 @@ pub(crate) fn ternary<A: Lane, B: Lane, C: Lane, R: Lane>(
 /// Four operands to one result.
 pub(crate) fn quaternary<A: Lane, B: Lane, C: Lane, D: Lane, R: Lane>(
     f: impl Fn(A, B, C, D) -> R + Send + Sync + 'static,
-) -> Rows {
+) -> Lanewise {
     Box::new(move |registers, mask, slots| {
         let (a, b) = (A::row(registers, slots[1]), B::row(registers, slots[2]));
         let (c, d) = (C::row(registers, slots[3]), D::row(registers, slots[4]));
@@ -219,7 +224,7 @@ pub(crate) fn quaternary<A: Lane, B: Lane, C: Lane, D: Lane, R: Lane>(
 }
 
 /// `b` where the predicate in slot 3 holds, else `c`.
-pub(crate) fn select<A: Lane>() -> Rows {
+pub(crate) fn select<A: Lane>() -> Lanewise {
     Box::new(move |registers, mask, slots| {
         let chosen = registers.predicate(slots[3]);
         let (a, b) = (A::row(registers, slots[1]), A::row(registers, slots[2]));

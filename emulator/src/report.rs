@@ -1,13 +1,13 @@
-//! What a run says besides the results.
+//! The report of a run.
 
-use crate::fault::Place;
+use crate::fault::SourceLocation;
 
-/// What a kernel did.
+/// Statistics of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Instructions of warps.
     pub instructions: u64,
-    /// What accesses to memory cost, line by line, where [`crate::Options::profile`] asked for it.
+    /// Costs of accesses to memory, line by line, if [`crate::Options::profile`] is set.
     pub accesses: Vec<AccessCost>,
 }
 
@@ -27,15 +27,16 @@ pub enum AccessedMemory {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessCost {
     /// The line; none if the kernel has no line information.
-    pub place: Option<Place>,
+    pub location: Option<SourceLocation>,
     /// Of which memory.
     pub memory: AccessedMemory,
-    /// Whether it is written; atomic operations count as writes.
+    /// The accesses are writes; atomic operations count as writes.
     pub write: bool,
     /// Instructions of warps.
     pub requests: u64,
-    /// Wavefronts or sectors that they took.
+    /// Wavefronts or sectors of these accesses.
     pub transactions: u64,
-    /// As many as they would take if lanes accessed words that are next to each other.
+    /// Wavefronts or sectors of the same accesses, if they were coalesced and free of bank
+    /// conflicts.
     pub ideal: u64,
 }

@@ -1,4 +1,6 @@
-//! Where memories lie in the generic address space, as kernels see it.
+//! The generic address space: a window for each state space, as kernels see them.
+
+use crate::code::Space;
 
 /// Shared addresses begin here: hardware keeps the first KiB for itself.
 pub(crate) const SHARED_BASE: u64 = 1024;
@@ -23,3 +25,32 @@ pub(crate) const BUFFER_WINDOW: u64 = 1 << 44;
 
 /// Windows are this large.
 pub(crate) const WINDOW_BYTES: u64 = 1 << 32;
+
+/// Returns the state space of a generic address, and the address in it.
+pub(crate) fn space_of(address: u64) -> (Space, u64) {
+    for (window, space) in [
+        (SHARED_WINDOW, Space::Shared),
+        (LOCAL_WINDOW, Space::Local),
+        (PARAMETER_WINDOW, Space::Parameter),
+    ] {
+        if (window..window + WINDOW_BYTES).contains(&address) {
+            return (space, address - window);
+        }
+    }
+    (Space::Global, address)
+}
+
+/// A region of memory that an address can point into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Region {
+    /// The shared memory of a CTA of the cluster.
+    Shared(usize),
+    /// A buffer.
+    Buffer(usize),
+    /// The variables of the module.
+    Variables,
+    /// Local memory of the warp.
+    Local,
+    /// Parameters of the kernel.
+    Parameters,
+}

@@ -1,8 +1,8 @@
-//! Tensor maps: what the copy engine knows of a tensor in global memory.
+//! Tensor maps (TMA descriptors) of tensors in global memory.
 
 use crate::memory::{Buffer, Memory};
 
-/// How a copy's 16-byte pieces are permuted in shared memory, so that columns are read without
+/// The swizzle of a copy's 16-byte chunks in shared memory, so that columns are read without bank
 /// conflicts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Swizzle {
@@ -18,8 +18,8 @@ pub enum Swizzle {
 }
 
 impl Swizzle {
-    /// Where the byte of an address lies: higher bits of the address are added to those that count
-    /// 16-byte pieces.
+    /// Returns the swizzled address of a byte: higher bits of the address are added to those that
+    /// count 16-byte chunks.
     #[must_use]
     pub fn apply(self, address: u32) -> u32 {
         let mask = match self {
@@ -63,15 +63,15 @@ pub enum Element {
     Bf16,
     /// Single precision.
     F32,
-    /// The same, rounded on its way to shared memory, to the nearest that has 10 bits of mantissa,
-    /// to the even one of two.
+    /// Single precision, rounded on its way to shared memory, to the nearest that has 10 bits of
+    /// mantissa, to the even one of two.
     Tf32,
     /// Double precision.
     F64,
 }
 
 impl Element {
-    /// The element that `CUtensorMapDataType` has under that number, as far as it is known here.
+    /// Returns the element with a number of `CUtensorMapDataType`, if it is known here.
     #[must_use]
     pub fn of_driver(number: u32) -> Option<Self> {
         Some(match number {
@@ -90,7 +90,7 @@ impl Element {
         })
     }
 
-    /// Bytes of one.
+    /// Returns the bytes of an element.
     #[must_use]
     pub fn bytes(self) -> u32 {
         match self {
@@ -104,7 +104,7 @@ impl Element {
 
 /// A tensor and the box that one copy moves; dimensions are listed from the innermost.
 ///
-/// What is outside the tensor reads as zero and is not written.
+/// Elements outside of the tensor read as zero and are not written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorMap {
     /// The buffer, and bytes from its start.
@@ -117,9 +117,9 @@ pub struct TensorMap {
     pub strides: Vec<u64>,
     /// Elements of a box in each dimension.
     pub box_dims: Vec<u32>,
-    /// Of how many elements one is copied, in each dimension.
+    /// Traversal strides: one of so many elements is copied, in each dimension.
     pub element_strides: Vec<u32>,
-    /// How the box lies in shared memory.
+    /// The swizzle of the box in shared memory.
     pub swizzle: Swizzle,
 }
 
@@ -148,7 +148,7 @@ impl TensorMap {
         }
     }
 
-    /// The same with a swizzle.
+    /// Returns this map with a swizzle.
     #[must_use]
     pub fn swizzled(mut self, swizzle: Swizzle) -> Self {
         self.swizzle = swizzle;
@@ -166,7 +166,7 @@ impl TensorMap {
         (0..self.dims.len()).map(|it| self.extent(it)).product::<u32>() * self.element.bytes()
     }
 
-    /// The parts of a box that are inside the tensor, row by row.
+    /// Returns the contiguous pieces of a box that are inside the tensor, row by row.
     pub(crate) fn pieces(&self, at: &[i32]) -> Vec<Piece> {
         let rank = self.dims.len();
         let size = u64::from(self.element.bytes());
@@ -207,7 +207,7 @@ impl TensorMap {
         found
     }
 
-    /// What the driver would refuse.
+    /// Checks the map as the driver does.
     pub(crate) fn check(&self, memory: &Memory) -> Result<(), String> {
         let rank = self.dims.len();
         let lengths = [self.strides.len() + 1, self.box_dims.len(), self.element_strides.len()];

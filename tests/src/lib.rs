@@ -5,6 +5,7 @@
 pub mod emulate;
 pub mod nvrtc;
 pub mod sandbox;
+pub mod skip;
 
 use tvmtune_ir::dsl::{self, Program};
 use tvmtune_ir::poly::Interval;

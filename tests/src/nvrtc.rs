@@ -1,52 +1,70 @@
 //! NVRTC for tests: the one that the machine has, or one fetched once by pip.
 
+use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
 use tvmtune_runtime::cuda::nvrtc::Nvrtc;
+use tvmtune_runtime::cuda::nvrtc::find::VARIABLE;
+
+use crate::skip;
 
 /// The Python package that carries NVRTC. CUDA 13.0 prints PTX that every driver of CUDA 13 takes.
 const PACKAGE: &str = "nvidia-cuda-nvrtc==13.0.88";
 
-/// Where that package keeps the library.
-const INSIDE: &str = "nvidia/cu13/lib/libnvrtc.so.13";
+/// The library in that package.
+const LIBRARY: &str = "nvidia/cu13/lib/libnvrtc.so.13";
 
-/// NVRTC; `None` where there is none and it can't be fetched, which only a machine that is no CI
-/// may claim. Whoever gets `None` has said so.
+/// Returns NVRTC for a test that can't do without; `None` where there is none, and then the test is
+/// reported as skipped.
 ///
 /// # Panics
 ///
-/// On CI, if there is none.
+/// On CI, where no test may be skipped for lack of NVRTC.
+#[track_caller]
 pub fn nvrtc() -> Option<&'static Nvrtc> {
-    static NVRTC: OnceLock<Option<Nvrtc>> = OnceLock::new();
-    let found = || match Nvrtc::get() {
-        Ok(nvrtc) => Some(nvrtc),
-        Err(_) => NVRTC.get_or_init(fetch).as_ref(),
-    };
-    static FOUND: OnceLock<Option<&'static Nvrtc>> = OnceLock::new();
-    FOUND.get_or_init(found).as_ref().copied()
-}
-
-fn fetch() -> Option<Nvrtc> {
-    let store = target_folder().join(PACKAGE);
-    let library = store.join(INSIDE);
-    let fetched = if library.is_file() { Ok(()) } else { install(&store) };
-    match fetched.and_then(|()| Nvrtc::open(&library).map_err(|it| it.to_string())) {
+    match find() {
         Ok(nvrtc) => Some(nvrtc),
         Err(error) => {
-            assert!(std::env::var_os("CI").is_none(), "{error}");
-            eprintln!("not checked, for want of NVRTC: {error}");
+            assert!(env::var_os("CI").is_none(), "no NVRTC on CI: {error}");
+            skip::report(&format!("no NVRTC: {error}"));
             None
         }
     }
 }
 
-/// Cargo's target folder: the nearest one above this program that cargo marked as its own.
+/// Returns NVRTC for a test that only hands it on to others that may need it.
+pub fn optional() -> Option<&'static Nvrtc> {
+    find().ok()
+}
+
+/// Finds NVRTC: the one that `TVMTUNE_NVRTC` names and no other, or the one that the machine has, or
+/// one fetched by pip.
+fn find() -> Result<&'static Nvrtc, &'static str> {
+    static FETCHED: OnceLock<Result<Nvrtc, String>> = OnceLock::new();
+    let found = Nvrtc::get().or_else(|missing| {
+        let is_named = env::var_os(VARIABLE).is_some_and(|it| !it.is_empty());
+        let fetched = || if is_named { Err(missing.to_string()) } else { fetch() };
+        FETCHED.get_or_init(fetched).as_ref()
+    });
+    found.map_err(String::as_str)
+}
+
+fn fetch() -> Result<Nvrtc, String> {
+    let store = target_folder().join(PACKAGE);
+    let library = store.join(LIBRARY);
+    if !library.is_file() {
+        install(&store)?;
+    }
+    Nvrtc::open(&library).map_err(|it| it.to_string())
+}
+
+/// Returns Cargo's target folder: the nearest one above this program that Cargo marked as its own.
 fn target_folder() -> PathBuf {
-    let program = std::env::current_exe().unwrap_or_default();
+    let program = env::current_exe().unwrap_or_default();
     let marked = program.ancestors().find(|it| it.join("CACHEDIR.TAG").is_file());
-    marked.map_or_else(|| std::env::temp_dir().join("tvmtune"), Path::to_path_buf)
+    marked.map_or_else(|| env::temp_dir().join("tvmtune"), Path::to_path_buf)
 }
 
 /// Installs into a folder beside the final one and renames, so that a broken download is not

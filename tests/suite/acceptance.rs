@@ -6,14 +6,14 @@ use std::process::{Command, Output};
 
 use tvmtune_acceptance::case;
 use tvmtune_acceptance::item::{Goal, Manifest};
-use tvmtune_tests::nvrtc::nvrtc;
+use tvmtune_tests::nvrtc::{self, nvrtc};
 
 fn acceptance(folder: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_acceptance"));
     command.args(arguments).current_dir(folder);
     // No device, whatever this machine has: what one says is for `run` on a machine that has one.
     command.env("CUDA_VISIBLE_DEVICES", "").env("TVMTUNE_CACHE", folder.join("cache"));
-    if let Some(nvrtc) = nvrtc() {
+    if let Some(nvrtc) = nvrtc::optional() {
         command.env("TVMTUNE_NVRTC", nvrtc.path());
     }
     command.output().unwrap()

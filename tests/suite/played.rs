@@ -14,7 +14,7 @@ use tvmtune_acceptance::results::Results;
 use tvmtune_ir::target::gpu::{Arch, GpuTarget};
 use tvmtune_plan::database::{Database, Files, Layer, LayerKind};
 use tvmtune_plan::record::GENERATOR;
-use tvmtune_tests::nvrtc::nvrtc;
+use tvmtune_tests::nvrtc::{self, nvrtc};
 use tvmtune_tests::sandbox::files;
 use tvmtune_tuner::compile::Compiler;
 use tvmtune_tuner::tune::trials as trials_of;
@@ -28,7 +28,7 @@ const TIMED: [(&str, &str); 3] = [
     ("rms_norm_f16", "R = 3, D = 64"),
 ];
 
-/// What the driver plays.
+/// The device of the fake driver.
 fn target() -> GpuTarget {
     GpuTarget::generic(Arch { sm: 90, exact: true })
 }
@@ -39,7 +39,7 @@ fn kernels_run_on_devices_as_applications_launch_them() {
     let folder = tempfile::tempdir().unwrap();
     // The tests of devices once more, where there is one. Its driver knows one capture at a time.
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["devices::", "--test-threads=1"]).env(devices::PLAYED, "yes");
+    command.args(["devices::", "--test-threads=1"]).env(devices::FAKE_DRIVER, "yes");
     command.env("TVMTUNE_NVRTC", nvrtc.path());
     let output = command.env("LD_LIBRARY_PATH", driver(folder.path())).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
@@ -57,7 +57,7 @@ fn made() -> Option<(TempDir, Manifest)> {
     made_of(jobs.collect())
 }
 
-/// The same of any, with PTX, which is what the emulator runs.
+/// Makes a bundle of any jobs, with PTX, which the emulator runs.
 fn made_of(jobs: Vec<Job>) -> Option<(TempDir, Manifest)> {
     let compiler = Compiler::new(nvrtc()?, None);
     let folder = tempfile::tempdir().unwrap();
@@ -79,7 +79,7 @@ fn made_of(jobs: Vec<Job>) -> Option<(TempDir, Manifest)> {
 /// The folder where the driver lies under the name that programs look for.
 pub(crate) fn driver(folder: &Path) -> PathBuf {
     let tests = std::env::current_exe().unwrap();
-    let library = tests.with_file_name("libtvmtune_played_driver.so");
+    let library = tests.with_file_name("libtvmtune_fake_driver.so");
     fs::copy(&library, folder.join("libcuda.so.1")).unwrap();
     folder.to_owned()
 }
@@ -93,7 +93,7 @@ fn run(folder: &Path) -> (Option<i32>, String) {
 fn acceptance(folder: &Path, arguments: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_acceptance"));
     command.args(arguments).arg("--folder").arg(folder).env("LD_LIBRARY_PATH", driver(folder));
-    if let Some(nvrtc) = nvrtc() {
+    if let Some(nvrtc) = nvrtc::optional() {
         command.env("TVMTUNE_NVRTC", nvrtc.path());
     }
     let output = command.output().unwrap();

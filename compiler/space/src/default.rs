@@ -5,10 +5,9 @@
 //! work. Search starts from the same point.
 
 use super::sketch::{Sketch, sketches};
-use tvmtune_cuda::grid;
 use tvmtune_ir::dag::Dag;
 use tvmtune_ir::target::Target;
-use tvmtune_schedule::{Schedule, nest};
+use tvmtune_schedule::Schedule;
 
 /// Returns a schedule that is good with no measurement. Never fails: where no template applies, loops
 /// run as the program wrote them.
@@ -21,8 +20,15 @@ pub fn schedule(dag: &Dag, target: &Target) -> Schedule {
 
 /// Returns whether a device runs a schedule at all: CPUs run any.
 fn can_run(schedule: &Schedule, target: &Target) -> bool {
-    let Target::Gpu(gpu) = target else { return true };
-    let max_bytes = gpu.arch.limits().block_shared_bytes;
-    let grid = grid::place(&nest::lower(schedule));
-    grid.is_ok_and(|it| it.kernels.iter().all(|it| it.shared_bytes <= max_bytes))
+    match target {
+        Target::Cpu(_) => true,
+        #[cfg(feature = "cuda")]
+        Target::Gpu(gpu) => {
+            let max_bytes = gpu.arch.limits().block_shared_bytes;
+            let grid = tvmtune_cuda::grid::place(&tvmtune_schedule::nest::lower(schedule));
+            grid.is_ok_and(|it| it.kernels.iter().all(|it| it.shared_bytes <= max_bytes))
+        }
+        #[cfg(not(feature = "cuda"))]
+        Target::Gpu(_) => schedule.trace.is_empty(),
+    }
 }

@@ -19,7 +19,7 @@ pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
         "sub" if saturate => site.binary(i32::saturating_sub),
         "add" => bits!(site, type_, T => site.binary(|a: T, b: T| a.wrapping_add(b))),
         "sub" => bits!(site, type_, T => site.binary(|a: T, b: T| a.wrapping_sub(b))),
-        // What hardware gives for a division by zero: all bits set, and the dividend.
+        // Hardware returns all bits set for a division by zero, and the dividend for its remainder.
         "div" => integers!(site, type_, T => site.binary(|a: T, b: T| {
             if b == 0 { !0 } else { a.wrapping_div(b) }
         })),

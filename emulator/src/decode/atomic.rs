@@ -5,7 +5,7 @@ use half::{bf16, f16};
 use super::memory::{take_space, take_strength};
 use super::site::Site;
 use super::types::Type;
-use crate::code::{Atomic, Combination, Op, Strength};
+use crate::code::{Atomic, AtomicFn, Op, Strength};
 use crate::number::{self, Half};
 use crate::parse::Result;
 
@@ -48,8 +48,8 @@ pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
     Ok(Op::Atomic(Atomic { space, address, bytes, to, from, swap, combine, strength }))
 }
 
-/// What becomes of the old value and the operand.
-fn combination(site: &Site<'_, '_>, operation: &str, type_: Type) -> Result<Combination> {
+/// Returns the function of the old value and the operand.
+fn combination(site: &Site<'_, '_>, operation: &str, type_: Type) -> Result<AtomicFn> {
     let known: Option<fn(u64, u64) -> u64> = match (operation, type_) {
         ("exch" | "cas", _) => Some(|_, b| b),
         ("and", _) => Some(|a, b| a & b),
@@ -76,7 +76,7 @@ fn combination(site: &Site<'_, '_>, operation: &str, type_: Type) -> Result<Comb
     known.ok_or_else(|| site.error("no such operation on this type"))
 }
 
-fn halves<T: Half>(operation: &str) -> Option<Combination> {
+fn halves<T: Half>(operation: &str) -> Option<AtomicFn> {
     fn each<T: Half>(a: u64, b: u64, f: fn(f32, f32) -> f32) -> u64 {
         let one = |shift: u32| {
             let (a, b) = (T::from_bits((a >> shift) as u16), T::from_bits((b >> shift) as u16));

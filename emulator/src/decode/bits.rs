@@ -2,7 +2,7 @@
 
 use super::site::Site;
 use super::types::{Type, bits, integers};
-use crate::code::{Combine, Logic, Op};
+use crate::code::{BoolOp, Logic, Op};
 use crate::parse::Result;
 use crate::registers::Class;
 
@@ -186,14 +186,14 @@ fn logic(site: &mut Site<'_, '_>) -> Result<Op> {
     let to = site.destination(Class::Predicate, site.operand(0)?)?;
     let mut a = site.flag(&operands[1])?;
     let with = match site.opcode.base {
-        "and" => Combine::And,
-        "or" => Combine::Or,
-        "xor" => Combine::Xor,
+        "and" => BoolOp::And,
+        "or" => BoolOp::Or,
+        "xor" => BoolOp::Xor,
         _ => {
             a.negated = !a.negated;
             return Ok(Op::Logic(Logic::Copy(to, a)));
         }
     };
     let b = site.flag(site.operand(2)?)?;
-    Ok(Op::Logic(Logic::Two(to, with, a, b)))
+    Ok(Op::Logic(Logic::Binary(to, with, a, b)))
 }

@@ -2,7 +2,7 @@
 
 use super::site::Site;
 use super::types::Type;
-use crate::code::{Bulk, BulkEnd, BulkGroup, BulkMemory, BulkWhat, Op};
+use crate::code::{Bulk, BulkCompletion, BulkGroup, BulkShape, BulkSpace, Op};
 use crate::parse::{Operand, Result};
 use crate::registers::Class;
 use crate::tensor_map::Element;
@@ -30,7 +30,7 @@ pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
         site.opcode.clear();
         return Ok(Op::Nop);
     }
-    let memories = [take_memory(site)?, take_memory(site)?];
+    let spaces = [take_space(site)?, take_space(site)?];
     let multicast = site.opcode.take("multicast::cluster");
     let on_mbarrier = site.opcode.take("mbarrier::complete_tx::bytes");
     if !on_mbarrier && !site.opcode.take("bulk_group") {
@@ -44,48 +44,48 @@ pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
     if hinted {
         operands = &operands[..operands.len() - 1];
     }
-    let end = if on_mbarrier {
+    let completion = if on_mbarrier {
         let mask = match multicast {
             true => Some(site.source(Class::Word, operands.last().unwrap_or(&Operand::Sink))?),
             false => None,
         };
         let at = operands.len() - 1 - usize::from(multicast);
-        BulkEnd::Mbarrier { address: site.address(&operands[at])?, mask }
+        BulkCompletion::Mbarrier { address: site.address(&operands[at])?, mask }
     } else {
-        BulkEnd::Group
+        BulkCompletion::Group
     };
-    let [to, from] = memories;
-    let global = if from == BulkMemory::Global { 1 } else { 0 };
-    let what = if tensor {
+    let [to, from] = spaces;
+    let global = if from == BulkSpace::Global { 1 } else { 0 };
+    let shape = if tensor {
         let Some(Operand::Address(map, 0, coordinates)) = operands.get(global) else {
             return Err(site.error("expected a tensor and coordinates"));
         };
         if dimensions.and_then(|it| it[..1].parse().ok()) != Some(coordinates.len()) {
             return Err(site.error("as many coordinates as dimensions are needed"));
         }
-        let mut rows = Vec::new();
+        let mut slots = Vec::new();
         for it in coordinates {
-            rows.push(site.source(Class::Word, it)?);
+            slots.push(site.source(Class::Word, it)?);
         }
         let map = site.source(Class::Double, map)?;
         let shared = site.address(&operands[1 - global])?;
-        BulkWhat::Tensor { map, coordinates: rows, shared }
+        BulkShape::Tensor { map, coordinates: slots, shared }
     } else {
         let (to, from) = (site.address(site.operand(0)?)?, site.address(site.operand(1)?)?);
-        BulkWhat::Bytes { to, from, bytes: site.source(Class::Word, site.operand(2)?)? }
+        BulkShape::Linear { to, from, bytes: site.source(Class::Word, site.operand(2)?)? }
     };
-    Ok(Op::Bulk(Bulk { to, from, what, end, add }))
+    Ok(Op::Bulk(Bulk { to, from, shape, completion, add }))
 }
 
-fn take_memory(site: &mut Site<'_, '_>) -> Result<BulkMemory> {
+fn take_space(site: &mut Site<'_, '_>) -> Result<BulkSpace> {
     match site.opcode.take_any(&["global", "shared::cta", "shared::cluster"]) {
-        Some("global") => Ok(BulkMemory::Global),
-        Some(_) => Ok(BulkMemory::Shared),
+        Some("global") => Ok(BulkSpace::Global),
+        Some(_) => Ok(BulkSpace::Shared),
         None => Err(site.error("no state space")),
     }
 }
 
-/// What is added up; tensors know it themselves.
+/// Takes the type of the addends out; `None` for tensors, whose maps have it.
 fn take_addend(site: &mut Site<'_, '_>, tensor: bool) -> Result<Option<Element>> {
     if !site.opcode.take("add") {
         return Err(site.error("only `.add` is known"));

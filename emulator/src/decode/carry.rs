@@ -5,7 +5,7 @@ use crate::code::Op;
 use crate::parse::Result;
 use crate::registers::{Class, LANES, Registers, Slot};
 
-/// What an instruction adds up: `a + b`, `a - b`, or a half of `a * b` and `c`.
+/// The sum of an instruction: `a + b`, `a - b`, or a half of `a * b` and `c`.
 #[derive(Clone, Copy)]
 enum What {
     Add,
@@ -14,13 +14,13 @@ enum What {
     High,
 }
 
-/// Whether an opcode reads or writes the carry.
+/// Returns whether an opcode reads or writes the carry.
 pub(super) fn is_carried(site: &Site<'_, '_>) -> bool {
     matches!(site.opcode.base, "addc" | "subc" | "madc") || site.opcode.has("cc")
 }
 
 pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
-    let what = match (site.opcode.base, site.opcode.take_any(&["lo", "hi"])) {
+    let message = match (site.opcode.base, site.opcode.take_any(&["lo", "hi"])) {
         ("add" | "addc", None) => What::Add,
         ("sub" | "subc", None) => What::Subtract,
         ("mad" | "madc", Some("lo")) => What::Low,
@@ -37,7 +37,7 @@ pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
     for n in 1..site.operands.len() {
         from.push(site.source(class, site.operand(n)?)?);
     }
-    if from.len() != if matches!(what, What::Add | What::Subtract) { 2 } else { 3 } {
+    if from.len() != if matches!(message, What::Add | What::Subtract) { 2 } else { 3 } {
         return Err(site.error("operands"));
     }
     let rows = Box::new(move |registers: &mut Registers, mask: u32, _: &[Slot; 5]| {
@@ -47,7 +47,7 @@ pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
             let operand = |n: usize| read(registers, class, from[n], lane);
             let all: [u64; 3] =
                 std::array::from_fn(|n| if n < from.len() { operand(n) } else { 0 });
-            let (sum, carried) = one(what, all, before >> lane & 1 == 1, class, signed);
+            let (sum, carried) = one(message, all, before >> lane & 1 == 1, class, signed);
             *value = sum;
             after |= u32::from(carried) << lane;
         }
@@ -59,7 +59,7 @@ pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
             registers.set_predicate(carry, mask, after);
         }
     });
-    Ok(Op::Rows(rows, [0; 5]))
+    Ok(Op::Lanewise(rows, [0; 5]))
 }
 
 fn read(registers: &Registers, class: Class, slot: Slot, lane: usize) -> u64 {
@@ -70,11 +70,11 @@ fn read(registers: &Registers, class: Class, slot: Slot, lane: usize) -> u64 {
 }
 
 /// The result and the carry, or for differences the borrow.
-fn one(what: What, [a, b, c]: [u64; 3], carry: bool, class: Class, signed: bool) -> (u64, bool) {
+fn one(message: What, [a, b, c]: [u64; 3], carry: bool, class: Class, signed: bool) -> (u64, bool) {
     let bits = if class == Class::Double { 64 } else { 32 };
     let mask = u64::MAX >> (64 - bits);
     let carry = u128::from(carry);
-    let (x, y) = match what {
+    let (x, y) = match message {
         What::Add | What::Subtract => (a, b),
         What::Low => (a.wrapping_mul(b) & mask, c),
         What::High if signed => {
@@ -83,7 +83,7 @@ fn one(what: What, [a, b, c]: [u64; 3], carry: bool, class: Class, signed: bool)
         }
         What::High => (((u128::from(a) * u128::from(b)) >> bits) as u64 & mask, c),
     };
-    let sum = match what {
+    let sum = match message {
         What::Subtract => u128::from(x).wrapping_sub(u128::from(y) + carry),
         _ => u128::from(x) + u128::from(y) + carry,
     };

@@ -4,12 +4,12 @@ use half::{bf16, f16};
 
 use super::site::Site;
 use super::types::Type;
-use crate::code::{Combine, Compare, Op};
+use crate::code::{BoolOp, Compare, Op};
 use crate::number::{Half, flush};
 use crate::parse::{Operand, Result};
 use crate::registers::{Class, Pair, Relation, relation, select};
 
-/// What is asked of two numbers.
+/// A comparison operator.
 #[derive(Clone, Copy)]
 struct Test {
     less: bool,
@@ -65,9 +65,9 @@ pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
             let test = Test::parse(name).ok_or_else(|| site.error("no comparison"))?;
             let combine = match site.opcode.take_any(&["and", "or", "xor"]) {
                 None => None,
-                Some("and") => Some(Combine::And),
-                Some("or") => Some(Combine::Or),
-                Some(_) => Some(Combine::Xor),
+                Some("and") => Some(BoolOp::And),
+                Some("or") => Some(BoolOp::Or),
+                Some(_) => Some(BoolOp::Xor),
             };
             let ftz = site.opcode.take("ftz");
             if site.opcode.base == "set" {
@@ -119,7 +119,7 @@ pub(super) fn compare(
     relation: Relation,
     class: Class,
     n: usize,
-    combine: Option<Combine>,
+    combine: Option<BoolOp>,
 ) -> Result<Op> {
     let (to, negated) = match site.operand(0)? {
         Operand::Both(both) => (
@@ -138,7 +138,7 @@ pub(super) fn compare(
 }
 
 /// `set`: the comparison as a number.
-fn set(site: &mut Site<'_, '_>, test: Test, combine: Option<Combine>) -> Result<Op> {
+fn set(site: &mut Site<'_, '_>, test: Test, combine: Option<BoolOp>) -> Result<Op> {
     if combine.is_some() {
         return Err(site.error("combinations are not known"));
     }
@@ -191,7 +191,7 @@ fn choose(site: &mut Site<'_, '_>) -> Result<Op> {
         std::mem::swap(&mut a, &mut b);
     }
     let to = site.destination(class, to)?;
-    Ok(Op::Rows(rows, [to, a, b, by.slot, 0]))
+    Ok(Op::Lanewise(rows, [to, a, b, by.slot, 0]))
 }
 
 /// `slct`: by whether the third operand is negative.

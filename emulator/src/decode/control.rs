@@ -28,7 +28,7 @@ pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
         }
         "call" => {
             site.opcode.take("uni");
-            site.frame.call(site)
+            site.frame.call(site.operands).map_err(|it| site.error(it))
         }
         "ret" => {
             site.opcode.take("uni");
@@ -38,7 +38,7 @@ pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
         "trap" | "brkpt" => Ok(Op::Trap),
         "bar" | "barrier" => barrier(site),
         "fence" | "membar" => fence(site),
-        // Hints, and what only matters where kernels overlap or registers are scarce.
+        // Hints, and action only matters where kernels overlap or registers are scarce.
         _ => {
             site.opcode.clear();
             Ok(Op::Nop)
@@ -56,25 +56,25 @@ fn barrier(site: &mut Site<'_, '_>) -> Result<Op> {
     let in_cluster = site.opcode.take("cluster");
     site.opcode.take("cta");
     let aligned = site.opcode.take("aligned") | bar;
-    let what = site.opcode.take_any(&["sync", "arrive", "wait", "red"]);
+    let action = site.opcode.take_any(&["sync", "arrive", "wait", "red"]);
     if in_cluster {
         site.opcode.take_any(&["release", "relaxed", "acquire"]);
-        return Ok(Op::Barrier(match what {
+        return Ok(Op::Barrier(match action {
             Some("arrive") => Barrier::ClusterArrive { aligned },
             _ => Barrier::ClusterWait { aligned },
         }));
     }
     let (mut reduce, mut operands) = (None, site.operands);
-    if what == Some("red") {
-        let what = match site.opcode.take_any(&["popc", "and", "or"]) {
+    if action == Some("red") {
+        let op = match site.opcode.take_any(&["popc", "and", "or"]) {
             Some("popc") => Reduction::Count,
             Some("and") => Reduction::And,
             _ => Reduction::Or,
         };
         let class = site.take_type()?.class();
         let to = Register { class, slot: site.destination(class, site.operand(0)?)? };
-        let of = operands.last().ok_or_else(|| site.error("an operand is missing"))?;
-        reduce = Some(Reduce { what, to, of: site.flag(of)? });
+        let predicate = operands.last().ok_or_else(|| site.error("an operand is missing"))?;
+        reduce = Some(Reduce { op, to, predicate: site.flag(predicate)? });
         operands = &operands[1..operands.len() - 1];
     }
     let [id, count @ ..] = operands else {
@@ -85,7 +85,7 @@ fn barrier(site: &mut Site<'_, '_>) -> Result<Op> {
         Some(count) => Some(site.source(Class::Word, count)?),
         None => None,
     };
-    let wait = what != Some("arrive");
+    let wait = action != Some("arrive");
     Ok(Op::Barrier(Barrier::Cta(CtaBarrier { id, threads, wait, aligned, reduce })))
 }
 

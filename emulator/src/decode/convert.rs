@@ -9,7 +9,7 @@ use crate::number::{Half, Rounding, flush, integral, saturate, to_f32, to_half, 
 use crate::parse::{Operand, Result};
 use crate::registers::{Class, Pair};
 
-/// What a `cvt` asks for besides its types.
+/// The modifiers of a `cvt`.
 #[derive(Clone, Copy)]
 struct How {
     /// Of results that are floats.

@@ -8,9 +8,9 @@ use crate::number::{
     sum_to_odd, to_f32,
 };
 use crate::parse::Result;
-use crate::registers::{Class, LANES, Lane, Rows};
+use crate::registers::{Class, LANES, Lane, Lanewise};
 
-/// What is done to operands and results besides the operation.
+/// Modifiers of operands and results.
 #[derive(Clone, Copy)]
 struct Finish {
     flush: bool,
@@ -119,7 +119,7 @@ fn single(site: &mut Site<'_, '_>) -> Result<Op> {
 }
 
 /// Fused products, fast where the rounding is beyond doubt in all lanes.
-fn fused(finish: Finish) -> Rows {
+fn fused(finish: Finish) -> Lanewise {
     Box::new(move |registers, mask, slots| {
         let row = |n: usize| f32::row(registers, slots[n]);
         let (a, b, c) = (row(1), row(2), row(3));

@@ -9,7 +9,7 @@ use crate::number::{self, Half, sum_to_odd};
 use crate::parse::Result;
 use crate::registers::{Lane, Pair};
 
-/// What is asked of the results besides.
+/// Modifiers of the results.
 #[derive(Clone, Copy)]
 struct Finish {
     flush: bool,

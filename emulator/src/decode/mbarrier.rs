@@ -4,11 +4,11 @@ use super::memory::take_space;
 use super::site::Site;
 use crate::code::{Arrive, Mbarrier, MbarrierOp, Op, Phase, Register, Wait};
 use crate::parse::{Operand, Result, Special};
-use crate::registers::{Class, Rows, binary};
+use crate::registers::{Class, Lanewise, binary};
 use crate::space::{RANK_SHIFT, SHARED_WINDOW};
 
 pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
-    let what = site
+    let message = site
         .opcode
         .take_any(&[
             "init",
@@ -30,22 +30,22 @@ pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
     let parity = site.opcode.take("parity");
     let space = take_space(site)?;
     site.opcode.take("b64");
-    if no_complete || what == "pending_count" {
+    if no_complete || message == "pending_count" {
         return Err(site.error("this form is not known"));
     }
-    let address_at = usize::from(matches!(what, "test_wait" | "try_wait"))
+    let address_at = usize::from(matches!(message, "test_wait" | "try_wait"))
         + usize::from(
-            matches!(what, "arrive" | "arrive_drop")
+            matches!(message, "arrive" | "arrive_drop")
                 && site.operands.len() > 1
                 && !matches!(site.operands[0], Operand::Address(..)),
         );
     let address = site.address(site.operand(address_at)?)?;
     let mut word = |n: usize| site.source(Class::Word, site.operand(n)?);
-    let op = match what {
+    let op = match message {
         "init" => MbarrierOp::Init(word(1)?),
         "inval" => MbarrierOp::Invalidate,
-        "expect_tx" => MbarrierOp::Expect(word(1)?),
-        "complete_tx" => MbarrierOp::Complete(word(1)?),
+        "expect_tx" => MbarrierOp::ExpectTx(word(1)?),
+        "complete_tx" => MbarrierOp::CompleteTx(word(1)?),
         "arrive" | "arrive_drop" => {
             let operands = site.operands;
             let argument = match operands.get(address_at + 1) {
@@ -61,7 +61,7 @@ pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
                 state,
                 count,
                 bytes,
-                drop: what == "arrive_drop",
+                drop: message == "arrive_drop",
                 release: !relaxed,
             })
         }
@@ -71,7 +71,7 @@ pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
                 true => Phase::Parity(site.source(Class::Word, site.operand(2)?)?),
                 false => Phase::State(site.source(Class::Double, site.operand(2)?)?),
             };
-            MbarrierOp::Wait(Wait { to, phase, suspend: what == "try_wait", acquire: !relaxed })
+            MbarrierOp::Wait(Wait { to, phase, suspend: message == "try_wait", acquire: !relaxed })
         }
     };
     Ok(Op::Mbarrier(Mbarrier { space, address, op }))
@@ -101,9 +101,9 @@ pub(super) fn rank_of_address(site: &mut Site<'_, '_>) -> Result<Op> {
         0 => own,
         other => other - 1,
     };
-    let rows: Rows = match address.class {
+    let rows: Lanewise = match address.class {
         Class::Double => binary(move |a: u64, own: u32| rank(a, own)),
         _ => binary(move |a: u32, own: u32| rank(u64::from(a), own)),
     };
-    Ok(Op::Rows(rows, [to, address.slot, own, 0, 0]))
+    Ok(Op::Lanewise(rows, [to, address.slot, own, 0, 0]))
 }

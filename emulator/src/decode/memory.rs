@@ -58,7 +58,7 @@ fn unpack<'a>(
             registers.write::<u32>(*to, mask, &part);
         }
     });
-    Ok(Op::Rows(rows, [0; 5]))
+    Ok(Op::Lanewise(rows, [0; 5]))
 }
 
 fn pack<'a>(
@@ -84,7 +84,7 @@ fn pack<'a>(
             _ => registers.write::<u32>(to.slot, mask, &values.map(|it| it as u32)),
         }
     });
-    Ok(Op::Rows(rows, [0; 5]))
+    Ok(Op::Lanewise(rows, [0; 5]))
 }
 
 pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::link::Frame;
+use super::frame::Frame;
 use super::types::Type;
 use crate::code::{Address, Flag, Op, Register};
 use crate::number::Rounding;
 use crate::parse::{Operand, ParseError, Result, Special, Statement};
-use crate::registers::{Class, Lane, Rows, Slot, binary, quaternary, ternary, unary};
+use crate::registers::{Class, Lane, Lanewise, Slot, binary, quaternary, ternary, unary};
 
-/// An opcode, taken apart; what is understood is taken out.
+/// An opcode's base and modifiers; decoded modifiers are taken out.
 pub(super) struct Opcode<'a> {
     pub(super) base: &'a str,
     parts: Vec<&'a str>,
@@ -28,7 +28,7 @@ impl<'a> Opcode<'a> {
         found.map(|at| self.parts.remove(at)).is_some()
     }
 
-    /// Takes out whichever of some modifiers comes first.
+    /// Takes out the first of some modifiers.
     pub(super) fn take_any(&mut self, of: &[&'static str]) -> Option<&'static str> {
         let at = self.parts.iter().position(|it| of.contains(it))?;
         let part = self.parts.remove(at);
@@ -41,7 +41,7 @@ impl<'a> Opcode<'a> {
         Some(self.parts.remove(at))
     }
 
-    /// Drops what is left: hints.
+    /// Drops the remaining modifiers, which are hints.
     pub(super) fn clear(&mut self) {
         self.parts.clear();
     }
@@ -57,20 +57,20 @@ impl<'a> Opcode<'a> {
     }
 }
 
-/// Rows of a kernel that no instruction writes: constants, and what the machine sets.
+/// Lanewise of a kernel that no instruction writes: constants, and what the machine sets.
 #[derive(Default)]
-pub(crate) struct Rows0 {
+pub(crate) struct RegisterAllocator {
     pub(crate) constants: BTreeMap<(Class, u64), Slot>,
     pub(crate) specials: BTreeMap<(Special, Class), Slot>,
     carry: Option<Slot>,
-    /// Rows in each file so far.
+    /// Lanewise in each file so far.
     pub(crate) n_predicates: u32,
     pub(crate) n_words: u32,
     pub(crate) n_doubles: u32,
 }
 
-impl Rows0 {
-    pub(crate) fn new_row(&mut self, class: Class) -> Slot {
+impl RegisterAllocator {
+    pub(crate) fn allocate(&mut self, class: Class) -> Slot {
         let count = match class {
             Class::Predicate => &mut self.n_predicates,
             Class::Word => &mut self.n_words,
@@ -81,17 +81,17 @@ impl Rows0 {
     }
 }
 
-/// A statement in its surroundings.
+/// A statement that is decoded, in its function's frame.
 pub(super) struct Site<'s, 'a> {
     pub(super) opcode: Opcode<'a>,
     pub(super) operands: &'s [Operand<'a>],
     pub(super) frame: &'s Frame<'s, 'a>,
-    rows: &'s mut Rows0,
+    rows: &'s mut RegisterAllocator,
     statement: &'s Statement<'a>,
 }
 
 impl<'s, 'a> Site<'s, 'a> {
-    /// Which bytes of a load are used, a bit each, if not all of them.
+    /// Returns the bytes of a load that are used, a bit each, if not all of them.
     pub(super) fn used(&self) -> Option<u32> {
         self.statement.used
     }
@@ -99,14 +99,14 @@ impl<'s, 'a> Site<'s, 'a> {
     pub(super) fn new(
         statement: &'s Statement<'a>,
         frame: &'s Frame<'s, 'a>,
-        rows: &'s mut Rows0,
+        rows: &'s mut RegisterAllocator,
     ) -> Self {
         let opcode = Opcode::new(statement.opcode);
         Self { opcode, operands: &statement.operands, frame, rows, statement }
     }
 
-    pub(super) fn error(&self, what: impl std::fmt::Display) -> ParseError {
-        ParseError::new(self.statement.line, format!("`{}`: {what}", self.statement.opcode))
+    pub(super) fn error(&self, message: impl std::fmt::Display) -> ParseError {
+        ParseError::new(self.statement.line, format!("`{}`: {message}", self.statement.opcode))
     }
 
     /// After decoding: that no modifier was left out.
@@ -151,14 +151,16 @@ impl<'s, 'a> Site<'s, 'a> {
             }
             Operand::Special(special) => return Ok(self.special(*special, class)),
             Operand::Number(value) => *value,
-            Operand::Variable(_) | Operand::Symbol(_) => self.frame.address_of(self, operand)?,
+            Operand::Variable(_) | Operand::Symbol(_) => {
+                self.frame.address_of(operand).map_err(|it| self.error(it))?
+            }
             _ => return Err(self.error(format!("expected a {} operand", name_of(class)))),
         };
         let value = if class == Class::Word { value & 0xFFFF_FFFF } else { value };
         if let Some(slot) = self.rows.constants.get(&(class, value)) {
             return Ok(*slot);
         }
-        let slot = self.rows.new_row(class);
+        let slot = self.rows.allocate(class);
         self.rows.constants.insert((class, value), slot);
         Ok(slot)
     }
@@ -167,7 +169,7 @@ impl<'s, 'a> Site<'s, 'a> {
         if let Some(slot) = self.rows.specials.get(&(special, class)) {
             return *slot;
         }
-        let slot = self.rows.new_row(class);
+        let slot = self.rows.allocate(class);
         self.rows.specials.insert((special, class), slot);
         slot
     }
@@ -177,7 +179,7 @@ impl<'s, 'a> Site<'s, 'a> {
         if let Some(slot) = self.rows.carry {
             return slot;
         }
-        let slot = self.rows.new_row(Class::Predicate);
+        let slot = self.rows.allocate(Class::Predicate);
         self.rows.carry = Some(slot);
         slot
     }
@@ -195,8 +197,8 @@ impl<'s, 'a> Site<'s, 'a> {
     pub(super) fn destination(&mut self, class: Class, operand: &Operand<'a>) -> Result<Slot> {
         match operand {
             Operand::Register(found, slot) if *found == class => Ok(self.frame.slot(class, *slot)),
-            // A row that nobody reads.
-            Operand::Sink => Ok(self.rows.new_row(class)),
+            // A row that is never read.
+            Operand::Sink => Ok(self.rows.allocate(class)),
             _ => Err(self.error(format!("expected a {} destination", name_of(class)))),
         }
     }
@@ -244,8 +246,8 @@ impl<'s, 'a> Site<'s, 'a> {
         }
     }
 
-    /// Rows for a destination and operands of given files.
-    pub(super) fn rows(&mut self, rows: Rows, to: Class, from: &[Class]) -> Result<Op> {
+    /// Lanewise for a destination and operands of given files.
+    pub(super) fn rows(&mut self, rows: Lanewise, to: Class, from: &[Class]) -> Result<Op> {
         if self.operands.len() != from.len() + 1 {
             return Err(self.error(format!("expected {} operands", from.len() + 1)));
         }
@@ -258,7 +260,7 @@ impl<'s, 'a> Site<'s, 'a> {
                 _ => self.source(*class, &operands[n + 1])?,
             };
         }
-        Ok(Op::Rows(rows, slots))
+        Ok(Op::Lanewise(rows, slots))
     }
 
     pub(super) fn unary<A: Lane, R: Lane>(

@@ -74,7 +74,7 @@ impl Type {
         !self.is_half() && !matches!(self, Self::Tf32 | Self::F32 | Self::F64 | Self::Predicate)
     }
 
-    /// Where registers of the type live.
+    /// Returns the register class of the type.
     pub(super) fn class(self) -> Class {
         match self {
             Self::Predicate => Class::Predicate,
@@ -84,7 +84,7 @@ impl Type {
     }
 }
 
-/// The same expression for each integer type: `$t` is the Rust type of the operands.
+/// Expands an expression for each integer type: `$t` is the Rust type of the operands.
 macro_rules! integers {
     ($site:ident, $type:expr, $t:ident => $make:expr) => {
         match $type {
@@ -117,7 +117,7 @@ macro_rules! integers {
     };
 }
 
-/// The same for types without a sign.
+/// Expands an expression for each size of types without a sign.
 macro_rules! bits {
     ($site:ident, $type:expr, $t:ident => $make:expr) => {
         match $type.bytes() {

@@ -1,4 +1,4 @@
-//! What the lanes of a warp do together.
+//! Warp-level collectives: shuffles, votes, matches, reductions.
 
 use super::site::Site;
 use super::types::Type;
@@ -18,7 +18,7 @@ pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
     }
     let last = site.operands.len().saturating_sub(1);
     let members = site.source(Class::Word, site.operand(last)?)?;
-    let what = match site.opcode.base {
+    let op = match site.opcode.base {
         "shfl" => shuffle(site)?,
         "vote" => vote(site)?,
         "match" => matching(site)?,
@@ -29,7 +29,7 @@ pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
             Warp::Elect { leader, to }
         }
     };
-    Ok(Op::Warp(members, what))
+    Ok(Op::Warp(members, op))
 }
 
 /// The first operand: a register, perhaps with a predicate.

@@ -1,47 +1,31 @@
 //! Loads and stores of every space.
 
-use super::step::{Flow, first, window_of};
-use super::warp::{Warp, lanes};
+use super::warp::{Flow, Warp};
 use super::{Machine, Result};
 use crate::code::{Address, Load, Move, Register, Space, Store};
 use crate::fault::{Fault, FaultKind};
-use crate::registers::{Class, LANES, Registers};
-use crate::space::{MODULE_WINDOW, RANK_SHIFT, SHARED_BASE, WINDOW_BYTES};
+use crate::registers::{Class, LANES, Registers, first_lane, lanes};
+use crate::space::{MODULE_WINDOW, RANK_SHIFT, Region, SHARED_BASE, WINDOW_BYTES, space_of};
 
-/// Bytes that an address leads to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Region {
-    /// The shared memory of a CTA of the cluster.
-    Shared(usize),
-    /// A buffer.
-    Buffer(usize),
-    /// The variables of the module.
-    Variables,
-    /// Local memory of the warp.
-    Local,
-    /// Parameters of the kernel.
-    Parameters,
-}
-
-/// Lanes whose addresses lead to one region, and where in it.
+/// Lanes whose addresses point into one region, with their offsets.
 pub(super) struct Located {
     pub(super) region: Region,
     pub(super) mask: u32,
     pub(super) offsets: [u32; LANES],
 }
 
-/// The bytes that lanes want to access.
+/// An access of lanes, before its addresses are resolved.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     pub(super) space: Space,
     pub(super) mask: u32,
     pub(super) bytes: u32,
-    /// What addresses must be a multiple of.
+    /// The alignment of addresses, in bytes.
     pub(super) align: u32,
     pub(super) access: Access,
 }
 
-/// What an access is, for faults and checks.
+/// The kind of an access, for faults and checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     Read,
@@ -60,7 +44,7 @@ impl Access {
 }
 
 impl Machine<'_> {
-    /// The addresses of an access, lane by lane.
+    /// Returns the addresses of an access, lane by lane.
     pub(super) fn addresses(&self, warp: usize, address: Address) -> [u64; LANES] {
         let registers = &self.warps[warp].registers;
         match address.base.class {
@@ -71,7 +55,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Finds the bytes behind the addresses of some lanes, region by region, and checks bounds.
+    /// Resolves the addresses of some lanes, region by region, and checks bounds and alignment.
     pub(super) fn locate(
         &self,
         warp: usize,
@@ -99,8 +83,8 @@ impl Machine<'_> {
                 }
             }
             if !address.is_multiple_of(u64::from(align)) {
-                let what = format!("{} of {align} bytes at {address:#x}", access.name());
-                return Err(self.fault(FaultKind::Misaligned, lane, what));
+                let message = format!("{} of {align} bytes at {address:#x}", access.name());
+                return Err(self.fault(FaultKind::Misaligned, lane, message));
             }
             let located = found.last_mut().expect("a region was found");
             located.mask |= 1 << lane;
@@ -115,7 +99,7 @@ impl Machine<'_> {
         Ok(found)
     }
 
-    /// The region of an address, and the addresses in it.
+    /// Returns the region of an address, and its range of addresses.
     fn region(
         &self,
         warp: usize,
@@ -125,7 +109,7 @@ impl Machine<'_> {
     ) -> Option<(Region, (u64, u64))> {
         let (region, start, end) = match space {
             Space::Generic => {
-                let (space, inside) = window_of(address);
+                let (space, inside) = space_of(address);
                 let (region, (start, end)) = self.region(warp, space, inside, bytes)?;
                 let window = address - inside;
                 return Some((region, (start + window, end + window)));
@@ -157,7 +141,7 @@ impl Machine<'_> {
     fn out_of_bounds(&self, warp: usize, lane: usize, wanted: Wanted, address: u64) -> Box<Fault> {
         let Wanted { space, bytes, access, .. } = wanted;
         let (space, inside) = match space {
-            Space::Generic => window_of(address),
+            Space::Generic => space_of(address),
             _ => (space, address),
         };
         let of = match space {
@@ -176,11 +160,11 @@ impl Machine<'_> {
                 None => format!("at {address:#x}, where no buffer is"),
             },
         };
-        let what = format!("{} of {bytes} bytes {of}", access.name());
-        self.fault(FaultKind::OutOfBounds, lane, what)
+        let message = format!("{} of {bytes} bytes {of}", access.name());
+        self.fault(FaultKind::OutOfBounds, lane, message)
     }
 
-    /// The bytes of a region.
+    /// Returns the bytes of a region.
     pub(super) fn bytes(&self, warp: usize, region: Region) -> &[u8] {
         match region {
             Region::Shared(cta) => &self.ctas[cta].shared,
@@ -206,7 +190,7 @@ impl Machine<'_> {
             &addresses,
         )?;
         for located in &found {
-            self.watch(warp, located, bytes, Access::Read, load.strength)?;
+            self.check_access(warp, located, bytes, Access::Read, load.strength)?;
             let Warp { registers, local, .. } = &mut self.warps[warp];
             let source = match located.region {
                 Region::Shared(cta) => &self.ctas[cta].shared,
@@ -229,7 +213,7 @@ impl Machine<'_> {
             &addresses,
         )?;
         for located in &found {
-            self.watch_store(warp, located, store)?;
+            self.check_store(warp, located, store)?;
             let at = &mut self.warps[warp];
             let target = match located.region {
                 Region::Shared(cta) => &mut self.ctas[cta].shared,
@@ -237,8 +221,8 @@ impl Machine<'_> {
                 Region::Variables => &mut self.variables,
                 Region::Local => &mut at.local,
                 Region::Parameters => {
-                    let what = "a write to a parameter of the kernel";
-                    return Err(self.fault(FaultKind::BadInstruction, first(active), what));
+                    let message = "a write to a parameter of the kernel";
+                    return Err(self.fault(FaultKind::BadInstruction, first_lane(active), message));
                 }
             };
             write_rows(&at.registers, store, located, target);
@@ -274,7 +258,7 @@ fn read_rows(registers: &mut Registers, load: &Load, located: &Located, source: 
             _ => {
                 for lane in lanes(located.mask) {
                     let at = located.offsets[lane] as usize + n * size;
-                    let value = number(&source[at..at + size], load.signed);
+                    let value = zero_or_sign_extend(&source[at..at + size], load.signed);
                     set(registers, *to, lane, value);
                 }
             }
@@ -282,8 +266,8 @@ fn read_rows(registers: &mut Registers, load: &Load, located: &Located, source: 
     }
 }
 
-/// A number in memory, extended to 64 bits.
-pub(super) fn number(bytes: &[u8], signed: bool) -> u64 {
+/// Extends a number in memory to 64 bits.
+pub(super) fn zero_or_sign_extend(bytes: &[u8], signed: bool) -> u64 {
     let mut all = [0; 8];
     all[..bytes.len()].copy_from_slice(bytes);
     let value = u64::from_le_bytes(all);
@@ -299,7 +283,7 @@ pub(super) fn set(registers: &mut Registers, to: Register, lane: usize, value: u
     }
 }
 
-/// One lane of a register.
+/// Returns one lane of a register.
 pub(super) fn get(registers: &Registers, from: Register, lane: usize) -> u64 {
     match from.class {
         Class::Double => registers.doubles[from.slot as usize][lane],

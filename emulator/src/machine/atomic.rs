@@ -1,11 +1,12 @@
 //! Atomic operations: lane after lane.
 
-use super::access::{Access, Region, Wanted, get, number, set};
-use super::step::{Flow, first};
-use super::warp::lanes;
+use super::access::{Access, Wanted, get, set, zero_or_sign_extend};
+use super::warp::Flow;
 use super::{Machine, Result};
 use crate::code::Atomic;
 use crate::fault::FaultKind;
+use crate::registers::{first_lane, lanes};
+use crate::space::Region;
 
 impl Machine<'_> {
     pub(super) fn atomic(&mut self, warp: usize, active: u32, atomic: &Atomic) -> Result<Flow> {
@@ -24,22 +25,25 @@ impl Machine<'_> {
             &addresses,
         )?;
         for located in &found {
-            self.watch(warp, located, bytes, Access::Atomic, atomic.strength)?;
+            self.check_access(warp, located, bytes, Access::Atomic, atomic.strength)?;
             let registers = &mut self.warps[warp].registers;
             let target = match located.region {
                 Region::Shared(cta) => &mut self.ctas[cta].shared,
                 Region::Buffer(n) => &mut self.memory.allocations[n].bytes,
                 Region::Variables => &mut self.variables,
                 _ => {
-                    let what = "an atomic operation on local memory";
-                    return Err(self.fault(FaultKind::BadInstruction, first(active), what));
+                    let message = "an atomic operation on local memory";
+                    return Err(self.fault(FaultKind::BadInstruction, first_lane(active), message));
                 }
             };
             for lane in lanes(located.mask) {
                 for (n, from) in atomic.from.iter().enumerate() {
                     let at = located.offsets[lane] as usize + n * size;
-                    let old = number(&target[at..at + size], false);
-                    let operand = number(&get(registers, *from, lane).to_le_bytes()[..size], false);
+                    let old = zero_or_sign_extend(&target[at..at + size], false);
+                    let operand = zero_or_sign_extend(
+                        &get(registers, *from, lane).to_le_bytes()[..size],
+                        false,
+                    );
                     let new = match atomic.swap {
                         Some(_) if old != operand => old,
                         Some(swap) => get(registers, swap, lane),

@@ -1,26 +1,25 @@
-//! Barriers of a CTA and of a cluster.
+//! `barrier` of a CTA, and `barrier.cluster`.
 
-use super::step::{Flow, first};
-use super::warp::{State, Warp};
+use super::warp::{Flow, State, Warp};
 use super::{Machine, Result};
 use crate::code::{self, Barrier, Reduce, Reduction};
 use crate::fault::FaultKind;
-use crate::race::Release;
-use crate::registers::{Class, LANES, Slot};
+use crate::race::ReleaseClock;
+use crate::registers::{Class, LANES, Slot, first_lane};
 
 /// One of the 16 barriers of a CTA.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CtaBarrier {
     /// Warps, the threads of them that have arrived, and whether they wait.
     arrived: Vec<(usize, u32, bool)>,
-    /// What those who wait will know.
-    released: Release,
-    /// The number of threads that the first one to arrive named.
+    /// The clock that arrivals have released.
+    released: ReleaseClock,
+    /// The number of threads that the first arrival named.
     threads: Option<u32>,
-    /// For how many threads the predicate of a reduction held, and for how many it was given.
-    held: u32,
-    asked: u32,
-    /// Who wants the result.
+    /// Threads whose predicate of a reduction is true, and all threads that gave one.
+    n_true: u32,
+    n_voted: u32,
+    /// Warps and threads that get the result.
     results: Vec<(usize, u32, Reduce)>,
 }
 
@@ -54,11 +53,11 @@ impl Machine<'_> {
 
     fn cta_barrier(&mut self, warp: usize, active: u32, it: &code::CtaBarrier) -> Result<Flow> {
         let code::CtaBarrier { id, threads, wait, reduce, .. } = *it;
-        let (all, lane) = (self.n_threads(), first(active));
+        let (all, lane) = (self.n_threads(), first_lane(active));
         let at = &self.warps[warp];
         let word = |slot: Slot| at.registers.words[slot as usize][lane];
         let (id, threads, cta) = (word(id), threads.map(word), at.cta);
-        let misuse = |what: String| Err(self.fault(FaultKind::BarrierMisuse, lane, what));
+        let misuse = |message: String| Err(self.fault(FaultKind::BarrierMisuse, lane, message));
         if id >= 16 {
             return misuse(format!("barrier {id}; there are 16"));
         }
@@ -75,7 +74,7 @@ impl Machine<'_> {
         if it.n_arrived() + active.count_ones() > threads.unwrap_or(all) {
             return misuse(format!("barrier {id}: more than {} threads arrive", it.expected(all)));
         }
-        let held = reduce.map(|it| (it.of.of(&at.registers) & active).count_ones());
+        let held = reduce.map(|it| (it.predicate.lanes(&at.registers) & active).count_ones());
         let it = &mut self.ctas[cta].barriers[id as usize];
         it.threads = threads;
         it.arrived.push((warp, active, wait));
@@ -83,19 +82,19 @@ impl Machine<'_> {
             race.release(warp, active, &mut it.released);
         }
         if let (Some(reduce), Some(held)) = (reduce, held) {
-            it.held += held;
-            it.asked += active.count_ones();
+            it.n_true += held;
+            it.n_voted += active.count_ones();
             it.results.push((warp, active, reduce));
         }
         if it.n_arrived() < it.expected(all) {
             return Ok(if wait { Flow::Wait(State::Barrier(id)) } else { Flow::Next });
         }
-        self.complete(cta, id);
+        self.complete_barrier(cta, id);
         Ok(Flow::Next)
     }
 
-    /// Everybody is there.
-    fn complete(&mut self, cta: usize, id: u32) {
+    /// Completes a barrier at which all threads have arrived.
+    fn complete_barrier(&mut self, cta: usize, id: u32) {
         let done = std::mem::take(&mut self.ctas[cta].barriers[id as usize]);
         if let Some(race) = &mut self.race {
             let clock = done.released.finish();
@@ -104,10 +103,10 @@ impl Machine<'_> {
             }
         }
         for (warp, mask, reduce) in &done.results {
-            let value = match reduce.what {
-                Reduction::Count => done.held,
-                Reduction::And => u32::from(done.held == done.asked),
-                Reduction::Or => u32::from(done.held > 0),
+            let value = match reduce.op {
+                Reduction::Count => done.n_true,
+                Reduction::And => u32::from(done.n_true == done.n_voted),
+                Reduction::Or => u32::from(done.n_true > 0),
             };
             let registers = &mut self.warps[*warp].registers;
             match reduce.to.class {
@@ -126,19 +125,19 @@ impl Machine<'_> {
 
     fn cluster_arrive(&mut self, warp: usize, active: u32) -> Result<Flow> {
         if (self.cluster_arrived[warp] | self.cluster_passed[warp]) & active != 0 {
-            let what = "a second arrival at the cluster's barrier without a wait in between";
-            return Err(self.fault(FaultKind::BarrierMisuse, first(active), what));
+            let message = "a second arrival at the cluster's barrier without a wait in between";
+            return Err(self.fault(FaultKind::BarrierMisuse, first_lane(active), message));
         }
         self.cluster_arrived[warp] |= active;
         if let Some(race) = &mut self.race {
             race.release(warp, active, &mut self.cluster_released);
         }
-        self.cluster_step();
+        self.open_cluster_barrier();
         Ok(Flow::Next)
     }
 
-    /// Opens the cluster's barrier if all threads that have not ended are there.
-    pub(super) fn cluster_step(&mut self) {
+    /// Completes the cluster barrier if all threads that have not exited have arrived.
+    pub(super) fn open_cluster_barrier(&mut self) {
         let all_there = |(warp, arrived): (&Warp, &u32)| warp.live & !arrived == 0;
         let nobody = self.cluster_arrived.iter().all(|it| *it == 0);
         if nobody || !self.warps.iter().zip(&self.cluster_arrived).all(all_there) {
@@ -164,8 +163,8 @@ impl Machine<'_> {
             return Ok(Flow::Next);
         }
         if active & !(self.cluster_passed[warp] | self.cluster_arrived[warp]) != 0 {
-            let what = "a wait at the cluster's barrier without an arrival";
-            return Err(self.fault(FaultKind::BarrierMisuse, first(active), what));
+            let message = "a wait at the cluster's barrier without an arrival";
+            return Err(self.fault(FaultKind::BarrierMisuse, first_lane(active), message));
         }
         Ok(Flow::Again(State::Cluster))
     }

@@ -1,64 +1,63 @@
-//! Bulk copies, and what waits for them.
+//! Bulk copies (`cp.async.bulk`, TMA) and their completion.
 
-use half::{bf16, f16};
-
-use super::access::{Access, Region, Wanted};
-use super::step::Flow;
-use super::warp::lanes;
+use super::access::{Access, Wanted};
+use super::warp::Flow;
 use super::{Machine, Result};
-use crate::code::{Bulk, BulkEnd, BulkGroup, BulkMemory, BulkWhat, Space};
+use crate::code::{Bulk, BulkCompletion, BulkGroup, BulkShape, BulkSpace, Space};
 use crate::fault::FaultKind;
 use crate::launch::Completion;
 use crate::number::{Rounding, to_tf32};
 use crate::race::{self, Actor};
-use crate::registers::Slot;
-use crate::space::{PARAMETER_WINDOW, SHARED_BASE};
+use crate::registers::{Slot, lanes};
+use crate::space::{PARAMETER_WINDOW, Region, SHARED_BASE};
 use crate::tensor_map::{Element, Piece, Swizzle};
+use half::{bf16, f16};
 
-/// A bulk copy that was issued and not made.
+/// A bulk copy in flight.
 #[derive(Clone, Debug)]
 pub(super) struct Transfer {
-    /// For faults, and for who waits in groups.
+    /// The warp, the lane and the instruction that issued it.
     issued: (usize, usize, usize),
     group: Option<u32>,
     buffer: Region,
-    /// The CTA and the place of the box, or of the bytes, in shared memory.
+    /// The CTA and the offset of the bytes in shared memory.
     shared: (usize, u32),
     bytes: u32,
     pieces: Vec<Piece>,
     swizzle: Swizzle,
-    /// What boxes are made of; `None` for bytes.
+    /// The element of a box; `None` for bytes.
     element: Option<Element>,
-    kind: Kind,
+    direction: Direction,
 }
 
 #[derive(Clone, Debug)]
-enum Kind {
-    /// To shared memory, of several CTAs; at the same place of each an mbarrier is told.
-    In { targets: Vec<usize>, barrier: u32 },
-    /// From shared memory; perhaps added.
-    Out { add: Option<Element> },
-    /// To the shared memory of one other CTA.
-    Across { to: (usize, u32), barrier: (usize, u32) },
+enum Direction {
+    /// To shared memory of one or several CTAs; completes on the mbarrier at the same offset of
+    /// each.
+    GlobalToShared { targets: Vec<usize>, barrier: u32 },
+    /// From shared memory; with an element, adds.
+    SharedToGlobal { add: Option<Element> },
+    /// To shared memory of another CTA of the cluster.
+    SharedToCluster { to: (usize, u32), barrier: (usize, u32) },
 }
 
 impl Machine<'_> {
     pub(super) fn bulk(&mut self, warp: usize, active: u32, bulk: &Bulk) -> Result<Flow> {
         for lane in lanes(active) {
-            let transfer = match &bulk.what {
-                BulkWhat::Tensor { map, coordinates, shared } => {
+            let transfer = match &bulk.shape {
+                BulkShape::Tensor { map, coordinates, shared } => {
                     let shared = self.shared_at(warp, lane, *shared, 0)?;
-                    self.tensor(warp, lane, *map, coordinates, shared)?
+                    self.tensor_transfer(warp, lane, *map, coordinates, shared)?
                 }
-                BulkWhat::Bytes { to, from, bytes } => {
+                BulkShape::Linear { to, from, bytes } => {
                     let bytes = self.warps[warp].registers.words[*bytes as usize][lane];
-                    self.plain(warp, lane, bulk, (*to, *from), bytes)?
+                    self.linear_transfer(warp, lane, bulk, (*to, *from), bytes)?
                 }
             };
-            let transfer = self.ending(warp, lane, bulk, transfer)?;
-            self.watch_transfer(warp, lane, &transfer)?;
+            let transfer = self.set_completion(warp, lane, bulk, transfer)?;
+            self.check_transfer(warp, lane, &transfer)?;
             if self.options.completion == Completion::Eager {
-                self.make(&transfer)?;
+                self.complete(&transfer)?;
             } else {
                 self.transfers.push(transfer);
             }
@@ -66,7 +65,7 @@ impl Machine<'_> {
         Ok(Flow::Next)
     }
 
-    /// The CTA and offset of an address in shared memory.
+    /// Returns the CTA and offset of an address in shared memory.
     fn shared_at(
         &self,
         warp: usize,
@@ -94,8 +93,8 @@ impl Machine<'_> {
         }
     }
 
-    /// A copy of a box, its end left open.
-    fn tensor(
+    /// Returns the copy of a box; its completion is set later.
+    fn tensor_transfer(
         &mut self,
         warp: usize,
         lane: usize,
@@ -110,22 +109,22 @@ impl Machine<'_> {
         let offset = address.wrapping_sub(PARAMETER_WINDOW);
         let found = self.parameters.maps.iter().find(|it| u64::from(it.0) == offset);
         let Some((_, map)) = found else {
-            let what = format!("no tensor map at {address:#x}");
-            return Err(self.fault(FaultKind::BadInstruction, lane, what));
+            let message = format!("no tensor map at {address:#x}");
+            return Err(self.fault(FaultKind::BadInstruction, lane, message));
         };
         if map.dims.len() != at.len() {
-            let what = format!("{} coordinates for a tensor of {}", at.len(), map.dims.len());
-            return Err(self.fault(FaultKind::BadInstruction, lane, what));
+            let message = format!("{} coordinates for a tensor of {}", at.len(), map.dims.len());
+            return Err(self.fault(FaultKind::BadInstruction, lane, message));
         }
         if !(u64::from(shared.1) + SHARED_BASE).is_multiple_of(128) {
-            let what = format!("a box at shared+{}; it must be a multiple of 128", shared.1);
-            return Err(self.fault(FaultKind::Misaligned, lane, what));
+            let message = format!("a box at shared+{}; it must be a multiple of 128", shared.1);
+            return Err(self.fault(FaultKind::Misaligned, lane, message));
         }
         let bytes = map.box_bytes();
         let size = self.ctas[shared.0].shared.len() as u64;
         if u64::from(shared.1) + u64::from(bytes) > size {
-            let what = format!("a box of {bytes} bytes at shared+{} of {size}", shared.1);
-            return Err(self.fault(FaultKind::OutOfBounds, lane, what));
+            let message = format!("a box of {bytes} bytes at shared+{} of {size}", shared.1);
+            return Err(self.fault(FaultKind::OutOfBounds, lane, message));
         }
         Ok(Transfer {
             issued: (warp, lane, self.at.1),
@@ -136,12 +135,12 @@ impl Machine<'_> {
             pieces: map.pieces(&at),
             swizzle: map.swizzle,
             element: Some(map.element),
-            kind: Kind::Out { add: None },
+            direction: Direction::SharedToGlobal { add: None },
         })
     }
 
-    /// A copy of bytes that are next to each other, its end left open.
-    fn plain(
+    /// Returns the copy of contiguous bytes; its completion is set later.
+    fn linear_transfer(
         &mut self,
         warp: usize,
         lane: usize,
@@ -150,23 +149,23 @@ impl Machine<'_> {
         bytes: u32,
     ) -> Result<Transfer> {
         if !bytes.is_multiple_of(16) {
-            let what = format!("a bulk copy of {bytes} bytes; they must be a multiple of 16");
-            return Err(self.fault(FaultKind::Misaligned, lane, what));
+            let message = format!("a bulk copy of {bytes} bytes; they must be a multiple of 16");
+            return Err(self.fault(FaultKind::Misaligned, lane, message));
         }
         let mut buffer = Region::Parameters;
         let mut pieces = Vec::new();
-        let mut kind = Kind::Out { add: None };
+        let mut direction = Direction::SharedToGlobal { add: None };
         let (near, far) = match bulk.to {
-            BulkMemory::Shared => (to, from),
-            BulkMemory::Global => (from, to),
+            BulkSpace::Shared => (to, from),
+            BulkSpace::Global => (from, to),
         };
-        let shared = if bulk.from == BulkMemory::Shared && bulk.to == BulkMemory::Shared {
+        let shared = if bulk.from == BulkSpace::Shared && bulk.to == BulkSpace::Shared {
             let to = self.shared_at(warp, lane, to, bytes)?;
-            kind = Kind::Across { to, barrier: (0, 0) };
+            direction = Direction::SharedToCluster { to, barrier: (0, 0) };
             self.shared_at(warp, lane, from, bytes)?
         } else {
             let addresses = self.addresses(warp, far);
-            let access = if bulk.to == BulkMemory::Global { Access::Write } else { Access::Read };
+            let access = if bulk.to == BulkSpace::Global { Access::Write } else { Access::Read };
             let found = self.locate(
                 warp,
                 Wanted { space: Space::Global, mask: 1 << lane, bytes, align: 16, access },
@@ -180,8 +179,9 @@ impl Machine<'_> {
             self.shared_at(warp, lane, near, bytes)?
         };
         if shared.1 % 16 != 0 {
-            let what = format!("a bulk copy at shared+{}; it must be a multiple of 16", shared.1);
-            return Err(self.fault(FaultKind::Misaligned, lane, what));
+            let message =
+                format!("a bulk copy at shared+{}; it must be a multiple of 16", shared.1);
+            return Err(self.fault(FaultKind::Misaligned, lane, message));
         }
         let issued = (warp, lane, self.at.1);
         let swizzle = Swizzle::None;
@@ -194,31 +194,33 @@ impl Machine<'_> {
             pieces,
             swizzle,
             element: None,
-            kind,
+            direction,
         })
     }
 
-    /// How the copy ends: which mbarriers are told, or which group it is in.
-    fn ending(
+    /// Sets the completion mechanism of a copy: mbarriers, or the thread's group.
+    fn set_completion(
         &mut self,
         warp: usize,
         lane: usize,
         bulk: &Bulk,
         mut transfer: Transfer,
     ) -> Result<Transfer> {
-        match &bulk.end {
-            BulkEnd::Group => {
+        match &bulk.completion {
+            BulkCompletion::Group => {
                 let groups = &mut self.warps[warp].copies.bulk;
                 let group = groups.committed[lane] + 1;
                 groups.last[lane] = group;
                 transfer.group = Some(group);
-                transfer.kind = Kind::Out { add: bulk.add.and_then(|it| it.or(transfer.element)) };
+                transfer.direction = Direction::SharedToGlobal {
+                    add: bulk.add.and_then(|it| it.or(transfer.element)),
+                };
             }
-            BulkEnd::Mbarrier { address, mask } => {
+            BulkCompletion::Mbarrier { address, mask } => {
                 let barrier = self.shared_at(warp, lane, *address, 8)?;
-                if let Kind::Across { to, .. } = transfer.kind {
-                    self.known_to_copies(lane, barrier)?;
-                    transfer.kind = Kind::Across { to, barrier };
+                if let Direction::SharedToCluster { to, .. } = transfer.direction {
+                    self.require_fenced_mbarrier(lane, barrier)?;
+                    transfer.direction = Direction::SharedToCluster { to, barrier };
                     return Ok(transfer);
                 }
                 let mut targets = vec![transfer.shared.0];
@@ -226,57 +228,73 @@ impl Machine<'_> {
                     let mask = self.warps[warp].registers.words[*mask as usize][lane] & 0xFFFF;
                     targets = lanes(mask).collect();
                     if targets.last().is_none_or(|it| *it >= self.ctas.len()) {
-                        let what = format!("a copy to the CTAs {mask:#b} of {}", self.ctas.len());
-                        return Err(self.fault(FaultKind::BadInstruction, lane, what));
+                        let message =
+                            format!("a copy to the CTAs {mask:#b} of {}", self.ctas.len());
+                        return Err(self.fault(FaultKind::BadInstruction, lane, message));
                     }
                 }
                 for cta in &targets {
-                    self.known_to_copies(lane, (*cta, barrier.1))?;
+                    self.require_fenced_mbarrier(lane, (*cta, barrier.1))?;
                 }
-                transfer.kind = Kind::In { targets, barrier: barrier.1 };
+                transfer.direction = Direction::GlobalToShared { targets, barrier: barrier.1 };
             }
         }
         Ok(transfer)
     }
 
-    /// Looks for races of a copy, when it is issued.
-    fn watch_transfer(&mut self, warp: usize, lane: usize, transfer: &Transfer) -> Result<()> {
+    /// Checks a copy for races, when it is issued.
+    fn check_transfer(&mut self, warp: usize, lane: usize, transfer: &Transfer) -> Result<()> {
         if self.race.is_none() {
             return Ok(());
         }
-        match &transfer.kind {
-            Kind::In { targets, barrier } => {
+        match &transfer.direction {
+            Direction::GlobalToShared { targets, barrier } => {
                 for cta in targets {
-                    let (actor, clock) = self.agent_of((*cta, *barrier));
+                    let (actor, clock) = self.mbarrier_agent((*cta, *barrier));
                     let at = (*cta, transfer.shared.1);
-                    self.watch_shared((warp, lane), (actor, clock), true, (at, transfer.bytes))?;
-                    self.watch_global((warp, lane), (actor, clock), false, transfer)?;
+                    self.check_transfer_shared(
+                        (warp, lane),
+                        (actor, clock),
+                        true,
+                        (at, transfer.bytes),
+                    )?;
+                    self.check_transfer_global((warp, lane), (actor, clock), false, transfer)?;
                 }
             }
-            Kind::Out { .. } => {
+            Direction::SharedToGlobal { .. } => {
                 let by = (Actor::Bulk(warp), transfer.group.unwrap_or(0));
-                self.watch_shared((warp, lane), by, false, (transfer.shared, transfer.bytes))?;
-                self.watch_global((warp, lane), by, true, transfer)?;
+                self.check_transfer_shared(
+                    (warp, lane),
+                    by,
+                    false,
+                    (transfer.shared, transfer.bytes),
+                )?;
+                self.check_transfer_global((warp, lane), by, true, transfer)?;
             }
-            Kind::Across { to, barrier } => {
-                let by = self.agent_of(*barrier);
-                self.watch_shared((warp, lane), by, false, (transfer.shared, transfer.bytes))?;
-                self.watch_shared((warp, lane), by, true, (*to, transfer.bytes))?;
+            Direction::SharedToCluster { to, barrier } => {
+                let by = self.mbarrier_agent(*barrier);
+                self.check_transfer_shared(
+                    (warp, lane),
+                    by,
+                    false,
+                    (transfer.shared, transfer.bytes),
+                )?;
+                self.check_transfer_shared((warp, lane), by, true, (*to, transfer.bytes))?;
             }
         }
         Ok(())
     }
 
-    /// Who copies for an mbarrier, and in which phase.
-    fn agent_of(&mut self, (cta, offset): (usize, u32)) -> (Actor, u32) {
-        let count = self.ctas[cta].mbarriers.get_mut(&offset).expect("its existence was checked");
-        let clock = count.phase as u32 + 1;
-        let agent = match (count.agent, &mut self.race) {
+    /// Returns the agent of an mbarrier's copies, and its clock: the phase.
+    fn mbarrier_agent(&mut self, (cta, offset): (usize, u32)) -> (Actor, u32) {
+        let state = self.ctas[cta].mbarriers.get_mut(&offset).expect("its existence was checked");
+        let clock = state.phase as u32 + 1;
+        let agent = match (state.agent, &mut self.race) {
             (Some(agent), _) => agent,
             (None, Some(race)) => {
                 let name = format!("a bulk copy for the mbarrier at shared+{offset}");
                 let agent = race.agent(name);
-                count.agent = Some(agent);
+                state.agent = Some(agent);
                 agent
             }
             (None, None) => 0,
@@ -284,42 +302,43 @@ impl Machine<'_> {
         (Actor::Agent(agent), clock)
     }
 
-    fn watch_shared(
+    fn check_transfer_shared(
         &mut self,
         (warp, lane): (usize, usize),
         (actor, clock): (Actor, u32),
         write: bool,
         ((cta, offset), bytes): ((usize, u32), u32),
     ) -> Result<()> {
-        let (place, number) = (self.place(), self.linear_cta(self.warps[warp].cta));
+        let (location, number) = (self.location(), self.linear_cta(self.warps[warp].cta));
         let Some(race) = &mut self.race else { return Ok(()) };
-        let access = race::Access { actor, clock, write, atomic: false, place, warp, cta: number };
+        let access =
+            race::Access { actor, clock, write, atomic: false, location, warp, cta: number };
         match race.span(cta, access, (1 << lane, None), (offset, bytes)) {
             None => Ok(()),
             Some(conflict) => {
-                let what = if write { "write of a bulk copy" } else { "read of a bulk copy" };
-                Err(self.conflict(Region::Shared(cta), what, &conflict))
+                let message = if write { "write of a bulk copy" } else { "read of a bulk copy" };
+                Err(self.conflict(Region::Shared(cta), message, &conflict))
             }
         }
     }
 
-    fn watch_global(
+    fn check_transfer_global(
         &mut self,
         (warp, lane): (usize, usize),
         (actor, clock): (Actor, u32),
         write: bool,
         transfer: &Transfer,
     ) -> Result<()> {
-        let (place, cta) = (self.place(), self.linear_cta(self.warps[warp].cta));
+        let (location, cta) = (self.location(), self.linear_cta(self.warps[warp].cta));
         let Region::Buffer(buffer) = transfer.buffer else { return Ok(()) };
-        let atomic = matches!(transfer.kind, Kind::Out { add: Some(_) });
-        let access = race::Access { actor, clock, write, atomic, place, warp, cta };
+        let atomic = matches!(transfer.direction, Direction::SharedToGlobal { add: Some(_) });
+        let access = race::Access { actor, clock, write, atomic, location, warp, cta };
         for piece in &transfer.pieces {
             let Some(race) = &mut self.race else { return Ok(()) };
             let (at, bytes) = (piece.global as u32, piece.bytes);
             if let Some(conflict) = race.global_span(buffer, access, 1 << lane, at, bytes) {
-                let what = if write { "write of a bulk copy" } else { "read of a bulk copy" };
-                return Err(self.conflict(transfer.buffer, what, &conflict));
+                let message = if write { "write of a bulk copy" } else { "read of a bulk copy" };
+                return Err(self.conflict(transfer.buffer, message, &conflict));
             }
         }
         Ok(())
@@ -347,7 +366,7 @@ impl Machine<'_> {
             }
         }
         let waited = groups.waited;
-        self.transfer_where(|it| {
+        self.complete_transfers(|it| {
             it.issued.0 == warp
                 && active >> it.issued.1 & 1 == 1
                 && it.group.is_some_and(|group| group <= waited[it.issued.1])
@@ -355,69 +374,69 @@ impl Machine<'_> {
         Ok(Flow::Next)
     }
 
-    /// Makes the copies that are wanted.
-    fn transfer_where(&mut self, mut wanted: impl FnMut(&Transfer) -> bool) -> Result<()> {
+    /// Completes the selected copies.
+    fn complete_transfers(&mut self, mut wanted: impl FnMut(&Transfer) -> bool) -> Result<()> {
         let transfers = std::mem::take(&mut self.transfers);
         let (now, later): (Vec<_>, Vec<_>) = transfers.into_iter().partition(|it| wanted(it));
         self.transfers = later;
-        now.iter().try_for_each(|it| self.make(it))
+        now.iter().try_for_each(|it| self.complete(it))
     }
 
-    /// Makes some copies, by luck.
-    pub(super) fn transfer_some(&mut self) -> Result<()> {
-        let Some(mut luck) = self.luck.take() else { return Ok(()) };
-        let made = self.transfer_where(|_| luck.below(2) == 0);
-        self.luck = Some(luck);
+    /// Makes some copies, by rng.
+    pub(super) fn complete_random_transfers(&mut self) -> Result<()> {
+        let Some(mut rng) = self.completion_rng.take() else { return Ok(()) };
+        let made = self.complete_transfers(|_| rng.below(2) == 0);
+        self.completion_rng = Some(rng);
         made
     }
 
-    /// Makes one copy that is pending; whether there was one.
-    pub(super) fn transfer_one(&mut self) -> Result<bool> {
+    /// Completes one copy in flight; returns whether there was one.
+    pub(super) fn complete_one_transfer(&mut self) -> Result<bool> {
         if self.transfers.is_empty() {
             return Ok(false);
         }
-        let n = self.luck.as_mut().map_or(0, |luck| luck.below(self.transfers.len()));
+        let n = self.completion_rng.as_mut().map_or(0, |rng| rng.below(self.transfers.len()));
         let transfer = self.transfers.remove(n);
-        self.make(&transfer)?;
+        self.complete(&transfer)?;
         Ok(true)
     }
 
-    fn make(&mut self, transfer: &Transfer) -> Result<()> {
+    fn complete(&mut self, transfer: &Transfer) -> Result<()> {
         let (warp, lane, pc) = transfer.issued;
         let ended = |cta: usize| !self.warps.iter().any(|it| it.cta == cta && it.live != 0);
-        let touched = match &transfer.kind {
-            Kind::In { targets, .. } => targets.iter().copied().any(ended),
-            Kind::Across { to, .. } => ended(to.0),
-            Kind::Out { .. } => false,
+        let touched = match &transfer.direction {
+            Direction::GlobalToShared { targets, .. } => targets.iter().copied().any(ended),
+            Direction::SharedToCluster { to, .. } => ended(to.0),
+            Direction::SharedToGlobal { .. } => false,
         };
         if touched && self.options.check {
             self.at = (warp, pc);
             return Err(self.ended(lane, "a bulk copy into"));
         }
-        match &transfer.kind {
-            Kind::In { targets, barrier } => {
-                let bytes = self.box_of(transfer);
+        match &transfer.direction {
+            Direction::GlobalToShared { targets, barrier } => {
+                let bytes = self.read_global(transfer);
                 for cta in targets {
                     let shared = &mut self.ctas[*cta].shared;
                     for (chunk, from) in chunks(transfer).zip(bytes.chunks(16)) {
                         shared[chunk as usize..][..16].copy_from_slice(from);
                     }
-                    self.bytes_came((*cta, *barrier), transfer.bytes);
+                    self.complete_tx((*cta, *barrier), transfer.bytes);
                 }
             }
-            Kind::Out { add } => self.make_out(transfer, *add),
-            Kind::Across { to, barrier } => {
+            Direction::SharedToGlobal { add } => self.write_global(transfer, *add),
+            Direction::SharedToCluster { to, barrier } => {
                 let (from, n) = (transfer.shared.1 as usize, transfer.bytes as usize);
                 let bytes = self.ctas[transfer.shared.0].shared[from..from + n].to_vec();
                 self.ctas[to.0].shared[to.1 as usize..][..n].copy_from_slice(&bytes);
-                self.bytes_came(*barrier, transfer.bytes);
+                self.complete_tx(*barrier, transfer.bytes);
             }
         }
         Ok(())
     }
 
-    /// The bytes of a box in global memory, zeros outside of the tensor.
-    fn box_of(&self, transfer: &Transfer) -> Vec<u8> {
+    /// Reads a box from global memory, with zero fill outside of the tensor.
+    fn read_global(&self, transfer: &Transfer) -> Vec<u8> {
         let mut bytes = vec![0; transfer.bytes as usize];
         let source = self.bytes(0, transfer.buffer);
         for piece in &transfer.pieces {
@@ -434,7 +453,7 @@ impl Machine<'_> {
         bytes
     }
 
-    fn make_out(&mut self, transfer: &Transfer, add: Option<Element>) {
+    fn write_global(&mut self, transfer: &Transfer, add: Option<Element>) {
         let mut bytes = Vec::with_capacity(transfer.bytes as usize);
         for chunk in chunks(transfer) {
             bytes.extend(&self.ctas[transfer.shared.0].shared[chunk as usize..][..16]);
@@ -459,7 +478,7 @@ impl Machine<'_> {
     }
 }
 
-/// The offsets in shared memory of the 16-byte pieces of a box.
+/// Returns the offsets in shared memory of the 16-byte chunks of a box.
 fn chunks(transfer: &Transfer) -> impl Iterator<Item = u32> {
     let (start, swizzle) = (transfer.shared.1 + SHARED_BASE as u32, transfer.swizzle);
     (0..transfer.bytes).step_by(16).map(move |it| swizzle.apply(start + it) - SHARED_BASE as u32)

@@ -1,70 +1,69 @@
-//! What the lanes of a warp do together.
+//! Warp-level collectives: shuffles, votes, matches, reductions.
 
-use super::step::{Flow, first};
-use super::warp::{State, lanes};
+use super::warp::{Flow, State};
 use super::{Machine, Result};
 use crate::code::{Flag, Register, Shuffle, Vote, Warp};
 use crate::fault::FaultKind;
-use crate::registers::{Class, FULL, LANES, Registers, Slot};
+use crate::registers::{Class, FULL, LANES, Registers, Slot, first_lane, lanes};
 
 impl Machine<'_> {
-    /// Runs an instruction for the lanes it names, as soon as all of them are there.
+    /// Executes an instruction for the lanes of its mask, once all of them have converged.
     pub(super) fn collective(
         &mut self,
         warp: usize,
         split: usize,
         members: Slot,
-        what: &Warp,
+        op: &Warp,
     ) -> Result<Flow> {
         let mask = self.warps[warp].splits[split].mask;
-        if let Warp::ActiveMask(to) = what {
+        if let Warp::ActiveMask(to) = op {
             self.warps[warp].registers.write::<u32>(*to, mask, &[mask; LANES]);
             return Ok(Flow::Next);
         }
         let row = self.warps[warp].registers.words[members as usize];
         let mut left = mask;
         while left != 0 {
-            let lane = first(left);
+            let lane = first_lane(left);
             let group = row[lane];
             if group >> lane & 1 == 0 {
-                let what = format!("a thread that is not in the mask {group:#x} it names");
-                return Err(self.fault(FaultKind::DivergentCollective, lane, what));
+                let message = format!("a thread that is not in the mask {group:#x} it names");
+                return Err(self.fault(FaultKind::DivergentCollective, lane, message));
             }
             let present = group & self.present(warp);
             if present & !self.warps[warp].live != 0 {
-                let what = format!("the mask {group:#x} names threads that have ended");
-                return Err(self.fault(FaultKind::DivergentCollective, lane, what));
+                let message = format!("the mask {group:#x} names threads that have ended");
+                return Err(self.fault(FaultKind::DivergentCollective, lane, message));
             }
             if present & !mask != 0 {
                 return Ok(Flow::Again(State::Collective));
             }
             if let Some(other) = lanes(present).find(|it| row[*it] != group) {
-                let what = format!("masks {group:#x} and {:#x} in one instruction", row[other]);
-                return Err(self.fault(FaultKind::DivergentCollective, other, what));
+                let message = format!("masks {group:#x} and {:#x} in one instruction", row[other]);
+                return Err(self.fault(FaultKind::DivergentCollective, other, message));
             }
             left &= !present;
         }
         let mut left = mask;
         while left != 0 {
-            let group = row[first(left)] & mask;
-            if let (Some(race), Warp::Sync) = (&mut self.race, what) {
+            let group = row[first_lane(left)] & mask;
+            if let (Some(race), Warp::Sync) = (&mut self.race, op) {
                 race.sync_warp(warp, group);
             }
-            self.together(warp, group, what);
+            self.execute_collective(warp, group, op);
             left &= !group;
         }
         Ok(Flow::Next)
     }
 
-    /// The lanes that a warp has at all: the last one of a CTA may be smaller.
+    /// Returns the lanes of a warp: the last one of a CTA may be smaller.
     fn present(&self, warp: usize) -> u32 {
         let n = self.n_threads() - self.warps[warp].number * LANES as u32;
         if n >= LANES as u32 { FULL } else { (1 << n) - 1 }
     }
 
-    fn together(&mut self, warp: usize, group: u32, what: &Warp) {
+    fn execute_collective(&mut self, warp: usize, group: u32, op: &Warp) {
         let registers = &mut self.warps[warp].registers;
-        match what {
+        match op {
             Warp::Shuffle { mode, to, valid, from, lane, clamp } => {
                 let rows = [*from, *lane, *clamp].map(|it| registers.words[it as usize]);
                 let (out, found) = shuffle(*mode, group, &rows);
@@ -90,7 +89,7 @@ impl Machine<'_> {
     }
 }
 
-/// The values that lanes get, and the lanes whose source was in range.
+/// Returns the values that lanes get, and the lanes whose source was in range.
 fn shuffle(mode: Shuffle, group: u32, rows: &[[u32; LANES]; 3]) -> ([u32; LANES], u32) {
     let [values, by, clamp] = rows;
     let (mut out, mut found) = ([0; LANES], 0);
@@ -118,7 +117,7 @@ fn shuffle(mode: Shuffle, group: u32, rows: &[[u32; LANES]; 3]) -> ([u32; LANES]
 }
 
 fn ballot(registers: &mut Registers, group: u32, vote: Vote, to: Register, flag: Flag) {
-    let holds = flag.of(registers) & group;
+    let holds = flag.lanes(registers) & group;
     let result = match vote {
         Vote::Ballot => {
             registers.write::<u32>(to.slot, group, &[holds; LANES]);
@@ -155,7 +154,7 @@ fn matching(
             registers.write::<u32>(to, group, &out);
         }
         Some(valid) => {
-            let agree = same(first(group)) == group;
+            let agree = same(first_lane(group)) == group;
             let (mask, flag) = if agree { (group, FULL) } else { (0, 0) };
             registers.write::<u32>(to, group, &[mask; LANES]);
             if let Some(valid) = valid {

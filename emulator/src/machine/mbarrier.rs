@@ -1,43 +1,41 @@
-//! Barriers in shared memory: arrivals and bytes are counted, phase by phase.
+//! mbarriers: pending arrivals and tx-count, phase by phase.
 
-use std::rc::Rc;
-
-use super::access::{Access, Region, Wanted};
-use super::step::{Flow, first};
-use super::warp::{State, lanes};
+use super::access::{Access, Wanted};
+use super::warp::{Flow, State};
 use super::{Machine, Result};
 use crate::code::{Arrive, Mbarrier, MbarrierOp, Phase, Space, Strength, Wait};
 use crate::fault::{Fault, FaultKind};
-use crate::race::{Clock, Release};
-use crate::registers::{LANES, Slot};
-use crate::space::SHARED_BASE;
+use crate::race::{ReleaseClock, VectorClock};
+use crate::registers::{LANES, Slot, first_lane, lanes};
+use crate::space::{Region, SHARED_BASE};
+use std::rc::Rc;
 
-/// Bytes and arrivals that an mbarrier can count.
+/// The maximum of an mbarrier's counts.
 const MAX_COUNT: i64 = (1 << 20) - 1;
 
-/// A barrier that was initialised.
+/// An mbarrier that was initialised.
 #[derive(Clone, Debug)]
-pub(super) struct Count {
-    /// Arrivals of each phase, and those that are missing in this one.
+pub(super) struct MbarrierState {
+    /// Expected arrivals of each phase, and the pending ones of this phase.
     expected: u32,
-    missing: u32,
-    /// Bytes that are still to come; they may come before anybody expects them.
-    bytes: i64,
-    /// Phases that are complete.
+    pending: u32,
+    /// The tx-count: expected bytes minus completed ones; negative if they complete first.
+    tx_count: i64,
+    /// Completed phases.
     pub(super) phase: u64,
-    /// What those who arrived let others know: so far, and in the last complete phase.
-    released: Release,
-    done: Rc<Clock>,
-    /// The thread that initialised it, until a fence lets asynchronous copies know.
-    unannounced: Option<(usize, usize)>,
-    /// Who copies on its behalf, for the race detector.
+    /// The clock that arrivals have released, and that of the last completed phase.
+    released: ReleaseClock,
+    phase_clock: Rc<VectorClock>,
+    /// The thread that initialised it, until a fence makes that visible to the asynchronous proxy.
+    unfenced_init: Option<(usize, usize)>,
+    /// The agent of the race detector for bulk copies that complete on it.
     pub(super) agent: Option<usize>,
 }
 
-impl Count {
-    /// What the phase still lacks, in words.
-    pub(super) fn missing(&self) -> String {
-        format!("{} of {} arrivals and {} bytes are", self.missing, self.expected, self.bytes)
+impl MbarrierState {
+    /// Describes what the phase waits for.
+    pub(super) fn describe_missing(&self) -> String {
+        format!("{} of {} arrivals and {} bytes are", self.pending, self.expected, self.tx_count)
     }
 }
 
@@ -59,16 +57,16 @@ impl Machine<'_> {
         let mut at = [(0, 0); LANES];
         for located in &found {
             let Region::Shared(cta) = located.region else {
-                let what = "an mbarrier that is not in shared memory";
-                return Err(self.fault(FaultKind::BadInstruction, first(active), what));
+                let message = "an mbarrier that is not in shared memory";
+                return Err(self.fault(FaultKind::BadInstruction, first_lane(active), message));
             };
             for lane in lanes(located.mask) {
                 at[lane] = (cta, located.offsets[lane]);
                 if !matches!(it.op, MbarrierOp::Init(_)) {
-                    self.known(lane, at[lane])?;
+                    self.require_mbarrier(lane, at[lane])?;
                 }
             }
-            self.watch(warp, located, 8, access, strong)?;
+            self.check_access(warp, located, 8, access, strong)?;
         }
         if let MbarrierOp::Wait(wait) = it.op {
             return self.mbarrier_wait(warp, active, &at, wait);
@@ -81,15 +79,15 @@ impl Machine<'_> {
                     let (cta, offset) = at[lane];
                     self.ctas[cta].mbarriers.remove(&offset);
                 }
-                MbarrierOp::Expect(bytes) => {
-                    self.add_bytes(lane, at[lane], i64::from(word(bytes)))?;
+                MbarrierOp::ExpectTx(bytes) => {
+                    self.add_tx(lane, at[lane], i64::from(word(bytes)))?;
                 }
-                MbarrierOp::Complete(bytes) => {
-                    self.add_bytes(lane, at[lane], -i64::from(word(bytes)))?;
+                MbarrierOp::CompleteTx(bytes) => {
+                    self.add_tx(lane, at[lane], -i64::from(word(bytes)))?;
                 }
                 MbarrierOp::Arrive(arrive) => {
                     if let Some(to) = arrive.state {
-                        let phase = self.known(lane, at[lane])?.phase;
+                        let phase = self.require_mbarrier(lane, at[lane])?.phase;
                         self.warps[warp].registers.doubles[to as usize][lane] = phase;
                     }
                     self.mbarrier_arrive(warp, lane, at[lane], arrive)?;
@@ -100,37 +98,41 @@ impl Machine<'_> {
         Ok(Flow::Next)
     }
 
-    /// An mbarrier that must be there.
-    pub(super) fn known(&self, lane: usize, (cta, offset): (usize, u32)) -> Result<&Count> {
+    /// Returns an mbarrier that must be initialised.
+    pub(super) fn require_mbarrier(
+        &self,
+        lane: usize,
+        (cta, offset): (usize, u32),
+    ) -> Result<&MbarrierState> {
         self.ctas[cta].mbarriers.get(&offset).ok_or_else(|| {
-            let what =
+            let message =
                 format!("a use of the mbarrier at shared+{offset}, which is not initialised");
-            self.fault(FaultKind::BarrierMisuse, lane, what)
+            self.fault(FaultKind::BarrierMisuse, lane, message)
         })
     }
 
-    /// An mbarrier that asynchronous copies know of.
-    pub(super) fn known_to_copies(&self, lane: usize, at: (usize, u32)) -> Result<()> {
-        if self.known(lane, at)?.unannounced.is_some() && self.options.check {
-            let what = format!(
+    /// Checks that the initialisation of an mbarrier is visible to the asynchronous proxy.
+    pub(super) fn require_fenced_mbarrier(&self, lane: usize, at: (usize, u32)) -> Result<()> {
+        if self.require_mbarrier(lane, at)?.unfenced_init.is_some() && self.options.check {
+            let message = format!(
                 "a copy for the mbarrier at shared+{}, initialised with no `fence.mbarrier_init` since",
                 at.1
             );
-            return Err(self.fault(FaultKind::MissingProxyFence, lane, what));
+            return Err(self.fault(FaultKind::MissingProxyFence, lane, message));
         }
         Ok(())
     }
 
-    /// Lets asynchronous copies know of the mbarriers that some threads initialised.
-    pub(super) fn announce(&mut self, warp: usize, active: u32) {
+    /// Makes the mbarriers that some threads initialised visible to the asynchronous proxy.
+    pub(super) fn fence_mbarrier_init(&mut self, warp: usize, active: u32) {
         let cta = self.warps[warp].cta;
-        for count in self.ctas[cta].mbarriers.values_mut() {
+        for state in self.ctas[cta].mbarriers.values_mut() {
             let is_theirs = |it: &(usize, usize)| it.0 == warp && active >> it.1 & 1 == 1;
-            count.unannounced = count.unannounced.filter(|it| !is_theirs(it));
+            state.unfenced_init = state.unfenced_init.filter(|it| !is_theirs(it));
         }
     }
 
-    fn count(&mut self, (cta, offset): (usize, u32)) -> &mut Count {
+    fn state(&mut self, (cta, offset): (usize, u32)) -> &mut MbarrierState {
         self.ctas[cta].mbarriers.get_mut(&offset).expect("its existence was checked")
     }
 
@@ -141,22 +143,22 @@ impl Machine<'_> {
         count: u32,
     ) -> Result<()> {
         if count == 0 || i64::from(count) > MAX_COUNT {
-            let what = format!("an mbarrier for {count} arrivals");
-            return Err(self.fault(FaultKind::BarrierMisuse, lane, what));
+            let message = format!("an mbarrier for {count} arrivals");
+            return Err(self.fault(FaultKind::BarrierMisuse, lane, message));
         }
-        let new = Count {
+        let new = MbarrierState {
             expected: count,
-            missing: count,
-            bytes: 0,
+            pending: count,
+            tx_count: 0,
             phase: 0,
-            released: Release::default(),
-            done: Rc::default(),
-            unannounced: Some((self.at.0, lane)),
+            released: ReleaseClock::default(),
+            phase_clock: Rc::default(),
+            unfenced_init: Some((self.at.0, lane)),
             agent: None,
         };
         if self.ctas[cta].mbarriers.insert(offset, new).is_some() {
-            let what = format!("the mbarrier at shared+{offset} is initialised again");
-            return Err(self.fault(FaultKind::BarrierMisuse, lane, what));
+            let message = format!("the mbarrier at shared+{offset} is initialised again");
+            return Err(self.fault(FaultKind::BarrierMisuse, lane, message));
         }
         Ok(())
     }
@@ -171,19 +173,19 @@ impl Machine<'_> {
         let word = |slot: Slot| self.warps[warp].registers.words[slot as usize][lane];
         let (count, bytes) = (arrive.count.map_or(1, word), arrive.bytes.map_or(0, word));
         if bytes > 0 {
-            self.add_bytes(lane, at, i64::from(bytes))?;
+            self.add_tx(lane, at, i64::from(bytes))?;
         }
         let it = self.ctas[at.0].mbarriers.get_mut(&at.1).expect("its existence was checked");
-        if it.missing < count {
-            let what = format!(
+        if it.pending < count {
+            let message = format!(
                 "{count} arrivals at the mbarrier at shared+{}, where {} of {} are missing",
-                at.1, it.missing, it.expected
+                at.1, it.pending, it.expected
             );
-            return Err(self.fault(FaultKind::BarrierMisuse, lane, what));
+            return Err(self.fault(FaultKind::BarrierMisuse, lane, message));
         }
-        it.missing -= count;
+        it.pending -= count;
         if let Some(race) = self.race.as_ref().filter(|_| at.0 != self.warps[warp].cta) {
-            self.ctas[at.0].reached.push(race.moment(warp, lane));
+            self.ctas[at.0].remote_arrivals.push(race.moment(warp, lane));
         }
         let it = self.ctas[at.0].mbarriers.get_mut(&at.1).expect("its existence was checked");
         if arrive.drop {
@@ -192,16 +194,16 @@ impl Machine<'_> {
         if let Some(race) = self.race.as_mut().filter(|_| arrive.release) {
             race.release(warp, 1 << lane, &mut it.released);
         }
-        self.mbarrier_step(at);
+        self.end_phase_if_complete(at);
         Ok(())
     }
 
-    /// This phase needs one arrival more.
+    /// Adds a pending arrival to this phase.
     pub(super) fn expect_one_more(&mut self, at: (usize, u32)) {
-        self.count(at).missing += 1;
+        self.state(at).pending += 1;
     }
 
-    /// The copies of a thread are made: it arrives, and lets others know of them alone.
+    /// Arrives for the completed copies of a thread, and releases these alone.
     pub(super) fn copies_arrive(
         &mut self,
         warp: usize,
@@ -209,53 +211,53 @@ impl Machine<'_> {
         at: (usize, u32),
         group: u32,
     ) -> Result<()> {
-        self.known(lane, at)?;
+        self.require_mbarrier(lane, at)?;
         let it = self.ctas[at.0].mbarriers.get_mut(&at.1).expect("its existence was checked");
         if let Some(race) = &self.race {
             it.released.agent(race.slot_of_copies(warp, lane), group);
         }
-        if it.missing == 0 {
-            let what = format!("one arrival too many at the mbarrier at shared+{}", at.1);
-            return Err(self.fault(FaultKind::BarrierMisuse, lane, what));
+        if it.pending == 0 {
+            let message = format!("one arrival too many at the mbarrier at shared+{}", at.1);
+            return Err(self.fault(FaultKind::BarrierMisuse, lane, message));
         }
-        it.missing -= 1;
-        self.mbarrier_step(at);
+        it.pending -= 1;
+        self.end_phase_if_complete(at);
         Ok(())
     }
 
-    /// More bytes are expected, or fewer.
-    fn add_bytes(&mut self, lane: usize, at: (usize, u32), bytes: i64) -> Result<()> {
-        let it = self.count(at);
-        it.bytes += bytes;
-        if it.bytes.abs() > MAX_COUNT {
-            let what = format!("{} bytes at the mbarrier at shared+{}", it.bytes, at.1);
-            return Err(self.fault(FaultKind::BarrierMisuse, lane, what));
+    /// Adds to the tx-count, or subtracts from it.
+    fn add_tx(&mut self, lane: usize, at: (usize, u32), bytes: i64) -> Result<()> {
+        let it = self.state(at);
+        it.tx_count += bytes;
+        if it.tx_count.abs() > MAX_COUNT {
+            let message = format!("{} bytes at the mbarrier at shared+{}", it.tx_count, at.1);
+            return Err(self.fault(FaultKind::BarrierMisuse, lane, message));
         }
-        self.mbarrier_step(at);
+        self.end_phase_if_complete(at);
         Ok(())
     }
 
-    /// Bytes that a copy of an earlier phase or this one has brought.
-    pub(super) fn bytes_came(&mut self, at: (usize, u32), bytes: u32) {
+    /// Completes bytes of a copy: complete-tx.
+    pub(super) fn complete_tx(&mut self, at: (usize, u32), bytes: u32) {
         let slot = self.ctas[at.0].mbarriers.get(&at.1).and_then(|it| it.agent);
         let slot = slot.and_then(|it| self.race.as_ref().map(|race| race.slot_of_agent(it)));
         let Some(it) = self.ctas[at.0].mbarriers.get_mut(&at.1) else { return };
-        it.bytes -= i64::from(bytes);
+        it.tx_count -= i64::from(bytes);
         if let Some(slot) = slot {
             it.released.agent(slot, it.phase as u32 + 1);
         }
-        self.mbarrier_step(at);
+        self.end_phase_if_complete(at);
     }
 
-    /// Ends the phase if nothing is missing.
-    fn mbarrier_step(&mut self, at: (usize, u32)) {
-        let it = self.count(at);
-        if it.missing == 0 && it.bytes == 0 {
+    /// Completes the phase if nothing is pending.
+    fn end_phase_if_complete(&mut self, at: (usize, u32)) {
+        let it = self.state(at);
+        if it.pending == 0 && it.tx_count == 0 {
             it.phase += 1;
-            it.missing = it.expected;
-            it.done = it.released.snapshot();
+            it.pending = it.expected;
+            it.phase_clock = it.released.snapshot();
         }
-        self.events += 1;
+        self.mbarrier_events += 1;
     }
 
     fn mbarrier_wait(
@@ -269,7 +271,7 @@ impl Machine<'_> {
         let registers = &self.warps[warp].registers;
         let mut complete = 0;
         for lane in lanes(active) {
-            let now = self.known(lane, at[lane])?.phase;
+            let now = self.require_mbarrier(lane, at[lane])?.phase;
             let done = match phase {
                 Phase::Parity(slot) => {
                     now & 1 != u64::from(registers.words[slot as usize][lane] & 1)
@@ -279,23 +281,23 @@ impl Machine<'_> {
             complete |= u32::from(done) << lane;
         }
         if complete == 0 && suspend {
-            let lane = first(active);
+            let lane = first_lane(active);
             let (cta, offset) = at[lane];
             let parity = match phase {
                 Phase::Parity(slot) => registers.words[slot as usize][lane] & 1 == 1,
                 Phase::State(slot) => registers.doubles[slot as usize][lane] & 1 == 1,
             };
             let address = offset + SHARED_BASE as u32;
-            return Ok(Flow::Again(State::Mbarrier(cta, address, parity, self.events)));
+            return Ok(Flow::Again(State::Mbarrier(cta, address, parity, self.mbarrier_events)));
         }
         self.warps[warp].registers.set_predicate(to, active, complete);
         if acquire && self.race.is_some() {
             let mut left = complete;
             while left != 0 {
-                let of = at[first(left)];
+                let of = at[first_lane(left)];
                 let same = lanes(left).filter(|it| at[*it] == of).fold(0u32, |m, it| m | 1 << it);
                 left &= !same;
-                let done = Rc::clone(&self.count(of).done);
+                let done = Rc::clone(&self.state(of).phase_clock);
                 if let Some(race) = &mut self.race {
                     race.acquire(warp, same, &done);
                 }
@@ -304,8 +306,9 @@ impl Machine<'_> {
         Ok(if complete == active { Flow::Next } else { Flow::Yield })
     }
 
-    /// That a CTA which ends has seen all that others did to its mbarriers: they might come later.
-    pub(super) fn check_reached(&self, warp: usize) -> Result<()> {
+    /// Checks that a CTA which exits has seen all remote arrivals at its mbarriers: they might come
+    /// later.
+    pub(super) fn check_remote_arrivals(&self, warp: usize) -> Result<()> {
         let cta = self.warps[warp].cta;
         let own = || (0..self.warps.len()).filter(|it| self.warps[*it].cta == cta);
         let Some(race) = &self.race else { return Ok(()) };
@@ -313,16 +316,16 @@ impl Machine<'_> {
             return Ok(());
         }
         let unseen = |(slot, clock): &(usize, u32)| !own().any(|it| race.saw(it, *slot, *clock));
-        if self.ctas[cta].reached.iter().any(unseen) {
-            let what = "the end of a CTA whose mbarriers others may still arrive at";
-            return Err(self.fault(FaultKind::ExitWhilePending, 0, what));
+        if self.ctas[cta].remote_arrivals.iter().any(unseen) {
+            let message = "the end of a CTA whose mbarriers others may still arrive at";
+            return Err(self.fault(FaultKind::ExitWhilePending, 0, message));
         }
         Ok(())
     }
 
-    /// A fault of an access to the memory of a CTA that has ended.
-    pub(super) fn ended(&self, lane: usize, what: &str) -> Box<Fault> {
-        let what = format!("{what} of shared memory of a CTA that has ended");
-        self.fault(FaultKind::ExitWhilePending, lane, what)
+    /// Returns a fault of an access to shared memory of a CTA that has exited.
+    pub(super) fn ended(&self, lane: usize, message: &str) -> Box<Fault> {
+        let message = format!("{message} of shared memory of a CTA that has ended");
+        self.fault(FaultKind::ExitWhilePending, lane, message)
     }
 }

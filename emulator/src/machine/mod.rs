@@ -5,12 +5,13 @@ mod atomic;
 mod barrier;
 mod bulk;
 mod collective;
-mod copy;
-mod matrix;
+mod cp_async;
 mod mbarrier;
+mod mma;
+mod pending;
 mod profile;
+mod race_check;
 mod step;
-mod watch;
 mod wgmma;
 mod warp;
 
@@ -19,22 +20,22 @@ use crate::kernel::Kernel;
 use crate::launch::{Argument, Completion, Launch, Options, Order, Parameters, cluster_of, refuse};
 use crate::memory::Memory;
 use crate::parse::{LaneMask, Special};
-use crate::race::{Clock, Race, Release};
+use crate::race::{Race, ReleaseClock, VectorClock};
 use crate::random::Random;
 use crate::registers::{Class, LANES, Registers};
 use crate::report::Report;
 use crate::space::SHARED_BASE;
 use barrier::CtaBarrier;
 use bulk::Transfer;
-use copy::Copies;
-use mbarrier::Count;
+use mbarrier::MbarrierState;
+use pending::Copies;
 use profile::Costs;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use warp::{Split, State, Warp, lanes};
+use warp::{Split, State, Warp};
 use wgmma::Warpgroup;
 
-/// What a thread can do with a fault: stop everything.
+/// A fault stops the launch.
 type Result<T> = std::result::Result<T, Box<Fault>>;
 
 /// See [`Kernel::run`].
@@ -45,10 +46,10 @@ pub(crate) fn run(
     memory: &mut Memory,
     options: &Options,
 ) -> Result<Report> {
-    let bad = |what: String| Fault {
+    let bad = |message: String| Fault {
         kind: FaultKind::BadLaunch,
         kernel: kernel.name().to_owned(),
-        event: Event { what, ..Event::default() },
+        event: Event { message, ..Event::default() },
         others: Vec::new(),
     };
     if let Some(why) = refuse(kernel, launch) {
@@ -61,7 +62,7 @@ pub(crate) fn run(
     Ok(Report { instructions: machine.instructions, accesses: machine.accesses() })
 }
 
-/// Where a warp is in the grid.
+/// The position of a warp in the grid.
 #[derive(Clone, Copy)]
 struct Position {
     /// The CTA's rank in its cluster, and the warp in the CTA.
@@ -77,14 +78,15 @@ struct Cta {
     index: [u32; 3],
     shared: Vec<u8>,
     barriers: [CtaBarrier; 16],
-    /// By their place in shared memory.
-    mbarriers: BTreeMap<u32, Count>,
-    /// Arrivals of threads of other CTAs: their slots in clocks, and when.
-    reached: Vec<(usize, u32)>,
+    /// By their offset in shared memory.
+    mbarriers: BTreeMap<u32, MbarrierState>,
+    /// Arrivals of threads of other CTAs at mbarriers: their slots in vector clocks, and their
+    /// epochs.
+    remote_arrivals: Vec<(usize, u32)>,
     warpgroups: Vec<Warpgroup>,
 }
 
-/// The state of a launch: what stays, and the cluster that runs.
+/// The state of a launch, and of the cluster that runs.
 struct Machine<'a> {
     kernel: &'a Kernel,
     launch: &'a Launch,
@@ -96,21 +98,21 @@ struct Machine<'a> {
     cluster: [u32; 3],
     ctas: Vec<Cta>,
     warps: Vec<Warp>,
-    order: Option<Random>,
-    /// Decides which copies are made in between.
-    luck: Option<Random>,
-    /// Threads of each warp that have arrived at the cluster's barrier in this phase, and those
+    warp_order_rng: Option<Random>,
+    /// Decides which asynchronous copies complete early.
+    completion_rng: Option<Random>,
+    /// Threads of each warp that have arrived at the cluster barrier in this phase, and those
     /// that have not yet waited for the last one.
     cluster_arrived: Vec<u32>,
     cluster_passed: Vec<u32>,
-    /// What those who arrived there let others know: so far, and in the last phase.
-    cluster_released: Release,
-    cluster_clock: Rc<Clock>,
+    /// The clock that arrivals there have released, and that of the last phase.
+    cluster_released: ReleaseClock,
+    cluster_clock: Rc<VectorClock>,
     race: Option<Race>,
-    /// Bulk copies that were issued and not made.
+    /// Bulk copies in flight.
     transfers: Vec<Transfer>,
-    /// Grows whenever an mbarrier changes.
-    events: u64,
+    /// Counts changes of mbarriers.
+    mbarrier_events: u64,
     instructions: u64,
     costs: Option<Costs>,
     /// The warp that runs, and the index of its instruction: for faults.
@@ -136,21 +138,21 @@ impl<'a> Machine<'a> {
             cluster: cluster_of(kernel, launch),
             ctas: Vec::new(),
             warps: Vec::new(),
-            order: match options.order {
+            warp_order_rng: match options.order {
                 Order::Random(seed) => Some(Random::new(seed)),
                 _ => None,
             },
-            luck: match options.completion {
+            completion_rng: match options.completion {
                 Completion::Random(seed) => Some(Random::new(seed)),
                 _ => None,
             },
             cluster_arrived: Vec::new(),
             cluster_passed: Vec::new(),
-            cluster_released: Release::default(),
+            cluster_released: ReleaseClock::default(),
             cluster_clock: Rc::default(),
             race,
             transfers: Vec::new(),
-            events: 0,
+            mbarrier_events: 0,
             instructions: 0,
             costs: options.profile.then(Costs::new),
             at: (0, 0),
@@ -184,19 +186,19 @@ impl<'a> Machine<'a> {
         let linked = &self.kernel.linked;
         let shared_end = linked.dynamic_shared + self.launch.dynamic_shared_bytes;
         self.ctas.clear();
-        // Nobody relies on what registers hold at the start, and constants are never written.
+        // Registers are undefined at the start, and constants are never written: they are reused.
         let mut spare: Vec<Registers> = self.warps.drain(..).map(|it| it.registers).collect();
         for rank in 0..n_ctas {
             let within = split_index(rank, self.cluster);
             let index = std::array::from_fn(|n| cluster[n] * self.cluster[n] + within[n]);
-            // What nobody wrote reads as a NaN of every kind.
+            // Uninitialised bytes read as a NaN of every type.
             let shared = vec![0xFF; shared_end as usize - SHARED_BASE as usize];
             self.ctas.push(Cta {
                 index,
                 shared,
                 barriers: Default::default(),
                 mbarriers: BTreeMap::new(),
-                reached: Vec::new(),
+                remote_arrivals: Vec::new(),
                 warpgroups: vec![Warpgroup::default(); self.n_warps().div_ceil(4) as usize],
             });
             for number in 0..self.n_warps() {
@@ -208,7 +210,7 @@ impl<'a> Machine<'a> {
         }
         self.cluster_arrived = vec![0; self.warps.len()];
         self.cluster_passed = vec![0; self.warps.len()];
-        self.cluster_released = Release::default();
+        self.cluster_released = ReleaseClock::default();
         if let Some(race) = &mut self.race {
             let bytes = shared_end as usize - SHARED_BASE as usize;
             race.start(self.ctas.len(), self.warps.len(), bytes);
@@ -219,7 +221,7 @@ impl<'a> Machine<'a> {
         let Position { cta, warp: number, .. } = position;
         let n = (self.n_threads() - number * LANES as u32).min(LANES as u32);
         let live = if n == 32 { u32::MAX } else { (1 << n) - 1 };
-        for ((special, class), slot) in &self.kernel.linked.rows.specials {
+        for ((special, class), slot) in &self.kernel.linked.registers.specials {
             let slot = *slot as usize;
             for lane in 0..LANES {
                 let value = self.special(*special, position, lane as u32);
@@ -287,24 +289,25 @@ impl<'a> Machine<'a> {
             order.reverse();
         }
         loop {
-            if let Some(random) = &mut self.order {
+            if let Some(random) = &mut self.warp_order_rng {
                 random.shuffle(&mut order);
             }
             let mut progress = false;
-            self.copy_some()?;
-            self.transfer_some()?;
+            self.complete_random_copies()?;
+            self.complete_random_transfers()?;
             for warp in &order {
                 progress |= self.run_warp(*warp)?;
             }
             if self.warps.iter().all(|it| it.live == 0) {
-                while self.transfer_one()? {}
+                while self.complete_one_transfer()? {}
                 return Ok(());
             }
-            // What nobody could go on without is copied now. Who spins may go on as well.
+            // No warp made progress: complete copies that are in flight. Warps that poll may still
+            // go on.
             let spins = |it: &Warp| it.splits.iter().any(|it| it.state == State::Ready);
             if !progress
-                && !self.copy_one()?
-                && !self.transfer_one()?
+                && !self.complete_copies_of_mbarrier()?
+                && !self.complete_one_transfer()?
                 && !self.warps.iter().any(spins)
             {
                 return Err(self.deadlock());
@@ -312,36 +315,36 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// A fault of a lane of the warp that runs.
-    fn fault(&self, kind: FaultKind, lane: usize, what: impl Into<String>) -> Box<Fault> {
+    /// Returns a fault of a lane of the warp that runs.
+    fn fault(&self, kind: FaultKind, lane: usize, message: impl Into<String>) -> Box<Fault> {
         let (warp, pc) = self.at;
-        let event = self.event(warp, lane, pc, what.into());
+        let event = self.event(warp, lane, pc, message.into());
         Box::new(Fault { kind, kernel: self.kernel.name().to_owned(), event, others: Vec::new() })
     }
 
-    fn event(&self, warp: usize, lane: usize, pc: usize, what: String) -> Event {
-        let place = self.kernel.code().get(pc).map_or(0, |it| it.place);
-        self.event_at(warp, lane, place, what)
+    fn event(&self, warp: usize, lane: usize, pc: usize, message: String) -> Event {
+        let location = self.kernel.code().get(pc).map_or(0, |it| it.location);
+        self.event_at(warp, lane, location, message)
     }
 
-    fn event_at(&self, warp: usize, lane: usize, place: u32, what: String) -> Event {
+    fn event_at(&self, warp: usize, lane: usize, location: u32, message: String) -> Event {
         let warp = &self.warps[warp];
         let thread = split_index(warp.number * LANES as u32 + lane as u32, self.launch.block);
         Event {
             cta: Some(self.ctas[warp.cta].index),
             thread: Some(thread),
-            what,
-            place: self.kernel.common.source.place(place),
+            message,
+            location: self.kernel.common.source.location(location),
         }
     }
 
-    /// Nothing can go on: says who waits for what.
+    /// Returns the deadlock, with the wait of each split.
     fn deadlock(&self) -> Box<Fault> {
         let mut events = Vec::new();
         let mut kind = FaultKind::Deadlock;
         for (n, warp) in self.warps.iter().enumerate() {
             for split in &warp.splits {
-                let what = match split.state {
+                let message = match split.state {
                     State::Collective => {
                         kind = FaultKind::DivergentCollective;
                         format!(
@@ -353,13 +356,13 @@ impl<'a> Machine<'a> {
                     _ => self.waiting(warp, split),
                 };
                 let lane = split.mask.trailing_zeros() as usize;
-                // Some wait behind the instruction that made them.
+                // Some states are those of the previous instruction.
                 let behind = matches!(split.state, State::Barrier(_) | State::Warpgroup);
-                let event = self.event(n, lane, split.pc - usize::from(behind), what);
+                let event = self.event(n, lane, split.pc - usize::from(behind), message);
                 events.push((split.state != State::Collective, event));
             }
         }
-        // Who caused it comes first: threads that came apart.
+        // Divergent threads come first: they are the cause.
         events.sort_by_key(|(later, _)| *later);
         let mut events = events.into_iter().map(|(_, event)| event);
         let event = events.next().unwrap_or_default();
@@ -391,7 +394,8 @@ impl<'a> Machine<'a> {
             State::Cluster => "a wait at the cluster's barrier".to_owned(),
             State::Mbarrier(cta, address, parity, _) => {
                 let offset = address - SHARED_BASE as u32;
-                let missing = self.ctas[cta].mbarriers.get(&offset).map(Count::missing);
+                let missing =
+                    self.ctas[cta].mbarriers.get(&offset).map(MbarrierState::describe_missing);
                 let parity = u32::from(parity);
                 format!(
                     "a wait for parity {parity} of the mbarrier at shared+{offset}, where {} missing,",
@@ -403,7 +407,7 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// A linear index as one in three directions.
+/// Splits a linear index into three dimensions.
 fn split_index(index: u32, extents: [u32; 3]) -> [u32; 3] {
     [index % extents[0], index / extents[0] % extents[1], index / extents[0] / extents[1]]
 }

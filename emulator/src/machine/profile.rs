@@ -1,12 +1,11 @@
-//! What accesses cost: bank conflicts of shared memory, and sectors of global memory.
-
-use std::collections::{BTreeMap, BTreeSet};
+//! The profile of accesses: bank conflicts of shared memory, and sectors of global memory.
 
 use super::Machine;
-use super::access::{Access, Located, Region};
-use super::warp::lanes;
-use crate::registers::LANES;
+use super::access::{Access, Located};
+use crate::registers::{LANES, lanes};
 use crate::report::{AccessCost, AccessedMemory};
+use crate::space::Region;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Banks of shared memory, of four bytes each.
 const BANKS: u32 = 32;
@@ -14,7 +13,7 @@ const BANKS: u32 = 32;
 /// Bytes that global memory moves at once.
 const SECTOR: u32 = 32;
 
-/// Sums for one instruction's place, one memory, reads or writes.
+/// Sums for one instruction's location, one memory, reads or writes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cost {
     requests: u64,
@@ -22,32 +21,32 @@ pub(super) struct Cost {
     ideal: u64,
 }
 
-/// Costs so far: by place, memory, and whether it is written.
+/// Costs so far: by location, memory, and whether it is written.
 pub(super) type Costs = BTreeMap<(u32, AccessedMemory, bool), Cost>;
 
 impl Machine<'_> {
-    /// Counts an access of a warp, where that was asked for.
-    pub(super) fn measure(&mut self, located: &Located, bytes: u32, access: Access) {
-        let place = self.place();
+    /// Counts an access of a warp, if profiling is on.
+    pub(super) fn count_cost(&mut self, located: &Located, bytes: u32, access: Access) {
+        let location = self.location();
         let Some(costs) = &mut self.costs else { return };
         let (memory, (transactions, ideal)) = match located.region {
             Region::Shared(_) => (AccessedMemory::Shared, wavefronts(located, bytes)),
             Region::Buffer(_) => (AccessedMemory::Global, sectors(located, bytes)),
             _ => return,
         };
-        let cost = costs.entry((place, memory, access != Access::Read)).or_default();
+        let cost = costs.entry((location, memory, access != Access::Read)).or_default();
         cost.requests += 1;
         cost.transactions += transactions;
         cost.ideal += ideal;
     }
 
-    /// All costs, by line.
+    /// Returns all costs, by line.
     pub(super) fn accesses(&self) -> Vec<AccessCost> {
         let mut found: Vec<AccessCost> = Vec::new();
-        for ((place, memory, write), cost) in self.costs.iter().flatten() {
-            let place = self.kernel.common.source.place(*place);
+        for ((location, memory, write), cost) in self.costs.iter().flatten() {
+            let location = self.kernel.common.source.location(*location);
             let same = |it: &&mut AccessCost| {
-                it.place == place && it.memory == *memory && it.write == *write
+                it.location == location && it.memory == *memory && it.write == *write
             };
             if let Some(known) = found.iter_mut().find(same) {
                 known.requests += cost.requests;
@@ -56,7 +55,7 @@ impl Machine<'_> {
                 continue;
             }
             found.push(AccessCost {
-                place,
+                location,
                 memory: *memory,
                 write: *write,
                 requests: cost.requests,

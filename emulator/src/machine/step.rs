@@ -1,38 +1,26 @@
 //! The inner loop: instruction after instruction of one split, until it waits, branches or ends.
 
-use super::warp::State;
-use super::{Machine, Result, lanes};
-use crate::code::{Combine, Compare, Fence, Flag, Inst, Logic, Op, Space};
+use super::warp::{Flow, State};
+use super::{Machine, Result};
+use crate::code::{BoolOp, Compare, Fence, Flag, Inst, Logic, Op, Space};
 use crate::fault::FaultKind;
-use crate::registers::{Class, Registers};
-use crate::space::{LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW, WINDOW_BYTES};
+use crate::registers::{Class, Registers, first_lane, lanes};
+use crate::space::space_of;
 
 /// Instructions of one split before others get their turn.
 const TURN: u32 = 1 << 16;
 
-/// How an instruction ends.
-pub(super) enum Flow {
-    /// With the next one.
-    Next,
-    /// It is tried again when the state is ready.
-    Again(State),
-    /// The next one runs when the state is ready.
-    Wait(State),
-    /// With the next one, after others had their turn.
-    Yield,
-}
-
-/// Whether a split runs on.
+/// The continuation of a split's turn.
 enum Turn {
     Goes,
-    /// Another one may come before it.
+    /// Another split may run before it.
     Ends,
-    /// Others should.
+    /// Other warps should run.
     Yields,
 }
 
 impl Machine<'_> {
-    /// Runs a warp until it waits or has had its turn. Whether it ran at all.
+    /// Runs a warp until it waits or its turn ends; returns whether it made progress.
     pub(super) fn run_warp(&mut self, warp: usize) -> Result<bool> {
         self.wake(warp);
         let mut progress = false;
@@ -41,7 +29,7 @@ impl Machine<'_> {
             let Some(split) = self.warps[warp].next() else { break };
             progress = true;
             if self.run_split(warp, split, &mut left)? {
-                // It only asks for something, again and again.
+                // It polls.
                 progress = false;
                 break;
             }
@@ -57,18 +45,18 @@ impl Machine<'_> {
         Ok(progress)
     }
 
-    /// Splits whose mbarriers may have changed are tested again.
+    /// Wakes splits whose mbarriers may have changed.
     fn wake(&mut self, warp: usize) {
         for split in &mut self.warps[warp].splits {
             if let State::Mbarrier(.., seen) = split.state
-                && seen != self.events
+                && seen != self.mbarrier_events
             {
                 split.state = State::Ready;
             }
         }
     }
 
-    /// Runs one split. Whether it gave up its turn.
+    /// Runs one split; returns whether its turn has ended.
     fn run_split(&mut self, warp: usize, split: usize, left: &mut u32) -> Result<bool> {
         let kernel = self.kernel;
         let code = kernel.code();
@@ -85,7 +73,7 @@ impl Machine<'_> {
             let registers = &mut self.warps[warp].registers;
             let active = guarded(inst, mask, registers);
             match &inst.op {
-                Op::Rows(rows, slots) if active != 0 => rows(registers, active, slots),
+                Op::Lanewise(rows, slots) if active != 0 => rows(registers, active, slots),
                 Op::Compare(compare) => compare.run(registers, active),
                 Op::Logic(logic) => logic.run(registers, active),
                 Op::Branch(target) => {
@@ -95,7 +83,7 @@ impl Machine<'_> {
                             continue;
                         }
                         self.warps[warp].splits[split].pc = pc;
-                        return self.tire(warp, split, *left);
+                        return self.end_turn(warp, split, *left);
                     }
                     if active != 0 {
                         self.warps[warp].splits[split].pc = pc + 1;
@@ -106,7 +94,7 @@ impl Machine<'_> {
                 op if active != 0 => {
                     self.at = (warp, pc);
                     self.warps[warp].splits[split].pc = pc;
-                    match self.slow(warp, split, active, op)? {
+                    match self.execute(warp, split, active, op)? {
                         Turn::Goes => {}
                         Turn::Ends => return Ok(false),
                         Turn::Yields => return Ok(true),
@@ -117,24 +105,24 @@ impl Machine<'_> {
             pc += 1;
             if pc >= stop || *left == 0 {
                 self.warps[warp].splits[split].pc = pc;
-                return self.tire(warp, split, *left);
+                return self.end_turn(warp, split, *left);
             }
         }
     }
 
-    /// A split that used up its time lets the others of its warp run first.
-    fn tire(&mut self, warp: usize, split: usize, left: u32) -> Result<bool> {
+    /// Counts a turn that a split used up: other splits of its warp run first then.
+    fn end_turn(&mut self, warp: usize, split: usize, left: u32) -> Result<bool> {
         if left == 0 {
             self.warps[warp].splits[split].turns += 1;
         }
         Ok(left == 0)
     }
 
-    /// An instruction that is not of each lane alone.
-    fn slow(&mut self, warp: usize, split: usize, active: u32, op: &Op) -> Result<Turn> {
+    /// Executes an instruction that is not lane-wise.
+    fn execute(&mut self, warp: usize, split: usize, active: u32, op: &Op) -> Result<Turn> {
         let at = &self.warps[warp].splits[split];
         if active != at.mask && op.may_wait() {
-            // Those whose guard fails go on; the others wait on their own.
+            // Lanes whose guard is false go on; the others wait in a split of their own.
             let next = at.pc + 1;
             let rest = at.mask & !active;
             self.warps[warp].divide(split, rest, next);
@@ -145,24 +133,24 @@ impl Machine<'_> {
             Op::Load(load) => self.load(warp, active, load)?,
             Op::Store(store) => self.store(warp, active, store)?,
             Op::Atomic(atomic) => self.atomic(warp, active, atomic)?,
-            Op::Copy(copy) => self.copy(warp, active, copy)?,
-            Op::CopyGroup(group) => self.copy_group(warp, active, *group)?,
-            Op::CopyArrive(arrive) => self.copy_arrive(warp, active, arrive)?,
-            Op::MoveMatrix(matrix) => self.move_matrix(warp, active, matrix)?,
+            Op::CpAsync(copy) => self.cp_async(warp, active, copy)?,
+            Op::CpAsyncGroup(group) => self.cp_async_group(warp, active, *group)?,
+            Op::CpAsyncArrive(arrive) => self.cp_async_arrive(warp, active, arrive)?,
+            Op::LdStMatrix(matrix) => self.ld_st_matrix(warp, active, matrix)?,
             Op::Mma(mma) => self.mma(warp, active, mma)?,
             Op::Mbarrier(mbarrier) => self.mbarrier(warp, active, mbarrier)?,
             Op::Bulk(bulk) => self.bulk(warp, active, bulk)?,
             Op::BulkGroup(group) => self.bulk_group(warp, active, *group)?,
             Op::Wgmma(wgmma) => self.wgmma(warp, active, wgmma)?,
             Op::WgmmaGroup(group) => self.wgmma_group(warp, active, *group)?,
-            Op::Touch(op, touched) => {
-                self.touch(warp, touched)?;
+            Op::WgmmaAccess(op, accessed) => {
+                self.check_wgmma_registers(warp, accessed)?;
                 if !op.run_lanes(&mut self.warps[warp].registers, active) {
-                    return self.slow(warp, split, active, op);
+                    return self.execute(warp, split, active, op);
                 }
                 Flow::Next
             }
-            Op::Warp(members, what) => self.collective(warp, split, *members, what)?,
+            Op::Warp(members, op) => self.collective(warp, split, *members, op)?,
             Op::Barrier(barrier) => self.barrier(warp, active, barrier)?,
             Op::Fence(fence) => self.fence(warp, active, *fence),
             Op::IsSpace(to, address, space) => self.is_space(warp, active, *to, *address, *space),
@@ -181,13 +169,19 @@ impl Machine<'_> {
                 at.pc = *target;
                 return Ok(Turn::Ends);
             }
-            Op::Return => return self.give_back(warp, split, active),
+            Op::Return => return self.return_from_call(warp, split, active),
             Op::Exit => return self.exit(warp, split, active),
-            Op::Trap => return Err(self.fault(FaultKind::Assertion, first(active), "a trap")),
+            Op::Trap => return Err(self.fault(FaultKind::Assertion, first_lane(active), "a trap")),
             Op::Assert => {
-                return Err(self.fault(FaultKind::Assertion, first(active), "a failed assertion"));
+                return Err(self.fault(
+                    FaultKind::Assertion,
+                    first_lane(active),
+                    "a failed assertion",
+                ));
             }
-            Op::Nop | Op::Rows(..) | Op::Compare(_) | Op::Logic(_) | Op::Branch(_) => Flow::Next,
+            Op::Nop | Op::Lanewise(..) | Op::Compare(_) | Op::Logic(_) | Op::Branch(_) => {
+                Flow::Next
+            }
         };
         let at = &mut self.warps[warp].splits[split];
         match flow {
@@ -203,7 +197,7 @@ impl Machine<'_> {
         Ok(Turn::Ends)
     }
 
-    fn give_back(&mut self, warp: usize, split: usize, active: u32) -> Result<Turn> {
+    fn return_from_call(&mut self, warp: usize, split: usize, active: u32) -> Result<Turn> {
         let Some(call) = self.warps[warp].splits[split].stack.last().copied() else {
             return self.exit(warp, split, active);
         };
@@ -223,14 +217,14 @@ impl Machine<'_> {
     }
 
     fn exit(&mut self, warp: usize, split: usize, active: u32) -> Result<Turn> {
-        self.check_copies(warp, active)?;
+        self.check_copies_waited(warp, active)?;
         if active == self.warps[warp].live {
-            self.check_products(warp)?;
+            self.check_wgmma_waited(warp)?;
         }
         self.warps[warp].splits[split].pc += 1;
         self.warps[warp].end(split, active);
-        self.check_reached(warp)?;
-        self.cluster_step();
+        self.check_remote_arrivals(warp)?;
+        self.open_cluster_barrier();
         Ok(Turn::Ends)
     }
 
@@ -244,10 +238,10 @@ impl Machine<'_> {
     ) -> Result<Turn> {
         let row = self.warps[warp].registers.words[index as usize];
         let next = self.warps[warp].splits[split].pc + 1;
-        let lane = first(active);
+        let lane = first_lane(active);
         let Some(target) = targets.get(row[lane] as usize) else {
-            let what = format!("a branch to entry {} of {}", row[lane], targets.len());
-            return Err(self.fault(FaultKind::BadInstruction, lane, what));
+            let message = format!("a branch to entry {} of {}", row[lane], targets.len());
+            return Err(self.fault(FaultKind::BadInstruction, lane, message));
         };
         let same =
             lanes(active).filter(|it| row[*it] == row[lane]).fold(0, |all, it| all | 1 << it);
@@ -258,7 +252,7 @@ impl Machine<'_> {
         if same == active {
             self.warps[warp].splits[split].pc = *target;
         } else {
-            // The others come to this instruction again.
+            // The others execute this instruction again.
             self.warps[warp].divide(split, same, *target);
         }
         Ok(Turn::Ends)
@@ -266,7 +260,7 @@ impl Machine<'_> {
 
     fn fence(&mut self, warp: usize, active: u32, fence: Fence) -> Flow {
         if fence != Fence::Memory {
-            self.announce(warp, active);
+            self.fence_mbarrier_init(warp, active);
         }
         match (&mut self.race, fence) {
             (Some(race), Fence::ProxyAsync) => race.fence(warp, active),
@@ -290,13 +284,13 @@ impl Machine<'_> {
                 Class::Double => registers.doubles[address.slot as usize][lane],
                 _ => u64::from(registers.words[address.slot as usize][lane]),
             };
-            all | u32::from(window_of(address).0 == space) << lane
+            all | u32::from(space_of(address).0 == space) << lane
         });
         registers.set_predicate(to, active, holds);
         Flow::Next
     }
 
-    /// Time is counted in instructions.
+    /// Reads the clock, which counts instructions.
     fn clock(&mut self, warp: usize, active: u32, to: crate::code::Register) -> Flow {
         let now = self.instructions;
         let registers = &mut self.warps[warp].registers;
@@ -308,41 +302,22 @@ impl Machine<'_> {
     }
 }
 
-/// The lanes that an instruction is for.
+/// Returns the active lanes of an instruction.
 fn guarded(inst: &Inst, mask: u32, registers: &Registers) -> u32 {
     match inst.guard {
         None => mask,
-        Some((slot, negated)) => mask & Flag { slot, negated }.of(registers),
+        Some((slot, negated)) => mask & Flag { slot, negated }.lanes(registers),
     }
-}
-
-/// The first lane of a mask that has any.
-pub(super) fn first(mask: u32) -> usize {
-    mask.trailing_zeros() as usize
-}
-
-/// The space that a generic address is in, and the address there.
-pub(super) fn window_of(address: u64) -> (Space, u64) {
-    for (window, space) in [
-        (SHARED_WINDOW, Space::Shared),
-        (LOCAL_WINDOW, Space::Local),
-        (PARAMETER_WINDOW, Space::Parameter),
-    ] {
-        if (window..window + WINDOW_BYTES).contains(&address) {
-            return (space, address - window);
-        }
-    }
-    (Space::Global, address)
 }
 
 impl Op {
-    /// Whether lanes may have to wait in it.
+    /// Returns whether lanes may have to wait in the instruction.
     fn may_wait(&self) -> bool {
         match self {
-            Op::Touch(op, _) => op.may_wait(),
+            Op::WgmmaAccess(op, _) => op.may_wait(),
             Op::Warp(..)
             | Op::Barrier(_)
-            | Op::MoveMatrix(_)
+            | Op::LdStMatrix(_)
             | Op::Mma(_)
             | Op::Mbarrier(_)
             | Op::Wgmma(_)
@@ -353,10 +328,10 @@ impl Op {
 }
 
 impl Op {
-    /// Runs what each lane does alone; whether it is that.
+    /// Runs a lane-wise instruction; returns whether it is one.
     fn run_lanes(&self, registers: &mut Registers, active: u32) -> bool {
         match self {
-            Op::Rows(rows, slots) => rows(registers, active, slots),
+            Op::Lanewise(rows, slots) => rows(registers, active, slots),
             Op::Compare(compare) => compare.run(registers, active),
             _ => return false,
         }
@@ -365,15 +340,15 @@ impl Op {
 }
 
 impl Flag {
-    /// The lanes for which it holds.
-    pub(super) fn of(self, registers: &Registers) -> u32 {
+    /// Returns the lanes for which the predicate holds.
+    pub(super) fn lanes(self, registers: &Registers) -> u32 {
         let value = registers.predicate(self.slot);
         if self.negated { !value } else { value }
     }
 }
 
-impl Combine {
-    fn of(self, a: u32, b: u32) -> u32 {
+impl BoolOp {
+    fn apply(self, a: u32, b: u32) -> u32 {
         match self {
             Self::And => a & b,
             Self::Or => a | b,
@@ -385,8 +360,8 @@ impl Combine {
 impl Compare {
     fn run(&self, registers: &mut Registers, active: u32) {
         let holds = (self.relation)(registers, self.a, self.b);
-        let with = self.with.map(|(combine, flag)| (combine, flag.of(registers)));
-        let combined = |it| with.map_or(it, |(combine, flag)| combine.of(it, flag));
+        let with = self.with.map(|(op, flag)| (op, flag.lanes(registers)));
+        let combined = |it| with.map_or(it, |(op, flag)| op.apply(it, flag));
         registers.set_predicate(self.to, active, combined(holds));
         if let Some(negated) = self.negated {
             registers.set_predicate(negated, active, combined(!holds));
@@ -397,9 +372,9 @@ impl Compare {
 impl Logic {
     fn run(self, registers: &mut Registers, active: u32) {
         let (to, value) = match self {
-            Self::Copy(to, flag) => (to, flag.of(registers)),
+            Self::Copy(to, flag) => (to, flag.lanes(registers)),
             Self::Constant(to, value) => (to, if value { u32::MAX } else { 0 }),
-            Self::Two(to, combine, a, b) => (to, combine.of(a.of(registers), b.of(registers))),
+            Self::Binary(to, op, a, b) => (to, op.apply(a.lanes(registers), b.lanes(registers))),
         };
         registers.set_predicate(to, active, value);
     }

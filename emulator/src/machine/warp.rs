@@ -1,26 +1,25 @@
-//! A warp: its registers, and how its threads have come apart.
+//! A warp: its registers, and the control flow of its threads.
 //!
-//! Threads that are at the same instruction run as one *split*. Of several, the one with the lowest
-//! address runs first, so that branches meet again as soon as the code allows.
+//! Threads that are at the same instruction run as one *warp split* (Meng, Tarjan and Skadron,
+//! 2010). Of several, the one with the lowest address runs first, so that threads reconverge as
+//! soon as the code allows.
 
-use super::copy::Copies;
+use super::pending::Copies;
 use crate::registers::Registers;
-
-pub(super) use crate::registers::lanes;
 
 /// Threads of a warp that run together.
 #[derive(Clone, Debug)]
 pub(super) struct Split {
     pub(super) pc: usize,
     pub(super) mask: u32,
-    /// Where the callers of the functions it is in go on: the index of their call.
+    /// The call stack: the index of each call.
     pub(super) stack: Vec<usize>,
     pub(super) state: State,
-    /// How often it used up its time while others could have run.
+    /// Time slices that it used up while others could have run.
     pub(super) turns: u32,
 }
 
-/// What a split waits for.
+/// The event that a split waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Ready,
@@ -34,6 +33,18 @@ pub(super) enum State {
     Mbarrier(usize, u32, bool, u64),
     /// The other warps of a warpgroup.
     Warpgroup,
+}
+
+/// The continuation after an instruction.
+pub(super) enum Flow {
+    /// The next instruction.
+    Next,
+    /// The same instruction, once the split is ready.
+    Again(State),
+    /// The next instruction, once the split is ready.
+    Wait(State),
+    /// The next instruction, after a turn of other splits.
+    Yield,
 }
 
 pub(super) struct Warp {
@@ -51,7 +62,7 @@ pub(super) struct Warp {
 }
 
 impl Warp {
-    /// The split that runs next.
+    /// Returns the split that runs next.
     pub(super) fn next(&mut self) -> Option<usize> {
         if self.splits.len() > 1 {
             self.merge();
@@ -61,7 +72,7 @@ impl Warp {
         ready.min_by_key(|(_, it)| key(it)).map(|(n, _)| n)
     }
 
-    /// Joins splits that have met.
+    /// Merges splits that have reconverged.
     fn merge(&mut self) {
         let mut n = 0;
         while n < self.splits.len() {
@@ -84,14 +95,14 @@ impl Warp {
         }
     }
 
-    /// Where the split must stop because others are there, or may run before it.
+    /// Returns the address where a split must stop, since others are there or may run before it.
     pub(super) fn stop(&self, split: usize) -> usize {
         let pc = self.splits[split].pc;
         let others = self.splits.iter().map(|it| it.pc).filter(|it| *it > pc);
         others.min().unwrap_or(usize::MAX)
     }
 
-    /// Takes threads out of a split into one of their own.
+    /// Moves threads of a split into a new one.
     pub(super) fn divide(&mut self, split: usize, mask: u32, pc: usize) {
         self.splits[split].mask &= !mask;
         let new = Split { pc, mask, state: State::Ready, ..self.splits[split].clone() };
@@ -105,7 +116,7 @@ impl Warp {
         if self.splits[split].mask == 0 {
             self.splits.remove(split);
         }
-        // Those that wait for all live threads may have become all.
+        // Splits that wait for all live threads may be complete now.
         for split in &mut self.splits {
             if split.state == State::Collective {
                 split.state = State::Ready;

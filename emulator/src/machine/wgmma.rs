@@ -1,45 +1,42 @@
-//! Products of a warpgroup: four warps, whose factors are in shared memory.
+//! `wgmma`: the asynchronous matrix products of a warpgroup.
 
-use std::collections::BTreeMap;
-
-use super::access::Region;
-use super::matrix::{each_a, float, integer};
-use super::step::Flow;
-use super::warp::State;
+use super::mma::{each_a, to_float, to_integer};
+use super::warp::{Flow, State};
 use super::{Machine, Result};
-use crate::code::{Factor, Left, Sum, Touched, Wgmma, WgmmaGroup};
+use crate::code::{Accumulator, Multiplicand, OperandA, Wgmma, WgmmaGroup, WgmmaRegisters};
 use crate::fault::FaultKind;
-use crate::race::{self, Actor, Clock};
+use crate::race::{self, Actor, VectorClock};
 use crate::registers::{LANES, Slot};
-use crate::space::SHARED_BASE;
+use crate::space::{Region, SHARED_BASE};
 use crate::tensor_map::Swizzle;
+use std::collections::BTreeMap;
 
 /// Warps of a warpgroup.
 const WARPS: usize = 4;
 
-/// What the four warps do together.
+/// The state of a warpgroup's four warps.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Warpgroup {
-    /// The product that some of them wait in.
+    /// The warps that have arrived at an instruction, and its index.
     arrived: Vec<usize>,
     pc: usize,
-    /// Groups that each warp has committed and waited for, and whether it has products since.
+    /// Groups that each warp has committed and waited for, and whether it has uncommitted `wgmma`.
     committed: [u32; WARPS],
     waited: [u32; WARPS],
-    open: [bool; WARPS],
-    /// Whether each has had a fence since accumulators were touched, or factors written.
+    uncommitted: [bool; WARPS],
+    /// Warps that have executed `wgmma.fence` since their last access to registers of `wgmma`.
     fenced: [bool; WARPS],
-    /// Of each warp, the group of the last product that adds to a register.
-    adding: [BTreeMap<Slot, u32>; WARPS],
-    /// The same of the last one that has a register as a factor.
-    reading: [BTreeMap<Slot, u32>; WARPS],
-    /// Who reads shared memory on its behalf, for the race detector.
+    /// For each warp, the group of the last `wgmma` that accumulates into a register.
+    accumulators: [BTreeMap<Slot, u32>; WARPS],
+    /// For each warp, the group of the last `wgmma` that reads a register as A.
+    multiplicands: [BTreeMap<Slot, u32>; WARPS],
+    /// The agent of the race detector that reads shared memory for it.
     agent: Option<usize>,
 }
 
-/// A matrix in shared memory, as its descriptor says.
+/// A matrix in shared memory, from its descriptor.
 #[derive(Clone, Copy, Debug)]
-struct Matrix {
+struct SharedMatrix {
     start: u32,
     leading: u32,
     stride: u32,
@@ -48,8 +45,8 @@ struct Matrix {
     transposed: bool,
 }
 
-impl Matrix {
-    fn new(descriptor: u64, factor: Factor, transposed: bool) -> Option<Self> {
+impl SharedMatrix {
+    fn new(descriptor: u64, type_: Multiplicand, transposed: bool) -> Option<Self> {
         let field = |at: u32| ((descriptor >> at & 0x3FFF) as u32) << 4;
         let swizzle = match descriptor >> 62 {
             0 => Swizzle::None,
@@ -63,12 +60,12 @@ impl Matrix {
             leading: field(16),
             stride: field(32),
             swizzle,
-            bytes: factor.bytes() as u32,
+            bytes: type_.bytes() as u32,
             transposed,
         })
     }
 
-    /// The address of an element: `row` counts along M or N.
+    /// Returns the address of an element: `row` counts along M or N.
     fn at(&self, row: u32, k: u32) -> u32 {
         let line = match self.swizzle {
             Swizzle::None => 16,
@@ -92,8 +89,8 @@ impl Matrix {
         self.swizzle.apply(self.start + inside)
     }
 
-    /// The 16-byte pieces of `rows` by `k`: their first row and column, and the address.
-    fn pieces(self, rows: usize, k: usize) -> impl Iterator<Item = (usize, usize, u32)> {
+    /// Returns the 16-byte chunks of `rows` by `k`: their first row and column, and the address.
+    fn chunks_of(self, rows: usize, k: usize) -> impl Iterator<Item = (usize, usize, u32)> {
         let n = 16 / self.bytes as usize;
         let (down, right) = if self.transposed { (n, 1) } else { (1, n) };
         (0..rows).step_by(down).flat_map(move |row| {
@@ -104,7 +101,7 @@ impl Matrix {
     /// Visits the elements of `rows` by `k`: row, column, bits.
     fn each(self, shared: &[u8], rows: usize, k: usize, mut visit: impl FnMut(usize, usize, u32)) {
         let bytes = self.bytes as usize;
-        for (row, k, at) in self.pieces(rows, k) {
+        for (row, k, at) in self.chunks_of(rows, k) {
             let piece = &shared[(at - SHARED_BASE as u32) as usize..][..16];
             for (n, element) in piece.chunks_exact(bytes).enumerate() {
                 let bits = element.iter().rev().fold(0, |all, byte| all << 8 | u32::from(*byte));
@@ -116,7 +113,7 @@ impl Matrix {
 }
 
 impl Machine<'_> {
-    fn group_of(&mut self, warp: usize) -> (&mut Warpgroup, usize) {
+    fn warpgroup_of(&mut self, warp: usize) -> (&mut Warpgroup, usize) {
         let it = &self.warps[warp];
         let (cta, number) = (it.cta, it.number as usize);
         (&mut self.ctas[cta].warpgroups[number / WARPS], number % WARPS)
@@ -131,12 +128,12 @@ impl Machine<'_> {
         if !self.whole_warp(warp, active)? {
             return Ok(Flow::Again(State::Collective));
         }
-        let (it, n) = self.group_of(warp);
+        let (it, n) = self.warpgroup_of(warp);
         match group {
             WgmmaGroup::Fence => it.fenced[n] = true,
             WgmmaGroup::Commit => {
                 it.committed[n] += 1;
-                it.open[n] = false;
+                it.uncommitted[n] = false;
             }
             WgmmaGroup::Wait(pending) => {
                 let done = it.committed[n].saturating_sub(pending);
@@ -156,27 +153,27 @@ impl Machine<'_> {
         }
         let pc = self.at.1;
         let n_warps = self.n_warps() as usize;
-        let (it, n) = self.group_of(warp);
+        let (it, n) = self.warpgroup_of(warp);
         if !it.fenced[n] {
-            let what = "`wgmma` before a `wgmma.fence`";
-            return Err(self.fault(FaultKind::BadInstruction, 0, what));
+            let message = "`wgmma` before a `wgmma.fence`";
+            return Err(self.fault(FaultKind::BadInstruction, 0, message));
         }
         if !it.arrived.is_empty() && it.pc != pc {
-            let what = "warps of a warpgroup run different `wgmma`";
-            return Err(self.fault(FaultKind::DivergentCollective, 0, what));
+            let message = "warps of a warpgroup run different `wgmma`";
+            return Err(self.fault(FaultKind::DivergentCollective, 0, message));
         }
         it.pc = pc;
-        it.open[n] = true;
+        it.uncommitted[n] = true;
         let group = it.committed[n] + 1;
-        it.adding[n].extend(wgmma.to.iter().map(|slot| (*slot, group)));
-        if let Left::Registers(slots) = &wgmma.left {
-            it.reading[n].extend(slots.iter().map(|slot| (*slot, group)));
+        it.accumulators[n].extend(wgmma.to.iter().map(|slot| (*slot, group)));
+        if let OperandA::Registers(slots) = &wgmma.a {
+            it.multiplicands[n].extend(slots.iter().map(|slot| (*slot, group)));
         }
         it.arrived.push(warp);
         if it.arrived.len() < WARPS {
             if self.warps[warp].number as usize / WARPS * WARPS + WARPS > n_warps {
-                let what = "a warpgroup of fewer than four warps";
-                return Err(self.fault(FaultKind::DivergentCollective, 0, what));
+                let message = "a warpgroup of fewer than four warps";
+                return Err(self.fault(FaultKind::DivergentCollective, 0, message));
             }
             return Ok(Flow::Wait(State::Warpgroup));
         }
@@ -193,86 +190,90 @@ impl Machine<'_> {
         Ok(Flow::Next)
     }
 
-    /// Registers of products are used by an instruction of the threads themselves.
-    pub(super) fn touch(&mut self, warp: usize, touched: &Touched) -> Result<()> {
+    /// Checks an ordinary instruction's access to registers of `wgmma`.
+    pub(super) fn check_wgmma_registers(
+        &mut self,
+        warp: usize,
+        registers: &WgmmaRegisters,
+    ) -> Result<()> {
         let check = self.options.check;
-        let (it, n) = self.group_of(warp);
+        let (it, n) = self.warpgroup_of(warp);
         it.fenced[n] = false;
         let waited = it.waited[n];
         let is_pending = |of: &BTreeMap<Slot, u32>, slots: &[Slot]| {
             slots.iter().any(|slot| of.get(slot).is_some_and(|group| *group > waited))
         };
-        let what = if is_pending(&it.adding[n], &touched.sums) {
+        let message = if is_pending(&it.accumulators[n], &registers.accumulators) {
             "an accumulator is used before a wait for `wgmma`"
-        } else if is_pending(&it.reading[n], &touched.factors) {
+        } else if is_pending(&it.multiplicands[n], &registers.multiplicands) {
             "a factor is overwritten before a wait for `wgmma`"
         } else {
             return Ok(());
         };
-        if check { Err(self.fault(FaultKind::Race, 0, what)) } else { Ok(()) }
+        if check { Err(self.fault(FaultKind::Race, 0, message)) } else { Ok(()) }
     }
 
-    /// A value that all threads of a warpgroup agree on.
-    fn agreed(&self, first: usize, slot: Slot, what: &str) -> Result<u64> {
+    /// Returns a value that all threads of a warpgroup must agree on.
+    fn agreed(&self, first: usize, slot: Slot, message: &str) -> Result<u64> {
         let row = |warp: usize| self.warps[warp].registers.doubles[slot as usize];
         let value = row(first)[0];
         match (first..first + WARPS).find(|it| row(*it) != [value; LANES]) {
             None => Ok(value),
             Some(_) => {
-                let what = format!("threads of a warpgroup name different {what}");
-                Err(self.fault(FaultKind::BadInstruction, 0, what))
+                let message = format!("threads of a warpgroup name different {message}");
+                Err(self.fault(FaultKind::BadInstruction, 0, message))
             }
         }
     }
 
-    fn matrix(
+    fn shared_matrix(
         &self,
         descriptor: u64,
-        factor: Factor,
+        type_: Multiplicand,
         transposed: bool,
         rows: usize,
         k: usize,
-    ) -> Result<Matrix> {
-        let Some(matrix) = Matrix::new(descriptor, factor, transposed) else {
-            let what = "a matrix descriptor with a base offset";
-            return Err(self.fault(FaultKind::Unsupported, 0, what));
+    ) -> Result<SharedMatrix> {
+        let Some(matrix) = SharedMatrix::new(descriptor, type_, transposed) else {
+            let message = "a matrix descriptor with a base offset";
+            return Err(self.fault(FaultKind::Unsupported, 0, message));
         };
         let size = self.ctas[self.warps[self.at.0].cta].shared.len();
         let inside = |at: u32| {
             (at as usize).checked_sub(SHARED_BASE as usize).is_some_and(|it| it + 16 <= size)
         };
-        match matrix.pieces(rows, k).map(|it| it.2).find(|it| !inside(*it)) {
+        match matrix.chunks_of(rows, k).map(|it| it.2).find(|it| !inside(*it)) {
             None => Ok(matrix),
             Some(at) => {
                 let at = i64::from(at) - SHARED_BASE as i64;
-                let what = format!("a matrix that reaches shared{at:+} of {size}");
-                Err(self.fault(FaultKind::OutOfBounds, 0, what))
+                let message = format!("a matrix that reaches shared{at:+} of {size}");
+                Err(self.fault(FaultKind::OutOfBounds, 0, message))
             }
         }
     }
 
     fn multiply(&mut self, first: usize, wgmma: &Wgmma) -> Result<()> {
         let Wgmma { n, k, .. } = *wgmma;
-        let right = self.agreed(first, wgmma.right, "descriptors")?;
-        let right = self.matrix(right, wgmma.factors.1, wgmma.transposed[1], n, k)?;
-        let left = match &wgmma.left {
-            Left::Registers(_) => None,
-            Left::Shared(slot) => {
+        let right = self.agreed(first, wgmma.b, "descriptors")?;
+        let right = self.shared_matrix(right, wgmma.multiplicands.1, wgmma.transposed[1], n, k)?;
+        let left = match &wgmma.a {
+            OperandA::Registers(_) => None,
+            OperandA::Shared(slot) => {
                 let left = self.agreed(first, *slot, "descriptors")?;
-                Some(self.matrix(left, wgmma.factors.0, wgmma.transposed[0], 64, k)?)
+                Some(self.shared_matrix(left, wgmma.multiplicands.0, wgmma.transposed[0], 64, k)?)
             }
         };
-        let adds = (first..first + WARPS).map(|it| wgmma.add.of(&self.warps[it].registers));
+        let adds = (first..first + WARPS).map(|it| wgmma.add.lanes(&self.warps[it].registers));
         let add = match adds.clone().all(|it| it == u32::MAX) {
             true => true,
             false if adds.clone().all(|it| it == 0) => false,
             false => {
-                let what = "threads of a warpgroup disagree about adding";
-                return Err(self.fault(FaultKind::BadInstruction, 0, what));
+                let message = "threads of a warpgroup disagree about accumulators";
+                return Err(self.fault(FaultKind::BadInstruction, 0, message));
             }
         };
-        self.watch_wgmma(first, wgmma, left, right)?;
-        if wgmma.factors.0.is_integer() {
+        self.check_wgmma_reads(first, wgmma, left, right)?;
+        if wgmma.multiplicands.0.is_integer() {
             self.multiply_integers(first, wgmma, left, right, add);
         } else {
             self.multiply_floats(first, wgmma, left, right, add);
@@ -280,21 +281,21 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Visits the elements of the first factor: row, column, bits.
-    fn each_left(
+    /// Visits the elements of A: row, column, bits.
+    fn each_a_element(
         &self,
         first: usize,
         wgmma: &Wgmma,
-        left: Option<Matrix>,
+        left: Option<SharedMatrix>,
         mut visit: impl FnMut(usize, usize, u32),
     ) {
         if let Some(left) = left {
             left.each(&self.ctas[self.warps[first].cta].shared, 64, wgmma.k, visit);
-        } else if let Left::Registers(slots) = &wgmma.left {
+        } else if let OperandA::Registers(slots) = &wgmma.a {
             for quarter in 0..WARPS {
                 let words = &self.warps[first + quarter].registers.words;
                 let rows: Vec<[u32; LANES]> = slots.iter().map(|it| words[*it as usize]).collect();
-                each_a(&rows, wgmma.factors.0.bytes(), |row, k, bits| {
+                each_a(&rows, wgmma.multiplicands.0.bytes(), |row, k, bits| {
                     visit(16 * quarter + row, k, bits);
                 });
             }
@@ -305,29 +306,29 @@ impl Machine<'_> {
         &mut self,
         first: usize,
         wgmma: &Wgmma,
-        left: Option<Matrix>,
-        right: Matrix,
+        left: Option<SharedMatrix>,
+        right: SharedMatrix,
         add: bool,
     ) {
         let Wgmma { n, k, scales, .. } = *wgmma;
-        let (a_factor, b_factor) = wgmma.factors;
+        let (a_type, b_type) = wgmma.multiplicands;
         let mut a = vec![[0f32; 16]; 64];
-        self.each_left(first, wgmma, left, |row, k, bits| {
-            a[row][k] = float(a_factor, bits) * scales[0];
+        self.each_a_element(first, wgmma, left, |row, k, bits| {
+            a[row][k] = to_float(a_type, bits) * scales[0];
         });
         // One row for each k, so that the innermost loop runs along N.
         let mut b = vec![[0f32; 256]; k];
         right.each(&self.ctas[self.warps[first].cta].shared, n, k, |column, k, bits| {
-            b[k][column] = float(b_factor, bits) * scales[1];
+            b[k][column] = to_float(b_type, bits) * scales[1];
         });
         for (quarter, a) in a.chunks(16).enumerate() {
             let words = &mut self.warps[first + quarter].registers.words;
             let mut sums = [[0f32; 256]; 16];
             if add {
-                each_sum(wgmma, |row, column, slot, lane, part| {
+                each_accumulator(wgmma, |row, column, slot, lane, part| {
                     let bits = words[slot as usize][lane];
-                    sums[row][column] = match wgmma.sum {
-                        Sum::F16 => float(Factor::F16, bits >> (16 * part)),
+                    sums[row][column] = match wgmma.accumulator {
+                        Accumulator::F16 => to_float(Multiplicand::F16, bits >> (16 * part)),
                         _ => f32::from_bits(bits),
                     };
                 });
@@ -339,10 +340,10 @@ impl Machine<'_> {
                     }
                 }
             }
-            each_sum(wgmma, |row, column, slot, lane, part| {
+            each_accumulator(wgmma, |row, column, slot, lane, part| {
                 let word = &mut words[slot as usize][lane];
-                *word = match wgmma.sum {
-                    Sum::F16 => {
+                *word = match wgmma.accumulator {
+                    Accumulator::F16 => {
                         let half = u32::from(half::f16::from_f32(sums[row][column]).to_bits());
                         *word & !(0xFFFF << (16 * part)) | half << (16 * part)
                     }
@@ -356,21 +357,23 @@ impl Machine<'_> {
         &mut self,
         first: usize,
         wgmma: &Wgmma,
-        left: Option<Matrix>,
-        right: Matrix,
+        left: Option<SharedMatrix>,
+        right: SharedMatrix,
         add: bool,
     ) {
         let Wgmma { n, k, .. } = *wgmma;
-        let (a_factor, b_factor) = wgmma.factors;
+        let (a_type, b_type) = wgmma.multiplicands;
         let (mut a, mut b) = (vec![[0i32; 32]; 64], vec![[0i32; 32]; n]);
-        self.each_left(first, wgmma, left, |row, k, bits| a[row][k] = integer(a_factor, bits));
-        right.each(&self.ctas[self.warps[first].cta].shared, n, k, |column, k, bits| {
-            b[column][k] = integer(b_factor, bits);
+        self.each_a_element(first, wgmma, left, |row, k, bits| {
+            a[row][k] = to_integer(a_type, bits)
         });
-        let saturate = matches!(wgmma.sum, Sum::S32 { saturate: true });
+        right.each(&self.ctas[self.warps[first].cta].shared, n, k, |column, k, bits| {
+            b[column][k] = to_integer(b_type, bits);
+        });
+        let saturate = matches!(wgmma.accumulator, Accumulator::S32 { saturate: true });
         for (quarter, a) in a.chunks(16).enumerate() {
             let words = &mut self.warps[first + quarter].registers.words;
-            each_sum(wgmma, |row, column, slot, lane, _| {
+            each_accumulator(wgmma, |row, column, slot, lane, _| {
                 let word = &mut words[slot as usize][lane];
                 let old = if add { i64::from(*word as i32) } else { 0 };
                 let products: i32 = a[row].iter().zip(&b[column]).map(|(a, b)| a * b).sum();
@@ -381,15 +384,15 @@ impl Machine<'_> {
         }
     }
 
-    /// Looks for races of what the product reads, which all threads of the warpgroup must have seen.
-    fn watch_wgmma(
+    /// Checks reads of `wgmma` for races: all threads of the warpgroup must have seen the writes.
+    fn check_wgmma_reads(
         &mut self,
         first: usize,
         wgmma: &Wgmma,
-        left: Option<Matrix>,
-        right: Matrix,
+        left: Option<SharedMatrix>,
+        right: SharedMatrix,
     ) -> Result<()> {
-        let (cta, place) = (self.warps[first].cta, self.place());
+        let (cta, location) = (self.warps[first].cta, self.location());
         let in_grid = self.linear_cta(cta);
         let number = self.warps[first].number as usize / WARPS;
         let Some(race) = &mut self.race else { return Ok(()) };
@@ -397,20 +400,20 @@ impl Machine<'_> {
         let agent = *group
             .agent
             .get_or_insert_with(|| race.agent(format!("`wgmma` of warpgroup {number}")));
-        let view: Clock = race.meet(first..first + WARPS);
+        let view: VectorClock = race.meet(first..first + WARPS);
         let access = race::Access {
             actor: Actor::Agent(agent),
             clock: group.committed[0] + 1,
             write: false,
             atomic: false,
-            place,
+            location,
             warp: first,
             cta: in_grid,
         };
         let matrices = [(Some(right), wgmma.n), (left, 64)];
         for (matrix, rows) in matrices {
             let Some(matrix) = matrix else { continue };
-            for (_, _, at) in matrix.pieces(rows, wgmma.k) {
+            for (_, _, at) in matrix.chunks_of(rows, wgmma.k) {
                 let offset = at - SHARED_BASE as u32;
                 if let Some(conflict) = race.span(cta, access, (1, Some(&view)), (offset, 16)) {
                     return Err(self.conflict(Region::Shared(cta), "read of `wgmma`", &conflict));
@@ -420,21 +423,21 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// That warps which end have waited for their products.
-    pub(super) fn check_products(&mut self, warp: usize) -> Result<()> {
+    /// Checks that a warp which exits has waited for its `wgmma`.
+    pub(super) fn check_wgmma_waited(&mut self, warp: usize) -> Result<()> {
         let check = self.options.check;
-        let (it, n) = self.group_of(warp);
-        if check && (it.open[n] || it.committed[n] > it.waited[n]) {
-            let what = "the end before a wait for `wgmma`";
-            return Err(self.fault(FaultKind::ExitWhilePending, 0, what));
+        let (it, n) = self.warpgroup_of(warp);
+        if check && (it.uncommitted[n] || it.committed[n] > it.waited[n]) {
+            let message = "the end before a wait for `wgmma`";
+            return Err(self.fault(FaultKind::ExitWhilePending, 0, message));
         }
         Ok(())
     }
 }
 
-/// Visits the sums of a warp: row, column, register, lane, and part of the register.
-fn each_sum(wgmma: &Wgmma, mut visit: impl FnMut(usize, usize, Slot, usize, usize)) {
-    let parts = if wgmma.sum == Sum::F16 { 2 } else { 1 };
+/// Visits the accumulators of a warp: row, column, register, lane, and half of the register.
+fn each_accumulator(wgmma: &Wgmma, mut visit: impl FnMut(usize, usize, Slot, usize, usize)) {
+    let parts = if wgmma.accumulator == Accumulator::F16 { 2 } else { 1 };
     for (n, slot) in wgmma.to.iter().enumerate() {
         for lane in 0..LANES {
             for part in 0..parts {

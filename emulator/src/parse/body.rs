@@ -3,23 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::lexer::Kind;
-use super::module::Parser;
-use super::{Function, Operand, Result, Statement};
+use super::parser::Parser;
+use super::scope::{Name, Scope};
+use super::tree::{Function, Operand, ParseError, Result, Statement};
 use crate::registers::{Class, Slot};
 
-/// What a name stands for.
-#[derive(Clone, Copy)]
-pub(super) enum Name {
-    Register(Class, Slot),
-    Variable(usize),
-}
-
-/// The state of a walk over the body of one function.
-pub(super) struct Scope<'a> {
-    /// Names, the innermost scope last.
-    names: Vec<BTreeMap<&'a str, Name>>,
-    /// Registers declared in bulk, `%r<74>`: prefix, class, first slot and count.
-    ranges: Vec<(&'a str, Class, Slot, u32)>,
+/// The body of one function, as far as it was read.
+pub(super) struct Body<'a> {
+    scope: Scope<'a>,
     /// The numbers of the open scopes, for labels.
     open: Vec<usize>,
     n_scopes: usize,
@@ -27,73 +18,56 @@ pub(super) struct Scope<'a> {
     tables: BTreeMap<(usize, &'a str), Vec<&'a str>>,
     /// Operands that name labels: statement, operand, name, and the scopes it was seen in.
     pending: Vec<(usize, usize, &'a str, Vec<usize>)>,
-    place: u32,
-    /// What a pragma says of the load that comes next.
+    location: u32,
+    /// The bytes that the next load uses, by a pragma.
     used: Option<u32>,
     statements: Vec<Statement<'a>>,
 }
 
-impl<'a> Scope<'a> {
+impl<'a> Body<'a> {
     /// Reads the body of a function, after its opening brace.
-    pub(super) fn function(parser: &mut Parser<'a>, function: &mut Function<'a>) -> Result<()> {
-        let parameters = function.variables.iter().enumerate();
-        let names = parameters.map(|(n, it)| (it.name, Name::Variable(n))).collect();
-        let mut scope = Scope {
-            names: vec![names],
-            ranges: Vec::new(),
+    pub(super) fn parse(parser: &mut Parser<'a>, function: &mut Function<'a>) -> Result<()> {
+        let mut body = Body {
+            scope: Scope::new(function.variables.iter().map(|it| it.name)),
             open: vec![0],
             n_scopes: 1,
             labels: BTreeMap::new(),
             tables: BTreeMap::new(),
             pending: Vec::new(),
-            place: 0,
+            location: 0,
             used: None,
             statements: Vec::new(),
         };
-        while !scope.open.is_empty() {
-            scope.item(parser, function)?;
+        while !body.open.is_empty() {
+            body.item(parser, function)?;
         }
-        scope.resolve(parser)?;
-        function.body = Some(scope.statements);
+        body.resolve(parser)?;
+        function.body = Some(body.statements);
         Ok(())
-    }
-
-    /// What a name means here.
-    pub(super) fn find(&self, name: &str) -> Option<Name> {
-        let named = self.names.iter().rev().find_map(|it| it.get(name).copied());
-        named.or_else(|| {
-            let digits = name.trim_start_matches(|it: char| !it.is_ascii_digit());
-            let prefix = &name[..name.len() - digits.len()];
-            let n: u32 = digits.parse().ok()?;
-            let mut ranges = self.ranges.iter();
-            let (_, class, first, _) =
-                ranges.find(|(base, _, _, count)| *base == prefix && n < *count)?;
-            Some(Name::Register(*class, first + n))
-        })
     }
 
     fn item(&mut self, parser: &mut Parser<'a>, function: &mut Function<'a>) -> Result<()> {
         match parser.next()? {
             Kind::Mark('{') => {
-                self.names.push(BTreeMap::new());
+                self.scope.open();
                 self.open.push(self.n_scopes);
                 self.n_scopes += 1;
             }
             Kind::Mark('}') => {
-                self.names.pop();
+                self.scope.close();
                 self.open.pop();
             }
             Kind::Mark(';') => {}
             Kind::Mark('@') => {
                 let negated = parser.take('!');
                 let name = parser.word()?;
-                let Some(Name::Register(Class::Predicate, slot)) = self.find(name) else {
+                let Some(Name::Register(Class::Predicate, slot)) = self.scope.find(name) else {
                     return Err(parser.error(format!("no predicate `{name}`")));
                 };
                 self.statement(parser, Some((slot, negated)))?;
             }
             Kind::Word(".reg") => self.registers(parser, function)?,
-            Kind::Word(".loc") => self.place = parser.location()?,
+            Kind::Word(".loc") => self.location = parser.location()?,
             Kind::Word(".pragma") => {
                 if let Kind::Text(text) = parser.next()? {
                     self.used = used_bytes(text);
@@ -103,8 +77,7 @@ impl<'a> Scope<'a> {
             Kind::Word(".shared" | ".local" | ".param" | ".const" | ".global") => {
                 parser.at -= 1;
                 for variable in parser.variables()? {
-                    let scope = self.names.last_mut().expect("a scope is open");
-                    scope.insert(variable.name, Name::Variable(function.variables.len()));
+                    self.scope.declare(variable.name, Name::Variable(function.variables.len()));
                     function.variables.push(variable);
                 }
             }
@@ -155,11 +128,10 @@ impl<'a> Scope<'a> {
             if parser.take('<') {
                 let more = parser.number()? as u32;
                 parser.expect('>')?;
-                self.ranges.push((name, class, *count, more));
+                self.scope.declare_range(name, class, *count, more);
                 *count += more;
             } else {
-                let scope = self.names.last_mut().expect("a scope is open");
-                scope.insert(name, Name::Register(class, *count));
+                self.scope.declare(name, Name::Register(class, *count));
                 *count += 1;
             }
             if !parser.take(',') {
@@ -173,7 +145,7 @@ impl<'a> Scope<'a> {
         let opcode = parser.word()?;
         let mut operands = Vec::new();
         while !parser.take(';') {
-            let operand = parser.operand(self)?;
+            let operand = parser.operand(&self.scope)?;
             if let Operand::Symbol(name) = operand
                 && matches!(opcode.split('.').next(), Some("bra" | "brx"))
             {
@@ -185,8 +157,8 @@ impl<'a> Scope<'a> {
                 break;
             }
         }
-        let (place, used) = (self.place, self.used.take());
-        self.statements.push(Statement { line, place, guard, opcode, operands, used });
+        let (location, used) = (self.location, self.used.take());
+        self.statements.push(Statement { line, location, guard, opcode, operands, used });
         Ok(())
     }
 
@@ -202,8 +174,8 @@ impl<'a> Scope<'a> {
                 None => find(name).map(|it| vec![it]),
             };
             let at = &mut self.statements[statement];
-            let targets = targets
-                .ok_or_else(|| super::ParseError::new(at.line, format!("no label `{name}`")))?;
+            let targets =
+                targets.ok_or_else(|| ParseError::new(at.line, format!("no label `{name}`")))?;
             at.operands[operand] = Operand::Targets(targets);
         }
         if self.statements.is_empty() {

@@ -1,6 +1,6 @@
 //! PTX text to tokens, each with its line.
 
-use super::{ParseError, Result};
+use super::tree::{ParseError, Result};
 
 /// A token and the line it is on.
 #[derive(Clone, Copy, Debug, PartialEq)]

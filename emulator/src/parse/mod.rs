@@ -1,170 +1,20 @@
 //! PTX text to a tree: functions of statements with registers, variables and branches resolved.
 //!
-//! What the statements mean is the business of `decode`; here is only where names lead. Inline
-//! assembly brings nested scopes with registers and labels of their own.
+//! The meaning of statements is the business of `decode`. Inline assembly brings nested scopes with
+//! registers and labels of their own.
 
 mod body;
+mod declaration;
 mod lexer;
 mod module;
 mod operand;
+mod parser;
+mod scope;
+mod tree;
 
 pub(crate) use module::parse;
-
-use crate::registers::{Class, Slot};
-
-/// Why a text is not PTX that this crate knows.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("PTX line {line}: {what}")]
-pub struct ParseError {
-    line: u32,
-    what: String,
-}
-
-impl ParseError {
-    pub(crate) fn new(line: u32, what: impl Into<String>) -> Self {
-        Self { line, what: what.into() }
-    }
-
-    /// The line of the PTX text that is to blame.
-    #[must_use]
-    pub fn line(&self) -> u32 {
-        self.line
-    }
-}
-
-pub(crate) type Result<T> = std::result::Result<T, ParseError>;
-
-/// A module as written.
-#[derive(Debug, Default)]
-pub(crate) struct Tree<'a> {
-    pub(crate) version: &'a str,
-    pub(crate) target: &'a str,
-    pub(crate) functions: Vec<Function<'a>>,
-    pub(crate) variables: Vec<Variable<'a>>,
-    pub(crate) places: Places<'a>,
-}
-
-/// A kernel or a device function.
-#[derive(Debug, Default)]
-pub(crate) struct Function<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) is_kernel: bool,
-    /// Results, then parameters, then what the body declares.
-    pub(crate) variables: Vec<Variable<'a>>,
-    pub(crate) n_results: usize,
-    pub(crate) n_parameters: usize,
-    pub(crate) max_threads: Option<[u32; 3]>,
-    pub(crate) cluster: Option<[u32; 3]>,
-    pub(crate) n_predicates: u32,
-    pub(crate) n_words: u32,
-    pub(crate) n_doubles: u32,
-    /// None for what is declared only.
-    pub(crate) body: Option<Vec<Statement<'a>>>,
-}
-
-/// Where a variable lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Space {
-    Global,
-    Constant,
-    Shared,
-    Local,
-    Parameter,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Variable<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) space: Space,
-    pub(crate) align: u64,
-    pub(crate) bytes: u64,
-    /// `extern`: as large as the launch makes it.
-    pub(crate) unsized_: bool,
-    pub(crate) initial: Vec<u8>,
-}
-
-/// One instruction.
-#[derive(Debug)]
-pub(crate) struct Statement<'a> {
-    /// In the PTX text.
-    pub(crate) line: u32,
-    /// In the source it was printed from: an index into [`Places`].
-    pub(crate) place: u32,
-    /// The predicate it depends on, and whether that must be false.
-    pub(crate) guard: Option<(Slot, bool)>,
-    pub(crate) opcode: &'a str,
-    pub(crate) operands: Vec<Operand<'a>>,
-    /// Which of the bytes that it loads are used, a bit each, where the compiler says so.
-    pub(crate) used: Option<u32>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Operand<'a> {
-    Register(Class, Slot),
-    /// `!p`.
-    Not(Slot),
-    Number(u64),
-    Special(Special),
-    /// A variable of the function, by index.
-    Variable(usize),
-    /// A name of the module: a variable or a function.
-    Symbol(&'a str),
-    /// A statement of the function, by index; several for the table of an indexed branch.
-    Targets(Vec<usize>),
-    Vector(Vec<Operand<'a>>),
-    /// `[base + offset]`, and `[base, {coordinates}]` of tensors.
-    Address(Box<Operand<'a>>, i64, Vec<Operand<'a>>),
-    /// `a|b`: two destinations.
-    Both(Box<(Operand<'a>, Operand<'a>)>),
-    /// `(a, b)` of calls.
-    List(Vec<Operand<'a>>),
-    /// `_`.
-    Sink,
-}
-
-/// Registers that the machine sets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Special {
-    Thread(usize),
-    Threads(usize),
-    Cta(usize),
-    Ctas(usize),
-    Cluster(usize),
-    Clusters(usize),
-    CtaInCluster(usize),
-    CtasInCluster(usize),
-    RankInCluster,
-    SizeOfCluster,
-    IsExplicitCluster,
-    Lane,
-    Warp,
-    Warps,
-    /// One processor: number 0 of 1.
-    Processor,
-    Processors,
-    Grid,
-    LaneMask(LaneMask),
-    DynamicSharedBytes,
-    TotalSharedBytes,
-    Clock,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum LaneMask {
-    Equal,
-    Less,
-    LessEqual,
-    Greater,
-    GreaterEqual,
-}
-
-/// The lines that PTX was printed from.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Places<'a> {
-    pub(crate) files: Vec<(u64, &'a str)>,
-    /// File, line, column, and for inlined code the place of the call. The first is "unknown".
-    pub(crate) lines: Vec<(Position, Option<Position>)>,
-}
-
-/// File, line and column, as numbers.
-pub(crate) type Position = (u64, u64, u64);
+pub use tree::ParseError;
+pub(crate) use tree::{
+    Function, LaneMask, LineTable, Operand, Position, Result, Space, Special, Statement, Tree,
+    Variable,
+};

@@ -1,9 +1,9 @@
 //! Operands: registers, numbers, addresses, vectors.
 
-use super::body::{Name, Scope};
 use super::lexer::Kind;
-use super::module::Parser;
-use super::{LaneMask, Operand, Result, Special};
+use super::parser::Parser;
+use super::scope::{Name, Scope};
+use super::tree::{LaneMask, Operand, Result, Special};
 
 impl<'a> Parser<'a> {
     /// One operand, with what follows a `|`.

@@ -4,42 +4,43 @@ use std::rc::Rc;
 
 use crate::registers::LANES;
 
-/// How far each actor's accesses have been seen, and seen behind a proxy fence.
+/// A vector clock: up to where each actor's accesses were seen, and up to where behind a proxy
+/// fence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Clock {
+pub(crate) struct VectorClock {
     seen: Vec<u32>,
     fenced: Vec<u32>,
-    /// The least of what was seen of each row of 32 threads: most questions are about all of them.
-    least: Vec<u32>,
+    /// The minimum of each row of 32 threads: most comparisons are with all of them.
+    row_minimum: Vec<u32>,
 }
 
-impl Clock {
-    /// Nothing was seen of `n` threads, of their copies, and of their bulk copies; fences are for
-    /// the first two.
+impl VectorClock {
+    /// Returns the zero clock of `n` threads, of their copies, and of their bulk copies; fences are
+    /// for the first two.
     pub(super) fn new(n: usize) -> Self {
-        Self { seen: vec![0; 3 * n], fenced: vec![0; 2 * n], least: Vec::new() }
+        Self { seen: vec![0; 3 * n], fenced: vec![0; 2 * n], row_minimum: Vec::new() }
     }
 
-    /// What was seen of all slots of a row, at least.
+    /// Returns the minimum of all slots of a row.
     #[inline]
-    pub(super) fn least(&self, row: usize) -> u32 {
-        self.least.get(row).copied().unwrap_or(0)
+    pub(super) fn row_minimum(&self, row: usize) -> u32 {
+        self.row_minimum.get(row).copied().unwrap_or(0)
     }
 
-    /// Finds the least of each row, when nothing changes any more.
+    /// Computes the minimum of each row, once the clock is final.
     fn sealed(mut self) -> Self {
         let rows = self.seen.chunks(LANES).take(self.fenced.len() / 2 * 3 / LANES);
-        self.least = rows.map(|it| it.iter().copied().min().unwrap_or(0)).collect();
+        self.row_minimum = rows.map(|it| it.iter().copied().min().unwrap_or(0)).collect();
         self
     }
 
-    /// What was seen of a slot.
+    /// Returns a slot's component.
     #[inline]
     pub(super) fn seen(&self, slot: usize) -> u32 {
         self.seen.get(slot).copied().unwrap_or(0)
     }
 
-    /// What of it was behind a fence.
+    /// Returns a slot's component behind a proxy fence.
     pub(super) fn fenced(&self, slot: usize) -> u32 {
         self.fenced.get(slot).copied().unwrap_or(0)
     }
@@ -62,14 +63,14 @@ impl Clock {
         both.sealed()
     }
 
-    /// Keeps only what the other one has seen too.
+    /// Takes the minimum with another clock, slot by slot.
     pub(super) fn meet(&mut self, other: &Self) {
         minimum(&mut self.seen, &other.seen);
         minimum(&mut self.fenced, &other.fenced);
-        minimum(&mut self.least, &other.least);
+        minimum(&mut self.row_minimum, &other.row_minimum);
     }
 
-    /// All that was seen is behind a fence now.
+    /// Returns the clock after a proxy fence: all that was seen is behind it.
     pub(super) fn all_fenced(&self) -> Self {
         let n = self.fenced.len();
         Self { fenced: self.seen[..n].to_vec(), ..self.clone() }
@@ -92,16 +93,16 @@ fn minimum(a: &mut Vec<u32>, b: &[u32]) {
     }
 }
 
-/// What those who arrived somewhere let others know.
+/// The clock of a synchronization object: the join of all clocks that were released to it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Release {
-    clock: Clock,
-    /// Views that are part of the clock already: most threads share one.
-    joined: Vec<Rc<Clock>>,
+pub(crate) struct ReleaseClock {
+    clock: VectorClock,
+    /// Clocks that are joined already: most threads share one.
+    joined: Vec<Rc<VectorClock>>,
 }
 
-impl Release {
-    pub(super) fn join(&mut self, view: &Rc<Clock>) {
+impl ReleaseClock {
+    pub(super) fn join(&mut self, view: &Rc<VectorClock>) {
         if !self.joined.iter().any(|it| Rc::ptr_eq(it, view)) {
             self.clock.join(view);
             self.joined.push(Rc::clone(view));
@@ -118,19 +119,19 @@ impl Release {
         }
     }
 
-    /// Adds what an agent has done.
+    /// Adds the accesses of an agent up to a clock.
     pub(crate) fn agent(&mut self, slot: usize, clock: u32) {
         self.clock.set(slot, clock);
     }
 
-    /// What was gathered so far, for those who wait.
-    pub(crate) fn snapshot(&mut self) -> Rc<Clock> {
+    /// Returns the clock so far, for threads to acquire.
+    pub(crate) fn snapshot(&mut self) -> Rc<VectorClock> {
         self.joined.clear();
         Rc::new(self.clock.clone().sealed())
     }
 
-    /// All of it.
-    pub(crate) fn finish(self) -> Rc<Clock> {
+    /// Returns the final clock.
+    pub(crate) fn finish(self) -> Rc<VectorClock> {
         Rc::new(self.clock.sealed())
     }
 }

@@ -1,27 +1,27 @@
-//! Accesses to buffers: ordered within a cluster as shared memory is, and between clusters only by
-//! what one releases and the other acquires.
+//! Shadow memory of buffers: accesses are ordered within a cluster as in shared memory, and between
+//! clusters only by what one releases and the other acquires.
 
 use std::collections::BTreeSet;
 
-use super::shadow::{ConflictKind, Found, Granule, More, Stamp, View, granules};
+use super::shadow::{ConflictKind, Found, Observer, Overflow, ShadowCell, Stamp, cells};
 
 /// Reads or writes of 16 bytes by some CTAs.
 #[derive(Clone, Copy, Debug, Default)]
-struct Touched {
+struct CtaAccesses {
     bytes: u16,
-    /// Those of them that were accessed by other than atomic operations.
+    /// The bytes that were accessed by other than atomic operations.
     plain: u16,
-    /// Where that was last.
-    place: u32,
+    /// The location of the last such access.
+    location: u32,
     /// The CTA that accessed each word last, plus one.
     cta: [u32; 4],
 }
 
-impl Touched {
+impl CtaAccesses {
     fn add(&mut self, mask: u16, cta: u32, stamp: &Stamp) {
         self.bytes |= mask;
         self.plain |= if stamp.atomic { 0 } else { mask };
-        self.place = stamp.place;
+        self.location = stamp.location;
         for (word, to) in self.cta.iter_mut().enumerate() {
             if mask >> (4 * word) & 15 != 0 {
                 *to = cta + 1;
@@ -33,14 +33,14 @@ impl Touched {
         self.bytes |= other.bytes;
         self.plain |= other.plain;
         if other.bytes != 0 {
-            self.place = other.place;
+            self.location = other.location;
         }
         for (to, from) in self.cta.iter_mut().zip(other.cta) {
             *to = if from == 0 { *to } else { from };
         }
     }
 
-    /// The first byte, and the CTA, that an access conflicts with.
+    /// Returns the first byte, and the CTA, that an access conflicts with.
     fn conflict(&self, stamp: &Stamp, mask: u16, after: &BTreeSet<u32>) -> Option<(u32, u32)> {
         let both = mask & if stamp.atomic { self.plain } else { self.bytes };
         let mut words = (0..4).filter(|it| both >> (4 * it) & 15 != 0);
@@ -52,25 +52,25 @@ impl Touched {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
-    granule: Granule,
-    /// The cluster that the granule is about.
+    cell: ShadowCell,
+    /// The cluster that the cell is about.
     cluster: u32,
-    written: Touched,
-    read: Touched,
-    /// What earlier clusters did.
-    written_before: Touched,
-    read_before: Touched,
+    written: CtaAccesses,
+    read: CtaAccesses,
+    /// Accesses of earlier clusters.
+    written_before: CtaAccesses,
+    read_before: CtaAccesses,
 }
 
-/// The granules of one buffer; as many as were accessed so far.
+/// The cells of one buffer, up to the last accessed one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GlobalShadow {
     entries: Vec<Entry>,
-    pool: Vec<More>,
+    pool: Vec<Overflow>,
 }
 
-/// Which CTA accesses a buffer.
-pub(super) struct Who<'w> {
+/// The CTA that accesses a buffer.
+pub(super) struct Accessor<'w> {
     pub(super) cluster: u32,
     pub(super) cta: u32,
     /// CTAs that it comes after.
@@ -78,12 +78,12 @@ pub(super) struct Who<'w> {
 }
 
 impl GlobalShadow {
-    /// Checks and remembers an access by a CTA of a cluster.
+    /// Checks and records an access by a CTA of a cluster.
     pub(super) fn access(
         &mut self,
         stamp: &Stamp,
-        view: &View<'_>,
-        who: &Who<'_>,
+        view: &Observer<'_>,
+        who: &Accessor<'_>,
         offset: u32,
         bytes: u32,
     ) -> Option<Found> {
@@ -91,12 +91,12 @@ impl GlobalShadow {
         if self.entries.len() < end {
             self.entries.resize(end.next_power_of_two(), Entry::default());
         }
-        for (granule, mask) in granules(offset, bytes) {
-            let entry = &mut self.entries[granule as usize];
+        for (cell, mask) in cells(offset, bytes) {
+            let entry = &mut self.entries[cell as usize];
             entry.enter(who.cluster);
             let conflict = entry
-                .before(stamp, mask, who, granule * 16)
-                .or_else(|| entry.granule.access(&mut self.pool, stamp, view, mask, granule * 16));
+                .before(stamp, mask, who, cell * 16)
+                .or_else(|| entry.cell.access(&mut self.pool, stamp, view, mask, cell * 16));
             if conflict.is_some() {
                 return conflict;
             }
@@ -108,7 +108,7 @@ impl GlobalShadow {
 }
 
 impl Entry {
-    /// What an earlier cluster did becomes what others did.
+    /// Enters a cluster: accesses of the previous one become those of earlier ones.
     fn enter(&mut self, cluster: u32) {
         if self.cluster == cluster {
             return;
@@ -119,8 +119,8 @@ impl Entry {
         *self = Self { cluster, written_before, read_before, ..Self::default() };
     }
 
-    /// A conflict with an earlier cluster.
-    fn before(&self, stamp: &Stamp, mask: u16, who: &Who<'_>, at: u32) -> Option<Found> {
+    /// Returns a conflict with an earlier cluster.
+    fn before(&self, stamp: &Stamp, mask: u16, who: &Accessor<'_>, at: u32) -> Option<Found> {
         let write = self.written_before.conflict(stamp, mask, who.after);
         let read = || match stamp.write {
             true => self.read_before.conflict(stamp, mask, who.after),
@@ -131,7 +131,7 @@ impl Entry {
         found.conflict.cta = Some(cta);
         found.conflict.write = write.is_some();
         let touched = if write.is_some() { &self.written_before } else { &self.read_before };
-        found.conflict.place = touched.place;
+        found.conflict.location = touched.location;
         Some(found)
     }
 }

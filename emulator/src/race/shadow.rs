@@ -1,16 +1,16 @@
-//! Who accessed what: for each 16 bytes the accesses that later ones must be ordered after.
+//! Shadow memory: for each 16 bytes the accesses that later ones must be ordered after.
 
 use std::rc::Rc;
 
-use super::Actor;
-use super::clock::Clock;
+use super::access::Actor;
+use super::clock::VectorClock;
 use crate::registers::{LANES, lanes};
 
-/// An access as it is remembered.
+/// An access with its epoch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stamp {
-    /// Rows of 32 slots of clocks: threads, then their copies, then their bulk copies, by warp; then
-    /// agents, which have one slot each.
+    /// Lanewise of 32 slots of clocks: threads, then their copies, then their bulk copies, by warp;
+    /// then agents, which have one slot each.
     pub(super) row: u16,
     pub(super) clock: u32,
     pub(super) lanes: u32,
@@ -18,16 +18,16 @@ pub(super) struct Stamp {
     pub(super) atomic: bool,
     /// By the asynchronous proxy.
     pub(super) asynchronous: bool,
-    pub(super) place: u32,
+    pub(super) location: u32,
 }
 
-/// What whoever makes an access has seen.
-pub(super) struct View<'v> {
-    /// Of an agent; else that of the lanes counts.
-    pub(super) clock: Option<&'v Clock>,
-    /// Of all lanes, if theirs is the same.
-    pub(super) common: Option<&'v Clock>,
-    pub(super) views: &'v [Rc<Clock>],
+/// The vector clocks of the threads, or of the agent, that make an access.
+pub(super) struct Observer<'v> {
+    /// The clock of an agent; `None` for lanes, which have their own.
+    pub(super) clock: Option<&'v VectorClock>,
+    /// The clock of all lanes, if they share it.
+    pub(super) common: Option<&'v VectorClock>,
+    pub(super) thread_clocks: &'v [Rc<VectorClock>],
     pub(super) fenced: &'v [u32],
     pub(super) copies_fenced: &'v [u32],
     pub(super) copies_done: &'v [u32],
@@ -36,7 +36,7 @@ pub(super) struct View<'v> {
     pub(super) n_warps: usize,
 }
 
-/// What is wrong with an access.
+/// The rule that an access breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConflictKind {
     Race,
@@ -49,14 +49,14 @@ pub(crate) enum ConflictKind {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Conflict {
     pub(crate) kind: ConflictKind,
-    /// Where in the region, and by which lane of the warp.
+    /// The offset in the region, and the lane of the warp.
     pub(crate) offset: u32,
     pub(crate) lane: usize,
-    /// Who made the earlier one.
+    /// The actor of the earlier access.
     pub(crate) actor: Actor,
     pub(crate) other_lane: usize,
     pub(crate) write: bool,
-    pub(crate) place: u32,
+    pub(crate) location: u32,
     /// For accesses of other clusters: the CTA, by its linear index.
     pub(crate) cta: Option<u32>,
 }
@@ -76,17 +76,17 @@ impl Found {
             actor: Actor::Agent(0),
             other_lane: 0,
             write: true,
-            place: 0,
+            location: 0,
             cta: None,
         };
         Self { conflict, row: 0 }
     }
 
-    fn with(mut self, by: By, of: u32, write: bool) -> Self {
+    fn with(mut self, by: Epoch, of: u32, write: bool) -> Self {
         self.row = by.row;
         self.conflict.other_lane = of.trailing_zeros() as usize & (LANES - 1);
         self.conflict.write = write;
-        self.conflict.place = by.place;
+        self.conflict.location = by.location;
         self
     }
 
@@ -102,14 +102,14 @@ impl Found {
     }
 }
 
-/// Bytes of a granule.
+/// Bytes of a shadow cell.
 const BYTES: u32 = 16;
 
-/// Who made an access, and when.
+/// The epoch of an access: its actor's row, and that actor's clock.
 #[derive(Clone, Copy, Debug, Default)]
-struct By {
+struct Epoch {
     clock: u32,
-    place: u32,
+    location: u32,
     row: u16,
     flags: u8,
 }
@@ -117,7 +117,7 @@ struct By {
 const ATOMIC: u8 = 1;
 const ASYNCHRONOUS: u8 = 2;
 
-impl By {
+impl Epoch {
     fn is_same(&self, other: &Self) -> bool {
         self.row == other.row && self.clock == other.clock && self.flags == other.flags
     }
@@ -127,73 +127,73 @@ impl By {
     }
 }
 
-/// Writes of one actor to some bytes of a granule.
+/// Writes of one actor to some bytes of a cell.
 #[derive(Clone, Copy, Debug, Default)]
 struct Write {
-    by: By,
+    by: Epoch,
     bytes: u16,
-    /// Which lane wrote each byte.
+    /// The lane that wrote each byte.
     lane: [u8; BYTES as usize],
 }
 
-/// Reads of one actor of some bytes of a granule.
+/// Reads of one actor of some bytes of a cell.
 #[derive(Clone, Copy, Debug, Default)]
 struct Read {
-    by: By,
+    by: Epoch,
     bytes: u16,
-    /// Which lanes read each word.
+    /// The lanes that read each word.
     lanes: [u32; 4],
 }
 
-/// 16 bytes: which of them were ever written, who wrote them last, and who read them since.
+/// The shadow of 16 bytes: the last writes, the reads since, and which bytes were ever written.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Granule {
+pub(super) struct ShadowCell {
     write: Write,
     read: Read,
-    /// Further accesses, in the pool; none is 0.
-    more: u32,
+    /// The index of further accesses in the pool, plus one; 0 for none.
+    overflow: u32,
     initialised: u16,
 }
 
-/// Further accesses to one granule.
+/// Further accesses to one cell.
 #[derive(Clone, Debug, Default)]
-pub(super) struct More {
+pub(super) struct Overflow {
     writes: Vec<Write>,
     reads: Vec<Read>,
 }
 
-/// The granules of one region.
+/// The shadow of one CTA's shared memory.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shadow {
-    granules: Vec<Granule>,
-    pool: Vec<More>,
+    cells: Vec<ShadowCell>,
+    pool: Vec<Overflow>,
 }
 
 impl Shadow {
     pub(super) fn reset(&mut self, bytes: usize) {
-        self.granules.clear();
-        self.granules.resize(bytes.div_ceil(BYTES as usize), Granule::default());
+        self.cells.clear();
+        self.cells.resize(bytes.div_ceil(BYTES as usize), ShadowCell::default());
         self.pool.clear();
     }
 
-    /// Checks and remembers an access.
+    /// Checks and records an access.
     pub(super) fn access(
         &mut self,
         stamp: &Stamp,
-        view: &View<'_>,
+        view: &Observer<'_>,
         offset: u32,
         bytes: u32,
     ) -> Option<Found> {
-        for (granule, mask) in granules(offset, bytes) {
-            let it = &mut self.granules[granule as usize];
+        for (cell, mask) in cells(offset, bytes) {
+            let it = &mut self.cells[cell as usize];
             if stamp.write {
                 it.initialised |= mask;
             } else if it.initialised & mask != mask {
                 let first = (mask & !it.initialised).trailing_zeros();
-                let at = granule * BYTES + first;
+                let at = cell * BYTES + first;
                 return Some(Found::new(ConflictKind::Uninitialised, stamp, at));
             }
-            let conflict = it.access(&mut self.pool, stamp, view, mask, granule * BYTES);
+            let conflict = it.access(&mut self.pool, stamp, view, mask, cell * BYTES);
             if conflict.is_some() {
                 return conflict;
             }
@@ -202,26 +202,26 @@ impl Shadow {
     }
 }
 
-/// The granules of some bytes, with a bit for each byte.
-pub(super) fn granules(offset: u32, bytes: u32) -> impl Iterator<Item = (u32, u16)> {
+/// Returns the cells of some bytes, with a bit for each byte.
+pub(super) fn cells(offset: u32, bytes: u32) -> impl Iterator<Item = (u32, u16)> {
     let end = offset + bytes;
-    (offset / BYTES..end.div_ceil(BYTES)).map(move |granule| {
-        let start = granule * BYTES;
+    (offset / BYTES..end.div_ceil(BYTES)).map(move |cell| {
+        let start = cell * BYTES;
         let (from, to) = (offset.max(start) - start, end.min(start + BYTES) - start);
-        (granule, (u16::MAX << from) & (u16::MAX >> (BYTES - to)))
+        (cell, (u16::MAX << from) & (u16::MAX >> (BYTES - to)))
     })
 }
 
 impl Write {
-    /// The lanes that wrote some bytes.
+    /// Returns the lanes that wrote some bytes.
     fn lanes(&self, mask: u16) -> u32 {
         let mask = self.bytes & mask;
         let of = |it: usize| if mask >> it & 1 == 1 { 1 << self.lane[it] } else { 0 };
         (0..BYTES as usize).fold(0, |all, it| all | of(it))
     }
 
-    /// Whether an access must come after this write and does not.
-    fn conflict(&self, stamp: &Stamp, view: &View<'_>, mask: u16, at: u32) -> Option<Found> {
+    /// Returns the conflict with an access that is not ordered after this write.
+    fn conflict(&self, stamp: &Stamp, view: &Observer<'_>, mask: u16, at: u32) -> Option<Found> {
         let both = self.bytes & mask;
         if both == 0 || self.by.both_atomic(stamp) {
             return None;
@@ -242,7 +242,7 @@ impl Write {
 }
 
 impl Read {
-    /// The lanes that read some bytes.
+    /// Returns the lanes that read some bytes.
     fn lanes(&self, mask: u16) -> u32 {
         let of = |word: usize| if mask >> (4 * word) & 15 == 0 { 0 } else { self.lanes[word] };
         (0..4).fold(0, |all, word| all | of(word))
@@ -257,8 +257,8 @@ impl Read {
         }
     }
 
-    /// Whether a write must come after this read and does not.
-    fn conflict(&self, stamp: &Stamp, view: &View<'_>, mask: u16, at: u32) -> Option<Found> {
+    /// Returns the conflict with a write that is not ordered after this read.
+    fn conflict(&self, stamp: &Stamp, view: &Observer<'_>, mask: u16, at: u32) -> Option<Found> {
         let both = self.bytes & mask;
         if both == 0
             || self.by.both_atomic(stamp)
@@ -270,15 +270,15 @@ impl Read {
         Some(found.with(self.by, self.lanes(both), false))
     }
 
-    /// Whether reads can be remembered as one: lanes are known for whole words only.
-    fn merges(&self, by: &By, mask: u16) -> bool {
+    /// Returns whether reads can be merged: lanes are known for whole words only.
+    fn merges(&self, by: &Epoch, mask: u16) -> bool {
         self.bytes != 0
             && self.by.is_same(by)
             && (self.bytes == mask || whole_words(self.bytes) && whole_words(mask))
     }
 
-    /// Forgets bytes that a later read stands for.
-    fn forget(&mut self, mask: u16, view: &View<'_>, group: u32) {
+    /// Drops bytes that a later read covers.
+    fn forget(&mut self, mask: u16, view: &Observer<'_>, group: u32) {
         let both = self.bytes & mask;
         if both != 0 && view.is_after(self.by, || self.lanes(both), group) {
             self.bytes &= !mask;
@@ -286,7 +286,7 @@ impl Read {
         }
     }
 
-    /// Words that are no longer remembered were read by nobody.
+    /// Drops the lanes of words without bytes.
     fn keep_lanes(&mut self) {
         for (word, lanes) in self.lanes.iter_mut().enumerate() {
             if self.bytes >> (4 * word) & 15 == 0 {
@@ -301,13 +301,13 @@ fn whole_words(mask: u16) -> bool {
     mask == any * 15
 }
 
-impl Granule {
-    /// Checks and remembers an access to the bytes of `mask`.
+impl ShadowCell {
+    /// Checks and records an access to the bytes of `mask`.
     pub(super) fn access(
         &mut self,
-        pool: &mut Vec<More>,
+        pool: &mut Vec<Overflow>,
         stamp: &Stamp,
-        view: &View<'_>,
+        view: &Observer<'_>,
         mask: u16,
         at: u32,
     ) -> Option<Found> {
@@ -315,19 +315,19 @@ impl Granule {
         if stamp.write {
             found = found.or_else(|| self.read.conflict(stamp, view, mask, at));
         }
-        if self.more > 0 && found.is_none() {
-            let more = &pool[self.more as usize - 1];
-            found = more.writes.iter().find_map(|it| it.conflict(stamp, view, mask, at));
+        if self.overflow > 0 && found.is_none() {
+            let overflow = &pool[self.overflow as usize - 1];
+            found = overflow.writes.iter().find_map(|it| it.conflict(stamp, view, mask, at));
             if stamp.write && found.is_none() {
-                found = more.reads.iter().find_map(|it| it.conflict(stamp, view, mask, at));
+                found = overflow.reads.iter().find_map(|it| it.conflict(stamp, view, mask, at));
             }
         }
         if found.is_some() {
             return found;
         }
-        let by = By {
+        let by = Epoch {
             clock: stamp.clock,
-            place: stamp.place,
+            location: stamp.location,
             row: stamp.row,
             flags: u8::from(stamp.atomic) * ATOMIC + u8::from(stamp.asynchronous) * ASYNCHRONOUS,
         };
@@ -339,20 +339,20 @@ impl Granule {
         None
     }
 
-    /// Remembers a write: what it overwrites need not be.
-    fn written(&mut self, pool: &mut Vec<More>, by: By, mask: u16, group: u32) {
+    /// Records a write; drops the accesses that it covers.
+    fn written(&mut self, pool: &mut Vec<Overflow>, by: Epoch, mask: u16, group: u32) {
         let lane = group.trailing_zeros() as u8 & (LANES as u8 - 1);
         let forget_read = |it: &mut Read| {
             it.bytes &= !mask;
             it.keep_lanes();
         };
         forget_read(&mut self.read);
-        if self.more > 0 {
-            let more = &mut pool[self.more as usize - 1];
-            more.reads.iter_mut().for_each(forget_read);
-            more.reads.retain(|it| it.bytes != 0);
-            more.writes.iter_mut().for_each(|it| it.bytes &= !mask);
-            more.writes.retain(|it| it.bytes != 0);
+        if self.overflow > 0 {
+            let overflow = &mut pool[self.overflow as usize - 1];
+            overflow.reads.iter_mut().for_each(forget_read);
+            overflow.reads.retain(|it| it.bytes != 0);
+            overflow.writes.iter_mut().for_each(|it| it.bytes &= !mask);
+            overflow.writes.retain(|it| it.bytes != 0);
         }
         if !self.write.by.is_same(&by) {
             self.write.bytes &= !mask;
@@ -360,7 +360,7 @@ impl Granule {
         let write = if self.write.bytes == 0 || self.write.by.is_same(&by) {
             &mut self.write
         } else {
-            let writes = &mut self.more(pool).writes;
+            let writes = &mut self.overflow(pool).writes;
             let n = writes.iter().position(|it| it.by.is_same(&by)).unwrap_or(writes.len());
             if n == writes.len() {
                 writes.push(Write::default());
@@ -376,15 +376,22 @@ impl Granule {
         }
     }
 
-    /// Remembers a read: those that are ordered before it need not be.
-    fn was_read(&mut self, pool: &mut Vec<More>, by: By, mask: u16, group: u32, view: &View<'_>) {
+    /// Records a read; drops those that are ordered before it.
+    fn was_read(
+        &mut self,
+        pool: &mut Vec<Overflow>,
+        by: Epoch,
+        mask: u16,
+        group: u32,
+        view: &Observer<'_>,
+    ) {
         if self.read.merges(&by, mask) {
             self.read.add(mask, group);
             return;
         }
         self.read.forget(mask, view, group);
-        if self.more > 0 {
-            let reads = &mut pool[self.more as usize - 1].reads;
+        if self.overflow > 0 {
+            let reads = &mut pool[self.overflow as usize - 1].reads;
             if let Some(same) = reads.iter_mut().find(|it| it.merges(&by, mask)) {
                 same.add(mask, group);
                 return;
@@ -397,28 +404,28 @@ impl Granule {
         if self.read.bytes == 0 {
             self.read = new;
         } else {
-            self.more(pool).reads.push(new);
+            self.overflow(pool).reads.push(new);
         }
     }
 
-    fn more<'p>(&mut self, pool: &'p mut Vec<More>) -> &'p mut More {
-        if self.more == 0 {
-            pool.push(More::default());
-            self.more = pool.len() as u32;
+    fn overflow<'p>(&mut self, pool: &'p mut Vec<Overflow>) -> &'p mut Overflow {
+        if self.overflow == 0 {
+            pool.push(Overflow::default());
+            self.overflow = pool.len() as u32;
         }
-        &mut pool[self.more as usize - 1]
+        &mut pool[self.overflow as usize - 1]
     }
 }
 
-impl View<'_> {
-    /// Whether whoever has this view comes after all of an earlier access.
+impl Observer<'_> {
+    /// Returns whether the observer comes after all of an earlier access.
     #[inline]
-    fn is_after(&self, by: By, of: impl Fn() -> u32, group: u32) -> bool {
-        self.common.is_some_and(|it| it.least(usize::from(by.row)) >= by.clock)
+    fn is_after(&self, by: Epoch, of: impl Fn() -> u32, group: u32) -> bool {
+        self.common.is_some_and(|it| it.row_minimum(usize::from(by.row)) >= by.clock)
             || self.is_after_each(by, of(), group)
     }
 
-    fn is_after_each(&self, by: By, of: u32, group: u32) -> bool {
+    fn is_after_each(&self, by: Epoch, of: u32, group: u32) -> bool {
         let row = usize::from(by.row);
         if let Some(clock) = self.clock {
             return self.saw(clock, row, of, by.clock);
@@ -427,7 +434,7 @@ impl View<'_> {
             if let Some(common) = self.common {
                 return self.saw(common, row, of, by.clock);
             }
-            return lanes(group).all(|it| self.saw(&self.views[it], row, of, by.clock));
+            return lanes(group).all(|it| self.saw(&self.thread_clocks[it], row, of, by.clock));
         }
         lanes(group).all(|lane| {
             let mut others = of;
@@ -443,11 +450,11 @@ impl View<'_> {
                     return false;
                 }
             }
-            self.saw(&self.views[lane], row, others, by.clock)
+            self.saw(&self.thread_clocks[lane], row, others, by.clock)
         })
     }
 
-    fn saw(&self, view: &Clock, row: usize, of: u32, clock: u32) -> bool {
+    fn saw(&self, view: &VectorClock, row: usize, of: u32, clock: u32) -> bool {
         if row >= 3 * self.n_warps {
             let slot = 3 * self.n_warps * LANES + (row - 3 * self.n_warps);
             return view.seen(slot) >= clock;
@@ -455,9 +462,9 @@ impl View<'_> {
         lanes(of).all(|lane| view.seen(row * LANES + lane) >= clock)
     }
 
-    /// Whether a write, which may be one of `cp.async`, is behind a proxy fence for whoever has this
+    /// Returns whether a write, which may be one of `cp.async`, is behind a proxy fence for the
     /// view.
-    fn is_fenced(&self, by: By, of: u32, group: u32) -> bool {
+    fn is_fenced(&self, by: Epoch, of: u32, group: u32) -> bool {
         let row = usize::from(by.row);
         if row >= 2 * self.n_warps {
             return true;
@@ -471,7 +478,7 @@ impl View<'_> {
             lanes(of).all(|it| {
                 let own = row % self.n_warps == self.warp && it == lane;
                 let fenced = if own { fenced[lane] } else { 0 };
-                fenced.max(self.views[lane].fenced(slot(it))) >= by.clock
+                fenced.max(self.thread_clocks[lane].fenced(slot(it))) >= by.clock
             })
         })
     }

@@ -1,64 +1,56 @@
-//! Order by memory itself: who reads what another one wrote behind a fence, both by atomic or
-//! volatile operations, comes after it.
+//! Synchronization through memory: a strong read that observes a strong write behind a fence comes
+//! after it (release and acquire patterns of the PTX memory model).
 //!
-//! Within a cluster that is a matter of clocks. Clusters run one after the other; between them it
-//! is remembered which CTAs a CTA comes after. A fence on the reading side is not asked for.
+//! Within a cluster that order is a matter of vector clocks. Clusters run one after the other;
+//! between them the detector remembers which CTAs a CTA comes after. A fence on the reading side is
+//! not required.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
-use super::clock::Release;
-use super::{Race, lanes};
-use crate::registers::LANES;
+use super::clock::{ReleaseClock, VectorClock};
 
-/// What can be learned from a place in memory.
+/// An address in memory: in a buffer or in the shared memory of a CTA, its number, and the offset.
+pub(crate) type SyncAddress = (bool, usize, u32);
+
+/// The writers of an address that readers of it come after.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Published {
-    /// The cluster that the release is about.
+pub(super) struct SyncVariable {
+    /// The cluster that the clock is about.
     cluster: u32,
-    released: Release,
-    ctas: BTreeSet<u32>,
+    pub(super) released: ReleaseClock,
+    pub(super) ctas: BTreeSet<u32>,
 }
 
-/// A place in memory: in a buffer or in the shared memory of a CTA, its number, and the offset.
-pub(crate) type Place = (bool, usize, u32);
+/// All addresses that threads have released by.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SyncVariables(BTreeMap<SyncAddress, SyncVariable>);
 
-/// Places that were published.
-pub(super) type Places = BTreeMap<Place, Published>;
-
-impl Race {
-    /// A fence of threads: others may learn what they did.
-    pub(crate) fn memory_fence(&mut self, warp: usize, mask: u32) {
-        lanes(mask).for_each(|lane| self.has_fenced[warp * LANES + lane] = true);
+impl SyncVariables {
+    /// Returns the variable at an address, with an empty clock if another cluster wrote it last.
+    pub(super) fn of_cluster(&mut self, at: SyncAddress, cluster: u32) -> &mut SyncVariable {
+        let variable = self.0.entry(at).or_default();
+        if variable.cluster != cluster {
+            variable.cluster = cluster;
+            variable.released = ReleaseClock::default();
+        }
+        variable
     }
 
-    /// A thread has written a place that others may wait for.
-    pub(crate) fn publish(&mut self, warp: usize, lane: usize, cta: u32, at: Place, release: bool) {
-        if !release && !self.has_fenced[warp * LANES + lane] {
-            return;
-        }
-        let mut published = self.published.remove(&at).unwrap_or_default();
-        if published.cluster != self.cluster {
-            published.cluster = self.cluster;
-            published.released = Release::default();
-        }
-        self.release(warp, 1 << lane, &mut published.released);
-        published.ctas.insert(cta);
-        published.ctas.extend(self.after.get(&cta).into_iter().flatten());
-        self.published.insert(at, published);
+    /// Returns the CTAs that have released by an address, and the clock if it is about the cluster.
+    pub(super) fn acquire(
+        &mut self,
+        at: SyncAddress,
+        cluster: u32,
+    ) -> Option<(&BTreeSet<u32>, Option<Rc<VectorClock>>)> {
+        let variable = self.0.get_mut(&at)?;
+        let is_of_cluster = variable.cluster == cluster;
+        let clock = is_of_cluster.then(|| variable.released.snapshot());
+        Some((&variable.ctas, clock))
     }
 
-    /// A thread has read such a place.
-    pub(crate) fn observe(&mut self, warp: usize, lane: usize, cta: u32, at: Place) {
-        let Some(published) = self.published.get_mut(&at) else { return };
-        self.after.entry(cta).or_default().extend(&published.ctas);
-        if published.cluster == self.cluster {
-            let clock = published.released.snapshot();
-            self.acquire(warp, 1 << lane, &clock);
-        }
-    }
-
-    /// Shared memory does not outlive its cluster.
+    /// Drops variables in shared memory, which does not outlive its cluster.
     pub(super) fn forget_shared(&mut self) {
-        self.published.retain(|(in_buffer, ..), _| *in_buffer);
+        self.0.retain(|(in_buffer, ..), _| *in_buffer);
     }
 }

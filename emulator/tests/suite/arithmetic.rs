@@ -111,7 +111,7 @@ fn integers_are_exact() {
         .unwrap();
 }
 
-/// How far two numbers are apart, in units of the last place of the second.
+/// Returns the distance of two numbers, in units of the last place of the second.
 fn ulps(got: f32, want: f64) -> f64 {
     if got.is_nan() && want.is_nan() || f64::from(got) == want {
         return 0.0;
@@ -211,7 +211,8 @@ fn halves() -> Vec<u16> {
     found
 }
 
-/// What three halves become, computed so precisely that rounding once is all that is left.
+/// Returns the fused result of three 16-bit floats, computed so precisely that one rounding is
+/// left.
 type Exact = fn(f64, f64, f64) -> f64;
 
 #[test]

@@ -1,4 +1,4 @@
-//! What tests share: stored PTX, buffers of numbers, and every way to run a kernel.
+//! Helpers of tests: stored PTX, buffers of numbers, and all orders to run a kernel in.
 
 use std::path::Path;
 
@@ -116,7 +116,7 @@ pub(crate) fn line_of(file: &str, text: &str) -> u32 {
     found[0] as u32 + 1
 }
 
-/// That a run was stopped for the right reason at the right line.
+/// Checks that a run was stopped by a fault of a kind at a line.
 #[track_caller]
 pub(crate) fn assert_fault<T>(
     result: Result<T, Box<Fault>>,

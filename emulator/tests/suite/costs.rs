@@ -1,4 +1,4 @@
-//! What accesses cost, line by line, before any GPU has seen the kernel.
+//! The profile of accesses, line by line, without a GPU.
 
 use tvmtune_emulator::{AccessedMemory, Launch, Memory, Options};
 
@@ -20,7 +20,7 @@ fn cost(fixture: &str, memory: AccessedMemory, write: bool, text: &str) -> (u64,
     let of_line = report.accesses.iter().filter(|it| {
         it.memory == memory
             && it.write == write
-            && it.place.as_ref().is_some_and(|it| it.outermost().line == line)
+            && it.location.as_ref().is_some_and(|it| it.outermost().line == line)
     });
     of_line.fold((0, 0), |sum, it| (sum.0 + it.transactions, sum.1 + it.ideal))
 }

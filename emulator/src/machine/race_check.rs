@@ -1,15 +1,16 @@
-//! Accesses on their way to the race detector, and conflicts on their way back.
+//! The machine's accesses as the race detector gets them, and its conflicts as faults.
 
-use super::access::{Access, Located, Region, get};
-use super::warp::lanes;
+use super::access::{Access, Located, get};
 use super::{Machine, Result};
 use crate::code::{Store, Strength};
 use crate::fault::{Event, Fault, FaultKind};
 use crate::race::{self, Actor, Conflict, ConflictKind};
+use crate::registers::lanes;
+use crate::space::Region;
 
 impl Machine<'_> {
-    /// Looks for races of an access by lanes of a warp, where that was asked for.
-    pub(super) fn watch(
+    /// Checks an access by lanes of a warp for races, if checking is on.
+    pub(super) fn check_access(
         &mut self,
         warp: usize,
         located: &Located,
@@ -17,19 +18,20 @@ impl Machine<'_> {
         access: Access,
         strength: Strength,
     ) -> Result<()> {
-        self.measure(located, bytes, access);
-        self.watch_lanes(warp, located, located.mask, bytes, (access, strength))
+        self.count_cost(located, bytes, access);
+        self.check_lanes(warp, located, located.mask, bytes, (access, strength))
     }
 
-    /// The same for a store: lanes that write the same value to the same place are one.
-    pub(super) fn watch_store(
+    /// Checks a store for races: lanes that write the same value to the same address are one
+    /// access.
+    pub(super) fn check_store(
         &mut self,
         warp: usize,
         located: &Located,
         store: &Store,
     ) -> Result<()> {
         let bytes = u32::from(store.bytes) * store.from.len() as u32;
-        self.measure(located, bytes, Access::Write);
+        self.count_cost(located, bytes, Access::Write);
         if self.race.is_none() {
             return Ok(());
         }
@@ -38,7 +40,7 @@ impl Machine<'_> {
         let mut before = None;
         for lane in lanes(located.mask) {
             let at = located.offsets[lane];
-            // In rising order nothing can be the same.
+            // Ascending offsets are all different.
             if before.is_none_or(|it| it < at) {
                 before = Some(at);
                 continue;
@@ -51,10 +53,10 @@ impl Machine<'_> {
                 mask &= !(1 << lane);
             }
         }
-        self.watch_lanes(warp, located, mask, bytes, (Access::Write, store.strength))
+        self.check_lanes(warp, located, mask, bytes, (Access::Write, store.strength))
     }
 
-    fn watch_lanes(
+    fn check_lanes(
         &mut self,
         warp: usize,
         located: &Located,
@@ -63,33 +65,33 @@ impl Machine<'_> {
         (access, strength): (Access, Strength),
     ) -> Result<()> {
         let cta = self.linear_cta(self.warps[warp].cta);
-        let place = self.place();
+        let location = self.location();
         let Some(race) = &mut self.race else { return Ok(()) };
-        let watched = race::Access {
+        let access_made = race::Access {
             actor: Actor::Threads(warp),
             clock: 0,
             write: access != Access::Read,
             atomic: access == Access::Atomic || strength.strong,
-            place,
+            location,
             warp,
             cta,
         };
         let conflict = match located.region {
-            Region::Shared(cta) => race.shared(cta, watched, mask, &located.offsets, bytes),
-            Region::Buffer(n) => race.global(n, watched, mask, &located.offsets, bytes),
+            Region::Shared(cta) => race.shared(cta, access_made, mask, &located.offsets, bytes),
+            Region::Buffer(n) => race.global(n, access_made, mask, &located.offsets, bytes),
             _ => None,
         };
         if let Some(conflict) = conflict {
             return Err(self.conflict(located.region, access.name(), &conflict));
         }
-        if watched.atomic {
-            self.order(warp, located, mask, access, strength);
+        if access_made.atomic {
+            self.synchronize(warp, located, mask, access, strength);
         }
         Ok(())
     }
 
-    /// What strong accesses order.
-    fn order(
+    /// Synchronizes threads by strong accesses.
+    fn synchronize(
         &mut self,
         warp: usize,
         located: &Located,
@@ -115,20 +117,25 @@ impl Machine<'_> {
         }
     }
 
-    /// The place of the instruction that runs.
-    pub(super) fn place(&self) -> u32 {
-        self.kernel.code()[self.at.1].place
+    /// Returns the location of the instruction that runs.
+    pub(super) fn location(&self) -> u32 {
+        self.kernel.code()[self.at.1].location
     }
 
-    /// The number of a CTA of the cluster in the grid.
+    /// Returns the linear index of a CTA of the cluster in the grid.
     pub(super) fn linear_cta(&self, cta: usize) -> u32 {
         let ([x, y, z], grid) = (self.ctas[cta].index, self.launch.grid);
         (z * grid[1] + y) * grid[0] + x
     }
 
-    /// The fault that a conflict is.
-    pub(super) fn conflict(&self, region: Region, what: &str, conflict: &Conflict) -> Box<Fault> {
-        let place = match region {
+    /// Converts a conflict to a fault.
+    pub(super) fn conflict(
+        &self,
+        region: Region,
+        message: &str,
+        conflict: &Conflict,
+    ) -> Box<Fault> {
+        let location = match region {
             Region::Buffer(n) => format!("`{}`", self.memory.allocations[n].name),
             _ => "shared".to_owned(),
         };
@@ -139,38 +146,41 @@ impl Machine<'_> {
             ConflictKind::Uninitialised => FaultKind::Uninitialised,
         };
         let mut fault =
-            self.fault(kind, conflict.lane, format!("{what} of {place}+{}", conflict.offset));
+            self.fault(kind, conflict.lane, format!("{message} of {location}+{}", conflict.offset));
         if kind == FaultKind::Uninitialised {
             return fault;
         }
         let did = if conflict.write { "write" } else { "read" };
         let source = &self.kernel.common.source;
-        let event =
-            |what: String| Event { what, place: source.place(conflict.place), ..Event::default() };
+        let event = |message: String| Event {
+            message,
+            location: source.location(conflict.location),
+            ..Event::default()
+        };
         let mut other = match (conflict.cta, conflict.actor) {
             (Some(cta), _) => {
                 let cta = super::split_index(cta, self.launch.grid);
                 Event { cta: Some(cta), ..event(did.to_owned()) }
             }
             (None, Actor::Threads(other)) => {
-                self.event_at(other, conflict.other_lane, conflict.place, did.to_owned())
+                self.event_at(other, conflict.other_lane, conflict.location, did.to_owned())
             }
             (None, Actor::Copies(other)) => {
-                let what = format!("{did} of `cp.async`");
-                self.event_at(other, conflict.other_lane, conflict.place, what)
+                let message = format!("{did} of `cp.async`");
+                self.event_at(other, conflict.other_lane, conflict.location, message)
             }
             (None, Actor::Bulk(other)) => {
-                let what = format!("{did} of a bulk copy");
-                self.event_at(other, conflict.other_lane, conflict.place, what)
+                let message = format!("{did} of a bulk copy");
+                self.event_at(other, conflict.other_lane, conflict.location, message)
             }
             (None, Actor::Agent(agent)) => {
                 let name = self.race.as_ref().map_or("", |it| it.agent_name(agent));
                 event(format!("{did} of {name}"))
             }
         };
-        other.what = format!("not ordered after the {}", other.what);
+        other.message = format!("not ordered after the {}", other.message);
         if kind == FaultKind::MissingProxyFence {
-            other.what = other.what.replace("not ordered after", "not fenced since");
+            other.message = other.message.replace("not ordered after", "not fenced since");
         }
         fault.others.push(other);
         fault

@@ -1,14 +1,14 @@
-//! Products of small matrices, and how their operands get into registers.
+//! `mma`, `wgmma`, `ldmatrix` and `stmatrix`.
 
 use super::memory::take_space;
 use super::site::Site;
 use super::types::Type;
-use crate::code::{Factor, Left, Mma, MoveMatrix, Op, Sum, Wgmma, WgmmaGroup};
+use crate::code::{Accumulator, LdStMatrix, Mma, Multiplicand, Op, OperandA, Wgmma, WgmmaGroup};
 use crate::parse::{Operand, Result};
 use crate::registers::{Class, Slot};
 
 /// `ldmatrix` and `stmatrix`.
-pub(super) fn moves(site: &mut Site<'_, '_>) -> Result<Op> {
+pub(super) fn ld_st_matrix(site: &mut Site<'_, '_>) -> Result<Op> {
     for part in ["sync", "aligned", "m8n8", "b16"] {
         if !site.opcode.take(part) {
             return Err(site.error(format!("only the form with `.{part}` is known")));
@@ -35,23 +35,23 @@ pub(super) fn moves(site: &mut Site<'_, '_>) -> Result<Op> {
         return Err(site.error(format!("expected {n} registers")));
     }
     let address = site.address(site.operand(address)?)?;
-    Ok(Op::MoveMatrix(MoveMatrix { load, transposed, registers, address }))
+    Ok(Op::LdStMatrix(LdStMatrix { load, transposed, registers, address }))
 }
 
-/// The factors that a type stands for.
-pub(super) fn factor(type_: Type) -> Option<Factor> {
+/// Returns the multiplicand of a type.
+pub(super) fn multiplicand(type_: Type) -> Option<Multiplicand> {
     Some(match type_ {
-        Type::F16 => Factor::F16,
-        Type::Bf16 => Factor::Bf16,
-        Type::Tf32 => Factor::Tf32,
-        Type::S8 => Factor::S8,
-        Type::U8 => Factor::U8,
+        Type::F16 => Multiplicand::F16,
+        Type::Bf16 => Multiplicand::Bf16,
+        Type::Tf32 => Multiplicand::Tf32,
+        Type::S8 => Multiplicand::S8,
+        Type::U8 => Multiplicand::U8,
         _ => return None,
     })
 }
 
 /// `mma.sync`.
-pub(super) fn product(site: &mut Site<'_, '_>) -> Result<Op> {
+pub(super) fn mma(site: &mut Site<'_, '_>) -> Result<Op> {
     for part in ["sync", "aligned", "row", "col"] {
         if !site.opcode.take(part) {
             return Err(site.error(format!("only the form with `.{part}` is known")));
@@ -67,17 +67,17 @@ pub(super) fn product(site: &mut Site<'_, '_>) -> Result<Op> {
     };
     let types = [site.take_type()?, site.take_type()?, site.take_type()?, site.take_type()?];
     let [d, a, b, c] = types;
-    let (Some(a), Some(b)) = (factor(a), factor(b)) else {
+    let (Some(a), Some(b)) = (multiplicand(a), multiplicand(b)) else {
         return Err(site.error("unknown types"));
     };
-    let sum = match (d, c) {
-        (Type::F32, Type::F32) => Sum::F32,
-        (Type::F16, Type::F16) => Sum::F16,
-        (Type::S32, Type::S32) => Sum::S32 { saturate },
+    let accumulator = match (d, c) {
+        (Type::F32, Type::F32) => Accumulator::F32,
+        (Type::F16, Type::F16) => Accumulator::F16,
+        (Type::S32, Type::S32) => Accumulator::S32 { saturate },
         _ => return Err(site.error("unknown types")),
     };
-    let n_sums = if sum == Sum::F16 { 2 } else { 4 };
-    let n_factors = k * a.bytes() / 8;
+    let n_accumulators = if accumulator == Accumulator::F16 { 2 } else { 4 };
+    let n_multiplicands = k * a.bytes() / 8;
     let mut row = |n: usize, count: usize, to: bool| -> Result<Vec<Slot>> {
         let parts = Site::parts(site.operand(n)?);
         if parts.len() != count {
@@ -91,21 +91,21 @@ pub(super) fn product(site: &mut Site<'_, '_>) -> Result<Op> {
     };
     Ok(Op::Mma(Mma {
         k,
-        to: row(0, n_sums, true)?,
-        a: row(1, n_factors, false)?,
-        b: row(2, n_factors / 2, false)?,
-        c: row(3, n_sums, false)?,
-        factors: (a, b),
-        sum,
+        to: row(0, n_accumulators, true)?,
+        a: row(1, n_multiplicands, false)?,
+        b: row(2, n_multiplicands / 2, false)?,
+        c: row(3, n_accumulators, false)?,
+        multiplicands: (a, b),
+        accumulator,
     }))
 }
 
-/// `wgmma`: products of a warpgroup.
-pub(super) fn group_product(site: &mut Site<'_, '_>) -> Result<Op> {
-    let what = site.opcode.take_any(&["mma_async", "fence", "commit_group", "wait_group"]);
+/// Decodes `wgmma`.
+pub(super) fn wgmma(site: &mut Site<'_, '_>) -> Result<Op> {
+    let message = site.opcode.take_any(&["mma_async", "fence", "commit_group", "wait_group"]);
     site.opcode.take("sync");
     site.opcode.take("aligned");
-    match what {
+    match message {
         Some("fence") => return Ok(Op::WgmmaGroup(WgmmaGroup::Fence)),
         Some("commit_group") => return Ok(Op::WgmmaGroup(WgmmaGroup::Commit)),
         Some("wait_group") => {
@@ -124,47 +124,48 @@ pub(super) fn group_product(site: &mut Site<'_, '_>) -> Result<Op> {
         return Err(site.error("an unknown shape"));
     };
     let (d, a, b) = (site.take_type()?, site.take_type()?, site.take_type()?);
-    let (Some(a), Some(b)) = (factor(a), factor(b)) else {
+    let (Some(a_type), Some(b_type)) = (multiplicand(a), multiplicand(b)) else {
         return Err(site.error("unknown types"));
     };
-    let sum = match d {
-        Type::F32 => Sum::F32,
-        Type::F16 => Sum::F16,
-        Type::S32 => Sum::S32 { saturate },
+    let accumulator = match d {
+        Type::F32 => Accumulator::F32,
+        Type::F16 => Accumulator::F16,
+        Type::S32 => Accumulator::S32 { saturate },
         _ => return Err(site.error("unknown types")),
     };
-    if k * a.bytes() != 32 || n % 8 != 0 || n > 256 {
+    if k * a_type.bytes() != 32 || n % 8 != 0 || n > 256 {
         return Err(site.error("an unknown shape"));
     }
-    let n_sums = if sum == Sum::F16 { n / 4 } else { n / 2 };
+    let n_accumulators = if accumulator == Accumulator::F16 { n / 4 } else { n / 2 };
     let mut to = Vec::new();
     for part in Site::parts(site.operand(0)?) {
         to.push(site.destination(Class::Word, part)?);
     }
-    if to.len() != n_sums {
-        return Err(site.error(format!("expected {n_sums} sums")));
+    if to.len() != n_accumulators {
+        return Err(site.error(format!("expected {n_accumulators} accumulators")));
     }
-    let left = match site.operand(1)? {
+    let a = match site.operand(1)? {
         Operand::Vector(parts) => {
             let rows: Result<Vec<Slot>> =
                 parts.iter().map(|it| site.source(Class::Word, it)).collect();
-            Left::Registers(rows?)
+            OperandA::Registers(rows?)
         }
-        descriptor => Left::Shared(site.source(Class::Double, descriptor)?),
+        descriptor => OperandA::Shared(site.source(Class::Double, descriptor)?),
     };
-    let right = site.source(Class::Double, site.operand(2)?)?;
+    let b = site.source(Class::Double, site.operand(2)?)?;
     let add = site.flag(site.operand(3)?)?;
     let mut numbers = Vec::new();
     for n in 4..site.operands.len() {
         numbers.push(site.immediate(n)? as i64);
     }
     let scales = [0, 1].map(|n| numbers.get(n).copied().unwrap_or(1) as f32);
-    // Only halves may lie the other way round; where A is in registers, only B.
-    let transposed = match (&left, numbers.get(2..).unwrap_or(&[])) {
+    // Only 16-bit types can be transposed; where A is in registers, only B.
+    let transposed = match (&a, numbers.get(2..).unwrap_or(&[])) {
         (_, []) => [false, false],
-        (Left::Registers(_), [b]) => [false, *b != 0],
-        (Left::Shared(_), [a, b]) => [*a != 0, *b != 0],
+        (OperandA::Registers(_), [b]) => [false, *b != 0],
+        (OperandA::Shared(_), [a, b]) => [*a != 0, *b != 0],
         _ => return Err(site.error("operands")),
     };
-    Ok(Op::Wgmma(Wgmma { n, k, to, left, right, add, scales, transposed, factors: (a, b), sum }))
+    let multiplicands = (a_type, b_type);
+    Ok(Op::Wgmma(Wgmma { n, k, to, a, b, add, scales, transposed, multiplicands, accumulator }))
 }

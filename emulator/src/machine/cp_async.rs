@@ -1,61 +1,29 @@
-//! `cp.async`: copies that threads wait for in groups.
+//! `cp.async`: asynchronous copies in groups.
 
-use super::access::{Access, Region, Wanted};
-use super::step::Flow;
-use super::warp::lanes;
+use super::access::{Access, Wanted};
+use super::pending::{Pending, Work};
+use super::warp::Flow;
 use super::{Machine, Result};
-use crate::code::{Copy, CopyArrive, CopyGroup, Space, Strength};
+use crate::code::{CpAsync, CpAsyncArrive, CpAsyncGroup, Space, Strength};
 use crate::fault::FaultKind;
 use crate::launch::Completion;
 use crate::race::{self, Actor};
-use crate::registers::LANES;
-
-/// The copies that threads of a warp have issued.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Copies {
-    groups: Groups,
-    pending: Vec<Pending>,
-    /// The same of bulk copies.
-    pub(super) bulk: Groups,
-}
-
-/// Groups of copies, lane by lane.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Groups {
-    /// How many were committed, and how many waited for.
-    pub(super) committed: [u32; LANES],
-    pub(super) waited: [u32; LANES],
-    /// The last group that has a copy.
-    pub(super) last: [u32; LANES],
-}
-
-/// A copy that was issued and not made, or an arrival behind it.
-#[derive(Clone, Debug)]
-struct Pending {
-    lane: usize,
-    group: u32,
-    what: What,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum What {
-    Copy { from: Option<(Region, u32)>, source_bytes: u32, to: (Region, u32), bytes: u32 },
-    Arrive { at: (usize, u32) },
-}
+use crate::registers::{LANES, lanes};
+use crate::space::Region;
 
 impl Machine<'_> {
-    pub(super) fn copy(&mut self, warp: usize, active: u32, copy: &Copy) -> Result<Flow> {
+    pub(super) fn cp_async(&mut self, warp: usize, active: u32, copy: &CpAsync) -> Result<Flow> {
         let (to, from) = (self.addresses(warp, copy.to), self.addresses(warp, copy.from));
         let registers = &self.warps[warp].registers;
-        let ignored = copy.ignored.map_or(0, |it| it.of(registers));
+        let ignored = copy.ignored.map_or(0, |it| it.lanes(registers));
         let wanted: [u32; LANES] = std::array::from_fn(|lane| {
             let asked =
                 copy.source_bytes.map_or(copy.bytes, |it| registers.words[it as usize][lane]);
             if ignored >> lane & 1 == 1 { 0 } else { asked }
         });
         if let Some(lane) = lanes(active).find(|it| wanted[*it] > copy.bytes) {
-            let what = format!("a copy of {} bytes from {}", copy.bytes, wanted[lane]);
-            return Err(self.fault(FaultKind::BadInstruction, lane, what));
+            let message = format!("a copy of {} bytes from {}", copy.bytes, wanted[lane]);
+            return Err(self.fault(FaultKind::BadInstruction, lane, message));
         }
         let mut sources = [None; LANES];
         // Lanes that read the same number of bytes are checked together.
@@ -77,7 +45,7 @@ impl Machine<'_> {
                 &from,
             )?;
             for located in &found {
-                self.watch(warp, located, bytes, Access::Read, Strength::default())?;
+                self.check_access(warp, located, bytes, Access::Read, Strength::default())?;
                 lanes(located.mask).for_each(|lane| {
                     sources[lane] = Some((located.region, located.offsets[lane]));
                 });
@@ -95,33 +63,33 @@ impl Machine<'_> {
             &to,
         )?;
         for located in &found {
-            self.measure(located, copy.bytes, Access::Write);
-            self.watch_copies(warp, located.region, located.mask, &located.offsets, copy.bytes)?;
+            self.count_cost(located, copy.bytes, Access::Write);
+            self.check_cp_async(warp, located.region, located.mask, &located.offsets, copy.bytes)?;
             for lane in lanes(located.mask) {
                 let copies = &mut self.warps[warp].copies;
                 let group = copies.groups.committed[lane] + 1;
                 copies.groups.last[lane] = group;
-                let what = What::Copy {
+                let work = Work::Copy {
                     from: sources[lane],
                     source_bytes: wanted[lane],
                     to: (located.region, located.offsets[lane]),
                     bytes: copy.bytes,
                 };
-                copies.pending.push(Pending { lane, group, what });
+                copies.pending.push(Pending { lane, group, work });
             }
         }
         if self.options.completion == Completion::Eager {
-            self.make_copies(warp, |_| true)?;
+            self.complete_copies(warp, |_| true)?;
         }
         Ok(Flow::Next)
     }
 
-    /// `cp.async.mbarrier.arrive`: from here on the mbarrier knows about the copies so far.
-    pub(super) fn copy_arrive(
+    /// Executes `cp.async.mbarrier.arrive`: an arrival once the copies so far have completed.
+    pub(super) fn cp_async_arrive(
         &mut self,
         warp: usize,
         active: u32,
-        arrive: &CopyArrive,
+        arrive: &CpAsyncArrive,
     ) -> Result<Flow> {
         let addresses = self.addresses(warp, arrive.address);
         let access = Access::Atomic;
@@ -130,26 +98,26 @@ impl Machine<'_> {
             let Region::Shared(cta) = located.region else { continue };
             for lane in lanes(located.mask) {
                 let at = (cta, located.offsets[lane]);
-                self.known(lane, at)?;
+                self.require_mbarrier(lane, at)?;
                 if !arrive.counted {
                     self.expect_one_more(at);
                 }
                 let copies = &mut self.warps[warp].copies;
                 let group = copies.groups.committed[lane] + 1;
                 copies.groups.last[lane] = copies.groups.waited[lane];
-                copies.pending.push(Pending { lane, group, what: What::Arrive { at } });
+                copies.pending.push(Pending { lane, group, work: Work::Arrive { at } });
             }
             let strong = Strength { strong: true, ..Strength::default() };
-            self.watch(warp, &located, 8, Access::Atomic, strong)?;
+            self.check_access(warp, &located, 8, Access::Atomic, strong)?;
         }
         if self.options.completion == Completion::Eager {
-            self.make_copies(warp, |_| true)?;
+            self.complete_copies(warp, |_| true)?;
         }
         Ok(Flow::Next)
     }
 
-    /// Looks for races of what copies write.
-    fn watch_copies(
+    /// Checks writes of copies for races.
+    fn check_cp_async(
         &mut self,
         warp: usize,
         region: Region,
@@ -157,7 +125,7 @@ impl Machine<'_> {
         offsets: &[u32; LANES],
         bytes: u32,
     ) -> Result<()> {
-        let (place, number) = (self.place(), self.linear_cta(self.warps[warp].cta));
+        let (location, number) = (self.location(), self.linear_cta(self.warps[warp].cta));
         let Region::Shared(cta) = region else { return Ok(()) };
         let committed = self.warps[warp].copies.groups.committed;
         let mut left = mask;
@@ -172,7 +140,7 @@ impl Machine<'_> {
                 clock: group + 1,
                 write: true,
                 atomic: false,
-                place,
+                location,
                 warp,
                 cta: number,
             };
@@ -183,20 +151,20 @@ impl Machine<'_> {
         Ok(())
     }
 
-    pub(super) fn copy_group(
+    pub(super) fn cp_async_group(
         &mut self,
         warp: usize,
         active: u32,
-        group: CopyGroup,
+        group: CpAsyncGroup,
     ) -> Result<Flow> {
         let copies = &mut self.warps[warp].copies;
         let pending = match group {
-            CopyGroup::Commit => {
+            CpAsyncGroup::Commit => {
                 lanes(active).for_each(|lane| copies.groups.committed[lane] += 1);
                 return Ok(Flow::Next);
             }
-            CopyGroup::Wait(n) => n,
-            CopyGroup::WaitAll => {
+            CpAsyncGroup::Wait(n) => n,
+            CpAsyncGroup::WaitAll => {
                 lanes(active).for_each(|lane| copies.groups.committed[lane] += 1);
                 0
             }
@@ -209,16 +177,20 @@ impl Machine<'_> {
             }
         }
         let waited = copies.groups.waited;
-        self.make_copies(warp, |it| active >> it.lane & 1 == 1 && it.group <= waited[it.lane])?;
+        self.complete_copies(warp, |it| active >> it.lane & 1 == 1 && it.group <= waited[it.lane])?;
         Ok(Flow::Next)
     }
 
-    /// Makes the pending copies that are wanted. Arrivals wait for the copies before them.
-    fn make_copies(&mut self, warp: usize, mut wanted: impl FnMut(&Pending) -> bool) -> Result<()> {
+    /// Completes the selected copies. Arrivals wait for the copies before them.
+    fn complete_copies(
+        &mut self,
+        warp: usize,
+        mut wanted: impl FnMut(&Pending) -> bool,
+    ) -> Result<()> {
         let pending = std::mem::take(&mut self.warps[warp].copies.pending);
         let (mut now, mut later, mut held) = (Vec::new(), Vec::new(), 0u32);
         for it in pending {
-            let must_wait = matches!(it.what, What::Arrive { .. }) && held >> it.lane & 1 == 1;
+            let must_wait = matches!(it.work, Work::Arrive { .. }) && held >> it.lane & 1 == 1;
             if !must_wait && wanted(&it) {
                 now.push(it);
             } else {
@@ -227,10 +199,10 @@ impl Machine<'_> {
             }
         }
         self.warps[warp].copies.pending = later;
-        for Pending { lane, group, what } in now {
-            match what {
-                What::Arrive { at } => self.copies_arrive(warp, lane, at, group)?,
-                What::Copy { from, source_bytes, to, bytes: n } => {
+        for Pending { lane, group, work } in now {
+            match work {
+                Work::Arrive { at } => self.copies_arrive(warp, lane, at, group)?,
+                Work::Copy { from, source_bytes, to, bytes: n } => {
                     let mut bytes = [0; 16];
                     if let Some((region, at)) = from {
                         let n = source_bytes as usize;
@@ -246,38 +218,39 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Makes some copies, by luck.
-    pub(super) fn copy_some(&mut self) -> Result<()> {
-        let Some(mut luck) = self.luck.take() else { return Ok(()) };
+    /// Makes some copies, by rng.
+    pub(super) fn complete_random_copies(&mut self) -> Result<()> {
+        let Some(mut rng) = self.completion_rng.take() else { return Ok(()) };
         for warp in 0..self.warps.len() {
             if !self.warps[warp].copies.pending.is_empty() {
-                self.make_copies(warp, |_| luck.below(2) == 0)?;
+                self.complete_copies(warp, |_| rng.below(2) == 0)?;
             }
         }
-        self.luck = Some(luck);
+        self.completion_rng = Some(rng);
         Ok(())
     }
 
-    /// Makes the copies of a warp that an mbarrier is told of; whether there were any.
-    pub(super) fn copy_one(&mut self) -> Result<bool> {
-        let tells = |it: &Pending| matches!(it.what, What::Arrive { .. });
+    /// Completes the copies of a warp that has an mbarrier arrival pending; returns whether there
+    /// is one.
+    pub(super) fn complete_copies_of_mbarrier(&mut self) -> Result<bool> {
+        let tells = |it: &Pending| matches!(it.work, Work::Arrive { .. });
         let found = self.warps.iter().position(|it| it.copies.pending.iter().any(tells));
         if let Some(warp) = found {
-            self.make_copies(warp, |_| true)?;
+            self.complete_copies(warp, |_| true)?;
         }
         Ok(found.is_some())
     }
 
-    /// That threads which end have waited for their copies.
-    pub(super) fn check_copies(&mut self, warp: usize, active: u32) -> Result<()> {
+    /// Checks that threads which exit have waited for their copies.
+    pub(super) fn check_copies_waited(&mut self, warp: usize, active: u32) -> Result<()> {
         if !self.options.check {
             return Ok(());
         }
         let copies = &self.warps[warp].copies;
-        for (of, what) in [(&copies.groups, "`cp.async`"), (&copies.bulk, "bulk copies")] {
+        for (of, message) in [(&copies.groups, "`cp.async`"), (&copies.bulk, "bulk copies")] {
             if let Some(lane) = lanes(active).find(|it| of.last[*it] > of.waited[*it]) {
-                let what = format!("the end before a wait for {what}");
-                return Err(self.fault(FaultKind::ExitWhilePending, lane, what));
+                let message = format!("the end before a wait for {message}");
+                return Err(self.fault(FaultKind::ExitWhilePending, lane, message));
             }
         }
         Ok(())

@@ -1,20 +1,20 @@
 //! Asynchronous copies of threads.
 
 use super::site::Site;
-use crate::code::{Copy, CopyArrive, CopyGroup, Op};
+use crate::code::{CpAsync, CpAsyncArrive, CpAsyncGroup, Op};
 use crate::parse::{Operand, Result};
 use crate::registers::Class;
 
 pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
     site.opcode.take("async");
     if site.opcode.take("commit_group") {
-        return Ok(Op::CopyGroup(CopyGroup::Commit));
+        return Ok(Op::CpAsyncGroup(CpAsyncGroup::Commit));
     }
     if site.opcode.take("wait_group") {
-        return Ok(Op::CopyGroup(CopyGroup::Wait(site.immediate(0)? as u32)));
+        return Ok(Op::CpAsyncGroup(CpAsyncGroup::Wait(site.immediate(0)? as u32)));
     }
     if site.opcode.take("wait_all") {
-        return Ok(Op::CopyGroup(CopyGroup::WaitAll));
+        return Ok(Op::CpAsyncGroup(CpAsyncGroup::WaitAll));
     }
     if site.opcode.take("mbarrier") {
         site.opcode.take("arrive");
@@ -22,7 +22,7 @@ pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
         site.opcode.take_any(&["shared", "shared::cta"]);
         site.opcode.take("b64");
         let address = site.address(site.operand(0)?)?;
-        return Ok(Op::CopyArrive(CopyArrive { address, counted }));
+        return Ok(Op::CpAsyncArrive(CpAsyncArrive { address, counted }));
     }
     let hinted = site.opcode.has("L2::cache_hint");
     while site.opcode.take_prefix("L2::").is_some() {}
@@ -44,5 +44,5 @@ pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
         Some(it) => source_bytes = Some(site.source(Class::Word, it)?),
         None => {}
     }
-    Ok(Op::Copy(Copy { to, from, bytes, source_bytes, ignored }))
+    Ok(Op::CpAsync(CpAsync { to, from, bytes, source_bytes, ignored }))
 }
