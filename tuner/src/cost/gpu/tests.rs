@@ -349,7 +349,7 @@ fn a_ranking_is_sorted_and_says_what_it_dropped() {
     let default = estimate(&default_of(&dag, target, ""), &target).ns;
     assert!(ranking.best[0].estimate.ns <= default, "the default is among the points");
     let points: Vec<Point> = ranking.best.iter().map(|it| it.point.clone()).collect();
-    let scores = Draft::new(&dag, target).score(&space, &points);
+    let scores = AnalyticModel::new(&dag, target).score(&space, &points);
     assert!(scores.is_sorted() && scores.iter().all(|it| it.is_finite()));
     let small = add(4);
     let space = Space::new(&small, &Target::from(target));
