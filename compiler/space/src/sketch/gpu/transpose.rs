@@ -26,7 +26,7 @@ pub(super) struct Transpose;
 
 impl Template<Rows> for Transpose {
     fn is_applicable(&self, b: &Builder, rows: &Rows) -> bool {
-        Pattern::of(b, rows) == Pattern::Elementwise
+        Pattern::classify(b, rows) == Pattern::Elementwise
             && rows.inside.is_empty()
             && transposed_axis(b, rows.root).is_some()
     }
