@@ -25,11 +25,12 @@ pub(super) struct TileLoops {
 /// Places a padded copy with its stride: in a phase of its own, or in each task.
 pub(super) fn place_padded(
     b: &mut Builder,
-    (stage, stride): (StageId, u64),
+    stage: StageId,
+    stride: u64,
     root: StageId,
     loops: &TileLoops,
-    name: &str,
 ) -> Result<(), ScheduleError> {
+    let name = b.stage_name(root).to_owned();
     let order = b.schedule.stage(stage).order.clone();
     let Some((last, outer)) = order.split_last() else { return Ok(()) };
     let group = b.new_group();

@@ -90,8 +90,8 @@ pub(super) fn register_tile(
     for (tensor, dim) in &variant.packed {
         pack_by_tile(b, *tensor, *dim, loops.copies.vector_tile)?;
     }
-    for it in padded {
-        copies::place_padded(b, it, root, &loops.copies, &name)?;
+    for (stage, stride) in padded {
+        copies::place_padded(b, stage, stride, root, &loops.copies)?;
     }
     if let Some((stage, copy)) = copied {
         copies::place_copy(b, stage, copy, loops.copies.vector_tile)?;
