@@ -7,7 +7,10 @@ use tvmtune_ir::dag::access::Access;
 use tvmtune_schedule::error::ScheduleError;
 use tvmtune_schedule::{Instruction, Layout};
 
-/// Gives a tensor a layout in which the elements of one vectorized tile lie side by side.
+/// Bytes of an element as footprints on CPUs are estimated, whatever its type.
+pub(super) const WORD_BYTES: u64 = 4;
+
+/// Packs a tensor so that the elements of a vectorized tile are contiguous.
 pub(super) fn pack_by_tile(
     b: &mut Builder,
     tensor: TensorId,

@@ -19,7 +19,7 @@
 //!
 //! A module uses those above it only: `types`; `builder`, `fusion_group`; `template`, `layout`; `cpu`
 //! and `gpu`, templates with the analysis that they and fusion ask for; `fusion`, `scan`; this module.
-//! `ansor` and what reads traces (`encode`, `import_trace`) stand beside the templates.
+//! `ansor`, `encode` and `import_trace` stand beside the templates.
 //!
 //! # Source
 //!

@@ -57,14 +57,14 @@ fn split_last(state: &mut State, stage: StageId) -> Result<Option<AxisId>, Sched
     let last = (0..extents.len()).rev().find(|it| extents[*it] > 1);
     let Some(last) = last.filter(|_| compute.reducer.is_none()) else { return Ok(None) };
     let name = state.b.stage_name(stage).to_owned();
-    let lengths = |most: u64| -> Vec<u64> {
-        (0..10).map(|it| 1 << it).filter(|it| *it <= most.min(extents[last])).collect()
+    let lengths = |max: u64| -> Vec<u64> {
+        (0..10).map(|it| 1 << it).filter(|it| *it <= max.min(extents[last])).collect()
     };
     let group = state.b.new_group();
-    let mut open = |what: &str, kind: DecisionKind, most: u64, wanted: u64| {
-        let options = lengths(most);
+    let mut open = |level: &str, kind: DecisionKind, max: u64, wanted: u64| {
+        let options = lengths(max);
         let best = options.iter().copied().filter(|it| *it <= wanted).max().unwrap_or(1);
-        Factor::Open(state.b.decide(format!("{name} {what}"), kind, &options, best, group))
+        Factor::Open(state.b.decide(format!("{name} {level}"), kind, &options, best, group))
     };
     let block = open("block", DecisionKind::Outer, 512, 16);
     let vector = open("lanes", DecisionKind::Inner, LONGEST, LONGEST / 4);

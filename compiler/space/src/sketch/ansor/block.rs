@@ -15,8 +15,7 @@
 //! ```
 
 use super::factors::{Level, open, product};
-use super::rules::derive;
-use super::state::{Block, LoopNest, State};
+use super::state::{Block, LoopNest, State, derive};
 use super::{Verdict, annotate};
 use crate::sketch::types::{DecisionKind, Factor};
 use tvmtune_schedule::error::ScheduleError;
@@ -140,7 +139,7 @@ fn split_root(
         state.b.annotate(root, axis, LoopKind::Vectorized)?;
     }
     state.loop_nests.push(LoopNest { stage: root, is_tiled: true, n_outer: blocks.len(), lanes });
-    Ok(*blocks.last().expect("what is tiled has axes"))
+    Ok(*blocks.last().expect("a tiled stage has axes"))
 }
 
 /// Orders the loops of the reduction.

@@ -2,8 +2,8 @@
 //!
 //! Source: Ansor's "change compute location".
 
-use super::predicates::{needs_tiling, single_reader};
-use super::state::{ComputeLocation, State};
+use super::predicates::single_reader;
+use super::state::{ComputeLocation, State, needs_tiling};
 use crate::sketch::types::{DecisionKind, Factor};
 use tvmtune_schedule::error::ScheduleError;
 use tvmtune_schedule::{Attach, AxisId, AxisRole, Instruction, StageId};

@@ -6,9 +6,8 @@
 //!   thread t: for j_0:  y[i, j] = x[i, j] / total[i]       -- its reader, by the same threads
 //! ```
 
-use super::predicates::{needs_tiling, single_reader, space_and_reduce};
-use super::rules::derive;
-use super::state::{LoopNest, State};
+use super::predicates::{single_reader, space_and_reduce};
+use super::state::{LoopNest, State, derive, needs_tiling};
 use super::{Verdict, annotate};
 use crate::sketch::types::{DecisionKind, Factor};
 use tvmtune_ir::dag::TensorId;

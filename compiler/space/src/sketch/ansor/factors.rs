@@ -48,8 +48,8 @@ pub(super) fn open(
     let name = format!("{} {}", b.stage_name(stage), found.name);
     let (extent, constant) = (b.max_extent(&found.extent), found.extent.as_constant());
     let one = |level: &Level| {
-        let most = extent.min(level.max);
-        let options = if constant.is_some() { lengths(extent, most) } else { powers(most) };
+        let max = extent.min(level.max);
+        let options = if constant.is_some() { lengths(extent, max) } else { powers(max) };
         if options.len() == 1 {
             return Factor::Fixed(options[0]);
         }
@@ -60,10 +60,10 @@ pub(super) fn open(
     levels.iter().map(one).collect()
 }
 
-/// The divisors of an extent up to `most`; with the powers of two if those are more.
-fn lengths(extent: u64, most: u64) -> Vec<u64> {
-    let mut options: Vec<u64> = (1..=most).filter(|it| extent.is_multiple_of(*it)).collect();
-    let powers = powers(most);
+/// The divisors of an extent up to `max`; with the powers of two if those are more.
+fn lengths(extent: u64, max: u64) -> Vec<u64> {
+    let mut options: Vec<u64> = (1..=max).filter(|it| extent.is_multiple_of(*it)).collect();
+    let powers = powers(max);
     if options.len() < powers.len() {
         options.extend(powers);
         options.sort_unstable();
@@ -72,8 +72,8 @@ fn lengths(extent: u64, most: u64) -> Vec<u64> {
     options
 }
 
-fn powers(most: u64) -> Vec<u64> {
-    (0..64).map(|it| 1 << it).take_while(|it| *it <= most).collect()
+fn powers(max: u64) -> Vec<u64> {
+    (0..64).map(|it| 1 << it).take_while(|it| *it <= max).collect()
 }
 
 /// The option with the least ratio to what is wanted; of two the smaller.

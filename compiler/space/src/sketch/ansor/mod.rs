@@ -14,7 +14,7 @@
 //!   divide its axis.
 //! - A padded read becomes a stage of its own, as in the programs that Ansor is given.
 //! - The last axis of a stage that no rule tiled is split into vectors, since no later compiler does.
-//! - On GPUs, threads are loops of each stage of a block, and virtual ones are written out inside
+//! - On GPUs, threads are loops of each stage of a block, and virtual ones are fully unrolled inside
 //!   of them; a reduction adds up in registers also where nothing follows it.
 //! - There is no rule for constant matrices that are multiplied with (Winograd): an attribute of the
 //!   program asks for it, and our programs have none.

@@ -6,14 +6,6 @@ use tvmtune_ir::dag::{BinaryOp, Compute, Expr, Subscript, TensorId, UnaryOp};
 use tvmtune_ir::poly::VarId;
 use tvmtune_schedule::StageId;
 
-/// Returns whether elements are read by several iterations of an axis: of one tensor while something is
-/// reduced, or of two.
-pub(super) fn needs_tiling(state: &State, stage: StageId) -> bool {
-    let compute = &state.schedule().stage(stage).compute;
-    let extents = state.b.extents(stage);
-    tvmtune_ir::dag::access::needs_tiling(compute, &state.b.accesses(stage), &|axis| extents[axis])
-}
-
 /// The iterations of the spatial axes of a stage, and those of its reduce axes.
 pub(super) fn space_and_reduce(state: &State, stage: StageId) -> (u64, u64) {
     let n_spatial = state.schedule().stage(stage).compute.n_spatial;

@@ -1,9 +1,8 @@
 //! The rule for long reductions of few elements: partial results, which are independent.
 
 use super::factors::{Level, open};
-use super::predicates::{needs_tiling, space_and_reduce};
-use super::rules::derive;
-use super::state::{LoopNest, State};
+use super::predicates::space_and_reduce;
+use super::state::{LoopNest, State, derive, needs_tiling};
 use super::{Derived, Verdict};
 use tvmtune_ir::dag::TensorId;
 use tvmtune_schedule::error::ScheduleError;
@@ -61,7 +60,7 @@ fn factor(
     let chosen = if axis == RfactorAxis::Outer { parts[0] } else { parts[1] };
     let partial = state.b.apply(|it| it.rfactor(stage, chosen))?;
 
-    // The axes of the partial results: spatial ones, the new one, what is left to reduce.
+    // The axes of the partial results: spatial ones, the new one, the remaining steps.
     let (new, rest) = (AxisId(n_spatial), AxisId(n_spatial + 1));
     // The loops of the stage itself are new ones.
     state.lengths.retain(|(of, _), _| *of != stage);

@@ -1,21 +1,10 @@
 //! The rules about single stages: inlining, accumulators in registers, copies in shared memory.
 
-use super::predicates::{elementwise_reader, is_strictly_inlineable, needs_tiling, single_reader};
-use super::state::State;
-use super::{Derived, Verdict, block};
+use super::predicates::{elementwise_reader, is_strictly_inlineable, single_reader};
+use super::state::{State, derive, needs_tiling};
+use super::{Verdict, block};
 use tvmtune_ir::dag::TensorId;
 use tvmtune_schedule::StageId;
-use tvmtune_schedule::error::ScheduleError;
-
-/// Returns the state that a change leads to, unless a primitive refuses it.
-pub(super) fn derive(
-    state: &State,
-    change: impl FnOnce(&mut State) -> Result<Option<TensorId>, ScheduleError>,
-) -> Derived {
-    let mut next = state.clone();
-    let at = change(&mut next);
-    at.map(|at| (next, at)).into_iter().collect()
-}
 
 /// "Always inline": elementwise stages that are simple and no results.
 pub(super) fn always_inline(state: &State, at: TensorId) -> Verdict {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::predicates;
+use super::Derived;
 use crate::sketch::builder::Builder;
 use crate::sketch::types::{DecisionId, Factor};
 use tvmtune_ir::dag::{Dag, TensorId};
@@ -78,7 +78,7 @@ impl State {
             crossed: Vec::new(),
         };
         for stage in state.schedule().order.clone() {
-            if predicates::needs_tiling(&state, stage) {
+            if needs_tiling(&state, stage) {
                 state.pad(stage);
             }
         }
@@ -160,4 +160,22 @@ impl State {
         let text = format!("{}: {rule}", self.b.stage_name(stage));
         self.b.name.push(text);
     }
+}
+
+/// Returns the state that a change leads to, unless a primitive refuses it.
+pub(super) fn derive(
+    state: &State,
+    change: impl FnOnce(&mut State) -> Result<Option<TensorId>, ScheduleError>,
+) -> Derived {
+    let mut next = state.clone();
+    let at = change(&mut next);
+    at.map(|at| (next, at)).into_iter().collect()
+}
+
+/// Returns whether elements are read by several iterations of an axis: of one tensor while something is
+/// reduced, or of two.
+pub(super) fn needs_tiling(state: &State, stage: StageId) -> bool {
+    let compute = &state.schedule().stage(stage).compute;
+    let extents = state.b.extents(stage);
+    tvmtune_ir::dag::access::needs_tiling(compute, &state.b.accesses(stage), &|axis| extents[axis])
 }

@@ -14,9 +14,8 @@
 //! inside.
 
 use super::factors::{Level, open, product};
-use super::predicates::{elementwise_reader, needs_tiling};
-use super::rules::derive;
-use super::state::{LoopNest, State};
+use super::predicates::elementwise_reader;
+use super::state::{LoopNest, State, derive, needs_tiling};
 use super::{Derived, Verdict, block};
 use crate::sketch::layout::dim_along;
 use crate::sketch::layout::pack_by_tile;
@@ -153,7 +152,7 @@ fn split_axes(state: &mut State, stage: StageId) -> Result<Tiled, ScheduleError>
     Ok(Tiled { space, reduce, lengths, last })
 }
 
-/// "Layout rewrite": a weight that is read across its rows lies in tiles.
+/// "Layout rewrite": packs a weight that is not contiguous along the vectorized axis by tiles.
 fn rewrite_layouts(state: &mut State, stage: StageId, tiled: &Tiled) -> Result<(), ScheduleError> {
     let Some(Factor::Open(lanes)) = tiled.lengths[tiled.last].last() else { return Ok(()) };
     for access in state.b.accesses(stage) {

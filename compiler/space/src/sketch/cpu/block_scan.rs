@@ -21,6 +21,9 @@ use tvmtune_schedule::{AxisId, LoopKind};
 /// Blocks of which prefixes are made at once: each chain of additions waits for its last one.
 const INTERLEAVED_BLOCKS: u64 = 4;
 
+/// Tasks for each thread, so that the last ones end at about the same time.
+const TASKS_PER_THREAD: u64 = 4;
+
 pub(super) struct BlockScan;
 
 impl Template<Rows> for BlockScan {
@@ -53,7 +56,8 @@ pub(super) fn order_loops(b: &mut Builder, scan: ScanStage) -> Result<AxisId, Sc
     let (order, lanes, outer) = match role {
         ScanRole::Combine => {
             let n_tiles = n_blocks.div_ceil(b.value(length)).max(1);
-            let task = n_tiles.div_ceil(u64::from(b.cpu().threads) * 4).max(1);
+            let wanted = u64::from(b.cpu().threads) * TASKS_PER_THREAD;
+            let task = n_tiles.div_ceil(wanted).max(1);
             let kind = DecisionKind::Outer;
             let task = b.decide(format!("{name} tiles"), kind, &block_sizes(n_tiles), task, group);
             let factors = [Factor::Open(task), Factor::Open(length)];

@@ -3,6 +3,7 @@
 
 use super::variant::{Sharing, TileVariant};
 use crate::sketch::builder::Builder;
+use crate::sketch::layout::WORD_BYTES;
 use tvmtune_ir::dag::access::Access;
 use tvmtune_schedule::StageId;
 
@@ -13,8 +14,6 @@ const MIN_OUTER: u64 = 6;
 const TASKS_PER_THREAD: u64 = 8;
 /// Tasks for each thread where tasks share nothing.
 const UNSHARED_TASKS_PER_THREAD: u64 = 4;
-/// Bytes of an element, more or less.
-const WORD_BYTES: u64 = 4;
 
 /// The place of padded copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

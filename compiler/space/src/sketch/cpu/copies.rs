@@ -8,6 +8,11 @@ use crate::sketch::types::{DecisionId, DecisionKind, Factor};
 use tvmtune_schedule::error::ScheduleError;
 use tvmtune_schedule::{AxisId, Instruction, Layout, LoopKind, StageId};
 
+/// Tasks of a copy for each thread, so that the last ones end at about the same time.
+const TASKS_PER_THREAD: u64 = 8;
+/// Vectors that a padded copy moves in a row; chosen on the Zen 5 of `docs/results`.
+const COPIED_VECTORS: u64 = 4;
+
 /// Loops and decisions of a tiled stage that its copies follow.
 pub(super) struct TileLoops {
     /// The innermost loop of the grid of tasks.
@@ -20,19 +25,19 @@ pub(super) struct TileLoops {
 /// Places a padded copy with its stride: in a phase of its own, or in each task.
 pub(super) fn place_padded(
     b: &mut Builder,
-    (stage, stride): (StageId, u64),
+    stage: StageId,
+    stride: u64,
     root: StageId,
     loops: &TileLoops,
-    name: &str,
 ) -> Result<(), ScheduleError> {
+    let name = b.stage_name(root).to_owned();
     let order = b.schedule.stage(stage).order.clone();
     let Some((last, outer)) = order.split_last() else { return Ok(()) };
     let group = b.new_group();
     let kind = DecisionKind::Choice;
     let best = u64::from(loops.padding == Padding::InTasks);
     let decision = b.decide(format!("{name} padded copy"), kind, &[0, 1], best, group);
-    // As many loops as it takes to have several tasks for each thread.
-    let (mut n_tasks, wanted) = (1, u64::from(b.cpu().threads) * 8);
+    let (mut n_tasks, wanted) = (1, u64::from(b.cpu().threads) * TASKS_PER_THREAD);
     let parallel = outer.iter().copied().take_while(|axis| {
         let is_needed = n_tasks < wanted;
         n_tasks *= b.extent(stage, *axis);
@@ -44,7 +49,7 @@ pub(super) fn place_padded(
     let inside = vec![Instruction::ComputeAt { stage, consumer: root, axis: loops.task }];
     b.one_of(decision, vec![parallel, inside])?;
     let last = if stride > 1 { deinterleave(b, stage, *last, stride)? } else { *last };
-    let vector = b.split(stage, last, &[Factor::Fixed(4 * b.lanes())])?;
+    let vector = b.split(stage, last, &[Factor::Fixed(COPIED_VECTORS * b.lanes())])?;
     b.annotate(stage, vector[1], LoopKind::Vectorized)
 }
 

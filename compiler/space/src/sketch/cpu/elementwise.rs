@@ -1,16 +1,16 @@
-//! The CPU template for elementwise stages: axes that lie flat in memory become one loop, tasks of it
+//! The CPU template for elementwise stages: contiguous axes are fused into one loop, tasks of it
 //! for the threads, vectors inside.
 //!
 //! ```text
 //! parallel others, f_0
 //!   for f_1
-//!     vectorized f_2:  c[f] = g(a[f], b[f])        -- f: the axes along which all tensors lie flat
+//!     vectorized f_2:  c[f] = g(a[f], b[f])        -- f: the axes along which all tensors are contiguous
 //! ```
 
 use super::hoist_invariant;
 use crate::sketch::builder::Builder;
 use crate::sketch::fusion_group::Rows;
-use crate::sketch::layout::block_sizes;
+use crate::sketch::layout::{WORD_BYTES, block_sizes};
 use crate::sketch::template::Template;
 use crate::sketch::types::{DecisionKind, Factor, TemplateKind};
 use tvmtune_ir::dag::access::Access;
@@ -21,6 +21,11 @@ use tvmtune_schedule::{AxisId, LoopKind, StageId};
 
 /// Bytes that a task should touch, so that its dispatch costs little; chosen on the Zen 5 of `docs/results`.
 const TASK_BYTES: u64 = 64 * 1024;
+
+/// Tasks for each thread, so that the last ones end at about the same time.
+const TASKS_PER_THREAD: u64 = 4;
+/// Vectors of a loop: that many accesses are in flight.
+const VECTORS: u64 = 4;
 
 pub(super) struct Elementwise;
 
@@ -39,7 +44,7 @@ fn elementwise(b: &mut Builder, root: StageId) -> Result<(), ScheduleError> {
     let name = b.stage_name(root).to_owned();
     let extents = b.extents(root);
     let accesses = b.accesses(root);
-    let bytes_each = 4 * (accesses.len() as u64 + 1);
+    let bytes_each = WORD_BYTES * (accesses.len() as u64 + 1);
     let Some(last) = extents.len().checked_sub(1) else { return Ok(()) };
     let compute = b.schedule.stage(root).compute.clone();
 
@@ -60,11 +65,11 @@ fn elementwise(b: &mut Builder, root: StageId) -> Result<(), ScheduleError> {
     let lanes = b.lanes();
     let n_vectors = length.div_ceil(lanes);
     let group = b.new_group();
-    let best = if transposed.is_some() { 1 } else { n_vectors.min(4) };
+    let best = if transposed.is_some() { 1 } else { n_vectors.min(VECTORS) };
     let inner = b.decide_lanes(format!("{name} lanes"), n_vectors, best, group);
     let rows: u64 = extents[..flat_from].iter().product();
     let n_tiles = n_vectors.div_ceil(best);
-    let wanted = u64::from(b.cpu().threads) * 4;
+    let wanted = u64::from(b.cpu().threads) * TASKS_PER_THREAD;
     let cached = TASK_BYTES.div_ceil(bytes_each * best * lanes).max(1);
     let share = (n_tiles * rows).div_ceil(wanted).max(1);
     let block = cached.min(share).min(n_tiles);
@@ -90,7 +95,7 @@ fn is_transposed(accesses: &[Access], axis: usize, last: usize) -> bool {
         .any(|it| it.is_contiguous(axis) && it.depends_on(last) && !it.is_contiguous(last))
 }
 
-/// Returns whether all tensors lie flat over an axis and the one after it.
+/// Returns whether an axis and the next one are one contiguous run of all tensors.
 fn is_flat(b: &Builder, compute: &Compute, accesses: &[Access], axis: usize) -> bool {
     let next = axis + 1;
     let extent = &compute.axes[next].extent;
@@ -105,7 +110,7 @@ fn is_flat(b: &Builder, compute: &Compute, accesses: &[Access], axis: usize) -> 
         _ => false,
     };
     // An axis that is as long as a task needs no help from those around it.
-    let short = b.max_extent(extent) * 4 < TASK_BYTES;
+    let short = b.max_extent(extent) * WORD_BYTES < TASK_BYTES;
     short && !used && accesses.iter().all(flat)
 }
 

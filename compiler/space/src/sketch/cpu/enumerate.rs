@@ -13,14 +13,22 @@ use super::blocks::Blocks;
 use super::register_tile::{Operand, choose};
 use super::variant::{CopyScope, OperandCopy, Padded, Sharing, TileVariant};
 use crate::sketch::builder::Builder;
-use crate::sketch::layout::dim_along;
+use crate::sketch::layout::{WORD_BYTES, dim_along};
 use tvmtune_ir::dag::TensorKind;
 use tvmtune_ir::dag::access::Access;
+use tvmtune_ir::poly::Poly;
 use tvmtune_schedule::StageId;
 
 /// Variants that the cost model finds this many times as slow as the best are dropped; chosen by
 /// judgement.
 const MAX_SLOWDOWN: f64 = 2.5;
+
+/// A copy may have this many times the elements of its operand; chosen on the Zen 5 of `docs/results`.
+const MAX_COPY_GROWTH: u64 = 2;
+/// Reads of an element that are worth a copy; chosen on the Zen 5 of `docs/results`.
+const MIN_COPY_REUSE: u64 = 16;
+/// Lengths of a tile's row by which rows are far apart; chosen on the Zen 5 of `docs/results`.
+const FAR_TILES: u64 = 4;
 
 /// The cost model of copies and stores, in cycles of one thread; /// AVX-512 machine (`docs/results`).
 mod cost_of {
@@ -64,7 +72,7 @@ fn variants_along(b: &Builder, anchor: StageId, vector: usize) -> Vec<TileVarian
             padded.push(Padded { tensor: access.tensor, stride: stride.unwrap_or(1) });
         }
         let is_strided_copy = access.conditional && stride.is_some();
-        // A copy that is hardly larger pays: its elements lie side by side.
+        // A copy that is hardly larger pays: it is contiguous.
         let is_every_other = !access.conditional && access.is_every_other(vector);
         let is_direct =
             access.is_contiguous(vector) || (is_every_other && !can_copy(access, &extents));
@@ -89,7 +97,7 @@ fn variants_along(b: &Builder, anchor: StageId, vector: usize) -> Vec<TileVarian
     let sharing = Sharing::Any;
     let mut variant =
         TileVariant { vector, row, packed, copied: None, padded, sharing, tile, cost: 0.0 };
-    variant.sharing = Sharing::of(&variant, &accesses, &extents[..compute.n_spatial]);
+    variant.sharing = Sharing::classify(&variant, &accesses, &extents[..compute.n_spatial]);
     for access in accesses.iter().filter(|it| b.is_packable(it.tensor)) {
         // Packing a weight costs nothing at a launch.
         if lies_in_rows(b, access, &variant)
@@ -118,7 +126,7 @@ fn variants_along(b: &Builder, anchor: StageId, vector: usize) -> Vec<TileVarian
 fn can_copy(access: &Access, extents: &[u64]) -> bool {
     let axes = (0..extents.len()).filter(|it| access.depends_on(*it));
     let copied: u64 = axes.map(|it| extents[it]).product();
-    !access.conditional && copied <= access.footprint(extents).saturating_mul(2)
+    !access.conditional && copied <= access.footprint(extents).saturating_mul(MAX_COPY_GROWTH)
 }
 
 /// Returns the elements by which an iteration of an axis moves a read in the last dimension, if more
@@ -150,15 +158,17 @@ fn row_axis(accesses: &[Access], extents: &[u64], vector: usize) -> Option<usize
 /// Returns whether an operand is read as vectors along rows so far apart that they fill few cache sets,
 /// and pages of their own.
 fn lies_in_rows(b: &Builder, access: &Access, variant: &TileVariant) -> bool {
-    let vector_bytes = 4 * b.lanes() * variant.tile.vectors;
-    let far = access.strides.iter().flatten().any(|it| b.max_extent(it) * 4 > 4 * vector_bytes);
+    let tile_bytes = WORD_BYTES * b.lanes() * variant.tile.vectors;
+    let is_far = |it: &Poly| b.max_extent(it) * WORD_BYTES > FAR_TILES * tile_bytes;
+    let far = access.strides.iter().flatten().any(is_far);
     access.is_contiguous(variant.vector) && far && !access.conditional
 }
 
 /// Returns whether an operand with a given layout lies in such rows, and is read often enough for a
 /// copy to pay.
 fn is_read_in_rows(b: &Builder, access: &Access, variant: &TileVariant, extents: &[u64]) -> bool {
-    let reused = variant.row.is_some_and(|it| !access.depends_on(it) && extents[it] >= 16);
+    let reused =
+        variant.row.is_some_and(|it| !access.depends_on(it) && extents[it] >= MIN_COPY_REUSE);
     let input = b.schedule.tensor(access.tensor).tensor.kind != TensorKind::Weight;
     reused && input && lies_in_rows(b, access, variant)
 }
@@ -196,7 +206,7 @@ fn cost(b: &Builder, anchor: StageId, variant: &TileVariant) -> f64 {
                     };
             }
             _ if is_read_in_rows(b, &access, variant, &extents) => {
-                let is_cached = access.footprint(&extents) * 4 <= b.cpu().l2_bytes;
+                let is_cached = access.footprint(&extents) * WORD_BYTES <= b.cpu().l2_bytes;
                 let one = match is_cached {
                     true => cost_of::ROW_ELEMENT_IN_L2,
                     false => cost_of::ROW_ELEMENT,

@@ -1,7 +1,7 @@
 //! The analytic cost model of a reduction's inner loop: the best register tile.
 //!
 //! A tile of `rows x vectors` accumulators issues as many multiply-adds in each step of the
-//! reduction, and loads what it reads: of operands that depend on the vectorized axis `vectors`
+//! reduction, and loads its operands: of those that depend on the vectorized axis `vectors`
 //! vectors, of others one broadcast element; times `rows` if they depend on the unrolled axis. The
 //! step takes as long as the slowest of arithmetic, loads, and the chain through one accumulator.
 //! Rows of an operand that lie a multiple of a page apart share the sets of the first-level cache:
@@ -13,6 +13,7 @@
 //! Is Enough for High-Performance BLIS" (2016), with masked tails counted as full tiles. Ports and
 //! latencies: Fog, "Instruction tables".
 
+use crate::sketch::layout::WORD_BYTES;
 use tvmtune_ir::dag::access::Access;
 use tvmtune_ir::target::Isa;
 
@@ -55,8 +56,6 @@ const RELOAD_CYCLES: f64 = 0.4;
 const LOOP_CYCLES: f64 = 0.15;
 const PAGE_BYTES: u64 = 4096;
 const LINE_BYTES: u64 = 64;
-/// Bytes of an element, more or less.
-const WORD_BYTES: u64 = 4;
 /// The largest tile: rows, then vectors. No instruction set here has registers for more.
 pub(super) const MAX_TILE: (u64, u64) = (30, 12);
 /// Relative difference of cycles below which tiles are as good as each other.

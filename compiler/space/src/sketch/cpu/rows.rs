@@ -22,19 +22,20 @@ use std::collections::BTreeMap;
 use super::{block_scan, hoist_invariant};
 use crate::sketch::builder::Builder;
 use crate::sketch::fusion_group::Rows;
-use crate::sketch::layout::block_sizes;
+use crate::sketch::layout::{WORD_BYTES, block_sizes};
 use crate::sketch::template::Template;
 use crate::sketch::types::{DecisionKind, Factor, TemplateKind};
 use tvmtune_ir::dag::TensorId;
 use tvmtune_schedule::error::ScheduleError;
 use tvmtune_schedule::{AxisId, Instruction, LoopKind, StageId};
 
-/// Bytes of an element, more or less.
-const WORD_BYTES: u64 = 4;
 /// Cycles that a task should take at least, some 2 us: its dispatch takes a share of that.
 const MIN_TASK_CYCLES: f64 = 8_000.0;
 /// Tasks for each thread, so that the last ones end at about the same time.
 const TASKS_PER_THREAD: u64 = 8;
+
+/// Vectors of partial results, as many as it takes to hide the latency of an addition.
+const PARTIAL_VECTORS: u64 = 4;
 
 pub(super) struct RowByRow;
 
@@ -202,7 +203,8 @@ fn order_loops(
     let last = compute.n_spatial - 1;
     let n_vectors = b.extents(stage)[last].div_ceil(b.lanes());
     let group = b.new_group();
-    let inner = b.decide_lanes(format!("{name} lanes"), n_vectors, n_vectors.min(4), group);
+    let inner =
+        b.decide_lanes(format!("{name} lanes"), n_vectors, n_vectors.min(PARTIAL_VECTORS), group);
     let parts = b.split(stage, AxisId(last as u32), &[Factor::Open(inner)])?;
     b.annotate(stage, parts[1], LoopKind::Vectorized)?;
     Ok(Vec::new())
@@ -223,12 +225,12 @@ fn factor_lanes(
     let length = b.extent(stage, axis);
     let n_vectors = length.div_ceil(b.lanes());
     let group = b.new_group();
-    let best = if n_vectors >= 16 { 4 } else { n_vectors.min(4) };
+    let best = n_vectors.min(PARTIAL_VECTORS);
     let inner = b.decide_lanes(format!("{name} lanes"), n_vectors, best, group);
     let parts = b.split(stage, axis, &[Factor::Open(inner)])?;
     let part = b.apply(|it| it.rfactor(stage, parts[1]))?;
     let partial = b.schedule.stage(part);
-    // The axes of the partial results: spatial ones, the lanes, what is left to reduce.
+    // The axes of the partial results: spatial ones, the lanes, the remaining steps.
     let lanes = AxisId(partial.compute.n_spatial as u32 - 1);
     let mut order = partial.order.clone();
     order.retain(|it| *it != lanes);

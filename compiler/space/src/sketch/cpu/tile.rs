@@ -30,6 +30,13 @@ use crate::sketch::types::{DecisionKind, Factor, TemplateKind};
 use tvmtune_schedule::error::ScheduleError;
 use tvmtune_schedule::{AxisId, Instruction, Layout, LoopKind, StageId};
 
+/// Steps of the reduction that are unrolled, at most.
+const MAX_STEPS: u64 = 8;
+/// Steps of the reduction that are unrolled by default, all of a window of up to [`MAX_WINDOW`]; chosen on
+/// the Zen 5 of `docs/results`.
+const STEPS: u64 = 4;
+const MAX_WINDOW: u64 = 7;
+
 /// The loops of the stage that is tiled.
 struct Loops {
     /// The grid of tasks.
@@ -83,8 +90,8 @@ pub(super) fn register_tile(
     for (tensor, dim) in &variant.packed {
         pack_by_tile(b, *tensor, *dim, loops.copies.vector_tile)?;
     }
-    for it in padded {
-        copies::place_padded(b, it, root, &loops.copies, &name)?;
+    for (stage, stride) in padded {
+        copies::place_padded(b, stage, stride, root, &loops.copies)?;
     }
     if let Some((stage, copy)) = copied {
         copies::place_copy(b, stage, copy, loops.copies.vector_tile)?;
@@ -93,7 +100,7 @@ pub(super) fn register_tile(
     Ok(())
 }
 
-/// Lets the lanes of an accumulator lie side by side, as in a register.
+/// Packs accumulators so that their lanes are contiguous, as in a register.
 fn pack_accumulators(
     b: &mut Builder,
     anchor: StageId,
@@ -263,8 +270,8 @@ fn reduce_in_registers(
         let extent = extents[last];
         let stride = variant.stride();
         let is_known = |it: &u64| *it == extent || (*it < extent && it.is_multiple_of(stride));
-        let options: Vec<u64> = (1..=8).filter(is_known).collect();
-        let best = if extent <= 7 { extent } else { (4 / stride).max(1) * stride };
+        let options: Vec<u64> = (1..=MAX_STEPS).filter(is_known).collect();
+        let best = if extent <= MAX_WINDOW { extent } else { (STEPS / stride).max(1) * stride };
         let group = b.new_group();
         let kind = DecisionKind::Inner;
         let decision = b.decide(format!("{name} steps"), kind, &options, best, group);

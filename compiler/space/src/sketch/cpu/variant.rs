@@ -48,7 +48,7 @@ pub(super) enum Sharing {
 
 impl Sharing {
     /// Classifies the tasks of a variant, for axes of those extents.
-    pub(super) fn of(variant: &TileVariant, accesses: &[Access], extents: &[u64]) -> Self {
+    pub(super) fn classify(variant: &TileVariant, accesses: &[Access], extents: &[u64]) -> Self {
         let padded: Vec<&Access> = accesses.iter().filter(|it| it.conditional).collect();
         let of_all = |axis: usize| padded.iter().all(|it| it.depends_on(axis));
         let long = || (0..extents.len()).filter(|it| extents[*it] > 1);

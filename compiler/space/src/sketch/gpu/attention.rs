@@ -69,13 +69,13 @@ fn schedule(b: &mut Builder, chain: &Chain) -> Result<(), ScheduleError> {
     let columns = b.extents(chain.root)[chain.column].div_ceil(layout.threads * layout.pair);
     let columns = [Factor::Fixed(columns)];
     let blocking = Blocking { columns: &columns, layout: &layout, split_depth: &split_depth };
-    let at = schedule_stages(b, chain, anchor, &blocking)?;
+    let locations = schedule_stages(b, chain, anchor, &blocking)?;
     for OperandCopy { stage, is_row } in copies {
-        place(b, stage, if is_row { at.root } else { at.block }, &layout.all)?;
+        place(b, stage, if is_row { locations.root } else { locations.block }, &layout.all)?;
     }
-    pipeline(b, anchor, at.block.axis, stages, &name)?;
+    pipeline(b, anchor, locations.block.axis, stages, &name)?;
     // Without a mask the loop keeps all its blocks.
-    let _ = b.apply(|it| it.tighten_bounds(anchor, at.block.axis));
+    let _ = b.apply(|it| it.tighten_bounds(anchor, locations.block.axis));
     b.note_template(TemplateKind::Attention, chain.root);
     Ok(())
 }

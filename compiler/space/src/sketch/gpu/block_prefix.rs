@@ -30,7 +30,7 @@ pub(super) struct BlockPrefix;
 
 impl Template<Rows> for BlockPrefix {
     fn is_applicable(&self, b: &Builder, rows: &Rows) -> bool {
-        Pattern::of(b, rows) == Pattern::BlockPrefix
+        Pattern::classify(b, rows) == Pattern::BlockPrefix
     }
 
     fn schedule(&self, b: &mut Builder, rows: &Rows) -> Result<(), ScheduleError> {

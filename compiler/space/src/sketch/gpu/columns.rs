@@ -51,7 +51,7 @@ pub(super) struct ColumnReduction;
 
 impl Template<Rows> for ColumnReduction {
     fn is_applicable(&self, b: &Builder, rows: &Rows) -> bool {
-        Pattern::of(b, rows) == Pattern::StridedReduction
+        Pattern::classify(b, rows) == Pattern::StridedReduction
     }
 
     fn schedule(&self, b: &mut Builder, rows: &Rows) -> Result<(), ScheduleError> {
@@ -106,7 +106,7 @@ fn decide(
     let extents = b.extents(root);
     let elements: u64 = extents.iter().product();
     let multiprocessors = u64::from(b.gpu().multiprocessors);
-    let most_rows = (length(b, longest) / MIN_STEPS).clamp(1, MAX_ROWS);
+    let max_rows = (length(b, longest) / MIN_STEPS).clamp(1, MAX_ROWS);
     // Wide accesses only where there is enough to do for all threads without them.
     let widest = lanes(b, reductions, column);
     let busy = |lanes: &u64| elements / (lanes * SIDE) >= multiprocessors;
@@ -118,7 +118,7 @@ fn decide(
     let group = b.new_group();
     let rows = (multiprocessors * BUSY_THREADS * best / elements.max(1))
         .next_power_of_two()
-        .clamp(1, most_rows);
+        .clamp(1, max_rows);
     let rows = 1 << rows.ilog2();
     let rows = b.decide_power(format!("{name} rows"), 2 * MAX_ROWS, rows, group);
     (Tile { column, threads, lanes }, rows)

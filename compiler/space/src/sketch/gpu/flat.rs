@@ -26,7 +26,7 @@ pub(super) struct Flat;
 
 impl Template<Rows> for Flat {
     fn is_applicable(&self, b: &Builder, rows: &Rows) -> bool {
-        match Pattern::of(b, rows) {
+        match Pattern::classify(b, rows) {
             Pattern::Elementwise
             | Pattern::BlockPrefix
             | Pattern::ShortReduction

@@ -125,16 +125,16 @@ impl MmaRows {
         let parts = b.split(stage, id(self.tall), &factors)?;
         let (blocks, inside) = parts.split_at(1 + order.len());
         modes.splice(0..0, own.into_iter().map(|it| it.0).zip(inside.iter().skip(2).copied()));
-        let of = |mode: Mode| modes.iter().filter(|it| it.0 == mode).map(|it| it.1).collect();
-        let halves: Vec<AxisId> = of(Mode::Half);
+        let loops_of = |mode: Mode| modes.iter().filter(|it| it.0 == mode).map(|it| it.1).collect();
+        let halves: Vec<AxisId> = loops_of(Mode::Half);
         Ok(Loops {
             beside,
             first: blocks[0],
             ordered: blocks[1..].to_vec(),
             below: [inside[0], inside[1]],
-            warps: of(Mode::Warp),
+            warps: loops_of(Mode::Warp),
             halves: halves[0],
-            lines: of(Mode::Line),
+            lines: loops_of(Mode::Line),
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Copies of the operands of a product to shared memory, in layouts that MMA instructions read.
 //!
-//! An operand that is indexed by plain loops is copied as it lies. Any other is gathered (implicit
+//! An operand that is indexed by plain loops is copied in its layout. Any other is gathered (implicit
 //! GEMM): its copy has the loops of the product as dimensions, with zeros for padding.
 //!
 //! ```text

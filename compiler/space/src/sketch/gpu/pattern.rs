@@ -34,7 +34,8 @@ pub(super) enum Pattern {
 }
 
 impl Pattern {
-    pub(super) fn of(b: &Builder, rows: &Rows) -> Self {
+    /// Classifies a group of rows.
+    pub(super) fn classify(b: &Builder, rows: &Rows) -> Self {
         let Rows { root, ref inside, depth } = *rows;
         if inside.iter().any(|it| is_block_prefix(b, *it)) {
             return Pattern::RowScan;

@@ -35,7 +35,7 @@ pub(super) struct RowScan;
 
 impl Template<Rows> for RowScan {
     fn is_applicable(&self, b: &Builder, rows: &Rows) -> bool {
-        Pattern::of(b, rows) == Pattern::RowScan
+        Pattern::classify(b, rows) == Pattern::RowScan
     }
 
     fn schedule(&self, b: &mut Builder, rows: &Rows) -> Result<(), ScheduleError> {

@@ -35,7 +35,7 @@ pub(super) struct RowReduction;
 
 impl Template<Rows> for RowReduction {
     fn is_applicable(&self, b: &Builder, rows: &Rows) -> bool {
-        match Pattern::of(b, rows) {
+        match Pattern::classify(b, rows) {
             Pattern::MixedRanks | Pattern::FullReduction | Pattern::ContiguousReduction => true,
             Pattern::RowScan
             | Pattern::Elementwise

@@ -26,7 +26,7 @@ pub(super) struct Transpose;
 
 impl Template<Rows> for Transpose {
     fn is_applicable(&self, b: &Builder, rows: &Rows) -> bool {
-        Pattern::of(b, rows) == Pattern::Elementwise
+        Pattern::classify(b, rows) == Pattern::Elementwise
             && rows.inside.is_empty()
             && transposed_axis(b, rows.root).is_some()
     }
@@ -35,7 +35,7 @@ impl Template<Rows> for Transpose {
         let refused = ErrorKind::NotOutermost.of_stage(rows.root);
         let axis = transposed_axis(b, rows.root).ok_or(refused)?;
         let last = b.schedule.stage(rows.root).compute.n_spatial - 1;
-        transpose(b, rows.root, (axis, last))
+        transpose(b, rows.root, axis, last)
     }
 }
 
@@ -61,7 +61,8 @@ fn is_transposed(access: &Access, axis: usize, last: usize) -> bool {
 pub(super) fn transpose(
     b: &mut Builder,
     root: StageId,
-    (axis, last): (usize, usize),
+    axis: usize,
+    last: usize,
 ) -> Result<(), ScheduleError> {
     let name = b.stage_name(root).to_owned();
     let accesses = b.accesses(root);

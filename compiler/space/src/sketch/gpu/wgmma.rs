@@ -156,7 +156,7 @@ fn transpose_operands(
         let layout = Layout { splits: Vec::new(), order };
         let transposed = b.schedule.stage(stage).tensor();
         b.apply(|it| it.pack(transposed, layout))?;
-        transpose(b, stage, (last, dim))?;
+        transpose(b, stage, last, dim)?;
     }
     Ok(())
 }

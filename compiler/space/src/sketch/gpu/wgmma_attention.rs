@@ -93,11 +93,11 @@ fn schedule(b: &mut Builder, chain: &Chain) -> Result<(), ScheduleError> {
     let columns = b.extents(anchor)[chain.column].div_ceil(panel);
     let columns = [Factor::Fixed(columns), Factor::Fixed(panel / 8)];
     let blocking = Blocking { columns: &columns, layout: &layout, split_depth: &split_depth };
-    let at = schedule_stages(b, chain, anchor, &blocking)?;
-    copies.iter().try_for_each(|it| place(b, it, &at, warpgroups))?;
-    specialize_warps(b, at.block, size.pipeline_stages, &name)?;
+    let locations = schedule_stages(b, chain, anchor, &blocking)?;
+    copies.iter().try_for_each(|it| place(b, it, &locations, warpgroups))?;
+    specialize_warps(b, locations.block, size.pipeline_stages, &name)?;
     // Without a mask the loop keeps all its blocks.
-    let _ = b.apply(|it| it.tighten_bounds(anchor, at.block.axis));
+    let _ = b.apply(|it| it.tighten_bounds(anchor, locations.block.axis));
     b.note_template(TemplateKind::WgmmaAttention, chain.root);
     Ok(())
 }
@@ -223,11 +223,11 @@ fn split_depth(
 fn place(
     b: &mut Builder,
     copy: &OperandCopy,
-    at: &CopyLocations,
+    locations: &CopyLocations,
     warpgroups: DecisionId,
 ) -> Result<(), ScheduleError> {
     const LANES: u64 = 8;
-    let location = if copy.is_row { at.root } else { at.block };
+    let location = if copy.is_row { locations.root } else { locations.block };
     operand::place_in_panels(b, copy.stage, copy.last, location, copy.panel)?;
     if copy.is_row {
         let threads = Factor::Product(WARPGROUP_THREADS, vec![warpgroups]);

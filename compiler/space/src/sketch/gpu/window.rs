@@ -31,7 +31,7 @@ pub(super) struct Window;
 impl Template<Rows> for Window {
     fn is_applicable(&self, b: &Builder, rows: &Rows) -> bool {
         let mut stages = rows.inside.iter().chain([&rows.root]);
-        Pattern::of(b, rows) == Pattern::ShortReduction
+        Pattern::classify(b, rows) == Pattern::ShortReduction
             && stages.any(|it| window_read(b, *it).is_some())
     }
 
@@ -106,7 +106,7 @@ fn split_root(b: &mut Builder, root: StageId, name: &str) -> Result<Split, Sched
     let vector = b.decide_power(format!("{name} vector"), 8, widest, group);
     let (mut blocks, mut threads, mut inner) = (Vec::new(), Vec::new(), Vec::new());
     let (mut decisions, mut left) = (Vec::new(), THREADS);
-    // The innermost axes first: threads side by side read side by side.
+    // The innermost axes first, so that accesses of neighboring threads coalesce.
     for axis in (0..extents.len()).rev() {
         let each = if axis == last { widest } else { 1 };
         let best = extents[axis].div_ceil(each).next_power_of_two().min(SIDE).min(left);

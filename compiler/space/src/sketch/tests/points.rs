@@ -1,7 +1,7 @@
 //! Sketches of CPUs: their templates and defaults, and that every point computes the program.
 
 use super::programs::{
-    Oracle, add, c, column_sum, conv, linear, matmul, pool, programs, softmax, transpose,
+    Oracle, Rhs, add, c, column_sum, conv, linear, matmul, pool, programs, softmax, transpose,
 };
 use crate::default;
 use crate::sketch::sketches;
@@ -17,10 +17,10 @@ fn names(dag: &Dag) -> Vec<String> {
 #[test]
 fn templates_follow_from_accesses() {
     assert_eq!(names(&linear(c(128), 768, 768, &[]))[0], "y: tile j");
-    let all = names(&matmul(512, 512, 512, false));
+    let all = names(&matmul(512, 512, 512, Rhs::RowMajor));
     assert_eq!(all[..3], ["c: tile j panel", "c: tile j", "c: tile j copy"]);
-    assert_eq!(names(&matmul(1024, 1024, 1024, false))[0], "c: tile j copy");
-    assert_eq!(names(&matmul(512, 512, 512, true))[0], "c: tile j panel");
+    assert_eq!(names(&matmul(1024, 1024, 1024, Rhs::RowMajor))[0], "c: tile j copy");
+    assert_eq!(names(&matmul(512, 512, 512, Rhs::Transposed))[0], "c: tile j panel");
     assert_eq!(names(&softmax(c(128), 768, &[])), ["y: rows"]);
     assert_eq!(names(&add([8, 14, 14])), ["z: flat"]);
     assert_eq!(names(&column_sum(512, 512)), ["y: tile i"]);

@@ -89,12 +89,19 @@ pub(super) fn linear(m: Poly, n: i64, k: i64, dims: &[(i64, i64)]) -> Dag {
     it.0
 }
 
+/// The layout of the second operand of a product.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rhs {
+    RowMajor,
+    Transposed,
+}
+
 /// `c[i, j] = sum(k, a[i, k] * b[k, j])`, or with `b[j, k]`.
-pub(super) fn matmul(m: i64, n: i64, k: i64, transposed: bool) -> Dag {
+pub(super) fn matmul(m: i64, n: i64, k: i64, rhs: Rhs) -> Dag {
     let mut it = Program::new("matmul", &[]);
     let a = it.input("a", &[c(m), c(k)]);
-    let b = it.input("b", &if transposed { [c(n), c(k)] } else { [c(k), c(n)] });
-    let at = if transposed { [v(1), v(2)] } else { [v(2), v(1)] };
+    let b = it.input("b", &if rhs == Rhs::Transposed { [c(n), c(k)] } else { [c(k), c(n)] });
+    let at = if rhs == Rhs::Transposed { [v(1), v(2)] } else { [v(2), v(1)] };
     let product = times(Expr::read(a, [v(0), v(2)]), Expr::read(b, at));
     it.compute("c", &[c(m), c(n), c(k)], 2, Some(Reducer::Sum), product);
     it.0
@@ -175,8 +182,8 @@ pub(super) fn programs() -> Vec<(Dag, Vec<i64>)> {
         (linear(c(17), 35, 9, &[]), vec![]),
         (linear(m(), 48, 20, &[(1, 40)]), vec![23]),
         (linear(m(), 48, 20, &[(1, 40)]), vec![1]),
-        (matmul(33, 40, 21, false), vec![]),
-        (matmul(20, 50, 18, true), vec![]),
+        (matmul(33, 40, 21, Rhs::RowMajor), vec![]),
+        (matmul(20, 50, 18, Rhs::Transposed), vec![]),
         (conv(3, 9, 20, 3), vec![]),
         (conv(5, 6, 7, 1), vec![]),
         (conv(4, 10, 32, 5), vec![]),
