@@ -110,19 +110,17 @@ pub enum ErrorKind {
     #[error("the reductions do not run over one axis, block by block of the outermost loop")]
     NotFusible,
     /// A partial sum depends on a running maximum, and no factor rescales it.
-    #[error("a sum so far cannot be corrected by a factor when what it depends on changes")]
+    #[error("no factor rescales the partial sum when the running maximum grows")]
     Uncorrectable,
     /// No part of the expression is loop-invariant, or no divisor is a constant.
-    #[error("no factor is the same in all that is added up")]
+    #[error("no part is loop-invariant, or no divisor is constant")]
     NothingInvariant,
     /// Not every element is reduced up to its own index, or from it on; or the loop is not the
     /// inner of two along which it is.
-    #[error("it is no reduction up to an index, in two loops of which this is the inner")]
+    #[error("it is no prefix reduction, split into two loops of which this is the inner")]
     NotPrefix,
     /// No mask ends the loop: its last iterations may contribute.
-    #[error(
-        "nothing tells where the loop may end: what it adds is not masked from some iteration on"
-    )]
+    #[error("no mask ends the loop")]
     NotMasked,
     /// A narrower type would lose range or precision that readers need.
     #[error("the values cannot be stored in that type")]

@@ -2,23 +2,18 @@
 
 use proptest::test_runner::{Config, TestRunner};
 
+/// The cases that `proptest` tries where `PROPTEST_CASES` is not set.
+const DEFAULT_CASES: u32 = 256;
+
 /// Returns the configuration of a property test that tries `cases` cases.
 ///
-/// The environment changes it as `proptest` documents, which reads it here: `PROPTEST_RNG_SEED`
-/// fixes the seed, and `PROPTEST_CASES`, if it is set, replaces the number of cases.
+/// `proptest` reads the environment: `PROPTEST_RNG_SEED` fixes the seed, and `PROPTEST_CASES`
+/// replaces the number of cases.
 pub fn config(cases: u32) -> Config {
-    let defaults = Config::default();
-    // Without the variable, `proptest` has a default of its own.
-    let is_set = defaults.cases != UNSET_CASES;
-    Config {
-        cases: if is_set { defaults.cases } else { cases },
-        failure_persistence: None,
-        ..defaults
-    }
+    let environment = Config::default();
+    let cases = if environment.cases == DEFAULT_CASES { cases } else { environment.cases };
+    Config { cases, failure_persistence: None, ..environment }
 }
-
-/// The cases that `proptest` tries where the environment says nothing.
-const UNSET_CASES: u32 = 256;
 
 /// Returns a runner of a property test that tries `cases` cases.
 pub fn runner(cases: u32) -> TestRunner {
