@@ -1,5 +1,5 @@
-//! Any schedule, lowered to vector code, computes what the program says: lane by lane, watched for
-//! accesses out of bounds, registers without a value and races.
+//! Vector code of random schedules computes what the program says, in the interpreter of vector
+//! code, without accesses out of bounds, uses of undefined registers, or races.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -16,7 +16,7 @@ use tvmtune_tests::program;
 
 const ISAS: [Isa; 2] = [Isa::Avx512, Isa::Avx2];
 
-/// Whether there was a kernel, and it was right.
+/// Checks the vector code of a schedule; returns whether there is any.
 fn check(case: &Case, schedule: &Schedule, isa: Isa) -> Result<bool, TestCaseError> {
     let nest = nest::lower(schedule);
     let kernel = match vector::lower(&nest, isa) {
@@ -44,7 +44,7 @@ fn check_moves(case: &Case, moves: &[Move]) -> Result<usize, TestCaseError> {
     let mut schedule = Schedule::new(&case.dag);
     for it in moves {
         let instruction = instruction(&schedule, it);
-        // What does not apply changes nothing.
+        // Instructions that are refused change nothing.
         let _ = schedule.apply(&instruction);
     }
     let mut n_lowered = 0;

@@ -1,4 +1,4 @@
-//! The inner tile of a matrix product: what all registers are for.
+//! The register tile of a matrix product.
 
 use std::time::Instant;
 

@@ -33,7 +33,7 @@ use tvmtune_space::default;
 /// ignore it.
 pub const HEADER: &str = concat!("// tvmtune plan, ", env!("CARGO_PKG_VERSION"));
 
-/// Where machine code can run.
+/// The `cfg` of machine code.
 const CFG: &str = "all(target_arch = \"x86_64\", not(miri))";
 
 /// Machine code for one bucket and instruction set.
@@ -41,11 +41,11 @@ const CFG: &str = "all(target_arch = \"x86_64\", not(miri))";
 pub struct Variant<'a> {
     /// The range of each dynamic dimension.
     pub bucket: &'a [Interval],
-    /// How the schedule was found.
+    /// The tier of the schedule.
     pub tier: Tier,
     /// The time of one launch where this code was measured, in ns.
     pub median_ns: Option<f64>,
-    /// What was generated.
+    /// The generated code.
     pub generated: &'a Generated,
 }
 
@@ -123,7 +123,7 @@ pub fn default_plan(dag: &Dag, buckets: &[Vec<Interval>]) -> String {
         let narrow = dag.specialize(ranges);
         for isa in [Isa::Avx512, Isa::Avx2] {
             let schedule = default::schedule(&narrow, &Target::generic(isa));
-            // What machine code is not generated for runs as portable Rust.
+            // Programs without machine code run as portable Rust.
             generated.extend(generate(&schedule, isa).ok().map(|it| (ranges, it)));
         }
     }
