@@ -1,4 +1,4 @@
-//! What works on rows: softmax, normalization, pooling, elementwise.
+//! Row-wise operations: softmax, normalization, pooling, elementwise.
 
 use tvmtune_runtime::autotune;
 

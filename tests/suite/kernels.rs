@@ -1,5 +1,5 @@
-//! Any schedule, lowered to vector code, computes what the program says: lane by lane, watched for
-//! accesses out of bounds, registers without a value and races.
+//! Vector code of random schedules computes what the program says, in the interpreter of vector
+//! code, without accesses out of bounds, uses of undefined registers, or races.
 
 use proptest::prelude::*;
 use tvmtune_cpu::vector::{self, Unsupported};
@@ -15,7 +15,7 @@ use tvmtune_tests::program;
 
 const ISAS: [Isa; 2] = [Isa::Avx512, Isa::Avx2];
 
-/// Whether there was a kernel, and it was right.
+/// Checks the vector code of a schedule; returns whether there is any.
 fn check(case: &Case, schedule: &Schedule, isa: Isa) -> Result<bool, TestCaseError> {
     let nest = nest::lower(schedule);
     let kernel = match vector::lower(&nest, isa) {

@@ -1,5 +1,5 @@
-//! Tells a tool what was expanded, where a scan of the source cannot see it: kernels that other
-//! macros produce.
+//! Reports expanded functions to tools, for ops that other macros produce and a scan of the source
+//! cannot find.
 
 use std::fs::File;
 use std::io::Write;
@@ -12,7 +12,7 @@ use syn::ItemFn;
 /// Writes the function to `<workload id>.rs` in the folder that `TVMTUNE_COLLECT` names, if it
 /// does and the file is not there yet.
 ///
-/// What cannot be written is not collected: a build must not fail for it.
+/// Errors are ignored: a build must not fail for them.
 pub(crate) fn collect(id: &str, options: &TokenStream, function: &ItemFn) {
     let Some(folder) = std::env::var_os("TVMTUNE_COLLECT") else { return };
     let path = PathBuf::from(folder).join(format!("{id}.rs"));

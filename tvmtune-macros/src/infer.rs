@@ -1,4 +1,4 @@
-//! Which dimensions follow from the lengths of the arguments.
+//! Inference of dynamic dimensions from the lengths of arguments.
 
 use tvmtune_ir::dag::Dag;
 use tvmtune_ir::poly::{Atom, DimId, Poly, VarId};
@@ -16,7 +16,7 @@ pub(crate) struct Step {
     pub(crate) rest: Poly,
 }
 
-/// How to find every dimension, in order; `None` if one does not follow.
+/// Finds a sequence of steps that infers all dimensions; `None` if there is none.
 ///
 /// A dimension follows from an argument whose length is linear in it and has no other dimension
 /// that is still unknown.

@@ -1,4 +1,4 @@
-//! The arguments of the generated functions, in order: what they are called and made of.
+//! The arguments of generated functions, in order: names, kinds, types and lengths.
 
 use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote};
@@ -6,7 +6,7 @@ use tvmtune_ir::dag::DType;
 use tvmtune_ir::dsl::{ParamKind, Program};
 use tvmtune_ir::poly::{Atom, Poly};
 
-/// What is passed for an operand.
+/// The kind of an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Input,
@@ -88,12 +88,12 @@ impl Operand {
         self.kind != Kind::Scalar
     }
 
-    /// The type of the elements, or of the scalar, where the runtime is `rt`.
+    /// Returns the type of elements, or of the scalar, with the runtime at `rt`.
     pub(crate) fn element(&self) -> TokenStream {
         self.element_in(&quote!(rt))
     }
 
-    /// The same, where the runtime is at that path.
+    /// Returns the type of elements, or of the scalar, with the runtime at a path.
     fn element_in(&self, rt: &TokenStream) -> TokenStream {
         match self.dtype {
             DType::F16 => quote!(#rt::half::f16),
@@ -141,7 +141,7 @@ pub(crate) fn field(dim: &Ident) -> Ident {
     syn::parse_str(&name).unwrap_or_else(|_| Ident::new_raw(&name, dim.span()))
 }
 
-/// A variable of the generated code, which no name of the program's can be mistaken for.
+/// Makes a hygienic variable of the generated code.
 pub(crate) fn local(name: &str) -> Ident {
     Ident::new(name, Span::mixed_site())
 }

@@ -1,4 +1,4 @@
-//! What runs: the plan that the build script wrote, or the default one.
+//! Lookup of plans: the one that the build script wrote, or the default one.
 
 use std::path::PathBuf;
 
@@ -8,17 +8,17 @@ use tvmtune_ir::dag::Dag;
 use tvmtune_ir::dsl::Program;
 use tvmtune_plan::embed;
 
-/// What `#[autotune]` expands one program's code to.
+/// The code of a program that `#[autotune]` expands to.
 pub(crate) struct Plan {
     /// The items that [`embed::plan`] prints.
     pub(crate) items: TokenStream,
     /// An item that makes the compiler track the file; empty if there is none.
     pub(crate) tracked: TokenStream,
-    /// Lines for people about what was chosen.
+    /// Comment lines that summarize the choice.
     pub(crate) summary: Vec<String>,
-    /// How many buckets there are.
+    /// Number of buckets.
     pub(crate) n_buckets: usize,
-    /// Whether the items have code for CUDA devices: `CUDA`, beside `BUCKETS`.
+    /// The items contain code for CUDA devices: `CUDA`, beside `BUCKETS`.
     pub(crate) has_cuda: bool,
     /// Architectures whose code is asked for, and was left out by a build without code for GPUs.
     pub(crate) left_out: Option<String>,

@@ -1,4 +1,4 @@
-//! What stands in for a program that is wrong: right name, right arity, takes anything.
+//! Stubs for programs with errors: the same name and arity, arguments of any type.
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote};
@@ -73,7 +73,7 @@ fn is_weight(argument: &syn::FnArg) -> bool {
     path.path.segments.last().is_some_and(|it| it.ident == "Weight")
 }
 
-/// What a stub needs of the options, as far as they can be read.
+/// The options that a stub needs, as far as they parse.
 #[derive(Default)]
 struct Readable {
     /// The names in `dims(M = 1..=512, N = 64)` that have a range, lower-case.
@@ -104,7 +104,7 @@ fn read(options: &TokenStream) -> Readable {
         }
         Ok(())
     };
-    // What cannot be read was reported already.
+    // Parse errors were reported already.
     let _ = parser.parse2(options.clone());
     readable
 }

@@ -1,4 +1,4 @@
-//! What can be passed for a tensor.
+//! Arguments of kernels: inputs, weights and outputs.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::{Cpu, Element, Held, Queue, Unfit, Weight};
     note = "a kernel takes exactly the element type that its program declares; convert first"
 )]
 pub trait Input<T: Element, Q: Queue = Cpu> {
-    /// How many elements there are.
+    /// Returns the number of elements.
     fn n_elements(&self) -> usize;
 
     /// The elements, on their way into a launch.
@@ -35,7 +35,7 @@ pub trait Input<T: Element, Q: Queue = Cpu> {
     note = "a kernel takes exactly the element type that its program declares; convert first"
 )]
 pub trait Constant<T: Element, Q: Queue = Cpu> {
-    /// How many elements there are.
+    /// Returns the number of elements.
     fn n_elements(&self) -> usize;
 
     /// The weight that remembers its copies, or the elements.
@@ -53,7 +53,7 @@ pub trait Constant<T: Element, Q: Queue = Cpu> {
     note = "a kernel writes exactly the element type that its program declares"
 )]
 pub trait Output<T: Element, Q: Queue = Cpu> {
-    /// How many elements there are.
+    /// Returns the number of elements.
     fn n_elements(&self) -> usize;
 
     /// The elements, on their way into a launch.

@@ -1,4 +1,4 @@
-//! What can be wrong with a launch.
+//! Errors of launches.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ pub enum Error {
         kernel: &'static str,
         /// The dimension, as the program spells it.
         dim: &'static str,
-        /// What was passed, or follows from the lengths of the arguments.
+        /// The value passed, or inferred from the lengths of the arguments.
         got: usize,
         /// The least extent that the program declares.
         lo: usize,
@@ -39,9 +39,9 @@ pub enum Error {
         arg: &'static str,
         /// Its shape, as the program spells it.
         shape: &'static str,
-        /// How many elements that shape has.
+        /// The number of elements of that shape.
         want: usize,
-        /// How many were passed.
+        /// The number of elements passed.
         got: usize,
     },
     /// A dimension does not follow from the length of an argument: no extent gives that length.
@@ -58,7 +58,7 @@ pub enum Error {
         shape: &'static str,
         /// The dimension, as the program spells it.
         dim: &'static str,
-        /// How many elements were passed.
+        /// The number of elements passed.
         got: usize,
     },
     /// An address is null or not a multiple of the size of the elements.
@@ -71,7 +71,7 @@ pub enum Error {
         kernel: &'static str,
         /// The argument.
         arg: &'static str,
-        /// What the address must be a multiple of, in bytes.
+        /// The required alignment, in bytes.
         align: usize,
     },
     /// A result shares memory with another argument.
@@ -168,9 +168,9 @@ pub enum Error {
     SharedMemory {
         /// The kernel's name.
         kernel: &'static str,
-        /// What it wants, in bytes.
+        /// The requested size, in bytes.
         want: usize,
-        /// What there is, in bytes.
+        /// The available size, in bytes.
         have: usize,
     },
     /// An argument is in memory of another device, or of another context of it.
@@ -238,9 +238,9 @@ pub enum Error {
         kernel: &'static str,
         /// The argument.
         arg: &'static str,
-        /// Where it is.
+        /// The location of the argument.
         has: DeviceKind,
-        /// Where the kernel runs.
+        /// The location where the kernel runs.
         wants: DeviceKind,
     },
     /// A layout of `candle` that is not of the storage it was passed with.
@@ -262,9 +262,9 @@ pub enum Error {
     LoadedElsewhere {
         /// The kernel's name.
         kernel: &'static str,
-        /// What it was loaded for.
+        /// The queue it was loaded for.
         loaded: DeviceKind,
-        /// What it is launched on.
+        /// The queue it is launched on.
         launched: DeviceKind,
     },
     /// Kernels cannot be launched on such a device at all.
@@ -272,7 +272,7 @@ pub enum Error {
     NoQueue {
         /// The kernel's name.
         kernel: &'static str,
-        /// What was passed as the queue.
+        /// The argument passed as the queue.
         device: DeviceKind,
     },
 }
@@ -316,9 +316,9 @@ pub enum Unfit {
     NotContiguous,
     /// [`Error::OtherDevice`]
     OtherDevice {
-        /// Where the tensor is.
+        /// The location of the tensor.
         has: DeviceKind,
-        /// Where the kernel runs.
+        /// The location where the kernel runs.
         wants: DeviceKind,
     },
     /// [`Error::OutsideStorage`]
@@ -338,7 +338,7 @@ impl Unfit {
     }
 }
 
-/// What to do where kernels cannot be launched on a device.
+/// Advice where launches on a device are not possible.
 fn instead(device: DeviceKind) -> &'static str {
     match device {
         DeviceKind::Cuda => "enable the feature `candle-cuda` of `tvmtune-runtime`",
@@ -346,7 +346,7 @@ fn instead(device: DeviceKind) -> &'static str {
     }
 }
 
-/// What to do about a result of the driver.
+/// Advice for a result of the driver.
 fn advice(reason: &str) -> &'static str {
     match reason {
         "CUDA_ERROR_OUT_OF_MEMORY" => "free memory of the device, or launch on parts of the data",

@@ -1,4 +1,4 @@
-//! Which instructions the machine has.
+//! Detection of the machine's instruction set.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What portable kernels compute with, beyond the operators of the language.
+//! Arithmetic of portable kernels beyond the language's operators.
 
 /// The error function, in `f32`.
 #[inline]

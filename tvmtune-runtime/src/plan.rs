@@ -1,8 +1,8 @@
-//! What a kernel is, and what of it will run.
+//! Descriptions of kernels and of their plans.
 
 use crate::Isa;
 
-/// How the code of a kernel was found, the best way first.
+/// The origin of a kernel's code, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Tier {
     /// Measured on a device like the one the build was planned for.
@@ -33,10 +33,10 @@ impl std::fmt::Display for Tier {
     }
 }
 
-/// What a launch with some dimensions runs.
+/// The code that a launch with given dimensions runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PlanInfo {
-    /// How the code was found.
+    /// The tier of the schedule.
     pub tier: Tier,
     /// The range of each dynamic dimension (both ends included) for which this code is used.
     pub bucket: &'static [(usize, usize)],
@@ -48,7 +48,7 @@ pub struct PlanInfo {
     pub artifact: &'static str,
 }
 
-/// What a kernel computes, as far as a caller needs to know.
+/// The signature of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spec {
     /// The program's name.
@@ -72,6 +72,6 @@ pub struct TensorSpec {
     pub dtype: &'static str,
     /// The shape, as the program spells it: `[M, 384]`.
     pub shape: &'static str,
-    /// Whether it was declared `Weight`.
+    /// Declared as `Weight`.
     pub weight: bool,
 }

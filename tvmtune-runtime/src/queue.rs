@@ -12,7 +12,7 @@ use crate::raw::Backend;
 )]
 pub trait Queue: Backend {}
 
-/// What was passed for a weight.
+/// The argument of a weight.
 pub enum Held<'a, T: Element, Q: Queue> {
     /// A weight that remembers its copies, in other layouts and on devices.
     Weight(&'a crate::Weight<T>),
@@ -21,7 +21,7 @@ pub enum Held<'a, T: Element, Q: Queue> {
 }
 
 impl<T: Element, Q: Queue> Held<'_, T, Q> {
-    /// How many elements there are.
+    /// Returns the number of elements.
     pub fn n_elements(&self) -> usize {
         match self {
             Held::Weight(weight) => weight.len(),

@@ -59,7 +59,7 @@ impl<T: Element> Weight<T> {
         Self { shared: Arc::new(shared) }
     }
 
-    /// How many packed copies are kept.
+    /// Returns the number of packed copies.
     pub fn n_packed(&self) -> usize {
         let first = self.shared.packed.get();
         std::iter::successors(first, |it| it.next.get()).count()

@@ -11,7 +11,7 @@ use minilm::weights::Weights;
 use serde_json::json;
 use tvmtune_runtime::Cpu;
 
-/// What is measured, and how often.
+/// Measurements and their repetitions.
 #[derive(Args)]
 pub(crate) struct Options {
     /// Sentences, and tokens of each
@@ -42,7 +42,7 @@ fn positive(text: &str) -> Result<usize, String> {
 /// Rounds that warm up: in the first, weights are packed and launches recorded.
 const WARM_UP: usize = 2;
 
-/// How much components of embeddings, which have length 1, may differ from those of the CPU.
+/// Tolerance of components of embeddings, which have length 1, against the CPU.
 const TOLERANCE: f32 = 1e-4;
 
 /// Embeds the tokens of sentences.
@@ -154,7 +154,7 @@ fn agree(embeddings: &[Vec<f32>], expected: &[Vec<f32>]) -> Result<()> {
     Ok(())
 }
 
-/// What was measured.
+/// The result of a measurement.
 pub(crate) struct Table(Vec<Row>);
 
 /// The times of one contestant on one shape.

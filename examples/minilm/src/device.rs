@@ -1,4 +1,4 @@
-//! Where the model runs: the CPU or a CUDA device, which kernels tell apart by their queue.
+//! Devices of the model: the CPU or a CUDA device, which kernels distinguish by their queue.
 //!
 //! What is left for an application to say is where its tensors lie, and on a device that the
 //! launches of one shape are recorded once and then started as a whole.

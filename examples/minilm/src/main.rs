@@ -28,7 +28,7 @@ struct Arguments {
     /// A folder with model.safetensors and tokenizer.json; without it, pip fetches them once.
     #[arg(long, value_name = "DIR")]
     weights: Option<PathBuf>,
-    /// Where to run.
+    /// The device.
     #[arg(long, value_enum, default_value_t = Place::Cpu)]
     device: Place,
     /// Print one JSON object: embeddings, latency and tokens.
@@ -53,7 +53,7 @@ struct Arguments {
     options: bench::Options,
 }
 
-/// Where to run.
+/// The device.
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum Place {
     /// The CPU.
@@ -62,7 +62,7 @@ enum Place {
     Cuda,
 }
 
-/// How often a run is repeated for the latency that is printed.
+/// Repetitions of a latency measurement.
 const REPEATS: usize = 11;
 
 fn main() -> Result<()> {

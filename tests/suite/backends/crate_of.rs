@@ -13,7 +13,7 @@ use tvmtune_ir::interp::Array;
 
 use super::Launch;
 
-/// What surrounds the functions.
+/// The text around the functions.
 const PRELUDE: &str = r#"
 #![allow(warnings)]
 use tvmtune_runtime as rt;

@@ -1,4 +1,4 @@
-//! The second judge: printed Rust, compiled by rustc, computes what the interpreter does.
+//! The second test oracle: printed Rust, compiled by rustc, computes what the interpreter does.
 //!
 //! No interpreter sees a lost parenthesis or a swapped argument in text. So many programs under
 //! many schedules are printed into one crate, which is compiled once and run.
@@ -15,9 +15,9 @@ use tvmtune_schedule::Schedule;
 use tvmtune_schedule::arbitrary::{any_case, any_moves, scheduled};
 use tvmtune_schedule::nest::{self, Nest};
 
-/// One launch: what runs, on what, and what should come of it.
+/// A launch with its expected results.
 struct Launch {
-    /// For people: what it is.
+    /// A description for readers.
     label: String,
     nest: Nest,
     dims: Vec<i64>,
@@ -58,7 +58,7 @@ fn check(name: &str, launches: &[Launch]) {
     }
 }
 
-/// What is wrong with each launch of these texts; `None` if nothing is.
+/// Returns the error of each launch of these texts; `None` for correct ones.
 fn judge(name: &str, launches: &[Launch], texts: &[String]) -> Vec<Option<String>> {
     let verdict = |(launch, results): (&Launch, Option<Vec<Array>>)| {
         let Some(results) = results else { return Some("panicked".to_owned()) };

@@ -1,5 +1,5 @@
-//! What the caller of machine code relies on: its registers survive, and the upper halves of
-//! vectors are clean.
+//! The calling convention of machine code: callee-saved registers survive, and the upper halves of
+//! vector registers are zero.
 
 use tvmtune_cpu::vector::{
     Address, Base, Count, EntryId, LaneStride, Linear, Reg, Stmt, Storage, Value, VectorBinary,
@@ -11,7 +11,7 @@ use tvmtune_runtime::raw::{Code, Threads};
 
 use super::{run, tile};
 
-/// `rbx`, `rbp`, `r12` to `r15`: the registers that belong to the caller.
+/// Callee-saved registers: `rbx`, `rbp`, `r12` to `r15`.
 const MARKS: [u32; 6] = [0x11, 0x22, 0x33, 0x44, 0x55, 0x66];
 
 /// Where the first vector register is written, after the general ones.
@@ -56,7 +56,7 @@ fn watched(blob: &[u8]) -> Vec<u8> {
     code
 }
 
-/// A loop over more pointers than there are general registers, and over all vectors.
+/// A loop that uses more pointers than general registers, and all vector registers.
 fn greedy(isa: Isa) -> Vec<u8> {
     let n = isa.registers();
     let place = |at: u32| {

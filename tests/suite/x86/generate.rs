@@ -1,4 +1,4 @@
-//! Random kernels over every construct, each access at an address that is not negative.
+//! Random vector code of every construct; all offsets are nonnegative.
 //!
 //! Choices come from a tape of numbers, so that proptest shrinks a kernel by shortening it and by
 //! making numbers smaller; 0 is always the simplest choice.
@@ -15,11 +15,11 @@ use tvmtune_ir::poly::{Poly, VarId};
 use tvmtune_ir::target::Isa;
 use tvmtune_schedule::Threads;
 
-/// What a kernel is tested with.
+/// Vector code with its inputs.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
     pub kernel: VectorCode,
-    /// For each scalar, its bits.
+    /// Bits of the scalars.
     pub scalars: Vec<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! Machine code computes what the interpreter computes, bit for bit, and touches nothing else.
+//! Machine code computes what the interpreter computes, bit for bit, and accesses no other memory.
 
 mod abi;
 mod generate;

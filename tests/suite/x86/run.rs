@@ -1,5 +1,4 @@
-//! Runs a kernel twice, interpreted and assembled, on memory that ends where a page that may not
-//! be touched begins.
+//! Runs vector code interpreted and assembled, on memory that ends at a guard page.
 
 use tvmtune_cpu::interp::{EntryValue, FaultKind, RaceCheck, execute};
 use tvmtune_cpu::vector::{Base, Count, Phase, Storage, TableEntry, VectorCode};
@@ -124,7 +123,7 @@ pub(super) fn launch(
     machine.spills
 }
 
-/// Whether two elements are the same, where all NaNs are.
+/// Compares two elements; all NaNs are equal.
 fn same(storage: Storage, float: bool, a: &[u8], b: &[u8]) -> bool {
     let is_nan = |it: &[u8]| match (storage, it) {
         (Storage::Word, &[a, b, c, d]) => f32::from_le_bytes([a, b, c, d]).is_nan(),
@@ -135,7 +134,7 @@ fn same(storage: Storage, float: bool, a: &[u8], b: &[u8]) -> bool {
     a == b || float && is_nan(a) && is_nan(b)
 }
 
-/// Runs a program both ways. Returns the spills, or what differs.
+/// Runs a program both ways; returns the number of spills, or the difference.
 pub(super) fn check(program: &Program, file: RegisterFile) -> Result<u32, String> {
     let (sizes, expected) = interpret(program)?;
     let mut found = cells(program, &sizes);

@@ -1,5 +1,5 @@
-//! From a program and any schedule to machine code that runs, on memory that ends at its end:
-//! it computes, bit for bit, what the kernel's interpreter does.
+//! Machine code of random schedules computes, bit for bit, what the interpreter of vector code does,
+//! on memory that ends at a guard page.
 
 use std::cell::EntryValue as Count;
 
@@ -31,7 +31,7 @@ fn launch(
     results_of(&cells[params.len()..], results)
 }
 
-/// Whether there was a kernel, and its code was right.
+/// Checks the machine code of a schedule; returns whether there is any.
 fn check(case: &Case, schedule: &Schedule, isa: Isa) -> Result<bool, TestCaseError> {
     let Ok(kernel) = vector::lower(&nest::lower(schedule), isa) else { return Ok(false) };
     let (params, scalars) = (case.params(), case.scalars());

@@ -1,4 +1,4 @@
-//! The inner tile of a matrix product: what all registers are for.
+//! The register tile of a matrix product.
 
 use tvmtune_cpu::vector::{
     Address, Base, Count, EntryId, LaneStride, Linear, Phase, Reg, Stmt, Storage, TableEntry,

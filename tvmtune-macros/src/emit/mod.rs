@@ -20,11 +20,11 @@ use crate::infer::{self, Step};
 use crate::operand::{self, Kind, Operand, field, in_dims, local};
 use crate::plan::Plan;
 
-/// What the parts of the expansion are made from.
+/// The input of all parts of the expansion.
 struct Emitter<'a> {
     program: &'a Program,
     operands: Vec<Operand>,
-    /// How the dimensions follow from the arguments; `None` if the caller must pass them.
+    /// Steps that infer the dimensions; `None` if the caller must pass them.
     steps: Option<Vec<Step>>,
     /// The fields of `Dims`.
     fields: Vec<Ident>,

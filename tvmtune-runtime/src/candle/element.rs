@@ -10,7 +10,7 @@ pub trait TensorElement: Element + WithDType + OnDevices {}
 
 impl<T: Element + WithDType + OnDevices> TensorElement for T {}
 
-/// What else is asked of elements on CUDA devices.
+/// Additional bounds on elements on CUDA devices.
 #[cfg(feature = "candle-cuda")]
 pub trait OnDevices:
     candle_core::cuda::CudaDType + cudarc::driver::DeviceRepr + cudarc::driver::ValidAsZeroBits
@@ -23,7 +23,7 @@ impl<T> OnDevices for T where
 {
 }
 
-/// What else is asked of elements on CUDA devices: nothing, where there are none.
+/// Additional bounds on elements on CUDA devices; none without the feature.
 #[cfg(not(feature = "candle-cuda"))]
 pub trait OnDevices {}
 

@@ -55,7 +55,7 @@ impl<T: TensorElement> NewTensor<T> {
         Tensor::from_storage(storage, shape, BackpropOp::none(), false)
     }
 
-    /// What custom operations of candle return.
+    /// Returns storage and shape, as custom operations of candle do.
     pub fn into_storage(self) -> (Storage, Shape) {
         let storage = match self.memory {
             Memory::Cpu(elements) => Storage::Cpu(T::to_cpu_storage_owned(elements)),

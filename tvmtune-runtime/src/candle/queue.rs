@@ -24,7 +24,7 @@ pub enum Loaded<const N: usize> {
     Cuda(<Stream as Backend>::Kernel<N>),
 }
 
-/// What runs for some dimensions.
+/// The code for a bucket.
 pub enum Chosen<'a> {
     /// On the CPU.
     Cpu(<Cpu as Backend>::Variant<'a>),

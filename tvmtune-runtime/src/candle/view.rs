@@ -30,12 +30,12 @@ enum Memory<'a> {
 }
 
 impl<'a> View<'a> {
-    /// What `cpu_fwd` of a custom operation gets.
+    /// Makes a view of the arguments of `cpu_fwd`.
     pub fn on_cpu(storage: &'a CpuStorage, layout: &'a Layout) -> Self {
         Self { memory: Memory::Cpu(storage), layout }
     }
 
-    /// What `cuda_fwd` of a custom operation gets.
+    /// Makes a view of the arguments of `cuda_fwd`.
     pub fn on_cuda(storage: &'a CudaStorage, layout: &'a Layout) -> Self {
         Self { memory: Memory::Cuda(storage), layout }
     }
@@ -61,7 +61,7 @@ impl Memory<'_> {
     }
 }
 
-/// What keeps a storage from being changed or freed.
+/// A borrow that keeps a storage from being changed or freed.
 enum Lent<'a> {
     /// A tensor's, which others can read as well.
     Locked(StorageRef<'a>),
@@ -131,7 +131,7 @@ impl<'a, T: TensorElement> Elements<'a, T> {
 }
 
 impl<T> Elements<'_, T> {
-    /// How many there are, wherever.
+    /// Returns the number of elements.
     pub(super) fn n(&self) -> usize {
         self.range.len()
     }

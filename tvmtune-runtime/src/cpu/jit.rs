@@ -1,4 +1,4 @@
-//! Machine code that became known while the program runs: for the tuner's workers.
+//! Machine code loaded at run time, for the tuner's workers.
 //!
 //! In: the bytes of each phase. Out: [`Code`], which is launched by the same function as the
 //! kernels that `#[autotune]` embeds.
@@ -11,19 +11,19 @@ use memmap2::{Mmap, MmapMut};
 use super::call::{Entry, Launch, launch};
 use crate::raw::Threads;
 
-/// Phases start at a multiple of this many bytes, as embedded ones do: a cache line.
+/// Alignment of phases, in bytes: a cache line, as for embedded ones.
 const ALIGN: usize = 64;
 
 /// Machine code in executable memory: a function for each phase.
 #[derive(Debug)]
 pub struct Code {
     entries: Vec<Entry>,
-    /// Keeps the functions where they are; never writable and executable at once.
+    /// The mapping of the functions; never writable and executable at once.
     _memory: Mmap,
 }
 
 impl Code {
-    /// Loads position-independent code, one blob a phase, each entered at its first byte.
+    /// Loads position-independent code: one blob per phase, entered at its first byte.
     ///
     /// # Errors
     ///

@@ -53,7 +53,7 @@ impl Cpu {
         self.isa
     }
 
-    /// Whether kernels run on the calling thread only.
+    /// Returns whether kernels run on the calling thread only.
     pub fn is_alone(self) -> bool {
         self.alone
     }

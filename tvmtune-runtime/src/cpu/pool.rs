@@ -1,12 +1,12 @@
-//! Threads that run the tasks of a kernel.
+//! The thread pool that runs the tasks of a launch.
 //!
 //! One pool for the process, made at the first launch that asks for several threads. The calling
 //! thread takes part. Tasks are handed out in chunks by one atomic counter; whoever comes late,
 //! or not at all because the machine is busy, just takes fewer. The caller waits only for threads
 //! that are inside a chunk.
 //!
-//! A worker that waits spins for a while and then sleeps: waking one takes 20 to 75 us, more than
-//! many a kernel, but spinning for ever ruins the machine for others.
+//! An idle worker spins for a while and then sleeps: waking one takes 20 to 75 us, more than many
+//! launches, but a worker that spins forever takes a core from others.
 //!
 //! Only one launch at a time uses the pool. Others, from other threads or from within a task, run
 //! on the thread that launched them: the cores are taken anyway.
@@ -20,10 +20,10 @@ use std::time::{Duration, Instant};
 use super::call::Loan;
 use super::spread;
 
-/// How long a worker spins after the last work it saw.
+/// Time that a worker spins after its last work.
 const SPIN: Duration = Duration::from_micros(300);
 
-/// More chunks than threads, so that a thread that is held up holds up little.
+/// Chunks per thread: dynamic scheduling, so that a preempted thread delays little.
 const CHUNKS_PER_THREAD: u64 = 8;
 
 /// Sets how many threads kernels may use, the calling one included; 0 for the default: the
@@ -46,23 +46,23 @@ pub(crate) fn pool() -> &'static Pool {
 }
 
 pub(crate) struct Pool {
-    /// What workers are to run, while there is something.
+    /// The work of the current launch.
     loan: Loan,
-    /// Changes whenever something new was lent.
+    /// Number of launches so far; workers wait for a change.
     epoch: AtomicUsize,
-    /// How many workers are asleep, or about to be.
+    /// Number of workers that sleep, or are about to.
     n_asleep: AtomicUsize,
-    /// The core of the thread that last woke others; `usize::MAX` if that can't be told.
+    /// The core of the thread that last woke workers; `usize::MAX` if unknown.
     caller: AtomicUsize,
     gate: Mutex<()>,
     bell: Condvar,
-    /// How many workers there are; locked by the launch that uses them.
+    /// Number of workers; locked by the launch that uses them.
     n_workers: Mutex<usize>,
     /// As set by the user; 0 for the default.
     limit: AtomicUsize,
 }
 
-/// The right to use a pool. Everyone else runs alone meanwhile.
+/// Exclusive use of a pool. Other launches run on their own thread meanwhile.
 pub(crate) struct Team {
     pool: &'static Pool,
     n_threads: usize,
@@ -116,7 +116,7 @@ impl Pool {
         Some(Team { pool: self, n_threads, _workers: workers })
     }
 
-    /// The life of a worker.
+    /// Main loop of a worker.
     fn work(&'static self, index: usize) {
         let mut seen = usize::MAX;
         spread::leave(self.caller.load(Ordering::Relaxed));
@@ -129,7 +129,7 @@ impl Pool {
         }
     }
 
-    /// Waits until the epoch is another than `seen`.
+    /// Waits until the epoch differs from `seen`.
     fn wait_for_news(&self, seen: usize) -> usize {
         let since = Instant::now();
         while since.elapsed() < SPIN {
@@ -158,7 +158,7 @@ impl Pool {
         epoch
     }
 
-    /// Remembers which core is taken, for those who are woken or started.
+    /// Records the core of the launching thread, for workers that wake or start.
     fn note_caller(&self) {
         self.caller.store(spread::core().unwrap_or(usize::MAX), Ordering::Relaxed);
     }
@@ -202,7 +202,7 @@ impl Team {
     }
 }
 
-/// Remembers that the scope was left by a panic.
+/// Records that the scope was left by a panic.
 struct OnPanic<'a>(&'a AtomicBool, bool);
 
 impl Drop for OnPanic<'_> {

@@ -1,4 +1,4 @@
-//! Keeps a worker off the core of the thread that it should help.
+//! Thread placement: keeps a worker off the core of the launching thread.
 //!
 //! A woken thread goes to an idle core, if the scheduler sees one. In a virtual machine it may see
 //! none, as an idle virtual core looks as if the host had taken it away; then the worker waits
@@ -9,13 +9,13 @@
 //!
 //! Linux, `available_idle_cpu`: a core counts as idle unless `vcpu_is_preempted`.
 
-/// The core that this thread runs on, where that can be told.
+/// Returns the core that this thread runs on, if the system reports it.
 #[cfg(target_os = "linux")]
 pub(super) fn core() -> Option<usize> {
     Some(rustix::thread::sched_getcpu())
 }
 
-/// Moves this thread to another core, if it is on that one and may run on others.
+/// Moves this thread off a core, if it is on it and may run on others.
 #[cfg(target_os = "linux")]
 pub(super) fn leave(taken: usize) {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};

@@ -1,4 +1,4 @@
-//! What can be passed to a kernel on a stream: memory of the device, as `cudarc` knows it.
+//! Arguments of launches on a stream: device memory of `cudarc`.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ impl<'a> Elements<'a> {
         Ok(Self { address, n, context, _used: used })
     }
 
-    /// How many there are.
+    /// Returns the number of elements.
     pub(super) fn len(&self) -> usize {
         self.n
     }
@@ -64,7 +64,7 @@ fn same_context(of: &Stream, stream: &Stream) -> Result<Arc<CudaContext>, Unfit>
     if context == stream.context() { Ok(context.clone()) } else { Err(Unfit::OtherContext) }
 }
 
-/// A weight on its way into a launch.
+/// A weight argument.
 pub struct DeviceWeight<'a, T: Element> {
     held: Held<'a, T, Stream>,
     shape: &'a [usize],
@@ -90,7 +90,7 @@ enum Place<'a> {
     Weight(&'a dyn Upload),
 }
 
-/// What can be brought to a device.
+/// A tensor that can be copied to a device.
 trait Upload {
     fn upload(
         &self,
@@ -100,7 +100,7 @@ trait Upload {
     ) -> Result<u64, Error>;
 }
 
-/// A weight in host memory, of a shape that was checked.
+/// A weight in host memory, with a checked shape.
 impl<T: Element> Upload for DeviceWeight<'_, T> {
     fn upload(
         &self,
@@ -146,7 +146,7 @@ impl<'a> DeviceArg<'a> {
         }
     }
 
-    /// Where the elements are, in that layout.
+    /// Returns the address of the elements in a layout.
     pub(super) fn address(
         &self,
         (kernel, arg): (&'static str, &'static str),

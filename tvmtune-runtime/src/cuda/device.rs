@@ -20,7 +20,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// How many devices there are.
+    /// Returns the number of devices.
     ///
     /// # Errors
     ///
@@ -85,7 +85,7 @@ impl Device {
         self.arch
     }
 
-    /// How many multiprocessors it has.
+    /// Returns the number of multiprocessors.
     pub fn n_sms(&self) -> usize {
         self.n_sms
     }
@@ -95,7 +95,7 @@ impl Device {
         self.shared_bytes
     }
 
-    /// What it is called: `NVIDIA H200`.
+    /// Returns the name of the device, such as `NVIDIA H200`.
     pub fn name(&self) -> &str {
         &self.name
     }

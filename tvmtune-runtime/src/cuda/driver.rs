@@ -1,4 +1,4 @@
-//! The CUDA driver: found before anything is asked of it, since `cudarc` panics where there is none.
+//! The CUDA driver, looked up before its first use, since `cudarc` panics where there is none.
 #![expect(unsafe_code, reason = "functions of a C library are called here")]
 
 use std::ffi::{CStr, c_int, c_void};
@@ -11,7 +11,7 @@ use libloading::Library;
 use crate::Error;
 use crate::raw::cuda::ptx_of_driver;
 
-/// The names by which systems know the driver.
+/// File names of the driver's library.
 const NAMES: &[&str] =
     if cfg!(windows) { &["nvcuda.dll"] } else { &["libcuda.so.1", "libcuda.so"] };
 
@@ -44,7 +44,7 @@ type Encode = unsafe extern "C" fn(
     fill: u32,
 ) -> c_int;
 
-/// Fetching 256 bytes into the second-level cache when fewer are asked for.
+/// `CU_TENSOR_MAP_L2_PROMOTION_L2_256B`: fetches 256 bytes into L2.
 const PROMOTION_256_BYTES: u32 = 3;
 
 /// The driver, found at the first call.
@@ -116,7 +116,7 @@ pub(super) fn error_name(DriverError(code): DriverError) -> &'static str {
     unsafe { CStr::from_ptr::<'static>(name) }.to_str().unwrap_or("unknown error")
 }
 
-/// A tensor, described for the hardware that copies boxes of it: passed to kernels by value.
+/// A tensor map (TMA descriptor), passed to kernels by value.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(super) struct EncodedMap([u64; 16]);
@@ -124,7 +124,7 @@ pub(super) struct EncodedMap([u64; 16]);
 impl EncodedMap {
     pub(super) const EMPTY: Self = Self([0; 16]);
 
-    /// Describes the tensor at an address. `numbers` are its extents, then its strides.
+    /// Encodes the tensor map of a tensor. `numbers` are its extents, then its strides in bytes.
     pub(super) fn encode(
         &mut self,
         map: &crate::raw::cuda::TensorMap,

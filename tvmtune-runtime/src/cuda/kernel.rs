@@ -1,4 +1,4 @@
-//! Programs, loaded for a stream: for each bucket the code that the device runs, and memory.
+//! Programs loaded for a stream: a variant for each bucket, and workspace memory.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -14,12 +14,12 @@ use crate::raw::Program;
 use crate::raw::cuda::{Misfit, TableEntry, Variant};
 use crate::{Error, Isa, PlanInfo};
 
-/// The most parameters of a function, and tensor maps of a variant: launches keep them on the
-/// stack.
+/// Maximal number of parameters of a function, and of tensor maps of a variant: launches keep them
+/// on the stack.
 pub(super) const MOST_PARAMS: usize = 64;
 pub(super) const MOST_MAPS: usize = 8;
 
-/// Temporaries start at multiples of this many bytes.
+/// Alignment of workspaces, in bytes.
 pub(super) const ALIGN: u64 = 256;
 
 /// A program, loaded. Clones share code and memory.
@@ -32,7 +32,7 @@ pub struct DeviceKernel {
 struct Loaded {
     buckets: Vec<Loadable>,
     arch: Arch,
-    /// The stream whose launches use the memory, one after the other.
+    /// The stream whose launches share the workspace, in order.
     stream: Stream,
     thread: Option<ThreadId>,
     temporaries: Option<Memory>,
@@ -48,13 +48,13 @@ struct Loadable {
     entries: Vec<Entry>,
 }
 
-/// What to run for some dimensions.
+/// The code and workspace of a bucket.
 #[derive(Clone, Copy)]
 pub struct Chosen<'a> {
     pub(super) variant: &'static Variant,
     pub(super) entries: &'a [Entry],
     pub(super) context: &'a Arc<CudaContext>,
-    /// The address of memory for temporaries, and how much there is.
+    /// Address and size of the workspace, in bytes.
     pub(super) temporaries: u64,
     pub(super) n_bytes: u64,
     launching: &'a Mutex<()>,
@@ -72,7 +72,7 @@ impl<'a> Chosen<'a> {
 /// The handle of the stream that is another one in each thread.
 const PER_THREAD_STREAM: usize = 2;
 
-/// What tells streams apart: the context, the handle, and for one handle the thread.
+/// Identity of a stream: context, handle, and the thread for the per-thread stream.
 type StreamId = (usize, usize, Option<ThreadId>);
 
 fn stream_id(stream: &Stream) -> StreamId {
@@ -124,7 +124,7 @@ impl DeviceKernel {
         Ok(Self { loaded: Arc::new(Loaded::new(kernel, stream, program)?) })
     }
 
-    /// What to run for dimensions that are in their ranges, on a stream of the kernel's context.
+    /// Returns the code for dimensions that are in their ranges, on a stream of the kernel's context.
     pub(super) fn choose(&self, kernel: &'static str, dims: &[i64]) -> Result<Chosen<'_>, Error> {
         let Loaded { temporaries, n_bytes, arch, stream, launching, .. } = &*self.loaded;
         let bucket = self.bucket(dims).ok_or(Error::NoCode { kernel, arch: *arch })?;
@@ -155,7 +155,7 @@ impl DeviceKernel {
         self.loaded.buckets.iter().find(|it| dims.iter().zip(it.ranges).all(inside))
     }
 
-    /// What runs for these dimensions.
+    /// Describes what runs for these dimensions.
     pub(super) fn plan(&self, dims: &[i64]) -> PlanInfo {
         let bucket = self.bucket(dims);
         let variant = bucket.map(|it| it.variant);
@@ -168,7 +168,7 @@ impl DeviceKernel {
         }
     }
 
-    /// The variants in use, one a bucket.
+    /// Returns the variants in use, by bucket.
     pub(super) fn variants(&self) -> impl Iterator<Item = &'static Variant> {
         self.loaded.buckets.iter().map(|it| it.variant)
     }
@@ -207,7 +207,7 @@ impl Loaded {
 }
 
 impl Loadable {
-    /// The most memory for temporaries that a launch takes: that of the greatest dimensions.
+    /// Returns the workspace of the greatest dimensions, in bytes.
     fn n_bytes(&self) -> u64 {
         let dims: Vec<i64> = self.ranges.iter().map(|(_, hi)| *hi as i64).collect();
         let mut numbers = vec![0; self.variant.n_numbers()];
@@ -218,7 +218,7 @@ impl Loadable {
     }
 }
 
-/// What the driver says of an image that it can't load, though another one may do.
+/// Driver errors of an image after which the next image is tried.
 const REFUSALS: [&str; 5] = [
     "CUDA_ERROR_INVALID_IMAGE",
     "CUDA_ERROR_INVALID_PTX",

@@ -1,4 +1,4 @@
-//! One launch: the table is filled, parameters are pointed to, functions are put on the stream.
+//! A launch: fills the argument table and parameters, and enqueues functions on the stream.
 #![expect(unsafe_code, reason = "code of a device is launched here, and nowhere else")]
 
 use std::ffi::c_void;
@@ -15,7 +15,7 @@ use crate::cpu::call::with_words;
 use crate::raw::cuda::{Param, TableEntry};
 use crate::raw::{Call, Layout};
 
-/// Puts the functions of a variant on a stream.
+/// Enqueues the functions of a variant on a stream.
 ///
 /// # Errors
 ///

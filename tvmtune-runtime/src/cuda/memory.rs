@@ -1,4 +1,4 @@
-//! Memory of devices that we own: temporaries of kernels, and copies of weights.
+//! Owned device memory: workspaces, and copies of weights.
 #![expect(unsafe_code, reason = "memory of a device is allocated and freed here")]
 
 use std::sync::{Arc, OnceLock};

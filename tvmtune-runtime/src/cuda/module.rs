@@ -1,4 +1,4 @@
-//! Images of code, loaded into a context once, and the functions in them.
+//! Modules: images loaded into a context once, and their functions.
 #![expect(unsafe_code, reason = "code is loaded into a device and unloaded here")]
 
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ unsafe impl Send for Entry {}
 // SAFETY: as for modules.
 unsafe impl Sync for Entry {}
 
-/// Bytes of dynamic shared memory that a function may have without being asked.
+/// Dynamic shared memory that needs no opt-in, in bytes.
 const USUAL_SHARED_BYTES: u32 = 48 << 10;
 
 impl Module {
@@ -111,7 +111,7 @@ impl Drop for Module {
 }
 
 impl Entry {
-    /// Puts a run of so many blocks on a stream.
+    /// Enqueues a launch of a grid of blocks on a stream.
     ///
     /// # Errors
     ///

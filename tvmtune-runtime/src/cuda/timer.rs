@@ -1,4 +1,4 @@
-//! How long work on a stream takes, by the clock of the device.
+//! Timing of work on a stream by the device's clock.
 #![expect(
     unsafe_code,
     reason = "a function of the driver is called that `cudarc` knows by a newer name"
@@ -59,7 +59,7 @@ impl Batch {
     }
 }
 
-/// What timers are called in errors.
+/// The name of timers in errors.
 const TIMER: &str = "a timer";
 
 fn failed(call: &'static str) -> impl Fn(DriverError) -> Error {

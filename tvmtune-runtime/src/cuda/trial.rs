@@ -1,4 +1,4 @@
-//! Code for a device that became known while the program runs: for whoever measures candidates.
+//! Device code loaded at run time, for the tuner's workers.
 //!
 //! In: [`Code`], and what its functions are passed, as [`Variant`] has it. Out: a [`Trial`], which
 //! is loaded and launched by the same functions as the kernels that `#[autotune]` embeds, on
@@ -23,7 +23,7 @@ use crate::Error;
 use crate::raw::cuda::{Arch, Format, Image, Variant};
 use crate::raw::{Bucket, Call, Program};
 
-/// What buffers are called in errors.
+/// The name of buffers in errors.
 const BUFFER: &str = "a buffer";
 
 /// Memory of a device, for all streams.
@@ -115,7 +115,7 @@ impl Buffer {
         Ok(bytes)
     }
 
-    /// How long it is.
+    /// Returns the size in bytes.
     pub fn n_bytes(&self) -> usize {
         self.n_bytes
     }
@@ -138,7 +138,7 @@ fn failed(call: &'static str, reason: &'static str) -> Error {
     Error::Cuda { kernel: BUFFER, call, reason }
 }
 
-/// What a launch needs to know, for given dimensions: see [`Variant::numbers`].
+/// Computes the numbers of a launch for given dimensions: see [`Variant::numbers`].
 pub type Numbers = dyn Fn(&[i64], &mut [u64]);
 
 thread_local! {
@@ -157,7 +157,7 @@ fn current_numbers(dims: &[i64], numbers: &mut [u64]) {
 /// A compiled file, as [`Image`] has it, that is not part of a program.
 #[derive(Clone, Debug)]
 pub struct Code {
-    /// What it was compiled for.
+    /// The target architecture.
     pub arch: Arch,
     /// How.
     pub format: Format,

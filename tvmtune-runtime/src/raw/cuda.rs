@@ -192,7 +192,7 @@ pub struct Variant {
     /// bytes of a `Workspace`; then the number of blocks of each function; then the numbers of each
     /// tensor map.
     pub numbers: fn(&[i64], &mut [u64]),
-    /// How the code was found.
+    /// The tier of the schedule.
     pub tier: crate::Tier,
     /// The time of one launch when it was measured, in ns.
     pub median_ns: Option<f64>,

@@ -67,7 +67,7 @@ pub struct Variant {
     /// Computes, for given dimensions: for each entry of the table the value of a `Param` or the
     /// bytes of a `Workspace`; then the number of tasks of each phase; then the bytes of scratch.
     pub numbers: fn(&[i64], &mut [u64]),
-    /// How the code was found.
+    /// The tier of the schedule.
     pub tier: crate::Tier,
     /// The time of one launch when it was measured, in ns.
     pub median_ns: Option<f64>,

@@ -70,17 +70,17 @@ impl<'a> Memory<'a> {
         self.scratch.fill(POISON);
     }
 
-    pub(super) fn cell(&self, slot: u32) -> Option<&EntryValue> {
-        self.table.get(slot as usize)
+    pub(super) fn cell(&self, entry: u32) -> Option<&EntryValue> {
+        self.table.get(entry as usize)
     }
 
     /// Checks bounds and returns the start of an access.
     fn check(&self, base: Base, offset: i64, bytes: usize) -> Result<usize, FaultKind> {
         let size = match base {
             Base::Scratch => self.scratch.len(),
-            Base::Table(slot) => match self.cell(slot.0) {
+            Base::Table(entry) => match self.cell(entry.0) {
                 Some(EntryValue::Bytes(it)) => it.len(),
-                _ => return Err(FaultKind::WrongEntry { slot }),
+                _ => return Err(FaultKind::WrongEntry { entry }),
             },
         };
         let start = usize::try_from(offset).ok();
@@ -92,7 +92,7 @@ impl<'a> Memory<'a> {
     fn buffer(&mut self, base: Base) -> &mut [u8] {
         match base {
             Base::Scratch => &mut self.scratch,
-            Base::Table(slot) => match &mut self.table[slot.0 as usize] {
+            Base::Table(entry) => match &mut self.table[entry.0 as usize] {
                 EntryValue::Bytes(it) => it,
                 _ => unreachable!("`check` came first"),
             },
@@ -107,16 +107,16 @@ impl<'a> Memory<'a> {
         bytes: usize,
         writes: bool,
     ) -> Result<(), FaultKind> {
-        let Base::Table(slot) = base else { return Ok(()) };
+        let Base::Table(entry) = base else { return Ok(()) };
         let me = self.task;
-        let Some(history) = self.histories.get_mut(slot.0 as usize) else { return Ok(()) };
+        let Some(history) = self.histories.get_mut(entry.0 as usize) else { return Ok(()) };
         for byte in at..at + bytes {
             let (writer, reader) = (history.writer[byte], history.reader[byte]);
             let foreign = |it: u32| it != NOBODY && it != me;
             if foreign(writer) || (writes && foreign(reader)) {
                 let other = if foreign(writer) { writer } else { reader };
                 let other = (other != SEVERAL).then_some(other);
-                return Err(FaultKind::Race { slot, offset: byte, other });
+                return Err(FaultKind::Race { entry, offset: byte, other });
             }
             if writes {
                 history.writer[byte] = me;

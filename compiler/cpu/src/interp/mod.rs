@@ -49,8 +49,8 @@ pub enum FaultKind {
     #[error("variable {var:?} has no value")]
     NoValue { var: VarId },
     /// An entry of the table is of another kind than its use.
-    #[error("entry {slot:?} of the table is of another kind")]
-    WrongEntry { slot: EntryId },
+    #[error("entry {entry:?} of the table is of another kind")]
+    WrongEntry { entry: EntryId },
     /// A condition is neither all bits nor none.
     #[error("{bits:#010x} is not a truth value")]
     NotATruthValue { bits: u32 },
@@ -67,8 +67,8 @@ pub enum FaultKind {
     #[error("a gather of {storage:?}")]
     NoSuchGather { storage: Storage },
     /// Two tasks of one phase touch the same byte, and one of them writes it.
-    #[error("byte {offset} of entry {slot:?} is also touched by task {other:?}")]
-    Race { slot: EntryId, offset: usize, other: Option<u32> },
+    #[error("byte {offset} of entry {entry:?} is also touched by task {other:?}")]
+    Race { entry: EntryId, offset: usize, other: Option<u32> },
 }
 
 /// Runs vector code on the values of its argument table.

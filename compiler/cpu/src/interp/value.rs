@@ -11,24 +11,24 @@ use super::{FaultKind, ops};
 
 impl Task<'_, '_> {
     /// Reads a parameter of the table.
-    pub(super) fn param(&self, slot: EntryId) -> Result<i64, FaultKind> {
-        match self.memory.cell(slot.0) {
+    pub(super) fn param(&self, entry: EntryId) -> Result<i64, FaultKind> {
+        match self.memory.cell(entry.0) {
             Some(EntryValue::Integer(value)) => Ok(*value),
-            _ => Err(FaultKind::WrongEntry { slot }),
+            _ => Err(FaultKind::WrongEntry { entry }),
         }
     }
 
     pub(super) fn count(&self, count: Count) -> Result<i64, FaultKind> {
         match count {
             Count::Const(value) => Ok(value),
-            Count::Param(slot) => self.param(slot),
+            Count::Param(entry) => self.param(entry),
         }
     }
 
     pub(super) fn linear(&self, linear: &Linear) -> Result<i64, FaultKind> {
         let mut sum = linear.constant;
-        if let Some(slot) = linear.param {
-            sum += self.param(slot)?;
+        if let Some(entry) = linear.param {
+            sum += self.param(entry)?;
         }
         for (var, stride) in &linear.strides {
             let value = self.var(*var).ok_or(FaultKind::NoValue { var: *var })?;
@@ -128,9 +128,9 @@ impl Task<'_, '_> {
     pub(super) fn value(&mut self, value: &Value) -> Result<Vector, FaultKind> {
         Ok(match value {
             Value::Splat(bits) => [*bits; 16],
-            Value::Scalar(slot) => match self.memory.cell(slot.0) {
+            Value::Scalar(entry) => match self.memory.cell(entry.0) {
                 Some(EntryValue::Bits(bits)) => [*bits; 16],
-                _ => return Err(FaultKind::WrongEntry { slot: *slot }),
+                _ => return Err(FaultKind::WrongEntry { entry: *entry }),
             },
             Value::Reg(reg) => self.read(*reg)?,
             Value::Load { address, lanes, storage, mask } => {

@@ -229,7 +229,7 @@ impl Emitter<'_> {
     fn tree(&mut self, id: ValueId) -> Value {
         match self.graph.op(id) {
             Op::Splat(bits) => Value::Splat(bits),
-            Op::Scalar(slot) => Value::Scalar(slot),
+            Op::Scalar(entry) => Value::Scalar(entry),
             Op::Reg(reg, _) => Value::Reg(reg),
             Op::Load(place, lanes) => {
                 let MemRef { address, storage, mask, .. } = place;

@@ -60,8 +60,8 @@ impl Lowering<'_> {
         if matches!(dtype, DType::I64 | DType::F64) {
             return Err(Unsupported::Type(dtype));
         }
-        let slot = self.table.scalar(scalar);
-        let value = self.graph().node(Op::Scalar(slot));
+        let entry = self.table.scalar(scalar);
+        let value = self.graph().node(Op::Scalar(entry));
         if dtype != DType::Bool {
             return Ok(value);
         }

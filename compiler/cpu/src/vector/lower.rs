@@ -235,7 +235,7 @@ impl<'t> Lowering<'t> {
     ) -> Result<(), Unsupported> {
         let hi = match count {
             Count::Const(n) => n,
-            Count::Param(slot) => self.table.greatest(slot),
+            Count::Param(entry) => self.table.greatest(entry),
         };
         if hi <= 0 {
             return Ok(());

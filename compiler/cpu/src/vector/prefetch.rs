@@ -81,9 +81,9 @@ impl Lowering<'_> {
         let storage = Storage::of(dtype).ok_or(Unsupported::Type(dtype))?;
         let mut offset = self.eval(&access.offset)?;
         let in_row = matches!(offset.take(LANE), None | Some(Coef::Const(1)));
-        let (true, Some(slot)) = (in_row, self.table.pointer(tensor)) else { return Ok(()) };
+        let (true, Some(entry)) = (in_row, self.table.pointer(tensor)) else { return Ok(()) };
         let offset = self.table.linear(&offset.scaled(storage.bytes()));
-        let address = Address { base: Base::Table(slot), offset };
+        let address = Address { base: Base::Table(entry), offset };
         let is_near = |it: &Address| {
             let apart = it.offset.constant.abs_diff(address.offset.constant);
             let mut moved = it.clone();

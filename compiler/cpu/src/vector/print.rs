@@ -116,7 +116,7 @@ impl fmt::Display for Count {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Count::Const(value) => write!(f, "{value}"),
-            Count::Param(slot) => write!(f, "p{}", slot.0),
+            Count::Param(entry) => write!(f, "p{}", entry.0),
         }
     }
 }
@@ -124,8 +124,8 @@ impl fmt::Display for Count {
 impl fmt::Display for Linear {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut between = "";
-        if let Some(slot) = self.param {
-            write!(f, "p{}", slot.0)?;
+        if let Some(entry) = self.param {
+            write!(f, "p{}", entry.0)?;
             between = " + ";
         }
         for (var, stride) in &self.strides {
@@ -147,7 +147,7 @@ impl fmt::Display for Linear {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.base {
-            Base::Table(slot) => write!(f, "t{}[{}]", slot.0, self.offset),
+            Base::Table(entry) => write!(f, "t{}[{}]", entry.0, self.offset),
             Base::Scratch => write!(f, "scratch[{}]", self.offset),
         }
     }
@@ -168,7 +168,7 @@ impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Value::Splat(bits) => number(f, *bits),
-            Value::Scalar(slot) => write!(f, "s{}", slot.0),
+            Value::Scalar(entry) => write!(f, "s{}", entry.0),
             Value::Reg(reg) => write!(f, "r{}", reg.0),
             Value::Load { address, lanes, storage, mask } => {
                 element(f, address, *lanes, *storage)?;

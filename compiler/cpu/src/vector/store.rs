@@ -55,7 +55,8 @@ impl<'t> Lowering<'t> {
         self.store(&write.target, target, value)
     }
 
-    /// Computes `reducer(value, old)`; a sum of a product is contracted to an FMA.
+    /// Computes `reducer(value, old)`; a sum of a product is contracted to an FMA. `old` is
+    /// no NaN but in sums, as `reducing_op` returns its second operand for NaNs.
     fn combine(&mut self, reducer: Reducer, dtype: DType, value: ValueId, old: ValueId) -> ValueId {
         let graph = self.graph();
         if let (Reducer::Sum, Op::Binary(VectorBinary::MulF, a, b)) = (reducer, graph.op(value)) {
@@ -234,8 +235,8 @@ impl<'t> Lowering<'t> {
             }
             Some(Allocation::Memory(base, start)) => (*base, start.clone()),
             None => {
-                let slot = self.table.pointer(tensor).ok_or(Unsupported::Index)?;
-                (Base::Table(slot), tvmtune_ir::poly::Poly::default())
+                let entry = self.table.pointer(tensor).ok_or(Unsupported::Index)?;
+                (Base::Table(entry), tvmtune_ir::poly::Poly::default())
             }
         };
         let dtype = self.tree.buffers[tensor.0 as usize].dtype;
@@ -261,9 +262,8 @@ impl<'t> Lowering<'t> {
         }
         let reg = self.new_reg();
         self.allocations.map(tensor, at, reg);
-        let register_scopes =
-            self.register_scopes.iter().rev().find(|it| it.tensors.contains(&tensor));
-        let certain = writes && register_scopes.is_some_and(|it| it.block + 1 == self.blocks.len());
+        let scope = self.register_scopes.iter().rev().find(|it| it.tensors.contains(&tensor));
+        let certain = writes && scope.is_some_and(|it| it.block + 1 == self.blocks.len());
         if !certain {
             self.maybe_undefined(tensor, reg);
         }
@@ -271,10 +271,10 @@ impl<'t> Lowering<'t> {
     }
 
     fn maybe_undefined(&mut self, tensor: TensorId, reg: Reg) {
-        if let Some(register_scopes) =
+        if let Some(scope) =
             self.register_scopes.iter_mut().rev().find(|it| it.tensors.contains(&tensor))
         {
-            register_scopes.maybe_undefined.push(reg);
+            scope.maybe_undefined.push(reg);
         }
     }
 
@@ -293,16 +293,14 @@ impl<'t> Lowering<'t> {
 
     /// Closes the innermost scope; registers that may be undefined are set to 0 where it begins.
     pub(super) fn leave_register_scope(&mut self) {
-        let Some(register_scopes) = self.register_scopes.pop() else { return };
-        self.allocations.forget(&register_scopes.tensors);
-        let mut maybe_undefined = register_scopes.maybe_undefined;
+        let Some(scope) = self.register_scopes.pop() else { return };
+        self.allocations.forget(&scope.tensors);
+        let mut maybe_undefined = scope.maybe_undefined;
         maybe_undefined.sort_unstable();
         maybe_undefined.dedup();
         let zero = |reg| Stmt::Set { reg, value: Value::Splat(0), mask: None };
-        let at = register_scopes.at;
-        self.blocks[register_scopes.block]
-            .stmts
-            .splice(at..at, maybe_undefined.into_iter().map(zero));
+        let at = scope.at;
+        self.blocks[scope.block].stmts.splice(at..at, maybe_undefined.into_iter().map(zero));
     }
 
     /// Combines the lane predicates whose causes are `wanted` into a mask.
@@ -349,7 +347,7 @@ impl<'t> Lowering<'t> {
             MaskRef::First(count) => {
                 let bound = match count {
                     Count::Const(n) => Linear::constant(n),
-                    Count::Param(slot) => Linear { param: Some(slot), ..Linear::default() },
+                    Count::Param(entry) => Linear { param: Some(entry), ..Linear::default() },
                 };
                 let lane = self.index(Affine::var(LANE))?;
                 let bound = match bound.param {

@@ -33,15 +33,15 @@ impl Table {
         };
         for tensor in nest.params.iter().chain(&nest.outputs) {
             let layout = nest.buffer(*tensor).layout.clone();
-            let slot = table.push(TableEntry::Pointer { tensor: *tensor, layout });
-            table.pointers.insert(*tensor, slot);
+            let entry = table.push(TableEntry::Pointer { tensor: *tensor, layout });
+            table.pointers.insert(*tensor, entry);
         }
         for (n, buffer) in nest.buffers.iter().enumerate() {
             if buffer.scope == Scope::Workspace {
                 let elements = buffer.shape.iter().fold(Poly::constant(1), |n, it| n * it.clone());
                 let bytes = elements * buffer.dtype.bytes() as i64;
-                let slot = table.push(TableEntry::Workspace { bytes });
-                table.pointers.insert(TensorId(n as u32), slot);
+                let entry = table.push(TableEntry::Workspace { bytes });
+                table.pointers.insert(TensorId(n as u32), entry);
             }
         }
         table
@@ -62,21 +62,21 @@ impl Table {
     }
 
     pub(super) fn scalar(&mut self, scalar: ScalarId) -> EntryId {
-        if let Some(slot) = self.scalars.get(&scalar) {
-            return *slot;
+        if let Some(entry) = self.scalars.get(&scalar) {
+            return *entry;
         }
-        let slot = self.push(TableEntry::Scalar(scalar));
-        self.scalars.insert(scalar, slot);
-        slot
+        let entry = self.push(TableEntry::Scalar(scalar));
+        self.scalars.insert(scalar, entry);
+        entry
     }
 
     fn param(&mut self, poly: Poly) -> EntryId {
-        if let Some(slot) = self.params.get(&poly) {
-            return *slot;
+        if let Some(entry) = self.params.get(&poly) {
+            return *entry;
         }
-        let slot = self.push(TableEntry::Param(poly.clone()));
-        self.params.insert(poly, slot);
-        slot
+        let entry = self.push(TableEntry::Param(poly.clone()));
+        self.params.insert(poly, entry);
+        entry
     }
 
     /// Adds a polynomial in the dimensions; returns a constant where its range is one value.
@@ -98,8 +98,8 @@ impl Table {
     }
 
     /// Returns the greatest value of a parameter.
-    pub(super) fn greatest(&self, slot: EntryId) -> i64 {
-        match &self.entries[slot.0 as usize] {
+    pub(super) fn greatest(&self, entry: EntryId) -> i64 {
+        match &self.entries[entry.0 as usize] {
             TableEntry::Param(poly) => poly.interval(&self.facts).hi,
             _ => i64::MAX,
         }
@@ -111,7 +111,7 @@ impl Table {
         if !value.dims.is_zero() {
             match self.count(&value.dims) {
                 Count::Const(more) => linear.constant += more,
-                Count::Param(slot) => linear.param = Some(slot),
+                Count::Param(entry) => linear.param = Some(entry),
             }
         }
         for (var, coefficient) in &value.terms {

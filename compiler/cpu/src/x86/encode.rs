@@ -22,7 +22,7 @@ pub(super) const RBP: Gpr = Gpr(5);
 pub(super) const RSI: Gpr = Gpr(6);
 pub(super) const RDI: Gpr = Gpr(7);
 
-/// What a memory operand is relative to.
+/// The base of a memory operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PhysBase {
     Gpr(Gpr),
@@ -78,7 +78,7 @@ pub(super) struct Fields {
     pub rm: Rm,
     /// The mask register; 0 is none. EVEX only.
     pub mask: u8,
-    /// Whether lanes masked off become 0 and do not keep what they had.
+    /// Zero-masking: lanes masked off become 0 instead of keeping their values.
     pub zeroing: bool,
     pub imm: Option<u8>,
 }
@@ -130,7 +130,7 @@ pub(super) struct Constants {
 }
 
 impl Constants {
-    /// Where those words lie, aligned to their size.
+    /// Adds words to the pool, aligned to their size; returns their offset in bytes.
     pub(super) fn intern(&mut self, words: &[u32]) -> u32 {
         if let Some(at) = self.known.get(words) {
             return *at;
@@ -143,9 +143,9 @@ impl Constants {
     }
 }
 
-/// What precedes and follows the opcode of an instruction with a memory operand.
+/// Displacement scale and immediate of an instruction with a memory operand.
 struct Trailer<'a> {
-    /// What an 8-bit displacement counts in.
+    /// The scale of 8-bit displacements, in bytes.
     unit: i32,
     imm: &'a [u8],
 }

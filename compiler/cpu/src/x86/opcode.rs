@@ -2,7 +2,7 @@
 //!
 //! Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2.
 
-/// How the operands of an instruction lie in its encoding.
+/// The operand encoding of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// `reg = op(vvvv, rm)`; without a first source, `reg = op(rm)`.
@@ -13,7 +13,7 @@ pub(super) enum Form {
     Vm(u8),
 }
 
-/// How many bytes an EVEX instruction accesses in memory: what an 8-bit displacement counts in.
+/// The tuple type of an EVEX instruction: the memory access size, which scales 8-bit displacements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tuple {
     /// As many as the vector has; 4 with an embedded broadcast.

@@ -4,7 +4,7 @@ use iced_x86::{Decoder, DecoderOptions};
 
 use super::encode::{Alu, Assembler, Condition, Gpr, Mem, RDX, Rm};
 
-/// What the disassembler says of the code that `build` emits, one instruction a line.
+/// Disassembles the code that `build` emits, one instruction per line.
 fn text(build: impl Fn(&mut Assembler)) -> String {
     let mut asm = Assembler::default();
     build(&mut asm);

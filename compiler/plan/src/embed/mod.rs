@@ -1,8 +1,8 @@
-//! Step 10 and 11 of 12: what a crate embeds of one program, as Rust text.
+//! Step 10 and 11 of 12: plans, the Rust text that a crate embeds for one program.
 //!
 //! In: a [`Dag`], and machine code for buckets of its dimensions and for instruction sets. Out:
 //! the items of a module, which a build script writes to a file and `#[autotune]` expands to.
-//! Next: `tvmtune_runtime::raw` launches it. What is for CUDA devices follows, see [`cuda`].
+//! Next: `tvmtune_runtime::raw` launches it. Code for CUDA devices follows, see [`cuda`].
 //!
 //! The items are `BUCKETS`, a `static [rt::raw::Bucket; _]`, and `portable`, the function that
 //! [`super::rust`] prints. The machine code stands in naked functions, byte for byte what was
@@ -31,8 +31,8 @@ use tvmtune_schedule::nest::{self, Nest};
 use tvmtune_schedule::{Instruction, Layout, Schedule, Threads};
 use tvmtune_space::default;
 
-/// The first line of every text. One with another first line is of another version of tvmtune:
-/// ignore it.
+/// The first line of every plan. `#[autotune]` ignores a plan with another first line, which another
+/// version of tvmtune wrote, and embeds the default plan instead.
 pub const HEADER: &str = concat!("// tvmtune plan, ", env!("CARGO_PKG_VERSION"));
 
 /// The line that the part of a text for CUDA devices starts with.
@@ -53,7 +53,7 @@ pub fn archs_left_out(text: &str) -> Option<&str> {
     text.lines().find_map(|it| it.strip_prefix(LEFT_OUT))
 }
 
-/// Where machine code can run.
+/// The `cfg` of machine code.
 const CFG: &str = "all(target_arch = \"x86_64\", not(miri))";
 
 /// Machine code for one bucket and instruction set.
@@ -61,16 +61,16 @@ const CFG: &str = "all(target_arch = \"x86_64\", not(miri))";
 pub struct Variant<'a> {
     /// The range of each dynamic dimension.
     pub bucket: &'a [Interval],
-    /// How the schedule was found.
+    /// The tier of the schedule.
     pub tier: Tier,
     /// The time of one launch where this code was measured, in ns.
     pub median_ns: Option<f64>,
-    /// What was generated.
+    /// The generated code.
     pub generated: &'a Generated,
 }
 
-/// The text for a program whose dimensions are divided into `buckets`; of the variants of one
-/// bucket the first that a machine can execute runs.
+/// Prints the plan of a program for `buckets` of its dimensions; of the variants of one bucket the
+/// first that a machine can execute runs.
 pub fn plan(dag: &Dag, buckets: &[Vec<Interval>], variants: &[Variant<'_>]) -> String {
     let mut text = format!("{HEADER}\n");
     summary(&mut text, dag, buckets, variants);
@@ -98,7 +98,7 @@ pub fn plan(dag: &Dag, buckets: &[Vec<Interval>], variants: &[Variant<'_>]) -> S
     text
 }
 
-/// A comment line for each bucket: what runs there.
+/// Prints a comment line for each bucket with the variants that run.
 fn summary(text: &mut String, dag: &Dag, buckets: &[Vec<Interval>], variants: &[Variant<'_>]) {
     for ranges in buckets {
         let what = |it: &Variant<'_>| {
@@ -116,7 +116,7 @@ fn summary(text: &mut String, dag: &Dag, buckets: &[Vec<Interval>], variants: &[
     text.push('\n');
 }
 
-/// A bucket for people: `M in 2..=40, N = 3`.
+/// Describes a bucket for readers: `M in 2..=40, N = 3`.
 fn place(dag: &Dag, ranges: &[Interval]) -> String {
     let range = |(dim, range): (&Dim, &Interval)| {
         let (name, Interval { lo, hi }) = (&dim.name, range);
@@ -126,7 +126,7 @@ fn place(dag: &Dag, ranges: &[Interval]) -> String {
     if ranges.is_empty() { "always".to_owned() } else { ranges.join(", ") }
 }
 
-/// Every combination of a bucket of each dynamic dimension, the first one varying slowest.
+/// Combines the buckets of all dynamic dimensions, the first one varying slowest.
 pub fn buckets(by_dim: &[Vec<Interval>]) -> Vec<Vec<Interval>> {
     by_dim.iter().fold(vec![Vec::new()], |combinations, buckets| {
         let extended = |it: Vec<Interval>| {
@@ -136,14 +136,14 @@ pub fn buckets(by_dim: &[Vec<Interval>]) -> Vec<Vec<Interval>> {
     })
 }
 
-/// The text for a program of which nothing is known: default schedules for both instruction sets.
+/// Prints the plan of an untuned program: default schedules for both instruction sets.
 pub fn default_plan(dag: &Dag, buckets: &[Vec<Interval>]) -> String {
     let mut generated = Vec::new();
     for ranges in buckets {
         let narrow = dag.specialize(ranges);
         for isa in [Isa::Avx512, Isa::Avx2] {
             let schedule = default::schedule(&narrow, &Target::generic(isa));
-            // What machine code is not generated for runs as portable Rust.
+            // Programs without machine code run as portable Rust.
             generated.extend(generate(&schedule, isa).ok().map(|it| (ranges, it)));
         }
     }
@@ -154,7 +154,7 @@ pub fn default_plan(dag: &Dag, buckets: &[Vec<Interval>]) -> String {
     plan(dag, buckets, &variants)
 }
 
-/// A nest for portable code: the default schedule, but that it leaves every weight as it is.
+/// Lowers portable code: the default schedule without packed weights.
 pub fn portable(dag: &Dag) -> Nest {
     let schedule = default::schedule(dag, &Target::generic(Isa::Avx2));
     let keeps_layout = |it: &&Instruction| !matches!(it, Instruction::Pack { .. });
@@ -163,7 +163,7 @@ pub fn portable(dag: &Dag) -> Nest {
     nest::lower(&schedule)
 }
 
-/// The variants of bucket number `n`, and their code.
+/// Prints the variants of bucket `n`, and their code.
 fn bucket(text: &mut String, dag: &Dag, n: usize, variants: &[&Variant<'_>]) {
     let n_variants = variants.len();
     let empty = format!("static BUCKET_{n}: [rt::raw::Variant; 0] = [];\n");
@@ -239,7 +239,7 @@ fn layout_literal(layout: &Layout) -> String {
     format!("Some(&rt::raw::Layout {{ splits: &{splits:?}, order: &{order:?} }})")
 }
 
-/// The position of a tensor among the arguments: parameters, then results.
+/// Returns the position of a tensor among the arguments: parameters, then results.
 fn argument(dag: &Dag, tensor: TensorId) -> usize {
     let mut arguments = dag.params().chain(dag.outputs.iter().copied());
     arguments.position(|it| it == tensor).expect("a kernel takes the program's arguments")
@@ -253,7 +253,7 @@ fn numbers_name(bucket: usize, kernel: &VectorCode) -> String {
     format!("bucket_{bucket}_{}_numbers", kernel.isa.name())
 }
 
-/// The function that computes what a launch needs to know from the dimensions.
+/// Prints the function that computes the numbers of a launch from the dimensions.
 fn numbers(text: &mut String, bucket: usize, variant: &Variant<'_>) {
     let kernel = &variant.generated.kernel;
     let name = numbers_name(bucket, kernel);
@@ -297,7 +297,7 @@ fn dims_poly(value: &Poly) -> ExprText {
     })
 }
 
-/// A naked function that is nothing but the bytes, aligned as they were when they were measured.
+/// Prints a naked function of the bytes, aligned as they were when they were measured.
 fn code(text: &mut String, name: &str, bytes: &[u8]) {
     push(
         text,

@@ -1,4 +1,4 @@
-//! Where NVRTC may be.
+//! Search paths of NVRTC.
 
 use std::env;
 use std::ffi::OsString;
@@ -19,7 +19,7 @@ const TOOLKIT_FOLDERS: [&str; 3] = ["lib64", "lib", "bin"];
 /// What the folder of Python's packages has the library in: the wheels of CUDA 13, and of 12.
 const WHEEL_FOLDERS: [&str; 2] = ["nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"];
 
-/// What to try, in this order:
+/// Returns the candidates, in this order:
 ///
 /// 1. [`VARIABLE`];
 /// 2. the names as they are, where the system looks for libraries;

@@ -172,7 +172,7 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// What was said; empty if nothing was, or if it cannot be had.
+    /// Returns the log; empty if there is none, or on failure.
     pub(super) fn log(&self) -> Vec<u8> {
         self.bytes(self.library.log).unwrap_or_default()
     }

@@ -24,14 +24,14 @@ pub struct Nvrtc {
     version: (u32, u32),
 }
 
-/// What is compiled: one file of CUDA C++.
+/// A translation unit: one file of CUDA C++.
 #[derive(Clone, Copy, Debug)]
 pub struct Unit<'a> {
-    /// What the file is called in errors and in line information.
+    /// The file's name in errors and in line information.
     pub name: &'a str,
     /// Its text.
     pub source: &'a str,
-    /// What it may include, as `(name, text)`: NVRTC reads no file.
+    /// Headers, as `(name, text)`: NVRTC reads no file.
     pub headers: &'a [(&'a str, &'a str)],
     /// `sm_90a`: PTX and code for that architecture. `compute_80`: PTX only, in half the time.
     pub arch: &'a str,
@@ -39,7 +39,7 @@ pub struct Unit<'a> {
     pub options: &'a [&'a str],
 }
 
-/// What came of a [`Unit`].
+/// The result of compiling a [`Unit`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compiled {
     /// PTX, without the zero at its end.
@@ -71,7 +71,7 @@ pub enum NvrtcError {
         name: String,
         /// The architecture.
         arch: String,
-        /// What NVRTC says.
+        /// The log of NVRTC.
         log: String,
     },
     /// A call failed for another reason, such as an option or an architecture it does not know.
@@ -83,7 +83,7 @@ pub enum NvrtcError {
         library: String,
         /// The name NVRTC gives to what happened.
         reason: String,
-        /// What NVRTC says beside it.
+        /// Details from NVRTC.
         log: String,
     },
     /// A text that is passed to NVRTC has a zero in it.
@@ -140,7 +140,7 @@ impl Nvrtc {
         self.version
     }
 
-    /// What was loaded: a path, or the name by which the system found it.
+    /// Returns the path of the library, or the name by which the system found it.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -213,7 +213,7 @@ impl Texts {
     }
 }
 
-/// What stands before the zero that NVRTC puts at the end.
+/// Strips the terminating zero of NVRTC's text.
 fn text(bytes: Vec<u8>) -> String {
     let end = bytes.iter().position(|it| *it == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()

@@ -85,7 +85,7 @@ fn small_numbers_divide_in_one_step() {
 fn of_a_number_and_a_nan_the_number_is_smaller_and_larger() {
     let words: Vec<u32> = floats().iter().map(|it| it.to_bits()).collect();
     let float = f32::from_bits;
-    // Which zero is larger is left open.
+    // The order of zeros is unspecified.
     let no_zeros = |(a, b): &(u32, u32)| (a | b) << 1 != 0;
     let points: Vec<(u32, u32)> = pairs(&words).into_iter().filter(no_zeros).collect();
     let right = |a, b| float(a).min(float(b)).to_bits();

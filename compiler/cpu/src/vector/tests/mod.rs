@@ -1,4 +1,4 @@
-//! What vector code is made of: functions against double precision, and the text of kernels.
+//! Math functions against double precision, and the text of vector code.
 
 mod legalize;
 mod math;
@@ -20,7 +20,7 @@ use tvmtune_schedule::Threads;
 /// A function of two vectors.
 type Function<'a> = &'a dyn Fn(&mut ValueGraph, ValueId, ValueId) -> ValueId;
 
-/// What a function gives for each pair of words: the same on every instruction set.
+/// Evaluates a function on pairs of words; all instruction sets must agree.
 #[track_caller]
 fn evaluate(function: Function<'_>, a: &[u32], b: &[u32]) -> Vec<u32> {
     let [one, other] = [Isa::Avx512, Isa::Avx2].map(|isa| evaluate_on(isa, function, a, b));

@@ -1,4 +1,4 @@
-//! What kernels ask memory for ahead of time.
+//! Prefetches of pipelined loops.
 
 use super::text::{A, kernel, program};
 use tvmtune_ir::target::Isa;

@@ -160,8 +160,8 @@ impl Selector<'_> {
                 let place = MemOperand::pool(self.constant_lanes(first));
                 self.unary(opcode::MOVUPS, dst, Operand::Mem(place));
             }
-            Count::Param(slot) => {
-                let src = self.phase_constant(PhaseConstant::Param(slot));
+            Count::Param(entry) => {
+                let src = self.phase_constant(PhaseConstant::Param(entry));
                 let n = self.new_vector();
                 self.push(Inst::Splat { dst: n, src });
                 let lanes = Operand::Mem(MemOperand::pool(self.constant_lanes(|lane| lane)));

@@ -68,14 +68,14 @@ impl Selector<'_> {
             return IntOperand::Reg(virt);
         }
         let (base, param) = (sum.base, sum.param);
-        let param = param.map(|slot| self.phase_constant(PhaseConstant::Param(slot)));
+        let param = param.map(|entry| self.phase_constant(PhaseConstant::Param(entry)));
         let virt = match (base, param) {
             (None, Some(param)) => param,
             (base, param) => {
                 let dst = self.new_int();
                 self.in_prologue(|it| {
                     it.push(match base {
-                        Some(Base::Table(slot)) => Inst::LoadEntry { dst, entry: slot.0 },
+                        Some(Base::Table(entry)) => Inst::LoadEntry { dst, entry: entry.0 },
                         _ => Inst::LoadArgument { dst, argument: Argument::Scratch },
                     });
                     if let Some(param) = param {
@@ -113,14 +113,16 @@ impl Selector<'_> {
     pub(super) fn count(&mut self, count: Count) -> IntOperand {
         match count {
             Count::Const(value) => IntOperand::Const(value),
-            Count::Param(slot) => IntOperand::Reg(self.phase_constant(PhaseConstant::Param(slot))),
+            Count::Param(entry) => {
+                IntOperand::Reg(self.phase_constant(PhaseConstant::Param(entry)))
+            }
         }
     }
 
     /// Makes the memory operand of an access that may use an index register.
     pub(super) fn mem_operand(&mut self, address: &Address) -> MemOperand {
         let (sum, index) = self.plan.address(address, &self.active, true);
-        let index = index.map(|slot| (self.phase_constant(PhaseConstant::Param(slot)), 1));
+        let index = index.map(|entry| (self.phase_constant(PhaseConstant::Param(entry)), 1));
         self.mem_operand_of(sum, index, address.offset.constant)
     }
 
@@ -170,11 +172,11 @@ impl Selector<'_> {
 
     fn build_phase_constant(&mut self, what: PhaseConstant, dst: VirtReg) {
         match what {
-            PhaseConstant::Param(slot) => self.push(Inst::LoadEntry { dst, entry: slot.0 }),
+            PhaseConstant::Param(entry) => self.push(Inst::LoadEntry { dst, entry: entry.0 }),
             PhaseConstant::FirstTask => {
                 self.push(Inst::LoadArgument { dst, argument: Argument::First });
             }
-            PhaseConstant::Scalar(slot) => self.push(Inst::SplatEntry { dst, entry: slot.0 }),
+            PhaseConstant::Scalar(entry) => self.push(Inst::SplatEntry { dst, entry: entry.0 }),
             PhaseConstant::First(count) => self.first_lanes(count, dst),
             PhaseConstant::Strided(count) => self.multiples(count, dst),
         }

@@ -114,7 +114,7 @@ impl Selector<'_> {
     pub(super) fn vector(&mut self, value: &Value) -> VirtReg {
         match value {
             Value::Reg(reg) => self.regs[reg.0 as usize],
-            Value::Scalar(slot) => self.phase_constant(PhaseConstant::Scalar(*slot)),
+            Value::Scalar(entry) => self.phase_constant(PhaseConstant::Scalar(*entry)),
             _ => {
                 let dst = self.new_vector();
                 self.into(value, dst);
