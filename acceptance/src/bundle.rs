@@ -1,7 +1,7 @@
 //! Makes a bundle: a folder with this program, code for one architecture, and the script for peers.
 //!
 //! In: the cases, and NVRTC. Out: all that a machine with a GPU needs, driver excepted. Checks have
-//! the default schedule and sampled ones; what is timed has the default one, and the best of those
+//! the default schedule and sampled ones; benchmarks have the default one, and the best of those
 //! that the model of the GPU ranks.
 
 use std::collections::BTreeSet;
@@ -21,34 +21,34 @@ use tvmtune_tuner::parallel::on_all_cores;
 use tvmtune_tuner::random::Random;
 use tvmtune_tuner::space::Space;
 
+use crate::candidate::{Candidate, Goal, Manifest, NewCandidate, generate};
 use crate::case::{self, Case};
-use crate::item::{self, Goal, Item, Manifest};
 use crate::problem::Problem;
 
 /// Points of a program's sketches that are checked beside the default schedule.
 pub const SAMPLED: usize = 3;
-/// Where random points start.
+/// The seed of random points.
 const SEED: u64 = 11;
-/// Of what the model ranks, so much is compiled.
+/// The number of best-ranked schedules that are compiled.
 const COMPILED: usize = 4;
 
-/// What a bundle is made of.
+/// The options of a bundle.
 #[derive(Clone, Copy, Debug)]
 pub struct Recipe<'a> {
-    /// What code is for.
+    /// The target of code.
     pub target: GpuTarget,
-    /// Cases whose name contains this.
+    /// Selects cases whose name contains this.
     pub only: &'a str,
     /// Points that the model ranks for each program that is timed; 0 for none.
     pub ranked: usize,
-    /// Whether code is PTX, for that architecture and later ones, and not machine code.
+    /// Carries PTX, for that architecture and later ones, and not machine code.
     pub ptx: bool,
 }
 
 /// A program at some extents.
 #[derive(Clone, Copy)]
 pub struct Job {
-    /// What is done with it.
+    /// The goal of its evaluation.
     pub goal: Goal,
     /// The program.
     pub case: &'static Case,
@@ -56,10 +56,10 @@ pub struct Job {
     pub dims: &'static str,
 }
 
-/// Candidates with their code.
-pub type Made = Vec<(Item, Vec<u8>)>;
+/// Candidates with their compiled code.
+pub type Compiled = Vec<(Candidate, Vec<u8>)>;
 
-/// Makes a bundle; gives the number of its items, and what could not be made.
+/// Writes a bundle; returns the number of its candidates, and the failures.
 ///
 /// # Errors
 ///
@@ -70,13 +70,13 @@ pub fn write(folder: &Path, recipe: &Recipe<'_>) -> Result<(usize, Vec<String>)>
     let images = folder.join("images");
     fs::create_dir_all(&images).with_context(|| format!("`{}`", images.display()))?;
     let jobs = jobs(recipe.only);
-    let (mut items, mut failures) = (Vec::new(), Vec::new());
-    for made in on_all_cores(&jobs, |it| make(it, recipe, &compiler)) {
+    let (mut candidates, mut failures) = (Vec::new(), Vec::new());
+    for made in on_all_cores(&jobs, |it| compile_job(it, recipe, &compiler)) {
         match made {
             Ok(made) => {
-                for (item, code) in made {
-                    fs::write(folder.join(&item.image), code)?;
-                    items.push(item);
+                for (candidate, code) in made {
+                    fs::write(folder.join(&candidate.image), code)?;
+                    candidates.push(candidate);
                 }
             }
             Err(why) => failures.push(why),
@@ -87,17 +87,17 @@ pub fn write(folder: &Path, recipe: &Recipe<'_>) -> Result<(usize, Vec<String>)>
         generator: GENERATOR,
         arch: recipe.target.arch.to_string(),
         nvrtc: format!("{major}.{minor}"),
-        items,
+        candidates,
     };
     manifest.write(folder)?;
     fs::write(folder.join("peers.py"), include_str!("../bundle/peers.py"))?;
     fs::write(folder.join("README.md"), include_str!("../bundle/README.md"))?;
     let program = std::env::current_exe().context("which program this is")?;
     fs::copy(program, folder.join("acceptance"))?;
-    Ok((manifest.items.len(), failures))
+    Ok((manifest.candidates.len(), failures))
 }
 
-/// What is checked, then what is timed.
+/// Returns the jobs of a bundle: checks, then benchmarks.
 fn jobs(only: &str) -> Vec<Job> {
     let cases: Vec<&Case> = case::all().filter(|it| it.name.contains(only)).collect();
     let check = |case: &'static Case| {
@@ -110,68 +110,81 @@ fn jobs(only: &str) -> Vec<Job> {
     checks.chain(cases.iter().copied().flat_map(time)).collect()
 }
 
-/// The schedules of a program that are checked: the default one, and sampled ones that a target
-/// runs.
+/// Returns the schedules of a program that are checked: the default one, and sampled ones that a
+/// target runs.
 ///
 /// # Errors
 ///
 /// If it does not run the default one.
-pub fn checked(problem: &Problem, target: &GpuTarget) -> Result<Vec<Candidate>, String> {
+pub fn checked(problem: &Problem, target: &GpuTarget) -> Result<Vec<Proposal>, String> {
     let default = default::schedule(&problem.dag, &(*target).into());
-    let generated = item::generate(&default, target)?;
+    let generated = generate(&default, target)?;
     let mut all = vec![(Source::Default, default, generated)];
     let space = Space::new(&problem.dag, &(*target).into());
     let mut random = Random::new(SEED);
     for _ in 0..SAMPLED {
         let trace = space.instructions(&space.random(&mut random));
         let Ok(schedule) = Schedule::replay(&problem.dag, &trace) else { continue };
-        let Ok(generated) = item::generate(&schedule, target) else { continue };
+        let Ok(generated) = generate(&schedule, target) else { continue };
         all.push((Source::Random, schedule, generated));
     }
     Ok(all)
 }
 
-/// A schedule with who proposed it, and its code.
-pub type Candidate = (Source, Schedule, Generated);
+/// A schedule with its proposer and its generated code.
+pub type Proposal = (Source, Schedule, Generated);
 
-/// Makes the candidates of a program.
+/// Compiles the candidates of a job.
 ///
 /// # Errors
 ///
 /// Why there is no code.
-pub fn make(job: &Job, recipe: &Recipe<'_>, compiler: &Compiler<'_>) -> Result<Made, String> {
+pub fn compile_job(
+    job: &Job,
+    recipe: &Recipe<'_>,
+    compiler: &Compiler<'_>,
+) -> Result<Compiled, String> {
     let Job { goal, case, dims } = *job;
     let target = &recipe.target;
     let problem = Problem::new(case, dims)?;
     let failed = |why: String| format!("{} [{dims}]: {why}", case.name);
-    let finish = |(source, schedule, generated): Candidate| -> Result<(Item, Vec<u8>), String> {
+    let finish = |(source, schedule, generated): Proposal| -> Result<(Candidate, Vec<u8>), String> {
         let arch = match recipe.ptx {
             true => target.arch.to_string().replace("sm_", "compute_"),
             false => target.arch.to_string(),
         };
         let code = compile(compiler, case.name, &generated, &arch).map_err(failed)?;
-        let (what, how) = ((goal, case.name, dims), (source, &schedule));
-        let item = item::item(what, how, &problem, &generated, (&code, target));
+        let candidate = Candidate::new(&NewCandidate {
+            goal,
+            case: case.name,
+            dims,
+            problem: &problem,
+            source,
+            schedule: &schedule,
+            generated: &generated,
+            code: &code,
+            target,
+        });
         let image = if recipe.ptx { code.ptx.into_bytes() } else { code.cubin };
-        Ok((item, image))
+        Ok((candidate, image))
     };
     let mut candidates = checked(&problem, target).map_err(failed)?;
     if goal == Goal::Time {
         candidates.truncate(1);
     }
-    let mut made = candidates.into_iter().map(finish).collect::<Result<Made, _>>()?;
+    let mut made = candidates.into_iter().map(finish).collect::<Result<Compiled, _>>()?;
     if goal == Goal::Time && recipe.ranked > 0 {
         made.extend(best_ranked(&problem, recipe).into_iter().flat_map(finish).min_by(faster));
     }
     let mut seen = BTreeSet::new();
-    made.retain(|(item, _)| seen.insert(item.artifact.clone()));
+    made.retain(|(candidate, _)| seen.insert(candidate.artifact.clone()));
     Ok(made)
 }
 
-/// What spills is worst, whatever the model says.
-fn faster(a: &(Item, Vec<u8>), b: &(Item, Vec<u8>)) -> std::cmp::Ordering {
-    let key = |(item, _): &(Item, Vec<u8>)| {
-        let predicted = item.predicted.as_ref();
+/// Orders candidates by prediction; those that spill come last.
+fn faster(a: &(Candidate, Vec<u8>), b: &(Candidate, Vec<u8>)) -> std::cmp::Ordering {
+    let key = |(candidate, _): &(Candidate, Vec<u8>)| {
+        let predicted = candidate.predicted.as_ref();
         let spills = predicted.is_some_and(|it| it.kernels.iter().any(|it| it.frame_bytes > 0));
         (spills, predicted.map_or(f64::INFINITY, |it| it.ns))
     };
@@ -179,22 +192,22 @@ fn faster(a: &(Item, Vec<u8>), b: &(Item, Vec<u8>)) -> std::cmp::Ordering {
     a_spills.cmp(&b_spills).then(a_ns.total_cmp(&b_ns))
 }
 
-fn best_ranked(problem: &Problem, Recipe { target, ranked, .. }: &Recipe<'_>) -> Vec<Candidate> {
+fn best_ranked(problem: &Problem, Recipe { target, ranked, .. }: &Recipe<'_>) -> Vec<Proposal> {
     let space = Space::new(&problem.dag, &(*target).into());
     let ranking = rank(&problem.dag, target, &space, *ranked, COMPILED, &mut Random::new(SEED));
-    let candidate = |it: tvmtune_tuner::cost::gpu::Ranked| {
+    let proposal = |it: tvmtune_tuner::cost::gpu::Ranked| {
         let schedule = Schedule::replay(&problem.dag, &space.instructions(&it.point)).ok()?;
-        let generated = item::generate(&schedule, target).ok()?;
+        let generated = generate(&schedule, target).ok()?;
         Some((Source::Random, schedule, generated))
     };
-    ranking.best.into_iter().filter_map(candidate).collect()
+    ranking.best.into_iter().filter_map(proposal).collect()
 }
 
-/// The code of a candidate for an architecture: `sm_90a`, or `compute_90` for PTX only.
+/// Compiles a candidate for an architecture: `sm_90a`, or `compute_90` for PTX only.
 ///
 /// # Errors
 ///
-/// What the compiler says.
+/// The log of the compiler.
 pub fn compile(
     compiler: &Compiler<'_>,
     name: &str,

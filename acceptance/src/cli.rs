@@ -1,4 +1,4 @@
-//! The command line: what can be asked, and how it is spelled.
+//! The command line.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand};
 use tvmtune_ir::target::gpu::GpuTarget;
 
 use crate::bundle::{self, Recipe};
-use crate::run::{self, Wanted};
+use crate::run::{self, RunOptions};
 use crate::{Exit, curves, predictions, tune};
 
 /// Checks, times and tunes kernels on a GPU.
@@ -27,23 +27,24 @@ enum Command {
     Run(Run),
     /// Search for better schedules of what the bundle times; takes NVRTC
     Tune(Tune),
-    /// What the model of the GPU predicts of a bundle, beside what no kernel is faster than
-    Predictions(Reading),
-    /// How good the best schedule was after how many seconds of searching
-    Curves(Reading),
+    /// Print the predictions of the analytic cost model for a bundle, beside the rooflines
+    Predictions(ReportArgs),
+    /// Print the convergence of searches: the best schedule after some seconds
+    Curves(ReportArgs),
 }
 
 #[derive(Debug, Args)]
 struct Bundle {
     /// The folder to make
     folder: PathBuf,
-    /// What to compile for: `cuda:` and an architecture
+    /// The target to compile for: `cuda:` and an architecture
     #[arg(long, value_name = "TARGET", default_value = "cuda:sm_90a", value_parser = str::parse::<GpuTarget>)]
     target: GpuTarget,
     /// Cases whose name contains this
     #[arg(long, value_name = "NAME", default_value = "")]
     only: String,
-    /// Schedules of each program that the model of the GPU ranks, to time the best beside the default
+    /// Schedules of each program that the model of the GPU ranks, to time the best beside the
+    /// default
     #[arg(long, value_name = "N", default_value_t = 128)]
     ranked: usize,
     /// Carry PTX, which drivers compile for this architecture and later ones, and no machine code
@@ -52,11 +53,11 @@ struct Bundle {
 }
 
 #[derive(Debug, Args)]
-struct Place {
+struct Folders {
     /// The folder of the bundle, instead of the one this program lies in
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
-    /// Where results go, instead of `results` in the bundle
+    /// The folder of results, instead of `results` in the bundle
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
 }
@@ -64,14 +65,14 @@ struct Place {
 #[derive(Debug, Args)]
 struct Run {
     #[command(flatten)]
-    place: Place,
+    folders: Folders,
     /// Cases whose name contains this
     #[arg(long, value_name = "NAME", default_value = "")]
     only: String,
     /// Check only
     #[arg(long)]
     checks: bool,
-    /// Also what an earlier run found out
+    /// Repeat what an earlier run evaluated
     #[arg(long)]
     again: bool,
     /// Begin nothing after so many seconds
@@ -82,22 +83,22 @@ struct Run {
 #[derive(Debug, Args)]
 struct Tune {
     #[command(flatten)]
-    place: Place,
+    folders: Folders,
     /// Cases whose name contains this
     #[arg(long, value_name = "NAME", default_value = "")]
     only: String,
-    /// How long it may take
+    /// Stop after so many seconds
     #[arg(long, value_name = "N", default_value_t = 600)]
     seconds: u64,
-    /// How many candidates of each program may be measured
+    /// Measure at most so many candidates of each program
     #[arg(long, value_name = "N", default_value_t = 1000)]
     trials: u64,
 }
 
 #[derive(Debug, Args)]
-struct Reading {
+struct ReportArgs {
     #[command(flatten)]
-    place: Place,
+    folders: Folders,
     /// Cases whose name contains this
     #[arg(long, value_name = "NAME", default_value = "")]
     only: String,
@@ -105,41 +106,45 @@ struct Reading {
 
 pub(crate) fn run(cli: Cli) -> Result<Exit> {
     match cli.command {
-        Command::Bundle(it) => make(&it),
+        Command::Bundle(it) => bundle(&it),
         Command::Run(it) => {
-            let (folder, out) = it.place.folders()?;
+            let (folder, out) = it.folders.resolve()?;
             let budget = it.seconds.map(Duration::from_secs);
             let Run { only, checks, again, .. } = it;
-            run::run(&folder, &out, &Wanted { only: &only, checks, again, budget })
+            run::run(&folder, &out, &RunOptions { only: &only, checks, again, budget })
         }
         Command::Tune(it) => {
-            let (folder, out) = it.place.folders()?;
+            let (folder, out) = it.folders.resolve()?;
             let budget = Duration::from_secs(it.seconds);
-            tune::run(&folder, &out, &tune::Wanted { only: &it.only, budget, trials: it.trials })
+            tune::run(
+                &folder,
+                &out,
+                &tune::TuneOptions { only: &it.only, budget, trials: it.trials },
+            )
         }
         Command::Predictions(it) => {
-            print!("{}", predictions::page(&it.place.folders()?.0, &it.only)?);
+            print!("{}", predictions::page(&it.folders.resolve()?.0, &it.only)?);
             Ok(Exit::Done)
         }
         Command::Curves(it) => {
-            let (folder, out) = it.place.folders()?;
+            let (folder, out) = it.folders.resolve()?;
             print!("{}", curves::page(&folder, &out, &it.only)?);
             Ok(Exit::Done)
         }
     }
 }
 
-fn make(Bundle { folder, target, only, ranked, ptx }: &Bundle) -> Result<Exit> {
+fn bundle(Bundle { folder, target, only, ranked, ptx }: &Bundle) -> Result<Exit> {
     let recipe = Recipe { target: *target, only, ranked: *ranked, ptx: *ptx };
-    let (n_items, failures) = bundle::write(folder, &recipe)?;
-    println!("{n_items} candidates in `{}`", folder.display());
+    let (n_candidates, failures) = bundle::write(folder, &recipe)?;
+    println!("{n_candidates} candidates in `{}`", folder.display());
     failures.iter().for_each(|it| eprintln!("error: {it}"));
     Ok(if failures.is_empty() { Exit::Done } else { Exit::Refused })
 }
 
-impl Place {
-    /// Where the bundle is, and where results go.
-    fn folders(&self) -> Result<(PathBuf, PathBuf)> {
+impl Folders {
+    /// Returns the folder of the bundle, and that of results.
+    fn resolve(&self) -> Result<(PathBuf, PathBuf)> {
         let own = || {
             let program = std::env::current_exe().context("which program this is")?;
             program.parent().map(PathBuf::from).context("where this program is")

@@ -1,7 +1,7 @@
-//! Quality against time: how long the best schedule known took, after how many seconds of
-//! searching for it, beside the default schedule and the first choice of the model.
+//! Convergence curves: the time of the best schedule so far against the seconds of
+//! search, beside the default schedule and the first choice of the model.
 //!
-//! A session searches for several programs by turns. The time between two trials, of whichever
+//! A session searches for several programs by turns. The time between two trials, of any
 //! programs, is what the second one took; longer ones than a minute are breaks between sessions.
 
 use std::collections::BTreeMap;
@@ -12,9 +12,9 @@ use tvmtune_ir::workload;
 use tvmtune_plan::database::Cache;
 use tvmtune_tuner::tune::{Trial, trials};
 
-use crate::item::{Goal, Item, Manifest};
+use crate::benchmark::Benchmark;
+use crate::candidate::{Candidate, Goal, Manifest};
 use crate::results::Results;
-use crate::subject::Subject;
 use crate::table;
 use crate::tune::FOLDER;
 
@@ -31,12 +31,12 @@ pub struct Curve {
     pub points: Vec<(f64, f64)>,
     /// Seconds spent on it in all.
     pub seconds: f64,
-    /// How many trials there were.
+    /// The number of trials.
     pub n_trials: usize,
 }
 
 impl Curve {
-    /// How long the best schedule took after so many seconds; `None` if nothing was known, or if
+    /// Returns the time of the best schedule after so many seconds; `None` if there was none, or if
     /// the search was over by then.
     pub fn at(&self, seconds: f64) -> Option<f64> {
         let known = self.points.iter().take_while(|it| it.0 <= seconds).last();
@@ -44,7 +44,7 @@ impl Curve {
     }
 }
 
-/// The curves of all workloads in some logs.
+/// Returns the curves of all workloads in some logs.
 pub fn curves(mut trials: Vec<Trial>) -> BTreeMap<String, Curve> {
     trials.sort_by_key(|it| it.unix_ms);
     let mut curves: BTreeMap<String, Curve> = BTreeMap::new();
@@ -72,27 +72,30 @@ pub fn curves(mut trials: Vec<Trial>) -> BTreeMap<String, Curve> {
 pub fn page(folder: &Path, out: &Path, only: &str) -> Result<String> {
     let manifest = Manifest::read(folder)?;
     let results = Results::open(out)?;
-    let subjects = Subject::all(&manifest, only)?;
+    let benchmarks = Benchmark::all(&manifest, only)?;
     let logs = Cache::new(&out.join(FOLDER)).trials();
-    let names: Vec<&str> = subjects.iter().map(|it| it.case.as_str()).collect();
-    let of_them = |it: &std::path::PathBuf| names.iter().any(|name| it.ends_with(name));
+    let names: Vec<&str> = benchmarks.iter().map(|it| it.case.as_str()).collect();
+    let is_of_benchmark = |it: &std::path::PathBuf| names.iter().any(|name| it.ends_with(name));
     let folders = std::fs::read_dir(logs).into_iter().flatten().flatten().map(|it| it.path());
-    let files =
-        folders.filter(of_them).filter_map(|it| std::fs::read_dir(it).ok()).flatten().flatten();
+    let files = folders
+        .filter(is_of_benchmark)
+        .filter_map(|it| std::fs::read_dir(it).ok())
+        .flatten()
+        .flatten();
     let curves = curves(files.flat_map(|it| trials(&it.path())).collect());
     let head = ["case", "extents", "default", "model's first"].map(str::to_owned);
     let after = SECONDS.map(|it| format!("{it} s"));
     let tail = ["end", "seconds", "trials"].map(str::to_owned);
     let mut rows: Vec<[String; 13]> = vec![joined(head, after, tail)];
-    for subject in &subjects {
-        let id = workload::id(&subject.problem.dag).to_string();
-        rows.extend(curves.get(&id).and_then(|it| row(subject, it, (&manifest, &results))));
+    for benchmark in &benchmarks {
+        let id = workload::id(&benchmark.problem.dag).to_string();
+        rows.extend(curves.get(&id).and_then(|it| row(benchmark, it, (&manifest, &results))));
     }
     Ok(table::markdown(&rows, 2))
 }
 
 fn row(
-    subject: &Subject,
+    benchmark: &Benchmark,
     curve: &Curve,
     (manifest, results): (&Manifest, &Results),
 ) -> Option<[String; 13]> {
@@ -101,22 +104,23 @@ fn row(
     let faster = |ns: f64| format!("{:.2}x", default_ns / ns);
     let known = |ns: Option<f64>| ns.map_or_else(|| "-".to_owned(), faster);
     let head = [
-        subject.case.clone(),
-        subject.dims.clone(),
+        benchmark.case.clone(),
+        benchmark.dims.clone(),
         format!("{:.2} us", default_ns / 1e3),
-        known(first_choice(subject, manifest, results)),
+        known(first_choice(benchmark, manifest, results)),
     ];
     let after = SECONDS.map(|it| known(curve.at(it)));
     let tail = [faster(best_ns), format!("{:.1}", curve.seconds), curve.n_trials.to_string()];
     Some(joined(head, after, tail))
 }
 
-/// How long the candidate of the bundle took that the model predicts to be the fastest.
-fn first_choice(subject: &Subject, manifest: &Manifest, results: &Results) -> Option<f64> {
-    let predicted = |it: &Item| it.predicted.as_ref().map_or(f64::INFINITY, |it| it.ns);
-    let candidates = manifest.items.iter().filter(|it| it.goal == Goal::Time && subject.is_of(it));
+/// Returns the time of the candidate that the model predicts to be the fastest.
+fn first_choice(benchmark: &Benchmark, manifest: &Manifest, results: &Results) -> Option<f64> {
+    let predicted = |it: &Candidate| it.predicted.as_ref().map_or(f64::INFINITY, |it| it.ns);
+    let candidates =
+        manifest.candidates.iter().filter(|it| it.goal == Goal::Time && benchmark.is_of(it));
     let first = candidates.min_by(|a, b| predicted(a).total_cmp(&predicted(b)))?;
-    Some(results.outcome(first)?.times()?.median_ns())
+    Some(results.evaluation(first)?.times()?.median_ns())
 }
 
 fn joined<const A: usize, const B: usize, const C: usize, const N: usize>(

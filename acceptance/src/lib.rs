@@ -1,29 +1,29 @@
-//! The acceptance of GPUs: whether kernels work on one, and how fast they are.
+//! The acceptance of GPUs: correctness and speed of kernels on a GPU.
 //!
 //! One program that needs a driver and nothing else. Where kernels are made, it writes a *bundle*:
-//! itself, compiled candidates, what the model of the GPU predicts of them, and a script that
-//! measures peers. Where a GPU is, it checks every candidate against the interpreter, times what is
-//! worth timing, and tunes for as long as it may. Every result is kept as it comes.
+//! itself, compiled candidates, the predictions of the analytic cost model, and a script that
+//! measures peers. Where a GPU is, it checks every candidate against the interpreter, times
+//! benchmarks, and tunes them within a budget. Every result is stored as soon as it is known.
 //!
-//! Candidates are launched by the tuner's workers: as in a user's program, in a process that may be
-//! lost.
+//! Candidates are launched by the tuner's workers, as in a user's program, in a process that may
+//! crash.
 
 #![forbid(unsafe_code)]
 
+pub mod benchmark;
 pub mod bundle;
+pub mod candidate;
 pub mod case;
 mod cli;
 pub mod curves;
-pub mod item;
-pub mod judge;
+pub mod evaluation;
+pub mod evaluator;
 pub mod machine;
-pub mod outcome;
 pub mod predictions;
 pub mod problem;
 pub mod results;
 pub mod roofline;
 pub mod run;
-pub mod subject;
 mod table;
 pub mod tune;
 
@@ -31,10 +31,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-/// How a command went.
+/// The status of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// All is as it should be.
+    /// Everything is right.
     Done,
     /// Something is wrong, or was left undone.
     Refused,
@@ -42,12 +42,12 @@ pub enum Exit {
     NoDevice,
 }
 
-/// What a shell sees of a command that could not even begin.
+/// The exit code of a command that could not begin.
 const USAGE: u8 = 2;
 
 /// Runs the command of this process's arguments.
 pub fn main() -> ExitCode {
-    // What candidates are launched by is this program again.
+    // The workers that launch candidates are processes of this program.
     tvmtune_tuner::measure::worker::maybe_run();
     match cli::run(cli::Cli::parse()) {
         Ok(Exit::Done) => ExitCode::SUCCESS,

@@ -1,4 +1,4 @@
-//! What the machine says of its GPU while it is measured: clocks, throttling, who else is there.
+//! The state of the GPU during measurements: clocks, throttling, other processes.
 //!
 //! All of it comes from `nvidia-smi`, and is left out where there is none. Nothing is ever set.
 
@@ -6,24 +6,24 @@ use std::fs::File;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// What is asked once.
+/// Properties that are queried once.
 const FACTS: &str = "name,uuid,driver_version,vbios_version,pstate,clocks.max.sm,clocks.max.mem,\
                      power.limit,temperature.gpu,memory.used,utilization.gpu,mig.mode.current";
-/// What is asked all the time.
+/// Properties that are sampled during a run.
 const STATE: &str = "timestamp,clocks.sm,clocks.mem,power.draw,temperature.gpu,\
                      clocks_event_reasons.active,utilization.gpu,memory.used";
-/// How often.
+/// The sampling period.
 const EVERY_MS: &str = "250";
 
-/// What is known of the first GPU, as `name: value`; empty without `nvidia-smi`.
+/// Returns the properties of the first GPU, as `name: value`; empty without `nvidia-smi`.
 pub fn facts() -> Vec<(String, String)> {
     let Some(line) = query(&["--query-gpu", FACTS]) else { return Vec::new() };
     let names = FACTS.split(',').map(|it| it.trim().to_owned());
     names.zip(line.split(", ").map(|it| it.trim().to_owned())).collect()
 }
 
-/// The other processes that use a GPU, a line each.
-pub fn others() -> Vec<String> {
+/// Returns the other processes that use a GPU, a line each.
+pub fn other_processes() -> Vec<String> {
     let said = Command::new("nvidia-smi")
         .args(["--query-compute-apps=pid,name,used_memory", "--format=csv,noheader"])
         .output();
@@ -31,7 +31,7 @@ pub fn others() -> Vec<String> {
     said.unwrap_or_default().lines().map(str::to_owned).filter(|it| !it.is_empty()).collect()
 }
 
-/// The first line that `nvidia-smi` answers.
+/// Returns the first line of a query to `nvidia-smi`.
 fn query(&[option, fields]: &[&str; 2]) -> Option<String> {
     let said = Command::new("nvidia-smi")
         .args([&format!("{option}={fields}"), "--format=csv,noheader", "--id=0"])
@@ -41,10 +41,10 @@ fn query(&[option, fields]: &[&str; 2]) -> Option<String> {
     said.status.success().then(|| text.lines().next().unwrap_or_default().to_owned())
 }
 
-/// Writes the state of the GPU to a file for as long as it lives.
-pub struct Watch(Option<Child>);
+/// A process that writes the state of the GPU to a file, until it is dropped.
+pub struct GpuMonitor(Option<Child>);
 
-impl Watch {
+impl GpuMonitor {
     /// Starts writing, if there is anything to write.
     pub fn start(path: &Path) -> Self {
         let start = || {
@@ -66,7 +66,7 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for GpuMonitor {
     fn drop(&mut self) {
         if let Some(child) = &mut self.0 {
             drop(child.kill());

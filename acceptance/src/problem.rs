@@ -1,4 +1,4 @@
-//! A case at some extents: what it computes, from which arguments, and whether results are right.
+//! A case at some extents: its program, its arguments, and the check of results.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use crate::case::Case;
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Problem {
-    /// What it is.
+    /// The program.
     pub dag: Arc<Dag>,
-    /// How far results may be from the reference.
+    /// The tolerance of results relative to the reference.
     pub tolerance: Tolerance,
 }
 
-/// Where arguments are drawn from.
+/// The seed of arguments.
 const SEED: u64 = 1;
 
 impl Problem {
@@ -40,18 +40,18 @@ impl Problem {
         Ok(Self { dag, tolerance })
     }
 
-    /// The largest extents of the dynamic dimensions.
+    /// Returns the largest extents of the dynamic dimensions.
     pub fn largest(&self) -> Vec<i64> {
         self.dag.dims.iter().map(|it| it.range.hi).collect()
     }
 
-    /// Its arguments at some extents.
+    /// Returns the arguments at some extents.
     pub fn case(&self, dims: &[i64]) -> CaseSpec {
         CaseSpec::new(&self.dag, dims, SEED, &|_| (0.0, 0.0))
     }
 
-    /// Where results differ from what is right; `None` if nowhere. Of large ones, some elements are
-    /// looked at.
+    /// Returns the first difference of results from the reference; `None` if there is none. Of
+    /// large results, some elements are compared.
     pub fn difference(&self, case: &CaseSpec, results: &[Array]) -> Option<String> {
         let (params, scalars) = (case.params(), case.scalars());
         let arguments = (params.as_slice(), scalars.as_slice());

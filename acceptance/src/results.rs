@@ -1,4 +1,4 @@
-//! Results in a file that only grows: one JSON object a line, written as soon as it is known.
+//! Results in an append-only file: one JSON object a line, written as soon as it is known.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use tvmtune_tuner::measure::Gpu;
 
-use crate::item::Item;
-use crate::outcome::Outcome;
+use crate::candidate::Candidate;
+use crate::evaluation::Evaluation;
 
 /// The name of the file in the folder of results.
 const FILE: &str = "results.jsonl";
@@ -22,23 +22,25 @@ const FILE: &str = "results.jsonl";
 pub enum Line {
     /// A run began on this machine.
     Began {
-        /// When, in ms since 1970.
+        /// The time, in ms since 1970.
         unix_ms: u64,
-        /// As the driver has it.
+        /// The properties of the device, from the driver.
         device: Gpu,
-        /// As `nvidia-smi` has it.
+        /// The properties of the device, from `nvidia-smi`.
         facts: Vec<(String, String)>,
         /// Other processes on the GPU.
         others: Vec<String>,
     },
-    /// What became of a candidate.
+    /// The evaluation of a candidate.
     Tried {
-        /// When, in ms since 1970.
+        /// The time, in ms since 1970.
         unix_ms: u64,
         /// The candidate.
-        item: Box<Item>,
-        /// What became of it.
-        outcome: Outcome,
+        #[serde(rename = "item")]
+        candidate: Box<Candidate>,
+        /// Its evaluation.
+        #[serde(rename = "outcome")]
+        evaluation: Evaluation,
     },
 }
 
@@ -49,8 +51,8 @@ pub struct Results {
 }
 
 impl Results {
-    /// The file in a folder, which is made if need be, with what it has already. A line that was
-    /// cut off is passed over.
+    /// Opens the file in a folder, which is created if need be, with its lines so far. A line that
+    /// was cut off is skipped.
     ///
     /// # Errors
     ///
@@ -77,22 +79,25 @@ impl Results {
         Ok(())
     }
 
-    /// What became of a candidate, when it was tried last.
-    pub fn outcome(&self, item: &Item) -> Option<&Outcome> {
-        self.tried().filter(|(it, _)| it.is_same(item)).last().map(|(_, outcome)| outcome)
+    /// Returns the last evaluation of a candidate.
+    pub fn evaluation(&self, candidate: &Candidate) -> Option<&Evaluation> {
+        self.tried()
+            .filter(|(it, _)| it.is_same(candidate))
+            .last()
+            .map(|(_, evaluation)| evaluation)
     }
 
-    /// All candidates that were tried.
-    pub fn tried(&self) -> impl Iterator<Item = (&Item, &Outcome)> {
+    /// Returns all candidates with their evaluations.
+    pub fn tried(&self) -> impl Iterator<Item = (&Candidate, &Evaluation)> {
         self.lines.iter().filter_map(|it| match it {
-            Line::Tried { item, outcome, .. } => Some((&**item, outcome)),
+            Line::Tried { candidate, evaluation, .. } => Some((&**candidate, evaluation)),
             Line::Began { .. } => None,
         })
     }
 }
 
-impl Item {
-    /// Whether this is the same candidate for the same purpose.
+impl Candidate {
+    /// Returns whether this is the same candidate for the same goal.
     fn is_same(&self, other: &Self) -> bool {
         let key = |it: &Self| (it.goal, it.case.clone(), it.dims.clone(), it.artifact.clone());
         key(self) == key(other)
@@ -117,25 +122,30 @@ mod tests {
     #[test]
     fn a_file_that_was_cut_off_loses_one_result() {
         let folder = tempfile::tempdir().unwrap();
-        let item: Item = serde_json::from_str(
+        let candidate: Candidate = serde_json::from_str(
             r#"{"goal":"check","case":"a","dims":"","source":"default","trace":[],"artifact":"0",
                 "image":"","predicted":null,"flops":0.0,"bytes":0.0}"#,
         )
         .unwrap();
         let tried = |artifact: &str| {
-            let item = Box::new(Item { artifact: artifact.to_owned(), ..item.clone() });
-            Line::Tried { unix_ms: 1, item, outcome: Outcome::Right(2) }
+            let candidate =
+                Box::new(Candidate { artifact: artifact.to_owned(), ..candidate.clone() });
+            Line::Tried { unix_ms: 1, candidate, evaluation: Evaluation::Right(2) }
         };
         let mut results = Results::open(folder.path()).unwrap();
         results.add(tried("1")).unwrap();
         results.add(tried("2")).unwrap();
         let path = folder.path().join(FILE);
         let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains("\"item\":{") && text.contains("\"outcome\":{"), "as stored: {text}");
         fs::write(&path, &text[..text.len() - 5]).unwrap();
         Results::open(folder.path()).unwrap().add(tried("3")).unwrap();
         let results = Results::open(folder.path()).unwrap();
-        let known =
-            |it: &str| results.outcome(&Item { artifact: it.to_owned(), ..item.clone() }).is_some();
+        let known = |it: &str| {
+            results
+                .evaluation(&Candidate { artifact: it.to_owned(), ..candidate.clone() })
+                .is_some()
+        };
         assert_eq!(["1", "2", "3"].map(known), [true, false, true]);
     }
 }

@@ -1,4 +1,4 @@
-//! What no kernel is faster than: a program's arithmetic at the peak of what could do it, or each
+//! Rooflines: a program's arithmetic at the peak of the units that can execute it, or each
 //! of its bytes once through memory.
 
 use std::fmt;
@@ -12,13 +12,13 @@ use crate::problem::Problem;
 /// See the module.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Roofline {
-    /// How long a launch takes at least.
+    /// The lower bound of a launch's time.
     pub ns: f64,
-    /// Why.
+    /// The resource that bounds it.
     pub bound: Bound,
 }
 
-/// What keeps a program from being faster.
+/// The resource that bounds a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// Its arithmetic.
@@ -28,7 +28,7 @@ pub enum Bound {
 }
 
 impl Roofline {
-    /// Of a program at its largest extents.
+    /// Returns the roofline of a program at its largest extents.
     pub fn of(problem: &Problem, target: &GpuTarget) -> Self {
         let work = Work::of(&problem.dag, &problem.largest());
         let cycles = f64::from(target.multiprocessors) * f64::from(target.clock_mhz) / 1e3;
@@ -42,8 +42,8 @@ impl Roofline {
     }
 }
 
-/// Multiply-adds of a multiprocessor in a cycle, by what could do those of a program: its
-/// parameters of several dimensions are what is multiplied.
+/// Returns the multiply-adds of a multiprocessor in a cycle, by the fastest units for a program:
+/// its parameters of several dimensions are the multiplicands.
 fn multiply_adds(dag: &Dag, target: &GpuTarget) -> u32 {
     let limits = target.arch.limits();
     let operands = dag.params().map(|it| dag.tensor(it)).filter(|it| it.shape.len() > 1);
@@ -56,7 +56,7 @@ fn multiply_adds(dag: &Dag, target: &GpuTarget) -> u32 {
     limits.fma.max(by_matrix_instructions)
 }
 
-/// Whether matrix instructions may multiply `f32`.
+/// Returns whether MMA may multiply `f32`.
 fn rounds_to_tf32(dag: &Dag) -> bool {
     let mut found = false;
     for compute in &dag.computes {

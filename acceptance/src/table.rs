@@ -1,6 +1,6 @@
-//! Tables: for people who read a terminal, and for pages.
+//! Tables for terminals, and in Markdown.
 
-/// Columns under each other.
+/// Aligns columns.
 pub(crate) fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
     let width = |column: usize| rows.iter().map(|it| it[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; N] = std::array::from_fn(width);

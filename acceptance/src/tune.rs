@@ -1,7 +1,7 @@
-//! Searches for better schedules of what a bundle times, for as long as it may.
+//! Searches for better schedules of a bundle's benchmarks, within a budget.
 //!
 //! The tuner's own engine does it, as it does in a build: see [`tvmtune_tuner::tune`]. The program
-//! with the most to gain is next, relative to what the GPU could do at most. The best of each is
+//! with the most to gain is next, relative to its roofline. The best of each is
 //! timed once more at length, beside what `run` timed. Every trial is in a log, from which an
 //! interrupted session goes on.
 
@@ -20,38 +20,38 @@ use tvmtune_tuner::outcome::Outcome;
 use tvmtune_tuner::parallel::n_cores;
 use tvmtune_tuner::tune::{self, Budget, Event, Hardware, Options, Recipe, Workload};
 
-use crate::item::{self, Goal, Item, Manifest};
-use crate::judge::Judge;
+use crate::benchmark::Benchmark;
+use crate::candidate::{Candidate, Goal, Manifest, NewCandidate, generate};
+use crate::evaluator::Evaluator;
 use crate::results::{Line, Results, unix_ms};
-use crate::subject::Subject;
 use crate::{Exit, bundle, run};
 
-/// Where records and trials of sessions are, below the folder of results.
+/// The folder of records and trials of tuning sessions, below the folder of results.
 pub const FOLDER: &str = "tuning";
 /// From the same seed follow the same candidates.
 const SEED: u64 = 17;
-/// How long others may measure on this GPU before this gives up.
+/// The timeout for the lock on this GPU.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What timing a program at length takes, about.
-const LENGTH: Duration = Duration::from_millis(500);
+/// The approximate duration of timing a program at length.
+const TIMING_DURATION: Duration = Duration::from_millis(500);
 
-/// What is asked of a session.
+/// Options of a tuning session.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
-    /// Cases whose name contains this.
+pub struct TuneOptions<'a> {
+    /// Selects cases whose name contains this.
     pub only: &'a str,
-    /// Nothing is begun after this.
+    /// Begins no candidate after this.
     pub budget: Duration,
     /// Candidates of each program.
     pub trials: u64,
 }
 
-/// Tunes what the bundle in a folder times; results go to another one.
+/// Tunes the benchmarks of the bundle in a folder; results go to another one.
 ///
 /// # Errors
 ///
 /// If the bundle can't be read, or results can't be written.
-pub fn run(folder: &Path, out: &Path, wanted: &Wanted<'_>) -> Result<Exit> {
+pub fn run(folder: &Path, out: &Path, requested: &TuneOptions<'_>) -> Result<Exit> {
     let nvrtc = match find_nvrtc() {
         Ok(nvrtc) => nvrtc,
         Err(why) => {
@@ -60,24 +60,24 @@ pub fn run(folder: &Path, out: &Path, wanted: &Wanted<'_>) -> Result<Exit> {
         }
     };
     let manifest = Manifest::read(folder)?;
-    let Some((judge, results, _watch)) = run::begin(folder, out)? else {
+    let Some((evaluator, results, _monitor)) = run::begin(folder, out)? else {
         return Ok(Exit::NoDevice);
     };
-    let Some(target) = tvmtune_tuner::device::gpu_target(judge.gpu()) else {
+    let Some(target) = tvmtune_tuner::device::gpu_target(evaluator.gpu()) else {
         eprintln!("error: no code is generated for this GPU");
         return Ok(Exit::NoDevice);
     };
-    let subjects = Subject::all(&manifest, wanted.only)?;
-    let workloads: Vec<Workload> = subjects.iter().map(|it| it.workload(&target)).collect();
+    let benchmarks = Benchmark::all(&manifest, requested.only)?;
+    let workloads: Vec<Workload> = benchmarks.iter().map(|it| it.workload(&target)).collect();
     let cache = Cache::new(&out.join(FOLDER));
     let layer = Layer { kind: LayerKind::Cache, dir: cache.records() };
     let database = Database::new(vec![layer], Some(cache.clone()));
     let exclusive = Exclusive::acquire(&cache, &target.key(), PATIENCE)?;
-    let total = wanted.budget.saturating_sub(LENGTH * subjects.len() as u32);
+    let total = requested.budget.saturating_sub(TIMING_DURATION * benchmarks.len() as u32);
     let options = Options {
         targets: vec![target.into()],
         nvrtc: Some(nvrtc),
-        budget: Budget { trials: wanted.trials, per_task: total, total },
+        budget: Budget { trials: requested.trials, per_task: total, total },
         refines: false,
         seed: SEED,
         hardware: Hardware::Worker(WorkerCommand::this_executable()?),
@@ -93,20 +93,20 @@ pub fn run(folder: &Path, out: &Path, wanted: &Wanted<'_>) -> Result<Exit> {
     tune::run(&workloads, &options, &database, &exclusive, &mut |event| say(&event, &mut n_wrong))?;
     drop(exclusive);
     let compiler = Compiler::new(nvrtc, None);
-    let mut best = Best { folder, target, compiler, judge, results };
-    for (subject, workload) in subjects.iter().zip(&workloads) {
+    let mut best = BestSchedules { folder, target, compiler, evaluator, results };
+    for (benchmark, workload) in benchmarks.iter().zip(&workloads) {
         let lookup = database.get(&workload.id, &workload.dag.name, &workload.text);
         if let Some(choice) = lookup.best(&target.key(), &[], target.arch) {
-            n_wrong += usize::from(!best.time(subject, choice.entry)?);
+            n_wrong += usize::from(!best.time(benchmark, choice.entry)?);
         }
     }
     Ok(if n_wrong == 0 { Exit::Done } else { Exit::Refused })
 }
 
-/// NVRTC, where it usually is, or where Python has it; never unloaded.
+/// Finds NVRTC in its usual places or in packages of Python; it is never unloaded.
 fn find_nvrtc() -> Result<&'static Nvrtc, String> {
     let mut why = String::new();
-    for path in find::candidates().into_iter().chain(of_python()) {
+    for path in find::candidates().into_iter().chain(python_packages()) {
         match Nvrtc::open(&path) {
             Ok(nvrtc) => return Ok(Box::leak(Box::new(nvrtc))),
             Err(error) => why = error.to_string(),
@@ -117,8 +117,8 @@ fn find_nvrtc() -> Result<&'static Nvrtc, String> {
     ))
 }
 
-/// Where the packages of `python3` have it.
-fn of_python() -> Vec<PathBuf> {
+/// Returns the libraries in packages of `python3`.
+fn python_packages() -> Vec<PathBuf> {
     let script = "import glob, nvidia\n\
                   for it in nvidia.__path__: print(*glob.glob(it + '/*/lib/libnvrtc.so.1?'), sep='\\n')";
     let said = std::process::Command::new("python3").args(["-c", script]).output();
@@ -126,8 +126,7 @@ fn of_python() -> Vec<PathBuf> {
     said.lines().filter(|it| !it.is_empty()).map(Into::into).collect()
 }
 
-/// Prints what is worth it, and counts candidates that compute something else, or take their worker
-/// down.
+/// Prints notable events, and counts candidates that are wrong, or that crash their worker.
 fn say(event: &Event<'_>, n_wrong: &mut usize) {
     match event {
         Event::Trial {
@@ -152,40 +151,52 @@ fn say(event: &Event<'_>, n_wrong: &mut usize) {
     }
 }
 
-/// Times the best schedules as `run` does.
-struct Best<'a> {
+/// The evaluation of the best schedules, as `run` does it.
+struct BestSchedules<'a> {
     folder: &'a Path,
     target: GpuTarget,
     compiler: Compiler<'a>,
-    judge: Judge,
+    evaluator: Evaluator,
     results: Results,
 }
 
-impl Best<'_> {
-    /// Times the best schedule of a program at length; false if it computes something else.
-    fn time(&mut self, subject: &Subject, best: &Entry) -> Result<bool> {
-        let item = self.item(subject, best).map_err(|it| anyhow!(it))?;
-        let outcome = self.judge.attempt(&item)?;
-        println!("{}: {outcome}", item.title());
-        let is_fine = outcome.is_fine();
-        self.results.add(Line::Tried { unix_ms: unix_ms(), item: Box::new(item), outcome })?;
+impl BestSchedules<'_> {
+    /// Times the best schedule of a program at length; false if its results are wrong.
+    fn time(&mut self, benchmark: &Benchmark, best: &Entry) -> Result<bool> {
+        let candidate = self.candidate(benchmark, best).map_err(|it| anyhow!(it))?;
+        let evaluation = self.evaluator.evaluate(&candidate)?;
+        println!("{}: {evaluation}", candidate.title());
+        let is_fine = evaluation.is_fine();
+        self.results.add(Line::Tried {
+            unix_ms: unix_ms(),
+            candidate: Box::new(candidate),
+            evaluation,
+        })?;
         Ok(is_fine)
     }
 
-    /// The schedule with its code in the folder of the bundle.
-    fn item(&self, subject: &Subject, best: &Entry) -> Result<Item, String> {
+    /// Returns the schedule as a candidate, with its code in the folder of the bundle.
+    fn candidate(&self, benchmark: &Benchmark, best: &Entry) -> Result<Candidate, String> {
         let trace = best.trace.iter().map(|it| it.parse().map_err(|it| format!("{it}")));
         let trace = trace.collect::<Result<Vec<Instruction>, String>>()?;
-        let Subject { case, dims, problem } = subject;
+        let Benchmark { case, dims, problem } = benchmark;
         let schedule = Schedule::replay(&problem.dag, &trace).map_err(|it| it.to_string())?;
-        let generated = item::generate(&schedule, &self.target)?;
+        let generated = generate(&schedule, &self.target)?;
         let arch = self.target.arch.to_string();
         let code = bundle::compile(&self.compiler, case, &generated, &arch)?;
-        let what = (Goal::Time, case.as_str(), dims.as_str());
-        let code_of = (&code, &self.target);
-        let item = item::item(what, (best.source, &schedule), problem, &generated, code_of);
+        let candidate = Candidate::new(&NewCandidate {
+            goal: Goal::Time,
+            case,
+            dims,
+            problem,
+            source: best.source,
+            schedule: &schedule,
+            generated: &generated,
+            code: &code,
+            target: &self.target,
+        });
         let written = std::fs::create_dir_all(self.folder.join("images"))
-            .and_then(|()| std::fs::write(self.folder.join(&item.image), &code.cubin));
-        written.map(|()| item).map_err(|it| it.to_string())
+            .and_then(|()| std::fs::write(self.folder.join(&candidate.image), &code.cubin));
+        written.map(|()| candidate).map_err(|it| it.to_string())
     }
 }

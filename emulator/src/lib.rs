@@ -1,5 +1,5 @@
-//! The judge of generated CUDA: runs the PTX that NVRTC prints on any machine, with exact
-//! semantics, and reports races and faults by the line of the source.
+//! An emulator of PTX, for tests of generated CUDA on any machine: it runs the output of NVRTC with
+//! exact semantics, and reports races and other faults by the line of the source.
 //!
 //! ```
 //! use tvmtune_emulator::{Launch, Memory, Module, Options};

@@ -39,8 +39,8 @@ pub fn optional() -> Option<&'static Nvrtc> {
     find().ok()
 }
 
-/// Finds NVRTC: the one that `TVMTUNE_NVRTC` names and no other, or the one that the machine has, or
-/// one fetched by pip.
+/// Finds NVRTC: the one that `TVMTUNE_NVRTC` names and no other, or the one that the machine has,
+/// or one fetched by pip.
 fn find() -> Result<&'static Nvrtc, &'static str> {
     static FETCHED: OnceLock<Result<Nvrtc, String>> = OnceLock::new();
     let found = Nvrtc::get().or_else(|missing| {

@@ -11,7 +11,7 @@ pub struct Sandbox {
     folder: TempDir,
 }
 
-/// What a process said.
+/// The output of a process.
 #[derive(Debug)]
 pub struct Said {
     /// Its exit status.

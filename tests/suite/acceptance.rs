@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use tvmtune_acceptance::candidate::{Goal, Manifest};
 use tvmtune_acceptance::case;
-use tvmtune_acceptance::item::{Goal, Manifest};
 use tvmtune_tests::nvrtc::{self, nvrtc};
 
 fn acceptance(folder: &Path, arguments: &[&str]) -> Output {
@@ -41,19 +41,19 @@ fn a_bundle_has_code_and_a_prediction_for_every_candidate() {
     let Some(manifest) = bundle(folder.path(), "row_sums") else { return };
     assert_eq!(manifest.arch, "sm_90a");
     let case = case::named("row_sums_f32").unwrap();
-    for item in &manifest.items {
-        let image = fs::read(folder.path().join("made").join(&item.image)).unwrap();
-        assert!(image.starts_with(b"\x7fELF"), "{}", item.title());
-        let predicted = item.predicted.as_ref().unwrap();
+    for candidate in &manifest.candidates {
+        let image = fs::read(folder.path().join("made").join(&candidate.image)).unwrap();
+        assert!(image.starts_with(b"\x7fELF"), "{}", candidate.title());
+        let predicted = candidate.predicted.as_ref().unwrap();
         assert!(predicted.ns > 1e3 && predicted.ns < 1e9, "{predicted:?}");
         assert!(
             !predicted.kernels.is_empty() && predicted.kernels.iter().all(|it| it.registers > 0)
         );
-        let (_, problem) = item.problem().unwrap();
-        item.generate(&problem.dag).unwrap();
-        assert!(!item.launches(case, &problem).is_empty());
+        let (_, problem) = candidate.problem().unwrap();
+        candidate.generate(&problem.dag).unwrap();
+        assert!(!candidate.launches(case, &problem).is_empty());
     }
-    let n = |goal| manifest.items.iter().filter(|it| it.goal == goal).count();
+    let n = |goal| manifest.candidates.iter().filter(|it| it.goal == goal).count();
     assert!(n(Goal::Check) >= 2 && n(Goal::Time) >= case.times.len());
     let text = said(&acceptance(folder.path(), &["predictions", "--folder", "made"]), 0);
     let rows = text.lines().filter(|it| it.starts_with("| row_sums_f32 |"));

@@ -60,7 +60,7 @@ fn said(error: impl std::fmt::Display) -> String {
     error.to_string().lines().next().unwrap().to_owned()
 }
 
-/// What `linear` makes of a tensor.
+/// Returns the result of `linear` for a tensor.
 fn of(x: &Tensor) -> Result<Tensor> {
     let (w, b) = weights();
     let mut y = NewTensor::zeros((x.elem_count() / K, N), x.device())?;
@@ -68,7 +68,7 @@ fn of(x: &Tensor) -> Result<Tensor> {
     Ok(y.into_tensor())
 }
 
-/// What it makes of the same elements in a slice.
+/// Returns the result for the same elements in a slice.
 fn of_slice(x: &[f32]) -> Vec<f32> {
     let ((w, b), mut y) = (weights(), vec![f32::NAN; x.len() / K * N]);
     linear(&Cpu::new(), x, &w, &b, &mut y).unwrap();
@@ -82,7 +82,7 @@ fn tensors_give_what_slices_give_at_every_extent() {
         assert_eq!(y.dims(), [m, N]);
         assert_eq!(elements::<f32>(&y), of_slice(&ramp(m * K)), "m = {m}");
     }
-    // What counts is the number of elements.
+    // Only the number of elements matters.
     assert_eq!(elements::<f32>(&of(&tensor((2, 3, K))).unwrap()), of_slice(&ramp(6 * K)));
 }
 
@@ -237,7 +237,7 @@ fn wrong_tensors_are_errors_that_say_what_to_do() {
 fn wrong_devices_are_errors_that_say_what_to_do() {
     let (x, w) = (tensor((2, K)), tensor((N, K)));
     let (cuda, metal) = (Device::Cuda(CudaDevice), Device::Metal(MetalDevice));
-    // What this was built without cannot be launched on.
+    // A device without support in this build can't be launched on.
     assert_eq!(
         refused(&cuda, &x, &w, (2, N)),
         "`linear`: no kernel can be launched on a CUDA device; enable the feature `candle-cuda` of \

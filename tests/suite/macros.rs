@@ -1,4 +1,4 @@
-//! What users write and call: `#[autotune]`, the functions it makes, and their errors.
+//! `#[autotune]`, the functions that it makes, and their errors.
 
 use std::sync::Arc;
 

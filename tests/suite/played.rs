@@ -7,9 +7,9 @@ use std::process::Command;
 
 use tempfile::TempDir;
 use tvmtune_acceptance::bundle::{self, Job, Recipe};
+use tvmtune_acceptance::candidate::{Goal, Manifest};
 use tvmtune_acceptance::case;
-use tvmtune_acceptance::item::{Goal, Manifest};
-use tvmtune_acceptance::outcome::Outcome;
+use tvmtune_acceptance::evaluation::Evaluation;
 use tvmtune_acceptance::results::Results;
 use tvmtune_ir::target::gpu::{Arch, GpuTarget};
 use tvmtune_plan::database::{Database, Files, Layer, LayerKind};
@@ -63,15 +63,15 @@ fn made_of(jobs: Vec<Job>) -> Option<(TempDir, Manifest)> {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("images")).unwrap();
     let recipe = Recipe { target: target(), only: "", ranked: 0, ptx: true };
-    let mut items = Vec::new();
+    let mut candidates = Vec::new();
     for job in jobs {
-        for (item, image) in bundle::make(&job, &recipe, &compiler).unwrap() {
-            fs::write(folder.path().join(&item.image), image).unwrap();
-            items.push(item);
+        for (candidate, image) in bundle::compile_job(&job, &recipe, &compiler).unwrap() {
+            fs::write(folder.path().join(&candidate.image), image).unwrap();
+            candidates.push(candidate);
         }
     }
     let (arch, nvrtc) = (target().arch.to_string(), String::new());
-    let manifest = Manifest { generator: GENERATOR, arch, nvrtc, items };
+    let manifest = Manifest { generator: GENERATOR, arch, nvrtc, candidates };
     manifest.write(folder.path()).unwrap();
     Some((folder, manifest))
 }
@@ -101,10 +101,10 @@ fn acceptance(folder: &Path, arguments: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(text).unwrap())
 }
 
-fn outcomes(folder: &Path, manifest: &Manifest) -> Vec<Outcome> {
+fn evaluations(folder: &Path, manifest: &Manifest) -> Vec<Evaluation> {
     let results = Results::open(&folder.join("results")).unwrap();
-    let outcome = |it| results.outcome(it).expect("every candidate has a result").clone();
-    manifest.items.iter().map(outcome).collect()
+    let evaluation = |it| results.evaluation(it).expect("every candidate has a result").clone();
+    manifest.candidates.iter().map(evaluation).collect()
 }
 
 #[test]
@@ -113,17 +113,19 @@ fn what_is_right_passes_and_is_timed() {
     let (code, said) = run(folder.path());
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("the emulator, sm_90a, 132 multiprocessors"), "{said}");
-    for (item, outcome) in manifest.items.iter().zip(outcomes(folder.path(), &manifest)) {
-        match (item.goal, outcome) {
-            (Goal::Check, Outcome::Right(n)) => assert!(n > 0),
-            (Goal::Time, Outcome::Timed(times)) => {
+    for (candidate, evaluation) in
+        manifest.candidates.iter().zip(evaluations(folder.path(), &manifest))
+    {
+        match (candidate.goal, evaluation) {
+            (Goal::Check, Evaluation::Right(n)) => assert!(n > 0),
+            (Goal::Time, Evaluation::Timed(times)) => {
                 // By the clock of this device a launch takes 1 ms, as does a copy of 1 GB.
-                let kernels = item.predicted.as_ref().unwrap().kernels.len();
+                let kernels = candidate.predicted.as_ref().unwrap().kernels.len();
                 assert!((times.median_ns() / 1e6 - kernels as f64).abs() < 1e-3, "{times:?}");
                 assert!(times.copy_gbps.iter().all(|it| (it - 2e3).abs() < 1.0), "{times:?}");
                 assert!(times.copy_gbps.len() == 6 && times.samples_ns.len() == 25, "{times:?}");
             }
-            (_, other) => panic!("{}: {other}", item.title()),
+            (_, other) => panic!("{}: {other}", candidate.title()),
         }
     }
 }
@@ -136,8 +138,8 @@ fn every_class_of_programs_is_right_as_applications_launch_it() {
     let Some((folder, manifest)) = made_of(case::all().flat_map(check).collect()) else { return };
     let (code, said) = run(folder.path());
     assert_eq!(code, Some(0), "{said}");
-    let right = outcomes(folder.path(), &manifest);
-    assert!(right.iter().all(|it| matches!(it, Outcome::Right(n) if *n > 0)), "{said}");
+    let right = evaluations(folder.path(), &manifest);
+    assert!(right.iter().all(|it| matches!(it, Evaluation::Right(n) if *n > 0)), "{said}");
 }
 
 #[test]
@@ -151,16 +153,16 @@ fn results_are_kept_as_they_come_and_not_asked_for_again() {
         let (code, said) = acceptance(folder.path(), arguments);
         assert_eq!(code, Some(0), "{said}");
     }
-    assert_eq!(known(), manifest.items.len());
+    assert_eq!(known(), manifest.candidates.len());
     assert_eq!(acceptance(folder.path(), &["run", "--again", "--only", "total"]).0, Some(0));
-    assert!(known() > manifest.items.len());
+    assert!(known() > manifest.candidates.len());
 }
 
 #[test]
 fn what_is_wrong_or_faulty_is_told_and_costs_nobody_else() {
     let Some((folder, manifest)) = made() else { return };
     let change = |n: usize, change: &dyn Fn(&str) -> String| {
-        let path = folder.path().join(&manifest.items[n].image);
+        let path = folder.path().join(&manifest.candidates[n].image);
         fs::write(&path, change(&fs::read_to_string(&path).unwrap())).unwrap();
     };
     let is_store =
@@ -186,14 +188,14 @@ fn what_is_wrong_or_faulty_is_told_and_costs_nobody_else() {
     change(3, &|text| text.replace(".entry ", ".entry of_another_"));
     let (code, said) = run(folder.path());
     assert_eq!(code, Some(1), "{said}");
-    let outcomes = outcomes(folder.path(), &manifest);
-    assert!(matches!(&outcomes[0], Outcome::Wrong(_)), "{:?}", outcomes[0]);
-    let Outcome::Failed(why) = &outcomes[1] else { panic!("{:?}", outcomes[1]) };
+    let found = evaluations(folder.path(), &manifest);
+    assert!(matches!(&found[0], Evaluation::Wrong(_)), "{:?}", found[0]);
+    let Evaluation::Failed(why) = &found[1] else { panic!("{:?}", found[1]) };
     assert!(why.contains("CUDA_ERROR_ILLEGAL_ADDRESS"), "{why}");
-    assert!(matches!(&outcomes[2], Outcome::Skipped(_)), "{:?}", outcomes[2]);
-    assert!(!matches!(&outcomes[3], Outcome::Right(_) | Outcome::Timed(_)), "{:?}", outcomes[3]);
+    assert!(matches!(&found[2], Evaluation::Skipped(_)), "{:?}", found[2]);
+    assert!(!matches!(&found[3], Evaluation::Right(_) | Evaluation::Timed(_)), "{:?}", found[3]);
     assert!(
-        outcomes[4..].iter().all(|it| matches!(it, Outcome::Right(_) | Outcome::Timed(_))),
+        found[4..].iter().all(|it| matches!(it, Evaluation::Right(_) | Evaluation::Timed(_))),
         "{said}"
     );
 }
@@ -223,7 +225,7 @@ fn a_session_leaves_a_log_and_records_and_goes_on_from_them() {
 
     let results = Results::open(&folder.path().join("results")).unwrap();
     let n_of_best = results.tried().filter(|(it, _)| it.artifact == best.artifact).count();
-    assert!(n_of_best > 0, "beside what was timed: {}", manifest.items.len());
+    assert!(n_of_best > 0, "beside what was timed: {}", manifest.candidates.len());
     let both = tune("6");
     assert_eq!(both[..first.len()], first, "the log grows");
     assert!(both.len() > first.len());

@@ -3,7 +3,7 @@
 use crate::program::{Activation, Conv, Dense, Image, MaxPool, Text, global_mean};
 use crate::{Layer, Network};
 
-/// What images of ImageNet are when networks get them.
+/// The shape of ImageNet images.
 pub(crate) const IMAGENET: Image = Image { channels: 3, size: 224 };
 /// The classes of ImageNet.
 pub(crate) const CLASSES: u32 = 1000;
@@ -35,7 +35,7 @@ impl Builder {
         pool.result(x)
     }
 
-    /// What most classifiers end with: the mean of each channel, and a score for each class.
+    /// Adds the head of most classifiers: the mean of each channel, and a score for each class.
     pub(crate) fn classify_mean(&mut self, x: Image) {
         self.push(global_mean(x));
         self.dense(x.channels, CLASSES, Activation::None);

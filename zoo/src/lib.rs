@@ -45,9 +45,9 @@ pub struct Network {
 /// A layer of a network: a program, and how often it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layer {
-    /// What it computes, in short: `conv3x3_64_64_56_relu`.
+    /// The name of the program: `conv3x3_64_64_56_relu`.
     pub name: String,
-    /// How often it runs in one pass through the network, each time with weights of its own.
+    /// The number of runs in one pass through the network, each with weights of its own.
     pub multiplicity: u32,
     /// The text of the program.
     pub source: String,
@@ -106,7 +106,7 @@ impl Layer {
         dsl::parse(options, &function).expect("layers are programs")
     }
 
-    /// What the program computes.
+    /// The program.
     ///
     /// # Panics
     ///

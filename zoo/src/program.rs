@@ -9,7 +9,7 @@ pub(crate) struct Image {
     pub(crate) size: u32,
 }
 
-/// What happens to a result before it is stored.
+/// The epilogue of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Activation {
     None,
@@ -28,9 +28,9 @@ pub(crate) struct Conv {
     pub(crate) window: u32,
     pub(crate) stride: u32,
     pub(crate) padding: u32,
-    /// Whether each channel is convolved on its own.
+    /// Depthwise: each channel is convolved on its own.
     pub(crate) depthwise: bool,
-    /// Whether something of the same shape is added to the result.
+    /// Adds a residual of the same shape to the result.
     pub(crate) residual: bool,
     pub(crate) activation: Activation,
 }
@@ -41,7 +41,7 @@ pub(crate) struct MaxPool {
     pub(crate) window: u32,
     pub(crate) stride: u32,
     pub(crate) padding: u32,
-    /// Whether a last window counts that lies only partly inside.
+    /// Ceiling mode: counts a last window that lies only partly inside.
     pub(crate) partial: bool,
 }
 

@@ -50,7 +50,7 @@ fn bottleneck(net: &mut Builder, x: Image, channels: u32, stride: u32) -> Image 
     net.conv(h, Conv { residual: true, ..same(1, channels * EXPANSION, 1) })
 }
 
-/// What is added to a block's result: its argument, projected where their shapes differ.
+/// The shortcut of a block: its argument, projected where their shapes differ.
 fn shortcut(net: &mut Builder, x: Image, channels: u32, stride: u32) {
     if x.channels != channels || stride != 1 {
         net.conv(x, Conv { activation: Activation::None, ..same(1, channels, stride) });

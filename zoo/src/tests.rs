@@ -4,9 +4,9 @@
 //!
 //! Vision: the table of weights in torchvision's documentation ("Models and pre-trained weights",
 //! columns Params and GFLOPS, which are multiply-adds; `num_params` in its source to the digit).
-//! BERT-base: 22.5 billion operations on 128 tokens (X. Jiao et al., "TinyBERT", 2020), half of them
-//! multiplications; parameters as counted in the checkpoint `bert-base-uncased`. MiniLM: parameters
-//! of the checkpoint `all-MiniLM-L6-v2` without the pooler, which it does not use; its
+//! BERT-base: 22.5 billion operations on 128 tokens (X. Jiao et al., "TinyBERT", 2020), half of
+//! them multiplications; parameters as counted in the checkpoint `bert-base-uncased`. MiniLM:
+//! parameters of the checkpoint `all-MiniLM-L6-v2` without the pooler, which it does not use; its
 //! multiply-adds, for which we know no publication, follow from those of one token and layer, 12
 //! times the width squared, and twice tokens times width.
 
@@ -23,8 +23,8 @@ use crate::program::{
     Activation, Conv, Dense, Heads, Image, MaxPool, Text, global_mean, layer_norm, mean_normalized,
 };
 
-/// Whether a network's convolutions are normalized: by a factor and a shift for each channel, of
-/// which a bias is left.
+/// Checks whether a network's convolutions are normalized: by a factor and a shift for each
+/// channel, of which a bias is left.
 #[derive(Clone, Copy, PartialEq)]
 enum Norm {
     Batch,

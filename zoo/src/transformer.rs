@@ -22,7 +22,7 @@ pub(crate) fn bert_base() -> Network {
     let heads = Heads { tokens: TOKENS, heads: 12, features: 64 };
     let mut net = Builder::default();
     encoder(&mut net, heads, 12);
-    // What classifiers take: the first token alone.
+    // The pooled output: the first token alone.
     net.dense(heads.heads * heads.features, heads.heads * heads.features, Activation::Tanh);
     net.finish("bert-base")
 }

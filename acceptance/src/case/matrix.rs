@@ -1,4 +1,4 @@
-//! Products of matrices, alone and with what follows them.
+//! Matrix products, alone and with an epilogue.
 
 use super::{Case, Check, Class};
 

@@ -1,4 +1,4 @@
-//! What memory limits: elementwise programs, and what moves elements.
+//! Memory-bound programs: elementwise, and data movement.
 
 use super::{Case, Check, Class};
 

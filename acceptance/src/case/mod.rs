@@ -1,8 +1,8 @@
-//! What is checked and timed: programs of each class that users write.
+//! The cases: programs of each class that users write.
 //!
-//! A case is a program without its extents. It is *checked* at small and awkward ones, where the
-//! interpreter says what is right, and *timed* at some that occur in networks. The same checks run
-//! in the emulator as tests of this workspace.
+//! A case is a program without its extents. It is *checked* at small and non-divisible ones,
+//! against the interpreter, and *timed* at some that occur in networks. The same checks run in the
+//! emulator as tests of this workspace.
 
 mod matrix;
 mod memory;
@@ -10,18 +10,18 @@ mod rows;
 mod scan;
 mod window;
 
-/// A program, and where it is looked at.
+/// A program, with the extents at which it is checked and timed.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
-    /// What it is called: peers know it by this name.
+    /// The name, by which peers know it too.
     pub name: &'static str,
-    /// What it is an example of.
+    /// The class of the program.
     pub class: Class,
     /// The function, without its attribute.
     pub function: &'static str,
-    /// Where it is checked.
+    /// The extents at which it is checked.
     pub checks: &'static [Check],
-    /// Where it is timed: extents, all of them fixed.
+    /// The extents at which it is timed, all of them fixed.
     pub times: &'static [&'static str],
 }
 
@@ -34,33 +34,33 @@ pub struct Check {
     pub at: &'static [&'static [i64]],
 }
 
-/// What programs are examples of.
+/// A class of programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// Products of matrices by multiply-adds of threads.
+    /// Matrix products by multiply-adds of threads.
     MatrixF32,
-    /// Products of matrices by matrix instructions.
+    /// Matrix products by MMA.
     MatrixNarrow,
-    /// The same of `f32`, rounded to TF32.
+    /// Matrix products of `f32`, rounded to TF32, by MMA.
     MatrixTf32,
     /// Convolutions.
     Convolution,
     /// Attention, as its parts.
     Attention,
-    /// What works on rows.
+    /// Programs on rows: softmax, normalizations.
     Rows,
     /// Reductions to less than a row.
     Reduction,
     /// Reductions up to an index.
     Scan,
-    /// What computes each element on its own.
+    /// Elementwise programs.
     Elementwise,
-    /// What moves elements elsewhere.
+    /// Data movement.
     Movement,
 }
 
 impl Class {
-    /// All of them.
+    /// All classes.
     pub const ALL: [Self; 10] = [
         Self::MatrixF32,
         Self::MatrixNarrow,
@@ -75,12 +75,12 @@ impl Class {
     ];
 }
 
-/// All cases.
+/// Returns all cases.
 pub fn all() -> impl Iterator<Item = &'static Case> {
     [matrix::CASES, window::CASES, rows::CASES, scan::CASES, memory::CASES].into_iter().flatten()
 }
 
-/// The case of that name.
+/// Returns the case of a name.
 pub fn named(name: &str) -> Option<&'static Case> {
     all().find(|it| it.name == name)
 }

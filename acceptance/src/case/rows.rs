@@ -1,4 +1,4 @@
-//! What works on rows: softmax, normalizations, attention.
+//! Programs on rows: softmax, normalizations, attention.
 
 use super::{Case, Check, Class};
 

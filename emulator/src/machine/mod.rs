@@ -1,4 +1,8 @@
 //! Runs a kernel: one cluster after the other, in a cluster one warp at a time until it waits.
+//!
+//! Each file has one group of instructions, as methods of [`Machine`], beside the state that they
+//! need. The machine owns that state; this is why it and its files refer to each other. Among
+//! themselves the files do so in one direction.
 
 mod access;
 mod atomic;

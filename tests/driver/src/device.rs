@@ -1,4 +1,4 @@
-//! The device that is played: memory, modules, graphs, and a clock.
+//! The device of the fake driver: memory, modules, graphs, and a clock.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -8,32 +8,32 @@ use tvmtune_emulator::{
     Argument, Buffer, Element, Launch, Memory, Module, Options, Swizzle, TensorMap,
 };
 
-/// What it says of itself.
+/// The attributes of the device.
 pub(crate) const MULTIPROCESSORS: c_int = 132;
 pub(crate) const SHARED_BYTES: c_int = 227 * 1024;
 pub(crate) const L2_BYTES: c_int = 64 * 1024;
 pub(crate) const CLOCK_KHZ: c_int = 1_980_000;
 
-/// Results of the driver.
+/// Status codes of the driver.
 pub(crate) const INVALID_VALUE: c_int = 1;
 pub(crate) const NO_BINARY_FOR_GPU: c_int = 209;
 pub(crate) const INVALID_PTX: c_int = 218;
 pub(crate) const NOT_FOUND: c_int = 500;
 pub(crate) const ILLEGAL_ADDRESS: c_int = 700;
-pub(crate) const NOT_WHILE_RECORDING: c_int = 900;
+pub(crate) const STREAM_CAPTURE_UNSUPPORTED: c_int = 900;
 
-/// What a launch takes, and a copy of so many bytes.
+/// The duration of a launch, and the bandwidth of copies.
 const LAUNCH_MS: f64 = 1.0;
 const BYTES_PER_MS: f64 = 1e9;
 
 /// The first word of a tensor map. After it: the address, the rank, the type of elements, the
 /// swizzle, five extents, four strides, and the extents of the box, four to a word.
-pub(crate) const MAP: u64 = 0x70_61_6d_5f_72_6f_73_6e;
+pub(crate) const TENSOR_MAP_TAG: u64 = 0x70_61_6d_5f_72_6f_73_6e;
 
-/// What memory holds that nobody wrote.
+/// The contents of uninitialised memory.
 const POISON: u8 = 0xab;
 
-/// Something that is put on a stream.
+/// Work on a stream.
 #[derive(Clone)]
 pub(crate) enum Work {
     /// A kernel.
@@ -49,7 +49,7 @@ pub(crate) enum Work {
     Copy { to: u64, from: u64, n_bytes: usize },
 }
 
-/// A device with all that programs have on it. Whatever is put on a stream is done at once.
+/// A device. Work on a stream runs at once.
 pub(crate) struct Device {
     memory: Memory,
     /// By the address of their first byte, with their length.
@@ -58,16 +58,16 @@ pub(crate) struct Device {
     /// The module and name of each, by handle.
     functions: BTreeMap<usize, (usize, String)>,
     graphs: BTreeMap<usize, Vec<Work>>,
-    /// What was put on a stream since a capture began.
-    recording: Option<Vec<Work>>,
-    marks: BTreeMap<usize, f64>,
+    /// The work since a capture began.
+    capture: Option<Vec<Work>>,
+    event_ms: BTreeMap<usize, f64>,
     ms: f64,
     n_handles: usize,
     /// Once a kernel had a fault, nothing works any more.
     fault: c_int,
 }
 
-/// Does something with the one device.
+/// Calls a function with the one device.
 pub(crate) fn with_device<R>(work: impl FnOnce(&mut Device) -> R) -> R {
     static DEVICE: Mutex<Option<Device>> = Mutex::new(None);
     let mut device = DEVICE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -82,16 +82,16 @@ impl Device {
             modules: BTreeMap::new(),
             functions: BTreeMap::new(),
             graphs: BTreeMap::new(),
-            recording: None,
-            marks: BTreeMap::new(),
+            capture: None,
+            event_ms: BTreeMap::new(),
             ms: 0.0,
             n_handles: 0,
             fault: 0,
         }
     }
 
-    /// A number that nothing else has: for handles.
-    pub(crate) fn number(&mut self) -> usize {
+    /// Returns a new handle.
+    pub(crate) fn new_handle(&mut self) -> usize {
         self.n_handles += 1;
         4096 + 16 * self.n_handles
     }
@@ -101,8 +101,8 @@ impl Device {
     }
 
     pub(crate) fn allocate(&mut self, n_bytes: usize) -> Result<u64, c_int> {
-        if self.is_recording() {
-            return Err(NOT_WHILE_RECORDING);
+        if self.is_capturing() {
+            return Err(STREAM_CAPTURE_UNSUPPORTED);
         }
         let buffer = self.memory.add("memory of the device", vec![POISON; n_bytes]);
         let address = self.memory.address(buffer);
@@ -126,7 +126,7 @@ impl Device {
             return Err(NO_BINARY_FOR_GPU);
         }
         let module = Module::parse(image).map_err(|_| INVALID_PTX)?;
-        let handle = self.number();
+        let handle = self.new_handle();
         self.modules.insert(handle, module);
         Ok(handle)
     }
@@ -138,7 +138,7 @@ impl Device {
     pub(crate) fn function(&mut self, module: usize, name: String) -> Result<usize, c_int> {
         let found = self.modules.get(&module).ok_or(INVALID_VALUE)?;
         found.kernel(&name).ok_or(NOT_FOUND)?;
-        let handle = self.number();
+        let handle = self.new_handle();
         self.functions.insert(handle, (module, name));
         Ok(handle)
     }
@@ -151,60 +151,60 @@ impl Device {
         Some((*module, name.clone(), sizes.collect()))
     }
 
-    pub(crate) fn is_recording(&self) -> bool {
-        self.recording.is_some()
+    pub(crate) fn is_capturing(&self) -> bool {
+        self.capture.is_some()
     }
 
-    pub(crate) fn record(&mut self) -> c_int {
-        self.recording = Some(Vec::new());
+    pub(crate) fn begin_capture(&mut self) -> c_int {
+        self.capture = Some(Vec::new());
         0
     }
 
-    pub(crate) fn recorded(&mut self) -> usize {
-        let handle = self.number();
-        let work = self.recording.take().unwrap_or_default();
+    pub(crate) fn end_capture(&mut self) -> usize {
+        let handle = self.new_handle();
+        let work = self.capture.take().unwrap_or_default();
         self.graphs.insert(handle, work);
         handle
     }
 
-    pub(crate) fn replay(&mut self, graph: usize) -> c_int {
+    pub(crate) fn launch_graph(&mut self, graph: usize) -> c_int {
         let Some(work) = self.graphs.get(&graph).cloned() else { return INVALID_VALUE };
         work.iter().map(|it| self.run(it)).find(|it| *it != 0).unwrap_or(0)
     }
 
-    pub(crate) fn forget(&mut self, graph: usize) -> c_int {
+    pub(crate) fn destroy_graph(&mut self, graph: usize) -> c_int {
         self.graphs.remove(&graph).map_or(INVALID_VALUE, |_| 0)
     }
 
-    pub(crate) fn mark(&mut self, event: usize) -> c_int {
-        self.marks.insert(event, self.ms);
+    pub(crate) fn record_event(&mut self, event: usize) -> c_int {
+        self.event_ms.insert(event, self.ms);
         self.fault
     }
 
     pub(crate) fn elapsed_ms(&self, from: usize, to: usize) -> f32 {
-        let at = |event| self.marks.get(event).copied().unwrap_or(f64::NAN);
+        let at = |event| self.event_ms.get(event).copied().unwrap_or(f64::NAN);
         (at(&to) - at(&from)) as f32
     }
 
-    /// Does something, or records it.
-    pub(crate) fn put(&mut self, work: Work) -> c_int {
-        match &mut self.recording {
-            Some(recording) => {
-                recording.push(work);
+    /// Runs work, or captures it.
+    pub(crate) fn enqueue(&mut self, work: Work) -> c_int {
+        match &mut self.capture {
+            Some(capture) => {
+                capture.push(work);
                 0
             }
             None => self.run(&work),
         }
     }
 
-    /// The tensor map that bytes stand for, if they do.
-    fn map(&self, bytes: &[u8]) -> Option<TensorMap> {
+    /// Decodes a tensor map, if the bytes are one.
+    fn tensor_map(&self, bytes: &[u8]) -> Option<TensorMap> {
         let (words, []) = bytes.as_chunks::<8>() else { return None };
         let words: [u64; 16] =
             words.iter().map(|it| u64::from_le_bytes(*it)).collect::<Vec<_>>().try_into().ok()?;
         let (start, (buffer, _)) = self.allocations.range(..=words[1]).next_back()?;
         let rank = words[2] as usize;
-        if words[0] != MAP || !(1..=5).contains(&rank) {
+        if words[0] != TENSOR_MAP_TAG || !(1..=5).contains(&rank) {
             return None;
         }
         Some(TensorMap {
@@ -240,7 +240,7 @@ impl Device {
                 let Some(kernel) = kernel else { return INVALID_VALUE };
                 let arguments: Vec<Argument> = values
                     .iter()
-                    .map(|it| match self.map(it) {
+                    .map(|it| match self.tensor_map(it) {
                         Some(map) => Argument::TensorMap(map),
                         None => Argument::Value(it.clone()),
                     })
@@ -252,7 +252,8 @@ impl Device {
                 self.ms += LAUNCH_MS;
                 let ran = kernel.run(&launch, &arguments, &mut self.memory, &Options::default());
                 if let Err(fault) = ran {
-                    // As on a device, whoever waits is told; the sentence is for people.
+                    // As on a device, the next synchronization returns the error; the text is for
+                    // people.
                     eprintln!("{fault}");
                     self.fault = ILLEGAL_ADDRESS;
                 }

@@ -1,8 +1,10 @@
-//! A CUDA driver for tests: the functions that `tvmtune-runtime` asks of one, on a device that is the emulator.
+//! A fake CUDA driver for tests: the functions of one that `tvmtune-runtime` calls, on the
+//! emulator.
 //!
 //! Built as a library of C functions. A program that finds it as `libcuda.so.1` has a GPU of
-//! architecture 9.0: it loads PTX and no machine code, launches kernels one after the other, replays graphs, and reports
-//! a kernel with a fault as an illegal address. Its clock counts launches and copied bytes.
+//! architecture 9.0: it loads PTX and no machine code, launches kernels one after the other,
+//! replays graphs, and reports a kernel with a fault as an illegal address. Its clock counts
+//! launches and copied bytes.
 #![expect(unsafe_code, reason = "functions that are called by their names in C, with its pointers")]
 
 mod device;
@@ -11,34 +13,34 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 use device::{CLOCK_KHZ, Device, ILLEGAL_ADDRESS, INVALID_PTX, INVALID_VALUE, MULTIPROCESSORS};
 use device::{
-    L2_BYTES, MAP, NO_BINARY_FOR_GPU, NOT_FOUND, NOT_WHILE_RECORDING, SHARED_BYTES, Work,
-    with_device,
+    L2_BYTES, NO_BINARY_FOR_GPU, NOT_FOUND, SHARED_BYTES, STREAM_CAPTURE_UNSUPPORTED,
+    TENSOR_MAP_TAG, Work, with_device,
 };
 
 /// A handle, as callers see it.
 type Handle = *mut c_void;
-/// What functions return: 0 if all went well.
+/// The status of a function: 0 for success.
 type Code = c_int;
 
 /// The handle of the one context.
 const CONTEXT: usize = 16;
 
-/// Writes a result where the caller wants it.
-fn give<T>(place: *mut T, value: T) -> Code {
-    // SAFETY: cuda.h asks callers for a place for a value of this type.
+/// Writes a result to the caller's memory.
+fn write_result<T>(place: *mut T, value: T) -> Code {
+    // SAFETY: cuda.h requires a place for a value of this type.
     unsafe { place.write(value) };
     0
 }
 
 /// Bytes of the caller.
 fn bytes<'a>(start: *const c_void, n_bytes: usize) -> &'a [u8] {
-    // SAFETY: cuda.h asks callers for so many bytes; they are read during the call only.
+    // SAFETY: cuda.h requires so many bytes; they are read during the call only.
     unsafe { std::slice::from_raw_parts(start.cast(), n_bytes) }
 }
 
 /// A text of the caller.
 fn text(start: *const c_char) -> String {
-    // SAFETY: cuda.h asks callers for a text that ends in a zero.
+    // SAFETY: cuda.h requires a text that ends in a zero.
     unsafe { CStr::from_ptr(start) }.to_string_lossy().into_owned()
 }
 
@@ -53,37 +55,37 @@ extern "C" fn cuInit(_: c_uint) -> Code {
 
 #[unsafe(no_mangle)]
 extern "C" fn cuDriverGetVersion(version: *mut c_int) -> Code {
-    // It takes the PTX of every NVRTC.
-    give(version, 99_000)
+    // A version that accepts the PTX of every NVRTC.
+    write_result(version, 99_000)
 }
 
 /// NVRTC asks a driver that it finds for tables of functions nobody documents, and goes on without.
 #[unsafe(no_mangle)]
 extern "C" fn cuGetExportTable(table: *mut *const c_void, _: *const c_void) -> Code {
-    give(table, std::ptr::null()) + NOT_FOUND
+    write_result(table, std::ptr::null()) + NOT_FOUND
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuDeviceGetCount(count: *mut c_int) -> Code {
-    give(count, 1)
+    write_result(count, 1)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuDeviceGet(device: *mut c_int, ordinal: c_int) -> Code {
-    if ordinal == 0 { give(device, 0) } else { INVALID_VALUE }
+    if ordinal == 0 { write_result(device, 0) } else { INVALID_VALUE }
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuDeviceGetName(name: *mut c_char, n_bytes: c_int, _: c_int) -> Code {
     let letters = b"the emulator\0".iter().take(n_bytes.unsigned_abs() as usize);
-    // cuda.h asks callers for so many places.
-    letters.enumerate().fold(0, |_, (n, it)| give(name.wrapping_add(n), it.cast_signed()))
+    // cuda.h requires so many places.
+    letters.enumerate().fold(0, |_, (n, it)| write_result(name.wrapping_add(n), it.cast_signed()))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, _: c_int) -> Code {
     // The numbers of `CUdevice_attribute`.
-    give(
+    write_result(
         value,
         match attribute {
             13 => CLOCK_KHZ,
@@ -98,7 +100,7 @@ extern "C" fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, _: c_int
 
 #[unsafe(no_mangle)]
 extern "C" fn cuDevicePrimaryCtxRetain(context: *mut Handle, _: c_int) -> Code {
-    give(context, handle(CONTEXT))
+    write_result(context, handle(CONTEXT))
 }
 
 #[unsafe(no_mangle)]
@@ -113,22 +115,22 @@ extern "C" fn cuCtxSetCurrent(_: Handle) -> Code {
 
 #[unsafe(no_mangle)]
 extern "C" fn cuCtxGetCurrent(context: *mut Handle) -> Code {
-    give(context, handle(CONTEXT))
+    write_result(context, handle(CONTEXT))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuCtxSynchronize() -> Code {
-    with_device(|it| if it.is_recording() { NOT_WHILE_RECORDING } else { it.fault() })
+    with_device(|it| if it.is_capturing() { STREAM_CAPTURE_UNSUPPORTED } else { it.fault() })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuMemGetInfo_v2(free: *mut usize, all: *mut usize) -> Code {
-    give(free, 1 << 30) + give(all, 2 << 30)
+    write_result(free, 1 << 30) + write_result(all, 2 << 30)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuMemAlloc_v2(address: *mut u64, n_bytes: usize) -> Code {
-    with_device(|it| it.allocate(n_bytes).map_or_else(|code| code, |it| give(address, it)))
+    with_device(|it| it.allocate(n_bytes).map_or_else(|code| code, |it| write_result(address, it)))
 }
 
 #[unsafe(no_mangle)]
@@ -153,17 +155,17 @@ extern "C" fn cuMemcpyHtoDAsync_v2(
     n_bytes: usize,
     _: Handle,
 ) -> Code {
-    // Nobody here captures copies of what hosts have.
-    match with_device(|it| it.is_recording()) {
-        true => NOT_WHILE_RECORDING,
+    // No test captures copies of host memory.
+    match with_device(|it| it.is_capturing()) {
+        true => STREAM_CAPTURE_UNSUPPORTED,
         false => cuMemcpyHtoD_v2(to, from, n_bytes),
     }
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuMemcpyDtoHAsync_v2(to: *mut u8, from: u64, n_bytes: usize, _: Handle) -> Code {
-    match with_device(|it| it.is_recording()) {
-        true => NOT_WHILE_RECORDING,
+    match with_device(|it| it.is_capturing()) {
+        true => STREAM_CAPTURE_UNSUPPORTED,
         false => cuMemcpyDtoH_v2(to, from, n_bytes),
     }
 }
@@ -173,23 +175,24 @@ extern "C" fn cuMemcpyDtoH_v2(to: *mut u8, from: u64, n_bytes: usize) -> Code {
     with_device(|it| {
         let fault = it.fault();
         let Some(from) = it.range(from, n_bytes) else { return INVALID_VALUE };
-        // cuda.h asks callers for so many places.
-        let copied = from.iter().enumerate().fold(0, |_, (n, it)| give(to.wrapping_add(n), *it));
+        // cuda.h requires so many places.
+        let copied =
+            from.iter().enumerate().fold(0, |_, (n, it)| write_result(to.wrapping_add(n), *it));
         copied + fault
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuMemcpyDtoD_v2(to: u64, from: u64, n_bytes: usize) -> Code {
-    with_device(|it| match it.is_recording() {
-        true => NOT_WHILE_RECORDING,
-        false => it.put(Work::Copy { to, from, n_bytes }),
+    with_device(|it| match it.is_capturing() {
+        true => STREAM_CAPTURE_UNSUPPORTED,
+        false => it.enqueue(Work::Copy { to, from, n_bytes }),
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, n_bytes: usize, _: Handle) -> Code {
-    with_device(|it| it.put(Work::Copy { to, from, n_bytes }))
+    with_device(|it| it.enqueue(Work::Copy { to, from, n_bytes }))
 }
 
 #[unsafe(no_mangle)]
@@ -203,8 +206,8 @@ extern "C" fn cuMemsetD8_v2(to: u64, byte: u8, n_bytes: usize) -> Code {
 
 #[unsafe(no_mangle)]
 extern "C" fn cuMemsetD8Async(to: u64, byte: u8, n_bytes: usize, _: Handle) -> Code {
-    match with_device(|it| it.is_recording()) {
-        true => NOT_WHILE_RECORDING,
+    match with_device(|it| it.is_capturing()) {
+        true => STREAM_CAPTURE_UNSUPPORTED,
         false => cuMemsetD8_v2(to, byte, n_bytes),
     }
 }
@@ -212,7 +215,9 @@ extern "C" fn cuMemsetD8Async(to: u64, byte: u8, n_bytes: usize, _: Handle) -> C
 #[unsafe(no_mangle)]
 extern "C" fn cuModuleLoadData(module: *mut Handle, image: *const c_char) -> Code {
     let image = text(image);
-    with_device(|it| it.load(&image).map_or_else(|code| code, |it| give(module, handle(it))))
+    with_device(|it| {
+        it.load(&image).map_or_else(|code| code, |it| write_result(module, handle(it)))
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -224,7 +229,7 @@ extern "C" fn cuTensorMapEncodeTiled(
     extents: *const u64,
     strides: *const u64,
     box_extents: *const c_uint,
-    steps: *const c_uint,
+    element_strides: *const c_uint,
     _: c_uint,
     swizzle: c_uint,
     _: c_uint,
@@ -234,20 +239,20 @@ extern "C" fn cuTensorMapEncodeTiled(
     if !(1..=5).contains(&n) || !address.addr().is_multiple_of(16) {
         return INVALID_VALUE;
     }
-    // SAFETY: cuda.h asks callers for as many extents as the rank says, and one stride fewer.
+    // SAFETY: cuda.h requires as many extents as the rank says, and one stride fewer.
     let (extents, strides) = unsafe {
         (std::slice::from_raw_parts(extents, n), std::slice::from_raw_parts(strides, n - 1))
     };
-    // SAFETY: and for as many extents and steps of a box.
-    let (boxes, steps) = unsafe {
-        (std::slice::from_raw_parts(box_extents, n), std::slice::from_raw_parts(steps, n))
+    // SAFETY: and as many extents and element strides of a box.
+    let (boxes, element_strides) = unsafe {
+        (std::slice::from_raw_parts(box_extents, n), std::slice::from_raw_parts(element_strides, n))
     };
-    if steps.iter().any(|it| !(1..=8).contains(it)) {
+    if element_strides.iter().any(|it| !(1..=8).contains(it)) {
         return INVALID_VALUE;
     }
     let mut words = [0; 16];
     words[..5].copy_from_slice(&[
-        MAP,
+        TENSOR_MAP_TAG,
         address.addr() as u64,
         u64::from(rank),
         u64::from(element),
@@ -258,10 +263,10 @@ extern "C" fn cuTensorMapEncodeTiled(
     for (at, extent) in boxes.iter().enumerate() {
         words[14 + at / 4] |= u64::from(*extent) << (16 * (at % 4));
     }
-    for (at, step) in steps.iter().enumerate() {
-        words[15] |= u64::from(*step) << (16 + 4 * at);
+    for (at, stride) in element_strides.iter().enumerate() {
+        words[15] |= u64::from(*stride) << (16 + 4 * at);
     }
-    give(map, words)
+    write_result(map, words)
 }
 
 #[unsafe(no_mangle)]
@@ -277,7 +282,7 @@ extern "C" fn cuModuleGetFunction(
 ) -> Code {
     let name = text(name);
     let found = with_device(|it| it.function(module.addr(), name));
-    found.map_or_else(|code| code, |it| give(function, handle(it)))
+    found.map_or_else(|code| code, |it| write_result(function, handle(it)))
 }
 
 #[unsafe(no_mangle)]
@@ -307,26 +312,26 @@ extern "C" fn cuLaunchKernel(
             return INVALID_VALUE;
         };
         let value = |(n, n_bytes): (usize, &usize)| {
-            // SAFETY: cuda.h asks callers for as many addresses as the function has parameters.
+            // SAFETY: cuda.h requires as many addresses as the function has parameters.
             let address = unsafe { parameters.add(n).read() };
             bytes(address, *n_bytes).to_vec()
         };
         let values = sizes.iter().enumerate().map(value).collect();
         let (blocks, threads) = (blocks_x, threads_x);
-        it.put(Work::Launch { module, name, blocks, threads, shared_bytes, values })
+        it.enqueue(Work::Launch { module, name, blocks, threads, shared_bytes, values })
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuGetErrorName(code: Code, name: *mut *const c_char) -> Code {
-    give(
+    write_result(
         name,
         match code {
             INVALID_VALUE => c"CUDA_ERROR_INVALID_VALUE",
             NO_BINARY_FOR_GPU => c"CUDA_ERROR_NO_BINARY_FOR_GPU",
             INVALID_PTX => c"CUDA_ERROR_INVALID_PTX",
             ILLEGAL_ADDRESS => c"CUDA_ERROR_ILLEGAL_ADDRESS",
-            NOT_WHILE_RECORDING => c"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+            STREAM_CAPTURE_UNSUPPORTED => c"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
             _ => c"CUDA_ERROR_UNKNOWN",
         }
         .as_ptr(),
@@ -335,7 +340,7 @@ extern "C" fn cuGetErrorName(code: Code, name: *mut *const c_char) -> Code {
 
 #[unsafe(no_mangle)]
 extern "C" fn cuStreamCreate(stream: *mut Handle, _: c_uint) -> Code {
-    give(stream, handle(with_device(Device::number)))
+    write_result(stream, handle(with_device(Device::new_handle)))
 }
 
 #[unsafe(no_mangle)]
@@ -350,23 +355,23 @@ extern "C" fn cuStreamSynchronize(_: Handle) -> Code {
 
 #[unsafe(no_mangle)]
 extern "C" fn cuStreamWaitEvent(_: Handle, _: Handle, _: c_uint) -> Code {
-    // What is put on any stream is done at once.
+    // Work on any stream runs at once.
     with_device(|it| it.fault())
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuStreamBeginCapture_v2(_: Handle, _: c_int) -> Code {
-    with_device(Device::record)
+    with_device(Device::begin_capture)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuStreamEndCapture(_: Handle, graph: *mut Handle) -> Code {
-    give(graph, handle(with_device(Device::recorded)))
+    write_result(graph, handle(with_device(Device::end_capture)))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuGraphInstantiateWithFlags(ready: *mut Handle, graph: Handle, _: u64) -> Code {
-    give(ready, graph)
+    write_result(ready, graph)
 }
 
 #[unsafe(no_mangle)]
@@ -376,7 +381,7 @@ extern "C" fn cuGraphUpload(_: Handle, _: Handle) -> Code {
 
 #[unsafe(no_mangle)]
 extern "C" fn cuGraphLaunch(graph: Handle, _: Handle) -> Code {
-    with_device(|it| it.replay(graph.addr()))
+    with_device(|it| it.launch_graph(graph.addr()))
 }
 
 #[unsafe(no_mangle)]
@@ -386,17 +391,17 @@ extern "C" fn cuGraphExecDestroy(_: Handle) -> Code {
 
 #[unsafe(no_mangle)]
 extern "C" fn cuGraphDestroy(graph: Handle) -> Code {
-    with_device(|it| it.forget(graph.addr()))
+    with_device(|it| it.destroy_graph(graph.addr()))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuEventCreate(event: *mut Handle, _: c_uint) -> Code {
-    give(event, handle(with_device(Device::number)))
+    write_result(event, handle(with_device(Device::new_handle)))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuEventRecord(event: Handle, _: Handle) -> Code {
-    with_device(|it| it.mark(event.addr()))
+    with_device(|it| it.record_event(event.addr()))
 }
 
 #[unsafe(no_mangle)]
@@ -406,7 +411,7 @@ extern "C" fn cuEventSynchronize(_: Handle) -> Code {
 
 #[unsafe(no_mangle)]
 extern "C" fn cuEventElapsedTime(ms: *mut f32, from: Handle, to: Handle) -> Code {
-    give(ms, with_device(|it| it.elapsed_ms(from.addr(), to.addr())))
+    write_result(ms, with_device(|it| it.elapsed_ms(from.addr(), to.addr())))
 }
 
 #[unsafe(no_mangle)]

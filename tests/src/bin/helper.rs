@@ -1,8 +1,9 @@
 //! A second process for tests: a worker of the tuner's, an impostor, a writer of records, or a
 //! tuner that runs until it is killed.
 //!
-//! `helper garbage` and `helper mute` behave as no worker should. `helper put <cache> <first> <count>` puts records of that many schedules into a cache, one by
-//! one, with artifacts from `<first>` on. `helper tune <cache>` tunes.
+//! `helper garbage` and `helper mute` behave as no worker should. `helper put <cache> <first>
+//! <count>` puts records of that many schedules into a cache, one by one, with artifacts from
+//! `<first>` on. `helper tune <cache>` tunes.
 
 use std::env;
 use std::io::{self, Read, Write};
@@ -22,7 +23,7 @@ fn main() -> ExitCode {
     match args.first().map(String::as_str) {
         None => worker::maybe_run(),
         Some("garbage") => {
-            // Where no one listens any more, nothing is left to be done.
+            // A closed pipe means that the parent has exited.
             let _ = io::stdout().write_all(&[0x55; 4096]);
             return ExitCode::SUCCESS;
         }
@@ -79,7 +80,7 @@ fn tune(cache: Option<&String>) -> ExitCode {
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// What `helper tune` tunes.
+/// The program that `helper tune` tunes.
 const LONG: &str = "#[autotune(dims(M = 64, N = 96, K = 128))]
     fn long(x: Tensor<f32, M, K>, w: Weight<f32, N, K>) -> Tensor<f32, M, N> {
         compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[j, k]]))

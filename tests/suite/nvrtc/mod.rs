@@ -28,7 +28,7 @@ fn compile(nvrtc: &Nvrtc, name: &str, text: &str, arch: &str) -> Result<Code, Co
     Compiler::new(nvrtc, None).compile(&Source { name, text, arch, options: &[] })
 }
 
-/// How many kernels the PTX has.
+/// Returns the number of kernels in PTX.
 fn n_kernels(code: &Code) -> usize {
     code.ptx.matches(".visible .entry ").count()
 }
@@ -119,13 +119,13 @@ fn code_does_not_tell_where_it_was_compiled() {
     let folder = folder.to_str().unwrap();
     let names = |bytes: &[u8]| bytes.windows(folder.len()).any(|it| it == folder.as_bytes());
     assert!(!names(code.ptx.as_bytes()) && !names(&code.cubin));
-    // Where lines are asked for, it does.
+    // With line information, it does.
     let source = Source { name: "one.cu", text, arch: "sm_90a", options: &[LINES] };
     let code = Compiler::new(nvrtc, None).compile(&source).unwrap();
     assert!(names(code.ptx.as_bytes()), "{}", code.ptx);
 }
 
-/// What the log says of a kernel: registers, barriers, shared memory, frame.
+/// Returns the resources of a kernel from the log: registers, barriers, shared memory, frame.
 fn logged(log: &str, kernel: &str) -> (u32, u32, u64, u32) {
     let start = log.find(&format!("Compiling entry function '{kernel}'")).unwrap();
     let rest = &log[start..];
@@ -146,7 +146,7 @@ fn logged(log: &str, kernel: &str) -> (u32, u32, u64, u32) {
     )
 }
 
-/// Wants more registers than 2048 threads of a multiprocessor have.
+/// A kernel that needs more registers than 2048 threads of a multiprocessor have.
 const SPILLING: &str = r#"
 extern "C" __global__ void __launch_bounds__(1024, 2) spilling(float* a, const float* b) {
   float r[64];
@@ -238,7 +238,7 @@ fn what_was_compiled_once_is_not_compiled_again() {
     let files = || walk(&cache.compiled());
     assert_eq!(files().len(), 1);
     assert_eq!(compiler.compile(&source).unwrap(), first);
-    // What counts is the file: another log in it is the log that comes back.
+    // The code comes from the file: another log in it is the log that comes back.
     let path = &files()[0];
     let stored = std::fs::read(path).unwrap();
     let at = stored.windows(4).rposition(|it| it == b"regi").unwrap();

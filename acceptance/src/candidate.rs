@@ -1,4 +1,4 @@
-//! What a bundle holds: candidates with their code, and what is expected of them.
+//! The candidates of a bundle, with their code and their predictions.
 
 use std::fs;
 use std::path::Path;
@@ -21,29 +21,30 @@ use crate::problem::Problem;
 /// The name of the list in a bundle.
 const MANIFEST: &str = "items.json";
 
-/// All of a bundle.
+/// The manifest of a bundle.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// The version of the code generator: another one makes other code of the same trace.
     pub generator: u32,
     /// The architecture of the images: `sm_90a`.
     pub arch: String,
-    /// What compiled them: `13.2`.
+    /// The version of NVRTC: `13.2`.
     pub nvrtc: String,
-    /// What is done with them, in order.
-    pub items: Vec<Item>,
+    /// The candidates, in the order of their evaluation.
+    #[serde(rename = "items")]
+    pub candidates: Vec<Candidate>,
 }
 
 /// A candidate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Item {
-    /// What is done with it.
+pub struct Candidate {
+    /// The goal of its evaluation.
     pub goal: Goal,
     /// The case.
     pub case: String,
     /// Its extents, as `dims(..)` has them.
     pub dims: String,
-    /// Who proposed the schedule.
+    /// The proposer of the schedule.
     pub source: Source,
     /// The primitives that make it, one a line.
     pub trace: Vec<String>,
@@ -51,15 +52,15 @@ pub struct Item {
     pub artifact: String,
     /// The file with its code, below the folder of the bundle.
     pub image: String,
-    /// How long it takes by the model of the GPU, and what that is made of.
+    /// The prediction of the analytic cost model.
     pub predicted: Option<Prediction>,
-    /// What a launch can't do without.
+    /// Floating-point operations of a launch.
     pub flops: f64,
     /// Bytes of parameters and results.
     pub bytes: f64,
 }
 
-/// What is done with a candidate.
+/// The goal of an evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Goal {
@@ -69,7 +70,7 @@ pub enum Goal {
     Time,
 }
 
-/// What the model of a GPU says of a candidate.
+/// The prediction of the analytic cost model for a candidate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Prediction {
     /// All kernels, one after the other.
@@ -78,12 +79,12 @@ pub struct Prediction {
     pub kernels: Vec<PredictedKernel>,
 }
 
-/// What the model of a GPU, and the compiler, say of a kernel.
+/// The prediction for a kernel, and its resources as compiled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PredictedKernel {
     /// With the launch.
     pub ns: f64,
-    /// What takes most of that.
+    /// The bound of the kernel.
     pub bound: String,
     /// Of a thread, as compiled.
     pub registers: u32,
@@ -95,7 +96,7 @@ pub struct PredictedKernel {
     pub shared_bytes: u32,
     /// Blocks that are resident on one multiprocessor.
     pub occupancy: u32,
-    /// How often all multiprocessors are filled.
+    /// Waves of blocks.
     pub waves: u64,
 }
 
@@ -126,8 +127,29 @@ impl Manifest {
     }
 }
 
-impl Item {
-    /// What it is about.
+impl Candidate {
+    /// Returns a candidate with its compiled code and its prediction.
+    pub fn new(parts: &NewCandidate<'_>) -> Self {
+        let NewCandidate { problem, schedule, generated, code, .. } = *parts;
+        let largest = problem.largest();
+        let work = Work::of(&problem.dag, &largest);
+        let artifact = generated.artifact.0.clone();
+        let extension = if code.cubin.is_empty() { "ptx" } else { "cubin" };
+        Self {
+            goal: parts.goal,
+            case: parts.case.to_owned(),
+            dims: parts.dims.to_owned(),
+            source: parts.source,
+            trace: schedule.trace.iter().map(ToString::to_string).collect(),
+            image: image_path(&artifact, extension),
+            artifact,
+            predicted: Some(prediction(generated, code, parts.target, &largest)),
+            flops: work.flops,
+            bytes: work.bytes,
+        }
+    }
+
+    /// Returns the case and the program of the candidate.
     ///
     /// # Errors
     ///
@@ -164,7 +186,7 @@ impl Item {
         }
     }
 
-    /// What it is called in lists.
+    /// Returns the name of the candidate in listings.
     pub fn title(&self) -> String {
         let Self { case, dims, source, artifact, .. } = self;
         format!("{case} [{dims}] {source} {}", &artifact[..8.min(artifact.len())])
@@ -185,34 +207,30 @@ pub fn generate(schedule: &Schedule, target: &GpuTarget) -> Result<Generated, St
     }
 }
 
-/// A candidate with the code that was made of it.
-pub fn item(
-    (goal, case, dims): (Goal, &str, &str),
-    (source, schedule): (Source, &Schedule),
-    problem: &Problem,
-    generated: &Generated,
-    (code, target): (&Code, &GpuTarget),
-) -> Item {
-    let largest = problem.largest();
-    let work = Work::of(&problem.dag, &largest);
-    Item {
-        goal,
-        case: case.to_owned(),
-        dims: dims.to_owned(),
-        source,
-        trace: schedule.trace.iter().map(ToString::to_string).collect(),
-        artifact: generated.artifact.0.clone(),
-        image: image_path(
-            &generated.artifact.0,
-            if code.cubin.is_empty() { "ptx" } else { "cubin" },
-        ),
-        predicted: Some(prediction(generated, code, target, &largest)),
-        flops: work.flops,
-        bytes: work.bytes,
-    }
+/// The parts of a new candidate.
+#[derive(Clone, Copy)]
+pub struct NewCandidate<'a> {
+    /// The purpose of the candidate.
+    pub goal: Goal,
+    /// The name of the case.
+    pub case: &'a str,
+    /// Its extents, as `dims(..)` has them.
+    pub dims: &'a str,
+    /// The case at these extents.
+    pub problem: &'a Problem,
+    /// The proposer of the schedule.
+    pub source: Source,
+    /// The schedule.
+    pub schedule: &'a Schedule,
+    /// Its generated source.
+    pub generated: &'a Generated,
+    /// Its compiled code.
+    pub code: &'a Code,
+    /// The target of the code.
+    pub target: &'a GpuTarget,
 }
 
-/// Where the code of an artifact lies, below the folder of a bundle: what it is, its name says.
+/// Returns the path of an artifact's code, below the folder of a bundle.
 pub fn image_path(artifact: &str, extension: &str) -> String {
     format!("images/{}.{extension}", &artifact[..16.min(artifact.len())])
 }

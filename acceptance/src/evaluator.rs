@@ -1,5 +1,5 @@
-//! Checks and times candidates of a bundle on a GPU, in the tuner's workers: launched as in a user's
-//! program, in a process that may be lost.
+//! Checks and times candidates of a bundle on a GPU, in the tuner's workers: launched as in a
+//! user's program, in a process that may crash.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,25 +11,25 @@ use tvmtune_tuner::compile::{Code, Compiler};
 use tvmtune_tuner::measure::{CaseSpec, Gpu, Job, Measure, Measurer, Policy, WorkerCommand};
 
 use crate::bundle;
-use crate::item::{Goal, Item, Manifest};
-use crate::outcome::{Outcome, Times};
+use crate::candidate::{Candidate, Goal, Manifest};
+use crate::evaluation::{Evaluation, Times};
 
-/// Samples of what is timed.
+/// Samples of a timed candidate.
 const SAMPLES: usize = 25;
-/// Copies before it, and after it.
+/// Copies before timing, and after it.
 const COPIES: usize = 3;
 
 /// See the module.
-pub struct Judge {
+pub struct Evaluator {
     folder: PathBuf,
     measurer: Measurer,
     gpu: Gpu,
-    /// What machine code in the bundle is for; empty if nobody says.
+    /// The architecture of machine code in the bundle; empty if unknown.
     bundled: String,
 }
 
-impl Judge {
-    /// For the bundle in a folder; the inner error says why there is no GPU.
+impl Evaluator {
+    /// Returns the evaluator of the bundle in a folder; the inner error says why there is no GPU.
     ///
     /// # Errors
     ///
@@ -41,12 +41,12 @@ impl Judge {
         Ok(gpu.map(|gpu| Self { folder: folder.to_owned(), measurer, gpu, bundled }))
     }
 
-    /// The GPU.
+    /// Returns the GPU.
     pub fn gpu(&self) -> &Gpu {
         &self.gpu
     }
 
-    /// The architecture of the GPU: `sm_90a`.
+    /// Returns the architecture of the GPU: `sm_90a`.
     pub fn arch(&self) -> Arch {
         let (major, minor) = self.gpu.capability;
         let sm = u32::from(major) * 10 + u32::from(minor);
@@ -58,18 +58,18 @@ impl Judge {
     /// # Errors
     ///
     /// If no worker can be started, or none holds the arguments.
-    pub fn attempt(&mut self, item: &Item) -> Result<Outcome> {
-        let made = item.problem().and_then(|(case, problem)| {
-            let generated = item.generate(&problem.dag)?;
-            Ok((item.launches(case, &problem), problem, generated))
+    pub fn evaluate(&mut self, candidate: &Candidate) -> Result<Evaluation> {
+        let made = candidate.problem().and_then(|(case, problem)| {
+            let generated = candidate.generate(&problem.dag)?;
+            Ok((candidate.launches(case, &problem), problem, generated))
         });
         let (launches, problem, generated) = match made {
             Ok(made) => made,
-            Err(why) => return Ok(Outcome::Failed(why)),
+            Err(why) => return Ok(Evaluation::Failed(why)),
         };
-        let (code, arch) = match self.code(item, &generated) {
+        let (code, arch) = match self.code(candidate, &generated) {
             Ok(code) => code,
-            Err(why) => return Ok(Outcome::Skipped(why)),
+            Err(why) => return Ok(Evaluation::Skipped(why)),
         };
         let cases: Vec<CaseSpec> = launches.iter().map(|it| problem.case(it)).collect();
         let job = Job::on_gpu(&generated, (&code, arch), &cases);
@@ -84,36 +84,37 @@ impl Judge {
                 None => Some("results of another size".to_owned()),
             };
             if let Some(difference) = difference {
-                return Ok(Outcome::Wrong(difference));
+                return Ok(Evaluation::Wrong(difference));
             }
         }
-        match item.goal {
-            Goal::Check => Ok(Outcome::Right(cases.len())),
+        match candidate.goal {
+            Goal::Check => Ok(Evaluation::Right(cases.len())),
             Goal::Time => self.time(&job),
         }
     }
 
     /// Times a candidate that was checked, between copies within memory.
-    fn time(&mut self, job: &Job) -> Result<Outcome> {
+    fn time(&mut self, job: &Job) -> Result<Evaluation> {
         let mut copy_gbps = self.measurer.copy_gbps(COPIES)?.unwrap_or_default();
         let timings = self.measurer.compare(&[job], SAMPLES, &Policy::GPU)?;
         copy_gbps.extend(self.measurer.copy_gbps(COPIES)?.unwrap_or_default());
         Ok(match timings.map(|it| it.into_iter().next()) {
             Ok(Some(timing)) => {
                 let samples_ns = timing.samples_ns().to_vec();
-                Outcome::Timed(Times { samples_ns, copy_gbps })
+                Evaluation::Timed(Times { samples_ns, copy_gbps })
             }
-            Ok(None) => Outcome::Failed("no time".to_owned()),
+            Ok(None) => Evaluation::Failed("no time".to_owned()),
             Err(outcome) => outcome.into(),
         })
     }
 
-    /// The code for this GPU: that of the bundle, or made by the NVRTC of this machine.
-    fn code(&self, item: &Item, generated: &Generated) -> Result<(Code, Arch), String> {
-        let bytes = fs::read(self.folder.join(&item.image)).unwrap_or_default();
-        if item.image.ends_with(".ptx") {
+    /// Returns the code for this GPU: that of the bundle, or compiled by the NVRTC of this machine.
+    fn code(&self, candidate: &Candidate, generated: &Generated) -> Result<(Code, Arch), String> {
+        let bytes = fs::read(self.folder.join(&candidate.image)).unwrap_or_default();
+        if candidate.image.ends_with(".ptx") {
             let ptx = String::from_utf8_lossy(&bytes).into_owned();
-            let target = ptx_target(&ptx).ok_or_else(|| format!("`{}` is no PTX", item.image))?;
+            let target =
+                ptx_target(&ptx).ok_or_else(|| format!("`{}` is no PTX", candidate.image))?;
             return Ok((Code { ptx, ..Code::default() }, target));
         }
         let arch = self.arch();
@@ -123,12 +124,12 @@ impl Judge {
         }
         let compiler = Compiler::of_machine(None)
             .ok_or_else(|| format!("no code for {arch} in the bundle, and no compiler"))?;
-        let code = bundle::compile(&compiler, &item.case, generated, &arch.to_string())?;
+        let code = bundle::compile(&compiler, &candidate.case, generated, &arch.to_string())?;
         Ok((code, arch))
     }
 }
 
-/// What PTX is for: `.target sm_90`.
+/// Returns the target of PTX: `.target sm_90`.
 fn ptx_target(text: &str) -> Option<Arch> {
     let line = text.lines().find_map(|it| it.strip_prefix(".target "))?;
     Arch::from_name(line.split([',', ' ']).next()?)

@@ -1,28 +1,28 @@
-//! What became of a candidate, as results have it.
+//! The evaluation of a candidate, as results store it.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use tvmtune_tuner::outcome;
+use tvmtune_tuner::outcome::Outcome;
 use tvmtune_tuner::statistics::quantile;
 
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Outcome {
-    /// It computes what it should; so many launches were compared.
+pub enum Evaluation {
+    /// Its results are right, in so many launches.
     Right(usize),
-    /// As `Right`, and it takes this long.
+    /// Its results are right, and it was timed.
     Timed(Times),
-    /// It computes something else.
+    /// Its results are wrong.
     Wrong(String),
-    /// It broke the GPU for its process, or did not end.
+    /// It crashed its process's context, or did not end.
     Failed(String),
-    /// It is not for this device.
+    /// It has no code for this device.
     Skipped(String),
 }
 
-/// How long launches take.
+/// The times of launches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Times {
     /// One launch, in ns.
@@ -43,13 +43,13 @@ impl Times {
     }
 }
 
-impl Outcome {
-    /// Whether nothing is wrong with the candidate.
+impl Evaluation {
+    /// Returns whether nothing is wrong with the candidate.
     pub fn is_fine(&self) -> bool {
         matches!(self, Self::Right(_) | Self::Timed(_) | Self::Skipped(_))
     }
 
-    /// The times of a candidate that works.
+    /// Returns the times of a candidate that is right.
     pub fn times(&self) -> Option<&Times> {
         match self {
             Self::Timed(times) => Some(times),
@@ -58,18 +58,18 @@ impl Outcome {
     }
 }
 
-impl From<outcome::Outcome> for Outcome {
-    /// What became of a candidate that was neither right nor wrong.
-    fn from(outcome: outcome::Outcome) -> Self {
+impl From<Outcome> for Evaluation {
+    /// Converts the outcome of a trial that is not right.
+    fn from(outcome: Outcome) -> Self {
         match outcome {
-            outcome::Outcome::Wrong(what) => Self::Wrong(what),
-            outcome::Outcome::Invalid(why) => Self::Skipped(why),
+            Outcome::Wrong(what) => Self::Wrong(what),
+            Outcome::Invalid(why) => Self::Skipped(why),
             other => Self::Failed(other.to_string()),
         }
     }
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for Evaluation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Right(n) => write!(f, "right, {n} launches"),
