@@ -21,18 +21,18 @@ fn widen(x: Tensor<bf16, M, N>) -> (Tensor<f32, M, N>, Tensor<f32, M>) {
     (wide, compute(|i| sum(0..N, |j| wide[[i, j]])))
 }
 
-/// Set where there is a device for sure, the one that is played, which loads PTX only.
-pub(crate) const PLAYED: &str = "TVMTUNE_TESTS_PLAYED";
+/// Set where there is a device for sure, the one of the fake driver, which loads PTX only.
+pub(crate) const FAKE_DRIVER: &str = "TVMTUNE_TESTS_FAKE_DRIVER";
 
-fn is_played() -> bool {
-    std::env::var_os(PLAYED).is_some()
+fn is_fake() -> bool {
+    std::env::var_os(FAKE_DRIVER).is_some()
 }
 
 /// The first device, if there is one. Whoever gets `None` has checked that this is a value.
 fn device() -> Option<Device> {
     match Device::open(0) {
         Ok(device) => Some(device),
-        Err(Error::NoDriver { .. } | Error::Device { .. }) if !is_played() => None,
+        Err(Error::NoDriver { .. } | Error::Device { .. }) if !is_fake() => None,
         Err(other) => panic!("{other}"),
     }
 }
@@ -191,7 +191,7 @@ fn numbers(dims: &[i64], numbers: &mut [u64]) {
 
 /// That code for an architecture, as a cubin or as PTX; `None` without NVRTC.
 fn image(arch: Arch, as_ptx: bool) -> Option<Image> {
-    let as_ptx = as_ptx || is_played();
+    let as_ptx = as_ptx || is_fake();
     let target = if as_ptx { arch.to_string().replace("sm", "compute") } else { arch.to_string() };
     let source = Source { name: "kernels.cu", text: KERNELS, arch: &target, options: &[] };
     let code = Compiler::new(nvrtc()?, None).compile(&source).unwrap();
@@ -271,7 +271,7 @@ fn code_runs_on_the_device_of_this_machine() {
     let Some(device) = device() else { return };
     let stream = device.stream().unwrap();
     // The emulator runs no cubins.
-    for as_ptx in [false, true].into_iter().filter(|as_ptx| *as_ptx || !is_played()) {
+    for as_ptx in [false, true].into_iter().filter(|as_ptx| *as_ptx || !is_fake()) {
         let Some(image) = image(device.arch(), as_ptx) else { return };
         let program = program(image);
         if let (Format::Ptx(ptx), driver) = (image.format, device.ptx().unwrap())
@@ -298,7 +298,7 @@ fn code_runs_on_the_device_of_this_machine() {
 #[test]
 fn what_cannot_run_on_the_device_is_refused() {
     let Some(device) = device() else { return };
-    let Some(image) = image(device.arch(), is_played()) else { return };
+    let Some(image) = image(device.arch(), is_fake()) else { return };
     let program = program(image);
     let (one, other) = (device.stream().unwrap(), device.stream().unwrap());
     let kernel = Backend::load(&one, "test", program).unwrap();
@@ -317,7 +317,7 @@ fn what_cannot_run_on_the_device_is_refused() {
 #[test]
 fn a_launch_can_be_captured_once_weights_are_there() {
     let Some(device) = device() else { return };
-    let Some(image) = image(device.arch(), is_played()) else { return };
+    let Some(image) = image(device.arch(), is_fake()) else { return };
     #[expect(unsafe_code, reason = "as users do who capture what uses slices")]
     // SAFETY: all that is done here is done on one stream.
     unsafe {

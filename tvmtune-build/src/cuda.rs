@@ -1,10 +1,10 @@
 //! Decides which code a crate embeds for CUDA devices.
 //!
 //! In: an [`Op`], what the database knows of it, and GPUs, each of another architecture. Out:
-//! [`Slot`]s, one for each bucket and GPU, and of each a [`Variant`] with its images. Next:
+//! [`VariantSpec`]s, one for each bucket and GPU, and of each a [`Variant`] with its images. Next:
 //! [`crate::emit`].
 //!
-//! A crate without records of GPUs, whose `tvmtune.toml` names none, has no slots: nothing here
+//! A crate without records of GPUs, whose `tvmtune.toml` names none, has no variant_specs: nothing here
 //! costs its build anything.
 //!
 //! # Invariants
@@ -32,7 +32,7 @@ use crate::op::Op;
 use crate::plan::{self, Digest};
 
 /// One bucket of an op on one GPU, and the schedules that are known for it.
-pub struct Slot<'a> {
+pub struct VariantSpec<'a> {
     /// The range of each dynamic dimension.
     pub bucket: &'a [Interval],
     /// The GPU, which stands for all of its architecture.
@@ -41,7 +41,7 @@ pub struct Slot<'a> {
     pub choices: Vec<Choice<'a>>,
 }
 
-/// The code of one slot.
+/// The code of a variant spec.
 pub struct Variant<'a> {
     /// The range of each dynamic dimension.
     pub bucket: &'a [Interval],
@@ -74,7 +74,7 @@ pub struct Sources<'a> {
 /// this machine stands for its architecture, if the package is for that at all.
 pub fn targets(config: &Config, lookup: &Lookup, here: Option<GpuTarget>) -> Vec<GpuTarget> {
     let of_records = || {
-        let trusted = lookup.records.iter().filter(|it| it.layer.is_trusted());
+        let trusted = lookup.records.iter().filter(|it| it.store.is_trusted());
         let schedules = trusted.flat_map(|it| &it.record.buckets).flat_map(|it| &it.schedules);
         let arch = |platform| match platform {
             Platform::Cuda(arch) => Some(arch),
@@ -102,15 +102,19 @@ pub fn is_wanted(config: &Config, lookups: &[Lookup]) -> bool {
 }
 
 /// What is known for each bucket and GPU of an op, bucket by bucket.
-pub fn slots<'a>(op: &'a Op, lookup: &'a Lookup, targets: &[GpuTarget]) -> Vec<Slot<'a>> {
-    let slot = |bucket: &'a Vec<Interval>, target: &GpuTarget| {
+pub fn variant_specs<'a>(
+    op: &'a Op,
+    lookup: &'a Lookup,
+    targets: &[GpuTarget],
+) -> Vec<VariantSpec<'a>> {
+    let spec = |bucket: &'a Vec<Interval>, target: &GpuTarget| {
         let choices = lookup.choices(&target.key(), bucket, target.arch);
-        Slot { bucket, target: *target, choices }
+        VariantSpec { bucket, target: *target, choices }
     };
-    op.buckets.iter().flat_map(|it| targets.iter().map(move |target| slot(it, target))).collect()
+    op.buckets.iter().flat_map(|it| targets.iter().map(move |target| spec(it, target))).collect()
 }
 
-impl Slot<'_> {
+impl VariantSpec<'_> {
     /// The architecture.
     pub fn arch(&self) -> Arch {
         self.target.arch
@@ -122,28 +126,32 @@ impl Slot<'_> {
     }
 }
 
-/// Adds all that the code of the slots follows from to a digest.
-pub(crate) fn add_to_digest(digest: &mut Digest, slots: &[Slot<'_>], sources: &Sources<'_>) {
-    for slot in slots {
-        digest.add(&format!("{:?} {}", slot.bucket, slot.target.key()));
-        slot.choices.iter().for_each(|it| digest.add_choice(it));
+/// Adds all that the code of the variant_specs follows from to a digest.
+pub(crate) fn add_to_digest(
+    digest: &mut Digest,
+    variant_specs: &[VariantSpec<'_>],
+    sources: &Sources<'_>,
+) {
+    for spec in variant_specs {
+        digest.add(&format!("{:?} {}", spec.bucket, spec.target.key()));
+        spec.choices.iter().for_each(|it| digest.add_choice(it));
     }
     sources.known.hashes().for_each(|it| digest.add(it));
-    if !slots.is_empty() {
+    if !variant_specs.is_empty() {
         digest.add(&sources.compiler.map_or("no compiler".to_owned(), Compiler::version));
     }
 }
 
-/// The code of a slot: by the best schedule of which there are images, or can be; `None` if there
+/// The code of a variant spec: by the best schedule of which there are images, or can be; `None` if there
 /// is none. Adds the records whose schedules do not apply to `flawed`.
 pub fn realize<'a>(
     op: &Op,
-    slot: &Slot<'a>,
+    spec: &VariantSpec<'a>,
     sources: &Sources<'_>,
     flawed: &mut Option<&'a Path>,
 ) -> Option<Variant<'a>> {
-    let dag = op.dag.specialize(slot.bucket);
-    let (bucket, arch) = (slot.bucket, slot.arch());
+    let dag = op.dag.specialize(spec.bucket);
+    let (bucket, arch) = (spec.bucket, spec.arch());
     let variant = |schedule: Schedule, choice: Option<Choice<'a>>| {
         let generated = tvmtune_cuda::generate(&schedule).ok()?;
         let tier = choice.map_or(Tier::Default, |it| it.tier);
@@ -153,7 +161,7 @@ pub fn realize<'a>(
         Some(Variant { bucket, arch, tier, stale, choice, schedule, generated, images })
     };
     let mut variants = Vec::new();
-    for choice in &slot.choices {
+    for choice in &spec.choices {
         match plan::schedule(op, choice, &dag) {
             Some(schedule) => variants.extend(variant(schedule, Some(*choice))),
             None if choice.tier == Tier::Transferred => {}
@@ -164,7 +172,7 @@ pub fn realize<'a>(
     variants.sort_by_key(|it| it.stale);
     // A stale default schedule is no better than today's.
     variants.retain(|it| !it.stale || it.tier != Tier::Default);
-    let default = default::schedule(&dag, &slot.target.into());
+    let default = default::schedule(&dag, &spec.target.into());
     variants.extend(variant(default, None));
     variants.into_iter().find_map(|it| {
         let images = sources.images(op, arch, &it.generated);

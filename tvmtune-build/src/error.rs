@@ -1,4 +1,4 @@
-//! What can go wrong in a build: the machine's fault, or the author's.
+//! Errors of a build: of the machine, or of the author.
 
 use std::path::PathBuf;
 
@@ -10,18 +10,18 @@ use crate::config::ConfigError;
 pub struct Error {
     /// The file or folder it is about.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// The defect.
     #[source]
     pub kind: ErrorKind,
 }
 
-/// The ways in which a build can't go on.
+/// The kinds of errors.
 #[derive(Debug, thiserror::Error)]
 pub enum ErrorKind {
     /// A file can't be read or written.
     #[error(transparent)]
     Io(std::io::Error),
-    /// The configuration means nothing.
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(ConfigError),
 }

@@ -61,12 +61,11 @@ fn tune(cache: Option<&String>) -> ExitCode {
         targets: vec![target.into()],
         nvrtc: None,
         budget: Budget { trials: 100_000, per_task: DAY, total: DAY },
-        refines: false,
         seed: 1,
         hardware: Hardware::Worker(worker),
         n_threads: 2,
         recipe: Recipe::default(),
-        afresh: false,
+        reuse: Reuse::Compete,
         provenance: Provenance::default(),
     };
     let database = Database::new(Vec::new(), Some(cache));

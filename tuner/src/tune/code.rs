@@ -14,9 +14,9 @@ use crate::compile::{self, Compiler};
 use crate::measure::{CaseSpec, Job, Policy};
 use tvmtune_plan::database::Files;
 
-/// Makes code for a target.
+/// Builds code for a target.
 #[derive(Clone, Debug)]
-pub(super) enum Maker {
+pub(super) enum Builder {
     Cpu(CpuTarget),
     Gpu(GpuTarget, Compiler<'static>),
 }
@@ -28,47 +28,47 @@ pub(super) enum Code {
     Gpu(Box<tvmtune_cuda::Generated>, compile::Code, GpuTarget),
 }
 
-impl Maker {
+impl Builder {
     /// For GPUs, with an NVRTC or that of this machine.
     pub(super) fn new(target: Target, nvrtc: Option<&'static Nvrtc>) -> Result<Self, NvrtcError> {
         Ok(match target {
-            Target::Cpu(cpu) => Maker::Cpu(cpu),
+            Target::Cpu(cpu) => Builder::Cpu(cpu),
             Target::Gpu(gpu) => {
                 let nvrtc = nvrtc.map_or_else(Nvrtc::get, Ok)?;
                 // Candidates are compiled once each, and there are thousands.
-                Maker::Gpu(gpu, Compiler::new(nvrtc, None))
+                Builder::Gpu(gpu, Compiler::new(nvrtc, None))
             }
         })
     }
 
     pub(super) fn target(&self) -> Target {
         match self {
-            Maker::Cpu(cpu) => (*cpu).into(),
-            Maker::Gpu(gpu, _) => (*gpu).into(),
+            Builder::Cpu(cpu) => (*cpu).into(),
+            Builder::Gpu(gpu, _) => (*gpu).into(),
         }
     }
 
     /// How candidates are timed there.
     pub(super) fn policy(&self) -> Policy {
         match self {
-            Maker::Cpu(_) => Policy::default(),
-            Maker::Gpu(..) => Policy::GPU,
+            Builder::Cpu(_) => Policy::default(),
+            Builder::Gpu(..) => Policy::GPU,
         }
     }
 
     /// The code of a trace.
     ///
     /// A panic on the way is a bug of ours, and still costs no more than the candidate.
-    pub(super) fn make(&self, dag: &Dag, trace: &[Instruction]) -> Result<Code, String> {
-        let make = || {
+    pub(super) fn build(&self, dag: &Dag, trace: &[Instruction]) -> Result<Code, String> {
+        let build = || {
             let schedule = Schedule::replay(dag, trace).map_err(|it| it.to_string())?;
             match self {
-                Maker::Cpu(cpu) => on_cpu(&schedule, cpu),
-                Maker::Gpu(gpu, compiler) => on_gpu(&schedule, gpu, compiler),
+                Builder::Cpu(cpu) => on_cpu(&schedule, cpu),
+                Builder::Gpu(gpu, compiler) => on_gpu(&schedule, gpu, compiler),
             }
         };
         let panicked = |_| Err("the code generator panicked; please report this".to_owned());
-        catch_unwind(AssertUnwindSafe(make)).unwrap_or_else(panicked)
+        catch_unwind(AssertUnwindSafe(build)).unwrap_or_else(panicked)
     }
 
     /// The code of a trace as records keep it: for GPUs also for those that come after, so that
@@ -79,7 +79,7 @@ impl Maker {
         trace: &[Instruction],
         files: &mut Files,
     ) -> Result<Vec<Image>, String> {
-        let Maker::Gpu(gpu, compiler) = self else { return Ok(Vec::new()) };
+        let Builder::Gpu(gpu, compiler) = self else { return Ok(Vec::new()) };
         let schedule = Schedule::replay(dag, trace).map_err(|it| it.to_string())?;
         let generated = tvmtune_cuda::generate(&schedule).map_err(|it| it.to_string())?;
         let source = (&*format!("{}.cu", dag.name), &*generated.unit.source);
@@ -119,7 +119,7 @@ impl Code {
     /// The candidate, for each of the cases.
     pub(super) fn job(&self, cases: &[CaseSpec]) -> Job {
         match self {
-            Code::Cpu(it) => Job::of(it, cases),
+            Code::Cpu(it) => Job::on_cpu(it, cases),
             Code::Gpu(it, code, gpu) => Job::on_gpu(it, (code, gpu.arch), cases),
         }
     }
