@@ -10,7 +10,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table with that header and no rows.
+    /// Creates a table with a header and no rows.
     pub(crate) fn new<const N: usize>(header: [&str; N]) -> Self {
         Self { rows: vec![header.map(str::to_owned).to_vec()] }
     }

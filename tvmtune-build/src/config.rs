@@ -23,6 +23,7 @@ use serde::{Deserialize, Deserializer};
 use tvmtune_ir::target::Platform;
 use tvmtune_ir::target::gpu::Arch;
 
+pub use crate::error::ConfigError;
 use crate::error::{Error, ErrorKind};
 
 /// The file's name, beside `Cargo.toml`.
@@ -117,7 +118,9 @@ impl Config {
     fn parse(text: &str) -> Result<Self, ConfigError> {
         let config: Config = toml::from_str(text).map_err(|it| ConfigError::Toml(Box::new(it)))?;
         match config.schema {
-            Some(schema) if schema > SCHEMA => Err(ConfigError::Newer(schema)),
+            Some(schema) if schema > SCHEMA => {
+                Err(ConfigError::Newer { schema, supported: SCHEMA })
+            }
             _ => Ok(config),
         }
     }
@@ -152,17 +155,6 @@ impl Budget {
             Err(_) => Ok(Self { total: text.trim().parse::<Span>()?.0, ..self }),
         }
     }
-}
-
-/// The error of an invalid `tvmtune.toml`.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// It isn't TOML, or a field means nothing.
-    #[error("{}", .0.to_string().trim_end())]
-    Toml(Box<toml::de::Error>),
-    /// A newer version wrote it.
-    #[error("schema {0} is newer than {SCHEMA}, which this version reads; run `cargo update`")]
-    Newer(u32),
 }
 
 /// A length of time as people write it: `90s`, `10m`, `500ms`, `1h`.

@@ -53,6 +53,13 @@ struct PlanEntry {
     includes: Vec<String>,
 }
 
+/// The text of a plan, and the files that it includes, by name.
+#[derive(Clone, Copy)]
+pub(crate) struct PlanFiles<'a> {
+    pub(crate) text: &'a str,
+    pub(crate) includes: &'a [(String, Vec<u8>)],
+}
+
 impl Emitter {
     /// Reads the manifest of the last run in `out_dir`, and creates the folder of the plans.
     ///
@@ -91,7 +98,7 @@ impl Emitter {
         &mut self,
         workload: &str,
         digest: String,
-        (text, includes): (&str, &[(String, Vec<u8>)]),
+        PlanFiles { text, includes }: PlanFiles<'_>,
         report: &OpReport,
     ) -> Result<(), Error> {
         for (name, bytes) in includes {
@@ -133,7 +140,7 @@ impl Emitter {
     }
 }
 
-/// The folder of the plans in `OUT_DIR`.
+/// Returns the folder of the plans in `OUT_DIR`.
 pub(crate) fn folder(out_dir: &Path) -> PathBuf {
     out_dir.join("tvmtune")
 }
@@ -168,7 +175,9 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut first = Emitter::open(folder.path()).expect("writable");
         assert_eq!(first.reuse("w", "1"), None);
-        first.put("w", "1".to_owned(), ("text", &[]), &report()).expect("writable");
+        first
+            .put("w", "1".to_owned(), PlanFiles { text: "text", includes: &[] }, &report())
+            .expect("writable");
         first.finish().expect("writable");
 
         let mut second = Emitter::open(folder.path()).expect("writable");
@@ -183,7 +192,9 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut first = Emitter::open(folder.path()).expect("writable");
         for workload in ["a", "b"] {
-            first.put(workload, "1".to_owned(), ("text", &[]), &report()).expect("writable");
+            first
+                .put(workload, "1".to_owned(), PlanFiles { text: "text", includes: &[] }, &report())
+                .expect("writable");
         }
         first.finish().expect("writable");
 

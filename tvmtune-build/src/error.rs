@@ -2,8 +2,6 @@
 
 use std::path::PathBuf;
 
-use crate::config::ConfigError;
-
 /// A build can't go on; the text ends with what to do.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {kind}", path.display())]
@@ -27,8 +25,26 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// The error about that path.
+    /// Creates the error of that path.
     pub fn of(self, path: PathBuf) -> Error {
         Error { path, kind: self }
     }
+}
+
+/// The error of an invalid `tvmtune.toml`.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// It isn't TOML, or a field means nothing.
+    #[error("{}", .0.to_string().trim_end())]
+    Toml(Box<toml::de::Error>),
+    /// A newer version wrote it.
+    #[error(
+        "schema {schema} is newer than {supported}, which this version reads; run `cargo update`"
+    )]
+    Newer {
+        /// The version of the file.
+        schema: u32,
+        /// The newest version that is supported.
+        supported: u32,
+    },
 }

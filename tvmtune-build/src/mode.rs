@@ -176,7 +176,7 @@ fn cargo_command(ancestors: &[Vec<String>]) -> Option<Command<'_>> {
     })
 }
 
-/// The first argument that is neither a toolchain nor an option of cargo itself.
+/// Returns the first argument that is neither a toolchain nor an option of cargo itself.
 fn first_command(arguments: &[String]) -> Option<Command<'_>> {
     let mut rest = arguments;
     while let Some((first, others)) = rest.split_first() {

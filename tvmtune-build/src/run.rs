@@ -18,7 +18,7 @@ use tvmtune_plan::database::{CacheUse, Database, DatabaseError, Lookup};
 use tvmtune_plan::device;
 
 use crate::cuda::{self, Compiler, Sources};
-use crate::emit::{self, Emitter};
+use crate::emit::{self, Emitter, PlanFiles};
 use crate::error::Error;
 use crate::op::Op;
 use crate::package::{Package, workspace_of};
@@ -159,7 +159,8 @@ impl Planner<'_> {
                 None => {
                     let Planned { text, includes, report } =
                         plan_op(op, &variant_specs, &self.plan_target, &sources);
-                    emitter.put(&workload, digest, (&text, &includes), &report)?;
+                    let files = PlanFiles { text: &text, includes: &includes };
+                    emitter.put(&workload, digest, files, &report)?;
                     report
                 }
             };

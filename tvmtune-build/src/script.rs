@@ -59,12 +59,12 @@ impl Script {
         })
     }
 
-    /// The value of a variable; `None` if it isn't set.
+    /// Returns the value of a variable; `None` if it isn't set.
     pub fn variable(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str)
     }
 
-    /// All variables.
+    /// Returns all variables.
     pub fn variables(&self) -> impl Iterator<Item = (&str, &str)> {
         self.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
@@ -134,7 +134,7 @@ impl fmt::Display for Directive {
     }
 }
 
-/// A directive ends with its line.
+/// Joins lines, since a directive ends with its line.
 fn one_line(text: &str) -> String {
     text.lines().map(str::trim_end).filter(|it| !it.is_empty()).collect::<Vec<_>>().join("; ")
 }

@@ -157,8 +157,8 @@ fn compile(
     Ok(Ok(lines(job, arguments.target, &compiled)))
 }
 
-/// The default schedule; or, of those that the model ranks first, the one that is best with its
-/// real registers.
+/// Compiles the default schedule; or, of those that the model ranks first, the best one with its real
+/// registers.
 pub(super) fn choose(
     name: &str,
     dag: &Dag,

@@ -64,7 +64,8 @@ pub(crate) fn run(arguments: &Compile) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// A record with the code of one spec and its files; which one it is and why, if there is no code.
+/// Returns a record with the code of a variant spec, and its files; the error names the spec and the
+/// reason if there is no code.
 fn record(
     op: &Op,
     spec: &VariantSpec<'_>,
@@ -104,7 +105,7 @@ fn record(
     Ok((record, files))
 }
 
-/// The code of a spec by the schedule that the model ranks first.
+/// Compiles a variant spec by the schedule that the model ranks first.
 fn ranked_first<'a>(
     op: &Op,
     spec: &VariantSpec<'a>,

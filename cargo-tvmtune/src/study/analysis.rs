@@ -48,7 +48,7 @@ pub(super) struct Share {
     pub(super) search_time: f64,
 }
 
-/// The speedups that an arm reached.
+/// Computes the speedups of an arm.
 pub(super) fn speedup(cells: &[&Cell]) -> Speedup {
     let layers = cells.iter().flat_map(|it| &it.layers);
     let layer = |it: &Layer| it.default_ns / it.best_ns;
@@ -65,7 +65,7 @@ pub(super) fn speedup(cells: &[&Cell]) -> Speedup {
     }
 }
 
-/// The cells of an arm, each beside its counterpart: of the same seed, network and, if that has
+/// Pairs the cells of an arm with their counterparts: of the same seed, network and, if that has
 /// one, transfer source.
 pub(super) fn pairs<'a>(cells: &[&'a Cell], [arm, other]: [&str; 2]) -> Vec<(&'a Cell, &'a Cell)> {
     let counterpart = |cell: &Cell| {
@@ -158,7 +158,7 @@ pub(super) fn excluded(study: &Study, cells: &[&Cell]) -> Vec<String> {
     cells.iter().flat_map(missing).chain(unfinished).collect()
 }
 
-/// The layers that two cells have both.
+/// Returns the layers that two cells have in common.
 fn common_layers<'a>(
     cell: &'a Cell,
     other: &'a Cell,

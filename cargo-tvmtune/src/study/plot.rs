@@ -75,7 +75,7 @@ fn curves<'a>(cells: impl Iterator<Item = (&'a Cell, &'a [Step])>) -> Arms<'a> {
     arms
 }
 
-/// A name without what file systems dislike.
+/// Replaces characters that file systems may not allow in a name.
 pub(super) fn file(name: &str) -> String {
     name.chars().map(|it| if it.is_alphanumeric() { it } else { '_' }).collect()
 }
@@ -103,7 +103,7 @@ fn draw(path: &Path, title: &str, study: &Study, arms: &Arms<'_>) -> Result<()> 
     Ok(())
 }
 
-/// The bands of several curves: from where all have begun to where the last one ends.
+/// Computes the bands of several curves, from the last first step to the last step of all.
 fn bands(curves: &[&[Step]], against: Against) -> Vec<Band> {
     let value = against.value;
     let begin = curves.iter().filter_map(|it| it.first()).map(value).fold(0.0, f64::max);

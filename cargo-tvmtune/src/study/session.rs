@@ -134,7 +134,7 @@ fn tasks(network: &Network) -> impl Iterator<Item = (String, f64)> {
     })
 }
 
-/// The layers that were tuned, and those that were not.
+/// Returns the layers that were tuned, and those that were not.
 fn layers(
     network: &Network,
     summary: &Summary,

@@ -5,8 +5,9 @@
 //!
 //! # Source
 //!
-//! An analytic model before a learned one: Pruner (2024; its "draft"). Traffic from footprints: Yotov et al., "Is
-//! Search Really Necessary to Generate High-Performance BLAS?" (2005), and Roller (OSDI 2022).
+//! An analytic model before a learned one: Pruner (2024; its "draft"). Traffic from footprints: Yotov
+//! et al., "Is Search Really Necessary to Generate High-Performance BLAS?" (2005), and Roller (OSDI
+//! 2022).
 
 mod block;
 mod loops;

@@ -121,7 +121,9 @@ impl Runner {
         gpu: &mut LazyGpu,
     ) -> Result<Vec<Vec<u8>>, WorkerError> {
         match loaded {
-            Loaded::Cpu(code, spec) => Ok(self.cpu.evaluate(&self.problem, (code, spec), case)?),
+            Loaded::Cpu(code, spec) => {
+                Ok(self.cpu.evaluate(&self.problem, cpu::Loaded { code, spec }, case)?)
+            }
             Loaded::Gpu(it) => self.gpu.evaluate(gpu.get()?, &self.problem, it, case),
         }
     }
@@ -155,7 +157,9 @@ impl Runner {
             return Ok(Outcome::Wrong(why));
         }
         let samples = match loaded {
-            Loaded::Cpu(code, spec) => self.cpu.time(&self.problem, (code, spec), policy)?,
+            Loaded::Cpu(code, spec) => {
+                self.cpu.time(&self.problem, cpu::Loaded { code, spec }, policy)?
+            }
             Loaded::Gpu(it) => self.gpu.time(gpu.get()?, &self.problem, it, policy)?,
         };
         let timing = Timing::new(samples).ok_or_else(|| invalid("no sample"))?;
@@ -181,7 +185,7 @@ impl Runner {
         let (mut on_cpu, mut on_gpu) = (Vec::new(), Vec::new());
         for it in loaded {
             match it {
-                Loaded::Cpu(code, spec) => on_cpu.push((code, *spec)),
+                Loaded::Cpu(code, spec) => on_cpu.push(cpu::Loaded { code, spec }),
                 Loaded::Gpu(it) => on_gpu.push(it),
             }
         }

@@ -15,6 +15,31 @@ mod timer;
 #[derive(Default)]
 pub(super) struct Memory(Vec<Option<Arguments>>);
 
+/// Loaded code, with its launches.
+#[derive(Clone, Copy)]
+pub(super) struct Loaded<'a> {
+    pub(super) code: &'a Code,
+    pub(super) spec: &'a CpuSpec,
+}
+
+impl Loaded<'_> {
+    /// Returns the launch on a case.
+    fn launch(&self, case: usize) -> io::Result<&CpuLaunch> {
+        let Self { spec, .. } = self;
+        let launch = spec.launches.get(case).ok_or_else(|| invalid("no launch for this case"))?;
+        if launch.n_tasks.len() != spec.phases.len() {
+            return Err(invalid("not a number of tasks for each phase"));
+        }
+        Ok(launch)
+    }
+
+    /// Launches the code once.
+    fn run(&self, launch: &CpuLaunch, table: &[u64]) {
+        let threads = if self.spec.parallel { Threads::All } else { Threads::One };
+        self.code.try_out(&launch.n_tasks, table, launch.scratch_bytes as usize, threads);
+    }
+}
+
 /// Loads code from its bytes, phase by phase.
 pub(super) fn load(spec: &CpuSpec, mut bytes: &[u8]) -> io::Result<Code> {
     let mut phases = Vec::new();
@@ -41,14 +66,14 @@ impl Memory {
     pub(super) fn evaluate(
         &mut self,
         problem: &Problem,
-        (code, spec): (&Code, &CpuSpec),
+        loaded: Loaded<'_>,
         case: usize,
     ) -> io::Result<Vec<Vec<u8>>> {
-        let launch = launch_of(spec, case)?;
+        let launch = loaded.launch(case)?;
         let arguments = self.arguments(problem, case)?;
         let table = arguments.table(&launch.table, Placement::Tight)?;
         arguments.poison_outputs();
-        run_once(code, spec, launch, &table);
+        loaded.run(launch, &table);
         Ok(arguments.outputs())
     }
 
@@ -56,29 +81,29 @@ impl Memory {
     pub(super) fn time(
         &mut self,
         problem: &Problem,
-        (code, spec): (&Code, &CpuSpec),
+        loaded: Loaded<'_>,
         policy: &Policy,
     ) -> io::Result<Vec<f64>> {
-        let launch = launch_of(spec, 0)?;
+        let launch = loaded.launch(0)?;
         let table = self.arguments(problem, 0)?.table(&launch.table, Placement::Aligned)?;
-        Ok(timer::time(&mut || run_once(code, spec, launch, &table), policy))
+        Ok(timer::time(&mut || loaded.run(launch, &table), policy))
     }
 
     /// Times several codes on the first case, interleaved.
     pub(super) fn compare(
         &mut self,
         problem: &Problem,
-        codes: &[(&Code, &CpuSpec)],
+        codes: &[Loaded<'_>],
         rounds: usize,
         policy: &Policy,
     ) -> io::Result<Vec<Vec<f64>>> {
         let mut samples = vec![Vec::new(); codes.len()];
         let mut n_launches = vec![0; codes.len()];
         for round in 0..rounds.max(1) {
-            for (n, (code, spec)) in codes.iter().enumerate() {
-                let launch = launch_of(spec, 0)?;
+            for (n, loaded) in codes.iter().enumerate() {
+                let launch = loaded.launch(0)?;
                 let table = self.arguments(problem, 0)?.table(&launch.table, Placement::Aligned)?;
-                let mut launch = || run_once(code, spec, launch, &table);
+                let mut launch = || loaded.run(launch, &table);
                 if round == 0 {
                     launch();
                     n_launches[n] = timer::calibrate(&mut launch, policy.min_sample_ns).0;
@@ -107,19 +132,4 @@ impl Memory {
             }
         })
     }
-}
-
-/// Returns the launch of code on a case.
-fn launch_of(spec: &CpuSpec, case: usize) -> io::Result<&CpuLaunch> {
-    let launch = spec.launches.get(case).ok_or_else(|| invalid("no launch for this case"))?;
-    if launch.n_tasks.len() != spec.phases.len() {
-        return Err(invalid("not a number of tasks for each phase"));
-    }
-    Ok(launch)
-}
-
-/// Launches code once.
-fn run_once(code: &Code, spec: &CpuSpec, launch: &CpuLaunch, table: &[u64]) {
-    let threads = if spec.parallel { Threads::All } else { Threads::One };
-    code.try_out(&launch.n_tasks, table, launch.scratch_bytes as usize, threads);
 }

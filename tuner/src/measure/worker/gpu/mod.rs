@@ -145,13 +145,13 @@ impl Memory {
         policy: &Policy,
     ) -> Result<Vec<f64>, WorkerError> {
         let hopeless = policy.best_ns.map_or(f64::INFINITY, |it| it * policy.hopeless);
-        let (arguments, n_sets) = self.rotating(gpu, problem, loaded.words(0)?)?;
-        let one_ns = gpu.time_once(loaded, arguments)?;
+        let rotation = self.rotating(gpu, problem, loaded.words(0)?)?;
+        let one_ns = gpu.time_once(loaded, rotation.arguments)?;
         // A single launch includes host overhead.
         if one_ns > hopeless.max(LAUNCH_OVERHEAD_NS) {
             return Ok(vec![one_ns]);
         }
-        let captured = gpu.capture(loaded, (arguments, n_sets), n_launches(one_ns, policy))?;
+        let captured = gpu.capture(loaded, rotation, n_launches(one_ns, policy))?;
         gpu.warm_up(&captured, WARM_UP_NS)?;
         let mut samples = vec![gpu.sample(&captured)?];
         while samples.len() < policy.repeats && samples[samples.len() - 1] <= hopeless {
@@ -174,11 +174,11 @@ impl Memory {
         policy: &Policy,
     ) -> Result<Vec<Vec<f64>>, WorkerError> {
         let words = loaded.iter().map(|it| it.words(0)).collect::<Result<Vec<_>, _>>()?.concat();
-        let (arguments, n_sets) = self.rotating(gpu, problem, &words)?;
+        let rotation = self.rotating(gpu, problem, &words)?;
         let mut captured = Vec::new();
         for it in loaded {
-            let one_ns = gpu.time_once(it, arguments)?;
-            captured.push(gpu.capture(it, (arguments, n_sets), n_launches(one_ns, policy))?);
+            let one_ns = gpu.time_once(it, rotation.arguments)?;
+            captured.push(gpu.capture(it, rotation, n_launches(one_ns, policy))?);
         }
         let mut samples = vec![Vec::new(); captured.len()];
         for round in 0..rounds.max(1) {
@@ -199,12 +199,12 @@ impl Memory {
         gpu: &Gpu,
         problem: &Problem,
         words: &[Word],
-    ) -> Result<(&Arguments, usize), WorkerError> {
+    ) -> Result<Rotation<'_>, WorkerError> {
         let arguments = self.arguments(problem, 0)?;
         let n_bytes = arguments.n_bytes(words).max(1);
         let n_sets = (2 * gpu.l2_bytes).div_ceil(n_bytes).clamp(2, MAX_SETS);
         let n_sets = arguments.provide(&gpu.device, words, n_sets)?;
-        Ok((arguments, n_sets))
+        Ok(Rotation { arguments, n_sets })
     }
 
     /// Returns the arguments of a case, created if necessary.
@@ -221,6 +221,13 @@ impl Memory {
 fn n_launches(one_ns: f64, policy: &Policy) -> usize {
     let n = (policy.min_sample_ns / one_ns.max(1.0)).ceil() as usize;
     n.clamp(1, MAX_LAUNCHES)
+}
+
+/// Arguments, and the number of copies that launches rotate through.
+#[derive(Clone, Copy)]
+struct Rotation<'a> {
+    arguments: &'a Arguments,
+    n_sets: usize,
 }
 
 /// Launches captured in a graph.
@@ -241,7 +248,7 @@ impl Gpu {
     fn capture(
         &self,
         loaded: &Loaded,
-        (arguments, n_sets): (&Arguments, usize),
+        Rotation { arguments, n_sets }: Rotation<'_>,
         min_launches: usize,
     ) -> Result<Captured, WorkerError> {
         let words = loaded.words(0)?;
