@@ -15,7 +15,7 @@ use tvmtune_plan::device;
 use tvmtune_plan::record::Provenance;
 use tvmtune_tests::{sample_record, workload};
 use tvmtune_tuner::measure::{Exclusive, WorkerCommand, worker};
-use tvmtune_tuner::tune::{self, Budget, Hardware, Options, Recipe};
+use tvmtune_tuner::tune::{self, Budget, Hardware, Options, Recipe, Reuse};
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
