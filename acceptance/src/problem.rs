@@ -54,8 +54,14 @@ impl Problem {
     /// large results, some elements are compared.
     pub fn difference(&self, case: &CaseSpec, results: &[Array]) -> Option<String> {
         let (params, scalars) = (case.params(), case.scalars());
-        let arguments = (params.as_slice(), scalars.as_slice());
-        let found = sample::difference(&self.dag, case.dims(), arguments, results, self.tolerance);
+        let inputs = sample::Inputs {
+            dag: &self.dag,
+            dims: case.dims(),
+            params: &params,
+            scalars: &scalars,
+            tolerance: self.tolerance,
+        };
+        let found = sample::difference(&inputs, results);
         found.map(|it| format!("at {:?}: {it}", case.dims()))
     }
 }

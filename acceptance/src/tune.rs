@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use tvmtune_ir::target::GpuTarget;
-use tvmtune_plan::database::{Cache, Database, Layer, LayerKind};
+use tvmtune_plan::database::{Cache, Database, Store, StoreKind};
 use tvmtune_plan::record::{Entry, Provenance};
 use tvmtune_runtime::cuda::nvrtc::{Nvrtc, find};
 use tvmtune_schedule::{Instruction, Schedule};
@@ -18,7 +18,7 @@ use tvmtune_tuner::compile::Compiler;
 use tvmtune_tuner::measure::{Exclusive, WorkerCommand};
 use tvmtune_tuner::outcome::Outcome;
 use tvmtune_tuner::parallel::n_cores;
-use tvmtune_tuner::tune::{self, Budget, Event, Hardware, Options, Recipe, Workload};
+use tvmtune_tuner::tune::{self, Budget, Event, Hardware, Options, Recipe, Reuse, Workload};
 
 use crate::benchmark::Benchmark;
 use crate::candidate::{Candidate, Goal, Manifest, NewCandidate, generate};
@@ -70,20 +70,19 @@ pub fn run(folder: &Path, out: &Path, requested: &TuneOptions<'_>) -> Result<Exi
     let benchmarks = Benchmark::all(&manifest, requested.only)?;
     let workloads: Vec<Workload> = benchmarks.iter().map(|it| it.workload(&target)).collect();
     let cache = Cache::new(&out.join(FOLDER));
-    let layer = Layer { kind: LayerKind::Cache, dir: cache.records() };
-    let database = Database::new(vec![layer], Some(cache.clone()));
+    let store = Store { kind: StoreKind::Cache, dir: cache.records() };
+    let database = Database::new(vec![store], Some(cache.clone()));
     let exclusive = Exclusive::acquire(&cache, &target.key(), PATIENCE)?;
     let total = requested.budget.saturating_sub(TIMING_DURATION * benchmarks.len() as u32);
     let options = Options {
         targets: vec![target.into()],
         nvrtc: Some(nvrtc),
         budget: Budget { trials: requested.trials, per_task: total, total },
-        refines: false,
         seed: SEED,
         hardware: Hardware::Worker(WorkerCommand::this_executable()?),
         n_threads: n_cores(),
         recipe: Recipe::default(),
-        afresh: false,
+        reuse: Reuse::Compete,
         provenance: Provenance {
             tool: concat!("tvmtune ", env!("CARGO_PKG_VERSION")).to_owned(),
             host: std::env::consts::ARCH.to_owned(),

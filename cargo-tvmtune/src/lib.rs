@@ -8,8 +8,9 @@
 
 mod cli;
 mod command;
-mod known;
+mod device_plan;
 mod progress;
+mod records;
 mod render;
 mod study;
 mod workspace;
@@ -23,22 +24,21 @@ use tvmtune_tuner::measure::worker;
 
 use cli::{Cli, Command};
 
-/// How a command went.
+/// The exit status of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Exit {
-    /// As asked.
+    /// The command succeeded.
     Done,
-    /// What was to be checked does not hold.
+    /// A check failed.
     Refused,
-    /// Nothing here runs generated kernels.
+    /// There is no usable device.
     NoDevice,
 }
 
-/// What a shell sees of a command that could not even begin.
+/// The exit code of an invalid command line.
 const USAGE: u8 = 2;
 
-/// Runs the command of this process's arguments; or candidates, if the process was started for
-/// that.
+/// Runs the command of this process's arguments, or a worker if the process was started as one.
 pub fn main() -> ExitCode {
     worker::maybe_run();
     let cli = Cli::parse_from(arguments(std::env::args_os()));
@@ -53,7 +53,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// The arguments without the name that cargo passes to its subcommands.
+/// Removes the name that cargo passes to its subcommands.
 fn arguments(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = given.collect();
     if arguments.get(1).is_some_and(|it| it == "tvmtune") {

@@ -1,5 +1,5 @@
-//! What a person sees while kernels are tuned: a line that moves on a terminal, lines now and then
-//! elsewhere, since systems that build things end what is silent for long.
+//! Progress of tuning for people: a status line on a terminal, lines now and then elsewhere, since CI
+//! systems kill jobs without output.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ pub(crate) struct Progress {
     latest: String,
 }
 
-/// Often enough to be known alive by.
+/// The time between lines without a terminal.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
 impl Progress {
@@ -36,8 +36,8 @@ impl Progress {
         }
     }
 
-    /// Shows what happened.
-    pub(crate) fn see(&mut self, event: &Event<'_>) {
+    /// Shows an event.
+    pub(crate) fn on_event(&mut self, event: &Event<'_>) {
         match event {
             Event::Started { n_tasks } => {
                 self.n_tasks = *n_tasks;

@@ -1,4 +1,4 @@
-//! How results look on a terminal: aligned columns, and numbers with as many digits as matter.
+//! Formatting of results: aligned columns, and numbers with three significant digits.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,7 +10,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table with that header and no rows.
+    /// Creates a table with a header and no rows.
     pub(crate) fn new<const N: usize>(header: [&str; N]) -> Self {
         Self { rows: vec![header.map(str::to_owned).to_vec()] }
     }
@@ -39,7 +39,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// A latency: `812 ns`, `41.2 us`, `1.25 ms`.
+/// Formats a latency: `812 ns`, `41.2 us`, `1.25 ms`.
 pub(crate) fn latency(ns: f64) -> String {
     match ns {
         it if it < 1e3 => format!("{it:.0} ns"),
@@ -49,7 +49,7 @@ pub(crate) fn latency(ns: f64) -> String {
     }
 }
 
-/// How long something took: `0.4 s`, `12 s`, `3 min 20 s`.
+/// Formats a duration: `0.4 s`, `12 s`, `3 min 20 s`.
 pub(crate) fn took(span: Duration) -> String {
     match span.as_secs_f64() {
         it if it < 9.95 => format!("{it:.1} s"),
@@ -58,7 +58,7 @@ pub(crate) fn took(span: Duration) -> String {
     }
 }
 
-/// How long ago something was, in its largest unit: `12 s`, `3 h`, `40 d`.
+/// Formats an age in its largest unit: `12 s`, `3 h`, `40 d`.
 pub(crate) fn ago(span: Duration) -> String {
     match span.as_secs() {
         it if it < 60 => format!("{it} s"),
@@ -68,7 +68,7 @@ pub(crate) fn ago(span: Duration) -> String {
     }
 }
 
-/// How many of something: `1 kernel`, `7 kernels`.
+/// Formats a count: `1 kernel`, `7 kernels`.
 pub(crate) fn count(n: usize, noun: &str) -> String {
     format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }

@@ -1,4 +1,4 @@
-//! Which packages and kernels a command is about.
+//! The packages and kernels that a command selects.
 
 use std::path::Path;
 
@@ -10,18 +10,18 @@ use tvmtune_build::scan::Cfg;
 
 use crate::cli::Selection;
 
-/// The packages that a selection names, with the kernels that it names.
+/// Loads the packages that a selection names, with the kernels that it names.
 ///
 /// # Errors
 ///
 /// If cargo can't read the manifest, a package doesn't exist, or no kernel is left.
 pub(crate) fn packages(selection: &Selection) -> Result<Vec<Package>> {
-    let metadata = metadata(selection, true)?;
-    let known = |name: &String| metadata.packages.iter().any(|it| it.name.as_str() == name);
-    // Dependencies are looked for only when asked for: that may need their sources downloaded.
-    let metadata = match selection.package.iter().all(known) {
+    let metadata = metadata(selection, Scope::Members)?;
+    let is_member = |name: &String| metadata.packages.iter().any(|it| it.name.as_str() == name);
+    // Dependencies are resolved only if one is named: their sources may have to be downloaded.
+    let metadata = match selection.package.iter().all(is_member) {
         true => metadata,
-        false => self::metadata(selection, false)?,
+        false => self::metadata(selection, Scope::WithDependencies)?,
     };
     let mut packages = Vec::new();
     for it in &metadata.packages {
@@ -60,12 +60,20 @@ fn package(name: &str, manifest_dir: &Path, workspace_dir: &Path) -> Result<Pack
     package.with_context(|| format!("package `{name}`"))
 }
 
-fn metadata(selection: &Selection, members_only: bool) -> Result<Metadata> {
+/// The packages of the metadata.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    Members,
+    WithDependencies,
+}
+
+/// Asks cargo for the metadata of the workspace.
+fn metadata(selection: &Selection, scope: Scope) -> Result<Metadata> {
     let mut command = MetadataCommand::new();
     if let Some(path) = &selection.manifest_path {
         command.manifest_path(path);
     }
-    if members_only {
+    if scope == Scope::Members {
         command.no_deps();
     }
     command.exec().context("cargo can't describe the workspace; run `cargo metadata` to see why")

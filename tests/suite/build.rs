@@ -15,10 +15,10 @@ const USE: (&str, &str) = ("TVMTUNE", "use");
 /// Runs the script of a package and expects it to succeed.
 #[track_caller]
 fn build(sandbox: &Sandbox, out: &str, variables: &[(&str, &str)]) -> Said {
-    let said = sandbox.script(SCRIPT, out, variables);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    assert_eq!(said.directives("error"), [""; 0]);
-    said
+    let output = sandbox.script(SCRIPT, out, variables);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert_eq!(output.directives("error"), [""; 0]);
+    output
 }
 
 #[test]
@@ -41,8 +41,8 @@ fn a_miss_is_tuned_once_and_remembered() {
 #[test]
 fn without_permission_nothing_is_measured_and_one_line_says_so() {
     let sandbox = Sandbox::new("sandbox", SOURCE);
-    let said = build(&sandbox, "out", &[USE]);
-    let warnings = said.directives("warning");
+    let output = build(&sandbox, "out", &[USE]);
+    let warnings = output.directives("warning");
     assert_eq!(
         warnings,
         ["tvmtune: 1 kernel: 1 default (TVMTUNE is set); run `cargo tvmtune status`"]
@@ -54,12 +54,12 @@ fn without_permission_nothing_is_measured_and_one_line_says_so() {
 #[test]
 fn only_existing_inputs_and_no_personal_variables_are_declared() {
     let sandbox = Sandbox::new("sandbox", SOURCE);
-    let said = build(&sandbox, "out", &[USE]);
-    let watched = said.directives("rerun-if-changed");
+    let output = build(&sandbox, "out", &[USE]);
+    let watched = output.directives("rerun-if-changed");
     assert!(watched.iter().all(|it| Path::new(it).exists()), "{watched:?}");
     let lib = sandbox.package().join("src").join("lib.rs");
     assert!(watched.iter().any(|it| Path::new(it) == lib), "{watched:?}");
-    let variables = said.directives("rerun-if-env-changed");
+    let variables = output.directives("rerun-if-env-changed");
     for personal in ["PATH", "HOME", "CI", "RUSTC_WRAPPER"] {
         assert!(!variables.contains(&personal));
     }
@@ -70,8 +70,8 @@ fn a_deleted_cache_costs_time_only() {
     let sandbox = Sandbox::new("sandbox", SOURCE);
     build(&sandbox, "out", &[TUNE]);
     fs::remove_dir_all(sandbox.cache()).expect("it is there");
-    let said = build(&sandbox, "out", &[TUNE]);
-    assert_eq!(said.directives("warning"), [""; 0]);
+    let output = build(&sandbox, "out", &[TUNE]);
+    assert_eq!(output.directives("warning"), [""; 0]);
     assert_eq!(sandbox.records().len(), 1);
 }
 
@@ -87,14 +87,14 @@ fn a_mangled_record_is_a_miss_and_one_warning_that_names_it() {
     assert_ne!(aimless, text);
     for bad in ["", "not a record", half, &newer] {
         fs::write(&record, bad).expect("writable");
-        let said = build(&sandbox, "out", &[USE]);
-        let warnings = said.directives("warning");
+        let output = build(&sandbox, "out", &[USE]);
+        let warnings = output.directives("warning");
         let naming = warnings.iter().filter(|it| it.contains(&name));
         assert_eq!(naming.count(), 1, "{warnings:?}");
         assert!(warnings.iter().any(|it| it.contains("1 default")), "{warnings:?}");
         // The same again, where it can be mended.
-        let said = build(&sandbox, "out", &[TUNE]);
-        let warnings = said.directives("warning");
+        let output = build(&sandbox, "out", &[TUNE]);
+        let warnings = output.directives("warning");
         assert!(warnings.len() == 1 && warnings[0].contains(&name), "{warnings:?}");
         assert!(warnings[0].ends_with("(this build did)"), "{warnings:?}");
         assert_eq!(build(&sandbox, "out", &[TUNE]).directives("warning"), [""; 0]);
@@ -102,8 +102,8 @@ fn a_mangled_record_is_a_miss_and_one_warning_that_names_it() {
     fs::write(&record, aimless).expect("writable");
     // Twice: what the first script remembers must not hide it.
     for _ in 0..2 {
-        let said = build(&sandbox, "out", &[USE]);
-        let warnings = said.directives("warning");
+        let output = build(&sandbox, "out", &[USE]);
+        let warnings = output.directives("warning");
         let naming = warnings.iter().filter(|it| it.contains(&name) && it.contains("apply"));
         assert_eq!(naming.count(), 1, "{warnings:?}");
     }
@@ -120,11 +120,11 @@ fn a_record_of_other_code_is_said_to_be_stale_and_measured_again() {
         None => format!("{line}\n"),
     };
     fs::write(&record, text.lines().map(other).collect::<String>()).expect("writable");
-    let said = build(&sandbox, "out", &[USE]);
-    let warnings = said.directives("warning");
+    let output = build(&sandbox, "out", &[USE]);
+    let warnings = output.directives("warning");
     assert!(warnings.len() == 1 && warnings[0].contains("1 stale"), "{warnings:?}");
-    let said = build(&sandbox, "out", &[TUNE]);
-    assert_eq!(said.directives("warning"), [""; 0]);
+    let output = build(&sandbox, "out", &[TUNE]);
+    assert_eq!(output.directives("warning"), [""; 0]);
 }
 
 #[test]
@@ -138,8 +138,8 @@ fn a_package_from_elsewhere_uses_what_it_ships_and_never_tunes() {
     }
     fs::remove_dir_all(sandbox.cache()).expect("it is there");
     sandbox.write("Cargo.toml.orig", "");
-    let said = build(&sandbox, "other", &[TUNE]);
-    assert_eq!(said.directives("warning"), [""; 0]);
+    let output = build(&sandbox, "other", &[TUNE]);
+    assert_eq!(output.directives("warning"), [""; 0]);
     assert_eq!(files(&sandbox.cache()), NO_FILES);
     assert_eq!(texts(&sandbox, "other"), texts(&sandbox, "out"));
     build(&sandbox, "required", &[("TVMTUNE", "require")]);
@@ -174,9 +174,9 @@ fn two_builds_at_once_agree() {
 #[test]
 fn what_is_required_and_missing_is_an_error_with_the_next_command() {
     let sandbox = Sandbox::new("sandbox", SOURCE);
-    let said = sandbox.script(SCRIPT, "out", &[("TVMTUNE", "require")]);
-    assert_eq!(said.code, Some(1));
-    let errors = said.directives("error");
+    let output = sandbox.script(SCRIPT, "out", &[("TVMTUNE", "require")]);
+    assert_eq!(output.code, Some(1));
+    let errors = output.directives("error");
     assert_eq!(errors.len(), 1, "{errors:?}");
     assert!(errors[0].contains("`scaled_sum` (default)"), "{errors:?}");
     assert!(errors[0].contains("cargo tvmtune tune"), "{errors:?}");
@@ -186,9 +186,9 @@ fn what_is_required_and_missing_is_an_error_with_the_next_command() {
 fn a_configuration_that_means_nothing_is_an_error_that_names_it() {
     let sandbox = Sandbox::new("sandbox", SOURCE);
     sandbox.write("tvmtune.toml", "[budget]\ntrails = 3\n");
-    let said = sandbox.script(SCRIPT, "out", &[USE]);
-    assert_eq!(said.code, Some(1));
-    let errors = said.directives("error");
+    let output = sandbox.script(SCRIPT, "out", &[USE]);
+    assert_eq!(output.code, Some(1));
+    let errors = output.directives("error");
     assert_eq!(errors.len(), 1, "{errors:?}");
     assert!(errors[0].contains("tvmtune.toml") && errors[0].contains("`trails`"), "{errors:?}");
 }

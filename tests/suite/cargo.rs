@@ -23,16 +23,16 @@ fn cargo(sandbox: &Sandbox, folder: &str, arguments: &[&str]) -> Said {
     command
         .env("CARGO_TARGET_DIR", target)
         .env("TVMTUNE_COLLECT", sandbox.cache().join("collected"));
-    let said = said(&mut command);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    said
+    let output = said(&mut command);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    output
 }
 
 /// Whether cargo compiled the package, and whether its script found something missing.
-fn seen(said: &Said) -> (bool, bool) {
+fn seen(output: &Said) -> (bool, bool) {
     (
-        said.err.contains("Compiling sandbox") || said.err.contains("Checking sandbox"),
-        said.err.contains("tvmtune: 1 kernel: 1 default"),
+        output.err.contains("Compiling sandbox") || output.err.contains("Checking sandbox"),
+        output.err.contains("tvmtune: 1 kernel: 1 default"),
     )
 }
 
@@ -79,8 +79,8 @@ fn who_depends_on_a_package_runs_the_kernels_that_it_ships() {
     sandbox.write("user/Cargo.toml", &manifest.replace("[dependencies]\n", dependencies));
     sandbox.write("user/src/main.rs", USER);
     let run = |expected: &str| {
-        let said = cargo(&sandbox, "user", &["run"]);
-        assert_eq!(said.out.trim(), format!("[32.0, 32.0, 32.0] {expected}"), "{said:?}");
+        let output = cargo(&sandbox, "user", &["run"]);
+        assert_eq!(output.out.trim(), format!("[32.0, 32.0, 32.0] {expected}"), "{output:?}");
     };
     // What marks the content of a package file: from here on it's somebody else's.
     sandbox.write("Cargo.toml.orig", "");
@@ -135,9 +135,9 @@ fn packages_hold_sources_records_and_licences_and_nothing_else() {
     for (name, folder) in packages {
         let mut command = Command::new(env!("CARGO"));
         command.current_dir(root.join(folder));
-        let said = said(command.args(["package", "--list", "--allow-dirty", "--offline"]));
-        assert_eq!(said.code, Some(0), "{said:?}");
-        let listed: Vec<&str> = said.out.lines().collect();
+        let output = said(command.args(["package", "--list", "--allow-dirty", "--offline"]));
+        assert_eq!(output.code, Some(0), "{output:?}");
+        let listed: Vec<&str> = output.out.lines().collect();
         let is_ours = |it: &str| {
             let of = |folder, ending| it.starts_with(folder) && it.ends_with(ending);
             of("src/", ".rs")

@@ -1,4 +1,4 @@
-//! Records in files: found in the right layer, never lost, never trusted when mangled.
+//! Records in files: found in the right store, never lost, never trusted when mangled.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::{CpuTarget, DeviceKey, Isa};
 use tvmtune_plan::database::{
-    Cache, Database, DatabaseError, Files, Layer, LayerKind, Lookup, Tier,
+    Cache, Database, DatabaseError, Files, Lookup, Store, StoreKind, Tier,
 };
 use tvmtune_plan::record::Record;
 use tvmtune_tests::sample_record;
@@ -17,19 +17,19 @@ use tvmtune_tests::sample_record;
 struct Folders {
     _root: TempDir,
     cache: Cache,
-    shipped: Layer,
+    shipped: Store,
 }
 
 impl Folders {
     fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         let cache = Cache::new(&root.path().join("cache"));
-        let shipped = Layer { kind: LayerKind::Crate, dir: root.path().join("crate/tvmtune") };
+        let shipped = Store { kind: StoreKind::Crate, dir: root.path().join("crate/tvmtune") };
         Self { _root: root, cache, shipped }
     }
 
     fn database(&self) -> Database {
-        let cache = Layer { kind: LayerKind::Cache, dir: self.cache.records() };
+        let cache = Store { kind: StoreKind::Cache, dir: self.cache.records() };
         Database::new(vec![cache, self.shipped.clone()], Some(self.cache.clone()))
     }
 
@@ -175,8 +175,8 @@ fn processes_that_write_at_once_lose_nothing() {
         assert!(it.wait().unwrap().success());
     }
     let cache = Cache::new(root.path());
-    let layer = Layer { kind: LayerKind::Cache, dir: cache.records() };
-    let listed = Database::new(vec![layer], None).list();
+    let store = Store { kind: StoreKind::Cache, dir: cache.records() };
+    let listed = Database::new(vec![store], None).list();
     let [(_, _, Ok(record))] = listed.as_slice() else { panic!("one good file: {listed:?}") };
     let ranges: Vec<_> = record.buckets.iter().map(|it| it.dims[0].lo).collect();
     assert_eq!(ranges, (1..=48).collect::<Vec<_>>());

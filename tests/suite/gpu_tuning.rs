@@ -12,7 +12,7 @@ use tvmtune_cuda::Generated;
 use tvmtune_cuda::grid::MemoryScope;
 use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::GpuTarget;
-use tvmtune_plan::database::{Cache, Database, Files, Layer, LayerKind};
+use tvmtune_plan::database::{Cache, Database, Files, Store, StoreKind};
 use tvmtune_plan::embed::cuda::MARK;
 use tvmtune_plan::record::{Provenance, Source, Tier};
 use tvmtune_schedule::{Instruction, Schedule};
@@ -23,9 +23,11 @@ use tvmtune_tests::workload;
 use tvmtune_tuner::compile::{self, Code, Compiler};
 use tvmtune_tuner::measure::{CaseSpec, Exclusive, Job, Measure, Measurer, Policy, WorkerCommand};
 use tvmtune_tuner::outcome::Outcome;
-use tvmtune_tuner::tune::{self, Budget, Event, Hardware, Options, Recipe, Workload, trials};
+use tvmtune_tuner::tune::{
+    self, Budget, Event, Hardware, Options, Recipe, Reuse, Workload, trials,
+};
 
-use crate::played;
+use crate::fake_driver;
 
 /// Warp groups that multiply, fed by copies of boxes.
 const LINEAR: &str = "#[autotune(dims(M = 1..=70, N = 72, K = 80), buckets(M = [70]))]
@@ -65,7 +67,7 @@ struct Machine {
 impl Machine {
     fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
-        let worker = worker(&played::driver(root.path()));
+        let worker = worker(&fake_driver::driver(root.path()));
         let gpu = Measurer::on_gpu(worker.clone()).gpu().unwrap().unwrap();
         assert_eq!((&*gpu.name, gpu.capability), ("the emulator", (9, 0)));
         let gpu = tvmtune_tuner::device::gpu_target(&gpu).unwrap();
@@ -75,8 +77,8 @@ impl Machine {
 
     fn database(&self) -> Database {
         let cache = Cache::new(self.root.path());
-        let layer = Layer { kind: LayerKind::Cache, dir: cache.records() };
-        Database::new(vec![layer], Some(cache))
+        let store = Store { kind: StoreKind::Cache, dir: cache.records() };
+        Database::new(vec![store], Some(cache))
     }
 
     fn tune(&self, workloads: &[Workload], trials: u64) -> tune::Summary {
@@ -84,12 +86,11 @@ impl Machine {
             targets: vec![self.gpu.into()],
             nvrtc: nvrtc::optional(),
             budget: Budget { trials, per_task: MINUTES, total: MINUTES },
-            refines: false,
             seed: 1,
             hardware: Hardware::Worker(self.worker.clone()),
             n_threads: 2,
             recipe: Recipe::default(),
-            afresh: false,
+            reuse: Reuse::Compete,
             provenance: Provenance::default(),
         };
         let database = self.database();
@@ -254,15 +255,15 @@ const TVMTUNE: &str = env!("CARGO_BIN_EXE_tvmtune");
 fn a_package_is_tuned_for_the_gpu_of_its_machine_if_it_asks_for_it() {
     let Some(nvrtc) = nvrtc().and_then(|it| it.path().to_str()) else { return };
     let folder = tempfile::tempdir().unwrap();
-    let driver = played::driver(folder.path());
+    let driver = fake_driver::driver(folder.path());
     let here = [("LD_LIBRARY_PATH", driver.to_str().unwrap()), ("TVMTUNE_NVRTC", nvrtc)];
     let nowhere = [("LD_LIBRARY_PATH", "/nowhere"), ("CUDA_VISIBLE_DEVICES", "")];
     let sandbox = Sandbox::new("sandbox", SOURCE);
     let build = |out: &str, variables: &[(&str, &str)]| {
-        let said = sandbox.script(SCRIPT, out, &[&[("TVMTUNE", "tune")], variables].concat());
-        assert_eq!(said.code, Some(0), "{said:?}");
+        let output = sandbox.script(SCRIPT, out, &[&[("TVMTUNE", "tune")], variables].concat());
+        assert_eq!(output.code, Some(0), "{output:?}");
         let warnings: Vec<String> =
-            said.directives("warning").into_iter().map(str::to_owned).collect();
+            output.directives("warning").into_iter().map(str::to_owned).collect();
         let [(_, text)] = &sandbox.plans(out)[..] else { panic!("one kernel, one plan") };
         let lines = text.split_once(MARK).map_or("", |it| it.1).lines().skip(1);
         let lines = lines.map_while(|it| it.strip_prefix("// M in ")).map(str::to_owned);
@@ -288,9 +289,9 @@ fn a_package_is_tuned_for_the_gpu_of_its_machine_if_it_asks_for_it() {
 
     let tvmtune = |arguments: &[&str]| {
         let mut command = sandbox.command(TVMTUNE);
-        let said = said(command.args(arguments).envs(here));
-        assert_eq!(said.code, Some(0), "{said:?}");
-        said.out
+        let output = said(command.args(arguments).envs(here));
+        assert_eq!(output.code, Some(0), "{output:?}");
+        output.out
     };
     let status = tvmtune(&["status", "--json"]);
     assert_eq!(status.matches("\"sm_90a\"").count(), 2, "{status}");

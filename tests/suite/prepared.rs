@@ -47,8 +47,8 @@ fn shipped_by(arch: &str, options: &[&str]) -> Option<Sandbox> {
     let target = format!("cuda:{arch}");
     let compile = [&["compile", "--record", "--target", &target], options].concat();
     for arguments in [&compile[..], &["accept"]] {
-        let said = tvmtune(&sandbox, arguments, ("TVMTUNE_NVRTC", nvrtc));
-        assert_eq!(said.code, Some(0), "{said:?}");
+        let output = tvmtune(&sandbox, arguments, ("TVMTUNE_NVRTC", nvrtc));
+        assert_eq!(output.code, Some(0), "{output:?}");
     }
     fs::remove_dir_all(sandbox.cache()).expect("it is there");
     Some(sandbox)
@@ -57,11 +57,11 @@ fn shipped_by(arch: &str, options: &[&str]) -> Option<Sandbox> {
 /// Runs the script of a package on a machine that compiles nothing.
 #[track_caller]
 fn build(sandbox: &Sandbox, out: &str, variables: &[(&str, &str)]) -> (String, Vec<String>) {
-    let said = sandbox.script(SCRIPT, out, &[&[USE, BARE], variables].concat());
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let output = sandbox.script(SCRIPT, out, &[&[USE, BARE], variables].concat());
+    assert_eq!(output.code, Some(0), "{output:?}");
     let [(_, text)] = &sandbox.plans(out)[..] else { panic!("one kernel, one plan") };
-    let warnings = said.directives("warning").into_iter().map(str::to_owned);
-    // What is always said here: nothing was measured for this CPU.
+    let warnings = output.directives("warning").into_iter().map(str::to_owned);
+    // The warning of all builds here: nothing was measured for this CPU.
     let warnings = warnings.filter(|it| !it.contains("1 kernel: 1 default")).collect();
     (text.clone(), warnings)
 }
@@ -129,9 +129,9 @@ fn what_the_model_ranks_first_is_prepared_where_that_is_asked_for() {
 fn what_is_damaged_or_missing_is_not_used_and_one_line_says_so() {
     let Some(sandbox) = shipped("sm_90a") else { return };
     let check = |code| {
-        let said = tvmtune(&sandbox, &["check", "--require", "sm_90a"], BARE);
-        assert_eq!(said.code, Some(code), "{said:?}");
-        said.out
+        let output = tvmtune(&sandbox, &["check", "--require", "sm_90a"], BARE);
+        assert_eq!(output.code, Some(code), "{output:?}");
+        output.out
     };
     check(0);
     let (whole, _) = build(&sandbox, "out", &[]);
@@ -161,14 +161,14 @@ fn what_is_damaged_or_missing_is_not_used_and_one_line_says_so() {
     let (_, warnings) = build(&sandbox, "other", &[]);
     let lacking = "tvmtune: 1 kernel has no code for sm_90a; run `cargo tvmtune compile --record`";
     assert!(warnings.iter().any(|it| it == lacking), "{warnings:?}");
-    let said = check(1);
+    let output = check(1);
     // Which of its buckets the first cubin belongs to depends on the compiler.
-    assert!(said.contains("scaled_sum [M") && said.contains("]: sm_90a: no code"), "{said}");
+    assert!(output.contains("scaled_sum [M") && output.contains("]: sm_90a: no code"), "{output}");
     // Files that no record names are found.
     let stray = cubin.with_file_name("0123456789ab.cuda.0123456789ab.cubin");
     fs::write(&stray, "stray").expect("writable");
-    let said = tvmtune(&sandbox, &["gc", "--apply"], BARE);
-    assert!(said.out.contains("1 file of compiled code removed"), "{said:?}");
+    let output = tvmtune(&sandbox, &["gc", "--apply"], BARE);
+    assert!(output.out.contains("1 file of compiled code removed"), "{output:?}");
     assert!(!stray.exists());
 }
 
@@ -189,8 +189,8 @@ fn compiled_code_of_strangers_is_never_taken_over() {
 
     let own = own.to_str().expect("a path in Unicode");
     for into in [&["merge", foreign][..], &["merge", foreign, "--into", own]] {
-        let said = tvmtune(&sandbox, into, BARE);
-        assert_eq!(said.code, Some(0), "{said:?}");
+        let output = tvmtune(&sandbox, into, BARE);
+        assert_eq!(output.code, Some(0), "{output:?}");
     }
     let merged = [files(&sandbox.cache()), files(Path::new(own))].concat();
     let is_code = |it: &&PathBuf| {
@@ -334,10 +334,10 @@ fn run(sandbox: &Sandbox, (name, text): (&str, &str), variables: &[(&str, &str)]
 fn applications_launch_what_was_prepared_on_newer_devices() {
     let Some(sandbox) = shipped("sm_80") else { return };
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let driver = crate::played::driver(folder.path());
+    let driver = crate::fake_driver::driver(folder.path());
     let library = ("LD_LIBRARY_PATH", driver.to_str().expect("a path in Unicode"));
-    let said = run(&sandbox, ("application", APPLICATION), &[library]);
-    assert_eq!((said.code, &*said.out), (Some(0), "the emulator\n"), "{said:?}");
+    let output = run(&sandbox, ("application", APPLICATION), &[library]);
+    assert_eq!((output.code, &*output.out), (Some(0), "the emulator\n"), "{output:?}");
 }
 
 /// What the program says of the code of a bucket.
@@ -362,8 +362,8 @@ fn who_builds_a_crate_with_prepared_kernels_needs_no_toolkit_and_no_device() {
     let Some(sandbox) = shipped("sm_90a") else { return };
     let dag = dsl::build(&program(SOURCE.split_once("\n\n").expect("a `use`").1)).expect("valid");
     let main = MAIN.replace("/PLAN", &format!("/{}", workload::id(&dag)));
-    let said = run(&sandbox, ("describe", &main), &[]);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let output = run(&sandbox, ("describe", &main), &[]);
+    assert_eq!(output.code, Some(0), "{output:?}");
 
     let mut expected = "[32.0, 32.0, 32.0]\n".to_owned();
     let record = artifacts(&sandbox, "toml").remove(0);
@@ -385,9 +385,9 @@ fn who_builds_a_crate_with_prepared_kernels_needs_no_toolkit_and_no_device() {
         assert_eq!(images.len(), 2, "a cubin, and PTX for what comes after");
         expected += &described(&generated, &images, [lo, hi]);
     }
-    let (embedded, device) = said.out.trim_end().rsplit_once('\n').expect("lines");
+    let (embedded, device) = output.out.trim_end().rsplit_once('\n').expect("lines");
     assert_eq!(embedded, expected.trim_end());
-    // On a machine with a GPU its architecture decides; nothing else may be said.
+    // On a machine with a GPU its architecture decides; there is no other output.
     let outcomes = ["no driver", "loaded"];
     let fits =
         outcomes.contains(&device) || device.contains("no code") || device.contains("device");
@@ -398,9 +398,9 @@ fn who_builds_a_crate_with_prepared_kernels_needs_no_toolkit_and_no_device() {
 fn images_are_verified_where_nothing_runs_them() {
     let Some(sandbox) = shipped("sm_90a") else { return };
     let verdicts = |code| {
-        let said = tvmtune(&sandbox, &["verify", "--json"], BARE);
-        assert_eq!(said.code, Some(code), "{said:?}");
-        let lines: serde_json::Value = serde_json::from_str(&said.out).expect("JSON");
+        let output = tvmtune(&sandbox, &["verify", "--json"], BARE);
+        assert_eq!(output.code, Some(code), "{output:?}");
+        let lines: serde_json::Value = serde_json::from_str(&output.out).expect("JSON");
         let lines = lines.as_array().expect("a list").clone();
         lines.iter().map(|it| it["verdict"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };

@@ -1,4 +1,4 @@
-//! Strategies on played hardware: they reach known optima within a stated number of trials.
+//! Search strategies on simulated hardware: they reach known optima within a number of trials.
 
 use tvmtune_plan::record::Source;
 use tvmtune_space::sketch::{Decision, DecisionKind, Sketch};
@@ -33,7 +33,7 @@ fn hardware(point: &Point) -> Outcome {
         return latency(3000.0 + f64::from(point.choices[0]));
     }
     if point.choices[0] + point.choices[1] == 12 {
-        return Outcome::Crashed("played".to_owned());
+        return Outcome::Crashed("simulated".to_owned());
     }
     let far = |(n, (a, b)): (usize, (&u16, &u16))| {
         let steps = f64::from(a.abs_diff(*b));
@@ -42,34 +42,34 @@ fn hardware(point: &Point) -> Outcome {
     latency(100.0 * point.choices.iter().zip(&BEST).enumerate().map(far).product::<f64>())
 }
 
-/// Proposals, in batches of 16, until `n` were measured or nothing is left. Rivals are timed by the
-/// same hardware.
-fn play_in(scene: &Scene<'_>, strategy: &mut dyn Strategy, n: usize) -> Vec<(Proposal, Outcome)> {
-    let mut played = Vec::new();
-    while played.len() < n {
-        let batch = strategy.propose(scene, 16.min(n - played.len()));
+/// Proposals, in batches of 16, until `n` were measured or nothing is left. Finalists are timed by
+/// the same hardware.
+fn run_in(scene: &Scene<'_>, strategy: &mut dyn Strategy, n: usize) -> Vec<(Proposal, Outcome)> {
+    let mut measured = Vec::new();
+    while measured.len() < n {
+        let batch = strategy.propose(scene, 16.min(n - measured.len()));
         if batch.is_empty() {
             break;
         }
         for it in batch {
             let outcome = hardware(&it.point);
             strategy.observe(&it.point, &outcome);
-            played.push((it, outcome));
+            measured.push((it, outcome));
         }
         let timed = |point: Point| {
             let ns = hardware(&point).timing()?.min_ns();
             let samples = (0..8).map(|it| ns * (1.0 + f64::from(it) / 1e4)).collect();
             Some((point, Timing::new(samples)?))
         };
-        let timings: Vec<_> = strategy.rivals().into_iter().filter_map(timed).collect();
+        let timings: Vec<_> = strategy.finalists().into_iter().filter_map(timed).collect();
         strategy.compared(&timings);
     }
-    played
+    measured
 }
 
-/// The same in a space of which nothing can be guessed.
-fn play(strategy: &mut dyn Strategy, n: usize) -> Vec<(Proposal, Outcome)> {
-    play_in(&Scene::plain(&space()), strategy, n)
+/// The same without cost models.
+fn run(strategy: &mut dyn Strategy, n: usize) -> Vec<(Proposal, Outcome)> {
+    run_in(&Scene::plain(&space()), strategy, n)
 }
 
 fn evolution(seed: u64) -> Evolutionary {
@@ -77,21 +77,21 @@ fn evolution(seed: u64) -> Evolutionary {
 }
 
 /// The least latency that was seen.
-fn best(played: &[(Proposal, Outcome)]) -> f64 {
-    let times = played.iter().filter_map(|it| it.1.timing()).map(Timing::min_ns);
+fn best(measured: &[(Proposal, Outcome)]) -> f64 {
+    let times = measured.iter().filter_map(|it| it.1.timing()).map(Timing::min_ns);
     times.fold(f64::INFINITY, f64::min)
 }
 
 /// How many trials it took until a latency below `ns` was seen.
-fn trials_until(played: &[(Proposal, Outcome)], ns: f64) -> usize {
+fn trials_until(measured: &[(Proposal, Outcome)], ns: f64) -> usize {
     let good = |it: &(Proposal, Outcome)| it.1.timing().is_some_and(|it| it.min_ns() < ns);
-    played.iter().position(good).map_or(usize::MAX, |it| it + 1)
+    measured.iter().position(good).map_or(usize::MAX, |it| it + 1)
 }
 
 #[test]
 fn evolution_finds_the_optimum_of_a_large_space_in_few_trials() {
     for seed in 0..8 {
-        let trials = trials_until(&play(&mut evolution(seed), 1000), 101.0);
+        let trials = trials_until(&run(&mut evolution(seed), 1000), 101.0);
         assert!(trials <= 400, "seed {seed}: {trials} trials");
     }
 }
@@ -99,7 +99,7 @@ fn evolution_finds_the_optimum_of_a_large_space_in_few_trials() {
 #[test]
 fn every_search_gets_further_than_random_points_and_those_further_than_a_grid() {
     let mean = |strategy: &dyn Fn(u64) -> Box<dyn Strategy>| {
-        let runs = (0..8).map(|seed| best(&play(&mut *strategy(seed), 300)).ln());
+        let runs = (0..8).map(|seed| best(&run(&mut *strategy(seed), 300)).ln());
         (runs.sum::<f64>() / 8.0).exp()
     };
     let random = mean(&|seed| Box::new(Random::new(seed)));
@@ -110,9 +110,9 @@ fn every_search_gets_further_than_random_points_and_those_further_than_a_grid() 
 }
 
 /// A score that knows the hardware.
-struct Oracle;
+struct PerfectScore;
 
-impl Score for Oracle {
+impl Score for PerfectScore {
     fn score(&self, _space: &Space, points: &[Point]) -> Vec<f64> {
         points.iter().map(|it| hardware(it).timing().map_or(1e9, Timing::min_ns)).collect()
     }
@@ -121,13 +121,13 @@ impl Score for Oracle {
 #[test]
 fn a_good_score_saves_most_of_the_trials() {
     let space = space();
-    let scene = Scene { draft: Some(&Oracle), ..Scene::plain(&space) };
+    let scene = Scene { analytic: Some(&PerfectScore), ..Scene::plain(&space) };
     for seed in 0..4 {
-        let evolved = play_in(&scene, &mut evolution(seed), 400);
-        let annealed = play_in(&scene, &mut Annealing::new(seed), 400);
-        for (played, most) in [(evolved, 96), (annealed, 96)] {
-            let trials = trials_until(&played, 101.0);
-            assert!(trials <= most, "seed {seed}: {trials} trials");
+        let evolved = run_in(&scene, &mut evolution(seed), 400);
+        let annealed = run_in(&scene, &mut Annealing::new(seed), 400);
+        for (measured, max_trials) in [(evolved, 96), (annealed, 96)] {
+            let trials = trials_until(&measured, 101.0);
+            assert!(trials <= max_trials, "seed {seed}: {trials} trials");
         }
     }
 }
@@ -135,9 +135,9 @@ fn a_good_score_saves_most_of_the_trials() {
 #[test]
 fn a_sketch_that_a_score_dislikes_is_tried_all_the_same() {
     let space = space();
-    let scene = Scene { draft: Some(&Oracle), ..Scene::plain(&space) };
-    let played = play_in(&scene, &mut evolution(1), 64);
-    assert!(played.iter().any(|it| it.0.point.sketch == 1));
+    let scene = Scene { analytic: Some(&PerfectScore), ..Scene::plain(&space) };
+    let measured = run_in(&scene, &mut evolution(1), 64);
+    assert!(measured.iter().any(|it| it.0.point.sketch == 1));
 }
 
 #[test]
@@ -147,14 +147,14 @@ fn droplet_descends_to_the_optimum_from_afar_within_a_few_sweeps() {
         let start = Point { sketch: 0, choices };
         let mut droplet = Droplet::new();
         droplet.observe(&start, &hardware(&start));
-        let played = play_in(&Scene::plain(&space), &mut droplet, 4000);
-        let trials = trials_until(&played, 101.0);
+        let measured = run_in(&Scene::plain(&space), &mut droplet, 4000);
+        let trials = trials_until(&measured, 101.0);
         // Five decisions of eight options each.
-        assert!(trials <= 5 * 8 * 6, "{start:?}: {trials} of {}", played.len());
+        assert!(trials <= 5 * 8 * 6, "{start:?}: {trials} of {}", measured.len());
         assert!(droplet.n_steps() >= 5);
-        assert!(played.iter().all(|it| it.0.source == Source::Droplet && it.0.parent.is_some()));
+        assert!(measured.iter().all(|it| it.0.source == Source::Droplet && it.0.parent.is_some()));
         // And it ends there.
-        assert!(play_in(&Scene::plain(&space), &mut droplet, 10).is_empty());
+        assert!(run_in(&Scene::plain(&space), &mut droplet, 10).is_empty());
     }
 }
 
@@ -170,10 +170,10 @@ fn droplet_does_not_move_for_what_may_be_noise() {
     for it in &batch {
         droplet.observe(&it.point, &Outcome::Timed(timed(99.0).unwrap()));
     }
-    let rivals = droplet.rivals();
-    assert_eq!(rivals.len(), 4, "the incumbent and the most promising");
-    assert_eq!(rivals[0], start);
-    let timings: Vec<_> = rivals.iter().map(|it| (it.clone(), timed(99.0).unwrap())).collect();
+    let finalists = droplet.finalists();
+    assert_eq!(finalists.len(), 4, "the incumbent and the most promising");
+    assert_eq!(finalists[0], start);
+    let timings: Vec<_> = finalists.iter().map(|it| (it.clone(), timed(99.0).unwrap())).collect();
     droplet.compared(&timings);
     assert_eq!(droplet.n_steps(), 0);
 }
@@ -181,7 +181,7 @@ fn droplet_does_not_move_for_what_may_be_noise() {
 #[test]
 fn offered_points_are_tried_once_and_the_most_promising_first() {
     let space = space();
-    let scene = Scene { model: Some(&Oracle), ..Scene::plain(&space) };
+    let scene = Scene { model: Some(&PerfectScore), ..Scene::plain(&space) };
     let mut transferred = Transferred::new();
     assert!(transferred.propose(&scene, 4).is_empty());
     let point = |n| Point { sketch: 0, choices: vec![n, 2, 6, 1, 7] };
@@ -197,7 +197,7 @@ fn offered_points_are_tried_once_and_the_most_promising_first() {
 
 #[test]
 fn the_same_seed_makes_the_same_proposals() {
-    let proposals = |seed| play(&mut evolution(seed), 300);
+    let proposals = |seed| run(&mut evolution(seed), 300);
     assert_eq!(proposals(7), proposals(7));
     assert_ne!(proposals(7), proposals(8));
 }
@@ -240,29 +240,29 @@ fn what_was_measured_before_is_learned_from_and_not_proposed_again() {
     let mut strategy = evolution(3);
     let near = Point { sketch: 0, choices: vec![5, 2, 6, 2, 7] };
     strategy.observe(&near, &hardware(&near));
-    let played = play(&mut strategy, 400);
-    assert!(played.iter().all(|it| it.0.point != near));
+    let measured = run(&mut strategy, 400);
+    assert!(measured.iter().all(|it| it.0.point != near));
     let best = |it: &(Proposal, Outcome)| it.0.point.choices == BEST;
-    let found = played.iter().position(best).expect("it is one step away");
-    assert_eq!(played[found].0.source, Source::Evolved);
-    assert!(found < 150, "{found}");
+    let index = measured.iter().position(best).expect("it is one step away");
+    assert_eq!(measured[index].0.source, Source::Evolved);
+    assert!(index < 150, "{index}");
 }
 
 #[test]
 fn a_chain_hands_over_when_a_share_is_used_up() {
     let mut chain =
         Chain::new(vec![(Box::new(Random::new(1)), 20), (Box::new(evolution(2)), usize::MAX)]);
-    let played = play(&mut chain, 100);
-    assert_eq!(played.len(), 100);
-    assert!(played[..20].iter().all(|it| it.0.source == Source::Random));
-    assert!(played[20..].iter().any(|it| it.0.source == Source::Evolved));
+    let measured = run(&mut chain, 100);
+    assert_eq!(measured.len(), 100);
+    assert!(measured[..20].iter().all(|it| it.0.source == Source::Random));
+    assert!(measured[20..].iter().any(|it| it.0.source == Source::Evolved));
 }
 
 /// Shares of the proposals by source, among the first `n`.
 fn shares(strategy: &mut dyn Strategy, n: usize) -> [usize; 2] {
-    let played = play(strategy, n);
+    let measured = run(strategy, n);
     let count = |droplet: bool| {
-        played.iter().filter(|it| (it.0.source == Source::Droplet) == droplet).count()
+        measured.iter().filter(|it| (it.0.source == Source::Droplet) == droplet).count()
     };
     [count(false), count(true)]
 }
@@ -274,7 +274,7 @@ fn combined_strategies_get_their_shares_and_learn_from_one_another() {
     };
     let [explored, refined] = shares(&mut Combined::new(arms(), Allocation::Fixed), 160);
     assert!(explored >= 96 && refined >= 24, "{explored} explored, {refined} refined");
-    let combined = best(&play(&mut Combined::new(arms(), Allocation::Fixed), 250));
+    let combined = best(&run(&mut Combined::new(arms(), Allocation::Fixed), 250));
     assert!(combined <= 101.0, "together they get to the optimum: {combined}");
 }
 

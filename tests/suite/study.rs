@@ -29,9 +29,9 @@ const STUDY: &str = r#"
 "#;
 
 fn study(sandbox: &Sandbox, arguments: &[&str]) -> Said {
-    let said = said(sandbox.command(TVMTUNE).arg("study").args(arguments));
-    assert_eq!(said.code, Some(0), "{said:?}");
-    said
+    let output = said(sandbox.command(TVMTUNE).arg("study").args(arguments));
+    assert_eq!(output.code, Some(0), "{output:?}");
+    output
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn a_study_is_run_once_and_reported_again() {
     let sandbox = Sandbox::new("sandbox", SOURCE);
     sandbox.write("small.toml", STUDY);
     let run = study(&sandbox, &["small.toml"]);
-    // Two donors; of each seed and subject an arm with a donor, and one without.
+    // Two transfer sources; of each seed and network an arm with a source, and one without.
     assert!(run.err.contains("10 cells to run"), "{run:?}");
     let out = sandbox.package().join("studies/small");
     let cells = fs::read_to_string(out.join("cells.jsonl")).unwrap();
@@ -61,9 +61,9 @@ fn a_study_is_run_once_and_reported_again() {
         }
         assert_eq!(cell["curve"][0][0], n_layers, "all layers are timed: {cell}");
     }
-    // What a donor knows lies where those that it gives to find it.
-    let donor = out.join("cells/sandbox-donor-1");
-    assert!(files(&donor).iter().any(|it| it.extension().is_some_and(|it| it == "toml")));
+    // The records of a source are in its folder, where transfer reads them.
+    let source = out.join("cells/sandbox-donor-1");
+    assert!(files(&source).iter().any(|it| it.extension().is_some_and(|it| it == "toml")));
     let report = fs::read_to_string(out.join("report.md")).unwrap();
     assert!(report.contains("| given | 4 |") && report.contains("Nothing."), "{report}");
     let plots = files(&out.join("plots"));
@@ -97,8 +97,8 @@ fn studies_that_are_shipped_run() {
         let out = sandbox.package().join(format!("studies/{name}-smoke"));
         let mut command = sandbox.command(TVMTUNE);
         command.current_dir(&root).arg("study").arg(file).args(["--smoke", "--out"]).arg(&out);
-        let said = said(&mut command);
-        assert_eq!(said.code, Some(0), "{said:?}");
+        let output = said(&mut command);
+        assert_eq!(output.code, Some(0), "{output:?}");
         let report = fs::read_to_string(out.join("report.md")).unwrap();
         assert!(report.contains("### Left out\n\nNothing.\n"), "{report}");
     }

@@ -8,7 +8,7 @@ use tvmtune_ir::dag::{Dag, print, verify};
 use tvmtune_ir::target::gpu::Arch;
 use tvmtune_ir::target::{CpuTarget, GpuTarget, Isa, Target};
 use tvmtune_ir::workload;
-use tvmtune_plan::database::{Database, Layer, LayerKind};
+use tvmtune_plan::database::{Database, Store, StoreKind};
 use tvmtune_plan::record::Record;
 use tvmtune_schedule::arbitrary::{
     Case, Family, Move, any_case, any_moves, dag, runner, scheduled,
@@ -17,7 +17,7 @@ use tvmtune_schedule::{FactorPolicy, Instruction, Schedule, nest, repair_by};
 use tvmtune_space::sketch::{Sketch, sketches};
 use tvmtune_tuner::random::Random;
 use tvmtune_tuner::space::Space;
-use tvmtune_tuner::transfer::Donors;
+use tvmtune_tuner::transfer::TransferSources;
 
 const POLICIES: [FactorPolicy; 4] =
     [FactorPolicy::KeepInner, FactorPolicy::Snap, FactorPolicy::Scale, FactorPolicy::Shrink];
@@ -89,7 +89,7 @@ fn a_shipped_schedule_stays_as_it_is_where_it_was_made() {
 }
 
 #[test]
-fn points_of_shipped_programs_are_found_by_their_traces() {
+fn points_of_shipped_programs_are_encoded_by_their_traces() {
     let targets: [Target; 3] = [
         CpuTarget::generic(Isa::Avx512).into(),
         CpuTarget::generic(Isa::Avx2).into(),
@@ -112,7 +112,11 @@ fn points_of_shipped_programs_are_found_by_their_traces() {
 }
 
 /// The schedule computes what the program says.
-fn judge(case: &Case, schedule: &Schedule, from: &[Instruction]) -> Result<(), TestCaseError> {
+fn check_results(
+    case: &Case,
+    schedule: &Schedule,
+    from: &[Instruction],
+) -> Result<(), TestCaseError> {
     let nest = nest::lower(schedule);
     let text = |trace: &[Instruction]| trace.iter().map(|it| format!("{it}\n")).collect::<String>();
     let shown = || format!("{}\nof\n{}\n{nest}", text(&schedule.trace), text(from));
@@ -147,7 +151,7 @@ fn any_trace_fits_a_program_with_other_extents() {
         let repaired = repair_by(policy, &trace, &original, &case.dag).unwrap();
         let replayed = Schedule::replay(&case.dag, &repaired.schedule.trace);
         prop_assert_eq!(replayed, Ok(repaired.schedule.clone()));
-        judge(&case, &repaired.schedule, &trace)
+        check_results(&case, &repaired.schedule, &trace)
     };
     runner.run(&(any_pair(), any_moves(15), policy), check).unwrap();
 }
@@ -158,7 +162,7 @@ fn any_trace_fits_any_other_program() {
     let check = |(original, case, moves): (Case, Case, Vec<Move>)| {
         let trace = scheduled(&original.dag, &moves).trace;
         let repaired = repair_by(FactorPolicy::Snap, &trace, &original.dag, &case.dag).unwrap();
-        judge(&case, &repaired.schedule, &trace)
+        check_results(&case, &repaired.schedule, &trace)
     };
     runner.run(&(any_case(), any_case(), any_moves(15)), check).unwrap();
 }
@@ -195,7 +199,7 @@ fn any_trace_makes_a_sketch_of_which_it_is_a_point() {
         for choices in steps {
             let near = Schedule::replay(&case.dag, &sketch.instructions(&choices));
             prop_assert!(near.is_ok(), "{near:?}");
-            judge(&case, &near.unwrap(), &schedule.trace)?;
+            check_results(&case, &near.unwrap(), &schedule.trace)?;
         }
         let mutant = space.mutate(&point, &mut Random::new(salt));
         prop_assert_eq!(mutant.sketch, point.sketch);
@@ -205,22 +209,22 @@ fn any_trace_makes_a_sketch_of_which_it_is_a_point() {
 }
 
 #[test]
-fn a_database_is_a_pool_of_donors_for_its_neighbors() {
-    let layer = |dir| Layer { kind: LayerKind::Overlay, dir };
-    let database = Database::new(shipped().map(layer).to_vec(), None);
+fn a_database_is_a_pool_of_transfer_sources_for_its_neighbors() {
+    let store = |dir| Store { kind: StoreKind::Overlay, dir };
+    let database = Database::new(shipped().map(store).to_vec(), None);
     let target: Target = CpuTarget::generic(Isa::Avx512).into();
-    let donors = Donors::from_database(&database, &target);
+    let sources = TransferSources::from_database(&database, &target);
     // Those for GPUs were made where there was none.
     let n_measured = |it: &(Record, Dag)| {
         let schedules = it.0.buckets.iter().flat_map(|it| &it.schedules);
         schedules.filter(|it| it.median_ns().is_some()).count()
     };
-    assert_eq!(donors.len(), records().iter().map(n_measured).sum::<usize>());
+    assert_eq!(sources.len(), records().iter().map(n_measured).sum::<usize>());
     let gpu = GpuTarget::generic(Arch { sm: 90, exact: true }).into();
-    assert!(Donors::from_database(&database, &gpu).is_empty());
+    assert!(TransferSources::from_database(&database, &gpu).is_empty());
     for (record, dag) in records() {
         let ranges: Vec<_> = dag.dims.iter().map(|it| it.range).collect();
-        let found = donors.candidates(&dag.specialize(&ranges), &target, 8);
+        let found = sources.candidates(&dag.specialize(&ranges), &target, 8);
         assert_eq!(found.len(), 8, "{}", record.name);
     }
 }

@@ -9,7 +9,7 @@ use std::{fs, thread};
 
 use tempfile::TempDir;
 use tvmtune_ir::target::{CpuTarget, Isa};
-use tvmtune_plan::database::{Cache, Database, Files, Layer, LayerKind, Lookup};
+use tvmtune_plan::database::{Cache, Database, Files, Lookup, Store, StoreKind};
 use tvmtune_plan::device;
 use tvmtune_plan::record::{KEPT_PER_ISA, Provenance, Record, Source, Tier};
 use tvmtune_schedule::{Instruction, Schedule};
@@ -18,7 +18,7 @@ use tvmtune_tests::workload;
 use tvmtune_tuner::measure::{Exclusive, WorkerCommand};
 use tvmtune_tuner::outcome::Outcome;
 use tvmtune_tuner::tune::{
-    self, Budget, Contestant, Event, Hardware, Options, Recipe, Stage, Summary, Tolerance,
+    self, Budget, Contestant, Event, Hardware, Options, Recipe, Reuse, Stage, Summary, Tolerance,
     Workload, trials,
 };
 
@@ -57,8 +57,8 @@ impl Machine {
     }
 
     fn database(&self) -> Database {
-        let layer = Layer { kind: LayerKind::Cache, dir: self.cache().records() };
-        Database::new(vec![layer], Some(self.cache()))
+        let store = Store { kind: StoreKind::Cache, dir: self.cache().records() };
+        Database::new(vec![store], Some(self.cache()))
     }
 
     fn options(&self, trials: u64) -> Options {
@@ -67,12 +67,11 @@ impl Machine {
             targets: vec![self.target.into()],
             nvrtc: None,
             budget: Budget { trials, per_task: minute, total: minute },
-            refines: false,
             seed: 1,
             hardware: Hardware::Worker(WorkerCommand::new(helper())),
             n_threads: 2,
             recipe: Recipe::default(),
-            afresh: false,
+            reuse: Reuse::Compete,
             provenance: Provenance { tool: "tests".to_owned(), host: "tests".to_owned() },
         }
     }
@@ -164,22 +163,23 @@ fn a_search_can_be_replayed_from_its_log_without_hardware_on_any_number_of_threa
     let workload = Workload { buckets: workload.buckets[1..].to_vec(), ..workload };
     machine.tune(&workload, &machine.options(60));
     let log = trials(&machine.log());
-    let what = |it: &tune::Trial| (it.source, it.stage, it.choices.clone(), it.artifact.clone());
-    let first: Vec<_> = log.iter().map(what).collect();
+    let identity =
+        |it: &tune::Trial| (it.source, it.stage, it.choices.clone(), it.artifact.clone());
+    let first: Vec<_> = log.iter().map(identity).collect();
     for n_threads in [1, 2, 3] {
         let elsewhere = Machine::new().unwrap();
-        let hardware = Hardware::Log(tune::replayed(&log));
+        let hardware = Hardware::Log(tune::replay(&log));
         let options = Options { hardware, n_threads, ..machine.options(60) };
         elsewhere.tune(&workload, &options);
         let again = trials(&elsewhere.log());
-        assert_eq!(first, again.iter().map(what).collect::<Vec<_>>(), "{n_threads} threads");
+        assert_eq!(first, again.iter().map(identity).collect::<Vec<_>>(), "{n_threads} threads");
     }
     let sources = |source| first.iter().filter(|it| it.0 == source).count();
     assert!(sources(Source::Droplet) > 0 && sources(Source::Evolved) > 0);
 }
 
 #[test]
-fn what_a_near_device_recorded_is_refined_and_not_searched_again() {
+fn records_of_a_similar_device_are_refined_and_not_searched_again() {
     let (Some(there), Some(here)) = (Machine::new(), Machine::new()) else { return };
     let workload = workload(MATMUL);
     let workload = Workload { buckets: workload.buckets[1..].to_vec(), ..workload };
@@ -187,20 +187,20 @@ fn what_a_near_device_recorded_is_refined_and_not_searched_again() {
     let mut record = there.get(&workload).records.remove(0).record;
     record.device = CpuTarget { l2_bytes: here.target.l2_bytes * 2, ..here.target }.key();
     here.database().put(&record, &Files::default()).unwrap();
-    let options = Options { refines: true, ..here.options(200) };
+    let options = Options { reuse: Reuse::Refine, ..here.options(200) };
     let (summary, _) = here.tune(&workload, &options);
     // A share of the budget, and the trial of the default schedule.
     assert!(summary.results[0].trials <= 200 * 15 / 100 + 1, "{summary:?}");
     let log = trials(&here.log());
     let explores = |it: &&tune::Trial| !it.sketch.is_empty() && it.parent.is_empty();
-    let is_known = |it: &tune::Trial| {
+    let is_recorded = |it: &tune::Trial| {
         let mut entries = record.buckets.iter().flat_map(|it| &it.schedules);
         entries.any(|entry| entry.trace == it.trace) || it.source == Source::Transfer
     };
     assert!(
-        log.iter()
-            .filter(explores)
-            .all(|it| it.source == Source::Default || is_known(it) || it.stage == Stage::Compare)
+        log.iter().filter(explores).all(|it| it.source == Source::Default
+            || is_recorded(it)
+            || it.stage == Stage::Compare)
     );
     assert!(log.iter().any(|it| it.source == Source::Droplet));
     let lookup = here.get(&workload);
@@ -264,7 +264,7 @@ fn other_instruction_sets_of_the_machine_are_tuned_a_little() {
 #[test]
 fn nothing_is_remembered_of_a_program_whose_default_schedule_is_wrong() {
     let Some(machine) = Machine::new() else { return };
-    // Not even rounding is allowed, so the judge finds every kernel wrong.
+    // Not even rounding is allowed, so every kernel is wrong to the reference oracle.
     let strict = Workload { tolerance: Tolerance { rel: 0.0, abs: 0.0 }, ..workload(SOFTMAX) };
     let (summary, events) = machine.tune(&strict, &machine.options(10));
     assert!(summary.results.is_empty());
@@ -284,7 +284,7 @@ fn a_session_goes_on_where_the_last_one_ended() {
     assert_eq!(all[..first.len()], first, "the log only grows");
     assert_eq!(summary.results[0].trials, all.len() as u64);
     assert!(all.len() > first.len() && all.len() <= 48, "{}", all.len());
-    // What was proposed before is not proposed again: only what is known to be good is measured
+    // What was proposed before is not proposed again: only what is recorded is measured
     // anew, first of all.
     let proposed = |it: &&tune::Trial| it.stage == Stage::Screen && it.source != Source::Default;
     let traces = |it: &[tune::Trial]| -> Vec<Vec<String>> {
@@ -341,9 +341,13 @@ fn schedules_are_timed_side_by_side() {
         Contestant { label: "nonsense".to_owned(), trace: vec!["inline s9".parse().unwrap()] },
     ];
     let (worker, exclusive) = (WorkerCommand::new(helper()), machine.exclusive());
-    let subject = (&workload, bucket.as_slice(), Some([31].as_slice()));
-    let outcomes =
-        tune::bench(subject, machine.target.into(), &contestants, 12, worker, &exclusive);
+    let bench = tune::Bench {
+        bucket: tune::Bucket { workload: &workload, ranges: bucket },
+        dims: Some(&[31]),
+        target: machine.target.into(),
+        rounds: 12,
+    };
+    let outcomes = tune::bench(&bench, &contestants, worker, &exclusive);
     let outcomes = outcomes.unwrap().unwrap();
     let n_samples = |it: &Outcome| it.timing().map(|it| it.samples_ns().len());
     assert_eq!(outcomes.iter().map(n_samples).collect::<Vec<_>>(), [Some(12), Some(12), None]);

@@ -1,15 +1,15 @@
 //! Measures the cost model: how fast candidates are scored, and how well predictions rank.
 //!
 //! ```text
-//! cargo run --release -p tvmtune-tuner --features engine --example model -- speed kernels/src/*.rs
-//! cargo run --release -p tvmtune-tuner --features engine --example model -- evolve kernels/src/*.rs
-//! cargo run --release -p tvmtune-tuner --features engine --example model -- gather <trials> 200 kernels/src/*.rs
-//! cargo run --release -p tvmtune-tuner --features engine --example model -- quality <trials> kernels/src/*.rs
+//! cargo run --release -p tvmtune-tuner --example model -- speed kernels/src/*.rs
+//! cargo run --release -p tvmtune-tuner --example model -- evolve kernels/src/*.rs
+//! cargo run --release -p tvmtune-tuner --example model -- gather <trials> 200 kernels/src/*.rs
+//! cargo run --release -p tvmtune-tuner --example model -- quality <trials> kernels/src/*.rs
 //! ```
 //!
 //! `speed` needs no quiet machine: it counts the time that its thread runs. `evolve` has evolution
-//! guess some 8,000 times by each guide for one batch, on two threads. `gather` measures so many
-//! random points of each program, on one thread. `quality` learns from what it left, or tuning did
+//! score some 8,000 points by each cost model for one batch, on two threads. `gather` measures so many
+//! random points of each program, on one thread. `quality` trains on the trials of `gather`, or of tuning
 //! (`<cache>/v1/trials`).
 
 #![expect(clippy::unwrap_used, reason = "a tool for those who change the model")]
@@ -30,11 +30,11 @@ use tvmtune_schedule::nest::{self, Nest};
 use tvmtune_schedule::{Instruction, Schedule, Threads};
 use tvmtune_space::default;
 use tvmtune_space::fits::cpu::fits;
+use tvmtune_tuner::cost::cpu::{AnalyticModel, cycles};
 use tvmtune_tuner::cost::features::Features;
-use tvmtune_tuner::cost::learned::{self, Learned};
+use tvmtune_tuner::cost::learned::{self, Analytic, Learned};
 use tvmtune_tuner::cost::model::CostModel;
-use tvmtune_tuner::cost::rank::{Judged, pairwise_accuracy, regret};
-use tvmtune_tuner::cost::{Draft, cycles};
+use tvmtune_tuner::cost::rank::{Prediction, pairwise_accuracy, regret};
 use tvmtune_tuner::measure::{CaseSpec, Job, Measure, Measurer, Policy, WorkerCommand, worker};
 use tvmtune_tuner::outcome::{Outcome, Timing};
 use tvmtune_tuner::random::Random;
@@ -42,7 +42,7 @@ use tvmtune_tuner::search::{Effort, Evolutionary, Scene, Score, Strategy};
 use tvmtune_tuner::space::{Point, Space};
 use tvmtune_tuner::tune::{Stage, Trial, trials};
 
-/// Pairs that differ by less are taken for noise.
+/// The relative difference below which pairs do not count.
 const NOISE: f64 = 0.05;
 
 fn main() {
@@ -92,7 +92,7 @@ fn now_us() -> f64 {
     spent.unwrap_or_else(|| Instant::now().elapsed().as_nanos() as f64) / 1e3
 }
 
-/// How long each step takes for random candidates.
+/// Measures the time of each step for random candidates.
 fn speed(dag: &Dag) {
     let target = target();
     let space = Space::new(dag, &Target::Cpu(target));
@@ -114,7 +114,7 @@ fn speed(dag: &Dag) {
     step(2);
     let fitting: Vec<&Nest> = nests.iter().filter(|it| fits(it, &target).is_ok()).collect();
     step(3);
-    let drafts: f64 = fitting.iter().map(|it| cycles(it, &target)).sum();
+    let analytic: f64 = fitting.iter().map(|it| cycles(it, &target)).sum();
     step(4);
     let features: Vec<Features> =
         fitting.iter().filter_map(|it| Features::of(it, &Target::Cpu(target))).collect();
@@ -134,7 +134,7 @@ fn speed(dag: &Dag) {
     let of_fitting =
         [each[4], each[5]].map(|it| it * points.len() as f64 / fitting.len().max(1) as f64);
     println!(
-        "{:28} trace {:5.1} replay {:6.1} lower {:6.1} fits {:5.1} | draft {:6.1} features {:6.1} predict {:5.1} us; \
+        "{:28} trace {:5.1} replay {:6.1} lower {:6.1} fits {:5.1} | analytic {:6.1} features {:6.1} predict {:5.1} us; \
          {:3} of {} fit, {:.1} rows; {:6.0} candidates/s; training {wall:.2} s, {own:.2} s of it here ({:.0}, {:.1})",
         dag.name,
         each[0],
@@ -148,25 +148,25 @@ fn speed(dag: &Dag) {
         points.len(),
         rows as f64 / features.len().max(1) as f64,
         1e6 / (each[0] + each[1] + each[2] + each[5] + predicting),
-        drafts.log2(),
+        analytic.log2(),
         predictions.first().unwrap_or(&0.0),
     );
 }
 
-/// How long one batch takes of which much is guessed: as often as in Ansor's five generations of
-/// 2,048, where here half of a generation is new.
+/// Measures the time of one batch of which as many points are scored as in Ansor's five generations of
+/// 2,048; here half of a generation is new.
 fn evolve(dag: &Dag) {
     let target = target();
     let target = Target::Cpu(target);
     let space = Space::new(dag, &target);
-    let draft = Draft::new(dag, self::target()).with_threads(2);
+    let analytic = AnalyticModel::new(dag, self::target()).with_threads(2);
     let mut random = Random::new(1);
     let points: Vec<Point> = (0..200).map(|_| space.random(&mut random)).collect();
-    let drafts = draft.score(&space, &points);
+    let costs = analytic.score(&space, &points);
     let effort = Effort { population: 2048, generations: 8 };
     let mut search = Evolutionary::new(1, effort);
     let mut model = CostModel::new().with_threads(2);
-    for (point, cycles) in points.iter().zip(drafts) {
+    for (point, cycles) in points.iter().zip(costs) {
         let Some(timing) = Timing::new(vec![cycles; 3]) else { continue };
         let Some(features) = learned::features(dag, &target, &space.instructions(point)) else {
             continue;
@@ -176,21 +176,27 @@ fn evolve(dag: &Dag) {
     }
     model.train();
     let learned = Counted {
-        score: Learned { model: &model, dag, target: &target, drafts: true, n_threads: 2 },
+        score: Learned {
+            model: &model,
+            dag,
+            target: &target,
+            analytic: Analytic::Included,
+            n_threads: 2,
+        },
         n: Cell::new(0),
     };
-    let scene = Scene { space: &space, draft: Some(&draft), model: Some(&learned) };
+    let scene = Scene { space: &space, analytic: Some(&analytic), model: Some(&learned) };
     let began = Instant::now();
     let n_proposed = search.propose(&scene, 64).len();
     let seconds = began.elapsed().as_secs_f64();
     println!(
-        "{:28} {:6} guesses, {n_proposed:3} proposed: {seconds:.2} s",
+        "{:28} {:6} scores, {n_proposed:3} proposed: {seconds:.2} s",
         dag.name,
         learned.n.get()
     );
 }
 
-/// Counts guesses.
+/// Counts scores.
 struct Counted<S> {
     score: S,
     n: Cell<usize>,
@@ -259,7 +265,7 @@ fn gather(dag: &Dag, logs: &Path, n: usize) {
 /// One trial of a log.
 struct Sample {
     features: Features,
-    draft: f64,
+    analytic_cost: f64,
     latency_ns: f64,
 }
 
@@ -271,8 +277,8 @@ fn samples(dag: &Dag, logs: &Path) -> Vec<Sample> {
         for trial in trials(&entry.unwrap().path()) {
             let Outcome::Timed(timing) = trial.outcome else { continue };
             if trial.workload == id && trial.isa == "avx512" {
-                let known = best.entry(trial.trace).or_insert(f64::INFINITY);
-                *known = known.min(timing.min_ns());
+                let fastest = best.entry(trial.trace).or_insert(f64::INFINITY);
+                *fastest = fastest.min(timing.min_ns());
             }
         }
     }
@@ -282,23 +288,27 @@ fn samples(dag: &Dag, logs: &Path) -> Vec<Sample> {
             trace.iter().map(|it| it.parse().ok()).collect::<Option<_>>()?;
         let nest = nest::lower(&Schedule::replay(dag, &trace).ok()?);
         let features = Features::of(&nest, &Target::Cpu(target))?;
-        Some(Sample { features, draft: cycles(&nest, &target), latency_ns })
+        Some(Sample { features, analytic_cost: cycles(&nest, &target), latency_ns })
     };
     let mut samples: Vec<Sample> = best.into_iter().filter_map(sample).collect();
-    // In no order that says anything.
+    // In random order.
     let mut random = Random::new(5);
     (1..samples.len()).for_each(|n| samples.swap(n, random.below(n + 1)));
     samples
 }
 
-/// How well predictions rank: accuracy of pairs, and what the best 1 and 10 by them lose.
+/// The quality of predictions: accuracy of pairs, and the regret of the top 1 and 10.
 #[derive(Default)]
 struct Quality([f64; 3]);
 
 impl Quality {
-    fn of(judged: &[Judged]) -> Self {
-        let accuracy = pairwise_accuracy(judged, NOISE).unwrap_or(1.0);
-        Self([accuracy, regret(judged, 1).unwrap_or(0.0), regret(judged, 10).unwrap_or(0.0)])
+    fn new(predictions: &[Prediction]) -> Self {
+        let accuracy = pairwise_accuracy(predictions, NOISE).unwrap_or(1.0);
+        Self([
+            accuracy,
+            regret(predictions, 1).unwrap_or(0.0),
+            regret(predictions, 10).unwrap_or(0.0),
+        ])
     }
 
     fn add(&mut self, other: &Self, n: f64) {
@@ -311,14 +321,14 @@ impl Quality {
     }
 }
 
-fn judge(samples: &[Sample], predicted: impl Fn(&Sample) -> f64) -> Quality {
-    let judged =
-        samples.iter().map(|it| Judged { predicted: predicted(it), latency_ns: it.latency_ns });
-    Quality::of(&judged.collect::<Vec<_>>())
+fn evaluate(samples: &[Sample], predicted: impl Fn(&Sample) -> f64) -> Quality {
+    let predictions =
+        samples.iter().map(|it| Prediction { predicted: predicted(it), latency_ns: it.latency_ns });
+    Quality::new(&predictions.collect::<Vec<_>>())
 }
 
-/// Learns from some samples of each task.
-fn learned<'a>(tasks: impl Iterator<Item = (usize, &'a [Sample])>) -> CostModel {
+/// Trains on some samples of each task.
+fn trained<'a>(tasks: impl Iterator<Item = (usize, &'a [Sample])>) -> CostModel {
     let mut model = CostModel::new();
     for (task, samples) in tasks {
         for it in samples {
@@ -329,6 +339,7 @@ fn learned<'a>(tasks: impl Iterator<Item = (usize, &'a [Sample])>) -> CostModel 
     model
 }
 
+/// Prints the quality of all models on each task.
 fn quality(logs: &Path, programs: &[Dag]) {
     let tasks: Vec<(&str, Vec<Sample>)> =
         programs.iter().map(|it| (it.name.as_str(), samples(it, logs))).collect();
@@ -336,31 +347,33 @@ fn quality(logs: &Path, programs: &[Dag]) {
     let n = tasks.len() as f64;
     let mut means = [(); 7].map(|()| Quality::default());
     let names = [
-        "draft",
+        "analytic",
         "32 learned",
-        "with draft",
+        "with analytic",
         "64 learned",
-        "with draft",
+        "with analytic",
         "other tasks",
-        "with draft",
+        "with analytic",
     ];
     for (task, (name, samples)) in tasks.iter().enumerate() {
-        let (known, unknown) = samples.split_at(samples.len() / 2);
-        let first = |n: usize| learned([(task, &known[..n.min(known.len())])].into_iter());
+        let (training, test) = samples.split_at(samples.len() / 2);
+        let first = |n: usize| trained([(task, &training[..n.min(training.len())])].into_iter());
         let others = tasks.iter().enumerate().filter(|(other, _)| *other != task);
-        let others = learned(others.map(|(n, (_, it))| (n, &it[..it.len().min(100)])));
-        let by = |model: &CostModel, drafts: bool| {
-            judge(unknown, |it| {
+        let others = trained(others.map(|(n, (_, it))| (n, &it[..it.len().min(100)])));
+        let quality = |model: &CostModel, analytic: Analytic| {
+            evaluate(test, |it| {
                 let share = model.predict(std::slice::from_ref(&it.features))[0];
-                -learned::guess(share, drafts.then_some(it.draft))
+                let cost = (analytic == Analytic::Included).then_some(it.analytic_cost);
+                -learned::combine(share, cost)
             })
         };
-        let mut found = vec![judge(unknown, |it| -it.draft)];
+        let mut qualities = vec![evaluate(test, |it| -it.analytic_cost)];
         for model in [first(32), first(64), others] {
-            found.extend([by(&model, false), by(&model, true)]);
+            qualities
+                .extend([Analytic::Excluded, Analytic::Included].map(|it| quality(&model, it)));
         }
         print!("{name:28} {:4}", samples.len());
-        for ((mean, it), name) in means.iter_mut().zip(&found).zip(names) {
+        for ((mean, it), name) in means.iter_mut().zip(&qualities).zip(names) {
             mean.add(it, n);
             it.print(name);
         }

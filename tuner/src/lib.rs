@@ -1,32 +1,33 @@
-//! Steps 7 to 9 of 12: searches, measures and remembers.
+//! Steps 7 to 9 of 12: search, measurement and records.
 //!
 //! ```text
 //! ... -> codegen -> [compile -> measure -> record] -> plan -> expand -> launch
 //! ```
 //!
-//! In: workloads. Out: records in a database. The modules are declared in the order in which a
-//! tuning session walks through them.
+//! In: workloads. Out: records in a database. The modules are declared in the order of a tuning
+//! session.
 
 #![forbid(unsafe_code)]
 
-// What may be measured.
+// The search space.
 pub mod device; // the GPU of this machine
-pub mod parallel; // in order, whoever does it
-pub mod random; // seeded
-pub mod space; // which schedules there are
+pub mod parallel; // parallel maps, in order
+pub mod random; // seeded generators
+pub mod space; // sketches and points
 
-// What to measure.
-pub mod cost; // how schedules rank, unmeasured
-pub mod outcome; // what became of a candidate
+// The choice of candidates.
+pub mod cost; // cost models
+pub mod outcome; // outcomes and timings
 pub mod search; // strategies
 pub mod transfer; // schedules of other workloads
-pub mod statistics; // what samples say
+pub mod statistics; // of samples
 
-// How it becomes code, for GPUs.
+// Their code, for GPUs.
+#[cfg(feature = "cuda")]
 pub mod compile; // 7 by NVRTC
 
-// How to measure it.
+// Their latency.
 pub mod measure; // 8 in a worker
 
-// All of it, for many candidates.
+// The loop over many candidates.
 pub mod tune; // within a budget

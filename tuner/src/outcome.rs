@@ -1,4 +1,4 @@
-//! What became of a candidate.
+//! Outcomes and timings of candidates.
 
 use std::fmt;
 
@@ -7,19 +7,19 @@ use tvmtune_plan::record::Measured;
 
 use crate::statistics;
 
-/// What became of a candidate that was measured.
+/// The outcome of measuring a candidate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// It computes what it should, in this time.
+    /// Its results are right; here is its timing.
     Timed(Timing),
-    /// It computes something else.
+    /// Its results are wrong.
     Wrong(String),
-    /// It took its worker down, or made it talk nonsense.
+    /// Its worker crashed, or violated the protocol.
     Crashed(String),
-    /// It did not end in time.
+    /// It exceeded the time limit.
     TimedOut,
-    /// No code could be made of it, or none that can be launched.
+    /// It has no code, or none that can be launched.
     Invalid(String),
 }
 
@@ -31,47 +31,47 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// The timing with these samples; `None` unless there are any, all of them positive.
+    /// Creates a timing; `None` without samples, or if some are not positive.
     pub fn new(samples_ns: Vec<f64>) -> Option<Self> {
         let valid = |it: &f64| it.is_finite() && *it > 0.0;
         (!samples_ns.is_empty() && samples_ns.iter().all(valid)).then_some(Self { samples_ns })
     }
 
-    /// The samples, as taken.
+    /// Returns the samples in the order in which they were taken.
     pub fn samples_ns(&self) -> &[f64] {
         &self.samples_ns
     }
 
-    /// What candidates are ranked by while they are screened.
+    /// Returns the minimum, by which screening ranks candidates.
     pub fn min_ns(&self) -> f64 {
         statistics::min(&self.samples_ns)
     }
 
-    /// What finalists are ranked by: the middle of the faster half.
+    /// Returns the median of the faster half, by which finalists are ranked.
     pub fn typical_ns(&self) -> f64 {
         statistics::median(&statistics::faster_half(&self.samples_ns))
     }
 
-    /// Half of the samples are faster.
+    /// Returns the median.
     pub fn median_ns(&self) -> f64 {
         statistics::median(&self.samples_ns)
     }
 
-    /// Whether this is faster than another timing, taken side by side, by at least the share `worth`,
-    /// and not by chance: with a probability of error below `p`.
-    pub fn beats(&self, other: &Timing, p: f64, worth: f64) -> bool {
+    /// Tells if this is faster than another timing, taken side by side, by at least the share
+    /// `min_gain`, at significance level `p`.
+    pub fn beats(&self, other: &Timing, p: f64, min_gain: f64) -> bool {
         let [a, b] = [self, other].map(|it| statistics::faster_half(&it.samples_ns));
-        let enough = self.typical_ns() < other.typical_ns() * (1.0 - worth);
+        let enough = self.typical_ns() < other.typical_ns() * (1.0 - min_gain);
         enough && statistics::p_not_faster(&a, &b) < p
     }
 
-    /// The timing of the same launches on a machine so many times as fast.
+    /// Divides all samples by a speed.
     #[must_use]
     pub fn scaled(&self, speed: f64) -> Self {
         Self { samples_ns: self.samples_ns.iter().map(|it| it / speed).collect() }
     }
 
-    /// The timing as a record keeps it, to a tenth of a ns.
+    /// Returns the timing as a record has it, to a tenth of a ns.
     pub fn to_measured(&self, dims: &[i64], threads: u32) -> Measured {
         let quantile =
             |share| (statistics::quantile(&self.samples_ns, share) * 10.0).round() / 10.0;
@@ -88,7 +88,7 @@ impl Timing {
 }
 
 impl Outcome {
-    /// The timing of a candidate that works.
+    /// Returns the timing of a candidate that works.
     pub fn timing(&self) -> Option<&Timing> {
         match self {
             Outcome::Timed(timing) => Some(timing),
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_beats_another_is_faster_by_enough_and_not_by_chance() {
+    fn a_timing_beats_another_only_by_a_significant_gain() {
         let beats = |a: &Timing, b: &Timing| a.beats(b, 0.05, 0.005);
         let timing = |ns: f64, noise: f64| {
             let sample = |n: i32| ns * (1.0 + noise * f64::from(n * 7 % 15) / 15.0);

@@ -1,17 +1,17 @@
-//! Work that needs no other work to be done before, on all cores: compiling many files, scoring many candidates.
+//! Parallel maps with results in order: compiling many files, scoring many candidates.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 
-/// Each thread takes its items in about so many pieces: none waits long for the last one.
-const PIECES: usize = 8;
+/// Chunks per thread: with small ones, threads end at about the same time.
+const CHUNKS_PER_THREAD: usize = 8;
 
-/// How many threads can run at once.
+/// Returns the number of threads that can run at once.
 pub fn n_cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// What a function makes of each, in order.
+/// Maps items on all cores; returns the results in order.
 ///
 /// # Panics
 ///
@@ -20,7 +20,7 @@ pub fn on_all_cores<T: Sync, R: Send>(items: &[T], function: impl Fn(&T) -> R + 
     on_threads(n_cores(), items, function)
 }
 
-/// What a function makes of each, in order, however many threads there are.
+/// Maps items on a number of threads; returns the results in order.
 ///
 /// # Panics
 ///
@@ -33,18 +33,18 @@ pub fn on_threads<T: Sync, R: Send>(
     if n_threads <= 1 || items.len() <= 1 {
         return items.iter().map(function).collect();
     }
-    let piece = (items.len() / (n_threads * PIECES)).max(1);
-    let pieces: Vec<&[T]> = items.chunks(piece).collect();
+    let chunk = (items.len() / (n_threads * CHUNKS_PER_THREAD)).max(1);
+    let chunks: Vec<&[T]> = items.chunks(chunk).collect();
     let next = AtomicUsize::new(0);
     let work = || {
         let mut done = Vec::new();
-        while let Some((n, piece)) = take(&pieces, &next) {
-            done.push((n, piece.iter().map(&function).collect::<Vec<R>>()));
+        while let Some((n, chunk)) = take(&chunks, &next) {
+            done.push((n, chunk.iter().map(&function).collect::<Vec<R>>()));
         }
         done
     };
     let mut done = std::thread::scope(|scope| {
-        let others: Vec<_> = (1..n_threads.min(pieces.len())).map(|_| scope.spawn(work)).collect();
+        let others: Vec<_> = (1..n_threads.min(chunks.len())).map(|_| scope.spawn(work)).collect();
         let mut done = work();
         for it in others {
             done.extend(it.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
@@ -55,47 +55,47 @@ pub fn on_threads<T: Sync, R: Send>(
     done.into_iter().flat_map(|(_, results)| results).collect()
 }
 
-/// Has other threads make something of each item, a few items ahead of whoever uses it, in order,
-/// for as long as that one wants more: a compiler's work, while what it made before is measured.
-/// Without other threads, nothing is made ahead.
+/// Maps items on other threads a few items ahead of their consumer, which runs on this thread, in
+/// order, until it returns false: candidates are built while earlier ones are measured. With
+/// `n_threads` 0, each item is mapped when it is consumed.
 ///
 /// # Errors
 ///
-/// That of the first use that fails, which is the last.
+/// That of the consumer, which then stops.
 ///
 /// # Panics
 ///
-/// If making something does.
-pub fn ahead<T: Sync, R: Send, E>(
+/// If the function does.
+pub fn map_ahead<T: Sync, R: Send, E>(
     n_threads: usize,
     items: &[T],
-    make: impl Fn(&T) -> R + Sync,
-    mut then: impl FnMut(&T, R) -> Result<bool, E>,
+    function: impl Fn(&T) -> R + Sync,
+    mut consume: impl FnMut(&T, R) -> Result<bool, E>,
 ) -> Result<(), E> {
     if n_threads == 0 {
         for it in items {
-            if !then(it, make(it))? {
+            if !consume(it, function(it))? {
                 break;
             }
         }
         return Ok(());
     }
-    let n_makers = n_threads.min(items.len());
+    let n_workers = n_threads.min(items.len());
     std::thread::scope(|scope| {
-        // Each makes every so-manieth item; who uses them asks one after the other.
-        let mut makers = Vec::new();
-        for n in 0..n_makers {
-            let (maker, made) = sync_channel(1);
-            makers.push(made);
-            let mut items = items.iter().skip(n).step_by(n_makers);
-            let make = &make;
-            // Whoever is gone wants no more.
-            scope.spawn(move || items.try_for_each(|it| maker.send(make(it))));
+        // Each worker maps every `n_workers`-th item; the consumer receives from one after the other.
+        let mut receivers = Vec::new();
+        for n in 0..n_workers {
+            let (sender, receiver) = sync_channel(1);
+            receivers.push(receiver);
+            let mut items = items.iter().skip(n).step_by(n_workers);
+            let function = &function;
+            // Sending fails once the consumer has stopped.
+            scope.spawn(move || items.try_for_each(|it| sender.send(function(it))));
         }
-        for (it, made) in items.iter().zip(makers.iter().cycle()) {
-            // One that panicked does so again where it is joined, at the end of this scope.
-            let Ok(made) = made.recv() else { break };
-            if !then(it, made)? {
+        for (it, receiver) in items.iter().zip(receivers.iter().cycle()) {
+            // The panic of a worker is resumed at the end of this scope.
+            let Ok(result) = receiver.recv() else { break };
+            if !consume(it, result)? {
                 break;
             }
         }
@@ -103,10 +103,10 @@ pub fn ahead<T: Sync, R: Send, E>(
     })
 }
 
-/// The next piece that nobody has taken, with its number.
-fn take<'a, T>(pieces: &[&'a [T]], next: &AtomicUsize) -> Option<(usize, &'a [T])> {
+/// Takes the next chunk, with its number.
+fn take<'a, T>(chunks: &[&'a [T]], next: &AtomicUsize) -> Option<(usize, &'a [T])> {
     let n = next.fetch_add(1, Ordering::Relaxed);
-    Some((n, *pieces.get(n)?))
+    Some((n, *chunks.get(n)?))
 }
 
 #[cfg(test)]
@@ -124,24 +124,24 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_ahead_is_used_in_order_until_it_is_enough() {
+    fn items_mapped_ahead_are_consumed_in_order_until_the_consumer_stops() {
         for n_threads in [0, 1, 3, 64] {
-            let n_made = AtomicUsize::new(0);
-            let make = |it: &u64| {
-                n_made.fetch_add(1, Ordering::Relaxed);
+            let n_mapped = AtomicUsize::new(0);
+            let map = |it: &u64| {
+                n_mapped.fetch_add(1, Ordering::Relaxed);
                 it * it
             };
             let items = Vec::from_iter(0..1000);
             let mut used = Vec::new();
-            let done: Result<(), ()> = ahead(n_threads, &items, make, |it, square| {
+            let done: Result<(), ()> = map_ahead(n_threads, &items, map, |it, square| {
                 assert_eq!(square, it * it);
                 used.push(*it);
                 Ok(used.len() < 100)
             });
             assert!(done.is_ok() && used == items[..100]);
-            // Each thread has made one that waits, and makes another one.
-            assert!(n_made.into_inner() <= 100 + 2 * n_threads);
-            let failed = ahead(
+            // Each thread has mapped one item that waits, and maps another one.
+            assert!(n_mapped.into_inner() <= 100 + 2 * n_threads);
+            let failed = map_ahead(
                 n_threads,
                 &items,
                 |it| *it,

@@ -1,4 +1,5 @@
-//! A seeded source of randomness, owned by whoever needs it: same seed, same numbers, everywhere.
+//! A seeded generator of pseudorandom numbers, owned by its user: the same seed gives the same numbers
+//! on every machine.
 //!
 //! # Source
 //!
@@ -11,19 +12,19 @@ pub struct Random {
 }
 
 impl Random {
-    /// The stream of that seed.
+    /// Creates the stream of a seed.
     pub fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
-    /// A stream of its own for each number: results do not depend on who draws first.
+    /// Creates an independent stream for each number: results do not depend on the order of draws.
     pub fn fork(&self, n: u64) -> Self {
         let mut child = Self { state: self.state ^ n.wrapping_mul(0xd134_2543_de82_ef95) };
         child.bits();
         child
     }
 
-    /// The next 64 bits.
+    /// Draws 64 bits.
     pub fn bits(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
@@ -32,7 +33,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number in `0..n`.
+    /// Draws a number in `0..n`.
     ///
     /// # Panics
     ///
@@ -42,12 +43,12 @@ impl Random {
         ((u128::from(self.bits()) * n as u128) >> 64) as usize
     }
 
-    /// A number in `0.0..1.0`.
+    /// Draws a number in `0.0..1.0`.
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// True with that probability.
+    /// Draws true with that probability.
     pub fn chance(&mut self, probability: f64) -> bool {
         self.unit() < probability
     }

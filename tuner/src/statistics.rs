@@ -1,4 +1,4 @@
-//! Everything that is concluded from samples of latency.
+//! Statistics of latency samples.
 //!
 //! Noise is multiplicative, so tests work on logarithms. While screening, the minimum of few
 //! samples ranks candidates best; when deciding, the faster half of many interleaved samples does.
@@ -13,23 +13,23 @@
 
 use crate::random::Random;
 
-/// The value below which that share of the samples lies, interpolated; NaN if there are none.
+/// Returns a quantile, interpolated; NaN without samples.
 pub fn quantile(samples: &[f64], share: f64) -> f64 {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
     let Some(last) = sorted.len().checked_sub(1) else { return f64::NAN };
-    let at = share.clamp(0.0, 1.0) * last as f64;
-    let (low, high) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
-    low + (high - low) * at.fract()
+    let rank = share.clamp(0.0, 1.0) * last as f64;
+    let (low, high) = (sorted[rank.floor() as usize], sorted[rank.ceil() as usize]);
+    low + (high - low) * rank.fract()
 }
 
-/// The middle sample; NaN if there are none.
+/// Returns the median; NaN without samples.
 pub fn median(samples: &[f64]) -> f64 {
     quantile(samples, 0.5)
 }
 
-/// The faster half of the samples, the middle one included. What disturbs a timing only ever adds
-/// to it, so on a busy machine this half tells candidates apart where all samples do not.
+/// Returns the faster half of the samples, the median included. Disturbances only add to a timing, so
+/// on a busy machine this half tells candidates apart where all samples do not.
 pub fn faster_half(samples: &[f64]) -> Vec<f64> {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -37,52 +37,50 @@ pub fn faster_half(samples: &[f64]) -> Vec<f64> {
     sorted
 }
 
-/// The least sample; infinite if there are none.
+/// Returns the minimum; infinite without samples.
 pub fn min(samples: &[f64]) -> f64 {
     samples.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
-/// What a ratio is, and how far the samples leave it open.
+/// An estimated ratio with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
     /// The geometric mean.
     pub mean: f64,
-    /// Below it lie 2.5 % of the means of samples drawn anew.
+    /// The 2.5 % quantile of the bootstrap means.
     pub low: f64,
-    /// Above it lie 2.5 % of them.
+    /// The 97.5 % quantile.
     pub high: f64,
-    /// How many samples there are.
+    /// The number of samples.
     pub n: usize,
 }
 
 impl Ratio {
-    /// Whether there are enough samples to say anything: fewer may well all lie on one side of 1 by
-    /// chance.
+    /// Tells if there are enough samples for a conclusion.
     pub fn is_enough(&self) -> bool {
-        self.n >= ENOUGH
+        self.n >= MIN_SAMPLES
     }
 
-    /// Whether the samples say that it is not 1.
+    /// Tells if it differs significantly from 1.
     pub fn is_effect(&self) -> bool {
         self.is_enough() && (self.low > 1.0 || self.high < 1.0)
     }
 }
 
-/// Samples that all lie on the same side once in 32 times.
-const ENOUGH: usize = 6;
-/// Samples drawn anew for an interval.
+/// Fewer samples than that lie on the same side of 1 by chance more often than once in 32 times.
+const MIN_SAMPLES: usize = 6;
+/// Bootstrap resamples of an interval.
 const DRAWS: usize = 4000;
 
-/// The geometric mean; NaN if there are no values.
+/// Returns the geometric mean; NaN without values.
 pub fn geometric_mean(values: &[f64]) -> f64 {
     (values.iter().map(|it| it.ln()).sum::<f64>() / values.len() as f64).exp()
 }
 
-/// The ratio that is behind groups of ratios, such as those of several seeds for each of several
-/// networks, each group counting as much as any other; `None` if there are none.
+/// Estimates the mean of groups of ratios, such as those of several seeds for each of several
+/// networks, with equal weights of groups; `None` without ratios.
 ///
-/// Groups are drawn anew, and from each its ratios: what is said holds for other networks and
-/// seeds like these, as far as there are several of either.
+/// The bootstrap has two stages: groups are resampled, and from each its ratios.
 pub fn ratio(groups: &[Vec<f64>], seed: u64) -> Option<Ratio> {
     let logs: Vec<Vec<f64>> = groups
         .iter()
@@ -110,8 +108,8 @@ pub fn ratio(groups: &[Vec<f64>], seed: u64) -> Option<Ratio> {
     Some(Ratio { mean: average(&means).exp(), low, high, n })
 }
 
-/// How likely samples like these are if `faster` were no faster than `slower`: one-sided, Welch's
-/// t-test on logarithms. 1 where there are fewer than two of either.
+/// Returns the p-value of the null hypothesis that `faster` is not faster than `slower`: one-sided
+/// Welch's t-test on logarithms. 1 with fewer than two samples of either.
 pub fn p_not_faster(faster: &[f64], slower: &[f64]) -> f64 {
     if faster.len() < 2 || slower.len() < 2 {
         return 1.0;
@@ -134,7 +132,7 @@ pub fn p_not_faster(faster: &[f64], slower: &[f64]) -> f64 {
     if t > 0.0 { tail } else { 1.0 - tail }
 }
 
-/// The regularised incomplete beta function.
+/// Computes the regularised incomplete beta function.
 fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
     if x <= 0.0 || x >= 1.0 {
         return x.clamp(0.0, 1.0);
@@ -148,6 +146,7 @@ fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
     }
 }
 
+/// Computes the continued fraction of the incomplete beta function.
 fn beta_fraction(a: f64, b: f64, x: f64) -> f64 {
     const TINY: f64 = 1e-300;
     let away_from_zero = |it: f64| if it.abs() < TINY { TINY } else { it };
@@ -170,7 +169,7 @@ fn beta_fraction(a: f64, b: f64, x: f64) -> f64 {
     fraction
 }
 
-/// The logarithm of the gamma function, for positive arguments: Stirling's series after shifting
+/// Computes the logarithm of the gamma function, for positive arguments: Stirling's series after shifting
 /// the argument up.
 fn ln_gamma(x: f64) -> f64 {
     let (mut x, mut shift) = (x, 0.0);
@@ -235,11 +234,14 @@ mod tests {
     fn a_ratio_is_an_effect_only_if_samples_agree_on_it() {
         let check = |groups: &[&[f64]], mean: f64, is_effect: bool| {
             let groups: Vec<Vec<f64>> = groups.iter().map(|it| it.to_vec()).collect();
-            let found = ratio(&groups, 7).unwrap();
-            assert!((found.mean - mean).abs() < 1e-9, "{found:?}");
-            assert!(found.low <= found.mean && found.mean <= found.high, "{found:?}");
-            assert_eq!(found.is_effect(), is_effect, "{found:?}");
-            assert_eq!(ratio(&groups, 7), Some(found), "the same seed, the same interval");
+            let estimate = ratio(&groups, 7).unwrap();
+            assert!((estimate.mean - mean).abs() < 1e-9, "{estimate:?}");
+            assert!(
+                estimate.low <= estimate.mean && estimate.mean <= estimate.high,
+                "{estimate:?}"
+            );
+            assert_eq!(estimate.is_effect(), is_effect, "{estimate:?}");
+            assert_eq!(ratio(&groups, 7), Some(estimate), "the same seed, the same interval");
         };
         check(&[&[0.8, 0.82, 0.78, 0.8, 0.8, 0.8 * 0.8 / 0.82 * 0.8 / 0.78]], 0.8, true);
         check(&[&[0.8, 0.8, 0.8, 0.8, 0.8]], 0.8, false);
@@ -257,15 +259,15 @@ mod tests {
     fn intervals_hold_what_is_true_as_often_as_they_say() {
         let mut random = Random::new(3);
         let mut noise = || (0..12).map(|_| random.unit() - 0.5).sum::<f64>();
-        for (n_groups, n_samples, least) in [(1, 20, 178), (3, 5, 184)] {
+        for (n_groups, n_samples, min_held) in [(1, 20, 178), (3, 5, 184)] {
             let holds = |seed: &u64| {
                 let mut group = || (0..n_samples).map(|_| (0.3 + 0.2 * noise()).exp()).collect();
                 let groups: Vec<Vec<f64>> = (0..n_groups).map(|_| group()).collect();
-                let found = ratio(&groups, *seed).unwrap();
-                found.low < 0.3_f64.exp() && 0.3_f64.exp() < found.high
+                let estimate = ratio(&groups, *seed).unwrap();
+                estimate.low < 0.3_f64.exp() && 0.3_f64.exp() < estimate.high
             };
             let n_held = (0..200).filter(holds).count();
-            assert!((least..200).contains(&n_held), "{n_held} of 200");
+            assert!((min_held..200).contains(&n_held), "{n_held} of 200");
         }
     }
 

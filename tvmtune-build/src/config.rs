@@ -1,4 +1,4 @@
-//! `tvmtune.toml`: what the author of a crate decides once, and commits.
+//! `tvmtune.toml`: the configuration of a crate, which its author commits.
 //!
 //! ```toml
 //! schema = 1
@@ -23,6 +23,7 @@ use serde::{Deserialize, Deserializer};
 use tvmtune_ir::target::Platform;
 use tvmtune_ir::target::gpu::Arch;
 
+pub use crate::error::ConfigError;
 use crate::error::{Error, ErrorKind};
 
 /// The file's name, beside `Cargo.toml`.
@@ -37,15 +38,15 @@ const SCHEMA: u32 = 1;
 pub struct Config {
     /// The version of the format.
     schema: Option<u32>,
-    /// What must hold before a release.
+    /// The requirements of a release.
     pub policy: Policy,
-    /// What binaries hold code for.
+    /// The targets of embedded code.
     pub targets: Targets,
-    /// What tuning may spend.
+    /// The limits of tuning.
     pub budget: Limits,
 }
 
-/// What must hold before a release.
+/// The requirements of a release.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Policy {
@@ -55,7 +56,7 @@ pub struct Policy {
     pub require: Vec<Platform>,
 }
 
-/// What binaries hold code for, beside CPUs.
+/// The targets of embedded code, beside CPUs.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Targets {
@@ -69,12 +70,12 @@ pub struct Targets {
 pub struct Cuda {
     /// By their architectures.
     pub archs: Vec<Arch>,
-    /// Whether the GPU of the machine that builds is among them, whatever it is: `native`. In a
+    /// Set if the GPU of the machine that builds is among them: `native`. In a
     /// build that does not measure, and looks for none, those that records are for.
     pub native: bool,
 }
 
-/// What the author lets tuning spend; what isn't set depends on the occasion.
+/// The author's limits of tuning; unset ones depend on the command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
@@ -85,7 +86,7 @@ pub struct Limits {
     total: Option<Duration>,
 }
 
-/// What tuning may spend.
+/// A budget of tuning.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Budget {
     /// Candidates measured for each kernel: a program's bucket on an instruction set.
@@ -117,7 +118,9 @@ impl Config {
     fn parse(text: &str) -> Result<Self, ConfigError> {
         let config: Config = toml::from_str(text).map_err(|it| ConfigError::Toml(Box::new(it)))?;
         match config.schema {
-            Some(schema) if schema > SCHEMA => Err(ConfigError::Newer(schema)),
+            Some(schema) if schema > SCHEMA => {
+                Err(ConfigError::Newer { schema, supported: SCHEMA })
+            }
             _ => Ok(config),
         }
     }
@@ -131,7 +134,7 @@ impl Budget {
     /// On the command line, where somebody asked for it.
     pub const COMMAND: Self = Self { total: Duration::from_secs(600), ..Self::BUILD };
 
-    /// The budget with the author's limits in place of its own.
+    /// Replaces limits by those of the author.
     pub fn limited(self, limits: &Limits) -> Self {
         Self {
             trials: limits.trials.unwrap_or(self.trials),
@@ -140,8 +143,8 @@ impl Budget {
         }
     }
 
-    /// The budget with what `text` says in place of what it contradicts: a count (`16`) is of the
-    /// trials of each kernel, a time (`30s`) is for all of them.
+    /// Replaces one limit by that of `text`: a count (`16`) is of the trials of each kernel, a time
+    /// (`30s`) is for all of them.
     ///
     /// # Errors
     ///
@@ -152,17 +155,6 @@ impl Budget {
             Err(_) => Ok(Self { total: text.trim().parse::<Span>()?.0, ..self }),
         }
     }
-}
-
-/// Why `tvmtune.toml` can't be used.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// It isn't TOML, or a field means nothing.
-    #[error("{}", .0.to_string().trim_end())]
-    Toml(Box<toml::de::Error>),
-    /// A newer version wrote it.
-    #[error("schema {0} is newer than {SCHEMA}, which this version reads; run `cargo update`")]
-    Newer(u32),
 }
 
 /// A length of time as people write it: `90s`, `10m`, `500ms`, `1h`.
@@ -204,26 +196,26 @@ fn platforms<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Platform>
 }
 
 fn cuda<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Cuda>, D::Error> {
-    let known = |name: &str| match name {
+    let parse = |name: &str| match name {
         "native" => Some(None),
         _ => Arch::from_name(name).filter(|it| Arch::ALL.contains(it)).map(Some),
     };
     let all: Vec<String> = Arch::ALL.iter().map(Arch::to_string).collect();
     let expected = format!("no architecture; expected `native` or one of {}", all.join(" "));
-    let named: Vec<Option<Arch>> = named(deserializer, known, &expected)?;
+    let named: Vec<Option<Arch>> = named(deserializer, parse, &expected)?;
     let native = named.contains(&None);
     Ok(Some(Cuda { archs: named.into_iter().flatten().collect(), native }))
 }
 
-/// A list of things by name.
+/// Deserializes a list of names.
 fn named<'de, D: Deserializer<'de>, T>(
     deserializer: D,
-    known: impl Fn(&str) -> Option<T>,
+    parse: impl Fn(&str) -> Option<T>,
     expected: &str,
 ) -> Result<Vec<T>, D::Error> {
     let names = Vec::<String>::deserialize(deserializer)?;
     let unknown = |name: &str| serde::de::Error::custom(format!("`{name}` is {expected}"));
-    names.iter().map(|it| known(it).ok_or_else(|| unknown(it))).collect()
+    names.iter().map(|it| parse(it).ok_or_else(|| unknown(it))).collect()
 }
 
 #[cfg(test)]
@@ -267,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_nothing_is_refused() {
+    fn invalid_fields_are_refused() {
         let check = |text: &str, expected: &str| {
             let message = Config::parse(text).expect_err("not valid").to_string();
             assert!(message.contains(expected), "{message}");
@@ -281,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_are_read_as_people_write_them() {
+    fn spans_have_a_number_and_a_unit() {
         let check = |text: &str, millis: Option<u64>| {
             let span = text.parse::<Span>().ok().map(|it| it.0);
             assert_eq!(span, millis.map(Duration::from_millis), "{text}");
@@ -297,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_take_the_place_of_what_they_name() {
+    fn limits_replace_those_of_the_budget() {
         let limits = Limits { trials: Some(8), ..Limits::default() };
         assert_eq!(Budget::BUILD.limited(&limits), Budget { trials: 8, ..Budget::BUILD });
     }

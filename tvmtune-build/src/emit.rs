@@ -1,4 +1,4 @@
-//! Writes what a build decided into `OUT_DIR`, and remembers what it was decided from.
+//! Writes the plans of a build into `OUT_DIR`, incrementally.
 //!
 //! In: texts by workload. Out: `OUT_DIR/tvmtune/<workload id>.rs`, which the macro reads, and the
 //! files that these texts include. Next:
@@ -8,7 +8,7 @@
 //!
 //! - Nothing outside of `OUT_DIR/tvmtune` is written, and in it nothing else is kept.
 //! - A file whose text stays the same isn't touched: its time is part of cargo's decisions.
-//! - What the memory says is only believed if the file it speaks of is there.
+//! - A plan of the manifest is reused only if its files exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -23,36 +23,45 @@ use crate::report::OpReport;
 /// The folder that the plans of a build are in. See the [module documentation](self).
 pub(crate) struct Emitter {
     dir: PathBuf,
-    memory: Memory,
-    kept: Memory,
+    /// The manifest of the last run.
+    previous: Manifest,
+    /// The manifest of this run.
+    current: Manifest,
 }
 
-/// The name of the memory: no plan is called that.
-const MEMORY: &str = "memory.toml";
+/// The name of the manifest: no plan has it.
+const MANIFEST: &str = "memory.toml";
 
-/// What the last run decided.
+/// The plans of a run, and their inputs.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
-struct Memory {
-    /// The script that ran: another one may generate other code.
+struct Manifest {
+    /// The identity of the script: another one may generate other code.
     script: String,
-    /// By workload.
-    plans: BTreeMap<String, Remembered>,
+    /// The plans by workload.
+    plans: BTreeMap<String, PlanEntry>,
 }
 
-/// One plan of the last run.
+/// One plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Remembered {
-    /// Of everything the plan follows from.
+struct PlanEntry {
+    /// The digest of the inputs of the plan.
     digest: String,
-    /// What there is to say of it.
+    /// Its report.
     report: OpReport,
     /// The names of the files that it includes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     includes: Vec<String>,
 }
 
+/// The text of a plan, and the files that it includes, by name.
+#[derive(Clone, Copy)]
+pub(crate) struct PlanFiles<'a> {
+    pub(crate) text: &'a str,
+    pub(crate) includes: &'a [(String, Vec<u8>)],
+}
+
 impl Emitter {
-    /// The plans in `out_dir`, as the last run left them; makes their folder.
+    /// Reads the manifest of the last run in `out_dir`, and creates the folder of the plans.
     ///
     /// # Errors
     ///
@@ -60,22 +69,22 @@ impl Emitter {
     pub(crate) fn open(out_dir: &Path) -> Result<Self, Error> {
         let dir = folder(out_dir);
         fs::create_dir_all(&dir).map_err(|it| ErrorKind::Io(it).of(dir.clone()))?;
-        let text = fs::read_to_string(dir.join(MEMORY)).unwrap_or_default();
-        let mut memory: Memory = toml::from_str(&text).unwrap_or_default();
-        let kept = Memory { script: script_identity(), plans: BTreeMap::new() };
-        if memory.script != kept.script {
-            memory = Memory::default();
+        let text = fs::read_to_string(dir.join(MANIFEST)).unwrap_or_default();
+        let mut previous: Manifest = toml::from_str(&text).unwrap_or_default();
+        let current = Manifest { script: script_identity(), plans: BTreeMap::new() };
+        if previous.script != current.script {
+            previous = Manifest::default();
         }
-        Ok(Self { dir, memory, kept })
+        Ok(Self { dir, previous, current })
     }
 
-    /// Keeps the plan of a workload if the last run made it from the same.
-    pub(crate) fn keep(&mut self, workload: &str, digest: &str) -> Option<OpReport> {
-        let known = self.memory.plans.get(workload).filter(|it| it.digest == digest)?.clone();
-        let there = |it: &String| self.dir.join(it).is_file();
-        (self.path(workload).is_file() && known.includes.iter().all(there)).then(|| {
-            let report = known.report.clone();
-            self.kept.plans.insert(workload.to_owned(), known);
+    /// Reuses the plan of a workload if its inputs are unchanged; returns its report.
+    pub(crate) fn reuse(&mut self, workload: &str, digest: &str) -> Option<OpReport> {
+        let entry = self.previous.plans.get(workload).filter(|it| it.digest == digest)?.clone();
+        let exists = |it: &String| self.dir.join(it).is_file();
+        (self.path(workload).is_file() && entry.includes.iter().all(exists)).then(|| {
+            let report = entry.report.clone();
+            self.current.plans.insert(workload.to_owned(), entry);
             report
         })
     }
@@ -89,7 +98,7 @@ impl Emitter {
         &mut self,
         workload: &str,
         digest: String,
-        (text, includes): (&str, &[(String, Vec<u8>)]),
+        PlanFiles { text, includes }: PlanFiles<'_>,
         report: &OpReport,
     ) -> Result<(), Error> {
         for (name, bytes) in includes {
@@ -97,12 +106,12 @@ impl Emitter {
         }
         write(&self.path(workload), text.as_bytes())?;
         let includes = includes.iter().map(|(name, _)| name.clone()).collect();
-        let remembered = Remembered { digest, report: report.clone(), includes };
-        self.kept.plans.insert(workload.to_owned(), remembered);
+        let entry = PlanEntry { digest, report: report.clone(), includes };
+        self.current.plans.insert(workload.to_owned(), entry);
         Ok(())
     }
 
-    /// Removes what no plan of this run is in, and remembers the run.
+    /// Removes files that are in no plan of this run, and writes the manifest.
     ///
     /// # Errors
     ///
@@ -112,18 +121,18 @@ impl Emitter {
             let path = path.to_owned();
             move |it| ErrorKind::Io(it).of(path)
         };
-        let includes = self.kept.plans.values().flat_map(|it| &it.includes);
+        let includes = self.current.plans.values().flat_map(|it| &it.includes);
         let includes = includes.map(|it| self.dir.join(it));
-        let kept: BTreeSet<PathBuf> =
-            self.kept.plans.keys().map(|it| self.path(it)).chain(includes).collect();
+        let current: BTreeSet<PathBuf> =
+            self.current.plans.keys().map(|it| self.path(it)).chain(includes).collect();
         for entry in fs::read_dir(&self.dir).map_err(io(&self.dir))? {
             let path = entry.map_err(io(&self.dir))?.path();
-            if path.is_file() && !kept.contains(&path) && !path.ends_with(MEMORY) {
+            if path.is_file() && !current.contains(&path) && !path.ends_with(MANIFEST) {
                 fs::remove_file(&path).map_err(io(&path))?;
             }
         }
-        let memory = toml::to_string(&self.kept).expect("strings and numbers are TOML");
-        write(&self.dir.join(MEMORY), memory.as_bytes())
+        let manifest = toml::to_string(&self.current).expect("strings and numbers are TOML");
+        write(&self.dir.join(MANIFEST), manifest.as_bytes())
     }
 
     fn path(&self, workload: &str) -> PathBuf {
@@ -131,12 +140,12 @@ impl Emitter {
     }
 }
 
-/// The folder of the plans in `OUT_DIR`.
+/// Returns the folder of the plans in `OUT_DIR`.
 pub(crate) fn folder(out_dir: &Path) -> PathBuf {
     out_dir.join("tvmtune")
 }
 
-/// Writes a file unless it says the same already.
+/// Writes a file unless it has the same content already.
 fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     if fs::read(path).is_ok_and(|it| it == bytes) {
         return Ok(());
@@ -144,8 +153,8 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     fs::write(path, bytes).map_err(|it| ErrorKind::Io(it).of(path.to_owned()))
 }
 
-/// When and how large the running script was made: cheaper than a hash of it, and it changes
-/// whenever the generator in it does.
+/// Returns the modification time and size of the running script: cheaper than a hash, and it changes
+/// with the generator in it.
 fn script_identity() -> String {
     let metadata = std::env::current_exe().and_then(fs::metadata).ok();
     let modified = metadata.as_ref().and_then(|it| it.modified().ok());
@@ -162,31 +171,35 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_is_kept_as_long_as_it_follows_from_the_same() {
+    fn a_plan_is_reused_as_long_as_its_inputs_are_unchanged() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut first = Emitter::open(folder.path()).expect("writable");
-        assert_eq!(first.keep("w", "1"), None);
-        first.put("w", "1".to_owned(), ("text", &[]), &report()).expect("writable");
+        assert_eq!(first.reuse("w", "1"), None);
+        first
+            .put("w", "1".to_owned(), PlanFiles { text: "text", includes: &[] }, &report())
+            .expect("writable");
         first.finish().expect("writable");
 
         let mut second = Emitter::open(folder.path()).expect("writable");
-        assert_eq!(second.keep("w", "2"), None);
-        assert_eq!(second.keep("w", "1"), Some(report()));
+        assert_eq!(second.reuse("w", "2"), None);
+        assert_eq!(second.reuse("w", "1"), Some(report()));
         fs::remove_file(second.path("w")).expect("it is there");
-        assert_eq!(second.keep("w", "1"), None);
+        assert_eq!(second.reuse("w", "1"), None);
     }
 
     #[test]
-    fn what_no_plan_of_the_run_is_in_goes_away() {
+    fn files_of_no_plan_are_removed() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut first = Emitter::open(folder.path()).expect("writable");
         for workload in ["a", "b"] {
-            first.put(workload, "1".to_owned(), ("text", &[]), &report()).expect("writable");
+            first
+                .put(workload, "1".to_owned(), PlanFiles { text: "text", includes: &[] }, &report())
+                .expect("writable");
         }
         first.finish().expect("writable");
 
         let mut second = Emitter::open(folder.path()).expect("writable");
-        second.keep("b", "1").expect("it was made from the same");
+        second.reuse("b", "1").expect("it was made from the same");
         let (a, b) = (second.path("a"), second.path("b"));
         second.finish().expect("writable");
         assert!(!a.exists());

@@ -1,8 +1,6 @@
-//! What can go wrong in a build: the machine's fault, or the author's.
+//! Errors of a build: of the machine, or of the author.
 
 use std::path::PathBuf;
-
-use crate::config::ConfigError;
 
 /// A build can't go on; the text ends with what to do.
 #[derive(Debug, thiserror::Error)]
@@ -10,25 +8,43 @@ use crate::config::ConfigError;
 pub struct Error {
     /// The file or folder it is about.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// The defect.
     #[source]
     pub kind: ErrorKind,
 }
 
-/// The ways in which a build can't go on.
+/// The kinds of errors.
 #[derive(Debug, thiserror::Error)]
 pub enum ErrorKind {
     /// A file can't be read or written.
     #[error(transparent)]
     Io(std::io::Error),
-    /// The configuration means nothing.
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(ConfigError),
 }
 
 impl ErrorKind {
-    /// The error about that path.
+    /// Creates the error of that path.
     pub fn of(self, path: PathBuf) -> Error {
         Error { path, kind: self }
     }
+}
+
+/// The error of an invalid `tvmtune.toml`.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// It isn't TOML, or a field means nothing.
+    #[error("{}", .0.to_string().trim_end())]
+    Toml(Box<toml::de::Error>),
+    /// A newer version wrote it.
+    #[error(
+        "schema {schema} is newer than {supported}, which this version reads; run `cargo update`"
+    )]
+    Newer {
+        /// The version of the file.
+        schema: u32,
+        /// The newest version that is supported.
+        supported: u32,
+    },
 }

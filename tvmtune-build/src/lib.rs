@@ -14,7 +14,7 @@
 //! `OUT_DIR`, and one line for the user where something is to be done. Next: `#[autotune]` expands
 //! to what the plan holds.
 //!
-//! Whether kernels without a record are tuned on the way is decided by [`crate::mode`]: by
+//! [`crate::mode`] decides if kernels without a record are tuned on the way: by
 //! `TVMTUNE`, and where that isn't set by what cargo is doing, and where.
 //!
 //! With the feature `tune` (default), the script brings the tuner along, for machines where the
@@ -25,15 +25,15 @@
 
 #![forbid(unsafe_code)]
 
-pub mod script; // what cargo says, and what it is told
-pub mod mode; // whether it may measure
+pub mod script; // variables and directives of cargo
+pub mod mode; // the decision to measure
 pub mod config; // tvmtune.toml
-pub mod scan; // which functions are annotated
-pub mod op; // what they mean
+pub mod scan; // annotated functions
+pub mod op; // their programs
 pub mod package; // both, of one package
-pub mod plan; // which schedules they run by
+pub mod plan; // their schedules
 pub mod cuda; // the same for CUDA devices, with compiled code
-pub mod tune; // what is measured first
+pub mod tune; // measurement of kernels without a record
 mod emit; // plans in OUT_DIR
 pub mod report; // one line for the user
 mod run; // all of it
@@ -47,7 +47,7 @@ use script::{Directive, Script};
 /// Plans the kernels of the package whose build script calls this; tunes some first where that is
 /// allowed. To be called once, from `main`.
 ///
-/// What goes wrong is reported to cargo, and ends the process with code 1.
+/// Errors are reported to cargo, and end the process with code 1.
 pub fn run() {
     #[cfg(feature = "tune")]
     if tune::session::serve_if_asked() {

@@ -1,8 +1,8 @@
-//! Whether a build may measure: the decision behind every build script.
+//! The decision if a build may measure.
 //!
-//! In: [`Circumstances`], what the caller could find out about the build it is part of. Out: a
+//! In: [`Circumstances`], the known facts about the build. Out: a
 //! [`Resolution`], the [`Mode`] with the [`Reason`] for it. Next: the build plans, and in
-//! [`Mode::Tune`] first tunes what the database lacks.
+//! [`Mode::Tune`] first tunes kernels without a record.
 //!
 //! # Invariants
 //!
@@ -19,7 +19,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// What a build does about kernels that are in no record.
+/// The treatment of kernels without a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Default schedules; the database is not read.
@@ -32,7 +32,7 @@ pub enum Mode {
     Require,
 }
 
-/// What is known about the build in progress.
+/// The facts about a build.
 #[derive(Clone, Debug, Default)]
 pub struct Circumstances {
     /// The value of `TVMTUNE`, if it is set.
@@ -41,34 +41,34 @@ pub struct Circumstances {
     pub packages: Option<String>,
     /// The name of the package that is built.
     pub package: String,
-    /// Whether docs.rs builds its documentation.
+    /// Set if docs.rs builds its documentation.
     pub docs_rs: bool,
-    /// Whether this is a continuous-integration job.
+    /// Set in a continuous-integration job.
     pub ci: bool,
     /// The triple of the machine that builds.
     pub host: String,
     /// The triple of the machine that is built for.
     pub target: String,
-    /// Whether the source came from a registry, a package file, a vendor folder or a checkout
+    /// Set if the source came from a registry, a package file, a vendor folder or a checkout
     /// that cargo made.
     pub foreign_source: bool,
-    /// Whether generated kernels run on this machine.
+    /// Set if generated kernels run on this machine.
     pub device: bool,
     /// The command lines of the processes that started this one, nearest first; empty where they
     /// can't be read.
     pub ancestors: Vec<Vec<String>>,
 }
 
-/// A [`Mode`], and why.
+/// A [`Mode`] with its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolution {
-    /// What the build does.
+    /// The mode.
     pub mode: Mode,
-    /// Why.
+    /// The reason for it.
     pub reason: Reason,
 }
 
-/// Why a mode was chosen.
+/// The reason for a mode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// `TVMTUNE` says so.
@@ -96,14 +96,14 @@ pub enum Reason {
 }
 
 impl Resolution {
-    /// Whether the same package may tune once another cargo command builds it: then the script
-    /// has to run again even if no file changes.
+    /// Tells if the same package may tune when another cargo command builds it: then the script has
+    /// to run again even if no file changes.
     pub fn may_tune_later(&self) -> bool {
         matches!(self.reason, Reason::Command(_) | Reason::NoCommand) || self.mode == Mode::Tune
     }
 }
 
-/// Decides what a build does.
+/// Decides the mode of a build.
 ///
 /// `TVMTUNE` wins where it can be honored; else the place of the build decides.
 pub fn resolve(build: &Circumstances) -> Resolution {
@@ -138,7 +138,7 @@ pub fn resolve(build: &Circumstances) -> Resolution {
     }
 }
 
-/// Why this package can't be tuned here, whoever asks.
+/// Returns the reason why this package can't be tuned here even on request.
 fn obstacle(build: &Circumstances) -> Option<Reason> {
     let named = |list: &String| {
         list.split([',', ' ']).any(|it| it == build.package) || list.trim().is_empty()
@@ -176,7 +176,7 @@ fn cargo_command(ancestors: &[Vec<String>]) -> Option<Command<'_>> {
     })
 }
 
-/// The first argument that is neither a toolchain nor an option of cargo itself.
+/// Returns the first argument that is neither a toolchain nor an option of cargo itself.
 fn first_command(arguments: &[String]) -> Option<Command<'_>> {
     let mut rest = arguments;
     while let Some((first, others)) = rest.split_first() {
@@ -192,7 +192,7 @@ fn first_command(arguments: &[String]) -> Option<Command<'_>> {
     None
 }
 
-/// Whether somebody runs what the command builds.
+/// Tells if the result of a command is usually run.
 fn is_run_afterwards(command: Command<'_>) -> bool {
     let builds =
         matches!(command.name, "build" | "b" | "run" | "r" | "test" | "t" | "bench" | "rustc");

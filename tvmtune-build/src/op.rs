@@ -16,35 +16,35 @@ use tvmtune_plan::embed;
 
 use crate::scan::Function;
 
-/// One annotated function that means something.
+/// A valid annotated function.
 pub struct Op {
-    /// The file it stands in.
+    /// Its file.
     pub file: PathBuf,
-    /// What it computes, for all extents it allows.
+    /// The program, for all extents it allows.
     pub dag: Dag,
     /// Its identity.
     pub id: WorkloadId,
     /// The canonical text behind the identity.
     pub text: String,
-    /// How far its results may be from the reference.
+    /// The tolerance of its results.
     pub tolerance: Tolerance,
     /// For each bucket, the range of each dynamic dimension; one, empty, if there are none.
     pub buckets: Vec<Vec<Interval>>,
-    /// The function as tokens: how it travels to another process.
+    /// The function as text, for another process.
     pub source: OpSource,
 }
 
 /// The text of an annotated function.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpSource {
-    /// What the attribute says.
+    /// The options of the attribute.
     pub options: String,
     /// The function below it.
     pub item: String,
 }
 
 impl Op {
-    /// Gives a function its meaning; `None` if it has none, which the macro explains.
+    /// Compiles a function to a program; `None` if it is invalid, which the macro reports.
     pub fn new(function: Function) -> Option<Self> {
         let Function { file, options, item } = function;
         let source =
@@ -56,14 +56,14 @@ impl Op {
         Some(Self { file, dag, id, text, tolerance: program.tolerance(), buckets, source })
     }
 
-    /// Gives a function that travelled as text its meaning.
+    /// Compiles a function from its text.
     pub fn from_source(source: &OpSource, file: &Path) -> Option<Self> {
         let options = TokenStream::from_str(&source.options).ok()?;
         let item = syn::parse_str(&source.item).ok()?;
         Self::new(Function { file: file.to_owned(), options, item })
     }
 
-    /// The function's name.
+    /// Returns the function's name.
     pub fn name(&self) -> &str {
         &self.dag.name
     }

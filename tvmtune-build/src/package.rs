@@ -1,9 +1,9 @@
-//! A package with kernels: what it says, and where its records are.
+//! A package with kernels: its configuration, sources, and folders of records.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use tvmtune_plan::database::Places;
+use tvmtune_plan::database::{CacheUse, SearchDirs};
 
 use crate::config::Config;
 use crate::error::Error;
@@ -18,7 +18,7 @@ pub struct Package {
     pub manifest_dir: PathBuf,
     /// The folder of the manifest of its workspace.
     pub workspace_dir: Option<PathBuf>,
-    /// What its author decided.
+    /// Its `tvmtune.toml`.
     pub config: Config,
     /// Its kernels, in order of appearance, each workload once.
     pub ops: Vec<Op>,
@@ -56,27 +56,27 @@ impl Package {
         })
     }
 
-    /// Where records of this package are looked for.
-    pub fn places(&self, without_cache: bool) -> Places {
-        Places {
+    /// Returns the folders in which records of this package are searched.
+    pub fn search_dirs(&self, cache: CacheUse) -> SearchDirs {
+        SearchDirs {
             package: Some(self.manifest_dir.clone()),
             workspace: self.workspace_dir.clone(),
-            without_cache,
+            cache,
         }
     }
 
-    /// The folder of the records that the package ships.
+    /// Returns the folder of the records that the package ships.
     pub fn shipped(&self) -> PathBuf {
         self.manifest_dir.join("tvmtune")
     }
 }
 
-/// The folder of the workspace that a package is a member of, as far as a build script can tell:
-/// the nearest one above whose manifest declares a workspace.
+/// Finds the folder of the workspace of a package: the nearest one above whose manifest declares a
+/// workspace.
 pub fn workspace_of(manifest_dir: &Path) -> Option<PathBuf> {
-    let declares = |it: &&Path| {
+    let is_workspace = |it: &&Path| {
         let manifest = std::fs::read_to_string(it.join("Cargo.toml")).unwrap_or_default();
         manifest.lines().any(|it| it.trim_start().starts_with("[workspace"))
     };
-    manifest_dir.ancestors().find(declares).map(Path::to_owned)
+    manifest_dir.ancestors().find(is_workspace).map(Path::to_owned)
 }

@@ -1,6 +1,6 @@
 //! Decides for each kernel of a build which schedule it runs by, and generates its code.
 //!
-//! In: an [`Op`], what the database knows of it, and the [`Aim`]. Out: [`Slot`]s, one for each
+//! In: an [`Op`], what the database knows of it, and the [`PlanTarget`]. Out: [`VariantSpec`]s, one for each
 //! bucket and instruction set, and of each a [`Variant`] with its code. Next: [`crate::emit`].
 //!
 //! # Invariants
@@ -30,7 +30,7 @@ pub const ISAS: [Isa; 2] = [Isa::Avx512, Isa::Avx2];
 
 /// The machine a build plans for.
 #[derive(Clone, Copy, Debug)]
-pub struct Aim {
+pub struct PlanTarget {
     /// This machine; `None` if the result must not depend on it.
     pub device: Option<CpuTarget>,
     /// Its GPU, if the package is for GPUs.
@@ -38,7 +38,7 @@ pub struct Aim {
 }
 
 /// One bucket of an op on one instruction set, and the schedules that are known for it.
-pub struct Slot<'a> {
+pub struct VariantSpec<'a> {
     /// The range of each dynamic dimension.
     pub bucket: &'a [Interval],
     /// The instruction set.
@@ -47,7 +47,7 @@ pub struct Slot<'a> {
     pub choices: Vec<Choice<'a>>,
 }
 
-/// The code of one slot.
+/// The code of a variant spec.
 pub struct Variant<'a> {
     /// The range of each dynamic dimension.
     pub bucket: &'a [Interval],
@@ -67,7 +67,7 @@ pub struct Variant<'a> {
     pub generated: Generated,
 }
 
-impl Aim {
+impl PlanTarget {
     /// The machine that kernels of that instruction set are planned for.
     pub fn target(&self, isa: Isa) -> CpuTarget {
         self.device.map_or(CpuTarget::generic(isa), |it| CpuTarget { isa, ..it })
@@ -85,15 +85,19 @@ impl Aim {
 }
 
 /// What is known for each bucket and instruction set of an op, bucket by bucket.
-pub fn slots<'a>(op: &'a Op, lookup: &'a Lookup, aim: &Aim) -> Vec<Slot<'a>> {
-    let slot = |bucket: &'a Vec<Interval>, isa: Isa| {
-        let choices = lookup.choices(&aim.key(), bucket, isa);
-        Slot { bucket, isa, choices }
+pub fn variant_specs<'a>(
+    op: &'a Op,
+    lookup: &'a Lookup,
+    plan_target: &PlanTarget,
+) -> Vec<VariantSpec<'a>> {
+    let spec = |bucket: &'a Vec<Interval>, isa: Isa| {
+        let choices = lookup.choices(&plan_target.key(), bucket, isa);
+        VariantSpec { bucket, isa, choices }
     };
-    op.buckets.iter().flat_map(|bucket| ISAS.map(|isa| slot(bucket, isa))).collect()
+    op.buckets.iter().flat_map(|bucket| ISAS.map(|isa| spec(bucket, isa))).collect()
 }
 
-impl Slot<'_> {
+impl VariantSpec<'_> {
     /// How the first schedule was found.
     pub fn tier(&self) -> Tier {
         self.choices.first().map_or(Tier::Default, |it| it.tier)
@@ -105,13 +109,17 @@ pub(crate) struct Digest(Sha256);
 
 impl Digest {
     /// With what the code for CPUs follows from.
-    pub(crate) fn new(op: &Op, slots: &[Slot<'_>], aim: &Aim) -> Self {
+    pub(crate) fn new(
+        op: &Op,
+        variant_specs: &[VariantSpec<'_>],
+        plan_target: &PlanTarget,
+    ) -> Self {
         let mut digest = Self(Sha256::new());
         digest.add(op.name());
         digest.add(&op.text);
-        for slot in slots {
-            digest.add(&format!("{:?} {}", slot.bucket, aim.target(slot.isa).key()));
-            slot.choices.iter().for_each(|it| digest.add_choice(it));
+        for spec in variant_specs {
+            digest.add(&format!("{:?} {}", spec.bucket, plan_target.target(spec.isa).key()));
+            spec.choices.iter().for_each(|it| digest.add_choice(it));
         }
         digest
     }
@@ -133,16 +141,20 @@ impl Digest {
     }
 }
 
-/// Generates the code of a slot.
+/// Generates the code of a variant spec.
 ///
 /// # Errors
 ///
 /// If no machine code can be generated for the op: it runs as portable Rust then.
-pub fn realize<'a>(op: &Op, slot: &Slot<'a>, aim: &Aim) -> Result<Variant<'a>, Unsupported> {
-    let dag = op.dag.specialize(slot.bucket);
-    let Slot { bucket, isa, .. } = *slot;
+pub fn realize<'a>(
+    op: &Op,
+    spec: &VariantSpec<'a>,
+    plan_target: &PlanTarget,
+) -> Result<Variant<'a>, Unsupported> {
+    let dag = op.dag.specialize(spec.bucket);
+    let VariantSpec { bucket, isa, .. } = *spec;
     let (mut flawed, mut outdated) = (None, None);
-    for choice in &slot.choices {
+    for choice in &spec.choices {
         let measured = matches!(choice.tier, Tier::Exact | Tier::SameIsa);
         if !measured && outdated.is_some() {
             break;
@@ -166,7 +178,7 @@ pub fn realize<'a>(op: &Op, slot: &Slot<'a>, aim: &Aim) -> Result<Variant<'a>, U
     if let Some(variant) = outdated {
         return Ok(Variant { flawed, ..variant });
     }
-    let schedule = default::schedule(&dag, &aim.target(isa).into());
+    let schedule = default::schedule(&dag, &plan_target.target(isa).into());
     let generated = tvmtune_cpu::generate(&schedule, isa)?;
     let (tier, stale, choice) = (Tier::Default, false, None);
     Ok(Variant { bucket, isa, tier, stale, choice, flawed, schedule, generated })

@@ -1,4 +1,4 @@
-//! What a build says of its kernels: one line, and only if there is something to do about it.
+//! The report of a build: one line, and only if the user can do something about it.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,16 +8,16 @@ use crate::mode::{Mode, Resolution};
 use serde::{Deserialize, Serialize};
 use tvmtune_plan::record::Tier;
 
-/// How the code of one op was found, for its worst bucket.
+/// The tuning status of one op: that of its worst bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpReport {
     /// The function's name.
     pub name: String,
-    /// How far from measured it is on the aimed-at instruction set.
-    pub cpu: Standing,
-    /// The same on the GPU of this machine, if the package is for that.
+    /// The status on the best instruction set.
+    pub cpu: TuningStatus,
+    /// The status on the GPU of this machine, if the package is for that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gpu: Option<Standing>,
+    pub gpu: Option<TuningStatus>,
     /// A record with a schedule that should apply and does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flawed: Option<PathBuf>,
@@ -26,88 +26,87 @@ pub struct OpReport {
     pub lacks: Vec<String>,
 }
 
-/// How far from measured a kernel is, the best first.
+/// The tuning status of a kernel, the best first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Standing {
+pub enum TuningStatus {
     /// Measured on this device.
     Exact,
     /// Measured on another device of the same instruction set.
     Similar,
     /// Measured, but the code generator has changed since.
     Stale,
-    /// By a schedule that was measured for other extents.
+    /// A schedule that was measured for other extents.
     Transferred,
-    /// By the schedule that needs no measurement.
+    /// The default schedule.
     #[default]
     Default,
-    /// As portable Rust: machine code can't be generated for it.
+    /// Portable Rust: no machine code can be generated for it.
     Portable,
 }
 
 impl OpReport {
-    /// How far from measured the op is on the devices of this machine.
-    pub fn standing(&self) -> Standing {
+    /// Returns the worse of the statuses on the devices of this machine.
+    pub fn status(&self) -> TuningStatus {
         match (self.cpu, self.gpu) {
             (cpu, None) => cpu,
-            // Nothing can be done about that, and there may be about the other.
-            (Standing::Portable, Some(gpu)) => gpu,
+            // Tuning changes nothing on the CPU then.
+            (TuningStatus::Portable, Some(gpu)) => gpu,
             (cpu, Some(gpu)) => cpu.max(gpu),
         }
     }
 }
 
-impl Standing {
-    /// The standing of a schedule of that tier.
+impl TuningStatus {
+    /// Returns the status of a schedule of that tier.
     pub fn new(tier: Tier, stale: bool) -> Self {
         match tier {
-            Tier::Exact | Tier::SameIsa if stale => Standing::Stale,
-            Tier::Exact => Standing::Exact,
-            Tier::SameIsa => Standing::Similar,
-            Tier::Transferred => Standing::Transferred,
-            Tier::Default => Standing::Default,
+            Tier::Exact | Tier::SameIsa if stale => TuningStatus::Stale,
+            Tier::Exact => TuningStatus::Exact,
+            Tier::SameIsa => TuningStatus::Similar,
+            Tier::Transferred => TuningStatus::Transferred,
+            Tier::Default => TuningStatus::Default,
         }
     }
 
-    /// Whether tuning could do something about it.
+    /// Tells if tuning can improve it.
     pub fn is_miss(self) -> bool {
-        self == Standing::Stale || self.is_untuned()
+        self == TuningStatus::Stale || self.is_untuned()
     }
 
-    /// Whether a build that may measure does so: also what was found on a near device is refined on
-    /// this one.
+    /// Tells if a build that may measure tunes it: schedules of a similar device are refined, too.
     pub fn wants_tuning(self) -> bool {
-        self.is_miss() || self == Standing::Similar
+        self.is_miss() || self == TuningStatus::Similar
     }
 
-    /// Whether the schedule was not measured for these extents.
+    /// Tells if the schedule was not measured for these extents.
     pub fn is_untuned(self) -> bool {
-        matches!(self, Standing::Transferred | Standing::Default)
+        matches!(self, TuningStatus::Transferred | TuningStatus::Default)
     }
 
-    /// The spelling in reports.
+    /// Returns the spelling in reports.
     pub fn name(self) -> &'static str {
         match self {
-            Standing::Exact => "exact",
-            Standing::Similar => "similar device",
-            Standing::Stale => "stale",
-            Standing::Transferred => "transferred",
-            Standing::Default => "default",
-            Standing::Portable => "portable",
+            TuningStatus::Exact => "exact",
+            TuningStatus::Similar => "similar device",
+            TuningStatus::Stale => "stale",
+            TuningStatus::Transferred => "transferred",
+            TuningStatus::Default => "default",
+            TuningStatus::Portable => "portable",
         }
     }
 
-    const ALL: [Standing; 6] = [
-        Standing::Exact,
-        Standing::Similar,
-        Standing::Stale,
-        Standing::Transferred,
-        Standing::Default,
-        Standing::Portable,
+    const ALL: [TuningStatus; 6] = [
+        TuningStatus::Exact,
+        TuningStatus::Similar,
+        TuningStatus::Stale,
+        TuningStatus::Transferred,
+        TuningStatus::Default,
+        TuningStatus::Portable,
     ];
 }
 
-impl fmt::Display for Standing {
+impl fmt::Display for TuningStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -115,17 +114,17 @@ impl fmt::Display for Standing {
 
 /// `7 kernels: 5 exact, 1 transferred, 1 default`.
 pub fn summary(reports: &[OpReport]) -> String {
-    let counts = Standing::ALL.into_iter().filter_map(|standing| {
-        let n = reports.iter().filter(|it| it.standing() == standing).count();
-        (n > 0).then(|| format!("{n} {standing}"))
+    let counts = TuningStatus::ALL.into_iter().filter_map(|status| {
+        let n = reports.iter().filter(|it| it.status() == status).count();
+        (n > 0).then(|| format!("{n} {status}"))
     });
     let kernels = if reports.len() == 1 { "kernel" } else { "kernels" };
     format!("{} {kernels}: {}", reports.len(), counts.collect::<Vec<_>>().join(", "))
 }
 
-/// The line for the user; `None` if every kernel is as good as it gets.
+/// Returns the line for the user; `None` if tuning can improve no kernel.
 pub fn warning(reports: &[OpReport], resolution: &Resolution) -> Option<String> {
-    if resolution.mode == Mode::Off || !reports.iter().any(|it| it.standing().is_miss()) {
+    if resolution.mode == Mode::Off || !reports.iter().any(|it| it.status().is_miss()) {
         return None;
     }
     let summary = summary(reports);
@@ -136,7 +135,7 @@ pub fn warning(reports: &[OpReport], resolution: &Resolution) -> Option<String> 
     Some(format!("tvmtune: {summary} ({reason}); run `cargo tvmtune status`"))
 }
 
-/// The line of kernels that lack code for CUDA devices; `None` if there is none.
+/// Returns the line about kernels without code for CUDA devices; `None` if there are none.
 pub fn lacking(reports: &[OpReport]) -> Option<String> {
     let lacking = reports.iter().filter(|it| !it.lacks.is_empty());
     let archs: BTreeSet<&str> = lacking.clone().flat_map(|it| &it.lacks).map(|it| &**it).collect();
@@ -152,7 +151,7 @@ pub fn lacking(reports: &[OpReport]) -> Option<String> {
     ))
 }
 
-/// The error of mode `require`; `None` if nothing is missing.
+/// Returns the error of mode `require`; `None` if nothing is missing.
 pub fn refusal(reports: &[OpReport]) -> Option<String> {
     let missing = reports.iter().filter(|it| it.cpu.is_miss());
     let named: Vec<_> = missing.map(|it| format!("`{}` ({})", it.name, it.cpu)).collect();
@@ -171,10 +170,10 @@ mod tests {
 
     use super::*;
 
-    fn reports(standings: &[Standing]) -> Vec<OpReport> {
-        let report = |standing: &Standing| OpReport {
+    fn reports(standings: &[TuningStatus]) -> Vec<OpReport> {
+        let report = |status: &TuningStatus| OpReport {
             name: "op".to_owned(),
-            cpu: *standing,
+            cpu: *status,
             ..OpReport::default()
         };
         standings.iter().map(report).collect()
@@ -182,8 +181,8 @@ mod tests {
 
     #[test]
     fn kernels_are_counted_best_first() {
-        use Standing::{Default, Exact, Portable, Transferred};
-        let check = |standings: &[Standing], text: &str| {
+        use TuningStatus::{Default, Exact, Portable, Transferred};
+        let check = |standings: &[TuningStatus], text: &str| {
             assert_eq!(summary(&reports(standings)), text);
         };
         check(&[Exact], "1 kernel: 1 exact");
@@ -195,8 +194,8 @@ mod tests {
 
     #[test]
     fn the_worse_of_both_devices_counts_if_something_can_be_done_about_it() {
-        use Standing::{Default, Exact, Portable, Stale};
-        let on = |cpu, gpu| OpReport { cpu, gpu, ..OpReport::default() }.standing();
+        use TuningStatus::{Default, Exact, Portable, Stale};
+        let on = |cpu, gpu| OpReport { cpu, gpu, ..OpReport::default() }.status();
         assert_eq!(on(Stale, None), Stale);
         assert_eq!(on(Stale, Some(Exact)), Stale);
         assert_eq!(on(Exact, Some(Default)), Default);
@@ -207,20 +206,20 @@ mod tests {
     #[test]
     fn a_build_warns_only_of_what_tuning_can_change() {
         let in_check = Resolution { mode: Mode::Use, reason: Reason::Command("check".to_owned()) };
-        let check = |standings: &[Standing], text: Option<&str>| {
+        let check = |standings: &[TuningStatus], text: Option<&str>| {
             assert_eq!(warning(&reports(standings), &in_check).as_deref(), text);
         };
         check(&[], None);
-        check(&[Standing::Exact, Standing::Similar, Standing::Portable], None);
+        check(&[TuningStatus::Exact, TuningStatus::Similar, TuningStatus::Portable], None);
         let text = "tvmtune: 2 kernels: 1 exact, 1 default (`cargo check` never measures); \
                     run `cargo tvmtune status`";
-        check(&[Standing::Exact, Standing::Default], Some(text));
+        check(&[TuningStatus::Exact, TuningStatus::Default], Some(text));
     }
 
     #[test]
-    fn what_lacks_code_for_devices_is_told_in_one_line() {
-        assert_eq!(lacking(&reports(&[Standing::Exact])), None);
-        let mut reports = reports(&[Standing::Exact, Standing::Exact, Standing::Exact]);
+    fn missing_code_for_devices_is_reported_in_one_line() {
+        assert_eq!(lacking(&reports(&[TuningStatus::Exact])), None);
+        let mut reports = reports(&[TuningStatus::Exact, TuningStatus::Exact, TuningStatus::Exact]);
         reports[1].lacks = vec!["sm_90a".to_owned(), "sm_80".to_owned()];
         reports[2].lacks = vec!["sm_90a".to_owned()];
         let text = "tvmtune: 2 kernels have no code for sm_80, sm_90a; \
@@ -230,8 +229,8 @@ mod tests {
 
     #[test]
     fn a_refusal_names_what_is_missing_and_what_to_do() {
-        assert_eq!(refusal(&reports(&[Standing::Exact])), None);
-        let text = refusal(&reports(&[Standing::Exact, Standing::Stale])).expect("refused");
+        assert_eq!(refusal(&reports(&[TuningStatus::Exact])), None);
+        let text = refusal(&reports(&[TuningStatus::Exact, TuningStatus::Stale])).expect("refused");
         assert!(text.contains("`op` (stale)"), "{text}");
         assert!(text.contains("cargo tvmtune tune"), "{text}");
     }

@@ -14,16 +14,16 @@ use std::time::SystemTime;
 
 use crate::mode::{self, Mode, Resolution};
 use tvmtune_ir::target::GpuTarget;
-use tvmtune_plan::database::{Database, DatabaseError, Lookup};
+use tvmtune_plan::database::{CacheUse, Database, DatabaseError, Lookup};
 use tvmtune_plan::device;
 
 use crate::cuda::{self, Compiler, Sources};
-use crate::emit::{self, Emitter};
+use crate::emit::{self, Emitter, PlanFiles};
 use crate::error::Error;
 use crate::op::Op;
 use crate::package::{Package, workspace_of};
-use crate::plan::{self, Aim, Digest};
-use crate::report::{self, OpReport, Standing};
+use crate::plan::{self, Digest, PlanTarget};
+use crate::report::{self, OpReport, TuningStatus};
 use crate::scan::Cfg;
 use crate::script::{DECLARED, Directive, Script};
 use crate::tune::{self, Tuning};
@@ -47,27 +47,29 @@ pub(crate) fn run(script: &Script) -> Result<Vec<Directive>, Error> {
     let resolution = mode::resolve(&circumstances);
 
     let reproducible = resolution.mode == Mode::Require;
-    let database = Database::discover(&package.places(reproducible));
+    let cache = if reproducible { CacheUse::Exclude } else { CacheUse::Include };
+    let database = Database::discover(&package.search_dirs(cache));
     let mut lookups = look_up(&package.ops, &database, &resolution);
     let gpu = gpu(&package, &lookups, &resolution);
-    let aim = Aim {
+    let plan_target = PlanTarget {
         device: here.filter(|_| !reproducible),
         gpu: gpu.as_ref().and_then(|it| it.as_ref().ok()).copied(),
     };
     let compiler = compiler(&package, &lookups, &resolution);
-    let planner = Planner { script, package: &package, aim, mode: resolution.mode, compiler };
+    let planner =
+        Planner { script, package: &package, plan_target, mode: resolution.mode, compiler };
     let mut reports = planner.plan(&lookups)?;
     let bad = bad_records(&lookups, &reports);
     let mut tuning = Tuning::default();
     if resolution.mode == Mode::Tune && reports.iter().any(wants_tuning) {
-        tuning = tune::misses(script, &package, &lookups, &reports, &aim);
+        tuning = tune::misses(script, &package, &lookups, &reports, &plan_target);
         lookups = look_up(&package.ops, &database, &resolution);
         reports = planner.plan(&lookups)?;
     }
 
     let plans = emit::folder(&script.out_dir);
     let mut directives = inputs(&package, &lookups, started);
-    let waits = |it: &&OpReport| it.standing().is_untuned() && !tuning.failed(&it.name);
+    let waits = |it: &&OpReport| it.status().is_untuned() && !tuning.failed(&it.name);
     if resolution.may_tune_later() && reports.iter().any(|it| waits(&it)) {
         directives.push(Directive::RunAgain(plans.join("untuned")));
     }
@@ -123,14 +125,14 @@ fn compiler(package: &Package, lookups: &[Lookup], resolution: &Resolution) -> O
 
 /// Whether a build that may measure does so for an op.
 fn wants_tuning(report: &OpReport) -> bool {
-    report.cpu.wants_tuning() || report.gpu.is_some_and(Standing::wants_tuning)
+    report.cpu.wants_tuning() || report.gpu.is_some_and(TuningStatus::wants_tuning)
 }
 
 /// What all plans of a run have in common.
 struct Planner<'a> {
     script: &'a Script,
     package: &'a Package,
-    aim: Aim,
+    plan_target: PlanTarget,
     mode: Mode,
     compiler: Option<Compiler>,
 }
@@ -143,20 +145,22 @@ impl Planner<'_> {
         for (op, lookup) in self.package.ops.iter().zip(lookups) {
             let targets = match self.mode {
                 Mode::Off => Vec::new(),
-                _ => cuda::targets(&self.package.config, lookup, self.aim.gpu),
+                _ => cuda::targets(&self.package.config, lookup, self.plan_target.gpu),
             };
-            let cpu = plan::slots(op, lookup, &self.aim);
-            let slots = Slots { cpu, cuda: cuda::slots(op, lookup, &targets) };
+            let cpu = plan::variant_specs(op, lookup, &self.plan_target);
+            let variant_specs =
+                VariantSpecs { cpu, cuda: cuda::variant_specs(op, lookup, &targets) };
             let sources = Sources { known: &lookup.images, compiler: self.compiler.as_ref() };
-            let mut digest = Digest::new(op, &slots.cpu, &self.aim);
-            cuda::add_to_digest(&mut digest, &slots.cuda, lookup, sources.compiler);
+            let mut digest = Digest::new(op, &variant_specs.cpu, &self.plan_target);
+            cuda::add_to_digest(&mut digest, &variant_specs.cuda, lookup, sources.compiler);
             let (workload, digest) = (op.id.to_string(), digest.finish());
-            let report = match emitter.keep(&workload, &digest) {
+            let report = match emitter.reuse(&workload, &digest) {
                 Some(report) => report,
                 None => {
                     let Planned { text, includes, report } =
-                        plan_op(op, &slots, &self.aim, &sources);
-                    emitter.put(&workload, digest, (&text, &includes), &report)?;
+                        plan_op(op, &variant_specs, &self.plan_target, &sources);
+                    let files = PlanFiles { text: &text, includes: &includes };
+                    emitter.put(&workload, digest, files, &report)?;
                     report
                 }
             };
@@ -168,9 +172,9 @@ impl Planner<'_> {
 }
 
 /// What is planned for an op.
-struct Slots<'a> {
-    cpu: Vec<plan::Slot<'a>>,
-    cuda: Vec<cuda::Slot<'a>>,
+struct VariantSpecs<'a> {
+    cpu: Vec<plan::VariantSpec<'a>>,
+    cuda: Vec<cuda::VariantSpec<'a>>,
 }
 
 /// The plan of an op.
@@ -182,19 +186,24 @@ struct Planned {
 }
 
 /// Plans an op, and says what there is to say of it.
-fn plan_op(op: &Op, slots: &Slots<'_>, aim: &Aim, sources: &Sources<'_>) -> Planned {
-    let (mut variants, mut worst, mut flawed) = (Vec::new(), Standing::Exact, None);
-    for slot in &slots.cpu {
-        let variant = plan::realize(op, slot, aim).ok();
-        let standing = variant.as_ref().map(|it| Standing::new(it.tier, it.stale));
-        if slot.isa == aim.isa() {
-            worst = worst.max(standing.unwrap_or(Standing::Portable));
+fn plan_op(
+    op: &Op,
+    variant_specs: &VariantSpecs<'_>,
+    plan_target: &PlanTarget,
+    sources: &Sources<'_>,
+) -> Planned {
+    let (mut variants, mut worst, mut flawed) = (Vec::new(), TuningStatus::Exact, None);
+    for spec in &variant_specs.cpu {
+        let variant = plan::realize(op, spec, plan_target).ok();
+        let status = variant.as_ref().map(|it| TuningStatus::new(it.tier, it.stale));
+        if spec.isa == plan_target.isa() {
+            worst = worst.max(status.unwrap_or(TuningStatus::Portable));
         }
         flawed = flawed.or(variant.as_ref().and_then(|it| it.flawed));
         variants.extend(variant);
     }
     let cuda::Planned { text, includes, gpu, lacks } =
-        cuda::plan(op, &slots.cuda, aim.gpu, sources, &mut flawed);
+        cuda::plan(op, &variant_specs.cuda, plan_target.gpu, sources, &mut flawed);
     let text = plan::text(op, &variants) + &text;
     let flawed = flawed.map(Path::to_owned);
     let report = OpReport { name: op.name().to_owned(), cpu: worst, gpu, flawed, lacks };

@@ -1,4 +1,4 @@
-//! The build script's side of the conversation with cargo: what it is told, and what it says.
+//! The interface of a build script to cargo: variables in, directives out.
 //!
 //! Every variable is read here and every directive is printed here, so that both lists can be
 //! checked against cargo's rules at a glance:
@@ -18,7 +18,7 @@ use crate::mode::Circumstances;
 pub const DECLARED: [&str; 5] =
     ["TVMTUNE", "TVMTUNE_CACHE", "TVMTUNE_DB", "TVMTUNE_PACKAGES", "DOCS_RS"];
 
-/// What cargo told the build script.
+/// The environment that cargo gives a build script.
 #[derive(Clone, Debug)]
 pub struct Script {
     /// The folder of `Cargo.toml`.
@@ -38,7 +38,7 @@ pub enum Directive {
     RerunIfChanged(PathBuf),
     /// Run the script again at the next build, whatever changes: names a file that never exists.
     RunAgain(PathBuf),
-    /// What `env!` and the macro see.
+    /// A variable for `env!` and the macro.
     Env(&'static str, PathBuf),
     /// A line that a user sees of a package in the workspace.
     Warning(String),
@@ -59,17 +59,17 @@ impl Script {
         })
     }
 
-    /// The value of a variable; `None` if it isn't set.
+    /// Returns the value of a variable; `None` if it isn't set.
     pub fn variable(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str)
     }
 
-    /// All variables.
+    /// Returns all variables.
     pub fn variables(&self) -> impl Iterator<Item = (&str, &str)> {
         self.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// What decides whether this build may measure.
+    /// Collects the facts that decide if this build may measure.
     pub fn circumstances(&self) -> Circumstances {
         let owned = |name| self.variable(name).map(str::to_owned);
         Circumstances {
@@ -87,7 +87,7 @@ impl Script {
     }
 }
 
-/// Whether cargo put the source there: `.cargo-ok` marks registry sources and git checkouts,
+/// Tells if cargo put the source there: `.cargo-ok` marks registry sources and git checkouts,
 /// `.cargo-checksum.json` vendored ones, and the other two the content of package files.
 fn is_foreign(manifest_dir: &Path) -> bool {
     let markers = ["Cargo.toml.orig", ".cargo_vcs_info.json", ".cargo-checksum.json"];
@@ -95,7 +95,7 @@ fn is_foreign(manifest_dir: &Path) -> bool {
         || manifest_dir.ancestors().any(|it| it.join(".cargo-ok").exists())
 }
 
-/// The command lines of the processes above this one, nearest first.
+/// Returns the command lines of the processes above this one, nearest first.
 fn ancestors() -> Vec<Vec<String>> {
     // Deeper than any build nests, in case process ids form a loop while we read.
     const DEPTH: usize = 64;
@@ -134,7 +134,7 @@ impl fmt::Display for Directive {
     }
 }
 
-/// A directive ends with its line.
+/// Joins lines, since a directive ends with its line.
 fn one_line(text: &str) -> String {
     text.lines().map(str::trim_end).filter(|it| !it.is_empty()).collect::<Vec<_>>().join("; ")
 }

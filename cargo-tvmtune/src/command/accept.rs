@@ -8,10 +8,10 @@ use std::time::SystemTime;
 use anstream::println;
 use anyhow::{Context, Result};
 use tvmtune_build::package::Package;
-use tvmtune_plan::database::{Database, Files, LayerKind};
+use tvmtune_plan::database::{CacheUse, Database, Files, StoreKind};
 
 use crate::cli::Selection;
-use crate::known::Known;
+use crate::records::PackageRecords;
 use crate::render::count;
 use crate::{Exit, workspace};
 
@@ -27,21 +27,21 @@ pub(crate) fn run(selection: &Selection) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Copies what the cache knows of a package's kernels; returns how many files changed.
+/// Copies records of a package's kernels from the cache; returns the number of changed files.
 fn accept(package: &Package) -> Result<usize> {
-    let known = Known::new(package, &Database::discover(&package.places(false)));
+    let records =
+        PackageRecords::new(package, &Database::discover(&package.search_dirs(CacheUse::Include)));
     let mut sources = BTreeSet::new();
     let mut n_changed = 0;
-    for (op, lookup) in known.ops() {
-        for found in lookup.records.iter().filter(|it| it.layer == LayerKind::Cache) {
-            let shipped = lookup
-                .records
-                .iter()
-                .find(|it| it.layer == LayerKind::Crate && it.record.device == found.record.device);
+    for (op, lookup) in records.ops() {
+        for stored in lookup.records.iter().filter(|it| it.store == StoreKind::Cache) {
+            let shipped = lookup.records.iter().find(|it| {
+                it.store == StoreKind::Crate && it.record.device == stored.record.device
+            });
             let before = shipped.map(|it| it.record.to_toml());
-            let (files, warnings) = Files::beside(&found.path, &found.record);
+            let (files, warnings) = Files::beside(&stored.path, &stored.record);
             warnings.iter().for_each(|it| eprintln!("warning: {it}"));
-            let path = Database::accept(&package.shipped(), &found.record, &files)?;
+            let path = Database::accept(&package.shipped(), &stored.record, &files)?;
             let after = std::fs::read_to_string(&path)?;
             if before.as_ref() != Some(&after) {
                 println!("{}", path.display());
@@ -56,7 +56,8 @@ fn accept(package: &Package) -> Result<usize> {
     Ok(n_changed)
 }
 
-/// Makes cargo look again: a folder that did not exist when the crate was built isn't watched.
+/// Touches a source file, so that cargo runs the build script: it does not track a folder that did not
+/// exist at the last build.
 fn touch(source: &Path) -> Result<()> {
     let file = File::options().append(true).open(source);
     let touched = file.and_then(|it| it.set_modified(SystemTime::now()));

@@ -1,33 +1,28 @@
-//! `cargo tvmtune bench`: the code that a build would embed, beside the default, on the clock.
+//! `cargo tvmtune bench`: times the code that a build would embed, beside the default schedule.
 
 use anstream::{print, println};
 use anyhow::{Result, bail};
 use serde::Serialize;
-use tvmtune_build::cuda;
 use tvmtune_build::op::Op;
-use tvmtune_build::plan::{self, Aim};
-use tvmtune_build::report::Standing;
-use tvmtune_build::tune::session;
-use tvmtune_ir::poly::Interval;
-use tvmtune_ir::target::{CpuTarget, GpuTarget, Platform, Target};
-use tvmtune_plan::database::{Choice, Database, Lookup};
-use tvmtune_schedule::Instruction;
+use tvmtune_build::report::TuningStatus;
+use tvmtune_build::tune::session::OpBuckets;
+use tvmtune_ir::target::{Isa, Target};
 use tvmtune_space::default;
 use tvmtune_tuner::cost::work::Work;
 use tvmtune_tuner::measure::{Exclusive, WorkerCommand};
-use tvmtune_tuner::outcome::Timing;
-use tvmtune_tuner::tune::{self, Contestant};
+use tvmtune_tuner::outcome::{Outcome, Timing};
+use tvmtune_tuner::tune::{self, Bucket, Contestant};
 
+use crate::Exit;
 use crate::cli::Bench;
-use crate::command::tune::PATIENCE;
-use crate::known::{self, Known};
+use crate::device_plan::{self, LOCK_LIMIT, PlannedVariant, for_each_device};
+use crate::records;
 use crate::render::{Table, latency};
-use crate::{Exit, workspace};
 
-/// Rounds in which current and default schedule take turns.
+/// Timings of each schedule, interleaved.
 const ROUNDS: usize = 25;
 
-/// One kernel for one bucket, at the largest extents of that.
+/// The timing of one bucket of a kernel, at its largest extents.
 #[derive(Serialize)]
 struct Line {
     name: String,
@@ -44,63 +39,59 @@ struct Line {
     tuned_with: Spent,
 }
 
-/// What was spent on finding a schedule.
+/// The effort of finding a schedule.
 #[derive(Serialize)]
 struct Spent {
     trials: u64,
     seconds: f64,
 }
 
-/// What is timed: a bucket of a kernel on a device.
-struct Timed<'a> {
-    bucket: &'a [Interval],
-    platform: Platform,
-    /// How the schedule was found.
-    standing: Standing,
-    /// The schedule.
-    trace: Vec<Instruction>,
-    choices: Vec<Choice<'a>>,
+/// The schedule of a line.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Timed {
+    /// The one that a build would embed.
+    Planned,
+    /// The default one.
+    Default,
+}
+
+/// Timings of the schedule that a build would embed and of the default one, side by side.
+struct Timings {
+    planned: Timing,
+    default: Timing,
 }
 
 pub(crate) fn run(arguments: &Bench) -> Result<Exit> {
-    let packages = workspace::packages(&arguments.selection)?;
+    let timed = if arguments.default { Timed::Default } else { Timed::Planned };
     let mut lines = Vec::new();
-    for package in &packages {
-        let database = Database::discover(&package.places(false));
-        let Some(cache) = database.cache() else {
-            bail!("there is no folder for locks; set `TVMTUNE_CACHE` to one");
-        };
-        let known = Known::new(package, &database);
-        let devices = match known.devices(arguments.target) {
-            Ok(devices) => devices,
-            Err(why) => {
-                eprintln!("error: {why}");
-                return Ok(Exit::NoDevice);
-            }
-        };
-        for device in devices {
-            let exclusive = match Exclusive::acquire(cache, &device.key(), PATIENCE) {
+    let exit =
+        for_each_device(&arguments.selection, arguments.target, |records, database, device| {
+            let Some(cache) = database.cache() else {
+                bail!("there is no folder for locks; set `TVMTUNE_CACHE` to one");
+            };
+            let exclusive = match Exclusive::acquire(cache, &device.key(), LOCK_LIMIT) {
                 Ok(exclusive) => exclusive,
                 Err(error) => {
                     eprintln!("error: {error}");
                     return Ok(Exit::NoDevice);
                 }
             };
-            for (op, lookup) in known.ops() {
-                let found = match device {
-                    Target::Cpu(cpu) => on_cpu(op, lookup, cpu),
-                    Target::Gpu(gpu) => on_gpu(op, lookup, gpu),
-                };
-                for it in found {
-                    match it.and_then(|it| Ok((time(op, &it, device, &exclusive)?, it))) {
-                        Ok((timings, it)) => {
-                            lines.push(line(op, &it, &timings, arguments.default));
-                        }
+            let isas: Vec<Isa> = match device {
+                Target::Cpu(cpu) => vec![cpu.isa],
+                Target::Gpu(_) => Vec::new(),
+            };
+            for (op, lookup) in records.ops() {
+                for it in device_plan::variants(op, lookup, device, &isas) {
+                    match time(op, &it, device, &exclusive) {
+                        Ok(timings) => lines.push(line(op, &it, &timings, timed)),
                         Err(why) => eprintln!("warning: {} was not timed: {why}", op.name()),
                     }
                 }
             }
-        }
+            Ok(Exit::Done)
+        })?;
+    if exit != Exit::Done {
+        return Ok(exit);
     }
     match arguments.json {
         true => println!("{}", serde_json::to_string_pretty(&lines)?),
@@ -109,84 +100,53 @@ pub(crate) fn run(arguments: &Bench) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// What a build would embed of an op for this CPU; an error for what runs as portable Rust.
-fn on_cpu<'a>(op: &'a Op, lookup: &'a Lookup, cpu: CpuTarget) -> Vec<Result<Timed<'a>, String>> {
-    let aim = Aim { device: Some(cpu), gpu: None };
-    let timed = |slot: plan::Slot<'a>| {
-        let variant = plan::realize(op, &slot, &aim).map_err(|it| it.to_string())?;
-        Ok(Timed {
-            bucket: slot.bucket,
-            platform: slot.isa.into(),
-            standing: Standing::new(variant.tier, variant.stale),
-            trace: variant.schedule.trace,
-            choices: slot.choices,
-        })
-    };
-    let slots = plan::slots(op, lookup, &aim).into_iter();
-    slots.filter(|it| it.isa == aim.isa()).map(timed).collect()
-}
-
-/// The same for this GPU, also where records have no code: what they say is compiled here.
-fn on_gpu<'a>(op: &'a Op, lookup: &'a Lookup, gpu: GpuTarget) -> Vec<Result<Timed<'a>, String>> {
-    let timed = |slot: cuda::Slot<'a>| {
-        let variant = known::realize_cuda(op, &slot, lookup);
-        let standing = variant.as_ref().map(|it| Standing::new(it.tier, it.stale));
-        let default = || default::schedule(&op.dag.specialize(slot.bucket), &gpu.into()).trace;
-        Ok(Timed {
-            bucket: slot.bucket,
-            platform: gpu.arch.into(),
-            standing: standing.unwrap_or_default(),
-            trace: variant.map_or_else(default, |it| it.schedule.trace),
-            choices: slot.choices,
-        })
-    };
-    cuda::slots(op, lookup, &[gpu]).into_iter().map(timed).collect()
-}
-
-/// Times the current schedule and the default one, in turns.
+/// Times the schedule that a build would embed and the default one, interleaved.
 fn time(
     op: &Op,
-    timed: &Timed<'_>,
+    variant: &PlannedVariant<'_>,
     device: Target,
     exclusive: &Exclusive,
-) -> Result<[Timing; 2], String> {
-    let default = default::schedule(&op.dag.specialize(timed.bucket), &device);
-    let contestants = [("plan", timed.trace.clone()), ("default", default.trace)]
+) -> Result<Timings, String> {
+    let default = default::schedule(&op.dag.specialize(variant.bucket), &device).trace;
+    // On a GPU without recorded code the default schedule is compiled here.
+    let planned = variant.trace.clone()?.unwrap_or_else(|| default.clone());
+    let contestants = [("plan", planned), ("default", default)]
         .map(|(label, trace)| Contestant { label: label.to_owned(), trace });
-    let workload = session::workload(&(op, Vec::new()));
+    let workload = OpBuckets { op, buckets: Vec::new() }.workload();
+    let bucket = Bucket { workload: &workload, ranges: variant.bucket };
     let outcomes = tune::bench(
-        (&workload, timed.bucket, None),
-        device,
+        &tune::Bench { bucket, dims: None, target: device, rounds: ROUNDS },
         &contestants,
-        ROUNDS,
         WorkerCommand::this_executable().map_err(|it| it.to_string())?,
         exclusive,
     );
-    let timing = |it: &tvmtune_tuner::outcome::Outcome| it.timing().cloned().ok_or(it.to_string());
+    let timing = |it: &Outcome| it.timing().cloned().ok_or(it.to_string());
     match outcomes.map_err(|it| it.to_string())??.as_slice() {
-        [plan, default] => Ok([timing(plan)?, timing(default)?]),
+        [planned, default] => Ok(Timings { planned: timing(planned)?, default: timing(default)? }),
         _ => Err("the worker gave no timings".to_owned()),
     }
 }
 
-fn line(op: &Op, timed: &Timed<'_>, [plan, default]: &[Timing; 2], of_default: bool) -> Line {
-    let timing = if of_default { default } else { plan };
-    let dims: Vec<i64> = timed.bucket.iter().map(|it| it.hi).collect();
+/// Returns the line of a variant.
+fn line(op: &Op, variant: &PlannedVariant<'_>, timings: &Timings, timed: Timed) -> Line {
+    let Timings { planned, default } = timings;
+    let dims: Vec<i64> = variant.bucket.iter().map(|it| it.hi).collect();
     let work = Work::of(&op.dag, &dims);
-    let bucket = timed.choices.first().and_then(|it| it.record.bucket(timed.bucket));
-    let bucket = bucket.filter(|_| !of_default);
+    let (timing, status, bucket) = match timed {
+        Timed::Planned => (planned, variant.status, variant.recorded()),
+        Timed::Default => (default, TuningStatus::Default, None),
+    };
     let ns = timing.median_ns();
-    let standing = if of_default { Standing::Default } else { timed.standing };
     Line {
         name: op.name().to_owned(),
-        extents: known::extents(op, timed.bucket),
-        isa: timed.platform.to_string(),
-        tier: standing.name(),
+        extents: records::extents(op, variant.bucket),
+        isa: variant.platform.to_string(),
+        tier: status.name(),
         latency_us: ns / 1e3,
         default_us: default.median_ns() / 1e3,
         samples: timing.samples_ns().len(),
-        gflops: work.is_arithmetic().then_some(work.flops / ns),
-        gbps: (!work.is_arithmetic()).then_some(work.bytes / ns),
+        gflops: work.is_compute_bound().then_some(work.flops / ns),
+        gbps: (!work.is_compute_bound()).then_some(work.bytes / ns),
         tuned_with: Spent {
             trials: bucket.map_or(0, |it| it.trials),
             seconds: bucket.map_or(0.0, |it| it.seconds),

@@ -1,30 +1,33 @@
-//! `cargo tvmtune check`: whether what the crate ships is complete. Needs no device.
+//! `cargo tvmtune check`: checks that shipped records are complete. Needs no device.
 
 use anstream::println;
 use anyhow::Result;
 use tvmtune_build::cuda;
 use tvmtune_build::op::Op;
-use tvmtune_build::plan::{self, Aim, ISAS};
-use tvmtune_build::report::Standing;
+use tvmtune_build::plan::{self, ISAS, PlanTarget};
+use tvmtune_build::report::TuningStatus;
 use tvmtune_ir::target::{GpuTarget, Isa, Platform};
-use tvmtune_plan::database::{Database, Files, LayerKind, Lookup};
+use tvmtune_plan::database::{CacheUse, Database, Files, Lookup, StoreKind};
 
 use crate::cli::Check;
-use crate::known::{self, Known};
+use crate::records::{self, PackageRecords};
 use crate::render::count;
 use crate::{Exit, workspace};
 
 pub(crate) fn run(arguments: &Check) -> Result<Exit> {
     let packages = workspace::packages(&arguments.selection)?;
-    let aim = Aim { device: None, gpu: None };
+    let plan_target = PlanTarget { device: None, gpu: None };
     let (mut misses, mut n_kernels) = (Vec::new(), 0);
     for package in &packages {
         let required = match arguments.require.as_slice() {
             [] => &package.config.policy.require,
             given => given,
         };
-        let known = Known::new(package, &Database::discover(&package.places(true)));
-        for (op, lookup) in known.ops() {
+        let records = PackageRecords::new(
+            package,
+            &Database::discover(&package.search_dirs(CacheUse::Exclude)),
+        );
+        for (op, lookup) in records.ops() {
             n_kernels += 1;
             let isa = |it: &Platform| match it {
                 Platform::Cpu(isa) => Some(*isa),
@@ -32,7 +35,7 @@ pub(crate) fn run(arguments: &Check) -> Result<Exit> {
             };
             let isas: Vec<Isa> = required.iter().filter_map(isa).collect();
             if required.is_empty() || !isas.is_empty() {
-                misses.extend(missing(op, lookup, &isas, &aim));
+                misses.extend(missing(op, lookup, &isas, &plan_target));
             }
             let mut targets = cuda::targets(&package.config, lookup, None);
             let target = |it: &Platform| match it {
@@ -59,41 +62,41 @@ pub(crate) fn run(arguments: &Check) -> Result<Exit> {
     Ok(Exit::Refused)
 }
 
-/// A line for each bucket without compiled code for each of these architectures.
+/// Returns a line for each bucket without compiled code for each of these architectures.
 fn missing_code(op: &Op, lookup: &Lookup, targets: &[GpuTarget]) -> Vec<String> {
-    let slots = cuda::slots(op, lookup, targets);
-    let lacking = slots.iter().filter(|it| known::realize_cuda(op, it, lookup).is_none());
-    let line = |it: &cuda::Slot<'_>| {
-        format!("{} [{}]: {}: no code", op.name(), known::extents(op, it.bucket), it.arch())
+    let variant_specs = cuda::variant_specs(op, lookup, targets);
+    let lacking = variant_specs.iter().filter(|it| records::realize_cuda(op, it, lookup).is_none());
+    let line = |it: &cuda::VariantSpec<'_>| {
+        format!("{} [{}]: {}: no code", op.name(), records::extents(op, it.bucket), it.arch())
     };
     lacking.map(line).collect()
 }
 
-/// A line for each file of the crate that is not what its record says.
+/// Returns a line for each file of the crate that is not what its record says.
 fn damaged(lookup: &Lookup) -> Vec<String> {
-    let shipped = lookup.records.iter().filter(|it| it.layer == LayerKind::Crate);
+    let shipped = lookup.records.iter().filter(|it| it.store == StoreKind::Crate);
     let warnings = shipped.flat_map(|it| Files::beside(&it.path, &it.record).1);
     warnings.map(|it| it.to_string()).collect()
 }
 
-/// A line for each bucket without a valid record of each required instruction set; of any one, if
+/// Returns a line for each bucket without a valid record of each required instruction set; of any one, if
 /// none is required by name.
-fn missing(op: &Op, lookup: &Lookup, required: &[Isa], aim: &Aim) -> Vec<String> {
-    let slots = plan::slots(op, lookup, aim);
+fn missing(op: &Op, lookup: &Lookup, required: &[Isa], plan_target: &PlanTarget) -> Vec<String> {
+    let variant_specs = plan::variant_specs(op, lookup, plan_target);
     let mut misses = Vec::new();
     for bucket in &op.buckets {
-        let standing = |isa: Isa| {
-            let slot = slots.iter().find(|it| it.isa == isa && it.bucket == *bucket);
-            slot.map_or(Standing::Default, |it| known::realize(op, it, aim).0)
+        let status = |isa: Isa| {
+            let spec = variant_specs.iter().find(|it| it.isa == isa && it.bucket == *bucket);
+            spec.map_or(TuningStatus::Default, |it| records::realize(op, it, plan_target).0)
         };
-        let place = || format!("{} [{}]", op.name(), known::extents(op, bucket));
-        let bad = required.iter().map(|it| (it.name(), standing(*it)));
+        let title = || format!("{} [{}]", op.name(), records::extents(op, bucket));
+        let bad = required.iter().map(|it| (it.name(), status(*it)));
         let bad: Vec<_> = match required {
-            [] => ISAS.map(standing).into_iter().min().map(|it| ("any", it)).into_iter().collect(),
+            [] => ISAS.map(status).into_iter().min().map(|it| ("any", it)).into_iter().collect(),
             _ => bad.collect(),
         };
         let bad = bad.into_iter().filter(|(_, it)| it.is_miss());
-        misses.extend(bad.map(|(isa, it)| format!("{}: {isa}: {it}", place())));
+        misses.extend(bad.map(|(isa, it)| format!("{}: {isa}: {it}", title())));
     }
     misses
 }

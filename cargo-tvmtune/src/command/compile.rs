@@ -22,7 +22,7 @@ use tvmtune_tuner::space::Space;
 
 use crate::cli::Compile;
 use crate::render::{Table, count, latency};
-use crate::{Exit, known, workspace};
+use crate::{Exit, records, workspace};
 
 /// One launch of a kernel for one bucket.
 #[derive(Serialize)]
@@ -50,12 +50,12 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Whether its bucket has these extents.
-    fn has(&self, extents: &[(String, i64)]) -> bool {
-        let has = |(dim, range): (&Dim, &Interval)| {
+    /// Tells if its bucket contains these extents.
+    fn contains(&self, extents: &[(String, i64)]) -> bool {
+        let in_range = |(dim, range): (&Dim, &Interval)| {
             extents.iter().all(|(name, it)| *name != dim.name || (range.lo..=range.hi).contains(it))
         };
-        self.op.dag.dims.iter().zip(self.bucket).all(has)
+        self.op.dag.dims.iter().zip(self.bucket).all(in_range)
     }
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn run(arguments: &Compile) -> Result<Exit> {
     }
     let ops = packages.iter().flat_map(|it| &it.ops);
     let jobs = ops.flat_map(|op| op.buckets.iter().map(move |bucket| Job { op, bucket }));
-    let jobs: Vec<Job<'_>> = jobs.filter(|it| it.has(&arguments.at)).collect();
+    let jobs: Vec<Job<'_>> = jobs.filter(|it| it.contains(&arguments.at)).collect();
     let mut results = compile_all(&jobs, Compiler::new(nvrtc, None), arguments)?;
     results.sort_by_key(|it| it.0);
     let (mut lines, mut n_failed) = (Vec::new(), 0);
@@ -122,9 +122,9 @@ fn compile_all(
     Ok(results.into_inner().expect("no one panics while holding it"))
 }
 
-/// Of what the model ranks, so much is compiled.
-const MOST_COMPILED: usize = 8;
-/// Where random points start: the same for everyone.
+/// Schedules that are compiled of those that the model ranks.
+const MAX_COMPILED: usize = 8;
+/// The seed of random points: results are the same everywhere.
 const SEED: u64 = 1;
 
 /// A schedule as code.
@@ -146,7 +146,7 @@ fn compile(
     let compiled = match choose(name, &dag, compiler, arguments) {
         Ok(compiled) => compiled,
         Err(why) => {
-            return Ok(Err(format!("{name} [{}]: {why}", known::extents(job.op, job.bucket))));
+            return Ok(Err(format!("{name} [{}]: {why}", records::extents(job.op, job.bucket))));
         }
     };
     if let Some(folder) = &arguments.write {
@@ -157,8 +157,8 @@ fn compile(
     Ok(Ok(lines(job, arguments.target, &compiled)))
 }
 
-/// The default schedule; or, of those that the model ranks first, the one that is best with its
-/// real registers.
+/// Compiles the default schedule; or, of those that the model ranks first, the best one with its real
+/// registers.
 pub(super) fn choose(
     name: &str,
     dag: &Dag,
@@ -171,7 +171,7 @@ pub(super) fn choose(
         return code_of(name, &schedule, compiler, arguments);
     };
     let space = Space::new(dag, &target.into());
-    let ranking = rank(dag, &target, &space, n, MOST_COMPILED, &mut Random::new(SEED));
+    let ranking = rank(dag, &target, &space, n, MAX_COMPILED, &mut Random::new(SEED));
     let (mut best, mut refused): (Option<Compiled>, _) = (None, None);
     for ranked in &ranking.best {
         let schedule = Schedule::replay(dag, &space.instructions(&ranked.point));
@@ -196,7 +196,7 @@ fn code_of(
     name: &str,
     schedule: &Schedule,
     compiler: &Compiler<'_>,
-    Compile { target, at, .. }: &Compile,
+    Compile { target, at: extents, .. }: &Compile,
 ) -> Result<Compiled, String> {
     let generated = tvmtune_cuda::generate(schedule).map_err(|it| it.to_string())?;
     let misfits = fits(&generated.grid, target).err().unwrap_or_default();
@@ -213,7 +213,7 @@ fn code_of(
     };
     let known: Vec<Known> = generated.unit.entries.iter().map(known).collect();
     let extent = |dim: &Dim| {
-        let given = at.iter().find(|(name, _)| *name == dim.name);
+        let given = extents.iter().find(|(name, _)| *name == dim.name);
         given.map_or(dim.range.hi, |it| it.1)
     };
     let dims: Vec<i64> = generated.grid.dims.iter().map(extent).collect();
@@ -223,7 +223,7 @@ fn code_of(
 }
 
 impl Compiled {
-    /// Whether a kernel uses memory in place of registers.
+    /// Tells if a kernel spills registers.
     fn spills(&self) -> bool {
         self.code
             .kernels
@@ -246,7 +246,7 @@ fn lines(job: &Job<'_>, target: GpuTarget, compiled: &Compiled) -> Vec<Line> {
         let blocks = estimate.occupancy;
         Some(Line {
             name: job.op.name().to_owned(),
-            extents: known::extents(job.op, job.bucket),
+            extents: records::extents(job.op, job.bucket),
             arch: target.arch.to_string(),
             entry: entry.name.clone(),
             threads: entry.threads,

@@ -89,7 +89,7 @@ fn writable(folder: &Path) -> std::io::Result<()> {
 
 /// Says which process tunes when a build asks for it.
 fn build_scripts() {
-    let found = tvmtune_build::tune::installed_engine();
+    let found = tvmtune_build::tune::installed_tool();
     match found {
         Some(path) => line("builds tune", &format!("with {}", path.display())),
         None => {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anstream::println;
 use anyhow::{Context, Result};
 use tvmtune_build::package::Package;
-use tvmtune_plan::database::{Database, Layer, LayerKind};
+use tvmtune_plan::database::{Database, Store, StoreKind};
 
 use crate::cli::Gc;
 use crate::render::count;
@@ -36,12 +36,12 @@ pub(crate) fn run(arguments: &Gc) -> Result<Exit> {
 
 /// Files that are of no kernel, or of no use.
 fn orphans(package: &Package) -> Vec<PathBuf> {
-    let layer = Layer { kind: LayerKind::Crate, dir: package.shipped() };
+    let store = Store { kind: StoreKind::Crate, dir: package.shipped() };
     let is_known = |workload: &str| package.ops.iter().any(|it| it.id.to_string() == workload);
-    let database = Database::new(vec![layer], None);
+    let database = Database::new(vec![store], None);
     let files = database.list().into_iter();
     let orphan =
-        |(_, path, record): (LayerKind, PathBuf, Result<tvmtune_plan::record::Record, _>)| {
+        |(_, path, record): (StoreKind, PathBuf, Result<tvmtune_plan::record::Record, _>)| {
             match record {
                 Ok(record) if is_known(&record.workload) => None,
                 Ok(_) | Err(_) => Some(path),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anstream::println;
 use anyhow::{Result, bail};
-use tvmtune_plan::database::{Cache, Database, Files, Layer, LayerKind};
+use tvmtune_plan::database::{Cache, Database, Files, Store, StoreKind};
 
 use crate::Exit;
 use crate::cli::Merge;
@@ -19,8 +19,8 @@ pub(crate) fn run(arguments: &Merge) -> Result<Exit> {
         if !folder.is_dir() {
             bail!("`{}` is no folder of records", folder.display());
         }
-        let layer = Layer { kind: LayerKind::Overlay, dir: folder.clone() };
-        for (_, _, record) in Database::new(vec![layer], None).list() {
+        let store = Store { kind: StoreKind::Overlay, dir: folder.clone() };
+        for (_, _, record) in Database::new(vec![store], None).list() {
             let merged = record.and_then(|it| match &arguments.into {
                 Some(into) => Database::accept(into, &it, &no_code),
                 None => own.put(&it, &no_code),

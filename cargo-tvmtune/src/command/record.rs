@@ -2,18 +2,18 @@
 
 use anstream::println;
 use anyhow::Result;
-use tvmtune_build::cuda::{self, Compiler, Slot, Sources, Variant};
+use tvmtune_build::cuda::{self, Compiler, Sources, Variant, VariantSpec};
 use tvmtune_build::op::Op;
 use tvmtune_build::tune::session::provenance;
 use tvmtune_ir::target::gpu::{Arch, GpuTarget};
-use tvmtune_plan::database::{Database, Files, Images, Lookup};
+use tvmtune_plan::database::{CacheUse, Database, Files, Images, Lookup};
 use tvmtune_plan::record::{Bucket, End, Entry, GENERATOR, Record, Source, Tier, schema};
 use tvmtune_tuner::compile::{self, Nvrtc};
 use tvmtune_tuner::parallel::on_all_cores;
 
 use super::compile::{Compiled, choose};
 use crate::cli::Compile;
-use crate::known::{self, Known};
+use crate::records::{self, PackageRecords};
 use crate::render::count;
 use crate::{Exit, workspace};
 
@@ -31,19 +31,19 @@ pub(crate) fn run(arguments: &Compile) -> Result<Exit> {
     let arch = arguments.target.arch;
     let (mut n_recorded, mut n_failed) = (0, 0);
     for package in &packages {
-        let database = Database::discover(&package.places(false));
-        let known = Known::new(package, &database);
-        let ops: Vec<(&Op, &Lookup)> = known.ops().collect();
+        let database = Database::discover(&package.search_dirs(CacheUse::Include));
+        let records = PackageRecords::new(package, &database);
+        let ops: Vec<(&Op, &Lookup)> = records.ops().collect();
         let targets = [GpuTarget::generic(arch)];
-        let slots: Vec<(&Op, Slot<'_>)> = ops
+        let variant_specs: Vec<(&Op, VariantSpec<'_>)> = ops
             .iter()
             .flat_map(|(op, lookup)| {
-                cuda::slots(op, lookup, &targets).into_iter().map(|it| (*op, it))
+                cuda::variant_specs(op, lookup, &targets).into_iter().map(|it| (*op, it))
             })
             .collect();
         let recorded =
-            |(op, slot): &(&Op, Slot<'_>)| record(op, slot, compiler.as_ref(), arguments);
-        for result in on_all_cores(&slots, recorded) {
+            |(op, spec): &(&Op, VariantSpec<'_>)| record(op, spec, compiler.as_ref(), arguments);
+        for result in on_all_cores(&variant_specs, recorded) {
             match result {
                 Ok((record, files)) => {
                     database.put(&record, &files)?;
@@ -64,21 +64,22 @@ pub(crate) fn run(arguments: &Compile) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// A record with the code of one slot and its files; which one it is and why, if there is no code.
+/// Returns a record with the code of a variant spec, and its files; the error names the spec and the
+/// reason if there is no code.
 fn record(
     op: &Op,
-    slot: &Slot<'_>,
+    spec: &VariantSpec<'_>,
     compiler: Option<&Compiler>,
     arguments: &Compile,
 ) -> Result<(Record, Files), String> {
     // Images that are known already are made again: this is also how damaged ones are mended.
     let sources = Sources { known: &Images::default(), compiler };
-    let extents = known::extents(op, slot.bucket);
-    let failed = |why: &str| format!("{} [{extents}] on {}: {why}", op.name(), slot.arch());
-    let is_measured = slot.choices.iter().any(|it| it.entry.measured.is_some());
+    let extents = records::extents(op, spec.bucket);
+    let failed = |why: &str| format!("{} [{extents}] on {}: {why}", op.name(), spec.arch());
+    let is_measured = spec.choices.iter().any(|it| it.entry.measured.is_some());
     let mut variant = match arguments.best.filter(|_| !is_measured) {
-        Some(_) => ranked_first(op, slot, &sources, arguments).map_err(|it| failed(&it))?,
-        None => cuda::realize(op, slot, &sources, &mut None)
+        Some(_) => ranked_first(op, spec, &sources, arguments).map_err(|it| failed(&it))?,
+        None => cuda::realize(op, spec, &sources, &mut None)
             .ok_or_else(|| failed("no code; `cargo tvmtune compile` says why"))?,
     };
     let mut files = Files::default();
@@ -88,9 +89,9 @@ fn record(
         files.add(std::mem::take(&mut it.bytes));
     }
     let measured_on = variant.choice.map(|it| it.record.device.clone());
-    let device = measured_on.unwrap_or_else(|| slot.target.key());
+    let device = measured_on.unwrap_or_else(|| spec.target.key());
     let source = if arguments.best.is_some() { Source::Random } else { Source::Default };
-    let schedules = vec![entry(variant, slot.arch(), source)];
+    let schedules = vec![entry(variant, spec.arch(), source)];
     let record = Record {
         schema: schema(&device),
         workload: op.id.to_string(),
@@ -99,33 +100,33 @@ fn record(
         generator: GENERATOR,
         dag: op.text.clone(),
         provenance: provenance(),
-        buckets: vec![Bucket { dims: slot.bucket.to_vec(), schedules, ..Bucket::default() }],
+        buckets: vec![Bucket { dims: spec.bucket.to_vec(), schedules, ..Bucket::default() }],
         end: End {},
     };
     Ok((record, files))
 }
 
-/// The code of a slot by the schedule that the model ranks first.
+/// Compiles a variant spec by the schedule that the model ranks first.
 fn ranked_first<'a>(
     op: &Op,
-    slot: &Slot<'a>,
+    spec: &VariantSpec<'a>,
     sources: &Sources<'_>,
     arguments: &Compile,
 ) -> Result<Variant<'a>, String> {
     let nvrtc = Nvrtc::get().map_err(|it| it.to_string())?;
     let compiler = compile::Compiler::new(nvrtc, None);
-    let dag = op.dag.specialize(slot.bucket);
+    let dag = op.dag.specialize(spec.bucket);
     let Compiled { schedule, generated, .. } = choose(op.name(), &dag, &compiler, arguments)?;
-    let images = sources.images(op, slot.arch(), &generated);
+    let images = sources.images(op, spec.arch(), &generated);
     if images.is_empty() {
         return Err("no code; `cargo tvmtune compile` says why".to_owned());
     }
-    let (bucket, arch, tier) = (slot.bucket, slot.arch(), Tier::Default);
+    let (bucket, arch, tier) = (spec.bucket, spec.arch(), Tier::Default);
     Ok(Variant { bucket, arch, tier, stale: false, choice: None, schedule, generated, images })
 }
 
-/// What was measured stays as it is, with its images; anything else was measured by nobody, and comes
-/// from a source.
+/// Returns the entry of a variant: a measured one unchanged, with its images; any other one unmeasured,
+/// with that source.
 fn entry(variant: Variant<'_>, arch: Arch, source: Source) -> Entry {
     let images = variant.images.into_iter().map(|it| it.image).collect();
     let same = variant.choice.filter(|it| !variant.stale && it.tier != Tier::Transferred);

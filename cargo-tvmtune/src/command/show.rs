@@ -1,16 +1,16 @@
-//! `cargo tvmtune show NAME`: everything there is to know about a kernel.
+//! `cargo tvmtune show NAME`: a kernel's program, schedules and code.
 
 use anstream::{print, println};
 use anyhow::Result;
 use tvmtune_build::cuda;
 use tvmtune_build::op::Op;
-use tvmtune_build::plan::{self, Aim, Slot};
-use tvmtune_build::report::Standing;
-use tvmtune_plan::database::{Choice, Database, ImageFile, Lookup};
+use tvmtune_build::plan::{self, PlanTarget, VariantSpec};
+use tvmtune_build::report::TuningStatus;
+use tvmtune_plan::database::{CacheUse, Choice, Database, ImageFile, Lookup};
 use tvmtune_plan::device;
 
 use crate::cli::{Selection, Show};
-use crate::known::{self, Known};
+use crate::records::{self, PackageRecords};
 use crate::render::{Table, count, latency, took};
 use crate::{Exit, workspace};
 
@@ -21,40 +21,43 @@ pub(crate) fn run(arguments: &Show) -> Result<Exit> {
         manifest_path: arguments.manifest_path.clone(),
     };
     for package in &workspace::packages(&selection)? {
-        let known = Known::new(package, &Database::discover(&package.places(false)));
-        let aim = Aim { device: device::detect(), gpu: known.gpu() };
-        for (op, lookup) in known.ops() {
+        let records = PackageRecords::new(
+            package,
+            &Database::discover(&package.search_dirs(CacheUse::Include)),
+        );
+        let plan_target = PlanTarget { device: device::detect(), gpu: records.gpu() };
+        for (op, lookup) in records.ops() {
             println!("{} in {}\nworkload {}\n", op.name(), op.file.display(), op.id);
             println!("{}", op.text.trim_end());
-            let slots = plan::slots(op, lookup, &aim);
-            for slot in slots.iter().filter(|it| it.isa == aim.isa()) {
-                show(op, slot, &aim);
+            let variant_specs = plan::variant_specs(op, lookup, &plan_target);
+            for spec in variant_specs.iter().filter(|it| it.isa == plan_target.isa()) {
+                show(op, spec, &plan_target);
             }
-            let targets = cuda::targets(&package.config, lookup, aim.gpu);
-            for slot in &cuda::slots(op, lookup, &targets) {
-                show_cuda(op, slot, lookup);
+            let targets = cuda::targets(&package.config, lookup, plan_target.gpu);
+            for spec in &cuda::variant_specs(op, lookup, &targets) {
+                show_cuda(op, spec, lookup);
             }
         }
     }
     Ok(Exit::Done)
 }
 
-fn show(op: &Op, slot: &Slot<'_>, aim: &Aim) {
-    let (standing, variant) = known::realize(op, slot, aim);
-    let isa = slot.isa.name();
-    println!("\n== {} on {isa}: {standing}", known::extents(op, slot.bucket));
+fn show(op: &Op, spec: &VariantSpec<'_>, plan_target: &PlanTarget) {
+    let (status, variant) = records::realize(op, spec, plan_target);
+    let isa = spec.isa.name();
+    println!("\n== {} on {isa}: {status}", records::extents(op, spec.bucket));
     let Some(variant) = variant else {
         println!("no machine code can be generated; it runs as portable Rust");
         return;
     };
-    if let Some(choice) = slot.choices.first() {
-        let bucket = choice.record.bucket(slot.bucket);
+    if let Some(choice) = spec.choices.first() {
+        let bucket = choice.record.bucket(spec.bucket);
         let (trials, seconds) = bucket.map_or((0, 0.0), |it| (it.trials, it.seconds));
         let spent = took(std::time::Duration::from_secs_f64(seconds.max(0.0)));
         println!("{} in {spent}, on {}", count(trials as usize, "trial"), choice.record.device);
         println!("{}", choice.path.display());
     }
-    print!("{}", schedules(&slot.choices));
+    print!("{}", schedules(&spec.choices));
     print_lineage(variant.choice.as_ref());
     println!("\ntrace");
     for instruction in &variant.schedule.trace {
@@ -63,18 +66,18 @@ fn show(op: &Op, slot: &Slot<'_>, aim: &Aim) {
     println!("\n{}", variant.generated.nest.to_string().trim_end());
 }
 
-fn show_cuda(op: &Op, slot: &cuda::Slot<'_>, lookup: &Lookup) {
-    let place = format!("{} on {}", known::extents(op, slot.bucket), slot.arch());
-    let Some(variant) = known::realize_cuda(op, slot, lookup) else {
-        println!("\n== {place}: no code; `cargo tvmtune compile --record` makes some");
+fn show_cuda(op: &Op, spec: &cuda::VariantSpec<'_>, lookup: &Lookup) {
+    let title = format!("{} on {}", records::extents(op, spec.bucket), spec.arch());
+    let Some(variant) = records::realize_cuda(op, spec, lookup) else {
+        println!("\n== {title}: no code; `cargo tvmtune compile --record` makes some");
         return;
     };
-    println!("\n== {place}: {}", Standing::new(variant.tier, variant.stale));
+    println!("\n== {title}: {}", TuningStatus::new(variant.tier, variant.stale));
     for ImageFile { image, .. } in &variant.images {
         let (kind, kib) = (image.format.extension(), image.bytes.div_ceil(1024));
         println!("{kind} for {}, {kib} KiB", image.arch);
     }
-    print!("{}", schedules(&slot.choices));
+    print!("{}", schedules(&spec.choices));
     print_lineage(variant.choice.as_ref());
     println!("\ntrace");
     for instruction in &variant.schedule.trace {
@@ -83,7 +86,7 @@ fn show_cuda(op: &Op, slot: &cuda::Slot<'_>, lookup: &Lookup) {
     println!("\n{}", variant.generated.unit.source.trim_end());
 }
 
-/// Where the schedule in use came from, and what refined it.
+/// Prints the lineage of the schedule in use.
 fn print_lineage(choice: Option<&Choice<'_>>) {
     let Some(entry) = choice.map(|it| it.entry).filter(|it| !it.lineage.is_empty()) else { return };
     println!("\nderived from");

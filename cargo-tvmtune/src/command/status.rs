@@ -1,4 +1,4 @@
-//! `cargo tvmtune status`: how the code of each kernel was found.
+//! `cargo tvmtune status`: the tuning status of each kernel.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use anyhow::Result;
 use serde::Serialize;
 use tvmtune_build::cuda;
 use tvmtune_build::op::Op;
-use tvmtune_build::plan::{self, Aim, Slot};
-use tvmtune_build::report::{OpReport, Standing, summary};
-use tvmtune_plan::database::{Choice, Database, LayerKind, Lookup};
+use tvmtune_build::plan::{self, PlanTarget, VariantSpec};
+use tvmtune_build::report::{OpReport, TuningStatus, summary};
+use tvmtune_plan::database::{CacheUse, Choice, Database, Lookup, StoreKind};
 use tvmtune_plan::device;
 
 use crate::cli::Status;
-use crate::known::{self, Known};
+use crate::records::{self, PackageRecords};
 use crate::render::{Table, ago, latency};
 use crate::{Exit, workspace};
 
@@ -36,24 +36,27 @@ pub(crate) fn run(arguments: &Status) -> Result<Exit> {
     let packages = workspace::packages(&arguments.selection)?;
     let (mut lines, mut reports) = (Vec::new(), Vec::new());
     for package in &packages {
-        let known = Known::new(package, &Database::discover(&package.places(false)));
-        let aim = Aim { device: device::detect(), gpu: known.gpu() };
-        for (op, lookup) in known.ops() {
-            let slots = plan::slots(op, lookup, &aim);
-            let here = slots.iter().filter(|it| it.isa == aim.isa());
-            let mut worst = Standing::Exact;
-            for slot in here {
-                let (standing, line) = line(&package.name, op, lookup, slot, &aim);
-                worst = worst.max(standing);
+        let records = PackageRecords::new(
+            package,
+            &Database::discover(&package.search_dirs(CacheUse::Include)),
+        );
+        let plan_target = PlanTarget { device: device::detect(), gpu: records.gpu() };
+        for (op, lookup) in records.ops() {
+            let variant_specs = plan::variant_specs(op, lookup, &plan_target);
+            let here = variant_specs.iter().filter(|it| it.isa == plan_target.isa());
+            let mut worst = TuningStatus::Exact;
+            for spec in here {
+                let (status, line) = line(&package.name, op, lookup, spec, &plan_target);
+                worst = worst.max(status);
                 lines.push(line);
             }
             let mut report =
                 OpReport { name: op.name().to_owned(), cpu: worst, ..OpReport::default() };
-            let targets = cuda::targets(&package.config, lookup, aim.gpu);
-            for slot in &cuda::slots(op, lookup, &targets) {
-                let (standing, line) = cuda_line(&package.name, op, lookup, slot);
-                if aim.gpu == Some(slot.target) {
-                    report.gpu = report.gpu.max(Some(standing));
+            let targets = cuda::targets(&package.config, lookup, plan_target.gpu);
+            for spec in &cuda::variant_specs(op, lookup, &targets) {
+                let (status, line) = cuda_line(&package.name, op, lookup, spec);
+                if plan_target.gpu == Some(spec.target) {
+                    report.gpu = report.gpu.max(Some(status));
                 }
                 lines.push(line);
             }
@@ -66,55 +69,66 @@ pub(crate) fn run(arguments: &Status) -> Result<Exit> {
     }
     print!("{}", table(&lines));
     println!("\n{}", summary(&reports));
-    if reports.iter().any(|it| it.standing().is_miss()) {
+    if reports.iter().any(|it| it.status().is_miss()) {
         println!("run `cargo tvmtune tune` to measure what was not");
     }
     Ok(Exit::Done)
 }
 
-fn line(package: &str, op: &Op, lookup: &Lookup, slot: &Slot<'_>, aim: &Aim) -> (Standing, Line) {
-    let (standing, variant) = known::realize(op, slot, aim);
+fn line(
+    package: &str,
+    op: &Op,
+    lookup: &Lookup,
+    spec: &VariantSpec<'_>,
+    plan_target: &PlanTarget,
+) -> (TuningStatus, Line) {
+    let (status, variant) = records::realize(op, spec, plan_target);
     let used = variant.as_ref().and_then(|it| it.choice);
     let line = Line {
         package: package.to_owned(),
         name: op.name().to_owned(),
         workload: op.id.to_string(),
-        extents: known::extents(op, slot.bucket),
-        isa: slot.isa.name().to_owned(),
-        tier: standing.name(),
+        extents: records::extents(op, spec.bucket),
+        isa: spec.isa.name().to_owned(),
+        tier: status.name(),
         latency_us: variant.and_then(|it| it.median_ns()).map(|it| it / 1e3),
         source: used.map(|it| it.entry.source.name()),
         device: used.map(|it| it.record.device.to_string()),
         age_seconds: used.and_then(|it| age_seconds(lookup, &it)),
     };
-    (standing, line)
+    (status, line)
 }
 
-fn cuda_line(package: &str, op: &Op, lookup: &Lookup, slot: &cuda::Slot<'_>) -> (Standing, Line) {
-    let variant = known::realize_cuda(op, slot, lookup);
+fn cuda_line(
+    package: &str,
+    op: &Op,
+    lookup: &Lookup,
+    spec: &cuda::VariantSpec<'_>,
+) -> (TuningStatus, Line) {
+    let variant = records::realize_cuda(op, spec, lookup);
     let used = variant.as_ref().and_then(|it| it.choice);
-    let standing = variant.as_ref().map(|it| Standing::new(it.tier, it.stale));
+    let status = variant.as_ref().map(|it| TuningStatus::new(it.tier, it.stale));
     let line = Line {
         package: package.to_owned(),
         name: op.name().to_owned(),
         workload: op.id.to_string(),
-        extents: known::extents(op, slot.bucket),
-        isa: slot.arch().to_string(),
-        tier: standing.map_or("no code", Standing::name),
+        extents: records::extents(op, spec.bucket),
+        isa: spec.arch().to_string(),
+        tier: status.map_or("no code", TuningStatus::name),
         latency_us: variant.and_then(|it| it.median_ns()).map(|it| it / 1e3),
         source: used.map(|it| it.entry.source.name()),
         device: used.map(|it| it.record.device.to_string()),
         age_seconds: used.and_then(|it| age_seconds(lookup, &it)),
     };
-    (standing.unwrap_or(Standing::Default), line)
+    (status.unwrap_or(TuningStatus::Default), line)
 }
 
-/// How old what was measured here is. The times of shipped files are those of a checkout, or what a
-/// package says of all of them.
+/// Returns the age of a record of this machine. The modification times of shipped files are those of a
+/// checkout or a package.
 fn age_seconds(lookup: &Lookup, used: &Choice<'_>) -> Option<u64> {
     let mut records = lookup.records.iter();
-    let is_cached = records.any(|it| it.path == used.path && it.layer == LayerKind::Cache);
-    is_cached.then(|| known::age(used.path))?.map(|it| it.as_secs())
+    let is_cached = records.any(|it| it.path == used.path && it.store == StoreKind::Cache);
+    is_cached.then(|| records::age(used.path))?.map(|it| it.as_secs())
 }
 
 fn table(lines: &[Line]) -> Table {

@@ -1,4 +1,4 @@
-//! `cargo tvmtune study`: runs what a study lacks, and writes its report.
+//! `cargo tvmtune study`: runs the unfinished cells of a study, and writes its report.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use tvmtune_plan::device;
 
 use crate::Exit;
 use crate::cli::Study as Arguments;
-use crate::command::tune::PATIENCE;
+use crate::device_plan::LOCK_LIMIT;
 use crate::progress::Progress;
 use crate::render::{count, took};
-use crate::study::{self, Cells, Key, Machine, Study, Subject};
+use crate::study::{self, CellRun, Cells, Key, Machine, Network, Size, Study};
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Exit> {
     let study = Study::read(&arguments.file)?;
@@ -27,7 +27,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit> {
             eprintln!("error: this machine runs no generated kernels; see `cargo tvmtune doctor`");
             return Ok(Exit::NoDevice);
         };
-        measure(&study, &out, target, (&mut cells, arguments.smoke))?;
+        let size = if arguments.smoke { Size::Smoke } else { Size::Full };
+        measure(&study, &out, target, size, &mut cells)?;
     }
     let report = study::report(&out, &study, &cells.cells)?;
     println!("{}", report.display());
@@ -39,24 +40,26 @@ fn measure(
     study: &Study,
     out: &Path,
     target: CpuTarget,
-    (cells, smoke): (&mut Cells, bool),
+    size: Size,
+    cells: &mut Cells,
 ) -> Result<()> {
     let device = target.key().0;
-    let planned = study.donors().into_iter().chain(study.cells());
+    let planned = study.source_cells().into_iter().chain(study.cells());
     let open: Vec<Key> = planned.filter(|it| !cells.has(it, &device)).collect();
     eprintln!("{} to run", count(open.len(), "cell"));
     if open.is_empty() {
         return Ok(());
     }
-    let machine = Machine::acquire(target, PATIENCE)?;
-    let subjects = study.targets().into_iter().map(|it| Subject::load(it, study, smoke));
-    let subjects: Vec<Subject> = subjects.collect::<Result<_>>()?;
+    let machine = Machine::acquire(target, LOCK_LIMIT)?;
+    let networks = study.targets().into_iter().map(|it| Network::load(it, study, size));
+    let networks: Vec<Network> = networks.collect::<Result<_>>()?;
     for (n, key) in open.iter().enumerate() {
-        let subject = subjects.iter().find(|it| it.name == key.target);
-        let subject = subject.context("a cell of another study")?;
+        let network = networks.iter().find(|it| it.name == key.target);
+        let network = network.context("a cell of another study")?;
         let start = Instant::now();
         let mut progress = Progress::new();
-        let cell = machine.run_cell((out, study, key), subject, &mut |it| progress.see(it))?;
+        let cell = machine
+            .run_cell(CellRun { out, study, key, network }, &mut |it| progress.on_event(it))?;
         drop(progress);
         cells.push(cell)?;
         let spent = took(start.elapsed());

@@ -1,4 +1,4 @@
-//! `cargo tvmtune tune`: measures what has not been measured enough.
+//! `cargo tvmtune tune`: tunes the kernels whose budget was not spent yet.
 
 use std::time::Duration;
 
@@ -6,28 +6,23 @@ use anstream::{print, println};
 use anyhow::{Context, Result};
 use serde::Serialize;
 use tvmtune_build::config::Budget;
-use tvmtune_build::cuda;
 use tvmtune_build::op::Op;
 use tvmtune_build::package::Package;
-use tvmtune_build::plan::{self, Aim};
-use tvmtune_build::report::Standing;
-use tvmtune_build::tune::session::{self, Request, SessionError};
-use tvmtune_ir::poly::Interval;
-use tvmtune_ir::target::{CpuTarget, GpuTarget, Isa, Target};
-use tvmtune_plan::database::{Choice, Database, Lookup};
+use tvmtune_build::report::TuningStatus;
+use tvmtune_build::tune::session::{self, OpBuckets, Request, SessionError};
+use tvmtune_ir::target::{CpuTarget, Isa, Target};
+use tvmtune_plan::database::{Database, Lookup};
 use tvmtune_plan::device;
-use tvmtune_tuner::tune::{Summary, TaskName};
+use tvmtune_tuner::tune::{Reuse, Summary, TaskName};
 
+use crate::Exit;
 use crate::cli::Tune;
-use crate::known::{self, Known};
+use crate::device_plan::{self, LOCK_LIMIT, PlannedVariant, for_each_device};
 use crate::progress::Progress;
+use crate::records::{self, PackageRecords};
 use crate::render::{Table, count, latency, took};
-use crate::{Exit, workspace};
 
-/// Others tune for as long as a build's budget; longer than that is no queue.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
-
-/// What is printed with `--json`.
+/// The output with `--json`.
 #[derive(Default, Serialize)]
 struct Report {
     kernels: Vec<Line>,
@@ -60,30 +55,22 @@ struct Skipped {
 }
 
 pub(crate) fn run(arguments: &Tune) -> Result<Exit> {
-    let packages = workspace::packages(&arguments.selection)?;
     let mut report = Report::default();
-    for package in &packages {
-        let database = Database::discover(&package.places(false));
-        let known = Known::new(package, &database);
-        let devices = match known.devices(arguments.target) {
-            Ok(devices) => devices,
-            Err(why) => {
-                eprintln!("error: {why}");
-                return Ok(Exit::NoDevice);
-            }
-        };
-        for device in devices {
-            match tune(&known, &database, device, arguments) {
+    let exit =
+        for_each_device(&arguments.selection, arguments.target, |records, database, device| {
+            let package = &records.package.name;
+            match tune(records, database, device, arguments) {
                 Ok(summary) => report.add(&summary),
                 Err(error @ (SessionError::Exclusive(_) | SessionError::Tune(_))) => {
-                    eprintln!("error: package `{}`: {error}", package.name);
+                    eprintln!("error: package `{package}`: {error}");
                     return Ok(Exit::NoDevice);
                 }
-                Err(error) => {
-                    return Err(error).with_context(|| format!("package `{}`", package.name));
-                }
+                Err(error) => return Err(error).with_context(|| format!("package `{package}`")),
             }
-        }
+            Ok(Exit::Done)
+        })?;
+    if exit != Exit::Done {
+        return Ok(exit);
     }
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(&report)?);
@@ -93,24 +80,21 @@ pub(crate) fn run(arguments: &Tune) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Tunes what was not tuned enough on a device.
+/// Tunes the kernels of a package on a device.
 fn tune(
-    known: &Known<'_>,
+    records: &PackageRecords<'_>,
     database: &Database,
     device: Target,
     arguments: &Tune,
 ) -> Result<Summary, SessionError> {
-    let budget = budget(known.package, arguments);
+    let budget = budget(records.package, arguments);
     let (mut ops, isas) = (Vec::new(), device::isas());
-    for (op, lookup) in known.ops() {
-        let done = match device {
-            Target::Cpu(cpu) => done_on_cpu(op, lookup, (cpu, &isas), budget),
-            Target::Gpu(gpu) => done_on_gpu(op, lookup, gpu, budget),
-        };
-        let open = |bucket: &usize| arguments.again || !done[*bucket];
-        let buckets: Vec<usize> = (0..op.buckets.len()).filter(open).collect();
+    for (op, lookup) in records.ops() {
+        let done = done(op, lookup, device, &isas, budget);
+        let is_open = |bucket: &usize| arguments.again || !done[*bucket];
+        let buckets: Vec<usize> = (0..op.buckets.len()).filter(is_open).collect();
         if !buckets.is_empty() {
-            ops.push((op, buckets));
+            ops.push(OpBuckets { op, buckets });
         }
     }
     if ops.is_empty() {
@@ -120,13 +104,13 @@ fn tune(
         Target::Cpu(cpu) => isas.into_iter().map(|isa| CpuTarget { isa, ..cpu }.into()).collect(),
         Target::Gpu(_) => vec![device],
     };
-    let (afresh, patience) = (arguments.again, PATIENCE);
-    let request = Request { ops, targets, budget, afresh, refines: false, patience };
+    let reuse = if arguments.again { Reuse::Ignore } else { Reuse::Compete };
+    let request = Request { ops, targets, budget, reuse, patience: LOCK_LIMIT };
     let mut progress = Progress::new();
-    session::run(&request, database, &mut |event| progress.see(&event))
+    session::run(&request, database, &mut |event| progress.on_event(&event))
 }
 
-/// What may be spent: the command line's word over the environment's over the author's.
+/// Returns the budget: the command line goes before the environment, and that before the author's.
 fn budget(package: &Package, arguments: &Tune) -> Budget {
     let mut budget = Budget::COMMAND.limited(&package.config.budget);
     if let Ok(text) = std::env::var("TVMTUNE_BUDGET") {
@@ -142,51 +126,35 @@ fn budget(package: &Package, arguments: &Tune) -> Budget {
     }
 }
 
-/// For each bucket, whether another session with that budget would find out nothing new for any
-/// instruction set of this machine.
-fn done_on_cpu(
-    op: &Op,
-    lookup: &Lookup,
-    (cpu, isas): (CpuTarget, &[Isa]),
-    budget: Budget,
-) -> Vec<bool> {
-    let aim = Aim { device: Some(cpu), gpu: None };
+/// Tells for each bucket if another session with that budget would find nothing new on a device, for
+/// any of its instruction sets.
+fn done(op: &Op, lookup: &Lookup, device: Target, isas: &[Isa], budget: Budget) -> Vec<bool> {
     let mut done = vec![true; op.buckets.len()];
-    for slot in plan::slots(op, lookup, &aim).iter().filter(|it| isas.contains(&it.isa)) {
-        let is_done = match known::realize(op, slot, &aim).0 {
-            Standing::Portable => true,
-            // A bucket counts the effort for the machine's best instruction set; others get a share.
-            Standing::Exact => {
-                slot.isa != aim.isa() || was_spent(&slot.choices, slot.bucket, budget)
+    for variant in device_plan::variants(op, lookup, device, isas) {
+        let is_done = match variant.status {
+            TuningStatus::Portable => true,
+            // A bucket counts the effort for the best instruction set; others get a share of it.
+            TuningStatus::Exact => {
+                variant.platform != device.platform() || was_spent(&variant, budget)
             }
             _ => false,
         };
-        for (done, _) in done.iter_mut().zip(&op.buckets).filter(|(_, it)| **it == *slot.bucket) {
-            *done &= is_done;
+        for (done, bucket) in done.iter_mut().zip(&op.buckets) {
+            *done &= is_done || *bucket != *variant.bucket;
         }
     }
     done
 }
 
-/// The same on a GPU.
-fn done_on_gpu(op: &Op, lookup: &Lookup, gpu: GpuTarget, budget: Budget) -> Vec<bool> {
-    let is_done = |slot: &cuda::Slot<'_>| {
-        let variant = known::realize_cuda(op, slot, lookup);
-        let standing = variant.map(|it| Standing::new(it.tier, it.stale));
-        standing == Some(Standing::Exact) && was_spent(&slot.choices, slot.bucket, budget)
-    };
-    cuda::slots(op, lookup, &[gpu]).iter().map(is_done).collect()
-}
-
-/// Whether earlier sessions found nothing left to try, or spent as much on a bucket.
-fn was_spent(choices: &[Choice<'_>], bucket: &[Interval], budget: Budget) -> bool {
-    let bucket = choices.first().and_then(|it| it.record.bucket(bucket));
-    bucket.is_some_and(|it| {
+/// Tells if earlier sessions completed the search of a bucket, or spent as much on it.
+fn was_spent(variant: &PlannedVariant<'_>, budget: Budget) -> bool {
+    variant.recorded().is_some_and(|it| {
         it.complete || it.trials >= budget.trials || it.seconds >= budget.per_kernel.as_secs_f64()
     })
 }
 
 impl Report {
+    /// Adds the results of a device.
     fn add(&mut self, summary: &Summary) {
         self.seconds += summary.seconds;
         self.generating_seconds += summary.generating_seconds;
@@ -209,6 +177,7 @@ impl Report {
         self.unreached.extend(summary.unreached.iter().map(ToString::to_string));
     }
 
+    /// Formats the report for people.
     fn text(&self) -> String {
         if self.kernels.is_empty() && self.skipped.is_empty() && self.unreached.is_empty() {
             return "nothing to do: every kernel was tuned on this machine; \
@@ -254,7 +223,7 @@ impl Report {
     }
 }
 
-/// The ranges of a task: `M 17..=64`; a dash if nothing is dynamic.
+/// Formats the ranges of a task: `M 17..=64`; a dash if nothing is dynamic.
 fn extents(task: &TaskName) -> String {
-    known::ranges(task.dims.iter().map(|(name, range)| (name.as_str(), *range)))
+    records::ranges(task.dims.iter().map(|(name, range)| (name.as_str(), *range)))
 }

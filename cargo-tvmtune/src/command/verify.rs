@@ -6,10 +6,10 @@ use anstream::println;
 use anyhow::Result;
 use serde::Serialize;
 use tvmtune_build::op::Op;
-use tvmtune_build::tune::session;
+use tvmtune_build::tune::session::OpBuckets;
 use tvmtune_cuda::codegen;
 use tvmtune_ir::target::{CpuTarget, GpuTarget, Isa, Platform};
-use tvmtune_plan::database::{Database, DatabaseError, Files, Found};
+use tvmtune_plan::database::{CacheUse, Database, DatabaseError, Files, StoredRecord};
 use tvmtune_plan::device;
 use tvmtune_plan::embed::cuda::ptx_version;
 use tvmtune_plan::record::{Bucket, Entry, Format};
@@ -19,7 +19,7 @@ use tvmtune_tuner::measure::{Measurer, WorkerCommand};
 use tvmtune_tuner::tune::{self, Workload};
 
 use crate::cli::Verify;
-use crate::known::{self, Known};
+use crate::records::{self, PackageRecords};
 use crate::render::{Table, count};
 use crate::{Exit, workspace};
 
@@ -63,15 +63,17 @@ pub(crate) fn run(arguments: &Verify) -> Result<Exit> {
     let mut devices = Devices { cpu: Measurer::new(worker.clone()), gpu: None };
     let (mut lines, mut n_unreadable) = (Vec::new(), 0);
     for package in &packages {
-        let known = Known::new(package, &Database::discover(&package.places(arguments.shipped)));
-        if let (Some(gpu), None) = (known.gpu(), &devices.gpu) {
+        let cache = if arguments.shipped { CacheUse::Exclude } else { CacheUse::Include };
+        let records =
+            PackageRecords::new(package, &Database::discover(&package.search_dirs(cache)));
+        if let (Some(gpu), None) = (records.gpu(), &devices.gpu) {
             devices.gpu = Some((gpu, Measurer::on_gpu(worker.clone())));
         }
-        for (op, lookup) in known.ops() {
+        for (op, lookup) in records.ops() {
             // Of damaged files the schedules tell that they belong to.
             let is_of_schedule = |it: &&DatabaseError| matches!(it, DatabaseError::Artifact { .. });
             n_unreadable += lookup.warnings.iter().filter(|it| !is_of_schedule(it)).count();
-            let workload = session::workload(&(op, Vec::new()));
+            let workload = OpBuckets { op, buckets: Vec::new() }.workload();
             for found in &lookup.records {
                 lines.extend(of_record(op, &workload, found, &mut devices)?);
             }
@@ -96,7 +98,7 @@ pub(crate) fn run(arguments: &Verify) -> Result<Exit> {
 fn of_record(
     op: &Op,
     workload: &Workload,
-    found: &Found,
+    found: &StoredRecord,
     devices: &mut Devices,
 ) -> Result<Vec<Line>> {
     let mut lines = Vec::new();
@@ -113,7 +115,7 @@ fn of_record(
             };
             lines.push(Line {
                 name: op.name().to_owned(),
-                extents: known::extents(op, &bucket.dims),
+                extents: records::extents(op, &bucket.dims),
                 isa: entry.platform.to_string(),
                 record: found.path.display().to_string(),
                 artifact: entry.artifact.clone(),
@@ -155,8 +157,8 @@ fn on_cpu(
         return Ok(same(is_same, format!("this machine does not run {}", isa.name())));
     }
     let target = CpuTarget::generic(isa);
-    let (bucket, target) = ((workload, &*bucket.dims), target.into());
-    let ran = tune::verify(bucket, target, &schedule.trace, measurer)?;
+    let bucket = tune::Bucket { workload, ranges: &bucket.dims };
+    let ran = tune::verify(bucket, target.into(), &schedule.trace, measurer)?;
     Ok(match ran {
         Ok(n) if is_same => (Verdict::Right, format!("run at {}", count(n, "place"))),
         Ok(_) => same(false, String::new()),
@@ -175,7 +177,7 @@ fn same(is_same: bool, note: String) -> (Verdict, String) {
 fn on_cuda(
     op: &Op,
     (workload, bucket): (&Workload, &Bucket),
-    (entry, found): (&Entry, &Found),
+    (entry, found): (&Entry, &StoredRecord),
     gpu: Option<&mut (GpuTarget, Measurer)>,
 ) -> Result<(Verdict, String)> {
     let schedule = replay(op, bucket, entry);
@@ -197,7 +199,7 @@ fn on_cuda(
     let Some((gpu, measurer)) = gpu.filter(|_| is_same && Nvrtc::get().is_ok()) else {
         return Ok(same(is_same, format!("{images} checked, nothing run")));
     };
-    let bucket = (workload, &*bucket.dims);
+    let bucket = tune::Bucket { workload, ranges: &bucket.dims };
     Ok(match tune::verify(bucket, (*gpu).into(), &schedule.trace, measurer)? {
         Ok(n) => (Verdict::Right, format!("{images} checked, run at {}", count(n, "place"))),
         Err(why) => (Verdict::Bad, why),
@@ -205,7 +207,7 @@ fn on_cuda(
 }
 
 /// Whether the images of a schedule are there, are what was recorded, and have its kernels.
-fn images(entry: &Entry, kernels: &[codegen::Entry], found: &Found) -> Result<(), String> {
+fn images(entry: &Entry, kernels: &[codegen::Entry], found: &StoredRecord) -> Result<(), String> {
     let (files, damaged) = Files::beside(&found.path, &found.record);
     for image in &entry.images {
         let Some(bytes) = files.get(&image.sha256) else {

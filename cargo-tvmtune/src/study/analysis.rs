@@ -1,4 +1,4 @@
-//! What cells say together: arms compared, cell by cell, with what is uncertain about it.
+//! Comparison of arms, cell by cell, with confidence intervals.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use super::plan::Study;
 /// Bootstraps draw from this seed.
 const SEED: u64 = 1;
 
-/// How fast an arm made what it tuned, in times of the default schedules.
+/// The speedup of an arm over the default schedules.
 pub(super) struct Speedup {
     pub(super) n_cells: usize,
     /// The geometric mean over the layers of all cells, and the middle one.
@@ -38,17 +38,17 @@ pub(super) struct Comparison {
     pub(super) seconds: Option<Ratio>,
 }
 
-/// How much of what full tuning finds an arm finds.
+/// The share of full tuning that an arm reaches.
 pub(super) struct Share {
     /// The quotient of the speedups, in percent.
     pub(super) speedup: f64,
     /// The time saved at run time, in percent of that saved by full tuning.
     pub(super) saving: f64,
-    /// How many times as long full tuning takes.
+    /// The time of full tuning, relative to the arm.
     pub(super) search_time: f64,
 }
 
-/// The speedups that an arm reached.
+/// Computes the speedups of an arm.
 pub(super) fn speedup(cells: &[&Cell]) -> Speedup {
     let layers = cells.iter().flat_map(|it| &it.layers);
     let layer = |it: &Layer| it.default_ns / it.best_ns;
@@ -65,16 +65,16 @@ pub(super) fn speedup(cells: &[&Cell]) -> Speedup {
     }
 }
 
-/// The cells of an arm, each beside its counterpart: of the same seed, network and, if that has
-/// one, donor.
+/// Pairs the cells of an arm with their counterparts: of the same seed, network and, if that has
+/// one, transfer source.
 pub(super) fn pairs<'a>(cells: &[&'a Cell], [arm, other]: [&str; 2]) -> Vec<(&'a Cell, &'a Cell)> {
     let counterpart = |cell: &Cell| {
-        let is_it = |it: &&&Cell| {
+        let is_counterpart = |it: &&&Cell| {
             (it.key.arm.as_str(), it.key.seed, &it.key.target)
                 == (other, cell.key.seed, &cell.key.target)
-                && (it.key.donor.is_none() || it.key.donor == cell.key.donor)
+                && (it.key.source.is_none() || it.key.source == cell.key.source)
         };
-        cells.iter().find(is_it).copied()
+        cells.iter().find(is_counterpart).copied()
     };
     let of_arm = cells.iter().filter(|it| it.key.arm == arm);
     of_arm.filter_map(|it| Some((*it, counterpart(it)?))).collect()
@@ -119,12 +119,12 @@ pub(super) fn compare(pairs: &[(&Cell, &Cell)]) -> Comparison {
     }
 }
 
-/// How much of what the second of each pair found the first did; `None` if neither was timed
-/// whole.
+/// Computes the share of the second of each pair that the first reached; `None` if no pair has all
+/// layers.
 pub(super) fn share(pairs: &[(&Cell, &Cell)]) -> Option<Share> {
     let each = pairs.iter().filter_map(|(cell, full)| {
-        let [own, most] = [cell, full].map(|it| Some((it.default_ns()?, it.best_ns()?)));
-        let ((own_default, own), (full_default, full_best)) = (own?, most?);
+        let [own, full_times] = [cell, full].map(|it| Some((it.default_ns()?, it.best_ns()?)));
+        let ((own_default, own), (full_default, full_best)) = (own?, full_times?);
         let speedups = [own_default / own, full_default / full_best];
         let savings = [1.0 - own / own_default, 1.0 - full_best / full_default];
         Some((speedups, savings, full.seconds / cell.seconds))
@@ -140,25 +140,25 @@ pub(super) fn share(pairs: &[(&Cell, &Cell)]) -> Option<Share> {
     })
 }
 
-/// What is not among the numbers, and why.
+/// Lists what is left out of the numbers, with reasons.
 pub(super) fn excluded(study: &Study, cells: &[&Cell]) -> Vec<String> {
     let name = |cell: &Cell| {
-        let donor = cell.key.donor.as_ref().map(|it| format!(" from {it}")).unwrap_or_default();
-        format!("{}{donor}, {}, seed {}", cell.key.target, cell.key.arm, cell.key.seed)
+        let source = cell.key.source.as_ref().map(|it| format!(" from {it}")).unwrap_or_default();
+        format!("{}{source}, {}, seed {}", cell.key.target, cell.key.arm, cell.key.seed)
     };
     let missing = |cell: &&Cell| {
         let name = name(cell);
         let line = move |(layer, why): (&str, &str)| format!("{name}: {layer}: {why}");
         cell.missing.iter().map(move |it| line((&it.name, &it.why))).collect::<Vec<_>>()
     };
-    let found: BTreeSet<_> = cells.iter().map(|it| &it.key).collect();
-    let planned = study.donors().into_iter().chain(study.cells());
-    let unfinished = planned.filter(|it| !found.contains(it)).count();
+    let finished: BTreeSet<_> = cells.iter().map(|it| &it.key).collect();
+    let planned = study.source_cells().into_iter().chain(study.cells());
+    let unfinished = planned.filter(|it| !finished.contains(it)).count();
     let unfinished = (unfinished > 0).then(|| format!("{unfinished} cells have not been run"));
     cells.iter().flat_map(missing).chain(unfinished).collect()
 }
 
-/// The layers that two cells have both.
+/// Returns the layers that two cells have in common.
 fn common_layers<'a>(
     cell: &'a Cell,
     other: &'a Cell,
@@ -166,8 +166,8 @@ fn common_layers<'a>(
     cell.layers.iter().filter_map(|it| Some((it, other.layer(&it.name)?)))
 }
 
-/// Where the curves of two layers first are as low as the higher of their ends, each in units of
-/// its default schedule.
+/// Returns the first step of each of two curves that is as low as the higher of their ends, in units
+/// of the default schedule.
 fn equally_good(a: &Layer, b: &Layer) -> Option<(Step, Step)> {
     let lowest = |it: &Layer| Some(it.curve.last()?.ns / it.default_ns);
     let goal = lowest(a)?.max(lowest(b)?);
@@ -181,7 +181,7 @@ fn last_seconds(layer: &Layer) -> f64 {
     layer.curve.last().map_or(0.0, |it| it.seconds)
 }
 
-/// What a curve had come to by then.
+/// Returns the last step of a curve before a time.
 fn seen_by(curve: &[Step], seconds: f64) -> Option<Step> {
     curve.iter().take_while(|it| it.seconds <= seconds).last().copied()
 }

@@ -1,4 +1,4 @@
-//! Cells in a file that only grows: one JSON object a line, written as soon as it is known.
+//! Finished cells, in an append-only file: one JSON object a line.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -13,26 +13,26 @@ use super::plan::{Budget, Key, Study};
 /// One network, tuned once in one way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Cell {
-    /// Which.
+    /// Its identity.
     #[serde(flatten)]
     pub(crate) key: Key,
     /// The device it was measured on.
     pub(crate) device: String,
     /// The version of the tool.
     pub(crate) tool: String,
-    /// How it was tuned.
+    /// Its recipe.
     pub(crate) recipe: Recipe,
-    /// What that could cost.
+    /// Its budget.
     pub(crate) budget: Budget,
-    /// What that did cost.
+    /// The time that it took.
     pub(crate) seconds: f64,
     /// When it was finished, in ms since 1970.
     pub(crate) unix_ms: u64,
     /// The layers that were tuned.
     pub(crate) layers: Vec<Layer>,
-    /// Those that were not, and why.
+    /// The layers that were not tuned.
     pub(crate) missing: Vec<Missing>,
-    /// The network's latency as it fell, all layers that were tuned taken together.
+    /// The convergence curve of the network: all tuned layers together.
     pub(crate) curve: Vec<Step>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Cell {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Layer {
     pub(crate) name: String,
-    /// How often it runs in the network.
+    /// Its number of runs in the network.
     pub(crate) multiplicity: u32,
     /// The latency of the default schedule.
     pub(crate) default_ns: f64,
@@ -48,9 +48,9 @@ pub(crate) struct Layer {
     pub(crate) best_ns: f64,
     pub(crate) trials: u64,
     pub(crate) seconds: f64,
-    /// Who proposed the best.
+    /// The strategy that proposed the best schedule.
     pub(crate) source: String,
-    /// Its latency as it fell.
+    /// Its convergence curve.
     pub(crate) curve: Vec<Step>,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct Missing {
     pub(crate) why: String,
 }
 
-/// What had been found by then: after so many trials, after so many seconds, the latency.
+/// A step of a convergence curve: the best latency after a number of trials and seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "(u64, f64, f64)", into = "(u64, f64, f64)")]
 pub(crate) struct Step {
@@ -83,27 +83,27 @@ impl From<Step> for (u64, f64, f64) {
 }
 
 impl Cell {
-    /// The latency of the network with the best schedules; `None` if a layer is missing.
+    /// Returns the latency of the network with the best schedules; `None` if a layer is missing.
     pub(crate) fn best_ns(&self) -> Option<f64> {
         self.total(|it| it.best_ns)
     }
 
-    /// The latency of the network with the default schedules; `None` if a layer is missing.
+    /// Returns the latency of the network with the default schedules; `None` if a layer is missing.
     pub(crate) fn default_ns(&self) -> Option<f64> {
         self.total(|it| it.default_ns)
     }
 
-    /// The layer of that name.
+    /// Returns the layer of that name.
     pub(super) fn layer(&self, name: &str) -> Option<&Layer> {
         self.layers.iter().find(|it| it.name == name)
     }
 
-    fn total(&self, of: impl Fn(&Layer) -> f64) -> Option<f64> {
-        let sum = self.layers.iter().map(|it| f64::from(it.multiplicity) * of(it)).sum();
+    fn total(&self, latency_ns: impl Fn(&Layer) -> f64) -> Option<f64> {
+        let sum = self.layers.iter().map(|it| f64::from(it.multiplicity) * latency_ns(it)).sum();
         (self.missing.is_empty() && !self.layers.is_empty()).then_some(sum)
     }
 
-    /// Whether it is a cell of that study as the study is now.
+    /// Tells if it is a cell of that study, unchanged.
     fn is_of(&self, study: &Study) -> bool {
         study.terms(&self.key) == Some((self.recipe, self.budget))
     }
@@ -137,7 +137,7 @@ impl Cells {
         Ok(Self { path, cells })
     }
 
-    /// Whether a cell is finished on that device.
+    /// Tells if a cell is finished on that device.
     pub(crate) fn has(&self, key: &Key, device: &str) -> bool {
         self.cells.iter().any(|it| it.key == *key && it.device == device)
     }
@@ -149,7 +149,7 @@ impl Cells {
     /// If it can't be written.
     pub(crate) fn push(&mut self, cell: Cell) -> Result<()> {
         let failed = || format!("cannot write `{}`", self.path.display());
-        // What a kill cut off must not swallow the next line.
+        // A truncated last line must not merge with the next one.
         let end = fs::read(&self.path).ok().and_then(|it| it.last().copied());
         let is_whole = end.is_none_or(|it| it == b'\n');
         let mut line = if is_whole { Vec::new() } else { b"\n".to_vec() };

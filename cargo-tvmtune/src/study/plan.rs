@@ -1,4 +1,4 @@
-//! What a study says: networks, ways to search, seeds, budgets; and the cells that follow.
+//! The file of a study: networks, arms, seeds, budgets; and the cells that follow from it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,13 +7,13 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use tvmtune_tuner::tune::{Recipe, When};
 
-/// A study, as its file says.
+/// A study.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Study {
-    /// Its name; folders are called by it.
+    /// Its name, which is that of its folder.
     pub(crate) name: String,
-    /// What it is to answer.
+    /// The question that it answers.
     pub(crate) question: String,
     /// Networks of the zoo.
     #[serde(default)]
@@ -21,30 +21,30 @@ pub(crate) struct Study {
     /// Packages whose kernels are tuned together, as if they were a network.
     #[serde(default)]
     pub(crate) packages: Vec<String>,
-    /// If there are any, only layers whose name contains one of these.
+    /// Only layers whose name contains one of these, if there are any.
     #[serde(default)]
     pub(crate) layers: Vec<String>,
-    /// Of each cell; the same for all arms.
+    /// The seeds of the cells of each arm.
     pub(crate) seeds: Vec<u64>,
-    /// Of each cell; the same for all arms.
+    /// The budget of each cell of an arm.
     pub(crate) budget: Budget,
-    /// Whether any arm may start from the schedules that analysis chose.
+    /// Allows arms to start from the default points of sketches.
     #[serde(default = "yes")]
     pub(crate) analytic: bool,
     /// The arm that others are compared with.
     pub(crate) baseline: String,
-    /// The arm that finds as much as can be found: others are said to reach a share of it.
+    /// The arm of full tuning, of which others reach a share.
     #[serde(default)]
     pub(crate) full: Option<String>,
-    /// Whose records arms that transfer are given.
-    #[serde(default)]
-    pub(crate) donors: Option<Donors>,
-    /// What is compared.
+    /// The transfer sources of arms that transfer.
+    #[serde(default, rename = "donors")]
+    pub(crate) sources: Option<SourceNetworks>,
+    /// The recipes that are compared.
     #[serde(rename = "arm")]
     pub(crate) arms: Vec<Arm>,
 }
 
-/// What a cell may spend; whichever is reached first.
+/// The limits of a cell; the first one that is reached ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Budget {
@@ -52,55 +52,56 @@ pub(crate) struct Budget {
     #[serde(default = "unlimited")]
     pub(crate) trials: u64,
     /// Wall time for the network.
-    #[serde(default = "long")]
+    #[serde(default = "no_limit")]
     pub(crate) seconds: f64,
 }
 
-/// Seconds that no cell takes: where a study sets no limit.
-pub(super) const LONG: f64 = 7.0 * 24.0 * 3600.0;
+/// The time limit of a cell if a study sets none: a week.
+pub(super) const NO_LIMIT: f64 = 7.0 * 24.0 * 3600.0;
 
-/// Whose records arms that transfer are given.
+/// The networks whose records arms that transfer are given.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Donors {
-    /// Which networks give to which.
+pub(crate) struct SourceNetworks {
+    /// The pairs of a source and a tuned network.
     pub(crate) pairs: Pairs,
-    /// How a donor is tuned, once.
+    /// The recipe by which a source is tuned, once.
     #[serde(default)]
     pub(crate) recipe: Recipe,
-    /// What that may cost.
+    /// Its budget.
     pub(crate) budget: Budget,
 }
 
-/// Which networks give to which.
+/// Pairs of a source and a tuned network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Pairs {
-    /// Each to each other, one at a time.
+    /// Every ordered pair of two networks.
     EveryOrderedPair,
 }
 
-/// A way to search.
+/// An arm: a recipe with a name.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arm {
     /// Its name.
     pub(crate) name: String,
-    /// What it does; what it leaves out is as in `cargo tvmtune tune`.
+    /// The recipe; omitted fields are as in `cargo tvmtune tune`.
     #[serde(default)]
     pub(crate) recipe: Recipe,
 }
 
-/// Which cell.
+/// The identity of a cell.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Key {
-    /// From which all random choices follow.
+    /// The seed of all random choices.
     pub(crate) seed: u64,
-    /// What is tuned.
+    /// The network that is tuned.
     pub(crate) target: String,
-    /// Whose records are at hand.
-    pub(crate) donor: Option<String>,
-    /// How it is tuned; [`Study::DONOR`] for donors.
+    /// The network whose records are the transfer sources.
+    #[serde(rename = "donor")]
+    pub(crate) source: Option<String>,
+    /// The arm; [`Study::SOURCE`] for sources.
     pub(crate) arm: String,
 }
 
@@ -112,13 +113,13 @@ fn unlimited() -> u64 {
     u64::MAX
 }
 
-fn long() -> f64 {
-    LONG
+fn no_limit() -> f64 {
+    NO_LIMIT
 }
 
 impl Study {
-    /// The arm of cells that tune donors.
-    pub(crate) const DONOR: &str = "donor";
+    /// The arm of cells that tune sources, as stored.
+    pub(crate) const SOURCE: &str = "donor";
 
     /// Reads a study.
     ///
@@ -131,64 +132,64 @@ impl Study {
         text.parse().with_context(name)
     }
 
+    /// Checks that the study is consistent.
     fn check(&self) -> Result<()> {
         ensure!(!self.seeds.is_empty(), "`seeds` names none");
         ensure!(!self.targets().is_empty(), "there is nothing to tune: name `networks`");
         let names: BTreeSet<&str> = self.arms.iter().map(|it| it.name.as_str()).collect();
         ensure!(names.len() == self.arms.len(), "two arms have the same name");
-        ensure!(!names.contains(Self::DONOR), "an arm is called `{}`", Self::DONOR);
+        ensure!(!names.contains(Self::SOURCE), "an arm is called `{}`", Self::SOURCE);
         for name in [Some(&self.baseline), self.full.as_ref()].into_iter().flatten() {
             ensure!(names.contains(name.as_str()), "no arm is called `{name}`");
         }
         for name in &self.networks {
             if tvmtune_zoo::network(name).is_none() {
-                let known: Vec<&str> = tvmtune_zoo::networks().iter().map(|it| it.name).collect();
-                bail!("no network is called `{name}`; expected one of {}", known.join(", "));
+                let names: Vec<&str> = tvmtune_zoo::networks().iter().map(|it| it.name).collect();
+                bail!("no network is called `{name}`; expected one of {}", names.join(", "));
             }
         }
         Ok(())
     }
 
-    /// What is tuned.
+    /// Returns the networks that are tuned.
     pub(crate) fn targets(&self) -> Vec<&str> {
         self.networks.iter().chain(&self.packages).map(String::as_str).collect()
     }
 
-    /// As `self`, but so small that it is over in seconds: whether everything works, not what it
-    /// says.
+    /// Reduces the study to a smoke test of some seconds.
     pub(crate) fn smoke(mut self) -> Self {
         self.name += "-smoke";
         self.networks.truncate(2);
         self.seeds.truncate(1);
         self.budget = Budget { trials: 3, ..self.budget };
-        if let Some(donors) = &mut self.donors {
-            donors.budget = self.budget;
+        if let Some(sources) = &mut self.sources {
+            sources.budget = self.budget;
         }
         self
     }
 
-    /// The cells that tune donors; they come before all others.
-    pub(crate) fn donors(&self) -> Vec<Key> {
+    /// Returns the cells that tune sources; they run before all others.
+    pub(crate) fn source_cells(&self) -> Vec<Key> {
         let key = |target: &&str| Key {
             seed: self.seeds[0],
             target: (*target).to_owned(),
-            donor: None,
-            arm: Self::DONOR.to_owned(),
+            source: None,
+            arm: Self::SOURCE.to_owned(),
         };
-        if self.donors.is_none() { Vec::new() } else { self.targets().iter().map(key).collect() }
+        if self.sources.is_none() { Vec::new() } else { self.targets().iter().map(key).collect() }
     }
 
-    /// The cells of all arms, in the order in which they run: those that are compared one after the
-    /// other, each arm as often first as any other.
+    /// Returns the cells of all arms, in the order in which they run: those that are compared one
+    /// after the other, with the arms rotated by the seed.
     pub(crate) fn cells(&self) -> Vec<Key> {
         let mut cells = Vec::new();
         for seed in &self.seeds {
             for target in self.targets() {
                 let from = cells.len();
                 for arm in &self.arms {
-                    for donor in self.donors_of(arm, target) {
+                    for source in self.sources_of(arm, target) {
                         let (target, arm) = (target.to_owned(), arm.name.clone());
-                        cells.push(Key { seed: *seed, target, donor, arm });
+                        cells.push(Key { seed: *seed, target, source, arm });
                     }
                 }
                 let block = &mut cells[from..];
@@ -198,10 +199,10 @@ impl Study {
         cells
     }
 
-    /// The donors for cells of an arm; one that is none if it takes nothing from others.
-    fn donors_of(&self, arm: &Arm, target: &str) -> Vec<Option<String>> {
-        match &self.donors {
-            Some(Donors { pairs: Pairs::EveryOrderedPair, .. })
+    /// Returns the sources for cells of an arm; a single `None` if it does not transfer.
+    fn sources_of(&self, arm: &Arm, target: &str) -> Vec<Option<String>> {
+        match &self.sources {
+            Some(SourceNetworks { pairs: Pairs::EveryOrderedPair, .. })
                 if arm.recipe.transfer != When::Never =>
             {
                 let others = self.targets().into_iter().filter(|it| *it != target);
@@ -211,10 +212,10 @@ impl Study {
         }
     }
 
-    /// How a cell is tuned, and what that may cost; `None` for cells of another study.
+    /// Returns the recipe and budget of a cell; `None` for cells of another study.
     pub(crate) fn terms(&self, key: &Key) -> Option<(Recipe, Budget)> {
-        let (recipe, budget) = match &self.donors {
-            Some(donors) if key.arm == Self::DONOR => (donors.recipe, donors.budget),
+        let (recipe, budget) = match &self.sources {
+            Some(it) if key.arm == Self::SOURCE => (it.recipe, it.budget),
             _ => (self.arms.iter().find(|it| it.name == key.arm)?.recipe, self.budget),
         };
         Some((Recipe { analytic: recipe.analytic && self.analytic, ..recipe }, budget))

@@ -14,29 +14,29 @@ use tvmtune_tuner::statistics::median;
 use super::cell::{Cell, Step};
 use super::plan::Study;
 
-/// Where curves are looked at.
+/// Samples of a curve.
 const SAMPLES: usize = 160;
 const SIZE: (u32, u32) = (900, 540);
 
-/// What latency falls with.
+/// An x axis.
 #[derive(Clone, Copy)]
 struct Against {
     name: &'static str,
-    of: fn(&Step) -> f64,
+    value: fn(&Step) -> f64,
 }
 
 const AGAINST: [Against; 2] = [
-    Against { name: "trials", of: |it| it.trials as f64 },
-    Against { name: "seconds", of: |it| it.seconds },
+    Against { name: "trials", value: |it| it.trials as f64 },
+    Against { name: "seconds", value: |it| it.seconds },
 ];
 
-/// The curves of an arm: one for each seed, and each donor.
+/// The curves of an arm: one for each seed, and each transfer source.
 type Arms<'a> = BTreeMap<&'a str, Vec<&'a [Step]>>;
 
-/// The middle of several curves at some place, and how far they reach.
+/// The median and range of several curves at one x.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Band {
-    at: f64,
+    x: f64,
     low: f64,
     middle: f64,
     high: f64,
@@ -59,23 +59,23 @@ pub(super) fn write<'a>(dir: &Path, study: &Study, cells: &[&'a Cell]) -> Result
             of_target.iter().flat_map(|it| &it.layers).map(|it| it.name.as_str()).collect();
         for name in names {
             let curve = |it: &&'a Cell| Some((*it, &it.layer(name)?.curve[..]));
-            let found = of_target.iter().filter_map(curve);
-            draw(&dir.join(target).join(file(name)), name, study, &curves(found))?;
+            let of_layer = of_target.iter().filter_map(curve);
+            draw(&dir.join(target).join(file(name)), name, study, &curves(of_layer))?;
         }
     }
     Ok(())
 }
 
 /// Curves by arm.
-fn curves<'a>(found: impl Iterator<Item = (&'a Cell, &'a [Step])>) -> Arms<'a> {
+fn curves<'a>(cells: impl Iterator<Item = (&'a Cell, &'a [Step])>) -> Arms<'a> {
     let mut arms = Arms::new();
-    for (cell, curve) in found.filter(|it| !it.1.is_empty()) {
+    for (cell, curve) in cells.filter(|it| !it.1.is_empty()) {
         arms.entry(&cell.key.arm).or_default().push(curve);
     }
     arms
 }
 
-/// A name without what file systems dislike.
+/// Replaces characters that file systems may not allow in a name.
 pub(super) fn file(name: &str) -> String {
     name.chars().map(|it| if it.is_alphanumeric() { it } else { '_' }).collect()
 }
@@ -103,24 +103,24 @@ fn draw(path: &Path, title: &str, study: &Study, arms: &Arms<'_>) -> Result<()> 
     Ok(())
 }
 
-/// The bands of several curves: from where all have begun to where the last one ends.
+/// Computes the bands of several curves, from the last first step to the last step of all.
 fn bands(curves: &[&[Step]], against: Against) -> Vec<Band> {
-    let x = against.of;
-    let begin = curves.iter().filter_map(|it| it.first()).map(x).fold(0.0, f64::max);
-    let end = curves.iter().filter_map(|it| it.last()).map(x).fold(0.0, f64::max);
-    let place = |n: usize| begin + (end - begin) * n as f64 / (SAMPLES - 1) as f64;
+    let value = against.value;
+    let begin = curves.iter().filter_map(|it| it.first()).map(value).fold(0.0, f64::max);
+    let end = curves.iter().filter_map(|it| it.last()).map(value).fold(0.0, f64::max);
+    let x_of = |n: usize| begin + (end - begin) * n as f64 / (SAMPLES - 1) as f64;
     let band = |at: f64| {
         let by_then = |curve: &&[Step]| {
-            let n = curve.partition_point(|it| x(it) <= at);
+            let n = curve.partition_point(|it| value(it) <= at);
             n.checked_sub(1).map(|n| curve[n].ns)
         };
         let ns: Option<Vec<f64>> = curves.iter().map(by_then).collect();
         let ns = ns?;
         let (low, high) =
             ns.iter().fold((f64::INFINITY, 0.0_f64), |it, ns| (it.0.min(*ns), it.1.max(*ns)));
-        Some(Band { at, low, middle: median(&ns), high })
+        Some(Band { x: at, low, middle: median(&ns), high })
     };
-    (0..SAMPLES).map(place).filter_map(band).collect()
+    (0..SAMPLES).map(x_of).filter_map(band).collect()
 }
 
 fn chart(
@@ -130,7 +130,7 @@ fn chart(
     arms: &[(&str, Vec<Band>)],
 ) -> Result<(), Box<dyn std::error::Error>> {
     let all = || arms.iter().flat_map(|it| &it.1);
-    let (from, to) = span(all().map(|it| it.at), all().map(|it| it.at));
+    let (from, to) = span(all().map(|it| it.x), all().map(|it| it.x));
     let (low, high) = span(all().map(|it| it.low / 1e3), all().map(|it| it.high / 1e3));
     let margin = (high - low) * 0.05;
     let area = SVGBackend::with_string(text, SIZE).into_drawing_area();
@@ -151,11 +151,11 @@ fn chart(
         .draw()?;
     for (n, (name, bands)) in arms.iter().enumerate() {
         let color = Palette99::pick(n).to_rgba();
-        let low = bands.iter().map(|it| (it.at, it.low / 1e3));
-        let high = bands.iter().rev().map(|it| (it.at, it.high / 1e3));
+        let low = bands.iter().map(|it| (it.x, it.low / 1e3));
+        let high = bands.iter().rev().map(|it| (it.x, it.high / 1e3));
         let outline: Vec<(f64, f64)> = low.chain(high).collect();
         chart.draw_series([Polygon::new(outline, color.mix(0.15).filled())])?;
-        let middle = bands.iter().map(|it| (it.at, it.middle / 1e3));
+        let middle = bands.iter().map(|it| (it.x, it.middle / 1e3));
         chart
             .draw_series(LineSeries::new(middle, color.stroke_width(2)))?
             .label(*name)
@@ -189,7 +189,7 @@ mod tests {
         let a = steps(&[(1, 0.5, 100.0), (10, 3.0, 50.0)]);
         let b = steps(&[(2, 0.7, 80.0), (4, 1.0, 60.0)]);
         let bands = bands(&[&a, &b], AGAINST[0]);
-        let band = |at, low, middle, high| Band { at, low, middle, high };
+        let band = |x, low, middle, high| Band { x, low, middle, high };
         assert_eq!(bands.first(), Some(&band(2.0, 80.0, 90.0, 100.0)));
         assert_eq!(bands.last(), Some(&band(10.0, 50.0, 55.0, 60.0)));
         assert!(bands.windows(2).all(|it| it[1].middle <= it[0].middle));

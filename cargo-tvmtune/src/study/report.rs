@@ -11,11 +11,11 @@ use tvmtune_tuner::statistics::{Ratio, median};
 
 use super::analysis::{self, Comparison};
 use super::cell::Cell;
-use super::plan::{Budget, Key, LONG, Study};
+use super::plan::{Budget, Key, NO_LIMIT, Study};
 use super::plot;
 use crate::render::{latency, took};
 
-/// Writes the report of what was measured so far, and its plots; returns where it is.
+/// Writes the report of all finished cells, and its plots; returns its path.
 ///
 /// # Errors
 ///
@@ -39,7 +39,7 @@ pub(crate) fn write(out: &Path, study: &Study, cells: &[Cell]) -> Result<PathBuf
     Ok(path)
 }
 
-/// What the cells of one device say.
+/// Returns the section of one device.
 fn of_device(study: &Study, cells: &[&Cell]) -> String {
     let tools: BTreeSet<&str> = cells.iter().map(|it| it.tool.as_str()).collect();
     let seeds: Vec<String> = study.seeds.iter().map(u64::to_string).collect();
@@ -72,7 +72,7 @@ fn budget(study: &Study) -> String {
     let Budget { trials, seconds } = study.budget;
     let trials = (trials < u64::MAX).then(|| format!("at most {trials} trials for each layer"));
     let span = span(seconds);
-    let seconds = (seconds < LONG).then(|| format!("at most {span} for each network"));
+    let seconds = (seconds < NO_LIMIT).then(|| format!("at most {span} for each network"));
     trials.into_iter().chain(seconds).collect::<Vec<_>>().join(", ")
 }
 
@@ -138,7 +138,7 @@ fn comparisons(study: &Study, cells: &[&Cell]) -> String {
     table.text
 }
 
-/// Whether there is an effect on latency, in words.
+/// Describes the effect on latency.
 fn verdict(comparison: &Comparison) -> String {
     match comparison.networks {
         Some(it) if !it.is_enough() => "too few pairs".to_owned(),
@@ -153,27 +153,28 @@ fn shares(full: &str, study: &Study, cells: &[&Cell]) -> String {
     let mut table = Markdown::new(&[
         "arm",
         "network",
-        "donor",
+        "source",
         "speedup, of full",
         "time saved, of full",
         "full search takes",
     ]);
     for arm in study.arms.iter().filter(|it| it.name != full) {
         let pairs = analysis::pairs(cells, [&arm.name, full]);
-        let ways: BTreeSet<_> =
-            pairs.iter().map(|(it, _)| (&it.key.target, &it.key.donor)).collect();
+        let networks: BTreeSet<_> =
+            pairs.iter().map(|(it, _)| (&it.key.target, &it.key.source)).collect();
         let all = (None, pairs.clone());
-        let each = ways.into_iter().map(|way| {
-            let is_it = |it: &&(&Cell, &Cell)| (&it.0.key.target, &it.0.key.donor) == way;
-            (Some(way), pairs.iter().filter(is_it).copied().collect())
+        let each = networks.into_iter().map(|network| {
+            let is_it = |it: &&(&Cell, &Cell)| (&it.0.key.target, &it.0.key.source) == network;
+            (Some(network), pairs.iter().filter(is_it).copied().collect())
         });
-        for (way, pairs) in each.chain([all]) {
+        for (network, pairs) in each.chain([all]) {
             let Some(it) = analysis::share(&pairs) else { continue };
-            let (network, donor) = way.map_or(("all", None), |it| (it.0.as_str(), it.1.as_deref()));
+            let (network, source) =
+                network.map_or(("all", None), |it| (it.0.as_str(), it.1.as_deref()));
             table.row(&[
                 arm.name.clone(),
                 network.to_owned(),
-                donor.unwrap_or("-").to_owned(),
+                source.unwrap_or("-").to_owned(),
                 format!("{:.1} %", it.speedup),
                 format!("{:.1} %", it.saving),
                 format!("{:.1}x", it.search_time),
@@ -190,12 +191,12 @@ fn networks(study: &Study, cells: &[&Cell]) -> String {
     header.extend(&arms);
     let mut table = Markdown::new(&header);
     for target in study.targets() {
-        let of = |keep: &dyn Fn(&Key) -> bool, ns: fn(&Cell) -> Option<f64>| {
-            let cells = cells.iter().filter(|it| it.key.target == target && keep(&it.key));
+        let range_of = |is_included: &dyn Fn(&Key) -> bool, ns: fn(&Cell) -> Option<f64>| {
+            let cells = cells.iter().filter(|it| it.key.target == target && is_included(&it.key));
             range(&cells.filter_map(|it| ns(it)).collect::<Vec<_>>())
         };
-        let mut row = vec![target.to_owned(), of(&|_| true, Cell::default_ns)];
-        row.extend(arms.iter().map(|arm| of(&|it| it.arm == *arm, Cell::best_ns)));
+        let mut row = vec![target.to_owned(), range_of(&|_| true, Cell::default_ns)];
+        row.extend(arms.iter().map(|arm| range_of(&|it| it.arm == *arm, Cell::best_ns)));
         table.row(&row);
     }
     table.text

@@ -1,5 +1,4 @@
-//! Tunes one cell: one network, in one way, from one seed, with nothing known but what its donor
-//! knows.
+//! Tunes one cell: one network by one arm from one seed, with the records of its transfer source only.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,37 +7,47 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail};
 use tvmtune_build::tune::session::provenance;
 use tvmtune_ir::target::CpuTarget;
-use tvmtune_plan::database::{Cache, Database, Layer as Folder, LayerKind};
+use tvmtune_plan::database::{Cache, Database, Store, StoreKind};
 use tvmtune_tuner::measure::{Exclusive, WorkerCommand};
 use tvmtune_tuner::parallel::n_cores;
-use tvmtune_tuner::tune::{self, Event, Hardware, Options, Recipe, Summary};
+use tvmtune_tuner::tune::{self, Event, Hardware, Options, Recipe, Reuse, Summary};
 
 use super::cell::{Cell, Layer, Missing};
+use super::convergence::{self, Convergence};
+use super::network::Network;
 use super::plan::{Budget, Key, Study};
-use super::subject::Subject;
-use super::watch::{self, Watch};
 
-/// This machine, while nobody else measures on it.
+/// This machine, with the lock of its device.
 pub(crate) struct Machine {
     pub(crate) target: CpuTarget,
     exclusive: Exclusive,
 }
 
-/// Where the cells of a study keep what they found.
+/// Returns the folder of a cell.
 fn dir(out: &Path, key: &Key) -> PathBuf {
-    let donor = key.donor.as_ref().map(|it| format!("-from-{it}")).unwrap_or_default();
-    out.join("cells").join(format!("{}{donor}-{}-{}", key.target, key.arm, key.seed))
+    let source = key.source.as_ref().map(|it| format!("-from-{it}")).unwrap_or_default();
+    out.join("cells").join(format!("{}{source}-{}-{}", key.target, key.arm, key.seed))
 }
 
-/// The records that a cell may transfer: those that its donor left.
-fn donor_dir(out: &Path, study: &Study, key: &Key) -> Option<PathBuf> {
-    let donor = key.donor.as_ref()?;
-    let cell = study.donors().into_iter().find(|it| it.target == *donor)?;
+/// Returns the folder of the records of a cell's transfer source.
+fn source_dir(out: &Path, study: &Study, key: &Key) -> Option<PathBuf> {
+    let source = key.source.as_ref()?;
+    let cell = study.source_cells().into_iter().find(|it| it.target == *source)?;
     Some(Cache::new(&dir(out, &cell)).records())
 }
 
+/// A cell to tune.
+#[derive(Clone, Copy)]
+pub(crate) struct CellRun<'a> {
+    /// The folder of the study.
+    pub(crate) out: &'a Path,
+    pub(crate) study: &'a Study,
+    pub(crate) key: &'a Key,
+    pub(crate) network: &'a Network,
+}
+
 impl Machine {
-    /// Waits until nobody else measures here.
+    /// Takes the lock of the device.
     ///
     /// # Errors
     ///
@@ -58,8 +67,7 @@ impl Machine {
     /// If nothing can be measured, or nothing can be written.
     pub(crate) fn run_cell(
         &self,
-        (out, study, key): (&Path, &Study, &Key),
-        subject: &Subject,
+        CellRun { out, study, key, network }: CellRun<'_>,
         on_event: &mut dyn FnMut(&Event<'_>),
     ) -> Result<Cell> {
         let (recipe, budget) = study.terms(key).context("a cell of another study")?;
@@ -69,21 +77,21 @@ impl Machine {
                 .with_context(|| format!("cannot empty `{}`", own.display()))?;
         }
         let cache = Cache::new(&own);
-        let mut folders = vec![Folder { kind: LayerKind::Cache, dir: cache.records() }];
-        let donor = donor_dir(out, study, key);
-        folders.extend(donor.map(|dir| Folder { kind: LayerKind::Overlay, dir }));
+        let mut folders = vec![Store { kind: StoreKind::Cache, dir: cache.records() }];
+        let source = source_dir(out, study, key);
+        folders.extend(source.map(|dir| Store { kind: StoreKind::Overlay, dir }));
         let database = Database::new(folders, Some(cache));
 
-        let mut watch = Watch::new(tasks(subject));
+        let mut convergence = Convergence::new(tasks(network));
         let options = self.options(recipe, budget, key.seed)?;
-        let mut see = |event: Event<'_>| {
-            watch.see(&event);
+        let mut observe = |event: Event<'_>| {
+            convergence.on_event(&event);
             on_event(&event);
         };
         let summary =
-            tune::run(&subject.workloads, &options, &database, &self.exclusive, &mut see)?;
-        watch.close();
-        let (layers, missing) = layers(subject, &summary, recipe, &watch);
+            tune::run(&network.workloads, &options, &database, &self.exclusive, &mut observe)?;
+        convergence.close();
+        let (layers, missing) = layers(network, &summary, recipe, &convergence);
         Ok(Cell {
             key: key.clone(),
             device: self.target.key().0,
@@ -94,7 +102,7 @@ impl Machine {
             unix_ms: SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as u64,
             layers,
             missing,
-            curve: watch.curve,
+            curve: convergence.curve,
         })
     }
 
@@ -108,43 +116,43 @@ impl Machine {
             hardware: Hardware::Worker(WorkerCommand::this_executable()?),
             n_threads: n_cores(),
             recipe,
-            refines: false,
-            afresh: false,
+            reuse: Reuse::Compete,
             provenance: provenance(),
         })
     }
 }
 
-/// The tasks of a subject, each with how often it runs.
-fn tasks(subject: &Subject) -> impl Iterator<Item = (String, f64)> {
-    subject.workloads.iter().flat_map(|workload| {
+/// Returns the names of a network's tasks, each with its weight.
+fn tasks(network: &Network) -> impl Iterator<Item = (String, f64)> {
+    network.workloads.iter().flat_map(|workload| {
         let name = |bucket: &Vec<_>| {
             let dims = workload.dag.dims.iter().zip(bucket);
             let dims = dims.map(|(dim, range)| (dim.name.clone(), *range)).collect();
-            watch::name(&workload.dag.name, dims)
+            convergence::name(&workload.dag.name, dims)
         };
         workload.buckets.iter().map(move |it| (name(it), workload.weight))
     })
 }
 
-/// The layers that were tuned, and those that were not.
+/// Returns the layers that were tuned, and those that were not.
 fn layers(
-    subject: &Subject,
+    network: &Network,
     summary: &Summary,
     recipe: Recipe,
-    watch: &Watch,
+    convergence: &Convergence,
 ) -> (Vec<Layer>, Vec<Missing>) {
     let mut layers = Vec::new();
-    for (name, weight) in tasks(subject) {
-        let Some(result) = summary.results.iter().find(|it| watch::task(&it.task) == name) else {
+    for (name, weight) in tasks(network) {
+        let Some(result) = summary.results.iter().find(|it| convergence::task(&it.task) == name)
+        else {
             continue;
         };
         layers.push(Layer {
-            curve: watch.layer(&name),
+            curve: convergence.layer(&name),
             name,
             multiplicity: weight as u32,
             default_ns: result.default_ns,
-            // What search found, where analysis is not to help it; the default if that was nothing.
+            // Without default points, the default schedule counts only if the search found none.
             best_ns: match (recipe.analytic, result.found_ns) {
                 (false, Some(found_ns)) => found_ns,
                 (true, _) | (false, None) => result.best_ns,
@@ -158,6 +166,6 @@ fn layers(
     let unreached = summary.unreached.iter().map(|task| (task, "the budget did not reach it"));
     let missing = skipped.chain(unreached);
     let missing =
-        missing.map(|(task, why)| Missing { name: watch::task(task), why: why.to_owned() });
+        missing.map(|(task, why)| Missing { name: convergence::task(task), why: why.to_owned() });
     (layers, missing.collect())
 }

@@ -63,7 +63,7 @@ fn cell(study: &Study, key: &Key, speedup: f64, pace: f64) -> Cell {
 
 /// All cells of a study, with the speedup and the pace of each arm; seeds differ a little.
 fn measured(study: &Study, arms: &[(&str, f64, f64)]) -> Vec<Cell> {
-    let cells = study.donors().into_iter().chain(study.cells());
+    let cells = study.source_cells().into_iter().chain(study.cells());
     let cell = |key: Key| {
         let (_, speedup, pace) = arms.iter().find(|it| it.0 == key.arm)?;
         Some(cell(study, &key, speedup * (1.0 + 0.002 * key.seed as f64), *pace))
@@ -90,12 +90,12 @@ fn studies_that_are_shipped_can_be_read() {
 }
 
 #[test]
-fn what_contradicts_itself_is_refused() {
+fn inconsistent_studies_are_refused() {
     let check = |from: &str, to: &str, error: &str| {
         let text = STUDY.replacen(from, to, 1);
         assert_ne!(text, STUDY);
-        let said = format!("{:#}", text.parse::<Study>().expect_err("it is wrong"));
-        assert!(said.contains(error), "{said}");
+        let error_text = format!("{:#}", text.parse::<Study>().expect_err("it is wrong"));
+        assert!(error_text.contains(error), "{error_text}");
     };
     check("alexnet", "alexnot", "no network is called `alexnot`");
     check("baseline = \"plain\"", "baseline = \"plan\"", "no arm is called `plan`");
@@ -106,22 +106,22 @@ fn what_contradicts_itself_is_refused() {
 }
 
 #[test]
-fn what_is_compared_runs_one_after_the_other() {
+fn compared_cells_run_one_after_the_other() {
     let study = study();
-    assert_eq!(study.donors().len(), 3);
+    assert_eq!(study.source_cells().len(), 3);
     let cells = study.cells();
     assert_eq!(cells.iter().collect::<BTreeSet<_>>().len(), cells.len(), "none twice");
-    // Of each seed and network: one that is given nothing, and one for each donor.
+    // Of each seed and network: one without transfer, and one for each source.
     let blocks: Vec<&[Key]> = cells.chunks(3).collect();
     assert_eq!(blocks.len(), 9);
     for block in &blocks {
         assert!(block.iter().all(|it| (it.seed, &it.target) == (block[0].seed, &block[0].target)));
-        assert!(block.iter().all(|it| it.donor.as_ref() != Some(&it.target)));
+        assert!(block.iter().all(|it| it.source.as_ref() != Some(&it.target)));
         let given = block.iter().filter(|it| it.arm == "given");
-        assert_eq!(given.map(|it| &it.donor).collect::<BTreeSet<_>>().len(), 2);
+        assert_eq!(given.map(|it| &it.source).collect::<BTreeSet<_>>().len(), 2);
     }
     let first: BTreeMap<u64, &Key> = blocks.iter().map(|it| (it[0].seed, &it[0])).collect();
-    let first: BTreeSet<_> = first.values().map(|it| (&it.arm, &it.donor)).collect();
+    let first: BTreeSet<_> = first.values().map(|it| (&it.arm, &it.source)).collect();
     assert_eq!(first.len(), 3, "each comes first once");
     let (recipe, _) = study.terms(&cells[0]).expect("its own");
     assert!(!recipe.analytic, "the study forbids it");

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use tvmtune_ir::artifact::ArtifactId;
 use tvmtune_schedule::Threads;
 
-use crate::vector::{Count, VectorCode, TableEntry};
+use crate::vector::{Count, TableEntry, VectorCode};
 use crate::x86::MachineCode;
 
 /// The first line of what is hashed.

@@ -1,4 +1,4 @@
-//! The machine a build runs on, as far as schedules care.
+//! The CPU of this machine, as a target.
 //!
 //! In: the processor and the operating system. Out: a [`CpuTarget`], whose key names the device.
 
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use tvmtune_ir::target::{CpuTarget, Isa};
 
-/// The CPU this process runs on; `None` where no code can be generated for it.
+/// Detects the CPU of this process; `None` if no code can be generated for it.
 ///
 /// Cache sizes come from Linux's `/sys`; elsewhere they are those of [`CpuTarget::generic`].
 pub fn detect() -> Option<CpuTarget> {
@@ -22,7 +22,7 @@ pub fn detect() -> Option<CpuTarget> {
     })
 }
 
-/// The instruction sets this process can run, best first.
+/// Returns the instruction sets that this process can run, best first.
 #[cfg(target_arch = "x86_64")]
 pub fn isas() -> Vec<Isa> {
     use std::arch::is_x86_feature_detected as has;
@@ -34,13 +34,13 @@ pub fn isas() -> Vec<Isa> {
     isas.into_iter().filter_map(|(has, isa)| has.then_some(isa)).collect()
 }
 
-/// The instruction sets this process can run: none that code is generated for.
+/// Returns the instruction sets that this process can run: none that code is generated for.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn isas() -> Vec<Isa> {
     Vec::new()
 }
 
-/// The size of a data cache, from the folders `index0`, `index1`... that Linux describes them in.
+/// Reads the size of a data cache from the folders `index0`, `index1`... of Linux.
 fn cache_bytes(caches: &Path, level: u32) -> Option<u64> {
     let caches = fs::read_dir(caches).ok()?.filter_map(|it| it.ok().map(|it| it.path()));
     let is_it = |cache: &Path| {
@@ -51,7 +51,7 @@ fn cache_bytes(caches: &Path, level: u32) -> Option<u64> {
     parse_size(fs::read_to_string(cache.join("size")).ok()?.trim())
 }
 
-/// `48K` or `2M`, in bytes.
+/// Parses a size, `48K` or `2M`, to bytes.
 fn parse_size(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|it: char| !it.is_ascii_digit());
     let unit = match &text[digits.len()..] {

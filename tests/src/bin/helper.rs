@@ -16,7 +16,7 @@ use tvmtune_plan::device;
 use tvmtune_plan::record::Provenance;
 use tvmtune_tests::{sample_record, workload};
 use tvmtune_tuner::measure::{Exclusive, WorkerCommand, worker};
-use tvmtune_tuner::tune::{self, Budget, Hardware, Options, Recipe};
+use tvmtune_tuner::tune::{self, Budget, Hardware, Options, Recipe, Reuse};
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
@@ -62,12 +62,11 @@ fn tune(cache: Option<&String>) -> ExitCode {
         targets: vec![target.into()],
         nvrtc: None,
         budget: Budget { trials: 100_000, per_task: DAY, total: DAY },
-        refines: false,
         seed: 1,
         hardware: Hardware::Worker(worker),
         n_threads: 2,
         recipe: Recipe::default(),
-        afresh: false,
+        reuse: Reuse::Compete,
         provenance: Provenance::default(),
     };
     let database = Database::new(Vec::new(), Some(cache));

@@ -1,9 +1,8 @@
-//! What a trained model guesses of the points of one program, and analysis with it.
+//! The learned cost model of one program, combined with the analytic one.
 //!
-//! Their mistakes are not the same: together they rank better than either, most of all what each
-//! likes best, and while little was measured.
+//! Their errors differ: the product ranks better than either, above all the best points, and while few
+//! schedules are measured. `docs/search.md` has the numbers.
 
-use tvmtune_cuda::grid;
 use tvmtune_ir::dag::Dag;
 use tvmtune_ir::target::Target;
 use tvmtune_schedule::nest::{self, Nest};
@@ -15,64 +14,75 @@ use crate::parallel::on_threads;
 use crate::search::Score;
 use crate::space::{Point, Space};
 
-/// A model, asked about one program on one target.
+/// The learned cost model for one program on one target.
 #[derive(Clone, Copy, Debug)]
 pub struct Learned<'a> {
-    /// Trained.
+    /// The trained model.
     pub model: &'a CostModel,
     /// The program.
     pub dag: &'a Dag,
-    /// Where it runs.
+    /// The device it runs on.
     pub target: &'a Target,
-    /// Whether analysis has a say.
-    pub drafts: bool,
-    /// Threads that guess.
+    /// The analytic cost model's part in the score.
+    pub analytic: Analytic,
+    /// Threads that score.
     pub n_threads: usize,
 }
 
-/// What a model can't tell from nothing.
-const LEAST: f64 = 1e-3;
-/// What analysis has to say, as a power of its time; measured on random schedules of many programs,
-/// where anything from a quarter to one is better than nothing.
-const SAY: f64 = 0.5;
+/// The smallest predicted share of the best speed; smaller ones are noise.
+const MIN_SHARE: f64 = 1e-3;
+/// The exponent of the analytic cost; measured on random schedules of 27 programs, where anything from
+/// a quarter to one is better than nothing.
+const ANALYTIC_EXPONENT: f64 = 0.5;
 
-/// A guess how schedules rank, lower is better, from the share of the best speed that a model
-/// expects and, if it is asked, the time that analysis does.
-pub fn guess(share: f64, draft: Option<f64>) -> f64 {
-    draft.map_or(1.0, |it| it.powf(SAY)) / share.max(LEAST)
+/// The analytic cost model's part in a score.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Analytic {
+    /// The score is the product of both models.
+    Included,
+    /// The score is that of the learned model.
+    Excluded,
 }
 
-/// The time that analysis expects, in a unit of its own; `None` if the loops don't fit the target.
-fn draft(nest: &Nest, target: &Target) -> Option<f64> {
+/// Combines the predicted share of the best speed with an analytic cost; lower is better.
+pub fn combine(share: f64, analytic_cost: Option<f64>) -> f64 {
+    analytic_cost.map_or(1.0, |it| it.powf(ANALYTIC_EXPONENT)) / share.max(MIN_SHARE)
+}
+
+/// Returns the analytic cost: cycles on CPUs, ns on GPUs; `None` if the nest doesn't fit the target.
+fn analytic_cost(nest: &Nest, target: &Target) -> Option<f64> {
     match target {
-        Target::Cpu(cpu) => Some(super::cycles(nest, cpu)),
-        Target::Gpu(gpu) => grid::place(nest).ok().map(|it| super::gpu::estimate(&it, gpu).ns),
+        Target::Cpu(cpu) => Some(super::cpu::cycles(nest, cpu)),
+        Target::Gpu(gpu) => super::gpu::time_ns(nest, gpu),
     }
 }
 
-/// The loops of a trace; `None` if it does not replay.
+/// Lowers a trace; `None` if it does not replay.
 fn nest(dag: &Dag, trace: &[Instruction]) -> Option<Nest> {
     Some(nest::lower(&Schedule::replay(dag, trace).ok()?))
 }
 
-/// The features of a trace of a program; `None` if it does not replay, or does not fit the target.
+/// Computes the features of a trace of a program; `None` if it does not replay, or does not fit the target.
 pub fn features(dag: &Dag, target: &Target, trace: &[Instruction]) -> Option<Features> {
     Features::of(&nest(dag, trace)?, target)
 }
 
 impl Learned<'_> {
-    /// See [`guess`]; `None` for what cannot run.
-    fn guess(&self, trace: &[Instruction]) -> Option<f64> {
+    /// Scores a trace by [`combine`]; `None` if it cannot run.
+    fn score_trace(&self, trace: &[Instruction]) -> Option<f64> {
         let nest = nest(self.dag, trace)?;
         let features = Features::of(&nest, self.target)?;
-        let draft = if self.drafts { Some(draft(&nest, self.target)?) } else { None };
-        Some(guess(self.model.predict(&[features])[0], draft))
+        let analytic_cost = match self.analytic {
+            Analytic::Included => Some(analytic_cost(&nest, self.target)?),
+            Analytic::Excluded => None,
+        };
+        Some(combine(self.model.predict(&[features])[0], analytic_cost))
     }
 }
 
 impl Score for Learned<'_> {
     fn score(&self, space: &Space, points: &[Point]) -> Vec<f64> {
-        let guess = |it: &Point| self.guess(&space.instructions(it)).unwrap_or(f64::INFINITY);
-        on_threads(self.n_threads, points, guess)
+        let score = |it: &Point| self.score_trace(&space.instructions(it)).unwrap_or(f64::INFINITY);
+        on_threads(self.n_threads, points, score)
     }
 }

@@ -1,14 +1,14 @@
-//! A model that learns from measurements which schedules are fast, for all tasks of a device together.
+//! The learned cost model: a GBDT trained on the measurements of all tasks of a device.
 //!
-//! In: [`Features`] of schedules, with how long they took. Out: for others, how good they are to be
-//! expected. Next: search measures the best.
+//! In: [`Features`] of schedules with their latencies. Out: predictions for other schedules. Next:
+//! search measures those that score best.
 //!
-//! What is learned is the share of the best speed known for the task, 0 for what failed: so tasks of
-//! any size count alike, and what holds for one is tried for the next.
+//! The label is the share of the best speed measured for the task, 0 for failures: tasks of any size
+//! count alike, and what is learned from one applies to the next.
 //!
 //! # Source
 //!
-//! Ansor's model (`xgb_model.py` of TVM 0.16). There, what failed counts nothing; here, little.
+//! Ansor's model (`xgb_model.py` of TVM 0.16). There, failures have weight 0; here, a small one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,30 +16,37 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::boost::{Forest, Options, Program};
 use super::features::{FEATURES, Features, WIDTH};
+use super::gbdt::{Gbdt, Options, Program};
 use crate::parallel::n_cores;
 use tvmtune_plan::database::{DatabaseError, atomic};
 
 /// The version of the file.
 const VERSION: u32 = 1;
-/// Fewer samples say nothing.
-const FEWEST: usize = 16;
-/// What also counts of a sample, however bad it is.
-const FLOOR: f64 = 0.05;
-/// Samples that are learned from, and kept in a file: the newest. More teach little and take long.
-const MOST: usize = 2000;
+/// The number of samples from which on the model is trained.
+const MIN_SAMPLES: usize = 16;
+/// The weight of a sample of a failed schedule; others add their label.
+const MIN_WEIGHT: f64 = 0.05;
+/// The newest samples, which are trained on and stored: more improve little and take long.
+const MAX_SAMPLES: usize = 2000;
 
-/// What was measured, and what was learned from it.
+/// Samples, and the model trained on them.
 #[derive(Debug)]
 pub struct CostModel {
     samples: Vec<Sample>,
-    /// What tasks of this run are called in `samples`: those of earlier runs are others.
+    /// The numbers in `samples` of the tasks of this run: those of earlier runs have other ones.
     tasks: BTreeMap<usize, u32>,
     n_tasks: u32,
-    /// How many samples the forest has seen, and the forest.
-    trained: Option<(usize, Forest)>,
+    /// The trained ensemble.
+    trained: Option<Trained>,
     n_threads: usize,
+}
+
+/// An ensemble, and the number of samples when it was trained.
+#[derive(Debug)]
+struct Trained {
+    n_samples: usize,
+    ensemble: Gbdt,
 }
 
 /// One schedule that was measured.
@@ -67,13 +74,13 @@ struct Stored {
     samples: Vec<Sample>,
 }
 
-/// Why there is no model in a file, or could not be put there.
+/// The error of reading or writing a model file.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
     /// The file could not be read or written.
     #[error(transparent)]
     File(#[from] DatabaseError),
-    /// The text is no model.
+    /// The text is not a model.
     #[error("no cost model: {0}")]
     Mangled(String),
     /// Another version wrote it, or one that saw other features.
@@ -95,7 +102,7 @@ impl Default for CostModel {
 }
 
 impl CostModel {
-    /// A model that has seen nothing.
+    /// Creates a model without samples.
     pub fn new() -> Self {
         Self {
             samples: Vec::new(),
@@ -106,13 +113,13 @@ impl CostModel {
         }
     }
 
-    /// The same, to be trained on that many threads; its predictions do not depend on how many.
+    /// Sets the number of threads for training; predictions do not depend on it.
     pub fn with_threads(mut self, n_threads: usize) -> Self {
         self.n_threads = n_threads;
         self
     }
 
-    /// Notes how long a schedule of a task took; `None` if it failed. Tasks are those of this run.
+    /// Adds the latency of a schedule of a task of this run; `None` if it failed.
     pub fn add(&mut self, task: usize, features: Features, latency_ns: Option<f64>) {
         let next = self.n_tasks;
         let task = *self.tasks.entry(task).or_insert(next);
@@ -121,40 +128,41 @@ impl CostModel {
         self.samples.push(Sample { task, latency_ns, features });
     }
 
-    /// How many schedules it knows of.
+    /// Returns the number of samples.
     pub fn n_samples(&self) -> usize {
         self.samples.len()
     }
 
-    /// Learns from all samples anew, if there are enough, and a fifth more than the last time. Whether
-    /// it did.
+    /// Trains on all samples anew, if there are enough, and a fifth more than the last time; tells
+    /// if it did.
     pub fn train(&mut self) -> bool {
         let n = self.samples.len();
-        let known = self.trained.as_ref().map_or(0, |it| it.0);
-        if n < FEWEST || (n - known) * 5 < known.min(MOST) || n == known {
+        let last = self.trained.as_ref().map_or(0, |it| it.n_samples);
+        if n < MIN_SAMPLES || (n - last) * 5 < last.min(MAX_SAMPLES) || n == last {
             return false;
         }
         let options = Options::new(WIDTH, self.n_threads);
-        self.trained = Some((n, Forest::grow(&self.programs(), &options)));
+        let ensemble = Gbdt::train(&self.programs(), &options);
+        self.trained = Some(Trained { n_samples: n, ensemble });
         true
     }
 
-    /// Whether it has learned anything.
+    /// Tells if it was trained.
     pub fn is_trained(&self) -> bool {
         self.trained.is_some()
     }
 
-    /// What share of the best speed known of their task schedules may reach: higher is better. All
-    /// the same before anything was learned.
+    /// Predicts the share of the best speed of their task that schedules reach: higher is better. All
+    /// are 0 before training.
     pub fn predict(&self, schedules: &[Features]) -> Vec<f64> {
         let predict = |it: &Features| match &self.trained {
-            Some((_, forest)) => forest.predict(it.numbers()),
+            Some(trained) => trained.ensemble.predict(it.numbers()),
             None => 0.0,
         };
         schedules.iter().map(predict).collect()
     }
 
-    /// Samples as what is learned: the share of the best speed known by now.
+    /// Labels the newest samples with their share of the best speed measured so far.
     fn programs(&self) -> Vec<Program<'_>> {
         let mut best = vec![f64::INFINITY; self.n_tasks as usize];
         for it in &self.samples {
@@ -162,25 +170,25 @@ impl CostModel {
             *best = best.min(it.latency_ns.unwrap_or(f64::INFINITY));
         }
         let label = |it: &Sample| it.latency_ns.map_or(0.0, |ns| best[it.task as usize] / ns);
-        let newest = self.samples.len().saturating_sub(MOST);
+        let newest = self.samples.len().saturating_sub(MAX_SAMPLES);
         let labelled = self.samples[newest..].iter().map(|it| (it.features.numbers(), label(it)));
-        labelled.map(|(rows, label)| Program { rows, label, weight: label + FLOOR }).collect()
+        labelled.map(|(rows, label)| Program { rows, label, weight: label + MIN_WEIGHT }).collect()
     }
 
-    /// Writes what it has seen to a file: a model that is loaded learns it again.
+    /// Writes its samples to a file: a model that is loaded is trained on them again.
     ///
     /// # Errors
     ///
     /// If the file cannot be written.
     pub fn save(&self, path: &Path) -> Result<(), ModelError> {
-        let newest = self.samples.len().saturating_sub(MOST);
+        let newest = self.samples.len().saturating_sub(MAX_SAMPLES);
         let head = Head { version: VERSION, features: FEATURES };
         let stored = Stored { head, samples: self.samples[newest..].to_vec() };
         let text = serde_json::to_vec(&stored).map_err(|it| ModelError::Mangled(it.to_string()))?;
         Ok(atomic::write(path, &text)?)
     }
 
-    /// The model of a file, trained; its tasks are others than those that will be added.
+    /// Reads and trains the model of a file; tasks that are added later get other numbers.
     ///
     /// # Errors
     ///
@@ -211,7 +219,7 @@ mod tests {
     use super::super::features::slog;
     use super::*;
 
-    /// Features that say only two numbers.
+    /// Features with only two numbers that differ.
     fn features(x: f64, y: f64) -> Features {
         let mut numbers = vec![0.0; 2 * WIDTH];
         (numbers[3], numbers[WIDTH + 5]) = (slog(x), slog(y));
@@ -251,9 +259,9 @@ mod tests {
         let mut model = CostModel::new();
         assert!(!model.train());
         assert_eq!(model.predict(&[features(1.0, 0.0)]), [0.0]);
-        add(&mut model, 0, FEWEST);
+        add(&mut model, 0, MIN_SAMPLES);
         assert!(model.train() && !model.train());
-        add(&mut model, 0, FEWEST / 5);
+        add(&mut model, 0, MIN_SAMPLES / 5);
         assert!(!model.train());
         add(&mut model, 0, 1);
         assert!(model.train());
@@ -274,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_holds_all_that_was_learned() {
+    fn a_file_restores_the_model() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("models/cost.json");
         let model = trained();

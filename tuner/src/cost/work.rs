@@ -1,11 +1,11 @@
-//! How much a program has to do: arithmetic, and memory that must be touched.
+//! The work of a program: arithmetic operations, and compulsory memory traffic.
 
 use tvmtune_ir::dag::prefix::Prefix;
 use tvmtune_ir::dag::{Compute, Dag, Expr, Subscript, TensorId, Types, UnaryOp};
 use tvmtune_ir::poly::{Poly, VarId};
 use tvmtune_schedule::mask::dont_care;
 
-/// What a launch can't do without.
+/// The minimum work of a launch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Work {
     /// Arithmetic on elements; a fused multiply-add counts twice, a transcendental once.
@@ -14,68 +14,66 @@ pub struct Work {
     pub bytes: f64,
 }
 
-/// Below so many operations for each byte, memory is what limits a CPU.
-const BALANCE: f64 = 8.0;
+/// The ridge point of a CPU, in operations per byte: below it, memory limits it; an estimate.
+const RIDGE_POINT: f64 = 8.0;
 
 impl Work {
-    /// The work of a program with those extents of its dynamic dimensions.
+    /// Computes the work of a program at given extents of its dynamic dimensions.
     pub fn of(dag: &Dag, dims: &[i64]) -> Self {
-        let per_compute =
-            dag.computes.iter().map(|it| flops(dag, it) * least_points(dag, it, dims));
+        let per_compute = dag.computes.iter().map(|it| flops(dag, it) * min_points(dag, it, dims));
         let params = dag.params().map(|it| bytes_read(dag, it, dims));
         let outputs = dag.outputs.iter().map(|it| size(dag, *it, dims));
         Self { flops: per_compute.sum(), bytes: params.chain(outputs).sum() }
     }
 
-    /// Whether arithmetic is what takes the time.
-    pub fn is_arithmetic(&self) -> bool {
-        self.flops > BALANCE * self.bytes
+    /// Tells if the program is compute-bound on a CPU.
+    pub fn is_compute_bound(&self) -> bool {
+        self.flops > RIDGE_POINT * self.bytes
     }
 }
 
-/// Iterations of all axes.
+/// Returns the number of iterations of all axes.
 fn points(compute: &Compute, dims: &[i64]) -> f64 {
     compute.axes.iter().map(|it| it.extent.eval_dims(dims) as f64).product()
 }
 
-/// Iterations that schedules do not do without: of a reduction up to an index one for each value,
-/// of others those that no mask hides. Padding counts, as it does for everyone who states the work
-/// of a convolution.
-pub fn least_points(dag: &Dag, compute: &Compute, dims: &[i64]) -> f64 {
+/// Returns the number of iterations that every schedule has: of a prefix scan one for each value, of
+/// others those that no mask skips. Padding counts, as is usual for the work of a convolution.
+pub fn min_points(dag: &Dag, compute: &Compute, dims: &[i64]) -> f64 {
     let all = points(compute, dims);
     let shape = |it: TensorId| dag.tensor(it).shape.clone();
     match Prefix::of(compute, &shape, dag, &dag.facts()) {
         Some(prefix) => all / compute.axes[prefix.axis].extent.eval_dims(dims).max(1) as f64,
         None => {
             let mut masks = dont_care(dag, compute);
-            let edges = edges(dag, compute);
-            masks.retain(|it| !edges.contains(it));
+            let bounds = bounds(dag, compute);
+            masks.retain(|it| !bounds.contains(it));
             all * share(compute, &masks, dims)
         }
     }
 }
 
-/// What is not negative where reads are inside of their tensors.
-fn edges(dag: &Dag, compute: &Compute) -> Vec<Poly> {
-    let mut edges = Vec::new();
+/// Returns the polynomials that are not negative where reads are in bounds.
+fn bounds(dag: &Dag, compute: &Compute) -> Vec<Poly> {
+    let mut bounds = Vec::new();
     compute.body.walk(&mut |it| {
         let Expr::Read { tensor, index } = it else { return };
         for (subscript, extent) in index.iter().zip(&dag.tensor(*tensor).shape) {
-            if let Subscript::Affine(at) = subscript {
-                edges.push(at.clone());
-                edges.push(extent.clone() - Poly::constant(1) - at.clone());
+            if let Subscript::Affine(index) = subscript {
+                bounds.push(index.clone());
+                bounds.push(extent.clone() - Poly::constant(1) - index.clone());
             }
         }
     });
-    edges
+    bounds
 }
 
-/// Of the iterations of a compute, the share in which none of some polynomials is negative: of a
-/// sample that is spread evenly.
+/// Returns the share of the iterations of a compute in which no mask is negative, on an evenly spaced
+/// sample.
 fn share(compute: &Compute, masks: &[Poly], dims: &[i64]) -> f64 {
     let depends = |axis: &usize| masks.iter().any(|it| it.mentions(VarId(*axis as u32)));
     let axes: Vec<usize> = (0..compute.axes.len()).filter(depends).collect();
-    let most = match axes.len() {
+    let max_samples = match axes.len() {
         0..=1 => 4096,
         2 => 128,
         3 => 32,
@@ -84,28 +82,29 @@ fn share(compute: &Compute, masks: &[Poly], dims: &[i64]) -> f64 {
     let mut samples = vec![vec![0; compute.axes.len()]];
     for axis in axes {
         let extent = compute.axes[axis].extent.eval_dims(dims).max(1);
-        let places = extent.min(most);
-        let at = |sample: &Vec<i64>, place: i64| {
+        let n_samples = extent.min(max_samples);
+        let with_axis = |sample: &Vec<i64>, n: i64| {
             let mut sample = sample.clone();
-            sample[axis] = (2 * place + 1) * extent / (2 * places);
+            sample[axis] = (2 * n + 1) * extent / (2 * n_samples);
             sample
         };
-        samples = samples.iter().flat_map(|it| (0..places).map(move |n| at(it, n))).collect();
+        samples =
+            samples.iter().flat_map(|it| (0..n_samples).map(move |n| with_axis(it, n))).collect();
     }
-    let is_seen = |sample: &&Vec<i64>| {
+    let is_executed = |sample: &&Vec<i64>| {
         let value = |it: &Poly| it.eval(&|it| dims[it.0 as usize], &|it| sample[it.0 as usize]);
         masks.iter().all(|it| value(it) >= 0)
     };
-    samples.iter().filter(is_seen).count() as f64 / samples.len() as f64
+    samples.iter().filter(is_executed).count() as f64 / samples.len() as f64
 }
 
-/// Arithmetic of one iteration on values of the tensor's own kind: what computes indices and
-/// decides bounds is not the program's work.
+/// Counts the arithmetic of one iteration on values of the tensor's own kind: index arithmetic and
+/// bound checks are not the program's work.
 fn flops(dag: &Dag, compute: &Compute) -> f64 {
     let is_float = Types::tensor(dag, compute.tensor).is_float();
     let mut n = usize::from(compute.reducer.is_some());
     compute.body.walk(&mut |it| {
-        // What rounds is a conversion.
+        // Rounding to TF32 is a conversion.
         let converts = matches!(it, Expr::Unary(UnaryOp::Tf32, _));
         let arithmetic = matches!(it, Expr::Unary(..) | Expr::Binary(..)) && !converts;
         n += usize::from(arithmetic && it.dtype(dag).is_float() == is_float);
@@ -113,7 +112,8 @@ fn flops(dag: &Dag, compute: &Compute) -> f64 {
     n as f64
 }
 
-/// All of a parameter; of one that is only gathered from, at most what is gathered.
+/// Returns the size of a parameter in bytes; of one that is only gathered from, at most that of the
+/// gathered elements.
 fn bytes_read(dag: &Dag, param: TensorId, dims: &[i64]) -> f64 {
     let element = dag.tensor(param).dtype.bytes() as f64;
     let all = size(dag, param, dims);
@@ -131,6 +131,7 @@ fn bytes_read(dag: &Dag, param: TensorId, dims: &[i64]) -> f64 {
     read.min(all)
 }
 
+/// Returns the size of a tensor in bytes.
 fn size(dag: &Dag, tensor: TensorId, dims: &[i64]) -> f64 {
     let elements = dag.tensor(tensor).shape.iter().map(|it| it.eval_dims(dims) as f64);
     elements.product::<f64>() * Types::tensor(dag, tensor).bytes() as f64
@@ -142,7 +143,7 @@ mod tests {
     use tvmtune_ir::dsl;
 
     #[test]
-    fn what_a_mask_hides_is_no_work() {
+    fn masked_iterations_are_no_work() {
         let attention = |mask: &str| {
             let dag = dsl::program(&format!(
                 "#[autotune(dims(H = 4, S = 1..=512, T = 1..=512, D = 64))]
@@ -161,7 +162,7 @@ mod tests {
             .unwrap();
             move |dims: &[i64]| -> f64 {
                 let products = dag.computes.iter().filter(|it| it.axes.len() == 4);
-                products.map(|it| least_points(&dag, it, dims)).sum()
+                products.map(|it| min_points(&dag, it, dims)).sum()
             }
         };
         let all = |s: f64, t: f64| 2.0 * 4.0 * 64.0 * s * t;

@@ -1,7 +1,7 @@
-//! One measurement at a time on a device, whichever process asks.
+//! The lock of a device: one process measures at a time.
 //!
-//! Whoever also holds cargo's jobserver tokens takes this lock first: two that hold some tokens
-//! each, and wait for the lock, would wait for ever.
+//! It is taken before cargo's jobserver tokens: two processes that held some tokens each and waited for
+//! the lock would deadlock.
 
 use std::fs::{self, File, TryLockError};
 use std::path::PathBuf;
@@ -12,16 +12,16 @@ use tvmtune_ir::target::DeviceKey;
 
 use tvmtune_plan::database::Cache;
 
-/// The right to measure on a device; the system takes it back when the process ends, however.
+/// The lock of a device; the system releases it when the process ends.
 #[derive(Debug)]
 pub struct Exclusive {
     _lock: File,
 }
 
-/// The right could not be had.
+/// The lock could not be taken.
 #[derive(Debug, thiserror::Error)]
 pub enum ExclusiveError {
-    /// Someone else measures.
+    /// Another process holds it.
     #[error("another process has been measuring for {} s; try again when it is done", .0.as_secs())]
     Busy(Duration),
     /// The operating system refused.
@@ -29,7 +29,7 @@ pub enum ExclusiveError {
     Io {
         /// The lock file.
         path: PathBuf,
-        /// What the operating system says.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
@@ -70,7 +70,7 @@ mod tests {
     use tvmtune_ir::target::{CpuTarget, Isa};
 
     #[test]
-    fn the_right_is_had_by_one_at_a_time() {
+    fn the_lock_has_one_holder_at_a_time() {
         let dir = tempfile::tempdir().unwrap();
         let (cache, device) = (Cache::new(dir.path()), CpuTarget::generic(Isa::Avx2).key());
         let acquire = || Exclusive::acquire(&cache, &device, Duration::from_millis(10));

@@ -1,8 +1,8 @@
-//! The worker process: started, watched, and replaced.
+//! The supervisor of the worker process: starts it, enforces time limits, and replaces it.
 //!
-//! A worker that crashes, hangs or talks nonsense costs the candidate that made it do so, and the
-//! time to start another one with the same problem. One worker is all there is: kernels use every
-//! core themselves, and two at once would time each other.
+//! A worker that crashes, hangs or violates the protocol costs the candidate that it ran, and the time
+//! to start another one with the same problem. There is one worker only: kernels use every core
+//! themselves, and two at once would disturb each other's timings.
 
 use std::ffi::OsString;
 use std::io::{self, BufReader, BufWriter};
@@ -12,39 +12,38 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 use std::{env, thread};
 
-use tvmtune_ir::target::Target;
-
+use super::interface::MeasureError;
 use super::protocol::{Frame, Request, Response};
-use super::{MeasureError, Measurer, worker};
+use super::worker;
 
-/// How long a worker may take to say that it is there.
-const START: Duration = Duration::from_secs(30);
-/// What a worker is given beyond the tuner's patience before it ends itself.
+/// The time limit for the start of a worker.
+const START_LIMIT: Duration = Duration::from_secs(30);
+/// The time after the max_limit time limit before a worker ends itself.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// How to start a worker.
+/// The command line of a worker.
 #[derive(Clone, Debug)]
 pub struct WorkerCommand {
     program: PathBuf,
     args: Vec<OsString>,
 }
 
-/// What came of asking.
+/// The result of a request.
 #[derive(Debug)]
 pub(super) enum Answer {
     Response(Frame<Response>),
-    /// It ended, or said what is no response; here is why, as far as can be told.
+    /// It ended, or sent an invalid response; the text says why.
     Crashed(String),
     TimedOut,
 }
 
-/// The worker, if one is running, and how to start another.
+/// The worker, if one is running, and the command to start another.
 #[derive(Debug)]
 pub(super) struct Pool {
     command: WorkerCommand,
     running: Option<Worker>,
-    /// No request may take longer.
-    longest: Duration,
+    /// The max_limit time limit of all requests.
+    max_limit: Duration,
 }
 
 #[derive(Debug)]
@@ -55,7 +54,7 @@ struct Worker {
 }
 
 impl WorkerCommand {
-    /// This executable, whose `main` calls [`worker::maybe_run`].
+    /// Runs this executable, whose `main` calls [`worker::maybe_run`].
     ///
     /// # Errors
     ///
@@ -64,20 +63,12 @@ impl WorkerCommand {
         Ok(Self::new(env::current_exe()?))
     }
 
-    /// Another executable whose `main` calls [`worker::maybe_run`].
+    /// Runs another executable, whose `main` calls [`worker::maybe_run`].
     pub fn new(program: PathBuf) -> Self {
         Self { program, args: Vec::new() }
     }
 
-    /// What measures on a device of this machine, in workers started like that.
-    pub fn measurer(self, target: &Target) -> Measurer {
-        match target {
-            Target::Cpu(_) => Measurer::new(self),
-            Target::Gpu(_) => Measurer::on_gpu(self),
-        }
-    }
-
-    /// As `self`, with one more argument.
+    /// Adds an argument.
     #[must_use]
     pub fn arg(mut self, arg: impl Into<OsString>) -> Self {
         self.args.push(arg.into());
@@ -86,30 +77,30 @@ impl WorkerCommand {
 }
 
 impl Pool {
-    pub(super) fn new(command: WorkerCommand, longest: Duration) -> Self {
-        Self { command, running: None, longest }
+    pub(super) fn new(command: WorkerCommand, max_limit: Duration) -> Self {
+        Self { command, running: None, max_limit }
     }
 
-    /// Whether a worker is there to be asked.
+    /// Tells if a worker is running.
     pub(super) fn is_running(&self) -> bool {
         self.running.is_some()
     }
 
-    /// Asks the worker, which is started if there is none; waits so long for the answer. After any
-    /// answer but a response the worker is gone.
+    /// Sends a request to the worker, which is started if none is running, and waits for the answer
+    /// within a time limit. After any answer but a response the worker is gone.
     pub(super) fn ask(
         &mut self,
         request: &Frame<Request>,
-        patience: Duration,
+        limit: Duration,
     ) -> Result<Answer, MeasureError> {
         let mut worker = match self.running.take() {
             Some(worker) => worker,
             None => self.start()?,
         };
-        // A worker that died before it was asked fails here or below: either way it tells.
+        // A worker that died before the request fails here or below.
         let sent = request.write(&mut worker.requests);
         let received = match sent {
-            Ok(()) => worker.responses.recv_timeout(patience.min(self.longest)),
+            Ok(()) => worker.responses.recv_timeout(limit.min(self.max_limit)),
             Err(_) => worker.responses.recv_timeout(Duration::from_secs(1)),
         };
         Ok(match received {
@@ -135,13 +126,14 @@ impl Pool {
         })
     }
 
+    /// Starts a worker, and waits until it is ready.
     fn start(&self) -> Result<Worker, MeasureError> {
-        // A program that forgets `maybe_run` would otherwise start itself for ever.
+        // A program whose `main` lacks `maybe_run` would otherwise start itself forever.
         if worker::is_worker() {
             return Err(MeasureError::NoWorker(self.command.program.clone()));
         }
         let no_start = |source| MeasureError::Start { path: self.command.program.clone(), source };
-        let limit = (self.longest + GRACE).as_secs();
+        let limit = (self.max_limit + GRACE).as_secs();
         let mut child = Command::new(&self.command.program)
             .args(&self.command.args)
             .env(worker::VARIABLE, limit.to_string())
@@ -166,7 +158,7 @@ impl Pool {
         };
         let mut worker = Worker { child, requests: BufWriter::new(stdin), responses };
         let listener = thread::Builder::new().name("worker".to_owned()).spawn(listen);
-        let ready = listener.is_ok().then(|| worker.responses.recv_timeout(START));
+        let ready = listener.is_ok().then(|| worker.responses.recv_timeout(START_LIMIT));
         match ready {
             Some(Ok(Ok(Frame { message: Response::Ready, .. }))) => Ok(worker),
             _ => {
@@ -178,16 +170,16 @@ impl Pool {
 }
 
 impl Worker {
-    /// Kills it, if it still lives, and tells how it ended.
+    /// Kills it, if it is still running, and returns its exit status.
     fn end(&mut self) -> Option<ExitStatus> {
-        // One that is about to end by itself has a better story to tell.
+        // The exit status of one that is about to end by itself says more.
         for _ in 0..20 {
             if let Ok(Some(status)) = self.child.try_wait() {
                 return Some(status);
             }
             thread::sleep(Duration::from_millis(1));
         }
-        // It fails only if the child is gone already.
+        // Fails only if the child is gone already.
         let _ = self.child.kill();
         self.child.wait().ok()
     }
@@ -200,7 +192,7 @@ impl Drop for Worker {
     }
 }
 
-/// How a process ended, for people.
+/// Describes an exit status for people.
 fn describe(status: ExitStatus) -> String {
     #[cfg(unix)]
     {

@@ -1,4 +1,4 @@
-//! What tuner and worker say to each other: frames of a JSON header and a blob, over pipes.
+//! The protocol between tuner and worker: frames of a JSON header and a blob, over pipes.
 //!
 //! ```text
 //! frame  = "tvm1", header bytes: u32, blob bytes: u64 (both little-endian), header, blob
@@ -6,8 +6,8 @@
 //! worker -> tuner:  Response; the blob holds computed results
 //! ```
 //!
-//! The tuner believes nothing of what it reads: a worker may have been overwritten by the code it
-//! ran. Whatever is no frame is an error, never a panic.
+//! The tuner validates what it reads: a worker may have been overwritten by the code it ran. An invalid
+//! frame is an error, never a panic.
 
 use std::io::{self, Read, Write};
 
@@ -17,34 +17,34 @@ use tvmtune_ir::dag::DType;
 
 use crate::outcome::{Outcome, Timing};
 
-/// Starts every frame; the digit is the version.
+/// The first bytes of every frame; the digit is the version.
 const MAGIC: [u8; 4] = *b"tvm1";
-/// A header longer than this is garbage.
+/// The maximum size of a header, in bytes.
 const MAX_HEADER: u32 = 1 << 26;
-/// A blob longer than this is garbage.
+/// The maximum size of a blob, in bytes.
 const MAX_BLOB: u64 = 1 << 34;
 
-/// A message with bytes that are no text.
+/// A message with binary data.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Frame<T> {
     pub(super) message: T,
     pub(super) blob: Vec<u8>,
 }
 
-/// What the tuner asks for.
+/// A request of the tuner.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Request {
-    /// Say what the first GPU is. Answered by `Gpu`.
+    /// Describe the first GPU. Answered by `Gpu`.
     Gpu,
-    /// Copy within the memory of the GPU, so many times. Answered by `Copied`.
+    /// Copy within the memory of the GPU that many times. Answered by `Copied`.
     Copy(usize),
-    /// Prepare for this problem: what is to be run from now on computes it. Answered by `Done`.
+    /// Prepare for a problem, which all code computes from now on. Answered by `Done`.
     SetUp(Problem),
-    /// Run something that computes the last problem.
+    /// Run code that computes the last problem.
     Run(Run),
 }
 
-/// What is to be run.
+/// A request to run code.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Run {
     /// Run the code once on a case and give back the results. Answered by `Results`.
@@ -56,48 +56,47 @@ pub(super) enum Run {
     Compare { codes: Vec<CodeSpec>, rounds: usize, policy: Policy },
 }
 
-/// What the worker answers.
+/// A response of the worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Response {
-    /// Sent once, unasked: it is a worker.
+    /// Sent once, at the start: the process is a worker.
     Ready,
     /// The GPU.
     Gpu(Gpu),
-    /// What each copy moved, in bytes read and written a ns.
+    /// The bandwidth of each copy, in bytes read and written per ns.
     Copied(Vec<f64>),
-    /// It was done.
+    /// The request was executed.
     Done,
-    /// The results, one after the other, in the blob.
+    /// The results, concatenated in the blob.
     Results,
-    /// What became of the candidate.
+    /// The outcome of the candidate.
     Outcome(Outcome),
     /// A timing for each code.
     Timings(Vec<Timing>),
-    /// It could not be done, for lack of memory for instance.
+    /// The request failed, for lack of memory for instance.
     Failed(String),
-    /// What was run broke the GPU for this process, which ends: nothing that came after it could
-    /// be believed.
+    /// The code broke the GPU context of this process, which ends: later results would be invalid.
     Lost(String),
 }
 
 /// A GPU, as its driver describes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gpu {
-    /// What it is called: `NVIDIA H200`.
+    /// Its name: `NVIDIA H200`.
     pub name: String,
     /// Its compute capability: `(9, 0)`.
     pub capability: (u8, u8),
     /// Streaming multiprocessors.
     pub multiprocessors: u32,
-    /// Shared memory that a block may have.
+    /// The maximum shared memory of a block.
     pub shared_bytes: u64,
     /// Second-level cache.
     pub l2_bytes: u64,
     /// Memory.
     pub memory_bytes: u64,
-    /// Memory that nobody uses.
+    /// Memory that is free.
     pub free_bytes: u64,
-    /// What memory moves at most, in GB/s; 0 if the driver does not say.
+    /// The peak bandwidth of memory, in GB/s; 0 if the driver does not say.
     pub bandwidth_gbps: u32,
     /// The highest clock of multiprocessors; 0 if the driver does not say.
     pub clock_mhz: u32,
@@ -105,14 +104,14 @@ pub struct Gpu {
     pub ptx: (u8, u8),
 }
 
-/// What candidates of one task compute, and what with.
+/// The cases that the candidates of one task compute.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Problem {
     /// The first is where candidates are timed.
     pub(super) cases: Vec<Case>,
-    /// Whether the blob holds the results of all cases, one after the other.
+    /// Set if the blob holds the results of all cases, concatenated.
     pub(super) has_expected: bool,
-    /// Whether candidates are timed on the GPU.
+    /// Candidates are timed on the GPU, and not on the CPU.
     pub(super) on_gpu: bool,
 }
 
@@ -129,11 +128,11 @@ pub(super) struct ParamSpec {
     pub(super) dtype: DType,
     pub(super) shape: Vec<u64>,
     pub(super) seed: u64,
-    /// How many rows there are for them to choose from, if elements are looked up by them.
+    /// The number of rows that its elements index, if they index any.
     pub(super) rows: Option<u64>,
 }
 
-/// A result, and how far it may be from the expected one: `|a - b| <= abs + rel * |b|`.
+/// A result, and its tolerance: `|a - b| <= abs + rel * |b|`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct OutputSpec {
     pub(super) dtype: DType,
@@ -142,7 +141,7 @@ pub(super) struct OutputSpec {
     pub(super) abs: f64,
 }
 
-/// What code is; its bytes are in the blob, code by code.
+/// Code; its bytes are in the blob, code by code.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum CodeSpec {
     /// Machine code for this CPU.
@@ -156,13 +155,13 @@ pub(super) enum CodeSpec {
 pub(super) struct CpuSpec {
     /// Bytes of each phase.
     pub(super) phases: Vec<usize>,
-    /// Whether all threads may take tasks, or only one.
+    /// Set if all threads execute tasks, and not only one.
     pub(super) parallel: bool,
-    /// How to launch it on each case.
+    /// Its launch on each case.
     pub(super) launches: Vec<CpuLaunch>,
 }
 
-/// How to launch machine code on one case.
+/// The launch of machine code on one case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct CpuLaunch {
     /// The argument table.
@@ -173,23 +172,23 @@ pub(super) struct CpuLaunch {
     pub(super) scratch_bytes: u64,
 }
 
-/// The same functions in one or more images, whose bytes are in the blob, one after the other.
+/// The same functions in one or more images, whose bytes are concatenated in the blob.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct GpuSpec {
     /// The most specific first.
     pub(super) images: Vec<ImageSpec>,
-    /// What is launched, one after the other.
+    /// The functions in the order in which they are launched.
     pub(super) functions: Vec<FunctionSpec>,
-    /// Tensors whose boxes functions copy.
+    /// TMA descriptors of the tensors that functions copy.
     pub(super) maps: Vec<MapSpec>,
-    /// How to launch it on each case.
+    /// Its launch on each case.
     pub(super) launches: Vec<GpuLaunch>,
 }
 
 /// A compiled file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct ImageSpec {
-    /// What it was compiled for: `sm_90a` is `(9, 0)`, and exact.
+    /// The architecture: `sm_90a` is `(9, 0)`, and exact.
     pub(super) arch: (u8, u8),
     pub(super) exact: bool,
     /// The version of the language, if it is PTX.
@@ -201,21 +200,21 @@ pub(super) struct ImageSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct FunctionSpec {
     pub(super) name: String,
-    pub(super) params: Vec<ParamPlace>,
+    pub(super) params: Vec<ParamBinding>,
     pub(super) threads: u32,
     pub(super) shared_bytes: u32,
 }
 
-/// Where a function's parameter is found.
+/// The binding of a function's parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) enum ParamPlace {
-    /// In the argument table.
+pub(super) enum ParamBinding {
+    /// An entry of the argument table.
     Table(usize),
-    /// Among the maps.
+    /// A TMA descriptor.
     Map(usize),
 }
 
-/// A map, but for its numbers: see [`tvmtune_runtime::raw::cuda::TensorMap`].
+/// A TMA descriptor without its extents and strides: see [`tvmtune_runtime::raw::cuda::TensorMap`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct MapSpec {
     pub(super) entry: usize,
@@ -225,14 +224,14 @@ pub(super) struct MapSpec {
     pub(super) swizzle: u32,
 }
 
-/// How to launch functions on one case.
+/// The launch of functions on one case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct GpuLaunch {
     /// The argument table.
     pub(super) table: Vec<Word>,
     /// Blocks of each function.
     pub(super) blocks: Vec<u64>,
-    /// The numbers of each map: extents, innermost first, then strides.
+    /// The numbers of each TMA descriptor: extents, innermost first, then strides.
     pub(super) maps: Vec<u64>,
 }
 
@@ -245,7 +244,7 @@ pub(super) enum Word {
     Packed(usize, LayoutSpec),
     /// The address of a result.
     Output(usize),
-    /// The address of so many bytes of memory.
+    /// The address of that many bytes of scratch memory.
     Shared(u64),
     /// A number.
     Value(u64),
@@ -258,22 +257,32 @@ pub(super) struct LayoutSpec {
     pub(super) order: Vec<usize>,
 }
 
-/// How to time.
+/// The policy of timing.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Policy {
-    /// Samples of a candidate that is not hopeless; at least 1.
+    /// Samples of a candidate that is not given up; at least 1.
     pub repeats: usize,
     /// Launches are repeated until a sample takes at least this long.
     pub min_sample_ns: f64,
     /// The latency to beat, if there is one.
     pub best_ns: Option<f64>,
-    /// A candidate that is so many times slower than the best is given up early.
+    /// A candidate is given up early if its latency is that many times the best.
     pub hopeless: f64,
+}
+
+/// The device on which candidates are timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Device {
+    /// This CPU.
+    Cpu,
+    /// The first GPU.
+    Gpu,
 }
 
 impl Default for Policy {
     fn default() -> Self {
-        // Three samples rank as well as ten do; a fourth of a percent is what the clock costs.
+        // The minimum of three samples ranks as well as that of ten (see `timer.rs`); reading the clock
+        // takes a fourth of a percent of a sample.
         Self { repeats: 3, min_sample_ns: 50_000.0, best_ns: None, hopeless: 1.5 }
     }
 }
@@ -285,7 +294,7 @@ impl Default for CodeSpec {
 }
 
 impl CodeSpec {
-    /// How many bytes the blob has of it.
+    /// Returns its size in the blob, in bytes.
     pub(super) fn n_bytes(&self) -> usize {
         match self {
             CodeSpec::Cpu(it) => it.phases.iter().sum(),
@@ -295,21 +304,21 @@ impl CodeSpec {
 }
 
 impl Policy {
-    /// How to time on a GPU: what starts a batch of launches weighs more there than a clock does on
-    /// a CPU, and little is known of what is only a third slower.
+    /// The policy of GPUs: starting a batch takes longer than reading a clock, and the first samples
+    /// of a candidate within a factor of two are less reliable.
     pub const GPU: Self =
         Self { repeats: 5, min_sample_ns: 300_000.0, best_ns: None, hopeless: 2.0 };
 }
 
 impl Problem {
-    /// How many bytes the results of all cases have.
+    /// Returns the size of the results of all cases, in bytes.
     pub(super) fn expected_bytes(&self) -> u64 {
         self.cases.iter().flat_map(|it| &it.outputs).map(OutputSpec::bytes).sum()
     }
 }
 
 impl Case {
-    /// Whether the arguments of both are the same, whatever results are expected.
+    /// Tells if the arguments of both are the same, regardless of tolerances.
     pub(super) fn has_arguments_of(&self, other: &Self) -> bool {
         let shapes = |case: &Self| -> Vec<(DType, Vec<u64>)> {
             case.outputs.iter().map(|it| (it.dtype, it.shape.clone())).collect()
@@ -319,14 +328,14 @@ impl Case {
 }
 
 impl OutputSpec {
-    /// How many bytes the result has.
+    /// Returns the size of the result, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.shape.iter().product::<u64>() * self.dtype.bytes()
     }
 }
 
 impl<T: Serialize + DeserializeOwned> Frame<T> {
-    /// A message without a blob.
+    /// Creates a frame without a blob.
     pub(super) fn new(message: T) -> Self {
         Self { message, blob: Vec::new() }
     }
@@ -342,8 +351,8 @@ impl<T: Serialize + DeserializeOwned> Frame<T> {
         to.flush()
     }
 
-    /// Reads the next frame; an error of kind `UnexpectedEof` where the other side is gone, of
-    /// kind `InvalidData` where what it sent is no frame.
+    /// Reads the next frame. The error has kind `UnexpectedEof` if the other side is gone, and
+    /// `InvalidData` if it sent no valid frame.
     pub(super) fn read(from: &mut impl Read) -> io::Result<Self> {
         let garbage = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
         let mut start = [0; 16];
@@ -361,7 +370,7 @@ impl<T: Serialize + DeserializeOwned> Frame<T> {
     }
 }
 
-/// Exactly `n` bytes; grows as they come, as a length may be a lie.
+/// Reads exactly `n` bytes; the buffer grows as they arrive, since the length may be wrong.
 fn read_bytes(from: &mut impl Read, n: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     from.take(n).read_to_end(&mut bytes)?;
@@ -392,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_no_frame_is_an_error() {
+    fn an_invalid_frame_is_an_error() {
         let mut good = Vec::new();
         Frame { message: Response::Results, blob: vec![9; 8] }.write(&mut good).unwrap();
         for n in 0..good.len() {

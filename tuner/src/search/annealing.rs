@@ -1,5 +1,5 @@
-//! Simulated annealing on guesses: many walkers look for points that a score likes, and the best of
-//! those are measured. A yardstick.
+//! Simulated annealing on a cost model: many walkers look for points with low scores, and the best of
+//! those are measured. A baseline.
 //!
 //! # Source
 //!
@@ -10,7 +10,7 @@
 use tvmtune_plan::record::Source;
 
 use super::seen::Seen;
-use super::{Proposal, Scene, Strategy};
+use super::strategy::{Proposal, Scene, Strategy};
 use crate::outcome::Outcome;
 use crate::random::Random;
 use crate::space::Point;
@@ -18,10 +18,10 @@ use crate::space::Point;
 /// Walkers, and the steps of each for one proposal.
 const WALKERS: usize = 128;
 const STEPS: usize = 24;
-/// How often a proposal is a random point.
-const GREEDY: f64 = 0.05;
+/// The probability that a proposal is a random point (`AutoTVM`: epsilon-greedy).
+const EPSILON: f64 = 0.05;
 
-/// Walkers that stay where they are between proposals.
+/// Annealing walkers; they keep their positions between proposals.
 #[derive(Debug)]
 pub struct Annealing {
     random: Random,
@@ -30,12 +30,12 @@ pub struct Annealing {
 }
 
 impl Annealing {
-    /// Simulated annealing.
+    /// Creates the strategy.
     pub fn new(seed: u64) -> Self {
         Self { random: Random::new(seed), seen: Seen::default(), walkers: Vec::new() }
     }
 
-    /// The unseen points that the score likes best, of all that the walkers come across.
+    /// Returns the `n` best unseen points by score among all that the walkers visit.
     fn walk(&mut self, scene: &Scene<'_>, n: usize) -> Vec<Point> {
         let Some(score) = scene.score() else { return Vec::new() };
         while self.walkers.len() < WALKERS {
@@ -45,7 +45,7 @@ impl Annealing {
             score.score(scene.space, points).into_iter().map(f64::ln).collect()
         };
         let mut energies = log(&self.walkers);
-        let mut found: Vec<(f64, Point)> =
+        let mut visited: Vec<(f64, Point)> =
             energies.iter().copied().zip(self.walkers.iter().cloned()).collect();
         for step in 0..STEPS {
             let temperature = 1.0 - step as f64 / STEPS as f64;
@@ -56,20 +56,20 @@ impl Annealing {
                 if energy.is_finite() && (uphill > 0.0 || self.random.chance(uphill.exp())) {
                     (energies[walker], self.walkers[walker]) = (energy, point.clone());
                 }
-                found.push((energy, point));
+                visited.push((energy, point));
             }
         }
-        found.retain(|it| it.0.is_finite() && !self.seen.contains(&it.1));
-        found.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.1.cmp(&b.1)));
-        found.dedup_by(|a, b| a.1 == b.1);
-        found.truncate(n);
-        found.into_iter().map(|(_, point)| point).collect()
+        visited.retain(|it| it.0.is_finite() && !self.seen.contains(&it.1));
+        visited.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.1.cmp(&b.1)));
+        visited.dedup_by(|a, b| a.1 == b.1);
+        visited.truncate(n);
+        visited.into_iter().map(|(_, point)| point).collect()
     }
 }
 
 impl Strategy for Annealing {
     fn propose(&mut self, scene: &Scene<'_>, n: usize) -> Vec<Proposal> {
-        let n_random = (0..n).filter(|_| self.random.chance(GREEDY)).count();
+        let n_random = (0..n).filter(|_| self.random.chance(EPSILON)).count();
         let mut points = self.walk(scene, n - n_random);
         points.iter().for_each(|it| {
             self.seen.insert(it);

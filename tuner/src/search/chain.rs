@@ -1,23 +1,23 @@
-//! One strategy after another, sharing what was seen.
+//! Strategies in sequence, each with a share of the proposals; all of them observe all outcomes.
 
-use super::{Proposal, Scene, Strategy};
+use super::strategy::{Proposal, Scene, Strategy};
 use crate::outcome::{Outcome, Timing};
 use crate::space::Point;
 
-/// Asks each strategy in turn until it has nothing left or has used up its share of proposals, and
-/// then all again without regard to shares; all of them are told everything.
+/// Asks each strategy in turn until it is exhausted or has used up its share of proposals, and then
+/// all again without limits.
 pub struct Chain {
     links: Vec<Link>,
 }
 
 struct Link {
     strategy: Box<dyn Strategy>,
-    /// Proposals it may still make.
+    /// Proposals that remain of its share.
     left: usize,
 }
 
 impl Chain {
-    /// A chain of strategies, each with the number of proposals it may make.
+    /// Creates a chain of strategies, each with its maximum number of proposals.
     pub fn new(links: Vec<(Box<dyn Strategy>, usize)>) -> Self {
         Self { links: links.into_iter().map(|(strategy, left)| Link { strategy, left }).collect() }
     }
@@ -29,7 +29,7 @@ impl Chain {
 
 impl Strategy for Chain {
     fn propose(&mut self, scene: &Scene<'_>, n: usize) -> Vec<Proposal> {
-        // One strategy at a time: the next one learns first what became of this one's proposals.
+        // One strategy at a time: the next one first observes the outcomes of this one's proposals.
         for link in &mut self.links {
             if link.left == 0 {
                 continue;
@@ -40,7 +40,7 @@ impl Strategy for Chain {
                 return proposals;
             }
         }
-        // All shares are used up: who still has something goes on.
+        // All shares are used up: the first strategy that is not exhausted goes on.
         let mut rest = self.links.iter_mut().map(|it| it.strategy.propose(scene, n));
         rest.find(|it| !it.is_empty()).unwrap_or_default()
     }
@@ -49,8 +49,8 @@ impl Strategy for Chain {
         self.each().for_each(|it| it.observe(point, outcome));
     }
 
-    fn rivals(&mut self) -> Vec<Point> {
-        self.each().flat_map(|it| it.rivals()).collect()
+    fn finalists(&mut self) -> Vec<Point> {
+        self.each().flat_map(|it| it.finalists()).collect()
     }
 
     fn compared(&mut self, timings: &[(Point, Timing)]) {

@@ -1,51 +1,51 @@
-//! Several strategies by turns: bursts of search, with transfer and droplet in between.
+//! Strategies interleaved, with fixed shares of the trials or allocated by a multi-armed bandit.
 //!
 //! # Source
 //!
-//! Parker et al. (2024) name as future work what is done here: short bursts, all from one budget, and
-//! what one strategy finds is told to all others. The adaptive way is UCB1 (Auer et al., 2002) with
-//! forgetting, as what a strategy can still find changes all the time.
+//! Parker et al. (2024) name it as future work: short bursts from one budget, whose outcomes all
+//! strategies observe. The bandit is discounted UCB1 (Auer et al., 2002; discounting since the gain
+//! of a strategy is not stationary).
 
-use super::{Proposal, Scene, Strategy};
+use super::strategy::{Proposal, Scene, Strategy};
 use crate::outcome::{Outcome, Timing};
 use crate::space::Point;
 
-/// Who gets the next burst.
+/// The policy that chooses the strategy of the next burst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Allocation {
-    /// Whoever is furthest behind its share of the trials.
+    /// The strategy that is furthest behind its share of the trials.
     #[default]
     Fixed,
-    /// Whoever gained most in a second of late, or was hardly tried.
+    /// The strategy with the highest upper confidence bound of its gain per second.
     Bandit,
 }
 
-/// Strategies that take turns. All of them are told everything.
+/// Interleaved strategies. All of them observe all outcomes.
 pub struct Combined {
     arms: Vec<Arm>,
     allocation: Allocation,
-    /// Whose proposals are being measured.
+    /// The arm whose proposals are being measured.
     turn: usize,
 }
 
 struct Arm {
     strategy: Box<dyn Strategy>,
-    /// Of the trials, next to others.
+    /// Its share of the trials, relative to other arms.
     share: f64,
     trials: f64,
-    /// Discounted sums over bursts.
+    /// Discounted sums over its bursts.
     bursts: f64,
     gain: f64,
     seconds: f64,
 }
 
-/// What remains of earlier bursts with each that follows.
-const MEMORY: f64 = 0.9;
-/// How much an arm that was hardly tried counts.
-const CURIOSITY: f64 = 0.5;
+/// The discount of earlier bursts with each new one; an estimate.
+const DISCOUNT: f64 = 0.9;
+/// The weight of the confidence radius; an estimate.
+const EXPLORATION: f64 = 0.5;
 
 impl Combined {
-    /// Strategies with their shares of the trials; the shares count where allocation is fixed.
+    /// Creates it of strategies with their shares of the trials, which [`Allocation::Fixed`] uses.
     pub fn new(arms: Vec<(Box<dyn Strategy>, f64)>, allocation: Allocation) -> Self {
         let arm = |(strategy, share)| Arm {
             strategy,
@@ -58,7 +58,7 @@ impl Combined {
         Self { arms: arms.into_iter().map(arm).collect(), allocation, turn: 0 }
     }
 
-    /// The arms, whose turn it is first.
+    /// Returns the arms in the order in which they are asked.
     fn order(&self) -> Vec<usize> {
         let urgency: Vec<f64> = match self.allocation {
             Allocation::Fixed => self.arms.iter().map(|it| -it.trials / it.share).collect(),
@@ -69,8 +69,8 @@ impl Combined {
                     if it.bursts == 0.0 {
                         return f64::INFINITY;
                     }
-                    let unknown = (bursts.max(1.0).ln().max(0.1) / it.bursts).sqrt();
-                    it.rate() / best.max(1e-12) + CURIOSITY * unknown
+                    let radius = (bursts.max(1.0).ln().max(0.1) / it.bursts).sqrt();
+                    it.rate() / best.max(1e-12) + EXPLORATION * radius
                 };
                 self.arms.iter().map(bound).collect()
             }
@@ -87,7 +87,7 @@ impl Combined {
 }
 
 impl Arm {
-    /// Gain a second.
+    /// Returns the gain per second.
     fn rate(&self) -> f64 {
         self.gain / self.seconds.max(1e-6)
     }
@@ -103,7 +103,7 @@ impl Strategy for Combined {
                 self.turn = turn;
                 return proposals;
             }
-            // Who has nothing to propose does not save up for later.
+            // An arm without proposals does not accumulate a claim to later trials.
             let pace = self.arms.iter().map(|it| it.trials / it.share).fold(0.0, f64::max);
             let arm = &mut self.arms[turn];
             arm.trials = arm.trials.max(pace * arm.share);
@@ -115,10 +115,10 @@ impl Strategy for Combined {
         self.each().for_each(|it| it.observe(point, outcome));
     }
 
-    fn rivals(&mut self) -> Vec<Point> {
-        let rivals: Vec<Point> = self.each().flat_map(|it| it.rivals()).collect();
-        self.arms[self.turn].trials += rivals.len().saturating_sub(1) as f64;
-        rivals
+    fn finalists(&mut self) -> Vec<Point> {
+        let finalists: Vec<Point> = self.each().flat_map(|it| it.finalists()).collect();
+        self.arms[self.turn].trials += finalists.len().saturating_sub(1) as f64;
+        finalists
     }
 
     fn compared(&mut self, timings: &[(Point, Timing)]) {
@@ -131,9 +131,9 @@ impl Strategy for Combined {
 
     fn reward(&mut self, gain: f64, seconds: f64) {
         for it in &mut self.arms {
-            it.bursts *= MEMORY;
-            it.gain *= MEMORY;
-            it.seconds *= MEMORY;
+            it.bursts *= DISCOUNT;
+            it.gain *= DISCOUNT;
+            it.seconds *= DISCOUNT;
         }
         let arm = &mut self.arms[self.turn];
         arm.bursts += 1.0;

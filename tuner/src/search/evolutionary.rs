@@ -1,12 +1,12 @@
-//! Evolution: generations of mutants and children of the best points so far, of which a guess of
-//! their latency picks those that are measured.
+//! Evolutionary search: generations of mutants and children of the best measured points, of which
+//! cost models select those that are measured.
 //!
 //! # Source
 //!
-//! Ansor (Zheng et al., OSDI 2020), with its defects mended: parents are drawn by rank, in a
-//! tournament, so that one lucky score does not take over; there is a crossover; each sketch keeps a
-//! share of the proposals. Until a model is trained, an analytic draft guesses (Pruner, 2024), and
-//! from then on each for half of them. Without either, parents are drawn among what was measured, and their children are measured.
+//! Ansor (Zheng et al., OSDI 2020), with differences: parents are selected by rank, in a tournament,
+//! so that one lucky score does not take over; there is a crossover; each sketch keeps a share of the
+//! proposals. Until a model is trained, the analytic cost model scores (Pruner, 2024), and from then
+//! on each selects half of the proposals. Without either, children are measured as they are drawn.
 
 use std::collections::BTreeMap;
 
@@ -14,34 +14,34 @@ use tvmtune_plan::record::Source;
 
 use super::ranking::Ranking;
 use super::seen::Seen;
-use super::{Proposal, Scene, Score, Strategy};
+use super::strategy::{Proposal, Scene, Score, Strategy};
 use crate::outcome::Outcome;
 use crate::random::Random;
 use crate::space::{Point, Space};
 
-/// Points that are measured before any evolve, in a space that is large enough.
+/// Random points that are measured before evolution begins.
 const INITIAL: usize = 32;
 /// Measured points that may become parents.
 const PARENTS: usize = 32;
-/// Parents are the best of so many drawn.
+/// The tournament size: a parent is the best of so many drawn.
 const TOURNAMENT: usize = 3;
-/// How many random points are drawn for each that is measured, if there is a score to pick by.
+/// Random points drawn for each that is measured, if there is a cost model to select by.
 const DRAWN: usize = 16;
-/// One in so many is taken as it was drawn, if it can run at all: a score that is wrong about a kind
-/// of points must not hide it. As many more are the best of a sketch, each in its turn.
+/// One in `UNSCORED` is taken as it was drawn, if it can run: a score that is wrong about a kind of
+/// points must not hide it. One in `QUOTA` is the best of a sketch that has none yet.
 const UNSCORED: usize = 4;
 const QUOTA: usize = 8;
-/// The share of proposals that are random points: what evolution cannot reach.
+/// The share of random points among the proposals: regions that evolution cannot reach.
 const FRESH: f64 = 0.1;
-/// How often a child has two parents.
+/// The probability that a child has two parents.
 const CROSSOVER: f64 = 0.25;
-/// How often a parent is drawn among its sketch only, each sketch as likely as the others.
+/// The probability that a parent is the best of a sketch, which is drawn uniformly.
 const DIVERSITY: f64 = 0.15;
-/// The shares of a population's first generation that are random, and that were measured.
+/// The shares of random and of measured points in the first generation.
 const RANDOM: f64 = 0.2;
 const ELITE: f64 = 0.2;
 
-/// How much is guessed for each batch that is measured.
+/// The number of points that are scored for each batch that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effort {
     /// Points of a generation.
@@ -51,7 +51,7 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// Where measuring a candidate takes milliseconds: guessing takes no longer than measuring.
+    /// For candidates that take milliseconds to measure: scoring takes no longer than measuring.
     pub const QUICK: Self = Self { population: 128, generations: 2 };
 }
 
@@ -67,7 +67,7 @@ pub struct Evolutionary {
 }
 
 impl Evolutionary {
-    /// Evolutionary search.
+    /// Creates the strategy.
     pub fn new(seed: u64, effort: Effort) -> Self {
         Self {
             random: Random::new(seed),
@@ -79,14 +79,14 @@ impl Evolutionary {
         }
     }
 
-    /// The same without children of two parents.
+    /// Disables crossover.
     #[must_use]
     pub fn without_crossover(self) -> Self {
         Self { crossover: 0.0, ..self }
     }
 
-    /// Points that nothing measured led to: the analytic ones first, then random ones, the best by
-    /// score of several.
+    /// Returns points without parents: the default ones first, then random ones, the best by score
+    /// of several.
     fn fresh(&mut self, scene: &Scene<'_>, n: usize) -> Vec<Point> {
         let mut points: Vec<Point> = scene.space.defaults();
         points.retain(|it| !self.seen.contains(it));
@@ -94,39 +94,39 @@ impl Evolutionary {
         points.iter().for_each(|it| {
             self.seen.insert(it);
         });
-        for (guide, n) in shares(scene, n - points.len()) {
+        for (score_by, n) in shares(scene, n - points.len()) {
             let Self { random, seen, .. } = self;
-            let wanted = if guide.is_some() { n * DRAWN } else { n };
+            let wanted = if score_by.is_some() { n * DRAWN } else { n };
             let drawn = seen.draw(wanted, || scene.space.random(random));
-            let picked = match guide {
-                Some(score) => pick(scored(score, scene.space, drawn), n),
+            let selected = match score_by {
+                Some(score) => select(scored(score, scene.space, drawn), n),
                 None => drawn,
             };
-            points.extend(self.noted(picked));
+            points.extend(self.marked(selected));
         }
         self.n_random += points.len();
         points
     }
 
-    /// Descendants of what was measured.
+    /// Returns descendants of measured points.
     fn children(&mut self, scene: &Scene<'_>, n: usize) -> Vec<Point> {
         let parents = Parents(self.ranked.first(PARENTS).to_vec());
         let mut children = Vec::new();
-        for (guide, n) in shares(scene, n) {
-            let picked = match guide {
-                Some(score) => pick(self.evolve(&parents, scene.space, score), n),
+        for (score_by, n) in shares(scene, n) {
+            let selected = match score_by {
+                Some(score) => select(self.evolve(&parents, scene.space, score), n),
                 None => {
                     let crossover = self.crossover;
                     let Self { random, seen, .. } = self;
                     seen.draw(n, || parents.child(scene.space, crossover, random))
                 }
             };
-            children.extend(self.noted(picked));
+            children.extend(self.marked(selected));
         }
         children
     }
 
-    /// Unseen points with their scores, in the order in which they came up.
+    /// Returns unseen points with their scores, in the order in which they were drawn.
     fn evolve(&mut self, parents: &Parents, space: &Space, score: &dyn Score) -> Vec<(f64, Point)> {
         let Effort { population, generations } = self.effort;
         let crossover = self.crossover;
@@ -138,11 +138,11 @@ impl Evolutionary {
         first.extend(seen.draw(n_children, || parents.child(space, crossover, random)));
         first.extend(seen.draw(share(RANDOM), || space.random(random)));
         let mut order = Vec::new();
-        let mut known = BTreeMap::new();
+        let mut scores = BTreeMap::new();
         let mut here = Parents(scored(score, space, first));
         for generation in 0..=generations {
             for (score, point) in &here.0 {
-                if known.insert(point.clone(), *score).is_none() && !seen.contains(point) {
+                if scores.insert(point.clone(), *score).is_none() && !seen.contains(point) {
                     order.push((*score, point.clone()));
                 }
             }
@@ -155,15 +155,15 @@ impl Evolutionary {
             here.0.truncate(population / 2);
             let draw = || here.child(space, crossover, random);
             let mut children = seen.draw(population / 2, draw);
-            children.retain(|it| !known.contains_key(it));
+            children.retain(|it| !scores.contains_key(it));
             let children = scored(score, space, children);
             here.0.extend(children);
         }
         order
     }
 
-    /// The points, now seen.
-    fn noted(&mut self, points: Vec<Point>) -> Vec<Point> {
+    /// Marks points as seen.
+    fn marked(&mut self, points: Vec<Point>) -> Vec<Point> {
         points.iter().for_each(|it| {
             self.seen.insert(it);
         });
@@ -175,6 +175,7 @@ impl Evolutionary {
 struct Parents(Vec<(f64, Point)>);
 
 impl Parents {
+    /// Returns a mutant of one parent, or a child of two.
     fn child(&self, space: &Space, crossover: f64, random: &mut Random) -> Point {
         let first = self.draw(space, random);
         if random.chance(crossover) {
@@ -187,7 +188,7 @@ impl Parents {
         space.mutate(first, random)
     }
 
-    /// The best of a few, drawn from all; or the best of a sketch.
+    /// Selects a parent: the winner of a tournament among all, or the best of a sketch.
     fn draw(&self, space: &Space, random: &mut Random) -> &Point {
         if random.chance(DIVERSITY) {
             let sketch = random.below(space.sketches.len()) as u16;
@@ -204,21 +205,23 @@ fn scored(score: &dyn Score, space: &Space, points: Vec<Point>) -> Vec<(f64, Poi
     score.score(space, &points).into_iter().zip(points).collect()
 }
 
-/// So many points, shared out between those who guess: a model and analysis are wrong about
-/// different points, and a model about any kind of which it has not seen enough.
+/// Divides `n` proposals between the cost models: the learned and the analytic one are wrong about
+/// different points.
 fn shares<'a>(scene: &Scene<'a>, n: usize) -> Vec<(Option<&'a dyn Score>, usize)> {
-    let mut shares = match (scene.model, scene.draft) {
-        (Some(model), Some(draft)) => vec![(Some(model), n / 2), (Some(draft), n - n / 2)],
-        (model, draft) => vec![(model.or(draft), n)],
+    let mut shares = match (scene.model, scene.analytic) {
+        (Some(model), Some(analytic)) => {
+            vec![(Some(model), n / 2), (Some(analytic), n - n / 2)]
+        }
+        (model, analytic) => vec![(model.or(analytic), n)],
     };
-    // Who picks nothing need not guess.
+    // A model that selects nothing need not score.
     shares.retain(|it| it.1 > 0);
     shares
 }
 
-/// `n` points: some as they were drawn, the best of each sketch as far as there is room for them,
-/// and the best of all. What cannot run comes last.
-fn pick(drawn: Vec<(f64, Point)>, n: usize) -> Vec<Point> {
+/// Selects `n` points: some as they were drawn, the best of each sketch within the quota, and the
+/// best of all. Points that cannot run come last.
+fn select(drawn: Vec<(f64, Point)>, n: usize) -> Vec<Point> {
     let mut taken: Vec<(f64, Point)> = Vec::new();
     let mut rest = Vec::new();
     for it in drawn {

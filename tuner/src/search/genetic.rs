@@ -1,4 +1,4 @@
-//! A genetic algorithm on what was measured, generation by generation: a yardstick.
+//! A genetic algorithm on measurements, generation by generation: a baseline.
 //!
 //! # Source
 //!
@@ -9,7 +9,7 @@ use tvmtune_plan::record::Source;
 
 use super::ranking::Ranking;
 use super::seen::Seen;
-use super::{Proposal, Scene, Strategy};
+use super::strategy::{Proposal, Scene, Strategy};
 use crate::outcome::Outcome;
 use crate::random::Random;
 use crate::space::{Point, Space};
@@ -18,7 +18,7 @@ use crate::space::{Point, Space};
 const GENERATION: usize = 100;
 /// The best points of all, which are parents in every generation.
 const ELITE: usize = 3;
-/// How often a decision changes at random.
+/// The probability that a decision mutates.
 const MUTATION: f64 = 0.1;
 
 /// A genetic algorithm without any model.
@@ -26,14 +26,14 @@ const MUTATION: f64 = 0.1;
 pub struct Genetic {
     random: Random,
     seen: Seen,
-    /// The generation that is being measured, and what is left of it to propose.
+    /// The outcomes of the present generation, and the rest of it that is not proposed yet.
     measured: Ranking,
     waiting: Vec<Point>,
     elite: Ranking,
 }
 
 impl Genetic {
-    /// A genetic algorithm.
+    /// Creates the strategy.
     pub fn new(seed: u64) -> Self {
         Self {
             random: Random::new(seed),
@@ -44,7 +44,7 @@ impl Genetic {
         }
     }
 
-    /// Children of the last generation and of the elite; random points as long as there is none.
+    /// Draws children of the last generation and of the elite; random points for the first one.
     fn next_generation(&mut self, space: &Space) {
         let mut parents: Vec<(f64, Point)> = self.measured.all().to_vec();
         parents.extend(self.elite.first(ELITE).iter().cloned());
@@ -57,12 +57,13 @@ impl Genetic {
                 return space.random(random);
             }
             let mut parent = || {
-                let mut at = random.unit() * total;
-                let found = parents.iter().find(|it| {
-                    at -= it.0.recip();
-                    at <= 0.0
+                // Roulette-wheel selection.
+                let mut left = random.unit() * total;
+                let selected = parents.iter().find(|it| {
+                    left -= it.0.recip();
+                    left <= 0.0
                 });
-                found.unwrap_or(&parents[0]).1.clone()
+                selected.unwrap_or(&parents[0]).1.clone()
             };
             let (one, other) = (parent(), parent());
             mutated(space, space.crossover(&one, &other, random), random)
@@ -75,7 +76,7 @@ impl Genetic {
     }
 }
 
-/// A point of which some decisions are drawn anew.
+/// Draws some decisions of a point anew.
 fn mutated(space: &Space, mut point: Point, random: &mut Random) -> Point {
     for (n, decision) in space.decisions(&point).iter().enumerate() {
         if random.chance(MUTATION) {

@@ -1,4 +1,4 @@
-//! Grid search: every point in order, a yardstick.
+//! Grid search: every point in order; a baseline.
 //!
 //! # Source
 //!
@@ -8,7 +8,7 @@
 use tvmtune_plan::record::Source;
 
 use super::seen::Seen;
-use super::{Proposal, Scene, Strategy};
+use super::strategy::{Proposal, Scene, Strategy};
 use crate::outcome::Outcome;
 use crate::space::{Point, Space};
 
@@ -17,18 +17,18 @@ use crate::space::{Point, Space};
 pub struct Grid {
     /// The number of the next point in each sketch.
     next: Vec<u64>,
-    /// Whose turn it is.
+    /// The sketch whose turn it is.
     turn: usize,
     seen: Seen,
 }
 
 impl Grid {
-    /// Grid search.
+    /// Creates the strategy.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The next point in order; `None` when all were.
+    /// Returns the next point in order; `None` after the last one.
     fn step(&mut self, space: &Space) -> Option<Point> {
         self.next.resize(space.sketches.len(), 0);
         for _ in 0..self.next.len() {
@@ -44,7 +44,7 @@ impl Grid {
     }
 }
 
-/// The point of that number in a sketch.
+/// Returns the point of that number in a sketch, in mixed radix.
 fn numbered(space: &Space, sketch: u16, mut number: u64) -> Point {
     let digit = |n_options: usize| {
         let digit = number % n_options as u64;

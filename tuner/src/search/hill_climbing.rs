@@ -1,15 +1,15 @@
-//! Stochastic hill climbing with restarts: a yardstick for droplet, which knows where to look and
-//! when to believe a measurement.
+//! Stochastic hill climbing with restarts: a baseline for droplet search, which orders neighbors by
+//! score and tests significance.
 
 use tvmtune_plan::record::Source;
 
 use super::seen::Seen;
-use super::{Proposal, Scene, Strategy};
+use super::strategy::{Proposal, Scene, Strategy};
 use crate::outcome::Outcome;
 use crate::random::Random;
 use crate::space::{Point, Space};
 
-/// Neighbors in a row that are no better, after which it starts elsewhere.
+/// Neighbors in a row that are no better, after which it restarts.
 const PATIENCE: usize = 64;
 
 /// Goes to any neighbor that is faster; starts at another random point where there is none.
@@ -17,21 +17,22 @@ const PATIENCE: usize = 64;
 pub struct HillClimbing {
     random: Random,
     seen: Seen,
-    /// Where it stands, and the latency there.
-    here: Option<(f64, Point)>,
-    in_vain: usize,
+    /// The incumbent, and its latency in ns.
+    incumbent: Option<(f64, Point)>,
+    /// Neighbors in a row that were no better.
+    n_failed: usize,
 }
 
 impl HillClimbing {
-    /// Hill climbing.
+    /// Creates the strategy.
     pub fn new(seed: u64) -> Self {
-        Self { random: Random::new(seed), seen: Seen::default(), here: None, in_vain: 0 }
+        Self { random: Random::new(seed), seen: Seen::default(), incumbent: None, n_failed: 0 }
     }
 
-    /// Neighbors of where it stands in random order, unseen ones only.
-    fn around(&mut self, space: &Space, here: &Point) -> Vec<Point> {
+    /// Returns the unseen neighbors of the incumbent in random order.
+    fn around(&mut self, space: &Space, incumbent: &Point) -> Vec<Point> {
         let mut near: Vec<Point> =
-            space.neighbors(here, 1).into_iter().map(|it| it.point).collect();
+            space.neighbors(incumbent, 1).into_iter().map(|it| it.point).collect();
         near.retain(|it| !self.seen.contains(it));
         for n in (1..near.len()).rev() {
             near.swap(n, self.random.below(n + 1));
@@ -42,23 +43,23 @@ impl HillClimbing {
 
 impl Strategy for HillClimbing {
     fn propose(&mut self, scene: &Scene<'_>, n: usize) -> Vec<Proposal> {
-        if self.in_vain >= PATIENCE {
-            (self.here, self.in_vain) = (None, 0);
+        if self.n_failed >= PATIENCE {
+            (self.incumbent, self.n_failed) = (None, 0);
         }
-        let mut next = match self.here.clone() {
-            Some((_, here)) => self.around(scene.space, &here),
+        let mut next = match self.incumbent.clone() {
+            Some((_, incumbent)) => self.around(scene.space, &incumbent),
             None => Vec::new(),
         };
         next.truncate(n);
         if next.is_empty() {
-            (self.here, self.in_vain) = (None, 0);
+            (self.incumbent, self.n_failed) = (None, 0);
             let random = &mut self.random;
             next = self.seen.draw(n.min(8), || scene.space.random(random));
         }
         let mut fresh = Vec::new();
         for point in next {
             if self.seen.insert(&point) {
-                let parent = self.here.as_ref().map(|it| it.1.clone());
+                let parent = self.incumbent.as_ref().map(|it| it.1.clone());
                 let source = if parent.is_some() { Source::Evolved } else { Source::Random };
                 fresh.push(Proposal { point, source, parent });
             }
@@ -69,10 +70,10 @@ impl Strategy for HillClimbing {
     fn observe(&mut self, point: &Point, outcome: &Outcome) {
         self.seen.insert(point);
         let ns = outcome.timing().map_or(f64::INFINITY, crate::outcome::Timing::min_ns);
-        if ns < self.here.as_ref().map_or(f64::INFINITY, |it| it.0) {
-            (self.here, self.in_vain) = (Some((ns, point.clone())), 0);
+        if ns < self.incumbent.as_ref().map_or(f64::INFINITY, |it| it.0) {
+            (self.incumbent, self.n_failed) = (Some((ns, point.clone())), 0);
         } else {
-            self.in_vain += 1;
+            self.n_failed += 1;
         }
     }
 }

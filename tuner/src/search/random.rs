@@ -1,14 +1,14 @@
-//! Random search: the yardstick for all others.
+//! Random search: the baseline for all others.
 
 use tvmtune_plan::record::Source;
 
 use super::seen::Seen;
-use super::{Proposal, Scene, Strategy};
+use super::strategy::{Proposal, Scene, Strategy};
 use crate::outcome::Outcome;
 use crate::random;
 use crate::space::Point;
 
-/// Proposes the analytic choice of each sketch, then random points.
+/// Proposes the default point of each sketch, then random points.
 #[derive(Debug)]
 pub struct Random {
     random: random::Random,
@@ -16,7 +16,7 @@ pub struct Random {
 }
 
 impl Random {
-    /// Random search.
+    /// Creates the strategy.
     pub fn new(seed: u64) -> Self {
         Self { random: random::Random::new(seed), seen: Seen::default() }
     }
@@ -24,9 +24,9 @@ impl Random {
 
 impl Strategy for Random {
     fn propose(&mut self, scene: &Scene<'_>, n: usize) -> Vec<Proposal> {
-        let mut analytic = scene.space.defaults().into_iter();
+        let mut defaults = scene.space.defaults().into_iter();
         let random = &mut self.random;
-        let draw = || analytic.next().unwrap_or_else(|| scene.space.random(random));
+        let draw = || defaults.next().unwrap_or_else(|| scene.space.random(random));
         let fresh = self.seen.draw(n, draw);
         fresh.iter().for_each(|it| {
             self.seen.insert(it);

@@ -1,4 +1,4 @@
-//! What was measured and works, fastest first.
+//! Measured points that work, fastest first.
 
 use crate::outcome::Outcome;
 use crate::space::Point;
@@ -13,16 +13,16 @@ impl Ranking {
         let Some(timing) = outcome.timing() else { return };
         let entry = (timing.min_ns(), point.clone());
         let before = |it: &(f64, Point)| it.0.total_cmp(&entry.0).then_with(|| it.1.cmp(&entry.1));
-        let (Ok(place) | Err(place)) = self.0.binary_search_by(before);
-        self.0.insert(place, entry);
+        let (Ok(position) | Err(position)) = self.0.binary_search_by(before);
+        self.0.insert(position, entry);
     }
 
-    /// All of them, with their latencies in ns.
+    /// Returns all points, with their latencies in ns.
     pub(super) fn all(&self) -> &[(f64, Point)] {
         &self.0
     }
 
-    /// The first few.
+    /// Returns the `n` fastest.
     pub(super) fn first(&self, n: usize) -> &[(f64, Point)] {
         &self.0[..n.min(self.0.len())]
     }

@@ -1,16 +1,16 @@
-//! What was found for other programs, tried on this one.
+//! Schedules of other workloads, as points of this one's space.
 
 use tvmtune_plan::record::Source;
 
 use super::seen::Seen;
-use super::{Proposal, Scene, Strategy};
+use super::strategy::{Proposal, Scene, Strategy};
 use crate::outcome::Outcome;
 use crate::space::Point;
 
-/// Points of one proposal, at most: what these teach decides which others are worth a trial.
-const MOST: usize = 8;
+/// Points of one proposal at most: their outcomes decide which others are worth a trial.
+const MAX_BATCH: usize = 8;
 
-/// Proposes what it was offered, the most promising first.
+/// Proposes the points it was offered, in order of score.
 #[derive(Debug, Default)]
 pub struct Transferred {
     waiting: Vec<Point>,
@@ -18,7 +18,7 @@ pub struct Transferred {
 }
 
 impl Transferred {
-    /// Nothing was offered yet.
+    /// Creates the strategy, with nothing offered yet.
     pub fn new() -> Self {
         Self::default()
     }
@@ -28,9 +28,9 @@ impl Strategy for Transferred {
     fn propose(&mut self, scene: &Scene<'_>, n: usize) -> Vec<Proposal> {
         let mut waiting = std::mem::take(&mut self.waiting);
         waiting.retain(|it| !self.seen.contains(it));
-        // Where nothing can be guessed they are as they were offered: nearest donors first.
+        // Without a cost model they stay in the order of the offer: nearest sources first.
         let mut ranked = scene.ranked(waiting);
-        self.waiting = ranked.split_off(n.min(MOST).min(ranked.len()));
+        self.waiting = ranked.split_off(n.min(MAX_BATCH).min(ranked.len()));
         ranked.iter().for_each(|it| {
             self.seen.insert(it);
         });

@@ -1,17 +1,27 @@
-//! How transfers did so far: which donors are worth another try, and which classes are not.
+//! Success statistics of transfers: a penalty for sources that did not help, and the classes that
+//! are given up.
 
 use std::collections::BTreeMap;
 
 use tvmtune_ir::workload::{ClassId, WorkloadId};
 
-/// Transfers in a row that were no better than what there was, after which a class is given up:
-/// several donors, each by all policies.
+/// Transfers in a row that did not improve on the best latency, after which a class is given up:
+/// several sources, each by all policies.
 const GIVE_UP: u64 = 24;
 
-/// What became of transfers.
+/// The result of measuring a transferred schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransferResult {
+    /// It was faster than all schedules measured for the task before.
+    Improved,
+    /// It was not, or it failed.
+    NoBetter,
+}
+
+/// Counts of transfers that succeeded and failed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
-    donors: BTreeMap<(WorkloadId, ClassId), Counts>,
+    sources: BTreeMap<(WorkloadId, ClassId), Counts>,
     /// Failures since the last success.
     failed_in_a_row: BTreeMap<ClassId, u64>,
 }
@@ -23,10 +33,11 @@ struct Counts {
 }
 
 impl History {
-    pub(super) fn tell(&mut self, donor: &WorkloadId, class: &ClassId, succeeded: bool) {
-        let counts = self.donors.entry((donor.clone(), class.clone())).or_default();
+    /// Counts one transfer.
+    pub(super) fn count(&mut self, source: &WorkloadId, class: &ClassId, result: TransferResult) {
+        let counts = self.sources.entry((source.clone(), class.clone())).or_default();
         let in_a_row = self.failed_in_a_row.entry(class.clone()).or_default();
-        if succeeded {
+        if result == TransferResult::Improved {
             counts.succeeded += 1;
             *in_a_row = 0;
         } else {
@@ -35,16 +46,18 @@ impl History {
         }
     }
 
-    /// What a donor's past in a class adds to its distance: nothing where nothing is known, less
-    /// than that for one that mostly helped.
-    pub(super) fn penalty(&self, donor: &WorkloadId, class: &ClassId) -> f64 {
-        let counts = self.donors.get(&(donor.clone(), class.clone())).copied().unwrap_or_default();
+    /// Returns the addition to the distance of a source for its success rate in a class: 0 without
+    /// trials, negative if most of them succeeded.
+    pub(super) fn penalty(&self, source: &WorkloadId, class: &ClassId) -> f64 {
+        let counts =
+            self.sources.get(&(source.clone(), class.clone())).copied().unwrap_or_default();
         let Counts { succeeded, failed } = counts;
-        // The mean of the rate of success, where any was as likely before.
+        // Posterior mean of the success rate under a uniform prior (Laplace's rule of succession).
         let rate = (succeeded as f64 + 1.0) / ((succeeded + failed) as f64 + 2.0);
         -(2.0 * rate).ln()
     }
 
+    /// Tells if transfers within the class are no longer tried.
     pub(super) fn is_given_up(&self, class: &ClassId) -> bool {
         self.failed_in_a_row.get(class).is_some_and(|it| *it >= GIVE_UP)
     }
@@ -55,21 +68,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_helped_comes_nearer_and_what_did_not_goes_away() {
-        let (donor, other) = (WorkloadId("a".into()), WorkloadId("b".into()));
+    fn sources_that_helped_come_nearer_and_others_recede() {
+        let (source, other) = (WorkloadId("a".into()), WorkloadId("b".into()));
         let class = ClassId("c".into());
         let mut history = History::default();
-        assert_eq!(history.penalty(&donor, &class), 0.0);
-        history.tell(&donor, &class, true);
-        assert!(history.penalty(&donor, &class) < 0.0);
+        assert_eq!(history.penalty(&source, &class), 0.0);
+        history.count(&source, &class, TransferResult::Improved);
+        assert!(history.penalty(&source, &class) < 0.0);
         for n in 0..GIVE_UP {
             assert!(!history.is_given_up(&class), "after {n}");
-            history.tell(&donor, &class, false);
+            history.count(&source, &class, TransferResult::NoBetter);
         }
-        assert!(history.penalty(&donor, &class) > 1.5);
+        assert!(history.penalty(&source, &class) > 1.5);
         assert!(history.is_given_up(&class));
         assert_eq!(history.penalty(&other, &class), 0.0);
-        history.tell(&other, &class, true);
+        history.count(&other, &class, TransferResult::Improved);
         assert!(!history.is_given_up(&class));
     }
 }

@@ -1,10 +1,16 @@
-//! Which donors come first, and that what they give applies.
+//! The order of transfer sources, and the validity of what they offer.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use tvmtune_ir::target::{CpuTarget, Isa};
+use tvmtune_ir::dag::Dag;
+use tvmtune_ir::target::{CpuTarget, Isa, Target};
+use tvmtune_ir::workload::{self, Strength, WorkloadId};
+use tvmtune_plan::record::Ancestor;
+use tvmtune_schedule::Schedule;
 use tvmtune_space::sketch::sketches;
 
+use super::pool::fits_target;
 use super::*;
 
 /// `c[i, j] = sum(k, a[i, k] * b[k, j])`, then what `after` says.
@@ -38,10 +44,10 @@ fn target() -> Target {
 }
 
 /// The default schedule of a program, measured on that device.
-fn donor(dag: &Dag, target: &Target, median_ns: f64) -> Donor {
+fn source(dag: &Dag, target: &Target, median_ns: f64) -> TransferSource {
     let sketch = sketches(dag, target).swap_remove(0);
     let trace = sketch.instructions(&sketch.default);
-    Donor {
+    TransferSource {
         workload: workload::id(dag),
         dag: Arc::new(dag.clone()),
         bucket: Vec::new(),
@@ -53,43 +59,43 @@ fn donor(dag: &Dag, target: &Target, median_ns: f64) -> Donor {
     }
 }
 
-fn pool(dags: &[Dag]) -> Donors {
-    let mut donors = Donors::default();
+fn pool(dags: &[Dag]) -> TransferSources {
+    let mut sources = TransferSources::default();
     for dag in dags {
-        donors.add(donor(dag, &target(), 1000.0));
+        sources.add(source(dag, &target(), 1000.0));
     }
-    donors
+    sources
 }
 
-/// The donors of what is proposed for a program, each once, with how much they have in common.
-fn order(donors: &Donors, dag: &Dag) -> Vec<(WorkloadId, Strength)> {
-    let mut order: Vec<(WorkloadId, Strength)> = donors
+/// The sources of what is proposed for a program, each once, with how much they have in common.
+fn order(sources: &TransferSources, dag: &Dag) -> Vec<(WorkloadId, Strength)> {
+    let mut order: Vec<(WorkloadId, Strength)> = sources
         .candidates(dag, &target(), 100)
         .into_iter()
-        .map(|it| (it.donor, it.strength))
+        .map(|it| (it.source, it.strength))
         .collect();
     order.dedup();
     order
 }
 
 #[test]
-fn the_nearest_donors_come_first() {
+fn the_nearest_sources_come_first() {
     let (near, far) = (matmul(128, 512, 256), matmul(16, 64, 2048));
     let other = matmul_relu(100, 300, 256);
     let none = row_sums(128, 512);
-    let donors = pool(&[none, other.clone(), far.clone(), near.clone()]);
+    let sources = pool(&[none, other.clone(), far.clone(), near.clone()]);
     let wanted = matmul(128, 768, 256);
     let expected = [
         (workload::id(&near), Strength::Shape),
         (workload::id(&other), Strength::Anchor),
         (workload::id(&far), Strength::Shape),
     ];
-    assert_eq!(order(&donors, &wanted), expected);
+    assert_eq!(order(&sources, &wanted), expected);
 }
 
 #[test]
 fn transfers_apply_fit_and_are_not_repeated() {
-    let donors = pool(&[
+    let sources = pool(&[
         matmul(128, 512, 256),
         matmul(100, 500, 250),
         matmul_relu(64, 96, 32),
@@ -98,84 +104,84 @@ fn transfers_apply_fit_and_are_not_repeated() {
     for dag in
         [matmul(128, 768, 256), matmul_relu(128, 768, 256), matmul(1, 1, 1), matmul(5, 17, 3)]
     {
-        let found = donors.candidates(&dag, &target(), 100);
+        let found = sources.candidates(&dag, &target(), 100);
         assert!(!found.is_empty());
         let mut seen = BTreeSet::new();
         for it in &found {
             let schedule = Schedule::replay(&dag, &it.trace).unwrap();
-            assert!(is_fit(&schedule, &target()));
+            assert!(fits_target(&schedule, &target()));
             assert!(seen.insert(it.trace.clone()));
         }
-        assert_eq!(donors.candidates(&dag, &target(), 100), found);
-        assert_eq!(donors.candidates(&dag, &target(), 2), found[..2]);
+        assert_eq!(sources.candidates(&dag, &target(), 100), found);
+        assert_eq!(sources.candidates(&dag, &target(), 2), found[..2]);
     }
 }
 
 #[test]
-fn a_donor_with_other_extents_gives_several_schedules() {
-    let donors = pool(&[matmul(128, 512, 256)]);
+fn a_source_with_other_extents_gives_several_schedules() {
+    let sources = pool(&[matmul(128, 512, 256)]);
     let policies = |dag: &Dag| -> Vec<&str> {
-        donors.candidates(dag, &target(), 100).iter().map(|it| it.policy.name()).collect()
+        sources.candidates(dag, &target(), 100).iter().map(|it| it.policy.name()).collect()
     };
     assert_eq!(policies(&matmul(120, 1000, 256)), ["keep", "snap"]);
     assert_eq!(policies(&matmul(2048, 2048, 256)), ["keep", "scale"]);
 }
 
 #[test]
-fn a_workload_is_its_own_donor_on_another_device_only() {
+fn a_workload_is_its_own_source_on_another_device_only() {
     let dag = matmul(128, 512, 256);
-    let mut donors = pool(std::slice::from_ref(&dag));
-    assert_eq!(donors.candidates(&dag, &target(), 9), []);
+    let mut sources = pool(std::slice::from_ref(&dag));
+    assert_eq!(sources.candidates(&dag, &target(), 9), []);
     let other = CpuTarget { threads: 64, ..CpuTarget::generic(Isa::Avx512) }.into();
-    donors.add(donor(&dag, &other, 10.0));
-    let found = donors.candidates(&dag, &target(), 9);
+    sources.add(source(&dag, &other, 10.0));
+    let found = sources.candidates(&dag, &target(), 9);
     assert_eq!(found.len(), 1, "all policies leave it as it is");
     assert_eq!((found[0].moved, &found[0].device), (0.0, &other.key()));
-    let donor = Ancestor::donor(workload::id(&dag), 10.0);
-    assert_eq!(found[0].ancestor(&other.key()), donor);
-    assert_eq!(found[0].ancestor(&target().key()), donor.on(other.key()));
+    let ancestor = Ancestor::transferred(workload::id(&dag), 10.0);
+    assert_eq!(found[0].ancestor(&other.key()), ancestor);
+    assert_eq!(found[0].ancestor(&target().key()), ancestor.on(other.key()));
 }
 
 #[test]
 fn the_best_schedule_of_each_workload_goes_before_second_ones() {
     let (near, far) = (matmul(128, 512, 256), matmul(128, 600, 256));
-    let mut donors = Donors::default();
+    let mut sources = TransferSources::default();
     for (dag, threads, median_ns) in
         [(&near, &["one"][..], 1000.0), (&near, &["all"], 900.0), (&far, &["one", "all"], 5.0)]
     {
         // Schedules that differ, wherever they are used.
-        let mut donor = donor(dag, &target(), median_ns);
-        donor.trace.extend(threads.iter().map(|it| format!("threads {it}")));
-        donors.add(donor);
+        let mut source = source(dag, &target(), median_ns);
+        source.trace.extend(threads.iter().map(|it| format!("threads {it}")));
+        sources.add(source);
     }
     let wanted = matmul(128, 520, 256);
-    let ids: Vec<WorkloadId> = order(&donors, &wanted).into_iter().map(|it| it.0).collect();
+    let ids: Vec<WorkloadId> = order(&sources, &wanted).into_iter().map(|it| it.0).collect();
     assert_eq!(ids, [&near, &far, &near].map(workload::id));
 }
 
 #[test]
 fn what_failed_before_comes_later_and_a_class_that_failed_for_long_is_given_up() {
     let (near, far) = (matmul(128, 512, 256), matmul(128, 600, 256));
-    let mut donors = pool(&[near.clone(), far.clone()]);
+    let mut sources = pool(&[near.clone(), far.clone()]);
     let wanted = matmul(128, 520, 256);
-    let first = donors.candidates(&wanted, &target(), 1).remove(0);
-    assert_eq!(first.donor, workload::id(&near));
-    donors.tell(&first, false);
-    let first = donors.candidates(&wanted, &target(), 1).remove(0);
-    assert_eq!(first.donor, workload::id(&far));
+    let first = sources.candidates(&wanted, &target(), 1).remove(0);
+    assert_eq!(first.source, workload::id(&near));
+    sources.report(&first, TransferResult::NoBetter);
+    let first = sources.candidates(&wanted, &target(), 1).remove(0);
+    assert_eq!(first.source, workload::id(&far));
     for _ in 0..40 {
-        donors.tell(&first, false);
+        sources.report(&first, TransferResult::NoBetter);
     }
-    let left = donors.candidates(&wanted, &target(), 9);
+    let left = sources.candidates(&wanted, &target(), 9);
     assert!(left.iter().all(|it| it.strength != Strength::Shape));
 }
 
 #[test]
-fn text_that_is_no_trace_is_no_donor() {
+fn text_that_is_no_trace_is_no_source() {
     let dag = matmul(128, 512, 256);
-    let mut donors = Donors::default();
-    donors.add(Donor { trace: vec!["split x".into()], ..donor(&dag, &target(), 1.0) });
-    donors.add(Donor { trace: vec!["inline s9".into()], ..donor(&dag, &target(), 1.0) });
-    assert_eq!(donors.len(), 2);
-    assert_eq!(donors.candidates(&matmul(1, 2, 3), &target(), 9), []);
+    let mut sources = TransferSources::default();
+    sources.add(TransferSource { trace: vec!["split x".into()], ..source(&dag, &target(), 1.0) });
+    sources.add(TransferSource { trace: vec!["inline s9".into()], ..source(&dag, &target(), 1.0) });
+    assert_eq!(sources.len(), 2);
+    assert_eq!(sources.candidates(&matmul(1, 2, 3), &target(), 9), []);
 }

@@ -1,131 +1,122 @@
-//! Code of schedules, for a CPU or a GPU: what is measured, and what records keep of it.
+//! Code of schedules, for a CPU or a GPU: the builder of candidates.
+//!
+//! In: the trace of a schedule. Out: [`Code`] that workers measure and records keep.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tvmtune_cpu::Generated;
 use tvmtune_ir::dag::Dag;
-use tvmtune_ir::target::{CpuTarget, GpuTarget, Target};
+use tvmtune_ir::target::{CpuTarget, Target};
+use tvmtune_plan::database::Files;
 use tvmtune_plan::record::Image;
 use tvmtune_runtime::cuda::nvrtc::{Nvrtc, NvrtcError};
 use tvmtune_schedule::{Instruction, Schedule, Threads};
-use tvmtune_space::fits::gpu::fits;
 
-use crate::compile::{self, Compiler};
+use super::gpu_code::{GpuBuilder, GpuCode};
 use crate::measure::{CaseSpec, Job, Policy};
-use tvmtune_plan::database::Files;
 
-/// Makes code for a target.
+/// Builds code for a target.
 #[derive(Clone, Debug)]
-pub(super) enum Maker {
+pub(super) enum Builder {
     Cpu(CpuTarget),
-    Gpu(GpuTarget, Compiler<'static>),
+    Gpu(GpuBuilder),
 }
 
 /// Code of a schedule.
 #[derive(Clone, Debug)]
 pub(super) enum Code {
     Cpu(Box<Generated>),
-    Gpu(Box<tvmtune_cuda::Generated>, compile::Code, GpuTarget),
+    Gpu(GpuCode),
 }
 
-impl Maker {
-    /// For GPUs, with an NVRTC or that of this machine.
-    pub(super) fn new(target: Target, nvrtc: Option<&'static Nvrtc>) -> Result<Self, NvrtcError> {
+/// The error of a target that no code can be built for.
+#[derive(Debug, thiserror::Error)]
+pub enum BuilderError {
+    /// Nothing compiles for a GPU.
+    #[error(transparent)]
+    Nvrtc(#[from] NvrtcError),
+    /// This program generates no code for GPUs.
+    #[error(
+        "this program was built without the feature `cuda` of `tvmtune-build`; turn it on, or run \
+         `cargo install cargo-tvmtune`"
+    )]
+    NoCuda,
+}
+
+impl Builder {
+    /// Creates a builder; for GPUs, with an NVRTC or that of this machine.
+    pub(super) fn new(target: Target, nvrtc: Option<&'static Nvrtc>) -> Result<Self, BuilderError> {
         Ok(match target {
-            Target::Cpu(cpu) => Maker::Cpu(cpu),
-            Target::Gpu(gpu) => {
-                let nvrtc = nvrtc.map_or_else(Nvrtc::get, Ok)?;
-                // Candidates are compiled once each, and there are thousands.
-                Maker::Gpu(gpu, Compiler::new(nvrtc, None))
-            }
+            Target::Cpu(cpu) => Builder::Cpu(cpu),
+            Target::Gpu(gpu) => Builder::Gpu(GpuBuilder::new(gpu, nvrtc)?),
         })
     }
 
     pub(super) fn target(&self) -> Target {
         match self {
-            Maker::Cpu(cpu) => (*cpu).into(),
-            Maker::Gpu(gpu, _) => (*gpu).into(),
+            Builder::Cpu(cpu) => (*cpu).into(),
+            Builder::Gpu(gpu) => gpu.target().into(),
         }
     }
 
-    /// How candidates are timed there.
+    /// Returns how candidates are timed there.
     pub(super) fn policy(&self) -> Policy {
         match self {
-            Maker::Cpu(_) => Policy::default(),
-            Maker::Gpu(..) => Policy::GPU,
+            Builder::Cpu(_) => Policy::default(),
+            Builder::Gpu(_) => Policy::GPU,
         }
     }
 
-    /// The code of a trace.
+    /// Builds the code of a trace.
     ///
     /// A panic on the way is a bug of ours, and still costs no more than the candidate.
-    pub(super) fn make(&self, dag: &Dag, trace: &[Instruction]) -> Result<Code, String> {
-        let make = || {
+    pub(super) fn build(&self, dag: &Dag, trace: &[Instruction]) -> Result<Code, String> {
+        let build = || {
             let schedule = Schedule::replay(dag, trace).map_err(|it| it.to_string())?;
             match self {
-                Maker::Cpu(cpu) => on_cpu(&schedule, cpu),
-                Maker::Gpu(gpu, compiler) => on_gpu(&schedule, gpu, compiler),
+                Builder::Cpu(cpu) => {
+                    let generated = tvmtune_cpu::generate(&schedule, cpu.isa);
+                    Ok(Code::Cpu(Box::new(generated.map_err(|it| it.to_string())?)))
+                }
+                Builder::Gpu(gpu) => gpu.build(&schedule).map(Code::Gpu),
             }
         };
         let panicked = |_| Err("the code generator panicked; please report this".to_owned());
-        catch_unwind(AssertUnwindSafe(make)).unwrap_or_else(panicked)
+        catch_unwind(AssertUnwindSafe(build)).unwrap_or_else(panicked)
     }
 
-    /// The code of a trace as records keep it: for GPUs also for those that come after, so that
-    /// whoever gets the record needs no compiler. Its files are added to `files`.
+    /// Compiles the code of a trace as records keep it: for GPUs also for later architectures, so
+    /// that a user of the record needs no compiler. Its files are added to `files`.
     pub(super) fn images(
         &self,
         dag: &Dag,
         trace: &[Instruction],
         files: &mut Files,
     ) -> Result<Vec<Image>, String> {
-        let Maker::Gpu(gpu, compiler) = self else { return Ok(Vec::new()) };
+        let Builder::Gpu(gpu) = self else { return Ok(Vec::new()) };
         let schedule = Schedule::replay(dag, trace).map_err(|it| it.to_string())?;
-        let generated = tvmtune_cuda::generate(&schedule).map_err(|it| it.to_string())?;
-        let source = (&*format!("{}.cu", dag.name), &*generated.unit.source);
-        files.add_source(&generated.artifact, &generated.unit.source);
-        compiler.images(source, gpu.arch, files).map_err(|it| it.to_string())
-    }
-}
-
-fn on_cpu(schedule: &Schedule, cpu: &CpuTarget) -> Result<Code, String> {
-    let generated = tvmtune_cpu::generate(schedule, cpu.isa).map_err(|it| it.to_string())?;
-    Ok(Code::Cpu(Box::new(generated)))
-}
-
-fn on_gpu(schedule: &Schedule, gpu: &GpuTarget, compiler: &Compiler<'_>) -> Result<Code, String> {
-    let generated = tvmtune_cuda::generate(schedule).map_err(|it| it.to_string())?;
-    let misfits = fits(&generated.grid, gpu).err().unwrap_or_default();
-    if let Some(misfit) = misfits.into_iter().find(|it| !it.runs()) {
-        return Err(format!("it does not fit {}: {misfit}", gpu.arch));
-    }
-    let (arch, text) = (gpu.arch.to_string(), &generated.unit.source);
-    let source = compile::Source { name: "candidate.cu", text, arch: &arch, options: &[] };
-    let code = compiler.compile(&source).map_err(|it| it.to_string())?;
-    match code.verdict() {
-        Some(verdict) => Err(verdict.to_string()),
-        None => Ok(Code::Gpu(Box::new(generated), code, *gpu)),
+        gpu.images(&dag.name, &schedule, files)
     }
 }
 
 impl Code {
-    /// Its identity.
+    /// Returns its identity.
     pub(super) fn artifact(&self) -> &str {
         match self {
             Code::Cpu(it) => &it.artifact.0,
-            Code::Gpu(it, ..) => &it.artifact.0,
+            Code::Gpu(it) => it.artifact(),
         }
     }
 
-    /// The candidate, for each of the cases.
+    /// Returns the candidate, for each of the cases.
     pub(super) fn job(&self, cases: &[CaseSpec]) -> Job {
         match self {
-            Code::Cpu(it) => Job::of(it, cases),
-            Code::Gpu(it, code, gpu) => Job::on_gpu(it, (code, gpu.arch), cases),
+            Code::Cpu(it) => Job::on_cpu(it, cases),
+            Code::Gpu(it) => it.job(cases),
         }
     }
 
-    /// Threads of the host that run it, of those that a target has.
+    /// Returns the threads of the host that run it, of those that a target has.
     pub(super) fn threads(&self, target: &Target) -> u32 {
         match (self, target) {
             (Code::Cpu(it), Target::Cpu(cpu)) if it.kernel.threads == Threads::All => cpu.threads,

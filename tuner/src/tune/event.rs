@@ -1,4 +1,4 @@
-//! Progress, as data: whoever asked for tuning prints it, or does not.
+//! Progress events of a run.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -20,81 +20,81 @@ pub struct TaskName {
     pub platform: Platform,
 }
 
-/// Something that happened while tuning.
+/// An event of a run.
 #[derive(Clone, Debug)]
 pub enum Event<'a> {
     /// Tuning begins.
     Started {
-        /// How many tasks there are.
+        /// The number of tasks.
         n_tasks: usize,
     },
-    /// Nothing can be tuned for a task.
+    /// A task can't be tuned.
     Skipped {
-        /// Which.
+        /// The task.
         task: &'a TaskName,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// The default schedule was measured: what is to be beaten.
+    /// The default schedule was measured.
     Default {
-        /// Of which task.
+        /// The task.
         task: &'a TaskName,
         /// Its latency.
         ns: f64,
     },
     /// A candidate was measured.
     Trial {
-        /// Of which task.
+        /// The task.
         task: &'a TaskName,
         /// Its number, from 1 on; of the trials of earlier sessions too.
         trial: u64,
-        /// What became of it.
+        /// The outcome.
         outcome: &'a Outcome,
         /// The best latency so far, this one included.
         best_ns: f64,
     },
     /// A candidate is the best so far.
     Improved {
-        /// Of which task.
+        /// The task.
         task: &'a TaskName,
-        /// What it was before.
+        /// The best latency before.
         from_ns: f64,
-        /// What it is now.
+        /// The best latency now.
         to_ns: f64,
-        /// Who proposed it.
+        /// The strategy that proposed it.
         source: Source,
     },
     /// A task was tuned.
     Finished {
-        /// Which.
+        /// The task.
         task: &'a TaskName,
-        /// How it went.
+        /// Its result.
         result: &'a TaskResult,
     },
     /// Results were written.
     Saved {
-        /// To which file.
+        /// The file.
         path: PathBuf,
     },
-    /// Something is amiss that stops nothing.
+    /// A problem that does not stop the run.
     Warning {
-        /// What.
+        /// The problem.
         what: String,
     },
 }
 
-/// How tuning a task went.
+/// The result of a task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskResult {
-    /// Which.
+    /// The task.
     pub task: TaskName,
     /// The latency of the default schedule: the middle of the faster half of its samples.
     pub default_ns: f64,
     /// The latency of the best schedule, timed beside it.
     pub best_ns: f64,
-    /// The latency of the best schedule that is not the default one, if any came to the finals.
+    /// The latency of the best schedule that is not the default one, if any was in the final ranking.
     pub found_ns: Option<f64>,
-    /// Who proposed the best.
+    /// The strategy that proposed the best.
     pub source: Source,
     /// Candidates measured, in this session and in earlier ones.
     pub trials: u64,

@@ -1,8 +1,8 @@
-//! Every trial, in a file that only grows: what a session that was interrupted goes on from, and
-//! what cost models learn from.
+//! The log of all trials, append-only: interrupted sessions resume from it, and cost models are trained
+//! on it.
 //!
-//! One JSON object a line, in `<cache>/v1/trials/<program>/<workload>.<device>.jsonl`. A line that
-//! was cut off, or that another version wrote, is passed over.
+//! One JSON object a line, in `<cache>/v1/trials/<program>/<workload>.<device>.jsonl`. A truncated
+//! line, or one of another version, is skipped.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tvmtune_plan::record::Source;
 
-use crate::measure::Replayed;
+use crate::measure::{Replay, ReplayedOutcome};
 use crate::outcome::Outcome;
 
 /// One trial.
@@ -25,45 +25,43 @@ pub struct Trial {
     pub bucket: Vec<(i64, i64)>,
     /// The instruction set, or the architecture of a GPU.
     pub isa: String,
-    /// Who proposed it.
+    /// The strategy that proposed it.
     pub source: Source,
-    /// What it was measured for.
+    /// The stage in which it was measured.
     #[serde(default)]
     pub stage: Stage,
-    /// The sketch, by name, and the options of its decisions; empty for the default schedule.
+    /// The name of the sketch; empty for the default schedule.
     pub sketch: String,
-    /// See `sketch`.
+    /// The options of the sketch's decisions.
     pub choices: Vec<u16>,
-    /// The options of the point of the same sketch that it was made of by one move; empty if there
-    /// is none.
+    /// The options of the point that it is a neighbor of; empty if there is none.
     #[serde(default)]
     pub parent: Vec<u16>,
     /// The primitives, one a line.
     pub trace: Vec<String>,
     /// The code's identity; empty if there was none.
     pub artifact: String,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: Outcome,
-    /// How many times as slow the machine was as at the beginning; large ones are accounted for in
-    /// the outcome.
+    /// The slowdown of the machine since the task began; large ones are corrected in the outcome.
     #[serde(default = "one")]
     pub slowdown: f64,
-    /// Wall time to make its code.
+    /// Wall time of building its code.
     pub generate_ms: f64,
-    /// Wall time to measure it.
+    /// Wall time of measuring it.
     pub measure_ms: f64,
-    /// When, in ms since 1970.
+    /// The time of the trial, in ms since 1970.
     pub unix_ms: u64,
 }
 
-/// What a candidate was measured for.
+/// The stage in which a candidate was measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// To see how it ranks: few samples, given up if it is slow.
+    /// Screening: few samples, given up early if it is slow.
     #[default]
     Screen,
-    /// To decide between it and another one, side by side.
+    /// A comparison side by side.
     Compare,
 }
 
@@ -79,6 +77,7 @@ pub(super) struct Log {
 }
 
 impl Log {
+    /// Creates the log of a file, which is opened when first written.
     pub(super) fn new(path: PathBuf) -> Self {
         Self { path, file: None }
     }
@@ -88,7 +87,7 @@ impl Log {
         if self.file.is_none() {
             fs::create_dir_all(self.path.parent().unwrap_or(Path::new(".")))?;
             let mut file = File::options().create(true).append(true).read(true).open(&self.path)?;
-            // What a kill cut off must not swallow the next line.
+            // A truncated last line must not merge with the next one.
             if !ends_with_newline(&self.path) {
                 file.write_all(b"\n")?;
             }
@@ -101,21 +100,29 @@ impl Log {
     }
 }
 
+/// Tells if a file ends with a newline, or is empty.
 fn ends_with_newline(path: &Path) -> bool {
     fs::read(path).is_ok_and(|it| it.last().is_none_or(|last| *last == b'\n'))
 }
 
-/// The trials in a log, in order.
+/// Reads the trials of a log, in order.
 pub fn trials(path: &Path) -> Vec<Trial> {
     let Ok(file) = File::open(path) else { return Vec::new() };
     let lines = BufReader::new(file).lines().map_while(Result::ok);
     lines.filter_map(|it| serde_json::from_str(&it).ok()).collect()
 }
 
-/// Hardware that answers as a log says.
-pub fn replayed(trials: &[Trial]) -> Replayed {
-    let answer = |it: &Trial| (it.artifact.clone(), it.outcome.clone(), it.stage == Stage::Compare);
-    Replayed::new(trials.iter().map(answer))
+/// Creates a replay of logged trials.
+pub fn replay(trials: &[Trial]) -> Replay {
+    let replayed = |it: &Trial| {
+        let outcome = it.outcome.clone();
+        let outcome = match it.stage {
+            Stage::Screen => ReplayedOutcome::Screened(outcome),
+            Stage::Compare => ReplayedOutcome::Compared(outcome),
+        };
+        (it.artifact.clone(), outcome)
+    };
+    Replay::new(trials.iter().map(replayed))
 }
 
 #[cfg(test)]

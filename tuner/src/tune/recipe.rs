@@ -1,7 +1,6 @@
-//! How a task is searched: which strategies, started from what, guided by what.
+//! The recipe of a search: strategies, start points and cost models.
 //!
-//! The default is what `cargo tvmtune tune` does. Everything else is there so that studies can take
-//! one part away and see what it was worth.
+//! The default is that of `cargo tvmtune tune`. Others are for ablation studies.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,44 +9,46 @@ use crate::search::{
     HillClimbing, Random, Strategy, Transferred,
 };
 
-/// How a task is searched.
+/// The recipe of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Recipe {
-    /// What explores.
+    /// The strategy that explores.
     pub search: Search,
-    /// Which schedules exist.
+    /// The rules that generate the sketches.
     pub space: Rules,
-    /// Whether it starts from the schedules that analysis chose.
+    /// Starts from the default points of sketches.
     pub analytic: bool,
-    /// Whether analysis guesses how points rank until a model is trained.
-    pub draft: bool,
-    /// Whether a model learns from measurements how points rank.
-    pub model: bool,
-    /// Whether evolution mates.
+    /// Uses the analytic cost model.
+    #[serde(rename = "draft")]
+    pub analytic_model: bool,
+    /// Uses a cost model that is trained on measurements.
+    #[serde(rename = "model")]
+    pub learned_model: bool,
+    /// Evolution uses crossover.
     pub crossover: bool,
-    /// When the best points are refined.
+    /// The schedule of droplet search.
     pub droplet: When,
-    /// When schedules of other programs are tried.
+    /// The schedule of transfer.
     pub transfer: When,
-    /// How strategies that are interleaved share the trials.
+    /// The allocation of trials to interleaved strategies.
     pub allocation: Sharing,
 }
 
-/// What explores a space.
+/// A strategy that explores a space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Search {
     /// Evolution.
     #[default]
     Evolution,
-    /// Nothing: only what transfer and droplet find.
+    /// None: only transfer and droplet search.
     None,
     /// Random points.
     Random,
     /// All points in order.
     Grid,
-    /// Simulated annealing on guesses.
+    /// Simulated annealing on a cost model.
     Annealing,
     /// A genetic algorithm on measurements.
     Genetic,
@@ -55,7 +56,7 @@ pub enum Search {
     HillClimbing,
 }
 
-/// Whose rules say which schedules exist.
+/// The rules that generate sketches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rules {
@@ -66,27 +67,27 @@ pub enum Rules {
     Ansor,
 }
 
-/// When a strategy has its turn.
+/// The schedule of a strategy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum When {
     /// Not at all.
     Never,
-    /// Transfer before anything is explored, droplet with the last fifth of the trials.
+    /// Transfer before exploration, droplet search with the last fifth of the trials.
     Once,
     /// Again and again, between bursts of exploration.
     #[default]
     Interleaved,
 }
 
-/// How strategies that are interleaved share the trials.
+/// The allocation of trials to interleaved strategies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sharing {
     /// In fixed proportions.
     #[default]
     Fixed,
-    /// By what each gained of late.
+    /// By a multi-armed bandit.
     Bandit,
 }
 
@@ -96,8 +97,8 @@ impl Default for Recipe {
             search: Search::default(),
             space: Rules::default(),
             analytic: true,
-            draft: true,
-            model: true,
+            analytic_model: true,
+            learned_model: true,
             crossover: true,
             droplet: When::default(),
             transfer: When::default(),
@@ -106,28 +107,28 @@ impl Default for Recipe {
     }
 }
 
-/// The shares of exploring, refining and transferring where they are interleaved.
+/// The shares of exploration, refinement and transfer if interleaved; estimates.
 const EXPLORE: f64 = 0.7;
 const REFINE: f64 = 0.2;
 const TRANSFER: f64 = 0.1;
-/// The share of the trials that are left for refining at the end.
-const LAST: f64 = 0.2;
+/// The share of the trials for refinement at the end.
+const FINAL_REFINE: f64 = 0.2;
 
 impl Recipe {
-    /// Only refines what was found for near devices and ranges.
+    /// Refines recorded schedules of similar devices and ranges, without exploration.
     pub const REFINE: Self = Self {
         search: Search::None,
         space: Rules::Tvmtune,
         analytic: true,
-        draft: true,
-        model: true,
+        analytic_model: true,
+        learned_model: true,
         crossover: false,
         droplet: When::Interleaved,
         transfer: When::Once,
         allocation: Sharing::Fixed,
     };
 
-    /// The strategy that follows the recipe within so many trials.
+    /// Creates the strategy for a number of trials.
     pub fn strategy(&self, seed: u64, trials: u64) -> Box<dyn Strategy> {
         let mut before: Vec<(Box<dyn Strategy>, usize)> = Vec::new();
         let mut arms: Vec<(Box<dyn Strategy>, f64)> = Vec::new();
@@ -143,7 +144,7 @@ impl Recipe {
             When::Once => after.push((Box::new(Droplet::new()), usize::MAX)),
             When::Interleaved => arms.push((Box::new(Droplet::new()), REFINE)),
         }
-        let share = if after.is_empty() { 1.0 } else { 1.0 - LAST };
+        let share = if after.is_empty() { 1.0 } else { 1.0 - FINAL_REFINE };
         let exploring = (trials as f64 * share) as usize;
         let allocation = match self.allocation {
             Sharing::Fixed => Allocation::Fixed,
@@ -162,6 +163,7 @@ impl Recipe {
         Box::new(Chain::new(before))
     }
 
+    /// Creates the strategy that explores.
     fn explorer(&self, seed: u64) -> Option<Box<dyn Strategy>> {
         Some(match self.search {
             Search::None => return None,

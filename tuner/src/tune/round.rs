@@ -1,4 +1,4 @@
-//! One round of a task: proposals become code, code becomes outcomes, and strategies learn of them.
+//! One round of a session: proposals are built and measured, and strategies observe the outcomes.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -7,177 +7,163 @@ use tvmtune_plan::record::{Ancestor, GENERATOR, Source};
 use tvmtune_schedule::Instruction;
 
 use super::budget::Stopwatch;
+use super::candidate::{Candidate, Origin, Proposed, lines, tenths};
 use super::code::Code;
+use super::drift::DriftBaseline;
 use super::event::Event;
-use super::guard::{self, Canary};
 use super::log::{Stage, Trial};
-use super::session::{Candidate, Context, ROUND, Session, lines};
+use super::lower_bound;
+use super::session::{Context, LastRound, ROUND, Session};
 use crate::measure::{Job, MeasureError, Policy};
-use crate::outcome::Outcome;
-use crate::parallel::ahead;
+use crate::outcome::{Outcome, Timing};
+use crate::parallel::map_ahead;
 use crate::search::{Proposal, Scene, Score};
 use crate::space::Point;
 
-/// A round ends after this long, however many candidates are left.
-const ROUND_TIME: Duration = Duration::from_secs(3);
-/// Candidates that are kept for the finals.
-const FINALISTS: usize = 12;
-/// How often rivals are timed side by side.
-const RIVAL_ROUNDS: usize = 7;
+/// The time limit of a round.
+const MAX_ROUND_TIME: Duration = Duration::from_secs(3);
+/// The maximum number of candidates in the final ranking.
+const MAX_CANDIDATES: usize = 12;
+/// Timings of each finalist of a strategy, side by side.
+const COMPARE_ROUNDS: usize = 7;
 
-/// A candidate before it has code.
-#[derive(Clone, Debug)]
-pub(super) struct Proposed {
-    pub(super) source: Source,
-    pub(super) point: Option<Point>,
-    pub(super) parent: Option<Point>,
-    pub(super) trace: Vec<Instruction>,
-    /// Wall time to make its code.
-    pub(super) generate_ms: f64,
-}
-
-/// What came of making code.
-struct Made {
+/// The result of building code.
+struct Built {
     code: Result<Code, String>,
-    /// Wall time.
+    /// Wall time of building it.
     ms: f64,
 }
 
-/// Where a measured point came from.
-#[derive(Clone, Debug)]
-pub(super) struct Origin {
-    source: Source,
-    median_ns: f64,
-    parent: Option<Point>,
-}
-
-impl Proposed {
-    /// A trace from somewhere.
-    pub(super) fn new(source: Source, trace: Vec<Instruction>) -> Self {
-        Self { source, point: None, parent: None, trace, generate_ms: 0.0 }
-    }
+/// A finalist of a strategy, with its code.
+struct Finalist {
+    point: Point,
+    trace: Vec<Instruction>,
+    artifact: String,
+    job: Job,
 }
 
 impl Session {
-    /// Measures some candidates; false if the best is still the same.
+    /// Measures up to [`ROUND`] candidates; tells if the best one changed.
     pub(super) fn round(&mut self, ctx: &mut Context<'_>) -> Result<bool, MeasureError> {
-        let watch = Stopwatch::start();
+        let clock = Stopwatch::start();
         let (before, first) = (self.best_ns(), self.trials);
-        self.visit(ctx.knowledge);
-        // Some strategies propose little at a time, and preparing a task takes a while.
+        self.receive_transfers(ctx.shared);
+        // Some strategies propose few candidates at a time, and setting up a task takes a while.
         while !self.exhausted
-            && !self.is_over(&watch)
-            && self.trials < self.budget().trials.min(first + ROUND as u64)
+            && !self.is_over(&clock)
+            && self.trials < self.budget.trials.min(first + ROUND as u64)
         {
-            let n = self.budget().trials.min(first + ROUND as u64) - self.trials;
-            self.burst(n as usize, &watch, ctx)?;
+            let n = self.budget.trials.min(first + ROUND as u64) - self.trials;
+            self.burst(n as usize, &clock, ctx)?;
         }
-        ctx.knowledge.learn();
-        self.spent += watch.elapsed();
-        self.last_round = Some((before, watch.elapsed()));
+        ctx.shared.train();
+        self.spent += clock.elapsed();
+        self.last_round = Some(LastRound { best_before_ns: before, time: clock.elapsed() });
         Ok(self.best_ns() < before)
     }
 
-    /// Whether a round that began then has taken long enough.
-    fn is_over(&self, watch: &Stopwatch) -> bool {
-        let elapsed = watch.elapsed();
-        elapsed > ROUND_TIME || self.spent + elapsed + self.finals_time() > self.budget().per_task
+    /// Tells if the time of a round is spent.
+    fn is_over(&self, round: &Stopwatch) -> bool {
+        let elapsed = round.elapsed();
+        elapsed > MAX_ROUND_TIME
+            || self.spent + elapsed + self.final_ranking_time() > self.budget.per_task
     }
 
-    /// Measures what a strategy proposes at once.
+    /// Measures one batch of proposals.
     fn burst(
         &mut self,
         n: usize,
         round: &Stopwatch,
         ctx: &mut Context<'_>,
     ) -> Result<(), MeasureError> {
-        let watch = Stopwatch::start();
-        self.check_pace(ctx)?;
+        let clock = Stopwatch::start();
+        self.measure_drift(ctx)?;
         let before = self.best_ns();
         let target = self.task.target();
-        let learned = ctx.knowledge.learned(&self.task.dag, &target);
+        let learned = ctx.shared.learned(&self.task.dag, &target);
         let scene = Scene {
             space: &self.space,
-            draft: if self.recipe.draft { Some(&*self.draft) } else { None },
+            analytic: self.recipe.analytic_model.then_some(&*self.analytic),
             model: learned.as_ref().map(|it| it as &dyn Score),
         };
         let proposals = self.strategy.propose(&scene, n);
         self.exhausted = proposals.is_empty();
         let traced: Vec<(Vec<Instruction>, Proposal)> =
             proposals.into_iter().map(|it| (self.space.instructions(&it.point), it)).collect();
-        // A CPU that makes code would be in the way of what it measures; a GPU does not mind.
-        let n_makers = match target {
+        // Building code on the CPU would disturb timings on it, but not those on a GPU.
+        let n_builders = match target {
             Target::Cpu(_) => 0,
-            Target::Gpu(_) => ctx.knowledge.n_threads,
+            Target::Gpu(_) => ctx.shared.n_threads,
         };
         let task = self.task.clone();
-        let make = |(trace, _): &(Vec<Instruction>, Proposal)| {
+        let build = |(trace, _): &(Vec<Instruction>, Proposal)| {
             let clock = Stopwatch::start();
-            let code = task.make(trace);
-            Made { code, ms: clock.elapsed().as_secs_f64() * 1e3 }
+            let code = task.build(trace);
+            Built { code, ms: clock.elapsed().as_secs_f64() * 1e3 }
         };
-        ahead(n_makers, &traced, make, |(trace, proposal), made| {
-            self.follow(proposal, trace, made, ctx)?;
+        map_ahead(n_builders, &traced, build, |(trace, proposal), built| {
+            self.measure_proposal(proposal, trace, built, ctx)?;
             Ok(!self.is_over(round))
         })?;
-        self.compare(ctx)?;
+        self.compare_finalists(ctx)?;
         let gain = if before.is_finite() { (before / self.best_ns()).ln() } else { 0.0 };
-        self.strategy.reward(gain, watch.elapsed().as_secs_f64());
+        self.strategy.reward(gain, clock.elapsed().as_secs_f64());
         Ok(())
     }
 
     /// Measures the code of a proposal, unless the same code was measured before.
-    fn follow(
+    fn measure_proposal(
         &mut self,
         proposal: &Proposal,
         trace: &[Instruction],
-        Made { code, ms }: Made,
+        Built { code, ms }: Built,
         ctx: &mut Context<'_>,
     ) -> Result<(), MeasureError> {
         let Proposal { point, source, parent } = proposal.clone();
-        let known = code.as_ref().ok().and_then(|it| self.seen.get(it.artifact()));
-        let Some(outcome) = known.cloned() else {
+        let earlier = code.as_ref().ok().and_then(|it| self.measured.get(it.artifact()));
+        let Some(outcome) = earlier.cloned() else {
             let (point, trace) = (Some(point), trace.to_vec());
             let proposed = Proposed { source, point, parent, trace, generate_ms: ms };
-            return self.try_out(&proposed, code, ctx).map(|_| ());
+            return self.measure(&proposed, code, ctx).map(|_| ());
         };
         self.strategy.observe(&point, &outcome);
-        self.note(&point, source, parent, &outcome);
+        self.add_origin(&point, source, parent, &outcome);
         Ok(())
     }
 
-    /// Sees whether the machine is as fast as it was.
-    fn check_pace(&mut self, ctx: &mut Context<'_>) -> Result<(), MeasureError> {
-        let Some(canary) = &mut self.canary else { return Ok(()) };
-        self.slowdown = canary.slowdown(ctx.measurer)?.unwrap_or(1.0);
-        if let Some(what) = canary.warning(self.slowdown) {
+    /// Times the drift baseline.
+    fn measure_drift(&mut self, ctx: &mut Context<'_>) -> Result<(), MeasureError> {
+        let Some(drift) = &mut self.drift else { return Ok(()) };
+        self.slowdown = drift.slowdown(ctx.measurer)?.unwrap_or(1.0);
+        if let Some(what) = drift.warning(self.slowdown) {
             (ctx.on_event)(Event::Warning { what: format!("{}: {what}", self.task.name) });
         }
         Ok(())
     }
 
-    /// Times side by side what a strategy cannot decide between otherwise. Each is a trial.
-    fn compare(&mut self, ctx: &mut Context<'_>) -> Result<(), MeasureError> {
-        let mut rivals = Vec::new();
-        let left = self.budget().trials.saturating_sub(self.trials) as usize;
-        for point in self.strategy.rivals().into_iter().take(left) {
+    /// Times the finalists of the strategy side by side. Each is a trial.
+    fn compare_finalists(&mut self, ctx: &mut Context<'_>) -> Result<(), MeasureError> {
+        let mut finalists = Vec::new();
+        let left = self.budget.trials.saturating_sub(self.trials) as usize;
+        for point in self.strategy.finalists().into_iter().take(left) {
             let trace = self.space.instructions(&point);
-            if let Ok(it) = self.task.make(&trace) {
+            if let Ok(it) = self.task.build(&trace) {
                 let job = it.job(&self.reference.cases);
-                rivals.push((point, trace, it.artifact().to_owned(), job));
+                finalists.push(Finalist { point, trace, artifact: it.artifact().to_owned(), job });
             }
         }
-        if rivals.len() < 2 {
+        if finalists.len() < 2 {
             return Ok(());
         }
         let clock = Stopwatch::start();
-        let jobs: Vec<&Job> = rivals.iter().map(|it| &it.3).collect();
-        let policy = self.task.maker.policy();
-        let timings = ctx.measurer.compare(&jobs, RIVAL_ROUNDS, &policy)?;
-        let measure_ms = clock.elapsed().as_secs_f64() * 1e3 / rivals.len() as f64;
+        let jobs: Vec<&Job> = finalists.iter().map(|it| &it.job).collect();
+        let policy = self.task.builder.policy();
+        let timings = ctx.measurer.compare(&jobs, COMPARE_ROUNDS, &policy)?;
+        let measure_ms = clock.elapsed().as_secs_f64() * 1e3 / finalists.len() as f64;
         let Ok(timings) = timings else { return Ok(()) };
         let mut compared = Vec::new();
-        for ((point, trace, artifact, _), timing) in rivals.into_iter().zip(timings) {
+        for (Finalist { point, trace, artifact, .. }, timing) in finalists.into_iter().zip(timings)
+        {
             let outcome = Outcome::Timed(timing.clone());
             self.trials += 1;
             let source = self.origins.get(&point).map_or(Source::Droplet, |it| it.source);
@@ -190,8 +176,9 @@ impl Session {
         Ok(())
     }
 
-    /// Measures one candidate, remembers it, and tells the world.
-    pub(super) fn try_out(
+    /// Measures one candidate, and reports its outcome to the strategy, the log, the cost model and
+    /// the transfer source.
+    pub(super) fn measure(
         &mut self,
         proposed: &Proposed,
         code: Result<Code, String>,
@@ -206,26 +193,36 @@ impl Session {
             Ok(it) => {
                 let job = it.job(&self.reference.cases);
                 let best_ns = Some(from_ns).filter(|it| it.is_finite());
-                let policy = Policy { best_ns, ..self.task.maker.policy() };
+                let policy = Policy { best_ns, ..self.task.builder.policy() };
                 let outcome = ctx.measurer.measure(&job, &policy)?;
-                let outcome = guard::believable(outcome, self.limit_ns);
-                let outcome = Canary::corrected(outcome, self.slowdown);
+                let outcome = lower_bound::check(outcome, self.lower_bound_ns);
+                let outcome = DriftBaseline::corrected(outcome, self.slowdown);
                 artifact = it.artifact().to_owned();
-                self.seen.insert(artifact.clone(), outcome.clone());
-                ctx.knowledge.note(self, &proposed.trace, &outcome);
+                self.measured.insert(artifact.clone(), outcome.clone());
+                let latency_ns = outcome.timing().map(Timing::min_ns);
+                let features = || self.task.features(&proposed.trace);
+                ctx.shared.add_sample(self.number, features, latency_ns);
                 if let Outcome::Timed(timing) = &outcome {
                     let threads = it.threads(&self.task.target());
                     let Proposed { point, trace, .. } = proposed.clone();
                     let (artifact, timing) = (artifact.clone(), timing.clone());
-                    self.keep(Candidate { point, trace, artifact, source, threads, job, timing });
+                    self.add_candidate(Candidate {
+                        point,
+                        trace,
+                        artifact,
+                        source,
+                        threads,
+                        job,
+                        timing,
+                    });
                 }
                 outcome
             }
         };
         if let Some(point) = &proposed.point {
             self.strategy.observe(point, &outcome);
-            self.tell_donor(point, &outcome, from_ns, ctx.knowledge);
-            self.note(point, source, proposed.parent.clone(), &outcome);
+            self.report_transfer(point, &outcome, from_ns, ctx.shared);
+            self.add_origin(point, source, proposed.parent.clone(), &outcome);
         }
         self.trials += 1;
         self.failures += u64::from(outcome.timing().is_none());
@@ -243,7 +240,7 @@ impl Session {
         Ok(outcome)
     }
 
-    /// A trial as the log keeps it, but for its workload.
+    /// Returns a trial as the log has it, without its workload.
     fn trial(
         &self,
         proposed: &Proposed,
@@ -274,24 +271,30 @@ impl Session {
         }
     }
 
-    /// Remembers where a point came from.
-    fn note(&mut self, point: &Point, source: Source, parent: Option<Point>, outcome: &Outcome) {
+    /// Adds the origin of a point that works.
+    fn add_origin(
+        &mut self,
+        point: &Point,
+        source: Source,
+        parent: Option<Point>,
+        outcome: &Outcome,
+    ) {
         let Some(timing) = outcome.timing() else { return };
         let origin = Origin { source, median_ns: timing.median_ns(), parent };
         self.origins.entry(point.clone()).or_insert(origin);
     }
 
-    /// What a candidate was derived from step by step, oldest first.
+    /// Returns the lineage of a candidate, oldest ancestor first.
     pub(super) fn lineage(&self, candidate: &Candidate) -> Vec<Ancestor> {
         let (mut line, mut child) = (Vec::new(), candidate.point.as_ref());
-        // A point is noted before anything is derived from it, so this ends.
+        // A point is measured before anything is derived from it, so this ends.
         while let Some(point) = child {
             let parent = self.origins.get(point).and_then(|it| it.parent.as_ref());
             if let Some((parent, origin)) = parent.and_then(|it| self.origins.get_key_value(it)) {
                 let ancestor = Ancestor::new(origin.source, tenths(origin.median_ns));
                 line.push(ancestor.moved(self.space.moves(parent, point)));
             } else {
-                line.extend(self.donor_of(point));
+                line.extend(self.received.ancestor(point, &self.task.target().key()));
             }
             child = parent;
         }
@@ -299,12 +302,12 @@ impl Session {
         line
     }
 
-    /// Keeps a candidate if it is among the best, and the default schedule in any case.
-    fn keep(&mut self, candidate: Candidate) {
+    /// Adds a candidate if it is among the best, or the default schedule.
+    fn add_candidate(&mut self, candidate: Candidate) {
         let slower = |it: &Candidate| it.timing.min_ns() > candidate.timing.min_ns();
-        let place = self.good.iter().position(slower).unwrap_or(self.good.len());
-        self.good.insert(place, candidate);
-        if self.good.len() > FINALISTS
+        let rank = self.good.iter().position(slower).unwrap_or(self.good.len());
+        self.good.insert(rank, candidate);
+        if self.good.len() > MAX_CANDIDATES
             && let Some(last) = self.good.iter().rposition(|it| it.source != Source::Default)
         {
             self.good.remove(last);
@@ -312,11 +315,7 @@ impl Session {
     }
 }
 
-/// To a tenth, as records keep times.
-pub(super) fn tenths(ns: f64) -> f64 {
-    (ns * 10.0).round() / 10.0
-}
-
+/// Returns the present time in ms since 1970.
 fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |it| it.as_millis() as u64)
 }

@@ -1,7 +1,7 @@
-//! Whether results are those of a program: all of them, or those elements that tell most.
+//! Comparison of results with the definition of a program: of all elements, or of a sample.
 //!
-//! Evaluating a large program by definition would take minutes; a few hundred elements of its results
-//! take a moment. Those that are looked at are the most telling: ends, ends of rows, neighbors.
+//! Interpreting a large program would take minutes; a few hundred elements of its results take a
+//! moment. The sample has those where schedules err: ends, ends of rows, neighbors.
 
 use tvmtune_ir::dag::{Dag, Number};
 use tvmtune_ir::interp::{Array, Elements};
@@ -9,32 +9,42 @@ use tvmtune_ir::interp::{Array, Elements};
 use super::task::Tolerance;
 use crate::random::Random;
 
-/// Operations up to which a program is evaluated by definition, in full.
-pub(super) const SMALL: f64 = 2e7;
-/// Bodies evaluated to sample the results of one case.
-const SAMPLED: u64 = 300_000;
-/// Places in each result that are sampled if they are cheap.
-const PLACES: usize = 512;
-/// What a tolerance in units of one may be at most, in units of the root of the mean square.
-const MOST_OF_RMS: f64 = 0.1;
-/// Elements that the size of all is known from.
-const ENOUGH: usize = 1 << 20;
+/// Operations up to which a program is interpreted in full: some tenths of a second.
+pub(super) const MAX_INTERPRETED: f64 = 2e7;
+/// The maximum number of bodies evaluated to sample the results of one case.
+const MAX_EVALUATED: u64 = 300_000;
+/// The maximum number of sampled elements of each result.
+const MAX_SAMPLES: usize = 512;
+/// The maximum absolute tolerance, relative to the root mean square.
+const MAX_ABS_PER_RMS: f64 = 0.1;
+/// The number of elements from which the root mean square is estimated.
+const RMS_SAMPLES: usize = 1 << 20;
 
-/// Where results differ from the definition, in all elements if that is quick to know, else among
-/// some; `None` if nowhere.
+/// A program with its arguments.
+#[derive(Clone, Copy)]
+pub struct Inputs<'a> {
+    /// The program.
+    pub dag: &'a Dag,
+    /// The extents of its dynamic dimensions.
+    pub dims: &'a [i64],
+    /// Its parameters.
+    pub params: &'a [Array],
+    /// Its scalars.
+    pub scalars: &'a [Number],
+    /// The tolerance of its results.
+    pub tolerance: Tolerance,
+}
+
+/// Compares results with the definition, in all elements of a small program, else in a sample; returns
+/// the first mismatch.
 ///
 /// # Panics
 ///
-/// If arguments or results are not those of the program at those extents.
-pub fn difference(
-    dag: &Dag,
-    dims: &[i64],
-    (params, scalars): (&[Array], &[Number]),
-    results: &[Array],
-    tolerance: Tolerance,
-) -> Option<String> {
-    if n_operations(dag, dims) > SMALL {
-        return sampled(dag, dims, (params, scalars), results, tolerance);
+/// If arguments or results are not those of the program at these extents.
+pub fn difference(inputs: &Inputs<'_>, results: &[Array]) -> Option<String> {
+    let Inputs { dag, dims, params, scalars, tolerance } = *inputs;
+    if n_operations(dag, dims) > MAX_INTERPRETED {
+        return sampled(inputs, results);
     }
     let expected = tvmtune_ir::interp::run(dag, dims, params, scalars);
     results.iter().zip(&expected).find_map(|(result, expected)| {
@@ -43,24 +53,19 @@ pub fn difference(
     })
 }
 
-/// The same, among some elements.
-pub(super) fn sampled(
-    dag: &Dag,
-    dims: &[i64],
-    (params, scalars): (&[Array], &[Number]),
-    results: &[Array],
-    tolerance: Tolerance,
-) -> Option<String> {
+/// Compares a sample of the results with the definition; returns the first mismatch.
+pub(super) fn sampled(inputs: &Inputs<'_>, results: &[Array]) -> Option<String> {
+    let Inputs { dag, dims, params, scalars, tolerance } = *inputs;
     let mut elements = Elements::new(dag, dims, params, scalars);
     for (id, result) in dag.outputs.iter().zip(results) {
         let (rel, abs) = allowed(tolerance, result);
-        for flat in places(result) {
+        for flat in sample_indices(result) {
             let (got, want) = (result.get(flat), elements.get(*id, flat));
             if !agrees(got, want, rel, abs) {
                 let (got, want) = (got.to_f64(), want.to_f64());
                 return Some(format!("element {flat} is {got}, not {want}"));
             }
-            if elements.n_evaluated() > SAMPLED {
+            if elements.n_evaluated() > MAX_EVALUATED {
                 break;
             }
         }
@@ -68,24 +73,25 @@ pub(super) fn sampled(
     None
 }
 
-/// Places to look at, the most telling first: both ends, then random ones, each with its neighbor
-/// and with the ends of its row.
-fn places(result: &Array) -> Vec<usize> {
+/// Returns the indices to compare: both ends, then random ones, each with its neighbor and with the
+/// ends of its row.
+fn sample_indices(result: &Array) -> Vec<usize> {
     let n = result.len();
     if n == 0 {
         return Vec::new();
     }
     let row = result.shape.last().map_or(1, |it| *it as usize).max(1);
     let mut random = Random::new(n as u64);
-    let mut places = vec![0, n - 1];
-    while places.len() < PLACES.min(4 * n) {
-        let at = random.below(n);
-        let first = at - at % row;
-        places.extend([at, (at + 1).min(n - 1), first, first + row - 1]);
+    let mut indices = vec![0, n - 1];
+    while indices.len() < MAX_SAMPLES.min(4 * n) {
+        let index = random.below(n);
+        let first = index - index % row;
+        indices.extend([index, (index + 1).min(n - 1), first, first + row - 1]);
     }
-    places
+    indices
 }
 
+/// Tells if a value is within the tolerance of the expected one.
 fn agrees(got: Number, want: Number, rel: f64, abs: f64) -> bool {
     match (got, want) {
         (Number::Float(a), Number::Float(b)) => {
@@ -95,27 +101,27 @@ fn agrees(got: Number, want: Number, rel: f64, abs: f64) -> bool {
     }
 }
 
-/// Operations that evaluating a program takes.
+/// Returns the number of operations of interpreting a program.
 pub fn n_operations(dag: &Dag, dims: &[i64]) -> f64 {
-    let of = |compute: &tvmtune_ir::dag::Compute| {
+    let n_of = |compute: &tvmtune_ir::dag::Compute| {
         let mut n_nodes = 0.0;
         compute.body.walk(&mut |_| n_nodes += 1.0);
         let points = compute.axes.iter().map(|it| it.extent.eval_dims(dims) as f64);
         n_nodes * points.product::<f64>()
     };
-    dag.computes.iter().map(of).sum()
+    dag.computes.iter().map(n_of).sum()
 }
 
-/// How far a result may be from a reference, relatively and absolutely.
+/// Returns the relative and absolute tolerance of a result, given its reference.
 pub fn allowed(tolerance: Tolerance, reference: &Array) -> (f64, f64) {
-    // Of a large one, enough to know it.
-    let step = (reference.len() / ENOUGH) | 1;
-    let looked_at = (0..reference.len()).step_by(step);
-    let squares = looked_at.map(|n| reference.get(n).to_f64().powi(2));
+    // A subset of a large one suffices.
+    let step = (reference.len() / RMS_SAMPLES) | 1;
+    let indices = (0..reference.len()).step_by(step);
+    let squares = indices.map(|n| reference.get(n).to_f64().powi(2));
     let (sum, n) = squares.filter(|it| it.is_finite()).fold((0.0, 0), |(s, n), it| (s + it, n + 1));
     let rms = if n == 0 { 0.0 } else { (sum / f64::from(n)).sqrt() };
-    // What is small altogether, as softmax over long rows, must not pass for nothing.
-    let abs = if rms > 0.0 { tolerance.abs.min(MOST_OF_RMS * rms) } else { tolerance.abs };
+    // Zeros must not pass for small results, as those of softmax over long rows.
+    let abs = if rms > 0.0 { tolerance.abs.min(MAX_ABS_PER_RMS * rms) } else { tolerance.abs };
     (tolerance.rel, abs + tolerance.rel * rms)
 }
 
@@ -126,15 +132,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ends_of_rows_are_looked_at() {
-        let places = places(&Array::zeros(DType::F32, &[40, 33]));
-        assert_eq!(places[..2], [0, 40 * 33 - 1]);
+    fn ends_of_rows_are_sampled() {
+        let indices = sample_indices(&Array::zeros(DType::F32, &[40, 33]));
+        assert_eq!(indices[..2], [0, 40 * 33 - 1]);
         for column in [0, 32] {
-            let n = places.iter().filter(|it| *it % 33 == column).count();
-            assert!(n >= PLACES / 4, "{n} of column {column}");
+            let n = indices.iter().filter(|it| *it % 33 == column).count();
+            assert!(n >= MAX_SAMPLES / 4, "{n} of column {column}");
         }
-        assert!(places.iter().all(|it| *it < 40 * 33));
-        assert!(self::places(&Array::zeros(DType::F32, &[0])).is_empty());
+        assert!(indices.iter().all(|it| *it < 40 * 33));
+        assert!(sample_indices(&Array::zeros(DType::F32, &[0])).is_empty());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What gets tuned: a workload, for a range of its dimensions, on a platform.
+//! Workloads, and tasks: a workload for a range of its dimensions on a platform.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tvmtune_ir::target::{Platform, Target};
 use tvmtune_ir::workload;
 use tvmtune_schedule::Instruction;
 
-use super::code::{Code, Maker};
+use super::code::{Builder, Code};
 use super::event::TaskName;
 use crate::cost::features::Features;
 use crate::cost::learned;
@@ -17,50 +17,59 @@ use crate::cost::learned;
 /// A program to tune.
 #[derive(Clone, Debug)]
 pub struct Workload {
-    /// What it computes, for all extents it allows.
+    /// The program, for all extents it allows.
     pub dag: Dag,
     /// Its identity: 64 hexadecimal digits.
     pub id: String,
     /// The canonical text behind the identity.
     pub text: String,
-    /// The ranges to tune for: of each, one for each dynamic dimension.
+    /// The buckets to tune for: a range for each dynamic dimension.
     pub buckets: Vec<Vec<Interval>>,
-    /// How far a result `a` may be from the reference `b`: `|a - b| <= abs + rel * |b|`.
+    /// The tolerance of a result `a` with reference `b`: `|a - b| <= abs + rel * |b|`.
     pub tolerance: Tolerance,
-    /// How often it runs, next to others.
+    /// Its number of runs, relative to others.
     pub weight: f64,
 }
 
-/// How far a result may be from the reference.
+/// The tolerance of results.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tolerance {
-    /// In units of the reference, and of the root of its mean square: where terms cancel, what is
-    /// left is no measure of the rounding errors.
+    /// In units of the reference, and of its root mean square: where terms cancel, the value does not
+    /// bound the rounding errors.
     pub rel: f64,
-    /// In units of one.
+    /// In units of the result.
     pub abs: f64,
 }
 
-/// One range of a workload on one platform.
+/// A workload with one of its buckets.
+#[derive(Clone, Copy, Debug)]
+pub struct Bucket<'a> {
+    /// The workload.
+    pub workload: &'a Workload,
+    /// The range of each dynamic dimension.
+    pub ranges: &'a [Interval],
+}
+
+/// A bucket of a workload on one platform.
 #[derive(Clone, Debug)]
 pub(super) struct Task {
-    /// Which of the workloads.
+    /// The position of the workload in the run.
     pub(super) workload: usize,
-    /// Of each dynamic dimension.
+    /// The range of each dynamic dimension.
     pub(super) bucket: Vec<Interval>,
-    /// What makes its code.
-    pub(super) maker: Maker,
-    /// The program for these ranges only.
+    /// The builder of its code.
+    pub(super) builder: Builder,
+    /// The program, specialized to these ranges.
     pub(super) dag: Arc<Dag>,
     pub(super) tolerance: Tolerance,
     pub(super) weight: f64,
-    /// The share of a task's budget that this one gets.
+    /// Its share of the budget of a task.
     pub(super) share: f64,
     pub(super) name: TaskName,
 }
 
 impl Workload {
-    /// A program as it is, to be tuned for these ranges of its dimensions.
+    /// Creates a workload of weight 1.
     pub fn new(dag: Dag, buckets: Vec<Vec<Interval>>, tolerance: Tolerance) -> Self {
         let (id, text) = (workload::id(&dag).to_string(), print::canonical(&dag));
         Self { dag, id, text, buckets, tolerance, weight: 1.0 }
@@ -68,52 +77,48 @@ impl Workload {
 }
 
 impl Task {
-    pub(super) fn new(
-        (n, workload): (usize, &Workload),
-        bucket: &[Interval],
-        maker: &Maker,
-        share: f64,
-    ) -> Self {
+    /// Creates the task of a workload that is the first of its run, with a full share.
+    pub(super) fn new(workload: &Workload, bucket: &[Interval], builder: &Builder) -> Self {
         let dims = workload.dag.dims.iter().zip(bucket);
         Self {
-            workload: n,
+            workload: 0,
             bucket: bucket.to_vec(),
-            maker: maker.clone(),
+            builder: builder.clone(),
             dag: Arc::new(workload.dag.specialize(bucket)),
             tolerance: workload.tolerance,
             weight: workload.weight,
-            share,
+            share: 1.0,
             name: TaskName {
                 program: workload.dag.name.clone(),
                 dims: dims.map(|(dim, range)| (dim.name.clone(), *range)).collect(),
-                platform: maker.target().platform(),
+                platform: builder.target().platform(),
             },
         }
     }
 
-    /// What a cost model sees of a trace.
+    /// Computes the features of a trace; `None` if it does not fit.
     pub(super) fn features(&self, trace: &[Instruction]) -> Option<Features> {
         let features = || learned::features(&self.dag, &self.target(), trace);
         // As with code, a bug on the way costs no more than the candidate.
         catch_unwind(AssertUnwindSafe(features)).ok().flatten()
     }
 
-    /// Where it runs.
+    /// Returns the device that it runs on.
     pub(super) fn target(&self) -> Target {
-        self.maker.target()
+        self.builder.target()
     }
 
-    /// What its code is for.
+    /// Returns the platform of its code.
     pub(super) fn platform(&self) -> Platform {
         self.target().platform()
     }
 
-    /// The extents at which candidates are verified; they are timed at the first, the largest,
-    /// which is where time is spent. The others are where tails are: the smallest, and a prime.
+    /// Returns the extents at which candidates are verified; they are timed at the first, the largest.
+    /// The others, the smallest and a prime, are divisible by no tile.
     pub(super) fn dims(&self) -> Vec<Vec<i64>> {
-        let all = |choose: &dyn Fn(&Interval) -> i64| self.bucket.iter().map(choose).collect();
+        let of_each = |choose: &dyn Fn(&Interval) -> i64| self.bucket.iter().map(choose).collect();
         let mut dims: Vec<Vec<i64>> =
-            vec![all(&|it| it.hi), all(&|it| it.lo), all(&|it| prime_inside(*it))];
+            vec![of_each(&|it| it.hi), of_each(&|it| it.lo), of_each(&|it| prime_inside(*it))];
         for n in (1..dims.len()).rev() {
             if dims[..n].contains(&dims[n]) {
                 dims.remove(n);
@@ -122,13 +127,18 @@ impl Task {
         dims
     }
 
-    /// The code of a trace.
-    pub(super) fn make(&self, trace: &[Instruction]) -> Result<Code, String> {
-        self.maker.make(&self.dag, trace)
+    /// Returns the ranges, as the log has them.
+    pub(super) fn bucket_key(&self) -> Vec<(i64, i64)> {
+        self.bucket.iter().map(|it| (it.lo, it.hi)).collect()
+    }
+
+    /// Builds the code of a trace.
+    pub(super) fn build(&self, trace: &[Instruction]) -> Result<Code, String> {
+        self.builder.build(&self.dag, trace)
     }
 }
 
-/// The largest prime in the lower two thirds of a range, its lower end if there is none: far from
+/// Returns the largest prime in the lower two thirds of a range, its lower end if there is none: far from
 /// both ends, and no multiple of any tile.
 fn prime_inside(range: Interval) -> i64 {
     let is_prime = |n: &i64| *n > 1 && (2..).take_while(|d| d * d <= *n).all(|d| n % d != 0);

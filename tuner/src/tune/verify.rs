@@ -1,35 +1,34 @@
-//! Whether known schedules still compute what their program says, run beside the interpreter.
+//! Verification of recorded schedules against the definition of their program.
 
-use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::Target;
 use tvmtune_schedule::Instruction;
 
-use super::code::Maker;
-use super::judge;
-use super::task::{Task, Workload};
+use super::code::Builder;
+use super::oracle;
+use super::task::{Bucket, Task};
 use crate::measure::{CaseSpec, Measure, MeasureError};
 
-/// Where arguments are drawn from: not where tuning draws them.
+/// The seed of arguments: another one than for tuning.
 const SEED: u64 = 0x7e57;
 
-/// Runs the code of a trace for one bucket of a workload at its largest and smallest extents and at
-/// awkward ones; the number of these. The inner error says what is wrong with it.
+/// Runs the code of a trace for one bucket of a workload at its largest, smallest and non-divisible
+/// extents; returns the number of these. The inner error says what is wrong with it.
 ///
 /// # Errors
 ///
 /// [`MeasureError`] if nothing can be run at all.
 pub fn verify(
-    (workload, bucket): (&Workload, &[Interval]),
+    bucket: Bucket<'_>,
     target: Target,
     trace: &[Instruction],
     measurer: &mut dyn Measure,
 ) -> Result<Result<usize, String>, MeasureError> {
-    let maker = match Maker::new(target, None) {
-        Ok(maker) => maker,
+    let builder = match Builder::new(target, None) {
+        Ok(builder) => builder,
         Err(error) => return Ok(Err(error.to_string())),
     };
-    let task = Task::new((0, workload), bucket, &maker, 1.0);
-    let code = match task.make(trace) {
+    let task = Task::new(bucket.workload, bucket.ranges, &builder);
+    let code = match task.build(trace) {
         Ok(code) => code,
         Err(why) => return Ok(Err(why)),
     };
@@ -38,17 +37,17 @@ pub fn verify(
     let job = code.job(&cases);
     measurer.set_up(&cases, None)?;
     for (n, case) in cases.iter().enumerate() {
-        let at = |what: &str| format!("at {:?}: {what}", case.dims());
+        let located = |error: &str| format!("at {:?}: {error}", case.dims());
         let bytes = match measurer.evaluate(&job, n)? {
             Ok(bytes) => bytes,
-            Err(outcome) => return Ok(Err(at(&outcome.to_string()))),
+            Err(outcome) => return Ok(Err(located(&outcome.to_string()))),
         };
         let difference = match case.results(&bytes) {
-            Some(results) => judge::difference(&task, case, &results),
+            Some(results) => oracle::difference(&task, case, &results),
             None => Some("results of another size".to_owned()),
         };
         if let Some(difference) = difference {
-            return Ok(Err(at(&difference)));
+            return Ok(Err(located(&difference)));
         }
     }
     Ok(Ok(cases.len()))

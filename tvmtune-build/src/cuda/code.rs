@@ -1,6 +1,6 @@
 //! Code of an op for CUDA devices: that of the best schedule of each slot, with its images.
 //!
-//! In: [`Slot`]s, and [`Sources`] of images. Out: [`Variant`]s, and the text of a plan. Next:
+//! In: [`VariantSpec`]s, and [`Sources`] of images. Out: [`Variant`]s, and the text of a plan. Next:
 //! [`crate::emit`].
 
 use std::path::Path;
@@ -16,12 +16,12 @@ use tvmtune_plan::record::{Format, Image, Tier};
 use tvmtune_schedule::Schedule;
 use tvmtune_space::default;
 
-use super::{Planned, Slot};
+use super::{Planned, VariantSpec};
 use crate::op::Op;
 use crate::plan::{self, Digest};
-use crate::report::Standing;
+use crate::report::TuningStatus;
 
-/// The code of one slot.
+/// The code of a variant spec.
 pub struct Variant<'a> {
     /// The range of each dynamic dimension.
     pub bucket: &'a [Interval],
@@ -50,41 +50,41 @@ pub struct Sources<'a> {
     pub compiler: Option<&'a Compiler>,
 }
 
-/// Adds all that the code of the slots follows from to a digest.
+/// Adds all that the code of the variant_specs follows from to a digest.
 pub(crate) fn add_to_digest(
     digest: &mut Digest,
-    slots: &[Slot<'_>],
+    variant_specs: &[VariantSpec<'_>],
     lookup: &Lookup,
     compiler: Option<&Compiler>,
 ) {
-    for slot in slots {
-        digest.add(&format!("{:?} {}", slot.bucket, slot.target.key()));
-        slot.choices.iter().for_each(|it| digest.add_choice(it));
+    for spec in variant_specs {
+        digest.add(&format!("{:?} {}", spec.bucket, spec.target.key()));
+        spec.choices.iter().for_each(|it| digest.add_choice(it));
     }
     lookup.images.hashes().for_each(|it| digest.add(it));
-    if !slots.is_empty() {
+    if !variant_specs.is_empty() {
         digest.add(&compiler.map_or("no compiler".to_owned(), Compiler::version));
     }
 }
 
-/// Plans the code of an op's slots. Adds the records whose schedules do not apply to `flawed`.
+/// Plans the code of an op's variant_specs. Adds the records whose schedules do not apply to `flawed`.
 pub(crate) fn plan<'a>(
     op: &Op,
-    slots: &[Slot<'a>],
+    variant_specs: &[VariantSpec<'a>],
     here: Option<GpuTarget>,
     sources: &Sources<'_>,
     flawed: &mut Option<&'a Path>,
 ) -> Planned {
     let (mut planned, mut variants) = (Planned::default(), Vec::new());
-    for slot in slots {
-        let variant = realize(op, slot, sources, flawed);
-        if here == Some(slot.target) {
-            let standing = variant.as_ref().map(|it| Standing::new(it.tier, it.stale));
-            planned.gpu = planned.gpu.max(Some(standing.unwrap_or(Standing::Default)));
+    for spec in variant_specs {
+        let variant = realize(op, spec, sources, flawed);
+        if here == Some(spec.target) {
+            let status = variant.as_ref().map(|it| TuningStatus::new(it.tier, it.stale));
+            planned.gpu = planned.gpu.max(Some(status.unwrap_or(TuningStatus::Default)));
         }
         match variant {
             Some(variant) => variants.push(variant),
-            None => planned.lacks.push(slot.arch().to_string()),
+            None => planned.lacks.push(spec.arch().to_string()),
         }
     }
     planned.lacks.sort();
@@ -95,16 +95,16 @@ pub(crate) fn plan<'a>(
     planned
 }
 
-/// The code of a slot: by the best schedule of which there are images, or can be; `None` if there
+/// The code of a spec: by the best schedule of which there are images, or can be; `None` if there
 /// is none. Adds the records whose schedules do not apply to `flawed`.
 pub fn realize<'a>(
     op: &Op,
-    slot: &Slot<'a>,
+    spec: &VariantSpec<'a>,
     sources: &Sources<'_>,
     flawed: &mut Option<&'a Path>,
 ) -> Option<Variant<'a>> {
-    let dag = op.dag.specialize(slot.bucket);
-    let (bucket, arch) = (slot.bucket, slot.arch());
+    let dag = op.dag.specialize(spec.bucket);
+    let (bucket, arch) = (spec.bucket, spec.arch());
     let variant = |schedule: Schedule, choice: Option<Choice<'a>>| {
         let generated = tvmtune_cuda::generate(&schedule).ok()?;
         let tier = choice.map_or(Tier::Default, |it| it.tier);
@@ -114,7 +114,7 @@ pub fn realize<'a>(
         Some(Variant { bucket, arch, tier, stale, choice, schedule, generated, images })
     };
     let mut variants = Vec::new();
-    for choice in &slot.choices {
+    for choice in &spec.choices {
         match plan::schedule(op, choice, &dag) {
             Some(schedule) => variants.extend(variant(schedule, Some(*choice))),
             None if choice.tier == Tier::Transferred => {}
@@ -125,7 +125,7 @@ pub fn realize<'a>(
     variants.sort_by_key(|it| it.stale);
     // A stale default schedule is no better than today's.
     variants.retain(|it| !it.stale || it.tier != Tier::Default);
-    let default = default::schedule(&dag, &slot.target.into());
+    let default = default::schedule(&dag, &spec.target.into());
     variants.extend(variant(default, None));
     variants.into_iter().find_map(|it| {
         let images = sources.images(op, arch, &it.generated);

@@ -11,7 +11,7 @@ use tvmtune_ir::target::gpu::Arch;
 use tvmtune_plan::database::{Images, Lookup};
 use tvmtune_plan::embed;
 
-use super::{Planned, Slot};
+use super::{Planned, VariantSpec};
 use crate::op::Op;
 use crate::plan::Digest;
 
@@ -33,25 +33,25 @@ impl Compiler {
     }
 }
 
-/// Adds all that the plan of the slots follows from to a digest.
+/// Adds all that the plan of the variant_specs follows from to a digest.
 pub(crate) fn add_to_digest(
     digest: &mut Digest,
-    slots: &[Slot<'_>],
+    variant_specs: &[VariantSpec<'_>],
     _: &Lookup,
     _: Option<&Compiler>,
 ) {
-    slots.iter().for_each(|it| digest.add(&format!("left out {}", it.arch())));
+    variant_specs.iter().for_each(|it| digest.add(&format!("left out {}", it.arch())));
 }
 
 /// Says which architectures were left out.
 pub(crate) fn plan<'a>(
     _: &Op,
-    slots: &[Slot<'a>],
+    variant_specs: &[VariantSpec<'a>],
     _: Option<GpuTarget>,
     _: &Sources<'_>,
     _: &mut Option<&'a Path>,
 ) -> Planned {
-    let mut archs: Vec<Arch> = slots.iter().map(Slot::arch).collect();
+    let mut archs: Vec<Arch> = variant_specs.iter().map(VariantSpec::arch).collect();
     archs.sort_unstable();
     archs.dedup();
     let text = if archs.is_empty() { String::new() } else { embed::left_out(&archs) };

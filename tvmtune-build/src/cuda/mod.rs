@@ -1,10 +1,10 @@
 //! Decides which code a crate embeds for CUDA devices.
 //!
 //! In: an [`Op`], what the database knows of it, and GPUs, each of another architecture. Out:
-//! [`Slot`]s, one for each bucket and GPU; with the feature `cuda` also their code, else a line in
+//! [`VariantSpec`]s, one for each bucket and GPU; with the feature `cuda` also their code, else a line in
 //! the plan that it was left out. Next: [`crate::emit`].
 //!
-//! A crate without records of GPUs, whose `tvmtune.toml` names none, has no slots: nothing here
+//! A crate without records of GPUs, whose `tvmtune.toml` names none, has no variant_specs: nothing here
 //! costs its build anything.
 //!
 //! # Invariants
@@ -33,10 +33,10 @@ pub use self::code::{Variant, realize};
 pub(crate) use self::code::{add_to_digest, plan};
 use crate::config::Config;
 use crate::op::Op;
-use crate::report::Standing;
+use crate::report::TuningStatus;
 
 /// One bucket of an op on one GPU, and the schedules that are known for it.
-pub struct Slot<'a> {
+pub struct VariantSpec<'a> {
     /// The range of each dynamic dimension.
     pub bucket: &'a [Interval],
     /// The GPU, which stands for all of its architecture.
@@ -52,8 +52,8 @@ pub(crate) struct Planned {
     pub(crate) text: String,
     /// The files that the text includes, by name.
     pub(crate) includes: Vec<(String, Vec<u8>)>,
-    /// The standing of what the GPU of this machine runs, if a build looked for one.
-    pub(crate) gpu: Option<Standing>,
+    /// The status of what the GPU of this machine runs, if a build looked for one.
+    pub(crate) gpu: Option<TuningStatus>,
     /// Architectures that code was wanted for, and that have none.
     pub(crate) lacks: Vec<String>,
 }
@@ -62,7 +62,7 @@ pub(crate) struct Planned {
 /// this machine stands for its architecture, if the package is for that at all.
 pub fn targets(config: &Config, lookup: &Lookup, here: Option<GpuTarget>) -> Vec<GpuTarget> {
     let of_records = || {
-        let trusted = lookup.records.iter().filter(|it| it.layer.is_trusted());
+        let trusted = lookup.records.iter().filter(|it| it.store.is_trusted());
         let schedules = trusted.flat_map(|it| &it.record.buckets).flat_map(|it| &it.schedules);
         let arch = |platform| match platform {
             Platform::Cuda(arch) => Some(arch),
@@ -90,15 +90,19 @@ pub fn is_wanted(config: &Config, lookups: &[Lookup]) -> bool {
 }
 
 /// What is known for each bucket and GPU of an op, bucket by bucket.
-pub fn slots<'a>(op: &'a Op, lookup: &'a Lookup, targets: &[GpuTarget]) -> Vec<Slot<'a>> {
-    let slot = |bucket: &'a Vec<Interval>, target: &GpuTarget| {
+pub fn variant_specs<'a>(
+    op: &'a Op,
+    lookup: &'a Lookup,
+    targets: &[GpuTarget],
+) -> Vec<VariantSpec<'a>> {
+    let spec = |bucket: &'a Vec<Interval>, target: &GpuTarget| {
         let choices = lookup.choices(&target.key(), bucket, target.arch);
-        Slot { bucket, target: *target, choices }
+        VariantSpec { bucket, target: *target, choices }
     };
-    op.buckets.iter().flat_map(|it| targets.iter().map(move |target| slot(it, target))).collect()
+    op.buckets.iter().flat_map(|it| targets.iter().map(move |target| spec(it, target))).collect()
 }
 
-impl Slot<'_> {
+impl VariantSpec<'_> {
     /// The architecture.
     pub fn arch(&self) -> Arch {
         self.target.arch

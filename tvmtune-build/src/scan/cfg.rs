@@ -5,25 +5,25 @@ use std::collections::BTreeMap;
 use syn::punctuated::Punctuated;
 use syn::{Expr, ExprLit, Lit, Meta, Token};
 
-/// What is known of the configuration that a package is compiled in.
+/// The configuration that a package is compiled in, as far as it is known.
 #[derive(Clone, Debug, Default)]
 pub struct Cfg {
     /// Values by option, `target_os` to `["linux"]`; of an option without a value, none.
-    known: BTreeMap<String, Vec<String>>,
-    /// Whether the features that are on are known.
-    features: bool,
+    options: BTreeMap<String, Vec<String>>,
+    /// Set if the enabled features are known.
+    has_features: bool,
 }
 
 impl Cfg {
     /// From `CARGO_CFG_*` and `CARGO_FEATURE_*`, as a build script sees them.
     pub fn from_variables<'a>(variables: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
-        let mut cfg = Cfg { features: true, ..Cfg::default() };
+        let mut cfg = Cfg { has_features: true, ..Cfg::default() };
         for (name, value) in variables {
             if let Some(option) = name.strip_prefix("CARGO_CFG_") {
                 let values = value.split(',').filter(|it| !it.is_empty()).map(str::to_owned);
-                cfg.known.entry(option.to_ascii_lowercase()).or_default().extend(values);
+                cfg.options.entry(option.to_ascii_lowercase()).or_default().extend(values);
             } else if let Some(feature) = name.strip_prefix("CARGO_FEATURE_") {
-                cfg.known.entry("feature".to_owned()).or_default().push(spelling(feature));
+                cfg.options.entry("feature".to_owned()).or_default().push(spelling(feature));
             }
         }
         cfg
@@ -35,13 +35,13 @@ impl Cfg {
         let options = [("target_arch", ARCH), ("target_os", OS), ("target_family", FAMILY)];
         let mut cfg = Cfg::default();
         for (option, value) in options {
-            cfg.known.insert(option.to_owned(), vec![value.to_owned()]);
+            cfg.options.insert(option.to_owned(), vec![value.to_owned()]);
         }
-        cfg.known.insert(FAMILY.to_owned(), Vec::new());
+        cfg.options.insert(FAMILY.to_owned(), Vec::new());
         cfg
     }
 
-    /// Whether a predicate holds; `None` if that can't be told.
+    /// Evaluates a predicate; `None` if that is not possible.
     pub fn holds(&self, predicate: &Meta) -> Option<bool> {
         match predicate {
             Meta::Path(path) => self.option(&path.get_ident()?.to_string()),
@@ -58,9 +58,9 @@ impl Cfg {
                 if list.path.is_ident("not") {
                     parts.first()?.map(|it| !it)
                 } else if list.path.is_ident("all") {
-                    junction(&parts, false)
+                    Junction::All.evaluate(&parts)
                 } else if list.path.is_ident("any") {
-                    junction(&parts, true)
+                    Junction::Any.evaluate(&parts)
                 } else {
                     None
                 }
@@ -70,17 +70,17 @@ impl Cfg {
 
     fn option(&self, option: &str) -> Option<bool> {
         match option {
-            "unix" | "windows" => Some(self.known.contains_key(option)),
-            _ if self.known.contains_key(option) => Some(true),
+            "unix" | "windows" => Some(self.options.contains_key(option)),
+            _ if self.options.contains_key(option) => Some(true),
             _ => None,
         }
     }
 
     fn value(&self, option: &str, value: &str) -> Option<bool> {
-        let values = self.known.get(option);
+        let values = self.options.get(option);
         if option == "feature" {
             let same = |it: &String| spelling(it) == spelling(value);
-            return self.features.then(|| values.is_some_and(|them| them.iter().any(same)));
+            return self.has_features.then(|| values.is_some_and(|them| them.iter().any(same)));
         }
         values.map(|them| them.iter().any(|it| it == value))
     }
@@ -91,14 +91,25 @@ fn spelling(feature: &str) -> String {
     feature.to_ascii_lowercase().replace('-', "_")
 }
 
-/// `any` if one part that is `absorbing` decides; `all` likewise.
-fn junction(parts: &[Option<bool>], absorbing: bool) -> Option<bool> {
-    if parts.contains(&Some(absorbing)) {
-        Some(absorbing)
-    } else if parts.contains(&None) {
-        None
-    } else {
-        Some(!absorbing)
+/// A combination of predicates.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Junction {
+    All,
+    Any,
+}
+
+impl Junction {
+    /// Combines values, some of which may be unknown (Kleene's logic).
+    fn evaluate(self, parts: &[Option<bool>]) -> Option<bool> {
+        // One value decides: true of `any`, false of `all`.
+        let absorbing = self == Self::Any;
+        if parts.contains(&Some(absorbing)) {
+            Some(absorbing)
+        } else if parts.contains(&None) {
+            None
+        } else {
+            Some(!absorbing)
+        }
     }
 }
 
@@ -132,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_variable_says_is_unknown() {
+    fn options_without_a_variable_are_unknown() {
         check("test", None);
         check("my_own", None);
         check(r#"my_own = "1""#, None);

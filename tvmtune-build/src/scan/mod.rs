@@ -30,7 +30,7 @@ use syn::{Attribute, Expr, ExprLit, Item, ItemFn, ItemMod, Lit, Meta, Stmt, Toke
 pub use cfg::Cfg;
 pub use targets::{Root, RootKind, roots};
 
-/// What a package says.
+/// The annotated functions of a package, and its source files.
 #[derive(Default)]
 pub struct Scan {
     /// The annotated functions, in order of appearance.
@@ -44,9 +44,9 @@ pub struct Scan {
 
 /// One annotated function.
 pub struct Function {
-    /// The file it stands in.
+    /// Its file.
     pub file: PathBuf,
-    /// What the attribute says: the tokens between its parentheses.
+    /// The tokens between the parentheses of the attribute.
     pub options: TokenStream,
     /// The function, without the attribute.
     pub item: ItemFn,
@@ -68,13 +68,13 @@ struct Scanner<'a> {
     seen: BTreeSet<PathBuf>,
 }
 
-/// Where an item stands.
-struct Place<'a> {
+/// The context of an item.
+struct Context<'a> {
     file: &'a Path,
     kind: RootKind,
-    /// Where `mod name;` finds `name.rs`.
+    /// The folder in which `mod name;` finds `name.rs`.
     children: PathBuf,
-    /// Where `#[path]` starts from.
+    /// The folder that `#[path]` is relative to.
     path_attribute: PathBuf,
 }
 
@@ -93,22 +93,22 @@ impl Scanner<'_> {
             return;
         }
         let Ok(parsed) = syn::parse_file(&text) else { return };
-        let place =
-            Place { file, kind, children: children.to_owned(), path_attribute: parent(file) };
-        self.items(parsed.items, &place);
+        let context =
+            Context { file, kind, children: children.to_owned(), path_attribute: parent(file) };
+        self.items(parsed.items, &context);
     }
 
-    fn items(&mut self, items: impl IntoIterator<Item = Item>, place: &Place<'_>) {
+    fn items(&mut self, items: impl IntoIterator<Item = Item>, context: &Context<'_>) {
         for item in items {
             match item {
-                Item::Fn(function) => self.function(function, place),
-                Item::Mod(module) => self.module(module, place),
+                Item::Fn(function) => self.function(function, context),
+                Item::Mod(module) => self.module(module, context),
                 _ => {}
             }
         }
     }
 
-    fn function(&mut self, mut function: ItemFn, place: &Place<'_>) {
+    fn function(&mut self, mut function: ItemFn, context: &Context<'_>) {
         let Some(attributes) = self.active(&function.attrs) else { return };
         let is_ours =
             |it: &&Meta| it.path().segments.last().is_some_and(|it| it.ident == "autotune");
@@ -118,7 +118,7 @@ impl Scanner<'_> {
                 Meta::Path(_) | Meta::NameValue(_) => TokenStream::new(),
             };
             function.attrs.clear();
-            let file = place.file.to_owned();
+            let file = context.file.to_owned();
             self.scan.functions.push(Function { file, options, item: function });
             return;
         }
@@ -126,45 +126,45 @@ impl Scanner<'_> {
             Stmt::Item(item) => Some(item),
             _ => None,
         });
-        self.items(nested, place);
+        self.items(nested, context);
     }
 
-    fn module(&mut self, module: ItemMod, place: &Place<'_>) {
+    fn module(&mut self, module: ItemMod, context: &Context<'_>) {
         let Some(attributes) = self.active(&module.attrs) else { return };
         let path = attributes.iter().find_map(path_attribute);
         let name = module.ident.to_string();
         let name = name.strip_prefix("r#").unwrap_or(&name);
         if let Some((_, items)) = module.content {
-            let children = place.children.join(path.as_deref().unwrap_or(name));
+            let children = context.children.join(path.as_deref().unwrap_or(name));
             let path_attribute = children.clone();
-            self.items(items, &Place { children, path_attribute, ..*place });
+            self.items(items, &Context { children, path_attribute, ..*context });
             return;
         }
         if let Some(path) = path {
-            let file = place.path_attribute.join(path);
+            let file = context.path_attribute.join(path);
             let children = parent(&file);
-            return self.child(&file, &children, &attributes, place);
+            return self.child(&file, &children, &attributes, context);
         }
-        let beside = place.children.join(format!("{name}.rs"));
-        let below = place.children.join(name);
+        let beside = context.children.join(format!("{name}.rs"));
+        let below = context.children.join(name);
         let inside = below.join("mod.rs");
         let file = if !beside.is_file() && inside.is_file() { inside } else { beside };
-        self.child(&file, &below, &attributes, place);
+        self.child(&file, &below, &attributes, context);
     }
 
     /// Reads the file of a module, or notes that it's missing where it must exist.
-    fn child(&mut self, file: &Path, children: &Path, attributes: &[Meta], place: &Place<'_>) {
+    fn child(&mut self, file: &Path, children: &Path, attributes: &[Meta], context: &Context<'_>) {
         let conditional = attributes.iter().any(|it| it.path().is_ident("cfg"));
         if file.is_file() {
-            self.file(file, children, place.kind);
+            self.file(file, children, context.kind);
         } else if !conditional {
             self.scan.missing.insert(file.to_owned());
         }
     }
 
-    /// The attributes, `cfg_attr` resolved; `None` if a `cfg` among them is false.
+    /// Returns the attributes, `cfg_attr` resolved; `None` if a `cfg` among them is false.
     ///
-    /// What can't be decided counts as true: one script run serves the library and its tests.
+    /// An undecidable `cfg` counts as true: one script run serves the library and its tests.
     fn active(&self, attributes: &[Attribute]) -> Option<Vec<Meta>> {
         let mut active = Vec::new();
         let mut open: Vec<Meta> = attributes.iter().rev().map(|it| it.meta.clone()).collect();
@@ -193,7 +193,7 @@ impl Scanner<'_> {
     }
 }
 
-/// The text of `path = "text"`.
+/// Returns the text of `path = "text"`.
 fn path_attribute(meta: &Meta) -> Option<String> {
     let Meta::NameValue(pair) = meta else { return None };
     match &pair.value {

@@ -1,10 +1,10 @@
-//! Where the targets of a package start: cargo's automatic discovery, and what the manifest adds.
+//! The root files of a package's targets: cargo's automatic discovery, and those of the manifest.
 
 use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
-/// Whether a target is what others use, or tries it out.
+/// The kind of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RootKind {
     /// The library, or a binary.
@@ -16,7 +16,7 @@ pub enum RootKind {
 /// The root file of a target.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Root {
-    /// What the target is for.
+    /// The kind of the target.
     pub kind: RootKind,
     /// The file; it exists.
     pub path: PathBuf,
@@ -29,10 +29,10 @@ pub fn roots(manifest_dir: &Path) -> Vec<Root> {
     use RootKind::{Main, Trial};
     let text = std::fs::read_to_string(manifest_dir.join("Cargo.toml")).unwrap_or_default();
     let manifest = text.parse::<Table>().unwrap_or_default();
-    let mut found = Vec::new();
+    let mut roots = Vec::new();
     let mut add = |kind, path: PathBuf| {
         if path.is_file() {
-            found.push(Root { kind, path });
+            roots.push(Root { kind, path });
         }
     };
     for default in ["src/lib.rs", "src/main.rs"] {
@@ -54,9 +54,9 @@ pub fn roots(manifest_dir: &Path) -> Vec<Root> {
             add(kind, manifest_dir.join(path));
         }
     }
-    found.sort();
-    found.dedup_by(|a, b| a.path == b.path);
-    found
+    roots.sort();
+    roots.dedup_by(|a, b| a.path == b.path);
+    roots
 }
 
 fn path_of(target: &Value) -> Option<&str> {

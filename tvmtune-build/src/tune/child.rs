@@ -18,10 +18,10 @@ pub(super) const ROLE: &str = "TVMTUNE_ROLE";
 /// The value of [`ROLE`] in a process that tunes.
 pub(super) const ROLE_TUNE: &str = "tune";
 
-/// On top of its budget, for the last candidate and for starting and ending.
+/// Time beyond the budget, for the start, the last candidate and the end.
 const GRACE: Duration = Duration::from_secs(60);
 
-/// Why no answer came.
+/// The error of a child without an answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ChildError {
     #[error(
@@ -37,15 +37,15 @@ pub(super) enum ChildError {
     Silent { program: PathBuf, status: String },
 }
 
-/// Lets another process do a job.
+/// Executes a job in another process.
 pub(super) fn run(job: &Job) -> Result<Answer, ChildError> {
-    let (program, mut command) = match installed_engine() {
+    let (program, mut command) = match installed_tool() {
         Some(program) => {
             let mut command = Command::new(&program);
             command.arg("job");
             (program, command)
         }
-        // Would start itself for ever: it knows no other role.
+        // Without the feature, the script would start itself forever.
         None if !cfg!(feature = "tune") => return Err(ChildError::NoTuner),
         None => {
             let program = std::env::current_exe().unwrap_or_default();
@@ -58,7 +58,7 @@ pub(super) fn run(job: &Job) -> Result<Answer, ChildError> {
     let text = toml::to_string(job).expect("strings and numbers are TOML");
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(failed)?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A child that doesn't read it doesn't answer either, which is noticed below.
+        // A child that doesn't read it doesn't answer either, which is an error below.
         let _ = stdin.write_all(text.as_bytes());
     }
     let deadline = Instant::now().checked_add(job.budget().total.saturating_add(GRACE));
@@ -68,7 +68,7 @@ pub(super) fn run(job: &Job) -> Result<Answer, ChildError> {
     toml::from_str(&answer).ok().filter(|_| status.success()).ok_or_else(silent)
 }
 
-/// Waits for a child's end and what it said, or kills it at the deadline.
+/// Waits for a child and its output, or kills it at the deadline.
 fn wait(
     child: &mut Child,
     deadline: Option<Instant>,
@@ -76,7 +76,7 @@ fn wait(
     let mut stdout = child.stdout.take();
     let reader = std::thread::spawn(move || {
         let mut text = String::new();
-        // What can't be read is no answer.
+        // Unreadable output is no answer.
         let _ = stdout.as_mut().map(|it| it.read_to_string(&mut text));
         text
     });
@@ -93,8 +93,8 @@ fn wait(
     }
 }
 
-/// The command-line tool, if one of this version is installed.
-pub fn installed_engine() -> Option<PathBuf> {
+/// Finds the command-line tool, if one of this version is installed.
+pub fn installed_tool() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let cargo_home = std::env::var_os("CARGO_HOME").map(|it| Path::new(&it).join("bin"));
     let name: OsString = format!("cargo-tvmtune{}", std::env::consts::EXE_SUFFIX).into();

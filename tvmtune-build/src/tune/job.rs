@@ -1,4 +1,4 @@
-//! What a build script asks of the process that tunes for it, and what that answers.
+//! The protocol between a build script and the process that tunes for it.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,11 +19,11 @@ pub(super) struct Job {
     trials: u64,
     per_kernel_seconds: f64,
     total_seconds: f64,
-    /// Whether to say which GPU this machine has.
+    /// Asks for the GPU of this machine.
     pub(super) asks_for_gpu: bool,
-    /// What to tune on the CPU.
+    /// The ops to tune on the CPU.
     pub(super) cpu: Vec<Wanted>,
-    /// What to tune on the GPU, after that.
+    /// The ops to tune on the GPU, after that.
     pub(super) gpu: Vec<Wanted>,
 }
 
@@ -38,18 +38,25 @@ pub(super) struct Wanted {
     pub(super) buckets: Vec<usize>,
 }
 
-/// What became of a [`Job`].
+/// The ops to tune, by device.
+#[derive(Debug, Default)]
+pub(super) struct WantedByDevice {
+    pub(super) cpu: Vec<Wanted>,
+    pub(super) gpu: Vec<Wanted>,
+}
+
+/// The answer to a [`Job`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Answer {
     /// Kernels that have a record now.
     pub(super) n_tuned: usize,
-    /// Ops that can't be tuned, whatever the budget.
+    /// Ops that can't be tuned, with any budget.
     pub(super) failures: Vec<Failure>,
-    /// Why tuning stopped.
+    /// The error that stopped tuning.
     pub(super) trouble: Option<String>,
     /// The key of this machine's GPU, if that was asked for.
     pub(super) gpu: Option<String>,
-    /// Why there is none.
+    /// The reason why there is none.
     pub(super) no_gpu: Option<String>,
 }
 
@@ -58,17 +65,17 @@ pub(super) struct Answer {
 pub(super) struct Failure {
     /// The function's name.
     pub(super) name: String,
-    /// Why.
+    /// The reason.
     pub(super) why: String,
 }
 
 impl Job {
-    /// A request for some ops of a package.
+    /// Creates a request for some ops of a package.
     pub(super) fn new(
         package: &Path,
         workspace: Option<&Path>,
         budget: Budget,
-        (cpu, gpu): (Vec<Wanted>, Vec<Wanted>),
+        WantedByDevice { cpu, gpu }: WantedByDevice,
     ) -> Self {
         Self {
             package: package.to_owned(),
@@ -82,14 +89,14 @@ impl Job {
         }
     }
 
-    /// A question about the GPU of this machine.
+    /// Creates a request for the GPU of this machine.
     pub(super) fn about_gpu() -> Self {
-        let nothing = (Vec::new(), Vec::new());
+        let nothing = WantedByDevice::default();
         let budget = Budget { total: Duration::ZERO, ..Budget::BUILD };
         Self { asks_for_gpu: true, ..Self::new(Path::new(""), None, budget, nothing) }
     }
 
-    /// What it may spend.
+    /// Returns the budget.
     pub(super) fn budget(&self) -> Budget {
         let span = |seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
         Budget {
@@ -101,12 +108,12 @@ impl Job {
 }
 
 impl Wanted {
-    /// Those buckets of an op.
+    /// Creates a request for some buckets of an op.
     pub(super) fn new(op: &Op, buckets: Vec<usize>) -> Self {
         Self { file: op.file.clone(), source: op.source.clone(), buckets }
     }
 
-    /// The op; `None` if this process reads the function otherwise than the one that asked.
+    /// Returns the op; `None` if this process can't parse the function.
     #[cfg(feature = "tune")]
     pub(super) fn op(&self) -> Option<Op> {
         Op::from_source(&self.source, &self.file)

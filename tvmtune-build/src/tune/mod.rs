@@ -1,15 +1,15 @@
-//! Tunes what a build lacks, in another process, on the CPU and on the GPU.
+//! Tunes the kernels of a build that have no record, in another process, on the CPU and on the GPU.
 //!
-//! In: ops whose plan is a makeshift. Out: records in the user's cache, and a
-//! [`Tuning`] that says what became of it. Next: the build looks the records up like any other.
+//! In: ops without a record of this device. Out: records in the user's cache, and the result, a
+//! [`Tuning`]. Next: the build looks the records up.
 //!
-//! `child.rs` starts that process, `job.rs` is what the two say to each other, and `session.rs`
-//! is what happens there; `cargo tvmtune tune` goes through the same session.
+//! `child.rs` starts that process, `job.rs` is the protocol between the two, and `session.rs` runs
+//! there; `cargo tvmtune tune` has the same session.
 
 mod child;
 mod job;
 #[cfg(feature = "tune")]
-mod quiet;
+mod jobserver;
 #[cfg(feature = "tune")]
 pub mod session;
 
@@ -21,14 +21,14 @@ use crate::config::Budget;
 use crate::cuda;
 use crate::op::Op;
 use crate::package::Package;
-use crate::plan::{self, Aim};
+use crate::plan::{self, PlanTarget};
 use crate::report::OpReport;
 use crate::script::Script;
 
-pub use child::installed_engine;
-use job::{Answer, Job, Wanted};
+pub use child::installed_tool;
+use job::{Answer, Job, Wanted, WantedByDevice};
 
-/// What tuning did for a build.
+/// The result of tuning for a build.
 #[derive(Debug, Default)]
 pub(crate) struct Tuning {
     answer: Answer,
@@ -36,12 +36,12 @@ pub(crate) struct Tuning {
 }
 
 impl Tuning {
-    /// Whether that op can't be tuned, whatever the budget.
+    /// Tells if that op can't be tuned, with any budget.
     pub(crate) fn failed(&self, name: &str) -> bool {
         self.trouble.is_some() || self.answer.failures.iter().any(|it| it.name == name)
     }
 
-    /// The line for the user; `None` if all went well.
+    /// Returns the line for the user; `None` without errors.
     pub(crate) fn warning(&self) -> Option<String> {
         if let Some(trouble) = &self.trouble {
             let what = if self.answer.n_tuned == 0 { "nothing" } else { "not everything" };
@@ -56,31 +56,31 @@ impl Tuning {
     }
 }
 
-/// The GPU of this machine; an error says why there is none, or none that can be asked.
+/// Detects the GPU of this machine, in another process; the error says why there is none.
 pub(crate) fn gpu() -> Result<GpuTarget, String> {
     let answer = child::run(&Job::about_gpu()).map_err(|it| it.to_string())?;
     let target = answer.gpu.and_then(|it| GpuTarget::from_key(&DeviceKey(it)));
     target.ok_or_else(|| answer.no_gpu.unwrap_or_default())
 }
 
-/// Tunes the kernels of a package that the reports call missing, for the devices of `aim`, and
-/// refines those whose schedules are of a near one.
+/// Tunes the kernels of a package whose report is a miss, for the devices of `plan_target`, and refines
+/// those whose schedules are of a similar device.
 pub(crate) fn misses(
     script: &Script,
     package: &Package,
     lookups: &[Lookup],
     reports: &[OpReport],
-    aim: &Aim,
+    plan_target: &PlanTarget,
 ) -> Tuning {
-    let mut wanted = (Vec::new(), Vec::new());
+    let mut wanted = WantedByDevice::default();
     for ((op, lookup), report) in package.ops.iter().zip(lookups).zip(reports) {
         if report.cpu.wants_tuning() {
-            wanted.0.push(Wanted::new(op, missing_on_cpu(op, lookup, aim)));
+            wanted.cpu.push(Wanted::new(op, missing_on_cpu(op, lookup, plan_target)));
         }
-        if let (Some(standing), Some(gpu)) = (report.gpu, aim.gpu)
-            && standing.wants_tuning()
+        if let (Some(status), Some(gpu)) = (report.gpu, plan_target.gpu)
+            && status.wants_tuning()
         {
-            wanted.1.push(Wanted::new(op, missing_on_gpu(op, lookup, gpu)));
+            wanted.gpu.push(Wanted::new(op, missing_on_gpu(op, lookup, gpu)));
         }
     }
     let mut budget = Budget::BUILD.limited(&package.config.budget);
@@ -101,17 +101,19 @@ pub(crate) fn misses(
     }
 }
 
-fn missing_on_cpu(op: &Op, lookup: &Lookup, aim: &Aim) -> Vec<usize> {
-    let slots = plan::slots(op, lookup, aim);
-    missing(slots.iter().filter(|it| it.isa == aim.isa()).map(plan::Slot::tier))
+fn missing_on_cpu(op: &Op, lookup: &Lookup, plan_target: &PlanTarget) -> Vec<usize> {
+    let variant_specs = plan::variant_specs(op, lookup, plan_target);
+    missing(
+        variant_specs.iter().filter(|it| it.isa == plan_target.isa()).map(plan::VariantSpec::tier),
+    )
 }
 
 fn missing_on_gpu(op: &Op, lookup: &Lookup, gpu: GpuTarget) -> Vec<usize> {
-    missing(cuda::slots(op, lookup, &[gpu]).iter().map(cuda::Slot::tier))
+    missing(cuda::variant_specs(op, lookup, &[gpu]).iter().map(cuda::VariantSpec::tier))
 }
 
-/// The positions of the buckets without a record of this device, by what each has; of all, if there
-/// is one for each and it is of no use.
+/// Returns the positions of the buckets without a record of this device, given the tier of each; all
+/// positions if each has one, which is stale then.
 fn missing(tiers: impl Iterator<Item = Tier> + Clone) -> Vec<usize> {
     let missing = tiers.clone().enumerate().filter(|(_, it)| *it != Tier::Exact);
     let missing: Vec<usize> = missing.map(|(n, _)| n).collect();

@@ -1,49 +1,49 @@
-//! Tunes in this process: what a build's child does, and `cargo tvmtune tune`.
+//! A tuning session in this process: of a build's child, and of `cargo tvmtune tune`.
 //!
-//! In: a [`Request`]. Out: records in the user's cache, and the tuner's summary. Next: whoever
-//! asked looks the records up.
+//! In: a [`Request`]. Out: records in the user's cache, and the tuner's summary. Next: the caller
+//! looks the records up.
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
 use tvmtune_ir::target::{GpuTarget, Target};
-use tvmtune_plan::database::{Database, Places};
+use tvmtune_plan::database::{CacheUse, Database, SearchDirs};
 use tvmtune_plan::device;
 use tvmtune_plan::record::Provenance;
 use tvmtune_tuner::measure::{Exclusive, ExclusiveError, Measurer, WorkerCommand, worker};
 use tvmtune_tuner::parallel::n_cores;
-use tvmtune_tuner::tune::{self, Event, Hardware, Options, Recipe, Summary, TuneError, Workload};
+use tvmtune_tuner::tune::{
+    self, Event, Hardware, Options, Recipe, Reuse, Summary, TuneError, Workload,
+};
 
 use super::child::{ROLE, ROLE_TUNE};
 use super::job::{Answer, Failure, Job, Wanted};
-use super::quiet::Quiet;
+use super::jobserver::HeldTokens;
 use crate::config::Budget;
 use crate::op::Op;
 
-/// What to tune, and at what cost.
+/// The kernels to tune, and the budget.
 pub struct Request<'a> {
-    /// Each op with the positions of the buckets to tune it for.
-    pub ops: Vec<(&'a Op, Vec<usize>)>,
-    /// A device of this machine, and after it what else it can stand for; most of the budget is for
-    /// the first.
+    /// The ops with their buckets.
+    pub ops: Vec<OpBuckets<'a>>,
+    /// A device of this machine, then others that it can run code for; most of the budget is for the
+    /// first.
     pub targets: Vec<Target>,
-    /// What may be spent.
+    /// The limits on trials and time.
     pub budget: Budget,
-    /// Whether what is known is ignored.
-    pub afresh: bool,
-    /// Whether what is known from near devices and ranges is refined, and nothing else searched.
-    pub refines: bool,
-    /// How long to wait for others who measure on this machine.
+    /// The use of earlier results.
+    pub reuse: Reuse,
+    /// The time limit for the lock of the device.
     pub patience: Duration,
 }
 
-/// Why nothing was tuned.
+/// The error of a session that tuned nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
-    /// There is no place for records.
+    /// There is no folder for records.
     #[error("there is no cache folder to write to; set `TVMTUNE_CACHE` to one")]
     NoCache,
-    /// Others measure, or the lock can't be taken.
+    /// The lock of the device can't be taken.
     #[error(transparent)]
     Exclusive(#[from] ExclusiveError),
     /// No worker can be started.
@@ -54,15 +54,15 @@ pub enum SessionError {
     Tune(#[from] TuneError),
 }
 
-/// From the same seed follow the same candidates.
+/// The seed of all random choices.
 const SEED: u64 = 1;
 
-/// Measures schedules and remembers the best, with nobody else measuring or, under cargo,
-/// compiling on this machine.
+/// Measures schedules and records the best, while no other process measures or, under cargo, compiles
+/// on this machine.
 ///
 /// # Errors
 ///
-/// If the machine can't be had, nothing can be measured, or nothing can be remembered.
+/// If the lock can't be taken, nothing can be measured, or no record can be written.
 pub fn run(
     request: &Request<'_>,
     database: &Database,
@@ -71,9 +71,9 @@ pub fn run(
     let cache = database.cache().ok_or(SessionError::NoCache)?;
     let Some(device) = request.targets.first() else { return Ok(Summary::default()) };
     let exclusive = Exclusive::acquire(cache, &device.key(), request.patience)?;
-    // This process itself runs on a token that its parent holds. Cores that measure nothing compile
-    // candidates for the GPU.
-    let _quiet = Quiet::hold(n_cores() - 1, Duration::from_secs(10));
+    // The parent holds the token of this process. Cores that do not measure compile candidates for
+    // the GPU.
+    let _tokens = HeldTokens::acquire(n_cores() - 1, Duration::from_secs(10));
     let options = Options {
         targets: request.targets.clone(),
         nvrtc: None,
@@ -82,23 +82,22 @@ pub fn run(
             per_task: request.budget.per_kernel,
             total: request.budget.total,
         },
-        refines: request.refines,
+        reuse: request.reuse,
         seed: SEED,
         hardware: Hardware::Worker(WorkerCommand::this_executable()?),
         n_threads: n_cores(),
         recipe: Recipe::default(),
-        afresh: request.afresh,
         provenance: provenance(),
     };
-    let workloads: Vec<Workload> = request.ops.iter().map(workload).collect();
+    let workloads: Vec<Workload> = request.ops.iter().map(OpBuckets::workload).collect();
     Ok(tune::run(&workloads, &options, database, &exclusive, on_event)?)
 }
 
-/// The first GPU of this machine, found by a worker.
+/// Detects the first GPU of this machine, by a worker.
 ///
 /// # Errors
 ///
-/// Why there is none.
+/// The reason why there is none.
 pub fn gpu() -> Result<GpuTarget, String> {
     let worker = WorkerCommand::this_executable().map_err(|it| it.to_string())?;
     let gpu = Measurer::on_gpu(worker).gpu().map_err(|it| it.to_string())??;
@@ -106,20 +105,31 @@ pub fn gpu() -> Result<GpuTarget, String> {
         .ok_or_else(|| format!("{} is too old: no code is made for it", gpu.name))
 }
 
-/// An op as the tuner sees it, with some of its buckets.
-pub fn workload((op, buckets): &(&Op, Vec<usize>)) -> Workload {
-    let bucket = |it: &usize| op.buckets.get(*it).cloned();
-    Workload {
-        dag: op.dag.clone(),
-        id: op.id.to_string(),
-        text: op.text.clone(),
-        buckets: buckets.iter().filter_map(bucket).collect(),
-        tolerance: tune::Tolerance { rel: op.tolerance.rel, abs: op.tolerance.abs },
-        weight: 1.0,
+/// An op, and the positions of some of its buckets.
+pub struct OpBuckets<'a> {
+    /// The op.
+    pub op: &'a Op,
+    /// Positions among its buckets.
+    pub buckets: Vec<usize>,
+}
+
+impl OpBuckets<'_> {
+    /// Returns the workload of these buckets.
+    pub fn workload(&self) -> Workload {
+        let Self { op, buckets } = self;
+        let bucket = |it: &usize| op.buckets.get(*it).cloned();
+        Workload {
+            dag: op.dag.clone(),
+            id: op.id.to_string(),
+            text: op.text.clone(),
+            buckets: buckets.iter().filter_map(bucket).collect(),
+            tolerance: tune::Tolerance { rel: op.tolerance.rel, abs: op.tolerance.abs },
+            weight: 1.0,
+        }
     }
 }
 
-/// What records say of where they come from.
+/// Returns the provenance for records of this machine.
 pub fn provenance() -> Provenance {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpuinfo.lines().find_map(|it| it.strip_prefix("model name")?.split_once(':'));
@@ -129,8 +139,8 @@ pub fn provenance() -> Provenance {
     }
 }
 
-/// Does what this process was started for, if it is not for itself: run candidates, or tune for a
-/// build script.
+/// Serves as a worker or tunes for a build script, if this process was started for that; tells if it
+/// was.
 pub(crate) fn serve_if_asked() -> bool {
     worker::maybe_run();
     let asked = std::env::var_os(ROLE).is_some_and(|it| it == ROLE_TUNE);
@@ -141,11 +151,11 @@ pub(crate) fn serve_if_asked() -> bool {
     asked
 }
 
-/// Reads a job on standard input, and answers on standard output.
+/// Reads a job from standard input, and writes the answer to standard output.
 ///
 /// # Errors
 ///
-/// If there is no job, or no answer.
+/// If the job can't be read, or the answer not written.
 pub fn serve() -> Result<(), Box<dyn std::error::Error>> {
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text)?;
@@ -155,6 +165,7 @@ pub fn serve() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
+/// Executes a job.
 fn tune_job(job: &Job) -> Answer {
     let started = Instant::now();
     let mut answer = Answer::default();
@@ -165,14 +176,18 @@ fn tune_job(job: &Job) -> Answer {
         }
     }
     let cpu = || device::detect().ok_or("this machine runs no generated kernels".to_owned());
-    let devices: [(&dyn Fn() -> Result<Target, String>, _); 2] =
+    type Detect<'a> = &'a dyn Fn() -> Result<Target, String>;
+    let devices: [(Detect<'_>, _); 2] =
         [(&|| cpu().map(Target::from), &job.cpu), (&|| gpu().map(Target::from), &job.gpu)];
     let mut heartbeat = Heartbeat::new(job.budget().total);
-    for (find, wanted) in devices.into_iter().filter(|(_, wanted)| !wanted.is_empty()) {
-        let tuned = find().and_then(|target| {
-            tune_on((target, wanted), job, &started, &mut heartbeat, &mut answer)
-                .map_err(|it| it.to_string())
+    for (detect, wanted) in devices.into_iter().filter(|(_, wanted)| !wanted.is_empty()) {
+        let time_left = job.budget().total.saturating_sub(started.elapsed());
+        let budget = Budget { total: time_left, ..job.budget() };
+        let tuned = detect().and_then(|target| {
+            let summary = tune_on(target, wanted, job, budget, &mut heartbeat);
+            summary.map_err(|it| it.to_string())
         });
+        let tuned = tuned.map(|summary| answer.add(&summary));
         answer.trouble = answer.trouble.or(tuned.err());
     }
     answer
@@ -180,42 +195,45 @@ fn tune_job(job: &Job) -> Answer {
 
 /// Tunes some ops on one device.
 fn tune_on(
-    (target, wanted): (Target, &[Wanted]),
+    target: Target,
+    wanted: &[Wanted],
     job: &Job,
-    started: &Instant,
+    budget: Budget,
     heartbeat: &mut Heartbeat,
-    answer: &mut Answer,
-) -> Result<(), SessionError> {
-    let places = Places {
+) -> Result<Summary, SessionError> {
+    let dirs = SearchDirs {
         package: Some(job.package.clone()),
         workspace: job.workspace.clone(),
-        without_cache: false,
+        cache: CacheUse::Include,
     };
     let ops: Vec<(Op, &Vec<usize>)> =
         wanted.iter().filter_map(|it| Some((it.op()?, &it.buckets))).collect();
-    let left = job.budget().total.saturating_sub(started.elapsed());
     let request = Request {
-        ops: ops.iter().map(|(op, buckets)| (op, (*buckets).clone())).collect(),
+        ops: ops.iter().map(|(op, it)| OpBuckets { op, buckets: (*it).clone() }).collect(),
         targets: vec![target],
-        budget: Budget { total: left, ..job.budget() },
-        afresh: false,
-        refines: true,
-        // Others on this machine tune for builds too, each within such a budget.
+        budget,
+        reuse: Reuse::Refine,
+        // Other builds on this machine tune, too, each within such a budget.
         patience: job.budget().total,
     };
-    let database = Database::discover(&places);
-    let summary = run(&request, &database, &mut |event| heartbeat.see(&event))?;
-    let failure = |(task, why): &(tune::TaskName, String)| Failure {
-        name: task.program.clone(),
-        why: why.clone(),
-    };
-    answer.n_tuned += summary.results.len();
-    answer.failures.extend(summary.skipped.iter().map(failure));
-    Ok(())
+    let database = Database::discover(&dirs);
+    run(&request, &database, &mut |event| heartbeat.on_event(&event))
 }
 
-/// Tells whoever sits in front of the terminal why the build takes so long. Cargo shows nothing of
-/// what a build script says before it has ended.
+impl Answer {
+    /// Adds the results of a device.
+    fn add(&mut self, summary: &Summary) {
+        let failure = |(task, why): &(tune::TaskName, String)| Failure {
+            name: task.program.clone(),
+            why: why.clone(),
+        };
+        self.n_tuned += summary.results.len();
+        self.failures.extend(summary.skipped.iter().map(failure));
+    }
+}
+
+/// Shows progress on the terminal of a build: cargo prints the output of a build script only after it
+/// has ended.
 struct Heartbeat {
     terminal: Option<std::fs::File>,
     started: Instant,
@@ -226,7 +244,7 @@ struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// Often enough to be known alive by.
+    /// The time between two messages.
     const PAUSE: Duration = Duration::from_secs(10);
 
     fn new(budget: Duration) -> Self {
@@ -235,28 +253,30 @@ impl Heartbeat {
         Self { terminal, started, last: started, budget, n_tasks: 0, n_trials: 0 }
     }
 
-    fn see(&mut self, event: &Event<'_>) {
+    /// Counts an event, and shows the progress now and then.
+    fn on_event(&mut self, event: &Event<'_>) {
         match event {
             Event::Started { n_tasks } => {
                 self.n_tasks += *n_tasks;
-                self.say();
+                self.show();
             }
             Event::Trial { .. } => {
                 self.n_trials += 1;
                 if self.last.elapsed() >= Self::PAUSE {
-                    self.say();
+                    self.show();
                 }
             }
             _ => {}
         }
     }
 
-    fn say(&mut self) {
+    /// Shows the progress.
+    fn show(&mut self) {
         self.last = Instant::now();
         let Self { terminal: Some(terminal), n_tasks, n_trials, .. } = self else { return };
         let kernels = if *n_tasks == 1 { "kernel" } else { "kernels" };
         let (spent, budget) = (self.started.elapsed().as_secs(), self.budget.as_secs());
-        // A terminal that is gone needs no heartbeat.
+        // The terminal may be gone.
         let _ = writeln!(
             terminal,
             "\r\x1b[K      Tuning {n_tasks} {kernels}: {n_trials} schedules measured, \

@@ -1,4 +1,4 @@
-//! Compiled code in files beside records: named by their hashes, and used only if they have them.
+//! Compiled code in files beside records: named by their hashes, which are checked when they are read.
 //!
 //! The file of an image is `<the record's name>.<12 digits of its SHA-256>.cubin` or `.ptx`; that
 //! of the source it was compiled from is `<..>.<12 digits of the artifact>.cu`, for people.
@@ -8,7 +8,7 @@
 //! - Compiled code leaves here only if it has the hash that a record says. Sources are for people:
 //!   they are copied along, and never compiled.
 //! - A record that is written names no file that is not there.
-//! - Code is run that the crate's author or this user compiled ([`LayerKind::is_trusted`]). What
+//! - Code is run that the crate's author or this user compiled ([`StoreKind::is_trusted`]). What
 //!   any other database contributes are schedules.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,18 +19,21 @@ use crate::record::{Entry, Image, Record};
 use tvmtune_ir::artifact::ArtifactId;
 use tvmtune_ir::target::Platform;
 
-use super::{DatabaseError, LayerKind, Lookup, atomic, entries, files_in};
+use super::atomic;
+use super::error::DatabaseError;
+use super::files::{ID_DIGITS, entries, files_in, read as read_record};
+use super::store::StoreKind;
 
 /// Files that belong to schedules: compiled code by its SHA-256, sources by the artifact.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Files(BTreeMap<String, Vec<u8>>);
 
-/// An image with what is in it.
+/// An image with its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageFile {
-    /// What a record says of it.
+    /// Its entry in a record.
     pub image: Image,
-    /// The file.
+    /// The bytes of the file.
     pub bytes: Vec<u8>,
 }
 
@@ -38,7 +41,7 @@ pub struct ImageFile {
 #[derive(Debug, Default)]
 pub struct Images {
     by_artifact: BTreeMap<(Platform, String), Vec<ImageFile>>,
-    /// Where they lie.
+    /// Their files.
     pub paths: Vec<PathBuf>,
 }
 
@@ -68,12 +71,12 @@ impl Files {
         }
     }
 
-    /// The file of that SHA-256.
+    /// Returns the file of that SHA-256.
     pub fn get(&self, sha256: &str) -> Option<&[u8]> {
         self.0.get(sha256).map(Vec::as_slice)
     }
 
-    /// What lies beside a record and is what it says, and what is wrong with the rest.
+    /// Reads the files beside a record; returns those with the right hash, and errors of the others.
     pub fn beside(path: &Path, record: &Record) -> (Self, Vec<DatabaseError>) {
         let (mut files, mut warnings) = (Self::default(), Vec::new());
         for name in names(record) {
@@ -85,7 +88,7 @@ impl Files {
         (files, warnings)
     }
 
-    /// Makes a record forget the images that are not here.
+    /// Removes the images from a record whose files are not here.
     pub(super) fn restrict(&self, record: &mut Record) {
         let entries = record.buckets.iter_mut().flat_map(|it| &mut it.schedules);
         entries.for_each(|it| it.images.retain(|it| self.0.contains_key(&it.sha256)));
@@ -102,52 +105,40 @@ impl Files {
     }
 }
 
-impl LayerKind {
-    /// Whether code from such a database may be run.
+impl StoreKind {
+    /// Tells if code from such a store may be run.
     pub fn is_trusted(self) -> bool {
-        matches!(self, LayerKind::Cache | LayerKind::Crate)
-    }
-}
-
-impl Lookup {
-    /// Reads the images of all schedules in databases whose code may be run.
-    pub(super) fn read_images(&mut self) {
-        for found in self.records.iter().filter(|it| it.layer.is_trusted()) {
-            for entry in found.record.buckets.iter().flat_map(|it| &it.schedules) {
-                let warnings = self.images.add(&found.path, entry);
-                self.warnings.extend(warnings);
-            }
-        }
+        matches!(self, StoreKind::Cache | StoreKind::Crate)
     }
 }
 
 impl Images {
-    /// The images of an artifact; none if it was not compiled, or damaged since.
+    /// Returns the images of an artifact; none if it was not compiled, or its files are damaged.
     pub fn of(&self, platform: impl Into<Platform>, artifact: &str) -> &[ImageFile] {
         let key = (platform.into(), artifact.to_owned());
         self.by_artifact.get(&key).map_or(&[], Vec::as_slice)
     }
 
-    /// The SHA-256 of each, in a fixed order.
+    /// Returns the SHA-256 of each, in a fixed order.
     pub fn hashes(&self) -> impl Iterator<Item = &str> {
         self.by_artifact.values().flatten().map(|it| it.image.sha256.as_str())
     }
 
-    /// Reads the images of a schedule; returns what is wrong with them.
-    fn add(&mut self, record: &Path, entry: &Entry) -> Vec<DatabaseError> {
+    /// Reads the images of a schedule; returns the errors.
+    pub(super) fn add(&mut self, record: &Path, entry: &Entry) -> Vec<DatabaseError> {
         let mut warnings = Vec::new();
         let key = (entry.platform, entry.artifact.clone());
         for image in &entry.images {
-            let known = self.by_artifact.entry(key.clone()).or_default();
+            let images = self.by_artifact.entry(key.clone()).or_default();
             let is_same =
                 |it: &ImageFile| (it.image.format, it.image.arch) == (image.format, image.arch);
-            if known.iter().any(is_same) {
+            if images.iter().any(is_same) {
                 continue;
             }
             let name = Name::of_image(image);
             let path = name.path(record);
             match read(&path, &name) {
-                Ok(bytes) => known.push(ImageFile { image: image.clone(), bytes }),
+                Ok(bytes) => images.push(ImageFile { image: image.clone(), bytes }),
                 Err(warning) => warnings.push(warning),
             }
             self.paths.push(path);
@@ -156,15 +147,15 @@ impl Images {
     }
 }
 
-/// What a record says of a file beside it.
+/// The expected content of a file beside a record.
 struct Name<'a> {
     sha256: &'a str,
     extension: &'static str,
-    /// How long it is, where the record says so.
+    /// Its size, if the record has it.
     n_bytes: Option<u64>,
 }
 
-/// All files of a record.
+/// Returns all files of a record.
 fn names(record: &Record) -> impl Iterator<Item = Name<'_>> {
     let schedules = record.buckets.iter().flat_map(|it| &it.schedules);
     schedules.filter(|it| !it.images.is_empty()).flat_map(|it| {
@@ -179,27 +170,27 @@ impl<'a> Name<'a> {
         Self { sha256, extension: format.extension(), n_bytes: Some(*bytes) }
     }
 
-    /// Beside a record. The hash is one: records are checked when they are read.
+    /// Returns the path beside a record. The hash has enough digits: records are checked when read.
     fn path(&self, record: &Path) -> PathBuf {
-        let (digits, extension) = (&self.sha256[..super::ID_DIGITS], self.extension);
+        let (digits, extension) = (&self.sha256[..ID_DIGITS], self.extension);
         record.with_file_name(format!("{}{digits}.{extension}", prefix(record)))
     }
 }
 
-/// What the names of all files of a record start with.
+/// Returns the prefix of the names of all files of a record.
 fn prefix(record: &Path) -> String {
     let stem = record.file_stem().and_then(|it| it.to_str()).unwrap_or_default();
     format!("{stem}.")
 }
 
-/// The bytes of a file, if they are what its record says.
+/// Reads a file, and checks its size and hash.
 fn read(path: &Path, name: &Name<'_>) -> Result<Vec<u8>, DatabaseError> {
     let damaged = |what| DatabaseError::Artifact { path: path.to_owned(), what };
     let missing = |it: io::Error| match it.kind() {
         io::ErrorKind::NotFound => damaged("it is missing"),
         _ => DatabaseError::io("read", path, it),
     };
-    // Before it is read: whatever lies there, no more than an image of it gets into memory.
+    // The size is checked first, so that a large file is not read.
     let n_bytes = fs::metadata(path).map_err(missing)?.len();
     if name.n_bytes.is_some_and(|it| it != n_bytes) || n_bytes >= Image::TOO_LARGE {
         return Err(damaged("it does not have the length that its record says"));
@@ -212,7 +203,7 @@ fn read(path: &Path, name: &Name<'_>) -> Result<Vec<u8>, DatabaseError> {
     }
 }
 
-/// The files beside a record that it does not name.
+/// Returns the files beside a record that it does not name.
 pub(super) fn left_by(path: &Path, record: &Record) -> Vec<PathBuf> {
     let (named, prefix) = (paths(path, record), prefix(path));
     let is_of = |it: &PathBuf| {
@@ -222,9 +213,9 @@ pub(super) fn left_by(path: &Path, record: &Record) -> Vec<PathBuf> {
     artifacts_in(path.parent().unwrap_or(Path::new("."))).filter(is_of).collect()
 }
 
-/// The files in a folder of records that none that is kept names.
+/// Returns the files in a folder that no record for which `is_kept` holds names.
 pub(super) fn orphans(folder: &Path, is_kept: &dyn Fn(&Record) -> bool) -> Vec<PathBuf> {
-    let named = |path: PathBuf| match super::read(&path) {
+    let named = |path: PathBuf| match read_record(&path) {
         Ok(record) if is_kept(&record) => paths(&path, &record),
         Ok(_) | Err(_) => BTreeSet::new(),
     };
@@ -232,11 +223,12 @@ pub(super) fn orphans(folder: &Path, is_kept: &dyn Fn(&Record) -> bool) -> Vec<P
     artifacts_in(folder).filter(|it| !named.contains(it)).collect()
 }
 
+/// Returns the paths of all files of a record.
 fn paths(path: &Path, record: &Record) -> BTreeSet<PathBuf> {
     names(record).map(|it| it.path(path)).collect()
 }
 
-/// The files in a folder that hold source or compiled code.
+/// Returns the files in a folder with source or compiled code.
 fn artifacts_in(folder: &Path) -> impl Iterator<Item = PathBuf> {
     let is_artifact = |it: &PathBuf| {
         let extension = it.extension().and_then(|it| it.to_str());

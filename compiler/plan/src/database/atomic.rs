@@ -1,13 +1,13 @@
-//! Files that appear whole, and locks between processes.
+//! Atomic writes of files, and locks between processes.
 
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 
-use super::DatabaseError;
+use super::error::DatabaseError;
 
-/// Writes a file so that readers see what it said or what it says, never a part; creates its
-/// folder. What is there already is not written again, so that its time stays.
+/// Writes a file atomically, and creates its folder. A file with the same content is not written, so
+/// that its modification time stays.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), DatabaseError> {
     if fs::read(path).is_ok_and(|it| it == bytes) {
         return Ok(());
@@ -23,14 +23,14 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), DatabaseError> {
         fs::rename(&temporary, path)
     };
     write().map_err(|error| {
-        // Whatever is left of it is in nobody's way, and `gc` removes it.
+        // A temporary file that remains does no harm.
         let _ = fs::remove_file(&temporary);
         DatabaseError::io("write", path, error)
     })
 }
 
-/// Opens a file to be locked; creates it and its folder. It stays, since removing a file that
-/// another process is about to lock would give the lock to two.
+/// Opens a lock file; creates it and its folder. It is never removed: another process could be about
+/// to lock it, and two would hold the lock.
 pub fn lock_file(path: &Path) -> Result<File, DatabaseError> {
     let dir = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(dir).map_err(|it| DatabaseError::io("create", dir, it))?;

@@ -35,7 +35,7 @@ impl Ancestor {
     }
 
     /// A schedule of another workload, as fast as it was there.
-    pub fn donor(workload: WorkloadId, median_ns: f64) -> Self {
+    pub fn transferred(workload: WorkloadId, median_ns: f64) -> Self {
         Self { workload: Some(workload), ..Self::new(Source::Transfer, median_ns) }
     }
 

@@ -383,7 +383,7 @@ fn what_was_measured_goes_before_what_was_not_and_keeps_its_images() {
 /// A record with a schedule that came from elsewhere and was refined here.
 fn transferred() -> Record {
     let mut record = sample();
-    let donor = Ancestor::donor(WorkloadId("cd".repeat(32)), 777.0);
+    let donor = Ancestor::transferred(WorkloadId("cd".repeat(32)), 777.0);
     record.buckets[0].schedules[0].lineage = vec![
         donor.on(DeviceKey("cpu-avx2-l1:32-l2:256-t8".to_owned())),
         Ancestor::new(Source::Transfer, 1400.0).moved(vec!["c rows 8 -> 6".to_owned()]),
@@ -415,7 +415,7 @@ moves = ["c rows 8 -> 6"]
 fn only_records_that_need_it_are_of_the_newest_schema() {
     assert_eq!((sample().needed_schema(), transferred().needed_schema()), (1, 3));
     let own = || Ancestor::new(Source::Evolved, 1.0);
-    let donor = Ancestor::donor(WorkloadId("cd".repeat(32)), 1.0);
+    let donor = Ancestor::transferred(WorkloadId("cd".repeat(32)), 1.0);
     for ancestor in [donor, own().on(sample().device), own().moved(vec!["a 1 -> 2".into()])] {
         let mut record = sample();
         record.buckets[0].schedules[1].lineage = vec![own(), ancestor];

@@ -1,25 +1,25 @@
-//! The buffers that a statement touches: how much of them, how it lies, and how soon again.
+//! The buffers that a statement accesses: volume, layout and reuse.
 //!
 //! For each of the five with most lines: read, written or both; bytes, distinct bytes, lines of 64
 //! bytes, distinct lines; whether and how elements are used again (read again by a loop, touched
 //! again by another statement, not at all), after how many iterations and bytes, and how often;
 //! the four sizes for each use; and how many elements the innermost loop moves on.
 
-use super::product;
+use super::number::{MAX, product};
 use super::row::Row;
 use super::site::{Loop, Site, Sites, Touch};
 
 /// Buffers in a row.
-const BUFFERS: usize = 5;
+const MAX_BUFFERS: usize = 5;
 /// Numbers for each.
 const WIDTH: usize = 18;
 const LINE_BYTES: f64 = 64.0;
-/// Of an access whose position a loop changes, nobody can say by how much.
+/// The stride, in elements, of an access whose index depends on data.
 const UNKNOWN_STRIDE: f64 = 2.0;
 
-/// What is said of one buffer.
+/// The numbers of one buffer.
 #[derive(Debug)]
-struct Described {
+struct BufferFeatures {
     access: usize,
     bytes: f64,
     unique_bytes: f64,
@@ -29,7 +29,7 @@ struct Described {
     stride: f64,
 }
 
-/// How elements are used again.
+/// The reuse of elements.
 #[derive(Clone, Copy, Debug)]
 struct Reuse {
     kind: usize,
@@ -38,18 +38,19 @@ struct Reuse {
     times: f64,
 }
 
-/// Adds the buffers of a statement.
+/// Adds the buffers of a statement, at most [`MAX_BUFFERS`].
 pub(super) fn add(row: &mut Row, sites: &Sites<'_>, site: &Site<'_>) {
-    let mut all: Vec<Described> = site.touches.iter().map(|it| describe(sites, site, it)).collect();
+    let mut all: Vec<BufferFeatures> =
+        site.touches.iter().map(|it| describe(sites, site, it)).collect();
     all.sort_by(|a, b| b.lines.total_cmp(&a.lines).then(b.bytes.total_cmp(&a.bytes)));
-    all.truncate(BUFFERS);
+    all.truncate(MAX_BUFFERS);
     for it in &all {
         it.add(row);
     }
-    (all.len() * WIDTH..BUFFERS * WIDTH).for_each(|_| row.add_raw(0.0));
+    (all.len() * WIDTH..MAX_BUFFERS * WIDTH).for_each(|_| row.add_raw(0.0));
 }
 
-impl Described {
+impl BufferFeatures {
     fn add(&self, row: &mut Row) {
         let sizes = [self.bytes, self.unique_bytes, self.lines, self.unique_lines];
         row.add_choice(self.access, 3);
@@ -58,14 +59,14 @@ impl Described {
         row.add(self.reuse.iterations);
         row.add(self.reuse.bytes);
         row.add(self.reuse.times);
-        // What is not used again is worse than what is used once more.
+        // No reuse is worse than a single one.
         let times = if self.reuse.times > 0.0 { self.reuse.times } else { 0.5 };
         sizes.iter().for_each(|it| row.add(it / times));
         row.add(self.stride);
     }
 }
 
-fn describe(sites: &Sites<'_>, site: &Site<'_>, touch: &Touch<'_>) -> Described {
+fn describe(sites: &Sites<'_>, site: &Site<'_>, touch: &Touch<'_>) -> BufferFeatures {
     let times = site.times();
     let unique_bytes = touch.touched[0] * touch.element_bytes;
     let moving = site.loops.iter().rposition(|it| touch.mentions(it.var));
@@ -75,7 +76,7 @@ fn describe(sites: &Sites<'_>, site: &Site<'_>, touch: &Touch<'_>) -> Described 
         (times / skipped * (stride * touch.element_bytes / LINE_BYTES).min(1.0)).max(1.0)
     });
     let is_innermost = moving.is_some_and(|it| it + 1 == site.loops.len());
-    Described {
+    BufferFeatures {
         access: match (touch.reads, touch.writes) {
             (true, true) => 2,
             (false, true) => 1,
@@ -84,14 +85,14 @@ fn describe(sites: &Sites<'_>, site: &Site<'_>, touch: &Touch<'_>) -> Described 
         bytes: times * touch.element_bytes,
         unique_bytes,
         lines,
-        unique_lines: (unique_bytes / together(sites, touch).min(LINE_BYTES)).max(1.0),
+        unique_lines: (unique_bytes / contiguous_bytes(sites, touch).min(LINE_BYTES)).max(1.0),
         reuse: reuse(sites, site, touch),
         stride: if is_innermost { stride } else { 0.0 },
     }
 }
 
-/// Bytes that lie side by side and are all touched.
-fn together(sites: &Sites<'_>, touch: &Touch<'_>) -> f64 {
+/// Returns the number of contiguous bytes that are all touched.
+fn contiguous_bytes(sites: &Sites<'_>, touch: &Touch<'_>) -> f64 {
     let widths: Vec<f64> = touch.widths(&sites.ranges, 0).collect();
     let mut bytes = touch.element_bytes;
     for (width, all) in widths.iter().zip(&touch.shape).rev() {
@@ -103,7 +104,7 @@ fn together(sites: &Sites<'_>, touch: &Touch<'_>) -> f64 {
     bytes
 }
 
-/// How many elements one iteration moves the access that moves least.
+/// Returns the stride along a loop, in elements, of the access with the smallest one.
 fn stride(sites: &Sites<'_>, touch: &Touch<'_>, it: &Loop) -> f64 {
     let strides = touch.indices.iter().map(|index| {
         let mut stride = 0.0;
@@ -115,11 +116,12 @@ fn stride(sites: &Sites<'_>, touch: &Touch<'_>, it: &Loop) -> f64 {
         }
         if stride == 0.0 { UNKNOWN_STRIDE } else { stride.abs() }
     });
-    strides.fold(super::MOST, f64::min)
+    strides.fold(MAX, f64::min)
 }
 
+/// Finds the innermost loop that reuses elements of a buffer.
 fn reuse(sites: &Sites<'_>, site: &Site<'_>, touch: &Touch<'_>) -> Reuse {
-    let made = sites.made(touch.tensor);
+    let alloc_depth = sites.alloc_depth(touch.tensor);
     let mut iterations = 1.0;
     let mut bytes: f64 = site.touches.iter().map(|it| it.element_bytes).sum();
     for (depth, it) in site.loops.iter().enumerate().rev() {
@@ -127,28 +129,33 @@ fn reuse(sites: &Sites<'_>, site: &Site<'_>, touch: &Touch<'_>) -> Reuse {
             iterations *= inside.extent;
             bytes = sites.bytes_of(inside);
         }
-        if depth >= made && !touch.mentions(it.var) {
+        if depth >= alloc_depth && !touch.mentions(it.var) {
             return Reuse { kind: 0, iterations, bytes, times: it.extent };
         }
-        if let Some(again) = again(sites, site, touch, depth) {
-            return again;
+        if let Some(reuse) = reuse_by_others(sites, site, touch, depth) {
+            return reuse;
         }
     }
     Reuse { kind: 2, iterations: 0.0, bytes: 0.0, times: 0.0 }
 }
 
-/// How elements are used again by another statement, in the same iteration of a loop.
-fn again(sites: &Sites<'_>, site: &Site<'_>, touch: &Touch<'_>, depth: usize) -> Option<Reuse> {
-    let (mut n, mut bytes, mut least) = (0, 0.0, super::MOST);
+/// Returns the reuse by another statement in the same iteration of a loop.
+fn reuse_by_others(
+    sites: &Sites<'_>,
+    site: &Site<'_>,
+    touch: &Touch<'_>,
+    depth: usize,
+) -> Option<Reuse> {
+    let (mut n, mut bytes, mut min_touched) = (0, 0.0, MAX);
     for other in sites.all.iter().filter(|it| it.is_inside(site, depth)) {
         for it in &other.touches {
             let touched = it.touched[depth + 1];
             bytes += touched * it.element_bytes;
             if it.tensor == touch.tensor {
                 n += 1;
-                least = least.min(touched);
+                min_touched = min_touched.min(touched);
             }
         }
     }
-    (n > 1).then(|| Reuse { kind: 1, iterations: least, bytes, times: f64::from(n) - 1.0 })
+    (n > 1).then(|| Reuse { kind: 1, iterations: min_touched, bytes, times: f64::from(n) - 1.0 })
 }

@@ -1,15 +1,16 @@
-//! How many operations there are for each byte touched, by more and more of the loops.
+//! The curve of arithmetic intensity: operations per byte touched, within more and more of the loops.
 //!
-//! What fits the first-level cache, the second, and so on, says where operations find what they
-//! need. So the curve is sampled at powers of the number of operations, not at multiples of it.
+//! Each level of the cache hierarchy holds the footprint of some loop, so the curve is sampled at
+//! equal steps of the logarithm of the number of operations.
 
+use super::number::MAX;
 use super::row::Row;
 use super::site::{Site, Sites};
 
-/// How often the curve is sampled.
+/// Samples of the curve.
 const SAMPLES: usize = 10;
 
-/// Adds the curve of a statement that takes so many operations on floats when it runs once.
+/// Adds the curve of a statement with that many float operations per run.
 pub(super) fn add(row: &mut Row, sites: &Sites<'_>, site: &Site<'_>, operations: f64) {
     let curve = curve(sites, site, operations);
     let Some(all) = curve.last().map(|it| it.0) else {
@@ -17,11 +18,12 @@ pub(super) fn add(row: &mut Row, sites: &Sites<'_>, site: &Site<'_>, operations:
         return;
     };
     for sample in 1..=SAMPLES {
-        row.add(at(&curve, all * sample as f64 / SAMPLES as f64));
+        row.add(interpolate(&curve, all * sample as f64 / SAMPLES as f64));
     }
 }
 
-/// For each loop, innermost first: the logarithm of the operations in there, and those for a byte.
+/// Returns a point for each loop, innermost first: the logarithm of the operations inside, and the
+/// operations per byte.
 fn curve(sites: &Sites<'_>, site: &Site<'_>, operations: f64) -> Vec<(f64, f64)> {
     let mut points = Vec::new();
     if operations == 0.0 {
@@ -29,14 +31,14 @@ fn curve(sites: &Sites<'_>, site: &Site<'_>, operations: f64) -> Vec<(f64, f64)>
     }
     let mut operations = operations;
     for it in site.loops.iter().rev() {
-        operations = (operations * it.extent).min(super::MOST);
+        operations = (operations * it.extent).min(MAX);
         points.push((operations.log2(), operations / sites.bytes_of(it).max(1.0)));
     }
     points
 }
 
-/// The curve at some number of operations, between its points.
-fn at(curve: &[(f64, f64)], x: f64) -> f64 {
+/// Interpolates the curve at the logarithm of a number of operations.
+fn interpolate(curve: &[(f64, f64)], x: f64) -> f64 {
     let after = curve.iter().position(|it| it.0 >= x).unwrap_or(curve.len() - 1);
     let (x1, y1) = curve[after];
     let Some(before) = after.checked_sub(1) else { return y1 };

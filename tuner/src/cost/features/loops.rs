@@ -1,12 +1,12 @@
-//! The loops around a statement, by how they run.
+//! The loops around a statement, by their execution kind.
 
 use tvmtune_schedule::LoopKind;
 
-use super::product;
-use super::row::Row;
+use super::number::product;
+use super::row::{Device, Row};
 use super::site::{Loop, Site};
 
-/// Where a loop runs, by place in the layout.
+/// The position of a loop among the dimensions of its statement; the order is that of the layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Position {
     Nowhere,
@@ -19,26 +19,27 @@ enum Position {
     Mixed,
 }
 
-/// How a device runs a loop.
+/// The execution kind of a loop on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Run {
     Serial,
     Vectorized,
-    Written,
+    Unrolled,
     Parallel,
     Block,
     Thread,
-    /// Written out, around threads: each thread stands for several.
+    /// Unrolled around threads: each thread does the work of several.
     Virtual,
 }
 
-/// How a device runs each of the loops around a statement.
-pub(super) fn runs(site: &Site<'_>, is_gpu: bool) -> Vec<Run> {
+/// Returns the execution kind of each loop around a statement.
+pub(super) fn runs(site: &Site<'_>, device: Device) -> Vec<Run> {
+    let is_gpu = device == Device::Gpu;
     let threads = site.loops.iter().rposition(|it| it.kind == LoopKind::Thread);
     let run = |(depth, it): (usize, &Loop)| match it.kind {
         LoopKind::Vectorized => Run::Vectorized,
         LoopKind::Unrolled if is_gpu && threads > Some(depth) => Run::Virtual,
-        LoopKind::Unrolled | LoopKind::Tensorized => Run::Written,
+        LoopKind::Unrolled | LoopKind::Tensorized => Run::Unrolled,
         LoopKind::Parallel | LoopKind::Persistent(_) | LoopKind::StreamK(_) | LoopKind::Cluster => {
             match is_gpu {
                 true => Run::Block,
@@ -54,21 +55,22 @@ pub(super) fn runs(site: &Site<'_>, is_gpu: bool) -> Vec<Run> {
     site.loops.iter().enumerate().map(run).collect()
 }
 
-/// Adds the groups of a statement's loops.
-pub(super) fn add(row: &mut Row, site: &Site<'_>, runs: &[Run], is_gpu: bool) {
-    for run in [Run::Vectorized, Run::Written, Run::Parallel] {
-        let found: Vec<&Loop> = that_run(site, runs, run).collect();
-        row.add(found.len() as f64);
-        row.add(if found.is_empty() { 0.0 } else { product(found.iter().map(|it| it.extent)) });
-        row.add(found.last().map_or(0.0, |it| it.extent));
-        let mut positions = found.iter().map(|it| position(site, it));
+/// Adds the groups of the layout about a statement's loops.
+pub(super) fn add(row: &mut Row, site: &Site<'_>, runs: &[Run], device: Device) {
+    let is_gpu = device == Device::Gpu;
+    for run in [Run::Vectorized, Run::Unrolled, Run::Parallel] {
+        let loops: Vec<&Loop> = loops_that(site, runs, run).collect();
+        row.add(loops.len() as f64);
+        row.add(if loops.is_empty() { 0.0 } else { product(loops.iter().map(|it| it.extent)) });
+        row.add(loops.last().map_or(0.0, |it| it.extent));
+        let mut positions = loops.iter().map(|it| position(site, it));
         let first = positions.next().unwrap_or(Position::Nowhere);
         let position = if positions.all(|it| it == first) { first } else { Position::Mixed };
         row.add_choice(position as usize, Position::Mixed as usize + 1);
     }
     row.add_raw(if is_gpu { 1.0 } else { 0.0 });
     for run in [Run::Block, Run::Thread] {
-        let extents: Vec<f64> = that_run(site, runs, run).map(|it| it.extent).collect();
+        let extents: Vec<f64> = loops_that(site, runs, run).map(|it| it.extent).collect();
         // The innermost is x; more than three are z together.
         let mut inner = extents.iter().rev().copied();
         let (x, y) = (inner.next(), inner.next());
@@ -76,22 +78,23 @@ pub(super) fn add(row: &mut Row, site: &Site<'_>, runs: &[Run], is_gpu: bool) {
             row.add(if is_gpu { extent } else { 0.0 });
         }
     }
-    let copies = product(that_run(site, runs, Run::Virtual).map(|it| it.extent));
+    let copies = product(loops_that(site, runs, Run::Virtual).map(|it| it.extent));
     row.add(if is_gpu { copies } else { 0.0 });
 }
 
-/// How many copies of a statement the code holds.
+/// Returns the number of copies of a statement in the code.
 pub(super) fn copies(site: &Site<'_>, runs: &[Run]) -> f64 {
-    let is_written = |run: &Run| matches!(run, Run::Vectorized | Run::Written | Run::Virtual);
-    let loops = site.loops.iter().zip(runs).filter(|(_, run)| is_written(run));
+    let is_copied = |run: &Run| matches!(run, Run::Vectorized | Run::Unrolled | Run::Virtual);
+    let loops = site.loops.iter().zip(runs).filter(|(_, run)| is_copied(run));
     product(loops.map(|(it, _)| it.extent))
 }
 
-fn that_run<'a>(site: &'a Site<'_>, runs: &'a [Run], run: Run) -> impl Iterator<Item = &'a Loop> {
+/// Returns the loops of an execution kind.
+fn loops_that<'a>(site: &'a Site<'_>, runs: &'a [Run], run: Run) -> impl Iterator<Item = &'a Loop> {
     site.loops.iter().zip(runs).filter(move |(_, it)| **it == run).map(|(it, _)| it)
 }
 
-/// Where a loop runs: along which dimension of what is written, or in which loop of the reduction.
+/// Returns the position of a loop: among the dimensions that are written, or in the reduction.
 fn position(site: &Site<'_>, it: &Loop) -> Position {
     let mut along = (0..site.index.len()).filter(|n| site.index[*n].mentions(it.var));
     match (along.next(), along.next()) {

@@ -1,52 +1,56 @@
-//! What a cost model sees of a schedule: numbers that follow from its loops.
+//! The features of a schedule for the cost model: numbers that follow from its loops.
 //!
 //! In: a [`Nest`]. Out: [`Features`], a row of numbers for each buffer that is written. Nothing is
 //! placed or generated for it, and every number is finite, whatever the nest.
 //!
 //! # Layout
 //!
-//! | from | group | what |
+//! | from | group | numbers |
 //! |---|---|---|
 //! | 0 | operations | of floats, then of integers: multiply-adds (always 0), sums, products, quotients, comparisons, functions, others; then logic and choices. Of all statements that write the buffer |
 //! | 16 | vectorized loops | how many, product of their extents, the innermost one's, and where they run: nowhere, inner, middle or outer dimension written, inner, middle or outer reduction, several of these |
-//! | 27 | loops written out | the same |
+//! | 27 | unrolled loops | the same |
 //! | 38 | parallel loops | the same; none on a GPU |
-//! | 49 | threads | whether it is a GPU, its blocks (x, y, z), threads (x, y, z), and loops written out around threads |
+//! | 49 | threads | whether it is a GPU, its blocks (x, y, z), threads (x, y, z), and unrolled loops around threads |
 //! | 57 | buffers | five, those with most lines first: see `buffer.rs` |
 //! | 147 | intensity | operations for each byte touched by more and more of the loops, ten times |
-//! | 157 | memory | bytes of the buffer, elements times how often it is made anew, how often that is, and how often the statement runs in each |
+//! | 157 | memory | bytes of the buffer, elements times allocations, allocations, and runs of the statement per allocation |
 //! | 161 | loops | product of extents, how many there are, copies of the statement in the code |
 //! | 164 | the program | the same in all rows: see `program.rs` |
 //!
 //! All but positions and the first of "threads" are logarithms, see [`slog`]. A buffer is described
-//! by the statement that writes it most often. Dimensions count at their largest extent.
+//! by the statement that writes it most often. Dynamic dimensions have their largest extent.
 //!
 //! # Source
 //!
-//! The first 164 are those of Ansor (`feature.cc` of TVM 0.16), without what is wrong with them
-//! there: positions of annotations, lines and distinct lines are what they are meant to be, and what
-//! initializes a buffer does not hide what updates it, nor the other way round.
+//! The first 164 are those of Ansor (`feature.cc` of TVM 0.16), with its defects corrected:
+//! positions of annotations, lines and distinct lines are computed as documented, and neither of the
+//! statements that initialize and update a buffer hides the other.
 
 mod buffer;
 mod intensity;
 mod loops;
+mod number;
 mod operations;
 mod program;
 mod range;
 mod row;
+mod rows;
 mod site;
 #[cfg(test)]
 mod tests;
 
 use serde::{Deserialize, Serialize};
-use tvmtune_cuda::grid;
 use tvmtune_ir::target::Target;
 use tvmtune_schedule::nest::Nest;
 use tvmtune_space::fits;
 
+use number::STEPS;
+pub use number::slog;
 use program::Program;
+use row::Device;
 
-/// The version of the layout: a model knows features of its own version only.
+/// The version of the layout: a model reads features of its own version only.
 pub const FEATURES: u32 = 1;
 
 /// Numbers in a row.
@@ -62,37 +66,37 @@ pub struct Features {
 }
 
 impl Features {
-    /// The features of a nest; `None` if it does not fit the target.
+    /// Computes the features of a nest; `None` if it does not fit the target.
     pub fn of(nest: &Nest, target: &Target) -> Option<Self> {
         let program = match target {
             Target::Cpu(cpu) => {
                 fits::cpu::fits(nest, cpu).ok()?;
                 Program::on_cpu(nest, cpu)
             }
-            Target::Gpu(gpu) => {
-                let grid = grid::place(nest).ok()?;
-                fits::gpu::fits(&grid, gpu).ok()?;
-                Program::on_gpu(&grid, gpu)
-            }
+            Target::Gpu(gpu) => Program::on_gpu(crate::cost::gpu::time_if_fits_ns(nest, gpu)?),
         };
-        Some(Self::of_loops(nest, matches!(target, Target::Gpu(_)), &program))
+        let device = match target {
+            Target::Cpu(_) => Device::Cpu,
+            Target::Gpu(_) => Device::Gpu,
+        };
+        Some(Self::of_loops(nest, device, &program))
     }
 
-    fn of_loops(nest: &Nest, is_gpu: bool, program: &Program) -> Self {
-        Self { numbers: row::rows(&site::Sites::of(nest), is_gpu, program) }
+    fn of_loops(nest: &Nest, device: Device, program: &Program) -> Self {
+        Self { numbers: rows::rows(&site::Sites::new(nest), device, program) }
     }
 
-    /// The rows.
+    /// Returns the rows.
     pub fn rows(&self) -> impl ExactSizeIterator<Item = &[f32]> {
         self.numbers.chunks_exact(WIDTH)
     }
 
-    /// All rows, one after the other.
+    /// Returns all rows, concatenated.
     pub(super) fn numbers(&self) -> &[f32] {
         &self.numbers
     }
 
-    /// Whether there are whole rows, all of whose numbers are finite.
+    /// Tells if all rows are complete and all numbers finite.
     pub(super) fn is_sound(&self) -> bool {
         self.numbers.len().is_multiple_of(WIDTH) && self.numbers.iter().all(|it| it.is_finite())
     }
@@ -113,23 +117,4 @@ impl From<Vec<i32>> for Features {
     fn from(numbers: Vec<i32>) -> Self {
         Self { numbers: numbers.iter().map(|it| *it as f32 / STEPS).collect() }
     }
-}
-
-/// A logarithm that takes all numbers: how many binary digits, with the sign, to the nearest of
-/// [`STEPS`].
-pub fn slog(x: f64) -> f32 {
-    // What is larger than any launch is that large.
-    let x = x.clamp(-MOST, MOST);
-    let digits = (x.abs() + 1.0).log2().copysign(x) as f32;
-    (digits * STEPS).round() / STEPS
-}
-
-/// Numbers are told apart if they differ by half a percent.
-const STEPS: f32 = 128.0;
-
-/// As much as 64 loops of the longest extent there is may be.
-const MOST: f64 = 1e200;
-
-fn product(numbers: impl Iterator<Item = f64>) -> f64 {
-    numbers.fold(1.0, |product, it| (product * it).min(MOST))
 }

@@ -1,19 +1,19 @@
-//! How many operations a statement takes, by kind.
+//! The operations of a statement, by kind.
 
 use tvmtune_ir::dag::{BinaryOp, DType, Expr, Reducer, Types, UnaryOp};
 
 use super::site::{Site, Sites};
 
-/// Kinds of operations on floats, and as many on integers.
+/// Kinds of operations on floats; integers have as many.
 const KINDS: usize = 7;
-/// What follows those.
+/// The positions of the kinds after those.
 const LOGIC: usize = 2 * KINDS;
 const CHOICE: usize = LOGIC + 1;
 
-/// Of each kind, in the order of the layout.
+/// A count for each kind, in the order of the layout.
 pub(super) type Operations = [f64; CHOICE + 1];
 
-/// What numbers can do.
+/// A kind of operation; its number is its position among those on floats.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Sum = 1,
@@ -26,22 +26,23 @@ enum Kind {
     Choice,
 }
 
-/// The operations of one statement, run once.
-pub(super) fn of(sites: &Sites<'_>, site: &Site<'_>) -> Operations {
-    let mut found = [0.0; CHOICE + 1];
-    site.value.walk(&mut |it| count(it, sites.nest, &mut found));
+/// Counts the operations of one run of a statement.
+pub(super) fn count(sites: &Sites<'_>, site: &Site<'_>) -> Operations {
+    let mut counts = [0.0; CHOICE + 1];
+    site.value.walk(&mut |it| add(it, sites.nest, &mut counts));
     if let Some(it) = site.reducer {
-        found[place(reducer(it), sites.nest.buffer(site.tensor).dtype)] += 1.0;
+        counts[position(reducer(it), sites.nest.buffer(site.tensor).dtype)] += 1.0;
     }
-    found
+    counts
 }
 
-/// Those on floats alone.
+/// Returns the number of operations on floats.
 pub(super) fn on_floats(operations: &Operations) -> f64 {
     operations[..KINDS].iter().sum()
 }
 
-fn count(expr: &Expr, types: &dyn Types, found: &mut Operations) {
+/// Counts the operation at the root of an expression.
+fn add(expr: &Expr, types: &dyn Types, counts: &mut Operations) {
     let (kind, operand) = match expr {
         Expr::Const(..) | Expr::Index(_) | Expr::Scalar(_) | Expr::Read { .. } => return,
         Expr::Unary(op, a) => (unary(*op), a),
@@ -50,10 +51,11 @@ fn count(expr: &Expr, types: &dyn Types, found: &mut Operations) {
         Expr::Cast(_, a) => (Kind::Other, a),
         Expr::Select { condition, .. } => (Kind::Choice, condition),
     };
-    found[place(kind, operand.dtype(types))] += 1.0;
+    counts[position(kind, operand.dtype(types))] += 1.0;
 }
 
-fn place(kind: Kind, dtype: DType) -> usize {
+/// Returns the position of a kind in the layout.
+fn position(kind: Kind, dtype: DType) -> usize {
     match kind {
         Kind::Logic => LOGIC,
         Kind::Choice => CHOICE,

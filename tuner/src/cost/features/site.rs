@@ -1,11 +1,11 @@
-//! The statements of a nest, each with its loops and what it touches.
+//! The statements of a nest, each with its loops and the buffers it touches.
 
 use tvmtune_ir::dag::{Expr, Reducer, Subscript, TensorId};
 use tvmtune_ir::poly::{Poly, VarId};
 use tvmtune_schedule::LoopKind;
 use tvmtune_schedule::nest::{Nest, Scope, Stmt};
 
-use super::product;
+use super::number::product;
 use super::range::Ranges;
 
 /// A loop around a statement.
@@ -29,20 +29,27 @@ pub(super) struct Site<'a> {
     pub(super) touches: Vec<Touch<'a>>,
 }
 
-/// All that one statement does to one buffer.
+/// All accesses of one statement to one buffer.
 #[derive(Debug)]
 pub(super) struct Touch<'a> {
     pub(super) tensor: TensorId,
     pub(super) reads: bool,
     pub(super) writes: bool,
-    /// The subscripts of each access; `None` where data decides.
+    /// The subscripts of each access; `None` where they depend on data.
     pub(super) indices: Vec<Vec<Option<&'a Poly>>>,
-    /// How many elements are touched while the loops from that number on run once.
+    /// By depth, the elements touched while the loops from that depth on run once.
     pub(super) touched: Vec<f64>,
     /// The size of one of its elements.
     pub(super) element_bytes: f64,
     /// The extents of the buffer.
     pub(super) shape: Vec<f64>,
+}
+
+/// The direction of an access.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Read,
+    Write,
 }
 
 /// All statements of a nest.
@@ -52,35 +59,36 @@ pub(super) struct Sites<'a> {
     pub(super) ranges: Ranges,
     /// In order.
     pub(super) all: Vec<Site<'a>>,
-    /// By variable: what all statements inside of that loop touch while it runs once, in bytes.
+    /// By variable, the bytes that all statements in that loop touch while it runs once.
     loop_bytes: Vec<f64>,
-    /// By tensor: how many loops stand around all that touches a buffer of one task.
-    made: Vec<Option<usize>>,
+    /// By tensor, the number of loops around all statements that touch a buffer.
+    alloc_depths: Vec<Option<usize>>,
 }
 
 impl Site<'_> {
-    /// How often it runs.
+    /// Returns how often it runs.
     pub(super) fn times(&self) -> f64 {
         product(self.loops.iter().map(|it| it.extent))
     }
 
-    /// Whether it stands inside of that loop of another statement, which is its number `depth`.
+    /// Tells if it stands inside of loop number `depth` of another statement.
     pub(super) fn is_inside(&self, other: &Site<'_>, depth: usize) -> bool {
         self.loops.get(depth).is_some_and(|it| it.var == other.loops[depth].var)
     }
 
-    /// Whether iterations of a loop write different elements.
+    /// Tells if iterations of a loop write different elements.
     pub(super) fn writes_along(&self, var: VarId) -> bool {
         self.index.iter().any(|it| it.mentions(var))
     }
 }
 
 impl Touch<'_> {
+    /// Tells if some access may depend on a variable.
     pub(super) fn mentions(&self, var: VarId) -> bool {
         self.subscripts().any(|it| it.is_none_or(|it| it.mentions(var)))
     }
 
-    /// Notes how much is touched by more and more of that many loops.
+    /// Computes `touched` for each depth.
     fn measure(&mut self, ranges: &Ranges, n_loops: usize) {
         let touched = |depth| product(self.widths(ranges, depth));
         self.touched = (0..=n_loops).map(touched).collect();
@@ -90,27 +98,28 @@ impl Touch<'_> {
         self.indices.iter().flatten().copied()
     }
 
-    /// How many elements of each dimension are touched while the loops from that number on run.
+    /// Returns the elements touched in each dimension while the loops from number `depth` on run.
     pub(super) fn widths(&self, ranges: &Ranges, depth: usize) -> impl Iterator<Item = f64> {
-        self.shape.iter().enumerate().map(move |(n, most)| {
+        self.shape.iter().enumerate().map(move |(n, extent)| {
             let mut hull = (f64::INFINITY, f64::NEG_INFINITY);
             for index in &self.indices {
-                let Some(Some(poly)) = index.get(n) else { return *most };
-                let range = ranges.of(poly, depth);
+                let Some(Some(poly)) = index.get(n) else { return *extent };
+                let range = ranges.interval(poly, depth);
                 hull = (hull.0.min(range.0), hull.1.max(range.1));
             }
-            (hull.1 - hull.0 + 1.0).clamp(1.0, *most)
+            (hull.1 - hull.0 + 1.0).clamp(1.0, *extent)
         })
     }
 }
 
 impl<'a> Sites<'a> {
-    pub(super) fn of(nest: &'a Nest) -> Self {
+    /// Collects the statements of a nest.
+    pub(super) fn new(nest: &'a Nest) -> Self {
         let dims = nest.dims.iter().map(|it| it.range.hi.max(1) as f64).collect();
         let ranges = Ranges::new(dims, nest.n_vars);
         let loop_bytes = vec![0.0; nest.n_vars as usize];
-        let made = vec![None; nest.buffers.len()];
-        let mut sites = Self { nest, ranges, all: Vec::new(), loop_bytes, made };
+        let alloc_depths = vec![None; nest.buffers.len()];
+        let mut sites = Self { nest, ranges, all: Vec::new(), loop_bytes, alloc_depths };
         nest.body.iter().for_each(|it| sites.visit(it, &mut Vec::new()));
         let Self { ranges, all, loop_bytes, .. } = &mut sites;
         for site in all {
@@ -123,33 +132,34 @@ impl<'a> Sites<'a> {
                 }
             }
         }
-        sites.note_made();
+        sites.find_alloc_depths();
         sites
     }
 
-    /// Notes inside of how many loops buffers of one task are made.
-    fn note_made(&mut self) {
-        let mut first: Vec<Option<&[Loop]>> = vec![None; self.made.len()];
+    /// Computes the number of loops that all statements touching a buffer share.
+    fn find_alloc_depths(&mut self) {
+        let mut first: Vec<Option<&[Loop]>> = vec![None; self.alloc_depths.len()];
         for site in &self.all {
             for touch in &site.touches {
                 let n = touch.tensor.0 as usize;
                 let loops: &[Loop] = first[n].get_or_insert(&site.loops);
                 let shared = loops.iter().zip(&site.loops).take_while(|(a, b)| a.var == b.var);
-                self.made[n] = Some(self.made[n].unwrap_or(usize::MAX).min(shared.count()));
+                let depth = self.alloc_depths[n].unwrap_or(usize::MAX).min(shared.count());
+                self.alloc_depths[n] = Some(depth);
             }
         }
     }
 
-    /// How many of the loops around whatever touches a buffer stand around where it is made: in each
-    /// of their iterations it holds something else.
-    pub(super) fn made(&self, tensor: TensorId) -> usize {
+    /// Returns the number of loops around the allocation of a buffer: it has other contents in each
+    /// of their iterations.
+    pub(super) fn alloc_depth(&self, tensor: TensorId) -> usize {
         match self.nest.buffer(tensor).scope {
-            Scope::Local => self.made[tensor.0 as usize].unwrap_or(0),
+            Scope::Local => self.alloc_depths[tensor.0 as usize].unwrap_or(0),
             Scope::Argument | Scope::Workspace | Scope::Unused => 0,
         }
     }
 
-    /// Bytes touched while a loop runs once, by all statements in it.
+    /// Returns the bytes that all statements in a loop touch while it runs once.
     pub(super) fn bytes_of(&self, it: &Loop) -> f64 {
         self.loop_bytes.get(it.var.0 as usize).copied().unwrap_or(0.0)
     }
@@ -182,7 +192,7 @@ impl<'a> Sites<'a> {
     ) {
         let mut touches = Vec::new();
         let written = index.iter().map(Some).collect();
-        self.touch(&mut touches, tensor, written, true);
+        self.touch(&mut touches, tensor, written, Access::Write);
         if reducer.is_some() {
             touches[0].reads = true;
         }
@@ -192,7 +202,7 @@ impl<'a> Sites<'a> {
                 Subscript::Affine(poly) => Some(poly),
                 Subscript::Value(_) => None,
             };
-            self.touch(&mut touches, *tensor, index.iter().map(affine).collect(), false);
+            self.touch(&mut touches, *tensor, index.iter().map(affine).collect(), Access::Read);
         });
         self.all.push(Site { loops: loops.to_vec(), tensor, index, reducer, value, touches });
     }
@@ -202,25 +212,26 @@ impl<'a> Sites<'a> {
         touches: &mut Vec<Touch<'a>>,
         tensor: TensorId,
         index: Vec<Option<&'a Poly>>,
-        writes: bool,
+        access: Access,
     ) {
-        if let Some(known) = touches.iter_mut().find(|it| it.tensor == tensor) {
-            known.reads |= !writes;
-            known.writes |= writes;
-            if !known.indices.contains(&index) {
-                known.indices.push(index);
+        let (reads, writes) = (access == Access::Read, access == Access::Write);
+        if let Some(touch) = touches.iter_mut().find(|it| it.tensor == tensor) {
+            touch.reads |= reads;
+            touch.writes |= writes;
+            if !touch.indices.contains(&index) {
+                touch.indices.push(index);
             }
             return;
         }
         let buffer = self.nest.buffer(tensor);
         touches.push(Touch {
             tensor,
-            reads: !writes,
+            reads,
             writes,
             indices: vec![index],
             touched: Vec::new(),
             element_bytes: buffer.dtype.bytes() as f64,
-            shape: buffer.shape.iter().map(|it| self.ranges.most(it)).collect(),
+            shape: buffer.shape.iter().map(|it| self.ranges.max_extent(it)).collect(),
         });
     }
 }

@@ -1,5 +1,5 @@
-//! What rows say: facts about programs of known loops, those of Ansor's own tests among them, and
-//! of all programs that numbers are finite.
+//! Features of programs with known loops, those of Ansor's own tests among them; and for all programs,
+//! that numbers are finite.
 
 use proptest::prelude::*;
 use tvmtune_ir::dag::{self, Dag, Subscript};
@@ -11,6 +11,7 @@ use tvmtune_schedule::arbitrary::{any_case, any_moves, config, scheduled};
 use tvmtune_schedule::nest::{self, Stmt};
 use tvmtune_schedule::{Instruction, Schedule};
 
+use super::row::Device;
 use super::*;
 
 const MATMUL: &str = "
@@ -26,9 +27,9 @@ const COPIES: &str = "
         compute(|i, j| b[[i, j]] * 2.5)
     }";
 
-/// Where a buffer's numbers start, and where they are in there.
+/// The positions of the buffers in a row, and of the numbers within a buffer.
 const BUFFERS: usize = 57;
-const SLOT: usize = 18;
+const BUFFER_WIDTH: usize = 18;
 const BYTES: usize = 3;
 const UNIQUE_BYTES: usize = 4;
 const LINES: usize = 5;
@@ -52,19 +53,19 @@ fn nest_of(source: &str, trace: &str) -> Nest {
     nest::lower(&Schedule::replay(&dag(source), &trace).unwrap())
 }
 
-fn rows_of(nest: &Nest, is_gpu: bool) -> Vec<Vec<f32>> {
-    let features = Features::of_loops(nest, is_gpu, &Program::default());
+fn rows_of(nest: &Nest, device: Device) -> Vec<Vec<f32>> {
+    let features = Features::of_loops(nest, device, &Program::default());
     features.rows().map(<[f32]>::to_vec).collect()
 }
 
 fn rows(source: &str, trace: &str) -> Vec<Vec<f32>> {
-    rows_of(&nest_of(source, trace), false)
+    rows_of(&nest_of(source, trace), Device::Cpu)
 }
 
 /// The numbers of the buffers of a row, those of a certain access: read, written, or both.
-fn slots(row: &[f32], access: usize) -> Vec<&[f32]> {
-    let slots = row[BUFFERS..].chunks_exact(SLOT).take(5);
-    slots.filter(|it| it[access] == 1.0).collect()
+fn buffers(row: &[f32], access: usize) -> Vec<&[f32]> {
+    let buffers = row[BUFFERS..].chunks_exact(BUFFER_WIDTH).take(5);
+    buffers.filter(|it| it[access] == 1.0).collect()
 }
 
 #[track_caller]
@@ -85,7 +86,7 @@ fn a_tiled_product_is_described() {
     let rows = rows(MATMUL, trace);
     assert_eq!(rows.len(), 1);
     let row = &rows[0];
-    let c = slots(row, 2)[0];
+    let c = buffers(row, 2)[0];
     let all = 512.0 * 512.0 * 512.0;
     check(c[BYTES], all * 4.0);
     assert_eq!(c[REUSE..REUSE + 3], [1.0, 0.0, 0.0]);
@@ -93,7 +94,7 @@ fn a_tiled_product_is_described() {
     check(c[REUSE_ITERATIONS], 8.0 * 16.0);
     check(c[REUSE_BYTES], (8.0 * 16.0 + 8.0 + 16.0) * 4.0);
     check(c[BYTES_FOR_EACH_USE], all * 4.0 / 512.0);
-    let factors = slots(row, 0);
+    let factors = buffers(row, 0);
     factors.iter().for_each(|it| check(it[UNIQUE_BYTES], 512.0 * 512.0 * 4.0));
     // Lanes move along rows of `b`, and not through `a`.
     let mut strides = [factors[0][STRIDE], factors[1][STRIDE]];
@@ -113,22 +114,22 @@ fn a_tiled_product_is_described() {
 
 #[test]
 fn positions_of_annotated_loops_are_told() {
-    let place = |trace: &str, group: usize| {
+    let position = |trace: &str, group: usize| {
         let row = rows(MATMUL, trace).remove(0);
         let found: Vec<usize> = (0..8).filter(|it| row[group + 3 + it] == 1.0).collect();
         assert_eq!(found.len(), 1, "{trace}");
         found[0]
     };
     let reordered = "reorder s0 [a0, a2, a1]\n";
-    assert_eq!(place("", 16), 0, "nowhere");
-    assert_eq!(place(&format!("{reordered}annotate s0 a1 vectorized"), 16), 1, "inner spatial");
-    assert_eq!(place("annotate s0 a0 parallel", 38), 3, "outer spatial");
-    assert_eq!(place("annotate s0 a2 unrolled", 27), 4, "inner reduction");
+    assert_eq!(position("", 16), 0, "nowhere");
+    assert_eq!(position(&format!("{reordered}annotate s0 a1 vectorized"), 16), 1, "inner spatial");
+    assert_eq!(position("annotate s0 a0 parallel", 38), 3, "outer spatial");
+    assert_eq!(position("annotate s0 a2 unrolled", 27), 4, "inner reduction");
     let split = "split s0 a2 [4, 4]\n";
-    assert_eq!(place(&format!("{split}annotate s0 a4 unrolled"), 27), 5, "middle reduction");
-    assert_eq!(place(&format!("{split}annotate s0 a3 unrolled"), 27), 6, "outer reduction");
+    assert_eq!(position(&format!("{split}annotate s0 a4 unrolled"), 27), 5, "middle reduction");
+    assert_eq!(position(&format!("{split}annotate s0 a3 unrolled"), 27), 6, "outer reduction");
     let both = "annotate s0 a0 parallel\nannotate s0 a1 parallel";
-    assert_eq!(place(both, 38), 7, "several");
+    assert_eq!(position(both, 38), 7, "several");
 }
 
 #[test]
@@ -156,11 +157,11 @@ fn operations_are_counted() {
 fn lines_are_those_that_are_touched() {
     let row = rows(MATMUL, "").remove(0);
     let all = 512.0 * 512.0 * 512.0;
-    let c = slots(&row, 2)[0];
+    let c = buffers(&row, 2)[0];
     // 16 floats a line; `k` adds into the same element.
     check(c[LINES], all / 512.0 / 16.0);
     check(c[UNIQUE_LINES], 512.0 * 512.0 / 16.0);
-    let factors = slots(&row, 0);
+    let factors = buffers(&row, 0);
     check(factors[0][LINES], all);
     check(factors[1][LINES], all / 16.0);
     factors.iter().for_each(|it| check(it[UNIQUE_LINES], 512.0 * 512.0 / 16.0));
@@ -174,26 +175,26 @@ fn two_columns_of_a_matrix_are_a_line_for_each_row() {
             compute(|i, j| x[[i, j]] * 2.0)
         }";
     let row = rows(source, "").remove(0);
-    let x = slots(&row, 0)[0];
+    let x = buffers(&row, 0)[0];
     check(x[UNIQUE_BYTES], 800.0);
     check(x[UNIQUE_LINES], 100.0);
 }
 
 #[test]
-fn what_a_fused_statement_reads_was_just_written() {
+fn a_fused_statement_reuses_what_was_just_written() {
     let b_is_reused = |rows: &[Vec<f32>]| {
         for (row, access) in [(&rows[0], 0), (&rows[1], 1)] {
-            let b = slots(row, access).into_iter().find(|it| it[REUSE + 1] == 1.0).unwrap();
+            let b = buffers(row, access).into_iter().find(|it| it[REUSE + 1] == 1.0).unwrap();
             check(b[REUSE_ITERATIONS], 1.0);
             check(b[REUSE_BYTES], 16.0);
             check(b[REUSE_TIMES], 1.0);
-            let others = row[BUFFERS..].chunks_exact(SLOT).take(5);
+            let others = row[BUFFERS..].chunks_exact(BUFFER_WIDTH).take(5);
             assert_eq!(others.filter(|it| it[REUSE + 1] == 1.0).count(), 1);
         }
     };
     // In a buffer of one element, as lowering makes it.
     let mut nest = nest_of(COPIES, "compute_at s0 s1 a1");
-    let mut found = rows_of(&nest, false);
+    let mut found = rows_of(&nest, Device::Cpu);
     found.sort_by(|a, b| a[157].total_cmp(&b[157]));
     b_is_reused(&found);
     // In one as large as the others.
@@ -211,7 +212,7 @@ fn what_a_fused_statement_reads_was_just_written() {
         let index = to.iter().cloned().map(Subscript::Affine).collect();
         Some(dag::Expr::Read { tensor, index })
     });
-    let mut found = rows_of(&nest, false);
+    let mut found = rows_of(&nest, Device::Cpu);
     found.sort_by(|a, b| a[157].total_cmp(&b[157]));
     b_is_reused(&found);
     check(found[1][157], 64.0 * 32.0 * 4.0);
@@ -228,12 +229,12 @@ fn blocks_and_threads_are_told_apart() {
         annotate s0 a2 unrolled
         annotate s0 a3 thread";
     let nest = nest_of(source, trace);
-    let row = rows_of(&nest, true).remove(0);
+    let row = rows_of(&nest, Device::Gpu).remove(0);
     assert_eq!(row[49], 1.0);
     let expected = [8, 1, 1, 16, 1, 1, 4].map(|it| slog(f64::from(it)));
     assert_eq!(row[50..57], expected);
     assert_eq!(row[38], 0.0, "blocks are no parallel loops");
-    let on_cpu = rows_of(&nest, false).remove(0);
+    let on_cpu = rows_of(&nest, Device::Cpu).remove(0);
     assert_eq!(on_cpu[49..57], [0.0; 8]);
     check(on_cpu[38], 1.0);
     check(on_cpu[27], 1.0);
@@ -256,7 +257,7 @@ fn dimensions_count_at_their_largest_extent() {
 }
 
 #[test]
-fn what_does_not_fit_has_no_features() {
+fn a_schedule_that_does_not_fit_has_no_features() {
     let target = Target::Cpu(CpuTarget::generic(tvmtune_ir::target::Isa::Avx2));
     assert!(Features::of(&nest_of(MATMUL, ""), &target).is_some());
     let large = "reorder s0 [a0, a2, a1]\nsplit s0 a1 [512]\nannotate s0 a4 unrolled";
@@ -281,11 +282,11 @@ proptest! {
     ) {
         let schedule = scheduled(&case.dag, &moves);
         let nest = nest::lower(&schedule);
-        for is_gpu in [false, true] {
-            let features = Features::of_loops(&nest, is_gpu, &Program::default());
+        for device in [Device::Cpu, Device::Gpu] {
+            let features = Features::of_loops(&nest, device, &Program::default());
             prop_assert!(features.is_sound(), "{nest}");
             prop_assert!(features.rows().len() > 0);
-            prop_assert_eq!(&features, &Features::of_loops(&nest, is_gpu, &Program::default()));
+            prop_assert_eq!(&features, &Features::of_loops(&nest, device, &Program::default()));
         }
         let gpu = GpuTarget::generic(Arch { sm: 90, exact: true });
         for target in [Target::generic(tvmtune_ir::target::Isa::Avx2), Target::Gpu(gpu)] {

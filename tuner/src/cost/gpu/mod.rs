@@ -28,8 +28,9 @@ mod walk;
 
 use std::fmt;
 
-use tvmtune_cuda::grid::{Grid, Kernel};
+use tvmtune_cuda::grid::{self, Grid, Kernel};
 use tvmtune_ir::target::GpuTarget;
+use tvmtune_schedule::nest::Nest;
 use tvmtune_space::fits;
 
 pub use rank::{AnalyticModel, Ranked, Ranking, rank};
@@ -96,6 +97,23 @@ pub enum Bound {
 pub struct Known {
     /// Of one thread.
     pub registers: u32,
+}
+
+/// Returns whether a nest can be placed on a grid that fits the target.
+pub fn fits(nest: &Nest, target: &GpuTarget) -> bool {
+    grid::place(nest).is_ok_and(|it| fits::gpu::fits(&it, target).is_ok())
+}
+
+/// Returns the estimated time of a nest, in ns; `None` if it can't be placed on a grid.
+pub fn time_ns(nest: &Nest, target: &GpuTarget) -> Option<f64> {
+    Some(estimate(&grid::place(nest).ok()?, target).ns)
+}
+
+/// Returns the estimated time of a nest, in ns; `None` if it doesn't fit the target.
+pub fn time_if_fits_ns(nest: &Nest, target: &GpuTarget) -> Option<f64> {
+    let grid = grid::place(nest).ok()?;
+    fits::gpu::fits(&grid, target).ok()?;
+    Some(estimate(&grid, target).ns)
 }
 
 /// Estimates the time of `grid` on `target` at the largest values of its dimensions.

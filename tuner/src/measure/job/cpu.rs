@@ -9,7 +9,7 @@ use super::super::protocol::{CodeSpec, CpuLaunch, CpuSpec, Word};
 use super::{CaseSpec, Job, unsigned};
 
 impl Job {
-    /// A candidate of a kernel and its code, a blob a phase, for each of the cases.
+    /// Creates a candidate of a kernel and its code, a blob for each phase.
     pub fn new(kernel: &VectorCode, phases: &[Vec<u8>], cases: &[CaseSpec]) -> Self {
         let code = CodeSpec::Cpu(CpuSpec {
             phases: phases.iter().map(Vec::len).collect(),
@@ -19,13 +19,14 @@ impl Job {
         Self { code, bytes: phases.concat(), artifact: String::new() }
     }
 
-    /// The candidate of generated code, for each of the cases.
-    pub fn of(generated: &Generated, cases: &[CaseSpec]) -> Self {
-        let made = Self::new(&generated.kernel, &generated.code.phases, cases);
-        Self { artifact: generated.artifact.0.clone(), ..made }
+    /// Creates the candidate of generated code.
+    pub fn on_cpu(generated: &Generated, cases: &[CaseSpec]) -> Self {
+        let job = Self::new(&generated.kernel, &generated.code.phases, cases);
+        Self { artifact: generated.artifact.0.clone(), ..job }
     }
 }
 
+/// Returns the launch of a kernel on a case.
 fn launch(kernel: &VectorCode, case: &CaseSpec) -> CpuLaunch {
     let (dims, scalars) = (case.dims(), case.scalars());
     let word = |entry: &TableEntry| match entry {
@@ -52,7 +53,7 @@ fn launch(kernel: &VectorCode, case: &CaseSpec) -> CpuLaunch {
     }
 }
 
-/// A scalar as machine code reads it: floats widened to `f32`, the rest to `i32`.
+/// Returns a scalar as machine code reads it: floats widened to `f32`, the rest to `i32`.
 fn bits(value: Number) -> u64 {
     match value {
         Number::Float(it) => u64::from((it as f32).to_bits()),

@@ -8,14 +8,13 @@ use tvmtune_ir::poly::Poly;
 use tvmtune_ir::target::gpu::Arch;
 
 use super::super::protocol::{
-    CodeSpec, FunctionSpec, GpuLaunch, GpuSpec, ImageSpec, MapSpec, ParamPlace, Word,
+    CodeSpec, FunctionSpec, GpuLaunch, GpuSpec, ImageSpec, MapSpec, ParamBinding, Word,
 };
 use super::{CaseSpec, Job, unsigned};
 use crate::compile::Code;
 
 impl Job {
-    /// The candidate of code that was generated and compiled for an architecture, for each of the
-    /// cases.
+    /// Creates the candidate of code that was generated and compiled for an architecture.
     pub fn on_gpu(generated: &Generated, (code, arch): (&Code, Arch), cases: &[CaseSpec]) -> Self {
         let mut images = vec![(None, code.cubin.as_slice())];
         images.extend(code.ptx_version().map(|it| (Some(it), code.ptx.as_bytes())));
@@ -30,7 +29,7 @@ impl Job {
         let mut table = Table { generated, params: Vec::new() };
         let functions = generated.unit.entries.iter().map(|it| FunctionSpec {
             name: it.name.clone(),
-            params: it.params.iter().map(|it| table.place(*it)).collect(),
+            params: it.params.iter().map(|it| table.binding(*it)).collect(),
             threads: it.threads,
             shared_bytes: it.shared_bytes,
         });
@@ -54,17 +53,17 @@ impl Job {
     }
 }
 
-/// What functions are passed, each once, but for maps.
+/// The argument table: all parameters of functions except TMA descriptors, without duplicates.
 struct Table<'a> {
     generated: &'a Generated,
     params: Vec<Param>,
 }
 
 impl Table<'_> {
-    fn place(&mut self, param: Param) -> ParamPlace {
+    fn binding(&mut self, param: Param) -> ParamBinding {
         match param {
-            Param::TensorMap(map) => ParamPlace::Map(map),
-            other => ParamPlace::Table(self.position(other)),
+            Param::TensorMap(map) => ParamBinding::Map(map),
+            other => ParamBinding::Table(self.position(other)),
         }
     }
 
@@ -95,7 +94,7 @@ impl Table<'_> {
         }
     }
 
-    /// Where a tensor is: an argument, or memory between functions.
+    /// Returns the table entry for the address of a tensor: an argument, or workspace.
     fn address(&self, tensor: TensorId, case: &CaseSpec) -> Word {
         let buffer = self.generated.grid.buffer(tensor);
         if buffer.scope != MemoryScope::Workspace {
@@ -106,7 +105,7 @@ impl Table<'_> {
     }
 }
 
-/// A scalar as functions are passed it, in its own type; narrow floats as `f32`.
+/// Returns a scalar as a parameter of its own type; narrow floats as `f32`.
 fn bits(value: Number, dtype: DType) -> u64 {
     match (value.cast(dtype), dtype) {
         (it, DType::F64) => it.to_f64().to_bits(),

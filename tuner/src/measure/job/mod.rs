@@ -1,7 +1,8 @@
-//! What a worker is told of a problem and of a candidate, put together from what the core made:
-//! numbers and tables for each case, so that the worker evaluates nothing.
+//! Serializable problems and candidates, from generated code: numbers and tables for each case, so that
+//! the worker evaluates no expressions.
 
 mod cpu;
+#[cfg(feature = "cuda")]
 mod gpu;
 
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use tvmtune_ir::dag::{DType, Dag, Expr, Number, Subscript, TensorId};
 use tvmtune_ir::interp::Array;
 use tvmtune_schedule::Layout;
 
-use super::protocol::{Case, CodeSpec, LayoutSpec, OutputSpec, ParamSpec, Problem, Word};
+use super::protocol::{Case, CodeSpec, Device, LayoutSpec, OutputSpec, ParamSpec, Problem, Word};
 
 /// Arguments for one launch of a program.
 #[derive(Clone, Debug)]
@@ -25,13 +26,13 @@ pub struct CaseSpec {
 pub struct Job {
     pub(super) code: CodeSpec,
     pub(super) bytes: Vec<u8>,
-    /// The identity of the code, for who looks it up in a log; empty if nobody does.
+    /// The identity of the code, for replay from a log; may be empty.
     pub(super) artifact: String,
 }
 
 impl CaseSpec {
-    /// Arguments drawn from a seed, for the given extents of the dynamic dimensions; how far each
-    /// result may be from the expected one, relatively and absolutely, is for `tolerance` to say.
+    /// Creates arguments drawn from a seed, for given extents of the dynamic dimensions; `tolerance`
+    /// gives the relative and absolute tolerance of each result.
     pub fn new(
         dag: &Arc<Dag>,
         dims: &[i64],
@@ -59,17 +60,17 @@ impl CaseSpec {
         Self { dag: dag.clone(), dims: dims.to_vec(), case }
     }
 
-    /// The extents of the dynamic dimensions.
+    /// Returns the extents of the dynamic dimensions.
     pub fn dims(&self) -> &[i64] {
         &self.dims
     }
 
-    /// The parameters, as the worker fills them.
+    /// Returns the parameters, as the worker fills them.
     pub fn params(&self) -> Vec<Array> {
         self.case.params.iter().map(ParamSpec::array).collect()
     }
 
-    /// The run-time scalars: neither zero nor one, and of moderate size.
+    /// Returns the run-time scalars: neither zero nor one, and of moderate size.
     pub fn scalars(&self) -> Vec<Number> {
         let scalar = |(n, dtype): (usize, DType)| match dtype {
             DType::Bool => Number::Bool(true),
@@ -79,8 +80,7 @@ impl CaseSpec {
         self.dag.scalars.iter().map(|it| it.dtype).enumerate().map(scalar).collect()
     }
 
-    /// The results in bytes that a worker gave, one after the other; `None` if they are of another
-    /// size.
+    /// Splits the concatenated results of a worker; `None` if their size is wrong.
     pub fn results(&self, mut bytes: &[u8]) -> Option<Vec<Array>> {
         let outputs = self.case.outputs.iter();
         let arrays = outputs.map(|it| {
@@ -91,17 +91,18 @@ impl CaseSpec {
         arrays.collect()
     }
 
-    /// How far a result may be from the expected one, relatively and absolutely.
+    /// Returns the relative and absolute tolerance of a result.
     pub fn tolerance(&self, output: usize) -> (f64, f64) {
         (self.case.outputs[output].rel, self.case.outputs[output].abs)
     }
 
-    /// What the worker is told of several cases.
-    pub(super) fn problem(cases: &[CaseSpec], has_expected: bool, on_gpu: bool) -> Problem {
+    /// Returns the problem of several cases, with or without expected results.
+    pub(super) fn problem(cases: &[CaseSpec], has_expected: bool, device: Device) -> Problem {
+        let on_gpu = device == Device::Gpu;
         Problem { cases: cases.iter().map(|it| it.case.clone()).collect(), has_expected, on_gpu }
     }
 
-    /// The address of a parameter, in a layout, or of a result.
+    /// Returns the table entry for the address of a parameter, in a layout, or of a result.
     fn address(&self, tensor: TensorId, layout: Option<&Layout>) -> Word {
         let output = || self.dag.outputs.iter().position(|it| *it == tensor);
         match (self.dag.params().position(|it| it == tensor), layout) {
@@ -114,23 +115,23 @@ impl CaseSpec {
     }
 }
 
-/// How many rows a parameter chooses from, if elements of a tensor are looked up by it.
+/// Returns the number of rows that a parameter indexes, if it indexes a tensor.
 fn rows(dag: &Dag, param: TensorId, dims: &[i64]) -> Option<u64> {
-    let mut found = None;
-    let mut look = |node: &Expr| {
+    let mut rows = None;
+    let mut visit = |node: &Expr| {
         let Expr::Read { tensor, index } = node else { return };
         for (subscript, extent) in index.iter().zip(&dag.tensor(*tensor).shape) {
             if let Subscript::Value(value) = subscript {
                 value.walk(&mut |it| {
                     if matches!(it, Expr::Read { tensor, .. } if *tensor == param) {
-                        found = Some(unsigned(extent.eval_dims(dims)));
+                        rows = Some(unsigned(extent.eval_dims(dims)));
                     }
                 });
             }
         }
     };
-    dag.computes.iter().for_each(|it| it.body.walk(&mut look));
-    found
+    dag.computes.iter().for_each(|it| it.body.walk(&mut visit));
+    rows
 }
 
 fn unsigned(value: i64) -> u64 {

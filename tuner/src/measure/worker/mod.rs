@@ -1,14 +1,15 @@
-//! The child process that runs candidates, so that they may hang, crash, and write where they
-//! like.
+//! The child process that runs candidates: they may hang, crash, and write anywhere.
 //!
 //! In: requests, on standard input. Out: responses, on standard output. It is the executable of
 //! the tuner itself, started again with an environment variable set: [`maybe_run`].
 //!
-//! Read `bench.rs` for what happens to a candidate, `cpu` and `gpu` for how it is launched there.
+//! `runner.rs` verifies and times a candidate, `cpu` and `gpu` launch it.
 
-mod bench;
 mod cpu;
+mod error;
+mod lazy_gpu;
 mod param;
+mod runner;
 #[cfg(feature = "cuda")]
 mod gpu;
 #[cfg(not(feature = "cuda"))]
@@ -22,30 +23,15 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use std::{env, process, thread};
 
-use self::bench::Bench;
-use self::gpu::Gpu;
+use self::error::{WorkerError, invalid};
+use self::lazy_gpu::LazyGpu;
+use self::runner::Runner;
 use super::protocol::{Frame, Problem, Request, Response};
 
-/// Why something was not done.
-#[derive(Debug)]
-enum Trouble {
-    /// It can't be: the next thing may be.
-    Failed(String),
-    /// The GPU does not work any more in this process.
-    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "there is none to lose"))]
-    Lost(String),
-}
-
-impl From<io::Error> for Trouble {
-    fn from(error: io::Error) -> Self {
-        Trouble::Failed(error.to_string())
-    }
-}
-
-/// Set in workers; its value is the number of seconds after which a request has hung.
+/// Set in workers; its value is the time limit of a request in seconds.
 pub(super) const VARIABLE: &str = "TVMTUNE_WORKER";
 
-/// Becomes a worker and never returns, if this process was started as one. Call it first in the
+/// Runs the worker and never returns, if this process was started as one. Call it first in the
 /// `main` of an executable that tunes.
 pub fn maybe_run() {
     let Some(limit) = env::var_os(VARIABLE) else { return };
@@ -56,17 +42,17 @@ pub fn maybe_run() {
     })
 }
 
-/// Whether this process was started as a worker.
+/// Tells if this process was started as a worker.
 pub(super) fn is_worker() -> bool {
     env::var_os(VARIABLE).is_some()
 }
 
-/// Answers requests until there are no more.
+/// Answers requests until the pipe is closed.
 fn run(limit: Duration) -> io::Result<()> {
-    let fuse = Fuse::start(limit);
+    let watchdog = Watchdog::start(limit);
     let mut requests = BufReader::new(io::stdin());
     let mut responses = BufWriter::new(io::stdout());
-    let mut benches = Benches::default();
+    let mut runners = Runners::default();
     Frame::new(Response::Ready).write(&mut responses)?;
     loop {
         let request = match Frame::<Request>::read(&mut requests) {
@@ -74,17 +60,17 @@ fn run(limit: Duration) -> io::Result<()> {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
             Err(error) => return Err(error),
         };
-        fuse.light();
-        // A panic is a bug of ours, or the doing of the code that was tried.
-        let answer = catch_unwind(AssertUnwindSafe(|| benches.answer(request)));
+        watchdog.arm();
+        // A panic is a bug of ours, or caused by the candidate.
+        let answer = catch_unwind(AssertUnwindSafe(|| runners.answer(request)));
         let failed = |why: String| Frame::new(Response::Failed(why));
         let response = match answer {
             Ok(Ok(response)) => response,
-            Ok(Err(Trouble::Failed(why))) => failed(why),
-            Ok(Err(Trouble::Lost(why))) => Frame::new(Response::Lost(why)),
+            Ok(Err(WorkerError::Failed(why))) => failed(why),
+            Ok(Err(WorkerError::Lost(why))) => Frame::new(Response::Lost(why)),
             Err(_) => failed("the worker panicked".to_owned()),
         };
-        fuse.put_out();
+        watchdog.disarm();
         response.write(&mut responses)?;
         responses.flush()?;
         if matches!(response.message, Response::Lost(_)) {
@@ -93,18 +79,18 @@ fn run(limit: Duration) -> io::Result<()> {
     }
 }
 
-/// Ends the process if a request takes too long: the tuner may be gone, and nobody else would.
-struct Fuse {
+/// Aborts the process if a request takes too long: the tuner, which would kill it, may be gone.
+struct Watchdog {
     since: &'static Mutex<Option<Instant>>,
 }
 
-impl Fuse {
+impl Watchdog {
     fn start(limit: Duration) -> Self {
         static SINCE: Mutex<Option<Instant>> = Mutex::new(None);
         let is_hung =
             move || SINCE.lock().is_ok_and(|it| it.is_some_and(|it| it.elapsed() > limit));
-        // A fuse that cannot be had is missed only where the tuner itself is killed.
-        let _ = thread::Builder::new().name("fuse".to_owned()).spawn(move || {
+        // Without a watchdog, only a worker whose tuner was killed runs on.
+        let _ = thread::Builder::new().name("watchdog".to_owned()).spawn(move || {
             loop {
                 thread::sleep(Duration::from_millis(500));
                 if is_hung() {
@@ -115,11 +101,11 @@ impl Fuse {
         Self { since: &SINCE }
     }
 
-    fn light(&self) {
+    fn arm(&self) {
         self.set(Some(Instant::now()));
     }
 
-    fn put_out(&self) {
+    fn disarm(&self) {
         self.set(None);
     }
 
@@ -130,25 +116,25 @@ impl Fuse {
     }
 }
 
-/// The problems that this worker was told of last, the current one first. Tasks take turns, and
-/// filling large arguments takes longer than timing a candidate.
+/// The problems of the last requests, the current one first. Tasks are interleaved, and filling large
+/// arguments takes longer than timing a candidate.
 #[derive(Default)]
-struct Benches {
-    benches: VecDeque<Bench>,
-    /// The GPU, once it was asked for.
-    gpu: Option<Gpu>,
+struct Runners {
+    runners: VecDeque<Runner>,
+    gpu: LazyGpu,
 }
 
-/// Bytes of arguments that are kept for problems that may come back.
-const KEPT: usize = 1 << 30;
+/// The maximum size of the arguments of all problems but the current one, in bytes.
+const CACHE_BYTES: usize = 1 << 30;
 
-impl Benches {
-    fn answer(&mut self, request: Frame<Request>) -> Result<Frame<Response>, Trouble> {
+impl Runners {
+    /// Executes a request.
+    fn answer(&mut self, request: Frame<Request>) -> Result<Frame<Response>, WorkerError> {
         let Frame { message, blob } = request;
         match message {
-            Request::Gpu => Ok(Frame::new(Response::Gpu(opened(&mut self.gpu)?.describe()))),
+            Request::Gpu => Ok(Frame::new(Response::Gpu(self.gpu.get()?.describe()))),
             Request::Copy(n) => {
-                let copied = opened(&mut self.gpu)?.copy(n)?;
+                let copied = self.gpu.get()?.copy(n)?;
                 Ok(Frame::new(Response::Copied(copied)))
             }
             Request::SetUp(problem) => {
@@ -156,41 +142,30 @@ impl Benches {
                 Ok(Frame::new(Response::Done))
             }
             Request::Run(run) => {
-                let bench = self.benches.front_mut();
-                let bench = bench.ok_or_else(|| invalid("there is no problem"))?;
-                bench.run(run, &blob, &mut self.gpu)
+                let runner = self.runners.front_mut();
+                let runner = runner.ok_or_else(|| invalid("there is no problem"))?;
+                runner.run(run, &blob, &mut self.gpu)
             }
         }
     }
 
-    fn set_up(&mut self, problem: Problem, expected: &[u8]) -> Result<(), Trouble> {
-        let known = self.benches.iter().position(|it| it.has_arguments_of(&problem));
-        let known = known.and_then(|it| self.benches.remove(it));
-        // Old memory goes first: there may not be enough.
-        self.benches.iter_mut().for_each(Bench::leave_gpu);
+    /// Makes a problem the current one.
+    fn set_up(&mut self, problem: Problem, expected: &[u8]) -> Result<(), WorkerError> {
+        let cached = self.runners.iter().position(|it| it.has_arguments_of(&problem));
+        let cached = cached.and_then(|it| self.runners.remove(it));
+        // Memory of the GPU is freed first: there may not be enough.
+        self.runners.iter_mut().for_each(Runner::free_gpu);
         let mut n_bytes = 0;
-        let fits = |it: &&Bench| {
+        let fits = |it: &&Runner| {
             n_bytes += it.n_bytes();
-            n_bytes <= KEPT
+            n_bytes <= CACHE_BYTES
         };
-        let n_kept = self.benches.iter().take_while(fits).count();
-        self.benches.truncate(n_kept);
-        let mut bench = known.unwrap_or_default();
-        let gpu = if problem.on_gpu { Some(opened(&mut self.gpu)?) } else { None };
-        bench.set_up(problem, expected, gpu)?;
-        self.benches.push_front(bench);
+        let n_kept = self.runners.iter().take_while(fits).count();
+        self.runners.truncate(n_kept);
+        let mut runner = cached.unwrap_or_default();
+        let gpu = if problem.on_gpu { Some(self.gpu.get()?) } else { None };
+        runner.set_up(problem, expected, gpu)?;
+        self.runners.push_front(runner);
         Ok(())
     }
-}
-
-/// The GPU, opened now if it was not before.
-fn opened(gpu: &mut Option<Gpu>) -> Result<&Gpu, Trouble> {
-    Ok(match gpu {
-        Some(gpu) => gpu,
-        None => gpu.insert(Gpu::open()?),
-    })
-}
-
-fn invalid(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, what.to_owned())
 }

@@ -1,40 +1,40 @@
 //! No GPU: this worker was built without the feature `cuda`, and so without a driver's functions.
 
 use super::super::protocol::{self, GpuSpec, Policy, Problem};
-use super::Trouble;
+use super::error::WorkerError;
 
-/// None can be had.
+/// A GPU that does not exist.
 pub(super) enum Gpu {}
 
-/// Nothing can be loaded.
+/// Code that can't be loaded.
 pub(super) enum Loaded {}
 
-/// No memory.
+/// Memory that does not exist.
 #[derive(Default)]
-pub(super) struct Side {}
+pub(super) struct Memory {}
 
 impl Gpu {
-    pub(super) fn open() -> Result<Self, Trouble> {
+    pub(super) fn open() -> Result<Self, WorkerError> {
         let why = "this program was built without the feature `cuda` of `tvmtune-build`; \
                    turn it on, or run `cargo install cargo-tvmtune`";
-        Err(Trouble::Failed(why.to_owned()))
+        Err(WorkerError::Failed(why.to_owned()))
     }
 
     pub(super) fn describe(&self) -> protocol::Gpu {
         match *self {}
     }
 
-    pub(super) fn copy(&self, _: usize) -> Result<Vec<f64>, Trouble> {
+    pub(super) fn copy(&self, _: usize) -> Result<Vec<f64>, WorkerError> {
         match *self {}
     }
 
-    pub(super) fn load(&self, _: &GpuSpec, _: &[u8]) -> Result<Loaded, Trouble> {
+    pub(super) fn load(&self, _: &GpuSpec, _: &[u8]) -> Result<Loaded, WorkerError> {
         match *self {}
     }
 }
 
-impl Side {
-    pub(super) fn prepare(&mut self, gpu: &Gpu, _: &Problem) -> Result<(), Trouble> {
+impl Memory {
+    pub(super) fn prepare(&mut self, gpu: &Gpu, _: &Problem) -> Result<(), WorkerError> {
         match *gpu {}
     }
 
@@ -44,7 +44,7 @@ impl Side {
         _: &Problem,
         loaded: &Loaded,
         _: usize,
-    ) -> Result<Vec<Vec<u8>>, Trouble> {
+    ) -> Result<Vec<Vec<u8>>, WorkerError> {
         match *loaded {}
     }
 
@@ -54,7 +54,7 @@ impl Side {
         _: &Problem,
         loaded: &Loaded,
         _: &Policy,
-    ) -> Result<Vec<f64>, Trouble> {
+    ) -> Result<Vec<f64>, WorkerError> {
         match *loaded {}
     }
 
@@ -65,7 +65,7 @@ impl Side {
         _: &[&Loaded],
         _: usize,
         _: &Policy,
-    ) -> Result<Vec<Vec<f64>>, Trouble> {
+    ) -> Result<Vec<Vec<f64>>, WorkerError> {
         match *gpu {}
     }
 }

@@ -1,4 +1,4 @@
-//! Parameters: what they hold, and how weights are brought into another order.
+//! Parameters: their random values, and the packing of weights.
 
 use std::io;
 
@@ -7,18 +7,18 @@ use tvmtune_ir::interp::Array;
 use tvmtune_runtime::raw::Layout;
 
 use super::super::protocol::{LayoutSpec, ParamSpec};
-use super::invalid;
+use super::error::invalid;
 use crate::random::Random;
 
-/// Elements that are drawn; larger parameters repeat them. A prime, so that rows differ.
-const DRAWN: usize = 1_000_003;
+/// The period of the elements of larger parameters. A prime, so that rows differ.
+const PERIOD: usize = 1_000_003;
 
 impl ParamSpec {
-    /// The parameter's value: floats anywhere in -1..1, so that each of them matters; of rows to look
-    /// up any, and two that there are not; other whole numbers up to 100.
+    /// Draws the parameter's value: floats in -1..1; indices of rows, and two that are out of bounds;
+    /// other integers up to 100.
     pub(crate) fn array(&self) -> Array {
         let n = self.shape.iter().product::<u64>() as usize;
-        let few = [n.min(DRAWN) as u64];
+        let few = [n.min(PERIOD) as u64];
         let drawn = match self.rows {
             Some(rows) => {
                 let mut random = Random::new(self.seed);
@@ -37,7 +37,7 @@ impl ParamSpec {
     }
 }
 
-/// How a parameter's elements get into another order: by the function that packs weights for users.
+/// The packing of a parameter, by the function that packs weights for users.
 pub(super) struct Packing {
     dtype: DType,
     shape: Vec<usize>,
@@ -45,7 +45,8 @@ pub(super) struct Packing {
 }
 
 impl Packing {
-    pub(super) fn of(spec: &ParamSpec, layout: &LayoutSpec) -> io::Result<Self> {
+    /// Creates the packing of a parameter in a layout.
+    pub(super) fn new(spec: &ParamSpec, layout: &LayoutSpec) -> io::Result<Self> {
         if !fits(layout, spec.shape.len()) {
             return Err(invalid("the layout does not fit the parameter"));
         }
@@ -58,12 +59,13 @@ impl Packing {
         Ok(Self { dtype: spec.dtype, shape, layout })
     }
 
-    /// How many bytes the elements have in that order.
+    /// Returns the size of the packed parameter, in bytes.
     pub(super) fn n_bytes(&self) -> usize {
         let n_elements: usize = self.layout.stored_shape(&self.shape).iter().product();
         n_elements * self.dtype.bytes() as usize
     }
 
+    /// Packs a parameter.
     pub(super) fn pack(&self, from: &[u8], to: &mut [u8]) {
         let Self { dtype, shape, layout } = self;
         match dtype {
@@ -75,7 +77,7 @@ impl Packing {
     }
 }
 
-/// Packs elements of so many bytes.
+/// Packs elements of `N` bytes.
 fn pack_as<const N: usize>(layout: Layout, shape: &[usize], from: &[u8], to: &mut [u8])
 where
     [u8; N]: Default,
@@ -83,7 +85,7 @@ where
     layout.pack(from.as_chunks::<N>().0, shape, to.as_chunks_mut::<N>().0);
 }
 
-/// Whether a layout is one of tensors with so many dimensions.
+/// Tells if a layout is one of tensors of that rank.
 fn fits(layout: &LayoutSpec, rank: usize) -> bool {
     let mut splits = layout.splits.iter().zip(rank..);
     let splits_fit = splits.all(|((dim, factor), rank)| *dim < rank && *factor > 0);
@@ -97,10 +99,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn large_parameters_repeat_what_was_drawn() {
+    fn large_parameters_are_periodic() {
         let param = ParamSpec { dtype: DType::F16, shape: vec![3, 500_000], seed: 1, rows: None };
         let array = param.array();
-        assert_eq!(array.get(0), array.get(DRAWN));
+        assert_eq!(array.get(0), array.get(PERIOD));
         assert_ne!(array.get(0), array.get(500_000));
     }
 

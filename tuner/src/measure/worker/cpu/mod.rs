@@ -5,17 +5,42 @@ use std::io;
 use tvmtune_runtime::raw::{Code, Threads};
 
 use super::super::protocol::{CpuLaunch, CpuSpec, Policy, Problem};
-use super::super::timer;
-use super::invalid;
-use memory::{Arguments, Placement};
+use super::error::invalid;
+use memory::{Arguments, Placement, Purpose};
 
 pub(super) mod memory;
+mod timer;
 
 /// The arguments of each case, as far as they were needed.
 #[derive(Default)]
-pub(super) struct Side(Vec<Option<Arguments>>);
+pub(super) struct Memory(Vec<Option<Arguments>>);
 
-/// The code in bytes, phase by phase.
+/// Loaded code, with its launches.
+#[derive(Clone, Copy)]
+pub(super) struct Loaded<'a> {
+    pub(super) code: &'a Code,
+    pub(super) spec: &'a CpuSpec,
+}
+
+impl Loaded<'_> {
+    /// Returns the launch on a case.
+    fn launch(&self, case: usize) -> io::Result<&CpuLaunch> {
+        let Self { spec, .. } = self;
+        let launch = spec.launches.get(case).ok_or_else(|| invalid("no launch for this case"))?;
+        if launch.n_tasks.len() != spec.phases.len() {
+            return Err(invalid("not a number of tasks for each phase"));
+        }
+        Ok(launch)
+    }
+
+    /// Launches the code once.
+    fn run(&self, launch: &CpuLaunch, table: &[u64]) {
+        let threads = if self.spec.parallel { Threads::All } else { Threads::One };
+        self.code.try_out(&launch.n_tasks, table, launch.scratch_bytes as usize, threads);
+    }
+}
+
+/// Loads code from its bytes, phase by phase.
 pub(super) fn load(spec: &CpuSpec, mut bytes: &[u8]) -> io::Result<Code> {
     let mut phases = Vec::new();
     for size in &spec.phases {
@@ -26,64 +51,64 @@ pub(super) fn load(spec: &CpuSpec, mut bytes: &[u8]) -> io::Result<Code> {
     Code::load(&phases)
 }
 
-impl Side {
-    /// Makes the arguments of all cases.
+impl Memory {
+    /// Creates the arguments of all cases.
     pub(super) fn prepare(&mut self, problem: &Problem) -> io::Result<()> {
         (0..problem.cases.len()).try_for_each(|it| self.arguments(problem, it).map(|_| ()))
     }
 
-    /// How many bytes of memory there are.
+    /// Returns the size of the arguments, in bytes.
     pub(super) fn n_bytes(&self) -> usize {
         self.0.iter().flatten().map(Arguments::n_bytes).sum()
     }
 
-    /// The results of one launch on a case, in memory where any slip is a fault.
+    /// Launches code once on a case, with guard pages around its arguments; returns the results.
     pub(super) fn evaluate(
         &mut self,
         problem: &Problem,
-        (code, spec): (&Code, &CpuSpec),
+        loaded: Loaded<'_>,
         case: usize,
     ) -> io::Result<Vec<Vec<u8>>> {
-        let launch = launch_of(spec, case)?;
+        let launch = loaded.launch(case)?;
         let arguments = self.arguments(problem, case)?;
         let table = arguments.table(&launch.table, Placement::Tight)?;
-        arguments.spoil_outputs();
-        run_once(code, spec, launch, &table);
+        arguments.poison_outputs();
+        loaded.run(launch, &table);
         Ok(arguments.outputs())
     }
 
-    /// Samples of launches on the first case.
+    /// Times launches on the first case.
     pub(super) fn time(
         &mut self,
         problem: &Problem,
-        (code, spec): (&Code, &CpuSpec),
+        loaded: Loaded<'_>,
         policy: &Policy,
     ) -> io::Result<Vec<f64>> {
-        let launch = launch_of(spec, 0)?;
+        let launch = loaded.launch(0)?;
         let table = self.arguments(problem, 0)?.table(&launch.table, Placement::Aligned)?;
-        Ok(timer::time(&mut || run_once(code, spec, launch, &table), policy))
+        Ok(timer::time(&mut || loaded.run(launch, &table), policy))
     }
 
-    /// The same of several, in turn.
+    /// Times several codes on the first case, interleaved.
     pub(super) fn compare(
         &mut self,
         problem: &Problem,
-        codes: &[(&Code, &CpuSpec)],
+        codes: &[Loaded<'_>],
         rounds: usize,
         policy: &Policy,
     ) -> io::Result<Vec<Vec<f64>>> {
         let mut samples = vec![Vec::new(); codes.len()];
         let mut n_launches = vec![0; codes.len()];
         for round in 0..rounds.max(1) {
-            for (n, (code, spec)) in codes.iter().enumerate() {
-                let launch = launch_of(spec, 0)?;
+            for (n, loaded) in codes.iter().enumerate() {
+                let launch = loaded.launch(0)?;
                 let table = self.arguments(problem, 0)?.table(&launch.table, Placement::Aligned)?;
-                let mut launch = || run_once(code, spec, launch, &table);
+                let mut launch = || loaded.run(launch, &table);
                 if round == 0 {
                     launch();
                     n_launches[n] = timer::calibrate(&mut launch, policy.min_sample_ns).0;
                 } else if n_launches[n] > 1 {
-                    // Others ran in between; one long launch does not mind.
+                    // Other codes ran in between and evicted its data; a single long launch does not suffer.
                     launch();
                 }
                 samples[n].push(timer::sample(&mut launch, n_launches[n]));
@@ -92,27 +117,19 @@ impl Side {
         Ok(samples)
     }
 
+    /// Returns the arguments of a case, created if necessary.
     fn arguments(&mut self, problem: &Problem, case: usize) -> io::Result<&mut Arguments> {
         let wanted = problem.cases.get(case).ok_or_else(|| invalid("no such case"))?;
         if self.0.len() < problem.cases.len() {
             self.0.resize_with(problem.cases.len(), || None);
         }
         Ok(match &mut self.0[case] {
-            Some(known) => known,
-            none => none.insert(Arguments::new(wanted, case == 0 && !problem.on_gpu)?),
+            Some(arguments) => arguments,
+            none => {
+                let is_timed = case == 0 && !problem.on_gpu;
+                let purpose = if is_timed { Purpose::Timing } else { Purpose::Verification };
+                none.insert(Arguments::new(wanted, purpose)?)
+            }
         })
     }
-}
-
-fn launch_of(spec: &CpuSpec, case: usize) -> io::Result<&CpuLaunch> {
-    let launch = spec.launches.get(case).ok_or_else(|| invalid("no launch for this case"))?;
-    if launch.n_tasks.len() != spec.phases.len() {
-        return Err(invalid("not a number of tasks for each phase"));
-    }
-    Ok(launch)
-}
-
-fn run_once(code: &Code, spec: &CpuSpec, launch: &CpuLaunch, table: &[u64]) {
-    let threads = if spec.parallel { Threads::All } else { Threads::One };
-    code.try_out(&launch.n_tasks, table, launch.scratch_bytes as usize, threads);
 }

@@ -1,4 +1,4 @@
-//! Functions that are loaded, and what they are passed on each case.
+//! Loaded functions, and their parameters on each case.
 
 use std::rc::Rc;
 
@@ -6,11 +6,11 @@ use tvmtune_runtime::cuda::{Arch, Buffer, Code, Numbers, Stream, Trial};
 use tvmtune_runtime::raw::cuda::{Format, Function, Param, TableEntry, TensorMap, Variant};
 use tvmtune_runtime::{Error, Tier};
 
-use super::super::super::protocol::{GpuLaunch, GpuSpec, ParamPlace, Word};
-use super::super::{Trouble, invalid};
-use super::trouble;
+use super::super::super::protocol::{GpuLaunch, GpuSpec, ParamBinding, Word};
+use super::super::error::{WorkerError, invalid};
+use super::error::worker_error;
 
-/// See the module.
+/// A loaded candidate.
 pub(in super::super) struct Loaded {
     trial: Trial,
     /// The entries of the table that are addresses of arguments, for each case.
@@ -18,7 +18,7 @@ pub(in super::super) struct Loaded {
 }
 
 impl Loaded {
-    pub(super) fn new(stream: &Stream, spec: &GpuSpec, bytes: &[u8]) -> Result<Self, Trouble> {
+    pub(super) fn new(stream: &Stream, spec: &GpuSpec, bytes: &[u8]) -> Result<Self, WorkerError> {
         let first = spec.launches.first().ok_or_else(|| invalid("no launch"))?;
         let fits = |it: &GpuLaunch| {
             it.table.len() == first.table.len() && it.blocks.len() == spec.functions.len()
@@ -32,32 +32,33 @@ impl Loaded {
         };
         let words: Vec<Vec<Word>> = spec.launches.iter().map(addresses).collect();
         let names: Vec<&'static str> = words[0].iter().map(|_| "an argument").collect();
-        // A case is known by its number, as if that were the only dimension.
+        // The number of the case takes the place of the dynamic dimensions.
         let ranges = [(0, spec.launches.len() - 1)];
         let (variant, numbers) = (variant(spec, &first.table), numbers(&spec.launches));
         let trial =
             Trial::load(stream, (name, names), &ranges, (variant, code(spec, bytes)), numbers);
-        Ok(Self { trial: trial.map_err(trouble)?, words })
+        Ok(Self { trial: trial.map_err(worker_error)?, words })
     }
 
-    /// The arguments it is launched on.
-    pub(super) fn words(&self, case: usize) -> Result<&[Word], Trouble> {
+    /// Returns the arguments of a case.
+    pub(super) fn words(&self, case: usize) -> Result<&[Word], WorkerError> {
         let words = self.words.get(case).ok_or_else(|| invalid("no launch for this case"))?;
         Ok(words)
     }
 
-    /// Puts a launch on the stream, on the arguments that `words` asks for, in that order.
+    /// Enqueues a launch on the arguments of `words`, in that order.
     pub(super) fn launch(&self, case: usize, arguments: &[&Buffer]) -> Result<(), Error> {
         self.trial.try_out(&[case as i64], arguments, &[])
     }
 }
 
+/// Returns the entries of the table that are addresses of arguments.
 fn addresses(launch: &GpuLaunch) -> Vec<Word> {
     let is_address = |it: &&Word| matches!(it, Word::Param(_) | Word::Packed(..) | Word::Output(_));
     launch.table.iter().filter(is_address).cloned().collect()
 }
 
-/// The compiled files.
+/// Returns the compiled files.
 fn code(spec: &GpuSpec, mut bytes: &[u8]) -> Vec<Code> {
     let mut all = Vec::new();
     for it in &spec.images {
@@ -70,13 +71,13 @@ fn code(spec: &GpuSpec, mut bytes: &[u8]) -> Vec<Code> {
     all
 }
 
-/// The functions as generated crates describe theirs: never freed, as it would not be in a program's
-/// text, but short.
+/// Returns the functions as generated crates describe them. It is leaked, as the type is made for
+/// constants.
 fn variant(spec: &GpuSpec, table: &[Word]) -> Variant {
     let functions = spec.functions.iter().map(|it| {
-        let param = |it: &ParamPlace| match *it {
-            ParamPlace::Table(n) => Param::Entry(n),
-            ParamPlace::Map(n) => Param::Map(n),
+        let param = |it: &ParamBinding| match *it {
+            ParamBinding::Table(n) => Param::Entry(n),
+            ParamBinding::Map(n) => Param::Map(n),
         };
         Function {
             name: leak(&it.name),
@@ -117,31 +118,31 @@ fn variant(spec: &GpuSpec, table: &[Word]) -> Variant {
     }
 }
 
-/// What tells the numbers of a launch: those of the table, then how many blocks each function has,
-/// then what maps say of tensors.
+/// Returns the function that computes the numbers of a launch: those of the table, then the blocks of
+/// each function, then the extents and strides of TMA descriptors.
 fn numbers(launches: &[GpuLaunch]) -> Rc<Numbers> {
-    // Memory between functions is had once, and enough for every case.
-    let most = |entry: usize| {
+    // Workspace is allocated once, large enough for every case.
+    let max_bytes = |entry: usize| {
         let bytes = launches.iter().map(|it| match it.table[entry] {
             Word::Shared(bytes) => bytes,
             _ => 0,
         });
         bytes.max().unwrap_or(0)
     };
-    let of_launch = |launch: &GpuLaunch| -> Vec<u64> {
+    let numbers_of = |launch: &GpuLaunch| -> Vec<u64> {
         let table = launch.table.iter().enumerate().map(|(n, it)| match it {
             Word::Value(value) => *value,
-            Word::Shared(_) => most(n),
+            Word::Shared(_) => max_bytes(n),
             Word::Param(_) | Word::Packed(..) | Word::Output(_) => 0,
         });
         table.chain(launch.blocks.iter().copied()).chain(launch.maps.iter().copied()).collect()
     };
-    let all: Vec<Vec<u64>> = launches.iter().map(of_launch).collect();
+    let all: Vec<Vec<u64>> = launches.iter().map(numbers_of).collect();
     Rc::new(move |dims: &[i64], numbers: &mut [u64]| {
         let case = dims.first().and_then(|it| usize::try_from(*it).ok());
-        if let Some(known) = case.and_then(|it| all.get(it)) {
-            let n = known.len().min(numbers.len());
-            numbers[..n].copy_from_slice(&known[..n]);
+        if let Some(values) = case.and_then(|it| all.get(it)) {
+            let n = values.len().min(numbers.len());
+            numbers[..n].copy_from_slice(&values[..n]);
         }
     })
 }

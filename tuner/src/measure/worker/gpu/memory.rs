@@ -1,31 +1,31 @@
-//! The memory of a GPU that candidates work on.
+//! The arguments of candidates in the memory of a GPU.
 //!
 //! # Invariants
 //!
-//! - A candidate whose results count gets parameters as they were drawn, whatever the one before it
-//!   wrote there, and results that hold what no candidate computes.
+//! - A candidate whose results count gets parameters as they were drawn, even if the one before it
+//!   overwrote them, and poisoned results.
 
 use tvmtune_ir::interp::Array;
 use tvmtune_runtime::Error;
 use tvmtune_runtime::cuda::{Buffer, Device, Stream};
 
 use super::super::super::protocol::{Case, Word};
+use super::super::error::{WorkerError, invalid};
 use super::super::param::Packing;
-use super::super::{Trouble, invalid};
-use super::trouble;
+use super::error::worker_error;
 
-/// Results are full of this before a launch: neither zeros nor the last candidate's results pass for
-/// what was not computed.
-const SPOILED: u8 = 0xff;
+/// The poison that fills results before a launch: neither zeros nor the results of the last candidate
+/// pass for elements that were not computed.
+const POISON: u8 = 0xff;
 
 /// The arguments of one case.
 pub(super) struct Arguments {
     case: Case,
-    /// Parameters in host memory, once they were needed.
+    /// Parameters in host memory, created when first needed.
     params: Vec<Option<Array>>,
-    /// Parameters as they were drawn, in each layout that candidates of now ask for.
+    /// Parameters as they were drawn, in each layout of the present candidates.
     drawn: Vec<(Word, Buffer)>,
-    /// What candidates are launched on: parameters and results, each with a copy of its own.
+    /// Copies of the arguments that candidates are launched on.
     sets: Vec<Vec<(Word, Buffer)>>,
 }
 
@@ -35,7 +35,7 @@ impl Arguments {
         Self { case: case.clone(), params, drawn: Vec::new(), sets: Vec::new() }
     }
 
-    /// How many bytes these arguments have together; about, as packing may add some.
+    /// Returns the size of these arguments in bytes, without the padding of packing.
     pub(super) fn n_bytes(&self, words: &[Word]) -> usize {
         let mut n_bytes = 0;
         for (n, word) in words.iter().enumerate() {
@@ -54,21 +54,21 @@ impl Arguments {
         n_bytes
     }
 
-    /// Makes sure that there are so many copies of these arguments, and of no others; on a GPU that
-    /// is nearly full, fewer. Gives how many there are.
+    /// Provides `n_sets` copies of these arguments, and of no others; fewer if memory is short.
+    /// Returns their number.
     pub(super) fn provide(
         &mut self,
         device: &Device,
         words: &[Word],
         n_sets: usize,
-    ) -> Result<usize, Trouble> {
+    ) -> Result<usize, WorkerError> {
         self.drawn.retain(|(it, _)| words.contains(it));
         for set in &mut self.sets {
             set.retain(|(it, _)| words.contains(it));
         }
         for word in words {
             if !matches!(word, Word::Output(_)) && find(&self.drawn, word).is_none() {
-                let buffer = Buffer::of(device, &self.bytes(word)?).map_err(trouble)?;
+                let buffer = Buffer::of(device, &self.bytes(word)?).map_err(worker_error)?;
                 self.drawn.push((word.clone(), buffer));
             }
         }
@@ -79,13 +79,13 @@ impl Arguments {
                     self.sets.truncate(n);
                     return Ok(n);
                 }
-                Err(other) => return Err(trouble(other)),
+                Err(other) => return Err(worker_error(other)),
             }
         }
         Ok(n_sets)
     }
 
-    /// Adds to a copy of the arguments what it lacks.
+    /// Adds the missing arguments to a copy.
     fn complete(&mut self, device: &Device, words: &[Word], n: usize) -> Result<(), Error> {
         if self.sets.len() == n {
             self.sets.push(Vec::new());
@@ -97,7 +97,7 @@ impl Arguments {
             let buffer = match (word, find(&self.drawn, word)) {
                 (Word::Output(output), _) => {
                     let n_bytes = self.case.outputs.get(*output).map_or(0, |it| it.bytes());
-                    Buffer::new(device, n_bytes as usize, SPOILED)?
+                    Buffer::new(device, n_bytes as usize, POISON)?
                 }
                 (_, Some(drawn)) => drawn.copy(device)?,
                 (_, None) => continue,
@@ -107,8 +107,8 @@ impl Arguments {
         Ok(())
     }
 
-    /// The bytes of a parameter, in the order it is asked for.
-    fn bytes(&mut self, word: &Word) -> Result<Vec<u8>, Trouble> {
+    /// Returns the bytes of a parameter in a layout.
+    fn bytes(&mut self, word: &Word) -> Result<Vec<u8>, WorkerError> {
         let (n, layout) = match word {
             Word::Param(n) => (*n, None),
             Word::Packed(n, layout) => (*n, Some(layout)),
@@ -117,32 +117,32 @@ impl Arguments {
         let spec = self.case.params.get(n).ok_or_else(|| invalid("no such parameter"))?;
         let bytes = self.params[n].get_or_insert_with(|| spec.array()).bytes();
         let Some(layout) = layout else { return Ok(bytes) };
-        let packing = Packing::of(spec, layout)?;
+        let packing = Packing::new(spec, layout)?;
         let mut packed = vec![0; packing.n_bytes()];
         packing.pack(&bytes, &mut packed);
         Ok(packed)
     }
 
-    /// Brings the first copy into the state that candidates are promised.
-    pub(super) fn restore(&self, stream: &Stream) -> Result<(), Trouble> {
+    /// Restores the parameters of the first copy, and poisons its results.
+    pub(super) fn restore(&self, stream: &Stream) -> Result<(), WorkerError> {
         for (word, buffer) in self.sets.first().into_iter().flatten() {
             let restored = match find(&self.drawn, word) {
                 Some(drawn) => buffer.copy_from(drawn, stream),
-                None => buffer.fill(SPOILED),
+                None => buffer.fill(POISON),
             };
-            restored.map_err(trouble)?;
+            restored.map_err(worker_error)?;
         }
         Ok(())
     }
 
-    /// One copy of these arguments.
-    pub(super) fn set(&self, n: usize, words: &[Word]) -> Result<Vec<&Buffer>, Trouble> {
+    /// Returns a copy of these arguments.
+    pub(super) fn set(&self, n: usize, words: &[Word]) -> Result<Vec<&Buffer>, WorkerError> {
         let set = self.sets.get(n).ok_or_else(|| invalid("no such copy"))?;
         let buffer = |it| find(set, it).ok_or_else(|| invalid("no such argument").into());
         words.iter().map(buffer).collect()
     }
 
-    /// What the results of the first copy hold, when all launches are over.
+    /// Reads the results of the first copy, after all launches.
     pub(super) fn results(&self) -> Result<Vec<Vec<u8>>, Error> {
         let set = self.sets.first().map_or(&[][..], Vec::as_slice);
         let result = |n| find(set, &Word::Output(n)).map_or(Ok(Vec::new()), Buffer::read);
@@ -150,6 +150,7 @@ impl Arguments {
     }
 }
 
+/// Finds the buffer of a word.
 fn find<'a>(among: &'a [(Word, Buffer)], word: &Word) -> Option<&'a Buffer> {
     among.iter().find(|(it, _)| it == word).map(|it| &it.1)
 }

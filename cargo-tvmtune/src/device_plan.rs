@@ -1,0 +1,119 @@
+//! The code that a build would embed, device by device: shared by `tune` and `bench`.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use tvmtune_build::cuda;
+use tvmtune_build::op::Op;
+use tvmtune_build::plan::{self, PlanTarget};
+use tvmtune_build::report::TuningStatus;
+use tvmtune_ir::poly::Interval;
+use tvmtune_ir::target::{CpuTarget, GpuTarget, Isa, Platform, Target};
+use tvmtune_plan::database::{CacheUse, Choice, Database, Lookup};
+use tvmtune_plan::record::Bucket;
+use tvmtune_schedule::Instruction;
+
+use crate::cli::{Device, Selection};
+use crate::records::{self, PackageRecords};
+use crate::{Exit, workspace};
+
+/// The time limit for the lock of a device: some builds' budgets.
+pub(crate) const LOCK_LIMIT: Duration = Duration::from_secs(120);
+
+/// The code of one bucket of a kernel on one platform.
+pub(crate) struct PlannedVariant<'a> {
+    pub(crate) bucket: &'a [Interval],
+    pub(crate) platform: Platform,
+    pub(crate) status: TuningStatus,
+    /// The trace of its schedule, if there is a recorded or default one with code; the error says
+    /// why there is no code.
+    pub(crate) trace: Result<Option<Vec<Instruction>>, String>,
+    choices: Vec<Choice<'a>>,
+}
+
+impl PlannedVariant<'_> {
+    /// Returns the bucket of the best record.
+    pub(crate) fn recorded(&self) -> Option<&Bucket> {
+        self.choices.first().and_then(|it| it.record.bucket(self.bucket))
+    }
+}
+
+/// Calls `run` for each package of a selection and each of its devices, until it is not done.
+pub(crate) fn for_each_device(
+    selection: &Selection,
+    device: Option<Device>,
+    mut run: impl FnMut(&PackageRecords<'_>, &Database, Target) -> Result<Exit>,
+) -> Result<Exit> {
+    for package in &workspace::packages(selection)? {
+        let database = Database::discover(&package.search_dirs(CacheUse::Include));
+        let records = PackageRecords::new(package, &database);
+        let devices = match records.devices(device) {
+            Ok(devices) => devices,
+            Err(why) => {
+                eprintln!("error: {why}");
+                return Ok(Exit::NoDevice);
+            }
+        };
+        for device in devices {
+            match run(&records, &database, device)? {
+                Exit::Done => {}
+                other => return Ok(other),
+            }
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// Returns the code of an op on a device, bucket by bucket; of a CPU, for some instruction sets.
+pub(crate) fn variants<'a>(
+    op: &'a Op,
+    lookup: &'a Lookup,
+    device: Target,
+    isas: &[Isa],
+) -> Vec<PlannedVariant<'a>> {
+    match device {
+        Target::Cpu(cpu) => on_cpu(op, lookup, cpu, isas),
+        Target::Gpu(gpu) => on_gpu(op, lookup, gpu),
+    }
+}
+
+/// Returns the code of an op on a CPU; the status is portable where there is none.
+fn on_cpu<'a>(
+    op: &'a Op,
+    lookup: &'a Lookup,
+    cpu: CpuTarget,
+    isas: &[Isa],
+) -> Vec<PlannedVariant<'a>> {
+    let plan_target = PlanTarget { device: Some(cpu), gpu: None };
+    let planned = |spec: plan::VariantSpec<'a>| {
+        let variant = plan::realize(op, &spec, &plan_target);
+        PlannedVariant {
+            bucket: spec.bucket,
+            platform: spec.isa.into(),
+            status: match &variant {
+                Ok(it) => TuningStatus::new(it.tier, it.stale),
+                Err(_) => TuningStatus::Portable,
+            },
+            trace: variant.map(|it| Some(it.schedule.trace)).map_err(|it| it.to_string()),
+            choices: spec.choices,
+        }
+    };
+    let specs = plan::variant_specs(op, lookup, &plan_target).into_iter();
+    specs.filter(|it| isas.contains(&it.isa)).map(planned).collect()
+}
+
+/// Returns the code of an op on a GPU; there is no trace where records have no code.
+fn on_gpu<'a>(op: &'a Op, lookup: &'a Lookup, gpu: GpuTarget) -> Vec<PlannedVariant<'a>> {
+    let planned = |spec: cuda::VariantSpec<'a>| {
+        let variant = records::realize_cuda(op, &spec, lookup);
+        let status = variant.as_ref().map(|it| TuningStatus::new(it.tier, it.stale));
+        PlannedVariant {
+            bucket: spec.bucket,
+            platform: gpu.arch.into(),
+            status: status.unwrap_or_default(),
+            trace: Ok(variant.map(|it| it.schedule.trace)),
+            choices: spec.choices,
+        }
+    };
+    cuda::variant_specs(op, lookup, &[gpu]).into_iter().map(planned).collect()
+}

@@ -1,0 +1,110 @@
+//! The records of the kernels of a package.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use tvmtune_build::cuda;
+use tvmtune_build::op::Op;
+use tvmtune_build::package::Package;
+use tvmtune_build::plan::{self, PlanTarget, Variant, VariantSpec};
+use tvmtune_build::report::TuningStatus;
+use tvmtune_build::tune::session;
+use tvmtune_ir::poly::Interval;
+use tvmtune_ir::target::{GpuTarget, Target};
+use tvmtune_plan::database::{Database, Lookup};
+use tvmtune_plan::device;
+
+use crate::cli::Device;
+
+/// The records of each kernel of a package, in its order.
+pub(crate) struct PackageRecords<'a> {
+    pub(crate) package: &'a Package,
+    lookups: Vec<Lookup>,
+}
+
+impl<'a> PackageRecords<'a> {
+    /// Looks up every kernel; prints warnings about invalid files to standard error.
+    pub(crate) fn new(package: &'a Package, database: &Database) -> Self {
+        let get = |op: &Op| database.get(&op.id.to_string(), op.name(), &op.text);
+        let lookups: Vec<Lookup> = package.ops.iter().map(get).collect();
+        for warning in lookups.iter().flat_map(|it| &it.warnings) {
+            eprintln!("warning: {warning}");
+        }
+        Self { package, lookups }
+    }
+
+    /// Detects the GPU of this machine, if the package has code for GPUs: else no driver is loaded.
+    pub(crate) fn gpu(&self) -> Option<GpuTarget> {
+        let wanted = cuda::is_wanted(&self.package.config, &self.lookups);
+        wanted.then(session::gpu)?.ok()
+    }
+
+    /// Returns the devices of a command: the one that its command line names, else those of this
+    /// machine that the package is for.
+    ///
+    /// # Errors
+    ///
+    /// The reason why there is none.
+    pub(crate) fn devices(&self, named: Option<Device>) -> Result<Vec<Target>, String> {
+        let cpu = || {
+            let why = "this machine runs no generated kernels; see `cargo tvmtune doctor`";
+            device::detect().map(Target::from).ok_or_else(|| why.to_owned())
+        };
+        Ok(match named {
+            Some(Device::Cpu) => vec![cpu()?],
+            Some(Device::Cuda) => vec![session::gpu()?.into()],
+            None => match self.gpu() {
+                Some(gpu) => cpu().into_iter().chain([gpu.into()]).collect(),
+                None => vec![cpu()?],
+            },
+        })
+    }
+
+    /// Returns each kernel with its records.
+    pub(crate) fn ops(&self) -> impl Iterator<Item = (&'a Op, &Lookup)> {
+        self.package.ops.iter().zip(&self.lookups)
+    }
+}
+
+/// Returns the code that a build would embed for a spec, and its status.
+pub(crate) fn realize<'a>(
+    op: &Op,
+    spec: &VariantSpec<'a>,
+    plan_target: &PlanTarget,
+) -> (TuningStatus, Option<Variant<'a>>) {
+    match plan::realize(op, spec, plan_target) {
+        Ok(variant) => (TuningStatus::new(variant.tier, variant.stale), Some(variant)),
+        Err(_) => (TuningStatus::Portable, None),
+    }
+}
+
+/// Returns the code for CUDA devices that a build would embed for a spec without compiling.
+pub(crate) fn realize_cuda<'a>(
+    op: &Op,
+    spec: &cuda::VariantSpec<'a>,
+    lookup: &Lookup,
+) -> Option<cuda::Variant<'a>> {
+    let sources = cuda::Sources { known: &lookup.images, compiler: None };
+    cuda::realize(op, spec, &sources, &mut None)
+}
+
+/// Formats the ranges of a bucket: `M 17..=64`; a dash if nothing is dynamic.
+pub(crate) fn extents(op: &Op, bucket: &[Interval]) -> String {
+    ranges(op.dag.dims.iter().map(|it| it.name.as_str()).zip(bucket.iter().copied()))
+}
+
+/// Formats the ranges of some dimensions.
+pub(crate) fn ranges<'a>(dims: impl Iterator<Item = (&'a str, Interval)>) -> String {
+    let range = |(name, Interval { lo, hi }): (&str, Interval)| match lo == hi {
+        true => format!("{name} {lo}"),
+        false => format!("{name} {lo}..={hi}"),
+    };
+    let ranges: Vec<String> = dims.map(range).collect();
+    if ranges.is_empty() { "-".to_owned() } else { ranges.join(", ") }
+}
+
+/// Returns the time since a record was modified.
+pub(crate) fn age(path: &Path) -> Option<Duration> {
+    let modified = std::fs::metadata(path).and_then(|it| it.modified()).ok()?;
+    SystemTime::now().duration_since(modified).ok()
+}

@@ -1,0 +1,83 @@
+//! The networks of a study as workloads: those of the zoo, or the kernels of a package.
+
+use anyhow::{Context, Result, ensure};
+use tvmtune_build::tune::session::OpBuckets;
+use tvmtune_ir::poly::Interval;
+use tvmtune_tuner::cost::work::Work;
+use tvmtune_tuner::tune::{Tolerance, Workload};
+use tvmtune_zoo::Layer;
+
+use super::plan::Study;
+use crate::cli::Selection;
+use crate::workspace;
+
+/// A network, or the kernels of a package that are tuned as if they were one.
+pub(crate) struct Network {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its layers; the weight of each is how often it runs.
+    pub(crate) workloads: Vec<Workload>,
+}
+
+/// The layers of a network in a smoke test: those with the least work.
+const SMOKE_LAYERS: usize = 2;
+
+/// The size of a network in a study.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Size {
+    /// All layers.
+    Full,
+    /// Only some, for a smoke test.
+    Smoke,
+}
+
+impl Network {
+    /// Loads the network of that name, with the layers of a study.
+    ///
+    /// # Errors
+    ///
+    /// If it is a package that can't be read, or the study leaves nothing of it.
+    pub(crate) fn load(name: &str, study: &Study, size: Size) -> Result<Self> {
+        let workloads = match tvmtune_zoo::network(name) {
+            Some(network) => network.layers.iter().map(of_layer).collect(),
+            None => of_package(name)?,
+        };
+        let is_selected = |it: &Workload| {
+            study.layers.is_empty() || study.layers.iter().any(|name| it.dag.name.contains(name))
+        };
+        let mut workloads: Vec<Workload> = workloads.into_iter().filter(is_selected).collect();
+        ensure!(!workloads.is_empty(), "no layer of `{name}` is among those of the study");
+        if size == Size::Smoke {
+            workloads.sort_by(|a, b| work(a).total_cmp(&work(b)));
+            workloads.truncate(SMOKE_LAYERS);
+        }
+        Ok(Self { name: name.to_owned(), workloads })
+    }
+}
+
+/// Returns the work of the largest bucket.
+fn work(workload: &Workload) -> f64 {
+    let max_dims = |bucket: &Vec<Interval>| bucket.iter().map(|it| it.hi).collect::<Vec<_>>();
+    let buckets = workload.buckets.iter().map(max_dims);
+    let work = buckets.map(|dims| Work::of(&workload.dag, &dims));
+    work.map(|it| it.flops + it.bytes).fold(0.0, f64::max)
+}
+
+/// Returns the workload of a layer.
+fn of_layer(layer: &Layer) -> Workload {
+    let tolerance = layer.program().tolerance();
+    let tolerance = Tolerance { rel: tolerance.rel, abs: tolerance.abs };
+    let workload = Workload::new(layer.dag(), vec![Vec::new()], tolerance);
+    Workload { weight: f64::from(layer.multiplicity), ..workload }
+}
+
+/// Returns the workloads of a package.
+fn of_package(name: &str) -> Result<Vec<Workload>> {
+    let selection = Selection { package: vec![name.to_owned()], kernel: None, manifest_path: None };
+    let packages = workspace::packages(&selection)
+        .with_context(|| format!("`{name}` is no network, and the kernels of no package"))?;
+    let ops = packages.iter().flat_map(|it| &it.ops);
+    Ok(ops
+        .map(|op| OpBuckets { op, buckets: (0..op.buckets.len()).collect() }.workload())
+        .collect())
+}

@@ -1,0 +1,55 @@
+//! Errors of files in a database.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::record::RecordError;
+
+/// The error of a file. Most callers show it as a warning and continue.
+#[derive(Debug, thiserror::Error)]
+pub enum DatabaseError {
+    /// An operation of the operating system failed.
+    #[error("cannot {step} `{path}`: {source}")]
+    Io {
+        /// The operation, as a verb.
+        step: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// The file is not a usable record.
+    #[error("`{path}` is not used: {source}")]
+    Record {
+        /// The file.
+        path: PathBuf,
+        /// The defect.
+        source: RecordError,
+    },
+    /// The file is of another workload than its name says.
+    #[error("`{path}` is not used: it is of another {what}; delete it, and tune again")]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// The part that differs.
+        what: &'static str,
+    },
+    /// A file with compiled code is not what its record says.
+    #[error("`{path}` is not used: {what}; restore it, or run `cargo tvmtune compile --record`")]
+    Artifact {
+        /// The file.
+        path: PathBuf,
+        /// The defect.
+        what: &'static str,
+    },
+    /// There is no folder for results.
+    #[error("there is no cache folder to write to; set `TVMTUNE_CACHE` to one")]
+    NoCache,
+}
+
+impl DatabaseError {
+    /// Creates the error of a failed operation.
+    pub fn io(step: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::Io { step, path: path.to_owned(), source }
+    }
+}

@@ -1,0 +1,129 @@
+//! The ensemble: training by gradient boosting with early stopping, and prediction.
+
+use super::bins::Bins;
+use super::options::Options;
+use super::tree::{Gradient, Tree, TreeGrower};
+use crate::random::Random;
+
+/// A training example: a program with the rows of its buffers.
+#[derive(Clone, Copy, Debug)]
+pub struct Program<'a> {
+    /// All its rows, one after the other.
+    pub rows: &'a [f32],
+    /// The target of the sum of its rows' predictions.
+    pub label: f64,
+    /// The weight of its squared error.
+    pub weight: f64,
+}
+
+/// A trained ensemble of regression trees.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Gbdt {
+    width: usize,
+    trees: Vec<Tree>,
+}
+
+/// One in so many programs is held out for early stopping.
+const HELD_OUT: usize = 10;
+/// Trees without an improvement on the held-out programs, after which training stops.
+const PATIENCE: usize = 20;
+
+impl Gbdt {
+    /// Trains an ensemble.
+    pub fn train(programs: &[Program<'_>], options: &Options) -> Self {
+        let mut random = Random::new(programs.len() as u64);
+        let (mut training, mut held_out) = (Vec::new(), Vec::new());
+        for program in programs {
+            let is_held_out = random.below(HELD_OUT) == 0;
+            if is_held_out { held_out.push(*program) } else { training.push(*program) }
+        }
+        let mut model = Self { width: options.width, trees: Vec::new() };
+        let mut boosting = Boosting::new(&training, options);
+        let mut sums: Vec<f64> = vec![0.0; held_out.len()];
+        let (mut min_error, mut n_best) = (error(&held_out, &sums), 0);
+        while model.trees.len() < options.n_trees {
+            let Some(tree) = boosting.next_tree() else { break };
+            for (sum, program) in sums.iter_mut().zip(&held_out) {
+                *sum += program
+                    .rows
+                    .chunks_exact(options.width)
+                    .map(|it| tree.predict(it))
+                    .sum::<f64>();
+            }
+            model.trees.push(tree);
+            let now = error(&held_out, &sums);
+            if held_out.is_empty() || now < min_error {
+                (min_error, n_best) = (now, model.trees.len());
+            } else if model.trees.len() >= n_best + PATIENCE {
+                break;
+            }
+        }
+        model.trees.truncate(n_best);
+        model
+    }
+
+    /// Predicts a program: the sum of the predictions of its rows.
+    pub fn predict(&self, rows: &[f32]) -> f64 {
+        let rows = rows.chunks_exact(self.width.max(1));
+        let predict_row = |row: &[f32]| self.trees.iter().map(|it| it.predict(row)).sum::<f64>();
+        rows.map(predict_row).sum()
+    }
+
+    /// Returns the number of trees.
+    pub fn n_trees(&self) -> usize {
+        self.trees.len()
+    }
+}
+
+/// Returns the weighted sum of squared errors.
+fn error(programs: &[Program<'_>], sums: &[f64]) -> f64 {
+    let square = |(it, sum): (&Program<'_>, &f64)| it.weight * (sum - it.label).powi(2);
+    programs.iter().zip(sums).map(square).sum()
+}
+
+/// The state of gradient boosting: the predictions so far.
+struct Boosting<'a> {
+    programs: &'a [Program<'a>],
+    options: &'a Options,
+    bins: Bins,
+    /// The program of each row.
+    program_of: Vec<u32>,
+    /// The number of rows of each program.
+    n_rows: Vec<f64>,
+    /// The prediction of each program so far.
+    sums: Vec<f64>,
+}
+
+impl<'a> Boosting<'a> {
+    fn new(programs: &'a [Program<'a>], options: &'a Options) -> Self {
+        let mut program_of = Vec::new();
+        let mut rows: Vec<&[f32]> = Vec::new();
+        let mut n_rows = Vec::new();
+        for (n, program) in programs.iter().enumerate() {
+            let before = rows.len();
+            rows.extend(program.rows.chunks_exact(options.width));
+            program_of.resize(rows.len(), n as u32);
+            n_rows.push((rows.len() - before) as f64);
+        }
+        let bins = Bins::new(&rows, options.width, options.n_threads);
+        Self { programs, options, bins, program_of, n_rows, sums: vec![0.0; programs.len()] }
+    }
+
+    /// Grows the next tree; `None` if it would change nothing.
+    fn next_tree(&mut self) -> Option<Tree> {
+        let gradient = |n: &u32| {
+            let n = *n as usize;
+            let program = &self.programs[n];
+            let error = self.sums[n] - program.label;
+            Gradient { gradient: error * program.weight, hessian: program.weight * self.n_rows[n] }
+        };
+        let gradients = self.program_of.iter().map(gradient).collect();
+        let (tree, leaves) = TreeGrower::new(&self.bins, gradients, self.options).grow()?;
+        for leaf in leaves {
+            for row in leaf.rows {
+                self.sums[self.program_of[row as usize] as usize] += leaf.value;
+            }
+        }
+        Some(tree)
+    }
+}

@@ -1,0 +1,229 @@
+//! Verifies and times candidates of one problem, whose arguments it has in memory.
+
+use std::io;
+
+use tvmtune_ir::interp::Array;
+use tvmtune_runtime::raw::Code;
+
+use super::super::protocol::{
+    CodeSpec, CpuSpec, Frame, OutputSpec, Policy, Problem, Response, Run,
+};
+use super::cpu;
+use super::error::{WorkerError, invalid};
+use super::gpu::{self, Gpu};
+use super::lazy_gpu::LazyGpu;
+use crate::outcome::{Outcome, Timing};
+
+/// A problem with its arguments.
+#[derive(Default)]
+pub(super) struct Runner {
+    problem: Problem,
+    cpu: cpu::Memory,
+    gpu: gpu::Memory,
+    /// The expected bytes of each result of each case.
+    expected: Vec<Vec<Vec<u8>>>,
+}
+
+/// The latency, relative to the best, up to which a candidate is verified on all cases.
+const VERIFY_MARGIN: f64 = 1.1;
+
+/// A loaded candidate.
+enum Loaded<'a> {
+    Cpu(Code, &'a CpuSpec),
+    Gpu(gpu::Loaded),
+}
+
+impl Runner {
+    /// Executes a request to run code.
+    pub(super) fn run(
+        &mut self,
+        run: Run,
+        blob: &[u8],
+        gpu: &mut LazyGpu,
+    ) -> Result<Frame<Response>, WorkerError> {
+        Ok(match run {
+            Run::Evaluate { code, case } => {
+                let loaded = load(&[&code], blob, gpu)?.remove(0);
+                let results = self.evaluate(&loaded, case, gpu)?;
+                Frame { message: Response::Results, blob: results.concat() }
+            }
+            Run::Measure { code, policy } => {
+                let loaded = load(&[&code], blob, gpu)?.remove(0);
+                Frame::new(Response::Outcome(self.measure(&loaded, &policy, gpu)?))
+            }
+            Run::Compare { codes, rounds, policy } => {
+                let loaded = load(&codes.iter().collect::<Vec<_>>(), blob, gpu)?;
+                let samples = self.compare(&loaded, rounds, &policy, gpu)?;
+                let timing = |it| Timing::new(it).ok_or_else(|| invalid("no sample"));
+                let timings = samples.into_iter().map(timing).collect::<io::Result<_>>()?;
+                Frame::new(Response::Timings(timings))
+            }
+        })
+    }
+
+    /// Tells if it has the arguments of that problem.
+    pub(super) fn has_arguments_of(&self, problem: &Problem) -> bool {
+        let (here, there) = (&self.problem.cases, &problem.cases);
+        here.len() == there.len()
+            && self.problem.on_gpu == problem.on_gpu
+            && here.iter().zip(there).all(|(here, there)| here.has_arguments_of(there))
+    }
+
+    /// Returns the size of its arguments in main memory, in bytes.
+    pub(super) fn n_bytes(&self) -> usize {
+        self.cpu.n_bytes()
+    }
+
+    /// Frees its memory of the GPU.
+    pub(super) fn free_gpu(&mut self) {
+        self.gpu = gpu::Memory::default();
+    }
+
+    /// Creates the arguments of a problem, on the GPU if candidates are timed there.
+    pub(super) fn set_up(
+        &mut self,
+        problem: Problem,
+        expected: &[u8],
+        gpu: Option<&Gpu>,
+    ) -> io::Result<()> {
+        self.expected.clear();
+        if problem.has_expected {
+            if problem.expected_bytes() != expected.len() as u64 {
+                return Err(invalid("the expected results are of another size"));
+            }
+            let mut rest = expected;
+            let mut next = |it: &OutputSpec| {
+                let (bytes, others) = rest.split_at(it.bytes() as usize);
+                rest = others;
+                bytes.to_vec()
+            };
+            let cases = problem.cases.iter();
+            self.expected = cases.map(|it| it.outputs.iter().map(&mut next).collect()).collect();
+        }
+        if !self.has_arguments_of(&problem) {
+            (self.cpu, self.gpu) = (cpu::Memory::default(), gpu::Memory::default());
+        }
+        // Only the device that times candidates is prepared: the other one computes few results.
+        match gpu {
+            None => self.cpu.prepare(&problem)?,
+            // If there is too little memory, the first candidate fails.
+            Some(gpu) => self.gpu.prepare(gpu, &problem).unwrap_or_default(),
+        }
+        self.problem = problem;
+        Ok(())
+    }
+
+    /// Launches a candidate once on a case; returns its results.
+    fn evaluate(
+        &mut self,
+        loaded: &Loaded<'_>,
+        case: usize,
+        gpu: &mut LazyGpu,
+    ) -> Result<Vec<Vec<u8>>, WorkerError> {
+        match loaded {
+            Loaded::Cpu(code, spec) => {
+                Ok(self.cpu.evaluate(&self.problem, cpu::Loaded { code, spec }, case)?)
+            }
+            Loaded::Gpu(it) => self.gpu.evaluate(gpu.get()?, &self.problem, it, case),
+        }
+    }
+
+    /// Compares the results on a case with the expected ones; returns the first mismatch.
+    fn verify(
+        &mut self,
+        loaded: &Loaded<'_>,
+        case: usize,
+        gpu: &mut LazyGpu,
+    ) -> Result<Option<String>, WorkerError> {
+        let results = self.evaluate(loaded, case, gpu)?;
+        let outputs = &self.problem.cases[case].outputs;
+        let expected = self.expected.get(case).ok_or_else(|| invalid("nothing is expected"))?;
+        let pairs = outputs.iter().zip(results.iter().zip(expected));
+        Ok(pairs.enumerate().find_map(|(n, (output, (got, want)))| {
+            let mismatch = mismatch(output, got, want)?;
+            Some(format!("case {case}, result {n}: {mismatch}"))
+        }))
+    }
+
+    /// Verifies a candidate on the first case and times it; verifies it on the others if it may become
+    /// the best.
+    fn measure(
+        &mut self,
+        loaded: &Loaded<'_>,
+        policy: &Policy,
+        gpu: &mut LazyGpu,
+    ) -> Result<Outcome, WorkerError> {
+        if let Some(why) = self.verify(loaded, 0, gpu)? {
+            return Ok(Outcome::Wrong(why));
+        }
+        let samples = match loaded {
+            Loaded::Cpu(code, spec) => {
+                self.cpu.time(&self.problem, cpu::Loaded { code, spec }, policy)?
+            }
+            Loaded::Gpu(it) => self.gpu.time(gpu.get()?, &self.problem, it, policy)?,
+        };
+        let timing = Timing::new(samples).ok_or_else(|| invalid("no sample"))?;
+        // With a margin: a slightly slower candidate may still win when timed again.
+        if policy.best_ns.is_none_or(|best| timing.min_ns() < best * VERIFY_MARGIN) {
+            for case in 1..self.problem.cases.len() {
+                if let Some(why) = self.verify(loaded, case, gpu)? {
+                    return Ok(Outcome::Wrong(why));
+                }
+            }
+        }
+        Ok(Outcome::Timed(timing))
+    }
+
+    /// Times candidates interleaved, so that a drift of the clock affects all of them alike.
+    fn compare(
+        &mut self,
+        loaded: &[Loaded<'_>],
+        rounds: usize,
+        policy: &Policy,
+        gpu: &mut LazyGpu,
+    ) -> Result<Vec<Vec<f64>>, WorkerError> {
+        let (mut on_cpu, mut on_gpu) = (Vec::new(), Vec::new());
+        for it in loaded {
+            match it {
+                Loaded::Cpu(code, spec) => on_cpu.push(cpu::Loaded { code, spec }),
+                Loaded::Gpu(it) => on_gpu.push(it),
+            }
+        }
+        match on_gpu.as_slice() {
+            [] => Ok(self.cpu.compare(&self.problem, &on_cpu, rounds, policy)?),
+            on_gpu => self.gpu.compare(gpu.get()?, &self.problem, on_gpu, rounds, policy),
+        }
+    }
+}
+
+/// Loads the codes that are concatenated in a blob.
+fn load<'a>(
+    specs: &[&'a CodeSpec],
+    blob: &[u8],
+    gpu: &mut LazyGpu,
+) -> Result<Vec<Loaded<'a>>, WorkerError> {
+    if specs.iter().map(|it| it.n_bytes()).sum::<usize>() != blob.len() {
+        return Err(invalid("the code is of another size").into());
+    }
+    let mut rest = blob;
+    let mut loaded = Vec::new();
+    for spec in specs {
+        let (bytes, others) = rest.split_at(spec.n_bytes());
+        rest = others;
+        loaded.push(match spec {
+            CodeSpec::Cpu(spec) => Loaded::Cpu(cpu::load(spec, bytes)?, spec),
+            CodeSpec::Gpu(spec) => Loaded::Gpu(gpu.get()?.load(spec, bytes)?),
+        });
+    }
+    Ok(loaded)
+}
+
+/// Describes a difference between results beyond the tolerance.
+fn mismatch(output: &OutputSpec, got: &[u8], want: &[u8]) -> Option<String> {
+    if got == want {
+        return None;
+    }
+    let array = |bytes| Array::from_bytes(output.dtype, &output.shape, bytes);
+    let mismatch = array(got).max_error(&array(want), output.rel, output.abs)?;
+    Some(mismatch.to_string())
+}

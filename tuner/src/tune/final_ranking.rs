@@ -1,0 +1,88 @@
+//! The final ranking of a task: its best candidates, verified on all cases, are timed side by side.
+//!
+//! Screening timings are minutes apart, and clocks drift by more than candidates differ. The default
+//! schedule wins unless another one is significantly faster.
+
+use tvmtune_plan::record::Source;
+
+use super::candidate::Candidate;
+use super::oracle;
+use super::session::{Context, Session};
+use crate::measure::MeasureError;
+
+/// The significance level of a difference to the default schedule.
+const P: f64 = 0.05;
+/// The relative gain over the default schedule that another one needs.
+const MIN_GAIN: f64 = 0.005;
+
+impl Session {
+    /// Ranks the candidates by timings side by side; empty if none is right.
+    pub(super) fn final_ranking(
+        &mut self,
+        seed: u64,
+        ctx: &mut Context<'_>,
+    ) -> Result<Vec<Candidate>, MeasureError> {
+        self.set_up(ctx)?;
+        let plan = self.final_plan();
+        let mut finalists = self.verified(plan.n_finalists, ctx)?;
+        let jobs: Vec<_> = finalists.iter().map(|it| &it.job).collect();
+        let policy = self.task.builder.policy();
+        let Ok(timings) = ctx.measurer.compare(&jobs, plan.rounds, &policy)? else {
+            return Ok(Vec::new());
+        };
+        for (it, timing) in finalists.iter_mut().zip(timings) {
+            it.timing = timing;
+        }
+        finalists.sort_by(|a, b| a.timing.typical_ns().total_cmp(&b.timing.typical_ns()));
+        prefer_default(&mut finalists);
+        self.confirm(finalists, seed, ctx)
+    }
+
+    /// Returns the best `n` candidates, and the default schedule, without those that fail on some case.
+    fn verified(
+        &mut self,
+        n: usize,
+        ctx: &mut Context<'_>,
+    ) -> Result<Vec<Candidate>, MeasureError> {
+        let mut verified = Vec::new();
+        for (rank, it) in std::mem::take(&mut self.good).into_iter().enumerate() {
+            if rank >= n && it.source != Source::Default {
+                continue;
+            }
+            // Without a latency to beat, all cases are verified.
+            let policy = self.task.builder.policy();
+            if ctx.measurer.measure(&it.job, &policy)?.timing().is_some() {
+                verified.push(it);
+            } else {
+                self.failures += 1;
+            }
+        }
+        Ok(verified)
+    }
+
+    /// Drops candidates from the front until one is right on other arguments, too.
+    fn confirm(
+        &mut self,
+        mut finalists: Vec<Candidate>,
+        seed: u64,
+        ctx: &mut Context<'_>,
+    ) -> Result<Vec<Candidate>, MeasureError> {
+        while let Some(first) = finalists.first() {
+            if oracle::is_right(&self.task, &first.job, seed ^ 0x5eed, ctx.measurer)? {
+                break;
+            }
+            self.failures += 1;
+            finalists.remove(0);
+        }
+        Ok(finalists)
+    }
+}
+
+/// Moves the default schedule to the front unless the first candidate is significantly faster.
+fn prefer_default(ranked: &mut Vec<Candidate>) {
+    let Some(rank) = ranked.iter().position(|it| it.source == Source::Default) else { return };
+    if rank > 0 && !ranked[0].timing.beats(&ranked[rank].timing, P, MIN_GAIN) {
+        let default = ranked.remove(rank);
+        ranked.insert(0, default);
+    }
+}

@@ -1,0 +1,195 @@
+//! The reference oracle: the expected results of a task's candidates.
+//!
+//! A small program is evaluated by definition, in full. For a large one that would take minutes,
+//! so a *reference kernel* computes them: the program without a schedule, a plain loop nest without
+//! tiles, predication, tasks, packed weights or fused stages. It is accepted if a few thousand of its
+//! elements, the ends of rows among them, agree with the definition. Every candidate is then compared with it in all elements, so that an error in an
+//! element that was not sampled would show as a disagreement with every other schedule: a task
+//! whose default schedule disagrees is given up, and nothing is recorded.
+//!
+//! For a program so large that even the plain loops would take long, the default schedule is the
+//! reference kernel. That of a program on a GPU runs on the CPU, if there is code for that one.
+
+use tvmtune_ir::dag::Number;
+use tvmtune_ir::interp::Array;
+use tvmtune_ir::target::Target;
+use tvmtune_schedule::{Instruction, Schedule};
+use tvmtune_space::default;
+
+use super::code::Builder;
+use super::sample::{self, Inputs, MAX_INTERPRETED, allowed, n_operations};
+use super::task::Task;
+use crate::measure::{CaseSpec, Job, Measure, MeasureError};
+
+/// Operations up to which plain loops are the reference kernel: some seconds.
+const MAX_PLAIN: f64 = 5e9;
+
+/// Arguments with their expected results.
+#[derive(Clone, Debug)]
+pub(super) struct Reference {
+    /// The cases; candidates are timed on the first.
+    pub(super) cases: Vec<CaseSpec>,
+    /// The results of all cases, concatenated.
+    pub(super) expected: Vec<u8>,
+}
+
+/// Computes the expected results of a task at several extents, from arguments drawn from a seed; the
+/// inner error says why that failed.
+pub(super) fn reference(
+    task: &Task,
+    dims: &[Vec<i64>],
+    seed: u64,
+    measurer: &mut dyn Measure,
+) -> Result<Result<Reference, String>, MeasureError> {
+    let dag = &task.dag;
+    let exact = |_| (0.0, 0.0);
+    if !measurer.runs_code() {
+        // Logged outcomes were verified when they were measured.
+        let case = CaseSpec::new(dag, &dims[0], seed, &exact);
+        return Ok(Ok(Reference { cases: vec![case], expected: Vec::new() }));
+    }
+    let cases: Vec<_> = dims.iter().map(|it| CaseSpec::new(dag, it, seed, &exact)).collect();
+    let mut expected = Vec::new();
+    for (n, case) in cases.iter().enumerate() {
+        let results = if n_operations(dag, case.dims()) <= MAX_INTERPRETED {
+            tvmtune_ir::interp::run(dag, case.dims(), &case.params(), &case.scalars())
+        } else {
+            match reference_results(task, &cases, n, measurer)? {
+                Ok(results) => results,
+                Err(why) => return Ok(Err(why)),
+            }
+        };
+        expected.push(results);
+    }
+    let cases = cases.iter().zip(&expected).map(|(case, results)| {
+        let allowed = |id| {
+            let output = dag.outputs.iter().position(|it| *it == id).unwrap_or(0);
+            allowed(task.tolerance, &results[output])
+        };
+        CaseSpec::new(dag, case.dims(), seed, &allowed)
+    });
+    let cases = cases.collect();
+    let expected = expected.iter().flatten().flat_map(Array::bytes).collect();
+    Ok(Ok(Reference { cases, expected }))
+}
+
+/// Tells if a candidate is right on arguments drawn from another seed, at the extents where it is
+/// timed: in all elements of a small program, else in a sample.
+pub(super) fn is_right(
+    task: &Task,
+    job: &Job,
+    seed: u64,
+    measurer: &mut dyn Measure,
+) -> Result<bool, MeasureError> {
+    if !measurer.runs_code() {
+        return Ok(true);
+    }
+    let case = CaseSpec::new(&task.dag, &task.dims()[0], seed, &|_| (0.0, 0.0));
+    measurer.set_up(std::slice::from_ref(&case), None)?;
+    let results = measurer.evaluate(job, 0)?.ok().and_then(|it| case.results(&it));
+    let Some(results) = results else { return Ok(false) };
+    Ok(difference(task, &case, &results).is_none())
+}
+
+/// Compares the results of a case with the definition; returns the first mismatch.
+pub(super) fn difference(task: &Task, case: &CaseSpec, results: &[Array]) -> Option<String> {
+    sample::difference(&inputs(task, case, &case.params(), &case.scalars()), results)
+}
+
+/// Computes the results of a case by the first reference kernel that agrees with the definition.
+fn reference_results(
+    task: &Task,
+    cases: &[CaseSpec],
+    n: usize,
+    measurer: &mut dyn Measure,
+) -> Result<Result<Vec<Array>, String>, MeasureError> {
+    let case = &cases[n];
+    let mut why = String::new();
+    for (builder, trace) in reference_kernels(task, case) {
+        let code = match builder.build(&task.dag, &trace) {
+            Ok(code) => code,
+            Err(refusal) => {
+                why = refusal;
+                continue;
+            }
+        };
+        measurer.set_up(cases, None)?;
+        let results = match measurer.evaluate(&code.job(cases), n)? {
+            Ok(bytes) => case.results(&bytes),
+            Err(failure) => {
+                why = format!("the reference kernel {failure}");
+                continue;
+            }
+        };
+        let Some(results) = results else { continue };
+        match sampled(task, case, &results) {
+            None => return Ok(Ok(results)),
+            Some(mismatch) => why = format!("the reference kernel is wrong: {mismatch}"),
+        }
+    }
+    Ok(Err(why))
+}
+
+/// Returns the candidates for the reference kernel, in order of preference, with their builders.
+fn reference_kernels(task: &Task, case: &CaseSpec) -> Vec<(Builder, Vec<Instruction>)> {
+    let host = match task.target() {
+        Target::Cpu(_) => Some(task.builder.clone()),
+        Target::Gpu(_) => tvmtune_plan::device::detect().map(Builder::Cpu),
+    };
+    let plain = host.map(|it| (it, Schedule::new(&task.dag).trace));
+    let is_plain_fast = n_operations(&task.dag, case.dims()) <= MAX_PLAIN;
+    let default = default::schedule(&task.dag, &task.target()).trace;
+    plain.into_iter().filter(|_| is_plain_fast).chain([(task.builder.clone(), default)]).collect()
+}
+
+/// Compares a sample of elements with the definition; returns the first mismatch.
+fn sampled(task: &Task, case: &CaseSpec, results: &[Array]) -> Option<String> {
+    sample::sampled(&inputs(task, case, &case.params(), &case.scalars()), results)
+}
+
+/// Returns the arguments of a case, as a sample takes them.
+fn inputs<'a>(
+    task: &'a Task,
+    case: &'a CaseSpec,
+    params: &'a [Array],
+    scalars: &'a [Number],
+) -> Inputs<'a> {
+    Inputs { dag: &task.dag, dims: case.dims(), params, scalars, tolerance: task.tolerance }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::task::{Tolerance, Workload};
+    use super::*;
+    use tvmtune_ir::poly::Interval;
+    use tvmtune_ir::target::{CpuTarget, Isa};
+    use tvmtune_schedule::arbitrary::{Family, dag};
+
+    /// A task of some program, and a case of it.
+    fn task() -> (Task, CaseSpec) {
+        let (dag, _) = dag(Family::ALL[0], &[5; 24]);
+        let bucket: Vec<Interval> = dag.dims.iter().map(|it| it.range).collect();
+        let tolerance = Tolerance { rel: 1e-4, abs: 1e-4 };
+        let workload = Workload::new(dag, vec![bucket.clone()], tolerance);
+        let builder = Builder::Cpu(CpuTarget::generic(Isa::Avx2));
+        let task = Task::new(&workload, &bucket, &builder);
+        let case = CaseSpec::new(&task.dag, &task.dims()[0], 1, &|_| (0.0, 0.0));
+        (task, case)
+    }
+
+    #[test]
+    fn a_sample_of_elements_tells_right_results_from_wrong_ones() {
+        let (task, case) = task();
+        let right =
+            tvmtune_ir::interp::run(&task.dag, case.dims(), &case.params(), &case.scalars());
+        assert_eq!(sampled(&task, &case, &right), None);
+        let last = right[0].len() - 1;
+        for index in [0, last] {
+            let mut wrong = right.clone();
+            let value = Number::Float(wrong[0].get(index).to_f64() + 1.0).cast(wrong[0].dtype);
+            wrong[0].set(index, value);
+            let mismatch = sampled(&task, &case, &wrong);
+            assert!(mismatch.is_some_and(|it| it.starts_with(&format!("element {index} "))));
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The record of a session: the best few schedules and the default one; for GPUs, the best with its
+//! code.
+
+use std::path::PathBuf;
+
+use tvmtune_ir::target::DeviceKey;
+use tvmtune_plan::database::{Database, DatabaseError, Files};
+use tvmtune_plan::record::{Ancestor, End, Entry, GENERATOR, KEPT_PER_ISA, Record, Source, schema};
+
+use super::candidate::{Candidate, lines, tenths};
+use super::options::{Options, Reuse};
+use super::session::Session;
+use super::task::Workload;
+
+/// Writes the records of a workload.
+pub(super) struct Recorder<'a> {
+    pub(super) workload: &'a Workload,
+    pub(super) options: &'a Options,
+    pub(super) database: &'a Database,
+    pub(super) device: &'a DeviceKey,
+}
+
+/// A record that was written.
+pub(super) struct Saved {
+    pub(super) path: PathBuf,
+    /// The error of compiling the code of the best schedule.
+    pub(super) warning: Option<String>,
+}
+
+impl Recorder<'_> {
+    /// Writes the best candidates of a session so far, or its final ranking.
+    pub(super) fn save(
+        &self,
+        session: &Session,
+        ranked: Option<&[Candidate]>,
+    ) -> Result<Saved, DatabaseError> {
+        let Self { workload, options, database, device } = self;
+        let mut entries = entries(session, ranked.unwrap_or(&session.good));
+        let mut files = Files::default();
+        let warning = match (ranked.and_then(<[_]>::first), entries.first_mut()) {
+            (Some(best), Some(entry)) => add_images(session, best, entry, &mut files),
+            _ => None,
+        };
+        let fresh = Record {
+            schema: schema(device),
+            workload: workload.id.clone(),
+            name: workload.dag.name.clone(),
+            device: (*device).clone(),
+            generator: GENERATOR,
+            dag: workload.text.clone(),
+            provenance: options.provenance.clone(),
+            buckets: Vec::new(),
+            end: End {},
+        };
+        let path = database.update_with(&fresh, &files, |record| {
+            let bucket = record.bucket_mut(&session.task.bucket);
+            bucket.trials = bucket.trials.max(session.trials);
+            bucket.seconds =
+                bucket.seconds.max((session.spent.as_secs_f64() * 10.0).round() / 10.0);
+            if ranked.is_some() {
+                // Tasks of other targets have only a share of the budget.
+                let is_first = session.task.target() == options.device();
+                bucket.complete |= is_first && session.is_complete();
+                let replaces_all = options.reuse == Reuse::Ignore;
+                let was_measured = |it: &str| replaces_all || session.was_measured(it);
+                bucket.supersede(session.task.platform(), entries, &was_measured);
+            } else {
+                entries.into_iter().for_each(|it| bucket.add(it));
+            }
+        })?;
+        Ok(Saved { path, warning })
+    }
+}
+
+/// Adds its compiled code to the entry of the best candidate, so that users of the record need no
+/// compiler; returns a warning if that fails.
+fn add_images(
+    session: &Session,
+    best: &Candidate,
+    entry: &mut Entry,
+    files: &mut Files,
+) -> Option<String> {
+    let task = &session.task;
+    match task.builder.images(&task.dag, &best.trace, files) {
+        Ok(images) => {
+            entry.images = images;
+            None
+        }
+        // The candidate was compiled before: this is about its portable twin, or a bug.
+        Err(why) => Some(format!("{}: its code is not kept: {why}", task.name)),
+    }
+}
+
+/// Returns the entries of a record: the best few candidates, and the default schedule.
+fn entries(session: &Session, candidates: &[Candidate]) -> Vec<Entry> {
+    let default = candidates.iter().find(|it| it.source == Source::Default);
+    let ancestor = |it: &Candidate| Ancestor::new(it.source, tenths(it.timing.median_ns()));
+    let dims: Vec<i64> = session.task.bucket.iter().map(|it| it.hi).collect();
+    let entry = |it: &Candidate| Entry {
+        platform: session.task.platform(),
+        artifact: it.artifact.clone(),
+        source: it.source,
+        trace: lines(&it.trace),
+        measured: Some(it.timing.to_measured(&dims, it.threads)),
+        lineage: if it.source == Source::Default {
+            Vec::new()
+        } else {
+            default.map(ancestor).into_iter().chain(session.lineage(it)).collect()
+        },
+        images: Vec::new(),
+    };
+    let best = candidates.iter().filter(|it| it.source != Source::Default).take(KEPT_PER_ISA);
+    let mut kept: Vec<&Candidate> = best.chain(default).collect();
+    kept.sort_by_key(|it| candidates.iter().position(|other| std::ptr::eq(other, *it)));
+    kept.into_iter().map(entry).collect()
+}

@@ -1,0 +1,125 @@
+//! The state that all tasks of a run share: a cost model, and transfer sources.
+
+use std::path::PathBuf;
+
+use tvmtune_ir::dag::Dag;
+use tvmtune_ir::target::Target;
+use tvmtune_plan::database::Database;
+
+use super::options::{Options, Reuse};
+use super::recipe::{Recipe, When};
+use crate::cost::features::Features;
+use crate::cost::learned::{Analytic, Learned};
+use crate::cost::model::{CostModel, ModelError};
+use crate::transfer::{Transfer, TransferResult, TransferSource, TransferSources};
+
+/// The shared state of a run.
+pub(super) struct Shared {
+    recipe: Recipe,
+    model: CostModel,
+    /// The file of the model, if it is stored.
+    file: Option<PathBuf>,
+    /// The error of reading that file.
+    load_error: Option<ModelError>,
+    sources: TransferSources,
+    n_tasks: usize,
+    /// Threads that search.
+    pub(super) n_threads: usize,
+}
+
+impl Shared {
+    /// Loads the model and the transfer sources that earlier runs on this device stored.
+    pub(super) fn load(options: &Options, database: &Database) -> Self {
+        let recipe = options.recipe;
+        let target = options.device();
+        let name = format!("{}.json", target.key().0.replace(':', "_"));
+        let file = database.cache().filter(|_| recipe.learned_model);
+        let file = file.map(|it| it.models().join(name));
+        let stored = file.as_ref().filter(|it| options.reuse != Reuse::Ignore && it.exists());
+        let (model, load_error) = match stored.map(|it| CostModel::load(it)) {
+            Some(Ok(model)) => (model, None),
+            Some(Err(error)) => (CostModel::new(), Some(error)),
+            None => (CostModel::new(), None),
+        };
+        let sources = match recipe.transfer {
+            When::Never => TransferSources::default(),
+            When::Once | When::Interleaved => TransferSources::from_database(database, &target),
+        };
+        let n_threads = options.n_threads;
+        let model = model.with_threads(n_threads);
+        Self { recipe, model, file, load_error, sources, n_tasks: 0, n_threads }
+    }
+
+    /// Stores the model for the next run; returns a warning if that fails.
+    pub(super) fn save_model(&self) -> Option<String> {
+        let file = self.file.as_ref()?;
+        let error = self.model.save(file).err()?;
+        Some(format!("cannot keep what was learned in `{}`: {error}", file.display()))
+    }
+
+    /// Returns a warning if the stored model could not be read.
+    pub(super) fn load_warning(&mut self) -> Option<String> {
+        let (error, file) = (self.load_error.take()?, self.file.as_ref()?);
+        Some(format!("search starts without `{}`: {error}", file.display()))
+    }
+
+    /// Numbers a new task.
+    pub(super) fn add_task(&mut self) -> usize {
+        self.n_tasks += 1;
+        self.n_tasks - 1
+    }
+
+    /// Returns the learned cost model for a program, if it is trained.
+    pub(super) fn learned<'a>(&'a self, dag: &'a Dag, target: &'a Target) -> Option<Learned<'a>> {
+        let is_used = self.recipe.learned_model && self.model.is_trained();
+        let analytic = match self.recipe.analytic_model {
+            true => Analytic::Included,
+            false => Analytic::Excluded,
+        };
+        let (model, n_threads) = (&self.model, self.n_threads);
+        is_used.then_some(Learned { model, dag, target, analytic, n_threads })
+    }
+
+    /// Adds a sample to the model; `features` is called only if the model is used.
+    pub(super) fn add_sample(
+        &mut self,
+        task: usize,
+        features: impl FnOnce() -> Option<Features>,
+        latency_ns: Option<f64>,
+    ) {
+        if self.recipe.learned_model
+            && let Some(features) = features()
+        {
+            self.model.add(task, features, latency_ns);
+        }
+    }
+
+    /// Trains the model on new samples.
+    pub(super) fn train(&mut self) {
+        if self.recipe.learned_model {
+            self.model.train();
+        }
+    }
+
+    /// Adds a schedule of a task of this run to the transfer sources.
+    pub(super) fn add_source(&mut self, source: TransferSource) {
+        if self.recipe.transfer == When::Interleaved {
+            self.sources.add(source);
+        }
+    }
+
+    /// Returns the number of transfer sources.
+    pub(super) fn n_sources(&self) -> usize {
+        self.sources.len()
+    }
+
+    /// Returns up to `limit` transfers for a program.
+    pub(super) fn transfers(&self, dag: &Dag, target: &Target, limit: usize) -> Vec<Transfer> {
+        self.sources.candidates(dag, target, limit)
+    }
+
+    /// Reports the result of a transfer to the sources.
+    pub(super) fn report(&mut self, transfer: &Transfer, result: TransferResult) {
+        self.sources.report(transfer, result);
+    }
+}
