@@ -168,7 +168,7 @@ fn parts_of_channels_are_no_boxes() {
 fn boxes_of_images(generated: &Generated) -> Vec<(&[i64], &[i64])> {
     let maps = generated.grid.kernels.iter().flat_map(|it| &it.tensor_maps);
     let of_image = maps.filter(|it| generated.grid.buffer(it.tensor).name == "x");
-    of_image.map(|it| (&it.extents[..], &it.element_strides[..])).collect()
+    of_image.map(|it| (&it.box_extents[..], &it.element_strides[..])).collect()
 }
 
 #[test]

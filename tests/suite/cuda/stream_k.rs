@@ -20,7 +20,11 @@ const STREAM_K: [u64; 2] = [101, 102];
 
 /// Whether a kernel is divided by stream-K, with a fix-up.
 fn divides(generated: &Generated) -> bool {
-    generated.grid.kernels.iter().any(|it| it.tiles.as_ref().is_some_and(|it| it.shares.is_some()))
+    generated
+        .grid
+        .kernels
+        .iter()
+        .any(|it| it.tiles.as_ref().is_some_and(|it| it.stream_k.is_some()))
 }
 
 /// The points of a program on a GPU of so many multiprocessors whose blocks divide tiles.
