@@ -7,7 +7,7 @@ use crate::registers::{Class, LANES, Registers, Slot};
 
 /// The sum of an instruction: `a + b`, `a - b`, or a half of `a * b` and `c`.
 #[derive(Clone, Copy)]
-enum What {
+enum Sum {
     Add,
     Subtract,
     Low,
@@ -20,11 +20,11 @@ pub(super) fn is_carried(site: &Site<'_, '_>) -> bool {
 }
 
 pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
-    let message = match (site.opcode.base, site.opcode.take_any(&["lo", "hi"])) {
-        ("add" | "addc", None) => What::Add,
-        ("sub" | "subc", None) => What::Subtract,
-        ("mad" | "madc", Some("lo")) => What::Low,
-        ("mad" | "madc", Some("hi")) => What::High,
+    let operation = match (site.opcode.base, site.opcode.take_any(&["lo", "hi"])) {
+        ("add" | "addc", None) => Sum::Add,
+        ("sub" | "subc", None) => Sum::Subtract,
+        ("mad" | "madc", Some("lo")) => Sum::Low,
+        ("mad" | "madc", Some("hi")) => Sum::High,
         _ => return Err(site.error("unknown instruction")),
     };
     let reads = site.opcode.base.ends_with('c');
@@ -37,7 +37,7 @@ pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
     for n in 1..site.operands.len() {
         from.push(site.source(class, site.operand(n)?)?);
     }
-    if from.len() != if matches!(message, What::Add | What::Subtract) { 2 } else { 3 } {
+    if from.len() != if matches!(operation, Sum::Add | Sum::Subtract) { 2 } else { 3 } {
         return Err(site.error("operands"));
     }
     let rows = Box::new(move |registers: &mut Registers, mask: u32, _: &[Slot; 5]| {
@@ -47,7 +47,7 @@ pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
             let operand = |n: usize| read(registers, class, from[n], lane);
             let all: [u64; 3] =
                 std::array::from_fn(|n| if n < from.len() { operand(n) } else { 0 });
-            let (sum, carried) = one(message, all, before >> lane & 1 == 1, class, signed);
+            let (sum, carried) = one(operation, all, before >> lane & 1 == 1, class, signed);
             *value = sum;
             after |= u32::from(carried) << lane;
         }
@@ -70,21 +70,27 @@ fn read(registers: &Registers, class: Class, slot: Slot, lane: usize) -> u64 {
 }
 
 /// The result and the carry, or for differences the borrow.
-fn one(message: What, [a, b, c]: [u64; 3], carry: bool, class: Class, signed: bool) -> (u64, bool) {
+fn one(
+    operation: Sum,
+    [a, b, c]: [u64; 3],
+    carry: bool,
+    class: Class,
+    signed: bool,
+) -> (u64, bool) {
     let bits = if class == Class::Double { 64 } else { 32 };
     let mask = u64::MAX >> (64 - bits);
     let carry = u128::from(carry);
-    let (x, y) = match message {
-        What::Add | What::Subtract => (a, b),
-        What::Low => (a.wrapping_mul(b) & mask, c),
-        What::High if signed => {
+    let (x, y) = match operation {
+        Sum::Add | Sum::Subtract => (a, b),
+        Sum::Low => (a.wrapping_mul(b) & mask, c),
+        Sum::High if signed => {
             let wide = |it: u64| i128::from((it << (64 - bits)) as i64 >> (64 - bits));
             (((wide(a) * wide(b)) >> bits) as u64 & mask, c)
         }
-        What::High => (((u128::from(a) * u128::from(b)) >> bits) as u64 & mask, c),
+        Sum::High => (((u128::from(a) * u128::from(b)) >> bits) as u64 & mask, c),
     };
-    let sum = match message {
-        What::Subtract => u128::from(x).wrapping_sub(u128::from(y) + carry),
+    let sum = match operation {
+        Sum::Subtract => u128::from(x).wrapping_sub(u128::from(y) + carry),
         _ => u128::from(x) + u128::from(y) + carry,
     };
     (sum as u64 & mask, sum >> bits & 1 == 1)

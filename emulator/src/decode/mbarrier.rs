@@ -8,7 +8,7 @@ use crate::registers::{Class, Lanewise, binary};
 use crate::space::{RANK_SHIFT, SHARED_WINDOW};
 
 pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
-    let message = site
+    let operation = site
         .opcode
         .take_any(&[
             "init",
@@ -30,18 +30,18 @@ pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
     let parity = site.opcode.take("parity");
     let space = take_space(site)?;
     site.opcode.take("b64");
-    if no_complete || message == "pending_count" {
+    if no_complete || operation == "pending_count" {
         return Err(site.error("this form is not known"));
     }
-    let address_at = usize::from(matches!(message, "test_wait" | "try_wait"))
+    let address_at = usize::from(matches!(operation, "test_wait" | "try_wait"))
         + usize::from(
-            matches!(message, "arrive" | "arrive_drop")
+            matches!(operation, "arrive" | "arrive_drop")
                 && site.operands.len() > 1
                 && !matches!(site.operands[0], Operand::Address(..)),
         );
     let address = site.address(site.operand(address_at)?)?;
     let mut word = |n: usize| site.source(Class::Word, site.operand(n)?);
-    let op = match message {
+    let op = match operation {
         "init" => MbarrierOp::Init(word(1)?),
         "inval" => MbarrierOp::Invalidate,
         "expect_tx" => MbarrierOp::ExpectTx(word(1)?),
@@ -61,7 +61,7 @@ pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
                 state,
                 count,
                 bytes,
-                drop: message == "arrive_drop",
+                drop: operation == "arrive_drop",
                 release: !relaxed,
             })
         }
@@ -71,7 +71,12 @@ pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
                 true => Phase::Parity(site.source(Class::Word, site.operand(2)?)?),
                 false => Phase::State(site.source(Class::Double, site.operand(2)?)?),
             };
-            MbarrierOp::Wait(Wait { to, phase, suspend: message == "try_wait", acquire: !relaxed })
+            MbarrierOp::Wait(Wait {
+                to,
+                phase,
+                suspend: operation == "try_wait",
+                acquire: !relaxed,
+            })
         }
     };
     Ok(Op::Mbarrier(Mbarrier { space, address, op }))

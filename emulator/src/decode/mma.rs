@@ -102,10 +102,10 @@ pub(super) fn mma(site: &mut Site<'_, '_>) -> Result<Op> {
 
 /// Decodes `wgmma`.
 pub(super) fn wgmma(site: &mut Site<'_, '_>) -> Result<Op> {
-    let message = site.opcode.take_any(&["mma_async", "fence", "commit_group", "wait_group"]);
+    let operation = site.opcode.take_any(&["mma_async", "fence", "commit_group", "wait_group"]);
     site.opcode.take("sync");
     site.opcode.take("aligned");
-    match message {
+    match operation {
         Some("fence") => return Ok(Op::WgmmaGroup(WgmmaGroup::Fence)),
         Some("commit_group") => return Ok(Op::WgmmaGroup(WgmmaGroup::Commit)),
         Some("wait_group") => {

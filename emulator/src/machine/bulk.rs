@@ -316,8 +316,8 @@ impl Machine<'_> {
         match race.span(cta, access, (1 << lane, None), (offset, bytes)) {
             None => Ok(()),
             Some(conflict) => {
-                let message = if write { "write of a bulk copy" } else { "read of a bulk copy" };
-                Err(self.conflict(Region::Shared(cta), message, &conflict))
+                let action = if write { "write of a bulk copy" } else { "read of a bulk copy" };
+                Err(self.conflict(Region::Shared(cta), action, &conflict))
             }
         }
     }
@@ -337,8 +337,8 @@ impl Machine<'_> {
             let Some(race) = &mut self.race else { return Ok(()) };
             let (at, bytes) = (piece.global as u32, piece.bytes);
             if let Some(conflict) = race.global_span(buffer, access, 1 << lane, at, bytes) {
-                let message = if write { "write of a bulk copy" } else { "read of a bulk copy" };
-                return Err(self.conflict(transfer.buffer, message, &conflict));
+                let action = if write { "write of a bulk copy" } else { "read of a bulk copy" };
+                return Err(self.conflict(transfer.buffer, action, &conflict));
             }
         }
         Ok(())

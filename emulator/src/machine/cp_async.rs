@@ -247,9 +247,9 @@ impl Machine<'_> {
             return Ok(());
         }
         let copies = &self.warps[warp].copies;
-        for (of, message) in [(&copies.groups, "`cp.async`"), (&copies.bulk, "bulk copies")] {
-            if let Some(lane) = lanes(active).find(|it| of.last[*it] > of.waited[*it]) {
-                let message = format!("the end before a wait for {message}");
+        for (groups, copies) in [(&copies.groups, "`cp.async`"), (&copies.bulk, "bulk copies")] {
+            if let Some(lane) = lanes(active).find(|it| groups.last[*it] > groups.waited[*it]) {
+                let message = format!("the end before a wait for {copies}");
                 return Err(self.fault(FaultKind::ExitWhilePending, lane, message));
             }
         }

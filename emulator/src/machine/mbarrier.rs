@@ -324,8 +324,8 @@ impl Machine<'_> {
     }
 
     /// Returns a fault of an access to shared memory of a CTA that has exited.
-    pub(super) fn ended(&self, lane: usize, message: &str) -> Box<Fault> {
-        let message = format!("{message} of shared memory of a CTA that has ended");
+    pub(super) fn ended(&self, lane: usize, action: &str) -> Box<Fault> {
+        let message = format!("{action} of shared memory of a CTA that has ended");
         self.fault(FaultKind::ExitWhilePending, lane, message)
     }
 }

@@ -129,12 +129,7 @@ impl Machine<'_> {
     }
 
     /// Converts a conflict to a fault.
-    pub(super) fn conflict(
-        &self,
-        region: Region,
-        message: &str,
-        conflict: &Conflict,
-    ) -> Box<Fault> {
+    pub(super) fn conflict(&self, region: Region, action: &str, conflict: &Conflict) -> Box<Fault> {
         let location = match region {
             Region::Buffer(n) => format!("`{}`", self.memory.allocations[n].name),
             _ => "shared".to_owned(),
@@ -146,7 +141,7 @@ impl Machine<'_> {
             ConflictKind::Uninitialised => FaultKind::Uninitialised,
         };
         let mut fault =
-            self.fault(kind, conflict.lane, format!("{message} of {location}+{}", conflict.offset));
+            self.fault(kind, conflict.lane, format!("{action} of {location}+{}", conflict.offset));
         if kind == FaultKind::Uninitialised {
             return fault;
         }

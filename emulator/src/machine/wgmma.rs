@@ -206,7 +206,7 @@ impl Machine<'_> {
         let message = if is_pending(&it.accumulators[n], &registers.accumulators) {
             "an accumulator is used before a wait for `wgmma`"
         } else if is_pending(&it.multiplicands[n], &registers.multiplicands) {
-            "a factor is overwritten before a wait for `wgmma`"
+            "an operand is overwritten before a wait for `wgmma`"
         } else {
             return Ok(());
         };
@@ -214,13 +214,13 @@ impl Machine<'_> {
     }
 
     /// Returns a value that all threads of a warpgroup must agree on.
-    fn agreed(&self, first: usize, slot: Slot, message: &str) -> Result<u64> {
+    fn agreed(&self, first: usize, slot: Slot, operand: &str) -> Result<u64> {
         let row = |warp: usize| self.warps[warp].registers.doubles[slot as usize];
         let value = row(first)[0];
         match (first..first + WARPS).find(|it| row(*it) != [value; LANES]) {
             None => Ok(value),
             Some(_) => {
-                let message = format!("threads of a warpgroup name different {message}");
+                let message = format!("threads of a warpgroup name different {operand}");
                 Err(self.fault(FaultKind::BadInstruction, 0, message))
             }
         }

@@ -28,7 +28,7 @@ pub(crate) struct Race {
     shared: Vec<Shadow>,
     global: Vec<GlobalShadow>,
     cluster: u32,
-    /// SyncVariables in memory that order what is around them, and which threads have used fences.
+    /// Addresses that threads synchronize by, and the threads that have used fences.
     sync_variables: SyncVariables,
     has_fenced: Vec<bool>,
     /// For each CTA, the CTAs of earlier clusters that it comes after.
