@@ -34,7 +34,7 @@ fn replayed(dag: &Dag, sketch: &Sketch, point: &[u16]) -> Schedule {
 }
 
 /// Whether a nest has a kernel; if not, it is too large, or indexed in a way that has none.
-fn kernel_of(nest: &Nest, isa: Isa) -> Option<kernel::Kernel> {
+fn kernel_of(nest: &Nest, isa: Isa) -> Option<vector::VectorCode> {
     match vector::lower(nest, isa) {
         Ok(kernel) => Some(kernel),
         Err(Unsupported::Index | Unsupported::TooLarge { .. }) => None,

@@ -13,7 +13,7 @@ use tvmtune_cuda::grid::MemoryScope;
 use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::GpuTarget;
 use tvmtune_plan::database::{Cache, Database, Files, Store, StoreKind};
-use tvmtune_plan::embed::cuda::MARK;
+use tvmtune_plan::embed::CUDA_MARK;
 use tvmtune_plan::record::{Provenance, Source, Tier};
 use tvmtune_schedule::{Instruction, Schedule};
 use tvmtune_space::default;
@@ -265,7 +265,7 @@ fn a_package_is_tuned_for_the_gpu_of_its_machine_if_it_asks_for_it() {
         let warnings: Vec<String> =
             output.directives("warning").into_iter().map(str::to_owned).collect();
         let [(_, text)] = &sandbox.plans(out)[..] else { panic!("one kernel, one plan") };
-        let lines = text.split_once(MARK).map_or("", |it| it.1).lines().skip(1);
+        let lines = text.split_once(CUDA_MARK).map_or("", |it| it.1).lines().skip(1);
         let lines = lines.map_while(|it| it.strip_prefix("// M in ")).map(str::to_owned);
         (lines.collect::<Vec<String>>(), warnings)
     };

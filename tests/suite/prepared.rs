@@ -13,7 +13,7 @@ use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::GpuTarget;
 use tvmtune_ir::target::gpu::Arch;
 use tvmtune_ir::workload;
-use tvmtune_plan::embed::cuda::MARK;
+use tvmtune_plan::embed::CUDA_MARK;
 use tvmtune_plan::record::{Record, Source};
 use tvmtune_space::default;
 use tvmtune_tests::nvrtc::nvrtc;
@@ -93,7 +93,7 @@ fn a_crate_ships_and_embeds_what_was_prepared() {
 
     let (text, warnings) = build(&sandbox, "out", &[]);
     assert_eq!(warnings, [""; 0]);
-    let (cpu, cuda) = text.split_once(MARK).expect("code for devices");
+    let (cpu, cuda) = text.split_once(CUDA_MARK).expect("code for devices");
     for hash in &hashes {
         assert!(cuda.contains(hash), "{hash} is not embedded");
         let included = files(&sandbox.cache().with_file_name("out").join("tvmtune"));
@@ -179,12 +179,12 @@ fn compiled_code_of_strangers_is_never_taken_over() {
     fs::rename(&own, &foreign).expect("both are here");
     let foreign = foreign.to_str().expect("a path in Unicode");
     let (text, warnings) = build(&sandbox, "out", &[("TVMTUNE_DB", foreign)]);
-    assert!(!text.contains(MARK), "nobody asked for it");
+    assert!(!text.contains(CUDA_MARK), "nobody asked for it");
     assert_eq!(warnings, [""; 0]);
 
     sandbox.write("tvmtune.toml", "[targets]\ncuda = [\"sm_80\"]\n");
     let (text, warnings) = build(&sandbox, "out", &[("TVMTUNE_DB", foreign)]);
-    assert!(!text.contains(MARK), "a stranger's code is embedded");
+    assert!(!text.contains(CUDA_MARK), "a stranger's code is embedded");
     assert!(warnings.len() == 1 && warnings[0].contains("no code for sm_80"), "{warnings:?}");
 
     let own = own.to_str().expect("a path in Unicode");
@@ -204,7 +204,7 @@ fn compiled_code_of_strangers_is_never_taken_over() {
         assert!(text.contains("isa = \"sm_80\"") && !text.contains("image"), "{text}");
     }
     assert_eq!(records.count(), 2);
-    assert!(!build(&sandbox, "out", &[]).0.contains(MARK));
+    assert!(!build(&sandbox, "out", &[]).0.contains(CUDA_MARK));
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn several_architectures_are_embedded_the_newest_first() {
     assert_eq!(tvmtune(&sandbox, &compile, ("TVMTUNE_NVRTC", nvrtc)).code, Some(0));
     let archs = |variables: &[(&str, &str)]| -> Vec<String> {
         let (text, _) = build(&sandbox, "out", variables);
-        let lines = text.split_once(MARK).map_or("", |it| it.1).lines().skip(1);
+        let lines = text.split_once(CUDA_MARK).map_or("", |it| it.1).lines().skip(1);
         let lines = lines.map_while(|it| it.strip_prefix("// M in 1..=8: "));
         lines.map(str::to_owned).collect()
     };

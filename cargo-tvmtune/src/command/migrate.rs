@@ -2,19 +2,20 @@
 
 use anstream::println;
 use anyhow::Result;
-use tvmtune_plan::database::Database;
+use tvmtune_plan::database::{CacheUse, Database};
 use tvmtune_plan::migrate::{Migrated, migrate};
 
 use crate::cli::Migrate;
-use crate::known::Known;
+use crate::records::PackageRecords;
 use crate::render::count;
 use crate::{Exit, workspace};
 
 pub(crate) fn run(arguments: &Migrate) -> Result<Exit> {
     let (mut n_records, mut total) = (0, Migrated::default());
     for package in &workspace::packages(&arguments.selection)? {
-        let database = Database::discover(&package.places(arguments.shipped));
-        for (op, lookup) in Known::new(package, &database).ops() {
+        let cache = if arguments.shipped { CacheUse::Exclude } else { CacheUse::Include };
+        let database = Database::discover(&package.search_dirs(cache));
+        for (op, lookup) in PackageRecords::new(package, &database).ops() {
             for found in &lookup.records {
                 let mut migrated = None;
                 database.rewrite(&found.path, |record| {

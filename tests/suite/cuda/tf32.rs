@@ -31,7 +31,7 @@ fn halves(dtype: DType, shape: &[u64], seed: u64) -> Array {
 #[track_caller]
 fn check(text: &str, rows: &[i64], n_points: u64) {
     let data = Data { values: halves, tolerance: 1e-5 };
-    check_with(&data, ("tensor", AMPERE), text, "mma_m16n8k8_tf32(", rows, n_points);
+    check_with(&data, (TemplateKind::Mma, AMPERE), text, "mma_m16n8k8_tf32(", rows, n_points);
 }
 
 #[test]
@@ -124,8 +124,10 @@ fn factors_across_the_reduction_are_turned_where_it_pays() {
             compute(|i, j| sum(0..K, |k| tf32(x[[i, k]]) * tf32(w[[k, j]])))
         }";
     let dag = dsl::program(text).unwrap();
-    assert_eq!(instructions(&dag, HOPPER, "group"), None);
-    assert!(instructions(&dag, HOPPER, "tensor").is_some());
+    for template in WARPGROUP {
+        assert_eq!(instructions(&dag, HOPPER, template), None);
+    }
+    assert!(instructions(&dag, HOPPER, TemplateKind::Mma).is_some());
 }
 
 #[test]
@@ -181,7 +183,10 @@ fn source(dag: &Dag, instructions: &[Instruction]) -> Option<String> {
     Some(tvmtune_cuda::generate(&schedule).ok()?.unit.source)
 }
 
-/// The instructions of the default point of the first sketch of a rule.
+/// Templates of instructions of a warpgroup.
+const WARPGROUP: [TemplateKind; 2] = [TemplateKind::Wgmma, TemplateKind::WgmmaWarpSpecialized];
+
+/// The instructions of the default point of the first sketch of a template.
 fn instructions(dag: &Dag, arch: Arch, template: TemplateKind) -> Option<Vec<Instruction>> {
     let space = Space::new(dag, &GpuTarget::generic(arch).into());
     let sketch = space.sketches.iter().position(|it| it.uses(template))?;
@@ -211,12 +216,14 @@ return t2
 #[test]
 fn what_a_program_does_not_round_is_no_matrix_instruction() {
     let rounded = product("tf32(x[[i, k]]) * tf32(w[[j, k]])", "f32");
-    let loops = instructions(&rounded, AMPERE, "tensor").unwrap();
+    let loops = instructions(&rounded, AMPERE, TemplateKind::Mma).unwrap();
     assert!(source(&rounded, &loops).unwrap().contains("mma_m16n8k8_tf32("));
     for dag in exact() {
         for arch in [AMPERE, HOPPER] {
-            assert_eq!(instructions(&dag, arch, "tensor"), None, "{dag:?}");
-            assert_eq!(instructions(&dag, arch, "group"), None, "{dag:?}");
+            assert_eq!(instructions(&dag, arch, TemplateKind::Mma), None, "{dag:?}");
+            for template in WARPGROUP {
+                assert_eq!(instructions(&dag, arch, template), None, "{dag:?}");
+            }
         }
         // The same loops.
         let source = source(&dag, &loops).unwrap();
@@ -227,12 +234,14 @@ fn what_a_program_does_not_round_is_no_matrix_instruction() {
 #[test]
 fn what_architectures_lack_is_not_used() {
     let rounded = product("tf32(x[[i, k]]) * tf32(w[[j, k]])", "f32");
-    assert_eq!(instructions(&rounded, Arch { sm: 75, exact: false }, "tensor"), None);
-    assert!(instructions(&rounded, HOPPER, "tensor").is_some());
+    assert_eq!(instructions(&rounded, Arch { sm: 75, exact: false }, TemplateKind::Mma), None);
+    assert!(instructions(&rounded, HOPPER, TemplateKind::Mma).is_some());
     // By themselves, instructions of four warps round in another way.
     assert_eq!(instructions(&rounded, HOPPER, TemplateKind::Wgmma), None);
     assert!(instructions(&rounded, HOPPER, TemplateKind::WgmmaWarpSpecialized).is_some());
-    assert_eq!(instructions(&rounded, Arch { sm: 90, exact: false }, "group"), None);
+    for template in WARPGROUP {
+        assert_eq!(instructions(&rounded, Arch { sm: 90, exact: false }, template), None);
+    }
 }
 
 #[test]

@@ -16,7 +16,7 @@ fn check(isa: Isa, cases: u32, max_regs: u32, file: RegisterFile) -> u64 {
     if !run::executes(isa) {
         return 0;
     }
-    let spills = std::cell::EntryValue::new(0);
+    let spills = std::cell::Cell::new(0);
     let tape = proptest::collection::vec(any::<u32>(), 0..300);
     let result = runner(cases).run(&tape, |tape| {
         let program = generate::program(&tape, isa, max_regs);

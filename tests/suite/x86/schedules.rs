@@ -1,7 +1,7 @@
 //! Machine code of random schedules computes, bit for bit, what the interpreter of vector code does,
 //! on memory that ends at a guard page.
 
-use std::cell::EntryValue as Count;
+use std::cell::Cell as Count;
 
 use proptest::prelude::*;
 use tvmtune_cpu::interp::{RaceCheck, execute, results_of, table};
@@ -20,7 +20,7 @@ use super::run;
 
 /// The results of machine code.
 fn launch(
-    kernel: &kernel::VectorCode,
+    kernel: &vector::VectorCode,
     dims: &[i64],
     params: &[Array],
     scalars: &[Number],
