@@ -48,7 +48,7 @@ pub(crate) enum Command {
     Job,
 }
 
-/// Which kernels are meant.
+/// The selection of kernels.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Selection {
     /// Packages; without any, all members of the workspace that have kernels
@@ -120,7 +120,7 @@ pub(crate) struct Bench {
 pub(crate) struct Compile {
     #[command(flatten)]
     pub(crate) selection: Selection,
-    /// What to compile for: `cuda:` and an architecture
+    /// The target: `cuda:` and an architecture
     #[arg(long, value_name = "TARGET", default_value = "cuda:sm_90a", value_parser = str::parse::<GpuTarget>)]
     pub(crate) target: GpuTarget,
     /// Rank so many schedules of each kernel by the model of the GPU, compile the most promising,
@@ -206,9 +206,9 @@ pub(crate) struct Gc {
 
 #[derive(Debug, Args)]
 pub(crate) struct Study {
-    /// What to run, such as `docs/studies/ablation.toml`
+    /// The study, such as `docs/studies/ablation.toml`
     pub(crate) file: PathBuf,
-    /// Where results are kept, and read again; without it, `studies/` and the study's name
+    /// The folder of results, which are read again; without it, `studies/` and the study's name
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: Option<PathBuf>,
     /// Run as little as shows that everything works

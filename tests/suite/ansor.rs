@@ -33,7 +33,7 @@ fn replayed(dag: &Dag, sketch: &Sketch, point: &[u16]) -> Schedule {
         .unwrap_or_else(|error| panic!("`{}`: {error:?}\n{}", sketch.name, text()))
 }
 
-/// Whether a nest has a kernel; if not, it is too large, or indexed in a way that has none.
+/// Returns whether a nest has a kernel; if not, it is too large, or indexed in a way that has none.
 fn kernel_of(nest: &Nest, isa: Isa) -> Option<vector::VectorCode> {
     match vector::lower(nest, isa) {
         Ok(kernel) => Some(kernel),
@@ -61,7 +61,7 @@ fn check_nest(
     Ok((nest, expected))
 }
 
-/// Whether a point has a kernel, which then is right.
+/// Returns whether a point has a kernel, which then is right.
 fn check(case: &Case, sketch: &Sketch, point: &[u16], isa: Isa) -> Result<bool, TestCaseError> {
     let (nest, expected) = check_nest(case, sketch, point)?;
     let (params, scalars) = (case.params(), case.scalars());

@@ -28,7 +28,7 @@ fn cargo(sandbox: &Sandbox, folder: &str, arguments: &[&str]) -> Said {
     output
 }
 
-/// Whether cargo compiled the package, and whether its script found something missing.
+/// Returns whether cargo compiled the package, and whether its script found something missing.
 fn seen(output: &Said) -> (bool, bool) {
     (
         output.err.contains("Compiling sandbox") || output.err.contains("Checking sandbox"),
@@ -124,10 +124,15 @@ fn packages_hold_sources_records_and_licences_and_nothing_else() {
     let made = ["Cargo.toml", "Cargo.toml.orig", "Cargo.lock", ".cargo_vcs_info.json"];
     let kept = ["README.md", "LICENSE-APACHE", "LICENSE-MIT"];
     let packages = [
-        ("tvmtune-core", "tvmtune-core"),
+        ("tvmtune-ir", "compiler/ir"),
+        ("tvmtune-schedule", "compiler/schedule"),
+        ("tvmtune-cpu", "compiler/cpu"),
+        ("tvmtune-cuda", "compiler/cuda"),
+        ("tvmtune-space", "compiler/space"),
+        ("tvmtune-plan", "compiler/plan"),
         ("tvmtune-macros", "tvmtune-macros"),
         ("tvmtune-runtime", "tvmtune-runtime"),
-        ("tvmtune-tuner", "tvmtune-tuner"),
+        ("tvmtune-tuner", "tuner"),
         ("tvmtune-build", "tvmtune-build"),
         ("cargo-tvmtune", "cargo-tvmtune"),
         ("tvmtune-kernels", "kernels"),

@@ -43,7 +43,7 @@ pub struct VariantSpec<'a> {
     pub bucket: &'a [Interval],
     /// The instruction set.
     pub isa: Isa,
-    /// What the database has, best first; the default schedule is not among them.
+    /// Schedules of the database, best first; the default schedule is not among them.
     pub choices: Vec<Choice<'a>>,
 }
 
@@ -53,15 +53,15 @@ pub struct Variant<'a> {
     pub bucket: &'a [Interval],
     /// The instruction set.
     pub isa: Isa,
-    /// How the schedule was found.
+    /// The tier of the schedule.
     pub tier: Tier,
-    /// Whether the code is not the one that was measured, since another generator made that.
+    /// True if the code is not the one that was measured, since another generator made that.
     pub stale: bool,
     /// The known schedule it runs by; `None` if that is the default one.
     pub choice: Option<Choice<'a>>,
     /// The record of a better schedule whose trace does not apply.
     pub flawed: Option<&'a Path>,
-    /// How it runs.
+    /// The schedule.
     pub schedule: Schedule,
     /// The code.
     pub generated: Generated,
@@ -84,7 +84,7 @@ impl PlanTarget {
     }
 }
 
-/// What is known for each bucket and instruction set of an op, bucket by bucket.
+/// Returns the known schedules for each bucket and instruction set of an op, bucket by bucket.
 pub fn variant_specs<'a>(
     op: &'a Op,
     lookup: &'a Lookup,
@@ -98,7 +98,7 @@ pub fn variant_specs<'a>(
 }
 
 impl VariantSpec<'_> {
-    /// How the first schedule was found.
+    /// Returns the tier of the first schedule.
     pub fn tier(&self) -> Tier {
         self.choices.first().map_or(Tier::Default, |it| it.tier)
     }

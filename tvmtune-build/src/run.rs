@@ -74,7 +74,7 @@ pub(crate) fn run(script: &Script) -> Result<Vec<Directive>, Error> {
         directives.push(Directive::RunAgain(plans.join("untuned")));
     }
     directives.push(Directive::Env("TVMTUNE_PLAN_DIR", plans));
-    // What was measured now has taken the place of records in the cache.
+    // New measurements have replaced records in the cache.
     let healed = bad_records(&lookups, &reports).is_none();
     let bad = bad.map(|it| if healed { format!("{it} (this build did)") } else { it });
     directives.extend(bad.map(Directive::Warning));
@@ -95,7 +95,7 @@ pub(crate) fn run(script: &Script) -> Result<Vec<Directive>, Error> {
     Ok(directives)
 }
 
-/// What the database knows of each op.
+/// Looks up each op in the database.
 fn look_up(ops: &[Op], database: &Database, resolution: &Resolution) -> Vec<Lookup> {
     let get = |op: &Op| match resolution.mode {
         Mode::Off => Lookup::default(),
@@ -117,18 +117,18 @@ fn gpu(
     wanted.then(tune::gpu)
 }
 
-/// What compiles for CUDA devices, if this build may and has to.
+/// Returns the compiler for CUDA devices, if this build may compile and has to.
 fn compiler(package: &Package, lookups: &[Lookup], resolution: &Resolution) -> Option<Compiler> {
     let wanted = resolution.mode == Mode::Tune && cuda::is_wanted(&package.config, lookups);
     wanted.then(Compiler::find).flatten()
 }
 
-/// Whether a build that may measure does so for an op.
+/// Returns whether a build that may measure does so for an op.
 fn wants_tuning(report: &OpReport) -> bool {
     report.cpu.wants_tuning() || report.gpu.is_some_and(TuningStatus::wants_tuning)
 }
 
-/// What all plans of a run have in common.
+/// The inputs that all plans of a run share.
 struct Planner<'a> {
     script: &'a Script,
     package: &'a Package,
@@ -171,7 +171,7 @@ impl Planner<'_> {
     }
 }
 
-/// What is planned for an op.
+/// The variants planned for an op.
 struct VariantSpecs<'a> {
     cpu: Vec<plan::VariantSpec<'a>>,
     cuda: Vec<cuda::VariantSpec<'a>>,

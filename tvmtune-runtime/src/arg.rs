@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::{Cpu, Element, Held, Queue, Unfit, Weight};
 
-/// What can be passed for a `Tensor<T, ..>` parameter: elements in memory, row-major.
+/// An argument for a `Tensor<T, ..>` parameter: elements in memory, row-major.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be passed for a tensor of `{T}` to a kernel on `{Q}`",
     label = "expected a slice, an array or a `Vec` of `{T}`; on a CUDA stream, a `CudaSlice`",
@@ -23,7 +23,7 @@ pub trait Input<T: Element, Q: Queue = Cpu> {
     fn elements<'a>(&'a self, queue: &'a Q) -> Result<Q::Elements<'a, T>, Unfit>;
 }
 
-/// What can be passed for a `Weight<T, ..>` parameter: a [`Weight`], or any slice.
+/// An argument for a `Weight<T, ..>` parameter: a [`Weight`], or any slice.
 ///
 /// A `Weight` is packed once, and brought to each device once. A plain slice is packed in every
 /// launch whose kernel wants another layout, which takes an allocation and about as long as
@@ -46,7 +46,7 @@ pub trait Constant<T: Element, Q: Queue = Cpu> {
     fn held<'a>(&'a self, queue: &'a Q) -> Result<Held<'a, T, Q>, Unfit>;
 }
 
-/// What results can be written to: elements in memory, row-major.
+/// Memory for results: elements in memory, row-major.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot take a result of `{T}` of a kernel on `{Q}`",
     label = "expected a mutable slice, array or `Vec` of `{T}`; on a CUDA stream, a `CudaSlice`",

@@ -92,7 +92,7 @@ pub enum Error {
     OutOfMemory {
         /// The kernel's name.
         kernel: &'static str,
-        /// What was asked for.
+        /// The request.
         bytes: usize,
     },
     /// Generated code panicked; the results are unspecified.
@@ -144,7 +144,7 @@ pub enum Error {
     NoCode {
         /// The kernel's name.
         kernel: &'static str,
-        /// What the device is.
+        /// The kind of the device.
         arch: Arch,
     },
     /// The only code for a device is PTX that its driver does not know yet.

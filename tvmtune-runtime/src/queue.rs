@@ -1,4 +1,4 @@
-//! What kernels are launched on.
+//! Queues, on which kernels are launched.
 
 use crate::Element;
 use crate::raw::Backend;

@@ -1,4 +1,5 @@
-//! `cargo tvmtune job`: tunes what a build script asks for. Nobody types this.
+//! `cargo tvmtune job`: tunes the kernels that a build script requests on standard input. Internal:
+//! build scripts invoke it, users do not.
 
 use anyhow::{Result, anyhow};
 

@@ -23,7 +23,7 @@ use crate::records::{self, PackageRecords};
 use crate::render::{Table, count};
 use crate::{Exit, workspace};
 
-/// What was found out about a schedule of a record.
+/// The result of checking a schedule of a record.
 #[derive(Serialize)]
 struct Line {
     name: String,
@@ -32,18 +32,18 @@ struct Line {
     record: String,
     artifact: String,
     verdict: Verdict,
-    /// What is wrong, or how far it was looked at.
+    /// The reason, or the extent of the check.
     note: String,
 }
 
-/// What runs schedules.
+/// The devices that run schedules.
 struct Devices {
     cpu: Measurer,
     /// The GPU of this machine, if a package has code for it.
     gpu: Option<(GpuTarget, Measurer)>,
 }
 
-/// What can be said of a schedule.
+/// The verdict on a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Verdict {
@@ -195,7 +195,7 @@ fn on_cuda(
         return Ok((Verdict::Bad, why));
     }
     let images = count(entry.images.len(), "image");
-    // What is run is compiled here, from the same text.
+    // The code that is run is compiled here, from the same text.
     let Some((gpu, measurer)) = gpu.filter(|_| is_same && Nvrtc::get().is_ok()) else {
         return Ok(same(is_same, format!("{images} checked, nothing run")));
     };
@@ -206,7 +206,7 @@ fn on_cuda(
     })
 }
 
-/// Whether the images of a schedule are there, are what was recorded, and have its kernels.
+/// Returns whether the images of a schedule are there, are what was recorded, and have its kernels.
 fn images(entry: &Entry, kernels: &[codegen::Entry], found: &StoredRecord) -> Result<(), String> {
     let (files, damaged) = Files::beside(&found.path, &found.record);
     for image in &entry.images {
@@ -234,7 +234,7 @@ fn images(entry: &Entry, kernels: &[codegen::Entry], found: &StoredRecord) -> Re
     Ok(())
 }
 
-/// What is not as recorded.
+/// Returns the schedules that are not as recorded.
 fn table(lines: &[Line]) -> Table {
     let mut table = Table::new(["kernel", "extents", "isa", "verdict", "note", "record"]);
     for it in lines.iter().filter(|it| it.verdict >= Verdict::Stale) {

@@ -1,4 +1,5 @@
-//! The networks of a study as workloads: those of the zoo, or the kernels of a package.
+//! The networks that a study tunes, each a list of workloads: layers of a network of the zoo, by its
+//! name, or the kernels of a Cargo package.
 
 use anyhow::{Context, Result, ensure};
 use tvmtune_build::tune::session::OpBuckets;

@@ -16,7 +16,7 @@ use crate::poly::{Atom, Facts, Poly, VarId};
 pub struct Span {
     /// The least.
     pub first: Poly,
-    /// How many; at least 1.
+    /// Number of values; at least 1.
     pub size: Poly,
 }
 
@@ -34,7 +34,7 @@ impl Span {
         Self { first: Poly::default(), size }
     }
 
-    /// Whether there is only one value.
+    /// Returns whether there is only one value.
     pub fn is_point(&self) -> bool {
         self.size.as_constant() == Some(1)
     }

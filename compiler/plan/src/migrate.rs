@@ -5,8 +5,7 @@
 //! code that it makes now has the identity which the earlier release recorded. Every other schedule
 //! stays as it is, and counts as stale.
 //!
-//! What a release changes in code generation is no matter of identities: there a schedule is stale,
-//! and is measured again.
+//! Where a release changes code generation itself, a schedule is stale, and is measured again.
 
 use tvmtune_ir::dag::Dag;
 use tvmtune_ir::target::Platform;

@@ -23,7 +23,7 @@ pub enum AxisRole {
     Reduce,
 }
 
-/// How the iterations of one loop run.
+/// The execution of the iterations of one loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LoopKind {
     /// Sequentially.
@@ -64,7 +64,7 @@ pub enum LoopKind {
 }
 
 impl LoopKind {
-    /// Whether iterations are tasks that any thread may take.
+    /// Returns whether iterations are tasks that any thread may take.
     pub fn is_parallel(self) -> bool {
         matches!(self, LoopKind::Parallel | LoopKind::Cluster) || self.max_blocks().is_some()
     }
@@ -77,7 +77,7 @@ impl LoopKind {
         }
     }
 
-    /// Whether one thread runs all iterations sequentially.
+    /// Returns whether one thread runs all iterations sequentially.
     pub fn is_in_order(self) -> bool {
         matches!(
             self,
@@ -97,11 +97,11 @@ pub struct Axis {
     /// Number of iterations when the whole tensor is computed. A stage computed at another one
     /// runs fewer: lowering derives its extents from the region that is read.
     pub extent: Poly,
-    /// Whether iterations write different elements or reduce.
+    /// True if iterations write different elements or reduce.
     pub role: AxisRole,
-    /// How the iterations run.
+    /// The execution of the iterations.
     pub kind: LoopKind,
-    /// Whether iterations that are masked as a whole are skipped: see
+    /// True if iterations that are masked as a whole are skipped: see
     /// [`Schedule::tighten_bounds`](super::Schedule::tighten_bounds).
     pub tightened: bool,
 }
@@ -155,7 +155,7 @@ pub struct Stage {
     pub relations: Vec<Relation>,
     /// Its compute location.
     pub attach: Attach,
-    /// Whether it is an online reduction: each iteration of the loop at which it runs reduces one
+    /// True if it is an online reduction: each iteration of the loop at which it runs reduces one
     /// block into the partial result of those before; see
     /// [`Schedule::online_reduction`](super::Schedule::online_reduction).
     pub online: bool,
@@ -179,7 +179,7 @@ impl Stage {
         &self.axes[axis.0 as usize]
     }
 
-    /// Whether the axis is a loop: declared or made, and not since split or fused away.
+    /// Returns whether the axis is a loop: declared or made, and not since split or fused away.
     pub fn is_live(&self, axis: AxisId) -> bool {
         self.order.contains(&axis)
     }

@@ -16,7 +16,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Whether it is a layout of tensors of that many dimensions.
+    /// Returns whether it is a layout of tensors of that many dimensions.
     pub fn fits(&self, n_dims: usize) -> bool {
         let legal = |(n, (dim, factor)): (usize, &(usize, u64))| {
             *dim < n_dims + n && (1..=1 << 31).contains(factor)

@@ -92,7 +92,7 @@ impl Schedule {
         }
     }
 
-    /// Whether masks end a loop: its stage and all that are reduced online along it contribute
+    /// Returns whether masks end a loop: its stage and all that are reduced online along it contribute
     /// nothing from some iteration on.
     pub(crate) fn is_masked(&self, host: StageId, axis: AxisId) -> bool {
         let Some(declared) = self.declared_axis(host, axis) else { return false };
@@ -254,7 +254,7 @@ impl Analysis<'_> {
         compute.reducer.is_none().then(|| compute.body.substitute_vars(&position, &self.facts))
     }
 
-    /// Whether a masked element may have a value subtracted: a running maximum along the loop, or a
+    /// Returns whether a masked element may have a value subtracted: a running maximum along the loop, or a
     /// complete maximum of such elements that has an unmasked one in each row.
     fn is_maximum(&self, element: &Expr, value: &Expr) -> bool {
         let Expr::Read { tensor, index } = value else { return false };
@@ -281,7 +281,7 @@ impl Analysis<'_> {
             && self.first_is_unmasked(maximum)
     }
 
-    /// Whether every element of a maximum has an unmasked operand: the first one is never masked.
+    /// Returns whether every element of a maximum has an unmasked operand: the first one is never masked.
     fn first_is_unmasked(&self, maximum: &Compute) -> bool {
         let analysis = Analysis { compute: maximum, facts: maximum.facts(&self.facts), ..*self };
         let first = |var: VarId| (var.0 as usize >= maximum.n_spatial).then(Poly::default);
@@ -293,7 +293,7 @@ impl Analysis<'_> {
         }
     }
 
-    /// Whether a value is a number wherever the program's arguments are, and nothing overflows.
+    /// Returns whether a value is a number wherever the program's arguments are, and nothing overflows.
     fn is_number(&self, value: &Expr) -> bool {
         self.is_number_given(value, &mut Vec::new())
     }
@@ -359,7 +359,7 @@ fn is_zero(literal: Literal) -> bool {
     matches!(literal, Literal::Float(it) if it == 0.0) || literal == Literal::Int(0)
 }
 
-/// Whether a value is a positive, finite constant.
+/// Returns whether a value is a positive, finite constant.
 fn is_positive(value: &Expr) -> bool {
     matches!(value, Expr::Const(Literal::Float(it), _) if *it > 0.0 && it.is_finite())
 }

@@ -87,7 +87,7 @@ impl Schedule {
         Ok(corrections)
     }
 
-    /// Whether a stage's elements are exponentials of `x - max(x)`, so at most 1.
+    /// Returns whether a stage's elements are exponentials of `x - max(x)`, so at most 1.
     pub(crate) fn is_at_most_one(&self, stage: StageId) -> bool {
         let compute = &self.stage(stage).compute;
         let Expr::Unary(UnaryOp::Exp, exponent) = &compute.body else { return false };
@@ -119,7 +119,7 @@ impl Schedule {
         Ok(())
     }
 
-    /// Whether a reduction can be fused into a loop of `host`: the loop is sequential, outermost in
+    /// Returns whether a reduction can be fused into a loop of `host`: the loop is sequential, outermost in
     /// its stage, and iterates in blocks over an axis as long as the reduction's own.
     fn is_fusible(&self, compute: &Compute, host: StageId, axis: AxisId) -> bool {
         let stage = self.stage(host);

@@ -28,7 +28,7 @@ impl Schedule {
         position.ok_or(ErrorKind::NotLive.of_axis(stage, axis))
     }
 
-    /// Whether some loop is bound to the threads of a block: the schedule is for GPUs.
+    /// Returns whether some loop is bound to the threads of a block: the schedule is for GPUs.
     pub fn has_threads(&self) -> bool {
         self.stages.iter().flat_map(|it| &it.axes).any(|it| it.kind == LoopKind::Thread)
     }
@@ -41,22 +41,22 @@ impl Schedule {
         })
     }
 
-    /// Whether the program returns the tensor.
+    /// Returns whether the program returns the tensor.
     pub fn is_output(&self, tensor: TensorId) -> bool {
         self.dag.outputs.contains(&tensor)
     }
 
-    /// Whether a stage runs in each iteration of that loop.
+    /// Returns whether a stage runs in each iteration of that loop.
     pub fn has_attached_at(&self, stage: StageId, axis: AxisId) -> bool {
         self.stages.iter().any(|it| it.attach == Attach::At(stage, axis))
     }
 
-    /// Whether a stage runs inside a loop of that stage.
+    /// Returns whether a stage runs inside a loop of that stage.
     pub fn has_attached(&self, stage: StageId) -> bool {
         self.stages.iter().any(|it| matches!(it.attach, Attach::At(host, _) if host == stage))
     }
 
-    /// Whether all of `stage` runs below loop number `position` of `host`: it is the host itself, or
+    /// Returns whether all of `stage` runs below loop number `position` of `host`: it is the host itself, or
     /// runs at that loop, a loop further in, or in a stage that does.
     pub(crate) fn runs_inside(&self, stage: StageId, host: StageId, position: usize) -> bool {
         let mut current = stage;
@@ -73,7 +73,7 @@ impl Schedule {
         }
     }
 
-    /// Whether a stage runs after `host`, in the same iteration of the loop at which that runs.
+    /// Returns whether a stage runs after `host`, in the same iteration of the loop at which that runs.
     pub(crate) fn runs_after(&self, stage: StageId, host: StageId) -> bool {
         let Attach::At(outer, axis) = self.stage(host).attach else { return false };
         let Ok(position) = self.loop_position(outer, axis) else { return false };

@@ -11,7 +11,7 @@ use tvmtune_ir::poly::{Facts, Poly};
 pub struct Tiles {
     /// The extents of all parts, outermost first.
     pub extents: Vec<Poly>,
-    /// How many iterations of the parent one iteration of each part stands for.
+    /// Iterations of the parent for which one iteration of each part stands.
     pub strides: Vec<i64>,
 }
 

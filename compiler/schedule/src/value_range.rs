@@ -45,7 +45,7 @@ impl ValueRange {
 }
 
 impl Schedule {
-    /// Whether the reciprocal of a value is a normal number wherever the value is finite.
+    /// Returns whether the reciprocal of a value is a normal number wherever the value is finite.
     pub(crate) fn has_normal_reciprocal(&self, value: &Expr) -> bool {
         let range = self.range(value, MAX_DEPTH);
         // Reciprocals of larger values are subnormal, and have fewer bits.
@@ -109,7 +109,7 @@ impl Schedule {
         }
     }
 
-    /// Whether a reduction adds up `exp(x - m)` along the whole of the one axis along which `m` is
+    /// Returns whether a reduction adds up `exp(x - m)` along the whole of the one axis along which `m` is
     /// the largest `x`.
     fn is_softmax_sum(&self, sum: &Compute) -> bool {
         let term = self.unfolded(&sum.body);

@@ -7,21 +7,22 @@ use crate::parse::{Operand, Result, Special};
 use crate::registers::{Class, Lanewise, binary};
 use crate::space::{RANK_SHIFT, SHARED_WINDOW};
 
+/// The operations on an mbarrier.
+const OPERATIONS: &[&str] = &[
+    "init",
+    "inval",
+    "arrive",
+    "arrive_drop",
+    "expect_tx",
+    "complete_tx",
+    "test_wait",
+    "try_wait",
+    "pending_count",
+];
+
 pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
-    let operation = site
-        .opcode
-        .take_any(&[
-            "init",
-            "inval",
-            "arrive",
-            "arrive_drop",
-            "expect_tx",
-            "complete_tx",
-            "test_wait",
-            "try_wait",
-            "pending_count",
-        ])
-        .ok_or_else(|| site.error("unknown operation"))?;
+    let operation = site.opcode.take_any(OPERATIONS);
+    let operation = operation.ok_or_else(|| site.error("unknown operation"))?;
     let relaxed = site.opcode.take("relaxed");
     site.opcode.take_any(&["release", "acquire"]);
     site.opcode.take_any(&["cta", "cluster"]);

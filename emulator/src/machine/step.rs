@@ -159,14 +159,8 @@ impl Machine<'_> {
                 return self.branch_indexed(warp, split, active, *index, targets);
             }
             Op::Call { target, before, .. } => {
-                if active != self.warps[warp].splits[split].mask {
-                    let rest = self.warps[warp].splits[split].mask & !active;
-                    self.warps[warp].divide(split, rest, pc + 1);
-                }
                 self.copy_local(warp, active, before);
-                let at = &mut self.warps[warp].splits[split];
-                at.stack.push(pc);
-                at.pc = *target;
+                self.call(warp, split, active, *target);
                 return Ok(Turn::Ends);
             }
             Op::Return => return self.return_from_call(warp, split, active),
@@ -195,6 +189,18 @@ impl Machine<'_> {
             }
         }
         Ok(Turn::Ends)
+    }
+
+    /// Sends the active lanes of a split to a function; the others go on behind the call.
+    fn call(&mut self, warp: usize, split: usize, active: u32, target: usize) {
+        let at = &self.warps[warp].splits[split];
+        let (pc, rest) = (at.pc, at.mask & !active);
+        if rest != 0 {
+            self.warps[warp].divide(split, rest, pc + 1);
+        }
+        let at = &mut self.warps[warp].splits[split];
+        at.stack.push(pc);
+        at.pc = target;
     }
 
     fn return_from_call(&mut self, warp: usize, split: usize, active: u32) -> Result<Turn> {

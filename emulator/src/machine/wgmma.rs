@@ -365,7 +365,7 @@ impl Machine<'_> {
         let (a_type, b_type) = wgmma.multiplicands;
         let (mut a, mut b) = (vec![[0i32; 32]; 64], vec![[0i32; 32]; n]);
         self.each_a_element(first, wgmma, left, |row, k, bits| {
-            a[row][k] = to_integer(a_type, bits)
+            a[row][k] = to_integer(a_type, bits);
         });
         right.each(&self.ctas[self.warps[first].cta].shared, n, k, |column, k, bits| {
             b[column][k] = to_integer(b_type, bits);

@@ -1,4 +1,4 @@
-//! What generated CUDA kernels call: the device functions of tvmtune, as headers for NVRTC.
+//! Device functions that generated CUDA kernels call, as headers for NVRTC.
 //!
 //! All inline PTX is in here. Generated source is plain C++ that includes what it calls:
 //!
@@ -24,7 +24,7 @@
 pub struct Header {
     /// As in `#include "tvmtune/math.cuh"`.
     pub name: &'static str,
-    /// What it says.
+    /// The text.
     pub text: &'static str,
 }
 

@@ -18,7 +18,7 @@ use super::ptx;
 /// The options of the rule that divide tiles between one block for each multiprocessor, or two.
 const STREAM_K: [u64; 2] = [101, 102];
 
-/// Whether a kernel is divided by stream-K, with a fix-up.
+/// Returns whether a kernel is divided by stream-K, with a fix-up.
 fn divides(generated: &Generated) -> bool {
     generated
         .grid

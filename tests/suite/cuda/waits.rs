@@ -49,7 +49,7 @@ const KINDS: [FaultKind; 8] = [
     FaultKind::MissingProxyFence,
 ];
 
-/// Whether a run shows a fault of order, by the line at which it was seen.
+/// Returns whether a run shows a fault of order, by the line at which it was seen.
 fn fault(generated: &Generated, text: &str, params: &[Array]) -> Option<(FaultKind, String)> {
     let module = Module::parse(text).unwrap();
     let random: Vec<Order> = (1..=8).map(Order::Random).collect();

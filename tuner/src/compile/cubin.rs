@@ -90,7 +90,7 @@ struct Attribute<'a> {
     number: u8,
     /// In the header.
     short: u16,
-    /// What follows it.
+    /// The bytes after it.
     value: &'a [u8],
 }
 

@@ -7,7 +7,7 @@ use super::Usage;
 pub struct Remark {
     /// `7511`
     pub code: u32,
-    /// What follows it.
+    /// The text after it.
     pub text: String,
 }
 
@@ -15,7 +15,7 @@ pub struct Remark {
 const SERIALIZED: std::ops::RangeInclusive<u32> = 7510..=7519;
 
 impl Remark {
-    /// Whether asynchronous matrix instructions were serialized, or made to wait by instructions
+    /// Returns whether asynchronous matrix instructions were serialized, or made to wait by instructions
     /// that the assembler had to add.
     pub fn serializes(&self) -> bool {
         SERIALIZED.contains(&self.code)

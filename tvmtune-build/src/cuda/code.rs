@@ -27,13 +27,13 @@ pub struct Variant<'a> {
     pub bucket: &'a [Interval],
     /// The architecture.
     pub arch: Arch,
-    /// How the schedule was found.
+    /// The tier of the schedule.
     pub tier: Tier,
-    /// Whether the code is not the one that was measured, since another generator made that.
+    /// True if the code is not the one that was measured, since another generator made that.
     pub stale: bool,
     /// The known schedule it runs by; `None` if that is the default one.
     pub choice: Option<Choice<'a>>,
-    /// How it runs.
+    /// The schedule.
     pub schedule: Schedule,
     /// The code.
     pub generated: Generated,
@@ -41,7 +41,7 @@ pub struct Variant<'a> {
     pub images: Vec<ImageFile>,
 }
 
-/// Where images come from.
+/// Sources of images.
 #[derive(Clone, Copy)]
 pub struct Sources<'a> {
     /// Those of records.
@@ -121,7 +121,7 @@ pub fn realize<'a>(
             None => *flawed = flawed.or(Some(choice.path)),
         }
     }
-    // What was measured as it is now goes before what another generator made.
+    // Code that was measured as it is now goes before code of another generator.
     variants.sort_by_key(|it| it.stale);
     // A stale default schedule is no better than today's.
     variants.retain(|it| !it.stale || it.tier != Tier::Default);

@@ -41,7 +41,7 @@ pub struct VariantSpec<'a> {
     pub bucket: &'a [Interval],
     /// The GPU, which stands for all of its architecture.
     pub target: GpuTarget,
-    /// What the database has, best first.
+    /// Schedules of the database, best first.
     pub choices: Vec<Choice<'a>>,
 }
 
@@ -83,13 +83,13 @@ pub fn targets(config: &Config, lookup: &Lookup, here: Option<GpuTarget>) -> Vec
     archs.into_iter().map(target).collect()
 }
 
-/// Whether a package has code for GPUs, as far as it is known without one.
+/// Returns whether a package has code for GPUs, as far as it is known without one.
 pub fn is_wanted(config: &Config, lookups: &[Lookup]) -> bool {
     let native = config.targets.cuda.as_ref().is_some_and(|it| it.native);
     native || lookups.iter().any(|it| !targets(config, it, None).is_empty())
 }
 
-/// What is known for each bucket and GPU of an op, bucket by bucket.
+/// Returns the known schedules for each bucket and GPU of an op, bucket by bucket.
 pub fn variant_specs<'a>(
     op: &'a Op,
     lookup: &'a Lookup,
@@ -108,7 +108,7 @@ impl VariantSpec<'_> {
         self.target.arch
     }
 
-    /// How the first schedule was found.
+    /// Returns the tier of the first schedule.
     pub fn tier(&self) -> Tier {
         self.choices.first().map_or(Tier::Default, |it| it.tier)
     }

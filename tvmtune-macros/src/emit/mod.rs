@@ -154,7 +154,7 @@ impl Emitter<'_> {
         quote!((#lo, #hi))
     }
 
-    /// What an editor shows.
+    /// The documentation that an editor shows.
     fn docs(&self) -> Vec<String> {
         let mut docs = vec![String::new()];
         if !self.program.dims.is_empty() {
@@ -221,7 +221,7 @@ impl Emitter<'_> {
                     ::core::result::Result::Ok(Kernel { kernel })
                 }
 
-                /// What a launch on the CPU of this machine runs.
+                /// Returns the plan of a launch on the CPU of this machine.
                 ///
                 /// # Errors
                 ///
@@ -305,7 +305,7 @@ impl Emitter<'_> {
                 #launch
                 #prepare
 
-                /// What a launch runs.
+                /// Returns the plan of a launch.
                 ///
                 /// # Errors
                 ///

@@ -20,7 +20,7 @@ impl Emitter<'_> {
             .partition(|it| it.kind == Kind::Output);
         let (params, outputs) = (params.into_iter().map(tensor), outputs.into_iter().map(tensor));
         quote! {
-            /// What this kernel computes.
+            /// The program that this kernel computes.
             pub const SPEC: rt::Spec = rt::Spec {
                 name: #name,
                 workload: #id,

@@ -1,4 +1,4 @@
-//! What of candle's CUDA devices launches take: slices, through candle's public storage, and
+//! Candle's CUDA devices as launches take them: slices, through candle's public storage, and
 //! streams.
 
 use std::ops::Range;
@@ -41,7 +41,7 @@ impl<T> OnStream<T> {
     }
 }
 
-/// Whether a slice is in the context of a stream, which could not wait for it elsewhere.
+/// Returns whether a slice is in the context of a stream, which could not wait for it elsewhere.
 pub(super) fn same_context<T>(
     slice: &CudaSlice<T>,
     stream: &Stream,

@@ -37,9 +37,9 @@ pub enum Chosen<'a> {
 pub enum AnyWeight<'a, T: Element> {
     /// In memory of the CPU, with copies where it is used.
     Weight {
-        /// What the CPU takes.
+        /// The argument for the CPU.
         cpu: WeightArg<'a, T>,
-        /// What a stream takes.
+        /// The argument for a stream.
         #[cfg(feature = "candle-cuda")]
         cuda: <Stream as Backend>::Weight<'a, T>,
     },

@@ -17,7 +17,7 @@ pub struct View<'a> {
     layout: &'a Layout,
 }
 
-/// Where elements are.
+/// The memory of elements.
 #[derive(Clone, Copy, Debug)]
 enum Memory<'a> {
     Cpu(&'a CpuStorage),
@@ -152,7 +152,7 @@ impl<T> Deref for Elements<'_, T> {
 
     fn deref(&self) -> &[T] {
         let Memory::Cpu(storage) = self.lent.memory() else { return &[] };
-        // What was checked is as it was, since it is lent.
+        // The checked storage is unchanged, since it is borrowed.
         let slice = (self.slice)(storage).ok().and_then(|it| it.get(self.range.clone()));
         slice.unwrap_or(&[])
     }

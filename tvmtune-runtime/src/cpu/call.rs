@@ -1,7 +1,8 @@
-//! The `unsafe` parts of a launch: sharing a closure between threads, and calling machine code.
+//! The `unsafe` parts of a launch: sharing a closure that is not `'static` with the threads of the
+//! pool, and calling machine code.
 //!
-//! This module and [`super::pool`] use each other: `launch` runs on the pool, whose threads borrow
-//! closures by [`Loan`], which is here because it is `unsafe`.
+//! [`super::pool`] decides which threads run when, and borrows closures by [`Loan`]; `launch` runs on
+//! it. All that needs `unsafe` is in this file.
 #![expect(unsafe_code, reason = "machine code is called here, and nowhere else")]
 
 use std::cell::UnsafeCell;

@@ -35,7 +35,7 @@ pub fn set_threads(threads: usize) {
     pool().limit.store(threads, Ordering::Relaxed);
 }
 
-/// How many threads kernels may use, the calling one included.
+/// Threads that kernels may use, the calling one included.
 pub fn threads() -> usize {
     pool().threads()
 }

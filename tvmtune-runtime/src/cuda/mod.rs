@@ -86,7 +86,7 @@ pub use trial::{Buffer, Code, Numbers, Trial};
 #[cfg(feature = "cuda")]
 pub type Stream = std::sync::Arc<cudarc::driver::CudaStream>;
 
-/// What the system says of a library that can't be loaded, or of what is not in it: the error itself
+/// Text of the system about a library that can't be loaded, or of what is not in it: the error itself
 /// says only that much.
 #[cfg(any(feature = "cuda", feature = "nvrtc"))]
 fn refusal(name: &str, error: &libloading::Error) -> String {

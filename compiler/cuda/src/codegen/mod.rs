@@ -101,7 +101,7 @@ pub enum Param {
     TensorMap(usize),
 }
 
-/// Whether indices need 64 bits: some tensor has 2^31 elements or more.
+/// Returns whether indices need 64 bits: some tensor has 2^31 elements or more.
 pub fn wide(grid: &Grid) -> bool {
     let facts = dim_facts(grid);
     let most = |it: &Buffer| {

@@ -19,7 +19,7 @@ pub(super) struct Printer<'a> {
     pub(super) names: Names,
     /// Texts of elements that were loaded as vectors.
     pub(super) loaded: BTreeMap<(TensorId, Poly), String>,
-    /// Whether stores are `cp.async`.
+    /// True if stores are `cp.async`.
     pub(super) in_cp_async: bool,
     /// The names of the fragments.
     pub(super) fragments: Vec<String>,
@@ -182,7 +182,7 @@ impl<'a> Printer<'a> {
             Param::Pointer(tensor) => {
                 let element = element_type(self.grid.buffer(tensor).dtype);
                 let constant = if self.is_written(tensor) { "" } else { "const " };
-                // What other threads write, the compiler must read again after a wait.
+                // The compiler must read again after a wait, since other threads write.
                 let is_exchanged = self.is_written(tensor) && self.is_read(tensor);
                 let alone = if is_exchanged { "" } else { " __restrict__" };
                 format!("{constant}{element}*{alone} {}", self.names.buffer(tensor))

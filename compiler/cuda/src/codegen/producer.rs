@@ -130,7 +130,7 @@ impl Printer<'_> {
         });
     }
 
-    /// Whether lanes read the stages of a circular buffer on their own; else MMA instructions do, for which
+    /// Returns whether lanes read the stages of a circular buffer on their own; else MMA instructions do, for which
     /// warps wait as a whole.
     fn is_read_by_lanes(&self, pipeline: usize) -> bool {
         let maps = &self.kernel.tensor_maps;

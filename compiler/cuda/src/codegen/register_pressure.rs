@@ -53,7 +53,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Whether a statement only copies to memory, from memory or from registers that the variable
+    /// Returns whether a statement only copies to memory, from memory or from registers that the variable
     /// does not index.
     fn only_copies(&self, stmt: &Stmt, var: VarId) -> bool {
         !stmt.any(&|it| match it {

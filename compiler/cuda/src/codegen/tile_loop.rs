@@ -35,7 +35,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Whether a loop is the persistent tile loop.
+    /// Returns whether a loop is the persistent tile loop.
     pub(super) fn is_tile_loop(&self, var: VarId) -> bool {
         self.kernel.tiles.as_ref().is_some_and(|it| it.tile_loop == var)
     }

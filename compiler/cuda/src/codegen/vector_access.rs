@@ -15,7 +15,7 @@ use tvmtune_schedule::nest::Guard;
 pub struct Vectors {
     /// Elements of an access.
     pub lanes: i64,
-    /// Whether the statement stores them at once.
+    /// True if the statement stores them at once.
     pub stores: bool,
     /// The vector loads.
     pub loads: Vec<Load>,
@@ -37,7 +37,7 @@ pub fn vectors(grid: &Grid, var: VarId, extent: &Poly, stmt: &Stmt) -> Option<Ve
     Inner::read(grid, var, extent, stmt)?.vectors()
 }
 
-/// Whether elements from there on, along the variable, can be accessed as one vector.
+/// Returns whether elements from there on, along the variable, can be accessed as one vector.
 pub fn is_vector(grid: &Grid, tensor: TensorId, position: &Poly, var: VarId, lanes: i64) -> bool {
     let buffer = grid.buffer(tensor);
     let bytes = buffer.dtype.bytes() * lanes as u64;
@@ -142,7 +142,7 @@ impl<'a> Inner<'a> {
     }
 }
 
-/// Whether a guard holds for all lanes of a vector or for none.
+/// Returns whether a guard holds for all lanes of a vector or for none.
 fn is_uniform(guard: &Guard, var: VarId, lanes: i64) -> bool {
     if guard.bound.mentions(var) {
         return false;
@@ -154,7 +154,7 @@ fn is_uniform(guard: &Guard, var: VarId, lanes: i64) -> bool {
     })
 }
 
-/// Whether every value is a multiple.
+/// Returns whether every value is a multiple.
 fn is_multiple(poly: &Poly, of: i64) -> bool {
     poly.terms().all(|(_, coefficient)| coefficient % of == 0)
 }

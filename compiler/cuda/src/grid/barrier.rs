@@ -61,7 +61,7 @@ impl Pending {
     }
 }
 
-/// Whether a body is one statement, inside of which nobody waits.
+/// Returns whether a body is one statement, inside of which nobody waits.
 fn is_single(body: &[Stmt]) -> bool {
     matches!(body, [Stmt::Store { .. } | Stmt::Update { .. }])
 }

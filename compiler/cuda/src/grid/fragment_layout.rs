@@ -95,7 +95,7 @@ impl FragmentLayouts {
         Some((index, path))
     }
 
-    /// Whether an operand is in registers that no instruction reads.
+    /// Returns whether an operand is in registers that no instruction reads.
     pub(super) fn any_left(&self, body: &[Stmt]) -> bool {
         let mut found = false;
         accesses(body, &mut |it| {

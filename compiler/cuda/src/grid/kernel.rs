@@ -66,12 +66,12 @@ pub enum MemoryScope {
 }
 
 impl MemoryScope {
-    /// Whether it is memory that all blocks see.
+    /// Returns whether it is memory that all blocks see.
     pub fn is_global(self) -> bool {
         matches!(self, Self::Argument | Self::Workspace)
     }
 
-    /// Whether it is memory of a block or of its threads.
+    /// Returns whether it is memory of a block or of its threads.
     pub fn is_local(self) -> bool {
         matches!(self, Self::Shared(_) | Self::Registers | Self::Undecided)
     }
@@ -130,7 +130,7 @@ pub struct TensorMap {
     pub box_extents: Vec<i64>,
     /// Distance of neighbors in the tensor, along each dimension.
     pub element_strides: Vec<i64>,
-    /// Whether boxes go to all blocks of a cluster.
+    /// True if boxes go to all blocks of a cluster.
     pub is_multicast: bool,
 }
 
@@ -154,9 +154,9 @@ pub struct BlockVar {
     pub name: String,
     /// Number of iterations.
     pub extent: Poly,
-    /// Whether its iterations are the blocks of a cluster; such loops are the last.
+    /// True if its iterations are the blocks of a cluster; such loops are the last.
     pub in_cluster: bool,
-    /// Whether iterations are numbered from the last one.
+    /// True if iterations are numbered from the last one.
     pub is_reversed: bool,
 }
 
@@ -256,7 +256,7 @@ impl Kernel {
         }
     }
 
-    /// Whether it has WGMMA instructions.
+    /// Returns whether it has WGMMA instructions.
     pub fn uses_wgmma(&self) -> bool {
         any(&self.body, &|it| matches!(it, Stmt::Wgmma { .. }))
     }

@@ -34,7 +34,7 @@ pub(super) fn lpt_order(kernel: &mut Kernel, facts: &Facts) {
     }
 }
 
-/// Whether a polynomial does not fall as a variable grows.
+/// Returns whether a polynomial does not fall as a variable grows.
 fn grows(poly: &Poly, var: VarId, facts: &Facts) -> bool {
     poly.terms().all(|(atoms, coefficient)| {
         let mut depend = atoms.iter().filter(|it| Poly::atom((*it).clone()).mentions(var));

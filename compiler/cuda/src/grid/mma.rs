@@ -109,7 +109,7 @@ impl Matcher<'_> {
         stmt
     }
 
-    /// Whether a guard is uniform in each warp.
+    /// Returns whether a guard is uniform in each warp.
     fn keeps_warps(&self, guard: &Guard) -> bool {
         let positions = self.threads.iter();
         let inside =

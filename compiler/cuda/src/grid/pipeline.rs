@@ -45,7 +45,7 @@ impl Staging {
         self.stage_var.map_or_else(of_loop, Poly::var)
     }
 
-    /// Whether it belongs to that loop.
+    /// Returns whether it belongs to that loop.
     pub(super) fn is_of(&self, var: VarId) -> bool {
         self.var == var
     }
@@ -70,7 +70,7 @@ pub(super) fn stagings(
             let Stmt::For { var, kind, body, .. } = it else { return };
             let mut insert = |copies: &[Stmt], depth: u8, stage_var: Option<VarId>| {
                 for tensor in written(copies) {
-                    // What is used after the loop has one place for all iterations.
+                    // A buffer that is used after the loop has one stage for all iterations.
                     if n_accesses(body, tensor) == n_accesses(&kernel.body, tensor) {
                         stagings.insert(tensor, Staging { var: *var, n_stages: depth, stage_var });
                     }
@@ -152,7 +152,7 @@ pub(super) fn runs_of_copies(
     runs
 }
 
-/// Whether a statement only copies from memory that nobody writes.
+/// Returns whether a statement only copies from memory that nobody writes.
 fn copies(stmt: &Stmt, buffers: &[Buffer], written_somewhere: &BTreeSet<TensorId>) -> bool {
     let source = |value: &Expr| {
         let (mut any_read, mut only_constant) = (false, true);

@@ -65,18 +65,18 @@ impl Pass<'_> {
         self.buffers[tensor.0 as usize].scope.is_local()
     }
 
-    /// Whether an index is inside its buffer whatever the guards say.
+    /// Returns whether an index is inside its buffer whatever the guards say.
     fn is_inside(&self, tensor: TensorId, index: &[Poly]) -> bool {
         self.is_inside_given(tensor, index, &[])
     }
 
-    /// Whether an index is inside its buffer where these guards hold.
+    /// Returns whether an index is inside its buffer where these guards hold.
     fn is_inside_given(&self, tensor: TensorId, index: &[Poly], guards: &[Guard]) -> bool {
         let shape = &self.buffers[tensor.0 as usize].shape;
         let mut facts = self.facts.clone();
         let mut index = index.to_vec();
         for (n, guard) in guards.iter().enumerate() {
-            // What a guard bounds is as good as a loop of that length.
+            // An expression that a guard bounds is as good as a loop of that length.
             let var = VarId(u32::MAX - n as u32);
             facts.bound_var(var, guard.bound.clone());
             index = index.iter().map(|it| replaced(it, &guard.value, var)).collect();
@@ -88,7 +88,7 @@ impl Pass<'_> {
         })
     }
 
-    /// Whether a guard bounds a position in the whole buffer of which an index is the quotient by
+    /// Returns whether a guard bounds a position in the whole buffer of which an index is the quotient by
     /// the size of the other dimensions.
     fn counts(&self, guard: &Guard, at: &Poly, extent: &Poly, shape: &[Poly]) -> bool {
         let all = shape.iter().fold(Poly::constant(1), |n, it| n * it.clone());
@@ -161,7 +161,7 @@ impl Pass<'_> {
         Some(if kept.is_empty() { store } else { Stmt::If { guards: kept, body: vec![store] } })
     }
 
-    /// Whether a guard only keeps an index inside its buffer: all of that is still written.
+    /// Returns whether a guard only keeps an index inside its buffer: all of that is still written.
     fn is_of_tile(&self, guard: &Guard, tensor: TensorId, index: &[Poly]) -> bool {
         let shape = &self.buffers[tensor.0 as usize].shape;
         let all = shape.iter().fold(Poly::constant(1), |n, it| n * it.clone());
@@ -201,7 +201,7 @@ impl Pass<'_> {
         stmt
     }
 
-    /// Whether a value is added up in memory of the block, from copies that can be read anywhere.
+    /// Returns whether a value is added up in memory of the block, from copies that can be read anywhere.
     fn is_sum_of_copies(&self, tensor: TensorId, index: &[Poly], value: &Expr) -> bool {
         let mut all_filled = true;
         reads(value, &mut |tensor, index| {
@@ -211,7 +211,7 @@ impl Pass<'_> {
         all_filled && self.is_local(tensor) && self.is_inside(tensor, index) && vanishes(value)
     }
 
-    /// Whether nothing changes without a guard: it only keeps elements of the sum inside, of a block
+    /// Returns whether nothing changes without a guard: it only keeps elements of the sum inside, of a block
     /// or all of them, or all that is read where it fails is zero.
     fn is_needless(&self, guard: &Guard, tensor: TensorId, index: &[Poly], value: &Expr) -> bool {
         let place = flat(index, &self.buffers[tensor.0 as usize].shape);
@@ -227,13 +227,13 @@ impl Pass<'_> {
         all_zero
     }
 
-    /// Whether an element of a copy is one of those filled with zero wherever the guard fails.
+    /// Returns whether an element of a copy is one of those filled with zero wherever the guard fails.
     fn is_zero_outside(&self, tensor: TensorId, index: &[Poly], guard: &Guard) -> bool {
         let Some(filled) = self.filled.get(&tensor) else { return false };
         filled.outside.iter().any(|own| filled.says(own, index, guard))
     }
 
-    /// Whether a guard fails for all that a block computes, or for nothing.
+    /// Returns whether a guard fails for all that a block computes, or for nothing.
     fn is_of_blocks(&self, guard: &Guard) -> bool {
         let of_blocks = |it| self.of_blocks.contains(&it);
         mentions_any(guard, &of_blocks) && !mentions_any(guard, &|it| !of_blocks(it))
@@ -283,7 +283,7 @@ impl Pass<'_> {
 }
 
 impl Filled {
-    /// Whether a condition of the copy says of the element at an index what a guard says.
+    /// Returns whether a condition of the copy says of the element at an index what a guard says.
     fn says(&self, own: &Guard, index: &[Poly], guard: &Guard) -> bool {
         own.bound == guard.bound
             && index.iter().zip(&self.index).any(|(at, first)| {
@@ -293,7 +293,7 @@ impl Filled {
     }
 }
 
-/// Whether a guard is about where elements are.
+/// Returns whether a guard is about where elements are.
 fn is_along(guard: &Guard, place: &Poly) -> bool {
     mentions_any(guard, &|it| place.mentions(it))
 }
@@ -343,7 +343,7 @@ fn reads_mention(value: &Expr, var: VarId) -> bool {
     found
 }
 
-/// Whether a value is zero if all that it reads is.
+/// Returns whether a value is zero if all that it reads is.
 fn vanishes(value: &Expr) -> bool {
     match value {
         Expr::Read { .. } => true,

@@ -29,7 +29,7 @@ pub(super) struct Reduced {
     reducer: Reducer,
     /// The loops between the threads and the update on which the index depends.
     loops: Vec<(VarId, Poly)>,
-    /// Whether there is such an element: conditions of the update on those loops, and on what is
+    /// True if there is such an element: conditions of the update on those loops, and on what is
     /// around the threads.
     guards: Vec<Guard>,
 }

@@ -206,7 +206,7 @@ pub struct Operand {
     pub row_stride: i64,
     /// Elements from one step of the reduction to the next.
     pub k_stride: i64,
-    /// Whether it is the first operand, of 16 rows; else the second, of 8.
+    /// True if it is the first operand, of 16 rows; else the second, of 8.
     pub is_first: bool,
     /// The kind of load.
     pub load: OperandLoad,
@@ -236,7 +236,7 @@ pub struct SharedOperand {
     pub tensor: TensorId,
     /// Position of its first element.
     pub base: Poly,
-    /// Whether it is MN-major: neighbors in memory are neighbors in rows (columns, of the second
+    /// True if it is MN-major: neighbors in memory are neighbors in rows (columns, of the second
     /// operand); else K-major.
     pub transposed: bool,
     /// If transposed: elements from one panel, as wide as the buffer's rows, to the next.
@@ -274,7 +274,7 @@ pub struct RegisterOperand {
 pub enum OperandLoad {
     /// By `ldmatrix`, from rows of 16 bytes of shared memory.
     Ldmatrix {
-        /// Whether neighbors in memory are neighbors in rows: `.trans`.
+        /// True if neighbors in memory are neighbors in rows: `.trans`.
         transposed: bool,
     },
     /// Element by element.

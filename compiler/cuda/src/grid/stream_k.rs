@@ -84,7 +84,7 @@ pub(super) fn divide(
     Ok(())
 }
 
-/// Whether a loop is sequential.
+/// Returns whether a loop is sequential.
 fn is_sequential(kind: LoopKind) -> bool {
     matches!(kind, LoopKind::Serial | LoopKind::Pipelined(_) | LoopKind::WarpSpecialized(_))
 }
@@ -131,7 +131,7 @@ fn sums(
     fits.then(|| reducers.into_iter().collect())
 }
 
-/// Whether an accumulator is only initialized, with the identity, before it is added to.
+/// Returns whether an accumulator is only initialized, with the identity, before it is added to.
 fn starts_at_identity(
     before: &[Stmt],
     sum: TensorId,
@@ -154,7 +154,7 @@ fn starts_at_identity(
     starts && is_nothing
 }
 
-/// Whether there are pipelined loops in statements.
+/// Returns whether there are pipelined loops in statements.
 fn has_pipelined(body: &[Stmt]) -> bool {
     use LoopKind::{Pipelined, WarpSpecialized};
     any(body, &|it| matches!(it, Stmt::For { kind: WarpSpecialized(_) | Pipelined(_), .. }))
@@ -197,7 +197,7 @@ impl Decomposition {
 mod tests {
     use super::*;
 
-    /// Who has which iterations, counted one by one.
+    /// The iterations of each block, counted one by one.
     #[test]
     fn blocks_have_the_same_work_and_tiles_all_of_theirs() {
         for (tiles, depth, blocks) in

@@ -1,13 +1,13 @@
-//! Thread layouts: buffers of a block, distributed over the registers of its threads.
+//! Thread layouts: buffers with the scope of a block, distributed over the registers of its threads.
 //!
-//! In: of every access of a buffer the element's position, linear in positions of threads and in
-//! loops of one thread. Out: the position among the registers of one thread, if no thread accesses
-//! elements of another: if the modes over threads are the same in all accesses, and no two threads
-//! reach the same element.
+//! In: for each access of a buffer, the offset of its element as an affine function of thread indices
+//! and of loops that one thread runs. Out: the register of a thread that holds the element; `None`
+//! if threads would access each other's elements. A buffer is distributed if all accesses have the
+//! same modes over threads, and the map from threads to elements is injective.
 //!
-//! A layout is read as a number in mixed radix: a mode over threads, `stride * t` with `t < extent`,
-//! takes up the places from `stride` to `stride * extent`, and loops must not reach into them. The
-//! modes are those of layouts in CuTe: pairs of extent and stride.
+//! A mode is a pair of extent and stride, as in layouts of CuTe. Offsets are decomposed in mixed
+//! radix: a mode over threads, `stride * t` with `t < extent`, occupies the digits from `stride` to
+//! `stride * extent`, and modes of loops must not overlap them.
 
 use std::collections::BTreeMap;
 

@@ -17,7 +17,7 @@ use tvmtune_ir::dag::Reducer;
 use tvmtune_ir::poly::{Facts, VarId};
 use tvmtune_schedule::nest::{self, Nest};
 
-/// Whether a phase has no loop over blocks: one block runs it, and what stands beside it.
+/// Returns whether a phase has no loop over blocks: one block runs it, and what stands beside it.
 pub(super) fn is_one_block(phase: &nest::Stmt) -> bool {
     !matches!(phase, nest::Stmt::For { kind, .. } if kind.is_parallel())
 }

@@ -84,7 +84,7 @@ impl<L: ThreadLoops> Stmt<L> {
         self.body().iter().for_each(|it| it.walk(visit));
     }
 
-    /// Whether `holds` of this statement or of one inside it.
+    /// Returns whether `holds` of this statement or of one inside it.
     pub fn any(&self, holds: &dyn Fn(&Self) -> bool) -> bool {
         holds(self) || any(self.body(), holds)
     }
@@ -132,7 +132,7 @@ impl<L: ThreadLoops> Stmt<L> {
         self
     }
 
-    /// Whether threads wait in it, for one another or for copies.
+    /// Returns whether threads wait in it, for one another or for copies.
     pub fn waits(&self) -> bool {
         self.any(&|it| {
             matches!(
@@ -149,7 +149,7 @@ impl<L: ThreadLoops> Stmt<L> {
     }
 }
 
-/// Whether `holds` of one of some statements, or of one inside them.
+/// Returns whether `holds` of one of some statements, or of one inside them.
 pub fn any<L: ThreadLoops>(body: &[Stmt<L>], holds: &dyn Fn(&Stmt<L>) -> bool) -> bool {
     body.iter().any(|it| it.any(holds))
 }

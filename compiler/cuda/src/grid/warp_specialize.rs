@@ -88,7 +88,7 @@ pub(super) fn divide(
     Ok(())
 }
 
-/// Whether there are block all-reduces: their barriers are of all threads.
+/// Returns whether there are block all-reduces: their barriers are of all threads.
 fn all_reduces_in_block(body: &[Stmt]) -> bool {
     any(body, &|it| matches!(it, Stmt::AllReduce { range, .. } if *range > WARP))
 }
@@ -297,7 +297,7 @@ impl Specializer<'_> {
         Some((dim, Poly::var(var), length))
     }
 
-    /// Whether the zero fill of a copy is a don't-care where a condition fails.
+    /// Returns whether the zero fill of a copy is a don't-care where a condition fails.
     fn is_dont_care(&self, guard: &Guard, to: TensorId) -> bool {
         let room = |it: &Guard| it.bound.clone() - it.value.clone();
         let dont_care = self.dont_care.get(&to);
@@ -405,7 +405,7 @@ fn shape(mut loops: Vec<BoxLoop>, place: &Poly, index_from: &[Poly]) -> Option<B
     Some(BoxShape { extents, steps, repeats })
 }
 
-/// Whether a condition is a bounds check of the tensor.
+/// Returns whether a condition is a bounds check of the tensor.
 fn is_edge(guard: &Guard, index: &[Poly], shape: &[Poly]) -> bool {
     let room = guard.bound.clone() - guard.value.clone();
     index.iter().zip(shape).any(|(at, extent)| {
@@ -413,7 +413,7 @@ fn is_edge(guard: &Guard, index: &[Poly], shape: &[Poly]) -> bool {
     })
 }
 
-/// Whether the strides of a tensor are multiples of a line.
+/// Returns whether the strides of a tensor are multiples of a line.
 fn has_lines(tensor: &Buffer) -> bool {
     let bytes = tensor.dtype.bytes() as i64;
     let mut row = Poly::constant(bytes);

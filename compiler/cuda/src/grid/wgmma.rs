@@ -123,7 +123,7 @@ impl Matcher<'_> {
         }
     }
 
-    /// Whether a guard is uniform in each warpgroup, as instructions need.
+    /// Returns whether a guard is uniform in each warpgroup, as instructions need.
     fn keeps_warpgroups(&self, guard: &Guard) -> bool {
         let group = i64::from(WARPGROUP);
         let concerned =
@@ -165,7 +165,7 @@ impl Matcher<'_> {
         self.bounded.iter().filter_map(of_bound).fold(it.range, u32::min)
     }
 
-    /// Whether a position is uniform in each warpgroup.
+    /// Returns whether a position is uniform in each warpgroup.
     fn is_of_warpgroup(&self, at: &Poly) -> bool {
         self.threads.iter().all(|it| it.step >= WARPGROUP || !at.mentions(it.var))
     }
@@ -493,7 +493,7 @@ fn fenced(body: Vec<Stmt>) -> Vec<Stmt> {
     stmts
 }
 
-/// Whether threads store to operands of WGMMA instructions.
+/// Returns whether threads store to operands of WGMMA instructions.
 fn is_written(kernel: &Kernel, buffers: &[Buffer]) -> bool {
     let is_swizzled = |it: TensorId| buffers[it.0 as usize].swizzle.is_some();
     any(&kernel.body, &|it| matches!(it, Stmt::Store { tensor, .. } if is_swizzled(*tensor)))

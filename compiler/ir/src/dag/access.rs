@@ -23,22 +23,22 @@ pub struct Access {
     /// For each dimension of the tensor, for each axis, the coefficient in the subscript. `None` for
     /// subscripts that are not linear in all axes, or depend on data.
     pub steps: Vec<Option<Vec<i64>>>,
-    /// Whether it is evaluated under a condition only.
+    /// True if it is evaluated under a condition only.
     pub conditional: bool,
 }
 
 impl Access {
-    /// Whether different iterations of that axis read different elements, as far as is known.
+    /// Returns whether different iterations of that axis read different elements, as far as is known.
     pub fn depends_on(&self, axis: usize) -> bool {
         self.strides[axis].as_ref().is_none_or(|it| !it.is_zero())
     }
 
-    /// Whether iterations of that axis read adjacent elements.
+    /// Returns whether iterations of that axis read adjacent elements.
     pub fn is_contiguous(&self, axis: usize) -> bool {
         self.strides[axis].as_ref().and_then(Poly::as_constant) == Some(1)
     }
 
-    /// Whether iterations of that axis read every other element of a row.
+    /// Returns whether iterations of that axis read every other element of a row.
     pub fn is_every_other(&self, axis: usize) -> bool {
         self.strides[axis].as_ref().and_then(Poly::as_constant) == Some(2)
             && self.steps.last().is_some_and(|it| it.as_ref().is_some_and(|it| it[axis] == 2))
@@ -85,7 +85,7 @@ pub fn accesses(
     found
 }
 
-/// Whether tiling pays: some tensor is reused along a spatial axis with more than one iteration, of a
+/// Returns whether tiling pays: some tensor is reused along a spatial axis with more than one iteration, of a
 /// reduction; or two tensors are.
 pub fn needs_tiling(compute: &Compute, accesses: &[Access], extent: &dyn Fn(usize) -> u64) -> bool {
     let mut tensors: Vec<TensorId> = accesses.iter().map(|it| it.tensor).collect();

@@ -70,7 +70,7 @@ impl PathFacts {
         }
     }
 
-    /// Whether `poly >= 0` can be proven.
+    /// Returns whether `poly >= 0` can be proven.
     pub fn is_nonnegative(&self, poly: &Poly) -> bool {
         poly.is_nonnegative(&self.facts)
             || self
@@ -99,7 +99,7 @@ impl PathFacts {
         }
     }
 
-    /// Whether `subscript >= 0` can be proven.
+    /// Returns whether `subscript >= 0` can be proven.
     pub fn is_above(&self, subscript: &Subscript, types: &dyn Types) -> bool {
         match subscript {
             Subscript::Affine(poly) => self.is_nonnegative(poly),
@@ -116,7 +116,7 @@ impl PathFacts {
         }
     }
 
-    /// Whether `subscript < extent` can be proven.
+    /// Returns whether `subscript < extent` can be proven.
     pub fn is_below(&self, subscript: &Subscript, extent: &Poly, types: &dyn Types) -> bool {
         let gap = |top: Poly| extent.clone() - top;
         match subscript {
@@ -141,7 +141,7 @@ impl PathFacts {
         }
     }
 
-    /// Whether every read of an expression is in bounds wherever it is evaluated.
+    /// Returns whether every read of an expression is in bounds wherever it is evaluated.
     pub fn reads_in_bounds(
         &self,
         expr: &Expr,

@@ -56,12 +56,12 @@ impl DType {
         }
     }
 
-    /// Whether values are floating-point numbers.
+    /// Returns whether values are floating-point numbers.
     pub fn is_float(self) -> bool {
         matches!(self, DType::F32 | DType::F16 | DType::Bf16 | DType::F64)
     }
 
-    /// Whether values are integers; `Bool` is not.
+    /// Returns whether values are integers; `Bool` is not.
     pub fn is_integer(self) -> bool {
         matches!(self, DType::I8 | DType::U8 | DType::I32 | DType::I64)
     }

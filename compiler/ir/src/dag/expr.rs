@@ -23,7 +23,7 @@ pub enum Literal {
 }
 
 impl Literal {
-    /// Whether two literals are the same number; zeros of either sign are.
+    /// Returns whether two literals are the same number; zeros of either sign are.
     pub fn equals(self, other: Literal) -> bool {
         match (self, other) {
             (Literal::Float(a), Literal::Float(b)) => a == b,
@@ -236,7 +236,7 @@ impl Expr {
         }
     }
 
-    /// Whether `holds` for this expression or one below it; outermost first.
+    /// Returns whether `holds` for this expression or one below it; outermost first.
     pub fn any<'a>(&'a self, holds: &mut dyn FnMut(&'a Expr) -> bool) -> bool {
         holds(self) || self.children().into_iter().any(|it| it.any(holds))
     }
@@ -250,7 +250,7 @@ impl Expr {
         });
     }
 
-    /// Whether the expression reads that tensor.
+    /// Returns whether the expression reads that tensor.
     pub fn reads(&self, tensor: TensorId) -> bool {
         self.any(&mut |it| matches!(it, Expr::Read { tensor: read, .. } if *read == tensor))
     }
@@ -260,13 +260,13 @@ impl Expr {
         self.walk(&mut |it| match it {
             Expr::Index(poly) => visit(poly),
             Expr::Read { index, .. } => {
-                index.iter().filter_map(Subscript::affine).for_each(&mut *visit)
+                index.iter().filter_map(Subscript::affine).for_each(&mut *visit);
             }
             _ => {}
         });
     }
 
-    /// Whether a polynomial in the expression mentions `var`.
+    /// Returns whether a polynomial in the expression mentions `var`.
     pub fn mentions(&self, var: VarId) -> bool {
         self.any(&mut |it| match it {
             Expr::Index(poly) => poly.mentions(var),

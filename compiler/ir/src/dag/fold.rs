@@ -120,7 +120,7 @@ fn fold_cast(to: DType, a: &Expr, types: &dyn Types) -> Option<Expr> {
     }
 }
 
-/// Whether every value of `from` is a value of `to`.
+/// Returns whether every value of `from` is a value of `to`.
 fn is_exact(from: DType, to: DType) -> bool {
     match (from, to) {
         (DType::F16 | DType::Bf16, DType::F32 | DType::F64) | (DType::F32, DType::F64) => true,

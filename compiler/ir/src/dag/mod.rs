@@ -144,7 +144,7 @@ pub struct Compute {
     pub tensor: TensorId,
     /// Spatial axes, one for each dimension of the tensor, in order; then reduce axes.
     pub axes: Vec<ComputeAxis>,
-    /// How many of the axes are spatial.
+    /// Number of spatial axes, which come first.
     pub n_spatial: usize,
     /// The reduction over the reduce axes; `None` exactly if there are none.
     pub reducer: Option<Reducer>,
@@ -211,7 +211,7 @@ impl Types for Dag {
 }
 
 impl Compute {
-    /// Whether the body reads `tensor`.
+    /// Returns whether the body reads `tensor`.
     pub fn reads(&self, tensor: TensorId) -> bool {
         self.body.reads(tensor)
     }

@@ -120,7 +120,7 @@ pub fn bool_binary(op: BinaryOp, a: bool, b: bool) -> bool {
     }
 }
 
-/// Whether a comparison of two values of that ordering holds; the ordering with a NaN is `None`.
+/// Returns whether a comparison of two values of that ordering holds; the ordering with a NaN is `None`.
 pub fn holds(op: CompareOp, ordering: Option<Ordering>) -> bool {
     match op {
         CompareOp::Lt => ordering == Some(Ordering::Less),
@@ -163,7 +163,7 @@ impl Number {
         }
     }
 
-    /// Whether `self op other` holds; both of one type.
+    /// Returns whether `self op other` holds; both of one type.
     pub fn compare(self, op: CompareOp, other: Number) -> bool {
         let ordering = match (self, other) {
             (Number::Float(a), Number::Float(b)) => a.partial_cmp(&b),

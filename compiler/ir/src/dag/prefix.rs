@@ -15,7 +15,7 @@ pub struct Prefix {
     pub axis: usize,
     /// The reduce axis that runs up to (or from) it.
     pub along: usize,
-    /// Whether it runs up to the index; else it starts there.
+    /// True if it runs up to the index; else it starts there.
     pub is_upward: bool,
     /// The distance from result to operand: the operand `i + shift` is the last (or first) one of the
     /// result `i`.
@@ -67,7 +67,7 @@ fn masked_operand<'a>(compute: &'a Compute, types: &dyn Types) -> Option<(&'a Ex
 struct Comparison {
     axis: usize,
     along: usize,
-    /// Whether the spatial axis is the upper bound.
+    /// True if the spatial axis is the upper bound.
     is_upward: bool,
     shift: Poly,
 }

@@ -42,7 +42,7 @@ pub struct Options {
     pub(super) abs: Option<f64>,
     /// The path of the run-time crate, where it goes by another name.
     pub krate: Option<syn::Path>,
-    /// Whether a syntax error may have hidden declarations.
+    /// True if a syntax error may have hidden declarations.
     pub(super) incomplete: bool,
 }
 
@@ -53,7 +53,7 @@ pub struct DimDeclaration {
     pub ident: Ident,
     /// Its extents; one only if it is fixed.
     pub range: Interval,
-    /// Whether it is known at launch only: declared as a range.
+    /// True if it is known at launch only: declared as a range.
     pub dynamic: bool,
 }
 

@@ -199,7 +199,7 @@ impl Elaborator {
     }
 }
 
-/// Whether every value of the type is one of `I32`.
+/// Returns whether every value of the type is one of `I32`.
 fn is_narrow(dtype: DType) -> bool {
     dtype.is_integer() && dtype != DType::I64
 }

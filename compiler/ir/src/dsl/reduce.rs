@@ -446,7 +446,7 @@ fn masked(mask: Expr, body: Expr, reducer: Reducer, dtype: DType) -> Expr {
     }
 }
 
-/// Whether a range includes its end.
+/// Returns whether a range includes its end.
 fn closed(range: &syn::ExprRange) -> bool {
     matches!(range.limits, RangeLimits::Closed(_))
 }
@@ -466,7 +466,7 @@ fn reduction_kind(name: &str) -> ReductionKind {
     }
 }
 
-/// Whether the arguments of `max` or `min` are those of a reduction.
+/// Returns whether the arguments of `max` or `min` are those of a reduction.
 pub(super) fn is_reduction_call(args: &Punctuated<Syntax, Token![,]>) -> bool {
     fn ranges(it: &Syntax) -> bool {
         match it {

@@ -185,7 +185,7 @@ impl Array {
         with_elements!(&self.elements, it => it.len())
     }
 
-    /// Whether there are no elements.
+    /// Returns whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -105,7 +105,7 @@ impl Poly {
         sum
     }
 
-    /// Whether `self >= 0` can be proven.
+    /// Returns whether `self >= 0` can be proven.
     pub fn is_nonnegative(&self, facts: &Facts) -> bool {
         if self.interval(facts).lo >= 0 {
             return true;
@@ -141,7 +141,7 @@ impl Poly {
         found.then_some(bound)
     }
 
-    /// Whether `self >= 1` can be proven.
+    /// Returns whether `self >= 1` can be proven.
     pub fn is_positive(&self, facts: &Facts) -> bool {
         self.interval(facts).lo >= 1 || (self.clone() - Poly::constant(1)).is_nonnegative(facts)
     }
@@ -195,7 +195,7 @@ impl Poly {
         vars.max()
     }
 
-    /// Whether every coefficient is nonnegative once dimensions count from their lower bound.
+    /// Returns whether every coefficient is nonnegative once dimensions count from their lower bound.
     fn shifted_is_nonnegative(&self, facts: &Facts) -> bool {
         // Dimensions nested in other atoms stay: the facts bound those atoms.
         let shift = |atom: &Atom| match atom {

@@ -103,7 +103,7 @@ impl Poly {
         }
     }
 
-    /// Whether the value is 0 for certain.
+    /// Returns whether the value is 0 for certain.
     pub fn is_zero(&self) -> bool {
         self.terms.is_empty()
     }
@@ -175,12 +175,12 @@ impl Poly {
         }
     }
 
-    /// Whether `var` occurs, also below a division.
+    /// Returns whether `var` occurs, also below a division.
     pub fn mentions(&self, var: VarId) -> bool {
         self.terms.iter().flat_map(|(atoms, _)| atoms).any(|it| it.mentions(var))
     }
 
-    /// Whether any loop variable occurs.
+    /// Returns whether any loop variable occurs.
     pub fn has_vars(&self) -> bool {
         self.terms.iter().flat_map(|(atoms, _)| atoms).any(Atom::has_vars)
     }

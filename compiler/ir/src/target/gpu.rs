@@ -11,7 +11,7 @@ use super::DeviceKey;
 pub struct Arch {
     /// Compute capability times ten: 90.
     pub sm: u32,
-    /// Whether code is for this capability alone, and may use all of it: the `a` of `sm_90a`.
+    /// True if code is for this capability alone, and may use all of it: the `a` of `sm_90a`.
     pub exact: bool,
 }
 
@@ -79,12 +79,12 @@ impl Arch {
         Some(Self { sm, exact })
     }
 
-    /// Whether there are asynchronous copies to shared memory (`cp.async`).
+    /// Returns whether there are asynchronous copies to shared memory (`cp.async`).
     pub fn has_async_copies(self) -> bool {
         self.sm >= 80
     }
 
-    /// Whether there are warpgroup MMAs (`wgmma`) and bulk tensor copies (TMA).
+    /// Returns whether there are warpgroup MMAs (`wgmma`) and bulk tensor copies (TMA).
     pub fn has_wgmma(self) -> bool {
         self.sm == 90 && self.exact
     }

@@ -26,7 +26,7 @@ impl Isa {
         }
     }
 
-    /// Whether one instruction multiplies by a power of 2: `VSCALEFPS`.
+    /// Returns whether one instruction multiplies by a power of 2: `VSCALEFPS`.
     pub fn scales(self) -> bool {
         self == Isa::Avx512
     }

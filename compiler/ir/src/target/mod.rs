@@ -120,7 +120,7 @@ impl Platform {
         }
     }
 
-    /// Whether a device of that key, which need not be one, runs such code.
+    /// Returns whether a device of that key, which need not be one, runs such code.
     pub fn is_of(self, key: &DeviceKey) -> bool {
         match (self, GpuTarget::from_key(key)) {
             (Platform::Cpu(_), device) => device.is_none(),

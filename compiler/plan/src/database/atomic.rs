@@ -8,6 +8,10 @@ use super::error::DatabaseError;
 
 /// Writes a file atomically, and creates its folder. A file with the same content is not written, so
 /// that its modification time stays.
+///
+/// # Errors
+///
+/// [`DatabaseError::Io`].
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), DatabaseError> {
     if fs::read(path).is_ok_and(|it| it == bytes) {
         return Ok(());
@@ -31,6 +35,10 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), DatabaseError> {
 
 /// Opens a lock file; creates it and its folder. It is never removed: another process could be about
 /// to lock it, and two would hold the lock.
+///
+/// # Errors
+///
+/// [`DatabaseError::Io`].
 pub fn lock_file(path: &Path) -> Result<File, DatabaseError> {
     let dir = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(dir).map_err(|it| DatabaseError::io("create", dir, it))?;

@@ -85,7 +85,7 @@ impl Database {
             for path in paths {
                 match read(&path).and_then(|it| check_identity(it, workload, dag, &path)) {
                     Ok(record) => {
-                        lookup.records.push(StoredRecord { record, path, store: store.kind })
+                        lookup.records.push(StoredRecord { record, path, store: store.kind });
                     }
                     Err(warning) => lookup.warnings.push(warning),
                 }

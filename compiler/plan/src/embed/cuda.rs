@@ -26,7 +26,7 @@ pub struct Variant<'a> {
     pub bucket: &'a [Interval],
     /// The architecture it was generated for.
     pub arch: Arch,
-    /// How the schedule was found.
+    /// The tier of the schedule.
     pub tier: Tier,
     /// The time of one launch where this code was measured, in ns.
     pub median_ns: Option<f64>,

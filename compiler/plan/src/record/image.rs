@@ -11,7 +11,7 @@ use tvmtune_ir::target::gpu::Arch;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Image {
-    /// What kind of file it is.
+    /// The kind of the file.
     pub format: Format,
     /// The architecture it is for: with PTX, every one from that on.
     #[serde(with = "arch")]
@@ -22,7 +22,7 @@ pub struct Image {
     pub sha256: String,
 }
 
-/// What kind of file an [`Image`] is.
+/// The kind of file of an [`Image`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {

@@ -1,4 +1,4 @@
-//! Where a schedule came from, and what made it better on the way.
+//! The lineage of a schedule: its ancestors, and the change that each descendant made.
 //!
 //! A lineage is a list of ancestors, the oldest first. The first may be of another workload or
 //! device: a schedule that was carried over. Each later one was made from the one before it.
@@ -13,17 +13,17 @@ use tvmtune_ir::workload::WorkloadId;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ancestor {
-    /// Who proposed it; `transfer` for one of another workload or device.
+    /// The strategy that proposed it; `transfer` for one of another workload or device.
     pub source: Source,
     /// Its latency: taken in the same session as its descendant's, or else over there.
     pub median_ns: f64,
-    /// Whose schedule it was, if that is another workload.
+    /// The workload it was measured for, if that is another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload: Option<WorkloadId>,
-    /// Where it was measured, if that is another device.
+    /// The device it was measured on, if that is another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<DeviceKey>,
-    /// What was changed to make its descendant, if that is known: `c rows 8 -> 6`.
+    /// The changes that made its descendant, if they are known: `c rows 8 -> 6`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moves: Vec<String>,
 }
@@ -51,12 +51,12 @@ impl Ancestor {
         Self { moves, ..self }
     }
 
-    /// Whether it says what records of schema 2 can't.
+    /// Returns whether it says what records of schema 2 can't.
     pub(super) fn is_of_schema_3(&self) -> bool {
         self.workload.is_some() || self.device.is_some() || !self.moves.is_empty()
     }
 
-    /// Whether what it says can be true.
+    /// Returns whether what it says can be true.
     pub(super) fn check(&self) -> Result<(), &'static str> {
         if self.workload.as_ref().is_some_and(|it| it.0.len() != 64 || !super::text::is_hex(&it.0))
         {

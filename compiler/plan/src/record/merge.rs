@@ -1,4 +1,4 @@
-//! What two records of the same workload and device say together.
+//! Merging records of the same workload and device.
 //!
 //! Merging is how concurrent tuners lose nothing, and how databases are united. An order that
 //! stands is only changed where the difference exceeds the noise, so that files do not churn.
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::{Bucket, Entry, Record, Source};
 use tvmtune_ir::target::Platform;
 
-/// How many schedules of one platform a bucket keeps, besides the default one: seeds for
+/// Schedules of one platform that a bucket keeps, besides the default one: seeds for
 /// transfer and refinement on other devices.
 pub const KEPT_PER_ISA: usize = 4;
 
@@ -127,7 +127,7 @@ impl Bucket {
 }
 
 impl Entry {
-    /// Whether both are the same code.
+    /// Returns whether both are the same code.
     fn is_same_code(&self, other: &Entry) -> bool {
         self.platform == other.platform && self.artifact == other.artifact
     }

@@ -1,4 +1,4 @@
-//! Step 9 of 12: what is remembered of a workload on a device.
+//! Step 9 of 12: records, the best known schedules of a workload on a device.
 //!
 //! ```text
 //! ... -> codegen -> compile -> measure -> [record] -> plan -> expand -> launch
@@ -64,7 +64,7 @@ pub fn schema(device: &DeviceKey) -> u32 {
     if GpuTarget::from_key(device).is_some() { 2 } else { 1 }
 }
 
-/// What is known of one workload on one device. See the [module documentation](self).
+/// The schedules known of one workload on one device. See the [module documentation](self).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
@@ -74,15 +74,15 @@ pub struct Record {
     pub workload: String,
     /// The program's name, for people and for the folder the file lies in.
     pub name: String,
-    /// Where the timings were taken.
+    /// The device of the timings.
     pub device: DeviceKey,
     /// The version of the code generator: another one may make other bytes of the same trace.
     pub generator: u32,
     /// The canonical text whose hash is `workload`: for people, and against collisions.
     pub dag: String,
-    /// Where the record comes from.
+    /// The origin of the record.
     pub provenance: Provenance,
-    /// What was found for each range of the dynamic dimensions, sorted by range.
+    /// The results for each range of the dynamic dimensions, sorted by range.
     #[serde(default, rename = "bucket", skip_serializing_if = "Vec::is_empty")]
     pub buckets: Vec<Bucket>,
     /// The last line of the file.
@@ -94,7 +94,7 @@ pub struct Record {
 #[serde(deny_unknown_fields)]
 pub struct End {}
 
-/// Where a record comes from: shown and warned about, never part of an identity.
+/// The origin of a record: shown and warned about, never part of an identity.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Provenance {
@@ -104,7 +104,7 @@ pub struct Provenance {
     pub host: String,
 }
 
-/// What was found for one range of each dynamic dimension.
+/// The results for one range of each dynamic dimension.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bucket {
@@ -115,7 +115,7 @@ pub struct Bucket {
     pub trials: u64,
     /// Wall time spent on them.
     pub seconds: f64,
-    /// Whether the search ended by itself: nothing was left to try, or nothing better was found
+    /// True if the search ended by itself: nothing was left to try, or nothing better was found
     /// for long.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub complete: bool,
@@ -128,17 +128,17 @@ pub struct Bucket {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
-    /// What its code was generated for: `isa = "avx2"`, `isa = "sm_90a"`.
+    /// The platform of its code: `isa = "avx2"`, `isa = "sm_90a"`.
     #[serde(rename = "isa", with = "platform")]
     pub platform: Platform,
     /// The hash of the code, in hexadecimal; for GPUs, of its source. A replay must reproduce it,
     /// or the entry is stale.
     pub artifact: String,
-    /// Who proposed it.
+    /// The strategy that proposed it.
     pub source: Source,
     /// The primitives that make it, one a line.
     pub trace: Vec<String>,
-    /// What the clock said; only a schedule for GPUs may do without.
+    /// The measurement; only a schedule for GPUs may do without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured: Option<Measured>,
     /// The schedules it was derived from, oldest first; empty for one that stands on its own.
@@ -149,7 +149,7 @@ pub struct Entry {
     pub images: Vec<Image>,
 }
 
-/// Who proposed a schedule.
+/// The strategy that proposed a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
@@ -182,7 +182,7 @@ pub struct Measured {
     pub p10_ns: f64,
     /// A tenth of the samples are slower.
     pub p90_ns: f64,
-    /// How many samples there are.
+    /// Number of samples.
     pub samples: u32,
 }
 
@@ -224,7 +224,7 @@ impl Bucket {
 }
 
 impl Entry {
-    /// Whether this is faster than the other by more than the noise of both; what was measured
+    /// Returns whether this is faster than the other by more than the noise of both; what was measured
     /// beats what was not.
     pub fn clearly_beats(&self, other: &Entry) -> bool {
         match (&self.measured, &other.measured) {
@@ -247,7 +247,7 @@ impl Measured {
         ((self.median_ns - self.p10_ns) / self.median_ns).max(0.005)
     }
 
-    /// Whether this is faster than the other by more than the noise of both.
+    /// Returns whether this is faster than the other by more than the noise of both.
     pub fn clearly_beats(&self, other: &Measured) -> bool {
         self.median_ns < other.median_ns * (1.0 - self.noise().max(other.noise()))
     }

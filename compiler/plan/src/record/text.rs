@@ -22,7 +22,7 @@ pub enum RecordError {
     Invalid(&'static str),
 }
 
-/// What every file says, so that newer ones are told from mangled ones.
+/// The part of every file by which newer ones are told from damaged ones.
 #[derive(Deserialize)]
 struct Version {
     schema: u32,
@@ -61,7 +61,7 @@ impl Record {
         }
     }
 
-    /// What types do not say.
+    /// Checks the invariants that types do not express.
     fn check(&self) -> Result<(), &'static str> {
         if self.workload.len() != 64 || !is_hex(&self.workload) {
             return Err("`workload` is not 64 hexadecimal digits");

@@ -1,8 +1,8 @@
-//! How close a known schedule comes to the one that is wanted.
+//! Tiers: how close a known schedule comes to one that was measured for the wanted case.
 
 use std::fmt;
 
-/// How a schedule was come by, the better ones first.
+/// The origin of a schedule, better ones first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tier {
     /// Measured on this device, for these ranges of the dimensions.

@@ -1,4 +1,8 @@
-//! Lanes: the iterations of concurrent loops, over threads and vector lanes, that make an access.
+//! Parallel indices, for the race detection of the interpreter: the iteration of each loop over
+//! threads or vector lanes in which an access executes.
+//!
+//! In: the loops that are open at two accesses. Out: the first of them whose iterations differ, if
+//! accesses in different iterations of it are unordered on a device.
 
 /// The depth to which loops over threads and lanes are tracked; deeper ones count as sequential.
 const MAX_DEPTH: usize = 4;
@@ -52,7 +56,7 @@ impl Lane {
         kept
     }
 
-    /// Whether a write and a later access of `later`, in the order of the interpreter, are unordered
+    /// Returns whether a write and a later access of `later`, in the order of the interpreter, are unordered
     /// on a device.
     pub(super) fn races_after_write(&self, later: &Lane) -> bool {
         self.divergence(later).is_some()

@@ -68,7 +68,7 @@ fn refused(body: &str) -> Option<ErrorKind> {
     schedule.hoist_invariant(last).err().map(|it| it.kind)
 }
 
-/// Whether a quotient by this row-invariant number is hoisted.
+/// Returns whether a quotient by this row-invariant number is hoisted.
 fn divides(divisor: &str) -> bool {
     let body = format!("let d = compute(|i| {divisor}); compute(|i, j| x[[i, j]] / d[[i]])");
     refused(&body).is_none()

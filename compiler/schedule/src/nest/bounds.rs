@@ -34,7 +34,7 @@ pub struct OpenLoop<'a> {
     pub origins: &'a [Poly],
     /// The values of its loops, as far as they are open.
     pub loops: &'a [Poly],
-    /// How many of its loops are open.
+    /// Number of its open loops.
     pub n_open: usize,
 }
 
@@ -163,7 +163,7 @@ fn weighted_sum<'a>(
 #[derive(Default)]
 struct Required {
     reads: BTreeMap<TensorId, Vec<Option<Span>>>,
-    /// Whether a region of constant size keeps it where it exceeds its axis: shared memory has a
+    /// True if a region of constant size keeps it where it exceeds its axis: shared memory has a
     /// constant size, and tiles of threads whole rows.
     keep_full_tiles: bool,
 }

@@ -63,7 +63,7 @@ pub(super) struct Lowering<'a> {
     shapes: Vec<Vec<Poly>>,
     /// The regions at the open loops at which stages instance, outermost first.
     pub(super) enclosing: Vec<Regions>,
-    /// Whether regions keep their size where they exceed a tensor.
+    /// True if regions keep their size where they exceed a tensor.
     keep_full_tiles: bool,
     /// The open loops along which other stages are reduced online.
     pub(super) online_loops: Vec<OnlineLoop>,

@@ -211,12 +211,12 @@ impl<'a> Verifier<'a> {
         closed.into_iter().for_each(|it| self.report(Problem::VarNotOpen(it)));
     }
 
-    /// Whether `poly >= 0` follows from the loops, and at most one guard or condition.
+    /// Returns whether `poly >= 0` follows from the loops, and at most one guard or condition.
     fn holds(&self, poly: &Poly) -> bool {
         poly.is_nonnegative(&self.facts) || self.known.iter().any(|it| self.follows(poly, it))
     }
 
-    /// Whether `poly >= 0` follows from `known >= 0`, scaled until a term of theirs is the same.
+    /// Returns whether `poly >= 0` follows from `known >= 0`, scaled until a term of theirs is the same.
     fn follows(&self, poly: &Poly, known: &Poly) -> bool {
         let coefficient =
             |terms: &[Atom]| poly.terms().find(|(atoms, _)| *atoms == terms).map(|it| it.1);
@@ -234,12 +234,12 @@ impl<'a> Verifier<'a> {
     }
 }
 
-/// Whether a polynomial contains no division, minimum or maximum.
+/// Returns whether a polynomial contains no division, minimum or maximum.
 fn is_affine(poly: &Poly) -> bool {
     poly.terms().all(|(atoms, _)| atoms.iter().all(|it| matches!(it, Atom::Dim(_) | Atom::Var(_))))
 }
 
-/// Whether a block is a single store or update, guarded or not.
+/// Returns whether a block is a single store or update, guarded or not.
 fn is_statement(body: &[Stmt]) -> bool {
     match body {
         [Stmt::If { body, .. }] => is_statement(body),

@@ -86,7 +86,7 @@ impl Stmt {
         }
     }
 
-    /// Whether `holds` for this statement or one inside it.
+    /// Returns whether `holds` for this statement or one inside it.
     pub fn any(&self, holds: &mut dyn FnMut(&Stmt) -> bool) -> bool {
         holds(self) || self.body().iter().any(|it| it.any(holds))
     }

@@ -142,7 +142,7 @@ fn of_type(padding: Literal, dtype: DType) -> Literal {
     }
 }
 
-/// Whether a number is a zero that all types have.
+/// Returns whether a number is a zero that all types have.
 fn is_zero(literal: Literal) -> bool {
     match literal {
         Literal::Float(it) => it == 0.0 && it.is_sign_positive(),
@@ -151,7 +151,7 @@ fn is_zero(literal: Literal) -> bool {
     }
 }
 
-/// Whether the condition holds exactly where `index` lies inside `shape`.
+/// Returns whether the condition holds exactly where `index` lies inside `shape`.
 fn is_bounds_check(condition: &Expr, index: &[Poly], shape: &[Poly], facts: &Facts) -> bool {
     let Some(stated) = inequalities(condition) else { return false };
     let mut wanted = Vec::with_capacity(2 * index.len());

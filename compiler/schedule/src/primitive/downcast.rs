@@ -67,7 +67,7 @@ impl Schedule {
         Ok(())
     }
 
-    /// Whether a reader sums products of a tensor with numbers of that type; `None` unless it sums
+    /// Returns whether a reader sums products of a tensor with numbers of that type; `None` unless it sums
     /// those, or the tensor's elements alone.
     fn multiplies(&self, reader: StageId, tensor: TensorId, dtype: DType) -> Option<bool> {
         let compute = &self.stage(reader).compute;

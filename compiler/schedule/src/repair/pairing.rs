@@ -111,7 +111,7 @@ fn reads(schedule: &Schedule, stage: StageId) -> Vec<TensorId> {
     found
 }
 
-/// Whether stages are the counterparts of those with the same id.
+/// Returns whether stages are the counterparts of those with the same id.
 fn same_structure(one: &Dag, other: &Dag) -> bool {
     let loops = |dag: &Dag| -> Vec<_> {
         dag.computes.iter().map(|it| (it.tensor, it.n_spatial, it.axes.len(), it.reducer)).collect()

@@ -24,9 +24,9 @@ pub enum FactorPolicy {
 pub(super) struct Extent {
     /// The upper bound.
     max: u64,
-    /// Whether it is always the upper bound.
+    /// True if it is always the upper bound.
     is_fixed: bool,
-    /// Whether it is a literal constant; false for a dynamic dimension with a range of one value.
+    /// True if it is a literal constant; false for a dynamic dimension with a range of one value.
     is_constant: bool,
 }
 

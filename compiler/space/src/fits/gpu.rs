@@ -1,8 +1,9 @@
-//! Feasibility of a grid on a GPU.
+//! Feasibility of a grid on a GPU: a check of resources, far cheaper than compiling.
 //!
-//! One total function, far cheaper than compiling: search asks it before any code is generated.
-//! Kernels that it refuses would not run (too many threads, too much shared memory), or slowly:
-//! registers that spill, code that exceeds the instruction cache.
+//! In: the kernels of a [`Grid`], and a [`GpuTarget`]. Out: every reason why a kernel does not fit. Search
+//! prunes candidates by it before any code is generated. Rejected kernels either cannot launch (too
+//! many threads, too much shared memory), or would run slowly: registers that spill, code that exceeds
+//! the instruction cache.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -37,7 +38,7 @@ pub enum Misfit {
 }
 
 impl Misfit {
-    /// Whether the kernel runs all the same, only slowly.
+    /// Returns whether the kernel runs all the same, only slowly.
     pub fn runs(self) -> bool {
         matches!(self, Misfit::Arrays(_) | Misfit::Registers(_) | Misfit::CodeSize(_))
     }

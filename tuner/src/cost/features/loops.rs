@@ -1,4 +1,7 @@
-//! The loops around a statement, by their execution kind.
+//! Features of the loops around a statement, grouped by how they execute, as in Ansor.
+//!
+//! In: the site of a statement in a nest. Out: numbers of its row: extents of unrolled, vectorized,
+//! parallel and thread loops, and their positions.
 
 use tvmtune_schedule::LoopKind;
 

@@ -65,7 +65,7 @@ fn is_product(value: &Expr) -> bool {
     matches!(value, Expr::Binary(BinaryOp::Mul, ..))
 }
 
-/// Whether a value is a condition on indices: those count by what they depend on.
+/// Returns whether a value is a condition on indices: those count by what they depend on.
 pub(super) fn is_bound(value: &Expr) -> bool {
     match value {
         Expr::Compare(_, a, b) => matches!((&**a, &**b), (Expr::Index(_), Expr::Index(_))),

@@ -102,7 +102,7 @@ struct Sum {
     resident: f64,
     /// Tiles of one block, if blocks divide them between them.
     of_block: Option<f64>,
-    /// Whether blocks take several tiles.
+    /// True if blocks take several tiles.
     is_persistent: bool,
 }
 

@@ -160,7 +160,7 @@ impl Shape<'_> {
     /// elements.
     fn box_of(&self, site: &Site, facts: &Facts, elements: f64) -> f64 {
         let buffer = self.grid.buffer(site.tensor);
-        // What data decides takes as many values as are left for it.
+        // An index that is read from data takes as many values as are left for it.
         let known: f64 = site.index.iter().flatten().map(|it| width(it, facts)).product();
         let unknown = (elements / known).ceil().max(1.0);
         // Neighbors come in whole sectors; rows that are touched from end to end are neighbors.

@@ -101,7 +101,7 @@ pub(super) fn block(grid: &Grid, kernel: &Kernel, dims: &[i64]) -> Block {
     walk.block
 }
 
-/// Whether a loop stays one.
+/// Returns whether a loop stays one.
 fn is_loop(kind: LoopKind) -> bool {
     !matches!(kind, LoopKind::Unrolled | LoopKind::Vectorized | LoopKind::Tensorized)
 }
@@ -173,7 +173,7 @@ impl BlockCounter<'_> {
                 self.wgmma(a, *columns, *dtype);
             }
             Stmt::TmaLoad { tensor_map, coordinates, .. } => {
-                self.tma_load(*tensor_map, coordinates)
+                self.tma_load(*tensor_map, coordinates);
             }
             Stmt::ConsumerWait { pipeline } => {
                 // As many stages are in flight; all of them, during the epilogue of the tile before.
@@ -383,7 +383,7 @@ impl BlockCounter<'_> {
     /// One statement, with its copies.
     fn leaf(&mut self, to: TensorId, index: &[Poly], value: &Expr, reducer: Option<Reducer>) {
         let ops = arithmetic::ops(self.grid, value, reducer);
-        // What only copies, copies vectors as a whole.
+        // A statement that only copies, copies vectors as a whole.
         let whole = self.open.last().and_then(|it| it.vectors.as_ref());
         let whole = whole.filter(|it| it.stores && reducer.is_none() && is_copy(value));
         let lanes = whole.map_or(1, |it| it.lanes);
@@ -415,7 +415,7 @@ impl BlockCounter<'_> {
             self.access(to, written.clone(), false);
         }
         self.access(to, written, true);
-        // What is added to one element is added one after the other.
+        // Updates of one element depend on each other.
         let again = |it: &&Open| !index.iter().any(|at| at.mentions(it.var));
         let chain: f64 = match reducer {
             Some(_) => self.split().1.iter().filter(again).map(|it| it.extent as f64).product(),
@@ -527,7 +527,7 @@ impl BlockCounter<'_> {
     }
 }
 
-/// Whether a value is an element, or where a condition does not hold, a constant.
+/// Returns whether a value is an element, or where a condition does not hold, a constant.
 fn is_copy(value: &Expr) -> bool {
     match value {
         Expr::Read { .. } | Expr::Const(..) => true,

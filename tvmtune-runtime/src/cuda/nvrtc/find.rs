@@ -13,10 +13,10 @@ const NAMES: &[&str] = match cfg!(windows) {
     false => &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"],
 };
 
-/// What the variables that name a toolkit, and the usual places of one, have the library in.
+/// Folders of the library below the root of a toolkit.
 const TOOLKIT_FOLDERS: [&str; 3] = ["lib64", "lib", "bin"];
 
-/// What the folder of Python's packages has the library in: the wheels of CUDA 13, and of 12.
+/// Folders of the library below the folder of Python's packages: the wheels of CUDA 13, and of 12.
 const WHEEL_FOLDERS: [&str; 2] = ["nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"];
 
 /// Returns the candidates, in this order:

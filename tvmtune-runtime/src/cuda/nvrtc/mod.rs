@@ -89,7 +89,7 @@ pub enum NvrtcError {
     /// A text that is passed to NVRTC has a zero in it.
     #[error("{what} of `{name}` contains a zero byte")]
     Zero {
-        /// Which one.
+        /// The error.
         what: &'static str,
         /// The file.
         name: String,

@@ -45,7 +45,7 @@ fn canonical_text_comes_back() {
     assert_eq!((dag.tensors[1].kind, dag.dims[0].range.hi), (TensorKind::Weight, 512));
 }
 
-/// What is said of a text in which one part is another.
+/// Returns the error of a text in which one part is replaced.
 #[track_caller]
 fn check(seed: &str, part: &str, instead: &str, expected: &str) {
     assert!(seed.contains(part));
@@ -144,7 +144,7 @@ const WORDS: [&str; 40] = [
     "dim",
 ];
 
-/// What separates words.
+/// Separators of words.
 fn is_between(it: char) -> bool {
     !it.is_ascii_alphanumeric() && it != '_' && it != '.'
 }

@@ -189,7 +189,7 @@ fn products_of_matrices_on_a_gpu() {
 
 #[test]
 fn a_convolution_on_a_gpu() {
-    // What follows it is inlined, and padding is made on the way to shared memory.
+    // Later stages are inlined, and padding is made on the way to shared memory.
     let expected = ["conv: tile, fused at 3; pad: shared; w: shared"];
     check_gpu(CONVOLUTION, &expected);
     let wide = CONVOLUTION.replace("58", "60").replace("0..3", "0..5").replace("- 1", "- 2");

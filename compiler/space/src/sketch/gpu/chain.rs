@@ -96,7 +96,7 @@ impl Search<'_> {
             match (row, column) {
                 (Some(row), Some(column)) => self.score(producer, row, column)?,
                 (Some(row), None) if self.reduces_columns(producer) => {
-                    self.reduction(producer, row)?
+                    self.reduction(producer, row)?;
                 }
                 _ => {}
             }

@@ -1,5 +1,5 @@
-//! The stages of an attention chain, for both templates of attention: one thread layout for all of them,
-//! and their places in the loop over blocks of columns.
+//! The stages of attention, two products with an online softmax between, for its templates by MMA and
+//! by WGMMA: all stages share one thread layout, and run in the loop over blocks of keys and values.
 
 use super::mma::product;
 use super::operand::Location;

@@ -43,7 +43,7 @@ struct Placed {
     stage: StageId,
     /// Its axis over rows of threads, if it has one.
     row: Option<AxisId>,
-    /// What computes it in registers.
+    /// The stage that computes it in registers.
     accumulator: Option<StageId>,
 }
 
