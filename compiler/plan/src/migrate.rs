@@ -5,7 +5,7 @@
 //! code that it makes now has the identity which the earlier release recorded. Every other schedule
 //! stays as it is, and counts as stale.
 //!
-//! Where a release changes code generation itself, a schedule is stale, and is measured again.
+//! A release that changes code generation itself makes schedules stale: they are measured again.
 
 use tvmtune_ir::dag::Dag;
 use tvmtune_ir::target::Platform;

@@ -158,7 +158,7 @@ fn collective(stmt: Stmt<ThreadLoop>) -> Stmt {
 /// Statements that only some threads run, those around a wait excepted.
 fn guarded(guard: &Guard, body: Vec<Stmt>) -> Vec<Stmt> {
     let mut stmts: Vec<Stmt> = Vec::new();
-    // Whether the last statement is a condition made here, which the next one may join.
+    // True if the last statement is a condition made here, which the next one may join.
     let mut is_open = false;
     for stmt in body {
         if !stmt.waits() {

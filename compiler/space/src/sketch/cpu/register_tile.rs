@@ -109,7 +109,7 @@ pub(super) fn choose(isa: Isa, operands: &[Operand], rows: u64, lanes: u64) -> R
             }
             let n_tiles = rows.div_ceil(tile_rows) * n_vectors.div_ceil(vectors);
             let cycles = n_tiles as f64 * step(tile_rows, vectors, operands);
-            // Where each row reads vectors of its own, long tiles are as good.
+            // Long tiles are as good if each row reads vectors of its own.
             let as_good = operands.iter().all(|it| it.per_row || !it.vector)
                 && cycles < best.cycles * (1.0 + TOLERANCE)
                 && vectors > best.vectors;

@@ -254,7 +254,7 @@ fn decide(b: &mut Builder, name: &str, product: Product, sides: Sides) -> Tile {
     let (n_rows, n_columns) = (sides.row / MMA_ROWS, sides.column / MMA_COLUMNS);
     let row = axis("row", product.row, n_rows, two(n_rows), (4, 8));
     let column = axis("column", product.column, n_columns, two(n_columns), (8, 16));
-    // Where a side has few instructions, warps are distributed along the axis beside.
+    // If a side has few instructions, warps are distributed along the other axis.
     let few = two(n_rows) * two(n_columns) < 4;
     let beside = product.beside.filter(|_| sides.beside > 1).map(|it| {
         let warps = if few { two(2 * sides.beside) } else { 1 };
