@@ -117,8 +117,8 @@ fn errors_of_devices_say_what_to_do() {
     };
     assert_eq!(
         text(Error::NoCode { kernel, arch }),
-        "`linear`: no code for sm_75; add the device to `tvmtune.toml` and build again, or launch \
-         on `tvmtune_runtime::Cpu`"
+        "`linear`: no code for sm_75; add the device to `tvmtune.toml` and build with the feature \
+         `cuda` of `tvmtune-build`, or launch on `tvmtune_runtime::Cpu`"
     );
     assert_eq!(
         text(Error::PtxTooNew { kernel, ptx: (9, 2), driver: (8, 8) }),

@@ -20,8 +20,6 @@ pub(crate) struct Plan {
     pub(crate) n_buckets: usize,
     /// The items contain code for CUDA devices: `CUDA`, beside `BUCKETS`.
     pub(crate) has_cuda: bool,
-    /// Architectures whose code is asked for, and was left out by a build without code for GPUs.
-    pub(crate) left_out: Option<String>,
 }
 
 impl Plan {
@@ -31,12 +29,11 @@ impl Plan {
         let (cpu, cuda) = text.split_once(embed::CUDA_MARK).unwrap_or((text, ""));
         let mut summary = summary(cpu);
         let has_cuda = with_cuda && !cuda.is_empty();
-        let left_out = embed::archs_left_out(text).filter(|_| with_cuda).map(str::to_owned);
         let text = if has_cuda { text } else { cpu };
         if has_cuda {
             summary.extend(self::summary(cuda));
         }
-        Some(Self { items: tokens(text)?, tracked, summary, n_buckets, has_cuda, left_out })
+        Some(Self { items: tokens(text)?, tracked, summary, n_buckets, has_cuda })
     }
 }
 
@@ -79,8 +76,6 @@ fn summary(text: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use tvmtune_ir::target::gpu::Arch;
-
     use super::*;
 
     #[test]
@@ -98,15 +93,5 @@ mod tests {
         assert_eq!(plan(&without, true), (false, false, lines(&["a line"])));
         assert_eq!(plan(&with, false), (false, false, lines(&["a line"])));
         assert_eq!(plan(&with, true), (true, true, lines(&["a line", "another"])));
-    }
-
-    #[test]
-    fn code_that_was_left_out_is_missed_only_where_it_is_asked_for() {
-        let text = format!("{}\n\nstatic BUCKETS: [Bucket; 1] = [];\n", embed::HEADER);
-        let text = text + &embed::left_out(&[Arch { sm: 90, exact: true }]);
-        let left_out =
-            |with_cuda| Plan::new(&text, TokenStream::new(), 1, with_cuda).unwrap().left_out;
-        assert_eq!(left_out(false), None);
-        assert_eq!(left_out(true).as_deref(), Some("sm_90a"));
     }
 }

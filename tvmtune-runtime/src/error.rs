@@ -138,8 +138,8 @@ pub enum Error {
     },
     /// A crate has no code of a kernel for a device.
     #[error(
-        "`{kernel}`: no code for {arch}; add the device to `tvmtune.toml` and build again, or \
-         launch on `tvmtune_runtime::Cpu`"
+        "`{kernel}`: no code for {arch}; add the device to `tvmtune.toml` and build with the feature \
+         `cuda` of `tvmtune-build`, or launch on `tvmtune_runtime::Cpu`"
     )]
     NoCode {
         /// The kernel's name.

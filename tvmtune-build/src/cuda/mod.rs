@@ -1,8 +1,8 @@
 //! Decides which code a crate embeds for CUDA devices.
 //!
 //! In: an [`Op`], what the database knows of it, and GPUs, each of another architecture. Out:
-//! [`VariantSpec`]s, one for each bucket and GPU; with the feature `cuda` also their code, else a line in
-//! the plan that it was left out. Next: [`crate::emit`].
+//! [`VariantSpec`]s, one for each bucket and GPU, and with the feature `cuda` their code. Next:
+//! [`crate::emit`].
 //!
 //! A crate without records of GPUs, whose `tvmtune.toml` names none, has no variant_specs: nothing here
 //! costs its build anything.

@@ -25,7 +25,6 @@ use tvmtune_cpu::vector::{Count, TableEntry, VectorCode};
 use tvmtune_cpu::{Generated, generate};
 use tvmtune_ir::dag::{Dag, Dim, TensorId};
 use tvmtune_ir::poly::{Atom, Interval, Poly};
-use tvmtune_ir::target::gpu::Arch;
 use tvmtune_ir::target::{Isa, Target};
 use tvmtune_schedule::nest::{self, Nest};
 use tvmtune_schedule::{Instruction, Layout, Schedule, Threads};
@@ -37,21 +36,6 @@ pub const HEADER: &str = concat!("// tvmtune plan, ", env!("CARGO_PKG_VERSION"))
 
 /// The line that the part of a text for CUDA devices starts with.
 pub const CUDA_MARK: &str = "// what CUDA devices run";
-
-/// Starts a line that names the architectures whose code was left out, since the build has no code
-/// generator for GPUs.
-const LEFT_OUT: &str = "// left out for want of the feature `cuda` of `tvmtune-build`: ";
-
-/// Returns the text for a program whose schedules for these architectures were left out.
-pub fn left_out(archs: &[Arch]) -> String {
-    let archs: Vec<String> = archs.iter().map(Arch::to_string).collect();
-    format!("\n{LEFT_OUT}{}\n", archs.join(", "))
-}
-
-/// Returns the architectures that a text names as left out, as it spells them.
-pub fn archs_left_out(text: &str) -> Option<&str> {
-    text.lines().find_map(|it| it.strip_prefix(LEFT_OUT))
-}
 
 /// The `cfg` of machine code.
 const CFG: &str = "all(target_arch = \"x86_64\", not(miri))";
