@@ -1,4 +1,7 @@
-//! The command line.
+//! The command line of the GPU acceptance test.
+//!
+//! `bundle` puts compiled kernels and this program into a folder; the other commands use that folder
+//! on the machine with the GPU.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -43,11 +46,11 @@ struct Bundle {
     /// Cases whose name contains this
     #[arg(long, value_name = "NAME", default_value = "")]
     only: String,
-    /// Schedules of each program that the model of the GPU ranks, to time the best beside the
-    /// default
-    #[arg(long, value_name = "N", default_value_t = 128)]
-    ranked: usize,
-    /// Carry PTX, which drivers compile for this architecture and later ones, and no machine code
+    /// Schedules of each program to rank by the analytic cost model; the best is timed beside the
+    /// default one
+    #[arg(long = "ranked", value_name = "N", default_value_t = 128)]
+    n_ranked: usize,
+    /// Carry PTX, which drivers compile for this architecture and later ones, instead of cubins
     #[arg(long)]
     ptx: bool,
 }
@@ -75,7 +78,7 @@ struct Run {
     /// Repeat what an earlier run evaluated
     #[arg(long)]
     again: bool,
-    /// Begin nothing after so many seconds
+    /// Start no candidate after so many seconds
     #[arg(long, value_name = "N")]
     seconds: Option<u64>,
 }
@@ -104,7 +107,7 @@ struct ReportArgs {
     only: String,
 }
 
-pub(crate) fn run(cli: Cli) -> Result<Exit> {
+pub(crate) fn dispatch(cli: Cli) -> Result<Exit> {
     match cli.command {
         Command::Bundle(it) => bundle(&it),
         Command::Run(it) => {
@@ -134,8 +137,8 @@ pub(crate) fn run(cli: Cli) -> Result<Exit> {
     }
 }
 
-fn bundle(Bundle { folder, target, only, ranked, ptx }: &Bundle) -> Result<Exit> {
-    let recipe = Recipe { target: *target, only, ranked: *ranked, ptx: *ptx };
+fn bundle(Bundle { folder, target, only, n_ranked, ptx }: &Bundle) -> Result<Exit> {
+    let recipe = Recipe { target: *target, only, ranked: *n_ranked, ptx: *ptx };
     let (n_candidates, failures) = bundle::write(folder, &recipe)?;
     println!("{n_candidates} candidates in `{}`", folder.display());
     failures.iter().for_each(|it| eprintln!("error: {it}"));

@@ -49,7 +49,7 @@ const USAGE: u8 = 2;
 pub fn main() -> ExitCode {
     // The workers that launch candidates are processes of this program.
     tvmtune_tuner::measure::worker::maybe_run();
-    match cli::run(cli::Cli::parse()) {
+    match cli::dispatch(cli::Cli::parse()) {
         Ok(Exit::Done) => ExitCode::SUCCESS,
         Ok(Exit::Refused) => ExitCode::FAILURE,
         Ok(Exit::NoDevice) => ExitCode::from(3),

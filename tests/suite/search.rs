@@ -19,7 +19,7 @@ fn space() -> Space {
     };
     let large = Sketch::new("large", (0..5).map(decision).collect(), vec![0; 5], Vec::new());
     let small = Sketch::new("small", vec![decision(0)], vec![3], Vec::new());
-    Space::of(vec![large, small])
+    Space::from_sketches(vec![large, small])
 }
 
 /// The best point of the space, of 32,776.
@@ -204,7 +204,7 @@ fn the_same_seed_makes_the_same_proposals() {
 
 #[test]
 fn nothing_is_proposed_twice_and_a_space_runs_dry() {
-    let tiny = Space::of(space().sketches[1..].to_vec());
+    let tiny = Space::from_sketches(space().sketches[1..].to_vec());
     let scene = Scene::plain(&tiny);
     let strategies: [Box<dyn Strategy>; 7] = [
         Box::new(Random::new(1)),

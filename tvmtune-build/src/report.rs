@@ -23,7 +23,7 @@ pub struct OpReport {
     pub flawed: Option<PathBuf>,
     /// CUDA devices that the package is for, and for which the kernel has no code.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub lacks: Vec<String>,
+    pub missing_archs: Vec<String>,
 }
 
 /// The tuning status of a kernel, the best first.
@@ -137,8 +137,9 @@ pub fn warning(reports: &[OpReport], resolution: &Resolution) -> Option<String> 
 
 /// Returns the line about kernels without code for CUDA devices; `None` if there are none.
 pub fn lacking(reports: &[OpReport]) -> Option<String> {
-    let lacking = reports.iter().filter(|it| !it.lacks.is_empty());
-    let archs: BTreeSet<&str> = lacking.clone().flat_map(|it| &it.lacks).map(|it| &**it).collect();
+    let lacking = reports.iter().filter(|it| !it.missing_archs.is_empty());
+    let archs: BTreeSet<&str> =
+        lacking.clone().flat_map(|it| &it.missing_archs).map(|it| &**it).collect();
     let have = match lacking.count() {
         0 => return None,
         1 => "1 kernel has".to_owned(),
@@ -220,8 +221,8 @@ mod tests {
     fn missing_code_for_devices_is_reported_in_one_line() {
         assert_eq!(lacking(&reports(&[TuningStatus::Exact])), None);
         let mut reports = reports(&[TuningStatus::Exact, TuningStatus::Exact, TuningStatus::Exact]);
-        reports[1].lacks = vec!["sm_90a".to_owned(), "sm_80".to_owned()];
-        reports[2].lacks = vec!["sm_90a".to_owned()];
+        reports[1].missing_archs = vec!["sm_90a".to_owned(), "sm_80".to_owned()];
+        reports[2].missing_archs = vec!["sm_90a".to_owned()];
         let text = "tvmtune: 2 kernels have no code for sm_80, sm_90a; \
                     run `cargo tvmtune compile --record`";
         assert_eq!(lacking(&reports).as_deref(), Some(text));

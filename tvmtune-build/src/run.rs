@@ -202,11 +202,11 @@ fn plan_op(
         flawed = flawed.or(variant.as_ref().and_then(|it| it.flawed));
         variants.extend(variant);
     }
-    let cuda::Planned { text, includes, gpu, lacks } =
+    let cuda::Planned { text, includes, gpu, missing_archs } =
         cuda::plan(op, &variant_specs.cuda, plan_target.gpu, sources, &mut flawed);
     let text = plan::text(op, &variants) + &text;
     let flawed = flawed.map(Path::to_owned);
-    let report = OpReport { name: op.name().to_owned(), cpu: worst, gpu, flawed, lacks };
+    let report = OpReport { name: op.name().to_owned(), cpu: worst, gpu, flawed, missing_archs };
     Planned { text, includes, report }
 }
 

@@ -19,12 +19,12 @@ use crate::device_plan::{self, LOCK_LIMIT, PlannedVariant, for_each_device};
 use crate::records;
 use crate::render::{Table, latency};
 
-/// Timings of each schedule, interleaved.
+/// Number of timings of each schedule; the schedules alternate.
 const ROUNDS: usize = 25;
 
 /// The timing of one bucket of a kernel, at its largest extents.
 #[derive(Serialize)]
-struct Line {
+struct BenchRow {
     name: String,
     extents: String,
     isa: String,
@@ -36,19 +36,19 @@ struct Line {
     gflops: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     gbps: Option<f64>,
-    tuned_with: Spent,
+    tuned_with: TuningEffort,
 }
 
-/// The effort of finding a schedule.
+/// The effort of finding the schedule that is timed.
 #[derive(Serialize)]
-struct Spent {
+struct TuningEffort {
     trials: u64,
     seconds: f64,
 }
 
-/// The schedule of a line.
+/// The schedule whose latency a row shows.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Timed {
+enum ShownSchedule {
     /// The one that a build would embed.
     Planned,
     /// The default one.
@@ -62,8 +62,8 @@ struct Timings {
 }
 
 pub(crate) fn run(arguments: &Bench) -> Result<Exit> {
-    let timed = if arguments.default { Timed::Default } else { Timed::Planned };
-    let mut lines = Vec::new();
+    let shown = if arguments.default { ShownSchedule::Default } else { ShownSchedule::Planned };
+    let mut rows = Vec::new();
     let exit =
         for_each_device(&arguments.selection, arguments.target, |records, database, device| {
             let Some(cache) = database.cache() else {
@@ -82,8 +82,8 @@ pub(crate) fn run(arguments: &Bench) -> Result<Exit> {
             };
             for (op, lookup) in records.ops() {
                 for it in device_plan::variants(op, lookup, device, &isas) {
-                    match time(op, &it, device, &exclusive) {
-                        Ok(timings) => lines.push(line(op, &it, &timings, timed)),
+                    match time_side_by_side(op, &it, device, &exclusive) {
+                        Ok(timings) => rows.push(row(op, &it, &timings, shown)),
                         Err(why) => eprintln!("warning: {} was not timed: {why}", op.name()),
                     }
                 }
@@ -94,14 +94,14 @@ pub(crate) fn run(arguments: &Bench) -> Result<Exit> {
         return Ok(exit);
     }
     match arguments.json {
-        true => println!("{}", serde_json::to_string_pretty(&lines)?),
-        false => print!("{}", table(&lines)),
+        true => println!("{}", serde_json::to_string_pretty(&rows)?),
+        false => print!("{}", table(&rows)),
     }
     Ok(Exit::Done)
 }
 
 /// Times the schedule that a build would embed and the default one, interleaved.
-fn time(
+fn time_side_by_side(
     op: &Op,
     variant: &PlannedVariant<'_>,
     device: Target,
@@ -127,17 +127,17 @@ fn time(
     }
 }
 
-/// Returns the line of a variant.
-fn line(op: &Op, variant: &PlannedVariant<'_>, timings: &Timings, timed: Timed) -> Line {
+/// Returns the row of a variant.
+fn row(op: &Op, variant: &PlannedVariant<'_>, timings: &Timings, shown: ShownSchedule) -> BenchRow {
     let Timings { planned, default } = timings;
     let dims: Vec<i64> = variant.bucket.iter().map(|it| it.hi).collect();
     let work = Work::of(&op.dag, &dims);
-    let (timing, status, bucket) = match timed {
-        Timed::Planned => (planned, variant.status, variant.recorded()),
-        Timed::Default => (default, TuningStatus::Default, None),
+    let (timing, status, bucket) = match shown {
+        ShownSchedule::Planned => (planned, variant.status, variant.recorded()),
+        ShownSchedule::Default => (default, TuningStatus::Default, None),
     };
     let ns = timing.median_ns();
-    Line {
+    BenchRow {
         name: op.name().to_owned(),
         extents: records::extents(op, variant.bucket),
         isa: variant.platform.to_string(),
@@ -147,17 +147,17 @@ fn line(op: &Op, variant: &PlannedVariant<'_>, timings: &Timings, timed: Timed) 
         samples: timing.samples_ns().len(),
         gflops: work.is_compute_bound().then_some(work.flops / ns),
         gbps: (!work.is_compute_bound()).then_some(work.bytes / ns),
-        tuned_with: Spent {
+        tuned_with: TuningEffort {
             trials: bucket.map_or(0, |it| it.trials),
             seconds: bucket.map_or(0.0, |it| it.seconds),
         },
     }
 }
 
-fn table(lines: &[Line]) -> Table {
+fn table(rows: &[BenchRow]) -> Table {
     let mut table =
         Table::new(["kernel", "extents", "isa", "tier", "latency", "default", "speedup", "rate"]);
-    for it in lines {
+    for it in rows {
         let rate = match (it.gflops, it.gbps) {
             (Some(rate), _) => format!("{rate:.1} GFLOP/s"),
             (None, rate) => format!("{:.1} GB/s", rate.unwrap_or_default()),

@@ -1,4 +1,5 @@
-//! `cargo tvmtune status`: the tuning status of each kernel.
+//! `cargo tvmtune status`: the tuning status of each kernel, read from the database; nothing is
+//! measured.
 
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use crate::{Exit, workspace};
 
 /// One bucket of a kernel on the instruction set of this machine, or on a CUDA device.
 #[derive(Serialize)]
-struct Line {
+struct StatusRow {
     package: String,
     name: String,
     workload: String,
@@ -34,7 +35,7 @@ struct Line {
 
 pub(crate) fn run(arguments: &Status) -> Result<Exit> {
     let packages = workspace::packages(&arguments.selection)?;
-    let (mut lines, mut reports) = (Vec::new(), Vec::new());
+    let (mut rows, mut reports) = (Vec::new(), Vec::new());
     for package in &packages {
         let records = PackageRecords::new(
             package,
@@ -46,28 +47,28 @@ pub(crate) fn run(arguments: &Status) -> Result<Exit> {
             let here = variant_specs.iter().filter(|it| it.isa == plan_target.isa());
             let mut worst = TuningStatus::Exact;
             for spec in here {
-                let (status, line) = line(&package.name, op, lookup, spec, &plan_target);
+                let (status, row) = cpu_row(&package.name, op, lookup, spec, &plan_target);
                 worst = worst.max(status);
-                lines.push(line);
+                rows.push(row);
             }
             let mut report =
                 OpReport { name: op.name().to_owned(), cpu: worst, ..OpReport::default() };
             let targets = cuda::targets(&package.config, lookup, plan_target.gpu);
             for spec in &cuda::variant_specs(op, lookup, &targets) {
-                let (status, line) = cuda_line(&package.name, op, lookup, spec);
+                let (status, row) = cuda_row(&package.name, op, lookup, spec);
                 if plan_target.gpu == Some(spec.target) {
                     report.gpu = report.gpu.max(Some(status));
                 }
-                lines.push(line);
+                rows.push(row);
             }
             reports.push(report);
         }
     }
     if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&lines)?);
+        println!("{}", serde_json::to_string_pretty(&rows)?);
         return Ok(Exit::Done);
     }
-    print!("{}", table(&lines));
+    print!("{}", table(&rows));
     println!("\n{}", summary(&reports));
     if reports.iter().any(|it| it.status().is_miss()) {
         println!("run `cargo tvmtune tune` to measure what was not");
@@ -75,16 +76,16 @@ pub(crate) fn run(arguments: &Status) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn line(
+fn cpu_row(
     package: &str,
     op: &Op,
     lookup: &Lookup,
     spec: &VariantSpec<'_>,
     plan_target: &PlanTarget,
-) -> (TuningStatus, Line) {
+) -> (TuningStatus, StatusRow) {
     let (status, variant) = records::realize(op, spec, plan_target);
-    let used = variant.as_ref().and_then(|it| it.choice);
-    let line = Line {
+    let choice = variant.as_ref().and_then(|it| it.choice);
+    let row = StatusRow {
         package: package.to_owned(),
         name: op.name().to_owned(),
         workload: op.id.to_string(),
@@ -92,23 +93,23 @@ fn line(
         isa: spec.isa.name().to_owned(),
         tier: status.name(),
         latency_us: variant.and_then(|it| it.median_ns()).map(|it| it / 1e3),
-        source: used.map(|it| it.entry.source.name()),
-        device: used.map(|it| it.record.device.to_string()),
-        age_seconds: used.and_then(|it| age_seconds(lookup, &it)),
+        source: choice.map(|it| it.entry.source.name()),
+        device: choice.map(|it| it.record.device.to_string()),
+        age_seconds: choice.and_then(|it| age_seconds(lookup, &it)),
     };
-    (status, line)
+    (status, row)
 }
 
-fn cuda_line(
+fn cuda_row(
     package: &str,
     op: &Op,
     lookup: &Lookup,
     spec: &cuda::VariantSpec<'_>,
-) -> (TuningStatus, Line) {
+) -> (TuningStatus, StatusRow) {
     let variant = records::realize_cuda(op, spec, lookup);
-    let used = variant.as_ref().and_then(|it| it.choice);
+    let choice = variant.as_ref().and_then(|it| it.choice);
     let status = variant.as_ref().map(|it| TuningStatus::new(it.tier, it.stale));
-    let line = Line {
+    let row = StatusRow {
         package: package.to_owned(),
         name: op.name().to_owned(),
         workload: op.id.to_string(),
@@ -116,33 +117,33 @@ fn cuda_line(
         isa: spec.arch().to_string(),
         tier: status.map_or("no code", TuningStatus::name),
         latency_us: variant.and_then(|it| it.median_ns()).map(|it| it / 1e3),
-        source: used.map(|it| it.entry.source.name()),
-        device: used.map(|it| it.record.device.to_string()),
-        age_seconds: used.and_then(|it| age_seconds(lookup, &it)),
+        source: choice.map(|it| it.entry.source.name()),
+        device: choice.map(|it| it.record.device.to_string()),
+        age_seconds: choice.and_then(|it| age_seconds(lookup, &it)),
     };
-    (status.unwrap_or(TuningStatus::Default), line)
+    (status.unwrap_or(TuningStatus::Default), row)
 }
 
-/// Returns the age of a record of this machine. The modification times of shipped files are those of a
-/// checkout or a package.
-fn age_seconds(lookup: &Lookup, used: &Choice<'_>) -> Option<u64> {
+/// Returns the age of a record of this machine; `None` for shipped records, whose files have the time
+/// of a checkout.
+fn age_seconds(lookup: &Lookup, choice: &Choice<'_>) -> Option<u64> {
     let mut records = lookup.records.iter();
-    let is_cached = records.any(|it| it.path == used.path && it.store == StoreKind::Cache);
-    is_cached.then(|| records::age(used.path))?.map(|it| it.as_secs())
+    let is_cached = records.any(|it| it.path == choice.path && it.store == StoreKind::Cache);
+    is_cached.then(|| records::age(choice.path))?.map(|it| it.as_secs())
 }
 
-fn table(lines: &[Line]) -> Table {
+fn table(rows: &[StatusRow]) -> Table {
     let mut table = Table::new(["kernel", "extents", "isa", "tier", "latency", "found by", "age"]);
-    for line in lines {
+    for row in rows {
         let dash = || "-".to_owned();
         table.row([
-            line.name.clone(),
-            line.extents.clone(),
-            line.isa.clone(),
-            line.tier.to_owned(),
-            line.latency_us.map_or_else(dash, |it| latency(it * 1e3)),
-            line.source.map_or_else(dash, str::to_owned),
-            line.age_seconds.map_or_else(dash, |it| ago(Duration::from_secs(it))),
+            row.name.clone(),
+            row.extents.clone(),
+            row.isa.clone(),
+            row.tier.to_owned(),
+            row.latency_us.map_or_else(dash, |it| latency(it * 1e3)),
+            row.source.map_or_else(dash, str::to_owned),
+            row.age_seconds.map_or_else(dash, |it| ago(Duration::from_secs(it))),
         ]);
     }
     table

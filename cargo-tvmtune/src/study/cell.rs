@@ -1,4 +1,5 @@
-//! Finished cells, in an append-only file: one JSON object a line.
+//! The results of a study in an append-only file: one JSON object a line for each finished cell, which
+//! is a network tuned by one search strategy with one seed.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -10,21 +11,21 @@ use tvmtune_tuner::tune::Recipe;
 
 use super::plan::{Budget, Key, Study};
 
-/// One network, tuned once in one way.
+/// The result of tuning one network with one arm of the study and one seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Cell {
-    /// Its identity.
+    /// The network, the arm and the seed.
     #[serde(flatten)]
     pub(crate) key: Key,
     /// The device it was measured on.
     pub(crate) device: String,
     /// The version of the tool.
     pub(crate) tool: String,
-    /// Its recipe.
+    /// The arm's search strategy and its options.
     pub(crate) recipe: Recipe,
-    /// Its budget.
+    /// Trials and seconds that the arm might spend.
     pub(crate) budget: Budget,
-    /// The time that it took.
+    /// Seconds that it took.
     pub(crate) seconds: f64,
     /// When it was finished, in ms since 1970.
     pub(crate) unix_ms: u64,
@@ -44,7 +45,7 @@ pub(crate) struct Layer {
     pub(crate) multiplicity: u32,
     /// The latency of the default schedule.
     pub(crate) default_ns: f64,
-    /// The latency of the best one that the arm found, timed beside it.
+    /// The latency of the best schedule that the arm found, timed side by side with the default one.
     pub(crate) best_ns: f64,
     pub(crate) trials: u64,
     pub(crate) seconds: f64,
@@ -77,8 +78,8 @@ impl From<(u64, f64, f64)> for Step {
 }
 
 impl From<Step> for (u64, f64, f64) {
-    fn from(it: Step) -> Self {
-        (it.trials, it.seconds, it.ns)
+    fn from(step: Step) -> Self {
+        (step.trials, step.seconds, step.ns)
     }
 }
 
@@ -103,8 +104,8 @@ impl Cell {
         (self.missing.is_empty() && !self.layers.is_empty()).then_some(sum)
     }
 
-    /// Tells if it is a cell of that study, unchanged.
-    fn is_of(&self, study: &Study) -> bool {
+    /// Returns whether it was made by that study, with the recipe and budget that the study has now.
+    fn belongs_to(&self, study: &Study) -> bool {
         study.terms(&self.key) == Some((self.recipe, self.budget))
     }
 }
@@ -117,7 +118,7 @@ pub(crate) struct Cells {
 
 impl Cells {
     /// Reads what a folder has of a study. Lines that were cut off, and cells of a study that has
-    /// since changed, are passed over; of the same cell the last counts.
+    /// since changed, are passed over; if a cell occurs more than once, the last line wins.
     ///
     /// # Errors
     ///
@@ -130,7 +131,7 @@ impl Cells {
         };
         let mut cells: Vec<Cell> = Vec::new();
         let read = text.lines().filter_map(|it| serde_json::from_str::<Cell>(it).ok());
-        for cell in read.filter(|it| it.is_of(study)) {
+        for cell in read.filter(|it| it.belongs_to(study)) {
             cells.retain(|it| (&it.key, &it.device) != (&cell.key, &cell.device));
             cells.push(cell);
         }

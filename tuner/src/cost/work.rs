@@ -46,15 +46,15 @@ pub fn min_points(dag: &Dag, compute: &Compute, dims: &[i64]) -> f64 {
         Some(prefix) => all / compute.axes[prefix.axis].extent.eval_dims(dims).max(1) as f64,
         None => {
             let mut masks = dont_care(dag, compute);
-            let bounds = bounds(dag, compute);
+            let bounds = bound_predicates(dag, compute);
             masks.retain(|it| !bounds.contains(it));
-            all * share(compute, &masks, dims)
+            all * active_fraction(compute, &masks, dims)
         }
     }
 }
 
-/// Returns the polynomials that are not negative where reads are in bounds.
-fn bounds(dag: &Dag, compute: &Compute) -> Vec<Poly> {
+/// Returns the predicates of reads that are in bounds: polynomials that are then not negative.
+fn bound_predicates(dag: &Dag, compute: &Compute) -> Vec<Poly> {
     let mut bounds = Vec::new();
     compute.body.walk(&mut |it| {
         let Expr::Read { tensor, index } = it else { return };
@@ -68,10 +68,10 @@ fn bounds(dag: &Dag, compute: &Compute) -> Vec<Poly> {
     bounds
 }
 
-/// Returns the share of the iterations of a compute in which no mask is negative, on an evenly spaced
-/// sample.
-fn share(compute: &Compute, masks: &[Poly], dims: &[i64]) -> f64 {
-    let depends = |axis: &usize| masks.iter().any(|it| it.mentions(VarId(*axis as u32)));
+/// Returns the fraction of a compute's iterations in which all predicates hold (are not negative), on
+/// an evenly spaced sample.
+fn active_fraction(compute: &Compute, predicates: &[Poly], dims: &[i64]) -> f64 {
+    let depends = |axis: &usize| predicates.iter().any(|it| it.mentions(VarId(*axis as u32)));
     let axes: Vec<usize> = (0..compute.axes.len()).filter(depends).collect();
     let max_samples = match axes.len() {
         0..=1 => 4096,
@@ -93,13 +93,13 @@ fn share(compute: &Compute, masks: &[Poly], dims: &[i64]) -> f64 {
     }
     let is_executed = |sample: &&Vec<i64>| {
         let value = |it: &Poly| it.eval(&|it| dims[it.0 as usize], &|it| sample[it.0 as usize]);
-        masks.iter().all(|it| value(it) >= 0)
+        predicates.iter().all(|it| value(it) >= 0)
     };
     samples.iter().filter(is_executed).count() as f64 / samples.len() as f64
 }
 
-/// Counts the arithmetic of one iteration on values of the tensor's own kind: index arithmetic and
-/// bound checks are not the program's work.
+/// Counts the arithmetic of one iteration on values of the element type: index arithmetic and bound
+/// checks are not the program's work.
 fn flops(dag: &Dag, compute: &Compute) -> f64 {
     let is_float = Types::tensor(dag, compute.tensor).is_float();
     let mut n = usize::from(compute.reducer.is_some());

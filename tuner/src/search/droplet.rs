@@ -84,7 +84,7 @@ impl Droplet {
             scored.sort_by(|a, b| a.0.total_cmp(&b.0));
             near = scored.into_iter().map(|it| it.1).collect();
         }
-        let is_next = |it: &Neighbor| self.momentum == Some((it.decision, it.up));
+        let is_next = |it: &Neighbor| self.momentum == Some((it.decision, it.is_later));
         near.sort_by_key(|it| !is_next(it));
         near.into()
     }
@@ -110,7 +110,7 @@ impl Strategy for Droplet {
             self.queue = Some(queue);
             if self.seen.insert(&next.point) {
                 self.screening.insert(next.point.clone(), None);
-                self.moves.insert(next.point.clone(), (next.decision, next.up));
+                self.moves.insert(next.point.clone(), (next.decision, next.is_later));
                 let source = Source::Droplet;
                 proposals.push(Proposal {
                     point: next.point,

@@ -1,13 +1,13 @@
 //! The schedule space of a task.
 //!
-//! In: a [`Dag`] and a [`Target`]. Out: a [`Space`]: the sketches of the dag, with samples, mutations,
-//! crossover and neighbors of their points. Next: [`Space::instructions`] turns a point into a trace, which
+//! In: a [`Dag`] and a [`Target`]. Out: a [`Space`]: the sketches of the dag, with operators that sample,
+//! mutate and cross over points. Next: [`Space::instructions`] turns a point into a trace, which
 //! `Schedule::replay` applies. Other traces become points by [`Space::import_trace`].
 //!
 //! # Invariants
 //!
 //! - A point has one option number for each decision of its sketch.
-//! - A space only grows, at its end: a point stays what it was.
+//! - Sketches are only appended, so points stay valid.
 //! - Nothing here depends on anything but its arguments: the same random numbers give the same
 //!   points.
 
@@ -25,7 +25,7 @@ use tvmtune_space::sketch::{self, Decision, Sketch};
 pub struct Space {
     /// At least one; the first holds the default schedule.
     pub sketches: Vec<Sketch>,
-    /// Search starts from the options of the analytic cost model. Only studies of search do without.
+    /// Search starts from the points that the analytic cost model prefers; false for Ansor's space.
     pub is_analytic: bool,
 }
 
@@ -34,10 +34,10 @@ pub struct Space {
 pub struct Neighbor {
     /// The point.
     pub point: Point,
-    /// The decision that changed; of two, the one that grew.
+    /// The changed decision: if a factor moved between two tile levels, the one whose factor grew.
     pub decision: u16,
-    /// It has a later option now.
-    pub up: bool,
+    /// True if the decision has a later option than before.
+    pub is_later: bool,
 }
 
 /// An option for each decision of one sketch.
@@ -52,16 +52,16 @@ pub struct Point {
 impl Space {
     /// The space of a dag on a target.
     pub fn new(dag: &Dag, target: &Target) -> Self {
-        Self::of(sketch::sketches(dag, target))
+        Self::from_sketches(sketch::sketches(dag, target))
     }
 
     /// The space in which Ansor searches, without an analytic cost model.
     pub fn ansor(dag: &Dag, target: &Target) -> Self {
-        Self { is_analytic: false, ..Self::of(sketch::ansor(dag, target)) }
+        Self { is_analytic: false, ..Self::from_sketches(sketch::ansor(dag, target)) }
     }
 
     /// The space of these sketches, at least one.
-    pub fn of(sketches: Vec<Sketch>) -> Self {
+    pub fn from_sketches(sketches: Vec<Sketch>) -> Self {
         Self { sketches, is_analytic: true }
     }
 
@@ -90,8 +90,9 @@ impl Space {
         self.sketches.iter().enumerate().map(point).collect()
     }
 
-    /// The decisions that differ between points of a sketch, for people: `c rows 8 -> 6`.
-    pub fn moves(&self, from: &Point, to: &Point) -> Vec<String> {
+    /// The decisions that differ between points of a sketch, as text: `c rows 8 -> 6` for the tile
+    /// factor `rows` of stage `c`.
+    pub fn describe_differences(&self, from: &Point, to: &Point) -> Vec<String> {
         let choices = from.choices.iter().zip(&to.choices);
         let changed = self.decisions(from).iter().zip(choices).filter(|(_, (a, b))| a != b);
         let describe = |(decision, (a, b)): (&Decision, (&u16, &u16))| {

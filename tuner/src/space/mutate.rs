@@ -60,16 +60,16 @@ impl Space {
                     option != now && distance == 1
                 };
                 if is_near {
-                    let up = option > now;
+                    let is_later = option > now;
                     let point = with(point, n, option);
-                    near.push(Neighbor { point, decision: n as u16, up });
+                    near.push(Neighbor { point, decision: n as u16, is_later });
                 }
             }
         }
         for (from, to) in self.exchangeable(point, distance) {
             let (less, more) = (point.choices[from] - distance, point.choices[to] + distance);
             let point = with(&with(point, from, less), to, more);
-            near.push(Neighbor { point, decision: to as u16, up: true });
+            near.push(Neighbor { point, decision: to as u16, is_later: true });
         }
         near
     }

@@ -20,7 +20,7 @@ fn space() -> Space {
         decision("i outer", DecisionKind::Outer, &[1, 4, 16], 0),
         decision("order", DecisionKind::Order, &[0, 1, 2], 1),
     ];
-    Space::of(vec![Sketch::new("test", decisions, vec![2, 1, 0], Vec::new())])
+    Space::from_sketches(vec![Sketch::new("test", decisions, vec![2, 1, 0], Vec::new())])
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn neighbors_are_one_option_away_or_one_factor_moved() {
     assert_eq!(choices, expected);
     let far = space().neighbors(&space().defaults()[0], 2);
     assert_eq!(far.len(), 1, "{far:?}");
-    assert_eq!((far[0].point.choices[0], far[0].up), (0, false));
+    assert_eq!((far[0].point.choices[0], far[0].is_later), (0, false));
 }
 
 #[test]

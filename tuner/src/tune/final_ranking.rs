@@ -1,7 +1,8 @@
 //! The final ranking of a task: its best candidates, verified on all cases, are timed side by side.
 //!
-//! Screening timings are minutes apart, and clocks drift by more than candidates differ. The default
-//! schedule wins unless another one is significantly faster.
+//! In: the candidates of a session. Out: the best of them by latency, the default schedule among them.
+//! Timings taken during search are minutes apart, and clocks drift by more than candidates differ. The
+//! default schedule comes first unless another one is significantly faster.
 
 use tvmtune_plan::record::Source;
 
@@ -11,12 +12,12 @@ use super::session::{Context, Session};
 use crate::measure::MeasureError;
 
 /// The significance level of a difference to the default schedule.
-const P: f64 = 0.05;
-/// The relative gain over the default schedule that another one needs.
+const SIGNIFICANCE_LEVEL: f64 = 0.05;
+/// The relative gain over the default schedule that another one needs besides.
 const MIN_GAIN: f64 = 0.005;
 
 impl Session {
-    /// Ranks the candidates by timings side by side; empty if none is right.
+    /// Ranks the candidates by timings side by side; empty if none is correct.
     pub(super) fn final_ranking(
         &mut self,
         seed: u64,
@@ -60,7 +61,7 @@ impl Session {
         Ok(verified)
     }
 
-    /// Drops candidates from the front until one is right on other arguments, too.
+    /// Drops candidates, best first, until one is correct on inputs drawn from another seed as well.
     fn confirm(
         &mut self,
         mut finalists: Vec<Candidate>,
@@ -68,7 +69,7 @@ impl Session {
         ctx: &mut Context<'_>,
     ) -> Result<Vec<Candidate>, MeasureError> {
         while let Some(first) = finalists.first() {
-            if oracle::is_right(&self.task, &first.job, seed ^ 0x5eed, ctx.measurer)? {
+            if oracle::is_correct(&self.task, &first.job, seed ^ 0x5eed, ctx.measurer)? {
                 break;
             }
             self.failures += 1;
@@ -81,7 +82,7 @@ impl Session {
 /// Moves the default schedule to the front unless the first candidate is significantly faster.
 fn prefer_default(ranked: &mut Vec<Candidate>) {
     let Some(rank) = ranked.iter().position(|it| it.source == Source::Default) else { return };
-    if rank > 0 && !ranked[0].timing.beats(&ranked[rank].timing, P, MIN_GAIN) {
+    if rank > 0 && !ranked[0].timing.beats(&ranked[rank].timing, SIGNIFICANCE_LEVEL, MIN_GAIN) {
         let default = ranked.remove(rank);
         ranked.insert(0, default);
     }

@@ -1,14 +1,15 @@
 //! The reference oracle: the expected results of a task's candidates.
 //!
-//! A small program is evaluated by definition, in full. For a large one that would take minutes,
-//! so a *reference kernel* computes them: the program without a schedule, a plain loop nest without
-//! tiles, predication, tasks, packed weights or fused stages. It is accepted if a few thousand of its
-//! elements, the ends of rows among them, agree with the definition. Every candidate is then compared with it in all elements, so that an error in an
-//! element that was not sampled would show as a disagreement with every other schedule: a task
-//! whose default schedule disagrees is given up, and nothing is recorded.
+//! A small program is evaluated by definition, in full. For a large program, that would take minutes,
+//! so a *reference kernel* computes the results: the program without a schedule, a plain loop nest
+//! without tiles, predication, tasks, packed weights or fused stages. It is accepted if a few thousand
+//! of its elements agree with the definition, among them the ends of rows, where remainders are handled.
+//! Every candidate is then compared with it in all elements, so that an error in an element that was
+//! not sampled would show as a disagreement with every other schedule: a task whose default schedule
+//! disagrees is given up, and nothing is recorded.
 //!
 //! For a program so large that even the plain loops would take long, the default schedule is the
-//! reference kernel. That of a program on a GPU runs on the CPU, if there is code for that one.
+//! reference kernel. The reference kernel of a GPU task runs on the CPU, if that can run the program.
 
 use tvmtune_ir::dag::Number;
 use tvmtune_ir::interp::Array;
@@ -21,8 +22,8 @@ use super::sample::{self, Inputs, MAX_INTERPRETED, allowed, n_operations};
 use super::task::Task;
 use crate::measure::{CaseSpec, Job, Measure, MeasureError};
 
-/// Operations up to which plain loops are the reference kernel: some seconds.
-const MAX_PLAIN: f64 = 5e9;
+/// Operations of a program whose plain loops are the reference kernel, at most: some seconds.
+const MAX_PLAIN_OPERATIONS: f64 = 5e9;
 
 /// Arguments with their expected results.
 #[derive(Clone, Debug)]
@@ -73,9 +74,9 @@ pub(super) fn reference(
     Ok(Ok(Reference { cases, expected }))
 }
 
-/// Tells if a candidate is right on arguments drawn from another seed, at the extents where it is
+/// Returns whether a candidate is correct on arguments drawn from another seed, at the extents where it is
 /// timed: in all elements of a small program, else in a sample.
-pub(super) fn is_right(
+pub(super) fn is_correct(
     task: &Task,
     job: &Job,
     seed: u64,
@@ -88,11 +89,11 @@ pub(super) fn is_right(
     measurer.set_up(std::slice::from_ref(&case), None)?;
     let results = measurer.evaluate(job, 0)?.ok().and_then(|it| case.results(&it));
     let Some(results) = results else { return Ok(false) };
-    Ok(difference(task, &case, &results).is_none())
+    Ok(first_mismatch(task, &case, &results).is_none())
 }
 
 /// Compares the results of a case with the definition; returns the first mismatch.
-pub(super) fn difference(task: &Task, case: &CaseSpec, results: &[Array]) -> Option<String> {
+pub(super) fn first_mismatch(task: &Task, case: &CaseSpec, results: &[Array]) -> Option<String> {
     sample::difference(&inputs(task, case, &case.params(), &case.scalars()), results)
 }
 
@@ -122,7 +123,7 @@ fn reference_results(
             }
         };
         let Some(results) = results else { continue };
-        match sampled(task, case, &results) {
+        match first_sampled_mismatch(task, case, &results) {
             None => return Ok(Ok(results)),
             Some(mismatch) => why = format!("the reference kernel is wrong: {mismatch}"),
         }
@@ -137,17 +138,17 @@ fn reference_kernels(task: &Task, case: &CaseSpec) -> Vec<(Builder, Vec<Instruct
         Target::Gpu(_) => tvmtune_plan::device::detect().map(Builder::Cpu),
     };
     let plain = host.map(|it| (it, Schedule::new(&task.dag).trace));
-    let is_plain_fast = n_operations(&task.dag, case.dims()) <= MAX_PLAIN;
+    let is_plain_fast = n_operations(&task.dag, case.dims()) <= MAX_PLAIN_OPERATIONS;
     let default = default::schedule(&task.dag, &task.target()).trace;
     plain.into_iter().filter(|_| is_plain_fast).chain([(task.builder.clone(), default)]).collect()
 }
 
 /// Compares a sample of elements with the definition; returns the first mismatch.
-fn sampled(task: &Task, case: &CaseSpec, results: &[Array]) -> Option<String> {
+fn first_sampled_mismatch(task: &Task, case: &CaseSpec, results: &[Array]) -> Option<String> {
     sample::sampled(&inputs(task, case, &case.params(), &case.scalars()), results)
 }
 
-/// Returns the arguments of a case, as a sample takes them.
+/// Returns the arguments of a case, in the form that the evaluation of samples needs.
 fn inputs<'a>(
     task: &'a Task,
     case: &'a CaseSpec,
@@ -182,13 +183,13 @@ mod tests {
         let (task, case) = task();
         let right =
             tvmtune_ir::interp::run(&task.dag, case.dims(), &case.params(), &case.scalars());
-        assert_eq!(sampled(&task, &case, &right), None);
+        assert_eq!(first_sampled_mismatch(&task, &case, &right), None);
         let last = right[0].len() - 1;
         for index in [0, last] {
             let mut wrong = right.clone();
             let value = Number::Float(wrong[0].get(index).to_f64() + 1.0).cast(wrong[0].dtype);
             wrong[0].set(index, value);
-            let mismatch = sampled(&task, &case, &wrong);
+            let mismatch = first_sampled_mismatch(&task, &case, &wrong);
             assert!(mismatch.is_some_and(|it| it.starts_with(&format!("element {index} "))));
         }
     }

@@ -292,7 +292,7 @@ impl Session {
             let parent = self.origins.get(point).and_then(|it| it.parent.as_ref());
             if let Some((parent, origin)) = parent.and_then(|it| self.origins.get_key_value(it)) {
                 let ancestor = Ancestor::new(origin.source, tenths(origin.median_ns));
-                line.push(ancestor.moved(self.space.moves(parent, point)));
+                line.push(ancestor.moved(self.space.describe_differences(parent, point)));
             } else {
                 line.extend(self.received.ancestor(point, &self.task.target().key()));
             }

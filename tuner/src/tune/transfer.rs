@@ -1,5 +1,5 @@
-//! Transfer between the tasks of a run: a session publishes its best schedule, and tries those of
-//! others.
+//! Transfer between the tasks of a run: the session of a task publishes its best schedule, and tries
+//! those that sessions of similar tasks published.
 
 use std::sync::Arc;
 
@@ -14,11 +14,12 @@ use crate::outcome::Outcome;
 use crate::space::Point;
 use crate::transfer::{TransferResult, TransferSource};
 
-/// Transfers that are offered to a task when it begins, and later at once.
-const FIRST_OFFER: usize = 32;
-const LATER_OFFER: usize = 8;
+/// Schedules that are offered to a task when it begins, at most.
+const MAX_FIRST_OFFER: usize = 32;
+/// Schedules of each later offer, at most.
+const MAX_LATER_OFFER: usize = 8;
 /// Rounds of a task between two offers.
-const PERIOD: u32 = 4;
+const OFFER_PERIOD: u32 = 4;
 
 impl Session {
     /// Offers new transfers to the strategy, every few rounds.
@@ -27,14 +28,14 @@ impl Session {
         let is_due = match self.recipe.transfer {
             When::Never => false,
             When::Once => is_first,
-            When::Interleaved => self.received.n_rounds.is_multiple_of(PERIOD),
+            When::Interleaved => self.received.n_rounds.is_multiple_of(OFFER_PERIOD),
         };
         self.received.n_rounds += 1;
         if !is_due || self.received.n_sources == shared.n_sources() {
             return;
         }
         self.received.n_sources = shared.n_sources();
-        let limit = if is_first { FIRST_OFFER } else { LATER_OFFER };
+        let limit = if is_first { MAX_FIRST_OFFER } else { MAX_LATER_OFFER };
         let target = self.task.target();
         let mut points = Vec::new();
         for it in shared.transfers(&self.task.dag, &target, limit) {

@@ -43,7 +43,7 @@ pub fn verify(
             Err(outcome) => return Ok(Err(located(&outcome.to_string()))),
         };
         let difference = match case.results(&bytes) {
-            Some(results) => oracle::difference(&task, case, &results),
+            Some(results) => oracle::first_mismatch(&task, case, &results),
             None => Some("results of another size".to_owned()),
         };
         if let Some(difference) = difference {

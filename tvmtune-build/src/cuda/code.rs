@@ -84,11 +84,11 @@ pub(crate) fn plan<'a>(
         }
         match variant {
             Some(variant) => variants.push(variant),
-            None => planned.lacks.push(spec.arch().to_string()),
+            None => planned.missing_archs.push(spec.arch().to_string()),
         }
     }
-    planned.lacks.sort();
-    planned.lacks.dedup();
+    planned.missing_archs.sort();
+    planned.missing_archs.dedup();
     planned.text = text(op, &variants);
     let images = variants.into_iter().flat_map(|it| it.images);
     planned.includes = images.map(|it| (file_name(&it.image), it.bytes)).collect();

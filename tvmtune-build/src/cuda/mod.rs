@@ -4,15 +4,14 @@
 //! [`VariantSpec`]s, one for each bucket and GPU, and with the feature `cuda` their code. Next:
 //! [`crate::emit`].
 //!
-//! A crate without records of GPUs, whose `tvmtune.toml` names none, has no variant_specs: nothing here
-//! costs its build anything.
+//! A crate without records of GPUs, whose `tvmtune.toml` names none, has no [`VariantSpec`]s: nothing
+//! here costs its build anything.
 //!
 //! # Invariants
 //!
-//! - An image is embedded if it was compiled from the text that the schedule makes here and now,
-//!   and by somebody whose code may be run ([`Images`]).
-//! - Compiling is for builds that may tune: any other embeds what records have, so that it gives
-//!   the same on every machine.
+//! - An image (a cubin, or PTX) is embedded if it was compiled from the CUDA source that this version
+//!   generates for the schedule, and comes from a trusted store ([`Images`]).
+//! - Only builds that may tune compile. Other builds embed recorded images, so they are reproducible.
 
 #[cfg(feature = "cuda")]
 mod code;
@@ -48,18 +47,18 @@ pub struct VariantSpec<'a> {
 /// The part of an op's plan that is for CUDA devices.
 #[derive(Default)]
 pub(crate) struct Planned {
-    /// Its text; empty if there is none.
+    /// Rust source; empty if there is none.
     pub(crate) text: String,
     /// The files that the text includes, by name.
     pub(crate) includes: Vec<(String, Vec<u8>)>,
-    /// The status of what the GPU of this machine runs, if a build looked for one.
+    /// The tuning status of the variant for the GPU of this machine, if one was looked for.
     pub(crate) gpu: Option<TuningStatus>,
-    /// Architectures that code was wanted for, and that have none.
-    pub(crate) lacks: Vec<String>,
+    /// Architectures that code was asked for and that have none.
+    pub(crate) missing_archs: Vec<String>,
 }
 
 /// The GPUs that code of an op is embedded for, one of each architecture, the newest first. That of
-/// this machine stands for its architecture, if the package is for that at all.
+/// this machine stands for its architecture, if the package has code for that.
 pub fn targets(config: &Config, lookup: &Lookup, here: Option<GpuTarget>) -> Vec<GpuTarget> {
     let of_records = || {
         let trusted = lookup.records.iter().filter(|it| it.store.is_trusted());
@@ -83,7 +82,7 @@ pub fn targets(config: &Config, lookup: &Lookup, here: Option<GpuTarget>) -> Vec
     archs.into_iter().map(target).collect()
 }
 
-/// Returns whether a package has code for GPUs, as far as it is known without one.
+/// Returns whether a package has code for GPUs, as far as is known without asking for a GPU.
 pub fn is_wanted(config: &Config, lookups: &[Lookup]) -> bool {
     let native = config.targets.cuda.as_ref().is_some_and(|it| it.native);
     native || lookups.iter().any(|it| !targets(config, it, None).is_empty())

@@ -254,7 +254,7 @@ impl Lowering<'_> {
     fn select(&mut self, parts: &[Term; 3]) -> Result<ValueId, Unsupported> {
         let [condition, then, otherwise] = parts;
         let condition = self.term(condition)?;
-        match self.graph().bits(condition) {
+        match self.graph().constant_bits(condition) {
             Some(super::numbering::FALSE) => return self.term(otherwise),
             Some(_) => return self.term(then),
             None => {}

@@ -100,7 +100,7 @@ impl ValueGraph {
         let n = self.unary(VectorUnary::RoundF, n);
         let r = self.fma_by(n, -LN_2_HIGH, x);
         let r = self.fma_by(n, -LN_2_LOW, r);
-        let r = if self.bits(low) == Some(0) { r } else { self.add(r, low) };
+        let r = if self.constant_bits(low) == Some(0) { r } else { self.add(r, low) };
         let p = self.polynomial(
             r,
             &[1.987_569_1e-4, 1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5],

@@ -1,8 +1,8 @@
 //! Local value numbering of a basic block, with constant folding.
 //!
 //! Expressions are hash-consed: equal expressions are one node. A read of a register or of memory
-//! carries the number of writes before it, as memory SSA does, so that reads before and after a
-//! write are different nodes. [`super::cse`] turns the nodes of a block into statements.
+//! carries the number of earlier writes to that register or buffer in the block, as memory SSA
+//! does, so that reads before and after a write are different nodes. [`super::cse`] turns the nodes of a block into statements.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,11 @@ use super::{
 };
 use tvmtune_ir::target::Isa;
 
-/// A node of a [`ValueGraph`].
+/// The id of a node of a [`ValueGraph`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ValueId(pub(super) u32);
 
-/// The active lanes.
+/// The mask of active lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum MaskRef {
     All,
@@ -95,9 +95,9 @@ pub(super) struct ValueGraph {
     ids: BTreeMap<Op, ValueId>,
 }
 
-/// The truth value `true`.
+/// Bits of a lane that is true.
 pub(super) const TRUE: u32 = u32::MAX;
-/// The truth value `false`.
+/// Bits of a lane that is false.
 pub(super) const FALSE: u32 = 0;
 
 impl Op {
@@ -137,7 +137,8 @@ impl ValueGraph {
         id
     }
 
-    pub(super) fn bits(&self, id: ValueId) -> Option<u32> {
+    /// Returns the bits of a constant that is the same in all lanes.
+    pub(super) fn constant_bits(&self, id: ValueId) -> Option<u32> {
         match self.op(id) {
             Op::Splat(bits) => Some(bits),
             _ => None,
@@ -161,14 +162,14 @@ impl ValueGraph {
     }
 
     pub(super) fn unary(&mut self, op: VectorUnary, a: ValueId) -> ValueId {
-        match self.bits(a).and_then(|bits| fold_unary(op, bits)) {
+        match self.constant_bits(a).and_then(|bits| fold_unary(op, bits)) {
             Some(bits) => self.splat(bits),
             None => self.node(Op::Unary(op, a)),
         }
     }
 
     pub(super) fn binary(&mut self, op: VectorBinary, a: ValueId, b: ValueId) -> ValueId {
-        let (known_a, known_b) = (self.bits(a), self.bits(b));
+        let (known_a, known_b) = (self.constant_bits(a), self.constant_bits(b));
         if let (Some(x), Some(y)) = (known_a, known_b)
             && let Some(bits) = fold_binary(op, x, y)
         {
@@ -193,7 +194,7 @@ impl ValueGraph {
     }
 
     pub(super) fn compare(&mut self, op: VectorCompare, a: ValueId, b: ValueId) -> ValueId {
-        if let (Some(x), Some(y)) = (self.bits(a), self.bits(b)) {
+        if let (Some(x), Some(y)) = (self.constant_bits(a), self.constant_bits(b)) {
             return self.truth(fold_compare(op, x, y));
         }
         self.node(Op::Compare(op, a, b))
@@ -210,7 +211,7 @@ impl ValueGraph {
         then: ValueId,
         otherwise: ValueId,
     ) -> ValueId {
-        match self.bits(condition) {
+        match self.constant_bits(condition) {
             Some(FALSE) => otherwise,
             Some(_) => then,
             None if then == otherwise => then,

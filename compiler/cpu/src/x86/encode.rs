@@ -30,10 +30,10 @@ pub(super) enum PhysBase {
     Pool(u32),
 }
 
-/// A memory operand: `anchor + index * scale + disp`.
+/// A memory operand: `base + index * scale + disp`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mem {
-    pub anchor: PhysBase,
+    pub base: PhysBase,
     /// A general register other than `rsp`, or the vector register of a gather; and 1, 2, 4 or 8.
     pub index: Option<(u8, u8)>,
     pub disp: i32,
@@ -41,7 +41,7 @@ pub(super) struct Mem {
 
 impl Mem {
     pub(super) fn at(base: Gpr, disp: i32) -> Self {
-        Self { anchor: PhysBase::Gpr(base), index: None, disp }
+        Self { base: PhysBase::Gpr(base), index: None, disp }
     }
 }
 
@@ -105,19 +105,19 @@ pub(super) enum Alu {
     Cmp = 7,
 }
 
-/// 32 bits in the code that depend on what comes later.
-enum Patch {
+/// A fixup: 32 bits in the code that are known once all of it is.
+enum Fixup {
     /// The distance to a constant; so many bytes of the instruction follow.
     Pool { at: usize, tail: usize, offset: u32 },
     /// The distance to a label.
     Jump { at: usize, to: Label },
 }
 
-/// MachineFunction as it grows. See the [module documentation](self).
+/// Code under construction. See the [module documentation](self).
 #[derive(Default)]
 pub(super) struct Assembler {
     bytes: Vec<u8>,
-    patches: Vec<Patch>,
+    fixups: Vec<Fixup>,
     labels: Vec<Option<usize>>,
     pub constants: Constants,
 }
@@ -145,8 +145,8 @@ impl Constants {
 
 /// Displacement scale and immediate of an instruction with a memory operand.
 struct Trailer<'a> {
-    /// The scale of 8-bit displacements, in bytes.
-    unit: i32,
+    /// The scale of 8-bit displacements in bytes: `disp8*N` of EVEX.
+    disp8_scale: i32,
     imm: &'a [u8],
 }
 
@@ -158,10 +158,10 @@ impl Assembler {
         } else {
             self.bytes.len().next_multiple_of(64)
         };
-        for patch in &self.patches {
-            let (at, tail, target) = match *patch {
-                Patch::Pool { at, tail, offset } => (at, tail, pool + offset as usize),
-                Patch::Jump { at, to } => {
+        for fixup in &self.fixups {
+            let (at, tail, target) = match *fixup {
+                Fixup::Pool { at, tail, offset } => (at, tail, pool + offset as usize),
+                Fixup::Jump { at, to } => {
                     (at, 0, self.labels[to.0 as usize].expect("every label is assigned"))
                 }
             };
@@ -186,7 +186,7 @@ impl Assembler {
         }
         self.bytes.push(op.byte);
         let imm = fields.imm;
-        self.operand(fields.reg, fields.rm, &Trailer { unit: 1, imm: imm.as_slice() });
+        self.operand(fields.reg, fields.rm, &Trailer { disp8_scale: 1, imm: imm.as_slice() });
     }
 
     /// A vector instruction under EVEX.
@@ -214,7 +214,7 @@ impl Assembler {
                 | fields.mask,
             op.byte,
         ]);
-        let unit = match op.tuple {
+        let disp8_scale = match op.tuple {
             _ if broadcast => 4,
             Tuple::Full => width.bytes(),
             Tuple::Half => width.bytes() / 2,
@@ -222,7 +222,7 @@ impl Assembler {
             Tuple::Fixed(bytes) => i32::from(bytes),
         };
         let imm = fields.imm;
-        self.operand(fields.reg, fields.rm, &Trailer { unit, imm: imm.as_slice() });
+        self.operand(fields.reg, fields.rm, &Trailer { disp8_scale, imm: imm.as_slice() });
     }
 
     /// ModRM, SIB, displacement and immediate.
@@ -230,22 +230,23 @@ impl Assembler {
         let reg = (reg & 7) << 3;
         match rm {
             Rm::Reg(rm) => self.bytes.push(0xc0 | reg | (rm & 7)),
-            Rm::Mem(mem) | Rm::Broadcast(mem) => match mem.anchor {
+            Rm::Mem(mem) | Rm::Broadcast(mem) => match mem.base {
                 PhysBase::Pool(offset) => {
                     self.bytes.push(reg | 5);
                     let (at, tail) = (self.bytes.len(), trailer.imm.len());
                     let offset = offset.wrapping_add_signed(mem.disp);
-                    self.patches.push(Patch::Pool { at, tail, offset });
+                    self.fixups.push(Fixup::Pool { at, tail, offset });
                     self.bytes.extend([0; 4]);
                 }
-                PhysBase::Gpr(base) => self.memory(reg, base, mem, trailer.unit),
+                PhysBase::Gpr(base) => self.memory(reg, base, mem, trailer.disp8_scale),
             },
         }
         self.bytes.extend(trailer.imm);
     }
 
-    fn memory(&mut self, reg: u8, base: Gpr, mem: Mem, unit: i32) {
-        let short = i8::try_from(mem.disp / unit).ok().filter(|_| mem.disp % unit == 0);
+    fn memory(&mut self, reg: u8, base: Gpr, mem: Mem, disp8_scale: i32) {
+        let short =
+            i8::try_from(mem.disp / disp8_scale).ok().filter(|_| mem.disp % disp8_scale == 0);
         let base = base.0 & 7;
         // Without a displacement, the number of `rbp` and `r13` means something else.
         let mode = match short {
@@ -276,7 +277,7 @@ impl Assembler {
             self.bytes.push(0x40 | rex);
         }
         self.bytes.extend(opcode);
-        self.operand(reg, rm, &Trailer { unit: 1, imm });
+        self.operand(reg, rm, &Trailer { disp8_scale: 1, imm });
     }
 
     pub(super) fn load(&mut self, dst: Gpr, from: Mem) {
@@ -424,7 +425,7 @@ impl Assembler {
         self.bytes.push(0xc3);
     }
 
-    /// Fills with instructions that do nothing up to a multiple of `to` bytes.
+    /// Fills with NOPs up to a multiple of `to` bytes.
     pub(super) fn align(&mut self, to: usize) {
         const NOPS: [&[u8]; 9] = [
             &[0x90],
@@ -450,7 +451,7 @@ impl Assembler {
         Label(self.labels.len() as u32 - 1)
     }
 
-    /// Makes a label mean here.
+    /// Binds a label to the current position.
     pub(super) fn bind(&mut self, label: Label) {
         self.labels[label.0 as usize] = Some(self.bytes.len());
     }
@@ -475,19 +476,19 @@ impl Assembler {
             }
         }
         self.bytes.extend(long);
-        self.patches.push(Patch::Jump { at: self.bytes.len(), to });
+        self.fixups.push(Fixup::Jump { at: self.bytes.len(), to });
         self.bytes.extend([0; 4]);
     }
 }
 
-/// The fourth bits of the numbers in a SIB byte's index, or of a vector register's fifth, and of
-/// the base or register.
+/// Returns the extension bits X and B: bit 3 of the index (bit 4 of a vector register in `rm`), and bit
+/// 3 of the base or register.
 fn extension_bits(rm: Rm) -> (u8, u8) {
     match rm {
         Rm::Reg(reg) => (reg >> 4 & 1, reg >> 3 & 1),
         Rm::Mem(mem) | Rm::Broadcast(mem) => {
             let x = mem.index.map_or(0, |(index, _)| index >> 3 & 1);
-            let b = if let PhysBase::Gpr(base) = mem.anchor { base.0 >> 3 & 1 } else { 0 };
+            let b = if let PhysBase::Gpr(base) = mem.base { base.0 >> 3 & 1 } else { 0 };
             (x, b)
         }
     }

@@ -40,10 +40,10 @@ pub(super) enum MemBase {
     Pool(u32),
 }
 
-/// A memory operand: `origin + index * scale + disp`, in bytes.
+/// A memory operand: `base + index * scale + disp`, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MemOperand {
-    pub origin: MemBase,
+    pub base: MemBase,
     /// The index register (an integer, or the vector of a gather or scatter) and the scale: 1, 2, 4, 8.
     pub index: Option<(VirtReg, u8)>,
     pub disp: i32,
@@ -51,11 +51,11 @@ pub(super) struct MemOperand {
 
 impl MemOperand {
     pub(super) fn pool(offset: u32) -> Self {
-        Self { origin: MemBase::Pool(offset), index: None, disp: 0 }
+        Self { base: MemBase::Pool(offset), index: None, disp: 0 }
     }
 
     pub(super) fn frame(slot: StackSlot) -> Self {
-        Self { origin: MemBase::Frame(slot), index: None, disp: 0 }
+        Self { base: MemBase::Frame(slot), index: None, disp: 0 }
     }
 }
 
@@ -245,7 +245,7 @@ impl MachineFunction {
 
 impl MemOperand {
     fn for_each_use(&self, visit: &mut dyn FnMut(VirtReg)) {
-        if let MemBase::Int(virt) = self.origin {
+        if let MemBase::Int(virt) = self.base {
             visit(virt);
         }
         if let Some((virt, _)) = self.index {

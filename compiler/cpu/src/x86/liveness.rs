@@ -3,9 +3,9 @@
 //! In: the machine IR of a phase. Out: [`LiveInterval`]s. Next: [`super::regalloc`].
 //!
 //! Live ranges are split at definitions (renaming): a register that is written several times has
-//! several intervals, which need not share a location. Where control flow merges they must, so a
-//! loop-carried value is live throughout the loop, and a value that a branch may change throughout
-//! the branch.
+//! several intervals, each with a location of its own. At merges of control flow the locations have
+//! to agree, so a loop-carried value is live throughout the loop, and a value that a branch may change
+//! is live throughout the branch.
 //!
 //! ```text
 //! upward-exposed uses and definitions of each region   (forward pass, `RegionScan`)
@@ -29,12 +29,13 @@ pub(super) struct LiveInterval {
     pub start: u32,
     /// The last program point at which the location is used.
     pub end: u32,
-    /// Spill weight: uses and definitions, each times 8 to the depth of its loops.
+    /// Spill weight: uses and definitions, each times [`ESTIMATED_TRIP_COUNT`] to the power of its
+    /// loop depth.
     pub weight: f32,
 }
 
-/// Estimated trip count of a loop.
-const TRIPS: f32 = 8.0;
+/// Iterations that a loop is assumed to have.
+const ESTIMATED_TRIP_COUNT: f32 = 8.0;
 
 /// Uses and definitions of global registers in a loop or branch.
 #[derive(Default)]
@@ -63,7 +64,7 @@ pub(super) fn live_intervals(code: &MachineFunction) -> Vec<LiveInterval> {
     scan.live_intervals
 }
 
-/// Regions by the instruction that closes them; branches also by their `Else`.
+/// Regions by the index of their last instruction; branches also by the index of their `Else`.
 struct Regions(BTreeMap<usize, Region>);
 
 /// An open region.
@@ -224,7 +225,7 @@ impl RegionScan<'_> {
 
     fn close_loop(&mut self, at: usize) {
         let open = self.open.pop().expect("regions nest");
-        if !runs(&self.code.insts[open.start]) {
+        if !is_executed(&self.code.insts[open.start]) {
             self.undo(open.log);
         }
         self.close(at, open.region);
@@ -246,7 +247,8 @@ fn sort_dedup(virts: &mut Vec<VirtReg>) -> Vec<VirtReg> {
     virts.clone()
 }
 
-fn runs(begin: &Inst) -> bool {
+/// Returns whether a loop has at least one iteration.
+fn is_executed(begin: &Inst) -> bool {
     matches!(begin, Inst::LoopBegin { runs: true, .. })
 }
 
@@ -258,26 +260,26 @@ struct IntervalBuilder {
     weights: Vec<f32>,
     /// Number of open regions in which a register is live throughout.
     pins: Vec<u32>,
-    /// Those registers, by open region.
+    /// The pinned registers of each open region.
     pinned: Vec<Vec<VirtReg>>,
     live_intervals: Vec<LiveInterval>,
 }
 
 impl IntervalBuilder {
     fn run(&mut self, insts: &[Inst]) {
-        let starts = loop_starts(insts);
+        let starts = matching_ends(insts);
         let mut weight = 1.0;
         for (at, inst) in insts.iter().enumerate().rev() {
             let now = 2 * at as u32;
             match inst {
                 Inst::LoopEnd { .. } => {
-                    weight *= TRIPS;
-                    self.enter_loop(at, runs(&insts[starts[&at]]));
+                    weight *= ESTIMATED_TRIP_COUNT;
+                    self.enter_loop(at, is_executed(&insts[starts[&at]]));
                 }
                 Inst::IfEnd => self.enter_branch(at),
                 Inst::Else => self.keep_in_first_side(at),
                 Inst::LoopBegin { .. } => {
-                    weight /= TRIPS;
+                    weight /= ESTIMATED_TRIP_COUNT;
                     self.leave();
                 }
                 Inst::IfBegin { .. } => {
@@ -336,11 +338,11 @@ impl IntervalBuilder {
         self.pinned.push(virts);
     }
 
-    fn enter_loop(&mut self, at: usize, runs: bool) {
+    fn enter_loop(&mut self, at: usize, is_executed: bool) {
         let Region { mut upward_exposed, written, .. } =
             self.regions.0.remove(&at).unwrap_or_default();
         // If the loop may run zero times, its definitions merge with earlier ones.
-        let kept = |it: &VirtReg| !runs && self.ends[it.0 as usize].is_some();
+        let kept = |it: &VirtReg| !is_executed && self.ends[it.0 as usize].is_some();
         upward_exposed.extend(written.into_iter().filter(kept));
         self.pin(sort_dedup(&mut upward_exposed), 2 * at as u32 + 1);
     }
@@ -370,7 +372,7 @@ impl IntervalBuilder {
 }
 
 /// Maps each end of a loop to its begin, and each begin of a branch to its end.
-fn loop_starts(insts: &[Inst]) -> BTreeMap<usize, usize> {
+fn matching_ends(insts: &[Inst]) -> BTreeMap<usize, usize> {
     let mut open = Vec::new();
     let mut result = BTreeMap::new();
     for (at, inst) in insts.iter().enumerate() {

@@ -155,11 +155,11 @@ fn memories() -> Vec<Mem> {
     let mut result = Vec::new();
     for base in 0..16 {
         for disp in [0, 1, 4, 64, -64, 127, 128, -128, 4096, 8128, -8192, 8192, -100_000] {
-            result.push(Mem { anchor: PhysBase::Gpr(Gpr(base)), index: None, disp });
+            result.push(Mem { base: PhysBase::Gpr(Gpr(base)), index: None, disp });
         }
         for (index, scale) in [(0, 1), (5, 2), (12, 4), (15, 8)] {
             result.push(Mem {
-                anchor: PhysBase::Gpr(Gpr(base)),
+                base: PhysBase::Gpr(Gpr(base)),
                 index: Some((index, scale)),
                 disp: 32,
             });
@@ -194,7 +194,7 @@ fn full_gpr(number: u8) -> String {
 }
 
 fn check_memory(instruction: &Instruction, mem: Mem, index_file: Option<char>) {
-    let PhysBase::Gpr(base) = mem.anchor else { unreachable!("bases are registers here") };
+    let PhysBase::Gpr(base) = mem.base else { unreachable!("bases are registers here") };
     assert_eq!(format!("{:?}", instruction.memory_base()), full_gpr(base.0), "{instruction}");
     assert_eq!(instruction.memory_displacement64() as i32, mem.disp, "{instruction}");
     match (mem.index, index_file) {
@@ -334,8 +334,7 @@ fn gathers_index_with_vectors() {
     for base in 0..16 {
         for index in 0..32 {
             for disp in [0, 4, 508, 512, -512, 3] {
-                let anchor = PhysBase::Gpr(Gpr(base));
-                let mem = Mem { anchor, index: Some((index, 4)), disp };
+                let mem = Mem { base: PhysBase::Gpr(Gpr(base)), index: Some((index, 4)), disp };
                 for (opcode, name) in
                     [(op::GATHERDPS, Mnemonic::Vgatherdps), (op::SCATTERDPS, Mnemonic::Vscatterdps)]
                 {
@@ -381,7 +380,7 @@ fn constants_are_reached_from_the_instruction_pointer() {
     asm.constants.intern(&[1]);
     let second = asm.constants.intern(&[7, 8, 9, 10]);
     assert_eq!(asm.constants.intern(&[7, 8, 9, 10]), second, "each constant is there once");
-    let mem = Mem { anchor: PhysBase::Pool(second), index: None, disp: 4 };
+    let mem = Mem { base: PhysBase::Pool(second), index: None, disp: 4 };
     // An immediate after the displacement counts too.
     asm.evex(op::CMPPS, W512, Fields { imm: Some(1), ..fields(1, 2, Rm::Broadcast(mem)) });
     let bytes = asm.finish();

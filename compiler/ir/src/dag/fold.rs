@@ -1,21 +1,21 @@
-//! Constant folding of expressions, exactly.
+//! Constant folding of expressions: a fold never changes a result by a bit.
 
 use super::bounds::{PathFacts, negated};
 use super::{BinaryOp, DType, Expr, Literal, Types, UnaryOp, integer_range};
 use crate::dag::Number;
 
-/// Folds an expression and all its operands, under the path condition `known`.
-pub(super) fn fold(expr: &Expr, known: &PathFacts, types: &dyn Types) -> Expr {
+/// Folds an expression and all its operands, under the facts of the path to it.
+pub(super) fn fold(expr: &Expr, path_facts: &PathFacts, types: &dyn Types) -> Expr {
     if let Expr::Select { condition, then, otherwise } = expr {
-        let condition = fold(condition, known, types);
+        let condition = fold(condition, path_facts, types);
         let branch = |branch: &Expr, holds: bool| {
-            let mut known = known.clone();
-            known.assume(&condition, holds);
-            fold(branch, &known, types)
+            let mut path_facts = path_facts.clone();
+            path_facts.assume(&condition, holds);
+            fold(branch, &path_facts, types)
         };
         return match condition {
-            Expr::Const(Literal::Bool(true), _) => fold(then, known, types),
-            Expr::Const(Literal::Bool(false), _) => fold(otherwise, known, types),
+            Expr::Const(Literal::Bool(true), _) => fold(then, path_facts, types),
+            Expr::Const(Literal::Bool(false), _) => fold(otherwise, path_facts, types),
             _ => {
                 let (then, otherwise) = (branch(then, true), branch(otherwise, false));
                 if then == otherwise {
@@ -26,11 +26,13 @@ pub(super) fn fold(expr: &Expr, known: &PathFacts, types: &dyn Types) -> Expr {
             }
         };
     }
-    let expr = expr.map_children(&mut |it| fold(it, known, types));
+    let expr = expr.map_children(&mut |it| fold(it, path_facts, types));
     match &expr {
         Expr::Compare(op, a, b) => match (&**a, &**b) {
-            (Expr::Index(a), Expr::Index(b)) => known.decides(*op, a, b).map(truth),
-            _ => constant(a).zip(constant(b)).map(|((a, _), (b, _))| truth(a.compare(*op, b))),
+            (Expr::Index(a), Expr::Index(b)) => path_facts.decides(*op, a, b).map(truth),
+            _ => {
+                as_constant(a).zip(as_constant(b)).map(|((a, _), (b, _))| truth(a.compare(*op, b)))
+            }
         },
         Expr::Unary(op, a) => fold_unary(*op, a, types),
         Expr::Binary(op, a, b) => fold_binary(*op, a, b),
@@ -41,7 +43,7 @@ pub(super) fn fold(expr: &Expr, known: &PathFacts, types: &dyn Types) -> Expr {
 }
 
 fn fold_unary(op: UnaryOp, a: &Expr, types: &dyn Types) -> Option<Expr> {
-    if let Some((value, dtype)) = constant(a) {
+    if let Some((value, dtype)) = as_constant(a) {
         return Some(literal(value.unary(op, dtype), dtype));
     }
     match a {
@@ -57,7 +59,7 @@ fn fold_unary(op: UnaryOp, a: &Expr, types: &dyn Types) -> Option<Expr> {
 }
 
 fn fold_binary(op: BinaryOp, a: &Expr, b: &Expr) -> Option<Expr> {
-    let (left, right) = (constant(a), constant(b));
+    let (left, right) = (as_constant(a), as_constant(b));
     if let (Some((x, dtype)), Some((y, _))) = (left, right) {
         return Some(literal(x.binary(op, y, dtype), dtype));
     }
@@ -93,7 +95,7 @@ fn fold_binary(op: BinaryOp, a: &Expr, b: &Expr) -> Option<Expr> {
 }
 
 fn fold_cast(to: DType, a: &Expr, types: &dyn Types) -> Option<Expr> {
-    if let Some((value, _)) = constant(a) {
+    if let Some((value, _)) = as_constant(a) {
         return Some(literal(value.cast(to), to));
     }
     if let Expr::Index(poly) = a
@@ -132,7 +134,7 @@ fn is_exact(from: DType, to: DType) -> bool {
     }
 }
 
-fn constant(expr: &Expr) -> Option<(Number, DType)> {
+fn as_constant(expr: &Expr) -> Option<(Number, DType)> {
     match expr {
         Expr::Const(value, dtype) => Some((Number::literal(*value, *dtype), *dtype)),
         _ => None,

@@ -98,7 +98,7 @@ struct Repair {
 
 impl Repair {
     fn step(&mut self, instruction: &Instruction) -> Result<(), ScheduleError> {
-        if self.skips_writeback_split(instruction)? {
+        if self.try_skip_cache_write(instruction)? {
             return Ok(());
         }
         let adapted = self.ids.translated(instruction).map(|it| self.adapted(instruction, it));

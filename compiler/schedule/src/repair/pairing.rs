@@ -1,20 +1,23 @@
-//! Pairing of stages where dags differ in more than extents: anchor with anchor, and the stage that
-//! writes the anchor's result back with that of the other dag.
+//! Pairing of stages: maps those of the dag that a trace was recorded on to those of the dag that it
+//! is replayed on.
+//!
+//! Where the dags differ in more than extents, only the anchors (the main reductions) and the stages
+//! that write their results back are paired.
 
 use super::Repair;
 use crate::{AxisId, Instruction, Schedule, ScheduleError, StageId};
 use tvmtune_ir::dag::anchor::Anchor;
 use tvmtune_ir::dag::{ComputeId, Dag, TensorId};
 
-/// The split of a write-back from its anchor that the new dag has already.
+/// The new dag stores its anchor's result in a stage of its own, which the trace makes by `cache_write`.
 #[derive(Clone, Copy)]
 pub(super) struct Writeback {
-    /// The original's anchor, which also writes its result back.
-    original: StageId,
-    /// The new dag's anchor.
+    /// The anchor of the recorded dag, which also writes its result back.
+    recorded_anchor: StageId,
+    /// The anchor of the new dag.
     anchor: StageId,
-    /// The stage that writes its result back.
-    root: StageId,
+    /// The stage of the new dag that writes the anchor's result back.
+    writeback: StageId,
 }
 
 impl Repair {
@@ -44,8 +47,11 @@ impl Repair {
             }
             (true, false) => {
                 self.pair(anchor, to_anchor);
-                self.writeback =
-                    Some(Writeback { original: anchor, anchor: to_anchor, root: to_root });
+                self.writeback = Some(Writeback {
+                    recorded_anchor: anchor,
+                    anchor: to_anchor,
+                    writeback: to_root,
+                });
             }
             (false, true) => match self.to.cache_write(to_anchor) {
                 Ok(sum) => {
@@ -57,30 +63,29 @@ impl Repair {
         }
     }
 
-    /// Skips a `cache_write` of the anchor where the new dag has a stage for the write-back; returns
-    /// whether the instruction was that.
-    pub(super) fn skips_writeback_split(
+    /// Skips the anchor's `cache_write` if the new dag has the stage that it makes; returns true if the
+    /// instruction was skipped.
+    pub(super) fn try_skip_cache_write(
         &mut self,
-        it: &Instruction,
+        instruction: &Instruction,
     ) -> Result<bool, ScheduleError> {
-        let (Instruction::CacheWrite { stage }, Some(Writeback { original, anchor, root })) =
-            (it, self.writeback)
-        else {
+        let Instruction::CacheWrite { stage } = instruction else { return Ok(false) };
+        let Some(Writeback { recorded_anchor, anchor, writeback }) = self.writeback else {
             return Ok(false);
         };
-        if *stage != original {
+        if *stage != recorded_anchor {
             return Ok(false);
         }
         let sum = self.from.cache_write(*stage)?;
         self.writeback = None;
-        self.ids.axes.retain(|(it, _), _| *it != original);
+        self.ids.axes.retain(|(it, _), _| *it != recorded_anchor);
         self.pair(sum, anchor);
-        self.pair(original, root);
+        self.pair(recorded_anchor, writeback);
         self.ids.skip(&self.from);
         Ok(true)
     }
 
-    /// Maps a stage to its counterpart, with its axes, its tensor and those that it reads.
+    /// Maps a stage to its counterpart, as well as its axes, its tensor and the tensors that it reads.
     fn pair(&mut self, stage: StageId, counterpart: StageId) {
         let (mine, theirs) = (self.from.stage(stage), self.to.stage(counterpart));
         self.ids.stages.insert(stage, counterpart);
@@ -111,12 +116,12 @@ fn reads(schedule: &Schedule, stage: StageId) -> Vec<TensorId> {
     found
 }
 
-/// Returns whether stages are the counterparts of those with the same id.
-fn same_structure(one: &Dag, other: &Dag) -> bool {
+/// Returns whether both dags have the same computes in the same order, up to extents and bodies.
+fn same_structure(a: &Dag, b: &Dag) -> bool {
     let loops = |dag: &Dag| -> Vec<_> {
         dag.computes.iter().map(|it| (it.tensor, it.n_spatial, it.axes.len(), it.reducer)).collect()
     };
-    one.tensors.len() == other.tensors.len() && loops(one) == loops(other)
+    a.tensors.len() == b.tensors.len() && loops(a) == loops(b)
 }
 
 fn stage(compute: ComputeId) -> StageId {

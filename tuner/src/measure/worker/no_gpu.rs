@@ -7,7 +7,7 @@ use super::error::WorkerError;
 pub(super) enum Gpu {}
 
 /// Code that can't be loaded.
-pub(super) enum Loaded {}
+pub(super) enum LoadedCandidate {}
 
 /// Memory that does not exist.
 #[derive(Default)]
@@ -28,7 +28,7 @@ impl Gpu {
         match *self {}
     }
 
-    pub(super) fn load(&self, _: &GpuSpec, _: &[u8]) -> Result<Loaded, WorkerError> {
+    pub(super) fn load(&self, _: &GpuSpec, _: &[u8]) -> Result<LoadedCandidate, WorkerError> {
         match *self {}
     }
 }
@@ -42,7 +42,7 @@ impl Memory {
         &mut self,
         _: &Gpu,
         _: &Problem,
-        loaded: &Loaded,
+        loaded: &LoadedCandidate,
         _: usize,
     ) -> Result<Vec<Vec<u8>>, WorkerError> {
         match *loaded {}
@@ -52,7 +52,7 @@ impl Memory {
         &mut self,
         _: &Gpu,
         _: &Problem,
-        loaded: &Loaded,
+        loaded: &LoadedCandidate,
         _: &Policy,
     ) -> Result<Vec<f64>, WorkerError> {
         match *loaded {}
@@ -62,7 +62,7 @@ impl Memory {
         &mut self,
         gpu: &Gpu,
         _: &Problem,
-        _: &[&Loaded],
+        _: &[&LoadedCandidate],
         _: usize,
         _: &Policy,
     ) -> Result<Vec<Vec<f64>>, WorkerError> {

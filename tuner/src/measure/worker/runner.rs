@@ -28,9 +28,9 @@ pub(super) struct Runner {
 const VERIFY_MARGIN: f64 = 1.1;
 
 /// A loaded candidate.
-enum Loaded<'a> {
+enum LoadedCandidate<'a> {
     Cpu(Code, &'a CpuSpec),
-    Gpu(gpu::Loaded),
+    Gpu(gpu::LoadedCandidate),
 }
 
 impl Runner {
@@ -116,22 +116,22 @@ impl Runner {
     /// Launches a candidate once on a case; returns its results.
     fn evaluate(
         &mut self,
-        loaded: &Loaded<'_>,
+        loaded: &LoadedCandidate<'_>,
         case: usize,
         gpu: &mut LazyGpu,
     ) -> Result<Vec<Vec<u8>>, WorkerError> {
         match loaded {
-            Loaded::Cpu(code, spec) => {
-                Ok(self.cpu.evaluate(&self.problem, cpu::Loaded { code, spec }, case)?)
+            LoadedCandidate::Cpu(code, spec) => {
+                Ok(self.cpu.evaluate(&self.problem, cpu::LoadedCandidate { code, spec }, case)?)
             }
-            Loaded::Gpu(it) => self.gpu.evaluate(gpu.get()?, &self.problem, it, case),
+            LoadedCandidate::Gpu(it) => self.gpu.evaluate(gpu.get()?, &self.problem, it, case),
         }
     }
 
     /// Compares the results on a case with the expected ones; returns the first mismatch.
     fn verify(
         &mut self,
-        loaded: &Loaded<'_>,
+        loaded: &LoadedCandidate<'_>,
         case: usize,
         gpu: &mut LazyGpu,
     ) -> Result<Option<String>, WorkerError> {
@@ -149,7 +149,7 @@ impl Runner {
     /// the best.
     fn measure(
         &mut self,
-        loaded: &Loaded<'_>,
+        loaded: &LoadedCandidate<'_>,
         policy: &Policy,
         gpu: &mut LazyGpu,
     ) -> Result<Outcome, WorkerError> {
@@ -157,10 +157,10 @@ impl Runner {
             return Ok(Outcome::Wrong(why));
         }
         let samples = match loaded {
-            Loaded::Cpu(code, spec) => {
-                self.cpu.time(&self.problem, cpu::Loaded { code, spec }, policy)?
+            LoadedCandidate::Cpu(code, spec) => {
+                self.cpu.time(&self.problem, cpu::LoadedCandidate { code, spec }, policy)?
             }
-            Loaded::Gpu(it) => self.gpu.time(gpu.get()?, &self.problem, it, policy)?,
+            LoadedCandidate::Gpu(it) => self.gpu.time(gpu.get()?, &self.problem, it, policy)?,
         };
         let timing = Timing::new(samples).ok_or_else(|| invalid("no sample"))?;
         // With a margin: a slightly slower candidate may still win when timed again.
@@ -177,7 +177,7 @@ impl Runner {
     /// Times candidates interleaved, so that a drift of the clock affects all of them alike.
     fn compare(
         &mut self,
-        loaded: &[Loaded<'_>],
+        loaded: &[LoadedCandidate<'_>],
         rounds: usize,
         policy: &Policy,
         gpu: &mut LazyGpu,
@@ -185,8 +185,10 @@ impl Runner {
         let (mut on_cpu, mut on_gpu) = (Vec::new(), Vec::new());
         for it in loaded {
             match it {
-                Loaded::Cpu(code, spec) => on_cpu.push(cpu::Loaded { code, spec }),
-                Loaded::Gpu(it) => on_gpu.push(it),
+                LoadedCandidate::Cpu(code, spec) => {
+                    on_cpu.push(cpu::LoadedCandidate { code, spec });
+                }
+                LoadedCandidate::Gpu(it) => on_gpu.push(it),
             }
         }
         match on_gpu.as_slice() {
@@ -201,7 +203,7 @@ fn load<'a>(
     specs: &[&'a CodeSpec],
     blob: &[u8],
     gpu: &mut LazyGpu,
-) -> Result<Vec<Loaded<'a>>, WorkerError> {
+) -> Result<Vec<LoadedCandidate<'a>>, WorkerError> {
     if specs.iter().map(|it| it.n_bytes()).sum::<usize>() != blob.len() {
         return Err(invalid("the code is of another size").into());
     }
@@ -211,8 +213,8 @@ fn load<'a>(
         let (bytes, others) = rest.split_at(spec.n_bytes());
         rest = others;
         loaded.push(match spec {
-            CodeSpec::Cpu(spec) => Loaded::Cpu(cpu::load(spec, bytes)?, spec),
-            CodeSpec::Gpu(spec) => Loaded::Gpu(gpu.get()?.load(spec, bytes)?),
+            CodeSpec::Cpu(spec) => LoadedCandidate::Cpu(cpu::load(spec, bytes)?, spec),
+            CodeSpec::Gpu(spec) => LoadedCandidate::Gpu(gpu.get()?.load(spec, bytes)?),
         });
     }
     Ok(loaded)

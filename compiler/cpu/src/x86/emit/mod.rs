@@ -243,7 +243,7 @@ impl Emitter<'_> {
 
     /// Encodes a memory operand; reloads a spilled base into `rax`, and a spilled index into `rdx`.
     fn mem(&mut self, place: &MemOperand) -> Mem {
-        let (anchor, extra) = match place.origin {
+        let (base, extra) = match place.base {
             MemBase::Int(virt) => (PhysBase::Gpr(self.int_in(virt, RAX)), 0),
             MemBase::Frame(slot) => (PhysBase::Gpr(RSP), self.slot(slot)),
             MemBase::Pool(offset) => (PhysBase::Pool(offset), 0),
@@ -252,7 +252,7 @@ impl Emitter<'_> {
             RegClass::Int => (self.int_in(virt, RDX).0, scale),
             _ => (self.register(virt), scale),
         });
-        Mem { anchor, index, disp: place.disp + extra }
+        Mem { base, index, disp: place.disp + extra }
     }
 
     fn slot(&self, slot: StackSlot) -> i32 {

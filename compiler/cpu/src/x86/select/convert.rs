@@ -6,6 +6,13 @@ use super::super::opcode::{self, Opcode};
 use super::Selector;
 use crate::vector::Storage;
 
+/// An element narrower than a lane.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Narrow {
+    Bits8,
+    Bits16,
+}
+
 impl Selector<'_> {
     /// Loads contiguous elements; with a mask (AVX-512 only), 0 in lanes masked off.
     pub(super) fn load_packed(
@@ -31,13 +38,13 @@ impl Selector<'_> {
         }
         match storage {
             Storage::Bf16 => self.immediate(opcode::PSLLD, dst, Operand::Reg(words), 16),
-            Storage::Bool => self.truth_of(words, dst),
+            Storage::Bool => self.expand_bool(words, dst),
             _ => {}
         }
     }
 
-    /// Makes a truth value: all bits where the word is positive, none where it is 0.
-    fn truth_of(&mut self, words: VirtReg, dst: VirtReg) {
+    /// Expands a bool, 0 or 1, to all bits of its lane.
+    fn expand_bool(&mut self, words: VirtReg, dst: VirtReg) {
         if self.is_avx512() {
             let mask = self.code.new_virt_reg(RegClass::Mask);
             self.binary(opcode::PTESTMD, mask, words, Operand::Reg(words));
@@ -49,7 +56,7 @@ impl Selector<'_> {
         }
     }
 
-    /// Broadcasts an element.
+    /// Loads one element into all lanes.
     pub(super) fn load_uniform(&mut self, place: MemOperand, storage: Storage, dst: VirtReg) {
         let b = Operand::Mem(place);
         let (op, shift, by) = match storage {
@@ -59,7 +66,7 @@ impl Selector<'_> {
             }
             Storage::F16 => {
                 let halves = self.new_vector();
-                let width = self.narrower(false);
+                let width = self.narrower(Narrow::Bits16);
                 let inst = self.inst(opcode::PBROADCASTW, halves, b);
                 self.push(Inst::Vector(VectorInst { width, ..inst }));
                 self.unary(opcode::CVTPH2PS, dst, Operand::Reg(halves));
@@ -75,11 +82,11 @@ impl Selector<'_> {
         let words = if storage == Storage::Bool { self.new_vector() } else { dst };
         self.immediate(shift, words, Operand::Reg(copies), by);
         if storage == Storage::Bool {
-            self.truth_of(words, dst);
+            self.expand_bool(words, dst);
         }
     }
 
-    /// Makes a store without its memory operand.
+    /// Makes a store; the caller adds its memory operand.
     pub(super) fn store_inst(&self, op: Opcode, value: VirtReg, width: Width) -> VectorInst {
         VectorInst {
             op,
@@ -121,17 +128,17 @@ impl Selector<'_> {
             Storage::Word => self.store_masked(opcode::MOVUPS_STORE, place, mask, value, full),
             Storage::F16 => {
                 let halves = self.narrow(opcode::CVTPS2PH, value, Some(0));
-                self.store_narrow(halves, false, place, mask);
+                self.store_narrow(halves, Narrow::Bits16, place, mask);
             }
             Storage::Bf16 => {
                 let words = self.round_to_bf16(value);
-                self.store_words(words, false, place, mask);
+                self.store_words(words, Narrow::Bits16, place, mask);
             }
-            Storage::I8 | Storage::U8 => self.store_words(value, true, place, mask),
+            Storage::I8 | Storage::U8 => self.store_words(value, Narrow::Bits8, place, mask),
             Storage::Bool => {
                 let ones = self.new_vector();
                 self.immediate(opcode::PSRLD, ones, Operand::Reg(value), 31);
-                self.store_words(ones, true, place, mask);
+                self.store_words(ones, Narrow::Bits8, place, mask);
             }
         }
     }
@@ -144,41 +151,47 @@ impl Selector<'_> {
         dst
     }
 
-    /// Stores packed halves or bytes of a register.
+    /// Stores packed elements of a register.
     fn store_narrow(
         &mut self,
         packed: VirtReg,
-        bytes: bool,
+        element: Narrow,
         place: MemOperand,
         mask: Option<VirtReg>,
     ) {
-        let width = self.narrower(bytes);
-        let op = match (mask, bytes) {
-            (Some(_), true) => opcode::MOVDQU8_STORE,
-            (Some(_), false) => opcode::MOVDQU16_STORE,
-            (None, true) if !self.is_avx512() => opcode::MOVQ_STORE,
+        let width = self.narrower(element);
+        let op = match (mask, element) {
+            (Some(_), Narrow::Bits8) => opcode::MOVDQU8_STORE,
+            (Some(_), Narrow::Bits16) => opcode::MOVDQU16_STORE,
+            (None, Narrow::Bits8) if !self.is_avx512() => opcode::MOVQ_STORE,
             (None, _) => opcode::MOVUPS_STORE,
         };
         self.store_masked(op, place, mask, packed, width);
     }
 
-    /// Stores the low byte, or half, of each word.
+    /// Stores the low bits of each word.
     fn store_words(
         &mut self,
         words: VirtReg,
-        bytes: bool,
+        element: Narrow,
         place: MemOperand,
         mask: Option<VirtReg>,
     ) {
         if self.is_avx512() {
-            let op = if bytes { opcode::PMOVDB } else { opcode::PMOVDW };
+            let op = match element {
+                Narrow::Bits8 => opcode::PMOVDB,
+                Narrow::Bits16 => opcode::PMOVDW,
+            };
             let packed = self.narrow(op, words, None);
-            self.store_narrow(packed, bytes, place, mask);
+            self.store_narrow(packed, element, place, mask);
             return;
         }
         // Packing saturates, so upper bits are cleared; and it works within 128-bit halves, so the
         // quarters with elements are permuted together.
-        let kept = if bytes { 0xff } else { 0xffff };
+        let kept = match element {
+            Narrow::Bits8 => 0xff,
+            Narrow::Bits16 => 0xffff,
+        };
         let kept = Operand::Mem(MemOperand::pool(self.constant_lanes(|_| kept)));
         let low = self.new_vector();
         self.binary(opcode::PAND, low, words, kept);
@@ -186,12 +199,12 @@ impl Selector<'_> {
         self.binary(opcode::PACKUSDW, halves, low, Operand::Reg(low));
         let mut packed = self.new_vector();
         self.immediate(opcode::PERMQ, packed, Operand::Reg(halves), 0x08);
-        if bytes {
+        if element == Narrow::Bits8 {
             let halves = packed;
             packed = self.new_vector();
             self.binary(opcode::PACKUSWB, packed, halves, Operand::Reg(halves));
         }
-        self.store_narrow(packed, bytes, place, mask);
+        self.store_narrow(packed, element, place, mask);
     }
 
     /// Rounds floats to bfloat16, nearest even, in the lower half of each word.

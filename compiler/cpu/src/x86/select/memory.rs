@@ -8,6 +8,7 @@ use super::super::inst::{
     Inst, LaneCopy, LaneMask, MemOperand, Operand, StackSlot, VectorInst, VirtReg,
 };
 use super::super::opcode;
+use super::convert::Narrow;
 use super::{PhaseConstant, Selector};
 use crate::vector::{Address, Count, LaneStride, Mask, Storage, Value};
 
@@ -160,7 +161,13 @@ impl Selector<'_> {
                 if storage == Storage::Word && (self.is_avx512() || mask.is_none()) =>
             {
                 let place = self.mem_operand(address);
-                self.store_masked(opcode::MOVSS_STORE, place, mask, value, self.narrower(true));
+                self.store_masked(
+                    opcode::MOVSS_STORE,
+                    place,
+                    mask,
+                    value,
+                    self.narrower(Narrow::Bits8),
+                );
             }
             (LaneStride::Strided(step), mask) if is_scatter(self.isa, lanes, storage) => {
                 let index = self.phase_constant(PhaseConstant::Strided(step));

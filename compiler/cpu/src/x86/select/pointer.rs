@@ -143,9 +143,9 @@ impl Selector<'_> {
         if let IntOperand::Reg(virt) = sum
             && constant.unsigned_abs() < 1 << 30
         {
-            return MemOperand { origin: MemBase::Int(virt), index, disp: constant as i32 };
+            return MemOperand { base: MemBase::Int(virt), index, disp: constant as i32 };
         }
-        MemOperand { origin: MemBase::Int(self.plus(sum, constant)), index, disp: 0 }
+        MemOperand { base: MemBase::Int(self.plus(sum, constant)), index, disp: 0 }
     }
 
     /// Returns a phase-invariant value; computes it in the prologue on first use.

@@ -6,6 +6,7 @@
 use super::super::encode::Width;
 use super::super::inst::{Inst, IntOperand, MemOperand, Operand, VectorInst, VirtReg};
 use super::super::opcode::{self, Opcode};
+use super::convert::Narrow;
 use super::{PhaseConstant, Selector};
 use crate::vector::{LaneStride, Linear, Storage, Value, VectorBinary, VectorUnary};
 use tvmtune_ir::target::Isa;
@@ -314,10 +315,10 @@ impl Selector<'_> {
     }
 
     /// Returns the width that holds a 16-bit or 8-bit element per lane.
-    pub(super) fn narrower(&self, quarter: bool) -> Width {
-        match (self.is_avx512(), quarter) {
-            (true, false) => Width::W256,
-            (true, true) | (false, _) => Width::W128,
+    pub(super) fn narrower(&self, element: Narrow) -> Width {
+        match (self.is_avx512(), element) {
+            (true, Narrow::Bits16) => Width::W256,
+            (true, Narrow::Bits8) | (false, _) => Width::W128,
         }
     }
 }

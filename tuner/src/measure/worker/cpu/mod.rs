@@ -15,14 +15,14 @@ mod timer;
 #[derive(Default)]
 pub(super) struct Memory(Vec<Option<Arguments>>);
 
-/// Loaded code, with its launches.
+/// A loaded candidate, with its launches.
 #[derive(Clone, Copy)]
-pub(super) struct Loaded<'a> {
+pub(super) struct LoadedCandidate<'a> {
     pub(super) code: &'a Code,
     pub(super) spec: &'a CpuSpec,
 }
 
-impl Loaded<'_> {
+impl LoadedCandidate<'_> {
     /// Returns the launch on a case.
     fn launch(&self, case: usize) -> io::Result<&CpuLaunch> {
         let Self { spec, .. } = self;
@@ -66,7 +66,7 @@ impl Memory {
     pub(super) fn evaluate(
         &mut self,
         problem: &Problem,
-        loaded: Loaded<'_>,
+        loaded: LoadedCandidate<'_>,
         case: usize,
     ) -> io::Result<Vec<Vec<u8>>> {
         let launch = loaded.launch(case)?;
@@ -81,7 +81,7 @@ impl Memory {
     pub(super) fn time(
         &mut self,
         problem: &Problem,
-        loaded: Loaded<'_>,
+        loaded: LoadedCandidate<'_>,
         policy: &Policy,
     ) -> io::Result<Vec<f64>> {
         let launch = loaded.launch(0)?;
@@ -93,7 +93,7 @@ impl Memory {
     pub(super) fn compare(
         &mut self,
         problem: &Problem,
-        codes: &[Loaded<'_>],
+        codes: &[LoadedCandidate<'_>],
         rounds: usize,
         policy: &Policy,
     ) -> io::Result<Vec<Vec<f64>>> {

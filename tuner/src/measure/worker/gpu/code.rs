@@ -1,4 +1,7 @@
-//! Loaded functions, and their parameters on each case.
+//! Loads a compiled candidate and launches it, as a crate does that embeds it.
+//!
+//! In: a [`GpuSpec`] and the bytes of its images. Out: a [`LoadedCandidate`], which can be launched on
+//! each case.
 
 use std::rc::Rc;
 
@@ -11,13 +14,13 @@ use super::super::error::{WorkerError, invalid};
 use super::error::worker_error;
 
 /// A loaded candidate.
-pub(in super::super) struct Loaded {
+pub(in super::super) struct LoadedCandidate {
     trial: Trial,
-    /// The entries of the table that are addresses of arguments, for each case.
-    words: Vec<Vec<Word>>,
+    /// For each case, the entries of the parameter table that are device pointers.
+    pointers: Vec<Vec<Word>>,
 }
 
-impl Loaded {
+impl LoadedCandidate {
     pub(super) fn new(stream: &Stream, spec: &GpuSpec, bytes: &[u8]) -> Result<Self, WorkerError> {
         let first = spec.launches.first().ok_or_else(|| invalid("no launch"))?;
         let fits = |it: &GpuLaunch| {
@@ -30,36 +33,41 @@ impl Loaded {
             Some(function) => leak(&function.name),
             None => return Err(invalid("no function").into()),
         };
-        let words: Vec<Vec<Word>> = spec.launches.iter().map(addresses).collect();
-        let names: Vec<&'static str> = words[0].iter().map(|_| "an argument").collect();
+        let pointers: Vec<Vec<Word>> = spec.launches.iter().map(pointers).collect();
+        let names: Vec<&'static str> = pointers[0].iter().map(|_| "an argument").collect();
         // The number of the case takes the place of the dynamic dimensions.
         let ranges = [(0, spec.launches.len() - 1)];
         let (variant, numbers) = (variant(spec, &first.table), numbers(&spec.launches));
-        let trial =
-            Trial::load(stream, (name, names), &ranges, (variant, code(spec, bytes)), numbers);
-        Ok(Self { trial: trial.map_err(worker_error)?, words })
+        let trial = Trial::load(
+            stream,
+            (name, names),
+            &ranges,
+            (variant, split_images(spec, bytes)),
+            numbers,
+        );
+        Ok(Self { trial: trial.map_err(worker_error)?, pointers })
     }
 
-    /// Returns the arguments of a case.
-    pub(super) fn words(&self, case: usize) -> Result<&[Word], WorkerError> {
-        let words = self.words.get(case).ok_or_else(|| invalid("no launch for this case"))?;
-        Ok(words)
+    /// Returns the tensors that a launch on a case takes, in order.
+    pub(super) fn pointers(&self, case: usize) -> Result<&[Word], WorkerError> {
+        let pointers = self.pointers.get(case).ok_or_else(|| invalid("no launch for this case"))?;
+        Ok(pointers)
     }
 
-    /// Enqueues a launch on the arguments of `words`, in that order.
-    pub(super) fn launch(&self, case: usize, arguments: &[&Buffer]) -> Result<(), Error> {
-        self.trial.try_out(&[case as i64], arguments, &[])
+    /// Enqueues a launch; `buffers` has a buffer for each of [`Self::pointers`].
+    pub(super) fn launch(&self, case: usize, buffers: &[&Buffer]) -> Result<(), Error> {
+        self.trial.try_out(&[case as i64], buffers, &[])
     }
 }
 
-/// Returns the entries of the table that are addresses of arguments.
-fn addresses(launch: &GpuLaunch) -> Vec<Word> {
-    let is_address = |it: &&Word| matches!(it, Word::Param(_) | Word::Packed(..) | Word::Output(_));
-    launch.table.iter().filter(is_address).cloned().collect()
+/// Returns the entries of a launch's parameter table that are device pointers.
+fn pointers(launch: &GpuLaunch) -> Vec<Word> {
+    let is_pointer = |it: &&Word| matches!(it, Word::Param(_) | Word::Packed(..) | Word::Output(_));
+    launch.table.iter().filter(is_pointer).cloned().collect()
 }
 
-/// Returns the compiled files.
-fn code(spec: &GpuSpec, mut bytes: &[u8]) -> Vec<Code> {
+/// Splits the bytes of all images, which follow each other in the order of the specification.
+fn split_images(spec: &GpuSpec, mut bytes: &[u8]) -> Vec<Code> {
     let mut all = Vec::new();
     for it in &spec.images {
         let (file, rest) = bytes.split_at(it.n_bytes);
@@ -71,8 +79,8 @@ fn code(spec: &GpuSpec, mut bytes: &[u8]) -> Vec<Code> {
     all
 }
 
-/// Returns the functions as generated crates describe them. It is leaked, as the type is made for
-/// constants.
+/// Builds the [`Variant`] that a generated crate would declare as a constant. Its parts are leaked,
+/// since a constant borrows for `'static`.
 fn variant(spec: &GpuSpec, table: &[Word]) -> Variant {
     let functions = spec.functions.iter().map(|it| {
         let param = |it: &ParamBinding| match *it {
@@ -86,14 +94,14 @@ fn variant(spec: &GpuSpec, table: &[Word]) -> Variant {
             params: Vec::leak(it.params.iter().map(param).collect()),
         }
     });
-    let mut n_addresses = 0;
+    let mut n_pointers = 0;
     let entries = table.iter().map(|it| match it {
         Word::Value(_) => TableEntry::Param,
         Word::Shared(_) => TableEntry::Workspace,
         Word::Param(_) | Word::Packed(..) | Word::Output(_) => {
-            n_addresses += 1;
+            n_pointers += 1;
             // Weights are brought into their layout before they are copied to the device.
-            TableEntry::Pointer { arg: n_addresses - 1, layout: None, align: 16 }
+            TableEntry::Pointer { arg: n_pointers - 1, layout: None, align: 16 }
         }
     });
     let entries = Vec::leak(entries.collect());
@@ -118,8 +126,8 @@ fn variant(spec: &GpuSpec, table: &[Word]) -> Variant {
     }
 }
 
-/// Returns the function that computes the numbers of a launch: those of the table, then the blocks of
-/// each function, then the extents and strides of TMA descriptors.
+/// Returns a function from a case to the integers of its launch: those of the parameter table, then the
+/// number of blocks of each kernel, then the extents and strides of TMA descriptors.
 fn numbers(launches: &[GpuLaunch]) -> Rc<Numbers> {
     // Workspace is allocated once, large enough for every case.
     let max_bytes = |entry: usize| {

@@ -19,7 +19,7 @@ use tvmtune_runtime::cuda::{Batch, Buffer, Device, Stream, Timer};
 
 use super::super::protocol::{self, GpuSpec, Policy, Problem, Word};
 use super::error::{WorkerError, invalid};
-pub(super) use code::Loaded;
+pub(super) use code::LoadedCandidate;
 use error::worker_error;
 use memory::Arguments;
 
@@ -100,8 +100,12 @@ impl Gpu {
     }
 
     /// Loads a candidate.
-    pub(super) fn load(&self, spec: &GpuSpec, bytes: &[u8]) -> Result<Loaded, WorkerError> {
-        Loaded::new(&self.stream, spec, bytes)
+    pub(super) fn load(
+        &self,
+        spec: &GpuSpec,
+        bytes: &[u8],
+    ) -> Result<LoadedCandidate, WorkerError> {
+        LoadedCandidate::new(&self.stream, spec, bytes)
     }
 }
 
@@ -125,10 +129,10 @@ impl Memory {
         &mut self,
         gpu: &Gpu,
         problem: &Problem,
-        loaded: &Loaded,
+        loaded: &LoadedCandidate,
         case: usize,
     ) -> Result<Vec<Vec<u8>>, WorkerError> {
-        let words = loaded.words(case)?;
+        let words = loaded.pointers(case)?;
         let arguments = self.arguments(problem, case)?;
         arguments.provide(&gpu.device, words, 1)?;
         arguments.restore(&gpu.stream)?;
@@ -141,11 +145,11 @@ impl Memory {
         &mut self,
         gpu: &Gpu,
         problem: &Problem,
-        loaded: &Loaded,
+        loaded: &LoadedCandidate,
         policy: &Policy,
     ) -> Result<Vec<f64>, WorkerError> {
         let hopeless = policy.best_ns.map_or(f64::INFINITY, |it| it * policy.hopeless);
-        let rotation = self.rotating(gpu, problem, loaded.words(0)?)?;
+        let rotation = self.rotating(gpu, problem, loaded.pointers(0)?)?;
         let one_ns = gpu.time_once(loaded, rotation.arguments)?;
         // A single launch includes host overhead.
         if one_ns > hopeless.max(LAUNCH_OVERHEAD_NS) {
@@ -169,11 +173,11 @@ impl Memory {
         &mut self,
         gpu: &Gpu,
         problem: &Problem,
-        loaded: &[&Loaded],
+        loaded: &[&LoadedCandidate],
         rounds: usize,
         policy: &Policy,
     ) -> Result<Vec<Vec<f64>>, WorkerError> {
-        let words = loaded.iter().map(|it| it.words(0)).collect::<Result<Vec<_>, _>>()?.concat();
+        let words = loaded.iter().map(|it| it.pointers(0)).collect::<Result<Vec<_>, _>>()?.concat();
         let rotation = self.rotating(gpu, problem, &words)?;
         let mut captured = Vec::new();
         for it in loaded {
@@ -238,8 +242,12 @@ struct Captured {
 
 impl Gpu {
     /// Times one launch, host overhead included.
-    fn time_once(&self, loaded: &Loaded, arguments: &Arguments) -> Result<f64, WorkerError> {
-        let set = arguments.set(0, loaded.words(0)?)?;
+    fn time_once(
+        &self,
+        loaded: &LoadedCandidate,
+        arguments: &Arguments,
+    ) -> Result<f64, WorkerError> {
+        let set = arguments.set(0, loaded.pointers(0)?)?;
         let once = || self.timer.time(|| loaded.launch(0, &set)).map_err(worker_error);
         Ok(once()?.min(once()?))
     }
@@ -247,11 +255,11 @@ impl Gpu {
     /// Captures at least `min_launches` launches, rotating through the copies of the arguments.
     fn capture(
         &self,
-        loaded: &Loaded,
+        loaded: &LoadedCandidate,
         Rotation { arguments, n_sets }: Rotation<'_>,
         min_launches: usize,
     ) -> Result<Captured, WorkerError> {
-        let words = loaded.words(0)?;
+        let words = loaded.pointers(0)?;
         let sets = (0..n_sets).map(|it| arguments.set(it, words));
         let sets = sets.collect::<Result<Vec<_>, _>>()?;
         let n_launches = min_launches.next_multiple_of(sets.len().max(1));
