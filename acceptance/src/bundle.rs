@@ -99,7 +99,7 @@ pub fn write(folder: &Path, recipe: &Recipe<'_>) -> Result<(usize, Vec<String>)>
 
 /// Returns the jobs of a bundle: checks, then benchmarks.
 fn jobs(only: &str) -> Vec<Job> {
-    let cases: Vec<&Case> = case::all().filter(|it| it.name.contains(only)).collect();
+    let cases: Vec<&Case> = case::all().filter(|it| it.name().contains(only)).collect();
     let check = |case: &'static Case| {
         case.checks.iter().map(move |it| Job { goal: Goal::Check, case, dims: it.dims })
     };
@@ -147,16 +147,16 @@ pub fn compile_job(
     let Job { goal, case, dims } = *job;
     let target = &recipe.target;
     let problem = Problem::new(case, dims)?;
-    let failed = |why: String| format!("{} [{dims}]: {why}", case.name);
+    let failed = |why: String| format!("{} [{dims}]: {why}", case.name());
     let finish = |(source, schedule, generated): Proposal| -> Result<(Candidate, Vec<u8>), String> {
         let arch = match recipe.ptx {
             true => target.arch.to_string().replace("sm_", "compute_"),
             false => target.arch.to_string(),
         };
-        let code = compile(compiler, case.name, &generated, &arch).map_err(failed)?;
+        let code = compile(compiler, case.name(), &generated, &arch).map_err(failed)?;
         let candidate = Candidate::new(&NewCandidate {
             goal,
-            case: case.name,
+            case: case.name(),
             dims,
             problem: &problem,
             source,

@@ -30,7 +30,7 @@ impl Problem {
     /// If this is no program.
     pub fn new(case: &Case, dims: &str) -> Result<Self, String> {
         let text = format!("#[autotune(dims({dims}))] {}", case.function);
-        let failed = |it: syn::Error| format!("{} at {dims}: {it}", case.name);
+        let failed = |it: syn::Error| format!("{} at {dims}: {it}", case.name());
         let function: syn::ItemFn = syn::parse_str(&text).map_err(failed)?;
         let options = dsl::attribute(&function).ok_or("no attribute")?.map_err(failed)?;
         let program = dsl::parse(options, &function).map_err(failed)?;
@@ -78,7 +78,7 @@ mod tests {
         for case in case::all() {
             for check in case.checks {
                 let problem = Problem::new(case, check.dims).unwrap();
-                assert_eq!(problem.dag.name, case.name);
+                assert_eq!(problem.dag.name, case.name());
                 for dims in check.at {
                     let case = problem.case(dims);
                     let (params, scalars) = (case.params(), case.scalars());
@@ -92,7 +92,7 @@ mod tests {
                 }
             }
             for dims in case.times {
-                assert!(Problem::new(case, dims).unwrap().dag.dims.is_empty(), "{}", case.name);
+                assert!(Problem::new(case, dims).unwrap().dag.dims.is_empty(), "{}", case.name());
             }
         }
     }

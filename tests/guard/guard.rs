@@ -79,7 +79,7 @@ fn cases() -> Vec<Case> {
         let checks = it.checks.iter().map(|check| check.dims);
         for dims in it.times.iter().copied().chain(checks) {
             let source = format!("#[autotune(dims({dims}))]\n{}", it.function);
-            let (name, dag) = (format!("acceptance/{}/{dims}", it.name), dsl::program(&source));
+            let (name, dag) = (format!("acceptance/{}/{dims}", it.name()), dsl::program(&source));
             let (dag, buckets) = (dag.unwrap(), vec![Vec::new()]);
             let buckets = if dag.dims.is_empty() { buckets } else { Vec::new() };
             cases.push(Case { name, dag, buckets });

@@ -87,6 +87,6 @@ fn every_program_that_is_timed_has_a_peer() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let peers = fs::read_to_string(root.join("acceptance/bundle/peers.py")).unwrap();
     for case in case::all().filter(|it| !it.times.is_empty()) {
-        assert!(peers.contains(&format!("\"{}\": (", case.name)), "{}", case.name);
+        assert!(peers.contains(&format!("\"{}\": (", case.name())), "{}", case.name());
     }
 }

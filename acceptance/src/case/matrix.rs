@@ -4,7 +4,6 @@ use super::{Case, Check, Class};
 
 pub(super) const CASES: &[Case] = &[
     Case {
-        name: "matmul_f32",
         class: Class::MatrixF32,
         function: "fn matmul_f32(x: Tensor<f32, M, K>, w: Tensor<f32, K, N>) -> Tensor<f32, M, N> {
             compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[k, j]]))
@@ -13,7 +12,6 @@ pub(super) const CASES: &[Case] = &[
         times: &["M = 4096, N = 4096, K = 4096", "M = 1024, N = 1024, K = 1024"],
     },
     Case {
-        name: "linear_f32",
         class: Class::MatrixF32,
         function: "fn linear_f32(x: Tensor<f32, M, K>, w: Weight<f32, N, K>, b: Weight<f32, N>)
             -> Tensor<f32, M, N> {
@@ -23,7 +21,6 @@ pub(super) const CASES: &[Case] = &[
         times: &["M = 2048, N = 4096, K = 1024", "M = 16, N = 4096, K = 4096"],
     },
     Case {
-        name: "linear_tf32",
         class: Class::MatrixTf32,
         function:
             "fn linear_tf32(x: Tensor<f32, M, K>, w: Weight<f32, N, K>) -> Tensor<f32, M, N> {
@@ -36,7 +33,6 @@ pub(super) const CASES: &[Case] = &[
         times: &["M = 4096, N = 4096, K = 4096", "M = 128, N = 4096, K = 4096"],
     },
     Case {
-        name: "matmul_tf32",
         class: Class::MatrixTf32,
         function:
             "fn matmul_tf32(x: Tensor<f32, M, K>, w: Tensor<f32, K, N>) -> Tensor<f32, M, N> {
@@ -46,7 +42,6 @@ pub(super) const CASES: &[Case] = &[
         times: &["M = 4096, N = 4096, K = 4096"],
     },
     Case {
-        name: "matvec_f32",
         class: Class::MatrixF32,
         function: "fn matvec_f32(x: Tensor<f32, K>, w: Weight<f32, N, K>) -> Tensor<f32, N> {
             compute(|j| sum(0..K, |k| x[[k]] * w[[j, k]]))
@@ -55,7 +50,6 @@ pub(super) const CASES: &[Case] = &[
         times: &["N = 8192, K = 16384"],
     },
     Case {
-        name: "linear_bf16",
         class: Class::MatrixNarrow,
         function: "fn linear_bf16(x: Tensor<bf16, M, K>, w: Weight<bf16, N, K>)
             -> Tensor<bf16, M, N> {
@@ -97,7 +91,6 @@ pub(super) const CASES: &[Case] = &[
         ],
     },
     Case {
-        name: "matmul_bf16",
         class: Class::MatrixNarrow,
         function: "fn matmul_bf16(x: Tensor<bf16, M, K>, w: Tensor<bf16, K, N>)
             -> Tensor<f32, M, N> {
@@ -107,7 +100,6 @@ pub(super) const CASES: &[Case] = &[
         times: &["M = 4096, N = 4096, K = 4096"],
     },
     Case {
-        name: "linear_gelu_f16",
         class: Class::MatrixNarrow,
         function:
             "fn linear_gelu_f16(x: Tensor<f16, M, K>, w: Weight<f16, N, K>, b: Weight<f16, N>)
@@ -119,7 +111,6 @@ pub(super) const CASES: &[Case] = &[
         times: &["M = 2048, N = 4096, K = 1024", "M = 8192, N = 3072, K = 768"],
     },
     Case {
-        name: "batched_f16",
         class: Class::MatrixNarrow,
         function: "fn batched_f16(x: Tensor<f16, B, M, K>, w: Tensor<f16, B, N, K>)
             -> Tensor<f16, B, M, N> {
@@ -133,7 +124,6 @@ pub(super) const CASES: &[Case] = &[
         times: &["B = 384, M = 512, N = 512, K = 64"],
     },
     Case {
-        name: "batched_transposed_f16",
         class: Class::MatrixNarrow,
         function: "fn batched_transposed_f16(x: Tensor<f16, B, K, M>, w: Tensor<f16, B, K, N>)
             -> Tensor<f16, B, M, N> {
@@ -143,7 +133,6 @@ pub(super) const CASES: &[Case] = &[
         times: &["B = 48, M = 1024, N = 1024, K = 128"],
     },
     Case {
-        name: "matmul_i8",
         class: Class::MatrixNarrow,
         function: "fn matmul_i8(x: Tensor<i8, M, K>, w: Weight<i8, N, K>) -> Tensor<i32, M, N> {
             compute(|i, j| sum(0..K, |k| x[[i, k]] as i32 * w[[j, k]] as i32))

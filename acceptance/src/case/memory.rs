@@ -4,7 +4,6 @@ use super::{Case, Check, Class};
 
 pub(super) const CASES: &[Case] = &[
     Case {
-        name: "gelu_scaled_f32",
         class: Class::Elementwise,
         function: "fn gelu_scaled_f32(x: Tensor<f32, N>, y: Tensor<f32, N>) -> Tensor<f32, N> {
             compute(|i| gelu(x[[i]]) * y[[i]] + tanh(x[[i]]))
@@ -13,7 +12,6 @@ pub(super) const CASES: &[Case] = &[
         times: &["N = 67108864"],
     },
     Case {
-        name: "bias_silu_f16",
         class: Class::Elementwise,
         function: "fn bias_silu_f16(x: Tensor<f16, M, N>, b: Weight<f16, N>, s: f32) -> Tensor<f16, M, N> {
             compute(|i, j| silu(x[[i, j]] as f32 * s + b[[j]] as f32) as f16)
@@ -22,7 +20,6 @@ pub(super) const CASES: &[Case] = &[
         times: &["M = 16384, N = 4096"],
     },
     Case {
-        name: "quantize_f32",
         class: Class::Elementwise,
         function: "fn quantize_f32(x: Tensor<f32, M, K>) -> (Tensor<i8, M, K>, Tensor<f32, M>) {
             let scale = compute(|i| max(0..K, |k| x[[i, k]].abs()) / 127.0);
@@ -36,7 +33,6 @@ pub(super) const CASES: &[Case] = &[
         times: &["M = 8192, K = 4096"],
     },
     Case {
-        name: "transpose_f16",
         class: Class::Movement,
         function: "fn transpose_f16(x: Tensor<f16, M, N>) -> Tensor<f16, N, M> {
             compute(|i, j| x[[j, i]])
@@ -45,7 +41,6 @@ pub(super) const CASES: &[Case] = &[
         times: &["M = 8192, N = 8192"],
     },
     Case {
-        name: "transpose_f32",
         class: Class::Movement,
         function: "fn transpose_f32(x: Tensor<f32, B, M, N>) -> Tensor<f32, B, N, M> {
             compute(|b, i, j| x[[b, j, i]])
@@ -54,7 +49,6 @@ pub(super) const CASES: &[Case] = &[
         times: &["B = 16, M = 2048, N = 2048"],
     },
     Case {
-        name: "split_heads_bf16",
         class: Class::Movement,
         function: "fn split_heads_bf16(x: Tensor<bf16, M, { S * 32 }>) -> Tensor<bf16, S, M, 32> {
             compute(|s, m, d| x[[m, s * 32 + d]])
@@ -63,7 +57,6 @@ pub(super) const CASES: &[Case] = &[
         times: &["M = 32768, S = 32"],
     },
     Case {
-        name: "embed_f32",
         class: Class::Movement,
         function: "fn embed_f32(ids: Tensor<i32, T>, table: Weight<f32, V, D>) -> Tensor<f32, T, D> {
             compute(|t, d| table.get([ids[[t]], d]).unwrap_or(0.0))

@@ -4,7 +4,6 @@ use super::{Case, Check, Class};
 
 pub(super) const CASES: &[Case] = &[
     Case {
-        name: "softmax_f32",
         class: Class::Rows,
         function: "fn softmax_f32(x: Tensor<f32, R, D>) -> Tensor<f32, R, D> {
             let m = compute(|r| max(0..D, |d| x[[r, d]]));
@@ -19,7 +18,6 @@ pub(super) const CASES: &[Case] = &[
         times: &["R = 8192, D = 4096", "R = 65536, D = 384", "R = 512, D = 32768"],
     },
     Case {
-        name: "masked_softmax_f16",
         class: Class::Rows,
         function: "fn masked_softmax_f16(x: Tensor<f16, H, S, S>, scale: f32) -> Tensor<f16, H, S, S> {
             let x = compute(|h, i, j| {
@@ -34,7 +32,6 @@ pub(super) const CASES: &[Case] = &[
         times: &["H = 32, S = 2048"],
     },
     Case {
-        name: "layernorm_bf16",
         class: Class::Rows,
         function: "fn layernorm_bf16(x: Tensor<bf16, R, D>, g: Weight<bf16, D>, b: Weight<bf16, D>)
             -> Tensor<bf16, R, D> {
@@ -47,7 +44,6 @@ pub(super) const CASES: &[Case] = &[
         times: &["R = 8192, D = 4096", "R = 16384, D = 768"],
     },
     Case {
-        name: "residual_layernorm_f32",
         class: Class::Rows,
         function: "fn residual_layernorm_f32(x: Tensor<f32, R, D>, y: Tensor<f32, R, D>,
             a: Weight<f32, D>, g: Weight<f32, D>, b: Weight<f32, D>) -> Tensor<f32, R, D> {
@@ -60,7 +56,6 @@ pub(super) const CASES: &[Case] = &[
         times: &["R = 16384, D = 768", "R = 4096, D = 4096"],
     },
     Case {
-        name: "rms_norm_f16",
         class: Class::Rows,
         function: "fn rms_norm_f16(x: Tensor<f16, R, D>, g: Weight<f16, D>, eps: f32) -> Tensor<f16, R, D> {
             let q = compute(|r| mean(0..D, |d| x[[r, d]] as f32 * x[[r, d]] as f32));
@@ -70,7 +65,6 @@ pub(super) const CASES: &[Case] = &[
         times: &["R = 8192, D = 4096"],
     },
     Case {
-        name: "row_sums_f32",
         class: Class::Reduction,
         function: "fn row_sums_f32(x: Tensor<f32, M, N>) -> Tensor<f32, M> {
             compute(|i| sum(0..N, |j| x[[i, j]]))
@@ -79,7 +73,6 @@ pub(super) const CASES: &[Case] = &[
         times: &["M = 8192, N = 8192"],
     },
     Case {
-        name: "column_max_f32",
         class: Class::Reduction,
         function: "fn column_max_f32(x: Tensor<f32, M, N>) -> Tensor<f32, N> {
             compute(|j| max(0..M, |i| x[[i, j]]))
@@ -88,7 +81,6 @@ pub(super) const CASES: &[Case] = &[
         times: &["M = 8192, N = 8192"],
     },
     Case {
-        name: "total_f32",
         class: Class::Reduction,
         function: "fn total_f32(x: Tensor<f32, N>) -> Tensor<f32> {
             compute(|| sum(0..N, |i| x[[i]]))
@@ -98,7 +90,6 @@ pub(super) const CASES: &[Case] = &[
         times: &["N = 4194304"],
     },
     Case {
-        name: "column_mean_f16",
         class: Class::Reduction,
         function: "fn column_mean_f16(x: Tensor<f16, M, N>) -> Tensor<f16, N> {
             compute(|j| mean(0..M, |i| x[[i, j]] as f32) as f16)
@@ -107,7 +98,6 @@ pub(super) const CASES: &[Case] = &[
         times: &["M = 8192, N = 8192"],
     },
     Case {
-        name: "mean_pool_f16",
         class: Class::Reduction,
         function: "fn mean_pool_f16(x: Tensor<f16, B, S, D>) -> Tensor<f16, B, D> {
             compute(|b, d| mean(0..S, |s| x[[b, s, d]] as f32) as f16)
@@ -116,7 +106,6 @@ pub(super) const CASES: &[Case] = &[
         times: &["B = 32, S = 512, D = 1024"],
     },
     Case {
-        name: "column_variance_f32",
         class: Class::Reduction,
         function: "fn column_variance_f32(x: Tensor<f32, M, D>) -> Tensor<f32, D> {
             let c = compute(|d| mean(0..M, |i| x[[i, d]]));
@@ -126,7 +115,6 @@ pub(super) const CASES: &[Case] = &[
         times: &["M = 65536, D = 512"],
     },
     Case {
-        name: "outer_max_f32",
         class: Class::Reduction,
         function: "fn outer_max_f32(x: Tensor<f32, H, W, B>) -> Tensor<f32, B, W> {
             compute(|b, w| max(0..H, |h| x[[h, w, b]]))
@@ -135,7 +123,6 @@ pub(super) const CASES: &[Case] = &[
         times: &[],
     },
     Case {
-        name: "few_rows_f32",
         class: Class::Reduction,
         function: "fn few_rows_f32(x: Tensor<f32, M, K>, w: Weight<f32, N, K>) -> Tensor<f32, M, N> {
             compute(|i, j| max(sum(0..K, |k| x[[i, k]] * w[[j, k]]), 0.0))
@@ -144,7 +131,6 @@ pub(super) const CASES: &[Case] = &[
         times: &["M = 1, N = 4096, K = 4096", "M = 8, N = 4096, K = 4096"],
     },
     Case {
-        name: "few_rows_f16",
         class: Class::Reduction,
         function: "fn few_rows_f16(x: Tensor<f16, M, K>, w: Weight<f16, N, K>) -> Tensor<f16, M, N> {
             compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[j, k]]))
@@ -153,7 +139,6 @@ pub(super) const CASES: &[Case] = &[
         times: &["M = 1, N = 11008, K = 4096", "M = 16, N = 4096, K = 11008"],
     },
     Case {
-        name: "attention_f16",
         class: Class::Attention,
         function: "fn attention_f16(q: Tensor<f16, H, S, D>, k: Tensor<f16, H, S, D>,
             v: Tensor<f16, H, S, D>) -> Tensor<f16, H, S, D> {
@@ -170,7 +155,6 @@ pub(super) const CASES: &[Case] = &[
         times: &["H = 32, S = 2048, D = 128", "H = 32, S = 8192, D = 128"],
     },
     Case {
-        name: "causal_attention_bf16",
         class: Class::Attention,
         function: "fn causal_attention_bf16(q: Tensor<bf16, H, S, D>, k: Tensor<bf16, H, S, D>,
             v: Tensor<bf16, H, S, D>) -> Tensor<bf16, H, S, D> {

@@ -4,7 +4,6 @@ use super::{Case, Check, Class};
 
 pub(super) const CASES: &[Case] = &[
     Case {
-        name: "cumulative_sum_f32",
         class: Class::Scan,
         function: "fn cumulative_sum_f32(x: Tensor<f32, R, N>) -> Tensor<f32, R, N> {
             compute(|i, j| sum(0..=j, |k| x[[i, k]]))
@@ -16,7 +15,6 @@ pub(super) const CASES: &[Case] = &[
         times: &["R = 8192, N = 4096"],
     },
     Case {
-        name: "running_mean_bf16",
         class: Class::Scan,
         function: "fn running_mean_bf16(x: Tensor<bf16, T, C>) -> Tensor<bf16, T, C> {
             compute(|t, c| mean(0..=t, |k| x[[k, c]]) as bf16)

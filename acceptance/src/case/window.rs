@@ -4,7 +4,6 @@ use super::{Case, Check, Class};
 
 pub(super) const CASES: &[Case] = &[
     Case {
-        name: "conv_relu_f32",
         class: Class::Convolution,
         function: "fn conv_relu_f32(x: Tensor<f32, B, C, H, W>, w: Weight<f32, O, C, T, T>,
             b: Weight<f32, O>) -> Tensor<f32, B, O, H, W> {
@@ -19,7 +18,6 @@ pub(super) const CASES: &[Case] = &[
         times: &["B = 32, C = 64, H = 56, W = 56, O = 64, T = 3"],
     },
     Case {
-        name: "conv_strided_f32",
         class: Class::Convolution,
         function: "fn conv_strided_f32(x: Tensor<f32, B, C, H, W>, w: Weight<f32, O, C, T, T>)
             -> Tensor<f32, B, O, { H / 2 }, { W / 2 }> {
@@ -31,7 +29,6 @@ pub(super) const CASES: &[Case] = &[
         times: &["B = 32, C = 64, H = 112, W = 112, O = 128, T = 3"],
     },
     Case {
-        name: "conv_nhwc_f16",
         class: Class::Convolution,
         function: "fn conv_nhwc_f16(x: Tensor<f16, B, H, W, C>, w: Weight<f16, O, T, T, C>)
             -> Tensor<f16, B, H, W, O> {
@@ -51,7 +48,6 @@ pub(super) const CASES: &[Case] = &[
         ],
     },
     Case {
-        name: "conv_bn_relu_f16",
         class: Class::Convolution,
         function: "fn conv_bn_relu_f16(x: Tensor<f16, B, H, W, C>, w: Weight<f16, O, T, T, C>,
             scale: Weight<f32, O>, shift: Weight<f32, O>) -> Tensor<f16, B, H, W, O> {
@@ -74,7 +70,6 @@ pub(super) const CASES: &[Case] = &[
         ],
     },
     Case {
-        name: "conv_grouped_f32",
         class: Class::Convolution,
         function: "fn conv_grouped_f32(x: Tensor<f32, B, G, C, H, W>, w: Weight<f32, G, O, C, T, T>)
             -> Tensor<f32, B, G, O, H, W> {
@@ -89,7 +84,6 @@ pub(super) const CASES: &[Case] = &[
         times: &["B = 32, G = 32, C = 4, H = 56, W = 56, O = 4, T = 3"],
     },
     Case {
-        name: "conv_nhwc_strided_f16",
         class: Class::Convolution,
         function: "fn conv_nhwc_strided_f16(x: Tensor<f16, B, H, W, C>, w: Weight<f16, O, T, T, C>)
             -> Tensor<f16, B, { H / 2 }, { W / 2 }, O> {
@@ -104,7 +98,6 @@ pub(super) const CASES: &[Case] = &[
         times: &["B = 32, C = 128, H = 56, W = 56, O = 128, T = 3"],
     },
     Case {
-        name: "depthwise_f32",
         class: Class::Convolution,
         function: "fn depthwise_f32(x: Tensor<f32, B, C, H, W>, w: Weight<f32, C, T, T>)
             -> Tensor<f32, B, C, H, W> {
@@ -116,7 +109,6 @@ pub(super) const CASES: &[Case] = &[
         times: &["B = 32, C = 128, H = 56, W = 56, T = 3"],
     },
     Case {
-        name: "max_pool_f32",
         class: Class::Convolution,
         function: "fn max_pool_f32(x: Tensor<f32, B, H, W, C>)
             -> Tensor<f32, B, { H - 2 }, { W - 2 }, C> {
@@ -126,7 +118,6 @@ pub(super) const CASES: &[Case] = &[
         times: &[],
     },
     Case {
-        name: "smooth_f16",
         class: Class::Convolution,
         function: "fn smooth_f16(x: Tensor<f16, N>, w: Weight<f16, T>) -> Tensor<f16, N> {
             compute(|i| sum(0..T, |t| x.get([2 * i + t - 2]).unwrap_or(0.0) * w[[t]]))
@@ -135,7 +126,6 @@ pub(super) const CASES: &[Case] = &[
         times: &[],
     },
     Case {
-        name: "conv_every_other_f32",
         class: Class::Convolution,
         function: "fn conv_every_other_f32(x: Tensor<f32, B, C, { 2 * H }, { 2 * W }>,
             w: Weight<f32, O, C>) -> Tensor<f32, B, O, H, W> {

@@ -109,26 +109,12 @@ pub struct Axis {
 /// The replacement of axes by others; the index of the old one follows from the new.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Relation {
-    /// `parent = sum over n of parts[n] * (product of factors[n..])`: `parts` has one more entry
-    /// than `factors`, outermost first, and the outermost extent is the rounded-up rest. Guarded
-    /// by `parent < extent` where that can fail.
-    Split {
-        /// The axis that was split.
-        parent: AxisId,
-        /// The axes that replaced it, outermost first.
-        parts: Vec<AxisId>,
-        /// The extents of all parts but the outermost.
-        factors: Vec<u64>,
-    },
+    /// `parent = sum over n of parts[n] * (product of factors[n..])`: `factors` are the extents of
+    /// all parts but the outermost, which comes first and whose extent is the rounded-up rest.
+    /// Guarded by `parent < extent` where that can fail.
+    Split { parent: AxisId, parts: Vec<AxisId>, factors: Vec<u64> },
     /// `outer = fused / extent(inner)`, `inner = fused % extent(inner)`.
-    Fuse {
-        /// The outer of the two that were fused.
-        outer: AxisId,
-        /// The inner of the two.
-        inner: AxisId,
-        /// The axis that replaced them.
-        fused: AxisId,
-    },
+    Fuse { outer: AxisId, inner: AxisId, fused: AxisId },
 }
 
 /// The compute location of a stage.

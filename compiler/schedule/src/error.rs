@@ -1,14 +1,13 @@
-//! Refusals of primitives: small values for search, sentences for people.
+//! Refusals of primitives: small values for search.
 
 use std::fmt;
 
-use super::{AxisId, AxisRole, LoopKind, Schedule, StageId};
+use super::{AxisId, AxisRole, LoopKind, StageId};
 use tvmtune_ir::dag::TensorId;
 
 /// A primitive's precondition does not hold; the schedule is as it was.
 ///
-/// Search meets this error very often, so it is small, holds no text and allocates nothing. Call
-/// [`explain`](Self::explain) to show it to a person.
+/// Search meets this error very often, so it is small, holds no text and allocates nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind} ({subject})")]
 pub struct ScheduleError {
@@ -147,34 +146,9 @@ impl ErrorKind {
     }
 }
 
-impl ScheduleError {
-    /// The error with names and the loop order, for people.
-    pub fn explain(self, schedule: &Schedule) -> String {
-        let tensor_name = |id: TensorId| {
-            schedule.tensors.get(id.0 as usize).map_or("?", |it| it.tensor.name.as_str())
-        };
-        let stage = |id: StageId| schedule.stages.get(id.0 as usize);
-        let stage_name = |id: StageId| stage(id).map_or("?", |it| tensor_name(it.tensor()));
-        let loops = |id: StageId| {
-            let Some(stage) = stage(id) else { return String::new() };
-            let names = stage.order.iter().map(|it| stage.axis(*it).name.as_str());
-            format!("; loops now: {}", names.collect::<Vec<_>>().join(", "))
-        };
-        match self.subject {
-            Subject::Stage(id) => {
-                format!("cannot schedule stage `{}`: {}{}", stage_name(id), self.kind, loops(id))
-            }
-            Subject::Axis(id, axis) => {
-                let name = stage(id).and_then(|it| it.axes.get(axis.0 as usize));
-                let name = name.map_or("?", |it| it.name.as_str());
-                let stage = stage_name(id);
-                format!("cannot schedule loop `{name}` of `{stage}`: {}{}", self.kind, loops(id))
-            }
-            Subject::Tensor(id) => {
-                format!("cannot schedule tensor `{}`: {}", tensor_name(id), self.kind)
-            }
-        }
-    }
+/// Refuses where a condition holds.
+pub(crate) fn refuse_if(condition: bool, why: ScheduleError) -> Result<(), ScheduleError> {
+    if condition { Err(why) } else { Ok(()) }
 }
 
 impl fmt::Display for Subject {

@@ -1,6 +1,6 @@
 //! Legality checks that primitives share: preconditions, and the invariants they check after an edit.
 
-use super::error::{ErrorKind, ScheduleError};
+use super::error::{ErrorKind, ScheduleError, refuse_if};
 use super::{Attach, Axis, AxisId, AxisRole, LoopKind, Schedule, StageId};
 use tvmtune_ir::dag::TensorId;
 
@@ -16,22 +16,15 @@ impl Schedule {
     ) -> Result<usize, ScheduleError> {
         let position = self.loop_position(stage, axis)?;
         let Axis { kind, tightened, .. } = *self.stage(stage).axis(axis);
-        if kind != LoopKind::Serial {
-            return Err(ErrorKind::NotSerial(kind).of_axis(stage, axis));
-        }
-        if tightened {
-            return Err(ErrorKind::AlreadyScheduled.of_axis(stage, axis));
-        }
-        if self.has_attached_at(stage, axis) {
-            return Err(ErrorKind::HasAttached.of_axis(stage, axis));
-        }
+        refuse_if(kind != LoopKind::Serial, ErrorKind::NotSerial(kind).of_axis(stage, axis))?;
+        refuse_if(tightened, ErrorKind::AlreadyScheduled.of_axis(stage, axis))?;
+        refuse_if(self.has_attached_at(stage, axis), ErrorKind::HasAttached.of_axis(stage, axis))?;
         Ok(position)
     }
 
     /// Refuses ids that do not exist.
     pub(crate) fn known_tensor(&self, tensor: TensorId) -> Result<(), ScheduleError> {
-        let known = (tensor.0 as usize) < self.tensors.len();
-        if known { Ok(()) } else { Err(ErrorKind::Unknown.of_tensor(tensor)) }
+        refuse_if(tensor.0 as usize >= self.tensors.len(), ErrorKind::Unknown.of_tensor(tensor))
     }
 
     /// Refuses unless every attached stage has a reader, and all of them inside its loop; those of
@@ -157,9 +150,6 @@ impl Schedule {
         if !in_order || !serial || stage.online || !stage.relations.is_empty() {
             return Err(ErrorKind::AlreadyScheduled.of_stage(id));
         }
-        if self.has_attached(id) {
-            return Err(ErrorKind::HasAttached.of_stage(id));
-        }
-        Ok(())
+        refuse_if(self.has_attached(id), ErrorKind::HasAttached.of_stage(id))
     }
 }

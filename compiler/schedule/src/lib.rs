@@ -51,6 +51,7 @@ pub mod text; // primitives as text
 pub mod repair; // traces on other dags
 
 pub mod nest; // lowering to loop nests
+pub mod print; // printing, in any language
 pub mod pack; // weights in the layouts that schedules choose
 pub mod interp; // the interpreter of nests
 

@@ -204,7 +204,9 @@ impl Analysis<'_> {
                     (then, otherwise) => then.and(otherwise),
                 }
             }
-            Expr::Read { .. } => self.element(value).map_or(Masked::NEVER, |it| masked(&it)),
+            Expr::Read { .. } => {
+                self.schedule.element(value, &self.facts).map_or(Masked::NEVER, |it| masked(&it))
+            }
             Expr::Cast(dtype, a) if dtype.is_float() && self.is_float(a) => masked(a),
             Expr::Unary(UnaryOp::Neg, a) => match to {
                 Literal::Float(it) => self.masked(a, Literal::Float(-it)),
@@ -243,15 +245,6 @@ impl Analysis<'_> {
             BinaryOp::Sub if self.is_number(b) || self.is_maximum(a, b) => masked(a),
             _ => Masked::NEVER,
         }
-    }
-
-    /// Returns the definition of the element that is read, of an elementwise stage.
-    fn element(&self, read: &Expr) -> Option<Expr> {
-        let Expr::Read { tensor, index } = read else { return None };
-        let compute = &self.schedule.stage(self.schedule.tensor(*tensor).stage?).compute;
-        let index = affine(index)?;
-        let position = |var: VarId| index.get(var.0 as usize).cloned();
-        compute.reducer.is_none().then(|| compute.body.substitute_vars(&position, &self.facts))
     }
 
     /// Returns whether a masked element may have a value subtracted: a running maximum along the loop, or a

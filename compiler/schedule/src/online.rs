@@ -263,11 +263,9 @@ impl Analysis<'_> {
 
     /// Returns the definition of the element that is read, of an elementwise stage inside the loop.
     fn element(&self, read: &Expr) -> Option<Expr> {
-        let Expr::Read { tensor, index } = read else { return None };
-        let compute = self.inside(*tensor)?;
-        let index = affine(index)?;
-        let position = |var: VarId| index.get(var.0 as usize).cloned();
-        compute.reducer.is_none().then(|| compute.body.substitute_vars(&position, &self.facts))
+        let Expr::Read { tensor, .. } = read else { return None };
+        self.inside(*tensor)?;
+        self.schedule.element(read, &self.facts)
     }
 
     /// Returns the compute of a tensor that is recomputed for each block.

@@ -1,8 +1,10 @@
 //! Queries of a schedule: loops by id, readers of tensors, and compute locations.
 
-use super::error::{ErrorKind, ScheduleError};
+use super::error::{ErrorKind, ScheduleError, refuse_if};
 use super::{Attach, AxisId, LoopKind, Schedule, Stage, StageId};
-use tvmtune_ir::dag::TensorId;
+use tvmtune_ir::dag::expr::affine;
+use tvmtune_ir::dag::{Expr, TensorId};
+use tvmtune_ir::poly::{Facts, VarId};
 
 impl Schedule {
     /// Returns the stage, if that id exists and the stage is not inlined.
@@ -21,9 +23,7 @@ impl Schedule {
         axis: AxisId,
     ) -> Result<usize, ScheduleError> {
         let found = self.live_stage(stage)?;
-        if axis.0 as usize >= found.axes.len() {
-            return Err(ErrorKind::Unknown.of_axis(stage, axis));
-        }
+        refuse_if(axis.0 as usize >= found.axes.len(), ErrorKind::Unknown.of_axis(stage, axis))?;
         let position = found.order.iter().position(|it| *it == axis);
         position.ok_or(ErrorKind::NotLive.of_axis(stage, axis))
     }
@@ -39,6 +39,15 @@ impl Schedule {
             let stage = self.stage(*it);
             stage.attach != Attach::Inline && stage.compute.reads(tensor)
         })
+    }
+
+    /// Returns the definition of the element that is read, of an elementwise stage.
+    pub(crate) fn element(&self, read: &Expr, facts: &Facts) -> Option<Expr> {
+        let Expr::Read { tensor, index } = read else { return None };
+        let compute = &self.stage(self.tensor(*tensor).stage?).compute;
+        let index = affine(index)?;
+        let position = |var: VarId| index.get(var.0 as usize).cloned();
+        compute.reducer.is_none().then(|| compute.body.substitute_vars(&position, facts))
     }
 
     /// Returns whether the program returns the tensor.

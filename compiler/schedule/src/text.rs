@@ -116,8 +116,8 @@ fn list<T: fmt::Display>(items: impl IntoIterator<Item = T>) -> String {
     format!("[{}]", items.join(", "))
 }
 
-/// The loop kinds without a number of blocks.
-const KINDS: [LoopKind; 21] = [
+/// The loop kinds that have no number.
+const PLAIN_KINDS: [LoopKind; 7] = [
     LoopKind::Serial,
     LoopKind::Unrolled,
     LoopKind::Vectorized,
@@ -125,20 +125,6 @@ const KINDS: [LoopKind; 21] = [
     LoopKind::Cluster,
     LoopKind::Thread,
     LoopKind::Tensorized,
-    LoopKind::Pipelined(2),
-    LoopKind::Pipelined(3),
-    LoopKind::Pipelined(4),
-    LoopKind::Pipelined(5),
-    LoopKind::Pipelined(6),
-    LoopKind::Pipelined(7),
-    LoopKind::Pipelined(8),
-    LoopKind::WarpSpecialized(2),
-    LoopKind::WarpSpecialized(3),
-    LoopKind::WarpSpecialized(4),
-    LoopKind::WarpSpecialized(5),
-    LoopKind::WarpSpecialized(6),
-    LoopKind::WarpSpecialized(7),
-    LoopKind::WarpSpecialized(8),
 ];
 
 /// A kind as one word.
@@ -269,16 +255,15 @@ impl<'a> Words<'a> {
     fn kind(&mut self) -> Result<LoopKind, &'static str> {
         let word = self.word();
         let (name, number) = word.split_once(':').unwrap_or((word, ""));
-        let name = current(name);
-        let blocks = || number.parse().ok();
-        let kind = match name {
-            "persistent" => blocks().map(LoopKind::Persistent),
-            "stream_k" => blocks().map(LoopKind::StreamK),
-            _ => {
-                let word =
-                    if number.is_empty() { name.to_owned() } else { format!("{name}:{number}") };
-                KINDS.into_iter().find(|it| Kind(*it).to_string() == word)
-            }
+        let stages = || number.parse::<u8>().ok().filter(|it| (2..=8).contains(it));
+        let blocks = || number.parse::<u16>().ok();
+        let kind = match (current(name), number) {
+            ("pipelined", _) => stages().map(LoopKind::Pipelined),
+            ("warp_specialized", _) => stages().map(LoopKind::WarpSpecialized),
+            ("persistent", _) => blocks().map(LoopKind::Persistent),
+            ("stream_k", _) => blocks().map(LoopKind::StreamK),
+            (name, "") => PLAIN_KINDS.into_iter().find(|it| Kind(*it).to_string() == name),
+            _ => None,
         };
         kind.ok_or("`serial`, `unrolled`, `vectorized` or `parallel`")
     }

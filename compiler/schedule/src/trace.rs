@@ -65,42 +65,38 @@ impl Schedule {
     ///
     /// The error of the primitive; the schedule is then unchanged.
     pub fn apply(&mut self, instruction: &Instruction) -> Result<(), ScheduleError> {
-        match instruction {
-            Instruction::Split { stage, axis, factors } => {
-                self.split(*stage, *axis, factors).map(drop)
+        match *instruction {
+            Instruction::Split { stage, axis, ref factors } => {
+                self.split(stage, axis, factors).map(drop)
             }
-            Instruction::Fuse { stage, outer, inner } => {
-                self.fuse(*stage, *outer, *inner).map(drop)
-            }
-            Instruction::Reorder { stage, order } => self.reorder(*stage, order),
-            Instruction::Annotate { stage, axis, kind } => self.annotate(*stage, *axis, *kind),
+            Instruction::Fuse { stage, outer, inner } => self.fuse(stage, outer, inner).map(drop),
+            Instruction::Reorder { stage, ref order } => self.reorder(stage, order),
+            Instruction::Annotate { stage, axis, kind } => self.annotate(stage, axis, kind),
             Instruction::ComputeAt { stage, consumer, axis } => {
-                self.compute_at(*stage, *consumer, *axis)
+                self.compute_at(stage, consumer, axis)
             }
             Instruction::OnlineReduction { stage, host, axis } => {
-                self.online_reduction(*stage, *host, *axis)
+                self.online_reduction(stage, host, axis)
             }
-            Instruction::FactorOut { stage } => self.factor_out(*stage).map(drop),
-            Instruction::HoistInvariant { stage } => self.hoist_invariant(*stage).map(drop),
-            Instruction::Downcast { stage, dtype } => self.downcast(*stage, *dtype),
-            Instruction::Reciprocal { stage } => self.reciprocal(*stage),
-            Instruction::Inline { stage } => self.inline(*stage),
-            Instruction::CacheRead { tensor, reader } => {
-                self.cache_read(*tensor, *reader).map(drop)
-            }
+            Instruction::FactorOut { stage } => self.factor_out(stage).map(drop),
+            Instruction::HoistInvariant { stage } => self.hoist_invariant(stage).map(drop),
+            Instruction::Downcast { stage, dtype } => self.downcast(stage, dtype),
+            Instruction::Reciprocal { stage } => self.reciprocal(stage),
+            Instruction::Inline { stage } => self.inline(stage),
+            Instruction::CacheRead { tensor, reader } => self.cache_read(tensor, reader).map(drop),
             Instruction::CacheOperand { reader, read } => {
-                self.cache_operand(*reader, *read).map(drop)
+                self.cache_operand(reader, read).map(drop)
             }
             Instruction::CachePadded { tensor, reader } => {
-                self.cache_padded(*tensor, *reader).map(drop)
+                self.cache_padded(tensor, reader).map(drop)
             }
-            Instruction::CacheWrite { stage } => self.cache_write(*stage).map(drop),
-            Instruction::Rfactor { stage, axis } => self.rfactor(*stage, *axis).map(drop),
-            Instruction::Scan { stage, axis } => self.scan(*stage, *axis).map(drop),
-            Instruction::TightenBounds { stage, axis } => self.tighten_bounds(*stage, *axis),
-            Instruction::Pack { tensor, layout } => self.pack(*tensor, layout.clone()),
+            Instruction::CacheWrite { stage } => self.cache_write(stage).map(drop),
+            Instruction::Rfactor { stage, axis } => self.rfactor(stage, axis).map(drop),
+            Instruction::Scan { stage, axis } => self.scan(stage, axis).map(drop),
+            Instruction::TightenBounds { stage, axis } => self.tighten_bounds(stage, axis),
+            Instruction::Pack { tensor, ref layout } => self.pack(tensor, layout.clone()),
             Instruction::Threads { threads } => {
-                self.set_threads(*threads);
+                self.set_threads(threads);
                 Ok(())
             }
         }

@@ -112,8 +112,9 @@ impl Schedule {
     /// Returns whether a reduction adds up `exp(x - m)` along the whole of the one axis along which `m` is
     /// the largest `x`.
     fn is_softmax_sum(&self, sum: &Compute) -> bool {
-        let term = self.unfolded(&sum.body);
-        let (Expr::Unary(UnaryOp::Exp, exponent), [axis]) = (&term, &sum.axes[sum.n_spatial..])
+        let definition = self.element(&sum.body, &self.dag.facts());
+        let term = definition.as_ref().unwrap_or(&sum.body);
+        let (Expr::Unary(UnaryOp::Exp, exponent), [axis]) = (term, &sum.axes[sum.n_spatial..])
         else {
             return false;
         };
@@ -130,19 +131,6 @@ impl Schedule {
             && reduced.extent == axis.extent
             && index.iter().all(|it| !it.mentions(VarId(sum.n_spatial as u32)))
             && max.body.substitute_vars(&position, &self.dag.facts()) == **x
-    }
-
-    /// Replaces a read of an elementwise stage by the definition of the element.
-    fn unfolded(&self, value: &Expr) -> Expr {
-        let definition = |it: &Expr| {
-            let Expr::Read { tensor, index } = it else { return None };
-            let compute = &self.stage(self.tensor(*tensor).stage?).compute;
-            let index = affine(index)?;
-            let position = |var: VarId| index.get(var.0 as usize).cloned();
-            let facts = self.dag.facts();
-            compute.reducer.is_none().then(|| compute.body.substitute_vars(&position, &facts))
-        };
-        definition(value).unwrap_or_else(|| value.clone())
     }
 }
 

@@ -26,7 +26,7 @@ fn can_run(schedule: &Schedule, target: &Target) -> bool {
         Target::Gpu(gpu) => {
             let max_bytes = gpu.arch.limits().block_shared_bytes;
             let grid = tvmtune_cuda::grid::place(&tvmtune_schedule::nest::lower(schedule));
-            grid.is_ok_and(|it| it.kernels.iter().all(|it| it.shared_bytes <= max_bytes))
+            grid.is_ok_and(|it| it.body.iter().all(|it| it.shared_bytes <= max_bytes))
         }
         #[cfg(not(feature = "cuda"))]
         Target::Gpu(_) => schedule.trace.is_empty(),

@@ -85,11 +85,11 @@ fn check_sketches(text: &str, products: &[usize], dims: &[&[i64]]) {
         for point in points(sketch) {
             let schedule = Schedule::replay(&dag, &sketch.instructions(&point)).unwrap();
             let Ok(generated) = tvmtune_cuda::generate(&schedule) else { continue };
-            if generated.grid.kernels.iter().any(|it| it.shared_bytes > 227 * 1024) {
+            if generated.grid.body.iter().any(|it| it.shared_bytes > 227 * 1024) {
                 continue;
             }
             n_placed += 1;
-            assert_eq!(generated.grid.kernels.len(), 1, "{}", generated.nest);
+            assert_eq!(generated.grid.body.len(), 1, "{}", generated.nest);
             let ns = cost::gpu::estimate(&generated.grid, &super::target()).ns;
             assert!(ns.is_finite() && ns > 0.0, "{ns} ns");
             let source = &generated.unit.source;

@@ -25,7 +25,7 @@ fn check(class: Class) {
 fn check_at(nvrtc: &Nvrtc, case: &Case, check: &Check) {
     let problem = Problem::new(case, check.dims).unwrap();
     let candidates =
-        bundle::checked(&problem, &target()).unwrap_or_else(|why| panic!("{}: {why}", case.name));
+        bundle::checked(&problem, &target()).unwrap_or_else(|why| panic!("{}: {why}", case.name()));
     for (_, _, generated) in candidates {
         let source = &generated.unit.source;
         let module = Module::parse(&ptx(nvrtc, &generated.unit.source, "compute_90a")).unwrap();

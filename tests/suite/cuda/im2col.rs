@@ -166,7 +166,7 @@ fn parts_of_channels_are_no_boxes() {
 
 /// Box extents and element strides of the TMA loads of images in a kernel.
 fn boxes_of_images(generated: &Generated) -> Vec<(&[i64], &[i64])> {
-    let maps = generated.grid.kernels.iter().flat_map(|it| &it.tensor_maps);
+    let maps = generated.grid.body.iter().flat_map(|it| &it.tensor_maps);
     let of_image = maps.filter(|it| generated.grid.buffer(it.tensor).name == "x");
     of_image.map(|it| (&it.box_extents[..], &it.element_strides[..])).collect()
 }
@@ -207,7 +207,7 @@ fn a_step_of_a_convolution_is_one_box_of_pixels() {
 #[test]
 fn what_no_box_fits_stays_what_it_was() {
     let is_fed = |it: &Convolution| {
-        default_of(it).grid.kernels.iter().any(|kernel| !kernel.producer.is_empty())
+        default_of(it).grid.body.iter().any(|kernel| !kernel.producer.is_empty())
     };
     assert!(is_fed(&SINGLE));
     assert!(!is_fed(&Convolution { channels: [64, 8], ..SINGLE }), "few columns");

@@ -81,7 +81,7 @@ pub(super) fn check_with(
         };
         let source = &generated.unit.source;
         let most = arch.limits().block_shared_bytes;
-        if generated.grid.kernels.iter().any(|it| it.shared_bytes > most) {
+        if generated.grid.body.iter().any(|it| it.shared_bytes > most) {
             continue;
         }
         n_placed += 1;

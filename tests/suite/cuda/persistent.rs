@@ -52,7 +52,7 @@ pub(super) fn generate(dag: &Dag, space: &Space, point: &Point) -> Option<Genera
     let schedule = Schedule::replay(dag, &space.instructions(point)).unwrap();
     let generated = tvmtune_cuda::generate(&schedule).ok()?;
     let most = ARCH.limits().block_shared_bytes;
-    generated.grid.kernels.iter().all(|it| it.shared_bytes <= most).then_some(generated)
+    generated.grid.body.iter().all(|it| it.shared_bytes <= most).then_some(generated)
 }
 
 /// Arguments and results.
@@ -79,7 +79,7 @@ fn check(text: &str, extents: &[i64], is_seen: &dyn Fn(&Generated) -> bool) {
         for point in points(&space, n_random, blocks) {
             let Some(generated) = generate(&dag, &space, &point) else { continue };
             seen |= is_seen(&generated);
-            if generated.grid.kernels.iter().all(|it| it.tiles.is_none()) {
+            if generated.grid.body.iter().all(|it| it.tiles.is_none()) {
                 continue;
             }
             n_placed += 1;
@@ -118,7 +118,7 @@ fn inside<'t>(lines: &[&'t str], opens: usize) -> Vec<&'t str> {
 #[track_caller]
 fn check_text(generated: &Generated) {
     let source = &generated.unit.source;
-    for (kernel, entry) in generated.grid.kernels.iter().zip(&generated.unit.entries) {
+    for (kernel, entry) in generated.grid.body.iter().zip(&generated.unit.entries) {
         if kernel.tiles.is_none() {
             continue;
         }
@@ -153,7 +153,7 @@ fn check_text(generated: &Generated) {
 }
 
 fn is_in_clusters(generated: &Generated) -> bool {
-    generated.grid.kernels.iter().any(|it| it.tiles.is_some() && it.cluster() > 1)
+    generated.grid.body.iter().any(|it| it.tiles.is_some() && it.cluster() > 1)
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn products_of_a_single_step() {
             compute(|b, i, j| sum(0..K, |d| q[[b, i, d]] as f32 * k[[b, j, d]] as f32) * 0.125)
         }",
         &[1, 2, 3, 7],
-        &|it| it.grid.kernels.iter().all(|it| !it.producer.is_empty()),
+        &|it| it.grid.body.iter().all(|it| !it.producer.is_empty()),
     );
 }
 
@@ -349,7 +349,7 @@ fn accumulators_of_many_tiles_stay_in_registers() {
         let space = Space::new(&dag, &GpuTarget::generic(ARCH).into());
         for blocks in [0, 1] {
             let generated = generate(&dag, &space, &points(&space, 0, blocks)[0]).unwrap();
-            assert_eq!(generated.grid.kernels[0].tiles.is_some(), blocks > 0);
+            assert_eq!(generated.grid.body[0].tiles.is_some(), blocks > 0);
             let text = &generated.unit.source;
             let source = Source { name: "kernel.cu", text, arch: "sm_90a", options: &[] };
             let code = Compiler::new(nvrtc, None).compile(&source).unwrap();
@@ -385,9 +385,9 @@ fn default_schedules_are_predicted_to_be_no_slower() {
                 else {
                     continue;
                 };
-                n_persistent += usize::from(some.grid.kernels.iter().any(|it| it.tiles.is_some()));
+                n_persistent += usize::from(some.grid.body.iter().any(|it| it.tiles.is_some()));
                 let [some, each] = [some, each].map(|it| cost::gpu::estimate(&it.grid, &target).ns);
-                assert!(some <= each, "{} [{dims}]: {some} and {each} ns", case.name);
+                assert!(some <= each, "{} [{dims}]: {some} and {each} ns", case.name());
                 most = most.max(each / some);
             }
         }

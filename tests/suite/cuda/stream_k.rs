@@ -20,11 +20,7 @@ const STREAM_K: [u64; 2] = [101, 102];
 
 /// Returns whether a kernel is divided by stream-K, with a fix-up.
 fn divides(generated: &Generated) -> bool {
-    generated
-        .grid
-        .kernels
-        .iter()
-        .any(|it| it.tiles.as_ref().is_some_and(|it| it.stream_k.is_some()))
+    generated.grid.body.iter().any(|it| it.tiles.as_ref().is_some_and(|it| it.stream_k.is_some()))
 }
 
 /// The points of a program on a GPU of so many multiprocessors whose blocks divide tiles.

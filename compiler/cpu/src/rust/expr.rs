@@ -2,33 +2,11 @@
 
 use half::{bf16, f16};
 
-use super::{Printer, element_type, method};
+use super::{Printer, element_type};
 use tvmtune_ir::dag::expr::affine;
-use tvmtune_ir::dag::{BinaryOp, CompareOp, DType, Expr, Literal, Subscript, TensorId, UnaryOp};
+use tvmtune_ir::dag::{BinaryOp, DType, Expr, Literal, Subscript, TensorId, UnaryOp};
 use tvmtune_ir::poly::{Atom, Poly};
-
-/// The text of an expression, and whether it needs parentheses as an operand.
-pub struct ExprText {
-    pub text: String,
-    is_atom: bool,
-}
-
-impl ExprText {
-    /// Makes a token, a call or an index, which bind tighter than any operator.
-    pub(super) fn atom(text: impl Into<String>) -> Self {
-        Self { text: text.into(), is_atom: true }
-    }
-
-    /// Makes an expression with an operator outside of all parentheses.
-    fn compound(text: String) -> Self {
-        Self { text, is_atom: false }
-    }
-
-    /// Returns the text as an operand or receiver, parenthesized if necessary.
-    pub fn operand(&self) -> String {
-        if self.is_atom { self.text.clone() } else { format!("({})", self.text) }
-    }
-}
+use tvmtune_schedule::print::{self, Text, comparison, function, operator};
 
 impl Printer<'_> {
     /// An element of a buffer, as a place.
@@ -42,33 +20,13 @@ impl Printer<'_> {
         if let Some(place) = self.slice(tensor, index) {
             return place;
         }
-        let shape = &self.nest.buffer(tensor).shape;
-        let (mut affine, mut values) = (Poly::default(), Vec::new());
-        let mut stride = Poly::constant(1);
-        for (subscript, extent) in index.iter().zip(shape).rev() {
-            match subscript {
-                Subscript::Affine(poly) => affine += poly.clone() * stride.clone(),
-                Subscript::Value(value) => {
-                    let value = self.expr(value).operand();
-                    values.push(match stride.as_constant() {
-                        Some(1) => format!("({value} as i64)"),
-                        _ => format!("({value} as i64) * {}", self.poly(&stride).operand()),
-                    });
-                }
-            }
-            stride = stride * extent.clone();
-        }
-        let mut offset = self.poly(&affine);
-        if !values.is_empty() {
-            let affine = (!affine.is_zero()).then_some(offset.text);
-            let sum: Vec<String> = affine.into_iter().chain(values).collect();
-            offset = ExprText::compound(sum.join(" + "));
-        }
+        let value = |it: &Expr| format!("({} as i64)", self.expr(it).operand());
+        let offset = print::offset(self.nest.buffer(tensor), index, &|it| self.poly(it), &value);
         let buffer = self.names.buffer(tensor);
         // A literal is a `usize` as it stands.
-        match affine.as_constant() {
-            Some(constant) if offset.is_atom => format!("{buffer}[{constant}]"),
-            _ => format!("{buffer}[{} as usize]", offset.operand()),
+        match offset.text.bytes().all(|it| it.is_ascii_digit()) {
+            true => format!("{buffer}[{}]", offset.text),
+            false => format!("{buffer}[{} as usize]", offset.operand()),
         }
     }
 
@@ -76,30 +34,27 @@ impl Printer<'_> {
         if self.slices.is_empty() {
             return None;
         }
-        let offset = self.offset(tensor, &affine(index)?);
+        let offset = self.nest.buffer(tensor).position(&affine(index)?);
         self.slices.get(&(tensor, offset)).cloned()
     }
 
-    pub(super) fn expr(&self, expr: &Expr) -> ExprText {
+    pub(super) fn expr(&self, expr: &Expr) -> Text {
         match expr {
             Expr::Const(value, dtype) => literal(*value, *dtype),
             Expr::Index(poly) => match poly.as_constant() {
                 Some(value) => literal(Literal::Int(value), DType::I64),
                 None => self.poly(poly),
             },
-            Expr::Scalar(scalar) => ExprText::atom(self.names.scalar(*scalar)),
-            Expr::Read { tensor, index } => ExprText::atom(self.read(*tensor, index)),
+            Expr::Scalar(scalar) => Text::atom(self.names.scalar(*scalar)),
+            Expr::Read { tensor, index } => Text::atom(self.read(*tensor, index)),
             Expr::Unary(op, a) => unary(*op, &self.expr(a), a.dtype(self.nest)),
             Expr::Binary(op, a, b) => binary(*op, &self.expr(a), &self.expr(b), a.dtype(self.nest)),
-            Expr::Compare(op, a, b) => {
-                let (a, b) = (self.expr(a).operand(), self.expr(b).operand());
-                ExprText::compound(format!("{a} {} {b}", comparison(*op)))
-            }
+            Expr::Compare(op, a, b) => Text::infix(&self.expr(a), comparison(*op), &self.expr(b)),
             Expr::Select { condition, then, otherwise } => {
                 let [condition, then, otherwise] =
                     [condition, then, otherwise].map(|it| self.expr(it).text);
                 // In parentheses: a statement must not end at its closing brace.
-                ExprText::atom(format!("(if {condition} {{ {then} }} else {{ {otherwise} }})"))
+                Text::atom(format!("(if {condition} {{ {then} }} else {{ {otherwise} }})"))
             }
             Expr::Cast(to, a) => cast(&self.expr(a), a.dtype(self.nest), *to),
         }
@@ -107,31 +62,8 @@ impl Printer<'_> {
 }
 
 /// A polynomial over the names that `leaf` gives for dimensions and variables, of type `i64`.
-pub fn poly(value: &Poly, leaf: &dyn Fn(&Atom) -> String) -> ExprText {
-    let (mut constants, mut others) = (Vec::new(), Vec::new());
-    for (atoms, coefficient) in value.terms() {
-        if atoms.is_empty() { &mut constants } else { &mut others }.push((atoms, coefficient));
-    }
-    let mut text = String::new();
-    let terms: Vec<_> = others.into_iter().chain(constants).collect();
-    for (n, (atoms, coefficient)) in terms.iter().enumerate() {
-        text.push_str(match (n, *coefficient < 0) {
-            (0, false) => "",
-            (0, true) => "-",
-            (_, false) => " + ",
-            (_, true) => " - ",
-        });
-        let magnitude = coefficient.unsigned_abs();
-        let coefficient = (magnitude != 1 || atoms.is_empty()).then(|| magnitude.to_string());
-        let factors = coefficient.into_iter().chain(atoms.iter().map(|it| atom(it, leaf)));
-        text.push_str(&factors.collect::<Vec<String>>().join(" * "));
-    }
-    match terms.as_slice() {
-        [] => ExprText::atom("0"),
-        [(atoms, 1)] if atoms.len() == 1 => ExprText::atom(text),
-        [([], 0..)] => ExprText::atom(text),
-        _ => ExprText::compound(text),
-    }
+pub fn poly(value: &Poly, leaf: &dyn Fn(&Atom) -> String) -> Text {
+    print::poly(value, &|it| atom(it, leaf))
 }
 
 fn atom(atom: &Atom, leaf: &dyn Fn(&Atom) -> String) -> String {
@@ -146,7 +78,7 @@ fn atom(atom: &Atom, leaf: &dyn Fn(&Atom) -> String) -> String {
     format!("i64::{name}({}, {})", poly(a, leaf).text, poly(b, leaf).text)
 }
 
-fn literal(value: Literal, dtype: DType) -> ExprText {
+fn literal(value: Literal, dtype: DType) -> Text {
     let text = match (value, dtype) {
         (Literal::Float(it), DType::F16) => {
             format!("rt::half::f16::from_bits({:#x})", f16::from_f64(it).to_bits())
@@ -166,7 +98,7 @@ fn literal(value: Literal, dtype: DType) -> ExprText {
         (Literal::Bool(it), _) => it.to_string(),
     };
     // A method call binds tighter than a sign.
-    if text.starts_with('-') { ExprText::compound(text) } else { ExprText::atom(text) }
+    if text.starts_with('-') { Text::compound(text) } else { Text::atom(text) }
 }
 
 fn float(value: f64, digits: String, dtype: DType) -> String {
@@ -177,96 +109,75 @@ fn float(value: f64, digits: String, dtype: DType) -> String {
     }
 }
 
-fn unary(op: UnaryOp, a: &ExprText, dtype: DType) -> ExprText {
+fn unary(op: UnaryOp, a: &Text, dtype: DType) -> Text {
     let operand = a.operand();
-    let call = |name: &str| ExprText::atom(format!("{operand}.{name}()"));
+    let call = |name: &str| Text::atom(format!("{operand}.{name}()"));
     match op {
-        UnaryOp::Not => ExprText::compound(format!("!{operand}")),
-        UnaryOp::Neg if dtype.is_float() => ExprText::compound(format!("-{operand}")),
+        UnaryOp::Not => Text::compound(format!("!{operand}")),
+        UnaryOp::Neg if dtype.is_float() => Text::compound(format!("-{operand}")),
         UnaryOp::Neg => call("wrapping_neg"),
-        UnaryOp::Abs if dtype == DType::U8 => ExprText::atom(operand),
+        UnaryOp::Abs if dtype == DType::U8 => Text::atom(operand),
         UnaryOp::Abs if dtype.is_integer() => call("wrapping_abs"),
-        UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round if !dtype.is_float() => {
-            ExprText::atom(operand)
-        }
-        UnaryOp::Abs => call("abs"),
-        UnaryOp::Sqrt => call("sqrt"),
-        UnaryOp::Rsqrt => ExprText::compound(format!("1.0 / {operand}.sqrt()")),
-        UnaryOp::Exp => call("exp"),
-        UnaryOp::Ln => call("ln"),
-        UnaryOp::Tanh => call("tanh"),
-        UnaryOp::Erf if dtype == DType::F64 => {
-            ExprText::atom(format!("rt::math::erf64({})", a.text))
-        }
-        UnaryOp::Erf => ExprText::atom(format!("rt::math::erf({})", a.text)),
-        UnaryOp::Sin => call("sin"),
-        UnaryOp::Cos => call("cos"),
-        UnaryOp::Floor => call("floor"),
-        UnaryOp::Ceil => call("ceil"),
+        UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round if !dtype.is_float() => Text::atom(operand),
+        UnaryOp::Rsqrt => Text::compound(format!("1.0 / {operand}.sqrt()")),
+        UnaryOp::Erf if dtype == DType::F64 => Text::atom(format!("rt::math::erf64({})", a.text)),
+        UnaryOp::Erf => Text::atom(format!("rt::math::erf({})", a.text)),
         UnaryOp::Round => call("round_ties_even"),
-        UnaryOp::Tf32 => ExprText::atom(format!("rt::math::tf32({})", a.text)),
+        UnaryOp::Tf32 => Text::atom(format!("rt::math::tf32({})", a.text)),
+        UnaryOp::Abs
+        | UnaryOp::Sqrt
+        | UnaryOp::Exp
+        | UnaryOp::Ln
+        | UnaryOp::Tanh
+        | UnaryOp::Sin
+        | UnaryOp::Cos
+        | UnaryOp::Floor
+        | UnaryOp::Ceil => call(&function(op)),
     }
 }
 
-pub(super) fn binary(op: BinaryOp, a: &ExprText, b: &ExprText, dtype: DType) -> ExprText {
-    let operator = match op {
-        BinaryOp::And => Some("&&"),
-        BinaryOp::Or => Some("||"),
-        BinaryOp::Add if dtype.is_float() => Some("+"),
-        BinaryOp::Sub if dtype.is_float() => Some("-"),
-        BinaryOp::Mul if dtype.is_float() => Some("*"),
-        BinaryOp::Div if dtype.is_float() => Some("/"),
-        BinaryOp::Rem if dtype.is_float() => Some("%"),
-        _ => None,
-    };
-    if let Some(operator) = operator {
-        return ExprText::compound(format!("{} {operator} {}", a.operand(), b.operand()));
+pub(super) fn binary(op: BinaryOp, a: &Text, b: &Text, dtype: DType) -> Text {
+    let is_infix = dtype.is_float() || matches!(op, BinaryOp::And | BinaryOp::Or);
+    if let Some((symbol, _)) = operator(op).filter(|_| is_infix) {
+        return Text::infix(a, symbol, b);
     }
-    let trait_method = match op {
-        BinaryOp::Div => "rt::math::Integer::quotient",
-        BinaryOp::Rem => "rt::math::Integer::remainder",
-        _ => {
-            let method = method(op).expect("all others are methods");
-            return ExprText::atom(format!("{}.{method}({})", a.operand(), b.text));
-        }
-    };
-    ExprText::atom(format!("{trait_method}({}, {})", a.text, b.text))
-}
-
-fn comparison(op: CompareOp) -> &'static str {
+    let call = |name: &str| Text::atom(format!("{name}({}, {})", a.text, b.text));
+    let method = |name: &str| Text::atom(format!("{}.{name}({})", a.operand(), b.text));
     match op {
-        CompareOp::Lt => "<",
-        CompareOp::Le => "<=",
-        CompareOp::Eq => "==",
-        CompareOp::Ne => "!=",
-        CompareOp::Ge => ">=",
-        CompareOp::Gt => ">",
+        BinaryOp::Div => call("rt::math::Integer::quotient"),
+        BinaryOp::Rem => call("rt::math::Integer::remainder"),
+        BinaryOp::Min | BinaryOp::Max => method(&function(op)),
+        BinaryOp::Pow => method("powf"),
+        BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul => {
+            method(&format!("wrapping_{}", function(op)))
+        }
+        BinaryOp::And | BinaryOp::Or => unreachable!("those are operators"),
     }
 }
 
 /// A conversion as Rust's `as`, also of types for which there is no `as`.
-fn cast(a: &ExprText, from: DType, to: DType) -> ExprText {
+fn cast(a: &Text, from: DType, to: DType) -> Text {
     if from == to {
-        return ExprText { text: a.text.clone(), is_atom: a.is_atom };
+        return a.clone();
     }
     let operand = a.operand();
     match (from, to) {
-        (DType::F16 | DType::Bf16, DType::F32) => ExprText::atom(format!("{operand}.to_f32()")),
+        (DType::F16 | DType::Bf16, DType::F32) => Text::atom(format!("{operand}.to_f32()")),
         (DType::F16 | DType::Bf16, _) => {
-            cast(&ExprText::atom(format!("{operand}.to_f64()")), DType::F64, to)
+            cast(&Text::atom(format!("{operand}.to_f64()")), DType::F64, to)
         }
         (DType::F32, DType::F16 | DType::Bf16) => {
-            ExprText::atom(format!("{}::from_f32({})", element_type(to), a.text))
+            Text::atom(format!("{}::from_f32({})", element_type(to), a.text))
         }
         (_, DType::F16 | DType::Bf16) => {
             let wide = cast(a, from, DType::F64);
-            ExprText::atom(format!("{}::from_f64({})", element_type(to), wide.text))
+            Text::atom(format!("{}::from_f64({})", element_type(to), wide.text))
         }
-        (DType::F32 | DType::F64, DType::Bool) => ExprText::compound(format!("{operand} != 0.0")),
-        (_, DType::Bool) => ExprText::compound(format!("{operand} != 0")),
+        (DType::F32 | DType::F64, DType::Bool) => Text::compound(format!("{operand} != 0.0")),
+        (_, DType::Bool) => Text::compound(format!("{operand} != 0")),
         (DType::Bool, DType::F32 | DType::F64) => {
-            ExprText::compound(format!("{operand} as u8 as {to}"))
+            Text::compound(format!("{operand} as u8 as {to}"))
         }
-        _ => ExprText::compound(format!("{operand} as {to}")),
+        _ => Text::compound(format!("{operand} as {to}")),
     }
 }

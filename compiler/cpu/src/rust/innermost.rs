@@ -85,7 +85,7 @@ impl Printer<'_> {
             };
             let accesses = tensors.entry(*tensor).or_default();
             accesses.written = true;
-            accesses.always.push(self.offset(*tensor, index));
+            accesses.always.push(self.nest.buffer(*tensor).position(index));
             self.reads(value, true, &mut tensors);
         }
         let mut row_slices = Vec::new();
@@ -113,7 +113,9 @@ impl Printer<'_> {
             Expr::Read { tensor, index } => {
                 let accesses = tensors.entry(*tensor).or_default();
                 match affine(index) {
-                    Some(index) if always => accesses.always.push(self.offset(*tensor, &index)),
+                    Some(index) if always => {
+                        accesses.always.push(self.nest.buffer(*tensor).position(&index));
+                    }
                     _ => accesses.n_others += 1,
                 }
                 for subscript in index {
@@ -137,13 +139,5 @@ impl Printer<'_> {
                 }
             }
         }
-    }
-
-    /// Returns the row-major offset of an element, in elements.
-    pub(super) fn offset(&self, tensor: TensorId, index: &[Poly]) -> Poly {
-        let shape = &self.nest.buffer(tensor).shape;
-        let flat =
-            |offset: Poly, (at, extent): (&Poly, &Poly)| offset * extent.clone() + at.clone();
-        index.iter().zip(shape).fold(Poly::default(), flat)
     }
 }

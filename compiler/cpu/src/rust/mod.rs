@@ -19,25 +19,32 @@
 
 mod expr;
 mod innermost;
-mod names;
 
 use std::collections::BTreeMap;
 
-use tvmtune_ir::dag::{BinaryOp, DType, Reducer, TensorId};
+use tvmtune_ir::dag::{DType, Reducer, TensorId};
 use tvmtune_ir::poly::{Atom, Poly, VarId};
 use tvmtune_schedule::nest::{Buffer, Guard, Nest, Scope, Stmt};
+use tvmtune_schedule::print::names::is_rust_keyword;
+use tvmtune_schedule::print::{Language, Names, Text};
 
 use innermost::{RowSlice, TightenedLoop};
 
-pub use expr::{ExprText, poly};
-pub(super) use names::Names;
+pub use expr::poly;
+
+/// The names of Rust, but for those that the printed text uses.
+const RUST: Language = Language {
+    is_reserved: |word| is_rust_keyword(word) || ["rt", "std", "vec"].contains(&word),
+    first_letter: 'v',
+    dim: str::to_lowercase,
+};
 
 /// Elements up to which a temporary is on the stack.
 const STACK_ELEMENTS: i64 = 1024;
 
 /// Prints a nest as a Rust function. See the [module documentation](self).
 pub fn print(nest: &Nest) -> String {
-    let names = Names::new(nest);
+    let names = Names::new(nest, RUST);
     let mut printer =
         Printer { nest, names, slices: BTreeMap::new(), text: String::new(), depth: 0 };
     printer.function();
@@ -144,7 +151,7 @@ impl Printer<'_> {
                     (Reducer::Sum, _) if dtype.is_float() => format!("{place} += {};", value.text),
                     (Reducer::Prod, _) if dtype.is_float() => format!("{place} *= {};", value.text),
                     (_, op) => {
-                        let old = ExprText::atom(place.clone());
+                        let old = Text::atom(place.clone());
                         format!("{place} = {};", expr::binary(op, &old, &value, dtype).text)
                     }
                 };
@@ -237,7 +244,7 @@ impl Printer<'_> {
         format!("{} < {}", self.poly(&guard.value).text, self.poly(&guard.bound).text)
     }
 
-    fn poly(&self, value: &Poly) -> ExprText {
+    fn poly(&self, value: &Poly) -> Text {
         poly(value, &|leaf| self.names.leaf(leaf))
     }
 }
@@ -253,19 +260,6 @@ fn zero(dtype: DType) -> String {
         DType::Bool => "false".to_owned(),
         DType::I8 | DType::U8 | DType::I32 | DType::I64 => format!("0_{dtype}"),
     }
-}
-
-/// Returns the method of an operation that is not an operator.
-fn method(op: BinaryOp) -> Option<&'static str> {
-    Some(match op {
-        BinaryOp::Add => "wrapping_add",
-        BinaryOp::Sub => "wrapping_sub",
-        BinaryOp::Mul => "wrapping_mul",
-        BinaryOp::Min => "min",
-        BinaryOp::Max => "max",
-        BinaryOp::Pow => "powf",
-        BinaryOp::Div | BinaryOp::Rem | BinaryOp::And | BinaryOp::Or => return None,
-    })
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Copies to shared memory by `cp.async`.
 
 use super::Printer;
-use super::expr::affine_one;
 use super::vector_access::{Inner, Vectors};
-use crate::grid::{MemoryScope, PredicatedLoad, predicated_load};
+use crate::grid::{PredicatedLoad, predicated_load};
+use tvmtune_ir::dag::expr::affine;
 use tvmtune_ir::dag::{Expr, TensorId};
 use tvmtune_ir::poly::Poly;
 use tvmtune_schedule::nest::Guard;
@@ -22,7 +22,7 @@ impl Printer<'_> {
         if !is_copy || !vectors.stores {
             return false;
         }
-        let to = self.poly(&self.position(inner.tensor, inner.index)).text;
+        let to = self.poly(&self.grid.buffer(inner.tensor).position(inner.index)).text;
         let from = self.poly(&load.position).text;
         let lanes = vectors.lanes;
         let to = Place { tensor: inner.tensor, offset: &to };
@@ -43,10 +43,9 @@ impl Printer<'_> {
             return false;
         };
         let guards: Option<Vec<Vec<Guard>>> = conditions.into_iter().map(Guard::all_of).collect();
-        let affine: Option<Vec<Poly>> = subscripts.iter().map(affine_one).collect();
-        let (Some(guards), Some(affine)) = (guards, affine) else { return false };
-        let to = self.poly(&self.position(tensor, index)).text;
-        let at = self.poly(&self.position(from, &affine)).text;
+        let (Some(guards), Some(index_from)) = (guards, affine(subscripts)) else { return false };
+        let to = self.poly(&self.grid.buffer(tensor).position(index)).text;
+        let at = self.poly(&self.grid.buffer(from).position(&index_from)).text;
         let to = Place { tensor, offset: &to };
         let from = Place { tensor: from, offset: &at };
         self.cp_async(&to, &from, 1, &guards.concat())
@@ -62,8 +61,7 @@ impl Printer<'_> {
         let (target, source) = (self.grid.buffer(to.tensor), self.grid.buffer(from.tensor));
         let bytes = target.dtype.bytes() * lanes as u64;
         let is_global = source.scope.is_global();
-        let is_shared = matches!(target.scope, MemoryScope::Shared(_));
-        if ![4, 8, 16].contains(&bytes) || !is_global || !is_shared {
+        if ![4, 8, 16].contains(&bytes) || !is_global || !target.scope.is_shared() {
             return false;
         }
         let valid = match conditions {

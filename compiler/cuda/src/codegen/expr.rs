@@ -2,41 +2,14 @@
 
 use half::{bf16, f16};
 
-use super::{Printer, element_type, vector_access};
+use super::{Printer, element_type};
 use crate::grid::Grid;
+use tvmtune_ir::dag::expr::affine;
 use tvmtune_ir::dag::{
     BinaryOp, CompareOp, DType, Expr, Literal, Reducer, Subscript, TensorId, UnaryOp,
 };
 use tvmtune_ir::poly::{Atom, Poly};
-
-/// The text of an expression, and whether it may be an operand as it is.
-pub(super) struct Text {
-    pub(super) text: String,
-    is_atom: bool,
-}
-
-impl Text {
-    /// A token, a call or an element: binds tighter than any operator.
-    pub(super) fn atom(text: impl Into<String>) -> Self {
-        Self { text: text.into(), is_atom: true }
-    }
-
-    fn compound(text: String) -> Self {
-        Self { text, is_atom: false }
-    }
-
-    pub(super) fn operand(&self) -> String {
-        if self.is_atom { self.text.clone() } else { format!("({})", self.text) }
-    }
-}
-
-/// The polynomial of an affine subscript.
-pub(super) fn affine_one(subscript: &Subscript) -> Option<Poly> {
-    match subscript {
-        Subscript::Affine(poly) => Some(poly.clone()),
-        Subscript::Value(_) => None,
-    }
-}
+use tvmtune_schedule::print::{self, Text, comparison, function, operator};
 
 impl Printer<'_> {
     /// An element of a buffer, as something that can be read and assigned.
@@ -50,51 +23,23 @@ impl Printer<'_> {
         if self.in_registers(tensor) && self.n_elements(tensor) == 1 {
             return name.to_owned();
         }
-        let affine: Option<Vec<Poly>> = index.iter().map(affine_one).collect();
-        if let Some(affine) = affine
-            && let Some(loaded) = self.loaded.get(&(tensor, self.position(tensor, &affine)))
+        let buffer = self.grid.buffer(tensor);
+        if let Some(index) = affine(index)
+            && let Some(loaded) = self.loaded.get(&(tensor, buffer.position(&index)))
         {
             return loaded.clone();
         }
-        self.place(tensor, &self.offset(tensor, index).text)
+        let value = |it: &Expr| format!("Index({})", self.expr(it).text);
+        self.place(tensor, &print::offset(buffer, index, &|it| self.poly(it), &value).text)
     }
 
     /// The element of a buffer in memory at a position.
     pub(super) fn place(&self, tensor: TensorId, position: &str) -> String {
         let (name, buffer) = (self.names.buffer(tensor), self.grid.buffer(tensor));
-        match buffer.swizzle {
+        match buffer.scope.swizzle() {
             Some(row) => format!("{name}[permuted<{row}, {}>({position})]", buffer.dtype.bytes()),
             None => format!("{name}[{position}]"),
         }
-    }
-
-    /// The row-major position of an element.
-    pub(super) fn position(&self, tensor: TensorId, index: &[Poly]) -> Poly {
-        vector_access::position(self.grid, tensor, index)
-    }
-
-    fn offset(&self, tensor: TensorId, index: &[Subscript]) -> Text {
-        let shape = &self.grid.buffer(tensor).shape;
-        let (mut affine, mut values) = (Poly::default(), Vec::new());
-        let mut stride = Poly::constant(1);
-        for (subscript, extent) in index.iter().zip(shape).rev() {
-            match subscript {
-                Subscript::Affine(poly) => affine += poly.clone() * stride.clone(),
-                Subscript::Value(value) => {
-                    let value = format!("Index({})", self.expr(value).text);
-                    values.push(match stride.as_constant() {
-                        Some(1) => value,
-                        _ => format!("{value} * {}", self.poly(&stride).operand()),
-                    });
-                }
-            }
-            stride = stride * extent.clone();
-        }
-        if values.is_empty() {
-            return self.poly(&affine);
-        }
-        let affine = (!affine.is_zero()).then(|| self.poly(&affine).text);
-        Text::compound(affine.into_iter().chain(values).collect::<Vec<_>>().join(" + "))
     }
 
     pub(super) fn expr(&self, expr: &Expr) -> Text {
@@ -131,50 +76,17 @@ impl Printer<'_> {
     }
 
     fn compare(&self, op: CompareOp, a: &Expr, b: &Expr) -> Text {
-        let symbol = match op {
-            CompareOp::Lt => "<",
-            CompareOp::Le => "<=",
-            CompareOp::Eq => "==",
-            CompareOp::Ne => "!=",
-            CompareOp::Ge => ">=",
-            CompareOp::Gt => ">",
-        };
         // Conditions on indices need no 64 bits.
         let [a, b] = match (a, b) {
             (Expr::Index(a), Expr::Index(b)) => [self.poly(a), self.poly(b)],
             _ => [self.expr(a), self.expr(b)],
         };
-        Text::compound(format!("{} {symbol} {}", a.operand(), b.operand()))
+        Text::infix(&a, comparison(op), &b)
     }
 
     /// An integer expression of type `Index`.
     pub(super) fn poly(&self, value: &Poly) -> Text {
-        let (mut constants, mut others) = (Vec::new(), Vec::new());
-        for (atoms, coefficient) in value.terms() {
-            if atoms.is_empty() { &mut constants } else { &mut others }.push((atoms, coefficient));
-        }
-        let n_terms = constants.len() + others.len();
-        let mut text = String::new();
-        let mut is_atom = n_terms <= 1;
-        for (n, (atoms, coefficient)) in others.into_iter().chain(constants).enumerate() {
-            let mut factors: Vec<String> = atoms.iter().map(|it| self.atom(it)).collect();
-            let magnitude = coefficient.unsigned_abs();
-            if magnitude != 1 || factors.is_empty() {
-                factors.insert(0, magnitude.to_string());
-            }
-            is_atom &= factors.len() == 1 && coefficient >= 0;
-            text.push_str(match (n, coefficient < 0) {
-                (0, false) => "",
-                (0, true) => "-",
-                (_, false) => " + ",
-                (_, true) => " - ",
-            });
-            text.push_str(&factors.join(" * "));
-        }
-        if n_terms == 0 {
-            text.push('0');
-        }
-        Text { text, is_atom }
+        print::poly(value, &|it| self.atom(it))
     }
 
     fn atom(&self, atom: &Atom) -> String {
@@ -244,44 +156,33 @@ fn unary(op: UnaryOp, a: &Text, dtype: DType) -> Text {
         UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round if !dtype.is_float() => {
             Text::atom(a.operand())
         }
-        UnaryOp::Abs => call("abs"),
-        UnaryOp::Sqrt => call("sqrt"),
-        UnaryOp::Rsqrt => call("rsqrt"),
-        UnaryOp::Exp => call("exp"),
-        UnaryOp::Ln => call("ln"),
-        UnaryOp::Tanh => call("tanh"),
-        UnaryOp::Erf => call("erf"),
-        UnaryOp::Sin => call("sin"),
-        UnaryOp::Cos => call("cos"),
-        UnaryOp::Floor => call("floor"),
-        UnaryOp::Ceil => call("ceil"),
-        UnaryOp::Round => call("round"),
-        UnaryOp::Tf32 => call("tf32"),
+        UnaryOp::Abs
+        | UnaryOp::Sqrt
+        | UnaryOp::Rsqrt
+        | UnaryOp::Exp
+        | UnaryOp::Ln
+        | UnaryOp::Tanh
+        | UnaryOp::Erf
+        | UnaryOp::Sin
+        | UnaryOp::Cos
+        | UnaryOp::Floor
+        | UnaryOp::Ceil
+        | UnaryOp::Round
+        | UnaryOp::Tf32 => call(&function(op)),
     }
 }
 
 pub(super) fn binary(op: BinaryOp, a: &Text, b: &Text, dtype: DType) -> Text {
-    let operator = match op {
-        BinaryOp::And => Some("&&"),
-        BinaryOp::Or => Some("||"),
-        BinaryOp::Add if dtype.is_float() => Some("+"),
-        BinaryOp::Sub if dtype.is_float() => Some("-"),
-        BinaryOp::Mul if dtype.is_float() => Some("*"),
-        BinaryOp::Div if dtype.is_float() => Some("/"),
-        _ => None,
-    };
-    if let Some(operator) = operator {
-        return Text::compound(format!("{} {operator} {}", a.operand(), b.operand()));
+    let is_logical = matches!(op, BinaryOp::And | BinaryOp::Or);
+    let is_infix = is_logical || dtype.is_float() && op != BinaryOp::Rem;
+    if let Some((symbol, _)) = operator(op).filter(|_| is_infix) {
+        return Text::infix(a, symbol, b);
     }
     let name = match op {
-        BinaryOp::Add => "wrapping_add",
-        BinaryOp::Sub => "wrapping_sub",
-        BinaryOp::Mul => "wrapping_mul",
-        BinaryOp::Div => "quotient",
-        BinaryOp::Rem => "remainder",
-        BinaryOp::Min => "min",
-        BinaryOp::Max => "max",
-        BinaryOp::Pow => "pow",
+        BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul => format!("wrapping_{}", function(op)),
+        BinaryOp::Div => "quotient".to_owned(),
+        BinaryOp::Rem => "remainder".to_owned(),
+        BinaryOp::Min | BinaryOp::Max | BinaryOp::Pow => function(op),
         BinaryOp::And | BinaryOp::Or => unreachable!("those are operators"),
     };
     Text::atom(format!("tvmtune::{name}({}, {})", a.text, b.text))

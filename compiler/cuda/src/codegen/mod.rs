@@ -16,7 +16,6 @@
 mod cp_async;
 mod expr;
 mod mma;
-mod names;
 mod printer;
 mod producer;
 mod register_pressure;
@@ -28,14 +27,17 @@ mod vector;
 mod vector_access;
 mod wgmma;
 
-use crate::grid::{Buffer, Grid, Kernel, MemoryScope};
-pub use expr::narrow_exp;
-use printer::Printer;
 use std::collections::BTreeSet;
 
+use crate::grid::{Buffer, Grid, Kernel, MemoryScope};
+use printer::Printer;
 use tvmtune_ir::dag::{DType, ScalarId, TensorId};
-use tvmtune_ir::poly::{DimId, Facts, Poly};
-pub use vector_access::{Load, Vectors, is_vector, position, vectors};
+use tvmtune_ir::poly::{DimId, Poly};
+use tvmtune_schedule::print::Language;
+use tvmtune_schedule::print::names::identifier;
+
+pub use expr::narrow_exp;
+pub use vector_access::{Load, Vectors, is_vector, vectors};
 
 /// Alignment of every pointer that kernels are passed, in bytes.
 pub const ALIGNMENT: u64 = 16;
@@ -103,7 +105,7 @@ pub enum Param {
 
 /// Returns whether indices need 64 bits: some tensor has 2^31 elements or more.
 pub fn wide(grid: &Grid) -> bool {
-    let facts = dim_facts(grid);
+    let facts = grid.facts();
     let most = |it: &Buffer| {
         let extents = it.shape.iter().map(|it| it.interval(&facts).hi.max(0) as u64);
         extents.fold(1, u64::saturating_mul)
@@ -124,25 +126,25 @@ pub fn print(grid: &Grid) -> Unit {
          #include \"tvmtune/warp.cuh\"\n\
 ",
     );
-    if grid.kernels.iter().any(|it| !it.fragments.is_empty()) {
+    if grid.body.iter().any(|it| !it.fragments.is_empty()) {
         source.push_str("#include \"tvmtune/mma.cuh\"\n");
     }
-    let is_warp_specialized = grid.kernels.iter().any(|it| !it.producer.is_empty());
-    if is_warp_specialized || grid.kernels.iter().any(Kernel::uses_wgmma) {
+    let is_warp_specialized = grid.body.iter().any(|it| !it.producer.is_empty());
+    if is_warp_specialized || grid.body.iter().any(Kernel::uses_wgmma) {
         source.push_str("#include \"tvmtune/barrier.cuh\"\n");
     }
     if is_warp_specialized {
         source.push_str("#include \"tvmtune/tma.cuh\"\n");
     }
-    if grid.kernels.iter().any(|it| it.tiles.as_ref().is_some_and(|it| it.stream_k.is_some())) {
+    if grid.body.iter().any(|it| it.tiles.as_ref().is_some_and(|it| it.stream_k.is_some())) {
         source.push_str("#include \"tvmtune/stream.cuh\"\n");
     }
     source.push_str(&wgmma::declarations(grid));
     source.push_str("\nusing namespace tvmtune;\n");
     source.push_str(&format!("using Index = {index};\n"));
     let (mut entries, mut tensor_maps, mut names) = (Vec::new(), Vec::new(), BTreeSet::new());
-    for (n, kernel) in grid.kernels.iter().enumerate() {
-        let name = format!("{}_{n}", identifier(&grid.name));
+    for (n, kernel) in grid.body.iter().enumerate() {
+        let name = format!("{}_{n}", identifier(&grid.name, CUDA.first_letter));
         let mut printer = Printer::new(grid, kernel);
         printer.n_tensor_maps = tensor_maps.len();
         let params = printer.kernel(&name);
@@ -163,21 +165,20 @@ pub fn print(grid: &Grid) -> Unit {
     Unit { source, entries, tensor_maps, names }
 }
 
-/// A name as C++ takes it.
-fn identifier(name: &str) -> String {
-    let legal = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
-    let text: String = name.chars().map(legal).collect();
-    if text.starts_with(|c: char| c.is_ascii_alphabetic()) { text } else { format!("t{text}") }
-}
+/// The names of CUDA C++.
+const CUDA: Language = Language {
+    is_reserved: |word| RESERVED.split(' ').any(|it| it == word),
+    first_letter: 't',
+    dim: str::to_owned,
+};
 
-/// Bounds the dimensions.
-fn dim_facts(grid: &Grid) -> Facts {
-    let mut facts = Facts::default();
-    for (n, dim) in grid.dims.iter().enumerate() {
-        facts.bound_dim(DimId(n as u32), dim.range);
-    }
-    facts
-}
+/// Words that are no names, separated by spaces: those of C++, and those that the text uses itself.
+const RESERVED: &str = "Index alignas and asm auto bf16 bool break case catch char class compl const \
+    continue default delete do double else enum explicit export extern f16 f32 f64 false float \
+    for friend goto i16 i32 i64 i8 if inline int long mutable namespace new not operator or \
+    private protected public register return shared short signed sizeof static struct switch \
+    template this throw true try tvmtune typedef typename u16 u32 u64 u8 union unsigned using \
+    virtual void volatile while xor";
 
 /// The C++ type of elements.
 fn element_type(dtype: DType) -> &'static str {

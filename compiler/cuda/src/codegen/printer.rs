@@ -5,11 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::names::Names;
-use super::{Param, dim_facts, element_type, scalar_type};
-use crate::grid::{Grid, Kernel, MemoryScope, Stmt, Tiles, any, read, written};
+use super::{CUDA, Param, element_type, scalar_type};
+use crate::grid::{Grid, Kernel, MemoryScope, SharedMemory, Stmt};
 use tvmtune_ir::dag::{Expr, TensorId};
 use tvmtune_ir::poly::{Atom, Facts, Poly};
+use tvmtune_schedule::nest::{Statement, any, read, written};
+use tvmtune_schedule::print::Names;
 
 /// The printer of one kernel.
 pub(super) struct Printer<'a> {
@@ -36,8 +37,8 @@ impl<'a> Printer<'a> {
         let mut printer = Self {
             grid,
             kernel,
-            facts: dim_facts(grid),
-            names: Names::new(grid),
+            facts: grid.facts(),
+            names: Names::new(grid, CUDA),
             loaded: BTreeMap::new(),
             in_cp_async: false,
             fragments: Vec::new(),
@@ -46,25 +47,12 @@ impl<'a> Printer<'a> {
             text: String::new(),
             depth: 0,
         };
-        let of_tiles = kernel.tiles.iter().flat_map(|it| &it.vars);
-        for it in kernel.blocks.iter().chain(of_tiles) {
-            printer.facts.bound_var(it.var, it.extent.clone());
-        }
-        for (var, extent) in kernel.tiles.iter().flat_map(Tiles::work_unit_vars) {
-            printer.facts.bound_var(var, extent);
-        }
+        kernel.bound_loops(&mut printer.facts);
         for var in &kernel.thread_vars {
             printer.facts.bound_var(var.var, Poly::constant((var.range / var.step).into()));
         }
         for it in &kernel.circular_buffers {
             printer.facts.bound_var(it.stage, Poly::constant(it.n_stages.into()));
-        }
-        for stmt in kernel.statements() {
-            stmt.walk(&mut |it| {
-                if let Stmt::For { var, extent, .. } = it {
-                    printer.facts.bound_var(*var, extent.clone());
-                }
-            });
         }
         printer
     }
@@ -128,13 +116,7 @@ impl<'a> Printer<'a> {
             if buffer.scope.is_global() {
                 used.insert(Param::Pointer(it));
             }
-            for extent in buffer.shape.iter().skip(1) {
-                extent.for_each_leaf(&mut |leaf| {
-                    if let Atom::Dim(dim) = leaf {
-                        used.insert(Param::Dim(*dim));
-                    }
-                });
-            }
+            buffer.shape.iter().skip(1).for_each(|it| polys(it, &mut *used));
         };
         // The first extent says only how many blocks there are.
         for block in self.kernel.blocks.iter().skip(1) {
@@ -161,10 +143,7 @@ impl<'a> Printer<'a> {
                 | Stmt::Update { tensor: to, index, value, .. } => {
                     tensor(*to, &mut used);
                     index.iter().for_each(|it| polys(it, &mut used));
-                    value.map_polys(&mut |it| {
-                        polys(it, &mut used);
-                        it.clone()
-                    });
+                    value.for_each_poly(&mut |it| polys(it, &mut used));
                     value.walk(&mut |it| match it {
                         Expr::Read { tensor: from, .. } => tensor(*from, &mut used),
                         Expr::Scalar(scalar) => drop(used.insert(Param::Scalar(*scalar))),
@@ -219,14 +198,13 @@ impl<'a> Printer<'a> {
         if self.kernel.shared_bytes > 0 {
             self.line("extern __shared__ __align__(1024) unsigned char shared[];");
         }
-        for tensor in self.used(|it| matches!(it, MemoryScope::Shared(_))) {
+        for tensor in self.used(MemoryScope::is_shared) {
             let buffer = self.grid.buffer(tensor);
-            let MemoryScope::Shared(first) = buffer.scope else { continue };
+            let MemoryScope::Shared(SharedMemory { offset, .. }) = buffer.scope else { continue };
             let (element, name) = (element_type(buffer.dtype), self.names.buffer(tensor));
-            let line = format!(
-                "{element}* const {name} = reinterpret_cast<{element}*>(shared + {first});"
-            );
-            self.line(&line);
+            self.line(&format!(
+                "{element}* const {name} = reinterpret_cast<{element}*>(shared + {offset});"
+            ));
         }
     }
 

@@ -1,9 +1,10 @@
 //! Warp-specialized kernels: the roles of producer and consumers, their barriers, and TMA loads.
 
 use super::{Param, Printer, TensorMapEncoding};
-use crate::grid::{Released, Stmt, TensorMap, WARP, any};
+use crate::grid::{Released, SharedMemory, Stmt, TensorMap, WARP};
 use tvmtune_ir::dag::DType;
 use tvmtune_ir::poly::Poly;
+use tvmtune_schedule::nest::any;
 
 impl Printer<'_> {
     /// Prints the body, by roles if the kernel is warp-specialized.
@@ -134,7 +135,7 @@ impl Printer<'_> {
     /// warps wait as a whole.
     fn is_read_by_lanes(&self, pipeline: usize) -> bool {
         let maps = &self.kernel.tensor_maps;
-        let is_plain = |it: usize| self.grid.buffer(maps[it].to).swizzle.is_none();
+        let is_plain = |it: usize| self.grid.buffer(maps[it].to).scope.swizzle().is_none();
         any(&self.kernel.producer, &|it| {
             matches!(it, Stmt::TmaLoad { tensor_map, pipeline: of, .. }
                 if *of == pipeline && is_plain(*tensor_map))
@@ -195,8 +196,9 @@ impl Printer<'_> {
             bytes = bytes * extent.clone();
             strides.push(bytes.clone());
         }
-        let target = self.grid.buffer(map.to);
-        let swizzle = match target.swizzle {
+        let target = self.grid.buffer(map.to).scope;
+        let SharedMemory { swizzle, is_rounded, .. } = target.shared().unwrap_or_default();
+        let swizzle = match swizzle {
             None => 0,
             Some(32) => 1,
             Some(64) => 2,
@@ -204,7 +206,7 @@ impl Printer<'_> {
         };
         TensorMapEncoding {
             tensor: map.tensor,
-            element: if target.is_rounded { TF32 } else { element(buffer.dtype) },
+            element: if is_rounded { TF32 } else { element(buffer.dtype) },
             extents: buffer.shape.iter().rev().cloned().collect(),
             strides,
             // A box is given by all that it reaches over.

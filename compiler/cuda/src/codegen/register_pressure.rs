@@ -5,9 +5,11 @@
 //! more registers than there are.
 
 use super::Printer;
-use crate::grid::{LoopKind, MemoryScope, Stmt, reads};
+use crate::grid::{MemoryScope, Stmt};
 use tvmtune_ir::dag::{Expr, Subscript};
 use tvmtune_ir::poly::{Poly, VarId};
+use tvmtune_schedule::LoopKind;
+use tvmtune_schedule::nest::Statement;
 
 /// Longer loops are unrolled in part.
 const LONG: i64 = 8;
@@ -66,14 +68,10 @@ impl Printer<'_> {
     }
 
     fn names_registers(&self, value: &Expr, var: VarId) -> bool {
-        let mut found = false;
-        reads(value, &mut |tensor, index| {
-            found |= self.in_registers(tensor) && mentions(index, var);
-        });
-        found
+        value.any(&mut |it| {
+            let Expr::Read { tensor, index } = it else { return false };
+            let mut affine = index.iter().filter_map(Subscript::affine);
+            self.in_registers(*tensor) && affine.any(|it| it.mentions(var))
+        })
     }
-}
-
-fn mentions(index: &[Subscript], var: VarId) -> bool {
-    index.iter().any(|it| matches!(it, Subscript::Affine(at) if at.mentions(var)))
 }

@@ -1,11 +1,13 @@
 //! Statements as CUDA C++.
 
 use super::Printer;
-use super::expr::{self, Text, reducer_type};
-use crate::grid::{LoopKind, Stmt, WARP};
+use super::expr::{self, reducer_type};
+use crate::grid::{Stmt, WARP};
 use tvmtune_ir::dag::{DType, Expr, Reducer, TensorId};
 use tvmtune_ir::poly::{Poly, VarId};
+use tvmtune_schedule::LoopKind;
 use tvmtune_schedule::nest::Guard;
+use tvmtune_schedule::print::Text;
 
 impl Printer<'_> {
     pub(super) fn block(&mut self, body: &[Stmt]) {

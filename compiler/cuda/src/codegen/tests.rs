@@ -156,7 +156,7 @@ fn blocks_do_not_all_reduce_beside_a_producer() {
             annotate s0 a3 thread
             annotate s0 a2 {kind}"
         );
-        grid::place(&nest::lower(&scheduled(program, &trace))).map(|it| it.kernels.len())
+        grid::place(&nest::lower(&scheduled(program, &trace))).map(|it| it.body.len())
     };
     assert_eq!(placed("pipelined:2", 64), Ok(1));
     assert_eq!(placed("warp_specialized:2", 32), Ok(1), "a warp all-reduces alone");

@@ -51,12 +51,8 @@ impl Printer<'_> {
         self.block(body);
         self.close();
         let work_unit_vars = tiles.work_unit_vars().into_iter().map(|it| it.0);
-        tiles
-            .vars
-            .iter()
-            .map(|it| it.var)
-            .chain(work_unit_vars)
-            .for_each(|it| self.names.leave(it));
+        let vars = tiles.vars.iter().map(|it| it.var).chain(work_unit_vars);
+        vars.for_each(|it| self.names.leave(it));
         names.iter().for_each(|it| self.names.leave_text(it));
     }
 

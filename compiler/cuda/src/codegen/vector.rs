@@ -64,7 +64,7 @@ impl Printer<'_> {
         let address = stores.then(|| {
             let element = element_type(self.grid.buffer(tensor).dtype);
             self.line(&format!("Vec<{element}, {lanes}> {result};"));
-            self.poly(&self.position(tensor, index)).text
+            self.poly(&self.grid.buffer(tensor).position(index)).text
         });
         self.line("#pragma unroll");
         self.open(&format!("for (int {lane} = 0; {lane} < {lanes}; ++{lane})"));

@@ -4,8 +4,8 @@
 //! predicated alike. `vector` prints them; a cost model counts them.
 
 use super::ALIGNMENT;
-use super::expr::affine_one;
-use crate::grid::{Grid, MemoryScope, Stmt, flat};
+use crate::grid::{Grid, MemoryScope, Stmt};
+use tvmtune_ir::dag::expr::affine;
 use tvmtune_ir::dag::{BinaryOp, Expr, Reducer, TensorId};
 use tvmtune_ir::poly::{Poly, VarId};
 use tvmtune_schedule::nest::Guard;
@@ -47,11 +47,6 @@ pub fn is_vector(grid: &Grid, tensor: TensorId, position: &Poly, var: VarId, lan
     position
         .split_linear(var)
         .is_some_and(|(step, first)| step.as_constant() == Some(1) && is_multiple(&first, lanes))
-}
-
-/// Returns the row-major position of an element.
-pub fn position(grid: &Grid, tensor: TensorId, index: &[Poly]) -> Poly {
-    flat(index, &grid.buffer(tensor).shape)
 }
 
 /// The statement of a vectorized loop.
@@ -99,7 +94,7 @@ impl<'a> Inner<'a> {
     }
 
     fn stores_vector(&self, lanes: i64) -> bool {
-        let position = position(self.grid, self.tensor, self.index);
+        let position = self.grid.buffer(self.tensor).position(self.index);
         self.reducer.is_none() && is_vector(self.grid, self.tensor, &position, self.var, lanes)
     }
 
@@ -113,9 +108,8 @@ impl<'a> Inner<'a> {
     fn loads(&self, value: &Expr, lanes: i64, conditions: &mut Vec<Guard>, found: &mut Vec<Load>) {
         match value {
             Expr::Read { tensor, index } => {
-                let affine: Option<Vec<Poly>> = index.iter().map(affine_one).collect();
-                let Some(affine) = affine else { return };
-                let position = position(self.grid, *tensor, &affine);
+                let Some(index) = affine(index) else { return };
+                let position = self.grid.buffer(*tensor).position(&index);
                 let known = |it: &Load| it.tensor == *tensor && it.position == position;
                 let is_vector = is_vector(self.grid, *tensor, &position, self.var, lanes);
                 if is_vector && !found.iter().any(known) {

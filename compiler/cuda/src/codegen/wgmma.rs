@@ -6,6 +6,7 @@ use super::Printer;
 use crate::grid::{Accumulators, FirstOperand, Grid, RegisterOperand, SharedOperand, Stmt};
 use tvmtune_ir::dag::{DType, TensorId};
 use tvmtune_ir::poly::Poly;
+use tvmtune_schedule::nest::Statement;
 
 /// Rows after which a swizzle repeats.
 const PERIOD: u64 = 8;
@@ -13,7 +14,7 @@ const PERIOD: u64 = 8;
 /// Declares the instruction shapes that kernels use.
 pub(super) fn declarations(grid: &Grid) -> String {
     let mut shapes = BTreeSet::new();
-    for stmt in grid.kernels.iter().flat_map(|it| &it.body) {
+    for stmt in grid.body.iter().flat_map(|it| &it.body) {
         stmt.walk(&mut |it| {
             if let Stmt::Wgmma { columns, dtype, .. } = it {
                 shapes.insert((operand_type(*dtype), *columns));
@@ -128,7 +129,7 @@ impl Printer<'_> {
     /// Returns the matrix descriptor of an operand.
     fn shared_operand(&self, operand: &SharedOperand) -> String {
         let buffer = self.grid.buffer(operand.tensor);
-        let row = u64::from(buffer.swizzle.unwrap_or(128));
+        let row = u64::from(buffer.scope.swizzle().unwrap_or(128));
         let (name, at) = (self.names.buffer(operand.tensor), self.poly(&operand.base).text);
         let panel = operand.panel * buffer.dtype.bytes() as i64;
         let period = PERIOD * row;

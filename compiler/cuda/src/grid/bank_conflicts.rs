@@ -11,11 +11,11 @@
 
 use std::collections::BTreeMap;
 
-use super::position::flat;
-use super::{Buffer, Kernel, LoopKind, MemoryScope, Stmt, WARP, walk};
+use super::{Buffer, Kernel, LoopKind, Statement, Stmt, WARP};
 use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::dag::expr::affine;
 use tvmtune_ir::poly::{Poly, VarId};
+use tvmtune_schedule::nest::{self, flat};
 
 const BANKS: u64 = 32;
 const BANK_BYTES: u64 = 4;
@@ -51,7 +51,7 @@ pub(super) fn pad(kernel: &Kernel, buffers: &mut [Buffer]) {
         let step = (widest.max(BANK_BYTES) / bytes).max(1);
         let Some(row) = buffer.shape.last().and_then(Poly::as_constant) else { continue };
         let is_box = kernel.tensor_maps.iter().any(|it| it.to == tensor);
-        if buffer.shape.len() < 2 || buffer.swizzle.is_some() || is_box {
+        if buffer.shape.len() < 2 || buffer.scope.swizzle().is_some() || is_box {
             continue;
         }
         let cost = |padding: u64| {
@@ -78,15 +78,15 @@ fn collect(
     for stmt in body {
         let mut note = |tensor: TensorId, index: Vec<Poly>| {
             let buffer = &buffers[tensor.0 as usize];
-            if matches!(buffer.scope, MemoryScope::Shared(_)) {
+            if buffer.scope.is_shared() {
                 let access = access(buffer, index, around);
                 found.entry(tensor).or_default().push(access);
             }
         };
         match stmt {
             Stmt::Store { .. } | Stmt::Update { .. } => stmt.own_accesses(&mut |it| match it {
-                walk::Access::Write(tensor, index) => note(tensor, index.to_vec()),
-                walk::Access::Read(tensor, index) => {
+                nest::Access::Write(tensor, index) => note(tensor, index.to_vec()),
+                nest::Access::Read(tensor, index) => {
                     if let Some(index) = affine(index) {
                         note(tensor, index);
                     }
@@ -110,7 +110,7 @@ fn collect(
 /// Returns an access inside of loops: unrolled ones may vectorize it, and it happens once for all
 /// iterations on which it does not depend.
 fn access(buffer: &Buffer, index: Vec<Poly>, around: &[Around]) -> Access {
-    let position = flat(&index, &buffer.shape);
+    let position = buffer.position(&index);
     let most = (WIDEST / buffer.dtype.bytes()).max(1);
     let (mut lanes, mut times) = (1, 1_u64);
     for it in around {

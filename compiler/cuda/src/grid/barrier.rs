@@ -14,10 +14,10 @@ use std::collections::BTreeSet;
 
 use super::pipeline::take_apart;
 use super::unbound::{Kernel, Stmt};
-use super::walk::{Access, any, written};
-use super::{Buffer, LoopKind, MemoryScope, ThreadLoop, Unplaceable};
+use super::{Buffer, LoopKind, MemoryScope, Statement, ThreadLoop, Unplaceable};
 use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::poly::{Atom, Poly, VarId};
+use tvmtune_schedule::nest::{Access, any, written};
 
 /// Inserts the barriers of a kernel.
 pub(super) fn insert(kernel: &mut Kernel, buffers: &[Buffer]) -> Result<(), Unplaceable> {
@@ -118,9 +118,7 @@ impl Inserter<'_> {
                     self.block(body.clone(), range, &mut end)?;
                     if self.tile_loop == Some(var) {
                         // Tiles have nothing in common but memory of the block.
-                        end.retain(|it| {
-                            matches!(self.buffers[it.0 as usize].scope, MemoryScope::Shared(_))
-                        });
+                        end.retain(|it| self.buffers[it.0 as usize].scope.is_shared());
                     }
                     pending.add(end);
                     let body = self.block(body, range, pending)?;

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use super::kernel::thread_var;
 use super::{Kernel, Stmt, ThreadLoop, ThreadVar};
 use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::poly::{Facts, Poly, VarId};
@@ -109,14 +110,7 @@ impl Binder<'_> {
             return Poly::default();
         }
         debug_assert!(range <= self.threads, "no more threads than there are");
-        let same = |it: &&ThreadVar| (it.step, it.range) == (step, range);
-        if let Some(known) = self.vars.iter().find(same) {
-            return Poly::var(known.var);
-        }
-        let var = VarId(*self.n_vars);
-        *self.n_vars += 1;
-        self.vars.push(ThreadVar { var, step, range });
-        Poly::var(var)
+        Poly::var(thread_var(&mut self.vars, step, range, self.n_vars))
     }
 }
 

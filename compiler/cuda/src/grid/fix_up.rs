@@ -1,13 +1,13 @@
 //! Fix-up of stream-K: the second kernel, which adds the partial sums of tiles that several blocks share.
 
-use super::walk::written;
+use super::kernel::{fresh, thread_var};
 use super::{
-    BlockVar, Buffer, Kernel, LoopKind, MemoryScope, Stmt, StreamK, ThreadVar, Tiles, Unplaceable,
-    WorkUnit, stream_k,
+    BlockVar, Buffer, Kernel, LoopKind, MemoryScope, Stmt, StreamK, Tiles, Unplaceable, WorkUnit,
+    stream_k,
 };
-use tvmtune_ir::dag::{Expr, Reducer, Subscript, TensorId};
+use tvmtune_ir::dag::{Expr, Reducer, TensorId};
 use tvmtune_ir::poly::{Facts, Poly, VarId};
-use tvmtune_schedule::nest::Guard;
+use tvmtune_schedule::nest::{Guard, flat, written};
 
 /// Lets a kernel store partial sums in a workspace; returns the kernel that adds them up.
 pub(super) fn fix_up(
@@ -36,8 +36,7 @@ pub(super) fn fix_up(
     let guards = vec![Guard { value: length, bound: depth.clone() }];
     let left = Stmt::If { guards, body: sums.leave(&Poly::var(tiles.block), &Poly::var(*first)) };
     body.insert(body.len() - 1, left);
-    let (count, nth) = (VarId(*n_vars), VarId(*n_vars + 1));
-    *n_vars += 2;
+    let (count, nth) = (fresh(n_vars), fresh(n_vars));
     let added = Stmt::For {
         var: nth,
         name: "n".to_owned(),
@@ -53,7 +52,7 @@ pub(super) fn fix_up(
     fix_up.tiles = Some(Tiles { stream_k, ..tiles });
     (fix_up.circular_buffers, fix_up.tensor_maps, fix_up.producer) =
         (Vec::new(), Vec::new(), Vec::new());
-    let is_shared = |it: &TensorId| matches!(buffers[it.0 as usize].scope, MemoryScope::Shared(_));
+    let is_shared = |it: &TensorId| buffers[it.0 as usize].scope.is_shared();
     if fix_up.partials.is_none() && !written(&fix_up.body).iter().any(is_shared) {
         fix_up.shared_bytes = 0;
     }
@@ -97,27 +96,28 @@ impl Sums {
         n_vars: &mut u32,
     ) -> Self {
         let (cluster, rank) = rank(&kernel.blocks);
-        let thread = thread(kernel, n_vars);
-        let mut of = |(tensor, reducer): &(TensorId, Reducer)| {
+        let thread = thread_var(&mut kernel.thread_vars, 1, kernel.threads, n_vars);
+        let mut sum = |(tensor, reducer): &(TensorId, Reducer)| {
             let buffer = &buffers[tensor.0 as usize];
             let extents = buffer.shape.iter().map(|it| it.as_constant().unwrap_or(1).max(1));
             let loops: Vec<(VarId, i64)> = (*n_vars..).map(VarId).zip(extents).collect();
             *n_vars += loops.len() as u32;
-            let next = |at: Poly, (var, extent): &(VarId, i64)| {
-                at * Poly::constant(*extent) + Poly::var(*var)
-            };
-            let element = loops.iter().fold(Poly::default(), next);
+            let (index, extents): (Vec<Poly>, Vec<Poly>) =
+                loops.iter().map(|it| (Poly::var(it.0), Poly::constant(it.1))).unzip();
+            let element = flat(&index, &extents);
             let elements: i64 = loops.iter().map(|it| it.1).product();
             let shape = [tiles.stride, 2, cluster, elements, i64::from(kernel.threads)];
-            let (name, shape) =
-                (format!("{}_left", buffer.name), shape.map(Poly::constant).to_vec());
-            let (dtype, scope) = (buffer.dtype, MemoryScope::Workspace);
-            let (layout, swizzle, is_rounded) = (None, None, false);
-            buffers.push(Buffer { name, dtype, shape, scope, layout, swizzle, is_rounded });
+            buffers.push(Buffer {
+                name: format!("{}_left", buffer.name),
+                dtype: buffer.dtype,
+                shape: shape.map(Poly::constant).to_vec(),
+                scope: MemoryScope::Workspace,
+                layout: None,
+            });
             let left = TensorId(buffers.len() as u32 - 1);
             Sum { tensor: *tensor, reducer: *reducer, left, loops, element }
         };
-        Self { each: sums.iter().map(&mut of).collect(), within: [rank, thread] }
+        Self { each: sums.iter().map(&mut sum).collect(), within: [rank, Poly::var(thread)] }
     }
 
     /// Returns the place of an element in the workspace: of a block's last work unit if `turn` is 0,
@@ -131,7 +131,7 @@ impl Sums {
     /// Stores the partial sums of a work unit.
     fn leave(&self, block: &Poly, turn: &Poly) -> Vec<Stmt> {
         let store = |it: &Sum| {
-            let (index, value) = (self.place(it, block, turn), read(it.tensor, it.index()));
+            let (index, value) = (self.place(it, block, turn), Expr::read(it.tensor, it.index()));
             it.each(Stmt::Store { tensor: it.left, index, value })
         };
         self.each.iter().map(store).collect()
@@ -141,7 +141,7 @@ impl Sums {
     fn add(&self, block: &Poly, turn: &Poly) -> Vec<Stmt> {
         let update = |it: &Sum| {
             let (reducer, index) = (it.reducer, it.index());
-            let value = read(it.left, self.place(it, block, turn));
+            let value = Expr::read(it.left, self.place(it, block, turn));
             it.each(Stmt::Update { tensor: it.tensor, index, reducer, value })
         };
         self.each.iter().map(update).collect()
@@ -165,10 +165,6 @@ impl Sum {
     }
 }
 
-fn read(tensor: TensorId, index: Vec<Poly>) -> Expr {
-    Expr::Read { tensor, index: index.into_iter().map(Subscript::Affine).collect() }
-}
-
 /// Returns the number of blocks of a cluster, and the rank of a block in it.
 fn rank(blocks: &[BlockVar]) -> (i64, Poly) {
     let in_cluster = blocks.iter().filter(|it| it.in_cluster);
@@ -176,17 +172,4 @@ fn rank(blocks: &[BlockVar]) -> (i64, Poly) {
         let extent = it.extent.as_constant().unwrap_or(1);
         (n * extent, rank * Poly::constant(extent) + Poly::var(it.var))
     })
-}
-
-/// Returns the variable of the thread index, which is added if there is none.
-fn thread(kernel: &mut Kernel, n_vars: &mut u32) -> Poly {
-    let range = kernel.threads;
-    let is_own = |it: &&ThreadVar| (it.step, it.range) == (1, range);
-    if let Some(known) = kernel.thread_vars.iter().find(is_own) {
-        return Poly::var(known.var);
-    }
-    let var = VarId(*n_vars);
-    *n_vars += 1;
-    kernel.thread_vars.push(ThreadVar { var, step: 1, range });
-    Poly::var(var)
 }

@@ -20,13 +20,14 @@
 
 use std::collections::BTreeMap;
 
+use super::access_layout::{LoopAxis, Path};
+use super::kernel::fresh;
 use super::mma::{operands, read};
-use super::thread_layout::{LoopAxis, Path};
-use super::walk::{Access, accesses};
-use super::{Buffer, MemoryScope, Stmt, unbound};
+use super::{Buffer, MemoryScope, Statement, Stmt, unbound};
 use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::dag::expr::affine;
 use tvmtune_ir::poly::{Facts, Poly, VarId};
+use tvmtune_schedule::nest::{Access, accesses};
 
 /// Steps of the reduction in one instruction.
 const STEPS: i64 = 16;
@@ -60,8 +61,7 @@ impl FragmentLayouts {
                 self.collect(stmt.body(), buffers, n_vars);
                 continue;
             };
-            let (far, pair) = (VarId(*n_vars), VarId(*n_vars + 1));
-            *n_vars += 2;
+            let (far, pair) = (fresh(n_vars), fresh(n_vars));
             self.0.insert(steps, FragmentLayout { tensor, far, pair });
         }
     }

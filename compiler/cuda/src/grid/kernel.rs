@@ -2,51 +2,18 @@
 
 use std::convert::Infallible;
 
-use super::stmt::Stmt;
-use super::walk::any;
+use super::stmt::{Stmt, ThreadLoops};
 use super::{WARP, WARPGROUP};
-use tvmtune_ir::dag::{DType, Dim, Reducer, Scalar, ScalarId, TensorId, Types};
-use tvmtune_ir::poly::{Poly, VarId};
-use tvmtune_schedule::Layout;
+use tvmtune_ir::dag::{Reducer, TensorId};
+use tvmtune_ir::poly::{Facts, Poly, VarId};
+use tvmtune_schedule::nest::{self, Nest, Statement};
 
-/// A nest on a grid. See the [module documentation](super).
-#[derive(Clone, Debug, PartialEq)]
-pub struct Grid {
-    /// The program's name, for people.
-    pub name: String,
-    /// The dynamic dimensions.
-    pub dims: Vec<Dim>,
-    /// The run-time scalars.
-    pub scalars: Vec<Scalar>,
-    /// The memory of each tensor: those of the schedule by the same ids, then those added here.
-    pub buffers: Vec<Buffer>,
-    /// The parameters, in order of declaration.
-    pub params: Vec<TensorId>,
-    /// The results, in order.
-    pub outputs: Vec<TensorId>,
-    /// The launches, one after the other.
-    pub kernels: Vec<Kernel>,
-}
+/// A nest on a grid: its kernels are launched one after the other. See the
+/// [module documentation](super).
+pub type Grid = Nest<MemoryScope, Kernel>;
 
-/// The memory of one tensor.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Buffer {
-    /// For people; unique.
-    pub name: String,
-    /// The type of the elements.
-    pub dtype: DType,
-    /// Extents as stored, outermost first; constant in shared memory and registers.
-    pub shape: Vec<Poly>,
-    /// Its memory.
-    pub scope: MemoryScope,
-    /// The layout that a weight is packed to before it is passed.
-    pub layout: Option<Layout>,
-    /// Of a buffer that MMA instructions read in shared memory: the bytes of its rows, 32, 64
-    /// or 128, whose 16-byte chunks are swizzled so that a column of them is in all banks.
-    pub swizzle: Option<u32>,
-    /// Of a buffer that boxes are copied to: whether `f32` are rounded to TF32 on their way.
-    pub is_rounded: bool,
-}
+/// The memory of one tensor; of constant extents in shared memory and registers.
+pub type Buffer = nest::Buffer<MemoryScope>;
 
 /// The memory that a buffer is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,14 +22,26 @@ pub enum MemoryScope {
     Argument,
     /// In memory that lives through one launch and that all kernels see.
     Workspace,
-    /// In the shared memory of a block, at that many bytes from its start.
-    Shared(u32),
+    /// In the shared memory of a block.
+    Shared(SharedMemory),
     /// In each thread, which sees only its own.
     Registers,
     /// Nowhere.
     Unused,
     /// Of a block or of its threads: `memory::place` decides. No buffer of a [`Grid`] is that.
     Undecided,
+}
+
+/// A place in shared memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SharedMemory {
+    /// Bytes from its start.
+    pub offset: u32,
+    /// Of a buffer that MMA instructions read: the bytes of its rows, 32, 64 or 128, whose 16-byte
+    /// chunks are swizzled so that a column of them is in all banks.
+    pub swizzle: Option<u32>,
+    /// Of a buffer that boxes are copied to: whether `f32` are rounded to TF32 on their way.
+    pub is_rounded: bool,
 }
 
 impl MemoryScope {
@@ -74,6 +53,24 @@ impl MemoryScope {
     /// Returns whether it is memory of a block or of its threads.
     pub fn is_local(self) -> bool {
         matches!(self, Self::Shared(_) | Self::Registers | Self::Undecided)
+    }
+
+    /// Returns whether it is shared memory.
+    pub fn is_shared(self) -> bool {
+        self.shared().is_some()
+    }
+
+    /// Returns the place in shared memory.
+    pub fn shared(self) -> Option<SharedMemory> {
+        match self {
+            Self::Shared(it) => Some(it),
+            _ => None,
+        }
+    }
+
+    /// Returns the bytes of swizzled rows.
+    pub fn swizzle(self) -> Option<u32> {
+        self.shared()?.swizzle
     }
 }
 
@@ -258,7 +255,7 @@ impl Kernel {
 
     /// Returns whether it has WGMMA instructions.
     pub fn uses_wgmma(&self) -> bool {
-        any(&self.body, &|it| matches!(it, Stmt::Wgmma { .. }))
+        nest::any(&self.body, &|it| matches!(it, Stmt::Wgmma { .. }))
     }
 
     /// Returns the blocks of a cluster that TMA loads multicast to; 1 if none does.
@@ -276,6 +273,47 @@ impl Kernel {
     }
 }
 
+/// Hands out the next variable.
+pub(super) fn fresh(n_vars: &mut u32) -> VarId {
+    *n_vars += 1;
+    VarId(*n_vars - 1)
+}
+
+/// Returns the variable of a position of threads, which is added if there is none.
+pub(super) fn thread_var(
+    vars: &mut Vec<ThreadVar>,
+    step: u32,
+    range: u32,
+    n_vars: &mut u32,
+) -> VarId {
+    if let Some(known) = vars.iter().find(|it| (it.step, it.range) == (step, range)) {
+        return known.var;
+    }
+    let var = fresh(n_vars);
+    vars.push(ThreadVar { var, step, range });
+    var
+}
+
+impl<L: ThreadLoops> Kernel<L> {
+    /// Bounds the variables of loops, over blocks or in a thread.
+    pub(crate) fn bound_loops(&self, facts: &mut Facts) {
+        let of_tiles = self.tiles.iter().flat_map(|it| &it.vars);
+        for it in self.blocks.iter().chain(of_tiles) {
+            facts.bound_var(it.var, it.extent.clone());
+        }
+        for (var, extent) in self.tiles.iter().flat_map(Tiles::work_unit_vars) {
+            facts.bound_var(var, extent);
+        }
+        for stmt in self.producer.iter().chain(&self.body) {
+            stmt.walk(&mut |it| {
+                if let Stmt::For { var, extent, .. } = it {
+                    facts.bound_var(*var, extent.clone());
+                }
+            });
+        }
+    }
+}
+
 impl<L> Kernel<L> {
     /// Returns the loops that number tiles, outermost first: each block has one, or runs several.
     pub fn tile_vars(&self) -> impl Iterator<Item = &BlockVar> {
@@ -284,22 +322,5 @@ impl<L> Kernel<L> {
             Some(tiles) if tiles.block == it.var => &tiles.vars[..],
             _ => std::slice::from_ref(it),
         })
-    }
-}
-
-impl Grid {
-    /// Returns the buffer of a tensor.
-    pub fn buffer(&self, tensor: TensorId) -> &Buffer {
-        &self.buffers[tensor.0 as usize]
-    }
-}
-
-impl Types for Grid {
-    fn tensor(&self, tensor: TensorId) -> DType {
-        self.buffers[tensor.0 as usize].dtype
-    }
-
-    fn scalar(&self, scalar: ScalarId) -> DType {
-        self.scalars[scalar.0 as usize].dtype
     }
 }

@@ -11,7 +11,7 @@ use super::fragment_layout::FragmentLayouts;
 use super::pipeline::Staging;
 use super::predicate::DontCare;
 use super::{
-    Buffer, Kernel, MemoryScope, Stmt, Tiles, Unplaceable, bank_conflicts, barrier, bind, lpt,
+    Buffer, Kernel, MemoryScope, Statement, Stmt, Unplaceable, bank_conflicts, barrier, bind, lpt,
     memory, mma, pipeline, predicate, shared_memory, threads, unbound, unroll, warp_specialize,
     wgmma,
 };
@@ -180,18 +180,12 @@ impl Tensorized {
 /// Bounds the variables of a kernel.
 fn kernel_facts(kernel: &unbound::Kernel, known: &Facts) -> Facts {
     let mut facts = known.clone();
-    let of_tiles = kernel.tiles.iter().flat_map(|it| &it.vars);
-    for it in kernel.blocks.iter().chain(of_tiles) {
-        facts.bound_var(it.var, it.extent.clone());
-    }
-    for (var, extent) in kernel.tiles.iter().flat_map(Tiles::work_unit_vars) {
-        facts.bound_var(var, extent);
-    }
+    kernel.bound_loops(&mut facts);
     for stmt in &kernel.body {
-        stmt.walk(&mut |it| match it {
-            Stmt::For { var, extent, .. } => facts.bound_var(*var, extent.clone()),
-            Stmt::Thread(it) => facts.bound_var(it.var, Poly::constant(it.extent.into())),
-            _ => {}
+        stmt.walk(&mut |it| {
+            if let Stmt::Thread(it) = it {
+                facts.bound_var(it.var, Poly::constant(it.extent.into()));
+            }
         });
     }
     facts

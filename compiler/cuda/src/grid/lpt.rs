@@ -1,14 +1,14 @@
 //! LPT order: blocks with most work start first.
 //!
-//! Where the trip count of a loop grows with the variable of a loop over blocks, as in causal
-//! attention, blocks that start in order leave the longest for the end, when most multiprocessors
-//! are idle. Such a loop over blocks is reversed.
+//! In causal attention the trip count of a loop grows with the variable of a loop over blocks: blocks
+//! that start in order leave the longest for the end, when most multiprocessors are idle. Such a
+//! loop over blocks is reversed.
 //!
 //! # Source
 //!
 //! List scheduling by longest processing time (Graham, 1969).
 
-use super::{Kernel, Stmt};
+use super::{Kernel, Statement, Stmt};
 use tvmtune_ir::poly::{Atom, Facts, Poly, VarId};
 
 /// Lets loops over blocks or tiles count down with whose variables only the work grows.

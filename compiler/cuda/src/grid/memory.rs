@@ -6,16 +6,16 @@
 
 use std::collections::BTreeMap;
 
+use super::access_layout::{AccessLayout, LoopAxis, Path, place_in_registers};
 use super::fragment_layout::FragmentLayouts;
+use super::kernel::thread_var;
 use super::pipeline::{self, Staging};
-use super::position::flat;
-use super::thread_layout::{LoopAxis, Path, ThreadLayout, distribute};
 use super::unbound::{Kernel, Stmt};
-use super::{Buffer, MemoryScope, ThreadLoop, ThreadVar, Unplaceable};
+use super::{Buffer, MemoryScope, SharedMemory, ThreadLoop, Unplaceable};
 use tvmtune_ir::dag::expr::affine;
 use tvmtune_ir::dag::{Expr, Subscript, TensorId};
 use tvmtune_ir::poly::{Facts, Poly, VarId};
-use tvmtune_schedule::nest::{self, Scope};
+use tvmtune_schedule::nest::{self, Scope, flat};
 
 /// More elements than any memory of a block has.
 const MAX_ELEMENTS: i64 = 1 << 24;
@@ -33,8 +33,6 @@ pub(super) fn undecided(buffer: &nest::Buffer) -> Buffer {
             Scope::Unused => MemoryScope::Unused,
         },
         layout: buffer.layout.clone(),
-        swizzle: None,
-        is_rounded: false,
     }
 }
 
@@ -97,9 +95,9 @@ pub(super) fn place(
                 let known = affine(index).map(|it| as_shared(layouts, tensor, it, path));
                 let form = known.and_then(|(index, path)| {
                     let position = flat(&index, &shapes[tensor.0 as usize]);
-                    ThreadLayout::read(&position, &runs(&path[*n_common..]))
+                    AccessLayout::read(&position, &runs(&path[*n_common..]))
                 });
-                let local = form.and_then(|it| distribute(&[it]));
+                let local = form.and_then(|it| place_in_registers(&[it]));
                 let (places, _) = local.expect("it was read when it was decided");
                 *index = places.into_iter().map(Subscript::Affine).collect();
             }
@@ -120,7 +118,7 @@ pub(super) fn place(
         let n_stages = stagings.get(tensor).map(|it| Poly::constant(it.n_stages.into()));
         let n_groups = group.map(|var| n_groups(kernel, var));
         buffer.shape.splice(0..0, n_stages.into_iter().chain(n_groups));
-        buffer.scope = MemoryScope::Shared(0);
+        buffer.scope = MemoryScope::Shared(SharedMemory::default());
     }
     Ok(stagings)
 }
@@ -171,24 +169,17 @@ fn decide(buffer: &mut Buffer, found: &Use, kernel: &mut Kernel, n_vars: &mut u3
     }
     let n_common = found.common.len();
     let form = |(index, path): &(Option<Vec<Poly>>, Path)| {
-        let position = flat(index.as_ref()?, &buffer.shape);
-        ThreadLayout::read(&position, &runs(&path[n_common..]))
+        let position = buffer.position(index.as_ref()?);
+        AccessLayout::read(&position, &runs(&path[n_common..]))
     };
-    let forms: Option<Vec<ThreadLayout>> = found.accesses.iter().map(form).collect();
-    if let Some((_, size)) = forms.and_then(|it| distribute(&it)) {
+    let forms: Option<Vec<AccessLayout>> = found.accesses.iter().map(form).collect();
+    if let Some((_, size)) = forms.and_then(|it| place_in_registers(&it)) {
         buffer.shape = vec![Poly::constant(size)];
         return Decision::Distributed { n_common };
     }
-    let group = (range < kernel.threads).then(|| {
-        let same = |it: &&ThreadVar| it.step == range && it.range == kernel.threads;
-        if let Some(known) = kernel.thread_vars.iter().find(same) {
-            return known.var;
-        }
-        let var = VarId(*n_vars);
-        *n_vars += 1;
-        kernel.thread_vars.push(ThreadVar { var, step: range, range: kernel.threads });
-        var
-    });
+    let threads = kernel.threads;
+    let group =
+        (range < threads).then(|| thread_var(&mut kernel.thread_vars, range, threads, n_vars));
     Decision::Shared { group }
 }
 

@@ -18,10 +18,9 @@
 //!
 //! Fragment layouts: PTX ISA, `mma.m16n8k16`, `mma.m16n8k32` and `mma.m16n8k8`.
 
-use super::position::flat;
-use super::walk::ThreadLoops;
 use super::{
-    Buffer, Fragment, Kernel, LoopKind, MemoryScope, Operand, OperandLoad, Stmt, ThreadVar,
+    Buffer, Fragment, Kernel, LoopKind, MemoryScope, Operand, OperandLoad, Statement, Stmt,
+    ThreadLoops, ThreadVar, WARP,
 };
 use tvmtune_ir::dag::expr::affine;
 use tvmtune_ir::dag::{BinaryOp, DType, Expr, Reducer, Subscript, TensorId, UnaryOp};
@@ -96,7 +95,7 @@ impl Matcher<'_> {
         let n_bounded = self.bounded.len();
         if let Stmt::If { guards, .. } = &stmt {
             // The threads of a warp must come to an instruction together.
-            if !guards.iter().all(|it| self.keeps_warps(it)) {
+            if !guards.iter().all(|it| is_uniform(it, &self.threads, WARP)) {
                 return stmt;
             }
             let bound = |it: &Guard| Some((it.value.as_var()?, it.bound.as_constant()?));
@@ -107,18 +106,6 @@ impl Matcher<'_> {
         }
         self.bounded.truncate(n_bounded);
         stmt
-    }
-
-    /// Returns whether a guard is uniform in each warp.
-    fn keeps_warps(&self, guard: &Guard) -> bool {
-        let positions = self.threads.iter();
-        let inside =
-            positions.filter(|it| guard.value.mentions(it.var) || guard.bound.mentions(it.var));
-        inside.into_iter().all(|it| {
-            let whole = |n: i64| (n * i64::from(it.step)) % 32 == 0;
-            let own = guard.value.as_var() == Some(it.var);
-            whole(1) || (own && guard.bound.as_constant().is_some_and(whole))
-        })
     }
 
     /// Returns the variable that is the row of a thread: below 8.
@@ -143,7 +130,8 @@ impl Matcher<'_> {
         let depth = 32 / dtype.bytes() as i64;
         // Either factor may have the rows.
         [(a, b), (b, a)].into_iter().find_map(|(a, b)| {
-            let [h, b_var, k] = roles(&tensor, &tile, depth, a, self.buffers)?;
+            let Roles { h, k, columns } = roles(&tensor, &tile, depth, a, self.buffers)?;
+            let [&Loop { var: b_var, extent: 2, .. }] = columns[..] else { return None };
             let first = Role { thread: row, other: self.q, own: h, k, is_first: true };
             let second = Role { thread: self.q, other: row, own: b_var, k, is_first: false };
             let operands = [self.operand(a, &first, dtype)?, self.operand(b, &second, dtype)?];
@@ -157,7 +145,7 @@ impl Matcher<'_> {
         let Factor { tensor, index } = factor;
         let Role { thread, other, own, k, is_first } = *role;
         let buffer = &self.buffers[tensor.0 as usize];
-        let position = flat(&affine(index)?, &buffer.shape);
+        let position = buffer.position(&affine(index)?);
         let (thread_stride, rest) = position.split_linear(thread)?;
         let (own_stride, rest) = rest.split_linear(own)?;
         let (k_stride, base) = rest.split_linear(k)?;
@@ -181,9 +169,7 @@ impl Matcher<'_> {
         let columns =
             (row_stride == 1 && k_stride % per_row == 0 && dtype.bytes() == 2).then_some(true);
         let load = match rows.or(columns) {
-            Some(transposed)
-                if matches!(buffer.scope, MemoryScope::Shared(_)) && aligned(&base) =>
-            {
+            Some(transposed) if buffer.scope.is_shared() && aligned(&base) => {
                 OperandLoad::Ldmatrix { transposed }
             }
             _ => OperandLoad::Elements,
@@ -229,6 +215,16 @@ impl Matcher<'_> {
         stmts.extend(around(outer, Stmt::Mma { tensor, index, a, b, dtype }));
         stmts
     }
+}
+
+/// Returns whether a guard is uniform in each group of so many threads.
+pub(super) fn is_uniform(guard: &Guard, threads: &[ThreadVar], group: u32) -> bool {
+    let is_inside = |it: &&ThreadVar| guard.value.mentions(it.var) || guard.bound.mentions(it.var);
+    threads.iter().filter(is_inside).all(|it| {
+        let is_whole = |n: i64| (n * i64::from(it.step)) % i64::from(group) == 0;
+        let is_own = guard.value.as_var() == Some(it.var);
+        is_whole(1) || (is_own && guard.bound.as_constant().is_some_and(is_whole))
+    })
 }
 
 /// Reads a perfect loop nest around one sum.
@@ -311,21 +307,31 @@ pub(super) fn operands<'e>(
     (known && wide == wide_b && narrow == narrow_b).then_some((a, b, narrow))
 }
 
-/// Returns the loops over halves of the rows, pairs of columns, and the reduction, if that factor
-/// has the rows.
-fn roles(
-    loops: &[&Loop],
+/// The loops of an instruction.
+pub(super) struct Roles<'l> {
+    /// Halves of the rows.
+    pub(super) h: VarId,
+    /// The reduction.
+    pub(super) k: VarId,
+    /// All others, which are along the columns.
+    pub(super) columns: Vec<&'l Loop>,
+}
+
+/// Assigns the loops their roles, if that factor has the rows.
+pub(super) fn roles<'l>(
+    loops: &[&'l Loop],
     tile: &Tile<'_>,
     depth: i64,
     first: Factor<'_>,
     buffers: &[Buffer],
-) -> Option<[VarId; 3]> {
-    let position = flat(&affine(first.index)?, &buffers[first.tensor.0 as usize].shape);
+) -> Option<Roles<'l>> {
+    let position = buffers[first.tensor.0 as usize].position(&affine(first.index)?);
     let along = |it: &&&Loop| tile.index.iter().any(|at| at.mentions(it.var));
     let k = loops.iter().find(|it| !along(it) && it.extent == depth)?;
     let h = loops.iter().find(|it| along(it) && position.mentions(it.var) && it.extent == 2)?;
-    let b = loops.iter().find(|it| along(it) && !position.mentions(it.var) && it.extent == 2)?;
-    (loops.len() == 3).then_some([h.var, b.var, k.var])
+    let columns = loops.iter().filter(|it| along(it) && !position.mentions(it.var));
+    let columns: Vec<&Loop> = columns.copied().collect();
+    (loops.len() == columns.len() + 2).then_some(Roles { h: h.var, k: k.var, columns })
 }
 
 /// Wraps a statement in unrolled loops.

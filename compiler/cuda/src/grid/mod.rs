@@ -24,6 +24,7 @@
 //! Loops over threads that stand one after the other, fused into one program with barriers: the
 //! reverse of the loop fission by which MCUDA (Stratton et al., 2008) and POCL run kernels on CPUs.
 
+mod access_layout;
 mod bank_conflicts;
 mod barrier;
 mod bind;
@@ -36,36 +37,31 @@ mod memory;
 mod mma;
 mod persistent;
 mod pipeline;
-mod position;
 mod predicate;
 mod predicated_load;
 mod reduce;
 mod shared_memory;
 mod stmt;
 mod stream_k;
-mod thread_layout;
 mod threads;
 mod unroll;
 mod warp_specialize;
-mod walk;
 mod wgmma;
 
 pub use kernel::{
-    BlockVar, Buffer, CircularBuffer, Fragment, Grid, Kernel, MemoryScope, StreamK, TensorMap,
-    ThreadVar, Tiles, WorkUnit,
+    BlockVar, Buffer, CircularBuffer, Fragment, Grid, Kernel, MemoryScope, SharedMemory, StreamK,
+    TensorMap, ThreadVar, Tiles, WorkUnit,
 };
-pub use position::flat;
 pub use predicated_load::{PredicatedLoad, predicated_load};
 pub use stmt::{
-    Accumulators, FirstOperand, LoopKind, Operand, OperandLoad, RegisterOperand, Released,
-    SharedOperand, Stmt, ThreadLoop,
+    Accumulators, FirstOperand, Operand, OperandLoad, RegisterOperand, Released, SharedOperand,
+    Stmt, ThreadLoop, ThreadLoops,
 };
 pub use stream_k::Decomposition;
-pub use walk::{Access, ThreadLoops, accesses, any, read, reads, written};
 
 use lowering::Tables;
-use tvmtune_ir::poly::{DimId, Facts};
-use tvmtune_schedule::nest::{self, Nest};
+use tvmtune_schedule::LoopKind;
+use tvmtune_schedule::nest::{self, Nest, Statement};
 
 /// Kernels and statements whose loops over threads are not bound yet.
 mod unbound {
@@ -125,10 +121,7 @@ pub enum Unplaceable {
 /// If the schedule cannot run on a GPU.
 pub fn place(nest: &Nest) -> Result<Grid, Unplaceable> {
     let nest = &*nest::fold_constant_dims(nest);
-    let mut facts = Facts::default();
-    for (n, dim) in nest.dims.iter().enumerate() {
-        facts.bound_dim(DimId(n as u32), dim.range);
-    }
+    let facts = nest.facts();
     let mut tables = Tables {
         buffers: nest.buffers.iter().map(memory::undecided).collect(),
         n_vars: nest.n_vars,
@@ -155,6 +148,8 @@ pub fn place(nest: &Nest) -> Result<Grid, Unplaceable> {
         buffers,
         params: nest.params.clone(),
         outputs: nest.outputs.clone(),
-        kernels,
+        n_vars: tables.n_vars,
+        threads: nest.threads,
+        body: kernels,
     })
 }

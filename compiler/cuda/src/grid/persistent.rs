@@ -24,7 +24,7 @@ use tvmtune_ir::poly::{Facts, Poly, VarId};
 /// The outermost persistent loop over blocks.
 pub(super) struct PersistentLoop {
     pub(super) var: VarId,
-    pub(super) kind: tvmtune_schedule::LoopKind,
+    pub(super) kind: LoopKind,
 }
 
 /// Lets no more than so many blocks run the loops over blocks from a persistent one inwards; leaves a
@@ -49,7 +49,7 @@ pub(super) fn persist(
     let (count, limit) = (tiles.count(), Poly::constant(stride));
     kernel.blocks = outer;
     let is_even = count.as_constant().is_some_and(|it| it % stride == 0);
-    let divides = matches!(persistent.kind, tvmtune_schedule::LoopKind::StreamK(_)) && !is_even;
+    let divides = matches!(persistent.kind, LoopKind::StreamK(_)) && !is_even;
     if !divides && (limit.clone() - count.clone()).is_nonnegative(facts) {
         kernel.blocks.extend(tiles.vars.into_iter().chain(clustered));
         return false;

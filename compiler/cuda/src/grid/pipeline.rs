@@ -19,12 +19,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use super::kernel::fresh;
+use super::stmt::n_accesses;
 use super::unbound::{Kernel, Stmt};
-use super::walk::{n_accesses, reads, written};
-use super::{Buffer, LoopKind, MemoryScope};
+use super::{Buffer, LoopKind, Statement};
 use tvmtune_ir::dag::{Expr, TensorId};
 use tvmtune_ir::poly::{Facts, Poly, VarId};
-use tvmtune_schedule::nest::Guard;
+use tvmtune_schedule::nest::{Guard, written};
 
 /// The pipeline stages of a copied buffer.
 #[derive(Clone, Copy, Debug)]
@@ -82,8 +83,7 @@ pub(super) fn stagings(
                 }
                 LoopKind::WarpSpecialized(depth) => {
                     for run in runs_of_copies(body, buffers, &all_written) {
-                        *n_vars += 1;
-                        insert(&body[run], *depth, Some(VarId(*n_vars - 1)));
+                        insert(&body[run], *depth, Some(fresh(n_vars)));
                     }
                 }
                 _ => {}
@@ -100,7 +100,7 @@ pub(super) fn keep(
     stagings: &BTreeMap<TensorId, Staging>,
 ) {
     let all_written = written(&kernel.body);
-    let shared = |it: &TensorId| matches!(buffers[it.0 as usize].scope, MemoryScope::Shared(_));
+    let shared = |it: &TensorId| buffers[it.0 as usize].scope.is_shared();
     let mut keep = |stmt: &mut Stmt| {
         let Stmt::For { var, kind: kind @ LoopKind::Pipelined(_), body, .. } = stmt else { return };
         let copied = written(&body[..n_copies(body, buffers, &all_written)]);
@@ -156,7 +156,7 @@ pub(super) fn runs_of_copies(
 fn copies(stmt: &Stmt, buffers: &[Buffer], written_somewhere: &BTreeSet<TensorId>) -> bool {
     let source = |value: &Expr| {
         let (mut any_read, mut only_constant) = (false, true);
-        reads(value, &mut |tensor, _| {
+        value.for_each_read(&mut |tensor, _| {
             let scope = buffers[tensor.0 as usize].scope;
             any_read = true;
             only_constant &= scope.is_global() && !written_somewhere.contains(&tensor);

@@ -9,22 +9,20 @@
 //! if k < K: acc += s[k] * r[k]     =>    acc += s[k] * r[k]
 //! ```
 //!
-//! Where a copy is read only for elements that are not stored, its elements outside are don't-cares:
-//! windows of a partial tile of an image reach beyond those of the image. TMA loads, whose zero fill
-//! knows only the bounds of the tensor, may then fill in anything.
+//! Elements of a copy outside of the tensor are don't-cares if they are read only for results that
+//! are not stored: windows of a partial tile of an image reach beyond those of the image. TMA loads,
+//! whose zero fill knows only the bounds of the tensor, may then fill in anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Buffer;
-use super::position::flat;
 use super::unbound::{Kernel, Stmt};
-use super::walk::{Access, accesses, reads};
+use super::{Buffer, Statement};
 use tvmtune_ir::dag::expr::affine;
 use tvmtune_ir::dag::{
     BinaryOp, CompareOp, DType, Expr, Literal, Reducer, Subscript, TensorId, UnaryOp,
 };
 use tvmtune_ir::poly::{Atom, Facts, Poly, VarId};
-use tvmtune_schedule::nest::Guard;
+use tvmtune_schedule::nest::{Access, Guard, accesses};
 
 /// A buffer all of which is written: the index, and the conditions outside of which it is zero.
 struct Filled {
@@ -150,11 +148,7 @@ impl Pass<'_> {
         if let Some(condition) =
             outside.iter().map(condition).reduce(|a, b| a.binary(BinaryOp::And, b))
         {
-            value = Expr::Select {
-                condition: Box::new(condition),
-                then: Box::new(value),
-                otherwise: Box::new(Expr::Const(zero, dtype)),
-            };
+            value = condition.select(value, Expr::Const(zero, dtype));
         }
         self.filled.insert(*tensor, Filled { index: index.clone(), outside });
         let store = Stmt::Store { tensor: *tensor, index: index.clone(), value };
@@ -181,7 +175,7 @@ impl Pass<'_> {
     fn relaxed(&self, mut stmt: Stmt) -> Stmt {
         if let Stmt::If { guards, body } = &mut stmt {
             match body.as_slice() {
-                // Where a reduction starts: elements that stick out start too.
+                // The start of a reduction: elements that stick out start too.
                 [Stmt::Store { tensor, index, value: Expr::Const(..) }]
                     if self.is_local(*tensor) && self.is_inside(*tensor, index) =>
                 {
@@ -204,7 +198,7 @@ impl Pass<'_> {
     /// Returns whether a value is added up in memory of the block, from copies that can be read anywhere.
     fn is_sum_of_copies(&self, tensor: TensorId, index: &[Poly], value: &Expr) -> bool {
         let mut all_filled = true;
-        reads(value, &mut |tensor, index| {
+        value.for_each_read(&mut |tensor, index| {
             let inside = affine(index).is_some_and(|it| self.is_inside(tensor, &it));
             all_filled &= inside && self.is_local(tensor) && self.filled.contains_key(&tensor);
         });
@@ -214,14 +208,14 @@ impl Pass<'_> {
     /// Returns whether nothing changes without a guard: it only keeps elements of the sum inside, of a block
     /// or all of them, or all that is read where it fails is zero.
     fn is_needless(&self, guard: &Guard, tensor: TensorId, index: &[Poly], value: &Expr) -> bool {
-        let place = flat(index, &self.buffers[tensor.0 as usize].shape);
+        let place = self.buffers[tensor.0 as usize].position(index);
         let beside = |var: VarId| !place.mentions(var) && reads_mention(value, var);
         let is_dropped = is_along(guard, &place) || self.is_of_blocks(guard);
         if is_dropped && !mentions_any(guard, &beside) {
             return true;
         }
         let mut all_zero = true;
-        reads(value, &mut |tensor, index| {
+        value.for_each_read(&mut |tensor, index| {
             all_zero &= affine(index).is_some_and(|it| self.is_zero_outside(tensor, &it, guard));
         });
         all_zero
@@ -260,7 +254,7 @@ impl Pass<'_> {
             Stmt::Update { tensor, index, reducer: Reducer::Sum, value }
                 if self.is_sum_of_copies(*tensor, index, value) =>
             {
-                let place = flat(index, &self.buffers[tensor.0 as usize].shape);
+                let place = self.buffers[tensor.0 as usize].position(index);
                 let beside = |it: VarId| !place.mentions(it) && !self.of_blocks.contains(&it);
                 let drops = |it: &&Guard| {
                     let is_dropped = is_along(it, &place) || self.is_of_blocks(it);
@@ -271,7 +265,7 @@ impl Pass<'_> {
             Stmt::Update { value, .. } | Stmt::Store { value, .. } => (value, Vec::new()),
             _ => return stmt.body().iter().for_each(|it| self.note_needs(it, around, found)),
         };
-        reads(value, &mut |tensor, index| {
+        value.for_each_read(&mut |tensor, index| {
             let (Some(kept), Some(filled)) = (found.get_mut(&tensor), self.filled.get(&tensor))
             else {
                 return;
@@ -336,11 +330,12 @@ fn condition(guard: &Guard) -> Expr {
 }
 
 fn reads_mention(value: &Expr, var: VarId) -> bool {
-    let mut found = false;
-    reads(value, &mut |_, index| {
-        found |= index.iter().any(|it| matches!(it, Subscript::Affine(at) if at.mentions(var)));
-    });
-    found
+    value.any(&mut |it| match it {
+        Expr::Read { index, .. } => {
+            index.iter().filter_map(Subscript::affine).any(|it| it.mentions(var))
+        }
+        _ => false,
+    })
 }
 
 /// Returns whether a value is zero if all that it reads is.

@@ -7,86 +7,37 @@ use std::convert::Infallible;
 
 use tvmtune_ir::dag::{DType, Expr, Reducer, TensorId};
 use tvmtune_ir::poly::{Poly, VarId};
-use tvmtune_schedule::nest::Guard;
+use tvmtune_schedule::LoopKind;
+use tvmtune_schedule::nest::{Guard, Statement, accesses};
 
 /// A statement of one thread; `L` is [`ThreadLoop`] before threads are bound.
+///
+/// A `pipeline` is the index of a [circular buffer](super::Kernel::circular_buffers) of the kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stmt<L = Infallible> {
-    /// `for var in 0..extent`, in order.
-    For {
-        /// The loop's variable.
-        var: VarId,
-        /// For people; not unique.
-        name: String,
-        /// Number of iterations; none if it is 0 or less.
-        extent: Poly,
-        /// Its code generation.
-        kind: LoopKind,
-        /// The statements of an iteration.
-        body: Vec<Stmt<L>>,
-    },
+    /// `for var in 0..extent`, as in a nest. Blocks and threads are no loops any more; what is
+    /// tensorized is unrolled where no MMA instruction took its place.
+    For { var: VarId, name: String, extent: Poly, kind: LoopKind, body: Vec<Stmt<L>> },
     /// A loop over threads.
     Thread(L),
-    /// `if all guards hold`
-    If {
-        /// At least one.
-        guards: Vec<Guard>,
-        /// The statements guarded.
-        body: Vec<Stmt<L>>,
-    },
+    /// `if all guards hold`, of at least one guard.
+    If { guards: Vec<Guard>, body: Vec<Stmt<L>> },
     /// `tensor[index] = value`
-    Store {
-        /// The buffer written.
-        tensor: TensorId,
-        /// The element.
-        index: Vec<Poly>,
-        /// Of the buffer's type.
-        value: Expr,
-    },
+    Store { tensor: TensorId, index: Vec<Poly>, value: Expr },
     /// `tensor[index] = reducer(tensor[index], value)`
-    Update {
-        /// The buffer read and written.
-        tensor: TensorId,
-        /// The element.
-        index: Vec<Poly>,
-        /// The reduction.
-        reducer: Reducer,
-        /// Of the buffer's type.
-        value: Expr,
-    },
+    Update { tensor: TensorId, index: Vec<Poly>, reducer: Reducer, value: Expr },
     /// A warp or block all-reduce: a register of each of `range` consecutive threads becomes the
-    /// reduction of all of them.
-    AllReduce {
-        /// A buffer in registers.
-        tensor: TensorId,
-        /// The element.
-        index: Vec<Poly>,
-        /// The reduction.
-        reducer: Reducer,
-        /// Number of threads; a power of two up to a warp, else whole warps.
-        range: u32,
-    },
-    /// Stores as `cp.async`: complete once this thread has waited for their group.
-    CpAsync {
-        /// Copies from memory that nobody writes to shared memory.
-        body: Vec<Stmt<L>>,
-    },
+    /// reduction of all of them. Their number is a power of two up to a warp, else whole warps.
+    AllReduce { tensor: TensorId, index: Vec<Poly>, reducer: Reducer, range: u32 },
+    /// Stores as `cp.async`, from memory that nobody writes to shared memory: complete once this
+    /// thread has waited for their group.
+    CpAsync { body: Vec<Stmt<L>> },
     /// `cp.async.commit_group`
     CpAsyncCommit,
-    /// `cp.async.wait_group`
-    CpAsyncWait {
-        /// Groups that may still be pending.
-        groups: u32,
-    },
-    /// A warp loads an operand of an MMA instruction.
-    LoadFragment {
-        /// Index of the kernel's fragment.
-        fragment: usize,
-        /// Number of the operand in it.
-        at: Poly,
-        /// Its place in memory.
-        operand: Operand,
-    },
+    /// `cp.async.wait_group`: so many groups may still be pending.
+    CpAsyncWait { groups: u32 },
+    /// A warp loads operand number `at` of a [fragment](super::Kernel::fragments) of the kernel.
+    LoadFragment { fragment: usize, at: Poly, operand: Operand },
     /// A warp's `mma.sync`: `m16n8k16`, or `m16n8k32` of 8-bit integers.
     Mma {
         /// The accumulators, in registers.
@@ -114,18 +65,10 @@ pub enum Stmt<L = Infallible> {
         /// The type of the operands.
         dtype: DType,
     },
-    /// A group of WGMMA instructions, committed together.
-    WgmmaGroup {
-        /// Each a [`Stmt::Wgmma`].
-        body: Vec<Stmt<L>>,
-    },
-    /// `wgmma.wait_group`
-    WgmmaWait {
-        /// Groups that may still be pending.
-        groups: u32,
-        /// Their accumulators.
-        sum: TensorId,
-    },
+    /// A group of WGMMA instructions, committed together: each a [`Stmt::Wgmma`].
+    WgmmaGroup { body: Vec<Stmt<L>> },
+    /// `wgmma.wait_group`: so many groups, which accumulate in `sum`, may still be pending.
+    WgmmaWait { groups: u32, sum: TensorId },
     /// The producer copies a box of a tensor to its stage by `cp.async.bulk.tensor`, with zero fill
     /// outside of the tensor.
     TmaLoad {
@@ -139,34 +82,18 @@ pub enum Stmt<L = Infallible> {
         pipeline: usize,
     },
     /// The producer waits until its stage is empty, and expects the bytes of one.
-    ProducerAcquire {
-        /// Index of the kernel's circular buffer.
-        pipeline: usize,
-    },
+    ProducerAcquire { pipeline: usize },
     /// Consumers wait until their stage is full.
-    ConsumerWait {
-        /// Index of the kernel's circular buffer.
-        pipeline: usize,
-    },
+    ConsumerWait { pipeline: usize },
     /// Consumers are done with a stage.
-    ConsumerRelease {
-        /// Index of the kernel's circular buffer.
-        pipeline: usize,
-        /// The stage.
-        stage: Released,
-    },
+    ConsumerRelease { pipeline: usize, stage: Released },
     /// On to the next stage.
-    AdvanceStage {
-        /// Index of the kernel's circular buffer.
-        pipeline: usize,
-    },
+    AdvanceStage { pipeline: usize },
     /// `fence.proxy.async`: stores to shared memory become visible to WGMMA and TMA.
     FenceProxyAsync,
-    /// A barrier of `range` consecutive threads.
-    Barrier {
-        /// Up to [`WARP`](super::WARP): of a warp, else of the block.
-        range: u32,
-    },
+    /// A barrier of `range` consecutive threads: up to [`WARP`](super::WARP) of a warp, else of the
+    /// block.
+    Barrier { range: u32 },
 }
 
 /// A loop over threads, before it is bound to positions of threads: its iterations are runs of
@@ -281,20 +208,103 @@ pub enum OperandLoad {
     Elements,
 }
 
-/// The code generation of a loop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LoopKind {
-    /// As a loop.
-    Serial,
-    /// As a loop, software-pipelined by `cp.async` in that many stages.
-    Pipelined(u8),
-    /// As a loop, with copies made by the producer warp in that many stages; none is left after
-    /// warp specialization.
-    WarpSpecialized(u8),
-    /// With its body repeated.
-    Unrolled,
-    /// The same, where no MMA instruction took its place.
-    Tensorized,
-    /// As one access of several elements where memory allows it, else repeated.
-    Vectorized,
+/// The loops over threads that statements may hold: [`ThreadLoop`]s, or none.
+pub trait ThreadLoops: Sized {
+    /// The statements of an iteration.
+    fn body(&self) -> &[Stmt<Self>];
+    /// The same, to be changed.
+    fn body_mut(&mut self) -> &mut Vec<Stmt<Self>>;
+}
+
+impl ThreadLoops for Infallible {
+    fn body(&self) -> &[Stmt] {
+        match *self {}
+    }
+
+    fn body_mut(&mut self) -> &mut Vec<Stmt> {
+        match *self {}
+    }
+}
+
+impl ThreadLoops for ThreadLoop {
+    fn body(&self) -> &[Stmt<Self>] {
+        &self.body
+    }
+
+    fn body_mut(&mut self) -> &mut Vec<Stmt<Self>> {
+        &mut self.body
+    }
+}
+
+impl<L: ThreadLoops> Statement for Stmt<L> {
+    fn body(&self) -> &[Self] {
+        match self {
+            Stmt::For { body, .. }
+            | Stmt::If { body, .. }
+            | Stmt::WgmmaGroup { body }
+            | Stmt::CpAsync { body } => body,
+            Stmt::Thread(it) => it.body(),
+            _ => &[],
+        }
+    }
+
+    fn body_mut(&mut self) -> Option<&mut Vec<Self>> {
+        match self {
+            Stmt::For { body, .. }
+            | Stmt::If { body, .. }
+            | Stmt::WgmmaGroup { body }
+            | Stmt::CpAsync { body } => Some(body),
+            Stmt::Thread(it) => Some(it.body_mut()),
+            _ => None,
+        }
+    }
+
+    fn write(&self) -> Option<(TensorId, &[Poly], &Expr)> {
+        match self {
+            Stmt::Store { tensor, index, value } | Stmt::Update { tensor, index, value, .. } => {
+                Some((*tensor, index.as_slice(), value))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl<L: ThreadLoops> Stmt<L> {
+    /// With every polynomial of loops, conditions and accesses changed.
+    pub(super) fn map_polys(mut self, change: &dyn Fn(&Poly) -> Poly) -> Self {
+        self.for_each_mut(&mut |it| match it {
+            Stmt::For { extent, .. } => *extent = change(extent),
+            Stmt::If { guards, .. } => guards.iter_mut().for_each(|it| *it = it.map_polys(change)),
+            Stmt::Store { index, value, .. } | Stmt::Update { index, value, .. } => {
+                *index = index.iter().map(change).collect();
+                *value = value.map_polys(&mut |it| change(it));
+            }
+            Stmt::AllReduce { index, .. } => *index = index.iter().map(change).collect(),
+            _ => {}
+        });
+        self
+    }
+
+    /// Returns whether threads wait in it, for one another or for copies.
+    pub fn waits(&self) -> bool {
+        self.any(&|it| {
+            matches!(
+                it,
+                Stmt::Barrier { .. }
+                    | Stmt::AllReduce { .. }
+                    | Stmt::CpAsyncCommit
+                    | Stmt::CpAsyncWait { .. }
+                    | Stmt::WgmmaWait { .. }
+                    | Stmt::ConsumerWait { .. }
+                    | Stmt::ConsumerRelease { .. }
+            )
+        })
+    }
+}
+
+/// Counts the reads and writes of a buffer.
+pub(super) fn n_accesses<L: ThreadLoops>(body: &[Stmt<L>], tensor: TensorId) -> usize {
+    let mut n = 0;
+    accesses(body, &mut |it| n += usize::from(it.tensor() == tensor));
+    n
 }

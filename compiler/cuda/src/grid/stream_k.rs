@@ -30,12 +30,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::kernel::fresh;
 use super::unbound::{Kernel, Stmt};
-use super::walk::{any, read};
-use super::{BlockVar, Buffer, LoopKind, MemoryScope, StreamK, Unplaceable, WorkUnit};
+use super::{BlockVar, Buffer, LoopKind, MemoryScope, Statement, StreamK, Unplaceable, WorkUnit};
 use tvmtune_ir::dag::{Expr, Reducer, TensorId};
 use tvmtune_ir::poly::{Facts, Poly, VarId};
-use tvmtune_schedule::nest::Guard;
+use tvmtune_schedule::nest::{Guard, any, read};
 
 /// Divides the last tiles of persistent blocks into work units, if tiles may not be divisible by
 /// blocks.
@@ -58,8 +58,7 @@ pub(super) fn divide(
     let at = body.iter().position(is_reduction).ok_or(Unplaceable::NotStreamK)?;
     let after = body.split_off(at + 1);
     let sums = sums(&body[..at], &body[at], &after, buffers).ok_or(Unplaceable::NotStreamK)?;
-    let (first, end) = (VarId(*n_vars), VarId(*n_vars + 1));
-    *n_vars += 2;
+    let (first, end) = (fresh(n_vars), fresh(n_vars));
     let Some(Stmt::For { var, name, extent, kind, body: adds }) = body.pop() else {
         return Err(Unplaceable::NotStreamK);
     };

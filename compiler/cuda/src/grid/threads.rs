@@ -10,12 +10,15 @@
 use std::collections::BTreeMap;
 
 use super::persistent::{PersistentLoop, persist};
-use super::reduce::Reductions;
+use super::reduce::{Reduced, Reductions, redirect};
 use super::unbound::{Kernel, Stmt};
-use super::{BlockVar, Buffer, LoopKind, MAX_THREADS, ThreadLoop, Unplaceable, WARP, stream_k};
-use tvmtune_ir::dag::Reducer;
-use tvmtune_ir::poly::{Facts, VarId};
-use tvmtune_schedule::nest::{self, Nest};
+use super::{
+    BlockVar, Buffer, LoopKind, MAX_THREADS, MemoryScope, Statement, ThreadLoop, Unplaceable, WARP,
+    stream_k,
+};
+use tvmtune_ir::dag::{Expr, TensorId};
+use tvmtune_ir::poly::{Facts, Poly, VarId};
+use tvmtune_schedule::nest::{self, Guard, Nest};
 
 /// Returns whether a phase has no loop over blocks: one block runs it, and what stands beside it.
 pub(super) fn is_one_block(phase: &nest::Stmt) -> bool {
@@ -41,10 +44,13 @@ pub(super) fn kernel(
     if threads > MAX_THREADS {
         return Err(Unplaceable::Threads(threads));
     }
-    let reductions = Reductions::new(phases, nest);
-    let path = Vec::new();
-    let mut walk =
-        ThreadLowering { reductions, needs, path, buffers: &mut *buffers, n_vars: &mut *n_vars };
+    let mut walk = ThreadLowering {
+        reductions: Reductions::new(phases, nest),
+        needs,
+        path: Vec::new(),
+        buffers: &mut *buffers,
+        n_vars: &mut *n_vars,
+    };
     let body = walk.block(body, threads)?;
     let mut kernel = Kernel {
         blocks,
@@ -77,7 +83,7 @@ fn blocks(phases: &[nest::Stmt]) -> (Vec<BlockVar>, Option<PersistentLoop>, &[ne
         if kind.max_blocks().is_some() {
             persistent = persistent.or(Some(PersistentLoop { var: *var, kind: *kind }));
         }
-        let in_cluster = *kind == tvmtune_schedule::LoopKind::Cluster;
+        let in_cluster = *kind == LoopKind::Cluster;
         let (name, extent) = (name.clone(), extent.clone());
         blocks.push(BlockVar { var: *var, name, extent, in_cluster, is_reversed: false });
         body = inner;
@@ -89,30 +95,24 @@ fn blocks(phases: &[nest::Stmt]) -> (Vec<BlockVar>, Option<PersistentLoop>, &[ne
 /// Threads that one iteration needs, by the extents of the loops over threads around it: a power of
 /// two up to a warp, or whole warps.
 #[derive(Default)]
-pub(super) struct Needs(BTreeMap<Vec<u32>, u32>);
+struct Needs(BTreeMap<Vec<u32>, u32>);
 
 impl Needs {
     /// Notes the needs of statements inside of loops of these extents.
     fn note(&mut self, body: &[nest::Stmt], path: &mut Vec<u32>) -> Result<(), Unplaceable> {
         for stmt in body {
-            match stmt {
-                nest::Stmt::For {
-                    extent, kind: tvmtune_schedule::LoopKind::Thread, body, ..
-                } => {
-                    let extent = extent.as_constant().ok_or(Unplaceable::DynamicThreads)?;
-                    let extent = u32::try_from(extent.max(1)).unwrap_or(u32::MAX);
-                    path.push(extent);
-                    self.note(body, path)?;
-                    let most = self.of(path).saturating_mul(extent);
-                    path.pop();
-                    let known = self.0.entry(path.clone()).or_insert(1);
-                    *known = (*known).max(most);
-                }
-                nest::Stmt::For { body, .. } | nest::Stmt::If { body, .. } => {
-                    self.note(body, path)?;
-                }
-                nest::Stmt::Store { .. } | nest::Stmt::Update { .. } => {}
-            }
+            let nest::Stmt::For { extent, kind: LoopKind::Thread, body, .. } = stmt else {
+                self.note(stmt.body(), path)?;
+                continue;
+            };
+            let extent = extent.as_constant().ok_or(Unplaceable::DynamicThreads)?;
+            let extent = u32::try_from(extent.max(1)).unwrap_or(u32::MAX);
+            path.push(extent);
+            self.note(body, path)?;
+            let most = self.of(path).saturating_mul(extent);
+            path.pop();
+            let known = self.0.entry(path.clone()).or_insert(1);
+            *known = (*known).max(most);
         }
         Ok(())
     }
@@ -125,22 +125,18 @@ impl Needs {
 }
 
 /// The walk from loops to threads.
-pub(super) struct ThreadLowering<'a> {
-    pub(super) reductions: Reductions,
+struct ThreadLowering<'a> {
+    reductions: Reductions,
     needs: Needs,
     /// The extents of the open loops over threads.
     path: Vec<u32>,
-    pub(super) buffers: &'a mut Vec<Buffer>,
-    pub(super) n_vars: &'a mut u32,
+    buffers: &'a mut Vec<Buffer>,
+    n_vars: &'a mut u32,
 }
 
 impl ThreadLowering<'_> {
     /// Lowers statements that `range` threads run.
-    pub(super) fn block(
-        &mut self,
-        body: &[nest::Stmt],
-        range: u32,
-    ) -> Result<Vec<Stmt>, Unplaceable> {
+    fn block(&mut self, body: &[nest::Stmt], range: u32) -> Result<Vec<Stmt>, Unplaceable> {
         let mut stmts = Vec::new();
         for stmt in body {
             stmts.extend(self.stmt(stmt, range)?);
@@ -150,9 +146,7 @@ impl ThreadLowering<'_> {
 
     fn stmt(&mut self, stmt: &nest::Stmt, range: u32) -> Result<Vec<Stmt>, Unplaceable> {
         Ok(vec![match stmt {
-            nest::Stmt::For {
-                var, extent, kind: tvmtune_schedule::LoopKind::Thread, body, ..
-            } => {
+            nest::Stmt::For { var, extent, kind: LoopKind::Thread, body, .. } => {
                 let extent = extent.as_constant().ok_or(Unplaceable::DynamicThreads)?.max(0);
                 let reduced = self.reductions.of(*var, body);
                 if !reduced.is_empty() {
@@ -161,16 +155,8 @@ impl ThreadLowering<'_> {
                 self.thread(*var, extent as u32, body, range)?
             }
             nest::Stmt::For { var, name, extent, kind, body } => {
-                let kind = match kind {
-                    tvmtune_schedule::LoopKind::Unrolled => LoopKind::Unrolled,
-                    tvmtune_schedule::LoopKind::Vectorized => LoopKind::Vectorized,
-                    tvmtune_schedule::LoopKind::Tensorized => LoopKind::Tensorized,
-                    tvmtune_schedule::LoopKind::Pipelined(depth) => LoopKind::Pipelined(*depth),
-                    tvmtune_schedule::LoopKind::WarpSpecialized(depth) => {
-                        LoopKind::WarpSpecialized(*depth)
-                    }
-                    _ => LoopKind::Serial,
-                };
+                let is_serial = kind.is_parallel();
+                let kind = if is_serial { LoopKind::Serial } else { *kind };
                 let body = self.block(body, range)?;
                 Stmt::For { var: *var, name: name.clone(), extent: extent.clone(), kind, body }
             }
@@ -182,14 +168,13 @@ impl ThreadLowering<'_> {
             }
             nest::Stmt::Update { tensor, index, reducer, value } => {
                 let (index, value) = (index.clone(), value.clone());
-                let reducer: Reducer = *reducer;
-                Stmt::Update { tensor: *tensor, index, reducer, value }
+                Stmt::Update { tensor: *tensor, index, reducer: *reducer, value }
             }
         }])
     }
 
     /// Lowers a loop over threads.
-    pub(super) fn thread(
+    fn thread(
         &mut self,
         var: VarId,
         extent: u32,
@@ -199,18 +184,92 @@ impl ThreadLowering<'_> {
         self.path.push(extent.max(1));
         let step = self.needs.of(&self.path);
         // Threads that reduce together have one element each, whatever others there are.
-        let alone = !self.reductions.of(var, body).is_empty() && !has_threads(body);
+        let is_thread =
+            |it: &nest::Stmt| matches!(it, nest::Stmt::For { kind: LoopKind::Thread, .. });
+        let alone = !self.reductions.of(var, body).is_empty() && !nest::any(body, &is_thread);
         let step = if alone { 1 } else { step };
         let body = self.block(body, step)?;
         self.path.pop();
         Ok(Stmt::Thread(ThreadLoop { var, extent, step, range, body }))
     }
-}
 
-fn has_threads(body: &[nest::Stmt]) -> bool {
-    body.iter().any(|stmt| match stmt {
-        nest::Stmt::For { kind: tvmtune_schedule::LoopKind::Thread, .. } => true,
-        nest::Stmt::For { body, .. } | nest::Stmt::If { body, .. } => has_threads(body),
-        nest::Stmt::Store { .. } | nest::Stmt::Update { .. } => false,
-    })
+    /// Lowers a loop whose threads reduce together, among `range` of them.
+    fn reduce(
+        &mut self,
+        var: VarId,
+        extent: u32,
+        body: &[nest::Stmt],
+        range: u32,
+        reduced: &[Reduced],
+    ) -> Result<Vec<Stmt>, Unplaceable> {
+        let (mut before, mut after) = (Vec::new(), Vec::new());
+        let mut parts = BTreeMap::new();
+        for it in reduced {
+            let shape: Option<Vec<i64>> = it.loops.iter().map(|it| it.1.as_constant()).collect();
+            let shape = shape.ok_or(Unplaceable::NestedReduction)?;
+            let part = self.part(it.tensor, &shape);
+            parts.insert(it.tensor, (part, it.loops.iter().map(|it| Poly::var(it.0)).collect()));
+            let dtype = self.buffers[it.tensor.0 as usize].dtype;
+            let value = Expr::Const(it.reducer.identity(dtype), dtype);
+            before.extend(self.each(&it.loops, |vars, _| {
+                vec![Stmt::Store { tensor: part, index: vars.to_vec(), value: value.clone() }]
+            }));
+            let read = |vars: &[Poly]| Expr::read(part, vars.iter().cloned());
+            after.extend(self.each(&it.loops, |vars, renamed| {
+                let index = it.index.iter().map(renamed).collect();
+                let (tensor, reducer) = (it.tensor, it.reducer);
+                let guards: Vec<Guard> = it.guards.iter().map(|it| it.map_polys(renamed)).collect();
+                let update = Stmt::Update { tensor, index, reducer, value: read(vars) };
+                let update = match guards.is_empty() {
+                    true => update,
+                    false => Stmt::If { guards, body: vec![update] },
+                };
+                vec![Stmt::AllReduce { tensor: part, index: vars.to_vec(), reducer, range }, update]
+            }));
+        }
+        let mut threads = self.thread(var, extent, body, range)?;
+        if matches!(threads, Stmt::Thread(ThreadLoop { step: 2.., .. })) {
+            // Each thread would add what all those of its iteration add.
+            return Err(Unplaceable::NestedReduction);
+        }
+        redirect(&mut threads, &parts);
+        Ok(before.into_iter().chain([threads]).chain(after).collect())
+    }
+
+    /// Adds a buffer for the partial result of one thread.
+    fn part(&mut self, of: TensorId, shape: &[i64]) -> TensorId {
+        let id = TensorId(self.buffers.len() as u32);
+        let origin = &self.buffers[of.0 as usize];
+        self.buffers.push(Buffer {
+            name: format!("{}_part{}", origin.name, id.0),
+            dtype: origin.dtype,
+            shape: shape.iter().map(|it| Poly::constant(*it)).collect(),
+            scope: MemoryScope::Undecided,
+            layout: None,
+        });
+        id
+    }
+
+    /// Returns statements in copies of loops; `stmts` gets their variables, and a function that
+    /// renames the old ones.
+    fn each(
+        &mut self,
+        loops: &[(VarId, Poly)],
+        stmts: impl FnOnce(&[Poly], &dyn Fn(&Poly) -> Poly) -> Vec<Stmt>,
+    ) -> Vec<Stmt> {
+        let first = *self.n_vars;
+        *self.n_vars += loops.len() as u32;
+        let var = |n: usize| VarId(first + n as u32);
+        let vars: Vec<Poly> = (0..loops.len()).map(|it| Poly::var(var(it))).collect();
+        let renamed = |poly: &Poly| {
+            let new = |old: VarId| Some(vars[loops.iter().position(|it| it.0 == old)?].clone());
+            poly.substitute_vars(&new, &Facts::default())
+        };
+        let mut body = stmts(&vars, &renamed);
+        for (n, (_, extent)) in loops.iter().enumerate().rev() {
+            let (kind, extent) = (LoopKind::Unrolled, extent.clone());
+            body = vec![Stmt::For { var: var(n), name: "i".to_owned(), extent, kind, body }];
+        }
+        body
+    }
 }

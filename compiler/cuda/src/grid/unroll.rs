@@ -7,12 +7,11 @@
 
 use std::collections::BTreeSet;
 
-use super::LoopKind;
 use super::unbound::{Kernel, Stmt};
-use super::walk::Access;
+use super::{LoopKind, Statement};
 use tvmtune_ir::dag::{Subscript, TensorId};
 use tvmtune_ir::poly::{Atom, Facts, Poly, VarId};
-use tvmtune_schedule::nest::Guard;
+use tvmtune_schedule::nest::{Access, Guard};
 
 /// Longer loops stay: what they index then has addresses after all, and is slow.
 const MAX_UNROLLED: i64 = 128;
@@ -40,13 +39,7 @@ fn collect(stmt: &Stmt, in_registers: &dyn Fn(TensorId) -> bool, vars: &mut BTre
     stmt.own_accesses(&mut |it| match it {
         _ if !in_registers(it.tensor()) => {}
         Access::Write(_, index) => index.iter().for_each(&mut note),
-        Access::Read(_, index) => {
-            for subscript in index {
-                if let Subscript::Affine(poly) = subscript {
-                    note(poly);
-                }
-            }
-        }
+        Access::Read(_, index) => index.iter().filter_map(Subscript::affine).for_each(&mut note),
     });
 }
 

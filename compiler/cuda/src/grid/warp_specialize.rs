@@ -23,18 +23,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::pipeline::{Staging, runs_of_copies};
-use super::position::flat;
 use super::predicate::DontCare;
+use super::stmt::n_accesses;
 use super::unbound::{Kernel, Stmt};
-use super::walk::{any, n_accesses, written};
 use super::{
-    BlockVar, Buffer, CircularBuffer, LoopKind, MemoryScope, PredicatedLoad, Released, TensorMap,
+    BlockVar, Buffer, CircularBuffer, LoopKind, PredicatedLoad, Released, Statement, TensorMap,
     Unplaceable, WARP, predicated_load,
 };
 use tvmtune_ir::dag::expr::affine;
 use tvmtune_ir::dag::{Expr, TensorId};
-use tvmtune_ir::poly::{Atom, Facts, Poly, VarId};
-use tvmtune_schedule::nest::Guard;
+use tvmtune_ir::poly::{Facts, Poly, VarId};
+use tvmtune_schedule::nest::{Guard, any, written};
 
 /// The largest box dimension, in elements.
 const MAX_EXTENT: i64 = 256;
@@ -116,37 +115,29 @@ impl Specializer<'_> {
         let (mut producer, mut others) = (Vec::new(), Vec::new());
         for stmt in body {
             match stmt {
-                Stmt::For { var, name, extent, kind: LoopKind::WarpSpecialized(depth), body } => {
-                    let (copies, rest) = self.specialized(var, depth, body)?;
-                    let of = |body| {
-                        let (name, extent, kind) = (name.clone(), extent.clone(), LoopKind::Serial);
-                        Stmt::For { var, name, extent, kind, body }
+                stmt if !has_warp_specialized(std::slice::from_ref(&stmt)) => others.push(stmt),
+                Stmt::For { var, name, extent, kind, body } => {
+                    let (kind, (copies, rest)) = match kind {
+                        LoopKind::WarpSpecialized(depth) => {
+                            (LoopKind::Serial, self.specialized(var, depth, body)?)
+                        }
+                        kind => (kind, self.block(body)?),
                     };
-                    producer.push(of(copies));
-                    others.push(of(rest));
-                }
-                Stmt::For { var, name, extent, kind, body } if has_warp_specialized(&body) => {
-                    let (feeds, rest) = self.block(body)?;
-                    let of = |body| {
+                    let around = |body| {
                         let (name, extent) = (name.clone(), extent.clone());
                         Stmt::For { var, name, extent, kind, body }
                     };
-                    producer.push(of(feeds));
-                    others.push(of(rest));
+                    producer.push(around(copies));
+                    others.push(around(rest));
                 }
                 // Blocks of a cluster wait for one another.
-                Stmt::If { guards, body }
-                    if has_warp_specialized(&body) && self.cluster.is_none() =>
-                {
+                Stmt::If { guards, body } if self.cluster.is_none() => {
                     let (feeds, rest) = self.block(body)?;
                     producer.push(Stmt::If { guards: guards.clone(), body: feeds });
                     others.push(Stmt::If { guards, body: rest });
                 }
                 // Threads of a loop would each need a producer.
-                stmt if has_warp_specialized(std::slice::from_ref(&stmt)) => {
-                    return Err(Unplaceable::NotTmaLoads);
-                }
-                stmt => others.push(stmt),
+                _ => return Err(Unplaceable::NotTmaLoads),
             }
         }
         Ok((producer, others))
@@ -230,7 +221,7 @@ impl Specializer<'_> {
         let index_from = affine(subscripts)?;
         let (target, tensor) = (&self.buffers[to.0 as usize], &self.buffers[from.0 as usize]);
         let outside: Option<Vec<Vec<Guard>>> = conditions.into_iter().map(Guard::all_of).collect();
-        let is_copy = matches!(target.scope, MemoryScope::Shared(_))
+        let is_copy = target.scope.is_shared()
             && tensor.scope.is_global()
             && target.dtype == tensor.dtype
             && tensor.shape.len() <= MAX_DIMS
@@ -241,7 +232,7 @@ impl Specializer<'_> {
         if !is_copy || !has_lines(tensor) {
             return None;
         }
-        let place = flat(index, &target.shape);
+        let place = target.position(index);
         let BoxShape { mut extents, steps, repeats } = shape(loops, &place, &index_from)?;
         let bytes = tensor.dtype.bytes() as i64;
         if extents.last()? * bytes % LINE != 0 {
@@ -290,7 +281,7 @@ impl Specializer<'_> {
         let length = extents[dim] / n_blocks;
         let divides = extents[dim] % n_blocks == 0 && length * row_bytes % PATTERN == 0;
         // The innermost dimension has to stay whole lines.
-        if coordinates.iter().any(|it| mentions(it, var)) || !divides || dim + 1 == extents.len() {
+        if coordinates.iter().any(|it| it.mentions(var)) || !divides || dim + 1 == extents.len() {
             return None;
         }
         extents[dim] = length;
@@ -318,12 +309,6 @@ fn cluster(blocks: &[BlockVar]) -> Option<(VarId, i64)> {
     let mut in_cluster = blocks.iter().filter(|it| it.in_cluster);
     let block = in_cluster.next().filter(|_| in_cluster.next().is_none())?;
     Some((block.var, block.extent.as_constant()?))
-}
-
-fn mentions(poly: &Poly, var: VarId) -> bool {
-    let mut found = false;
-    poly.for_each_leaf(&mut |leaf| found |= matches!(leaf, Atom::Var(it) if *it == var));
-    found
 }
 
 /// A loop of a copy.
@@ -425,7 +410,7 @@ fn has_lines(tensor: &Buffer) -> bool {
 
 /// Returns the one dimension that a variable indexes, and its stride there.
 fn dim_of(var: VarId, index: &[Poly]) -> Option<(usize, i64)> {
-    let mut along = index.iter().enumerate().filter(|(_, it)| mentions(it, var));
+    let mut along = index.iter().enumerate().filter(|(_, it)| it.mentions(var));
     let (dim, at) = along.next()?;
     let step = at.split_linear(var)?.0.as_constant()?;
     along.next().is_none().then_some((dim, step))

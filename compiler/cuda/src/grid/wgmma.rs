@@ -28,17 +28,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::fragment_layout::FragmentLayouts;
-use super::mma::{Factor, Loop, Tile, operands, read};
-use super::position::flat;
-use super::walk::{Access, accesses, any};
+use super::mma::{self, Factor, Loop, Tile, is_uniform, operands, read};
 use super::{
     Accumulators, Buffer, FirstOperand, Kernel, MemoryScope, RegisterOperand, Released,
-    SharedOperand, Stmt, ThreadVar, WARP, WARPGROUP,
+    SharedOperand, Statement, Stmt, ThreadVar, WARP, WARPGROUP,
 };
 use tvmtune_ir::dag::expr::affine;
 use tvmtune_ir::dag::{DType, TensorId};
 use tvmtune_ir::poly::{Facts, Poly, VarId};
-use tvmtune_schedule::nest::Guard;
+use tvmtune_schedule::nest::{Access, Guard, accesses, any};
 
 /// Threads of a row.
 const LINE: u32 = 4;
@@ -111,7 +109,8 @@ impl Matcher<'_> {
             let n_bounded = self.bounded.len();
             let mut splits = false;
             if let Stmt::If { guards, .. } = &stmt {
-                splits = !guards.iter().all(|it| self.keeps_warpgroups(it));
+                // Warpgroups must come to an instruction together.
+                splits = !guards.iter().all(|it| is_uniform(it, &self.threads, WARPGROUP));
                 let bound = |it: &Guard| Some((it.value.as_var()?, it.bound.as_constant()?));
                 self.bounded.extend(guards.iter().filter_map(bound));
             }
@@ -121,18 +120,6 @@ impl Matcher<'_> {
             self.bounded.truncate(n_bounded);
             body.push(stmt);
         }
-    }
-
-    /// Returns whether a guard is uniform in each warpgroup, as instructions need.
-    fn keeps_warpgroups(&self, guard: &Guard) -> bool {
-        let group = i64::from(WARPGROUP);
-        let concerned =
-            |it: &&ThreadVar| guard.value.mentions(it.var) || guard.bound.mentions(it.var);
-        self.threads.iter().filter(concerned).all(|it| {
-            let whole = |n: i64| (n * i64::from(it.step)) % group == 0;
-            let own = guard.value.as_var() == Some(it.var);
-            whole(1) || (own && guard.bound.as_constant().is_some_and(whole))
-        })
     }
 
     /// Subtracts a position of threads that `threads.start` consecutive threads have in common, and
@@ -212,8 +199,7 @@ impl Matcher<'_> {
         for (operand, row) in
             shared.map(|it| (it, first_row)).into_iter().chain([(&second, second_row)])
         {
-            self.set_swizzle(operand.tensor, row)?;
-            self.buffers[operand.tensor.0 as usize].is_rounded = dtype == DType::F32;
+            self.swizzle(operand.tensor, row, dtype)?;
         }
         let sum = accumulators.tensor;
         let multiply = |of: &Values| {
@@ -308,18 +294,21 @@ impl Matcher<'_> {
 
     fn position(&self, Factor { tensor, index }: Factor<'_>) -> Option<Poly> {
         let buffer = &self.buffers[tensor.0 as usize];
-        let in_shared = matches!(buffer.scope, MemoryScope::Shared(_));
-        in_shared.then(|| affine(index)).flatten().map(|it| flat(&it, &buffer.shape))
+        affine(index).filter(|_| buffer.scope.is_shared()).map(|it| buffer.position(&it))
     }
 
-    /// Sets the swizzle of a buffer.
-    fn set_swizzle(&mut self, tensor: TensorId, row_bytes: i64) -> Option<()> {
-        let buffer = &mut self.buffers[tensor.0 as usize];
+    /// Swizzles the rows of an operand, and has `f32` rounded on their way to it; `None` if it is
+    /// swizzled otherwise.
+    fn swizzle(&mut self, tensor: TensorId, row_bytes: i64, dtype: DType) -> Option<()> {
         let row_bytes = u32::try_from(row_bytes).ok()?;
-        if buffer.swizzle.is_some_and(|it| it != row_bytes) {
+        let MemoryScope::Shared(place) = &mut self.buffers[tensor.0 as usize].scope else {
+            return None;
+        };
+        if place.swizzle.is_some_and(|it| it != row_bytes) {
             return None;
         }
-        buffer.swizzle = Some(row_bytes);
+        place.swizzle = Some(row_bytes);
+        place.is_rounded = dtype == DType::F32;
         Some(())
     }
 }
@@ -367,22 +356,11 @@ fn roles(
     buffers: &[Buffer],
 ) -> Option<Roles> {
     let depth = 32 / dtype.bytes() as i64;
-    let position = flat(&affine(first.index)?, &buffers[first.tensor.0 as usize].shape);
-    let along = |it: &&&Loop| tile.index.iter().any(|at| at.mentions(it.var));
-    let k = loops.iter().find(|it| !along(it) && it.extent == depth)?;
-    let h = loops.iter().find(|it| along(it) && position.mentions(it.var) && it.extent == 2)?;
-    let (last, columns) = loops
-        .iter()
-        .filter(|it| along(it) && !position.mentions(it.var))
-        .collect::<Vec<_>>()
-        .split_last()
-        .map(|(last, others)| {
-            (**last, others.iter().rev().map(|it| (it.var, it.extent)).collect())
-        })?;
-    let roles = Roles { h: h.var, p: last.var, k: k.var, columns };
-    let known = 3 + roles.columns.len();
-    let complete = last.extent == 2 && (1..=2).contains(&roles.columns.len());
-    (complete && loops.len() == known).then_some(roles)
+    let mma::Roles { h, k, columns } = mma::roles(loops, tile, depth, first, buffers)?;
+    let (last, others) = columns.split_last()?;
+    let columns: Vec<_> = others.iter().rev().map(|it| (it.var, it.extent)).collect();
+    let is_complete = last.extent == 2 && (1..=2).contains(&columns.len());
+    is_complete.then_some(Roles { h, p: last.var, k, columns })
 }
 
 /// The values of loop variables in one iteration.
@@ -439,41 +417,32 @@ fn overlapped(body: Vec<Stmt>, is_repeated: bool) -> Vec<Stmt> {
         if let Some(body) = stmt.body_mut() {
             *body = overlapped(std::mem::take(body), repeats);
         }
-        let Stmt::For { var, extent, body, .. } = &mut stmt else {
-            stmts.push(stmt);
-            continue;
-        };
-        let [
-            Stmt::ConsumerWait { pipeline },
-            Stmt::WgmmaGroup { .. },
-            wait,
-            release,
-            Stmt::AdvanceStage { .. },
-        ] = body.as_mut_slice()
-        else {
-            stmts.push(stmt);
-            continue;
-        };
-        let Stmt::WgmmaWait { groups, sum } = wait else {
-            stmts.push(stmt);
-            continue;
-        };
-        let (pipeline, sum, extent) = (*pipeline, *sum, extent.clone());
-        *groups = 1;
-        let before = Stmt::ConsumerRelease { pipeline, stage: Released::Previous };
-        let guards = vec![Guard { value: Poly::default(), bound: Poly::var(*var) }];
-        *release = Stmt::If { guards, body: vec![before.clone()] };
-        stmts.extend([stmt, Stmt::WgmmaWait { groups: 0, sum }]);
-        if !is_repeated {
-            continue;
-        }
-        stmts.push(match extent.as_constant() {
-            Some(1..) => before,
-            _ => {
-                let guards = vec![Guard { value: Poly::default(), bound: extent }];
-                Stmt::If { guards, body: vec![before] }
+        let mut after = Vec::new();
+        if let Stmt::For { var, extent, body, .. } = &mut stmt
+            && let [
+                Stmt::ConsumerWait { pipeline },
+                Stmt::WgmmaGroup { .. },
+                Stmt::WgmmaWait { groups, sum },
+                release,
+                Stmt::AdvanceStage { .. },
+            ] = body.as_mut_slice()
+        {
+            *groups = 1;
+            let before = Stmt::ConsumerRelease { pipeline: *pipeline, stage: Released::Previous };
+            let guards = vec![Guard { value: Poly::default(), bound: Poly::var(*var) }];
+            *release = Stmt::If { guards, body: vec![before.clone()] };
+            after.push(Stmt::WgmmaWait { groups: 0, sum: *sum });
+            match extent.as_constant() {
+                _ if !is_repeated => {}
+                Some(1..) => after.push(before),
+                _ => {
+                    let guards = vec![Guard { value: Poly::default(), bound: extent.clone() }];
+                    after.push(Stmt::If { guards, body: vec![before] });
+                }
             }
-        });
+        }
+        stmts.push(stmt);
+        stmts.extend(after);
     }
     stmts
 }
@@ -495,6 +464,6 @@ fn fenced(body: Vec<Stmt>) -> Vec<Stmt> {
 
 /// Returns whether threads store to operands of WGMMA instructions.
 fn is_written(kernel: &Kernel, buffers: &[Buffer]) -> bool {
-    let is_swizzled = |it: TensorId| buffers[it.0 as usize].swizzle.is_some();
+    let is_swizzled = |it: TensorId| buffers[it.0 as usize].scope.swizzle().is_some();
     any(&kernel.body, &|it| matches!(it, Stmt::Store { tensor, .. } if is_swizzled(*tensor)))
 }

@@ -198,6 +198,12 @@ impl Expr {
         Expr::Compare(op, Box::new(self), Box::new(other))
     }
 
+    /// `if self { then } else { otherwise }`.
+    pub fn select(self, then: Expr, otherwise: Expr) -> Self {
+        let (then, otherwise) = (Box::new(then), Box::new(otherwise));
+        Expr::Select { condition: Box::new(self), then, otherwise }
+    }
+
     /// The type of the value.
     pub fn dtype(&self, types: &dyn Types) -> DType {
         match self {

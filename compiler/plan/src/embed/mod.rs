@@ -20,13 +20,14 @@ pub mod cuda;
 use std::fmt::Write;
 
 use crate::record::Tier;
-use tvmtune_cpu::rust::{self, ExprText};
+use tvmtune_cpu::rust;
 use tvmtune_cpu::vector::{Count, TableEntry, VectorCode};
 use tvmtune_cpu::{Generated, generate};
 use tvmtune_ir::dag::{Dag, Dim, TensorId};
 use tvmtune_ir::poly::{Atom, Interval, Poly};
 use tvmtune_ir::target::{Isa, Target};
 use tvmtune_schedule::nest::{self, Nest};
+use tvmtune_schedule::print::Text;
 use tvmtune_schedule::{Instruction, Layout, Schedule, Threads};
 use tvmtune_space::default;
 
@@ -274,7 +275,7 @@ fn param(kernel: &VectorCode, slot: u32) -> &Poly {
     }
 }
 
-fn dims_poly(value: &Poly) -> ExprText {
+fn dims_poly(value: &Poly) -> Text {
     rust::poly(value, &|leaf| match leaf {
         Atom::Dim(dim) => format!("dims[{}]", dim.0),
         other => unreachable!("{other:?} is not known at launch"),

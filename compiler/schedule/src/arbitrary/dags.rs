@@ -53,7 +53,7 @@ impl Family {
 /// Makes a program of that family from random numbers, and extents for its dynamic dimensions.
 pub fn dag(family: Family, numbers: &[u32]) -> (Dag, Vec<i64>) {
     let mut it = Builder::new(family, numbers);
-    match family {
+    it.dag.outputs = match family {
         Family::Matmul => it.matmul(),
         Family::BatchedMatmul => it.batched_matmul(),
         Family::Mlp => it.mlp(),
@@ -65,7 +65,7 @@ pub fn dag(family: Family, numbers: &[u32]) -> (Dag, Vec<i64>) {
         Family::Gather => it.gather(),
         Family::Argmax => it.argmax(),
         Family::Prefix => it.prefix(),
-    }
+    };
     (it.dag, it.dims)
 }
 
@@ -105,14 +105,6 @@ fn inside(index: &Poly, extent: &Poly) -> Expr {
     let least = at().compare(CompareOp::Ge, Expr::Index(Poly::default()));
     let most = at().compare(CompareOp::Lt, Expr::Index(extent.clone()));
     least.binary(BinaryOp::And, most)
-}
-
-fn select(condition: Expr, then: Expr, otherwise: Expr) -> Expr {
-    Expr::Select {
-        condition: Box::new(condition),
-        then: Box::new(then),
-        otherwise: Box::new(otherwise),
-    }
 }
 
 impl<'a> Builder<'a> {
@@ -199,11 +191,7 @@ impl<'a> Builder<'a> {
         self.compute(name, spatial, reduce, Reducer::Sum, body)
     }
 
-    fn outputs(&mut self, outputs: Vec<TensorId>) {
-        self.dag.outputs = outputs;
-    }
-
-    fn matmul(&mut self) {
+    fn matmul(&mut self) -> Vec<TensorId> {
         let (m, n, k) = (self.extent(), self.extent(), self.extent());
         let x = self.param("x", DType::F32, &[&m, &k]);
         let w = self.param("w", DType::F32, &[&n, &k]);
@@ -212,10 +200,10 @@ impl<'a> Builder<'a> {
         let body = relu(add(read(c, &[0, 1]), read(b, &[1])));
         let d = self.elementwise("d", &[&m, &n], body);
         let both = self.below(4) == 0;
-        self.outputs(if both { vec![d, c] } else { vec![d] });
+        if both { vec![d, c] } else { vec![d] }
     }
 
-    fn batched_matmul(&mut self) {
+    fn batched_matmul(&mut self) -> Vec<TensorId> {
         let (b, m, n, k) = (self.extent(), self.extent(), self.extent(), self.extent());
         self.dag.scalars.push(Scalar { name: "scale".to_owned(), dtype: DType::F32 });
         let x = self.param("x", DType::F32, &[&b, &m, &k]);
@@ -223,22 +211,20 @@ impl<'a> Builder<'a> {
         let product = mul(read(x, &[0, 2, 3]), read(y, &[0, 3, 1]));
         let c = self.sum("c", &[&b, &n, &m], &[&k], product);
         let scaled = mul(read(c, &[0, 2, 1]), Expr::Scalar(ScalarId(0)));
-        let d = self.elementwise("d", &[&b, &m, &n], scaled);
-        self.outputs(vec![d]);
+        vec![self.elementwise("d", &[&b, &m, &n], scaled)]
     }
 
-    fn mlp(&mut self) {
+    fn mlp(&mut self) -> Vec<TensorId> {
         let (m, n, k, o) = (self.extent(), self.extent(), self.extent(), self.extent());
         let x = self.param("x", DType::F32, &[&m, &k]);
         let w = self.param("w", DType::F32, &[&k, &n]);
         let v = self.param("v", DType::F32, &[&n, &o]);
         let h = self.sum("h", &[&m, &n], &[&k], mul(read(x, &[0, 2]), read(w, &[2, 1])));
         let g = self.elementwise("g", &[&m, &n], relu(read(h, &[0, 1])));
-        let c = self.sum("c", &[&m, &o], &[&n], mul(read(g, &[0, 2]), read(v, &[2, 1])));
-        self.outputs(vec![c]);
+        vec![self.sum("c", &[&m, &o], &[&n], mul(read(g, &[0, 2]), read(v, &[2, 1])))]
     }
 
-    fn conv(&mut self) {
+    fn conv(&mut self) -> Vec<TensorId> {
         let (c, o) = (Poly::from(1 + self.below(3)), Poly::from(1 + self.below(5)));
         let (h, w) = (self.extent(), self.extent());
         let taps = Poly::from(1 + self.below(3));
@@ -257,15 +243,14 @@ impl<'a> Builder<'a> {
         let (y, z) = (at(1, 4), at(2, 5));
         let element = Expr::read(x, [var(3), y.clone(), z.clone()]);
         let condition = inside(&y, &h).binary(BinaryOp::And, inside(&z, &w));
-        let padded = select(condition, element, Expr::f32(0.0));
+        let padded = condition.select(element, Expr::f32(0.0));
         let body = mul(padded, read(k, &[0, 3, 4, 5]));
         let conv = self.sum("conv", &[&o, &h, &w], &[&c, &taps, &taps], body);
         let body = relu(add(read(conv, &[0, 1, 2]), read(b, &[0])));
-        let out = self.elementwise("out", &[&o, &h, &w], body);
-        self.outputs(vec![out]);
+        vec![self.elementwise("out", &[&o, &h, &w], body)]
     }
 
-    fn pool(&mut self) {
+    fn pool(&mut self) -> Vec<TensorId> {
         let (c, h) = (self.extent(), self.extent());
         let (taps, stride) = (Poly::from(1 + self.below(3)), 1 + self.below(3));
         let wide = h.clone() * stride + taps.clone();
@@ -275,11 +260,10 @@ impl<'a> Builder<'a> {
         let at = var(1) * stride + var(2);
         let body = Expr::read(p, [var(0), at]);
         let pooled = self.compute("pooled", &[&c, &h], &[&taps], Reducer::Max, body);
-        let out = self.elementwise("out", &[&h, &c], add(read(pooled, &[1, 0]), read(y, &[1])));
-        self.outputs(vec![out]);
+        vec![self.elementwise("out", &[&h, &c], add(read(pooled, &[1, 0]), read(y, &[1])))]
     }
 
-    fn softmax(&mut self) {
+    fn softmax(&mut self) -> Vec<TensorId> {
         let (r, d) = (self.extent(), self.extent());
         let x = self.param("x", DType::F32, &[&r, &d]);
         let m = self.compute("m", &[&r], &[&d], Reducer::Max, read(x, &[0, 1]));
@@ -287,11 +271,10 @@ impl<'a> Builder<'a> {
         let s = self.sum("s", &[&r], &[&d], read(e, &[0, 1]));
         let half = read(s, &[0]).binary(BinaryOp::Div, Expr::f32(2.0));
         let body = add(mul(read(e, &[0, 1]), Expr::f32(2.0)), half);
-        let out = self.elementwise("out", &[&r, &d], body);
-        self.outputs(vec![out]);
+        vec![self.elementwise("out", &[&r, &d], body)]
     }
 
-    fn layernorm(&mut self) {
+    fn layernorm(&mut self) -> Vec<TensorId> {
         let (b, r, d) = (self.extent(), self.extent(), self.extent());
         let x = self.param("x", DType::F32, &[&b, &r, &d]);
         let g = self.param("g", DType::F32, &[&d]);
@@ -302,11 +285,10 @@ impl<'a> Builder<'a> {
         let v = self.sum("v", &[&b, &r], &[&d], squares);
         let scaled = mul(read(c, &[0, 1, 2]), read(g, &[2]));
         let quarter = read(v, &[0, 1]).binary(BinaryOp::Div, Expr::f32(4.0));
-        let out = self.elementwise("out", &[&b, &r, &d], add(scaled, quarter));
-        self.outputs(vec![out]);
+        vec![self.elementwise("out", &[&b, &r, &d], add(scaled, quarter))]
     }
 
-    fn chain(&mut self) {
+    fn chain(&mut self) -> Vec<TensorId> {
         let (m, n) = (self.extent(), self.extent());
         let x = self.param("x", DType::F32, &[&m, &n]);
         let y = self.param("y", DType::F32, &[&n]);
@@ -322,10 +304,10 @@ impl<'a> Builder<'a> {
         let f = self.elementwise("f", &[&flat], Expr::read(u, [row, column]));
         let z = self.elementwise("z", &[&flat], add(read(f, &[0]), Expr::f32(1.0)));
         let both = self.below(2) == 0;
-        self.outputs(if both { vec![z, u] } else { vec![z] });
+        if both { vec![z, u] } else { vec![z] }
     }
 
-    fn gather(&mut self) {
+    fn gather(&mut self) -> Vec<TensorId> {
         let (m, rows, n) = (self.extent(), Poly::from(1 + self.below(3)), self.extent());
         let ids = self.param("ids", DType::I32, &[&m]);
         let table = self.param("table", DType::F32, &[&rows, &n]);
@@ -339,26 +321,24 @@ impl<'a> Builder<'a> {
             .binary(BinaryOp::And, id().compare(CompareOp::Lt, count));
         let index = vec![Subscript::Value(Box::new(id())), Subscript::Affine(var(1))];
         let element = Expr::Read { tensor: t, index };
-        let body = select(condition, element, Expr::f32(-1.0));
+        let body = condition.select(element, Expr::f32(-1.0));
         let g = self.elementwise("g", &[&m, &n], body);
         let s = self.sum("s", &[&m], &[&n], read(g, &[0, 1]));
-        let out = self.elementwise("out", &[&m, &n], add(read(g, &[0, 1]), read(s, &[0])));
-        self.outputs(vec![out]);
+        vec![self.elementwise("out", &[&m, &n], add(read(g, &[0, 1]), read(s, &[0])))]
     }
 
-    fn argmax(&mut self) {
+    fn argmax(&mut self) -> Vec<TensorId> {
         let (r, d) = (self.extent(), self.extent());
         let x = self.param("x", DType::F32, &[&r, &d]);
         let m = self.compute("m", &[&r], &[&d], Reducer::Max, read(x, &[0, 1]));
         let index = Expr::Cast(DType::I32, Box::new(Expr::Index(var(1))));
         let none = Expr::Const(Literal::Int(i64::from(i32::MAX)), DType::I32);
         let equal = read(x, &[0, 1]).compare(CompareOp::Eq, read(m, &[0]));
-        let body = select(equal, index, none);
-        let a = self.compute("a", &[&r], &[&d], Reducer::Min, body);
-        self.outputs(vec![a]);
+        let body = equal.select(index, none);
+        vec![self.compute("a", &[&r], &[&d], Reducer::Min, body)]
     }
 
-    fn prefix(&mut self) {
+    fn prefix(&mut self) -> Vec<TensorId> {
         let (r, n, c) = (self.extent(), self.extent(), self.extent());
         let x = self.param("x", DType::F32, &[&r, &n, &c]);
         // The axis of the prefixes is `n`, whose elements are read along `k`; and `c` is reduced or
@@ -379,12 +359,12 @@ impl<'a> Builder<'a> {
             0 => (Reducer::Sum, 0.0),
             _ => (Reducer::Max, f64::NEG_INFINITY),
         };
-        let body = select(counts, element, Expr::Const(Literal::Float(identity), DType::F32));
+        let body = counts.select(element, Expr::Const(Literal::Float(identity), DType::F32));
         let p = if both {
             self.compute("p", &[&r, &n], &[&n, &c], reducer, body)
         } else {
             self.compute("p", &[&r, &n, &c], &[&n], reducer, body)
         };
-        self.outputs(vec![p]);
+        vec![p]
     }
 }

@@ -9,16 +9,33 @@
 
 mod dags;
 mod moves;
-mod runner;
 
 use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
 
 use tvmtune_ir::dag::{Dag, Number};
 use tvmtune_ir::interp::Array;
 
 pub use dags::{Family, dag};
 pub use moves::{Move, any_move, any_moves, instruction, move_by_move, scheduled};
-pub use runner::{config, runner};
+
+/// The cases that `proptest` tries where `PROPTEST_CASES` is not set.
+const DEFAULT_CASES: u32 = 256;
+
+/// Returns the configuration of a property test that tries `cases` cases.
+///
+/// `proptest` reads the environment: `PROPTEST_RNG_SEED` fixes the seed, and `PROPTEST_CASES`
+/// replaces the number of cases.
+pub fn config(cases: u32) -> Config {
+    let environment = Config::default();
+    let cases = if environment.cases == DEFAULT_CASES { cases } else { environment.cases };
+    Config { cases, failure_persistence: None, ..environment }
+}
+
+/// Returns a runner of a property test that tries `cases` cases.
+pub fn runner(cases: u32) -> TestRunner {
+    TestRunner::new(config(cases))
+}
 
 /// A program with the extents of its dynamic dimensions.
 #[derive(Clone, Debug)]

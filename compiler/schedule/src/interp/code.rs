@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::LoopKind;
-use crate::nest::{Nest, Scope, Stmt};
+use crate::nest::{Nest, Statement, Stmt};
 use tvmtune_ir::dag::{BinaryOp, CompareOp, DType, Expr, Number, Subscript, TensorId, UnaryOp};
-use tvmtune_ir::poly::{Atom, Facts, Poly};
+use tvmtune_ir::poly::{Atom, Facts, Poly, VarId};
 
 /// A nest with known dimensions.
 pub(super) struct Code {
@@ -86,9 +86,7 @@ impl Affine {
 
 impl Code {
     pub(super) fn new(nest: &Nest, dims: &[i64], scalars: &[Number]) -> Self {
-        let mut resolver = Resolver { nest, dims, scalars, lifetimes: BTreeMap::new() };
-        let mut path = Vec::new();
-        resolver.find_lifetimes(&nest.body, &mut path);
+        let resolver = Resolver { nest, dims, scalars, lifetimes: nest.lifetimes(&nest.body) };
         let body = resolver.block(&nest.body);
         Self { body, names: nest.buffers.iter().map(|it| it.name.clone()).collect() }
     }
@@ -99,32 +97,10 @@ struct Resolver<'a> {
     dims: &'a [i64],
     scalars: &'a [Number],
     /// The loops that contain all accesses of a local buffer, outermost first.
-    lifetimes: BTreeMap<TensorId, Vec<u32>>,
+    lifetimes: BTreeMap<TensorId, Vec<VarId>>,
 }
 
 impl Resolver<'_> {
-    fn find_lifetimes(&mut self, body: &[Stmt], path: &mut Vec<u32>) {
-        for stmt in body {
-            if let Stmt::For { var, .. } = stmt {
-                path.push(var.0);
-                self.find_lifetimes(stmt.body(), path);
-                path.pop();
-            } else if !stmt.body().is_empty() {
-                self.find_lifetimes(stmt.body(), path);
-            } else {
-                stmt.for_each_access(&mut |it| self.note(it.tensor(), path));
-            }
-        }
-    }
-
-    fn note(&mut self, tensor: TensorId, path: &[u32]) {
-        if self.nest.buffer(tensor).scope == Scope::Local {
-            let loops = self.lifetimes.entry(tensor).or_insert_with(|| path.to_vec());
-            let common = loops.iter().zip(path).take_while(|(a, b)| a == b).count();
-            loops.truncate(common);
-        }
-    }
-
     fn block(&self, body: &[Stmt]) -> Vec<Op> {
         body.iter().map(|it| self.stmt(it)).collect()
     }
@@ -137,7 +113,7 @@ impl Resolver<'_> {
                 extent: self.affine(extent),
                 kind: *kind,
                 allocates: (self.lifetimes.iter())
-                    .filter(|(_, loops)| loops.last() == Some(&var.0))
+                    .filter(|(_, loops)| loops.last() == Some(var))
                     .map(|(tensor, _)| tensor.0 as usize)
                     .collect(),
                 body: self.block(body),
@@ -226,6 +202,7 @@ fn variables(index: &[Poly]) -> Vec<usize> {
     vars
 }
 
+/// The buffer that the first store or update writes.
 fn written(body: &[Stmt]) -> Option<TensorId> {
-    body.iter().find_map(|stmt| stmt.written().or_else(|| written(stmt.body())))
+    body.iter().find_map(|it| it.write().map(|it| it.0).or_else(|| written(it.body())))
 }

@@ -1,7 +1,7 @@
 //! Buffers of the interpreter, with shadow memory that records the last accesses of each element.
 
 use super::FaultKind;
-use super::lane::Lane;
+use super::parallel_index::ParallelIndex;
 use crate::nest::{Nest, Scope};
 use crate::pack::pack;
 use tvmtune_ir::dag::Number;
@@ -18,14 +18,14 @@ pub(super) struct Memory {
     shadow: Vec<Shadow>,
 }
 
-/// The task and the lane that make an access.
+/// The task and the parallel index that make an access.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Agent {
     /// The first task of the current phase.
     pub(super) phase: u32,
     /// Numbered through the whole run, from 1.
     pub(super) task: u32,
-    pub(super) lane: Lane,
+    pub(super) index: ParallelIndex,
 }
 
 /// The last accesses to one element; tasks are numbered from 1.
@@ -35,10 +35,10 @@ struct Shadow {
     writer: u32,
     /// The epoch of that write.
     epoch: u32,
-    /// The lane that wrote last.
-    lane: Lane,
-    /// The last lane that read, and an earlier one that it races with.
-    read_lanes: [Lane; 2],
+    /// The parallel index of that write.
+    written_by: ParallelIndex,
+    /// That of the last read, and of an earlier one that it races with.
+    read_by: [ParallelIndex; 2],
     /// The task that read last.
     reader: u32,
     /// The task that read last before another one did.
@@ -114,7 +114,7 @@ impl Memory {
 
     /// Reads the element at a row-major position.
     pub(super) fn load(&mut self, at: usize, agent: Agent) -> Result<Number, FaultKind> {
-        let Agent { phase, task, lane } = agent;
+        let Agent { phase, task, index } = agent;
         let Some(cell) = self.shadow.get_mut(at) else { return Ok(self.array.get(at)) };
         let local = self.scope == Scope::Local;
         let written =
@@ -123,13 +123,13 @@ impl Memory {
             return Err(FaultKind::Uninitialized);
         }
         let by_another_task = !local && cell.writer >= phase && cell.writer != task;
-        if by_another_task || cell.lane.races_after_write(&lane) {
+        if by_another_task || cell.written_by.races_after_write(&index) {
             return Err(FaultKind::Race);
         }
-        if cell.read_lanes[0].races_after_read(&lane) {
-            cell.read_lanes[1] = cell.read_lanes[0];
+        if cell.read_by[0].races_after_read(&index) {
+            cell.read_by[1] = cell.read_by[0];
         }
-        cell.read_lanes[0] = lane;
+        cell.read_by[0] = index;
         if cell.reader != task {
             cell.other_reader = cell.reader;
             cell.reader = task;
@@ -144,7 +144,7 @@ impl Memory {
         value: Number,
         agent: Agent,
     ) -> Result<(), FaultKind> {
-        let Agent { phase, task, lane } = agent;
+        let Agent { phase, task, index } = agent;
         // Parameters are never written: their elements have no shadow.
         let Some(cell) = self.shadow.get_mut(at) else { return Err(FaultKind::Race) };
         let shared = self.scope != Scope::Local;
@@ -155,13 +155,13 @@ impl Memory {
         let by_another = |it: u32| it >= phase && it != task;
         let races =
             by_another(cell.writer) || by_another(cell.reader) || by_another(cell.other_reader);
-        let read_races = cell.read_lanes.iter().any(|it| it.races_after_read(&lane));
-        if shared && races || read_races || cell.lane.races_after_write(&lane) {
+        let read_races = cell.read_by.iter().any(|it| it.races_after_read(&index));
+        if shared && races || read_races || cell.written_by.races_after_write(&index) {
             return Err(FaultKind::Race);
         }
         cell.writer = task;
         cell.epoch = self.epoch;
-        cell.lane = lane;
+        cell.written_by = index;
         self.array.set(at, value);
         Ok(())
     }

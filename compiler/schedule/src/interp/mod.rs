@@ -5,22 +5,22 @@
 //! order, or the first [`Fault`].
 //!
 //! The interpreter is sequential, so a race does not show in its results. Instead shadow memory
-//! (`memory`) records for each element the task and the lane of the last accesses, and an access whose
-//! order is undefined on a device is a fault, whatever the values.
+//! (`memory`) records for each element the task and the parallel index of the last accesses, and an
+//! access whose order is undefined on a device is a fault, whatever the values.
 //!
 //! # Source
 //!
 //! Shadow memory: `ThreadSanitizer` (Serebryany and Iskhodzhanov, 2009).
 
 mod code;
-mod lane;
 mod memory;
+mod parallel_index;
 
 use std::fmt;
 
 use self::code::{Affine, Code, Node, Op};
-use self::lane::LaneStep;
 use self::memory::{Agent, Memory};
+use self::parallel_index::ParallelStep;
 use crate::LoopKind;
 use crate::nest::Nest;
 use tvmtune_ir::dag::{BinaryOp, DType, Number, TensorId};
@@ -174,11 +174,11 @@ impl<'a> Run<'a> {
                 let value = self.eval(value)?;
                 let at = self.position(*buffer, index)?;
                 // Threads and lanes that reduce into one element do so as one.
-                let reduced = self.agent.lane.without(|var| !along.contains(&var));
-                let lane = std::mem::replace(&mut self.agent.lane, reduced);
+                let reduced = self.agent.index.without(|var| !along.contains(&var));
+                let whole = std::mem::replace(&mut self.agent.index, reduced);
                 let old = self.load(*buffer, at)?;
                 self.store(*buffer, at, old.binary(*reducer, value, *dtype))?;
-                self.agent.lane = lane;
+                self.agent.index = whole;
                 Ok(())
             }
         }
@@ -188,16 +188,16 @@ impl<'a> Run<'a> {
         let Op::For { var, name, extent, kind, allocates, body } = op else {
             return Ok(());
         };
-        let outside = self.agent.lane;
+        let outside = self.agent.index;
         self.n_loops += 1;
         let instance = self.n_loops;
         self.open.push((name, *var));
         for value in 0..extent.eval(&self.vars) {
             self.vars[*var] = value;
-            self.agent.lane = match kind {
-                LoopKind::Thread => outside.inside(LaneStep::thread(instance, *var, value)),
+            self.agent.index = match kind {
+                LoopKind::Thread => outside.inside(ParallelStep::thread(instance, *var, value)),
                 LoopKind::Vectorized => {
-                    outside.inside(LaneStep::vector_lane(instance, *var, value))
+                    outside.inside(ParallelStep::vector_lane(instance, *var, value))
                 }
                 _ => outside,
             };
@@ -210,7 +210,7 @@ impl<'a> Run<'a> {
             body.iter().try_for_each(|it| self.op(it))?;
         }
         self.open.pop();
-        self.agent.lane = outside;
+        self.agent.index = outside;
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use crate::LoopKind;
 use crate::nest::tests::scheduled;
-use crate::nest::{Nest, Stmt, lower};
+use crate::nest::{Nest, Statement, Stmt, lower};
 use tvmtune_ir::interp::Array;
 use tvmtune_ir::poly::{Poly, VarId};
 
@@ -42,12 +42,7 @@ fn seeded(trace: &str, change: impl FnOnce(&mut Nest)) -> String {
 
 /// Calls `change` with every statement, outermost first.
 fn each(body: &mut [Stmt], change: &mut dyn FnMut(&mut Stmt)) {
-    for stmt in body {
-        change(stmt);
-        if let Stmt::For { body, .. } | Stmt::If { body, .. } = stmt {
-            each(body, change);
-        }
-    }
+    body.iter_mut().for_each(|it| it.for_each_mut(change));
 }
 
 /// Changes the loops of that name.

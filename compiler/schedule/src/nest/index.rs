@@ -63,11 +63,7 @@ impl Addressing<'_> {
             Expr::Select { condition, then, otherwise } => match lower(condition) {
                 Expr::Const(Literal::Bool(true), _) => lower(then),
                 Expr::Const(Literal::Bool(false), _) => lower(otherwise),
-                condition => Expr::Select {
-                    condition: Box::new(condition),
-                    then: Box::new(lower(then)),
-                    otherwise: Box::new(lower(otherwise)),
-                },
+                condition => condition.select(lower(then), lower(otherwise)),
             },
             other => other.map_children(&mut |child| lower(child)),
         }

@@ -10,6 +10,7 @@ use super::bounds::{OpenLoop, Regions, infer_bounds};
 use super::index::Addressing;
 use super::online::OnlineLoop;
 use super::{Buffer, Guard, Nest, Scope, Stmt};
+use crate::print::names::{self, is_rust_keyword};
 use crate::relation::Extents;
 use crate::{Attach, AxisId, AxisRole, LoopKind, Schedule, Stage, StageId};
 use tvmtune_ir::dag::{Expr, TensorId, TensorKind};
@@ -154,14 +155,7 @@ impl<'a> Lowering<'a> {
     /// Lowers the stages that instance at loop number `depth`, the innermost open one. Their regions stay
     /// in `enclosing`.
     fn attached(&mut self, instance: &Instance<'a>, depth: usize) -> Vec<Stmt> {
-        let host = OpenLoop {
-            id: instance.id,
-            extents: &instance.extents,
-            origins: &instance.origins,
-            loops: &instance.loops,
-            n_open: depth + 1,
-        };
-        let regions = infer_bounds(self.schedule, &host, &self.enclosing, &self.facts);
+        let regions = self.regions(instance, depth);
         self.enclosing.push(regions.clone());
         let attach = Attach::At(instance.id, instance.stage.order[depth]);
         let mut stmts = Vec::new();
@@ -175,6 +169,18 @@ impl<'a> Lowering<'a> {
             }
         }
         stmts
+    }
+
+    /// Infers the regions of the stages that run in loop number `depth`, the innermost open one.
+    pub(super) fn regions(&self, instance: &Instance<'a>, depth: usize) -> Regions {
+        let host = OpenLoop {
+            id: instance.id,
+            extents: &instance.extents,
+            origins: &instance.origins,
+            loops: &instance.loops,
+            n_open: depth + 1,
+        };
+        infer_bounds(self.schedule, &host, &self.enclosing, &self.facts)
     }
 
     /// The stages that instance at a loop, in order. In a pipelined loop, stages that read none of the
@@ -329,26 +335,27 @@ impl<'a> Lowering<'a> {
 
     /// The buffer of each tensor, then the added ones.
     fn buffers(&self) -> Vec<Buffer> {
-        let mut names = BTreeSet::new();
+        let mut used = BTreeSet::new();
+        let mut unique_name =
+            |name: &str| names::unique(&names::identifier(name, 't'), is_rust_keyword, &mut used);
         let buffer = |(n, it): (usize, &crate::ScheduledTensor)| {
             let shape = match &it.layout {
                 None => self.shapes[n].clone(),
                 Some(layout) => layout.shape(&self.shapes[n], &self.facts),
             };
             Buffer {
-                name: unique_name(&it.tensor.name, &mut names),
+                name: unique_name(&it.tensor.name),
                 dtype: it.tensor.dtype,
                 shape,
                 scope: self.scope(TensorId(n as u32)),
                 layout: it.layout.clone(),
             }
         };
-        let tensors: Vec<Buffer> = self.schedule.tensors.iter().enumerate().map(buffer).collect();
-        let added = self.added.iter().map(|it| {
-            let name = unique_name(&it.name, &mut names);
-            Buffer { name, ..it.clone() }
-        });
-        tensors.into_iter().chain(added.collect::<Vec<_>>()).collect()
+        let tensors = self.schedule.tensors.iter().enumerate().map(buffer);
+        let mut buffers: Vec<Buffer> = tensors.collect();
+        let added = self.added.iter();
+        buffers.extend(added.map(|it| Buffer { name: unique_name(&it.name), ..it.clone() }));
+        buffers
     }
 
     fn scope(&self, tensor: TensorId) -> Scope {
@@ -365,15 +372,6 @@ impl<'a> Lowering<'a> {
         }
     }
 }
-
-/// Rust's keywords, which are no names of variables.
-const KEYWORDS: [&str; 53] = [
-    "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate",
-    "do", "dyn", "else", "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl",
-    "in", "let", "loop", "macro", "match", "mod", "move", "mut", "override", "priv", "pub", "ref",
-    "return", "Self", "self", "static", "struct", "super", "trait", "true", "try", "type",
-    "typeof", "union", "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
-];
 
 /// The treatment of a loop with a single iteration.
 #[derive(Clone, Copy, PartialEq)]
@@ -397,20 +395,4 @@ impl Opened {
 
 fn guarded(guards: Vec<Guard>, stmt: Stmt) -> Stmt {
     if guards.is_empty() { stmt } else { Stmt::If { guards, body: vec![stmt] } }
-}
-
-/// Makes `name` a Rust identifier that was not used before.
-fn unique_name(name: &str, used: &mut BTreeSet<String>) -> String {
-    let legal = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
-    let mut base: String = name.chars().map(legal).collect();
-    if !base.starts_with(|c: char| c.is_ascii_alphabetic()) {
-        base.insert(0, 't');
-    }
-    let mut unique = base.clone();
-    let mut n = 1;
-    while KEYWORDS.contains(&unique.as_str()) || !used.insert(unique.clone()) {
-        n += 1;
-        unique = format!("{base}_{n}");
-    }
-    unique
 }

@@ -31,16 +31,17 @@ use crate::{Layout, LoopKind, Threads};
 use tvmtune_ir::dag::{
     BinaryOp, CompareOp, DType, Dim, Expr, Reducer, Scalar, ScalarId, TensorId, Types,
 };
-use tvmtune_ir::poly::{Poly, VarId};
+use tvmtune_ir::poly::{DimId, Facts, Poly, VarId};
 
 pub use constant_dims::fold_constant_dims;
 pub use lower::lower;
 pub use verify::verify;
-pub use walk::StmtAccess;
+pub use walk::{Access, Statement, accesses, any, read, written};
 
-/// Loops, guards and stores. See the [module documentation](self).
+/// Loops, guards and stores. See the [module documentation](self). Placed on a device, its buffers
+/// have scopes `S` of that device, and its body consists of `T`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Nest {
+pub struct Nest<S = Scope, T = Stmt> {
     /// The program's name, for people.
     pub name: String,
     /// The dynamic dimensions, those of the dag.
@@ -48,7 +49,7 @@ pub struct Nest {
     /// The run-time scalars, those of the dag.
     pub scalars: Vec<Scalar>,
     /// The buffers of the schedule's tensors, by the same ids, then those of lowering.
-    pub buffers: Vec<Buffer>,
+    pub buffers: Vec<Buffer<S>>,
     /// The parameters, in order of declaration.
     pub params: Vec<TensorId>,
     /// The results, in order.
@@ -59,7 +60,7 @@ pub struct Nest {
     pub threads: Threads,
     /// Statements that run one after the other. A top-level loop that is parallel is a phase of
     /// its own; a barrier separates top-level statements.
-    pub body: Vec<Stmt>,
+    pub body: Vec<T>,
 }
 
 /// The memory scope of a buffer.
@@ -77,7 +78,7 @@ pub enum Scope {
 
 /// The memory of one tensor, as stored.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Buffer {
+pub struct Buffer<S = Scope> {
     /// For people; unique in the nest and a Rust identifier.
     pub name: String,
     /// The type of the elements.
@@ -86,7 +87,7 @@ pub struct Buffer {
     /// scope is local.
     pub shape: Vec<Poly>,
     /// The memory scope.
-    pub scope: Scope,
+    pub scope: S,
     /// The layout into which a weight is packed before launch; `None` if it is row-major.
     pub layout: Option<Layout>,
 }
@@ -129,62 +130,53 @@ impl Guard {
 /// One statement.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stmt {
-    /// `for var in 0..extent { body }`
-    For {
-        /// The loop's variable.
-        var: VarId,
-        /// Its name, for people; not unique.
-        name: String,
-        /// Number of iterations; may depend on dimensions and on variables further out. May be 0
-        /// or less, for no iterations.
-        extent: Poly,
-        /// The way in which the iterations run.
-        kind: LoopKind,
-        /// The statements of an iteration.
-        body: Vec<Stmt>,
-    },
-    /// `if all guards hold { body }`
-    If {
-        /// At least one.
-        guards: Vec<Guard>,
-        /// The statements that run where they hold.
-        body: Vec<Stmt>,
-    },
-    /// `tensor[index] = value`
-    Store {
-        /// The buffer written.
-        tensor: TensorId,
-        /// The index, in the buffer as stored.
-        index: Vec<Poly>,
-        /// The value, of the buffer's type.
-        value: Expr,
-    },
-    /// `tensor[index] = reducer(value, tensor[index])`
-    Update {
-        /// The buffer read and written.
-        tensor: TensorId,
-        /// The index, in the buffer as stored.
-        index: Vec<Poly>,
-        /// The reduction of old and new.
-        reducer: Reducer,
-        /// The value, of the buffer's type.
-        value: Expr,
-    },
+    /// `for var in 0..extent { body }`; the name is for people, and not unique. The extent may depend
+    /// on dimensions and on variables further out, and may be 0 or less, for no iterations.
+    For { var: VarId, name: String, extent: Poly, kind: LoopKind, body: Vec<Stmt> },
+    /// `if all guards hold { body }`, of at least one guard.
+    If { guards: Vec<Guard>, body: Vec<Stmt> },
+    /// `tensor[index] = value`: an index in the buffer as stored, and a value of its type.
+    Store { tensor: TensorId, index: Vec<Poly>, value: Expr },
+    /// `tensor[index] = reducer(value, tensor[index])`.
+    Update { tensor: TensorId, index: Vec<Poly>, reducer: Reducer, value: Expr },
 }
 
-impl Nest {
+impl<S, T> Nest<S, T> {
     /// The buffer of that tensor.
-    pub fn buffer(&self, tensor: TensorId) -> &Buffer {
+    pub fn buffer(&self, tensor: TensorId) -> &Buffer<S> {
         &self.buffers[tensor.0 as usize]
+    }
+
+    /// The ranges of the dynamic dimensions.
+    pub fn facts(&self) -> Facts {
+        let mut facts = Facts::default();
+        for (n, dim) in self.dims.iter().enumerate() {
+            facts.bound_dim(DimId(n as u32), dim.range);
+        }
+        facts
     }
 }
 
-impl Types for Nest {
+impl<S, T> Types for Nest<S, T> {
     fn tensor(&self, tensor: TensorId) -> DType {
-        self.buffers[tensor.0 as usize].dtype
+        self.buffer(tensor).dtype
     }
 
     fn scalar(&self, scalar: ScalarId) -> DType {
         self.scalars[scalar.0 as usize].dtype
     }
+}
+
+impl<S> Buffer<S> {
+    /// Returns the row-major position of an element.
+    pub fn position(&self, index: &[Poly]) -> Poly {
+        flat(index, &self.shape)
+    }
+}
+
+/// Returns the row-major position of an element in an array of that shape.
+pub fn flat(index: &[Poly], shape: &[Poly]) -> Poly {
+    let step =
+        |position: Poly, (at, extent): (&Poly, &Poly)| position * extent.clone() + at.clone();
+    index.iter().zip(shape).fold(Poly::default(), step)
 }

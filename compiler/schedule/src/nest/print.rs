@@ -11,8 +11,14 @@ use std::fmt::{self, Write};
 
 use super::{Guard, Nest, Scope, Stmt};
 use crate::LoopKind;
-use tvmtune_ir::dag::{BinaryOp, CompareOp, Expr, Literal, Reducer, Subscript, TensorId, UnaryOp};
+use crate::print::{comparison, function, operator};
+use tvmtune_ir::dag::{Expr, Literal, Reducer, Subscript, TensorId, UnaryOp};
 use tvmtune_ir::poly::{Atom, Poly, VarId};
+
+/// The precedence of comparisons, between those of `&&` and `+`.
+const COMPARISON: u8 = 3;
+/// The precedence of operators with one operand, above all others.
+const UNARY: u8 = 6;
 
 /// Prints the buffers that the nest allocates, then its statements, indented by two spaces a level.
 impl fmt::Display for Nest {
@@ -25,9 +31,8 @@ impl fmt::Display for Nest {
                 (Scope::Argument, Some(_)) => "packed",
                 (Scope::Argument, None) | (Scope::Unused, _) => continue,
             };
-            write!(f, "{keyword} {}[", buffer.name)?;
-            printer.list(f, &buffer.shape)?;
-            writeln!(f, "]: {}", buffer.dtype)?;
+            let shape = printer.list(&buffer.shape);
+            writeln!(f, "{keyword} {}[{shape}]: {}", buffer.name, buffer.dtype)?;
         }
         printer.block(f, &self.body, 0)
     }
@@ -39,15 +44,6 @@ struct Printer<'a> {
     names: BTreeMap<VarId, String>,
     /// The names of the loops that are open.
     open: Vec<String>,
-}
-
-/// An operation with one or two operands.
-struct Operator<'a> {
-    symbol: &'static str,
-    a: &'a Expr,
-    b: Option<&'a Expr>,
-    /// Its precedence.
-    binds: u8,
 }
 
 impl Printer<'_> {
@@ -63,9 +59,7 @@ impl Printer<'_> {
                 while self.open.contains(&unique) {
                     unique.push('\'');
                 }
-                write!(f, "{} {unique} in 0..", keyword(*kind))?;
-                self.bound(f, extent)?;
-                writeln!(f)?;
+                writeln!(f, "{} {unique} in 0..{}", keyword(*kind), self.bound(extent))?;
                 self.open.push(unique.clone());
                 self.names.insert(*var, unique);
                 self.block(f, body, depth + 1)?;
@@ -73,135 +67,97 @@ impl Printer<'_> {
                 Ok(())
             }
             Stmt::If { guards, body } => {
-                f.write_str("if ")?;
-                for (n, Guard { value, bound }) in guards.iter().enumerate() {
-                    f.write_str(if n > 0 { " && " } else { "" })?;
-                    self.poly(f, value)?;
-                    f.write_str(" < ")?;
-                    self.poly(f, bound)?;
-                }
-                writeln!(f)?;
+                let guard = |Guard { value, bound }: &Guard| {
+                    format!("{} < {}", self.poly(value), self.poly(bound))
+                };
+                let guards: Vec<String> = guards.iter().map(guard).collect();
+                writeln!(f, "if {}", guards.join(" && "))?;
                 self.block(f, body, depth + 1)
             }
             Stmt::Store { tensor, index, value } => {
-                self.element(f, *tensor, index)?;
-                f.write_str(" = ")?;
-                self.expr(f, value, 0)?;
-                writeln!(f)
+                writeln!(f, "{} = {}", self.element(*tensor, index), self.expr(value, 0))
             }
             Stmt::Update { tensor, index, reducer, value } => {
-                self.element(f, *tensor, index)?;
-                write!(f, " {}= ", reducer_symbol(*reducer))?;
-                self.expr(f, value, 0)?;
-                writeln!(f)
+                let (element, value) = (self.element(*tensor, index), self.expr(value, 0));
+                writeln!(f, "{element} {}= {value}", reducer_symbol(*reducer))
             }
         }
     }
 
-    fn element(&self, f: &mut dyn Write, tensor: TensorId, index: &[Poly]) -> fmt::Result {
-        write!(f, "{}[", self.nest.buffer(tensor).name)?;
-        self.list(f, index)?;
-        f.write_str("]")
+    fn element(&self, tensor: TensorId, index: &[Poly]) -> String {
+        format!("{}[{}]", self.nest.buffer(tensor).name, self.list(index))
     }
 
-    fn list(&self, f: &mut dyn Write, polys: &[Poly]) -> fmt::Result {
-        for (n, poly) in polys.iter().enumerate() {
-            f.write_str(if n > 0 { ", " } else { "" })?;
-            self.poly(f, poly)?;
-        }
-        Ok(())
+    fn list(&self, polys: &[Poly]) -> String {
+        polys.iter().map(|it| self.poly(it)).collect::<Vec<_>>().join(", ")
     }
 
     /// Prints an extent, in parentheses unless it is one word.
-    fn bound(&self, f: &mut dyn Write, poly: &Poly) -> fmt::Result {
-        let mut text = String::new();
-        self.poly(&mut text, poly)?;
-        if text.contains(' ') { write!(f, "({text})") } else { f.write_str(&text) }
+    fn bound(&self, poly: &Poly) -> String {
+        let text = self.poly(poly);
+        if text.contains(' ') { format!("({text})") } else { text }
     }
 
-    fn poly(&self, f: &mut dyn Write, poly: &Poly) -> fmt::Result {
-        poly.write_named(f, &|atom, f| match atom {
+    fn poly(&self, poly: &Poly) -> String {
+        let mut text = String::new();
+        let written = poly.write_named(&mut text, &|atom, f| match atom {
             Atom::Dim(dim) => f.write_str(&self.nest.dims[dim.0 as usize].name),
             Atom::Var(var) => match self.names.get(var) {
                 Some(name) => f.write_str(name),
                 None => write!(f, "v{}", var.0),
             },
             Atom::Div(..) | Atom::Mod(..) | Atom::Min(..) | Atom::Max(..) => Err(fmt::Error),
-        })
+        });
+        written.expect("a string takes any text, and leaves are dimensions and variables");
+        text
     }
 
     /// Prints an expression, in parentheses if it binds weaker than `level`.
-    fn expr(&self, f: &mut dyn Write, expr: &Expr, level: u8) -> fmt::Result {
+    fn expr(&self, expr: &Expr, level: u8) -> String {
+        let parenthesized = |precedence: u8, text: String| {
+            if precedence < level { format!("({text})") } else { text }
+        };
+        let infix = |a: &Expr, symbol: &str, precedence: u8, b: &Expr| {
+            let (a, b) = (self.expr(a, precedence), self.expr(b, precedence + 1));
+            parenthesized(precedence, format!("{a} {symbol} {b}"))
+        };
         match expr {
             Expr::Const(Literal::Float(value), _) if value.is_finite() && value.abs() >= 1e16 => {
-                write!(f, "{value:e}")
+                format!("{value:e}")
             }
-            Expr::Const(Literal::Float(value), _) => write!(f, "{value}"),
-            Expr::Const(Literal::Int(value), _) => write!(f, "{value}"),
-            Expr::Const(Literal::Bool(value), _) => write!(f, "{value}"),
-            Expr::Index(poly) => self.bound(f, poly),
-            Expr::Scalar(scalar) => f.write_str(&self.nest.scalars[scalar.0 as usize].name),
-            Expr::Read { tensor, index } => self.read(f, *tensor, index),
-            Expr::Unary(UnaryOp::Neg, a) => {
-                self.operator(f, Operator { symbol: "-", a, b: None, binds: 6 }, level)
+            Expr::Const(Literal::Float(value), _) => value.to_string(),
+            Expr::Const(Literal::Int(value), _) => value.to_string(),
+            Expr::Const(Literal::Bool(value), _) => value.to_string(),
+            Expr::Index(poly) => self.bound(poly),
+            Expr::Scalar(scalar) => self.nest.scalars[scalar.0 as usize].name.clone(),
+            Expr::Read { tensor, index } => {
+                let subscript = |it: &Subscript| match it {
+                    Subscript::Affine(poly) => self.poly(poly),
+                    Subscript::Value(value) => self.expr(value, 0),
+                };
+                let index: Vec<String> = index.iter().map(subscript).collect();
+                format!("{}[{}]", self.nest.buffer(*tensor).name, index.join(", "))
             }
-            Expr::Unary(UnaryOp::Not, a) => {
-                self.operator(f, Operator { symbol: "!", a, b: None, binds: 6 }, level)
+            Expr::Unary(op @ (UnaryOp::Neg | UnaryOp::Not), a) => {
+                let symbol = if *op == UnaryOp::Neg { "-" } else { "!" };
+                parenthesized(UNARY, format!("{symbol}{}", self.expr(a, UNARY)))
             }
-            Expr::Unary(op, a) => self.call(f, &format!("{op:?}").to_lowercase(), &[a]),
-            Expr::Binary(op, a, b) => match infix(*op) {
-                Some((symbol, binds)) => {
-                    self.operator(f, Operator { symbol, a, b: Some(b), binds }, level)
-                }
-                None => self.call(f, &format!("{op:?}").to_lowercase(), &[a, b]),
+            Expr::Unary(op, a) => self.call(&function(op), &[a]),
+            Expr::Binary(op, a, b) => match operator(*op) {
+                Some((symbol, precedence)) => infix(a, symbol, precedence, b),
+                None => self.call(&function(op), &[a, b]),
             },
-            Expr::Compare(op, a, b) => {
-                let symbol = compare_symbol(*op);
-                self.operator(f, Operator { symbol, a, b: Some(b), binds: 3 }, level)
-            }
+            Expr::Compare(op, a, b) => infix(a, comparison(*op), COMPARISON, b),
             Expr::Select { condition, then, otherwise } => {
-                self.call(f, "select", &[condition, then, otherwise])
+                self.call("select", &[condition, then, otherwise])
             }
-            Expr::Cast(dtype, a) => self.call(f, dtype.name(), &[a]),
+            Expr::Cast(dtype, a) => self.call(dtype.name(), &[a]),
         }
     }
 
-    fn operator(&self, f: &mut dyn Write, operator: Operator<'_>, level: u8) -> fmt::Result {
-        let Operator { symbol, a, b, binds } = operator;
-        f.write_str(if binds < level { "(" } else { "" })?;
-        match b {
-            None => {
-                f.write_str(symbol)?;
-                self.expr(f, a, binds)?;
-            }
-            Some(b) => {
-                self.expr(f, a, binds)?;
-                write!(f, " {symbol} ")?;
-                self.expr(f, b, binds + 1)?;
-            }
-        }
-        f.write_str(if binds < level { ")" } else { "" })
-    }
-
-    fn call(&self, f: &mut dyn Write, name: &str, arguments: &[&Expr]) -> fmt::Result {
-        write!(f, "{name}(")?;
-        for (n, argument) in arguments.iter().enumerate() {
-            f.write_str(if n > 0 { ", " } else { "" })?;
-            self.expr(f, argument, 0)?;
-        }
-        f.write_str(")")
-    }
-
-    fn read(&self, f: &mut dyn Write, tensor: TensorId, index: &[Subscript]) -> fmt::Result {
-        write!(f, "{}[", self.nest.buffer(tensor).name)?;
-        for (n, subscript) in index.iter().enumerate() {
-            f.write_str(if n > 0 { ", " } else { "" })?;
-            match subscript {
-                Subscript::Affine(poly) => self.poly(f, poly)?,
-                Subscript::Value(value) => self.expr(f, value, 0)?,
-            }
-        }
-        f.write_str("]")
+    fn call(&self, name: &str, arguments: &[&Expr]) -> String {
+        let arguments: Vec<String> = arguments.iter().map(|it| self.expr(it, 0)).collect();
+        format!("{name}({})", arguments.join(", "))
     }
 }
 
@@ -229,30 +185,5 @@ fn reducer_symbol(reducer: Reducer) -> &'static str {
         Reducer::Min => "min",
         Reducer::Any => "|",
         Reducer::All => "&",
-    }
-}
-
-/// The symbol of an operator and its precedence; `None` if it is printed as a call.
-fn infix(op: BinaryOp) -> Option<(&'static str, u8)> {
-    match op {
-        BinaryOp::Or => Some(("||", 1)),
-        BinaryOp::And => Some(("&&", 2)),
-        BinaryOp::Add => Some(("+", 4)),
-        BinaryOp::Sub => Some(("-", 4)),
-        BinaryOp::Mul => Some(("*", 5)),
-        BinaryOp::Div => Some(("/", 5)),
-        BinaryOp::Rem => Some(("%", 5)),
-        BinaryOp::Min | BinaryOp::Max | BinaryOp::Pow => None,
-    }
-}
-
-fn compare_symbol(op: CompareOp) -> &'static str {
-    match op {
-        CompareOp::Lt => "<",
-        CompareOp::Le => "<=",
-        CompareOp::Eq => "==",
-        CompareOp::Ne => "!=",
-        CompareOp::Ge => ">=",
-        CompareOp::Gt => ">",
     }
 }

@@ -60,7 +60,7 @@ pub(crate) fn scheduled(program: &str, trace: &str) -> Schedule {
         let instruction: Instruction = line.parse().unwrap();
         schedule
             .apply(&instruction)
-            .unwrap_or_else(|it| panic!("{line}: {}\n{}", it.explain(&schedule), lower(&schedule)));
+            .unwrap_or_else(|it| panic!("{line}: {it}\n{}", lower(&schedule)));
     }
     schedule
 }

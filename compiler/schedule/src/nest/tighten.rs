@@ -13,29 +13,21 @@
 //! A loop ends after the last such iteration of its own stage and of all that are reduced online along
 //! it, each by the mask that ends it first.
 
-use super::bounds::{OpenLoop, infer_bounds};
 use super::lower::{Instance, Lowering};
 use crate::{AxisId, StageId};
 use tvmtune_ir::poly::{Poly, VarId};
 use tvmtune_ir::span::Span;
 
-impl Lowering<'_> {
+impl<'a> Lowering<'a> {
     /// Returns the tightened extent of a loop that opens as `var`; `None` if no mask ends it.
     pub(super) fn tightened_extent(
         &self,
-        instance: &Instance<'_>,
+        instance: &Instance<'a>,
         axis: AxisId,
         var: VarId,
     ) -> Option<Poly> {
         let depth = instance.stage.order.iter().position(|it| *it == axis)?;
-        let host = OpenLoop {
-            id: instance.id,
-            extents: &instance.extents,
-            origins: &instance.origins,
-            loops: &instance.loops,
-            n_open: depth + 1,
-        };
-        let regions = infer_bounds(self.schedule, &host, &self.enclosing, &self.facts);
+        let regions = self.regions(instance, depth);
         let end = |stage: StageId| -> Option<Poly> {
             let spans = regions.get(&stage)?;
             let masks = self.schedule.masks(stage, instance.id, axis);

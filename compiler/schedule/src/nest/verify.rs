@@ -18,7 +18,7 @@ use super::{Nest, Scope, Stmt};
 use crate::LoopKind;
 use tvmtune_ir::dag::condition::inequalities;
 use tvmtune_ir::dag::{Expr, Subscript, TensorId};
-use tvmtune_ir::poly::{Atom, DimId, Facts, Poly, VarId};
+use tvmtune_ir::poly::{Atom, Facts, Poly, VarId};
 
 /// A violation of the contract.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,13 +62,9 @@ impl fmt::Display for Finding {
 
 /// Returns every violation of the contract; none if the nest is well formed.
 pub fn verify(nest: &Nest) -> Vec<Finding> {
-    let mut facts = Facts::default();
-    for (n, dim) in nest.dims.iter().enumerate() {
-        facts.bound_dim(DimId(n as u32), dim.range);
-    }
     let mut verifier = Verifier {
         nest,
-        facts,
+        facts: nest.facts(),
         seen: BTreeSet::new(),
         open: Vec::new(),
         known: Vec::new(),

@@ -1,122 +1,166 @@
-//! Walkers over statements: queries and rewrites that need no case for each kind of statement.
+//! Walkers over statements, of nests and of devices: queries and rewrites that need no case for each
+//! kind of statement.
 
-use super::{Guard, Nest, Stmt};
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Guard, Nest, Scope, Stmt};
 use tvmtune_ir::dag::{Expr, Subscript, TensorId};
-use tvmtune_ir::poly::Poly;
+use tvmtune_ir::poly::{Poly, VarId};
 
-/// One access of a statement to a buffer.
+/// An access of a store or an update.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum StmtAccess<'a> {
-    /// A store, or the write of an update.
-    Write {
-        /// The buffer.
-        tensor: TensorId,
-        /// The index, in the buffer as stored.
-        index: &'a [Poly],
-    },
-    /// A read in the value of a statement; that of an update's own element is not listed.
-    Read {
-        /// The buffer.
-        tensor: TensorId,
-        /// The index, in the buffer as stored.
-        index: &'a [Subscript],
-    },
+pub enum Access<'a> {
+    /// Of an element that a value reads; that of an update's own element is not listed.
+    Read(TensorId, &'a [Subscript]),
+    /// Of the element that a store or an update writes.
+    Write(TensorId, &'a [Poly]),
 }
 
-impl StmtAccess<'_> {
+impl Access<'_> {
     /// The buffer that is accessed.
-    pub fn tensor(&self) -> TensorId {
+    pub fn tensor(self) -> TensorId {
         match self {
-            StmtAccess::Write { tensor, .. } | StmtAccess::Read { tensor, .. } => *tensor,
+            Access::Read(tensor, _) | Access::Write(tensor, _) => tensor,
         }
     }
 }
 
-impl Nest {
-    /// Calls `visit` for each statement, outer ones first, in order.
-    pub fn for_each<'a>(&'a self, visit: &mut dyn FnMut(&'a Stmt)) {
-        self.body.iter().for_each(|it| it.for_each(visit));
+/// A statement, which may hold others.
+pub trait Statement: Sized {
+    /// The statements directly inside.
+    fn body(&self) -> &[Self];
+
+    /// The same, to be changed; `None` of a statement that holds no others.
+    fn body_mut(&mut self) -> Option<&mut Vec<Self>>;
+
+    /// Of a store or an update: the buffer written, the index, and the value.
+    fn write(&self) -> Option<(TensorId, &[Poly], &Expr)>;
+
+    /// Calls `visit` for this statement and all inside it, outer ones first, in order.
+    fn walk<'a>(&'a self, visit: &mut dyn FnMut(&'a Self)) {
+        visit(self);
+        self.body().iter().for_each(|it| it.walk(visit));
+    }
+
+    /// Calls `change` for this statement and all inside it, outer ones first, in order.
+    fn for_each_mut(&mut self, change: &mut dyn FnMut(&mut Self)) {
+        change(self);
+        self.body_mut().into_iter().flatten().for_each(|it| it.for_each_mut(change));
+    }
+
+    /// Returns whether `holds` for this statement or one inside it.
+    fn any(&self, holds: &dyn Fn(&Self) -> bool) -> bool {
+        holds(self) || any(self.body(), holds)
+    }
+
+    /// Calls `visit` for the accesses of this statement and of all inside it: of each store or
+    /// update the write, then the reads of its value.
+    fn accesses<'a>(&'a self, visit: &mut dyn FnMut(Access<'a>)) {
+        self.walk(&mut |it| it.own_accesses(visit));
+    }
+
+    /// The same for this statement alone.
+    fn own_accesses<'a>(&'a self, visit: &mut dyn FnMut(Access<'a>)) {
+        if let Some((tensor, index, value)) = self.write() {
+            visit(Access::Write(tensor, index));
+            value.for_each_read(&mut |tensor, index| visit(Access::Read(tensor, index)));
+        }
     }
 }
 
-impl Stmt {
-    /// The statements directly inside a loop or a condition; none for others.
-    pub fn body(&self) -> &[Stmt] {
+/// Returns whether `holds` for one of some statements, or for one inside them.
+pub fn any<T: Statement>(body: &[T], holds: &dyn Fn(&T) -> bool) -> bool {
+    body.iter().any(|it| it.any(holds))
+}
+
+/// Calls `visit` for the accesses of all stores and updates.
+pub fn accesses<'a, T: Statement>(body: &'a [T], visit: &mut dyn FnMut(Access<'a>)) {
+    body.iter().for_each(|it| it.accesses(visit));
+}
+
+/// The buffers that stores and updates write.
+pub fn written<T: Statement>(body: &[T]) -> BTreeSet<TensorId> {
+    let mut found = BTreeSet::new();
+    accesses(body, &mut |it| {
+        if let Access::Write(tensor, _) = it {
+            found.insert(tensor);
+        }
+    });
+    found
+}
+
+/// The buffers that values read.
+pub fn read<T: Statement>(body: &[T]) -> BTreeSet<TensorId> {
+    let mut found = BTreeSet::new();
+    accesses(body, &mut |it| {
+        if let Access::Read(tensor, _) = it {
+            found.insert(tensor);
+        }
+    });
+    found
+}
+
+impl Statement for Stmt {
+    fn body(&self) -> &[Self] {
         match self {
             Stmt::For { body, .. } | Stmt::If { body, .. } => body,
             Stmt::Store { .. } | Stmt::Update { .. } => &[],
         }
     }
 
-    /// The statements directly inside a loop or a condition; `None` for others.
-    pub fn body_mut(&mut self) -> Option<&mut Vec<Stmt>> {
+    fn body_mut(&mut self) -> Option<&mut Vec<Self>> {
         match self {
             Stmt::For { body, .. } | Stmt::If { body, .. } => Some(body),
             Stmt::Store { .. } | Stmt::Update { .. } => None,
         }
     }
 
-    /// The buffer that a store or an update writes.
-    pub fn written(&self) -> Option<TensorId> {
+    fn write(&self) -> Option<(TensorId, &[Poly], &Expr)> {
         match self {
-            Stmt::Store { tensor, .. } | Stmt::Update { tensor, .. } => Some(*tensor),
-            Stmt::For { .. } | Stmt::If { .. } => None,
-        }
-    }
-
-    /// The value of a store or an update.
-    pub fn value(&self) -> Option<&Expr> {
-        match self {
-            Stmt::Store { value, .. } | Stmt::Update { value, .. } => Some(value),
-            Stmt::For { .. } | Stmt::If { .. } => None,
-        }
-    }
-
-    /// Calls `visit` for this statement and all inside it, outer ones first, in order.
-    pub fn for_each<'a>(&'a self, visit: &mut dyn FnMut(&'a Stmt)) {
-        visit(self);
-        self.body().iter().for_each(|it| it.for_each(visit));
-    }
-
-    /// Calls `visit` for this statement and all inside it, outer ones first, in order.
-    pub fn for_each_mut(&mut self, visit: &mut dyn FnMut(&mut Stmt)) {
-        visit(self);
-        for stmt in self.body_mut().into_iter().flatten() {
-            stmt.for_each_mut(visit);
-        }
-    }
-
-    /// Returns whether `holds` for this statement or one inside it.
-    pub fn any(&self, holds: &mut dyn FnMut(&Stmt) -> bool) -> bool {
-        holds(self) || self.body().iter().any(|it| it.any(holds))
-    }
-
-    /// Calls `visit` for each access to a buffer in this statement and all inside it: of each
-    /// store or update the write, then the reads of its value.
-    pub fn for_each_access<'a>(&'a self, visit: &mut dyn FnMut(StmtAccess<'a>)) {
-        self.for_each(&mut |stmt| {
-            if let Stmt::Store { tensor, index, value }
-            | Stmt::Update { tensor, index, value, .. } = stmt
-            {
-                visit(StmtAccess::Write { tensor: *tensor, index });
-                value.for_each_read(&mut |tensor, index| visit(StmtAccess::Read { tensor, index }));
+            Stmt::Store { tensor, index, value } | Stmt::Update { tensor, index, value, .. } => {
+                Some((*tensor, index.as_slice(), value))
             }
-        });
+            Stmt::For { .. } | Stmt::If { .. } => None,
+        }
+    }
+}
+
+impl Nest {
+    /// Returns the loops around all accesses of each local buffer in some statements, outermost
+    /// first.
+    pub fn lifetimes(&self, body: &[Stmt]) -> BTreeMap<TensorId, Vec<VarId>> {
+        let mut lifetimes = BTreeMap::new();
+        self.collect_lifetimes(body, &mut Vec::new(), &mut lifetimes);
+        lifetimes
     }
 
-    /// Replaces every polynomial: extents, guards, indices, and those in values.
-    pub fn map_polys(&mut self, replace: &mut dyn FnMut(&Poly) -> Poly) {
-        self.for_each_mut(&mut |stmt| match stmt {
-            Stmt::For { extent, .. } => *extent = replace(extent),
-            Stmt::If { guards, .. } => {
-                for Guard { value, bound } in guards {
-                    (*value, *bound) = (replace(value), replace(bound));
+    fn collect_lifetimes(
+        &self,
+        body: &[Stmt],
+        open: &mut Vec<VarId>,
+        found: &mut BTreeMap<TensorId, Vec<VarId>>,
+    ) {
+        for stmt in body {
+            stmt.own_accesses(&mut |it| {
+                if self.buffer(it.tensor()).scope == Scope::Local {
+                    let loops = found.entry(it.tensor()).or_insert_with(|| open.clone());
+                    let n_common = loops.iter().zip(&*open).take_while(|(a, b)| a == b).count();
+                    loops.truncate(n_common);
                 }
+            });
+            let n_open = open.len();
+            if let Stmt::For { var, .. } = stmt {
+                open.push(*var);
             }
-            Stmt::Store { index, value, .. } | Stmt::Update { index, value, .. } => {
-                index.iter_mut().for_each(|it| *it = replace(it));
-                *value = value.map_polys(replace);
-            }
-        });
+            self.collect_lifetimes(stmt.body(), open, found);
+            open.truncate(n_open);
+        }
+    }
+}
+
+impl Guard {
+    /// The same with its polynomials changed.
+    pub fn map_polys(&self, change: impl Fn(&Poly) -> Poly) -> Self {
+        Self { value: change(&self.value), bound: change(&self.bound) }
     }
 }

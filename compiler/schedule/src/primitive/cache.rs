@@ -1,6 +1,6 @@
 //! Staging through copies: of a tensor that a stage reads, and of the result of a reduction.
 
-use crate::error::{ErrorKind, ScheduleError};
+use crate::error::{ErrorKind, ScheduleError, refuse_if};
 use crate::{Attach, Instruction, Schedule, Stage, StageId};
 use tvmtune_ir::dag::{Compute, ComputeAxis, Expr, TensorId};
 use tvmtune_ir::poly::{Poly, VarId};
@@ -73,9 +73,7 @@ impl Schedule {
     /// TVM's `cache_write`, for reductions.
     pub fn cache_write(&mut self, stage: StageId) -> Result<StageId, ScheduleError> {
         let found = self.live_stage(stage)?;
-        if found.compute.reducer.is_none() {
-            return Err(ErrorKind::NotReduction.of_stage(stage));
-        }
+        refuse_if(found.compute.reducer.is_none(), ErrorKind::NotReduction.of_stage(stage))?;
         self.check_untouched(stage)?;
         self.check_reads_roots(stage)?;
 

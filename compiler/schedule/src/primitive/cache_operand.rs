@@ -1,6 +1,6 @@
 //! Staging of a single read, in the iteration order of its reader.
 
-use crate::error::{ErrorKind, ScheduleError};
+use crate::error::{ErrorKind, ScheduleError, refuse_if};
 use crate::{Attach, Instruction, Schedule, StageId};
 use tvmtune_ir::dag::{Compute, Expr, Subscript, TensorId};
 use tvmtune_ir::poly::{Poly, VarId};
@@ -37,9 +37,7 @@ impl Schedule {
         let found = self.live_stage(reader)?;
         let Operand { tensor, index, conditional } =
             operand(&found.compute.body, read).ok_or(ErrorKind::NotRead.of_stage(reader))?;
-        if conditional {
-            return Err(ErrorKind::Conditional.of_stage(reader));
-        }
+        refuse_if(conditional, ErrorKind::Conditional.of_stage(reader))?;
         let producer = self.tensor(tensor).stage;
         if producer.is_some_and(|it| self.stage(it).attach != Attach::Root) {
             return Err(ErrorKind::NotRoot.of_tensor(tensor));

@@ -55,11 +55,7 @@ impl Schedule {
         let (stage, copy) = self.next_ids();
         let origin = self.tensor(tensor).tensor.clone();
         let compute = &self.stage(reader).compute;
-        let mut facts = self.dag.facts();
-        for (n, axis) in compute.axes.iter().enumerate() {
-            facts.bound_var(VarId(n as u32), axis.extent.clone());
-        }
-
+        let facts = compute.facts(&self.dag.facts());
         let mut reads = Vec::new();
         find(&compute.body, tensor, &origin.shape, &facts, &mut reads).ok_or(refused)?;
         let mut paddings = reads.iter().filter_map(|it| it.padding);
@@ -209,11 +205,7 @@ fn padded_element(
             [(most, room.is_positive(&facts)), (least, at.is_nonnegative(&facts))]
         {
             if !known {
-                element = Expr::Select {
-                    condition: Box::new(condition),
-                    then: Box::new(element),
-                    otherwise: Box::new(padding.clone()),
-                };
+                element = condition.select(element, padding.clone());
             }
         }
     }

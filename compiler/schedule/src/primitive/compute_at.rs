@@ -1,6 +1,6 @@
 //! Producer-consumer fusion: a stage computed inside a loop of its consumer.
 
-use crate::error::{ErrorKind, ScheduleError};
+use crate::error::{ErrorKind, ScheduleError, refuse_if};
 use crate::{Attach, AxisId, Instruction, LoopKind, Schedule, StageId};
 
 /// The part of its result that a stage computes in an iteration of the loop at which it runs.
@@ -50,16 +50,12 @@ impl Schedule {
         axis: AxisId,
     ) -> Result<(), ScheduleError> {
         let found = self.live_stage(stage)?;
-        if self.is_output(found.tensor()) {
-            return Err(ErrorKind::IsOutput.of_stage(stage));
-        }
+        refuse_if(self.is_output(found.tensor()), ErrorKind::IsOutput.of_stage(stage))?;
         self.loop_position(consumer, axis)?;
         if self.stage(consumer).axis(axis).kind == LoopKind::Vectorized {
             return Err(ErrorKind::NotInnermost.of_axis(consumer, axis));
         }
-        if self.runs_inside(consumer, stage, 0) {
-            return Err(ErrorKind::ReadersOutside.of_stage(stage));
-        }
+        refuse_if(self.runs_inside(consumer, stage, 0), ErrorKind::ReadersOutside.of_stage(stage))?;
         self.attach(stage, Attach::At(consumer, axis), Reduces::Whole)?;
         self.trace.push(Instruction::ComputeAt { stage, consumer, axis });
         Ok(())

@@ -1,6 +1,6 @@
 //! Precision downcast of probabilities, for tensor-core products.
 
-use crate::error::{ErrorKind, ScheduleError};
+use crate::error::{ErrorKind, ScheduleError, refuse_if};
 use crate::{Instruction, Schedule, StageId};
 use tvmtune_ir::dag::{BinaryOp, DType, Expr, Reducer, TensorId};
 
@@ -36,12 +36,8 @@ impl Schedule {
     fn store_narrower(&mut self, stage: StageId, dtype: DType) -> Result<(), ScheduleError> {
         let found = self.live_stage(stage)?;
         let tensor = found.tensor();
-        if self.is_output(tensor) {
-            return Err(ErrorKind::IsOutput.of_stage(stage));
-        }
-        if found.compute.reducer.is_some() {
-            return Err(ErrorKind::IsReduction.of_stage(stage));
-        }
+        refuse_if(self.is_output(tensor), ErrorKind::IsOutput.of_stage(stage))?;
+        refuse_if(found.compute.reducer.is_some(), ErrorKind::IsReduction.of_stage(stage))?;
         let is_precise = matches!(dtype, DType::F16 | DType::Bf16)
             && self.tensor(tensor).tensor.dtype == DType::F32
             && self.is_at_most_one(stage);

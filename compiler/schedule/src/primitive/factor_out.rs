@@ -1,7 +1,7 @@
 //! Factoring out: loop-invariant factors of a sum, moved behind it by distributivity.
 
 use super::cache::spatial_read;
-use crate::error::{ErrorKind, ScheduleError};
+use crate::error::{ErrorKind, ScheduleError, refuse_if};
 use crate::{Instruction, Schedule, Stage, StageId};
 use tvmtune_ir::dag::{BinaryOp, Compute, Expr, Literal, Reducer};
 
@@ -37,9 +37,7 @@ impl Schedule {
         self.check_reads_roots(stage)?;
         let mut factors = Factors { compute: &found.compute, moved: Vec::new() };
         let rest = factors.rest(&found.compute.body);
-        if factors.moved.is_empty() {
-            return Err(ErrorKind::NothingInvariant.of_stage(stage));
-        }
+        refuse_if(factors.moved.is_empty(), ErrorKind::NothingInvariant.of_stage(stage))?;
 
         let (reduction, sum) = self.next_ids();
         let moved = factors.moved;

@@ -1,6 +1,6 @@
 //! Loop fusion: two nested loops become one.
 
-use crate::error::{ErrorKind, ScheduleError};
+use crate::error::{ErrorKind, ScheduleError, refuse_if};
 use crate::{Axis, AxisId, Instruction, Relation, Schedule, StageId};
 
 impl Schedule {
@@ -34,9 +34,7 @@ impl Schedule {
             return Err(ErrorKind::NotAdjacent.of_axis(stage, inner));
         }
         let (above, below) = (self.stage(stage).axis(outer), self.stage(stage).axis(inner));
-        if above.role != below.role {
-            return Err(ErrorKind::MixedRoles.of_axis(stage, inner));
-        }
+        refuse_if(above.role != below.role, ErrorKind::MixedRoles.of_axis(stage, inner))?;
 
         let axis = Axis {
             name: format!("{}_{}", above.name, below.name),

@@ -1,6 +1,6 @@
 //! Loop-invariant code motion: a part of an elementwise body that is invariant along an axis.
 
-use crate::error::{ErrorKind, ScheduleError};
+use crate::error::{ErrorKind, ScheduleError, refuse_if};
 use crate::{Instruction, Schedule, StageId};
 use tvmtune_ir::dag::access::work;
 use tvmtune_ir::dag::{BinaryOp, Compute, DType, Expr, Literal};
@@ -62,9 +62,7 @@ impl Schedule {
     /// Those of [`hoist_invariant`](Self::hoist_invariant).
     pub fn invariant_part(&self, stage: StageId) -> Result<InvariantPart, ScheduleError> {
         let compute = &self.live_stage(stage)?.compute;
-        if compute.reducer.is_some() {
-            return Err(ErrorKind::IsReduction.of_stage(stage));
-        }
+        refuse_if(compute.reducer.is_some(), ErrorKind::IsReduction.of_stage(stage))?;
         self.check_reads_roots(stage)?;
         let found = self.find_invariant(compute, &compute.body);
         let (axes, part) = found.ok_or(ErrorKind::NothingInvariant.of_stage(stage))?;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::error::{ErrorKind, ScheduleError};
+use crate::error::{ErrorKind, ScheduleError, refuse_if};
 use crate::{Attach, Instruction, Schedule, StageId};
 use tvmtune_ir::dag::{BinaryOp, DType, Expr, Subscript, TensorId};
 use tvmtune_ir::poly::{Facts, Poly, VarId};
@@ -37,22 +37,12 @@ impl Schedule {
     fn put_into_readers(&mut self, stage: StageId) -> Result<(), ScheduleError> {
         let found = self.live_stage(stage)?;
         let tensor = found.tensor();
-        if self.is_output(tensor) {
-            return Err(ErrorKind::IsOutput.of_stage(stage));
-        }
-        if found.compute.reducer.is_some() {
-            return Err(ErrorKind::IsReduction.of_stage(stage));
-        }
-        if self.has_attached(stage) {
-            return Err(ErrorKind::HasAttached.of_stage(stage));
-        }
-        if self.tensor(tensor).layout.is_some() {
-            return Err(ErrorKind::NoLayout.of_tensor(tensor));
-        }
+        refuse_if(self.is_output(tensor), ErrorKind::IsOutput.of_stage(stage))?;
+        refuse_if(found.compute.reducer.is_some(), ErrorKind::IsReduction.of_stage(stage))?;
+        refuse_if(self.has_attached(stage), ErrorKind::HasAttached.of_stage(stage))?;
+        refuse_if(self.tensor(tensor).layout.is_some(), ErrorKind::NoLayout.of_tensor(tensor))?;
         let readers: Vec<StageId> = self.readers(tensor).collect();
-        if readers.is_empty() {
-            return Err(ErrorKind::ReadersOutside.of_stage(stage));
-        }
+        refuse_if(readers.is_empty(), ErrorKind::ReadersOutside.of_stage(stage))?;
 
         let facts = self.dag.facts();
         let mut bodies = Vec::with_capacity(readers.len());

@@ -1,7 +1,7 @@
 //! Online reductions: dependent reductions fused into one loop over blocks.
 
 use super::compute_at::Reduces;
-use crate::error::{ErrorKind, ScheduleError};
+use crate::error::{ErrorKind, ScheduleError, refuse_if};
 use crate::{Attach, AxisId, Instruction, Schedule, StageId};
 
 impl Schedule {
@@ -46,16 +46,10 @@ impl Schedule {
         axis: AxisId,
     ) -> Result<(), ScheduleError> {
         let found = self.live_stage(stage)?;
-        if self.is_output(found.tensor()) {
-            return Err(ErrorKind::IsOutput.of_stage(stage));
-        }
-        if found.compute.reducer.is_none() {
-            return Err(ErrorKind::NotReduction.of_stage(stage));
-        }
+        refuse_if(self.is_output(found.tensor()), ErrorKind::IsOutput.of_stage(stage))?;
+        refuse_if(found.compute.reducer.is_none(), ErrorKind::NotReduction.of_stage(stage))?;
         self.loop_position(host, axis)?;
-        if self.runs_inside(host, stage, 0) {
-            return Err(ErrorKind::ReadersOutside.of_stage(stage));
-        }
+        refuse_if(self.runs_inside(host, stage, 0), ErrorKind::ReadersOutside.of_stage(stage))?;
         self.attach(stage, Attach::At(host, axis), Reduces::Online)?;
         self.trace.push(Instruction::OnlineReduction { stage, host, axis });
         Ok(())

@@ -1,6 +1,6 @@
 //! Layout transformation of tensors in memory.
 
-use crate::error::{ErrorKind, ScheduleError};
+use crate::error::{ErrorKind, ScheduleError, refuse_if};
 use crate::{Attach, Instruction, Layout, Schedule};
 use tvmtune_ir::dag::{TensorId, TensorKind};
 
@@ -33,15 +33,9 @@ impl Schedule {
             (_, Some(stage)) => self.stage(stage).attach != Attach::Inline,
             (_, None) => false,
         };
-        if !packable || found.layout.is_some() {
-            return Err(ErrorKind::NoLayout.of_tensor(tensor));
-        }
-        if self.is_output(tensor) {
-            return Err(ErrorKind::IsOutput.of_tensor(tensor));
-        }
-        if !layout.fits(found.tensor.shape.len()) {
-            return Err(ErrorKind::BadLayout.of_tensor(tensor));
-        }
+        refuse_if(!packable || found.layout.is_some(), ErrorKind::NoLayout.of_tensor(tensor))?;
+        refuse_if(self.is_output(tensor), ErrorKind::IsOutput.of_tensor(tensor))?;
+        refuse_if(!layout.fits(found.tensor.shape.len()), ErrorKind::BadLayout.of_tensor(tensor))?;
 
         self.tensors[tensor.0 as usize].layout = Some(layout.clone());
         self.trace.push(Instruction::Pack { tensor, layout });

@@ -1,6 +1,6 @@
 //! Strength reduction of divisions by constants to multiplications by reciprocals.
 
-use crate::error::{ErrorKind, ScheduleError};
+use crate::error::{ErrorKind, ScheduleError, refuse_if};
 use crate::{Instruction, Schedule, StageId};
 use tvmtune_ir::dag::{BinaryOp, DType, Expr, Literal};
 
@@ -28,9 +28,7 @@ impl Schedule {
         self.with_rollback(|it| {
             let body = &it.live_stage(stage)?.compute.body;
             let product = with_reciprocals(body);
-            if product == *body {
-                return Err(ErrorKind::NothingInvariant.of_stage(stage));
-            }
+            refuse_if(product == *body, ErrorKind::NothingInvariant.of_stage(stage))?;
             it.stage_mut(stage).compute.body = product;
             it.trace.push(Instruction::Reciprocal { stage });
             Ok(())

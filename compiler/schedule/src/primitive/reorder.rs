@@ -1,6 +1,6 @@
 //! Loop interchange.
 
-use crate::error::{ErrorKind, ScheduleError};
+use crate::error::{ErrorKind, ScheduleError, refuse_if};
 use crate::{AxisId, Instruction, Schedule, StageId};
 
 impl Schedule {
@@ -33,9 +33,7 @@ impl Schedule {
         let mut positions = Vec::with_capacity(order.len());
         for axis in order {
             let position = self.loop_position(stage, *axis)?;
-            if positions.contains(&position) {
-                return Err(ErrorKind::Repeated.of_axis(stage, *axis));
-            }
+            refuse_if(positions.contains(&position), ErrorKind::Repeated.of_axis(stage, *axis))?;
             positions.push(position);
         }
         positions.sort_unstable();

@@ -1,6 +1,6 @@
 //! Factored reductions: a reduce loop becomes an axis of a tensor of partial results.
 
-use crate::error::{ErrorKind, ScheduleError};
+use crate::error::{ErrorKind, ScheduleError, refuse_if};
 use crate::relation::Extents;
 use crate::{Axis, AxisId, AxisRole, Instruction, LoopKind, Schedule, Stage, StageId};
 use tvmtune_ir::dag::{CompareOp, Compute, ComputeAxis, Expr, Reducer};
@@ -58,15 +58,11 @@ impl Schedule {
 
     fn check_factorable(&self, stage: StageId, axis: AxisId) -> Result<(), ScheduleError> {
         let found = self.stage(stage);
-        if found.compute.reducer.is_none() {
-            return Err(ErrorKind::NotReduction.of_stage(stage));
-        }
+        refuse_if(found.compute.reducer.is_none(), ErrorKind::NotReduction.of_stage(stage))?;
         if found.axis(axis).role != AxisRole::Reduce {
             return Err(ErrorKind::WrongRole(found.axis(axis).role).of_axis(stage, axis));
         }
-        if self.has_attached(stage) {
-            return Err(ErrorKind::HasAttached.of_stage(stage));
-        }
+        refuse_if(self.has_attached(stage), ErrorKind::HasAttached.of_stage(stage))?;
         self.check_reads_roots(stage)?;
         let spatial_live = (0..found.compute.n_spatial as u32).all(|it| found.is_live(AxisId(it)));
         let serial = found.axes.iter().all(|it| it.kind == LoopKind::Serial && !it.tightened);
@@ -103,11 +99,8 @@ impl Schedule {
         for tail in extents.tails(stage) {
             let value = Expr::Index(values[tail.0 as usize].clone());
             let bound = Expr::Index(extents.get(tail).clone());
-            body = Expr::Select {
-                condition: Box::new(value.compare(CompareOp::Lt, bound)),
-                then: Box::new(body),
-                otherwise: Box::new(Expr::Const(reducer.identity(dtype), dtype)),
-            };
+            let identity = Expr::Const(reducer.identity(dtype), dtype);
+            body = value.compare(CompareOp::Lt, bound).select(body, identity);
         }
         let reducer = (axes.len() > n_spatial + 1).then_some(reducer);
         Compute { tensor: stage.tensor(), axes, n_spatial: n_spatial + 1, reducer, body }

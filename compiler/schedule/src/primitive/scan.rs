@@ -1,6 +1,6 @@
 //! Blocked prefix scan: reductions up to an index, from reductions of blocks.
 
-use crate::error::{ErrorKind, ScheduleError};
+use crate::error::{ErrorKind, ScheduleError, refuse_if};
 use crate::{AxisId, Instruction, LoopKind, Relation, Schedule, Stage, StageId};
 use tvmtune_ir::dag::prefix::Prefix;
 use tvmtune_ir::dag::{CompareOp, Compute, ComputeAxis, Expr, Reducer, TensorId};
@@ -57,12 +57,8 @@ impl Schedule {
         let refused = ErrorKind::NotPrefix.of_axis(stage, axis);
         let (along, length) = inner_part(&found, axis).ok_or(refused)?;
         let serial = found.axes.iter().all(|it| it.kind == LoopKind::Serial);
-        if !serial || found.online {
-            return Err(ErrorKind::AlreadyScheduled.of_stage(stage));
-        }
-        if self.has_attached(stage) {
-            return Err(ErrorKind::HasAttached.of_stage(stage));
-        }
+        refuse_if(!serial || found.online, ErrorKind::AlreadyScheduled.of_stage(stage))?;
+        refuse_if(self.has_attached(stage), ErrorKind::HasAttached.of_stage(stage))?;
         self.check_reads_roots(stage)?;
         let prefix = self.prefix(&found.compute).filter(|it| it.along == along).ok_or(refused)?;
 
@@ -152,8 +148,7 @@ impl Blocks<'_> {
     }
 
     fn masked(&self, condition: Expr, then: Expr) -> Expr {
-        let otherwise = Box::new(self.identity.clone());
-        Expr::Select { condition: Box::new(condition), then: Box::new(then), otherwise }
+        condition.select(then, self.identity.clone())
     }
 
     /// `c_terms[t] = if 0 <= t + shift < n { a[t + shift] } else { identity }`
@@ -238,12 +233,8 @@ impl Blocks<'_> {
     fn last(&self, before: TensorId, within: TensorId, reducer: Reducer, facts: &Facts) -> Compute {
         let Compute { tensor, n_spatial, .. } = *self.compute;
         let axes = self.compute.axes[..n_spatial].to_vec();
-        let mut facts = facts.clone();
-        for (n, it) in axes.iter().enumerate() {
-            facts.bound_var(VarId(n as u32), it.extent.clone());
-        }
         let index = Poly::var(VarId(self.prefix.axis as u32));
-        let (block, element) = index.div_mod(&self.length(), &facts);
+        let (block, element) = index.div_mod(&self.length(), &self.compute.facts(facts));
         let own = self.read(within, 1, &[block.clone(), element]);
         let body = self.read(before, 1, &[block]).binary(reducer.op(), own);
         Compute { tensor, axes, n_spatial, reducer: None, body }

@@ -1,6 +1,6 @@
 //! Tiling: one loop becomes several.
 
-use crate::error::{ErrorKind, ScheduleError};
+use crate::error::{ErrorKind, ScheduleError, refuse_if};
 use crate::relation::tiles;
 use crate::{Axis, AxisId, Instruction, Relation, Schedule, StageId};
 
@@ -42,9 +42,7 @@ impl Schedule {
         factors: &[u64],
     ) -> Result<Vec<AxisId>, ScheduleError> {
         let position = self.free_position(stage, axis)?;
-        if factors.is_empty() {
-            return Err(ErrorKind::NoFactors.of_axis(stage, axis));
-        }
+        refuse_if(factors.is_empty(), ErrorKind::NoFactors.of_axis(stage, axis))?;
         let product = factors.iter().try_fold(1_u64, |all, it| all.checked_mul(*it));
         if product.is_none_or(|it| it == 0 || it > MAX_TILE) {
             return Err(ErrorKind::FactorOutOfRange.of_axis(stage, axis));

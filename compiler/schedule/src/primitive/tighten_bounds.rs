@@ -1,6 +1,6 @@
 //! Loop-bound tightening: reduce loops end at their last unmasked iteration.
 
-use crate::error::{ErrorKind, ScheduleError};
+use crate::error::{ErrorKind, ScheduleError, refuse_if};
 use crate::{AxisId, AxisRole, Instruction, Schedule, StageId};
 
 impl Schedule {
@@ -42,15 +42,11 @@ impl Schedule {
         if found.role != AxisRole::Reduce {
             return Err(ErrorKind::WrongRole(found.role).of_axis(stage, axis));
         }
-        if found.tightened {
-            return Err(ErrorKind::AlreadyScheduled.of_axis(stage, axis));
-        }
+        refuse_if(found.tightened, ErrorKind::AlreadyScheduled.of_axis(stage, axis))?;
         if !found.kind.is_in_order() {
             return Err(ErrorKind::NotSerial(found.kind).of_axis(stage, axis));
         }
-        if !self.is_masked(stage, axis) {
-            return Err(ErrorKind::NotMasked.of_axis(stage, axis));
-        }
+        refuse_if(!self.is_masked(stage, axis), ErrorKind::NotMasked.of_axis(stage, axis))?;
         self.stage_mut(stage).axes[axis.0 as usize].tightened = true;
         self.trace.push(Instruction::TightenBounds { stage, axis });
         Ok(())

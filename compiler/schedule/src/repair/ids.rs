@@ -81,69 +81,45 @@ impl Ids {
 
     /// Translates an instruction to the new schedule's ids; `None` if one is unmapped.
     pub(super) fn translated(&self, instruction: &Instruction) -> Option<Instruction> {
-        let stage = |it: &StageId| self.stages.get(it).copied();
-        let tensor = |it: &TensorId| self.tensors.get(it).copied();
-        let axis = |of: &StageId, it: &AxisId| self.axes.get(&(*of, *it)).copied();
-        Some(match instruction {
-            Instruction::Split { stage: s, axis: a, factors } => {
-                Instruction::Split { stage: stage(s)?, axis: axis(s, a)?, factors: factors.clone() }
+        let stage_of = |it: &StageId| self.stages.get(it).copied();
+        let tensor_of = |it: &TensorId| self.tensors.get(it).copied();
+        let axis_of = |of: &StageId, it: &AxisId| self.axes.get(&(*of, *it)).copied();
+        let mut translated = instruction.clone();
+        match &mut translated {
+            Instruction::Split { stage, axis, .. }
+            | Instruction::Annotate { stage, axis, .. }
+            | Instruction::Rfactor { stage, axis }
+            | Instruction::Scan { stage, axis }
+            | Instruction::TightenBounds { stage, axis } => {
+                (*stage, *axis) = (stage_of(stage)?, axis_of(stage, axis)?);
             }
-            Instruction::Fuse { stage: s, outer, inner } => Instruction::Fuse {
-                stage: stage(s)?,
-                outer: axis(s, outer)?,
-                inner: axis(s, inner)?,
-            },
-            Instruction::Reorder { stage: s, order } => Instruction::Reorder {
-                stage: stage(s)?,
-                order: order.iter().map(|it| axis(s, it)).collect::<Option<_>>()?,
-            },
-            Instruction::Annotate { stage: s, axis: a, kind } => {
-                Instruction::Annotate { stage: stage(s)?, axis: axis(s, a)?, kind: *kind }
+            Instruction::Fuse { stage, outer, inner } => {
+                (*outer, *inner) = (axis_of(stage, outer)?, axis_of(stage, inner)?);
+                *stage = stage_of(stage)?;
             }
-            Instruction::ComputeAt { stage: s, consumer, axis: a } => Instruction::ComputeAt {
-                stage: stage(s)?,
-                consumer: stage(consumer)?,
-                axis: axis(consumer, a)?,
-            },
-            Instruction::OnlineReduction { stage: s, host, axis: a } => {
-                Instruction::OnlineReduction {
-                    stage: stage(s)?,
-                    host: stage(host)?,
-                    axis: axis(host, a)?,
-                }
+            Instruction::Reorder { stage, order } => {
+                *order = order.iter().map(|it| axis_of(stage, it)).collect::<Option<_>>()?;
+                *stage = stage_of(stage)?;
             }
-            Instruction::FactorOut { stage: s } => Instruction::FactorOut { stage: stage(s)? },
-            Instruction::HoistInvariant { stage: s } => {
-                Instruction::HoistInvariant { stage: stage(s)? }
+            Instruction::ComputeAt { stage, consumer: host, axis }
+            | Instruction::OnlineReduction { stage, host, axis } => {
+                *axis = axis_of(host, axis)?;
+                (*stage, *host) = (stage_of(stage)?, stage_of(host)?);
             }
-            Instruction::Downcast { stage: s, dtype } => {
-                Instruction::Downcast { stage: stage(s)?, dtype: *dtype }
+            Instruction::FactorOut { stage }
+            | Instruction::HoistInvariant { stage }
+            | Instruction::Downcast { stage, .. }
+            | Instruction::Reciprocal { stage }
+            | Instruction::Inline { stage }
+            | Instruction::CacheOperand { reader: stage, .. }
+            | Instruction::CacheWrite { stage } => *stage = stage_of(stage)?,
+            Instruction::CacheRead { tensor, reader }
+            | Instruction::CachePadded { tensor, reader } => {
+                (*tensor, *reader) = (tensor_of(tensor)?, stage_of(reader)?);
             }
-            Instruction::Reciprocal { stage: s } => Instruction::Reciprocal { stage: stage(s)? },
-            Instruction::Inline { stage: s } => Instruction::Inline { stage: stage(s)? },
-            Instruction::CacheRead { tensor: t, reader } => {
-                Instruction::CacheRead { tensor: tensor(t)?, reader: stage(reader)? }
-            }
-            Instruction::CacheOperand { reader, read } => {
-                Instruction::CacheOperand { reader: stage(reader)?, read: *read }
-            }
-            Instruction::CachePadded { tensor: t, reader } => {
-                Instruction::CachePadded { tensor: tensor(t)?, reader: stage(reader)? }
-            }
-            Instruction::CacheWrite { stage: s } => Instruction::CacheWrite { stage: stage(s)? },
-            Instruction::Rfactor { stage: s, axis: a } => {
-                Instruction::Rfactor { stage: stage(s)?, axis: axis(s, a)? }
-            }
-            Instruction::Scan { stage: s, axis: a } => {
-                Instruction::Scan { stage: stage(s)?, axis: axis(s, a)? }
-            }
-            Instruction::TightenBounds { stage: s, axis: a } => {
-                Instruction::TightenBounds { stage: stage(s)?, axis: axis(s, a)? }
-            }
-            Instruction::Pack { tensor: t, layout } => {
-                Instruction::Pack { tensor: tensor(t)?, layout: layout.clone() }
-            }
-            Instruction::Threads { threads } => Instruction::Threads { threads: *threads },
-        })
+            Instruction::Pack { tensor, .. } => *tensor = tensor_of(tensor)?,
+            Instruction::Threads { .. } => {}
+        }
+        Some(translated)
     }
 }

@@ -9,14 +9,14 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use super::live;
-use tvmtune_cuda::grid::{
-    FirstOperand, Fragment, Grid, Kernel, LoopKind, MAX_THREADS, MemoryScope, Stmt, reads, written,
-};
+use tvmtune_cuda::grid::{FirstOperand, Fragment, Grid, Kernel, MAX_THREADS, MemoryScope, Stmt};
 use tvmtune_ir::dag::access::work;
 use tvmtune_ir::dag::{DType, Expr, Subscript, TensorId};
 use tvmtune_ir::poly::{Atom, Poly, VarId};
 use tvmtune_ir::target::GpuTarget;
 use tvmtune_ir::target::gpu::{REGISTERS, THREAD_REGISTERS};
+use tvmtune_schedule::LoopKind;
+use tvmtune_schedule::nest::{Statement, written};
 
 /// The reason why a kernel of a grid does not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,7 +67,7 @@ const MAX_KEPT: u64 = 96;
 pub fn fits(grid: &Grid, target: &GpuTarget) -> Result<(), Vec<Misfit>> {
     let limits = target.arch.limits();
     let mut misfits = Vec::new();
-    for kernel in &grid.kernels {
+    for kernel in &grid.body {
         let mut found = Vec::new();
         let threads = kernel.block_threads();
         if threads == 0 || threads > MAX_THREADS {
@@ -254,7 +254,7 @@ impl<'a> Needs<'a> {
         self.note(to);
         let to_registers = self.scope(to) == Some(MemoryScope::Registers);
         let mut words = 0_u64;
-        reads(value, &mut |tensor, index| {
+        value.for_each_read(&mut |tensor, index| {
             self.note(tensor);
             if self.scope(tensor) == Some(MemoryScope::Registers) {
                 return;

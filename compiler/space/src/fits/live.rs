@@ -7,8 +7,10 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use tvmtune_cuda::grid::{FirstOperand, Kernel, LoopKind, Stmt, reads};
+use tvmtune_cuda::grid::{FirstOperand, Kernel, Stmt};
 use tvmtune_ir::dag::{Expr, TensorId};
+use tvmtune_schedule::LoopKind;
+use tvmtune_schedule::nest::Statement;
 
 /// Returns the most registers that arrays of those sizes take at once.
 pub(super) fn most(kernel: &Kernel, size: &dyn Fn(TensorId) -> u64) -> u64 {
@@ -71,7 +73,7 @@ impl Liveness {
     }
 
     fn note_reads(&mut self, value: &Expr) {
-        reads(value, &mut |tensor, _| self.note(tensor, false));
+        value.for_each_read(&mut |tensor, _| self.note(tensor, false));
     }
 
     fn note(&mut self, tensor: TensorId, is_store: bool) {

@@ -1,4 +1,4 @@
-// Who waits for whom: barriers for some of a block's warps (all architectures), barriers in shared
+// Waiting: barriers for some of a block's warps (all architectures), barriers in shared
 // memory, clusters, proxies and the division of registers (sm_90 and above).
 #pragma once
 
@@ -92,7 +92,7 @@ TVMTUNE_FN void cluster_sync() {
   cluster_wait();
 }
 
-// Where a block of the cluster has what this block has at `here`, in shared memory.
+// The address in a block of the cluster that corresponds to `here` in this block's shared memory.
 template <class T> TVMTUNE_FN T* cluster_map(T* here, u32 block) {
   u64 there;
   asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(here), "r"(block));

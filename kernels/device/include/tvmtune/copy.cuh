@@ -28,7 +28,7 @@ template <class V> TVMTUNE_FN void store(void* to, V value) {
   *reinterpret_cast<W*>(to) = from_bits<W>(value);
 }
 
-// Where a 16-byte chunk of a row of CHUNKS of them goes (a power of two), so that 8 rows at one
+// The place of a 16-byte chunk of a row of CHUNKS of them (a power of two), so that 8 rows at one
 // chunk lie in different banks.
 template <int CHUNKS> TVMTUNE_FN int swizzle(int row, int chunk) {
   static_assert((CHUNKS & (CHUNKS - 1)) == 0, "a power of two");
@@ -73,7 +73,7 @@ template <int N> TVMTUNE_FN void copy_async_wait() {
 #endif
 }
 
-// Where an element is in a buffer of shared memory whose 16-byte chunks are permuted within rows of
+// The place of an element in shared memory whose 16-byte chunks are permuted within rows of
 // 32, 64 or 128 bytes, so that 8 chunks of a column are in different banks. Such a buffer starts at
 // a multiple of 8 rows.
 template <int ROW_BYTES, int ELEMENT_BYTES, class I> TVMTUNE_FN I permuted(I position) {

@@ -1,4 +1,4 @@
-// How blocks divide tiles between them, so that all have the same work.
+// The division of tiles between blocks, so that all have the same work.
 //
 // Of `tiles` tiles, each of `depth` iterations, a block first has whole ones, in as many rounds as
 // leave at least a tile for each block. The iterations of the others stand in a row, tile by tile;
@@ -24,7 +24,7 @@ template <class Index> struct Shares {
     stop = all - begin < each ? all : begin + each;
   }
 
-  // How many tiles this block has, or has a part of.
+  // The number of tiles that this block has, or has a part of.
   TVMTUNE_FN Index parts() const {
     return rounds + (begin < stop ? (stop - 1) / depth - begin / depth + 1 : 0);
   }
@@ -46,7 +46,7 @@ template <class Index> struct Shares {
   // The last tile of this block.
   TVMTUNE_FN Index begun() const { return rounds * blocks + (stop - 1) / depth; }
 
-  // How many blocks have a part of that tile, if this one begins and does not end it; else 0.
+  // The number of blocks with a part of that tile, if this one begins and does not end it; else 0.
   TVMTUNE_FN Index joined() const {
     if (begin >= stop) return 0;
     const Index from = (stop - 1) / depth * depth, to = from + depth;

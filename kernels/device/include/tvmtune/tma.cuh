@@ -12,7 +12,7 @@
 
 namespace tvmtune {
 
-// What the driver encodes of a tensor and its boxes: opaque.
+// The tensor map that the driver encodes of a tensor and its boxes: opaque.
 struct alignas(64) TensorMap { u64 opaque[16]; };
 
 #if __CUDA_ARCH__ >= 900

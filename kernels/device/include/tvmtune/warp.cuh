@@ -22,7 +22,7 @@ template <class T> TVMTUNE_FN T shuffle_xor(T value, int bits) {
   else return __shfl_xor_sync(0xffffffffu, value, bits);
 }
 
-// How two values are combined, and the value that changes no other.
+// Reducers: the combination of two values, and the value that changes no other.
 struct Sum {
   template <class T> static TVMTUNE_FN T unit() { return T(0); }
   template <class T> static TVMTUNE_FN T of(T a, T b) {

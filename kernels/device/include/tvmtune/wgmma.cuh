@@ -19,10 +19,10 @@
 
 namespace tvmtune {
 
-// How rows of shared memory are permuted: 16-byte chunks, by the lower bits of the row.
+// Swizzles of rows of shared memory: 16-byte chunks are permuted by the lower bits of the row.
 enum Swizzle : u32 { SWIZZLE_NONE = 0, SWIZZLE_128 = 1, SWIZZLE_64 = 2, SWIZZLE_32 = 3 };
 
-// How an operand lies in shared memory. A tile that is swizzled starts at a multiple of 8 rows.
+// The descriptor of an operand in shared memory. Swizzled tiles start at a multiple of 8 rows.
 TVMTUNE_FN u64 wgmma_operand(u32 address, u32 leading_bytes, u32 stride_bytes, Swizzle swizzle) {
   return u64((address & 0x3ffff) >> 4) | (u64((leading_bytes & 0x3ffff) >> 4) << 16) |
          (u64((stride_bytes & 0x3ffff) >> 4) << 32) | (u64(swizzle) << 62);
@@ -37,7 +37,7 @@ template <int N, class Place> TVMTUNE_FN Accumulators<N, Place> accumulators(Pla
   return {place};
 }
 
-// How many accumulators something has, and what is there only if it has as many as wanted.
+// The number of accumulators, and a type that exists only if there are as many as wanted.
 template <class D> struct Count;
 template <class T, int N> struct Count<T (&)[N]> { enum : int { value = N }; };
 template <int N, class Place> struct Count<Accumulators<N, Place>> { enum : int { value = N }; };

@@ -132,7 +132,7 @@ pub fn estimate_at(grid: &Grid, target: &GpuTarget, dims: &[i64], known: &[Known
         known.get(n).map_or_else(guess, |it| it.registers)
     };
     let kernel = |(n, it): (usize, &Kernel)| time::kernel(grid, it, target, dims, registers(n, it));
-    let kernels: Vec<KernelEstimate> = grid.kernels.iter().enumerate().map(kernel).collect();
+    let kernels: Vec<KernelEstimate> = grid.body.iter().enumerate().map(kernel).collect();
     Estimate { ns: kernels.iter().map(|it| it.ns).sum(), kernels }
 }
 

@@ -376,9 +376,9 @@ fn what_does_not_fit_says_why() {
     let long = kinds(with(&[("depth", 64), ("inner", 8), ("repeats", 2)]));
     assert!(long.contains(&"unrolled once".to_owned()), "{long:?}");
     let mut grid = default_of(&dag, target, "");
-    grid.kernels[0].shared_bytes = 300 << 10;
+    grid.body[0].shared_bytes = 300 << 10;
     assert_eq!(fits(&grid, &target), Err(vec![Misfit::Shared(300 << 10)]));
-    grid.kernels[0].threads = 2048;
+    grid.body[0].threads = 2048;
     assert!(fits(&grid, &target).unwrap_err().contains(&Misfit::Threads(2048)));
 }
 
@@ -407,10 +407,10 @@ fn blocks_that_take_several_tiles_are_no_slower() {
         let names = || space.sketches.iter().map(|it| &it.name).collect::<Vec<_>>();
         let n = n.unwrap_or_else(|| panic!("{}: {:?}", dag.name, names()));
         let default = grid_of(&dag, &space, &space.defaults()[n]);
-        assert!(default.kernels[0].tiles.is_some(), "{}", dag.name);
+        assert!(default.body[0].tiles.is_some(), "{}", dag.name);
         let each = |name: &str, _| name.ends_with("persistent").then_some(0);
         let each = grid_of(&dag, &space, &space.nearest(n as u16, &each));
-        assert!(each.kernels[0].tiles.is_none());
+        assert!(each.body[0].tiles.is_none());
         let [turns, each] = [default, each].map(|it| estimate(&it, &hopper()));
         assert_eq!(turns.kernels[0].blocks, 132);
         assert_eq!(turns.kernels[0].waves, each.kernels[0].waves);

@@ -9,11 +9,12 @@ use std::collections::BTreeSet;
 
 use tvmtune_cuda::codegen::{self, Vectors};
 use tvmtune_cuda::grid::{
-    FirstOperand, Grid, Kernel, LoopKind, MemoryScope, Operand, OperandLoad, Stmt, Tiles,
+    FirstOperand, Grid, Kernel, MemoryScope, Operand, OperandLoad, Stmt, Tiles,
 };
 use tvmtune_ir::dag::{DType, Expr, Reducer, Subscript, TensorId};
 use tvmtune_ir::poly::{Atom, Poly, VarId};
-use tvmtune_schedule::nest::Guard;
+use tvmtune_schedule::LoopKind;
+use tvmtune_schedule::nest::{Guard, Statement};
 
 use super::access::{Addresses, sectors, wavefronts};
 use super::arithmetic::{self, Ops};
@@ -435,7 +436,7 @@ impl BlockCounter<'_> {
             _ => return,
         };
         let affine: Option<Vec<Poly>> = index.iter().cloned().collect();
-        let position = affine.map(|it| codegen::position(self.grid, tensor, &it));
+        let position = affine.map(|it| self.grid.buffer(tensor).position(&it));
         let lanes = position.as_ref().map_or(1, |it| self.lanes(tensor, it, writes));
         let (loops, copies) = self.split();
         let mentions =
@@ -452,7 +453,7 @@ impl BlockCounter<'_> {
             patterns.iter().map(of).sum::<f64>() / patterns.len().max(1) as f64
         };
         let width = bytes.saturating_mul(lanes);
-        if matches!(home, MemoryScope::Shared(_)) {
+        if home.is_shared() {
             self.segment.reads_shared |= !writes;
             self.block.wavefronts += requests * mean(&|it| wavefronts(it, width));
             return;
@@ -491,7 +492,7 @@ impl BlockCounter<'_> {
     /// The position in one row, where the data says which row, and lanes go along it.
     fn row(&self, tensor: TensorId, index: &[Option<Poly>]) -> Option<Poly> {
         let known: Vec<Poly> = index.iter().map(|it| it.clone().unwrap_or_default()).collect();
-        let position = codegen::position(self.grid, tensor, &known);
+        let position = self.grid.buffer(tensor).position(&known);
         let moves = self.kernel.thread_vars.iter().any(|it| position.mentions(it.var));
         moves.then_some(position)
     }
@@ -503,7 +504,7 @@ impl BlockCounter<'_> {
         position: Option<Poly>,
         bytes: i64,
     ) -> Vec<Addresses> {
-        let first = if let MemoryScope::Shared(first) = home { i64::from(first) } else { 0 };
+        let first = home.shared().map_or(0, |it| i64::from(it.offset));
         let active: Vec<usize> = (0..self.masks.len()).filter(|it| self.masks[*it] != 0).collect();
         let Some(last) = active.len().checked_sub(1) else { return Vec::new() };
         let mut some = vec![active[0], active[last / 2], active[last]];

@@ -1,4 +1,5 @@
-//! Thread layouts: buffers with the scope of a block, distributed over the registers of its threads.
+//! Layouts of accesses: buffers with the scope of a block, distributed over the registers of its
+//! threads.
 //!
 //! In: for each access of a buffer, the offset of its element as an affine function of thread indices
 //! and of loops that one thread runs. Out: the register of a thread that holds the element; `None`
@@ -38,16 +39,16 @@ pub(super) type Path = Vec<(VarId, LoopAxis)>;
 
 /// A position as a layout: modes over threads, loops of one thread, and an offset.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ThreadLayout {
+pub(super) struct AccessLayout {
     modes: Vec<LayoutMode>,
     loops: Vec<(VarId, i64, i64)>,
     constant: i64,
 }
 
-impl ThreadLayout {
+impl AccessLayout {
     /// Reads a position; `None` if it is not linear in variables that `runs` knows.
     pub(super) fn read(position: &Poly, runs: &BTreeMap<VarId, LoopAxis>) -> Option<Self> {
-        let mut form = ThreadLayout { modes: Vec::new(), loops: Vec::new(), constant: 0 };
+        let mut form = AccessLayout { modes: Vec::new(), loops: Vec::new(), constant: 0 };
         for (atoms, coefficient) in position.terms() {
             match atoms {
                 [] => form.constant = coefficient,
@@ -115,12 +116,12 @@ impl ThreadLayout {
 
 /// Returns for each access its position in the registers of a thread, and the number of those;
 /// `None` if threads access one another's elements.
-pub(super) fn distribute(forms: &[ThreadLayout]) -> Option<(Vec<Poly>, i64)> {
+pub(super) fn place_in_registers(forms: &[AccessLayout]) -> Option<(Vec<Poly>, i64)> {
     let (first, others) = forms.split_first()?;
     if others.iter().any(|it| it.modes != first.modes) {
         return None;
     }
-    let local: Vec<(Poly, i64)> = forms.iter().map(ThreadLayout::local).collect::<Option<_>>()?;
+    let local: Vec<(Poly, i64)> = forms.iter().map(AccessLayout::local).collect::<Option<_>>()?;
     let size = local.iter().map(|it| it.1).max().unwrap_or(1);
     Some((local.into_iter().map(|it| it.0).collect(), size))
 }
@@ -136,7 +137,7 @@ mod tests {
     const J: VarId = VarId(4);
 
     /// 8 x 16 threads, and loops of 4 and 2.
-    fn form(terms: &[(VarId, i64)], constant: i64) -> Option<ThreadLayout> {
+    fn form(terms: &[(VarId, i64)], constant: i64) -> Option<AccessLayout> {
         let runs = BTreeMap::from([
             (TY, LoopAxis::Threads { extent: 8, step: 16, range: 128 }),
             (TX, LoopAxis::Threads { extent: 16, step: 1, range: 16 }),
@@ -145,12 +146,12 @@ mod tests {
             (J, LoopAxis::Loop(2)),
         ]);
         let terms = terms.iter().map(|(var, by)| Poly::var(*var) * *by);
-        ThreadLayout::read(&terms.fold(Poly::constant(constant), |a, b| a + b), &runs)
+        AccessLayout::read(&terms.fold(Poly::constant(constant), |a, b| a + b), &runs)
     }
 
     fn registers(forms: &[&[(VarId, i64)]]) -> Option<(Vec<Poly>, i64)> {
-        let forms: Option<Vec<ThreadLayout>> = forms.iter().map(|it| form(it, 0)).collect();
-        distribute(&forms.unwrap())
+        let forms: Option<Vec<AccessLayout>> = forms.iter().map(|it| form(it, 0)).collect();
+        place_in_registers(&forms.unwrap())
     }
 
     #[test]
@@ -184,7 +185,7 @@ mod tests {
     #[test]
     fn positions_that_are_not_linear_have_no_layout() {
         let runs = BTreeMap::from([(I, LoopAxis::Loop(4))]);
-        assert_eq!(ThreadLayout::read(&(Poly::var(I) * Poly::var(I)), &runs), None);
-        assert_eq!(ThreadLayout::read(&Poly::var(J), &runs), None, "unknown");
+        assert_eq!(AccessLayout::read(&(Poly::var(I) * Poly::var(I)), &runs), None);
+        assert_eq!(AccessLayout::read(&Poly::var(J), &runs), None, "unknown");
     }
 }

@@ -9,14 +9,14 @@ const MAX_DEPTH: usize = 4;
 
 /// One iteration of each open loop over threads or lanes, outermost first.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Lane {
-    path: [LaneStep; MAX_DEPTH],
+pub(super) struct ParallelIndex {
+    path: [ParallelStep; MAX_DEPTH],
     depth: u8,
 }
 
 /// One iteration of a loop over threads or lanes.
 #[derive(Clone, Copy, Default)]
-pub(super) struct LaneStep {
+pub(super) struct ParallelStep {
     /// The execution of the loop: unique in the run of a nest.
     instance: u32,
     number: u32,
@@ -24,7 +24,7 @@ pub(super) struct LaneStep {
     is_thread: bool,
 }
 
-impl LaneStep {
+impl ParallelStep {
     /// An iteration of a loop over the threads of a block.
     pub(super) fn thread(instance: u32, var: usize, number: i64) -> Self {
         Self { instance, number: number as u32, var: var as u16, is_thread: true }
@@ -36,9 +36,9 @@ impl LaneStep {
     }
 }
 
-impl Lane {
-    /// Returns the lane inside one more loop.
-    pub(super) fn inside(mut self, step: LaneStep) -> Self {
+impl ParallelIndex {
+    /// Returns the index inside one more loop.
+    pub(super) fn inside(mut self, step: ParallelStep) -> Self {
         if let Some(innermost) = self.path.get_mut(usize::from(self.depth)) {
             *innermost = step;
             self.depth += 1;
@@ -46,7 +46,7 @@ impl Lane {
         self
     }
 
-    /// Returns the lane without the loops over variables for which `drop` holds.
+    /// Returns the index without the loops over variables for which `drop` holds.
     pub(super) fn without(self, drop: impl Fn(usize) -> bool) -> Self {
         let mut kept = Self::default();
         for step in self.steps().iter().filter(|it| !drop(it.var.into())) {
@@ -56,21 +56,21 @@ impl Lane {
         kept
     }
 
-    /// Returns whether a write and a later access of `later`, in the order of the interpreter, are unordered
-    /// on a device.
-    pub(super) fn races_after_write(&self, later: &Lane) -> bool {
+    /// Returns whether a write here and an access at `later`, which the interpreter executes after it,
+    /// are unordered on a device.
+    pub(super) fn races_after_write(&self, later: &ParallelIndex) -> bool {
         self.divergence(later).is_some()
     }
 
     /// As `races_after_write` for a read before a write: the lanes of a vector all read before one
     /// of them writes.
-    pub(super) fn races_after_read(&self, later: &Lane) -> bool {
+    pub(super) fn races_after_read(&self, later: &ParallelIndex) -> bool {
         self.divergence(later).is_some_and(|it| it.is_thread)
     }
 
-    /// The outermost loop in whose iterations two lanes differ; loops one after the other are
+    /// The outermost loop in whose iterations two indices differ; loops one after the other are
     /// ordered.
-    fn divergence(&self, other: &Lane) -> Option<LaneStep> {
+    fn divergence(&self, other: &ParallelIndex) -> Option<ParallelStep> {
         for (a, b) in self.steps().iter().zip(other.steps()) {
             if a.instance != b.instance {
                 return None;
@@ -82,7 +82,7 @@ impl Lane {
         None
     }
 
-    fn steps(&self) -> &[LaneStep] {
+    fn steps(&self) -> &[ParallelStep] {
         &self.path[..usize::from(self.depth)]
     }
 }
