@@ -76,9 +76,7 @@ impl Emitter<'_> {
             }
         }
     }
-}
 
-impl Emitter<'_> {
     fn launch_raw_on_cuda(&self) -> TokenStream {
         let param = |it: &Operand| {
             let (name, element) = (&it.ident, it.element());

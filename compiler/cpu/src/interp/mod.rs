@@ -12,7 +12,6 @@
 //! - Uninitialized memory is [`POISON`]: a NaN of every float type.
 
 mod memory;
-mod ops;
 mod task;
 mod value;
 

@@ -27,7 +27,6 @@ impl Column {
         Self::splat(Number::literal(literal, dtype), len)
     }
 
-    /// The value in a lane.
     pub(super) fn get(&self, lane: usize) -> Number {
         match self {
             Column::Float(it) => Number::Float(it[lane]),

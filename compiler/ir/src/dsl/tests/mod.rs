@@ -10,14 +10,12 @@ mod values;
 use super::program;
 use crate::dag::{Dag, print, verify};
 
-/// The dag of a program that is right.
 fn dag(source: &str) -> Dag {
     let dag = program(source).unwrap_or_else(|error| panic!("{}", errors::render(source, error)));
     assert_eq!(verify(&dag), [], "{source}");
     dag
 }
 
-/// The computes of a program's canonical text.
 fn computes(source: &str) -> String {
     let text = print::canonical(&dag(source));
     let is_compute = |it: &&str| it.contains(" = ") || it.starts_with("return");
