@@ -192,8 +192,7 @@ impl<'t> Lowering<'t> {
     }
 
     pub(super) fn new_reg(&mut self) -> Reg {
-        self.versions.push(0);
-        Reg(self.versions.len() as u32 - 1)
+        new_reg(&mut self.versions)
     }
 
     /// Returns the range of a variable, of the tree or of the vector code.
@@ -391,10 +390,7 @@ impl<'t> Lowering<'t> {
             &block.pending,
             &self.interned,
             budget,
-            &mut || {
-                self.versions.push(0);
-                Reg(self.versions.len() as u32 - 1)
-            },
+            &mut || new_reg(&mut self.versions),
             &mut block.stmts,
         );
         block.pending.clear();
@@ -435,4 +431,9 @@ impl<'t> Lowering<'t> {
         self.versions[reg.0 as usize] += 1;
         Ok(())
     }
+}
+
+fn new_reg(versions: &mut Vec<u32>) -> Reg {
+    versions.push(0);
+    Reg(versions.len() as u32 - 1)
 }

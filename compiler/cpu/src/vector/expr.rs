@@ -103,11 +103,10 @@ impl Lowering<'_> {
         if i32::try_from(buffer.size.interval(&self.tree.facts).hi).is_err() {
             return Err(Unsupported::Range);
         }
-        let mut plain = Access { gather: Vec::new(), ..access.clone() };
+        let plain = Access { gather: Vec::new(), ..access.clone() };
         // The lane's term of the offset becomes part of the index vector.
         let mut form = self.eval(&access.offset)?;
-        let lane = form.take(LANE);
-        let mut index = match lane {
+        let mut index = match form.take(LANE) {
             None => self.graph().int(0),
             Some(Coef::Const(step)) => {
                 let step = i32::try_from(step).map_err(|_| Unsupported::Range)?;
@@ -122,7 +121,6 @@ impl Lowering<'_> {
             let part = self.graph().binary(VectorBinary::MulI, value, stride);
             index = self.graph().binary(VectorBinary::AddI, part, index);
         }
-        plain.offset = access.offset.clone();
         let ElementRef::Memory { tensor, address, .. } = self.element_ref(&plain, false)? else {
             return Err(Unsupported::Index);
         };

@@ -71,10 +71,7 @@ impl<'t> Lowering<'t> {
         Ok(match target {
             ElementRef::Register(reg) => self.reg(reg),
             ElementRef::Memory { tensor, address, lanes, storage } => {
-                let mask = match lanes {
-                    LaneStride::Uniform => MaskRef::All,
-                    _ => self.mask(&|_, _| true)?,
-                };
+                let mask = self.memory_mask(lanes)?;
                 let epoch = self.epochs[tensor.0 as usize];
                 let place = numbering::MemRef { address, storage, mask, epoch };
                 self.graph().node(Op::Load(place, lanes))
@@ -102,10 +99,7 @@ impl<'t> Lowering<'t> {
                 self.set(reg, value, mask)
             }
             ElementRef::Memory { tensor, address, lanes, storage } => {
-                let mask = match lanes {
-                    LaneStride::Uniform => MaskRef::All,
-                    _ => self.mask(&|_, _| true)?,
-                };
+                let mask = self.memory_mask(lanes)?;
                 self.push(PendingStmt::Store { address, lanes, storage, value, mask })?;
                 self.epochs[tensor.0 as usize] += 1;
                 Ok(())
@@ -301,6 +295,13 @@ impl<'t> Lowering<'t> {
         let zero = |reg| Stmt::Set { reg, value: Value::Splat(0), mask: None };
         let at = scope.at;
         self.blocks[scope.block].stmts.splice(at..at, maybe_undefined.into_iter().map(zero));
+    }
+
+    fn memory_mask(&mut self, lanes: LaneStride) -> Result<MaskRef, Unsupported> {
+        match lanes {
+            LaneStride::Uniform => Ok(MaskRef::All),
+            _ => self.mask(&|_, _| true),
+        }
     }
 
     /// Combines the lane predicates whose causes are `wanted` into a mask.
