@@ -1,13 +1,17 @@
 //! From the tokens of an annotated function to the tokens that take its place.
 
+use std::fs::File;
+use std::io::Write;
+use std::path::PathBuf;
+
 use proc_macro2::TokenStream;
-use quote::quote;
+use quote::{ToTokens, quote};
 use syn::ItemFn;
 use tvmtune_ir::dag::Dag;
 use tvmtune_ir::dsl::{self, Program};
 use tvmtune_ir::workload;
 
-use crate::{collect, emit, plan, stub};
+use crate::{emit, plan, stub};
 
 /// Expands `#[autotune(options)] item`. Errors become `compile_error!`.
 ///
@@ -31,7 +35,7 @@ fn expansion(options: &TokenStream, function: &ItemFn) -> syn::Result<TokenStrea
     check_size(&program, &dag)?;
     check_dim_names(&program)?;
     let id = workload::id(&dag).to_string();
-    collect::collect(&id, options, function);
+    collect(&id, options, function);
     let plan = plan::look_up(&id, &program, &dag);
     Ok(emit::kernel(&program, &dag, &id, &plan))
 }
@@ -71,4 +75,18 @@ fn check_dim_names(program: &Program) -> syn::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Reports a function to tools, for ops that other macros produce and a scan of the source cannot
+/// find: writes it to `<workload id>.rs` in the folder that `TVMTUNE_COLLECT` names, if it
+/// does and the file is not there yet.
+///
+/// Errors are ignored: a build must not fail for them.
+fn collect(id: &str, options: &TokenStream, function: &ItemFn) {
+    let Some(folder) = std::env::var_os("TVMTUNE_COLLECT") else { return };
+    let path = PathBuf::from(folder).join(format!("{id}.rs"));
+    let text = format!("#[autotune({options})]\n{}\n", function.to_token_stream());
+    if let Ok(mut file) = File::create_new(path) {
+        let _ = file.write_all(text.as_bytes());
+    }
 }

@@ -5,7 +5,6 @@
 
 #![forbid(unsafe_code)]
 
-mod collect;
 mod emit;
 mod expand;
 mod infer;

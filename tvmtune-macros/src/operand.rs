@@ -6,7 +6,6 @@ use tvmtune_ir::dag::DType;
 use tvmtune_ir::dsl::{ParamKind, Program};
 use tvmtune_ir::poly::{Atom, Poly};
 
-/// The kind of an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Input,
@@ -135,7 +134,6 @@ impl Operand {
     }
 }
 
-/// The field of `Dims` for a dimension.
 pub(crate) fn field(dim: &Ident) -> Ident {
     let name = dim.to_string().to_lowercase();
     syn::parse_str(&name).unwrap_or_else(|_| Ident::new_raw(&name, dim.span()))

@@ -16,7 +16,6 @@ pub(crate) struct Plan {
     pub(crate) tracked: TokenStream,
     /// Comment lines that summarize the choice.
     pub(crate) summary: Vec<String>,
-    /// Number of buckets.
     pub(crate) n_buckets: usize,
     /// The items contain code for CUDA devices: `CUDA`, beside `BUCKETS`.
     pub(crate) has_cuda: bool,

@@ -6,275 +6,139 @@ use crate::raw::cuda::Arch;
 
 /// Why a kernel did not run, or did not finish.
 ///
-/// Every text names the kernel and the argument, and ends in what to do.
+/// Every text names the kernel and the argument, and ends in what to do. In all variants `kernel` is
+/// the kernel's name and `arg` the argument's; `dim` and `shape` are as the program spells them; `call`
+/// is the function of the driver and `reason` its result, as the driver names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A dynamic dimension lies outside of what the program declares.
+    /// A dynamic dimension is `got`, by argument or by inference, and declared as `lo..=hi`.
     #[error(
         "`{kernel}`: dimension `{dim}` is {got}, outside of its range {lo}..={hi}; \
          launch on parts of the data, or widen `{dim}` in `dims(..)` of `#[autotune]`"
     )]
-    OutOfRange {
-        /// The kernel's name.
-        kernel: &'static str,
-        /// The dimension, as the program spells it.
-        dim: &'static str,
-        /// The value passed, or inferred from the lengths of the arguments.
-        got: usize,
-        /// The least extent that the program declares.
-        lo: usize,
-        /// The greatest.
-        hi: usize,
-    },
-    /// An argument has the wrong number of elements.
+    OutOfRange { kernel: &'static str, dim: &'static str, got: usize, lo: usize, hi: usize },
+    /// An argument of shape `shape` has `got` elements instead of `want`.
     #[error(
         "`{kernel}`: argument `{arg}` has {got} elements, expected {want} for shape {shape}; \
          pass a slice of exactly that length"
     )]
-    Length {
-        /// The kernel's name.
-        kernel: &'static str,
-        /// The argument.
-        arg: &'static str,
-        /// Its shape, as the program spells it.
-        shape: &'static str,
-        /// The number of elements of that shape.
-        want: usize,
-        /// The number of elements passed.
-        got: usize,
-    },
+    Length { kernel: &'static str, arg: &'static str, shape: &'static str, want: usize, got: usize },
     /// A dimension does not follow from the length of an argument: no extent gives that length.
     #[error(
         "`{kernel}`: no `{dim}` gives argument `{arg}` of shape {shape} its {got} elements; \
          pass a slice whose length is a multiple of what the other dimensions make"
     )]
     Indivisible {
-        /// The kernel's name.
         kernel: &'static str,
-        /// The argument from which the dimension is inferred.
         arg: &'static str,
-        /// Its shape, as the program spells it.
         shape: &'static str,
-        /// The dimension, as the program spells it.
         dim: &'static str,
-        /// The number of elements passed.
         got: usize,
     },
-    /// An address is null or not a multiple of the size of the elements.
+    /// An address is null or not a multiple of `align` bytes.
     #[error(
         "`{kernel}`: the address of argument `{arg}` is null or not a multiple of {align} bytes; \
          pass memory that is aligned for its element type"
     )]
-    Misaligned {
-        /// The kernel's name.
-        kernel: &'static str,
-        /// The argument.
-        arg: &'static str,
-        /// The required alignment, in bytes.
-        align: usize,
-    },
-    /// A result shares memory with another argument.
+    Misaligned { kernel: &'static str, arg: &'static str, align: usize },
+    /// Result `a` shares memory with argument `b`.
     #[error(
         "`{kernel}`: result `{a}` overlaps argument `{b}`; \
          kernels do not work in place: pass memory of its own for each result"
     )]
-    Overlap {
-        /// The kernel's name.
-        kernel: &'static str,
-        /// The result.
-        a: &'static str,
-        /// The argument it overlaps.
-        b: &'static str,
-    },
+    Overlap { kernel: &'static str, a: &'static str, b: &'static str },
     /// Memory for temporaries could not be allocated.
     #[error("`{kernel}`: no memory for {bytes} bytes of temporaries; launch on parts of the data")]
-    OutOfMemory {
-        /// The kernel's name.
-        kernel: &'static str,
-        /// The request.
-        bytes: usize,
-    },
+    OutOfMemory { kernel: &'static str, bytes: usize },
     /// Generated code panicked; the results are unspecified.
     #[error(
         "`{kernel}`: the portable code panicked, which is a bug in tvmtune; \
          report it at https://github.com/tvmtune/tvmtune/issues"
     )]
-    Panicked {
-        /// The kernel's name.
-        kernel: &'static str,
-    },
-    /// There is no CUDA driver.
+    Panicked { kernel: &'static str },
+    /// There is no CUDA driver: each name tried, with what the system says.
     #[error(
         "no CUDA driver: tried {tried}; install the driver of the GPU, or launch on \
          `tvmtune_runtime::Cpu`"
     )]
-    NoDriver {
-        /// Each name, with what the system says.
-        tried: &'static str,
-    },
-    /// A CUDA device cannot be used.
+    NoDriver { tried: &'static str },
+    /// The CUDA device of that number, from 0, cannot be used.
     #[error(
         "CUDA device {ordinal}: `{call}` failed: {reason}; \
          see what `nvidia-smi` says of it, and of `CUDA_VISIBLE_DEVICES`"
     )]
-    Device {
-        /// Its number, from 0.
-        ordinal: usize,
-        /// The function of the driver.
-        call: &'static str,
-        /// Its result, as the driver names it.
-        reason: &'static str,
-    },
+    Device { ordinal: usize, call: &'static str, reason: &'static str },
     /// The driver refused something that a kernel needs.
     #[error("`{kernel}`: `{call}` failed: {reason}; {}", advice(reason))]
-    Cuda {
-        /// The kernel's name.
-        kernel: &'static str,
-        /// The function of the driver.
-        call: &'static str,
-        /// Its result, as the driver names it.
-        reason: &'static str,
-    },
+    Cuda { kernel: &'static str, call: &'static str, reason: &'static str },
     /// A crate has no code of a kernel for a device.
     #[error(
         "`{kernel}`: no code for {arch}; add the device to `tvmtune.toml` and build with the feature \
          `cuda` of `tvmtune-build`, or launch on `tvmtune_runtime::Cpu`"
     )]
-    NoCode {
-        /// The kernel's name.
-        kernel: &'static str,
-        /// The kind of the device.
-        arch: Arch,
-    },
+    NoCode { kernel: &'static str, arch: Arch },
     /// The only code for a device is PTX that its driver does not know yet.
     #[error(
         "`{kernel}`: its code is PTX {}.{}, and the driver takes {}.{} at most; update the driver, \
          or build with an older NVRTC", ptx.0, ptx.1, driver.0, driver.1
     )]
-    PtxTooNew {
-        /// The kernel's name.
-        kernel: &'static str,
-        /// The version of the code.
-        ptx: (u8, u8),
-        /// The latest version that the driver takes.
-        driver: (u8, u8),
-    },
-    /// A kernel wants more shared memory than the device has for a block.
+    PtxTooNew { kernel: &'static str, ptx: (u8, u8), driver: (u8, u8) },
+    /// A kernel wants more bytes of shared memory than the device has for a block.
     #[error(
         "`{kernel}`: wants {want} bytes of shared memory in a block, and the device has {have}; \
          its code was tuned for a larger device: tune it for this one"
     )]
-    SharedMemory {
-        /// The kernel's name.
-        kernel: &'static str,
-        /// The requested size, in bytes.
-        want: usize,
-        /// The available size, in bytes.
-        have: usize,
-    },
+    SharedMemory { kernel: &'static str, want: usize, have: usize },
     /// An argument is in memory of another device, or of another context of it.
     #[error(
         "`{kernel}`: argument `{arg}` is not in the CUDA context of the stream; \
          copy it there, or launch on a stream of its context"
     )]
-    OtherContext {
-        /// The kernel's name.
-        kernel: &'static str,
-        /// The argument.
-        arg: &'static str,
-    },
+    OtherContext { kernel: &'static str, arg: &'static str },
     /// A kernel was loaded for another stream, and has memory for temporaries on that one only.
     #[error(
         "`{kernel}`: was loaded for another stream, and keeps temporaries for that one; \
          call `load` with each stream that it is launched on"
     )]
-    OtherStream {
-        /// The kernel's name.
-        kernel: &'static str,
-    },
+    OtherStream { kernel: &'static str },
     /// A weight that is known by its address on the device only, where the kernel reads it in
     /// another layout.
     #[error(
         "`{kernel}`: weight `{arg}` is packed in another layout than row-major; \
          pass a `tvmtune_runtime::Weight`, which is packed and brought to the device once"
     )]
-    Unpacked {
-        /// The kernel's name.
-        kernel: &'static str,
-        /// The argument.
-        arg: &'static str,
-    },
+    Unpacked { kernel: &'static str, arg: &'static str },
     /// A tensor of `candle` has elements of another type than the program declares.
     #[error(
         "`{kernel}`: argument `{arg}` has elements of {got}, expected {want}; \
          convert it with `.to_dtype(DType::{})`", want.to_uppercase()
     )]
-    ElementType {
-        /// The kernel's name.
-        kernel: &'static str,
-        /// The argument.
-        arg: &'static str,
-        /// The type that the program declares.
-        want: &'static str,
-        /// That of the tensor.
-        got: &'static str,
-    },
+    ElementType { kernel: &'static str, arg: &'static str, want: &'static str, got: &'static str },
     /// The elements of a tensor of `candle` do not lie next to each other, row-major.
     #[error("`{kernel}`: argument `{arg}` is not contiguous; pass `.contiguous()?` of it")]
-    NotContiguous {
-        /// The kernel's name.
-        kernel: &'static str,
-        /// The argument.
-        arg: &'static str,
-    },
+    NotContiguous { kernel: &'static str, arg: &'static str },
     /// A tensor of `candle` is in memory of another kind of device than the launch is on.
     #[error(
         "`{kernel}`: argument `{arg}` is in memory of {has}, and the launch is on {wants}; \
          bring it there with `.to_device(..)`, or launch on its device"
     )]
-    OtherDevice {
-        /// The kernel's name.
-        kernel: &'static str,
-        /// The argument.
-        arg: &'static str,
-        /// The location of the argument.
-        has: DeviceKind,
-        /// The location where the kernel runs.
-        wants: DeviceKind,
-    },
+    OtherDevice { kernel: &'static str, arg: &'static str, has: DeviceKind, wants: DeviceKind },
     /// A layout of `candle` that is not of the storage it was passed with.
     #[error(
         "`{kernel}`: the layout of argument `{arg}` reaches beyond its storage; \
          pass the storage and the layout of one tensor"
     )]
-    OutsideStorage {
-        /// The kernel's name.
-        kernel: &'static str,
-        /// The argument.
-        arg: &'static str,
-    },
+    OutsideStorage { kernel: &'static str, arg: &'static str },
     /// A kernel was loaded for one kind of device, and is launched on another one.
     #[error(
         "`{kernel}`: was loaded for {loaded}, and is launched on {launched}; \
          call `load` with each device that it is launched on"
     )]
-    LoadedElsewhere {
-        /// The kernel's name.
-        kernel: &'static str,
-        /// The queue it was loaded for.
-        loaded: DeviceKind,
-        /// The queue it is launched on.
-        launched: DeviceKind,
-    },
+    LoadedElsewhere { kernel: &'static str, loaded: DeviceKind, launched: DeviceKind },
     /// Kernels cannot be launched on such a device at all.
     #[error("`{kernel}`: no kernel can be launched on {device}; {}", instead(*device))]
-    NoQueue {
-        /// The kernel's name.
-        kernel: &'static str,
-        /// The argument passed as the queue.
-        device: DeviceKind,
-    },
+    NoQueue { kernel: &'static str, device: DeviceKind },
 }
 
 /// A kind of device, as `candle` tells them apart.
@@ -298,30 +162,15 @@ impl fmt::Display for DeviceKind {
     }
 }
 
-/// Why a launch cannot use what was passed for a tensor: an [`Error`] that does not know yet which
-/// kernel and argument it is about.
+/// Why a launch cannot use what was passed for a tensor: the variant of [`Error`] of that name, which
+/// does not know yet which kernel and argument it is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unfit {
-    /// [`Error::OtherContext`]
     OtherContext,
-    /// [`Error::ElementType`]
-    ElementType {
-        /// The type that the program declares.
-        want: &'static str,
-        /// That of the tensor.
-        got: &'static str,
-    },
-    /// [`Error::NotContiguous`]
+    ElementType { want: &'static str, got: &'static str },
     NotContiguous,
-    /// [`Error::OtherDevice`]
-    OtherDevice {
-        /// The location of the tensor.
-        has: DeviceKind,
-        /// The location where the kernel runs.
-        wants: DeviceKind,
-    },
-    /// [`Error::OutsideStorage`]
+    OtherDevice { has: DeviceKind, wants: DeviceKind },
     OutsideStorage,
 }
 

@@ -32,7 +32,6 @@ struct Shared<T> {
     elements: Vec<T>,
     /// A list that only grows, so that readers need no lock.
     packed: OnceLock<Box<Packed<T>>>,
-    /// Copies in memory of CUDA devices.
     #[cfg(feature = "cuda")]
     on_devices: crate::cuda::Copies,
 }
@@ -65,7 +64,6 @@ impl<T: Element> Weight<T> {
         std::iter::successors(first, |it| it.next.get()).count()
     }
 
-    /// The copies on CUDA devices.
     #[cfg(feature = "cuda")]
     pub(crate) fn on_devices(&self) -> &crate::cuda::Copies {
         &self.shared.on_devices

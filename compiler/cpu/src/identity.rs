@@ -15,7 +15,6 @@ use crate::x86::MachineCode;
 /// The first line of what is hashed.
 const VERSION: &str = "cpu code, identity 2";
 
-/// Returns the identity of a kernel's machine code.
 pub(crate) fn identify(kernel: &VectorCode, code: &MachineCode) -> ArtifactId {
     let mut parts: Vec<Vec<u8>> = vec![launch(kernel).into_bytes()];
     for (phase, bytes) in kernel.phases.iter().zip(&code.phases) {

@@ -88,7 +88,6 @@ impl Span {
         }
     }
 
-    /// Adds `factor * span`.
     fn add_scaled(&mut self, span: Span, factor: Poly, facts: &Facts) -> Option<()> {
         if factor.has_vars() {
             return None;

@@ -89,10 +89,7 @@ mod tests {
     use crate::dsl;
 
     fn program(source: &str) -> Dag {
-        let mut function: syn::ItemFn = syn::parse_str(source).unwrap();
-        let attribute = function.attrs.pop().unwrap();
-        let options = attribute.meta.require_list().unwrap().tokens.clone();
-        dsl::build(&dsl::parse(options, &function).unwrap()).unwrap()
+        dsl::program(source).unwrap()
     }
 
     /// A padded convolution of windows of `r` by `r`, then the expression `after` of `y`.

@@ -164,13 +164,9 @@ impl Emitter<'_> {
             docs.push(format!("Dynamic dimensions: {}.", dims.collect::<Vec<_>>().join(", ")));
             docs.push(String::new());
         }
-        for line in &self.plan.summary {
-            docs.push(format!("- {line}"));
-        }
-        docs.push(String::new());
-        docs.push("# Errors".to_owned());
-        docs.push(String::new());
-        docs.push("If a length does not fit, or a dimension is out of range.".to_owned());
+        docs.extend(self.plan.summary.iter().map(|line| format!("- {line}")));
+        let error = "If a length does not fit, or a dimension is out of range.";
+        docs.extend(["", "# Errors", "", error].map(str::to_owned));
         docs
     }
 
@@ -247,7 +243,6 @@ impl Emitter<'_> {
         }
     }
 
-    /// The type `Dims`.
     fn dims(&self) -> Option<TokenStream> {
         if self.fields.is_empty() {
             return None;
@@ -276,7 +271,6 @@ impl Emitter<'_> {
         })
     }
 
-    /// The type `Kernel`.
     fn kernel(&self) -> TokenStream {
         let (q, n_buckets) = (&self.q, self.plan.n_buckets);
         let (dims_param, checked, dims) = (self.dims_param(), self.checked_dims(), &self.dims);

@@ -33,14 +33,7 @@ impl Emitter<'_> {
             let (ident, arg) = (&it.ident, it.name());
             quote!(rt::raw::pointer(NAME, #arg, #ident)?;)
         });
-        let disjoint = pairs(&tensors).into_iter().map(|(result, other)| {
-            let addresses = [result, other].map(|it| {
-                let ident = &it.ident;
-                quote!(#ident.addr())
-            });
-            let [result, other] = [region(result, &addresses[0]), region(other, &addresses[1])];
-            quote!(rt::raw::disjoint(NAME, #result, #other)?;)
-        });
+        let disjoint = disjoint(&tensors, &|ident| quote!(#ident.addr()));
         let slices = tensors.iter().map(|it| slice(it));
         let names: Vec<&Ident> = self.names();
         let (dims_param, dims_argument) = (self.dims_param(), self.dims_argument());
@@ -76,9 +69,7 @@ impl Emitter<'_> {
             }
         }
     }
-}
 
-impl Emitter<'_> {
     fn launch_raw_on_cuda(&self) -> TokenStream {
         let param = |it: &Operand| {
             let (name, element) = (&it.ident, it.element());
@@ -89,14 +80,7 @@ impl Emitter<'_> {
         };
         let params = self.operands.iter().map(param);
         let tensors = self.tensors();
-        let disjoint = pairs(&tensors).into_iter().map(|(result, other)| {
-            let address = |it: &Operand| {
-                let ident = &it.ident;
-                region(it, &quote!(#ident as ::core::primitive::usize))
-            };
-            let (result, other) = (address(result), address(other));
-            quote!(rt::raw::disjoint(NAME, #result, #other)?;)
-        });
+        let disjoint = disjoint(&tensors, &|ident| quote!(#ident as ::core::primitive::usize));
         let (names, idents) =
             tensors.iter().map(|it| (it.name(), &it.ident)).collect::<(Vec<_>, Vec<_>)>();
         let (dims_param, checked) = (self.dims_param(), self.checked_dims());
@@ -145,22 +129,22 @@ impl Emitter<'_> {
     }
 }
 
-/// Each result with each argument that it must not overlap, each pair once.
-fn pairs<'a>(tensors: &[&'a Operand]) -> Vec<(&'a Operand, &'a Operand)> {
-    let mut pairs = Vec::new();
-    for (n, result) in tensors.iter().enumerate() {
-        if result.kind == Kind::Output {
-            pairs.extend(tensors[..n].iter().map(|other| (*result, *other)));
+/// Checks each result against each argument that it must not overlap, each pair once.
+fn disjoint(tensors: &[&Operand], address: &dyn Fn(&Ident) -> TokenStream) -> Vec<TokenStream> {
+    // `(name, address, bytes)`
+    let region = |it: &Operand| {
+        let (name, address, len) = (it.name(), address(&it.ident), in_dims(&it.len()));
+        let bytes = it.dtype.bytes() as usize;
+        quote!((#name, #address, (#len) as ::core::primitive::usize * #bytes))
+    };
+    let mut checks = Vec::new();
+    for (n, result) in tensors.iter().enumerate().filter(|(_, it)| it.kind == Kind::Output) {
+        for other in &tensors[..n] {
+            let (result, other) = (region(result), region(other));
+            checks.push(quote!(rt::raw::disjoint(NAME, #result, #other)?;));
         }
     }
-    pairs
-}
-
-/// `(name, address, bytes)`
-fn region(operand: &Operand, address: &TokenStream) -> TokenStream {
-    let (name, len, bytes) =
-        (operand.name(), in_dims(&operand.len()), operand.dtype.bytes() as usize);
-    quote!((#name, #address, (#len) as ::core::primitive::usize * #bytes))
+    checks
 }
 
 fn slice(operand: &Operand) -> TokenStream {

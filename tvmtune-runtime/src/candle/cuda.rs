@@ -11,7 +11,7 @@ use crate::Unfit;
 use crate::cuda::arg::Elements;
 
 pub(super) use crate::cuda::Stream;
-pub(super) use crate::cuda::arg::DeviceArg;
+pub(super) use crate::cuda::arg::{DeviceArg, same_context};
 pub(super) use crate::cuda::launch::run;
 
 /// The stream of a launch, and how candle gives the elements of a storage, of a type that is known
@@ -24,13 +24,12 @@ pub(super) struct OnStream<T> {
 impl<T: TensorElement> OnStream<T> {
     /// For a slice in the context of the stream.
     pub(super) fn new(stream: Stream, slice: &CudaSlice<T>) -> std::result::Result<Self, Unfit> {
-        same_context(slice, &stream)?;
+        same_context(slice.stream(), &stream)?;
         Ok(Self { stream, slice: T::as_cuda_slice })
     }
 }
 
 impl<T> OnStream<T> {
-    /// Elements of a storage.
     pub(super) fn elements<'a>(
         &'a self,
         storage: &'a CudaStorage,
@@ -41,16 +40,6 @@ impl<T> OnStream<T> {
     }
 }
 
-/// Returns whether a slice is in the context of a stream, which could not wait for it elsewhere.
-pub(super) fn same_context<T>(
-    slice: &CudaSlice<T>,
-    stream: &Stream,
-) -> std::result::Result<(), Unfit> {
-    let same = slice.stream().context() == stream.context();
-    if same { Ok(()) } else { Err(Unfit::OtherContext) }
-}
-
-/// A slice that is written, in the context of the stream.
 pub(super) fn written<'a, T>(slice: &'a mut CudaSlice<T>, stream: &'a Stream) -> DeviceArg<'a> {
     // Address 0 is refused, but `same_context` was asked before.
     Elements::write(slice, stream).map_or(DeviceArg::raw(0), DeviceArg::owned)

@@ -70,7 +70,6 @@ impl<T: TensorElement> NewTensor<T> {
 
 /// The elements of a result on their way into a launch.
 pub enum ElementsMut<'a, T> {
-    /// On the CPU.
     Cpu(&'a mut [T]),
     /// On a device, with the stream of the launch.
     #[cfg(feature = "candle-cuda")]
@@ -93,7 +92,7 @@ impl<T: TensorElement> Output<T, Device> for NewTensor<T> {
             #[cfg(feature = "candle-cuda")]
             (Memory::Cuda(slice, _), Device::Cuda(device)) => {
                 let stream = device.cuda_stream();
-                same_context(slice, &stream)?;
+                same_context(slice.stream(), &stream)?;
                 Ok(ElementsMut::Cuda(slice, stream))
             }
             _ => Err(Unfit::OtherDevice { has, wants }),

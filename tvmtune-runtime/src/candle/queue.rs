@@ -17,18 +17,14 @@ impl Queue for Device {}
 /// A program, loaded.
 #[derive(Clone, Debug)]
 pub enum Loaded<const N: usize> {
-    /// For the CPU.
     Cpu(<Cpu as Backend>::Kernel<N>),
-    /// For a stream.
     #[cfg(feature = "candle-cuda")]
     Cuda(<Stream as Backend>::Kernel<N>),
 }
 
 /// The code for a bucket.
 pub enum Chosen<'a> {
-    /// On the CPU.
     Cpu(<Cpu as Backend>::Variant<'a>),
-    /// On that stream.
     #[cfg(feature = "candle-cuda")]
     Cuda(<Stream as Backend>::Variant<'a>, Stream),
 }
@@ -37,9 +33,7 @@ pub enum Chosen<'a> {
 pub enum AnyWeight<'a, T: Element> {
     /// In memory of the CPU, with copies where it is used.
     Weight {
-        /// The argument for the CPU.
         cpu: WeightArg<'a, T>,
-        /// The argument for a stream.
         #[cfg(feature = "candle-cuda")]
         cuda: <Stream as Backend>::Weight<'a, T>,
     },
@@ -245,7 +239,7 @@ impl Backend for Device {
     unsafe fn run(&self, chosen: Chosen<'_>, call: &Call<'_, AnyArg<'_>>) -> Result<(), Error> {
         match chosen {
             // SAFETY: by the contract of this function; arguments were taken for this device, so
-            // that those of the CPU are slices, which stay as they are while they are lent.
+            // that those of the CPU are slices, which are borrowed until the call returns.
             Chosen::Cpu(variant) => unsafe { call::run(&Cpu::new(), variant, call) },
             #[cfg(feature = "candle-cuda")]
             // SAFETY: by the contract of this function. `choose` checked that the kernel may be

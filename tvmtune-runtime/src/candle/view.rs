@@ -17,7 +17,6 @@ pub struct View<'a> {
     layout: &'a Layout,
 }
 
-/// The memory of elements.
 #[derive(Clone, Copy, Debug)]
 enum Memory<'a> {
     Cpu(&'a CpuStorage),
@@ -62,18 +61,17 @@ impl Memory<'_> {
 }
 
 /// A borrow that keeps a storage from being changed or freed.
-enum Lent<'a> {
-    /// A tensor's, which others can read as well.
-    Locked(StorageRef<'a>),
-    /// That of a view, which keeps it so.
-    Borrowed(Memory<'a>),
+enum Borrow<'a> {
+    /// The read lock of a tensor's storage.
+    Tensor(StorageRef<'a>),
+    View(Memory<'a>),
 }
 
-impl Lent<'_> {
+impl Borrow<'_> {
     fn memory(&self) -> Memory<'_> {
         match self {
-            Lent::Borrowed(memory) => *memory,
-            Lent::Locked(storage) => match &**storage {
+            Borrow::View(memory) => *memory,
+            Borrow::Tensor(storage) => match &**storage {
                 Storage::Cpu(storage) => Memory::Cpu(storage),
                 Storage::Cuda(storage) => Memory::Cuda(storage),
                 Storage::Metal(_) => Memory::Metal,
@@ -84,7 +82,7 @@ impl Lent<'_> {
 
 /// The elements of a tensor on their way into a launch: checked, and kept as they are meanwhile.
 pub struct Elements<'a, T> {
-    lent: Lent<'a>,
+    borrow: Borrow<'a>,
     range: Range<usize>,
     // Candle's conversions, of a type that is known only where the elements are taken.
     slice: fn(&CpuStorage) -> candle_core::Result<&[T]>,
@@ -93,14 +91,14 @@ pub struct Elements<'a, T> {
 }
 
 impl<'a, T: TensorElement> Elements<'a, T> {
-    fn new(lent: Lent<'a>, layout: &Layout, device: &Device) -> Result<Self, Unfit> {
+    fn new(borrow: Borrow<'a>, layout: &Layout, device: &Device) -> Result<Self, Unfit> {
         let unfit_type = |got: candle_core::DType| Unfit::ElementType {
             want: T::DTYPE.as_str(),
             got: got.as_str(),
         };
         #[cfg(feature = "candle-cuda")]
         let mut on_stream = None;
-        let n_stored = match (lent.memory(), device) {
+        let n_stored = match (borrow.memory(), device) {
             (Memory::Cpu(storage), Device::Cpu) => {
                 let slice = T::cpu_storage_as_slice(storage);
                 slice.map_err(|_| unfit_type(storage.dtype()))?.len()
@@ -121,7 +119,7 @@ impl<'a, T: TensorElement> Elements<'a, T> {
             return Err(Unfit::OutsideStorage);
         }
         Ok(Self {
-            lent,
+            borrow,
             range: start..end,
             slice: T::cpu_storage_as_slice,
             #[cfg(feature = "candle-cuda")]
@@ -139,7 +137,7 @@ impl<T> Elements<'_, T> {
     /// The elements on a device; `None` on the CPU.
     #[cfg(feature = "candle-cuda")]
     pub(super) fn on_stream(&self) -> Option<crate::cuda::arg::Elements<'_>> {
-        match (self.lent.memory(), &self.on_stream) {
+        match (self.borrow.memory(), &self.on_stream) {
             (Memory::Cuda(storage), Some(on)) => on.elements(storage, self.range.clone()),
             _ => None,
         }
@@ -151,8 +149,8 @@ impl<T> Deref for Elements<'_, T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        let Memory::Cpu(storage) = self.lent.memory() else { return &[] };
-        // The checked storage is unchanged, since it is borrowed.
+        let Memory::Cpu(storage) = self.borrow.memory() else { return &[] };
+        // The storage is as it was when it was checked, since it is borrowed.
         let slice = (self.slice)(storage).ok().and_then(|it| it.get(self.range.clone()));
         slice.unwrap_or(&[])
     }
@@ -165,7 +163,7 @@ impl<T: TensorElement> Input<T, Device> for Tensor {
 
     fn elements<'a>(&'a self, device: &'a Device) -> Result<Elements<'a, T>, Unfit> {
         let (storage, layout) = self.storage_and_layout();
-        Elements::new(Lent::Locked(storage), layout, device)
+        Elements::new(Borrow::Tensor(storage), layout, device)
     }
 }
 
@@ -175,7 +173,7 @@ impl<T: TensorElement> Input<T, Device> for View<'_> {
     }
 
     fn elements<'a>(&'a self, device: &'a Device) -> Result<Elements<'a, T>, Unfit> {
-        Elements::new(Lent::Borrowed(self.memory), self.layout, device)
+        Elements::new(Borrow::View(self.memory), self.layout, device)
     }
 }
 

@@ -43,7 +43,6 @@ pub(crate) fn with_shared<R>(use_it: impl FnOnce(&mut Arena) -> R) -> R {
     with(&SHARED, use_it)
 }
 
-/// Calls `use_it` with this thread's scratch arena.
 pub(crate) fn with_scratch<R>(use_it: impl FnOnce(&mut Arena) -> R) -> R {
     with(&SCRATCH, use_it)
 }

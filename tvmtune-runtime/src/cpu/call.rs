@@ -1,8 +1,8 @@
 //! The `unsafe` parts of a launch: sharing a closure that is not `'static` with the threads of the
 //! pool, and calling machine code.
 //!
-//! [`super::pool`] decides which threads run when, and borrows closures by [`Loan`]; `launch` runs on
-//! it. All that needs `unsafe` is in this file.
+//! [`super::pool`] decides which threads run when, and shares closures by [`SharedClosure`]; `launch`
+//! runs on it. All that needs `unsafe` is in this file.
 #![expect(unsafe_code, reason = "machine code is called here, and nowhere else")]
 
 use std::cell::UnsafeCell;
@@ -13,80 +13,81 @@ use super::{Cpu, pool};
 use crate::Error;
 use crate::raw::{Arg, Call, TableEntry, Threads, Variant};
 
-/// A closure that one thread lends to others for a scope.
+/// A closure that one thread, its owner, shares with others for a scope.
 ///
-/// `state` counts borrowers, and has a bit that is set while something is lent. A borrower counts
-/// itself and learns in the same instruction whether anything is lent; the lender withdraws and
-/// then waits until everyone counted has left. So nobody holds the closure after `lend` returned.
-pub(crate) struct Loan {
+/// `state` counts readers, and has a bit that is set while a closure is shared. A reader counts
+/// itself and learns in the same instruction whether one is; the owner clears the bit and then waits
+/// until all readers have left. So no thread has the reference after `share` returned.
+pub(crate) struct SharedClosure {
     state: AtomicUsize,
-    closure: UnsafeCell<Option<Lent>>,
+    closure: UnsafeCell<Option<&'static (dyn Fn() + Sync)>>,
 }
 
-type Lent = &'static (dyn Fn() + Sync);
+/// Bit of `state`: a closure is shared.
+const SHARED: usize = 1;
+/// Bit of `state`: a thread has exclusive access to the cell, but for readers.
+const OWNED: usize = 2;
+/// Unit of the count of readers in `state`.
+const READER: usize = 4;
 
-/// Bit of `state`: a closure is lent.
-const LENT: usize = 1;
-/// Bit of `state`: there is a lender.
-const LENDER: usize = 2;
-/// Unit of the count of borrowers in `state`.
-const BORROWER: usize = 4;
+// SAFETY: `closure` is written in `share` only, by the thread that set `OWNED`, before it sets
+// `SHARED` and after the last reader that saw `SHARED` left; it is read in `call` only, by readers
+// that are counted and saw `SHARED`. The cell has a `&(dyn Fn + Sync)`, which is `Send`.
+unsafe impl Sync for SharedClosure {}
 
-// SAFETY: `closure` is written in `lend` only, by the one who set `LENDER`, before it sets `LENT`
-// and after the last borrower that saw `LENT` left; it is read in `borrow` only, by those who are
-// counted and saw `LENT`. What is shared is a `&(dyn Fn + Sync)`, which is `Send`.
-unsafe impl Sync for Loan {}
-
-impl Loan {
+impl SharedClosure {
     pub(crate) const fn new() -> Self {
         Self { state: AtomicUsize::new(0), closure: UnsafeCell::new(None) }
     }
 
-    /// Lends `closure` while `meanwhile` runs; returns when no thread uses it.
+    /// Shares `closure` while `meanwhile` runs; returns when no thread uses it.
     ///
-    /// There is one lender at a time: a second one, also on the same thread, aborts the process.
-    pub(crate) fn lend(&self, closure: &(dyn Fn() + Sync), meanwhile: impl FnOnce()) {
-        /// Withdraws also if `meanwhile` panics.
-        struct Withdraw<'a>(&'a AtomicUsize);
-        impl Drop for Withdraw<'_> {
+    /// There is one owner at a time: a second one, also on the same thread, aborts the process.
+    pub(crate) fn share(&self, closure: &(dyn Fn() + Sync), meanwhile: impl FnOnce()) {
+        /// Ends the sharing also if `meanwhile` panics.
+        struct Unshare<'a>(&'a AtomicUsize);
+        impl Drop for Unshare<'_> {
             fn drop(&mut self) {
-                self.0.fetch_and(!LENT, Ordering::Relaxed);
+                self.0.fetch_and(!SHARED, Ordering::Relaxed);
                 let mut turns = 0_u32;
-                while self.0.load(Ordering::Acquire) >= BORROWER {
+                while self.0.load(Ordering::Acquire) >= READER {
                     turns += 1;
                     if turns < 4000 { std::hint::spin_loop() } else { std::thread::yield_now() }
                 }
-                self.0.fetch_and(!LENDER, Ordering::Release);
+                self.0.fetch_and(!OWNED, Ordering::Release);
             }
         }
-        if self.state.fetch_or(LENDER, Ordering::Acquire) & LENDER != 0 {
+        if self.state.fetch_or(OWNED, Ordering::Acquire) & OWNED != 0 {
             std::process::abort();
         }
-        // SAFETY: this thread is the only lender, and the last one waited until everyone who had
-        // borrowed was gone, so nobody else uses the cell. The reference is used by borrowers
-        // only, and `Withdraw` waits for the last of them before `closure` can go away.
+        // SAFETY: this thread is the only owner, and the one before waited until all its readers
+        // had left, so no other thread uses the cell. Only readers use the reference, and
+        // `Unshare` waits for the last of them before the lifetime of `closure` ends.
         unsafe {
-            *self.closure.get() = Some(std::mem::transmute::<&(dyn Fn() + Sync), Lent>(closure));
+            *self.closure.get() = Some(std::mem::transmute::<
+                &(dyn Fn() + Sync),
+                &'static (dyn Fn() + Sync),
+            >(closure));
         }
-        self.state.fetch_or(LENT, Ordering::Release);
-        let _withdraw = Withdraw(&self.state);
+        self.state.fetch_or(SHARED, Ordering::Release);
+        let _unshare = Unshare(&self.state);
         meanwhile();
     }
 
-    /// Calls the closure if one is lent.
-    pub(crate) fn borrow(&self) {
-        /// Leaves also if the closure panics.
-        struct Leave<'a>(&'a AtomicUsize);
-        impl Drop for Leave<'_> {
+    /// Calls the closure if one is shared.
+    pub(crate) fn call(&self) {
+        /// Ends the read also if the closure panics.
+        struct EndRead<'a>(&'a AtomicUsize);
+        impl Drop for EndRead<'_> {
             fn drop(&mut self) {
-                self.0.fetch_sub(BORROWER, Ordering::Release);
+                self.0.fetch_sub(READER, Ordering::Release);
             }
         }
-        let before = self.state.fetch_add(BORROWER, Ordering::Acquire);
-        let _leave = Leave(&self.state);
-        if before & LENT != 0 {
-            // SAFETY: `LENT` was set when this thread was counted, so the cell was written before,
-            // and the lender keeps cell and closure until this thread has left.
+        let before = self.state.fetch_add(READER, Ordering::Acquire);
+        let _end_read = EndRead(&self.state);
+        if before & SHARED != 0 {
+            // SAFETY: `SHARED` was set when this reader was counted, so the cell was written before,
+            // and the owner keeps cell and closure until this reader has left.
             let closure = unsafe { *self.closure.get() };
             if let Some(closure) = closure {
                 closure();

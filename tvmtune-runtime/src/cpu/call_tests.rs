@@ -70,9 +70,9 @@ unsafe extern "sysv64" fn reverse(table: *const u64, _: *mut u8, first: u64, end
     }
 }
 
-#[test]
-fn phases_see_arguments_temporaries_numbers_and_scalars() {
-    let two_phases = variant(
+/// `out[n] = 2 * x[last - n] + scalar`, in two phases.
+fn two_phases() -> Variant {
+    variant(
         &[double, reverse],
         &[
             X,
@@ -89,7 +89,12 @@ fn phases_see_arguments_temporaries_numbers_and_scalars() {
             numbers[5] = 8 * n;
             numbers[6..].copy_from_slice(&[n, n, 64]);
         },
-    );
+    )
+}
+
+#[test]
+fn phases_see_arguments_temporaries_numbers_and_scalars() {
+    let two_phases = two_phases();
     for n in [1, 2, 7, 64, 1000, 5000] {
         let x: Weight<f32> = (0..n).map(|it| it as f32).collect();
         let want: Vec<f32> = (0..n).rev().map(|it| it as f32 * 2.0 + 0.5).collect();
@@ -100,16 +105,7 @@ fn phases_see_arguments_temporaries_numbers_and_scalars() {
 
 #[test]
 fn launches_from_many_threads_do_not_disturb_each_other() {
-    let two_phases = variant(
-        &[double, reverse],
-        &[X, OUT, TableEntry::Workspace, TableEntry::Param, TableEntry::Scalar(0)],
-        |dims, numbers| {
-            let n = dims[0] as u64;
-            numbers[2] = 4 * n;
-            numbers[3] = n;
-            numbers[5..].copy_from_slice(&[n, n, 64]);
-        },
-    );
+    let two_phases = two_phases();
     std::thread::scope(|scope| {
         for thread in 1..8 {
             let two_phases = &two_phases;

@@ -17,7 +17,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError}
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::call::Loan;
+use super::call::SharedClosure;
 use super::spread;
 
 /// Time that a worker spins after its last work.
@@ -46,8 +46,7 @@ pub(crate) fn pool() -> &'static Pool {
 }
 
 pub(crate) struct Pool {
-    /// The work of the current launch.
-    loan: Loan,
+    work: SharedClosure,
     /// Number of launches so far; workers wait for a change.
     epoch: AtomicUsize,
     /// Number of workers that sleep, or are about to.
@@ -72,7 +71,7 @@ pub(crate) struct Team {
 impl Pool {
     pub(crate) const fn new() -> Self {
         Self {
-            loan: Loan::new(),
+            work: SharedClosure::new(),
             epoch: AtomicUsize::new(0),
             n_asleep: AtomicUsize::new(0),
             caller: AtomicUsize::new(usize::MAX),
@@ -107,7 +106,7 @@ impl Pool {
             let index = *workers;
             let name = format!("tvmtune-{}", index + 1);
             // Fewer threads than wanted is slower, not wrong.
-            if thread::Builder::new().name(name).spawn(move || self.work(index)).is_err() {
+            if thread::Builder::new().name(name).spawn(move || self.work_loop(index)).is_err() {
                 break;
             }
             *workers += 1;
@@ -116,15 +115,14 @@ impl Pool {
         Some(Team { pool: self, n_threads, _workers: workers })
     }
 
-    /// Main loop of a worker.
-    fn work(&'static self, index: usize) {
+    fn work_loop(&'static self, index: usize) {
         let mut seen = usize::MAX;
         spread::leave(self.caller.load(Ordering::Relaxed));
         loop {
             seen = self.wait_for_news(seen);
             if index + 1 < self.threads() {
                 // A task that panics is reported by the team; the worker lives on.
-                let _ = catch_unwind(AssertUnwindSafe(|| self.loan.borrow()));
+                let _ = catch_unwind(AssertUnwindSafe(|| self.work.call()));
             }
         }
     }
@@ -141,8 +139,8 @@ impl Pool {
                 std::hint::spin_loop();
             }
         }
-        // Either the lender sees that someone sleeps, or the sleeper sees the new epoch: both
-        // write before they read, in one total order.
+        // Either the launching thread sees that a worker sleeps, or the worker sees the new epoch:
+        // both write before they read, in one total order.
         self.n_asleep.fetch_add(1, Ordering::SeqCst);
         let mut gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
         let epoch = loop {
@@ -183,7 +181,7 @@ impl Team {
     pub(crate) fn run(&self, n_tasks: u64, work: &(dyn Fn(u64, u64) + Sync)) {
         let chunk = (n_tasks / (self.n_threads as u64 * CHUNKS_PER_THREAD)).max(1);
         let (next, panicked) = (AtomicU64::new(0), AtomicBool::new(false));
-        let share = || {
+        let run_chunks = || {
             let mut guard = OnPanic(&panicked, true);
             loop {
                 let first = next.fetch_add(chunk, Ordering::Relaxed);
@@ -194,9 +192,9 @@ impl Team {
             }
             guard.1 = false;
         };
-        self.pool.loan.lend(&share, || {
+        self.pool.work.share(&run_chunks, || {
             self.pool.announce();
-            share();
+            run_chunks();
         });
         assert!(!panicked.into_inner(), "a task panicked");
     }
@@ -261,18 +259,20 @@ mod tests {
         }
     }
 
-    #[test]
-    fn other_threads_take_part() {
-        let pool = pool_of(2);
-        let team = pool.team().unwrap();
+    /// Runs two tasks that wait for each other: one thread alone would never finish.
+    fn run_two_at_once(pool: &'static Pool) {
         let arrived = AtomicU32::new(0);
-        // Each task waits for the other: one thread alone would never finish.
-        team.run(2, &|_, _| {
+        pool.team().unwrap().run(2, &|_, _| {
             arrived.fetch_add(1, Ordering::SeqCst);
             while arrived.load(Ordering::SeqCst) < 2 {
                 thread::yield_now();
             }
         });
+    }
+
+    #[test]
+    fn other_threads_take_part() {
+        run_two_at_once(pool_of(2));
     }
 
     #[test]
@@ -283,13 +283,7 @@ mod tests {
             while pool.n_asleep.load(Ordering::SeqCst) == 0 {
                 thread::yield_now();
             }
-            let arrived = AtomicU32::new(0);
-            pool.team().unwrap().run(2, &|_, _| {
-                arrived.fetch_add(1, Ordering::SeqCst);
-                while arrived.load(Ordering::SeqCst) < 2 {
-                    thread::yield_now();
-                }
-            });
+            run_two_at_once(pool);
         }
     }
 

@@ -26,7 +26,7 @@ pub(super) fn leave(taken: usize) {
     let Ok(all) = sched_getaffinity(None) else { return };
     let mut others = all;
     others.unset(taken);
-    // Where the system refuses, the worker stays where it is: that is slower, not wrong.
+    // If the system refuses, the worker stays on the core: that is slower, not wrong.
     if others.count() > 0 && sched_setaffinity(None, &others).is_ok() {
         let _ = sched_setaffinity(None, &all);
     }

@@ -24,8 +24,7 @@ pub struct Elements<'a> {
 }
 
 impl<'a> Elements<'a> {
-    /// Elements that are read. Those in another context than that of the stream are refused, since
-    /// it cannot wait for them there.
+    /// Elements that are read.
     fn read<T>(slice: &'a impl DevicePtr<T>, stream: &'a Stream) -> Result<Self, Unfit> {
         let context = same_context(slice.stream(), stream)?;
         let n = slice.len();
@@ -59,8 +58,10 @@ impl<'a> Elements<'a> {
     }
 }
 
-fn same_context(of: &Stream, stream: &Stream) -> Result<Arc<CudaContext>, Unfit> {
-    let context = of.context();
+/// Returns the context of a slice's stream, which must be that of the stream of the launch: it could
+/// not wait for the slice elsewhere.
+pub(crate) fn same_context(own: &Stream, stream: &Stream) -> Result<Arc<CudaContext>, Unfit> {
+    let context = own.context();
     if context == stream.context() { Ok(context.clone()) } else { Err(Unfit::OtherContext) }
 }
 

@@ -15,7 +15,6 @@ use crate::raw::cuda::ptx_of_driver;
 const NAMES: &[&str] =
     if cfg!(windows) { &["nvcuda.dll"] } else { &["libcuda.so.1", "libcuda.so"] };
 
-/// The driver of this machine.
 pub(super) struct Driver {
     /// The latest PTX that it compiles.
     pub(super) ptx: (u8, u8),
@@ -25,7 +24,6 @@ pub(super) struct Driver {
     pub(super) elapsed: Elapsed,
 }
 
-/// The type that cuda.h declares for `cuEventElapsedTime`.
 type Elapsed = unsafe extern "C" fn(*mut f32, *mut c_void, *mut c_void) -> c_int;
 
 /// The type that cuda.h declares for `cuTensorMapEncodeTiled`, enumerations as integers.
@@ -104,7 +102,6 @@ fn reason(code: c_int) -> &'static str {
     }
 }
 
-/// The name of an error.
 pub(super) fn error_name(DriverError(code): DriverError) -> &'static str {
     let mut name = ptr::null();
     // SAFETY: an error of the driver proves that it is there; a place for a pointer.
@@ -134,8 +131,8 @@ impl EncodedMap {
         let Some(encode) = driver().ok().and_then(|it| it.encode) else {
             return Err("CUDA_ERROR_NOT_SUPPORTED");
         };
-        let rank = map.extents.len();
-        let is_short = numbers.len() < map.n_numbers() || map.steps.len() < rank;
+        let rank = map.box_dims.len();
+        let is_short = numbers.len() < map.n_numbers() || map.element_strides.len() < rank;
         if is_short || !(1..=5).contains(&rank) {
             return Err("CUDA_ERROR_INVALID_VALUE");
         }
@@ -150,8 +147,8 @@ impl EncodedMap {
                 ptr::with_exposed_provenance_mut(address as usize),
                 extents.as_ptr(),
                 strides.as_ptr(),
-                map.extents.as_ptr(),
-                map.steps.as_ptr(),
+                map.box_dims.as_ptr(),
+                map.element_strides.as_ptr(),
                 0,
                 map.swizzle,
                 PROMOTION_256_BYTES,

@@ -10,8 +10,8 @@ use super::driver::driver;
 use super::memory::Memory;
 use super::module::{Entry, Module};
 use super::{Arch, Device, Stream};
-use crate::raw::Program;
 use crate::raw::cuda::{Misfit, TableEntry, Variant};
+use crate::raw::{Program, are_inside};
 use crate::{Error, Isa, PlanInfo};
 
 /// Maximal number of parameters of a function, and of tensor maps of a variant: launches keep them
@@ -138,7 +138,6 @@ impl DeviceKernel {
         })
     }
 
-    /// Checks that the kernel may be launched on a stream.
     pub(super) fn check_stream(&self, kernel: &'static str, stream: &Stream) -> Result<(), Error> {
         let Loaded { temporaries, stream: own, thread, .. } = &*self.loaded;
         let (context, handle, here) = stream_id(stream);
@@ -149,10 +148,7 @@ impl DeviceKernel {
     }
 
     fn bucket(&self, dims: &[i64]) -> Option<&Loadable> {
-        let inside = |(dim, (lo, hi)): (&i64, &(usize, usize))| {
-            usize::try_from(*dim).is_ok_and(|it| (*lo..=*hi).contains(&it))
-        };
-        self.loaded.buckets.iter().find(|it| dims.iter().zip(it.ranges).all(inside))
+        self.loaded.buckets.iter().find(|it| are_inside(it.ranges, dims))
     }
 
     /// Describes what runs for these dimensions.
@@ -168,7 +164,6 @@ impl DeviceKernel {
         }
     }
 
-    /// Returns the variants in use, by bucket.
     pub(super) fn variants(&self) -> impl Iterator<Item = &'static Variant> {
         self.loaded.buckets.iter().map(|it| it.variant)
     }

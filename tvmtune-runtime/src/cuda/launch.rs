@@ -115,7 +115,7 @@ fn point(params: &[Param], table: &mut [u64], maps: &mut [EncodedMap], places: &
     for (param, place) in params.iter().zip(places) {
         *place = match param {
             Param::Entry(n) => (&raw mut table[*n]).cast(),
-            Param::Map(n) => (&raw mut maps[*n]).cast(),
+            Param::TensorMap(n) => (&raw mut maps[*n]).cast(),
         };
     }
 }
@@ -186,7 +186,7 @@ mod tests {
         let (mut table, mut maps) = ([0; 3], [EncodedMap::EMPTY; 2]);
         let expected = [(&raw const maps[1]).addr(), (&raw const table[2]).addr(), 0];
         let mut places = [ptr::null_mut(); 3];
-        point(&[Param::Map(1), Param::Entry(2)], &mut table, &mut maps, &mut places);
+        point(&[Param::TensorMap(1), Param::Entry(2)], &mut table, &mut maps, &mut places);
         assert_eq!(places.map(|it| it.addr()), expected);
         assert_eq!((size_of::<EncodedMap>(), align_of::<EncodedMap>()), (128, 64));
     }

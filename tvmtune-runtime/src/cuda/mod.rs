@@ -42,7 +42,7 @@
 //! A launch of a loaded kernel with prepared weights allocates nothing and waits for nothing, so
 //! it can be captured: [`Batch`] does, and `examples/minilm` is how a model is run. Keep the
 //! [`Kernel`](crate::autotune), the weights and the slices for as long as the graph is in use.
-//! Where there is more than one stream, `cudarc` records events for every slice, which graphs
+//! With more than one stream, `cudarc` records events for every slice, which graphs
 //! cannot wait for: launch on the one that every thread has, `CudaContext::per_thread_stream`, and
 //! create no other, or call `CudaContext::disable_event_tracking` before slices are allocated, as
 //! its documentation says.

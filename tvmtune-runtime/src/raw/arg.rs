@@ -36,7 +36,6 @@ impl<'a> Arg<'a> {
         Self { weight: Some(weight), ..Self::input(&weight.elements) }
     }
 
-    /// Returns the address of the elements in a layout.
     pub(crate) fn address(&self, layout: Option<&'static Layout>) -> u64 {
         match (layout, self.weight) {
             (Some(layout), Some(weight)) => weight.packed(layout),

@@ -66,13 +66,8 @@ pub fn infer(
 ) -> Result<usize, Error> {
     let exact = (factor > 0).then(|| (got as i64).checked_sub(rest)).flatten();
     let exact = exact.filter(|it| it % factor == 0).map(|it| it / factor);
-    exact.and_then(|it| usize::try_from(it).ok()).ok_or(Error::Indivisible {
-        kernel,
-        arg,
-        shape,
-        dim,
-        got,
-    })
+    let error = Error::Indivisible { kernel, arg, shape, dim, got };
+    exact.and_then(|it| usize::try_from(it).ok()).ok_or(error)
 }
 
 /// Checks that an address is aligned to the element type.

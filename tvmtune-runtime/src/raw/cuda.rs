@@ -26,7 +26,7 @@
 //!                 threads: 384,
 //!                 shared_bytes: 196608,
 //!                 params: &[
-//!                     rt::raw::cuda::Param::Map(0),
+//!                     rt::raw::cuda::Param::TensorMap(0),
 //!                     rt::raw::cuda::Param::Entry(1),
 //!                     rt::raw::cuda::Param::Entry(2),
 //!                 ],
@@ -43,7 +43,12 @@
 //!         ],
 //!         maps: &[
 //!             rt::raw::cuda::TensorMap {
-//!                 entry: 0, element: 9, extents: &[64, 128], steps: &[1, 1], swizzle: 3, numbers: 0,
+//!                 entry: 0,
+//!                 element: 9,
+//!                 box_dims: &[64, 128],
+//!                 element_strides: &[1, 1],
+//!                 swizzle: 3,
+//!                 numbers: 0,
 //!             },
 //!         ],
 //!         numbers: cuda_0_0_numbers,
@@ -116,7 +121,7 @@ pub enum Param {
     /// An entry of the table: its low bytes, as many as the parameter has.
     Entry(usize),
     /// A tensor map (TMA descriptor), by value.
-    Map(usize),
+    TensorMap(usize),
 }
 
 /// A kernel function of an image. Those of a variant are launched in order.
@@ -135,15 +140,9 @@ pub struct Function {
 /// An entry of the argument table.
 #[derive(Clone, Copy, Debug)]
 pub enum TableEntry {
-    /// The address of an argument: parameters, then results.
-    Pointer {
-        /// The position of the argument.
-        arg: usize,
-        /// The layout of a packed weight.
-        layout: Option<&'static Layout>,
-        /// Alignment of the address, in bytes: that of its widest access.
-        align: usize,
-    },
+    /// The address of an argument, by position: parameters, then results. A packed weight has a
+    /// layout; `align` is the alignment of the widest access, in bytes.
+    Pointer { arg: usize, layout: Option<&'static Layout>, align: usize },
     /// The address of workspace memory, for one launch.
     Workspace,
     /// An integer computed from the dimensions.
@@ -160,9 +159,9 @@ pub struct TensorMap {
     /// The element type: `CUtensorMapDataType`.
     pub element: u32,
     /// Box dimensions in elements of the tensor, innermost first: one per dimension, 1 to 5.
-    pub extents: &'static [u32],
+    pub box_dims: &'static [u32],
     /// Element strides, 1 to 8: one per dimension, the first of them 1.
-    pub steps: &'static [u32],
+    pub element_strides: &'static [u32],
     /// Swizzle of boxes in shared memory, `CUtensorMapSwizzle`: 0 none, 1 to 3 for 32, 64 or 128 bytes.
     pub swizzle: u32,
     /// Position of its numbers, from the first number of all maps: the tensor's extents, innermost
@@ -173,7 +172,7 @@ pub struct TensorMap {
 impl TensorMap {
     /// Returns the count of its numbers.
     pub const fn n_numbers(&self) -> usize {
-        2 * self.extents.len() - 1
+        2 * self.box_dims.len() - 1
     }
 }
 
@@ -252,7 +251,6 @@ pub enum Misfit {
 }
 
 impl Image {
-    /// Returns whether a device's architecture can run it.
     fn runs_on(&self, device: Arch) -> bool {
         let Arch { major, minor, exact } = self.arch;
         match self.format {

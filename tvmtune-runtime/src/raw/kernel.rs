@@ -46,31 +46,27 @@ impl<const N: usize> Kernel<N> {
     /// Describes what runs for these dimensions.
     pub fn plan(&self, dims: &[i64]) -> PlanInfo {
         let bucket = self.bucket(dims);
-        let ranges = bucket.map_or(&[] as &[_], |it| self.buckets[it].ranges);
-        match bucket.and_then(|it| self.chosen[it]) {
-            Some(variant) => PlanInfo {
-                tier: variant.tier,
-                bucket: ranges,
-                isa: variant.isa,
-                median_ns: variant.median_ns,
-                artifact: variant.artifact,
-            },
-            None => PlanInfo {
-                tier: Tier::Default,
-                bucket: ranges,
-                isa: Isa::Portable,
-                median_ns: None,
-                artifact: "",
-            },
+        let variant = bucket.and_then(|it| self.chosen[it]);
+        PlanInfo {
+            tier: variant.map_or(Tier::Default, |it| it.tier),
+            bucket: bucket.map_or(&[], |it| self.buckets[it].ranges),
+            isa: variant.map_or(Isa::Portable, |it| it.isa),
+            median_ns: variant.and_then(|it| it.median_ns),
+            artifact: variant.map_or("", |it| it.artifact),
         }
     }
 
     fn bucket(&self, dims: &[i64]) -> Option<usize> {
-        let inside = |(dim, (lo, hi)): (&i64, &(usize, usize))| {
-            (*lo..=*hi).contains(&usize::try_from(*dim).unwrap_or(0))
-        };
-        self.buckets.iter().position(|it| dims.iter().zip(it.ranges).all(inside))
+        self.buckets.iter().position(|it| are_inside(it.ranges, dims))
     }
+}
+
+/// Returns whether dimensions are in these ranges.
+pub(crate) fn are_inside(ranges: &[(usize, usize)], dims: &[i64]) -> bool {
+    let is_inside = |(dim, (lo, hi)): (&i64, &(usize, usize))| {
+        usize::try_from(*dim).is_ok_and(|it| (*lo..=*hi).contains(&it))
+    };
+    dims.iter().zip(ranges).all(is_inside)
 }
 
 /// Runs portable code; a panic in it, which would be a bug of tvmtune, becomes an error.

@@ -24,6 +24,8 @@ pub use crate::cpu::{guarded::Guarded, jit::Code};
 pub use arg::{Arg, Scalar, WeightArg};
 #[cfg(feature = "cpu")]
 pub use backend::{Backend, Call, Program};
+#[cfg(feature = "cuda")]
+pub(crate) use kernel::are_inside;
 #[cfg(feature = "cpu")]
 pub use kernel::{Bucket, Kernel, portable};
 

@@ -3,7 +3,7 @@
 //! Every access is checked against the bounds of its buffer. With [`RaceCheck::On`], each byte also
 //! remembers which task of the present phase wrote or read it.
 
-use crate::vector::{Base, Storage};
+use crate::vector::{Base, Storage, ops};
 
 use super::FaultKind;
 
@@ -41,7 +41,6 @@ struct History {
     reader: Vec<u32>,
 }
 
-/// Table, scratch and history.
 pub(super) struct Memory<'a> {
     table: &'a mut [EntryValue],
     scratch: Vec<u8>,
@@ -139,7 +138,7 @@ impl<'a> Memory<'a> {
             (Storage::Bf16, &[a, b]) => u32::from(u16::from_le_bytes([a, b])) << 16,
             (Storage::I8, &[a]) => i32::from(a.cast_signed()).cast_unsigned(),
             (Storage::U8, &[a]) => u32::from(a),
-            (Storage::Bool, &[a]) => super::ops::truth(a != 0),
+            (Storage::Bool, &[a]) => ops::truth(a != 0),
             _ => unreachable!("a slice of the storage's size"),
         })
     }
@@ -162,7 +161,7 @@ impl<'a> Memory<'a> {
             Storage::F16 => target.copy_from_slice(&half::f16::from_f32(float).to_le_bytes()),
             Storage::Bf16 => target.copy_from_slice(&half::bf16::from_f32(float).to_le_bytes()),
             Storage::I8 | Storage::U8 => target[0] = value.to_le_bytes()[0],
-            Storage::Bool => target[0] = u8::from(super::ops::is_true(value)?),
+            Storage::Bool => target[0] = u8::from(super::value::is_true(value)?),
         }
         Ok(())
     }

@@ -12,7 +12,6 @@
 //! - Uninitialized memory is [`POISON`]: a NaN of every float type.
 
 mod memory;
-mod ops;
 mod task;
 mod value;
 
@@ -135,28 +134,22 @@ pub fn table(
 ) -> Vec<EntryValue> {
     let mut arrays = params.iter();
     let mut outputs = results.iter();
-    let mut table: Vec<EntryValue> = Vec::with_capacity(kernel.table.len());
-    for entry in &kernel.table {
-        table.push(match entry {
-            TableEntry::Pointer { layout, .. } => match arrays.next() {
-                Some(array) => EntryValue::Bytes(
-                    layout
-                        .as_ref()
-                        .map_or_else(|| array.bytes(), |layout| pack(array, layout).bytes()),
-                ),
-                None => {
-                    let output = outputs.next().expect("an array for each result");
-                    EntryValue::Bytes(vec![POISON; output.bytes().len()])
-                }
-            },
-            TableEntry::Workspace { bytes } => {
-                EntryValue::Bytes(vec![POISON; bytes.eval_dims(dims).max(0) as usize])
+    let value = |entry: &TableEntry| match entry {
+        TableEntry::Pointer { layout, .. } => EntryValue::Bytes(match (arrays.next(), layout) {
+            (Some(array), None) => array.bytes(),
+            (Some(array), Some(layout)) => pack(array, layout).bytes(),
+            (None, _) => {
+                let output = outputs.next().expect("an array for each result");
+                vec![POISON; output.bytes().len()]
             }
-            TableEntry::Param(value) => EntryValue::Integer(value.eval_dims(dims)),
-            TableEntry::Scalar(id) => EntryValue::Bits(scalar_bits(scalars[id.0 as usize])),
-        });
-    }
-    table
+        }),
+        TableEntry::Workspace { bytes } => {
+            EntryValue::Bytes(vec![POISON; bytes.eval_dims(dims).max(0) as usize])
+        }
+        TableEntry::Param(value) => EntryValue::Integer(value.eval_dims(dims)),
+        TableEntry::Scalar(id) => EntryValue::Bits(scalar_bits(scalars[id.0 as usize])),
+    };
+    kernel.table.iter().map(value).collect()
 }
 
 /// Reads the results from the entries after those of the parameters.

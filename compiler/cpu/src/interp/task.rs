@@ -5,7 +5,9 @@ use tvmtune_ir::poly::VarId;
 
 use super::FaultKind;
 use super::memory::Memory;
-use super::ops::Vector;
+
+/// One word for each lane; lanes beyond the width of the instruction set are unused.
+pub(super) type Vector = [u32; 16];
 
 /// The state of a running task.
 pub(super) struct Task<'m, 'a> {

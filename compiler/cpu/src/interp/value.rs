@@ -1,13 +1,21 @@
 //! Evaluation of vector expressions.
 
 use crate::vector::{
-    Address, Count, EntryId, LaneStride, Linear, Mask, Reg, Storage, Value, VectorBinary,
+    Address, Count, EntryId, LaneStride, Linear, Mask, Reg, Storage, Value, VectorBinary, ops,
 };
 
+use super::FaultKind;
 use super::memory::EntryValue;
-use super::ops::Vector;
-use super::task::Task;
-use super::{FaultKind, ops};
+use super::task::{Task, Vector};
+
+/// Reads a truth value; anything but all bits or none is a fault.
+pub(super) fn is_true(bits: u32) -> Result<bool, FaultKind> {
+    match bits {
+        ops::FALSE => Ok(false),
+        ops::TRUE => Ok(true),
+        _ => Err(FaultKind::NotATruthValue { bits }),
+    }
+}
 
 impl Task<'_, '_> {
     /// Reads a parameter of the table.
@@ -57,7 +65,7 @@ impl Task<'_, '_> {
                 let value = self.value(value)?;
                 let mut bits = 0;
                 for (lane, word) in value.iter().enumerate().take(self.lanes) {
-                    bits |= u32::from(ops::is_true(*word)?) << lane;
+                    bits |= u32::from(is_true(*word)?) << lane;
                 }
                 Ok(bits)
             }

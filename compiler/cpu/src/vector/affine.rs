@@ -6,7 +6,7 @@
 //! variables of the nest; [`super::context`] evaluates them to forms over the variables of the
 //! vector code and [`LANE`].
 
-use tvmtune_ir::poly::{Atom, Facts, Interval, Poly, VarId};
+use tvmtune_ir::poly::{Atom, Facts, Interval, Poly, VarId, gcd};
 
 /// The lane index as a variable: 0, 1, ... in the lanes of one vector.
 pub(super) const LANE: VarId = VarId(u32::MAX);
@@ -141,7 +141,6 @@ impl Affine {
         self.dims += poly - Poly::constant(constant);
     }
 
-    /// Adds `other * coefficient`.
     pub(super) fn add_scaled(&mut self, other: &Affine, coefficient: &Coef) {
         match coefficient {
             Coef::Const(0) => return,
@@ -182,14 +181,6 @@ impl Affine {
 /// Returns the greatest constant known to divide a polynomial.
 pub(super) fn poly_divisor(poly: &Poly) -> i64 {
     poly.terms().fold(0, |divisor, (_, value)| gcd(divisor, value))
-}
-
-pub(super) fn gcd(a: i64, b: i64) -> i64 {
-    let (mut a, mut b) = (a.abs(), b.abs());
-    while b != 0 {
-        (a, b) = (b, a % b);
-    }
-    a
 }
 
 /// Divides every term by a constant that must divide exactly.

@@ -83,7 +83,6 @@ impl Allocations {
     }
 }
 
-/// One access of a local tensor.
 struct LocalAccess<'t> {
     offset: &'t Affine,
     affine: bool,
@@ -151,11 +150,7 @@ fn local_accesses<'t>(
 ) -> BTreeMap<TensorId, Vec<LocalAccess<'t>>> {
     let mut local_accesses: BTreeMap<TensorId, Vec<LocalAccess<'t>>> = BTreeMap::new();
     Node::for_each_write(phase, &mut Vec::new(), &mut |write, path| {
-        let loops = path.iter().filter_map(|it| match it {
-            Node::Loop(it) => Some(it),
-            _ => None,
-        });
-        let loops: Vec<&Loop> = loops.collect();
+        let loops: Vec<&Loop> = Node::loops(path).collect();
         let mut add = |access: &'t super::tree::Access, accumulates| {
             if tree.buffers[access.tensor.0 as usize].local {
                 local_accesses.entry(access.tensor).or_default().push(LocalAccess {
@@ -167,7 +162,7 @@ fn local_accesses<'t>(
             }
         };
         add(&write.target, write.reducer.is_some());
-        write.for_each_read(&mut |read| add(read, false));
+        write.value.for_each_read(&mut |read| add(read, false));
     });
     local_accesses
 }
@@ -244,13 +239,11 @@ fn check_lane_conflicts(
 ) -> Result<(), LaneConflict> {
     let mut found = None;
     Node::for_each_write(phase, &mut Vec::new(), &mut |write, path| {
-        for node in path {
-            if let Node::Loop(Loop { var, kind: LoopMode::Vectorized(_), .. }) = node {
-                let own = allocations.scope_loops(write.target.tensor).contains(var);
-                let varies = tree.mentions(&write.target.offset, *var);
-                if !own && !varies && write.reducer.is_none() {
-                    found = Some(*var);
-                }
+        for loop_ in Node::loops(path).filter(|it| matches!(it.kind, LoopMode::Vectorized(_))) {
+            let own = allocations.scope_loops(write.target.tensor).contains(&loop_.var);
+            let varies = tree.mentions(&write.target.offset, loop_.var);
+            if !own && !varies && write.reducer.is_none() {
+                found = Some(loop_.var);
             }
         }
     });

@@ -3,14 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use super::affine::{Affine, Coef, gcd, simplify};
+use super::affine::{Affine, Coef, simplify};
 use super::tree::{
     Access, Buffer, Derived, DerivedOp, GuardId, Loop, LoopMode, Node, Term, TermKind, Tree, Var,
     Write, add_stride, literal_bits,
 };
 use super::{Unsupported, prefetch};
 use tvmtune_ir::dag::{DType, Expr, Reducer, Subscript, TensorId};
-use tvmtune_ir::poly::{Atom, DimId, Facts, Interval, Poly, VarId};
+use tvmtune_ir::poly::{Atom, Facts, Interval, Poly, VarId, gcd};
 use tvmtune_ir::target::Isa;
 use tvmtune_schedule::LoopKind;
 use tvmtune_schedule::nest::{Guard, Nest, Scope, Stmt};
@@ -22,12 +22,8 @@ const INTERLEAVE: i64 = 2;
 /// Iterations beyond which a loop is not fully unrolled.
 const MAX_UNROLLED: i64 = 512;
 
-/// Builds the loop tree of a nest.
 pub(super) fn build(nest: &Nest, isa: Isa) -> Result<Tree<'_>, Unsupported> {
-    let mut facts = Facts::default();
-    for (n, dim) in nest.dims.iter().enumerate() {
-        facts.bound_dim(DimId(n as u32), dim.range);
-    }
+    let facts = Facts::of_dims(nest.dims.iter().map(|it| it.range));
     let buffers = nest.buffers.iter().map(|it| Buffer {
         dtype: it.dtype,
         local: it.scope == Scope::Local,
@@ -136,17 +132,11 @@ impl TreeBuilder<'_> {
         self.proofs.bound_var(var, extent.clone());
         let (bound, limits) = self.extent(extent)?;
         let bound = simplify(bound, &self.tree.facts);
-        let hi = bound.interval(&self.tree.facts).hi.saturating_sub(1).max(0);
-        self.tree.vars[var.0 as usize] =
-            Var { extent: bound.clone(), range: Interval { lo: 0, hi }, derived: None };
+        self.tree.vars[var.0 as usize] = Var::of_loop(bound.clone(), &self.tree.facts);
         let mut guards = Vec::new();
         for limit in limits {
             guards.push(self.guard(&Poly::var(var), &limit)?);
         }
-        let wrap = |guards: Vec<GuardId>, body| match guards.is_empty() {
-            true => body,
-            false => vec![Node::If { guards, body }],
-        };
         let run = match (kind, bound.as_constant()) {
             (LoopKind::Vectorized, _) if !self.inside_vectorized => {
                 return self.vectorized_loop(var, &bound, body, guards);
@@ -162,7 +152,7 @@ impl TreeBuilder<'_> {
         if let LoopKind::Pipelined(depth) | LoopKind::WarpSpecialized(depth) = kind {
             prefetch::insert(&mut body, &self.tree, var, i64::from(depth) - 1);
         }
-        Ok(Node::Loop(Loop { var, kind: run, body: wrap(guards, body) }))
+        Ok(Node::Loop(Loop { var, kind: run, body: Node::guarded(guards, body) }))
     }
 
     /// Splits an extent into a bound in the dimensions and limits that become guards.
@@ -210,11 +200,8 @@ impl TreeBuilder<'_> {
         let short = bound.as_constant().filter(|n| *n <= most);
         let node = match short {
             Some(n) => {
-                let mut body = self.nodes(body, false)?;
-                if !guards.is_empty() {
-                    body = vec![Node::If { guards, body }];
-                }
-                self.vectorize_or_serialize(var, n, body)
+                let body = self.nodes(body, false)?;
+                self.vectorize_or_serialize(var, n, Node::guarded(guards, body))
             }
             None => {
                 let width = self.lanes * if reduces { REDUCTION_INTERLEAVE } else { INTERLEAVE };
@@ -255,10 +242,7 @@ impl TreeBuilder<'_> {
             }
             self.tree.guards[*id] = form;
         }
-        let mut body = self.nodes(body, false)?;
-        if !guards.is_empty() {
-            body = vec![Node::If { guards, body }];
-        }
+        let body = Node::guarded(guards, self.nodes(body, false)?);
         let inner = self.vectorize_or_serialize(inner, width, body);
         Ok(Node::Loop(Loop { var: outer, kind: LoopMode::Serial, body: vec![inner] }))
     }
@@ -306,7 +290,7 @@ impl TreeBuilder<'_> {
             add_stride(&mut offset, &index, &stride);
         }
         self.recombine_div_mod(&mut offset);
-        Ok(Access { tensor, offset, gather: Vec::new(), in_bounds: true })
+        Ok(Access::new(tensor, offset))
     }
 
     /// Returns the row-major stride of each dimension of a buffer, in elements.
@@ -431,8 +415,8 @@ impl TreeBuilder<'_> {
         match it.op {
             DerivedOp::Div => Interval { lo: a.lo.min(0), hi: a.hi.max(0) / by },
             DerivedOp::Mod => Interval { lo: 0, hi: b.hi.saturating_sub(1).max(0) },
-            DerivedOp::Min => Interval { lo: a.lo.min(b.lo), hi: a.hi.min(b.hi) },
-            DerivedOp::Max => Interval { lo: a.lo.max(b.lo), hi: a.hi.max(b.hi) },
+            DerivedOp::Min => a.lesser(b),
+            DerivedOp::Max => a.greater(b),
         }
     }
 
@@ -466,7 +450,6 @@ impl TreeBuilder<'_> {
     }
 }
 
-/// Returns whether an update in the body reduces over `var`.
 fn reduces_over(body: &[Stmt], var: VarId) -> bool {
     body.iter().any(|stmt| match stmt {
         Stmt::For { body, .. } | Stmt::If { body, .. } => reduces_over(body, var),
@@ -483,10 +466,7 @@ fn for_each_form(nodes: &[Node], tree: &Tree<'_>, check: &mut dyn FnMut(&Affine)
                 guards.iter().for_each(|id| check(&tree.guards[*id]));
                 for_each_form(body, tree, check);
             }
-            Node::Write(write) => {
-                check(&write.target.offset);
-                write.value.for_each_form(check);
-            }
+            Node::Write(write) => write.for_each_form(check),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! State of lowering: bindings of loop variables, proven guards, lane predicates, open blocks.
 
-use super::affine::{Affine, Coef, LANE, gcd, poly_divisor};
+use super::affine::{Affine, Coef, LANE, poly_divisor};
 use super::allocate::Allocations;
 use super::cse::{self, Budget, PendingStmt};
 use super::numbering::{Interned, MaskRef, ValueGraph, ValueId};
@@ -8,7 +8,7 @@ use super::table::Table;
 use super::tree::{DerivedOp, GuardId, Tree, Write};
 use super::{Address, Count, DivOp, LaneStride, Reg, Stmt, Storage, Unsupported};
 use tvmtune_ir::dag::TensorId;
-use tvmtune_ir::poly::{Interval, Poly, VarId};
+use tvmtune_ir::poly::{Interval, Poly, VarId, gcd};
 use tvmtune_ir::target::Isa;
 
 /// Statements beyond which a schedule is refused.
@@ -19,26 +19,22 @@ const MAX_STATEMENTS: usize = 30_000;
 pub(super) enum Binding {
     /// The loop is not entered.
     Unbound,
+    /// One iteration.
     Const(i64),
     /// A form over variables of the vector code.
     Form(Affine),
     /// A constant plus the lane index.
     Lane(i64),
     /// `start / tile`, which is used in multiples of `tile` only.
-    EdgeTile {
-        start: Poly,
-        tile: i64,
-    },
+    EdgeTile { start: Poly, tile: i64 },
 }
 
-/// A basic block under construction.
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) graph: ValueGraph,
     pub(super) pending: Vec<PendingStmt>,
     pub(super) stmts: Vec<Stmt>,
     lets: Vec<Let>,
-    /// Addresses that the block prefetches.
     pub(super) prefetched: Vec<Address>,
 }
 
@@ -85,7 +81,6 @@ pub(super) enum PredicateCause {
     Condition,
 }
 
-/// An element, or a vector of elements, in a register or in memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum ElementRef {
     Register(Reg),
@@ -197,8 +192,7 @@ impl<'t> Lowering<'t> {
     }
 
     pub(super) fn new_reg(&mut self) -> Reg {
-        self.versions.push(0);
-        Reg(self.versions.len() as u32 - 1)
+        new_reg(&mut self.versions)
     }
 
     /// Returns the range of a variable, of the tree or of the vector code.
@@ -216,7 +210,6 @@ impl<'t> Lowering<'t> {
         }
     }
 
-    /// Returns the range of an evaluated form.
     pub(super) fn interval(&self, form: &Affine) -> Interval {
         form.interval(&self.tree.facts, &|var| self.range(var))
     }
@@ -288,11 +281,7 @@ impl<'t> Lowering<'t> {
     fn divide(&mut self, op: DivOp, mut a: Affine, b: Affine) -> Result<Affine, Unsupported> {
         let range = self.interval(&a);
         if let (Some(a), Some(b)) = (a.as_dims(), b.as_dims()) {
-            let facts = &self.tree.facts;
-            return Ok(Affine::dims(match op {
-                DivOp::Div => a.div(&b, facts),
-                DivOp::Mod => a.modulo(&b, facts),
-            }));
+            return Ok(self.divide_dims(op, &a, &b));
         }
         if range.lo >= 0 && range.hi < self.interval(&b).lo {
             return Ok(if op == DivOp::Div { Affine::default() } else { a });
@@ -350,13 +339,14 @@ impl<'t> Lowering<'t> {
             return Ok(if op == DivOp::Div { Affine::default() } else { value });
         }
         if let Some(value) = value.as_dims() {
-            let (facts, by) = (&self.tree.facts, Poly::constant(by));
-            return Ok(Affine::dims(match op {
-                DivOp::Div => value.div(&by, facts),
-                DivOp::Mod => value.modulo(&by, facts),
-            }));
+            return Ok(self.divide_dims(op, &value, &Poly::constant(by)));
         }
         Ok(self.quotient(op, value, &Poly::constant(by)))
+    }
+
+    fn divide_dims(&self, op: DivOp, value: &Poly, by: &Poly) -> Affine {
+        let (quotient, remainder) = value.div_mod(by, &self.tree.facts);
+        Affine::dims(if op == DivOp::Div { quotient } else { remainder })
     }
 
     /// Defines a variable `value op by` in the outermost block in which its operands are defined
@@ -400,10 +390,7 @@ impl<'t> Lowering<'t> {
             &block.pending,
             &self.interned,
             budget,
-            &mut || {
-                self.versions.push(0);
-                Reg(self.versions.len() as u32 - 1)
-            },
+            &mut || new_reg(&mut self.versions),
             &mut block.stmts,
         );
         block.pending.clear();
@@ -411,7 +398,6 @@ impl<'t> Lowering<'t> {
         *self.block() = block;
     }
 
-    /// Adds a pending statement.
     pub(super) fn push(&mut self, pending: PendingStmt) -> Result<(), Unsupported> {
         self.n_statements += 1;
         if self.n_statements > MAX_STATEMENTS {
@@ -445,4 +431,9 @@ impl<'t> Lowering<'t> {
         self.versions[reg.0 as usize] += 1;
         Ok(())
     }
+}
+
+fn new_reg(versions: &mut Vec<u32>) -> Reg {
+    versions.push(0);
+    Reg(versions.len() as u32 - 1)
 }

@@ -17,7 +17,7 @@
 //! gaps first is Belady's rule (1966) applied to uses.
 
 use super::numbering::{Interned, MaskRef, MemRef, Op, ValueGraph, ValueId};
-use super::{LaneStride, Mask, Reg, Stmt, Storage, Value};
+use super::{Address, LaneStride, Mask, Reg, Stmt, Storage, Value};
 
 /// A statement whose operands are nodes.
 #[derive(Clone, Copy, Debug)]
@@ -27,12 +27,10 @@ pub(super) enum PendingStmt {
     Prefetch { address: u32 },
 }
 
-/// The register budget of a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budget {
     /// Registers of the machine, less one for temporaries.
     pub(super) registers: u32,
-    /// Registers that are live throughout the block.
     pub(super) live_through: u32,
 }
 
@@ -58,12 +56,11 @@ pub(super) fn emit(
             }
             PendingStmt::Store { address, lanes, storage, value, mask } => {
                 let (value, mask) = (emit.value(value), emit.mask(mask));
-                let address = interned.addresses[address as usize].clone();
+                let address = interned.addresses.get(address);
                 emit.out.push(Stmt::Store { address, lanes, storage, value, mask });
             }
             PendingStmt::Prefetch { address } => {
-                let address = interned.addresses[address as usize].clone();
-                emit.out.push(Stmt::Prefetch { address });
+                emit.out.push(Stmt::Prefetch { address: interned.addresses.get(address) });
             }
         }
     }
@@ -232,19 +229,16 @@ impl Emitter<'_> {
             Op::Scalar(entry) => Value::Scalar(entry),
             Op::Reg(reg, _) => Value::Reg(reg),
             Op::Load(place, lanes) => {
-                let MemRef { address, storage, mask, .. } = place;
-                let mask = self.mask(mask);
-                let address = self.interned.addresses[address as usize].clone();
-                Value::Load { address, lanes, storage, mask }
+                let (address, mask) = self.place(place);
+                Value::Load { address, lanes, storage: place.storage, mask }
             }
             Op::Gather(place, index) => {
                 let index = self.boxed(index);
-                let mask = self.mask(place.mask);
-                let address = self.interned.addresses[place.address as usize].clone();
+                let (address, mask) = self.place(place);
                 Value::Gather { address, index, storage: place.storage, mask }
             }
             Op::Index { base, step } => {
-                Value::Index { base: self.interned.linears[base as usize].clone(), step }
+                Value::Index { base: self.interned.linears.get(base), step }
             }
             Op::Unary(op, a) => Value::Unary(op, self.boxed(a)),
             Op::Binary(op, a, b) => {
@@ -265,6 +259,10 @@ impl Emitter<'_> {
             }
             Op::Reduce(op, a) => Value::Reduce(op, self.boxed(a)),
         }
+    }
+
+    fn place(&mut self, place: MemRef) -> (Address, Option<Mask>) {
+        (self.interned.addresses.get(place.address), self.mask(place.mask))
     }
 
     fn mask(&mut self, mask: MaskRef) -> Option<Mask> {

@@ -103,15 +103,14 @@ impl Lowering<'_> {
         if i32::try_from(buffer.size.interval(&self.tree.facts).hi).is_err() {
             return Err(Unsupported::Range);
         }
-        let mut plain = Access { gather: Vec::new(), ..access.clone() };
+        let plain = Access { gather: Vec::new(), ..access.clone() };
         // The lane's term of the offset becomes part of the index vector.
         let mut form = self.eval(&access.offset)?;
-        let lane = form.take(LANE);
-        let mut index = match lane {
+        let mut index = match form.take(LANE) {
             None => self.graph().int(0),
             Some(Coef::Const(step)) => {
                 let step = i32::try_from(step).map_err(|_| Unsupported::Range)?;
-                let base = self.interned.linear(Linear::constant(0));
+                let base = self.interned.linears.id(Linear::constant(0));
                 self.graph().node(Op::Index { base, step })
             }
             Some(Coef::Dims(_)) => return Err(Unsupported::Index),
@@ -122,7 +121,6 @@ impl Lowering<'_> {
             let part = self.graph().binary(VectorBinary::MulI, value, stride);
             index = self.graph().binary(VectorBinary::AddI, part, index);
         }
-        plain.offset = access.offset.clone();
         let ElementRef::Memory { tensor, address, .. } = self.element_ref(&plain, false)? else {
             return Err(Unsupported::Index);
         };
@@ -180,31 +178,15 @@ impl Lowering<'_> {
         small: bool,
     ) -> Result<ValueId, Unsupported> {
         let graph = self.graph();
-        if dtype.is_float() {
-            return Ok(match op {
-                BinaryOp::Add => graph.binary(VectorBinary::AddF, a, b),
-                BinaryOp::Sub => graph.binary(VectorBinary::SubF, a, b),
-                BinaryOp::Mul => graph.binary(VectorBinary::MulF, a, b),
-                BinaryOp::Div => graph.binary(VectorBinary::DivF, a, b),
-                BinaryOp::Min => graph.min_max_num(VectorBinary::MinF, a, b),
-                BinaryOp::Max => graph.min_max_num(VectorBinary::MaxF, a, b),
-                BinaryOp::Pow => graph.pow(a, b),
-                BinaryOp::Rem | BinaryOp::And | BinaryOp::Or => {
-                    return Err(Unsupported::Operation(op));
-                }
-            });
-        }
-        let value = match op {
-            BinaryOp::Add => graph.binary(VectorBinary::AddI, a, b),
-            BinaryOp::Sub => graph.binary(VectorBinary::SubI, a, b),
-            BinaryOp::Mul => graph.binary(VectorBinary::MulI, a, b),
-            BinaryOp::Min => graph.binary(VectorBinary::MinI, a, b),
-            BinaryOp::Max => graph.binary(VectorBinary::MaxI, a, b),
-            BinaryOp::And => graph.binary(VectorBinary::And, a, b),
-            BinaryOp::Or => graph.binary(VectorBinary::Or, a, b),
-            BinaryOp::Div => graph.divide(a, b, small).0,
-            BinaryOp::Rem => graph.divide(a, b, small).1,
-            BinaryOp::Pow => return Err(Unsupported::Operation(op)),
+        let value = match (op, vector_op(op, dtype)) {
+            (BinaryOp::Min | BinaryOp::Max, Some(op)) if dtype.is_float() => {
+                graph.min_max_num(op, a, b)
+            }
+            (_, Some(op)) => graph.binary(op, a, b),
+            (BinaryOp::Pow, None) if dtype.is_float() => graph.pow(a, b),
+            (BinaryOp::Div, None) => graph.divide(a, b, small).0,
+            (BinaryOp::Rem, None) if !dtype.is_float() => graph.divide(a, b, small).1,
+            (op, None) => return Err(Unsupported::Operation(op)),
         };
         Ok(self.wrap(value, dtype))
     }
@@ -255,7 +237,7 @@ impl Lowering<'_> {
         let [condition, then, otherwise] = parts;
         let condition = self.term(condition)?;
         match self.graph().constant_bits(condition) {
-            Some(super::numbering::FALSE) => return self.term(otherwise),
+            Some(super::ops::FALSE) => return self.term(otherwise),
             Some(_) => return self.term(then),
             None => {}
         }
@@ -323,13 +305,9 @@ impl Lowering<'_> {
             TermKind::Cast(a) if a.dtype == DType::Bool => Interval { lo: 0, hi: 1 },
             TermKind::Cast(a) if a.dtype.is_integer() => {
                 let range = self.range_of(a);
-                let fits = of_type.lo <= range.lo && range.hi <= of_type.hi;
-                if fits { range } else { of_type }
+                if of_type.includes(range) { range } else { of_type }
             }
-            TermKind::Select(parts) => {
-                let (a, b) = (self.range_of(&parts[1]), self.range_of(&parts[2]));
-                Interval { lo: a.lo.min(b.lo), hi: a.hi.max(b.hi) }
-            }
+            TermKind::Select(parts) => self.range_of(&parts[1]).join(self.range_of(&parts[2])),
             TermKind::Unary(UnaryOp::Neg, a) => self.range_of(a).times(Interval::point(-1)),
             TermKind::Binary(op, a, b) if term.dtype.is_integer() => {
                 let (a, b) = (self.range_of(a), self.range_of(b));
@@ -337,8 +315,8 @@ impl Lowering<'_> {
                     BinaryOp::Add => a.plus(b),
                     BinaryOp::Sub => a.plus(b.times(Interval::point(-1))),
                     BinaryOp::Mul => a.times(b),
-                    BinaryOp::Min => Interval { lo: a.lo.min(b.lo), hi: a.hi.min(b.hi) },
-                    BinaryOp::Max => Interval { lo: a.lo.max(b.lo), hi: a.hi.max(b.hi) },
+                    BinaryOp::Min => a.lesser(b),
+                    BinaryOp::Max => a.greater(b),
                     BinaryOp::Div if b.lo > 0 => Interval { lo: a.lo.min(0), hi: a.hi.max(0) },
                     BinaryOp::Rem if b.lo > 0 => Interval {
                         lo: (1 - b.hi).min(0).max(a.lo.min(0)),
@@ -346,12 +324,31 @@ impl Lowering<'_> {
                     },
                     _ => of_type,
                 };
-                let fits = of_type.lo <= range.lo && range.hi <= of_type.hi;
-                if fits { range } else { of_type }
+                if of_type.includes(range) { range } else { of_type }
             }
             _ => of_type,
         }
     }
+}
+
+/// Returns the vector operation that is an operation on values of a type, up to NaNs and wrapping.
+pub(super) fn vector_op(op: BinaryOp, dtype: DType) -> Option<VectorBinary> {
+    Some(match (op, dtype.is_float()) {
+        (BinaryOp::Add, true) => VectorBinary::AddF,
+        (BinaryOp::Sub, true) => VectorBinary::SubF,
+        (BinaryOp::Mul, true) => VectorBinary::MulF,
+        (BinaryOp::Div, true) => VectorBinary::DivF,
+        (BinaryOp::Min, true) => VectorBinary::MinF,
+        (BinaryOp::Max, true) => VectorBinary::MaxF,
+        (BinaryOp::Add, false) => VectorBinary::AddI,
+        (BinaryOp::Sub, false) => VectorBinary::SubI,
+        (BinaryOp::Mul, false) => VectorBinary::MulI,
+        (BinaryOp::Min, false) => VectorBinary::MinI,
+        (BinaryOp::Max, false) => VectorBinary::MaxI,
+        (BinaryOp::And, false) => VectorBinary::And,
+        (BinaryOp::Or, false) => VectorBinary::Or,
+        _ => return None,
+    })
 }
 
 /// Decides `value op 0`, if all values in the range agree.

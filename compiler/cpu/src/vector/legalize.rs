@@ -28,7 +28,6 @@ impl ValueGraph {
         self.select(is_number, rounded, x)
     }
 
-    /// Returns whether a value is known not to be a NaN.
     fn is_number(&self, id: ValueId) -> bool {
         match self.op(id) {
             Op::Splat(bits) => !f32::from_bits(bits).is_nan(),
@@ -133,7 +132,6 @@ impl ValueGraph {
         (quotient, self.binary(VectorBinary::SubI, rest, more))
     }
 
-    /// Computes `-|x|`.
     fn negative_abs(&mut self, x: ValueId) -> ValueId {
         let zero = self.int(0);
         let negative = self.binary(VectorBinary::SubI, zero, x);

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 use super::affine::{Affine, Coef, LANE, simplify};
-use super::allocate::{self, LaneConflict};
+use super::allocate::{self, Allocations, LaneConflict};
 use super::context::{Binding, LaneCondition, Lowering, Predicate, PredicateCause};
 use super::numbering::{Op, ValueId};
 use super::partition::IterRange;
 use super::table::Table;
-use super::tree::{GuardId, Loop, LoopMode, Node};
+use super::tree::{GuardId, Loop, LoopMode, Node, Tree};
 use super::{Count, Phase, Stmt, Unsupported, VectorCode, build, promote};
 use tvmtune_ir::poly::{Interval, Poly, VarId};
 use tvmtune_ir::target::Isa;
@@ -23,19 +23,9 @@ use tvmtune_schedule::nest::{self, Nest};
 pub fn lower(nest: &Nest, isa: Isa) -> Result<VectorCode, Unsupported> {
     let nest = &*nest::fold_constant_dims(nest);
     let mut tree = build::build(nest, isa)?;
-    let allocations = loop {
-        match allocate::allocate(&tree, isa) {
-            Ok(allocations) => break allocations,
-            Err(LaneConflict(var)) => make_serial(&mut tree.phases, var),
-        }
-    };
+    let allocations = allocate_or_serialize(&mut tree, isa);
     promote::promote(&mut tree, isa, &allocations)?;
-    let allocations = loop {
-        match allocate::allocate(&tree, isa) {
-            Ok(allocations) => break allocations,
-            Err(LaneConflict(var)) => make_serial(&mut tree.phases, var),
-        }
-    };
+    let allocations = allocate_or_serialize(&mut tree, isa);
     let table = Table::new(nest, &tree.facts);
     let mut lower = Lowering::new(&tree, isa, table, allocations);
     let phases = lower.phases()?;
@@ -50,17 +40,23 @@ pub fn lower(nest: &Nest, isa: Isa) -> Result<VectorCode, Unsupported> {
     })
 }
 
-fn make_serial(phases: &mut [Vec<Node>], var: VarId) {
-    for node in phases.iter_mut().flatten() {
-        make_nodes_serial(std::slice::from_mut(node), var);
+/// Allocates local tensors; vectorized loops whose lanes are in conflict become serial.
+fn allocate_or_serialize(tree: &mut Tree<'_>, isa: Isa) -> Allocations {
+    loop {
+        match allocate::allocate(tree, isa) {
+            Ok(allocations) => return allocations,
+            Err(LaneConflict(var)) => {
+                tree.phases.iter_mut().for_each(|it| make_serial(it, var));
+            }
+        }
     }
 }
 
-fn make_nodes_serial(nodes: &mut [Node], var: VarId) {
+fn make_serial(nodes: &mut [Node], var: VarId) {
     for node in nodes {
         match node {
             Node::Loop(it) if it.var == var => it.kind = LoopMode::Serial,
-            Node::Loop(Loop { body, .. }) | Node::If { body, .. } => make_nodes_serial(body, var),
+            Node::Loop(Loop { body, .. }) | Node::If { body, .. } => make_serial(body, var),
             Node::Write(_) => {}
         }
     }
@@ -138,10 +134,9 @@ impl<'t> Lowering<'t> {
     ) -> Result<(), Unsupported> {
         let Some((range, others)) = partition.split_first() else { return Ok(()) };
         let mut fill = |this: &mut Self| {
-            let value = if range.at_most_one {
-                Affine::dims(range.start.clone())
-            } else {
-                Affine::var(var)
+            let value = match range.at_most_one {
+                true => Affine::dims(range.start.clone()),
+                false => Affine::var(var),
             };
             this.range_body(loop_, range, value, &mut |this| match loop_.body.as_slice() {
                 [node @ Node::Loop(_)] if !inner.is_empty() => this.parallel_loops(node, inner),
@@ -252,7 +247,6 @@ impl<'t> Lowering<'t> {
         Ok(())
     }
 
-    /// Lowers the body for the iterations of a range.
     fn range_body(
         &mut self,
         loop_: &'t Loop,
@@ -412,7 +406,7 @@ impl<'t> Lowering<'t> {
             return Ok(self.graph().int(value as i32));
         }
         let linear = self.table.linear(&form);
-        let base = self.interned.linear(linear);
+        let base = self.interned.linears.id(linear);
         Ok(self.graph().node(Op::Index { base, step }))
     }
 }

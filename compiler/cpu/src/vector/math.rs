@@ -64,7 +64,6 @@ impl ValueGraph {
         self.binary(VectorBinary::DivF, a, b)
     }
 
-    /// Computes `a * b + c` for a constant `b`.
     fn fma_by(&mut self, a: ValueId, b: f32, c: ValueId) -> ValueId {
         let b = self.float(b);
         self.fma(a, b, c)

@@ -35,6 +35,7 @@ mod math;
 mod lower;
 mod partition;
 mod numbering;
+pub(crate) mod ops;
 mod prefetch;
 mod print;
 mod promote;
@@ -66,12 +67,9 @@ pub enum Unsupported {
     /// A 64-bit integer that cannot be proven to fit 32 bits.
     #[error("an integer may not fit 32 bits")]
     Range,
-    /// More statements than the limit.
+    /// More statements than that limit.
     #[error("the kernel has more than {statements} statements")]
-    TooLarge {
-        /// The limit.
-        statements: usize,
-    },
+    TooLarge { statements: usize },
 }
 
 /// A virtual vector register; may be assigned more than once.
@@ -281,26 +279,16 @@ pub enum Value {
     Scalar(EntryId),
     /// A register.
     Reg(Reg),
-    /// Elements from memory; lanes masked off are 0 and their memory is not touched.
-    Load {
-        /// The address of lane 0.
-        address: Address,
-        /// The distance of the other lanes.
-        lanes: LaneStride,
-        /// The format of elements.
-        storage: Storage,
-        /// The active lanes; `None` is all.
-        mask: Option<Mask>,
-    },
+    /// Elements from memory, lane 0 at the address; lanes masked off are 0 and their memory is not
+    /// touched.
+    Load { address: Address, lanes: LaneStride, storage: Storage, mask: Option<Mask> },
     /// Elements at computed offsets; lanes masked off are 0 and their memory is not touched.
     Gather {
-        /// The address of offset 0.
         address: Address,
         /// Offsets in elements, `i32` in each lane.
         index: Box<Value>,
         /// The format of elements: `Word` only.
         storage: Storage,
-        /// The active lanes; `None` is all.
         mask: Option<Mask>,
     },
     /// `i32`: `base + lane * step`.
@@ -318,15 +306,8 @@ pub enum Value {
     Fma(Box<Value>, Box<Value>, Box<Value>),
     /// A comparison.
     Compare(VectorCompare, Box<Value>, Box<Value>),
-    /// Lane-wise: `then` where the condition, a truth value, is true.
-    Select {
-        /// A truth value.
-        condition: Box<Value>,
-        /// Taken where it is true.
-        then: Box<Value>,
-        /// Taken where it is not.
-        otherwise: Box<Value>,
-    },
+    /// Lane-wise: `then` where the condition, a truth value, is true, else `otherwise`.
+    Select { condition: Box<Value>, then: Box<Value>, otherwise: Box<Value> },
     /// All lanes combined by an associative operation; the result is in every lane.
     Reduce(VectorBinary, Box<Value>),
 }
@@ -396,6 +377,50 @@ impl Linear {
     /// Returns a constant.
     pub fn constant(constant: i64) -> Self {
         Self { constant, ..Self::default() }
+    }
+}
+
+impl Mask {
+    /// Returns the truth value of the active lanes.
+    fn operand(mask: &Option<Self>) -> Option<&Value> {
+        match mask {
+            Some(Mask::Where(value)) => Some(value),
+            Some(Mask::First(_)) | None => None,
+        }
+    }
+}
+
+impl Value {
+    /// Returns the operands, that of the mask last.
+    pub(crate) fn operands(&self) -> impl Iterator<Item = &Value> {
+        let (a, b, c): (Option<&Value>, Option<&Value>, Option<&Value>) = match self {
+            Value::Splat(_) | Value::Scalar(_) | Value::Reg(_) | Value::Index { .. } => {
+                (None, None, None)
+            }
+            Value::Load { mask, .. } => (Mask::operand(mask), None, None),
+            Value::Gather { index, mask, .. } => (Some(index), Mask::operand(mask), None),
+            Value::Unary(_, a) | Value::Reduce(_, a) => (Some(a), None, None),
+            Value::Binary(_, a, b) | Value::Compare(_, a, b) => (Some(a), Some(b), None),
+            Value::Fma(a, b, c) | Value::Select { condition: a, then: b, otherwise: c } => {
+                (Some(a), Some(b), Some(c))
+            }
+        };
+        [a, b, c].into_iter().flatten()
+    }
+}
+
+impl Stmt {
+    /// Returns the operands of an assignment or store, that of the mask last.
+    pub(crate) fn operands(&self) -> impl Iterator<Item = &Value> {
+        let (value, mask) = match self {
+            Stmt::Set { value, mask, .. } | Stmt::Store { value, mask, .. } => {
+                (Some(value), Mask::operand(mask))
+            }
+            Stmt::Loop { .. } | Stmt::If { .. } | Stmt::Let { .. } | Stmt::Prefetch { .. } => {
+                (None, None)
+            }
+        };
+        value.into_iter().chain(mask)
     }
 }
 

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use super::ops::{self, FALSE, TRUE};
 use super::{
     Address, Count, EntryId, LaneStride, Linear, Reg, Storage, VectorBinary, VectorCompare,
     VectorUnary,
@@ -35,19 +36,16 @@ pub(super) struct MemRef {
     pub(super) epoch: u32,
 }
 
-/// The operation of a node: [`super::Value`] with nodes for operands.
+/// The operation of a node: [`super::Value`] with nodes for operands. A register has the number of
+/// writes before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Op {
     Splat(u32),
     Scalar(EntryId),
-    /// A register, after a number of writes.
     Reg(Reg, u32),
     Load(MemRef, LaneStride),
     Gather(MemRef, ValueId),
-    Index {
-        base: u32,
-        step: i32,
-    },
+    Index { base: u32, step: i32 },
     Unary(VectorUnary, ValueId),
     Binary(VectorBinary, ValueId, ValueId),
     Fma(ValueId, ValueId, ValueId),
@@ -56,49 +54,47 @@ pub(super) enum Op {
     Reduce(VectorBinary, ValueId),
 }
 
-/// Interned addresses and linear forms.
 #[derive(Debug, Default)]
 pub(super) struct Interned {
-    pub(super) addresses: Vec<Address>,
-    pub(super) linears: Vec<Linear>,
-    address_ids: BTreeMap<Address, u32>,
-    linear_ids: BTreeMap<Linear, u32>,
+    pub(super) addresses: Interner<Address>,
+    pub(super) linears: Interner<Linear>,
 }
 
-impl Interned {
-    pub(super) fn address(&mut self, address: Address) -> u32 {
-        if let Some(id) = self.address_ids.get(&address) {
-            return *id;
-        }
-        self.addresses.push(address.clone());
-        let id = self.addresses.len() as u32 - 1;
-        self.address_ids.insert(address, id);
-        id
-    }
+/// Distinct values, known by number.
+#[derive(Debug)]
+pub(super) struct Interner<T> {
+    values: Vec<T>,
+    ids: BTreeMap<T, u32>,
+}
 
-    pub(super) fn linear(&mut self, linear: Linear) -> u32 {
-        if let Some(id) = self.linear_ids.get(&linear) {
-            return *id;
-        }
-        self.linears.push(linear.clone());
-        let id = self.linears.len() as u32 - 1;
-        self.linear_ids.insert(linear, id);
-        id
+impl<T> Default for Interner<T> {
+    fn default() -> Self {
+        Self { values: Vec::new(), ids: BTreeMap::new() }
     }
 }
 
-/// The value graph of a block.
+impl<T: Clone + Ord> Interner<T> {
+    pub(super) fn id(&mut self, value: T) -> u32 {
+        if let Some(id) = self.ids.get(&value) {
+            return *id;
+        }
+        self.values.push(value.clone());
+        let id = self.values.len() as u32 - 1;
+        self.ids.insert(value, id);
+        id
+    }
+
+    pub(super) fn get(&self, id: u32) -> T {
+        self.values[id as usize].clone()
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct ValueGraph {
     pub(super) isa: Isa,
     pub(super) ops: Vec<Op>,
     ids: BTreeMap<Op, ValueId>,
 }
-
-/// Bits of a lane that is true.
-pub(super) const TRUE: u32 = u32::MAX;
-/// Bits of a lane that is false.
-pub(super) const FALSE: u32 = 0;
 
 impl Op {
     /// Returns the operands.
@@ -158,12 +154,12 @@ impl ValueGraph {
     }
 
     pub(super) fn truth(&mut self, value: bool) -> ValueId {
-        self.splat(if value { TRUE } else { FALSE })
+        self.splat(ops::truth(value))
     }
 
     pub(super) fn unary(&mut self, op: VectorUnary, a: ValueId) -> ValueId {
-        match self.constant_bits(a).and_then(|bits| fold_unary(op, bits)) {
-            Some(bits) => self.splat(bits),
+        match self.constant_bits(a) {
+            Some(bits) => self.splat(ops::unary(op, bits)),
             None => self.node(Op::Unary(op, a)),
         }
     }
@@ -171,9 +167,9 @@ impl ValueGraph {
     pub(super) fn binary(&mut self, op: VectorBinary, a: ValueId, b: ValueId) -> ValueId {
         let (known_a, known_b) = (self.constant_bits(a), self.constant_bits(b));
         if let (Some(x), Some(y)) = (known_a, known_b)
-            && let Some(bits) = fold_binary(op, x, y)
+            && (op != VectorBinary::ScaleF || ops::is_finite(x) && ops::is_finite(y))
         {
-            return self.splat(bits);
+            return self.splat(ops::binary(op, x, y));
         }
         match (op, known_a, known_b) {
             (VectorBinary::And, Some(TRUE), _) | (VectorBinary::Or, Some(FALSE), _) => b,
@@ -195,7 +191,7 @@ impl ValueGraph {
 
     pub(super) fn compare(&mut self, op: VectorCompare, a: ValueId, b: ValueId) -> ValueId {
         if let (Some(x), Some(y)) = (self.constant_bits(a), self.constant_bits(b)) {
-            return self.truth(fold_compare(op, x, y));
+            return self.splat(ops::compare(op, x, y));
         }
         self.node(Op::Compare(op, a, b))
     }
@@ -221,75 +217,5 @@ impl ValueGraph {
 
     pub(super) fn reduce(&mut self, op: VectorBinary, a: ValueId) -> ValueId {
         self.node(Op::Reduce(op, a))
-    }
-}
-
-fn fold_unary(op: VectorUnary, bits: u32) -> Option<u32> {
-    let x = f32::from_bits(bits);
-    Some(match op {
-        VectorUnary::SqrtF => libm::sqrtf(x).to_bits(),
-        VectorUnary::RoundF => libm::rintf(x).to_bits(),
-        VectorUnary::FloorF => libm::floorf(x).to_bits(),
-        VectorUnary::CeilF => libm::ceilf(x).to_bits(),
-        VectorUnary::IntToFloat => (bits as i32 as f32).to_bits(),
-        VectorUnary::FloatToInt if x.abs() < 2e9 => x as i32 as u32,
-        VectorUnary::FloatToInt => i32::MIN as u32,
-        VectorUnary::ShiftLeft(by) => bits << by,
-        VectorUnary::ShiftRight(by) => bits >> by,
-        VectorUnary::ShiftRightSigned(by) => ((bits as i32) >> by) as u32,
-    })
-    .filter(|_| !(op == VectorUnary::FloatToInt && (2e9..2.2e9).contains(&x.abs())))
-}
-
-/// Folds [`VectorBinary::ScaleF`]; `None` for infinities and NaNs.
-fn scaled(x: f32, y: f32) -> Option<u32> {
-    // In double precision no relevant power is out of range, and the product is exact.
-    let power = || libm::exp2(f64::from(libm::floorf(y).clamp(-1000.0, 1000.0)));
-    (x.is_finite() && y.is_finite()).then(|| ((f64::from(x) * power()) as f32).to_bits())
-}
-
-fn fold_binary(op: VectorBinary, a: u32, b: u32) -> Option<u32> {
-    let (x, y) = (f32::from_bits(a), f32::from_bits(b));
-    let (i, j) = (a as i32, b as i32);
-    Some(match op {
-        VectorBinary::AddF => (x + y).to_bits(),
-        VectorBinary::SubF => (x - y).to_bits(),
-        VectorBinary::MulF => (x * y).to_bits(),
-        VectorBinary::DivF => (x / y).to_bits(),
-        VectorBinary::ScaleF => return scaled(x, y),
-        VectorBinary::MinF => {
-            if x < y {
-                a
-            } else {
-                b
-            }
-        }
-        VectorBinary::MaxF => {
-            if x > y {
-                a
-            } else {
-                b
-            }
-        }
-        VectorBinary::AddI => a.wrapping_add(b),
-        VectorBinary::SubI => a.wrapping_sub(b),
-        VectorBinary::MulI => a.wrapping_mul(b),
-        VectorBinary::MinI => i.min(j) as u32,
-        VectorBinary::MaxI => i.max(j) as u32,
-        VectorBinary::And => a & b,
-        VectorBinary::Or => a | b,
-        VectorBinary::Xor => a ^ b,
-    })
-}
-
-fn fold_compare(op: VectorCompare, a: u32, b: u32) -> bool {
-    let (x, y) = (f32::from_bits(a), f32::from_bits(b));
-    match op {
-        VectorCompare::LtF => x < y,
-        VectorCompare::LeF => x <= y,
-        VectorCompare::EqF => x == y,
-        VectorCompare::NeF => x != y,
-        VectorCompare::LtI => (a as i32) < (b as i32),
-        VectorCompare::EqI => a == b,
     }
 }

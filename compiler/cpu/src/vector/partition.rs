@@ -20,7 +20,7 @@
 use super::Unsupported;
 use super::affine::{Affine, Coef, n_atoms, simplify};
 use super::context::Lowering;
-use super::tree::{GuardId, Loop, LoopMode, Node, Write};
+use super::tree::{GuardId, Loop, LoopMode, Node};
 use tvmtune_ir::poly::{Atom, Poly, VarId};
 
 /// Atoms in a bound beyond which the guard is evaluated instead: bounds of nested loops contain
@@ -28,7 +28,7 @@ use tvmtune_ir::poly::{Atom, Poly, VarId};
 const MAX_BOUND_ATOMS: usize = 24;
 
 /// Iterations `start..start + count` of a loop.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct IterRange {
     pub(super) start: Poly,
     pub(super) count: Poly,
@@ -83,7 +83,7 @@ impl Lowering<'_> {
             }
         }
         if bounds.is_empty() {
-            return Ok(vec![whole_range(extent)]);
+            return Ok(vec![IterRange { count: extent, ..IterRange::default() }]);
         }
         let known: Option<Vec<i64>> = bounds.iter().map(|it| it.at.as_constant()).collect();
         Ok(match (extent.as_constant(), known) {
@@ -146,7 +146,7 @@ impl Lowering<'_> {
         let facts = &self.tree.facts;
         let at = bounds[1..].iter().fold(bounds[0].at.clone(), |at, it| at.lesser(&it.at, facts));
         let proven: Vec<GuardId> = bounds.iter().map(|it| it.id).collect();
-        let main = IterRange { count: at.clone(), proven, ..whole_range(extent.clone()) };
+        let main = IterRange { count: at.clone(), proven, ..IterRange::default() };
         let same = bounds.iter().all(|it| it.at == at);
         let covers = |ids: &[GuardId]| ids.iter().any(|id| bounds.iter().any(|it| it.id == *id));
         let covered = same && leaves.iter().all(|it| covers(it));
@@ -168,7 +168,7 @@ impl Lowering<'_> {
             true => self.edge_tiles(loop_, bounds, &at),
             false => Vec::new(),
         };
-        vec![main, IterRange { start: at, count, proven: Vec::new(), at_most_one, edge_tiles }]
+        vec![main, IterRange { start: at, count, at_most_one, edge_tiles, ..IterRange::default() }]
     }
 
     /// Splits the last iteration into edge tiles of 4, 2 and 1 rows; empty where that is illegal.
@@ -203,13 +203,8 @@ impl Lowering<'_> {
             let edge = |by: i64| rest.div(&Poly::constant(by), facts);
             let start = simplify(first.clone() + edge(2 * rows) * (2 * rows), facts);
             let is_present = edge(rows).modulo(&Poly::constant(2), facts);
-            edge_tiles.push(EdgeTile {
-                rows,
-                is_present,
-                start,
-                tile,
-                shortened: shortened.clone(),
-            });
+            let shortened = shortened.clone();
+            edge_tiles.push(EdgeTile { rows, is_present, start, tile, shortened });
             rows /= 2;
         }
         edge_tiles
@@ -235,9 +230,8 @@ impl Lowering<'_> {
         };
         let mut fits = true;
         Node::for_each_write(&loop_.body, &mut Vec::new(), &mut |write, path| {
-            check_write(write, &mut |form| fits &= is_multiple(form));
-            let around =
-                |var: &VarId| path.iter().any(|it| matches!(it, Node::Loop(it) if it.var == *var));
+            write.for_each_form(&mut |form| fits &= is_multiple(form));
+            let around = |var: &VarId| Node::loops(path).any(|it| it.var == *var);
             let predicated = |var: &VarId| {
                 bounds.iter().any(|bound| {
                     bound.row == Some(*var)
@@ -260,24 +254,6 @@ impl Lowering<'_> {
             });
         });
         fits
-    }
-}
-
-fn check_write(write: &Write, check: &mut dyn FnMut(&Affine)) {
-    check(&write.target.offset);
-    for (_, index) in &write.target.gather {
-        index.for_each_form(check);
-    }
-    write.value.for_each_form(check);
-}
-
-fn whole_range(extent: Poly) -> IterRange {
-    IterRange {
-        start: Poly::default(),
-        count: extent,
-        proven: Vec::new(),
-        at_most_one: false,
-        edge_tiles: Vec::new(),
     }
 }
 
@@ -308,7 +284,7 @@ fn partition_static(
                 count: Poly::constant(end - start),
                 proven: holds.map(|(it, _)| it.id).collect(),
                 at_most_one: end - start == 1,
-                edge_tiles: Vec::new(),
+                ..IterRange::default()
             });
         }
         start = end;

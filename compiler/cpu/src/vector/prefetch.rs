@@ -37,7 +37,6 @@ struct Insertion<'a, 'n> {
     tree: &'a Tree<'n>,
     var: VarId,
     iterations: i64,
-    /// Tensors that later statements prefetch.
     prefetched: BTreeSet<TensorId>,
 }
 
@@ -58,7 +57,7 @@ impl Insertion<'_, '_> {
     /// Returns the element of each tensor in memory that a statement reads in the later iteration.
     fn later_reads(&mut self, write: &Write) -> Vec<Access> {
         let mut later_reads = Vec::new();
-        write.for_each_read(&mut |access| {
+        write.value.for_each_read(&mut |access| {
             if self.tree.buffers[access.tensor.0 as usize].local || !access.gather.is_empty() {
                 return;
             }
@@ -94,7 +93,7 @@ impl Lowering<'_> {
             return Ok(());
         }
         self.block().prefetched.push(address.clone());
-        let address = self.interned.address(address);
+        let address = self.interned.addresses.id(address);
         self.push(PendingStmt::Prefetch { address })
     }
 }

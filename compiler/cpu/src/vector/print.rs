@@ -52,7 +52,6 @@ impl fmt::Display for VectorCode {
     }
 }
 
-/// Writes statements.
 fn block(f: &mut fmt::Formatter<'_>, stmts: &[Stmt], depth: usize) -> fmt::Result {
     for stmt in stmts {
         write!(f, "{:1$}", "", 2 * depth)?;

@@ -61,7 +61,6 @@ enum Role {
     VectorLanes,
 }
 
-/// The new tensor of accumulators.
 struct Accumulator {
     tensor: TensorId,
     dtype: DType,
@@ -75,12 +74,11 @@ impl Accumulator {
         for (var, stride) in vars.iter().zip(&self.strides) {
             offset.add_term(*var, Coef::Const(*stride));
         }
-        Access { tensor: self.tensor, offset, gather: Vec::new(), in_bounds: true }
+        Access::new(self.tensor, offset)
     }
 
     fn read(&self, offset: Affine) -> Term {
-        let access = Access { tensor: self.tensor, offset, gather: Vec::new(), in_bounds: true };
-        Term { dtype: self.dtype, kind: TermKind::Read(access) }
+        Term { dtype: self.dtype, kind: TermKind::Read(Access::new(self.tensor, offset)) }
     }
 }
 
@@ -128,13 +126,9 @@ impl PromotionPass<'_, '_> {
         if is_accumulator || !is_fixed(loop_.var) || accesses(&loop_.body, target.tensor) != 1 {
             return None;
         }
-        let loops = path.iter().filter_map(|it| match it {
-            Node::Loop(it) => Some(it),
-            _ => None,
-        });
         let (mut dims, mut interleavable) = (Vec::new(), Vec::new());
         let mut reduces_lanes = false;
-        for it in loops {
+        for it in Node::loops(path) {
             match (it.kind, is_fixed(it.var)) {
                 (LoopMode::Vectorized(_), true) => {
                     reduces_lanes = true;
@@ -292,10 +286,8 @@ impl PromotionPass<'_, '_> {
     ) -> Vec<usize> {
         let mut reduced = vec![loop_.var];
         Node::for_each_write(&loop_.body, &mut Vec::new(), &mut |_, path| {
-            reduced.extend(path.iter().filter_map(|it| match it {
-                Node::Loop(it) if !self.tree.mentions(&target.offset, it.var) => Some(it.var),
-                _ => None,
-            }));
+            let vars = Node::loops(path).map(|it| it.var);
+            reduced.extend(vars.filter(|it| !self.tree.mentions(&target.offset, *it)));
         });
         let tile = |var: VarId| plan.dims.iter().any(|it| it.0 == var && it.2 == Role::Tile);
         let mut kept = guards.to_vec();
@@ -340,10 +332,10 @@ impl PromotionPass<'_, '_> {
             }
             node = Node::Loop(Loop { var: *var, kind: *kind, body: vec![node] });
         }
-        if !guards.is_empty() {
-            node = Node::If { guards, body: vec![node] };
+        match guards.is_empty() {
+            true => node,
+            false => Node::If { guards, body: vec![node] },
         }
-        node
     }
 
     /// Removes the initialization of the element, if it stands before the loop.
@@ -387,12 +379,11 @@ impl PromotionPass<'_, '_> {
     }
 }
 
-/// Counts reads and writes of a tensor.
 fn accesses(nodes: &[Node], tensor: TensorId) -> usize {
     let mut n = 0;
     Node::for_each_write(nodes, &mut Vec::new(), &mut |write, _| {
         n += usize::from(write.target.tensor == tensor);
-        write.for_each_read(&mut |read| n += usize::from(read.tensor == tensor));
+        write.value.for_each_read(&mut |read| n += usize::from(read.tensor == tensor));
     });
     n
 }

@@ -6,6 +6,7 @@ use super::context::{
     ElementRef, LaneCondition, LaneReduction, Lowering, PredicateCause, RegisterScope,
 };
 use super::cse::PendingStmt;
+use super::expr::vector_op;
 use super::numbering::{self, MaskRef, Op, ValueId};
 use super::tree::{Access, TermKind, Write, literal_bits};
 use super::{
@@ -70,10 +71,7 @@ impl<'t> Lowering<'t> {
         Ok(match target {
             ElementRef::Register(reg) => self.reg(reg),
             ElementRef::Memory { tensor, address, lanes, storage } => {
-                let mask = match lanes {
-                    LaneStride::Uniform => MaskRef::All,
-                    _ => self.mask(&|_, _| true)?,
-                };
+                let mask = self.memory_mask(lanes)?;
                 let epoch = self.epochs[tensor.0 as usize];
                 let place = numbering::MemRef { address, storage, mask, epoch };
                 self.graph().node(Op::Load(place, lanes))
@@ -101,10 +99,7 @@ impl<'t> Lowering<'t> {
                 self.set(reg, value, mask)
             }
             ElementRef::Memory { tensor, address, lanes, storage } => {
-                let mask = match lanes {
-                    LaneStride::Uniform => MaskRef::All,
-                    _ => self.mask(&|_, _| true)?,
-                };
+                let mask = self.memory_mask(lanes)?;
                 self.push(PendingStmt::Store { address, lanes, storage, value, mask })?;
                 self.epochs[tensor.0 as usize] += 1;
                 Ok(())
@@ -252,7 +247,7 @@ impl<'t> Lowering<'t> {
         let mut bytes = offset.scaled(storage.bytes());
         bytes.add_dims(start);
         let address = Address { base, offset: self.table.linear(&bytes) };
-        let address = self.interned.address(address);
+        let address = self.interned.addresses.id(address);
         Ok(ElementRef::Memory { tensor, address, lanes, storage })
     }
 
@@ -278,7 +273,6 @@ impl<'t> Lowering<'t> {
         }
     }
 
-    /// Opens the live scope of tensors in registers.
     pub(super) fn enter_register_scope(&mut self, tensors: Vec<TensorId>) {
         self.allocations.forget(&tensors);
         let block = self.blocks.len() - 1;
@@ -301,6 +295,13 @@ impl<'t> Lowering<'t> {
         let zero = |reg| Stmt::Set { reg, value: Value::Splat(0), mask: None };
         let at = scope.at;
         self.blocks[scope.block].stmts.splice(at..at, maybe_undefined.into_iter().map(zero));
+    }
+
+    fn memory_mask(&mut self, lanes: LaneStride) -> Result<MaskRef, Unsupported> {
+        match lanes {
+            LaneStride::Uniform => Ok(MaskRef::All),
+            _ => self.mask(&|_, _| true),
+        }
     }
 
     /// Combines the lane predicates whose causes are `wanted` into a mask.
@@ -339,7 +340,6 @@ impl<'t> Lowering<'t> {
         Ok(all)
     }
 
-    /// Converts a mask to a truth value.
     pub(super) fn truth(&mut self, mask: MaskRef) -> Result<ValueId, Unsupported> {
         Ok(match mask {
             MaskRef::All => self.graph().truth(true),
@@ -353,7 +353,7 @@ impl<'t> Lowering<'t> {
                 let bound = match bound.param {
                     None => self.graph().int(bound.constant as i32),
                     Some(_) => {
-                        let base = self.interned.linear(bound);
+                        let base = self.interned.linears.id(bound);
                         self.graph().node(Op::Index { base, step: 0 })
                     }
                 };
@@ -378,18 +378,6 @@ impl<'t> Lowering<'t> {
     }
 }
 
-/// Returns the vector operation of a reducer.
-pub(super) fn reducing_op(reducer: Reducer, dtype: DType) -> VectorBinary {
-    match (reducer, dtype.is_float()) {
-        (Reducer::Sum, true) => VectorBinary::AddF,
-        (Reducer::Prod, true) => VectorBinary::MulF,
-        (Reducer::Max, true) => VectorBinary::MaxF,
-        (Reducer::Min, true) => VectorBinary::MinF,
-        (Reducer::Sum, false) => VectorBinary::AddI,
-        (Reducer::Prod, false) => VectorBinary::MulI,
-        (Reducer::Max, false) => VectorBinary::MaxI,
-        (Reducer::Min, false) => VectorBinary::MinI,
-        (Reducer::Any, _) => VectorBinary::Or,
-        (Reducer::All, _) => VectorBinary::And,
-    }
+fn reducing_op(reducer: Reducer, dtype: DType) -> VectorBinary {
+    vector_op(reducer.op(), dtype).expect("each reducer has a vector operation")
 }

@@ -8,7 +8,6 @@ use tvmtune_ir::dag::{ScalarId, TensorId};
 use tvmtune_ir::poly::{Facts, Poly};
 use tvmtune_schedule::nest::{Nest, Scope};
 
-/// A table under construction.
 #[derive(Debug)]
 pub(super) struct Table {
     facts: Facts,
@@ -97,7 +96,6 @@ impl Table {
         count
     }
 
-    /// Returns the greatest value of a parameter.
     pub(super) fn greatest(&self, entry: EntryId) -> i64 {
         match &self.entries[entry.0 as usize] {
             TableEntry::Param(poly) => poly.interval(&self.facts).hi,

@@ -6,8 +6,8 @@
 //! - Loops that cannot be vectorized are serial; long vectorized loops are strip-mined.
 //! - The offset of an element in its buffer is one affine form.
 
-use super::Unsupported;
 use super::affine::{Affine, Coef};
+use super::{Unsupported, ops};
 use tvmtune_ir::dag::{BinaryOp, CompareOp, DType, Literal, Reducer, ScalarId, TensorId, UnaryOp};
 use tvmtune_ir::poly::{Facts, Interval, Poly, VarId};
 use tvmtune_schedule::nest::Nest;
@@ -31,7 +31,6 @@ pub(super) struct Tree<'n> {
     pub(super) phases: Vec<Vec<Node>>,
 }
 
-/// The buffer of a tensor.
 #[derive(Clone, Debug)]
 pub(super) struct Buffer {
     pub(super) dtype: DType,
@@ -40,7 +39,6 @@ pub(super) struct Buffer {
     pub(super) size: Poly,
 }
 
-/// A variable, and its range.
 #[derive(Clone, Debug)]
 pub(super) struct Var {
     /// Iterations of the loop; an upper bound of a derived variable.
@@ -83,7 +81,6 @@ pub(super) struct Loop {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LoopMode {
-    /// A counted loop.
     Serial,
     /// A loop of the task grid; outermost.
     Parallel,
@@ -91,7 +88,6 @@ pub(super) enum LoopMode {
     Vectorized(i64),
 }
 
-/// A store or an update.
 #[derive(Clone, Debug)]
 pub(super) struct Write {
     pub(super) target: Access,
@@ -104,7 +100,6 @@ pub(super) struct Write {
     pub(super) prefetches: Vec<Access>,
 }
 
-/// One element of a buffer.
 #[derive(Clone, Debug)]
 pub(super) struct Access {
     pub(super) tensor: TensorId,
@@ -137,14 +132,20 @@ pub(super) enum TermKind {
     Cast(Box<Term>),
 }
 
+impl Var {
+    pub(super) fn of_loop(extent: Poly, facts: &Facts) -> Self {
+        let hi = extent.interval(facts).hi.saturating_sub(1).max(0);
+        Self { extent, range: Interval { lo: 0, hi }, derived: None }
+    }
+}
+
 impl Tree<'_> {
     pub(super) fn var(&self, var: VarId) -> &Var {
         &self.vars[var.0 as usize]
     }
 
     pub(super) fn new_var(&mut self, extent: Poly) -> VarId {
-        let hi = extent.interval(&self.facts).hi.saturating_sub(1).max(0);
-        self.vars.push(Var { extent, range: Interval { lo: 0, hi }, derived: None });
+        self.vars.push(Var::of_loop(extent, &self.facts));
         VarId(self.vars.len() as u32 - 1)
     }
 
@@ -169,17 +170,27 @@ impl Tree<'_> {
 
     /// Returns whether a variable occurs in a form, also in derived variables.
     pub(super) fn mentions(&self, value: &Affine, var: VarId) -> bool {
-        value.terms.iter().any(|(it, _)| {
-            *it == var
-                || self.vars[it.0 as usize]
-                    .derived
-                    .as_ref()
-                    .is_some_and(|it| self.mentions(&it.a, var) || self.mentions(&it.b, var))
-        })
+        let in_derived = |it: &Derived| self.mentions(&it.a, var) || self.mentions(&it.b, var);
+        value
+            .terms
+            .iter()
+            .any(|(it, _)| *it == var || self.var(*it).derived.as_ref().is_some_and(in_derived))
     }
 }
 
 impl Node {
+    /// Puts nodes under guards, if there are any.
+    pub(super) fn guarded(guards: Vec<GuardId>, body: Vec<Node>) -> Vec<Node> {
+        if guards.is_empty() { body } else { vec![Node::If { guards, body }] }
+    }
+
+    pub(super) fn loops<'a>(path: &[&'a Node]) -> impl Iterator<Item = &'a Loop> {
+        path.iter().filter_map(|it| match it {
+            Node::Loop(it) => Some(it),
+            _ => None,
+        })
+    }
+
     pub(super) fn body(&self) -> &[Node] {
         match self {
             Node::Loop(Loop { body, .. }) | Node::If { body, .. } => body,
@@ -205,17 +216,22 @@ impl Node {
     }
 }
 
+impl Access {
+    /// An element without a data-dependent part, in bounds.
+    pub(super) fn new(tensor: TensorId, offset: Affine) -> Self {
+        Self { tensor, offset, gather: Vec::new(), in_bounds: true }
+    }
+}
+
 impl Write {
     pub(super) fn new(target: Access, reducer: Option<Reducer>, value: Term) -> Self {
         Self { target, reducer, overwrites: false, value, prefetches: Vec::new() }
     }
 
-    /// Calls `visit` for each read, those in subscripts included.
-    pub(super) fn for_each_read<'a>(&'a self, visit: &mut dyn FnMut(&'a Access)) {
-        for (_, index) in &self.target.gather {
-            index.for_each_read(visit);
-        }
-        self.value.for_each_read(visit);
+    /// Calls `visit` for each linear form: that of the target, and those of the value.
+    pub(super) fn for_each_form<'a>(&'a self, visit: &mut dyn FnMut(&'a Affine)) {
+        visit(&self.target.offset);
+        self.value.for_each_form(visit);
     }
 }
 
@@ -234,7 +250,8 @@ impl Term {
         }
     }
 
-    fn for_each_read<'a>(&'a self, visit: &mut dyn FnMut(&'a Access)) {
+    /// Calls `visit` for each read, those in subscripts included.
+    pub(super) fn for_each_read<'a>(&'a self, visit: &mut dyn FnMut(&'a Access)) {
         if let TermKind::Read(access) = &self.kind {
             visit(access);
         }
@@ -256,30 +273,19 @@ impl Term {
     }
 }
 
-/// Returns the bits of a literal in a lane.
 pub(super) fn literal_bits(literal: Literal, dtype: DType) -> Result<u32, Unsupported> {
     Ok(match (literal, dtype) {
-        (Literal::Bool(value), _) => {
-            if value {
-                u32::MAX
-            } else {
-                0
-            }
-        }
+        (Literal::Bool(value), _) => ops::truth(value),
         (Literal::Float(value), DType::F16) => half::f16::from_f64(value).to_f32().to_bits(),
         (Literal::Float(value), DType::Bf16) => half::bf16::from_f64(value).to_f32().to_bits(),
         (Literal::Float(value), _) => (value as f32).to_bits(),
         (Literal::Int(value), it) if it.is_float() => (value as f32).to_bits(),
-        (Literal::Int(value), _) => int_bits(value)?,
+        (Literal::Int(value), _) => {
+            i32::try_from(value).map_err(|_| Unsupported::Range)?.cast_unsigned()
+        }
     })
 }
 
-/// Returns the bits of an integer in a lane.
-fn int_bits(value: i64) -> Result<u32, Unsupported> {
-    i32::try_from(value).map(|it| it as u32).map_err(|_| Unsupported::Range)
-}
-
-/// Adds `index * stride` to an offset.
 pub(super) fn add_stride(offset: &mut Affine, index: &Affine, stride: &Poly) {
     offset.add_scaled(index, &Coef::from_poly(stride.clone()));
 }

@@ -108,9 +108,15 @@ pub(super) enum Alu {
 /// A fixup: 32 bits in the code that are known once all of it is.
 enum Fixup {
     /// The distance to a constant; so many bytes of the instruction follow.
-    Pool { at: usize, tail: usize, offset: u32 },
-    /// The distance to a label.
-    Jump { at: usize, to: Label },
+    Pool {
+        at: usize,
+        tail: usize,
+        offset: u32,
+    },
+    Jump {
+        at: usize,
+        to: Label,
+    },
 }
 
 /// Code under construction. See the [module documentation](self).
@@ -141,13 +147,6 @@ impl Constants {
         self.known.insert(words.to_vec(), at as u32);
         at as u32
     }
-}
-
-/// Displacement scale and immediate of an instruction with a memory operand.
-struct Trailer<'a> {
-    /// The scale of 8-bit displacements in bytes: `disp8*N` of EVEX.
-    disp8_scale: i32,
-    imm: &'a [u8],
 }
 
 impl Assembler {
@@ -185,8 +184,7 @@ impl Assembler {
             self.bytes.extend([0xc4, r | (1 - x) << 6 | (1 - b) << 5 | op.map, last]);
         }
         self.bytes.push(op.byte);
-        let imm = fields.imm;
-        self.operand(fields.reg, fields.rm, &Trailer { disp8_scale: 1, imm: imm.as_slice() });
+        self.operand(fields.reg, fields.rm, 1, fields.imm.as_slice());
     }
 
     /// A vector instruction under EVEX.
@@ -221,27 +219,26 @@ impl Assembler {
             Tuple::Quarter => width.bytes() / 4,
             Tuple::Fixed(bytes) => i32::from(bytes),
         };
-        let imm = fields.imm;
-        self.operand(fields.reg, fields.rm, &Trailer { disp8_scale, imm: imm.as_slice() });
+        self.operand(fields.reg, fields.rm, disp8_scale, fields.imm.as_slice());
     }
 
-    /// ModRM, SIB, displacement and immediate.
-    fn operand(&mut self, reg: u8, rm: Rm, trailer: &Trailer<'_>) {
+    /// ModRM, SIB, displacement and immediate; 8-bit displacements count in `disp8_scale` bytes (`disp8*N` of EVEX).
+    fn operand(&mut self, reg: u8, rm: Rm, disp8_scale: i32, imm: &[u8]) {
         let reg = (reg & 7) << 3;
         match rm {
             Rm::Reg(rm) => self.bytes.push(0xc0 | reg | (rm & 7)),
             Rm::Mem(mem) | Rm::Broadcast(mem) => match mem.base {
                 PhysBase::Pool(offset) => {
                     self.bytes.push(reg | 5);
-                    let (at, tail) = (self.bytes.len(), trailer.imm.len());
+                    let (at, tail) = (self.bytes.len(), imm.len());
                     let offset = offset.wrapping_add_signed(mem.disp);
                     self.fixups.push(Fixup::Pool { at, tail, offset });
                     self.bytes.extend([0; 4]);
                 }
-                PhysBase::Gpr(base) => self.memory(reg, base, mem, trailer.disp8_scale),
+                PhysBase::Gpr(base) => self.memory(reg, base, mem, disp8_scale),
             },
         }
-        self.bytes.extend(trailer.imm);
+        self.bytes.extend(imm);
     }
 
     fn memory(&mut self, reg: u8, base: Gpr, mem: Mem, disp8_scale: i32) {
@@ -277,7 +274,7 @@ impl Assembler {
             self.bytes.push(0x40 | rex);
         }
         self.bytes.extend(opcode);
-        self.operand(reg, rm, &Trailer { disp8_scale: 1, imm });
+        self.operand(reg, rm, 1, imm);
     }
 
     pub(super) fn load(&mut self, dst: Gpr, from: Mem) {
@@ -379,12 +376,10 @@ impl Assembler {
         self.legacy(true, &[0xf7], 6, rm, &[]);
     }
 
-    /// Shifts to the left.
     pub(super) fn shift_left(&mut self, reg: Gpr, by: u8) {
         self.legacy(true, &[0xc1], 4, Rm::Reg(reg.0), &[by]);
     }
 
-    /// Shifts to the right, filling with zeros.
     pub(super) fn shift_right(&mut self, reg: Gpr, by: u8) {
         self.legacy(true, &[0xc1], 5, Rm::Reg(reg.0), &[by]);
     }

@@ -52,7 +52,6 @@ pub(super) struct InductionVar {
     pub stride: Count,
 }
 
-/// Returns whether a mask excludes lanes.
 pub(super) fn is_partial(mask: Option<&Mask>, isa: Isa) -> bool {
     let all = i64::from(isa.lanes());
     mask.is_some_and(|it| !matches!(it, Mask::First(Count::Const(n)) if *n >= all))
@@ -90,7 +89,6 @@ pub(super) fn is_gather(isa: Isa, lanes: LaneStride, storage: Storage, masked: b
         }
 }
 
-/// Returns whether a store is a scatter.
 pub(super) fn is_scatter(isa: Isa, lanes: LaneStride, storage: Storage) -> bool {
     let strided = matches!(canonical_lanes(lanes, storage), LaneStride::Strided(_));
     storage == Storage::Word && isa == Isa::Avx512 && strided
@@ -167,13 +165,11 @@ impl InductionPlan {
     /// Plans a phase. `lets` stand before `body`, in the scope of `task`, which has number 0.
     pub(super) fn new(isa: Isa, task: VarId, lets: &[Stmt], body: &[Stmt]) -> Self {
         let mut plan = InductionPlan::default();
-        let mut walk =
-            Planner { isa, plan: &mut plan, active: ActiveVars::default(), collecting: true };
-        walk.phase(task, lets, body);
-        plan.scopes.clear();
-        let mut walk =
-            Planner { isa, plan: &mut plan, active: ActiveVars::default(), collecting: false };
-        walk.phase(task, lets, body);
+        for collecting in [true, false] {
+            plan.scopes.clear();
+            let active = ActiveVars::default();
+            Planner { isa, plan: &mut plan, active, collecting }.phase(task, lets, body);
+        }
         plan
     }
 
@@ -185,7 +181,6 @@ impl InductionPlan {
         self.sums.len()
     }
 
-    /// Returns the induction variables of a scope.
     pub(super) fn induction_vars(&self, scope: usize) -> &[InductionVar] {
         &self.scopes[scope]
     }
@@ -201,7 +196,6 @@ impl InductionPlan {
         (self.ids[&sum], index)
     }
 
-    /// Returns the sum of an integer.
     pub(super) fn linear(&self, linear: &Linear, active: &ActiveVars) -> SumId {
         self.ids[&AffineSum::of(None, linear, active)]
     }
@@ -293,13 +287,9 @@ impl Planner<'_> {
                     self.linear(value);
                     self.enter(*var);
                 }
-                Stmt::Set { value, mask, .. } => {
-                    self.value(value);
-                    self.mask(mask.as_ref());
-                }
-                Stmt::Store { address, lanes, storage, value, mask } => {
-                    self.value(value);
-                    self.mask(mask.as_ref());
+                Stmt::Set { .. } => stmt.operands().for_each(|it| self.value(it)),
+                Stmt::Store { address, lanes, storage, .. } => {
+                    stmt.operands().for_each(|it| self.value(it));
                     self.address(address, !is_scatter(self.isa, *lanes, *storage));
                 }
                 Stmt::Prefetch { address } => self.address(address, true),
@@ -307,41 +297,16 @@ impl Planner<'_> {
         }
     }
 
-    fn mask(&mut self, mask: Option<&Mask>) {
-        if let Some(Mask::Where(value)) = mask {
-            self.value(value);
-        }
-    }
-
     fn value(&mut self, value: &Value) {
+        value.operands().for_each(|it| self.value(it));
         match value {
-            Value::Splat(_) | Value::Scalar(_) | Value::Reg(_) => {}
             Value::Load { address, lanes, storage, mask } => {
                 let masked = is_partial(mask.as_ref(), self.isa);
-                self.mask(mask.as_ref());
                 self.address(address, !is_gather(self.isa, *lanes, *storage, masked));
             }
-            Value::Gather { address, index, mask, .. } => {
-                self.value(index);
-                self.mask(mask.as_ref());
-                self.address(address, false);
-            }
+            Value::Gather { address, .. } => self.address(address, false),
             Value::Index { base, .. } => self.linear(base),
-            Value::Unary(_, x) | Value::Reduce(_, x) => self.value(x),
-            Value::Binary(_, x, y) | Value::Compare(_, x, y) => {
-                self.value(x);
-                self.value(y);
-            }
-            Value::Fma(a, b, c) => {
-                self.value(a);
-                self.value(b);
-                self.value(c);
-            }
-            Value::Select { condition, then, otherwise } => {
-                self.value(condition);
-                self.value(then);
-                self.value(otherwise);
-            }
+            _ => {}
         }
     }
 

@@ -12,11 +12,9 @@
 use super::encode::Width;
 use super::opcode::Opcode;
 
-/// A virtual register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct VirtReg(pub u32);
 
-/// The class of a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RegClass {
     /// A vector of the instruction set's width.
@@ -89,6 +87,24 @@ pub(super) struct VectorInst {
     pub imm: Option<u8>,
 }
 
+impl VectorInst {
+    /// Makes an instruction without operands.
+    pub(super) fn new(op: Opcode, width: Width) -> Self {
+        Self {
+            op,
+            width,
+            dst: None,
+            updates: false,
+            a: None,
+            b: None,
+            c: None,
+            mask: None,
+            zeroing: false,
+            imm: None,
+        }
+    }
+}
+
 /// An integer source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IntOperand {
@@ -134,91 +150,45 @@ pub(super) struct LaneCopy {
 /// An instruction, or a pseudo-instruction that expands to a short sequence.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Inst {
+    /// A VEX or EVEX instruction.
     Vector(VectorInst),
     /// `dst = a * b + c`; at most one source is in memory.
-    Fma {
-        dst: VirtReg,
-        a: Operand,
-        b: Operand,
-        c: Operand,
-    },
-    /// A vector of zeros.
-    Zero {
-        dst: VirtReg,
-    },
+    Fma { dst: VirtReg, a: Operand, b: Operand, c: Operand },
+    /// `dst = 0`
+    Zero { dst: VirtReg },
     /// A broadcast of the low 32 bits of an integer.
-    Splat {
-        dst: VirtReg,
-        src: VirtReg,
-    },
+    Splat { dst: VirtReg, src: VirtReg },
     /// A constant mask.
-    MaskBits {
-        dst: VirtReg,
-        bits: u16,
-    },
+    MaskBits { dst: VirtReg, bits: u16 },
+    /// A scalarized gather or scatter.
     LaneCopy(LaneCopy),
     /// Prefetches a cache line into L1.
-    Prefetch {
-        place: MemOperand,
-    },
-
+    Prefetch { place: MemOperand },
     /// Loads an entry of the argument table: 8 bytes.
-    LoadEntry {
-        dst: VirtReg,
-        entry: u32,
-    },
+    LoadEntry { dst: VirtReg, entry: u32 },
     /// Broadcasts the low 4 bytes of an entry of the argument table.
-    SplatEntry {
-        dst: VirtReg,
-        entry: u32,
-    },
-    LoadArgument {
-        dst: VirtReg,
-        argument: Argument,
-    },
-    Copy {
-        dst: VirtReg,
-        src: IntOperand,
-    },
+    SplatEntry { dst: VirtReg, entry: u32 },
+    /// Loads an argument beside the table.
+    LoadArgument { dst: VirtReg, argument: Argument },
+    /// `dst = src`
+    Copy { dst: VirtReg, src: IntOperand },
     /// `dst = dst + src`
-    Add {
-        dst: VirtReg,
-        src: IntOperand,
-    },
+    Add { dst: VirtReg, src: IntOperand },
     /// `dst = dst - src`
-    Sub {
-        dst: VirtReg,
-        src: IntOperand,
-    },
+    Sub { dst: VirtReg, src: IntOperand },
     /// `dst = dst + src * by`
-    MulAdd {
-        dst: VirtReg,
-        src: VirtReg,
-        by: IntOperand,
-    },
+    MulAdd { dst: VirtReg, src: VirtReg, by: IntOperand },
     /// `dst = value / by`, or the remainder; `value >= 0`, `by >= 1`.
-    Divide {
-        dst: VirtReg,
-        value: VirtReg,
-        by: IntOperand,
-        remainder: bool,
-    },
-
+    Divide { dst: VirtReg, value: VirtReg, by: IntOperand, remainder: bool },
     /// Begins a loop of `counter` iterations, counting down; at least one if `runs`.
-    LoopBegin {
-        counter: VirtReg,
-        runs: bool,
-    },
-    LoopEnd {
-        counter: VirtReg,
-    },
+    LoopBegin { counter: VirtReg, runs: bool },
+    /// Ends a loop.
+    LoopEnd { counter: VirtReg },
     /// Begins the branch taken if `value + plus < bound`.
-    IfBegin {
-        value: IntOperand,
-        plus: i64,
-        bound: IntOperand,
-    },
+    IfBegin { value: IntOperand, plus: i64, bound: IntOperand },
+    /// Begins the other branch.
     Else,
+    /// Ends a branch.
     IfEnd,
 }
 

@@ -50,10 +50,9 @@ struct Region {
 
 /// Finds the intervals of all registers.
 pub(super) fn live_intervals(code: &MachineFunction) -> Vec<LiveInterval> {
-    let regions = Regions::scan(code);
     let n = code.classes.len();
     let mut scan = IntervalBuilder {
-        regions,
+        regions: regions(code),
         ends: vec![None; n],
         weights: vec![0.0; n],
         pins: vec![0; n],
@@ -65,9 +64,8 @@ pub(super) fn live_intervals(code: &MachineFunction) -> Vec<LiveInterval> {
 }
 
 /// Regions by the index of their last instruction; branches also by the index of their `Else`.
-struct Regions(BTreeMap<usize, Region>);
+type Regions = BTreeMap<usize, Region>;
 
-/// An open region.
 struct OpenRegion {
     start: usize,
     /// Length of the log where the region opened.
@@ -87,23 +85,20 @@ struct RegionScan<'a> {
     /// Former values of `written_at`, restored where control flow merges.
     log: Vec<(VirtReg, usize)>,
     open: Vec<OpenRegion>,
-    closed: BTreeMap<usize, Region>,
+    closed: Regions,
 }
 
-impl Regions {
-    fn scan(code: &MachineFunction) -> Self {
-        let n = code.classes.len();
-        let mut scan = RegionScan {
-            code,
-            is_global: is_global(code),
-            written_at: vec![0; n],
-            log: Vec::new(),
-            open: Vec::new(),
-            closed: BTreeMap::new(),
-        };
-        scan.run();
-        Regions(scan.closed)
-    }
+fn regions(code: &MachineFunction) -> Regions {
+    let mut scan = RegionScan {
+        code,
+        is_global: is_global(code),
+        written_at: vec![0; code.classes.len()],
+        log: Vec::new(),
+        open: Vec::new(),
+        closed: BTreeMap::new(),
+    };
+    scan.run();
+    scan.closed
 }
 
 /// Finds the registers that occur in more than one block.
@@ -120,22 +115,16 @@ fn is_global(code: &MachineFunction) -> Vec<bool> {
         if let Some((virt, _)) = inst.def() {
             occurs(virt);
         }
-        if is_boundary(inst) {
+        if let Inst::LoopBegin { .. }
+        | Inst::LoopEnd { .. }
+        | Inst::IfBegin { .. }
+        | Inst::Else
+        | Inst::IfEnd = inst
+        {
             block += 1;
         }
     }
     result
-}
-
-fn is_boundary(inst: &Inst) -> bool {
-    matches!(
-        inst,
-        Inst::LoopBegin { .. }
-            | Inst::LoopEnd { .. }
-            | Inst::IfBegin { .. }
-            | Inst::Else
-            | Inst::IfEnd
-    )
 }
 
 impl RegionScan<'_> {
@@ -284,15 +273,8 @@ impl IntervalBuilder {
                 }
                 Inst::IfBegin { .. } => {
                     self.leave();
-                    for virt in self
-                        .regions
-                        .0
-                        .remove(&starts[&at])
-                        .into_iter()
-                        .flat_map(|it| it.written_on_both)
-                    {
-                        self.close(virt, now);
-                    }
+                    let region = self.regions.remove(&starts[&at]).unwrap_or_default();
+                    region.written_on_both.into_iter().for_each(|it| self.close(it, now));
                 }
                 _ => {}
             }
@@ -340,7 +322,7 @@ impl IntervalBuilder {
 
     fn enter_loop(&mut self, at: usize, is_executed: bool) {
         let Region { mut upward_exposed, written, .. } =
-            self.regions.0.remove(&at).unwrap_or_default();
+            self.regions.remove(&at).unwrap_or_default();
         // If the loop may run zero times, its definitions merge with earlier ones.
         let kept = |it: &VirtReg| !is_executed && self.ends[it.0 as usize].is_some();
         upward_exposed.extend(written.into_iter().filter(kept));
@@ -348,20 +330,24 @@ impl IntervalBuilder {
     }
 
     fn enter_branch(&mut self, at: usize) {
-        let written = self.regions.0.get(&at).map(|it| it.written.clone()).unwrap_or_default();
-        let live = |it: &VirtReg| self.ends[it.0 as usize].is_some();
-        self.pin(written.into_iter().filter(live).collect(), 2 * at as u32 + 1);
+        let written = self.regions.get(&at).map(|it| it.written.clone()).unwrap_or_default();
+        let live = self.live(written);
+        self.pin(live, 2 * at as u32 + 1);
     }
 
     /// Keeps live-ins of the second side live throughout the first.
     fn keep_in_first_side(&mut self, at: usize) {
-        let written = self.regions.0.remove(&at).unwrap_or_default().written;
-        let live: Vec<VirtReg> =
-            written.into_iter().filter(|it| self.ends[it.0 as usize].is_some()).collect();
+        let written = self.regions.remove(&at).unwrap_or_default().written;
+        let live = self.live(written);
         for virt in &live {
             self.pins[virt.0 as usize] += 1;
         }
         self.pinned.last_mut().expect("regions nest").extend(live);
+    }
+
+    fn live(&self, mut virts: Vec<VirtReg>) -> Vec<VirtReg> {
+        virts.retain(|it| self.ends[it.0 as usize].is_some());
+        virts
     }
 
     fn leave(&mut self) {

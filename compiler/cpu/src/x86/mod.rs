@@ -8,8 +8,8 @@
 //! the blobs to measure them, and the macro embeds the same blobs.
 //!
 //! Passes: `induction` reduces the strength of addresses, `select` selects instructions (`inst`),
-//! `liveness` and `regalloc` allocate `registers` by linear scan, `spill` inserts spill code with
-//! `stack` slots, and `emit` writes bytes through `encode` and the table in `opcode`.
+//! `liveness` and `regalloc` allocate `registers` by linear scan, `spill` inserts spill code, and
+//! `emit` writes bytes through `encode` and the table in `opcode`.
 //!
 //! # What a blob is
 //!
@@ -34,7 +34,6 @@ mod regalloc;
 mod registers;
 mod select;
 mod spill;
-mod stack;
 
 #[cfg(test)]
 mod tests;

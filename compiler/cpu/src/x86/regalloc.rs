@@ -12,13 +12,11 @@
 //! Poletto and Sarkar, "Linear Scan Register Allocation" (1999). The spilled interval is the one of
 //! least weight (estimated uses, as in Chaitin, 1982), not the one that ends last.
 
-use super::inst::{Inst, MachineFunction, Operand, RegClass, VirtReg};
+use super::inst::{Inst, IntOperand, MachineFunction, Operand, RegClass, VirtReg};
 use super::liveness::{LiveInterval, live_intervals};
 use super::registers::RegisterFile;
-use super::spill;
-use super::stack::StackSlots;
+use super::spill::{self, StackSlots};
 
-/// The location of an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Location {
     /// An allocatable register of its class, by index.
@@ -66,7 +64,7 @@ pub(super) fn allocate(
             .map(|(it, _)| *it)
             .collect();
         if spilled.is_empty() {
-            return finish(code, &live_intervals, &scan.assigned_registers, spills);
+            return finish(&live_intervals, &scan.assigned_registers, spills);
         }
         spills += spilled.len() as u32;
         spill::rewrite(code, &spilled, vector_bytes);
@@ -74,7 +72,6 @@ pub(super) fn allocate(
 }
 
 fn finish(
-    code: &MachineFunction,
     live_intervals: &[LiveInterval],
     assigned_registers: &[Option<u8>],
     spills: u32,
@@ -88,12 +85,6 @@ fn finish(
         };
         assigned.push(Assigned { virt: interval.virt, start: interval.start, location });
     }
-    debug_assert_eq!(
-        live_intervals.len(),
-        assigned_registers.len(),
-        "of {} registers",
-        code.classes.len()
-    );
     Assignment { assigned, frame_bytes: slots.len() * 8, spills }
 }
 
@@ -175,7 +166,7 @@ impl<'a> LinearScan<'a> {
             Some(it) if !can_spill(new) || cost(&live_intervals[it.1]) < cost(new) => it,
             Some(_) => return None,
             None if can_spill(new) => return None,
-            None => unreachable!("an instruction register_need more registers than there are"),
+            None => unreachable!("an instruction needs more registers than there are"),
         };
         self.assigned_registers[victim] = None;
         Some(register)
@@ -188,7 +179,7 @@ fn hints(inst: &Inst) -> [Option<VirtReg>; 3] {
     match inst {
         Inst::Fma { a, b, c, .. } => [register(c), register(a), register(b)],
         Inst::Vector(it) => [it.dst.filter(|_| it.updates), it.a, it.b.as_ref().and_then(register)],
-        Inst::Copy { src: super::inst::IntOperand::Reg(src), .. } => [Some(*src), None, None],
+        Inst::Copy { src: IntOperand::Reg(src), .. } => [Some(*src), None, None],
         _ => [None; 3],
     }
 }

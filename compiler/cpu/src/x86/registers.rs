@@ -9,7 +9,6 @@ use tvmtune_ir::target::Isa;
 pub(super) const ALLOCATABLE_GPRS: [Gpr; 13] =
     [RCX, RSI, RDI, Gpr(8), Gpr(9), Gpr(10), Gpr(11), RBX, RBP, Gpr(12), Gpr(13), Gpr(14), Gpr(15)];
 
-/// Number of caller-saved registers in [`ALLOCATABLE_GPRS`].
 pub(super) const N_CALLER_SAVED: usize = 7;
 
 /// The number of allocatable registers of each class.

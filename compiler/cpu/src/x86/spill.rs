@@ -14,7 +14,12 @@ use super::inst::{
 };
 use super::liveness::LiveInterval;
 use super::opcode::{self, Form, Tuple};
-use super::stack::StackSlots;
+
+/// Stack slots, reused when an interval ends (stack slot coloring).
+#[derive(Default)]
+pub(super) struct StackSlots {
+    ends: Vec<u32>,
+}
 
 /// Inserts spill code for intervals, in stack slots of `bytes` each.
 pub(super) fn rewrite(code: &mut MachineFunction, spilled: &[LiveInterval], bytes: u32) {
@@ -32,19 +37,35 @@ pub(super) fn rewrite(code: &mut MachineFunction, spilled: &[LiveInterval], byte
     let mut coming = spilled.iter().zip(&slots_of).peekable();
     for (at, mut inst) in insts.into_iter().enumerate() {
         let now = 2 * at as u32;
-        let mut moved = |rewrite: &mut SpillRewriter<'_>, until: u32| {
+        let mut start_intervals = |rewrite: &mut SpillRewriter<'_>, until: u32| {
             while let Some((interval, spilled)) = coming.next_if(|it| it.0.start <= until) {
                 let slot = StackSlot(first + spilled);
                 rewrite.spilled[interval.virt.0 as usize] = Some((slot, interval.end));
             }
         };
-        moved(&mut rewrite, now);
+        start_intervals(&mut rewrite, now);
         let updated = rewrite.sources(&mut inst, now);
-        moved(&mut rewrite, now + 1);
+        start_intervals(&mut rewrite, now + 1);
         rewrite.target(inst, updated, now + 1);
     }
-    let out = rewrite.out;
-    code.insts = out;
+    code.insts = rewrite.out;
+}
+
+impl StackSlots {
+    /// Returns a slot that is free throughout an interval. Intervals come by start.
+    pub(super) fn take(&mut self, interval: &LiveInterval) -> u32 {
+        let free = self.ends.iter().position(|end| *end < interval.start);
+        let at = free.unwrap_or(self.ends.len());
+        if at == self.ends.len() {
+            self.ends.push(0);
+        }
+        self.ends[at] = interval.end;
+        at as u32
+    }
+
+    pub(super) fn len(&self) -> u32 {
+        self.ends.len() as u32
+    }
 }
 
 struct SpillRewriter<'a> {
@@ -65,38 +86,14 @@ impl SpillRewriter<'_> {
         self.code.new_virt_reg(RegClass::Vector)
     }
 
-    fn moved(&self, op: opcode::Opcode) -> VectorInst {
-        VectorInst {
-            op,
-            width: self.width,
-            dst: None,
-            updates: false,
-            a: None,
-            b: None,
-            c: None,
-            mask: None,
-            zeroing: false,
-            imm: None,
-        }
-    }
-
     /// Reloads a register if it is spilled.
     fn reload(&mut self, virt: &mut VirtReg, now: u32) {
         if let Some(slot) = self.slot(*virt, now) {
             let dst = self.temporary();
             let b = Some(Operand::Mem(MemOperand::frame(slot)));
-            self.out.push(Inst::Vector(VectorInst {
-                dst: Some(dst),
-                b,
-                ..self.moved(opcode::MOVUPS)
-            }));
+            let load = VectorInst::new(opcode::MOVUPS, self.width);
+            self.out.push(Inst::Vector(VectorInst { dst: Some(dst), b, ..load }));
             *virt = dst;
-        }
-    }
-
-    fn reload_index(&mut self, operand: &mut Operand, now: u32) {
-        if let Operand::Mem(MemOperand { index: Some((index, _)), .. }) = operand {
-            self.reload(index, now);
         }
     }
 
@@ -107,7 +104,8 @@ impl SpillRewriter<'_> {
                 Some(slot) if fold => *operand = Operand::Mem(MemOperand::frame(slot)),
                 _ => self.reload(virt, now),
             },
-            _ => self.reload_index(operand, now),
+            Operand::Mem(MemOperand { index: Some((index, _)), .. }) => self.reload(index, now),
+            Operand::Mem(_) | Operand::Broadcast(_) => {}
         }
     }
 
@@ -121,12 +119,7 @@ impl SpillRewriter<'_> {
                 });
                 // Both sources may be one register: reload it once.
                 let same = it.a.map(Operand::Reg) == it.b;
-                if let Some(a) = &mut it.a {
-                    self.reload(a, now);
-                }
-                if let Some(c) = &mut it.c {
-                    self.reload(c, now);
-                }
+                it.a.iter_mut().chain(&mut it.c).for_each(|virt| self.reload(virt, now));
                 if let Some(b) = &mut it.b {
                     if same && let Some(a) = it.a {
                         *b = Operand::Reg(a);
@@ -173,15 +166,12 @@ impl SpillRewriter<'_> {
             self.out.push(inst);
             return;
         };
-        let temporary = match updated {
-            Some(virt) => virt,
-            None => self.temporary(),
-        };
+        let temporary = updated.unwrap_or_else(|| self.temporary());
         *dst = temporary;
         self.out.push(inst);
         let b = Some(Operand::Mem(MemOperand::frame(slot)));
-        let store = VectorInst { a: Some(temporary), b, ..self.moved(opcode::MOVUPS_STORE) };
-        self.out.push(Inst::Vector(store));
+        let store = VectorInst::new(opcode::MOVUPS_STORE, self.width);
+        self.out.push(Inst::Vector(VectorInst { a: Some(temporary), b, ..store }));
     }
 }
 

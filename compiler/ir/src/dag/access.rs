@@ -191,8 +191,7 @@ fn data_dependent_strides(
         .map(|it| if matches!(it, Subscript::Value(_)) { zero() } else { it.clone() })
         .collect();
     let mut strides = strides(&known, shape, n_axes, facts);
-    for subscript in index {
-        let Subscript::Value(value) = subscript else { continue };
+    for value in index.iter().filter_map(Subscript::value) {
         for (axis, stride) in strides.iter_mut().enumerate() {
             if value.mentions(VarId(axis as u32)) {
                 *stride = None;

@@ -50,7 +50,6 @@ impl Anchor {
     }
 }
 
-/// Returns the only reader of a compute, if it reads elementwise.
 fn elementwise_reader(dag: &Dag, id: ComputeId) -> Option<ComputeId> {
     let compute = dag.compute(id);
     let consumers = dag.consumers(compute.tensor);

@@ -84,11 +84,7 @@ impl PathFacts {
         let at_least = |a: &Poly, b: &Poly, gap: i64| {
             self.is_nonnegative(&(a.clone() - b.clone() - Poly::constant(gap)))
         };
-        let decide = |yes: bool, no: bool| match (yes, no) {
-            (true, _) => Some(true),
-            (_, true) => Some(false),
-            _ => None,
-        };
+        let decide = |yes: bool, no: bool| if yes { Some(true) } else { no.then_some(false) };
         match op {
             CompareOp::Ge => decide(at_least(a, b, 0), at_least(b, a, 1)),
             CompareOp::Gt => decide(at_least(a, b, 1), at_least(b, a, 0)),
@@ -173,7 +169,6 @@ impl PathFacts {
         }
     }
 
-    /// Returns upper bounds of an integer.
     fn upper_bounds(&self, value: &Expr, types: &dyn Types) -> Vec<Poly> {
         let mut found = vec![Poly::constant(self.interval(value, types).hi)];
         found.extend(self.exact(value, types));
@@ -195,7 +190,7 @@ impl PathFacts {
             _ => return None,
         };
         let whole = integer_range(value.dtype(types));
-        contains(whole, poly.interval(&self.facts)).then_some(poly)
+        whole.includes(poly.interval(&self.facts)).then_some(poly)
     }
 
     /// Returns an interval that contains every value of an integer expression.
@@ -208,14 +203,8 @@ impl PathFacts {
         let interval = |it: &Expr| self.interval(it, types);
         let found = match value {
             Expr::Cast(_, a) if !a.dtype(types).is_float() => interval(a),
-            Expr::Binary(BinaryOp::Min, a, b) => {
-                let (a, b) = (interval(a), interval(b));
-                Interval { lo: a.lo.min(b.lo), hi: a.hi.min(b.hi) }
-            }
-            Expr::Binary(BinaryOp::Max, a, b) => {
-                let (a, b) = (interval(a), interval(b));
-                Interval { lo: a.lo.max(b.lo), hi: a.hi.max(b.hi) }
-            }
+            Expr::Binary(BinaryOp::Min, a, b) => interval(a).lesser(interval(b)),
+            Expr::Binary(BinaryOp::Max, a, b) => interval(a).greater(interval(b)),
             Expr::Binary(BinaryOp::Rem, a, b) => {
                 let top = interval(b).hi.saturating_sub(1);
                 if interval(b).lo < 1 {
@@ -224,19 +213,12 @@ impl PathFacts {
                     Interval { lo: if interval(a).lo < 0 { -top } else { 0 }, hi: top }
                 }
             }
-            Expr::Select { then, otherwise, .. } => {
-                let (a, b) = (interval(then), interval(otherwise));
-                Interval { lo: a.lo.min(b.lo), hi: a.hi.max(b.hi) }
-            }
+            Expr::Select { then, otherwise, .. } => interval(then).join(interval(otherwise)),
             _ => whole,
         };
         // Values that exceed the type wrap, to anything.
-        if contains(whole, found) { found } else { whole }
+        if whole.includes(found) { found } else { whole }
     }
-}
-
-fn contains(outer: Interval, inner: Interval) -> bool {
-    outer.lo <= inner.lo && inner.hi <= outer.hi
 }
 
 /// The comparison that holds where `op` does not, of values that are no NaNs.

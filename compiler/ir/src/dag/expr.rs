@@ -120,6 +120,14 @@ pub enum Subscript {
 }
 
 impl Subscript {
+    /// The expression, if the subscript is computed from data.
+    pub fn value(&self) -> Option<&Expr> {
+        match self {
+            Subscript::Affine(_) => None,
+            Subscript::Value(value) => Some(value),
+        }
+    }
+
     /// The polynomial, unless the subscript is computed from data.
     pub fn affine(&self) -> Option<&Poly> {
         match self {
@@ -138,28 +146,18 @@ pub enum Expr {
     Index(Poly),
     /// A run-time scalar.
     Scalar(ScalarId),
-    /// An element. In bounds whenever it is evaluated: proven, or below a `Select` that asks.
-    Read {
-        /// The tensor (in a nest: the buffer of that tensor) read from.
-        tensor: TensorId,
-        /// One subscript for each dimension.
-        index: Vec<Subscript>,
-    },
+    /// An element of a tensor (in a nest: of its buffer), with one subscript for each dimension. In
+    /// bounds whenever it is evaluated: proven, or below a `Select` that asks.
+    Read { tensor: TensorId, index: Vec<Subscript> },
     /// An operation on one value.
     Unary(UnaryOp, Box<Expr>),
     /// An operation on two values of one type.
     Binary(BinaryOp, Box<Expr>, Box<Expr>),
     /// A comparison of two values of one type; a `Bool`.
     Compare(CompareOp, Box<Expr>, Box<Expr>),
-    /// `if condition { then } else { otherwise }`; only the chosen branch is evaluated.
-    Select {
-        /// A `Bool`.
-        condition: Box<Expr>,
-        /// The value where it holds.
-        then: Box<Expr>,
-        /// The value where it does not; of the same type.
-        otherwise: Box<Expr>,
-    },
+    /// `if condition { then } else { otherwise }`, of a `Bool` and two values of one type; only the
+    /// chosen branch is evaluated.
+    Select { condition: Box<Expr>, then: Box<Expr>, otherwise: Box<Expr> },
     /// Conversion as Rust's `as`: floats to integers saturate, NaN becomes 0.
     Cast(DType, Box<Expr>),
 }
@@ -221,13 +219,7 @@ impl Expr {
     pub fn children(&self) -> Vec<&Expr> {
         match self {
             Expr::Const(..) | Expr::Index(_) | Expr::Scalar(_) => Vec::new(),
-            Expr::Read { index, .. } => index
-                .iter()
-                .filter_map(|it| match it {
-                    Subscript::Affine(_) => None,
-                    Subscript::Value(value) => Some(&**value),
-                })
-                .collect(),
+            Expr::Read { index, .. } => index.iter().filter_map(Subscript::value).collect(),
             Expr::Unary(_, a) | Expr::Cast(_, a) => vec![a],
             Expr::Binary(_, a, b) | Expr::Compare(_, a, b) => vec![a, b],
             Expr::Select { condition, then, otherwise } => vec![condition, then, otherwise],
@@ -263,24 +255,22 @@ impl Expr {
 
     /// Calls `visit` for each polynomial, in subscripts and in indices used as values.
     pub fn for_each_poly<'a>(&'a self, visit: &mut dyn FnMut(&'a Poly)) {
-        self.walk(&mut |it| match it {
-            Expr::Index(poly) => visit(poly),
-            Expr::Read { index, .. } => {
-                index.iter().filter_map(Subscript::affine).for_each(&mut *visit);
-            }
-            _ => {}
-        });
+        self.walk(&mut |it| it.own_polys().for_each(&mut *visit));
+    }
+
+    /// The polynomials of this expression alone.
+    fn own_polys(&self) -> impl Iterator<Item = &Poly> {
+        let (value, index): (Option<&Poly>, &[Subscript]) = match self {
+            Expr::Index(poly) => (Some(poly), &[]),
+            Expr::Read { index, .. } => (None, index),
+            _ => (None, &[]),
+        };
+        value.into_iter().chain(index.iter().filter_map(Subscript::affine))
     }
 
     /// Returns whether a polynomial in the expression mentions `var`.
     pub fn mentions(&self, var: VarId) -> bool {
-        self.any(&mut |it| match it {
-            Expr::Index(poly) => poly.mentions(var),
-            Expr::Read { index, .. } => {
-                index.iter().filter_map(Subscript::affine).any(|it| it.mentions(var))
-            }
-            _ => false,
-        })
+        self.any(&mut |it| it.own_polys().any(|poly| poly.mentions(var)))
     }
 
     /// The same expression with `f` applied to each direct operand.

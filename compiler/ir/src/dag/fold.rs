@@ -18,11 +18,7 @@ pub(super) fn fold(expr: &Expr, path_facts: &PathFacts, types: &dyn Types) -> Ex
             Expr::Const(Literal::Bool(false), _) => fold(otherwise, path_facts, types),
             _ => {
                 let (then, otherwise) = (branch(then, true), branch(otherwise, false));
-                if then == otherwise {
-                    return then;
-                }
-                let (then, otherwise) = (Box::new(then), Box::new(otherwise));
-                Expr::Select { condition: Box::new(condition), then, otherwise }
+                if then == otherwise { then } else { condition.select(then, otherwise) }
             }
         };
     }
@@ -126,10 +122,7 @@ fn fold_cast(to: DType, a: &Expr, types: &dyn Types) -> Option<Expr> {
 fn is_exact(from: DType, to: DType) -> bool {
     match (from, to) {
         (DType::F16 | DType::Bf16, DType::F32 | DType::F64) | (DType::F32, DType::F64) => true,
-        (a, b) if b.is_integer() && !a.is_float() => {
-            let (a, b) = (integer_range(a), integer_range(b));
-            b.lo <= a.lo && a.hi <= b.hi
-        }
+        (a, b) if b.is_integer() && !a.is_float() => integer_range(b).includes(integer_range(a)),
         _ => false,
     }
 }

@@ -36,7 +36,7 @@ mod verify;
 pub mod print;
 pub mod parse;
 
-use crate::poly::{DimId, Facts, Interval, Poly, VarId};
+use crate::poly::{Facts, Interval, Poly, VarId};
 
 pub use dtype::DType;
 pub use expr::{BinaryOp, CompareOp, Expr, Literal, ScalarId, Subscript, Types, UnaryOp};
@@ -192,11 +192,7 @@ impl Dag {
 
     /// Returns the declared ranges of the dimensions.
     pub fn facts(&self) -> Facts {
-        let mut facts = Facts::default();
-        for (n, dim) in self.dims.iter().enumerate() {
-            facts.bound_dim(DimId(n as u32), dim.range);
-        }
-        facts
+        Facts::of_dims(self.dims.iter().map(|it| it.range))
     }
 }
 

@@ -24,7 +24,6 @@ pub fn class(dag: &Dag) -> String {
     Printer { dag, detail: Detail::WithoutExtents }.to_string()
 }
 
-/// The details that are printed.
 #[derive(Clone, Copy, PartialEq)]
 enum Detail {
     All,

@@ -4,51 +4,31 @@
 //! larger strides, in windows, under padding. Elementwise computes are described by their operations,
 //! or omitted.
 
-use std::fmt::{self, Write};
-
 use super::access::{self, accesses};
 use super::anchor::Anchor;
-use super::{Compute, ComputeId, Dag, Expr, TensorId, TensorKind};
+use super::{Compute, Dag, Expr, TensorId, TensorKind};
 
 /// Returns the operations of a dag, and the access patterns of its reductions, without offsets and
 /// extents.
 pub fn access(dag: &Dag) -> String {
-    AccessSignature(dag).to_string()
+    let mut text = "tvmtune access v1\n".to_owned();
+    for compute in &dag.computes {
+        if compute.reducer.is_some() {
+            text += &reduction(dag, compute, Operations::Listed);
+        } else {
+            let dtype = dag.tensor(compute.tensor).dtype;
+            text += &format!("{dtype} of {}:{}", compute.n_spatial, operations(&compute.body));
+        }
+        text.push('\n');
+    }
+    text
 }
 
 /// Returns the reducer and the access patterns of the anchor alone, without operations.
 pub fn anchor(dag: &Dag) -> String {
-    AnchorSignature(dag).to_string()
-}
-
-struct AccessSignature<'a>(&'a Dag);
-
-struct AnchorSignature<'a>(&'a Dag);
-
-impl fmt::Display for AccessSignature<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let dag = self.0;
-        writeln!(f, "tvmtune access v1")?;
-        for id in dag.compute_ids() {
-            let compute = dag.compute(id);
-            if compute.reducer.is_some() {
-                reduction(f, dag, id, Operations::Listed)?;
-            } else {
-                write!(f, "{} of {}:", dag.tensor(compute.tensor).dtype, compute.n_spatial)?;
-                operations(f, &compute.body)?;
-            }
-            writeln!(f)?;
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Display for AnchorSignature<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "tvmtune anchor v1")?;
-        Anchor::of(self.0)
-            .map_or(Ok(()), |it| reduction(f, self.0, it.compute, Operations::Omitted))
-    }
+    let anchor = Anchor::of(dag).map(|it| dag.compute(it.compute));
+    let anchor = anchor.map(|it| reduction(dag, it, Operations::Omitted));
+    format!("tvmtune anchor v1\n{}", anchor.unwrap_or_default())
 }
 
 /// Operations and kinds of parameters in the signature of a reduction.
@@ -58,65 +38,46 @@ enum Operations {
     Omitted,
 }
 
-/// Prints `Sum f32 of 2 over 1: [0, 2] [1, 2]`.
-fn reduction(
-    f: &mut fmt::Formatter<'_>,
-    dag: &Dag,
-    id: ComputeId,
-    operations_are: Operations,
-) -> fmt::Result {
-    let compute = dag.compute(id);
+/// Returns `Sum f32 of 2 over 1: [0, 2] [1, 2]`.
+fn reduction(dag: &Dag, compute: &Compute, operations_are: Operations) -> String {
     let n_reduce = compute.axes.len() - compute.n_spatial;
-    match compute.reducer {
-        Some(reducer) => write!(f, "{reducer:?} ")?,
-        None => f.write_str("each ")?,
-    }
+    let reducer = compute.reducer.map_or("each".to_owned(), |it| format!("{it:?}"));
     let dtype = dag.tensor(compute.tensor).dtype;
-    write!(f, "{dtype} of {} over {n_reduce}:", compute.n_spatial)?;
+    let mut text = format!("{reducer} {dtype} of {} over {n_reduce}:", compute.n_spatial);
     if operations_are == Operations::Listed {
-        operations(f, &compute.body)?;
+        text += &operations(&compute.body);
     }
     let shape = |it: TensorId| dag.tensor(it).shape.clone();
     for access in accesses(compute, &shape, &dag.facts()) {
         let tensor = dag.tensor(access.tensor);
-        write!(f, " {}", tensor.dtype)?;
-        if operations_are == Operations::Listed && tensor.kind == TensorKind::Weight {
-            f.write_str(" weight")?;
-        }
-        pattern(f, compute, &access)?;
+        let is_weight = tensor.kind == TensorKind::Weight;
+        let weight = is_weight && operations_are == Operations::Listed;
+        let weight = if weight { " weight" } else { "" };
+        text += &format!(" {}{weight}{}", tensor.dtype, pattern(compute, &access));
     }
-    Ok(())
+    text
 }
 
-/// Prints the axes that move each dimension, `s` after those with a larger stride, `?` where they
-/// are unknown, and `if` behind conditional reads.
-fn pattern(f: &mut fmt::Formatter<'_>, compute: &Compute, access: &access::Access) -> fmt::Result {
-    f.write_char('[')?;
-    let mut comma = "";
-    for steps in &access.steps {
-        let Some(steps) = steps else {
-            write!(f, "{comma}?")?;
-            comma = ", ";
-            continue;
-        };
+/// Returns the axes that move each dimension, `s` after those with a larger stride, `?` where they
+/// are unknown, and `if` behind conditional reads. Dimensions that no axis moves are omitted.
+fn pattern(compute: &Compute, access: &access::Access) -> String {
+    let dims = access.steps.iter().filter_map(|steps| {
+        let Some(steps) = steps else { return Some("?".to_owned()) };
         let moving: Vec<String> = (0..compute.axes.len())
             .filter(|axis| steps[*axis] != 0)
             .map(|axis| format!("{axis}{}", if steps[axis].abs() > 1 { "s" } else { "" }))
             .collect();
-        // Dimensions that no axis moves are omitted.
-        if !moving.is_empty() {
-            write!(f, "{comma}{}", moving.join("+"))?;
-            comma = ", ";
-        }
-    }
-    f.write_str(if access.conditional { "] if" } else { "]" })
+        (!moving.is_empty()).then(|| moving.join("+"))
+    });
+    let dims: Vec<String> = dims.collect();
+    format!("[{}]{}", dims.join(", "), if access.conditional { " if" } else { "" })
 }
 
-/// Prints the operations of an expression on data, in order of evaluation.
-fn operations(f: &mut fmt::Formatter<'_>, body: &Expr) -> fmt::Result {
+/// Returns the operations of an expression on data, in order of evaluation.
+fn operations(body: &Expr) -> String {
     let mut names = Vec::new();
     visit(body, &mut names);
-    names.iter().try_for_each(|it| write!(f, " {it}"))
+    names.iter().map(|it| format!(" {it}")).collect()
 }
 
 fn visit(expr: &Expr, names: &mut Vec<String>) {

@@ -243,10 +243,7 @@ impl Check<'_> {
 fn is_of(literal: Literal, dtype: DType) -> bool {
     match literal {
         Literal::Float(_) => dtype.is_float(),
-        Literal::Int(it) => {
-            let range = integer_range(dtype);
-            dtype.is_integer() && (range.lo..=range.hi).contains(&it)
-        }
+        Literal::Int(it) => dtype.is_integer() && integer_range(dtype).contains(it),
         Literal::Bool(_) => dtype == DType::Bool,
     }
 }

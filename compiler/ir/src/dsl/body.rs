@@ -4,17 +4,16 @@ use syn::{Block, Expr as Syntax, Stmt};
 
 use super::elaborate::{Binding, Elaborator};
 use super::errors::{Location, count};
-use super::expr::{LetParts, no_statement};
+use super::expr::LetParts;
 use super::infer;
 use super::reduce::Axes;
-use super::signature::Declared;
+use super::signature::{Declared, ident, plain_ident};
 use crate::dag::bounds::PathFacts;
 use crate::dag::{DType, TensorId, TensorKind};
 use crate::poly::Poly;
 
 /// The declaration of a tensor, before its definition is elaborated.
 enum Expected {
-    /// Its element type and its extents.
     Declared(DType, Vec<Poly>),
     /// None: type and extents follow from the definition.
     Inferred,
@@ -66,11 +65,7 @@ impl Elaborator {
     }
 
     fn statement(&mut self, statement: &Stmt, results: &[&Syntax], declared: Option<&[Declared]>) {
-        let Stmt::Local(local) = statement else {
-            self.errors.at::<()>(statement, no_statement(statement));
-            return;
-        };
-        let Some(LetParts { ident, ty, init }) = self.let_parts(local) else { return };
+        let Some(LetParts { ident, ty, init }) = self.let_parts(statement) else { return };
         let name = ident.to_string();
         self.start_compute(&name);
         let binding = if let Some(call) = compute_call(init) {
@@ -88,12 +83,7 @@ impl Elaborator {
             };
             self.compute(&name, call, expected).map(Binding::Tensor)
         } else {
-            let value = self.expr(init);
-            let value = match ty {
-                None => value,
-                Some(ty) => value.and_then(|it| self.annotated(&it, ty)),
-            };
-            value.map(Binding::Value)
+            self.let_value(ty, init).map(Binding::Value)
         };
         self.bind(name, binding.unwrap_or(Binding::Poisoned));
     }
@@ -103,11 +93,7 @@ impl Elaborator {
             self.start_compute(name);
             return self.compute(name, call, expected);
         }
-        let ident = match syntax {
-            Syntax::Path(path) => path.path.get_ident(),
-            _ => None,
-        };
-        let Some(ident) = ident else {
+        let Some(ident) = ident(syntax) else {
             let message = "a result is a `compute(..)` or the name of a computed tensor";
             return self.errors.at(syntax, message);
         };
@@ -192,13 +178,8 @@ impl Elaborator {
 
     /// The extents of a closure's axes, from the dimensions they index.
     fn infer(&mut self, closure: &syn::ExprClosure) -> Vec<Option<Poly>> {
-        let names: Vec<String> = closure
-            .inputs
-            .iter()
-            .map(|it| {
-                super::signature::plain_ident(it).map_or_else(String::new, ToString::to_string)
-            })
-            .collect();
+        let name = |it| plain_ident(it).map_or_else(String::new, ToString::to_string);
+        let names: Vec<String> = closure.inputs.iter().map(name).collect();
         let uses = infer::uses(&closure.body, &names);
         let mut extents = Vec::new();
         for (axis, pat) in closure.inputs.iter().enumerate() {
@@ -238,16 +219,14 @@ impl Elaborator {
             }
         }
         if found.is_none() && (!name.is_empty() || matches!(pat, syn::Pat::Wild(_))) {
-            return self.errors.at(
-                pat,
-                format!("the extent of this axis cannot be told from what it indexes: {hint}"),
-            );
+            let message =
+                format!("the extent of this axis cannot be told from what it indexes: {hint}");
+            return self.errors.at(pat, message);
         }
         found.map(|(extent, _)| extent)
     }
 }
 
-/// Returns the results that the last expression lists.
 fn result_list(tail: &Syntax) -> Vec<&Syntax> {
     match tail {
         Syntax::Tuple(tuple) => tuple.elems.iter().collect(),

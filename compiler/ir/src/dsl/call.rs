@@ -5,10 +5,10 @@ use syn::Expr as Syntax;
 use super::elaborate::Elaborator;
 use super::errors::{Location, count};
 use super::reduce;
+use super::signature::ident;
 use super::value::{Kind, Value};
 use crate::dag::{BinaryOp, CompareOp, DType, Expr, Literal, UnaryOp};
 
-/// A function of numbers.
 #[derive(Clone, Copy)]
 enum Function {
     /// One operation on a float.
@@ -64,7 +64,6 @@ const FUNCTIONS: [(&str, usize, Function); 26] = [
 /// Powers beyond this are better written with `pow`.
 const MAX_POWER: i64 = 64;
 
-/// The names of functions.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     FUNCTIONS.iter().map(|(name, ..)| *name)
 }
@@ -72,11 +71,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 impl Elaborator {
     /// `f(a, b)`
     pub(super) fn call(&mut self, call: &syn::ExprCall, location: Location) -> Option<Value> {
-        let ident = match &*call.func {
-            Syntax::Path(path) if path.qself.is_none() => path.path.get_ident(),
-            _ => None,
-        };
-        let Some(ident) = ident else {
+        let Some(ident) = ident(&call.func) else {
             return self.errors.at(&call.func, "expected the name of an intrinsic");
         };
         let name = ident.to_string();
@@ -286,17 +281,10 @@ fn expand_float(function: Function, x: Expr, dtype: DType) -> (Expr, usize) {
             let magnitude = x.clone().unary(UnaryOp::Abs);
             let whole = magnitude.clone().unary(UnaryOp::Floor);
             let fraction = magnitude.binary(BinaryOp::Sub, whole.clone());
-            let up = Expr::Select {
-                condition: Box::new(fraction.compare(CompareOp::Ge, c(0.5))),
-                then: Box::new(add(whole.clone(), c(1.0))),
-                otherwise: Box::new(whole),
-            };
-            let rounded = Expr::Select {
-                condition: Box::new(x.compare(CompareOp::Lt, c(0.0))),
-                then: Box::new(up.clone().unary(UnaryOp::Neg)),
-                otherwise: Box::new(up),
-            };
-            (rounded, 9)
+            let rounds_up = fraction.compare(CompareOp::Ge, c(0.5));
+            let rounded = rounds_up.select(add(whole.clone(), c(1.0)), whole);
+            let is_negative = x.compare(CompareOp::Lt, c(0.0));
+            (is_negative.select(rounded.clone().unary(UnaryOp::Neg), rounded), 9)
         }
         Function::Abs
         | Function::Binary(_)

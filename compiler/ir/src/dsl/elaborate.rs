@@ -36,13 +36,11 @@ pub(super) struct Elaborator {
     pub(super) known: PathFacts,
     /// The reductions of this compute that were given tensors of their own.
     pub(super) reductions: BTreeMap<TensorId, Reduction>,
-    /// The name of the compute being read.
     pub(super) current: String,
     /// The nesting depth of the expression being read.
     pub(super) depth: usize,
 }
 
-/// The tensors and scalars so far.
 #[derive(Default)]
 pub(super) struct Symbols {
     pub(super) tensors: Vec<Tensor>,

@@ -14,7 +14,6 @@ pub(super) struct Location {
 }
 
 impl Location {
-    /// From the first to the last token of `syntax`.
     pub(super) fn of(syntax: &impl ToTokens) -> Self {
         let mut tokens = syntax.to_token_stream().into_iter();
         let first = tokens.next();
@@ -23,7 +22,6 @@ impl Location {
         Self { start, end }
     }
 
-    /// From the start of `self` to the end of `other`.
     pub(super) fn to(self, other: Location) -> Self {
         Self { start: self.start, end: other.end }
     }

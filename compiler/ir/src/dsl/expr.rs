@@ -5,7 +5,7 @@ use syn::{BinOp, Block, Expr as Syntax, Lit, Stmt, UnOp};
 use super::elaborate::{Binding, Elaborator};
 use super::errors::Location;
 use super::index::LARGEST;
-use super::signature::plain_ident;
+use super::signature::{plain_ident, type_name};
 use super::value::{Kind, Value, cast, unify};
 use crate::dag::{BinaryOp, CompareOp, DType, Expr, Literal, UnaryOp, integer_range};
 use crate::poly::Poly;
@@ -13,7 +13,6 @@ use crate::poly::Poly;
 /// Nesting beyond this could exhaust a stack.
 const MAX_NESTING: usize = 200;
 
-/// The parts of a `let`.
 pub(super) struct LetParts<'a> {
     pub(super) ident: &'a syn::Ident,
     pub(super) ty: Option<&'a syn::Type>,
@@ -24,9 +23,8 @@ impl Elaborator {
     /// Elaborates an expression; `None` after an error.
     pub(super) fn expr(&mut self, syntax: &Syntax) -> Option<Value> {
         if self.depth > MAX_NESTING {
-            return self
-                .errors
-                .at(syntax, "this is nested too deeply; bind parts of it with `let`");
+            let message = "this is nested too deeply; bind parts of it with `let`";
+            return self.errors.at(syntax, message);
         }
         self.depth += 1;
         let value = self.expr_inner(syntax).map(|it| it.located(Location::of(&syntax)));
@@ -177,9 +175,8 @@ impl Elaborator {
             Kind::Index(poly) => Kind::Index(-poly.clone()),
             Kind::Float(expr) => Kind::Float(expr.clone().unary(UnaryOp::Neg)),
             Kind::Typed(_, DType::Bool) => {
-                return self
-                    .errors
-                    .at_location(location, "`-` applies to numbers; `!` negates a condition");
+                let message = "`-` applies to numbers; `!` negates a condition";
+                return self.errors.at_location(location, message);
             }
             Kind::Typed(..) => {
                 let (expr, dtype) = value.widened(&mut self.errors)?;
@@ -224,22 +221,19 @@ impl Elaborator {
         location: Location,
     ) -> Option<Value> {
         let kind = match (&a.kind, &b.kind) {
-            (Kind::Integer(_), Kind::Integer(_)) => {
-                let (a, b) = (a.as_index()?, b.as_index()?);
-                let value = self.index_binary(op, &a, &b, location)?.as_constant()?;
-                Kind::Integer(value)
-            }
             (Kind::Integer(_) | Kind::Index(_), Kind::Integer(_) | Kind::Index(_)) => {
-                let (a, b) = (a.as_index()?, b.as_index()?);
-                Kind::Index(self.index_binary(op, &a, &b, location)?)
+                let index = self.index_binary(op, &a.as_index()?, &b.as_index()?, location)?;
+                match (&a.kind, &b.kind) {
+                    (Kind::Integer(_), Kind::Integer(_)) => Kind::Integer(index.as_constant()?),
+                    _ => Kind::Index(index),
+                }
             }
             (Kind::Float(a), Kind::Float(b)) => Kind::Float(a.clone().binary(op, b.clone())),
             _ => {
                 let (a, b, dtype) = unify(a, b, &mut self.errors)?;
                 if dtype == DType::Bool {
-                    return self
-                        .errors
-                        .at_location(location, "expected numbers, found truth values");
+                    let message = "expected numbers, found truth values";
+                    return self.errors.at_location(location, message);
                 }
                 Kind::Typed(a.binary(op, b), dtype)
             }
@@ -276,11 +270,7 @@ impl Elaborator {
 
     fn cast_operator(&mut self, syntax: &syn::ExprCast, location: Location) -> Option<Value> {
         let value = self.expr(&syntax.expr);
-        let name = match &*syntax.ty {
-            syn::Type::Path(path) => path.path.get_ident().map(ToString::to_string),
-            _ => None,
-        };
-        let to = match name.as_deref() {
+        let to = match type_name(&syntax.ty).as_deref() {
             Some("usize" | "isize") => {
                 let value = value?;
                 return match value.as_index() {
@@ -302,10 +292,7 @@ impl Elaborator {
         // A literal takes the type at once if it can: `300.0 as f64` is not rounded to `f32`.
         let literal = match value.kind {
             Kind::Float(_) => to.is_float(),
-            Kind::Integer(it) if to.is_integer() => {
-                let range = integer_range(to);
-                (range.lo..=range.hi).contains(&it)
-            }
+            Kind::Integer(it) => to.is_integer() && integer_range(to).contains(it),
             _ => false,
         };
         let (expr, from) = if literal {
@@ -318,9 +305,8 @@ impl Elaborator {
             value.typed(&mut self.errors)?
         };
         if to == DType::Bool && from != DType::Bool {
-            return self
-                .errors
-                .at_location(location, "a number is no truth value: compare it, as in `x != 0`");
+            let message = "a number is no truth value: compare it, as in `x != 0`";
+            return self.errors.at_location(location, message);
         }
         if from == DType::Bool && to.is_float() {
             let message = "a truth value becomes a float by choice: `if c { 1.0 } else { 0.0 }`";
@@ -343,8 +329,8 @@ impl Elaborator {
         let otherwise = self.under(test.as_ref(), false, |it| it.expr(otherwise));
         let (condition, then, otherwise) = (condition?, then?, otherwise?);
         let (a, b, dtype) = unify(&then, &otherwise, &mut self.errors)?;
-        let kind = select(test?, a, b, dtype);
-        Value::of_parts(kind, location, &[&condition, &then, &otherwise], &mut self.errors)
+        let expr = test?.select(a, b);
+        self.typed_value(expr, dtype, location, &[&condition, &then, &otherwise])
     }
 
     /// Runs `f` under the path condition that `condition` is `holds`.
@@ -367,9 +353,7 @@ impl Elaborator {
     pub(super) fn block(&mut self, block: &Block) -> Option<Value> {
         self.scoped(|this| {
             let Some((last, lets)) = block.stmts.split_last() else {
-                return this
-                    .errors
-                    .at_location(Location::of(&block), "expected a value in this block");
+                return this.errors.at(block, "expected a value in this block");
             };
             for it in lets {
                 this.scalar_let(it);
@@ -389,21 +373,16 @@ impl Elaborator {
     }
 
     fn scalar_let(&mut self, statement: &Stmt) {
-        let Stmt::Local(local) = statement else {
-            self.errors.at::<()>(statement, no_statement(statement));
-            return;
-        };
-        let Some(LetParts { ident, ty, init }) = self.let_parts(local) else { return };
-        let value = self.expr(init);
-        let value = match ty {
-            None => value,
-            Some(ty) => value.and_then(|it| self.annotated(&it, ty)),
-        };
+        let Some(LetParts { ident, ty, init }) = self.let_parts(statement) else { return };
+        let value = self.let_value(ty, init);
         self.bind(ident.to_string(), value.map_or(Binding::Poisoned, Binding::Value));
     }
 
     /// Returns the parts of a `let`; after an error, names that it binds are poisoned.
-    pub(super) fn let_parts<'a>(&mut self, local: &'a syn::Local) -> Option<LetParts<'a>> {
+    pub(super) fn let_parts<'a>(&mut self, statement: &'a Stmt) -> Option<LetParts<'a>> {
+        let Stmt::Local(local) = statement else {
+            return self.errors.at(statement, no_statement(statement));
+        };
         let (pat, ty) = match &local.pat {
             syn::Pat::Type(it) => (&*it.pat, Some(&*it.ty)),
             other => (other, None),
@@ -427,12 +406,12 @@ impl Elaborator {
         }
     }
 
-    /// Converts a value to the type that its `let` states.
-    pub(super) fn annotated(&mut self, value: &Value, ty: &syn::Type) -> Option<Value> {
-        let name = match ty {
-            syn::Type::Path(path) => path.path.get_ident().map(ToString::to_string),
-            _ => None,
-        };
+    /// Elaborates the value of a `let`, converted to the type that it states.
+    pub(super) fn let_value(&mut self, ty: Option<&syn::Type>, init: &Syntax) -> Option<Value> {
+        let value = self.expr(init);
+        let Some(ty) = ty else { return value };
+        let value = value?;
+        let name = type_name(ty);
         if let (Some("usize"), Some(poly)) = (name.as_deref(), value.as_index()) {
             return Some(Value::new(Kind::Index(poly), value.location));
         }
@@ -440,7 +419,7 @@ impl Elaborator {
             return self.errors.at(ty, "expected an element type, or no type at all");
         };
         let expr = value.stored(dtype, &mut self.errors)?;
-        self.typed_value(expr, dtype, value.location, &[value])
+        self.typed_value(expr, dtype, value.location, &[&value])
     }
 
     /// Makes a typed value of `parts`.
@@ -453,11 +432,6 @@ impl Elaborator {
     ) -> Option<Value> {
         Value::of_parts(Kind::Typed(expr, dtype), location, parts, &mut self.errors)
     }
-}
-
-fn select(condition: Expr, then: Expr, otherwise: Expr, dtype: DType) -> Kind {
-    let (then, otherwise) = (Box::new(then), Box::new(otherwise));
-    Kind::Typed(Expr::Select { condition: Box::new(condition), then, otherwise }, dtype)
 }
 
 fn math_constant(name: &str) -> Option<Literal> {
@@ -512,7 +486,7 @@ fn limit(dtype: DType, name: &str) -> Option<Literal> {
 }
 
 /// The message for a statement that is not part of the language.
-pub(super) fn no_statement(statement: &Stmt) -> String {
+fn no_statement(statement: &Stmt) -> String {
     match statement {
         Stmt::Expr(it, _) => match it {
             Syntax::Binary(binary) if is_assignment(&binary.op) => NO_ASSIGNMENT.to_owned(),

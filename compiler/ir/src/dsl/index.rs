@@ -39,9 +39,10 @@ impl Elaborator {
             BinaryOp::Min => Some(a.lesser(b, facts)),
             BinaryOp::Max => Some(a.greater(b, facts)),
             BinaryOp::Div | BinaryOp::Rem => self.index_divide(op, a, b, location),
-            BinaryOp::Pow | BinaryOp::And | BinaryOp::Or => self
-                .errors
-                .at_location(location, "indices know `+ - * / %`, `min`, `max` and comparisons"),
+            BinaryOp::Pow | BinaryOp::And | BinaryOp::Or => {
+                let message = "indices know `+ - * / %`, `min`, `max` and comparisons";
+                self.errors.at_location(location, message)
+            }
         }
     }
 
@@ -55,9 +56,8 @@ impl Elaborator {
         let facts = &self.known.facts;
         if !b.is_positive(facts) {
             let b = self.name_poly(b);
-            return self
-                .errors
-                .at_location(location, format!("the divisor `{b}` may be 0 or less"));
+            let message = format!("the divisor `{b}` may be 0 or less");
+            return self.errors.at_location(location, message);
         }
         if let (Some(a), Some(b)) = (a.as_constant(), b.as_constant()) {
             return Some(Poly::constant(if op == BinaryOp::Div { a / b } else { a % b }));
@@ -75,13 +75,8 @@ impl Elaborator {
 
     /// The text of a polynomial with the program's names in it.
     pub(super) fn name_poly(&self, poly: &Poly) -> String {
-        let dims: Vec<String> = self
-            .options
-            .dims
-            .iter()
-            .filter(|it| it.dynamic)
-            .map(|it| it.ident.to_string())
-            .collect();
+        let dims = self.options.dims.iter().filter(|it| it.dynamic);
+        let dims: Vec<String> = dims.map(|it| it.ident.to_string()).collect();
         let mut text = String::new();
         let write = poly.write_named(&mut text, &|atom, f| match atom {
             crate::poly::Atom::Dim(it) => f.write_str(&dims[it.0 as usize]),

@@ -2,7 +2,7 @@
 
 use syn::{Block, Expr as Syntax, Stmt};
 
-use super::signature::plain_ident;
+use super::signature::{ident, plain_ident};
 
 /// Nesting beyond this is refused later, when the expression is read.
 const MAX_NESTING: usize = 250;
@@ -11,7 +11,6 @@ const MAX_NESTING: usize = 250;
 pub(super) struct AxisUse {
     /// Its position among the axes asked for.
     pub(super) axis: usize,
-    /// The name of the tensor.
     pub(super) tensor: String,
     /// The position of the subscript, and how many there are.
     pub(super) position: usize,
@@ -121,14 +120,9 @@ impl Search {
     }
 
     fn subscripts(&mut self, tensor: &Syntax, index: &Syntax, access: Access) {
-        let (Syntax::Path(path), Syntax::Array(array)) = (tensor, index) else { return };
-        let Some(tensor) = path.path.get_ident() else { return };
+        let (Some(tensor), Syntax::Array(array)) = (ident(tensor), index) else { return };
         for (position, subscript) in array.elems.iter().enumerate() {
-            let alone = match subscript {
-                Syntax::Path(path) => path.path.get_ident(),
-                _ => None,
-            };
-            let axis = alone.and_then(|it| self.axes.iter().position(|axis| it == axis));
+            let axis = ident(subscript).and_then(|it| self.axes.iter().position(|axis| it == axis));
             let (tensor, rank) = (tensor.to_string(), array.elems.len());
             match axis {
                 Some(axis) => self.found.push(AxisUse { axis, tensor, position, rank, access }),

@@ -17,7 +17,6 @@
 //! - No tokens make the elaboration panic, or take long.
 
 mod body;
-mod build;
 mod call;
 mod elaborate;
 mod errors;
@@ -32,10 +31,9 @@ mod value;
 
 use proc_macro2::{Ident, TokenStream};
 
-use crate::dag::{Compute, DType, Dag, Scalar, ScalarId, Tensor, TensorId};
+use crate::dag::{Compute, DType, Dag, Dim, Scalar, ScalarId, Tensor, TensorId, simplify, verify};
 use crate::poly::{Interval, Poly};
 
-pub use build::build;
 pub use options::{DimDeclaration, Options, Tolerance};
 
 /// One `#[autotune]` function. See the [module documentation](self).
@@ -163,6 +161,33 @@ pub fn attribute(function: &syn::ItemFn) -> Option<syn::Result<TokenStream>> {
 
 fn is_autotune(attribute: &syn::Attribute) -> bool {
     attribute.path().segments.last().is_some_and(|it| it.ident == "autotune")
+}
+
+/// Builds the dag of a program: simplified, without dead code.
+///
+/// # Errors
+///
+/// If the dag is not well formed, which is a bug of tvmtune, not of the program.
+pub fn build(program: &Program) -> Result<Dag, syn::Error> {
+    let dims = program.dims.iter().map(|it| Dim { name: it.ident.to_string(), range: it.range });
+    let mut dag = Dag {
+        name: program.ident.to_string(),
+        dims: dims.collect(),
+        scalars: program.scalars.clone(),
+        tensors: program.tensors.clone(),
+        computes: program.computes.clone(),
+        outputs: program.outputs.iter().map(|it| it.tensor).collect(),
+    };
+    simplify::simplify(&mut dag);
+    let findings: Vec<String> = verify(&dag).iter().map(ToString::to_string).collect();
+    if findings.is_empty() {
+        return Ok(dag);
+    }
+    let message = format!(
+        "tvmtune read this program wrongly; please report it, with the program: {}",
+        findings.join("; ")
+    );
+    Err(syn::Error::new(program.ident.span(), message))
 }
 
 /// Builds the dag of the text of one function, attribute included.

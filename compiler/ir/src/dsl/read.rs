@@ -5,11 +5,11 @@ use syn::Expr as Syntax;
 
 use super::elaborate::{Binding, Elaborator};
 use super::errors::Location;
+use super::signature::ident;
 use super::value::{Kind, Value, cast, unify};
 use crate::dag::{BinaryOp, CompareOp, DType, Expr, Literal, Subscript, TensorId};
 use crate::poly::Poly;
 
-/// The treatment of bounds of a read.
 #[derive(Clone, Copy)]
 enum Bounds {
     /// Reads that are not proven in bounds are errors.
@@ -26,9 +26,8 @@ impl Elaborator {
         location: Location,
     ) -> Option<Value> {
         if let Syntax::Index(_) = &*syntax.expr {
-            return self
-                .errors
-                .at(syntax, "indices stand in one pair of double brackets: `x[[i, j]]`");
+            let message = "indices stand in one pair of double brackets: `x[[i, j]]`";
+            return self.errors.at(syntax, message);
         }
         let tensor = self.tensor_named(&syntax.expr);
         let Syntax::Array(array) = &*syntax.index else {
@@ -63,18 +62,11 @@ impl Elaborator {
         let Some(condition) = condition else {
             return self.typed_value(then, dtype, location, &parts);
         };
-        let (then, otherwise) = (Box::new(then), Box::new(otherwise_expr));
-        let expr = Expr::Select { condition: Box::new(condition), then, otherwise };
-        self.typed_value(expr, dtype, location, &parts)
+        self.typed_value(condition.select(then, otherwise_expr), dtype, location, &parts)
     }
 
-    /// The tensor that an expression names.
     fn tensor_named(&mut self, syntax: &Syntax) -> Option<TensorId> {
-        let ident = match syntax {
-            Syntax::Path(path) => path.path.get_ident(),
-            _ => None,
-        };
-        let Some(ident) = ident else {
+        let Some(ident) = ident(syntax) else {
             return self.errors.at(syntax, "only tensors are indexed, by name: `x[[i, j]]`");
         };
         match self.lookup(&ident.to_string()) {
@@ -113,7 +105,7 @@ impl Elaborator {
             }
             index.push(subscript);
         }
-        let index = index.into_iter().collect::<Option<Vec<_>>>()?;
+        let index = index.into_iter().collect::<Option<_>>()?;
         Some((Expr::Read { tensor: id, index }, dtype, values))
     }
 
@@ -125,9 +117,8 @@ impl Elaborator {
             return self.errors.at_location(value.location, "an index is an integer, not a float");
         };
         if !dtype.is_integer() {
-            return self
-                .errors
-                .at_location(value.location, format!("an index is an integer, not {dtype}"));
+            let message = format!("an index is an integer, not {dtype}");
+            return self.errors.at_location(value.location, message);
         }
         // 32 bits suffice if the value had no more before a cast, and the extent fits.
         let (expr, dtype) = match expr {

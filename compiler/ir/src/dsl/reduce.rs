@@ -17,7 +17,6 @@ use crate::dag::{
 use crate::poly::{Atom, Poly, VarId};
 use crate::span::Span;
 
-/// The kinds of reductions.
 #[derive(Clone, Copy, PartialEq)]
 enum ReductionKind {
     Fold(Reducer),
@@ -57,7 +56,6 @@ pub(super) struct Axes<'a> {
     pub(super) reduce: &'a [VarId],
 }
 
-/// The body of a reduction.
 struct ReductionBody {
     axes: Vec<VarId>,
     /// The mask, if some values do not count.
@@ -103,13 +101,15 @@ impl Elaborator {
             ReductionKind::Fold(Reducer::Any | Reducer::All) => {
                 (body.operand(DType::Bool, &mut self.errors)?, DType::Bool)
             }
-            _ => body.widened(&mut self.errors)?,
+            _ => match body.widened(&mut self.errors)? {
+                (_, DType::Bool) => {
+                    let message =
+                        format!("`{name}` applies to numbers; `any` and `all` to conditions");
+                    return self.errors.at_location(body.location, message);
+                }
+                number => number,
+            },
         };
-        if dtype == DType::Bool && !matches!(kind, ReductionKind::Fold(Reducer::Any | Reducer::All))
-        {
-            let message = format!("`{name}` applies to numbers; `any` and `all` to conditions");
-            return self.errors.at_location(body.location, message);
-        }
         let body_expr = match (mask, kind) {
             (None, _) => body_expr,
             (Some(_), ReductionKind::Arg(_)) => {
@@ -144,7 +144,8 @@ impl Elaborator {
             return self.errors.at(syntax, "a range of a reduction has both ends, as in `0..K`");
         };
         let (lo, hi) = (self.range_end(start), self.range_end(end));
-        let (first, end) = (lo?, hi? + i64::from(closed(range)).into());
+        let includes_end = matches!(range.limits, RangeLimits::Closed(_));
+        let (first, end) = (lo?, hi? + i64::from(includes_end).into());
         let (Some(lo), Some(hi)) = (self.span(&first), self.span(&end)) else {
             let message = "it is not known how far this range reaches: go over a whole dimension \
                            and choose with `if`";
@@ -309,13 +310,11 @@ impl Elaborator {
         // Vectors of 32-bit integers are twice as fast, so they are used where they suffice.
         let narrow = last.interval(&self.known.facts).hi <= i64::from(i32::MAX);
         let index_type = if narrow { DType::I32 } else { DType::I64 };
-        let index = |poly: Poly| Box::new(cast(index_type, DType::I64, Expr::Index(poly)));
-        let position = Expr::Select {
-            condition: Box::new(body.compare(CompareOp::Eq, best)),
-            then: index(range.lo.clone() + Poly::var(axis)),
-            // A valid index even where all values are NaN, and none is equal.
-            otherwise: index(last),
-        };
+        let index = |poly: Poly| cast(index_type, DType::I64, Expr::Index(poly));
+        // The last index is valid even where all values are NaN, and none is equal.
+        let position = body
+            .compare(CompareOp::Eq, best)
+            .select(index(range.lo.clone() + Poly::var(axis)), index(last));
         cast(DType::I64, index_type, self.reduce(Reducer::Min, vec![axis], position, index_type))
     }
 
@@ -362,13 +361,8 @@ impl Elaborator {
         let spatial = self.enclosing_axes_of(&body);
         let op = format!("{reducer:?}").to_lowercase();
         let name = format!("{}_{op}", self.current);
-        let tensor = self.define(
-            name,
-            Axes { spatial: &spatial, reduce: &axes },
-            Some(reducer),
-            &body,
-            dtype,
-        );
+        let all_axes = Axes { spatial: &spatial, reduce: &axes };
+        let tensor = self.define(name, all_axes, Some(reducer), &body, dtype);
         self.reductions.insert(tensor, Reduction { axes, body });
         Expr::read(tensor, spatial.into_iter().map(Poly::var))
     }
@@ -403,9 +397,7 @@ impl Elaborator {
         };
         let axes: Vec<ComputeAxis> = all.iter().map(axis).collect();
         let mut facts = self.known.facts.clone();
-        for (n, it) in axes.iter().enumerate() {
-            facts.bound_var(VarId(n as u32), it.extent.clone());
-        }
+        (0..).map(VarId).zip(&axes).for_each(|(var, it)| facts.bound_var(var, it.extent.clone()));
         let position = |var: VarId| all.iter().position(|it| *it == var);
         let body =
             body.substitute_vars(&|var| position(var).map(|n| Poly::var(VarId(n as u32))), &facts);
@@ -437,18 +429,8 @@ fn and(a: Option<Expr>, b: Option<Expr>) -> Option<Expr> {
     }
 }
 
-/// Replaces masked values by the reducer's identity.
 fn masked(mask: Expr, body: Expr, reducer: Reducer, dtype: DType) -> Expr {
-    Expr::Select {
-        condition: Box::new(mask),
-        then: Box::new(body),
-        otherwise: Box::new(Expr::Const(reducer.identity(dtype), dtype)),
-    }
-}
-
-/// Returns whether a range includes its end.
-fn closed(range: &syn::ExprRange) -> bool {
-    matches!(range.limits, RangeLimits::Closed(_))
+    mask.select(body, Expr::Const(reducer.identity(dtype), dtype))
 }
 
 fn reduction_kind(name: &str) -> ReductionKind {

@@ -1,6 +1,7 @@
 //! The function's signature: parameters, results, and features of Rust that a program lacks.
 
 use proc_macro2::Ident;
+use quote::ToTokens;
 use syn::{FnArg, GenericArgument, Pat, PathArguments, ReturnType, Safety, Signature, Type};
 
 use super::elaborate::{Binding, Elaborator};
@@ -13,11 +14,9 @@ const DTYPES: &str = "f32, f16, bf16, f64, i8, u8, i32, i64, bool";
 /// More elements than any memory holds; addresses stay exact below.
 const MAX_ELEMENTS: f64 = (1u64 << 40) as f64;
 
-/// A result as declared.
 pub(super) struct Declared {
     /// The type, as written.
     pub(super) ty: Type,
-    /// The type of its elements.
     pub(super) dtype: DType,
     /// Its extents, outermost first.
     pub(super) shape: Vec<Poly>,
@@ -27,32 +26,25 @@ impl Elaborator {
     /// Reports features of Rust's functions that a program cannot have.
     pub(super) fn check_function(&mut self, function: &syn::ItemFn) {
         let sig = &function.sig;
-        let errors = &mut self.errors;
-        if let Some(it) = &sig.asyncness {
-            errors.at::<()>(
-                it,
-                "an autotuned function cannot be `async`: launches are queued anyway",
-            );
-        }
+        let mut refuse = |tokens: &dyn ToTokens, message: &str| {
+            let tokens = tokens.to_token_stream();
+            if !tokens.is_empty() {
+                self.errors.at::<()>(tokens, message);
+            }
+        };
+        let queued = "an autotuned function cannot be `async`: launches are queued anyway";
+        refuse(&sig.asyncness, queued);
         if let Safety::Unsafe(it) = &sig.safety {
-            errors.at::<()>(it, "an autotuned function is safe: remove `unsafe`");
+            refuse(it, "an autotuned function is safe: remove `unsafe`");
         }
-        if let Some(it) = &sig.constness {
-            errors.at::<()>(it, "an autotuned function cannot be `const`");
-        }
-        if let Some(it) = &sig.abi {
-            errors.at::<()>(it, "an autotuned function cannot be `extern`");
-        }
-        if !sig.generics.params.is_empty() {
-            let message = "an autotuned function cannot be generic: element types are named, \
-                           dimensions go into `dims(..)`";
-            errors.at::<()>(&sig.generics.params, message);
-        }
+        refuse(&sig.constness, "an autotuned function cannot be `const`");
+        refuse(&sig.abi, "an autotuned function cannot be `extern`");
+        let generic = "an autotuned function cannot be generic: element types are named, \
+                       dimensions go into `dims(..)`";
+        refuse(&sig.generics.params, generic);
+        refuse(&sig.variadic, "an autotuned function cannot be variadic");
         if let Some(it) = &sig.generics.where_clause {
-            errors.at::<()>(it, "an autotuned function has no `where` clause");
-        }
-        if let Some(it) = &sig.variadic {
-            errors.at::<()>(it, "an autotuned function cannot be variadic");
+            self.errors.at::<()>(it, "an autotuned function has no `where` clause");
         }
     }
 
@@ -63,18 +55,14 @@ impl Elaborator {
     }
 
     fn param(&mut self, arg: &FnArg) -> Option<Param> {
-        let arg = match arg {
-            FnArg::Receiver(it) => {
-                return self.errors.at(it, "an autotuned function has no `self`");
-            }
-            FnArg::Typed(it) => it,
+        let FnArg::Typed(arg) = arg else {
+            return self.errors.at(arg, "an autotuned function has no `self`");
         };
         let Some(ident) = plain_ident(&arg.pat) else {
             return self.errors.at(&arg.pat, "expected a plain name for this parameter");
         };
         let name = ident.to_string();
-        let twice = self.scope.iter().any(|(it, _)| *it == name);
-        if twice {
+        if self.lookup(&name).is_some() {
             let message = format!("the name `{name}` is already taken by a dimension or parameter");
             return self.errors.at(ident, message);
         }
@@ -96,9 +84,7 @@ impl Elaborator {
         if let Type::Reference(it) = ty {
             return self.errors.at(it.and_token, "no `&`: a tensor is named by its type alone");
         }
-        let Some(head) = head(ty) else {
-            return self.errors.at(ty, expected_param());
-        };
+        let Some(head) = head(ty) else { return self.errors.at(ty, expected_param()) };
         let weight = match head.ident.to_string().as_str() {
             "Tensor" => false,
             "Weight" => true,
@@ -112,12 +98,10 @@ impl Elaborator {
                         self.symbols.scalars.push(Scalar { name: name.to_owned(), dtype });
                         Some((dtype, ParamKind::Scalar(id)))
                     }
-                    (Err(_), "usize" | "isize") => self.errors.at(
-                        ty,
-                        format!(
-                            "a scalar cannot be `{other}`: use `i64`, or a dimension of a tensor"
-                        ),
-                    ),
+                    (Err(_), "usize" | "isize") => {
+                        let instead = "use `i64`, or a dimension of a tensor";
+                        self.errors.at(ty, format!("a scalar cannot be `{other}`: {instead}"))
+                    }
                     _ => self.errors.at(ty, expected_param()),
                 };
             }
@@ -244,6 +228,22 @@ fn head(ty: &Type) -> Option<&syn::PathSegment> {
         Type::Path(path) if path.qself.is_none() => path.path.segments.last(),
         Type::Paren(inner) => head(&inner.elem),
         Type::Group(inner) => head(&inner.elem),
+        _ => None,
+    }
+}
+
+/// Returns the identifier that an expression is, if it is one.
+pub(super) fn ident(syntax: &syn::Expr) -> Option<&Ident> {
+    match syntax {
+        syn::Expr::Path(it) if it.qself.is_none() => it.path.get_ident(),
+        _ => None,
+    }
+}
+
+/// Returns the name of a type that is a single identifier.
+pub(super) fn type_name(ty: &Type) -> Option<String> {
+    match ty {
+        Type::Path(it) => it.path.get_ident().map(ToString::to_string),
         _ => None,
     }
 }

@@ -17,7 +17,6 @@ const MAX_DEPTH: usize = 200;
 pub(super) struct Value {
     pub(super) kind: Kind,
     pub(super) location: Location,
-    /// The number of operations.
     size: usize,
     /// The longest chain of operations.
     depth: usize,
@@ -117,40 +116,30 @@ impl Value {
         match &self.kind {
             Kind::Typed(expr, own) if own.compute() == dtype => Some(widen(expr.clone(), *own)),
             Kind::Float(expr) if dtype.is_float() => Some(retype(expr, dtype)),
-            Kind::Integer(value) if dtype.is_integer() => {
-                let range = integer_range(dtype);
-                if !(range.lo..=range.hi).contains(value) {
-                    return errors
-                        .at_location(self.location, format!("{value} does not fit into {dtype}"));
-                }
-                Some(Expr::Const(Literal::Int(*value), dtype))
+            Kind::Integer(it) if dtype.is_integer() && integer_range(dtype).contains(*it) => {
+                Some(Expr::Const(Literal::Int(*it), dtype))
             }
             Kind::Index(poly) if dtype == DType::I64 => Some(Expr::Index(poly.clone())),
-            Kind::Integer(value) if dtype.is_float() => errors.at_location(
-                self.location,
-                format!("expected {dtype}, found an integer: write `{value}.0`"),
-            ),
-            Kind::Index(_) if dtype != DType::Bool => errors.at_location(
-                self.location,
-                format!("expected {dtype}, found an index: convert it with `as {dtype}`"),
-            ),
-            Kind::Typed(_, own) if *own != DType::Bool && dtype != DType::Bool => errors
-                .at_location(
-                    self.location,
-                    format!("expected {dtype}, found {own}: convert it with `as {dtype}`"),
-                ),
-            Kind::Float(_) if dtype.is_integer() => errors.at_location(
-                self.location,
-                format!("expected {dtype}, found a float: convert the other side with `as f32`"),
-            ),
-            _ if dtype == DType::Bool => errors.at_location(
-                self.location,
-                format!("expected a condition, found {}: compare it", self.type_name()),
-            ),
-            _ => errors.at_location(
-                self.location,
-                format!("expected {dtype}, found {}", self.type_name()),
-            ),
+            _ => errors.at_location(self.location, self.no_operand(dtype)),
+        }
+    }
+
+    /// The message for a value that is no operand of arithmetic in `dtype`.
+    fn no_operand(&self, dtype: DType) -> String {
+        let found = self.type_name();
+        match &self.kind {
+            Kind::Integer(value) if dtype.is_integer() => {
+                format!("{value} does not fit into {dtype}")
+            }
+            Kind::Integer(value) if dtype.is_float() => {
+                format!("expected {dtype}, found an integer: write `{value}.0`")
+            }
+            _ if dtype == DType::Bool => format!("expected a condition, found {found}: compare it"),
+            Kind::Float(_) => {
+                format!("expected {dtype}, found a float: convert the other side with `as f32`")
+            }
+            Kind::Typed(_, DType::Bool) => format!("expected {dtype}, found {found}"),
+            _ => format!("expected {dtype}, found {found}: convert it with `as {dtype}`"),
         }
     }
 

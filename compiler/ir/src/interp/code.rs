@@ -25,7 +25,6 @@ enum Node {
     Cast(DType, Box<Node>),
 }
 
-/// One subscript of a read.
 enum SubscriptNode {
     Affine(Affine),
     Value(Node),
@@ -189,7 +188,6 @@ struct Resolver<'a, 'e> {
 }
 
 impl Resolver<'_, '_> {
-    /// The node, and the type of its value.
     fn node(&self, expr: &Expr) -> (Node, DType) {
         let boxed = |it: &Expr| {
             let (node, dtype) = self.node(it);

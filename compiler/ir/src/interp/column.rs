@@ -27,7 +27,6 @@ impl Column {
         Self::splat(Number::literal(literal, dtype), len)
     }
 
-    /// The value in a lane.
     pub(super) fn get(&self, lane: usize) -> Number {
         match self {
             Column::Float(it) => Number::Float(it[lane]),
@@ -110,15 +109,9 @@ impl Column {
 
     pub(super) fn compare(self, op: CompareOp, other: Column) -> Vec<bool> {
         match (self, other) {
-            (Column::Float(a), Column::Float(b)) => {
-                a.iter().zip(&b).map(|(x, y)| holds(op, x.partial_cmp(y))).collect()
-            }
-            (Column::Int(a), Column::Int(b)) => {
-                a.iter().zip(&b).map(|(x, y)| holds(op, Some(x.cmp(y)))).collect()
-            }
-            (Column::Bool(a), Column::Bool(b)) => {
-                a.iter().zip(&b).map(|(x, y)| holds(op, Some(x.cmp(y)))).collect()
-            }
+            (Column::Float(a), Column::Float(b)) => compared(op, &a, &b),
+            (Column::Int(a), Column::Int(b)) => compared(op, &a, &b),
+            (Column::Bool(a), Column::Bool(b)) => compared(op, &a, &b),
             _ => unreachable!("{op:?} of values of two types"),
         }
     }
@@ -172,6 +165,10 @@ fn zip<T: Copy>(mut a: Vec<T>, b: &[T], f: impl Fn(T, T) -> T) -> Vec<T> {
         *x = f(*x, *y);
     }
     a
+}
+
+fn compared<T: PartialOrd>(op: CompareOp, a: &[T], b: &[T]) -> Vec<bool> {
+    a.iter().zip(b).map(|(x, y)| holds(op, x.partial_cmp(y))).collect()
 }
 
 fn rounded(mut values: Vec<f64>, dtype: DType) -> Vec<f64> {

@@ -1,7 +1,7 @@
 //! Lazy evaluation of single elements of a program's results, by definition.
 //!
-//! Where evaluating all of a [`Dag`] would take minutes, a few thousand elements of its results
-//! take a second: only the elements they depend on are evaluated, each once.
+//! Evaluating all of a [`Dag`] may take minutes; a few thousand elements of its results take a
+//! second: only the elements they depend on are evaluated, each once.
 //!
 //! In: the same as [`super::run`]. Out: the same values, for the elements requested.
 

@@ -52,24 +52,18 @@ impl Poly {
         if let Some((tile, inner)) = rest.div_mod_by_parts(divisor, facts) {
             return (quotient + tile, inner);
         }
-        if let Some(tile) = rest.div_of_quotient(divisor, facts) {
-            return (
-                quotient + tile,
-                Poly::atom(Atom::Mod(Box::new(rest), Box::new(divisor.clone()))),
-            );
-        }
-        let (rest_box, divisor_box) = (Box::new(rest), Box::new(divisor.clone()));
-        let floor = Poly::atom(Atom::Div(rest_box.clone(), divisor_box.clone()));
-        (quotient + floor, Poly::atom(Atom::Mod(rest_box, divisor_box)))
+        let floor = rest.div_of_quotient(divisor, facts);
+        let (rest, divisor) = (Box::new(rest), Box::new(divisor.clone()));
+        let floor = floor.unwrap_or_else(|| Poly::atom(Atom::Div(rest.clone(), divisor.clone())));
+        (quotient + floor, Poly::atom(Atom::Mod(rest, divisor)))
     }
 
     /// Quotient and remainder where the terms are multiples of a part of the divisor but for a rest
     /// that is smaller than that part: `(16*a + b) / 48 = a / 3` if `0 <= b < 16`.
     fn div_mod_by_parts(&self, divisor: &Poly, facts: &Facts) -> Option<(Poly, Poly)> {
         let divisor = divisor.as_constant()?;
-        let parts = self.terms.iter().map(|(_, value)| gcd(value.unsigned_abs(), divisor as u64));
-        let mut parts: Vec<i64> =
-            parts.map(|it| it as i64).filter(|it| (2..divisor).contains(it)).collect();
+        let parts = self.terms.iter().map(|(_, value)| gcd(*value, divisor));
+        let mut parts: Vec<i64> = parts.filter(|it| (2..divisor).contains(it)).collect();
         parts.sort_unstable();
         parts.dedup();
         for part in parts.into_iter().rev() {
@@ -130,24 +124,28 @@ impl Poly {
 
     /// The smaller of two; decided where the facts allow.
     pub fn lesser(&self, other: &Poly, facts: &Facts) -> Poly {
-        if (other.clone() - self.clone()).is_nonnegative(facts) {
-            return self.clone();
+        match self.is_at_most(other, facts) {
+            Some(true) => self.clone(),
+            Some(false) => other.clone(),
+            None => Poly::atom(Atom::Min(Box::new(self.clone()), Box::new(other.clone()))),
         }
-        if (self.clone() - other.clone()).is_nonnegative(facts) {
-            return other.clone();
-        }
-        Poly::atom(Atom::Min(Box::new(self.clone()), Box::new(other.clone())))
     }
 
     /// The larger of two; decided where the facts allow.
     pub fn greater(&self, other: &Poly, facts: &Facts) -> Poly {
+        match self.is_at_most(other, facts) {
+            Some(true) => other.clone(),
+            Some(false) => self.clone(),
+            None => Poly::atom(Atom::Max(Box::new(self.clone()), Box::new(other.clone()))),
+        }
+    }
+
+    /// Decides `self <= other` where the facts allow.
+    fn is_at_most(&self, other: &Poly, facts: &Facts) -> Option<bool> {
         if (other.clone() - self.clone()).is_nonnegative(facts) {
-            return other.clone();
+            return Some(true);
         }
-        if (self.clone() - other.clone()).is_nonnegative(facts) {
-            return self.clone();
-        }
-        Poly::atom(Atom::Max(Box::new(self.clone()), Box::new(other.clone())))
+        (self.clone() - other.clone()).is_nonnegative(facts).then_some(false)
     }
 
     /// `ceil(self / divisor)`.
@@ -160,6 +158,7 @@ impl Poly {
     }
 }
 
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
+/// The greatest common divisor.
+pub fn gcd(a: i64, b: i64) -> i64 {
+    if b == 0 { a.abs() } else { gcd(b, a % b) }
 }

@@ -27,6 +27,34 @@ impl Interval {
         Self { lo: saturate(lo), hi: saturate(hi) }
     }
 
+    /// Returns whether a value is in the interval.
+    pub fn contains(self, value: i64) -> bool {
+        self.lo <= value && value <= self.hi
+    }
+
+    /// Returns whether all of another interval is in this one.
+    pub fn includes(self, other: Self) -> bool {
+        self.lo <= other.lo && other.hi <= self.hi
+    }
+
+    /// The least interval that has the values of both.
+    #[must_use]
+    pub fn join(self, other: Self) -> Self {
+        Self { lo: self.lo.min(other.lo), hi: self.hi.max(other.hi) }
+    }
+
+    /// The minima of a value of each.
+    #[must_use]
+    pub fn lesser(self, other: Self) -> Self {
+        Self { lo: self.lo.min(other.lo), hi: self.hi.min(other.hi) }
+    }
+
+    /// The maxima of a value of each.
+    #[must_use]
+    pub fn greater(self, other: Self) -> Self {
+        Self { lo: self.lo.max(other.lo), hi: self.hi.max(other.hi) }
+    }
+
     /// The sums of a value of each.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
@@ -61,6 +89,12 @@ pub struct Facts {
 }
 
 impl Facts {
+    /// The facts about dimensions of those ranges, in order.
+    pub fn of_dims(ranges: impl IntoIterator<Item = Interval>) -> Self {
+        let dims = (0..).map(DimId).zip(ranges).collect();
+        Self { dims, vars: BTreeMap::new() }
+    }
+
     /// States that `dim` lies in `range` at every launch.
     pub fn bound_dim(&mut self, dim: DimId, range: Interval) {
         self.dims.insert(dim, range);
@@ -218,7 +252,6 @@ impl Poly {
     }
 }
 
-/// The side of a bound.
 #[derive(Clone, Copy, PartialEq)]
 enum Side {
     Lower,
@@ -266,14 +299,8 @@ impl Atom {
             Atom::Mod(_, b) => {
                 Interval { lo: 0, hi: b.interval(facts).hi.saturating_sub(1).max(0) }
             }
-            Atom::Min(a, b) => {
-                let (a, b) = (a.interval(facts), b.interval(facts));
-                Interval { lo: a.lo.min(b.lo), hi: a.hi.min(b.hi) }
-            }
-            Atom::Max(a, b) => {
-                let (a, b) = (a.interval(facts), b.interval(facts));
-                Interval { lo: a.lo.max(b.lo), hi: a.hi.max(b.hi) }
-            }
+            Atom::Min(a, b) => a.interval(facts).lesser(b.interval(facts)),
+            Atom::Max(a, b) => a.interval(facts).greater(b.interval(facts)),
         }
     }
 }

@@ -22,6 +22,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
+pub use divide::gcd;
 pub use facts::{Facts, Interval};
 pub use print::WriteLeaf;
 

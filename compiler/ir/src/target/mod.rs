@@ -1,8 +1,6 @@
 //! Devices as data: the limits of a kind of device, and the identity of one.
 
 pub mod gpu;
-#[cfg(test)]
-mod gpu_tests;
 mod isa;
 
 use std::fmt;

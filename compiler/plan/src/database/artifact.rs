@@ -94,7 +94,6 @@ impl Files {
         entries.for_each(|it| it.images.retain(|it| self.0.contains_key(&it.sha256)));
     }
 
-    /// Writes the files that a record names beside it.
     pub(super) fn write(&self, path: &Path, record: &Record) -> Result<(), DatabaseError> {
         for name in names(record) {
             if let Some(bytes) = self.get(name.sha256) {
@@ -155,7 +154,6 @@ struct Name<'a> {
     n_bytes: Option<u64>,
 }
 
-/// Returns all files of a record.
 fn names(record: &Record) -> impl Iterator<Item = Name<'_>> {
     let schedules = record.buckets.iter().flat_map(|it| &it.schedules);
     schedules.filter(|it| !it.images.is_empty()).flat_map(|it| {
@@ -177,7 +175,6 @@ impl<'a> Name<'a> {
     }
 }
 
-/// Returns the prefix of the names of all files of a record.
 fn prefix(record: &Path) -> String {
     let stem = record.file_stem().and_then(|it| it.to_str()).unwrap_or_default();
     format!("{stem}.")
@@ -223,7 +220,6 @@ pub(super) fn orphans(folder: &Path, is_kept: &dyn Fn(&Record) -> bool) -> Vec<P
     artifacts_in(folder).filter(|it| !named.contains(it)).collect()
 }
 
-/// Returns the paths of all files of a record.
 fn paths(path: &Path, record: &Record) -> BTreeSet<PathBuf> {
     names(record).map(|it| it.path(path)).collect()
 }

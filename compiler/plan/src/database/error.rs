@@ -8,40 +8,18 @@ use crate::record::RecordError;
 /// The error of a file. Most callers show it as a warning and continue.
 #[derive(Debug, thiserror::Error)]
 pub enum DatabaseError {
-    /// An operation of the operating system failed.
+    /// An operation of the operating system, as a verb, failed.
     #[error("cannot {step} `{path}`: {source}")]
-    Io {
-        /// The operation, as a verb.
-        step: &'static str,
-        /// The file or folder.
-        path: PathBuf,
-        /// The error of the operating system.
-        source: io::Error,
-    },
+    Io { step: &'static str, path: PathBuf, source: io::Error },
     /// The file is not a usable record.
     #[error("`{path}` is not used: {source}")]
-    Record {
-        /// The file.
-        path: PathBuf,
-        /// The defect.
-        source: RecordError,
-    },
-    /// The file is of another workload than its name says.
+    Record { path: PathBuf, source: RecordError },
+    /// The file is of another workload than its name says: `what` differs.
     #[error("`{path}` is not used: it is of another {what}; delete it, and tune again")]
-    Foreign {
-        /// The file.
-        path: PathBuf,
-        /// The part that differs.
-        what: &'static str,
-    },
+    Foreign { path: PathBuf, what: &'static str },
     /// A file with compiled code is not what its record says.
     #[error("`{path}` is not used: {what}; restore it, or run `cargo tvmtune compile --record`")]
-    Artifact {
-        /// The file.
-        path: PathBuf,
-        /// The defect.
-        what: &'static str,
-    },
+    Artifact { path: PathBuf, what: &'static str },
     /// There is no folder for results.
     #[error("there is no cache folder to write to; set `TVMTUNE_CACHE` to one")]
     NoCache,

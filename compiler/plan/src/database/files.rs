@@ -19,7 +19,6 @@ pub(super) fn file_of(dir: &Path, record: &Record) -> PathBuf {
     dir.join(&record.name).join(format!("{id}.{}.toml", device.replace(':', "_")))
 }
 
-/// Reads a record.
 pub(super) fn read(path: &Path) -> Result<Record, DatabaseError> {
     let text = fs::read_to_string(path).map_err(|it| DatabaseError::io("read", path, it))?;
     Record::from_toml(&text)

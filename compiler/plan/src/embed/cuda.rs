@@ -10,7 +10,7 @@
 //! - Files are named, not written: they lie where `TVMTUNE_PLAN_DIR` says.
 //! - Variants of a bucket are in the order given: the runtime takes the first that a device runs.
 
-use super::{CUDA_MARK, argument, dims_poly, layout_literal, place, push};
+use super::{CUDA_MARK, argument, dims_poly, layout_literal, place};
 use crate::record::Tier;
 use tvmtune_cuda::Generated;
 use tvmtune_cuda::codegen::{ALIGNMENT, Entry, Param, TensorMapEncoding};
@@ -70,25 +70,20 @@ pub fn plan(dag: &Dag, buckets: &[Vec<Interval>], variants: &[Variant<'_>]) -> S
     if variants.is_empty() {
         return text;
     }
-    push(&mut text, format_args!("\n{CUDA_MARK}\n"));
+    text += &format!("\n{CUDA_MARK}\n");
     for Variant { bucket, arch, tier, median_ns, .. } in variants {
         let time = median_ns.map_or(String::new(), |ns| format!(", {:.1} us", ns / 1000.0));
-        push(&mut text, format_args!("// {}: {arch} {tier}{time}\n", place(dag, bucket)));
+        text += &format!("// {}: {arch} {tier}{time}\n", place(dag, bucket));
     }
     let n_buckets = buckets.len();
     let lists: Vec<String> = (0..n_buckets).map(|it| format!("&CUDA_{it}")).collect();
-    push(
-        &mut text,
-        format_args!(
-            "\npub static CUDA: [&[rt::raw::cuda::Variant]; {n_buckets}] = [{}];\n",
-            lists.join(", ")
-        ),
-    );
+    let lists = lists.join(", ");
+    text += &format!("\npub static CUDA: [&[rt::raw::cuda::Variant]; {n_buckets}] = [{lists}];\n");
     for (n, ranges) in buckets.iter().enumerate() {
         let variants: Vec<_> = variants.iter().filter(|it| it.bucket == *ranges).collect();
         let n_variants = variants.len();
         let ty = format!("[rt::raw::cuda::Variant; {n_variants}]");
-        push(&mut text, format_args!("static CUDA_{n}: {ty} = [\n"));
+        text += &format!("static CUDA_{n}: {ty} = [\n");
         let tables: Vec<Vec<Word>> = variants.iter().map(|it| table(it.generated)).collect();
         for (k, (it, table)) in variants.iter().zip(&tables).enumerate() {
             variant(&mut text, dag, &numbers_name(n, k), it, table);
@@ -146,6 +141,12 @@ fn table(generated: &Generated) -> Vec<Word> {
     table
 }
 
+/// Returns the position of a parameter in the table, which has all that functions are passed.
+fn position(generated: &Generated, table: &[Word], param: Param) -> usize {
+    let word = word(generated, param);
+    table.iter().position(|it| *it == word).expect("the table was made of the parameters")
+}
+
 fn variant(text: &mut String, dag: &Dag, numbers: &str, variant: &Variant<'_>, table: &[Word]) {
     let Variant { tier, median_ns, generated, images, .. } = variant;
     let images: Vec<String> = images.iter().map(image).collect();
@@ -154,25 +155,22 @@ fn variant(text: &mut String, dag: &Dag, numbers: &str, variant: &Variant<'_>, t
     let entry = |it: &Word| format!("rt::raw::cuda::TableEntry::{}", entry(dag, generated, it));
     let maps = tensor_maps(generated, table);
     let table: Vec<String> = table.iter().map(entry).collect();
-    push(
-        text,
-        format_args!(
-            "    rt::raw::cuda::Variant {{\n        \
-                     images: {},\n        \
-                     functions: {},\n        \
-                     table: {},\n        \
-                     maps: {},\n        \
-                     numbers: {numbers},\n        \
-                     tier: rt::Tier::{tier:?},\n        \
-                     median_ns: {median_ns:?},\n        \
-                     artifact: \"{}\",\n    \
-             }},\n",
-            list(&images),
-            list(&functions),
-            list(&table),
-            if maps.is_empty() { "&[]".to_owned() } else { list(&maps) },
-            generated.artifact,
-        ),
+    *text += &format!(
+        "    rt::raw::cuda::Variant {{\n        \
+                 images: {},\n        \
+                 functions: {},\n        \
+                 table: {},\n        \
+                 maps: {},\n        \
+                 numbers: {numbers},\n        \
+                 tier: rt::Tier::{tier:?},\n        \
+                 median_ns: {median_ns:?},\n        \
+                 artifact: \"{}\",\n    \
+         }},\n",
+        list(&images),
+        list(&functions),
+        list(&table),
+        if maps.is_empty() { "&[]".to_owned() } else { list(&maps) },
+        generated.artifact,
     );
 }
 
@@ -203,10 +201,7 @@ fn function(generated: &Generated, entry: &Entry, table: &[Word]) -> String {
         if let Param::TensorMap(map) = it {
             return format!("rt::raw::cuda::Param::TensorMap({map})");
         }
-        let word = word(generated, *it);
-        let position = table.iter().position(|it| *it == word);
-        let position = position.expect("the table has what functions are passed");
-        format!("rt::raw::cuda::Param::Entry({position})")
+        format!("rt::raw::cuda::Param::Entry({})", position(generated, table, *it))
     };
     let params: Vec<String> = params.iter().map(param).collect();
     let params = params.join(", ");
@@ -230,19 +225,17 @@ fn entry(dag: &Dag, generated: &Generated, word: &Word) -> String {
     }
 }
 
-/// The tensor maps of the kernels.
 fn tensor_maps(generated: &Generated, table: &[Word]) -> Vec<String> {
     let mut numbers = 0;
     let mut map = |it: &TensorMapEncoding| {
-        let word = word(generated, Param::Pointer(it.tensor));
-        let entry = table.iter().position(|it| *it == word);
-        let entry = entry.expect("the table has what functions are passed");
+        let entry = position(generated, table, Param::Pointer(it.tensor));
         let TensorMapEncoding { element, box_dims, element_strides, swizzle, .. } = it;
         let first = numbers;
         numbers += it.extents.len() + it.strides.len();
         format!(
             "rt::raw::cuda::TensorMap {{ entry: {entry}, element: {element}, \
-             extents: &{box_dims:?}, steps: &{element_strides:?}, swizzle: {swizzle}, numbers: {first} }}"
+             box_dims: &{box_dims:?}, element_strides: &{element_strides:?}, swizzle: {swizzle}, \
+             numbers: {first} }}"
         )
     };
     generated.unit.tensor_maps.iter().map(&mut map).collect()
@@ -250,10 +243,9 @@ fn tensor_maps(generated: &Generated, table: &[Word]) -> Vec<String> {
 
 /// Prints the function that computes the numbers of a launch from the dimensions.
 fn numbers(text: &mut String, name: &str, generated: &Generated, table: &[Word]) {
-    push(text, format_args!("fn {name}(dims: &[i64], numbers: &mut [u64]) {{\n"));
-    let mut line = |n: usize, value: &str| {
-        push(text, format_args!("    numbers[{n}] = {value} as u64;\n"));
-    };
+    *text += &format!("fn {name}(dims: &[i64], numbers: &mut [u64]) {{\n");
+    let mut line =
+        |n: usize, value: &str| *text += &format!("    numbers[{n}] = {value} as u64;\n");
     for (n, word) in table.iter().enumerate() {
         match word {
             Word::Workspace(_, bytes) => line(n, &dims_poly(bytes).operand()),

@@ -17,8 +17,6 @@
 #[cfg(feature = "cuda")]
 pub mod cuda;
 
-use std::fmt::Write;
-
 use crate::record::Tier;
 use tvmtune_cpu::rust;
 use tvmtune_cpu::vector::{Count, TableEntry, VectorCode};
@@ -64,16 +62,10 @@ pub fn plan(dag: &Dag, buckets: &[Vec<Interval>], variants: &[Variant<'_>]) -> S
         let pairs: Vec<String> =
             ranges.iter().map(|it| format!("({}, {})", it.lo, it.hi)).collect();
         let pairs = pairs.join(", ");
-        push(
-            &mut list,
-            format_args!("    rt::raw::Bucket {{ ranges: &[{pairs}], variants: &BUCKET_{n} }},\n"),
-        );
+        list += &format!("    rt::raw::Bucket {{ ranges: &[{pairs}], variants: &BUCKET_{n} }},\n");
     }
     let n_buckets = buckets.len();
-    push(
-        &mut text,
-        format_args!("pub static BUCKETS: [rt::raw::Bucket; {n_buckets}] = [\n{list}];\n"),
-    );
+    text += &format!("pub static BUCKETS: [rt::raw::Bucket; {n_buckets}] = [\n{list}];\n");
     for (n, ranges) in buckets.iter().enumerate() {
         let variants: Vec<_> = variants.iter().filter(|it| it.bucket == *ranges).collect();
         bucket(&mut text, dag, n, &variants);
@@ -96,7 +88,7 @@ fn summary(text: &mut String, dag: &Dag, buckets: &[Vec<Interval>], variants: &[
         let mut runs: Vec<String> =
             variants.iter().filter(|it| it.bucket == *ranges).map(what).collect();
         runs.push("portable".to_owned());
-        push(text, format_args!("// {}: {}\n", place(dag, ranges), runs.join("; ")));
+        *text += &format!("// {}: {}\n", place(dag, ranges), runs.join("; "));
     }
     text.push('\n');
 }
@@ -156,11 +148,8 @@ fn bucket(text: &mut String, dag: &Dag, n: usize, variants: &[&Variant<'_>]) {
         text.push_str(&empty);
         return;
     }
-    push(text, format_args!("#[cfg(not({CFG}))]\n{empty}"));
-    push(
-        text,
-        format_args!("#[cfg({CFG})]\nstatic BUCKET_{n}: [rt::raw::Variant; {n_variants}] = [\n"),
-    );
+    *text += &format!("#[cfg(not({CFG}))]\n{empty}");
+    *text += &format!("#[cfg({CFG})]\nstatic BUCKET_{n}: [rt::raw::Variant; {n_variants}] = [\n");
     for it in variants {
         variant(text, dag, n, it);
     }
@@ -186,23 +175,20 @@ fn variant(text: &mut String, dag: &Dag, bucket: usize, variant: &Variant<'_>) {
     };
     let entries: Vec<String> = (0..code.phases.len()).map(|it| entry(bucket, kernel, it)).collect();
     let table: Vec<String> = kernel.table.iter().map(|it| table_entry(dag, it)).collect();
-    push(
-        text,
-        format_args!(
-            "    rt::raw::Variant {{\n        \
-                     isa: rt::Isa::{isa},\n        \
-                     threads: rt::raw::Threads::{threads},\n        \
-                     entries: &[{}],\n        \
-                     table: &[{}],\n        \
-                     numbers: {},\n        \
-                     tier: rt::Tier::{tier:?},\n        \
-                     median_ns: {median_ns:?},\n        \
-                     artifact: \"{artifact}\",\n    \
-             }},\n",
-            entries.join(", "),
-            table.join(", "),
-            numbers_name(bucket, kernel),
-        ),
+    *text += &format!(
+        "    rt::raw::Variant {{\n        \
+                 isa: rt::Isa::{isa},\n        \
+                 threads: rt::raw::Threads::{threads},\n        \
+                 entries: &[{}],\n        \
+                 table: &[{}],\n        \
+                 numbers: {},\n        \
+                 tier: rt::Tier::{tier:?},\n        \
+                 median_ns: {median_ns:?},\n        \
+                 artifact: \"{artifact}\",\n    \
+         }},\n",
+        entries.join(", "),
+        table.join(", "),
+        numbers_name(bucket, kernel),
     );
 }
 
@@ -242,10 +228,9 @@ fn numbers_name(bucket: usize, kernel: &VectorCode) -> String {
 fn numbers(text: &mut String, bucket: usize, variant: &Variant<'_>) {
     let kernel = &variant.generated.kernel;
     let name = numbers_name(bucket, kernel);
-    push(text, format_args!("#[cfg({CFG})]\nfn {name}(dims: &[i64], numbers: &mut [u64]) {{\n"));
-    let mut line = |n: usize, value: String| {
-        push(text, format_args!("    numbers[{n}] = {value} as u64;\n"));
-    };
+    *text += &format!("#[cfg({CFG})]\nfn {name}(dims: &[i64], numbers: &mut [u64]) {{\n");
+    let mut line =
+        |n: usize, value: String| *text += &format!("    numbers[{n}] = {value} as u64;\n");
     for (n, entry) in kernel.table.iter().enumerate() {
         match entry {
             TableEntry::Param(value) | TableEntry::Workspace { bytes: value } => {
@@ -284,13 +269,10 @@ fn dims_poly(value: &Poly) -> Text {
 
 /// Prints a naked function of the bytes, aligned as they were when they were measured.
 fn code(text: &mut String, name: &str, bytes: &[u8]) {
-    push(
-        text,
-        format_args!(
-            "#[cfg({CFG})]\n#[unsafe(naked)]\n\
-             unsafe extern \"sysv64\" fn {name}(_: *const u64, _: *mut u8, _: u64, _: u64) {{\n    \
-             ::core::arch::naked_asm!(\n        \".balign 64\",\n"
-        ),
+    *text += &format!(
+        "#[cfg({CFG})]\n#[unsafe(naked)]\n\
+         unsafe extern \"sysv64\" fn {name}(_: *const u64, _: *mut u8, _: u64, _: u64) {{\n    \
+         ::core::arch::naked_asm!(\n        \".balign 64\",\n"
     );
     for line in bytes.chunks(64) {
         let (words, rest) = line.as_chunks::<8>();
@@ -299,15 +281,11 @@ fn code(text: &mut String, name: &str, bytes: &[u8]) {
         let rest: Vec<String> = rest.iter().map(|it| format!("{it:#x}")).collect();
         for (directive, values) in [(".quad", words), (".byte", rest)] {
             if !values.is_empty() {
-                push(text, format_args!("        \"{directive} {}\",\n", values.join(",")));
+                *text += &format!("        \"{directive} {}\",\n", values.join(","));
             }
         }
     }
     text.push_str("    )\n}\n");
-}
-
-fn push(text: &mut String, line: std::fmt::Arguments<'_>) {
-    text.write_fmt(line).expect("writing to a string does not fail");
 }
 
 #[cfg(test)]

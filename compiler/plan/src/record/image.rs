@@ -14,7 +14,7 @@ pub struct Image {
     /// The kind of the file.
     pub format: Format,
     /// The architecture it is for: with PTX, every one from that on.
-    #[serde(with = "arch")]
+    #[serde(serialize_with = "super::display", deserialize_with = "super::arch")]
     pub arch: Arch,
     /// Its length.
     pub bytes: u64,
@@ -44,25 +44,5 @@ impl Format {
             Format::Cubin => "cubin",
             Format::Ptx => "ptx",
         }
-    }
-}
-
-/// Architectures by name.
-mod arch {
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    use super::Arch;
-
-    pub(super) fn serialize<S: Serializer>(arch: &Arch, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(arch)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Arch, D::Error> {
-        let name = String::deserialize(deserializer)?;
-        Arch::from_name(&name)
-            .ok_or_else(|| D::Error::custom(format!("`{name}` is not an architecture")))
     }
 }

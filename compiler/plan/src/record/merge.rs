@@ -127,7 +127,6 @@ impl Bucket {
 }
 
 impl Entry {
-    /// Returns whether both are the same code.
     fn is_same_code(&self, other: &Entry) -> bool {
         self.platform == other.platform && self.artifact == other.artifact
     }

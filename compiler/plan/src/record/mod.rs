@@ -35,21 +35,20 @@ mod merge;
 #[cfg(test)]
 mod tests;
 mod text;
-mod tier;
 
 use std::fmt;
-use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use tvmtune_ir::poly::Interval;
+use tvmtune_ir::target::gpu::Arch;
 use tvmtune_ir::target::{DeviceKey, GpuTarget, Platform};
 
 pub use image::{Format, Image};
 pub use lineage::Ancestor;
 pub use merge::{Conflict, KEPT_PER_ISA};
 pub use text::RecordError;
-pub use tier::Tier;
 
 /// The newest version of the file format that this build reads.
 pub const SCHEMA: u32 = 3;
@@ -129,7 +128,7 @@ pub struct Bucket {
 #[serde(deny_unknown_fields)]
 pub struct Entry {
     /// The platform of its code: `isa = "avx2"`, `isa = "sm_90a"`.
-    #[serde(rename = "isa", with = "platform")]
+    #[serde(rename = "isa", serialize_with = "display", deserialize_with = "platform")]
     pub platform: Platform,
     /// The hash of the code, in hexadecimal; for GPUs, of its source. A replay must reproduce it,
     /// or the entry is stale.
@@ -186,6 +185,19 @@ pub struct Measured {
     pub samples: u32,
 }
 
+/// The origin of a schedule, better ones first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Tier {
+    /// Measured on this device, for these ranges of the dimensions.
+    Exact,
+    /// Measured on another device with the same instruction set, for these ranges.
+    SameIsa,
+    /// Measured for other ranges of the dimensions. It may not apply: replay it and see.
+    Transferred,
+    /// Never measured.
+    Default,
+}
+
 impl Record {
     /// The bucket of those ranges.
     pub fn bucket(&self, dims: &[Interval]) -> Option<&Bucket> {
@@ -204,9 +216,7 @@ impl Record {
         });
         &mut self.buckets[position]
     }
-}
 
-impl Record {
     /// The version of the file format that it takes to say all this: records are written in it.
     pub fn needed_schema(&self) -> u32 {
         let mut entries = self.buckets.iter().flat_map(|it| &it.schedules);
@@ -272,68 +282,71 @@ impl fmt::Display for Source {
     }
 }
 
-/// Platforms by name.
-mod platform {
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    use super::Platform;
-
-    pub(super) fn serialize<S: Serializer>(
-        it: &Platform,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(it)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Platform, D::Error> {
-        let name = String::deserialize(deserializer)?;
-        Platform::from_name(&name)
-            .ok_or_else(|| D::Error::custom(format!("`{name}` is not an instruction set")))
+impl Tier {
+    /// The spelling in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Tier::Exact => "exact",
+            Tier::SameIsa => "same isa",
+            Tier::Transferred => "transferred",
+            Tier::Default => "default",
+        }
     }
 }
 
-/// A range as a program spells it: `1..=16`.
-struct Range(Interval);
-
-impl fmt::Display for Range {
+impl fmt::Display for Tier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}..={}", self.0.lo, self.0.hi)
+        f.write_str(self.name())
     }
 }
 
-impl FromStr for Range {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let bad = || format!("`{text}` is not a range; expected one such as `1..=16`");
-        let (lo, hi) = text.split_once("..=").ok_or_else(bad)?;
-        let (lo, hi) = (lo.parse().map_err(|_| bad())?, hi.parse().map_err(|_| bad())?);
-        if 1 <= lo && lo <= hi { Ok(Self(Interval { lo, hi })) } else { Err(bad()) }
-    }
+fn display<T: fmt::Display, S: Serializer>(it: &T, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(it)
 }
 
-/// Ranges as text.
+fn platform<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Platform, D::Error> {
+    by_name(deserializer, Platform::from_name, "an instruction set")
+}
+
+fn arch<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arch, D::Error> {
+    by_name(deserializer, Arch::from_name, "an architecture")
+}
+
+fn by_name<'de, T, D: Deserializer<'de>>(
+    deserializer: D,
+    parse: fn(&str) -> Option<T>,
+    expected: &str,
+) -> Result<T, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    parse(&name).ok_or_else(|| D::Error::custom(format!("`{name}` is not {expected}")))
+}
+
+/// Ranges as a program spells them: `1..=16`.
 mod ranges {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
 
-    use super::{Interval, Range};
+    use super::Interval;
 
     pub(super) fn serialize<S: Serializer>(
         ranges: &[Interval],
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(ranges.iter().map(|it| Range(*it).to_string()))
+        serializer.collect_seq(ranges.iter().map(|it| format!("{}..={}", it.lo, it.hi)))
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Vec<Interval>, D::Error> {
+        let error =
+            |it| D::Error::custom(format!("`{it}` is not a range; expected one such as `1..=16`"));
         let ranges = Vec::<String>::deserialize(deserializer)?;
-        let parse = |it: &String| it.parse::<Range>().map(|it| it.0).map_err(D::Error::custom);
-        ranges.iter().map(parse).collect()
+        ranges.iter().map(|it| range(it).ok_or_else(|| error(it))).collect()
+    }
+
+    fn range(text: &str) -> Option<Interval> {
+        let (lo, hi) = text.split_once("..=")?;
+        let (lo, hi) = (lo.parse().ok()?, hi.parse().ok()?);
+        (1 <= lo && lo <= hi).then_some(Interval { lo, hi })
     }
 }

@@ -8,12 +8,9 @@ use tvmtune_ir::target::{DeviceKey, Platform};
 /// Text that is not a record this build can use. Callers name the file, and treat it as a miss.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum RecordError {
-    /// Written by a newer version of the format.
+    /// Written by a newer version of the format, with that schema.
     #[error("its schema is {found}, this version of tvmtune reads up to {SCHEMA}; update tvmtune")]
-    Newer {
-        /// The schema of the file.
-        found: u32,
-    },
+    Newer { found: u32 },
     /// Not TOML, or fields are missing, unknown or of the wrong type.
     #[error("{0}; delete the file, or restore it, and tune again")]
     Malformed(String),

@@ -50,7 +50,6 @@ fn candidates_in(variable: &dyn Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     found
 }
 
-/// The folders of packages of a Python environment.
 fn site_packages(environment: &Path) -> Vec<PathBuf> {
     let versions = std::fs::read_dir(environment.join("lib")).into_iter().flatten().flatten();
     let python = versions.filter(|it| it.file_name().to_string_lossy().starts_with("python3"));

@@ -50,50 +50,26 @@ pub struct Compiled {
     pub log: String,
 }
 
-/// Why nothing was compiled.
+/// Why nothing was compiled. In all variants `name` is that of the file, and `log` that of NVRTC.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NvrtcError {
-    /// There is no NVRTC.
+    /// There is no NVRTC: each place that was tried, with what was wrong there.
     #[error(
         "no NVRTC found; tried {}; install one with `python3 -m pip install nvidia-cuda-nvrtc`, \
          and set {} to its `libnvrtc.so.*`",
         tried.join("; "), find::VARIABLE
     )]
-    NotFound {
-        /// Each place, with what was wrong there.
-        tried: Vec<String>,
-    },
+    NotFound { tried: Vec<String> },
     /// The program is wrong, or asks for more than the architecture has.
     #[error("`{name}` does not compile for {arch}:\n{log}")]
-    Compile {
-        /// The file.
-        name: String,
-        /// The architecture.
-        arch: String,
-        /// The log of NVRTC.
-        log: String,
-    },
+    Compile { name: String, arch: String, log: String },
     /// A call failed for another reason, such as an option or an architecture it does not know.
     #[error("`{call}` of {library} failed: {reason}\n{log}")]
-    Failed {
-        /// The function.
-        call: &'static str,
-        /// The library.
-        library: String,
-        /// The name NVRTC gives to what happened.
-        reason: String,
-        /// Details from NVRTC.
-        log: String,
-    },
+    Failed { call: &'static str, library: String, reason: String, log: String },
     /// A text that is passed to NVRTC has a zero in it.
     #[error("{what} of `{name}` contains a zero byte")]
-    Zero {
-        /// The error.
-        what: &'static str,
-        /// The file.
-        name: String,
-    },
+    Zero { what: &'static str, name: String },
 }
 
 impl Nvrtc {

@@ -5,7 +5,6 @@ use half::{bf16, f16};
 use super::{Function, evaluate};
 use crate::vector::VectorBinary;
 
-/// Every pair of the values.
 fn pairs<T: Copy>(values: &[T]) -> Vec<(T, T)> {
     values.iter().flat_map(|a| values.iter().map(move |b| (*a, *b))).collect()
 }

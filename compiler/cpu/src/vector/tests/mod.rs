@@ -55,7 +55,7 @@ fn kernel(isa: Isa, function: Function<'_>, n_vectors: i64) -> VectorCode {
     let mut address = |slot| {
         let strides = vec![(VarId(0), Count::Const(lane_bytes))];
         let offset = Linear { strides, ..Linear::default() };
-        interned.address(Address { base: Base::Table(EntryId(slot)), offset })
+        interned.addresses.id(Address { base: Base::Table(EntryId(slot)), offset })
     };
     let (a, b, out) = (address(0), address(1), address(2));
     let storage = Storage::Word;

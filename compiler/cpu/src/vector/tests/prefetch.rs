@@ -24,12 +24,6 @@ fn rows(dims: &str, width: u64, kind: LoopKind) -> Schedule {
     schedule
 }
 
-fn prefetches(schedule: &Schedule, isa: Isa) -> Vec<String> {
-    let text = kernel(schedule, isa).to_string();
-    let asks = text.lines().filter(|it| it.contains("prefetch"));
-    asks.map(|it| it.trim().to_owned()).collect()
-}
-
 #[test]
 fn the_last_statement_that_reads_a_row_asks_for_the_next() {
     insta::assert_snapshot!(kernel(&rows("M = 5, N = 32", 16, LoopKind::Pipelined(2)), Isa::Avx512), @r"
@@ -48,51 +42,35 @@ fn the_last_statement_that_reads_a_row_asks_for_the_next() {
     ");
 }
 
+#[track_caller]
+fn check(dims: &str, width: u64, kind: LoopKind, isa: Isa, expected: &[&str]) {
+    let text = kernel(&rows(dims, width, kind), isa).to_string();
+    let prefetches = text.lines().filter_map(|it| it.trim().strip_prefix("prefetch "));
+    assert_eq!(prefetches.collect::<Vec<_>>(), expected);
+}
+
 #[test]
 fn the_row_is_as_far_ahead_as_the_loop_is_deep() {
-    let found = prefetches(&rows("M = 5, N = 32", 16, LoopKind::Pipelined(4)), Isa::Avx512);
-    insta::assert_debug_snapshot!(found, @r#"
-    [
-        "prefetch t0[128*v4 + 64*v5 + 384]",
-    ]
-    "#);
+    let expected = ["t0[128*v4 + 64*v5 + 384]"];
+    check("M = 5, N = 32", 16, LoopKind::Pipelined(4), Isa::Avx512, &expected);
 }
 
 #[test]
 fn rows_of_a_width_known_at_launch_are_a_stride_of_the_table() {
-    let found = prefetches(&rows("M = 1..=5, N = 1..=32", 16, LoopKind::Pipelined(2)), Isa::Avx512);
-    insta::assert_debug_snapshot!(found, @r#"
-    [
-        "prefetch t0[p4 + p4*v8 + 64*v9]",
-        "prefetch t0[p10 + p4*v8]",
-    ]
-    "#);
+    let expected = ["t0[p4 + p4*v8 + 64*v9]", "t0[p10 + p4*v8]"];
+    check("M = 1..=5, N = 1..=32", 16, LoopKind::Pipelined(2), Isa::Avx512, &expected);
 }
 
 #[test]
-fn a_line_is_asked_for_once() {
-    // Two vectors of 32 bytes each.
-    let found = prefetches(&rows("M = 5, N = 32", 16, LoopKind::Pipelined(2)), Isa::Avx2);
-    insta::assert_debug_snapshot!(found, @r#"
-    [
-        "prefetch t0[128*v4 + 64*v5 + 128]",
-    ]
-    "#);
-}
-
-#[test]
-fn each_line_is_asked_for() {
-    // Two vectors of 64 bytes each.
-    let found = prefetches(&rows("M = 5, N = 32", 32, LoopKind::Pipelined(2)), Isa::Avx512);
-    insta::assert_debug_snapshot!(found, @r#"
-    [
-        "prefetch t0[128*v3 + 128]",
-        "prefetch t0[128*v3 + 192]",
-    ]
-    "#);
+fn each_line_is_asked_for_once() {
+    // Two vectors of 32 bytes each, then of 64.
+    let one_line = ["t0[128*v4 + 64*v5 + 128]"];
+    check("M = 5, N = 32", 16, LoopKind::Pipelined(2), Isa::Avx2, &one_line);
+    let two_lines = ["t0[128*v3 + 128]", "t0[128*v3 + 192]"];
+    check("M = 5, N = 32", 32, LoopKind::Pipelined(2), Isa::Avx512, &two_lines);
 }
 
 #[test]
 fn serial_loops_ask_for_nothing() {
-    assert_eq!(prefetches(&rows("M = 5, N = 32", 16, LoopKind::Serial), Isa::Avx512), [""; 0]);
+    check("M = 5, N = 32", 16, LoopKind::Serial, Isa::Avx512, &[]);
 }

@@ -34,7 +34,6 @@ const LOOP_ALIGNMENT: usize = 32;
 /// Size of a page, in bytes: the step of stack probes.
 const PAGE: u32 = 4096;
 
-/// The labels of an open loop or branch.
 struct OpenLabels {
     /// The header of a loop, or the second side of a branch.
     label: Label,
@@ -58,7 +57,6 @@ struct Emitter<'a> {
     open: Vec<OpenLabels>,
 }
 
-/// Emits the function of a phase.
 pub(super) fn emit(asm: &mut Assembler, code: &MachineFunction, assignment: &Assignment, isa: Isa) {
     let mut size = SPILLS_AT + assignment.frame_bytes;
     let mut stack_offsets = Vec::with_capacity(code.frame.len());
@@ -130,11 +128,11 @@ impl Emitter<'_> {
     fn body(&mut self) {
         let code = self.code;
         for (at, inst) in code.insts.iter().enumerate() {
-            let locations = 2 * at as u32;
-            self.take_effect(locations);
-            self.writes_at = locations + 1;
+            let point = 2 * at as u32;
+            self.take_effect(point);
+            self.writes_at = point + 1;
             self.inst(at, inst);
-            self.take_effect(locations + 1);
+            self.take_effect(point + 1);
         }
     }
 
@@ -148,7 +146,6 @@ impl Emitter<'_> {
         }
     }
 
-    /// Returns the location of a source.
     fn source(&self, virt: VirtReg) -> Location {
         self.locations[virt.0 as usize].expect("registers are written before they are read")
     }
@@ -261,21 +258,22 @@ impl Emitter<'_> {
 
     /// Returns the number of a vector register.
     fn register(&self, virt: VirtReg) -> u8 {
-        match self.source(virt) {
-            Location::Register(register) => register,
-            Location::Frame(_) => unreachable!("vectors in the frame were rewritten"),
-        }
+        vector_register(self.source(virt))
     }
 
     fn target_register(&self, virt: VirtReg) -> u8 {
-        match self.target(virt) {
-            Location::Register(register) => register,
-            Location::Frame(_) => unreachable!("vectors in the frame were rewritten"),
-        }
+        vector_register(self.target(virt))
     }
 
     /// Returns the memory of a spilled integer or mask.
     fn spilled(at: u32) -> Mem {
         Mem::at(RSP, (SPILLS_AT + at) as i32)
+    }
+}
+
+fn vector_register(location: Location) -> u8 {
+    match location {
+        Location::Register(register) => register,
+        Location::Frame(_) => unreachable!("vectors in the frame were rewritten"),
     }
 }

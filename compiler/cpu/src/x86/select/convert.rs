@@ -86,22 +86,6 @@ impl Selector<'_> {
         }
     }
 
-    /// Makes a store; the caller adds its memory operand.
-    pub(super) fn store_inst(&self, op: Opcode, value: VirtReg, width: Width) -> VectorInst {
-        VectorInst {
-            op,
-            width,
-            dst: None,
-            updates: false,
-            a: Some(value),
-            b: None,
-            c: None,
-            mask: None,
-            zeroing: false,
-            imm: None,
-        }
-    }
-
     pub(super) fn store_masked(
         &mut self,
         op: Opcode,
@@ -110,9 +94,8 @@ impl Selector<'_> {
         value: VirtReg,
         width: Width,
     ) {
-        let b = Some(Operand::Mem(place));
-        let inst = VectorInst { b, mask, ..self.store_inst(op, value, width) };
-        self.push(Inst::Vector(inst));
+        let (a, b) = (Some(value), Some(Operand::Mem(place)));
+        self.push(Inst::Vector(VectorInst { a, b, mask, ..VectorInst::new(op, width) }));
     }
 
     /// Stores contiguous elements; with a mask (AVX-512 only), only its lanes.
@@ -146,8 +129,8 @@ impl Selector<'_> {
     /// A narrowing move to a register.
     fn narrow(&mut self, op: Opcode, value: VirtReg, imm: Option<u8>) -> VirtReg {
         let dst = self.new_vector();
-        let inst = self.store_inst(op, value, self.width());
-        self.push(Inst::Vector(VectorInst { dst: Some(dst), imm, ..inst }));
+        let inst = VectorInst::new(op, self.width());
+        self.push(Inst::Vector(VectorInst { dst: Some(dst), a: Some(value), imm, ..inst }));
         dst
     }
 

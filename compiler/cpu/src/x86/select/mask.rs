@@ -6,30 +6,18 @@ use super::super::opcode::{self, Opcode};
 use super::{PhaseConstant, Selector};
 use crate::vector::{Count, Mask, Storage, Value, VectorBinary, VectorCompare};
 
-/// Returns the immediate of `vcmpps` for a comparison, with operands swapped or not.
-fn float_predicate(op: VectorCompare, swapped: bool) -> u8 {
+/// Returns the immediate of `vcmpps` or `vpcmpd` for a comparison, with operands swapped or not.
+fn predicate(op: VectorCompare, swapped: bool) -> u8 {
     match (op, swapped) {
         (VectorCompare::LtF, false) => 0x11,
         (VectorCompare::LtF, true) => 0x1e,
         (VectorCompare::LeF, false) => 0x12,
         (VectorCompare::LeF, true) => 0x1d,
-        (VectorCompare::EqF, _) => 0x00,
+        (VectorCompare::EqF | VectorCompare::EqI, _) => 0x00,
         (VectorCompare::NeF, _) => 0x04,
-        (VectorCompare::LtI | VectorCompare::EqI, _) => unreachable!("of integers"),
+        (VectorCompare::LtI, false) => 0x01,
+        (VectorCompare::LtI, true) => 0x06,
     }
-}
-
-/// Returns the immediate of `vpcmpd` for a comparison, with operands swapped or not.
-fn int_predicate(op: VectorCompare, swapped: bool) -> u8 {
-    match (op, swapped) {
-        (VectorCompare::EqI, _) => 0,
-        (_, false) => 1,
-        (_, true) => 6,
-    }
-}
-
-fn is_integer(op: VectorCompare) -> bool {
-    matches!(op, VectorCompare::LtI | VectorCompare::EqI)
 }
 
 fn logic(op: VectorBinary) -> Option<Opcode> {
@@ -65,13 +53,12 @@ impl Selector<'_> {
                 let swap = self.folds(x) && !self.folds(y);
                 let (x, y) = if swap { (y, x) } else { (x, y) };
                 let (a, b) = self.sources(x, y);
-                let (opcode, imm) = if is_integer(*op) {
-                    (opcode::PCMPD, int_predicate(*op, swap))
-                } else {
-                    (opcode::CMPPS, float_predicate(*op, swap))
+                let opcode = match op {
+                    VectorCompare::LtI | VectorCompare::EqI => opcode::PCMPD,
+                    _ => opcode::CMPPS,
                 };
-                let inst = self.inst(opcode, dst, b);
-                self.push(Inst::Vector(VectorInst { a: Some(a), imm: Some(imm), ..inst }));
+                let (inst, imm) = (self.inst(opcode, dst, b), Some(predicate(*op, swap)));
+                self.push(Inst::Vector(VectorInst { a: Some(a), imm, ..inst }));
             }
             Value::Load { address, lanes, storage: Storage::Bool, mask } => {
                 let bytes = self.new_vector();
@@ -119,7 +106,7 @@ impl Selector<'_> {
             _ => {
                 let (a, b) = if swap { self.sources(y, x) } else { self.sources(x, y) };
                 let inst = self.inst(opcode::CMPPS, dst, b);
-                let imm = Some(float_predicate(op, swap));
+                let imm = Some(predicate(op, swap));
                 self.push(Inst::Vector(VectorInst { a: Some(a), imm, ..inst }));
             }
         }
@@ -149,7 +136,6 @@ impl Selector<'_> {
         dst
     }
 
-    /// Makes the mask of the first `count` lanes.
     pub(super) fn first_lanes(&mut self, count: Count, dst: VirtReg) {
         match count {
             Count::Const(n) if self.is_avx512() => {

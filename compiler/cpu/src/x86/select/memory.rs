@@ -27,17 +27,13 @@ impl Selector<'_> {
                 let place = self.mem_operand(address);
                 self.load_uniform(place, storage, dst);
             }
-            (LaneStride::Contiguous, None) => {
-                let place = self.mem_operand(address);
-                self.load_packed(place, storage, None, dst);
-            }
             (LaneStride::Uniform, Some(mask)) if self.is_avx512() && storage == Storage::Word => {
                 let b = Operand::Mem(self.mem_operand(address));
                 self.masked(opcode::BROADCASTSS, dst, b, mask);
             }
-            (LaneStride::Contiguous, Some(mask)) if self.is_avx512() => {
+            (LaneStride::Contiguous, mask) if self.is_avx512() || mask.is_none() => {
                 let place = self.mem_operand(address);
-                self.load_packed(place, storage, Some(mask), dst);
+                self.load_packed(place, storage, mask, dst);
             }
             (LaneStride::Contiguous, Some(mask)) if storage == Storage::Word => {
                 let b = Operand::Mem(self.mem_operand(address));
@@ -153,9 +149,9 @@ impl Selector<'_> {
                 self.store_packed(place, storage, mask, value);
             }
             (LaneStride::Contiguous, mask) if storage == Storage::Word => {
-                let inst = self.store_inst(opcode::MASKMOVPS_STORE, value, self.width());
-                let b = Some(Operand::Mem(self.mem_operand(address)));
-                self.push(Inst::Vector(VectorInst { b, c: mask, ..inst }));
+                let inst = VectorInst::new(opcode::MASKMOVPS_STORE, self.width());
+                let (a, b) = (Some(value), Some(Operand::Mem(self.mem_operand(address))));
+                self.push(Inst::Vector(VectorInst { a, b, c: mask, ..inst }));
             }
             (LaneStride::Uniform, mask)
                 if storage == Storage::Word && (self.is_avx512() || mask.is_none()) =>

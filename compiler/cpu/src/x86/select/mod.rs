@@ -63,7 +63,6 @@ struct Selector<'a> {
     copy_slots: Option<(StackSlot, StackSlot)>,
 }
 
-/// Selects instructions for one phase.
 pub(super) fn select(
     kernel: &VectorCode,
     phase: &Phase,
@@ -159,18 +158,7 @@ impl Selector<'_> {
 
     /// Makes an instruction of full width without optional operands.
     fn inst(&self, op: Opcode, dst: VirtReg, b: Operand) -> VectorInst {
-        VectorInst {
-            op,
-            width: self.width(),
-            dst: Some(dst),
-            updates: false,
-            a: None,
-            b: Some(b),
-            c: None,
-            mask: None,
-            zeroing: false,
-            imm: None,
-        }
+        VectorInst { dst: Some(dst), b: Some(b), ..VectorInst::new(op, self.width()) }
     }
 
     /// `dst = op(b)`
@@ -268,10 +256,10 @@ impl Selector<'_> {
     }
 
     fn define(&mut self, var: VarId, op: DivOp, value: &Linear, by: Count) {
-        let of = self.linear_value(value);
+        let value = self.linear_value(value);
         let by = self.count(by);
         let dst = self.new_int();
-        self.push(Inst::Divide { dst, value: of, by, remainder: op == DivOp::Mod });
+        self.push(Inst::Divide { dst, value, by, remainder: op == DivOp::Mod });
         self.enter_let(var, dst);
     }
 

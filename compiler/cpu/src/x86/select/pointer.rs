@@ -9,52 +9,51 @@ use tvmtune_ir::poly::VarId;
 impl Selector<'_> {
     /// Initializes the induction variables of a loop whose variable starts at `first`, or at 0.
     pub(super) fn enter(&mut self, var: VarId, first: Option<VirtReg>) -> usize {
-        let scope = self.n_scopes;
-        self.n_scopes += 1;
-        self.active.push(var, Some(scope));
-        for at in 0..self.plan.induction_vars(scope).len() {
-            let induction_vars = self.plan.induction_vars(scope)[at];
+        let scope = self.open_scope(var);
+        for it in self.plan.induction_vars(scope).to_vec() {
             let dst = self.new_int();
-            let src = self.sum(induction_vars.start);
+            let src = self.sum(it.start);
             self.push(Inst::Copy { dst, src });
             if let Some(src) = first {
-                let by = self.count(induction_vars.stride);
+                let by = self.count(it.stride);
                 self.push(Inst::MulAdd { dst, src, by });
             }
-            self.sums[induction_vars.sum.0 as usize] = Some(dst);
+            self.sums[it.sum.0 as usize] = Some(dst);
         }
         scope
     }
 
-    /// Advances the induction variables of a loop.
+    fn open_scope(&mut self, var: VarId) -> usize {
+        let scope = self.n_scopes;
+        self.n_scopes += 1;
+        self.active.push(var, Some(scope));
+        scope
+    }
+
     pub(super) fn advance(&mut self, scope: usize) {
-        for at in 0..self.plan.induction_vars(scope).len() {
-            let induction_vars = self.plan.induction_vars(scope)[at];
-            let src = self.count(induction_vars.stride);
-            let dst = self.sums[induction_vars.sum.0 as usize].expect("the scope is entered");
+        for it in self.plan.induction_vars(scope).to_vec() {
+            let src = self.count(it.stride);
+            let dst = self.sums[it.sum.0 as usize].expect("the scope is entered");
             self.push(Inst::Add { dst, src });
         }
     }
 
     /// Computes the sums that depend on the variable of a `Let`.
     pub(super) fn enter_let(&mut self, var: VarId, value: VirtReg) {
-        let scope = self.n_scopes;
-        self.n_scopes += 1;
-        self.active.push(var, Some(scope));
-        for at in 0..self.plan.induction_vars(scope).len() {
-            let induction_vars = self.plan.induction_vars(scope)[at];
-            let start = self.sum(induction_vars.start);
-            let same = start == IntOperand::Const(0) && induction_vars.stride == Count::Const(1);
+        let scope = self.open_scope(var);
+        for it in self.plan.induction_vars(scope).to_vec() {
+            let start = self.sum(it.start);
+            let same = start == IntOperand::Const(0) && it.stride == Count::Const(1);
             let sum = if same {
                 value
             } else {
                 let dst = self.new_int();
                 self.push(Inst::Copy { dst, src: start });
-                let by = self.count(induction_vars.stride);
+                let by = self.count(it.stride);
                 self.push(Inst::MulAdd { dst, src: value, by });
                 dst
             };
-            self.sums[induction_vars.sum.0 as usize] = Some(sum);
+            self.sums[it.sum.0 as usize] = Some(sum);
         }
     }
 
@@ -149,11 +148,11 @@ impl Selector<'_> {
     }
 
     /// Returns a phase-invariant value; computes it in the prologue on first use.
-    pub(super) fn phase_constant(&mut self, what: PhaseConstant) -> VirtReg {
-        if let Some(virt) = self.phase_constants.get(&what) {
+    pub(super) fn phase_constant(&mut self, constant: PhaseConstant) -> VirtReg {
+        if let Some(virt) = self.phase_constants.get(&constant) {
             return *virt;
         }
-        let class = match what {
+        let class = match constant {
             PhaseConstant::Param(_) | PhaseConstant::FirstTask => RegClass::Int,
             PhaseConstant::First(_) if self.is_avx512() => RegClass::Mask,
             PhaseConstant::First(_) | PhaseConstant::Scalar(_) | PhaseConstant::Strided(_) => {
@@ -163,15 +162,15 @@ impl Selector<'_> {
         // Its operands must precede it, so it is built in a separate list.
         let dst = self.code.new_virt_reg(class);
         let body = std::mem::take(&mut self.code.insts);
-        self.build_phase_constant(what, dst);
+        self.build_phase_constant(constant, dst);
         let built = std::mem::replace(&mut self.code.insts, body);
         self.prologue.extend(built);
-        self.phase_constants.insert(what, dst);
+        self.phase_constants.insert(constant, dst);
         dst
     }
 
-    fn build_phase_constant(&mut self, what: PhaseConstant, dst: VirtReg) {
-        match what {
+    fn build_phase_constant(&mut self, constant: PhaseConstant, dst: VirtReg) {
+        match constant {
             PhaseConstant::Param(entry) => self.push(Inst::LoadEntry { dst, entry: entry.0 }),
             PhaseConstant::FirstTask => {
                 self.push(Inst::LoadArgument { dst, argument: Argument::First });

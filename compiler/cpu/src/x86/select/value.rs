@@ -5,7 +5,7 @@
 
 use super::super::encode::Width;
 use super::super::inst::{Inst, IntOperand, MemOperand, Operand, VectorInst, VirtReg};
-use super::super::opcode::{self, Opcode};
+use super::super::opcode::{self, Form, Opcode};
 use super::convert::Narrow;
 use super::{PhaseConstant, Selector};
 use crate::vector::{LaneStride, Linear, Storage, Value, VectorBinary, VectorUnary};
@@ -36,7 +36,6 @@ fn register_need(value: &Value, depth: u32) -> u32 {
     }
 }
 
-/// Returns whether to evaluate `a` before `b`.
 fn evaluates_first(a: &Value, b: &Value) -> bool {
     register_need(a, DEPTH) >= register_need(b, DEPTH)
 }
@@ -174,38 +173,24 @@ impl Selector<'_> {
     }
 
     fn unary_value(&mut self, op: VectorUnary, x: &Value, dst: VirtReg) {
-        match op {
-            VectorUnary::SqrtF | VectorUnary::IntToFloat | VectorUnary::FloatToInt => {
-                let b = self.operand(x);
-                let op = match op {
-                    VectorUnary::SqrtF => opcode::SQRTPS,
-                    VectorUnary::IntToFloat => opcode::CVTDQ2PS,
-                    _ => opcode::CVTTPS2DQ,
-                };
-                self.unary(op, dst, b);
-            }
-            VectorUnary::RoundF | VectorUnary::FloorF | VectorUnary::CeilF => {
-                let b = self.operand(x);
-                // Bit 3 keeps the inexact exception quiet.
-                let mode = match op {
-                    VectorUnary::RoundF => 8,
-                    VectorUnary::FloorF => 9,
-                    _ => 10,
-                };
-                self.immediate(opcode::ROUNDPS, dst, b, mode);
-            }
-            VectorUnary::ShiftLeft(by)
-            | VectorUnary::ShiftRight(by)
-            | VectorUnary::ShiftRightSigned(by) => {
-                let b = Operand::Reg(self.vector(x));
-                let op = match op {
-                    VectorUnary::ShiftLeft(_) => opcode::PSLLD,
-                    VectorUnary::ShiftRight(_) => opcode::PSRLD,
-                    _ => opcode::PSRAD,
-                };
-                self.immediate(op, dst, b, by);
-            }
-        }
+        let (op, imm) = match op {
+            VectorUnary::SqrtF => (opcode::SQRTPS, None),
+            VectorUnary::IntToFloat => (opcode::CVTDQ2PS, None),
+            VectorUnary::FloatToInt => (opcode::CVTTPS2DQ, None),
+            // Bit 3 keeps the inexact exception quiet.
+            VectorUnary::RoundF => (opcode::ROUNDPS, Some(8)),
+            VectorUnary::FloorF => (opcode::ROUNDPS, Some(9)),
+            VectorUnary::CeilF => (opcode::ROUNDPS, Some(10)),
+            VectorUnary::ShiftLeft(by) => (opcode::PSLLD, Some(by)),
+            VectorUnary::ShiftRight(by) => (opcode::PSRLD, Some(by)),
+            VectorUnary::ShiftRightSigned(by) => (opcode::PSRAD, Some(by)),
+        };
+        let b = match op.form {
+            Form::Vm(_) => Operand::Reg(self.vector(x)),
+            Form::Rvm | Form::Mr => self.operand(x),
+        };
+        let inst = VectorInst { imm, ..self.inst(op, dst, b) };
+        self.push(Inst::Vector(inst));
     }
 
     fn binary_value(&mut self, op: VectorBinary, x: &Value, y: &Value, dst: VirtReg) {

@@ -6,10 +6,8 @@ use crate::dag::{DType, Expr, Literal, Reducer};
 /// A parsed item, or the error message.
 pub(super) type Parsed<T> = Result<T, String>;
 
-/// The rest of a line.
 pub(super) struct Cursor<'a> {
     pub(super) rest: &'a str,
-    /// The nesting depth of expressions.
     pub(super) depth: usize,
     /// The nesting depth of quotients.
     pub(super) n_quotients: usize,
@@ -73,7 +71,6 @@ impl Cursor<'_> {
         }
     }
 
-    /// Returns the next word.
     fn word(&self) -> &str {
         let is_end = |it: char| !it.is_ascii_alphanumeric();
         &self.rest[..self.rest.find(is_end).unwrap_or(self.rest.len())]

@@ -225,11 +225,9 @@ impl Reader {
         if is_numbered("s") {
             it.expect("s")?;
             let n = it.number()?;
-            let known = usize::try_from(n).is_ok_and(|n| n < self.dag.scalars.len());
-            return if known {
-                Ok(Expr::Scalar(ScalarId(n as u32)))
-            } else {
-                Err(format!("there is no `s{n}`"))
+            return match usize::try_from(n).is_ok_and(|n| n < self.dag.scalars.len()) {
+                true => Ok(Expr::Scalar(ScalarId(n as u32))),
+                false => Err(format!("there is no `s{n}`")),
             };
         }
         if it.eat("index(") {
@@ -287,7 +285,7 @@ impl Reader {
     fn known_tensor(&self, it: &mut Cursor<'_>) -> Parsed<TensorId> {
         it.expect("t")?;
         let n = it.number()?;
-        // Where a compute is read, the last tensor is its own.
+        // The last tensor is that of the compute whose body is read.
         let known = usize::try_from(n).is_ok_and(|n| n < self.dag.tensors.len());
         if known { Ok(TensorId(n as u32)) } else { Err(format!("there is no `t{n}` here")) }
     }

@@ -34,55 +34,18 @@ const SEEDS: [&str; 6] = [
      }",
 ];
 
-/// Words to put where others stood.
-const WORDS: [&str; 40] = [
-    "0",
-    "1",
-    "9223372036854775807",
-    "1.5",
-    "1e308",
-    "4000000000",
-    "i",
-    "x",
-    "M",
-    "K",
-    "D",
-    "compute",
-    "sum",
-    "max",
-    "argmax",
-    "mean",
-    "get",
-    "unwrap_or",
-    "if",
-    "else",
-    "let",
-    "mut",
-    "as",
-    "f32",
-    "i8",
-    "usize",
-    "bool",
-    "Tensor",
-    "exp",
-    "powi",
-    "clamp",
-    "round",
-    "true",
-    "dims",
-    "return",
-    "loop",
-    "match",
-    "fn",
-    "_",
-    "dyn",
-];
+/// Words to put in the place of others.
+const WORDS: &str = "\
+    0 1 9223372036854775807 1.5 1e308 4000000000 i x M K D compute sum max argmax mean get \
+    unwrap_or if else let mut as f32 i8 usize bool Tensor exp powi clamp round true dims \
+    return loop match fn _ dyn";
 
 const MARKS: [char; 16] =
     ['+', '-', '*', '/', '%', '<', '>', '=', '!', '.', ',', ';', '|', '&', '#', ':'];
 
 fn word(n: usize) -> TokenTree {
-    let text = WORDS[n % WORDS.len()];
+    let words: Vec<&str> = WORDS.split_whitespace().collect();
+    let text = words[n % words.len()];
     match text.parse::<Literal>() {
         Ok(literal) => literal.into(),
         Err(_) => Ident::new(text, Span::call_site()).into(),

@@ -24,7 +24,7 @@ fn names_formatting_and_comments_do_not_matter() {
          fn other(p: Tensor<f32, A, C>, q: Weight<f32, B, C>, r: f32) -> Tensor<f32, A, B> {
              compute(|a, b| sum(0..C, |c| p[[a, c]] * q[[b, c]]) * r)
          }",
-        // What rustfmt does to a long closure, and comments.
+        // The formatting of a long closure, and comments.
         "/// Documented.
          #[inline]
          #[tvmtune_runtime::autotune(dims(K = 32, N = 64, M = 1..=512), buckets(M = [1, 64]), tol(rel = 1e-2))]

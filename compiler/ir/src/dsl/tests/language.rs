@@ -6,7 +6,6 @@ use crate::dsl::{attribute, build, call, parse, reduce};
 
 const PAGE: &str = include_str!("../../../../../docs/language.md");
 
-/// The text of each block of that language.
 fn blocks(language: &str) -> Vec<String> {
     let open = format!("```{language}\n");
     PAGE.split(&open).skip(1).map(|it| it.split("```").next().unwrap().to_owned()).collect()

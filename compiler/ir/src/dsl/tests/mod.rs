@@ -7,17 +7,15 @@ mod language;
 mod reductions;
 mod values;
 
-use super::program;
-use crate::dag::{Dag, print, verify};
+use super::{ParamKind, program};
+use crate::dag::{DType, Dag, ScalarId, TensorId, print, verify};
 
-/// The dag of a program that is right.
 fn dag(source: &str) -> Dag {
     let dag = program(source).unwrap_or_else(|error| panic!("{}", errors::render(source, error)));
     assert_eq!(verify(&dag), [], "{source}");
     dag
 }
 
-/// The computes of a program's canonical text.
 fn computes(source: &str) -> String {
     let text = print::canonical(&dag(source));
     let is_compute = |it: &&str| it.contains(" = ") || it.starts_with("return");
@@ -347,39 +345,13 @@ fn a_program_knows_its_signature() {
     let options = super::attribute(&function).unwrap().unwrap();
     let Ok(program) = super::parse(options, &function) else { panic!("the program is right") };
     assert_eq!(program.attributes.len(), 2);
-    let params: Vec<_> =
-        program.params.iter().map(|it| (it.ident.to_string(), it.kind, it.dtype)).collect();
-    insta::assert_debug_snapshot!(params, @r#"
-    [
-        (
-            "eps",
-            Scalar(
-                ScalarId(
-                    0,
-                ),
-            ),
-            F32,
-        ),
-        (
-            "x",
-            Input(
-                TensorId(
-                    0,
-                ),
-            ),
-            F32,
-        ),
-        (
-            "w",
-            Weight(
-                TensorId(
-                    1,
-                ),
-            ),
-            Bf16,
-        ),
-    ]
-    "#);
+    let params = program.params.iter().map(|it| (it.ident.to_string(), it.kind, it.dtype));
+    let expected = [
+        ("eps".to_owned(), ParamKind::Scalar(ScalarId(0)), DType::F32),
+        ("x".to_owned(), ParamKind::Input(TensorId(0)), DType::F32),
+        ("w".to_owned(), ParamKind::Weight(TensorId(1)), DType::Bf16),
+    ];
+    assert_eq!(params.collect::<Vec<_>>(), expected);
     assert_eq!(program.dims[0].source, (1, 1));
     let buckets = program.buckets();
     let ends: Vec<_> = buckets[0].iter().map(|it| (it.lo, it.hi)).collect();

@@ -85,7 +85,7 @@ fn variant(spec: &GpuSpec, table: &[Word]) -> Variant {
     let functions = spec.functions.iter().map(|it| {
         let param = |it: &ParamBinding| match *it {
             ParamBinding::Table(n) => Param::Entry(n),
-            ParamBinding::Map(n) => Param::Map(n),
+            ParamBinding::Map(n) => Param::TensorMap(n),
         };
         Function {
             name: leak(&it.name),
@@ -107,10 +107,11 @@ fn variant(spec: &GpuSpec, table: &[Word]) -> Variant {
     let entries = Vec::leak(entries.collect());
     let mut first = 0;
     let maps = spec.maps.iter().map(|it| {
-        let extents: &'static [u32] = Vec::leak(it.boxes.clone());
-        let steps: &'static [u32] = Vec::leak(it.steps.clone());
+        let box_dims: &'static [u32] = Vec::leak(it.boxes.clone());
+        let element_strides: &'static [u32] = Vec::leak(it.steps.clone());
         let (entry, element, swizzle) = (it.entry, it.element, it.swizzle);
-        let map = TensorMap { entry, element, extents, steps, swizzle, numbers: first };
+        let numbers = first;
+        let map = TensorMap { entry, element, box_dims, element_strides, swizzle, numbers };
         first += map.n_numbers();
         map
     });

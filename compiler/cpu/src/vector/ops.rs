@@ -1,24 +1,21 @@
-//! Semantics of lane-wise operations, on one 32-bit lane.
+//! Semantics of lane-wise operations, on one 32-bit lane: for constant folding and the interpreter.
+//!
+//! Functions of floats are `libm`'s, so that every machine folds to the same code.
 
-use crate::vector::{VectorBinary, VectorCompare, VectorUnary};
+use super::{VectorBinary, VectorCompare, VectorUnary};
 
-use super::FaultKind;
-
-/// One word for each lane; lanes beyond the width of the instruction set are unused.
-pub(super) type Vector = [u32; 16];
+/// Bits of a lane that is true.
+pub(crate) const TRUE: u32 = u32::MAX;
+/// Bits of a lane that is false.
+pub(crate) const FALSE: u32 = 0;
 
 /// Makes a truth value: all bits, or none.
-pub(super) fn truth(holds: bool) -> u32 {
-    if holds { u32::MAX } else { 0 }
+pub(crate) fn truth(holds: bool) -> u32 {
+    if holds { TRUE } else { FALSE }
 }
 
-/// Reads a truth value; anything but all bits or none is a fault.
-pub(super) fn is_true(bits: u32) -> Result<bool, FaultKind> {
-    match bits {
-        0 => Ok(false),
-        u32::MAX => Ok(true),
-        _ => Err(FaultKind::NotATruthValue { bits }),
-    }
+pub(crate) fn is_finite(bits: u32) -> bool {
+    float(bits).is_finite()
 }
 
 fn float(bits: u32) -> f32 {
@@ -30,12 +27,12 @@ fn truncate(value: f32) -> i32 {
     if (-2_147_483_648.0..2_147_483_648.0).contains(&value) { value as i32 } else { i32::MIN }
 }
 
-pub(super) fn unary(op: VectorUnary, x: u32) -> u32 {
+pub(crate) fn unary(op: VectorUnary, x: u32) -> u32 {
     match op {
-        VectorUnary::SqrtF => float(x).sqrt().to_bits(),
-        VectorUnary::RoundF => float(x).round_ties_even().to_bits(),
-        VectorUnary::FloorF => float(x).floor().to_bits(),
-        VectorUnary::CeilF => float(x).ceil().to_bits(),
+        VectorUnary::SqrtF => libm::sqrtf(float(x)).to_bits(),
+        VectorUnary::RoundF => libm::rintf(float(x)).to_bits(),
+        VectorUnary::FloorF => libm::floorf(float(x)).to_bits(),
+        VectorUnary::CeilF => libm::ceilf(float(x)).to_bits(),
         VectorUnary::IntToFloat => (x.cast_signed() as f32).to_bits(),
         VectorUnary::FloatToInt => truncate(float(x)).cast_unsigned(),
         VectorUnary::ShiftLeft(by) => x.checked_shl(by.into()).unwrap_or(0),
@@ -46,7 +43,7 @@ pub(super) fn unary(op: VectorUnary, x: u32) -> u32 {
     }
 }
 
-pub(super) fn binary(op: VectorBinary, x: u32, y: u32) -> u32 {
+pub(crate) fn binary(op: VectorBinary, x: u32, y: u32) -> u32 {
     let (a, b) = (float(x), float(y));
     let (i, j) = (x.cast_signed(), y.cast_signed());
     match op {
@@ -91,16 +88,19 @@ fn scaled(x: f32, y: f32) -> f32 {
         f32::INFINITY => f32::INFINITY,
         f32::NEG_INFINITY => 0.0,
         // Exact in double precision, where no such power is out of range.
-        y => return (f64::from(x) * f64::from(y.floor().clamp(-1000.0, 1000.0)).exp2()) as f32,
+        y => {
+            let exponent = f64::from(libm::floorf(y).clamp(-1000.0, 1000.0));
+            return (f64::from(x) * libm::exp2(exponent)) as f32;
+        }
     };
     x * power
 }
 
-pub(super) fn fma(a: u32, b: u32, c: u32) -> u32 {
+pub(crate) fn fma(a: u32, b: u32, c: u32) -> u32 {
     float(a).mul_add(float(b), float(c)).to_bits()
 }
 
-pub(super) fn compare(op: VectorCompare, x: u32, y: u32) -> u32 {
+pub(crate) fn compare(op: VectorCompare, x: u32, y: u32) -> u32 {
     let (a, b) = (float(x), float(y));
     truth(match op {
         VectorCompare::LtF => a < b,
