@@ -3,35 +3,16 @@
 //! In: the same as with it. Out: a line in the plan of each op that would have code for GPUs, so
 //! that the macro says what to do where that code is asked for.
 
-use std::convert::Infallible;
 use std::path::Path;
 
 use tvmtune_ir::target::GpuTarget;
 use tvmtune_ir::target::gpu::Arch;
-use tvmtune_plan::database::{Images, Lookup};
+use tvmtune_plan::database::Lookup;
 use tvmtune_plan::embed;
 
-use super::{Planned, VariantSpec};
+use super::{Compiler, Planned, Sources, VariantSpec};
 use crate::op::Op;
 use crate::plan::Digest;
-
-/// Sources of images, of which none is embedded.
-pub struct Sources<'a> {
-    /// Those of records.
-    pub known: &'a Images,
-    /// None.
-    pub compiler: Option<&'a Compiler>,
-}
-
-/// No compiler.
-pub struct Compiler(Infallible);
-
-impl Compiler {
-    /// `None`
-    pub fn find() -> Option<Self> {
-        None
-    }
-}
 
 /// Adds all that the plan of the variant_specs follows from to a digest.
 pub(crate) fn add_to_digest(
