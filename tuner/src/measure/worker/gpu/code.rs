@@ -7,8 +7,7 @@ use tvmtune_runtime::raw::cuda::{Format, Function, Param, TableEntry, TensorMap,
 use tvmtune_runtime::{Error, Tier};
 
 use super::super::super::protocol::{GpuLaunch, GpuSpec, ParamBinding, Word};
-use super::super::error::{WorkerError, invalid};
-use super::error::worker_error;
+use super::super::{WorkerError, invalid};
 
 /// A loaded candidate.
 pub(in super::super) struct Loaded {
@@ -37,7 +36,7 @@ impl Loaded {
         let (variant, numbers) = (variant(spec, &first.table), numbers(&spec.launches));
         let trial =
             Trial::load(stream, (name, names), &ranges, (variant, code(spec, bytes)), numbers);
-        Ok(Self { trial: trial.map_err(worker_error)?, words })
+        Ok(Self { trial: trial?, words })
     }
 
     /// Returns the arguments of a case.
