@@ -12,7 +12,7 @@ use tvmtune_plan::record::{GENERATOR, Source};
 use tvmtune_schedule::{Instruction, Schedule};
 use tvmtune_space::fits::gpu::fits;
 use tvmtune_tuner::compile::Code;
-use tvmtune_tuner::cost::gpu::{Estimate, Known, estimate_at};
+use tvmtune_tuner::cost::gpu::{Estimate, estimate_at};
 use tvmtune_tuner::cost::work::Work;
 
 use crate::case::{self, Case};
@@ -239,9 +239,9 @@ fn prediction(generated: &Generated, code: &Code, target: &GpuTarget, dims: &[i6
     let entries = &generated.unit.entries;
     let usage = |name: &str| code.usage(name).cloned().unwrap_or_default();
     // PTX tells nothing of registers: the model guesses them.
-    let known: Vec<Known> = match code.cubin.is_empty() {
+    let known: Vec<u32> = match code.cubin.is_empty() {
         true => Vec::new(),
-        false => entries.iter().map(|it| Known { registers: usage(&it.name).registers }).collect(),
+        false => entries.iter().map(|it| usage(&it.name).registers).collect(),
     };
     let Estimate { ns, kernels } = estimate_at(&generated.grid, target, dims, &known);
     let kernel = |(it, entry): (_, &tvmtune_cuda::codegen::Entry)| {

@@ -1,4 +1,4 @@
-//! The code that a build would embed, device by device: shared by `tune` and `bench`.
+//! The code that a build would embed, device by device: shared by `tune`, `bench` and `status`.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tvmtune_build::op::Op;
 use tvmtune_build::plan::{self, PlanTarget};
 use tvmtune_build::report::TuningStatus;
 use tvmtune_ir::poly::Interval;
-use tvmtune_ir::target::{CpuTarget, GpuTarget, Isa, Platform, Target};
+use tvmtune_ir::target::{GpuTarget, Isa, Platform, Target};
 use tvmtune_plan::database::{CacheUse, Choice, Database, Lookup};
 use tvmtune_plan::record::Bucket;
 use tvmtune_schedule::Instruction;
@@ -28,6 +28,10 @@ pub(crate) struct PlannedVariant<'a> {
     /// The trace of its schedule, if there is a recorded or default one with code; the error says
     /// why there is no code.
     pub(crate) trace: Result<Option<Vec<Instruction>>, String>,
+    /// The recorded schedule that it runs by; `None` if that is the default one.
+    pub(crate) choice: Option<Choice<'a>>,
+    /// The latency of this code, if it was measured.
+    pub(crate) median_ns: Option<f64>,
     choices: Vec<Choice<'a>>,
 }
 
@@ -72,48 +76,59 @@ pub(crate) fn variants<'a>(
     isas: &[Isa],
 ) -> Vec<PlannedVariant<'a>> {
     match device {
-        Target::Cpu(cpu) => on_cpu(op, lookup, cpu, isas),
-        Target::Gpu(gpu) => on_gpu(op, lookup, gpu),
+        Target::Cpu(cpu) => {
+            let plan_target = PlanTarget { device: Some(cpu), gpu: None };
+            on_cpu(op, lookup, &plan_target, isas)
+        }
+        Target::Gpu(gpu) => on_gpus(op, lookup, &[gpu]),
     }
 }
 
-/// Returns the code of an op on a CPU; the status is portable where there is none.
-fn on_cpu<'a>(
+/// Returns the code of an op for some instruction sets; the status is portable where there is none.
+pub(crate) fn on_cpu<'a>(
     op: &'a Op,
     lookup: &'a Lookup,
-    cpu: CpuTarget,
+    plan_target: &PlanTarget,
     isas: &[Isa],
 ) -> Vec<PlannedVariant<'a>> {
-    let plan_target = PlanTarget { device: Some(cpu), gpu: None };
     let planned = |spec: plan::VariantSpec<'a>| {
-        let variant = plan::realize(op, &spec, &plan_target);
+        let (variant, error) = match plan::realize(op, &spec, plan_target) {
+            Ok(variant) => (Some(variant), String::new()),
+            Err(why) => (None, why.to_string()),
+        };
+        let status = variant.as_ref().map(|it| TuningStatus::new(it.tier, it.stale));
         PlannedVariant {
             bucket: spec.bucket,
             platform: spec.isa.into(),
-            status: match &variant {
-                Ok(it) => TuningStatus::new(it.tier, it.stale),
-                Err(_) => TuningStatus::Portable,
-            },
-            trace: variant.map(|it| Some(it.schedule.trace)).map_err(|it| it.to_string()),
+            status: status.unwrap_or(TuningStatus::Portable),
+            choice: variant.as_ref().and_then(|it| it.choice),
+            median_ns: variant.as_ref().and_then(plan::Variant::median_ns),
+            trace: variant.map(|it| Some(it.schedule.trace)).ok_or(error),
             choices: spec.choices,
         }
     };
-    let specs = plan::variant_specs(op, lookup, &plan_target).into_iter();
+    let specs = plan::variant_specs(op, lookup, plan_target).into_iter();
     specs.filter(|it| isas.contains(&it.isa)).map(planned).collect()
 }
 
-/// Returns the code of an op on a GPU; there is no trace where records have no code.
-fn on_gpu<'a>(op: &'a Op, lookup: &'a Lookup, gpu: GpuTarget) -> Vec<PlannedVariant<'a>> {
+/// Returns the code of an op on some GPUs; there is no trace where records have no code.
+pub(crate) fn on_gpus<'a>(
+    op: &'a Op,
+    lookup: &'a Lookup,
+    gpus: &[GpuTarget],
+) -> Vec<PlannedVariant<'a>> {
     let planned = |spec: cuda::VariantSpec<'a>| {
         let variant = records::realize_cuda(op, &spec, lookup);
         let status = variant.as_ref().map(|it| TuningStatus::new(it.tier, it.stale));
         PlannedVariant {
             bucket: spec.bucket,
-            platform: gpu.arch.into(),
+            platform: spec.arch().into(),
             status: status.unwrap_or_default(),
+            choice: variant.as_ref().and_then(|it| it.choice),
+            median_ns: variant.as_ref().and_then(cuda::Variant::median_ns),
             trace: Ok(variant.map(|it| it.schedule.trace)),
             choices: spec.choices,
         }
     };
-    cuda::variant_specs(op, lookup, &[gpu]).into_iter().map(planned).collect()
+    cuda::variant_specs(op, lookup, gpus).into_iter().map(planned).collect()
 }

@@ -11,7 +11,7 @@ use tvmtune_build::report::TuningStatus;
 use tvmtune_build::tune::session;
 use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::{GpuTarget, Target};
-use tvmtune_plan::database::{Database, Lookup};
+use tvmtune_plan::database::{CacheUse, Database, Lookup};
 use tvmtune_plan::device;
 
 use crate::cli::Device;
@@ -23,6 +23,11 @@ pub(crate) struct PackageRecords<'a> {
 }
 
 impl<'a> PackageRecords<'a> {
+    /// Looks up every kernel in the databases of the package.
+    pub(crate) fn discover(package: &'a Package, cache: CacheUse) -> Self {
+        Self::new(package, &Database::discover(&package.search_dirs(cache)))
+    }
+
     /// Looks up every kernel; prints warnings about invalid files to standard error.
     pub(crate) fn new(package: &'a Package, database: &Database) -> Self {
         let get = |op: &Op| database.get(&op.id.to_string(), op.name(), &op.text);

@@ -103,7 +103,7 @@ fn every_search_gets_further_than_random_points_and_those_further_than_a_grid() 
         (runs.sum::<f64>() / 8.0).exp()
     };
     let random = mean(&|seed| Box::new(Random::new(seed)));
-    assert!(mean(&|_| Box::new(Grid::new())) > random);
+    assert!(mean(&|_| Box::<Grid>::default()) > random);
     assert!(mean(&|seed| Box::new(evolution(seed))) * 1.5 < random);
     assert!(mean(&|seed| Box::new(Genetic::new(seed))) < random);
     assert!(mean(&|seed| Box::new(HillClimbing::new(seed))) * 1.2 < random);
@@ -145,7 +145,7 @@ fn droplet_descends_to_the_optimum_from_afar_within_a_few_sweeps() {
     let space = space();
     for choices in [vec![0, 0, 0, 0, 7], vec![7, 4, 1, 7, 0]] {
         let start = Point { sketch: 0, choices };
-        let mut droplet = Droplet::new();
+        let mut droplet = Droplet::default();
         droplet.observe(&start, &hardware(&start));
         let measured = run_in(&Scene::plain(&space), &mut droplet, 4000);
         let trials = trials_until(&measured, 101.0);
@@ -163,7 +163,7 @@ fn droplet_does_not_move_for_what_may_be_noise() {
     let space = space();
     let start = Point { sketch: 0, choices: vec![5, 2, 6, 1, 6] };
     let timed = |ns: f64| Timing::new((0..8).map(|it| ns * (1.0 + f64::from(it) / 20.0)).collect());
-    let mut droplet = Droplet::new();
+    let mut droplet = Droplet::default();
     droplet.observe(&start, &Outcome::Timed(timed(100.0).unwrap()));
     let batch = droplet.propose(&Scene::plain(&space), 64);
     assert!(!batch.is_empty());
@@ -182,7 +182,7 @@ fn droplet_does_not_move_for_what_may_be_noise() {
 fn offered_points_are_tried_once_and_the_most_promising_first() {
     let space = space();
     let scene = Scene { model: Some(&PerfectScore), ..Scene::plain(&space) };
-    let mut transferred = Transferred::new();
+    let mut transferred = Transferred::default();
     assert!(transferred.propose(&scene, 4).is_empty());
     let point = |n| Point { sketch: 0, choices: vec![n, 2, 6, 1, 7] };
     let impossible = Point { sketch: 0, choices: vec![7, 5, 0, 0, 0] };
@@ -208,7 +208,7 @@ fn nothing_is_proposed_twice_and_a_space_runs_dry() {
     let scene = Scene::plain(&tiny);
     let strategies: [Box<dyn Strategy>; 7] = [
         Box::new(Random::new(1)),
-        Box::new(Grid::new()),
+        Box::<Grid>::default(),
         Box::new(Annealing::new(1)),
         Box::new(Genetic::new(1)),
         Box::new(HillClimbing::new(1)),
@@ -270,7 +270,7 @@ fn shares(strategy: &mut dyn Strategy, n: usize) -> [usize; 2] {
 #[test]
 fn combined_strategies_get_their_shares_and_learn_from_one_another() {
     let arms = || -> Vec<(Box<dyn Strategy>, f64)> {
-        vec![(Box::new(evolution(4)), 0.7), (Box::new(Droplet::new()), 0.3)]
+        vec![(Box::new(evolution(4)), 0.7), (Box::<Droplet>::default(), 0.3)]
     };
     let [explored, refined] = shares(&mut Combined::new(arms(), Allocation::Fixed), 160);
     assert!(explored >= 96 && refined >= 24, "{explored} explored, {refined} refined");

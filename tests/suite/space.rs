@@ -9,7 +9,7 @@ use tvmtune_schedule::{Schedule, Threads, nest};
 use tvmtune_space::default;
 use tvmtune_space::fits::cpu::fits;
 use tvmtune_tests::program;
-use tvmtune_tuner::cost::cpu::AnalyticModel;
+use tvmtune_tuner::cost::analytic::AnalyticModel;
 use tvmtune_tuner::random::Random;
 use tvmtune_tuner::search::Score;
 use tvmtune_tuner::space::Space;
@@ -31,7 +31,7 @@ fn draft(dag: &Dag, choose: impl Fn(&str) -> Option<u64>) -> f64 {
     let space = Space::new(dag, &target.into());
     let last_word = |name: &str| choose(name.rsplit(' ').next()?);
     let point = space.nearest(0, &|name, _| last_word(name));
-    AnalyticModel::new(dag, target).score(&space, &[point])[0]
+    AnalyticModel::new(dag, target.into(), 1).score(&space, &[point])[0]
 }
 
 #[test]

@@ -18,8 +18,8 @@ use tvmtune_tests::workload;
 use tvmtune_tuner::measure::{Exclusive, WorkerCommand};
 use tvmtune_tuner::outcome::Outcome;
 use tvmtune_tuner::tune::{
-    self, Budget, Contestant, Event, Hardware, Options, Recipe, Reuse, Stage, Summary, Tolerance,
-    Workload, trials,
+    self, Budget, Event, Hardware, Options, Recipe, Reuse, Stage, Summary, Tolerance, Workload,
+    trials,
 };
 
 const MATMUL: &str = "#[autotune(dims(M = 1..=48, N = 40, K = 56), buckets(M = [1, 48]))]
@@ -335,11 +335,7 @@ fn schedules_are_timed_side_by_side() {
     let bucket = &workload.buckets[1];
     let narrow = workload.dag.specialize(bucket);
     let default = default::schedule(&narrow, &machine.target.into()).trace;
-    let contestants = [
-        Contestant { label: "default".to_owned(), trace: default },
-        Contestant { label: "plain".to_owned(), trace: Schedule::new(&narrow).trace },
-        Contestant { label: "nonsense".to_owned(), trace: vec!["inline s9".parse().unwrap()] },
-    ];
+    let traces = [default, Schedule::new(&narrow).trace, vec!["inline s9".parse().unwrap()]];
     let (worker, exclusive) = (WorkerCommand::new(helper()), machine.exclusive());
     let bench = tune::Bench {
         bucket: tune::Bucket { workload: &workload, ranges: bucket },
@@ -347,7 +343,7 @@ fn schedules_are_timed_side_by_side() {
         target: machine.target.into(),
         rounds: 12,
     };
-    let outcomes = tune::bench(&bench, &contestants, worker, &exclusive);
+    let outcomes = tune::bench(&bench, &traces, worker, &exclusive);
     let outcomes = outcomes.unwrap().unwrap();
     let n_samples = |it: &Outcome| it.timing().map(|it| it.samples_ns().len());
     assert_eq!(outcomes.iter().map(n_samples).collect::<Vec<_>>(), [Some(12), Some(12), None]);

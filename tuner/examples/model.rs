@@ -30,13 +30,15 @@ use tvmtune_schedule::nest::{self, Nest};
 use tvmtune_schedule::{Instruction, Schedule, Threads};
 use tvmtune_space::default;
 use tvmtune_space::fits::cpu::fits;
-use tvmtune_tuner::cost::cpu::{AnalyticModel, cycles};
+use tvmtune_tuner::cost::analytic::AnalyticModel;
+use tvmtune_tuner::cost::cpu::cycles;
 use tvmtune_tuner::cost::features::Features;
 use tvmtune_tuner::cost::learned::{self, Analytic, Learned};
 use tvmtune_tuner::cost::model::CostModel;
 use tvmtune_tuner::cost::rank::{Prediction, pairwise_accuracy, regret};
 use tvmtune_tuner::measure::{CaseSpec, Job, Measure, Measurer, Policy, WorkerCommand, worker};
 use tvmtune_tuner::outcome::{Outcome, Timing};
+use tvmtune_tuner::parallel::n_cores;
 use tvmtune_tuner::random::Random;
 use tvmtune_tuner::search::{Effort, Evolutionary, Scene, Score, Strategy};
 use tvmtune_tuner::space::{Point, Space};
@@ -73,16 +75,15 @@ fn target() -> CpuTarget {
 
 /// The annotated functions of some files.
 fn programs(files: &[&str]) -> Vec<Dag> {
-    let functions = files
+    let items = files
         .iter()
         .flat_map(|it| syn::parse_file(&fs::read_to_string(it).unwrap()).unwrap().items);
     let dag = |item: syn::Item| {
         let syn::Item::Fn(function) = item else { return None };
-        let attribute = function.attrs.iter().find(|it| it.path().is_ident("autotune"))?;
-        let options = attribute.meta.require_list().unwrap().tokens.clone();
+        let options = dsl::attribute(&function)?.unwrap();
         Some(dsl::build(&dsl::parse(options, &function).unwrap()).unwrap())
     };
-    functions.filter_map(dag).collect()
+    items.filter_map(dag).collect()
 }
 
 /// Time that this thread has run, in us.
@@ -98,29 +99,29 @@ fn speed(dag: &Dag) {
     let space = Space::new(dag, &Target::Cpu(target));
     let mut random = Random::new(1);
     let points: Vec<_> = (0..2000).map(|_| space.random(&mut random)).collect();
-    let mut spent = [0.0; 6];
     let mut last = now_us();
-    let mut step = |n: usize| {
-        let now = now_us();
-        spent[n] += now - last;
-        last = now;
+    // The time of a step, for each of the points that it looks at.
+    let mut step = |n_points: usize| {
+        let spent = now_us() - last;
+        last += spent;
+        spent / n_points.max(1) as f64
     };
     let traces: Vec<_> = points.iter().map(|it| space.instructions(it)).collect();
-    step(0);
+    let tracing = step(points.len());
     let replay = |it: &Vec<Instruction>| Schedule::replay(dag, it).ok();
     let schedules: Vec<Schedule> = traces.iter().filter_map(replay).collect();
-    step(1);
+    let replaying = step(points.len());
     let nests: Vec<Nest> = schedules.iter().map(nest::lower).collect();
-    step(2);
+    let lowering = step(points.len());
     let fitting: Vec<&Nest> = nests.iter().filter(|it| fits(it, &target).is_ok()).collect();
-    step(3);
+    let checking = step(points.len());
     let analytic: f64 = fitting.iter().map(|it| cycles(it, &target)).sum();
-    step(4);
+    let estimating = step(fitting.len());
     let features: Vec<Features> =
         fitting.iter().filter_map(|it| Features::of(it, &Target::Cpu(target))).collect();
-    step(5);
+    let describing = step(fitting.len());
     let rows: usize = features.iter().map(|it| it.rows().len()).sum();
-    let mut model = CostModel::new().with_threads(2);
+    let mut model = CostModel::new(2);
     for (n, it) in features.iter().cycle().take(1000).enumerate() {
         model.add(0, it.clone(), Some(random.unit() + 1.0 + n as f64 * 1e-3));
     }
@@ -130,24 +131,17 @@ fn speed(dag: &Dag) {
     let began = now_us();
     let predictions = model.predict(&features);
     let predicting = (now_us() - began) / features.len().max(1) as f64;
-    let each = spent.map(|it| it / points.len() as f64);
-    let of_fitting =
-        [each[4], each[5]].map(|it| it * points.len() as f64 / fitting.len().max(1) as f64);
+    let n_fitting = fitting.len();
+    let describing_all = describing * n_fitting as f64 / points.len() as f64;
     println!(
-        "{:28} trace {:5.1} replay {:6.1} lower {:6.1} fits {:5.1} | analytic {:6.1} features {:6.1} predict {:5.1} us; \
-         {:3} of {} fit, {:.1} rows; {:6.0} candidates/s; training {wall:.2} s, {own:.2} s of it here ({:.0}, {:.1})",
+        "{:28} trace {tracing:5.1} replay {replaying:6.1} lower {lowering:6.1} fits {checking:5.1} \
+         | analytic {estimating:6.1} features {describing:6.1} predict {predicting:5.1} us; \
+         {n_fitting:3} of {} fit, {:.1} rows; {:6.0} candidates/s; \
+         training {wall:.2} s, {own:.2} s of it here ({:.0}, {:.1})",
         dag.name,
-        each[0],
-        each[1],
-        each[2],
-        each[3],
-        of_fitting[0],
-        of_fitting[1],
-        predicting,
-        fitting.len(),
         points.len(),
         rows as f64 / features.len().max(1) as f64,
-        1e6 / (each[0] + each[1] + each[2] + each[5] + predicting),
+        1e6 / (tracing + replaying + lowering + describing_all + predicting),
         analytic.log2(),
         predictions.first().unwrap_or(&0.0),
     );
@@ -156,35 +150,25 @@ fn speed(dag: &Dag) {
 /// Measures the time of one batch of which as many points are scored as in Ansor's five generations of
 /// 2,048; here half of a generation is new.
 fn evolve(dag: &Dag) {
-    let target = target();
-    let target = Target::Cpu(target);
+    let target = Target::Cpu(target());
     let space = Space::new(dag, &target);
-    let analytic = AnalyticModel::new(dag, self::target()).with_threads(2);
+    let analytic = AnalyticModel::new(dag, target, 2);
     let mut random = Random::new(1);
     let points: Vec<Point> = (0..200).map(|_| space.random(&mut random)).collect();
     let costs = analytic.score(&space, &points);
     let effort = Effort { population: 2048, generations: 8 };
     let mut search = Evolutionary::new(1, effort);
-    let mut model = CostModel::new().with_threads(2);
+    let mut model = CostModel::new(2);
     for (point, cycles) in points.iter().zip(costs) {
         let Some(timing) = Timing::new(vec![cycles; 3]) else { continue };
-        let Some(features) = learned::features(dag, &target, &space.instructions(point)) else {
-            continue;
-        };
-        model.add(0, features, Some(cycles));
+        let features = learned::features(dag, &target, &space.instructions(point));
+        features.into_iter().for_each(|it| model.add(0, it, Some(cycles)));
         search.observe(point, &Outcome::Timed(timing));
     }
     model.train();
-    let learned = Counted {
-        score: Learned {
-            model: &model,
-            dag,
-            target: &target,
-            analytic: Analytic::Included,
-            n_threads: 2,
-        },
-        n: Cell::new(0),
-    };
+    let (model, analytic_part) = (&model, Analytic::Included);
+    let score = Learned { model, dag, target: &target, analytic: analytic_part, n_threads: 2 };
+    let learned = Counted { score, n: Cell::new(0) };
     let scene = Scene { space: &space, analytic: Some(&analytic), model: Some(&learned) };
     let began = Instant::now();
     let n_proposed = search.propose(&scene, 64).len();
@@ -298,38 +282,23 @@ fn samples(dag: &Dag, logs: &Path) -> Vec<Sample> {
 }
 
 /// The quality of predictions: accuracy of pairs, and the regret of the top 1 and 10.
-#[derive(Default)]
-struct Quality([f64; 3]);
+type Quality = [f64; 3];
 
-impl Quality {
-    fn new(predictions: &[Prediction]) -> Self {
-        let accuracy = pairwise_accuracy(predictions, NOISE).unwrap_or(1.0);
-        Self([
-            accuracy,
-            regret(predictions, 1).unwrap_or(0.0),
-            regret(predictions, 10).unwrap_or(0.0),
-        ])
-    }
-
-    fn add(&mut self, other: &Self, n: f64) {
-        self.0.iter_mut().zip(other.0).for_each(|(a, b)| *a += b / n);
-    }
-
-    fn print(&self, name: &str) {
-        let [accuracy, one, ten] = self.0;
-        print!(" | {name} {accuracy:.3} {:5.1}% {:5.1}%", one * 100.0, ten * 100.0);
-    }
+fn print_quality(name: &str, [accuracy, one, ten]: Quality) {
+    print!(" | {name} {accuracy:.3} {:5.1}% {:5.1}%", one * 100.0, ten * 100.0);
 }
 
 fn evaluate(samples: &[Sample], predicted: impl Fn(&Sample) -> f64) -> Quality {
-    let predictions =
-        samples.iter().map(|it| Prediction { predicted: predicted(it), latency_ns: it.latency_ns });
-    Quality::new(&predictions.collect::<Vec<_>>())
+    let prediction =
+        |it: &Sample| Prediction { predicted: predicted(it), latency_ns: it.latency_ns };
+    let all: Vec<Prediction> = samples.iter().map(prediction).collect();
+    let accuracy = pairwise_accuracy(&all, NOISE).unwrap_or(1.0);
+    [accuracy, regret(&all, 1).unwrap_or(0.0), regret(&all, 10).unwrap_or(0.0)]
 }
 
 /// Trains on some samples of each task.
 fn trained<'a>(tasks: impl Iterator<Item = (usize, &'a [Sample])>) -> CostModel {
-    let mut model = CostModel::new();
+    let mut model = CostModel::new(n_cores());
     for (task, samples) in tasks {
         for it in samples {
             model.add(task, it.features.clone(), Some(it.latency_ns));
@@ -345,7 +314,7 @@ fn quality(logs: &Path, programs: &[Dag]) {
         programs.iter().map(|it| (it.name.as_str(), samples(it, logs))).collect();
     let tasks: Vec<_> = tasks.into_iter().filter(|(_, it)| it.len() >= 100).collect();
     let n = tasks.len() as f64;
-    let mut means = [(); 7].map(|()| Quality::default());
+    let mut means = [Quality::default(); 7];
     let names = [
         "analytic",
         "32 learned",
@@ -374,12 +343,12 @@ fn quality(logs: &Path, programs: &[Dag]) {
         }
         print!("{name:28} {:4}", samples.len());
         for ((mean, it), name) in means.iter_mut().zip(&qualities).zip(names) {
-            mean.add(it, n);
-            it.print(name);
+            mean.iter_mut().zip(it).for_each(|(a, b)| *a += b / n);
+            print_quality(name, *it);
         }
         println!();
     }
     print!("{:28} {n:4}", "mean");
-    means.iter().zip(names).for_each(|(it, name)| it.print(name));
+    means.iter().zip(names).for_each(|(it, name)| print_quality(name, *it));
     println!();
 }

@@ -1,4 +1,4 @@
-//! The GPU of this machine, as a target.
+//! The devices of this machine: their kinds, and the GPU as a target.
 //!
 //! In: the description that a worker gives of it. Out: a [`GpuTarget`], whose key names the device.
 
@@ -6,6 +6,15 @@ use tvmtune_ir::target::GpuTarget;
 use tvmtune_ir::target::gpu::Arch;
 
 use crate::measure::Gpu;
+
+/// The kind of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Device {
+    /// This CPU.
+    Cpu,
+    /// The first GPU.
+    Gpu,
+}
 
 /// Returns the target of a GPU; `None` if no code is generated for it. Numbers that the driver does not
 /// report are those of the generic target of its architecture.

@@ -38,10 +38,11 @@ pub fn on_threads<T: Sync, R: Send>(
     let next = AtomicUsize::new(0);
     let work = || {
         let mut done = Vec::new();
-        while let Some((n, chunk)) = take(&chunks, &next) {
+        loop {
+            let n = next.fetch_add(1, Ordering::Relaxed);
+            let Some(chunk) = chunks.get(n) else { return done };
             done.push((n, chunk.iter().map(&function).collect::<Vec<R>>()));
         }
-        done
     };
     let mut done = std::thread::scope(|scope| {
         let others: Vec<_> = (1..n_threads.min(chunks.len())).map(|_| scope.spawn(work)).collect();
@@ -101,12 +102,6 @@ pub fn map_ahead<T: Sync, R: Send, E>(
         }
         Ok(())
     })
-}
-
-/// Takes the next chunk, with its number.
-fn take<'a, T>(chunks: &[&'a [T]], next: &AtomicUsize) -> Option<(usize, &'a [T])> {
-    let n = next.fetch_add(1, Ordering::Relaxed);
-    Some((n, *chunks.get(n)?))
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use tvmtune_ir::target::Platform;
 use tvmtune_ir::target::gpu::Arch;
 
@@ -87,7 +87,7 @@ pub struct Limits {
 }
 
 /// A budget of tuning.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Budget {
     /// Candidates measured for each kernel: a program's bucket on an instruction set.
     pub trials: u64,

@@ -53,13 +53,6 @@ struct PlanEntry {
     includes: Vec<String>,
 }
 
-/// The text of a plan, and the files that it includes, by name.
-#[derive(Clone, Copy)]
-pub(crate) struct PlanFiles<'a> {
-    pub(crate) text: &'a str,
-    pub(crate) includes: &'a [(String, Vec<u8>)],
-}
-
 impl Emitter {
     /// Reads the manifest of the last run in `out_dir`, and creates the folder of the plans.
     ///
@@ -98,7 +91,8 @@ impl Emitter {
         &mut self,
         workload: &str,
         digest: String,
-        PlanFiles { text, includes }: PlanFiles<'_>,
+        text: &str,
+        includes: &[(String, Vec<u8>)],
         report: &OpReport,
     ) -> Result<(), Error> {
         for (name, bytes) in includes {
@@ -166,8 +160,9 @@ fn script_identity() -> String {
 mod tests {
     use super::*;
 
-    fn report() -> OpReport {
-        OpReport::default()
+    fn put(emitter: &mut Emitter, workload: &str) {
+        let put = emitter.put(workload, "1".to_owned(), "text", &[], &OpReport::default());
+        put.expect("writable");
     }
 
     #[test]
@@ -175,14 +170,12 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut first = Emitter::open(folder.path()).expect("writable");
         assert_eq!(first.reuse("w", "1"), None);
-        first
-            .put("w", "1".to_owned(), PlanFiles { text: "text", includes: &[] }, &report())
-            .expect("writable");
+        put(&mut first, "w");
         first.finish().expect("writable");
 
         let mut second = Emitter::open(folder.path()).expect("writable");
         assert_eq!(second.reuse("w", "2"), None);
-        assert_eq!(second.reuse("w", "1"), Some(report()));
+        assert_eq!(second.reuse("w", "1"), Some(OpReport::default()));
         fs::remove_file(second.path("w")).expect("it is there");
         assert_eq!(second.reuse("w", "1"), None);
     }
@@ -191,11 +184,7 @@ mod tests {
     fn files_of_no_plan_are_removed() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut first = Emitter::open(folder.path()).expect("writable");
-        for workload in ["a", "b"] {
-            first
-                .put(workload, "1".to_owned(), PlanFiles { text: "text", includes: &[] }, &report())
-                .expect("writable");
-        }
+        ["a", "b"].iter().for_each(|it| put(&mut first, it));
         first.finish().expect("writable");
 
         let mut second = Emitter::open(folder.path()).expect("writable");

@@ -97,11 +97,15 @@ pub fn variant_specs<'a>(
     op.buckets.iter().flat_map(|bucket| ISAS.map(|isa| spec(bucket, isa))).collect()
 }
 
-impl VariantSpec<'_> {
-    /// Returns the tier of the first schedule.
-    pub fn tier(&self) -> Tier {
-        self.choices.first().map_or(Tier::Default, |it| it.tier)
-    }
+/// Returns the tier of the first of some schedules, best first.
+pub(crate) fn best_tier(choices: &[Choice<'_>]) -> Tier {
+    choices.first().map_or(Tier::Default, |it| it.tier)
+}
+
+/// Returns the time of one launch where the code of a schedule was measured for its bucket, in ns.
+pub(crate) fn median_ns(choice: Option<Choice<'_>>, tier: Tier, stale: bool) -> Option<f64> {
+    let measured = !stale && matches!(tier, Tier::Exact | Tier::SameIsa);
+    choice.filter(|_| measured)?.entry.median_ns()
 }
 
 /// A digest of everything the code of an op follows from, but for the generator.
@@ -187,8 +191,7 @@ pub fn realize<'a>(
 impl Variant<'_> {
     /// The time of one launch where this code was measured for this bucket, in ns.
     pub fn median_ns(&self) -> Option<f64> {
-        let measured = !self.stale && matches!(self.tier, Tier::Exact | Tier::SameIsa);
-        self.choice.filter(|_| measured)?.entry.median_ns()
+        median_ns(self.choice, self.tier, self.stale)
     }
 }
 

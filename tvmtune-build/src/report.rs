@@ -96,14 +96,8 @@ impl TuningStatus {
         }
     }
 
-    const ALL: [TuningStatus; 6] = [
-        TuningStatus::Exact,
-        TuningStatus::Similar,
-        TuningStatus::Stale,
-        TuningStatus::Transferred,
-        TuningStatus::Default,
-        TuningStatus::Portable,
-    ];
+    const ALL: [Self; 6] =
+        [Self::Exact, Self::Similar, Self::Stale, Self::Transferred, Self::Default, Self::Portable];
 }
 
 impl fmt::Display for TuningStatus {

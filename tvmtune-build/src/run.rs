@@ -13,12 +13,11 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use crate::mode::{self, Mode, Resolution};
-use tvmtune_ir::target::GpuTarget;
 use tvmtune_plan::database::{CacheUse, Database, DatabaseError, Lookup};
 use tvmtune_plan::device;
 
 use crate::cuda::{self, Compiler, Sources};
-use crate::emit::{self, Emitter, PlanFiles};
+use crate::emit::{self, Emitter};
 use crate::error::Error;
 use crate::op::Op;
 use crate::package::{Package, workspace_of};
@@ -50,12 +49,14 @@ pub(crate) fn run(script: &Script) -> Result<Vec<Directive>, Error> {
     let cache = if reproducible { CacheUse::Exclude } else { CacheUse::Include };
     let database = Database::discover(&package.search_dirs(cache));
     let mut lookups = look_up(&package.ops, &database, &resolution);
-    let gpu = gpu(&package, &lookups, &resolution);
+    // Other builds load no driver, and compile nothing.
+    let wants_gpu = resolution.mode == Mode::Tune && cuda::is_wanted(&package.config, &lookups);
+    let gpu = wants_gpu.then(tune::gpu);
     let plan_target = PlanTarget {
         device: here.filter(|_| !reproducible),
         gpu: gpu.as_ref().and_then(|it| it.as_ref().ok()).copied(),
     };
-    let compiler = compiler(&package, &lookups, &resolution);
+    let compiler = wants_gpu.then(Compiler::find).flatten();
     let planner =
         Planner { script, package: &package, plan_target, mode: resolution.mode, compiler };
     let mut reports = planner.plan(&lookups)?;
@@ -106,23 +107,6 @@ fn look_up(ops: &[Op], database: &Database, resolution: &Resolution) -> Vec<Look
     ops.iter().map(get).collect()
 }
 
-/// The GPU of this machine, if this build may measure and the package has code for GPUs: else
-/// nobody loads a driver.
-fn gpu(
-    package: &Package,
-    lookups: &[Lookup],
-    resolution: &Resolution,
-) -> Option<Result<GpuTarget, String>> {
-    let wanted = resolution.mode == Mode::Tune && cuda::is_wanted(&package.config, lookups);
-    wanted.then(tune::gpu)
-}
-
-/// Returns the compiler for CUDA devices, if this build may compile and has to.
-fn compiler(package: &Package, lookups: &[Lookup], resolution: &Resolution) -> Option<Compiler> {
-    let wanted = resolution.mode == Mode::Tune && cuda::is_wanted(&package.config, lookups);
-    wanted.then(Compiler::find).flatten()
-}
-
 /// Returns whether a build that may measure does so for an op.
 fn wants_tuning(report: &OpReport) -> bool {
     report.cpu.wants_tuning() || report.gpu.is_some_and(TuningStatus::wants_tuning)
@@ -148,19 +132,17 @@ impl Planner<'_> {
                 _ => cuda::targets(&self.package.config, lookup, self.plan_target.gpu),
             };
             let cpu = plan::variant_specs(op, lookup, &self.plan_target);
-            let variant_specs =
-                VariantSpecs { cpu, cuda: cuda::variant_specs(op, lookup, &targets) };
+            let cuda = cuda::variant_specs(op, lookup, &targets);
             let sources = Sources { known: &lookup.images, compiler: self.compiler.as_ref() };
-            let mut digest = Digest::new(op, &variant_specs.cpu, &self.plan_target);
-            cuda::add_to_digest(&mut digest, &variant_specs.cuda, lookup, sources.compiler);
+            let mut digest = Digest::new(op, &cpu, &self.plan_target);
+            cuda::add_to_digest(&mut digest, &cuda, lookup, sources.compiler);
             let (workload, digest) = (op.id.to_string(), digest.finish());
             let report = match emitter.reuse(&workload, &digest) {
                 Some(report) => report,
                 None => {
-                    let Planned { text, includes, report } =
-                        plan_op(op, &variant_specs, &self.plan_target, &sources);
-                    let files = PlanFiles { text: &text, includes: &includes };
-                    emitter.put(&workload, digest, files, &report)?;
+                    let (text, includes, report) =
+                        plan_op(op, &cpu, &cuda, &self.plan_target, &sources);
+                    emitter.put(&workload, digest, &text, &includes, &report)?;
                     report
                 }
             };
@@ -171,29 +153,16 @@ impl Planner<'_> {
     }
 }
 
-/// The variants planned for an op.
-struct VariantSpecs<'a> {
-    cpu: Vec<plan::VariantSpec<'a>>,
-    cuda: Vec<cuda::VariantSpec<'a>>,
-}
-
-/// The plan of an op.
-struct Planned {
-    text: String,
-    /// The files that the text includes, by name.
-    includes: Vec<(String, Vec<u8>)>,
-    report: OpReport,
-}
-
-/// Plans an op, and says what there is to say of it.
+/// Plans an op; returns the text of the plan, the files that it includes, by name, and the report.
 fn plan_op(
     op: &Op,
-    variant_specs: &VariantSpecs<'_>,
+    cpu: &[plan::VariantSpec<'_>],
+    cuda: &[cuda::VariantSpec<'_>],
     plan_target: &PlanTarget,
     sources: &Sources<'_>,
-) -> Planned {
+) -> (String, Vec<(String, Vec<u8>)>, OpReport) {
     let (mut variants, mut worst, mut flawed) = (Vec::new(), TuningStatus::Exact, None);
-    for spec in &variant_specs.cpu {
+    for spec in cpu {
         let variant = plan::realize(op, spec, plan_target).ok();
         let status = variant.as_ref().map(|it| TuningStatus::new(it.tier, it.stale));
         if spec.isa == plan_target.isa() {
@@ -203,11 +172,11 @@ fn plan_op(
         variants.extend(variant);
     }
     let cuda::Planned { text, includes, gpu, missing_archs } =
-        cuda::plan(op, &variant_specs.cuda, plan_target.gpu, sources, &mut flawed);
+        cuda::plan(op, cuda, plan_target.gpu, sources, &mut flawed);
     let text = plan::text(op, &variants) + &text;
     let flawed = flawed.map(Path::to_owned);
     let report = OpReport { name: op.name().to_owned(), cpu: worst, gpu, flawed, missing_archs };
-    Planned { text, includes, report }
+    (text, includes, report)
 }
 
 /// The files and variables that the plan follows from.

@@ -123,28 +123,23 @@ impl Conv {
             ranges.extend([("R", "r"), ("R", "s")]);
         }
         let channel = if self.depthwise { "o" } else { "c" };
-        let element = self.element(channel, "0.0");
+        let place = (self.window, self.stride, self.padding);
+        let element = window_element(channel, place, false, "0.0");
         let axes: Vec<&str> = ranges.iter().map(|it| it.1).collect();
         let weight = [&["o"][..], &axes[..]].concat().join(", ");
         let sum = sum(&ranges, &format!("{element} * w[[{weight}]]"));
         let residual = if self.residual { " + residual[[o, y, p]]" } else { "" };
         let body = self.activation.of(&format!("{sum} + b[[o]]{residual}"));
         let channels = if self.depthwise { "O" } else { "C" };
-        let mut params = vec![
-            format!("x: Tensor<f32, {channels}, H, H>"),
-            format!("w: Weight<f32, {}>", extents.join(", ")),
-            "b: Weight<f32, O>".to_owned(),
-        ];
+        let weight = extents.join(", ");
+        let mut params = format!(
+            "x: Tensor<f32, {channels}, H, H>, w: Weight<f32, {weight}>, b: Weight<f32, O>"
+        );
         if self.residual {
-            params.push("residual: Tensor<f32, O, Y, Y>".to_owned());
+            params += ", residual: Tensor<f32, O, Y, Y>";
         }
         let body = format!("compute(|o, y, p| {body})");
         function(name, &dims, &params, "Tensor<f32, O, Y, Y>", &body)
-    }
-
-    /// The element under a place of the window; `outside` where there is none.
-    fn element(&self, channel: &str, outside: &str) -> String {
-        window_element(channel, (self.window, self.stride, self.padding), false, outside)
     }
 }
 
@@ -166,7 +161,7 @@ impl MaxPool {
         function(
             format!("max{window}x{window}{stride}{padding}_{}_{}", x.channels, x.size),
             &format!("C = {}, H = {}, Y = {}, R = {window}", x.channels, x.size, y.size),
-            &["x: Tensor<f32, C, H, H>".to_owned()],
+            "x: Tensor<f32, C, H, H>",
             "Tensor<f32, C, Y, Y>",
             &format!("compute(|c, y, p| max((0..R, 0..R), |r, s| {element}))"),
         )
@@ -182,14 +177,11 @@ impl Dense {
             true => (format!("_{rows}"), format!("M = {rows}, ")),
             false => Default::default(),
         };
-        let mut params = vec![
-            format!("x: Tensor<f32, {extent}K>"),
-            "w: Weight<f32, N, K>".to_owned(),
-            "b: Weight<f32, N>".to_owned(),
-        ];
+        let mut params =
+            format!("x: Tensor<f32, {extent}K>, w: Weight<f32, N, K>, b: Weight<f32, N>");
         let mut value = format!("sum(0..K, |k| x[[{axis}k]] * w[[j, k]]) + b[[j]]");
         if residual {
-            params.push(format!("residual: Tensor<f32, {extent}N>"));
+            params += &format!(", residual: Tensor<f32, {extent}N>");
             value += &format!(" + residual[[{axis}j]]");
         }
         let suffix = format!("{}{}", residual_suffix(residual), activation.suffix());
@@ -226,7 +218,7 @@ impl Heads {
         function(
             self.name("scores"),
             &self.dims(),
-            &["qkv: Tensor<f32, S, Q>".to_owned()],
+            "qkv: Tensor<f32, S, Q>",
             "Tensor<f32, A, S, S>",
             &format!("compute(|a, i, j| sum(0..E, |e| {query} * {key}) * {scale})"),
         )
@@ -240,7 +232,7 @@ impl Heads {
     let total = compute(|i| sum(0..N, |j| e[[i, j]]));
     compute(|i, j| e[[i, j]] / total[[i]])";
         let (dims, x) = (format!("M = {rows}, N = {n}"), "Tensor<f32, M, N>");
-        function(format!("softmax_{rows}_{n}"), &dims, &[format!("x: {x}")], x, body)
+        function(format!("softmax_{rows}_{n}"), &dims, &format!("x: {x}"), x, body)
     }
 
     /// Sums of values, weighted; the heads side by side again.
@@ -250,7 +242,7 @@ impl Heads {
         function(
             self.name("context"),
             &self.dims(),
-            &["weights: Tensor<f32, A, S, S>".to_owned(), "qkv: Tensor<f32, S, Q>".to_owned()],
+            "weights: Tensor<f32, A, S, S>, qkv: Tensor<f32, S, Q>",
             "Tensor<f32, S, A, E>",
             &format!("compute(|i, a, e| sum(0..S, |j| weights[[a, i, j]] * {value}))"),
         )
@@ -262,7 +254,7 @@ pub(crate) fn global_mean(x: Image) -> Text {
     function(
         format!("mean_{}_{}", x.channels, x.size),
         &format!("C = {}, H = {}", x.channels, x.size),
-        &["x: Tensor<f32, C, H, H>".to_owned()],
+        "x: Tensor<f32, C, H, H>",
         "Tensor<f32, C>",
         "compute(|c| mean((0..H, 0..H), |y, p| x[[c, y, p]]))",
     )
@@ -273,9 +265,9 @@ pub(crate) fn layer_norm(rows: u32, features: u32) -> Text {
     function(
         format!("layernorm_{rows}_{features}"),
         &format!("M = {rows}, D = {features}"),
-        &params(&["x: Tensor<f32, M, D>", "gamma: Weight<f32, D>", "beta: Weight<f32, D>"]),
+        "x: Tensor<f32, M, D>, gamma: Weight<f32, D>, beta: Weight<f32, D>",
         "Tensor<f32, M, D>",
-        &normalized("x"),
+        NORMALIZED,
     )
 }
 
@@ -285,20 +277,13 @@ pub(crate) fn embedding(tokens: u32, vocabulary: u32, positions: u32, features: 
     let word = "words.get([ids[[i]], d]).unwrap_or(0.0)";
     let body = format!(
         "let x: Tensor<f32, M, D> = compute(|i, d| {word} + positions[[i, d]] + segments[[0, d]]);
-    {}",
-        normalized("x"),
+    {NORMALIZED}"
     );
     function(
         format!("embedding_{tokens}_{features}"),
         &format!("M = {tokens}, V = {vocabulary}, P = {positions}, D = {features}"),
-        &params(&[
-            "ids: Tensor<i32, M>",
-            "words: Weight<f32, V, D>",
-            "positions: Weight<f32, P, D>",
-            "segments: Weight<f32, 2, D>",
-            "gamma: Weight<f32, D>",
-            "beta: Weight<f32, D>",
-        ]),
+        "ids: Tensor<i32, M>, words: Weight<f32, V, D>, positions: Weight<f32, P, D>, \
+         segments: Weight<f32, 2, D>, gamma: Weight<f32, D>, beta: Weight<f32, D>",
         "Tensor<f32, M, D>",
         &body,
     )
@@ -312,23 +297,19 @@ pub(crate) fn mean_normalized(rows: u32, features: u32) -> Text {
     function(
         format!("mean_unit_{rows}_{features}"),
         &format!("M = {rows}, D = {features}"),
-        &params(&["x: Tensor<f32, M, D>"]),
+        "x: Tensor<f32, M, D>",
         "Tensor<f32, D>",
         body,
     )
 }
 
 /// The text that normalizes rows of `x`.
-fn normalized(x: &str) -> String {
-    format!(
-        "let center = compute(|i| mean(0..D, |d| {x}[[i, d]]));
+const NORMALIZED: &str = "let center = compute(|i| mean(0..D, |d| x[[i, d]]));
     let variance =
-        compute(|i| mean(0..D, |d| ({x}[[i, d]] - center[[i]]) * ({x}[[i, d]] - center[[i]])));
-    compute(|i, d| {{
-        ({x}[[i, d]] - center[[i]]) * rsqrt(variance[[i]] + 1e-12) * gamma[[d]] + beta[[d]]
-    }})"
-    )
-}
+        compute(|i| mean(0..D, |d| (x[[i, d]] - center[[i]]) * (x[[i, d]] - center[[i]])));
+    compute(|i, d| {
+        (x[[i, d]] - center[[i]]) * rsqrt(variance[[i]] + 1e-12) * gamma[[d]] + beta[[d]]
+    })";
 
 /// The element under place `r, s` of the window of `y, p`; asked for where there may be none.
 fn window_element(
@@ -366,10 +347,6 @@ fn sum(ranges: &[(&str, &str)], value: &str) -> String {
     format!("sum({extents}, |{axes}| {value})")
 }
 
-fn params(texts: &[&str]) -> Vec<String> {
-    texts.iter().map(|&it| it.to_owned()).collect()
-}
-
 fn stride_suffix(stride: u32) -> String {
     if stride > 1 { format!("s{stride}") } else { String::new() }
 }
@@ -378,8 +355,7 @@ fn residual_suffix(residual: bool) -> &'static str {
     if residual { "_add" } else { "" }
 }
 
-fn function(name: String, dims: &str, params: &[String], result: &str, body: &str) -> Text {
-    let params = params.join(", ");
+fn function(name: String, dims: &str, params: &str, result: &str, body: &str) -> Text {
     let source =
         format!("#[autotune(dims({dims}))]\nfn {name}({params}) -> {result} {{\n    {body}\n}}\n");
     Text { name, source }

@@ -29,8 +29,7 @@ pub(crate) fn run(selection: &Selection) -> Result<Exit> {
 
 /// Copies records of a package's kernels from the cache; returns the number of changed files.
 fn accept(package: &Package) -> Result<usize> {
-    let records =
-        PackageRecords::new(package, &Database::discover(&package.search_dirs(CacheUse::Include)));
+    let records = PackageRecords::discover(package, CacheUse::Include);
     let mut sources = BTreeSet::new();
     let mut n_changed = 0;
     for (op, lookup) in records.ops() {

@@ -11,7 +11,7 @@ use tvmtune_space::default;
 use tvmtune_tuner::cost::work::Work;
 use tvmtune_tuner::measure::{Exclusive, WorkerCommand};
 use tvmtune_tuner::outcome::{Outcome, Timing};
-use tvmtune_tuner::tune::{self, Bucket, Contestant};
+use tvmtune_tuner::tune::{self, Bucket};
 
 use crate::Exit;
 use crate::cli::Bench;
@@ -55,12 +55,6 @@ enum ShownSchedule {
     Default,
 }
 
-/// Timings of the schedule that a build would embed and of the default one, side by side.
-struct Timings {
-    planned: Timing,
-    default: Timing,
-}
-
 pub(crate) fn run(arguments: &Bench) -> Result<Exit> {
     let shown = if arguments.default { ShownSchedule::Default } else { ShownSchedule::Planned };
     let mut rows = Vec::new();
@@ -100,36 +94,38 @@ pub(crate) fn run(arguments: &Bench) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Times the schedule that a build would embed and the default one, interleaved.
+/// Times the schedule that a build would embed and the default one, interleaved; returns both.
 fn time_side_by_side(
     op: &Op,
     variant: &PlannedVariant<'_>,
     device: Target,
     exclusive: &Exclusive,
-) -> Result<Timings, String> {
+) -> Result<[Timing; 2], String> {
     let default = default::schedule(&op.dag.specialize(variant.bucket), &device).trace;
     // On a GPU without recorded code the default schedule is compiled here.
     let planned = variant.trace.clone()?.unwrap_or_else(|| default.clone());
-    let contestants = [("plan", planned), ("default", default)]
-        .map(|(label, trace)| Contestant { label: label.to_owned(), trace });
     let workload = OpBuckets { op, buckets: Vec::new() }.workload();
     let bucket = Bucket { workload: &workload, ranges: variant.bucket };
     let outcomes = tune::bench(
         &tune::Bench { bucket, dims: None, target: device, rounds: ROUNDS },
-        &contestants,
+        &[planned, default],
         WorkerCommand::this_executable().map_err(|it| it.to_string())?,
         exclusive,
     );
     let timing = |it: &Outcome| it.timing().cloned().ok_or(it.to_string());
     match outcomes.map_err(|it| it.to_string())??.as_slice() {
-        [planned, default] => Ok(Timings { planned: timing(planned)?, default: timing(default)? }),
+        [planned, default] => Ok([timing(planned)?, timing(default)?]),
         _ => Err("the worker gave no timings".to_owned()),
     }
 }
 
 /// Returns the row of a variant.
-fn row(op: &Op, variant: &PlannedVariant<'_>, timings: &Timings, shown: ShownSchedule) -> BenchRow {
-    let Timings { planned, default } = timings;
+fn row(
+    op: &Op,
+    variant: &PlannedVariant<'_>,
+    [planned, default]: &[Timing; 2],
+    shown: ShownSchedule,
+) -> BenchRow {
     let dims: Vec<i64> = variant.bucket.iter().map(|it| it.hi).collect();
     let work = Work::of(&op.dag, &dims);
     let (timing, status, bucket) = match shown {

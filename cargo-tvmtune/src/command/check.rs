@@ -7,7 +7,7 @@ use tvmtune_build::op::Op;
 use tvmtune_build::plan::{self, ISAS, PlanTarget};
 use tvmtune_build::report::TuningStatus;
 use tvmtune_ir::target::{GpuTarget, Isa, Platform};
-use tvmtune_plan::database::{CacheUse, Database, Files, Lookup, StoreKind};
+use tvmtune_plan::database::{CacheUse, Files, Lookup, StoreKind};
 
 use crate::cli::Check;
 use crate::records::{self, PackageRecords};
@@ -23,10 +23,7 @@ pub(crate) fn run(arguments: &Check) -> Result<Exit> {
             [] => &package.config.policy.require,
             given => given,
         };
-        let records = PackageRecords::new(
-            package,
-            &Database::discover(&package.search_dirs(CacheUse::Exclude)),
-        );
+        let records = PackageRecords::discover(package, CacheUse::Exclude);
         for (op, lookup) in records.ops() {
             n_kernels += 1;
             let isa = |it: &Platform| match it {

@@ -1,14 +1,13 @@
 //! `cargo tvmtune compile`: what kernels become on a GPU, by the compiler alone. Needs NVRTC, no GPU.
 
 use std::path::Path;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anstream::{print, println};
 use anyhow::{Context, Result};
 use serde::Serialize;
 use tvmtune_build::op::Op;
 use tvmtune_cuda::Generated;
+use tvmtune_cuda::codegen::Entry;
 use tvmtune_ir::dag::{Dag, Dim};
 use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::GpuTarget;
@@ -16,7 +15,8 @@ use tvmtune_schedule::Schedule;
 use tvmtune_space::default;
 use tvmtune_space::fits::gpu::fits;
 use tvmtune_tuner::compile::{Code, Compiler, Nvrtc, Source};
-use tvmtune_tuner::cost::gpu::{Estimate, KernelEstimate, Known, estimate_at, rank};
+use tvmtune_tuner::cost::gpu::{Estimate, KernelEstimate, estimate_at, rank};
+use tvmtune_tuner::parallel::on_all_cores;
 use tvmtune_tuner::random::Random;
 use tvmtune_tuner::space::Space;
 
@@ -74,11 +74,10 @@ pub(crate) fn run(arguments: &Compile) -> Result<Exit> {
     let ops = packages.iter().flat_map(|it| &it.ops);
     let jobs = ops.flat_map(|op| op.buckets.iter().map(move |bucket| Job { op, bucket }));
     let jobs: Vec<Job<'_>> = jobs.filter(|it| it.contains(&arguments.at)).collect();
-    let mut results = compile_all(&jobs, Compiler::new(nvrtc, None), arguments)?;
-    results.sort_by_key(|it| it.0);
+    let compiler = Compiler::new(nvrtc, None);
     let (mut lines, mut n_failed) = (Vec::new(), 0);
-    for (_, result) in results {
-        match result {
+    for result in on_all_cores(&jobs, |it| compile(it, &compiler, arguments)) {
+        match result? {
             Ok(found) => lines.extend(found),
             Err(why) => {
                 n_failed += 1;
@@ -95,31 +94,6 @@ pub(crate) fn run(arguments: &Compile) -> Result<Exit> {
         return Ok(Exit::Refused);
     }
     Ok(Exit::Done)
-}
-
-type Finished = (usize, Result<Vec<Line>, String>);
-
-/// Compiles on all cores.
-fn compile_all(
-    jobs: &[Job<'_>],
-    compiler: Compiler<'_>,
-    arguments: &Compile,
-) -> Result<Vec<Finished>> {
-    let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let work = || -> Result<()> {
-        loop {
-            let n = next.fetch_add(1, Ordering::Relaxed);
-            let Some(job) = jobs.get(n) else { return Ok(()) };
-            let result = compile(job, &compiler, arguments)?;
-            results.lock().expect("no one panics while holding it").push((n, result));
-        }
-    };
-    let n_threads = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..n_threads).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().try_for_each(|it| it.join().expect("workers return their errors"))
-    })?;
-    Ok(results.into_inner().expect("no one panics while holding it"))
 }
 
 /// Schedules that are compiled of those that the model ranks.
@@ -207,17 +181,14 @@ fn code_of(
     let text = &generated.unit.source;
     let source = Source { name: &format!("{name}.cu"), text, arch: &arch, options: &[] };
     let code = compiler.compile(&source).map_err(|it| it.to_string())?;
-    let known = |it: &tvmtune_cuda::codegen::Entry| {
-        let registers = code.usage(&it.name).map_or(0, |it| it.registers);
-        Known { registers }
-    };
-    let known: Vec<Known> = generated.unit.entries.iter().map(known).collect();
+    let registers = |it: &Entry| code.usage(&it.name).map_or(0, |it| it.registers);
+    let registers: Vec<u32> = generated.unit.entries.iter().map(registers).collect();
     let extent = |dim: &Dim| {
         let given = extents.iter().find(|(name, _)| *name == dim.name);
         given.map_or(dim.range.hi, |it| it.1)
     };
     let dims: Vec<i64> = generated.grid.dims.iter().map(extent).collect();
-    let estimate = estimate_at(&generated.grid, target, &dims, &known);
+    let estimate = estimate_at(&generated.grid, target, &dims, &registers);
     let schedule = schedule.clone();
     Ok(Compiled { schedule, generated, code, estimate })
 }
@@ -241,7 +212,7 @@ fn write(folder: &Path, name: &str, source: &str, code: &Code) -> std::io::Resul
 fn lines(job: &Job<'_>, target: GpuTarget, compiled: &Compiled) -> Vec<Line> {
     let Compiled { generated, code, estimate, .. } = compiled;
     let limits = target.arch.limits();
-    let line = |(entry, estimate): (&tvmtune_cuda::codegen::Entry, &KernelEstimate)| {
+    let line = |(entry, estimate): (&Entry, &KernelEstimate)| {
         let usage = code.usage(&entry.name)?;
         let blocks = estimate.occupancy;
         Some(Line {

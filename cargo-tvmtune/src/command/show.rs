@@ -6,8 +6,9 @@ use tvmtune_build::cuda;
 use tvmtune_build::op::Op;
 use tvmtune_build::plan::{self, PlanTarget, VariantSpec};
 use tvmtune_build::report::TuningStatus;
-use tvmtune_plan::database::{CacheUse, Choice, Database, ImageFile, Lookup};
+use tvmtune_plan::database::{CacheUse, Choice, ImageFile, Lookup};
 use tvmtune_plan::device;
+use tvmtune_schedule::Schedule;
 
 use crate::cli::{Selection, Show};
 use crate::records::{self, PackageRecords};
@@ -21,10 +22,7 @@ pub(crate) fn run(arguments: &Show) -> Result<Exit> {
         manifest_path: arguments.manifest_path.clone(),
     };
     for package in &workspace::packages(&selection)? {
-        let records = PackageRecords::new(
-            package,
-            &Database::discover(&package.search_dirs(CacheUse::Include)),
-        );
+        let records = PackageRecords::discover(package, CacheUse::Include);
         let plan_target = PlanTarget { device: device::detect(), gpu: records.gpu() };
         for (op, lookup) in records.ops() {
             println!("{} in {}\nworkload {}\n", op.name(), op.file.display(), op.id);
@@ -57,12 +55,7 @@ fn show(op: &Op, spec: &VariantSpec<'_>, plan_target: &PlanTarget) {
         println!("{} in {spent}, on {}", count(trials as usize, "trial"), choice.record.device);
         println!("{}", choice.path.display());
     }
-    print!("{}", schedules(&spec.choices));
-    print_lineage(variant.choice.as_ref());
-    println!("\ntrace");
-    for instruction in &variant.schedule.trace {
-        println!("  {instruction}");
-    }
+    print_schedule(&spec.choices, variant.choice.as_ref(), &variant.schedule);
     println!("\n{}", variant.generated.nest.to_string().trim_end());
 }
 
@@ -77,13 +70,18 @@ fn show_cuda(op: &Op, spec: &cuda::VariantSpec<'_>, lookup: &Lookup) {
         let (kind, kib) = (image.format.extension(), image.bytes.div_ceil(1024));
         println!("{kind} for {}, {kib} KiB", image.arch);
     }
-    print!("{}", schedules(&spec.choices));
-    print_lineage(variant.choice.as_ref());
+    print_schedule(&spec.choices, variant.choice.as_ref(), &variant.schedule);
+    println!("\n{}", variant.generated.unit.source.trim_end());
+}
+
+/// Prints the known schedules, and of the one in use its lineage and trace.
+fn print_schedule(choices: &[Choice<'_>], choice: Option<&Choice<'_>>, schedule: &Schedule) {
+    print!("{}", schedules(choices));
+    print_lineage(choice);
     println!("\ntrace");
-    for instruction in &variant.schedule.trace {
+    for instruction in &schedule.trace {
         println!("  {instruction}");
     }
-    println!("\n{}", variant.generated.unit.source.trim_end());
 }
 
 /// Prints the lineage of the schedule in use.

@@ -8,12 +8,13 @@ use anyhow::Result;
 use serde::Serialize;
 use tvmtune_build::cuda;
 use tvmtune_build::op::Op;
-use tvmtune_build::plan::{self, PlanTarget, VariantSpec};
+use tvmtune_build::plan::PlanTarget;
 use tvmtune_build::report::{OpReport, TuningStatus, summary};
-use tvmtune_plan::database::{CacheUse, Choice, Database, Lookup, StoreKind};
+use tvmtune_plan::database::{CacheUse, Choice, Lookup, StoreKind};
 use tvmtune_plan::device;
 
 use crate::cli::Status;
+use crate::device_plan::{self, PlannedVariant};
 use crate::records::{self, PackageRecords};
 use crate::render::{Table, ago, latency};
 use crate::{Exit, workspace};
@@ -37,29 +38,24 @@ pub(crate) fn run(arguments: &Status) -> Result<Exit> {
     let packages = workspace::packages(&arguments.selection)?;
     let (mut rows, mut reports) = (Vec::new(), Vec::new());
     for package in &packages {
-        let records = PackageRecords::new(
-            package,
-            &Database::discover(&package.search_dirs(CacheUse::Include)),
-        );
+        let records = PackageRecords::discover(package, CacheUse::Include);
         let plan_target = PlanTarget { device: device::detect(), gpu: records.gpu() };
         for (op, lookup) in records.ops() {
-            let variant_specs = plan::variant_specs(op, lookup, &plan_target);
-            let here = variant_specs.iter().filter(|it| it.isa == plan_target.isa());
-            let mut worst = TuningStatus::Exact;
-            for spec in here {
-                let (status, row) = cpu_row(&package.name, op, lookup, spec, &plan_target);
-                worst = worst.max(status);
-                rows.push(row);
+            let mut report = OpReport {
+                name: op.name().to_owned(),
+                cpu: TuningStatus::Exact,
+                ..OpReport::default()
+            };
+            for it in &device_plan::on_cpu(op, lookup, &plan_target, &[plan_target.isa()]) {
+                report.cpu = report.cpu.max(it.status);
+                rows.push(row(&package.name, op, lookup, it));
             }
-            let mut report =
-                OpReport { name: op.name().to_owned(), cpu: worst, ..OpReport::default() };
             let targets = cuda::targets(&package.config, lookup, plan_target.gpu);
-            for spec in &cuda::variant_specs(op, lookup, &targets) {
-                let (status, row) = cuda_row(&package.name, op, lookup, spec);
-                if plan_target.gpu == Some(spec.target) {
-                    report.gpu = report.gpu.max(Some(status));
+            for it in &device_plan::on_gpus(op, lookup, &targets) {
+                if plan_target.gpu.is_some_and(|gpu| it.platform == gpu.arch.into()) {
+                    report.gpu = report.gpu.max(Some(it.status));
                 }
-                rows.push(row);
+                rows.push(row(&package.name, op, lookup, it));
             }
             reports.push(report);
         }
@@ -76,52 +72,23 @@ pub(crate) fn run(arguments: &Status) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn cpu_row(
-    package: &str,
-    op: &Op,
-    lookup: &Lookup,
-    spec: &VariantSpec<'_>,
-    plan_target: &PlanTarget,
-) -> (TuningStatus, StatusRow) {
-    let (status, variant) = records::realize(op, spec, plan_target);
-    let choice = variant.as_ref().and_then(|it| it.choice);
-    let row = StatusRow {
+fn row(package: &str, op: &Op, lookup: &Lookup, variant: &PlannedVariant<'_>) -> StatusRow {
+    let choice = variant.choice;
+    StatusRow {
         package: package.to_owned(),
         name: op.name().to_owned(),
         workload: op.id.to_string(),
-        extents: records::extents(op, spec.bucket),
-        isa: spec.isa.name().to_owned(),
-        tier: status.name(),
-        latency_us: variant.and_then(|it| it.median_ns()).map(|it| it / 1e3),
+        extents: records::extents(op, variant.bucket),
+        isa: variant.platform.to_string(),
+        tier: match variant.trace {
+            Ok(None) => "no code",
+            _ => variant.status.name(),
+        },
+        latency_us: variant.median_ns.map(|it| it / 1e3),
         source: choice.map(|it| it.entry.source.name()),
         device: choice.map(|it| it.record.device.to_string()),
         age_seconds: choice.and_then(|it| age_seconds(lookup, &it)),
-    };
-    (status, row)
-}
-
-fn cuda_row(
-    package: &str,
-    op: &Op,
-    lookup: &Lookup,
-    spec: &cuda::VariantSpec<'_>,
-) -> (TuningStatus, StatusRow) {
-    let variant = records::realize_cuda(op, spec, lookup);
-    let choice = variant.as_ref().and_then(|it| it.choice);
-    let status = variant.as_ref().map(|it| TuningStatus::new(it.tier, it.stale));
-    let row = StatusRow {
-        package: package.to_owned(),
-        name: op.name().to_owned(),
-        workload: op.id.to_string(),
-        extents: records::extents(op, spec.bucket),
-        isa: spec.arch().to_string(),
-        tier: status.map_or("no code", TuningStatus::name),
-        latency_us: variant.and_then(|it| it.median_ns()).map(|it| it / 1e3),
-        source: choice.map(|it| it.entry.source.name()),
-        device: choice.map(|it| it.record.device.to_string()),
-        age_seconds: choice.and_then(|it| age_seconds(lookup, &it)),
-    };
-    (status.unwrap_or(TuningStatus::Default), row)
+    }
 }
 
 /// Returns the age of a record of this machine; `None` for shipped records, whose files have the time

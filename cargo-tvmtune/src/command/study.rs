@@ -8,13 +8,14 @@ use anstream::println;
 use anyhow::{Context, Result};
 use tvmtune_ir::target::CpuTarget;
 use tvmtune_plan::device;
+use tvmtune_tuner::tune::Event;
 
 use crate::Exit;
 use crate::cli::Study as Arguments;
 use crate::device_plan::LOCK_LIMIT;
 use crate::progress::Progress;
 use crate::render::{count, took};
-use crate::study::{self, CellRun, Cells, Key, Machine, Network, Size, Study};
+use crate::study::{self, Cells, Key, Machine, Network, Study};
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Exit> {
     let study = Study::read(&arguments.file)?;
@@ -27,8 +28,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit> {
             eprintln!("error: this machine runs no generated kernels; see `cargo tvmtune doctor`");
             return Ok(Exit::NoDevice);
         };
-        let size = if arguments.smoke { Size::Smoke } else { Size::Full };
-        measure(&study, &out, target, size, &mut cells)?;
+        measure(&study, &out, target, &mut cells)?;
     }
     let report = study::report(&out, &study, &cells.cells)?;
     println!("{}", report.display());
@@ -36,13 +36,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit> {
 }
 
 /// Runs all cells that are not finished.
-fn measure(
-    study: &Study,
-    out: &Path,
-    target: CpuTarget,
-    size: Size,
-    cells: &mut Cells,
-) -> Result<()> {
+fn measure(study: &Study, out: &Path, target: CpuTarget, cells: &mut Cells) -> Result<()> {
     let device = target.key().0;
     let planned = study.source_cells().into_iter().chain(study.cells());
     let open: Vec<Key> = planned.filter(|it| !cells.has(it, &device)).collect();
@@ -51,15 +45,15 @@ fn measure(
         return Ok(());
     }
     let machine = Machine::acquire(target, LOCK_LIMIT)?;
-    let networks = study.targets().into_iter().map(|it| Network::load(it, study, size));
+    let networks = study.targets().into_iter().map(|it| Network::load(it, study));
     let networks: Vec<Network> = networks.collect::<Result<_>>()?;
     for (n, key) in open.iter().enumerate() {
         let network = networks.iter().find(|it| it.name == key.target);
         let network = network.context("a cell of another study")?;
         let start = Instant::now();
         let mut progress = Progress::new();
-        let cell = machine
-            .run_cell(CellRun { out, study, key, network }, &mut |it| progress.on_event(it))?;
+        let mut on_event = |it: &Event<'_>| progress.on_event(it);
+        let cell = machine.run_cell(out, study, key, network, &mut on_event)?;
         drop(progress);
         cells.push(cell)?;
         let spent = took(start.elapsed());

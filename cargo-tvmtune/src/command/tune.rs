@@ -13,7 +13,7 @@ use tvmtune_build::tune::session::{self, OpBuckets, Request, SessionError};
 use tvmtune_ir::target::{CpuTarget, Isa, Target};
 use tvmtune_plan::database::{Database, Lookup};
 use tvmtune_plan::device;
-use tvmtune_tuner::tune::{Reuse, Summary, TaskName};
+use tvmtune_tuner::tune::{Reuse, Summary};
 
 use crate::Exit;
 use crate::cli::Tune;
@@ -161,7 +161,7 @@ impl Report {
         self.measuring_seconds += summary.measuring_seconds;
         self.kernels.extend(summary.results.iter().map(|it| Line {
             name: it.task.program.clone(),
-            extents: extents(&it.task),
+            extents: records::ranges(it.task.dims.iter().map(|(name, it)| (name.as_str(), *it))),
             isa: it.task.platform.to_string(),
             default_us: it.default_ns / 1e3,
             latency_us: it.best_ns / 1e3,
@@ -221,9 +221,4 @@ impl Report {
         };
         text
     }
-}
-
-/// Formats the ranges of a task: `M 17..=64`; a dash if nothing is dynamic.
-fn extents(task: &TaskName) -> String {
-    records::ranges(task.dims.iter().map(|(name, range)| (name.as_str(), *range)))
 }

@@ -9,7 +9,7 @@ use tvmtune_build::op::Op;
 use tvmtune_build::tune::session::OpBuckets;
 use tvmtune_cuda::codegen;
 use tvmtune_ir::target::{CpuTarget, GpuTarget, Isa, Platform};
-use tvmtune_plan::database::{CacheUse, Database, DatabaseError, Files, StoredRecord};
+use tvmtune_plan::database::{CacheUse, DatabaseError, Files, StoredRecord};
 use tvmtune_plan::device;
 use tvmtune_plan::embed::cuda::ptx_version;
 use tvmtune_plan::record::{Bucket, Entry, Format};
@@ -64,8 +64,7 @@ pub(crate) fn run(arguments: &Verify) -> Result<Exit> {
     let (mut lines, mut n_unreadable) = (Vec::new(), 0);
     for package in &packages {
         let cache = if arguments.shipped { CacheUse::Exclude } else { CacheUse::Include };
-        let records =
-            PackageRecords::new(package, &Database::discover(&package.search_dirs(cache)));
+        let records = PackageRecords::discover(package, cache);
         if let (Some(gpu), None) = (records.gpu(), &devices.gpu) {
             devices.gpu = Some((gpu, Measurer::on_gpu(worker.clone())));
         }
@@ -143,14 +142,13 @@ fn on_cpu(
     (entry, isa): (&Entry, Isa),
     measurer: &mut Measurer,
 ) -> Result<(Verdict, String)> {
-    let bad = |why: String| Ok((Verdict::Bad, why));
-    let schedule = match replay(op, bucket, entry) {
-        Ok(schedule) => schedule,
-        Err(why) => return bad(why),
-    };
-    let artifact = match tvmtune_cpu::generate(&schedule, isa) {
-        Ok(generated) => generated.artifact,
-        Err(why) => return bad(why.to_string()),
+    let generated = replay(op, bucket, entry).and_then(|schedule| {
+        let generated = tvmtune_cpu::generate(&schedule, isa).map_err(|it| it.to_string())?;
+        Ok((schedule, generated.artifact))
+    });
+    let (schedule, artifact) = match generated {
+        Ok(both) => both,
+        Err(why) => return Ok((Verdict::Bad, why)),
     };
     let is_same = artifact.0 == entry.artifact;
     if !device::isas().contains(&isa) {
@@ -180,14 +178,13 @@ fn on_cuda(
     (entry, found): (&Entry, &StoredRecord),
     gpu: Option<&mut (GpuTarget, Measurer)>,
 ) -> Result<(Verdict, String)> {
-    let schedule = replay(op, bucket, entry);
-    let generated = schedule
-        .as_ref()
-        .map_err(Clone::clone)
-        .and_then(|it| tvmtune_cuda::generate(it).map_err(|it| it.to_string()));
-    let (schedule, generated) = match (schedule, generated) {
-        (Ok(schedule), Ok(generated)) => (schedule, generated),
-        (Err(why), _) | (_, Err(why)) => return Ok((Verdict::Bad, why)),
+    let generated = replay(op, bucket, entry).and_then(|schedule| {
+        let generated = tvmtune_cuda::generate(&schedule).map_err(|it| it.to_string())?;
+        Ok((schedule, generated))
+    });
+    let (schedule, generated) = match generated {
+        Ok(both) => both,
+        Err(why) => return Ok((Verdict::Bad, why)),
     };
     let is_same = generated.artifact.0 == entry.artifact;
     let kernels = if is_same { generated.unit.entries.as_slice() } else { &[] };
@@ -243,21 +240,10 @@ fn table(lines: &[Line]) -> Table {
             it.name.clone(),
             it.extents.clone(),
             it.isa.clone(),
-            it.verdict.name().to_owned(),
+            format!("{:?}", it.verdict).to_lowercase(),
             it.note.clone(),
             file.to_string_lossy().into_owned(),
         ]);
     }
     table
-}
-
-impl Verdict {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Right => "right",
-            Self::Same => "same",
-            Self::Stale => "stale",
-            Self::Bad => "bad",
-        }
-    }
 }

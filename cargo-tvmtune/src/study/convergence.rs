@@ -21,13 +21,6 @@ pub(super) struct Convergence {
     pub(super) curve: Vec<Step>,
 }
 
-/// A trial of a layer: its number, and the best latency after it.
-#[derive(Clone, Copy)]
-struct LayerTrial {
-    n: u64,
-    best_ns: f64,
-}
-
 /// The convergence of a layer.
 struct LayerCurve {
     /// Its number of runs in the network.
@@ -55,7 +48,7 @@ impl Convergence {
         let now = self.start.elapsed().as_secs_f64();
         match event {
             Event::Trial { task, trial, best_ns, .. } => {
-                self.add_trial(&self::task(task), now, LayerTrial { n: *trial, best_ns: *best_ns });
+                self.add_trial(&self::task(task), now, *trial, *best_ns);
             }
             Event::Skipped { task, .. } => {
                 self.layers.remove(&self::task(task));
@@ -64,15 +57,16 @@ impl Convergence {
         }
     }
 
-    /// Adds a trial of a layer; it took the time since the last one.
-    fn add_trial(&mut self, name: &str, now: f64, trial: LayerTrial) {
+    /// Adds trial number `n` of a layer, with the best latency after it; it took the time since the
+    /// last one.
+    fn add_trial(&mut self, name: &str, now: f64, n: u64, best_ns: f64) {
         let spent = now - self.last;
         self.last = now;
         self.trials += 1;
         let Some(layer) = self.layers.get_mut(name) else { return };
         layer.seconds += spent;
-        layer.trials = trial.n;
-        let step = Step { trials: trial.n, seconds: layer.seconds, ns: trial.best_ns };
+        layer.trials = n;
+        let step = Step { trials: n, seconds: layer.seconds, ns: best_ns };
         push_if_lower(&mut layer.curve, step);
         let latest = self.layers.values().map(|it| Some(it.weight * it.curve.last()?.ns));
         if let Some(ns) = latest.sum::<Option<f64>>() {
@@ -82,13 +76,9 @@ impl Convergence {
 
     /// Extends all curves to the last trial.
     pub(super) fn close(&mut self) {
-        let (trials, seconds) = (self.trials, self.last);
-        let still = |it: &Step| Step { trials, seconds, ..*it };
-        self.curve.extend(self.curve.last().map(still));
-        for layer in self.layers.values_mut() {
-            let (trials, seconds) = (layer.trials, layer.seconds);
-            let still = |it: &Step| Step { trials, seconds, ..*it };
-            layer.curve.extend(layer.curve.last().map(still));
+        extend(&mut self.curve, self.trials, self.last);
+        for LayerCurve { trials, seconds, curve, .. } in self.layers.values_mut() {
+            extend(curve, *trials, *seconds);
         }
     }
 
@@ -96,6 +86,11 @@ impl Convergence {
     pub(super) fn layer(&self, name: &str) -> Vec<Step> {
         self.layers.get(name).map(|it| it.curve.clone()).unwrap_or_default()
     }
+}
+
+/// Extends a curve to its last trial.
+fn extend(curve: &mut Vec<Step>, trials: u64, seconds: f64) {
+    curve.extend(curve.last().map(|it| Step { trials, seconds, ..*it }));
 }
 
 /// Adds a step if it is lower than the last one.
@@ -127,16 +122,16 @@ mod tests {
     fn a_network_is_as_fast_as_its_layers_together() {
         let layers = [("a".to_owned(), 1.0), ("b".to_owned(), 3.0)];
         let mut convergence = Convergence::new(layers.into_iter());
-        let trial = |n, best_ns| LayerTrial { n, best_ns };
-        let trials = [
-            ("a", 1.0, trial(1, 100.0)),
-            ("b", 3.0, trial(1, 10.0)),
-            ("a", 4.0, trial(2, 100.0)),
-            ("b", 6.0, trial(2, 8.0)),
-            ("a", 7.0, trial(3, f64::INFINITY)),
-            ("a", 9.0, trial(4, 50.0)),
-        ];
-        trials.into_iter().for_each(|(name, now, trial)| convergence.add_trial(name, now, trial));
+        for (name, now, n, best_ns) in [
+            ("a", 1.0, 1, 100.0),
+            ("b", 3.0, 1, 10.0),
+            ("a", 4.0, 2, 100.0),
+            ("b", 6.0, 2, 8.0),
+            ("a", 7.0, 3, f64::INFINITY),
+            ("a", 9.0, 4, 50.0),
+        ] {
+            convergence.add_trial(name, now, n, best_ns);
+        }
         let steps = |curve: &[Step]| {
             curve.iter().map(|it| (it.trials, it.seconds, it.ns)).collect::<Vec<_>>()
         };
@@ -144,7 +139,7 @@ mod tests {
         assert_eq!(steps(&convergence.layer("a")), [(1, 1.0, 100.0), (4, 5.0, 50.0)]);
         assert_eq!(steps(&convergence.layer("b")), [(1, 2.0, 10.0), (2, 4.0, 8.0)]);
         assert!(convergence.layer("c").is_empty());
-        convergence.add_trial("b", 12.0, trial(3, 8.0));
+        convergence.add_trial("b", 12.0, 3, 8.0);
         convergence.close();
         assert_eq!(steps(&convergence.curve)[2..], [(6, 9.0, 74.0), (7, 12.0, 74.0)]);
         assert_eq!(steps(&convergence.layer("b"))[1..], [(2, 4.0, 8.0), (3, 7.0, 8.0)]);

@@ -26,7 +26,7 @@ mod session;
 mod tests;
 
 pub(crate) use cell::Cells;
-pub(crate) use network::{Network, Size};
+pub(crate) use network::Network;
 pub(crate) use plan::{Key, Study};
 pub(crate) use report::write as report;
-pub(crate) use session::{CellRun, Machine};
+pub(crate) use session::Machine;

@@ -20,44 +20,32 @@ pub(crate) struct Network {
     pub(crate) workloads: Vec<Workload>,
 }
 
-/// The layers of a network in a smoke test: those with the least work.
-const SMOKE_LAYERS: usize = 2;
-
-/// The size of a network in a study.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Size {
-    /// All layers.
-    Full,
-    /// Only some, for a smoke test.
-    Smoke,
-}
-
 impl Network {
     /// Loads the network of that name, with the layers of a study.
     ///
     /// # Errors
     ///
     /// If it is a package that can't be read, or the study leaves nothing of it.
-    pub(crate) fn load(name: &str, study: &Study, size: Size) -> Result<Self> {
+    pub(crate) fn load(name: &str, study: &Study) -> Result<Self> {
         let workloads = match tvmtune_zoo::network(name) {
-            Some(network) => network.layers.iter().map(of_layer).collect(),
-            None => of_package(name)?,
+            Some(network) => network.layers.iter().map(layer_workload).collect(),
+            None => package_workloads(name)?,
         };
         let is_selected = |it: &Workload| {
             study.layers.is_empty() || study.layers.iter().any(|name| it.dag.name.contains(name))
         };
         let mut workloads: Vec<Workload> = workloads.into_iter().filter(is_selected).collect();
         ensure!(!workloads.is_empty(), "no layer of `{name}` is among those of the study");
-        if size == Size::Smoke {
-            workloads.sort_by(|a, b| work(a).total_cmp(&work(b)));
-            workloads.truncate(SMOKE_LAYERS);
+        if let Some(n_layers) = study.smallest_layers {
+            workloads.sort_by(|a, b| max_work(a).total_cmp(&max_work(b)));
+            workloads.truncate(n_layers);
         }
         Ok(Self { name: name.to_owned(), workloads })
     }
 }
 
-/// Returns the work of the largest bucket.
-fn work(workload: &Workload) -> f64 {
+/// Returns the operations and bytes of the largest bucket.
+fn max_work(workload: &Workload) -> f64 {
     let max_dims = |bucket: &Vec<Interval>| bucket.iter().map(|it| it.hi).collect::<Vec<_>>();
     let buckets = workload.buckets.iter().map(max_dims);
     let work = buckets.map(|dims| Work::of(&workload.dag, &dims));
@@ -65,7 +53,7 @@ fn work(workload: &Workload) -> f64 {
 }
 
 /// Returns the workload of a layer.
-fn of_layer(layer: &Layer) -> Workload {
+fn layer_workload(layer: &Layer) -> Workload {
     let tolerance = layer.program().tolerance();
     let tolerance = Tolerance { rel: tolerance.rel, abs: tolerance.abs };
     let workload = Workload::new(layer.dag(), vec![Vec::new()], tolerance);
@@ -73,7 +61,7 @@ fn of_layer(layer: &Layer) -> Workload {
 }
 
 /// Returns the workloads of a package.
-fn of_package(name: &str) -> Result<Vec<Workload>> {
+fn package_workloads(name: &str) -> Result<Vec<Workload>> {
     let selection = Selection { package: vec![name.to_owned()], kernel: None, manifest_path: None };
     let packages = workspace::packages(&selection)
         .with_context(|| format!("`{name}` is no network, and the kernels of no package"))?;

@@ -42,6 +42,9 @@ pub(crate) struct Study {
     /// The recipes that are compared.
     #[serde(rename = "arm")]
     pub(crate) arms: Vec<Arm>,
+    /// Only so many layers of each network, those with the least work, in a smoke test.
+    #[serde(skip)]
+    pub(crate) smallest_layers: Option<usize>,
 }
 
 /// The limits of a cell; the first one that is reached ends it.
@@ -161,6 +164,7 @@ impl Study {
         self.name += "-smoke";
         self.networks.truncate(2);
         self.seeds.truncate(1);
+        self.smallest_layers = Some(2);
         self.budget = Budget { trials: 3, ..self.budget };
         if let Some(sources) = &mut self.sources {
             sources.budget = self.budget;

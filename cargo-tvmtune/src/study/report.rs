@@ -77,23 +77,15 @@ fn budget(study: &Study) -> String {
 }
 
 fn speedups(study: &Study, cells: &[&Cell]) -> String {
-    let mut table = Markdown::new(&[
-        "arm",
-        "cells",
-        "layers, mean",
-        "layers, median",
-        "networks, mean",
-        "networks, median",
-        "trials",
-        "time",
-    ]);
+    let header = "arm | cells | layers, mean | layers, median | networks, mean | networks, median | \
+                  trials | time";
+    let mut table = Markdown::new(header);
     for arm in &study.arms {
         let of_arm: Vec<&Cell> =
             cells.iter().filter(|it| it.key.arm == arm.name).copied().collect();
         let it = analysis::speedup(&of_arm);
         let times = |values: [f64; 2]| values.map(|it| format!("{it:.3}x"));
         let ([layers_mean, layers_median], [mean, median]) = (times(it.layers), times(it.networks));
-        let time = span(it.seconds);
         table.row(&[
             arm.name.clone(),
             it.n_cells.to_string(),
@@ -102,24 +94,16 @@ fn speedups(study: &Study, cells: &[&Cell]) -> String {
             mean,
             median,
             it.trials.to_string(),
-            time,
+            span(it.seconds),
         ]);
     }
     table.text
 }
 
 fn comparisons(study: &Study, cells: &[&Cell]) -> String {
-    let mut table = Markdown::new(&[
-        "arm",
-        "pairs",
-        "latency of networks",
-        "of layers",
-        "of layers, median",
-        "of layers, at equal time",
-        "trials to be as good",
-        "time to be as good",
-        "effect",
-    ]);
+    let header = "arm | pairs | latency of networks | of layers | of layers, median | \
+                  of layers, at equal time | trials to be as good | time to be as good | effect";
+    let mut table = Markdown::new(header);
     for arm in study.arms.iter().filter(|it| it.name != study.baseline) {
         let pairs = analysis::pairs(cells, [&arm.name, &study.baseline]);
         let it = analysis::compare(&pairs);
@@ -150,14 +134,9 @@ fn verdict(comparison: &Comparison) -> String {
 }
 
 fn shares(full: &str, study: &Study, cells: &[&Cell]) -> String {
-    let mut table = Markdown::new(&[
-        "arm",
-        "network",
-        "source",
-        "speedup, of full",
-        "time saved, of full",
-        "full search takes",
-    ]);
+    let mut table = Markdown::new(
+        "arm | network | source | speedup, of full | time saved, of full | full search takes",
+    );
     for arm in study.arms.iter().filter(|it| it.name != full) {
         let pairs = analysis::pairs(cells, [&arm.name, full]);
         let networks: BTreeSet<_> =
@@ -185,11 +164,8 @@ fn shares(full: &str, study: &Study, cells: &[&Cell]) -> String {
 }
 
 fn networks(study: &Study, cells: &[&Cell]) -> String {
-    let mut header = vec!["network"];
-    header.push("default");
     let arms: Vec<&str> = study.arms.iter().map(|it| it.name.as_str()).collect();
-    header.extend(&arms);
-    let mut table = Markdown::new(&header);
+    let mut table = Markdown::new(&[&["network", "default"], &arms[..]].concat().join(" | "));
     for target in study.targets() {
         let range_of = |is_included: &dyn Fn(&Key) -> bool, ns: fn(&Cell) -> Option<f64>| {
             let cells = cells.iter().filter(|it| it.key.target == target && is_included(&it.key));
@@ -226,11 +202,10 @@ struct Markdown {
 }
 
 impl Markdown {
-    fn new(header: &[&str]) -> Self {
-        let mut table = Self { text: String::new() };
-        table.row(&header.iter().map(|&it| it.to_owned()).collect::<Vec<_>>());
-        table.row(&vec!["---".to_owned(); header.len()]);
-        table
+    /// Begins with the titles of columns, which bars separate.
+    fn new(header: &str) -> Self {
+        let rule = vec!["---"; header.split(" | ").count()].join(" | ");
+        Self { text: format!("| {header} |\n| {rule} |\n") }
     }
 
     fn row(&mut self, cells: &[String]) {

@@ -36,16 +36,6 @@ fn source_dir(out: &Path, study: &Study, key: &Key) -> Option<PathBuf> {
     Some(Cache::new(&dir(out, &cell)).records())
 }
 
-/// A cell to tune.
-#[derive(Clone, Copy)]
-pub(crate) struct CellRun<'a> {
-    /// The folder of the study.
-    pub(crate) out: &'a Path,
-    pub(crate) study: &'a Study,
-    pub(crate) key: &'a Key,
-    pub(crate) network: &'a Network,
-}
-
 impl Machine {
     /// Takes the lock of the device.
     ///
@@ -60,14 +50,17 @@ impl Machine {
         Ok(Self { target, exclusive })
     }
 
-    /// Tunes a cell. What an earlier attempt at it left is removed first.
+    /// Tunes a cell of the study in folder `out`. What an earlier attempt at it left is removed first.
     ///
     /// # Errors
     ///
     /// If nothing can be measured, or nothing can be written.
     pub(crate) fn run_cell(
         &self,
-        CellRun { out, study, key, network }: CellRun<'_>,
+        out: &Path,
+        study: &Study,
+        key: &Key,
+        network: &Network,
         on_event: &mut dyn FnMut(&Event<'_>),
     ) -> Result<Cell> {
         let (recipe, budget) = study.terms(key).context("a cell of another study")?;

@@ -50,16 +50,16 @@ type Run<'a> = Box<dyn FnMut(&[Vec<u32>]) -> Result<Vec<Vec<f32>>> + 'a>;
 /// The milliseconds that a device takes for a batch that it has, by its own clock.
 type OnDevice<'a> = Box<dyn Fn(&[Vec<u32>]) -> Result<f64> + 'a>;
 
-/// A model under test.
-struct Contestant<'a> {
+/// An implementation of the model: ours, or that of a peer.
+struct Implementation<'a> {
     name: &'static str,
     run: Run<'a>,
     on_device: Option<OnDevice<'a>>,
 }
 
-impl<'a> Contestant<'a> {
-    fn ours<D: Device>(name: &'static str, model: &'a Model<D>) -> Self {
-        Self { name, run: Box::new(|it| model.embed(it)), on_device: None }
+impl<'a> Implementation<'a> {
+    fn ours<D: Device>(model: &'a Model<D>) -> Self {
+        Self { name: "tvmtune", run: Box::new(|it| model.embed(it)), on_device: None }
     }
 }
 
@@ -70,10 +70,10 @@ impl<'a> Contestant<'a> {
 /// If a model can't be loaded or fails.
 pub(crate) fn on_cpu(weights: &Weights, options: &Options) -> Result<Table> {
     let model = Model::new(Cpu::default(), weights)?;
-    let mut contestants = vec![Contestant::ours("tvmtune", &model)];
+    let mut implementations = vec![Implementation::ours(&model)];
     #[cfg(feature = "candle")]
-    contestants.extend(candle::contestant(weights)?);
-    measure(&mut contestants, options, None)
+    implementations.extend(candle::peer(weights)?);
+    measure(&mut implementations, options, None)
 }
 
 /// Measures the GPU, after a look at whether it agrees with the CPU.
@@ -95,27 +95,27 @@ pub(crate) fn on_gpu(weights: &Weights, options: &Options) -> Result<Table> {
         let replays = || (0..options.rounds).try_for_each(|_| model.run(&mut session));
         Ok(Timer::new(&stream)?.time(replays)? / 1e6 / options.rounds as f64)
     };
-    let mut ours = Contestant::ours("tvmtune", &model);
+    let mut ours = Implementation::ours(&model);
     ours.on_device = Some(Box::new(on_device));
     measure(&mut [ours], options, Some(&on_cpu))
 }
 
-/// Times of all contestants on all shapes. Where there is a reference, all must agree with it.
+/// Times of all implementations on all shapes. Where there is a reference, all must agree with it.
 fn measure(
-    contestants: &mut [Contestant<'_>],
+    implementations: &mut [Implementation<'_>],
     options: &Options,
     reference: Option<&Model>,
 ) -> Result<Table> {
     let mut table = Table(Vec::new());
     for &(n_sentences, n_tokens) in &options.shapes {
         let batch: Vec<Vec<u32>> =
-            (0..n_sentences).map(|n| made_up_sentence(n as u32, n_tokens)).collect();
+            (0..n_sentences).map(|n| synthetic_sentence(n as u32, n_tokens)).collect();
         let expected = reference.map(|it| it.embed(&batch)).transpose()?;
-        let mut times_ms = vec![Vec::with_capacity(options.rounds); contestants.len()];
+        let mut times_ms = vec![Vec::with_capacity(options.rounds); implementations.len()];
         for round in 0..WARM_UP + options.rounds {
-            for (contestant, times_ms) in contestants.iter_mut().zip(&mut times_ms) {
+            for (implementation, times_ms) in implementations.iter_mut().zip(&mut times_ms) {
                 let start = Instant::now();
-                let embeddings = std::hint::black_box((contestant.run)(&batch)?);
+                let embeddings = std::hint::black_box((implementation.run)(&batch)?);
                 let elapsed_ms = start.elapsed().as_secs_f64() * 1e3;
                 if round >= WARM_UP {
                     times_ms.push(elapsed_ms);
@@ -124,10 +124,10 @@ fn measure(
                 }
             }
         }
-        for (contestant, mut times_ms) in contestants.iter().zip(times_ms) {
+        for (implementation, mut times_ms) in implementations.iter().zip(times_ms) {
             times_ms.sort_by(f64::total_cmp);
-            let device_ms = contestant.on_device.as_ref().map(|it| it(&batch)).transpose()?;
-            let name = contestant.name;
+            let device_ms = implementation.on_device.as_ref().map(|it| it(&batch)).transpose()?;
+            let name = implementation.name;
             table.0.push(Row { n_sentences, n_tokens, name, times_ms, device_ms });
         }
     }
@@ -135,7 +135,7 @@ fn measure(
 }
 
 /// Token ids that depend on the seed; any will do for a measurement.
-fn made_up_sentence(seed: u32, n_tokens: usize) -> Vec<u32> {
+fn synthetic_sentence(seed: u32, n_tokens: usize) -> Vec<u32> {
     (0..n_tokens as u32).map(|n| 1000 + (seed * 7919 + n * 104_729) % 29_000).collect()
 }
 
@@ -157,7 +157,7 @@ fn agree(embeddings: &[Vec<f32>], expected: &[Vec<f32>]) -> Result<()> {
 /// The result of a measurement.
 pub(crate) struct Table(Vec<Row>);
 
-/// The times of one contestant on one shape.
+/// The times of one implementation on one shape.
 struct Row {
     n_sentences: usize,
     n_tokens: usize,
@@ -217,7 +217,7 @@ mod candle {
     use candle_transformers::models::bert::{BertModel, Config};
     use minilm::weights::Weights;
 
-    use super::Contestant;
+    use super::Implementation;
 
     const CONFIG: &str = r#"{
         "vocab_size": 30522, "hidden_size": 384, "num_hidden_layers": 6,
@@ -227,15 +227,15 @@ mod candle {
         "position_embedding_type": "absolute", "use_cache": true, "model_type": "bert"
     }"#;
 
-    /// None for weights that are made up, of which there is no file.
-    pub(super) fn contestant(weights: &Weights) -> Result<Option<Contestant<'static>>> {
+    /// None for synthetic weights, of which there is no file.
+    pub(super) fn peer(weights: &Weights) -> Result<Option<Implementation<'static>>> {
         let Weights::File { bytes, .. } = weights else { return Ok(None) };
         let variables =
             VarBuilder::from_buffered_safetensors(bytes.clone(), DType::F32, &Device::Cpu)?;
         let config: Config = serde_json::from_str(CONFIG)?;
         let model = BertModel::load(variables, &config)?;
         let run = Box::new(move |it: &[Vec<u32>]| embed(&model, it));
-        Ok(Some(Contestant { name: "candle", run, on_device: None }))
+        Ok(Some(Implementation { name: "candle", run, on_device: None }))
     }
 
     /// Sentences of equal length, so no mask is needed.

@@ -1,7 +1,7 @@
 //! Devices of the model: the CPU or a CUDA device, which kernels distinguish by their queue.
 //!
-//! What is left for an application to say is where its tensors lie, and on a device that the
-//! launches of one shape are recorded once and then started as a whole.
+//! An application says where its tensors lie, and on a device that the launches of one shape are
+//! recorded once and then started as a whole.
 
 use anyhow::Result;
 use tvmtune_runtime::{Cpu, Error, Input, Output, Queue};

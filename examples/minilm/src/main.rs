@@ -72,7 +72,7 @@ fn main() -> Result<()> {
         "this program has no code for GPUs; build it with `--features cuda`"
     );
     if let Some(n_layers) = arguments.random_weights {
-        return bench(&arguments, &Weights::MadeUp { n_layers });
+        return bench(&arguments, &Weights::Synthetic { n_layers });
     }
     let folder = weights::locate(arguments.weights.clone())?;
     let weights = Weights::read(&folder)?;

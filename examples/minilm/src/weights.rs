@@ -101,8 +101,8 @@ pub enum Weights {
         /// Offset of the values, in bytes.
         start: usize,
     },
-    /// Made up, the same in each run: for measurements, where nobody has the model.
-    MadeUp {
+    /// Synthetic ones, the same in each run: for measurements, where nobody has the model.
+    Synthetic {
         /// Layers of the encoder.
         n_layers: usize,
     },
@@ -127,7 +127,7 @@ impl Weights {
     pub fn n_layers(&self) -> usize {
         match self {
             Weights::File { .. } => LAYERS,
-            Weights::MadeUp { n_layers } => *n_layers,
+            Weights::Synthetic { n_layers } => *n_layers,
         }
     }
 
@@ -138,7 +138,7 @@ impl Weights {
     /// If it is missing, not `f32`, or of another shape.
     pub fn tensor(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
         let Weights::File { bytes, header, start } = self else {
-            return Ok(made_up(name, shape));
+            return Ok(synthetic(name, shape));
         };
         let found = header.info(name).with_context(|| format!("the model has no tensor `{name}`"));
         let TensorInfo { dtype, shape: of, data_offsets: (from, to) } = found?;
@@ -151,7 +151,7 @@ impl Weights {
 
 /// Numbers that depend on the name, as large as those of a network whose layers keep the size of
 /// what they are given: scales around 1, and rows of weights with a variance of 1.
-fn made_up(name: &str, shape: &[usize]) -> Vec<f32> {
+fn synthetic(name: &str, shape: &[usize]) -> Vec<f32> {
     let (center, spread) = match shape {
         [_] if name.ends_with("LayerNorm.weight") => (1.0, 0.2),
         [_] => (0.0, 0.1),

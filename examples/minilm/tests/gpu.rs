@@ -39,7 +39,7 @@ fn embeddings_are_those_of_the_cpu() {
         assert!(output.status.success(), "{}", said(&output));
         return;
     }
-    let weights = Weights::MadeUp { n_layers: 2 };
+    let weights = Weights::Synthetic { n_layers: 2 };
     let on_cpu = Model::new(Cpu::default(), &weights).unwrap();
     let on_gpu = Model::new(gpu().unwrap(), &weights).unwrap();
     let batches: [&[&[u32]]; 6] = [

@@ -5,9 +5,9 @@
 
 use tvmtune_ir::dag::Dag;
 use tvmtune_ir::target::Target;
-use tvmtune_schedule::nest::{self, Nest};
-use tvmtune_schedule::{Instruction, Schedule};
+use tvmtune_schedule::Instruction;
 
+use super::analytic::{cost, nest};
 use super::features::Features;
 use super::model::CostModel;
 use crate::parallel::on_threads;
@@ -49,19 +49,6 @@ pub fn combine(share: f64, analytic_cost: Option<f64>) -> f64 {
     analytic_cost.map_or(1.0, |it| it.powf(ANALYTIC_EXPONENT)) / share.max(MIN_SHARE)
 }
 
-/// Returns the analytic cost: cycles on CPUs, ns on GPUs; `None` if the nest doesn't fit the target.
-fn analytic_cost(nest: &Nest, target: &Target) -> Option<f64> {
-    match target {
-        Target::Cpu(cpu) => Some(super::cpu::cycles(nest, cpu)),
-        Target::Gpu(gpu) => super::gpu::time_ns(nest, gpu),
-    }
-}
-
-/// Lowers a trace; `None` if it does not replay.
-fn nest(dag: &Dag, trace: &[Instruction]) -> Option<Nest> {
-    Some(nest::lower(&Schedule::replay(dag, trace).ok()?))
-}
-
 /// Computes the features of a trace of a program; `None` if it does not replay, or does not fit the target.
 pub fn features(dag: &Dag, target: &Target, trace: &[Instruction]) -> Option<Features> {
     Features::of(&nest(dag, trace)?, target)
@@ -71,12 +58,10 @@ impl Learned<'_> {
     /// Scores a trace by [`combine`]; `None` if it cannot run.
     fn score_trace(&self, trace: &[Instruction]) -> Option<f64> {
         let nest = nest(self.dag, trace)?;
-        let features = Features::of(&nest, self.target)?;
-        let analytic_cost = match self.analytic {
-            Analytic::Included => Some(analytic_cost(&nest, self.target)?),
-            Analytic::Excluded => None,
-        };
-        Some(combine(self.model.predict(&[features])[0], analytic_cost))
+        let cost = cost(&nest, self.target)?;
+        let features = Features::new(&nest, self.target, cost);
+        let included = (self.analytic == Analytic::Included).then_some(cost);
+        Some(combine(self.model.predict(&[features])[0], included))
     }
 }
 

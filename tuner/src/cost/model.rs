@@ -17,8 +17,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::features::{FEATURES, Features, WIDTH};
-use super::gbdt::{Gbdt, Options, Program};
-use crate::parallel::n_cores;
+use super::gbdt::{Gbdt, Program};
 use tvmtune_plan::database::{DatabaseError, atomic};
 
 /// The version of the file.
@@ -95,28 +94,10 @@ pub enum ModelError {
     },
 }
 
-impl Default for CostModel {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl CostModel {
-    /// Creates a model without samples.
-    pub fn new() -> Self {
-        Self {
-            samples: Vec::new(),
-            tasks: BTreeMap::new(),
-            n_tasks: 0,
-            trained: None,
-            n_threads: n_cores(),
-        }
-    }
-
-    /// Sets the number of threads for training; predictions do not depend on it.
-    pub fn with_threads(mut self, n_threads: usize) -> Self {
-        self.n_threads = n_threads;
-        self
+    /// Creates a model without samples; predictions do not depend on the number of threads.
+    pub fn new(n_threads: usize) -> Self {
+        Self { samples: Vec::new(), tasks: BTreeMap::new(), n_tasks: 0, trained: None, n_threads }
     }
 
     /// Adds the latency of a schedule of a task of this run; `None` if it failed.
@@ -141,8 +122,7 @@ impl CostModel {
         if n < MIN_SAMPLES || (n - last) * 5 < last.min(MAX_SAMPLES) || n == last {
             return false;
         }
-        let options = Options::new(WIDTH, self.n_threads);
-        let ensemble = Gbdt::train(&self.programs(), &options);
+        let ensemble = Gbdt::train(&self.programs(), WIDTH, self.n_threads);
         self.trained = Some(Trained { n_samples: n, ensemble });
         true
     }
@@ -193,7 +173,7 @@ impl CostModel {
     /// # Errors
     ///
     /// If there is no such file, or no model of this version in it.
-    pub fn load(path: &Path) -> Result<Self, ModelError> {
+    pub fn load(path: &Path, n_threads: usize) -> Result<Self, ModelError> {
         let text = fs::read(path).map_err(|it| DatabaseError::io("read", path, it))?;
         let mangled = |it: serde_json::Error| ModelError::Mangled(it.to_string());
         let Head { version, features } = serde_json::from_slice(&text).map_err(mangled)?;
@@ -201,7 +181,7 @@ impl CostModel {
             return Err(ModelError::Version { version, features });
         }
         let stored: Stored = serde_json::from_slice(&text).map_err(mangled)?;
-        let mut model = Self::new();
+        let mut model = Self::new(n_threads);
         for sample in stored.samples {
             if !sample.features.is_sound() {
                 return Err(ModelError::Mangled("a row that is not whole".to_owned()));
@@ -236,7 +216,7 @@ mod tests {
     }
 
     fn trained() -> CostModel {
-        let mut model = CostModel::new().with_threads(1);
+        let mut model = CostModel::new(1);
         add(&mut model, 0, 150);
         add(&mut model, 3, 150);
         assert!(!model.is_trained() && model.train() && model.is_trained());
@@ -256,7 +236,7 @@ mod tests {
 
     #[test]
     fn nothing_is_learned_from_little_or_anew_from_little_more() {
-        let mut model = CostModel::new();
+        let mut model = CostModel::new(1);
         assert!(!model.train());
         assert_eq!(model.predict(&[features(1.0, 0.0)]), [0.0]);
         add(&mut model, 0, MIN_SAMPLES);
@@ -269,7 +249,7 @@ mod tests {
 
     #[test]
     fn labels_follow_the_best_of_their_task() {
-        let mut model = CostModel::new();
+        let mut model = CostModel::new(1);
         model.add(7, features(1.0, 0.0), Some(100.0));
         model.add(7, features(1.0, 0.0), None);
         model.add(2, features(1.0, 0.0), Some(7.0));
@@ -287,7 +267,7 @@ mod tests {
         let path = dir.path().join("models/cost.json");
         let model = trained();
         model.save(&path).unwrap();
-        let mut loaded = CostModel::load(&path).unwrap();
+        let mut loaded = CostModel::load(&path, 1).unwrap();
         let asked = [1.0, 30.0, 90.0].map(|it| features(it, 0.0));
         assert_eq!(loaded.predict(&asked), model.predict(&asked));
         assert_eq!(loaded.samples, model.samples);
@@ -303,9 +283,9 @@ mod tests {
         let path = dir.path().join("cost.json");
         let load = |text: &str| {
             fs::write(&path, text).unwrap();
-            CostModel::load(&path)
+            CostModel::load(&path, 1)
         };
-        assert!(matches!(CostModel::load(&path), Err(ModelError::File(_))));
+        assert!(matches!(CostModel::load(&path, 1), Err(ModelError::File(_))));
         let other = load(&format!(r#"{{"version":1,"features":{},"x":[]}}"#, FEATURES + 1));
         assert!(matches!(other, Err(ModelError::Version { version: 1, .. })), "{other:?}");
         let newer = load(r#"{"version":2,"features":1}"#);

@@ -8,7 +8,8 @@ use tvmtune_ir::target::Target;
 use super::interface::{Measure, MeasureError};
 use super::job::{CaseSpec, Job};
 use super::pool::{Answer, Pool, WorkerCommand};
-use super::protocol::{Device, Frame, Gpu, Policy, Request, Response, Run};
+use super::protocol::{Frame, Gpu, Policy, Request, Response, Run};
+use crate::device::Device;
 use crate::outcome::{Outcome, Timing};
 
 /// Runs candidates of one problem after the other in a worker process.
@@ -33,17 +34,13 @@ const GPU_LOAD_LIMIT: Duration = Duration::from_secs(10);
 impl Measurer {
     /// Creates a measurer of the CPU, with workers started by that command.
     pub fn new(command: WorkerCommand) -> Self {
-        Self::with_device(command, Device::Cpu)
+        let pool = Pool::new(command, 10 * TIME_LIMIT);
+        Self { pool, set_up: None, is_set_up: false, device: Device::Cpu }
     }
 
     /// Creates a measurer of the first GPU; its workers run code for the CPU as well.
     pub fn on_gpu(command: WorkerCommand) -> Self {
-        Self::with_device(command, Device::Gpu)
-    }
-
-    fn with_device(command: WorkerCommand, device: Device) -> Self {
-        let pool = Pool::new(command, 10 * TIME_LIMIT);
-        Self { pool, set_up: None, is_set_up: false, device }
+        Self { device: Device::Gpu, ..Self::new(command) }
     }
 
     /// Describes the first GPU; the inner error says why there is none.
@@ -160,17 +157,14 @@ impl Measure for Measurer {
             .map_or(TIME_LIMIT, |best| at_least + Duration::from_nanos((best * 100.0) as u64));
         let request = Request::Run(Run::Measure { code: job.code.clone(), policy: *policy });
         let frame = Frame { message: request, blob: job.bytes.clone() };
-        let answer = self.ask(&frame, limit.min(TIME_LIMIT))?;
-        Ok(answer.map_or_else(
-            |failure| failure,
-            |it| match it.message {
-                Response::Outcome(Outcome::Timed(timing)) => {
-                    Timing::new(timing.samples_ns().to_vec())
-                        .map_or_else(|| refusal(Response::Ready), Outcome::Timed)
-                }
-                other => refusal(other),
-            },
-        ))
+        Ok(match self.ask(&frame, limit.min(TIME_LIMIT))? {
+            Ok(Frame { message: Response::Outcome(Outcome::Timed(timing)), .. }) => {
+                Timing::new(timing.samples_ns().to_vec())
+                    .map_or_else(|| refusal(Response::Ready), Outcome::Timed)
+            }
+            Ok(other) => refusal(other.message),
+            Err(failure) => failure,
+        })
     }
 
     fn compare(

@@ -32,4 +32,4 @@ pub use job::{CaseSpec, Job};
 pub use measurer::Measurer;
 pub use pool::WorkerCommand;
 pub use protocol::{Gpu, Policy};
-pub use replay::{Replay, ReplayedOutcome};
+pub use replay::Replay;

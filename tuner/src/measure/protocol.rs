@@ -270,15 +270,6 @@ pub struct Policy {
     pub hopeless: f64,
 }
 
-/// The device on which candidates are timed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Device {
-    /// This CPU.
-    Cpu,
-    /// The first GPU.
-    Gpu,
-}
-
 impl Default for Policy {
     fn default() -> Self {
         // The minimum of three samples ranks as well as that of ten (see `timer.rs`); reading the clock

@@ -8,48 +8,25 @@ use super::job::{CaseSpec, Job};
 use super::protocol::Policy;
 use crate::outcome::{Outcome, Timing};
 
-/// The outcome of code in a log.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ReplayedOutcome {
-    /// Of screening.
-    Screened(Outcome),
-    /// Of a comparison side by side.
-    Compared(Outcome),
-}
-
 /// Logged outcomes, by the identity of the code.
 #[derive(Clone, Debug, Default)]
 pub struct Replay {
     screened: BTreeMap<String, Outcome>,
     /// Timings taken side by side, in the order of the log.
     compared: BTreeMap<String, VecDeque<Timing>>,
-    n_missing: usize,
 }
 
 impl Replay {
-    /// Creates a replay of outcomes with the identities of their code. Of several screened outcomes
-    /// of the same code, the first timing counts; comparisons are replayed in order.
-    pub fn new(outcomes: impl IntoIterator<Item = (String, ReplayedOutcome)>) -> Self {
-        let mut log = Self::default();
-        for (artifact, outcome) in outcomes {
-            match outcome {
-                ReplayedOutcome::Compared(Outcome::Timed(timing)) => {
-                    log.compared.entry(artifact).or_default().push_back(timing);
-                }
-                ReplayedOutcome::Compared(outcome) | ReplayedOutcome::Screened(outcome) => {
-                    let earlier = log.screened.get(&artifact);
-                    if earlier.is_none_or(|it| it.timing().is_none()) {
-                        log.screened.insert(artifact, outcome);
-                    }
-                }
-            }
+    /// Adds the outcome of screening code of that identity. Of several the first timing counts.
+    pub fn add_screened(&mut self, artifact: &str, outcome: &Outcome) {
+        if self.screened.get(artifact).is_none_or(|it| it.timing().is_none()) {
+            self.screened.insert(artifact.to_owned(), outcome.clone());
         }
-        log
     }
 
-    /// Returns the number of requests for code that is not in the log.
-    pub fn n_missing(&self) -> usize {
-        self.n_missing
+    /// Adds the timing of code of that identity beside others; these are replayed in order.
+    pub fn add_compared(&mut self, artifact: &str, timing: &Timing) {
+        self.compared.entry(artifact.to_owned()).or_default().push_back(timing.clone());
     }
 }
 
@@ -67,10 +44,8 @@ impl Measure for Replay {
     }
 
     fn measure(&mut self, job: &Job, _: &Policy) -> Result<Outcome, MeasureError> {
-        Ok(self.screened.get(&job.artifact).cloned().unwrap_or_else(|| {
-            self.n_missing += 1;
-            Outcome::Invalid("it is not in the log".to_owned())
-        }))
+        let missing = || Outcome::Invalid("it is not in the log".to_owned());
+        Ok(self.screened.get(&job.artifact).cloned().unwrap_or_else(missing))
     }
 
     fn compare(
@@ -95,22 +70,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn logged_outcomes_are_replayed_and_missing_ones_counted() {
-        let timed = |ns| Outcome::Timed(Timing::new(vec![ns]).unwrap());
+    fn logged_outcomes_are_replayed_and_missing_ones_invalid() {
+        let timing = |ns| Timing::new(vec![ns]).unwrap();
+        let timed = |ns| Outcome::Timed(timing(ns));
         let job = |artifact: &str| Job { artifact: artifact.to_owned(), ..Job::default() };
-        let (screened, compared) = (ReplayedOutcome::Screened, ReplayedOutcome::Compared);
-        let entries = [
-            ("a", screened(Outcome::TimedOut)),
-            ("a", screened(timed(5.0))),
-            ("a", screened(timed(7.0))),
-            ("b", screened(timed(1.0))),
-            ("a", compared(timed(6.0))),
-        ];
-        let mut log = Replay::new(entries.map(|(artifact, it)| (artifact.to_owned(), it)));
+        let mut log = Replay::default();
+        for (artifact, outcome) in
+            [("a", Outcome::TimedOut), ("a", timed(5.0)), ("a", timed(7.0)), ("b", timed(1.0))]
+        {
+            log.add_screened(artifact, &outcome);
+        }
+        log.add_compared("a", &timing(6.0));
         let policy = Policy::default();
         assert_eq!(log.measure(&job("a"), &policy).unwrap(), timed(5.0));
         assert!(log.measure(&job("c"), &policy).unwrap().timing().is_none());
-        assert_eq!(log.n_missing(), 1);
         let mut compare = || {
             let timings = log.compare(&[&job("b"), &job("a")], 5, &policy).unwrap().unwrap();
             (timings[0].min_ns(), timings[1].min_ns())

@@ -71,14 +71,10 @@ impl Strategy for Annealing {
     fn propose(&mut self, scene: &Scene<'_>, n: usize) -> Vec<Proposal> {
         let n_random = (0..n).filter(|_| self.random.chance(EPSILON)).count();
         let mut points = self.walk(scene, n - n_random);
-        points.iter().for_each(|it| {
-            self.seen.insert(it);
-        });
+        self.seen.extend(&points);
         let random = &mut self.random;
         let rest = self.seen.draw(n - points.len(), || scene.space.random(random));
-        rest.iter().for_each(|it| {
-            self.seen.insert(it);
-        });
+        self.seen.extend(&rest);
         let n_walked = points.len();
         points.extend(rest);
         let source = |n| if n < n_walked { Source::Evolved } else { Source::Random };

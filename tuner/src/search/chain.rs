@@ -1,8 +1,6 @@
 //! Strategies in sequence, each with a share of the proposals; all of them observe all outcomes.
 
 use super::strategy::{Proposal, Scene, Strategy};
-use crate::outcome::{Outcome, Timing};
-use crate::space::Point;
 
 /// Asks each strategy in turn until it is exhausted or has used up its share of proposals, and then
 /// all again without limits.
@@ -20,10 +18,6 @@ impl Chain {
     /// Creates a chain of strategies, each with its maximum number of proposals.
     pub fn new(links: Vec<(Box<dyn Strategy>, usize)>) -> Self {
         Self { links: links.into_iter().map(|(strategy, left)| Link { strategy, left }).collect() }
-    }
-
-    fn each(&mut self) -> impl Iterator<Item = &mut Box<dyn Strategy>> {
-        self.links.iter_mut().map(|it| &mut it.strategy)
     }
 }
 
@@ -45,23 +39,7 @@ impl Strategy for Chain {
         rest.find(|it| !it.is_empty()).unwrap_or_default()
     }
 
-    fn observe(&mut self, point: &Point, outcome: &Outcome) {
-        self.each().for_each(|it| it.observe(point, outcome));
-    }
-
-    fn finalists(&mut self) -> Vec<Point> {
-        self.each().flat_map(|it| it.finalists()).collect()
-    }
-
-    fn compared(&mut self, timings: &[(Point, Timing)]) {
-        self.each().for_each(|it| it.compared(timings));
-    }
-
-    fn offer(&mut self, points: &[Point]) {
-        self.each().for_each(|it| it.offer(points));
-    }
-
-    fn reward(&mut self, gain: f64, seconds: f64) {
-        self.each().for_each(|it| it.reward(gain, seconds));
+    fn parts(&mut self) -> Vec<&mut Box<dyn Strategy>> {
+        self.links.iter_mut().map(|it| &mut it.strategy).collect()
     }
 }

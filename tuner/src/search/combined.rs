@@ -6,12 +6,14 @@
 //! strategies observe. The bandit is discounted UCB1 (Auer et al., 2002; discounting since the gain
 //! of a strategy is not stationary).
 
+use serde::{Deserialize, Serialize};
+
 use super::strategy::{Proposal, Scene, Strategy};
-use crate::outcome::{Outcome, Timing};
 use crate::space::Point;
 
 /// The policy that chooses the strategy of the next burst.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Allocation {
     /// The strategy that is furthest behind its share of the trials.
     #[default]
@@ -80,10 +82,6 @@ impl Combined {
         order.sort_by(|a, b| urgency[*b].total_cmp(&urgency[*a]));
         order
     }
-
-    fn each(&mut self) -> impl Iterator<Item = &mut Box<dyn Strategy>> {
-        self.arms.iter_mut().map(|it| &mut it.strategy)
-    }
 }
 
 impl Arm {
@@ -111,22 +109,15 @@ impl Strategy for Combined {
         Vec::new()
     }
 
-    fn observe(&mut self, point: &Point, outcome: &Outcome) {
-        self.each().for_each(|it| it.observe(point, outcome));
+    fn parts(&mut self) -> Vec<&mut Box<dyn Strategy>> {
+        self.arms.iter_mut().map(|it| &mut it.strategy).collect()
     }
 
     fn finalists(&mut self) -> Vec<Point> {
-        let finalists: Vec<Point> = self.each().flat_map(|it| it.finalists()).collect();
+        let finalists: Vec<Point> =
+            self.parts().into_iter().flat_map(|it| it.finalists()).collect();
         self.arms[self.turn].trials += finalists.len().saturating_sub(1) as f64;
         finalists
-    }
-
-    fn compared(&mut self, timings: &[(Point, Timing)]) {
-        self.each().for_each(|it| it.compared(timings));
-    }
-
-    fn offer(&mut self, points: &[Point]) {
-        self.each().for_each(|it| it.offer(points));
     }
 
     fn reward(&mut self, gain: f64, seconds: f64) {

@@ -32,7 +32,7 @@ const MIN_GAIN: f64 = 0.005;
 /// The distances of neighbors in options, in the order in which they are tried.
 const DISTANCES: [u16; 3] = [1, 2, 4];
 
-/// Coordinate descent.
+/// Coordinate descent, which starts at the best observed point.
 #[derive(Debug, Default)]
 pub struct Droplet {
     /// The incumbent, and its latency in ns.
@@ -53,11 +53,6 @@ pub struct Droplet {
 }
 
 impl Droplet {
-    /// Creates a descent that starts at the best observed point.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Returns how many times the incumbent was replaced after a comparison.
     pub fn n_steps(&self) -> usize {
         self.n_steps
@@ -76,15 +71,8 @@ impl Droplet {
     fn neighbors(&self, scene: &Scene<'_>, incumbent: &Point) -> VecDeque<Neighbor> {
         let mut near = scene.space.neighbors(incumbent, DISTANCES[self.distance]);
         near.retain(|it| !self.seen.contains(&it.point));
-        if let Some(score) = scene.score() {
-            let points: Vec<Point> = near.iter().map(|it| it.point.clone()).collect();
-            let mut scored: Vec<_> =
-                score.score(scene.space, &points).into_iter().zip(near).collect();
-            scored.retain(|it| it.0.is_finite());
-            scored.sort_by(|a, b| a.0.total_cmp(&b.0));
-            near = scored.into_iter().map(|it| it.1).collect();
-        }
-        let is_next = |it: &Neighbor| self.momentum == Some((it.decision, it.is_later));
+        let mut near = scene.ranked(near, |it| &it.point);
+        let is_next = |it: &Neighbor| self.momentum == Some((it.decision, it.up));
         near.sort_by_key(|it| !is_next(it));
         near.into()
     }
@@ -110,13 +98,9 @@ impl Strategy for Droplet {
             self.queue = Some(queue);
             if self.seen.insert(&next.point) {
                 self.screening.insert(next.point.clone(), None);
-                self.moves.insert(next.point.clone(), (next.decision, next.is_later));
-                let source = Source::Droplet;
-                proposals.push(Proposal {
-                    point: next.point,
-                    source,
-                    parent: Some(incumbent.clone()),
-                });
+                self.moves.insert(next.point.clone(), (next.decision, next.up));
+                let parent = Some(incumbent.clone());
+                proposals.push(Proposal { point: next.point, source: Source::Droplet, parent });
             }
         }
         proposals

@@ -12,8 +12,7 @@ use std::collections::BTreeMap;
 
 use tvmtune_plan::record::Source;
 
-use super::ranking::Ranking;
-use super::seen::Seen;
+use super::seen::{Ranking, Seen};
 use super::strategy::{Proposal, Scene, Score, Strategy};
 use crate::outcome::Outcome;
 use crate::random::Random;
@@ -91,9 +90,7 @@ impl Evolutionary {
         let mut points: Vec<Point> = scene.space.defaults();
         points.retain(|it| !self.seen.contains(it));
         points.truncate(n);
-        points.iter().for_each(|it| {
-            self.seen.insert(it);
-        });
+        self.seen.extend(&points);
         for (score_by, n) in shares(scene, n - points.len()) {
             let Self { random, seen, .. } = self;
             let wanted = if score_by.is_some() { n * DRAWN } else { n };
@@ -102,7 +99,8 @@ impl Evolutionary {
                 Some(score) => select(scored(score, scene.space, drawn), n),
                 None => drawn,
             };
-            points.extend(self.marked(selected));
+            self.seen.extend(&selected);
+            points.extend(selected);
         }
         self.n_random += points.len();
         points
@@ -121,7 +119,8 @@ impl Evolutionary {
                     seen.draw(n, || parents.child(scene.space, crossover, random))
                 }
             };
-            children.extend(self.marked(selected));
+            self.seen.extend(&selected);
+            children.extend(selected);
         }
         children
     }
@@ -160,14 +159,6 @@ impl Evolutionary {
             here.0.extend(children);
         }
         order
-    }
-
-    /// Marks points as seen.
-    fn marked(&mut self, points: Vec<Point>) -> Vec<Point> {
-        points.iter().for_each(|it| {
-            self.seen.insert(it);
-        });
-        points
     }
 }
 

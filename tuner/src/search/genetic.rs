@@ -7,8 +7,7 @@
 
 use tvmtune_plan::record::Source;
 
-use super::ranking::Ranking;
-use super::seen::Seen;
+use super::seen::{Ranking, Seen};
 use super::strategy::{Proposal, Scene, Strategy};
 use crate::outcome::Outcome;
 use crate::random::Random;
@@ -69,9 +68,7 @@ impl Genetic {
             mutated(space, space.crossover(&one, &other, random), random)
         };
         self.waiting = seen.draw(GENERATION, draw);
-        for it in &self.waiting {
-            self.seen.insert(it);
-        }
+        self.seen.extend(&self.waiting);
         self.waiting.reverse();
     }
 }

@@ -23,11 +23,6 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// Creates the strategy.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Returns the next point in order; `None` after the last one.
     fn step(&mut self, space: &Space) -> Option<Point> {
         self.next.resize(space.sketches.len(), 0);

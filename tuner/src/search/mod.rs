@@ -26,7 +26,6 @@ mod genetic;
 mod grid;
 mod hill_climbing;
 mod random;
-mod ranking;
 mod seen;
 mod strategy;
 mod transferred;

@@ -28,9 +28,7 @@ impl Strategy for Random {
         let random = &mut self.random;
         let draw = || defaults.next().unwrap_or_else(|| scene.space.random(random));
         let fresh = self.seen.draw(n, draw);
-        fresh.iter().for_each(|it| {
-            self.seen.insert(it);
-        });
+        self.seen.extend(&fresh);
         fresh.into_iter().map(|it| Proposal::new(Source::Random, it)).collect()
     }
 

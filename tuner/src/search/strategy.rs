@@ -10,24 +10,37 @@ pub trait Strategy {
     /// Proposes up to `n` points, none of them before; none at all when the strategy is exhausted.
     fn propose(&mut self, scene: &Scene<'_>, n: usize) -> Vec<Proposal>;
 
+    /// Returns the strategies that this one consists of: all of them observe what it observes.
+    fn parts(&mut self) -> Vec<&mut Box<dyn Strategy>> {
+        Vec::new()
+    }
+
     /// Observes the outcome of a point that this or another strategy proposed.
-    fn observe(&mut self, point: &Point, outcome: &Outcome);
+    fn observe(&mut self, point: &Point, outcome: &Outcome) {
+        self.parts().into_iter().for_each(|it| it.observe(point, outcome));
+    }
 
     /// Returns points that screening cannot tell apart, to be timed side by side before the next
     /// proposal.
     fn finalists(&mut self) -> Vec<Point> {
-        Vec::new()
+        self.parts().into_iter().flat_map(|it| it.finalists()).collect()
     }
 
     /// Observes the timings of the finalists; those that failed are missing.
-    fn compared(&mut self, _timings: &[(Point, Timing)]) {}
+    fn compared(&mut self, timings: &[(Point, Timing)]) {
+        self.parts().into_iter().for_each(|it| it.compared(timings));
+    }
 
     /// Receives points of other workloads that may be worth a trial.
-    fn offer(&mut self, _points: &[Point]) {}
+    fn offer(&mut self, points: &[Point]) {
+        self.parts().into_iter().for_each(|it| it.offer(points));
+    }
 
     /// Receives the reward of the last proposal: `ln(best latency before / after)`, and the seconds
     /// that measuring it took.
-    fn reward(&mut self, _gain: f64, _seconds: f64) {}
+    fn reward(&mut self, gain: f64, seconds: f64) {
+        self.parts().into_iter().for_each(|it| it.reward(gain, seconds));
+    }
 }
 
 /// The inputs of a proposal: the space and the cost models.
@@ -52,15 +65,15 @@ impl<'a> Scene<'a> {
         self.model.or(self.analytic)
     }
 
-    /// Sorts points by score, stably, without those that cannot run; returns them unchanged where
-    /// there is no cost model.
-    pub fn ranked(&self, points: Vec<Point>) -> Vec<Point> {
-        let Some(score) = self.score() else { return points };
-        let scores = score.score(self.space, &points);
-        let mut ranked: Vec<_> = scores.into_iter().zip(points).collect();
+    /// Sorts items by the score of their points, stably, without those that cannot run; returns them
+    /// unchanged where there is no cost model.
+    pub fn ranked<T>(&self, items: Vec<T>, point: impl Fn(&T) -> &Point) -> Vec<T> {
+        let Some(score) = self.score() else { return items };
+        let points: Vec<Point> = items.iter().map(|it| point(it).clone()).collect();
+        let mut ranked: Vec<_> = score.score(self.space, &points).into_iter().zip(items).collect();
         ranked.retain(|it| it.0.is_finite());
         ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
-        ranked.into_iter().map(|(_, point)| point).collect()
+        ranked.into_iter().map(|it| it.1).collect()
     }
 }
 

@@ -17,23 +17,14 @@ pub struct Transferred {
     seen: Seen,
 }
 
-impl Transferred {
-    /// Creates the strategy, with nothing offered yet.
-    pub fn new() -> Self {
-        Self::default()
-    }
-}
-
 impl Strategy for Transferred {
     fn propose(&mut self, scene: &Scene<'_>, n: usize) -> Vec<Proposal> {
         let mut waiting = std::mem::take(&mut self.waiting);
         waiting.retain(|it| !self.seen.contains(it));
         // Without a cost model they stay in the order of the offer: nearest sources first.
-        let mut ranked = scene.ranked(waiting);
+        let mut ranked = scene.ranked(waiting, |it| it);
         self.waiting = ranked.split_off(n.min(MAX_BATCH).min(ranked.len()));
-        ranked.iter().for_each(|it| {
-            self.seen.insert(it);
-        });
+        self.seen.extend(&ranked);
         ranked.into_iter().map(|it| Proposal::new(Source::Transfer, it)).collect()
     }
 

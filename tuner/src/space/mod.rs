@@ -11,14 +11,18 @@
 //! - Nothing here depends on anything but its arguments: the same random numbers give the same
 //!   points.
 
-mod import_trace;
 mod mutate;
-mod sample;
 
 use tvmtune_ir::dag::Dag;
 use tvmtune_ir::target::Target;
 use tvmtune_schedule::Instruction;
 use tvmtune_space::sketch::{self, Decision, Sketch};
+
+use crate::random::Random;
+
+/// Probability that a random point keeps the default of a decision: of many uniform choices, at least
+/// one is nearly always bad.
+const KEEP_DEFAULT: f64 = 0.4;
 
 /// All sketches of a dag on a target.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,6 +92,59 @@ impl Space {
         let point =
             |(n, it): (usize, &Sketch)| Point { sketch: n as u16, choices: it.default.clone() };
         self.sketches.iter().enumerate().map(point).collect()
+    }
+
+    /// A point of any sketch, each as likely.
+    pub fn random(&self, random: &mut Random) -> Point {
+        let sketch = random.below(self.sketches.len());
+        self.random_of(sketch as u16, random)
+    }
+
+    /// A point of one sketch: each decision has any of its options, with more weight on its default.
+    pub fn random_of(&self, sketch: u16, random: &mut Random) -> Point {
+        let Sketch { decisions, default, .. } = &self.sketches[sketch as usize];
+        let keep = if self.is_analytic { KEEP_DEFAULT } else { 0.0 };
+        let choose = |(Decision { options, .. }, best): (&_, &u16)| {
+            if random.chance(keep) { *best } else { random.below(options.len()) as u16 }
+        };
+        Point { sketch, choices: decisions.iter().zip(default).map(choose).collect() }
+    }
+
+    /// Returns the point of a trace: one of a present sketch, else the default of a new sketch named
+    /// after `name`, in which the factors of the trace are open. `dag` and `target` are those of the
+    /// space; a trace that does not apply to them is a point that does not either. A full space imports
+    /// nothing, and returns its default point.
+    pub fn import_trace(
+        &mut self,
+        dag: &Dag,
+        target: &Target,
+        trace: &[Instruction],
+        name: &str,
+    ) -> Point {
+        if let Some(point) = self.encode(trace) {
+            return point;
+        }
+        let Ok(sketch) = u16::try_from(self.sketches.len()) else {
+            return Point { sketch: 0, choices: self.sketches[0].default.clone() };
+        };
+        let is_taken = |name: &str| self.sketches.iter().any(|it| it.name == name);
+        let (mut unique, mut n) = (name.to_owned(), 2);
+        while is_taken(&unique) {
+            unique = format!("{name} {n}");
+            n += 1;
+        }
+        let imported = Sketch::import_trace(unique, trace, dag, target);
+        let choices = imported.default.clone();
+        self.sketches.push(imported);
+        Point { sketch, choices }
+    }
+
+    /// Returns the point of exactly that trace, if there is one.
+    pub fn encode(&self, trace: &[Instruction]) -> Option<Point> {
+        (0..).zip(&self.sketches).find_map(|(sketch, it)| {
+            let encoded = it.encode(trace).filter(|it| it.is_exact)?;
+            Some(Point { sketch, choices: encoded.choices })
+        })
     }
 
     /// The decisions that differ between points of a sketch, as text: `c rows 8 -> 6` for the tile

@@ -1,6 +1,6 @@
 //! Mutation, crossover and neighborhoods of points, for evolution and coordinate descent.
 
-use tvmtune_space::sketch::DecisionKind;
+use tvmtune_space::sketch::{Decision, DecisionKind};
 
 use super::{Neighbor, Point, Space};
 use crate::random::Random;
@@ -98,16 +98,19 @@ impl Space {
         Point { sketch, choices }
     }
 
-    fn step(&self, point: &mut Point, random: &mut Random) -> bool {
+    /// Draws a decision of a point, with its number; `None` if there is none.
+    fn draw(&self, point: &Point, random: &mut Random) -> Option<(usize, &Decision)> {
         let decisions = self.decisions(point);
-        if decisions.is_empty() {
-            return false;
-        }
-        let n = random.below(decisions.len());
+        let n = (!decisions.is_empty()).then(|| random.below(decisions.len()))?;
+        Some((n, &decisions[n]))
+    }
+
+    fn step(&self, point: &mut Point, random: &mut Random) -> bool {
+        let Some((n, decision)) = self.draw(point, random) else { return false };
         let up = random.chance(0.5);
         let now = point.choices[n];
         let next = if up { now + 1 } else { now.wrapping_sub(1) };
-        let legal = decisions[n].kind.is_ordered() && (next as usize) < decisions[n].options.len();
+        let legal = decision.kind.is_ordered() && (next as usize) < decision.options.len();
         if legal {
             point.choices[n] = next;
         }
@@ -115,13 +118,8 @@ impl Space {
     }
 
     fn replace(&self, point: &mut Point, random: &mut Random) -> bool {
-        let decisions = self.decisions(point);
-        if decisions.is_empty() {
-            return false;
-        }
-        let n = random.below(decisions.len());
-        let options = decisions[n].options.len();
-        let next = random.below(options) as u16;
+        let Some((n, decision)) = self.draw(point, random) else { return false };
+        let next = random.below(decision.options.len()) as u16;
         let moved = next != point.choices[n];
         point.choices[n] = next;
         moved

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::random::Random;
 use tvmtune_ir::target::Isa;
 use tvmtune_space::sketch::DecisionKind;
 

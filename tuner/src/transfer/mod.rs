@@ -18,10 +18,8 @@
 
 mod history;
 mod pool;
-mod source;
 #[cfg(test)]
 mod tests;
 
 pub use self::history::TransferResult;
-pub use self::pool::{Transfer, TransferSources};
-pub use self::source::TransferSource;
+pub use self::pool::{Transfer, TransferSource, TransferSources};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tvmtune_ir::dag::Dag;
 use tvmtune_ir::dag::anchor::Anchor;
-use tvmtune_ir::poly::Poly;
-use tvmtune_ir::target::{DeviceKey, Target};
+use tvmtune_ir::poly::{Interval, Poly};
+use tvmtune_ir::target::{DeviceKey, Platform, Target};
 use tvmtune_ir::workload::{self, ClassId, Strength, WorkloadId};
 use tvmtune_plan::database::{Database, device_distance};
 use tvmtune_plan::record::{Ancestor, Record, Source};
@@ -14,7 +14,6 @@ use tvmtune_schedule::{FactorPolicy, Instruction, Schedule, nest, repair_by};
 use tvmtune_space::fits;
 
 use super::history::{History, TransferResult};
-use super::source::TransferSource;
 
 /// Schedules that may apply to other workloads too: the transfer sources of a run.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +22,27 @@ pub struct TransferSources {
     /// The entries of a class, by position.
     classes: BTreeMap<(Strength, ClassId), Vec<usize>>,
     history: History,
+}
+
+/// A schedule that was measured, with the program it was made for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TransferSource {
+    /// The identity of the program, for all extents that it allows.
+    pub workload: WorkloadId,
+    /// The program, specialized to the ranges of the bucket.
+    pub dag: Arc<Dag>,
+    /// The ranges of the dynamic dimensions that it was made for.
+    pub bucket: Vec<Interval>,
+    /// The primitives that make it, one a line, as records keep them.
+    pub trace: Vec<String>,
+    /// The device it was measured on.
+    pub device: DeviceKey,
+    /// The instruction set or GPU architecture of its code.
+    pub platform: Platform,
+    /// Its median latency on that device.
+    pub median_ns: f64,
+    /// The median latency of the default schedule there, if it was measured.
+    pub default_ns: Option<f64>,
 }
 
 /// A schedule of another workload, repaired so that it applies to this one.
@@ -147,13 +167,8 @@ impl TransferSources {
     }
 
     /// Returns the number of sources.
-    pub fn len(&self) -> usize {
+    pub fn n_sources(&self) -> usize {
         self.entries.len()
-    }
-
-    /// Tells if there is no source.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
     }
 
     /// Returns up to `limit` transfers for a program, those of the nearest sources first, each

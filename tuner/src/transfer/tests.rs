@@ -182,6 +182,6 @@ fn text_that_is_no_trace_is_no_source() {
     let mut sources = TransferSources::default();
     sources.add(TransferSource { trace: vec!["split x".into()], ..source(&dag, &target(), 1.0) });
     sources.add(TransferSource { trace: vec!["inline s9".into()], ..source(&dag, &target(), 1.0) });
-    assert_eq!(sources.len(), 2);
+    assert_eq!(sources.n_sources(), 2);
     assert_eq!(sources.candidates(&matmul(1, 2, 3), &target(), 9), []);
 }

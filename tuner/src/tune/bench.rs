@@ -1,4 +1,5 @@
-//! Times schedules of a workload side by side.
+//! Schedules of a workload outside of a session: timed side by side, or verified against the
+//! definition of their program.
 
 use tvmtune_ir::target::Target;
 use tvmtune_schedule::Instruction;
@@ -6,17 +7,8 @@ use tvmtune_schedule::Instruction;
 use super::code::Builder;
 use super::oracle;
 use super::task::{Bucket, Task};
-use crate::measure::{Exclusive, Measure, MeasureError, WorkerCommand};
+use crate::measure::{CaseSpec, Exclusive, Measure, MeasureError, WorkerCommand};
 use crate::outcome::{Outcome, Timing};
-
-/// A schedule to time.
-#[derive(Clone, Debug)]
-pub struct Contestant {
-    /// Its name.
-    pub label: String,
-    /// Its trace, on the program specialized to the bucket.
-    pub trace: Vec<Instruction>,
-}
 
 /// The parameters of a comparison side by side.
 #[derive(Clone, Copy, Debug)]
@@ -31,8 +23,8 @@ pub struct Bench<'a> {
     pub rounds: usize,
 }
 
-/// Verifies schedules of a workload for one of its buckets and times them side by side in `rounds`
-/// rounds, at given extents or at the largest; returns the outcome of each, in order.
+/// Verifies schedules of a workload for one of its buckets, given by their traces on the program
+/// specialized to it, and times them side by side; returns the outcome of each, in order.
 ///
 /// # Errors
 ///
@@ -40,7 +32,7 @@ pub struct Bench<'a> {
 /// code, or why the expected results can't be computed.
 pub fn bench(
     bench: &Bench<'_>,
-    contestants: &[Contestant],
+    traces: &[Vec<Instruction>],
     worker: WorkerCommand,
     _exclusive: &Exclusive,
 ) -> Result<Result<Vec<Outcome>, String>, MeasureError> {
@@ -59,8 +51,8 @@ pub fn bench(
     measurer.set_up(&reference.cases, Some(&reference.expected))?;
     let mut outcomes = Vec::new();
     let mut jobs = Vec::new();
-    for it in contestants {
-        outcomes.push(match task.build(&it.trace) {
+    for trace in traces {
+        outcomes.push(match task.build(trace) {
             Err(why) => Outcome::Invalid(why),
             Ok(it) => {
                 let job = it.job(&reference.cases);
@@ -86,4 +78,49 @@ fn replace_timings(outcomes: &mut [Outcome], timings: Vec<Timing>) {
     for (outcome, timing) in timed.zip(timings) {
         *outcome = Outcome::Timed(timing);
     }
+}
+
+/// The seed of arguments to verify on: another one than for tuning.
+const VERIFY_SEED: u64 = 0x7e57;
+
+/// Runs the code of a trace for one bucket of a workload at its largest, smallest and non-divisible
+/// extents; returns the number of these. The inner error says what is wrong with it.
+///
+/// # Errors
+///
+/// [`MeasureError`] if nothing can be run at all.
+pub fn verify(
+    bucket: Bucket<'_>,
+    target: Target,
+    trace: &[Instruction],
+    measurer: &mut dyn Measure,
+) -> Result<Result<usize, String>, MeasureError> {
+    let builder = match Builder::new(target, None) {
+        Ok(builder) => builder,
+        Err(error) => return Ok(Err(error.to_string())),
+    };
+    let task = Task::new(bucket.workload, bucket.ranges, &builder);
+    let code = match task.build(trace) {
+        Ok(code) => code,
+        Err(why) => return Ok(Err(why)),
+    };
+    let case = |dims: &Vec<i64>| CaseSpec::new(&task.dag, dims, VERIFY_SEED, &|_| (0.0, 0.0));
+    let cases: Vec<CaseSpec> = task.dims().iter().map(case).collect();
+    let job = code.job(&cases);
+    measurer.set_up(&cases, None)?;
+    for (n, case) in cases.iter().enumerate() {
+        let located = |error: &str| format!("at {:?}: {error}", case.dims());
+        let bytes = match measurer.evaluate(&job, n)? {
+            Ok(bytes) => bytes,
+            Err(outcome) => return Ok(Err(located(&outcome.to_string()))),
+        };
+        let difference = match case.results(&bytes) {
+            Some(results) => oracle::first_mismatch(&task, case, &results),
+            None => Some("results of another size".to_owned()),
+        };
+        if let Some(difference) = difference {
+            return Ok(Err(located(&difference)));
+        }
+    }
+    Ok(Ok(cases.len()))
 }

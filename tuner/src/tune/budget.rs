@@ -1,6 +1,6 @@
 //! Limits on trials and time, and the plan of a final ranking within them.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The limits; the first one that is reached ends a task, or all of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -13,13 +13,6 @@ pub struct Budget {
     pub total: Duration,
 }
 
-impl Default for Budget {
-    /// Minutes for a package: small spaces are searched in a few seconds.
-    fn default() -> Self {
-        Self { trials: 1000, per_task: Duration::from_secs(20), total: Duration::from_secs(300) }
-    }
-}
-
 impl Budget {
     /// Scales the limits of a task.
     pub(super) fn scaled(&self, share: f64) -> Self {
@@ -28,20 +21,6 @@ impl Budget {
             per_task: self.per_task.mul_f64(share.clamp(0.0, 1.0)),
             total: self.total,
         }
-    }
-}
-
-/// Measures wall time.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Stopwatch(Instant);
-
-impl Stopwatch {
-    pub(super) fn start() -> Self {
-        Self(Instant::now())
-    }
-
-    pub(super) fn elapsed(&self) -> Duration {
-        self.0.elapsed()
     }
 }
 

@@ -4,7 +4,6 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use tvmtune_cpu::Generated;
 use tvmtune_ir::dag::Dag;
 use tvmtune_ir::target::{CpuTarget, Target};
 use tvmtune_plan::database::Files;
@@ -12,7 +11,7 @@ use tvmtune_plan::record::Image;
 use tvmtune_runtime::cuda::nvrtc::{Nvrtc, NvrtcError};
 use tvmtune_schedule::{Instruction, Schedule, Threads};
 
-use super::gpu_code::{GpuBuilder, GpuCode};
+use super::gpu_code::GpuBuilder;
 use crate::measure::{CaseSpec, Job, Policy};
 
 /// Builds code for a target.
@@ -22,11 +21,16 @@ pub(super) enum Builder {
     Gpu(GpuBuilder),
 }
 
+/// Makes the candidate of some code, for each of some cases.
+type MakeJob = Box<dyn Fn(&[CaseSpec]) -> Job + Send>;
+
 /// Code of a schedule.
-#[derive(Clone, Debug)]
-pub(super) enum Code {
-    Cpu(Box<Generated>),
-    Gpu(GpuCode),
+pub(super) struct Code {
+    /// Its identity.
+    pub(super) artifact: String,
+    /// Threads of the host that run it.
+    pub(super) threads: u32,
+    pub(super) job: MakeJob,
 }
 
 /// The error of a target that no code can be built for.
@@ -76,9 +80,15 @@ impl Builder {
             match self {
                 Builder::Cpu(cpu) => {
                     let generated = tvmtune_cpu::generate(&schedule, cpu.isa);
-                    Ok(Code::Cpu(Box::new(generated.map_err(|it| it.to_string())?)))
+                    let generated = generated.map_err(|it| it.to_string())?;
+                    let is_parallel = generated.kernel.threads == Threads::All;
+                    Ok(Code {
+                        artifact: generated.artifact.0.clone(),
+                        threads: if is_parallel { cpu.threads } else { 1 },
+                        job: Box::new(move |cases| Job::on_cpu(&generated, cases)),
+                    })
                 }
-                Builder::Gpu(gpu) => gpu.build(&schedule).map(Code::Gpu),
+                Builder::Gpu(gpu) => gpu.build(&schedule),
             }
         };
         let panicked = |_| Err("the code generator panicked; please report this".to_owned());
@@ -100,27 +110,8 @@ impl Builder {
 }
 
 impl Code {
-    /// Returns its identity.
-    pub(super) fn artifact(&self) -> &str {
-        match self {
-            Code::Cpu(it) => &it.artifact.0,
-            Code::Gpu(it) => it.artifact(),
-        }
-    }
-
     /// Returns the candidate, for each of the cases.
     pub(super) fn job(&self, cases: &[CaseSpec]) -> Job {
-        match self {
-            Code::Cpu(it) => Job::on_cpu(it, cases),
-            Code::Gpu(it) => it.job(cases),
-        }
-    }
-
-    /// Returns the threads of the host that run it, of those that a target has.
-    pub(super) fn threads(&self, target: &Target) -> u32 {
-        match (self, target) {
-            (Code::Cpu(it), Target::Cpu(cpu)) if it.kernel.threads == Threads::All => cpu.threads,
-            _ => 1,
-        }
+        (self.job)(cases)
     }
 }

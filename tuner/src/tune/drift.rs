@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::candidate::Candidate;
+use super::session::Candidate;
 use crate::measure::{Measure, MeasureError, Policy};
 use crate::outcome::{Outcome, Timing};
 

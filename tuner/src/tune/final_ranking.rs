@@ -6,9 +6,8 @@
 
 use tvmtune_plan::record::Source;
 
-use super::candidate::Candidate;
 use super::oracle;
-use super::session::{Context, Session};
+use super::session::{Candidate, Context, Session};
 use crate::measure::MeasureError;
 
 /// The significance level of a difference to the default schedule.

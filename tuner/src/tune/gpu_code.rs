@@ -1,6 +1,5 @@
 //! Code of schedules for GPUs: CUDA C++, compiled by NVRTC.
 
-use tvmtune_cuda::Generated;
 use tvmtune_ir::target::GpuTarget;
 use tvmtune_plan::database::Files;
 use tvmtune_plan::record::Image;
@@ -8,7 +7,7 @@ use tvmtune_runtime::cuda::nvrtc::Nvrtc;
 use tvmtune_schedule::Schedule;
 use tvmtune_space::fits::gpu::fits;
 
-use super::code::BuilderError;
+use super::code::{BuilderError, Code};
 use crate::compile::{self, Compiler};
 use crate::measure::{CaseSpec, Job};
 
@@ -17,14 +16,6 @@ use crate::measure::{CaseSpec, Job};
 pub(super) struct GpuBuilder {
     target: GpuTarget,
     compiler: Compiler<'static>,
-}
-
-/// Compiled code of a schedule.
-#[derive(Clone, Debug)]
-pub(super) struct GpuCode {
-    generated: Box<Generated>,
-    compiled: compile::Code,
-    target: GpuTarget,
 }
 
 impl GpuBuilder {
@@ -43,7 +34,7 @@ impl GpuBuilder {
     }
 
     /// Generates and compiles the code of a schedule.
-    pub(super) fn build(&self, schedule: &Schedule) -> Result<GpuCode, String> {
+    pub(super) fn build(&self, schedule: &Schedule) -> Result<Code, String> {
         let generated = tvmtune_cuda::generate(schedule).map_err(|it| it.to_string())?;
         let misfits = fits(&generated.grid, &self.target).err().unwrap_or_default();
         let arch = self.target.arch.to_string();
@@ -53,10 +44,12 @@ impl GpuBuilder {
         let text = &generated.unit.source;
         let source = compile::Source { name: "candidate.cu", text, arch: &arch, options: &[] };
         let compiled = self.compiler.compile(&source).map_err(|it| it.to_string())?;
-        match compiled.verdict() {
-            Some(verdict) => Err(verdict.to_string()),
-            None => Ok(GpuCode { generated: Box::new(generated), compiled, target: self.target }),
+        if let Some(verdict) = compiled.verdict() {
+            return Err(verdict.to_string());
         }
+        let (artifact, arch) = (generated.artifact.0.clone(), self.target.arch);
+        let job = move |cases: &[CaseSpec]| Job::on_gpu(&generated, (&compiled, arch), cases);
+        Ok(Code { artifact, threads: 1, job: Box::new(job) })
     }
 
     /// Compiles the images that a record keeps, and adds them and their source to `files`.
@@ -70,15 +63,5 @@ impl GpuBuilder {
         let source = (&*format!("{name}.cu"), &*generated.unit.source);
         files.add_source(&generated.artifact, &generated.unit.source);
         self.compiler.images(source, self.target.arch, files).map_err(|it| it.to_string())
-    }
-}
-
-impl GpuCode {
-    pub(super) fn artifact(&self) -> &str {
-        &self.generated.artifact.0
-    }
-
-    pub(super) fn job(&self, cases: &[CaseSpec]) -> Job {
-        Job::on_gpu(&self.generated, (&self.compiled, self.target.arch), cases)
     }
 }

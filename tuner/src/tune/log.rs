@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tvmtune_plan::record::Source;
 
-use crate::measure::{Replay, ReplayedOutcome};
+use crate::measure::Replay;
 use crate::outcome::Outcome;
 
 /// One trial.
@@ -114,15 +114,14 @@ pub fn trials(path: &Path) -> Vec<Trial> {
 
 /// Creates a replay of logged trials.
 pub fn replay(trials: &[Trial]) -> Replay {
-    let replayed = |it: &Trial| {
-        let outcome = it.outcome.clone();
-        let outcome = match it.stage {
-            Stage::Screen => ReplayedOutcome::Screened(outcome),
-            Stage::Compare => ReplayedOutcome::Compared(outcome),
-        };
-        (it.artifact.clone(), outcome)
-    };
-    Replay::new(trials.iter().map(replayed))
+    let mut replay = Replay::default();
+    for it in trials {
+        match (it.stage, &it.outcome) {
+            (Stage::Compare, Outcome::Timed(timing)) => replay.add_compared(&it.artifact, timing),
+            (_, outcome) => replay.add_screened(&it.artifact, outcome),
+        }
+    }
+    replay
 }
 
 #[cfg(test)]

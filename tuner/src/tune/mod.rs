@@ -17,7 +17,6 @@
 
 mod bench;
 mod budget;
-mod candidate;
 mod code;
 #[cfg(feature = "cuda")]
 mod gpu_code;
@@ -32,7 +31,6 @@ mod lower_bound;
 mod open;
 mod options;
 mod oracle;
-mod received;
 mod recipe;
 mod round;
 pub mod sample;
@@ -42,15 +40,13 @@ mod shared;
 mod task;
 mod transfer;
 mod tuner;
-mod verify;
 
-pub use bench::{Bench, Contestant, bench};
+pub use bench::{Bench, bench, verify};
 pub use budget::Budget;
 pub use code::BuilderError;
 pub use event::{Event, TaskName, TaskResult};
 pub use log::{Stage, Trial, replay, trials};
 pub use options::{Hardware, Options, Reuse};
-pub use recipe::{Recipe, Rules, Search, Sharing, When};
+pub use recipe::{Recipe, Rules, Search, When};
 pub use task::{Bucket, Tolerance, Workload};
 pub use tuner::{Summary, TuneError, run};
-pub use verify::verify;

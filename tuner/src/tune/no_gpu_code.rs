@@ -6,16 +6,11 @@ use tvmtune_plan::record::Image;
 use tvmtune_runtime::cuda::nvrtc::Nvrtc;
 use tvmtune_schedule::Schedule;
 
-use super::code::BuilderError;
-use crate::measure::{CaseSpec, Job};
+use super::code::{BuilderError, Code};
 
 /// A builder that can't be created.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum GpuBuilder {}
-
-/// Code that can't be built.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum GpuCode {}
 
 impl GpuBuilder {
     pub(super) fn new(_: GpuTarget, _: Option<&'static Nvrtc>) -> Result<Self, BuilderError> {
@@ -26,21 +21,11 @@ impl GpuBuilder {
         match self {}
     }
 
-    pub(super) fn build(self, _: &Schedule) -> Result<GpuCode, String> {
+    pub(super) fn build(self, _: &Schedule) -> Result<Code, String> {
         match self {}
     }
 
     pub(super) fn images(self, _: &str, _: &Schedule, _: &mut Files) -> Result<Vec<Image>, String> {
-        match self {}
-    }
-}
-
-impl GpuCode {
-    pub(super) fn artifact(&self) -> &str {
-        match *self {}
-    }
-
-    pub(super) fn job(self, _: &[CaseSpec]) -> Job {
         match self {}
     }
 }

@@ -1,26 +1,23 @@
 //! The beginning of a session: the default schedule, and what earlier sessions recorded.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tvmtune_ir::target::Target;
 use tvmtune_plan::record::{Entry, GENERATOR, Source};
 use tvmtune_schedule::Instruction;
 use tvmtune_space::default;
 
-use super::budget::Stopwatch;
-use super::candidate::{Proposed, lines};
+use super::budget::Budget;
 use super::drift::DriftBaseline;
 use super::event::Event;
 use super::log::Trial;
-use super::received::Received;
-use super::recipe::Rules;
-use super::session::{Context, Search, Session};
+use super::recipe::{Recipe, Rules};
+use super::session::{Context, Proposed, Session, lines};
 use super::task::Task;
+use super::transfer::Received;
 use super::{lower_bound, oracle};
-use crate::cost;
+use crate::cost::analytic::AnalyticModel;
 use crate::measure::MeasureError;
-use crate::search::Score;
 use crate::space::{Point, Space};
 
 impl Session {
@@ -28,10 +25,12 @@ impl Session {
     /// cannot be tuned.
     pub(super) fn open(
         task: Task,
-        Search { recipe, seed, budget }: Search,
+        recipe: Recipe,
+        seed: u64,
+        budget: Budget,
         ctx: &mut Context<'_>,
     ) -> Result<Result<Self, String>, MeasureError> {
-        let clock = Stopwatch::start();
+        let clock = Instant::now();
         let target = task.target();
         let schedule = default::schedule(&task.dag, &target);
         let code = match task.build(&schedule.trace) {
@@ -50,7 +49,7 @@ impl Session {
         let space = Space { is_analytic, ..space };
         let mut session = Self {
             strategy: recipe.strategy(seed, budget.trials),
-            analytic: analytic_model(&task, ctx.shared.n_threads),
+            analytic: AnalyticModel::new(&task.dag, target, ctx.shared.n_threads),
             lower_bound_ns: lower_bound::lower_bound_ns(&task.dag, &task.dims()[0], &target),
             task,
             space,
@@ -135,15 +134,5 @@ impl Session {
             }
         }
         Ok(())
-    }
-}
-
-/// Creates the analytic cost model of a task.
-fn analytic_model(task: &Task, n_threads: usize) -> Box<dyn Score> {
-    match task.target() {
-        Target::Cpu(cpu) => {
-            Box::new(cost::cpu::AnalyticModel::new(&task.dag, cpu).with_threads(n_threads))
-        }
-        Target::Gpu(gpu) => Box::new(cost::gpu::AnalyticModel::new(&task.dag, gpu)),
     }
 }

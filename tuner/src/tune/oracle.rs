@@ -123,7 +123,7 @@ fn reference_results(
             }
         };
         let Some(results) = results else { continue };
-        match first_sampled_mismatch(task, case, &results) {
+        match sample::sampled(&inputs(task, case, &case.params(), &case.scalars()), &results) {
             None => return Ok(Ok(results)),
             Some(mismatch) => why = format!("the reference kernel is wrong: {mismatch}"),
         }
@@ -143,11 +143,6 @@ fn reference_kernels(task: &Task, case: &CaseSpec) -> Vec<(Builder, Vec<Instruct
     plain.into_iter().filter(|_| is_plain_fast).chain([(task.builder.clone(), default)]).collect()
 }
 
-/// Compares a sample of elements with the definition; returns the first mismatch.
-fn first_sampled_mismatch(task: &Task, case: &CaseSpec, results: &[Array]) -> Option<String> {
-    sample::sampled(&inputs(task, case, &case.params(), &case.scalars()), results)
-}
-
 /// Returns the arguments of a case, in the form that the evaluation of samples needs.
 fn inputs<'a>(
     task: &'a Task,
@@ -156,41 +151,4 @@ fn inputs<'a>(
     scalars: &'a [Number],
 ) -> Inputs<'a> {
     Inputs { dag: &task.dag, dims: case.dims(), params, scalars, tolerance: task.tolerance }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::task::{Tolerance, Workload};
-    use super::*;
-    use tvmtune_ir::poly::Interval;
-    use tvmtune_ir::target::{CpuTarget, Isa};
-    use tvmtune_schedule::arbitrary::{Family, dag};
-
-    /// A task of some program, and a case of it.
-    fn task() -> (Task, CaseSpec) {
-        let (dag, _) = dag(Family::ALL[0], &[5; 24]);
-        let bucket: Vec<Interval> = dag.dims.iter().map(|it| it.range).collect();
-        let tolerance = Tolerance { rel: 1e-4, abs: 1e-4 };
-        let workload = Workload::new(dag, vec![bucket.clone()], tolerance);
-        let builder = Builder::Cpu(CpuTarget::generic(Isa::Avx2));
-        let task = Task::new(&workload, &bucket, &builder);
-        let case = CaseSpec::new(&task.dag, &task.dims()[0], 1, &|_| (0.0, 0.0));
-        (task, case)
-    }
-
-    #[test]
-    fn a_sample_of_elements_tells_right_results_from_wrong_ones() {
-        let (task, case) = task();
-        let right =
-            tvmtune_ir::interp::run(&task.dag, case.dims(), &case.params(), &case.scalars());
-        assert_eq!(first_sampled_mismatch(&task, &case, &right), None);
-        let last = right[0].len() - 1;
-        for index in [0, last] {
-            let mut wrong = right.clone();
-            let value = Number::Float(wrong[0].get(index).to_f64() + 1.0).cast(wrong[0].dtype);
-            wrong[0].set(index, value);
-            let mismatch = first_sampled_mismatch(&task, &case, &wrong);
-            assert!(mismatch.is_some_and(|it| it.starts_with(&format!("element {index} "))));
-        }
-    }
 }

@@ -32,7 +32,7 @@ pub struct Recipe {
     /// The schedule of transfer.
     pub transfer: When,
     /// The allocation of trials to interleaved strategies.
-    pub allocation: Sharing,
+    pub allocation: Allocation,
 }
 
 /// A strategy that explores a space.
@@ -80,17 +80,6 @@ pub enum When {
     Interleaved,
 }
 
-/// The allocation of trials to interleaved strategies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Sharing {
-    /// In fixed proportions.
-    #[default]
-    Fixed,
-    /// By a multi-armed bandit.
-    Bandit,
-}
-
 impl Default for Recipe {
     fn default() -> Self {
         Self {
@@ -102,7 +91,7 @@ impl Default for Recipe {
             crossover: true,
             droplet: When::default(),
             transfer: When::default(),
-            allocation: Sharing::default(),
+            allocation: Allocation::default(),
         }
     }
 }
@@ -116,17 +105,10 @@ const FINAL_REFINE: f64 = 0.2;
 
 impl Recipe {
     /// Refines recorded schedules of similar devices and ranges, without exploration.
-    pub const REFINE: Self = Self {
-        search: Search::None,
-        space: Rules::Tvmtune,
-        analytic: true,
-        analytic_model: true,
-        learned_model: true,
-        crossover: false,
-        droplet: When::Interleaved,
-        transfer: When::Once,
-        allocation: Sharing::Fixed,
-    };
+    pub fn refine() -> Self {
+        let (search, transfer) = (Search::None, When::Once);
+        Self { search, transfer, crossover: false, ..Self::default() }
+    }
 
     /// Creates the strategy for a number of trials.
     pub fn strategy(&self, seed: u64, trials: u64) -> Box<dyn Strategy> {
@@ -135,25 +117,21 @@ impl Recipe {
         let mut after: Vec<(Box<dyn Strategy>, usize)> = Vec::new();
         match self.transfer {
             When::Never => {}
-            When::Once => before.push((Box::new(Transferred::new()), usize::MAX)),
-            When::Interleaved => arms.push((Box::new(Transferred::new()), TRANSFER)),
+            When::Once => before.push((Box::<Transferred>::default(), usize::MAX)),
+            When::Interleaved => arms.push((Box::<Transferred>::default(), TRANSFER)),
         }
         arms.extend(self.explorer(seed).map(|it| (it, EXPLORE)));
         match self.droplet {
             When::Never => {}
-            When::Once => after.push((Box::new(Droplet::new()), usize::MAX)),
-            When::Interleaved => arms.push((Box::new(Droplet::new()), REFINE)),
+            When::Once => after.push((Box::<Droplet>::default(), usize::MAX)),
+            When::Interleaved => arms.push((Box::<Droplet>::default(), REFINE)),
         }
         let share = if after.is_empty() { 1.0 } else { 1.0 - FINAL_REFINE };
         let exploring = (trials as f64 * share) as usize;
-        let allocation = match self.allocation {
-            Sharing::Fixed => Allocation::Fixed,
-            Sharing::Bandit => Allocation::Bandit,
-        };
         let middle: Option<Box<dyn Strategy>> = match arms.len() {
             0 => None,
             1 => Some(arms.remove(0).0),
-            _ => Some(Box::new(Combined::new(arms, allocation))),
+            _ => Some(Box::new(Combined::new(arms, self.allocation))),
         };
         match middle {
             Some(middle) if before.is_empty() && after.is_empty() => return middle,
@@ -174,7 +152,7 @@ impl Recipe {
                 Box::new(evolution)
             }
             Search::Random => Box::new(Random::new(seed)),
-            Search::Grid => Box::new(Grid::new()),
+            Search::Grid => Box::<Grid>::default(),
             Search::Annealing => Box::new(Annealing::new(seed)),
             Search::Genetic => Box::new(Genetic::new(seed)),
             Search::HillClimbing => Box::new(HillClimbing::new(seed)),

@@ -1,19 +1,19 @@
 //! One round of a session: proposals are built and measured, and strategies observe the outcomes.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tvmtune_ir::target::Target;
 use tvmtune_plan::record::{Ancestor, GENERATOR, Source};
 use tvmtune_schedule::Instruction;
 
-use super::budget::Stopwatch;
-use super::candidate::{Candidate, Origin, Proposed, lines, tenths};
 use super::code::Code;
 use super::drift::DriftBaseline;
 use super::event::Event;
 use super::log::{Stage, Trial};
 use super::lower_bound;
-use super::session::{Context, LastRound, ROUND, Session};
+use super::session::{
+    Candidate, Context, LastRound, Origin, Proposed, ROUND, Session, lines, tenths,
+};
 use crate::measure::{Job, MeasureError, Policy};
 use crate::outcome::{Outcome, Timing};
 use crate::parallel::map_ahead;
@@ -27,34 +27,19 @@ const MAX_CANDIDATES: usize = 12;
 /// Timings of each finalist of a strategy, side by side.
 const COMPARE_ROUNDS: usize = 7;
 
-/// The result of building code.
-struct Built {
-    code: Result<Code, String>,
-    /// Wall time of building it.
-    ms: f64,
-}
-
-/// A finalist of a strategy, with its code.
-struct Finalist {
-    point: Point,
-    trace: Vec<Instruction>,
-    artifact: String,
-    job: Job,
-}
-
 impl Session {
     /// Measures up to [`ROUND`] candidates; tells if the best one changed.
     pub(super) fn round(&mut self, ctx: &mut Context<'_>) -> Result<bool, MeasureError> {
-        let clock = Stopwatch::start();
+        let clock = Instant::now();
         let (before, first) = (self.best_ns(), self.trials);
         self.receive_transfers(ctx.shared);
         // Some strategies propose few candidates at a time, and setting up a task takes a while.
         while !self.exhausted
-            && !self.is_over(&clock)
+            && !self.is_over(clock)
             && self.trials < self.budget.trials.min(first + ROUND as u64)
         {
             let n = self.budget.trials.min(first + ROUND as u64) - self.trials;
-            self.burst(n as usize, &clock, ctx)?;
+            self.burst(n as usize, clock, ctx)?;
         }
         ctx.shared.train();
         self.spent += clock.elapsed();
@@ -63,7 +48,7 @@ impl Session {
     }
 
     /// Tells if the time of a round is spent.
-    fn is_over(&self, round: &Stopwatch) -> bool {
+    fn is_over(&self, round: Instant) -> bool {
         let elapsed = round.elapsed();
         elapsed > MAX_ROUND_TIME
             || self.spent + elapsed + self.final_ranking_time() > self.budget.per_task
@@ -73,17 +58,17 @@ impl Session {
     fn burst(
         &mut self,
         n: usize,
-        round: &Stopwatch,
+        round: Instant,
         ctx: &mut Context<'_>,
     ) -> Result<(), MeasureError> {
-        let clock = Stopwatch::start();
+        let clock = Instant::now();
         self.measure_drift(ctx)?;
         let before = self.best_ns();
         let target = self.task.target();
         let learned = ctx.shared.learned(&self.task.dag, &target);
         let scene = Scene {
             space: &self.space,
-            analytic: self.recipe.analytic_model.then_some(&*self.analytic),
+            analytic: self.recipe.analytic_model.then_some(&self.analytic as &dyn Score),
             model: learned.as_ref().map(|it| it as &dyn Score),
         };
         let proposals = self.strategy.propose(&scene, n);
@@ -97,12 +82,12 @@ impl Session {
         };
         let task = self.task.clone();
         let build = |(trace, _): &(Vec<Instruction>, Proposal)| {
-            let clock = Stopwatch::start();
+            let clock = Instant::now();
             let code = task.build(trace);
-            Built { code, ms: clock.elapsed().as_secs_f64() * 1e3 }
+            (code, clock.elapsed().as_secs_f64() * 1e3)
         };
-        map_ahead(n_builders, &traced, build, |(trace, proposal), built| {
-            self.measure_proposal(proposal, trace, built, ctx)?;
+        map_ahead(n_builders, &traced, build, |(trace, proposal), (code, generate_ms)| {
+            self.measure_proposal(proposal, trace, code, generate_ms, ctx)?;
             Ok(!self.is_over(round))
         })?;
         self.compare_finalists(ctx)?;
@@ -116,14 +101,15 @@ impl Session {
         &mut self,
         proposal: &Proposal,
         trace: &[Instruction],
-        Built { code, ms }: Built,
+        code: Result<Code, String>,
+        generate_ms: f64,
         ctx: &mut Context<'_>,
     ) -> Result<(), MeasureError> {
         let Proposal { point, source, parent } = proposal.clone();
-        let earlier = code.as_ref().ok().and_then(|it| self.measured.get(it.artifact()));
+        let earlier = code.as_ref().ok().and_then(|it| self.measured.get(&it.artifact));
         let Some(outcome) = earlier.cloned() else {
             let (point, trace) = (Some(point), trace.to_vec());
-            let proposed = Proposed { source, point, parent, trace, generate_ms: ms };
+            let proposed = Proposed { source, point, parent, trace, generate_ms };
             return self.measure(&proposed, code, ctx).map(|_| ());
         };
         self.strategy.observe(&point, &outcome);
@@ -147,28 +133,27 @@ impl Session {
         let left = self.budget.trials.saturating_sub(self.trials) as usize;
         for point in self.strategy.finalists().into_iter().take(left) {
             let trace = self.space.instructions(&point);
-            if let Ok(it) = self.task.build(&trace) {
-                let job = it.job(&self.reference.cases);
-                finalists.push(Finalist { point, trace, artifact: it.artifact().to_owned(), job });
+            if let Ok(code) = self.task.build(&trace) {
+                finalists.push((point, trace, code));
             }
         }
         if finalists.len() < 2 {
             return Ok(());
         }
-        let clock = Stopwatch::start();
-        let jobs: Vec<&Job> = finalists.iter().map(|it| &it.job).collect();
+        let jobs: Vec<Job> = finalists.iter().map(|it| it.2.job(&self.reference.cases)).collect();
+        let jobs: Vec<&Job> = jobs.iter().collect();
+        let clock = Instant::now();
         let policy = self.task.builder.policy();
         let timings = ctx.measurer.compare(&jobs, COMPARE_ROUNDS, &policy)?;
         let measure_ms = clock.elapsed().as_secs_f64() * 1e3 / finalists.len() as f64;
         let Ok(timings) = timings else { return Ok(()) };
         let mut compared = Vec::new();
-        for (Finalist { point, trace, artifact, .. }, timing) in finalists.into_iter().zip(timings)
-        {
+        for ((point, trace, code), timing) in finalists.into_iter().zip(timings) {
             let outcome = Outcome::Timed(timing.clone());
             self.trials += 1;
             let source = self.origins.get(&point).map_or(Source::Droplet, |it| it.source);
             let proposed = Proposed { point: Some(point.clone()), ..Proposed::new(source, trace) };
-            let trial = self.trial(&proposed, artifact, outcome, Stage::Compare, measure_ms);
+            let trial = self.trial(&proposed, code.artifact, outcome, Stage::Compare, measure_ms);
             (ctx.log)(&Trial { workload: ctx.workload.id.clone(), ..trial });
             compared.push((point, timing));
         }
@@ -184,7 +169,7 @@ impl Session {
         code: Result<Code, String>,
         ctx: &mut Context<'_>,
     ) -> Result<Outcome, MeasureError> {
-        let clock = Stopwatch::start();
+        let clock = Instant::now();
         let from_ns = self.best_ns();
         let source = proposed.source;
         let mut artifact = String::new();
@@ -197,13 +182,12 @@ impl Session {
                 let outcome = ctx.measurer.measure(&job, &policy)?;
                 let outcome = lower_bound::check(outcome, self.lower_bound_ns);
                 let outcome = DriftBaseline::corrected(outcome, self.slowdown);
-                artifact = it.artifact().to_owned();
+                artifact = it.artifact.clone();
                 self.measured.insert(artifact.clone(), outcome.clone());
                 let latency_ns = outcome.timing().map(Timing::min_ns);
                 let features = || self.task.features(&proposed.trace);
                 ctx.shared.add_sample(self.number, features, latency_ns);
                 if let Outcome::Timed(timing) = &outcome {
-                    let threads = it.threads(&self.task.target());
                     let Proposed { point, trace, .. } = proposed.clone();
                     let (artifact, timing) = (artifact.clone(), timing.clone());
                     self.add_candidate(Candidate {
@@ -211,7 +195,7 @@ impl Session {
                         trace,
                         artifact,
                         source,
-                        threads,
+                        threads: it.threads,
                         job,
                         timing,
                     });
@@ -294,7 +278,8 @@ impl Session {
                 let ancestor = Ancestor::new(origin.source, tenths(origin.median_ns));
                 line.push(ancestor.moved(self.space.describe_differences(parent, point)));
             } else {
-                line.extend(self.received.ancestor(point, &self.task.target().key()));
+                let transfer = self.received.transfers.get(point);
+                line.extend(transfer.map(|it| it.ancestor(&self.task.target().key())));
             }
             child = parent;
         }

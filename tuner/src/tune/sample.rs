@@ -127,9 +127,35 @@ pub fn allowed(tolerance: Tolerance, reference: &Array) -> (f64, f64) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use tvmtune_ir::dag::DType;
+    use tvmtune_schedule::arbitrary::{self, Family};
 
     use super::*;
+    use crate::measure::CaseSpec;
+
+    #[test]
+    fn a_sample_of_elements_tells_right_results_from_wrong_ones() {
+        let (dag, _) = arbitrary::dag(Family::ALL[0], &[5; 24]);
+        let dims: Vec<i64> = dag.dims.iter().map(|it| it.range.hi).collect();
+        let dag = Arc::new(dag);
+        let case = CaseSpec::new(&dag, &dims, 1, &|_| (0.0, 0.0));
+        let (params, scalars) = (case.params(), case.scalars());
+        let tolerance = Tolerance { rel: 1e-4, abs: 1e-4 };
+        let inputs =
+            Inputs { dag: &dag, dims: &dims, params: &params, scalars: &scalars, tolerance };
+        let right = tvmtune_ir::interp::run(&dag, &dims, &params, &scalars);
+        assert_eq!(sampled(&inputs, &right), None);
+        let last = right[0].len() - 1;
+        for index in [0, last] {
+            let mut wrong = right.clone();
+            let value = Number::Float(wrong[0].get(index).to_f64() + 1.0).cast(wrong[0].dtype);
+            wrong[0].set(index, value);
+            let mismatch = sampled(&inputs, &wrong);
+            assert!(mismatch.is_some_and(|it| it.starts_with(&format!("element {index} "))));
+        }
+    }
 
     #[test]
     fn ends_of_rows_are_sampled() {

@@ -1,40 +1,23 @@
 //! The record of a session: the best few schedules and the default one; for GPUs, the best with its
 //! code.
 
-use std::path::PathBuf;
-
-use tvmtune_ir::target::DeviceKey;
-use tvmtune_plan::database::{Database, DatabaseError, Files};
+use tvmtune_plan::database::{DatabaseError, Files};
 use tvmtune_plan::record::{Ancestor, End, Entry, GENERATOR, KEPT_PER_ISA, Record, Source, schema};
 
-use super::candidate::{Candidate, lines, tenths};
-use super::options::{Options, Reuse};
-use super::session::Session;
-use super::task::Workload;
+use super::event::Event;
+use super::options::Reuse;
+use super::session::{Candidate, Session, lines, tenths};
+use super::tuner::Tuner;
 
-/// Writes the records of a workload.
-pub(super) struct Recorder<'a> {
-    pub(super) workload: &'a Workload,
-    pub(super) options: &'a Options,
-    pub(super) database: &'a Database,
-    pub(super) device: &'a DeviceKey,
-}
-
-/// A record that was written.
-pub(super) struct Saved {
-    pub(super) path: PathBuf,
-    /// The error of compiling the code of the best schedule.
-    pub(super) warning: Option<String>,
-}
-
-impl Recorder<'_> {
-    /// Writes the best candidates of a session so far, or its final ranking.
+impl Tuner<'_> {
+    /// Records the best candidates of a session so far, or its final ranking.
     pub(super) fn save(
-        &self,
+        &mut self,
         session: &Session,
         ranked: Option<&[Candidate]>,
-    ) -> Result<Saved, DatabaseError> {
-        let Self { workload, options, database, device } = self;
+    ) -> Result<(), DatabaseError> {
+        let Self { options, database, device, .. } = &*self;
+        let workload = &self.workloads[session.task.workload];
         let mut entries = entries(session, ranked.unwrap_or(&session.good));
         let mut files = Files::default();
         let warning = match (ranked.and_then(<[_]>::first), entries.first_mut()) {
@@ -45,7 +28,7 @@ impl Recorder<'_> {
             schema: schema(device),
             workload: workload.id.clone(),
             name: workload.dag.name.clone(),
-            device: (*device).clone(),
+            device: device.clone(),
             generator: GENERATOR,
             dag: workload.text.clone(),
             provenance: options.provenance.clone(),
@@ -55,20 +38,23 @@ impl Recorder<'_> {
         let path = database.update_with(&fresh, &files, |record| {
             let bucket = record.bucket_mut(&session.task.bucket);
             bucket.trials = bucket.trials.max(session.trials);
-            bucket.seconds =
-                bucket.seconds.max((session.spent.as_secs_f64() * 10.0).round() / 10.0);
+            bucket.seconds = bucket.seconds.max(tenths(session.spent.as_secs_f64()));
             if ranked.is_some() {
                 // Tasks of other targets have only a share of the budget.
                 let is_first = session.task.target() == options.device();
                 bucket.complete |= is_first && session.is_complete();
                 let replaces_all = options.reuse == Reuse::Ignore;
-                let was_measured = |it: &str| replaces_all || session.was_measured(it);
+                let was_measured = |it: &str| replaces_all || session.measured.contains_key(it);
                 bucket.supersede(session.task.platform(), entries, &was_measured);
             } else {
                 entries.into_iter().for_each(|it| bucket.add(it));
             }
         })?;
-        Ok(Saved { path, warning })
+        if let Some(what) = warning {
+            (self.on_event)(Event::Warning { what });
+        }
+        (self.on_event)(Event::Saved { path });
+        Ok(())
     }
 }
 

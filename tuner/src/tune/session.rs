@@ -4,20 +4,21 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tvmtune_plan::record::Source;
+use tvmtune_schedule::Instruction;
 
 use super::budget::{Budget, FinalPlan};
-use super::candidate::{Candidate, Origin};
 use super::drift::DriftBaseline;
 use super::event::Event;
 use super::log::Trial;
 use super::oracle::Reference;
-use super::received::Received;
 use super::recipe::Recipe;
 use super::shared::Shared;
 use super::task::{Task, Workload};
-use crate::measure::{Measure, MeasureError};
-use crate::outcome::Outcome;
-use crate::search::{Score, Strategy};
+use super::transfer::Received;
+use crate::cost::analytic::AnalyticModel;
+use crate::measure::{Job, Measure, MeasureError};
+use crate::outcome::{Outcome, Timing};
+use crate::search::Strategy;
 use crate::space::{Point, Space};
 
 /// Candidates of one round: enough to train on, and few enough to switch to another task.
@@ -27,12 +28,54 @@ const STALE: u64 = 300;
 /// The expected relative gain of a round, at least; an estimate.
 const MIN_GAIN: f64 = 0.05;
 
-/// The search of a task.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Search {
-    pub(super) recipe: Recipe,
-    pub(super) seed: u64,
-    pub(super) budget: Budget,
+/// A candidate before it has code.
+#[derive(Clone, Debug)]
+pub(super) struct Proposed {
+    pub(super) source: Source,
+    pub(super) point: Option<Point>,
+    pub(super) parent: Option<Point>,
+    pub(super) trace: Vec<Instruction>,
+    /// The wall time of building its code.
+    pub(super) generate_ms: f64,
+}
+
+/// A candidate that works.
+#[derive(Clone, Debug)]
+pub(super) struct Candidate {
+    /// Its point in the space, if it has one.
+    pub(super) point: Option<Point>,
+    pub(super) trace: Vec<Instruction>,
+    pub(super) artifact: String,
+    pub(super) source: Source,
+    /// Threads of the host that run it.
+    pub(super) threads: u32,
+    pub(super) job: Job,
+    pub(super) timing: Timing,
+}
+
+/// The origin of a measured point.
+#[derive(Clone, Debug)]
+pub(super) struct Origin {
+    pub(super) source: Source,
+    pub(super) median_ns: f64,
+    pub(super) parent: Option<Point>,
+}
+
+impl Proposed {
+    /// Creates a candidate of a trace that need not be a point of the space.
+    pub(super) fn new(source: Source, trace: Vec<Instruction>) -> Self {
+        Self { source, point: None, parent: None, trace, generate_ms: 0.0 }
+    }
+}
+
+/// Formats a trace as records have it.
+pub(super) fn lines(trace: &[Instruction]) -> Vec<String> {
+    trace.iter().map(ToString::to_string).collect()
+}
+
+/// Rounds to a tenth, as records have times.
+pub(super) fn tenths(time: f64) -> f64 {
+    (time * 10.0).round() / 10.0
 }
 
 /// A task that is being tuned.
@@ -41,7 +84,7 @@ pub(super) struct Session {
     pub(super) space: Space,
     pub(super) strategy: Box<dyn Strategy>,
     pub(super) recipe: Recipe,
-    pub(super) analytic: Box<dyn Score>,
+    pub(super) analytic: AnalyticModel,
     /// The task's number in the cost model.
     pub(super) number: usize,
     pub(super) received: Received,
@@ -91,11 +134,6 @@ impl Session {
     /// Sets up the measurer for this task.
     pub(super) fn set_up(&self, ctx: &mut Context<'_>) -> Result<(), MeasureError> {
         ctx.measurer.set_up(&self.reference.cases, Some(&self.reference.expected))
-    }
-
-    /// Tells if code of that identity was measured in this session.
-    pub(super) fn was_measured(&self, artifact: &str) -> bool {
-        self.measured.contains_key(artifact)
     }
 
     /// Tells if the search is complete, or the budget spent but for the final ranking.

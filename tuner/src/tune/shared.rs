@@ -11,7 +11,7 @@ use super::recipe::{Recipe, When};
 use crate::cost::features::Features;
 use crate::cost::learned::{Analytic, Learned};
 use crate::cost::model::{CostModel, ModelError};
-use crate::transfer::{Transfer, TransferResult, TransferSource, TransferSources};
+use crate::transfer::{TransferSource, TransferSources};
 
 /// The shared state of a run.
 pub(super) struct Shared {
@@ -21,7 +21,7 @@ pub(super) struct Shared {
     file: Option<PathBuf>,
     /// The error of reading that file.
     load_error: Option<ModelError>,
-    sources: TransferSources,
+    pub(super) sources: TransferSources,
     n_tasks: usize,
     /// Threads that search.
     pub(super) n_threads: usize,
@@ -30,23 +30,21 @@ pub(super) struct Shared {
 impl Shared {
     /// Loads the model and the transfer sources that earlier runs on this device stored.
     pub(super) fn load(options: &Options, database: &Database) -> Self {
-        let recipe = options.recipe;
+        let (recipe, n_threads) = (options.recipe, options.n_threads);
         let target = options.device();
         let name = format!("{}.json", target.key().0.replace(':', "_"));
         let file = database.cache().filter(|_| recipe.learned_model);
         let file = file.map(|it| it.models().join(name));
         let stored = file.as_ref().filter(|it| options.reuse != Reuse::Ignore && it.exists());
-        let (model, load_error) = match stored.map(|it| CostModel::load(it)) {
+        let (model, load_error) = match stored.map(|it| CostModel::load(it, n_threads)) {
             Some(Ok(model)) => (model, None),
-            Some(Err(error)) => (CostModel::new(), Some(error)),
-            None => (CostModel::new(), None),
+            Some(Err(error)) => (CostModel::new(n_threads), Some(error)),
+            None => (CostModel::new(n_threads), None),
         };
         let sources = match recipe.transfer {
             When::Never => TransferSources::default(),
             When::Once | When::Interleaved => TransferSources::from_database(database, &target),
         };
-        let n_threads = options.n_threads;
-        let model = model.with_threads(n_threads);
         Self { recipe, model, file, load_error, sources, n_tasks: 0, n_threads }
     }
 
@@ -106,20 +104,5 @@ impl Shared {
         if self.recipe.transfer == When::Interleaved {
             self.sources.add(source);
         }
-    }
-
-    /// Returns the number of transfer sources.
-    pub(super) fn n_sources(&self) -> usize {
-        self.sources.len()
-    }
-
-    /// Returns up to `limit` transfers for a program.
-    pub(super) fn transfers(&self, dag: &Dag, target: &Target, limit: usize) -> Vec<Transfer> {
-        self.sources.candidates(dag, target, limit)
-    }
-
-    /// Reports the result of a transfer to the sources.
-    pub(super) fn report(&mut self, transfer: &Transfer, result: TransferResult) {
-        self.sources.report(transfer, result);
     }
 }

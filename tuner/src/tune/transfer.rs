@@ -1,18 +1,29 @@
 //! Transfer between the tasks of a run: the session of a task publishes its best schedule, and tries
 //! those that sessions of similar tasks published.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tvmtune_ir::workload::WorkloadId;
 use tvmtune_plan::record::Source;
 
-use super::candidate::lines;
 use super::recipe::When;
-use super::session::Session;
+use super::session::{Session, lines};
 use super::shared::Shared;
 use crate::outcome::Outcome;
 use crate::space::Point;
-use crate::transfer::{TransferResult, TransferSource};
+use crate::transfer::{Transfer, TransferResult, TransferSource};
+
+/// The transfers that a task received so far.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Received {
+    /// Rounds of the task.
+    n_rounds: u32,
+    /// The number of sources at the last offer.
+    n_sources: usize,
+    /// The transfers, by the points that they are in the space.
+    pub(super) transfers: BTreeMap<Point, Transfer>,
+}
 
 /// Schedules that are offered to a task when it begins, at most.
 const MAX_FIRST_OFFER: usize = 32;
@@ -31,14 +42,14 @@ impl Session {
             When::Interleaved => self.received.n_rounds.is_multiple_of(OFFER_PERIOD),
         };
         self.received.n_rounds += 1;
-        if !is_due || self.received.n_sources == shared.n_sources() {
+        if !is_due || self.received.n_sources == shared.sources.n_sources() {
             return;
         }
-        self.received.n_sources = shared.n_sources();
+        self.received.n_sources = shared.sources.n_sources();
         let limit = if is_first { MAX_FIRST_OFFER } else { MAX_LATER_OFFER };
         let target = self.task.target();
         let mut points = Vec::new();
-        for it in shared.transfers(&self.task.dag, &target, limit) {
+        for it in shared.sources.candidates(&self.task.dag, &target, limit) {
             let point = self.space.import_trace(&self.task.dag, &target, &it.trace, "transferred");
             points.push(point.clone());
             self.received.transfers.entry(point).or_insert(it);
@@ -58,7 +69,7 @@ impl Session {
             let is_better = outcome.timing().is_some_and(|it| it.min_ns() < best_ns);
             let result =
                 if is_better { TransferResult::Improved } else { TransferResult::NoBetter };
-            shared.report(transfer, result);
+            shared.sources.report(transfer, result);
         }
     }
 

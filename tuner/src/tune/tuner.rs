@@ -3,21 +3,18 @@
 //! The next round goes to the task with the highest expected gain per second: Ansor's task scheduler.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tvmtune_ir::target::DeviceKey;
 use tvmtune_plan::database::{Cache, Database, DatabaseError};
 use tvmtune_plan::record::{Entry, KEPT_PER_ISA, Source, Tier};
 
-use super::budget::Stopwatch;
-use super::candidate::Candidate;
 use super::code::{Builder, BuilderError};
 use super::event::{Event, TaskName, TaskResult};
 use super::log::{Log, Trial, trials};
 use super::options::{Hardware, Options, Reuse};
 use super::recipe::Recipe;
-use super::save::Recorder;
-use super::session::{Context, Search, Session};
+use super::session::{Context, Session};
 use super::shared::Shared;
 use super::task::{Task, Workload};
 use crate::measure::{Exclusive, Measure, MeasureError};
@@ -86,7 +83,7 @@ pub fn run(
         shared: Shared::load(options, database),
         on_event,
         summary: Summary::default(),
-        clock: Stopwatch::start(),
+        clock: Instant::now(),
     };
     let tasks = tuner.tasks()?;
     if let Some(what) = tuner.shared.load_warning() {
@@ -112,18 +109,18 @@ pub fn run(
 }
 
 /// The state of a run.
-struct Tuner<'a> {
-    workloads: &'a [Workload],
-    options: &'a Options,
-    database: &'a Database,
-    device: DeviceKey,
+pub(super) struct Tuner<'a> {
+    pub(super) workloads: &'a [Workload],
+    pub(super) options: &'a Options,
+    pub(super) database: &'a Database,
+    pub(super) device: DeviceKey,
     measurer: Box<dyn Measure>,
     /// The number of the task that the measurer is set up for.
     set_up: Option<usize>,
     shared: Shared,
-    on_event: &'a mut dyn FnMut(Event<'_>),
+    pub(super) on_event: &'a mut dyn FnMut(Event<'_>),
     summary: Summary,
-    clock: Stopwatch,
+    clock: Instant,
 }
 
 impl Tuner<'_> {
@@ -174,7 +171,7 @@ impl Tuner<'_> {
         let (tier, recorded) = self.recorded(&task);
         let is_similar = matches!(tier, Tier::SameIsa | Tier::Transferred);
         let (recipe, share) = match self.options.reuse == Reuse::Refine && is_similar {
-            true => (Recipe::REFINE, REFINING_SHARE),
+            true => (Recipe::refine(), REFINING_SHARE),
             false => (self.options.recipe, 1.0),
         };
         let budget = self.options.budget.scaled(task.share * share);
@@ -183,7 +180,7 @@ impl Tuner<'_> {
             Reuse::Compete | Reuse::Refine => trials(&self.log_path(workload)),
         };
         let opened = self.with_context(workload, |ctx| {
-            let mut session = match Session::open(task, Search { recipe, seed, budget }, ctx)? {
+            let mut session = match Session::open(task, recipe, seed, budget, ctx)? {
                 Ok(session) => session,
                 Err(why) => return Ok(Err(why)),
             };
@@ -247,7 +244,7 @@ impl Tuner<'_> {
 
     /// Ranks the best candidates of a session, and saves them.
     fn finish(&mut self, mut session: Session) -> Result<(), TuneError> {
-        let clock = Stopwatch::start();
+        let clock = Instant::now();
         let seed = self.options.seed;
         self.set_up = None;
         let ranked =
@@ -320,18 +317,5 @@ impl Tuner<'_> {
     /// Returns the time that is left of the budget.
     fn time_left(&self) -> Duration {
         self.options.budget.total.saturating_sub(self.clock.elapsed())
-    }
-
-    /// Saves the best candidates of a session so far, or its final ranking.
-    fn save(&mut self, session: &Session, ranked: Option<&[Candidate]>) -> Result<(), TuneError> {
-        let workload = &self.workloads[session.task.workload];
-        let Self { options, database, device, .. } = self;
-        let recorder = Recorder { workload, options, database, device };
-        let saved = recorder.save(session, ranked)?;
-        if let Some(what) = saved.warning {
-            (self.on_event)(Event::Warning { what });
-        }
-        (self.on_event)(Event::Saved { path: saved.path });
-        Ok(())
     }
 }

@@ -9,14 +9,14 @@ use tvmtune_cuda::Generated;
 use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::GpuTarget;
 use tvmtune_ir::target::gpu::Arch;
-use tvmtune_plan::database::{Choice, ImageFile, Images, Lookup};
+use tvmtune_plan::database::{Choice, ImageFile, Lookup};
 use tvmtune_plan::embed::cuda as embed;
 use tvmtune_plan::embed::cuda::ptx_version;
 use tvmtune_plan::record::{Format, Image, Tier};
 use tvmtune_schedule::Schedule;
 use tvmtune_space::default;
 
-use super::{Planned, VariantSpec};
+use super::{Compiler, Planned, Sources, VariantSpec};
 use crate::op::Op;
 use crate::plan::{self, Digest};
 use crate::report::TuningStatus;
@@ -39,15 +39,6 @@ pub struct Variant<'a> {
     pub generated: Generated,
     /// The same, compiled, the most specific first.
     pub images: Vec<ImageFile>,
-}
-
-/// Sources of images.
-#[derive(Clone, Copy)]
-pub struct Sources<'a> {
-    /// Those of records.
-    pub known: &'a Images,
-    /// Whoever makes those that are missing.
-    pub compiler: Option<&'a Compiler>,
 }
 
 /// Adds all that the code of the variant_specs follows from to a digest.
@@ -146,8 +137,7 @@ impl Sources<'_> {
 impl Variant<'_> {
     /// The time of one launch where this code was measured for this bucket, in ns.
     pub fn median_ns(&self) -> Option<f64> {
-        let measured = !self.stale && matches!(self.tier, Tier::Exact | Tier::SameIsa);
-        self.choice.filter(|_| measured)?.entry.median_ns()
+        plan::median_ns(self.choice, self.tier, self.stale)
     }
 }
 
@@ -178,23 +168,8 @@ fn text(op: &Op, variants: &[Variant<'_>]) -> String {
     embed::plan(&op.dag, &op.buckets, &embedded.collect::<Vec<_>>())
 }
 
-/// Compiles what records have no images of, with the NVRTC of the machine.
-#[cfg(feature = "tune")]
-pub struct Compiler(tvmtune_tuner::compile::Compiler<'static>);
-
-/// Nobody compiles in a build that brings no tuner along.
-#[cfg(not(feature = "tune"))]
-pub struct Compiler(std::convert::Infallible);
-
 #[cfg(feature = "tune")]
 impl Compiler {
-    /// `None` if there is no NVRTC.
-    pub fn find() -> Option<Self> {
-        use tvmtune_plan::database::Cache;
-        use tvmtune_tuner::compile;
-        compile::Compiler::of_machine(Cache::discover().as_ref()).map(Self)
-    }
-
     fn version(&self) -> String {
         let (major, minor) = self.0.version();
         format!("NVRTC {major}.{minor}")
@@ -215,11 +190,6 @@ impl Compiler {
 
 #[cfg(not(feature = "tune"))]
 impl Compiler {
-    /// `None`
-    pub fn find() -> Option<Self> {
-        None
-    }
-
     fn version(&self) -> String {
         match self.0 {}
     }

@@ -4,33 +4,14 @@
 //! build: Cargo unifies features, so that a crate that launches on CPUs only may find the feature
 //! `cuda` of the runtime turned on by another one.
 
-use std::convert::Infallible;
 use std::path::Path;
 
 use tvmtune_ir::target::GpuTarget;
-use tvmtune_plan::database::{Images, Lookup};
+use tvmtune_plan::database::Lookup;
 
-use super::{Planned, VariantSpec};
+use super::{Compiler, Planned, Sources, VariantSpec};
 use crate::op::Op;
 use crate::plan::Digest;
-
-/// Sources of images, of which none is embedded.
-pub struct Sources<'a> {
-    /// Those of records.
-    pub known: &'a Images,
-    /// None.
-    pub compiler: Option<&'a Compiler>,
-}
-
-/// No compiler.
-pub struct Compiler(Infallible);
-
-impl Compiler {
-    /// `None`
-    pub fn find() -> Option<Self> {
-        None
-    }
-}
 
 /// Adds nothing: plans do not depend on schedules for GPUs.
 pub(crate) fn add_to_digest(

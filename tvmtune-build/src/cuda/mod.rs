@@ -23,10 +23,8 @@ mod code;
 use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::gpu::Arch;
 use tvmtune_ir::target::{GpuTarget, Platform};
-use tvmtune_plan::database::{Choice, Lookup};
-use tvmtune_plan::record::Tier;
+use tvmtune_plan::database::{Choice, Images, Lookup};
 
-pub use self::code::{Compiler, Sources};
 #[cfg(feature = "cuda")]
 pub use self::code::{Variant, realize};
 pub(crate) use self::code::{add_to_digest, plan};
@@ -42,6 +40,36 @@ pub struct VariantSpec<'a> {
     pub target: GpuTarget,
     /// Schedules of the database, best first.
     pub choices: Vec<Choice<'a>>,
+}
+
+/// Sources of images.
+#[derive(Clone, Copy)]
+pub struct Sources<'a> {
+    /// Those of records.
+    pub known: &'a Images,
+    /// The compiler of those that are missing.
+    pub compiler: Option<&'a Compiler>,
+}
+
+/// Compiles what records have no images of, with the NVRTC of the machine.
+#[cfg(all(feature = "tune", feature = "cuda"))]
+pub struct Compiler(tvmtune_tuner::compile::Compiler<'static>);
+
+/// A build without the tuner, or without code for GPUs, has no compiler.
+#[cfg(not(all(feature = "tune", feature = "cuda")))]
+pub struct Compiler(std::convert::Infallible);
+
+impl Compiler {
+    /// `None` if there is no NVRTC.
+    pub fn find() -> Option<Self> {
+        #[cfg(all(feature = "tune", feature = "cuda"))]
+        {
+            let cache = tvmtune_plan::database::Cache::discover();
+            tvmtune_tuner::compile::Compiler::of_machine(cache.as_ref()).map(Self)
+        }
+        #[cfg(not(all(feature = "tune", feature = "cuda")))]
+        None
+    }
 }
 
 /// The part of an op's plan that is for CUDA devices.
@@ -105,10 +133,5 @@ impl VariantSpec<'_> {
     /// The architecture.
     pub fn arch(&self) -> Arch {
         self.target.arch
-    }
-
-    /// Returns the tier of the first schedule.
-    pub fn tier(&self) -> Tier {
-        self.choices.first().map_or(Tier::Default, |it| it.tier)
     }
 }

@@ -54,13 +54,14 @@ impl Cfg {
             Meta::List(list) => {
                 let parse = Punctuated::<Meta, Token![,]>::parse_terminated;
                 let parts = list.parse_args_with(parse).ok()?;
+                let not = |it: &Option<bool>| it.map(|it| !it);
                 let parts: Vec<Option<bool>> = parts.iter().map(|it| self.holds(it)).collect();
                 if list.path.is_ident("not") {
-                    parts.first()?.map(|it| !it)
+                    not(parts.first()?)
                 } else if list.path.is_ident("all") {
-                    Junction::All.evaluate(&parts)
+                    not(&any(&parts.iter().map(not).collect::<Vec<_>>()))
                 } else if list.path.is_ident("any") {
-                    Junction::Any.evaluate(&parts)
+                    any(&parts)
                 } else {
                     None
                 }
@@ -91,25 +92,12 @@ fn spelling(feature: &str) -> String {
     feature.to_ascii_lowercase().replace('-', "_")
 }
 
-/// A combination of predicates.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Junction {
-    All,
-    Any,
-}
-
-impl Junction {
-    /// Combines values, some of which may be unknown (Kleene's logic).
-    fn evaluate(self, parts: &[Option<bool>]) -> Option<bool> {
-        // One value decides: true of `any`, false of `all`.
-        let absorbing = self == Self::Any;
-        if parts.contains(&Some(absorbing)) {
-            Some(absorbing)
-        } else if parts.contains(&None) {
-            None
-        } else {
-            Some(!absorbing)
-        }
+/// Returns whether a value is true, of which some may be unknown (Kleene's logic).
+fn any(parts: &[Option<bool>]) -> Option<bool> {
+    match parts.contains(&Some(true)) {
+        true => Some(true),
+        false if parts.contains(&None) => None,
+        false => Some(false),
     }
 }
 

@@ -39,20 +39,17 @@ pub(super) enum ChildError {
 
 /// Executes a job in another process.
 pub(super) fn run(job: &Job) -> Result<Answer, ChildError> {
-    let (program, mut command) = match installed_tool() {
-        Some(program) => {
-            let mut command = Command::new(&program);
-            command.arg("job");
-            (program, command)
-        }
-        // Without the feature, the script would start itself forever.
-        None if !cfg!(feature = "tune") => return Err(ChildError::NoTuner),
-        None => {
-            let program = std::env::current_exe().unwrap_or_default();
-            let mut command = Command::new(&program);
-            command.env(ROLE, ROLE_TUNE);
-            (program, command)
-        }
+    let tool = installed_tool();
+    // Without the feature, the script would start itself forever.
+    if tool.is_none() && !cfg!(feature = "tune") {
+        return Err(ChildError::NoTuner);
+    }
+    let own = || std::env::current_exe().unwrap_or_default();
+    let program = tool.clone().unwrap_or_else(own);
+    let mut command = Command::new(&program);
+    match tool {
+        Some(_) => command.arg("job"),
+        None => command.env(ROLE, ROLE_TUNE),
     };
     let failed = |source| ChildError::Run { program: program.clone(), source };
     let text = toml::to_string(job).expect("strings and numbers are TOML");
@@ -61,7 +58,7 @@ pub(super) fn run(job: &Job) -> Result<Answer, ChildError> {
         // A child that doesn't read it doesn't answer either, which is an error below.
         let _ = stdin.write_all(text.as_bytes());
     }
-    let deadline = Instant::now().checked_add(job.budget().total.saturating_add(GRACE));
+    let deadline = Instant::now().checked_add(job.budget.total.saturating_add(GRACE));
     let (status, answer) = wait(&mut child, deadline).map_err(failed)?;
     let Some(status) = status else { return Err(ChildError::TimedOut(program)) };
     let silent = || ChildError::Silent { program, status: status.to_string() };

@@ -1,6 +1,6 @@
 //! The protocol between a build script and the process that tunes for it.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -15,12 +15,9 @@ pub(super) struct Job {
     pub(super) package: PathBuf,
     /// The folder of its workspace.
     pub(super) workspace: Option<PathBuf>,
-    /// Candidates for each kernel.
-    trials: u64,
-    per_kernel_seconds: f64,
-    total_seconds: f64,
     /// Asks for the GPU of this machine.
     pub(super) asks_for_gpu: bool,
+    pub(super) budget: Budget,
     /// The ops to tune on the CPU.
     pub(super) cpu: Vec<Wanted>,
     /// The ops to tune on the GPU, after that.
@@ -36,13 +33,6 @@ pub(super) struct Wanted {
     source: OpSource,
     /// Positions among the op's buckets.
     pub(super) buckets: Vec<usize>,
-}
-
-/// The ops to tune, by device.
-#[derive(Debug, Default)]
-pub(super) struct WantedByDevice {
-    pub(super) cpu: Vec<Wanted>,
-    pub(super) gpu: Vec<Wanted>,
 }
 
 /// The answer to a [`Job`].
@@ -70,40 +60,11 @@ pub(super) struct Failure {
 }
 
 impl Job {
-    /// Creates a request for some ops of a package.
-    pub(super) fn new(
-        package: &Path,
-        workspace: Option<&Path>,
-        budget: Budget,
-        WantedByDevice { cpu, gpu }: WantedByDevice,
-    ) -> Self {
-        Self {
-            package: package.to_owned(),
-            workspace: workspace.map(Path::to_owned),
-            trials: budget.trials,
-            per_kernel_seconds: budget.per_kernel.as_secs_f64(),
-            total_seconds: budget.total.as_secs_f64(),
-            asks_for_gpu: false,
-            cpu,
-            gpu,
-        }
-    }
-
     /// Creates a request for the GPU of this machine.
     pub(super) fn about_gpu() -> Self {
-        let nothing = WantedByDevice::default();
         let budget = Budget { total: Duration::ZERO, ..Budget::BUILD };
-        Self { asks_for_gpu: true, ..Self::new(Path::new(""), None, budget, nothing) }
-    }
-
-    /// Returns the budget.
-    pub(super) fn budget(&self) -> Budget {
-        let span = |seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
-        Budget {
-            trials: self.trials,
-            per_kernel: span(self.per_kernel_seconds),
-            total: span(self.total_seconds),
-        }
+        let (package, workspace) = (PathBuf::new(), None);
+        Self { package, workspace, asks_for_gpu: true, budget, cpu: Vec::new(), gpu: Vec::new() }
     }
 }
 

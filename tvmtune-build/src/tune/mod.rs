@@ -26,29 +26,27 @@ use crate::report::OpReport;
 use crate::script::Script;
 
 pub use child::installed_tool;
-use job::{Answer, Job, Wanted, WantedByDevice};
+use job::{Answer, Job, Wanted};
 
 /// The result of tuning for a build.
 #[derive(Debug, Default)]
-pub(crate) struct Tuning {
-    answer: Answer,
-    trouble: Option<String>,
-}
+pub(crate) struct Tuning(Answer);
 
 impl Tuning {
     /// Tells if that op can't be tuned, with any budget.
     pub(crate) fn failed(&self, name: &str) -> bool {
-        self.trouble.is_some() || self.answer.failures.iter().any(|it| it.name == name)
+        self.0.trouble.is_some() || self.0.failures.iter().any(|it| it.name == name)
     }
 
     /// Returns the line for the user; `None` without errors.
     pub(crate) fn warning(&self) -> Option<String> {
-        if let Some(trouble) = &self.trouble {
-            let what = if self.answer.n_tuned == 0 { "nothing" } else { "not everything" };
+        let Self(answer) = self;
+        if let Some(trouble) = &answer.trouble {
+            let what = if answer.n_tuned == 0 { "nothing" } else { "not everything" };
             return Some(format!("tvmtune: {what} was tuned: {trouble}"));
         }
-        let first = self.answer.failures.first()?;
-        let more = match self.answer.failures.len() - 1 {
+        let first = answer.failures.first()?;
+        let more = match answer.failures.len() - 1 {
             0 => String::new(),
             n => format!(" (and {n} more)"),
         };
@@ -72,44 +70,40 @@ pub(crate) fn misses(
     reports: &[OpReport],
     plan_target: &PlanTarget,
 ) -> Tuning {
-    let mut wanted = WantedByDevice::default();
+    let (mut cpu, mut gpu) = (Vec::new(), Vec::new());
     for ((op, lookup), report) in package.ops.iter().zip(lookups).zip(reports) {
         if report.cpu.wants_tuning() {
-            wanted.cpu.push(Wanted::new(op, missing_on_cpu(op, lookup, plan_target)));
+            cpu.push(Wanted::new(op, missing_on_cpu(op, lookup, plan_target)));
         }
-        if let (Some(status), Some(gpu)) = (report.gpu, plan_target.gpu)
+        if let (Some(status), Some(target)) = (report.gpu, plan_target.gpu)
             && status.wants_tuning()
         {
-            wanted.gpu.push(Wanted::new(op, missing_on_gpu(op, lookup, gpu)));
+            gpu.push(Wanted::new(op, missing_on_gpu(op, lookup, target)));
         }
     }
+    let failed = |why| Tuning(Answer { trouble: Some(why), ..Answer::default() });
     let mut budget = Budget::BUILD.limited(&package.config.budget);
     if let Some(text) = script.variable("TVMTUNE_BUDGET") {
         match budget.overridden(text) {
             Ok(other) => budget = other,
-            Err(error) => {
-                let trouble = Some(format!("TVMTUNE_BUDGET: {error}"));
-                return Tuning { trouble, ..Tuning::default() };
-            }
+            Err(error) => return failed(format!("TVMTUNE_BUDGET: {error}")),
         }
     }
-    let workspace = package.workspace_dir.as_deref();
-    let job = Job::new(&package.manifest_dir, workspace, budget, wanted);
-    match child::run(&job) {
-        Ok(answer) => Tuning { trouble: answer.trouble.clone(), answer },
-        Err(error) => Tuning { trouble: Some(error.to_string()), ..Tuning::default() },
-    }
+    let (workspace, asks_for_gpu) = (package.workspace_dir.clone(), false);
+    let package = package.manifest_dir.clone();
+    let job = Job { package, workspace, asks_for_gpu, budget, cpu, gpu };
+    child::run(&job).map_or_else(|error| failed(error.to_string()), Tuning)
 }
 
 fn missing_on_cpu(op: &Op, lookup: &Lookup, plan_target: &PlanTarget) -> Vec<usize> {
     let variant_specs = plan::variant_specs(op, lookup, plan_target);
-    missing(
-        variant_specs.iter().filter(|it| it.isa == plan_target.isa()).map(plan::VariantSpec::tier),
-    )
+    let of_isa = variant_specs.iter().filter(|it| it.isa == plan_target.isa());
+    missing(of_isa.map(|it| plan::best_tier(&it.choices)))
 }
 
 fn missing_on_gpu(op: &Op, lookup: &Lookup, gpu: GpuTarget) -> Vec<usize> {
-    missing(cuda::variant_specs(op, lookup, &[gpu]).iter().map(cuda::VariantSpec::tier))
+    let specs = cuda::variant_specs(op, lookup, &[gpu]);
+    missing(specs.iter().map(|it| plan::best_tier(&it.choices)))
 }
 
 /// Returns the positions of the buckets without a record of this device, given the tier of each; all
@@ -130,8 +124,8 @@ mod tests {
         let failure = |name: &str| Failure { name: name.to_owned(), why: "too large".to_owned() };
         let check = |names: &[&str], trouble: Option<&str>, expected: Option<&str>| {
             let failures = names.iter().map(|it| failure(it)).collect();
-            let answer = Answer { failures, ..Answer::default() };
-            let tuning = Tuning { answer, trouble: trouble.map(str::to_owned) };
+            let trouble = trouble.map(str::to_owned);
+            let tuning = Tuning(Answer { failures, trouble, ..Answer::default() });
             assert_eq!(tuning.warning().as_deref(), expected);
         };
         check(&[], None, None);

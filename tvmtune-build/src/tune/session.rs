@@ -179,10 +179,10 @@ fn tune_job(job: &Job) -> Answer {
     type Detect<'a> = &'a dyn Fn() -> Result<Target, String>;
     let devices: [(Detect<'_>, _); 2] =
         [(&|| cpu().map(Target::from), &job.cpu), (&|| gpu().map(Target::from), &job.gpu)];
-    let mut heartbeat = Heartbeat::new(job.budget().total);
+    let mut heartbeat = Heartbeat::new(job.budget.total);
     for (detect, wanted) in devices.into_iter().filter(|(_, wanted)| !wanted.is_empty()) {
-        let time_left = job.budget().total.saturating_sub(started.elapsed());
-        let budget = Budget { total: time_left, ..job.budget() };
+        let time_left = job.budget.total.saturating_sub(started.elapsed());
+        let budget = Budget { total: time_left, ..job.budget };
         let tuned = detect().and_then(|target| {
             let summary = tune_on(target, wanted, job, budget, &mut heartbeat);
             summary.map_err(|it| it.to_string())
@@ -214,7 +214,7 @@ fn tune_on(
         budget,
         reuse: Reuse::Refine,
         // Other builds on this machine tune, too, each within such a budget.
-        patience: job.budget().total,
+        patience: job.budget.total,
     };
     let database = Database::discover(&dirs);
     run(&request, &database, &mut |event| heartbeat.on_event(&event))

@@ -1,19 +1,19 @@
 //! The cycles of an innermost block: a statement with its unrolled copies and vectors.
 
 use tvmtune_ir::dag::access::work;
-use tvmtune_ir::dag::{Expr, Subscript, TensorId};
+use tvmtune_ir::dag::{Subscript, TensorId};
 use tvmtune_ir::poly::{Atom, Poly, VarId};
 use tvmtune_ir::target::CpuTarget;
 use tvmtune_schedule::LoopKind;
 use tvmtune_schedule::nest::{Nest, Scope, Stmt};
 
-use super::loops::OpenLoop;
+use super::OpenLoop;
 
-/// Vector operations, loads, and stores that a core issues per cycle (uops.info, recent x86).
+/// Vector operations, loads, and stores that a core issues per cycle; estimates for recent x86 cores.
 const ARITHMETIC: f64 = 2.0;
 const LOADS: f64 = 2.0;
 const STORES: f64 = 1.0;
-/// Latency of a fused multiply-add, in cycles (uops.info).
+/// Latency of a fused multiply-add, in cycles; an estimate.
 const LATENCY: f64 = 4.0;
 /// Loads for a vector with stride 2, its permutation included; an estimate.
 const STRIDE_2: f64 = 3.0;
@@ -42,13 +42,13 @@ pub(super) fn cycles(nest: &Nest, stmt: &Stmt, copies: &[OpenLoop], target: &Cpu
     let vector = copies.iter().find(|it| it.kind == LoopKind::Vectorized);
     let mut loads = 0.0;
     let mut gathers = 0.0;
-    value.walk(&mut |it| {
-        let Expr::Read { tensor, index } = it else { return };
-        if is_register(nest, *tensor, index.iter().filter_map(affine), copies) {
+    value.for_each_read(&mut |tensor, index| {
+        if is_register(nest, tensor, index.iter().filter_map(Subscript::affine), copies) {
             return;
         }
-        let n = distinct(&|var| index.iter().any(|it| mentions(it, var)));
-        match vector.and_then(|it| stride(index.iter().map(affine), it.var)) {
+        let may_depend = |it: &Subscript, var| it.affine().is_none_or(|it| it.mentions(var));
+        let n = distinct(&|var| index.iter().any(|it| may_depend(it, var)));
+        match vector.and_then(|it| stride(index.iter().map(Subscript::affine), it.var)) {
             Some(0 | 1) | None => loads += n,
             Some(2) => loads += STRIDE_2 * n,
             Some(_) => gathers += n,
@@ -86,19 +86,6 @@ fn is_register<'a>(
         all
     };
     nest.buffer(tensor).scope == Scope::Local && index.into_iter().all(is_constant)
-}
-
-/// Returns the polynomial of an affine subscript.
-pub(super) fn affine(subscript: &Subscript) -> Option<&Poly> {
-    match subscript {
-        Subscript::Affine(poly) => Some(poly),
-        Subscript::Value(_) => None,
-    }
-}
-
-/// Tells if a subscript may depend on a variable.
-fn mentions(subscript: &Subscript, var: VarId) -> bool {
-    affine(subscript).is_none_or(|it| it.mentions(var))
 }
 
 /// Returns the stride of an access along a loop, in elements: 0, 1 and 2 are exact, anything else

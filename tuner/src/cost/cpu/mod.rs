@@ -10,52 +10,12 @@
 //! 2022).
 
 mod block;
-mod loops;
 mod traffic;
 
-use tvmtune_ir::dag::Dag;
-use tvmtune_ir::poly::{DimId, Facts};
+use tvmtune_ir::poly::{DimId, Facts, Poly, VarId};
 use tvmtune_ir::target::CpuTarget;
-use tvmtune_schedule::nest::{self, Nest, Stmt};
-use tvmtune_schedule::{LoopKind, Schedule, Threads};
-use tvmtune_space::fits::cpu::fits;
-
-use crate::parallel::{n_cores, on_threads};
-use crate::search::Score;
-use crate::space::{Point, Space};
-use loops::{OpenLoop, max_extent};
-
-/// Scores points by [`cycles`].
-#[derive(Debug)]
-pub struct AnalyticModel {
-    dag: Dag,
-    target: CpuTarget,
-    n_threads: usize,
-}
-
-impl AnalyticModel {
-    /// Creates the model of a program on a target.
-    pub fn new(dag: &Dag, target: CpuTarget) -> Self {
-        Self { dag: dag.clone(), target, n_threads: n_cores() }
-    }
-
-    /// Sets the number of threads that score.
-    pub fn with_threads(self, n_threads: usize) -> Self {
-        Self { n_threads, ..self }
-    }
-}
-
-impl Score for AnalyticModel {
-    fn score(&self, space: &Space, points: &[Point]) -> Vec<f64> {
-        let cycles = |point: &Point| {
-            let schedule = Schedule::replay(&self.dag, &space.instructions(point)).ok()?;
-            let nest = nest::lower(&schedule);
-            fits(&nest, &self.target).ok()?;
-            Some(cycles(&nest, &self.target))
-        };
-        on_threads(self.n_threads, points, |it| cycles(it).unwrap_or(f64::INFINITY))
-    }
-}
+use tvmtune_schedule::nest::{Nest, Stmt};
+use tvmtune_schedule::{LoopKind, Threads};
 
 /// Cycles to start all threads and wait for them, and to schedule one task; estimates.
 const BARRIER: f64 = 2500.0;
@@ -77,16 +37,16 @@ pub fn cycles(nest: &Nest, target: &CpuTarget) -> f64 {
     };
     let mut total = 0.0;
     for stmt in &nest.body {
-        let mut blocks =
-            BlockVisitor { nest, target, facts: facts.clone(), loops: Vec::new(), cycles: 0.0 };
-        blocks.visit(stmt);
+        let mut leaves = Vec::new();
+        collect(stmt, &mut facts.clone(), &mut Vec::new(), &mut leaves);
+        let computed = leaves.iter().fold(0.0, |sum, it| sum + it.cycles(nest, target));
         let n_tasks = tasks(stmt, &facts);
         // The last round of tasks leaves threads idle.
         let rounds = (n_tasks / threads).ceil() * threads / n_tasks;
-        let moved = traffic::cycles(nest, stmt, target, &facts);
+        let moved = traffic::cycles(nest, &leaves, target, &facts);
         // Prefetched data arrives while other iterations are computed.
         let exposed = if is_pipelined(stmt) { EXPOSED_PIPELINED } else { EXPOSED };
-        let busy = blocks.cycles.max(moved) + exposed * blocks.cycles.min(moved);
+        let busy = computed.max(moved) + exposed * computed.min(moved);
         total += busy * rounds / threads + n_tasks * TASK / threads;
         total += if threads > 1.0 { BARRIER } else { 0.0 };
     }
@@ -106,44 +66,59 @@ fn tasks(stmt: &Stmt, facts: &Facts) -> f64 {
 
 /// Tells if some loop of a statement prefetches.
 fn is_pipelined(stmt: &Stmt) -> bool {
+    stmt.any(&mut |it| matches!(it, Stmt::For { kind: LoopKind::Pipelined(_), .. }))
+}
+
+/// A loop around a statement.
+#[derive(Clone, Copy, Debug)]
+struct OpenLoop {
+    var: VarId,
+    /// Its largest extent.
+    extent: u64,
+    kind: LoopKind,
+}
+
+/// Returns the largest value of an extent, in `1..=2^40`.
+fn max_extent(extent: &Poly, facts: &Facts) -> u64 {
+    extent.interval(facts).hi.clamp(1, 1 << 40) as u64
+}
+
+/// A store or an update, and the loops around it, outermost first.
+struct Leaf<'a> {
+    loops: Vec<OpenLoop>,
+    stmt: &'a Stmt,
+}
+
+/// Collects the stores and updates of a statement, and bounds the variables of their loops.
+fn collect<'a>(
+    stmt: &'a Stmt,
+    facts: &mut Facts,
+    loops: &mut Vec<OpenLoop>,
+    leaves: &mut Vec<Leaf<'a>>,
+) {
     match stmt {
-        Stmt::For { kind: LoopKind::Pipelined(_), .. } => true,
-        Stmt::For { body, .. } | Stmt::If { body, .. } => body.iter().any(is_pipelined),
-        Stmt::Store { .. } | Stmt::Update { .. } => false,
+        Stmt::For { var, extent, kind, body, .. } => {
+            facts.bound_var(*var, extent.clone());
+            loops.push(OpenLoop { var: *var, extent: max_extent(extent, facts), kind: *kind });
+            body.iter().for_each(|it| collect(it, facts, loops, leaves));
+            loops.pop();
+        }
+        Stmt::If { body, .. } => body.iter().for_each(|it| collect(it, facts, loops, leaves)),
+        Stmt::Store { .. } | Stmt::Update { .. } => {
+            leaves.push(Leaf { loops: loops.clone(), stmt });
+        }
     }
 }
 
-/// Adds up the cycles of the innermost blocks of a statement.
-struct BlockVisitor<'a> {
-    nest: &'a Nest,
-    target: &'a CpuTarget,
-    facts: Facts,
-    loops: Vec<OpenLoop>,
-    cycles: f64,
-}
-
-impl BlockVisitor<'_> {
-    fn visit(&mut self, stmt: &Stmt) {
-        match stmt {
-            Stmt::For { var, extent, kind, body, .. } => {
-                self.facts.bound_var(*var, extent.clone());
-                let open =
-                    OpenLoop { var: *var, extent: max_extent(extent, &self.facts), kind: *kind };
-                self.loops.push(open);
-                body.iter().for_each(|it| self.visit(it));
-                self.loops.pop();
-            }
-            Stmt::If { body, .. } => body.iter().for_each(|it| self.visit(it)),
-            Stmt::Store { .. } | Stmt::Update { .. } => {
-                let is_counted = |it: &OpenLoop| {
-                    matches!(it.kind, LoopKind::Serial | LoopKind::Pipelined(_))
-                        || it.kind.is_parallel()
-                };
-                let inner = self.loops.iter().rposition(is_counted).map_or(0, |it| it + 1);
-                let (outer, copies) = self.loops.split_at(inner);
-                let times: f64 = outer.iter().map(|it| it.extent as f64).product();
-                self.cycles += times * block::cycles(self.nest, stmt, copies, self.target);
-            }
-        }
+impl Leaf<'_> {
+    /// Estimates the cycles of all its runs, without the traffic between caches.
+    fn cycles(&self, nest: &Nest, target: &CpuTarget) -> f64 {
+        let is_counted = |it: &OpenLoop| {
+            matches!(it.kind, LoopKind::Serial | LoopKind::Pipelined(_)) || it.kind.is_parallel()
+        };
+        let inner = self.loops.iter().rposition(is_counted).map_or(0, |it| it + 1);
+        let (outer, copies) = self.loops.split_at(inner);
+        let times: f64 = outer.iter().map(|it| it.extent as f64).product();
+        times * block::cycles(nest, self.stmt, copies, target)
     }
 }

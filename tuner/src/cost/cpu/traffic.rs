@@ -1,17 +1,15 @@
-//! The traffic of a statement between the levels of the cache hierarchy.
+//! The traffic of statements between the levels of the cache hierarchy.
 //!
 //! The footprint of a loop is the memory that all accesses in its body touch. For each cache, the
 //! outermost loop whose footprint fits is found; its footprint is moved once for each iteration of
 //! the loops around it, except for innermost ones of these that an access does not depend on.
 
-use tvmtune_ir::dag::{Expr, TensorId};
+use tvmtune_ir::dag::Subscript;
 use tvmtune_ir::poly::{Facts, Poly};
 use tvmtune_ir::target::CpuTarget;
-use tvmtune_schedule::LoopKind;
-use tvmtune_schedule::nest::{Nest, Scope, Stmt};
+use tvmtune_schedule::nest::{Nest, Scope, StmtAccess};
 
-use super::block::affine;
-use super::loops::{OpenLoop, max_extent};
+use super::{Leaf, OpenLoop, max_extent};
 
 /// Bytes per cycle of one core from the L2, the L3 and memory; estimates for recent server cores.
 const BANDWIDTH: [f64; 3] = [40.0, 16.0, 7.0];
@@ -38,57 +36,30 @@ struct AccessLoop {
     moves: bool,
 }
 
-/// Estimates the cycles in which one thread moves the memory that `stmt` accesses.
-pub(super) fn cycles(nest: &Nest, stmt: &Stmt, target: &CpuTarget, facts: &Facts) -> f64 {
+/// Estimates the cycles in which one thread moves the memory that some statements access.
+pub(super) fn cycles(nest: &Nest, leaves: &[Leaf<'_>], target: &CpuTarget, facts: &Facts) -> f64 {
     let mut accesses = Vec::new();
-    let mut facts = facts.clone();
-    collect(nest, stmt, &mut facts, &mut Vec::new(), &mut accesses);
+    for Leaf { loops, stmt } in leaves {
+        stmt.for_each_access(&mut |access| {
+            let buffer = nest.buffer(access.tensor());
+            if buffer.scope == Scope::Local {
+                return;
+            }
+            let index: Vec<Option<&Poly>> = match access {
+                StmtAccess::Write { index, .. } => index.iter().map(Some).collect(),
+                StmtAccess::Read { index, .. } => index.iter().map(Subscript::affine).collect(),
+            };
+            let extents = buffer.shape.iter().map(|it| max_extent(it, facts) as f64);
+            let index: Vec<_> = index.into_iter().zip(extents).collect();
+            accesses.push(Access::new(&index, loops));
+        });
+    }
     let caches = [target.l1_bytes, target.l2_bytes, L3_BYTES];
     let worst = caches
         .iter()
         .zip(BANDWIDTH)
         .map(|(cache, bandwidth)| moved(&accesses, *cache as f64 * USABLE) * WORD / bandwidth);
     worst.fold(0.0, f64::max)
-}
-
-/// Collects the accesses of a statement.
-fn collect(
-    nest: &Nest,
-    stmt: &Stmt,
-    facts: &mut Facts,
-    loops: &mut Vec<OpenLoop>,
-    accesses: &mut Vec<Access>,
-) {
-    match stmt {
-        Stmt::For { var, extent, body, .. } => {
-            facts.bound_var(*var, extent.clone());
-            loops.push(OpenLoop {
-                var: *var,
-                extent: max_extent(extent, facts),
-                kind: LoopKind::Serial,
-            });
-            body.iter().for_each(|it| collect(nest, it, facts, loops, accesses));
-            loops.pop();
-        }
-        Stmt::If { body, .. } => {
-            body.iter().for_each(|it| collect(nest, it, facts, loops, accesses));
-        }
-        Stmt::Store { tensor, index, value } | Stmt::Update { tensor, index, value, .. } => {
-            let mut add = |tensor: TensorId, index: &mut dyn Iterator<Item = Option<&Poly>>| {
-                let buffer = nest.buffer(tensor);
-                if buffer.scope != Scope::Local {
-                    let extents = buffer.shape.iter().map(|it| max_extent(it, facts) as f64);
-                    let index: Vec<_> = index.zip(extents).collect();
-                    accesses.push(Access::new(&index, loops));
-                }
-            };
-            add(*tensor, &mut index.iter().map(Some));
-            value.walk(&mut |it| {
-                let Expr::Read { tensor, index } = it else { return };
-                add(*tensor, &mut index.iter().map(affine));
-            });
-        }
-    }
 }
 
 /// Returns the number of words moved into a cache of that many bytes.

@@ -5,9 +5,8 @@
 //! again by another statement, not at all), after how many iterations and bytes, and how often;
 //! the four sizes for each use; and how many elements the innermost loop moves on.
 
-use super::number::{MAX, product};
-use super::row::Row;
-use super::site::{Loop, Site, Sites, Touch};
+use super::row::{MAX, Row, product};
+use super::statement::{BufferAccess, Loop, Statement, Statements};
 
 /// Buffers in a row.
 const MAX_BUFFERS: usize = 5;
@@ -20,7 +19,8 @@ const UNKNOWN_STRIDE: f64 = 2.0;
 /// The numbers of one buffer.
 #[derive(Debug)]
 struct BufferFeatures {
-    access: usize,
+    /// Read, written, or both.
+    direction: usize,
     bytes: f64,
     unique_bytes: f64,
     lines: f64,
@@ -39,9 +39,9 @@ struct Reuse {
 }
 
 /// Adds the buffers of a statement, at most [`MAX_BUFFERS`].
-pub(super) fn add(row: &mut Row, sites: &Sites<'_>, site: &Site<'_>) {
+pub(super) fn add(row: &mut Row, stmts: &Statements<'_>, stmt: &Statement<'_>) {
     let mut all: Vec<BufferFeatures> =
-        site.touches.iter().map(|it| describe(sites, site, it)).collect();
+        stmt.accesses.iter().map(|it| describe(stmts, stmt, it)).collect();
     all.sort_by(|a, b| b.lines.total_cmp(&a.lines).then(b.bytes.total_cmp(&a.bytes)));
     all.truncate(MAX_BUFFERS);
     for it in &all {
@@ -53,7 +53,7 @@ pub(super) fn add(row: &mut Row, sites: &Sites<'_>, site: &Site<'_>) {
 impl BufferFeatures {
     fn add(&self, row: &mut Row) {
         let sizes = [self.bytes, self.unique_bytes, self.lines, self.unique_lines];
-        row.add_choice(self.access, 3);
+        row.add_choice(self.direction, 3);
         sizes.iter().for_each(|it| row.add(*it));
         row.add_choice(self.reuse.kind, 3);
         row.add(self.reuse.iterations);
@@ -66,36 +66,40 @@ impl BufferFeatures {
     }
 }
 
-fn describe(sites: &Sites<'_>, site: &Site<'_>, touch: &Touch<'_>) -> BufferFeatures {
-    let times = site.times();
-    let unique_bytes = touch.touched[0] * touch.element_bytes;
-    let moving = site.loops.iter().rposition(|it| touch.mentions(it.var));
-    let stride = moving.map_or(0.0, |n| stride(sites, touch, &site.loops[n]));
+fn describe(
+    stmts: &Statements<'_>,
+    stmt: &Statement<'_>,
+    access: &BufferAccess<'_>,
+) -> BufferFeatures {
+    let times = stmt.times();
+    let unique_bytes = access.touched[0] * access.element_bytes;
+    let moving = stmt.loops.iter().rposition(|it| access.mentions(it.var));
+    let stride = moving.map_or(0.0, |n| stride(stmts, access, &stmt.loops[n]));
     let lines = moving.map_or(1.0, |n| {
-        let skipped = product(site.loops[n + 1..].iter().map(|it| it.extent));
-        (times / skipped * (stride * touch.element_bytes / LINE_BYTES).min(1.0)).max(1.0)
+        let skipped = product(stmt.loops[n + 1..].iter().map(|it| it.extent));
+        (times / skipped * (stride * access.element_bytes / LINE_BYTES).min(1.0)).max(1.0)
     });
-    let is_innermost = moving.is_some_and(|it| it + 1 == site.loops.len());
+    let is_innermost = moving.is_some_and(|it| it + 1 == stmt.loops.len());
     BufferFeatures {
-        access: match (touch.reads, touch.writes) {
+        direction: match (access.reads, access.writes) {
             (true, true) => 2,
             (false, true) => 1,
             (_, false) => 0,
         },
-        bytes: times * touch.element_bytes,
+        bytes: times * access.element_bytes,
         unique_bytes,
         lines,
-        unique_lines: (unique_bytes / contiguous_bytes(sites, touch).min(LINE_BYTES)).max(1.0),
-        reuse: reuse(sites, site, touch),
+        unique_lines: (unique_bytes / contiguous_bytes(stmts, access).min(LINE_BYTES)).max(1.0),
+        reuse: reuse(stmts, stmt, access),
         stride: if is_innermost { stride } else { 0.0 },
     }
 }
 
 /// Returns the number of contiguous bytes that are all touched.
-fn contiguous_bytes(sites: &Sites<'_>, touch: &Touch<'_>) -> f64 {
-    let widths: Vec<f64> = touch.widths(&sites.ranges, 0).collect();
-    let mut bytes = touch.element_bytes;
-    for (width, all) in widths.iter().zip(&touch.shape).rev() {
+fn contiguous_bytes(stmts: &Statements<'_>, access: &BufferAccess<'_>) -> f64 {
+    let widths: Vec<f64> = access.widths(&stmts.ranges, 0).collect();
+    let mut bytes = access.element_bytes;
+    for (width, all) in widths.iter().zip(&access.shape).rev() {
         bytes *= width;
         if width < all {
             break;
@@ -105,12 +109,12 @@ fn contiguous_bytes(sites: &Sites<'_>, touch: &Touch<'_>) -> f64 {
 }
 
 /// Returns the stride along a loop, in elements, of the access with the smallest one.
-fn stride(sites: &Sites<'_>, touch: &Touch<'_>, it: &Loop) -> f64 {
-    let strides = touch.indices.iter().map(|index| {
+fn stride(stmts: &Statements<'_>, access: &BufferAccess<'_>, it: &Loop) -> f64 {
+    let strides = access.indices.iter().map(|index| {
         let mut stride = 0.0;
         let mut size = 1.0;
-        for (subscript, extent) in index.iter().zip(&touch.shape).rev() {
-            let step = subscript.map(|poly| sites.ranges.step(poly, it.var));
+        for (subscript, extent) in index.iter().zip(&access.shape).rev() {
+            let step = subscript.map(|poly| stmts.ranges.step(poly, it.var));
             stride += size * step.unwrap_or(UNKNOWN_STRIDE);
             size *= extent;
         }
@@ -120,19 +124,19 @@ fn stride(sites: &Sites<'_>, touch: &Touch<'_>, it: &Loop) -> f64 {
 }
 
 /// Finds the innermost loop that reuses elements of a buffer.
-fn reuse(sites: &Sites<'_>, site: &Site<'_>, touch: &Touch<'_>) -> Reuse {
-    let alloc_depth = sites.alloc_depth(touch.tensor);
+fn reuse(stmts: &Statements<'_>, stmt: &Statement<'_>, access: &BufferAccess<'_>) -> Reuse {
+    let alloc_depth = stmts.alloc_depth(access.tensor);
     let mut iterations = 1.0;
-    let mut bytes: f64 = site.touches.iter().map(|it| it.element_bytes).sum();
-    for (depth, it) in site.loops.iter().enumerate().rev() {
-        if let Some(inside) = site.loops.get(depth + 1) {
+    let mut bytes: f64 = stmt.accesses.iter().map(|it| it.element_bytes).sum();
+    for (depth, it) in stmt.loops.iter().enumerate().rev() {
+        if let Some(inside) = stmt.loops.get(depth + 1) {
             iterations *= inside.extent;
-            bytes = sites.bytes_of(inside);
+            bytes = stmts.bytes_of(inside);
         }
-        if depth >= alloc_depth && !touch.mentions(it.var) {
+        if depth >= alloc_depth && !access.mentions(it.var) {
             return Reuse { kind: 0, iterations, bytes, times: it.extent };
         }
-        if let Some(reuse) = reuse_by_others(sites, site, touch, depth) {
+        if let Some(reuse) = reuse_by_others(stmts, stmt, access, depth) {
             return reuse;
         }
     }
@@ -141,17 +145,17 @@ fn reuse(sites: &Sites<'_>, site: &Site<'_>, touch: &Touch<'_>) -> Reuse {
 
 /// Returns the reuse by another statement in the same iteration of a loop.
 fn reuse_by_others(
-    sites: &Sites<'_>,
-    site: &Site<'_>,
-    touch: &Touch<'_>,
+    stmts: &Statements<'_>,
+    stmt: &Statement<'_>,
+    access: &BufferAccess<'_>,
     depth: usize,
 ) -> Option<Reuse> {
     let (mut n, mut bytes, mut min_touched) = (0, 0.0, MAX);
-    for other in sites.all.iter().filter(|it| it.is_inside(site, depth)) {
-        for it in &other.touches {
+    for other in stmts.all.iter().filter(|it| it.is_inside(stmt, depth)) {
+        for it in &other.accesses {
             let touched = it.touched[depth + 1];
             bytes += touched * it.element_bytes;
-            if it.tensor == touch.tensor {
+            if it.tensor == access.tensor {
                 n += 1;
                 min_touched = min_touched.min(touched);
             }

@@ -3,16 +3,15 @@
 //! Each level of the cache hierarchy holds the footprint of some loop, so the curve is sampled at
 //! equal steps of the logarithm of the number of operations.
 
-use super::number::MAX;
-use super::row::Row;
-use super::site::{Site, Sites};
+use super::row::{MAX, Row};
+use super::statement::{Statement, Statements};
 
 /// Samples of the curve.
 const SAMPLES: usize = 10;
 
 /// Adds the curve of a statement with that many float operations per run.
-pub(super) fn add(row: &mut Row, sites: &Sites<'_>, site: &Site<'_>, operations: f64) {
-    let curve = curve(sites, site, operations);
+pub(super) fn add(row: &mut Row, stmts: &Statements<'_>, stmt: &Statement<'_>, operations: f64) {
+    let curve = curve(stmts, stmt, operations);
     let Some(all) = curve.last().map(|it| it.0) else {
         (0..SAMPLES).for_each(|_| row.add_raw(0.0));
         return;
@@ -24,15 +23,15 @@ pub(super) fn add(row: &mut Row, sites: &Sites<'_>, site: &Site<'_>, operations:
 
 /// Returns a point for each loop, innermost first: the logarithm of the operations inside, and the
 /// operations per byte.
-fn curve(sites: &Sites<'_>, site: &Site<'_>, operations: f64) -> Vec<(f64, f64)> {
+fn curve(stmts: &Statements<'_>, stmt: &Statement<'_>, operations: f64) -> Vec<(f64, f64)> {
     let mut points = Vec::new();
     if operations == 0.0 {
         return points;
     }
     let mut operations = operations;
-    for it in site.loops.iter().rev() {
+    for it in stmt.loops.iter().rev() {
         operations = (operations * it.extent).min(MAX);
-        points.push((operations.log2(), operations / sites.bytes_of(it).max(1.0)));
+        points.push((operations.log2(), operations / stmts.bytes_of(it).max(1.0)));
     }
     points
 }

@@ -16,7 +16,7 @@
 //! | 147 | intensity | operations for each byte touched by more and more of the loops, ten times |
 //! | 157 | memory | bytes of the buffer, elements times allocations, allocations, and runs of the statement per allocation |
 //! | 161 | loops | product of extents, how many there are, copies of the statement in the code |
-//! | 164 | the program | the same in all rows: see `program.rs` |
+//! | 164 | the program | the same in all rows: its analytic cost (cycles; on a GPU, ns), and that per thousand operations |
 //!
 //! All but positions and the first of "threads" are logarithms, see [`slog`]. A buffer is described
 //! by the statement that writes it most often. Dynamic dimensions have their largest extent.
@@ -30,31 +30,28 @@
 mod buffer;
 mod intensity;
 mod loops;
-mod number;
 mod operations;
-mod program;
 mod range;
 mod row;
 mod rows;
-mod site;
+mod statement;
 #[cfg(test)]
 mod tests;
 
 use serde::{Deserialize, Serialize};
 use tvmtune_ir::target::Target;
 use tvmtune_schedule::nest::Nest;
-use tvmtune_space::fits;
 
-use number::STEPS;
-pub use number::slog;
-use program::Program;
-use row::Device;
+use row::STEPS;
+pub use row::slog;
+
+use crate::device::Device;
 
 /// The version of the layout: a model reads features of its own version only.
 pub const FEATURES: u32 = 1;
 
 /// Numbers in a row.
-pub const WIDTH: usize = program::FROM + program::WIDTH;
+pub const WIDTH: usize = 166;
 
 /// A row of [`WIDTH`] numbers for each buffer that a nest writes.
 ///
@@ -68,22 +65,20 @@ pub struct Features {
 impl Features {
     /// Computes the features of a nest; `None` if it does not fit the target.
     pub fn of(nest: &Nest, target: &Target) -> Option<Self> {
-        let program = match target {
-            Target::Cpu(cpu) => {
-                fits::cpu::fits(nest, cpu).ok()?;
-                Program::on_cpu(nest, cpu)
-            }
-            Target::Gpu(gpu) => Program::on_gpu(crate::cost::gpu::time_if_fits_ns(nest, gpu)?),
-        };
+        Some(Self::new(nest, target, super::analytic::cost(nest, target)?))
+    }
+
+    /// Computes the features of a nest with that analytic cost.
+    pub(super) fn new(nest: &Nest, target: &Target, analytic_cost: f64) -> Self {
         let device = match target {
             Target::Cpu(_) => Device::Cpu,
             Target::Gpu(_) => Device::Gpu,
         };
-        Some(Self::of_loops(nest, device, &program))
+        Self::of_loops(nest, device, analytic_cost)
     }
 
-    fn of_loops(nest: &Nest, device: Device, program: &Program) -> Self {
-        Self { numbers: rows::rows(&site::Sites::new(nest), device, program) }
+    fn of_loops(nest: &Nest, device: Device, analytic_cost: f64) -> Self {
+        Self { numbers: rows::rows(&statement::Statements::new(nest), device, analytic_cost) }
     }
 
     /// Returns the rows.

@@ -2,7 +2,7 @@
 
 use tvmtune_ir::dag::{BinaryOp, DType, Expr, Reducer, Types, UnaryOp};
 
-use super::site::{Site, Sites};
+use super::statement::{Statement, Statements};
 
 /// Kinds of operations on floats; integers have as many.
 const KINDS: usize = 7;
@@ -27,11 +27,11 @@ enum Kind {
 }
 
 /// Counts the operations of one run of a statement.
-pub(super) fn count(sites: &Sites<'_>, site: &Site<'_>) -> Operations {
+pub(super) fn count(stmts: &Statements<'_>, stmt: &Statement<'_>) -> Operations {
     let mut counts = [0.0; CHOICE + 1];
-    site.value.walk(&mut |it| add(it, sites.nest, &mut counts));
-    if let Some(it) = site.reducer {
-        counts[position(reducer(it), sites.nest.buffer(site.tensor).dtype)] += 1.0;
+    stmt.value.walk(&mut |it| add(it, stmts.nest, &mut counts));
+    if let Some(it) = stmt.reducer {
+        counts[position(reducer(it), stmts.nest.buffer(stmt.tensor).dtype)] += 1.0;
     }
     counts
 }

@@ -2,7 +2,7 @@
 
 use tvmtune_ir::poly::{Atom, Poly, VarId};
 
-use super::number::MAX;
+use super::row::MAX;
 
 /// The bound of extents.
 const MAX_EXTENT: f64 = (1_u64 << 40) as f64;

@@ -2,7 +2,7 @@
 //! that numbers are finite.
 
 use proptest::prelude::*;
-use tvmtune_ir::dag::{self, Dag, Subscript};
+use tvmtune_ir::dag::{self, Subscript};
 use tvmtune_ir::dsl;
 use tvmtune_ir::poly::Poly;
 use tvmtune_ir::target::CpuTarget;
@@ -11,7 +11,6 @@ use tvmtune_schedule::arbitrary::{any_case, any_moves, config, scheduled};
 use tvmtune_schedule::nest::{self, Stmt};
 use tvmtune_schedule::{Instruction, Schedule};
 
-use super::row::Device;
 use super::*;
 
 const MATMUL: &str = "
@@ -41,20 +40,14 @@ const REUSE_TIMES: usize = 12;
 const BYTES_FOR_EACH_USE: usize = 13;
 const STRIDE: usize = 17;
 
-fn dag(source: &str) -> Dag {
-    let mut function: syn::ItemFn = syn::parse_str(source).unwrap();
-    let options = function.attrs.remove(0).meta.require_list().unwrap().tokens.clone();
-    dsl::build(&dsl::parse(options, &function).unwrap()).unwrap()
-}
-
 fn nest_of(source: &str, trace: &str) -> Nest {
     let lines = trace.lines().map(str::trim).filter(|it| !it.is_empty());
     let trace: Vec<Instruction> = lines.map(|it| it.parse().unwrap()).collect();
-    nest::lower(&Schedule::replay(&dag(source), &trace).unwrap())
+    nest::lower(&Schedule::replay(&dsl::program(source).unwrap(), &trace).unwrap())
 }
 
 fn rows_of(nest: &Nest, device: Device) -> Vec<Vec<f32>> {
-    let features = Features::of_loops(nest, device, &Program::default());
+    let features = Features::of_loops(nest, device, 0.0);
     features.rows().map(<[f32]>::to_vec).collect()
 }
 
@@ -283,10 +276,10 @@ proptest! {
         let schedule = scheduled(&case.dag, &moves);
         let nest = nest::lower(&schedule);
         for device in [Device::Cpu, Device::Gpu] {
-            let features = Features::of_loops(&nest, device, &Program::default());
+            let features = Features::of_loops(&nest, device, 0.0);
             prop_assert!(features.is_sound(), "{nest}");
             prop_assert!(features.rows().len() > 0);
-            prop_assert_eq!(&features, &Features::of_loops(&nest, device, &Program::default()));
+            prop_assert_eq!(&features, &Features::of_loops(&nest, device, 0.0));
         }
         let gpu = GpuTarget::generic(Arch { sm: 90, exact: true });
         for target in [Target::generic(tvmtune_ir::target::Isa::Avx2), Target::Gpu(gpu)] {

@@ -61,7 +61,7 @@ fn edges(sorted: &[f32]) -> Vec<f32> {
         if left == 0 {
             break;
         }
-        // Where few values remain, each distinct one gets a bin.
+        // Each of the few remaining values gets a bin.
         let share = (sorted.len() - from) / (left + 1);
         if below < above && n - from >= share.max(1) {
             let middle = below + (above - below) / 2.0;

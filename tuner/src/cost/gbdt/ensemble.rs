@@ -1,7 +1,6 @@
 //! The ensemble: training by gradient boosting with early stopping, and prediction.
 
 use super::bins::Bins;
-use super::options::Options;
 use super::tree::{Gradient, Tree, TreeGrower};
 use crate::random::Random;
 
@@ -23,32 +22,31 @@ pub struct Gbdt {
     trees: Vec<Tree>,
 }
 
+/// The maximum number of trees, as measured in `docs/search.md`.
+const MAX_TREES: usize = 300;
 /// One in so many programs is held out for early stopping.
 const HELD_OUT: usize = 10;
 /// Trees without an improvement on the held-out programs, after which training stops.
 const PATIENCE: usize = 20;
 
 impl Gbdt {
-    /// Trains an ensemble.
-    pub fn train(programs: &[Program<'_>], options: &Options) -> Self {
+    /// Trains an ensemble on rows of `width` numbers; the result does not depend on the number of
+    /// threads.
+    pub fn train(programs: &[Program<'_>], width: usize, n_threads: usize) -> Self {
         let mut random = Random::new(programs.len() as u64);
         let (mut training, mut held_out) = (Vec::new(), Vec::new());
         for program in programs {
             let is_held_out = random.below(HELD_OUT) == 0;
             if is_held_out { held_out.push(*program) } else { training.push(*program) }
         }
-        let mut model = Self { width: options.width, trees: Vec::new() };
-        let mut boosting = Boosting::new(&training, options);
+        let mut model = Self { width, trees: Vec::new() };
+        let mut boosting = Boosting::new(&training, width, n_threads);
         let mut sums: Vec<f64> = vec![0.0; held_out.len()];
         let (mut min_error, mut n_best) = (error(&held_out, &sums), 0);
-        while model.trees.len() < options.n_trees {
+        while model.trees.len() < MAX_TREES {
             let Some(tree) = boosting.next_tree() else { break };
             for (sum, program) in sums.iter_mut().zip(&held_out) {
-                *sum += program
-                    .rows
-                    .chunks_exact(options.width)
-                    .map(|it| tree.predict(it))
-                    .sum::<f64>();
+                *sum += program.rows.chunks_exact(width).map(|it| tree.predict(it)).sum::<f64>();
             }
             model.trees.push(tree);
             let now = error(&held_out, &sums);
@@ -84,7 +82,7 @@ fn error(programs: &[Program<'_>], sums: &[f64]) -> f64 {
 /// The state of gradient boosting: the predictions so far.
 struct Boosting<'a> {
     programs: &'a [Program<'a>],
-    options: &'a Options,
+    n_threads: usize,
     bins: Bins,
     /// The program of each row.
     program_of: Vec<u32>,
@@ -95,18 +93,18 @@ struct Boosting<'a> {
 }
 
 impl<'a> Boosting<'a> {
-    fn new(programs: &'a [Program<'a>], options: &'a Options) -> Self {
+    fn new(programs: &'a [Program<'a>], width: usize, n_threads: usize) -> Self {
         let mut program_of = Vec::new();
         let mut rows: Vec<&[f32]> = Vec::new();
         let mut n_rows = Vec::new();
         for (n, program) in programs.iter().enumerate() {
             let before = rows.len();
-            rows.extend(program.rows.chunks_exact(options.width));
+            rows.extend(program.rows.chunks_exact(width));
             program_of.resize(rows.len(), n as u32);
             n_rows.push((rows.len() - before) as f64);
         }
-        let bins = Bins::new(&rows, options.width, options.n_threads);
-        Self { programs, options, bins, program_of, n_rows, sums: vec![0.0; programs.len()] }
+        let bins = Bins::new(&rows, width, n_threads);
+        Self { programs, n_threads, bins, program_of, n_rows, sums: vec![0.0; programs.len()] }
     }
 
     /// Grows the next tree; `None` if it would change nothing.
@@ -118,7 +116,7 @@ impl<'a> Boosting<'a> {
             Gradient { gradient: error * program.weight, hessian: program.weight * self.n_rows[n] }
         };
         let gradients = self.program_of.iter().map(gradient).collect();
-        let (tree, leaves) = TreeGrower::new(&self.bins, gradients, self.options).grow()?;
+        let (tree, leaves) = TreeGrower::new(&self.bins, gradients, self.n_threads).grow()?;
         for leaf in leaves {
             for row in leaf.rows {
                 self.sums[self.program_of[row as usize] as usize] += leaf.value;

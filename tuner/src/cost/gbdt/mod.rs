@@ -17,10 +17,8 @@
 
 mod bins;
 mod ensemble;
-mod options;
 #[cfg(test)]
 mod tests;
 mod tree;
 
 pub use ensemble::{Gbdt, Program};
-pub use options::Options;

@@ -25,7 +25,7 @@ impl Data {
     }
 
     fn train(&self, n_threads: usize) -> Gbdt {
-        Gbdt::train(&self.programs(), &Options::new(self.width, n_threads))
+        Gbdt::train(&self.programs(), self.width, n_threads)
     }
 
     /// Returns the share of the labels' variance that is unexplained, on the training programs.
@@ -71,7 +71,7 @@ fn programs_that_count_more_are_closer() {
     let program = |n: usize, weight: f64| Program { rows: &rows[n], label: n as f64, weight };
     let programs: Vec<Program<'_>> =
         (0..200).map(|n| program(n % 2, if n % 2 == 0 { 1.0 } else { 3.0 })).collect();
-    let mean = Gbdt::train(&programs, &Options::new(1, 1)).predict(&[0.5]);
+    let mean = Gbdt::train(&programs, 1, 1).predict(&[0.5]);
     assert!((0.6..0.85).contains(&mean), "{mean} is not about 3/4");
 }
 
@@ -79,14 +79,14 @@ fn programs_that_count_more_are_closer() {
 fn constant_labels_and_single_programs_are_fine() {
     let constant = Program { rows: &[1.0, 2.0], label: 0.5, weight: 1.0 };
     for n in [0, 1, 2, 50] {
-        let model = Gbdt::train(&vec![constant; n], &Options::new(2, 1));
+        let model = Gbdt::train(&vec![constant; n], 2, 1);
         let predicted = model.predict(&[1.0, 2.0]);
         assert!(predicted.is_finite());
         assert!(n < 50 || (predicted - 0.5).abs() < 0.1, "{n}: {predicted}");
     }
     assert_eq!(Gbdt::default().predict(&[1.0]), 0.0);
     let none = Program { rows: &[], label: 1.0, weight: 1.0 };
-    assert_eq!(Gbdt::train(&[none; 3], &Options::new(2, 1)).n_trees(), 0);
+    assert_eq!(Gbdt::train(&[none; 3], 2, 1).n_trees(), 0);
 }
 
 #[test]

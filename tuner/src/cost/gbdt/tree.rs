@@ -1,9 +1,11 @@
 //! A regression tree, grown level by level from histograms of gradients.
 
 use super::bins::{self, Bins, Column};
-use super::options::Options;
 use crate::parallel::on_threads;
 
+/// The maximum depth of a tree, and the learning rate (shrinkage), as measured in `docs/search.md`.
+const MAX_DEPTH: usize = 5;
+const RATE: f64 = 0.1;
 /// L2 regularization of leaf values (`XGBoost`'s lambda).
 const LAMBDA: f64 = 1.0;
 /// The minimum gain of a split (`XGBoost`'s gamma).
@@ -45,7 +47,7 @@ pub(super) struct Leaf {
 /// Grows one tree.
 pub(super) struct TreeGrower<'a> {
     bins: &'a Bins,
-    options: &'a Options,
+    n_threads: usize,
     /// The gradient of each row.
     gradients: Vec<Gradient>,
     nodes: Vec<Node>,
@@ -89,15 +91,15 @@ impl Tree {
 }
 
 impl<'a> TreeGrower<'a> {
-    pub(super) fn new(bins: &'a Bins, gradients: Vec<Gradient>, options: &'a Options) -> Self {
-        Self { bins, options, gradients, nodes: vec![Node::Leaf(0.0)] }
+    pub(super) fn new(bins: &'a Bins, gradients: Vec<Gradient>, n_threads: usize) -> Self {
+        Self { bins, n_threads, gradients, nodes: vec![Node::Leaf(0.0)] }
     }
 
     /// Grows the tree; returns it with its leaves, or `None` if all of these are zero.
     pub(super) fn grow(mut self) -> Option<(Tree, Vec<Leaf>)> {
         let mut open = vec![self.open(0, (0..self.bins.n_rows as u32).collect())];
         let mut leaves = Vec::new();
-        for _ in 0..self.options.depth {
+        for _ in 0..MAX_DEPTH {
             let splits = self.splits(&open);
             let mut next = Vec::new();
             for (it, split) in open.into_iter().zip(splits) {
@@ -122,7 +124,7 @@ impl<'a> TreeGrower<'a> {
     /// Turns a node into a leaf.
     fn close(&mut self, open: OpenNode) -> Leaf {
         let Gradient { gradient, hessian } = open.sum;
-        let value = (-gradient / (hessian + LAMBDA) * self.options.rate) as f32;
+        let value = (-gradient / (hessian + LAMBDA) * RATE) as f32;
         self.nodes[open.node] = Node::Leaf(value);
         Leaf { rows: open.rows, value: f64::from(value) }
     }
@@ -145,7 +147,7 @@ impl<'a> TreeGrower<'a> {
         let n_rows: usize = open.iter().map(|it| it.rows.len()).sum();
         let n_columns = self.bins.columns.len();
         let is_small = n_rows * n_columns < PARALLEL_WORK;
-        let n_threads = if is_small { 1 } else { self.options.n_threads };
+        let n_threads = if is_small { 1 } else { self.n_threads };
         let numbers: Vec<usize> = (0..n_columns).collect();
         let share = n_columns.div_ceil(n_threads.max(1)).max(1);
         let shares: Vec<&[usize]> = numbers.chunks(share).collect();

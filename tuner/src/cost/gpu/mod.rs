@@ -33,7 +33,7 @@ use tvmtune_ir::target::GpuTarget;
 use tvmtune_schedule::nest::Nest;
 use tvmtune_space::fits;
 
-pub use rank::{AnalyticModel, Ranked, Ranking, rank};
+pub use rank::{Ranked, Ranking, rank};
 
 /// The estimated time of a program.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,8 +51,8 @@ pub struct KernelEstimate {
     pub ns: f64,
     /// The bound that takes most of it.
     pub bound: Bound,
-    /// The time of each bound alone, in the order of [`Bound::ALL`], in nanoseconds.
-    pub parts: [f64; Bound::ALL.len()],
+    /// The time of each [`Bound`] alone, in nanoseconds.
+    pub parts: [f64; Bound::COUNT],
     /// Registers of a thread: given, or guessed.
     pub registers: u32,
     /// Blocks that are resident on one multiprocessor.
@@ -92,28 +92,19 @@ pub enum Bound {
     Launch,
 }
 
-/// Registers that a kernel uses for certain: the compiler said so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Known {
-    /// Of one thread.
-    pub registers: u32,
+/// Places a nest on a grid; `None` if that doesn't fit the target.
+fn place(nest: &Nest, target: &GpuTarget) -> Option<Grid> {
+    grid::place(nest).ok().filter(|it| fits::gpu::fits(it, target).is_ok())
 }
 
 /// Returns whether a nest can be placed on a grid that fits the target.
 pub fn fits(nest: &Nest, target: &GpuTarget) -> bool {
-    grid::place(nest).is_ok_and(|it| fits::gpu::fits(&it, target).is_ok())
-}
-
-/// Returns the estimated time of a nest, in ns; `None` if it can't be placed on a grid.
-pub fn time_ns(nest: &Nest, target: &GpuTarget) -> Option<f64> {
-    Some(estimate(&grid::place(nest).ok()?, target).ns)
+    place(nest, target).is_some()
 }
 
 /// Returns the estimated time of a nest, in ns; `None` if it doesn't fit the target.
-pub fn time_if_fits_ns(nest: &Nest, target: &GpuTarget) -> Option<f64> {
-    let grid = grid::place(nest).ok()?;
-    fits::gpu::fits(&grid, target).ok()?;
-    Some(estimate(&grid, target).ns)
+pub fn time_ns(nest: &Nest, target: &GpuTarget) -> Option<f64> {
+    Some(estimate(&place(nest, target)?, target).ns)
 }
 
 /// Estimates the time of `grid` on `target` at the largest values of its dimensions.
@@ -122,14 +113,15 @@ pub fn estimate(grid: &Grid, target: &GpuTarget) -> Estimate {
     estimate_at(grid, target, &dims, &[])
 }
 
-/// The same at those dimensions, with what is known of the first kernels.
-pub fn estimate_at(grid: &Grid, target: &GpuTarget, dims: &[i64], known: &[Known]) -> Estimate {
+/// The same at those dimensions, with the registers of each thread of the first kernels, where the
+/// compiler said them.
+pub fn estimate_at(grid: &Grid, target: &GpuTarget, dims: &[i64], known: &[u32]) -> Estimate {
     let registers = |n: usize, kernel: &Kernel| {
         let guess = || {
             let most = fits::gpu::most_registers(kernel);
             fits::gpu::registers(grid, kernel).min(most)
         };
-        known.get(n).map_or_else(guess, |it| it.registers)
+        known.get(n).copied().unwrap_or_else(guess)
     };
     let kernel = |(n, it): (usize, &Kernel)| time::kernel(grid, it, target, dims, registers(n, it));
     let kernels: Vec<KernelEstimate> = grid.body.iter().enumerate().map(kernel).collect();
@@ -137,19 +129,8 @@ pub fn estimate_at(grid: &Grid, target: &GpuTarget, dims: &[i64], known: &[Known
 }
 
 impl Bound {
-    /// All of them.
-    pub const ALL: [Bound; 10] = [
-        Bound::Issue,
-        Bound::Fma,
-        Bound::Special,
-        Bound::Tensor,
-        Bound::Shared,
-        Bound::L2,
-        Bound::Dram,
-        Bound::Latency,
-        Bound::Waves,
-        Bound::Launch,
-    ];
+    /// How many there are.
+    pub const COUNT: usize = Bound::Launch as usize + 1;
 }
 
 impl KernelEstimate {
@@ -161,17 +142,6 @@ impl KernelEstimate {
 
 impl fmt::Display for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Bound::Issue => "issue",
-            Bound::Fma => "fma",
-            Bound::Special => "special",
-            Bound::Tensor => "tensor",
-            Bound::Shared => "shared",
-            Bound::L2 => "l2",
-            Bound::Dram => "dram",
-            Bound::Latency => "latency",
-            Bound::Waves => "waves",
-            Bound::Launch => "launch",
-        })
+        f.write_str(&format!("{self:?}").to_lowercase())
     }
 }

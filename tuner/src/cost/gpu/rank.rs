@@ -11,9 +11,7 @@ use tvmtune_schedule::{Schedule, nest};
 use tvmtune_space::fits::gpu::{Misfit, fits};
 
 use super::{Estimate, estimate};
-use crate::parallel::on_all_cores;
 use crate::random::Random;
-use crate::search::Score;
 use crate::space::{Point, Space};
 
 /// The points of a space that promise most.
@@ -113,29 +111,5 @@ fn misfit(reason: Misfit) -> &'static str {
         Misfit::Registers(_) => "registers",
         Misfit::Occupancy => "occupancy",
         Misfit::CodeSize(_) => "code size",
-    }
-}
-
-/// The analytic cost model as the score of a search.
-#[derive(Debug)]
-pub struct AnalyticModel {
-    dag: Dag,
-    target: GpuTarget,
-}
-
-impl AnalyticModel {
-    /// A model for spaces of that dag on that target.
-    pub fn new(dag: &Dag, target: GpuTarget) -> Self {
-        Self { dag: dag.clone(), target }
-    }
-}
-
-impl Score for AnalyticModel {
-    fn score(&self, space: &Space, points: &[Point]) -> Vec<f64> {
-        let ns = |point: &Point| match place(&self.dag, &self.target, space, point) {
-            Ok(grid) => estimate(&grid, &self.target).ns,
-            Err(_) => f64::INFINITY,
-        };
-        on_all_cores(points, ns)
     }
 }

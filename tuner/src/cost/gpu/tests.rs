@@ -1,5 +1,7 @@
 //! Properties of estimates that hold for any constants.
 
+use std::ops::Range;
+
 use tvmtune_cuda::grid::{self, Grid, MemoryScope};
 use tvmtune_ir::dag::Dag;
 use tvmtune_ir::dsl;
@@ -9,18 +11,16 @@ use tvmtune_ir::target::gpu::{Arch, GpuTarget};
 use tvmtune_schedule::{Instruction, Schedule, nest};
 use tvmtune_space::default;
 use tvmtune_space::fits::gpu::{Misfit, fits};
-use tvmtune_space::sketch::TemplateKind;
+use tvmtune_space::sketch::{Sketch, TemplateKind};
 
 use super::*;
+use crate::cost::analytic::AnalyticModel;
 use crate::random::Random;
 use crate::search::Score;
 use crate::space::{Point, Space};
 
 fn dag(source: &str) -> Dag {
-    let mut function: syn::ItemFn = syn::parse_str(source).unwrap();
-    let attribute = function.attrs.pop().unwrap();
-    let options = attribute.meta.require_list().unwrap().tokens.clone();
-    dsl::build(&dsl::parse(options, &function).unwrap()).unwrap()
+    dsl::program(source).unwrap()
 }
 
 /// An H200.
@@ -86,13 +86,22 @@ fn grid_of(dag: &Dag, space: &Space, point: &Point) -> Grid {
     grid::place(&nest::lower(&schedule)).unwrap()
 }
 
+/// The number of the first sketch of a kind.
+fn sketch_of(space: &Space, is_wanted: impl Fn(&Sketch) -> bool) -> u16 {
+    let names = || space.sketches.iter().map(|it| &it.name).collect::<Vec<_>>();
+    let n = space.sketches.iter().position(is_wanted);
+    n.unwrap_or_else(|| panic!("not among {:?}", names())) as u16
+}
+
+fn warp_specialized(space: &Space) -> u16 {
+    sketch_of(space, |it| it.uses(TemplateKind::WgmmaWarpSpecialized))
+}
+
 /// The analytic choice of the first sketch whose name holds that text.
 fn default_of(dag: &Dag, target: GpuTarget, name: &str) -> Grid {
     let space = Space::new(dag, &Target::from(target));
-    let n = space.sketches.iter().position(|it| it.name.contains(name));
-    let names = || space.sketches.iter().map(|it| &it.name).collect::<Vec<_>>();
-    let n = n.unwrap_or_else(|| panic!("no {name} in {:?}", names()));
-    grid_of(dag, &space, &space.defaults()[n])
+    let n = sketch_of(&space, |it| it.name.contains(name));
+    grid_of(dag, &space, &space.defaults()[usize::from(n)])
 }
 
 /// The shares of the memory bandwidth that copies reach on an H200, 4.3 TB/s.
@@ -142,11 +151,13 @@ fn long_reductions_come_close_to_what_copies_reach() {
             compute(|j| sum(0..K, |k| x[[k]] * w[[k, j]]))
         }",
     ];
-    for source in reductions {
-        let dag = dag(source);
-        let share = share_of_copies(&dag, f64::from(1 << 27));
-        assert!((0.5..1.2).contains(&share), "{}: {share} of the speed of a copy", dag.name);
-    }
+    reductions.iter().for_each(|it| check_share(it, f64::from(1 << 27), 0.5..1.2));
+}
+
+fn check_share(source: &str, bytes: f64, expected: Range<f64>) {
+    let dag = dag(source);
+    let share = share_of_copies(&dag, bytes);
+    assert!(expected.contains(&share), "{}: {share} of the speed of a copy", dag.name);
 }
 
 #[test]
@@ -163,11 +174,7 @@ fn what_passes_over_memory_twice_comes_close_to_two_copies() {
             compute(|i, j| sum(0..=j, |k| x[[i, k]]))
         }",
     ];
-    for source in programs {
-        let dag = dag(source);
-        let share = share_of_copies(&dag, f64::from(1 << 28));
-        assert!((0.7..1.0).contains(&share), "{}: {share} of the speed of a copy", dag.name);
-    }
+    programs.iter().for_each(|it| check_share(it, f64::from(1 << 28), 0.7..1.0));
 }
 
 #[test]
@@ -294,7 +301,7 @@ fn a_larger_gpu_is_never_slower() {
 fn registers_that_are_known_count() {
     let (target, dag) = (hopper(), product(2048));
     let grid = default_of(&dag, target, "");
-    let at = |registers| estimate_at(&grid, &target, &[], &[Known { registers }]);
+    let at = |registers| estimate_at(&grid, &target, &[], &[registers]);
     let (few, many) = (at(64), at(168));
     assert!(few.kernels[0].occupancy > many.kernels[0].occupancy);
     assert!(few.ns <= many.ns, "{few:?} {many:?}");
@@ -349,7 +356,7 @@ fn a_ranking_is_sorted_and_says_what_it_dropped() {
     let default = estimate(&default_of(&dag, target, ""), &target).ns;
     assert!(ranking.best[0].estimate.ns <= default, "the default is among the points");
     let points: Vec<Point> = ranking.best.iter().map(|it| it.point.clone()).collect();
-    let scores = AnalyticModel::new(&dag, target).score(&space, &points);
+    let scores = AnalyticModel::new(&dag, target.into(), 2).score(&space, &points);
     assert!(scores.is_sorted() && scores.iter().all(|it| it.is_finite()));
     let small = add(4);
     let space = Space::new(&small, &Target::from(target));
@@ -403,13 +410,11 @@ fn blocks_that_take_several_tiles_are_no_slower() {
     let products = extents.map(|(m, n, k)| product(m, n, k, "bf16"));
     for dag in products.into_iter().chain([product(8192, 8192, 512, "f32"), convolution]) {
         let space = Space::new(&dag, &Target::from(hopper()));
-        let n = space.sketches.iter().position(|it| it.uses(TemplateKind::WgmmaWarpSpecialized));
-        let names = || space.sketches.iter().map(|it| &it.name).collect::<Vec<_>>();
-        let n = n.unwrap_or_else(|| panic!("{}: {:?}", dag.name, names()));
-        let default = grid_of(&dag, &space, &space.defaults()[n]);
+        let n = warp_specialized(&space);
+        let default = grid_of(&dag, &space, &space.defaults()[usize::from(n)]);
         assert!(default.body[0].tiles.is_some(), "{}", dag.name);
         let each = |name: &str, _| name.ends_with("persistent").then_some(0);
-        let each = grid_of(&dag, &space, &space.nearest(n as u16, &each));
+        let each = grid_of(&dag, &space, &space.nearest(n, &each));
         assert!(each.body[0].tiles.is_none());
         let [turns, each] = [default, each].map(|it| estimate(&it, &hopper()));
         assert_eq!(turns.kernels[0].blocks, 132);
@@ -436,31 +441,17 @@ fn blocks_that_divide_tiles_gain_what_others_idle() {
             }}"
         ));
         let space = Space::new(&dag, &Target::from(hopper()));
-        let sketch = space
-            .sketches
-            .iter()
-            .position(|it| it.uses(TemplateKind::WgmmaWarpSpecialized))
-            .unwrap();
+        let sketch = warp_specialized(&space);
         let large = |blocks: u64| {
+            let tile = [("groups", 2), ("rows", 1), ("panels", 4), ("slots", 4), ("cluster", 2)];
             let choices = move |name: &str, _| {
-                let ending = |it: &str| name.ends_with(it);
-                let tile = [
-                    ("persistent", blocks),
-                    ("groups", 2),
-                    ("rows", 1),
-                    ("panels", 4),
-                    ("slots", 4),
-                ];
-                tile.into_iter()
-                    .find(|it| ending(it.0))
-                    .map(|it| it.1)
-                    .or(ending("cluster").then_some(2))
+                let mut all = [("persistent", blocks)].into_iter().chain(tile);
+                all.find(|it| name.ends_with(it.0)).map(|it| it.1)
             };
-            let grid = grid_of(&dag, &space, &space.nearest(sketch as u16, &choices));
+            let grid = grid_of(&dag, &space, &space.nearest(sketch, &choices));
             estimate(&grid, &hopper())
         };
         let [whole, divided] = [1, 101].map(large);
-        println!("{m} {n}: {:?} {:?}", whole.kernels[0], divided.kernels);
         assert_eq!(divided.kernels.len(), 2);
         let ratio = divided.ns / whole.ns;
         assert!(range.contains(&ratio), "{m} {n}: {ratio}");
@@ -479,9 +470,7 @@ fn matrix_instructions_are_worth_it() {
     };
     let time = |dtype: &str| {
         let dag = dag(&product(dtype));
-        let point = &Space::new(&dag, &Target::Gpu(hopper())).defaults()[0];
-        let grid = grid_of(&dag, &Space::new(&dag, &Target::Gpu(hopper())), point);
-        estimate(&grid, &hopper())
+        estimate(&default_of(&dag, hopper(), ""), &hopper())
     };
     let (wide, narrow) = (time("f32"), time("bf16"));
     assert!(narrow.ns * 3.0 < wide.ns, "{narrow:?} {wide:?}");

@@ -44,7 +44,7 @@ pub(super) fn kernel(
     let mut estimate = KernelEstimate {
         ns: f64::INFINITY,
         bound: Bound::Launch,
-        parts: [0.0; Bound::ALL.len()],
+        parts: [0.0; Bound::COUNT],
         registers,
         occupancy,
         blocks,
@@ -75,7 +75,7 @@ pub(super) fn kernel(
         l1_bytes: l1.max(0.0),
         l2_bytes: machine.l2_bytes,
     };
-    let mut traffic = shape.traffic(&block.sites);
+    let mut traffic = shape.traffic(&block.accesses);
     if let Some(it) = work_units {
         let (some, left) = (tiles as f64 / all_tiles as f64, it.partial_sum_bytes(grid));
         traffic = Traffic { l2: traffic.l2 * some + left, dram: traffic.dram * some };

@@ -17,7 +17,7 @@ use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::poly::{DimId, Facts, Interval, Poly, VarId};
 
 use super::machine::{L2_SHARE, SECTOR};
-use super::walk::Site;
+use super::walk::GlobalAccess;
 
 /// Bytes that all blocks of a kernel move.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -45,31 +45,30 @@ pub(super) struct Shape<'a> {
 }
 
 impl Shape<'_> {
-    pub(super) fn traffic(&self, sites: &[Site]) -> Traffic {
+    pub(super) fn traffic(&self, accesses: &[GlobalAccess]) -> Traffic {
         let n_tiles: f64 = self.tiles.iter().map(|it| *it as f64).product();
-        Traffic { l2: self.past_l1(sites) * n_tiles, dram: self.past_l2(sites, n_tiles) }
+        Traffic { l2: self.past_l1(accesses) * n_tiles, dram: self.past_l2(accesses, n_tiles) }
     }
 
     /// Bytes that one block moves past its first-level cache.
-    fn past_l1(&self, sites: &[Site]) -> f64 {
-        let reads = || sites.iter().filter(|it| !it.writes);
+    fn past_l1(&self, accesses: &[GlobalAccess]) -> f64 {
+        let reads = || accesses.iter().filter(|it| !it.writes);
         let deepest = reads().map(|it| it.loops.len()).max().unwrap_or(0);
         let facts: Vec<Facts> =
-            (0..=deepest).map(|it| self.facts(sites, &self.one(), it)).collect();
+            (0..=deepest).map(|it| self.facts(accesses, &self.one(), it)).collect();
         let touched = |depth: usize| reads().map(|it| self.touched(it, &facts[depth], depth)).sum();
         let fits = (0..=deepest).find(|it| {
             let all: f64 = touched(*it);
             all <= self.l1_bytes
         });
-        let writes: f64 = sites.iter().filter(|it| it.writes).map(|it| it.bytes).sum();
+        let writes: f64 = accesses.iter().filter(|it| it.writes).map(|it| it.bytes).sum();
         if fits == Some(0) {
-            return writes
-                + per_tensor(
-                    reads().map(|it| (it.tensor, self.touched(it, &facts[0], 0).min(it.bytes))),
-                );
+            let once =
+                |it: &GlobalAccess| (it.tensor, self.touched(it, &facts[0], 0).min(it.bytes));
+            return writes + most_per_tensor(reads().map(once)).values().sum::<f64>();
         }
         let depth = fits.unwrap_or(deepest);
-        let moved = |it: &Site| {
+        let moved = |it: &GlobalAccess| {
             let outer = &it.loops[..depth.min(it.loops.len())];
             let again: f64 = outer.iter().map(|it| it.1 as f64).product();
             (self.touched(it, &facts[depth], depth) * again).min(it.bytes)
@@ -78,7 +77,7 @@ impl Shape<'_> {
     }
 
     /// Bytes that all blocks move between the second-level cache and memory.
-    fn past_l2(&self, sites: &[Site], n_tiles: f64) -> f64 {
+    fn past_l2(&self, accesses: &[GlobalAccess], n_tiles: f64) -> f64 {
         let all = self.tiles.to_vec();
         let mut wave = self.one();
         let mut left = self.resident.min(n_tiles).max(1.0);
@@ -88,15 +87,10 @@ impl Shape<'_> {
         }
         let n_wave: f64 = wave.iter().map(|it| *it as f64).product();
         let n_waves = (n_tiles / n_wave).max(1.0);
-        let facts = [&all, &wave].map(|it| self.facts(sites, it, 0));
+        let facts = [&all, &wave].map(|it| self.facts(accesses, it, 0));
         let boxes = |n: usize, blocks: f64| {
-            let mut found: BTreeMap<TensorId, f64> = BTreeMap::new();
-            for it in sites {
-                let bytes = self.box_of(it, &facts[n], blocks * it.elements);
-                let most = found.entry(it.tensor).or_default();
-                *most = most.max(bytes);
-            }
-            found
+            let bytes = |it: &GlobalAccess| self.box_of(it, &facts[n], blocks * it.elements);
+            most_per_tensor(accesses.iter().map(|it| (it.tensor, bytes(it))))
         };
         let (whole, once) = (boxes(0, n_tiles), boxes(1, n_wave));
         let mut order: Vec<(f64, TensorId)> = whole.iter().map(|(it, n)| (*n, *it)).collect();
@@ -105,7 +99,7 @@ impl Shape<'_> {
         for (bytes, tensor) in order {
             kept += bytes;
             let stays = kept <= self.l2_bytes * L2_SHARE;
-            let is_written = sites.iter().any(|it| it.writes && it.tensor == tensor);
+            let is_written = accesses.iter().any(|it| it.writes && it.tensor == tensor);
             let is_between =
                 self.grid.buffer(tensor).scope == MemoryScope::Workspace && !is_written;
             total += match stays {
@@ -124,7 +118,7 @@ impl Shape<'_> {
 
     /// Bounds the variables while loops from that depth on run, in so many blocks: loops further out
     /// stand still.
-    fn facts(&self, sites: &[Site], blocks: &[i64], depth: usize) -> Facts {
+    fn facts(&self, accesses: &[GlobalAccess], blocks: &[i64], depth: usize) -> Facts {
         let mut facts = Facts::default();
         for n in 0..self.grid.dims.len() {
             let value = self.dims.get(n).copied().unwrap_or(1);
@@ -141,8 +135,8 @@ impl Shape<'_> {
         for it in &self.kernel.thread_vars {
             bound(it.var, i64::from(it.range.max(1) / it.step.max(1)).max(1));
         }
-        for site in sites {
-            for (n, (var, extent)) in site.loops.iter().enumerate() {
+        for access in accesses {
+            for (n, (var, extent)) in access.loops.iter().enumerate() {
                 bound(*var, if n < depth { 1 } else { *extent });
             }
         }
@@ -150,22 +144,22 @@ impl Shape<'_> {
     }
 
     /// Bytes of the sectors that one block touches while the loops from that depth on run.
-    fn touched(&self, site: &Site, facts: &Facts, depth: usize) -> f64 {
-        let outer = &site.loops[..depth.min(site.loops.len())];
+    fn touched(&self, access: &GlobalAccess, facts: &Facts, depth: usize) -> f64 {
+        let outer = &access.loops[..depth.min(access.loops.len())];
         let again: f64 = outer.iter().map(|it| it.1 as f64).product();
-        self.box_of(site, facts, site.elements / again.max(1.0))
+        self.box_of(access, facts, access.elements / again.max(1.0))
     }
 
     /// Bytes of the box that an access touches, in whole sectors; no more than it can with so many
     /// elements.
-    fn box_of(&self, site: &Site, facts: &Facts, elements: f64) -> f64 {
-        let buffer = self.grid.buffer(site.tensor);
+    fn box_of(&self, access: &GlobalAccess, facts: &Facts, elements: f64) -> f64 {
+        let buffer = self.grid.buffer(access.tensor);
         // An index that is read from data takes as many values as are left for it.
-        let known: f64 = site.index.iter().flatten().map(|it| width(it, facts)).product();
+        let known: f64 = access.index.iter().flatten().map(|it| width(it, facts)).product();
         let unknown = (elements / known).ceil().max(1.0);
         // Neighbors come in whole sectors; rows that are touched from end to end are neighbors.
         let (mut together, mut apart, mut is_whole) = (1.0, 1.0, true);
-        for (at, extent) in site.index.iter().zip(&buffer.shape).rev() {
+        for (at, extent) in access.index.iter().zip(&buffer.shape).rev() {
             let most = extent.interval(facts).hi.max(1) as f64;
             let width = at.as_ref().map_or(unknown, |it| width(it, facts)).min(most);
             *if is_whole { &mut together } else { &mut apart } *= width;
@@ -184,12 +178,12 @@ fn width(index: &Poly, facts: &Facts) -> f64 {
     hi.saturating_sub(lo).saturating_add(1).max(1) as f64
 }
 
-/// Of each tensor the most that one of its accesses moves, added up.
-fn per_tensor(moved: impl Iterator<Item = (TensorId, f64)>) -> f64 {
+/// Returns the most that one access of each tensor moves.
+fn most_per_tensor(moved: impl Iterator<Item = (TensorId, f64)>) -> BTreeMap<TensorId, f64> {
     let mut most: BTreeMap<TensorId, f64> = BTreeMap::new();
     for (tensor, bytes) in moved {
         let it = most.entry(tensor).or_default();
         *it = it.max(bytes);
     }
-    most.values().sum()
+    most
 }

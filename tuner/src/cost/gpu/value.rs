@@ -1,7 +1,7 @@
 //! Total evaluation of polynomials.
 //!
-//! Where a program would be wrong (an overflow, a division by what is not positive) the value is
-//! some number: an estimate of such a program means nothing, but there is one.
+//! Overflows saturate, and a division by 0 gives 0: an estimate of a program that does so means
+//! nothing, but there is one.
 
 use tvmtune_ir::poly::{Atom, Poly, VarId};
 

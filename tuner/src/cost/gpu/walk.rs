@@ -44,12 +44,12 @@ pub(super) struct Block {
     /// The part of that which overlaps the tile before, if there is one.
     pub(super) ahead: f64,
     /// Its accesses of memory.
-    pub(super) sites: Vec<Site>,
+    pub(super) accesses: Vec<GlobalAccess>,
 }
 
 /// An access of memory that all blocks see.
 #[derive(Clone, Debug)]
-pub(super) struct Site {
+pub(super) struct GlobalAccess {
     pub(super) tensor: TensorId,
     pub(super) writes: bool,
     /// In each dimension; `None` where the data says.
@@ -79,27 +79,23 @@ pub(super) fn block(grid: &Grid, kernel: &Kernel, dims: &[i64]) -> Block {
     if let Some(it) = masks.last_mut().filter(|_| last > 0) {
         *it = (1 << last) - 1;
     }
-    let (open, segment) = (Vec::new(), Segment::default());
-    let block = Block::default();
-    let work_unit_vars =
-        kernel.tiles.iter().flat_map(Tiles::work_unit_vars).map(|it| it.0).collect();
-    let (n_guards, repeats) = (0, 1.0);
-    let mut walk = BlockCounter {
+    let work_unit_vars = kernel.tiles.iter().flat_map(Tiles::work_unit_vars);
+    let mut counter = BlockCounter {
         grid,
         kernel,
-        work_unit_vars,
+        work_unit_vars: work_unit_vars.map(|it| it.0).collect(),
         values,
-        open,
+        open: Vec::new(),
         masks,
-        n_guards,
-        repeats,
-        segment,
-        block,
+        n_guards: 0,
+        repeats: 1.0,
+        segment: Segment::default(),
+        block: Block::default(),
     };
-    walk.body(&kernel.producer);
-    walk.body(&kernel.body);
-    walk.end_segment();
-    walk.block
+    counter.body(&kernel.producer);
+    counter.body(&kernel.body);
+    counter.end_segment();
+    counter.block
 }
 
 /// Returns whether a loop stays one.
@@ -170,9 +166,7 @@ impl BlockCounter<'_> {
             Stmt::CpAsyncWait { groups } => self.wait(GLOBAL_LATENCY / (f64::from(*groups) + 1.0)),
             Stmt::LoadFragment { operand, .. } => self.load_fragment(operand),
             Stmt::Mma { dtype, .. } => self.mma(*dtype),
-            Stmt::Wgmma { columns, a, dtype, .. } => {
-                self.wgmma(a, *columns, *dtype);
-            }
+            Stmt::Wgmma { columns, a, dtype, .. } => self.wgmma(a, *columns, *dtype),
             Stmt::TmaLoad { tensor_map, coordinates, .. } => {
                 self.tma_load(*tensor_map, coordinates);
             }
@@ -223,7 +217,7 @@ impl BlockCounter<'_> {
         let blocks = if map.is_multicast { self.kernel.cluster() } else { 1 };
         self.block.wavefronts += bytes * f64::from(blocks) / 128.0;
         let (tensor, writes) = (map.tensor, false);
-        self.block.sites.push(Site { tensor, writes, index, loops, bytes, elements });
+        self.block.accesses.push(GlobalAccess { tensor, writes, index, loops, bytes, elements });
     }
 
     fn load_fragment(&mut self, operand: &Operand) {
@@ -390,14 +384,14 @@ impl BlockCounter<'_> {
         let lanes = whole.map_or(1, |it| it.lanes);
         self.block.ops.add(ops, self.times() * self.n_warps() / lanes as f64);
         let mut reads: Vec<(TensorId, &[Subscript])> = Vec::new();
-        let mut polys: Vec<&Poly> = index.iter().collect();
-        value.walk(&mut |it| {
-            if let Expr::Read { tensor, index } = it
-                && !reads.contains(&(*tensor, index.as_slice()))
-            {
-                reads.push((*tensor, index));
-                polys.extend(index.iter().filter_map(affine));
+        value.for_each_read(&mut |tensor, index| {
+            if !reads.contains(&(tensor, index)) {
+                reads.push((tensor, index));
             }
+        });
+        let read = reads.iter().flat_map(|it| it.1).filter_map(Subscript::affine);
+        let mut polys: Vec<&Poly> = index.iter().chain(read).collect();
+        value.walk(&mut |it| {
             if let Expr::Compare(_, a, b) = it
                 && let (Expr::Index(a), Expr::Index(b)) = (&**a, &**b)
             {
@@ -408,7 +402,7 @@ impl BlockCounter<'_> {
         });
         self.indices(polys.into_iter());
         for (tensor, index) in reads {
-            self.access(tensor, index.iter().map(|it| affine(it).cloned()).collect(), false);
+            self.access(tensor, index.iter().map(|it| it.affine().cloned()).collect(), false);
         }
         let in_registers = self.scope(to) == Some(MemoryScope::Registers);
         let written: Vec<Option<Poly>> = index.iter().cloned().map(Some).collect();
@@ -462,9 +456,9 @@ impl BlockCounter<'_> {
         self.block.wavefronts += requests * mean(&|it| sectors(it, width).1);
         let active: u32 = self.masks.iter().map(|it| it.count_ones()).sum();
         let elements = outer * distinct * f64::from(active);
-        let touched = requests * mean(&|it| sectors(it, width).0) * SECTOR as f64;
+        let bytes = requests * mean(&|it| sectors(it, width).0) * SECTOR as f64;
         let loops = self.open.iter().map(|it| (it.var, it.extent)).collect();
-        self.block.sites.push(Site { tensor, writes, index, loops, bytes: touched, elements });
+        self.block.accesses.push(GlobalAccess { tensor, writes, index, loops, bytes, elements });
     }
 
     /// Elements of one access: what the printer says, or what the compiler makes of neighbors in
@@ -536,13 +530,6 @@ fn is_copy(value: &Expr) -> bool {
             arithmetic::is_bound(condition) && is_copy(then) && is_copy(otherwise)
         }
         _ => false,
-    }
-}
-
-fn affine(subscript: &Subscript) -> Option<&Poly> {
-    match subscript {
-        Subscript::Affine(poly) => Some(poly),
-        Subscript::Value(_) => None,
     }
 }
 

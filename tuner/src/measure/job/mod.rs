@@ -11,7 +11,8 @@ use tvmtune_ir::dag::{DType, Dag, Expr, Number, Subscript, TensorId};
 use tvmtune_ir::interp::Array;
 use tvmtune_schedule::Layout;
 
-use super::protocol::{Case, CodeSpec, Device, LayoutSpec, OutputSpec, ParamSpec, Problem, Word};
+use super::protocol::{Case, CodeSpec, LayoutSpec, OutputSpec, ParamSpec, Problem, Word};
+use crate::device::Device;
 
 /// Arguments for one launch of a program.
 #[derive(Clone, Debug)]

@@ -6,8 +6,6 @@
 //! `runner.rs` verifies and times a candidate, `cpu` and `gpu` launch it.
 
 mod cpu;
-mod error;
-mod lazy_gpu;
 mod param;
 mod runner;
 #[cfg(feature = "cuda")]
@@ -23,13 +21,33 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use std::{env, process, thread};
 
-use self::error::{WorkerError, invalid};
-use self::lazy_gpu::LazyGpu;
+use self::gpu::Gpu;
 use self::runner::Runner;
 use super::protocol::{Frame, Problem, Request, Response};
 
 /// Set in workers; its value is the time limit of a request in seconds.
 pub(super) const VARIABLE: &str = "TVMTUNE_WORKER";
+
+/// The reason why a request failed.
+#[derive(Debug)]
+enum WorkerError {
+    /// The request failed; later ones may succeed.
+    Failed(String),
+    /// The GPU context of this process is broken.
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "there is no context to break"))]
+    Lost(String),
+}
+
+impl From<io::Error> for WorkerError {
+    fn from(error: io::Error) -> Self {
+        WorkerError::Failed(error.to_string())
+    }
+}
+
+/// Creates the error of an invalid request.
+fn invalid(reason: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, reason.to_owned())
+}
 
 /// Runs the worker and never returns, if this process was started as one. Call it first in the
 /// `main` of an executable that tunes.
@@ -49,7 +67,7 @@ pub(super) fn is_worker() -> bool {
 
 /// Answers requests until the pipe is closed.
 fn run(limit: Duration) -> io::Result<()> {
-    let watchdog = Watchdog::start(limit);
+    start_watchdog(limit);
     let mut requests = BufReader::new(io::stdin());
     let mut responses = BufWriter::new(io::stdout());
     let mut runners = Runners::default();
@@ -60,7 +78,7 @@ fn run(limit: Duration) -> io::Result<()> {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
             Err(error) => return Err(error),
         };
-        watchdog.arm();
+        set_arrived(Some(Instant::now()));
         // A panic is a bug of ours, or caused by the candidate.
         let answer = catch_unwind(AssertUnwindSafe(|| runners.answer(request)));
         let failed = |why: String| Frame::new(Response::Failed(why));
@@ -70,7 +88,7 @@ fn run(limit: Duration) -> io::Result<()> {
             Ok(Err(WorkerError::Lost(why))) => Frame::new(Response::Lost(why)),
             Err(_) => failed("the worker panicked".to_owned()),
         };
-        watchdog.disarm();
+        set_arrived(None);
         response.write(&mut responses)?;
         responses.flush()?;
         if matches!(response.message, Response::Lost(_)) {
@@ -79,40 +97,40 @@ fn run(limit: Duration) -> io::Result<()> {
     }
 }
 
-/// Aborts the process if a request takes too long: the tuner, which would kill it, may be gone.
-struct Watchdog {
-    since: &'static Mutex<Option<Instant>>,
+/// The time when the present request arrived.
+static ARRIVED: Mutex<Option<Instant>> = Mutex::new(None);
+
+fn set_arrived(arrived: Option<Instant>) {
+    if let Ok(mut it) = ARRIVED.lock() {
+        *it = arrived;
+    }
 }
 
-impl Watchdog {
-    fn start(limit: Duration) -> Self {
-        static SINCE: Mutex<Option<Instant>> = Mutex::new(None);
-        let is_hung =
-            move || SINCE.lock().is_ok_and(|it| it.is_some_and(|it| it.elapsed() > limit));
-        // Without a watchdog, only a worker whose tuner was killed runs on.
-        let _ = thread::Builder::new().name("watchdog".to_owned()).spawn(move || {
-            loop {
-                thread::sleep(Duration::from_millis(500));
-                if is_hung() {
-                    process::abort();
-                }
+/// Aborts the process if a request takes too long: the tuner, which would kill it, may be gone.
+fn start_watchdog(limit: Duration) {
+    let is_hung = move || ARRIVED.lock().is_ok_and(|it| it.is_some_and(|it| it.elapsed() > limit));
+    // Without a watchdog, only a worker whose tuner was killed runs on.
+    let _ = thread::Builder::new().name("watchdog".to_owned()).spawn(move || {
+        loop {
+            thread::sleep(Duration::from_millis(500));
+            if is_hung() {
+                process::abort();
             }
-        });
-        Self { since: &SINCE }
-    }
-
-    fn arm(&self) {
-        self.set(Some(Instant::now()));
-    }
-
-    fn disarm(&self) {
-        self.set(None);
-    }
-
-    fn set(&self, since: Option<Instant>) {
-        if let Ok(mut it) = self.since.lock() {
-            *it = since;
         }
+    });
+}
+
+/// The first GPU, once it was opened.
+#[derive(Default)]
+struct LazyGpu(Option<Gpu>);
+
+impl LazyGpu {
+    /// Returns the GPU; opens it first if necessary.
+    fn get(&mut self) -> Result<&Gpu, WorkerError> {
+        Ok(match &mut self.0 {
+            Some(gpu) => gpu,
+            none => none.insert(Gpu::open()?),
+        })
     }
 }
 

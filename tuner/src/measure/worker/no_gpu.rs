@@ -1,7 +1,7 @@
 //! No GPU: this worker was built without the feature `cuda`, and so without a driver's functions.
 
 use super::super::protocol::{self, GpuSpec, Policy, Problem};
-use super::error::WorkerError;
+use super::WorkerError;
 
 /// A GPU that does not exist.
 pub(super) enum Gpu {}

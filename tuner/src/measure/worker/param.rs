@@ -7,7 +7,7 @@ use tvmtune_ir::interp::Array;
 use tvmtune_runtime::raw::Layout;
 
 use super::super::protocol::{LayoutSpec, ParamSpec};
-use super::error::invalid;
+use super::invalid;
 use crate::random::Random;
 
 /// The period of the elements of larger parameters. A prime, so that rows differ.

@@ -3,15 +3,11 @@
 use std::io;
 
 use tvmtune_ir::interp::Array;
-use tvmtune_runtime::raw::Code;
 
-use super::super::protocol::{
-    CodeSpec, CpuSpec, Frame, OutputSpec, Policy, Problem, Response, Run,
-};
+use super::super::protocol::{CodeSpec, Frame, OutputSpec, Policy, Problem, Response, Run};
 use super::cpu;
-use super::error::{WorkerError, invalid};
 use super::gpu::{self, Gpu};
-use super::lazy_gpu::LazyGpu;
+use super::{LazyGpu, WorkerError, invalid};
 use crate::outcome::{Outcome, Timing};
 
 /// A problem with its arguments.
@@ -29,7 +25,7 @@ const VERIFY_MARGIN: f64 = 1.1;
 
 /// A loaded candidate.
 enum LoadedCandidate<'a> {
-    Cpu(Code, &'a CpuSpec),
+    Cpu(cpu::LoadedCandidate<'a>),
     Gpu(gpu::LoadedCandidate),
 }
 
@@ -121,9 +117,7 @@ impl Runner {
         gpu: &mut LazyGpu,
     ) -> Result<Vec<Vec<u8>>, WorkerError> {
         match loaded {
-            LoadedCandidate::Cpu(code, spec) => {
-                Ok(self.cpu.evaluate(&self.problem, cpu::LoadedCandidate { code, spec }, case)?)
-            }
+            LoadedCandidate::Cpu(it) => Ok(self.cpu.evaluate(&self.problem, it, case)?),
             LoadedCandidate::Gpu(it) => self.gpu.evaluate(gpu.get()?, &self.problem, it, case),
         }
     }
@@ -157,9 +151,7 @@ impl Runner {
             return Ok(Outcome::Wrong(why));
         }
         let samples = match loaded {
-            LoadedCandidate::Cpu(code, spec) => {
-                self.cpu.time(&self.problem, cpu::LoadedCandidate { code, spec }, policy)?
-            }
+            LoadedCandidate::Cpu(it) => self.cpu.time(&self.problem, it, policy)?,
             LoadedCandidate::Gpu(it) => self.gpu.time(gpu.get()?, &self.problem, it, policy)?,
         };
         let timing = Timing::new(samples).ok_or_else(|| invalid("no sample"))?;
@@ -185,9 +177,7 @@ impl Runner {
         let (mut on_cpu, mut on_gpu) = (Vec::new(), Vec::new());
         for it in loaded {
             match it {
-                LoadedCandidate::Cpu(code, spec) => {
-                    on_cpu.push(cpu::LoadedCandidate { code, spec });
-                }
+                LoadedCandidate::Cpu(it) => on_cpu.push(it),
                 LoadedCandidate::Gpu(it) => on_gpu.push(it),
             }
         }
@@ -213,7 +203,7 @@ fn load<'a>(
         let (bytes, others) = rest.split_at(spec.n_bytes());
         rest = others;
         loaded.push(match spec {
-            CodeSpec::Cpu(spec) => LoadedCandidate::Cpu(cpu::load(spec, bytes)?, spec),
+            CodeSpec::Cpu(spec) => LoadedCandidate::Cpu(cpu::LoadedCandidate::new(spec, bytes)?),
             CodeSpec::Gpu(spec) => LoadedCandidate::Gpu(gpu.get()?.load(spec, bytes)?),
         });
     }

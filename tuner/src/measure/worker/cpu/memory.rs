@@ -6,7 +6,7 @@ use std::io;
 use tvmtune_runtime::raw::Guarded;
 
 use super::super::super::protocol::{Case, LayoutSpec, OutputSpec, ParamSpec, Word};
-use super::super::error::invalid;
+use super::super::invalid;
 use super::super::param::Packing;
 
 /// The poison that fills results and scratch memory before a launch: neither zeros nor the results of

@@ -5,7 +5,7 @@ use std::io;
 use tvmtune_runtime::raw::{Code, Threads};
 
 use super::super::protocol::{CpuLaunch, CpuSpec, Policy, Problem};
-use super::error::invalid;
+use super::invalid;
 use memory::{Arguments, Placement, Purpose};
 
 pub(super) mod memory;
@@ -15,19 +15,29 @@ mod timer;
 #[derive(Default)]
 pub(super) struct Memory(Vec<Option<Arguments>>);
 
-/// A loaded candidate, with its launches.
-#[derive(Clone, Copy)]
+/// LoadedCandidate code, with its launches.
 pub(super) struct LoadedCandidate<'a> {
-    pub(super) code: &'a Code,
-    pub(super) spec: &'a CpuSpec,
+    code: Code,
+    spec: &'a CpuSpec,
 }
 
-impl LoadedCandidate<'_> {
+impl<'a> LoadedCandidate<'a> {
+    /// Loads code from its bytes, phase by phase.
+    pub(super) fn new(spec: &'a CpuSpec, mut bytes: &[u8]) -> io::Result<Self> {
+        let mut phases = Vec::new();
+        for size in &spec.phases {
+            let (phase, others) = bytes.split_at(*size);
+            bytes = others;
+            phases.push(phase);
+        }
+        Ok(Self { code: Code::load(&phases)?, spec })
+    }
+
     /// Returns the launch on a case.
     fn launch(&self, case: usize) -> io::Result<&CpuLaunch> {
-        let Self { spec, .. } = self;
-        let launch = spec.launches.get(case).ok_or_else(|| invalid("no launch for this case"))?;
-        if launch.n_tasks.len() != spec.phases.len() {
+        let launch = self.spec.launches.get(case);
+        let launch = launch.ok_or_else(|| invalid("no launch for this case"))?;
+        if launch.n_tasks.len() != self.spec.phases.len() {
             return Err(invalid("not a number of tasks for each phase"));
         }
         Ok(launch)
@@ -38,17 +48,6 @@ impl LoadedCandidate<'_> {
         let threads = if self.spec.parallel { Threads::All } else { Threads::One };
         self.code.try_out(&launch.n_tasks, table, launch.scratch_bytes as usize, threads);
     }
-}
-
-/// Loads code from its bytes, phase by phase.
-pub(super) fn load(spec: &CpuSpec, mut bytes: &[u8]) -> io::Result<Code> {
-    let mut phases = Vec::new();
-    for size in &spec.phases {
-        let (phase, others) = bytes.split_at(*size);
-        bytes = others;
-        phases.push(phase);
-    }
-    Code::load(&phases)
 }
 
 impl Memory {
@@ -66,7 +65,7 @@ impl Memory {
     pub(super) fn evaluate(
         &mut self,
         problem: &Problem,
-        loaded: LoadedCandidate<'_>,
+        loaded: &LoadedCandidate<'_>,
         case: usize,
     ) -> io::Result<Vec<Vec<u8>>> {
         let launch = loaded.launch(case)?;
@@ -81,7 +80,7 @@ impl Memory {
     pub(super) fn time(
         &mut self,
         problem: &Problem,
-        loaded: LoadedCandidate<'_>,
+        loaded: &LoadedCandidate<'_>,
         policy: &Policy,
     ) -> io::Result<Vec<f64>> {
         let launch = loaded.launch(0)?;
@@ -93,7 +92,7 @@ impl Memory {
     pub(super) fn compare(
         &mut self,
         problem: &Problem,
-        codes: &[LoadedCandidate<'_>],
+        codes: &[&LoadedCandidate<'_>],
         rounds: usize,
         policy: &Policy,
     ) -> io::Result<Vec<Vec<f64>>> {

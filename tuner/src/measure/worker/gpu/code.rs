@@ -10,8 +10,7 @@ use tvmtune_runtime::raw::cuda::{Format, Function, Param, TableEntry, TensorMap,
 use tvmtune_runtime::{Error, Tier};
 
 use super::super::super::protocol::{GpuLaunch, GpuSpec, ParamBinding, Word};
-use super::super::error::{WorkerError, invalid};
-use super::error::worker_error;
+use super::super::{WorkerError, invalid};
 
 /// A loaded candidate.
 pub(in super::super) struct LoadedCandidate {
@@ -38,14 +37,9 @@ impl LoadedCandidate {
         // The number of the case takes the place of the dynamic dimensions.
         let ranges = [(0, spec.launches.len() - 1)];
         let (variant, numbers) = (variant(spec, &first.table), numbers(&spec.launches));
-        let trial = Trial::load(
-            stream,
-            (name, names),
-            &ranges,
-            (variant, split_images(spec, bytes)),
-            numbers,
-        );
-        Ok(Self { trial: trial.map_err(worker_error)?, pointers })
+        let trial =
+            Trial::load(stream, (name, names), &ranges, (variant, split_images(spec, bytes)), numbers);
+        Ok(Self { trial: trial?, pointers })
     }
 
     /// Returns the tensors that a launch on a case takes, in order.
@@ -80,12 +74,12 @@ fn split_images(spec: &GpuSpec, mut bytes: &[u8]) -> Vec<Code> {
 }
 
 /// Builds the [`Variant`] that a generated crate would declare as a constant. Its parts are leaked,
-/// since a constant borrows for `'static`.
+/// since a constant borrows for `'static`; a worker loads few candidates.
 fn variant(spec: &GpuSpec, table: &[Word]) -> Variant {
     let functions = spec.functions.iter().map(|it| {
         let param = |it: &ParamBinding| match *it {
             ParamBinding::Table(n) => Param::Entry(n),
-            ParamBinding::Map(n) => Param::TensorMap(n),
+            ParamBinding::Map(n) => Param::Map(n),
         };
         Function {
             name: leak(&it.name),
@@ -107,11 +101,10 @@ fn variant(spec: &GpuSpec, table: &[Word]) -> Variant {
     let entries = Vec::leak(entries.collect());
     let mut first = 0;
     let maps = spec.maps.iter().map(|it| {
-        let box_dims: &'static [u32] = Vec::leak(it.boxes.clone());
-        let element_strides: &'static [u32] = Vec::leak(it.steps.clone());
+        let extents: &'static [u32] = Vec::leak(it.boxes.clone());
+        let steps: &'static [u32] = Vec::leak(it.steps.clone());
         let (entry, element, swizzle) = (it.entry, it.element, it.swizzle);
-        let numbers = first;
-        let map = TensorMap { entry, element, box_dims, element_strides, swizzle, numbers };
+        let map = TensorMap { entry, element, extents, steps, swizzle, numbers: first };
         first += map.n_numbers();
         map
     });

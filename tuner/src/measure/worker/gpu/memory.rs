@@ -10,9 +10,8 @@ use tvmtune_runtime::Error;
 use tvmtune_runtime::cuda::{Buffer, Device, Stream};
 
 use super::super::super::protocol::{Case, Word};
-use super::super::error::{WorkerError, invalid};
 use super::super::param::Packing;
-use super::error::worker_error;
+use super::super::{WorkerError, invalid};
 
 /// The poison that fills results before a launch: neither zeros nor the results of the last candidate
 /// pass for elements that were not computed.
@@ -68,7 +67,7 @@ impl Arguments {
         }
         for word in words {
             if !matches!(word, Word::Output(_)) && find(&self.drawn, word).is_none() {
-                let buffer = Buffer::of(device, &self.bytes(word)?).map_err(worker_error)?;
+                let buffer = Buffer::of(device, &self.bytes(word)?)?;
                 self.drawn.push((word.clone(), buffer));
             }
         }
@@ -79,7 +78,7 @@ impl Arguments {
                     self.sets.truncate(n);
                     return Ok(n);
                 }
-                Err(other) => return Err(worker_error(other)),
+                Err(other) => return Err(other.into()),
             }
         }
         Ok(n_sets)
@@ -130,7 +129,7 @@ impl Arguments {
                 Some(drawn) => buffer.copy_from(drawn, stream),
                 None => buffer.fill(POISON),
             };
-            restored.map_err(worker_error)?;
+            restored?;
         }
         Ok(())
     }

@@ -10,7 +10,6 @@
 //! measuring matrix products.
 
 mod code;
-mod error;
 mod memory;
 
 use tvmtune_runtime::Error;
@@ -18,9 +17,8 @@ use tvmtune_runtime::cuda::cudarc::driver::sys::CUdevice_attribute_enum as Attri
 use tvmtune_runtime::cuda::{Batch, Buffer, Device, Stream, Timer};
 
 use super::super::protocol::{self, GpuSpec, Policy, Problem, Word};
-use super::error::{WorkerError, invalid};
+use super::{WorkerError, invalid};
 pub(super) use code::LoadedCandidate;
-use error::worker_error;
 use memory::Arguments;
 
 /// The first GPU, with its stream and timer.
@@ -34,6 +32,28 @@ pub(super) struct Gpu {
 /// The arguments of each case, as far as they were needed.
 #[derive(Default)]
 pub(super) struct Memory(Vec<Option<Arguments>>);
+
+/// Errors of the driver after which the context still works (CUDA driver API, `CUresult`).
+const RECOVERABLE: [&str; 7] = [
+    "CUDA_ERROR_INVALID_IMAGE",
+    "CUDA_ERROR_INVALID_PTX",
+    "CUDA_ERROR_INVALID_SOURCE",
+    "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
+    "CUDA_ERROR_NO_BINARY_FOR_GPU",
+    "CUDA_ERROR_NOT_SUPPORTED",
+    "CUDA_ERROR_OUT_OF_MEMORY",
+];
+
+impl From<Error> for WorkerError {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Cuda { reason, .. } if !RECOVERABLE.contains(&reason) => {
+                WorkerError::Lost(error.to_string())
+            }
+            _ => WorkerError::Failed(error.to_string()),
+        }
+    }
+}
 
 /// The maximum number of launches of a sample, before rounding up to whole rotations.
 const MAX_LAUNCHES: usize = 200;
@@ -90,9 +110,9 @@ impl Gpu {
     /// written per ns.
     pub(super) fn copy(&self, n: usize) -> Result<Vec<f64>, WorkerError> {
         let buffer = |byte| Buffer::new(&self.device, COPY_SIZE * self.l2_bytes, byte);
-        let (from, to) = (buffer(0x3c).map_err(worker_error)?, buffer(0).map_err(worker_error)?);
-        let copy = || {
-            let ns = self.timer.time(|| to.copy_from(&from, &self.stream)).map_err(worker_error)?;
+        let (from, to) = (buffer(0x3c)?, buffer(0)?);
+        let copy = || -> Result<f64, WorkerError> {
+            let ns = self.timer.time(|| to.copy_from(&from, &self.stream))?;
             Ok(2.0 * to.n_bytes() as f64 / ns.max(0.001))
         };
         copy()?;
@@ -100,11 +120,7 @@ impl Gpu {
     }
 
     /// Loads a candidate.
-    pub(super) fn load(
-        &self,
-        spec: &GpuSpec,
-        bytes: &[u8],
-    ) -> Result<LoadedCandidate, WorkerError> {
+    pub(super) fn load(&self, spec: &GpuSpec, bytes: &[u8]) -> Result<LoadedCandidate, WorkerError> {
         LoadedCandidate::new(&self.stream, spec, bytes)
     }
 }
@@ -136,8 +152,8 @@ impl Memory {
         let arguments = self.arguments(problem, case)?;
         arguments.provide(&gpu.device, words, 1)?;
         arguments.restore(&gpu.stream)?;
-        loaded.launch(case, &arguments.set(0, words)?).map_err(worker_error)?;
-        arguments.results().map_err(worker_error)
+        loaded.launch(case, &arguments.set(0, words)?)?;
+        Ok(arguments.results()?)
     }
 
     /// Times launches on the first case.
@@ -242,13 +258,9 @@ struct Captured {
 
 impl Gpu {
     /// Times one launch, host overhead included.
-    fn time_once(
-        &self,
-        loaded: &LoadedCandidate,
-        arguments: &Arguments,
-    ) -> Result<f64, WorkerError> {
+    fn time_once(&self, loaded: &LoadedCandidate, arguments: &Arguments) -> Result<f64, WorkerError> {
         let set = arguments.set(0, loaded.pointers(0)?)?;
-        let once = || self.timer.time(|| loaded.launch(0, &set)).map_err(worker_error);
+        let once = || self.timer.time(|| loaded.launch(0, &set));
         Ok(once()?.min(once()?))
     }
 
@@ -265,7 +277,7 @@ impl Gpu {
         let n_launches = min_launches.next_multiple_of(sets.len().max(1));
         let launch =
             || sets.iter().cycle().take(n_launches).try_for_each(|set| loaded.launch(0, set));
-        let batch = Batch::record(&self.stream, launch).map_err(worker_error)?;
+        let batch = Batch::record(&self.stream, launch)?;
         Ok(Captured { batch, n_launches })
     }
 
@@ -280,7 +292,7 @@ impl Gpu {
 
     /// Returns the mean of the launches in ns, at least 0.001, so that it is positive.
     fn sample(&self, captured: &Captured) -> Result<f64, WorkerError> {
-        let ns = self.timer.time(|| captured.batch.launch()).map_err(worker_error)?;
+        let ns = self.timer.time(|| captured.batch.launch())?;
         Ok((ns / captured.n_launches as f64).max(0.001))
     }
 }
@@ -295,5 +307,14 @@ mod tests {
         assert_eq!(n_launches(10e3, &policy), 30);
         assert_eq!(n_launches(1e9, &policy), 1);
         assert_eq!(n_launches(0.0, &policy), MAX_LAUNCHES);
+    }
+
+    #[test]
+    fn only_what_breaks_the_gpu_costs_the_worker() {
+        let error = |reason| Error::Cuda { kernel: "k", call: "cuLaunchKernel", reason };
+        let is_lost = |it: Error| matches!(WorkerError::from(it), WorkerError::Lost(_));
+        assert!(is_lost(error("CUDA_ERROR_ILLEGAL_ADDRESS")));
+        assert!(!is_lost(error("CUDA_ERROR_OUT_OF_MEMORY")));
+        assert!(!is_lost(Error::SharedMemory { kernel: "k", want: 2, have: 1 }));
     }
 }

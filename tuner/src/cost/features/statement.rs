@@ -1,12 +1,12 @@
-//! The statements of a nest, each with its loops and the buffers it touches.
+//! The statements of a nest, each with its loops and the buffers it accesses.
 
 use tvmtune_ir::dag::{Expr, Reducer, Subscript, TensorId};
 use tvmtune_ir::poly::{Poly, VarId};
 use tvmtune_schedule::LoopKind;
-use tvmtune_schedule::nest::{Nest, Scope, Stmt};
+use tvmtune_schedule::nest::{Nest, Scope, Stmt, StmtAccess};
 
-use super::number::product;
 use super::range::Ranges;
+use super::row::product;
 
 /// A loop around a statement.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,7 +18,7 @@ pub(super) struct Loop {
 
 /// One statement.
 #[derive(Debug)]
-pub(super) struct Site<'a> {
+pub(super) struct Statement<'a> {
     /// Outermost first.
     pub(super) loops: Vec<Loop>,
     pub(super) tensor: TensorId,
@@ -26,12 +26,12 @@ pub(super) struct Site<'a> {
     pub(super) reducer: Option<Reducer>,
     pub(super) value: &'a Expr,
     /// The buffer written first, then those that are read, in order.
-    pub(super) touches: Vec<Touch<'a>>,
+    pub(super) accesses: Vec<BufferAccess<'a>>,
 }
 
 /// All accesses of one statement to one buffer.
 #[derive(Debug)]
-pub(super) struct Touch<'a> {
+pub(super) struct BufferAccess<'a> {
     pub(super) tensor: TensorId,
     pub(super) reads: bool,
     pub(super) writes: bool,
@@ -45,34 +45,27 @@ pub(super) struct Touch<'a> {
     pub(super) shape: Vec<f64>,
 }
 
-/// The direction of an access.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Access {
-    Read,
-    Write,
-}
-
 /// All statements of a nest.
 #[derive(Debug)]
-pub(super) struct Sites<'a> {
+pub(super) struct Statements<'a> {
     pub(super) nest: &'a Nest,
     pub(super) ranges: Ranges,
     /// In order.
-    pub(super) all: Vec<Site<'a>>,
-    /// By variable, the bytes that all statements in that loop touch while it runs once.
+    pub(super) all: Vec<Statement<'a>>,
+    /// By variable, the bytes that all statements in that loop access while it runs once.
     loop_bytes: Vec<f64>,
-    /// By tensor, the number of loops around all statements that touch a buffer.
+    /// By tensor, the number of loops around all statements that access a buffer.
     alloc_depths: Vec<Option<usize>>,
 }
 
-impl Site<'_> {
+impl Statement<'_> {
     /// Returns how often it runs.
     pub(super) fn times(&self) -> f64 {
         product(self.loops.iter().map(|it| it.extent))
     }
 
     /// Tells if it stands inside of loop number `depth` of another statement.
-    pub(super) fn is_inside(&self, other: &Site<'_>, depth: usize) -> bool {
+    pub(super) fn is_inside(&self, other: &Statement<'_>, depth: usize) -> bool {
         self.loops.get(depth).is_some_and(|it| it.var == other.loops[depth].var)
     }
 
@@ -82,7 +75,7 @@ impl Site<'_> {
     }
 }
 
-impl Touch<'_> {
+impl BufferAccess<'_> {
     /// Tells if some access may depend on a variable.
     pub(super) fn mentions(&self, var: VarId) -> bool {
         self.subscripts().any(|it| it.is_none_or(|it| it.mentions(var)))
@@ -112,38 +105,38 @@ impl Touch<'_> {
     }
 }
 
-impl<'a> Sites<'a> {
+impl<'a> Statements<'a> {
     /// Collects the statements of a nest.
     pub(super) fn new(nest: &'a Nest) -> Self {
         let dims = nest.dims.iter().map(|it| it.range.hi.max(1) as f64).collect();
         let ranges = Ranges::new(dims, nest.n_vars);
         let loop_bytes = vec![0.0; nest.n_vars as usize];
         let alloc_depths = vec![None; nest.buffers.len()];
-        let mut sites = Self { nest, ranges, all: Vec::new(), loop_bytes, alloc_depths };
-        nest.body.iter().for_each(|it| sites.visit(it, &mut Vec::new()));
-        let Self { ranges, all, loop_bytes, .. } = &mut sites;
-        for site in all {
-            for touch in &mut site.touches {
-                touch.measure(ranges, site.loops.len());
-                for (it, touched) in site.loops.iter().zip(&touch.touched) {
+        let mut statements = Self { nest, ranges, all: Vec::new(), loop_bytes, alloc_depths };
+        nest.body.iter().for_each(|it| statements.visit(it, &mut Vec::new()));
+        let Self { ranges, all, loop_bytes, .. } = &mut statements;
+        for statement in all {
+            for access in &mut statement.accesses {
+                access.measure(ranges, statement.loops.len());
+                for (it, touched) in statement.loops.iter().zip(&access.touched) {
                     if let Some(bytes) = loop_bytes.get_mut(it.var.0 as usize) {
-                        *bytes += touched * touch.element_bytes;
+                        *bytes += touched * access.element_bytes;
                     }
                 }
             }
         }
-        sites.find_alloc_depths();
-        sites
+        statements.find_alloc_depths();
+        statements
     }
 
     /// Computes the number of loops that all statements touching a buffer share.
     fn find_alloc_depths(&mut self) {
         let mut first: Vec<Option<&[Loop]>> = vec![None; self.alloc_depths.len()];
-        for site in &self.all {
-            for touch in &site.touches {
-                let n = touch.tensor.0 as usize;
-                let loops: &[Loop] = first[n].get_or_insert(&site.loops);
-                let shared = loops.iter().zip(&site.loops).take_while(|(a, b)| a.var == b.var);
+        for statement in &self.all {
+            for access in &statement.accesses {
+                let n = access.tensor.0 as usize;
+                let loops: &[Loop] = first[n].get_or_insert(&statement.loops);
+                let shared = loops.iter().zip(&statement.loops).take_while(|(a, b)| a.var == b.var);
                 let depth = self.alloc_depths[n].unwrap_or(usize::MAX).min(shared.count());
                 self.alloc_depths[n] = Some(depth);
             }
@@ -159,7 +152,7 @@ impl<'a> Sites<'a> {
         }
     }
 
-    /// Returns the bytes that all statements in a loop touch while it runs once.
+    /// Returns the bytes that all statements in a loop access while it runs once.
     pub(super) fn bytes_of(&self, it: &Loop) -> f64 {
         self.loop_bytes.get(it.var.0 as usize).copied().unwrap_or(0.0)
     }
@@ -174,64 +167,56 @@ impl<'a> Sites<'a> {
             }
             Stmt::If { body, .. } => body.iter().for_each(|it| self.visit(it, loops)),
             Stmt::Store { tensor, index, value } => {
-                self.statement(loops, *tensor, index, None, value);
+                self.add(stmt, loops, (*tensor, index, None, value));
             }
             Stmt::Update { tensor, index, reducer, value } => {
-                self.statement(loops, *tensor, index, Some(*reducer), value);
+                self.add(stmt, loops, (*tensor, index, Some(*reducer), value));
             }
         }
     }
 
-    fn statement(
+    fn add(
         &mut self,
+        stmt: &'a Stmt,
         loops: &[Loop],
-        tensor: TensorId,
-        index: &'a [Poly],
-        reducer: Option<Reducer>,
-        value: &'a Expr,
+        (tensor, index, reducer, value): (TensorId, &'a [Poly], Option<Reducer>, &'a Expr),
     ) {
-        let mut touches = Vec::new();
-        let written = index.iter().map(Some).collect();
-        self.touch(&mut touches, tensor, written, Access::Write);
-        if reducer.is_some() {
-            touches[0].reads = true;
-        }
-        value.walk(&mut |it| {
-            let Expr::Read { tensor, index } = it else { return };
-            let affine = |it: &'a Subscript| match it {
-                Subscript::Affine(poly) => Some(poly),
-                Subscript::Value(_) => None,
+        let mut accesses: Vec<BufferAccess<'_>> = Vec::new();
+        stmt.for_each_access(&mut |it| {
+            let index: Vec<Option<&Poly>> = match it {
+                StmtAccess::Write { index, .. } => index.iter().map(Some).collect(),
+                StmtAccess::Read { index, .. } => index.iter().map(Subscript::affine).collect(),
             };
-            self.touch(&mut touches, *tensor, index.iter().map(affine).collect(), Access::Read);
+            let known = accesses.iter().position(|known| known.tensor == it.tensor());
+            let n = known.unwrap_or_else(|| {
+                accesses.push(self.access(it.tensor()));
+                accesses.len() - 1
+            });
+            let access = &mut accesses[n];
+            match it {
+                StmtAccess::Write { .. } => access.writes = true,
+                StmtAccess::Read { .. } => access.reads = true,
+            }
+            if !access.indices.contains(&index) {
+                access.indices.push(index);
+            }
         });
-        self.all.push(Site { loops: loops.to_vec(), tensor, index, reducer, value, touches });
+        accesses[0].reads |= reducer.is_some();
+        let loops = loops.to_vec();
+        self.all.push(Statement { loops, tensor, index, reducer, value, accesses });
     }
 
-    fn touch(
-        &self,
-        touches: &mut Vec<Touch<'a>>,
-        tensor: TensorId,
-        index: Vec<Option<&'a Poly>>,
-        access: Access,
-    ) {
-        let (reads, writes) = (access == Access::Read, access == Access::Write);
-        if let Some(touch) = touches.iter_mut().find(|it| it.tensor == tensor) {
-            touch.reads |= reads;
-            touch.writes |= writes;
-            if !touch.indices.contains(&index) {
-                touch.indices.push(index);
-            }
-            return;
-        }
+    /// Returns the accesses to a buffer before any is added.
+    fn access(&self, tensor: TensorId) -> BufferAccess<'a> {
         let buffer = self.nest.buffer(tensor);
-        touches.push(Touch {
+        BufferAccess {
             tensor,
-            reads,
-            writes,
-            indices: vec![index],
+            reads: false,
+            writes: false,
+            indices: Vec::new(),
             touched: Vec::new(),
             element_bytes: buffer.dtype.bytes() as f64,
             shape: buffer.shape.iter().map(|it| self.ranges.max_extent(it)).collect(),
-        });
+        }
     }
 }
