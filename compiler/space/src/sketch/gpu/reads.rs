@@ -1,6 +1,6 @@
 //! Access analysis: reuse of operands, axes that are contiguous in memory, the widest vectors along them.
 
-use crate::sketch::builder::Builder;
+use crate::sketch::Builder;
 use tvmtune_ir::dag::access::Access;
 use tvmtune_schedule::StageId;
 
@@ -9,13 +9,8 @@ pub(super) const ACCESS_BYTES: u64 = 16;
 
 /// Counts the elements that are reduced to one; 1 for a stage that does not reduce.
 pub(super) fn length(b: &Builder, stage: StageId) -> u64 {
-    let n_spatial = b.schedule.stage(stage).compute.n_spatial;
+    let n_spatial = b.n_spatial(stage);
     b.extents(stage)[n_spatial..].iter().product()
-}
-
-/// Returns whether a stage reduces.
-pub(super) fn reduces(b: &Builder, stage: StageId) -> bool {
-    b.schedule.stage(stage).compute.reducer.is_some()
 }
 
 /// Returns the read with the largest footprint: it dominates the memory traffic.
@@ -30,7 +25,7 @@ fn largest(b: &Builder, stage: StageId) -> Option<Access> {
 
 /// Returns whether the last reduce axis of a stage is contiguous in memory.
 pub(super) fn is_along_memory(b: &Builder, stage: StageId) -> bool {
-    let n_spatial = b.schedule.stage(stage).compute.n_spatial;
+    let n_spatial = b.n_spatial(stage);
     let extents = b.extents(stage);
     let last = (n_spatial..extents.len()).rev().find(|it| extents[*it] > 1);
     last.is_some_and(|last| largest(b, stage).is_some_and(|it| it.is_contiguous(last)))
@@ -39,7 +34,7 @@ pub(super) fn is_along_memory(b: &Builder, stage: StageId) -> bool {
 /// Returns the spatial axis of a stage that is contiguous in memory.
 pub(super) fn column(b: &Builder, stage: StageId) -> Option<usize> {
     let (extents, read) = (b.extents(stage), largest(b, stage)?);
-    let n_spatial = b.schedule.stage(stage).compute.n_spatial;
+    let n_spatial = b.n_spatial(stage);
     (0..n_spatial).find(|it| extents[*it] > 1 && read.is_contiguous(*it))
 }
 
@@ -47,7 +42,7 @@ pub(super) fn column(b: &Builder, stage: StageId) -> Option<usize> {
 /// known at launch only.
 pub(super) fn lanes(b: &Builder, stages: &[StageId], axis: usize) -> u64 {
     let bytes = |it: &StageId| {
-        let own = b.schedule.stage(*it).tensor();
+        let own = b.tensor_of(*it);
         let read = b.accesses(*it).into_iter().filter(|it| it.is_contiguous(axis));
         let tensors = read.map(|it| it.tensor).chain([own]);
         tensors.map(|it| b.schedule.tensor(it).tensor.dtype.bytes()).min().unwrap_or(ACCESS_BYTES)
@@ -60,13 +55,13 @@ pub(super) fn lanes(b: &Builder, stages: &[StageId], axis: usize) -> u64 {
 
 /// Returns whether the extent of an axis is a multiple of a number, whatever the dimensions.
 fn is_multiple(b: &Builder, stage: StageId, axis: usize, number: u64) -> bool {
-    let extent = &b.schedule.stage(stage).compute.axes[axis].extent;
+    let extent = &b.compute(stage).axes[axis].extent;
     extent.as_constant().is_some_and(|it| (it as u64).is_multiple_of(number))
 }
 
 /// Returns whether a reduction runs in tiles: two of its operands are used more than once.
 pub(in crate::sketch) fn is_tiled(b: &Builder, stage: StageId) -> bool {
-    let compute = &b.schedule.stage(stage).compute;
+    let compute = b.compute(stage);
     let (extents, accesses) = (b.extents(stage), b.accesses(stage));
     let long = |axis: &usize| extents[*axis] > 1;
     let axes: Vec<usize> = (0..compute.n_spatial).filter(long).collect();
@@ -81,7 +76,7 @@ pub(in crate::sketch) fn is_tiled(b: &Builder, stage: StageId) -> bool {
 
 /// Returns the elements that one access may have along an axis of that extent.
 pub(super) fn vector(b: &Builder, stage: StageId, extent: u64) -> u64 {
-    let tensor = b.schedule.stage(stage).tensor();
+    let tensor = b.tensor_of(stage);
     let widest = ACCESS_BYTES / b.schedule.tensor(tensor).tensor.dtype.bytes();
     let fits = |it: &u64| *it <= widest && extent.is_multiple_of(*it);
     [8, 4, 2].into_iter().find(fits).unwrap_or(1)
