@@ -1,6 +1,6 @@
 //! Decoded instructions: what the machine runs.
 
-use crate::registers::{Class, Lanewise, Relation, Slot};
+use crate::registers::{Lanewise, Register, Relation, Slot};
 use crate::tensor_map::Element;
 
 /// One instruction.
@@ -10,13 +10,6 @@ pub(crate) struct Inst {
     pub(crate) op: Op,
     /// Its location: an index into the lines of the module.
     pub(crate) location: u32,
-}
-
-/// A register of either file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Register {
-    pub(crate) class: Class,
-    pub(crate) slot: Slot,
 }
 
 pub(crate) enum Op {

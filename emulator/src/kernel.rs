@@ -7,14 +7,12 @@ use crate::launch::{Argument, Launch, Options};
 use crate::machine;
 use crate::memory::Memory;
 use crate::parse::{ParseError, parse};
-use crate::registers::Registers;
+use crate::registers::{FULL, LANES, Register, Registers};
 use crate::report::Report;
 use std::sync::Arc;
 
 /// A parsed module.
 pub struct Module {
-    version: String,
-    target: String,
     kernels: Vec<Kernel>,
 }
 
@@ -42,25 +40,7 @@ impl Module {
                 });
             }
         }
-        Ok(Self { version: tree.version.to_owned(), target: tree.target.to_owned(), kernels })
-    }
-
-    /// The version of the PTX language.
-    #[must_use]
-    pub fn version(&self) -> &str {
-        &self.version
-    }
-
-    /// The architecture that it was compiled for.
-    #[must_use]
-    pub fn target(&self) -> &str {
-        &self.target
-    }
-
-    /// All kernels, as they are listed.
-    #[must_use]
-    pub fn kernels(&self) -> &[Kernel] {
-        &self.kernels
+        Ok(Self { kernels })
     }
 
     /// The kernel of that name.
@@ -140,17 +120,12 @@ impl Kernel {
         let rows = &self.linked.registers;
         let mut registers = Registers {
             predicates: vec![0; rows.n_predicates as usize],
-            words: vec![[0; 32]; rows.n_words as usize],
-            doubles: vec![[0; 32]; rows.n_doubles as usize],
+            words: vec![[0; LANES]; rows.n_words as usize],
+            doubles: vec![[0; LANES]; rows.n_doubles as usize],
         };
-        use crate::registers::Class;
         for ((class, value), slot) in &rows.constants {
-            let slot = *slot as usize;
-            match class {
-                Class::Predicate => registers.predicates[slot] = if *value == 0 { 0 } else { !0 },
-                Class::Word => registers.words[slot] = [*value as u32; 32],
-                Class::Double => registers.doubles[slot] = [*value; 32],
-            }
+            let values = [*value; LANES];
+            registers.set_lanes(Register { class: *class, slot: *slot }, FULL, &values);
         }
         registers
     }

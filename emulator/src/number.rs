@@ -126,37 +126,28 @@ pub(crate) trait Half: Copy + Send + Sync + 'static {
     const INFINITE: u16;
 }
 
-impl Half for f16 {
-    fn wide(self) -> f32 {
-        self.to_f32()
-    }
-    fn narrow(value: f32) -> Self {
-        if value.is_nan() { f16::from_bits(0x7FFF) } else { f16::from_f32(value) }
-    }
-    fn bits(self) -> u16 {
-        self.to_bits()
-    }
-    fn from_bits(bits: u16) -> Self {
-        f16::from_bits(bits)
-    }
-    const INFINITE: u16 = 0x7C00;
+macro_rules! half {
+    ($type:ident, $infinite:literal) => {
+        impl Half for $type {
+            fn wide(self) -> f32 {
+                self.to_f32()
+            }
+            fn narrow(value: f32) -> Self {
+                if value.is_nan() { $type::from_bits(0x7FFF) } else { $type::from_f32(value) }
+            }
+            fn bits(self) -> u16 {
+                self.to_bits()
+            }
+            fn from_bits(bits: u16) -> Self {
+                $type::from_bits(bits)
+            }
+            const INFINITE: u16 = $infinite;
+        }
+    };
 }
 
-impl Half for bf16 {
-    fn wide(self) -> f32 {
-        self.to_f32()
-    }
-    fn narrow(value: f32) -> Self {
-        if value.is_nan() { bf16::from_bits(0x7FFF) } else { bf16::from_f32(value) }
-    }
-    fn bits(self) -> u16 {
-        self.to_bits()
-    }
-    fn from_bits(bits: u16) -> Self {
-        bf16::from_bits(bits)
-    }
-    const INFINITE: u16 = 0x7F80;
-}
+half!(f16, 0x7C00);
+half!(bf16, 0x7F80);
 
 /// Single precision to a half by any rounding.
 pub(crate) fn to_half<T: Half>(value: f32, rounding: Rounding) -> T {
@@ -168,13 +159,8 @@ pub(crate) fn to_half<T: Half>(value: f32, rounding: Rounding) -> T {
     let (down, up) =
         (T::from_bits(step(nearest.bits(), false)), T::from_bits(step(nearest.bits(), true)));
     match rounding {
-        Rounding::Zero if wide.abs() > value.abs() => {
-            if value > 0.0 {
-                down
-            } else {
-                up
-            }
-        }
+        Rounding::Zero if wide > value && value > 0.0 => down,
+        Rounding::Zero if wide < value && value < 0.0 => up,
         Rounding::Down if wide > value => down,
         Rounding::Up if wide < value => up,
         _ => nearest,
@@ -185,13 +171,8 @@ pub(crate) fn to_half<T: Half>(value: f32, rounding: Rounding) -> T {
 fn step(bits: u16, up: bool) -> u16 {
     let negative = bits & 0x8000 != 0;
     match (bits & 0x7FFF, negative == up) {
-        (0, _) => {
-            if up {
-                1
-            } else {
-                0x8001
-            }
-        }
+        (0, _) if up => 1,
+        (0, _) => 0x8001,
         (_, true) => bits - 1,
         (_, false) => bits + 1,
     }
@@ -229,41 +210,23 @@ pub(crate) fn saturate(value: f32) -> f32 {
 
 /// The smaller one; a number beats NaN, and -0 is below +0.
 pub(crate) fn min(a: f32, b: f32) -> f32 {
-    if a.is_nan() || b.is_nan() {
-        return if a.is_nan() && b.is_nan() {
-            NAN
-        } else if a.is_nan() {
-            b
-        } else {
-            a
-        };
-    }
-    if a == b {
-        f32::from_bits(a.to_bits() | b.to_bits())
-    } else if a < b {
-        a
-    } else {
-        b
-    }
+    pick(a, b, a < b, |a, b| a | b)
 }
 
 /// The larger one; a number beats NaN, and +0 is above -0.
 pub(crate) fn max(a: f32, b: f32) -> f32 {
-    if a.is_nan() || b.is_nan() {
-        return if a.is_nan() && b.is_nan() {
-            NAN
-        } else if a.is_nan() {
-            b
-        } else {
-            a
-        };
-    }
-    if a == b {
-        f32::from_bits(a.to_bits() & b.to_bits())
-    } else if a > b {
-        a
-    } else {
-        b
+    pick(a, b, a > b, |a, b| a & b)
+}
+
+/// `a` if it is first, else `b`; a number beats NaN; of two zeros, what their bits say.
+fn pick(a: f32, b: f32, first: bool, of_equal: fn(u32, u32) -> u32) -> f32 {
+    match (a.is_nan(), b.is_nan()) {
+        (true, true) => NAN,
+        (true, false) => b,
+        (false, true) => a,
+        _ if a == b => f32::from_bits(of_equal(a.to_bits(), b.to_bits())),
+        _ if first => a,
+        _ => b,
     }
 }
 
@@ -303,7 +266,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_too_small_to_add_still_directs(a in 1u32..0x7F00_0000, tiny in 1u32..0x0080_0000) {
+        fn addends_too_small_to_count_still_direct_the_rounding(a in 1u32..0x7F00_0000, tiny in 1u32..0x0080_0000) {
             let (a, tiny) = (f32::from_bits(a | 0x2000_0000), f32::from_bits(tiny));
             prop_assume!(a.is_finite());
             let sum = |b: f32, rounding| to_f32(sum_to_odd(f64::from(a), f64::from(b)), rounding);
@@ -317,9 +280,9 @@ mod tests {
         fn directed_results_enclose_the_exact_one(a in floats(), b in floats()) {
             prop_assume!(a.is_finite() && b.is_finite());
             let exact = sum_to_odd(f64::from(a), f64::from(b));
-            let at = |rounding| f64::from(to_f32(exact, rounding));
-            prop_assert!(at(Rounding::Down) <= exact && exact <= at(Rounding::Up));
-            prop_assert!(at(Rounding::Zero).abs() <= exact.abs());
+            let rounded = |rounding| f64::from(to_f32(exact, rounding));
+            prop_assert!(rounded(Rounding::Down) <= exact && exact <= rounded(Rounding::Up));
+            prop_assert!(rounded(Rounding::Zero).abs() <= exact.abs());
         }
 
         #[test]

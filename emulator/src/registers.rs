@@ -12,6 +12,25 @@ pub(crate) const LANES: usize = 32;
 /// All lanes of a warp.
 pub(crate) const FULL: u32 = u32::MAX;
 
+/// Returns the lanes of a mask for which something holds.
+pub(crate) fn lanes_where(mask: u32, holds: impl Fn(usize) -> bool) -> u32 {
+    lanes(mask).filter(|it| holds(*it)).fold(0, |all, it| all | 1 << it)
+}
+
+/// Divides the lanes of a mask by a key that each of them has.
+pub(crate) fn lanes_by_key<K: PartialEq>(
+    mask: u32,
+    key: impl Fn(usize) -> K,
+) -> impl Iterator<Item = (K, u32)> {
+    let mut left = mask;
+    std::iter::from_fn(move || {
+        let common = key((left != 0).then(|| first_lane(left))?);
+        let same = lanes_where(left, |it| key(it) == common);
+        left &= !same;
+        Some((common, same))
+    })
+}
+
 /// Returns the first lane of a non-empty mask.
 pub(crate) fn first_lane(mask: u32) -> usize {
     mask.trailing_zeros() as usize
@@ -41,6 +60,13 @@ pub(crate) enum Class {
 /// The row of a register within its file.
 pub(crate) type Slot = u32;
 
+/// A register of any file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Register {
+    pub(crate) class: Class,
+    pub(crate) slot: Slot,
+}
+
 /// The register files of one warp.
 #[derive(Clone, Default)]
 pub(crate) struct Registers {
@@ -59,6 +85,33 @@ impl Registers {
     pub(crate) fn set_predicate(&mut self, slot: Slot, mask: u32, value: u32) {
         let row = &mut self.predicates[slot as usize];
         *row = *row & !mask | value & mask;
+    }
+
+    /// Returns one lane of a register of numbers.
+    pub(crate) fn get(&self, from: Register, lane: usize) -> u64 {
+        match from.class {
+            Class::Double => self.doubles[from.slot as usize][lane],
+            _ => u64::from(self.words[from.slot as usize][lane]),
+        }
+    }
+
+    /// Sets one lane of a register of numbers.
+    pub(crate) fn set(&mut self, to: Register, lane: usize, value: u64) {
+        match to.class {
+            Class::Double => self.doubles[to.slot as usize][lane] = value,
+            _ => self.words[to.slot as usize][lane] = value as u32,
+        }
+    }
+
+    /// Sets the lanes of `mask` in any register: numbers, or whether they are not 0.
+    pub(crate) fn set_lanes(&mut self, to: Register, mask: u32, values: &[u64; LANES]) {
+        match to.class {
+            Class::Predicate => {
+                self.set_predicate(to.slot, mask, lanes_where(mask, |it| values[it] != 0));
+            }
+            Class::Word => self.write::<u32>(to.slot, mask, &values.map(|it| it as u32)),
+            Class::Double => self.write::<u64>(to.slot, mask, values),
+        }
     }
 
     /// Writes the lanes of `mask`.

@@ -7,7 +7,9 @@ pub mod nvrtc;
 pub mod sandbox;
 pub mod skip;
 
-use tvmtune_ir::dsl::{self, Program};
+use tvmtune_ir::dag::{DType, Dag};
+use tvmtune_ir::dsl;
+use tvmtune_ir::interp::Array;
 use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::{CpuTarget, Isa};
 use tvmtune_plan::record::{Bucket, End, Entry, Measured, Provenance, Record, Source};
@@ -54,16 +56,18 @@ pub fn sample_record(n: u32) -> Record {
     }
 }
 
-/// The program of an annotated function.
-///
-/// # Panics
-///
-/// If the text is no such function: tests know what they write.
-pub fn program(source: &str) -> Program {
-    let mut function: syn::ItemFn = syn::parse_str(source).expect("a function");
-    let attribute = function.attrs.pop().expect("an attribute");
-    let options = attribute.meta.require_list().expect("options").tokens.clone();
-    dsl::parse(options, &function).expect("a program")
+/// Arguments of a program: arrays made of the type, the shape and the number of each, from 1 on.
+pub fn arguments(
+    dag: &Dag,
+    dims: &[i64],
+    array: impl Fn(DType, &[u64], u64) -> Array,
+) -> Vec<Array> {
+    let param = |(number, id)| {
+        let tensor = dag.tensor(id);
+        let shape: Vec<u64> = tensor.shape.iter().map(|it| it.eval_dims(dims) as u64).collect();
+        array(tensor.dtype, &shape, number)
+    };
+    (1..).zip(dag.params()).map(param).collect()
 }
 
 /// A program ready to be tuned.
@@ -72,7 +76,10 @@ pub fn program(source: &str) -> Program {
 ///
 /// If the text is no annotated function: tests know what they write.
 pub fn workload(source: &str) -> Workload {
-    let program = program(source);
+    let mut function: syn::ItemFn = syn::parse_str(source).expect("a function");
+    let attribute = function.attrs.pop().expect("an attribute");
+    let options = attribute.meta.require_list().expect("options").tokens.clone();
+    let program = dsl::parse(options, &function).expect("a program");
     let dag = dsl::build(&program).expect("a meaning");
     let buckets = program.buckets();
     assert!(buckets.len() <= 1, "tests divide one dimension at most");

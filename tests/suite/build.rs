@@ -1,4 +1,4 @@
-//! What a build does about kernels, from a crate on disk to plans, records and one line of text.
+//! Builds, from a crate on disk to plans, records and one line of text.
 //!
 //! The build script runs by itself here; `cargo.rs` drives cargo.
 
@@ -179,7 +179,7 @@ fn two_builds_at_once_agree() {
 }
 
 #[test]
-fn what_is_required_and_missing_is_an_error_with_the_next_command() {
+fn a_missing_record_that_is_required_is_an_error_with_the_next_command() {
     let sandbox = Sandbox::new("sandbox", SOURCE);
     let output = sandbox.script(SCRIPT, "out", &[("TVMTUNE", "require")]);
     assert_eq!(output.code, Some(1));

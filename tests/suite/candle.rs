@@ -142,7 +142,7 @@ fn several_results_of_several_types() {
 }
 
 #[test]
-fn what_is_contiguous_is_taken_where_it_begins() {
+fn contiguous_tensors_are_taken_from_their_start() {
     let whole = tensor((41, K));
     let all = ramp(41 * K);
     for (start, len) in [(0, 40), (1, 40), (1, 1), (40, 1), (7, 16), (8, 17), (24, 17)] {
@@ -162,7 +162,7 @@ fn what_is_contiguous_is_taken_where_it_begins() {
 }
 
 #[test]
-fn what_is_strided_is_refused() {
+fn strided_tensors_are_refused() {
     let text = "`linear`: argument `x` is not contiguous; pass `.contiguous()?` of it";
     let row = tensor(K);
     for x in [

@@ -1,11 +1,11 @@
-//! What somebody who uses the project sees of it through cargo: what is rebuilt when, what a
-//! package holds, and that whoever depends on one gets the kernels that it ships.
+//! The project as its users see it through cargo: when crates are rebuilt, the files of a package,
+//! and that a crate which depends on one gets the kernels that it ships.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use tvmtune_tests::program;
+use tvmtune_ir::dsl;
 use tvmtune_tests::sandbox::{SOURCE, Said, Sandbox, files, said};
 
 /// Cargo in a package, with a target folder that all tests share: what a crate depends on
@@ -71,7 +71,7 @@ fn main() {
 ";
 
 #[test]
-fn who_depends_on_a_package_runs_the_kernels_that_it_ships() {
+fn a_dependent_crate_runs_the_kernels_that_its_dependency_ships() {
     let sandbox = Sandbox::new("sandbox", SOURCE);
     let manifest = fs::read_to_string(sandbox.package().join("Cargo.toml")).expect("readable");
     let dependencies = "[dependencies]\nsandbox = { path = \"..\" }\n";
@@ -82,7 +82,7 @@ fn who_depends_on_a_package_runs_the_kernels_that_it_ships() {
         let output = cargo(&sandbox, "user", &["run"]);
         assert_eq!(output.out.trim(), format!("[32.0, 32.0, 32.0] {expected}"), "{output:?}");
     };
-    // What marks the content of a package file: from here on it's somebody else's.
+    // This file marks the content of a package: from here on the crate is somebody else's.
     sandbox.write("Cargo.toml.orig", "");
     run("default default");
     fs::remove_file(sandbox.package().join("Cargo.toml.orig")).expect("it is there");
@@ -98,7 +98,7 @@ fn who_depends_on_a_package_runs_the_kernels_that_it_ships() {
 }
 
 #[test]
-fn what_the_macro_expands_can_be_collected() {
+fn expanded_programs_can_be_collected() {
     let source = "
         macro_rules! kernels { ($($name:ident $by:literal)*) => { $(
             #[tvmtune_runtime::autotune(dims(N = 8))]
@@ -111,7 +111,8 @@ fn what_the_macro_expands_can_be_collected() {
     fs::create_dir_all(&folder).expect("writable");
     cargo(&sandbox, "", &["check"]);
     let texts = files(&folder).into_iter().map(|it| fs::read_to_string(it).expect("readable"));
-    let mut names: Vec<String> = texts.map(|it| program(&it).ident.to_string()).collect();
+    let mut names: Vec<String> =
+        texts.map(|it| dsl::program(&it).expect("a program").name).collect();
     names.sort();
     // The third computes what the second does.
     assert_eq!(names.len(), 2, "{names:?}");

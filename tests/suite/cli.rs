@@ -52,7 +52,7 @@ fn a_kernel_is_tuned_accepted_checked_and_shown() {
 }
 
 #[test]
-fn what_is_asked_for_as_json_is_json() {
+fn answers_are_json_on_request() {
     let sandbox = Sandbox::new("sandbox", SOURCE);
     let json = |arguments: &[&str]| -> serde_json::Value {
         serde_json::from_str(&check(&sandbox, arguments, 0).out).expect("JSON")
@@ -70,7 +70,7 @@ fn what_is_asked_for_as_json_is_json() {
 }
 
 #[test]
-fn what_a_kernel_takes_on_a_gpu_is_predicted_without_one() {
+fn the_time_of_a_kernel_on_a_gpu_is_predicted_without_one() {
     let Some(nvrtc) = nvrtc() else { return };
     let sandbox = Sandbox::new("sandbox", SOURCE);
     let line = |arguments: &[&str]| -> serde_json::Value {
@@ -122,7 +122,7 @@ fn databases_are_united() {
 }
 
 #[test]
-fn what_cannot_be_done_is_said_with_what_can() {
+fn impossible_requests_are_answered_with_possible_ones() {
     let sandbox = Sandbox::new("sandbox", SOURCE);
     let refused = |arguments: &[&str], parts: [&str; 2]| {
         let said = check(&sandbox, arguments, 2);

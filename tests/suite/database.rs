@@ -63,7 +63,7 @@ fn variant(n: u32, artifact: &str, scale: f64) -> Record {
 }
 
 #[test]
-fn what_was_measured_here_counts_more_than_what_was_shipped() {
+fn schedules_measured_here_count_more_than_shipped_ones() {
     let folders = Folders::new();
     let device = sample_record(0).device;
     assert_eq!(best(&folders.get(), &device, 0), None);

@@ -37,7 +37,7 @@ fn device() -> Option<Device> {
     }
 }
 
-/// What an application does: an error comes back as from any other launch.
+/// Launches as an application does: an error comes back as from any other launch.
 fn on_a_device(m: usize) -> Result<(), Error> {
     let stream = Device::open(0)?.stream()?;
     let none = |call| move |_| Error::Cuda { kernel: "test", call, reason: "no memory" };
@@ -296,7 +296,7 @@ fn code_runs_on_the_device_of_this_machine() {
 }
 
 #[test]
-fn what_cannot_run_on_the_device_is_refused() {
+fn code_that_cannot_run_on_the_device_is_refused() {
     let Some(device) = device() else { return };
     let Some(image) = image(device.arch(), has_fake_driver()) else { return };
     let program = program(image);

@@ -108,7 +108,7 @@ fn evaluations(folder: &Path, manifest: &Manifest) -> Vec<Evaluation> {
 }
 
 #[test]
-fn what_is_right_passes_and_is_timed() {
+fn right_code_passes_and_is_timed() {
     let Some((folder, manifest)) = made() else { return };
     let (code, output) = run(folder.path());
     assert_eq!(code, Some(0), "{output}");
@@ -159,7 +159,7 @@ fn results_are_kept_as_they_come_and_not_asked_for_again() {
 }
 
 #[test]
-fn what_is_wrong_or_faulty_is_told_and_costs_nobody_else() {
+fn wrong_results_and_faults_are_reported_and_cost_no_other_candidate() {
     let Some((folder, manifest)) = made() else { return };
     let change = |n: usize, change: &dyn Fn(&str) -> String| {
         let path = folder.path().join(&manifest.candidates[n].image);

@@ -4,14 +4,12 @@
 use proptest::prelude::*;
 use tvmtune_cpu::vector::{self, Unsupported};
 use tvmtune_ir::dsl;
-use tvmtune_ir::dsl::Program;
 use tvmtune_ir::interp::Array;
-use tvmtune_ir::poly::Poly;
 use tvmtune_ir::target::{Isa, Target};
 use tvmtune_schedule::arbitrary::{Case, Move, any_case, any_moves, runner, scheduled};
 use tvmtune_schedule::{Instruction, Schedule, nest};
 use tvmtune_space::default;
-use tvmtune_tests::program;
+use tvmtune_tests::arguments;
 
 const ISAS: [Isa; 2] = [Isa::Avx512, Isa::Avx2];
 
@@ -74,21 +72,15 @@ fn kernels_of_default_schedules_are_right() {
 
 /// Runs one schedule of a program at each extent of its one dynamic dimension.
 #[track_caller]
-fn check_rows(program: &Program, trace: &[&str], rows: &[i64]) {
-    let dag = dsl::build(program).unwrap();
+fn check_rows(program: &str, trace: &[&str], rows: &[i64]) {
+    let dag = dsl::program(program).unwrap();
     let trace: Vec<Instruction> = trace.iter().map(|it| it.parse().unwrap()).collect();
     let nest = nest::lower(&Schedule::replay(&dag, &trace).unwrap());
     for isa in ISAS {
         let kernel = vector::lower(&nest, isa).unwrap();
         for rows in rows {
             let dims = [*rows];
-            let shape = |it: &Poly| it.eval_dims(&dims) as u64;
-            let param = |(seed, id)| {
-                let tensor = dag.tensor(id);
-                let shape: Vec<u64> = tensor.shape.iter().map(shape).collect();
-                Array::whole_numbers(tensor.dtype, &shape, seed)
-            };
-            let params: Vec<Array> = (1..).zip(dag.params()).map(param).collect();
+            let params = arguments(&dag, &dims, Array::whole_numbers);
             let expected = tvmtune_ir::interp::run(&dag, &dims, &params, &[]);
             let like: Vec<Array> =
                 expected.iter().map(|it| Array::zeros(it.dtype, &it.shape)).collect();
@@ -102,24 +94,20 @@ fn check_rows(program: &Program, trace: &[&str], rows: &[i64]) {
 /// Two rows to a tile, and both of them tasks: where there is one row, the second task must know.
 #[test]
 fn tasks_behind_the_last_iteration_do_nothing() {
-    let program = program(
-        "#[autotune(dims(M = 1..=2, N = 3))]
+    let program = "#[autotune(dims(M = 1..=2, N = 3))]
         fn f(x: Tensor<f32, M, N>) -> Tensor<f32, M, N> {
             compute(|i, j| x[[i, j]] + 1.0)
-        }",
-    );
-    check_rows(&program, &["split s0 a0 [2]", "fuse s0 a2 a3", "annotate s0 a4 parallel"], &[1, 2]);
+        }";
+    check_rows(program, &["split s0 a0 [2]", "fuse s0 a2 a3", "annotate s0 a4 parallel"], &[1, 2]);
 }
 
 /// A vector of which no lane counts: what its lanes would have in common isn't there.
 #[test]
-fn what_no_lane_needs_is_not_read() {
-    let program = program(
-        "#[autotune(dims(M = 1..=13, N = 8))]
+fn elements_that_no_lane_needs_are_not_read() {
+    let program = "#[autotune(dims(M = 1..=13, N = 8))]
         fn f(x: Tensor<f32, M, N>, y: Tensor<f32, M>) -> Tensor<f32, M, N> {
             compute(|i, j| x[[i, j]] * y[[i]])
-        }",
-    );
+        }";
     let trace = ["fuse s0 a0 a1", "split s0 a2 [2, 8]", "annotate s0 a5 vectorized"];
-    check_rows(&program, &trace, &[1, 2, 7, 13]);
+    check_rows(program, &trace, &[1, 2, 7, 13]);
 }

@@ -99,7 +99,7 @@ impl Output<f32> for Boaster {
 }
 
 #[test]
-fn what_counts_is_what_is_there_not_what_a_type_says_of_itself() {
+fn the_elements_of_a_tensor_count_not_the_shape_that_its_type_claims() {
     let (x, w, b) = (ramp(2 * K), ramp(N * K), ramp(N));
     let half = |it: &[f32]| Boaster(it[..it.len() / 2].to_vec());
     let mut y = vec![0.0; 2 * N];

@@ -19,7 +19,7 @@ pub fn add_relu_256x56x56(
 }
 ";
 
-/// Where the record lies in a crate's database.
+/// The path of the record in a crate's database.
 const RECORD: &str = "tvmtune/add_relu_256x56x56/c2d516f69012.cpu-avx512-l1_48-l2_1024-t2.toml";
 
 #[track_caller]

@@ -17,7 +17,6 @@ use tvmtune_plan::embed::CUDA_MARK;
 use tvmtune_plan::record::{Record, Source};
 use tvmtune_space::default;
 use tvmtune_tests::nvrtc::nvrtc;
-use tvmtune_tests::program;
 use tvmtune_tests::sandbox::{SOURCE, Said, Sandbox, files, said};
 
 const SCRIPT: &str = env!("CARGO_BIN_EXE_script");
@@ -116,7 +115,7 @@ fn a_crate_ships_and_embeds_what_was_prepared() {
 }
 
 #[test]
-fn what_the_model_ranks_first_is_prepared_where_that_is_asked_for() {
+fn the_schedule_that_the_model_ranks_first_is_prepared_on_request() {
     let Some(sandbox) = shipped_by("sm_90a", &["--best", "40"]) else { return };
     let [record] = &artifacts(&sandbox, "toml")[..] else { panic!("one record") };
     let record = Record::from_toml(&fs::read_to_string(record).expect("readable")).expect("valid");
@@ -134,7 +133,7 @@ fn what_the_model_ranks_first_is_prepared_where_that_is_asked_for() {
 }
 
 #[test]
-fn what_is_damaged_or_missing_is_not_used_and_one_line_says_so() {
+fn damaged_and_missing_kernels_are_not_used_and_one_line_says_so() {
     let Some(sandbox) = shipped("sm_90a") else { return };
     let check = |code| {
         let output = tvmtune(&sandbox, &["check", "--require", "sm_90a"], BARE);
@@ -349,7 +348,7 @@ fn applications_launch_what_was_prepared_on_newer_devices() {
     assert_eq!((output.code, &*output.out), (Some(0), "the emulator\n"), "{output:?}");
 }
 
-/// What the program says of the code of a bucket.
+/// Returns the program's description of the code of a bucket.
 fn described(generated: &Generated, images: &[(String, PathBuf)], dims: [i64; 2]) -> String {
     let mut text = format!("{}\n", generated.artifact);
     for (arch, path) in images {
@@ -367,9 +366,9 @@ fn described(generated: &Generated, images: &[(String, PathBuf)], dims: [i64; 2]
 }
 
 #[test]
-fn who_builds_a_crate_with_prepared_kernels_needs_no_toolkit_and_no_device() {
+fn building_a_crate_with_prepared_kernels_needs_no_toolkit_and_no_device() {
     let Some(sandbox) = shipped("sm_90a") else { return };
-    let dag = dsl::build(&program(SOURCE.split_once("\n\n").expect("a `use`").1)).expect("valid");
+    let dag = dsl::program(SOURCE.split_once("\n\n").expect("a `use`").1).expect("valid");
     let main = MAIN.replace("/PLAN", &format!("/{}", workload::id(&dag)));
     let output = run(&sandbox, ("describe", &main), &[]);
     assert_eq!(output.code, Some(0), "{output:?}");

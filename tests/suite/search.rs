@@ -82,7 +82,7 @@ fn best(measured: &[(Proposal, Outcome)]) -> f64 {
     times.fold(f64::INFINITY, f64::min)
 }
 
-/// How many trials it took until a latency below `ns` was seen.
+/// Counts the trials until a latency below `ns` was seen.
 fn trials_until(measured: &[(Proposal, Outcome)], ns: f64) -> usize {
     let good = |it: &(Proposal, Outcome)| it.1.timing().is_some_and(|it| it.min_ns() < ns);
     measured.iter().position(good).map_or(usize::MAX, |it| it + 1)
@@ -236,7 +236,7 @@ fn nothing_is_proposed_twice_and_a_space_runs_dry() {
 }
 
 #[test]
-fn what_was_measured_before_is_learned_from_and_not_proposed_again() {
+fn earlier_measurements_are_learned_from_and_not_proposed_again() {
     let mut strategy = evolution(3);
     let near = Point { sketch: 0, choices: vec![5, 2, 6, 2, 7] };
     strategy.observe(&near, &hardware(&near));

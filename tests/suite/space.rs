@@ -8,7 +8,6 @@ use tvmtune_ir::target::{CpuTarget, Isa};
 use tvmtune_schedule::{Schedule, Threads, nest};
 use tvmtune_space::default;
 use tvmtune_space::fits::cpu::fits;
-use tvmtune_tests::program;
 use tvmtune_tuner::cost::analytic::AnalyticModel;
 use tvmtune_tuner::random::Random;
 use tvmtune_tuner::search::Score;
@@ -16,13 +15,13 @@ use tvmtune_tuner::space::Space;
 
 /// A product of matrices with that many rows.
 fn product(m: u64) -> Dag {
-    let program = program(&format!(
+    let dag = dsl::program(&format!(
         "#[autotune(dims(M = {m}, N = 256, K = 256))]
         fn product(x: Tensor<f32, M, K>, w: Weight<f32, N, K>) -> Tensor<f32, M, N> {{
             compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[j, k]]))
         }}"
     ));
-    dsl::build(&program).unwrap()
+    dag.unwrap()
 }
 
 /// The analytic cost of the default point of the first sketch, with the decisions of some names changed.
@@ -280,15 +279,14 @@ fn every_other_element_is_read_where_it_lies() {
 
 #[test]
 fn a_strided_product_is_vectorized_along_its_channels() {
-    let program = program(
+    let dag = dsl::program(
         "#[autotune(dims(B = 1, C = 256, H = 56, W = 56, O = 512, R = 1, Y = 28, P = 28))]
         fn conv(x: Tensor<f32, B, C, H, W>, w: Weight<f32, O, C, R, R>) -> Tensor<f32, B, O, Y, P> {
             compute(|n, o, y, p| sum(0..C, |c| x[[n, c, 2 * y, 2 * p]] * w[[o, c, 0, 0]]))
         }",
     );
-    let dag = dsl::build(&program).unwrap();
     let target = CpuTarget { threads: 2, l1_bytes: 48 << 10, ..CpuTarget::generic(Isa::Avx512) };
-    let schedule = default::schedule(&dag, &target.into());
+    let schedule = default::schedule(&dag.unwrap(), &target.into());
     let text = nest::lower(&schedule).to_string();
     assert!(text.contains("vectorized o in 0..32") && !text.contains("vectorized p"), "{text}");
 }
@@ -343,9 +341,9 @@ fn points_of_a_gather_and_of_the_largest_element() {
     );
 }
 
-/// How many threads the default schedule of a product and a normalization takes.
+/// The number of threads of the default schedule of a product and a normalization.
 fn threads(rows: u64) -> Threads {
-    let program = program(&format!(
+    let dag = dsl::program(&format!(
         "#[autotune(dims(R = {rows}, K = 256, D = 128))]
         fn f(x: Tensor<f32, R, K>, w: Weight<f32, D, K>) -> Tensor<f32, R, D> {{
             let h = compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[j, k]]));
@@ -354,7 +352,7 @@ fn threads(rows: u64) -> Threads {
         }}"
     ));
     let target = CpuTarget { threads: 4, ..CpuTarget::generic(Isa::Avx512) };
-    default::schedule(&dsl::build(&program).unwrap(), &target.into()).threads
+    default::schedule(&dag.unwrap(), &target.into()).threads
 }
 
 #[test]

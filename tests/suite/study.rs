@@ -69,7 +69,7 @@ fn a_study_is_run_once_and_reported_again() {
     let plots = files(&out.join("plots"));
     assert!(plots.iter().any(|it| it.ends_with("minilm_trials.svg")), "{plots:?}");
 
-    // What was cut off is run again, and only that.
+    // Only the cell that was cut off is run again.
     fs::write(out.join("cells.jsonl"), &cells[..cells.len() - 30]).unwrap();
     let missing = study(&sandbox, &["small.toml", "--report-only"]);
     assert!(!missing.err.contains("to run"), "{missing:?}");
@@ -87,7 +87,7 @@ fn studies_that_are_shipped_run() {
         return;
     }
     let sandbox = Sandbox::new("sandbox", SOURCE);
-    // Where the packages are that they name.
+    // The folder that has the packages which studies name.
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     for file in files(&root.join("docs/studies"))
         .iter()

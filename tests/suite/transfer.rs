@@ -219,7 +219,7 @@ fn a_database_is_a_pool_of_transfer_sources_for_its_neighbors() {
         let schedules = it.0.buckets.iter().flat_map(|it| &it.schedules);
         schedules.filter(|it| it.median_ns().is_some()).count()
     };
-    assert_eq!(sources.len(), records().iter().map(n_measured).sum::<usize>());
+    assert_eq!(sources.n_sources(), records().iter().map(n_measured).sum::<usize>());
     let gpu = GpuTarget::generic(Arch { sm: 90, exact: true }).into();
     assert_eq!(TransferSources::from_database(&database, &gpu).n_sources(), 0);
     for (record, dag) in records() {

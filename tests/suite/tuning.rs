@@ -284,8 +284,7 @@ fn a_session_goes_on_where_the_last_one_ended() {
     assert_eq!(all[..first.len()], first, "the log only grows");
     assert_eq!(summary.results[0].trials, all.len() as u64);
     assert!(all.len() > first.len() && all.len() <= 48, "{}", all.len());
-    // What was proposed before is not proposed again: only what is recorded is measured
-    // anew, first of all.
+    // Earlier proposals are not made again: only recorded schedules are measured anew, first of all.
     let proposed = |it: &&tune::Trial| it.stage == Stage::Screen && it.source != Source::Default;
     let traces = |it: &[tune::Trial]| -> Vec<Vec<String>> {
         it.iter().filter(proposed).map(|it| it.trace.clone()).collect()

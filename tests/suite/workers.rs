@@ -134,7 +134,7 @@ fn helper() -> PathBuf {
     PathBuf::from(env!("CARGO_BIN_EXE_helper"))
 }
 
-/// What becomes of this code; good code is measured before and after.
+/// Returns the outcome of this code; good code is measured before and after.
 #[track_caller]
 fn outcome(phases: &[Vec<u8>]) -> Outcome {
     let mut bench = Bench::new();

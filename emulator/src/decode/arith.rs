@@ -1,7 +1,7 @@
 //! Integer arithmetic.
 
 use super::site::Site;
-use super::types::{Type, bits, integers};
+use super::types::{Type, bits, integers, with_type};
 use crate::code::Op;
 use crate::parse::Result;
 

@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use super::memory::{take_space, take_strength};
+use super::memory::{take_space, take_strength, take_vector};
 use super::site::Site;
 use super::types::Type;
 use crate::code::{Atomic, AtomicFn, Op, Strength};
@@ -17,26 +17,16 @@ pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
     let space = take_space(site)?;
     let operation = site.opcode.take_any(OPERATIONS).ok_or_else(|| site.error("no operation"))?;
     site.opcode.take("noftz");
-    let n = match site.opcode.take_any(&["v2", "v4", "v8"]) {
-        None => 1,
-        Some("v2") => 2,
-        Some("v4") => 4,
-        Some(_) => 8,
-    };
+    let n = take_vector(site);
     let type_ = site.take_type()?;
     let combine = combination(site, operation, type_)?;
     let first = usize::from(with_result);
     let address = site.address(site.operand(first)?)?;
-    let mut to = Vec::new();
-    if with_result {
-        for part in Site::parts(site.operand(0)?) {
-            to.push(site.any_destination(type_.class(), part)?);
-        }
-    }
-    let mut from = Vec::new();
-    for part in Site::parts(site.operand(first + 1)?) {
-        from.push(site.any(type_.class(), part)?);
-    }
+    let to = match with_result {
+        true => site.any_destination_of_each(type_.class(), Site::parts(site.operand(0)?))?,
+        false => Vec::new(),
+    };
+    let from = site.any_of_each(type_.class(), Site::parts(site.operand(first + 1)?))?;
     if from.len() != n || with_result && to.len() != n {
         return Err(site.error(format!("expected {n} values")));
     }
@@ -78,11 +68,11 @@ fn combination(site: &Site<'_, '_>, operation: &str, type_: Type) -> Result<Atom
 
 fn halves<T: Half>(operation: &str) -> Option<AtomicFn> {
     fn each<T: Half>(a: u64, b: u64, f: fn(f32, f32) -> f32) -> u64 {
-        let one = |shift: u32| {
+        let half = |shift: u32| {
             let (a, b) = (T::from_bits((a >> shift) as u16), T::from_bits((b >> shift) as u16));
             u64::from(T::narrow(f(a.wide(), b.wide())).bits()) << shift
         };
-        one(0) | one(16)
+        half(0) | half(16)
     }
     Some(match operation {
         "add" => |a, b| each::<T>(a, b, |a, b| a + b),

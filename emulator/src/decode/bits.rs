@@ -1,7 +1,7 @@
 //! Operations on bits: logic, shifts, fields, and what permutes.
 
 use super::site::Site;
-use super::types::{Type, bits, integers};
+use super::types::{Type, bits, integers, with_type};
 use crate::code::{BoolOp, Logic, Op};
 use crate::parse::Result;
 use crate::registers::Class;
@@ -121,30 +121,16 @@ fn find(site: &mut Site<'_, '_>) -> Result<Op> {
     let shift = site.opcode.take("shiftamt");
     let type_ = site.take_type()?;
     let signed = type_.is_signed();
-    match type_.bytes() {
-        4 => site.unary(move |a: u32| {
-            let a = if signed && a >> 31 == 1 { !a } else { a };
-            let zeros = a.leading_zeros();
-            if a == 0 {
-                u32::MAX
-            } else if shift {
-                zeros
-            } else {
-                31 - zeros
-            }
-        }),
-        _ => site.unary(move |a: u64| {
-            let a = if signed && a >> 63 == 1 { !a } else { a };
-            let zeros = a.leading_zeros();
-            if a == 0 {
-                u32::MAX
-            } else if shift {
-                zeros
-            } else {
-                63 - zeros
-            }
-        }),
-    }
+    bits!(site, type_, T => site.unary(move |a: T| {
+        let last = T::BITS - 1;
+        let a = if signed && a >> last == 1 { !a } else { a };
+        let zeros = a.leading_zeros();
+        match shift {
+            _ if a == 0 => u32::MAX,
+            true => zeros,
+            false => last - zeros,
+        }
+    }))
 }
 
 /// `bfe`: bits of a number, extended by zeros or by the sign.

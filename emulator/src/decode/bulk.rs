@@ -9,11 +9,7 @@ use crate::tensor_map::Element;
 
 pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
     let reduce = site.opcode.take("reduce");
-    for part in ["async", "bulk"] {
-        if !site.opcode.take(part) {
-            return Err(site.error(format!("only the form with `.{part}` is known")));
-        }
-    }
+    site.require(&["async", "bulk"])?;
     if site.opcode.take("commit_group") {
         return Ok(Op::BulkGroup(BulkGroup::Commit));
     }
@@ -63,10 +59,7 @@ pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
         if dimensions.and_then(|it| it[..1].parse().ok()) != Some(coordinates.len()) {
             return Err(site.error("as many coordinates as dimensions are needed"));
         }
-        let mut slots = Vec::new();
-        for it in coordinates {
-            slots.push(site.source(Class::Word, it)?);
-        }
+        let slots = site.sources(Class::Word, coordinates)?;
         let map = site.source(Class::Double, map)?;
         let shared = site.address(&operands[1 - global])?;
         BulkShape::Tensor { map, coordinates: slots, shared }

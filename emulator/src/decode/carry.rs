@@ -3,7 +3,7 @@
 use super::site::Site;
 use crate::code::Op;
 use crate::parse::Result;
-use crate::registers::{Class, LANES, Registers, Slot};
+use crate::registers::{Class, LANES, Register, Registers, Slot};
 
 /// The sum of an instruction: `a + b`, `a - b`, or a half of `a * b` and `c`.
 #[derive(Clone, Copy)]
@@ -33,10 +33,7 @@ pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
     let (class, signed) = (type_.class(), type_.is_signed());
     let carry = site.carry();
     let to = site.destination(class, site.operand(0)?)?;
-    let mut from: Vec<Slot> = Vec::new();
-    for n in 1..site.operands.len() {
-        from.push(site.source(class, site.operand(n)?)?);
-    }
+    let from = site.sources(class, &site.operands[1..])?;
     if from.len() != if matches!(operation, Sum::Add | Sum::Subtract) { 2 } else { 3 } {
         return Err(site.error("operands"));
     }
@@ -44,29 +41,19 @@ pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
         let before = if reads { registers.predicate(carry) } else { 0 };
         let (mut values, mut after) = ([0u64; LANES], 0);
         for (lane, value) in values.iter_mut().enumerate() {
-            let operand = |n: usize| read(registers, class, from[n], lane);
+            let operand = |n: usize| registers.get(Register { class, slot: from[n] }, lane);
             let all: [u64; 3] =
                 std::array::from_fn(|n| if n < from.len() { operand(n) } else { 0 });
             let (sum, carried) = one(operation, all, before >> lane & 1 == 1, class, signed);
             *value = sum;
             after |= u32::from(carried) << lane;
         }
-        match class {
-            Class::Double => registers.write::<u64>(to, mask, &values),
-            _ => registers.write::<u32>(to, mask, &values.map(|it| it as u32)),
-        }
+        registers.set_lanes(Register { class, slot: to }, mask, &values);
         if writes {
             registers.set_predicate(carry, mask, after);
         }
     });
     Ok(Op::Lanewise(rows, [0; 5]))
-}
-
-fn read(registers: &Registers, class: Class, slot: Slot, lane: usize) -> u64 {
-    match class {
-        Class::Double => registers.doubles[slot as usize][lane],
-        _ => u64::from(registers.words[slot as usize][lane]),
-    }
 }
 
 /// The result and the carry, or for differences the borrow.

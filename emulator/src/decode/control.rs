@@ -1,9 +1,9 @@
 //! Branches, calls, barriers, fences, and hints that compute nothing.
 
 use super::site::Site;
-use crate::code::{Barrier, CtaBarrier, Fence, Op, Reduce, Reduction, Register, Warp};
+use crate::code::{Barrier, CtaBarrier, Fence, Op, Reduce, Reduction, Warp};
 use crate::parse::{Operand, Result};
-use crate::registers::Class;
+use crate::registers::{Class, Register};
 
 pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
     match site.opcode.base {

@@ -5,9 +5,11 @@ use half::{bf16, f16};
 use super::site::Site;
 use super::types::Type;
 use crate::code::Op;
-use crate::number::{Half, Rounding, flush, integral, saturate, to_f32, to_half, to_tf32};
+use crate::number::{
+    Half, Rounding, f32_to_odd, flush, integral, saturate, to_f32, to_half, to_tf32,
+};
 use crate::parse::{Operand, Result};
-use crate::registers::{Class, Pair};
+use crate::registers::{Class, Lane, Pair};
 
 /// The modifiers of a `cvt`.
 #[derive(Clone, Copy)]
@@ -55,7 +57,7 @@ pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
 /// Two floats to a pair of halves: the first becomes the upper one.
 fn pack<T: Half>(site: &mut Site<'_, '_>, how: How) -> Result<Op>
 where
-    Pair<T>: crate::registers::Lane,
+    Pair<T>: Lane,
 {
     site.binary(move |high: f32, low: f32| Pair(half_of::<T>(low, how), half_of::<T>(high, how)))
 }
@@ -94,15 +96,9 @@ fn fit(value: i128, type_: Type, saturate: bool) -> u64 {
     widen(value as u64, type_) as u64
 }
 
-fn source_class(site: &Site<'_, '_>, type_: Type) -> Class {
-    match site.operands.get(1) {
-        Some(Operand::Register(class, _)) => *class,
-        _ => type_.class(),
-    }
-}
-
-fn result_class(site: &Site<'_, '_>, type_: Type) -> Class {
-    match site.operands.first() {
+/// The class of the register that an operand is, or of its type.
+fn class_of(site: &Site<'_, '_>, operand: usize, type_: Type) -> Class {
+    match site.operands.get(operand) {
         Some(Operand::Register(class, _)) => *class,
         _ => type_.class(),
     }
@@ -110,7 +106,7 @@ fn result_class(site: &Site<'_, '_>, type_: Type) -> Class {
 
 fn between_integers(site: &mut Site<'_, '_>, to: Type, from: Type, how: How) -> Result<Op> {
     let saturate = how.saturate;
-    match (result_class(site, to), source_class(site, from), to.bytes(), saturate) {
+    match (class_of(site, 0, to), class_of(site, 1, from), to.bytes(), saturate) {
         // The common ones, without 128 bits.
         (Class::Double, Class::Word, 8, false) if from == Type::S32 => {
             site.unary(|a: i32| i64::from(a))
@@ -121,14 +117,20 @@ fn between_integers(site: &mut Site<'_, '_>, to: Type, from: Type, how: How) -> 
         (Class::Word, Class::Double, 4, false) if from.bytes() == 8 => {
             site.unary(|a: u64| a as u32)
         }
-        (Class::Word, Class::Word, ..) => {
-            site.unary(move |a: u32| fit(widen(u64::from(a), from), to, saturate) as u32)
-        }
-        (Class::Word, ..) => site.unary(move |a: u64| fit(widen(a, from), to, saturate) as u32),
-        (_, Class::Word, ..) => {
-            site.unary(move |a: u32| fit(widen(u64::from(a), from), to, saturate))
-        }
-        _ => site.unary(move |a: u64| fit(widen(a, from), to, saturate)),
+        (Class::Word, ..) => of_integer(site, from, move |it| fit(it, to, saturate) as u32),
+        _ => of_integer(site, from, move |it| fit(it, to, saturate)),
+    }
+}
+
+/// An operation on an integer of a type in a register of either class.
+fn of_integer<R: Lane>(
+    site: &mut Site<'_, '_>,
+    from: Type,
+    f: impl Fn(i128) -> R + Send + Sync + 'static,
+) -> Result<Op> {
+    match class_of(site, 1, from) {
+        Class::Double => site.unary(move |a: u64| f(widen(a, from))),
+        _ => site.unary(move |a: u32| f(widen(u64::from(a), from))),
     }
 }
 
@@ -146,18 +148,23 @@ fn to_integer(site: &mut Site<'_, '_>, to: Type, from: Type, how: How) -> Result
         fit(integral(value, rounding) as i128, to, true)
     };
     let flushed = move |it: f32| f64::from(if how.flush { flush(it) } else { it });
-    let wide = result_class(site, to) == Class::Double;
-    match (from, wide) {
-        (Type::F32, false) => site.unary(move |a: f32| convert(flushed(a)) as u32),
-        (Type::F32, true) => site.unary(move |a: f32| convert(flushed(a))),
-        (Type::F64, false) => site.unary(move |a: f64| convert(a) as u32),
-        (Type::F64, true) => site.unary(move |a: f64| convert(a)),
-        (Type::F16, false) => site.unary(move |a: f16| convert(a.to_f64()) as u32),
-        (Type::F16, true) => site.unary(move |a: f16| convert(a.to_f64())),
-        (Type::Bf16, false) => site.unary(move |a: bf16| convert(a.to_f64()) as u32),
-        (Type::Bf16, true) => site.unary(move |a: bf16| convert(a.to_f64())),
+    let wide = class_of(site, 0, to) == Class::Double;
+    match from {
+        Type::F32 => unary(site, wide, move |a: f32| convert(flushed(a))),
+        Type::F64 => unary(site, wide, convert),
+        Type::F16 => unary(site, wide, move |a: f16| convert(a.to_f64())),
+        Type::Bf16 => unary(site, wide, move |a: bf16| convert(a.to_f64())),
         _ => Err(site.error("no such conversion")),
     }
+}
+
+/// An operation on one operand with a result of 64 bits, or the low 32 of them.
+fn unary<A: Lane>(
+    site: &mut Site<'_, '_>,
+    wide: bool,
+    f: impl Fn(A) -> u64 + Send + Sync + 'static,
+) -> Result<Op> {
+    if wide { site.unary(f) } else { site.unary(move |a| f(a) as u32) }
 }
 
 /// An integer as a double that was rounded to odd: exact below 2^53.
@@ -171,32 +178,20 @@ fn wide_odd(value: i128) -> f64 {
 }
 
 fn from_integer(site: &mut Site<'_, '_>, to: Type, from: Type, how: How) -> Result<Op> {
-    let wide = source_class(site, from) == Class::Double;
-    macro_rules! both {
-        ($convert:expr) => {{
-            let convert = $convert;
-            if wide {
-                site.unary(move |a: u64| convert(widen(a, from)))
-            } else {
-                site.unary(move |a: u32| convert(widen(u64::from(a), from)))
-            }
-        }};
-    }
     let rounding = how.rounding;
+    let is_plain = class_of(site, 1, from) != Class::Double && rounding == Rounding::Nearest;
     match to {
-        Type::F32 if !wide && rounding == Rounding::Nearest && from == Type::S32 => {
-            site.unary(|a: i32| a as f32)
-        }
-        Type::F32 => both!(move |it: i128| to_f32(wide_odd(it), rounding)),
-        Type::F64 if rounding == Rounding::Nearest => both!(move |it: i128| it as f64),
-        Type::F16 => both!(move |it: i128| {
-            to_half::<f16>(crate::number::f32_to_odd(wide_odd(it)), rounding)
-        }),
-        Type::Bf16 => both!(move |it: i128| {
-            to_half::<bf16>(crate::number::f32_to_odd(wide_odd(it)), rounding)
-        }),
+        Type::F32 if is_plain && from == Type::S32 => site.unary(|a: i32| a as f32),
+        Type::F32 => of_integer(site, from, move |it| to_f32(wide_odd(it), rounding)),
+        Type::F64 if rounding == Rounding::Nearest => of_integer(site, from, |it| it as f64),
+        Type::F16 => of_integer(site, from, move |it| half_of_integer::<f16>(it, rounding)),
+        Type::Bf16 => of_integer(site, from, move |it| half_of_integer::<bf16>(it, rounding)),
         _ => Err(site.error("no such conversion")),
     }
+}
+
+fn half_of_integer<T: Half>(value: i128, rounding: Rounding) -> T {
+    to_half(f32_to_odd(wide_odd(value)), rounding)
 }
 
 fn between_floats(site: &mut Site<'_, '_>, to: Type, from: Type, how: How) -> Result<Op> {
@@ -222,12 +217,8 @@ fn between_floats(site: &mut Site<'_, '_>, to: Type, from: Type, how: How) -> Re
         (Type::F64, Type::Bf16) => site.unary(move |a: bf16| a.to_f64()),
         (Type::F16, Type::F32) => site.unary(move |a: f32| half_of::<f16>(a, how)),
         (Type::Bf16, Type::F32) => site.unary(move |a: f32| half_of::<bf16>(a, how)),
-        (Type::F16, Type::F64) => {
-            site.unary(move |a: f64| half_of::<f16>(crate::number::f32_to_odd(a), how))
-        }
-        (Type::Bf16, Type::F64) => {
-            site.unary(move |a: f64| half_of::<bf16>(crate::number::f32_to_odd(a), how))
-        }
+        (Type::F16, Type::F64) => site.unary(move |a: f64| half_of::<f16>(f32_to_odd(a), how)),
+        (Type::Bf16, Type::F64) => site.unary(move |a: f64| half_of::<bf16>(f32_to_odd(a), how)),
         (Type::F16, Type::F16) => {
             site.unary(move |a: f16| half_of::<f16>(round(f64::from(a.to_f32())) as f32, how))
         }

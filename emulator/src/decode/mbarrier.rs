@@ -2,9 +2,9 @@
 
 use super::memory::take_space;
 use super::site::Site;
-use crate::code::{Arrive, Mbarrier, MbarrierOp, Op, Phase, Register, Wait};
+use crate::code::{Arrive, Mbarrier, MbarrierOp, Op, Phase, Wait};
 use crate::parse::{Operand, Result, Special};
-use crate::registers::{Class, Lanewise, binary};
+use crate::registers::{Class, Lanewise, Register, binary};
 use crate::space::{RANK_SHIFT, SHARED_WINDOW};
 
 /// The operations on an mbarrier.

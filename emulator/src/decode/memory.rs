@@ -2,9 +2,9 @@
 
 use super::site::Site;
 use super::types::Type;
-use crate::code::{Load, Logic, Op, Register, Space, Store, Strength};
+use crate::code::{Load, Logic, Op, Space, Store, Strength};
 use crate::parse::{Operand, Result, Special};
-use crate::registers::{Class, Registers};
+use crate::registers::{Class, Register, Registers};
 use crate::space::{LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW};
 
 /// `mov`, also between a register and the parts of one.
@@ -29,14 +29,6 @@ pub(super) fn decode_move(site: &mut Site<'_, '_>) -> Result<Op> {
     }
 }
 
-/// The bits of one register, as a number.
-fn read(registers: &Registers, from: Register, lane: usize) -> u64 {
-    match from.class {
-        Class::Double => registers.doubles[from.slot as usize][lane],
-        _ => u64::from(registers.words[from.slot as usize][lane]),
-    }
-}
-
 fn unpack<'a>(
     site: &mut Site<'_, 'a>,
     type_: Type,
@@ -46,13 +38,10 @@ fn unpack<'a>(
     let from = Register { class: type_.class(), slot: site.source(type_.class(), from)? };
     let bits = 8 * usize::from(type_.bytes()) / parts.len();
     let class = if bits == 64 { Class::Double } else { Class::Word };
-    let mut to = Vec::new();
-    for part in parts {
-        to.push(site.destination(class, part)?);
-    }
+    let to = site.destinations(class, parts)?;
     let rows = Box::new(move |registers: &mut Registers, mask: u32, _: &[u32; 5]| {
         // All parts are read before any is written: a part may be the source itself.
-        let values: [u64; 32] = std::array::from_fn(|lane| read(registers, from, lane));
+        let values: [u64; 32] = std::array::from_fn(|lane| registers.get(from, lane));
         for (n, to) in to.iter().enumerate() {
             let part = values.map(|it| (it >> (n * bits) & ((1 << bits) - 1)) as u32);
             registers.write::<u32>(*to, mask, &part);
@@ -69,20 +58,14 @@ fn pack<'a>(
 ) -> Result<Op> {
     let bits = 8 * usize::from(type_.bytes()) / parts.len();
     let to = Register { class: type_.class(), slot: site.destination(type_.class(), to)? };
-    let mut from = Vec::new();
-    for part in parts {
-        from.push(site.any(Class::Word, part)?);
-    }
+    let from = site.any_of_each(Class::Word, parts)?;
     let rows = Box::new(move |registers: &mut Registers, mask: u32, _: &[u32; 5]| {
         let values: [u64; 32] = std::array::from_fn(|lane| {
             from.iter().enumerate().fold(0, |all, (n, part)| {
-                all | (read(registers, *part, lane) & ((1 << bits) - 1)) << (n * bits)
+                all | (registers.get(*part, lane) & ((1 << bits) - 1)) << (n * bits)
             })
         });
-        match to.class {
-            Class::Double => registers.write::<u64>(to.slot, mask, &values),
-            _ => registers.write::<u32>(to.slot, mask, &values.map(|it| it as u32)),
-        }
+        registers.set_lanes(to, mask, &values);
     });
     Ok(Op::Lanewise(rows, [0; 5]))
 }
@@ -151,7 +134,7 @@ fn space_of(site: &Site<'_, '_>, space: Space, address: &Operand<'_>) -> Space {
 }
 
 /// Takes out how many elements an access has.
-fn take_vector(site: &mut Site<'_, '_>) -> usize {
+pub(super) fn take_vector(site: &mut Site<'_, '_>) -> usize {
     match site.opcode.take_any(&["v2", "v4", "v8"]) {
         Some("v2") => 2,
         Some("v4") => 4,
@@ -174,10 +157,7 @@ fn load(site: &mut Site<'_, '_>) -> Result<Op> {
     if parts.len() != n {
         return Err(site.error(format!("expected {n} destinations")));
     }
-    let mut to = Vec::new();
-    for part in parts {
-        to.push(site.any_destination(type_.class(), part)?);
-    }
+    let to = site.any_destination_of_each(type_.class(), parts)?;
     let from = site.operand(1)?;
     let space = space_of(site, space, from);
     let mut address = site.address(from)?;
@@ -212,10 +192,7 @@ fn store(site: &mut Site<'_, '_>) -> Result<Op> {
     if parts.len() != n {
         return Err(site.error(format!("expected {n} values")));
     }
-    let mut from = Vec::new();
-    for part in parts {
-        from.push(site.any(type_.class(), part)?);
-    }
+    let from = site.any_of_each(type_.class(), parts)?;
     let to = site.operand(0)?;
     let space = space_of(site, space, to);
     let address = site.address(to)?;

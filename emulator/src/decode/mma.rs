@@ -9,11 +9,7 @@ use crate::registers::{Class, Slot};
 
 /// `ldmatrix` and `stmatrix`.
 pub(super) fn ld_st_matrix(site: &mut Site<'_, '_>) -> Result<Op> {
-    for part in ["sync", "aligned", "m8n8", "b16"] {
-        if !site.opcode.take(part) {
-            return Err(site.error(format!("only the form with `.{part}` is known")));
-        }
-    }
+    site.require(&["sync", "aligned", "m8n8", "b16"])?;
     let n = match site.opcode.take_any(&["x1", "x2", "x4"]) {
         Some("x2") => 2,
         Some("x4") => 4,
@@ -23,14 +19,11 @@ pub(super) fn ld_st_matrix(site: &mut Site<'_, '_>) -> Result<Op> {
     take_space(site)?;
     let load = site.opcode.base == "ldmatrix";
     let (rows, address) = if load { (0, 1) } else { (1, 0) };
-    let mut registers = Vec::new();
-    for part in Site::parts(site.operand(rows)?) {
-        registers.push(if load {
-            site.destination(Class::Word, part)?
-        } else {
-            site.source(Class::Word, part)?
-        });
-    }
+    let parts = Site::parts(site.operand(rows)?);
+    let registers = match load {
+        true => site.destinations(Class::Word, parts)?,
+        false => site.sources(Class::Word, parts)?,
+    };
     if registers.len() != n {
         return Err(site.error(format!("expected {n} registers")));
     }
@@ -52,11 +45,7 @@ pub(super) fn multiplicand(type_: Type) -> Option<Multiplicand> {
 
 /// `mma.sync`.
 pub(super) fn mma(site: &mut Site<'_, '_>) -> Result<Op> {
-    for part in ["sync", "aligned", "row", "col"] {
-        if !site.opcode.take(part) {
-            return Err(site.error(format!("only the form with `.{part}` is known")));
-        }
-    }
+    site.require(&["sync", "aligned", "row", "col"])?;
     let saturate = site.opcode.take("satfinite");
     let k = match site.opcode.take_any(&["m16n8k4", "m16n8k8", "m16n8k16", "m16n8k32"]) {
         Some("m16n8k4") => 4,
@@ -83,11 +72,10 @@ pub(super) fn mma(site: &mut Site<'_, '_>) -> Result<Op> {
         if parts.len() != count {
             return Err(site.error(format!("expected {count} registers in operand {n}")));
         }
-        let slot = |it| match to {
-            true => site.destination(Class::Word, it),
-            false => site.source(Class::Word, it),
-        };
-        parts.iter().map(slot).collect()
+        match to {
+            true => site.destinations(Class::Word, parts),
+            false => site.sources(Class::Word, parts),
+        }
     };
     Ok(Op::Mma(Mma {
         k,
@@ -137,27 +125,18 @@ pub(super) fn wgmma(site: &mut Site<'_, '_>) -> Result<Op> {
         return Err(site.error("an unknown shape"));
     }
     let n_accumulators = if accumulator == Accumulator::F16 { n / 4 } else { n / 2 };
-    let mut to = Vec::new();
-    for part in Site::parts(site.operand(0)?) {
-        to.push(site.destination(Class::Word, part)?);
-    }
+    let to = site.destinations(Class::Word, Site::parts(site.operand(0)?))?;
     if to.len() != n_accumulators {
         return Err(site.error(format!("expected {n_accumulators} accumulators")));
     }
     let a = match site.operand(1)? {
-        Operand::Vector(parts) => {
-            let rows: Result<Vec<Slot>> =
-                parts.iter().map(|it| site.source(Class::Word, it)).collect();
-            OperandA::Registers(rows?)
-        }
+        Operand::Vector(parts) => OperandA::Registers(site.sources(Class::Word, parts)?),
         descriptor => OperandA::Shared(site.source(Class::Double, descriptor)?),
     };
     let b = site.source(Class::Double, site.operand(2)?)?;
     let add = site.flag(site.operand(3)?)?;
-    let mut numbers = Vec::new();
-    for n in 4..site.operands.len() {
-        numbers.push(site.immediate(n)? as i64);
-    }
+    let numbers = (4..site.operands.len()).map(|n| site.immediate(n).map(|it| it as i64));
+    let numbers = numbers.collect::<Result<Vec<i64>>>()?;
     let scales = [0, 1].map(|n| numbers.get(n).copied().unwrap_or(1) as f32);
     // Only 16-bit types can be transposed; where A is in registers, only B.
     let transposed = match (&a, numbers.get(2..).unwrap_or(&[])) {

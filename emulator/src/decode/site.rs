@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use super::frame::Frame;
 use super::types::Type;
-use crate::code::{Address, Flag, Op, Register};
+use crate::code::{Address, Flag, Op};
 use crate::number::Rounding;
 use crate::parse::{Operand, ParseError, Result, Special, Statement};
-use crate::registers::{Class, Lane, Lanewise, Slot, binary, quaternary, ternary, unary};
+use crate::registers::{Class, Lane, Lanewise, Register, Slot, binary, quaternary, ternary, unary};
 
 /// An opcode's base and modifiers; decoded modifiers are taken out.
 pub(super) struct Opcode<'a> {
@@ -139,6 +139,14 @@ impl<'s, 'a> Site<'s, 'a> {
         })
     }
 
+    /// Takes modifiers out without which no form is known.
+    pub(super) fn require(&mut self, parts: &[&str]) -> Result<()> {
+        match parts.iter().find(|it| !self.opcode.take(it)) {
+            Some(part) => Err(self.error(format!("only the form with `.{part}` is known"))),
+            None => Ok(()),
+        }
+    }
+
     pub(super) fn operand(&self, n: usize) -> Result<&'s Operand<'a>> {
         self.operands.get(n).ok_or_else(|| self.error(format!("operand {n} is missing")))
     }
@@ -236,6 +244,34 @@ impl<'s, 'a> Site<'s, 'a> {
             return Err(self.error("coordinates in an address"));
         }
         Ok(Address { base: self.any(Class::Double, base)?, offset: *offset })
+    }
+
+    /// The rows of source operands.
+    pub(super) fn sources(&mut self, class: Class, from: &[Operand<'a>]) -> Result<Vec<Slot>> {
+        from.iter().map(|it| self.source(class, it)).collect()
+    }
+
+    /// The rows of destinations.
+    pub(super) fn destinations(&mut self, class: Class, to: &[Operand<'a>]) -> Result<Vec<Slot>> {
+        to.iter().map(|it| self.destination(class, it)).collect()
+    }
+
+    /// Source operands of whatever file each is in.
+    pub(super) fn any_of_each(
+        &mut self,
+        class: Class,
+        from: &[Operand<'a>],
+    ) -> Result<Vec<Register>> {
+        from.iter().map(|it| self.any(class, it)).collect()
+    }
+
+    /// Destinations of whatever file each is in.
+    pub(super) fn any_destination_of_each(
+        &mut self,
+        class: Class,
+        to: &[Operand<'a>],
+    ) -> Result<Vec<Register>> {
+        to.iter().map(|it| self.any_destination(class, it)).collect()
     }
 
     /// The parts of a vector, or the operand itself.

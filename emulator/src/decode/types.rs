@@ -84,34 +84,24 @@ impl Type {
     }
 }
 
+/// Expands an expression in which a type has another name.
+macro_rules! with_type {
+    ($t:ident = $type:ty, $make:expr) => {{
+        type $t = $type;
+        $make
+    }};
+}
+
 /// Expands an expression for each integer type: `$t` is the Rust type of the operands.
 macro_rules! integers {
     ($site:ident, $type:expr, $t:ident => $make:expr) => {
         match $type {
-            Type::U16 | Type::B16 => {
-                type $t = u16;
-                $make
-            }
-            Type::S16 => {
-                type $t = i16;
-                $make
-            }
-            Type::U32 | Type::B32 => {
-                type $t = u32;
-                $make
-            }
-            Type::S32 => {
-                type $t = i32;
-                $make
-            }
-            Type::U64 | Type::B64 => {
-                type $t = u64;
-                $make
-            }
-            Type::S64 => {
-                type $t = i64;
-                $make
-            }
+            Type::U16 | Type::B16 => with_type!($t = u16, $make),
+            Type::S16 => with_type!($t = i16, $make),
+            Type::U32 | Type::B32 => with_type!($t = u32, $make),
+            Type::S32 => with_type!($t = i32, $make),
+            Type::U64 | Type::B64 => with_type!($t = u64, $make),
+            Type::S64 => with_type!($t = i64, $make),
             _ => Err($site.error("no such type")),
         }
     };
@@ -121,21 +111,12 @@ macro_rules! integers {
 macro_rules! bits {
     ($site:ident, $type:expr, $t:ident => $make:expr) => {
         match $type.bytes() {
-            2 => {
-                type $t = u16;
-                $make
-            }
-            4 => {
-                type $t = u32;
-                $make
-            }
-            8 => {
-                type $t = u64;
-                $make
-            }
+            2 => with_type!($t = u16, $make),
+            4 => with_type!($t = u32, $make),
+            8 => with_type!($t = u64, $make),
             _ => Err($site.error("no such type")),
         }
     };
 }
 
-pub(super) use {bits, integers};
+pub(super) use {bits, integers, with_type};

@@ -2,9 +2,9 @@
 
 use super::site::Site;
 use super::types::Type;
-use crate::code::{Op, Register, Shuffle, Vote, Warp};
+use crate::code::{Op, Shuffle, Vote, Warp};
 use crate::parse::{Operand, Result};
-use crate::registers::{Class, Slot};
+use crate::registers::{Class, Register, Slot};
 
 pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
     if site.opcode.base == "activemask" {

@@ -2,7 +2,7 @@
 
 use super::warp::{Flow, Warp};
 use super::{Machine, Result};
-use crate::code::{Address, Load, Move, Register, Space, Store};
+use crate::code::{Address, Load, Move, Space, Store};
 use crate::fault::{Fault, FaultKind};
 use crate::registers::{Class, LANES, Registers, first_lane, lanes};
 use crate::space::{MODULE_WINDOW, RANK_SHIFT, Region, SHARED_BASE, WINDOW_BYTES, space_of};
@@ -178,19 +178,11 @@ impl Machine<'_> {
     pub(super) fn load(&mut self, warp: usize, active: u32, load: &Load) -> Result<Flow> {
         let addresses = self.addresses(warp, load.address);
         let bytes = u32::from(load.bytes) * load.to.len() as u32;
-        let found = self.locate(
-            warp,
-            Wanted {
-                space: load.space,
-                mask: active,
-                bytes,
-                align: load.align,
-                access: Access::Read,
-            },
-            &addresses,
-        )?;
+        let (space, align, access) = (load.space, load.align, Access::Read);
+        let wanted = Wanted { space, mask: active, bytes, align, access };
+        let found = self.locate(warp, wanted, &addresses)?;
         for located in &found {
-            self.check_access(warp, located, bytes, Access::Read, load.strength)?;
+            self.check_access(warp, located, bytes, access, load.strength)?;
             let Warp { registers, local, .. } = &mut self.warps[warp];
             let source = match located.region {
                 Region::Shared(cta) => &self.ctas[cta].shared,
@@ -207,11 +199,9 @@ impl Machine<'_> {
     pub(super) fn store(&mut self, warp: usize, active: u32, store: &Store) -> Result<Flow> {
         let addresses = self.addresses(warp, store.address);
         let bytes = u32::from(store.bytes) * store.from.len() as u32;
-        let found = self.locate(
-            warp,
-            Wanted { space: store.space, mask: active, bytes, align: bytes, access: Access::Write },
-            &addresses,
-        )?;
+        let (space, access) = (store.space, Access::Write);
+        let wanted = Wanted { space, mask: active, bytes, align: bytes, access };
+        let found = self.locate(warp, wanted, &addresses)?;
         for located in &found {
             self.check_store(warp, located, store)?;
             let at = &mut self.warps[warp];
@@ -259,7 +249,7 @@ fn read_rows(registers: &mut Registers, load: &Load, located: &Located, source: 
                 for lane in lanes(located.mask) {
                     let at = located.offsets[lane] as usize + n * size;
                     let value = zero_or_sign_extend(&source[at..at + size], load.signed);
-                    set(registers, *to, lane, value);
+                    registers.set(*to, lane, value);
                 }
             }
         }
@@ -275,28 +265,12 @@ pub(super) fn zero_or_sign_extend(bytes: &[u8], signed: bool) -> u64 {
     if signed { ((value << shift) as i64 >> shift) as u64 } else { value }
 }
 
-/// Sets one lane of a register.
-pub(super) fn set(registers: &mut Registers, to: Register, lane: usize, value: u64) {
-    match to.class {
-        Class::Double => registers.doubles[to.slot as usize][lane] = value,
-        _ => registers.words[to.slot as usize][lane] = value as u32,
-    }
-}
-
-/// Returns one lane of a register.
-pub(super) fn get(registers: &Registers, from: Register, lane: usize) -> u64 {
-    match from.class {
-        Class::Double => registers.doubles[from.slot as usize][lane],
-        _ => u64::from(registers.words[from.slot as usize][lane]),
-    }
-}
-
 fn write_rows(registers: &Registers, store: &Store, located: &Located, target: &mut [u8]) {
     let size = usize::from(store.bytes);
     for (n, from) in store.from.iter().enumerate() {
         for lane in lanes(located.mask) {
             let at = located.offsets[lane] as usize + n * size;
-            let value = get(registers, *from, lane).to_le_bytes();
+            let value = registers.get(*from, lane).to_le_bytes();
             target[at..at + size].copy_from_slice(&value[..size]);
         }
     }

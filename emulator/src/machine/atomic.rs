@@ -1,6 +1,6 @@
 //! Atomic operations: lane after lane.
 
-use super::access::{Access, Wanted, get, set, zero_or_sign_extend};
+use super::access::{Access, Wanted, zero_or_sign_extend};
 use super::warp::Flow;
 use super::{Machine, Result};
 use crate::code::Atomic;
@@ -13,19 +13,11 @@ impl Machine<'_> {
         let addresses = self.addresses(warp, atomic.address);
         let size = usize::from(atomic.bytes);
         let bytes = (size * atomic.from.len()) as u32;
-        let found = self.locate(
-            warp,
-            Wanted {
-                space: atomic.space,
-                mask: active,
-                bytes,
-                align: bytes,
-                access: Access::Atomic,
-            },
-            &addresses,
-        )?;
+        let (space, access) = (atomic.space, Access::Atomic);
+        let wanted = Wanted { space, mask: active, bytes, align: bytes, access };
+        let found = self.locate(warp, wanted, &addresses)?;
         for located in &found {
-            self.check_access(warp, located, bytes, Access::Atomic, atomic.strength)?;
+            self.check_access(warp, located, bytes, access, atomic.strength)?;
             let registers = &mut self.warps[warp].registers;
             let target = match located.region {
                 Region::Shared(cta) => &mut self.ctas[cta].shared,
@@ -40,18 +32,16 @@ impl Machine<'_> {
                 for (n, from) in atomic.from.iter().enumerate() {
                     let at = located.offsets[lane] as usize + n * size;
                     let old = zero_or_sign_extend(&target[at..at + size], false);
-                    let operand = zero_or_sign_extend(
-                        &get(registers, *from, lane).to_le_bytes()[..size],
-                        false,
-                    );
+                    let operand = registers.get(*from, lane).to_le_bytes();
+                    let operand = zero_or_sign_extend(&operand[..size], false);
                     let new = match atomic.swap {
                         Some(_) if old != operand => old,
-                        Some(swap) => get(registers, swap, lane),
+                        Some(swap) => registers.get(swap, lane),
                         None => (atomic.combine)(old, operand),
                     };
                     target[at..at + size].copy_from_slice(&new.to_le_bytes()[..size]);
                     if let Some(to) = atomic.to.get(n) {
-                        set(registers, *to, lane, old);
+                        registers.set(*to, lane, old);
                     }
                 }
             }

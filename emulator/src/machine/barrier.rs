@@ -5,7 +5,7 @@ use super::{Machine, Result};
 use crate::code::{self, Barrier, Reduce, Reduction};
 use crate::fault::FaultKind;
 use crate::race::ReleaseClock;
-use crate::registers::{Class, LANES, Slot, first_lane};
+use crate::registers::{LANES, Slot, first_lane};
 
 /// One of the 16 barriers of a CTA.
 #[derive(Clone, Debug, Default)]
@@ -108,18 +108,10 @@ impl Machine<'_> {
                 Reduction::And => u32::from(done.n_true == done.n_voted),
                 Reduction::Or => u32::from(done.n_true > 0),
             };
-            let registers = &mut self.warps[*warp].registers;
-            match reduce.to.class {
-                Class::Predicate => {
-                    registers.set_predicate(reduce.to.slot, *mask, if value == 0 { 0 } else { !0 });
-                }
-                _ => registers.write::<u32>(reduce.to.slot, *mask, &[value; LANES]),
-            }
+            self.warps[*warp].registers.set_lanes(reduce.to, *mask, &[u64::from(value); LANES]);
         }
         for warp in self.warps.iter_mut().filter(|it| it.cta == cta) {
-            for split in warp.splits.iter_mut().filter(|it| it.state == State::Barrier(id)) {
-                split.state = State::Ready;
-            }
+            warp.wake(State::Barrier(id));
         }
     }
 
@@ -146,11 +138,7 @@ impl Machine<'_> {
         self.cluster_clock = self.cluster_released.snapshot();
         for (warp, arrived) in self.cluster_arrived.iter_mut().enumerate() {
             self.cluster_passed[warp] |= std::mem::take(arrived);
-            for split in &mut self.warps[warp].splits {
-                if split.state == State::Cluster {
-                    split.state = State::Ready;
-                }
-            }
+            self.warps[warp].wake(State::Cluster);
         }
     }
 

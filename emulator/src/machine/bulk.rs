@@ -75,22 +75,14 @@ impl Machine<'_> {
     ) -> Result<(usize, u32)> {
         let addresses = self.addresses(warp, address);
         let space = if addresses[lane] >> 32 == 0 { Space::Shared } else { Space::Generic };
-        let located = self.locate(
-            warp,
-            Wanted { space, mask: 1 << lane, bytes, align: 1, access: Access::Write },
-            &addresses,
-        )?;
-        match located.first() {
-            Some(it) => match it.region {
-                Region::Shared(cta) => Ok((cta, it.offsets[lane])),
-                _ => Err(self.fault(
-                    FaultKind::BadInstruction,
-                    lane,
-                    "an address that is not shared",
-                )),
-            },
-            None => Err(self.fault(FaultKind::BadInstruction, lane, "no address")),
-        }
+        let wanted = Wanted { space, mask: 1 << lane, bytes, align: 1, access: Access::Write };
+        let located = self.locate(warp, wanted, &addresses)?;
+        let message = match located.first().map(|it| (it.region, it.offsets[lane])) {
+            Some((Region::Shared(cta), offset)) => return Ok((cta, offset)),
+            Some(_) => "an address that is not shared",
+            None => "no address",
+        };
+        Err(self.fault(FaultKind::BadInstruction, lane, message))
     }
 
     /// Returns the copy of a box; its completion is set later.
@@ -166,12 +158,9 @@ impl Machine<'_> {
         } else {
             let addresses = self.addresses(warp, far);
             let access = if bulk.to == BulkSpace::Global { Access::Write } else { Access::Read };
-            let found = self.locate(
-                warp,
-                Wanted { space: Space::Global, mask: 1 << lane, bytes, align: 16, access },
-                &addresses,
-            )?;
-            if let Some(located) = found.first() {
+            let space = Space::Global;
+            let wanted = Wanted { space, mask: 1 << lane, bytes, align: 16, access };
+            if let Some(located) = self.locate(warp, wanted, &addresses)?.first() {
                 buffer = located.region;
                 let global = u64::from(located.offsets[lane]);
                 pieces.push(Piece { shared: 0, global, bytes });
@@ -183,19 +172,9 @@ impl Machine<'_> {
                 format!("a bulk copy at shared+{}; it must be a multiple of 16", shared.1);
             return Err(self.fault(FaultKind::Misaligned, lane, message));
         }
-        let issued = (warp, lane, self.at.1);
-        let swizzle = Swizzle::None;
-        Ok(Transfer {
-            issued,
-            group: None,
-            buffer,
-            shared,
-            bytes,
-            pieces,
-            swizzle,
-            element: None,
-            direction,
-        })
+        let (issued, group) = ((warp, lane, self.at.1), None);
+        let (swizzle, element) = (Swizzle::None, None);
+        Ok(Transfer { issued, group, buffer, shared, bytes, pieces, swizzle, element, direction })
     }
 
     /// Sets the completion mechanism of a copy: mbarriers, or the thread's group.
@@ -247,39 +226,25 @@ impl Machine<'_> {
         if self.race.is_none() {
             return Ok(());
         }
+        let (issuer, near) = ((warp, lane), (transfer.shared, transfer.bytes));
         match &transfer.direction {
             Direction::GlobalToShared { targets, barrier } => {
                 for cta in targets {
-                    let (actor, clock) = self.mbarrier_agent((*cta, *barrier));
-                    let at = (*cta, transfer.shared.1);
-                    self.check_transfer_shared(
-                        (warp, lane),
-                        (actor, clock),
-                        true,
-                        (at, transfer.bytes),
-                    )?;
-                    self.check_transfer_global((warp, lane), (actor, clock), false, transfer)?;
+                    let by = self.mbarrier_agent((*cta, *barrier));
+                    let copied = ((*cta, transfer.shared.1), transfer.bytes);
+                    self.check_transfer_shared(issuer, by, Access::Write, copied)?;
+                    self.check_transfer_global(issuer, by, Access::Read, transfer)?;
                 }
             }
             Direction::SharedToGlobal { .. } => {
                 let by = (Actor::Bulk(warp), transfer.group.unwrap_or(0));
-                self.check_transfer_shared(
-                    (warp, lane),
-                    by,
-                    false,
-                    (transfer.shared, transfer.bytes),
-                )?;
-                self.check_transfer_global((warp, lane), by, true, transfer)?;
+                self.check_transfer_shared(issuer, by, Access::Read, near)?;
+                self.check_transfer_global(issuer, by, Access::Write, transfer)?;
             }
             Direction::SharedToCluster { to, barrier } => {
                 let by = self.mbarrier_agent(*barrier);
-                self.check_transfer_shared(
-                    (warp, lane),
-                    by,
-                    false,
-                    (transfer.shared, transfer.bytes),
-                )?;
-                self.check_transfer_shared((warp, lane), by, true, (*to, transfer.bytes))?;
+                self.check_transfer_shared(issuer, by, Access::Read, near)?;
+                self.check_transfer_shared(issuer, by, Access::Write, (*to, transfer.bytes))?;
             }
         }
         Ok(())
@@ -306,18 +271,17 @@ impl Machine<'_> {
         &mut self,
         (warp, lane): (usize, usize),
         (actor, clock): (Actor, u32),
-        write: bool,
+        access: Access,
         ((cta, offset), bytes): ((usize, u32), u32),
     ) -> Result<()> {
-        let (location, number) = (self.location(), self.linear_cta(self.warps[warp].cta));
+        let made = self.race_access(warp, actor, clock);
+        let made = race::Access { write: access == Access::Write, ..made };
         let Some(race) = &mut self.race else { return Ok(()) };
-        let access =
-            race::Access { actor, clock, write, atomic: false, location, warp, cta: number };
-        match race.span(cta, access, (1 << lane, None), (offset, bytes)) {
+        match race.span(cta, made, (1 << lane, None), (offset, bytes)) {
             None => Ok(()),
             Some(conflict) => {
-                let action = if write { "write of a bulk copy" } else { "read of a bulk copy" };
-                Err(self.conflict(Region::Shared(cta), action, &conflict))
+                let action = format!("{} of a bulk copy", access.name());
+                Err(self.conflict(Region::Shared(cta), &action, &conflict))
             }
         }
     }
@@ -326,19 +290,19 @@ impl Machine<'_> {
         &mut self,
         (warp, lane): (usize, usize),
         (actor, clock): (Actor, u32),
-        write: bool,
+        access: Access,
         transfer: &Transfer,
     ) -> Result<()> {
-        let (location, cta) = (self.location(), self.linear_cta(self.warps[warp].cta));
+        let made = self.race_access(warp, actor, clock);
         let Region::Buffer(buffer) = transfer.buffer else { return Ok(()) };
         let atomic = matches!(transfer.direction, Direction::SharedToGlobal { add: Some(_) });
-        let access = race::Access { actor, clock, write, atomic, location, warp, cta };
+        let made = race::Access { write: access == Access::Write, atomic, ..made };
         for piece in &transfer.pieces {
             let Some(race) = &mut self.race else { return Ok(()) };
             let (at, bytes) = (piece.global as u32, piece.bytes);
-            if let Some(conflict) = race.global_span(buffer, access, 1 << lane, at, bytes) {
-                let action = if write { "write of a bulk copy" } else { "read of a bulk copy" };
-                return Err(self.conflict(transfer.buffer, action, &conflict));
+            if let Some(conflict) = race.global_span(buffer, made, 1 << lane, at, bytes) {
+                let action = format!("{} of a bulk copy", access.name());
+                return Err(self.conflict(transfer.buffer, &action, &conflict));
             }
         }
         Ok(())
@@ -353,14 +317,13 @@ impl Machine<'_> {
         let groups = &mut self.warps[warp].copies.bulk;
         let pending = match group {
             BulkGroup::Commit => {
-                lanes(active).for_each(|lane| groups.committed[lane] += 1);
+                groups.commit(active);
                 return Ok(Flow::Next);
             }
             BulkGroup::Wait(n) => n,
         };
         for lane in lanes(active) {
-            let done = groups.committed[lane].saturating_sub(pending);
-            groups.waited[lane] = groups.waited[lane].max(done);
+            let done = groups.wait(lane, pending);
             if let Some(race) = &mut self.race {
                 race.bulk_done(warp, lane, done);
             }

@@ -2,9 +2,9 @@
 
 use super::warp::{Flow, State};
 use super::{Machine, Result};
-use crate::code::{Flag, Register, Shuffle, Vote, Warp};
+use crate::code::{Flag, Shuffle, Vote, Warp};
 use crate::fault::FaultKind;
-use crate::registers::{Class, FULL, LANES, Registers, Slot, first_lane, lanes};
+use crate::registers::{FULL, LANES, Register, Registers, Slot, first_lane, lanes, lanes_where};
 
 impl Machine<'_> {
     /// Executes an instruction for the lanes of its mask, once all of them have converged.
@@ -127,10 +127,7 @@ fn ballot(registers: &mut Registers, group: u32, vote: Vote, to: Register, flag:
         Vote::Any => holds != 0,
         Vote::Uniform => holds == group || holds == 0,
     };
-    match to.class {
-        Class::Predicate => registers.set_predicate(to.slot, group, if result { FULL } else { 0 }),
-        _ => registers.write::<u32>(to.slot, group, &[u32::from(result); LANES]),
-    }
+    registers.set_lanes(to, group, &[u64::from(result); LANES]);
 }
 
 fn matching(
@@ -140,13 +137,8 @@ fn matching(
     all: Option<Option<Slot>>,
     value: Register,
 ) {
-    let values: [u64; LANES] = match value.class {
-        Class::Double => registers.doubles[value.slot as usize],
-        _ => registers.words[value.slot as usize].map(u64::from),
-    };
-    let same = |lane: usize| {
-        lanes(group).filter(|it| values[*it] == values[lane]).fold(0u32, |mask, it| mask | 1 << it)
-    };
+    let values: [u64; LANES] = std::array::from_fn(|lane| registers.get(value, lane));
+    let same = |lane: usize| lanes_where(group, |it| values[it] == values[lane]);
     match all {
         None => {
             let mut out = [0; LANES];

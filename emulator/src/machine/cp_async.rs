@@ -1,6 +1,6 @@
 //! `cp.async`: asynchronous copies in groups.
 
-use super::access::{Access, Wanted};
+use super::access::{Access, Located, Wanted};
 use super::pending::{Pending, Work};
 use super::warp::Flow;
 use super::{Machine, Result};
@@ -8,7 +8,7 @@ use crate::code::{CpAsync, CpAsyncArrive, CpAsyncGroup, Space, Strength};
 use crate::fault::FaultKind;
 use crate::launch::Completion;
 use crate::race::{self, Actor};
-use crate::registers::{LANES, lanes};
+use crate::registers::{LANES, lanes, lanes_by_key, lanes_where};
 use crate::space::Region;
 
 impl Machine<'_> {
@@ -27,44 +27,22 @@ impl Machine<'_> {
         }
         let mut sources = [None; LANES];
         // Lanes that read the same number of bytes are checked together.
-        let mut left = lanes(active).filter(|it| wanted[*it] > 0).fold(0u32, |m, it| m | 1 << it);
-        while left != 0 {
-            let bytes = wanted[left.trailing_zeros() as usize];
-            let same =
-                lanes(left).filter(|it| wanted[*it] == bytes).fold(0u32, |m, it| m | 1 << it);
-            left &= !same;
-            let found = self.locate(
-                warp,
-                Wanted {
-                    space: Space::Global,
-                    mask: same,
-                    bytes,
-                    align: copy.bytes,
-                    access: Access::Read,
-                },
-                &from,
-            )?;
-            for located in &found {
-                self.check_access(warp, located, bytes, Access::Read, Strength::default())?;
+        let reading = lanes_where(active, |it| wanted[it] > 0);
+        for (bytes, same) in lanes_by_key(reading, |it| wanted[it]) {
+            let (space, access) = (Space::Global, Access::Read);
+            let wanted = Wanted { space, mask: same, bytes, align: copy.bytes, access };
+            for located in &self.locate(warp, wanted, &from)? {
+                self.check_access(warp, located, bytes, access, Strength::default())?;
                 lanes(located.mask).for_each(|lane| {
                     sources[lane] = Some((located.region, located.offsets[lane]));
                 });
             }
         }
-        let found = self.locate(
-            warp,
-            Wanted {
-                space: Space::Shared,
-                mask: active,
-                bytes: copy.bytes,
-                align: copy.bytes,
-                access: Access::Write,
-            },
-            &to,
-        )?;
-        for located in &found {
-            self.count_cost(located, copy.bytes, Access::Write);
-            self.check_cp_async(warp, located.region, located.mask, &located.offsets, copy.bytes)?;
+        let (space, bytes, access) = (Space::Shared, copy.bytes, Access::Write);
+        let target = Wanted { space, mask: active, bytes, align: bytes, access };
+        for located in &self.locate(warp, target, &to)? {
+            self.count_cost(located, bytes, access);
+            self.check_cp_async(warp, located, bytes)?;
             for lane in lanes(located.mask) {
                 let copies = &mut self.warps[warp].copies;
                 let group = copies.groups.committed[lane] + 1;
@@ -73,7 +51,7 @@ impl Machine<'_> {
                     from: sources[lane],
                     source_bytes: wanted[lane],
                     to: (located.region, located.offsets[lane]),
-                    bytes: copy.bytes,
+                    bytes,
                 };
                 copies.pending.push(Pending { lane, group, work });
             }
@@ -117,33 +95,14 @@ impl Machine<'_> {
     }
 
     /// Checks writes of copies for races.
-    fn check_cp_async(
-        &mut self,
-        warp: usize,
-        region: Region,
-        mask: u32,
-        offsets: &[u32; LANES],
-        bytes: u32,
-    ) -> Result<()> {
-        let (location, number) = (self.location(), self.linear_cta(self.warps[warp].cta));
+    fn check_cp_async(&mut self, warp: usize, located: &Located, bytes: u32) -> Result<()> {
+        let Located { region, mask, ref offsets } = *located;
         let Region::Shared(cta) = region else { return Ok(()) };
         let committed = self.warps[warp].copies.groups.committed;
-        let mut left = mask;
-        while left != 0 {
+        for (group, same) in lanes_by_key(mask, |it| committed[it]) {
+            let access = self.race_access(warp, Actor::Copies(warp), group + 1);
+            let access = race::Access { write: true, ..access };
             let Some(race) = &mut self.race else { return Ok(()) };
-            let group = committed[left.trailing_zeros() as usize];
-            let same =
-                lanes(left).filter(|it| committed[*it] == group).fold(0u32, |m, it| m | 1 << it);
-            left &= !same;
-            let access = race::Access {
-                actor: Actor::Copies(warp),
-                clock: group + 1,
-                write: true,
-                atomic: false,
-                location,
-                warp,
-                cta: number,
-            };
             if let Some(conflict) = race.shared(cta, access, same, offsets, bytes) {
                 return Err(self.conflict(region, "write of `cp.async`", &conflict));
             }
@@ -157,26 +116,22 @@ impl Machine<'_> {
         active: u32,
         group: CpAsyncGroup,
     ) -> Result<Flow> {
-        let copies = &mut self.warps[warp].copies;
+        let groups = &mut self.warps[warp].copies.groups;
+        if matches!(group, CpAsyncGroup::Commit | CpAsyncGroup::WaitAll) {
+            groups.commit(active);
+        }
         let pending = match group {
-            CpAsyncGroup::Commit => {
-                lanes(active).for_each(|lane| copies.groups.committed[lane] += 1);
-                return Ok(Flow::Next);
-            }
+            CpAsyncGroup::Commit => return Ok(Flow::Next),
             CpAsyncGroup::Wait(n) => n,
-            CpAsyncGroup::WaitAll => {
-                lanes(active).for_each(|lane| copies.groups.committed[lane] += 1);
-                0
-            }
+            CpAsyncGroup::WaitAll => 0,
         };
         for lane in lanes(active) {
-            let done = copies.groups.committed[lane].saturating_sub(pending);
-            copies.groups.waited[lane] = copies.groups.waited[lane].max(done);
+            let done = groups.wait(lane, pending);
             if let Some(race) = &mut self.race {
                 race.copies_done(warp, lane, done);
             }
         }
-        let waited = copies.groups.waited;
+        let waited = groups.waited;
         self.complete_copies(warp, |it| active >> it.lane & 1 == 1 && it.group <= waited[it.lane])?;
         Ok(Flow::Next)
     }

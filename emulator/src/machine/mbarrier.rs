@@ -6,7 +6,7 @@ use super::{Machine, Result};
 use crate::code::{Arrive, Mbarrier, MbarrierOp, Phase, Space, Strength, Wait};
 use crate::fault::{Fault, FaultKind};
 use crate::race::{ReleaseClock, VectorClock};
-use crate::registers::{LANES, Slot, first_lane, lanes};
+use crate::registers::{LANES, Slot, first_lane, lanes, lanes_by_key};
 use crate::space::{Region, SHARED_BASE};
 use std::rc::Rc;
 
@@ -48,11 +48,8 @@ impl Machine<'_> {
             MbarrierOp::Wait(_) => Access::Read,
             _ => Access::Atomic,
         };
-        let found = self.locate(
-            warp,
-            Wanted { space, mask: active, bytes: 8, align: 8, access },
-            &addresses,
-        )?;
+        let wanted = Wanted { space, mask: active, bytes: 8, align: 8, access };
+        let found = self.locate(warp, wanted, &addresses)?;
         let strong = Strength { strong: access != Access::Write, ..Strength::default() };
         let mut at = [(0, 0); LANES];
         for located in &found {
@@ -292,12 +289,8 @@ impl Machine<'_> {
         }
         self.warps[warp].registers.set_predicate(to, active, complete);
         if acquire && self.race.is_some() {
-            let mut left = complete;
-            while left != 0 {
-                let of = at[first_lane(left)];
-                let same = lanes(left).filter(|it| at[*it] == of).fold(0u32, |m, it| m | 1 << it);
-                left &= !same;
-                let done = Rc::clone(&self.state(of).phase_clock);
+            for (at, same) in lanes_by_key(complete, |it| at[it]) {
+                let done = Rc::clone(&self.state(at).phase_clock);
                 if let Some(race) = &mut self.race {
                     race.acquire(warp, same, &done);
                 }

@@ -34,11 +34,8 @@ impl Machine<'_> {
         let mask = if n == 4 { FULL } else { (1 << (8 * n)) - 1 };
         let addresses = self.addresses(warp, matrix.address);
         let access = if matrix.load { Access::Read } else { Access::Write };
-        let found = self.locate(
-            warp,
-            Wanted { space: Space::Generic, mask, bytes: 16, align: 16, access },
-            &self.shared_or_generic(&addresses),
-        )?;
+        let wanted = Wanted { space: Space::Generic, mask, bytes: 16, align: 16, access };
+        let found = self.locate(warp, wanted, &self.shared_or_generic(&addresses))?;
         let [located] = found.as_slice() else {
             let message = "rows of a matrix in several memories";
             return Err(self.fault(FaultKind::BadInstruction, 0, message));

@@ -26,7 +26,7 @@ use crate::memory::Memory;
 use crate::parse::{LaneMask, Special};
 use crate::race::{Race, ReleaseClock, VectorClock};
 use crate::random::Random;
-use crate::registers::{Class, LANES, Registers};
+use crate::registers::{LANES, Register, Registers};
 use crate::report::Report;
 use crate::space::SHARED_BASE;
 use barrier::CtaBarrier;
@@ -226,13 +226,10 @@ impl<'a> Machine<'a> {
         let n = (self.n_threads() - number * LANES as u32).min(LANES as u32);
         let live = if n == 32 { u32::MAX } else { (1 << n) - 1 };
         for ((special, class), slot) in &self.kernel.linked.registers.specials {
-            let slot = *slot as usize;
             for lane in 0..LANES {
                 let value = self.special(*special, position, lane as u32);
-                match class {
-                    Class::Double => registers.doubles[slot][lane] = u64::from(value),
-                    _ => registers.words[slot][lane] = value,
-                }
+                let to = Register { class: *class, slot: *slot };
+                registers.set(to, lane, u64::from(value));
             }
         }
         Warp {
@@ -380,13 +377,8 @@ impl<'a> Machine<'a> {
             State::Collective => "a wait for the rest of the warp".to_owned(),
             State::Barrier(id) => {
                 let barrier = &self.ctas[warp.cta].barriers[id as usize];
-                let ended = self.n_threads()
-                    - self
-                        .warps
-                        .iter()
-                        .filter(|it| it.cta == warp.cta)
-                        .map(|it| it.live.count_ones())
-                        .sum::<u32>();
+                let own = self.warps.iter().filter(|it| it.cta == warp.cta);
+                let ended = self.n_threads() - own.map(|it| it.live.count_ones()).sum::<u32>();
                 let ended =
                     if ended > 0 { format!(" ({ended} have ended)") } else { String::new() };
                 format!(

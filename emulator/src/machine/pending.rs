@@ -1,7 +1,7 @@
 //! Asynchronous copies of a warp's threads: their groups, and the copies that were issued and not
 //! performed.
 
-use crate::registers::LANES;
+use crate::registers::{LANES, lanes};
 use crate::space::Region;
 
 /// The asynchronous copies of a warp's threads.
@@ -21,6 +21,20 @@ pub(super) struct Groups {
     pub(super) waited: [u32; LANES],
     /// The last group that has a copy.
     pub(super) last: [u32; LANES],
+}
+
+impl Groups {
+    /// Commits a group of each of some lanes.
+    pub(super) fn commit(&mut self, active: u32) {
+        lanes(active).for_each(|lane| self.committed[lane] += 1);
+    }
+
+    /// Waits until at most so many groups of a lane are pending; returns the last one that is not.
+    pub(super) fn wait(&mut self, lane: usize, pending: u32) -> u32 {
+        let done = self.committed[lane].saturating_sub(pending);
+        self.waited[lane] = self.waited[lane].max(done);
+        done
+    }
 }
 
 /// A copy in flight, or an arrival behind it.

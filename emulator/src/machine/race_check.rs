@@ -1,6 +1,6 @@
 //! The machine's accesses as the race detector gets them, and its conflicts as faults.
 
-use super::access::{Access, Located, get};
+use super::access::{Access, Located};
 use super::{Machine, Result};
 use crate::code::{Store, Strength};
 use crate::fault::{Event, Fault, FaultKind};
@@ -46,7 +46,7 @@ impl Machine<'_> {
                 continue;
             }
             let same = lanes(located.mask & ((1 << lane) - 1)).any(|other| {
-                let value = |lane| store.from.iter().map(move |it| get(registers, *it, lane));
+                let value = |lane| store.from.iter().map(move |it| registers.get(*it, lane));
                 located.offsets[other] == at && value(other).eq(value(lane))
             });
             if same {
@@ -54,6 +54,12 @@ impl Machine<'_> {
             }
         }
         self.check_lanes(warp, located, mask, bytes, (Access::Write, store.strength))
+    }
+
+    /// Returns a weak read by an instruction of a warp, as the race detector gets it.
+    pub(super) fn race_access(&self, warp: usize, actor: Actor, clock: u32) -> race::Access {
+        let (location, cta) = (self.location(), self.linear_cta(self.warps[warp].cta));
+        race::Access { actor, clock, write: false, atomic: false, location, warp, cta }
     }
 
     fn check_lanes(
@@ -64,18 +70,12 @@ impl Machine<'_> {
         bytes: u32,
         (access, strength): (Access, Strength),
     ) -> Result<()> {
-        let cta = self.linear_cta(self.warps[warp].cta);
-        let location = self.location();
-        let Some(race) = &mut self.race else { return Ok(()) };
         let access_made = race::Access {
-            actor: Actor::Threads(warp),
-            clock: 0,
             write: access != Access::Read,
             atomic: access == Access::Atomic || strength.strong,
-            location,
-            warp,
-            cta,
+            ..self.race_access(warp, Actor::Threads(warp), 0)
         };
+        let Some(race) = &mut self.race else { return Ok(()) };
         let conflict = match located.region {
             Region::Shared(cta) => race.shared(cta, access_made, mask, &located.offsets, bytes),
             Region::Buffer(n) => race.global(n, access_made, mask, &located.offsets, bytes),

@@ -4,7 +4,7 @@ use super::warp::{Flow, State};
 use super::{Machine, Result};
 use crate::code::{BoolOp, Compare, Fence, Flag, Inst, Logic, Op, Space};
 use crate::fault::FaultKind;
-use crate::registers::{Class, Registers, first_lane, lanes};
+use crate::registers::{LANES, Register, Registers, first_lane, lanes_where};
 use crate::space::space_of;
 
 /// Instructions of one split before others get their turn.
@@ -249,8 +249,7 @@ impl Machine<'_> {
             let message = format!("a branch to entry {} of {}", row[lane], targets.len());
             return Err(self.fault(FaultKind::BadInstruction, lane, message));
         };
-        let same =
-            lanes(active).filter(|it| row[*it] == row[lane]).fold(0, |all, it| all | 1 << it);
+        let same = lanes_where(active, |it| row[it] == row[lane]);
         let mask = self.warps[warp].splits[split].mask;
         if mask & !active != 0 {
             self.warps[warp].divide(split, mask & !active, next);
@@ -281,29 +280,19 @@ impl Machine<'_> {
         warp: usize,
         active: u32,
         to: u32,
-        address: crate::code::Register,
+        address: Register,
         space: Space,
     ) -> Flow {
         let registers = &mut self.warps[warp].registers;
-        let holds = lanes(active).fold(0, |all, lane| {
-            let address = match address.class {
-                Class::Double => registers.doubles[address.slot as usize][lane],
-                _ => u64::from(registers.words[address.slot as usize][lane]),
-            };
-            all | u32::from(space_of(address).0 == space) << lane
-        });
+        let holds = lanes_where(active, |it| space_of(registers.get(address, it)).0 == space);
         registers.set_predicate(to, active, holds);
         Flow::Next
     }
 
     /// Reads the clock, which counts instructions.
-    fn clock(&mut self, warp: usize, active: u32, to: crate::code::Register) -> Flow {
+    fn clock(&mut self, warp: usize, active: u32, to: Register) -> Flow {
         let now = self.instructions;
-        let registers = &mut self.warps[warp].registers;
-        match to.class {
-            Class::Double => registers.write::<u64>(to.slot, active, &[now; 32]),
-            _ => registers.write::<u32>(to.slot, active, &[now as u32; 32]),
-        }
+        self.warps[warp].registers.set_lanes(to, active, &[now; LANES]);
         Flow::Next
     }
 }
@@ -331,9 +320,7 @@ impl Op {
             _ => false,
         }
     }
-}
 
-impl Op {
     /// Runs a lane-wise instruction; returns whether it is one.
     fn run_lanes(&self, registers: &mut Registers, active: u32) -> bool {
         match self {

@@ -109,6 +109,13 @@ impl Warp {
         self.splits.push(new);
     }
 
+    /// Makes splits that are in a state ready.
+    pub(super) fn wake(&mut self, state: State) {
+        for split in self.splits.iter_mut().filter(|it| it.state == state) {
+            split.state = State::Ready;
+        }
+    }
+
     /// Ends threads of a split.
     pub(super) fn end(&mut self, split: usize, mask: u32) {
         self.live &= !mask;
@@ -117,10 +124,6 @@ impl Warp {
             self.splits.remove(split);
         }
         // Splits that wait for all live threads may be complete now.
-        for split in &mut self.splits {
-            if split.state == State::Collective {
-                split.state = State::Ready;
-            }
-        }
+        self.wake(State::Collective);
     }
 }

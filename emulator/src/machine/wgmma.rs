@@ -155,8 +155,7 @@ impl Machine<'_> {
         let n_warps = self.n_warps() as usize;
         let (it, n) = self.warpgroup_of(warp);
         if !it.fenced[n] {
-            let message = "`wgmma` before a `wgmma.fence`";
-            return Err(self.fault(FaultKind::BadInstruction, 0, message));
+            return Err(self.fault(FaultKind::BadInstruction, 0, "`wgmma` before a `wgmma.fence`"));
         }
         if !it.arrived.is_empty() && it.pc != pc {
             let message = "warps of a warpgroup run different `wgmma`";
@@ -181,11 +180,7 @@ impl Machine<'_> {
         let first = warp - n;
         self.multiply(first, wgmma)?;
         for other in (first..first + WARPS).filter(|it| *it != warp) {
-            for split in &mut self.warps[other].splits {
-                if split.state == State::Warpgroup {
-                    split.state = State::Ready;
-                }
-            }
+            self.warps[other].wake(State::Warpgroup);
         }
         Ok(Flow::Next)
     }
@@ -392,8 +387,8 @@ impl Machine<'_> {
         left: Option<SharedMatrix>,
         right: SharedMatrix,
     ) -> Result<()> {
-        let (cta, location) = (self.warps[first].cta, self.location());
-        let in_grid = self.linear_cta(cta);
+        let cta = self.warps[first].cta;
+        let made = self.race_access(first, Actor::Agent(0), 0);
         let number = self.warps[first].number as usize / WARPS;
         let Some(race) = &mut self.race else { return Ok(()) };
         let group = &mut self.ctas[cta].warpgroups[number];
@@ -401,15 +396,8 @@ impl Machine<'_> {
             .agent
             .get_or_insert_with(|| race.agent(format!("`wgmma` of warpgroup {number}")));
         let view: VectorClock = race.meet(first..first + WARPS);
-        let access = race::Access {
-            actor: Actor::Agent(agent),
-            clock: group.committed[0] + 1,
-            write: false,
-            atomic: false,
-            location,
-            warp: first,
-            cta: in_grid,
-        };
+        let (actor, clock) = (Actor::Agent(agent), group.committed[0] + 1);
+        let access = race::Access { actor, clock, ..made };
         let matrices = [(Some(right), wgmma.n), (left, 64)];
         for (matrix, rows) in matrices {
             let Some(matrix) = matrix else { continue };

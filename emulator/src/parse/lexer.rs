@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_ptx_is_refused_with_its_line() {
+    fn text_that_is_no_ptx_is_refused_with_its_line() {
         assert_eq!(tokens("a\n\"b").unwrap_err().to_string(), "PTX line 2: text without end");
         assert_eq!(tokens("a\n\n3x").unwrap_err().to_string(), "PTX line 3: number `3x`");
     }

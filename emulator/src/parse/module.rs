@@ -31,14 +31,13 @@ impl<'a> Parser<'a> {
     fn item(&mut self) -> Result<()> {
         match self.word()? {
             ".version" => {
-                self.tree.version = match self.next()? {
-                    Kind::Text(version) => version,
-                    _ => return Err(self.error("expected a version")),
+                let Kind::Text(_) = self.next()? else {
+                    return Err(self.error("expected a version"));
                 };
             }
             ".target" => {
                 let line = self.line();
-                self.tree.target = self.word()?;
+                self.word()?;
                 self.skip_rest_of(line);
             }
             ".address_size" => {
@@ -47,7 +46,7 @@ impl<'a> Parser<'a> {
                 }
             }
             ".file" => self.file()?,
-            ".loc" => self.skip_line(),
+            ".loc" => self.skip_rest_of(self.line()),
             ".section" => self.section()?,
             ".visible" | ".extern" | ".weak" | ".common" => {}
             ".entry" => self.function(true)?,

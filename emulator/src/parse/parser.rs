@@ -68,14 +68,6 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Everything up to the end of the line.
-    pub(super) fn skip_line(&mut self) {
-        let line = self.line();
-        while self.tokens.get(self.at).is_some_and(|it| it.line == line) {
-            self.at += 1;
-        }
-    }
-
     /// Skips what is left of a line.
     pub(super) fn skip_rest_of(&mut self, line: u32) {
         while self.tokens.get(self.at).is_some_and(|it| it.line == line) {

@@ -27,8 +27,6 @@ pub(crate) type Result<T> = std::result::Result<T, ParseError>;
 /// A module as written.
 #[derive(Debug, Default)]
 pub(crate) struct Tree<'a> {
-    pub(crate) version: &'a str,
-    pub(crate) target: &'a str,
     pub(crate) functions: Vec<Function<'a>>,
     pub(crate) variables: Vec<Variable<'a>>,
     pub(crate) line_table: LineTable<'a>,

@@ -102,12 +102,22 @@ impl Race {
 
     /// Acquires: joins the clock of a synchronization object into those of some threads.
     pub(crate) fn acquire(&mut self, warp: usize, mask: u32, from: &Rc<VectorClock>) {
+        self.change_clocks(warp, mask, |it| it.joined(from));
+    }
+
+    /// Changes the clocks of some threads; adjacent ones that shared theirs go on to.
+    fn change_clocks(
+        &mut self,
+        warp: usize,
+        mask: u32,
+        change: impl Fn(&VectorClock) -> VectorClock,
+    ) {
         let mut last: Option<(Rc<VectorClock>, Rc<VectorClock>)> = None;
         for lane in lanes(mask) {
             let view = &mut self.thread_clocks[warp * LANES + lane];
             let new = match &last {
                 Some((old, new)) if Rc::ptr_eq(old, view) => Rc::clone(new),
-                _ => Rc::new(view.joined(from)),
+                _ => Rc::new(change(view)),
             };
             last = Some((Rc::clone(view), Rc::clone(&new)));
             *view = new;
@@ -132,19 +142,11 @@ impl Race {
     /// Executes `fence.proxy.async`: all that these threads did and saw is behind it.
     pub(crate) fn fence(&mut self, warp: usize, mask: u32) {
         let n = self.n_warps * LANES;
-        let mut last: Option<(Rc<VectorClock>, Rc<VectorClock>)> = None;
-        for lane in lanes(mask) {
-            let thread = warp * LANES + lane;
+        for thread in lanes(mask).map(|lane| warp * LANES + lane) {
             self.fenced[thread] = self.epochs[warp];
             self.fenced[n + thread] = self.copies_done[thread];
-            let view = &mut self.thread_clocks[thread];
-            let new = match &last {
-                Some((old, new)) if Rc::ptr_eq(old, view) => Rc::clone(new),
-                _ => Rc::new(view.all_fenced()),
-            };
-            last = Some((Rc::clone(view), Rc::clone(&new)));
-            *view = new;
         }
+        self.change_clocks(warp, mask, VectorClock::all_fenced);
         self.epochs[warp] += 1;
     }
 

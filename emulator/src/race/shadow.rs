@@ -216,8 +216,8 @@ impl Write {
     /// Returns the lanes that wrote some bytes.
     fn lanes(&self, mask: u16) -> u32 {
         let mask = self.bytes & mask;
-        let of = |it: usize| if mask >> it & 1 == 1 { 1 << self.lane[it] } else { 0 };
-        (0..BYTES as usize).fold(0, |all, it| all | of(it))
+        let writer = |it: usize| if mask >> it & 1 == 1 { 1 << self.lane[it] } else { 0 };
+        (0..BYTES as usize).fold(0, |all, it| all | writer(it))
     }
 
     /// Returns the conflict with an access that is not ordered after this write.
@@ -244,8 +244,8 @@ impl Write {
 impl Read {
     /// Returns the lanes that read some bytes.
     fn lanes(&self, mask: u16) -> u32 {
-        let of = |word: usize| if mask >> (4 * word) & 15 == 0 { 0 } else { self.lanes[word] };
-        (0..4).fold(0, |all, word| all | of(word))
+        let readers = |word: usize| if mask >> (4 * word) & 15 == 0 { 0 } else { self.lanes[word] };
+        (0..4).fold(0, |all, word| all | readers(word))
     }
 
     fn add(&mut self, mask: u16, group: u32) {

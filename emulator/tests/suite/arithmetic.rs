@@ -3,9 +3,9 @@
 
 use half::{bf16, f16};
 use proptest::prelude::*;
-use tvmtune_emulator::{Launch, Memory, Module, Options};
+use tvmtune_emulator::Module;
 
-use crate::common::{Bytes, Numbers, buffer, module, of_bytes};
+use crate::common::{Bytes, Numbers, Run, module};
 
 /// Runs a kernel of one argument for what it reads and one for what it writes.
 fn apply<A: Bytes, B: Bytes>(
@@ -15,13 +15,8 @@ fn apply<A: Bytes, B: Bytes>(
     n: usize,
     threads: u32,
 ) -> Vec<B> {
-    let mut memory = Memory::new();
-    let x = buffer(&mut memory, "x", input);
-    let y = memory.add("y", vec![0xFF; n * B::SIZE]);
-    let kernel = module.kernel(kernel).unwrap();
-    let arguments = [x.into(), y.into()];
-    kernel.run(&Launch::linear(1, threads), &arguments, &mut memory, &Options::default()).unwrap();
-    of_bytes(memory.bytes(y))
+    let run = Run::new(1, threads).buffer(input).buffer(&vec![0xFFu8; n * B::SIZE]);
+    run.run(module, kernel).unwrap().read(1)
 }
 
 fn integers(a: i32, b: i32, c: u32, d: u32, e: i64, f: i64) -> [i64; 32] {
@@ -77,7 +72,6 @@ fn integers(a: i32, b: i32, c: u32, d: u32, e: i64, f: i64) -> [i64; 32] {
 #[test]
 fn integers_are_exact() {
     let module = module("arithmetic.sm_80");
-    let kernel = module.kernel("integers").unwrap();
     let strategy = (any::<[i32; 9]>(), any::<[u32; 9]>(), any::<[i64; 9]>(), 0..4u32);
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     runner
@@ -86,16 +80,9 @@ fn integers_are_exact() {
             x.iter_mut().skip(small as usize).step_by(3).for_each(|it| *it >>= 20);
             u.iter_mut().skip(small as usize).step_by(3).for_each(|it| *it >>= 24);
             l.iter_mut().skip(small as usize).step_by(2).for_each(|it| *it >>= 50);
-            let mut memory = Memory::new();
-            let a = buffer(&mut memory, "x", &x);
-            let b = buffer(&mut memory, "u", &u);
-            let c = buffer(&mut memory, "l", &l);
-            let out = buffer(&mut memory, "out", &[0i64; 32 * 8]);
-            let arguments = [a.into(), b.into(), c.into(), out.into(), 3i32.into()];
-            kernel
-                .run(&Launch::linear(1, 8), &arguments, &mut memory, &Options::default())
-                .unwrap();
-            let got: Vec<i64> = of_bytes(memory.bytes(out));
+            let run = Run::new(1, 8).buffer(&x).buffer(&u).buffer(&l).buffer(&[0i64; 32 * 8]);
+            let run = run.argument(3i32).run(&module, "integers").unwrap();
+            let got: Vec<i64> = run.read(3);
             for i in 0..8 {
                 let want = integers(x[i], x[i + 1] | 1, u[i], u[i + 1] | 1, l[i], l[i + 1] | 1);
                 // Results of 32 bits without a sign are written as they are.
@@ -242,24 +229,20 @@ fn halves_are_rounded_once() {
     };
     let of_half = |it: u16| f16::from_bits(it).to_f64();
     let of_bf = |it: u16| bf16::from_bits(it).to_f64();
-    for (name, exact) in f16s {
+    let check_all = |name: &str, exact: Exact, value: fn(u16) -> f64| {
         let got: Vec<u16> = apply(&module, name, &x, n, n as u32);
         for (got, x) in got.iter().zip(x.chunks(3)) {
-            check(name, *got, exact(of_half(x[0]), of_half(x[1]), of_half(x[2])), of_half);
+            check(name, *got, exact(value(x[0]), value(x[1]), value(x[2])), value);
         }
-    }
+    };
+    f16s.into_iter().for_each(|(name, exact)| check_all(name, exact, of_half));
     let bf16s: [(&str, Exact); 4] = [
         ("bf_add", |a, b, _| a + b),
         ("bf_mul", |a, b, _| a * b),
         ("bf_fma", |a, b, c| a * b + c),
         ("bf_max", |a, b, _| a.max(b)),
     ];
-    for (name, exact) in bf16s {
-        let got: Vec<u16> = apply(&module, name, &x, n, n as u32);
-        for (got, x) in got.iter().zip(x.chunks(3)) {
-            check(name, *got, exact(of_bf(x[0]), of_bf(x[1]), of_bf(x[2])), of_bf);
-        }
-    }
+    bf16s.into_iter().for_each(|(name, exact)| check_all(name, exact, of_bf));
     // Pairs are two halves.
     for (pair, one) in [("half2_fma", "half_fma"), ("bf2_fma", "bf_fma"), ("half2_add", "half_add")]
     {
@@ -330,36 +313,26 @@ fn floats_are_converted_as_their_modes_say() {
 #[test]
 fn atomic_operations_lose_nothing() {
     let module = module("atomics.sm_90a");
-    let mut memory = Memory::new();
     let mut start = [0u32; 15];
     (start[2], start[5]) = (1000, u32::MAX);
-    let u = buffer(&mut memory, "u", &start);
-    let s = buffer(&mut memory, "s", &[5i32, -100]);
-    let f = buffer(&mut memory, "f", &[0.5f32]);
-    let l = buffer(&mut memory, "l", &[1u64, 0]);
-    let old = buffer(&mut memory, "old", &[0f32; 128]);
-    let arguments = [u.into(), s.into(), f.into(), l.into(), old.into()];
-    let kernel = module.kernel("atomics").unwrap();
-    kernel.run(&Launch::linear(2, 64), &arguments, &mut memory, &Options::default()).unwrap();
+    let run = Run::new(2, 64).buffer(&start).buffer(&[5i32, -100]).buffer(&[0.5f32]);
+    let run = run.buffer(&[1u64, 0]).buffer(&[0f32; 128]).run(&module, "atomics").unwrap();
     let sums: Vec<u32> = (0..4).map(|n| 2 * (n..64).step_by(4).sum::<u32>()).collect();
     let up = (0..128).fold(0u32, |it, _| if it >= 10 { 0 } else { it + 1 });
     let down = (0..128).fold(0u32, |it, _| if it == 0 || it > 6 { 6 } else { it - 1 });
     let mut want =
         vec![128, 0u32.wrapping_sub(256), 0, 127, u32::MAX, 0xFFFF_0000, 0, up, down, 384, 77];
     want.extend(&sums);
-    assert_eq!(of_bytes::<u32>(memory.bytes(u)), want);
-    assert_eq!(of_bytes::<i32>(memory.bytes(s)), [-127, 77]);
-    assert_eq!(of_bytes::<f32>(memory.bytes(f)), [128.5]);
-    assert_eq!(of_bytes::<u64>(memory.bytes(l)), [1 + (128 << 33), 127 << 20]);
-    let mut old: Vec<f32> = of_bytes(memory.bytes(old));
+    assert_eq!(run.read::<u32>(0), want);
+    assert_eq!(run.read::<i32>(1), [-127, 77]);
+    assert_eq!(run.read::<f32>(2), [128.5]);
+    assert_eq!(run.read::<u64>(3), [1 + (128 << 33), 127 << 20]);
+    let mut old: Vec<f32> = run.read(4);
     old.sort_by(f32::total_cmp);
     assert!(old.iter().enumerate().all(|(n, it)| *it == n as f32 + 0.5));
-    let h = buffer(&mut memory, "h", &[f16::ONE, f16::ONE, f16::ZERO, f16::ZERO]);
-    let v = buffer(&mut memory, "v", &[10f32; 4]);
-    let arguments = [h.into(), v.into()];
-    let kernel = module.kernel("packed").unwrap();
-    kernel.run(&Launch::linear(1, 2), &arguments, &mut memory, &Options::default()).unwrap();
-    assert_eq!(of_bytes::<f16>(&memory.bytes(h)[..4]), [5.0, 3.0].map(f16::from_f32));
-    assert_eq!(of_bytes::<bf16>(&memory.bytes(h)[4..]), [4.0, 2.0].map(bf16::from_f32));
-    assert_eq!(of_bytes::<f32>(memory.bytes(v)), [12.0, 14.0, 16.0, 18.0]);
+    let run = Run::new(1, 2).buffer(&[f16::ONE, f16::ONE, f16::ZERO, f16::ZERO]);
+    let run = run.buffer(&[10f32; 4]).run(&module, "packed").unwrap();
+    assert_eq!(run.read::<f16>(0)[..2], [5.0, 3.0].map(f16::from_f32));
+    assert_eq!(run.read::<bf16>(0)[2..], [4.0, 2.0].map(bf16::from_f32));
+    assert_eq!(run.read::<f32>(1), [12.0, 14.0, 16.0, 18.0]);
 }

@@ -1,8 +1,11 @@
-//! Helpers of tests: stored PTX, buffers of numbers, and all orders to run a kernel in.
+//! Helpers of tests: stored PTX, launches on buffers of numbers, and all orders to run a kernel in.
 
 use std::path::Path;
 
-use tvmtune_emulator::{Completion, Fault, FaultKind, Memory, Module, Options, Order};
+use half::{bf16, f16};
+use tvmtune_emulator::{
+    Argument, Buffer, Completion, Fault, FaultKind, Launch, Memory, Module, Options, Order,
+};
 
 /// A module of the folder `tests/kernels`, by its name without the ending.
 pub(crate) fn module(name: &str) -> Module {
@@ -15,16 +18,8 @@ pub(crate) fn module(name: &str) -> Module {
 pub(crate) fn all_options() -> Vec<Options> {
     let completions = [Completion::Eager, Completion::Late, Completion::Random(7)];
     let orders = [Order::Ascending, Order::Descending, Order::Random(3)];
-    completions
-        .iter()
-        .flat_map(|completion| {
-            orders.iter().map(|order| Options {
-                completion: *completion,
-                order: *order,
-                ..Options::default()
-            })
-        })
-        .collect()
+    let pairs = completions.into_iter().flat_map(|it| orders.map(|order| (it, order)));
+    pairs.map(|(completion, order)| Options { completion, order, ..Options::default() }).collect()
 }
 
 /// Numbers that are different for each seed.
@@ -73,7 +68,7 @@ macro_rules! bytes {
     };
 }
 
-bytes!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64, half::f16, half::bf16);
+bytes!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64, f16, bf16);
 
 pub(crate) fn to_bytes<T: Bytes>(values: &[T]) -> Vec<u8> {
     values.iter().flat_map(|it| it.to()).collect()
@@ -83,13 +78,77 @@ pub(crate) fn of_bytes<T: Bytes>(bytes: &[u8]) -> Vec<T> {
     bytes.chunks_exact(T::SIZE).map(T::of).collect()
 }
 
-/// Memory with named buffers.
-pub(crate) fn buffer<T: Bytes>(
-    memory: &mut Memory,
-    name: &str,
-    values: &[T],
-) -> tvmtune_emulator::Buffer {
-    memory.add(name, to_bytes(values))
+/// A launch of a kernel: its buffers and other arguments, in order.
+pub(crate) struct Run {
+    launch: Launch,
+    options: Options,
+    memory: Memory,
+    buffers: Vec<Buffer>,
+    arguments: Vec<Argument>,
+}
+
+impl Run {
+    pub(crate) fn new(blocks: u32, threads: u32) -> Self {
+        Self::of(Launch::linear(blocks, threads))
+    }
+
+    pub(crate) fn of(launch: Launch) -> Self {
+        let (memory, options) = (Memory::new(), Options::default());
+        Self { launch, options, memory, buffers: Vec::new(), arguments: Vec::new() }
+    }
+
+    pub(crate) fn options(self, options: &Options) -> Self {
+        Self { options: *options, ..self }
+    }
+
+    pub(crate) fn shared_bytes(self, dynamic_shared_bytes: u32) -> Self {
+        Self { launch: Launch { dynamic_shared_bytes, ..self.launch }, ..self }
+    }
+
+    /// Adds a buffer that is no argument by itself; returns it.
+    pub(crate) fn add<T: Bytes>(&mut self, values: &[T]) -> Buffer {
+        let name = ["x", "y", "z"].get(self.buffers.len()).unwrap_or(&"more");
+        self.buffers.push(self.memory.add(name, to_bytes(values)));
+        self.buffers[self.buffers.len() - 1]
+    }
+
+    /// Adds a buffer as the next argument.
+    pub(crate) fn buffer<T: Bytes>(mut self, values: &[T]) -> Self {
+        let buffer = self.add(values);
+        self.argument(buffer)
+    }
+
+    pub(crate) fn argument(mut self, it: impl Into<Argument>) -> Self {
+        self.arguments.push(it.into());
+        self
+    }
+
+    /// Runs a kernel, whose buffers may be read after that.
+    pub(crate) fn run(mut self, module: &Module, kernel: &str) -> Result<Self, Box<Fault>> {
+        let kernel = module.kernel(kernel).unwrap();
+        kernel.run(&self.launch, &self.arguments, &mut self.memory, &self.options)?;
+        Ok(self)
+    }
+
+    /// The contents of a buffer, by its number.
+    pub(crate) fn read<T: Bytes>(&self, buffer: usize) -> Vec<T> {
+        of_bytes(self.memory.bytes(self.buffers[buffer]))
+    }
+}
+
+/// Numbers of 16 bits.
+pub(crate) fn bf16s(numbers: &mut Numbers, n: usize) -> Vec<bf16> {
+    numbers.floats(n).into_iter().map(bf16::from_f32).collect()
+}
+
+/// `C` as it was computed, and as it should be.
+pub(crate) type Product = (Vec<f32>, Vec<f64>);
+
+/// `A * B^T` of `m` by `k` and `n` by `k` elements, beside what a kernel made of it.
+pub(crate) fn compared(c: &[bf16], (x, y): (&[bf16], &[bf16]), [m, n, k]: [usize; 3]) -> Product {
+    let element =
+        |at: usize| (0..k).map(|l| x[at / n * k + l].to_f64() * y[at % n * k + l].to_f64()).sum();
+    (c.iter().map(|it| it.to_f32()).collect(), (0..m * n).map(element).collect())
 }
 
 /// The relative error of a result, over all elements.

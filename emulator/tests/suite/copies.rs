@@ -1,8 +1,8 @@
 //! Bulk copies: boxes of tensors of every rank, and bytes between the CTAs of a cluster.
 
-use tvmtune_emulator::{Element, Fault, FaultKind, Launch, Memory, Options, Swizzle, TensorMap};
+use tvmtune_emulator::{Element, Fault, FaultKind, Swizzle, TensorMap};
 
-use crate::common::{Numbers, all_options, assert_fault, buffer, module, of_bytes};
+use crate::common::{Numbers, Run, all_options, assert_fault, module};
 
 /// A box of a tensor: the kernel that copies it, and where it begins.
 struct Case {
@@ -45,27 +45,17 @@ fn boxes_of_tensors_are_copied_and_clipped() {
     {
         let n: u64 = case.dims.iter().product();
         let values: Vec<i32> = (1..=n as i32).collect();
-        let mut memory = Memory::new();
-        let source = buffer(&mut memory, "source", &values);
-        let target = buffer(&mut memory, "target", &vec![-7i32; n as usize]);
-        let image = buffer(&mut memory, "image", &[-1i32; 4096]);
+        let mut run = Run::new(1, 32).shared_bytes(16384 + 8).options(&options);
+        let (source, target) = (run.add(&values), run.add(&vec![-7i32; n as usize]));
         let map = |buffer| {
             let map = TensorMap::dense(buffer, Element::I32, &case.dims, &case.box_dims);
             TensorMap { element_strides: case.steps.clone(), ..map }.swizzled(case.swizzle)
         };
         let bytes = map(source).box_bytes();
-        let mut arguments =
-            vec![map(source).into(), map(target).into(), image.into(), (bytes as i32).into()];
-        arguments.extend(case.at.map(Into::into));
-        let mut launch = Launch::linear(1, 32);
-        launch.dynamic_shared_bytes = 16384 + 8;
-        module
-            .kernel(case.kernel)
-            .unwrap()
-            .run(&launch, &arguments, &mut memory, &options)
-            .unwrap();
-        let (image, target): (Vec<i32>, Vec<i32>) =
-            (of_bytes(memory.bytes(image)), of_bytes(memory.bytes(target)));
+        run = run.argument(map(source)).argument(map(target)).buffer(&[-1i32; 4096]);
+        run = case.at.into_iter().fold(run.argument(bytes as i32), Run::argument);
+        let run = run.run(&module, case.kernel).unwrap();
+        let (image, target): (Vec<i32>, Vec<i32>) = (run.read(2), run.read(1));
         let mut want = vec![-7; n as usize];
         for place in 0..bytes as usize / 4 {
             // The element's index in each dimension, and so in memory.
@@ -93,13 +83,8 @@ fn boxes_of_tensors_are_copied_and_clipped() {
 fn neighbours(fixture: &str) -> Result<Vec<i32>, Box<Fault>> {
     let module = module(fixture);
     let values: Vec<i32> = (0..256).collect();
-    let mut memory = Memory::new();
-    let x = buffer(&mut memory, "x", &values);
-    let y = buffer(&mut memory, "y", &[0i32; 256]);
-    let kernel = module.kernel("neighbours").unwrap();
-    let arguments = [x.into(), y.into()];
-    kernel.run(&Launch::linear(8, 32), &arguments, &mut memory, &Options::default())?;
-    Ok(of_bytes(memory.bytes(y)))
+    let run = Run::new(8, 32).buffer(&values).buffer(&[0i32; 256]);
+    Ok(run.run(&module, "neighbours")?.read(1))
 }
 
 #[test]
@@ -123,20 +108,17 @@ fn bytes_go_round_a_cluster() {
         for options in all_options() {
             let module = module(fixture);
             let values = Numbers::new(16).floats(128);
-            let mut memory = Memory::new();
-            let x = buffer(&mut memory, "x", &values);
-            let y = buffer(&mut memory, "y", &[1f32; 64]);
-            let mut launch = Launch::linear(2, 32);
-            launch.dynamic_shared_bytes = 512;
-            let arguments = [x.into(), y.into(), 64i32.into()];
-            let kernel = module.kernel("bytes").unwrap();
-            let run = kernel.run(&launch, &arguments, &mut memory, &options);
-            if fixture != "clusters.sm_90a" {
-                assert_eq!(run.unwrap_err().kind, FaultKind::ExitWhilePending);
-                continue;
-            }
-            run.unwrap();
-            for (n, got) in of_bytes::<f32>(memory.bytes(y)).iter().enumerate() {
+            let run = Run::new(2, 32).shared_bytes(512).options(&options);
+            let run = run.buffer(&values).buffer(&[1f32; 64]).argument(64i32);
+            let got: Vec<f32> = match run.run(&module, "bytes") {
+                Ok(run) if fixture == "clusters.sm_90a" => run.read(1),
+                run => {
+                    let kind = run.err().map(|it| it.kind);
+                    assert_eq!(kind, Some(FaultKind::ExitWhilePending), "{fixture}");
+                    continue;
+                }
+            };
+            for (n, got) in got.iter().enumerate() {
                 assert!((got - 1.0 - values[n] - values[64 + n]).abs() < 1e-6);
             }
         }
@@ -149,13 +131,8 @@ fn mbarriers_are_told_of_copies() {
     for options in all_options() {
         let run = |fixture: &str| {
             let module = module(fixture);
-            let mut memory = Memory::new();
-            let x = buffer(&mut memory, "x", &values);
-            let y = buffer(&mut memory, "y", &[0i32; 128]);
-            let kernel = module.kernel("arrive").unwrap();
-            let arguments = [x.into(), y.into()];
-            kernel.run(&Launch::linear(1, 64), &arguments, &mut memory, &options)?;
-            Ok(of_bytes::<i32>(memory.bytes(y)))
+            let run = Run::new(1, 64).options(&options).buffer(&values).buffer(&[0i32; 128]);
+            Ok(run.run(&module, "arrive")?.read::<i32>(1))
         };
         let got = run("arrive.sm_80").unwrap();
         for (n, got) in got.iter().enumerate() {

@@ -2,14 +2,13 @@
 
 use tvmtune_emulator::{AccessedMemory, Launch, Memory, Options};
 
-use crate::common::{buffer, line_of, module};
+use crate::common::{line_of, module};
 
 /// Wavefronts or sectors of a line, and how many would do.
 fn cost(fixture: &str, memory: AccessedMemory, write: bool, text: &str) -> (u64, u64) {
     let module = module(fixture);
     let mut device = Memory::new();
-    let a = buffer(&mut device, "a", &[1f32; 32 * 64]);
-    let b = buffer(&mut device, "b", &[0f32; 32 * 64]);
+    let [a, b] = ["a", "b"].map(|it| device.add(it, vec![0; 4 * 32 * 64]));
     let launch =
         Launch { grid: [2, 1, 1], block: [32, 8, 1], cluster: None, dynamic_shared_bytes: 0 };
     let arguments = [a.into(), b.into(), 32i32.into(), 64i32.into()];

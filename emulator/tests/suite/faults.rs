@@ -1,18 +1,16 @@
 //! Bugs, planted into kernels that are right: each is reported as what it is, at its line.
 
-use tvmtune_emulator::{FaultKind, Launch, Memory, Options};
+use tvmtune_emulator::{Argument, FaultKind, Launch, Options};
 
-use crate::common::{assert_fault, buffer, module};
+use crate::common::{Run, assert_fault, module};
 use crate::simt::sgemm;
 
 #[test]
 fn one_element_too_many_is_out_of_bounds() {
     let module = module("vector_add.oob.sm_75");
-    let mut memory = Memory::new();
-    let [a, b, c] = ["a", "b", "c"].map(|name| buffer(&mut memory, name, &[1f32; 40]));
-    let kernel = module.kernel("vector_add").unwrap();
-    let arguments = [a.into(), b.into(), c.into(), 40i32.into()];
-    let run = kernel.run(&Launch::linear(1, 64), &arguments, &mut memory, &Options::default());
+    let ones = [1f32; 40];
+    let run = Run::new(1, 64).buffer(&ones).buffer(&ones).buffer(&ones).argument(40i32);
+    let run = run.run(&module, "vector_add");
     assert_fault(run, FaultKind::OutOfBounds, "vector_add.cu", "c[i] = a[i] + b[i];");
 }
 
@@ -38,13 +36,10 @@ fn bugs_of_a_tiled_product_are_found() {
 fn bugs_of_cooperating_threads_are_found() {
     let run = |fixture: &str, kernel: &str, threads: u32| {
         let module = module(fixture);
-        let mut memory = Memory::new();
-        let x = buffer(&mut memory, "x", &[3i32; 600]);
-        let y = buffer(&mut memory, "y", &[0i32; 600]);
-        let kernel = module.kernel(kernel).unwrap();
-        let mut arguments = vec![x.into(), y.into(), 600i32.into()];
-        arguments.truncate(kernel.parameters().len());
-        kernel.run(&Launch::linear(1, threads), &arguments, &mut memory, &Options::default())
+        let run = Run::new(1, threads).buffer(&[3i32; 600]).buffer(&[0i32; 600]);
+        let takes_length = module.kernel(kernel).unwrap().parameters().len() == 3;
+        let run = if takes_length { run.argument(600i32) } else { run };
+        run.run(&module, kernel)
     };
     let softmax = run("softmax.missing_barrier.sm_80", "softmax", 128);
     assert_fault(softmax, FaultKind::Uninitialised, "softmax.cu", "m = of_block(m, most");
@@ -60,39 +55,29 @@ fn bugs_of_cooperating_threads_are_found() {
 #[test]
 fn a_block_that_reads_what_others_left_needs_their_fence() {
     let module = module("reduce.no_fence.sm_80");
-    let mut memory = Memory::new();
-    let x = buffer(&mut memory, "x", &[1f32; 100]);
-    let slices = buffer(&mut memory, "slices", &[0f32; 2]);
-    let sum = buffer(&mut memory, "sum", &[0f32]);
-    let count = buffer(&mut memory, "count", &[0u32]);
-    let arguments = [x.into(), slices.into(), sum.into(), count.into(), 100i32.into()];
-    let kernel = module.kernel("last_block").unwrap();
-    let run = kernel.run(&Launch::linear(2, 128), &arguments, &mut memory, &Options::default());
+    // Numbers, slices of their sum, the sum, and the count of blocks.
+    let run = Run::new(2, 128).buffer(&[1f32; 100]).buffer(&[0f32; 2]).buffer(&[0f32]);
+    let run = run.buffer(&[0u32]).argument(100i32).run(&module, "last_block");
     assert_fault(run, FaultKind::CrossCtaRace, "reduce.cu", "/* slices */");
 }
 
 #[test]
 fn failed_assertions_and_bad_launches_are_faults() {
     let module = module("calls.sm_80");
-    let kernel = module.kernel("calls").unwrap();
-    let mut memory = Memory::new();
-    let x = buffer(&mut memory, "x", &[1f32; 40]);
-    let arguments = |forbidden: i32| {
-        let pair = tvmtune_emulator::Argument::Value(vec![0; 8]);
-        [x.into(), x.into(), 13i32.into(), pair, forbidden.into()]
+    let run = |launch: Launch, n_arguments: usize| {
+        let run = Run::of(launch).buffer(&[1f32; 40]).buffer(&[1f32; 40]).argument(13i32);
+        let run = run.argument(Argument::Value(vec![0; 8]));
+        let run = if n_arguments == 5 { run.argument(3i32) } else { run };
+        run.run(&module, "calls").err().expect("a fault")
     };
-    let mut run = |launch: Launch, n: usize, forbidden: i32| {
-        let arguments = arguments(forbidden);
-        kernel.run(&launch, &arguments[..n], &mut memory, &Options::default()).unwrap_err()
-    };
-    let fault = run(Launch::linear(1, 8), 5, 3);
+    let fault = run(Launch::linear(1, 8), 5);
     assert_eq!(fault.kind, FaultKind::Assertion);
     assert_eq!(fault.event.thread, Some([3, 0, 0]), "{fault}");
     let texts = [
-        run(Launch::linear(1, 8), 4, 3),
-        run(Launch::linear(1, 2000), 5, 3),
-        run(Launch { dynamic_shared_bytes: 1 << 20, ..Launch::linear(1, 8) }, 5, 3),
-        run(Launch { cluster: Some([2, 1, 1]), ..Launch::linear(3, 8) }, 5, 3),
+        run(Launch::linear(1, 8), 4),
+        run(Launch::linear(1, 2000), 5),
+        run(Launch { dynamic_shared_bytes: 1 << 20, ..Launch::linear(1, 8) }, 5),
+        run(Launch { cluster: Some([2, 1, 1]), ..Launch::linear(3, 8) }, 5),
     ]
     .map(|it| it.to_string());
     insta::assert_snapshot!(texts.join("\n"), @r#"

@@ -1,47 +1,30 @@
 //! Tensor memory access, mbarriers, clusters and warpgroups.
 
 use half::bf16;
-use tvmtune_emulator::{Element, Fault, FaultKind, Launch, Memory, Options, Swizzle, TensorMap};
+use tvmtune_emulator::{Element, Fault, FaultKind, Options, Swizzle, TensorMap};
 
-use crate::common::{Numbers, all_options, assert_close, assert_fault, buffer, module, of_bytes};
+use crate::common::{
+    Numbers, Product, Run, all_options, assert_close, assert_fault, bf16s, compared, module,
+};
 
 /// Runs `C = A * B^T` on few CTAs and returns `C` and what it should be.
-fn gemm(
-    variant: &str,
-    [m, n, k]: [usize; 3],
-    options: &Options,
-) -> Result<(Vec<f32>, Vec<f64>), Box<Fault>> {
+fn gemm(variant: &str, [m, n, k]: [usize; 3], options: &Options) -> Result<Product, Box<Fault>> {
     let module = module(&format!("gemm_wgmma{variant}.sm_90a"));
-    let kernel = module.kernel("gemm_wgmma").unwrap();
-    let cluster = kernel.cluster().map_or(1, |it| it[0]);
-    let mut memory = Memory::new();
+    let cluster = module.kernel("gemm_wgmma").unwrap().cluster().map_or(1, |it| it[0]);
     let mut numbers = Numbers::new(11);
-    let mut values =
-        |n: usize| -> Vec<bf16> { numbers.floats(n).into_iter().map(bf16::from_f32).collect() };
-    let (x, y) = (values(m * k), values(n * k));
-    let a = buffer(&mut memory, "a", &x);
-    let b = buffer(&mut memory, "b", &y);
-    let c = buffer(&mut memory, "c", &vec![bf16::NAN; m * n]);
+    let (x, y) = (bf16s(&mut numbers, m * k), bf16s(&mut numbers, n * k));
+    let shared_bytes = 2 * 16384 + 8192 + 32;
+    let mut run = Run::new(2 * cluster, 160).shared_bytes(shared_bytes).options(options);
+    let [a, b, c] = [&x, &y, &vec![bf16::NAN; m * n]].map(|it| run.add(it));
     let map = |buffer, rows: usize, columns: usize, box_rows| {
         let dims = [columns as u64, rows as u64];
         TensorMap::dense(buffer, Element::Bf16, &dims, &[64, box_rows]).swizzled(Swizzle::Bytes128)
     };
-    let mut launch = Launch::linear(2 * cluster, 160);
-    launch.dynamic_shared_bytes = 2 * 16384 + 8192 + 32;
-    let arguments = [
-        map(a, m, k, 64).into(),
-        map(b, n, k, 64 / cluster).into(),
-        map(c, m, n, 64).into(),
-        (m as i32).into(),
-        (n as i32).into(),
-        (k as i32).into(),
-    ];
-    kernel.run(&launch, &arguments, &mut memory, options)?;
-    let want = (0..m * n)
-        .map(|at| (0..k).map(|l| x[at / n * k + l].to_f64() * y[at % n * k + l].to_f64()).sum())
-        .collect();
-    let got: Vec<bf16> = of_bytes(memory.bytes(c));
-    Ok((got.iter().map(|it| it.to_f32()).collect(), want))
+    let maps = [map(a, m, k, 64), map(b, n, k, 64 / cluster), map(c, m, n, 64)];
+    let run = maps.into_iter().fold(run, Run::argument);
+    let run = [m, n, k].into_iter().fold(run, |run, it| run.argument(it as i32));
+    let got: Vec<bf16> = run.run(&module, "gemm_wgmma")?.read(2);
+    Ok(compared(&got, (&x, &y), [m, n, k]))
 }
 
 #[test]
@@ -77,7 +60,7 @@ fn bugs_of_the_ring_are_found() {
 }
 
 #[test]
-fn what_a_product_lacks_is_said_with_both_sides() {
+fn faults_of_a_product_name_both_sides() {
     let fault = |bug| gemm(bug, [64, 200, 256], &Options::default()).unwrap_err().to_string();
     let texts = [".early_release", ".no_proxy_fence", ".barrier_count"].map(fault);
     insta::assert_snapshot!(texts.join("\n"), @r#"

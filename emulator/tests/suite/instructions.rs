@@ -1,9 +1,9 @@
 //! Single instructions, written by hand, against plain Rust: what NVRTC prints too seldom to be met
 //! in kernels.
 
-use tvmtune_emulator::{Fault, FaultKind, Launch, Memory, Module, Options, ParseError};
+use tvmtune_emulator::{Fault, FaultKind, Module, Options, ParseError};
 
-use crate::common::{Numbers, buffer, of_bytes};
+use crate::common::{Numbers, Run};
 
 /// A kernel that reads `%r1` to `%r3` from `x`, by lane, and writes `%r0` to `y`.
 fn module_of(body: &str) -> Result<Module, ParseError> {
@@ -51,13 +51,13 @@ fn try_run(body: &str) -> Result<Lanes, Box<Fault>> {
         _ => numbers.float().to_bits(),
     };
     let inputs: Vec<[u32; 3]> = (0..32).map(|n| [word(n), word(n / 2), word(n / 3 + 1)]).collect();
-    let mut memory = Memory::new();
-    let x = buffer(&mut memory, "x", &inputs.concat());
-    let y = buffer(&mut memory, "y", &[0u32; 32]);
-    let arguments = [x.into(), y.into()];
-    let kernel = module.kernel("k").unwrap();
-    kernel.run(&Launch::linear(1, 32), &arguments, &mut memory, &Options::default())?;
-    Ok((inputs, of_bytes(memory.bytes(y))))
+    let run = Run::new(1, 32).buffer(&inputs.concat()).buffer(&[0u32; 32]).run(&module, "k")?;
+    Ok((inputs, run.read(1)))
+}
+
+/// The fault that instructions lead to.
+fn fault_of(body: &str) -> FaultKind {
+    try_run(body).unwrap_err().kind
 }
 
 /// Checks that an instruction computes in each lane what a function does.
@@ -177,16 +177,18 @@ fn comparisons_combine_and_choose() {
 
 #[test]
 fn lanes_exchange_values() {
-    let of = |inputs: &[[u32; 3]], lane: usize| inputs[lane][0];
+    let first = |inputs: &[[u32; 3]], lane: usize| inputs[lane][0];
     check_warp("shfl.sync.up.b32 %r0|%p1, %r1, 3, 0, -1; @!%p1 mov.u32 %r0, 5;", |lane, it| {
-        if lane < 3 { 5 } else { of(it, lane - 3) }
+        if lane < 3 { 5 } else { first(it, lane - 3) }
     });
     check_warp("shfl.sync.down.b32 %r0, %r1, 2, 0x181F, -1;", |lane, it| {
         // Segments of eight lanes.
-        of(it, if lane % 8 < 6 { lane + 2 } else { lane })
+        first(it, if lane % 8 < 6 { lane + 2 } else { lane })
     });
-    check_warp("shfl.sync.idx.b32 %r0, %r1, 1, 0x1C1F, -1;", |lane, it| of(it, lane / 4 * 4 + 1));
-    check_warp("shfl.sync.bfly.b32 %r0, %r1, 5, 0x1F, -1;", |lane, it| of(it, lane ^ 5));
+    check_warp("shfl.sync.idx.b32 %r0, %r1, 1, 0x1C1F, -1;", |lane, it| {
+        first(it, lane / 4 * 4 + 1)
+    });
+    check_warp("shfl.sync.bfly.b32 %r0, %r1, 5, 0x1F, -1;", |lane, it| first(it, lane ^ 5));
     let negative = |it: &[u32; 3]| (it[0] as i32) < 0;
     let holds = "setp.lt.s32 %p1, %r1, 0;";
     check_warp(&format!("{holds} vote.sync.ballot.b32 %r0, !%p1, -1;"), |_, it| {
@@ -197,7 +199,7 @@ fn lanes_exchange_values() {
         |_, it| u32::from(it.iter().all(negative) || !it.iter().any(negative)),
     );
     check_warp("and.b32 %r1, %r1, 3; match.any.sync.b32 %r0, %r1, -1;", |lane, it| {
-        let class = |lane: usize| of(it, lane) & 3;
+        let class = |lane: usize| first(it, lane) & 3;
         (0..32).filter(|it| class(*it) == class(lane)).fold(0, |mask, it| mask | 1 << it)
     });
     check_warp("match.all.sync.b32 %r0|%p1, 4, -1; @!%p1 mov.u32 %r0, 5;", |_, _| u32::MAX);
@@ -249,32 +251,29 @@ fn threads_wait_for_their_own_copies_too() {
         cp.async.commit_group;";
     check(&format!("{copy} cp.async.wait_group 0; ld.shared.u32 %r0, [%r5];"), |a, _, _| a);
     let early = format!("{copy} ld.shared.u32 %r0, [%r5]; cp.async.wait_group 0;");
-    assert_eq!(try_run(&early).unwrap_err().kind, FaultKind::Race);
+    assert_eq!(fault_of(&early), FaultKind::Race);
     let never = format!("{copy} mov.u32 %r0, 0;");
-    assert_eq!(try_run(&never).unwrap_err().kind, FaultKind::ExitWhilePending);
+    assert_eq!(fault_of(&never), FaultKind::ExitWhilePending);
 }
 
 #[test]
 fn accesses_must_be_aligned_and_waits_must_end() {
     assert_eq!(try_run("ld.global.u32 %r0, [%d1+2];").unwrap_err().kind, FaultKind::Misaligned);
     let uninitialised = ".shared .align 4 .b32 s[32]; ld.shared.u32 %r0, [s];";
-    assert_eq!(try_run(uninitialised).unwrap_err().kind, FaultKind::Uninitialised);
+    assert_eq!(fault_of(uninitialised), FaultKind::Uninitialised);
     let unknown = ".shared .align 8 .b64 b; mbarrier.arrive.shared.b64 _, [b];";
-    assert_eq!(try_run(unknown).unwrap_err().kind, FaultKind::BarrierMisuse);
+    assert_eq!(fault_of(unknown), FaultKind::BarrierMisuse);
     let many = ".shared .align 8 .b64 b; setp.eq.u32 %p1, %r4, 0;
         @%p1 mbarrier.init.shared.b64 [b], 31; bar.warp.sync -1; mbarrier.arrive.shared.b64 _, [b];
         mbarrier.arrive.shared.b64 _, [b], 32;";
-    assert_eq!(try_run(many).unwrap_err().kind, FaultKind::BarrierMisuse);
+    assert_eq!(fault_of(many), FaultKind::BarrierMisuse);
     assert_eq!(try_run("bar.sync 16;").unwrap_err().kind, FaultKind::BarrierMisuse);
     assert_eq!(try_run("trap;").unwrap_err().kind, FaultKind::Assertion);
     let module = module_of("L: bra L;").unwrap();
-    let mut memory = Memory::new();
-    let x = buffer(&mut memory, "x", &[0u32; 96]);
     let options = Options { instruction_limit: 1000, ..Options::default() };
-    let arguments = [x.into(), x.into()];
-    let kernel = module.kernel("k").unwrap();
-    let run = kernel.run(&Launch::linear(1, 32), &arguments, &mut memory, &options);
-    assert_eq!(run.unwrap_err().kind, FaultKind::InstructionLimit);
+    let run = Run::new(1, 32).options(&options).buffer(&[0u32; 96]).buffer(&[0u32; 96]);
+    let fault = run.run(&module, "k").err().expect("it never ends");
+    assert_eq!(fault.kind, FaultKind::InstructionLimit);
 }
 
 #[test]
@@ -288,18 +287,13 @@ fn lanes_may_store_the_same_value_to_one_place() {
 #[test]
 fn the_last_element_must_be_whole() {
     let module = module_of("").unwrap();
-    let mut memory = Memory::new();
-    let x = memory.add("x", vec![0; 96 * 4 - 2]);
-    let y = memory.add("y", vec![0; 32 * 4]);
-    let arguments = [x.into(), y.into()];
-    let kernel = module.kernel("k").unwrap();
-    let run = kernel.run(&Launch::linear(1, 32), &arguments, &mut memory, &Options::default());
-    let fault = run.unwrap_err().to_string();
+    let run = Run::new(1, 32).buffer(&[0u8; 96 * 4 - 2]).buffer(&[0u32; 32]);
+    let fault = run.run(&module, "k").err().expect("half of an element is missing").to_string();
     assert!(fault.contains("read of 4 bytes at `x`+380 of 382 by thread (31, 0, 0)"), "{fault}");
 }
 
 #[test]
-fn what_is_not_known_is_refused_when_it_is_read() {
+fn unknown_instructions_are_refused_when_they_are_read() {
     let refusals = [
         "frobnicate.b32 %r0, %r1;",
         "add.u32.fast %r0, %r1, %r2;",

@@ -1,9 +1,11 @@
 //! Products of tensor cores: fragments against matrices, and whole kernels against plain sums.
 
 use half::{bf16, f16};
-use tvmtune_emulator::{Fault, FaultKind, Launch, Memory, Options, Order};
+use tvmtune_emulator::{Fault, FaultKind, Launch, Options, Order};
 
-use crate::common::{Numbers, all_options, assert_close, assert_fault, buffer, module, of_bytes};
+use crate::common::{
+    Numbers, Product, Run, all_options, assert_close, assert_fault, bf16s, compared, module,
+};
 
 /// The row and column of each element of each register and lane, after the tables of the PTX
 /// manual.
@@ -131,13 +133,8 @@ fn fragments_lie_as_the_manual_says() {
         put(4, n_a / 2, &case.b, &b);
         let n_c = 4 / case.c.parts;
         put(6, n_c, &case.c, &c);
-        let mut memory = Memory::new();
-        let x = buffer(&mut memory, "x", &words);
-        let y = buffer(&mut memory, "y", &[0u32; 32 * 4]);
-        let kernel = module.kernel(case.kernel).unwrap();
-        let arguments = [x.into(), y.into()];
-        kernel.run(&Launch::linear(1, 32), &arguments, &mut memory, &Options::default()).unwrap();
-        let got: Vec<u32> = of_bytes(memory.bytes(y));
+        let run = Run::new(1, 32).buffer(&words).buffer(&[0u32; 32 * 4]);
+        let got: Vec<u32> = run.run(&module, case.kernel).unwrap().read(1);
         for lane in 0..32 {
             for i in 0..n_c {
                 for p in 0..case.c.parts {
@@ -156,13 +153,8 @@ fn fragments_lie_as_the_manual_says() {
 fn matrices_move_between_registers_and_shared_memory() {
     let module = module("matrices.sm_90a");
     let halves: Vec<u16> = (0..256).collect();
-    let mut memory = Memory::new();
-    let x = buffer(&mut memory, "x", &halves);
-    let y = buffer(&mut memory, "y", &[0u16; 704]);
-    let arguments = [x.into(), y.into()];
-    let kernel = module.kernel("moves").unwrap();
-    kernel.run(&Launch::linear(1, 32), &arguments, &mut memory, &Options::default()).unwrap();
-    let got: Vec<u16> = of_bytes(memory.bytes(y));
+    let run = Run::new(1, 32).buffer(&halves).buffer(&[0u16; 704]);
+    let got: Vec<u16> = run.run(&module, "moves").unwrap().read(1);
     let matrix = |n: usize, row: usize, column: usize| halves[n * 64 + row * 8 + column];
     for lane in 0..32 {
         for h in 0..2 {
@@ -182,30 +174,17 @@ fn matrices_move_between_registers_and_shared_memory() {
 }
 
 /// Runs `C = A * B^T` and returns `C` and what it should be.
-fn gemm(
-    fixture: &str,
-    [m, n, k]: [usize; 3],
-    options: &Options,
-) -> Result<(Vec<f32>, Vec<f64>), Box<Fault>> {
+fn gemm(fixture: &str, [m, n, k]: [usize; 3], options: &Options) -> Result<Product, Box<Fault>> {
     let module = module(fixture);
-    let mut memory = Memory::new();
     let mut numbers = Numbers::new(10);
-    let mut values =
-        |n: usize| -> Vec<bf16> { numbers.floats(n).into_iter().map(bf16::from_f32).collect() };
-    let (x, y) = (values(m * k), values(n * k));
-    let a = buffer(&mut memory, "a", &x);
-    let b = buffer(&mut memory, "b", &y);
-    let c = buffer(&mut memory, "c", &vec![bf16::NAN; m * n]);
+    let (x, y) = (bf16s(&mut numbers, m * k), bf16s(&mut numbers, n * k));
     let mut launch = Launch::linear(n.div_ceil(32) as u32, 64);
     launch.grid[1] = m.div_ceil(32) as u32;
-    let [rows, columns, depth] = [m, n, k].map(|it| (it as i32).into());
-    let arguments = [a.into(), b.into(), c.into(), rows, columns, depth];
-    module.kernel("gemm_mma").unwrap().run(&launch, &arguments, &mut memory, options)?;
-    let want = (0..m * n)
-        .map(|at| (0..k).map(|l| x[at / n * k + l].to_f64() * y[at % n * k + l].to_f64()).sum())
-        .collect();
-    let got: Vec<bf16> = of_bytes(memory.bytes(c));
-    Ok((got.iter().map(|it| it.to_f32()).collect(), want))
+    let run =
+        Run::of(launch).options(options).buffer(&x).buffer(&y).buffer(&vec![bf16::NAN; m * n]);
+    let run = [m, n, k].into_iter().fold(run, |run, it| run.argument(it as i32));
+    let got: Vec<bf16> = run.run(&module, "gemm_mma")?.read(2);
+    Ok(compared(&got, (&x, &y), [m, n, k]))
 }
 
 #[test]

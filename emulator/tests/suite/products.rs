@@ -1,9 +1,9 @@
 //! `wgmma` with every kind of factor and every layout of shared memory, one product each.
 
 use half::{bf16, f16};
-use tvmtune_emulator::{Fault, FaultKind, Launch, Memory, Module, Options};
+use tvmtune_emulator::{Fault, FaultKind, Module};
 
-use crate::common::{Numbers, buffer, module, of_bytes};
+use crate::common::{Numbers, Run, module};
 
 /// The layout of an operand in shared memory, one of the canonical layouts of the PTX ISA.
 #[derive(Clone, Copy)]
@@ -98,6 +98,12 @@ fn cases() -> Vec<Case> {
     ]
 }
 
+/// A product of operands in shared memory, A at its start and B in its middle.
+fn product(image: &[u8], start: u32, (a, b): (Layout, Layout), add: i32) -> Run {
+    let run = Run::new(1, 128).shared_bytes(16384).buffer(image).buffer(&[start; 128 * 8]);
+    run.argument(a.descriptor(0)).argument(b.descriptor(8192 >> 4)).argument(add)
+}
+
 #[test]
 fn factors_lie_as_their_descriptors_say() {
     let module = module("products.sm_90a");
@@ -130,16 +136,8 @@ fn factors_lie_as_their_descriptors_say() {
             } else {
                 5f32.to_bits()
             };
-            let mut memory = Memory::new();
-            let x = buffer(&mut memory, "x", &image);
-            let y = buffer(&mut memory, "y", &vec![start; 128 * 8]);
-            let mut launch = Launch::linear(1, 128);
-            launch.dynamic_shared_bytes = 16384;
-            let (da, db) = (case.a.descriptor(0), case.b.descriptor(8192 >> 4));
-            let arguments = [x.into(), y.into(), da.into(), db.into(), add.into()];
-            let run = module.kernel(kernel).unwrap();
-            run.run(&launch, &arguments, &mut memory, &Options::default()).unwrap();
-            let got: Vec<u32> = of_bytes(memory.bytes(y));
+            let run = product(&image, start, (case.a, case.b), add);
+            let got: Vec<u32> = run.run(&module, kernel).unwrap().read(1);
             for (thread, i) in (0..128).flat_map(|thread| (0..n / 2).map(move |i| (thread, i))) {
                 let lane = thread % 32;
                 let row = thread / 32 * 16 + lane / 4 + i / 2 % 2 * 8;
@@ -167,15 +165,8 @@ fn with_factors_in_registers(from: &str, to: &str) -> Result<(), Box<Fault>> {
     let (body, rest) = kernel.split_at(kernel.rfind("wgmma.fence.sync.aligned;").unwrap());
     assert!(rest.contains(from), "{rest}");
     let module = Module::parse(&[before, body, &rest.replacen(from, to, 1)].concat()).unwrap();
-    let mut memory = Memory::new();
-    let x = buffer(&mut memory, "x", &[0u8; 16384]);
-    let y = buffer(&mut memory, "y", &[0u32; 128 * 8]);
-    let mut launch = Launch::linear(1, 128);
-    launch.dynamic_shared_bytes = 16384;
-    let b = Layout::Rows(128).descriptor(8192 >> 4);
-    let arguments = [x.into(), y.into(), 0u64.into(), b.into(), 1i32.into()];
-    let kernel = module.kernel("bf16_rs").unwrap();
-    kernel.run(&launch, &arguments, &mut memory, &Options::default()).map(drop)
+    let run = product(&[0; 16384], 0, (Layout::Registers, Layout::Rows(128)), 1);
+    run.run(&module, "bf16_rs").map(drop)
 }
 
 #[test]

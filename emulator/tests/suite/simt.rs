@@ -1,24 +1,19 @@
 //! Kernels of ordinary instructions: results against plain Rust, at sizes around the edges.
 
-use tvmtune_emulator::{Launch, Memory, Options};
+use tvmtune_emulator::{Launch, Options};
 
-use crate::common::{Numbers, all_options, assert_close, buffer, module, of_bytes};
+use crate::common::{Numbers, Product, Run, all_options, assert_close, module};
 
 #[test]
 fn vectors_are_added_to_the_end() {
     let module = module("vector_add.sm_75");
     for n in [1, 31, 32, 100, 256] {
-        let mut memory = Memory::new();
         let (x, y) = (Numbers::new(1).floats(n), Numbers::new(2).floats(n));
-        let a = buffer(&mut memory, "a", &x);
-        let b = buffer(&mut memory, "b", &y);
-        let c = buffer(&mut memory, "c", &vec![f32::NAN; n]);
-        let launch = Launch::linear((n as u32).div_ceil(64), 64);
-        let kernel = module.kernel("vector_add").unwrap();
-        let arguments = [a.into(), b.into(), c.into(), (n as i32).into()];
-        kernel.run(&launch, &arguments, &mut memory, &Options::default()).unwrap();
+        let run = Run::new((n as u32).div_ceil(64), 64).buffer(&x).buffer(&y);
+        let run = run.buffer(&vec![f32::NAN; n]).argument(n as i32);
+        let run = run.run(&module, "vector_add").unwrap();
         let want: Vec<f32> = x.iter().zip(&y).map(|(x, y)| x + y).collect();
-        assert_eq!(of_bytes::<f32>(memory.bytes(c)), want);
+        assert_eq!(run.read::<f32>(2), want);
     }
 }
 
@@ -27,25 +22,20 @@ pub(crate) fn sgemm(
     fixture: &str,
     [m, n, k]: [usize; 3],
     options: &Options,
-) -> Result<(Vec<f32>, Vec<f64>), Box<tvmtune_emulator::Fault>> {
+) -> Result<Product, Box<tvmtune_emulator::Fault>> {
     let module = module(fixture);
-    let mut memory = Memory::new();
     let (x, y) = (Numbers::new(3).floats(m * k), Numbers::new(4).floats(k * n));
-    let a = buffer(&mut memory, "a", &x);
-    let b = buffer(&mut memory, "b", &y);
-    let c = buffer(&mut memory, "c", &vec![f32::NAN; m * n]);
     let mut launch = Launch::linear(n.div_ceil(32) as u32, 128);
     launch.grid[1] = m.div_ceil(32) as u32;
-    let sizes = [m, n, k].map(|it| it as i32);
-    let arguments =
-        [a.into(), b.into(), c.into(), sizes[0].into(), sizes[1].into(), sizes[2].into()];
-    module.kernel("sgemm").unwrap().run(&launch, &arguments, &mut memory, options)?;
+    let run = Run::of(launch).options(options).buffer(&x).buffer(&y).buffer(&vec![f32::NAN; m * n]);
+    let run = [m, n, k].into_iter().fold(run, |run, it| run.argument(it as i32));
+    let got = run.run(&module, "sgemm")?.read(2);
     let mut want = vec![0.0; m * n];
     for (n_th, want) in want.iter_mut().enumerate() {
         let (i, j) = (n_th / n, n_th % n);
         *want = (0..k).map(|l| f64::from(x[i * k + l]) * f64::from(y[l * n + j])).sum();
     }
-    Ok((of_bytes(memory.bytes(c)), want))
+    Ok((got, want))
 }
 
 #[test]
@@ -68,15 +58,11 @@ fn rows_are_normalized() {
         let module = module(fixture);
         for cols in [1, 100, 128, 333] {
             let rows = 3;
-            let mut memory = Memory::new();
             let values: Vec<f32> =
                 Numbers::new(5).floats(rows * cols).iter().map(|it| it * 9.0).collect();
-            let x = buffer(&mut memory, "x", &values);
-            let y = buffer(&mut memory, "y", &vec![f32::NAN; rows * cols]);
-            let kernel = module.kernel("softmax").unwrap();
-            let arguments = [x.into(), y.into(), (cols as i32).into()];
-            let launch = Launch::linear(rows as u32, 128);
-            kernel.run(&launch, &arguments, &mut memory, &Options::default()).unwrap();
+            let run = Run::new(rows as u32, 128).buffer(&values);
+            let run = run.buffer(&vec![f32::NAN; rows * cols]).argument(cols as i32);
+            let run = run.run(&module, "softmax").unwrap();
             let want: Vec<f64> = values
                 .chunks(cols)
                 .flat_map(|row| {
@@ -87,7 +73,7 @@ fn rows_are_normalized() {
                     powers.into_iter().map(move |it| it / sum)
                 })
                 .collect();
-            assert_close(&of_bytes(memory.bytes(y)), &want, tolerance);
+            assert_close(&run.read(1), &want, tolerance);
         }
     }
 }
@@ -97,20 +83,16 @@ fn tiles_are_transposed() {
     for fixture in ["transpose.sm_75", "transpose.no_padding.sm_75"] {
         let module = module(fixture);
         for (rows, cols) in [(32, 32), (40, 70), (1, 33)] {
-            let mut memory = Memory::new();
             let values = Numbers::new(6).floats(rows * cols);
-            let a = buffer(&mut memory, "a", &values);
-            let b = buffer(&mut memory, "b", &vec![f32::NAN; rows * cols]);
             let launch = Launch {
                 grid: [cols.div_ceil(32) as u32, rows.div_ceil(32) as u32, 1],
                 block: [32, 8, 1],
                 cluster: None,
                 dynamic_shared_bytes: 0,
             };
-            let arguments = [a.into(), b.into(), (rows as i32).into(), (cols as i32).into()];
-            let kernel = module.kernel("transpose").unwrap();
-            kernel.run(&launch, &arguments, &mut memory, &Options::default()).unwrap();
-            let got: Vec<f32> = of_bytes(memory.bytes(b));
+            let run = Run::of(launch).buffer(&values).buffer(&vec![f32::NAN; rows * cols]);
+            let run = run.argument(rows as i32).argument(cols as i32);
+            let got: Vec<f32> = run.run(&module, "transpose").unwrap().read(1);
             for (n, got) in got.iter().enumerate() {
                 assert_eq!(*got, values[n % rows * cols + n / rows]);
             }
@@ -122,20 +104,12 @@ fn tiles_are_transposed() {
 fn sums_take_two_kernels() {
     let module = module("reduce.sm_80");
     for n in [1, 100, 1000] {
-        let mut memory = Memory::new();
         let values = Numbers::new(7).floats(n);
-        let x = buffer(&mut memory, "x", &values);
-        let slices = buffer(&mut memory, "slices", &[f32::NAN; 5]);
-        let sum = buffer(&mut memory, "sum", &[f32::NAN]);
-        let options = Options::default();
-        let partial = module.kernel("partial").unwrap();
-        let arguments = [x.into(), slices.into(), (n as i32).into()];
-        partial.run(&Launch::linear(5, 128), &arguments, &mut memory, &options).unwrap();
-        let finish = module.kernel("finish").unwrap();
-        let arguments = [slices.into(), sum.into(), 5i32.into()];
-        finish.run(&Launch::linear(1, 128), &arguments, &mut memory, &options).unwrap();
+        let partial = Run::new(5, 128).buffer(&values).buffer(&[f32::NAN; 5]).argument(n as i32);
+        let slices: Vec<f32> = partial.run(&module, "partial").unwrap().read(1);
+        let finish = Run::new(1, 128).buffer(&slices).buffer(&[f32::NAN]).argument(5i32);
         let want = values.iter().map(|it| f64::from(*it)).sum();
-        assert_close(&of_bytes(memory.bytes(sum)), &[want], 1e-5);
+        assert_close(&finish.run(&module, "finish").unwrap().read(1), &[want], 1e-5);
     }
 }
 
@@ -145,15 +119,9 @@ fn the_last_block_adds_up_what_all_have_left() {
     let values = Numbers::new(7).floats(1000);
     let want = values.iter().map(|it| f64::from(*it)).sum();
     for options in all_options() {
-        let mut memory = Memory::new();
-        let x = buffer(&mut memory, "x", &values);
-        let slices = buffer(&mut memory, "slices", &[f32::NAN; 6]);
-        let sum = buffer(&mut memory, "sum", &[f32::NAN]);
-        let count = buffer(&mut memory, "count", &[0u32]);
-        let arguments = [x.into(), slices.into(), sum.into(), count.into(), 1000i32.into()];
-        let kernel = module.kernel("last_block").unwrap();
-        kernel.run(&Launch::linear(6, 128), &arguments, &mut memory, &options).unwrap();
-        assert_close(&of_bytes(memory.bytes(sum)), &[want], 1e-5);
+        let run = Run::new(6, 128).options(&options).buffer(&values).buffer(&[f32::NAN; 6]);
+        let run = run.buffer(&[f32::NAN]).buffer(&[0u32]).argument(1000i32);
+        assert_close(&run.run(&module, "last_block").unwrap().read(2), &[want], 1e-5);
     }
 }
 
@@ -161,13 +129,9 @@ fn the_last_block_adds_up_what_all_have_left() {
 fn sums_run_along_a_block() {
     let module = module("scan.sm_75");
     for n in [1, 256, 600] {
-        let mut memory = Memory::new();
         let values: Vec<i32> = (0..n).map(|it| (it * 7919 % 101) - 50).collect();
-        let x = buffer(&mut memory, "x", &values);
-        let y = buffer(&mut memory, "y", &vec![-1i32; n as usize]);
-        let arguments = [x.into(), y.into(), n.into()];
-        let kernel = module.kernel("scan").unwrap();
-        kernel.run(&Launch::linear(1, 256), &arguments, &mut memory, &Options::default()).unwrap();
+        let run = Run::new(1, 256).buffer(&values).buffer(&vec![-1i32; n as usize]).argument(n);
+        let run = run.run(&module, "scan").unwrap();
         let want: Vec<i32> = values
             .iter()
             .scan(0, |sum, it| {
@@ -175,20 +139,16 @@ fn sums_run_along_a_block() {
                 Some(*sum)
             })
             .collect();
-        assert_eq!(of_bytes::<i32>(memory.bytes(y)), want);
+        assert_eq!(run.read::<i32>(1), want);
     }
 }
 
 #[test]
 fn threads_of_a_warp_work_together() {
     let module = module("warps.sm_80");
-    let mut memory = Memory::new();
     let values: Vec<i32> = (0..32).map(|it| it * it - 100).collect();
-    let x = buffer(&mut memory, "x", &values);
-    let y = buffer(&mut memory, "y", &[0i32; 32]);
-    let kernel = module.kernel("warps").unwrap();
-    let arguments = [x.into(), y.into()];
-    kernel.run(&Launch::linear(1, 32), &arguments, &mut memory, &Options::default()).unwrap();
+    let run = Run::new(1, 32).buffer(&values).buffer(&[0i32; 32]);
+    let got: Vec<i32> = run.run(&module, "warps").unwrap().read(1);
     let reversed: Vec<i32> = (0..32).map(|t| values[31 - t]).collect();
     let mut v: Vec<i32> = (0..32).map(|t| reversed[t] + reversed[t ^ 1]).collect();
     let (sum, most) = (v[..16].iter().sum::<i32>(), *v[16..].iter().max().unwrap());
@@ -198,7 +158,6 @@ fn threads_of_a_warp_work_together() {
     let odd = v.iter().filter(|it| *it & 1 == 1).count() as i32;
     v.iter_mut().for_each(|it| *it += odd);
     // The other two votes see what the line before them made.
-    let got: Vec<i32> = of_bytes(memory.bytes(y));
     let any = i32::from(v.iter().any(|it| it - odd > 1000));
     v.iter_mut().for_each(|it| *it += any + 1);
     let class = |it: i32| it & 3;
@@ -238,30 +197,20 @@ fn threads_take_their_own_way() {
         want[t] = steps[t] + 1000 * 43 + 100_000 + 200_000;
     }
     for options in all_options() {
-        let mut memory = Memory::new();
-        let x = buffer(&mut memory, "x", &values);
-        let y = buffer(&mut memory, "y", &[0i32; 192]);
-        let kernel = module.kernel("control").unwrap();
-        let arguments = [x.into(), y.into()];
-        kernel.run(&Launch::linear(1, 128), &arguments, &mut memory, &options).unwrap();
-        assert_eq!(of_bytes::<i32>(memory.bytes(y)), want);
+        let run = Run::new(1, 128).options(&options).buffer(&values).buffer(&[0i32; 192]);
+        assert_eq!(run.run(&module, "control").unwrap().read::<i32>(1), want);
     }
 }
 
 #[test]
 fn functions_are_called_with_what_they_take() {
     let module = module("calls.sm_80");
-    let kernel = module.kernel("calls").unwrap();
     let values = Numbers::new(8).floats(13);
-    let mut memory = Memory::new();
-    let x = buffer(&mut memory, "x", &values);
-    let y = buffer(&mut memory, "y", &[77f32; 40]);
     let mut pair = 1.5f32.to_le_bytes().to_vec();
     pair.extend(3i32.to_le_bytes());
-    let pair = tvmtune_emulator::Argument::Value(pair);
-    let arguments = [x.into(), y.into(), 13i32.into(), pair, (-1i32).into()];
-    kernel.run(&Launch::linear(1, 40), &arguments, &mut memory, &Options::default()).unwrap();
-    let got: Vec<f32> = of_bytes(memory.bytes(y));
+    let run = Run::new(1, 40).buffer(&values).buffer(&[77f32; 40]).argument(13i32);
+    let run = run.argument(tvmtune_emulator::Argument::Value(pair)).argument(-1i32);
+    let got: Vec<f32> = run.run(&module, "calls").unwrap().read(1);
     for (i, got) in got.iter().enumerate() {
         let mut v = [0.0; 8];
         (0..8).for_each(|k| v[(k + i) & 7] = values[(i + k) % 13]);

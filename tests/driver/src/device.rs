@@ -182,8 +182,8 @@ impl Device {
     }
 
     pub(crate) fn elapsed_ms(&self, from: usize, to: usize) -> f32 {
-        let at = |event| self.event_ms.get(event).copied().unwrap_or(f64::NAN);
-        (at(&to) - at(&from)) as f32
+        let time_ms = |event| self.event_ms.get(event).copied().unwrap_or(f64::NAN);
+        (time_ms(&to) - time_ms(&from)) as f32
     }
 
     /// Runs work, or captures it.

@@ -44,6 +44,11 @@ fn text(start: *const c_char) -> String {
     unsafe { CStr::from_ptr(start) }.to_string_lossy().into_owned()
 }
 
+/// Does what no test captures.
+fn unless_capturing(work: impl FnOnce() -> Code) -> Code {
+    if with_device(|it| it.is_capturing()) { STREAM_CAPTURE_UNSUPPORTED } else { work() }
+}
+
 fn handle(number: usize) -> Handle {
     std::ptr::without_provenance_mut(number)
 }
@@ -120,7 +125,7 @@ extern "C" fn cuCtxGetCurrent(context: *mut Handle) -> Code {
 
 #[unsafe(no_mangle)]
 extern "C" fn cuCtxSynchronize() -> Code {
-    with_device(|it| if it.is_capturing() { STREAM_CAPTURE_UNSUPPORTED } else { it.fault() })
+    unless_capturing(|| with_device(|it| it.fault()))
 }
 
 #[unsafe(no_mangle)]
@@ -155,19 +160,12 @@ extern "C" fn cuMemcpyHtoDAsync_v2(
     n_bytes: usize,
     _: Handle,
 ) -> Code {
-    // No test captures copies of host memory.
-    match with_device(|it| it.is_capturing()) {
-        true => STREAM_CAPTURE_UNSUPPORTED,
-        false => cuMemcpyHtoD_v2(to, from, n_bytes),
-    }
+    unless_capturing(|| cuMemcpyHtoD_v2(to, from, n_bytes))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuMemcpyDtoHAsync_v2(to: *mut u8, from: u64, n_bytes: usize, _: Handle) -> Code {
-    match with_device(|it| it.is_capturing()) {
-        true => STREAM_CAPTURE_UNSUPPORTED,
-        false => cuMemcpyDtoH_v2(to, from, n_bytes),
-    }
+    unless_capturing(|| cuMemcpyDtoH_v2(to, from, n_bytes))
 }
 
 #[unsafe(no_mangle)]
@@ -184,10 +182,7 @@ extern "C" fn cuMemcpyDtoH_v2(to: *mut u8, from: u64, n_bytes: usize) -> Code {
 
 #[unsafe(no_mangle)]
 extern "C" fn cuMemcpyDtoD_v2(to: u64, from: u64, n_bytes: usize) -> Code {
-    with_device(|it| match it.is_capturing() {
-        true => STREAM_CAPTURE_UNSUPPORTED,
-        false => it.enqueue(Work::Copy { to, from, n_bytes }),
-    })
+    unless_capturing(|| with_device(|it| it.enqueue(Work::Copy { to, from, n_bytes })))
 }
 
 #[unsafe(no_mangle)]
@@ -206,10 +201,7 @@ extern "C" fn cuMemsetD8_v2(to: u64, byte: u8, n_bytes: usize) -> Code {
 
 #[unsafe(no_mangle)]
 extern "C" fn cuMemsetD8Async(to: u64, byte: u8, n_bytes: usize, _: Handle) -> Code {
-    match with_device(|it| it.is_capturing()) {
-        true => STREAM_CAPTURE_UNSUPPORTED,
-        false => cuMemsetD8_v2(to, byte, n_bytes),
-    }
+    unless_capturing(|| cuMemsetD8_v2(to, byte, n_bytes))
 }
 
 #[unsafe(no_mangle)]

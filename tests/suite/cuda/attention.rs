@@ -14,7 +14,8 @@ use tvmtune_tests::emulate;
 use tvmtune_tests::nvrtc::nvrtc;
 use tvmtune_tuner::cost;
 
-use super::{ptx, target};
+use super::programs::attention;
+use super::{HOPPER, Launch, check_results, generate, module, target};
 
 /// Points of the sketch beside the default one.
 const POINTS: u64 = 4;
@@ -84,10 +85,7 @@ fn check_sketches(text: &str, products: &[usize], dims: &[&[i64]]) {
         let mut n_placed = 0;
         for point in points(sketch) {
             let schedule = Schedule::replay(&dag, &sketch.instructions(&point)).unwrap();
-            let Ok(generated) = tvmtune_cuda::generate(&schedule) else { continue };
-            if generated.grid.body.iter().any(|it| it.shared_bytes > 227 * 1024) {
-                continue;
-            }
+            let Ok(generated) = generate(&schedule, HOPPER) else { continue };
             n_placed += 1;
             assert_eq!(generated.grid.body.len(), 1, "{}", generated.nest);
             let ns = cost::gpu::estimate(&generated.grid, &super::target()).ns;
@@ -101,7 +99,7 @@ fn check_sketches(text: &str, products: &[usize], dims: &[&[i64]]) {
                 let fits = fits::gpu::fits(&generated.grid, &super::target());
                 assert!(!is_default || fits.is_ok(), "{fits:?}");
             }
-            let module = Module::parse(&ptx(nvrtc, source, "compute_90a")).unwrap();
+            let module = module(nvrtc, &generated);
             dims.iter().enumerate().for_each(|(n, dims)| run(&dag, &generated, &module, dims, n));
         }
         assert!(n_placed > POINTS / 2, "only {n_placed} of the points are kernels");
@@ -112,25 +110,18 @@ fn check_sketches(text: &str, products: &[usize], dims: &[&[i64]]) {
 }
 
 fn run(dag: &Dag, generated: &Generated, module: &Module, dims: &[i64], n: usize) {
-    let params = params(dag, dims);
-    let expected =
-        tvmtune_ir::interp::run(dag, dims, &params, &[Number::Float(0.3)][..dag.scalars.len()]);
+    let (params, scalars) = (&params(dag, dims), &[Number::Float(0.3)][..dag.scalars.len()]);
+    let expected = &tvmtune_ir::interp::run(dag, dims, params, scalars);
     let completion = [Completion::Late, Completion::Random(5), Completion::Eager][n % 3];
     let order = [Order::Random(3), Order::Descending][n % 2];
     let options = Options { completion, order, ..Options::default() };
-    let scalars = &[Number::Float(0.3)][..dag.scalars.len()];
-    let source = &generated.unit.source;
-    let results = emulate::run(generated, module, dims, &params, scalars, &options)
-        .unwrap_or_else(|it| panic!("{it}\n{}\n{source}", generated.nest));
-    for (result, expected) in results.iter().zip(&expected) {
-        let (rel, abs) = match result.dtype {
-            DType::F32 => (1e-4, 1e-5),
-            DType::F16 => (2e-3, 1e-3),
-            _ => (1e-2, 8e-3),
-        };
-        let error = result.max_error(expected, rel, abs);
-        assert_eq!(error, None, "{dims:?}\n{}\n{source}", generated.nest);
-    }
+    let tolerance = |dtype| match dtype {
+        DType::F32 => (1e-4, 1e-5),
+        DType::F16 => (2e-3, 1e-3),
+        _ => (1e-2, 8e-3),
+    };
+    let launch = Launch { dims, params, scalars, expected };
+    check_results(generated, module, &launch, &options, &tolerance);
 }
 
 #[test]
@@ -212,36 +203,14 @@ fn of_brain_floats_whose_heads_share_keys() {
 /// second product multiplies them with.
 #[test]
 fn of_halves_as_it_is_written() {
-    check_groups(
-        "#[autotune(dims(H = 2, S = 1..=80, D = 32))]
-        fn attention(q: Tensor<f16, H, S, D>, k: Tensor<f16, H, S, D>, v: Tensor<f16, H, S, D>)
-            -> Tensor<f16, H, S, D> {
-            let s = compute(|h, i, j| sum(0..D, |d| q[[h, i, d]] * k[[h, j, d]]) * 0.25);
-            let m = compute(|h, i| max(0..S, |j| s[[h, i, j]]));
-            let e = compute(|h, i, j| exp(s[[h, i, j]] - m[[h, i]]));
-            let l = compute(|h, i| sum(0..S, |j| e[[h, i, j]]));
-            compute(|h, i, d| sum(0..S, |j| e[[h, i, j]] * v[[h, j, d]]) / l[[h, i]])
-        }",
-        &[&[1], &[33], &[80]],
-    );
+    let text = attention("H = 2, S = 1..=80, D = 32", "f16", "S", "dot * 0.25");
+    check_groups(&text, &[&[1], &[33], &[80]]);
 }
 
 /// Attention with a mask on indices, by the name of the length of the keys.
 fn masked(dtype: &str, dims: &str, keys: &str, mask: &str) -> String {
-    format!(
-        "#[autotune(dims(H = 2, {dims}, D = 16))]
-        fn attention(q: Tensor<{dtype}, H, S, D>, k: Tensor<{dtype}, H, {keys}, D>,
-            v: Tensor<{dtype}, H, {keys}, D>) -> Tensor<{dtype}, H, S, D> {{
-            let s = compute(|h, i, j| {{
-                let x = sum(0..D, |d| q[[h, i, d]] * k[[h, j, d]]) * 0.25;
-                if {mask} {{ x }} else {{ f32::NEG_INFINITY }}
-            }});
-            let m = compute(|h, i| max(0..{keys}, |j| s[[h, i, j]]));
-            let e = compute(|h, i, j| exp(s[[h, i, j]] - m[[h, i]]));
-            let l = compute(|h, i| sum(0..{keys}, |j| e[[h, i, j]]));
-            compute(|h, i, d| sum(0..{keys}, |j| e[[h, i, j]] * v[[h, j, d]]) / l[[h, i]])
-        }}"
-    )
+    let score = format!("if {mask} {{ dot * 0.25 }} else {{ f32::NEG_INFINITY }}");
+    attention(&format!("H = 2, {dims}, D = 16"), dtype, keys, &score)
 }
 
 #[test]
@@ -275,7 +244,7 @@ fn a_causal_mask_halves_the_work() {
     assert_eq!(whole.len() + 1, trimmed.len());
     let instructions = |trace: &[Instruction]| -> u64 {
         let generated = tvmtune_cuda::generate(&Schedule::replay(&dag, trace).unwrap()).unwrap();
-        let module = Module::parse(&ptx(nvrtc, &generated.unit.source, "compute_90a")).unwrap();
+        let module = module(nvrtc, &generated);
         let (params, options) = (params(&dag, &[]), Options::default());
         let run = emulate::run_reporting(&generated, &module, &[], &params, &[], &options).unwrap();
         run.1.iter().map(|it| it.instructions).sum()
@@ -318,21 +287,9 @@ fn of_probabilities() {
 /// Lengths around those of instructions, of blocks of keys, and of two warpgroups.
 #[test]
 fn of_halves_with_a_causal_mask_at_any_length() {
-    check_groups(
-        "#[autotune(dims(H = 1, S = 1..=200, D = 128))]
-        fn attention(q: Tensor<f16, H, S, D>, k: Tensor<f16, H, S, D>, v: Tensor<f16, H, S, D>)
-            -> Tensor<f16, H, S, D> {
-            let s = compute(|h, i, j| {
-                let dot = sum(0..D, |d| q[[h, i, d]] * k[[h, j, d]]);
-                if j <= i { dot / sqrt(D as f32) } else { f32::NEG_INFINITY }
-            });
-            let m = compute(|h, i| max(0..S, |j| s[[h, i, j]]));
-            let e = compute(|h, i, j| exp(s[[h, i, j]] - m[[h, i]]));
-            let l = compute(|h, i| sum(0..S, |j| e[[h, i, j]]));
-            compute(|h, i, d| sum(0..S, |j| e[[h, i, j]] * v[[h, j, d]]) / l[[h, i]])
-        }",
-        &[&[1], &[63], &[64], &[65], &[127], &[129], &[131], &[200]],
-    );
+    let score = "if j <= i { dot / sqrt(D as f32) } else { f32::NEG_INFINITY }";
+    let text = attention("H = 1, S = 1..=200, D = 128", "f16", "S", score);
+    check_groups(&text, &[&[1], &[63], &[64], &[65], &[127], &[129], &[131], &[200]]);
 }
 
 /// Rows that no panel of 64 divides, values shorter than keys, heads inside of rows.
@@ -393,7 +350,7 @@ fn of_halves_whose_values_are_in_no_panels() {
     let source = &generated.unit.source;
     let is_in_registers = source.contains("_part[0],\n");
     assert!(!is_in_registers && source.contains("wgmma_f16<0, 0>("), "{source}");
-    let module = Module::parse(&ptx(nvrtc, source, "compute_90a")).unwrap();
+    let module = module(nvrtc, &generated);
     for (n, rows) in [1, 65, 140].into_iter().enumerate() {
         run(&dag, &generated, &module, &[rows], n);
     }

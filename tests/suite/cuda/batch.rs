@@ -102,7 +102,7 @@ fn check(case: &Case, generated: &Generated, module: &Module) -> Result<(), Stri
     Ok(())
 }
 
-/// What is wrong with the simplest program like this one that fails, alone.
+/// Returns the failure of the simplest program like this one that fails, alone.
 fn simplest<T: Debug>(
     nvrtc: &Nvrtc,
     tree: &mut impl ValueTree<Value = (Case, T)>,

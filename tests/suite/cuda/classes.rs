@@ -4,12 +4,12 @@
 use tvmtune_acceptance::bundle;
 use tvmtune_acceptance::case::{self, Case, Check, Class};
 use tvmtune_acceptance::problem::Problem;
-use tvmtune_emulator::{Completion, Module, Options, Order};
+use tvmtune_emulator::{Completion, Options, Order};
 use tvmtune_runtime::cuda::nvrtc::Nvrtc;
 use tvmtune_tests::emulate;
 use tvmtune_tests::nvrtc::nvrtc;
 
-use super::{ptx, target};
+use super::{module, target};
 
 /// Checks all cases of a class.
 #[track_caller]
@@ -28,7 +28,7 @@ fn check_at(nvrtc: &Nvrtc, case: &Case, check: &Check) {
         bundle::checked(&problem, &target()).unwrap_or_else(|why| panic!("{}: {why}", case.name()));
     for (_, _, generated) in candidates {
         let source = &generated.unit.source;
-        let module = Module::parse(&ptx(nvrtc, &generated.unit.source, "compute_90a")).unwrap();
+        let module = module(nvrtc, &generated);
         for (n, dims) in check.at.iter().enumerate() {
             let case = problem.case(dims);
             let (params, scalars) = (case.params(), case.scalars());

@@ -25,12 +25,12 @@ const KERNELS: [&str; 3] = [
     include_str!("../../../kernels/src/rows.rs"),
 ];
 
-/// How often one thread may run a statement while others wait.
+/// Times that one thread may run a statement while others wait.
 const LITTLE: i64 = 32;
 
 /// The most often that a statement runs which stands in no loop over threads, for any dimensions.
 fn alone(body: &[Stmt], facts: &Facts) -> i64 {
-    let of = |stmt: &Stmt| match stmt {
+    let runs = |stmt: &Stmt| match stmt {
         Stmt::For { kind: LoopKind::Thread, .. } => 0,
         Stmt::For { kind: LoopKind::Parallel, body, .. } | Stmt::If { body, .. } => {
             alone(body, facts)
@@ -38,11 +38,11 @@ fn alone(body: &[Stmt], facts: &Facts) -> i64 {
         Stmt::For { extent, body, .. } => {
             extent.interval(facts).hi.max(0).saturating_mul(alone(body, facts))
         }
-        // Where a reduction starts that all share.
+        // The start of a reduction that all threads share.
         Stmt::Store { value: Expr::Const(..), .. } => 0,
         Stmt::Store { .. } | Stmt::Update { .. } => 1,
     };
-    body.iter().map(of).max().unwrap_or(0)
+    body.iter().map(runs).max().unwrap_or(0)
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn programs(text: &str) -> Vec<Dag> {
     found
 }
 
-/// What a schedule becomes for an architecture; its kernels, as the assembler sees them.
+/// The text of a schedule for an architecture; its kernels, as the assembler sees them.
 fn compiled(nvrtc: &Nvrtc, schedule: &Schedule, arch: Arch) -> Option<(String, Vec<Usage>)> {
     let text = tvmtune_cuda::generate(schedule).ok()?.unit.source;
     let name = arch.to_string();

@@ -8,10 +8,12 @@ use tvmtune_ir::target::gpu::Arch;
 use tvmtune_schedule::Schedule;
 use tvmtune_space::default;
 use tvmtune_space::sketch::{TemplateKind, sketches};
-use tvmtune_tests::program;
 
 use super::mma::check_rule;
-use super::target;
+use super::programs::einsum;
+use super::{HOPPER, target};
+
+const WARP_SPECIALIZED: (TemplateKind, Arch) = (TemplateKind::WgmmaWarpSpecialized, HOPPER);
 
 /// A convolution of windows of 3 x 3, or of single pixels, padded by as many as they reach over.
 struct Convolution {
@@ -60,25 +62,18 @@ impl Convolution {
     }
 }
 
-/// What the default schedule for Hopper GPUs becomes.
+/// Returns the code of the default schedule for Hopper GPUs.
 fn default_of(convolution: &Convolution) -> Generated {
-    let dag = dsl::build(&program(&convolution.text())).unwrap();
+    let dag = dsl::program(&convolution.text()).unwrap();
     tvmtune_cuda::generate(&default::schedule(&dag, &target().into())).unwrap()
 }
 
 /// Points of the rule by a producer, and of that by all threads.
 #[track_caller]
 fn check(convolution: &Convolution, batches: &[i64], n_points: u64) {
-    let (hopper, text) = (Arch { sm: 90, exact: true }, convolution.text());
-    check_rule(
-        TemplateKind::WgmmaWarpSpecialized,
-        hopper,
-        &text,
-        "wgmma_f16<0, 0>(",
-        batches,
-        n_points,
-    );
-    check_rule(TemplateKind::Wgmma, hopper, &text, "wgmma_f16<0, 0>(", &batches[..1], 0);
+    let text = convolution.text();
+    check_rule(WARP_SPECIALIZED, &text, "wgmma_f16<0, 0>(", batches, n_points);
+    check_rule((TemplateKind::Wgmma, HOPPER), &text, "wgmma_f16<0, 0>(", &batches[..1], 0);
 }
 
 /// Pictures, and what goes into them.
@@ -128,24 +123,17 @@ fn windows_inside_of_images() {
                 x[[n, y + r, p + s, c]] * w[[o, r, s, c]]
             }))
         }";
-    let hopper = Arch { sm: 90, exact: true };
-    check_rule(TemplateKind::WgmmaWarpSpecialized, hopper, text, "wgmma_bf16<0, 0>(", &[1, 3], 3);
+    check_rule(WARP_SPECIALIZED, text, "wgmma_bf16<0, 0>(", &[1, 3], 3);
 }
 
 #[test]
 fn windows_of_bytes() {
-    let text = "#[autotune(dims(B = 1..=2, C = 96, H = 9, W = 14, O = 24, T = 3))]
-        fn conv(x: Tensor<i8, B, H, W, C>, w: Weight<i8, O, T, T, C>) -> Tensor<i32, B, H, W, O> {
-            compute(|n, y, p, o| sum((0..T, 0..T, 0..C), |r, s, c| {
-                x.get([n, y + r - 1, p + s - 1, c]).unwrap_or(0) as i32 * w[[o, r, s, c]] as i32
-            }))
-        }";
-    let hopper = Arch { sm: 90, exact: true };
-    check_rule(TemplateKind::WgmmaWarpSpecialized, hopper, text, "wgmma_i8(", &[1, 2], 2);
+    let tensors = ["Tensor<i8, B, H, W, C>", "Weight<i8, O, T, T, C>", "Tensor<i32, B, H, W, O>"];
+    let text = einsum("B = 1..=2, C = 96, H = 9, W = 14, O = 24, T = 3", tensors);
+    check_rule(WARP_SPECIALIZED, &text, "wgmma_i8(", &[1, 2], 2);
 }
 
-/// What else is in memory beside a part of the channels must not be added up: zeros are needed there,
-/// and no box has them.
+/// A box of a part of the channels would have those beside them where the sum needs zeros.
 #[test]
 fn parts_of_channels_are_no_boxes() {
     let text = "#[autotune(dims(B = 1..=2, C = 96, K = 72, H = 14, W = 14, O = 64))]
@@ -160,8 +148,7 @@ fn parts_of_channels_are_no_boxes() {
         tvmtune_cuda::generate(&schedule).map(|it| it.unit.source),
         Err(Unplaceable::NotTmaLoads)
     );
-    let hopper = Arch { sm: 90, exact: true };
-    check_rule(TemplateKind::Wgmma, hopper, text, "wgmma_f16<0, 0>(", &[1, 2], 0);
+    check_rule((TemplateKind::Wgmma, HOPPER), text, "wgmma_f16<0, 0>(", &[1, 2], 0);
 }
 
 /// Box extents and element strides of the TMA loads of images in a kernel.
@@ -205,7 +192,7 @@ fn a_step_of_a_convolution_is_one_box_of_pixels() {
 }
 
 #[test]
-fn what_no_box_fits_stays_what_it_was() {
+fn convolutions_that_no_box_fits_have_no_producer_warp() {
     let is_fed = |it: &Convolution| {
         default_of(it).grid.body.iter().any(|kernel| !kernel.producer.is_empty())
     };

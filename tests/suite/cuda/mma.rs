@@ -1,53 +1,43 @@
 //! MMA instructions: every type, every way operands lie, at extents that tiles do not divide.
+
 use tvmtune_emulator::{Completion, Module, Options};
-use tvmtune_ir::dag::{DType, Dag};
+use tvmtune_ir::dag::DType;
 use tvmtune_ir::dsl;
 use tvmtune_ir::interp::Array;
 use tvmtune_ir::target::gpu::{Arch, GpuTarget};
 use tvmtune_schedule::Schedule;
 use tvmtune_space::sketch::TemplateKind;
-use tvmtune_tests::emulate;
+use tvmtune_tests::arguments;
 use tvmtune_tests::nvrtc::nvrtc;
 use tvmtune_tuner::random::Random;
-use tvmtune_tuner::space::{Point, Space};
+use tvmtune_tuner::space::Space;
 
-use super::ptx;
+use super::programs::{einsum, linear};
+use super::{AMPERE, Launch, check_results, default_point, generate, ptx};
 
-/// What programs are run with, and how near results must be, in relation to theirs.
+/// The values of arguments, and the relative error that results may have.
 pub(super) struct Data {
     pub(super) values: fn(DType, &[u64], u64) -> Array,
     pub(super) tolerance: f64,
 }
 
-impl Data {
-    fn params(&self, dag: &Dag, dims: &[i64]) -> Vec<Array> {
-        let param = |(seed, id)| {
-            let tensor = dag.tensor(id);
-            let shape: Vec<u64> = tensor.shape.iter().map(|it| it.eval_dims(dims) as u64).collect();
-            (self.values)(tensor.dtype, &shape, seed)
-        };
-        (1..).zip(dag.params()).map(param).collect()
-    }
-}
-
 /// Runs points of the sketch with MMA instructions at each extent of the dynamic dimension.
 #[track_caller]
 fn check(text: &str, instruction: &str, rows: &[i64], n_points: u64) {
-    check_rule(TemplateKind::Mma, Arch { sm: 80, exact: false }, text, instruction, rows, n_points);
+    check_rule((TemplateKind::Mma, AMPERE), text, instruction, rows, n_points);
 }
 
 /// The same for another rule and architecture.
 #[track_caller]
 pub(super) fn check_rule(
-    template: TemplateKind,
-    arch: Arch,
+    rule: (TemplateKind, Arch),
     text: &str,
     instruction: &str,
     rows: &[i64],
     n_points: u64,
 ) {
     let data = Data { values: Array::whole_numbers, tolerance: 1e-3 };
-    check_with(&data, (template, arch), text, instruction, rows, n_points);
+    check_with(&data, rule, text, instruction, rows, n_points);
 }
 
 /// The same with other data.
@@ -63,42 +53,34 @@ pub(super) fn check_with(
     let Some(nvrtc) = nvrtc() else { return };
     let dag = dsl::program(text).unwrap();
     let space = Space::new(&dag, &GpuTarget::generic(arch).into());
-    let sketch = space.sketches.iter().position(|it| it.uses(template));
-    let sketch = sketch.expect("there is a sketch with matrix instructions") as u16;
-    let default = Point { sketch, choices: space.sketches[sketch as usize].default.clone() };
+    let default = default_point(&space, template).expect("a sketch with matrix instructions");
     let mut random = Random::new(7);
-    let sampled = (0..n_points).map(|_| space.random_of(sketch, &mut random));
+    let sampled = (0..n_points).map(|_| space.random_of(default.sketch, &mut random));
+    let points: Vec<_> = [default.clone()].into_iter().chain(sampled).collect();
     let compute = arch.to_string().replace("sm_", "compute_");
     let (mut n_placed, mut refused) = (0, String::new());
-    for point in std::iter::once(default).chain(sampled) {
+    for point in points {
         let schedule = Schedule::replay(&dag, &space.instructions(&point)).unwrap();
-        let generated = match tvmtune_cuda::generate(&schedule) {
+        let generated = match generate(&schedule, arch) {
             Ok(generated) => generated,
             Err(why) => {
-                refused = why.to_string();
+                refused = why;
                 continue;
             }
         };
-        let source = &generated.unit.source;
-        let most = arch.limits().block_shared_bytes;
-        if generated.grid.body.iter().any(|it| it.shared_bytes > most) {
-            continue;
-        }
         n_placed += 1;
+        let source = &generated.unit.source;
         assert!(source.contains(instruction), "{}\n{source}", generated.nest);
-        let module = Module::parse(&ptx(nvrtc, &generated.unit.source, &compute)).unwrap();
+        let module = Module::parse(&ptx(nvrtc, source, &compute)).unwrap();
         for (n, rows) in rows.iter().enumerate() {
-            let dims = [*rows];
-            let params = data.params(&dag, &dims);
-            let expected = tvmtune_ir::interp::run(&dag, &dims, &params, &[]);
+            let dims = &[*rows];
+            let params = &arguments(&dag, dims, data.values);
+            let expected = &tvmtune_ir::interp::run(&dag, dims, params, &[]);
+            let launch = Launch { dims, params, scalars: &[], expected };
             let completion = [Completion::Eager, Completion::Late][n % 2];
             let options = Options { completion, ..Options::default() };
-            let results = emulate::run(&generated, &module, &dims, &params, &[], &options)
-                .unwrap_or_else(|it| panic!("{it}\n{}\n{source}", generated.nest));
-            for (result, expected) in results.iter().zip(&expected) {
-                let error = result.max_error(expected, data.tolerance, data.tolerance);
-                assert_eq!(error, None, "{rows} rows\n{}\n{source}", generated.nest);
-            }
+            let tolerance = |_| (data.tolerance, data.tolerance);
+            check_results(&generated, &module, &launch, &options, &tolerance);
         }
     }
     assert!(n_placed > n_points / 3, "only {n_placed} of {n_points} can be placed: {refused}");
@@ -106,55 +88,29 @@ pub(super) fn check_with(
 
 #[test]
 fn products_of_f16_along_both_rows() {
-    check(
-        "#[autotune(dims(M = 1..=100, N = 40, K = 72))]
-        fn linear(x: Tensor<f16, M, K>, w: Weight<f16, N, K>, b: Weight<f16, N>) -> Tensor<f16, M, N> {
-            let h = compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[j, k]]) + b[[j]]);
-            compute(|i, j| max(h[[i, j]], 0.0))
-        }",
-        "mma_m16n8k16_f16(",
-        &[1, 17, 100],
-        6,
-    );
+    let text = linear("M = 1..=100, N = 40, K = 72", "f16");
+    check(&text, "mma_m16n8k16_f16(", &[1, 17, 100], 6);
 }
 
 #[test]
 fn products_of_bf16_along_a_column() {
-    check(
-        "#[autotune(dims(M = 1..=64, N = 48, K = 33))]
-        fn matmul(x: Tensor<bf16, M, K>, w: Tensor<bf16, K, N>) -> Tensor<f32, M, N> {
-            compute(|i, j| sum(0..K, |k| x[[i, k]] as f32 * w[[k, j]] as f32))
-        }",
-        "mma_m16n8k16_bf16(",
-        &[1, 16, 64],
-        6,
-    );
+    let tensors = ["Tensor<bf16, M, K>", "Tensor<bf16, K, N>", "Tensor<f32, M, N>"];
+    let text = einsum("M = 1..=64, N = 48, K = 33", tensors);
+    check(&text, "mma_m16n8k16_bf16(", &[1, 16, 64], 6);
 }
 
 #[test]
 fn batched_products_of_transposed_matrices() {
-    check(
-        "#[autotune(dims(B = 1..=3, M = 37, N = 24, K = 48))]
-        fn matmul(x: Tensor<f16, B, K, M>, w: Tensor<f16, B, K, N>) -> Tensor<f16, B, M, N> {
-            compute(|b, i, j| sum(0..K, |k| x[[b, k, i]] * w[[b, k, j]]))
-        }",
-        "mma_m16n8k16_f16(",
-        &[1, 3],
-        6,
-    );
+    let tensors = ["Tensor<f16, B, K, M>", "Tensor<f16, B, K, N>", "Tensor<f16, B, M, N>"];
+    let text = einsum("B = 1..=3, M = 37, N = 24, K = 48", tensors);
+    check(&text, "mma_m16n8k16_f16(", &[1, 3], 6);
 }
 
 #[test]
 fn products_of_8_bit_integers() {
-    check(
-        "#[autotune(dims(M = 1..=40, N = 24, K = 100))]
-        fn matmul(x: Tensor<i8, M, K>, w: Weight<i8, N, K>) -> Tensor<i32, M, N> {
-            compute(|i, j| sum(0..K, |k| x[[i, k]] as i32 * w[[j, k]] as i32))
-        }",
-        "mma_m16n8k32_i8_i8(",
-        &[1, 33, 40],
-        6,
-    );
+    let tensors = ["Tensor<i8, M, K>", "Weight<i8, N, K>", "Tensor<i32, M, N>"];
+    let text = einsum("M = 1..=40, N = 24, K = 100", tensors);
+    check(&text, "mma_m16n8k32_i8_i8(", &[1, 33, 40], 6);
 }
 
 #[test]
@@ -175,17 +131,10 @@ fn convolutions_with_channels_last() {
 
 #[test]
 fn convolutions_with_channels_first() {
-    check(
-        "#[autotune(dims(B = 1..=2, C = 32, H = 10, W = 16, O = 40, T = 3))]
-        fn conv(x: Tensor<bf16, B, C, H, W>, w: Weight<bf16, O, C, T, T>) -> Tensor<bf16, B, O, H, W> {
-            compute(|n, o, y, p| sum((0..C, 0..T, 0..T), |c, r, s| {
-                x.get([n, c, y + r - 1, p + s - 1]).unwrap_or(0.0) * w[[o, c, r, s]]
-            }))
-        }",
-        "mma_m16n8k16_bf16(",
-        &[1, 2],
-        6,
-    );
+    let tensors =
+        ["Tensor<bf16, B, C, H, W>", "Weight<bf16, O, C, T, T>", "Tensor<bf16, B, O, H, W>"];
+    let text = einsum("B = 1..=2, C = 32, H = 10, W = 16, O = 40, T = 3", tensors);
+    check(&text, "mma_m16n8k16_bf16(", &[1, 2], 6);
 }
 
 #[test]
@@ -218,27 +167,17 @@ fn convolutions_of_single_pixels() {
 
 #[test]
 fn convolutions_of_groups_of_bytes() {
-    check(
-        "#[autotune(dims(B = 1..=2, G = 2, C = 32, H = 5, W = 7, O = 16))]
-        fn conv(x: Tensor<i8, B, G, C, H, W>, w: Weight<i8, G, O, C, 3, 3>) -> Tensor<i32, B, G, O, H, W> {
-            compute(|n, g, o, y, p| sum((0..C, 0..3, 0..3), |c, r, s| {
-                x.get([n, g, c, y + r - 1, p + s - 1]).unwrap_or(0) as i32 * w[[g, o, c, r, s]] as i32
-            }))
-        }",
-        "mma_m16n8k32_i8_i8(",
-        &[1, 2],
-        4,
-    );
+    let tensors =
+        ["Tensor<i8, B, G, C, H, W>", "Weight<i8, G, O, C, T, T>", "Tensor<i32, B, G, O, H, W>"];
+    let text = einsum("B = 1..=2, G = 2, C = 32, H = 5, W = 7, O = 16, T = 3", tensors);
+    check(&text, "mma_m16n8k32_i8_i8(", &[1, 2], 4);
 }
 
 #[test]
 fn rows_are_exchanged_by_the_hardware_where_they_can_be() {
-    let text = "#[autotune(dims(M = 256, N = 256, K = 256))]
-        fn matmul(x: Tensor<f16, M, K>, w: Tensor<f16, K, N>) -> Tensor<f16, M, N> {
-            compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[k, j]]))
-        }";
-    let dag = dsl::program(text).unwrap();
-    let space = Space::new(&dag, &GpuTarget::generic(Arch { sm: 80, exact: false }).into());
+    let tensors = ["Tensor<f16, M, K>", "Tensor<f16, K, N>", "Tensor<f16, M, N>"];
+    let dag = dsl::program(&einsum("M = 256, N = 256, K = 256", tensors)).unwrap();
+    let space = Space::new(&dag, &GpuTarget::generic(AMPERE).into());
     let default = &space.defaults()[0];
     let schedule = Schedule::replay(&dag, &space.instructions(default)).unwrap();
     let source = tvmtune_cuda::generate(&schedule).unwrap().unit.source;

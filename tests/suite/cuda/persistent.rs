@@ -4,38 +4,37 @@
 use tvmtune_acceptance::case;
 use tvmtune_acceptance::problem::Problem;
 use tvmtune_cuda::Generated;
-use tvmtune_emulator::{Completion, FaultKind, Module, Options, Order};
+use tvmtune_emulator::{Completion, FaultKind, Options};
 use tvmtune_ir::dag::Dag;
 use tvmtune_ir::dsl;
 use tvmtune_ir::interp::Array;
-use tvmtune_ir::target::gpu::{Arch, GpuTarget};
+use tvmtune_ir::target::gpu::GpuTarget;
 use tvmtune_schedule::Schedule;
 use tvmtune_space::sketch::{Decision, TemplateKind};
 use tvmtune_tests::nvrtc::nvrtc;
-use tvmtune_tests::{emulate, program};
-use tvmtune_tuner::compile::{Compiler, Remark, Source};
+use tvmtune_tests::{arguments, emulate};
 use tvmtune_tuner::cost;
 use tvmtune_tuner::random::Random;
 use tvmtune_tuner::space::{Point, Space};
 
-use super::ptx;
-
-pub(super) const ARCH: Arch = Arch { sm: 90, exact: true };
+use super::programs::{einsum, linear};
+use super::{
+    HOPPER, Launch, check_assembled, check_results, default_point, generate, module, target, timing,
+};
 
 /// A small GPU.
 pub(super) fn small(multiprocessors: u32) -> GpuTarget {
-    GpuTarget { multiprocessors, ..GpuTarget::generic(ARCH) }
+    GpuTarget { multiprocessors, ..target() }
 }
 
 /// Points of the warp-specialized rule for WGMMA, the default one first, with so many blocks for
 /// each multiprocessor, or whatever option that is.
 pub(super) fn points(space: &Space, n_random: u64, blocks: u64) -> Vec<Point> {
-    let sketch = space.sketches.iter().position(|it| it.uses(TemplateKind::WgmmaWarpSpecialized));
-    let sketch = sketch.expect("there is a rule that feeds warpgroups") as u16;
-    let default = Point { sketch, choices: space.sketches[sketch as usize].default.clone() };
+    let default = default_point(space, TemplateKind::WgmmaWarpSpecialized);
+    let default = default.expect("there is a rule for producer warps");
     let mut random = Random::new(11);
-    let sampled = (0..n_random).map(|_| space.random_of(sketch, &mut random));
-    let mut points: Vec<Point> = std::iter::once(default).chain(sampled).collect();
+    let sampled = (0..n_random).map(|_| space.random_of(default.sketch, &mut random));
+    let mut points: Vec<Point> = [default.clone()].into_iter().chain(sampled).collect();
     for point in &mut points {
         for (decision, choice) in space.decisions(point).to_vec().iter().zip(&mut point.choices) {
             if decision.name.ends_with("persistent") {
@@ -48,21 +47,13 @@ pub(super) fn points(space: &Space, n_random: u64, blocks: u64) -> Vec<Point> {
 }
 
 /// The code of a point, if it can be placed.
-pub(super) fn generate(dag: &Dag, space: &Space, point: &Point) -> Option<Generated> {
-    let schedule = Schedule::replay(dag, &space.instructions(point)).unwrap();
-    let generated = tvmtune_cuda::generate(&schedule).ok()?;
-    let most = ARCH.limits().block_shared_bytes;
-    generated.grid.body.iter().all(|it| it.shared_bytes <= most).then_some(generated)
+pub(super) fn placed(dag: &Dag, space: &Space, point: &Point) -> Option<Generated> {
+    generate(&Schedule::replay(dag, &space.instructions(point)).unwrap(), HOPPER).ok()
 }
 
 /// Arguments and results.
 pub(super) fn data(dag: &Dag, dims: &[i64]) -> (Vec<Array>, Vec<Array>) {
-    let param = |(seed, id)| {
-        let tensor = dag.tensor(id);
-        let shape: Vec<u64> = tensor.shape.iter().map(|it| it.eval_dims(dims) as u64).collect();
-        Array::whole_numbers(tensor.dtype, &shape, seed)
-    };
-    let params: Vec<Array> = (1..).zip(dag.params()).map(param).collect();
+    let params = arguments(dag, dims, Array::whole_numbers);
     let expected = tvmtune_ir::interp::run(dag, dims, &params, &[]);
     (params, expected)
 }
@@ -77,27 +68,19 @@ fn check(text: &str, extents: &[i64], is_seen: &dyn Fn(&Generated) -> bool) {
     for (multiprocessors, blocks, n_random) in [(3, 1, 3), (5, 2, 2), (1, 1, 1)] {
         let space = Space::new(&dag, &small(multiprocessors).into());
         for point in points(&space, n_random, blocks) {
-            let Some(generated) = generate(&dag, &space, &point) else { continue };
+            let Some(generated) = placed(&dag, &space, &point) else { continue };
             seen |= is_seen(&generated);
             if generated.grid.body.iter().all(|it| it.tiles.is_none()) {
                 continue;
             }
             n_placed += 1;
-            let source = &generated.unit.source;
             check_text(&generated);
-            let module = Module::parse(&ptx(nvrtc, source, "compute_90a")).unwrap();
+            let module = module(nvrtc, &generated);
             for (n, extent) in extents.iter().enumerate() {
-                let (params, expected) = data(&dag, &[*extent]);
-                let completion =
-                    [Completion::Eager, Completion::Late, Completion::Random(3)][n % 3];
-                let order = [Order::Ascending, Order::Descending, Order::Random(5)][(n + 1) % 3];
-                let options = Options { completion, order, ..Options::default() };
-                let results = emulate::run(&generated, &module, &[*extent], &params, &[], &options)
-                    .unwrap_or_else(|it| panic!("{extent}: {it}\n{}\n{source}", generated.nest));
-                for (result, expected) in results.iter().zip(&expected) {
-                    let error = result.max_error(expected, 1e-3, 1e-3);
-                    assert_eq!(error, None, "{extent}\n{}\n{source}", generated.nest);
-                }
+                let dims = &[*extent];
+                let (params, expected) = &data(&dag, dims);
+                let launch = Launch { dims, params, scalars: &[], expected };
+                check_results(&generated, &module, &launch, &timing(n), &|_| (1e-3, 1e-3));
             }
         }
     }
@@ -158,53 +141,29 @@ fn is_in_clusters(generated: &Generated) -> bool {
 
 #[test]
 fn products_at_any_number_of_tiles() {
-    check(
-        "#[autotune(dims(M = 1..=460, N = 200, K = 136))]
-        fn linear(x: Tensor<bf16, M, K>, w: Weight<bf16, N, K>, b: Weight<bf16, N>) -> Tensor<bf16, M, N> {
-            let h = compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[j, k]]) + b[[j]]);
-            compute(|i, j| max(h[[i, j]], 0.0))
-        }",
-        &[1, 63, 64, 65, 127, 129, 191, 257, 449, 460],
-        &|_| true,
-    );
+    let text = linear("M = 1..=460, N = 200, K = 136", "bf16");
+    check(&text, &[1, 63, 64, 65, 127, 129, 191, 257, 449, 460], &|_| true);
 }
 
 #[test]
 fn products_in_clusters() {
-    check(
-        "#[autotune(dims(B = 1..=4, M = 512, N = 136, K = 200))]
-        fn product(x: Tensor<f16, B, M, K>, w: Tensor<f16, K, N>) -> Tensor<f32, B, M, N> {
-            compute(|b, i, j| sum(0..K, |k| x[[b, i, k]] as f32 * w[[k, j]] as f32))
-        }",
-        &[1, 2, 3],
-        &is_in_clusters,
-    );
+    let tensors = ["Tensor<f16, B, M, K>", "Tensor<f16, K, N>", "Tensor<f32, B, M, N>"];
+    let text = einsum("B = 1..=4, M = 512, N = 136, K = 200", tensors);
+    check(&text, &[1, 2, 3], &is_in_clusters);
 }
 
 #[test]
 fn batches_of_products() {
-    check(
-        "#[autotune(dims(B = 1..=13, M = 70, N = 72, K = 80))]
-        fn matmul(x: Tensor<f16, B, M, K>, w: Tensor<f16, B, N, K>) -> Tensor<f16, B, M, N> {
-            compute(|b, i, j| sum(0..K, |k| x[[b, i, k]] * w[[b, j, k]]))
-        }",
-        &[1, 2, 5, 13],
-        &|_| true,
-    );
+    let tensors = ["Tensor<f16, B, M, K>", "Tensor<f16, B, N, K>", "Tensor<f16, B, M, N>"];
+    let text = einsum("B = 1..=13, M = 70, N = 72, K = 80", tensors);
+    check(&text, &[1, 2, 5, 13], &|_| true);
 }
 
 #[test]
 fn pixels_of_any_number_of_pictures() {
-    check(
-        "#[autotune(dims(B = 1..=9, C = 64, H = 7, W = 14, O = 72, T = 3))]
-        fn conv(x: Tensor<f16, B, H, W, C>, w: Weight<f16, O, T, T, C>) -> Tensor<f16, B, H, W, O> {
-            compute(|n, y, p, o| sum((0..T, 0..T, 0..C), |r, s, c| {
-                x.get([n, y + r - 1, p + s - 1, c]).unwrap_or(0.0) * w[[o, r, s, c]]
-            }))
-        }",
-        &[1, 5, 9],
-        &|_| true,
-    );
+    let tensors = ["Tensor<f16, B, H, W, C>", "Weight<f16, O, T, T, C>", "Tensor<f16, B, H, W, O>"];
+    let text = einsum("B = 1..=9, C = 64, H = 7, W = 14, O = 72, T = 3", tensors);
+    check(&text, &[1, 5, 9], &|_| true);
 }
 
 #[test]
@@ -234,14 +193,10 @@ fn convolutions() {
     );
 }
 
-/// A product on a GPU of so many multiprocessors, whose circular buffer goes around in each tile.
-fn product(dims: &str) -> String {
-    format!(
-        "#[autotune(dims({dims}, K = 840))]
-        fn product(x: Tensor<bf16, M, K>, w: Weight<bf16, N, K>) -> Tensor<f32, M, N> {{
-            compute(|i, j| sum(0..K, |k| x[[i, k]] as f32 * w[[j, k]] as f32))
-        }}"
-    )
+/// A product of matrices.
+pub(super) fn product(dims: &str) -> Dag {
+    let tensors = ["Tensor<bf16, M, K>", "Weight<bf16, N, K>", "Tensor<f32, M, N>"];
+    dsl::program(&einsum(dims, tensors)).unwrap()
 }
 
 /// Puts a mistake into the text of a product with several tiles for each block of a GPU with so
@@ -253,13 +208,14 @@ fn check_mistake(
     kinds: &[FaultKind],
 ) {
     let Some(nvrtc) = nvrtc() else { return };
-    let dag = dsl::build(&program(&product(dims))).unwrap();
+    // The circular buffer goes around in each tile.
+    let dag = product(&format!("{dims}, K = 840"));
     let space = Space::new(&dag, &small(multiprocessors).into());
-    let mut generated = generate(&dag, &space, &points(&space, 0, 1)[0]).unwrap();
+    let mut generated = placed(&dag, &space, &points(&space, 0, 1)[0]).unwrap();
     let before = generated.unit.source.clone();
     generated.unit.source = mistake(&before);
     assert_ne!(before, generated.unit.source, "{before}");
-    let module = Module::parse(&ptx(nvrtc, &generated.unit.source, "compute_90a")).unwrap();
+    let module = module(nvrtc, &generated);
     let (params, expected) = data(&dag, &[]);
     for completion in [Completion::Eager, Completion::Late] {
         let options = Options { completion, ..Options::default() };
@@ -310,7 +266,7 @@ fn a_stage_that_starts_anew_with_each_tile_is_seen() {
 }
 
 #[test]
-fn a_feeder_that_is_a_tile_short_or_long_is_seen() {
+fn a_producer_that_is_a_tile_short_or_long_is_seen() {
     let short = |it: &str| it.replacen("tile < ", "tile + 1 < ", 1);
     check_mistake(ALONE, &|text| with_loop(text, true, &short), &[FaultKind::Deadlock]);
     let long = |it: &str| it.replacen("tile < ", "tile < 1 + ", 1);
@@ -330,7 +286,7 @@ fn a_block_with_fewer_tiles_than_the_others_of_its_cluster_is_seen() {
     check_mistake(CLUSTER, &|text| with_loops(text, &fewer), &[FaultKind::Deadlock]);
 }
 
-/// What the assembler makes of large products: accumulators stay in registers from one tile to the
+/// The assembler keeps the accumulators of large products in registers from one tile to the
 /// next, and instructions need not wait for one another.
 #[test]
 fn accumulators_of_many_tiles_stay_in_registers() {
@@ -346,16 +302,11 @@ fn accumulators_of_many_tiles_stay_in_registers() {
             }}"
         );
         let dag = dsl::program(&text).unwrap();
-        let space = Space::new(&dag, &GpuTarget::generic(ARCH).into());
+        let space = Space::new(&dag, &target().into());
         for blocks in [0, 1] {
-            let generated = generate(&dag, &space, &points(&space, 0, blocks)[0]).unwrap();
+            let generated = placed(&dag, &space, &points(&space, 0, blocks)[0]).unwrap();
             assert_eq!(generated.grid.body[0].tiles.is_some(), blocks > 0);
-            let text = &generated.unit.source;
-            let source = Source { name: "kernel.cu", text, arch: "sm_90a", options: &[] };
-            let code = Compiler::new(nvrtc, None).compile(&source).unwrap();
-            let it = &code.kernels[0];
-            assert_eq!((it.spill_store_bytes, it.spill_load_bytes), (0, 0), "{it:?}\n{text}");
-            assert!(!code.remarks.iter().any(Remark::serializes), "{:?}\n{text}", code.remarks);
+            check_assembled(nvrtc, &generated);
         }
     }
 }
@@ -364,7 +315,7 @@ fn accumulators_of_many_tiles_stay_in_registers() {
 /// as far as the model knows.
 #[test]
 fn default_schedules_are_predicted_to_be_no_slower() {
-    let target = GpuTarget::generic(ARCH);
+    let target = target();
     let (mut n_persistent, mut most) = (0, 0.0_f64);
     for case in case::all() {
         for dims in case.times {
@@ -380,8 +331,7 @@ fn default_schedules_are_predicted_to_be_no_slower() {
                 for (choice, decision) in each.choices.iter_mut().zip(&decisions) {
                     *choice = if is_open(decision) { 0 } else { *choice };
                 }
-                let [Some(some), Some(each)] =
-                    [&default, &each].map(|it| generate(&dag, &space, it))
+                let [Some(some), Some(each)] = [&default, &each].map(|it| placed(&dag, &space, it))
                 else {
                     continue;
                 };

@@ -1,15 +1,15 @@
-//! What is reduced up to an index: rows of which a block has all, and prefixes of blocks that a thread
-//! has, at lengths that blocks do not divide.
+//! Prefix reductions: rows of which a block has all, and prefixes of blocks that a thread has, at
+//! lengths that blocks do not divide.
 
-use tvmtune_ir::target::gpu::Arch;
 use tvmtune_space::sketch::TemplateKind;
 
+use super::AMPERE;
 use super::mma::check_rule;
 
 /// Random points of the first sketch of a rule, with the default one.
 #[track_caller]
 fn check(template: TemplateKind, text: &str, extents: &[i64]) {
-    check_rule(template, Arch { sm: 80, exact: false }, text, "", extents, 4);
+    check_rule((template, AMPERE), text, "", extents, 4);
 }
 
 #[test]

@@ -3,17 +3,16 @@
 
 use tvmtune_cuda::Generated;
 use tvmtune_cuda::grid::Decomposition;
-use tvmtune_emulator::{Completion, Fault, Launch, Memory, Module, Options, Order};
+use tvmtune_emulator::{Fault, Launch, Memory, Module, Options};
 use tvmtune_ir::dag::Dag;
 use tvmtune_ir::dsl;
-use tvmtune_ir::target::gpu::GpuTarget;
+use tvmtune_tests::emulate;
 use tvmtune_tests::nvrtc::nvrtc;
-use tvmtune_tests::{emulate, program};
-use tvmtune_tuner::compile::{Compiler, Remark, Source};
 use tvmtune_tuner::space::Space;
 
-use super::persistent::{ARCH, data, generate, points, small};
-use super::ptx;
+use super::persistent::{data, placed, points, product, small};
+use super::programs::{einsum, linear};
+use super::{check_assembled, module, ptx, target, timing};
 
 /// The options of the rule that divide tiles between one block for each multiprocessor, or two.
 const STREAM_K: [u64; 2] = [101, 102];
@@ -27,7 +26,7 @@ fn divides(generated: &Generated) -> bool {
 fn generated(dag: &Dag, multiprocessors: u32, option: u64, n_random: u64) -> Vec<Generated> {
     let space = Space::new(dag, &small(multiprocessors).into());
     let all = points(&space, n_random, option).into_iter();
-    all.filter_map(|it| generate(dag, &space, &it)).filter(divides).collect()
+    all.filter_map(|it| placed(dag, &space, &it)).filter(divides).collect()
 }
 
 /// Runs code with copies that complete early or late, and blocks in some order.
@@ -39,10 +38,7 @@ fn run(
     n: usize,
 ) -> Result<Option<String>, Box<Fault>> {
     let (params, expected) = data(dag, dims);
-    let completion = [Completion::Eager, Completion::Late, Completion::Random(3)][n % 3];
-    let order = [Order::Ascending, Order::Descending, Order::Random(5)][(n + 1) % 3];
-    let options = Options { completion, order, ..Options::default() };
-    let results = emulate::run(it, module, dims, &params, &[], &options)?;
+    let results = emulate::run(it, module, dims, &params, &[], &timing(n))?;
     let mut all = results.iter().zip(&expected);
     Ok(all
         .find_map(|(it, expected)| it.max_error(expected, 1e-3, 1e-3))
@@ -60,7 +56,7 @@ fn check(text: &str, extents: &[i64]) {
     {
         for it in generated(&dag, multiprocessors, option, n_random) {
             n_placed += 1;
-            let module = Module::parse(&ptx(nvrtc, &it.unit.source, "compute_90a")).unwrap();
+            let module = module(nvrtc, &it);
             for (n, extent) in extents.iter().enumerate() {
                 let error = run(&dag, &it, &module, &[*extent], n)
                     .unwrap_or_else(|fault| panic!("{extent}: {fault}\n{}", it.unit.source));
@@ -73,65 +69,34 @@ fn check(text: &str, extents: &[i64]) {
 
 #[test]
 fn products_at_any_number_of_tiles() {
-    check(
-        "#[autotune(dims(M = 1..=460, N = 200, K = 520))]
-        fn linear(x: Tensor<bf16, M, K>, w: Weight<bf16, N, K>, b: Weight<bf16, N>) -> Tensor<bf16, M, N> {
-            let h = compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[j, k]]) + b[[j]]);
-            compute(|i, j| max(h[[i, j]], 0.0))
-        }",
-        &[1, 63, 64, 65, 127, 129, 191, 257, 449, 460],
-    );
+    let text = linear("M = 1..=460, N = 200, K = 520", "bf16");
+    check(&text, &[1, 63, 64, 65, 127, 129, 191, 257, 449, 460]);
 }
 
 #[test]
 fn reductions_of_any_length() {
-    check(
-        "#[autotune(dims(M = 200, N = 136, R = 1..=9, K = 72))]
-        fn product(x: Tensor<bf16, M, R, K>, w: Tensor<bf16, N, R, K>) -> Tensor<f32, M, N> {
-            compute(|i, j| sum((0..R, 0..K), |r, k| x[[i, r, k]] as f32 * w[[j, r, k]] as f32))
-        }",
-        &[1, 2, 3, 7, 9],
-    );
+    let tensors = ["Tensor<bf16, M, R, K>", "Tensor<bf16, N, R, K>", "Tensor<f32, M, N>"];
+    check(&einsum("M = 200, N = 136, R = 1..=9, K = 72", tensors), &[1, 2, 3, 7, 9]);
 }
 
 #[test]
 fn convolutions() {
-    check(
-        "#[autotune(dims(B = 1..=5, H = 7, W = 14, C = 64, O = 72, T = 3))]
-        fn conv(x: Tensor<f16, B, H, W, C>, w: Weight<f16, O, T, T, C>) -> Tensor<f16, B, H, W, O> {
-            compute(|n, y, p, o| sum((0..T, 0..T, 0..C), |r, s, c| {
-                x.get([n, y + r - 1, p + s - 1, c]).unwrap_or(0.0) * w[[o, r, s, c]]
-            }))
-        }",
-        &[1, 2, 5],
-    );
+    let tensors = ["Tensor<f16, B, H, W, C>", "Weight<f16, O, T, T, C>", "Tensor<f16, B, H, W, O>"];
+    let text = einsum("B = 1..=5, H = 7, W = 14, C = 64, O = 72, T = 3", tensors);
+    check(&text, &[1, 2, 5]);
 }
 
 #[test]
 fn products_in_clusters() {
-    check(
-        "#[autotune(dims(B = 1..=4, M = 512, N = 136, K = 264))]
-        fn product(x: Tensor<f16, B, M, K>, w: Tensor<f16, K, N>) -> Tensor<f32, B, M, N> {
-            compute(|b, i, j| sum(0..K, |k| x[[b, i, k]] as f32 * w[[k, j]] as f32))
-        }",
-        &[1, 2, 3],
-    );
+    let tensors = ["Tensor<f16, B, M, K>", "Tensor<f16, K, N>", "Tensor<f32, B, M, N>"];
+    check(&einsum("B = 1..=4, M = 512, N = 136, K = 264", tensors), &[1, 2, 3]);
 }
 
 #[test]
 fn tiles_that_all_blocks_have_the_same_number_of_are_not_divided() {
-    let dag = dsl::build(&program(&product("M = 320, N = 64", 840))).unwrap();
+    let dag = product("M = 320, N = 64, K = 840");
     assert_eq!(generated(&dag, 5, STREAM_K[0], 0).len(), 0, "five tiles, five blocks");
     assert_eq!(generated(&dag, 3, STREAM_K[0], 0).len(), 1);
-}
-
-fn product(dims: &str, k: u32) -> String {
-    format!(
-        "#[autotune(dims({dims}, K = {k}))]
-        fn product(x: Tensor<bf16, M, K>, w: Weight<bf16, N, K>) -> Tensor<f32, M, N> {{
-            compute(|i, j| sum(0..K, |k| x[[i, k]] as f32 * w[[j, k]] as f32))
-        }}"
-    )
 }
 
 /// Mistakes in the text of a product whose blocks have a last, whole, and a first work unit.
@@ -149,40 +114,34 @@ fn mistakes_are_seen() {
         ("int(64 * k_0 + 64 * first)", "int(64 * k_0)"),
         // A tile that is stored before all of it is there.
         ("if (13 < (-first + end))", "if (0 < (-first + end))"),
-        // What stands in front and behind, at one place.
+        // The partial sums of a first and of a last work unit, at one place.
         ("tvmtune::min<Index>(1, first)", "0"),
     ];
     let Some(nvrtc) = nvrtc() else { return };
-    let dag = dsl::build(&program(&product("M = 192, N = 64", 840))).unwrap();
+    let dag = product("M = 192, N = 64, K = 840");
     let all = generated(&dag, 5, STREAM_K[0], 0);
     let [right] = all.as_slice() else { panic!("one default schedule: {}", all.len()) };
     for (was, is) in MISTAKES {
         let mut wrong = right.clone();
         wrong.unit.source = wrong.unit.source.replace(was, is);
         assert_ne!(wrong.unit.source, right.unit.source, "no {was}\n{}", right.unit.source);
-        let module = Module::parse(&ptx(nvrtc, &wrong.unit.source, "compute_90a")).unwrap();
+        let module = module(nvrtc, &wrong);
         let result = run(&dag, &wrong, &module, &[], 0);
         assert!(!matches!(result, Ok(None)), "nobody noticed {is}\n{}", wrong.unit.source);
     }
 }
 
-/// What the assembler makes of large products: accumulators stay in registers, and instructions need
-/// not wait for one another.
+/// The assembler keeps the accumulators of large products in registers, and instructions need not wait
+/// for one another.
 #[test]
 fn accumulators_of_work_units_stay_in_registers() {
     let Some(nvrtc) = nvrtc() else { return };
     for dims in ["M = 4096, N = 5120", "M = 1..=8192, N = 11008"] {
-        let dag = dsl::build(&program(&product(dims, 4096))).unwrap();
-        let space = Space::new(&dag, &GpuTarget::generic(ARCH).into());
-        let generated = generate(&dag, &space, &points(&space, 0, STREAM_K[0])[0]).unwrap();
+        let dag = product(&format!("{dims}, K = 4096"));
+        let space = Space::new(&dag, &target().into());
+        let generated = placed(&dag, &space, &points(&space, 0, STREAM_K[0])[0]).unwrap();
         assert!(divides(&generated));
-        let text = &generated.unit.source;
-        let source = Source { name: "kernel.cu", text, arch: "sm_90a", options: &[] };
-        let code = Compiler::new(nvrtc, None).compile(&source).unwrap();
-        for it in &code.kernels {
-            assert_eq!((it.spill_store_bytes, it.spill_load_bytes), (0, 0), "{it:?}\n{text}");
-        }
-        assert!(!code.remarks.iter().any(Remark::serializes), "{:?}\n{text}", code.remarks);
+        check_assembled(nvrtc, &generated);
     }
 }
 
@@ -203,14 +162,8 @@ fn every_iteration_of_every_tile_has_one_block() {
                 [tiles * depth, tiles].map(|n| memory.add("i32", vec![0xff; 4 * n as usize]));
             let numbers = [blocks, tiles, depth].map(|it: i32| it.into());
             let arguments: Vec<_> = buffers.map(Into::into).into_iter().chain(numbers).collect();
-            kernel
-                .run(
-                    &Launch::linear(blocks as u32, 1),
-                    &arguments,
-                    &mut memory,
-                    &Options::default(),
-                )
-                .unwrap();
+            let launch = Launch::linear(blocks as u32, 1);
+            kernel.run(&launch, &arguments, &mut memory, &Options::default()).unwrap();
             let [block_of, joined] = buffers.map(|it| {
                 let number = |it: &[u8]| i32::from_le_bytes(it.try_into().unwrap());
                 memory.bytes(it).chunks(4).map(number).collect::<Vec<i32>>()

@@ -13,13 +13,11 @@ use tvmtune_space::sketch::TemplateKind;
 use tvmtune_tests::emulate;
 use tvmtune_tests::nvrtc::nvrtc;
 use tvmtune_tuner::random::Random;
-use tvmtune_tuner::space::{Point, Space};
+use tvmtune_tuner::space::Space;
 
 use super::mma::{Data, check_with};
-use super::ptx;
-
-const AMPERE: Arch = Arch { sm: 80, exact: false };
-const HOPPER: Arch = Arch { sm: 90, exact: true };
+use super::programs::{einsum, linear};
+use super::{AMPERE, HOPPER, default_point, ptx};
 
 /// Odd numbers of 12 binary digits.
 fn halves(dtype: DType, shape: &[u64], seed: u64) -> Array {
@@ -36,94 +34,47 @@ fn check(text: &str, rows: &[i64], n_points: u64) {
 
 #[test]
 fn products_along_both_rows() {
-    check(
-        "#[autotune(dims(M = 1..=100, N = 40, K = 36))]
-        fn linear(x: Tensor<f32, M, K>, w: Weight<f32, N, K>, b: Weight<f32, N>) -> Tensor<f32, M, N> {
-            let h = compute(|i, j| sum(0..K, |k| tf32(x[[i, k]]) * tf32(w[[j, k]])) + b[[j]]);
-            compute(|i, j| max(h[[i, j]], 0.0))
-        }",
-        &[1, 17, 100],
-        6,
-    );
+    check(&linear("M = 1..=100, N = 40, K = 36", "tf32"), &[1, 17, 100], 6);
 }
 
 /// The same by instructions of four warps, whose operands are rounded while boxes are copied.
 #[track_caller]
-fn check_fed(text: &str, rows: &[i64], n_points: u64) {
+fn check_warp_specialized(text: &str, rows: &[i64], n_points: u64) {
     let data = Data { values: halves, tolerance: 1e-5 };
-    check_with(
-        &data,
-        (TemplateKind::WgmmaWarpSpecialized, HOPPER),
-        text,
-        "wgmma_tf32(",
-        rows,
-        n_points,
-    );
+    let warp_specialized = (TemplateKind::WgmmaWarpSpecialized, HOPPER);
+    check_with(&data, warp_specialized, text, "wgmma_tf32(", rows, n_points);
 }
 
 #[test]
-fn products_along_both_rows_that_are_fed() {
-    check_fed(
-        "#[autotune(dims(M = 1..=200, N = 136, K = 100))]
-        fn linear(x: Tensor<f32, M, K>, w: Weight<f32, N, K>, b: Weight<f32, N>) -> Tensor<f32, M, N> {
-            let h = compute(|i, j| sum(0..K, |k| tf32(x[[i, k]]) * tf32(w[[j, k]])) + b[[j]]);
-            compute(|i, j| max(h[[i, j]], 0.0))
-        }",
-        &[1, 63, 65, 200],
-        6,
-    );
+fn products_along_both_rows_by_a_producer_warp() {
+    let text = linear("M = 1..=200, N = 136, K = 100", "tf32");
+    check_warp_specialized(&text, &[1, 63, 65, 200], 6);
 }
 
 #[test]
-fn products_with_packed_weights_that_are_fed() {
-    check_fed(
-        "#[autotune(dims(M = 1..=130, N = 72, K = 64))]
-        fn product(x: Tensor<f32, M, K>, w: Weight<f32, K, N>) -> Tensor<f32, M, N> {
-            compute(|i, j| sum(0..K, |k| tf32(x[[i, k]]) * tf32(w[[k, j]])))
-        }",
-        &[1, 64, 129],
-        4,
-    );
+fn products_with_packed_weights_by_a_producer_warp() {
+    let tensors = ["Tensor<tf32, M, K>", "Weight<tf32, K, N>", "Tensor<f32, M, N>"];
+    let text = einsum("M = 1..=130, N = 72, K = 64", tensors);
+    check_warp_specialized(&text, &[1, 64, 129], 4);
 }
 
 #[test]
-fn convolutions_that_are_fed() {
-    check_fed(
-        "#[autotune(dims(B = 1..=2, C = 36, H = 9, W = 13, O = 24, T = 3))]
-        fn conv(x: Tensor<f32, B, H, W, C>, w: Weight<f32, O, T, T, C>) -> Tensor<f32, B, H, W, O> {
-            compute(|n, y, p, o| sum((0..T, 0..T, 0..C), |r, s, c| {
-                tf32(x.get([n, y + r - 1, p + s - 1, c]).unwrap_or(0.0)) * tf32(w[[o, r, s, c]])
-            }))
-        }",
-        &[1, 2],
-        4,
-    );
+fn convolutions_by_a_producer_warp() {
+    let tensors =
+        ["Tensor<tf32, B, H, W, C>", "Weight<tf32, O, T, T, C>", "Tensor<f32, B, H, W, O>"];
+    let text = einsum("B = 1..=2, C = 36, H = 9, W = 13, O = 24, T = 3", tensors);
+    check_warp_specialized(&text, &[1, 2], 4);
 }
 
 /// By a kernel of their own, before the product.
 #[test]
 fn factors_across_the_reduction_are_turned_where_it_pays() {
-    check_fed(
-        "#[autotune(dims(M = 1..=600, N = 72, K = 100))]
-        fn product(x: Tensor<f32, M, K>, w: Tensor<f32, K, N>) -> Tensor<f32, M, N> {
-            compute(|i, j| sum(0..K, |k| tf32(x[[i, k]]) * tf32(w[[k, j]])))
-        }",
-        &[1, 127, 600],
-        3,
-    );
-    check_fed(
-        "#[autotune(dims(B = 1..=2, M = 72, N = 512, K = 44))]
-        fn product(x: Tensor<f32, B, K, M>, w: Tensor<f32, B, N, K>) -> Tensor<f32, B, M, N> {
-            compute(|b, i, j| sum(0..K, |k| tf32(x[[b, k, i]]) * tf32(w[[b, j, k]])))
-        }",
-        &[1, 2],
-        3,
-    );
-    let text = "#[autotune(dims(M = 256, N = 256, K = 256))]
-        fn product(x: Tensor<f32, M, K>, w: Tensor<f32, K, N>) -> Tensor<f32, M, N> {
-            compute(|i, j| sum(0..K, |k| tf32(x[[i, k]]) * tf32(w[[k, j]])))
-        }";
-    let dag = dsl::program(text).unwrap();
+    let across = ["Tensor<tf32, M, K>", "Tensor<tf32, K, N>", "Tensor<f32, M, N>"];
+    check_warp_specialized(&einsum("M = 1..=600, N = 72, K = 100", across), &[1, 127, 600], 3);
+    let tensors = ["Tensor<tf32, B, K, M>", "Tensor<tf32, B, N, K>", "Tensor<f32, B, M, N>"];
+    let text = einsum("B = 1..=2, M = 72, N = 512, K = 44", tensors);
+    check_warp_specialized(&text, &[1, 2], 3);
+    let dag = dsl::program(&einsum("M = 256, N = 256, K = 256", across)).unwrap();
     for template in WARPGROUP {
         assert_eq!(instructions(&dag, HOPPER, template), None);
     }
@@ -132,28 +83,15 @@ fn factors_across_the_reduction_are_turned_where_it_pays() {
 
 #[test]
 fn products_along_columns() {
-    check(
-        "#[autotune(dims(B = 1..=3, M = 37, N = 48, K = 33))]
-        fn matmul(x: Tensor<f32, B, K, M>, w: Tensor<f32, B, K, N>) -> Tensor<f32, B, M, N> {
-            compute(|b, i, j| sum(0..K, |k| tf32(x[[b, k, i]]) * tf32(w[[b, k, j]])))
-        }",
-        &[1, 3],
-        6,
-    );
+    let tensors = ["Tensor<tf32, B, K, M>", "Tensor<tf32, B, K, N>", "Tensor<f32, B, M, N>"];
+    check(&einsum("B = 1..=3, M = 37, N = 48, K = 33", tensors), &[1, 3], 6);
 }
 
 #[test]
 fn convolutions() {
-    check(
-        "#[autotune(dims(B = 1..=2, C = 12, H = 6, W = 10, O = 24, T = 3))]
-        fn conv(x: Tensor<f32, B, C, H, W>, w: Weight<f32, O, C, T, T>) -> Tensor<f32, B, O, H, W> {
-            compute(|n, o, y, p| sum((0..C, 0..T, 0..T), |c, r, s| {
-                tf32(x.get([n, c, y + r - 1, p + s - 1]).unwrap_or(0.0)) * tf32(w[[o, c, r, s]])
-            }))
-        }",
-        &[1, 2],
-        4,
-    );
+    let tensors =
+        ["Tensor<tf32, B, C, H, W>", "Weight<tf32, O, C, T, T>", "Tensor<f32, B, O, H, W>"];
+    check(&einsum("B = 1..=2, C = 12, H = 6, W = 10, O = 24, T = 3", tensors), &[1, 2], 4);
 }
 
 #[test]
@@ -189,9 +127,7 @@ const WARPGROUP: [TemplateKind; 2] = [TemplateKind::Wgmma, TemplateKind::WgmmaWa
 /// The instructions of the default point of the first sketch of a template.
 fn instructions(dag: &Dag, arch: Arch, template: TemplateKind) -> Option<Vec<Instruction>> {
     let space = Space::new(dag, &GpuTarget::generic(arch).into());
-    let sketch = space.sketches.iter().position(|it| it.uses(template))?;
-    let choices = space.sketches[sketch].default.clone();
-    Some(space.instructions(&Point { sketch: sketch as u16, choices }))
+    Some(space.instructions(&default_point(&space, template)?))
 }
 
 /// Products in which something is multiplied as it is.
@@ -202,7 +138,7 @@ fn exact() -> Vec<Dag> {
         "x[[i, k]] * tf32(w[[j, k]])",
         "tf32(x[[i, k]] * w[[j, k]])",
     ];
-    // What `dag::build` would simplify: conversions of a type to itself.
+    // Conversions of a type to itself, which `dag::build` would simplify.
     let converted = "tvmtune dag v1
 input t0: f32[256, 256]
 input t1: f32[256, 256]
@@ -214,7 +150,7 @@ return t2
 }
 
 #[test]
-fn what_a_program_does_not_round_is_no_matrix_instruction() {
+fn factors_that_a_program_does_not_round_make_no_matrix_instruction() {
     let rounded = product("tf32(x[[i, k]]) * tf32(w[[j, k]])", "f32");
     let loops = instructions(&rounded, AMPERE, TemplateKind::Mma).unwrap();
     assert!(source(&rounded, &loops).unwrap().contains("mma_m16n8k8_tf32("));
@@ -232,7 +168,7 @@ fn what_a_program_does_not_round_is_no_matrix_instruction() {
 }
 
 #[test]
-fn what_architectures_lack_is_not_used() {
+fn instructions_that_an_architecture_lacks_are_not_used() {
     let rounded = product("tf32(x[[i, k]]) * tf32(w[[j, k]])", "f32");
     assert_eq!(instructions(&rounded, Arch { sm: 75, exact: false }, TemplateKind::Mma), None);
     assert!(instructions(&rounded, HOPPER, TemplateKind::Mma).is_some());
@@ -274,8 +210,8 @@ fn elements_are_rounded_alike_on_every_architecture() {
         (n as u32 / 8) << 23 | digits[n % 8]
     };
     let value = |n: usize| f64::from(f32::from_bits(bits(n)));
-    let of = |n: usize| Number::Float(if value(n).is_nan() { 1.0 } else { value(n) });
-    let params = [Array::from_fn(DType::F32, &[4096], of)];
+    let number = |n: usize| Number::Float(if value(n).is_nan() { 1.0 } else { value(n) });
+    let params = [Array::from_fn(DType::F32, &[4096], number)];
     let expected = tvmtune_ir::interp::run(&dag, &[], &params, &[]);
     for (sm, arch) in [(75, "compute_75"), (80, "compute_80"), (90, "compute_90")] {
         let target = GpuTarget::generic(Arch { sm, exact: false });

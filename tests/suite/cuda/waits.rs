@@ -6,15 +6,16 @@ use tvmtune_emulator::{Completion, FaultKind, Module, Options, Order};
 use tvmtune_ir::dag::{DType, Dag};
 use tvmtune_ir::dsl;
 use tvmtune_ir::interp::Array;
-use tvmtune_ir::target::gpu::{Arch, GpuTarget};
+use tvmtune_ir::target::gpu::GpuTarget;
 use tvmtune_schedule::Schedule;
 use tvmtune_space::default;
 use tvmtune_space::sketch::{TemplateKind, sketches};
-use tvmtune_tests::emulate;
 use tvmtune_tests::nvrtc::nvrtc;
+use tvmtune_tests::{arguments, emulate};
 
 use super::persistent::small;
-use super::ptx;
+use super::programs::attention;
+use super::{AMPERE, Launch, check_results, ptx, target};
 
 /// Statements by which threads wait, or let others go on.
 const WAITS: [&str; 17] = [
@@ -71,16 +72,14 @@ fn fault(generated: &Generated, text: &str, params: &[Array]) -> Option<(FaultKi
 #[track_caller]
 fn check(source: &str, n_expected: usize) {
     let dag = dsl::program(source).unwrap();
-    let arch = Arch { sm: 80, exact: false };
-    let schedule = default::schedule(&dag, &GpuTarget::generic(arch).into());
+    let schedule = default::schedule(&dag, &GpuTarget::generic(AMPERE).into());
     check_schedule(&dag, &schedule, "compute_80", n_expected);
 }
 
 /// The first point of a rule for warpgroups.
 #[track_caller]
 fn check_rule(template: TemplateKind, source: &str, n_expected: usize) {
-    let target = GpuTarget::generic(Arch { sm: 90, exact: true });
-    check_rule_on(&target, template, source, n_expected);
+    check_rule_on(&target(), template, source, n_expected);
 }
 
 /// The same on a GPU of that kind.
@@ -97,21 +96,14 @@ fn check_rule_on(target: &GpuTarget, template: TemplateKind, source: &str, n: us
 fn check_schedule(dag: &Dag, schedule: &Schedule, arch: &str, n_expected: usize) {
     let Some(nvrtc) = nvrtc() else { return };
     let generated = tvmtune_cuda::generate(schedule).unwrap();
-    let param = |(seed, id)| {
-        let tensor = dag.tensor(id);
-        let shape: Vec<u64> = tensor.shape.iter().map(|it| it.eval_dims(&[]) as u64).collect();
-        Array::whole_numbers(tensor.dtype, &shape, seed)
-    };
-    let params: Vec<Array> = (1..).zip(dag.params()).map(param).collect();
+    let params = arguments(dag, &[], Array::whole_numbers);
     let whole = ptx(nvrtc, &generated.unit.source, arch);
     assert_eq!(fault(&generated, &whole, &params), None);
     let expected = tvmtune_ir::interp::run(dag, &[], &params, &[]);
+    let launch = Launch { dims: &[], params: &params, scalars: &[], expected: &expected };
+    let tolerance = |dtype| if dtype == DType::F16 { (2e-3, 2e-3) } else { (1e-4, 1e-4) };
     let module = Module::parse(&whole).unwrap();
-    let results = emulate::run(&generated, &module, &[], &params, &[], &Options::default());
-    for (result, expected) in results.unwrap().iter().zip(&expected) {
-        let allowed = if result.dtype == DType::F16 { 2e-3 } else { 1e-4 };
-        assert_eq!(result.max_error(expected, allowed, allowed), None);
-    }
+    check_results(&generated, &module, &launch, &Options::default(), &tolerance);
 
     let lines: Vec<&str> = generated.unit.source.lines().collect();
     let is_wait = |line: &&str| WAITS.iter().any(|it| line.trim().starts_with(it));
@@ -220,37 +212,14 @@ fn of_a_product_whose_clusters_take_several_tiles() {
 /// Those of the pipeline, and one between the exponentials and the second product.
 #[test]
 fn of_attention() {
-    let source = |dtype: &str| {
-        format!(
-            "#[autotune(dims(H = 2, S = 150, D = 16))]
-            fn attention(q: Tensor<{dtype}, H, S, D>, k: Tensor<{dtype}, H, S, D>, v: Tensor<{dtype}, H, S, D>)
-                -> Tensor<{dtype}, H, S, D> {{
-                let s = compute(|h, i, j| sum(0..D, |d| q[[h, i, d]] * k[[h, j, d]]) * 0.01);
-                let m = compute(|h, i| max(0..S, |j| s[[h, i, j]]));
-                let e = compute(|h, i, j| exp(s[[h, i, j]] - m[[h, i]]));
-                let l = compute(|h, i| sum(0..S, |j| e[[h, i, j]]));
-                compute(|h, i, d| sum(0..S, |j| e[[h, i, j]] * v[[h, j, d]]) / l[[h, i]])
-            }}"
-        )
-    };
-    check(&source("f32"), 3);
-    check(&source("f16"), 3);
+    let text = |dtype| attention("H = 2, S = 150, D = 16", dtype, "S", "dot * 0.01");
+    check(&text("f32"), 3);
+    check(&text("f16"), 3);
 }
 
 /// Those of the circular buffers of keys and of values, and those of each product.
 #[test]
 fn of_warp_specialized_attention_by_wgmma() {
-    check_rule(
-        TemplateKind::WgmmaAttention,
-        "#[autotune(dims(H = 1, S = 64, T = 700, D = 64))]
-        fn attention(q: Tensor<f16, H, S, D>, k: Tensor<f16, H, T, D>, v: Tensor<f16, H, T, D>)
-            -> Tensor<f16, H, S, D> {
-            let s = compute(|h, i, j| sum(0..D, |d| q[[h, i, d]] * k[[h, j, d]]) * 0.001);
-            let m = compute(|h, i| max(0..T, |j| s[[h, i, j]]));
-            let e = compute(|h, i, j| exp(s[[h, i, j]] - m[[h, i]]));
-            let l = compute(|h, i| sum(0..T, |j| e[[h, i, j]]));
-            compute(|h, i, d| sum(0..T, |j| e[[h, i, j]] * v[[h, j, d]]) / l[[h, i]])
-        }",
-        22,
-    );
+    let text = attention("H = 1, S = 64, T = 700, D = 64", "f16", "T", "dot * 0.001");
+    check_rule(TemplateKind::WgmmaAttention, &text, 22);
 }

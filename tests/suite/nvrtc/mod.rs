@@ -52,7 +52,7 @@ fn every_device_function_compiles_where_it_is_to_be() {
 }
 
 #[test]
-fn what_an_architecture_lacks_does_not_compile_for_it() {
+fn instructions_that_an_architecture_lacks_do_not_compile_for_it() {
     let Some(nvrtc) = nvrtc() else { return };
     for (name, text, arch) in [
         ("sm80.cu", include_str!("sm80.cu"), "sm_75"),
@@ -227,7 +227,7 @@ fn errors_of_nvrtc_are_values() {
 }
 
 #[test]
-fn what_was_compiled_once_is_not_compiled_again() {
+fn the_same_text_is_compiled_only_once() {
     let Some(nvrtc) = nvrtc() else { return };
     let folder = tempfile::tempdir().unwrap();
     let cache = Cache::new(folder.path());

@@ -14,7 +14,7 @@ use super::{run, tile};
 /// Callee-saved registers: `rbx`, `rbp`, `r12` to `r15`.
 const MARKS: [u32; 6] = [0x11, 0x22, 0x33, 0x44, 0x55, 0x66];
 
-/// Where the first vector register is written, after the general ones.
+/// The place of the first vector register, after the general ones.
 const VECTORS_AT: usize = 64;
 
 /// Code that marks the caller's registers, calls the blob behind it, and writes what became of

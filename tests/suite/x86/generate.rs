@@ -45,7 +45,7 @@ pub(super) const BUFFERS: [(Storage, bool); 8] = [
 /// Bytes of scratch memory, floats; a task writes all of it first.
 const SCRATCH: i64 = 512;
 
-/// What parameters are for, and the range of their values. Offsets and steps are times 4: floats
+/// The kinds of parameters, with the range of their values. Offsets and steps are times 4: floats
 /// are aligned, lest half a NaN be overwritten.
 const COUNTS: [i64; 2] = [0, 4];
 const OFFSETS: [i64; 2] = [0, 22];

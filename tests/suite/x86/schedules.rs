@@ -14,7 +14,6 @@ use tvmtune_ir::target::Isa;
 use tvmtune_runtime::raw::Threads;
 use tvmtune_schedule::arbitrary::{Case, Move, any_case, any_moves, runner, scheduled};
 use tvmtune_schedule::{Instruction, Schedule, nest};
-use tvmtune_tests::program;
 
 use super::run;
 
@@ -69,7 +68,7 @@ fn code_of_random_schedules_computes_what_the_interpreter_does() {
 /// copied to a buffer at each channel.
 #[test]
 fn a_tiled_convolution_is_right() {
-    let program = program(
+    let dag = dsl::program(
         "#[autotune(dims(B = 1, C = 3, H = 56, W = 56, O = 64, T = 3))]
         fn conv3x3(x: Tensor<f32, B, C, H, W>, w: Weight<f32, O, C, T, T>) -> Tensor<f32, B, O, H, W> {
             compute(|n, o, y, p| sum((0..C, 0..T, 0..T), |c, r, s| {
@@ -77,6 +76,7 @@ fn a_tiled_convolution_is_right() {
             }))
         }",
     );
+    let dag = dag.unwrap();
     let trace = "cache_write s0; cache_padded t0 s1; pack t3 [] [0, 2, 3, 1]; split s0 a2 [24];\
         split s0 a3 [3, 7]; split s0 a1 [2, 16]; reorder s0 [a0, a4, a6, a9, a7, a10, a5, a8, a11];\
         compute_at s1 s0 a5; annotate s0 a0 parallel; annotate s0 a4 parallel;\
@@ -86,7 +86,6 @@ fn a_tiled_convolution_is_right() {
         pack t1 [0:16] [0, 2, 3, 4, 1]; annotate s2 a0 parallel; annotate s2 a1 parallel;\
         split s2 a3 [64]; annotate s2 a5 vectorized";
     let trace: Vec<Instruction> = trace.split(';').map(|it| it.trim().parse().unwrap()).collect();
-    let dag = dsl::build(&program).unwrap();
     let schedule = Schedule::replay(&dag, &trace).unwrap();
     let params = [
         Array::whole_numbers(dag::DType::F32, &[1, 3, 56, 56], 1),

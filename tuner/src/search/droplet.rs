@@ -72,7 +72,7 @@ impl Droplet {
         let mut near = scene.space.neighbors(incumbent, DISTANCES[self.distance]);
         near.retain(|it| !self.seen.contains(&it.point));
         let mut near = scene.ranked(near, |it| &it.point);
-        let is_next = |it: &Neighbor| self.momentum == Some((it.decision, it.up));
+        let is_next = |it: &Neighbor| self.momentum == Some((it.decision, it.is_later));
         near.sort_by_key(|it| !is_next(it));
         near.into()
     }
@@ -98,7 +98,7 @@ impl Strategy for Droplet {
             self.queue = Some(queue);
             if self.seen.insert(&next.point) {
                 self.screening.insert(next.point.clone(), None);
-                self.moves.insert(next.point.clone(), (next.decision, next.up));
+                self.moves.insert(next.point.clone(), (next.decision, next.is_later));
                 let parent = Some(incumbent.clone());
                 proposals.push(Proposal { point: next.point, source: Source::Droplet, parent });
             }

@@ -15,7 +15,7 @@ use tvmtune_schedule::nest::{Nest, Scope, Stmt};
 
 /// A limit that a nest exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Misfit {
+pub enum ExceededLimit {
     /// Unrolled, it has about so many vector instructions.
     CodeSize(u64),
     /// An inner loop keeps so many vectors in registers.
@@ -24,19 +24,19 @@ pub enum Misfit {
     Scratch(u64),
 }
 
-/// Vector instructions of all of the code, tails not counted; chosen so that loops stay in the
+/// Vector instructions of all of the code, tails not counted; estimated, so that loops stay in the
 /// instruction cache.
-const MAX_CODE: u64 = 6000;
-/// Scratch memory of one thread, in bytes.
-const MAX_SCRATCH: u64 = 64 << 20;
+const MAX_INSTRUCTIONS: u64 = 6000;
+/// Scratch memory of one thread, in bytes; chosen by judgement.
+const MAX_SCRATCH_BYTES: u64 = 64 << 20;
 
 /// Checks that `nest` fits `target`.
 ///
 /// # Errors
 ///
 /// Each limit that it exceeds, once.
-pub fn fits(nest: &Nest, target: &CpuTarget) -> Result<(), Vec<Misfit>> {
-    let mut code = Code { nest, lanes: target.isa.lanes().into(), size: 0, registers: 0 };
+pub fn fits(nest: &Nest, target: &CpuTarget) -> Result<(), Vec<ExceededLimit>> {
+    let mut code = Code { nest, lanes: target.isa.lanes().into(), n_instructions: 0, registers: 0 };
     for stmt in &nest.body {
         code.visit(stmt, &mut Vec::new());
     }
@@ -49,19 +49,19 @@ pub fn fits(nest: &Nest, target: &CpuTarget) -> Result<(), Vec<Misfit>> {
         extents.fold(4_u64, u64::saturating_mul)
     };
     let local = nest.buffers.iter().filter(|it| it.scope == Scope::Local);
-    let scratch = local.map(|it| bytes(&it.shape)).fold(0, u64::saturating_add);
+    let scratch_bytes = local.map(|it| bytes(&it.shape)).fold(0, u64::saturating_add);
 
-    let mut misfits = Vec::new();
-    if code.size > MAX_CODE {
-        misfits.push(Misfit::CodeSize(code.size));
+    let mut exceeded = Vec::new();
+    if code.n_instructions > MAX_INSTRUCTIONS {
+        exceeded.push(ExceededLimit::CodeSize(code.n_instructions));
     }
     if code.registers > target.isa.registers().into() {
-        misfits.push(Misfit::Registers(code.registers));
+        exceeded.push(ExceededLimit::Registers(code.registers));
     }
-    if scratch > MAX_SCRATCH {
-        misfits.push(Misfit::Scratch(scratch));
+    if scratch_bytes > MAX_SCRATCH_BYTES {
+        exceeded.push(ExceededLimit::Scratch(scratch_bytes));
     }
-    if misfits.is_empty() { Ok(()) } else { Err(misfits) }
+    if exceeded.is_empty() { Ok(()) } else { Err(exceeded) }
 }
 
 /// A loop that is fully unrolled, or vectorized.
@@ -76,7 +76,7 @@ struct Copies {
 struct Code<'a> {
     nest: &'a Nest,
     lanes: u64,
-    size: u64,
+    n_instructions: u64,
     registers: u64,
 }
 
@@ -117,7 +117,8 @@ impl Code<'_> {
     /// Adds a statement with that value, which adds into registers at `index`.
     fn count(&mut self, value: &Expr, index: Option<&Vec<Poly>>, copies: &[Copies]) {
         let times: u64 = copies.iter().map(|it| it.times).product();
-        self.size = self.size.saturating_add(times.saturating_mul(work(value) + 1));
+        self.n_instructions =
+            self.n_instructions.saturating_add(times.saturating_mul(work(value) + 1));
         let Some(index) = index else { return };
         let along = |it: &&Copies| index.iter().any(|poly| poly.mentions(it.var));
         let accumulators: u64 = copies.iter().filter(along).map(|it| it.times).product();
@@ -141,12 +142,12 @@ fn mentions(subscript: &Subscript, var: VarId) -> bool {
     matches!(subscript, Subscript::Affine(poly) if poly.mentions(var))
 }
 
-impl fmt::Display for Misfit {
+impl fmt::Display for ExceededLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Misfit::CodeSize(n) => write!(f, "about {n} instructions once unrolled"),
-            Misfit::Registers(n) => write!(f, "{n} vectors in registers at once"),
-            Misfit::Scratch(n) => write!(f, "{n} bytes of scratch memory for each thread"),
+            ExceededLimit::CodeSize(n) => write!(f, "about {n} instructions once unrolled"),
+            ExceededLimit::Registers(n) => write!(f, "{n} vectors in registers at once"),
+            ExceededLimit::Scratch(n) => write!(f, "{n} bytes of scratch memory for each thread"),
         }
     }
 }

@@ -18,9 +18,9 @@ use tvmtune_ir::target::gpu::{REGISTERS, THREAD_REGISTERS};
 use tvmtune_schedule::LoopKind;
 use tvmtune_schedule::nest::{Statement, written};
 
-/// The reason why a kernel of a grid does not fit.
+/// A limit of the device that a kernel of a grid exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Misfit {
+pub enum ExceededLimit {
     /// The architecture lacks instructions that a kernel uses.
     Arch,
     /// A block has so many threads.
@@ -37,69 +37,72 @@ pub enum Misfit {
     CodeSize(u64),
 }
 
-impl Misfit {
+impl ExceededLimit {
     /// Returns whether the kernel runs all the same, only slowly.
     pub fn runs(self) -> bool {
-        matches!(self, Misfit::Arrays(_) | Misfit::Registers(_) | Misfit::CodeSize(_))
+        matches!(
+            self,
+            ExceededLimit::Arrays(_) | ExceededLimit::Registers(_) | ExceededLimit::CodeSize(_)
+        )
     }
 }
 
-/// Registers of arrays: with more, indices and operands no longer fit.
-const MAX_ARRAYS: u64 = 208;
+/// Registers of a thread for its arrays: with more, indices and operands no longer fit; estimated.
+const MAX_ARRAY_REGISTERS: u64 = 208;
 /// Instructions of 16 bytes that the 128 KiB of instruction cache hold which multiprocessors have
 /// since Volta (Jia et al., "Dissecting the NVIDIA Volta GPU Architecture", 2018).
-const MAX_CODE: u64 = 8192;
+const MAX_INSTRUCTIONS: u64 = 8192;
 
-/// Registers that every kernel needs: indices, counters, and code motion of the compiler.
+/// Registers of a thread in every kernel, for indices, counters and code motion; estimated.
 const BASE_REGISTERS: u64 = 12;
-/// Those for the address of one tensor in memory.
+/// Registers of a thread for the address of one tensor in memory; estimated.
 const ADDRESS_REGISTERS: u64 = 3;
-/// Copies that the compiler starts before it waits for the first of them, in registers.
-const MAX_IN_FLIGHT: u64 = 32;
-/// Quotients and remainders that the compiler computes before a loop and keeps.
-const MAX_KEPT: u64 = 96;
+/// Registers of copies that the compiler starts before it waits for the first of them; estimated.
+const MAX_IN_FLIGHT_REGISTERS: u64 = 32;
+/// Registers of quotients and remainders that are computed before a loop and kept; estimated.
+const MAX_DIVISION_REGISTERS: u64 = 96;
 
 /// Checks that every kernel of `grid` fits `target`.
 ///
 /// # Errors
 ///
 /// Every reason why one does not, each kind once.
-pub fn fits(grid: &Grid, target: &GpuTarget) -> Result<(), Vec<Misfit>> {
+pub fn fits(grid: &Grid, target: &GpuTarget) -> Result<(), Vec<ExceededLimit>> {
     let limits = target.arch.limits();
-    let mut misfits = Vec::new();
+    let mut exceeded = Vec::new();
     for kernel in &grid.body {
         let mut found = Vec::new();
         let threads = kernel.block_threads();
         if threads == 0 || threads > MAX_THREADS {
-            found.push(Misfit::Threads(threads));
+            found.push(ExceededLimit::Threads(threads));
         }
-        let lacks_feeder = !kernel.producer.is_empty() && target.arch.sm < 90;
-        if lacks_feeder || (kernel.uses_wgmma() && !target.arch.has_wgmma()) {
-            found.push(Misfit::Arch);
+        let lacks_producer_warp = !kernel.producer.is_empty() && target.arch.sm < 90;
+        if lacks_producer_warp || (kernel.uses_wgmma() && !target.arch.has_wgmma()) {
+            found.push(ExceededLimit::Arch);
         }
         if kernel.shared_bytes > limits.block_shared_bytes {
-            found.push(Misfit::Shared(kernel.shared_bytes));
+            found.push(ExceededLimit::Shared(kernel.shared_bytes));
         }
         let needs = Needs::of(grid, kernel);
-        if needs.arrays > MAX_ARRAYS {
-            found.push(Misfit::Arrays(needs.arrays));
+        if needs.array_registers > MAX_ARRAY_REGISTERS {
+            found.push(ExceededLimit::Arrays(needs.array_registers));
         }
         let registers = needs.registers();
         if registers > most_registers(kernel) {
-            found.push(Misfit::Registers(registers));
+            found.push(ExceededLimit::Registers(registers));
         }
         let launched = launched_registers(kernel, registers);
         if found.is_empty() && target.occupancy(threads, launched, kernel.shared_bytes) == 0 {
-            found.push(Misfit::Occupancy);
+            found.push(ExceededLimit::Occupancy);
         }
-        if needs.code > MAX_CODE {
-            found.push(Misfit::CodeSize(needs.code));
+        if needs.n_instructions > MAX_INSTRUCTIONS {
+            found.push(ExceededLimit::CodeSize(needs.n_instructions));
         }
-        misfits.extend(found);
+        exceeded.extend(found);
     }
-    misfits.sort_unstable();
-    misfits.dedup_by_key(|it| std::mem::discriminant(it));
-    if misfits.is_empty() { Ok(()) } else { Err(misfits) }
+    exceeded.sort_unstable();
+    exceeded.dedup_by_key(|it| std::mem::discriminant(it));
+    if exceeded.is_empty() { Ok(()) } else { Err(exceeded) }
 }
 
 /// Returns the most registers that a thread of a kernel's body may have.
@@ -133,8 +136,7 @@ pub fn registers(grid: &Grid, kernel: &Kernel) -> u32 {
 /// The registers and instructions of a thread.
 struct Needs<'a> {
     grid: &'a Grid,
-    /// Registers of arrays.
-    arrays: u64,
+    array_registers: u64,
     /// Register operands of WGMMA instructions among them: their elements are packed.
     packed: BTreeSet<TensorId>,
     /// Elements that one step of a sum reads.
@@ -143,11 +145,10 @@ struct Needs<'a> {
     in_flight: u64,
     /// Quotients and remainders in indices, and how many registers they take.
     divisions: BTreeSet<Atom>,
-    kept: u64,
+    division_registers: u64,
     /// Tensors in memory.
     tensors: Vec<TensorId>,
-    /// Instructions.
-    code: u64,
+    n_instructions: u64,
 }
 
 /// A loop around a statement.
@@ -160,17 +161,16 @@ struct Open {
 
 impl<'a> Needs<'a> {
     fn of(grid: &'a Grid, kernel: &Kernel) -> Self {
-        let (arrays, tensors) = (0, Vec::new());
         let mut needs = Self {
             grid,
-            arrays,
+            array_registers: 0,
             packed: BTreeSet::new(),
             fragments: 0,
             in_flight: 0,
             divisions: BTreeSet::new(),
-            kept: 0,
-            tensors,
-            code: 0,
+            division_registers: 0,
+            tensors: Vec::new(),
+            n_instructions: 0,
         };
         for stmt in &kernel.body {
             stmt.walk(&mut |it| {
@@ -186,7 +186,7 @@ impl<'a> Needs<'a> {
         let fragments = kernel.fragments.iter().map(of_fragment).sum();
         needs.fragments = needs.fragments.max(fragments);
         // Between WGMMA groups whose accumulators stay where they are, arrays come and go.
-        needs.arrays = match kernel.uses_wgmma() {
+        needs.array_registers = match kernel.uses_wgmma() {
             true => live::most(kernel, &|it| needs.array(it)),
             false => written(&kernel.body)
                 .into_iter()
@@ -198,9 +198,9 @@ impl<'a> Needs<'a> {
 
     fn registers(&self) -> u32 {
         let needed = [
-            self.arrays,
-            self.fragments.max(self.in_flight.min(MAX_IN_FLIGHT)),
-            self.kept.min(MAX_KEPT),
+            self.array_registers,
+            self.fragments.max(self.in_flight.min(MAX_IN_FLIGHT_REGISTERS)),
+            self.division_registers.min(MAX_DIVISION_REGISTERS),
             self.tensors.len() as u64 * ADDRESS_REGISTERS,
             BASE_REGISTERS,
         ];
@@ -238,7 +238,8 @@ impl<'a> Needs<'a> {
                 self.statement(*tensor, value, Some(index), open);
             }
             Stmt::AllReduce { .. } | Stmt::Barrier { .. } => {
-                self.code = self.code.saturating_add(times(open.iter()).saturating_mul(16));
+                self.n_instructions =
+                    self.n_instructions.saturating_add(times(open.iter()).saturating_mul(16));
             }
             Stmt::CpAsync { body } => {
                 // They go by no register.
@@ -272,7 +273,7 @@ impl<'a> Needs<'a> {
             _ => self.in_flight = self.in_flight.saturating_add(words),
         }
         let code = times(open.iter()).saturating_mul(work(value).saturating_add(1));
-        self.code = self.code.saturating_add(code);
+        self.n_instructions = self.n_instructions.saturating_add(code);
     }
 
     /// Counts the quotients and remainders in an index, each once for all that only adds to it.
@@ -282,7 +283,7 @@ impl<'a> Needs<'a> {
             if self.divisions.insert(atom.clone()) {
                 let value = Poly::atom(atom.clone());
                 let copies = times(open.iter().filter(|it| value.mentions(it.var)));
-                self.kept = self.kept.saturating_add(copies);
+                self.division_registers = self.division_registers.saturating_add(copies);
             }
         }
     }
@@ -326,16 +327,16 @@ fn mentions(subscript: &Subscript, var: VarId) -> bool {
     }
 }
 
-impl fmt::Display for Misfit {
+impl fmt::Display for ExceededLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Misfit::Arch => f.write_str("instructions that the architecture does not have"),
-            Misfit::Threads(n) => write!(f, "{n} threads in a block"),
-            Misfit::Shared(n) => write!(f, "{n} bytes of shared memory in a block"),
-            Misfit::Arrays(n) => write!(f, "{n} registers in arrays of one thread"),
-            Misfit::Registers(n) => write!(f, "about {n} registers of one thread"),
-            Misfit::Occupancy => f.write_str("no block can be resident"),
-            Misfit::CodeSize(n) => write!(f, "about {n} instructions once unrolled"),
+            ExceededLimit::Arch => f.write_str("instructions that the architecture does not have"),
+            ExceededLimit::Threads(n) => write!(f, "{n} threads in a block"),
+            ExceededLimit::Shared(n) => write!(f, "{n} bytes of shared memory in a block"),
+            ExceededLimit::Arrays(n) => write!(f, "{n} registers in arrays of one thread"),
+            ExceededLimit::Registers(n) => write!(f, "about {n} registers of one thread"),
+            ExceededLimit::Occupancy => f.write_str("no block can be resident"),
+            ExceededLimit::CodeSize(n) => write!(f, "about {n} instructions once unrolled"),
         }
     }
 }

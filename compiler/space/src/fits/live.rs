@@ -18,11 +18,11 @@ pub(super) fn most(kernel: &Kernel, size: &dyn Fn(TensorId) -> u64) -> u64 {
     liveness.body(&kernel.body);
     let lives: Vec<(Range<usize>, u64)> =
         liveness.accesses.iter().map(|(tensor, it)| (liveness.life(it), size(*tensor))).collect();
-    let at = |place: usize| {
+    let registers_at = |place: usize| {
         let alive = lives.iter().filter(|it| it.0.contains(&place));
         alive.map(|it| it.1).fold(0, u64::saturating_add)
     };
-    (0..liveness.place).map(at).max().unwrap_or(0)
+    (0..liveness.place).map(registers_at).max().unwrap_or(0)
 }
 
 #[derive(Default)]

@@ -1,20 +1,23 @@
 //! Building a sketch: primitives are applied to a schedule while they are recorded, at the default
 //! options, so that a template sees real ids and every sketch has one point that is legal.
 
-use super::types::{Decision, DecisionId, DecisionKind, Factor, Sketch, Step, TemplateKind};
+use std::borrow::Borrow;
+
+use super::types::{
+    Decision, DecisionId, DecisionKind, Factor, Result, Sketch, Step, TemplateKind,
+};
 use tvmtune_ir::dag::access::{Access, accesses, needs_tiling, work};
-use tvmtune_ir::dag::{Dag, TensorId, TensorKind};
+use tvmtune_ir::dag::{Compute, Dag, TensorId, TensorKind};
 use tvmtune_ir::poly::{Facts, Poly};
 use tvmtune_ir::target::{CpuTarget, Target};
-use tvmtune_schedule::error::ScheduleError;
-use tvmtune_schedule::{AxisId, Instruction, LoopKind, Schedule, StageId, Threads};
+use tvmtune_schedule::{AxisId, Instruction, Layout, LoopKind, Schedule, StageId, Threads};
 
-/// Cycles of a vectorized operation, two of which a core issues at once.
+/// Cycles of a vectorized operation, two of which a core issues at once; estimated.
 const CYCLES_PER_OP: f64 = 0.5;
-/// Cycles of the loads and stores of an iteration in vectors; chosen on the Zen 5 of `docs/results`.
+/// Cycles of the loads and stores of an iteration in vectors; chosen by measurement.
 const CYCLES_PER_ITERATION: f64 = 2.0;
 /// Cycles up to which one thread works alone: below some 10 us on one core, waking the others takes
-/// longer than they save.
+/// longer than they save; estimated.
 const MAX_SERIAL_CYCLES: f64 = 60_000.0;
 
 /// A sketch in the making.
@@ -119,20 +122,38 @@ impl Builder {
         scan.map(|it| it.block_length)
     }
 
+    /// Returns the group of a decision, for others that tile the same axis.
+    pub(super) fn group_of(&self, decision: DecisionId) -> u32 {
+        self.decisions[decision.0 as usize].group
+    }
+
     /// Returns a new number for decisions that tile the same axis.
     pub(super) fn new_group(&mut self) -> u32 {
         self.n_groups += 1;
         self.n_groups - 1
     }
 
-    /// Opens a decision; its default is the option nearest to `best`, which need not be one.
+    /// Opens a decision in a group of its own; its default is the option nearest to `best`, which need
+    /// not be one.
     pub(super) fn decide(
         &mut self,
         name: String,
         kind: DecisionKind,
         options: &[u64],
         best: u64,
+    ) -> DecisionId {
+        let group = self.new_group();
+        self.decide_in(group, name, kind, options, best)
+    }
+
+    /// Opens a decision in a group.
+    pub(super) fn decide_in(
+        &mut self,
         group: u32,
+        name: String,
+        kind: DecisionKind,
+        options: &[u64],
+        best: u64,
     ) -> DecisionId {
         let mut options = options.to_vec();
         if kind.is_ordered() {
@@ -148,29 +169,48 @@ impl Builder {
 
     /// Opens a decision among powers of two from 1 to `max`; the default need not be one.
     #[cfg(feature = "cuda")]
-    pub(super) fn decide_power(
+    pub(super) fn decide_power(&mut self, name: String, max: u64, best: u64) -> DecisionId {
+        let group = self.new_group();
+        self.decide_power_in(group, name, max, best)
+    }
+
+    /// Opens a decision among powers of two in a group.
+    #[cfg(feature = "cuda")]
+    pub(super) fn decide_power_in(
         &mut self,
+        group: u32,
         name: String,
         max: u64,
         best: u64,
-        group: u32,
     ) -> DecisionId {
         let options: Vec<u64> = (0..11).map(|it| 1 << it).filter(|it| *it <= max.max(1)).collect();
-        self.decide(name, DecisionKind::Inner, &options, best, group)
+        self.decide_in(group, name, DecisionKind::Inner, &options, best)
     }
 
     /// Opens a decision on the length of a vectorized loop; `best` in vectors.
-    pub(super) fn decide_lanes(
-        &mut self,
-        name: String,
-        n_vectors: u64,
-        best: u64,
-        group: u32,
-    ) -> DecisionId {
+    pub(super) fn decide_lanes(&mut self, name: String, n_vectors: u64, best: u64) -> DecisionId {
         let lanes = self.lanes();
         let mut options: Vec<u64> = [1, 2, 3, 4, 6, 8].iter().map(|it| it * lanes).collect();
         options.retain(|it| *it <= n_vectors.max(1) * lanes);
-        self.decide(name, DecisionKind::Inner, &options, best.max(1) * lanes, group)
+        self.decide(name, DecisionKind::Inner, &options, best.max(1) * lanes)
+    }
+
+    /// Opens how a loop runs: as `kind` says for an option, or serially.
+    pub(super) fn decide_loop_kind(
+        &mut self,
+        name: String,
+        options: (DecisionKind, &[u64]),
+        best: u64,
+        (stage, axis): (StageId, AxisId),
+        kind: impl Fn(u64) -> Option<LoopKind>,
+    ) -> Result<()> {
+        let decision = self.decide(name, options.0, options.1, best);
+        let list = |option: &u64| {
+            let kind = kind(*option);
+            kind.map(|kind| Instruction::Annotate { stage, axis, kind }).into_iter().collect()
+        };
+        let lists = self.options(decision).iter().map(list).collect();
+        self.one_of(decision, lists)
     }
 
     /// Returns the options of a decision.
@@ -187,8 +227,8 @@ impl Builder {
     /// Applies a primitive that has nothing open.
     pub(super) fn apply<T>(
         &mut self,
-        primitive: impl FnOnce(&mut Schedule) -> Result<T, ScheduleError>,
-    ) -> Result<T, ScheduleError> {
+        primitive: impl FnOnce(&mut Schedule) -> Result<T>,
+    ) -> Result<T> {
         let before = self.schedule.trace.len();
         let made = primitive(&mut self.schedule)?;
         self.steps.extend(self.schedule.trace[before..].iter().cloned().map(Step::Fixed));
@@ -201,7 +241,7 @@ impl Builder {
         stage: StageId,
         axis: AxisId,
         factors: &[Factor],
-    ) -> Result<Vec<AxisId>, ScheduleError> {
+    ) -> Result<Vec<AxisId>> {
         let values: Vec<u64> =
             factors.iter().map(|it| it.value(&|decision| self.value(decision))).collect();
         let parts = self.schedule.split(stage, axis, &values)?;
@@ -214,12 +254,12 @@ impl Builder {
         &mut self,
         decision: DecisionId,
         lists: Vec<Vec<Instruction>>,
-    ) -> Result<(), ScheduleError> {
+    ) -> Result<()> {
         self.step(Step::OneOf { decision, lists })
     }
 
     /// Applies a step of which other steps have opened the decisions.
-    pub(super) fn step(&mut self, step: Step) -> Result<(), ScheduleError> {
+    pub(super) fn step(&mut self, step: Step) -> Result<()> {
         let mut instructions = Vec::new();
         step.write(&self.decisions, &self.default, &mut instructions);
         for instruction in &instructions {
@@ -230,19 +270,50 @@ impl Builder {
     }
 
     /// Annotates a loop with how it runs.
-    pub(super) fn annotate(
+    pub(super) fn annotate(&mut self, stage: StageId, axis: AxisId, kind: LoopKind) -> Result<()> {
+        self.apply(|it| it.annotate(stage, axis, kind))
+    }
+
+    /// Annotates loops with how they run.
+    pub(super) fn annotate_all(
         &mut self,
         stage: StageId,
-        axis: AxisId,
+        axes: impl IntoIterator<Item: Borrow<AxisId>>,
         kind: LoopKind,
-    ) -> Result<(), ScheduleError> {
-        self.apply(|it| it.annotate(stage, axis, kind))
+    ) -> Result<()> {
+        axes.into_iter().try_for_each(|it| self.annotate(stage, *it.borrow(), kind))
+    }
+
+    /// Orders loops of a stage.
+    pub(super) fn reorder(
+        &mut self,
+        stage: StageId,
+        axes: impl IntoIterator<Item: Borrow<AxisId>>,
+    ) -> Result<()> {
+        let order: Vec<AxisId> = axes.into_iter().map(|it| *it.borrow()).collect();
+        self.apply(|it| it.reorder(stage, &order))
+    }
+
+    /// Fuses a loop with those around it, outermost first.
+    pub(super) fn fuse(
+        &mut self,
+        stage: StageId,
+        outer: impl IntoIterator<Item: Borrow<AxisId>, IntoIter: DoubleEndedIterator>,
+        inner: AxisId,
+    ) -> Result<AxisId> {
+        let mut outer = outer.into_iter().rev();
+        outer.try_fold(inner, |fused, it| self.apply(|b| b.fuse(stage, *it.borrow(), fused)))
+    }
+
+    /// Stores a tensor with its dimensions in another order.
+    pub(super) fn permute(&mut self, tensor: TensorId, order: Vec<usize>) -> Result<()> {
+        self.apply(|it| it.pack(tensor, Layout { splits: Vec::new(), order }))
     }
 
     /// Estimates the cycles that stages take on one CPU thread.
     pub(super) fn cycles<'a>(&self, stages: impl IntoIterator<Item = &'a StageId>) -> f64 {
         let cycles_of = |stage: &StageId| {
-            let n_ops = work(&self.schedule.stage(*stage).compute.body) as f64;
+            let n_ops = work(&self.compute(*stage).body) as f64;
             let each = n_ops * CYCLES_PER_OP + CYCLES_PER_ITERATION;
             self.extents(*stage).iter().product::<u64>() as f64 * each / self.lanes() as f64
         };
@@ -250,10 +321,9 @@ impl Builder {
     }
 
     /// Opens the number of threads; the default follows from the cycles that one would take.
-    pub(super) fn decide_threads(&mut self, cycles: f64) -> Result<(), ScheduleError> {
+    pub(super) fn decide_threads(&mut self, cycles: f64) -> Result<()> {
         let best = u64::from(cycles > MAX_SERIAL_CYCLES && self.cpu().threads > 1);
-        let group = self.new_group();
-        let decision = self.decide("threads".into(), DecisionKind::Choice, &[0, 1], best, group);
+        let decision = self.decide("threads".into(), DecisionKind::Choice, &[0, 1], best);
         let list = |threads| vec![Instruction::Threads { threads }];
         self.one_of(decision, vec![list(Threads::One), list(Threads::All)])
     }
@@ -261,7 +331,7 @@ impl Builder {
     /// Returns the reads of a stage, of tensors as they are stored.
     pub(super) fn accesses(&self, stage: StageId) -> Vec<Access> {
         let shape = |it: TensorId| self.schedule.tensor(it).tensor.shape.clone();
-        let mut found = accesses(&self.schedule.stage(stage).compute, &shape, &self.facts);
+        let mut found = accesses(self.compute(stage), &shape, &self.facts);
         for access in &mut found {
             let order = match &self.schedule.tensor(access.tensor).layout {
                 Some(layout) if self.is_gpu() && layout.splits.is_empty() => &layout.order,
@@ -274,7 +344,7 @@ impl Builder {
 
     /// Returns whether a stage is a reduction whose operands are used more than once.
     pub(super) fn has_reuse(&self, stage: StageId) -> bool {
-        let compute = &self.schedule.stage(stage).compute;
+        let compute = self.compute(stage);
         let extent = |axis: usize| self.max_extent(&compute.axes[axis].extent);
         compute.reducer.is_some() && needs_tiling(compute, &self.accesses(stage), &extent)
     }
@@ -284,9 +354,40 @@ impl Builder {
         extent.interval(&self.facts).hi.max(1) as u64
     }
 
+    /// Returns the compute of a stage.
+    pub(super) fn compute(&self, stage: StageId) -> &Compute {
+        &self.schedule.stage(stage).compute
+    }
+
+    /// Returns the tensor that a stage computes.
+    pub(super) fn tensor_of(&self, stage: StageId) -> TensorId {
+        self.schedule.stage(stage).tensor()
+    }
+
+    /// Counts the dimensions of a tensor.
+    pub(super) fn n_dims(&self, tensor: TensorId) -> usize {
+        self.schedule.tensor(tensor).tensor.shape.len()
+    }
+
+    /// Counts the spatial axes of a stage.
+    pub(super) fn n_spatial(&self, stage: StageId) -> usize {
+        self.compute(stage).n_spatial
+    }
+
+    /// Returns whether a stage reduces.
+    pub(super) fn reduces(&self, stage: StageId) -> bool {
+        self.compute(stage).reducer.is_some()
+    }
+
+    /// Counts the elements that a stage computes, at the largest extents.
+    #[cfg(feature = "cuda")]
+    pub(super) fn n_elements(&self, stage: StageId) -> u64 {
+        self.extents(stage)[..self.n_spatial(stage)].iter().product()
+    }
+
     /// Returns the largest extents of the axes that a stage's compute declares.
     pub(super) fn extents(&self, stage: StageId) -> Vec<u64> {
-        let axes = &self.schedule.stage(stage).compute.axes;
+        let axes = &self.compute(stage).axes;
         axes.iter().map(|it| self.max_extent(&it.extent)).collect()
     }
 
@@ -305,7 +406,7 @@ impl Builder {
 
     /// Returns the name of the tensor that a stage computes.
     pub(super) fn stage_name(&self, stage: StageId) -> &str {
-        let tensor = self.schedule.stage(stage).tensor();
+        let tensor = self.tensor_of(stage);
         &self.schedule.tensor(tensor).tensor.name
     }
 

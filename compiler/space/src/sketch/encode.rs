@@ -4,7 +4,7 @@
 //! factor adds its log distance to every option of the decision that sets it, and each decision takes
 //! the nearest option. Lists of several lengths for one decision are tried one after the other.
 
-use super::types::{DecisionId, Factor, Sketch, Step};
+use super::{DecisionId, Factor, Sketch, Step};
 use tvmtune_schedule::repair::octaves;
 use tvmtune_schedule::{AxisId, Instruction, LoopKind};
 

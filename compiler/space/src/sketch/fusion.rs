@@ -5,8 +5,7 @@
 //! - *Rows*: any other stage, with those that it needs row by row (the maximum and the sum of a
 //!   softmax), computed at the loop over its rows.
 
-use super::builder::Builder;
-use super::fusion_group::{FusionGroup, Rows, Tiled};
+use super::{Builder, FusionGroup, Rows, Tiled};
 use super::{cpu, gpu};
 use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::dag::access::{leading_axes, work};
@@ -16,7 +15,7 @@ use tvmtune_schedule::{Attach, StageId};
 /// Operations that one more evaluation of a value may take before the value is stored instead; chosen
 /// by judgement.
 const CHEAP: u64 = 3;
-/// Iterations of a row that one thread may as well run alone; chosen on the Zen 5 of `docs/results`.
+/// Iterations of a row that one thread may as well run alone; chosen by measurement.
 const SHORT_ROW: u64 = 1 << 16;
 
 impl Builder {
@@ -31,7 +30,7 @@ impl Builder {
     }
 
     fn should_inline(&self, stage: StageId) -> bool {
-        let compute = &self.schedule.stage(stage).compute;
+        let compute = self.compute(stage);
         let readers: Vec<StageId> = self.schedule.readers(compute.tensor).collect();
         if compute.reducer.is_some()
             || self.schedule.is_output(compute.tensor)
@@ -70,7 +69,7 @@ impl Builder {
                 .accesses(stage)
                 .iter()
                 .filter_map(|it| tried.schedule.tensor(it.tensor).stage)
-                .filter(|it| tried.schedule.stage(*it).compute.reducer.is_none())
+                .filter(|it| !tried.reduces(*it))
                 .collect();
             reads.sort_unstable();
             reads.dedup();
@@ -130,7 +129,7 @@ impl Builder {
         member: &[Option<usize>],
         depths: &[usize],
     ) -> Option<(usize, usize)> {
-        let tensor = self.schedule.stage(stage).tensor();
+        let tensor = self.tensor_of(stage);
         if self.schedule.is_output(tensor) || self.is_fusion_forbidden(stage) {
             return None;
         }
@@ -148,7 +147,7 @@ impl Builder {
         }
         let shared = |it: &StageId| {
             let same = member[it.0 as usize] == Some(group);
-            let compute = &self.schedule.stage(*it).compute;
+            let compute = self.compute(*it);
             same.then(|| leading_axes(compute, tensor).min(depths[it.0 as usize]))
         };
         let depth = readers.iter().map(shared).min().flatten()?;
@@ -157,7 +156,7 @@ impl Builder {
 
     /// Returns whether a reduction runs in tiles.
     fn is_tiled(&self, stage: StageId) -> bool {
-        let is_reduction = self.schedule.stage(stage).compute.reducer.is_some();
+        let is_reduction = self.reduces(stage);
         is_reduction && self.scan_stage(stage).is_none() && self.is_tiled_shape(stage)
     }
 
@@ -165,14 +164,14 @@ impl Builder {
     fn is_tiled_shape(&self, stage: StageId) -> bool {
         match self.target {
             Target::Cpu(_) => cpu::is_tiled(self, stage),
-            Target::Gpu(_) => gpu::is_tiled(self, stage),
+            Target::Gpu(_) => gpu::benefits_from_tiling(self, stage),
         }
     }
 
     /// Returns whether a stage computes each element from the same element of `tensor`, without a
     /// reduction.
     fn follows_elementwise(&self, stage: StageId, tensor: TensorId) -> bool {
-        let compute = &self.schedule.stage(stage).compute;
+        let compute = self.compute(stage);
         let shape = &self.schedule.tensor(tensor).tensor.shape;
         let own = &self.schedule.tensor(compute.tensor).tensor.shape;
         compute.reducer.is_none()

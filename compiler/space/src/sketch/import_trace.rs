@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::types::{Decision, DecisionId, DecisionKind, Factor, Sketch, Step};
+use super::{Decision, DecisionId, DecisionKind, Factor, Sketch, Step};
 use tvmtune_ir::dag::{Dag, Expr, Subscript, TensorId};
 use tvmtune_ir::poly::Facts;
 use tvmtune_ir::target::Target;

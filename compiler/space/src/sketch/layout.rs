@@ -1,10 +1,8 @@
 //! Layouts and sizes of tiles that templates of both targets use.
 
-use super::builder::Builder;
-use super::types::DecisionId;
+use super::{Builder, DecisionId, Result};
 use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::dag::access::Access;
-use tvmtune_schedule::error::ScheduleError;
 use tvmtune_schedule::{Instruction, Layout};
 
 /// Bytes of an element as footprints on CPUs are estimated, whatever its type.
@@ -16,8 +14,8 @@ pub(super) fn pack_by_tile(
     tensor: TensorId,
     dim: usize,
     tile: DecisionId,
-) -> Result<(), ScheduleError> {
-    let n_dims = b.schedule.tensor(tensor).tensor.shape.len();
+) -> Result<()> {
+    let n_dims = b.n_dims(tensor);
     // Stored: the tile's number, the other dimensions, the element in the tile.
     let others = (0..=n_dims).filter(|it| *it != dim && *it != dim + 1);
     let order: Vec<usize> = [dim].into_iter().chain(others).chain([dim + 1]).collect();

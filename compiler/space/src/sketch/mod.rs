@@ -49,9 +49,10 @@ pub use self::encode::Encoded;
 pub use self::types::{Decision, DecisionId, DecisionKind, Factor, Sketch, Step, TemplateKind};
 
 use self::builder::Builder;
-use self::fusion_group::FusionGroup;
+use self::fusion_group::{FusionGroup, Rows, Tiled};
 use self::scan::Placement;
-use self::template::Bound;
+use self::template::{Bound, Template};
+use self::types::Result;
 use tvmtune_ir::dag::Dag;
 use tvmtune_ir::target::Target;
 

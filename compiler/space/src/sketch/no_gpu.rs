@@ -3,11 +3,8 @@
 //! Builds that make schedules for GPUs enable the feature; this module stands in for `gpu` in all
 //! others, so that fusion and enumeration are written once.
 
+use super::{Bound, Builder, FusionGroup};
 use tvmtune_schedule::StageId;
-
-use super::builder::Builder;
-use super::fusion_group::FusionGroup;
-use super::template::Bound;
 
 /// Returns no templates.
 pub(super) fn templates<'a>(_: &Builder, _: &'a FusionGroup) -> Vec<Bound<'a>> {

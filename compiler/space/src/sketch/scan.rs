@@ -7,18 +7,17 @@
 //!                                   c[j] = carry[j / 16] + within[j / 16, j % 16]
 //! ```
 //!
-//! Where the index is not the last of a tensor, lanes are the elements beside it, and the templates for
+//! If the index is not the last of a tensor, lanes are the elements beside it, and the templates for
 //! tiles and elements apply to the stages as they are.
 //!
 //! # Source
 //!
 //! Blelloch, "Prefix Sums and Their Applications" (1990).
 
-use super::builder::{Builder, ScanRole, ScanStage};
+use super::builder::{ScanRole, ScanStage};
 use super::gpu;
-use super::types::{DecisionKind, Factor};
+use super::{Builder, DecisionKind, Factor, Result};
 use tvmtune_ir::dag::access::work;
-use tvmtune_schedule::error::ScheduleError;
 use tvmtune_schedule::{Attach, StageId};
 
 /// Blocks on a CPU that are scanned by blocks again if there are more.
@@ -66,30 +65,25 @@ fn fits_thread_block(b: &Builder, stage: StageId) -> bool {
         return false;
     };
     let extents = b.extents(stage);
-    let n_spatial = b.schedule.stage(stage).compute.n_spatial;
+    let n_spatial = b.n_spatial(stage);
     let n_rows = extents[..axis.0 as usize].iter().product();
     axis.0 as usize + 1 == n_spatial && gpu::fits_thread_block(b, n_rows, extents[n_spatial - 1])
 }
 
 /// Scans one stage by blocks; returns the stage of the carries, which may be scanned so again.
-fn scan(
-    b: &mut Builder,
-    stage: StageId,
-    placement: Placement,
-) -> Result<Option<StageId>, ScheduleError> {
+fn scan(b: &mut Builder, stage: StageId, placement: Placement) -> Result<Option<StageId>> {
     let Some([axis, along]) = b.schedule.prefix_axes(stage) else { return Ok(None) };
     let block = if b.is_gpu() { BLOCK_ELEMENTS } else { b.lanes() };
     if b.extent(stage, along) <= 2 * block {
         return Ok(None);
     }
     let name = b.stage_name(stage).to_owned();
-    let group = b.new_group();
     let options = if b.is_gpu() { [8, 16, 32] } else { [1, 2, 4].map(|it| it * block) };
-    let length = b.decide(format!("{name} block"), DecisionKind::Inner, &options, block, group);
-    let is_last = axis.0 as usize + 1 == b.schedule.stage(stage).compute.n_spatial;
+    let length = b.decide(format!("{name} block"), DecisionKind::Inner, &options, block);
+    let is_last = axis.0 as usize + 1 == b.n_spatial(stage);
     let parts = b.split(stage, along, &[Factor::Open(length)])?;
     let made = b.apply(|it| it.scan(stage, parts[1]))?;
-    let terms = &b.schedule.stage(made.terms).compute;
+    let terms = b.compute(made.terms);
     // A thread of a GPU computes each of its terms once, however many prefixes it is in.
     let max_work = if b.is_gpu() { CHEAP } else { 0 };
     let in_row = placement == Placement::Row;

@@ -1,7 +1,11 @@
 //! The data of a sketch: a trace with open arguments, its decisions, and the trace of a point.
 
 use tvmtune_ir::dag::TensorId;
+use tvmtune_schedule::error::ScheduleError;
 use tvmtune_schedule::{AxisId, Instruction, Layout, LoopKind, StageId};
+
+/// The result of a primitive, or of several.
+pub(super) type Result<T> = std::result::Result<T, ScheduleError>;
 
 /// A trace whose open arguments are decisions. See the [module documentation](super).
 #[derive(Clone, Debug, PartialEq)]

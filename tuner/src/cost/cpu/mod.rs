@@ -14,7 +14,7 @@ mod traffic;
 
 use tvmtune_ir::poly::{DimId, Facts, Poly, VarId};
 use tvmtune_ir::target::CpuTarget;
-use tvmtune_schedule::nest::{Nest, Stmt};
+use tvmtune_schedule::nest::{Nest, Statement, Stmt};
 use tvmtune_schedule::{LoopKind, Threads};
 
 /// Cycles to start all threads and wait for them, and to schedule one task; estimates.
@@ -66,7 +66,7 @@ fn tasks(stmt: &Stmt, facts: &Facts) -> f64 {
 
 /// Tells if some loop of a statement prefetches.
 fn is_pipelined(stmt: &Stmt) -> bool {
-    stmt.any(&mut |it| matches!(it, Stmt::For { kind: LoopKind::Pipelined(_), .. }))
+    stmt.any(&|it| matches!(it, Stmt::For { kind: LoopKind::Pipelined(_), .. }))
 }
 
 /// A loop around a statement.

@@ -7,7 +7,7 @@
 use tvmtune_ir::dag::Subscript;
 use tvmtune_ir::poly::{Facts, Poly};
 use tvmtune_ir::target::CpuTarget;
-use tvmtune_schedule::nest::{Nest, Scope, StmtAccess};
+use tvmtune_schedule::nest::{self, Nest, Scope, Statement};
 
 use super::{Leaf, OpenLoop, max_extent};
 
@@ -40,14 +40,14 @@ struct AccessLoop {
 pub(super) fn cycles(nest: &Nest, leaves: &[Leaf<'_>], target: &CpuTarget, facts: &Facts) -> f64 {
     let mut accesses = Vec::new();
     for Leaf { loops, stmt } in leaves {
-        stmt.for_each_access(&mut |access| {
+        stmt.accesses(&mut |access| {
             let buffer = nest.buffer(access.tensor());
             if buffer.scope == Scope::Local {
                 return;
             }
             let index: Vec<Option<&Poly>> = match access {
-                StmtAccess::Write { index, .. } => index.iter().map(Some).collect(),
-                StmtAccess::Read { index, .. } => index.iter().map(Subscript::affine).collect(),
+                nest::Access::Write(_, index) => index.iter().map(Some).collect(),
+                nest::Access::Read(_, index) => index.iter().map(Subscript::affine).collect(),
             };
             let extents = buffer.shape.iter().map(|it| max_extent(it, facts) as f64);
             let index: Vec<_> = index.into_iter().zip(extents).collect();

@@ -3,7 +3,7 @@
 use tvmtune_ir::dag::{Expr, Reducer, Subscript, TensorId};
 use tvmtune_ir::poly::{Poly, VarId};
 use tvmtune_schedule::LoopKind;
-use tvmtune_schedule::nest::{Nest, Scope, Stmt, StmtAccess};
+use tvmtune_schedule::nest::{Access, Nest, Scope, Statement as _, Stmt};
 
 use super::range::Ranges;
 use super::row::product;
@@ -182,10 +182,10 @@ impl<'a> Statements<'a> {
         (tensor, index, reducer, value): (TensorId, &'a [Poly], Option<Reducer>, &'a Expr),
     ) {
         let mut accesses: Vec<BufferAccess<'_>> = Vec::new();
-        stmt.for_each_access(&mut |it| {
+        stmt.accesses(&mut |it| {
             let index: Vec<Option<&Poly>> = match it {
-                StmtAccess::Write { index, .. } => index.iter().map(Some).collect(),
-                StmtAccess::Read { index, .. } => index.iter().map(Subscript::affine).collect(),
+                Access::Write(_, index) => index.iter().map(Some).collect(),
+                Access::Read(_, index) => index.iter().map(Subscript::affine).collect(),
             };
             let known = accesses.iter().position(|known| known.tensor == it.tensor());
             let n = known.unwrap_or_else(|| {
@@ -194,8 +194,8 @@ impl<'a> Statements<'a> {
             });
             let access = &mut accesses[n];
             match it {
-                StmtAccess::Write { .. } => access.writes = true,
-                StmtAccess::Read { .. } => access.reads = true,
+                Access::Write(..) => access.writes = true,
+                Access::Read(..) => access.reads = true,
             }
             if !access.indices.contains(&index) {
                 access.indices.push(index);

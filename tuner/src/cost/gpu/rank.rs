@@ -8,7 +8,7 @@ use tvmtune_cuda::grid::{self, Grid, Unplaceable};
 use tvmtune_ir::dag::Dag;
 use tvmtune_ir::target::GpuTarget;
 use tvmtune_schedule::{Schedule, nest};
-use tvmtune_space::fits::gpu::{Misfit, fits};
+use tvmtune_space::fits::gpu::{ExceededLimit, fits};
 
 use super::{Estimate, estimate};
 use crate::random::Random;
@@ -102,14 +102,14 @@ fn unplaceable(reason: Unplaceable) -> &'static str {
     }
 }
 
-fn misfit(reason: Misfit) -> &'static str {
+fn misfit(reason: ExceededLimit) -> &'static str {
     match reason {
-        Misfit::Arch => "architecture",
-        Misfit::Threads(_) => "threads",
-        Misfit::Shared(_) => "shared memory",
-        Misfit::Arrays(_) => "arrays in registers",
-        Misfit::Registers(_) => "registers",
-        Misfit::Occupancy => "occupancy",
-        Misfit::CodeSize(_) => "code size",
+        ExceededLimit::Arch => "architecture",
+        ExceededLimit::Threads(_) => "threads",
+        ExceededLimit::Shared(_) => "shared memory",
+        ExceededLimit::Arrays(_) => "arrays in registers",
+        ExceededLimit::Registers(_) => "registers",
+        ExceededLimit::Occupancy => "occupancy",
+        ExceededLimit::CodeSize(_) => "code size",
     }
 }

@@ -10,7 +10,7 @@ use tvmtune_ir::target::Target;
 use tvmtune_ir::target::gpu::{Arch, GpuTarget};
 use tvmtune_schedule::{Instruction, Schedule, nest};
 use tvmtune_space::default;
-use tvmtune_space::fits::gpu::{Misfit, fits};
+use tvmtune_space::fits::gpu::{ExceededLimit, fits};
 use tvmtune_space::sketch::{Sketch, TemplateKind};
 
 use super::*;
@@ -373,9 +373,10 @@ fn what_does_not_fit_says_why() {
         fits(&grid_of(&dag, &space, &space.nearest(0, &value)), &target)
     };
     assert_eq!(with(&[]), Ok(()));
-    let kinds = |misfits: Result<(), Vec<Misfit>>| {
-        let name =
-            |it: Misfit| it.to_string().split(' ').rev().take(2).collect::<Vec<_>>().join(" ");
+    let kinds = |misfits: Result<(), Vec<ExceededLimit>>| {
+        let name = |it: ExceededLimit| {
+            it.to_string().split(' ').rev().take(2).collect::<Vec<_>>().join(" ")
+        };
         misfits.unwrap_err().into_iter().map(name).collect::<Vec<_>>()
     };
     let large = kinds(with(&[("inner", 16), ("repeats", 1)]));
@@ -384,9 +385,9 @@ fn what_does_not_fit_says_why() {
     assert!(long.contains(&"unrolled once".to_owned()), "{long:?}");
     let mut grid = default_of(&dag, target, "");
     grid.body[0].shared_bytes = 300 << 10;
-    assert_eq!(fits(&grid, &target), Err(vec![Misfit::Shared(300 << 10)]));
+    assert_eq!(fits(&grid, &target), Err(vec![ExceededLimit::Shared(300 << 10)]));
     grid.body[0].threads = 2048;
-    assert!(fits(&grid, &target).unwrap_err().contains(&Misfit::Threads(2048)));
+    assert!(fits(&grid, &target).unwrap_err().contains(&ExceededLimit::Threads(2048)));
 }
 
 #[test]

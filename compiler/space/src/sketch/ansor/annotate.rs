@@ -7,8 +7,7 @@
 
 use super::compute_location::decide_location;
 use super::state::{ComputeLocation, State};
-use crate::sketch::types::{DecisionId, DecisionKind, Factor, Sketch, Step};
-use tvmtune_schedule::error::ScheduleError;
+use crate::sketch::{DecisionId, DecisionKind, Factor, Result, Sketch, Step};
 use tvmtune_schedule::{Attach, AxisId, AxisRole, Instruction, LoopKind, StageId, Threads};
 
 /// Iterations that may be fully unrolled.
@@ -21,7 +20,7 @@ const TASKS: u64 = 16;
 const LONGEST: u64 = 64;
 
 /// The sketch of a derivation.
-pub(super) fn annotate(mut state: State) -> Result<Sketch, ScheduleError> {
+pub(super) fn annotate(mut state: State) -> Result<Sketch> {
     let live = |it: &StageId| state.schedule().stage(*it).attach != Attach::Inline;
     let stages: Vec<StageId> = state.schedule().order.iter().copied().filter(live).collect();
     for stage in stages.iter().rev() {
@@ -32,14 +31,13 @@ pub(super) fn annotate(mut state: State) -> Result<Sketch, ScheduleError> {
     for stage in stages {
         run_in_parallel(&mut state, stage)?;
     }
-    let group = state.b.new_group();
-    let decision = state.b.decide("threads".into(), DecisionKind::Choice, &[0, 1], 1, group);
+    let decision = state.b.decide("threads".into(), DecisionKind::Choice, &[0, 1], 1);
     let list = |threads| vec![Instruction::Threads { threads }];
     state.b.one_of(decision, vec![list(Threads::One), list(Threads::All)])?;
     Ok(state.b.finish())
 }
 
-fn vectorize(state: &mut State, stage: StageId) -> Result<(), ScheduleError> {
+fn vectorize(state: &mut State, stage: StageId) -> Result<()> {
     let lanes = match state.loop_nest(stage) {
         Some(loop_nest) => loop_nest.lanes,
         None => split_last(state, stage)?,
@@ -51,8 +49,8 @@ fn vectorize(state: &mut State, stage: StageId) -> Result<(), ScheduleError> {
 }
 
 /// Splits the last axis of a stage that does not reduce into blocks of vectors.
-fn split_last(state: &mut State, stage: StageId) -> Result<Option<AxisId>, ScheduleError> {
-    let compute = &state.schedule().stage(stage).compute;
+fn split_last(state: &mut State, stage: StageId) -> Result<Option<AxisId>> {
+    let compute = state.b.compute(stage);
     let extents = state.b.extents(stage);
     let last = (0..extents.len()).rev().find(|it| extents[*it] > 1);
     let Some(last) = last.filter(|_| compute.reducer.is_none()) else { return Ok(None) };
@@ -64,7 +62,7 @@ fn split_last(state: &mut State, stage: StageId) -> Result<Option<AxisId>, Sched
     let mut open = |level: &str, kind: DecisionKind, max: u64, wanted: u64| {
         let options = lengths(max);
         let best = options.iter().copied().filter(|it| *it <= wanted).max().unwrap_or(1);
-        Factor::Open(state.b.decide(format!("{name} {level}"), kind, &options, best, group))
+        Factor::Open(state.b.decide_in(group, format!("{name} {level}"), kind, &options, best))
     };
     let block = open("block", DecisionKind::Outer, 512, 16);
     let vector = open("lanes", DecisionKind::Inner, LONGEST, LONGEST / 4);
@@ -72,12 +70,12 @@ fn split_last(state: &mut State, stage: StageId) -> Result<Option<AxisId>, Sched
     let mut order = state.schedule().stage(stage).order.clone();
     order.retain(|it| *it != parts[2]);
     order.push(parts[2]);
-    state.b.apply(|it| it.reorder(stage, &order))?;
+    state.b.reorder(stage, order)?;
     Ok(Some(parts[2]))
 }
 
 /// Unrolls loops below the reduction's outermost one, as many as a decision says.
-pub(super) fn unroll(state: &mut State, stage: StageId) -> Result<(), ScheduleError> {
+pub(super) fn unroll(state: &mut State, stage: StageId) -> Result<()> {
     let found = state.schedule().stage(stage);
     let is_reduce = |it: &AxisId| found.axis(*it).role == AxisRole::Reduce;
     let Some(first) = found.order.iter().position(is_reduce) else { return Ok(()) };
@@ -95,9 +93,8 @@ pub(super) fn unroll(state: &mut State, stage: StageId) -> Result<(), ScheduleEr
         return Ok(());
     }
     let name = format!("{} unroll", state.b.stage_name(stage));
-    let group = state.b.new_group();
     let options: &[u64] = if state.b.is_gpu() { &UNROLLED_BY_THREADS } else { &UNROLLED };
-    let max_iterations = state.b.decide(name, DecisionKind::Choice, options, 64, group);
+    let max_iterations = state.b.decide(name, DecisionKind::Choice, options, 64);
     state.b.step(Step::Unroll { stage, loops, max_iterations })
 }
 
@@ -111,7 +108,7 @@ fn length(state: &State, stage: StageId, axis: AxisId) -> Option<Factor> {
 }
 
 /// Makes tasks of the outermost loops of a stage that runs by itself.
-fn run_in_parallel(state: &mut State, stage: StageId) -> Result<(), ScheduleError> {
+fn run_in_parallel(state: &mut State, stage: StageId) -> Result<()> {
     let found = state.schedule().stage(stage);
     if found.attach != Attach::Root {
         return Ok(());
@@ -143,8 +140,7 @@ fn run_in_parallel(state: &mut State, stage: StageId) -> Result<(), ScheduleErro
     let numbers: Vec<u64> = (1..=loops.len() as u64).collect();
     let best = found.compute.n_spatial.clamp(1, loops.len()) as u64;
     let name = format!("{} tasks", state.b.stage_name(stage));
-    let group = state.b.new_group();
-    let count = state.b.decide(name, DecisionKind::Choice, &numbers, best, group);
+    let count = state.b.decide(name, DecisionKind::Choice, &numbers, best);
     state.b.step(Step::Parallel { stage, loops, count, limits })
 }
 

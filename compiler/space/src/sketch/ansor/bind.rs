@@ -5,12 +5,11 @@
 
 use super::annotate::unroll;
 use super::state::State;
-use crate::sketch::types::{DecisionKind, Factor, Sketch};
-use tvmtune_schedule::error::ScheduleError;
+use crate::sketch::{DecisionKind, Factor, Result, Sketch};
 use tvmtune_schedule::{Attach, AxisId, LoopKind, StageId};
 
 /// The sketch of a derivation for a GPU.
-pub(super) fn bind(mut state: State) -> Result<Sketch, ScheduleError> {
+pub(super) fn bind(mut state: State) -> Result<Sketch> {
     let is_root = |it: &StageId| state.schedule().stage(*it).attach == Attach::Root;
     let stages: Vec<StageId> = state.schedule().order.iter().copied().filter(is_root).collect();
     for stage in stages.into_iter().rev() {
@@ -22,8 +21,8 @@ pub(super) fn bind(mut state: State) -> Result<Sketch, ScheduleError> {
 }
 
 /// Distributes the elements of a stage over threads, with accumulators in registers.
-fn distribute(state: &mut State, stage: StageId) -> Result<(), ScheduleError> {
-    let compute = &state.schedule().stage(stage).compute;
+fn distribute(state: &mut State, stage: StageId) -> Result<()> {
+    let compute = state.b.compute(stage);
     let (n_spatial, reduces) = (compute.n_spatial as u32, compute.reducer.is_some());
     let anchor = match n_spatial > 0 && reduces {
         true => Some(state.b.apply(|it| it.cache_write(stage))?),
@@ -34,9 +33,8 @@ fn distribute(state: &mut State, stage: StageId) -> Result<(), ScheduleError> {
         return if reduces { unroll(state, stage) } else { Ok(()) };
     };
     let name = format!("{} threads", state.b.stage_name(stage));
-    let group = state.b.new_group();
     let options: Vec<u64> = (5..=10).map(|it| 1 << it).collect();
-    let threads = Factor::Open(state.b.decide(name, DecisionKind::Inner, &options, 128, group));
+    let threads = Factor::Open(state.b.decide(name, DecisionKind::Inner, &options, 128));
     let parts = state.split(stage, fused, &[threads])?;
     state.b.annotate(stage, parts[0], LoopKind::Parallel)?;
     state.b.annotate(stage, parts[1], LoopKind::Thread)?;

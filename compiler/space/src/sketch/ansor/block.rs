@@ -17,8 +17,7 @@
 use super::factors::{Level, open, product};
 use super::state::{Block, LoopNest, State, derive};
 use super::{Verdict, annotate};
-use crate::sketch::types::{DecisionKind, Factor};
-use tvmtune_schedule::error::ScheduleError;
+use crate::sketch::{DecisionKind, Factor, Result};
 use tvmtune_schedule::{AxisId, LoopKind, StageId};
 
 /// Threads along an axis.
@@ -41,26 +40,22 @@ struct Lengths {
 }
 
 /// "Multi-level tiling with fusion": at the third level, that of the threads.
-pub(super) fn fused(state: &State, stage: StageId, reader: StageId) -> Verdict {
-    let at = state.schedule().stage(stage).tensor();
+pub(super) fn fused(state: &State, stage: StageId, reader: StageId) -> Option<Verdict> {
+    let at = state.b.tensor_of(stage);
     if state.shared.contains(&reader) {
-        return Verdict::Skip;
+        return None;
     }
-    Verdict::ApplyAndSkipRest(derive(state, |it| {
+    Some(Verdict::ApplyAndSkipRest(derive(state, |it| {
         it.note(stage, "tile, fused at 3");
         tile(it, stage, Some(reader))?;
         Ok(state.before(at))
-    }))
+    })))
 }
 
 /// Tiles a stage, and the stage that stores its elements.
-pub(super) fn tile(
-    state: &mut State,
-    stage: StageId,
-    reader: Option<StageId>,
-) -> Result<(), ScheduleError> {
+pub(super) fn tile(state: &mut State, stage: StageId, reader: Option<StageId>) -> Result<()> {
     let lengths = lengths(state, stage);
-    let reduces = state.schedule().stage(stage).compute.reducer.is_some();
+    let reduces = state.b.reduces(stage);
     // A reduction without an epilogue has accumulators in registers all the same.
     let (root, anchor) = match reader {
         Some(reader) => (reader, Some(stage)),
@@ -78,7 +73,7 @@ pub(super) fn tile(
 /// Opens the lengths of the spatial axes of a stage.
 fn lengths(state: &mut State, stage: StageId) -> Lengths {
     let extents = state.b.extents(stage);
-    let n_spatial = state.schedule().stage(stage).compute.n_spatial;
+    let n_spatial = state.b.n_spatial(stage);
     let last = (0..n_spatial).rev().find(|it| extents[*it] > 1).unwrap_or(0);
     // By default threads are along the last axis, and along one that reuses the operand of the last.
     let accesses = state.b.accesses(stage);
@@ -105,11 +100,7 @@ fn lengths(state: &mut State, stage: StageId) -> Lengths {
 }
 
 /// Splits the stage that stores the result; returns its last loop over blocks.
-fn split_root(
-    state: &mut State,
-    root: StageId,
-    lengths: &Lengths,
-) -> Result<AxisId, ScheduleError> {
+fn split_root(state: &mut State, root: StageId, lengths: &Lengths) -> Result<AxisId> {
     let (mut blocks, mut threads, mut inner) = (Vec::new(), Vec::new(), Vec::new());
     let mut lanes = None;
     for (axis, of) in lengths.of.iter().enumerate() {
@@ -123,18 +114,10 @@ fn split_root(
         inner.extend([parts[1], parts[3]]);
         lanes = lanes.or(parts.get(4).copied());
     }
-    let order: Vec<AxisId> =
-        blocks.iter().chain(&threads).chain(&inner).copied().chain(lanes).collect();
-    state.b.apply(|it| it.reorder(root, &order))?;
-    for axis in &blocks {
-        state.b.annotate(root, *axis, LoopKind::Parallel)?;
-    }
-    for axis in &threads {
-        state.b.annotate(root, *axis, LoopKind::Thread)?;
-    }
-    for axis in &inner {
-        state.b.annotate(root, *axis, LoopKind::Unrolled)?;
-    }
+    state.b.reorder(root, blocks.iter().chain(&threads).chain(&inner).copied().chain(lanes))?;
+    state.b.annotate_all(root, &blocks, LoopKind::Parallel)?;
+    state.b.annotate_all(root, &threads, LoopKind::Thread)?;
+    state.b.annotate_all(root, &inner, LoopKind::Unrolled)?;
     if let Some(axis) = lanes {
         state.b.annotate(root, axis, LoopKind::Vectorized)?;
     }
@@ -143,8 +126,8 @@ fn split_root(
 }
 
 /// Orders the loops of the reduction.
-fn reduce(state: &mut State, anchor: StageId, lengths: &Lengths) -> Result<(), ScheduleError> {
-    let n_axes = state.schedule().stage(anchor).compute.axes.len() as u32;
+fn reduce(state: &mut State, anchor: StageId, lengths: &Lengths) -> Result<()> {
+    let n_axes = state.b.compute(anchor).axes.len() as u32;
     let mut threads = Vec::new();
     let mut space = [const { Vec::new() }; 3];
     for (axis, of) in lengths.of.iter().enumerate() {
@@ -169,14 +152,9 @@ fn reduce(state: &mut State, anchor: StageId, lengths: &Lengths) -> Result<(), S
     let step = *reduce[0].last().expect("an anchor reduces");
     let [repeats, outer, inner] = &space;
     let parts = [&reduce[0], &threads, &reduce[1], repeats, outer, &reduce[2], inner];
-    let order: Vec<AxisId> = parts.into_iter().flatten().copied().collect();
-    state.b.apply(|it| it.reorder(anchor, &order))?;
-    for axis in &threads {
-        state.b.annotate(anchor, *axis, LoopKind::Thread)?;
-    }
-    for axis in space.iter().flatten() {
-        state.b.annotate(anchor, *axis, LoopKind::Unrolled)?;
-    }
+    state.b.reorder(anchor, parts.into_iter().flatten())?;
+    state.b.annotate_all(anchor, &threads, LoopKind::Thread)?;
+    state.b.annotate_all(anchor, space.iter().flatten(), LoopKind::Unrolled)?;
     let counts: Vec<Factor> = lengths.of.iter().map(|it| it[1].clone()).collect();
     state.loop_nests.push(LoopNest { stage: anchor, is_tiled: true, n_outer: 0, lanes: None });
     state.blocks.push(Block { stage: anchor, step, threads: product(&counts) });
@@ -184,19 +162,14 @@ fn reduce(state: &mut State, anchor: StageId, lengths: &Lengths) -> Result<(), S
 }
 
 /// Distributes a copy over all threads of a block, in vectors.
-pub(super) fn copy_by_all(
-    state: &mut State,
-    stage: StageId,
-    threads: &Factor,
-) -> Result<(), ScheduleError> {
+pub(super) fn copy_by_all(state: &mut State, stage: StageId, threads: &Factor) -> Result<()> {
     let order = state.schedule().stage(stage).order.clone();
     let Some(fused) = state.fuse(stage, &order)? else { return Ok(()) };
     let name = format!("{} vector", state.b.stage_name(stage));
-    let group = state.b.new_group();
     let widths: Vec<u64> = [1, 2, WIDEST].to_vec();
-    let width = Factor::Open(state.b.decide(name, DecisionKind::Inner, &widths, 1, group));
+    let width = Factor::Open(state.b.decide(name, DecisionKind::Inner, &widths, 1));
     let parts = state.split(stage, fused, &[threads.clone(), width])?;
-    state.b.apply(|it| it.reorder(stage, &[parts[1], parts[0], parts[2]]))?;
+    state.b.reorder(stage, [parts[1], parts[0], parts[2]])?;
     state.b.annotate(stage, parts[1], LoopKind::Thread)?;
     state.b.annotate(stage, parts[2], LoopKind::Vectorized)
 }

@@ -4,12 +4,11 @@
 
 use super::predicates::single_reader;
 use super::state::{ComputeLocation, State, needs_tiling};
-use crate::sketch::types::{DecisionKind, Factor};
-use tvmtune_schedule::error::ScheduleError;
+use crate::sketch::{DecisionKind, Factor, Result};
 use tvmtune_schedule::{Attach, AxisId, AxisRole, Instruction, StageId};
 
 /// Opens the location of a stage, if there is a choice.
-pub(super) fn decide_location(state: &mut State, stage: StageId) -> Result<(), ScheduleError> {
+pub(super) fn decide_location(state: &mut State, stage: StageId) -> Result<()> {
     let found = state.schedule().stage(stage);
     let is_tiled = state.loop_nest(stage).is_some_and(|it| it.is_tiled);
     if found.attach != Attach::Root || is_tiled || needs_tiling(state, stage) {
@@ -21,8 +20,7 @@ pub(super) fn decide_location(state: &mut State, stage: StageId) -> Result<(), S
     }
     let numbers: Vec<u64> = (0..=locations.len() as u64).collect();
     let name = format!("{} place", state.b.stage_name(stage));
-    let group = state.b.new_group();
-    let decision = state.b.decide(name, DecisionKind::Choice, &numbers, 0, group);
+    let decision = state.b.decide(name, DecisionKind::Choice, &numbers, 0);
     let list = |(consumer, axis): &(StageId, AxisId)| {
         vec![Instruction::ComputeAt { stage, consumer: *consumer, axis: *axis }]
     };

@@ -9,10 +9,9 @@
 use super::predicates::{single_reader, space_and_reduce};
 use super::state::{LoopNest, State, derive, needs_tiling};
 use super::{Verdict, annotate};
-use crate::sketch::types::{DecisionKind, Factor};
+use crate::sketch::{DecisionKind, Factor, Result};
 use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::dag::access::leading_axes;
-use tvmtune_schedule::error::ScheduleError;
 use tvmtune_schedule::{AxisId, LoopKind, StageId};
 
 /// Threads of a block.
@@ -21,22 +20,20 @@ const MAX_THREADS: u64 = 1024;
 const WARP: u64 = 32;
 
 /// "Cross-thread reduction".
-pub(super) fn cross_thread_reduction(state: &State, at: TensorId) -> Verdict {
-    let Some(stage) = state.stage_of(at).filter(|it| is_long(state, *it)) else {
-        return Verdict::Skip;
-    };
-    Verdict::Apply(derive(state, |it| {
+pub(super) fn cross_thread_reduction(state: &State, at: TensorId) -> Option<Verdict> {
+    let stage = state.stage_of(at).filter(|it| is_long(state, *it))?;
+    Some(Verdict::Apply(derive(state, |it| {
         it.note(stage, "cross-thread");
         match host(it, stage) {
             Some((reader, depth)) => along_with(it, stage, reader, depth)?,
             None => alone(it, stage)?,
         }
         Ok(state.before(at))
-    }))
+    })))
 }
 
 fn is_long(state: &State, stage: StageId) -> bool {
-    let compute = &state.schedule().stage(stage).compute;
+    let compute = state.b.compute(stage);
     if compute.reducer.is_none() || state.written.contains(&stage) {
         return false;
     }
@@ -46,9 +43,9 @@ fn is_long(state: &State, stage: StageId) -> bool {
 
 /// Returns the stage in which a reduction can run, and the number of outer axes they share.
 fn host(state: &State, stage: StageId) -> Option<(StageId, usize)> {
-    let tensor = state.schedule().stage(stage).tensor();
+    let tensor = state.b.tensor_of(stage);
     let reader = single_reader(state, tensor)?;
-    let compute = &state.schedule().stage(reader).compute;
+    let compute = state.b.compute(reader);
     let is_free = !state.schedule().is_output(tensor)
         && compute.reducer.is_none()
         && !needs_tiling(state, reader)
@@ -63,12 +60,7 @@ fn threads_of(state: &State, stage: StageId) -> Option<Factor> {
 }
 
 /// Schedules a reduction in the loop over rows of its reader.
-fn along_with(
-    state: &mut State,
-    stage: StageId,
-    reader: StageId,
-    depth: usize,
-) -> Result<(), ScheduleError> {
+fn along_with(state: &mut State, stage: StageId, reader: StageId, depth: usize) -> Result<()> {
     let threads = match threads_of(state, reader) {
         Some(threads) => threads,
         None => {
@@ -83,9 +75,9 @@ fn along_with(
 }
 
 /// Schedules a reduction by itself: a block for each result.
-fn alone(state: &mut State, stage: StageId) -> Result<(), ScheduleError> {
+fn alone(state: &mut State, stage: StageId) -> Result<()> {
     let threads = open_threads(state, stage);
-    let n_spatial = state.schedule().stage(stage).compute.n_spatial;
+    let n_spatial = state.b.n_spatial(stage);
     let Some(last) = n_spatial.checked_sub(1) else {
         return share_reduction(state, stage, &threads);
     };
@@ -98,44 +90,32 @@ fn alone(state: &mut State, stage: StageId) -> Result<(), ScheduleError> {
 
 fn open_threads(state: &mut State, stage: StageId) -> Factor {
     let name = format!("{} threads", state.b.stage_name(stage));
-    let group = state.b.new_group();
     let options: Vec<u64> = (2..=10).map(|it| 1 << it).collect();
-    Factor::Open(state.b.decide(name, DecisionKind::Inner, &options, WARP, group))
+    Factor::Open(state.b.decide(name, DecisionKind::Inner, &options, WARP))
 }
 
 /// Makes blocks of the outer axes of a stage, and lets their threads share the elements inside.
-fn share_elements(
-    state: &mut State,
-    stage: StageId,
-    depth: usize,
-    threads: &Factor,
-) -> Result<(), ScheduleError> {
+fn share_elements(state: &mut State, stage: StageId, depth: usize, threads: &Factor) -> Result<()> {
     let order = state.schedule().stage(stage).order.clone();
     if let Some(fused) = state.fuse(stage, &order[depth..])? {
         let parts = state.split(stage, fused, std::slice::from_ref(threads))?;
-        state.b.apply(|it| it.reorder(stage, &[parts[1], parts[0]]))?;
+        state.b.reorder(stage, [parts[1], parts[0]])?;
         state.b.annotate(stage, parts[1], LoopKind::Thread)?;
     }
-    for axis in &order[..depth] {
-        state.b.annotate(stage, *axis, LoopKind::Parallel)?;
-    }
+    state.b.annotate_all(stage, &order[..depth], LoopKind::Parallel)?;
     state.crossed.push((stage, threads.clone()));
     state.loop_nests.push(LoopNest { stage, is_tiled: false, n_outer: depth, lanes: None });
     Ok(())
 }
 
 /// Distributes the steps of a reduction over threads.
-fn share_reduction(
-    state: &mut State,
-    stage: StageId,
-    threads: &Factor,
-) -> Result<(), ScheduleError> {
+fn share_reduction(state: &mut State, stage: StageId, threads: &Factor) -> Result<()> {
     let found = state.schedule().stage(stage);
     let n_spatial = found.compute.n_spatial;
     let reduce: Vec<AxisId> = found.order[n_spatial..].to_vec();
     let Some(fused) = state.fuse(stage, &reduce)? else { return Ok(()) };
     let parts = state.split(stage, fused, std::slice::from_ref(threads))?;
-    state.b.apply(|it| it.reorder(stage, &[parts[1], parts[0]]))?;
+    state.b.reorder(stage, [parts[1], parts[0]])?;
     state.b.annotate(stage, parts[1], LoopKind::Thread)?;
     state.loop_nests.push(LoopNest { stage, is_tiled: false, n_outer: 0, lanes: None });
     annotate::unroll(state, stage)

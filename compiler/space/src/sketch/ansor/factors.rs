@@ -1,7 +1,7 @@
 //! Lengths of tiles: the divisors of an axis, and powers of two where there are few.
 
 use super::state::State;
-use crate::sketch::types::{DecisionKind, Factor};
+use crate::sketch::{DecisionKind, Factor};
 use tvmtune_schedule::{AxisId, StageId};
 
 /// Innermost tiles are no longer than this.
@@ -47,7 +47,7 @@ pub(super) fn open(
     let found = b.schedule.stage(stage).axis(axis);
     let name = format!("{} {}", b.stage_name(stage), found.name);
     let (extent, constant) = (b.max_extent(&found.extent), found.extent.as_constant());
-    let one = |level: &Level| {
+    let factor = |level: &Level| {
         let max = extent.min(level.max);
         let options = if constant.is_some() { lengths(extent, max) } else { powers(max) };
         if options.len() == 1 {
@@ -55,9 +55,9 @@ pub(super) fn open(
         }
         let name = format!("{name} {}", level.name);
         let best = nearest(&options, level.wanted);
-        Factor::Open(b.decide(name, level.kind, &options, best, group))
+        Factor::Open(b.decide_in(group, name, level.kind, &options, best))
     };
-    levels.iter().map(one).collect()
+    levels.iter().map(factor).collect()
 }
 
 /// The divisors of an extent up to `max`; with the powers of two if those are more.

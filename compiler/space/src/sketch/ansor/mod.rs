@@ -53,10 +53,8 @@ const MAX_DERIVATIONS: usize = 32;
 /// The states derived at a stage, each with the tensor to visit next.
 type Derived = Vec<(State, Option<TensorId>)>;
 
-/// The verdict of a rule on a stage.
+/// The verdict of a rule that applies to a stage.
 enum Verdict {
-    /// The rule does not apply.
-    Skip,
     /// These states, and those of later rules.
     Apply(Derived),
     /// These states only.
@@ -64,7 +62,7 @@ enum Verdict {
 }
 
 /// A rule, applied to the stage that defines a tensor, or to a parameter.
-type Rule = fn(&State, TensorId) -> Verdict;
+type Rule = fn(&State, TensorId) -> Option<Verdict>;
 
 /// The rules for CPUs, in order. After the last one the stage is skipped.
 const CPU_RULES: [Rule; 5] = [
@@ -129,11 +127,11 @@ fn derive_at(state: &State, at: TensorId) -> Derived {
     let rules: &[Rule] = if state.b.is_gpu() { &GPU_RULES } else { &CPU_RULES };
     for rule in rules {
         match rule(state, at) {
-            Verdict::Skip => {}
-            Verdict::Apply(more) => derived.extend(more),
+            None => {}
+            Some(Verdict::Apply(more)) => derived.extend(more),
             // If a primitive refuses all of them, the rule does not apply.
-            Verdict::ApplyAndSkipRest(more) if more.is_empty() => {}
-            Verdict::ApplyAndSkipRest(more) => {
+            Some(Verdict::ApplyAndSkipRest(more)) if more.is_empty() => {}
+            Some(Verdict::ApplyAndSkipRest(more)) => {
                 derived.extend(more);
                 return derived;
             }

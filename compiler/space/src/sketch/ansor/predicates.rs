@@ -8,7 +8,7 @@ use tvmtune_schedule::StageId;
 
 /// The iterations of the spatial axes of a stage, and those of its reduce axes.
 pub(super) fn space_and_reduce(state: &State, stage: StageId) -> (u64, u64) {
-    let n_spatial = state.schedule().stage(stage).compute.n_spatial;
+    let n_spatial = state.b.n_spatial(stage);
     let extents = state.b.extents(stage);
     let product = |it: &[u64]| it.iter().copied().fold(1, u64::saturating_mul);
     (product(&extents[..n_spatial]), product(&extents[n_spatial..]))
@@ -22,9 +22,9 @@ pub(super) fn single_reader(state: &State, tensor: TensorId) -> Option<StageId> 
 
 /// Returns the only reader of a stage that is no result, if the reader is elementwise.
 pub(super) fn elementwise_reader(state: &State, stage: StageId) -> Option<StageId> {
-    let tensor = state.schedule().stage(stage).tensor();
+    let tensor = state.b.tensor_of(stage);
     let reader = single_reader(state, tensor)?;
-    let compute = &state.schedule().stage(reader).compute;
+    let compute = state.b.compute(reader);
     let shape = |it: TensorId| &state.schedule().tensor(it).tensor.shape;
     let is_matched = !state.schedule().is_output(tensor)
         && compute.reducer.is_none()

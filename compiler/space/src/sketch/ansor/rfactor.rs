@@ -4,8 +4,8 @@ use super::factors::{Level, open};
 use super::predicates::space_and_reduce;
 use super::state::{LoopNest, State, derive, needs_tiling};
 use super::{Derived, Verdict};
+use crate::sketch::Result;
 use tvmtune_ir::dag::TensorId;
-use tvmtune_schedule::error::ScheduleError;
 use tvmtune_schedule::{AxisId, StageId};
 
 /// Tasks for each thread that are enough.
@@ -13,25 +13,23 @@ const TASKS: u64 = 16;
 
 /// "Add rfactor": partial results of blocks that follow one another, or of elements that lie so far
 /// apart.
-pub(super) fn add_rfactor(state: &State, at: TensorId) -> Verdict {
-    let Some(stage) = state.stage_of(at) else { return Verdict::Skip };
+pub(super) fn add_rfactor(state: &State, at: TensorId) -> Option<Verdict> {
+    let stage = state.stage_of(at)?;
     if !needs_rfactor(state, stage) || state.written.contains(&stage) {
-        return Verdict::Skip;
+        return None;
     }
     let derived: Derived = [RfactorAxis::Outer, RfactorAxis::Inner]
         .into_iter()
         .flat_map(|axis| derive(state, |it| factor(it, stage, axis)))
         .collect();
-    Verdict::Apply(derived)
+    Some(Verdict::Apply(derived))
 }
 
 fn needs_rfactor(state: &State, stage: StageId) -> bool {
     let threads = u64::from(state.b.cpu().threads);
     let (space, reduce) = space_and_reduce(state, stage);
     if needs_tiling(state, stage) {
-        return state.schedule().stage(stage).compute.reducer.is_some()
-            && space <= reduce
-            && space <= threads * TASKS;
+        return state.b.reduces(stage) && space <= reduce && space <= threads * TASKS;
     }
     reduce > threads
 }
@@ -43,14 +41,10 @@ enum RfactorAxis {
     Inner,
 }
 
-fn factor(
-    state: &mut State,
-    stage: StageId,
-    axis: RfactorAxis,
-) -> Result<Option<TensorId>, ScheduleError> {
+fn factor(state: &mut State, stage: StageId, axis: RfactorAxis) -> Result<Option<TensorId>> {
     let rule = if axis == RfactorAxis::Outer { "rfactor outer" } else { "rfactor inner" };
     state.note(stage, rule);
-    let compute = state.schedule().stage(stage).compute.clone();
+    let compute = state.b.compute(stage).clone();
     let n_spatial = compute.n_spatial as u32;
     let reduce: Vec<AxisId> = (n_spatial..compute.axes.len() as u32).map(AxisId).collect();
     let Some(fused) = state.fuse(stage, &reduce)? else { return Ok(None) };
@@ -71,7 +65,7 @@ fn factor(
         RfactorAxis::Inner => {
             state.lengths.insert((partial, new), length.clone());
             state.lengths.insert((stage, new), length);
-            state.b.apply(|it| it.reorder(partial, &[rest, new]))?;
+            state.b.reorder(partial, [rest, new])?;
             let n_outer = n_spatial as usize;
             state.loop_nests.push(LoopNest {
                 stage: partial,
@@ -81,5 +75,5 @@ fn factor(
             });
         }
     }
-    Ok(state.before(state.schedule().stage(partial).tensor()))
+    Ok(state.before(state.b.tensor_of(partial)))
 }

@@ -7,53 +7,54 @@ use tvmtune_ir::dag::TensorId;
 use tvmtune_schedule::StageId;
 
 /// "Always inline": elementwise stages that are simple and no results.
-pub(super) fn always_inline(state: &State, at: TensorId) -> Verdict {
-    let Some(stage) = state.stage_of(at) else { return Verdict::Skip };
+pub(super) fn always_inline(state: &State, at: TensorId) -> Option<Verdict> {
+    let stage = state.stage_of(at)?;
     if !is_inlineable(state, stage) {
-        return Verdict::Skip;
+        return None;
     }
-    Verdict::ApplyAndSkipRest(derive(state, |it| {
+    Some(Verdict::ApplyAndSkipRest(derive(state, |it| {
         it.b.apply(|schedule| schedule.inline(stage))?;
         Ok(state.before(at))
-    }))
+    })))
 }
 
 fn is_inlineable(state: &State, stage: StageId) -> bool {
-    let compute = &state.schedule().stage(stage).compute;
+    let compute = state.b.compute(stage);
     compute.reducer.is_none()
         && !state.schedule().is_output(compute.tensor)
         && (state.b.is_gpu() || is_strictly_inlineable(compute))
 }
 
 /// "Add cache write": a tiled stage without an elementwise reader is stored by a stage of its own.
-pub(super) fn add_cache_write(state: &State, at: TensorId) -> Verdict {
-    let Some(stage) = state.stage_of(at) else { return Verdict::Skip };
+pub(super) fn add_cache_write(state: &State, at: TensorId) -> Option<Verdict> {
+    let stage = state.stage_of(at)?;
     let is_read = elementwise_reader(state, stage).is_some() || is_shared(state, stage);
     if !needs_tiling(state, stage) || is_read {
-        return Verdict::Skip;
+        return None;
     }
     let derived = derive(state, |it| {
         it.note(stage, "cache write");
         let written = it.b.apply(|schedule| schedule.cache_write(stage))?;
         it.written.push(written);
-        Ok(Some(it.schedule().stage(written).tensor()))
+        Ok(Some(it.b.tensor_of(written)))
     });
-    if state.b.is_gpu() { Verdict::ApplyAndSkipRest(derived) } else { Verdict::Apply(derived) }
+    Some(match state.b.is_gpu() {
+        true => Verdict::ApplyAndSkipRest(derived),
+        false => Verdict::Apply(derived),
+    })
 }
 
 /// Returns whether the only reader of a stage copies it to shared memory.
 fn is_shared(state: &State, stage: StageId) -> bool {
-    let reader = single_reader(state, state.schedule().stage(stage).tensor());
+    let reader = single_reader(state, state.b.tensor_of(stage));
     reader.is_some_and(|it| state.shared.contains(&it))
 }
 
 /// "Add cache read": the operands of a tiled reduction are copied to shared memory in each step.
-pub(super) fn add_cache_read(state: &State, at: TensorId) -> Verdict {
-    let Some(reader) = state.schedule().readers(at).next() else { return Verdict::Skip };
-    let Some(block) = state.blocks.iter().find(|it| it.stage == reader) else {
-        return Verdict::Skip;
-    };
-    Verdict::ApplyAndSkipRest(derive(state, |it| {
+pub(super) fn add_cache_read(state: &State, at: TensorId) -> Option<Verdict> {
+    let reader = state.schedule().readers(at).next()?;
+    let block = state.blocks.iter().find(|it| it.stage == reader)?;
+    Some(Verdict::ApplyAndSkipRest(derive(state, |it| {
         let name = it.schedule().tensor(at).tensor.name.clone();
         it.b.name.push(format!("{name}: shared"));
         let copy = it.b.apply(|schedule| schedule.cache_read(at, reader))?;
@@ -61,5 +62,5 @@ pub(super) fn add_cache_read(state: &State, at: TensorId) -> Verdict {
         block::copy_by_all(it, copy, &block.threads)?;
         it.shared.push(copy);
         Ok(Some(at))
-    }))
+    })))
 }

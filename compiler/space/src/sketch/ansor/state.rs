@@ -3,11 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::Derived;
-use crate::sketch::builder::Builder;
-use crate::sketch::types::{DecisionId, Factor};
+use crate::sketch::{Builder, DecisionId, Factor, Result};
 use tvmtune_ir::dag::{Dag, TensorId};
 use tvmtune_ir::target::Target;
-use tvmtune_schedule::error::ScheduleError;
 use tvmtune_schedule::{Attach, AxisId, Schedule, StageId};
 
 /// A partial sketch.
@@ -133,7 +131,7 @@ impl State {
         stage: StageId,
         axis: AxisId,
         factors: &[Factor],
-    ) -> Result<Vec<AxisId>, ScheduleError> {
+    ) -> Result<Vec<AxisId>> {
         let parts = self.b.split(stage, axis, factors)?;
         for (part, factor) in parts[1..].iter().zip(factors) {
             self.lengths.insert((stage, *part), factor.clone());
@@ -142,17 +140,9 @@ impl State {
     }
 
     /// Fuses consecutive loops.
-    pub(super) fn fuse(
-        &mut self,
-        stage: StageId,
-        axes: &[AxisId],
-    ) -> Result<Option<AxisId>, ScheduleError> {
+    pub(super) fn fuse(&mut self, stage: StageId, axes: &[AxisId]) -> Result<Option<AxisId>> {
         let Some((last, outer)) = axes.split_last() else { return Ok(None) };
-        let mut fused = *last;
-        for axis in outer.iter().rev() {
-            fused = self.b.apply(|it| it.fuse(stage, *axis, fused))?;
-        }
-        Ok(Some(fused))
+        self.b.fuse(stage, outer, *last).map(Some)
     }
 
     /// Adds a rule to the name.
@@ -165,7 +155,7 @@ impl State {
 /// Returns the state that a change leads to, unless a primitive refuses it.
 pub(super) fn derive(
     state: &State,
-    change: impl FnOnce(&mut State) -> Result<Option<TensorId>, ScheduleError>,
+    change: impl FnOnce(&mut State) -> Result<Option<TensorId>>,
 ) -> Derived {
     let mut next = state.clone();
     let at = change(&mut next);
@@ -175,7 +165,7 @@ pub(super) fn derive(
 /// Returns whether elements are read by several iterations of an axis: of one tensor while something is
 /// reduced, or of two.
 pub(super) fn needs_tiling(state: &State, stage: StageId) -> bool {
-    let compute = &state.schedule().stage(stage).compute;
+    let compute = state.b.compute(stage);
     let extents = state.b.extents(stage);
     tvmtune_ir::dag::access::needs_tiling(compute, &state.b.accesses(stage), &|axis| extents[axis])
 }

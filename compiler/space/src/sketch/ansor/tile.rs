@@ -19,9 +19,8 @@ use super::state::{LoopNest, State, derive, needs_tiling};
 use super::{Derived, Verdict, block};
 use crate::sketch::layout::dim_along;
 use crate::sketch::layout::pack_by_tile;
-use crate::sketch::types::Factor;
+use crate::sketch::{Factor, Result};
 use tvmtune_ir::dag::TensorId;
-use tvmtune_schedule::error::ScheduleError;
 use tvmtune_schedule::{AxisId, StageId};
 
 /// Levels of loops, outermost first: of spatial axes, and of reduce axes.
@@ -50,11 +49,9 @@ enum Host {
 }
 
 /// "Multi-level tiling": a stage by itself.
-pub(super) fn multi_level_tiling(state: &State, at: TensorId) -> Verdict {
-    let Some(stage) = state.stage_of(at).filter(|it| needs_tiling(state, *it)) else {
-        return Verdict::Skip;
-    };
-    Verdict::ApplyAndSkipRest(derive(state, |it| {
+pub(super) fn multi_level_tiling(state: &State, at: TensorId) -> Option<Verdict> {
+    let stage = state.stage_of(at).filter(|it| needs_tiling(state, *it))?;
+    Some(Verdict::ApplyAndSkipRest(derive(state, |it| {
         it.note(stage, "tile");
         if it.b.is_gpu() {
             block::tile(it, stage, None)?;
@@ -62,18 +59,13 @@ pub(super) fn multi_level_tiling(state: &State, at: TensorId) -> Verdict {
             tile(it, stage, Host::None)?;
         }
         Ok(state.before(at))
-    }))
+    })))
 }
 
 /// "Multi-level tiling with fusion": a stage, and its elementwise reader.
-pub(super) fn multi_level_tiling_with_fusion(state: &State, at: TensorId) -> Verdict {
-    let Some(stage) = state.stage_of(at).filter(|it| needs_tiling(state, *it)) else {
-        return Verdict::Skip;
-    };
-    let Some(reader) = elementwise_reader(state, stage).filter(|it| state.loop_nest(*it).is_none())
-    else {
-        return Verdict::Skip;
-    };
+pub(super) fn multi_level_tiling_with_fusion(state: &State, at: TensorId) -> Option<Verdict> {
+    let stage = state.stage_of(at).filter(|it| needs_tiling(state, *it))?;
+    let reader = elementwise_reader(state, stage).filter(|it| state.loop_nest(*it).is_none())?;
     if state.b.is_gpu() {
         return block::fused(state, stage, reader);
     }
@@ -87,15 +79,14 @@ pub(super) fn multi_level_tiling_with_fusion(state: &State, at: TensorId) -> Ver
         })
     };
     let derived: Derived = FUSED_LEVELS.into_iter().flat_map(fused).collect();
-    if state.written.contains(&stage) {
-        Verdict::ApplyAndSkipRest(derived)
-    } else {
-        Verdict::Apply(derived)
-    }
+    Some(match state.written.contains(&stage) {
+        true => Verdict::ApplyAndSkipRest(derived),
+        false => Verdict::Apply(derived),
+    })
 }
 
 /// Tiles a stage.
-fn tile(state: &mut State, stage: StageId, host: Host) -> Result<Tiled, ScheduleError> {
+fn tile(state: &mut State, stage: StageId, host: Host) -> Result<Tiled> {
     let tiled = split_axes(state, stage)?;
     let (mut n_space, mut n_reduce) = (0, 0);
     let mut order = Vec::new();
@@ -107,7 +98,7 @@ fn tile(state: &mut State, stage: StageId, host: Host) -> Result<Tiled, Schedule
         order.extend(&loops[*next]);
         *next += 1;
     }
-    state.b.apply(|it| it.reorder(stage, &order))?;
+    state.b.reorder(stage, &order)?;
     let n_axes = tiled.space[0].len();
     state.loop_nests.push(LoopNest {
         stage,
@@ -120,8 +111,8 @@ fn tile(state: &mut State, stage: StageId, host: Host) -> Result<Tiled, Schedule
 }
 
 /// Splits every axis into its levels.
-fn split_axes(state: &mut State, stage: StageId) -> Result<Tiled, ScheduleError> {
-    let compute = state.schedule().stage(stage).compute.clone();
+fn split_axes(state: &mut State, stage: StageId) -> Result<Tiled> {
+    let compute = state.b.compute(stage).clone();
     let extents = state.b.extents(stage);
     let n_spatial = compute.n_spatial;
     let last = (0..n_spatial).rev().find(|it| extents[*it] > 1).unwrap_or(0);
@@ -153,7 +144,7 @@ fn split_axes(state: &mut State, stage: StageId) -> Result<Tiled, ScheduleError>
 }
 
 /// "Layout rewrite": packs a weight that is not contiguous along the vectorized axis by tiles.
-fn rewrite_layouts(state: &mut State, stage: StageId, tiled: &Tiled) -> Result<(), ScheduleError> {
+fn rewrite_layouts(state: &mut State, stage: StageId, tiled: &Tiled) -> Result<()> {
     let Some(Factor::Open(lanes)) = tiled.lengths[tiled.last].last() else { return Ok(()) };
     for access in state.b.accesses(stage) {
         let is_across = access.depends_on(tiled.last) && !access.is_contiguous(tiled.last);
@@ -169,13 +160,8 @@ fn rewrite_layouts(state: &mut State, stage: StageId, tiled: &Tiled) -> Result<(
 
 /// "Follow tiling": gives a reader the `level` outermost levels of loops of a tiled stage; returns the
 /// innermost of them.
-fn follow(
-    state: &mut State,
-    stage: StageId,
-    tiled: &Tiled,
-    level: usize,
-) -> Result<AxisId, ScheduleError> {
-    let n_axes = state.schedule().stage(stage).compute.axes.len();
+fn follow(state: &mut State, stage: StageId, tiled: &Tiled, level: usize) -> Result<AxisId> {
+    let n_axes = state.b.compute(stage).axes.len();
     let mut axes: Vec<usize> = (0..n_axes).filter(|it| *it != tiled.last).collect();
     axes.push(tiled.last);
     let (mut outer, mut inner) = (vec![Vec::new(); level], Vec::new());
@@ -199,8 +185,7 @@ fn follow(
         }
     }
     let outer = outer.concat();
-    let order: Vec<AxisId> = outer.iter().copied().chain(inner).chain(lanes).collect();
-    state.b.apply(|it| it.reorder(stage, &order))?;
+    state.b.reorder(stage, outer.iter().copied().chain(inner).chain(lanes))?;
     state.loop_nests.push(LoopNest { stage, is_tiled: true, n_outer: outer.len(), lanes });
     Ok(*outer.last().expect("a tiled stage has axes"))
 }

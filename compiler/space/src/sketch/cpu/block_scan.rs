@@ -10,56 +10,48 @@
 //! Each step adds one element to those after it, which takes as many instructions as elements there
 //! are, and no lane waits for another one.
 
-use crate::sketch::builder::{Builder, ScanRole, ScanStage};
-use crate::sketch::fusion_group::Rows;
+use super::LONG_TASKS_PER_THREAD;
+use crate::sketch::builder::{ScanRole, ScanStage};
 use crate::sketch::layout::block_sizes;
-use crate::sketch::template::Template;
-use crate::sketch::types::{DecisionKind, Factor, TemplateKind};
-use tvmtune_schedule::error::{ErrorKind, ScheduleError};
+use crate::sketch::{Builder, DecisionKind, Factor, Result, Rows, Template, TemplateKind};
+use tvmtune_schedule::error::ErrorKind;
 use tvmtune_schedule::{AxisId, LoopKind};
 
-/// Blocks of which prefixes are made at once: each chain of additions waits for its last one.
+/// Blocks of which prefixes are made at once, since each chain of additions waits for its last one;
+/// estimated.
 const INTERLEAVED_BLOCKS: u64 = 4;
 
-/// Tasks for each thread, so that the last ones end at about the same time.
-const TASKS_PER_THREAD: u64 = 4;
+pub(super) const TEMPLATE: Template<Rows> = Template { is_applicable, schedule };
 
-pub(super) struct BlockScan;
+fn is_applicable(b: &Builder, rows: &Rows) -> bool {
+    rows.inside.is_empty() && b.scan_stage(rows.root).is_some()
+}
 
-impl Template<Rows> for BlockScan {
-    fn is_applicable(&self, b: &Builder, rows: &Rows) -> bool {
-        rows.inside.is_empty() && b.scan_stage(rows.root).is_some()
-    }
-
-    /// Runs a stage of a scan on its own: rows and blocks are tasks.
-    fn schedule(&self, b: &mut Builder, rows: &Rows) -> Result<(), ScheduleError> {
-        let refused = ErrorKind::NotReduction.of_stage(rows.root);
-        let scan = b.scan_stage(rows.root).ok_or(refused)?;
-        let outer = order_loops(b, scan)?;
-        let rows = (0..scan.axis as u32).map(AxisId);
-        for axis in rows.chain([outer].into_iter().filter(|_| scan.role != ScanRole::Carry)) {
-            b.annotate(scan.stage, axis, LoopKind::Parallel)?;
-        }
-        b.note_template(TemplateKind::BlockScan, scan.stage);
-        Ok(())
-    }
+/// Runs a stage of a scan on its own: rows and blocks are tasks.
+fn schedule(b: &mut Builder, rows: &Rows) -> Result<()> {
+    let scan = b.scan_stage(rows.root).ok_or(ErrorKind::NotReduction.of_stage(rows.root))?;
+    let outer = order_loops(b, scan)?;
+    let tasks = (0..scan.axis as u32).map(AxisId);
+    let tasks = tasks.chain((scan.role != ScanRole::Carry).then_some(outer));
+    b.annotate_all(scan.stage, tasks, LoopKind::Parallel)?;
+    b.note_template(TemplateKind::BlockScan, scan.stage);
+    Ok(())
 }
 
 /// Orders the loops of a stage inside its rows; returns the outermost loop along its blocks.
-pub(super) fn order_loops(b: &mut Builder, scan: ScanStage) -> Result<AxisId, ScheduleError> {
+pub(super) fn order_loops(b: &mut Builder, scan: ScanStage) -> Result<AxisId> {
     let ScanStage { stage, role, axis: at, block_length: length } = scan;
     let name = b.stage_name(stage).to_owned();
     let blocks = AxisId(at as u32);
     let n_blocks = b.extents(stage)[at];
-    let group = b.new_group();
     let rows = (0..at as u32).map(AxisId);
     let (order, lanes, outer) = match role {
         ScanRole::Combine => {
             let n_tiles = n_blocks.div_ceil(b.value(length)).max(1);
-            let wanted = u64::from(b.cpu().threads) * TASKS_PER_THREAD;
+            let wanted = u64::from(b.cpu().threads) * LONG_TASKS_PER_THREAD;
             let task = n_tiles.div_ceil(wanted).max(1);
             let kind = DecisionKind::Outer;
-            let task = b.decide(format!("{name} tiles"), kind, &block_sizes(n_tiles), task, group);
+            let task = b.decide(format!("{name} tiles"), kind, &block_sizes(n_tiles), task);
             let factors = [Factor::Open(task), Factor::Open(length)];
             let parts = b.split(stage, blocks, &factors)?;
             (rows.chain(parts.iter().copied()).collect::<Vec<_>>(), parts[2], parts[0])
@@ -67,7 +59,7 @@ pub(super) fn order_loops(b: &mut Builder, scan: ScanStage) -> Result<AxisId, Sc
         ScanRole::Within => {
             let kind = DecisionKind::Inner;
             let n = n_blocks.min(INTERLEAVED_BLOCKS);
-            let tile = b.decide(format!("{name} blocks"), kind, &[1, 2, 4, 8], n, group);
+            let tile = b.decide(format!("{name} blocks"), kind, &[1, 2, 4, 8], n);
             let parts = b.split(stage, blocks, &[Factor::Open(tile)])?;
             let [elements, k] = [1, 2].map(|it| AxisId((at + it) as u32));
             b.annotate(stage, parts[1], LoopKind::Unrolled)?;
@@ -77,13 +69,13 @@ pub(super) fn order_loops(b: &mut Builder, scan: ScanStage) -> Result<AxisId, Sc
         ScanRole::Carry => {
             let n_vectors = n_blocks.div_ceil(b.lanes());
             let best = n_vectors.min(INTERLEAVED_BLOCKS);
-            let tile = b.decide_lanes(format!("{name} lanes"), n_vectors, best, group);
+            let tile = b.decide_lanes(format!("{name} lanes"), n_vectors, best);
             let parts = b.split(stage, blocks, &[Factor::Open(tile)])?;
             let k = AxisId(at as u32 + 1);
             (rows.chain([parts[0], k, parts[1]]).collect(), parts[1], parts[0])
         }
     };
-    b.apply(|it| it.reorder(stage, &order))?;
+    b.reorder(stage, order)?;
     b.annotate(stage, lanes, LoopKind::Vectorized)?;
     Ok(outer)
 }

@@ -2,18 +2,15 @@
 //! so few that all threads have some.
 
 use super::variant::{Sharing, TileVariant};
-use crate::sketch::builder::Builder;
+use super::{LONG_TASKS_PER_THREAD, TASKS_PER_THREAD};
+use crate::sketch::Builder;
 use crate::sketch::layout::WORD_BYTES;
 use tvmtune_ir::dag::access::Access;
 use tvmtune_schedule::StageId;
 
 /// Iterations of the outer axis that a task with a padded copy of its own should have: windows of
-/// neighboring tasks overlap, and both pad the overlap.
+/// neighboring tasks overlap, and both pad the overlap; estimated.
 const MIN_OUTER: u64 = 6;
-/// Tasks for each thread, so that the last ones end at about the same time.
-const TASKS_PER_THREAD: u64 = 8;
-/// Tasks for each thread where tasks share nothing.
-const UNSHARED_TASKS_PER_THREAD: u64 = 4;
 
 /// The place of padded copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +39,7 @@ pub(super) struct Blocks {
 impl Blocks {
     /// Chooses tasks as large as the second-level cache allows, but several for each thread.
     pub(super) fn choose(b: &Builder, anchor: StageId, variant: &TileVariant) -> Self {
-        let n_spatial = b.schedule.stage(anchor).compute.n_spatial;
+        let n_spatial = b.n_spatial(anchor);
         let extents = b.extents(anchor);
         let n_rows = variant.row.map_or(1, |it| extents[it].div_ceil(variant.tile.rows));
         let lanes = b.lanes() * variant.tile.vectors;
@@ -86,7 +83,7 @@ impl Blocks {
         if variant.sharing == Sharing::NoneAlongOuter {
             // Tasks that differ along the outer axis only share nothing but the edges of windows.
             let mut rows = Self { padding: Padding::InTasks, ..it };
-            let enough = threads * UNSHARED_TASKS_PER_THREAD;
+            let enough = threads * LONG_TASKS_PER_THREAD;
             let is_large = |it: &Self| bytes(it) * it.vectors > cache * 3 / 4;
             while (is_large(&rows) || n_tasks(&rows) < enough) && rows.outer > MIN_OUTER {
                 rows.halve();

@@ -7,82 +7,65 @@
 //!     vectorized f_2:  c[f] = g(a[f], b[f])        -- f: the axes along which all tensors are contiguous
 //! ```
 
-use super::hoist_invariant;
-use crate::sketch::builder::Builder;
-use crate::sketch::fusion_group::Rows;
+use super::{LONG_TASKS_PER_THREAD, hoist_invariant};
 use crate::sketch::layout::{WORD_BYTES, block_sizes};
-use crate::sketch::template::Template;
-use crate::sketch::types::{DecisionKind, Factor, TemplateKind};
+use crate::sketch::{Builder, DecisionKind, Factor, Result, Rows, Template, TemplateKind};
 use tvmtune_ir::dag::access::Access;
 use tvmtune_ir::dag::{Compute, Expr};
 use tvmtune_ir::poly::VarId;
-use tvmtune_schedule::error::ScheduleError;
 use tvmtune_schedule::{AxisId, LoopKind, StageId};
 
-/// Bytes that a task should touch, so that its dispatch costs little; chosen on the Zen 5 of `docs/results`.
+/// Bytes that a task should touch, so that its dispatch costs little; chosen by measurement.
 const TASK_BYTES: u64 = 64 * 1024;
 
-/// Tasks for each thread, so that the last ones end at about the same time.
-const TASKS_PER_THREAD: u64 = 4;
-/// Vectors of a loop: that many accesses are in flight.
+/// Vectors of a loop: that many accesses are in flight; estimated.
 const VECTORS: u64 = 4;
 
-pub(super) struct Elementwise;
+pub(super) const TEMPLATE: Template<Rows> = Template { is_applicable, schedule };
 
-impl Template<Rows> for Elementwise {
-    fn is_applicable(&self, b: &Builder, rows: &Rows) -> bool {
-        rows.inside.is_empty() && b.schedule.stage(rows.root).compute.reducer.is_none()
-    }
-
-    fn schedule(&self, b: &mut Builder, rows: &Rows) -> Result<(), ScheduleError> {
-        elementwise(b, rows.root)
-    }
+fn is_applicable(b: &Builder, rows: &Rows) -> bool {
+    rows.inside.is_empty() && !b.reduces(rows.root)
 }
 
-fn elementwise(b: &mut Builder, root: StageId) -> Result<(), ScheduleError> {
+fn schedule(b: &mut Builder, rows: &Rows) -> Result<()> {
+    let root = rows.root;
     hoist_invariant::to_phases(b, root)?;
     let name = b.stage_name(root).to_owned();
     let extents = b.extents(root);
     let accesses = b.accesses(root);
     let bytes_each = WORD_BYTES * (accesses.len() as u64 + 1);
     let Some(last) = extents.len().checked_sub(1) else { return Ok(()) };
-    let compute = b.schedule.stage(root).compute.clone();
+    let compute = b.compute(root).clone();
 
     let transposed = (0..last).rev().find(|axis| is_transposed(&accesses, *axis, last));
     let flat_from = match transposed {
         Some(_) => last,
-        None => (0..last)
-            .rev()
-            .take_while(|it| is_flat(b, &compute, &accesses, *it))
-            .last()
-            .unwrap_or(last),
+        None => {
+            let flat = (0..last).rev().take_while(|it| is_flat(b, &compute, &accesses, *it));
+            flat.last().unwrap_or(last)
+        }
     };
-    let mut flat = AxisId(last as u32);
-    for axis in (flat_from..last).rev() {
-        flat = b.apply(|it| it.fuse(root, AxisId(axis as u32), flat))?;
-    }
+    let flattened = (flat_from as u32..last as u32).map(AxisId);
+    let flat = b.fuse(root, flattened, AxisId(last as u32))?;
     let length = b.extent(root, flat);
     let lanes = b.lanes();
     let n_vectors = length.div_ceil(lanes);
-    let group = b.new_group();
     let best = if transposed.is_some() { 1 } else { n_vectors.min(VECTORS) };
-    let inner = b.decide_lanes(format!("{name} lanes"), n_vectors, best, group);
-    let rows: u64 = extents[..flat_from].iter().product();
+    let inner = b.decide_lanes(format!("{name} lanes"), n_vectors, best);
+    let n_rows: u64 = extents[..flat_from].iter().product();
     let n_tiles = n_vectors.div_ceil(best);
-    let wanted = u64::from(b.cpu().threads) * TASKS_PER_THREAD;
+    let wanted = u64::from(b.cpu().threads) * LONG_TASKS_PER_THREAD;
     let cached = TASK_BYTES.div_ceil(bytes_each * best * lanes).max(1);
-    let share = (n_tiles * rows).div_ceil(wanted).max(1);
+    let share = (n_tiles * n_rows).div_ceil(wanted).max(1);
     let block = cached.min(share).min(n_tiles);
-    let kind = DecisionKind::Outer;
-    let outer = b.decide(format!("{name} block"), kind, &block_sizes(n_tiles), block, group);
+    let (kind, options) = (DecisionKind::Outer, block_sizes(n_tiles));
+    let outer = b.decide_in(b.group_of(inner), format!("{name} block"), kind, &options, block);
     let parts = b.split(root, flat, &[Factor::Open(outer), Factor::Open(inner)])?;
     if let Some(axis) = transposed {
         tile_transposed(b, root, axis, &parts, &name)?;
     }
     let order = b.schedule.stage(root).order.clone();
-    for axis in order.iter().take_while(|it| **it != parts[1]) {
-        b.annotate(root, *axis, LoopKind::Parallel)?;
-    }
+    b.annotate_all(root, order.iter().take_while(|it| **it != parts[1]), LoopKind::Parallel)?;
     b.annotate(root, parts[2], LoopKind::Vectorized)?;
     b.note_template(TemplateKind::Flat, root);
     Ok(())
@@ -121,16 +104,15 @@ fn tile_transposed(
     axis: usize,
     parts: &[AxisId],
     name: &str,
-) -> Result<(), ScheduleError> {
-    let group = b.new_group();
+) -> Result<()> {
     let lanes = b.lanes();
     let options: Vec<u64> = [4, 8, 16, 32].into_iter().filter(|it| *it <= 2 * lanes).collect();
-    let decision = b.decide(format!("{name} across"), DecisionKind::Inner, &options, lanes, group);
+    let decision = b.decide(format!("{name} across"), DecisionKind::Inner, &options, lanes);
     let tiled = b.split(root, AxisId(axis as u32), &[Factor::Open(decision)])?;
     let mut order = b.schedule.stage(root).order.clone();
     order.retain(|it| *it != tiled[1]);
     let at = order.iter().position(|it| *it == parts[2]).unwrap_or(order.len());
     order.insert(at, tiled[1]);
-    b.apply(|it| it.reorder(root, &order))?;
+    b.reorder(root, order)?;
     b.annotate(root, tiled[1], LoopKind::Unrolled)
 }

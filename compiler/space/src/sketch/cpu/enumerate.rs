@@ -12,7 +12,7 @@
 use super::blocks::Blocks;
 use super::register_tile::{Operand, choose};
 use super::variant::{CopyScope, OperandCopy, Padded, Sharing, TileVariant};
-use crate::sketch::builder::Builder;
+use crate::sketch::Builder;
 use crate::sketch::layout::{WORD_BYTES, dim_along};
 use tvmtune_ir::dag::TensorKind;
 use tvmtune_ir::dag::access::Access;
@@ -23,14 +23,14 @@ use tvmtune_schedule::StageId;
 /// judgement.
 const MAX_SLOWDOWN: f64 = 2.5;
 
-/// A copy may have this many times the elements of its operand; chosen on the Zen 5 of `docs/results`.
+/// A copy may have this many times the elements of its operand; chosen by measurement.
 const MAX_COPY_GROWTH: u64 = 2;
-/// Reads of an element that are worth a copy; chosen on the Zen 5 of `docs/results`.
+/// Reads of an element that are worth a copy; chosen by measurement.
 const MIN_COPY_REUSE: u64 = 16;
-/// Lengths of a tile's row by which rows are far apart; chosen on the Zen 5 of `docs/results`.
+/// Lengths of a tile's row by which rows are far apart; chosen by measurement.
 const FAR_TILES: u64 = 4;
 
-/// The cost model of copies and stores, in cycles of one thread; /// AVX-512 machine (`docs/results`).
+/// The cost model of copies and stores, in cycles of one thread; chosen by measurement.
 mod cost_of {
     /// A vector whose elements are stored one by one.
     pub(super) const SCATTERED_VECTOR: f64 = 20.0;
@@ -50,7 +50,7 @@ mod cost_of {
 
 /// Returns the variants of a reduction, the most promising first.
 pub(super) fn variants(b: &Builder, anchor: StageId) -> Vec<TileVariant> {
-    let n_spatial = b.schedule.stage(anchor).compute.n_spatial;
+    let n_spatial = b.n_spatial(anchor);
     let mut found: Vec<TileVariant> =
         (0..n_spatial).flat_map(|axis| variants_along(b, anchor, axis)).collect();
     found.sort_by(|a, b| a.cost.total_cmp(&b.cost));
@@ -60,7 +60,7 @@ pub(super) fn variants(b: &Builder, anchor: StageId) -> Vec<TileVariant> {
 }
 
 fn variants_along(b: &Builder, anchor: StageId, vector: usize) -> Vec<TileVariant> {
-    let compute = &b.schedule.stage(anchor).compute;
+    let compute = b.compute(anchor);
     let (extents, accesses) = (b.extents(anchor), b.accesses(anchor));
     if extents[vector] == 1 && extents[..compute.n_spatial].iter().any(|it| *it > 1) {
         return Vec::new();
@@ -175,7 +175,7 @@ fn is_read_in_rows(b: &Builder, access: &Access, variant: &TileVariant, extents:
 
 /// Estimates the cycles of one thread for a reduction with its copies.
 fn cost(b: &Builder, anchor: StageId, variant: &TileVariant) -> f64 {
-    let compute = &b.schedule.stage(anchor).compute;
+    let compute = b.compute(anchor);
     let extents = b.extents(anchor);
     let tiled = [Some(variant.vector), variant.row];
     let others = extents.iter().enumerate().filter(|(n, _)| !tiled.contains(&Some(*n)));

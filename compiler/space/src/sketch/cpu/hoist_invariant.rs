@@ -1,24 +1,19 @@
 //! Loop-invariant code motion: subexpressions that do not vary along an axis are computed once for each
 //! row where stages run row by row, else in a phase of their own where that pays.
 
-use crate::sketch::builder::Builder;
+use crate::sketch::{Builder, Result};
 use tvmtune_ir::dag::access::work;
-use tvmtune_schedule::error::ScheduleError;
 use tvmtune_schedule::{AxisId, LoopKind, StageId};
 
 /// Cycles that a phase of its own must save: several times those that it takes to wake threads; chosen
 /// by judgement.
 const MIN_SAVED_CYCLES: u64 = 20_000;
-/// Times that a hoisted element must be used; chosen on the Zen 5 of `docs/results`.
+/// Times that a hoisted element must be used; chosen by measurement.
 const MIN_USES: u64 = 16;
 
 /// Hoists subexpressions that are invariant along rows into stages with an element for each row;
 /// returns these stages.
-pub(super) fn to_rows(
-    b: &mut Builder,
-    stage: StageId,
-    depth: usize,
-) -> Result<Vec<StageId>, ScheduleError> {
+pub(super) fn to_rows(b: &mut Builder, stage: StageId, depth: usize) -> Result<Vec<StageId>> {
     let mut hoisted = Vec::new();
     let is_row_invariant = |b: &Builder| {
         let found = b.schedule.invariant_part(stage);
@@ -31,10 +26,10 @@ pub(super) fn to_rows(
 }
 
 /// Hoists invariant subexpressions into phases before a stage, where that pays.
-pub(super) fn to_phases(b: &mut Builder, stage: StageId) -> Result<(), ScheduleError> {
+pub(super) fn to_phases(b: &mut Builder, stage: StageId) -> Result<()> {
     while pays(b, stage) {
         let hoisted = b.apply(|it| it.hoist_invariant(stage))?;
-        let last = b.schedule.stage(hoisted).compute.n_spatial - 1;
+        let last = b.n_spatial(hoisted) - 1;
         b.annotate(hoisted, AxisId(last as u32), LoopKind::Vectorized)?;
     }
     Ok(())

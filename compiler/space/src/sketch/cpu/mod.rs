@@ -11,16 +11,19 @@ mod rows;
 mod tile;
 mod variant;
 
-use self::block_scan::BlockScan;
-use self::elementwise::Elementwise;
-use self::rows::RowByRow;
 use super::builder::Builder;
 use super::fusion_group::{FusionGroup, Rows};
 use super::template::{Bound, Template, applicable};
 use tvmtune_schedule::StageId;
 
+/// Tasks for each thread, so that the last ones end at about the same time; chosen by judgement.
+const TASKS_PER_THREAD: u64 = 8;
+/// Tasks for each thread of elementwise stages, and of tiles that share no operand: fewer and longer
+/// ones; chosen by judgement.
+const LONG_TASKS_PER_THREAD: u64 = 4;
+
 /// The templates for rows: the first that is applicable is the only one.
-const ROWS: &[&dyn Template<Rows>] = &[&BlockScan, &Elementwise, &RowByRow];
+const ROWS: [Template<Rows>; 3] = [block_scan::TEMPLATE, elementwise::TEMPLATE, rows::TEMPLATE];
 
 /// Returns the templates of a group, the most promising first.
 pub(super) fn templates<'a>(b: &Builder, group: &'a FusionGroup) -> Vec<Bound<'a>> {
@@ -31,7 +34,7 @@ pub(super) fn templates<'a>(b: &Builder, group: &'a FusionGroup) -> Vec<Bound<'a
             };
             enumerate::variants(b, tiled.anchor).into_iter().map(bind).collect()
         }
-        FusionGroup::Rows(rows) => applicable(ROWS, b, rows).into_iter().take(1).collect(),
+        FusionGroup::Rows(rows) => applicable(&ROWS, b, rows).into_iter().take(1).collect(),
         FusionGroup::Chain(_) => Vec::new(),
     }
 }

@@ -50,9 +50,9 @@ const FMA_LATENCY: f64 = 4.0;
 /// Vector loads that a core issues in a cycle: two ports, as on the same cores.
 const LOADS_PER_CYCLE: f64 = 2.0;
 /// Cycles of a load that misses the first-level cache and hits the second, of which several are in
-/// flight; chosen on the Zen 5 of `docs/results`.
+/// flight; chosen by measurement.
 const RELOAD_CYCLES: f64 = 0.4;
-/// Cycles of the loop itself in each step, which larger tiles amortize; chosen on the Zen 5 of `docs/results`.
+/// Cycles of the loop itself in each step, which larger tiles amortize; chosen by measurement.
 const LOOP_CYCLES: f64 = 0.15;
 const PAGE_BYTES: u64 = 4096;
 const LINE_BYTES: u64 = 64;

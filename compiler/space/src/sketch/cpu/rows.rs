@@ -19,37 +19,21 @@
 
 use std::collections::BTreeMap;
 
-use super::{block_scan, hoist_invariant};
-use crate::sketch::builder::Builder;
-use crate::sketch::fusion_group::Rows;
+use super::{TASKS_PER_THREAD, block_scan, hoist_invariant};
 use crate::sketch::layout::{WORD_BYTES, block_sizes};
-use crate::sketch::template::Template;
-use crate::sketch::types::{DecisionKind, Factor, TemplateKind};
-use tvmtune_ir::dag::TensorId;
-use tvmtune_schedule::error::ScheduleError;
-use tvmtune_schedule::{AxisId, Instruction, LoopKind, StageId};
+use crate::sketch::{Builder, DecisionKind, Factor, Result, Rows, Template, TemplateKind};
+use tvmtune_ir::dag::{Expr, TensorId};
+use tvmtune_ir::poly::VarId;
+use tvmtune_schedule::{AxisId, LoopKind, StageId};
 
-/// Cycles that a task should take at least, some 2 us: its dispatch takes a share of that.
+/// Cycles that a task should take at least, some 2 us, of which its dispatch takes a share; estimated.
 const MIN_TASK_CYCLES: f64 = 8_000.0;
-/// Tasks for each thread, so that the last ones end at about the same time.
-const TASKS_PER_THREAD: u64 = 8;
-
-/// Vectors of partial results, as many as it takes to hide the latency of an addition.
+/// Vectors of partial results, as many as it takes to hide the latency of an addition; estimated.
 const PARTIAL_VECTORS: u64 = 4;
 
-pub(super) struct RowByRow;
+pub(super) const TEMPLATE: Template<Rows> = Template { is_applicable: |_, _| true, schedule };
 
-impl Template<Rows> for RowByRow {
-    fn is_applicable(&self, _: &Builder, _: &Rows) -> bool {
-        true
-    }
-
-    fn schedule(&self, b: &mut Builder, rows: &Rows) -> Result<(), ScheduleError> {
-        schedule(b, rows)
-    }
-}
-
-fn schedule(b: &mut Builder, rows: &Rows) -> Result<(), ScheduleError> {
+fn schedule(b: &mut Builder, rows: &Rows) -> Result<()> {
     let Rows { root, ref inside, depth } = *rows;
     let name = b.stage_name(root).to_owned();
     let cycles = b.cycles(inside.iter().chain([&root]));
@@ -65,47 +49,34 @@ fn schedule(b: &mut Builder, rows: &Rows) -> Result<(), ScheduleError> {
         attached.extend((stage != root).then_some(stage));
     }
 
-    let Some(last) = depth.checked_sub(1) else { return attach_at_root(b, root, &attached) };
+    let Some(last) = depth.checked_sub(1) else {
+        // With no rows there is no loop to run at: partial results are stages of their own.
+        let label = format!("one row, {} parts", attached.len());
+        b.note_template_as(TemplateKind::Rows, root, &label);
+        return Ok(());
+    };
     let extents = b.extents(root);
     let n_rows: u64 = extents[..depth].iter().product();
     let wanted = u64::from(b.cpu().threads) * TASKS_PER_THREAD;
     let per_row = (cycles / n_rows as f64).max(1.0);
     let min_rows = (MIN_TASK_CYCLES / per_row).ceil() as u64;
     let block = n_rows.div_ceil(wanted).max(1).min(extents[last]).min(min_rows.max(1));
-    let group = b.new_group();
     let kind = DecisionKind::Outer;
-    let decision =
-        b.decide(format!("{name} rows"), kind, &block_sizes(extents[last]), block, group);
+    let decision = b.decide(format!("{name} rows"), kind, &block_sizes(extents[last]), block);
     let parts = b.split(root, AxisId(last as u32), &[Factor::Open(decision)])?;
-    for axis in (0..last as u32).map(AxisId).chain([parts[0]]) {
-        b.annotate(root, axis, LoopKind::Parallel)?;
-    }
+    b.annotate_all(root, (0..last as u32).map(AxisId).chain([parts[0]]), LoopKind::Parallel)?;
     let passes_memory = waits_for_memory(b, &Rows { root, inside: attached.clone(), depth });
-    decide_prefetch(b, root, parts[1], u64::from(passes_memory) + 1, &name)?;
+    // The rows in flight are the one that is computed, and those that are prefetched.
+    let options = (DecisionKind::Outer, &[1, 2, 3][..]);
+    let best = u64::from(passes_memory) + 1;
+    let kind = |rows| (rows > 1).then_some(LoopKind::Pipelined(rows as u8));
+    b.decide_loop_kind(format!("{name} rows ahead"), options, best, (root, parts[1]), kind)?;
     // Readers first: a stage runs inside the loop only when all that read it do.
     for stage in attached.into_iter().rev() {
         b.apply(|it| it.compute_at(stage, root, parts[1]))?;
     }
     b.note_template(TemplateKind::Rows, root);
     Ok(())
-}
-
-/// Opens the number of rows in flight: the one that is computed, and those that are prefetched.
-fn decide_prefetch(
-    b: &mut Builder,
-    root: StageId,
-    row: AxisId,
-    best: u64,
-    name: &str,
-) -> Result<(), ScheduleError> {
-    let group = b.new_group();
-    let kind = DecisionKind::Outer;
-    let decision = b.decide(format!("{name} rows ahead"), kind, &[1, 2, 3], best, group);
-    let pipelined = |depth: u8| {
-        let kind = LoopKind::Pipelined(depth);
-        vec![Instruction::Annotate { stage: root, axis: row, kind }]
-    };
-    b.one_of(decision, vec![Vec::new(), pipelined(2), pipelined(3)])
 }
 
 /// Returns whether rows are read more than once, come from behind the second-level cache, and leave
@@ -132,22 +103,11 @@ fn waits_for_memory(b: &Builder, rows: &Rows) -> bool {
     !passes.is_empty()
 }
 
-fn attach_at_root(
-    b: &mut Builder,
-    root: StageId,
-    attached: &[StageId],
-) -> Result<(), ScheduleError> {
-    // With no rows there is no loop to run at: partial results are stages of their own.
-    let label = format!("one row, {} parts", attached.len());
-    b.note_template_as(TemplateKind::Rows, root, &label);
-    Ok(())
-}
-
 /// Returns the axis along which a reduction can be vectorized: all reads are contiguous along it, or
 /// independent of it, and it is as long as a vector. With it the first of the axes that are one run
 /// of memory together with it.
 pub(super) fn contiguous_reduction(b: &Builder, stage: StageId) -> Option<(usize, usize)> {
-    let compute = &b.schedule.stage(stage).compute;
+    let compute = b.compute(stage);
     compute.reducer?;
     let (extents, accesses) = (b.extents(stage), b.accesses(stage));
     let last = compute.axes.len() - 1;
@@ -173,27 +133,21 @@ pub(super) fn contiguous_reduction(b: &Builder, stage: StageId) -> Option<(usize
 }
 
 fn mentions_as_value(b: &Builder, stage: StageId, axis: usize) -> bool {
-    use tvmtune_ir::dag::Expr;
-    use tvmtune_ir::poly::VarId;
     let mut found = false;
-    b.schedule.stage(stage).compute.body.walk(&mut |it| {
+    b.compute(stage).body.walk(&mut |it| {
         found |= matches!(it, Expr::Index(poly) if poly.mentions(VarId(axis as u32)));
     });
     found
 }
 
 /// Orders the loops of one stage inside its rows; returns the stages that it was factored into.
-fn order_loops(
-    b: &mut Builder,
-    stage: StageId,
-    depth: usize,
-) -> Result<Vec<StageId>, ScheduleError> {
+fn order_loops(b: &mut Builder, stage: StageId, depth: usize) -> Result<Vec<StageId>> {
     if let Some(scan) = b.scan_stage(stage) {
         block_scan::order_loops(b, scan)?;
         return Ok(Vec::new());
     }
     let name = b.stage_name(stage).to_owned();
-    let compute = b.schedule.stage(stage).compute.clone();
+    let compute = b.compute(stage).clone();
     if let Some((first, along)) = contiguous_reduction(b, stage) {
         return factor_lanes(b, stage, first, along);
     }
@@ -202,9 +156,7 @@ fn order_loops(
     }
     let last = compute.n_spatial - 1;
     let n_vectors = b.extents(stage)[last].div_ceil(b.lanes());
-    let group = b.new_group();
-    let inner =
-        b.decide_lanes(format!("{name} lanes"), n_vectors, n_vectors.min(PARTIAL_VECTORS), group);
+    let inner = b.decide_lanes(format!("{name} lanes"), n_vectors, n_vectors.min(PARTIAL_VECTORS));
     let parts = b.split(stage, AxisId(last as u32), &[Factor::Open(inner)])?;
     b.annotate(stage, parts[1], LoopKind::Vectorized)?;
     Ok(Vec::new())
@@ -216,17 +168,14 @@ fn factor_lanes(
     stage: StageId,
     first: usize,
     along: usize,
-) -> Result<Vec<StageId>, ScheduleError> {
+) -> Result<Vec<StageId>> {
     let name = b.stage_name(stage).to_owned();
-    let mut axis = AxisId(along as u32);
-    for outer in (first..along).rev() {
-        axis = b.apply(|it| it.fuse(stage, AxisId(outer as u32), axis))?;
-    }
+    let outer = (first as u32..along as u32).map(AxisId);
+    let axis = b.fuse(stage, outer, AxisId(along as u32))?;
     let length = b.extent(stage, axis);
     let n_vectors = length.div_ceil(b.lanes());
-    let group = b.new_group();
     let best = n_vectors.min(PARTIAL_VECTORS);
-    let inner = b.decide_lanes(format!("{name} lanes"), n_vectors, best, group);
+    let inner = b.decide_lanes(format!("{name} lanes"), n_vectors, best);
     let parts = b.split(stage, axis, &[Factor::Open(inner)])?;
     let part = b.apply(|it| it.rfactor(stage, parts[1]))?;
     let partial = b.schedule.stage(part);
@@ -235,7 +184,7 @@ fn factor_lanes(
     let mut order = partial.order.clone();
     order.retain(|it| *it != lanes);
     order.push(lanes);
-    b.apply(|it| it.reorder(part, &order))?;
+    b.reorder(part, order)?;
     b.annotate(part, lanes, LoopKind::Vectorized)?;
     let reduced = *b.schedule.stage(stage).order.last().expect("a factored stage reduces");
     b.annotate(stage, reduced, LoopKind::Vectorized)?;

@@ -23,17 +23,14 @@ use super::copies::{self, TileLoops};
 use super::hoist_invariant;
 use super::register_tile::MAX_TILE;
 use super::variant::{CopyScope, TileVariant};
-use crate::sketch::builder::Builder;
-use crate::sketch::fusion_group::Tiled;
 use crate::sketch::layout::{block_sizes, pack_by_tile};
-use crate::sketch::types::{DecisionKind, Factor, TemplateKind};
-use tvmtune_schedule::error::ScheduleError;
-use tvmtune_schedule::{AxisId, Instruction, Layout, LoopKind, StageId};
+use crate::sketch::{Builder, DecisionId, DecisionKind, Factor, Result, TemplateKind, Tiled};
+use tvmtune_schedule::{AxisId, Instruction, LoopKind, StageId};
 
-/// Steps of the reduction that are unrolled, at most.
+/// Steps of the reduction that are unrolled, at most; chosen by judgement.
 const MAX_STEPS: u64 = 8;
-/// Steps of the reduction that are unrolled by default, all of a window of up to [`MAX_WINDOW`]; chosen on
-/// the Zen 5 of `docs/results`.
+/// Steps of the reduction that are unrolled by default, all of a window of up to [`MAX_WINDOW`]; chosen by
+/// measurement.
 const STEPS: u64 = 4;
 const MAX_WINDOW: u64 = 7;
 
@@ -60,11 +57,7 @@ enum Middle {
 }
 
 /// Tiles the root of a group, and computes its anchor in each of the tiles.
-pub(super) fn register_tile(
-    b: &mut Builder,
-    group: Tiled,
-    variant: &TileVariant,
-) -> Result<(), ScheduleError> {
+pub(super) fn register_tile(b: &mut Builder, group: Tiled, variant: &TileVariant) -> Result<()> {
     let Tiled { root, anchor } = group;
     let name = b.stage_name(root).to_owned();
     hoist_invariant::to_phases(b, root)?;
@@ -101,19 +94,14 @@ pub(super) fn register_tile(
 }
 
 /// Packs accumulators so that their lanes are contiguous, as in a register.
-fn pack_accumulators(
-    b: &mut Builder,
-    anchor: StageId,
-    variant: &TileVariant,
-) -> Result<(), ScheduleError> {
-    let n_spatial = b.schedule.stage(anchor).compute.n_spatial;
+fn pack_accumulators(b: &mut Builder, anchor: StageId, variant: &TileVariant) -> Result<()> {
+    let n_spatial = b.n_spatial(anchor);
     if variant.vector + 1 == n_spatial {
         return Ok(());
     }
     let others = (0..n_spatial).filter(|it| *it != variant.vector);
-    let layout = Layout { splits: Vec::new(), order: others.chain([variant.vector]).collect() };
-    let tensor = b.schedule.stage(anchor).tensor();
-    b.apply(|it| it.pack(tensor, layout))
+    let order = others.chain([variant.vector]).collect();
+    b.permute(b.tensor_of(anchor), order)
 }
 
 fn label(b: &Builder, root: StageId, variant: &TileVariant) -> String {
@@ -122,7 +110,7 @@ fn label(b: &Builder, root: StageId, variant: &TileVariant) -> String {
         Some(CopyScope::Whole) => " copy",
         None => "",
     };
-    let axis = &b.schedule.stage(root).compute.axes[variant.vector].name;
+    let axis = &b.compute(root).axes[variant.vector].name;
     format!("{} {axis}{copied}", TemplateKind::Tile.label())
 }
 
@@ -132,7 +120,7 @@ fn split_root(
     anchor: StageId,
     variant: &TileVariant,
     name: &str,
-) -> Result<Loops, ScheduleError> {
+) -> Result<Loops> {
     let extents = b.extents(root);
     let blocks = Blocks::choose(b, anchor, variant);
     let lanes = b.lanes();
@@ -145,10 +133,8 @@ fn split_root(
             continue;
         }
         if Some(axis) == last_outer {
-            let group = b.new_group();
-            let options = block_sizes(extent);
-            let kind = DecisionKind::Outer;
-            let inner = b.decide(format!("{name} walk"), kind, &options, blocks.outer, group);
+            let (kind, options) = (DecisionKind::Outer, block_sizes(extent));
+            let inner = b.decide(format!("{name} walk"), kind, &options, blocks.outer);
             let parts = b.split(root, id, &[Factor::Open(inner)])?;
             grid.push(parts[0]);
             middle.push((Middle::Outer, parts[1]));
@@ -158,35 +144,41 @@ fn split_root(
     }
     let mut row = None;
     if let Some(axis) = variant.row {
-        let group = b.new_group();
         let extent = extents[axis];
         let tiles: Vec<u64> = (1..=extent.min(MAX_TILE.0)).collect();
         let kind = DecisionKind::Inner;
-        let inner = b.decide(format!("{name} rows"), kind, &tiles, variant.tile.rows, group);
-        let options = block_sizes(extent.div_ceil(variant.tile.rows));
-        let kind = DecisionKind::Outer;
-        let outer = b.decide(format!("{name} row tiles"), kind, &options, blocks.rows, group);
-        let factors = [Factor::Open(outer), Factor::Open(inner)];
+        let inner = b.decide(format!("{name} rows"), kind, &tiles, variant.tile.rows);
+        let n_tiles = extent.div_ceil(variant.tile.rows);
+        let factors = tile_factors(b, format!("{name} row tiles"), n_tiles, blocks.rows, inner);
         let parts = b.split(root, AxisId(axis as u32), &factors)?;
         grid.push(parts[0]);
         middle.push((Middle::Rows, parts[1]));
         row = Some(parts[2]);
     }
-    let group = b.new_group();
-    let extent = extents[variant.vector];
-    let n_vectors = extent.div_ceil(lanes);
+    let n_vectors = extents[variant.vector].div_ceil(lanes);
     let tiles: Vec<u64> = (1..=n_vectors.min(MAX_TILE.1)).map(|it| it * lanes).collect();
     let best = variant.tile.vectors * lanes;
-    let inner = b.decide(format!("{name} lanes"), DecisionKind::Inner, &tiles, best, group);
-    let options = block_sizes(n_vectors.div_ceil(variant.tile.vectors));
-    let kind = DecisionKind::Outer;
-    let outer = b.decide(format!("{name} lane tiles"), kind, &options, blocks.vectors, group);
-    let factors = [Factor::Open(outer), Factor::Open(inner)];
+    let inner = b.decide(format!("{name} lanes"), DecisionKind::Inner, &tiles, best);
+    let n_tiles = n_vectors.div_ceil(variant.tile.vectors);
+    let factors = tile_factors(b, format!("{name} lane tiles"), n_tiles, blocks.vectors, inner);
     let parts = b.split(root, AxisId(variant.vector as u32), &factors)?;
     grid.push(parts[0]);
     middle.push((Middle::Vectors, parts[1]));
     let copies = TileLoops { task: parts[0], vector_tile: inner, padding: blocks.padding };
     Ok(Loops { grid, middle, row, vector: parts[2], copies })
+}
+
+/// Returns the factors of an axis: tiles of a task, a decision with that default, and `inner` in a tile.
+fn tile_factors(
+    b: &mut Builder,
+    name: String,
+    n_tiles: u64,
+    best: u64,
+    inner: DecisionId,
+) -> [Factor; 2] {
+    let (kind, options) = (DecisionKind::Outer, block_sizes(n_tiles));
+    let outer = b.decide_in(b.group_of(inner), name, kind, &options, best);
+    [Factor::Open(outer), Factor::Open(inner)]
 }
 
 /// Opens the order of the loops, and places the reduction and a panel.
@@ -196,7 +188,7 @@ fn order_root(
     loops: &Loops,
     panel: Option<StageId>,
     name: &str,
-) -> Result<(), ScheduleError> {
+) -> Result<()> {
     let Tiled { root, anchor } = group;
     let position = |order: &[(Middle, AxisId)], it| order.iter().position(|(n, _)| *n == it);
     let vectors = |order: &[(Middle, AxisId)]| position(order, Middle::Vectors);
@@ -222,12 +214,9 @@ fn order_root(
     };
     let lists: Vec<_> = orders.iter().map(list).collect();
     let numbers: Vec<u64> = (0..lists.len() as u64).collect();
-    let group = b.new_group();
-    let decision = b.decide(format!("{name} order"), DecisionKind::Order, &numbers, 0, group);
+    let decision = b.decide(format!("{name} order"), DecisionKind::Order, &numbers, 0);
     b.one_of(decision, lists)?;
-    for axis in &loops.grid {
-        b.annotate(root, *axis, LoopKind::Parallel)?;
-    }
+    b.annotate_all(root, &loops.grid, LoopKind::Parallel)?;
     if let Some(row) = loops.row {
         b.annotate(root, row, LoopKind::Unrolled)?;
     }
@@ -256,8 +245,8 @@ fn reduce_in_registers(
     anchor: StageId,
     variant: &TileVariant,
     name: &str,
-) -> Result<(), ScheduleError> {
-    let n_spatial = b.schedule.stage(anchor).compute.n_spatial;
+) -> Result<()> {
+    let n_spatial = b.n_spatial(anchor);
     let extents = b.extents(anchor);
     let mut reduce: Vec<AxisId> = (n_spatial..extents.len()).map(|it| AxisId(it as u32)).collect();
     let tile = |it: &usize| *it == variant.vector || Some(*it) == variant.row;
@@ -272,9 +261,8 @@ fn reduce_in_registers(
         let is_known = |it: &u64| *it == extent || (*it < extent && it.is_multiple_of(stride));
         let options: Vec<u64> = (1..=MAX_STEPS).filter(is_known).collect();
         let best = if extent <= MAX_WINDOW { extent } else { (STEPS / stride).max(1) * stride };
-        let group = b.new_group();
         let kind = DecisionKind::Inner;
-        let decision = b.decide(format!("{name} steps"), kind, &options, best, group);
+        let decision = b.decide(format!("{name} steps"), kind, &options, best);
         let parts = b.split(anchor, AxisId(last as u32), &[Factor::Open(decision)])?;
         let at = last - n_spatial;
         reduce[at] = parts[0];
@@ -284,7 +272,7 @@ fn reduce_in_registers(
     order.extend(unrolled);
     order.extend(variant.row.map(|it| AxisId(it as u32)));
     order.push(AxisId(variant.vector as u32));
-    b.apply(|it| it.reorder(anchor, &order))?;
+    b.reorder(anchor, order)?;
     if let Some(axis) = unrolled {
         b.annotate(anchor, axis, LoopKind::Unrolled)?;
     }

@@ -26,39 +26,27 @@
 //! accumulators kept from one block to the next.
 
 use super::chain_stages::{
-    Blocking, RowLevel, STEP, ThreadLayout, is_tensorized, products, schedule_stages,
+    Blocking, ChainLayout, RowLevel, STEP, is_tensorized, prepare_products, schedule_stages,
 };
 use super::operand::Location;
 use super::reads::ACCESS_BYTES;
-use super::tile::{max_stages, pipeline};
-use crate::sketch::builder::Builder;
+use super::tile::{copy_by_all_threads, max_stages, pipeline};
 use crate::sketch::fusion_group::Chain;
-use crate::sketch::template::Template;
-use crate::sketch::types::{DecisionId, Factor, TemplateKind};
+use crate::sketch::{Builder, DecisionId, Factor, Result, Template, TemplateKind};
 use tvmtune_ir::dag::TensorId;
-use tvmtune_schedule::error::{ErrorKind, ScheduleError};
-use tvmtune_schedule::{AxisId, Layout, LoopKind, StageId};
+use tvmtune_schedule::error::ErrorKind;
+use tvmtune_schedule::{AxisId, StageId};
 
 /// Rows of a block by default.
 const MAX_ROWS: u64 = 64;
 /// Rows of an MMA instruction.
 const MMA_ROWS: u64 = 16;
 
-pub(super) struct Attention;
+pub(super) const TEMPLATE: Template<Chain> = Template { is_applicable: |_, _| true, schedule };
 
-impl Template<Chain> for Attention {
-    fn is_applicable(&self, _: &Builder, _: &Chain) -> bool {
-        true
-    }
-
-    fn schedule(&self, b: &mut Builder, chain: &Chain) -> Result<(), ScheduleError> {
-        schedule(b, chain)
-    }
-}
-
-fn schedule(b: &mut Builder, chain: &Chain) -> Result<(), ScheduleError> {
+fn schedule(b: &mut Builder, chain: &Chain) -> Result<()> {
     let name = b.stage_name(chain.root).to_owned();
-    let (anchor, products) = products(b, chain)?;
+    let (anchor, products) = prepare_products(b, chain)?;
     let (width, stages) = block(b, chain, &products);
     let is_tensorized = products.iter().any(|it| is_tensorized(b, *it));
     let layout = match is_tensorized {
@@ -81,11 +69,7 @@ fn schedule(b: &mut Builder, chain: &Chain) -> Result<(), ScheduleError> {
 }
 
 /// Splits all of a reduced axis into steps of MMA instructions.
-fn split_depth(
-    b: &mut Builder,
-    stage: StageId,
-    depth: AxisId,
-) -> Result<Vec<AxisId>, ScheduleError> {
+fn split_depth(b: &mut Builder, stage: StageId, depth: AxisId) -> Result<Vec<AxisId>> {
     let steps = b.extent(stage, depth).div_ceil(STEP);
     b.split(stage, depth, &[Factor::Fixed(steps), Factor::Fixed(STEP)])
 }
@@ -126,9 +110,9 @@ fn block(b: &Builder, chain: &Chain, products: &[StageId]) -> (u64, u64) {
 }
 
 /// Opens the size of blocks in the fragment layout of MMA instructions.
-fn mma_layout(b: &mut Builder, chain: &Chain, width: u64, name: &str) -> ThreadLayout {
-    let sizes = Sizes { row_threads: rows(b, chain) / MMA_ROWS, row_tiles: 1, width };
-    let [outer, tiles, steps] = decide(b, &sizes, 8, name);
+fn mma_layout(b: &mut Builder, chain: &Chain, width: u64, name: &str) -> ChainLayout {
+    let row_threads = (rows(b, chain) / MMA_ROWS, 8);
+    let [outer, tiles, steps] = decide(b, row_threads, 1, width, name);
     let rows = vec![
         (Factor::Open(outer), RowLevel::Threads),
         (Factor::Open(tiles), RowLevel::Tiles),
@@ -136,15 +120,15 @@ fn mma_layout(b: &mut Builder, chain: &Chain, width: u64, name: &str) -> ThreadL
         (Factor::Fixed(8), RowLevel::Threads),
     ];
     let all = Factor::Times(8 * 4, outer);
-    ThreadLayout { rows, threads: 4, pair: 2, steps, all, is_wide: false }
+    ChainLayout { rows, threads: 4, pair: 2, steps, all, is_wide: false }
 }
 
 /// Opens the size of blocks where products are scalar: 16 threads share a row.
-fn scalar_layout(b: &mut Builder, chain: &Chain, width: u64, name: &str) -> ThreadLayout {
+fn scalar_layout(b: &mut Builder, chain: &Chain, width: u64, name: &str) -> ChainLayout {
     const THREADS: u64 = 16;
     let rows = rows(b, chain);
-    let sizes = Sizes { row_threads: THREADS.min(rows), row_tiles: rows.div_ceil(THREADS), width };
-    let [outer, tiles, steps] = decide(b, &sizes, 32, name);
+    let row_threads = (THREADS.min(rows), 32);
+    let [outer, tiles, steps] = decide(b, row_threads, rows.div_ceil(THREADS), width, name);
     let rows = vec![
         (Factor::Open(outer), RowLevel::Threads),
         (Factor::Open(tiles), RowLevel::Tiles),
@@ -152,24 +136,21 @@ fn scalar_layout(b: &mut Builder, chain: &Chain, width: u64, name: &str) -> Thre
         (Factor::Fixed(1), RowLevel::Threads),
     ];
     let all = Factor::Times(THREADS, outer);
-    ThreadLayout { rows, threads: THREADS, pair: 1, steps, all, is_wide: false }
+    ChainLayout { rows, threads: THREADS, pair: 1, steps, all, is_wide: false }
 }
 
-/// The default size of a block.
-struct Sizes {
-    row_threads: u64,
+/// Opens threads and tiles of rows, and steps of columns, for a default size of blocks.
+fn decide(
+    b: &mut Builder,
+    (row_threads, max_threads): (u64, u64),
     row_tiles: u64,
     width: u64,
-}
-
-/// Opens threads and tiles of rows, and steps of columns.
-fn decide(b: &mut Builder, sizes: &Sizes, max_threads: u64, name: &str) -> [DecisionId; 3] {
-    let group = b.new_group();
-    let threads = format!("{name} row threads");
-    let threads = b.decide_power(threads, max_threads, sizes.row_threads, group);
-    let tiles = b.decide_power(format!("{name} row tiles"), 8, sizes.row_tiles, group);
-    let group = b.new_group();
-    [threads, tiles, b.decide_power(format!("{name} steps"), 8, sizes.width / STEP, group)]
+    name: &str,
+) -> [DecisionId; 3] {
+    let threads = b.decide_power(format!("{name} row threads"), max_threads, row_threads);
+    let group = b.group_of(threads);
+    let tiles = b.decide_power_in(group, format!("{name} row tiles"), 8, row_tiles);
+    [threads, tiles, b.decide_power(format!("{name} steps"), 8, width / STEP)]
 }
 
 /// A copy of an operand of a product.
@@ -180,17 +161,13 @@ struct OperandCopy {
 }
 
 /// Copies the operands of the products that are not computed for a block.
-fn copy_operands(
-    b: &mut Builder,
-    chain: &Chain,
-    products: &[StageId],
-) -> Result<Vec<OperandCopy>, ScheduleError> {
-    let computed: Vec<TensorId> = chain.members().map(|it| b.schedule.stage(it).tensor()).collect();
+fn copy_operands(b: &mut Builder, chain: &Chain, products: &[StageId]) -> Result<Vec<OperandCopy>> {
+    let computed: Vec<TensorId> = chain.members().map(|it| b.tensor_of(it)).collect();
     let mut copies = Vec::new();
     for stage in products {
         let moving = match chain.score(*stage) {
             Some(score) => score.column,
-            None => b.schedule.stage(*stage).compute.n_spatial,
+            None => b.n_spatial(*stage),
         };
         for (n, access) in (0..).zip(b.accesses(*stage)) {
             if computed.contains(&access.tensor) {
@@ -206,41 +183,22 @@ fn copy_operands(
 }
 
 /// Copies an operand by all threads, along memory.
-fn place(
-    b: &mut Builder,
-    stage: StageId,
-    at: Location,
-    threads: &Factor,
-) -> Result<(), ScheduleError> {
-    let name = b.stage_name(stage).to_owned();
-    let tensor = b.schedule.stage(stage).tensor();
-    let n_dims = b.schedule.tensor(tensor).tensor.shape.len();
+fn place(b: &mut Builder, stage: StageId, at: Location, threads: &Factor) -> Result<()> {
+    let tensor = b.tensor_of(stage);
+    let n_dims = b.n_dims(tensor);
     b.apply(|it| it.compute_at(stage, at.stage, at.axis))?;
     let accesses = b.accesses(stage);
     let contiguous = (0..n_dims).rev().find(|dim| accesses.iter().all(|it| it.is_contiguous(*dim)));
-    let last = contiguous.unwrap_or(n_dims.saturating_sub(1));
+    let last_dim = n_dims.checked_sub(1).ok_or(ErrorKind::NotFusible.of_stage(stage))?;
+    let last = contiguous.unwrap_or(last_dim);
     let order: Vec<usize> = (0..n_dims).filter(|it| *it != last).chain([last]).collect();
-    if last + 1 != n_dims {
-        let layout = Layout { splits: Vec::new(), order: order.clone() };
-        b.apply(|it| it.pack(tensor, layout))?;
-        let order: Vec<AxisId> = order.iter().map(|it| AxisId(*it as u32)).collect();
-        b.apply(|it| it.reorder(stage, &order))?;
+    if last != last_dim {
+        b.permute(tensor, order.clone())?;
+        b.reorder(stage, order.iter().map(|it| AxisId(*it as u32)))?;
     }
     let dtype = b.schedule.tensor(tensor).tensor.dtype;
     let length = b.extents(stage)[last];
     let fits = |it: &u64| *it * dtype.bytes() <= ACCESS_BYTES && length.is_multiple_of(*it);
     let best = if contiguous.is_some() { [8, 4, 2].into_iter().find(fits).unwrap_or(1) } else { 1 };
-    let mut order = order.into_iter().map(|it| AxisId(it as u32)).rev();
-    let mut fused = order.next().ok_or(ErrorKind::NotFusible.of_stage(stage))?;
-    for outer in order {
-        fused = b.apply(|it| it.fuse(stage, outer, fused))?;
-    }
-    let group = b.new_group();
-    let lanes = b.decide_power(format!("{name} vector"), best, best, group);
-    let factors = [threads.clone(), Factor::Open(lanes)];
-    let parts = b.split(stage, fused, &factors)?;
-    b.apply(|it| it.reorder(stage, &[parts[1], parts[0], parts[2]]))?;
-    b.annotate(stage, parts[1], LoopKind::Thread)?;
-    b.annotate(stage, parts[0], LoopKind::Unrolled)?;
-    b.annotate(stage, parts[2], LoopKind::Vectorized)
+    copy_by_all_threads(b, stage, best, threads.clone())
 }

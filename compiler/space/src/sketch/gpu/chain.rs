@@ -6,8 +6,8 @@
 //! *score*, computed block by block; a stage that reduces scores along their columns is reduced online.
 //! Next: [`super::attention`] schedules the chain; primitives refuse those that are no attention.
 
-use crate::sketch::builder::Builder;
-use crate::sketch::fusion_group::{Chain, FusionGroup, RowReduction, Rows, Score, Tiled};
+use crate::sketch::fusion_group::{Chain, RowReduction, Score};
+use crate::sketch::{Builder, FusionGroup, Rows, Tiled};
 use tvmtune_ir::dag::access::Access;
 use tvmtune_ir::dag::{Expr, Subscript};
 use tvmtune_ir::poly::VarId;
@@ -51,13 +51,13 @@ pub(in crate::sketch) fn fuse_chains(
 
 /// Returns the chain that ends in a product.
 fn chain(b: &Builder, root: StageId, anchor: StageId) -> Option<Chain> {
-    let compute = &b.schedule.stage(anchor).compute;
+    let compute = b.compute(anchor);
     let [_] = &compute.axes[compute.n_spatial..] else { return None };
     let (accesses, extents) = (b.accesses(anchor), b.extents(anchor));
     let [first, second] = accesses.as_slice() else { return None };
     let alone = |own: &Access, other: &Access| {
-        let is = |it: &usize| own.depends_on(*it) && !other.depends_on(*it);
-        (0..compute.n_spatial).filter(is).max_by_key(|it| (extents[*it], *it))
+        let is_own = |it: &usize| own.depends_on(*it) && !other.depends_on(*it);
+        (0..compute.n_spatial).filter(is_own).max_by_key(|it| (extents[*it], *it))
     };
     let (row, column) = (alone(first, second)?, alone(second, first)?);
     if extents[column] > MAX_COLUMNS {
@@ -86,7 +86,7 @@ impl Search<'_> {
     /// Adds the stages that a stage reads for a block, whose rows and columns are two of its axes.
     fn reads(&mut self, stage: StageId, row: usize, column: usize) -> Option<()> {
         let mut reads = Vec::new();
-        self.b.schedule.stage(stage).compute.body.walk(&mut |it| {
+        self.b.compute(stage).body.walk(&mut |it| {
             if let Expr::Read { tensor, index } = it {
                 reads.push((*tensor, along(index, row), along(index, column)));
             }
@@ -124,7 +124,7 @@ impl Search<'_> {
             }
             // The rows of the reader are its subscript of this stage's rows.
             let mut own = None;
-            self.b.schedule.stage(reader).compute.body.walk(&mut |it| {
+            self.b.compute(reader).body.walk(&mut |it| {
                 if let Expr::Read { tensor: read, index } = it
                     && *read == tensor
                 {
@@ -141,7 +141,7 @@ impl Search<'_> {
 
     /// Adds a stage that reduces the columns of blocks.
     fn reduction(&mut self, stage: StageId, row: usize) -> Option<()> {
-        let compute = &self.b.schedule.stage(stage).compute;
+        let compute = self.b.compute(stage);
         if self.b.schedule.is_output(compute.tensor) || row >= compute.n_spatial {
             return None;
         }
@@ -156,7 +156,7 @@ impl Search<'_> {
 
     /// Returns whether a stage reduces one axis as long as the one that the product reduces.
     fn reduces_columns(&self, stage: StageId) -> bool {
-        let compute = |it: StageId| &self.b.schedule.stage(it).compute;
+        let compute = |it: StageId| self.b.compute(it);
         let reduced = |it: StageId| match &compute(it).axes[compute(it).n_spatial..] {
             [only] => Some(only.extent.clone()),
             _ => None,

@@ -3,16 +3,15 @@
 
 use super::mma::product;
 use super::operand::Location;
-use crate::sketch::builder::Builder;
 use crate::sketch::fusion_group::{Chain, Score};
-use crate::sketch::types::{DecisionId, Factor};
+use crate::sketch::{Builder, DecisionId, Factor, Result};
 use tvmtune_ir::dag::TensorId;
-use tvmtune_schedule::error::{ErrorKind, ScheduleError};
+use tvmtune_schedule::error::ErrorKind;
 use tvmtune_schedule::{AxisId, LoopKind, StageId};
 
-/// The distribution of rows and columns over threads.
+/// The distribution of the rows and columns of a chain over threads.
 #[derive(Clone)]
-pub(super) struct ThreadLayout {
+pub(super) struct ChainLayout {
     /// The factors of rows, outermost first, and the level of each.
     pub(super) rows: Vec<(Factor, RowLevel)>,
     /// Threads that share a row.
@@ -59,19 +58,16 @@ impl Loops {
     }
 }
 
-/// Returns the products of a chain, the second one last, with accumulators of its own and its first
-/// operand stored in low precision.
-pub(super) fn products(
-    b: &mut Builder,
-    chain: &Chain,
-) -> Result<(StageId, Vec<StageId>), ScheduleError> {
+/// Gives the second product of a chain accumulators of its own, and stores its first operand in low
+/// precision; returns it, and all products, it last.
+pub(super) fn prepare_products(b: &mut Builder, chain: &Chain) -> Result<(StageId, Vec<StageId>)> {
     let is_copied = chain.root == chain.anchor;
     let anchor = if is_copied { b.apply(|it| it.cache_write(chain.root))? } else { chain.anchor };
     let products = chain
         .scores
         .iter()
         .map(|it| it.stage)
-        .filter(|it| b.schedule.stage(*it).compute.reducer.is_some())
+        .filter(|it| b.reduces(*it))
         .chain([anchor])
         .collect();
     downcast_scores(b, chain, anchor);
@@ -87,14 +83,13 @@ pub(super) struct CopyLocations {
 }
 
 /// Splits the axis that a score reduces: returns the loops over blocks, over steps, and in a step.
-pub(super) type SplitDepth =
-    dyn Fn(&mut Builder, StageId, AxisId) -> Result<Vec<AxisId>, ScheduleError>;
+pub(super) type SplitDepth = dyn Fn(&mut Builder, StageId, AxisId) -> Result<Vec<AxisId>>;
 
 /// The blocking of a chain.
 pub(super) struct Blocking<'a> {
     /// The tiles of the columns of the result.
     pub(super) columns: &'a [Factor],
-    pub(super) layout: &'a ThreadLayout,
+    pub(super) layout: &'a ChainLayout,
     pub(super) split_depth: &'a SplitDepth,
 }
 
@@ -104,19 +99,19 @@ pub(super) fn schedule_stages(
     chain: &Chain,
     anchor: StageId,
     blocking: &Blocking<'_>,
-) -> Result<CopyLocations, ScheduleError> {
+) -> Result<CopyLocations> {
     let Chain { root, row, column, .. } = *chain;
     let Blocking { columns, layout, split_depth } = *blocking;
-    let loops = distribute(b, Score { stage: root, row, column }, columns, layout)?;
-    let block = store(b, root, &loops)?;
-    let blocks = reduce(b, Score { stage: anchor, row, column }, columns, layout)?;
+    let loops = split_rows_and_columns(b, Score { stage: root, row, column }, columns, layout)?;
+    let block = order_root_loops(b, root, &loops)?;
+    let blocks = schedule_second_product(b, Score { stage: anchor, row, column }, columns, layout)?;
     b.apply(|it| it.compute_at(anchor, root, block))?;
     for stage in b.schedule.order.clone().into_iter().rev() {
         if let Some(it) = chain.score(stage) {
-            score(b, *it, layout, split_depth)?;
+            schedule_score(b, *it, layout, split_depth)?;
             b.apply(|it| it.compute_at(stage, anchor, blocks))?;
         } else if let Some(it) = chain.reductions.iter().find(|it| it.stage == stage) {
-            reduce_online(b, stage, it.row, layout)?;
+            schedule_online_reduction(b, stage, it.row, layout)?;
             b.apply(|it| it.online_reduction(stage, anchor, blocks))?;
         }
     }
@@ -128,7 +123,7 @@ pub(super) fn schedule_stages(
 /// result is no more precise.
 fn downcast_scores(b: &mut Builder, chain: &Chain, anchor: StageId) {
     let dtype = |it: TensorId| b.schedule.tensor(it).tensor.dtype;
-    let root = dtype(b.schedule.stage(chain.root).tensor());
+    let root = dtype(b.tensor_of(chain.root));
     let reads: Vec<TensorId> = b.accesses(anchor).iter().map(|it| it.tensor).collect();
     let narrow = reads.iter().map(|it| dtype(*it)).find(|it| *it == root && *it != it.compute());
     let stored = |it: &TensorId| {
@@ -146,19 +141,19 @@ pub(super) fn is_tensorized(b: &Builder, stage: StageId) -> bool {
     product(b, stage).is_some_and(|it| it.step == STEP)
 }
 
-/// Distributes the rows and columns of a stage over threads, with the columns in tiles.
-fn distribute(
+/// Splits the rows and columns of a stage, and distributes them over threads.
+fn split_rows_and_columns(
     b: &mut Builder,
     axes: Score,
     columns: &[Factor],
-    layout: &ThreadLayout,
-) -> Result<Loops, ScheduleError> {
+    layout: &ChainLayout,
+) -> Result<Loops> {
     let Score { stage, row, column } = axes;
     let factors: Vec<Factor> = layout.rows.iter().map(|it| it.0.clone()).collect();
     let i = b.split(stage, AxisId(row as u32), &factors)?;
     let lines = [Factor::Fixed(layout.threads), Factor::Fixed(layout.pair)];
     let j = b.split(stage, AxisId(column as u32), &[columns, &lines].concat())?;
-    let n_spatial = b.schedule.stage(stage).compute.n_spatial;
+    let n_spatial = b.n_spatial(stage);
     let others = (0..n_spatial).filter(|it| ![row, column].contains(it));
     let outer = others.map(|it| AxisId(it as u32)).chain([i[0], j[0]]).collect();
     let on = |level: RowLevel| -> Vec<AxisId> {
@@ -167,9 +162,7 @@ fn distribute(
     };
     let (tiles, lines) = j[1..].split_at(columns.len());
     let threads: Vec<AxisId> = on(RowLevel::Threads).into_iter().chain([lines[0]]).collect();
-    for axis in &threads {
-        b.annotate(stage, *axis, LoopKind::Thread)?;
-    }
+    b.annotate_all(stage, &threads, LoopKind::Thread)?;
     Ok(Loops {
         outer,
         threads,
@@ -181,48 +174,43 @@ fn distribute(
 }
 
 /// Returns the columns of a block, in tiles of the contiguous columns of all threads.
-fn block_columns(layout: &ThreadLayout) -> Factor {
+fn block_columns(layout: &ChainLayout) -> Factor {
     Factor::Times(STEP / (layout.threads * layout.pair), layout.steps)
 }
 
 /// Orders the loops of the stage that stores the result; returns the last one over blocks.
-fn store(b: &mut Builder, root: StageId, loops: &Loops) -> Result<AxisId, ScheduleError> {
-    let order = [&loops.outer[..], &loops.threads, &loops.tiles(), &[loops.pair]].concat();
-    b.apply(|it| it.reorder(root, &order))?;
-    for axis in &loops.outer {
-        b.annotate(root, *axis, LoopKind::Parallel)?;
-    }
-    for axis in loops.tiles() {
-        b.annotate(root, axis, LoopKind::Unrolled)?;
-    }
+fn order_root_loops(b: &mut Builder, root: StageId, loops: &Loops) -> Result<AxisId> {
+    b.reorder(root, [&loops.outer[..], &loops.threads, &loops.tiles(), &[loops.pair]].concat())?;
+    b.annotate_all(root, &loops.outer, LoopKind::Parallel)?;
+    b.annotate_all(root, loops.tiles(), LoopKind::Unrolled)?;
     b.annotate(root, loops.pair, LoopKind::Vectorized)?;
     loops.outer.last().copied().ok_or(ErrorKind::NotOutermost.of_stage(root))
 }
 
-/// Orders the loops of the second product; returns the one over blocks.
-fn reduce(
+/// Schedules the second product; returns its loop over blocks.
+fn schedule_second_product(
     b: &mut Builder,
     axes: Score,
     columns: &[Factor],
-    layout: &ThreadLayout,
-) -> Result<AxisId, ScheduleError> {
+    layout: &ChainLayout,
+) -> Result<AxisId> {
     let anchor = axes.stage;
-    let depth = AxisId(b.schedule.stage(anchor).compute.n_spatial as u32);
-    let loops = distribute(b, axes, columns, layout)?;
+    let depth = AxisId(b.n_spatial(anchor) as u32);
+    let loops = split_rows_and_columns(b, axes, columns, layout)?;
     let k = b.split(anchor, depth, &[Factor::Open(layout.steps), Factor::Fixed(STEP)])?;
     let outer = [&[k[0]], &loops.outer[..]].concat();
-    multiply(b, anchor, &Loops { outer, ..loops }, &k[1..], layout)?;
+    order_product_loops(b, anchor, &Loops { outer, ..loops }, &k[1..], layout)?;
     Ok(k[0])
 }
 
 /// Orders the loops of a product: steps of the reduction inside of threads.
-fn multiply(
+fn order_product_loops(
     b: &mut Builder,
     stage: StageId,
     loops: &Loops,
     steps: &[AxisId],
-    layout: &ThreadLayout,
-) -> Result<(), ScheduleError> {
+    layout: &ChainLayout,
+) -> Result<()> {
     let is_tensorized = is_tensorized(b, stage);
     let Loops { row_tiles, column_tiles, half, pair, .. } = loops;
     let (inner, steps) = steps.split_last().ok_or(ErrorKind::NotReduction.of_stage(stage))?;
@@ -230,40 +218,31 @@ fn multiply(
         true => [&row_tiles[..], column_tiles, &[*half, *pair, *inner]].concat(),
         false => [&[*inner], &row_tiles[..], &[*half], column_tiles, &[*pair]].concat(),
     };
-    let order = [&loops.outer[..], &loops.threads, steps, &tile].concat();
-    b.apply(|it| it.reorder(stage, &order))?;
+    b.reorder(stage, [&loops.outer[..], &loops.threads, steps, &tile].concat())?;
     let kind = if is_tensorized { LoopKind::Tensorized } else { LoopKind::Unrolled };
-    for axis in row_tiles {
-        b.annotate(stage, *axis, LoopKind::Unrolled)?;
-    }
-    for axis in column_tiles {
-        b.annotate(stage, *axis, if layout.is_wide { kind } else { LoopKind::Unrolled })?;
-    }
-    for axis in [half, pair, inner] {
-        b.annotate(stage, *axis, kind)?;
-    }
-    for axis in steps.iter().filter(|_| is_tensorized) {
-        b.annotate(stage, *axis, LoopKind::Unrolled)?;
-    }
+    b.annotate_all(stage, row_tiles, LoopKind::Unrolled)?;
+    b.annotate_all(stage, column_tiles, if layout.is_wide { kind } else { LoopKind::Unrolled })?;
+    b.annotate_all(stage, [half, pair, inner], kind)?;
+    b.annotate_all(stage, steps.iter().filter(|_| is_tensorized), LoopKind::Unrolled)?;
     Ok(())
 }
 
 /// Schedules a score, which is computed for each block.
-fn score(
+fn schedule_score(
     b: &mut Builder,
     axes: Score,
-    layout: &ThreadLayout,
+    layout: &ChainLayout,
     split_depth: &SplitDepth,
-) -> Result<(), ScheduleError> {
+) -> Result<()> {
     let stage = axes.stage;
-    let compute = b.schedule.stage(stage).compute.clone();
-    let loops = distribute(b, axes, &[block_columns(layout)], layout)?;
+    let compute = b.compute(stage).clone();
+    let loops = split_rows_and_columns(b, axes, &[block_columns(layout)], layout)?;
     if compute.reducer.is_none() {
-        let order = [&loops.outer[..], &loops.threads, &loops.tiles(), &[loops.pair]].concat();
-        b.apply(|it| it.reorder(stage, &order))?;
-        for axis in loops.tiles() {
-            b.annotate(stage, axis, LoopKind::Unrolled)?;
-        }
+        b.reorder(
+            stage,
+            [&loops.outer[..], &loops.threads, &loops.tiles(), &[loops.pair]].concat(),
+        )?;
+        b.annotate_all(stage, loops.tiles(), LoopKind::Unrolled)?;
         return b.annotate(stage, loops.pair, LoopKind::Vectorized);
     }
     let mut depths = (compute.n_spatial..compute.axes.len()).map(|it| AxisId(it as u32));
@@ -271,24 +250,21 @@ fn score(
     let k = split_depth(b, stage, depth)?;
     let first: Vec<AxisId> = depths.chain([k[0]]).collect();
     let loops = Loops { outer: [loops.outer.clone(), first].concat(), ..loops };
-    multiply(b, stage, &loops, &k[1..], layout)
+    order_product_loops(b, stage, &loops, &k[1..], layout)
 }
 
 /// Schedules a reduction of the columns of blocks: a warp all-reduce by the threads of a row.
-fn reduce_online(
+fn schedule_online_reduction(
     b: &mut Builder,
     stage: StageId,
     row: usize,
-    layout: &ThreadLayout,
-) -> Result<(), ScheduleError> {
-    let column = b.schedule.stage(stage).compute.n_spatial;
+    layout: &ChainLayout,
+) -> Result<()> {
+    let column = b.n_spatial(stage);
     let axes = Score { stage, row, column };
-    let loops = distribute(b, axes, &[block_columns(layout)], layout)?;
+    let loops = split_rows_and_columns(b, axes, &[block_columns(layout)], layout)?;
     let inner = [loops.tiles(), vec![loops.pair]].concat();
-    let order = [&loops.outer[..], &loops.threads, &inner].concat();
-    b.apply(|it| it.reorder(stage, &order))?;
-    for axis in inner {
-        b.annotate(stage, axis, LoopKind::Unrolled)?;
-    }
+    b.reorder(stage, [&loops.outer[..], &loops.threads, &inner].concat())?;
+    b.annotate_all(stage, inner, LoopKind::Unrolled)?;
     Ok(())
 }

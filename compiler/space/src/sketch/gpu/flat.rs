@@ -9,74 +9,43 @@
 //! ```
 
 use super::pattern::Pattern;
-use super::reads::reduces;
-use super::reads::vector;
-use super::threads::innermost;
-use crate::sketch::builder::Builder;
-use crate::sketch::fusion_group::Rows;
-use crate::sketch::template::Template;
-use crate::sketch::types::{Factor, TemplateKind};
-use tvmtune_schedule::error::ScheduleError;
-use tvmtune_schedule::{AxisId, LoopKind, StageId};
+use super::reads::store_vector_width;
+use super::threads::{fuse_and_distribute, innermost, with_accumulator};
+use crate::sketch::{Builder, Factor, Result, Rows, Template, TemplateKind};
+use tvmtune_schedule::{AxisId, LoopKind};
 
 /// Threads of a block by default.
 const THREADS: u64 = 256;
 
-pub(super) struct Flat;
+pub(super) const TEMPLATE: Template<Rows> = Template { is_applicable, schedule };
 
-impl Template<Rows> for Flat {
-    fn is_applicable(&self, b: &Builder, rows: &Rows) -> bool {
-        match Pattern::classify(b, rows) {
-            Pattern::Elementwise
-            | Pattern::BlockPrefix
-            | Pattern::ShortReduction
-            | Pattern::ContiguousReduction
-            | Pattern::StridedReduction => true,
-            Pattern::RowScan | Pattern::MixedRanks | Pattern::FullReduction => false,
-        }
-    }
-
-    fn schedule(&self, b: &mut Builder, rows: &Rows) -> Result<(), ScheduleError> {
-        schedule(b, rows.root, &rows.inside)
-    }
+fn is_applicable(b: &Builder, rows: &Rows) -> bool {
+    let pattern = Pattern::classify(b, rows);
+    !matches!(pattern, Pattern::RowScan | Pattern::MixedRanks | Pattern::FullReduction)
 }
 
 /// Schedules the root with the stages of the same elements that it reads.
-fn schedule(b: &mut Builder, root: StageId, inside: &[StageId]) -> Result<(), ScheduleError> {
+fn schedule(b: &mut Builder, rows: &Rows) -> Result<()> {
+    let root = rows.root;
     let name = b.stage_name(root).to_owned();
     let extents = b.extents(root);
-    let n_spatial = b.schedule.stage(root).compute.n_spatial;
-    let mut attached = inside.to_vec();
-    if reduces(b, root) {
-        attached.push(b.apply(|it| it.cache_write(root))?);
-    }
+    let n_spatial = b.n_spatial(root);
+    let attached = with_accumulator(b, rows)?;
     b.note_template(TemplateKind::Flat, root);
-    let Some(last) = n_spatial.checked_sub(1) else {
-        return Ok(());
-    };
-    let group = b.new_group();
-    let best = vector(b, root, extents[last]);
-    let elements: u64 = extents[..n_spatial].iter().product();
+    let Some(last) = n_spatial.checked_sub(1) else { return Ok(()) };
+    let best = store_vector_width(b, root, extents[last]);
     // Few elements are better distributed over many threads.
-    let busy = elements / best >= u64::from(b.gpu().multiprocessors) * THREADS;
+    let busy = b.n_elements(root) / best >= u64::from(b.gpu().multiprocessors) * THREADS;
     let best = if busy { best } else { 1 };
-    let lanes = b.decide_power(format!("{name} vector"), 8.min(extents[last]), best, group);
+    let lanes = b.decide_power(format!("{name} vector"), 8.min(extents[last]), best);
     let parts = b.split(root, AxisId(last as u32), &[Factor::Open(lanes)])?;
-    let mut fused = parts[0];
-    for axis in (0..last).rev() {
-        fused = b.apply(|it| it.fuse(root, AxisId(axis as u32), fused))?;
-    }
-    let group = b.new_group();
-    let max = b.extent(root, fused).next_power_of_two().clamp(1, 1024);
-    let threads = b.decide_power(format!("{name} threads"), max, THREADS.min(max), group);
-    let split = b.split(root, fused, &[Factor::Open(threads)])?;
-    b.annotate(root, split[0], LoopKind::Parallel)?;
-    b.annotate(root, split[1], LoopKind::Thread)?;
+    let outer: Vec<AxisId> = (0..last as u32).map(AxisId).collect();
+    let [_, thread] = fuse_and_distribute(b, root, &outer, parts[0], THREADS)?;
     b.annotate(root, parts[1], LoopKind::Vectorized)?;
     // Readers first: a stage runs inside the loop only when all that read it do.
     for stage in attached.into_iter().rev() {
         innermost(b, stage, AxisId(last as u32))?;
-        b.apply(|it| it.compute_at(stage, root, split[1]))?;
+        b.apply(|it| it.compute_at(stage, root, thread))?;
     }
     Ok(())
 }

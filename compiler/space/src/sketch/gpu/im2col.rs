@@ -17,10 +17,8 @@
 use std::cmp::Reverse;
 
 use super::mma::{Operands, Product, candidate, moves_with, product};
-use crate::sketch::builder::Builder;
-use crate::sketch::types::Factor;
+use crate::sketch::{Builder, Factor, Result};
 use tvmtune_ir::dag::access::Access;
-use tvmtune_schedule::error::ScheduleError;
 use tvmtune_schedule::{AxisId, StageId};
 
 /// Columns of a panel.
@@ -102,7 +100,7 @@ impl MmaRows {
         stage: StageId,
         order: &[Factor],
         below: [Factor; 2],
-    ) -> Result<Loops, ScheduleError> {
+    ) -> Result<Loops> {
         let id = |axis: usize| AxisId(axis as u32);
         // Loops over the rows of a plain product have all iterations.
         let extent = |b: &Builder, axis: usize| match self.is_im2col {
@@ -252,7 +250,7 @@ pub(super) fn side(b: &Builder, anchor: StageId, product: Product) -> Option<(Si
 /// Returns the axes of the pixels, if the operand with the rows is a tensor of images with contiguous
 /// channels, read in windows or pixel by pixel.
 fn pixel_axes(b: &Builder, anchor: StageId, product: Product) -> Option<Vec<usize>> {
-    let n_spatial = b.schedule.stage(anchor).compute.n_spatial;
+    let n_spatial = b.n_spatial(anchor);
     let accesses = b.accesses(anchor);
     let is_of_row = |it: &&Access| it.depends_on(product.row) && !it.depends_on(product.column);
     let access = accesses.iter().find(is_of_row)?;

@@ -19,13 +19,10 @@
 
 use super::operand::{self, ProductTile};
 use super::tile::{max_stages, pipeline};
-use crate::sketch::builder::Builder;
-use crate::sketch::fusion_group::Tiled;
-use crate::sketch::template::Template;
-use crate::sketch::types::{DecisionId, Factor, TemplateKind};
+use crate::sketch::{Builder, DecisionId, Factor, Result, Template, TemplateKind, Tiled};
 use tvmtune_ir::dag::access::Access;
 use tvmtune_ir::dag::{BinaryOp, DType, Expr, Literal, Reducer, UnaryOp};
-use tvmtune_schedule::error::{ErrorKind, ScheduleError};
+use tvmtune_schedule::error::ErrorKind;
 use tvmtune_schedule::{AxisId, LoopKind, StageId};
 
 /// Rows of an MMA instruction.
@@ -66,16 +63,10 @@ pub(super) enum Operands {
     MaySwap,
 }
 
-pub(super) struct Mma;
+pub(super) const TEMPLATE: Template<Tiled> = Template { is_applicable, schedule };
 
-impl Template<Tiled> for Mma {
-    fn is_applicable(&self, b: &Builder, group: &Tiled) -> bool {
-        product(b, group.anchor).is_some()
-    }
-
-    fn schedule(&self, b: &mut Builder, group: &Tiled) -> Result<(), ScheduleError> {
-        schedule(b, group.root, group.anchor)
-    }
+fn is_applicable(b: &Builder, group: &Tiled) -> bool {
+    product(b, group.anchor).is_some()
 }
 
 /// Returns the product that a reduction is, if there are MMA instructions for it and it fills them.
@@ -88,7 +79,7 @@ pub(super) fn candidate(b: &Builder, anchor: StageId, operands: Operands) -> Opt
     if !b.gpu().arch.has_async_copies() {
         return None;
     }
-    let compute = &b.schedule.stage(anchor).compute;
+    let compute = b.compute(anchor);
     let step = step(b, &compute.body)?;
     let (extents, accesses) = (b.extents(anchor), b.accesses(anchor));
     let [first, second] = accesses.as_slice() else { return None };
@@ -182,7 +173,8 @@ struct Tile {
     beside: Option<Axis>,
 }
 
-fn schedule(b: &mut Builder, root: StageId, anchor: StageId) -> Result<(), ScheduleError> {
+fn schedule(b: &mut Builder, group: &Tiled) -> Result<()> {
+    let Tiled { root, anchor } = *group;
     let name = b.stage_name(root).to_owned();
     let product = product(b, anchor).ok_or(ErrorKind::NotReduction.of_stage(anchor))?;
     let anchor = if root == anchor { b.apply(|it| it.cache_write(anchor))? } else { anchor };
@@ -199,7 +191,7 @@ fn schedule(b: &mut Builder, root: StageId, anchor: StageId) -> Result<(), Sched
     let tile = decide(b, &name, product, sides);
     let block = split_root(b, root, anchor, &tile)?;
     b.apply(|it| it.compute_at(anchor, root, block))?;
-    let step = reduce(b, anchor, product, &tile, &name)?;
+    let step = schedule_reduction(b, anchor, product, &tile, &name)?;
     let warps = [Some(tile.row), Some(tile.column), tile.beside];
     let warps: Vec<DecisionId> = warps.into_iter().flatten().map(|it| it.warps).collect();
     for operand in operands {
@@ -214,7 +206,7 @@ fn schedule(b: &mut Builder, root: StageId, anchor: StageId) -> Result<(), Sched
 fn sides(b: &Builder, anchor: StageId, product: Product) -> Sides {
     const SIDES: [(u64, u64); 6] = [(128, 128), (64, 128), (64, 64), (32, 64), (32, 32), (16, 16)];
     let extents = b.extents(anchor);
-    let n_spatial = b.schedule.stage(anchor).compute.n_spatial;
+    let n_spatial = b.n_spatial(anchor);
     let Product { row, column, beside, .. } = product;
     let is_other = |it: &usize| ![Some(row), Some(column), beside].contains(&Some(*it));
     let others: u64 = (0..n_spatial).filter(is_other).map(|it| extents[it]).product();
@@ -245,9 +237,13 @@ pub(super) fn moves_with(b: &Builder, anchor: StageId, one: usize, other: usize)
 /// Opens the tile: two by two warps, of up to 64 x 64 each.
 fn decide(b: &mut Builder, name: &str, product: Product, sides: Sides) -> Tile {
     let mut axis = |side: &str, axis: usize, n: u64, warps: u64, max: (u64, u64)| {
-        let group = b.new_group();
-        let warps_of = b.decide_power(format!("{name} {side} warps"), max.0, warps, group);
-        let each = b.decide_power(format!("{name} {side} tiles"), max.1, n / warps, group);
+        let warps_of = b.decide_power(format!("{name} {side} warps"), max.0, warps);
+        let each = b.decide_power_in(
+            b.group_of(warps_of),
+            format!("{name} {side} tiles"),
+            max.1,
+            n / warps,
+        );
         Axis { axis, warps: warps_of, instructions: each }
     };
     let two = |n: u64| if n >= 4 { 2 } else { 1 };
@@ -273,7 +269,7 @@ struct Parts {
     inside: [AxisId; 2],
 }
 
-fn split(b: &mut Builder, stage: StageId, tile: &Tile) -> Result<Parts, ScheduleError> {
+fn split(b: &mut Builder, stage: StageId, tile: &Tile) -> Result<Parts> {
     let open = Factor::Open;
     let id = |axis: Axis| AxisId(axis.axis as u32);
     let Tile { row, column, beside } = tile;
@@ -296,13 +292,8 @@ fn split(b: &mut Builder, stage: StageId, tile: &Tile) -> Result<Parts, Schedule
 }
 
 /// Splits the stage that stores the result; returns its last loop over blocks.
-fn split_root(
-    b: &mut Builder,
-    root: StageId,
-    anchor: StageId,
-    tile: &Tile,
-) -> Result<AxisId, ScheduleError> {
-    let n_spatial = b.schedule.stage(anchor).compute.n_spatial as u32;
+fn split_root(b: &mut Builder, root: StageId, anchor: StageId, tile: &Tile) -> Result<AxisId> {
+    let n_spatial = b.n_spatial(anchor) as u32;
     let parts = split(b, root, tile)?;
     let untouched = |it: &AxisId| b.schedule.stage(root).order.contains(it);
     let others: Vec<AxisId> = (0..n_spatial).map(AxisId).filter(untouched).collect();
@@ -310,35 +301,26 @@ fn split_root(
     let (columns, rows) = parts.instructions.split_last().expect("a tile has columns");
     let [half, pair] = parts.inside;
     let inner: Vec<AxisId> = rows.iter().copied().chain([half, *columns]).collect();
-    let order = blocks.iter().chain(&parts.threads).chain(&inner).chain([&pair]);
-    let order: Vec<AxisId> = order.copied().collect();
-    b.apply(|it| it.reorder(root, &order))?;
-    for axis in &blocks {
-        b.annotate(root, *axis, LoopKind::Parallel)?;
-    }
-    for axis in parts.threads {
-        b.annotate(root, axis, LoopKind::Thread)?;
-    }
-    for axis in inner {
-        b.annotate(root, axis, LoopKind::Unrolled)?;
-    }
+    b.reorder(root, [&blocks[..], &parts.threads, &inner, &[pair]].concat())?;
+    b.annotate_all(root, &blocks, LoopKind::Parallel)?;
+    b.annotate_all(root, parts.threads, LoopKind::Thread)?;
+    b.annotate_all(root, inner, LoopKind::Unrolled)?;
     b.annotate(root, pair, LoopKind::Vectorized)?;
     blocks.last().copied().ok_or(ErrorKind::NotOutermost.of_stage(root))
 }
 
 /// Orders the loops of the reduction; returns the one at which operands are copied.
-fn reduce(
+fn schedule_reduction(
     b: &mut Builder,
     anchor: StageId,
     product: Product,
     tile: &Tile,
     name: &str,
-) -> Result<AxisId, ScheduleError> {
-    let n_spatial = b.schedule.stage(anchor).compute.n_spatial;
+) -> Result<AxisId> {
+    let n_spatial = b.n_spatial(anchor);
     let before = b.schedule.stage(anchor).order.clone();
     let parts = split(b, anchor, tile)?;
-    let group = b.new_group();
-    let steps = b.decide_power(format!("{name} steps"), 4, 2, group);
+    let steps = b.decide_power(format!("{name} steps"), 4, 2);
     let factors = [Factor::Open(steps), Factor::Fixed(product.step)];
     let k = b.split(anchor, AxisId(product.depth as u32), &factors)?;
     let untouched: Vec<AxisId> =
@@ -346,29 +328,15 @@ fn reduce(
     let is_spatial = |it: &AxisId| (it.0 as usize) < n_spatial;
     let (others, windows): (Vec<AxisId>, Vec<AxisId>) = untouched.into_iter().partition(is_spatial);
     let [half, pair] = parts.inside;
-    let mut order = others;
-    order.extend(&parts.blocks);
-    order.extend(&windows);
-    order.push(k[0]);
-    order.extend(&parts.threads);
-    order.push(k[1]);
-    order.extend(&parts.instructions);
-    order.extend([half, pair, k[2]]);
-    b.apply(|it| it.reorder(anchor, &order))?;
-    for axis in &parts.threads {
-        b.annotate(anchor, *axis, LoopKind::Thread)?;
-    }
-    for axis in parts.instructions.iter().chain([&k[1]]) {
-        b.annotate(anchor, *axis, LoopKind::Unrolled)?;
-    }
-    for axis in [half, pair, k[2]] {
-        b.annotate(anchor, axis, LoopKind::Tensorized)?;
-    }
+    let inner = [half, pair, k[2]];
+    let outer = [&others[..], &parts.blocks, &windows, &[k[0]]].concat();
+    let tile = [&parts.threads[..], &[k[1]], &parts.instructions, &inner].concat();
+    b.reorder(anchor, outer.iter().chain(&tile))?;
+    b.annotate_all(anchor, &parts.threads, LoopKind::Thread)?;
+    b.annotate_all(anchor, parts.instructions.iter().chain([&k[1]]), LoopKind::Unrolled)?;
+    b.annotate_all(anchor, inner, LoopKind::Tensorized)?;
     // One loop over all steps, so that the pipeline runs across windows.
-    let mut step = k[0];
-    for window in windows.into_iter().rev() {
-        step = b.apply(|it| it.fuse(anchor, window, step))?;
-    }
+    let step = b.fuse(anchor, windows, k[0])?;
     let stages = max_stages(b);
     pipeline(b, anchor, step, stages, name)?;
     Ok(step)

@@ -29,42 +29,37 @@ mod wgmma_attention;
 mod window;
 
 pub(super) use self::chain::fuse_chains;
-pub(super) use self::reads::is_tiled;
+pub(super) use self::reads::benefits_from_tiling;
 pub(super) use self::row_scan::fits_thread_block;
 pub(super) use self::split_k::{is_split_column_reduction, split_k};
 
-use self::wgmma::Copies;
 use super::builder::Builder;
 use super::fusion_group::{Chain, FusionGroup, Rows, Tiled};
 use super::template::{Bound, Template, applicable};
 
 /// The templates for attention, in order.
-const CHAIN: &[&dyn Template<Chain>] = &[&wgmma_attention::WgmmaAttention, &attention::Attention];
+const CHAIN: [Template<Chain>; 2] = [wgmma_attention::TEMPLATE, attention::TEMPLATE];
 
 /// The templates for reductions in tiles, in order.
-const TILED: &[&dyn Template<Tiled>] = &[
-    &wgmma::Wgmma { copies: Copies::ByProducerWarp },
-    &wgmma::Wgmma { copies: Copies::ByAllThreads },
-    &mma::Mma,
-    &tile::ThreadTile,
-];
+const TILED: [Template<Tiled>; 4] =
+    [wgmma::WARP_SPECIALIZED, wgmma::COOPERATIVE, mma::TEMPLATE, tile::TEMPLATE];
 
 /// The templates for rows, in order.
-const ROWS: &[&dyn Template<Rows>] = &[
-    &row_scan::RowScan,
-    &rows::RowReduction,
-    &columns::ColumnReduction,
-    &block_prefix::BlockPrefix,
-    &window::Window,
-    &transpose::Transpose,
-    &flat::Flat,
+const ROWS: [Template<Rows>; 7] = [
+    row_scan::TEMPLATE,
+    rows::TEMPLATE,
+    columns::TEMPLATE,
+    block_prefix::TEMPLATE,
+    window::TEMPLATE,
+    transpose::TEMPLATE,
+    flat::TEMPLATE,
 ];
 
 /// Returns the templates of a group, the most promising first.
 pub(super) fn templates<'a>(b: &Builder, group: &'a FusionGroup) -> Vec<Bound<'a>> {
     match group {
-        FusionGroup::Chain(chain) => applicable(CHAIN, b, chain),
-        FusionGroup::Tiled(tiled) => applicable(TILED, b, tiled),
-        FusionGroup::Rows(rows) => applicable(ROWS, b, rows),
+        FusionGroup::Chain(chain) => applicable(&CHAIN, b, chain),
+        FusionGroup::Tiled(tiled) => applicable(&TILED, b, tiled),
+        FusionGroup::Rows(rows) => applicable(&ROWS, b, rows),
     }
 }

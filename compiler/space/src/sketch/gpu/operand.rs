@@ -13,12 +13,11 @@
 
 use super::reads::ACCESS_BYTES;
 use super::tile;
-use crate::sketch::builder::Builder;
-use crate::sketch::types::{DecisionId, Factor};
+use crate::sketch::{Builder, DecisionId, Factor, Result};
 use tvmtune_ir::dag::access::Access;
 use tvmtune_ir::dag::{Expr, Subscript, TensorId};
 use tvmtune_ir::poly::VarId;
-use tvmtune_schedule::error::{ErrorKind, ScheduleError};
+use tvmtune_schedule::error::ErrorKind;
 use tvmtune_schedule::{AxisId, Layout, StageId};
 
 /// The tile of a product that its operands are copied for.
@@ -52,7 +51,7 @@ pub(super) fn copy(
     b: &mut Builder,
     anchor: StageId,
     tile: &ProductTile<'_>,
-) -> Result<[Operand; 2], ScheduleError> {
+) -> Result<[Operand; 2]> {
     let [first, second] = <[Access; 2]>::try_from(b.accesses(anchor))
         .map_err(|_| ErrorKind::NotRead.of_stage(anchor))?;
     let second_operand = copy_one(b, anchor, &second, 1, tile)?;
@@ -66,9 +65,9 @@ fn copy_one(
     access: &Access,
     read: u32,
     tile: &ProductTile<'_>,
-) -> Result<Operand, ScheduleError> {
+) -> Result<Operand> {
     // The axes of the reduction that the copy has as dimensions.
-    let n_axes = b.schedule.stage(anchor).compute.axes.len();
+    let n_axes = b.compute(anchor).axes.len();
     let axes: Vec<usize> = (0..n_axes).filter(|it| access.depends_on(*it)).collect();
     pack_weight(b, access, tile.depth)?;
     let padded = match access.conditional {
@@ -84,15 +83,14 @@ fn copy_one(
 }
 
 /// Packs a weight to be contiguous along the depth, if no other stage reads it.
-fn pack_weight(b: &mut Builder, access: &Access, depth: usize) -> Result<(), ScheduleError> {
+fn pack_weight(b: &mut Builder, access: &Access, depth: usize) -> Result<()> {
     let along = |steps: &Option<Vec<i64>>| steps.as_ref().is_some_and(|it| it[depth] == 1);
     let Some(dim) = access.steps.iter().position(along) else { return Ok(()) };
     let n_dims = access.steps.len();
     if dim + 1 == n_dims || access.is_contiguous(depth) || !b.is_packable(access.tensor) {
         return Ok(());
     }
-    let order = (0..n_dims).filter(|it| *it != dim).chain([dim]).collect();
-    b.apply(|it| it.pack(access.tensor, Layout { splits: Vec::new(), order }))
+    b.permute(access.tensor, (0..n_dims).filter(|it| *it != dim).chain([dim]).collect())
 }
 
 /// Returns the innermost axis of a copy, and how many of its elements one access copies.
@@ -118,7 +116,7 @@ fn innermost(b: &Builder, stage: StageId, axes: &[usize], tile: &ProductTile<'_>
 /// Returns the elements along the last axis of a copy that one access can have.
 pub(super) fn aligned_vector(b: &Builder, stage: StageId) -> u64 {
     let Some(last) = b.extents(stage).len().checked_sub(1) else { return 1 };
-    let bytes = b.schedule.tensor(b.schedule.stage(stage).tensor()).tensor.dtype.bytes();
+    let bytes = b.schedule.tensor(b.tensor_of(stage)).tensor.dtype.bytes();
     let fits = |it: &u64| it * bytes <= ACCESS_BYTES && is_aligned(b, stage, last, *it);
     [16, 8, 4, 2].into_iter().find(fits).unwrap_or(1)
 }
@@ -127,7 +125,7 @@ pub(super) fn aligned_vector(b: &Builder, stage: StageId) -> u64 {
 /// outside as a whole.
 fn is_aligned(b: &Builder, stage: StageId, axis: usize, n: u64) -> bool {
     let mut aligned = true;
-    b.schedule.stage(stage).compute.body.walk(&mut |it| {
+    b.compute(stage).body.walk(&mut |it| {
         let Expr::Read { tensor, index } = it else { return };
         aligned &= is_read_aligned(b, *tensor, index, VarId(axis as u32), n);
     });
@@ -157,21 +155,21 @@ pub(super) fn place(
     anchor: StageId,
     step: AxisId,
     panel: Option<u64>,
-) -> Result<(), ScheduleError> {
+) -> Result<()> {
     let Operand { stage, last, .. } = *operand;
     if let Some(width) = panel {
         return place_in_panels(b, stage, last, Location { stage: anchor, axis: step }, width);
     }
-    let tensor = b.schedule.stage(stage).tensor();
-    let n_dims = b.schedule.tensor(tensor).tensor.shape.len();
+    let tensor = b.tensor_of(stage);
+    let n_dims = b.n_dims(tensor);
     b.apply(|it| it.compute_at(stage, anchor, step))?;
     if last + 1 == n_dims {
         return Ok(());
     }
     let order: Vec<usize> = (0..n_dims).filter(|it| *it != last).chain([last]).collect();
     let loops: Vec<AxisId> = order.iter().map(|it| AxisId(*it as u32)).collect();
-    b.apply(|it| it.pack(tensor, Layout { splits: Vec::new(), order }))?;
-    b.apply(|it| it.reorder(stage, &loops))
+    b.permute(tensor, order)?;
+    b.reorder(stage, loops)
 }
 
 /// Places a copy in each iteration of a loop; panels divide one of its axes.
@@ -181,19 +179,19 @@ pub(super) fn place_in_panels(
     last: usize,
     at: Location,
     width: u64,
-) -> Result<(), ScheduleError> {
-    let tensor = b.schedule.stage(stage).tensor();
-    let n_dims = b.schedule.tensor(tensor).tensor.shape.len();
+) -> Result<()> {
+    let tensor = b.tensor_of(stage);
+    let n_dims = b.n_dims(tensor);
     b.apply(|it| it.compute_at(stage, at.stage, at.axis))?;
     let others = || (0..n_dims).filter(|it| *it != last);
     let parts = b.split(stage, AxisId(last as u32), &[Factor::Fixed(width)])?;
     let loops = others().map(|it| AxisId(it as u32));
     let loops: Vec<AxisId> = [parts[0]].into_iter().chain(loops).chain([parts[1]]).collect();
-    // Where a dimension is split, later ones move up by one.
+    // A split dimension moves later ones up by one.
     let moved = others().map(|it| it + usize::from(it > last));
     let order = [last].into_iter().chain(moved).chain([last + 1]).collect();
     b.apply(|it| it.pack(tensor, Layout { splits: vec![(last, width)], order }))?;
-    b.apply(|it| it.reorder(stage, &loops))
+    b.reorder(stage, loops)
 }
 
 /// Distributes a copy over all threads of a block: `each` for every combination of `threads`.
@@ -202,7 +200,7 @@ pub(super) fn copy_by_all_threads(
     operand: &Operand,
     each: u64,
     threads: &[DecisionId],
-) -> Result<(), ScheduleError> {
+) -> Result<()> {
     let threads = Factor::Product(each, threads.to_vec());
     tile::copy_by_all_threads(b, operand.stage, operand.vector, threads)
 }

@@ -1,8 +1,7 @@
 //! The access pattern of a group of rows, by which its templates are chosen.
 
 use super::reads;
-use crate::sketch::builder::Builder;
-use crate::sketch::fusion_group::Rows;
+use crate::sketch::{Builder, Rows};
 use tvmtune_schedule::{AxisId, StageId};
 
 /// Reductions up to this length are done by one thread.
@@ -40,20 +39,20 @@ impl Pattern {
         if inside.iter().any(|it| is_block_prefix(b, *it)) {
             return Pattern::RowScan;
         }
-        let n_spatial = |it: StageId| b.schedule.stage(it).compute.n_spatial;
+        let n_spatial = |it: StageId| b.n_spatial(it);
         let stages = || inside.iter().copied().chain([root]);
         if stages().any(|it| n_spatial(it) != depth) {
             return Pattern::MixedRanks;
         }
-        let reductions: Vec<StageId> = stages().filter(|it| reads::reduces(b, *it)).collect();
-        let longest = reductions.iter().map(|it| reads::length(b, *it)).max();
+        let reductions: Vec<StageId> = stages().filter(|it| b.reduces(*it)).collect();
+        let longest = reductions.iter().map(|it| reads::reduction_size(b, *it)).max();
         let is_prefix = inside.is_empty() && is_block_prefix(b, root) && has_many_blocks(b, root);
         match longest {
             None => Pattern::Elementwise,
             Some(_) if depth == 0 => Pattern::FullReduction,
             Some(..=MAX_SERIAL) if is_prefix => Pattern::BlockPrefix,
             Some(..MAX_SERIAL) => Pattern::ShortReduction,
-            Some(_) if reductions.iter().any(|it| reads::is_along_memory(b, *it)) => {
+            Some(_) if reductions.iter().any(|it| reads::is_reduction_contiguous(b, *it)) => {
                 Pattern::ContiguousReduction
             }
             Some(_) => Pattern::StridedReduction,
@@ -64,7 +63,7 @@ impl Pattern {
 /// Returns whether a stage is a prefix reduction within short blocks, and reduces nothing else.
 pub(super) fn is_block_prefix(b: &Builder, stage: StageId) -> bool {
     let extents = b.extents(stage);
-    let n_spatial = b.schedule.stage(stage).compute.n_spatial;
+    let n_spatial = b.n_spatial(stage);
     let is_short = |it: AxisId| extents[it.0 as usize] <= MAX_LENGTH;
     let of_elements = |axes: [AxisId; 2]| axes.into_iter().all(is_short);
     n_spatial + 1 == extents.len() && b.schedule.prefix_axes(stage).is_some_and(of_elements)
@@ -73,7 +72,5 @@ pub(super) fn is_block_prefix(b: &Builder, stage: StageId) -> bool {
 /// Returns whether there are blocks for many threads.
 fn has_many_blocks(b: &Builder, stage: StageId) -> bool {
     let Some([results, _]) = b.schedule.prefix_axes(stage) else { return false };
-    let elements: u64 =
-        b.extents(stage)[..b.schedule.stage(stage).compute.n_spatial].iter().product();
-    elements / b.extent(stage, results).max(1) >= MIN_BLOCKS
+    b.n_elements(stage) / b.extent(stage, results).max(1) >= MIN_BLOCKS
 }

@@ -1,25 +1,23 @@
-//! Access analysis: reuse of operands, axes that are contiguous in memory, the widest vectors along them.
+//! Access analysis for GPU templates.
+//!
+//! In: a sketch under construction, and a stage of it. Out: the reduction's size, the axis that is
+//! contiguous in memory, data reuse, and the widest vectors along an axis.
 
-use crate::sketch::builder::Builder;
+use crate::sketch::Builder;
 use tvmtune_ir::dag::access::Access;
 use tvmtune_schedule::StageId;
 
 /// Bytes of the widest access of a thread.
 pub(super) const ACCESS_BYTES: u64 = 16;
 
-/// Counts the elements that are reduced to one; 1 for a stage that does not reduce.
-pub(super) fn length(b: &Builder, stage: StageId) -> u64 {
-    let n_spatial = b.schedule.stage(stage).compute.n_spatial;
+/// Returns the product of a stage's reduce extents; 1 for a stage that does not reduce.
+pub(super) fn reduction_size(b: &Builder, stage: StageId) -> u64 {
+    let n_spatial = b.n_spatial(stage);
     b.extents(stage)[n_spatial..].iter().product()
 }
 
-/// Returns whether a stage reduces.
-pub(super) fn reduces(b: &Builder, stage: StageId) -> bool {
-    b.schedule.stage(stage).compute.reducer.is_some()
-}
-
 /// Returns the read with the largest footprint: it dominates the memory traffic.
-fn largest(b: &Builder, stage: StageId) -> Option<Access> {
+fn largest_read(b: &Builder, stage: StageId) -> Option<Access> {
     let extents = b.extents(stage);
     let size = |it: &Access| {
         let moving = (0..extents.len()).filter(|axis| it.depends_on(*axis));
@@ -29,25 +27,25 @@ fn largest(b: &Builder, stage: StageId) -> Option<Access> {
 }
 
 /// Returns whether the last reduce axis of a stage is contiguous in memory.
-pub(super) fn is_along_memory(b: &Builder, stage: StageId) -> bool {
-    let n_spatial = b.schedule.stage(stage).compute.n_spatial;
+pub(super) fn is_reduction_contiguous(b: &Builder, stage: StageId) -> bool {
+    let n_spatial = b.n_spatial(stage);
     let extents = b.extents(stage);
     let last = (n_spatial..extents.len()).rev().find(|it| extents[*it] > 1);
-    last.is_some_and(|last| largest(b, stage).is_some_and(|it| it.is_contiguous(last)))
+    last.is_some_and(|last| largest_read(b, stage).is_some_and(|it| it.is_contiguous(last)))
 }
 
 /// Returns the spatial axis of a stage that is contiguous in memory.
-pub(super) fn column(b: &Builder, stage: StageId) -> Option<usize> {
-    let (extents, read) = (b.extents(stage), largest(b, stage)?);
-    let n_spatial = b.schedule.stage(stage).compute.n_spatial;
+pub(super) fn contiguous_spatial_axis(b: &Builder, stage: StageId) -> Option<usize> {
+    let (extents, read) = (b.extents(stage), largest_read(b, stage)?);
+    let n_spatial = b.n_spatial(stage);
     (0..n_spatial).find(|it| extents[*it] > 1 && read.is_contiguous(*it))
 }
 
-/// Returns the elements of an axis that a vector may have in all of those stages: 1 where extents are
-/// known at launch only.
-pub(super) fn lanes(b: &Builder, stages: &[StageId], axis: usize) -> u64 {
+/// Returns the largest vector width, in elements, that is legal along an axis in all of those stages;
+/// 1 if the extent is dynamic.
+pub(super) fn common_vector_width(b: &Builder, stages: &[StageId], axis: usize) -> u64 {
     let bytes = |it: &StageId| {
-        let own = b.schedule.stage(*it).tensor();
+        let own = b.tensor_of(*it);
         let read = b.accesses(*it).into_iter().filter(|it| it.is_contiguous(axis));
         let tensors = read.map(|it| it.tensor).chain([own]);
         tensors.map(|it| b.schedule.tensor(it).tensor.dtype.bytes()).min().unwrap_or(ACCESS_BYTES)
@@ -58,15 +56,15 @@ pub(super) fn lanes(b: &Builder, stages: &[StageId], axis: usize) -> u64 {
     [8, 4, 2].into_iter().find(fits).unwrap_or(1)
 }
 
-/// Returns whether the extent of an axis is a multiple of a number, whatever the dimensions.
-fn is_multiple(b: &Builder, stage: StageId, axis: usize, number: u64) -> bool {
-    let extent = &b.schedule.stage(stage).compute.axes[axis].extent;
-    extent.as_constant().is_some_and(|it| (it as u64).is_multiple_of(number))
+/// Returns whether the extent of an axis is constant and a multiple of `divisor`.
+fn is_multiple(b: &Builder, stage: StageId, axis: usize, divisor: u64) -> bool {
+    let extent = &b.compute(stage).axes[axis].extent;
+    extent.as_constant().is_some_and(|it| (it as u64).is_multiple_of(divisor))
 }
 
-/// Returns whether a reduction runs in tiles: two of its operands are used more than once.
-pub(in crate::sketch) fn is_tiled(b: &Builder, stage: StageId) -> bool {
-    let compute = &b.schedule.stage(stage).compute;
+/// Returns whether tiles save memory traffic: two operands of a reduction have data reuse.
+pub(in crate::sketch) fn benefits_from_tiling(b: &Builder, stage: StageId) -> bool {
+    let compute = b.compute(stage);
     let (extents, accesses) = (b.extents(stage), b.accesses(stage));
     let long = |axis: &usize| extents[*axis] > 1;
     let axes: Vec<usize> = (0..compute.n_spatial).filter(long).collect();
@@ -79,9 +77,9 @@ pub(in crate::sketch) fn is_tiled(b: &Builder, stage: StageId) -> bool {
     b.has_reuse(stage) && shared.iter().any(|a| shared.iter().any(|b| differs(a, b)))
 }
 
-/// Returns the elements that one access may have along an axis of that extent.
-pub(super) fn vector(b: &Builder, stage: StageId, extent: u64) -> u64 {
-    let tensor = b.schedule.stage(stage).tensor();
+/// Returns the largest vector width, in elements, of a stage's writes along an axis of that extent.
+pub(super) fn store_vector_width(b: &Builder, stage: StageId, extent: u64) -> u64 {
+    let tensor = b.tensor_of(stage);
     let widest = ACCESS_BYTES / b.schedule.tensor(tensor).tensor.dtype.bytes();
     let fits = |it: &u64| *it <= widest && extent.is_multiple_of(*it);
     [8, 4, 2].into_iter().find(fits).unwrap_or(1)

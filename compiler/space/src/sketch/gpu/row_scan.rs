@@ -11,15 +11,11 @@
 //! ```
 
 use super::pattern::{Pattern, is_block_prefix};
-use super::reads::lanes;
+use super::reads::common_vector_width;
 use super::threads::{distribute_row, distribute_rows};
-use crate::sketch::builder::Builder;
-use crate::sketch::fusion_group::Rows;
 use crate::sketch::layout::pack_by_tile;
-use crate::sketch::template::Template;
-use crate::sketch::types::{DecisionId, Factor, TemplateKind};
+use crate::sketch::{Builder, DecisionId, Factor, Result, Rows, Template, TemplateKind};
 use tvmtune_ir::dag::access::Access;
-use tvmtune_schedule::error::ScheduleError;
 use tvmtune_schedule::{AxisId, LoopKind, StageId};
 
 /// Elements of a row: shared memory holds them twice.
@@ -31,19 +27,13 @@ pub(in crate::sketch) fn fits_thread_block(b: &Builder, n_rows: u64, length: u64
     length <= MAX_LENGTH && n_rows >= u64::from(b.gpu().multiprocessors)
 }
 
-pub(super) struct RowScan;
+pub(super) const TEMPLATE: Template<Rows> = Template { is_applicable, schedule };
 
-impl Template<Rows> for RowScan {
-    fn is_applicable(&self, b: &Builder, rows: &Rows) -> bool {
-        Pattern::classify(b, rows) == Pattern::RowScan
-    }
-
-    fn schedule(&self, b: &mut Builder, rows: &Rows) -> Result<(), ScheduleError> {
-        schedule(b, rows)
-    }
+fn is_applicable(b: &Builder, rows: &Rows) -> bool {
+    Pattern::classify(b, rows) == Pattern::RowScan
 }
 
-fn schedule(b: &mut Builder, rows: &Rows) -> Result<(), ScheduleError> {
+fn schedule(b: &mut Builder, rows: &Rows) -> Result<()> {
     let Rows { root, ref inside, depth } = *rows;
     let name = b.stage_name(root).to_owned();
     let extents = b.extents(root);
@@ -51,13 +41,12 @@ fn schedule(b: &mut Builder, rows: &Rows) -> Result<(), ScheduleError> {
         inside.iter().copied().filter(|it| is_block_prefix(b, *it)).collect();
     let blocks = |it: &StageId| b.extents(*it).get(depth).copied().unwrap_or(1);
     let max_blocks = prefixes.iter().map(blocks).max().unwrap_or(1);
-    let group = b.new_group();
     let best = max_blocks.next_power_of_two().clamp(8, 1024);
-    let threads = b.decide_power(format!("{name} threads"), 1024, best, group);
+    let threads = b.decide_power(format!("{name} threads"), 1024, best);
 
     for stage in inside {
         if !prefixes.contains(stage) {
-            let axes: Vec<usize> = (depth..b.schedule.stage(*stage).compute.n_spatial).collect();
+            let axes: Vec<usize> = (depth..b.n_spatial(*stage)).collect();
             let lanes = vector(b, *stage, &axes);
             distribute_row(b, *stage, &axes, threads, lanes)?;
             pack_terms(b, *stage)?;
@@ -75,14 +64,13 @@ fn schedule(b: &mut Builder, rows: &Rows) -> Result<(), ScheduleError> {
 /// Opens how many contiguous elements a thread takes at once.
 fn vector(b: &mut Builder, stage: StageId, axes: &[usize]) -> DecisionId {
     let name = b.stage_name(stage).to_owned();
-    let best = axes.last().map_or(1, |it| lanes(b, &[stage], *it));
-    let group = b.new_group();
-    b.decide_power(format!("{name} vector"), 8, best, group)
+    let best = axes.last().map_or(1, |it| common_vector_width(b, &[stage], *it));
+    b.decide_power(format!("{name} vector"), 8, best)
 }
 
 /// Packs terms by blocks, padded so that threads which each read a block meet no bank conflicts.
-fn pack_terms(b: &mut Builder, terms: StageId) -> Result<(), ScheduleError> {
-    let tensor = b.schedule.stage(terms).tensor();
+fn pack_terms(b: &mut Builder, terms: StageId) -> Result<()> {
+    let tensor = b.tensor_of(terms);
     let readers: Vec<StageId> = b.schedule.readers(tensor).collect();
     let [reader] = readers[..] else { return Ok(()) };
     let Some([_, along]) = b.schedule.prefix_axes(reader) else { return Ok(()) };
@@ -101,9 +89,9 @@ fn distribute_blocks(
     stage: StageId,
     depth: usize,
     threads: DecisionId,
-) -> Result<(), ScheduleError> {
+) -> Result<()> {
     let Some([results, along]) = b.schedule.prefix_axes(stage) else { return Ok(()) };
-    let n_spatial = b.schedule.stage(stage).compute.n_spatial;
+    let n_spatial = b.n_spatial(stage);
     let sums = b.apply(|it| it.cache_write(stage))?;
     let own = AxisId(depth as u32);
     let parts = b.split(stage, own, &[Factor::Open(threads)])?;
@@ -112,17 +100,12 @@ fn distribute_blocks(
     let rest: Vec<AxisId> = order.into_iter().filter(|it| !parts.contains(it)).collect();
     let rows = rest.iter().copied().filter(|it| (it.0 as usize) < depth);
     let inner = rest.iter().copied().filter(|it| (it.0 as usize) >= depth);
-    let order: Vec<AxisId> = rows.chain([parts[1], parts[0]]).chain(inner.clone()).collect();
-    b.apply(|it| it.reorder(stage, &order))?;
-    for axis in inner {
-        b.annotate(stage, axis, LoopKind::Unrolled)?;
-    }
-    let order: Vec<AxisId> = (0..n_spatial as u32)
-        .map(AxisId)
-        .filter(|it| *it != results)
-        .chain([along, results])
-        .collect();
-    b.apply(|it| it.reorder(sums, &order))?;
+    b.reorder(stage, rows.chain([parts[1], parts[0]]).chain(inner.clone()))?;
+    b.annotate_all(stage, inner, LoopKind::Unrolled)?;
+    b.reorder(
+        sums,
+        (0..n_spatial as u32).map(AxisId).filter(|it| *it != results).chain([along, results]),
+    )?;
     b.annotate(sums, along, LoopKind::Unrolled)?;
     if results != own {
         b.annotate(sums, results, LoopKind::Unrolled)?;

@@ -15,14 +15,12 @@
 //! The row kernels of quack (Dao-AILab): 8 to 256 threads a row, by its length.
 
 use super::pattern::Pattern;
-use super::reads::{column, is_along_memory, lanes, length, reduces};
+use super::reads::{
+    common_vector_width, contiguous_spatial_axis, is_reduction_contiguous, reduction_size,
+};
 use super::threads::{distribute_row, distribute_rows};
-use crate::sketch::builder::Builder;
-use crate::sketch::fusion_group::Rows;
-use crate::sketch::template::Template;
-use crate::sketch::types::TemplateKind;
+use crate::sketch::{Builder, Result, Rows, Template, TemplateKind};
 use tvmtune_schedule::StageId;
-use tvmtune_schedule::error::ScheduleError;
 
 /// Threads of a row that has a multiprocessor for itself.
 const MAX_THREADS: u64 = 512;
@@ -31,32 +29,20 @@ const MIN_SHARED_ELEMENTS: u64 = 8;
 /// Elements of a reduction along memory that threads share.
 const MIN_SHARED_LENGTH: u64 = 32;
 
-pub(super) struct RowReduction;
+pub(super) const TEMPLATE: Template<Rows> = Template { is_applicable, schedule };
 
-impl Template<Rows> for RowReduction {
-    fn is_applicable(&self, b: &Builder, rows: &Rows) -> bool {
-        match Pattern::classify(b, rows) {
-            Pattern::MixedRanks | Pattern::FullReduction | Pattern::ContiguousReduction => true,
-            Pattern::RowScan
-            | Pattern::Elementwise
-            | Pattern::BlockPrefix
-            | Pattern::ShortReduction
-            | Pattern::StridedReduction => false,
-        }
-    }
-
-    fn schedule(&self, b: &mut Builder, rows: &Rows) -> Result<(), ScheduleError> {
-        schedule(b, rows)
-    }
+fn is_applicable(b: &Builder, rows: &Rows) -> bool {
+    let pattern = Pattern::classify(b, rows);
+    matches!(pattern, Pattern::MixedRanks | Pattern::FullReduction | Pattern::ContiguousReduction)
 }
 
-fn schedule(b: &mut Builder, rows: &Rows) -> Result<(), ScheduleError> {
+fn schedule(b: &mut Builder, rows: &Rows) -> Result<()> {
     let Rows { root, ref inside, depth } = *rows;
     let name = b.stage_name(root).to_owned();
     let extents = b.extents(root);
     let mut attached = inside.clone();
     // A single result needs no accumulator beside it.
-    if reduces(b, root) && depth > 0 {
+    if b.reduces(root) && depth > 0 {
         attached.push(b.apply(|it| it.cache_write(root))?);
     }
     let stages: Vec<StageId> = attached.iter().copied().chain([root]).collect();
@@ -76,12 +62,13 @@ fn schedule(b: &mut Builder, rows: &Rows) -> Result<(), ScheduleError> {
         6145..=16384 => 128,
         _ => 256,
     };
-    let group = b.new_group();
-    let threads = b.decide_power(format!("{name} threads"), 1024, best, group);
+    let threads = b.decide_power(format!("{name} threads"), 1024, best);
     // All stages have the same vectors, so that threads read the elements that they computed.
-    let along = |(stage, axes): (&StageId, &Vec<usize>)| Some(lanes(b, &[*stage], *axes.last()?));
+    let along = |(stage, axes): (&StageId, &Vec<usize>)| {
+        Some(common_vector_width(b, &[*stage], *axes.last()?))
+    };
     let widest = stages.iter().zip(&shared).filter_map(along).min().unwrap_or(1);
-    let lanes = b.decide_power(format!("{name} vector"), 8, widest, group);
+    let lanes = b.decide_power_in(b.group_of(threads), format!("{name} vector"), 8, widest);
     for (stage, axes) in stages.iter().zip(&shared) {
         distribute_row(b, *stage, axes, threads, lanes)?;
     }
@@ -93,18 +80,22 @@ fn schedule(b: &mut Builder, rows: &Rows) -> Result<(), ScheduleError> {
 /// it reduces.
 fn shared_axes(b: &Builder, stage: StageId, depth: usize) -> Vec<usize> {
     let extents = b.extents(stage);
-    let n_spatial = b.schedule.stage(stage).compute.n_spatial;
+    let n_spatial = b.n_spatial(stage);
     let elements: u64 = extents[depth.min(n_spatial)..n_spatial].iter().product();
-    let by_element = match reduces(b, stage) {
+    let by_element = match b.reduces(stage) {
         false => true,
         true if elements == 1 => false,
-        true if column(b, stage).is_some_and(|it| it >= depth)
+        true if contiguous_spatial_axis(b, stage).is_some_and(|it| it >= depth)
             && elements >= MIN_SHARED_ELEMENTS =>
         {
             true
         }
-        true if is_along_memory(b, stage) && length(b, stage) >= MIN_SHARED_LENGTH => false,
-        true => elements >= length(b, stage),
+        true if is_reduction_contiguous(b, stage)
+            && reduction_size(b, stage) >= MIN_SHARED_LENGTH =>
+        {
+            false
+        }
+        true => elements >= reduction_size(b, stage),
     };
     if by_element { (depth..n_spatial).collect() } else { (n_spatial..extents.len()).collect() }
 }

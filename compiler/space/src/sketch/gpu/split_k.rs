@@ -10,11 +10,9 @@
 //! A slice is a stage like any other: the templates schedule it.
 
 use super::mma;
-use super::reads::{is_along_memory, is_tiled, length, reduces};
-use crate::sketch::builder::Builder;
-use crate::sketch::types::{DecisionKind, Factor};
-use tvmtune_schedule::error::ScheduleError;
-use tvmtune_schedule::{Attach, AxisId, Layout, StageId};
+use super::reads::{benefits_from_tiling, is_reduction_contiguous, reduction_size};
+use crate::sketch::{Builder, DecisionKind, Factor, Result};
+use tvmtune_schedule::{Attach, AxisId, StageId};
 
 /// The side of a tile that keeps arithmetic busy.
 const TILE: u64 = 64;
@@ -55,29 +53,29 @@ pub(in crate::sketch) fn split_k(start: &Builder) -> Option<Builder> {
 /// Returns whether a stage is a slice of reductions across memory: it was split because there are few
 /// elements, so it is not fused into a stage with an iteration for each of them.
 pub(in crate::sketch) fn is_split_column_reduction(b: &Builder, stage: StageId) -> bool {
-    b.is_fusion_forbidden(stage) && reduces(b, stage) && !is_along_memory(b, stage)
+    b.is_fusion_forbidden(stage) && b.reduces(stage) && !is_reduction_contiguous(b, stage)
 }
 
 /// Returns how a reduction is split, if it should be.
 fn choose(b: &Builder, stage: StageId) -> Option<Split> {
-    if !reduces(b, stage) {
+    if !b.reduces(stage) {
         return None;
     }
-    let n_spatial = b.schedule.stage(stage).compute.n_spatial;
+    let n_spatial = b.n_spatial(stage);
     let extents = b.extents(stage);
-    let elements: u64 = extents[..n_spatial].iter().product();
+    let elements = b.n_elements(stage);
     let wanted = u64::from(b.gpu().multiprocessors);
     let is_tensorized = mma::product(b, stage).is_some();
-    let (n_blocks, wanted, min_length) = if is_tiled(b, stage) {
+    let (n_blocks, wanted, min_length) = if benefits_from_tiling(b, stage) {
         let min_length = if is_tensorized { MIN_TENSORIZED } else { MIN_TILED };
         (elements.div_ceil(TILE * TILE), wanted, min_length)
-    } else if n_spatial == 0 || is_along_memory(b, stage) {
+    } else if n_spatial == 0 || is_reduction_contiguous(b, stage) {
         (elements, 2 * wanted, MIN_CONTIGUOUS)
     } else {
         (elements.div_ceil(COLUMNS), 2 * wanted, MIN_STRIDED)
     };
     let axis = (n_spatial..extents.len()).rev().max_by_key(|it| extents[*it])?;
-    let slices = (wanted / n_blocks).min(length(b, stage) / min_length).min(extents[axis]);
+    let slices = (wanted / n_blocks).min(reduction_size(b, stage) / min_length).min(extents[axis]);
     if 2 * n_blocks > wanted || slices < 2 {
         return None;
     }
@@ -93,7 +91,7 @@ fn choose(b: &Builder, stage: StageId) -> Option<Split> {
 
 /// Returns a length near the one that is wanted that divides an axis.
 fn divisor(b: &Builder, stage: StageId, axis: usize, wanted: u64) -> Option<u64> {
-    let extent = &b.schedule.stage(stage).compute.axes[axis].extent;
+    let extent = &b.compute(stage).axes[axis].extent;
     let extent = u64::try_from(extent.as_constant()?).ok()?;
     let step = if wanted >= STEP { STEP } else { 1 };
     let lengths = (wanted.next_multiple_of(step)..=2 * wanted.max(STEP)).step_by(step as usize);
@@ -101,27 +99,25 @@ fn divisor(b: &Builder, stage: StageId, axis: usize, wanted: u64) -> Option<u64>
     lengths.into_iter().find(whole)
 }
 
-fn apply(b: &mut Builder, split: &Split) -> Result<(), ScheduleError> {
+fn apply(b: &mut Builder, split: &Split) -> Result<()> {
     let Split { stage, axis, length } = *split;
     let name = b.stage_name(stage).to_owned();
-    let extent =
-        b.schedule.stage(stage).compute.axes[axis].extent.as_constant().map(|it| it as u64);
-    // Where the length divides the axis, all options do.
+    let extent = b.compute(stage).axes[axis].extent.as_constant().map(|it| it as u64);
+    // All options divide the axis if the length does.
     let whole = |it: u64| extent.is_none_or(|extent| extent.is_multiple_of(it));
     let options: Vec<u64> = [length / 4, length / 2, 2 * length, 4 * length]
         .into_iter()
         .filter(|it| *it > 0 && whole(length) == whole(*it) && extent.is_none_or(|n| *it < n))
         .collect();
-    let group = b.new_group();
     let kind = DecisionKind::Outer;
-    let decision = b.decide(format!("{name} piece"), kind, &options, length, group);
+    let decision = b.decide(format!("{name} piece"), kind, &options, length);
     let parts = b.split(stage, AxisId(axis as u32), &[Factor::Open(decision)])?;
     let part = b.apply(|it| it.rfactor(stage, parts[0]))?;
     // Slices follow one another in memory, each with the layout of the result.
-    let tensor = b.schedule.stage(part).tensor();
-    let n_spatial = b.schedule.stage(stage).compute.n_spatial;
+    let tensor = b.tensor_of(part);
+    let n_spatial = b.n_spatial(stage);
     let order = [n_spatial].into_iter().chain(0..n_spatial).collect();
-    b.apply(|it| it.pack(tensor, Layout { splits: Vec::new(), order }))?;
+    b.permute(tensor, order)?;
     b.forbid_fusion(part);
     Ok(())
 }

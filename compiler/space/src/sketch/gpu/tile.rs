@@ -20,13 +20,12 @@
 use super::reads::ACCESS_BYTES;
 use super::threads::MAX_UNROLLED;
 use super::tile_size::{AxisTile, TileSize, choose};
-use crate::sketch::builder::Builder;
-use crate::sketch::fusion_group::Tiled;
-use crate::sketch::template::Template;
-use crate::sketch::types::{DecisionId, DecisionKind, Factor, TemplateKind};
+use crate::sketch::{
+    Builder, DecisionId, DecisionKind, Factor, Result, Template, TemplateKind, Tiled,
+};
 use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::dag::access::Access;
-use tvmtune_schedule::error::{ErrorKind, ScheduleError};
+use tvmtune_schedule::error::ErrorKind;
 use tvmtune_schedule::{AxisId, Instruction, Layout, LoopKind, StageId};
 
 /// A copy of an operand.
@@ -46,19 +45,10 @@ struct Axis {
     inner: DecisionId,
 }
 
-pub(super) struct ThreadTile;
+pub(super) const TEMPLATE: Template<Tiled> = Template { is_applicable: |_, _| true, schedule };
 
-impl Template<Tiled> for ThreadTile {
-    fn is_applicable(&self, _: &Builder, _: &Tiled) -> bool {
-        true
-    }
-
-    fn schedule(&self, b: &mut Builder, group: &Tiled) -> Result<(), ScheduleError> {
-        schedule(b, group.root, group.anchor)
-    }
-}
-
-fn schedule(b: &mut Builder, root: StageId, anchor: StageId) -> Result<(), ScheduleError> {
+fn schedule(b: &mut Builder, group: &Tiled) -> Result<()> {
+    let Tiled { root, anchor } = *group;
     let name = b.stage_name(root).to_owned();
     let anchor = if root == anchor { b.apply(|it| it.cache_write(anchor))? } else { anchor };
     let size = choose(b, anchor).ok_or(ErrorKind::NotReduction.of_stage(anchor))?;
@@ -66,7 +56,7 @@ fn schedule(b: &mut Builder, root: StageId, anchor: StageId) -> Result<(), Sched
     let axes = decide(b, &size, &name);
     let block = split_root(b, root, anchor, &axes)?;
     b.apply(|it| it.compute_at(anchor, root, block))?;
-    let step = reduce(b, anchor, &axes, &size, &name)?;
+    let step = schedule_reduction(b, anchor, &axes, &size, &name)?;
     let threads: Vec<DecisionId> = axes.iter().map(|it| it.threads).collect();
     for operand in operands {
         place(b, &operand, anchor, step, &threads)?;
@@ -76,11 +66,7 @@ fn schedule(b: &mut Builder, root: StageId, anchor: StageId) -> Result<(), Sched
 }
 
 /// Copies every operand that varies inside a tile.
-fn copy_operands(
-    b: &mut Builder,
-    anchor: StageId,
-    size: &TileSize,
-) -> Result<Vec<Operand>, ScheduleError> {
+fn copy_operands(b: &mut Builder, anchor: StageId, size: &TileSize) -> Result<Vec<Operand>> {
     let accesses = b.accesses(anchor);
     let mut tensors: Vec<TensorId> = accesses.iter().map(|it| it.tensor).collect();
     tensors.sort_unstable();
@@ -148,26 +134,19 @@ fn vector(b: &Builder, access: &Access, size: &TileSize) -> u64 {
 fn decide(b: &mut Builder, size: &TileSize, name: &str) -> Vec<Axis> {
     let mut axes = Vec::new();
     for tile in &size.axes {
-        let group = b.new_group();
-        let mut open = |level: &str, max, best| {
-            b.decide_power(format!("{name} axis {} {level}", tile.axis), max, best, group)
-        };
-        let repeats = open("repeats", 8, tile.repeats);
-        let threads = open("threads", 64, tile.threads);
-        let inner = open("inner", 16, tile.inner);
+        let name = |level: &str| format!("{name} axis {} {level}", tile.axis);
+        let repeats = b.decide_power(name("repeats"), 8, tile.repeats);
+        let group = b.group_of(repeats);
+        let threads = b.decide_power_in(group, name("threads"), 64, tile.threads);
+        let inner = b.decide_power_in(group, name("inner"), 16, tile.inner);
         axes.push(Axis { tile: *tile, repeats, threads, inner });
     }
     axes
 }
 
 /// Splits the stage that stores the result; returns its last loop over blocks.
-fn split_root(
-    b: &mut Builder,
-    root: StageId,
-    anchor: StageId,
-    axes: &[Axis],
-) -> Result<AxisId, ScheduleError> {
-    let n_spatial = b.schedule.stage(anchor).compute.n_spatial;
+fn split_root(b: &mut Builder, root: StageId, anchor: StageId, axes: &[Axis]) -> Result<AxisId> {
+    let n_spatial = b.n_spatial(anchor);
     let (mut blocks, mut threads, mut inner) = (Vec::new(), Vec::new(), Vec::new());
     let mut last_inner = Vec::new();
     for axis in 0..n_spatial {
@@ -185,31 +164,24 @@ fn split_root(
         }
     }
     inner.extend(&last_inner);
-    let order: Vec<AxisId> = blocks.iter().chain(&threads).chain(&inner).copied().collect();
-    b.apply(|it| it.reorder(root, &order))?;
-    for axis in &blocks {
-        b.annotate(root, *axis, LoopKind::Parallel)?;
-    }
-    for axis in &threads {
-        b.annotate(root, *axis, LoopKind::Thread)?;
-    }
+    b.reorder(root, blocks.iter().chain(&threads).chain(&inner))?;
+    b.annotate_all(root, &blocks, LoopKind::Parallel)?;
+    b.annotate_all(root, &threads, LoopKind::Thread)?;
     let (vector, unrolled) = inner.split_last().expect("a tile has an axis");
-    for axis in unrolled {
-        b.annotate(root, *axis, LoopKind::Unrolled)?;
-    }
+    b.annotate_all(root, unrolled, LoopKind::Unrolled)?;
     b.annotate(root, *vector, LoopKind::Vectorized)?;
     blocks.last().copied().ok_or(ErrorKind::NotOutermost.of_stage(root))
 }
 
 /// Orders the loops of the reduction; returns the one at which operands are copied.
-fn reduce(
+fn schedule_reduction(
     b: &mut Builder,
     anchor: StageId,
     axes: &[Axis],
     size: &TileSize,
     name: &str,
-) -> Result<AxisId, ScheduleError> {
-    let compute = b.schedule.stage(anchor).compute.clone();
+) -> Result<AxisId> {
+    let compute = b.compute(anchor).clone();
     let (mut threads, mut repeats, mut inner) = (Vec::new(), Vec::new(), Vec::new());
     let mut others = Vec::new();
     for axis in 0..compute.n_spatial {
@@ -225,35 +197,19 @@ fn reduce(
             None => others.push(id),
         }
     }
-    let group = b.new_group();
     let (axis, depth) = size.step;
     let max = b.extents(anchor)[axis].next_power_of_two().min(64);
-    let decision = b.decide_power(format!("{name} depth"), max, depth, group);
+    let decision = b.decide_power(format!("{name} depth"), max, depth);
     let parts = b.split(anchor, AxisId(axis as u32), &[Factor::Open(decision)])?;
     let reduce_axes = compute.n_spatial..compute.axes.len();
     let kept = reduce_axes.filter(|it| *it != axis).map(|it| AxisId(it as u32));
     let steps: Vec<AxisId> = [parts[1]].into_iter().chain(kept).collect();
-    let mut order = others;
-    order.push(parts[0]);
-    order.extend(&threads);
-    order.extend(&steps);
-    order.extend(&repeats);
-    order.extend(&inner);
-    b.apply(|it| it.reorder(anchor, &order))?;
-    for axis in &threads {
-        b.annotate(anchor, *axis, LoopKind::Thread)?;
-    }
-    for axis in repeats.iter().chain(&inner) {
-        b.annotate(anchor, *axis, LoopKind::Unrolled)?;
-    }
-    let group = b.new_group();
-    let kind = DecisionKind::Choice;
-    let decision = b.decide(format!("{name} unroll"), kind, &[0, 1], 1, group);
-    let unrolled = |axis: &AxisId| Instruction::Annotate {
-        stage: anchor,
-        axis: *axis,
-        kind: LoopKind::Unrolled,
-    };
+    b.reorder(anchor, [&others[..], &[parts[0]], &threads, &steps, &repeats, &inner].concat())?;
+    b.annotate_all(anchor, &threads, LoopKind::Thread)?;
+    b.annotate_all(anchor, repeats.iter().chain(&inner), LoopKind::Unrolled)?;
+    let decision = b.decide(format!("{name} unroll"), DecisionKind::Choice, &[0, 1], 1);
+    let kind = LoopKind::Unrolled;
+    let unrolled = |axis: &AxisId| Instruction::Annotate { stage: anchor, axis: *axis, kind };
     // The innermost loops, as far as the code stays short.
     let mut n_iterations = 1;
     let short = |axis: &&AxisId| {
@@ -280,15 +236,10 @@ pub(super) fn pipeline(
     axis: AxisId,
     best: u64,
     name: &str,
-) -> Result<(), ScheduleError> {
-    let group = b.new_group();
-    let kind = DecisionKind::Outer;
-    let decision = b.decide(format!("{name} stages"), kind, &[1, 2, 3, 4], best, group);
-    let pipelined = |depth: u8| {
-        let kind = LoopKind::Pipelined(depth);
-        vec![Instruction::Annotate { stage: anchor, axis, kind }]
-    };
-    b.one_of(decision, vec![Vec::new(), pipelined(2), pipelined(3), pipelined(4)])
+) -> Result<()> {
+    let kind = |depth| (depth > 1).then_some(LoopKind::Pipelined(depth as u8));
+    let options = (DecisionKind::Outer, &[1, 2, 3, 4][..]);
+    b.decide_loop_kind(format!("{name} stages"), options, best, (anchor, axis), kind)
 }
 
 /// Copies an operand in each step of the reduction, by all threads.
@@ -298,20 +249,18 @@ fn place(
     anchor: StageId,
     step: AxisId,
     threads: &[DecisionId],
-) -> Result<(), ScheduleError> {
+) -> Result<()> {
     let stage = operand.stage;
     let name = b.stage_name(stage).to_owned();
-    let tensor = b.schedule.stage(stage).tensor();
-    let n_dims = b.schedule.tensor(tensor).tensor.shape.len();
+    let tensor = b.tensor_of(stage);
+    let n_dims = b.n_dims(tensor);
     b.apply(|it| it.compute_at(stage, anchor, step))?;
     if let Some(dim) = operand.dim.filter(|it| it + 1 != n_dims) {
         let order = (0..n_dims).filter(|it| *it != dim).chain([dim]).collect();
         let layout = Layout { splits: Vec::new(), order };
-        let group = b.new_group();
-        let kind = DecisionKind::Choice;
         // Asynchronous copies keep contiguous elements together.
         let best = u64::from(!b.gpu().arch.has_async_copies());
-        let decision = b.decide(format!("{name} layout"), kind, &[0, 1], best, group);
+        let decision = b.decide(format!("{name} layout"), DecisionKind::Choice, &[0, 1], best);
         b.one_of(decision, vec![Vec::new(), vec![Instruction::Pack { tensor, layout }]])?;
     }
     copy_by_all_threads(b, stage, operand.vector, Factor::Product(1, threads.to_vec()))
@@ -323,18 +272,15 @@ pub(super) fn copy_by_all_threads(
     stage: StageId,
     vector: u64,
     threads: Factor,
-) -> Result<(), ScheduleError> {
+) -> Result<()> {
     let name = b.stage_name(stage).to_owned();
     let mut order = b.schedule.stage(stage).order.clone();
-    let Some(mut axis) = order.pop() else { return Ok(()) };
-    while let Some(outer) = order.pop() {
-        axis = b.apply(|it| it.fuse(stage, outer, axis))?;
-    }
-    let group = b.new_group();
-    let lanes = b.decide_power(format!("{name} vector"), vector, vector, group);
+    let Some(innermost) = order.pop() else { return Ok(()) };
+    let axis = b.fuse(stage, order, innermost)?;
+    let lanes = b.decide_power(format!("{name} vector"), vector, vector);
     let factors = [threads, Factor::Open(lanes)];
     let parts = b.split(stage, axis, &factors)?;
-    b.apply(|it| it.reorder(stage, &[parts[1], parts[0], parts[2]]))?;
+    b.reorder(stage, [parts[1], parts[0], parts[2]])?;
     b.annotate(stage, parts[1], LoopKind::Thread)?;
     b.annotate(stage, parts[0], LoopKind::Unrolled)?;
     b.annotate(stage, parts[2], LoopKind::Vectorized)

@@ -4,7 +4,7 @@
 //! 8 x 8 keep the arithmetic busy. But a multiprocessor without a block is idle: where there would be
 //! too few blocks, tiles shrink.
 
-use crate::sketch::builder::Builder;
+use crate::sketch::Builder;
 use tvmtune_schedule::StageId;
 
 /// The tile of one axis: of a block `repeats * threads * inner` iterations.
@@ -47,7 +47,7 @@ const SIDES: [(u64, u64); 7] =
 
 /// Chooses the tile of a reduction for the multiprocessors of the target.
 pub(super) fn choose(b: &Builder, anchor: StageId) -> Option<TileSize> {
-    let compute = &b.schedule.stage(anchor).compute;
+    let compute = b.compute(anchor);
     let extents = b.extents(anchor);
     let n_spatial = compute.n_spatial;
     let accesses = b.accesses(anchor);

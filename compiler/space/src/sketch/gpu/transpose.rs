@@ -8,12 +8,9 @@
 //! ```
 
 use super::pattern::Pattern;
-use crate::sketch::builder::Builder;
-use crate::sketch::fusion_group::Rows;
-use crate::sketch::template::Template;
-use crate::sketch::types::{Factor, TemplateKind};
+use crate::sketch::{Builder, Factor, Result, Rows, Template, TemplateKind};
 use tvmtune_ir::dag::access::Access;
-use tvmtune_schedule::error::{ErrorKind, ScheduleError};
+use tvmtune_schedule::error::ErrorKind;
 use tvmtune_schedule::{AxisId, LoopKind, StageId};
 
 /// Elements of a side of a tile: a warp reads and writes rows of it.
@@ -22,21 +19,19 @@ const SIDE: u64 = 32;
 /// The shortest axes that are worth a tile.
 const MIN_EXTENT: u64 = 8;
 
-pub(super) struct Transpose;
+pub(super) const TEMPLATE: Template<Rows> = Template { is_applicable, schedule };
 
-impl Template<Rows> for Transpose {
-    fn is_applicable(&self, b: &Builder, rows: &Rows) -> bool {
-        Pattern::classify(b, rows) == Pattern::Elementwise
-            && rows.inside.is_empty()
-            && transposed_axis(b, rows.root).is_some()
-    }
+fn is_applicable(b: &Builder, rows: &Rows) -> bool {
+    Pattern::classify(b, rows) == Pattern::Elementwise
+        && rows.inside.is_empty()
+        && transposed_axis(b, rows.root).is_some()
+}
 
-    fn schedule(&self, b: &mut Builder, rows: &Rows) -> Result<(), ScheduleError> {
-        let refused = ErrorKind::NotOutermost.of_stage(rows.root);
-        let axis = transposed_axis(b, rows.root).ok_or(refused)?;
-        let last = b.schedule.stage(rows.root).compute.n_spatial - 1;
-        transpose(b, rows.root, axis, last)
-    }
+fn schedule(b: &mut Builder, rows: &Rows) -> Result<()> {
+    let refused = ErrorKind::NotOutermost.of_stage(rows.root);
+    let axis = transposed_axis(b, rows.root).ok_or(refused)?;
+    let last = b.n_spatial(rows.root) - 1;
+    transpose(b, rows.root, axis, last)
 }
 
 /// Returns an axis other than the last along which a read is contiguous that is not along the last:
@@ -58,12 +53,7 @@ fn is_transposed(access: &Access, axis: usize, last: usize) -> bool {
 }
 
 /// Schedules a stage that reads along `axis` and writes along `last`.
-pub(super) fn transpose(
-    b: &mut Builder,
-    root: StageId,
-    axis: usize,
-    last: usize,
-) -> Result<(), ScheduleError> {
+pub(super) fn transpose(b: &mut Builder, root: StageId, axis: usize, last: usize) -> Result<()> {
     let name = b.stage_name(root).to_owned();
     let accesses = b.accesses(root);
     let mut tensors: Vec<_> =
@@ -73,19 +63,17 @@ pub(super) fn transpose(
     for tensor in tensors {
         copies.push(b.apply(|it| it.cache_read(tensor, root))?);
     }
-    let group = b.new_group();
-    let rows = b.decide_power(format!("{name} rows"), SIDE, 8, group);
-    let repeats = b.decide_power(format!("{name} repeats"), 8, SIDE / 8, group);
+    let rows = b.decide_power(format!("{name} rows"), SIDE, 8);
+    let repeats = b.decide_power_in(b.group_of(rows), format!("{name} repeats"), 8, SIDE / 8);
     let factors = [Factor::Open(repeats), Factor::Open(rows)];
     let i = b.split(root, AxisId(axis as u32), &factors)?;
     let j = b.split(root, AxisId(last as u32), &[Factor::Fixed(SIDE)])?;
-    let n_spatial = b.schedule.stage(root).compute.n_spatial;
+    let n_spatial = b.n_spatial(root);
     let others = (0..n_spatial).filter(|it| ![axis, last].contains(it));
     let mut blocks: Vec<AxisId> = others.map(|it| AxisId(it as u32)).collect();
     blocks.extend([i[0], j[0]]);
     let tile = j[0];
-    let order: Vec<AxisId> = blocks.iter().copied().chain([i[2], j[1], i[1]]).collect();
-    b.apply(|it| it.reorder(root, &order))?;
+    b.reorder(root, blocks.iter().copied().chain([i[2], j[1], i[1]]))?;
     for outer in blocks {
         b.annotate(root, outer, LoopKind::Parallel)?;
     }
@@ -94,16 +82,12 @@ pub(super) fn transpose(
     b.annotate(root, i[1], LoopKind::Unrolled)?;
     for copy in copies {
         b.apply(|it| it.compute_at(copy, root, tile))?;
-        let n_dims = b.schedule.stage(copy).order.len() as u32;
-        let mut axis = AxisId(n_dims - 1);
-        for outer in (0..n_dims - 1).rev() {
-            axis = b.apply(|it| it.fuse(copy, AxisId(outer), axis))?;
-        }
-        let threads = [Factor::Times(SIDE, rows)];
-        let parts = b.split(copy, axis, &threads)?;
+        let last = b.schedule.stage(copy).order.len() as u32 - 1;
+        let axis = b.fuse(copy, (0..last).map(AxisId), AxisId(last))?;
+        let parts = b.split(copy, axis, &[Factor::Times(SIDE, rows)])?;
         b.annotate(copy, parts[1], LoopKind::Thread)?;
         b.annotate(copy, parts[0], LoopKind::Unrolled)?;
-        b.apply(|it| it.reorder(copy, &[parts[1], parts[0]]))?;
+        b.reorder(copy, [parts[1], parts[0]])?;
     }
     b.note_template(TemplateKind::Transpose, root);
     Ok(())

@@ -22,18 +22,19 @@
 //!
 //! CUTLASS's warp-specialized persistent kernels for Hopper; Stream-K (Osama et al., 2023).
 
+use std::ops::RangeInclusive;
+
 use super::im2col::{self, MmaRows, PANEL, Side, rows_of, wgmma_product};
 use super::mma::{Product, TF32_STEP};
-use super::operand::{self, Operand, ProductTile};
+use super::operand::{self, Location, Operand, ProductTile};
 use super::tile::{max_stages, pipeline};
 use super::transpose::transpose;
-use crate::sketch::builder::Builder;
-use crate::sketch::fusion_group::Tiled;
-use crate::sketch::template::Template;
-use crate::sketch::types::{DecisionId, DecisionKind, Factor, TemplateKind};
+use crate::sketch::{
+    Builder, DecisionId, DecisionKind, Factor, Result, Template, TemplateKind, Tiled,
+};
 use tvmtune_ir::dag::access::Access;
-use tvmtune_schedule::error::{ErrorKind, ScheduleError};
-use tvmtune_schedule::{AxisId, Instruction, Layout, LoopKind, StageId};
+use tvmtune_schedule::error::ErrorKind;
+use tvmtune_schedule::{AxisId, LoopKind, StageId};
 
 /// Bytes of the rows that instructions read: those of the widest swizzle.
 const ROW_BYTES: u64 = 128;
@@ -50,27 +51,24 @@ pub(super) const RESERVED_BYTES: u64 = 2048;
 
 /// The threads that copy operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Copies {
+enum Copies {
     /// A producer warp, by TMA.
     ByProducerWarp,
     /// All threads, by asynchronous copies.
     ByAllThreads,
 }
 
-/// The template, with one of the ways to copy operands.
-pub(super) struct Wgmma {
-    pub(super) copies: Copies,
-}
+/// The template with copies by a producer warp.
+pub(super) const WARP_SPECIALIZED: Template<Tiled> = Template {
+    is_applicable: |b, group| is_applicable(b, group.anchor, Copies::ByProducerWarp),
+    schedule: |b, group| schedule(b, *group, Copies::ByProducerWarp),
+};
 
-impl Template<Tiled> for Wgmma {
-    fn is_applicable(&self, b: &Builder, group: &Tiled) -> bool {
-        is_applicable(b, group.anchor, self.copies)
-    }
-
-    fn schedule(&self, b: &mut Builder, group: &Tiled) -> Result<(), ScheduleError> {
-        schedule(b, group.root, group.anchor, self.copies)
-    }
-}
+/// The template with copies by all threads.
+pub(super) const COOPERATIVE: Template<Tiled> = Template {
+    is_applicable: |b, group| is_applicable(b, group.anchor, Copies::ByAllThreads),
+    schedule: |b, group| schedule(b, *group, Copies::ByAllThreads),
+};
 
 /// The tile of a thread block.
 struct Tile {
@@ -108,7 +106,7 @@ fn is_applicable(b: &Builder, anchor: StageId, copies: Copies) -> bool {
         return false;
     };
     let (rows, extents) = (rows_of(b, anchor, product, 1), b.extents(anchor));
-    let (spatial, reduce) = extents.split_at(b.schedule.stage(anchor).compute.n_spatial);
+    let (spatial, reduce) = extents.split_at(b.n_spatial(anchor));
     // A single unit of columns makes no loop, and a single step does not pay for a circular buffer.
     let is_long = reduce.iter().product::<u64>() > 2 * product.step;
     let pays = !rows.is_im2col || (spatial[product.column] > COLUMN_UNIT && is_long);
@@ -143,19 +141,13 @@ fn transposed_dims(access: &Access, depth: usize) -> Option<[usize; 2]> {
 
 /// Transposes the operands of TF32 that are not contiguous along the reduction, by kernels of their own:
 /// instructions transpose 16-bit numbers only.
-fn transpose_operands(
-    b: &mut Builder,
-    anchor: StageId,
-    product: Product,
-) -> Result<(), ScheduleError> {
+fn transpose_operands(b: &mut Builder, anchor: StageId, product: Product) -> Result<()> {
     for access in b.accesses(anchor) {
         let dims = transposed_dims(&access, product.depth);
         let Some([dim, last]) = dims.filter(|_| !b.is_packable(access.tensor)) else { continue };
         let stage = b.apply(|it| it.cache_read(access.tensor, anchor))?;
         let order = (0..=last).filter(|it| *it != dim).chain([dim]).collect();
-        let layout = Layout { splits: Vec::new(), order };
-        let transposed = b.schedule.stage(stage).tensor();
-        b.apply(|it| it.pack(transposed, layout))?;
+        b.permute(b.tensor_of(stage), order)?;
         transpose(b, stage, last, dim)?;
     }
     Ok(())
@@ -171,12 +163,8 @@ fn row_bytes(b: &Builder, anchor: StageId, product: Product, rows: &MmaRows) -> 
     }
 }
 
-fn schedule(
-    b: &mut Builder,
-    root: StageId,
-    anchor: StageId,
-    copies: Copies,
-) -> Result<(), ScheduleError> {
+fn schedule(b: &mut Builder, group: Tiled, copies: Copies) -> Result<()> {
+    let Tiled { root, anchor } = group;
     let name = b.stage_name(root).to_owned();
     let product = wgmma_product(b, anchor).ok_or(ErrorKind::NotReduction.of_stage(anchor))?;
     let anchor = if root == anchor { b.apply(|it| it.cache_write(anchor))? } else { anchor };
@@ -196,10 +184,10 @@ fn schedule(
     let operands = operand::copy(b, anchor, &ProductTile { depth: product.depth, tiled: &tiled })?;
     let n_rows = side.instructions() * WARPGROUP_ROWS;
     let steps = row_bytes / STEP_BYTES;
-    let tile = decide(b, root, side, Tiling { rows, column_units, steps, copies });
+    let tile = decide(b, root, (side, rows), column_units, steps, copies);
     let block = split_root(b, root, product, &tile)?;
     b.apply(|it| it.compute_at(anchor, root, block))?;
-    let step = reduce(b, anchor, product, &tile)?;
+    let step = schedule_reduction(b, anchor, product, &tile)?;
     match copies {
         Copies::ByProducerWarp => {
             let stage_bytes = row_bytes * (n_rows + n_columns);
@@ -228,25 +216,22 @@ fn schedule(
     Ok(())
 }
 
-/// The part of a tile that follows from analysis alone.
-struct Tiling {
-    rows: MmaRows,
+/// Opens the size of the tile of a thread block.
+fn decide(
+    b: &mut Builder,
+    root: StageId,
+    (side, rows): (Side, MmaRows),
     column_units: u64,
     steps: u64,
     copies: Copies,
-}
-
-/// Opens the size of the tile of a thread block.
-fn decide(b: &mut Builder, root: StageId, side: Side, tiling: Tiling) -> Tile {
+) -> Tile {
     let name = b.stage_name(root).to_owned();
-    let Tiling { rows, column_units, steps, copies } = tiling;
-    let group = b.new_group();
-    let columns = b.new_group();
     let options: &[u64] = if column_units * COLUMN_UNIT == PANEL { &[1, 2, 3, 4] } else { &[1] };
-    let warpgroups = b.decide_power(format!("{name} groups"), 4, side.warpgroups, group);
-    let instructions = b.decide_power(format!("{name} rows"), 2, side.each, group);
+    let warpgroups = b.decide_power(format!("{name} groups"), 4, side.warpgroups);
+    let instructions =
+        b.decide_power_in(b.group_of(warpgroups), format!("{name} rows"), 2, side.each);
     let kind = DecisionKind::Inner;
-    let panels = b.decide(format!("{name} panels"), kind, options, side.panels, columns);
+    let panels = b.decide(format!("{name} panels"), kind, options, side.panels);
     let order = order(b, root, rows.tall, rows.high(side.instructions()), copies);
     Tile { rows, warpgroups, instructions, panels, column_units, steps, order }
 }
@@ -262,7 +247,7 @@ fn panel(
     if operand.axis == product.depth {
         return None;
     }
-    let tensor = b.schedule.stage(operand.stage).tensor();
+    let tensor = b.tensor_of(operand.stage);
     let has_rows = |it: &Access| it.tensor == tensor && it.depends_on(product.row);
     Some(if b.accesses(anchor).iter().any(has_rows) { PANEL } else { COLUMN_UNIT * column_units })
 }
@@ -275,24 +260,31 @@ fn specialize_warps(
     axis: AxisId,
     name: &str,
     bytes: u64,
-) -> Result<u64, ScheduleError> {
-    const STAGES: std::ops::RangeInclusive<u64> = 2..=8;
+) -> Result<u64> {
+    const STAGES: RangeInclusive<u64> = 2..=8;
     let room = u64::from(b.gpu().arch.limits().block_shared_bytes) - RESERVED_BYTES;
-    let group = b.new_group();
-    let options: Vec<u64> = STAGES.collect();
     let best = (room / bytes.max(1)).clamp(*STAGES.start(), *STAGES.end());
-    let decision = b.decide(format!("{name} slots"), DecisionKind::Outer, &options, best, group);
-    let annotated = |stages: &u64| {
-        let kind = LoopKind::WarpSpecialized(*stages as u8);
-        vec![Instruction::Annotate { stage: anchor, axis, kind }]
-    };
-    b.one_of(decision, options.iter().map(annotated).collect())?;
+    decide_slots(b, Location { stage: anchor, axis }, STAGES, best, name)?;
     Ok(best * bytes + RESERVED_BYTES)
+}
+
+/// Opens the number of pipeline stages of a warp-specialized loop.
+pub(super) fn decide_slots(
+    b: &mut Builder,
+    at: Location,
+    stages: RangeInclusive<u64>,
+    best: u64,
+    name: &str,
+) -> Result<()> {
+    let options: Vec<u64> = stages.collect();
+    let options = (DecisionKind::Outer, &options[..]);
+    let kind = |stages| Some(LoopKind::WarpSpecialized(stages as u8));
+    b.decide_loop_kind(format!("{name} slots"), options, best, (at.stage, at.axis), kind)
 }
 
 /// Opens the tile scheduler: a tile for each thread block, a persistent tile loop, or stream-K. A thread
 /// block takes so many bytes of shared memory, and a tile so many steps.
-fn persist(b: &mut Builder, root: StageId, bytes: u64, steps: u64) -> Result<(), ScheduleError> {
+fn persist(b: &mut Builder, root: StageId, bytes: u64, steps: u64) -> Result<()> {
     /// Thread blocks for each multiprocessor; 0 for one a tile, from [`STREAM_K`] on for stream-K.
     const BLOCKS: [u64; 5] = [0, 1, 2, STREAM_K + 1, STREAM_K + 2];
     const STREAM_K: u64 = 100;
@@ -304,7 +296,7 @@ fn persist(b: &mut Builder, root: StageId, bytes: u64, steps: u64) -> Result<(),
     let blocks: Vec<AxisId> = stage.order.iter().take_while(is_block).copied().collect();
     let tiles: u64 = blocks.iter().map(|it| b.extent(root, *it)).product();
     let multiprocessors = u64::from(b.gpu().multiprocessors);
-    // Where several thread blocks are resident, epilogues overlap with other tiles anyway.
+    // Epilogues of several resident thread blocks overlap with other tiles anyway.
     let is_alone = 2 * bytes > u64::from(b.gpu().arch.limits().shared_bytes);
     // The last wave may have few tiles, for which most multiprocessors would wait.
     let waves = tiles.div_ceil(multiprocessors);
@@ -313,21 +305,14 @@ fn persist(b: &mut Builder, root: StageId, bytes: u64, steps: u64) -> Result<(),
         true if steps >= MIN_STEPS && is_uneven => STREAM_K + 1,
         is_persistent => u64::from(is_persistent),
     };
-    let group = b.new_group();
-    let decision =
-        b.decide(format!("{name} persistent"), DecisionKind::Choice, &BLOCKS, best, group);
     let axis = blocks.first().copied().ok_or(ErrorKind::NotOutermost.of_stage(root))?;
-    let list = |it: &u64| match u16::try_from(it % STREAM_K * multiprocessors) {
-        Ok(0) | Err(_) => Vec::new(),
-        Ok(max_blocks) => {
-            let kind = match *it < STREAM_K {
-                true => LoopKind::Persistent(max_blocks),
-                false => LoopKind::StreamK(max_blocks),
-            };
-            vec![Instruction::Annotate { stage: root, axis, kind }]
-        }
+    let kind = |option: u64| match u16::try_from(option % STREAM_K * multiprocessors) {
+        Ok(0) | Err(_) => None,
+        Ok(max_blocks) if option < STREAM_K => Some(LoopKind::Persistent(max_blocks)),
+        Ok(max_blocks) => Some(LoopKind::StreamK(max_blocks)),
     };
-    b.one_of(decision, BLOCKS.iter().map(list).collect())
+    let options = (DecisionKind::Choice, &BLOCKS[..]);
+    b.decide_loop_kind(format!("{name} persistent"), options, best, (root, axis), kind)
 }
 
 /// Chooses the largest tile that leaves each multiprocessor one, and the axes of its rows.
@@ -338,7 +323,7 @@ fn side(b: &Builder, anchor: StageId, product: Product) -> (Side, MmaRows) {
         return side;
     }
     let extents = b.extents(anchor);
-    let n_spatial = b.schedule.stage(anchor).compute.n_spatial;
+    let n_spatial = b.n_spatial(anchor);
     let columns = extents[product.column];
     let fills = |side: Side, rows: &MmaRows| {
         let Side { warpgroups, panels, .. } = side;
@@ -360,16 +345,14 @@ fn order(b: &mut Builder, root: StageId, tall: usize, tile: u64, copies: Copies)
     let name = b.stage_name(root).to_owned();
     let by_producer = copies == Copies::ByProducerWarp;
     // Only where the factors divide the number of tiles for certain: padding is work for nothing.
-    let extent = b.schedule.stage(root).compute.axes[tall].extent.as_constant();
+    let extent = b.compute(root).axes[tall].extent.as_constant();
     let blocks = extent.map_or(1, |it| (it as u64).div_ceil(tile));
     let cluster = if by_producer && blocks.is_multiple_of(2) { 2 } else { 1 };
     let divides = |it: &u64| (blocks / cluster).is_multiple_of(*it);
     let swizzle = [8, 4, 2].into_iter().find(divides).unwrap_or(1);
-    let group = b.new_group();
-    let swizzle = b.decide_power(format!("{name} order"), 16, swizzle, group);
-    let group = b.new_group();
+    let swizzle = b.decide_power(format!("{name} order"), 16, swizzle);
     let max_cluster = if by_producer { 4 } else { 1 };
-    let cluster = b.decide_power(format!("{name} cluster"), max_cluster, cluster, group);
+    let cluster = b.decide_power(format!("{name} cluster"), max_cluster, cluster);
     TileOrder { swizzle, cluster }
 }
 
@@ -391,7 +374,7 @@ fn split(
     product: Product,
     tile: &Tile,
     order: &[Factor],
-) -> Result<Loops, ScheduleError> {
+) -> Result<Loops> {
     let (open, fixed) = (Factor::Open, Factor::Fixed);
     let below = [tile.warpgroups, tile.instructions].map(open);
     let rows = tile.rows.split(b, stage, order, below)?;
@@ -405,12 +388,7 @@ fn split(
 }
 
 /// Splits the stage that stores the result; returns its last loop over blocks.
-fn split_root(
-    b: &mut Builder,
-    root: StageId,
-    product: Product,
-    tile: &Tile,
-) -> Result<AxisId, ScheduleError> {
+fn split_root(b: &mut Builder, root: StageId, product: Product, tile: &Tile) -> Result<AxisId> {
     let before = b.schedule.stage(root).order.clone();
     let order = [tile.order.swizzle, tile.order.cluster].map(Factor::Open);
     let Loops { blocks, threads, rows, inside } = split(b, root, product, tile, &order)?;
@@ -418,32 +396,26 @@ fn split_root(
     let others = before.into_iter().filter(|it| b.schedule.stage(root).order.contains(it));
     let blocks: Vec<AxisId> = others.chain(blocks).collect();
     let unrolled = [rows, halves, panels, units];
-    let order = blocks.iter().chain(&threads).chain(&unrolled).chain([&pairs]);
-    let order: Vec<AxisId> = order.copied().collect();
-    b.apply(|it| it.reorder(root, &order))?;
+    b.reorder(root, [&blocks[..], &threads, &unrolled, &[pairs]].concat())?;
     let cluster = blocks.last().copied().ok_or(ErrorKind::NotOutermost.of_stage(root))?;
     for axis in &blocks {
         let kind = if *axis == cluster { LoopKind::Cluster } else { LoopKind::Parallel };
         b.annotate(root, *axis, kind)?;
     }
-    for axis in threads {
-        b.annotate(root, axis, LoopKind::Thread)?;
-    }
-    for axis in unrolled {
-        b.annotate(root, axis, LoopKind::Unrolled)?;
-    }
+    b.annotate_all(root, threads, LoopKind::Thread)?;
+    b.annotate_all(root, unrolled, LoopKind::Unrolled)?;
     b.annotate(root, pairs, LoopKind::Vectorized)?;
     Ok(cluster)
 }
 
 /// Orders the loops of the reduction; returns the one at which operands are copied.
-fn reduce(
+fn schedule_reduction(
     b: &mut Builder,
     anchor: StageId,
     product: Product,
     tile: &Tile,
-) -> Result<AxisId, ScheduleError> {
-    let n_spatial = b.schedule.stage(anchor).compute.n_spatial;
+) -> Result<AxisId> {
+    let n_spatial = b.n_spatial(anchor);
     let before = b.schedule.stage(anchor).order.clone();
     let Loops { blocks, threads, rows, inside } = split(b, anchor, product, tile, &[])?;
     let [halves, panels, units, pairs] = inside;
@@ -452,27 +424,13 @@ fn reduce(
     let live = &b.schedule.stage(anchor).order;
     let untouched: Vec<AxisId> = before.into_iter().filter(|it| live.contains(it)).collect();
     let is_spatial = |it: &AxisId| (it.0 as usize) < n_spatial;
-    let (mut order, windows): (Vec<AxisId>, Vec<AxisId>) =
-        untouched.into_iter().partition(is_spatial);
-    order.extend(&blocks);
-    order.extend(&windows);
-    order.push(k[0]);
-    order.extend(&threads);
-    order.extend([k[1], rows, panels, units, halves, pairs, k[2]]);
-    b.apply(|it| it.reorder(anchor, &order))?;
-    for axis in threads {
-        b.annotate(anchor, axis, LoopKind::Thread)?;
-    }
-    for axis in [k[1], rows] {
-        b.annotate(anchor, axis, LoopKind::Unrolled)?;
-    }
-    for axis in [panels, units, halves, pairs, k[2]] {
-        b.annotate(anchor, axis, LoopKind::Tensorized)?;
-    }
+    let (others, windows): (Vec<AxisId>, Vec<AxisId>) = untouched.into_iter().partition(is_spatial);
+    let outer = [&others[..], &blocks, &windows, &[k[0]]].concat();
+    let tile = [&threads[..], &[k[1], rows, panels, units, halves, pairs, k[2]]].concat();
+    b.reorder(anchor, outer.iter().chain(&tile))?;
+    b.annotate_all(anchor, threads, LoopKind::Thread)?;
+    b.annotate_all(anchor, [k[1], rows], LoopKind::Unrolled)?;
+    b.annotate_all(anchor, [panels, units, halves, pairs, k[2]], LoopKind::Tensorized)?;
     // One loop over all steps, so that the pipeline runs across windows.
-    let mut step = k[0];
-    for window in windows.into_iter().rev() {
-        step = b.apply(|it| it.fuse(anchor, window, step))?;
-    }
-    Ok(step)
+    b.fuse(anchor, windows, k[0])
 }

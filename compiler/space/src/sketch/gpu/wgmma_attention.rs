@@ -23,18 +23,17 @@
 //! FlashAttention-3 (Shah et al., 2024): a producer warp, consumer warpgroups with rows of their own.
 
 use super::chain_stages::{
-    Blocking, CopyLocations, RowLevel, STEP, ThreadLayout, is_tensorized, products, schedule_stages,
+    Blocking, ChainLayout, CopyLocations, RowLevel, STEP, is_tensorized, prepare_products,
+    schedule_stages,
 };
-use super::operand::{self, Location};
+use super::operand;
 use super::tile::copy_by_all_threads;
-use super::wgmma::{RESERVED_BYTES, WARPGROUP_ROWS, WARPGROUP_THREADS};
-use crate::sketch::builder::Builder;
+use super::wgmma::{RESERVED_BYTES, WARPGROUP_ROWS, WARPGROUP_THREADS, decide_slots};
 use crate::sketch::fusion_group::Chain;
-use crate::sketch::template::Template;
-use crate::sketch::types::{DecisionId, DecisionKind, Factor, TemplateKind};
+use crate::sketch::{Builder, DecisionId, DecisionKind, Factor, Result, Template, TemplateKind};
 use tvmtune_ir::dag::{BinaryOp, Expr, TensorId};
-use tvmtune_schedule::error::{ErrorKind, ScheduleError};
-use tvmtune_schedule::{AxisId, Instruction, LoopKind, StageId};
+use tvmtune_schedule::error::ErrorKind;
+use tvmtune_schedule::{AxisId, StageId};
 
 /// Bytes of an element of the operands, which are 16-bit numbers.
 const ELEMENT_BYTES: u64 = 2;
@@ -62,31 +61,20 @@ struct OperandCopy {
     panel: u64,
 }
 
-pub(super) struct WgmmaAttention;
+pub(super) const TEMPLATE: Template<Chain> =
+    Template { is_applicable: |b, _| b.gpu().arch.has_wgmma(), schedule };
 
-impl Template<Chain> for WgmmaAttention {
-    fn is_applicable(&self, b: &Builder, _: &Chain) -> bool {
-        b.gpu().arch.has_wgmma()
-    }
-
-    fn schedule(&self, b: &mut Builder, chain: &Chain) -> Result<(), ScheduleError> {
-        schedule(b, chain)
-    }
-}
-
-fn schedule(b: &mut Builder, chain: &Chain) -> Result<(), ScheduleError> {
+fn schedule(b: &mut Builder, chain: &Chain) -> Result<()> {
     let name = b.stage_name(chain.root).to_owned();
-    let (anchor, products) = products(b, chain)?;
+    let (anchor, products) = prepare_products(b, chain)?;
     let chain = &with_scale_inlined(b, chain);
     let refused = ErrorKind::NotReduction.of_stage(anchor);
     let [first, _] = products[..] else { return Err(refused) };
     let size = size(b, chain, first, anchor).ok_or(refused)?;
-    let group = b.new_group();
     let kind = DecisionKind::Inner;
     let warpgroups = format!("{name} groups");
-    let warpgroups = b.decide(warpgroups, kind, &[1, 2, 3], size.warpgroups, group);
-    let group = b.new_group();
-    let steps = b.decide_power(format!("{name} steps"), 8, size.width / STEP, group);
+    let warpgroups = b.decide(warpgroups, kind, &[1, 2, 3], size.warpgroups);
+    let steps = b.decide_power(format!("{name} steps"), 8, size.width / STEP);
     let layout = layout(warpgroups, steps);
     let copies = copy_operands(b, chain, first, anchor)?;
     let panel = panel(b.extents(anchor)[chain.column]);
@@ -95,7 +83,7 @@ fn schedule(b: &mut Builder, chain: &Chain) -> Result<(), ScheduleError> {
     let blocking = Blocking { columns: &columns, layout: &layout, split_depth: &split_depth };
     let locations = schedule_stages(b, chain, anchor, &blocking)?;
     copies.iter().try_for_each(|it| place(b, it, &locations, warpgroups))?;
-    specialize_warps(b, locations.block, size.pipeline_stages, &name)?;
+    decide_slots(b, locations.block, PIPELINE_STAGES, size.pipeline_stages, &name)?;
     // Without a mask the loop keeps all its blocks.
     let _ = b.apply(|it| it.tighten_bounds(anchor, locations.block.axis));
     b.note_template(TemplateKind::WgmmaAttention, chain.root);
@@ -109,7 +97,7 @@ fn with_scale_inlined(b: &mut Builder, chain: &Chain) -> Chain {
     for stage in chain.members() {
         // Most stages have no division.
         let _ = b.apply(|it| it.reciprocal(stage));
-        let compute = &b.schedule.stage(stage).compute;
+        let compute = b.compute(stage);
         let is_scaled = match &compute.body {
             Expr::Binary(BinaryOp::Mul, a, b) => {
                 matches!(**a, Expr::Read { .. }) && matches!(**b, Expr::Const(..) | Expr::Scalar(_))
@@ -127,8 +115,8 @@ fn with_scale_inlined(b: &mut Builder, chain: &Chain) -> Chain {
 
 /// Chooses the size of blocks; `None` if the products are not for WGMMA.
 fn size(b: &Builder, chain: &Chain, first: StageId, anchor: StageId) -> Option<Size> {
-    let depth = b.schedule.stage(first).compute.axes.last()?.extent.as_constant()?;
-    let columns = &b.schedule.stage(anchor).compute.axes[chain.column].extent;
+    let depth = b.compute(first).axes.last()?.extent.as_constant()?;
+    let columns = &b.compute(anchor).axes[chain.column].extent;
     let (depth, columns) = (depth as u64, columns.as_constant()? as u64);
     let are_products = is_tensorized(b, first) && is_tensorized(b, anchor);
     let extents = b.extents(anchor);
@@ -138,7 +126,7 @@ fn size(b: &Builder, chain: &Chain, first: StageId, anchor: StageId) -> Option<S
         return None;
     }
     let padded = |n: u64| n.next_multiple_of(panel(n));
-    let n_spatial = b.schedule.stage(anchor).compute.n_spatial;
+    let n_spatial = b.n_spatial(anchor);
     let is_outer = |it: &usize| ![chain.row, chain.column].contains(it);
     let outer: u64 = (0..n_spatial).filter(is_outer).map(|it| extents[it]).product();
     let pairs = outer * rows.div_ceil(2 * WARPGROUP_ROWS);
@@ -165,7 +153,7 @@ fn panel(length: u64) -> u64 {
 }
 
 /// Returns the fragment layout of WGMMA instructions.
-fn layout(warpgroups: DecisionId, steps: DecisionId) -> ThreadLayout {
+fn layout(warpgroups: DecisionId, steps: DecisionId) -> ChainLayout {
     let rows = vec![
         (Factor::Open(warpgroups), RowLevel::Threads),
         (Factor::Fixed(4), RowLevel::Threads),
@@ -173,7 +161,7 @@ fn layout(warpgroups: DecisionId, steps: DecisionId) -> ThreadLayout {
         (Factor::Fixed(8), RowLevel::Threads),
     ];
     let all = Factor::Times(WARPGROUP_THREADS, warpgroups);
-    ThreadLayout { rows, threads: 4, pair: 2, steps, all, is_wide: true }
+    ChainLayout { rows, threads: 4, pair: 2, steps, all, is_wide: true }
 }
 
 /// Copies the operands of the products that are not computed for a block, if TMA and instructions can
@@ -183,11 +171,11 @@ fn copy_operands(
     chain: &Chain,
     first: StageId,
     anchor: StageId,
-) -> Result<Vec<OperandCopy>, ScheduleError> {
-    let computed: Vec<TensorId> = chain.members().map(|it| b.schedule.stage(it).tensor()).collect();
+) -> Result<Vec<OperandCopy>> {
+    let computed: Vec<TensorId> = chain.members().map(|it| b.tensor_of(it)).collect();
     let mut copies = Vec::new();
     for reader in [first, anchor] {
-        let n_axes = b.schedule.stage(reader).compute.axes.len();
+        let n_axes = b.compute(reader).axes.len();
         let along = if reader == anchor { chain.column } else { n_axes - 1 };
         let column = chain.score(reader).map(|it| it.column);
         for (n, access) in (0..).zip(b.accesses(reader)) {
@@ -208,11 +196,7 @@ fn copy_operands(
 }
 
 /// Splits the reduced axis of the first product: by panels, by their steps, and in a step.
-fn split_depth(
-    b: &mut Builder,
-    stage: StageId,
-    depth: AxisId,
-) -> Result<Vec<AxisId>, ScheduleError> {
+fn split_depth(b: &mut Builder, stage: StageId, depth: AxisId) -> Result<Vec<AxisId>> {
     let length = b.extent(stage, depth);
     let panel = panel(length);
     let factors = [length.div_ceil(panel), panel / STEP, STEP].map(Factor::Fixed);
@@ -225,7 +209,7 @@ fn place(
     copy: &OperandCopy,
     locations: &CopyLocations,
     warpgroups: DecisionId,
-) -> Result<(), ScheduleError> {
+) -> Result<()> {
     const LANES: u64 = 8;
     let location = if copy.is_row { locations.root } else { locations.block };
     operand::place_in_panels(b, copy.stage, copy.last, location, copy.panel)?;
@@ -234,21 +218,4 @@ fn place(
         copy_by_all_threads(b, copy.stage, LANES, threads)?;
     }
     Ok(())
-}
-
-/// Opens the number of pipeline stages between the producer warp and the consumers.
-fn specialize_warps(
-    b: &mut Builder,
-    at: Location,
-    best: u64,
-    name: &str,
-) -> Result<(), ScheduleError> {
-    let group = b.new_group();
-    let options: Vec<u64> = PIPELINE_STAGES.collect();
-    let decision = b.decide(format!("{name} slots"), DecisionKind::Outer, &options, best, group);
-    let annotated = |stages: &u64| {
-        let kind = LoopKind::WarpSpecialized(*stages as u8);
-        vec![Instruction::Annotate { stage: at.stage, axis: at.axis, kind }]
-    };
-    b.one_of(decision, options.iter().map(annotated).collect())
 }

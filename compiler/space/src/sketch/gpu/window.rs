@@ -10,15 +10,12 @@
 //! ```
 
 use super::pattern::Pattern;
-use super::reads::{lanes, reduces};
-use super::threads::innermost;
+use super::reads::common_vector_width;
+use super::threads::{innermost, with_accumulator};
 use super::{operand, tile};
-use crate::sketch::builder::Builder;
-use crate::sketch::fusion_group::Rows;
-use crate::sketch::template::Template;
-use crate::sketch::types::{DecisionId, Factor, TemplateKind};
+use crate::sketch::{Builder, DecisionId, Factor, Result, Rows, Template, TemplateKind};
 use tvmtune_ir::dag::access::Access;
-use tvmtune_schedule::error::{ErrorKind, ScheduleError};
+use tvmtune_schedule::error::ErrorKind;
 use tvmtune_schedule::{AxisId, LoopKind, StageId};
 
 /// Threads of a block.
@@ -26,18 +23,12 @@ const THREADS: u64 = 256;
 /// Threads along one axis.
 const SIDE: u64 = 16;
 
-pub(super) struct Window;
+pub(super) const TEMPLATE: Template<Rows> = Template { is_applicable, schedule };
 
-impl Template<Rows> for Window {
-    fn is_applicable(&self, b: &Builder, rows: &Rows) -> bool {
-        let mut stages = rows.inside.iter().chain([&rows.root]);
-        Pattern::classify(b, rows) == Pattern::ShortReduction
-            && stages.any(|it| window_read(b, *it).is_some())
-    }
-
-    fn schedule(&self, b: &mut Builder, rows: &Rows) -> Result<(), ScheduleError> {
-        schedule(b, rows.root, &rows.inside)
-    }
+fn is_applicable(b: &Builder, rows: &Rows) -> bool {
+    let mut stages = rows.inside.iter().chain([&rows.root]);
+    Pattern::classify(b, rows) == Pattern::ShortReduction
+        && stages.any(|it| window_read(b, *it).is_some())
 }
 
 /// Returns the read of a reduction whose windows overlap. Those of prefixes do not count: a condition
@@ -46,7 +37,7 @@ fn window_read(b: &Builder, anchor: StageId) -> Option<Access> {
     if b.schedule.prefix_axes(anchor).is_some() {
         return None;
     }
-    let n_spatial = b.schedule.stage(anchor).compute.n_spatial;
+    let n_spatial = b.n_spatial(anchor);
     let extents = b.extents(anchor);
     let iterations: u64 = extents.iter().product();
     let overlaps = |it: &Access| {
@@ -59,12 +50,10 @@ fn window_read(b: &Builder, anchor: StageId) -> Option<Access> {
     b.accesses(anchor).into_iter().find(overlaps)
 }
 
-fn schedule(b: &mut Builder, root: StageId, inside: &[StageId]) -> Result<(), ScheduleError> {
+fn schedule(b: &mut Builder, rows: &Rows) -> Result<()> {
+    let root = rows.root;
     let name = b.stage_name(root).to_owned();
-    let mut attached = inside.to_vec();
-    if reduces(b, root) {
-        attached.push(b.apply(|it| it.cache_write(root))?);
-    }
+    let attached = with_accumulator(b, rows)?;
     let refused = ErrorKind::NotReduction.of_stage(root);
     let anchor =
         attached.iter().copied().find(|it| window_read(b, *it).is_some()).ok_or(refused)?;
@@ -98,12 +87,11 @@ struct Split {
     decisions: Vec<DecisionId>,
 }
 
-fn split_root(b: &mut Builder, root: StageId, name: &str) -> Result<Split, ScheduleError> {
+fn split_root(b: &mut Builder, root: StageId, name: &str) -> Result<Split> {
     let extents = b.extents(root);
     let last = extents.len().checked_sub(1).ok_or(ErrorKind::NotOutermost.of_stage(root))?;
-    let widest = lanes(b, &[root], last).min(4);
-    let group = b.new_group();
-    let vector = b.decide_power(format!("{name} vector"), 8, widest, group);
+    let widest = common_vector_width(b, &[root], last).min(4);
+    let vector = b.decide_power(format!("{name} vector"), 8, widest);
     let (mut blocks, mut threads, mut inner) = (Vec::new(), Vec::new(), Vec::new());
     let (mut decisions, mut left) = (Vec::new(), THREADS);
     // The innermost axes first, so that accesses of neighboring threads coalesce.
@@ -111,8 +99,7 @@ fn split_root(b: &mut Builder, root: StageId, name: &str) -> Result<Split, Sched
         let each = if axis == last { widest } else { 1 };
         let best = extents[axis].div_ceil(each).next_power_of_two().min(SIDE).min(left);
         left /= best;
-        let group = b.new_group();
-        let n = b.decide_power(format!("{name} axis {axis} threads"), 64, best, group);
+        let n = b.decide_power(format!("{name} axis {axis} threads"), 64, best);
         let vector = (axis == last).then_some(Factor::Open(vector));
         let factors: Vec<Factor> = [Factor::Open(n)].into_iter().chain(vector).collect();
         let parts = b.split(root, AxisId(axis as u32), &factors)?;
@@ -121,17 +108,9 @@ fn split_root(b: &mut Builder, root: StageId, name: &str) -> Result<Split, Sched
         inner.extend(&parts[2..]);
         decisions.push(n);
     }
-    let order: Vec<AxisId> = blocks.iter().chain(&threads).chain(&inner).copied().collect();
-    b.apply(|it| it.reorder(root, &order))?;
-    let kinds = [
-        (&blocks, LoopKind::Parallel),
-        (&threads, LoopKind::Thread),
-        (&inner, LoopKind::Vectorized),
-    ];
-    for (axes, kind) in kinds {
-        for axis in axes {
-            b.annotate(root, *axis, kind)?;
-        }
-    }
+    b.reorder(root, blocks.iter().chain(&threads).chain(&inner))?;
+    b.annotate_all(root, &blocks, LoopKind::Parallel)?;
+    b.annotate_all(root, &threads, LoopKind::Thread)?;
+    b.annotate_all(root, &inner, LoopKind::Vectorized)?;
     Ok(Split { last, block: blocks[last], thread: threads[last], decisions })
 }

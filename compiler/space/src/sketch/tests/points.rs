@@ -1,7 +1,8 @@
 //! Sketches of CPUs: their templates and defaults, and that every point computes the program.
 
 use super::programs::{
-    Oracle, Rhs, add, c, column_sum, conv, linear, matmul, pool, programs, softmax, transpose,
+    Oracle, Rhs, add, any_point, c, column_sum, conv, linear, matmul, pool, programs, random,
+    softmax, transpose,
 };
 use crate::default;
 use crate::sketch::sketches;
@@ -42,21 +43,14 @@ fn defaults_compute_the_program_and_fit() {
 
 #[test]
 fn every_point_computes_the_program() {
-    let mut state = 1_u64;
-    let mut random = |n: usize| {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as usize % n
-    };
+    let mut random = random(1);
     let (mut n_points, mut n_fit) = (0, 0);
     for (dag, dims) in programs() {
         let oracle = Oracle::new(dag, dims);
         for isa in [Isa::Avx512, Isa::Avx2] {
             for sketch in sketches(&oracle.dag, &Target::generic(isa)) {
                 for _ in 0..10 {
-                    let options = sketch.decisions.iter().map(|it| it.options.len());
-                    let choices: Vec<u16> = options.map(|it| random(it) as u16).collect();
-                    let trace = sketch.instructions(&choices);
+                    let trace = sketch.instructions(&any_point(&sketch, &mut random));
                     let schedule = Schedule::replay(&oracle.dag, &trace)
                         .unwrap_or_else(|error| panic!("{}: {error:?}", sketch.name));
                     n_points += 1;

@@ -1,6 +1,7 @@
 //! Small programs of every family, and the reference oracle that checks schedules of them.
 
 use crate::fits::cpu::fits;
+use crate::sketch::Sketch;
 use tvmtune_cpu::vector;
 use tvmtune_ir::dag::{
     BinaryOp, CompareOp, Compute, ComputeAxis, ComputeId, DType, Dag, Dim, Expr, Reducer, Tensor,
@@ -194,6 +195,20 @@ pub(super) fn programs() -> Vec<(Dag, Vec<i64>)> {
         (pool(5, 7), vec![]),
         (transpose(19, 33), vec![]),
     ]
+}
+
+/// A seeded source of numbers below others.
+pub(super) fn random(seed: u64) -> impl FnMut(usize) -> usize {
+    let mut state = seed;
+    move |n| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % n
+    }
+}
+
+pub(super) fn any_point(sketch: &Sketch, random: &mut impl FnMut(usize) -> usize) -> Vec<u16> {
+    sketch.decisions.iter().map(|it| random(it.options.len()) as u16).collect()
 }
 
 /// A reference oracle: the results of a program on some arguments.

@@ -1,6 +1,6 @@
 //! Encoding and import: the trace of a point encodes to the point, and any trace imports as a sketch.
 
-use super::programs::{Oracle, programs};
+use super::programs::{Oracle, any_point, programs, random};
 use crate::sketch::*;
 use tvmtune_ir::target::gpu::Arch;
 use tvmtune_ir::target::{GpuTarget, Isa};
@@ -12,20 +12,6 @@ fn targets() -> [Target; 3] {
         Target::generic(Isa::Avx2),
         GpuTarget::generic(Arch { sm: 90, exact: true }).into(),
     ]
-}
-
-/// A seeded source of numbers below others.
-fn random(seed: u64) -> impl FnMut(usize) -> usize {
-    let mut state = seed;
-    move |n| {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as usize % n
-    }
-}
-
-fn any_point(sketch: &Sketch, random: &mut impl FnMut(usize) -> usize) -> Vec<u16> {
-    sketch.decisions.iter().map(|it| random(it.options.len()) as u16).collect()
 }
 
 /// The default and some random points of each sketch of each program.

@@ -37,8 +37,13 @@ impl LoadedCandidate {
         // The number of the case takes the place of the dynamic dimensions.
         let ranges = [(0, spec.launches.len() - 1)];
         let (variant, numbers) = (variant(spec, &first.table), numbers(&spec.launches));
-        let trial =
-            Trial::load(stream, (name, names), &ranges, (variant, split_images(spec, bytes)), numbers);
+        let trial = Trial::load(
+            stream,
+            (name, names),
+            &ranges,
+            (variant, split_images(spec, bytes)),
+            numbers,
+        );
         Ok(Self { trial: trial?, pointers })
     }
 
@@ -79,7 +84,7 @@ fn variant(spec: &GpuSpec, table: &[Word]) -> Variant {
     let functions = spec.functions.iter().map(|it| {
         let param = |it: &ParamBinding| match *it {
             ParamBinding::Table(n) => Param::Entry(n),
-            ParamBinding::Map(n) => Param::Map(n),
+            ParamBinding::Map(n) => Param::TensorMap(n),
         };
         Function {
             name: leak(&it.name),
@@ -101,10 +106,11 @@ fn variant(spec: &GpuSpec, table: &[Word]) -> Variant {
     let entries = Vec::leak(entries.collect());
     let mut first = 0;
     let maps = spec.maps.iter().map(|it| {
-        let extents: &'static [u32] = Vec::leak(it.boxes.clone());
-        let steps: &'static [u32] = Vec::leak(it.steps.clone());
+        let box_dims: &'static [u32] = Vec::leak(it.boxes.clone());
+        let element_strides: &'static [u32] = Vec::leak(it.steps.clone());
         let (entry, element, swizzle) = (it.entry, it.element, it.swizzle);
-        let map = TensorMap { entry, element, extents, steps, swizzle, numbers: first };
+        let numbers = first;
+        let map = TensorMap { entry, element, box_dims, element_strides, swizzle, numbers };
         first += map.n_numbers();
         map
     });

@@ -120,7 +120,11 @@ impl Gpu {
     }
 
     /// Loads a candidate.
-    pub(super) fn load(&self, spec: &GpuSpec, bytes: &[u8]) -> Result<LoadedCandidate, WorkerError> {
+    pub(super) fn load(
+        &self,
+        spec: &GpuSpec,
+        bytes: &[u8],
+    ) -> Result<LoadedCandidate, WorkerError> {
         LoadedCandidate::new(&self.stream, spec, bytes)
     }
 }
@@ -258,7 +262,11 @@ struct Captured {
 
 impl Gpu {
     /// Times one launch, host overhead included.
-    fn time_once(&self, loaded: &LoadedCandidate, arguments: &Arguments) -> Result<f64, WorkerError> {
+    fn time_once(
+        &self,
+        loaded: &LoadedCandidate,
+        arguments: &Arguments,
+    ) -> Result<f64, WorkerError> {
         let set = arguments.set(0, loaded.pointers(0)?)?;
         let once = || self.timer.time(|| loaded.launch(0, &set));
         Ok(once()?.min(once()?))
