@@ -86,7 +86,7 @@ pub fn page(folder: &Path, out: &Path, only: &str) -> Result<String> {
     let head = ["case", "extents", "default", "model's first"].map(str::to_owned);
     let after = SECONDS.map(|it| format!("{it} s"));
     let tail = ["end", "seconds", "trials"].map(str::to_owned);
-    let mut rows: Vec<[String; 13]> = vec![joined(head, after, tail)];
+    let mut rows = vec![[&head[..], &after, &tail].concat()];
     for benchmark in &benchmarks {
         let id = workload::id(&benchmark.problem.dag).to_string();
         rows.extend(curves.get(&id).and_then(|it| row(benchmark, it, (&manifest, &results))));
@@ -98,7 +98,7 @@ fn row(
     benchmark: &Benchmark,
     curve: &Curve,
     (manifest, results): (&Manifest, &Results),
-) -> Option<[String; 13]> {
+) -> Option<Vec<String>> {
     let (_, default_ns) = *curve.points.first()?;
     let (_, best_ns) = *curve.points.last()?;
     let faster = |ns: f64| format!("{:.2}x", default_ns / ns);
@@ -111,7 +111,7 @@ fn row(
     ];
     let after = SECONDS.map(|it| known(curve.at(it)));
     let tail = [faster(best_ns), format!("{:.1}", curve.seconds), curve.n_trials.to_string()];
-    Some(joined(head, after, tail))
+    Some([&head[..], &after, &tail].concat())
 }
 
 /// Returns the time of the candidate that the model predicts to be the fastest.
@@ -121,15 +121,6 @@ fn first_choice(benchmark: &Benchmark, manifest: &Manifest, results: &Results) -
         manifest.candidates.iter().filter(|it| it.goal == Goal::Time && benchmark.is_of(it));
     let first = candidates.min_by(|a, b| predicted(a).total_cmp(&predicted(b)))?;
     Some(results.evaluation(first)?.times()?.median_ns())
-}
-
-fn joined<const A: usize, const B: usize, const C: usize, const N: usize>(
-    a: [String; A],
-    b: [String; B],
-    c: [String; C],
-) -> [String; N] {
-    let mut all = a.into_iter().chain(b).chain(c);
-    std::array::from_fn(|_| all.next().unwrap_or_default())
 }
 
 #[cfg(test)]

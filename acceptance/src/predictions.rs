@@ -25,14 +25,14 @@ pub fn page(folder: &Path, only: &str) -> Result<String> {
         Arch::from_name(&manifest.arch).context("the bundle is for no known architecture")?;
     let target = GpuTarget::generic(arch);
     let head = ["case", "extents", "at least", "default", "ranked", "share", "rate", "kernels"];
-    let mut rows = vec![head.map(str::to_owned)];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
     for benchmark in Benchmark::all(&manifest, only)? {
         rows.extend(row(&benchmark, &manifest, &target));
     }
     Ok(table::markdown(&rows, 2))
 }
 
-fn row(benchmark: &Benchmark, manifest: &Manifest, target: &GpuTarget) -> Option<[String; 8]> {
+fn row(benchmark: &Benchmark, manifest: &Manifest, target: &GpuTarget) -> Option<Vec<String>> {
     let is_of_benchmark = |it: &&Candidate| it.goal == Goal::Time && benchmark.is_of(it);
     let candidates: Vec<&Candidate> = manifest.candidates.iter().filter(is_of_benchmark).collect();
     let predicted =
@@ -45,7 +45,7 @@ fn row(benchmark: &Benchmark, manifest: &Manifest, target: &GpuTarget) -> Option
         Bound::Arithmetic => format!("{:.0} TFLOP/s", best.flops / ns / 1e3),
         Bound::Memory => format!("{:.0} GB/s", best.bytes / ns),
     };
-    Some([
+    Some(vec![
         benchmark.case.clone(),
         benchmark.dims.clone(),
         format!("{:.1} us, {}", roofline.ns / 1e3, roofline.bound),

@@ -81,10 +81,8 @@ impl Results {
 
     /// Returns the last evaluation of a candidate.
     pub fn evaluation(&self, candidate: &Candidate) -> Option<&Evaluation> {
-        self.tried()
-            .filter(|(it, _)| it.is_same(candidate))
-            .last()
-            .map(|(_, evaluation)| evaluation)
+        let tried = self.tried().filter(|(it, _)| it.is_same(candidate));
+        tried.last().map(|(_, evaluation)| evaluation)
     }
 
     /// Returns all candidates with their evaluations.

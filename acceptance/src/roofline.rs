@@ -58,11 +58,8 @@ fn multiply_adds(dag: &Dag, target: &GpuTarget) -> u32 {
 
 /// Returns whether MMA may multiply `f32`.
 fn rounds_to_tf32(dag: &Dag) -> bool {
-    let mut found = false;
-    for compute in &dag.computes {
-        compute.body.walk(&mut |it| found |= matches!(it, Expr::Unary(UnaryOp::Tf32, _)));
-    }
-    found
+    let mut is_tf32 = |it: &Expr| matches!(it, Expr::Unary(UnaryOp::Tf32, _));
+    dag.computes.iter().any(|it| it.body.any(&mut is_tf32))
 }
 
 impl fmt::Display for Bound {

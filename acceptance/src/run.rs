@@ -103,18 +103,9 @@ pub fn begin(folder: &Path, out: &Path) -> Result<Option<(Evaluator, Results, Gp
 
 /// Returns a table of measured times, beside the predicted ones.
 fn table(results: &Results, only: &str) -> String {
-    let head = [
-        "case",
-        "extents",
-        "schedule",
-        "median",
-        "spread",
-        "predicted",
-        "TFLOP/s",
-        "GB/s",
-        "of copy",
-    ];
-    let mut rows = vec![head.map(str::to_owned)];
+    let head = ["case", "extents", "schedule", "median", "spread", "predicted"];
+    let head = [&head[..], &["TFLOP/s", "GB/s", "of copy"]].concat();
+    let mut rows = vec![head.into_iter().map(str::to_owned).collect()];
     for (candidate, evaluation) in results.tried() {
         let Some(times) = evaluation.times().filter(|_| candidate.goal == Goal::Time) else {
             continue;
@@ -125,7 +116,7 @@ fn table(results: &Results, only: &str) -> String {
         let (ns, (low, high)) = (times.median_ns(), times.quartiles_ns());
         let copy = tvmtune_tuner::statistics::median(&times.copy_gbps);
         let predicted = candidate.predicted.as_ref().map_or(f64::NAN, |it| it.ns);
-        rows.push([
+        rows.push(vec![
             candidate.case.clone(),
             candidate.dims.clone(),
             candidate.source.to_string(),

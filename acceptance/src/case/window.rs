@@ -2,6 +2,14 @@
 
 use super::{Case, Check, Class};
 
+/// The 3 x 3 convolutions of a residual network.
+const RESNET: &[&str] = &[
+    "B = 32, C = 64, H = 56, W = 56, O = 64, T = 3",
+    "B = 32, C = 128, H = 28, W = 28, O = 128, T = 3",
+    "B = 32, C = 256, H = 14, W = 14, O = 256, T = 3",
+    "B = 32, C = 512, H = 7, W = 7, O = 512, T = 3",
+];
+
 pub(super) const CASES: &[Case] = &[
     Case {
         class: Class::Convolution,
@@ -40,12 +48,7 @@ pub(super) const CASES: &[Case] = &[
             Check { dims: "B = 1..=2, C = 16, H = 6, W = 7, O = 24, T = 3", at: &[&[1], &[2]] },
             Check { dims: "B = 1..=2, C = 72, H = 13, W = 14, O = 40, T = 3", at: &[&[1], &[2]] },
         ],
-        times: &[
-            "B = 32, C = 64, H = 56, W = 56, O = 64, T = 3",
-            "B = 32, C = 128, H = 28, W = 28, O = 128, T = 3",
-            "B = 32, C = 256, H = 14, W = 14, O = 256, T = 3",
-            "B = 32, C = 512, H = 7, W = 7, O = 512, T = 3",
-        ],
+        times: RESNET,
     },
     Case {
         class: Class::Convolution,
@@ -62,12 +65,7 @@ pub(super) const CASES: &[Case] = &[
             dims: "B = 1..=2, C = 16, H = 7, W = 9, O = 24, T = 3",
             at: &[&[1], &[2]],
         }],
-        times: &[
-            "B = 32, C = 64, H = 56, W = 56, O = 64, T = 3",
-            "B = 32, C = 128, H = 28, W = 28, O = 128, T = 3",
-            "B = 32, C = 256, H = 14, W = 14, O = 256, T = 3",
-            "B = 32, C = 512, H = 7, W = 7, O = 512, T = 3",
-        ],
+        times: RESNET,
     },
     Case {
         class: Class::Convolution,
