@@ -27,7 +27,7 @@ pub(super) fn is_split_column_reduction(_: &Builder, _: StageId) -> bool {
 }
 
 /// Returns `false`: no stage is tiled.
-pub(super) fn is_tiled(_: &Builder, _: StageId) -> bool {
+pub(super) fn benefits_from_tiling(_: &Builder, _: StageId) -> bool {
     false
 }
 
