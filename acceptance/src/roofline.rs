@@ -1,5 +1,5 @@
-//! Rooflines: a program's arithmetic at the peak of the units that can execute it, or each
-//! of its bytes once through memory.
+//! Rooflines: the larger of a program's arithmetic at peak throughput and its compulsory memory traffic
+//! at peak bandwidth.
 
 use std::fmt;
 
@@ -9,10 +9,10 @@ use tvmtune_tuner::cost::work::Work;
 
 use crate::problem::Problem;
 
-/// See the module.
+/// A lower bound of the time of a launch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Roofline {
-    /// The lower bound of a launch's time.
+    /// The time, in ns.
     pub ns: f64,
     /// The resource that bounds it.
     pub bound: Bound,

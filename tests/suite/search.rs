@@ -5,7 +5,7 @@ use tvmtune_space::sketch::{Decision, DecisionKind, Sketch};
 use tvmtune_tuner::outcome::{Outcome, Timing};
 use tvmtune_tuner::search::{
     Allocation, Annealing, Chain, Combined, Droplet, Effort, Evolutionary, Genetic, Grid,
-    HillClimbing, Proposal, Random, Scene, Score, Strategy, Transferred,
+    HillClimbing, Proposal, Random, Score, SearchContext, Strategy, Transferred,
 };
 use tvmtune_tuner::space::{Point, Space};
 
@@ -44,10 +44,14 @@ fn hardware(point: &Point) -> Outcome {
 
 /// Proposals, in batches of 16, until `n` were measured or nothing is left. Finalists are timed by
 /// the same hardware.
-fn run_in(scene: &Scene<'_>, strategy: &mut dyn Strategy, n: usize) -> Vec<(Proposal, Outcome)> {
+fn run_in(
+    context: &SearchContext<'_>,
+    strategy: &mut dyn Strategy,
+    n: usize,
+) -> Vec<(Proposal, Outcome)> {
     let mut measured = Vec::new();
     while measured.len() < n {
-        let batch = strategy.propose(scene, 16.min(n - measured.len()));
+        let batch = strategy.propose(context, 16.min(n - measured.len()));
         if batch.is_empty() {
             break;
         }
@@ -69,7 +73,7 @@ fn run_in(scene: &Scene<'_>, strategy: &mut dyn Strategy, n: usize) -> Vec<(Prop
 
 /// The same without cost models.
 fn run(strategy: &mut dyn Strategy, n: usize) -> Vec<(Proposal, Outcome)> {
-    run_in(&Scene::plain(&space()), strategy, n)
+    run_in(&SearchContext::without_models(&space()), strategy, n)
 }
 
 fn evolution(seed: u64) -> Evolutionary {
@@ -121,10 +125,11 @@ impl Score for PerfectScore {
 #[test]
 fn a_good_score_saves_most_of_the_trials() {
     let space = space();
-    let scene = Scene { analytic: Some(&PerfectScore), ..Scene::plain(&space) };
+    let context =
+        SearchContext { analytic: Some(&PerfectScore), ..SearchContext::without_models(&space) };
     for seed in 0..4 {
-        let evolved = run_in(&scene, &mut evolution(seed), 400);
-        let annealed = run_in(&scene, &mut Annealing::new(seed), 400);
+        let evolved = run_in(&context, &mut evolution(seed), 400);
+        let annealed = run_in(&context, &mut Annealing::new(seed), 400);
         for (measured, max_trials) in [(evolved, 96), (annealed, 96)] {
             let trials = trials_until(&measured, 101.0);
             assert!(trials <= max_trials, "seed {seed}: {trials} trials");
@@ -135,8 +140,9 @@ fn a_good_score_saves_most_of_the_trials() {
 #[test]
 fn a_sketch_that_a_score_dislikes_is_tried_all_the_same() {
     let space = space();
-    let scene = Scene { analytic: Some(&PerfectScore), ..Scene::plain(&space) };
-    let measured = run_in(&scene, &mut evolution(1), 64);
+    let context =
+        SearchContext { analytic: Some(&PerfectScore), ..SearchContext::without_models(&space) };
+    let measured = run_in(&context, &mut evolution(1), 64);
     assert!(measured.iter().any(|it| it.0.point.sketch == 1));
 }
 
@@ -147,14 +153,14 @@ fn droplet_descends_to_the_optimum_from_afar_within_a_few_sweeps() {
         let start = Point { sketch: 0, choices };
         let mut droplet = Droplet::default();
         droplet.observe(&start, &hardware(&start));
-        let measured = run_in(&Scene::plain(&space), &mut droplet, 4000);
+        let measured = run_in(&SearchContext::without_models(&space), &mut droplet, 4000);
         let trials = trials_until(&measured, 101.0);
         // Five decisions of eight options each.
         assert!(trials <= 5 * 8 * 6, "{start:?}: {trials} of {}", measured.len());
         assert!(droplet.n_steps() >= 5);
         assert!(measured.iter().all(|it| it.0.source == Source::Droplet && it.0.parent.is_some()));
         // And it ends there.
-        assert!(run_in(&Scene::plain(&space), &mut droplet, 10).is_empty());
+        assert!(run_in(&SearchContext::without_models(&space), &mut droplet, 10).is_empty());
     }
 }
 
@@ -165,7 +171,7 @@ fn droplet_does_not_move_for_what_may_be_noise() {
     let timed = |ns: f64| Timing::new((0..8).map(|it| ns * (1.0 + f64::from(it) / 20.0)).collect());
     let mut droplet = Droplet::default();
     droplet.observe(&start, &Outcome::Timed(timed(100.0).unwrap()));
-    let batch = droplet.propose(&Scene::plain(&space), 64);
+    let batch = droplet.propose(&SearchContext::without_models(&space), 64);
     assert!(!batch.is_empty());
     for it in &batch {
         droplet.observe(&it.point, &Outcome::Timed(timed(99.0).unwrap()));
@@ -181,18 +187,21 @@ fn droplet_does_not_move_for_what_may_be_noise() {
 #[test]
 fn offered_points_are_tried_once_and_the_most_promising_first() {
     let space = space();
-    let scene = Scene { model: Some(&PerfectScore), ..Scene::plain(&space) };
+    let context =
+        SearchContext { model: Some(&PerfectScore), ..SearchContext::without_models(&space) };
     let mut transferred = Transferred::default();
-    assert!(transferred.propose(&scene, 4).is_empty());
+    assert!(transferred.propose(&context, 4).is_empty());
     let point = |n| Point { sketch: 0, choices: vec![n, 2, 6, 1, 7] };
     let impossible = Point { sketch: 0, choices: vec![7, 5, 0, 0, 0] };
     transferred.offer(&[point(1), point(4), impossible, point(3), point(4)]);
-    let first: Vec<Point> = transferred.propose(&scene, 2).into_iter().map(|it| it.point).collect();
+    let first: Vec<Point> =
+        transferred.propose(&context, 2).into_iter().map(|it| it.point).collect();
     assert_eq!(first, [point(4), point(3)]);
     transferred.offer(&[point(3)]);
-    let rest: Vec<Point> = transferred.propose(&scene, 9).into_iter().map(|it| it.point).collect();
+    let rest: Vec<Point> =
+        transferred.propose(&context, 9).into_iter().map(|it| it.point).collect();
     assert_eq!(rest[0], point(1));
-    assert!(transferred.propose(&scene, 9).is_empty());
+    assert!(transferred.propose(&context, 9).is_empty());
 }
 
 #[test]
@@ -205,7 +214,7 @@ fn the_same_seed_makes_the_same_proposals() {
 #[test]
 fn nothing_is_proposed_twice_and_a_space_runs_dry() {
     let tiny = Space::from_sketches(space().sketches[1..].to_vec());
-    let scene = Scene::plain(&tiny);
+    let context = SearchContext::without_models(&tiny);
     let strategies: [Box<dyn Strategy>; 7] = [
         Box::new(Random::new(1)),
         Box::<Grid>::default(),
@@ -221,7 +230,7 @@ fn nothing_is_proposed_twice_and_a_space_runs_dry() {
     for mut strategy in strategies {
         let mut options: Vec<u16> = Vec::new();
         loop {
-            let batch = strategy.propose(&scene, 3);
+            let batch = strategy.propose(&context, 3);
             if batch.is_empty() {
                 break;
             }
@@ -283,7 +292,7 @@ fn a_bandit_turns_to_whoever_gains() {
     /// Proposes one point of its sketch, for ever.
     struct Stubborn(u16);
     impl Strategy for Stubborn {
-        fn propose(&mut self, _: &Scene<'_>, _: usize) -> Vec<Proposal> {
+        fn propose(&mut self, _: &SearchContext<'_>, _: usize) -> Vec<Proposal> {
             let point = Point { sketch: self.0, choices: vec![0; 5] };
             vec![Proposal::new(Source::Random, point)]
         }
@@ -295,7 +304,7 @@ fn a_bandit_turns_to_whoever_gains() {
     let mut turns = |gainful: u16, n: usize| {
         let mut turns = [0; 2];
         for _ in 0..n {
-            let sketch = bandit.propose(&Scene::plain(&space), 4)[0].point.sketch;
+            let sketch = bandit.propose(&SearchContext::without_models(&space), 4)[0].point.sketch;
             turns[usize::from(sketch)] += 1;
             bandit.reward(if sketch == gainful { 0.1 } else { 0.0 }, 1.0);
         }

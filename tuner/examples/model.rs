@@ -40,7 +40,7 @@ use tvmtune_tuner::measure::{CaseSpec, Job, Measure, Measurer, Policy, WorkerCom
 use tvmtune_tuner::outcome::{Outcome, Timing};
 use tvmtune_tuner::parallel::n_cores;
 use tvmtune_tuner::random::Random;
-use tvmtune_tuner::search::{Effort, Evolutionary, Scene, Score, Strategy};
+use tvmtune_tuner::search::{Effort, Evolutionary, Score, SearchContext, Strategy};
 use tvmtune_tuner::space::{Point, Space};
 use tvmtune_tuner::tune::{Stage, Trial, trials};
 
@@ -169,9 +169,9 @@ fn evolve(dag: &Dag) {
     let (model, analytic_part) = (&model, Analytic::Included);
     let score = Learned { model, dag, target: &target, analytic: analytic_part, n_threads: 2 };
     let learned = Counted { score, n: Cell::new(0) };
-    let scene = Scene { space: &space, analytic: Some(&analytic), model: Some(&learned) };
+    let context = SearchContext { space: &space, analytic: Some(&analytic), model: Some(&learned) };
     let began = Instant::now();
-    let n_proposed = search.propose(&scene, 64).len();
+    let n_proposed = search.propose(&context, 64).len();
     let seconds = began.elapsed().as_secs_f64();
     println!(
         "{:28} {:6} scores, {n_proposed:3} proposed: {seconds:.2} s",

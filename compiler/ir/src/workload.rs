@@ -56,8 +56,8 @@ pub fn id(dag: &Dag) -> WorkloadId {
 pub fn class(dag: &Dag, strength: Strength) -> ClassId {
     ClassId(sha256(&match strength {
         Strength::Shape => print::class(dag),
-        Strength::Access => signature::access(dag),
-        Strength::Anchor => signature::anchor(dag),
+        Strength::Access => signature::access_signature(dag),
+        Strength::Anchor => signature::anchor_signature(dag),
     }))
 }
 

@@ -1,4 +1,4 @@
-//! Bulk copies: of bytes and of boxes of tensors, between global memory and shared memory.
+//! Decodes `cp.async.bulk`, `cp.async.bulk.tensor` (TMA) and their reductions and groups.
 
 use super::site::Site;
 use super::types::Type;
@@ -33,7 +33,7 @@ pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
         return Err(site.error("no way to complete"));
     }
     let add = match reduce {
-        true => Some(take_addend(site, tensor)?),
+        true => Some(take_reduction_type(site, tensor)?),
         false => None,
     };
     let mut operands = site.operands;
@@ -70,6 +70,7 @@ pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
     Ok(Op::Bulk(Bulk { to, from, shape, completion, add }))
 }
 
+/// Takes a modifier that names a state space: of the destination, then of the source.
 fn take_space(site: &mut Site<'_, '_>) -> Result<BulkSpace> {
     match site.opcode.take_any(&["global", "shared::cta", "shared::cluster"]) {
         Some("global") => Ok(BulkSpace::Global),
@@ -78,13 +79,13 @@ fn take_space(site: &mut Site<'_, '_>) -> Result<BulkSpace> {
     }
 }
 
-/// Takes the type of the addends out; `None` for tensors, whose maps have it.
-fn take_addend(site: &mut Site<'_, '_>, tensor: bool) -> Result<Option<Element>> {
+/// Takes the element type of a bulk reduction; `None` for tensor copies, whose tensor map has it.
+fn take_reduction_type(site: &mut Site<'_, '_>, is_tensor: bool) -> Result<Option<Element>> {
     if !site.opcode.take("add") {
         return Err(site.error("only `.add` is known"));
     }
     site.opcode.take("noftz");
-    if tensor {
+    if is_tensor {
         return Ok(None);
     }
     Ok(Some(match site.take_type()? {

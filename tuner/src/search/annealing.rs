@@ -10,7 +10,7 @@
 use tvmtune_plan::record::Source;
 
 use super::seen::Seen;
-use super::strategy::{Proposal, Scene, Strategy};
+use super::strategy::{Proposal, SearchContext, Strategy};
 use crate::outcome::Outcome;
 use crate::random::Random;
 use crate::space::Point;
@@ -36,13 +36,13 @@ impl Annealing {
     }
 
     /// Returns the `n` best unseen points by score among all that the walkers visit.
-    fn walk(&mut self, scene: &Scene<'_>, n: usize) -> Vec<Point> {
-        let Some(score) = scene.score() else { return Vec::new() };
+    fn walk(&mut self, context: &SearchContext<'_>, n: usize) -> Vec<Point> {
+        let Some(score) = context.score() else { return Vec::new() };
         while self.walkers.len() < WALKERS {
-            self.walkers.push(scene.space.random(&mut self.random));
+            self.walkers.push(context.space.random(&mut self.random));
         }
         let log = |points: &[Point]| -> Vec<f64> {
-            score.score(scene.space, points).into_iter().map(f64::ln).collect()
+            score.score(context.space, points).into_iter().map(f64::ln).collect()
         };
         let mut energies = log(&self.walkers);
         let mut visited: Vec<(f64, Point)> =
@@ -50,7 +50,7 @@ impl Annealing {
         for step in 0..STEPS {
             let temperature = 1.0 - step as f64 / STEPS as f64;
             let moved: Vec<Point> =
-                self.walkers.iter().map(|it| scene.space.mutate(it, &mut self.random)).collect();
+                self.walkers.iter().map(|it| context.space.mutate(it, &mut self.random)).collect();
             for (walker, (energy, point)) in log(&moved).into_iter().zip(moved).enumerate() {
                 let uphill = (energies[walker] - energy) / temperature;
                 if energy.is_finite() && (uphill > 0.0 || self.random.chance(uphill.exp())) {
@@ -68,12 +68,12 @@ impl Annealing {
 }
 
 impl Strategy for Annealing {
-    fn propose(&mut self, scene: &Scene<'_>, n: usize) -> Vec<Proposal> {
+    fn propose(&mut self, context: &SearchContext<'_>, n: usize) -> Vec<Proposal> {
         let n_random = (0..n).filter(|_| self.random.chance(EPSILON)).count();
-        let mut points = self.walk(scene, n - n_random);
+        let mut points = self.walk(context, n - n_random);
         self.seen.extend(&points);
         let random = &mut self.random;
-        let rest = self.seen.draw(n - points.len(), || scene.space.random(random));
+        let rest = self.seen.draw(n - points.len(), || context.space.random(random));
         self.seen.extend(&rest);
         let n_walked = points.len();
         points.extend(rest);

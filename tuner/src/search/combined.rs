@@ -8,7 +8,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::strategy::{Proposal, Scene, Strategy};
+use super::strategy::{Proposal, SearchContext, Strategy};
 use crate::space::Point;
 
 /// The policy that chooses the strategy of the next burst.
@@ -92,10 +92,10 @@ impl Arm {
 }
 
 impl Strategy for Combined {
-    fn propose(&mut self, scene: &Scene<'_>, n: usize) -> Vec<Proposal> {
+    fn propose(&mut self, context: &SearchContext<'_>, n: usize) -> Vec<Proposal> {
         for turn in self.order() {
             let arm = &mut self.arms[turn];
-            let proposals = arm.strategy.propose(scene, n);
+            let proposals = arm.strategy.propose(context, n);
             if !proposals.is_empty() {
                 arm.trials += proposals.len() as f64;
                 self.turn = turn;

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, VecDeque};
 use tvmtune_plan::record::Source;
 
 use super::seen::Seen;
-use super::strategy::{Proposal, Scene, Strategy};
+use super::strategy::{Proposal, SearchContext, Strategy};
 use crate::outcome::{Outcome, Timing};
 use crate::space::{Neighbor, Point};
 
@@ -68,10 +68,10 @@ impl Droplet {
     }
 
     /// Returns the unseen neighbors at the present distance, in order of score.
-    fn neighbors(&self, scene: &Scene<'_>, incumbent: &Point) -> VecDeque<Neighbor> {
-        let mut near = scene.space.neighbors(incumbent, DISTANCES[self.distance]);
+    fn neighbors(&self, context: &SearchContext<'_>, incumbent: &Point) -> VecDeque<Neighbor> {
+        let mut near = context.space.neighbors(incumbent, DISTANCES[self.distance]);
         near.retain(|it| !self.seen.contains(&it.point));
-        let mut near = scene.ranked(near, |it| &it.point);
+        let mut near = context.ranked(near, |it| &it.point);
         let is_next = |it: &Neighbor| self.momentum == Some((it.decision, it.is_later));
         near.sort_by_key(|it| !is_next(it));
         near.into()
@@ -79,13 +79,14 @@ impl Droplet {
 }
 
 impl Strategy for Droplet {
-    fn propose(&mut self, scene: &Scene<'_>, n: usize) -> Vec<Proposal> {
+    fn propose(&mut self, context: &SearchContext<'_>, n: usize) -> Vec<Proposal> {
         let mut proposals = Vec::new();
         while proposals.len() < n
             && let Some((_, incumbent)) = self.incumbent.clone()
             && self.distance < DISTANCES.len()
         {
-            let mut queue = self.queue.take().unwrap_or_else(|| self.neighbors(scene, &incumbent));
+            let mut queue =
+                self.queue.take().unwrap_or_else(|| self.neighbors(context, &incumbent));
             let Some(next) = queue.pop_front() else {
                 // All neighbors at this distance are compared before the distance grows.
                 if !proposals.is_empty() {

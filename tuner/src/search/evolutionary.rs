@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use tvmtune_plan::record::Source;
 
 use super::seen::{Ranking, Seen};
-use super::strategy::{Proposal, Scene, Score, Strategy};
+use super::strategy::{Proposal, Score, SearchContext, Strategy};
 use crate::outcome::Outcome;
 use crate::random::Random;
 use crate::space::{Point, Space};
@@ -86,17 +86,17 @@ impl Evolutionary {
 
     /// Returns points without parents: the default ones first, then random ones, the best by score
     /// of several.
-    fn fresh(&mut self, scene: &Scene<'_>, n: usize) -> Vec<Point> {
-        let mut points: Vec<Point> = scene.space.defaults();
+    fn fresh(&mut self, context: &SearchContext<'_>, n: usize) -> Vec<Point> {
+        let mut points: Vec<Point> = context.space.defaults();
         points.retain(|it| !self.seen.contains(it));
         points.truncate(n);
         self.seen.extend(&points);
-        for (score_by, n) in shares(scene, n - points.len()) {
+        for (score_by, n) in shares(context, n - points.len()) {
             let Self { random, seen, .. } = self;
             let wanted = if score_by.is_some() { n * DRAWN } else { n };
-            let drawn = seen.draw(wanted, || scene.space.random(random));
+            let drawn = seen.draw(wanted, || context.space.random(random));
             let selected = match score_by {
-                Some(score) => select(scored(score, scene.space, drawn), n),
+                Some(score) => select(scored(score, context.space, drawn), n),
                 None => drawn,
             };
             self.seen.extend(&selected);
@@ -107,16 +107,16 @@ impl Evolutionary {
     }
 
     /// Returns descendants of measured points.
-    fn children(&mut self, scene: &Scene<'_>, n: usize) -> Vec<Point> {
+    fn children(&mut self, context: &SearchContext<'_>, n: usize) -> Vec<Point> {
         let parents = Parents(self.ranked.first(PARENTS).to_vec());
         let mut children = Vec::new();
-        for (score_by, n) in shares(scene, n) {
+        for (score_by, n) in shares(context, n) {
             let selected = match score_by {
-                Some(score) => select(self.evolve(&parents, scene.space, score), n),
+                Some(score) => select(self.evolve(&parents, context.space, score), n),
                 None => {
                     let crossover = self.crossover;
                     let Self { random, seen, .. } = self;
-                    seen.draw(n, || parents.child(scene.space, crossover, random))
+                    seen.draw(n, || parents.child(context.space, crossover, random))
                 }
             };
             self.seen.extend(&selected);
@@ -198,8 +198,8 @@ fn scored(score: &dyn Score, space: &Space, points: Vec<Point>) -> Vec<(f64, Poi
 
 /// Divides `n` proposals between the cost models: the learned and the analytic one are wrong about
 /// different points.
-fn shares<'a>(scene: &Scene<'a>, n: usize) -> Vec<(Option<&'a dyn Score>, usize)> {
-    let mut shares = match (scene.model, scene.analytic) {
+fn shares<'a>(context: &SearchContext<'a>, n: usize) -> Vec<(Option<&'a dyn Score>, usize)> {
+    let mut shares = match (context.model, context.analytic) {
         (Some(model), Some(analytic)) => {
             vec![(Some(model), n / 2), (Some(analytic), n - n / 2)]
         }
@@ -237,7 +237,7 @@ fn select(drawn: Vec<(f64, Point)>, n: usize) -> Vec<Point> {
 }
 
 impl Strategy for Evolutionary {
-    fn propose(&mut self, scene: &Scene<'_>, n: usize) -> Vec<Proposal> {
+    fn propose(&mut self, context: &SearchContext<'_>, n: usize) -> Vec<Proposal> {
         let has_parents = !self.ranked.all().is_empty();
         let n_random = if has_parents {
             let share = (0..n).filter(|_| self.random.chance(FRESH)).count();
@@ -245,10 +245,10 @@ impl Strategy for Evolutionary {
         } else {
             n
         };
-        let fresh = self.fresh(scene, n_random);
+        let fresh = self.fresh(context, n_random);
         let missing = n - fresh.len();
         let children =
-            if has_parents && missing > 0 { self.children(scene, missing) } else { Vec::new() };
+            if has_parents && missing > 0 { self.children(context, missing) } else { Vec::new() };
         let fresh = fresh.into_iter().map(|it| Proposal::new(Source::Random, it));
         fresh.chain(children.into_iter().map(|it| Proposal::new(Source::Evolved, it))).collect()
     }

@@ -8,7 +8,7 @@
 use tvmtune_plan::record::Source;
 
 use super::seen::{Ranking, Seen};
-use super::strategy::{Proposal, Scene, Strategy};
+use super::strategy::{Proposal, SearchContext, Strategy};
 use crate::outcome::Outcome;
 use crate::random::Random;
 use crate::space::{Point, Space};
@@ -84,9 +84,9 @@ fn mutated(space: &Space, mut point: Point, random: &mut Random) -> Point {
 }
 
 impl Strategy for Genetic {
-    fn propose(&mut self, scene: &Scene<'_>, n: usize) -> Vec<Proposal> {
+    fn propose(&mut self, context: &SearchContext<'_>, n: usize) -> Vec<Proposal> {
         if self.waiting.is_empty() {
-            self.next_generation(scene.space);
+            self.next_generation(context.space);
         }
         let rest = self.waiting.len().saturating_sub(n);
         let next = self.waiting.split_off(rest);

@@ -8,7 +8,7 @@
 use tvmtune_plan::record::Source;
 
 use super::seen::Seen;
-use super::strategy::{Proposal, Scene, Strategy};
+use super::strategy::{Proposal, SearchContext, Strategy};
 use crate::outcome::Outcome;
 use crate::space::{Point, Space};
 
@@ -51,10 +51,10 @@ fn numbered(space: &Space, sketch: u16, mut number: u64) -> Point {
 }
 
 impl Strategy for Grid {
-    fn propose(&mut self, scene: &Scene<'_>, n: usize) -> Vec<Proposal> {
+    fn propose(&mut self, context: &SearchContext<'_>, n: usize) -> Vec<Proposal> {
         let mut fresh = Vec::new();
         while fresh.len() < n
-            && let Some(point) = self.step(scene.space)
+            && let Some(point) = self.step(context.space)
         {
             if self.seen.insert(&point) {
                 fresh.push(Proposal::new(Source::Random, point));

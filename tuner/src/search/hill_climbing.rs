@@ -4,7 +4,7 @@
 use tvmtune_plan::record::Source;
 
 use super::seen::Seen;
-use super::strategy::{Proposal, Scene, Strategy};
+use super::strategy::{Proposal, SearchContext, Strategy};
 use crate::outcome::Outcome;
 use crate::random::Random;
 use crate::space::{Point, Space};
@@ -42,19 +42,19 @@ impl HillClimbing {
 }
 
 impl Strategy for HillClimbing {
-    fn propose(&mut self, scene: &Scene<'_>, n: usize) -> Vec<Proposal> {
+    fn propose(&mut self, context: &SearchContext<'_>, n: usize) -> Vec<Proposal> {
         if self.n_failed >= PATIENCE {
             (self.incumbent, self.n_failed) = (None, 0);
         }
         let mut next = match self.incumbent.clone() {
-            Some((_, incumbent)) => self.around(scene.space, &incumbent),
+            Some((_, incumbent)) => self.around(context.space, &incumbent),
             None => Vec::new(),
         };
         next.truncate(n);
         if next.is_empty() {
             (self.incumbent, self.n_failed) = (None, 0);
             let random = &mut self.random;
-            next = self.seen.draw(n.min(8), || scene.space.random(random));
+            next = self.seen.draw(n.min(8), || context.space.random(random));
         }
         let mut fresh = Vec::new();
         for point in next {

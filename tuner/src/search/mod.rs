@@ -39,5 +39,5 @@ pub use genetic::Genetic;
 pub use grid::Grid;
 pub use hill_climbing::HillClimbing;
 pub use random::Random;
-pub use strategy::{Proposal, Scene, Score, Strategy};
+pub use strategy::{Proposal, Score, SearchContext, Strategy};
 pub use transferred::Transferred;

@@ -3,7 +3,7 @@
 use tvmtune_plan::record::Source;
 
 use super::seen::Seen;
-use super::strategy::{Proposal, Scene, Strategy};
+use super::strategy::{Proposal, SearchContext, Strategy};
 use crate::outcome::Outcome;
 use crate::random;
 use crate::space::Point;
@@ -23,10 +23,10 @@ impl Random {
 }
 
 impl Strategy for Random {
-    fn propose(&mut self, scene: &Scene<'_>, n: usize) -> Vec<Proposal> {
-        let mut defaults = scene.space.defaults().into_iter();
+    fn propose(&mut self, context: &SearchContext<'_>, n: usize) -> Vec<Proposal> {
+        let mut defaults = context.space.defaults().into_iter();
         let random = &mut self.random;
-        let draw = || defaults.next().unwrap_or_else(|| scene.space.random(random));
+        let draw = || defaults.next().unwrap_or_else(|| context.space.random(random));
         let fresh = self.seen.draw(n, draw);
         self.seen.extend(&fresh);
         fresh.into_iter().map(|it| Proposal::new(Source::Random, it)).collect()

@@ -5,10 +5,11 @@ use tvmtune_plan::record::Source;
 use crate::outcome::{Outcome, Timing};
 use crate::space::{Point, Space};
 
-/// A search strategy. It learns from measured outcomes only.
+/// A search strategy. It learns from measured outcomes only: points that it is offered are candidates.
 pub trait Strategy {
-    /// Proposes up to `n` points, none of them before; none at all when the strategy is exhausted.
-    fn propose(&mut self, scene: &Scene<'_>, n: usize) -> Vec<Proposal>;
+    /// Proposes up to `n` points, none of which was proposed before; none at all when the strategy is
+    /// exhausted.
+    fn propose(&mut self, context: &SearchContext<'_>, n: usize) -> Vec<Proposal>;
 
     /// Returns the strategies that this one consists of: all of them observe what it observes.
     fn parts(&mut self) -> Vec<&mut Box<dyn Strategy>> {
@@ -45,7 +46,7 @@ pub trait Strategy {
 
 /// The inputs of a proposal: the space and the cost models.
 #[derive(Clone, Copy)]
-pub struct Scene<'a> {
+pub struct SearchContext<'a> {
     /// The space that points are drawn from.
     pub space: &'a Space,
     /// Scores by the analytic cost model.
@@ -54,9 +55,9 @@ pub struct Scene<'a> {
     pub model: Option<&'a dyn Score>,
 }
 
-impl<'a> Scene<'a> {
-    /// Returns a scene without cost models.
-    pub fn plain(space: &'a Space) -> Self {
+impl<'a> SearchContext<'a> {
+    /// Returns a context without cost models.
+    pub fn without_models(space: &'a Space) -> Self {
         Self { space, analytic: None, model: None }
     }
 

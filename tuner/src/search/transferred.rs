@@ -3,7 +3,7 @@
 use tvmtune_plan::record::Source;
 
 use super::seen::Seen;
-use super::strategy::{Proposal, Scene, Strategy};
+use super::strategy::{Proposal, SearchContext, Strategy};
 use crate::outcome::Outcome;
 use crate::space::Point;
 
@@ -18,11 +18,11 @@ pub struct Transferred {
 }
 
 impl Strategy for Transferred {
-    fn propose(&mut self, scene: &Scene<'_>, n: usize) -> Vec<Proposal> {
+    fn propose(&mut self, context: &SearchContext<'_>, n: usize) -> Vec<Proposal> {
         let mut waiting = std::mem::take(&mut self.waiting);
         waiting.retain(|it| !self.seen.contains(it));
         // Without a cost model they stay in the order of the offer: nearest sources first.
-        let mut ranked = scene.ranked(waiting, |it| it);
+        let mut ranked = context.ranked(waiting, |it| it);
         self.waiting = ranked.split_off(n.min(MAX_BATCH).min(ranked.len()));
         self.seen.extend(&ranked);
         ranked.into_iter().map(|it| Proposal::new(Source::Transfer, it)).collect()

@@ -17,7 +17,7 @@ use super::session::{
 use crate::measure::{Job, MeasureError, Policy};
 use crate::outcome::{Outcome, Timing};
 use crate::parallel::map_ahead;
-use crate::search::{Proposal, Scene, Score};
+use crate::search::{Proposal, Score, SearchContext};
 use crate::space::Point;
 
 /// The time limit of a round.
@@ -66,12 +66,12 @@ impl Session {
         let before = self.best_ns();
         let target = self.task.target();
         let learned = ctx.shared.learned(&self.task.dag, &target);
-        let scene = Scene {
+        let context = SearchContext {
             space: &self.space,
             analytic: self.recipe.analytic_model.then_some(&self.analytic as &dyn Score),
             model: learned.as_ref().map(|it| it as &dyn Score),
         };
-        let proposals = self.strategy.propose(&scene, n);
+        let proposals = self.strategy.propose(&context, n);
         self.exhausted = proposals.is_empty();
         let traced: Vec<(Vec<Instruction>, Proposal)> =
             proposals.into_iter().map(|it| (self.space.instructions(&it.point), it)).collect();

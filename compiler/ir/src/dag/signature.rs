@@ -1,8 +1,8 @@
-//! Signatures of dags: the text behind classes that are wider than equal dags.
+//! Signatures: texts that are the same for similar dags, for the transfer of schedules between them.
 //!
-//! Reductions are described by their access patterns: which axes move which dimensions, with unit or
-//! larger strides, in windows, under padding. Elementwise computes are described by their operations,
-//! or omitted.
+//! In: a dag. Out: a canonical text whose hash names a class of dags. Reductions are described by their
+//! access patterns: which axes index which dimensions of a tensor, with unit or larger strides, in
+//! windows, under padding. Elementwise computes are described by their operations, or omitted.
 
 use super::access::{self, accesses};
 use super::anchor::Anchor;
@@ -10,7 +10,7 @@ use super::{Compute, Dag, Expr, TensorId, TensorKind};
 
 /// Returns the operations of a dag, and the access patterns of its reductions, without offsets and
 /// extents.
-pub fn access(dag: &Dag) -> String {
+pub fn access_signature(dag: &Dag) -> String {
     let mut text = "tvmtune access v1\n".to_owned();
     for compute in &dag.computes {
         if compute.reducer.is_some() {
@@ -24,42 +24,44 @@ pub fn access(dag: &Dag) -> String {
     text
 }
 
-/// Returns the reducer and the access patterns of the anchor alone, without operations.
-pub fn anchor(dag: &Dag) -> String {
+/// Returns the reducer and the access patterns of the anchor (the main reduction) alone, without
+/// operations.
+pub fn anchor_signature(dag: &Dag) -> String {
     let anchor = Anchor::of(dag).map(|it| dag.compute(it.compute));
     let anchor = anchor.map(|it| reduction(dag, it, Operations::Omitted));
     format!("tvmtune anchor v1\n{}", anchor.unwrap_or_default())
 }
 
-/// Operations and kinds of parameters in the signature of a reduction.
+/// The operations and kinds of parameters of a reduction, in its signature.
 #[derive(Clone, Copy, PartialEq)]
 enum Operations {
     Listed,
     Omitted,
 }
 
-/// Returns `Sum f32 of 2 over 1: [0, 2] [1, 2]`.
-fn reduction(dag: &Dag, compute: &Compute, operations_are: Operations) -> String {
+/// Describes a reduction: the reducer, its type, the numbers of spatial and of reduce axes, then the
+/// [`pattern`] of each read, as in `Sum f32 of 2 over 1: [0, 2] [1, 2]`.
+fn reduction(dag: &Dag, compute: &Compute, detail: Operations) -> String {
     let n_reduce = compute.axes.len() - compute.n_spatial;
     let reducer = compute.reducer.map_or("each".to_owned(), |it| format!("{it:?}"));
     let dtype = dag.tensor(compute.tensor).dtype;
     let mut text = format!("{reducer} {dtype} of {} over {n_reduce}:", compute.n_spatial);
-    if operations_are == Operations::Listed {
+    if detail == Operations::Listed {
         text += &operations(&compute.body);
     }
     let shape = |it: TensorId| dag.tensor(it).shape.clone();
     for access in accesses(compute, &shape, &dag.facts()) {
         let tensor = dag.tensor(access.tensor);
         let is_weight = tensor.kind == TensorKind::Weight;
-        let weight = is_weight && operations_are == Operations::Listed;
+        let weight = is_weight && detail == Operations::Listed;
         let weight = if weight { " weight" } else { "" };
         text += &format!(" {}{weight}{}", tensor.dtype, pattern(compute, &access));
     }
     text
 }
 
-/// Returns the axes that move each dimension, `s` after those with a larger stride, `?` where they
-/// are unknown, and `if` behind conditional reads. Dimensions that no axis moves are omitted.
+/// Returns the axes that index each dimension of a read, `s` after those with a larger stride, `?` where
+/// they are unknown, and `if` behind conditional reads. Dimensions that no axis indexes are omitted.
 fn pattern(compute: &Compute, access: &access::Access) -> String {
     let dims = access.steps.iter().filter_map(|steps| {
         let Some(steps) = steps else { return Some("?".to_owned()) };

@@ -1,9 +1,9 @@
-//! Steps 10 and 11 of 12, for GPUs: the Rust text that a crate embeds of one program for CUDA devices.
+//! The Rust source that a crate embeds of one program for CUDA devices, when a build is planned.
 //!
 //! In: a [`Dag`], and for buckets of its dimensions the generated code, with the files it was
-//! compiled to. Out: text that follows that of [`super::plan`], from [`CUDA_MARK`] on: a static `CUDA`
-//! with a list for each bucket, as `tvmtune_runtime::raw::cuda` has it. A crate without code for
-//! devices leaves the text from there on out.
+//! compiled to. Out: source that follows that of [`super::plan`], from [`CUDA_MARK`] on: a static
+//! `CUDA` with a list of variants for each bucket, in the types of `tvmtune_runtime::raw::cuda`. Next:
+//! `#[autotune]` includes it if the crate launches on CUDA devices, else the source before the mark.
 //!
 //! # Invariants
 //!
@@ -56,7 +56,7 @@ pub enum Format {
     Ptx((u8, u8)),
 }
 
-/// The version `(9, 0)` of PTX, which a driver must know to compile it.
+/// Returns the `.version` of a PTX text, `(9, 0)`, which a driver must know to compile it.
 pub fn ptx_version(ptx: &str) -> Option<(u8, u8)> {
     let line = ptx.lines().find_map(|it| it.strip_prefix(".version "))?;
     let (major, minor) = line.trim().split_once('.')?;
@@ -84,25 +84,26 @@ pub fn plan(dag: &Dag, buckets: &[Vec<Interval>], variants: &[Variant<'_>]) -> S
         let n_variants = variants.len();
         let ty = format!("[rt::raw::cuda::Variant; {n_variants}]");
         text += &format!("static CUDA_{n}: {ty} = [\n");
-        let tables: Vec<Vec<Word>> = variants.iter().map(|it| table(it.generated)).collect();
+        let tables: Vec<Vec<TableEntry>> =
+            variants.iter().map(|it| argument_table(it.generated)).collect();
         for (k, (it, table)) in variants.iter().zip(&tables).enumerate() {
-            variant(&mut text, dag, &numbers_name(n, k), it, table);
+            print_variant(&mut text, dag, &launch_numbers_name(n, k), it, table);
         }
         text.push_str("];\n");
         for (k, (it, table)) in variants.iter().zip(&tables).enumerate() {
-            numbers(&mut text, &numbers_name(n, k), it.generated, table);
+            print_launch_numbers(&mut text, &launch_numbers_name(n, k), it.generated, table);
         }
     }
     text
 }
 
-fn numbers_name(bucket: usize, variant: usize) -> String {
+fn launch_numbers_name(bucket: usize, variant: usize) -> String {
     format!("cuda_{bucket}_{variant}_numbers")
 }
 
-/// An entry of the table of launch arguments, each of them once.
+/// An entry of the argument table, which has each argument of the kernels once.
 #[derive(Clone, Debug, PartialEq)]
-enum Word {
+enum TableEntry {
     Argument(TensorId),
     /// A temporary of so many bytes.
     Workspace(TensorId, Poly),
@@ -110,50 +111,58 @@ enum Word {
     Scalar(u32),
 }
 
-fn word(generated: &Generated, param: Param) -> Word {
+fn table_entry(generated: &Generated, param: Param) -> TableEntry {
     match param {
         Param::TensorMap(map) => {
-            word(generated, Param::Pointer(generated.unit.tensor_maps[map].tensor))
+            table_entry(generated, Param::Pointer(generated.unit.tensor_maps[map].tensor))
         }
-        Param::Dim(dim) => Word::Dim(dim),
-        Param::Scalar(scalar) => Word::Scalar(scalar.0),
+        Param::Dim(dim) => TableEntry::Dim(dim),
+        Param::Scalar(scalar) => TableEntry::Scalar(scalar.0),
         Param::Pointer(tensor) => {
             let buffer = generated.grid.buffer(tensor);
             if buffer.scope != MemoryScope::Workspace {
-                return Word::Argument(tensor);
+                return TableEntry::Argument(tensor);
             }
             let element = Poly::constant(buffer.dtype.bytes() as i64);
             let n_bytes = buffer.shape.iter().fold(element, |n, it| n * it.clone());
-            Word::Workspace(tensor, n_bytes)
+            TableEntry::Workspace(tensor, n_bytes)
         }
     }
 }
 
-/// The arguments of the functions, in order of first use.
-fn table(generated: &Generated) -> Vec<Word> {
+/// Returns the argument table of the kernels, in order of first use.
+fn argument_table(generated: &Generated) -> Vec<TableEntry> {
     let mut table = Vec::new();
     for param in generated.unit.entries.iter().flat_map(|it| &it.params) {
-        let word = word(generated, *param);
-        if !table.contains(&word) {
-            table.push(word);
+        let entry = table_entry(generated, *param);
+        if !table.contains(&entry) {
+            table.push(entry);
         }
     }
     table
 }
 
-/// Returns the position of a parameter in the table, which has all that functions are passed.
-fn position(generated: &Generated, table: &[Word], param: Param) -> usize {
-    let word = word(generated, param);
-    table.iter().position(|it| *it == word).expect("the table was made of the parameters")
+/// Returns the position of a kernel's parameter in the argument table.
+fn position(generated: &Generated, table: &[TableEntry], param: Param) -> usize {
+    let entry = table_entry(generated, param);
+    table.iter().position(|it| *it == entry).expect("the table was made of the parameters")
 }
 
-fn variant(text: &mut String, dag: &Dag, numbers: &str, variant: &Variant<'_>, table: &[Word]) {
+fn print_variant(
+    text: &mut String,
+    dag: &Dag,
+    numbers: &str,
+    variant: &Variant<'_>,
+    table: &[TableEntry],
+) {
     let Variant { tier, median_ns, generated, images, .. } = variant;
-    let images: Vec<String> = images.iter().map(image).collect();
-    let function = |it: &Entry| function(generated, it, table);
+    let images: Vec<String> = images.iter().map(image_literal).collect();
+    let function = |it: &Entry| function_literal(generated, it, table);
     let functions: Vec<String> = generated.unit.entries.iter().map(function).collect();
-    let entry = |it: &Word| format!("rt::raw::cuda::TableEntry::{}", entry(dag, generated, it));
-    let maps = tensor_maps(generated, table);
+    let entry = |it: &TableEntry| {
+        format!("rt::raw::cuda::TableEntry::{}", entry_literal(dag, generated, it))
+    };
+    let maps = tensor_map_literals(generated, table);
     let table: Vec<String> = table.iter().map(entry).collect();
     *text += &format!(
         "    rt::raw::cuda::Variant {{\n        \
@@ -166,20 +175,20 @@ fn variant(text: &mut String, dag: &Dag, numbers: &str, variant: &Variant<'_>, t
                  median_ns: {median_ns:?},\n        \
                  artifact: \"{}\",\n    \
          }},\n",
-        list(&images),
-        list(&functions),
-        list(&table),
-        if maps.is_empty() { "&[]".to_owned() } else { list(&maps) },
+        slice_literal(&images),
+        slice_literal(&functions),
+        slice_literal(&table),
+        if maps.is_empty() { "&[]".to_owned() } else { slice_literal(&maps) },
         generated.artifact,
     );
 }
 
-fn list(items: &[String]) -> String {
+fn slice_literal(items: &[String]) -> String {
     let lines: Vec<String> = items.iter().map(|it| format!("            {it},\n")).collect();
     format!("&[\n{}        ]", lines.concat())
 }
 
-fn image(image: &Image) -> String {
+fn image_literal(image: &Image) -> String {
     let Image { arch: Arch { sm, exact }, format, file } = image;
     let (major, minor) = (sm / 10, sm % 10);
     let format = match format {
@@ -195,7 +204,7 @@ fn image(image: &Image) -> String {
     )
 }
 
-fn function(generated: &Generated, entry: &Entry, table: &[Word]) -> String {
+fn function_literal(generated: &Generated, entry: &Entry, table: &[TableEntry]) -> String {
     let Entry { name, params, threads, shared_bytes, .. } = entry;
     let param = |it: &Param| {
         if let Param::TensorMap(map) = it {
@@ -211,21 +220,21 @@ fn function(generated: &Generated, entry: &Entry, table: &[Word]) -> String {
     )
 }
 
-fn entry(dag: &Dag, generated: &Generated, word: &Word) -> String {
-    match word {
-        Word::Argument(tensor) => {
+fn entry_literal(dag: &Dag, generated: &Generated, entry: &TableEntry) -> String {
+    match entry {
+        TableEntry::Argument(tensor) => {
             let layout = generated.grid.buffer(*tensor).layout.as_ref();
             let layout = layout.map_or("None".to_owned(), layout_literal);
             let arg = argument(dag, *tensor);
             format!("Pointer {{ arg: {arg}, layout: {layout}, align: {ALIGNMENT} }}")
         }
-        Word::Workspace(..) => "Workspace".to_owned(),
-        Word::Dim(_) => "Param".to_owned(),
-        Word::Scalar(scalar) => format!("Scalar({scalar})"),
+        TableEntry::Workspace(..) => "Workspace".to_owned(),
+        TableEntry::Dim(_) => "Param".to_owned(),
+        TableEntry::Scalar(scalar) => format!("Scalar({scalar})"),
     }
 }
 
-fn tensor_maps(generated: &Generated, table: &[Word]) -> Vec<String> {
+fn tensor_map_literals(generated: &Generated, table: &[TableEntry]) -> Vec<String> {
     let mut numbers = 0;
     let mut map = |it: &TensorMapEncoding| {
         let entry = position(generated, table, Param::Pointer(it.tensor));
@@ -241,16 +250,22 @@ fn tensor_maps(generated: &Generated, table: &[Word]) -> Vec<String> {
     generated.unit.tensor_maps.iter().map(&mut map).collect()
 }
 
-/// Prints the function that computes the numbers of a launch from the dimensions.
-fn numbers(text: &mut String, name: &str, generated: &Generated, table: &[Word]) {
+/// Prints the function from the dimensions to the integers of a launch: those of the argument table,
+/// the blocks of each kernel, then extents and strides of tensor maps.
+fn print_launch_numbers(
+    text: &mut String,
+    name: &str,
+    generated: &Generated,
+    table: &[TableEntry],
+) {
     *text += &format!("fn {name}(dims: &[i64], numbers: &mut [u64]) {{\n");
     let mut line =
         |n: usize, value: &str| *text += &format!("    numbers[{n}] = {value} as u64;\n");
-    for (n, word) in table.iter().enumerate() {
-        match word {
-            Word::Workspace(_, bytes) => line(n, &dims_poly(bytes).operand()),
-            Word::Dim(dim) => line(n, &format!("dims[{}]", dim.0)),
-            Word::Argument(_) | Word::Scalar(_) => {}
+    for (n, entry) in table.iter().enumerate() {
+        match entry {
+            TableEntry::Workspace(_, bytes) => line(n, &dims_poly(bytes).operand()),
+            TableEntry::Dim(dim) => line(n, &format!("dims[{}]", dim.0)),
+            TableEntry::Argument(_) | TableEntry::Scalar(_) => {}
         }
     }
     for (n, entry) in generated.unit.entries.iter().enumerate() {
@@ -378,13 +393,13 @@ mod tests {
         let schedule = default::schedule(&dag, &GpuTarget::generic(HOPPER).into());
         let generated = tvmtune_cuda::generate(&schedule).unwrap();
         for param in generated.unit.entries.iter().flat_map(|it| &it.params) {
-            let word = word(&generated, *param);
+            let entry = table_entry(&generated, *param);
             let Param::Pointer(tensor) = *param else { continue };
             let is_workspace = generated.grid.buffer(tensor).scope == MemoryScope::Workspace;
-            assert_eq!(matches!(word, Word::Workspace(..)), is_workspace);
+            assert_eq!(matches!(entry, TableEntry::Workspace(..)), is_workspace);
         }
         let arguments: Vec<String> =
-            table(&generated).iter().map(|it| entry(&dag, &generated, it)).collect();
+            argument_table(&generated).iter().map(|it| entry_literal(&dag, &generated, it)).collect();
         let pointers = arguments.iter().filter(|it| it.starts_with("Pointer")).count();
         assert_eq!(pointers, 3, "{arguments:?}");
     }
