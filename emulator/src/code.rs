@@ -1,6 +1,7 @@
 //! Decoded instructions: what the machine runs.
 
 use crate::registers::{Lanewise, Register, Relation, Slot};
+use crate::space::Space;
 use crate::tensor_map::Element;
 
 /// One instruction.
@@ -99,17 +100,6 @@ pub(crate) enum Logic {
     Copy(Slot, Flag),
     Constant(Slot, bool),
     Binary(Slot, BoolOp, Flag, Flag),
-}
-
-/// A state space.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Space {
-    Generic,
-    Global,
-    Constant,
-    Shared,
-    Local,
-    Parameter,
 }
 
 /// A register plus a number.

@@ -1,6 +1,15 @@
 //! The generic address space: a window for each state space, as kernels see them.
 
-use crate::code::Space;
+/// A state space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Space {
+    Generic,
+    Global,
+    Constant,
+    Shared,
+    Local,
+    Parameter,
+}
 
 /// Shared addresses begin here: hardware keeps the first KiB for itself.
 pub(crate) const SHARED_BASE: u64 = 1024;

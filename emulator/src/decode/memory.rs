@@ -2,9 +2,10 @@
 
 use super::site::Site;
 use super::types::Type;
-use crate::code::{Load, Logic, Op, Space, Store, Strength};
+use crate::code::{Load, Logic, Op, Store, Strength};
 use crate::parse::{Operand, Result, Special};
 use crate::registers::{Class, Register, Registers};
+use crate::space::Space;
 use crate::space::{LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW};
 
 /// `mov`, also between a register and the parts of one.

@@ -2,10 +2,10 @@
 
 use super::warp::{Flow, Warp};
 use super::{Machine, Result};
-use crate::code::{Address, Load, Move, Space, Store};
+use crate::code::{Address, Load, Move, Store};
 use crate::fault::{Fault, FaultKind};
 use crate::registers::{Class, LANES, Registers, first_lane, lanes};
-use crate::space::{MODULE_WINDOW, RANK_SHIFT, Region, SHARED_BASE, WINDOW_BYTES, space_of};
+use crate::space::{MODULE_WINDOW, RANK_SHIFT, Region, SHARED_BASE, Space, WINDOW_BYTES, space_of};
 
 /// Lanes whose addresses point into one region, with their offsets.
 pub(super) struct Located {

@@ -3,13 +3,13 @@
 use super::access::{Access, Wanted};
 use super::warp::Flow;
 use super::{Machine, Result};
-use crate::code::{Bulk, BulkCompletion, BulkGroup, BulkShape, BulkSpace, Space};
+use crate::code::{Bulk, BulkCompletion, BulkGroup, BulkShape, BulkSpace};
 use crate::fault::FaultKind;
 use crate::launch::Completion;
 use crate::number::{Rounding, to_tf32};
 use crate::race::{self, Actor};
 use crate::registers::{Slot, lanes};
-use crate::space::{PARAMETER_WINDOW, Region, SHARED_BASE};
+use crate::space::{PARAMETER_WINDOW, Region, SHARED_BASE, Space};
 use crate::tensor_map::{Element, Piece, Swizzle};
 use half::{bf16, f16};
 

@@ -4,12 +4,12 @@ use super::access::{Access, Located, Wanted};
 use super::pending::{Pending, Work};
 use super::warp::Flow;
 use super::{Machine, Result};
-use crate::code::{CpAsync, CpAsyncArrive, CpAsyncGroup, Space, Strength};
+use crate::code::{CpAsync, CpAsyncArrive, CpAsyncGroup, Strength};
 use crate::fault::FaultKind;
 use crate::launch::Completion;
 use crate::race::{self, Actor};
 use crate::registers::{LANES, lanes, lanes_by_key, lanes_where};
-use crate::space::Region;
+use crate::space::{Region, Space};
 
 impl Machine<'_> {
     pub(super) fn cp_async(&mut self, warp: usize, active: u32, copy: &CpAsync) -> Result<Flow> {

@@ -3,11 +3,11 @@
 use super::access::{Access, Wanted};
 use super::warp::{Flow, State};
 use super::{Machine, Result};
-use crate::code::{Arrive, Mbarrier, MbarrierOp, Phase, Space, Strength, Wait};
+use crate::code::{Arrive, Mbarrier, MbarrierOp, Phase, Strength, Wait};
 use crate::fault::{Fault, FaultKind};
 use crate::race::{ReleaseClock, VectorClock};
 use crate::registers::{LANES, Slot, first_lane, lanes, lanes_by_key};
-use crate::space::{Region, SHARED_BASE};
+use crate::space::{Region, SHARED_BASE, Space};
 use std::rc::Rc;
 
 /// The maximum of an mbarrier's counts.

@@ -3,10 +3,10 @@
 use super::access::{Access, Wanted};
 use super::warp::{Flow, State};
 use super::{Machine, Result};
-use crate::code::{Accumulator, LdStMatrix, Mma, Multiplicand, Space, Strength};
+use crate::code::{Accumulator, LdStMatrix, Mma, Multiplicand, Strength};
 use crate::fault::FaultKind;
 use crate::registers::{FULL, LANES, first_lane};
-use crate::space::Region;
+use crate::space::{Region, Space};
 use half::{bf16, f16};
 
 impl Machine<'_> {

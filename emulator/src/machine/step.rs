@@ -2,10 +2,10 @@
 
 use super::warp::{Flow, State};
 use super::{Machine, Result};
-use crate::code::{BoolOp, Compare, Fence, Flag, Inst, Logic, Op, Space};
+use crate::code::{BoolOp, Compare, Fence, Flag, Inst, Logic, Op};
 use crate::fault::FaultKind;
 use crate::registers::{LANES, Register, Registers, first_lane, lanes_where};
-use crate::space::space_of;
+use crate::space::{Space, space_of};
 
 /// Instructions of one split before others get their turn.
 const TURN: u32 = 1 << 16;

@@ -1,6 +1,7 @@
 //! Code of schedules, for a CPU or a GPU: the builder of candidates.
 //!
-//! In: the trace of a schedule. Out: [`Code`] that workers measure and records keep.
+//! In: the trace of a schedule. Out: [`Code`] that workers measure and records keep. Its [`Builder`]
+//! calls `gpu_code`, which makes [`Code`] for GPUs.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

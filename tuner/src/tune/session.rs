@@ -1,4 +1,7 @@
 //! The state of a task while it is tuned: measured code, the best candidates, the spent budget.
+//!
+//! Rounds, transfers, the drift baseline and the final ranking are files of their own, which extend
+//! [`Session`] or keep its candidates; so they and this file refer to each other.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -398,8 +398,10 @@ mod tests {
             let is_workspace = generated.grid.buffer(tensor).scope == MemoryScope::Workspace;
             assert_eq!(matches!(entry, TableEntry::Workspace(..)), is_workspace);
         }
-        let arguments: Vec<String> =
-            argument_table(&generated).iter().map(|it| entry_literal(&dag, &generated, it)).collect();
+        let arguments: Vec<String> = argument_table(&generated)
+            .iter()
+            .map(|it| entry_literal(&dag, &generated, it))
+            .collect();
         let pointers = arguments.iter().filter(|it| it.starts_with("Pointer")).count();
         assert_eq!(pointers, 3, "{arguments:?}");
     }

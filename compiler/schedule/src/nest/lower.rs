@@ -3,6 +3,9 @@
 //! Stage by stage, loop by loop: open the loop, lower the stages that instance at it, then the loops further
 //! in, then the statement. A reduction is two statements: its initialization, over the spatial loops
 //! inside the outermost reduce loop, and the update.
+//!
+//! `online` extends [`Lowering`] by online reductions; the two files are mutually recursive, since such
+//! a reduction is lowered in the loops of another stage.
 
 use std::collections::BTreeSet;
 
