@@ -2,6 +2,9 @@
 //!
 //! Not for users: anything in here may change in any release. Generated code and this crate
 //! always have the same version, as the macro is a dependency of this crate.
+//!
+//! It defines the types that expansions fill in and re-exports the functions that they call, which
+//! `cpu` and `cuda` define on these types; so the three refer to each other.
 
 #[cfg(feature = "cpu")]
 mod arg;
