@@ -1,10 +1,12 @@
 //! A crate that uses tvmtune, on disk, with a cache of its own.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
+use tvmtune_plan::handoff::{Answer, Handoff, ROLE, ROLE_EXPAND, Request};
 
 /// A package in a temporary folder, and what is cached for it.
 pub struct Sandbox {
@@ -72,7 +74,7 @@ impl Sandbox {
 
     /// The records in the cache.
     pub fn records(&self) -> Vec<PathBuf> {
-        files(&self.cache())
+        files(&self.cache().join("v1").join("records"))
             .into_iter()
             .filter(|it| it.extension().is_some_and(|it| it == "toml"))
             .collect()
@@ -85,15 +87,44 @@ impl Sandbox {
         plans.map(|it| (it.clone(), fs::read_to_string(it).expect("readable"))).collect()
     }
 
-    /// Runs the build script of the package as `cargo build` would, with these variables on top.
+    /// The handoff that a script left in `OUT_DIR` `out`.
+    pub fn handoff(&self, out: &str) -> Handoff {
+        Handoff::read(&self.folder.path().join(out).join("tvmtune")).expect("a script ran")
+    }
+
+    /// Runs the build script of the package as cargo would, with these variables on top.
     pub fn script(&self, program: &str, out: &str, variables: &[(&str, &str)]) -> Said {
-        let out = self.folder.path().join(out);
-        fs::create_dir_all(&out).expect("writable");
-        let mut command = self.command(program);
-        command.env("OUT_DIR", out).env("CARGO_MANIFEST_DIR", self.package());
-        command.env("CARGO_PKG_NAME", "sandbox").env("CARGO_CFG_TARGET_OS", std::env::consts::OS);
+        fs::create_dir_all(self.folder.path().join(out)).expect("writable");
+        let mut command = self.in_build(program, out);
+        command.env("CARGO_CFG_TARGET_OS", std::env::consts::OS);
         command.env("HOST", "here").env("TARGET", "here");
         said(command.envs(variables.iter().copied()))
+    }
+
+    /// Runs the build script, and the session that a compiler which emits code would ask for; its
+    /// lines are added to the warnings.
+    pub fn build(&self, program: &str, out: &str, variables: &[(&str, &str)]) -> Said {
+        let mut script = self.script(program, out, variables);
+        if script.code != Some(0) {
+            return script;
+        }
+        let mut command = self.in_build(program, out);
+        command.env(ROLE, ROLE_EXPAND).envs(variables.iter().copied());
+        let plans = self.folder.path().join(out).join("tvmtune");
+        let session = asked(&mut command, &Request { plans, op: None }.to_toml());
+        let answer = Answer::from_toml(&session.out).unwrap_or_default();
+        for line in answer.lines {
+            script.out += &format!("cargo::warning={line}\n");
+        }
+        Said { code: session.code, err: script.err + &session.err, ..script }
+    }
+
+    /// A program in the environment that scripts and compilers share.
+    fn in_build(&self, program: &str, out: &str) -> Command {
+        let mut command = self.command(program);
+        command.env("OUT_DIR", self.folder.path().join(out));
+        command.env("CARGO_MANIFEST_DIR", self.package()).env("CARGO_PKG_NAME", "sandbox");
+        command
     }
 
     /// A command in the package's folder that sees nothing of the tests' own environment that
@@ -111,9 +142,23 @@ impl Sandbox {
 
 /// Runs a command to its end.
 pub fn said(command: &mut Command) -> Said {
-    let Output { status, stdout, stderr } = command.output().expect("it starts");
+    ended(command.output().expect("it starts"))
+}
+
+/// Runs a command to its end, with a text on its standard input.
+fn asked(command: &mut Command, text: &str) -> Said {
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("it starts");
+    let mut stdin = child.stdin.take().expect("it is piped");
+    stdin.write_all(text.as_bytes()).expect("it reads");
+    drop(stdin);
+    ended(child.wait_with_output().expect("it ends"))
+}
+
+/// The text of an output.
+fn ended(output: Output) -> Said {
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    Said { code: status.code(), out: text(stdout), err: text(stderr) }
+    Said { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
 }
 
 impl Said {

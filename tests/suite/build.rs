@@ -14,10 +14,11 @@ const SCRIPT: &str = env!("CARGO_BIN_EXE_script");
 const TUNE: (&str, &str) = ("TVMTUNE", "tune");
 const USE: (&str, &str) = ("TVMTUNE", "use");
 
-/// Runs the script of a package and expects it to succeed.
+/// Runs the script of a package, and the session of a compiler that emits code; expects them to
+/// succeed.
 #[track_caller]
 fn build(sandbox: &Sandbox, out: &str, variables: &[(&str, &str)]) -> Said {
-    let output = sandbox.script(SCRIPT, out, variables);
+    let output = sandbox.build(SCRIPT, out, variables);
     assert_eq!(output.code, Some(0), "{output:?}");
     assert_eq!(output.directives("error"), [""; 0]);
     output
@@ -49,8 +50,27 @@ fn without_permission_nothing_is_measured_and_one_line_says_so() {
         warnings,
         ["tvmtune: 1 kernel: 1 default (TVMTUNE is set); run `cargo tvmtune status`"]
     );
-    assert_eq!(files(&sandbox.cache()), NO_FILES);
+    assert_eq!(sandbox.records(), NO_FILES);
     assert_eq!(sandbox.plans("out").len(), 1);
+}
+
+#[test]
+fn a_script_measures_nothing_and_says_that_a_session_would() {
+    let sandbox = Sandbox::new("sandbox", SOURCE);
+    let output = sandbox.script(SCRIPT, "out", &[TUNE]);
+    assert_eq!((output.code, output.directives("warning")), (Some(0), Vec::new()), "{output:?}");
+    assert_eq!(sandbox.records(), NO_FILES);
+    assert!(sandbox.handoff("out").wants_session);
+    build(&sandbox, "out", &[TUNE]);
+    assert!(!sandbox.handoff("out").wants_session);
+    sandbox.script(SCRIPT, "out", &[TUNE]);
+    assert!(!sandbox.handoff("out").wants_session, "nothing was left");
+    // Cargo would run a script again whose inputs a session writes.
+    let output = sandbox.script(SCRIPT, "out", &[TUNE]);
+    let watched = output.directives("rerun-if-changed");
+    let records = sandbox.cache().join("v1").join("records");
+    assert!(watched.iter().all(|it| !Path::new(it).starts_with(&records)), "{watched:?}");
+    assert!(watched.iter().any(|it| it.ends_with("stamp")), "{watched:?}");
 }
 
 #[test]
@@ -144,12 +164,16 @@ fn a_package_from_elsewhere_uses_what_it_ships_and_never_tunes() {
     assert_eq!(output.directives("warning"), [""; 0]);
     assert_eq!(files(&sandbox.cache()), NO_FILES);
     assert_eq!(texts(&sandbox, "other"), texts(&sandbox, "out"));
-    // Without a device, records of the widest instruction set are required; this machine made them
-    // if it has that.
-    let has_widest = device::isas().contains(&Isa::Avx512);
-    let required = sandbox.script(SCRIPT, "required", &[("TVMTUNE", "require")]);
-    assert_eq!(required.code, Some(i32::from(!has_widest)), "{required:?}");
-    assert_eq!(required.directives("error").len(), usize::from(!has_widest), "{required:?}");
+    build(&sandbox, "required", &[("TVMTUNE", "require")]);
+    let refusals = || {
+        let ops = sandbox.handoff("required").ops.into_values();
+        ops.filter_map(|it| it.refusal).collect::<Vec<_>>()
+    };
+    assert_eq!(refusals(), [""; 0], "a record of any instruction set will do");
+    let other = if device::isas().contains(&Isa::Avx512) { "sm_80" } else { "avx512" };
+    sandbox.write("tvmtune.toml", &format!("[policy]\nrequire = [\"{other}\"]\n"));
+    build(&sandbox, "required", &[("TVMTUNE", "require")]);
+    assert_eq!(refusals().len(), 1, "but the author names one");
 }
 
 #[test]
@@ -179,14 +203,22 @@ fn two_builds_at_once_agree() {
 }
 
 #[test]
-fn a_missing_record_that_is_required_is_an_error_with_the_next_command() {
+fn a_missing_record_that_is_required_is_refused_with_the_next_command() {
     let sandbox = Sandbox::new("sandbox", SOURCE);
-    let output = sandbox.script(SCRIPT, "out", &[("TVMTUNE", "require")]);
+    build(&sandbox, "out", &[("TVMTUNE", "require")]);
+    let refusals = sandbox.handoff("out").ops.into_values().filter_map(|it| it.refusal);
+    let [text] = &refusals.collect::<Vec<_>>()[..] else { panic!("one kernel, one refusal") };
+    assert!(text.contains("`scaled_sum`") && text.contains("(default)"), "{text}");
+    assert!(text.contains("cargo tvmtune tune"), "{text}");
+}
+
+#[test]
+fn a_mode_that_means_nothing_is_an_error() {
+    let sandbox = Sandbox::new("sandbox", SOURCE);
+    let output = sandbox.script(SCRIPT, "out", &[("TVMTUNE", "requre")]);
     assert_eq!(output.code, Some(1));
     let errors = output.directives("error");
-    assert_eq!(errors.len(), 1, "{errors:?}");
-    assert!(errors[0].contains("`scaled_sum` (default)"), "{errors:?}");
-    assert!(errors[0].contains("cargo tvmtune tune"), "{errors:?}");
+    assert!(errors.len() == 1 && errors[0].contains("`TVMTUNE=requre`"), "{errors:?}");
 }
 
 #[test]

@@ -260,7 +260,7 @@ fn a_package_is_tuned_for_the_gpu_of_its_machine_if_it_asks_for_it() {
     let nowhere = [("LD_LIBRARY_PATH", "/nowhere"), ("CUDA_VISIBLE_DEVICES", "")];
     let sandbox = Sandbox::new("sandbox", SOURCE);
     let build = |out: &str, variables: &[(&str, &str)]| {
-        let output = sandbox.script(SCRIPT, out, &[&[("TVMTUNE", "tune")], variables].concat());
+        let output = sandbox.build(SCRIPT, out, &[&[("TVMTUNE", "tune")], variables].concat());
         assert_eq!(output.code, Some(0), "{output:?}");
         let warnings: Vec<String> =
             output.directives("warning").into_iter().map(str::to_owned).collect();

@@ -12,6 +12,7 @@ mod cuda;
 mod database;
 mod devices;
 mod elements;
+mod expansions;
 mod fake_driver;
 mod gpu_tuning;
 mod kernels;

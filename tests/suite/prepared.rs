@@ -14,6 +14,7 @@ use tvmtune_ir::target::GpuTarget;
 use tvmtune_ir::target::gpu::Arch;
 use tvmtune_ir::workload;
 use tvmtune_plan::embed::CUDA_MARK;
+use tvmtune_plan::embed::plan_name;
 use tvmtune_plan::record::{Record, Source};
 use tvmtune_space::default;
 use tvmtune_tests::nvrtc::nvrtc;
@@ -369,7 +370,9 @@ fn described(generated: &Generated, images: &[(String, PathBuf)], dims: [i64; 2]
 fn building_a_crate_with_prepared_kernels_needs_no_toolkit_and_no_device() {
     let Some(sandbox) = shipped("sm_90a") else { return };
     let dag = dsl::program(SOURCE.split_once("\n\n").expect("a `use`").1).expect("valid");
-    let main = MAIN.replace("/PLAN", &format!("/{}", workload::id(&dag)));
+    let buckets = [(1, 8), (9, 64)].map(|(lo, hi)| vec![Interval { lo, hi }]);
+    let plan = plan_name(&workload::id(&dag).to_string(), &buckets);
+    let main = MAIN.replace("/PLAN", &format!("/{plan}"));
     let output = run(&sandbox, ("describe", &main), &[]);
     assert_eq!(output.code, Some(0), "{output:?}");
 

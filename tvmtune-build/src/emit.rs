@@ -1,13 +1,14 @@
 //! Writes the plans of a build into `OUT_DIR`, incrementally.
 //!
-//! In: texts by workload. Out: `OUT_DIR/tvmtune/<workload id>.rs`, which the macro reads, and the
+//! In: texts by name. Out: `OUT_DIR/tvmtune/<plan name>.rs`, which the macro reads, and the
 //! files that these texts include. Next:
 //! [the macro](https://docs.rs/tvmtune-macros) expands.
 //!
 //! # Invariants
 //!
 //! - Nothing outside of `OUT_DIR/tvmtune` is written, and in it nothing else is kept.
-//! - A file whose text stays the same isn't touched: its time is part of cargo's decisions.
+//! - A file whose text stays the same isn't touched, and others change at once: compilers of other
+//!   targets may read them.
 //! - A plan of the manifest is reused only if its files exist.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,8 +17,10 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use serde::{Deserialize, Serialize};
+use tvmtune_ir::target::{DeviceKey, GpuTarget};
+use tvmtune_plan::database::{DatabaseError, atomic};
+use tvmtune_plan::handoff;
 
-use crate::error::{Error, ErrorKind};
 use crate::report::OpReport;
 
 /// The folder that the plans of a build are in. See the [module documentation](self).
@@ -32,12 +35,21 @@ pub(crate) struct Emitter {
 /// The name of the manifest: no plan has it.
 const MANIFEST: &str = "memory.toml";
 
+/// The name of the lock of this folder.
+pub(crate) const LOCK: &str = "lock";
+
+/// The files of the folder that belong to no plan.
+const KEPT: [&str; 3] = [MANIFEST, LOCK, handoff::FILE_NAME];
+
 /// The plans of a run, and their inputs.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Manifest {
     /// The identity of the script: another one may generate other code.
     script: String,
-    /// The plans by workload.
+    /// The key of the GPU that the last session found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    gpu: Option<String>,
+    /// The plans by name.
     plans: BTreeMap<String, PlanEntry>,
 }
 
@@ -59,49 +71,74 @@ impl Emitter {
     /// # Errors
     ///
     /// If the folder can't be made.
-    pub(crate) fn open(out_dir: &Path) -> Result<Self, Error> {
+    pub(crate) fn open(out_dir: &Path) -> Result<Self, DatabaseError> {
         let dir = folder(out_dir);
-        fs::create_dir_all(&dir).map_err(|it| ErrorKind::Io(it).of(dir.clone()))?;
+        fs::create_dir_all(&dir).map_err(|it| DatabaseError::io("create", &dir, it))?;
         let text = fs::read_to_string(dir.join(MANIFEST)).unwrap_or_default();
         let mut previous: Manifest = toml::from_str(&text).unwrap_or_default();
-        let current = Manifest { script: script_identity(), plans: BTreeMap::new() };
+        let mut current = Manifest { script: script_identity(), ..Manifest::default() };
         if previous.script != current.script {
             previous = Manifest::default();
         }
+        current.gpu = previous.gpu.clone();
         Ok(Self { dir, previous, current })
     }
 
-    /// Reuses the plan of a workload if its inputs are unchanged; returns its report.
-    pub(crate) fn reuse(&mut self, workload: &str, digest: &str) -> Option<OpReport> {
-        let entry = self.previous.plans.get(workload).filter(|it| it.digest == digest)?.clone();
+    /// Returns the GPU that the last session found.
+    pub(crate) fn gpu(&self) -> Option<GpuTarget> {
+        GpuTarget::from_key(&DeviceKey(self.current.gpu.clone()?))
+    }
+
+    /// Remembers the GPU that this session found.
+    pub(crate) fn remember_gpu(&mut self, gpu: Option<GpuTarget>) {
+        self.current.gpu = gpu.map(|it| it.key().0);
+    }
+
+    /// Keeps the plans of the last run that this one does not replace.
+    pub(crate) fn keep_others(&mut self) {
+        self.current.plans = self.previous.plans.clone();
+    }
+
+    /// Reuses the plan of that name if its inputs are unchanged; returns its report. A plan that
+    /// lacks code for a device is not reused where there is a compiler.
+    pub(crate) fn reuse(
+        &mut self,
+        name: &str,
+        digest: &str,
+        has_compiler: bool,
+    ) -> Option<OpReport> {
+        let entry = self.previous.plans.get(name).filter(|it| it.digest == digest)?.clone();
+        if has_compiler && !entry.report.missing_archs.is_empty() {
+            return None;
+        }
         let exists = |it: &String| self.dir.join(it).is_file();
-        (self.path(workload).is_file() && entry.includes.iter().all(exists)).then(|| {
+        (self.path(name).is_file() && entry.includes.iter().all(exists)).then(|| {
             let report = entry.report.clone();
-            self.current.plans.insert(workload.to_owned(), entry);
+            self.current.plans.insert(name.to_owned(), entry);
             report
         })
     }
 
-    /// Writes the plan of a workload, and the files that it includes, by name.
+    /// Writes the plan of that name, and the files that it includes, by name.
     ///
     /// # Errors
     ///
     /// If the file can't be written.
     pub(crate) fn put(
         &mut self,
-        workload: &str,
+        name: &str,
         digest: String,
         text: &str,
         includes: &[(String, Vec<u8>)],
         report: &OpReport,
-    ) -> Result<(), Error> {
-        for (name, bytes) in includes {
-            write(&self.dir.join(name), bytes)?;
+    ) -> Result<(), DatabaseError> {
+        for (file, bytes) in includes {
+            write_content_addressed(&self.dir.join(file), bytes)?;
         }
-        write(&self.path(workload), text.as_bytes())?;
+        atomic::write_output(&self.path(name), text.as_bytes())?;
         let includes = includes.iter().map(|(name, _)| name.clone()).collect();
         let entry = PlanEntry { digest, report: report.clone(), includes };
-        self.current.plans.insert(workload.to_owned(), entry);
+        self.current.plans.insert(name.to_owned(), entry);
         Ok(())
     }
 
@@ -110,27 +147,26 @@ impl Emitter {
     /// # Errors
     ///
     /// If a file can't be written or removed.
-    pub(crate) fn finish(self) -> Result<(), Error> {
-        let io = |path: &Path| {
-            let path = path.to_owned();
-            move |it| ErrorKind::Io(it).of(path)
-        };
+    pub(crate) fn finish(self) -> Result<(), DatabaseError> {
+        let list = |it| DatabaseError::io("list", &self.dir, it);
         let includes = self.current.plans.values().flat_map(|it| &it.includes);
         let includes = includes.map(|it| self.dir.join(it));
         let current: BTreeSet<PathBuf> =
             self.current.plans.keys().map(|it| self.path(it)).chain(includes).collect();
-        for entry in fs::read_dir(&self.dir).map_err(io(&self.dir))? {
-            let path = entry.map_err(io(&self.dir))?.path();
-            if path.is_file() && !current.contains(&path) && !path.ends_with(MANIFEST) {
-                fs::remove_file(&path).map_err(io(&path))?;
+        for entry in fs::read_dir(&self.dir).map_err(list)? {
+            let path = entry.map_err(list)?.path();
+            let is_plan = |it: &str| !KEPT.contains(&it);
+            let name = path.file_name().and_then(|it| it.to_str());
+            if path.is_file() && name.is_some_and(is_plan) && !current.contains(&path) {
+                fs::remove_file(&path).map_err(|it| DatabaseError::io("remove", &path, it))?;
             }
         }
         let manifest = toml::to_string(&self.current).expect("strings and numbers are TOML");
-        write(&self.dir.join(MANIFEST), manifest.as_bytes())
+        atomic::write_output(&self.dir.join(MANIFEST), manifest.as_bytes())
     }
 
-    fn path(&self, workload: &str) -> PathBuf {
-        self.dir.join(format!("{workload}.rs"))
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(format!("{name}.rs"))
     }
 }
 
@@ -139,12 +175,12 @@ pub(crate) fn folder(out_dir: &Path) -> PathBuf {
     out_dir.join("tvmtune")
 }
 
-/// Writes a file unless it has the same content already.
-fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    if fs::read(path).is_ok_and(|it| it == bytes) {
-        return Ok(());
-    }
-    fs::write(path, bytes).map_err(|it| ErrorKind::Io(it).of(path.to_owned()))
+/// Writes a file that is named by its content, with a modification time from long ago: a session
+/// writes it while a compiler runs, and cargo takes an input that is newer than the compiler for a
+/// change.
+fn write_content_addressed(path: &Path, bytes: &[u8]) -> Result<(), DatabaseError> {
+    atomic::write_output(path, bytes)?;
+    atomic::set_modified(path, UNIX_EPOCH)
 }
 
 /// Returns the modification time and size of the running script: cheaper than a hash, and it changes
@@ -160,8 +196,8 @@ fn script_identity() -> String {
 mod tests {
     use super::*;
 
-    fn put(emitter: &mut Emitter, workload: &str) {
-        let put = emitter.put(workload, "1".to_owned(), "text", &[], &OpReport::default());
+    fn put(emitter: &mut Emitter, name: &str) {
+        let put = emitter.put(name, "1".to_owned(), "text", &[], &OpReport::default());
         put.expect("writable");
     }
 
@@ -169,15 +205,15 @@ mod tests {
     fn a_plan_is_reused_as_long_as_its_inputs_are_unchanged() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut first = Emitter::open(folder.path()).expect("writable");
-        assert_eq!(first.reuse("w", "1"), None);
+        assert_eq!(first.reuse("w", "1", false), None);
         put(&mut first, "w");
         first.finish().expect("writable");
 
         let mut second = Emitter::open(folder.path()).expect("writable");
-        assert_eq!(second.reuse("w", "2"), None);
-        assert_eq!(second.reuse("w", "1"), Some(OpReport::default()));
+        assert_eq!(second.reuse("w", "2", false), None);
+        assert_eq!(second.reuse("w", "1", false), Some(OpReport::default()));
         fs::remove_file(second.path("w")).expect("it is there");
-        assert_eq!(second.reuse("w", "1"), None);
+        assert_eq!(second.reuse("w", "1", false), None);
     }
 
     #[test]
@@ -188,25 +224,10 @@ mod tests {
         first.finish().expect("writable");
 
         let mut second = Emitter::open(folder.path()).expect("writable");
-        second.reuse("b", "1").expect("it was made from the same");
+        second.reuse("b", "1", false).expect("it was made from the same");
         let (a, b) = (second.path("a"), second.path("b"));
         second.finish().expect("writable");
         assert!(!a.exists());
         assert!(b.exists());
-    }
-
-    #[test]
-    fn a_text_that_stays_the_same_is_not_written_again() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let path = folder.path().join("file");
-        write(&path, b"text").expect("writable");
-        let old = UNIX_EPOCH + std::time::Duration::from_secs(1);
-        let file = fs::File::options().write(true).open(&path).expect("writable");
-        file.set_modified(old).expect("writable");
-        let modified = || fs::metadata(&path).and_then(|it| it.modified()).expect("readable");
-        write(&path, b"text").expect("writable");
-        assert_eq!(modified(), old);
-        write(&path, b"other").expect("writable");
-        assert_ne!(modified(), old);
     }
 }

@@ -14,8 +14,9 @@
 //! `OUT_DIR`, and one line for the user where something is to be done. Next: `#[autotune]` expands
 //! to what the plan holds.
 //!
-//! [`crate::mode`] decides if kernels without a record are tuned on the way: by
-//! `TVMTUNE`, and where that isn't set by what cargo is doing, and where.
+//! [`crate::mode`] decides if kernels without a record may be tuned: by `TVMTUNE`, and where that
+//! isn't set by the place of the build. They are when the compiler emits code: the macro, which
+//! knows, starts the program of the script once more ([`tvmtune_plan::handoff`]).
 //!
 //! With the feature `tune` (default), the script brings the tuner along, for machines where the
 //! command-line tool isn't installed. Without it, the script only reads.
@@ -36,7 +37,10 @@ pub mod cuda; // the same for CUDA devices, with compiled code
 pub mod tune; // measurement of kernels without a record
 mod emit; // plans in OUT_DIR
 pub mod report; // one line for the user
-mod run; // all of it
+mod require; // kernels that may not be built
+mod build; // all of it, for one package
+mod run; // to plan, to tune, to plan one op more
+mod expansion; // the same, for the macro
 
 mod error;
 
@@ -51,6 +55,9 @@ use script::{Directive, Script};
 pub fn run() {
     #[cfg(feature = "tune")]
     if tune::session::serve_if_asked() {
+        return;
+    }
+    if expansion::serve_if_asked() {
         return;
     }
     let outcome = match Script::from_environment() {

@@ -7,12 +7,12 @@ use std::str::FromStr;
 
 use proc_macro2::TokenStream;
 use quote::ToTokens;
-use serde::{Deserialize, Serialize};
 use tvmtune_ir::dag::{Dag, print};
 use tvmtune_ir::dsl::{self, Tolerance};
 use tvmtune_ir::poly::Interval;
 use tvmtune_ir::workload::{self, WorkloadId};
 use tvmtune_plan::embed;
+use tvmtune_plan::handoff::OpSource;
 
 use crate::scan::Function;
 
@@ -32,15 +32,20 @@ pub struct Op {
     pub buckets: Vec<Vec<Interval>>,
     /// The function as text, for another process.
     pub source: OpSource,
+    /// The place where it was found.
+    pub origin: Origin,
 }
 
-/// The text of an annotated function.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OpSource {
-    /// The options of the attribute.
-    pub options: String,
-    /// The function below it.
-    pub item: String,
+/// The place where an op was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// In the sources, by the scan.
+    Sources,
+    /// In an expansion of the sources as they are now.
+    Expansion,
+    /// In an expansion of older sources. It may be gone: it is planned, but neither tuned nor
+    /// counted, until an expansion finds it again.
+    OlderExpansion,
 }
 
 impl Op {
@@ -53,7 +58,8 @@ impl Op {
         let dag = dsl::build(&program).ok()?;
         let buckets = embed::buckets(&program.buckets());
         let (id, text) = (workload::id(&dag), print::canonical(&dag));
-        Some(Self { file, dag, id, text, tolerance: program.tolerance(), buckets, source })
+        let origin = Origin::Sources;
+        Some(Self { file, dag, id, text, tolerance: program.tolerance(), buckets, source, origin })
     }
 
     /// Compiles a function from its text.
@@ -61,6 +67,16 @@ impl Op {
         let options = TokenStream::from_str(&source.options).ok()?;
         let item = syn::parse_str(&source.item).ok()?;
         Self::new(Function { file: file.to_owned(), options, item })
+    }
+
+    /// Returns whether the op stands in the sources as they are now: else it may be gone.
+    pub fn is_current(&self) -> bool {
+        self.origin != Origin::OlderExpansion
+    }
+
+    /// Returns the name of its plan.
+    pub fn plan_name(&self) -> String {
+        embed::plan_name(&self.id.to_string(), &self.buckets)
     }
 
     /// Returns the function's name.

@@ -1,13 +1,16 @@
 //! A package with kernels: its configuration, sources, and folders of records.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
-use tvmtune_plan::database::{CacheUse, SearchDirs};
+use tvmtune_plan::database::{Cache, CacheUse, DatabaseError, PackageCache, SearchDirs};
+use tvmtune_plan::handoff;
 
 use crate::config::Config;
 use crate::error::Error;
-use crate::op::Op;
+use crate::op::{Op, Origin};
 use crate::scan::{self, Cfg};
 
 /// A package with kernels.
@@ -20,7 +23,8 @@ pub struct Package {
     pub workspace_dir: Option<PathBuf>,
     /// Its `tvmtune.toml`.
     pub config: Config,
-    /// Its kernels, in order of appearance, each workload once.
+    /// Its kernels, in order of appearance, each plan once; then those that no source shows,
+    /// found by earlier expansions.
     pub ops: Vec<Op>,
     /// Source files whose change may change the kernels.
     pub watched: BTreeSet<PathBuf>,
@@ -44,8 +48,8 @@ impl Package {
         let scan = scan::scan(manifest_dir, cfg);
         let mut seen = BTreeSet::new();
         let ops = scan.functions.into_iter().filter_map(Op::new);
-        let ops = ops.filter(|it| seen.insert(it.id.clone())).collect();
-        Ok(Self {
+        let ops = ops.filter(|it| seen.insert(it.plan_name())).collect();
+        let mut package = Self {
             name: name.to_owned(),
             manifest_dir: manifest_dir.to_owned(),
             workspace_dir: workspace_dir.map(Path::to_owned),
@@ -53,7 +57,41 @@ impl Package {
             ops,
             watched: scan.watched,
             missing: scan.missing,
-        })
+        };
+        let expanded = package.expanded_ops();
+        package.ops.extend(expanded.into_iter().filter(|it| seen.insert(it.plan_name())));
+        Ok(package)
+    }
+
+    /// Returns the ops that expansions found, those of the present sources first.
+    fn expanded_ops(&self) -> Vec<Op> {
+        let Some(cache) = self.cache() else { return Vec::new() };
+        let modified = |it: &Path| fs::metadata(it).and_then(|it| it.modified()).ok();
+        let edited = self.watched.iter().filter_map(|it| modified(it)).max();
+        let edited = edited.unwrap_or(SystemTime::UNIX_EPOCH);
+        let mut ops = Vec::new();
+        for (path, expanded) in handoff::expanded_ops(cache.dir()) {
+            let is_current = modified(&path).is_some_and(|it| it >= edited);
+            let origin = if is_current { Origin::Expansion } else { Origin::OlderExpansion };
+            let op = |source| Some(Op { origin, ..Op::from_source(source, &self.manifest_dir)? });
+            ops.extend(expanded.iter().filter_map(|it| op(&it.source)));
+        }
+        ops.sort_by_key(|it| !it.is_current());
+        ops
+    }
+
+    /// Returns the folder of the package in the user's cache; `None` if there is no cache.
+    pub fn cache(&self) -> Option<PackageCache> {
+        Some(Cache::discover()?.package(&self.manifest_dir))
+    }
+
+    /// Lets the next build of the package plan anew: for a change of its records.
+    ///
+    /// # Errors
+    ///
+    /// If the user's cache can't be written.
+    pub fn plan_again(&self) -> Result<(), DatabaseError> {
+        self.cache().map_or(Ok(()), |it| it.touch())
     }
 
     /// Returns the folders in which records of this package are searched.
@@ -75,7 +113,7 @@ impl Package {
 /// workspace.
 pub fn workspace_of(manifest_dir: &Path) -> Option<PathBuf> {
     let is_workspace = |it: &&Path| {
-        let manifest = std::fs::read_to_string(it.join("Cargo.toml")).unwrap_or_default();
+        let manifest = fs::read_to_string(it.join("Cargo.toml")).unwrap_or_default();
         manifest.lines().any(|it| it.trim_start().starts_with("[workspace"))
     };
     manifest_dir.ancestors().find(is_workspace).map(Path::to_owned)

@@ -61,6 +61,9 @@ pub struct Variant<'a> {
     pub choice: Option<Choice<'a>>,
     /// The record of a better schedule whose trace does not apply.
     pub flawed: Option<&'a Path>,
+    /// The record of a better schedule whose code is not the one that was measured: another
+    /// generator made that, or somebody edited the trace.
+    pub outdated: Option<&'a Path>,
     /// The schedule.
     pub schedule: Schedule,
     /// The code.
@@ -157,7 +160,7 @@ pub fn realize<'a>(
 ) -> Result<Variant<'a>, Unsupported> {
     let dag = op.dag.specialize(spec.bucket);
     let VariantSpec { bucket, isa, .. } = *spec;
-    let (mut flawed, mut outdated) = (None, None);
+    let (mut flawed, mut outdated): (_, Option<Variant<'_>>) = (None, None);
     for choice in &spec.choices {
         let measured = matches!(choice.tier, Tier::Exact | Tier::SameIsa);
         if !measured && outdated.is_some() {
@@ -171,10 +174,20 @@ pub fn realize<'a>(
         let Ok(generated) = tvmtune_cpu::generate(&schedule, isa) else { continue };
         let stale = measured && generated.artifact.to_string() != choice.entry.artifact;
         let (tier, choice) = (choice.tier, Some(*choice));
-        let variant =
-            Variant { bucket, isa, tier, stale, choice, flawed: None, schedule, generated };
+        let variant = Variant {
+            bucket,
+            isa,
+            tier,
+            stale,
+            choice,
+            flawed: None,
+            outdated: None,
+            schedule,
+            generated,
+        };
         if !stale {
-            return Ok(Variant { flawed, ..variant });
+            let outdated = outdated.and_then(|it| it.choice).map(|it| it.path);
+            return Ok(Variant { flawed, outdated, ..variant });
         }
         // Its time is that of other code: what was measured as it is now goes before it.
         outdated = outdated.or(Some(variant));
@@ -184,8 +197,8 @@ pub fn realize<'a>(
     }
     let schedule = default::schedule(&dag, &plan_target.target(isa).into());
     let generated = tvmtune_cpu::generate(&schedule, isa)?;
-    let (tier, stale, choice) = (Tier::Default, false, None);
-    Ok(Variant { bucket, isa, tier, stale, choice, flawed, schedule, generated })
+    let (tier, stale, choice, outdated) = (Tier::Default, false, None, None);
+    Ok(Variant { bucket, isa, tier, stale, choice, flawed, outdated, schedule, generated })
 }
 
 impl Variant<'_> {

@@ -21,6 +21,10 @@ pub struct OpReport {
     /// A record with a schedule that should apply and does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flawed: Option<PathBuf>,
+    /// A record with a better schedule than the planned one, whose code is another one than was
+    /// measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outdated: Option<PathBuf>,
     /// CUDA devices that the package is for, and for which the kernel has no code.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing_archs: Vec<String>,
@@ -146,19 +150,6 @@ pub fn lacking(reports: &[OpReport]) -> Option<String> {
     ))
 }
 
-/// Returns the error of mode `require`; `None` if nothing is missing.
-pub fn refusal(reports: &[OpReport]) -> Option<String> {
-    let missing = reports.iter().filter(|it| it.cpu.is_miss());
-    let named: Vec<_> = missing.map(|it| format!("`{}` ({})", it.name, it.cpu)).collect();
-    (!named.is_empty()).then(|| {
-        let named = named.join(", ");
-        format!(
-            "tvmtune: TVMTUNE=require, but there is no valid record for {named}; \
-             run `cargo tvmtune tune` and `cargo tvmtune accept`, and commit `tvmtune/`"
-        )
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use crate::mode::Reason;
@@ -200,14 +191,14 @@ mod tests {
 
     #[test]
     fn a_build_warns_only_of_what_tuning_can_change() {
-        let in_check = Resolution { mode: Mode::Use, reason: Reason::Command("check".to_owned()) };
+        let on_ci = Resolution { mode: Mode::Use, reason: Reason::Ci };
         let check = |standings: &[TuningStatus], text: Option<&str>| {
-            assert_eq!(warning(&reports(standings), &in_check).as_deref(), text);
+            assert_eq!(warning(&reports(standings), &on_ci).as_deref(), text);
         };
         check(&[], None);
         check(&[TuningStatus::Exact, TuningStatus::Similar, TuningStatus::Portable], None);
-        let text = "tvmtune: 2 kernels: 1 exact, 1 default (`cargo check` never measures); \
-                    run `cargo tvmtune status`";
+        let text = "tvmtune: 2 kernels: 1 exact, 1 default (CI is set; TVMTUNE=tune tunes all the \
+                    same); run `cargo tvmtune status`";
         check(&[TuningStatus::Exact, TuningStatus::Default], Some(text));
     }
 
@@ -220,13 +211,5 @@ mod tests {
         let text = "tvmtune: 2 kernels have no code for sm_80, sm_90a; \
                     run `cargo tvmtune compile --record`";
         assert_eq!(lacking(&reports).as_deref(), Some(text));
-    }
-
-    #[test]
-    fn a_refusal_names_what_is_missing_and_what_to_do() {
-        assert_eq!(refusal(&reports(&[TuningStatus::Exact])), None);
-        let text = refusal(&reports(&[TuningStatus::Exact, TuningStatus::Stale])).expect("refused");
-        assert!(text.contains("`op` (stale)"), "{text}");
-        assert!(text.contains("cargo tvmtune tune"), "{text}");
     }
 }

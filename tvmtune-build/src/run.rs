@@ -1,217 +1,150 @@
-//! One run of a build script, from cargo's variables to cargo's directives.
+//! The three runs of a build script's program: to plan, to tune what was planned, and to plan one op
+//! more.
 //!
-//! In: a [`Script`]. Out: plans in `OUT_DIR`, and [`Directive`]s. Next: the macro expands.
+//! In: a [`Script`]. Out: plans in `OUT_DIR` and a [`Handoff`] beside them; to cargo [`Directive`]s,
+//! to the macro lines for the user. Next: the macro expands.
+//!
+//! Cargo starts the first run, and cannot say if the plans will run. The macro starts the others:
+//! a [`session`] when the compiler emits code and kernels wait to be tuned, [`plan_expanded`] for an
+//! op that no source shows.
 //!
 //! # Invariants
 //!
 //! - The same inputs give the same files and the same lines.
 //! - A record that can't be used costs its kernel the record, and the user one line.
-//! - While a kernel is left untuned that a later build may tune, the script runs at every build.
+//! - The first run measures nothing and loads no driver; it runs again only if an input changed.
+//! - What one session leaves, the next cargo command goes on with.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::path::PathBuf;
 
-use crate::mode::{self, Mode, Resolution};
-use tvmtune_plan::database::{CacheUse, Database, DatabaseError, Lookup};
-use tvmtune_plan::device;
+use tvmtune_plan::database::Lookup;
+use tvmtune_plan::handoff::{Handoff, OpSource};
 
-use crate::cuda::{self, Compiler, Sources};
+use crate::build::{Build, BuildError, wants_tuning};
+use crate::cuda::Compiler;
 use crate::emit::{self, Emitter};
-use crate::error::Error;
-use crate::op::Op;
-use crate::package::{Package, workspace_of};
-use crate::plan::{self, Digest, PlanTarget};
-use crate::report::{self, OpReport, TuningStatus};
-use crate::scan::Cfg;
-use crate::script::{DECLARED, Directive, Script};
+use crate::mode::Mode;
+use crate::op::{Op, Origin};
+use crate::plan::PlanTarget;
+use crate::report::{self, OpReport};
+use crate::script::{Directive, Script};
 use crate::tune::{self, Tuning};
 
 /// Plans the package of a build script; returns what to tell cargo, in order.
 ///
 /// # Errors
 ///
-/// If the configuration means nothing or `OUT_DIR` can't be written.
-pub(crate) fn run(script: &Script) -> Result<Vec<Directive>, Error> {
-    let started = SystemTime::now();
-    let cfg = Cfg::from_variables(script.variables());
-    let manifest_dir = &script.manifest_dir;
-    let workspace = workspace_of(manifest_dir);
-    let name = script.variable("CARGO_PKG_NAME").unwrap_or_default();
-    let package = Package::load(name, manifest_dir, workspace.as_deref(), &cfg)?;
-
-    let mut circumstances = script.circumstances();
-    let here = device::detect().filter(|_| circumstances.host == circumstances.target);
-    circumstances.device = here.is_some();
-    let resolution = mode::resolve(&circumstances);
-
-    let reproducible = resolution.mode == Mode::Require;
-    let cache = if reproducible { CacheUse::Exclude } else { CacheUse::Include };
-    let database = Database::discover(&package.search_dirs(cache));
-    let mut lookups = look_up(&package.ops, &database, &resolution);
-    // Other builds load no driver, and compile nothing.
-    let wants_gpu = resolution.mode == Mode::Tune && cuda::is_wanted(&package.config, &lookups);
-    let gpu = wants_gpu.then(tune::gpu);
-    let plan_target = PlanTarget {
-        device: here.filter(|_| !reproducible),
-        gpu: gpu.as_ref().and_then(|it| it.as_ref().ok()).copied(),
-    };
-    let compiler = wants_gpu.then(Compiler::find).flatten();
-    let planner =
-        Planner { script, package: &package, plan_target, mode: resolution.mode, compiler };
-    let mut reports = planner.plan(&lookups)?;
-    let bad = bad_records(&lookups, &reports);
-    let mut tuning = Tuning::default();
-    if resolution.mode == Mode::Tune && reports.iter().any(wants_tuning) {
-        tuning = tune::misses(script, &package, &lookups, &reports, &plan_target);
-        lookups = look_up(&package.ops, &database, &resolution);
-        reports = planner.plan(&lookups)?;
-    }
-
-    let plans = emit::folder(&script.out_dir);
-    let mut directives = inputs(&package, &lookups, started);
-    let waits = |it: &&OpReport| it.status().is_untuned() && !tuning.failed(&it.name);
-    if resolution.may_tune_later() && reports.iter().any(|it| waits(&it)) {
-        directives.push(Directive::RunAgain(plans.join("untuned")));
-    }
-    directives.push(Directive::Env("TVMTUNE_PLAN_DIR", plans));
-    // New measurements have replaced records in the cache.
-    let healed = bad_records(&lookups, &reports).is_none();
-    let bad = bad.map(|it| if healed { format!("{it} (this build did)") } else { it });
-    directives.extend(bad.map(Directive::Warning));
-    directives.extend(tuning.warning().map(Directive::Warning));
-    let is_native = package.config.targets.cuda.as_ref().is_some_and(|it| it.native);
-    if let (true, Some(Err(why))) = (is_native, &gpu) {
-        let what = format!("tvmtune: `native` in `tvmtune.toml` is no GPU here: {why}");
-        directives.push(Directive::Warning(what));
-    }
-    let lacking = report::lacking(&reports);
-    if reproducible {
-        directives.extend(report::refusal(&reports).map(Directive::Error));
-        directives.extend(lacking.map(Directive::Error));
-    } else {
-        directives.extend(report::warning(&reports, &resolution).map(Directive::Warning));
-        directives.extend(lacking.map(Directive::Warning));
+/// If the mode or the configuration means nothing, or `OUT_DIR` can't be written.
+pub(crate) fn run(script: &Script) -> Result<Vec<Directive>, BuildError> {
+    let build = Build::open(script)?;
+    let lookups = build.look_up();
+    let emitter = Emitter::open(&script.out_dir)?;
+    let gpu = emitter.gpu().filter(|_| build.wants_gpu(&lookups));
+    let reports = build.plan(&lookups, gpu, None, emitter)?;
+    let wants_session = build.wants_session(&lookups, &reports, gpu);
+    build.hand_off(&reports, wants_session)?;
+    let mut directives = build.inputs(&lookups);
+    directives.push(Directive::Env("TVMTUNE_PLAN_DIR", emit::folder(&script.out_dir)));
+    if !wants_session {
+        // Else the session says what it leaves.
+        let lines = lines(&build, &lookups, &reports, &Tuning::default(), None);
+        directives.extend(lines.into_iter().map(Directive::Warning));
     }
     Ok(directives)
 }
 
-/// Looks up each op in the database.
-fn look_up(ops: &[Op], database: &Database, resolution: &Resolution) -> Vec<Lookup> {
-    let get = |op: &Op| match resolution.mode {
-        Mode::Off => Lookup::default(),
-        Mode::Use | Mode::Tune | Mode::Require => {
-            database.get(&op.id.to_string(), op.name(), &op.text)
-        }
-    };
-    ops.iter().map(get).collect()
-}
-
-/// Returns whether a build that may measure does so for an op.
-fn wants_tuning(report: &OpReport) -> bool {
-    report.cpu.wants_tuning() || report.gpu.is_some_and(TuningStatus::wants_tuning)
-}
-
-/// The inputs that all plans of a run share.
-struct Planner<'a> {
-    script: &'a Script,
-    package: &'a Package,
-    plan_target: PlanTarget,
-    mode: Mode,
-    compiler: Option<Compiler>,
-}
-
-impl Planner<'_> {
-    /// Writes the plan of each op, unless the last run wrote the same.
-    fn plan(&self, lookups: &[Lookup]) -> Result<Vec<OpReport>, Error> {
-        let mut emitter = Emitter::open(&self.script.out_dir)?;
-        let mut reports = Vec::new();
-        for (op, lookup) in self.package.ops.iter().zip(lookups) {
-            let targets = match self.mode {
-                Mode::Off => Vec::new(),
-                _ => cuda::targets(&self.package.config, lookup, self.plan_target.gpu),
-            };
-            let cpu = plan::variant_specs(op, lookup, &self.plan_target);
-            let cuda = cuda::variant_specs(op, lookup, &targets);
-            let sources = Sources { known: &lookup.images, compiler: self.compiler.as_ref() };
-            let mut digest = Digest::new(op, &cpu, &self.plan_target);
-            cuda::add_to_digest(&mut digest, &cuda, lookup, sources.compiler);
-            let (workload, digest) = (op.id.to_string(), digest.finish());
-            let report = match emitter.reuse(&workload, &digest) {
-                Some(report) => report,
-                None => {
-                    let (text, includes, report) =
-                        plan_op(op, &cpu, &cuda, &self.plan_target, &sources);
-                    emitter.put(&workload, digest, &text, &includes, &report)?;
-                    report
-                }
-            };
-            reports.push(report);
-        }
-        emitter.finish()?;
-        Ok(reports)
-    }
-}
-
-/// Plans an op; returns the text of the plan, the files that it includes, by name, and the report.
-fn plan_op(
-    op: &Op,
-    cpu: &[plan::VariantSpec<'_>],
-    cuda: &[cuda::VariantSpec<'_>],
-    plan_target: &PlanTarget,
-    sources: &Sources<'_>,
-) -> (String, Vec<(String, Vec<u8>)>, OpReport) {
-    let (mut variants, mut worst, mut flawed) = (Vec::new(), TuningStatus::Exact, None);
-    for spec in cpu {
-        let variant = plan::realize(op, spec, plan_target).ok();
-        let status = variant.as_ref().map(|it| TuningStatus::new(it.tier, it.stale));
-        if spec.isa == plan_target.isa() {
-            worst = worst.max(status.unwrap_or(TuningStatus::Portable));
-        }
-        flawed = flawed.or(variant.as_ref().and_then(|it| it.flawed));
-        variants.extend(variant);
-    }
-    let cuda::Planned { text, includes, gpu, missing_archs } =
-        cuda::plan(op, cuda, plan_target.gpu, sources, &mut flawed);
-    let text = plan::text(op, &variants) + &text;
-    let flawed = flawed.map(Path::to_owned);
-    let report = OpReport { name: op.name().to_owned(), cpu: worst, gpu, flawed, missing_archs };
-    (text, includes, report)
-}
-
-/// The files and variables that the plan follows from.
+/// Tunes the kernels that a session improves, and plans the package anew; returns lines for the user.
 ///
-/// Cargo compares a file with the moment the script started, so records that this run wrote are
-/// left out: they would make cargo run the script again for what it just did.
-fn inputs(package: &Package, lookups: &[Lookup], started: SystemTime) -> Vec<Directive> {
-    let mut files: Vec<PathBuf> = package.watched.iter().cloned().collect();
-    let fixed = ["Cargo.toml", crate::config::FILE_NAME, "build.rs"];
-    files.extend(fixed.map(|it| package.manifest_dir.join(it)));
-    files.push(package.shipped());
-    let is_older = |path: &Path| {
-        fs::metadata(path).and_then(|it| it.modified()).is_ok_and(|modified| modified < started)
+/// # Errors
+///
+/// As those of [`run`].
+pub(crate) fn session(script: &Script) -> Result<Vec<String>, BuildError> {
+    let build = Build::open(script)?;
+    let mut lookups = build.look_up();
+    let wants_gpu = build.wants_gpu(&lookups);
+    let found = wants_gpu.then(tune::gpu);
+    let gpu = found.as_ref().and_then(|it| it.as_ref().ok()).copied();
+    let compiler = wants_gpu.then(Compiler::find).flatten();
+    let plan = |lookups: &[Lookup]| {
+        let mut emitter = Emitter::open(&script.out_dir)?;
+        emitter.remember_gpu(gpu);
+        build.plan(lookups, gpu, compiler.as_ref(), emitter)
     };
-    let records = lookups.iter().flat_map(|it| &it.records).map(|it| &it.path);
-    files.extend(records.filter(|it| is_older(it)).cloned());
-    let images = lookups.iter().flat_map(|it| &it.images.paths);
-    files.extend(images.filter(|it| is_older(it)).cloned());
-    files.extend(lookups.iter().flat_map(|it| &it.warnings).filter_map(path_of));
-    files.retain(|it| it.exists());
-    files.sort();
-    files.dedup();
-    let variables = DECLARED.map(Directive::RerunIfEnvChanged).into_iter();
-    let files = files.into_iter().map(Directive::RerunIfChanged);
-    variables.chain(files).chain(package.missing.iter().cloned().map(Directive::RunAgain)).collect()
+    let mut reports = plan(&lookups)?;
+    let bad = bad_records(&lookups, &reports);
+    let mut tuning = Tuning::default();
+    if build.counted(&reports).iter().any(wants_tuning) {
+        let plan_target = PlanTarget { gpu, ..build.plan_target() };
+        tuning = tune::misses(script, &build.package, &lookups, &reports, &plan_target);
+        lookups = build.look_up();
+        reports = plan(&lookups)?;
+    }
+    build.hand_off(&reports, false)?;
+    let waits = |it: &OpReport| wants_tuning(it) && !tuning.failed(&it.name);
+    if build.counted(&reports).iter().any(waits) {
+        build.plan_again()?;
+    }
+    let mut lines = lines(&build, &lookups, &reports, &tuning, bad);
+    let is_native = build.package.config.targets.cuda.as_ref().is_some_and(|it| it.native);
+    if let (true, Some(Err(why))) = (is_native, &found) {
+        lines.push(format!("tvmtune: `native` in `tvmtune.toml` is no GPU here: {why}"));
+    }
+    Ok(lines)
 }
 
-fn path_of(error: &DatabaseError) -> Option<PathBuf> {
-    match error {
-        DatabaseError::Io { path, .. }
-        | DatabaseError::Record { path, .. }
-        | DatabaseError::Artifact { path, .. }
-        | DatabaseError::Foreign { path, .. } => Some(path.clone()),
-        DatabaseError::NoCache => None,
+/// Plans an op that no run of the script saw; the plans of others stay. Returns a line for the user if
+/// a session would improve it.
+///
+/// # Errors
+///
+/// As those of [`run`].
+pub(crate) fn plan_expanded(script: &Script, source: &OpSource) -> Result<Vec<String>, BuildError> {
+    let mut build = Build::open(script)?;
+    let Some(op) = Op::from_source(source, &script.manifest_dir) else { return Ok(Vec::new()) };
+    build.package.ops = vec![Op { origin: Origin::Expansion, ..op }];
+    let lookups = build.look_up();
+    let mut emitter = Emitter::open(&script.out_dir)?;
+    emitter.keep_others();
+    let gpu = emitter.gpu().filter(|_| build.wants_gpu(&lookups));
+    let reports = build.plan(&lookups, gpu, None, emitter)?;
+    let plans = emit::folder(&script.out_dir);
+    if let Some(mut handoff) = Handoff::read(&plans) {
+        handoff.ops.extend(build.states(&reports));
+        handoff.write(&plans)?;
     }
+    let waits = build.resolution.mode == Mode::Tune && reports.iter().any(wants_tuning);
+    if waits {
+        build.plan_again()?;
+    }
+    let line = |it: &OpReport| {
+        format!(
+            "tvmtune: `{}` stands in no source that the build script reads: a macro wrote it, or \
+             it is included, or behind a `cfg`; the next build tunes it",
+            it.name
+        )
+    };
+    Ok(reports.first().filter(|_| waits).map(line).into_iter().collect())
+}
+
+/// Returns the lines for the user, `bad` being that about records at the start.
+fn lines(
+    build: &Build<'_>,
+    lookups: &[Lookup],
+    reports: &[OpReport],
+    tuning: &Tuning,
+    bad: Option<String>,
+) -> Vec<String> {
+    let now = bad_records(lookups, reports);
+    // New measurements have replaced records in the cache.
+    let healed = || bad.filter(|_| now.is_none()).map(|it| format!("{it} (this build did)"));
+    let mut lines: Vec<String> = now.clone().or_else(healed).into_iter().collect();
+    lines.extend(tuning.warning());
+    let reports = build.counted(reports);
+    if build.resolution.mode != Mode::Require {
+        lines.extend(report::warning(&reports, &build.resolution));
+        lines.extend(report::lacking(&reports));
+    }
+    lines
 }
 
 /// One line for all files that should have been records, or hold schedules that do not apply.

@@ -7,10 +7,15 @@
 //!   named, but for [`Directive::RunAgain`], which wants just that;
 //! - `PATH`, `HOME` and `CI` differ between a terminal and an editor on one machine: declaring them
 //!   would rebuild the crate at every change of hands.
+//!
+//! The macro starts the program of the script once more, inside of the compiler. There cargo's
+//! variables for scripts are missing: the script hands them over.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
+
+use tvmtune_plan::handoff::Handoff;
 
 use crate::mode::Circumstances;
 
@@ -59,6 +64,26 @@ impl Script {
         })
     }
 
+    /// Restores the environment of the script that left a handoff beside its plans; `None` if no
+    /// cargo started this.
+    pub fn resume(plans: &Path, handoff: &Handoff) -> Option<Self> {
+        let mut script = Self::from_environment()?;
+        script.out_dir = plans.parent()?.to_owned();
+        script.variables.extend(handoff.variables.clone());
+        Some(script)
+    }
+
+    /// Returns the variables that cargo gives to scripts and not to compilers.
+    pub fn handed_over(&self) -> BTreeMap<String, String> {
+        let is_for_scripts = |name: &str| {
+            name.starts_with("CARGO_CFG_")
+                || name.starts_with("CARGO_FEATURE_")
+                || ["HOST", "TARGET"].contains(&name)
+        };
+        let variables = self.variables.iter().filter(|(name, _)| is_for_scripts(name));
+        variables.map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
+
     /// Returns the value of a variable; `None` if it isn't set.
     pub fn variable(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str)
@@ -67,6 +92,18 @@ impl Script {
     /// Returns all variables.
     pub fn variables(&self) -> impl Iterator<Item = (&str, &str)> {
         self.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// Returns the running program, relative to the folder of the plans if cargo keeps both in one
+    /// folder.
+    pub fn program(&self) -> PathBuf {
+        let program = std::env::current_exe().unwrap_or_default();
+        // `build/<package>-<hash>/out`, and beside `<package>-<hash>` that of the program.
+        let shared = self.out_dir.ancestors().nth(2);
+        match shared.and_then(|it| program.strip_prefix(it).ok()) {
+            Some(below) => Path::new("../../..").join(below),
+            None => program,
+        }
     }
 
     /// Collects the facts that decide if this build may measure.
@@ -82,7 +119,6 @@ impl Script {
             target: owned("TARGET").unwrap_or_default(),
             foreign_source: is_foreign(&self.manifest_dir),
             device: false,
-            ancestors: ancestors(),
         }
     }
 }
@@ -93,29 +129,6 @@ fn is_foreign(manifest_dir: &Path) -> bool {
     let markers = ["Cargo.toml.orig", ".cargo_vcs_info.json", ".cargo-checksum.json"];
     markers.iter().any(|it| manifest_dir.join(it).exists())
         || manifest_dir.ancestors().any(|it| it.join(".cargo-ok").exists())
-}
-
-/// Returns the command lines of the processes above this one, nearest first.
-fn ancestors() -> Vec<Vec<String>> {
-    // Deeper than any build nests, in case process ids form a loop while we read.
-    const DEPTH: usize = 64;
-    let mut lines = Vec::new();
-    let mut process = "self".to_owned();
-    while lines.len() < DEPTH
-        && let Some(parent) = parent_of(&process)
-        && let Ok(line) = std::fs::read(format!("/proc/{parent}/cmdline"))
-    {
-        let arguments = line.split(|it| *it == 0).map(|it| String::from_utf8_lossy(it).into());
-        lines.push(arguments.collect());
-        process = parent;
-    }
-    lines
-}
-
-fn parent_of(process: &str) -> Option<String> {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let parent = status.lines().find_map(|it| it.strip_prefix("PPid:"))?.trim();
-    (parent != "0").then(|| parent.to_owned())
 }
 
 impl fmt::Display for Directive {

@@ -1,15 +1,12 @@
 //! From the tokens of an annotated function to the tokens that take its place.
 
-use std::fs::File;
-use std::io::Write;
-use std::path::PathBuf;
-
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 use syn::ItemFn;
 use tvmtune_ir::dag::Dag;
 use tvmtune_ir::dsl::{self, Program};
 use tvmtune_ir::workload;
+use tvmtune_plan::handoff::OpSource;
 
 use crate::{emit, plan, stub};
 
@@ -35,8 +32,9 @@ fn expansion(options: &TokenStream, function: &ItemFn) -> syn::Result<TokenStrea
     check_size(&program, &dag)?;
     check_dim_names(&program)?;
     let id = workload::id(&dag).to_string();
-    collect(&id, options, function);
-    let plan = plan::look_up(&id, &program, &dag);
+    let item = ItemFn { attrs: Vec::new(), ..function.clone() }.to_token_stream().to_string();
+    let source = OpSource { options: options.to_string(), item };
+    let plan = plan::look_up(&id, source, &program, &dag)?;
     Ok(emit::kernel(&program, &dag, &id, &plan))
 }
 
@@ -75,18 +73,4 @@ fn check_dim_names(program: &Program) -> syn::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Reports a function to tools, for ops that other macros produce and a scan of the source cannot
-/// find: writes it to `<workload id>.rs` in the folder that `TVMTUNE_COLLECT` names, if it
-/// does and the file is not there yet.
-///
-/// Errors are ignored: a build must not fail for them.
-fn collect(id: &str, options: &TokenStream, function: &ItemFn) {
-    let Some(folder) = std::env::var_os("TVMTUNE_COLLECT") else { return };
-    let path = PathBuf::from(folder).join(format!("{id}.rs"));
-    let text = format!("#[autotune({options})]\n{}\n", function.to_token_stream());
-    if let Ok(mut file) = File::create_new(path) {
-        let _ = file.write_all(text.as_bytes());
-    }
 }

@@ -5,11 +5,15 @@
 
 #![forbid(unsafe_code)]
 
+mod compiler;
 mod emit;
 mod expand;
+mod expanded;
 mod infer;
 mod operand;
 mod plan;
+mod script;
+mod scripted;
 mod stub;
 
 use proc_macro::TokenStream;

@@ -1,5 +1,6 @@
 //! Lookup of plans: the one that the build script wrote, or the default one.
 
+use std::fs;
 use std::path::PathBuf;
 
 use proc_macro2::TokenStream;
@@ -7,12 +8,15 @@ use quote::quote;
 use tvmtune_ir::dag::Dag;
 use tvmtune_ir::dsl::Program;
 use tvmtune_plan::embed;
+use tvmtune_plan::handoff::{ExpandedOp, OpSource};
+
+use crate::scripted;
 
 /// The code of a program that `#[autotune]` expands to.
 pub(crate) struct Plan {
     /// The items that [`embed::plan`] prints.
     pub(crate) items: TokenStream,
-    /// An item that makes the compiler track the file; empty if there is none.
+    /// An item that makes the compiler track what the plan follows from, where no build script does.
     pub(crate) tracked: TokenStream,
     /// Comment lines that summarize the choice.
     pub(crate) summary: Vec<String>,
@@ -36,30 +40,44 @@ impl Plan {
     }
 }
 
-/// The plan for a workload.
+/// Looks up the plan of a program: that of the build script, or the default one.
 ///
-/// Without a build script, or if its plan is not for this version, the default one: the macro
-/// never fails for want of a plan.
-pub(crate) fn look_up(id: &str, program: &Program, dag: &Dag) -> Plan {
-    let n_buckets = program.buckets().iter().map(Vec::len).product();
-    let file = format!("{id}.rs");
-    let from_file = std::env::var_os("TVMTUNE_PLAN_DIR").and_then(|dir| {
-        let text = std::fs::read_to_string(PathBuf::from(dir).join(&file)).ok()?;
-        // The same workload may stand elsewhere in the crate, divided into other buckets.
-        let fits = text.contains(&format!("[rt::raw::Bucket; {n_buckets}]"));
-        let path = format!("/{file}");
-        let tracked = quote! {
-            const _: &[::core::primitive::u8] = ::core::include_bytes!(
-                ::core::concat!(::core::env!("TVMTUNE_PLAN_DIR"), #path)
-            );
-        };
-        Plan::new(&text, tracked, n_buckets, cfg!(feature = "cuda")).filter(|_| fits)
-    });
-    from_file.unwrap_or_else(|| {
-        let text = embed::default_plan(dag, &embed::buckets(&program.buckets()));
-        let plan = Plan::new(&text, TokenStream::new(), n_buckets, false);
+/// # Errors
+///
+/// If mode `require` refuses the program, or `TVMTUNE` names no mode.
+pub(crate) fn look_up(
+    id: &str,
+    source: OpSource,
+    program: &Program,
+    dag: &Dag,
+) -> syn::Result<Plan> {
+    let buckets = embed::buckets(&program.buckets());
+    let name = embed::plan_name(id, &buckets);
+    let refused = |why: String| syn::Error::new(program.ident.span(), why);
+    let (text, tracked) = match std::env::var_os("TVMTUNE_PLAN_DIR").map(PathBuf::from) {
+        Some(plans) => {
+            let op = ExpandedOp { plan: name.clone(), source };
+            scripted::prepare(&plans, &op).map_err(refused)?;
+            (fs::read_to_string(plans.join(format!("{name}.rs"))).ok(), TokenStream::new())
+        }
+        None => {
+            scripted::check_without().map_err(refused)?;
+            // Makes cargo expand again when the mode changes, as a build script would.
+            (
+                None,
+                quote!(
+                    const _: Option<&str> = ::core::option_env!("TVMTUNE");
+                ),
+            )
+        }
+    };
+    let with_cuda = cfg!(feature = "cuda");
+    let planned = text.and_then(|it| Plan::new(&it, tracked.clone(), buckets.len(), with_cuda));
+    Ok(planned.unwrap_or_else(|| {
+        let text = embed::default_plan(dag, &buckets);
+        let plan = Plan::new(&text, tracked, buckets.len(), false);
         plan.expect("a plan of this version is Rust")
-    })
+    }))
 }
 
 /// The items of a plan; `None` if it was written by another version.

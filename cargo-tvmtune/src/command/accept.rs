@@ -1,12 +1,7 @@
 //! `cargo tvmtune accept`: from the user's cache into the crate.
 
-use std::collections::BTreeSet;
-use std::fs::File;
-use std::path::Path;
-use std::time::SystemTime;
-
 use anstream::println;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use tvmtune_build::package::Package;
 use tvmtune_plan::database::{CacheUse, Database, Files, StoreKind};
 
@@ -30,9 +25,8 @@ pub(crate) fn run(selection: &Selection) -> Result<Exit> {
 /// Copies records of a package's kernels from the cache; returns the number of changed files.
 fn accept(package: &Package) -> Result<usize> {
     let records = PackageRecords::discover(package, CacheUse::Include);
-    let mut sources = BTreeSet::new();
     let mut n_changed = 0;
-    for (op, lookup) in records.ops() {
+    for (_, lookup) in records.ops() {
         for stored in lookup.records.iter().filter(|it| it.store == StoreKind::Cache) {
             let shipped = lookup.records.iter().find(|it| {
                 it.store == StoreKind::Crate && it.record.device == stored.record.device
@@ -45,20 +39,12 @@ fn accept(package: &Package) -> Result<usize> {
             if before.as_ref() != Some(&after) {
                 println!("{}", path.display());
                 n_changed += 1;
-                sources.insert(op.file.clone());
             }
         }
     }
-    for source in sources {
-        touch(&source)?;
+    if n_changed > 0 {
+        // Cargo does not track a folder that did not exist at the last build.
+        package.plan_again()?;
     }
     Ok(n_changed)
-}
-
-/// Touches a source file, so that cargo runs the build script: it does not track a folder that did not
-/// exist at the last build.
-fn touch(source: &Path) -> Result<()> {
-    let file = File::options().append(true).open(source);
-    let touched = file.and_then(|it| it.set_modified(SystemTime::now()));
-    touched.with_context(|| format!("cannot touch `{}`", source.display()))
 }

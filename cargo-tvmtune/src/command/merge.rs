@@ -34,6 +34,11 @@ pub(crate) fn run(arguments: &Merge) -> Result<Exit> {
             }
         }
     }
+    if arguments.into.is_none()
+        && let Some(cache) = own.cache()
+    {
+        cache.touch_packages()?;
+    }
     let into = arguments.into.as_deref().unwrap_or(Path::new("your cache"));
     println!("{} merged into {}", count(n_merged, "record"), into.display());
     Ok(if n_refused == 0 { Exit::Done } else { Exit::Refused })

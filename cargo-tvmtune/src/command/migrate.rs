@@ -31,6 +31,7 @@ pub(crate) fn run(arguments: &Migrate) -> Result<Exit> {
                 }
             }
         }
+        package.plan_again()?;
     }
     let (records, carried) = (count(n_records, "record"), count(total.carried, "schedule"));
     println!("{records}: {carried} carried over, {} stale", total.stale);

@@ -55,6 +55,7 @@ pub(crate) fn run(arguments: &Compile) -> Result<Exit> {
                 }
             }
         }
+        package.plan_again()?;
     }
     println!("{} recorded for {arch}", count(n_recorded, "schedule"));
     if n_failed > 0 {

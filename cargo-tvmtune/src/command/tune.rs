@@ -60,7 +60,10 @@ pub(crate) fn run(arguments: &Tune) -> Result<Exit> {
         for_each_device(&arguments.selection, arguments.target, |records, database, device| {
             let package = &records.package.name;
             match tune(records, database, device, arguments) {
-                Ok(summary) => report.add(&summary),
+                Ok(summary) => {
+                    report.add(&summary);
+                    records.package.plan_again()?;
+                }
                 Err(error @ (SessionError::Exclusive(_) | SessionError::Tune(_))) => {
                     eprintln!("error: package `{package}`: {error}");
                     return Ok(Exit::NoDevice);

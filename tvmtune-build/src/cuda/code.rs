@@ -46,16 +46,12 @@ pub(crate) fn add_to_digest(
     digest: &mut Digest,
     variant_specs: &[VariantSpec<'_>],
     lookup: &Lookup,
-    compiler: Option<&Compiler>,
 ) {
     for spec in variant_specs {
         digest.add(&format!("{:?} {}", spec.bucket, spec.target.key()));
         spec.choices.iter().for_each(|it| digest.add_choice(it));
     }
     lookup.images.hashes().for_each(|it| digest.add(it));
-    if !variant_specs.is_empty() {
-        digest.add(&compiler.map_or("no compiler".to_owned(), Compiler::version));
-    }
 }
 
 /// Plans the code of an op's variant_specs. Adds the records whose schedules do not apply to `flawed`.
@@ -170,11 +166,6 @@ fn text(op: &Op, variants: &[Variant<'_>]) -> String {
 
 #[cfg(feature = "tune")]
 impl Compiler {
-    fn version(&self) -> String {
-        let (major, minor) = self.0.version();
-        format!("NVRTC {major}.{minor}")
-    }
-
     /// None if it does not compile: the author sees why by `cargo tvmtune compile`.
     fn images(&self, name: &str, arch: Arch, generated: &Generated) -> Vec<ImageFile> {
         let mut files = tvmtune_plan::database::Files::default();
@@ -190,10 +181,6 @@ impl Compiler {
 
 #[cfg(not(feature = "tune"))]
 impl Compiler {
-    fn version(&self) -> String {
-        match self.0 {}
-    }
-
     fn images(&self, _: &str, _: Arch, _: &Generated) -> Vec<ImageFile> {
         match self.0 {}
     }

@@ -9,18 +9,12 @@ use std::path::Path;
 use tvmtune_ir::target::GpuTarget;
 use tvmtune_plan::database::Lookup;
 
-use super::{Compiler, Planned, Sources, VariantSpec};
+use super::{Planned, Sources, VariantSpec};
 use crate::op::Op;
 use crate::plan::Digest;
 
 /// Adds nothing: plans do not depend on schedules for GPUs.
-pub(crate) fn add_to_digest(
-    _: &mut Digest,
-    _: &[VariantSpec<'_>],
-    _: &Lookup,
-    _: Option<&Compiler>,
-) {
-}
+pub(crate) fn add_to_digest(_: &mut Digest, _: &[VariantSpec<'_>], _: &Lookup) {}
 
 /// Plans no code.
 pub(crate) fn plan<'a>(

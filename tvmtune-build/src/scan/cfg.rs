@@ -12,10 +12,13 @@ pub struct Cfg {
     options: BTreeMap<String, Vec<String>>,
     /// Set if the enabled features are known.
     has_features: bool,
+    /// The value of a predicate that can't be decided.
+    undecided: bool,
 }
 
 impl Cfg {
-    /// From `CARGO_CFG_*` and `CARGO_FEATURE_*`, as a build script sees them.
+    /// From `CARGO_CFG_*` and `CARGO_FEATURE_*`, as a build script sees them. Other predicates, such
+    /// as `test`, count as false: where they hold, the macro expands the op, and reports it.
     pub fn from_variables<'a>(variables: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
         let mut cfg = Cfg { has_features: true, ..Cfg::default() };
         for (name, value) in variables {
@@ -29,11 +32,12 @@ impl Cfg {
         cfg
     }
 
-    /// Of this machine, with features unknown: for a tool that no build script runs.
+    /// Of this machine, with features unknown: for a tool that no build script runs. What can't be
+    /// decided counts as true.
     pub fn of_host() -> Self {
         use std::env::consts::{ARCH, FAMILY, OS};
         let options = [("target_arch", ARCH), ("target_os", OS), ("target_family", FAMILY)];
-        let mut cfg = Cfg::default();
+        let mut cfg = Cfg { undecided: true, ..Cfg::default() };
         for (option, value) in options {
             cfg.options.insert(option.to_owned(), vec![value.to_owned()]);
         }
@@ -41,8 +45,13 @@ impl Cfg {
         cfg
     }
 
+    /// Returns whether an item with that predicate is there.
+    pub fn holds(&self, predicate: &Meta) -> bool {
+        self.evaluate(predicate).unwrap_or(self.undecided)
+    }
+
     /// Evaluates a predicate; `None` if that is not possible.
-    pub fn holds(&self, predicate: &Meta) -> Option<bool> {
+    fn evaluate(&self, predicate: &Meta) -> Option<bool> {
         match predicate {
             Meta::Path(path) => self.option(&path.get_ident()?.to_string()),
             Meta::NameValue(pair) => {
@@ -55,7 +64,7 @@ impl Cfg {
                 let parse = Punctuated::<Meta, Token![,]>::parse_terminated;
                 let parts = list.parse_args_with(parse).ok()?;
                 let not = |it: &Option<bool>| it.map(|it| !it);
-                let parts: Vec<Option<bool>> = parts.iter().map(|it| self.holds(it)).collect();
+                let parts: Vec<Option<bool>> = parts.iter().map(|it| self.evaluate(it)).collect();
                 if list.path.is_ident("not") {
                     not(parts.first()?)
                 } else if list.path.is_ident("all") {
@@ -116,7 +125,10 @@ mod tests {
         ];
         let cfg = Cfg::from_variables(variables.into_iter());
         let predicate = syn::parse_str(predicate).expect("a predicate");
-        assert_eq!(cfg.holds(&predicate), expected);
+        assert_eq!(cfg.evaluate(&predicate), expected);
+        assert_eq!(cfg.holds(&predicate), expected == Some(true));
+        let undecided = expected.unwrap_or(true);
+        assert_eq!(Cfg { undecided: true, ..cfg }.holds(&predicate), undecided);
     }
 
     #[test]

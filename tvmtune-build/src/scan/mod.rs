@@ -4,8 +4,9 @@
 //! syntax, and the files that were read. Next: [`crate::op`] gives them a meaning.
 //!
 //! The scan is a hint: the macro works out each function's identity again when it expands, and
-//! looks for a plan of that identity. So a function that the scan doesn't see (one that another
-//! macro makes) runs by its default schedule, and one that it sees in vain costs time only.
+//! looks for a plan of that identity. For a function that the scan doesn't see (one that another
+//! macro makes, or in an included file) it asks for one, and one that is seen in vain costs time
+//! only.
 //!
 //! # Invariants
 //!
@@ -162,9 +163,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Returns the attributes, `cfg_attr` resolved; `None` if a `cfg` among them is false.
-    ///
-    /// An undecidable `cfg` counts as true: one script run serves the library and its tests.
+    /// Returns the attributes, `cfg_attr` resolved; `None` if a `cfg` among them does not hold.
     fn active(&self, attributes: &[Attribute]) -> Option<Vec<Meta>> {
         let mut active = Vec::new();
         let mut open: Vec<Meta> = attributes.iter().rev().map(|it| it.meta.clone()).collect();
@@ -176,13 +175,13 @@ impl Scanner<'_> {
             let parse = Punctuated::<Meta, Token![,]>::parse_terminated;
             if list.path.is_ident("cfg") {
                 let predicate = list.parse_args::<Meta>().ok()?;
-                if self.cfg.holds(&predicate) == Some(false) {
+                if !self.cfg.holds(&predicate) {
                     return None;
                 }
                 active.push(meta);
             } else if list.path.is_ident("cfg_attr") {
                 let mut parts = list.parse_args_with(parse).ok()?.into_iter();
-                if self.cfg.holds(&parts.next()?) != Some(false) {
+                if self.cfg.holds(&parts.next()?) {
                     open.extend(parts.rev());
                 }
             } else {

@@ -10,10 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::job::{Answer, Job};
+use tvmtune_plan::handoff::ROLE;
 
-/// Set in the environment of a build script that was started once more, to tune.
-pub(super) const ROLE: &str = "TVMTUNE_ROLE";
+use super::job::{Answer, Job};
 
 /// The value of [`ROLE`] in a process that tunes.
 pub(super) const ROLE_TUNE: &str = "tune";

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tvmtune_plan::handoff::OpSource;
 
 use crate::config::Budget;
-use crate::op::{Op, OpSource};
+use crate::op::Op;
 
 /// A request to tune. Travels as TOML; both ends are of the same version.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -71,7 +71,8 @@ pub(crate) fn misses(
     plan_target: &PlanTarget,
 ) -> Tuning {
     let (mut cpu, mut gpu) = (Vec::new(), Vec::new());
-    for ((op, lookup), report) in package.ops.iter().zip(lookups).zip(reports) {
+    let ops = package.ops.iter().zip(lookups).zip(reports);
+    for ((op, lookup), report) in ops.filter(|((op, _), _)| op.is_current()) {
         if report.cpu.wants_tuning() {
             cpu.push(Wanted::new(op, missing_on_cpu(op, lookup, plan_target)));
         }

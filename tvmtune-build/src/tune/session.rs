@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use tvmtune_ir::target::{GpuTarget, Target};
 use tvmtune_plan::database::{CacheUse, Database, SearchDirs};
 use tvmtune_plan::device;
+use tvmtune_plan::handoff::ROLE;
 use tvmtune_plan::record::Provenance;
 use tvmtune_tuner::measure::{Exclusive, ExclusiveError, Measurer, WorkerCommand, worker};
 use tvmtune_tuner::parallel::n_cores;
@@ -16,7 +17,7 @@ use tvmtune_tuner::tune::{
     self, Event, Hardware, Options, Recipe, Reuse, Summary, TuneError, Workload,
 };
 
-use super::child::{ROLE, ROLE_TUNE};
+use super::child::ROLE_TUNE;
 use super::job::{Answer, Failure, Job, Wanted};
 use super::jobserver::HeldTokens;
 use crate::config::Budget;

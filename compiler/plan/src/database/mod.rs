@@ -24,6 +24,7 @@ pub mod atomic;
 mod error;
 mod files;
 mod lookup;
+mod package;
 mod store;
 
 use std::fs;
@@ -36,6 +37,7 @@ pub use crate::record::Tier;
 pub use artifact::{Files, ImageFile, Images};
 pub use error::DatabaseError;
 pub use lookup::{Choice, Lookup, StoredRecord, device_distance};
+pub use package::PackageCache;
 pub use store::{Cache, CacheUse, SearchDirs, Store, StoreKind};
 
 /// Stores of records, in order of precedence. See the [module documentation](self).

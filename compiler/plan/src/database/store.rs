@@ -3,11 +3,14 @@
 use std::env;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use etcetera::BaseStrategy;
 
 use super::atomic;
 use super::error::DatabaseError;
+use super::files::folders_in;
+use super::package::{PackageCache, STAMP};
 
 /// A folder of records.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,6 +100,22 @@ impl Cache {
     /// Returns the folder of the locks.
     pub fn locks(&self) -> PathBuf {
         self.root.join("locks")
+    }
+
+    /// Returns the folder that belongs to the package whose manifest is in `manifest_dir`.
+    pub fn package(&self, manifest_dir: &Path) -> PackageCache {
+        PackageCache::new(&self.root.join("packages"), manifest_dir)
+    }
+
+    /// Lets every package plan anew at its next build: for a change of records of any of them.
+    ///
+    /// # Errors
+    ///
+    /// [`DatabaseError::Io`].
+    pub fn touch_packages(&self) -> Result<(), DatabaseError> {
+        let packages = folders_in(&self.root.join("packages"));
+        let mut stamps = packages.iter().map(|it| it.join(STAMP)).filter(|it| it.exists());
+        stamps.try_for_each(|it| atomic::set_modified(&it, SystemTime::now()))
     }
 
     /// Waits until no other process writes records; none does until the file is dropped.

@@ -17,6 +17,8 @@
 #[cfg(feature = "cuda")]
 pub mod cuda;
 
+use sha2::{Digest, Sha256};
+
 use crate::record::Tier;
 use tvmtune_cpu::rust;
 use tvmtune_cpu::vector::{Count, TableEntry, VectorCode};
@@ -111,6 +113,16 @@ pub fn buckets(by_dim: &[Vec<Interval>]) -> Vec<Vec<Interval>> {
         };
         combinations.into_iter().flat_map(extended).collect()
     })
+}
+
+/// Returns the name of the plan of a workload for `buckets` of its dimensions, and of its file, less
+/// the ending: functions of one program may divide its dimensions differently.
+pub fn plan_name(workload: &str, buckets: &[Vec<Interval>]) -> String {
+    const DIGITS: usize = 8;
+    let bounds = buckets.iter().flatten().flat_map(|it| [it.lo, it.hi]);
+    let bytes: Vec<u8> = bounds.flat_map(i64::to_le_bytes).collect();
+    let hash: String = Sha256::digest(bytes).iter().map(|it| format!("{it:02x}")).collect();
+    format!("{workload}.{}", &hash[..DIGITS])
 }
 
 /// Prints the plan of an untuned program: default schedules for both instruction sets.
@@ -365,6 +377,14 @@ mod tests {
         let text = default_plan(&dsl::program(source).unwrap(), &[Vec::new()]);
         assert_eq!(text.lines().nth(1), Some("// always: portable"));
         assert!(text.contains("static BUCKET_0: [rt::raw::Variant; 0] = [];"), "{text}");
+    }
+
+    #[test]
+    fn plans_of_other_buckets_have_other_names() {
+        let whole = buckets(&[vec![Interval { lo: 1, hi: 40 }]]);
+        assert_ne!(plan_name("ab", &whole), plan_name("ab", &ranges()));
+        assert_eq!(plan_name("ab", &ranges()), plan_name("ab", &ranges()));
+        assert!(plan_name("ab", &[Vec::new()]).starts_with("ab."));
     }
 
     #[test]

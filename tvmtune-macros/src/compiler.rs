@@ -1,0 +1,97 @@
+//! The process that expands: a compiler that emits code, one that only checks, or none.
+//!
+//! Cargo has no way to say what a build is for. The compiler's arguments do: `cargo check` and
+//! `clippy` ask for metadata, `cargo build`, `test` and `run` for something to link. Editors expand
+//! in a server of their own, and documentation is made by `rustdoc`: neither is a compiler here.
+
+use std::path::Path;
+
+/// A compiler, by its arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Compiler {
+    /// The target that it compiles, as a file name: `model-lib`, `model-lib-test`.
+    pub(crate) target: String,
+    /// Set if its result is meant to run.
+    pub(crate) emits_code: bool,
+}
+
+impl Compiler {
+    /// Returns the compiler that this process is; `None` in an editor's server and in `rustdoc`.
+    pub(crate) fn this_process() -> Option<Self> {
+        let arguments = std::env::args_os().map(|it| it.to_string_lossy().into_owned());
+        Self::parse(&expanded(arguments.collect()))
+    }
+
+    fn parse(arguments: &[String]) -> Option<Self> {
+        let (program, arguments) = arguments.split_first()?;
+        let program = Path::new(program).file_stem()?.to_str()?;
+        let name = values(arguments, "--crate-name").next()?;
+        if program == "rustdoc" {
+            return None;
+        }
+        let mut types: Vec<&str> = values(arguments, "--crate-type").collect();
+        types.sort_unstable();
+        let is_test = arguments.iter().any(|it| it == "--test");
+        let target = [name].into_iter().chain(types).chain(is_test.then_some("test"));
+        // The interpreter of `cargo miri` links as well.
+        let emits_code = program != "miri" && emits_code(arguments);
+        Some(Self { target: target.collect::<Vec<_>>().join("-"), emits_code })
+    }
+}
+
+/// Returns whether one of the emitted kinds is code; without any named, a compiler links.
+fn emits_code(arguments: &[String]) -> bool {
+    let kinds: Vec<&str> = values(arguments, "--emit").flat_map(|it| it.split(',')).collect();
+    let is_code = |kind: &str| {
+        let kind = kind.split('=').next().unwrap_or(kind);
+        ["link", "obj", "asm", "llvm-bc", "llvm-ir"].contains(&kind)
+    };
+    kinds.is_empty() || kinds.into_iter().any(is_code)
+}
+
+/// Returns the values of an option, spelled `--option value` or `--option=value`.
+fn values<'a>(arguments: &'a [String], option: &'a str) -> impl Iterator<Item = &'a str> {
+    arguments.iter().enumerate().filter_map(move |(n, it)| match it.strip_prefix(option)? {
+        "" => arguments.get(n + 1).map(String::as_str),
+        rest => rest.strip_prefix('='),
+    })
+}
+
+/// Replaces `@path` by the lines of that file: so cargo passes arguments that are too long for the
+/// system.
+fn expanded(arguments: Vec<String>) -> Vec<String> {
+    let lines = |it: String| match it.strip_prefix('@').map(std::fs::read_to_string) {
+        Some(Ok(text)) => text.lines().map(str::to_owned).collect(),
+        _ => vec![it],
+    };
+    arguments.into_iter().flat_map(lines).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(line: &str, expected: Option<(&str, bool)>) {
+        let arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let expected =
+            expected.map(|(target, emits_code)| Compiler { target: target.to_owned(), emits_code });
+        assert_eq!(Compiler::parse(&arguments), expected, "{line}");
+    }
+
+    #[test]
+    fn the_arguments_say_if_code_is_emitted() {
+        let rustc = |rest: &str| format!("/bin/rustc --crate-name model --edition=2024 {rest}");
+        let lib = "--crate-type lib --emit=dep-info,metadata";
+        check(&rustc(lib), Some(("model-lib", false)));
+        check(&rustc(&format!("{lib},link -C opt-level=3")), Some(("model-lib", true)));
+        check(&rustc("--emit=dep-info,link --test"), Some(("model-test", true)));
+        check(&rustc("--emit=metadata --emit asm=out.s"), Some(("model", true)));
+        check(&rustc("--crate-type=rlib --crate-type cdylib"), Some(("model-cdylib-rlib", true)));
+        let other = |program: &str| rustc(lib).replace("/bin/rustc", program);
+        check(&other("clippy-driver"), Some(("model-lib", false)));
+        check(&format!("{},link", other("miri")), Some(("model-lib", false)));
+        check(&other("rustdoc"), None);
+        check("rust-analyzer-proc-macro-srv", None);
+    }
+}
