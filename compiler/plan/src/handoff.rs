@@ -134,15 +134,14 @@ impl Handoff {
     ///
     /// [`DatabaseError::Io`].
     pub fn write(&self, plans: &Path) -> Result<(), DatabaseError> {
-        let text = toml::to_string(self).expect("strings and flags are TOML");
-        atomic::write_output(&plans.join(FILE_NAME), text.as_bytes())
+        atomic::write_output(&plans.join(FILE_NAME), text(self).as_bytes())
     }
 }
 
 impl Request {
     /// Formats the request.
     pub fn to_toml(&self) -> String {
-        toml::to_string(self).expect("strings are TOML")
+        text(self)
     }
 
     /// Reads a request; `None` if it is none of this version.
@@ -154,7 +153,7 @@ impl Request {
 impl Answer {
     /// Formats the answer.
     pub fn to_toml(&self) -> String {
-        toml::to_string(self).expect("strings are TOML")
+        text(self)
     }
 
     /// Reads an answer; `None` if it is none of this version.
@@ -187,7 +186,11 @@ pub fn expanded_ops(cache: &Path) -> Vec<(PathBuf, Vec<ExpandedOp>)> {
 /// Formats one op as the next part of a file of [`expanded_ops`].
 pub fn expanded_entry(op: &ExpandedOp) -> String {
     let entry = ExpandedOps { op: vec![op.clone()] };
-    toml::to_string(&entry).expect("strings are TOML")
+    text(&entry)
+}
+
+fn text(it: &impl Serialize) -> String {
+    toml::to_string(it).expect("strings and flags are TOML")
 }
 
 #[cfg(test)]
