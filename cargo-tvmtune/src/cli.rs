@@ -26,7 +26,7 @@ pub(crate) enum Command {
     /// Compile kernels for a GPU that need not be here, and say what they use
     Compile(Compile),
     /// Move what was found from your cache into the crate, to be committed and shipped
-    Accept(Selection),
+    Accept(Accept),
     /// Fail if a kernel lacks a record for an instruction set the crate promises; needs no device
     Check(Check),
     /// Fail if a record does not say the truth: replay it, compare its code, and run that
@@ -90,6 +90,16 @@ pub(crate) enum Device {
     Cpu,
     /// The first GPU
     Cuda,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Accept {
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+    /// Schedules of each instruction set and range to keep; builds use the first, searches on other
+    /// devices begin with all
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) best: usize,
 }
 
 #[derive(Debug, Args)]

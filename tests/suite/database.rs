@@ -6,7 +6,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 use tvmtune_ir::poly::Interval;
-use tvmtune_ir::target::{CpuTarget, DeviceKey, Isa};
+use tvmtune_ir::target::{CpuModel, CpuTarget, DeviceKey, Isa, Vendor};
 use tvmtune_plan::database::{
     Cache, Database, DatabaseError, Files, Lookup, Store, StoreKind, Tier,
 };
@@ -68,7 +68,7 @@ fn schedules_measured_here_count_more_than_shipped_ones() {
     let device = sample_record(0).device;
     assert_eq!(best(&folders.get(), &device, 0), None);
 
-    Database::accept(&folders.shipped.dir, &variant(0, "5417", 0.5), &Files::default()).unwrap();
+    Database::accept(&folders.shipped.dir, &variant(0, "5417", 0.5), &Files::default(), 1).unwrap();
     assert_eq!(best(&folders.get(), &device, 0), Some((Tier::Exact, "5417".into())));
 
     folders.database().put(&variant(0, "caced", 1.0), &Files::default()).unwrap();
@@ -94,6 +94,29 @@ fn a_schedule_of_another_device_or_range_is_used_and_its_tier_told() {
     let tiers: Vec<_> =
         lookup.choices(&here.key(), &range(0), Isa::Avx2).iter().map(|it| it.tier).collect();
     assert_eq!(tiers, [Tier::SameIsa, Tier::SameIsa, Tier::Transferred]);
+}
+
+#[test]
+fn times_of_another_model_are_not_those_of_this_machine() {
+    let folders = Folders::new();
+    let intel = |model| CpuModel { vendor: Vendor::Intel, family: 6, model };
+    let former = CpuTarget::generic(Isa::Avx2);
+    let [here, there] = [207, 173].map(|it| CpuTarget { model: Some(intel(it)), ..former });
+    let ship = |target: CpuTarget, artifact: &str| {
+        let record = Record { device: target.key(), ..variant(0, artifact, 1.0) };
+        Database::accept(&folders.shipped.dir, &record, &Files::default(), 1).unwrap();
+    };
+    ship(former, "f0");
+    ship(there, "7e");
+    let best_here = || best(&folders.get(), &here.key(), 0).unwrap();
+    assert_eq!(best_here(), (Tier::SameIsa, "7e".into()));
+    assert_eq!(best(&folders.get(), &there.key(), 0), Some((Tier::Exact, "7e".into())));
+    // The cache is of this machine, also where an earlier release wrote it.
+    let record = Record { device: former.key(), ..variant(0, "caced", 1.0) };
+    folders.database().put(&record, &Files::default()).unwrap();
+    assert_eq!(best_here(), (Tier::Exact, "caced".into()));
+    ship(here, "4e4e");
+    assert_eq!(best(&folders.get(), &here.key(), 0), Some((Tier::Exact, "caced".into())));
 }
 
 #[test]
@@ -139,9 +162,11 @@ fn a_bad_file_is_a_miss_and_one_warning_that_names_it() {
 fn accept_does_not_overwrite_what_it_cannot_read() {
     let folders = Folders::new();
     let path =
-        Database::accept(&folders.shipped.dir, &sample_record(0), &Files::default()).unwrap();
+        Database::accept(&folders.shipped.dir, &sample_record(0), &Files::default(), 4).unwrap();
     fs::write(&path, "schema = 99\n").unwrap();
-    assert!(Database::accept(&folders.shipped.dir, &sample_record(0), &Files::default()).is_err());
+    assert!(
+        Database::accept(&folders.shipped.dir, &sample_record(0), &Files::default(), 4).is_err()
+    );
     assert_eq!(fs::read_to_string(&path).unwrap(), "schema = 99\n");
 }
 

@@ -5,15 +5,15 @@ use anyhow::Result;
 use tvmtune_build::package::Package;
 use tvmtune_plan::database::{CacheUse, Database, Files, StoreKind};
 
-use crate::cli::Selection;
+use crate::cli::Accept;
 use crate::records::PackageRecords;
 use crate::render::count;
 use crate::{Exit, workspace};
 
-pub(crate) fn run(selection: &Selection) -> Result<Exit> {
+pub(crate) fn run(arguments: &Accept) -> Result<Exit> {
     let mut n_accepted = 0;
-    for package in &workspace::packages(selection)? {
-        n_accepted += accept(package)?;
+    for package in &workspace::packages(&arguments.selection)? {
+        n_accepted += accept(package, arguments.best)?;
     }
     match n_accepted {
         0 => println!("nothing new in your cache; run `cargo tvmtune tune` to measure"),
@@ -22,8 +22,9 @@ pub(crate) fn run(selection: &Selection) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Copies records of a package's kernels from the cache; returns the number of changed files.
-fn accept(package: &Package) -> Result<usize> {
+/// Copies the best `n_kept` schedules of a package's kernels from the cache; returns the number of
+/// changed files.
+fn accept(package: &Package, n_kept: usize) -> Result<usize> {
     let records = PackageRecords::discover(package, CacheUse::Include);
     let mut n_changed = 0;
     for (_, lookup) in records.ops() {
@@ -34,7 +35,7 @@ fn accept(package: &Package) -> Result<usize> {
             let before = shipped.map(|it| it.record.to_toml());
             let (files, warnings) = Files::beside(&stored.path, &stored.record);
             warnings.iter().for_each(|it| eprintln!("warning: {it}"));
-            let path = Database::accept(&package.shipped(), &stored.record, &files)?;
+            let path = Database::accept(&package.shipped(), &stored.record, &files, n_kept)?;
             let after = std::fs::read_to_string(&path)?;
             if before.as_ref() != Some(&after) {
                 println!("{}", path.display());

@@ -22,7 +22,7 @@ pub(crate) fn run(arguments: &Merge) -> Result<Exit> {
         let store = Store { kind: StoreKind::Overlay, dir: folder.clone() };
         for (_, _, record) in Database::new(vec![store], None).list() {
             let merged = record.and_then(|it| match &arguments.into {
-                Some(into) => Database::accept(into, &it, &no_code),
+                Some(into) => Database::accept(into, &it, &no_code, usize::MAX),
                 None => own.put(&it, &no_code),
             });
             match merged {

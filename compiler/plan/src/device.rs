@@ -5,17 +5,19 @@
 use std::fs;
 use std::path::Path;
 
-use tvmtune_ir::target::{CpuTarget, Isa};
+use tvmtune_ir::target::{CpuModel, CpuTarget, Isa, Vendor};
 
 /// Detects the CPU of this process; `None` if no code can be generated for it.
 ///
-/// Cache sizes come from Linux's `/sys`; elsewhere they are those of [`CpuTarget::generic`].
+/// Cache sizes come from Linux's `/sys`, and the model from its `/proc`; elsewhere sizes are those of
+/// [`CpuTarget::generic`], and the model is not known.
 pub fn detect() -> Option<CpuTarget> {
     let isa = isas().first().copied()?;
     let generic = CpuTarget::generic(isa);
     let caches = Path::new("/sys/devices/system/cpu/cpu0/cache");
     Some(CpuTarget {
         isa,
+        model: model(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default()),
         threads: std::thread::available_parallelism().map_or(generic.threads, |it| it.get() as u32),
         l1_bytes: cache_bytes(caches, 1).unwrap_or(generic.l1_bytes),
         l2_bytes: cache_bytes(caches, 2).unwrap_or(generic.l2_bytes),
@@ -38,6 +40,20 @@ pub fn isas() -> Vec<Isa> {
 #[cfg(not(target_arch = "x86_64"))]
 pub fn isas() -> Vec<Isa> {
     Vec::new()
+}
+
+/// Returns the model of the first processor of Linux's `/proc/cpuinfo`.
+fn model(cpuinfo: &str) -> Option<CpuModel> {
+    let field = |name: &str| {
+        let values = cpuinfo.lines().filter_map(|it| it.split_once(':'));
+        let mut values = values.filter(|(key, _)| key.trim() == name);
+        values.next().map(|(_, value)| value.trim())
+    };
+    Some(CpuModel {
+        vendor: Vendor::from_id(field("vendor_id")?),
+        family: field("cpu family")?.parse().ok()?,
+        model: field("model")?.parse().ok()?,
+    })
 }
 
 /// Reads the size of a data cache from the folders `index0`, `index1`... of Linux.
@@ -74,6 +90,16 @@ mod tests {
         assert_eq!(parse_size("512"), Some(512));
         assert_eq!(parse_size("lots"), None);
         assert_eq!(parse_size(""), None);
+    }
+
+    #[test]
+    fn the_model_is_that_of_the_first_processor() {
+        let text = "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 207\n\
+                    model name\t: Intel(R) Xeon(R)\n\nprocessor\t: 1\nmodel\t\t: 1\n";
+        let expected = CpuModel { vendor: Vendor::Intel, family: 6, model: 207 };
+        assert_eq!(model(text), Some(expected));
+        assert_eq!(model("processor : 0\nBogoMIPS : 50\n"), None);
+        assert_eq!(model(""), None);
     }
 
     #[test]

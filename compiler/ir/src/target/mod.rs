@@ -1,5 +1,6 @@
 //! Devices as data: the limits of a kind of device, and the identity of one.
 
+mod cpu;
 pub mod gpu;
 mod isa;
 
@@ -7,6 +8,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+pub use cpu::{CpuModel, CpuTarget, Vendor};
 pub use gpu::GpuTarget;
 pub use isa::Isa;
 
@@ -28,51 +30,12 @@ pub enum Platform {
     Cuda(gpu::Arch),
 }
 
-/// The model of a CPU for code generation and search.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CpuTarget {
-    /// The instruction set code is generated for.
-    pub isa: Isa,
-    /// Threads that may run at once.
-    pub threads: u32,
-    /// First-level data cache of one core, in bytes.
-    pub l1_bytes: u64,
-    /// Second-level cache of one core, in bytes.
-    pub l2_bytes: u64,
-}
-
 /// The identity of a device: timings are valid on devices of the same key only.
 ///
-/// The text is `cpu-<isa>-l1:<KiB>-l2:<KiB>-t<threads>`. Model names are left out: hypervisors
-/// make them up.
+/// Those of CPUs are described at [`CpuTarget::key`], those of GPUs at [`GpuTarget::key`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct DeviceKey(pub String);
-
-impl CpuTarget {
-    /// The key under which records of this device are kept.
-    pub fn key(&self) -> DeviceKey {
-        let (l1, l2) = (self.l1_bytes / 1024, self.l2_bytes / 1024);
-        DeviceKey(format!("cpu-{}-l1:{l1}-l2:{l2}-t{}", self.isa.name(), self.threads))
-    }
-
-    /// The device of a key; `None` if the text is no key.
-    pub fn from_key(key: &DeviceKey) -> Option<Self> {
-        let rest = key.0.strip_prefix("cpu-")?;
-        let isa = [Isa::Avx512, Isa::Avx2].into_iter();
-        let (isa, rest) = isa.filter_map(|it| Some((it, rest.strip_prefix(it.name())?))).next()?;
-        let (l1, rest) = rest.strip_prefix("-l1:")?.split_once("-l2:")?;
-        let (l2, threads) = rest.split_once("-t")?;
-        let bytes = |kib: &str| kib.parse::<u64>().ok()?.checked_mul(1024);
-        let threads = threads.parse().ok().filter(|it| *it > 0)?;
-        Some(Self { isa, threads, l1_bytes: bytes(l1)?, l2_bytes: bytes(l2)? })
-    }
-
-    /// A typical machine, for schedules without measurements.
-    pub fn generic(isa: Isa) -> Self {
-        Self { isa, threads: 4, l1_bytes: 32 * 1024, l2_bytes: 1024 * 1024 }
-    }
-}
 
 impl Target {
     /// The key under which records of this device are kept.
@@ -163,22 +126,5 @@ impl From<GpuTarget> for Target {
 impl fmt::Display for DeviceKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_key_tells_its_device() {
-        let target =
-            CpuTarget { threads: 3, l1_bytes: 48 * 1024, ..CpuTarget::generic(Isa::Avx512) };
-        assert_eq!(target.key().0, "cpu-avx512-l1:48-l2:1024-t3");
-        assert_eq!(CpuTarget::from_key(&target.key()), Some(target));
-        for bad in ["", "cpu-avx512", "gpu-sm_90", "cpu-avx2-l1:x-l2:1-t1", "cpu-avx2-l1:1-l2:1-t"]
-        {
-            assert_eq!(CpuTarget::from_key(&DeviceKey(bad.to_owned())), None, "{bad}");
-        }
     }
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::record::{Entry, Record, Tier};
 use tvmtune_ir::poly::Interval;
-use tvmtune_ir::target::{DeviceKey, Platform, Target};
+use tvmtune_ir::target::{CpuTarget, DeviceKey, GpuTarget, Platform, Target};
 
 use super::artifact::Images;
 use super::error::DatabaseError;
@@ -86,15 +86,17 @@ impl Lookup {
     ) -> Vec<Choice<'_>> {
         let platform = platform.into();
         let mut ranked = Vec::new();
-        for (rank, StoredRecord { record, path, .. }) in self.records.iter().enumerate() {
+        for (rank, stored) in self.records.iter().enumerate() {
+            let StoredRecord { record, path, .. } = stored;
+            let is_of_device = stored.is_of(device);
+            let devices = if is_of_device { 0.0 } else { device_distance(&record.device, device) };
             for bucket in record.buckets.iter().filter(|it| it.dims.len() == dims.len()) {
-                let tier = match (bucket.dims == dims, record.device == *device) {
+                let tier = match (bucket.dims == dims, is_of_device) {
                     (true, true) => Tier::Exact,
                     (true, false) => Tier::SameIsa,
                     (false, _) => Tier::Transferred,
                 };
                 let ranges = range_distance(&bucket.dims, dims);
-                let devices = device_distance(&record.device, device);
                 for entry in bucket.schedules.iter().filter(|it| it.platform == platform) {
                     let tier = match (tier, &entry.measured) {
                         (tier, Some(_)) => tier,
@@ -117,23 +119,44 @@ impl Lookup {
     }
 }
 
+impl StoredRecord {
+    /// Returns whether its times are those of a device. Records of this user's cache from before keys
+    /// named the model of a CPU are of this machine.
+    fn is_of(&self, device: &DeviceKey) -> bool {
+        let is_former = || {
+            CpuTarget::from_key(device).is_some_and(|it| {
+                it.model.is_some() && it.without_model().key() == self.record.device
+            })
+        };
+        self.record.device == *device || self.store == StoreKind::Cache && is_former()
+    }
+}
+
+/// The distance of two CPUs of different or unknown models, in octaves: as much as twice the threads.
+const OTHER_MODEL: f64 = 1.0;
+
 /// Returns the distance of two buckets in octaves, by their largest extents.
 fn range_distance(a: &[Interval], b: &[Interval]) -> f64 {
     a.iter().zip(b).map(|(a, b)| (a.hi as f64 / b.hi as f64).log2().abs()).sum()
 }
 
-/// Returns the distance of two devices, in octaves of cache sizes and threads; for GPUs, of
-/// multiprocessors, cache and bandwidth. Infinite for a CPU and a GPU.
+/// Returns the distance of two devices, in octaves of cache sizes and threads, and of models; for GPUs,
+/// of multiprocessors, cache and bandwidth. Infinite for a CPU and a GPU.
 pub fn device_distance(a: &DeviceKey, b: &DeviceKey) -> f64 {
-    let sizes = match (Target::from_key(a), Target::from_key(b)) {
+    let octaves = |a: f64, b: f64| (a / b).log2().abs();
+    match (Target::from_key(a), Target::from_key(b)) {
         (Some(Target::Cpu(a)), Some(Target::Cpu(b))) => {
-            [a, b].map(|it| [it.l1_bytes as f64, it.l2_bytes as f64, f64::from(it.threads)])
+            let sizes = |it: &CpuTarget| [it.l1_bytes as f64, it.l2_bytes as f64];
+            let caches: f64 = sizes(&a).iter().zip(sizes(&b)).map(|(a, b)| octaves(*a, b)).sum();
+            let model = if a.model.is_some() && a.model == b.model { 0.0 } else { OTHER_MODEL };
+            caches + octaves(f64::from(a.threads), f64::from(b.threads)) + model
         }
-        (Some(Target::Gpu(a)), Some(Target::Gpu(b))) => [a, b].map(|it| {
-            [f64::from(it.multiprocessors), it.l2_bytes as f64, f64::from(it.bandwidth_gbps)]
-        }),
-        _ => return f64::INFINITY,
-    };
-    let [a, b] = sizes;
-    a.into_iter().zip(b).map(|(a, b)| (a / b).log2().abs()).sum()
+        (Some(Target::Gpu(a)), Some(Target::Gpu(b))) => {
+            let sizes = |it: &GpuTarget| {
+                [f64::from(it.multiprocessors), it.l2_bytes as f64, f64::from(it.bandwidth_gbps)]
+            };
+            sizes(&a).iter().zip(sizes(&b)).map(|(a, b)| octaves(*a, b)).sum()
+        }
+        _ => f64::INFINITY,
+    }
 }

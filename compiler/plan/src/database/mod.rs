@@ -167,14 +167,20 @@ impl Database {
         })
     }
 
-    /// Merges a record into the database of a crate, its `tvmtune` folder; returns the file. Compiled
-    /// code is merged only if `files` has it.
+    /// Merges a record into the database of a crate, its `tvmtune` folder, and keeps the best `n_kept`
+    /// schedules of each platform and bucket; returns the file. Compiled code is merged only if `files`
+    /// has it.
     ///
     /// # Errors
     ///
     /// [`DatabaseError::Io`] where the folder cannot be written, and an error if the
     /// existing file is not a record of the same workload: it is not overwritten.
-    pub fn accept(dir: &Path, record: &Record, files: &Files) -> Result<PathBuf, DatabaseError> {
+    pub fn accept(
+        dir: &Path,
+        record: &Record,
+        files: &Files,
+        n_kept: usize,
+    ) -> Result<PathBuf, DatabaseError> {
         let path = file_of(dir, record);
         let mut merged = record.clone();
         files.restrict(&mut merged);
@@ -184,6 +190,7 @@ impl Database {
             stored.merge(merged).map_err(foreign)?;
             merged = stored;
         }
+        merged.keep_best(n_kept);
         write(&path, &merged, files)?;
         Ok(path)
     }

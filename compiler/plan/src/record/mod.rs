@@ -36,6 +36,7 @@ mod merge;
 mod tests;
 mod text;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::de::Error;
@@ -64,7 +65,7 @@ pub fn schema(device: &DeviceKey) -> u32 {
 }
 
 /// The schedules known of one workload on one device. See the [module documentation](self).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
     /// The version of the format.
@@ -82,14 +83,14 @@ pub struct Record {
     /// The origin of the record.
     pub provenance: Provenance,
     /// The results for each range of the dynamic dimensions, sorted by range.
-    #[serde(default, rename = "bucket", skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, rename = "bucket")]
     pub buckets: Vec<Bucket>,
     /// The last line of the file.
     pub end: End,
 }
 
 /// Shows that a file is whole: one that was cut between two tables would still be TOML.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct End {}
 
@@ -104,11 +105,11 @@ pub struct Provenance {
 }
 
 /// The results for one range of each dynamic dimension.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bucket {
     /// The range of each dynamic dimension, in order; empty if there are none.
-    #[serde(default, with = "ranges")]
+    #[serde(default, deserialize_with = "ranges::deserialize")]
     pub dims: Vec<Interval>,
     /// Candidates measured so far.
     pub trials: u64,
@@ -116,19 +117,19 @@ pub struct Bucket {
     pub seconds: f64,
     /// True if the search ended by itself: nothing was left to try, or nothing better was found
     /// for long.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default)]
     pub complete: bool,
     /// The best schedules of each platform, best first.
-    #[serde(default, rename = "schedule", skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, rename = "schedule")]
     pub schedules: Vec<Entry>,
 }
 
 /// A schedule that was measured, or prepared for a device that is not here.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
     /// The platform of its code: `isa = "avx2"`, `isa = "sm_90a"`.
-    #[serde(rename = "isa", serialize_with = "display", deserialize_with = "platform")]
+    #[serde(rename = "isa", deserialize_with = "platform")]
     pub platform: Platform,
     /// The hash of the code, in hexadecimal; for GPUs, of its source. A replay must reproduce it,
     /// or the entry is stale.
@@ -138,13 +139,13 @@ pub struct Entry {
     /// The primitives that make it, one a line.
     pub trace: Vec<String>,
     /// The measurement; only a schedule for GPUs may do without.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub measured: Option<Measured>,
     /// The schedules it was derived from, oldest first; empty for one that stands on its own.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub lineage: Vec<Ancestor>,
     /// Its compiled code, in files beside the record; only for GPUs.
-    #[serde(default, rename = "image", skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, rename = "image")]
     pub images: Vec<Image>,
 }
 
@@ -168,11 +169,6 @@ pub enum Source {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measured {
-    /// The dynamic dimensions at which it was timed.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub dims: Vec<i64>,
-    /// Threads that ran it.
-    pub threads: u32,
     /// Half of the samples are faster.
     pub median_ns: f64,
     /// The fastest sample.
@@ -183,6 +179,11 @@ pub struct Measured {
     pub p90_ns: f64,
     /// Number of samples.
     pub samples: u32,
+    /// Threads that ran it.
+    pub threads: u32,
+    /// The dynamic dimensions at which it was timed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dims: Vec<i64>,
 }
 
 /// The origin of a schedule, better ones first.
@@ -222,6 +223,21 @@ impl Record {
         let mut entries = self.buckets.iter().flat_map(|it| &it.schedules);
         let is_new = entries.any(|it| it.lineage.iter().any(Ancestor::is_of_schema_3));
         if is_new { 3 } else { schema(&self.device) }
+    }
+}
+
+impl Record {
+    /// Keeps the best `n` schedules of each platform and bucket: for readers of a change, and for
+    /// builds, which take the best.
+    pub fn keep_best(&mut self, n: usize) {
+        for bucket in &mut self.buckets {
+            let mut n_kept = BTreeMap::new();
+            bucket.schedules.retain(|it| {
+                let kept = n_kept.entry(it.platform).or_insert(0);
+                *kept += 1;
+                *kept <= n
+            });
+        }
     }
 }
 
@@ -324,15 +340,12 @@ fn by_name<'de, T, D: Deserializer<'de>>(
 /// Ranges as a program spells them: `1..=16`.
 mod ranges {
     use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serializer};
+    use serde::{Deserialize, Deserializer};
 
     use super::Interval;
 
-    pub(super) fn serialize<S: Serializer>(
-        ranges: &[Interval],
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(ranges.iter().map(|it| format!("{}..={}", it.lo, it.hi)))
+    pub(super) fn text(range: &Interval) -> String {
+        format!("{}..={}", range.lo, range.hi)
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(

@@ -1,8 +1,9 @@
 //! Records as TOML text.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use toml::ser::ValueSerializer;
 
-use super::{Ancestor, Entry, Image, Record, SCHEMA};
+use super::{Ancestor, Bucket, Entry, Image, Record, SCHEMA, ranges};
 use tvmtune_ir::target::{DeviceKey, Platform};
 
 /// Text that is not a record this build can use. Callers name the file, and treat it as a miss.
@@ -27,9 +28,22 @@ struct Version {
 
 impl Record {
     /// The record as text; equal records give equal text.
-    #[expect(clippy::missing_panics_doc, reason = "no value of a record is without a TOML form")]
+    ///
+    /// A change of it is read by people: the numbers of a schedule are one line, and stand before what
+    /// makes it.
     pub fn to_toml(&self) -> String {
-        toml::to_string_pretty(self).expect("a record has string keys and finite numbers only")
+        let Self { schema, name, workload, device, generator, provenance, dag, buckets, .. } = self;
+        let mut text = format!(
+            "schema = {schema}\nname = {}\nworkload = {}\ndevice = {}\ngenerator = {generator}\n\
+             provenance = {}\ndag = {}\n",
+            inline(name),
+            inline(workload),
+            inline(device),
+            inline(provenance),
+            lines(dag),
+        );
+        buckets.iter().for_each(|it| it.print(&mut text));
+        text + "\n[end]\n"
     }
 
     /// The record in a text.
@@ -71,6 +85,66 @@ impl Record {
         }
         let mut entries = self.buckets.iter().flat_map(|it| &it.schedules);
         entries.try_for_each(|it| it.check(&self.device))
+    }
+}
+
+impl Bucket {
+    fn print(&self, text: &mut String) {
+        let Self { dims, trials, seconds, complete, schedules } = self;
+        let dims: Vec<String> = dims.iter().map(ranges::text).collect();
+        *text += &format!("\n[[bucket]]\ndims = {}\n", inline(&dims));
+        *text += &format!("trials = {trials}\nseconds = {}\n", inline(seconds));
+        if *complete {
+            text.push_str("complete = true\n");
+        }
+        schedules.iter().for_each(|it| it.print(text));
+    }
+}
+
+impl Entry {
+    fn print(&self, text: &mut String) {
+        let Self { platform, artifact, source, trace, measured, lineage, images } = self;
+        *text += &format!("\n[[bucket.schedule]]\nisa = {}\n", inline(&platform.to_string()));
+        *text += &format!("source = {}\n", inline(source));
+        if let Some(measured) = measured {
+            *text += &format!("measured = {}\n", inline(measured));
+        }
+        *text += &list("trace", trace);
+        *text += &format!("artifact = {}\n", inline(artifact));
+        if !lineage.is_empty() {
+            *text += &list("lineage", lineage);
+        }
+        if !images.is_empty() {
+            *text += &list("image", images);
+        }
+    }
+}
+
+/// Formats a value on one line.
+fn inline(value: &impl Serialize) -> String {
+    let mut text = String::new();
+    value
+        .serialize(ValueSerializer::new(&mut text))
+        .expect("a record has string keys and finite numbers only");
+    text
+}
+
+/// Formats an array with one element a line.
+fn list(name: &str, values: &[impl Serialize]) -> String {
+    if values.is_empty() {
+        return format!("{name} = []\n");
+    }
+    let lines: String = values.iter().map(|it| format!("    {},\n", inline(it))).collect();
+    format!("{name} = [\n{lines}]\n")
+}
+
+/// Formats a text of several lines as it reads, unless that takes escapes.
+fn lines(value: &str) -> String {
+    let is_plain = |it: char| it == '\n' || !it.is_control() && !['"', '\\'].contains(&it);
+    if value.contains('\n') && value.chars().all(is_plain) {
+        format!("\"\"\"\n{value}\"\"\"")
+    } else {
+        inline(&value)
     }
 }
 
