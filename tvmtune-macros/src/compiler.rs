@@ -11,8 +11,19 @@ use std::path::Path;
 pub(crate) struct Compiler {
     /// The target that it compiles, as a file name: `model-lib`, `model-lib-test`.
     pub(crate) target: String,
-    /// Set if its result is meant to run.
-    pub(crate) emits_code: bool,
+    /// The result.
+    pub(crate) output: Output,
+}
+
+/// The result of a compiler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Output {
+    /// Metadata: nothing runs.
+    Metadata,
+    /// Machine code.
+    Code,
+    /// None: Miri runs the program itself, and knows no machine code.
+    Interpreted,
 }
 
 impl Compiler {
@@ -33,9 +44,22 @@ impl Compiler {
         types.sort_unstable();
         let is_test = arguments.iter().any(|it| it == "--test");
         let target = [name].into_iter().chain(types).chain(is_test.then_some("test"));
-        // The interpreter of `cargo miri` links as well.
-        let emits_code = program != "miri" && emits_code(arguments);
-        Some(Self { target: target.collect::<Vec<_>>().join("-"), emits_code })
+        let output = match emits_code(arguments) {
+            true if program == "miri" => Output::Interpreted,
+            true => Output::Code,
+            false => Output::Metadata,
+        };
+        Some(Self { target: target.collect::<Vec<_>>().join("-"), output })
+    }
+
+    /// Returns whether its result is meant to run on this machine.
+    pub(crate) fn emits_code(&self) -> bool {
+        self.output == Output::Code
+    }
+
+    /// Returns whether nothing of what is expanded will run.
+    pub(crate) fn only_checks(&self) -> bool {
+        self.output == Output::Metadata
     }
 }
 
@@ -72,25 +96,26 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(line: &str, expected: Option<(&str, bool)>) {
+    fn check(line: &str, expected: Option<(&str, Output)>) {
         let arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();
         let expected =
-            expected.map(|(target, emits_code)| Compiler { target: target.to_owned(), emits_code });
+            expected.map(|(target, output)| Compiler { target: target.to_owned(), output });
         assert_eq!(Compiler::parse(&arguments), expected, "{line}");
     }
 
     #[test]
     fn the_arguments_say_if_code_is_emitted() {
+        use Output::{Code, Interpreted, Metadata};
         let rustc = |rest: &str| format!("/bin/rustc --crate-name model --edition=2024 {rest}");
         let lib = "--crate-type lib --emit=dep-info,metadata";
-        check(&rustc(lib), Some(("model-lib", false)));
-        check(&rustc(&format!("{lib},link -C opt-level=3")), Some(("model-lib", true)));
-        check(&rustc("--emit=dep-info,link --test"), Some(("model-test", true)));
-        check(&rustc("--emit=metadata --emit asm=out.s"), Some(("model", true)));
-        check(&rustc("--crate-type=rlib --crate-type cdylib"), Some(("model-cdylib-rlib", true)));
+        check(&rustc(lib), Some(("model-lib", Metadata)));
+        check(&rustc(&format!("{lib},link -C opt-level=3")), Some(("model-lib", Code)));
+        check(&rustc("--emit=dep-info,link --test"), Some(("model-test", Code)));
+        check(&rustc("--emit=metadata --emit asm=out.s"), Some(("model", Code)));
+        check(&rustc("--crate-type=rlib --crate-type cdylib"), Some(("model-cdylib-rlib", Code)));
         let other = |program: &str| rustc(lib).replace("/bin/rustc", program);
-        check(&other("clippy-driver"), Some(("model-lib", false)));
-        check(&format!("{},link", other("miri")), Some(("model-lib", false)));
+        check(&other("clippy-driver"), Some(("model-lib", Metadata)));
+        check(&format!("{},link", other("miri")), Some(("model-lib", Interpreted)));
         check(&other("rustdoc"), None);
         check("rust-analyzer-proc-macro-srv", None);
     }

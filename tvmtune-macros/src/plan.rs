@@ -10,6 +10,7 @@ use tvmtune_ir::dsl::Program;
 use tvmtune_plan::embed;
 use tvmtune_plan::handoff::{ExpandedOp, OpSource};
 
+use crate::compiler::Compiler;
 use crate::scripted;
 
 /// The code of a program that `#[autotune]` expands to.
@@ -71,12 +72,14 @@ pub(crate) fn look_up(
             )
         }
     };
-    let with_cuda = cfg!(feature = "cuda");
-    let planned = text.and_then(|it| Plan::new(&it, tracked.clone(), buckets.len(), with_cuda));
+    let only_checks = Compiler::this_process().is_some_and(|it| it.only_checks());
+    let plan = |text: String, with_cuda| {
+        let text = if only_checks { embed::outline(&text) } else { text };
+        Plan::new(&text, tracked.clone(), buckets.len(), with_cuda)
+    };
+    let planned = text.and_then(|it| plan(it, cfg!(feature = "cuda")));
     Ok(planned.unwrap_or_else(|| {
-        let text = embed::default_plan(dag, &buckets);
-        let plan = Plan::new(&text, tracked, buckets.len(), false);
-        plan.expect("a plan of this version is Rust")
+        plan(embed::default_plan(dag, &buckets), false).expect("a plan of this version is Rust")
     }))
 }
 

@@ -24,7 +24,7 @@ pub(crate) fn prepare(plans: &Path, op: &ExpandedOp) -> Result<(), String> {
     let Some(mut handoff) = handoff(plans) else {
         return other_version(requested()?);
     };
-    if compiler.emits_code {
+    if compiler.emits_code() {
         if handoff.wants_session {
             static ONCE: Once = Once::new();
             ONCE.call_once(|| script::tune(plans, &handoff));
@@ -38,7 +38,7 @@ pub(crate) fn prepare(plans: &Path, op: &ExpandedOp) -> Result<(), String> {
     let is_required = handoff.mode == Mode::Require;
     let mut why = "no build script planned it".to_owned();
     let is_unplanned = handoff.ops.get(&op.plan).is_none_or(|it| it.waits);
-    if is_unplanned && (compiler.emits_code || is_required) {
+    if is_unplanned && (compiler.emits_code() || is_required) {
         match script::plan(plans, &handoff, &op.source) {
             Ok(()) => handoff = reread(plans).unwrap_or(handoff),
             Err(error) if is_required => why = error,

@@ -16,6 +16,7 @@
 
 #[cfg(feature = "cuda")]
 pub mod cuda;
+mod outline;
 
 use sha2::{Digest, Sha256};
 
@@ -30,6 +31,8 @@ use tvmtune_schedule::nest::{self, Nest};
 use tvmtune_schedule::print::Text;
 use tvmtune_schedule::{Instruction, Layout, Schedule, Threads};
 use tvmtune_space::default;
+
+pub use outline::outline;
 
 /// The first line of every plan. `#[autotune]` ignores a plan with another first line, which another
 /// version of tvmtune wrote, and embeds the default plan instead.
