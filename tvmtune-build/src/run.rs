@@ -16,6 +16,7 @@ use crate::mode::{self, Mode, Resolution};
 use tvmtune_plan::database::{CacheUse, Database, DatabaseError, Lookup};
 use tvmtune_plan::device;
 
+use crate::config::Budget;
 use crate::cuda::{self, Compiler, Sources};
 use crate::emit::{self, Emitter};
 use crate::error::Error;
@@ -55,6 +56,7 @@ pub(crate) fn run(script: &Script) -> Result<Vec<Directive>, Error> {
     let plan_target = PlanTarget {
         device: here.filter(|_| !reproducible),
         gpu: gpu.as_ref().and_then(|it| it.as_ref().ok()).copied(),
+        limits: tune::budget(script, &package).unwrap_or(Budget::BUILD).search_limits(),
     };
     let compiler = wants_gpu.then(Compiler::find).flatten();
     let planner =
@@ -70,7 +72,8 @@ pub(crate) fn run(script: &Script) -> Result<Vec<Directive>, Error> {
 
     let plans = emit::folder(&script.out_dir);
     let mut directives = inputs(&package, &lookups, started);
-    let waits = |it: &&OpReport| it.status().is_untuned() && !tuning.failed(&it.name);
+    let is_open = |it: &OpReport| it.status().is_untuned() || it.status().is_unfinished();
+    let waits = |it: &&OpReport| is_open(it) && !tuning.failed(&it.name);
     if resolution.may_tune_later() && reports.iter().any(|it| waits(&it)) {
         directives.push(Directive::RunAgain(plans.join("untuned")));
     }
@@ -90,7 +93,8 @@ pub(crate) fn run(script: &Script) -> Result<Vec<Directive>, Error> {
         directives.extend(report::refusal(&reports).map(Directive::Error));
         directives.extend(lacking.map(Directive::Error));
     } else {
-        directives.extend(report::warning(&reports, &resolution).map(Directive::Warning));
+        let line = report::warning(&reports, &resolution, tuning.trouble());
+        directives.extend(line.map(Directive::Warning));
         directives.extend(lacking.map(Directive::Warning));
     }
     Ok(directives)
@@ -162,20 +166,26 @@ fn plan_op(
     sources: &Sources<'_>,
 ) -> (String, Vec<(String, Vec<u8>)>, OpReport) {
     let (mut variants, mut worst, mut flawed) = (Vec::new(), TuningStatus::Exact, None);
+    let mut left = 0.0;
     for spec in cpu {
         let variant = plan::realize(op, spec, plan_target).ok();
-        let status = variant.as_ref().map(|it| TuningStatus::new(it.tier, it.stale));
+        let status = variant.as_ref().map(|it| it.status(plan_target.limits));
         if spec.isa == plan_target.isa() {
+            left += variant
+                .as_ref()
+                .map_or(0.0, |it| it.effort(plan_target.limits).seconds_left(plan_target.limits));
             worst = worst.max(status.unwrap_or(TuningStatus::Portable));
         }
         flawed = flawed.or(variant.as_ref().and_then(|it| it.flawed));
         variants.extend(variant);
     }
-    let cuda::Planned { text, includes, gpu, missing_archs } =
-        cuda::plan(op, cuda, plan_target.gpu, sources, &mut flawed);
-    let text = plan::text(op, &variants) + &text;
+    let cuda::Planned { text, includes, gpu, seconds_left, missing_archs } =
+        cuda::plan(op, cuda, plan_target, sources, &mut flawed);
+    let text = plan::text(op, &variants, plan_target.limits) + &text;
     let flawed = flawed.map(Path::to_owned);
-    let report = OpReport { name: op.name().to_owned(), cpu: worst, gpu, flawed, missing_archs };
+    let name = op.name().to_owned();
+    let seconds_left = seconds_left + left;
+    let report = OpReport { name, cpu: worst, gpu, seconds_left, flawed, missing_archs };
     (text, includes, report)
 }
 

@@ -157,7 +157,7 @@ impl Allocation {
 
 impl Param {
     fn new(spec: &ParamSpec, purpose: Purpose) -> io::Result<Self> {
-        let bytes = spec.array().bytes();
+        let bytes = spec.bytes();
         let mut memory = Allocation::new(bytes.len(), spec.dtype.bytes() as usize, purpose)?;
         for it in std::iter::once(&mut memory.tight).chain(&mut memory.aligned) {
             it.bytes_mut().copy_from_slice(&bytes);

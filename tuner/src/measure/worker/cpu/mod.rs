@@ -104,9 +104,16 @@ impl Memory {
                 let table = self.arguments(problem, 0)?.table(&launch.table, Placement::Aligned)?;
                 let mut launch = || loaded.run(launch, &table);
                 if round == 0 {
-                    launch();
-                    n_launches[n] = timer::calibrate(&mut launch, policy.min_sample_ns).0;
-                } else if n_launches[n] > 1 {
+                    let cold = timer::sample(&mut launch, 1);
+                    let first = match cold >= timer::LONG_LAUNCH_NS {
+                        true => (1, cold),
+                        false => timer::calibrate(&mut launch, policy.min_sample_ns),
+                    };
+                    n_launches[n] = first.0;
+                    samples[n].push(first.1);
+                    continue;
+                }
+                if n_launches[n] > 1 {
                     // Other codes ran in between and evicted its data; a single long launch does not suffer.
                     launch();
                 }
