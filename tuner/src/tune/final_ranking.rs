@@ -21,12 +21,13 @@ impl Session {
         seed: u64,
         ctx: &mut Context<'_>,
     ) -> Result<Vec<Candidate>, MeasureError> {
+        let plan = self.final_plan();
         // A default schedule that nothing competes with was verified when it was measured.
-        if self.good.len() < 2 {
+        if plan.rounds == 0 {
+            self.good.retain(|it| it.source == Source::Default);
             return Ok(std::mem::take(&mut self.good));
         }
         self.set_up(ctx)?;
-        let plan = self.final_plan();
         let mut finalists = self.verified(plan.n_finalists, ctx)?;
         let jobs: Vec<_> = finalists.iter().map(|it| &it.job).collect();
         let policy = self.task.builder.policy();

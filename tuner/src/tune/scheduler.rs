@@ -84,10 +84,12 @@ impl WaitingTask {
         Self { task, recorded, latency_ns, opening }
     }
 
-    /// Tells if earlier runs measured nothing but its default schedule. Instruction sets that get a
-    /// share of the budget are never new.
-    fn is_new(&self) -> bool {
-        self.recorded.effort.0 <= 1 && self.task.share >= 1.0
+    /// Tells if it comes before all rounds of others: earlier runs measured nothing but its default
+    /// schedule, and a first search fits into the time of a task. Instruction sets that get a share of
+    /// the budget are never new.
+    fn is_new(&self, per_task: Duration) -> bool {
+        let is_untried = self.recorded.effort.0 <= 1;
+        is_untried && self.task.share >= 1.0 && self.needed() <= per_task
     }
 
     /// Estimates the time for a first search of it.
@@ -113,18 +115,26 @@ fn latency_ns(dag: &Dag, dims: &[i64], target: &Target) -> f64 {
     (work.flops / arithmetic).max(work.bytes / memory)
 }
 
+/// The time that is left, for all but the final rankings.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TimeLeft {
+    /// For a task that has no session yet.
+    pub(super) per_task: Duration,
+    pub(super) total: Duration,
+}
+
 /// The rank of a step: tasks that no run has reached come first, then what gains most per second.
 type Rank = (bool, f64);
 
-/// Chooses the next step; `None` when nothing fits into the time that is left for all but the final
-/// rankings. However small the budget, the first task of a run is opened: later runs go on with it.
+/// Chooses the next step; `None` when nothing fits into the time that is left. However small the budget, the first task of a run is opened: later runs go on with it.
 pub(super) fn next_step(
     waiting: &[WaitingTask],
     sessions: &[Session],
-    time_left: Duration,
+    time: TimeLeft,
     is_first: bool,
 ) -> Option<Step> {
-    if time_left.is_zero() {
+    let TimeLeft { per_task, total } = time;
+    if total.is_zero() {
         return None;
     }
     if let Some(n) = sessions.iter().position(Session::is_in_first_search) {
@@ -133,8 +143,8 @@ pub(super) fn next_step(
     let openings = waiting
         .iter()
         .enumerate()
-        .filter(|(_, it)| is_first || it.needed() <= time_left)
-        .map(|(n, it)| ((it.is_new(), it.expected_gain()), Step::Open(n)));
+        .filter(|(_, it)| is_first || it.needed() <= total)
+        .map(|(n, it)| ((it.is_new(per_task), it.expected_gain()), Step::Open(n)));
     let rounds =
         sessions.iter().enumerate().map(|(n, it)| ((false, it.expected_gain()), Step::Round(n)));
     best_of(openings.chain(rounds))
@@ -174,7 +184,8 @@ mod tests {
     fn new_tasks_come_first_and_of_these_what_gains_most_per_second() {
         let hour = Duration::from_secs(3600);
         let check = |tasks: &[WaitingTask], expected: usize| {
-            assert_eq!(next_step(tasks, &[], hour, true), Some(Step::Open(expected)));
+            let time = TimeLeft { per_task: hour, total: hour };
+            assert_eq!(next_step(tasks, &[], time, true), Some(Step::Open(expected)));
         };
         check(&[waiting(16, 0, 1.0), waiting(512, 0, 1.0)], 1);
         check(&[waiting(16, 0, 1.0), waiting(512, 40, 1.0)], 0);
@@ -190,11 +201,17 @@ mod tests {
         let tasks = [waiting(512, 0, 1.0), waiting(16, 0, 1.0)];
         let [large, small] = [0, 1].map(|it: usize| tasks[it].needed());
         assert!(small < large);
-        let next = |time_left, is_first| next_step(&tasks, &[], time_left, is_first);
+        let next = |total, is_first| {
+            let time = TimeLeft { per_task: large, total };
+            next_step(&tasks, &[], time, is_first)
+        };
         assert_eq!(next(large, false), Some(Step::Open(0)));
         assert_eq!(next(small, false), Some(Step::Open(1)));
         assert_eq!(next(small / 2, false), None);
         assert_eq!(next(small / 2, true), Some(Step::Open(0)), "every run gets somewhere");
         assert_eq!(next(Duration::ZERO, true), None);
+        // A search that exceeds the time of a task comes last.
+        let time = TimeLeft { per_task: small, total: 2 * large };
+        assert_eq!(next_step(&tasks, &[], time, true), Some(Step::Open(1)));
     }
 }

@@ -32,6 +32,8 @@ pub(super) const ROUND: usize = 32;
 const STALE: u64 = 300;
 /// The time of a first search in which fewer than [`ROUND`] candidates could be measured.
 const MAX_FIRST_ROUND: Duration = Duration::from_secs(3);
+/// The latency of a candidate of the final ranking, relative to the best, at most.
+const MAX_SLOWDOWN: f64 = 1.25;
 /// The expected relative gain of a round, at least; an estimate.
 const MIN_GAIN: f64 = 0.05;
 
@@ -177,10 +179,15 @@ impl Session {
 
     /// Plans the final ranking.
     pub(super) fn final_plan(&self) -> FinalPlan {
+        let limit_ns = self.good.first().map_or(0.0, |it| it.timing.min_ns() * MAX_SLOWDOWN);
+        let may_win =
+            |it: &&Candidate| it.timing.min_ns() <= limit_ns || it.source == Source::Default;
+        let competing = self.good.iter().filter(may_win);
+        let launches_ns = competing.clone().map(|it| it.timing.median_ns());
         let candidates = Candidates {
-            n: self.good.len(),
-            n_unverified: self.good.iter().filter(|it| !it.is_verified).count(),
-            launch_ns: self.good.last().map_or(0.0, |it| it.timing.min_ns()),
+            n: competing.clone().count(),
+            n_unverified: competing.filter(|it| !it.is_verified).count(),
+            launch_ns: launches_ns.fold(0.0, f64::max),
             min_sample_ns: self.task.builder.policy().min_sample_ns,
         };
         FinalPlan::new(self.times.searching(), candidates)
@@ -188,9 +195,10 @@ impl Session {
 
     /// Estimates the time of the final ranking, and of judging the best on other arguments.
     pub(super) fn final_ranking_time(&self) -> Duration {
-        match self.good.len() {
-            0..=1 => Duration::ZERO,
-            _ => self.final_plan().time + self.reference.time_of_case(),
+        let plan = self.final_plan();
+        match plan.rounds {
+            0 => Duration::ZERO,
+            _ => plan.time + self.reference.time_of_case(),
         }
     }
 

@@ -17,7 +17,7 @@ use super::log::{Log, Trial, trials};
 use super::open::Limits;
 use super::options::{Hardware, Options, Reuse};
 use super::recipe::Recipe;
-use super::scheduler::{self, Recorded, Step, WaitingTask};
+use super::scheduler::{self, Recorded, Step, TimeLeft, WaitingTask};
 use super::session::{Context, Session};
 use super::shared::Shared;
 use super::spent::{Activity, TimeSpent};
@@ -186,9 +186,10 @@ impl Tuner<'_> {
     /// Chooses what to do next; `None` when the budget, less the time of the final rankings, is spent.
     fn next_step(&self, waiting: &[WaitingTask], sessions: &[Session]) -> Option<Step> {
         let reserved: Duration = sessions.iter().map(Session::final_ranking_time).sum();
-        let left = self.time_left().saturating_sub(reserved);
+        let total = self.time_left().saturating_sub(reserved);
+        let time = TimeLeft { per_task: self.options.budget.per_task, total };
         let is_first = sessions.is_empty() && self.summary.results.is_empty();
-        scheduler::next_step(waiting, sessions, left, is_first)
+        scheduler::next_step(waiting, sessions, time, is_first)
     }
 
     /// Opens the session of a task, while others wait; `None` if it cannot be tuned.

@@ -129,13 +129,12 @@ impl Memory {
         if self.0.len() < problem.cases.len() {
             self.0.resize_with(problem.cases.len(), || None);
         }
-        Ok(match &mut self.0[case] {
-            Some(arguments) => arguments,
-            none => {
-                let is_timed = case == 0 && !problem.on_gpu;
-                let purpose = if is_timed { Purpose::Timing } else { Purpose::Verification };
-                none.insert(Arguments::new(wanted, purpose)?)
-            }
-        })
+        if self.0[case].is_none() {
+            let is_timed = case == 0 && !problem.on_gpu;
+            let purpose = if is_timed { Purpose::Timing } else { Purpose::Verification };
+            let made = Arguments::new(wanted, purpose, self.0.iter().flatten())?;
+            self.0[case] = Some(made);
+        }
+        self.0[case].as_mut().ok_or_else(|| invalid("no such case"))
     }
 }
