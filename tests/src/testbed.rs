@@ -1,8 +1,6 @@
 //! Crates as users have them, for measurements of whole tuning runs: a decoder of the Llama family,
 //! programs of all kinds, and many small ones. `helper testbed <crate>` prints the source of one.
 
-use std::fmt::Write as _;
-
 /// The names of the crates.
 pub const CRATES: [&str; 5] = ["decoder-f32", "decoder-bf16", "decoder-i8", "mixed", "small"];
 
@@ -48,7 +46,7 @@ fn product(name: &str, dtype: &str, n: u32, k: u32) -> String {
 /// The programs of a decoder with 32 heads of 64 and 8 of keys and values.
 fn decoder(dtype: &str) -> Vec<String> {
     let float = if dtype == "i8" { "f32" } else { dtype };
-    let mut programs: Vec<String> = [
+    let products = [
         ("q_proj", 2048, 2048),
         ("k_proj", 512, 2048),
         ("v_proj", 512, 2048),
@@ -56,82 +54,77 @@ fn decoder(dtype: &str) -> Vec<String> {
         ("mlp_gate", 8192, 2048),
         ("mlp_up", 8192, 2048),
         ("mlp_down", 2048, 8192),
-    ]
-    .map(|(name, n, k)| product(name, dtype, n, k))
-    .into();
-    let rows = "M = 1..=512, D = 2048), buckets(M = [1, 16, 512])";
-    let one = format!("(x: Tensor<{float}, M, D>) -> Tensor<{float}, M, D>");
-    let two =
-        format!("(x: Tensor<{float}, M, D>, y: Tensor<{float}, M, D>) -> Tensor<{float}, M, D>");
-    let heads = "M = 1..=512, H = 32), buckets(M = [1, 512])";
-    let softmax = "let m = compute(|h, i| max(0..T, |j| x[[h, i, j]]));
-    let e = compute(|h, i, j| exp(x[[h, i, j]] - m[[h, i]]));
-    let s = compute(|h, i| sum(0..T, |j| e[[h, i, j]]));
-    compute(|h, i, j| e[[h, i, j]] / s[[h, i]])";
-    let mut add = |name: &str, dims: &str, signature: &str, body: &str| {
-        programs.push(program(name, dims, signature, body));
-    };
-    let normalized =
-        format!("(x: Tensor<{float}, M, D>, g: Weight<{float}, D>) -> Tensor<{float}, M, D>");
-    for name in ["input_norm", "post_norm"] {
-        let scale = if name == "input_norm" { "1e-5" } else { "1e-6" };
+    ];
+    let products = products.map(|(name, n, k)| product(name, dtype, n, k));
+    products.into_iter().chain(rows(float)).chain(attention(float)).collect()
+}
+
+/// The programs of a decoder that work on rows.
+fn rows(float: &str) -> Vec<String> {
+    let dims = "M = 1..=512, D = 2048), buckets(M = [1, 16, 512])";
+    let tensor = format!("Tensor<{float}, M, D>");
+    let one = format!("(x: {tensor}) -> {tensor}");
+    let two = format!("(x: {tensor}, y: {tensor}) -> {tensor}");
+    let normalized = format!("(x: {tensor}, g: Weight<{float}, D>) -> {tensor}");
+    let norm = |name: &str, scale: &str| {
         let body = format!(
             "let v = compute(|i| mean(0..D, |d| x[[i, d]] * x[[i, d]]));
     compute(|i, d| x[[i, d]] * rsqrt(v[[i]] + {scale}) * g[[d]])"
         );
-        add(name, rows, &normalized, &body);
-    }
-    add("residual", rows, &two, "compute(|i, d| x[[i, d]] + y[[i, d]])");
-    let wide = "M = 1..=512, D = 8192), buckets(M = [1, 16, 512])";
-    add("silu_mul", wide, &two, "compute(|i, d| silu(x[[i, d]]) * y[[i, d]])");
-    add("scale", rows, &one, "compute(|i, d| x[[i, d]] * 0.125)");
-    let rope = format!(
-        "(x: Tensor<{float}, M, H, 64>, c: Tensor<f32, M, 32>, s: Tensor<f32, M, 32>) -> Tensor<{float}, M, H, 64>"
-    );
-    let body = "compute(|i, h, d| {
+        program(name, dims, &normalized, &body)
+    };
+    let wide = dims.replace("2048", "8192");
+    let embed = format!("(ids: Tensor<i32, M>, t: Weight<{float}, 32000, D>) -> {tensor}");
+    let best = "(x: Tensor<f32, M, V>) -> Tensor<i32, M>";
+    vec![
+        norm("input_norm", "1e-5"),
+        norm("post_norm", "1e-6"),
+        program("residual", dims, &two, "compute(|i, d| x[[i, d]] + y[[i, d]])"),
+        program("silu_mul", &wide, &two, "compute(|i, d| silu(x[[i, d]]) * y[[i, d]])"),
+        program("scale", dims, &one, "compute(|i, d| x[[i, d]] * 0.125)"),
+        program("embed", dims, &embed, "compute(|i, d| t.get([ids[[i]], d]).unwrap_or(0.0))"),
+        program(
+            "best",
+            "M = 1..=16, V = 32000)",
+            best,
+            "compute(|i| argmax(0..V, |v| x[[i, v]]) as i32)",
+        ),
+    ]
+}
+
+/// The programs of a decoder that work on heads.
+fn attention(float: &str) -> Vec<String> {
+    let heads = "M = 1..=512, H = 32), buckets(M = [1, 512])";
+    let cached = "M = 1..=512, T = 1..=512, H = 32), buckets(M = [1, 512])";
+    let (rows, scores) =
+        (format!("Tensor<{float}, M, H, 64>"), format!("Tensor<{float}, H, M, T>"));
+    let (queries, keys) =
+        (format!("Tensor<{float}, H, M, 64>"), format!("Tensor<{float}, {{ H / 4 }}, T, 64>"));
+    let rope = format!("(x: {rows}, c: Tensor<f32, M, 32>, s: Tensor<f32, M, 32>) -> {rows}");
+    let turned = "compute(|i, h, d| {
         let other = x[[i, h, (d + 32) % 64]];
         let turned = if d < 32 { 0.0 - other } else { other };
         x[[i, h, d]] * c[[i, d % 32]] + turned * s[[i, d % 32]]
     })";
-    add("rope_q", heads, &rope, body);
-    add("rope_k", &heads.replace("32", "8"), &rope, body);
-    let cache = "M = 1..=512, T = 1..=512, H = 32), buckets(M = [1, 512])";
-    let scores = format!(
-        "(q: Tensor<{float}, H, M, 64>, k: Tensor<{float}, {{ H / 4 }}, T, 64>) -> Tensor<{float}, H, M, T>"
-    );
-    add(
-        "scores",
-        cache,
-        &scores,
-        "compute(|h, i, j| sum(0..64, |d| q[[h, i, d]] * k[[h / 4, j, d]]))",
-    );
-    add(
-        "softmax",
-        cache,
-        &format!("(x: Tensor<{float}, H, M, T>) -> Tensor<{float}, H, M, T>"),
-        softmax,
-    );
-    let context = format!(
-        "(p: Tensor<{float}, H, M, T>, v: Tensor<{float}, {{ H / 4 }}, T, 64>) -> Tensor<{float}, M, H, 64>"
-    );
-    add(
-        "context",
-        cache,
-        &context,
-        "compute(|i, h, d| sum(0..T, |j| p[[h, i, j]] * v[[h / 4, j, d]]))",
-    );
-    let split = format!("(x: Tensor<{float}, M, H, 64>) -> Tensor<{float}, H, M, 64>");
-    add("split_heads", heads, &split, "compute(|h, i, d| x[[i, h, d]])");
-    let embed =
-        format!("(ids: Tensor<i32, M>, t: Weight<{float}, 32000, D>) -> Tensor<{float}, M, D>");
-    add("embed", rows, &embed, "compute(|i, d| t.get([ids[[i]], d]).unwrap_or(0.0))");
-    add(
-        "best",
-        "M = 1..=16, V = 32000)",
-        "(x: Tensor<f32, M, V>) -> Tensor<i32, M>",
-        "compute(|i| argmax(0..V, |v| x[[i, v]]) as i32)",
-    );
-    programs
+    let softmax = "let m = compute(|h, i| max(0..T, |j| x[[h, i, j]]));
+    let e = compute(|h, i, j| exp(x[[h, i, j]] - m[[h, i]]));
+    let s = compute(|h, i| sum(0..T, |j| e[[h, i, j]]));
+    compute(|h, i, j| e[[h, i, j]] / s[[h, i]])";
+    let dot = "compute(|h, i, j| sum(0..64, |d| q[[h, i, d]] * k[[h / 4, j, d]]))";
+    let weighted = "compute(|i, h, d| sum(0..T, |j| p[[h, i, j]] * v[[h / 4, j, d]]))";
+    vec![
+        program("rope_q", heads, &rope, turned),
+        program("rope_k", &heads.replace("32", "8"), &rope, turned),
+        program("scores", cached, &format!("(q: {queries}, k: {keys}) -> {scores}"), dot),
+        program("softmax", cached, &format!("(x: {scores}) -> {scores}"), softmax),
+        program("context", cached, &format!("(p: {scores}, v: {keys}) -> {rows}"), weighted),
+        program(
+            "split_heads",
+            heads,
+            &format!("(x: {rows}) -> {queries}"),
+            "compute(|h, i, d| x[[i, h, d]])",
+        ),
+    ]
 }
 
 /// 38 programs of all kinds, of one size each.
@@ -211,7 +204,6 @@ fn mixed() -> Vec<String> {
 /// 50 programs that take some microseconds each.
 fn small() -> Vec<String> {
     let small = |n: u32| {
-        let mut body = String::new();
         let dims = format!("M = {}, D = {})", 4 + n % 7, 32 + 8 * n);
         let row = "(x: Tensor<f32, M, D>) -> Tensor<f32, M>";
         let one = "(x: Tensor<f32, M, D>) -> Tensor<f32, M, D>";
@@ -219,7 +211,7 @@ fn small() -> Vec<String> {
             0 | 3 => row,
             _ => one,
         };
-        let text = match n % 5 {
+        let body = match n % 5 {
             0 => "compute(|i| sum(0..D, |d| x[[i, d]] * 0.5))",
             1 => "compute(|i, d| relu(x[[i, d]]) * 2.0)",
             2 => {
@@ -229,8 +221,7 @@ fn small() -> Vec<String> {
             3 => "compute(|i| max(0..D, |d| x[[i, d]]))",
             _ => "compute(|i, d| tanh(x[[i, d]]) + 1.0)",
         };
-        let _ = write!(body, "{text}");
-        program(&format!("small_{n}"), &dims, signature, &body)
+        program(&format!("small_{n}"), &dims, signature, body)
     };
     (0..50).map(small).collect()
 }

@@ -7,7 +7,7 @@ use tvmtune_ir::target::Target;
 use tvmtune_schedule::Instruction;
 
 use super::code::Builder;
-use super::oracle::{self, Oracle};
+use super::oracle::{self, Judging, Oracle};
 use super::task::{Bucket, Task};
 use crate::measure::{CaseSpec, Exclusive, Measure, MeasureError, WorkerCommand};
 use crate::outcome::{Outcome, Timing};
@@ -49,8 +49,8 @@ pub fn bench(
     let task = Task::new(bucket.workload, bucket.ranges, &builder);
     let mut measurer = worker.measurer(&target);
     let dims = dims.map_or_else(|| task.dims(), |it| vec![it.to_vec()]);
-    let limit = JUDGING_LIMIT;
-    let reference = match Oracle::new().reference(&task, &dims, 1, limit, &mut measurer)? {
+    let judging = Judging { seed: 1, limit: JUDGING_LIMIT };
+    let reference = match Oracle::new().reference(&task, &dims, judging, &mut measurer)? {
         Ok(reference) => reference,
         Err(why) => return Ok(Err(why)),
     };

@@ -6,6 +6,7 @@
 
 use tvmtune_plan::record::Source;
 
+use super::oracle::Judging;
 use super::session::{Candidate, Context, Session};
 use crate::measure::MeasureError;
 
@@ -72,9 +73,9 @@ impl Session {
         ctx: &mut Context<'_>,
     ) -> Result<Vec<Candidate>, MeasureError> {
         while let Some(first) = finalists.first() {
-            let (oracle, limit) = (&mut ctx.shared.oracle, self.judging);
-            let seed = seed ^ 0x5eed;
-            if oracle.is_correct(&self.task, &first.job, seed, limit, ctx.measurer)? {
+            let oracle = &mut ctx.shared.oracle;
+            let judging = Judging { seed: seed ^ 0x5eed, limit: self.judging };
+            if oracle.is_correct(&self.task, &first.job, judging, ctx.measurer)? {
                 break;
             }
             self.failures += 1;

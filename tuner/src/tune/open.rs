@@ -12,6 +12,7 @@ use super::drift::DriftBaseline;
 use super::event::Event;
 use super::log::Trial;
 use super::lower_bound;
+use super::oracle::Judging;
 use super::recipe::Recipe;
 use super::session::{Context, Proposed, Session, lines};
 use super::spent::{Activity, TimeSpent};
@@ -52,8 +53,8 @@ impl Session {
             Err(why) => return Ok(Err(why)),
         };
         let reference = ctx.timed(Activity::Judging, |ctx| {
-            let oracle = &mut ctx.shared.oracle;
-            oracle.reference(&task, &task.dims(), seed, judging, ctx.measurer)
+            let (oracle, judging) = (&mut ctx.shared.oracle, Judging { seed, limit: judging });
+            oracle.reference(&task, &task.dims(), judging, ctx.measurer)
         });
         let reference = match reference? {
             Ok(reference) => reference,

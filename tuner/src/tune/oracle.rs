@@ -73,6 +73,21 @@ struct Speed {
     ns_per_operation: f64,
 }
 
+/// What to judge on: arguments drawn from a seed, within a time limit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Judging {
+    pub(super) seed: u64,
+    pub(super) limit: Duration,
+}
+
+/// One case of several, and the time limit of computing its results.
+#[derive(Clone, Copy)]
+struct Wanted<'a> {
+    cases: &'a [CaseSpec],
+    n: usize,
+    limit: Duration,
+}
+
 /// The results of a case as arrays, and as bytes.
 struct Results {
     arrays: Vec<Array>,
@@ -116,16 +131,16 @@ impl Oracle {
         }
     }
 
-    /// Computes the expected results of a task at several extents, from arguments drawn from a seed,
-    /// which is the same for all tasks; the inner error says why that failed.
+    /// Computes the expected results of a task at several extents; the seed is the same for all tasks.
+    /// The inner error says why that failed.
     pub(super) fn reference(
         &mut self,
         task: &Task,
         dims: &[Vec<i64>],
-        seed: u64,
-        limit: Duration,
+        judging: Judging,
         measurer: &mut dyn Measure,
     ) -> Result<Result<Reference, String>, MeasureError> {
+        let Judging { seed, limit } = judging;
         let exact = |_| (0.0, 0.0);
         if !measurer.runs_code() {
             // Logged outcomes were verified when they were measured.
@@ -142,7 +157,8 @@ impl Oracle {
                 Some(known) => Arc::clone(known),
                 None => {
                     let left = limit.saturating_sub(clock.elapsed()) / (cases.len() - n) as u32;
-                    match self.compute(task, &cases, n, left, measurer)? {
+                    let wanted = Wanted { cases: &cases, n, limit: left };
+                    match self.compute(task, wanted, measurer)? {
                         Ok(computed) => Arc::new(computed),
                         Err(why) => return Ok(Err(why)),
                     }
@@ -168,13 +184,13 @@ impl Oracle {
         &mut self,
         task: &Task,
         job: &Job,
-        seed: u64,
-        limit: Duration,
+        judging: Judging,
         measurer: &mut dyn Measure,
     ) -> Result<bool, MeasureError> {
         if !measurer.runs_code() {
             return Ok(true);
         }
+        let Judging { seed, limit } = judging;
         let case = CaseSpec::new(&task.dag, &task.dims()[0], seed, &|_| (0.0, 0.0));
         measurer.set_up(std::slice::from_ref(&case), None)?;
         let results = measurer.evaluate(job, 0)?.ok().and_then(|it| case.results(&it));
@@ -197,13 +213,11 @@ impl Oracle {
     fn compute(
         &mut self,
         task: &Task,
-        cases: &[CaseSpec],
-        n: usize,
-        limit: Duration,
+        wanted: Wanted<'_>,
         measurer: &mut dyn Measure,
     ) -> Result<Result<Expected, String>, MeasureError> {
-        let (clock, case) = (Instant::now(), &cases[n]);
-        let results = if self.is_interpreted(&task.dag, case.dims(), limit) {
+        let (clock, case) = (Instant::now(), &wanted.cases[wanted.n]);
+        let results = if self.is_interpreted(&task.dag, case.dims(), wanted.limit) {
             let (params, scalars) = (case.params(), case.scalars());
             let clock = Instant::now();
             let arrays = interp::run(&task.dag, case.dims(), &params, &scalars);
@@ -211,7 +225,7 @@ impl Oracle {
             let bytes = arrays.iter().flat_map(Array::bytes).collect();
             Results { arrays, bytes }
         } else {
-            match self.run_kernel(task, cases, n, limit, measurer)? {
+            match self.run_kernel(task, wanted, measurer)? {
                 Ok(results) => results,
                 Err(why) => return Ok(Err(why)),
             }
@@ -224,11 +238,10 @@ impl Oracle {
     fn run_kernel(
         &mut self,
         task: &Task,
-        cases: &[CaseSpec],
-        n: usize,
-        limit: Duration,
+        wanted: Wanted<'_>,
         measurer: &mut dyn Measure,
     ) -> Result<Result<Results, String>, MeasureError> {
+        let Wanted { cases, n, limit } = wanted;
         let (clock, case) = (Instant::now(), &cases[n]);
         let mut why = String::new();
         for (builder, trace) in self.reference_kernels(task, case, limit / 2) {
