@@ -21,6 +21,8 @@ pub(crate) enum Command {
     Tune(Tune),
     /// Say for each kernel how its code was found
     Status(Status),
+    /// Show what builds and commands are tuning now
+    Watch(Watch),
     /// Time the code that a build would embed
     Bench(Bench),
     /// Compile kernels for a GPU that need not be here, and say what they use
@@ -107,6 +109,16 @@ pub(crate) struct Status {
     #[command(flatten)]
     pub(crate) selection: Selection,
     /// Print the result as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Watch {
+    /// Print the present state, and end
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Print it as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }

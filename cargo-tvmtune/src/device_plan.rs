@@ -10,7 +10,7 @@ use tvmtune_build::report::TuningStatus;
 use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::{GpuTarget, Isa, Platform, Target};
 use tvmtune_plan::database::{CacheUse, Choice, Database, Lookup};
-use tvmtune_plan::record::Bucket;
+use tvmtune_plan::record::{Bucket, Effort, SearchLimits};
 use tvmtune_schedule::Instruction;
 
 use crate::cli::{Device, Selection};
@@ -32,6 +32,8 @@ pub(crate) struct PlannedVariant<'a> {
     pub(crate) choice: Option<Choice<'a>>,
     /// The latency of this code, if it was measured.
     pub(crate) median_ns: Option<f64>,
+    /// The effort of finding it.
+    pub(crate) effort: Effort,
     choices: Vec<Choice<'a>>,
 }
 
@@ -74,13 +76,14 @@ pub(crate) fn variants<'a>(
     lookup: &'a Lookup,
     device: Target,
     isas: &[Isa],
+    limits: SearchLimits,
 ) -> Vec<PlannedVariant<'a>> {
     match device {
         Target::Cpu(cpu) => {
-            let plan_target = PlanTarget { device: Some(cpu), gpu: None };
+            let plan_target = PlanTarget { device: Some(cpu), gpu: None, limits };
             on_cpu(op, lookup, &plan_target, isas)
         }
-        Target::Gpu(gpu) => on_gpus(op, lookup, &[gpu]),
+        Target::Gpu(gpu) => on_gpus(op, lookup, &[gpu], limits),
     }
 }
 
@@ -96,12 +99,14 @@ pub(crate) fn on_cpu<'a>(
             Ok(variant) => (Some(variant), String::new()),
             Err(why) => (None, why.to_string()),
         };
-        let status = variant.as_ref().map(|it| TuningStatus::new(it.tier, it.stale));
+        let status = variant.as_ref().map(|it| it.status(plan_target.limits));
+        let effort = variant.as_ref().map(|it| it.effort(plan_target.limits));
         PlannedVariant {
             bucket: spec.bucket,
             platform: spec.isa.into(),
             status: status.unwrap_or(TuningStatus::Portable),
             choice: variant.as_ref().and_then(|it| it.choice),
+            effort: effort.unwrap_or_default(),
             median_ns: variant.as_ref().and_then(plan::Variant::median_ns),
             trace: variant.map(|it| Some(it.schedule.trace)).ok_or(error),
             choices: spec.choices,
@@ -116,15 +121,18 @@ pub(crate) fn on_gpus<'a>(
     op: &'a Op,
     lookup: &'a Lookup,
     gpus: &[GpuTarget],
+    limits: SearchLimits,
 ) -> Vec<PlannedVariant<'a>> {
     let planned = |spec: cuda::VariantSpec<'a>| {
         let variant = records::realize_cuda(op, &spec, lookup);
-        let status = variant.as_ref().map(|it| TuningStatus::new(it.tier, it.stale));
+        let status = variant.as_ref().map(|it| it.status(limits));
+        let effort = variant.as_ref().map(|it| it.effort(limits));
         PlannedVariant {
             bucket: spec.bucket,
             platform: spec.arch().into(),
             status: status.unwrap_or_default(),
             choice: variant.as_ref().and_then(|it| it.choice),
+            effort: effort.unwrap_or_default(),
             median_ns: variant.as_ref().and_then(cuda::Variant::median_ns),
             trace: Ok(variant.map(|it| it.schedule.trace)),
             choices: spec.choices,

@@ -66,6 +66,7 @@ fn run(command: Command) -> Result<Exit> {
     match command {
         Command::Tune(it) => command::tune::run(&it),
         Command::Status(it) => command::status::run(&it),
+        Command::Watch(it) => command::watch::run(&it),
         Command::Bench(it) => command::bench::run(&it),
         Command::Compile(it) if it.record => command::record::run(&it),
         Command::Compile(it) => command::compile::run(&it),

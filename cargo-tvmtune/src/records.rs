@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use tvmtune_build::config::Budget;
 use tvmtune_build::cuda;
 use tvmtune_build::op::Op;
 use tvmtune_build::package::Package;
@@ -13,6 +14,7 @@ use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::{GpuTarget, Target};
 use tvmtune_plan::database::{CacheUse, Database, Lookup};
 use tvmtune_plan::device;
+use tvmtune_plan::record::SearchLimits;
 
 use crate::cli::Device;
 
@@ -42,6 +44,14 @@ impl<'a> PackageRecords<'a> {
     pub(crate) fn gpu(&self) -> Option<GpuTarget> {
         let wanted = cuda::is_wanted(&self.package.config, &self.lookups);
         wanted.then(session::gpu)?.ok()
+    }
+
+    /// Returns what the search of one kernel may take; a variable that means nothing counts as none.
+    pub(crate) fn limits(&self) -> SearchLimits {
+        let variable = std::env::var("TVMTUNE_BUDGET").ok();
+        let limits = &self.package.config.budget;
+        let budget = Budget::COMMAND.resolved(limits, variable.as_deref());
+        budget.unwrap_or(Budget::COMMAND.limited(limits)).search_limits()
     }
 
     /// Returns the devices of a command: the one that its command line names, else those of this
@@ -78,7 +88,7 @@ pub(crate) fn realize<'a>(
     plan_target: &PlanTarget,
 ) -> (TuningStatus, Option<Variant<'a>>) {
     match plan::realize(op, spec, plan_target) {
-        Ok(variant) => (TuningStatus::new(variant.tier, variant.stale), Some(variant)),
+        Ok(variant) => (variant.status(plan_target.limits), Some(variant)),
         Err(_) => (TuningStatus::Portable, None),
     }
 }

@@ -6,6 +6,7 @@ pub mod emulate;
 pub mod nvrtc;
 pub mod sandbox;
 pub mod skip;
+pub mod testbed;
 
 use tvmtune_ir::dag::{DType, Dag};
 use tvmtune_ir::dsl;

@@ -213,6 +213,7 @@ fn program(image: Image) -> &'static Program<1> {
         numbers,
         tier: Tier::Exact,
         median_ns: None,
+        effort: tvmtune_runtime::Effort::NONE,
         artifact: "test",
     };
     let cuda: &'static [Variant] = Box::leak(Box::new([variant]));

@@ -4,6 +4,7 @@
 mod acceptance;
 mod ansor;
 mod backends;
+mod budgets;
 mod build;
 mod candle;
 mod cargo;

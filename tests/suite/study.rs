@@ -59,7 +59,9 @@ fn a_study_is_run_once_and_reported_again() {
             assert!(layer["trials"].as_u64().is_some_and(|it| (1..=4).contains(&it)), "{layer}");
             assert_eq!(layer["curve"][0][0], 1, "{layer}");
         }
-        assert_eq!(cell["curve"][0][0], n_layers, "all layers are timed: {cell}");
+        // A network has a latency once all of its layers have one.
+        let first = cell["curve"][0][0].as_u64();
+        assert!(first.is_some_and(|it| it >= n_layers as u64), "{cell}");
     }
     // The records of a source are in its folder, where transfer reads them.
     let source = out.join("cells/sandbox-donor-1");

@@ -42,13 +42,13 @@ const LARGE: &str = "#[autotune(dims(M = 250, N = 270, K = 300))]
     }";
 
 /// A machine with a cache of its own; `None` where no code can be generated, and nothing tuned.
-struct Machine {
+pub(crate) struct Machine {
     root: TempDir,
     target: CpuTarget,
 }
 
 impl Machine {
-    fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         Some(Self { root: tempfile::tempdir().unwrap(), target: device::detect()? })
     }
 
@@ -61,7 +61,7 @@ impl Machine {
         Database::new(vec![store], Some(self.cache()))
     }
 
-    fn options(&self, trials: u64) -> Options {
+    pub(crate) fn options(&self, trials: u64) -> Options {
         let minute = Duration::from_secs(60);
         Options {
             targets: vec![self.target.into()],
@@ -90,6 +90,12 @@ impl Machine {
         let database = self.database();
         let summary = tune::run(workloads, options, &database, &exclusive, &mut on_event);
         (summary.unwrap(), events)
+    }
+
+    /// Tunes several workloads in one run.
+    pub(crate) fn tune_all(&self, workloads: &[Workload], options: &Options) -> Summary {
+        let (exclusive, database) = (self.exclusive(), self.database());
+        tune::run(workloads, options, &database, &exclusive, &mut |_| {}).unwrap()
     }
 
     fn exclusive(&self) -> Exclusive {

@@ -13,6 +13,7 @@ use tvmtune_plan::database::{CacheUse, Database, DatabaseError, Lookup, PackageC
 use tvmtune_plan::device;
 use tvmtune_plan::handoff::{Handoff, OpState};
 
+use crate::config::Budget;
 use crate::cuda::{self, Compiler, Sources};
 use crate::emit::{self, Emitter};
 use crate::error::Error;
@@ -24,6 +25,7 @@ use crate::report::{OpReport, TuningStatus};
 use crate::require;
 use crate::scan::Cfg;
 use crate::script::{DECLARED, Directive, Script};
+use crate::tune;
 
 /// The error that stops a build.
 #[derive(Debug, thiserror::Error)]
@@ -69,7 +71,8 @@ impl<'a> Build<'a> {
     /// reproducible.
     pub(crate) fn plan_target(&self) -> PlanTarget {
         let device = self.device.filter(|_| self.resolution.mode != Mode::Require);
-        PlanTarget { device, gpu: None }
+        let budget = tune::budget(self.script, &self.package).unwrap_or(Budget::BUILD);
+        PlanTarget { device, gpu: None, limits: budget.search_limits() }
     }
 
     /// Returns the platforms by which kernels are judged: the instruction sets of this machine's
@@ -274,26 +277,37 @@ fn plan_op(
     isas: &[Isa],
     sources: &Sources<'_>,
 ) -> (String, Vec<(String, Vec<u8>)>, OpReport) {
-    let (mut variants, mut statuses) = (Vec::new(), Vec::new());
+    let limits = plan_target.limits;
+    let (mut variants, mut statuses, mut seconds_left) = (Vec::new(), Vec::new(), 0.0);
     let (mut flawed, mut outdated) = (None, None);
     for spec in cpu {
         let variant = plan::realize(op, spec, plan_target).ok();
-        let status = variant.as_ref().map(|it| TuningStatus::new(it.tier, it.stale));
+        let status = variant.as_ref().map(|it| it.status(limits));
         statuses.push((spec.bucket, spec.isa, status.unwrap_or(TuningStatus::Portable)));
         if isas.is_empty() || isas.contains(&spec.isa) {
             outdated = outdated.or(variant.as_ref().and_then(|it| it.outdated));
+        }
+        if spec.isa == plan_target.isa() {
+            let left = |it: &plan::Variant<'_>| it.effort(limits).seconds_left(limits);
+            seconds_left += variant.as_ref().map_or(0.0, left);
         }
         flawed = flawed.or(variant.as_ref().and_then(|it| it.flawed));
         variants.extend(variant);
     }
     let cpu = worst_bucket(&statuses, isas);
-    let cuda::Planned { text, includes, gpu, missing_archs } =
-        cuda::plan(op, cuda, plan_target.gpu, sources, &mut flawed);
-    let text = plan::text(op, &variants) + &text;
+    let planned = cuda::plan(op, cuda, plan_target, sources, &mut flawed);
+    let text = plan::text(op, &variants, limits) + &planned.text;
     let [flawed, outdated] = [flawed, outdated].map(|it| it.map(Path::to_owned));
-    let name = op.name().to_owned();
-    let report = OpReport { name, cpu, gpu, flawed, outdated, missing_archs };
-    (text, includes, report)
+    let report = OpReport {
+        name: op.name().to_owned(),
+        cpu,
+        gpu: planned.gpu,
+        seconds_left: seconds_left + planned.seconds_left,
+        flawed,
+        outdated,
+        missing_archs: planned.missing_archs,
+    };
+    (text, planned.includes, report)
 }
 
 fn path_of(error: &DatabaseError) -> Option<PathBuf> {

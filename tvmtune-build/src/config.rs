@@ -22,6 +22,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, Serialize};
 use tvmtune_ir::target::Platform;
 use tvmtune_ir::target::gpu::Arch;
+use tvmtune_plan::record::SearchLimits;
 
 pub use crate::error::ConfigError;
 use crate::error::{Error, ErrorKind};
@@ -141,6 +142,21 @@ impl Budget {
             per_kernel: limits.per_kernel.unwrap_or(self.per_kernel),
             total: limits.total.unwrap_or(self.total),
         }
+    }
+
+    /// What the search of one kernel may take, over all sessions together.
+    pub fn search_limits(&self) -> SearchLimits {
+        SearchLimits { trials: self.trials, seconds: self.per_kernel.as_secs_f64() }
+    }
+
+    /// Replaces limits by those of the author, and one by that of the variable `TVMTUNE_BUDGET`.
+    ///
+    /// # Errors
+    ///
+    /// If the variable is neither a count nor a time.
+    pub fn resolved(self, limits: &Limits, variable: Option<&str>) -> Result<Self, UnknownSpan> {
+        let limited = self.limited(limits);
+        variable.map_or(Ok(limited), |it| limited.overridden(it))
     }
 
     /// Replaces one limit by that of `text`: a count (`16`) is of the trials of each kernel, a time

@@ -18,12 +18,13 @@ use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::{CpuTarget, DeviceKey, GpuTarget, Isa};
 use tvmtune_plan::database::{Choice, Lookup};
 use tvmtune_plan::embed;
-use tvmtune_plan::record::{Bucket, Tier};
+use tvmtune_plan::record::{Bucket, Effort, SearchLimits, Tier};
 use tvmtune_schedule::repair::repair;
 use tvmtune_schedule::{Instruction, Schedule};
 use tvmtune_space::default;
 
 use crate::op::Op;
+use crate::report::TuningStatus;
 
 /// The instruction sets a binary is prepared for, best first: it may travel.
 pub const ISAS: [Isa; 2] = [Isa::Avx512, Isa::Avx2];
@@ -35,6 +36,8 @@ pub struct PlanTarget {
     pub device: Option<CpuTarget>,
     /// Its GPU, if the package is for GPUs.
     pub gpu: Option<GpuTarget>,
+    /// What the search of one kernel may take.
+    pub limits: SearchLimits,
 }
 
 /// One bucket of an op on one instruction set, and the schedules that are known for it.
@@ -100,15 +103,21 @@ pub fn variant_specs<'a>(
     op.buckets.iter().flat_map(|bucket| ISAS.map(|isa| spec(bucket, isa))).collect()
 }
 
-/// Returns the tier of the first of some schedules, best first.
-pub(crate) fn best_tier(choices: &[Choice<'_>]) -> Tier {
-    choices.first().map_or(Tier::Default, |it| it.tier)
-}
-
 /// Returns the time of one launch where the code of a schedule was measured for its bucket, in ns.
 pub(crate) fn median_ns(choice: Option<Choice<'_>>, tier: Tier, stale: bool) -> Option<f64> {
     let measured = !stale && matches!(tier, Tier::Exact | Tier::SameIsa);
     choice.filter(|_| measured)?.entry.median_ns()
+}
+
+/// Returns the effort of finding a schedule, where that was measured on this device for these ranges.
+pub(crate) fn effort(
+    choice: Option<Choice<'_>>,
+    bucket: &[Interval],
+    limits: SearchLimits,
+) -> Effort {
+    let recorded = choice.filter(|it| it.tier == Tier::Exact);
+    let recorded = recorded.and_then(|it| it.record.bucket(bucket));
+    recorded.map_or_else(Effort::default, |it| it.effort(limits))
 }
 
 /// A digest of everything the code of an op follows from, but for the generator.
@@ -124,6 +133,7 @@ impl Digest {
         let mut digest = Self(Sha256::new());
         digest.add(op.name());
         digest.add(&op.text);
+        digest.add(&format!("{:?}", plan_target.limits));
         for spec in variant_specs {
             digest.add(&format!("{:?} {}", spec.bucket, plan_target.target(spec.isa).key()));
             spec.choices.iter().for_each(|it| digest.add_choice(it));
@@ -138,6 +148,8 @@ impl Digest {
 
     pub(crate) fn add_choice(&mut self, choice: &Choice<'_>) {
         self.add(choice.tier.name());
+        let efforts = choice.record.buckets.iter();
+        efforts.for_each(|it| self.add(&format!("{} {} {}", it.trials, it.seconds, it.complete)));
         self.add(&choice.entry.artifact);
         self.add(&choice.entry.median_ns().map_or(String::new(), |it| it.to_string()));
         choice.entry.trace.iter().for_each(|it| self.add(it));
@@ -206,6 +218,16 @@ impl Variant<'_> {
     pub fn median_ns(&self) -> Option<f64> {
         median_ns(self.choice, self.tier, self.stale)
     }
+
+    /// The effort of finding the schedule.
+    pub fn effort(&self, limits: SearchLimits) -> Effort {
+        effort(self.choice, self.bucket, limits)
+    }
+
+    /// The tuning status.
+    pub fn status(&self, limits: SearchLimits) -> TuningStatus {
+        TuningStatus::new(self.tier, self.stale, self.effort(limits).search)
+    }
 }
 
 /// A known schedule on the dag of a bucket; one that was made for other ranges is repaired.
@@ -221,11 +243,12 @@ pub(crate) fn schedule(op: &Op, choice: &Choice<'_>, dag: &Dag) -> Option<Schedu
 }
 
 /// The text of an op's plan: what the macro expands to.
-pub fn text(op: &Op, variants: &[Variant<'_>]) -> String {
+pub fn text(op: &Op, variants: &[Variant<'_>], limits: SearchLimits) -> String {
     let embedded = variants.iter().map(|it| embed::Variant {
         bucket: it.bucket,
         tier: it.tier,
         median_ns: it.median_ns(),
+        effort: it.effort(limits),
         generated: &it.generated,
     });
     embed::plan(&op.dag, &op.buckets, &embedded.collect::<Vec<_>>())

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use crate::mode::{Mode, Resolution};
 use serde::{Deserialize, Serialize};
-use tvmtune_plan::record::Tier;
+use tvmtune_plan::record::{Search, Tier};
 
 /// The tuning status of one op: that of its worst bucket.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OpReport {
     /// The function's name.
     pub name: String,
@@ -18,6 +18,9 @@ pub struct OpReport {
     /// The status on the GPU of this machine, if the package is for that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<TuningStatus>,
+    /// The time that the rest of its search may take, in seconds.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub seconds_left: f64,
     /// A record with a schedule that should apply and does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flawed: Option<PathBuf>,
@@ -34,10 +37,14 @@ pub struct OpReport {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TuningStatus {
-    /// Measured on this device.
+    /// Measured on this device, and searched to the end.
     Exact,
+    /// Measured on this device, and searched until a budget ended: the next build goes on.
+    Unfinished,
     /// Measured on another device of the same instruction set.
     Similar,
+    /// The default schedule, measured on this device; nothing else was tried.
+    Confirmed,
     /// Measured, but the code generator has changed since.
     Stale,
     /// A schedule that was measured for other extents.
@@ -62,25 +69,33 @@ impl OpReport {
 }
 
 impl TuningStatus {
-    /// Returns the status of a schedule of that tier.
-    pub fn new(tier: Tier, stale: bool) -> Self {
-        match tier {
-            Tier::Exact | Tier::SameIsa if stale => TuningStatus::Stale,
-            Tier::Exact => TuningStatus::Exact,
-            Tier::SameIsa => TuningStatus::Similar,
-            Tier::Transferred => TuningStatus::Transferred,
-            Tier::Default => TuningStatus::Default,
+    /// Returns the status of a schedule of that tier, whose search got that far.
+    pub fn new(tier: Tier, stale: bool, search: Search) -> Self {
+        match (tier, search) {
+            (Tier::Exact | Tier::SameIsa, _) if stale => TuningStatus::Stale,
+            (Tier::Exact, Search::Partial) => TuningStatus::Unfinished,
+            (Tier::Exact, Search::DefaultOnly) => TuningStatus::Confirmed,
+            (Tier::Exact, Search::Complete | Search::None) => TuningStatus::Exact,
+            (Tier::SameIsa, _) => TuningStatus::Similar,
+            (Tier::Transferred, _) => TuningStatus::Transferred,
+            (Tier::Default, _) => TuningStatus::Default,
         }
     }
 
-    /// Tells if tuning can improve it.
+    /// Tells if there is no valid record: tuning can improve it.
     pub fn is_miss(self) -> bool {
         self == TuningStatus::Stale || self.is_untuned()
     }
 
-    /// Tells if a build that may measure tunes it: schedules of a similar device are refined, too.
+    /// Tells if a build that may measure tunes it: what was searched in part goes on, and schedules of
+    /// a similar device are refined.
     pub fn wants_tuning(self) -> bool {
-        self.is_miss() || self == TuningStatus::Similar
+        self.is_miss() || self.is_unfinished() || self == TuningStatus::Similar
+    }
+
+    /// Tells if it was measured on this device, and its search goes on.
+    pub fn is_unfinished(self) -> bool {
+        matches!(self, TuningStatus::Unfinished | TuningStatus::Confirmed)
     }
 
     /// Tells if the schedule was not measured for these extents.
@@ -92,7 +107,9 @@ impl TuningStatus {
     pub fn name(self) -> &'static str {
         match self {
             TuningStatus::Exact => "exact",
+            TuningStatus::Unfinished => "unfinished",
             TuningStatus::Similar => "similar device",
+            TuningStatus::Confirmed => "default confirmed",
             TuningStatus::Stale => "stale",
             TuningStatus::Transferred => "transferred",
             TuningStatus::Default => "default",
@@ -100,8 +117,16 @@ impl TuningStatus {
         }
     }
 
-    const ALL: [Self; 6] =
-        [Self::Exact, Self::Similar, Self::Stale, Self::Transferred, Self::Default, Self::Portable];
+    const ALL: [Self; 8] = [
+        Self::Exact,
+        Self::Unfinished,
+        Self::Similar,
+        Self::Confirmed,
+        Self::Stale,
+        Self::Transferred,
+        Self::Default,
+        Self::Portable,
+    ];
 }
 
 impl fmt::Display for TuningStatus {
@@ -110,7 +135,7 @@ impl fmt::Display for TuningStatus {
     }
 }
 
-/// `7 kernels: 5 exact, 1 transferred, 1 default`.
+/// `7 kernels: 5 exact, 1 unfinished, 1 default`.
 pub fn summary(reports: &[OpReport]) -> String {
     let counts = TuningStatus::ALL.into_iter().filter_map(|status| {
         let n = reports.iter().filter(|it| it.status() == status).count();
@@ -120,17 +145,45 @@ pub fn summary(reports: &[OpReport]) -> String {
     format!("{} {kernels}: {}", reports.len(), counts.collect::<Vec<_>>().join(", "))
 }
 
-/// Returns the line for the user; `None` if tuning can improve no kernel.
-pub fn warning(reports: &[OpReport], resolution: &Resolution) -> Option<String> {
-    if resolution.mode == Mode::Off || !reports.iter().any(|it| it.status().is_miss()) {
+/// `about 3 min of search are left`; `None` if none is.
+pub fn rest(reports: &[OpReport]) -> Option<String> {
+    let seconds: f64 = reports.iter().map(|it| it.seconds_left).sum();
+    match seconds {
+        it if it < 0.5 => None,
+        it if it < 120.0 => Some(format!("about {it:.0} s of search are left")),
+        it => Some(format!("about {:.0} min of search are left", it / 60.0)),
+    }
+}
+
+/// Returns the line for the user; `None` if nothing is left to do. `trouble` stopped the tuning of this
+/// build before its budget was spent.
+pub fn warning(
+    reports: &[OpReport],
+    resolution: &Resolution,
+    trouble: Option<&str>,
+) -> Option<String> {
+    let concerns = |it: &OpReport| match resolution.mode {
+        Mode::Tune => it.status().is_miss() || it.status().is_unfinished(),
+        Mode::Use | Mode::Require => it.status().is_miss(),
+        Mode::Off => false,
+    };
+    if trouble.is_none() && !reports.iter().any(concerns) {
         return None;
     }
     let summary = summary(reports);
-    let reason = match resolution.mode {
-        Mode::Tune => "the budget was spent".to_owned(),
-        _ => resolution.reason.to_string(),
+    let reason = match (trouble, resolution.mode) {
+        (Some(trouble), _) => trouble.to_owned(),
+        (None, Mode::Tune) => match rest(reports) {
+            Some(rest) => format!("the budget was spent; {rest}, and the next builds go on"),
+            None => "the rest cannot be tuned".to_owned(),
+        },
+        (None, _) => resolution.reason.to_string(),
     };
     Some(format!("tvmtune: {summary} ({reason}); run `cargo tvmtune status`"))
+}
+
+fn is_zero(seconds: &f64) -> bool {
+    *seconds == 0.0
 }
 
 /// Returns the line about kernels without code for CUDA devices; `None` if there are none.
@@ -193,13 +246,64 @@ mod tests {
     fn a_build_warns_only_of_what_tuning_can_change() {
         let on_ci = Resolution { mode: Mode::Use, reason: Reason::Ci };
         let check = |standings: &[TuningStatus], text: Option<&str>| {
-            assert_eq!(warning(&reports(standings), &on_ci).as_deref(), text);
+            assert_eq!(warning(&reports(standings), &on_ci, None).as_deref(), text);
         };
         check(&[], None);
         check(&[TuningStatus::Exact, TuningStatus::Similar, TuningStatus::Portable], None);
+        check(&[TuningStatus::Unfinished, TuningStatus::Confirmed], None);
         let text = "tvmtune: 2 kernels: 1 exact, 1 default (CI is set; TVMTUNE=tune tunes all the \
                     same); run `cargo tvmtune status`";
         check(&[TuningStatus::Exact, TuningStatus::Default], Some(text));
+    }
+
+    #[test]
+    fn a_build_that_tunes_says_what_is_left_and_why() {
+        use TuningStatus::{Confirmed, Default, Exact, Unfinished};
+        let tunes = Resolution { mode: Mode::Tune, reason: Reason::Requested };
+        let check = |standings: &[TuningStatus], left: f64, trouble: Option<&str>, text: &str| {
+            let mut reports = reports(standings);
+            reports[0].seconds_left = left;
+            let line = warning(&reports, &tunes, trouble).unwrap_or_default();
+            let expected = match text {
+                "" => String::new(),
+                text => format!("tvmtune: {text}; run `cargo tvmtune status`"),
+            };
+            assert_eq!(line, expected);
+        };
+        check(&[Exact, Exact], 0.0, None, "");
+        check(
+            &[Unfinished, Exact],
+            15.2,
+            None,
+            "2 kernels: 1 exact, 1 unfinished (the budget was spent; about 15 s of search are left, \
+             and the next builds go on)",
+        );
+        check(
+            &[Confirmed],
+            600.0,
+            None,
+            "1 kernel: 1 default confirmed (the budget was spent; about 10 min of search are left, \
+             and the next builds go on)",
+        );
+        check(&[Default], 0.0, None, "1 kernel: 1 default (the rest cannot be tuned)");
+        check(&[Exact], 0.0, Some("the disk is full"), "1 kernel: 1 exact (the disk is full)");
+        check(&[Default], 20.0, Some("no worker"), "1 kernel: 1 default (no worker)");
+    }
+
+    #[test]
+    fn a_search_decides_if_a_measured_schedule_is_exact() {
+        use TuningStatus::{Confirmed, Default, Exact, Similar, Stale, Unfinished};
+        let check = |tier, stale, search, status: TuningStatus, wants: bool, is_miss: bool| {
+            let found = TuningStatus::new(tier, stale, search);
+            assert_eq!(found, status);
+            assert_eq!((found.wants_tuning(), found.is_miss()), (wants, is_miss), "{found}");
+        };
+        check(Tier::Exact, false, Search::Complete, Exact, false, false);
+        check(Tier::Exact, false, Search::Partial, Unfinished, true, false);
+        check(Tier::Exact, false, Search::DefaultOnly, Confirmed, true, false);
+        check(Tier::Exact, true, Search::Complete, Stale, true, true);
+        check(Tier::SameIsa, false, Search::None, Similar, true, false);
+        check(Tier::Default, false, Search::None, Default, true, true);
     }
 
     #[test]

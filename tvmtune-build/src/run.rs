@@ -141,7 +141,7 @@ fn lines(
     lines.extend(tuning.warning());
     let reports = build.counted(reports);
     if build.resolution.mode != Mode::Require {
-        lines.extend(report::warning(&reports, &build.resolution));
+        lines.extend(report::warning(&reports, &build.resolution, tuning.trouble()));
         lines.extend(report::lacking(&reports));
     }
     lines

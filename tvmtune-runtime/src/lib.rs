@@ -105,7 +105,7 @@ pub use element::Element;
 pub use error::{DeviceKind, Error, Unfit};
 pub use half;
 pub use isa::Isa;
-pub use plan::{PlanInfo, Spec, TensorSpec, Tier};
+pub use plan::{Effort, PlanInfo, Search, Spec, TensorSpec, Tier};
 #[cfg(feature = "cpu")]
 pub use queue::{Held, Queue};
 /// Turns a tensor program into a tuned kernel. See the [crate documentation](crate).

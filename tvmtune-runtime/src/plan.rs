@@ -33,6 +33,35 @@ impl std::fmt::Display for Tier {
     }
 }
 
+/// How far the search for a schedule got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Search {
+    /// To the end: nothing more was expected to gain.
+    Complete,
+    /// Until a budget ended; another build goes on.
+    Partial,
+    /// The default schedule was measured, and nothing else was tried.
+    DefaultOnly,
+    /// Nothing was measured for this device and these dimensions.
+    None,
+}
+
+/// The effort of finding a schedule.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Effort {
+    /// Candidates that were measured.
+    pub trials: u64,
+    /// The wall time that this took.
+    pub seconds: f64,
+    /// How far the search got.
+    pub search: Search,
+}
+
+impl Effort {
+    /// No effort.
+    pub const NONE: Self = Self { trials: 0, seconds: 0.0, search: Search::None };
+}
+
 /// The code that a launch with given dimensions runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PlanInfo {
@@ -44,6 +73,8 @@ pub struct PlanInfo {
     pub isa: Isa,
     /// The time of one launch when it was measured, in ns; `None` if it was not.
     pub median_ns: Option<f64>,
+    /// The effort of finding the schedule.
+    pub effort: Effort,
     /// SHA-256 of the code, in hex; empty for the portable code.
     pub artifact: &'static str,
 }

@@ -75,7 +75,7 @@ pub(crate) fn run(arguments: &Bench) -> Result<Exit> {
                 Target::Gpu(_) => Vec::new(),
             };
             for (op, lookup) in records.ops() {
-                for it in device_plan::variants(op, lookup, device, &isas) {
+                for it in device_plan::variants(op, lookup, device, &isas, records.limits()) {
                     match time_side_by_side(op, &it, device, &exclusive) {
                         Ok(timings) => rows.push(row(op, &it, &timings, shown)),
                         Err(why) => eprintln!("warning: {} was not timed: {why}", op.name()),

@@ -2,6 +2,7 @@
 
 use anstream::println;
 use anyhow::Result;
+use tvmtune_build::config::Budget;
 use tvmtune_build::cuda;
 use tvmtune_build::op::Op;
 use tvmtune_build::plan::{self, ISAS, PlanTarget};
@@ -16,7 +17,8 @@ use crate::{Exit, workspace};
 
 pub(crate) fn run(arguments: &Check) -> Result<Exit> {
     let packages = workspace::packages(&arguments.selection)?;
-    let plan_target = PlanTarget { device: None, gpu: None };
+    let plan_target =
+        PlanTarget { device: None, gpu: None, limits: Budget::COMMAND.search_limits() };
     let (mut misses, mut n_kernels) = (Vec::new(), 0);
     for package in &packages {
         let required = match arguments.require.as_slice() {

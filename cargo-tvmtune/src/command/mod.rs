@@ -15,3 +15,4 @@ pub(crate) mod status;
 pub(crate) mod study;
 pub(crate) mod tune;
 pub(crate) mod verify;
+pub(crate) mod watch;

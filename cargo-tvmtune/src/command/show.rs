@@ -5,9 +5,9 @@ use anyhow::Result;
 use tvmtune_build::cuda;
 use tvmtune_build::op::Op;
 use tvmtune_build::plan::{self, PlanTarget, VariantSpec};
-use tvmtune_build::report::TuningStatus;
 use tvmtune_plan::database::{CacheUse, Choice, ImageFile, Lookup};
 use tvmtune_plan::device;
+use tvmtune_plan::record::SearchLimits;
 use tvmtune_schedule::Schedule;
 
 use crate::cli::{Selection, Show};
@@ -23,7 +23,8 @@ pub(crate) fn run(arguments: &Show) -> Result<Exit> {
     };
     for package in &workspace::packages(&selection)? {
         let records = PackageRecords::discover(package, CacheUse::Include);
-        let plan_target = PlanTarget { device: device::detect(), gpu: records.gpu() };
+        let (gpu, limits) = (records.gpu(), records.limits());
+        let plan_target = PlanTarget { device: device::detect(), gpu, limits };
         for (op, lookup) in records.ops() {
             println!("{} in {}\nworkload {}\n", op.name(), op.file.display(), op.id);
             println!("{}", op.text.trim_end());
@@ -33,7 +34,7 @@ pub(crate) fn run(arguments: &Show) -> Result<Exit> {
             }
             let targets = cuda::targets(&package.config, lookup, plan_target.gpu);
             for spec in &cuda::variant_specs(op, lookup, &targets) {
-                show_cuda(op, spec, lookup);
+                show_cuda(op, spec, lookup, limits);
             }
         }
     }
@@ -59,13 +60,13 @@ fn show(op: &Op, spec: &VariantSpec<'_>, plan_target: &PlanTarget) {
     println!("\n{}", variant.generated.nest.to_string().trim_end());
 }
 
-fn show_cuda(op: &Op, spec: &cuda::VariantSpec<'_>, lookup: &Lookup) {
+fn show_cuda(op: &Op, spec: &cuda::VariantSpec<'_>, lookup: &Lookup, limits: SearchLimits) {
     let title = format!("{} on {}", records::extents(op, spec.bucket), spec.arch());
     let Some(variant) = records::realize_cuda(op, spec, lookup) else {
         println!("\n== {title}: no code; `cargo tvmtune compile --record` makes some");
         return;
     };
-    println!("\n== {title}: {}", TuningStatus::new(variant.tier, variant.stale));
+    println!("\n== {title}: {}", variant.status(limits));
     for ImageFile { image, .. } in &variant.images {
         let (kind, kib) = (image.format.extension(), image.bytes.div_ceil(1024));
         println!("{kind} for {}, {kib} KiB", image.arch);

@@ -9,14 +9,15 @@ use serde::Serialize;
 use tvmtune_build::cuda;
 use tvmtune_build::op::Op;
 use tvmtune_build::plan::PlanTarget;
-use tvmtune_build::report::{OpReport, TuningStatus, summary};
+use tvmtune_build::report::{OpReport, TuningStatus, rest, summary};
 use tvmtune_plan::database::{CacheUse, Choice, Lookup, StoreKind};
 use tvmtune_plan::device;
+use tvmtune_plan::record::SearchLimits;
 
 use crate::cli::Status;
 use crate::device_plan::{self, PlannedVariant};
 use crate::records::{self, PackageRecords};
-use crate::render::{Table, ago, latency};
+use crate::render::{Table, ago, latency, took};
 use crate::{Exit, workspace};
 
 /// One bucket of a kernel on the instruction set of this machine, or on a CUDA device.
@@ -29,6 +30,9 @@ struct StatusRow {
     isa: String,
     tier: &'static str,
     latency_us: Option<f64>,
+    trials: u64,
+    seconds: f64,
+    seconds_left: f64,
     source: Option<&'static str>,
     device: Option<String>,
     age_seconds: Option<u64>,
@@ -39,7 +43,8 @@ pub(crate) fn run(arguments: &Status) -> Result<Exit> {
     let (mut rows, mut reports) = (Vec::new(), Vec::new());
     for package in &packages {
         let records = PackageRecords::discover(package, CacheUse::Include);
-        let plan_target = PlanTarget { device: device::detect(), gpu: records.gpu() };
+        let (gpu, limits) = (records.gpu(), records.limits());
+        let plan_target = PlanTarget { device: device::detect(), gpu, limits };
         for (op, lookup) in records.ops() {
             let mut report = OpReport {
                 name: op.name().to_owned(),
@@ -48,14 +53,18 @@ pub(crate) fn run(arguments: &Status) -> Result<Exit> {
             };
             for it in &device_plan::on_cpu(op, lookup, &plan_target, &[plan_target.isa()]) {
                 report.cpu = report.cpu.max(it.status);
-                rows.push(row(&package.name, op, lookup, it));
+                let row = row(&package.name, op, lookup, it, limits);
+                report.seconds_left += row.seconds_left;
+                rows.push(row);
             }
             let targets = cuda::targets(&package.config, lookup, plan_target.gpu);
-            for it in &device_plan::on_gpus(op, lookup, &targets) {
+            for it in &device_plan::on_gpus(op, lookup, &targets, limits) {
+                let row = row(&package.name, op, lookup, it, limits);
                 if plan_target.gpu.is_some_and(|gpu| it.platform == gpu.arch.into()) {
                     report.gpu = report.gpu.max(Some(it.status));
+                    report.seconds_left += row.seconds_left;
                 }
-                rows.push(row(&package.name, op, lookup, it));
+                rows.push(row);
             }
             reports.push(report);
         }
@@ -66,14 +75,22 @@ pub(crate) fn run(arguments: &Status) -> Result<Exit> {
     }
     print!("{}", table(&rows));
     println!("\n{}", summary(&reports));
-    if reports.iter().any(|it| it.status().is_miss()) {
-        println!("run `cargo tvmtune tune` to measure what was not");
+    if reports.iter().any(|it| it.status().wants_tuning()) {
+        let rest = rest(&reports).map_or_else(String::new, |it| format!(": {it}"));
+        println!("run `cargo tvmtune tune` to measure what was not{rest}");
     }
     Ok(Exit::Done)
 }
 
-fn row(package: &str, op: &Op, lookup: &Lookup, variant: &PlannedVariant<'_>) -> StatusRow {
-    let choice = variant.choice;
+fn row(
+    package: &str,
+    op: &Op,
+    lookup: &Lookup,
+    variant: &PlannedVariant<'_>,
+    limits: SearchLimits,
+) -> StatusRow {
+    let (choice, effort) = (variant.choice, variant.effort);
+    let is_portable = variant.status == TuningStatus::Portable;
     StatusRow {
         package: package.to_owned(),
         name: op.name().to_owned(),
@@ -85,6 +102,9 @@ fn row(package: &str, op: &Op, lookup: &Lookup, variant: &PlannedVariant<'_>) ->
             _ => variant.status.name(),
         },
         latency_us: variant.median_ns.map(|it| it / 1e3),
+        trials: effort.trials,
+        seconds: effort.seconds,
+        seconds_left: if is_portable { 0.0 } else { effort.seconds_left(limits) },
         source: choice.map(|it| it.entry.source.name()),
         device: choice.map(|it| it.record.device.to_string()),
         age_seconds: choice.and_then(|it| age_seconds(lookup, &it)),
@@ -100,7 +120,9 @@ fn age_seconds(lookup: &Lookup, choice: &Choice<'_>) -> Option<u64> {
 }
 
 fn table(rows: &[StatusRow]) -> Table {
-    let mut table = Table::new(["kernel", "extents", "isa", "tier", "latency", "found by", "age"]);
+    let mut table = Table::new([
+        "kernel", "extents", "isa", "tier", "latency", "found by", "trials", "time", "age",
+    ]);
     for row in rows {
         let dash = || "-".to_owned();
         table.row([
@@ -110,6 +132,8 @@ fn table(rows: &[StatusRow]) -> Table {
             row.tier.to_owned(),
             row.latency_us.map_or_else(dash, |it| latency(it * 1e3)),
             row.source.map_or_else(dash, str::to_owned),
+            row.trials.to_string(),
+            took(Duration::try_from_secs_f64(row.seconds).unwrap_or_default()),
             row.age_seconds.map_or_else(dash, |it| ago(Duration::from_secs(it))),
         ]);
     }

@@ -13,11 +13,12 @@ use tvmtune_build::tune::session::{self, OpBuckets, Request, SessionError};
 use tvmtune_ir::target::{CpuTarget, Isa, Target};
 use tvmtune_plan::database::{Database, Lookup};
 use tvmtune_plan::device;
-use tvmtune_tuner::tune::{Reuse, Summary};
+use tvmtune_plan::record::SearchLimits;
+use tvmtune_tuner::tune::{Reuse, Summary, TimeSpent};
 
 use crate::Exit;
 use crate::cli::Tune;
-use crate::device_plan::{self, LOCK_LIMIT, PlannedVariant, for_each_device};
+use crate::device_plan::{self, LOCK_LIMIT, for_each_device};
 use crate::progress::Progress;
 use crate::records::{self, PackageRecords};
 use crate::render::{Table, count, latency, took};
@@ -29,8 +30,19 @@ struct Report {
     skipped: Vec<Skipped>,
     unreached: Vec<String>,
     seconds: f64,
-    generating_seconds: f64,
-    measuring_seconds: f64,
+    times: Times,
+}
+
+/// The time of a run or of a kernel in this run, by what it was spent on, in seconds.
+#[derive(Clone, Copy, Default, Serialize)]
+struct Times {
+    judging: f64,
+    generating: f64,
+    measuring: f64,
+    proposing: f64,
+    comparing: f64,
+    waiting: f64,
+    other: f64,
 }
 
 /// A kernel that was tuned.
@@ -45,6 +57,7 @@ struct Line {
     trials: u64,
     failures: u64,
     seconds: f64,
+    times: Times,
 }
 
 /// A kernel that can't be tuned.
@@ -93,7 +106,7 @@ fn tune(
     let budget = budget(records.package, arguments);
     let (mut ops, isas) = (Vec::new(), device::isas());
     for (op, lookup) in records.ops() {
-        let done = done(op, lookup, device, &isas, budget);
+        let done = done(op, lookup, device, &isas, budget.search_limits());
         let is_open = |bucket: &usize| arguments.again || !done[*bucket];
         let buckets: Vec<usize> = (0..op.buckets.len()).filter(is_open).collect();
         if !buckets.is_empty() {
@@ -108,20 +121,19 @@ fn tune(
         Target::Gpu(_) => vec![device],
     };
     let reuse = if arguments.again { Reuse::Ignore } else { Reuse::Compete };
-    let request = Request { ops, targets, budget, reuse, patience: LOCK_LIMIT };
+    let package = &records.package.name;
+    let request = Request { package, ops, targets, budget, reuse, patience: LOCK_LIMIT };
     let mut progress = Progress::new();
     session::run(&request, database, &mut |event| progress.on_event(&event))
 }
 
 /// Returns the budget: the command line goes before the environment, and that before the author's.
 fn budget(package: &Package, arguments: &Tune) -> Budget {
-    let mut budget = Budget::COMMAND.limited(&package.config.budget);
-    if let Ok(text) = std::env::var("TVMTUNE_BUDGET") {
-        match budget.overridden(&text) {
-            Ok(other) => budget = other,
-            Err(error) => eprintln!("warning: TVMTUNE_BUDGET: {error}"),
-        }
-    }
+    let (limits, variable) = (&package.config.budget, std::env::var("TVMTUNE_BUDGET").ok());
+    let budget = Budget::COMMAND.resolved(limits, variable.as_deref()).unwrap_or_else(|error| {
+        eprintln!("warning: TVMTUNE_BUDGET: {error}");
+        Budget::COMMAND.limited(limits)
+    });
     Budget {
         trials: arguments.trials.unwrap_or(budget.trials),
         total: arguments.budget.map_or(budget.total, |it| it.0),
@@ -129,17 +141,15 @@ fn budget(package: &Package, arguments: &Tune) -> Budget {
     }
 }
 
-/// Tells for each bucket if another session with that budget would find nothing new on a device, for
-/// any of its instruction sets.
-fn done(op: &Op, lookup: &Lookup, device: Target, isas: &[Isa], budget: Budget) -> Vec<bool> {
+/// Tells for each bucket if another session within these limits would find nothing new on a device,
+/// for any of its instruction sets.
+fn done(op: &Op, lookup: &Lookup, device: Target, isas: &[Isa], limits: SearchLimits) -> Vec<bool> {
     let mut done = vec![true; op.buckets.len()];
-    for variant in device_plan::variants(op, lookup, device, isas) {
+    for variant in device_plan::variants(op, lookup, device, isas, limits) {
         let is_done = match variant.status {
-            TuningStatus::Portable => true,
+            TuningStatus::Portable | TuningStatus::Exact => true,
             // A bucket counts the effort for the best instruction set; others get a share of it.
-            TuningStatus::Exact => {
-                variant.platform != device.platform() || was_spent(&variant, budget)
-            }
+            status if status.is_unfinished() => variant.platform != device.platform(),
             _ => false,
         };
         for (done, bucket) in done.iter_mut().zip(&op.buckets) {
@@ -149,19 +159,57 @@ fn done(op: &Op, lookup: &Lookup, device: Target, isas: &[Isa], budget: Budget) 
     done
 }
 
-/// Tells if earlier sessions completed the search of a bucket, or spent as much on it.
-fn was_spent(variant: &PlannedVariant<'_>, budget: Budget) -> bool {
-    variant.recorded().is_some_and(|it| {
-        it.complete || it.trials >= budget.trials || it.seconds >= budget.per_kernel.as_secs_f64()
-    })
+impl Times {
+    fn new(times: &TimeSpent) -> Self {
+        Self {
+            judging: times.judging.as_secs_f64(),
+            generating: times.generating.as_secs_f64(),
+            measuring: times.measuring.as_secs_f64(),
+            proposing: times.proposing.as_secs_f64(),
+            comparing: times.comparing.as_secs_f64(),
+            waiting: times.waiting.as_secs_f64(),
+            other: times.other().as_secs_f64(),
+        }
+    }
+
+    /// Adds the times of another device.
+    fn add(&mut self, other: Self) {
+        self.judging += other.judging;
+        self.generating += other.generating;
+        self.measuring += other.measuring;
+        self.proposing += other.proposing;
+        self.comparing += other.comparing;
+        self.waiting += other.waiting;
+        self.other += other.other;
+    }
+
+    /// Formats the times that count, the search proper first.
+    fn text(self) -> String {
+        let parts = [
+            (self.generating, "generating"),
+            (self.measuring, "measuring"),
+            (self.proposing, "choosing"),
+            (self.judging, "judging"),
+            (self.comparing, "comparing"),
+            (self.waiting, "waiting"),
+            (self.other, "other"),
+        ];
+        let parts = parts.into_iter().filter(|it| it.0 >= 0.05);
+        let parts = parts.map(|(seconds, what)| format!("{} {what}", span(seconds)));
+        parts.collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Formats a time in seconds.
+fn span(seconds: f64) -> String {
+    took(Duration::try_from_secs_f64(seconds).unwrap_or_default())
 }
 
 impl Report {
     /// Adds the results of a device.
     fn add(&mut self, summary: &Summary) {
-        self.seconds += summary.seconds;
-        self.generating_seconds += summary.generating_seconds;
-        self.measuring_seconds += summary.measuring_seconds;
+        self.seconds += summary.times.total.as_secs_f64();
+        self.times.add(Times::new(&summary.times));
         self.kernels.extend(summary.results.iter().map(|it| Line {
             name: it.task.program.clone(),
             extents: records::ranges(it.task.dims.iter().map(|(name, it)| (name.as_str(), *it))),
@@ -172,6 +220,7 @@ impl Report {
             trials: it.trials,
             failures: it.failures,
             seconds: it.seconds,
+            times: Times::new(&it.times),
         }));
         let skipped = summary.skipped.iter();
         self.skipped.extend(
@@ -201,22 +250,18 @@ impl Report {
                 format!("{:.2}x", it.default_us / it.latency_us),
                 it.source.to_owned(),
                 it.trials.to_string(),
-                took(Duration::from_secs_f64(it.seconds)),
+                span(it.seconds),
             ]);
         }
         let mut text = table.to_string();
         for Skipped { name, why } in &self.skipped {
             text += &format!("{name} was not tuned: {why}\n");
         }
-        let span = |seconds: f64| took(Duration::try_from_secs_f64(seconds).unwrap_or_default());
-        let (generating, measuring) = (self.generating_seconds, self.measuring_seconds);
         text += &format!(
-            "\n{} in {}: {} generating, {} measuring, {} searching and comparing",
+            "\n{} in {}: {}",
             count(self.kernels.len(), "kernel"),
             span(self.seconds),
-            span(generating),
-            span(measuring),
-            span(self.seconds - generating - measuring),
+            self.times.text(),
         );
         text += &match self.unreached.len() {
             0 => "\n`cargo tvmtune accept` moves what was found into the crate\n".to_owned(),

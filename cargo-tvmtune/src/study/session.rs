@@ -91,7 +91,7 @@ impl Machine {
             tool: options.provenance.tool,
             recipe,
             budget,
-            seconds: summary.seconds,
+            seconds: summary.times.total.as_secs_f64(),
             unix_ms: SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as u64,
             layers,
             missing,

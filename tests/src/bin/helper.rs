@@ -3,7 +3,7 @@
 //!
 //! `helper garbage` and `helper mute` behave as no worker should. `helper put <cache> <first>
 //! <count>` puts records of that many schedules into a cache, one by one, with artifacts from
-//! `<first>` on. `helper tune <cache>` tunes.
+//! `<first>` on. `helper tune <cache>` tunes. `helper testbed <crate>` prints the source of a crate.
 
 use std::env;
 use std::io::{self, Read, Write};
@@ -32,6 +32,7 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Some("tune") => return tune(args.get(1)),
+        Some("testbed") => return testbed(args.get(1)),
         Some(_) => {}
     }
     let [command, cache, first, count] = args.as_slice() else { return ExitCode::FAILURE };
@@ -48,6 +49,15 @@ fn main() -> ExitCode {
         }
     }
     ExitCode::SUCCESS
+}
+
+/// Prints the source of a crate to measure tuning with.
+fn testbed(name: Option<&String>) -> ExitCode {
+    let source = name.and_then(|it| tvmtune_tests::testbed::source(it));
+    match source.map(|it| io::stdout().write_all(it.as_bytes())) {
+        Some(Ok(())) => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
 }
 
 /// Tunes something that takes long, into a cache.

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::job::{CaseSpec, Job};
 use super::protocol::Policy;
@@ -11,6 +12,11 @@ use crate::outcome::{Outcome, Timing};
 pub trait Measure {
     /// Tells if it executes candidates, so that there are results. A log does not.
     fn runs_code(&self) -> bool;
+
+    /// Returns the time that was spent on starting workers so far.
+    fn start_time(&self) -> Duration {
+        Duration::ZERO
+    }
 
     /// Sets the cases that candidates compute from now on; they are timed on the first. `expected`
     /// has the results of all cases, concatenated, if they are known.

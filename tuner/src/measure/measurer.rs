@@ -125,6 +125,10 @@ impl Measure for Measurer {
         true
     }
 
+    fn start_time(&self) -> Duration {
+        self.pool.start_time()
+    }
+
     fn set_up(&mut self, cases: &[CaseSpec], expected: Option<&[u8]>) -> Result<(), MeasureError> {
         let problem = CaseSpec::problem(cases, expected.is_some(), self.device);
         let blob = expected.unwrap_or_default().to_vec();

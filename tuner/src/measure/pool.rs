@@ -9,7 +9,7 @@ use std::io::{self, BufReader, BufWriter};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{env, thread};
 
 use super::interface::MeasureError;
@@ -44,6 +44,8 @@ pub(super) struct Pool {
     running: Option<Worker>,
     /// The max_limit time limit of all requests.
     max_limit: Duration,
+    /// The time that workers took to start.
+    start_time: Duration,
 }
 
 #[derive(Debug)]
@@ -78,12 +80,17 @@ impl WorkerCommand {
 
 impl Pool {
     pub(super) fn new(command: WorkerCommand, max_limit: Duration) -> Self {
-        Self { command, running: None, max_limit }
+        Self { command, running: None, max_limit, start_time: Duration::ZERO }
     }
 
     /// Tells if a worker is running.
     pub(super) fn is_running(&self) -> bool {
         self.running.is_some()
+    }
+
+    /// Returns the time that workers took to start so far.
+    pub(super) fn start_time(&self) -> Duration {
+        self.start_time
     }
 
     /// Sends a request to the worker, which is started if none is running, and waits for the answer
@@ -95,7 +102,12 @@ impl Pool {
     ) -> Result<Answer, MeasureError> {
         let mut worker = match self.running.take() {
             Some(worker) => worker,
-            None => self.start()?,
+            None => {
+                let clock = Instant::now();
+                let worker = self.start();
+                self.start_time += clock.elapsed();
+                worker?
+            }
         };
         // A worker that died before the request fails here or below.
         let sent = request.write(&mut worker.requests);

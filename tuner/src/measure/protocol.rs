@@ -294,7 +294,16 @@ impl CodeSpec {
     }
 }
 
+/// The latency, relative to the best, up to which a candidate is verified on all cases: a slightly
+/// slower one may still win when timed again.
+const VERIFY_MARGIN: f64 = 1.1;
+
 impl Policy {
+    /// Tells if a candidate of that latency is verified on all cases, and not on the first one only.
+    pub(crate) fn verifies_all_cases(&self, latency_ns: f64) -> bool {
+        self.best_ns.is_none_or(|best| latency_ns < best * VERIFY_MARGIN)
+    }
+
     /// The policy of GPUs: starting a batch takes longer than reading a clock, and the first samples
     /// of a candidate within a factor of two are less reliable.
     pub const GPU: Self =

@@ -1,11 +1,13 @@
 //! Schedules of a workload outside of a session: timed side by side, or verified against the
 //! definition of their program.
 
+use std::time::Duration;
+
 use tvmtune_ir::target::Target;
 use tvmtune_schedule::Instruction;
 
 use super::code::Builder;
-use super::oracle;
+use super::oracle::{self, Judging, Oracle};
 use super::task::{Bucket, Task};
 use crate::measure::{CaseSpec, Exclusive, Measure, MeasureError, WorkerCommand};
 use crate::outcome::{Outcome, Timing};
@@ -22,6 +24,9 @@ pub struct Bench<'a> {
     /// Timings of each schedule.
     pub rounds: usize,
 }
+
+/// The time limit of computing the expected results.
+const JUDGING_LIMIT: Duration = Duration::from_secs(60);
 
 /// Verifies schedules of a workload for one of its buckets, given by their traces on the program
 /// specialized to it, and times them side by side; returns the outcome of each, in order.
@@ -44,11 +49,12 @@ pub fn bench(
     let task = Task::new(bucket.workload, bucket.ranges, &builder);
     let mut measurer = worker.measurer(&target);
     let dims = dims.map_or_else(|| task.dims(), |it| vec![it.to_vec()]);
-    let reference = match oracle::reference(&task, &dims, 1, &mut measurer)? {
+    let judging = Judging { seed: 1, limit: JUDGING_LIMIT };
+    let reference = match Oracle::new().reference(&task, &dims, judging, &mut measurer)? {
         Ok(reference) => reference,
         Err(why) => return Ok(Err(why)),
     };
-    measurer.set_up(&reference.cases, Some(&reference.expected))?;
+    measurer.set_up(&reference.cases, Some(&reference.expected()))?;
     let mut outcomes = Vec::new();
     let mut jobs = Vec::new();
     for trace in traces {

@@ -20,8 +20,9 @@ pub(super) struct DriftBaseline {
 const TOLERATED: f64 = 1.25;
 /// The minimum latency of a baseline: shorter ones are dominated by the wake-up of threads.
 const MIN_NS: f64 = 20_000.0;
-/// Samples of each timing; the fastest counts.
-const SAMPLES: usize = 5;
+/// Samples of each timing, at most, and their time; the fastest counts.
+const MAX_SAMPLES: usize = 5;
+const SAMPLES_NS: f64 = 50e6;
 /// Retries after a slow timing, and the pause before each.
 const RETRIES: usize = 1;
 const PAUSE: Duration = Duration::from_millis(100);
@@ -74,7 +75,9 @@ impl DriftBaseline {
 
     /// Times the candidate.
     fn time(&self, measurer: &mut dyn Measure) -> Result<Option<Timing>, MeasureError> {
-        let timings = measurer.compare(&[&self.candidate.job], SAMPLES, &self.policy)?;
+        let samples = (SAMPLES_NS / self.candidate.timing.min_ns()) as usize;
+        let samples = samples.clamp(1, MAX_SAMPLES);
+        let timings = measurer.compare(&[&self.candidate.job], samples, &self.policy)?;
         Ok(timings.ok().and_then(|it| it.into_iter().next()))
     }
 }
@@ -131,6 +134,7 @@ mod tests {
             threads: 1,
             job: Job::default(),
             timing: timing(100e3),
+            is_verified: true,
         };
         let baseline = |candidate| DriftBaseline::new(candidate, Policy::default());
         let mut drift = baseline(candidate.clone()).unwrap();

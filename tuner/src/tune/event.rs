@@ -7,6 +7,7 @@ use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::Platform;
 use tvmtune_plan::record::Source;
 
+use super::spent::TimeSpent;
 use crate::outcome::Outcome;
 
 /// A task, for people: `linear[M=17..=64] avx512`.
@@ -98,8 +99,10 @@ pub struct TaskResult {
     pub source: Source,
     /// Candidates measured, in this session and in earlier ones.
     pub trials: u64,
-    /// Wall time spent on them.
+    /// Wall time spent on them, in this session and in earlier ones.
     pub seconds: f64,
+    /// The time of this session.
+    pub times: TimeSpent,
     /// Candidates that failed in this session.
     pub failures: u64,
 }

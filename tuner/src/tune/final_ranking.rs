@@ -6,7 +6,7 @@
 
 use tvmtune_plan::record::Source;
 
-use super::oracle;
+use super::oracle::Judging;
 use super::session::{Candidate, Context, Session};
 use crate::measure::MeasureError;
 
@@ -22,8 +22,13 @@ impl Session {
         seed: u64,
         ctx: &mut Context<'_>,
     ) -> Result<Vec<Candidate>, MeasureError> {
-        self.set_up(ctx)?;
         let plan = self.final_plan();
+        // A default schedule that nothing competes with was verified when it was measured.
+        if plan.rounds == 0 {
+            self.good.retain(|it| it.source == Source::Default);
+            return Ok(std::mem::take(&mut self.good));
+        }
+        self.set_up(ctx)?;
         let mut finalists = self.verified(plan.n_finalists, ctx)?;
         let jobs: Vec<_> = finalists.iter().map(|it| &it.job).collect();
         let policy = self.task.builder.policy();
@@ -51,7 +56,7 @@ impl Session {
             }
             // Without a latency to beat, all cases are verified.
             let policy = self.task.builder.policy();
-            if ctx.measurer.measure(&it.job, &policy)?.timing().is_some() {
+            if it.is_verified || ctx.measurer.measure(&it.job, &policy)?.timing().is_some() {
                 verified.push(it);
             } else {
                 self.failures += 1;
@@ -68,7 +73,9 @@ impl Session {
         ctx: &mut Context<'_>,
     ) -> Result<Vec<Candidate>, MeasureError> {
         while let Some(first) = finalists.first() {
-            if oracle::is_correct(&self.task, &first.job, seed ^ 0x5eed, ctx.measurer)? {
+            let oracle = &mut ctx.shared.oracle;
+            let judging = Judging { seed: seed ^ 0x5eed, limit: self.judging };
+            if oracle.is_correct(&self.task, &first.job, judging, ctx.measurer)? {
                 break;
             }
             self.failures += 1;

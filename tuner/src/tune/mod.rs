@@ -3,10 +3,11 @@
 //! In: [`Workload`]s. Out: records in the user's cache, and a [`Summary`]. Next: the build plan
 //! finds them there.
 //!
-//! `tuner.rs` allocates the budget to tasks. Of one task, `session.rs` is the state, `open.rs` the
-//! beginning, `round.rs` a batch of trials, `final_ranking.rs` the end, `save.rs` the record.
-//! `code.rs` builds candidates, `oracle.rs` computes what they must return, `shared.rs` is what tasks
-//! share: a cost model and transfer sources.
+//! `tuner.rs` runs the loop, and `scheduler.rs` allocates the budget to tasks. Of one task, `session.rs`
+//! is the state, `open.rs` the beginning, `round.rs` a batch of trials, `measurement.rs` one trial,
+//! `final_ranking.rs` the end, `save.rs` the record. `code.rs` builds candidates, `oracle.rs` computes
+//! what they must return, `shared.rs` is what tasks share: a cost model, transfer sources, the oracle.
+//! `spent.rs` counts the time of all that.
 //!
 //! # Invariants
 //!
@@ -28,15 +29,19 @@ mod event;
 mod final_ranking;
 mod log;
 mod lower_bound;
+mod measurement;
 mod open;
 mod options;
 mod oracle;
+mod progress;
 mod recipe;
 mod round;
 pub mod sample;
 mod save;
+mod scheduler;
 mod session;
 mod shared;
+mod spent;
 mod task;
 mod transfer;
 mod tuner;
@@ -47,6 +52,8 @@ pub use code::BuilderError;
 pub use event::{Event, TaskName, TaskResult};
 pub use log::{Stage, Trial, replay, trials};
 pub use options::{Hardware, Options, Reuse};
+pub use progress::{Phase, Progress, ProgressFile, running};
 pub use recipe::{Recipe, Rules, Search, When};
+pub use spent::TimeSpent;
 pub use task::{Bucket, Tolerance, Workload};
 pub use tuner::{Summary, TuneError, run};

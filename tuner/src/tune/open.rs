@@ -11,14 +11,24 @@ use super::budget::Budget;
 use super::drift::DriftBaseline;
 use super::event::Event;
 use super::log::Trial;
-use super::recipe::{Recipe, Rules};
+use super::lower_bound;
+use super::oracle::Judging;
+use super::recipe::Recipe;
 use super::session::{Context, Proposed, Session, lines};
+use super::spent::{Activity, TimeSpent};
 use super::task::Task;
 use super::transfer::Received;
-use super::{lower_bound, oracle};
 use crate::cost::analytic::AnalyticModel;
 use crate::measure::MeasureError;
-use crate::space::{Point, Space};
+use crate::space::Point;
+
+/// The limits of a session that is opened.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) budget: Budget,
+    /// The time of computing expected results.
+    pub(super) judging: Duration,
+}
 
 impl Session {
     /// Opens the session of a task, and measures its default schedule; the inner error says why it
@@ -27,26 +37,30 @@ impl Session {
         task: Task,
         recipe: Recipe,
         seed: u64,
-        budget: Budget,
+        limits: Limits,
         ctx: &mut Context<'_>,
     ) -> Result<Result<Self, String>, MeasureError> {
         let clock = Instant::now();
+        let Limits { budget, judging } = limits;
         let target = task.target();
-        let schedule = default::schedule(&task.dag, &target);
-        let code = match task.build(&schedule.trace) {
+        let (schedule, code) = ctx.timed(Activity::Generating, |_| {
+            let schedule = default::schedule(&task.dag, &target);
+            let code = task.build(&schedule.trace);
+            (schedule, code)
+        });
+        let code = match code {
             Ok(code) => code,
             Err(why) => return Ok(Err(why)),
         };
-        let reference = match oracle::reference(&task, &task.dims(), seed, ctx.measurer)? {
+        let reference = ctx.timed(Activity::Judging, |ctx| {
+            let (oracle, judging) = (&mut ctx.shared.oracle, Judging { seed, limit: judging });
+            oracle.reference(&task, &task.dims(), judging, ctx.measurer)
+        });
+        let reference = match reference? {
             Ok(reference) => reference,
             Err(why) => return Ok(Err(why)),
         };
-        let space = match recipe.space {
-            Rules::Tvmtune => Space::new(&task.dag, &target),
-            Rules::Ansor => Space::ansor(&task.dag, &target),
-        };
-        let is_analytic = space.is_analytic && recipe.analytic;
-        let space = Space { is_analytic, ..space };
+        let space = ctx.timed(Activity::Proposing, |_| recipe.space_of(&task.dag, &target));
         let mut session = Self {
             strategy: recipe.strategy(seed, budget.trials),
             analytic: AnalyticModel::new(&task.dag, target, ctx.shared.n_threads),
@@ -67,8 +81,12 @@ impl Session {
             trials: 0,
             failures: 0,
             trials_at_best: 0,
+            first_trial: 0,
             spent: Duration::ZERO,
-            preparation: clock.elapsed(),
+            spent_earlier: Duration::ZERO,
+            opening: Duration::ZERO,
+            judging,
+            times: TimeSpent::default(),
             exhausted: false,
         };
         session.set_up(ctx)?;
@@ -83,24 +101,35 @@ impl Session {
         let policy = session.task.builder.policy();
         let baseline = session.good.first().cloned();
         session.drift = baseline.and_then(|it| DriftBaseline::new(it, policy));
-        session.spent = clock.elapsed();
+        session.opening = clock.elapsed();
+        session.spent = session.opening;
         Ok(Ok(session))
     }
 
-    /// Observes the logged trials of earlier sessions.
-    pub(super) fn resume(&mut self, trials: &[Trial]) {
+    /// Observes the logged trials of earlier sessions, which took at least the wall time `spent`.
+    pub(super) fn resume(&mut self, trials: &[Trial], spent: Duration) {
         let (isa, bucket) = (self.task.platform().to_string(), self.task.bucket_key());
         let is_of_task =
             |it: &&Trial| it.generator == GENERATOR && it.isa == isa && it.bucket == bucket;
+        let mut logged = Duration::ZERO;
+        let mut best_ns = f64::INFINITY;
         for trial in trials.iter().filter(is_of_task) {
             self.trials += 1;
-            self.spent += Duration::from_secs_f64((trial.generate_ms + trial.measure_ms) / 1e3);
+            logged += Duration::from_secs_f64((trial.generate_ms + trial.measure_ms) / 1e3);
+            if let Some(timing) = trial.outcome.timing()
+                && timing.min_ns() < best_ns
+            {
+                best_ns = timing.min_ns();
+                self.trials_at_best = self.trials;
+            }
             if let Some(point) = self.point(trial) {
                 // Only the strategy observes it: its timing is from another session.
                 self.strategy.observe(&point, &trial.outcome);
             }
         }
-        self.trials_at_best = self.trials;
+        self.spent_earlier = logged.max(spent);
+        self.spent += self.spent_earlier;
+        self.first_trial = self.trials;
     }
 
     /// Returns the point of a trial, if the space still has it with the same trace.
@@ -123,7 +152,7 @@ impl Session {
             let parsed: Result<Vec<Instruction>, _> =
                 entry.trace.iter().map(|it| it.parse()).collect();
             if let Ok(trace) = parsed {
-                let code = self.task.build(&trace);
+                let code = ctx.timed(Activity::Generating, |_| self.task.build(&trace));
                 // A trace that replays becomes a point, so that it has neighbors.
                 let target = self.task.target();
                 let point = code
@@ -133,6 +162,7 @@ impl Session {
                 self.measure(&proposed, code, ctx)?;
             }
         }
+        self.first_trial = self.trials;
         Ok(())
     }
 }

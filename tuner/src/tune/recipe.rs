@@ -3,11 +3,14 @@
 //! The default is that of `cargo tvmtune tune`. Others are for ablation studies.
 
 use serde::{Deserialize, Serialize};
+use tvmtune_ir::dag::Dag;
+use tvmtune_ir::target::Target;
 
 use crate::search::{
     Allocation, Annealing, Chain, Combined, Droplet, Effort, Evolutionary, Genetic, Grid,
     HillClimbing, Random, Strategy, Transferred,
 };
+use crate::space::Space;
 
 /// The recipe of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,6 +111,16 @@ impl Recipe {
     pub fn refine() -> Self {
         let (search, transfer) = (Search::None, When::Once);
         Self { search, transfer, crossover: false, ..Self::default() }
+    }
+
+    /// Returns the space of a program.
+    pub(super) fn space_of(&self, dag: &Dag, target: &Target) -> Space {
+        let space = match self.space {
+            Rules::Tvmtune => Space::new(dag, target),
+            Rules::Ansor => Space::ansor(dag, target),
+        };
+        let is_analytic = space.is_analytic && self.analytic;
+        Space { is_analytic, ..space }
     }
 
     /// Creates the strategy for a number of trials.

@@ -3,6 +3,8 @@
 //! Interpreting a large program would take minutes; a few hundred elements of its results take a
 //! moment. The sample has those where schedules err: ends, ends of rows, neighbors.
 
+use std::time::{Duration, Instant};
+
 use tvmtune_ir::dag::{Dag, Number};
 use tvmtune_ir::interp::{Array, Elements};
 
@@ -15,10 +17,15 @@ pub(super) const MAX_INTERPRETED: f64 = 2e7;
 const MAX_EVALUATED: u64 = 300_000;
 /// The maximum number of sampled elements of each result.
 const MAX_SAMPLES: usize = 512;
+/// Elements of each result that are sampled even if that takes too long: both ends, one inside, its
+/// neighbor, and the ends of its row.
+const MIN_SAMPLES: usize = 6;
+/// The time of sampling outside of a tuning session.
+const SAMPLE_TIME: Duration = Duration::from_secs(60);
 /// The maximum absolute tolerance, relative to the root mean square.
 const MAX_ABS_PER_RMS: f64 = 0.1;
 /// The number of elements from which the root mean square is estimated.
-const RMS_SAMPLES: usize = 1 << 20;
+const RMS_SAMPLES: usize = 1 << 16;
 
 /// A program with its arguments.
 #[derive(Clone, Copy)]
@@ -44,7 +51,7 @@ pub struct Inputs<'a> {
 pub fn difference(inputs: &Inputs<'_>, results: &[Array]) -> Option<String> {
     let Inputs { dag, dims, params, scalars, tolerance } = *inputs;
     if n_operations(dag, dims) > MAX_INTERPRETED {
-        return sampled(inputs, results);
+        return sampled(inputs, results, SAMPLE_TIME);
     }
     let expected = tvmtune_ir::interp::run(dag, dims, params, scalars);
     results.iter().zip(&expected).find_map(|(result, expected)| {
@@ -53,20 +60,24 @@ pub fn difference(inputs: &Inputs<'_>, results: &[Array]) -> Option<String> {
     })
 }
 
-/// Compares a sample of the results with the definition; returns the first mismatch.
-pub(super) fn sampled(inputs: &Inputs<'_>, results: &[Array]) -> Option<String> {
+/// Compares a sample of the results with the definition, as large as a time limit allows; returns the
+/// first mismatch.
+pub(super) fn sampled(inputs: &Inputs<'_>, results: &[Array], limit: Duration) -> Option<String> {
     let Inputs { dag, dims, params, scalars, tolerance } = *inputs;
     let mut elements = Elements::new(dag, dims, params, scalars);
     for (id, result) in dag.outputs.iter().zip(results) {
+        let clock = Instant::now();
         let (rel, abs) = allowed(tolerance, result);
-        for flat in sample_indices(result) {
+        for (n, flat) in sample_indices(result).into_iter().enumerate() {
+            let is_spent = elements.n_evaluated() > MAX_EVALUATED
+                || clock.elapsed() > limit / results.len() as u32;
+            if n >= MIN_SAMPLES && is_spent {
+                break;
+            }
             let (got, want) = (result.get(flat), elements.get(*id, flat));
             if !agrees(got, want, rel, abs) {
                 let (got, want) = (got.to_f64(), want.to_f64());
                 return Some(format!("element {flat} is {got}, not {want}"));
-            }
-            if elements.n_evaluated() > MAX_EVALUATED {
-                break;
             }
         }
     }
@@ -146,14 +157,17 @@ mod tests {
         let inputs =
             Inputs { dag: &dag, dims: &dims, params: &params, scalars: &scalars, tolerance };
         let right = tvmtune_ir::interp::run(&dag, &dims, &params, &scalars);
-        assert_eq!(sampled(&inputs, &right), None);
+        assert_eq!(sampled(&inputs, &right, SAMPLE_TIME), None);
         let last = right[0].len() - 1;
         for index in [0, last] {
             let mut wrong = right.clone();
             let value = Number::Float(wrong[0].get(index).to_f64() + 1.0).cast(wrong[0].dtype);
             wrong[0].set(index, value);
-            let mismatch = sampled(&inputs, &wrong);
-            assert!(mismatch.is_some_and(|it| it.starts_with(&format!("element {index} "))));
+            // The ends are compared even if there is no time.
+            for limit in [SAMPLE_TIME, Duration::ZERO] {
+                let mismatch = sampled(&inputs, &wrong, limit);
+                assert!(mismatch.is_some_and(|it| it.starts_with(&format!("element {index} "))));
+            }
         }
     }
 

@@ -18,7 +18,11 @@ impl Tuner<'_> {
     ) -> Result<(), DatabaseError> {
         let Self { options, database, device, .. } = &*self;
         let workload = &self.workloads[session.task.workload];
-        let mut entries = entries(session, ranked.unwrap_or(&session.good));
+        let candidates: Vec<&Candidate> = match ranked {
+            Some(ranked) => ranked.iter().collect(),
+            None => session.good.iter().filter(|it| it.is_verified).collect(),
+        };
+        let mut entries = entries(session, &candidates);
         let mut files = Files::default();
         let warning = match (ranked.and_then(<[_]>::first), entries.first_mut()) {
             (Some(best), Some(entry)) => add_images(session, best, entry, &mut files),
@@ -42,7 +46,9 @@ impl Tuner<'_> {
             if ranked.is_some() {
                 // Tasks of other targets have only a share of the budget.
                 let is_first = session.task.target() == options.device();
-                bucket.complete |= is_first && session.is_complete();
+                // Refining what others recorded is no search.
+                let is_search = session.recipe == options.recipe;
+                bucket.complete |= is_first && is_search && session.is_complete();
                 let replaces_all = options.reuse == Reuse::Ignore;
                 let was_measured = |it: &str| replaces_all || session.measured.contains_key(it);
                 bucket.supersede(session.task.platform(), entries, &was_measured);
@@ -78,8 +84,8 @@ fn add_images(
 }
 
 /// Returns the entries of a record: the best few candidates, and the default schedule.
-fn entries(session: &Session, candidates: &[Candidate]) -> Vec<Entry> {
-    let default = candidates.iter().find(|it| it.source == Source::Default);
+fn entries(session: &Session, candidates: &[&Candidate]) -> Vec<Entry> {
+    let default = candidates.iter().copied().find(|it| it.source == Source::Default);
     let ancestor = |it: &Candidate| Ancestor::new(it.source, tenths(it.timing.median_ns()));
     let dims: Vec<i64> = session.task.bucket.iter().map(|it| it.hi).collect();
     let entry = |it: &Candidate| Entry {
@@ -95,8 +101,8 @@ fn entries(session: &Session, candidates: &[Candidate]) -> Vec<Entry> {
         },
         images: Vec::new(),
     };
-    let best = candidates.iter().filter(|it| it.source != Source::Default).take(KEPT_PER_ISA);
-    let mut kept: Vec<&Candidate> = best.chain(default).collect();
-    kept.sort_by_key(|it| candidates.iter().position(|other| std::ptr::eq(other, *it)));
+    let best = candidates.iter().copied().filter(|it| it.source != Source::Default);
+    let mut kept: Vec<&Candidate> = best.take(KEPT_PER_ISA).chain(default).collect();
+    kept.sort_by_key(|it| candidates.iter().position(|other| std::ptr::eq(*other, *it)));
     kept.into_iter().map(entry).collect()
 }

@@ -9,13 +9,15 @@ use std::time::Duration;
 use tvmtune_plan::record::Source;
 use tvmtune_schedule::Instruction;
 
-use super::budget::{Budget, FinalPlan};
+use super::budget::{Budget, Candidates, FinalPlan};
 use super::drift::DriftBaseline;
 use super::event::Event;
 use super::log::Trial;
 use super::oracle::Reference;
 use super::recipe::Recipe;
+use super::scheduler::FIRST_SEARCH;
 use super::shared::Shared;
+use super::spent::TimeSpent;
 use super::task::{Task, Workload};
 use super::transfer::Received;
 use crate::cost::analytic::AnalyticModel;
@@ -28,6 +30,10 @@ use crate::space::{Point, Space};
 pub(super) const ROUND: usize = 32;
 /// Trials in a row without a better candidate after which a task is done.
 const STALE: u64 = 300;
+/// The time of a first search in which fewer than [`ROUND`] candidates could be measured.
+const MAX_FIRST_ROUND: Duration = Duration::from_secs(3);
+/// The latency of a candidate of the final ranking, relative to the best, at most.
+const MAX_SLOWDOWN: f64 = 1.25;
 /// The expected relative gain of a round, at least; an estimate.
 const MIN_GAIN: f64 = 0.05;
 
@@ -54,6 +60,8 @@ pub(super) struct Candidate {
     pub(super) threads: u32,
     pub(super) job: Job,
     pub(super) timing: Timing,
+    /// Set if its results were right on all cases, and not on the first one only.
+    pub(super) is_verified: bool,
 }
 
 /// The origin of a measured point.
@@ -109,9 +117,17 @@ pub(super) struct Session {
     pub(super) trials: u64,
     pub(super) failures: u64,
     pub(super) trials_at_best: u64,
+    /// Trials of earlier sessions, and of opening this one.
+    pub(super) first_trial: u64,
+    /// Wall time, of earlier sessions too, and that of these.
     pub(super) spent: Duration,
-    /// The time of computing the expected results.
-    pub(super) preparation: Duration,
+    pub(super) spent_earlier: Duration,
+    /// The time of opening this session.
+    pub(super) opening: Duration,
+    /// The time limit of judging.
+    pub(super) judging: Duration,
+    /// The time of this session by activity.
+    pub(super) times: TimeSpent,
     pub(super) exhausted: bool,
 }
 
@@ -131,12 +147,14 @@ pub(super) struct Context<'a> {
     /// Appends a trial to the log.
     pub(super) log: &'a mut dyn FnMut(&Trial),
     pub(super) on_event: &'a mut dyn FnMut(Event<'_>),
+    /// The time since the context was made, by activity.
+    pub(super) times: TimeSpent,
 }
 
 impl Session {
     /// Sets up the measurer for this task.
     pub(super) fn set_up(&self, ctx: &mut Context<'_>) -> Result<(), MeasureError> {
-        ctx.measurer.set_up(&self.reference.cases, Some(&self.reference.expected))
+        ctx.measurer.set_up(&self.reference.cases, Some(&self.reference.expected()))
     }
 
     /// Tells if the search is complete, or the budget spent but for the final ranking.
@@ -151,16 +169,37 @@ impl Session {
         self.exhausted || self.trials >= self.trials_at_best + STALE
     }
 
-    /// Plans the final ranking.
-    pub(super) fn final_plan(&self) -> FinalPlan {
-        let launch_ns = self.good.last().map_or(0.0, |it| it.timing.min_ns());
-        let min_sample_ns = self.task.builder.policy().min_sample_ns;
-        FinalPlan::new(self.budget.per_task, self.good.len(), launch_ns, min_sample_ns)
+    /// Tells if the session has not searched long enough for what it took to open it.
+    pub(super) fn is_in_first_search(&self) -> bool {
+        let searched = self.times.searching();
+        let is_short = searched < FIRST_SEARCH * self.opening;
+        let is_small = self.trials < self.first_trial + ROUND as u64;
+        !self.is_done() && (is_short || is_small && searched < MAX_FIRST_ROUND)
     }
 
-    /// Estimates the time of the final ranking, with its reference results.
+    /// Plans the final ranking.
+    pub(super) fn final_plan(&self) -> FinalPlan {
+        let limit_ns = self.good.first().map_or(0.0, |it| it.timing.min_ns() * MAX_SLOWDOWN);
+        let may_win =
+            |it: &&Candidate| it.timing.min_ns() <= limit_ns || it.source == Source::Default;
+        let competing = self.good.iter().filter(may_win);
+        let launches_ns = competing.clone().map(|it| it.timing.median_ns());
+        let candidates = Candidates {
+            n: competing.clone().count(),
+            n_unverified: competing.filter(|it| !it.is_verified).count(),
+            launch_ns: launches_ns.fold(0.0, f64::max),
+            min_sample_ns: self.task.builder.policy().min_sample_ns,
+        };
+        FinalPlan::new(self.times.searching(), candidates)
+    }
+
+    /// Estimates the time of the final ranking, and of judging the best on other arguments.
     pub(super) fn final_ranking_time(&self) -> Duration {
-        self.final_plan().time + self.preparation
+        let plan = self.final_plan();
+        match plan.rounds {
+            0 => Duration::ZERO,
+            _ => plan.time + self.reference.time_of_case(),
+        }
     }
 
     /// Returns the latency of the best candidate.

@@ -1,4 +1,4 @@
-//! The state that all tasks of a run share: a cost model, and transfer sources.
+//! The state that all tasks of a run share: a cost model, transfer sources, and the oracle.
 
 use std::path::PathBuf;
 
@@ -7,6 +7,7 @@ use tvmtune_ir::target::Target;
 use tvmtune_plan::database::Database;
 
 use super::options::{Options, Reuse};
+use super::oracle::Oracle;
 use super::recipe::{Recipe, When};
 use crate::cost::features::Features;
 use crate::cost::learned::{Analytic, Learned};
@@ -22,6 +23,7 @@ pub(super) struct Shared {
     /// The error of reading that file.
     load_error: Option<ModelError>,
     pub(super) sources: TransferSources,
+    pub(super) oracle: Oracle,
     n_tasks: usize,
     /// Threads that search.
     pub(super) n_threads: usize,
@@ -45,7 +47,8 @@ impl Shared {
             When::Never => TransferSources::default(),
             When::Once | When::Interleaved => TransferSources::from_database(database, &target),
         };
-        Self { recipe, model, file, load_error, sources, n_tasks: 0, n_threads }
+        let oracle = Oracle::new();
+        Self { recipe, model, file, load_error, sources, oracle, n_tasks: 0, n_threads }
     }
 
     /// Stores the model for the next run; returns a warning if that fails.

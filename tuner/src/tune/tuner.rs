@@ -1,21 +1,26 @@
-//! Allocates the budget of a run to tasks, round by round.
+//! A run: opens the sessions of tasks, and runs their rounds, within the budget.
 //!
-//! The next round goes to the task with the highest expected gain per second: Ansor's task scheduler.
+//! `scheduler.rs` says what is next. Sessions are opened one by one, so that no task takes the time of
+//! others before these have any.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use tvmtune_ir::target::DeviceKey;
 use tvmtune_plan::database::{Cache, Database, DatabaseError};
-use tvmtune_plan::record::{Entry, KEPT_PER_ISA, Source, Tier};
+use tvmtune_plan::record::{KEPT_PER_ISA, Source, Tier};
 
+use super::budget::Budget;
 use super::code::{Builder, BuilderError};
 use super::event::{Event, TaskName, TaskResult};
 use super::log::{Log, Trial, trials};
+use super::open::Limits;
 use super::options::{Hardware, Options, Reuse};
 use super::recipe::Recipe;
+use super::scheduler::{self, Recorded, Step, TimeLeft, WaitingTask};
 use super::session::{Context, Session};
 use super::shared::Shared;
+use super::spent::{Activity, TimeSpent};
 use super::task::{Task, Workload};
 use crate::measure::{Exclusive, Measure, MeasureError};
 
@@ -28,12 +33,8 @@ pub struct Summary {
     pub skipped: Vec<(TaskName, String)>,
     /// Tasks that the budget did not reach.
     pub unreached: Vec<TaskName>,
-    /// Wall time.
-    pub seconds: f64,
-    /// The part of it spent on generating code.
-    pub generating_seconds: f64,
-    /// The part of it spent on verifying and timing candidates.
-    pub measuring_seconds: f64,
+    /// The time of the run, by activity.
+    pub times: TimeSpent,
 }
 
 /// The error that stopped a run.
@@ -52,6 +53,10 @@ pub enum TuneError {
 
 /// The share of a task's budget for instruction sets after the first.
 const SECONDARY_SHARE: f64 = 0.2;
+
+/// The share of a task's time for judging, and the time of a search for which that is worth it.
+const JUDGING_SHARE: f64 = 0.15;
+const SMALL_SEARCH: Duration = Duration::from_secs(4);
 
 /// The share of a task's budget for refining recorded schedules of similar devices and ranges.
 const REFINING_SHARE: f64 = 0.15;
@@ -85,26 +90,33 @@ pub fn run(
         summary: Summary::default(),
         clock: Instant::now(),
     };
-    let tasks = tuner.tasks()?;
+    let mut waiting = tuner.waiting_tasks()?;
     if let Some(what) = tuner.shared.load_warning() {
         (tuner.on_event)(Event::Warning { what });
     }
-    (tuner.on_event)(Event::Started { n_tasks: tasks.len() });
-    let mut sessions = tuner.open(tasks)?;
-    while let Some(next) = tuner.next_session(&sessions) {
-        tuner.round(&mut sessions[next])?;
-        if sessions[next].is_done() {
-            let session = sessions.remove(next);
+    (tuner.on_event)(Event::Started { n_tasks: waiting.len() });
+    let mut sessions = Vec::new();
+    while let Some(step) = tuner.next_step(&waiting, &sessions) {
+        match step {
+            Step::Open(n) => {
+                let (task, n_others) = (waiting.remove(n), waiting.len());
+                sessions.extend(tuner.open(task, n_others)?);
+            }
+            Step::Round(n) => tuner.round(&mut sessions[n])?,
+        }
+        if let Some(n) = sessions.iter().position(Session::is_done) {
+            let session = sessions.remove(n);
             tuner.finish(session)?;
         }
     }
     for session in sessions {
         tuner.finish(session)?;
     }
+    tuner.summary.unreached = waiting.into_iter().map(|it| it.task.name).collect();
     if let Some(what) = tuner.shared.save_model() {
         (tuner.on_event)(Event::Warning { what });
     }
-    tuner.summary.seconds = tuner.clock.elapsed().as_secs_f64();
+    tuner.summary.times.total = tuner.clock.elapsed();
     Ok(tuner.summary)
 }
 
@@ -124,9 +136,9 @@ pub(super) struct Tuner<'a> {
 }
 
 impl Tuner<'_> {
-    /// Returns the tasks, those of the first target before any other.
-    fn tasks(&self) -> Result<Vec<Task>, TuneError> {
-        let mut tasks = Vec::new();
+    /// Returns the tasks, with what earlier runs know of them.
+    fn waiting_tasks(&self) -> Result<Vec<WaitingTask>, TuneError> {
+        let mut waiting = Vec::new();
         for (n, target) in self.options.targets.iter().enumerate() {
             let share = if n == 0 { 1.0 } else { SECONDARY_SHARE };
             let builder = Builder::new(*target, self.options.nvrtc)?;
@@ -136,103 +148,129 @@ impl Tuner<'_> {
                     share,
                     ..Task::new(workload, ranges, &builder)
                 };
-                tasks.extend(workload.buckets.iter().map(task));
+                waiting.extend(workload.buckets.iter().map(|it| self.waiting_task(task(it))));
             }
         }
-        Ok(tasks)
+        Ok(waiting)
     }
 
-    /// Opens a session for each task, within the budget.
-    fn open(&mut self, tasks: Vec<Task>) -> Result<Vec<Session>, TuneError> {
-        let mut sessions = Vec::new();
-        for task in tasks {
-            if self.time_left().is_zero() {
-                self.summary.unreached.push(task.name);
-                continue;
+    /// Returns a task with the recorded schedules for it, of all devices.
+    fn waiting_task(&self, task: Task) -> WaitingTask {
+        let (tier, effort) = (Tier::Default, (0, Duration::ZERO));
+        if self.options.reuse == Reuse::Ignore {
+            return WaitingTask::new(task, Recorded { tier, entries: Vec::new(), effort });
+        }
+        let workload = &self.workloads[task.workload];
+        let lookup = self.database.get(&workload.id, &workload.dag.name, &workload.text);
+        let choices = lookup.choices(&self.device, &task.bucket, task.platform());
+        let others = choices.iter().filter(|it| it.entry.source != Source::Default);
+        let recorded = Recorded {
+            tier: choices.first().map_or(tier, |it| it.tier),
+            entries: others.take(KEPT_PER_ISA).map(|it| it.entry.clone()).collect(),
+            // A bucket counts the effort for the first target.
+            effort: match choices.first() {
+                Some(it) if it.tier == Tier::Exact && task.share >= 1.0 => {
+                    let bucket = it.record.bucket(&task.bucket);
+                    let seconds = bucket.map_or(0.0, |it| it.seconds);
+                    let spent = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+                    let trials = bucket.map_or(0, |it| it.trials);
+                    // What judging the default schedule took leaves the time of a search as it is.
+                    (trials, if trials > 1 { spent } else { Duration::ZERO })
+                }
+                _ => effort,
+            },
+        };
+        WaitingTask::new(task, recorded)
+    }
+
+    /// Chooses what to do next; `None` when the budget, less the time of the final rankings, is spent.
+    fn next_step(&self, waiting: &[WaitingTask], sessions: &[Session]) -> Option<Step> {
+        let reserved: Duration = sessions.iter().map(Session::final_ranking_time).sum();
+        let total = self.time_left().saturating_sub(reserved);
+        let time = TimeLeft { per_task: self.options.budget.per_task, total };
+        let is_first = sessions.is_empty() && self.summary.results.is_empty();
+        scheduler::next_step(waiting, sessions, time, is_first)
+    }
+
+    /// Opens the session of a task, while others wait; `None` if it cannot be tuned.
+    fn open(
+        &mut self,
+        waiting: WaitingTask,
+        n_others: usize,
+    ) -> Result<Option<Session>, TuneError> {
+        let name = waiting.task.name.clone();
+        let opened = match self.open_session(waiting, n_others) {
+            // A worker has no memory for these arguments; for those of others it may.
+            Err(MeasureError::SetUp(why)) => Err(MeasureError::SetUp(why).to_string()),
+            opened => opened?,
+        };
+        match opened {
+            Ok(session) => {
+                self.save(&session, None)?;
+                Ok(Some(session))
             }
-            let name = task.name.clone();
-            match self.open_session(task)? {
-                Ok(session) => {
-                    self.save(&session, None)?;
-                    sessions.push(session);
-                }
-                Err(why) => {
-                    (self.on_event)(Event::Skipped { task: &name, why: why.clone() });
-                    self.summary.skipped.push((name, why));
-                }
+            Err(why) => {
+                (self.on_event)(Event::Skipped { task: &name, why: why.clone() });
+                self.summary.skipped.push((name, why));
+                Ok(None)
             }
         }
-        Ok(sessions)
     }
 
     /// Opens the session of a task; the inner error says why it cannot be tuned.
-    fn open_session(&mut self, task: Task) -> Result<Result<Session, String>, TuneError> {
+    fn open_session(
+        &mut self,
+        waiting: WaitingTask,
+        n_others: usize,
+    ) -> Result<Result<Session, String>, MeasureError> {
+        let WaitingTask { task, recorded, .. } = waiting;
+        // Other ranges of the program may have been recorded since.
+        let entries = self.waiting_task(task.clone()).recorded.entries;
         let (workload, seed) = (task.workload, self.options.seed);
-        let (tier, recorded) = self.recorded(&task);
-        let is_similar = matches!(tier, Tier::SameIsa | Tier::Transferred);
+        let is_similar = matches!(recorded.tier, Tier::SameIsa | Tier::Transferred);
         let (recipe, share) = match self.options.reuse == Reuse::Refine && is_similar {
             true => (Recipe::refine(), REFINING_SHARE),
             false => (self.options.recipe, 1.0),
         };
         let budget = self.options.budget.scaled(task.share * share);
+        let limits = Limits { judging: self.judging_limit(&budget, n_others), budget };
         let logged = match self.options.reuse {
             Reuse::Ignore => Vec::new(),
             Reuse::Compete | Reuse::Refine => trials(&self.log_path(workload)),
         };
-        let opened = self.with_context(workload, |ctx| {
-            let mut session = match Session::open(task, recipe, seed, budget, ctx)? {
+        self.set_up = None;
+        let (opened, times) = self.with_context(workload, |ctx| {
+            let mut session = match Session::open(task, recipe, seed, limits, ctx)? {
                 Ok(session) => session,
                 Err(why) => return Ok(Err(why)),
             };
-            session.resume(&logged);
-            session.measure_recorded(&recorded, ctx)?;
+            session.resume(&logged, recorded.effort.1);
+            session.measure_recorded(&entries, ctx)?;
             Ok(Ok(session))
         })?;
-        Ok(opened)
+        Ok(opened.map(|mut session| {
+            self.set_up = Some(session.number);
+            session.times.add(&times);
+            session
+        }))
     }
 
-    /// Returns the recorded schedules for a task, of all devices, with the tier of the best one.
-    fn recorded(&self, task: &Task) -> (Tier, Vec<Entry>) {
-        if self.options.reuse == Reuse::Ignore {
-            return (Tier::Default, Vec::new());
-        }
-        let workload = &self.workloads[task.workload];
-        let lookup = self.database.get(&workload.id, &workload.dag.name, &workload.text);
-        let choices = lookup.choices(&self.device, &task.bucket, task.platform());
-        let tier = choices.first().map_or(Tier::Default, |it| it.tier);
-        let others = choices.iter().filter(|it| it.entry.source != Source::Default);
-        (tier, others.take(KEPT_PER_ISA).map(|it| it.entry.clone()).collect())
-    }
-
-    /// Chooses the session of the next round; `None` when the budget, less the time of the final
-    /// rankings, is spent.
-    fn next_session(&self, sessions: &[Session]) -> Option<usize> {
-        let reserved: Duration = sessions.iter().map(Session::final_ranking_time).sum();
-        if self.time_left() <= reserved {
-            return None;
-        }
-        let gain = |it: &(usize, &Session)| it.1.expected_gain();
-        let gains = sessions.iter().enumerate().map(|it| (gain(&it), it.0));
-        // Of equals the first, so that every task gets its first round in order.
-        let best = gains.fold(None, |best: Option<(f64, usize)>, it| match best {
-            Some(best) if best.0 >= it.0 => Some(best),
-            _ => Some(it),
-        });
-        best.map(|(_, n)| n)
+    /// Returns the time limit of judging a task: a share of what the task may get.
+    fn judging_limit(&self, budget: &Budget, n_others: usize) -> Duration {
+        let fair = self.time_left() / (n_others as u32 + 1);
+        fair.max(SMALL_SEARCH).min(budget.per_task).mul_f64(JUDGING_SHARE)
     }
 
     /// Runs a round of a session, and saves an improvement.
     fn round(&mut self, session: &mut Session) -> Result<(), TuneError> {
-        if session.is_done() {
-            return Ok(());
-        }
         let is_set_up = self.set_up == Some(session.number);
-        let improved = self.with_context(session.task.workload, |ctx| {
+        let (improved, times) = self.with_context(session.task.workload, |ctx| {
             if !is_set_up {
                 session.set_up(ctx)?;
             }
             session.round(ctx)
         })?;
+        session.times.add(&times);
         self.set_up = Some(session.number);
         if improved {
             let id = &self.workloads[session.task.workload].id;
@@ -247,9 +285,12 @@ impl Tuner<'_> {
         let clock = Instant::now();
         let seed = self.options.seed;
         self.set_up = None;
-        let ranked =
-            self.with_context(session.task.workload, |ctx| session.final_ranking(seed, ctx))?;
+        let (ranked, times) = self.with_context(session.task.workload, |ctx| {
+            ctx.timed(Activity::Comparing, |ctx| session.final_ranking(seed, ctx))
+        })?;
         session.spent += clock.elapsed();
+        session.times.add(&times);
+        session.times.total = session.spent.saturating_sub(session.spent_earlier);
         let default = ranked.iter().find(|it| it.source == Source::Default);
         let (Some(best), Some(default)) = (ranked.first(), default) else {
             let why = "no candidate was right in every verification".to_owned();
@@ -266,6 +307,7 @@ impl Tuner<'_> {
             source: best.source,
             trials: session.trials,
             seconds: session.spent.as_secs_f64(),
+            times: session.times,
             failures: session.failures,
         };
         self.save(&session, Some(&ranked))?;
@@ -274,36 +316,35 @@ impl Tuner<'_> {
         Ok(())
     }
 
-    /// Calls `f` with the context of a session of that workload.
+    /// Calls `f` with the context of a session of that workload; returns its time by activity, too.
     fn with_context<R>(
         &mut self,
         workload: usize,
         f: impl FnOnce(&mut Context<'_>) -> Result<R, MeasureError>,
-    ) -> Result<R, MeasureError> {
+    ) -> Result<(R, TimeSpent), MeasureError> {
         let mut log = Log::new(self.log_path(workload));
         let mut log_error = None;
-        let (mut generate_ms, mut measure_ms) = (0.0, 0.0);
         let mut append = |trial: &Trial| {
-            generate_ms += trial.generate_ms;
-            measure_ms += trial.measure_ms;
             if let Err(error) = log.append(trial) {
                 log_error = Some(error);
             }
         };
-        let result = f(&mut Context {
+        let mut ctx = Context {
             workload: &self.workloads[workload],
             measurer: self.measurer.as_mut(),
             shared: &mut self.shared,
             log: &mut append,
             on_event: self.on_event,
-        });
-        self.summary.generating_seconds += generate_ms / 1e3;
-        self.summary.measuring_seconds += measure_ms / 1e3;
+            times: TimeSpent::default(),
+        };
+        let result = f(&mut ctx);
+        let times = ctx.times;
+        self.summary.times.add(&times);
         if let Some(error) = log_error {
             let what = format!("cannot write `{}`: {error}", self.log_path(workload).display());
             (self.on_event)(Event::Warning { what });
         }
-        result
+        Ok((result?, times))
     }
 
     /// Returns the file of the trials of a workload.

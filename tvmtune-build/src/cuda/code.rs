@@ -7,18 +7,17 @@ use std::path::Path;
 
 use tvmtune_cuda::Generated;
 use tvmtune_ir::poly::Interval;
-use tvmtune_ir::target::GpuTarget;
 use tvmtune_ir::target::gpu::Arch;
 use tvmtune_plan::database::{Choice, ImageFile, Lookup};
 use tvmtune_plan::embed::cuda as embed;
 use tvmtune_plan::embed::cuda::ptx_version;
-use tvmtune_plan::record::{Format, Image, Tier};
+use tvmtune_plan::record::{Effort, Format, Image, SearchLimits, Tier};
 use tvmtune_schedule::Schedule;
 use tvmtune_space::default;
 
 use super::{Compiler, Planned, Sources, VariantSpec};
 use crate::op::Op;
-use crate::plan::{self, Digest};
+use crate::plan::{self, Digest, PlanTarget};
 use crate::report::TuningStatus;
 
 /// The code of a variant spec.
@@ -58,15 +57,17 @@ pub(crate) fn add_to_digest(
 pub(crate) fn plan<'a>(
     op: &Op,
     variant_specs: &[VariantSpec<'a>],
-    here: Option<GpuTarget>,
+    plan_target: &PlanTarget,
     sources: &Sources<'_>,
     flawed: &mut Option<&'a Path>,
 ) -> Planned {
     let (mut planned, mut variants) = (Planned::default(), Vec::new());
     for spec in variant_specs {
         let variant = realize(op, spec, sources, flawed);
-        if here == Some(spec.target) {
-            let status = variant.as_ref().map(|it| TuningStatus::new(it.tier, it.stale));
+        if plan_target.gpu == Some(spec.target) {
+            let status = variant.as_ref().map(|it| it.status(plan_target.limits));
+            let effort = variant.as_ref().map(|it| it.effort(plan_target.limits));
+            planned.seconds_left += effort.unwrap_or_default().seconds_left(plan_target.limits);
             planned.gpu = planned.gpu.max(Some(status.unwrap_or(TuningStatus::Default)));
         }
         match variant {
@@ -76,7 +77,7 @@ pub(crate) fn plan<'a>(
     }
     planned.missing_archs.sort();
     planned.missing_archs.dedup();
-    planned.text = text(op, &variants);
+    planned.text = text(op, &variants, plan_target.limits);
     let images = variants.into_iter().flat_map(|it| it.images);
     planned.includes = images.map(|it| (file_name(&it.image), it.bytes)).collect();
     planned
@@ -135,6 +136,16 @@ impl Variant<'_> {
     pub fn median_ns(&self) -> Option<f64> {
         plan::median_ns(self.choice, self.tier, self.stale)
     }
+
+    /// The effort of finding the schedule.
+    pub fn effort(&self, limits: SearchLimits) -> Effort {
+        plan::effort(self.choice, self.bucket, limits)
+    }
+
+    /// The tuning status.
+    pub fn status(&self, limits: SearchLimits) -> TuningStatus {
+        TuningStatus::new(self.tier, self.stale, self.effort(limits).search)
+    }
 }
 
 /// The name of an image in the folder of plans: that of what is in it.
@@ -143,7 +154,7 @@ fn file_name(image: &Image) -> String {
 }
 
 /// The part of an op's plan that is for CUDA devices; empty if there is none.
-fn text(op: &Op, variants: &[Variant<'_>]) -> String {
+fn text(op: &Op, variants: &[Variant<'_>], limits: SearchLimits) -> String {
     let image = |ImageFile { image, bytes }: &ImageFile| {
         let format = match image.format {
             Format::Cubin => embed::Format::Cubin,
@@ -158,6 +169,7 @@ fn text(op: &Op, variants: &[Variant<'_>]) -> String {
         arch: it.arch,
         tier: it.tier,
         median_ns: it.median_ns(),
+        effort: it.effort(limits),
         generated: &it.generated,
         images,
     });

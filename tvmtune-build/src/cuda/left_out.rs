@@ -6,12 +6,11 @@
 
 use std::path::Path;
 
-use tvmtune_ir::target::GpuTarget;
 use tvmtune_plan::database::Lookup;
 
 use super::{Planned, Sources, VariantSpec};
 use crate::op::Op;
-use crate::plan::Digest;
+use crate::plan::{Digest, PlanTarget};
 
 /// Adds nothing: plans do not depend on schedules for GPUs.
 pub(crate) fn add_to_digest(_: &mut Digest, _: &[VariantSpec<'_>], _: &Lookup) {}
@@ -20,7 +19,7 @@ pub(crate) fn add_to_digest(_: &mut Digest, _: &[VariantSpec<'_>], _: &Lookup) {
 pub(crate) fn plan<'a>(
     _: &Op,
     _: &[VariantSpec<'a>],
-    _: Option<GpuTarget>,
+    _: &PlanTarget,
     _: &Sources<'_>,
     _: &mut Option<&'a Path>,
 ) -> Planned {

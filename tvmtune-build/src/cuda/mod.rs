@@ -81,6 +81,8 @@ pub(crate) struct Planned {
     pub(crate) includes: Vec<(String, Vec<u8>)>,
     /// The tuning status of the variant for the GPU of this machine, if one was looked for.
     pub(crate) gpu: Option<TuningStatus>,
+    /// The time that the rest of its search may take, in seconds.
+    pub(crate) seconds_left: f64,
     /// Architectures that code was asked for and that have none.
     pub(crate) missing_archs: Vec<String>,
 }

@@ -30,10 +30,20 @@ pub(super) enum ChildError {
     NoTuner,
     #[error("cannot run `{}`: {source}", program.display())]
     Run { program: PathBuf, source: std::io::Error },
-    #[error("`{}` did not answer in time", .0.display())]
-    TimedOut(PathBuf),
+    #[error(
+        "tuning was stopped after {} s, which is beyond its budget; what it recorded counts",
+        .0.as_secs()
+    )]
+    TimedOut(Duration),
     #[error("`{}` ended without an answer ({status})", program.display())]
     Silent { program: PathBuf, status: String },
+}
+
+impl ChildError {
+    /// Tells if the process was stopped while it tuned.
+    pub(super) fn is_stopped(&self) -> bool {
+        matches!(self, Self::TimedOut(_))
+    }
 }
 
 /// Executes a job in another process.
@@ -57,9 +67,10 @@ pub(super) fn run(job: &Job) -> Result<Answer, ChildError> {
         // A child that doesn't read it doesn't answer either, which is an error below.
         let _ = stdin.write_all(text.as_bytes());
     }
-    let deadline = Instant::now().checked_add(job.budget.total.saturating_add(GRACE));
+    let started = Instant::now();
+    let deadline = started.checked_add(job.budget.total.saturating_add(GRACE));
     let (status, answer) = wait(&mut child, deadline).map_err(failed)?;
-    let Some(status) = status else { return Err(ChildError::TimedOut(program)) };
+    let Some(status) = status else { return Err(ChildError::TimedOut(started.elapsed())) };
     let silent = || ChildError::Silent { program, status: status.to_string() };
     toml::from_str(&answer).ok().filter(|_| status.success()).ok_or_else(silent)
 }

@@ -12,6 +12,8 @@ use crate::op::Op;
 /// A request to tune. Travels as TOML; both ends are of the same version.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Job {
+    /// The name of the package.
+    pub(super) name: String,
     /// The folder of the package.
     pub(super) package: PathBuf,
     /// The folder of its workspace.
@@ -64,8 +66,15 @@ impl Job {
     /// Creates a request for the GPU of this machine.
     pub(super) fn about_gpu() -> Self {
         let budget = Budget { total: Duration::ZERO, ..Budget::BUILD };
-        let (package, workspace) = (PathBuf::new(), None);
-        Self { package, workspace, asks_for_gpu: true, budget, cpu: Vec::new(), gpu: Vec::new() }
+        Self {
+            name: String::new(),
+            package: PathBuf::new(),
+            workspace: None,
+            asks_for_gpu: true,
+            budget,
+            cpu: Vec::new(),
+            gpu: Vec::new(),
+        }
     }
 }
 

@@ -13,11 +13,12 @@ mod jobserver;
 #[cfg(feature = "tune")]
 pub mod session;
 
+use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::{DeviceKey, GpuTarget};
-use tvmtune_plan::database::Lookup;
-use tvmtune_plan::record::Tier;
+use tvmtune_plan::database::{Choice, Lookup};
+use tvmtune_plan::record::{Search, SearchLimits};
 
-use crate::config::Budget;
+use crate::config::{Budget, UnknownSpan};
 use crate::cuda;
 use crate::op::Op;
 use crate::package::Package;
@@ -30,28 +31,44 @@ use job::{Answer, Job, Wanted};
 
 /// The result of tuning for a build.
 #[derive(Debug, Default)]
-pub(crate) struct Tuning(Answer);
+pub(crate) struct Tuning {
+    answer: Answer,
+    /// Set if the process was stopped: what it recorded until then counts.
+    is_stopped: bool,
+}
 
 impl Tuning {
-    /// Tells if that op can't be tuned, with any budget.
-    pub(crate) fn failed(&self, name: &str) -> bool {
-        self.0.trouble.is_some() || self.0.failures.iter().any(|it| it.name == name)
+    /// Returns the result of a process without an answer.
+    fn failed_with(trouble: String, is_stopped: bool) -> Self {
+        Self { answer: Answer { trouble: Some(trouble), ..Answer::default() }, is_stopped }
     }
 
-    /// Returns the line for the user; `None` without errors.
+    /// Tells if that op can't be tuned, with any budget.
+    pub(crate) fn failed(&self, name: &str) -> bool {
+        let Answer { trouble, failures, .. } = &self.answer;
+        (trouble.is_some() && !self.is_stopped) || failures.iter().any(|it| it.name == name)
+    }
+
+    /// Returns what stopped tuning before its budget was spent.
+    pub(crate) fn trouble(&self) -> Option<&str> {
+        self.answer.trouble.as_deref()
+    }
+
+    /// Returns the line about ops that can't be tuned; `None` without any.
     pub(crate) fn warning(&self) -> Option<String> {
-        let Self(answer) = self;
-        if let Some(trouble) = &answer.trouble {
-            let what = if answer.n_tuned == 0 { "nothing" } else { "not everything" };
-            return Some(format!("tvmtune: {what} was tuned: {trouble}"));
-        }
-        let first = answer.failures.first()?;
-        let more = match answer.failures.len() - 1 {
+        let failures = &self.answer.failures;
+        let first = failures.first()?;
+        let more = match failures.len() - 1 {
             0 => String::new(),
             n => format!(" (and {n} more)"),
         };
         Some(format!("tvmtune: `{}` was not tuned: {}{more}", first.name, first.why))
     }
+}
+
+/// Returns the budget of a build: the environment goes before the author, and that before the default.
+pub(crate) fn budget(script: &Script, package: &Package) -> Result<Budget, UnknownSpan> {
+    Budget::BUILD.resolved(&package.config.budget, script.variable("TVMTUNE_BUDGET"))
 }
 
 /// Detects the GPU of this machine, in another process; the error says why there is none.
@@ -79,40 +96,51 @@ pub(crate) fn misses(
         if let (Some(status), Some(target)) = (report.gpu, plan_target.gpu)
             && status.wants_tuning()
         {
-            gpu.push(Wanted::new(op, missing_on_gpu(op, lookup, target)));
+            gpu.push(Wanted::new(op, missing_on_gpu(op, lookup, plan_target, target)));
         }
     }
-    let failed = |why| Tuning(Answer { trouble: Some(why), ..Answer::default() });
-    let mut budget = Budget::BUILD.limited(&package.config.budget);
-    if let Some(text) = script.variable("TVMTUNE_BUDGET") {
-        match budget.overridden(text) {
-            Ok(other) => budget = other,
-            Err(error) => return failed(format!("TVMTUNE_BUDGET: {error}")),
-        }
-    }
+    let budget = match budget(script, package) {
+        Ok(budget) => budget,
+        Err(error) => return Tuning::failed_with(format!("TVMTUNE_BUDGET: {error}"), false),
+    };
     let (workspace, asks_for_gpu) = (package.workspace_dir.clone(), false);
-    let package = package.manifest_dir.clone();
-    let job = Job { package, workspace, asks_for_gpu, budget, cpu, gpu };
-    child::run(&job).map_or_else(|error| failed(error.to_string()), Tuning)
+    let (name, package) = (package.name.clone(), package.manifest_dir.clone());
+    let job = Job { name, package, workspace, asks_for_gpu, budget, cpu, gpu };
+    match child::run(&job) {
+        Ok(answer) => Tuning { answer, is_stopped: false },
+        Err(error) => Tuning::failed_with(error.to_string(), error.is_stopped()),
+    }
 }
 
 fn missing_on_cpu(op: &Op, lookup: &Lookup, plan_target: &PlanTarget) -> Vec<usize> {
     let variant_specs = plan::variant_specs(op, lookup, plan_target);
     let of_isa = variant_specs.iter().filter(|it| it.isa == plan_target.isa());
-    missing(of_isa.map(|it| plan::best_tier(&it.choices)))
+    let limits = plan_target.limits;
+    missing(of_isa.map(|it| is_searched(it.choices.first(), it.bucket, limits)))
 }
 
-fn missing_on_gpu(op: &Op, lookup: &Lookup, gpu: GpuTarget) -> Vec<usize> {
+fn missing_on_gpu(
+    op: &Op,
+    lookup: &Lookup,
+    plan_target: &PlanTarget,
+    gpu: GpuTarget,
+) -> Vec<usize> {
     let specs = cuda::variant_specs(op, lookup, &[gpu]);
-    missing(specs.iter().map(|it| plan::best_tier(&it.choices)))
+    let limits = plan_target.limits;
+    missing(specs.iter().map(|it| is_searched(it.choices.first(), it.bucket, limits)))
 }
 
-/// Returns the positions of the buckets without a record of this device, given the tier of each; all
-/// positions if each has one, which is stale then.
-fn missing(tiers: impl Iterator<Item = Tier> + Clone) -> Vec<usize> {
-    let missing = tiers.clone().enumerate().filter(|(_, it)| *it != Tier::Exact);
-    let missing: Vec<usize> = missing.map(|(n, _)| n).collect();
-    if missing.is_empty() { (0..tiers.count()).collect() } else { missing }
+/// Tells if the search of a bucket on this device is complete.
+fn is_searched(best: Option<&Choice<'_>>, bucket: &[Interval], limits: SearchLimits) -> bool {
+    plan::effort(best.copied(), bucket, limits).search == Search::Complete
+}
+
+/// Returns the positions of the buckets whose search goes on; all positions if each is complete, with
+/// a record that is stale then.
+fn missing(searched: impl Iterator<Item = bool>) -> Vec<usize> {
+    let searched: Vec<bool> = searched.collect();
+    let is_stale = searched.iter().all(|it| *it);
+    (0..searched.len()).filter(|it| is_stale || !searched[*it]).collect()
 }
 
 #[cfg(test)]
@@ -123,15 +151,26 @@ mod tests {
     #[test]
     fn what_went_wrong_is_one_line() {
         let failure = |name: &str| Failure { name: name.to_owned(), why: "too large".to_owned() };
-        let check = |names: &[&str], trouble: Option<&str>, expected: Option<&str>| {
+        let check = |names: &[&str], expected: Option<&str>| {
             let failures = names.iter().map(|it| failure(it)).collect();
-            let trouble = trouble.map(str::to_owned);
-            let tuning = Tuning(Answer { failures, trouble, ..Answer::default() });
+            let answer = Answer { failures, ..Answer::default() };
+            let tuning = Tuning { answer, is_stopped: false };
             assert_eq!(tuning.warning().as_deref(), expected);
         };
-        check(&[], None, None);
-        check(&["a"], None, Some("tvmtune: `a` was not tuned: too large"));
-        check(&["a", "b"], None, Some("tvmtune: `a` was not tuned: too large (and 1 more)"));
-        check(&[], Some("no engine"), Some("tvmtune: nothing was tuned: no engine"));
+        check(&[], None);
+        check(&["a"], Some("tvmtune: `a` was not tuned: too large"));
+        check(&["a", "b"], Some("tvmtune: `a` was not tuned: too large (and 1 more)"));
+    }
+
+    #[test]
+    fn what_stopped_the_process_does_not_make_an_op_hopeless() {
+        let failed = |is_stopped| Tuning::failed_with("why".to_owned(), is_stopped).failed("op");
+        assert!(failed(false) && !failed(true));
+    }
+
+    #[test]
+    fn buckets_go_on_until_their_search_is_complete() {
+        assert_eq!(missing([true, false, true, false].into_iter()), [1, 3]);
+        assert_eq!(missing([true, true].into_iter()), [0, 1], "their records are stale");
     }
 }

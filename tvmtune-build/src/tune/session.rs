@@ -14,7 +14,7 @@ use tvmtune_plan::record::Provenance;
 use tvmtune_tuner::measure::{Exclusive, ExclusiveError, Measurer, WorkerCommand, worker};
 use tvmtune_tuner::parallel::n_cores;
 use tvmtune_tuner::tune::{
-    self, Event, Hardware, Options, Recipe, Reuse, Summary, TuneError, Workload,
+    self, Event, Hardware, Options, ProgressFile, Recipe, Reuse, Summary, TuneError, Workload,
 };
 
 use super::child::ROLE_TUNE;
@@ -25,6 +25,8 @@ use crate::op::Op;
 
 /// The kernels to tune, and the budget.
 pub struct Request<'a> {
+    /// The package, for those who watch.
+    pub package: &'a str,
     /// The ops with their buckets.
     pub ops: Vec<OpBuckets<'a>>,
     /// A device of this machine, then others that it can run code for; most of the budget is for the
@@ -71,6 +73,8 @@ pub fn run(
 ) -> Result<Summary, SessionError> {
     let cache = database.cache().ok_or(SessionError::NoCache)?;
     let Some(device) = request.targets.first() else { return Ok(Summary::default()) };
+    let clock = Instant::now();
+    let mut progress = ProgressFile::new(cache, request.package, request.budget.total);
     let exclusive = Exclusive::acquire(cache, &device.key(), request.patience)?;
     // The parent holds the token of this process. Cores that do not measure compile candidates for
     // the GPU.
@@ -91,7 +95,15 @@ pub fn run(
         provenance: provenance(),
     };
     let workloads: Vec<Workload> = request.ops.iter().map(OpBuckets::workload).collect();
-    Ok(tune::run(&workloads, &options, database, &exclusive, on_event)?)
+    let waited = clock.elapsed();
+    let mut observe = |event: Event<'_>| {
+        progress.on_event(&event);
+        on_event(event);
+    };
+    let mut summary = tune::run(&workloads, &options, database, &exclusive, &mut observe)?;
+    summary.times.waiting += waited;
+    summary.times.total += waited;
+    Ok(summary)
 }
 
 /// Detects the first GPU of this machine, by a worker.
@@ -210,6 +222,7 @@ fn tune_on(
     let ops: Vec<(Op, &Vec<usize>)> =
         wanted.iter().filter_map(|it| Some((it.op()?, &it.buckets))).collect();
     let request = Request {
+        package: &job.name,
         ops: ops.iter().map(|(op, it)| OpBuckets { op, buckets: (*it).clone() }).collect(),
         targets: vec![target],
         budget,
@@ -241,6 +254,7 @@ struct Heartbeat {
     last: Instant,
     budget: Duration,
     n_tasks: usize,
+    n_begun: usize,
     n_trials: u64,
 }
 
@@ -251,7 +265,7 @@ impl Heartbeat {
     fn new(budget: Duration) -> Self {
         let terminal = std::fs::File::options().write(true).open("/dev/tty").ok();
         let started = Instant::now();
-        Self { terminal, started, last: started, budget, n_tasks: 0, n_trials: 0 }
+        Self { terminal, started, last: started, budget, n_tasks: 0, n_begun: 0, n_trials: 0 }
     }
 
     /// Counts an event, and shows the progress now and then.
@@ -261,27 +275,28 @@ impl Heartbeat {
                 self.n_tasks += *n_tasks;
                 self.show();
             }
-            Event::Trial { .. } => {
-                self.n_trials += 1;
-                if self.last.elapsed() >= Self::PAUSE {
-                    self.show();
-                }
-            }
+            Event::Default { .. } | Event::Skipped { .. } => self.n_begun += 1,
+            Event::Trial { .. } => self.n_trials += 1,
             _ => {}
+        }
+        if self.last.elapsed() >= Self::PAUSE {
+            self.show();
         }
     }
 
     /// Shows the progress.
     fn show(&mut self) {
         self.last = Instant::now();
-        let Self { terminal: Some(terminal), n_tasks, n_trials, .. } = self else { return };
+        let Self { terminal: Some(terminal), n_tasks, n_begun, n_trials, .. } = self else {
+            return;
+        };
         let kernels = if *n_tasks == 1 { "kernel" } else { "kernels" };
         let (spent, budget) = (self.started.elapsed().as_secs(), self.budget.as_secs());
         // The terminal may be gone.
         let _ = writeln!(
             terminal,
-            "\r\x1b[K      Tuning {n_tasks} {kernels}: {n_trials} schedules measured, \
-             {spent} s of at most {budget} s"
+            "\r\x1b[K      Tuning {n_begun} of {n_tasks} {kernels}: {n_trials} schedules measured, \
+             {spent} s of at most {budget} s; `cargo tvmtune watch` says more"
         );
     }
 }

@@ -23,6 +23,7 @@ fn variant(
         numbers,
         tier: Tier::Default,
         median_ns: None,
+        effort: crate::Effort::NONE,
         artifact: "",
     }
 }

@@ -160,6 +160,7 @@ impl DeviceKernel {
             bucket: bucket.map_or(&[], |it| it.ranges),
             isa: Isa::Cuda(self.loaded.arch),
             median_ns: variant.and_then(|it| it.median_ns),
+            effort: variant.map_or(crate::Effort::NONE, |it| it.effort),
             artifact: variant.map_or("", |it| it.artifact),
         }
     }

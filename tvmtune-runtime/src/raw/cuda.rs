@@ -54,6 +54,7 @@
 //!         numbers: cuda_0_0_numbers,
 //!         tier: rt::Tier::Exact,
 //!         median_ns: Some(1500.0),
+//!         effort: rt::Effort { trials: 64, seconds: 3.5, search: rt::Search::Partial },
 //!         artifact: "0123456789abcdef",
 //!     },
 //! ];
@@ -195,6 +196,8 @@ pub struct Variant {
     pub tier: crate::Tier,
     /// The time of one launch when it was measured, in ns.
     pub median_ns: Option<f64>,
+    /// The effort of finding the schedule.
+    pub effort: crate::Effort,
     /// SHA-256 of the code, in hex.
     pub artifact: &'static str,
 }
@@ -301,6 +304,7 @@ mod tests {
             numbers: |_, _| {},
             tier: crate::Tier::Default,
             median_ns: None,
+            effort: crate::Effort::NONE,
             artifact: "",
         };
         let position =

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::Variant;
-use crate::{Cpu, Error, Isa, PlanInfo, Tier};
+use crate::{Cpu, Effort, Error, Isa, PlanInfo, Tier};
 
 /// The code of a program for a range of its dimensions.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +52,7 @@ impl<const N: usize> Kernel<N> {
             bucket: bucket.map_or(&[], |it| self.buckets[it].ranges),
             isa: variant.map_or(Isa::Portable, |it| it.isa),
             median_ns: variant.and_then(|it| it.median_ns),
+            effort: variant.map_or(Effort::NONE, |it| it.effort),
             artifact: variant.map_or("", |it| it.artifact),
         }
     }

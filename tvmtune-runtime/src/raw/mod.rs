@@ -76,6 +76,8 @@ pub struct Variant {
     pub tier: crate::Tier,
     /// The time of one launch when it was measured, in ns.
     pub median_ns: Option<f64>,
+    /// The effort of finding the schedule.
+    pub effort: crate::Effort,
     /// SHA-256 of the code, in hex.
     pub artifact: &'static str,
 }

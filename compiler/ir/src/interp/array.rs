@@ -127,6 +127,23 @@ impl Array {
         })
     }
 
+    /// The array of that shape with the elements of this one, over and over.
+    pub fn repeated(&self, shape: &[u64]) -> Self {
+        let len = len_elems(shape);
+        let elements = match &self.elements {
+            Storage::F32(it) => Storage::F32(repeat(it, len)),
+            Storage::F16(it) => Storage::F16(repeat(it, len)),
+            Storage::Bf16(it) => Storage::Bf16(repeat(it, len)),
+            Storage::F64(it) => Storage::F64(repeat(it, len)),
+            Storage::I8(it) => Storage::I8(repeat(it, len)),
+            Storage::U8(it) => Storage::U8(repeat(it, len)),
+            Storage::I32(it) => Storage::I32(repeat(it, len)),
+            Storage::I64(it) => Storage::I64(repeat(it, len)),
+            Storage::Bool(it) => Storage::Bool(repeat(it, len)),
+        };
+        Self { dtype: self.dtype, shape: shape.to_vec(), elements }
+    }
+
     /// The array whose little-endian bytes are `bytes`.
     ///
     /// # Panics
@@ -286,6 +303,16 @@ fn float_excess(a: f64, b: f64, rel: f64, abs: f64) -> f64 {
     if excess.is_nan() || b.is_infinite() { f64::INFINITY } else { excess }
 }
 
+/// Copies whole periods: elements of large arrays are not touched one by one.
+fn repeat<T: Copy>(period: &[T], len: usize) -> Vec<T> {
+    let mut elements = Vec::with_capacity(len);
+    while elements.len() < len && !period.is_empty() {
+        let n = period.len().min(len - elements.len());
+        elements.extend_from_slice(&period[..n]);
+    }
+    elements
+}
+
 fn len_elems(shape: &[u64]) -> usize {
     usize::try_from(shape.iter().product::<u64>()).expect("an array fits into memory")
 }
@@ -316,6 +343,16 @@ mod tests {
             let array = Array::random(dtype, &[3, 5], 7);
             assert_eq!(array.bytes().len() as u64, 15 * dtype.bytes());
             assert_eq!(Array::from_bytes(dtype, &[3, 5], &array.bytes()), array);
+        }
+    }
+
+    #[test]
+    fn a_period_is_repeated_up_to_the_last_element_for_every_type() {
+        for dtype in DType::ALL {
+            let period = Array::random(dtype, &[3], 7);
+            let repeated = period.repeated(&[2, 4]);
+            assert_eq!((repeated.dtype, repeated.len()), (dtype, 8));
+            assert!((0..8).all(|n| repeated.get(n) == period.get(n % 3)));
         }
     }
 

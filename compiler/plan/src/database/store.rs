@@ -97,6 +97,11 @@ impl Cache {
         self.root.join("compiled")
     }
 
+    /// Returns the folder of the progress of runs, a file for each process.
+    pub fn progress(&self) -> PathBuf {
+        self.root.join("progress")
+    }
+
     /// Returns the folder of the locks.
     pub fn locks(&self) -> PathBuf {
         self.root.join("locks")

@@ -10,8 +10,8 @@
 //! - Files are named, not written: they lie where `TVMTUNE_PLAN_DIR` says.
 //! - Variants of a bucket are in the order given: the runtime takes the first that a device runs.
 
-use super::{CUDA_MARK, argument, dims_poly, layout_literal, place};
-use crate::record::Tier;
+use super::{CUDA_MARK, argument, dims_poly, effort_literal, layout_literal, place};
+use crate::record::{Effort, Tier};
 use tvmtune_cuda::Generated;
 use tvmtune_cuda::codegen::{ALIGNMENT, Entry, Param, TensorMapEncoding};
 use tvmtune_cuda::grid::MemoryScope;
@@ -30,6 +30,8 @@ pub struct Variant<'a> {
     pub tier: Tier,
     /// The time of one launch where this code was measured, in ns.
     pub median_ns: Option<f64>,
+    /// The effort of finding the schedule.
+    pub effort: Effort,
     /// The generated code.
     pub generated: &'a Generated,
     /// The compiled files, the most specific first.
@@ -155,7 +157,7 @@ fn print_variant(
     variant: &Variant<'_>,
     table: &[TableEntry],
 ) {
-    let Variant { tier, median_ns, generated, images, .. } = variant;
+    let Variant { tier, median_ns, effort, generated, images, .. } = variant;
     let images: Vec<String> = images.iter().map(image_literal).collect();
     let function = |it: &Entry| function_literal(generated, it, table);
     let functions: Vec<String> = generated.unit.entries.iter().map(function).collect();
@@ -173,12 +175,14 @@ fn print_variant(
                  numbers: {numbers},\n        \
                  tier: rt::Tier::{tier:?},\n        \
                  median_ns: {median_ns:?},\n        \
+                 effort: {},\n        \
                  artifact: \"{}\",\n    \
          }},\n",
         slice_literal(&images),
         slice_literal(&functions),
         slice_literal(&table),
         if maps.is_empty() { "&[]".to_owned() } else { slice_literal(&maps) },
+        effort_literal(*effort),
         generated.artifact,
     );
 }
@@ -325,7 +329,8 @@ mod tests {
         let (tier, median_ns) = (Tier::Exact, Some(1500.0));
         let bucket = &buckets[1];
         let (arch, images, generated) = (HOPPER, &images(), &generated);
-        let variant = Variant { bucket, arch, tier, median_ns, generated, images };
+        let effort = Effort::default();
+        let variant = Variant { bucket, arch, tier, median_ns, effort, generated, images };
         plan(&dag, &buckets, &[variant])
     }
 
@@ -359,6 +364,7 @@ mod tests {
                 numbers: cuda_1_0_numbers,
                 tier: rt::Tier::Exact,
                 median_ns: Some(1500.0),
+                effort: rt::Effort { trials: 0, seconds: 0.0, search: rt::Search::None },
                 artifact: "c0ffee",
             },
         ];

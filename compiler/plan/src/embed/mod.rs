@@ -20,7 +20,7 @@ mod outline;
 
 use sha2::{Digest, Sha256};
 
-use crate::record::Tier;
+use crate::record::{Effort, Tier};
 use tvmtune_cpu::rust;
 use tvmtune_cpu::vector::{Count, TableEntry, VectorCode};
 use tvmtune_cpu::{Generated, generate};
@@ -53,6 +53,8 @@ pub struct Variant<'a> {
     pub tier: Tier,
     /// The time of one launch where this code was measured, in ns.
     pub median_ns: Option<f64>,
+    /// The effort of finding the schedule.
+    pub effort: Effort,
     /// The generated code.
     pub generated: &'a Generated,
 }
@@ -141,7 +143,8 @@ pub fn default_plan(dag: &Dag, buckets: &[Vec<Interval>]) -> String {
     }
     let mut variants = Vec::new();
     for (bucket, generated) in &generated {
-        variants.push(Variant { bucket, tier: Tier::Default, median_ns: None, generated });
+        let (tier, effort) = (Tier::Default, Effort::default());
+        variants.push(Variant { bucket, tier, median_ns: None, effort, generated });
     }
     plan(dag, buckets, &variants)
 }
@@ -178,7 +181,7 @@ fn bucket(text: &mut String, dag: &Dag, n: usize, variants: &[&Variant<'_>]) {
 }
 
 fn variant(text: &mut String, dag: &Dag, bucket: usize, variant: &Variant<'_>) {
-    let Variant { tier, median_ns, generated, .. } = variant;
+    let Variant { tier, median_ns, effort, generated, .. } = variant;
     let Generated { kernel, code, artifact, .. } = generated;
     let isa = match kernel.isa {
         Isa::Avx512 => "Avx512",
@@ -199,12 +202,20 @@ fn variant(text: &mut String, dag: &Dag, bucket: usize, variant: &Variant<'_>) {
                  numbers: {},\n        \
                  tier: rt::Tier::{tier:?},\n        \
                  median_ns: {median_ns:?},\n        \
+                 effort: {},\n        \
                  artifact: \"{artifact}\",\n    \
          }},\n",
         entries.join(", "),
         table.join(", "),
         numbers_name(bucket, kernel),
+        effort_literal(*effort),
     );
+}
+
+fn effort_literal(effort: Effort) -> String {
+    let Effort { trials, seconds, search } = effort;
+    let search = search.literal();
+    format!("rt::Effort {{ trials: {trials}, seconds: {seconds:?}, search: rt::Search::{search} }}")
 }
 
 fn table_entry(dag: &Dag, entry: &TableEntry) -> String {
@@ -306,6 +317,7 @@ fn code(text: &mut String, name: &str, bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::Search;
     use tvmtune_ir::dsl;
 
     const LINEAR: &str = "#[autotune(dims(M = 1..=40, N = 24, K = 10), buckets(M = [1, 40]))]
@@ -342,12 +354,16 @@ mod tests {
             let schedule = default::schedule(&narrow, &Target::generic(isa));
             let generated = generate(&schedule, isa).unwrap();
             let tier = Tier::Exact;
-            let variant = Variant { bucket, tier, median_ns: Some(1500.0), generated: &generated };
+            let effort = Effort { trials: 33, seconds: 4.5, search: Search::Partial };
+            let median_ns = Some(1500.0);
+            let variant = Variant { bucket, tier, median_ns, effort, generated: &generated };
             let text = plan(&dag, &ranges(), &[variant]);
             for (phase, code) in generated.code.phases.iter().enumerate() {
                 let name = format!("bucket_1_{}_phase_{phase}", isa.name());
                 assert_eq!(bytes_of(&text, &name), *code);
             }
+            let effort = "rt::Effort { trials: 33, seconds: 4.5, search: rt::Search::Partial }";
+            assert!(text.contains(effort), "{text}");
             let summary: Vec<&str> = text.lines().skip(1).take(2).collect();
             let runs = format!("// M in 2..=40: {} exact, 1.5 us; portable", isa.name());
             assert_eq!(summary, ["// M = 1: portable", &runs]);

@@ -29,6 +29,7 @@
 //! ancestors of other workloads and devices, and moves; records without any are written as before
 //! ([`Record::needed_schema`]).
 
+mod effort;
 mod image;
 mod lineage;
 mod merge;
@@ -46,6 +47,7 @@ use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::gpu::Arch;
 use tvmtune_ir::target::{DeviceKey, GpuTarget, Platform};
 
+pub use effort::{Effort, Search, SearchLimits};
 pub use image::{Format, Image};
 pub use lineage::Ancestor;
 pub use merge::{Conflict, KEPT_PER_ISA};

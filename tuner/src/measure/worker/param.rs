@@ -10,30 +10,43 @@ use super::super::protocol::{LayoutSpec, ParamSpec};
 use super::invalid;
 use crate::random::Random;
 
-/// The period of the elements of larger parameters. A prime, so that rows differ.
-const PERIOD: usize = 1_000_003;
+/// The period of the elements of larger parameters. A prime, so that rows differ; small, since unoptimised
+/// build scripts draw the numbers too.
+const PERIOD: usize = 65_537;
 
 impl ParamSpec {
     /// Draws the parameter's value: floats in -1..1; indices of rows, and two that are out of bounds;
     /// other integers up to 100.
     pub(crate) fn array(&self) -> Array {
-        let n = self.shape.iter().product::<u64>() as usize;
-        let few = [n.min(PERIOD) as u64];
-        let drawn = match self.rows {
+        self.drawn().repeated(&self.shape)
+    }
+
+    /// Returns the bytes of the parameter's value.
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        let drawn = self.drawn().bytes();
+        let n_bytes = self.n_elements() * self.dtype.bytes() as usize;
+        let mut bytes = Vec::with_capacity(n_bytes);
+        while bytes.len() < n_bytes {
+            bytes.extend_from_slice(&drawn[..drawn.len().min(n_bytes - bytes.len())]);
+        }
+        bytes
+    }
+
+    fn n_elements(&self) -> usize {
+        self.shape.iter().product::<u64>() as usize
+    }
+
+    /// Draws one period of the elements.
+    fn drawn(&self) -> Array {
+        let few = [self.n_elements().min(PERIOD) as u64];
+        match self.rows {
             Some(rows) => {
                 let mut random = Random::new(self.seed);
                 let row = |_| Number::Int(random.below(rows as usize + 2) as i64 - 1);
                 Array::from_fn(self.dtype, &few, row)
             }
             None => Array::random(self.dtype, &few, self.seed),
-        };
-        let drawn = drawn.bytes();
-        let n_bytes = n * self.dtype.bytes() as usize;
-        let mut bytes = Vec::with_capacity(n_bytes);
-        while bytes.len() < n_bytes {
-            bytes.extend_from_slice(&drawn[..drawn.len().min(n_bytes - bytes.len())]);
         }
-        Array::from_bytes(self.dtype, &self.shape, &bytes)
     }
 }
 
@@ -104,6 +117,7 @@ mod tests {
         let array = param.array();
         assert_eq!(array.get(0), array.get(PERIOD));
         assert_ne!(array.get(0), array.get(500_000));
+        assert_eq!(param.bytes(), array.bytes());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use tvmtune_ir::dag::DType;
 use tvmtune_ir::interp::Array;
 
 use super::super::protocol::{CodeSpec, Frame, OutputSpec, Policy, Problem, Response, Run};
@@ -19,9 +20,6 @@ pub(super) struct Runner {
     /// The expected bytes of each result of each case.
     expected: Vec<Vec<Vec<u8>>>,
 }
-
-/// The latency, relative to the best, up to which a candidate is verified on all cases.
-const VERIFY_MARGIN: f64 = 1.1;
 
 /// A loaded candidate.
 enum LoadedCandidate<'a> {
@@ -155,8 +153,7 @@ impl Runner {
             LoadedCandidate::Gpu(it) => self.gpu.time(gpu.get()?, &self.problem, it, policy)?,
         };
         let timing = Timing::new(samples).ok_or_else(|| invalid("no sample"))?;
-        // With a margin: a slightly slower candidate may still win when timed again.
-        if policy.best_ns.is_none_or(|best| timing.min_ns() < best * VERIFY_MARGIN) {
+        if policy.verifies_all_cases(timing.min_ns()) {
             for case in 1..self.problem.cases.len() {
                 if let Some(why) = self.verify(loaded, case, gpu)? {
                     return Ok(Outcome::Wrong(why));
@@ -212,10 +209,47 @@ fn load<'a>(
 
 /// Describes a difference between results beyond the tolerance.
 fn mismatch(output: &OutputSpec, got: &[u8], want: &[u8]) -> Option<String> {
-    if got == want {
+    let is_f32 = output.dtype == DType::F32;
+    if got == want || (is_f32 && are_close(got, want, output.rel as f32, output.abs as f32)) {
         return None;
     }
     let array = |bytes| Array::from_bytes(output.dtype, &output.shape, bytes);
     let mismatch = array(got).max_error(&array(want), output.rel, output.abs)?;
     Some(mismatch.to_string())
+}
+
+/// Tells if all elements are finite and within half of the tolerance, which is where those of right
+/// candidates are. A plain loop over bytes: build scripts are compiled without optimisation, and every
+/// candidate is compared in all elements.
+fn are_close(got: &[u8], want: &[u8], rel: f32, abs: f32) -> bool {
+    let (got, want) = (got.as_chunks::<4>().0, want.as_chunks::<4>().0);
+    let (rel, abs, mut n) = (rel / 2.0, abs / 2.0, 0);
+    while n < got.len() && n < want.len() {
+        let (a, b) = (f32::from_le_bytes(got[n]), f32::from_le_bytes(want[n]));
+        let difference = if a < b { b - a } else { a - b };
+        let allowed = abs + rel * if b < 0.0 { -b } else { b };
+        // Neither holds for a NaN, nor the second for an infinity.
+        if !(difference <= allowed && allowed < f32::MAX) {
+            return false;
+        }
+        n += 1;
+    }
+    got.len() == want.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_are_close_within_half_of_the_tolerance_and_only_if_finite() {
+        let bytes = |it: &[f32]| Array::from_f32(&[it.len() as u64], it.to_vec()).bytes();
+        let close = |got: &[f32], want: &[f32]| are_close(&bytes(got), &bytes(want), 1e-3, 1e-3);
+        assert!(close(&[1.0, -2.0, 0.0], &[1.0005, -2.001, 0.0004]));
+        assert!(!close(&[1.0, -2.0], &[1.0, -2.01]), "the last element counts");
+        assert!(!close(&[0.0], &[0.0008]), "beyond half of it, the exact comparison decides");
+        for odd in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            assert!(!close(&[odd], &[odd]) && !close(&[1.0], &[odd]) && !close(&[odd], &[1.0]));
+        }
+    }
 }

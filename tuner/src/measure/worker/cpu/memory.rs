@@ -1,7 +1,9 @@
 //! The arguments of candidates in main memory, each between guard pages.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::rc::Rc;
 
 use tvmtune_runtime::raw::Guarded;
 
@@ -40,7 +42,8 @@ pub(super) enum Purpose {
 
 /// The arguments of one case.
 pub(super) struct Arguments {
-    params: Vec<Param>,
+    /// Those of the same value, as weights, are shared with the arguments of other cases.
+    params: Vec<Rc<RefCell<Param>>>,
     outputs: Vec<Allocation>,
     /// Scratch memory by position in the table, reused by later candidates.
     shared: BTreeMap<usize, Guarded>,
@@ -63,9 +66,21 @@ struct Allocation {
 }
 
 impl Arguments {
-    /// Creates the arguments of a case.
-    pub(super) fn new(case: &Case, purpose: Purpose) -> io::Result<Self> {
-        let params = case.params.iter().map(|it| Param::new(it, purpose));
+    /// Creates the arguments of a case, beside those of other cases of the problem. The first case, on
+    /// which candidates are timed, is created before others.
+    pub(super) fn new<'a>(
+        case: &Case,
+        purpose: Purpose,
+        others: impl Iterator<Item = &'a Arguments> + Clone,
+    ) -> io::Result<Self> {
+        let param = |spec: &ParamSpec| {
+            let mut known = others.clone().flat_map(|it| &it.params);
+            match known.find(|it| it.borrow().spec == *spec) {
+                Some(known) if purpose == Purpose::Verification => Ok(Rc::clone(known)),
+                _ => Ok(Rc::new(RefCell::new(Param::new(spec, purpose)?))),
+            }
+        };
+        let params = case.params.iter().map(param);
         let output = |it: &OutputSpec| {
             Allocation::new(it.bytes() as usize, it.dtype.bytes() as usize, purpose)
         };
@@ -79,7 +94,10 @@ impl Arguments {
 
     /// Returns the size of all memory, in bytes.
     pub(super) fn n_bytes(&self) -> usize {
-        let params = self.params.iter().map(|it| it.memory.n_bytes() + it.n_packed());
+        let params = self.params.iter().map(|it| {
+            let it = it.borrow();
+            it.memory.n_bytes() + it.n_packed()
+        });
         let shared = self.shared.values().map(|it| it.bytes().len());
         params.sum::<usize>()
             + self.outputs.iter().map(Allocation::n_bytes).sum::<usize>()
@@ -88,13 +106,13 @@ impl Arguments {
 
     /// Fills the argument table.
     pub(super) fn table(&mut self, words: &[Word], placement: Placement) -> io::Result<Vec<u64>> {
-        self.params.iter_mut().for_each(|it| it.evict(CACHE_BYTES));
+        self.params.iter().for_each(|it| it.borrow_mut().evict(CACHE_BYTES));
         let mut table = Vec::with_capacity(words.len());
         for (slot, word) in words.iter().enumerate() {
             table.push(match word {
                 Word::Value(value) => *value,
-                Word::Param(n) => self.param(*n)?.memory.get(placement).address(),
-                Word::Packed(n, layout) => self.param(*n)?.packed(layout)?,
+                Word::Param(n) => self.param(*n)?.borrow().memory.get(placement).address(),
+                Word::Packed(n, layout) => self.param(*n)?.borrow_mut().packed(layout)?,
                 Word::Output(n) => {
                     let output = self.outputs.get(*n).ok_or_else(|| invalid("no such result"))?;
                     output.get(placement).address()
@@ -118,8 +136,8 @@ impl Arguments {
         self.outputs.iter().map(|it| it.tight.bytes().to_vec()).collect()
     }
 
-    fn param(&mut self, n: usize) -> io::Result<&mut Param> {
-        self.params.get_mut(n).ok_or_else(|| invalid("no such parameter"))
+    fn param(&self, n: usize) -> io::Result<&RefCell<Param>> {
+        self.params.get(n).map(|it| &**it).ok_or_else(|| invalid("no such parameter"))
     }
 
     fn shared(&mut self, slot: usize, n_bytes: u64) -> io::Result<u64> {
@@ -157,7 +175,7 @@ impl Allocation {
 
 impl Param {
     fn new(spec: &ParamSpec, purpose: Purpose) -> io::Result<Self> {
-        let bytes = spec.array().bytes();
+        let bytes = spec.bytes();
         let mut memory = Allocation::new(bytes.len(), spec.dtype.bytes() as usize, purpose)?;
         for it in std::iter::once(&mut memory.tight).chain(&mut memory.aligned) {
             it.bytes_mut().copy_from_slice(&bytes);
@@ -212,6 +230,20 @@ mod tests {
     use tvmtune_ir::dag::DType;
 
     use super::*;
+
+    #[test]
+    fn cases_share_the_parameters_that_have_one_value() {
+        let spec = |n: u64, seed| ParamSpec { dtype: DType::F32, shape: vec![n], seed, rows: None };
+        let case = |n| Case { params: vec![spec(n, 1), spec(8, 2)], outputs: Vec::new() };
+        let first = Arguments::new(&case(5), Purpose::Timing, std::iter::empty()).unwrap();
+        let others = std::iter::once(&first);
+        let second = Arguments::new(&case(3), Purpose::Verification, others.clone()).unwrap();
+        let is_shared = |n: usize| Rc::ptr_eq(&first.params[n], &second.params[n]);
+        assert_eq!([is_shared(0), is_shared(1)], [false, true]);
+        // Whoever is timed has aligned memory of its own.
+        let timed = Arguments::new(&case(5), Purpose::Timing, others).unwrap();
+        assert!(!Rc::ptr_eq(&first.params[1], &timed.params[1]));
+    }
 
     #[test]
     fn memory_of_an_evicted_copy_serves_the_next() {

@@ -14,6 +14,10 @@ use super::super::super::protocol::Policy;
 const MAX_LAUNCHES: u32 = 1 << 20;
 /// The latency of a first launch, relative to the limit, above which a candidate is given up.
 const COLD_FACTOR: f64 = 4.0;
+/// The latency from which a cold cache costs a launch little of its time: its first sample counts.
+pub(super) const LONG_LAUNCH_NS: f64 = 20e6;
+/// The time after which a candidate that takes long is timed no more.
+const MAX_TIME_NS: f64 = 200e6;
 
 /// Times `launch`, which was called before, by a policy; returns at least one sample, in ns per launch.
 pub(super) fn time(launch: &mut dyn FnMut(), policy: &Policy) -> Vec<f64> {
@@ -23,10 +27,18 @@ pub(super) fn time(launch: &mut dyn FnMut(), policy: &Policy) -> Vec<f64> {
     if cold > hopeless * COLD_FACTOR {
         return vec![cold];
     }
-    let (n_launches, first) = calibrate(launch, policy.min_sample_ns);
-    let mut samples = vec![first];
-    while samples.len() < policy.repeats && samples[samples.len() - 1] <= hopeless {
-        samples.push(sample(launch, n_launches));
+    let (n_launches, first) = match cold >= LONG_LAUNCH_NS {
+        true => (1, cold),
+        false => calibrate(launch, policy.min_sample_ns),
+    };
+    let (mut samples, mut spent_ns) = (vec![first], first * f64::from(n_launches));
+    while samples.len() < policy.repeats
+        && samples[samples.len() - 1] <= hopeless
+        && spent_ns < MAX_TIME_NS
+    {
+        let ns = sample(launch, n_launches);
+        spent_ns += ns * f64::from(n_launches);
+        samples.push(ns);
     }
     samples
 }
@@ -88,5 +100,12 @@ mod tests {
         assert_eq!(launches(200, &policy), (1, 1));
         let slow = Policy { best_ns: Some(110_000.0), ..policy };
         assert_eq!(launches(200, &slow), (2, 1));
+    }
+
+    #[test]
+    fn a_long_launch_is_timed_a_few_times_without_a_warm_up() {
+        assert_eq!(launches(30_000, &Policy::default()), (3, 3));
+        assert_eq!(launches(150_000, &Policy::default()), (2, 2));
+        assert_eq!(launches(250_000, &Policy::default()), (1, 1));
     }
 }

@@ -122,6 +122,7 @@ fn variant(spec: &GpuSpec, table: &[Word]) -> Variant {
         numbers: |_, _| {},
         tier: Tier::Default,
         median_ns: None,
+        effort: tvmtune_runtime::Effort::NONE,
         artifact: "",
     }
 }

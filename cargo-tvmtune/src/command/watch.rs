@@ -1,0 +1,99 @@
+//! `cargo tvmtune watch`: what builds and commands of this user are tuning now; nothing is measured.
+
+use std::io::{IsTerminal, Write};
+use std::thread;
+use std::time::Duration;
+
+use anstream::print;
+use anyhow::{Result, bail};
+use tvmtune_plan::database::Cache;
+use tvmtune_tuner::tune::{Phase, Progress, running};
+
+use crate::Exit;
+use crate::cli::Watch;
+use crate::render::{count, took};
+
+/// The time between two looks.
+const PAUSE: Duration = Duration::from_secs(1);
+
+pub(crate) fn run(arguments: &Watch) -> Result<Exit> {
+    let Some(cache) = Cache::discover() else {
+        bail!("there is no folder for the progress of builds; set `TVMTUNE_CACHE` to one");
+    };
+    let look = || match arguments.json {
+        true => serde_json::to_string_pretty(&running(&cache)).map(|it| it + "\n"),
+        false => Ok(text(&running(&cache))),
+    };
+    if arguments.once {
+        print!("{}", look()?);
+        return Ok(Exit::Done);
+    }
+    let is_terminal = std::io::stdout().is_terminal();
+    let mut shown = String::new();
+    loop {
+        let state = look()?;
+        if state != shown {
+            if is_terminal && !shown.is_empty() {
+                // Over the last state.
+                print!("\x1b[{}A\x1b[J", shown.lines().count());
+            }
+            print!("{state}");
+            std::io::stdout().flush()?;
+            shown = state;
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+/// Formats the progress of runs, two lines each.
+fn text(runs: &[Progress]) -> String {
+    if runs.is_empty() {
+        return "nothing is being tuned\n".to_owned();
+    }
+    let lines = runs.iter().map(|it| {
+        let budget = Duration::try_from_secs_f64(it.budget_seconds).unwrap_or_default();
+        let time = format!("{} of at most {}", took(it.elapsed()), took(budget));
+        let state = match it.phase {
+            Phase::Waiting => "waits for another run on this device".to_owned(),
+            Phase::Tuning => format!(
+                "{} of {} begun, {} finished, {}",
+                it.n_begun,
+                count(it.n_tasks, "kernel"),
+                it.n_finished,
+                count(it.n_trials as usize, "trial"),
+            ),
+        };
+        format!("{} (process {}): {state}; {time}\n  {}\n", it.package, it.process, it.latest)
+    });
+    lines.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_is_two_lines() {
+        assert_eq!(text(&[]), "nothing is being tuned\n");
+        let mut run = Progress {
+            process: 7,
+            package: "model".to_owned(),
+            phase: Phase::Tuning,
+            started_unix_ms: u64::MAX,
+            updated_unix_ms: 0,
+            budget_seconds: 60.0,
+            n_tasks: 3,
+            n_begun: 2,
+            n_finished: 1,
+            n_trials: 40,
+            latest: "linear avx2: 41.0 us -> 20.5 us".to_owned(),
+        };
+        assert_eq!(
+            text(&[run.clone()]),
+            "model (process 7): 2 of 3 kernels begun, 1 finished, 40 trials; 0.0 s of at most 60 s\n  \
+             linear avx2: 41.0 us -> 20.5 us\n"
+        );
+        run.phase = Phase::Waiting;
+        assert!(text(&[run]).contains("waits for another run"));
+    }
+}
