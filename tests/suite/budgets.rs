@@ -85,7 +85,7 @@ fn a_search_that_a_budget_ended_is_not_exact_until_it_is_complete() {
         said
     };
     let build = |trials: &str| -> Said {
-        sandbox.script(SCRIPT, "out", &[("TVMTUNE", "tune"), ("TVMTUNE_BUDGET", trials)])
+        sandbox.build(SCRIPT, "out", &[("TVMTUNE", "tune"), ("TVMTUNE_BUDGET", trials)])
     };
     assert_eq!(build("1").directives("warning"), [""; 0], "a budget of one trial was spent");
     // With the usual budget the same record is a default schedule that nothing competed with.
