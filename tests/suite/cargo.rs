@@ -8,21 +8,12 @@ use std::process::Command;
 use tvmtune_ir::dsl;
 use tvmtune_tests::sandbox::{SOURCE, Said, Sandbox, files, said};
 
-/// Cargo in a package, with a target folder that all tests share: what a crate depends on
-/// compiles once.
+/// Runs cargo in a package; it succeeds.
 #[track_caller]
 fn cargo(sandbox: &Sandbox, folder: &str, arguments: &[&str]) -> Said {
-    let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join("Cargo.lock");
-    let package = sandbox.package().join(folder);
-    if !package.join("Cargo.lock").exists() {
-        fs::copy(lock, package.join("Cargo.lock")).expect("the lock file is there");
-    }
-    let mut command = sandbox.command(env!("CARGO"));
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sandbox");
-    command.current_dir(package).args(arguments).arg("--offline");
-    command
-        .env("CARGO_TARGET_DIR", target)
-        .env("TVMTUNE_COLLECT", sandbox.cache().join("collected"));
+    let mut command =
+        sandbox.cargo(folder, &Path::new(env!("CARGO_TARGET_TMPDIR")).join("sandbox"));
+    command.args(arguments).env("TVMTUNE_COLLECT", sandbox.cache().join("collected"));
     let output = said(&mut command);
     assert_eq!(output.code, Some(0), "{output:?}");
     output

@@ -7,7 +7,7 @@ use tvmtune_plan::database::{CacheUse, SearchDirs};
 
 use crate::config::Config;
 use crate::error::Error;
-use crate::op::Op;
+use crate::op::{self, Op};
 use crate::scan::{self, Cfg};
 
 /// A package with kernels.
@@ -44,7 +44,8 @@ impl Package {
         let scan = scan::scan(manifest_dir, cfg);
         let mut seen = BTreeSet::new();
         let ops = scan.functions.into_iter().filter_map(Op::new);
-        let ops = ops.filter(|it| seen.insert(it.id.clone())).collect();
+        let mut ops: Vec<Op> = ops.filter(|it| seen.insert(it.id.clone())).collect();
+        op::tell_apart(&mut ops);
         Ok(Self {
             name: name.to_owned(),
             manifest_dir: manifest_dir.to_owned(),

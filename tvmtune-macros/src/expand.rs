@@ -18,9 +18,13 @@ use crate::{emit, plan, stub};
 /// Next to them goes a stub with the right name and arity, so that one mistake in a kernel does
 /// not also break every call to it.
 pub(crate) fn autotune(options: TokenStream, item: TokenStream) -> TokenStream {
-    let function: ItemFn = match syn::parse2(item) {
+    let function = match dsl::function(item) {
         Ok(function) => function,
-        Err(error) => return error.into_compile_error(),
+        Err(dsl::Unreadable { error, signature }) => {
+            let errors = error.into_compile_error();
+            let stub = signature.map(|it| stub::stub(&options, &it));
+            return quote! { #errors #stub };
+        }
     };
     expansion(&options, &function).unwrap_or_else(|error| {
         let errors = error.into_compile_error();

@@ -33,6 +33,15 @@ pub(crate) fn stub(options: &TokenStream, function: &ItemFn) -> TokenStream {
         }
     });
     let takes_dims = (!fields.is_empty()).then(|| quote!(_dims: Dims,));
+    if let Some(receiver) = function.sig.receiver() {
+        // A method: no module can stand beside it.
+        let operands = &operands[1..];
+        return quote! {
+            #visibility fn #name(#receiver, _cpu: #anything, #(#operands: #anything),*) -> #result {
+                ::core::unreachable!()
+            }
+        };
+    }
     quote! {
         #visibility fn #name(_cpu: #anything, #(#operands: #anything),*) -> #result {
             ::core::unreachable!()

@@ -21,12 +21,14 @@ mod call;
 mod elaborate;
 mod errors;
 mod expr;
+mod hints;
 mod index;
 mod infer;
 mod options;
 mod read;
 mod reduce;
 mod signature;
+mod syntax;
 mod value;
 
 use proc_macro2::{Ident, TokenStream};
@@ -35,6 +37,7 @@ use crate::dag::{Compute, DType, Dag, Dim, Scalar, ScalarId, Tensor, TensorId, s
 use crate::poly::{Interval, Poly};
 
 pub use options::{DimDeclaration, Options, Tolerance};
+pub use syntax::{Unreadable, function};
 
 /// One `#[autotune]` function. See the [module documentation](self).
 pub struct Program {
