@@ -31,6 +31,7 @@ mod study;
 mod tidy;
 mod transfer;
 mod tuning;
+mod types;
 mod workers;
 #[cfg(target_arch = "x86_64")]
 mod x86;

@@ -9,7 +9,7 @@ use proc_macro2::TokenStream;
 use quote::ToTokens;
 use serde::{Deserialize, Serialize};
 use tvmtune_ir::dag::{Dag, print};
-use tvmtune_ir::dsl::{self, Tolerance};
+use tvmtune_ir::dsl::{self, Instance, Tolerance};
 use tvmtune_ir::poly::Interval;
 use tvmtune_ir::workload::{self, WorkloadId};
 use tvmtune_plan::embed;
@@ -48,8 +48,22 @@ pub struct OpSource {
 }
 
 impl Op {
-    /// Compiles a function to a program; `None` if it is invalid, which the macro reports.
-    pub fn new(function: Function) -> Option<Self> {
+    /// Compiles a function to its programs, one for each list of element types; without those that
+    /// are invalid, which the macro reports.
+    pub fn all(function: Function) -> Vec<Self> {
+        let Function { file, module, options, item } = function;
+        let instances = dsl::instances(options, &item).unwrap_or_default().into_iter();
+        let function = |Instance { options, item, .. }| Function {
+            file: file.clone(),
+            module: module.clone(),
+            options,
+            item,
+        };
+        instances.map(function).filter_map(Self::new).collect()
+    }
+
+    /// Compiles a function without type parameters.
+    fn new(function: Function) -> Option<Self> {
         let Function { file, module, options, item } = function;
         let name = item.sig.ident.to_string();
         let path = module.iter().chain([&name]).map(String::as_str).collect::<Vec<_>>().join("::");

@@ -43,7 +43,7 @@ impl Package {
         let config = Config::read(manifest_dir)?;
         let scan = scan::scan(manifest_dir, cfg);
         let mut seen = BTreeSet::new();
-        let ops = scan.functions.into_iter().filter_map(Op::new);
+        let ops = scan.functions.into_iter().flat_map(Op::all);
         let mut ops: Vec<Op> = ops.filter(|it| seen.insert(it.id.clone())).collect();
         op::tell_apart(&mut ops);
         Ok(Self {

@@ -11,6 +11,7 @@ use tvmtune_ir::dag::Dag;
 use tvmtune_ir::dsl::{self, Program};
 use tvmtune_ir::workload;
 
+use crate::plan::Plan;
 use crate::{emit, plan, stub};
 
 /// Expands `#[autotune(options)] item`. Errors become `compile_error!`.
@@ -34,6 +35,24 @@ pub(crate) fn autotune(options: TokenStream, item: TokenStream) -> TokenStream {
 }
 
 fn expansion(options: &TokenStream, function: &ItemFn) -> syn::Result<TokenStream> {
+    let instances = dsl::instances(options.clone(), function)?;
+    let planned = dsl::for_each_instance(&instances, |it| planned(&it.options, &it.item))?;
+    Ok(match &planned[..] {
+        [one] if instances[0].types.is_empty() => emit::kernel(one),
+        all => emit::generic(function, &instances, all),
+    })
+}
+
+/// A program, and what is generated from it.
+pub(crate) struct Planned {
+    pub(crate) program: Program,
+    pub(crate) dag: Dag,
+    /// The identity of the workload.
+    pub(crate) id: String,
+    pub(crate) plan: Plan,
+}
+
+fn planned(options: &TokenStream, function: &ItemFn) -> syn::Result<Planned> {
     let program = dsl::parse(options.clone(), function)?;
     let dag = dsl::build(&program)?;
     check_size(&program, &dag)?;
@@ -41,7 +60,7 @@ fn expansion(options: &TokenStream, function: &ItemFn) -> syn::Result<TokenStrea
     let id = workload::id(&dag).to_string();
     collect(&id, options, function);
     let plan = plan::look_up(&id, &program, &dag);
-    Ok(emit::kernel(&program, &dag, &id, &plan))
+    Ok(Planned { program, dag, id, plan })
 }
 
 /// Checks that no tensor can have more bytes than a machine can address, so that nothing that is

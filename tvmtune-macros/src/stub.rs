@@ -6,6 +6,8 @@ use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
 use syn::{Expr, ItemFn, Path, ReturnType, Token, Type, token};
 
+use tvmtune_ir::dsl;
+
 use crate::operand::field;
 
 /// The stub of a function. Its own errors are reported elsewhere; calls to it get none.
@@ -42,12 +44,28 @@ pub(crate) fn stub(options: &TokenStream, function: &ItemFn) -> TokenStream {
             }
         };
     }
+    let shared = (!fields.is_empty()).then(|| quote!(Dims,));
+    let instances = dsl::instances(options.clone(), function).unwrap_or_default();
+    let instances = instances.iter().filter(|it| !it.types.is_empty()).map(|it| {
+        let name = format_ident!("{}", it.suffix());
+        quote! {
+            pub fn #name(_cpu: #anything, #(#operands: #anything),*) -> #result {
+                ::core::unreachable!()
+            }
+
+            pub mod #name {
+                pub use super::{#shared Kernel, load, reference};
+            }
+        }
+    });
     quote! {
         #visibility fn #name(_cpu: #anything, #(#operands: #anything),*) -> #result {
             ::core::unreachable!()
         }
 
         #visibility mod #name {
+            #(#instances)*
+
             #dims
 
             #[derive(Clone, Copy, Debug)]

@@ -7,6 +7,7 @@ pub(super) fn sections() -> Vec<(&'static str, Vec<Case>)> {
     vec![
         ("In the body of a program", bodies()),
         ("In the attribute", attributes()),
+        ("In lists of element types", lists()),
         ("In the signature", signatures()),
         ("In a call of the generated function", calls()),
     ]
@@ -185,6 +186,49 @@ fn attributes() -> Vec<Case> {
             "dims(M = 1..=8, m = 1..=4)",
             "#[autotune(dims(M = 1..=8, m = 1..=4))]\n\
              pub fn f(x: Tensor<f32, M, m>) -> Tensor<f32, M, m> { compute(|i, j| x[[i, j]]) }",
+        ),
+    ]
+}
+
+/// A program with weights of these types; the calls below it get no error.
+fn types(mistake: &'static str, lists: &str, body: &str, written: &str) -> Case {
+    let source = format!(
+        "#[autotune(dims(M = 1..=64, K = 8), {lists})]\n\
+         pub fn f(x: Tensor<f32, M, K>, w: Weight<W, K>) -> Tensor<f32, M> {{\n    {body}\n}}\n\n\
+         pub fn caller(x: &[f32], w: &[i8], y: &mut [f32]) {{\n    \
+         f(&Cpu::new(), x, w, y).unwrap();\n}}"
+    );
+    item(mistake, written, &source)
+}
+
+fn lists() -> Vec<Case> {
+    let list = |mistake, list: &str| {
+        types(mistake, list, "compute(|i| sum(0..K, |k| x[[i, k]] * w[[k]] as f32))", list)
+    };
+    let body = |mistake, body: &str| types(mistake, "types(W in [f32, bf16, i8])", body, body);
+    let call = |mistake, call: &str| Case {
+        mistake,
+        written: call.to_owned(),
+        stage: Stage::Types,
+        source: format!(
+            "use tvmtune_runtime::{{Cpu, autotune}};\n\n\
+             #[autotune(dims(M = 1..=64, K = 8), types(W in [f32, i8]))]\n\
+             pub fn f(x: Tensor<f32, M, K>, w: Weight<W, K>) -> Tensor<f32, M> {{\n    \
+             compute(|i| sum(0..K, |k| x[[i, k]] * w[[k]] as f32))\n}}\n\n\
+             pub fn caller(x: &[f32], y: &mut [f32]) {{\n    {call}\n}}\n"
+        ),
+    };
+    vec![
+        list("a misspelt type in a list", "types(W in [f32, bf61, i8])"),
+        list("`=` for `in`", "types(W = [f32, i8])"),
+        list("one type without brackets", "types(W in f32)"),
+        list("an empty list", "types(W in [])"),
+        list("a type parameter that nothing has", "types(W in [f32, i8], A in [f32])"),
+        body("a mistake for each type of a list", "compute(|i| expp(x[[i, 0]]))"),
+        body("a mistake for one type of a list", "compute(|i| exp(w[[0]]) * x[[i, 0]])"),
+        call(
+            "an argument of a type that is not listed",
+            "let _ = f(&Cpu::new(), x, &[0.0_f64; 8], y);",
         ),
     ]
 }

@@ -263,14 +263,12 @@ impl Elaborator {
         let extent = |axis: usize| {
             let certain =
                 uses.iter().filter(|it| it.axis == axis && it.access == infer::Access::InBounds);
-            let mut extents = certain.map(|it| match self.lookup(&it.tensor) {
-                Some(Binding::Tensor(id)) => {
-                    self.symbols.tensors[id.0 as usize].shape.get(it.position)
-                }
+            let mut extents = certain.filter_map(|it| match self.lookup(&it.tensor)? {
+                Binding::Tensor(id) => self.symbols.tensors[id.0 as usize].shape.get(it.position),
                 _ => None,
             });
-            let first = extents.next()??;
-            extents.all(|it| it == Some(first)).then(|| first.clone())
+            let first = extents.next()?;
+            extents.all(|it| it == first).then(|| first.clone())
         };
         (0..names.len()).map(extent).collect()
     }

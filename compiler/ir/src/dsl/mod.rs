@@ -24,6 +24,7 @@ mod expr;
 mod hints;
 mod index;
 mod infer;
+mod instances;
 mod options;
 mod read;
 mod reduce;
@@ -36,6 +37,7 @@ use proc_macro2::{Ident, TokenStream};
 use crate::dag::{Compute, DType, Dag, Dim, Scalar, ScalarId, Tensor, TensorId, simplify, verify};
 use crate::poly::{Interval, Poly};
 
+pub use instances::{Instance, for_each_instance, instances};
 pub use options::{DimDeclaration, Options, Tolerance};
 pub use syntax::{Unreadable, function};
 

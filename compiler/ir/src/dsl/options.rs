@@ -17,10 +17,10 @@ use crate::similar;
 pub(super) const MAX_EXTENT: i64 = i32::MAX as i64;
 
 /// The names of options.
-const NAMES: [&str; 5] = ["dims", "buckets", "accum", "tol", "crate"];
+const NAMES: [&str; 6] = ["dims", "buckets", "types", "accum", "tol", "crate"];
 
-const EXPECTED: &str =
-    "`dims(..)`, `buckets(..)`, `accum = ..`, `tol(rel = .., abs = ..)` or `crate = ..`";
+const EXPECTED: &str = "`dims(..)`, `buckets(..)`, `types(..)`, `accum = ..`, \
+                        `tol(rel = .., abs = ..)` or `crate = ..`";
 
 /// The tolerance of results: `abs + rel * |reference|`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -152,6 +152,8 @@ fn option(
             expect_equals(input, "`crate = ::path`")?;
             options.krate = Some(input.call(syn::Path::parse_mod_style)?);
         }
+        // With parentheses, `instances` has taken it away.
+        "types" => return Err(input.error("expected `types(W in [f32, bf16])`")),
         other => {
             let meant = similar::suggestion(other, NAMES);
             let meant = meant.unwrap_or_else(|| format!("; expected {EXPECTED}"));

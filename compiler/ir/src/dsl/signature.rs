@@ -39,8 +39,8 @@ impl Elaborator {
         }
         refuse(&sig.constness, "an autotuned function cannot be `const`: remove it");
         refuse(&sig.abi, "an autotuned function cannot be `extern`: remove it");
-        let generic = "an autotuned function cannot be generic: element types are named, \
-                       dimensions go into `dims(..)`";
+        let generic = "an autotuned function has no generics: write element types as \
+                       `types(T in [f32, bf16])` in the attribute, and extents as `dims(..)`";
         refuse(&sig.generics.params, generic);
         refuse(&sig.variadic, "an autotuned function cannot be variadic");
         if let Some(it) = &sig.generics.where_clause {

@@ -75,7 +75,7 @@ fn options() {
     4 | -1 => expected a number that is not negative, as in `1e-3`
     4 | foo => unknown tolerance `foo`: write `rel = 1e-3` or `abs = 1e-4`
     5 | tol => option `tol` is given twice: remove one
-    5 | targets => unknown option `targets`; expected `dims(..)`, `buckets(..)`, `accum = ..`, `tol(rel = .., abs = ..)` or `crate = ..`
+    5 | targets => unknown option `targets`; expected `dims(..)`, `buckets(..)`, `types(..)`, `accum = ..`, `tol(rel = .., abs = ..)` or `crate = ..`
     "#);
     insta::assert_snapshot!(errors("
         #[autotune(dims(M = 1..=64) tol(rel = 1))]
@@ -113,7 +113,7 @@ fn signatures() {
     3 | async => an autotuned function cannot be `async`, and launches are queued anyway: remove `async`
     3 | unsafe => an autotuned function is safe: remove `unsafe`
     3 | extern "C" => an autotuned function cannot be `extern`: remove it
-    3 | T: Copy => an autotuned function cannot be generic: element types are named, dimensions go into `dims(..)`
+    3 | T: Copy => an autotuned function has no generics: write element types as `types(T in [f32, bf16])` in the attribute, and extents as `dims(..)`
     4 | self => an autotuned function has no `self`: move it out of the `impl`, and pass tensors as parameters
     4 | mut y => expected a plain name for this parameter, as in `x: Tensor<f32, M>`
     4 | Vec<f32> => expected `Tensor<f32, M, N>`, `Weight<f32, N>`, or a scalar type such as `f32`
@@ -226,6 +226,34 @@ fn names_and_ranks() {
     3 | f16 => expected `Tensor<element, extents..>`, as in `Tensor<f32, M>`
     3 | a => `a` is `Tensor<f16, 8>`, but the result is declared `Tensor<f32, M>`: declare what it is, or compute it with axes in that order and convert with `as f32`
     "#);
+}
+
+/// The errors of a program over `x: f32[M, 8]` and `w: f32[16, 8]` whose result is `f32[M, 16]`.
+fn product(body: &str) -> String {
+    errors(&format!(
+        "#[autotune(dims(M = 1..=64, N = 16, K = 8))]
+         fn f(x: Tensor<f32, M, K>, w: Weight<f32, N, K>) -> Tensor<f32, M, N> {{
+             {body}
+         }}"
+    ))
+}
+
+#[test]
+fn axes_in_another_order_than_the_result_are_one_error() {
+    insta::assert_snapshot!(product("compute(|j, i| sum(0..K, |k| x[[i, k]] * w[[j, k]]))"), @r#"
+    3 | |j, i| => the axes `j, i` cover [16, M], but the result is declared [M, 16]: write `|i, j| ..`, or declare [16, M]
+    "#);
+    insta::assert_snapshot!(product("let y = compute(|j, i| x[[i, 0]] * w[[j, 0]] + q[[i]]); y"), @r#"
+    3 | |j, i| => the axes `j, i` cover [16, M], but the result is declared [M, 16]: write `|i, j| ..`, or declare [16, M]
+    3 | q => cannot find tensor `q`: declare a parameter, or compute it before (known: `w`, `x`)
+    "#);
+    // The second read is out of bounds for another reason, and the axes are in order.
+    insta::assert_snapshot!(product("compute(|i, j| x[[i, 0]] * w[[j, 8]])"), @r#"
+    3 | 8 => index `8` ranges over 8..=8, but `w` has extent 8 there: use `.get(..).unwrap_or(..)`
+    "#);
+    // What is proven in bounds is in no wrong order.
+    let guarded = "compute(|j, i| if i < M && j < N { x[[i, 0]] * w[[j, 0]] } else { 0.0 })";
+    assert_eq!(product(guarded), "nothing is wrong");
 }
 
 #[test]
