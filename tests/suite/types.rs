@@ -102,7 +102,7 @@ fn several_types_scalars_and_passed_dimensions() {
     assert_eq!((y.map(f16::to_f32), z), ([2.0, 8.0, 4.0, 10.0, 6.0, 12.0], [2, 2]));
     let op = scanned("scaled_transpose").remove(3);
     let x = Array::from_fn(DType::F16, &[2, 3], |n| Number::Float(x[n].to_f64()));
-    let expected = interp::run(&op.dag, &[2, 3], &[x.clone()], &[Number::Float(0.5)]);
+    let expected = interp::run(&op.dag, &[2, 3], std::slice::from_ref(&x), &[Number::Float(0.5)]);
     let (mut y, mut z) = ([f16::ZERO; 6], [0.0; 2]);
     let x: Vec<f16> = numbers(&x).into_iter().map(f16::from_f64).collect();
     scaled_transpose(&cpu, dims, &x, 0.5_f64, &mut y, &mut z).unwrap();

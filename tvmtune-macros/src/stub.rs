@@ -13,14 +13,7 @@ use crate::operand::field;
 /// The stub of a function. Its own errors are reported elsewhere; calls to it get none.
 pub(crate) fn stub(options: &TokenStream, function: &ItemFn) -> TokenStream {
     let (name, visibility) = (&function.sig.ident, &function.vis);
-    let n_outputs = match &function.sig.output {
-        ReturnType::Type(_, ty) => match &**ty {
-            Type::Tuple(tuple) => tuple.elems.len(),
-            _ => 1,
-        },
-        ReturnType::Default => 1,
-    };
-    let n_operands = function.sig.inputs.len() + n_outputs;
+    let n_operands = function.sig.inputs.len() + n_outputs(&function.sig);
     let operands: Vec<Ident> = (0..n_operands).map(|n| format_ident!("_operand_{n}")).collect();
     let weights = (0..function.sig.inputs.iter().filter(|it| is_weight(it)).count())
         .map(|n| format_ident!("_weight_{n}"));
@@ -91,6 +84,16 @@ pub(crate) fn stub(options: &TokenStream, function: &ItemFn) -> TokenStream {
                 }
             }
         }
+    }
+}
+
+fn n_outputs(sig: &syn::Signature) -> usize {
+    match &sig.output {
+        ReturnType::Type(_, ty) => match &**ty {
+            Type::Tuple(tuple) => tuple.elems.len(),
+            _ => 1,
+        },
+        ReturnType::Default => 1,
     }
 }
 

@@ -19,7 +19,7 @@
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, format_ident, quote};
 use syn::parse_quote;
-use tvmtune_ir::dsl::Instance;
+use tvmtune_ir::dsl::{self, Instance};
 
 use super::Emitter;
 use crate::expand::Planned;
@@ -57,43 +57,13 @@ pub(crate) fn generic(
     });
     let emitters: Vec<Emitter<'_>> = emitters.collect();
     let mut operands = crate::operand::operands(&planned[0].program);
-    for (operand, written) in operands.iter_mut().zip(element_types(function)) {
+    for (operand, written) in operands.iter_mut().zip(dsl::element_types(function)) {
         operand.parameter =
             types.iter().find(|it| written.as_ref() == Some(**it)).map(|it| (*it).clone());
     }
     let generic = Generic { function, types, operands, instances: emitters };
     let (function, module) = (generic.function(), generic.module());
     quote! { #function #module }
-}
-
-/// The element types of the parameters and results, in order, where they are plain names.
-fn element_types(function: &syn::ItemFn) -> Vec<Option<Ident>> {
-    let inputs = function.sig.inputs.iter().map(|it| match it {
-        syn::FnArg::Typed(it) => Some(&*it.ty),
-        syn::FnArg::Receiver(_) => None,
-    });
-    let outputs: Vec<&syn::Type> = match &function.sig.output {
-        syn::ReturnType::Type(_, ty) => match &**ty {
-            syn::Type::Tuple(tuple) => tuple.elems.iter().collect(),
-            syn::Type::Paren(inner) => vec![&inner.elem],
-            other => vec![other],
-        },
-        syn::ReturnType::Default => Vec::new(),
-    };
-    inputs.chain(outputs.into_iter().map(Some)).map(|it| element_type(it?)).collect()
-}
-
-/// `W` in `Tensor<W, M>` and in `W`.
-fn element_type(ty: &syn::Type) -> Option<Ident> {
-    let syn::Type::Path(path) = ty else { return None };
-    let last = path.path.segments.last()?;
-    match &last.arguments {
-        syn::PathArguments::AngleBracketed(it) => match it.args.first()? {
-            syn::GenericArgument::Type(ty) => element_type(ty),
-            _ => None,
-        },
-        _ => Some(last.ident.clone()),
-    }
 }
 
 impl Generic<'_> {

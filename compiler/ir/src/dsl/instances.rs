@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use proc_macro2::{Group, Ident, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::parse::{ParseStream, Parser};
-use syn::{ItemFn, Token};
+use syn::{ItemFn, Token, Type};
 
 use super::errors::Errors;
 use super::hints::no_element_type;
@@ -148,9 +148,7 @@ fn read(input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<Vec<Paramete
 /// Checks that each parameter has a name of its own, a type, and a place in the signature.
 fn check(parameters: &[Parameter], options: &TokenStream, item: &ItemFn, errors: &mut Errors) {
     let mut seen = BTreeSet::new();
-    let inputs = (&item.sig.inputs, &item.sig.output);
-    let signature = inputs.0.to_token_stream().into_iter().chain(inputs.1.to_token_stream());
-    let signature: TokenStream = signature.collect();
+    let placed: Vec<Ident> = element_types(item).into_iter().flatten().collect();
     for Parameter { ident, types } in parameters {
         if !seen.insert(ident.to_string()) {
             errors.at::<()>(ident, format!("type `{ident}` is listed twice: remove one"));
@@ -161,7 +159,7 @@ fn check(parameters: &[Parameter], options: &TokenStream, item: &ItemFn, errors:
             errors.at::<()>(ident, message);
         } else if types.is_empty() {
             errors.at::<()>(ident, format!("`{ident}` has no types: write {EXAMPLE}"));
-        } else if !mentions(signature.clone(), ident) {
+        } else if !placed.contains(ident) {
             let message = format!(
                 "no parameter or result has elements of `{ident}`: write `Tensor<{ident}, ..>`, or \
                  remove it from `types(..)`"
@@ -178,6 +176,40 @@ fn check(parameters: &[Parameter], options: &TokenStream, item: &ItemFn, errors:
              shorten them"
         );
         errors.at::<()>(&first.ident, message);
+    }
+}
+
+/// Returns the element types of a function's parameters and results, in order, where they are plain
+/// names: `W` of `Tensor<W, M>`, and of `W`.
+pub fn element_types(function: &ItemFn) -> Vec<Option<Ident>> {
+    let inputs = function.sig.inputs.iter().map(|it| match it {
+        syn::FnArg::Typed(it) => Some(&*it.ty),
+        syn::FnArg::Receiver(_) => None,
+    });
+    let outputs: Vec<&Type> = match &function.sig.output {
+        syn::ReturnType::Type(_, ty) => match &**ty {
+            Type::Tuple(tuple) => tuple.elems.iter().collect(),
+            other => vec![other],
+        },
+        syn::ReturnType::Default => Vec::new(),
+    };
+    inputs.chain(outputs.into_iter().map(Some)).map(|it| element_type(it?)).collect()
+}
+
+fn element_type(ty: &Type) -> Option<Ident> {
+    let path = match ty {
+        Type::Path(path) => path,
+        Type::Paren(inner) => return element_type(&inner.elem),
+        Type::Group(inner) => return element_type(&inner.elem),
+        _ => return None,
+    };
+    let last = path.path.segments.last()?;
+    match &last.arguments {
+        syn::PathArguments::AngleBracketed(it) => match it.args.first()? {
+            syn::GenericArgument::Type(ty) => element_type(ty),
+            _ => None,
+        },
+        _ => Some(last.ident.clone()),
     }
 }
 

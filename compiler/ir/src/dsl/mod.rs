@@ -37,7 +37,7 @@ use proc_macro2::{Ident, TokenStream};
 use crate::dag::{Compute, DType, Dag, Dim, Scalar, ScalarId, Tensor, TensorId, simplify, verify};
 use crate::poly::{Interval, Poly};
 
-pub use instances::{Instance, for_each_instance, instances};
+pub use instances::{Instance, element_types, for_each_instance, instances};
 pub use options::{DimDeclaration, Options, Tolerance};
 pub use syntax::{Unreadable, function};
 

@@ -12,7 +12,7 @@ pub struct Unreadable {
     /// The reasons.
     pub error: syn::Error,
     /// The function without its body, if its signature is one.
-    pub signature: Option<ItemFn>,
+    pub signature: Option<Box<ItemFn>>,
 }
 
 /// Reads the function below an attribute.
@@ -32,7 +32,7 @@ pub fn function(item: TokenStream) -> Result<ItemFn, Unreadable> {
         all
     });
     let error = explained.or_else(|| no_function(item.clone())).unwrap_or(error);
-    Err(Unreadable { error, signature: syn::parse2(without_body(item)).ok() })
+    Err(Unreadable { error, signature: syn::parse2(without_body(item)).ok().map(Box::new) })
 }
 
 /// Finds `x[i, j]`, which is no Rust.

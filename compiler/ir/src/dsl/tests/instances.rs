@@ -92,6 +92,12 @@ fn mistakes_in_lists() {
     1 | A => type `A` is listed twice: remove one
     1 | Z => no parameter or result has elements of `Z`: write `Tensor<Z, ..>`, or remove it from `types(..)`
     "#);
+    // An extent is no element.
+    let extent = "#[autotune(types(W in [f32]))]
+        fn f(x: Tensor<f32, W>, W: f32) -> Tensor<f32, 4> { compute(|_| 0.0) }";
+    insta::assert_snapshot!(errors(extent), @r#"
+    1 | W => no parameter or result has elements of `W`: write `Tensor<W, ..>`, or remove it from `types(..)`
+    "#);
     let all = "f32, f16, bf16, f64, i8, u8, i32, i64, bool";
     let two = format!("types(A in [{all}], B in [{all}])");
     insta::assert_snapshot!(lists(&two, body), @r#"
